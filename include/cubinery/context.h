@@ -1,0 +1,128 @@
+// Where kernels come from: compiler, cache and loaded kernels of one device.
+//
+//   auto context = cubinery::Context::create(cubinery::Options::from_env().value()).value();
+//   auto kernel = context.get(RowScaleKey{.dtype = DType::kF16}).value();       // once, off the
+//   hot path kernel.launch(stream, {.grid_x = rows}, RowScaleParams{x, y, cols}).value();
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cubinery/fields.h"
+#include "cubinery/kernel.h"
+#include "cubinery/options.h"
+#include "cubinery/status.h"
+
+namespace cubinery {
+
+// Where a cubin was found.
+enum class Source : int { kMemory, kDisk, kCompiled };
+const char* to_string(Source source);
+
+struct CompiledKernel {
+  KernelInfo info;
+  Source source = Source::kCompiled;
+  std::string
+      path{};  // the cache entry; empty when there is none (no disk cache, or it cannot be written)
+};
+
+// Counts since the context was created.
+struct CacheStats {
+  std::uint64_t memory_hits = 0;
+  std::uint64_t disk_hits = 0;
+  std::uint64_t misses = 0;  // neither in memory nor on disk
+  std::uint64_t compiles = 0;
+  std::uint64_t damaged = 0;        // entries that were passed over: damaged, foreign or newer
+  std::uint64_t failed_writes = 0;  // entries that could not be published
+};
+
+// Why a kernel is, or is not, in the cache.
+struct Explanation {
+  std::string identity{};     // the full text that the entry is stored under
+  std::string source_path{};  // the template: a file, or "<embedded>/gdn_decode/gdn_decode.cu"
+  std::string source{};       // its text
+  std::vector<std::string> options{};  // NVRTC's options, CUBINERY_KEY among them
+  bool cached = false;
+  std::string path{};  // the entry that was found, or where it would be
+  KernelInfo info;     // of the entry that was found
+  // Not cached: the most similar entry, and "field: theirs -> ours" for what differs.
+  std::string nearest_path{};
+  std::vector<std::string> differences{};
+};
+
+// Immutable apart from its caches; copies share them.  All methods are safe to call from any
+// thread, and concurrent callers of one key share one compilation.  Nothing is global: two
+// contexts, for two devices or for the same one, know nothing of each other but the files they
+// share.
+class Context {
+ public:
+  // Opens the driver and makes the device's primary context (kept until the last copy of this
+  // context and of its kernels is gone); with kNoDevice neither happens.
+  //
+  // kInvalidArgument: an unknown or missing arch, a device that is not there.
+  // kUnsupported: no driver, one that is too old, a device without a known architecture, or an arch
+  // whose cubins do not run on the device.
+  // A missing NVRTC or an unusable cache directory is not an error here: see get() and
+  // Options::log.
+  static Result<Context> create(Options options);
+
+  // The kernel of `key`: from memory, from the cache, or compiled and cached.  Slow; call it off
+  // the request path.
+  //
+  // kInvalidKey, kCompileFailed (with log), kNotCached (offline), kUnsupported (no NVRTC, or one
+  // that does not know the architecture; kNoDevice), kDriver (the driver refused the cubin), kIo (a
+  // template folder that cannot be read).  A cache that cannot be read or written is never an
+  // error.
+  template <class Key>
+  Result<Kernel> get(const Key& key) const {
+    Result<KernelSpec> spec = spec_of(key);
+    if (!spec) return std::move(spec).error();
+    return get(*spec);
+  }
+  Result<Kernel> get(const KernelSpec& spec) const;
+
+  // Makes sure that the cache holds the kernel, without loading it: needs no GPU and no driver.
+  // Errors as for get().
+  template <class Key>
+  Result<CompiledKernel> compile(const Key& key) const {
+    Result<KernelSpec> spec = spec_of(key);
+    if (!spec) return std::move(spec).error();
+    return compile(*spec);
+  }
+  Result<CompiledKernel> compile(const KernelSpec& spec) const;
+
+  // Why `spec` is or is not in the cache.  Compiles nothing.  kIo: a template folder cannot be
+  // read; kInvalidKey: there is no such template.
+  Result<Explanation> explain(const KernelSpec& spec) const;
+
+  // An operator, ready to launch: context.prepare(gdn::DecodeProblem{...}).  Errors are those of
+  // the problem's Operator::create().
+  template <class Problem>
+  auto prepare(const Problem& problem) const {
+    return Problem::Operator::create(*this, problem);
+  }
+
+  // "sm_90a".
+  const std::string& arch() const;
+  // The device ordinal, or kNoDevice.
+  int device() const;
+  // Streaming multiprocessors of the device; 0 with kNoDevice.
+  int sm_count() const;
+  // The compiler's version, "13.0.88"; kUnsupported says where it was looked for, or that the
+  // context is offline.
+  Result<std::string> nvrtc_version() const;
+  CacheStats stats() const;
+
+  struct State;
+
+ private:
+  explicit Context(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+  std::shared_ptr<const State> state_;
+};
+
+// Architectures that cubins can be compiled for, "sm_80" first.
+const std::vector<std::string>& known_architectures();
+
+}  // namespace cubinery

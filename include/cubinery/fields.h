@@ -1,0 +1,355 @@
+// The field table of a kernel key: the one list of compile-time parameters that everything else is
+// printed from.  Pure functions; safe to call from any thread.
+//
+// A key is a plain struct (templates/<name>/key.h, seen by host and device).  Its table names each
+// member once, in declaration order (templates/<name>/fields.h, host only):
+//
+//   template <>
+//   struct cubinery::Fields<RowScaleKey> {
+//     static constexpr const char* kName = "row_scale";        // folder, file, symbol, cache entry
+//     using Params = RowScaleParams;                           // the kernel's one parameter
+//     static constexpr auto kList = std::tuple{
+//         cubinery::fixed("dtype", &RowScaleKey::dtype),       // the caller's problem
+//         cubinery::tuned("threads", &RowScaleKey::threads, 128, 256, 512),  // ours to choose
+//     };
+//   };
+//
+// and key.h gives three constexpr functions besides the struct:
+//
+//   const char* why_invalid(const RowScaleKey&)   // nullptr, or the rule that the key breaks
+//   int threads(const RowScaleKey&)               // threads per block
+//   int shared_bytes(const RowScaleKey&)          // dynamic shared memory; optional, default 0
+//
+// Views of one key:
+//   initializer(key)   {.dtype=cubinery::DType::kF16,.threads=128}   -> the define CUBINERY_KEY
+//   canonical(key)     row_scale;dtype=f16;threads=128               -> identity, logs, test names
+//   to_json(key)       {"dtype":"f16","threads":128}                 -> results, reports
+//   for_each_candidate(key, f)   every valid choice of the tuned fields, the fixed ones as in key
+#pragma once
+
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "cubinery/dtype.h"
+#include "cubinery/gdn_types.h"
+#include "cubinery/status.h"
+
+namespace cubinery {
+
+// Specialise for each key; see above.
+template <class Key>
+struct Fields;
+
+// Specialise for each enumeration used as a field: its qualified C++ name and the names of its
+// values.  Persistent: `text` is part of kernel identities.
+template <class Enum>
+struct EnumNames;
+
+template <class Enum>
+struct EnumName {
+  Enum value;
+  const char* enumerator;  // "kBF16"
+  const char* text;        // "bf16"
+};
+
+template <class Key, class T>
+struct FixedField {
+  using Type = T;
+  static constexpr bool kTuned = false;
+  const char* name;
+  T Key::*member;
+};
+
+template <class Key, class T, std::size_t kCount>
+struct TunedField {
+  using Type = T;
+  static constexpr bool kTuned = true;
+  const char* name;
+  T Key::*member;
+  std::array<T, kCount> choices;
+};
+
+template <class Key, class T>
+constexpr FixedField<Key, T> fixed(const char* name, T Key::*member) {
+  return {name, member};
+}
+
+template <class Key, class T, class... Choices>
+constexpr TunedField<Key, T, sizeof...(Choices)> tuned(const char* name, T Key::*member,
+                                                       Choices... choices) {
+  return {name, member, {static_cast<T>(choices)...}};
+}
+
+// One field of one key as text.
+struct FieldText {
+  std::string_view name;
+  std::string value{};        // canonical and JSON: "bf16", "128", "true"
+  std::string initializer{};  // C++: "cubinery::DType::kBF16", "128", "true"
+  bool quoted = false;        // JSON string, as opposed to a number or a boolean
+  bool is_tuned = false;
+};
+
+// What a template gets compiled from; `kernel` is the template's folder, file stem and symbol.
+struct KernelSpec {
+  std::string kernel{};
+  std::string canonical{};
+  std::string initializer{};
+  unsigned threads = 0;         // threads per block
+  unsigned shared_bytes = 0;    // dynamic shared memory per block
+  std::size_t param_bytes = 0;  // size of the parameter struct
+};
+
+namespace internal {
+
+std::string initializer_text(const std::vector<FieldText>& fields);
+std::string canonical_text(std::string_view kernel, const std::vector<FieldText>& fields);
+std::string json_text(const std::vector<FieldText>& fields);
+// A flat JSON object as (name, value text) pairs.  kInvalidKey: not JSON, not an object, a nested
+// value, or a name twice.
+Result<std::vector<std::pair<std::string, std::string>>> parse_flat_json(std::string_view kernel,
+                                                                         std::string_view json);
+Status bad_field(std::string_view kernel, std::string_view field, std::string_view value,
+                 std::string_view accepted);
+
+// Converts to any type except an aggregate of its own, to count the members of a struct.
+struct AnyMember {
+  template <class T>
+  constexpr operator T() const;  // NOLINT(google-explicit-constructor)
+};
+template <class T, class... Members>
+constexpr std::size_t member_count() {
+  if constexpr (requires { T{Members{}..., AnyMember{}}; }) {
+    return member_count<T, Members..., AnyMember>();
+  } else {
+    return sizeof...(Members);
+  }
+}
+
+template <class T>
+FieldText field_text(std::string_view name, T value, bool is_tuned) {
+  if constexpr (std::is_enum_v<T>) {
+    for (const EnumName<T>& entry : EnumNames<T>::kNames) {
+      if (entry.value == value) {
+        std::string qualified = EnumNames<T>::kType;
+        qualified.append("::").append(entry.enumerator);
+        return {name, entry.text, std::move(qualified), true, is_tuned};
+      }
+    }
+    // A value outside its enumeration: printed as a number, which no parser accepts back.
+    return {name, std::to_string(static_cast<long long>(value)).insert(0, 1, '?'), "?", true,
+            is_tuned};
+  } else if constexpr (std::is_same_v<T, bool>) {
+    const char* text = value ? "true" : "false";
+    return {name, text, text, false, is_tuned};
+  } else {
+    static_assert(std::is_integral_v<T>, "a key field is an integer, a bool or an enumeration");
+    return {name, std::to_string(value), std::to_string(value), false, is_tuned};
+  }
+}
+
+template <class T>
+bool parse_field(std::string_view text, T* value) {
+  if constexpr (std::is_enum_v<T>) {
+    for (const EnumName<T>& entry : EnumNames<T>::kNames) {
+      if (text == entry.text) return *value = entry.value, true;
+    }
+    return false;
+  } else if constexpr (std::is_same_v<T, bool>) {
+    *value = text == "true";
+    return text == "true" || text == "false";
+  } else {
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, *value);
+    return error == std::errc() && stop == end;
+  }
+}
+
+template <class T>
+std::string accepted_values() {
+  if constexpr (std::is_enum_v<T>) {
+    std::string text;
+    for (const EnumName<T>& entry : EnumNames<T>::kNames) {
+      if (!text.empty()) text += ", ";
+      text += entry.text;
+    }
+    return text;
+  } else {
+    return std::is_same_v<T, bool> ? "true, false" : "an integer";
+  }
+}
+
+template <class Key, class Function>
+constexpr void for_each_field(Function&& function) {
+  std::apply([&](const auto&... field) { (function(field), ...); }, Fields<Key>::kList);
+}
+
+template <std::size_t kIndex, class Key, class Function>
+void enumerate(Key& key, Function&& function) {
+  if constexpr (kIndex == std::tuple_size_v<decltype(Fields<Key>::kList)>) {
+    if (why_invalid(key) == nullptr) function(std::as_const(key));
+  } else {
+    constexpr auto kField = std::get<kIndex>(Fields<Key>::kList);
+    if constexpr (kField.kTuned) {
+      for (const auto& choice : kField.choices) {
+        key.*kField.member = choice;
+        enumerate<kIndex + 1>(key, function);
+      }
+    } else {
+      enumerate<kIndex + 1>(key, function);
+    }
+  }
+}
+
+}  // namespace internal
+
+template <class Key>
+std::vector<FieldText> field_texts(const Key& key) {
+  static_assert(std::tuple_size_v<decltype(Fields<Key>::kList)> == internal::member_count<Key>(),
+                "the field table must list every member of the key");
+  std::vector<FieldText> texts{};
+  internal::for_each_field<Key>([&](const auto& field) {
+    texts.push_back(internal::field_text(field.name, key.*field.member, field.kTuned));
+  });
+  return texts;
+}
+
+template <class Key>
+std::string initializer(const Key& key) {
+  return internal::initializer_text(field_texts(key));
+}
+
+template <class Key>
+std::string canonical(const Key& key) {
+  return internal::canonical_text(Fields<Key>::kName, field_texts(key));
+}
+
+template <class Key>
+std::string to_json(const Key& key) {
+  return internal::json_text(field_texts(key));
+}
+
+// The key that `json` describes.  Fields that are missing keep their default, so that a new field
+// with a default that means "as before" leaves old text readable.  kInvalidKey: not a flat JSON
+// object, an unknown field, a value that the field does not take, or a key outside valid().
+template <class Key>
+Result<Key> from_json(std::string_view json) {
+  Result<std::vector<std::pair<std::string, std::string>>> pairs =
+      internal::parse_flat_json(Fields<Key>::kName, json);
+  if (!pairs) return std::move(pairs).error();
+  Key key{};
+  for (const auto& [name, value] : *pairs) {
+    bool known = false;
+    Status status;
+    internal::for_each_field<Key>([&](const auto& field) {
+      using T = typename std::decay_t<decltype(field)>::Type;
+      if (name != field.name) return;
+      known = true;
+      if (!internal::parse_field(value, &(key.*field.member))) {
+        status =
+            internal::bad_field(Fields<Key>::kName, name, value, internal::accepted_values<T>());
+      }
+    });
+    if (!known) status = internal::bad_field(Fields<Key>::kName, name, value, "no such field");
+    CUBINERY_RETURN_IF_ERROR(std::move(status));
+  }
+  if (const char* reason = why_invalid(key)) {
+    return Status(Code::kInvalidKey, canonical(key) + ": " + reason);
+  }
+  return key;
+}
+
+// Calls function(candidate) for every valid choice of the tuned fields; the order is that of the
+// table, the last field fastest.
+template <class Key, class Function>
+void for_each_candidate(Key key, Function&& function) {
+  internal::enumerate<0>(key, function);
+}
+
+// What the runtime needs to know of a key.  kInvalidKey names the rule that the key breaks.
+template <class Key>
+Result<KernelSpec> spec_of(const Key& key) {
+  if (const char* reason = why_invalid(key)) {
+    return Status(Code::kInvalidKey, canonical(key) + ": " + reason);
+  }
+  KernelSpec spec{.kernel = Fields<Key>::kName,
+                  .canonical = canonical(key),
+                  .initializer = initializer(key),
+                  .threads = static_cast<unsigned>(threads(key)),
+                  .param_bytes = sizeof(typename Fields<Key>::Params)};
+  if constexpr (requires { shared_bytes(key); }) {
+    spec.shared_bytes = static_cast<unsigned>(shared_bytes(key));
+  }
+  return spec;
+}
+
+template <>
+struct EnumNames<DType> {
+  static constexpr const char* kType = "cubinery::DType";
+  static constexpr std::array<EnumName<DType>, 5> kNames{{{DType::kF32, "kF32", "f32"},
+                                                          {DType::kBF16, "kBF16", "bf16"},
+                                                          {DType::kF16, "kF16", "f16"},
+                                                          {DType::kI32, "kI32", "i32"},
+                                                          {DType::kI64, "kI64", "i64"}}};
+};
+
+template <>
+struct EnumNames<gdn::StateLayout> {
+  static constexpr const char* kType = "cubinery::gdn::StateLayout";
+  static constexpr std::array<EnumName<gdn::StateLayout>, 2> kNames{
+      {{gdn::StateLayout::kKV, "kKV", "kv"}, {gdn::StateLayout::kVK, "kVK", "vk"}}};
+};
+
+template <>
+struct EnumNames<gdn::StateLocation> {
+  static constexpr const char* kType = "cubinery::gdn::StateLocation";
+  static constexpr std::array<EnumName<gdn::StateLocation>, 2> kNames{
+      {{gdn::StateLocation::kDense, "kDense", "dense"},
+       {gdn::StateLocation::kPool, "kPool", "pool"}}};
+};
+
+template <>
+struct EnumNames<gdn::Padding> {
+  static constexpr const char* kType = "cubinery::gdn::Padding";
+  static constexpr std::array<EnumName<gdn::Padding>, 4> kNames{
+      {{gdn::Padding::kNone, "kNone", "none"},
+       {gdn::Padding::kSkip, "kSkip", "skip"},
+       {gdn::Padding::kZero, "kZero", "zero"},
+       {gdn::Padding::kScratch, "kScratch", "scratch"}}};
+};
+
+template <>
+struct EnumNames<gdn::PadIndex> {
+  static constexpr const char* kType = "cubinery::gdn::PadIndex";
+  static constexpr std::array<EnumName<gdn::PadIndex>, 2> kNames{
+      {{gdn::PadIndex::kNegative, "kNegative", "negative"},
+       {gdn::PadIndex::kZero, "kZero", "zero"}}};
+};
+
+template <>
+struct EnumNames<gdn::GateMode> {
+  static constexpr const char* kType = "cubinery::gdn::GateMode";
+  static constexpr std::array<EnumName<gdn::GateMode>, 4> kNames{
+      {{gdn::GateMode::kNone, "kNone", "none"},
+       {gdn::GateMode::kLog, "kLog", "log"},
+       {gdn::GateMode::kAlpha, "kAlpha", "alpha"},
+       {gdn::GateMode::kComputed, "kComputed", "computed"}}};
+};
+
+template <>
+struct EnumNames<gdn::BetaMode> {
+  static constexpr const char* kType = "cubinery::gdn::BetaMode";
+  static constexpr std::array<EnumName<gdn::BetaMode>, 4> kNames{
+      {{gdn::BetaMode::kOne, "kOne", "one"},
+       {gdn::BetaMode::kGiven, "kGiven", "given"},
+       {gdn::BetaMode::kLogit, "kLogit", "logit"},
+       {gdn::BetaMode::kDoubledLogit, "kDoubledLogit", "doubled_logit"}}};
+};
+
+}  // namespace cubinery

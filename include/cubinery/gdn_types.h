@@ -1,0 +1,46 @@
+// The choices a Gated DeltaNet operator leaves to its caller.  Compiled by the host and by NVRTC:
+// no includes.  Persistent: names are part of kernel identities.
+#pragma once
+
+namespace cubinery::gdn {
+
+// How one head's state matrix lies in memory.
+enum class StateLayout : int {
+  kKV,  // [key_dim, value_dim], value_dim innermost (FLA's default)
+  kVK,  // [value_dim, key_dim], key_dim innermost (vLLM, SGLang, FlashInfer, llama.cpp)
+};
+
+// Where request n finds its state.
+enum class StateLocation : int {
+  kDense,  // in row n
+  kPool,   // in the slot that an index tensor names
+};
+
+// What an index that means "this row of the batch is padding" does.
+enum class Padding : int {
+  kNone,     // no index means padding
+  kSkip,     // the row's output and state are left as they are
+  kZero,     // the row's output is set to zero, its state is left as it is
+  kScratch,  // the row is computed on the slot Args::scratch_slot
+};
+
+// Which index means padding.
+enum class PadIndex : int { kNegative, kZero };
+
+// The decay exp(g) of a token and head.
+enum class GateMode : int {
+  kNone,      // no decay: g = 0
+  kLog,       // g given, natural logarithm
+  kAlpha,     // exp(g) given
+  kComputed,  // g = -exp(A_log) * softplus(a + dt_bias)
+};
+
+// The write strength of a token and head.
+enum class BetaMode : int {
+  kOne,           // 1
+  kGiven,         // beta given
+  kLogit,         // sigmoid(b), b given
+  kDoubledLogit,  // 2 * sigmoid(b), b given
+};
+
+}  // namespace cubinery::gdn

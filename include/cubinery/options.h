@@ -1,0 +1,74 @@
+// How a Context is set up.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cubinery/status.h"
+
+namespace cubinery {
+
+enum class LogLevel : int { kInfo, kWarning };
+
+// No GPU: a context that compiles for `Options::arch` and fills the cache, and loads nothing.
+inline constexpr int kNoDevice = -1;
+
+struct Options {
+  // CUDA device ordinal, or kNoDevice.
+  int device = 0;
+  // Architecture to compile for: "sm_90a".  Empty: the device's own.  Required with kNoDevice; with
+  // a device it must be one whose cubins run there.
+  std::string arch{};
+
+  // Never compile: a kernel that no cache layer holds is kNotCached.  NVRTC is not opened, and
+  // entries of any NVRTC version are accepted.
+  bool offline = false;
+  // Path of libnvrtc.so.  Empty: the loader's search path, then the toolkit's and the PyPI wheel's
+  // usual places (docs/design.md lists them).
+  std::string nvrtc_path{};
+  // Path of libcuda.so.1.  Empty: the loader's search path.
+  std::string driver_path{};
+
+  // The writable cache directory.  Empty: ~/.cache/cubinery, the home directory from the password
+  // database.  Created with mode 0700 at the first write.
+  std::string cache_dir{};
+  // Read-only directories searched after cache_dir, in order.
+  std::vector<std::string> cache_layers{};
+  // False: nothing is read from or written to disk.
+  bool use_disk_cache = true;
+  // Entries of cache_dir are evicted, least recently used first, when they pass this size in all.
+  std::uint64_t cache_limit_bytes = std::uint64_t{1} << 30;
+  // Load from directories that belong to another user (not root) or that group or others can write.
+  // A cubin is code: whoever can write it runs code as you.
+  bool trust_shared_dirs = false;
+  // How long to wait for another process that compiles the same kernel before compiling it here
+  // too.
+  std::chrono::milliseconds lock_wait{60000};
+
+  // Folders of templates (each holds <kernel>/<kernel>.cu, <kernel>/key.h and possibly common/),
+  // searched before the templates inside the library.
+  std::vector<std::string> template_dirs{};
+
+  // Receives what the library has to say; silent when empty.  Called from any thread that calls the
+  // library, possibly from several at once.  Must not call back into the context.
+  std::function<void(LogLevel, std::string_view)> log{};
+
+  // Options from the environment, which the library reads nowhere else.
+  // kInvalidArgument: a variable has a value that it does not take.
+  //
+  //   CUBINERY_CACHE_DIR      cache_dir; else $XDG_CACHE_HOME/cubinery; else $HOME/.cache/cubinery
+  //   CUBINERY_CACHE_LAYERS   cache_layers, separated by colons
+  //   CUBINERY_CACHE_LIMIT    cache_limit_bytes, an integer number of bytes
+  //   CUBINERY_OFFLINE        offline: 0 or 1
+  //   CUBINERY_NVRTC          nvrtc_path
+  //   CUBINERY_DRIVER         driver_path
+  //   CUBINERY_TEMPLATE_DIR   template_dirs, separated by colons
+  //   CUDA_HOME, CUDA_PATH    the toolkit whose libnvrtc is used when CUBINERY_NVRTC is not set
+  static Result<Options> from_env();
+};
+
+}  // namespace cubinery
