@@ -1,0 +1,34 @@
+// GPU architectures: names, and which device runs which cubin.  Pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cubinery {
+
+// "sm_90a": compute capability 9.0, code for exactly that chip.
+struct Arch {
+  int major = 0;
+  int minor = 0;
+  // '\0': runs on the same major version from this minor version up.  'a': on exactly this compute
+  // capability.  'f': on this family, the same major version from this minor version up.
+  char suffix = '\0';
+
+  std::string name() const;
+};
+
+// nullopt: not one of known_architectures().
+std::optional<Arch> parse_arch(std::string_view name);
+
+// The architecture to compile for on a device: the one with the most features.  nullopt: not known.
+std::optional<Arch> native_arch(int major, int minor);
+
+// Whether a cubin for `arch` runs on a device of this compute capability.
+bool runs_on(const Arch& arch, int major, int minor);
+
+// Whether the architecture has thread block clusters and programmatic dependent launch.
+inline bool has_clusters(int major) { return major >= 9; }
+
+}  // namespace cubinery

@@ -1,0 +1,27 @@
+// Template files and what they add to an identity.  Pure functions; the files inside the library
+// are embedded at build time.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace cubinery {
+
+// Path relative to the template root, as #include lines write it ("gdn_decode/key.h") -> text.
+using TemplateFiles = std::map<std::string, std::string, std::less<>>;
+
+// The files inside the library: every kernel's folder, common/ and the device headers of cubinery/.
+const TemplateFiles& embedded_templates();
+
+// Whether the compiler may see a file of a template folder: device code and key.h, but not fields.h
+// and the references, which only the host compiles.
+bool is_device_file(std::string_view file_name);
+
+// Digest of the files below `prefix` ("gdn_decode/"): names, lengths and contents.
+std::string digest_below(const TemplateFiles& files, std::string_view prefix);
+
+// Digest of the headers that any kernel may include: common/ and cubinery/.
+std::string headers_digest(const TemplateFiles& files);
+
+}  // namespace cubinery

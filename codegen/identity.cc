@@ -1,0 +1,148 @@
+#include "codegen/identity.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace cubinery {
+namespace {
+
+struct Label {
+  const char* name;
+  std::string Identity::*member;
+};
+
+// Persistent: labels and their order.  The last one is not part of the request.
+constexpr std::array<Label, 7> kLabels{{{"kernel", &Identity::kernel},
+                                        {"key", &Identity::key},
+                                        {"template", &Identity::template_digest},
+                                        {"headers", &Identity::headers_digest},
+                                        {"options", &Identity::options},
+                                        {"arch", &Identity::arch},
+                                        {"nvrtc", &Identity::nvrtc}}};
+
+std::string first_line() { return fmt::format("cubinery identity {}\n", kIdentitySchema); }
+
+std::string print(const Identity& identity, std::size_t labels) {
+  std::string text = first_line();
+  for (std::size_t i = 0; i < labels; ++i) {
+    const std::string& value = identity.*kLabels[i].member;
+    text += fmt::format("{} {}:{}\n", kLabels[i].name, value.size(), value);
+  }
+  return text;
+}
+
+// Removes `prefix` from the front of `text`; false when it does not start with it.
+bool take(std::string_view* text, std::string_view prefix) {
+  if (!text->starts_with(prefix)) return false;
+  text->remove_prefix(prefix.size());
+  return true;
+}
+
+// Reads "<length>:<value>\n".
+std::optional<std::string> take_value(std::string_view* text) {
+  std::size_t length = 0;
+  const auto [stop, error] = std::from_chars(text->data(), text->data() + text->size(), length);
+  if (error != std::errc()) return std::nullopt;
+  text->remove_prefix(static_cast<std::size_t>(stop - text->data()));
+  if (!take(text, ":") || text->size() <= length) return std::nullopt;
+  std::string value(text->substr(0, length));
+  text->remove_prefix(length);
+  if (!take(text, "\n")) return std::nullopt;
+  return value;
+}
+
+// "gdn_decode;dtype=bf16;..." as (name, value) pairs; the kernel's name has an empty value.
+std::vector<std::pair<std::string_view, std::string_view>> key_fields(std::string_view key) {
+  std::vector<std::pair<std::string_view, std::string_view>> fields;
+  while (!key.empty()) {
+    const std::string_view field = key.substr(0, key.find(';'));
+    key.remove_prefix(std::min(key.size(), field.size() + 1));
+    const std::size_t equals = field.find('=');
+    fields.emplace_back(field.substr(0, equals),
+                        equals == field.npos ? "" : field.substr(equals + 1));
+  }
+  return fields;
+}
+
+std::string change(std::string_view label, std::string_view theirs, std::string_view ours) {
+  return fmt::format("{}: {} -> {}", label, theirs, ours);
+}
+
+void append_key_differences(std::string_view theirs, std::string_view ours,
+                            std::vector<std::string>* changes) {
+  const std::size_t changes_before = changes->size();
+  const auto their_fields = key_fields(theirs);
+  const auto our_fields = key_fields(ours);
+  const auto value_in = [](const auto& fields, std::string_view name) -> std::string_view {
+    for (const auto& [field, value] : fields) {
+      if (field == name) return value;
+    }
+    return "(none)";
+  };
+  for (const auto& [name, value] : our_fields) {
+    const std::string_view other = value_in(their_fields, name);
+    if (other != value) changes->push_back(change(fmt::format("key.{}", name), other, value));
+  }
+  for (const auto& [name, value] : their_fields) {
+    if (value_in(our_fields, name) == "(none)") {
+      changes->push_back(change(fmt::format("key.{}", name), value, "(none)"));
+    }
+  }
+  // Same fields, written differently.
+  if (changes->size() == changes_before) changes->push_back(change("key", theirs, ours));
+}
+
+}  // namespace
+
+std::string to_text(const Identity& identity) { return print(identity, kLabels.size()); }
+
+std::optional<Identity> parse_identity(std::string_view text) {
+  const std::string_view whole = text;
+  if (!take(&text, first_line())) return std::nullopt;
+  Identity identity;
+  for (const Label& label : kLabels) {
+    if (!take(&text, label.name) || !take(&text, " ")) return std::nullopt;
+    std::optional<std::string> value = take_value(&text);
+    if (!value) return std::nullopt;
+    identity.*label.member = std::move(*value);
+  }
+  // One spelling per identity: "7:" may not be written "07:".
+  if (!text.empty() || to_text(identity) != whole) return std::nullopt;
+  return identity;
+}
+
+std::string digest_of(std::string_view bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, hash);
+  return fmt::format("{:02x}", fmt::join(canonical.digest, ""));
+}
+
+std::string request_digest(const Identity& identity) {
+  return digest_of(print(identity, kLabels.size() - 1));
+}
+
+std::vector<std::string> differences(const Identity& theirs, const Identity& ours) {
+  std::vector<std::string> changes;
+  for (const Label& label : kLabels) {
+    const std::string& their_value = theirs.*label.member;
+    const std::string& our_value = ours.*label.member;
+    if (their_value == our_value) continue;
+    if (label.member == &Identity::key) {
+      append_key_differences(their_value, our_value, &changes);
+    } else {
+      changes.push_back(change(label.name, their_value, our_value));
+    }
+  }
+  return changes;
+}
+
+}  // namespace cubinery

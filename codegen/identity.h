@@ -1,0 +1,57 @@
+// What a cubin was made from, as text.  Pure functions.
+//
+// The text is the identity; the digest only abbreviates it.  One line per field, "label
+// length:value\n", the length in bytes: no value can imitate another field, whatever it holds.
+//
+//   cubinery identity 1
+//   kernel 10:gdn_decode
+//   key 187:gdn_decode;dtype=bf16;...
+//   template 32:<XXH3-128 of the kernel's own files>
+//   headers 32:<XXH3-128 of the shared headers>
+//   options 61:-std=c++20 ...
+//   arch 6:sm_90a
+//   nvrtc 7:13.0.88
+//
+// All lines but the last are the *request*: what was asked for.  Its digest names the entry's file
+// together with the compiler's version, so that a process without NVRTC can find what any compiler
+// made for it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cubinery {
+
+struct Identity {
+  std::string kernel;  // template folder and symbol: [A-Za-z0-9_]+
+  std::string key;     // canonical text
+  std::string template_digest;
+  std::string headers_digest;
+  std::string options;  // NVRTC's options without the key and the architecture, separated by spaces
+  std::string arch;     // "sm_90a"
+  std::string nvrtc;    // "13.0.88"; empty while not known
+
+  bool operator==(const Identity&) const = default;
+};
+
+// Persistent: the schema number on the text's first line.
+inline constexpr int kIdentitySchema = 1;
+
+std::string to_text(const Identity& identity);
+// nullopt: not a text that to_text() of this schema prints.
+std::optional<Identity> parse_identity(std::string_view text);
+
+// XXH3-128 of the text without its nvrtc line, 32 hexadecimal digits.
+std::string request_digest(const Identity& identity);
+
+// XXH3-128 of any bytes, 32 hexadecimal digits.
+std::string digest_of(std::string_view bytes);
+
+// For each field that differs: "label: theirs -> ours"; keys are compared field by field
+// ("key.dtype: ...").
+std::vector<std::string> differences(const Identity& theirs, const Identity& ours);
+
+}  // namespace cubinery
