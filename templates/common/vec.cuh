@@ -1,0 +1,78 @@
+// Vectors of 4, 8 or 16 bytes that a thread loads, unpacks, packs and stores in one instruction.
+#pragma once
+
+#include "common/types.cuh"
+
+namespace cubinery::dev {
+
+// kBytes / size_of(kDType) elements.
+template <DType kDType, int kBytes>
+struct Vec {
+  static constexpr int kElements = kBytes / size_of(kDType);
+  unsigned words[kBytes / 4];
+
+  __device__ float get(int i) const {
+    if constexpr (kDType == DType::kF32) {
+      return __uint_as_float(words[i]);
+    } else {
+      const unsigned word = words[i / 2];
+      return to_float<kDType>(static_cast<unsigned short>(i % 2 == 0 ? word : word >> 16));
+    }
+  }
+
+  // Rounds values to kDType.
+  __device__ void set(const float (&values)[kElements]) {
+#pragma unroll
+    for (int w = 0; w < kBytes / 4; ++w) {
+      if constexpr (kDType == DType::kF32) {
+        words[w] = __float_as_uint(values[w]);
+      } else if constexpr (kDType == DType::kBF16) {
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;"
+            : "=r"(words[w])
+            : "f"(values[2 * w + 1]), "f"(values[2 * w]));
+      } else {
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;"
+            : "=r"(words[w])
+            : "f"(values[2 * w + 1]), "f"(values[2 * w]));
+      }
+    }
+  }
+};
+
+// Streaming accesses (.cs): the data is not used again soon, so it leaves the caches first.
+// `volatile` keeps the loads in program order, in front of the arithmetic, so that all of them are
+// in flight at once. Requires: p is aligned to the vector.
+template <DType kDType>
+__device__ void load_streaming(Vec<kDType, 16>& dst, const void* p) {
+  asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(dst.words[0]), "=r"(dst.words[1]), "=r"(dst.words[2]), "=r"(dst.words[3])
+               : "l"(p));
+}
+template <DType kDType>
+__device__ void load_streaming(Vec<kDType, 8>& dst, const void* p) {
+  asm volatile("ld.global.cs.v2.u32 {%0, %1}, [%2];"
+               : "=r"(dst.words[0]), "=r"(dst.words[1])
+               : "l"(p));
+}
+template <DType kDType>
+__device__ void load_streaming(Vec<kDType, 4>& dst, const void* p) {
+  asm volatile("ld.global.cs.u32 %0, [%1];" : "=r"(dst.words[0]) : "l"(p));
+}
+
+template <DType kDType>
+__device__ void store_streaming(void* p, const Vec<kDType, 16>& src) {
+  asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(src.words[0]),
+               "r"(src.words[1]), "r"(src.words[2]), "r"(src.words[3])
+               : "memory");
+}
+template <DType kDType>
+__device__ void store_streaming(void* p, const Vec<kDType, 8>& src) {
+  asm volatile("st.global.cs.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(src.words[0]), "r"(src.words[1])
+               : "memory");
+}
+template <DType kDType>
+__device__ void store_streaming(void* p, const Vec<kDType, 4>& src) {
+  asm volatile("st.global.cs.u32 [%0], %1;" ::"l"(p), "r"(src.words[0]) : "memory");
+}
+
+}  // namespace cubinery::dev

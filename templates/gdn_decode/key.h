@@ -1,0 +1,121 @@
+// Compile-time parameters and arguments of gdn_decode.  Compiled by the host and by NVRTC.
+#pragma once
+
+#include "cubinery/dtype.h"
+#include "cubinery/gdn_types.h"
+
+namespace cubinery {
+
+struct GdnDecodeKey {
+  // The problem: gdn::DecodeProblem explains each.
+  int key_dim = 128;
+  int value_dim = 128;
+  DType dtype = DType::kBF16;
+  DType output_dtype = DType::kBF16;
+  DType gate_dtype = DType::kF32;
+  DType beta_dtype = DType::kF32;
+  DType a_log_dtype = DType::kF32;
+  DType dt_bias_dtype = DType::kF32;
+  DType state_dtype = DType::kF32;
+  DType index_dtype = DType::kI32;
+  gdn::StateLayout state_layout = gdn::StateLayout::kVK;
+  gdn::StateLocation state_location = gdn::StateLocation::kDense;
+  gdn::Padding padding = gdn::Padding::kNone;
+  gdn::PadIndex pad_index = gdn::PadIndex::kNegative;
+  gdn::GateMode gate_mode = gdn::GateMode::kLog;
+  gdn::BetaMode beta_mode = gdn::BetaMode::kGiven;
+  bool use_qk_l2norm = false;
+  bool has_initial_state = true;
+  bool store_state = true;
+
+  // Tuned.  A warp owns warp_v value columns of one head's state; k_lanes of its lanes lie along
+  // key_dim. Results depend on k_lanes and vec_bytes (the order of summation), not on warp_v and
+  // warps.
+  int warp_v = 16;
+  int k_lanes = 8;
+  int vec_bytes = 16;  // of the state, per load and store
+  int warps = 4;       // per block
+};
+
+constexpr int threads(const GdnDecodeKey& key) { return key.warps * 32; }
+
+constexpr bool is_power_of_two(int x) { return x > 0 && (x & (x - 1)) == 0; }
+
+constexpr bool is_head_dim(int x) { return x >= 16 && x <= 256 && x % 16 == 0; }
+
+// Registers that a thread needs for its part of the state, of k and of q.
+constexpr int data_registers(const GdnDecodeKey& key) {
+  return key.key_dim * key.warp_v * size_of(key.state_dtype) / (32 * 4) +
+         2 * key.key_dim / key.k_lanes;
+}
+
+constexpr const char* why_invalid(const GdnDecodeKey& key) {
+  const int v_lanes = key.k_lanes > 0 && key.k_lanes <= 32 ? 32 / key.k_lanes : 0;
+  const int vec = key.vec_bytes / size_of(key.state_dtype);
+  const bool rows_are_v = key.state_layout == gdn::StateLayout::kVK;
+  if (!is_head_dim(key.key_dim)) return "key_dim must be a multiple of 16 from 16 to 256";
+  if (!is_head_dim(key.value_dim)) return "value_dim must be a multiple of 16 from 16 to 256";
+  if (!is_float(key.dtype)) return "dtype must be f32, bf16 or f16";
+  if (!is_float(key.output_dtype)) return "output_dtype must be f32, bf16 or f16";
+  if (!is_float(key.gate_dtype)) return "gate_dtype must be f32, bf16 or f16";
+  if (!is_float(key.beta_dtype)) return "beta_dtype must be f32, bf16 or f16";
+  if (!is_float(key.a_log_dtype)) return "a_log_dtype must be f32, bf16 or f16";
+  if (!is_float(key.dt_bias_dtype)) return "dt_bias_dtype must be f32, bf16 or f16";
+  if (!is_float(key.state_dtype)) return "state_dtype must be f32, bf16 or f16";
+  if (is_float(key.index_dtype)) return "index_dtype must be i32 or i64";
+  if (key.padding != gdn::Padding::kNone && key.state_location != gdn::StateLocation::kPool)
+    return "padding needs state_location = pool";
+  if (!is_power_of_two(key.k_lanes) || v_lanes == 0) return "k_lanes must be 1, 2, 4, 8, 16 or 32";
+  if (key.vec_bytes != 4 && key.vec_bytes != 8 && key.vec_bytes != 16)
+    return "vec_bytes must be 4, 8 or 16";
+  if (key.warps < 1 || key.warps > 16) return "warps must be from 1 to 16";
+  if (key.warp_v < 1 || key.value_dim % key.warp_v != 0) return "warp_v must divide value_dim";
+  if (rows_are_v && key.key_dim % (key.k_lanes * vec) != 0)
+    return "k_lanes * vec_bytes must divide a row of key_dim";
+  if (rows_are_v && key.warp_v % v_lanes != 0) return "warp_v must be a multiple of 32 / k_lanes";
+  if (!rows_are_v && key.key_dim % key.k_lanes != 0) return "k_lanes must divide key_dim";
+  if (!rows_are_v && key.warp_v % (v_lanes * vec) != 0)
+    return "warp_v must be a multiple of a row of (32 / k_lanes) * vec_bytes";
+  if (data_registers(key) > 144)
+    return "a thread's part of the state, k and q passes 144 registers";
+  return nullptr;
+}
+
+constexpr bool valid(const GdnDecodeKey& key) { return why_invalid(key) == nullptr; }
+
+// Strides are in elements.  A stride of a dimension that the tensor does not have is 0.
+struct GdnDecodeParams {
+  const void* q;
+  const void* k;
+  const void* v;
+  const void* g;     // g, alpha or a
+  const void* beta;  // beta or its logit
+  const void* A_log;
+  const void* dt_bias;
+  void* o;
+  const void* state;
+  void* state_out;
+  const void* read_slots;   // pool: int32 or int64 per request
+  const void* write_slots;  // may be read_slots
+
+  long long q_request, q_head;
+  long long k_request, k_head;
+  long long v_request, v_head;
+  long long g_request, g_head;
+  long long beta_request, beta_head;
+  long long A_log_head, dt_bias_head;
+  long long o_request, o_head;
+  long long state_slot, state_head;
+  long long state_out_slot, state_out_head;
+  long long read_slots_request, write_slots_request;
+
+  long long slots;  // of state
+  long long state_out_slots;
+  long long scratch_slot;  // Padding::kScratch
+  int requests;
+  int heads;
+  int q_group, k_group, v_group;  // heads per head of q, k, v
+  float scale;
+};
+
+}  // namespace cubinery
