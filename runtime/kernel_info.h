@@ -1,0 +1,22 @@
+// KernelInfo: read from the compiler's log, and kept in cache entries as JSON.  Pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "cubinery/kernel.h"
+
+namespace cubinery {
+
+// Fills registers, shared memory and spills from ptxas's lines, and `log` with the lines that
+// remain: warnings and advice.  False: the log has no resource line for a kernel.
+bool read_resources(std::string_view log, KernelInfo* info);
+
+// The metadata of a cache entry.  Persistent names; identity fields (kernel, key, arch, nvrtc) are
+// not repeated in it.
+std::string metadata_json(const KernelInfo& info);
+// Fills the same fields; false: not what metadata_json() prints.
+bool read_metadata(std::string_view json, KernelInfo* info);
+
+}  // namespace cubinery

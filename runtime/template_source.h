@@ -1,0 +1,28 @@
+// Finds the files of a template: in the caller's folders first, then inside the library.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen/bundle.h"
+#include "cubinery/status.h"
+
+namespace cubinery {
+
+struct TemplateSource {
+  std::string path;  // as compilers show it: "gdn_decode/gdn_decode.cu"
+  std::string
+      origin;  // where it came from: a file's path, or "<embedded>/gdn_decode/gdn_decode.cu"
+  std::string text;
+  TemplateFiles files;  // everything that the template may include, itself among them
+  std::string template_digest;
+  std::string headers_digest;
+};
+
+// kInvalidKey: no folder has <kernel>/<kernel>.cu, or `kernel` is not a C identifier; names the
+// places. kIo: a file that is there cannot be read.
+Result<TemplateSource> find_template(std::string_view kernel,
+                                     const std::vector<std::string>& template_dirs);
+
+}  // namespace cubinery
