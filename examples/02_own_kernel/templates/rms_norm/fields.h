@@ -1,0 +1,18 @@
+// The field table of RmsNormKey.
+#pragma once
+
+#include <tuple>
+
+#include "cubinery/fields.h"
+#include "rms_norm/key.h"
+
+template <>
+struct cubinery::Fields<RmsNormKey> {
+  static constexpr const char* kName = "rms_norm";
+  using Params = RmsNormParams;
+  static constexpr auto kList = std::tuple{
+      fixed("dtype", &RmsNormKey::dtype),
+      fixed("cols", &RmsNormKey::cols),
+      tuned("warps", &RmsNormKey::warps, 1, 2, 4, 8),
+  };
+};
