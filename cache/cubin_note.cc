@@ -1,0 +1,153 @@
+// The shape of what is read, all of it little-endian and none of it to be trusted:
+//
+//   ELF header -> section headers -> the section named .note.nv.tkinfo -> its notes
+//
+//   note        u32 name size, u32 descriptor size, u32 type = 2000, "NVIDIA Corp\0", descriptor
+//   descriptor  u32 {layout, ?, tool, version, build, command line}, then a table of strings that
+//   the last
+//               four point into:
+//               "\0ptxas\0Cuda compilation tools, release 13.0, V13.0.88\0...\0-v  -arch sm_90a \0"
+#include "cache/cubin_note.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cubinery {
+namespace {
+
+constexpr std::string_view kSection = ".note.nv.tkinfo";
+constexpr std::string_view kVendor("NVIDIA Corp\0", 12);
+constexpr std::uint64_t kToolkitInfo = 2000;
+constexpr std::uint64_t kMachineCuda = 190;
+// Byte offsets of the descriptor's words.
+constexpr std::size_t kVersionWord = 12;
+constexpr std::size_t kCommandLineWord = 20;
+constexpr std::size_t kStringTable = 24;
+
+// `size` bytes at `offset`; nullopt when they are not all there.
+std::optional<std::string_view> slice(std::string_view bytes, std::uint64_t offset,
+                                      std::uint64_t size) {
+  if (offset > bytes.size() || size > bytes.size() - offset) return std::nullopt;
+  return bytes.substr(static_cast<std::size_t>(offset), static_cast<std::size_t>(size));
+}
+
+// An unsigned number of `size` bytes.  What is not there reads as 0, which is no valid size,
+// offset, count or type in any place that asks.
+std::uint64_t number(std::string_view bytes, std::uint64_t offset, std::size_t size) {
+  const std::optional<std::string_view> digits = slice(bytes, offset, size);
+  std::uint64_t value = 0;
+  for (std::size_t i = digits ? size : 0; i-- > 0;) {
+    value = value << 8 | static_cast<unsigned char>((*digits)[i]);
+  }
+  return value;
+}
+
+// The string that starts at `offset`; empty when nothing ends it.
+std::string_view string_at(std::string_view table, std::uint64_t offset) {
+  if (offset >= table.size()) return {};
+  table.remove_prefix(static_cast<std::size_t>(offset));
+  const std::size_t end = table.find('\0');
+  return end == table.npos ? std::string_view() : table.substr(0, end);
+}
+
+bool is_gpu_elf(std::string_view cubin) {
+  constexpr std::string_view kElf64LittleEndian(
+      "\x7f"
+      "ELF\x02\x01",
+      6);
+  return cubin.starts_with(kElf64LittleEndian) && number(cubin, 18, 2) == kMachineCuda;
+}
+
+class Sections {
+ public:
+  explicit Sections(std::string_view cubin)
+      : cubin_(cubin),
+        table_(number(cubin, 40, 8)),
+        stride_(number(cubin, 58, 2)),
+        count_(number(cubin, 60, 2)),
+        names_(contents(number(cubin, 62, 2))) {}
+
+  std::string_view named(std::string_view name) const {
+    for (std::uint64_t i = 0; i < count_; ++i) {
+      if (string_at(names_, number(header(i), 0, 4)) == name) return contents(i);
+    }
+    return {};
+  }
+
+ private:
+  static constexpr std::uint64_t kHeaderBytes = 64;
+
+  // Empty when it is not there.  No overflow: both factors have 16 bits.
+  std::string_view header(std::uint64_t index) const {
+    if (index >= count_ || stride_ < kHeaderBytes || table_ > cubin_.size()) return {};
+    return slice(cubin_, table_ + index * stride_, kHeaderBytes).value_or("");
+  }
+
+  std::string_view contents(std::uint64_t index) const {
+    const std::string_view fields = header(index);
+    return slice(cubin_, number(fields, 24, 8), number(fields, 32, 8)).value_or("");
+  }
+
+  const std::string_view cubin_;
+  const std::uint64_t table_;
+  const std::uint64_t stride_;
+  const std::uint64_t count_;
+  const std::string_view names_;  // NOTE: last, made with the members above
+};
+
+std::uint64_t padded(std::uint64_t size) { return (size + 3) & ~std::uint64_t{3}; }
+
+// The descriptor of the section's first toolkit note; empty when it has none.
+std::string_view toolkit_descriptor(std::string_view notes) {
+  constexpr std::uint64_t kNoteHeader = 12;
+  while (notes.size() > kNoteHeader) {
+    const std::uint64_t name_bytes = number(notes, 0, 4);
+    const std::uint64_t descriptor_bytes = number(notes, 4, 4);
+    const std::uint64_t descriptor_offset = kNoteHeader + padded(name_bytes);
+    const auto name = slice(notes, kNoteHeader, name_bytes);
+    const auto descriptor = slice(notes, descriptor_offset, descriptor_bytes);
+    if (!name || !descriptor) return {};
+    if (*name == kVendor && number(notes, 8, 4) == kToolkitInfo) return *descriptor;
+    const std::uint64_t next = descriptor_offset + padded(descriptor_bytes);
+    if (next >= notes.size()) return {};
+    notes.remove_prefix(static_cast<std::size_t>(next));
+  }
+  return {};
+}
+
+// "... -arch sm_90a ..." -> "sm_90a"
+std::string arch_in(std::string_view command_line) {
+  constexpr std::string_view kOption = "-arch";
+  const std::size_t option = command_line.find(kOption);
+  if (option == command_line.npos) return {};
+  command_line.remove_prefix(option + kOption.size());
+  const std::size_t start = command_line.find_first_not_of(" =");
+  if (start == command_line.npos) return {};
+  command_line.remove_prefix(start);
+  const std::string_view arch = command_line.substr(0, command_line.find(' '));
+  return arch.starts_with("sm_") ? std::string(arch) : std::string();
+}
+
+// "Cuda compilation tools, release 13.0, V13.0.88" -> "13.0.88"
+std::string version_in(std::string_view text) {
+  constexpr std::string_view kMark = ", V";
+  const std::size_t mark = text.rfind(kMark);
+  if (mark == text.npos) return {};
+  text.remove_prefix(mark + kMark.size());
+  return std::string(text.substr(0, text.find_first_not_of("0123456789.")));
+}
+
+}  // namespace
+
+std::optional<CubinNote> read_cubin_note(std::string_view cubin) {
+  if (!is_gpu_elf(cubin)) return std::nullopt;
+  const std::string_view descriptor = toolkit_descriptor(Sections(cubin).named(kSection));
+  if (descriptor.size() <= kStringTable) return std::nullopt;
+  const std::string_view strings = descriptor.substr(kStringTable);
+  CubinNote note{.arch = arch_in(string_at(strings, number(descriptor, kCommandLineWord, 4))),
+                 .compiler = version_in(string_at(strings, number(descriptor, kVersionWord, 4)))};
+  if (note.arch.empty() || note.compiler.empty()) return std::nullopt;
+  return note;
+}
+
+}  // namespace cubinery

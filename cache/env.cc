@@ -1,0 +1,263 @@
+// The POSIX environment.
+#include "cache/env.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+namespace cubinery {
+namespace {
+
+constexpr std::int64_t kNsPerSecond = 1'000'000'000;
+
+std::error_code error_of(int number) { return {number, std::generic_category()}; }
+std::error_code last_error() { return error_of(errno); }
+
+// Repeats a system call that a signal interrupts.
+template <class Call>
+auto uninterrupted(Call call) {
+  for (;;) {
+    const auto result = call();
+    if (result != -1 || errno != EINTR) return result;
+  }
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  bool ok() const { return fd_ >= 0; }
+  int get() const { return fd_; }
+
+  // For files that were written: network file systems report a full disk here.  Interrupted or not,
+  // Linux has closed the descriptor.
+  std::error_code close() {
+    const int result = ::close(std::exchange(fd_, -1));
+    return result == 0 || errno == EINTR ? std::error_code() : last_error();
+  }
+
+ private:
+  int fd_;
+};
+
+Descriptor open_file(const std::string& path, int flags, mode_t mode = 0) {
+  return Descriptor(uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); }));
+}
+
+FileInfo info_of(const struct ::stat& status) {
+  FileInfo info;
+  info.kind = S_ISREG(status.st_mode)   ? FileKind::kRegular
+              : S_ISDIR(status.st_mode) ? FileKind::kDirectory
+                                        : FileKind::kOther;
+  info.bytes = static_cast<std::uint64_t>(status.st_size);
+  info.mtime_ns = std::int64_t{status.st_mtim.tv_sec} * kNsPerSecond + status.st_mtim.tv_nsec;
+  info.owner = status.st_uid;
+  info.mode = status.st_mode & 07777u;
+  return info;
+}
+
+std::error_code read_all(int fd, std::string* bytes) {
+  std::array<char, 1 << 16> buffer;
+  for (;;) {
+    const ssize_t count = uninterrupted([&] { return ::read(fd, buffer.data(), buffer.size()); });
+    if (count < 0) return last_error();
+    if (count == 0) return {};
+    bytes->append(buffer.data(), static_cast<std::size_t>(count));
+    if (bytes->size() > Env::kMaxFileBytes) return error_of(EFBIG);
+  }
+}
+
+std::error_code write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = uninterrupted([&] { return ::write(fd, bytes.data(), bytes.size()); });
+    if (count < 0) return last_error();
+    bytes.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return {};
+}
+
+std::error_code sync(int fd) {
+  return uninterrupted([&] { return ::fsync(fd); }) == 0 ? std::error_code() : last_error();
+}
+
+bool same_file(int fd, const std::string& path) {
+  struct ::stat open_status {};
+  struct ::stat path_status {};
+  return ::fstat(fd, &open_status) == 0 && ::stat(path.c_str(), &path_status) == 0 &&
+         open_status.st_dev == path_status.st_dev && open_status.st_ino == path_status.st_ino;
+}
+
+class PosixLock : public HeldLock {
+ public:
+  PosixLock(std::string path, Descriptor fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+
+  // Removed while still held: whoever opened it before finds that the path means another file now,
+  // and starts again.  Unlocked explicitly: a child that was forked meanwhile shares the
+  // descriptor's lock.
+  ~PosixLock() override {
+    ::unlink(path_.c_str());
+    ::flock(fd_.get(), LOCK_UN);
+  }
+
+ private:
+  const std::string path_;
+  const Descriptor fd_;
+};
+
+class PosixEnv : public Env {
+ public:
+  std::error_code read(const std::string& path, std::string* bytes, FileInfo* info) override {
+    bytes->clear();
+    // Non-blocking: opening a named pipe must not wait for its writer.
+    const Descriptor file = open_file(path, O_RDONLY | O_NONBLOCK);
+    if (!file.ok()) return last_error();
+    struct ::stat status {};
+    if (::fstat(file.get(), &status) != 0) return last_error();
+    *info = info_of(status);
+    if (info->kind != FileKind::kRegular) return error_of(EINVAL);
+    if (info->bytes > kMaxFileBytes) return error_of(EFBIG);
+    bytes->reserve(static_cast<std::size_t>(info->bytes));
+    return read_all(file.get(), bytes);
+  }
+
+  std::error_code write_synced(const std::string& path, std::string_view bytes) override {
+    Descriptor file = open_file(path, O_WRONLY | O_CREAT | O_EXCL, 0644);
+    if (!file.ok()) return last_error();
+    if (const std::error_code error = write_all(file.get(), bytes)) return error;
+    if (const std::error_code error = sync(file.get())) return error;
+    return file.close();
+  }
+
+  std::error_code rename(const std::string& from, const std::string& to) override {
+    return result_of(::rename(from.c_str(), to.c_str()));
+  }
+
+  std::error_code sync_dir(const std::string& dir) override {
+    const Descriptor file = open_file(dir, O_RDONLY | O_DIRECTORY);
+    if (!file.ok()) return last_error();
+    const std::error_code error = sync(file.get());
+    // A file system that cannot sync a directory says so with EINVAL: nothing more can be done.
+    return error == std::errc::invalid_argument ? std::error_code() : error;
+  }
+
+  std::error_code remove(const std::string& path) override {
+    return result_of(::unlink(path.c_str()));
+  }
+
+  std::error_code list(const std::string& dir, std::vector<DirEntry>* entries) override {
+    entries->clear();
+    const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(dir.c_str()), &::closedir);
+    if (!stream) return last_error();
+    for (;;) {
+      errno = 0;
+      const dirent* entry = ::readdir(stream.get());
+      if (entry == nullptr) return last_error();  // no error at the end: errno is 0
+      struct ::stat status {};
+      if (::fstatat(::dirfd(stream.get()), entry->d_name, &status, 0) != 0) continue;
+      if (!S_ISDIR(status.st_mode)) entries->push_back({entry->d_name, info_of(status)});
+    }
+  }
+
+  std::error_code make_dirs(const std::string& dir) override {
+    const std::error_code error = make_dir(dir);
+    if (error != std::errc::no_such_file_or_directory) return error;
+    const std::size_t slash = dir.find_last_of('/');
+    if (slash == dir.npos || slash == 0) return error;
+    if (const std::error_code parent_error = make_dirs(dir.substr(0, slash))) return parent_error;
+    return make_dir(dir);
+  }
+
+  std::error_code stat(const std::string& path, FileInfo* info) override {
+    struct ::stat status {};
+    if (::stat(path.c_str(), &status) != 0) return last_error();
+    *info = info_of(status);
+    return {};
+  }
+
+  std::error_code set_mtime(const std::string& path, std::int64_t mtime_ns) override {
+    std::array<timespec, 2> times{};  // access, modification
+    times[0].tv_nsec = UTIME_OMIT;
+    times[1].tv_sec = static_cast<time_t>(mtime_ns / kNsPerSecond);
+    times[1].tv_nsec = static_cast<long>(mtime_ns % kNsPerSecond);
+    return result_of(::utimensat(AT_FDCWD, path.c_str(), times.data(), 0));
+  }
+
+  std::error_code try_lock(const std::string& path, std::string_view owner,
+                           std::unique_ptr<HeldLock>* held) override {
+    // Each call opens the file anew, so threads of one process exclude each other too.
+    Descriptor file = open_file(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
+    if (!file.ok()) return last_error();
+    if (uninterrupted([&] { return ::flock(file.get(), LOCK_EX | LOCK_NB); }) != 0) {
+      const std::error_code error = last_error();
+      // Without locks nobody else would ever remove the file.
+      if (error != std::errc::operation_would_block) ::unlink(path.c_str());
+      return error;
+    }
+    if (!same_file(file.get(), path)) return error_of(EWOULDBLOCK);
+    // The text only serves whoever reads a log: a full disk does not make the lock void.
+    if (::ftruncate(file.get(), 0) == 0) (void)write_all(file.get(), owner);
+    *held = std::make_unique<PosixLock>(path, std::move(file));
+    return {};
+  }
+
+  std::int64_t now_ns() override {
+    timespec now{};
+    ::clock_gettime(CLOCK_REALTIME, &now);
+    return std::int64_t{now.tv_sec} * kNsPerSecond + now.tv_nsec;
+  }
+
+  std::uint64_t random() override {
+    std::uint64_t value = 0;
+    if (::getrandom(&value, sizeof(value), 0) == ssize_t{sizeof(value)}) return value;
+    return static_cast<std::uint64_t>(now_ns());  // sandboxes may forbid the call
+  }
+
+  std::uint32_t user() override { return ::geteuid(); }
+
+  std::int64_t process() override { return ::getpid(); }
+
+  std::string host() override {
+    std::array<char, 256> name{};
+    if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+    return name.data();
+  }
+
+ private:
+  static std::error_code result_of(int result) {
+    return result == 0 ? std::error_code() : last_error();
+  }
+
+  static std::error_code make_dir(const std::string& dir) {
+    if (::mkdir(dir.c_str(), 0700) == 0) return {};
+    const std::error_code error = last_error();
+    // A read-only or automounted file system may complain about a directory that is there.
+    struct ::stat status {};
+    if (::stat(dir.c_str(), &status) != 0) return error;
+    return S_ISDIR(status.st_mode) ? std::error_code() : error_of(ENOTDIR);
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<Env> posix_env() { return std::make_shared<PosixEnv>(); }
+
+Status io_error(std::string_view verb, std::string_view path, std::error_code error) {
+  return Status(Code::kIo, fmt::format("cannot {} {}: {}", verb, path, error.message()));
+}
+
+}  // namespace cubinery

@@ -1,0 +1,90 @@
+// The file system, the clock and the process as the cache sees them: the seam for tests.
+//
+// Every failure is a value: an errno in std::generic_category().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "cubinery/status.h"
+
+namespace cubinery {
+
+enum class FileKind : int { kRegular, kDirectory, kOther };
+
+struct FileInfo {
+  FileKind kind = FileKind::kRegular;
+  std::uint64_t bytes = 0;
+  std::int64_t mtime_ns = 0;  // since 1970
+  std::uint32_t owner = 0;    // user id
+  std::uint32_t mode = 0;     // permission bits
+};
+
+struct DirEntry {
+  std::string name;
+  FileInfo info;
+};
+
+// An exclusive lock on a file.  The destructor removes the file, then releases the lock.
+class HeldLock {
+ public:
+  HeldLock() = default;
+  virtual ~HeldLock() = default;
+  HeldLock(const HeldLock&) = delete;
+  HeldLock& operator=(const HeldLock&) = delete;
+};
+
+// Thread-safe.  Symbolic links are followed except where a method says otherwise.
+class Env {
+ public:
+  // Larger files are refused with file_too_large: no entry comes near, and a read must not eat the
+  // memory.
+  static constexpr std::uint64_t kMaxFileBytes = std::uint64_t{256} << 20;
+
+  Env() = default;
+  virtual ~Env() = default;
+  Env(const Env&) = delete;
+  Env& operator=(const Env&) = delete;
+
+  // The whole file.  `info` describes the file that was read, whatever the path has come to mean
+  // since.
+  virtual std::error_code read(const std::string& path, std::string* bytes, FileInfo* info) = 0;
+  // Creates the file with mode 0644; it must not exist, not even as a symbolic link.  OK: the bytes
+  // are on the disk, though the directory may not be.  An error may leave part of the file behind.
+  virtual std::error_code write_synced(const std::string& path, std::string_view bytes) = 0;
+  // Replaces `to` atomically.
+  virtual std::error_code rename(const std::string& from, const std::string& to) = 0;
+  // Makes renames in this directory durable.
+  virtual std::error_code sync_dir(const std::string& dir) = 0;
+  // Removes a file, or the symbolic link itself.
+  virtual std::error_code remove(const std::string& path) = 0;
+  // Files in no particular order; what disappears meanwhile is left out.
+  virtual std::error_code list(const std::string& dir, std::vector<DirEntry>* entries) = 0;
+  // Creates the directory and its missing parents with mode 0700.  OK when it is there.
+  virtual std::error_code make_dirs(const std::string& dir) = 0;
+  virtual std::error_code stat(const std::string& path, FileInfo* info) = 0;
+  virtual std::error_code set_mtime(const std::string& path, std::int64_t mtime_ns) = 0;
+
+  // Takes the lock on a file, which is created when missing, without waiting; writes `owner` into
+  // it. operation_would_block: somebody else holds it, another thread of this process perhaps, or
+  // let go of it this very moment.  Any other error: there is no lock to be had here.
+  virtual std::error_code try_lock(const std::string& path, std::string_view owner,
+                                   std::unique_ptr<HeldLock>* held) = 0;
+
+  virtual std::int64_t now_ns() = 0;  // since 1970
+  virtual std::uint64_t random() = 0;
+  virtual std::uint32_t user() = 0;    // effective user id
+  virtual std::int64_t process() = 0;  // its id; not remembered, so that it is right after a fork()
+  virtual std::string host() = 0;
+};
+
+std::shared_ptr<Env> posix_env();
+
+// kIo: "cannot <verb> <path>: <text of error>".
+Status io_error(std::string_view verb, std::string_view path, std::error_code error);
+
+}  // namespace cubinery

@@ -1,0 +1,81 @@
+#include "cache/gc.h"
+
+#include <algorithm>
+#include <memory>
+#include <string_view>
+#include <tuple>
+
+#include "cache/entry_file.h"
+#include "cache/paths.h"
+
+namespace cubinery {
+namespace {
+
+// Writing a temporary takes milliseconds, and a lock is held while one kernel compiles.
+constexpr std::int64_t kStaleAfterNs = std::int64_t{3600} * 1'000'000'000;
+
+std::vector<DirEntry> list_stale(Env& env, const std::string& dir, std::string_view suffix) {
+  std::vector<DirEntry> files;
+  if (env.list(dir, &files)) return {};
+  const std::int64_t newest = env.now_ns() - kStaleAfterNs;
+  std::erase_if(files, [&](const DirEntry& file) {
+    return !file.name.ends_with(suffix) || file.info.mtime_ns > newest;
+  });
+  return files;
+}
+
+}  // namespace
+
+std::vector<DirEntry> list_entries(Env& env, const std::string& dir) {
+  std::vector<DirEntry> files;
+  if (env.list(paths::entries_dir(dir), &files)) return {};
+  std::erase_if(files, [](const DirEntry& file) { return !paths::version_in(file.name); });
+  return files;
+}
+
+std::uint64_t total_bytes(const std::vector<DirEntry>& files) {
+  std::uint64_t bytes = 0;
+  for (const DirEntry& file : files) bytes += file.info.bytes;
+  return bytes;
+}
+
+void evict(Env& env, const std::string& dir, std::uint64_t limit_bytes, const std::string& keep,
+           GcResult* result) {
+  std::vector<DirEntry> entries = list_entries(env, dir);
+  result->bytes_after = total_bytes(entries);
+  if (result->bytes_after <= limit_bytes) return;
+  std::sort(entries.begin(), entries.end(), [](const DirEntry& a, const DirEntry& b) {
+    return std::tie(a.info.mtime_ns, a.name) < std::tie(b.info.mtime_ns, b.name);
+  });
+  for (const DirEntry& entry : entries) {
+    if (result->bytes_after <= limit_bytes) return;
+    if (entry.name == keep || env.remove(paths::entries_dir(dir) + "/" + entry.name)) continue;
+    result->bytes_after -= entry.info.bytes;
+    ++result->entries_removed;
+  }
+}
+
+void remove_damaged(Env& env, const std::string& dir, bool trust, GcResult* result) {
+  for (const DirEntry& file : list_entries(env, dir)) {
+    const std::string path = paths::entries_dir(dir) + "/" + file.name;
+    const EntryProblem problem = read_entry_file(env, path, trust).problem;
+    if (problem == EntryProblem::kNone || problem == EntryProblem::kNewer) continue;
+    // A good entry that was published this moment may go with it: one more compile, no harm.
+    if (!env.remove(path)) ++result->entries_removed;
+  }
+}
+
+void sweep(Env& env, const std::string& dir, GcResult* result) {
+  for (const DirEntry& file : list_stale(env, paths::tmp_dir(dir), paths::kTemporarySuffix)) {
+    if (!env.remove(paths::tmp_dir(dir) + "/" + file.name)) ++result->temporaries_removed;
+  }
+  for (const DirEntry& file : list_stale(env, paths::locks_dir(dir), paths::kLockSuffix)) {
+    // Removed by whoever holds it only: a lock that can be had is nobody's, and goes when let go.
+    std::unique_ptr<HeldLock> held;
+    if (!env.try_lock(paths::locks_dir(dir) + "/" + file.name, "gc", &held)) {
+      ++result->temporaries_removed;
+    }
+  }
+}
+
+}  // namespace cubinery

@@ -1,0 +1,279 @@
+#include "cache/store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "cache/entry_file.h"
+#include "cache/paths.h"
+#include "cache/trust.h"
+
+namespace cubinery {
+namespace {
+
+constexpr std::int64_t kNsPerSecond = 1'000'000'000;
+// Renewing a stamp is a write to the disk: not at each hit.
+constexpr std::int64_t kStampAgeNs = 600 * kNsPerSecond;
+
+// "13.0.88" -> {13, 0, 88}, which compares as versions do.
+std::vector<std::uint64_t> version_numbers(std::string_view version) {
+  std::vector<std::uint64_t> numbers;
+  while (!version.empty()) {
+    const std::string_view part = version.substr(0, version.find('.'));
+    version.remove_prefix(std::min(version.size(), part.size() + 1));
+    std::uint64_t number = 0;
+    std::from_chars(part.data(), part.data() + part.size(), number);
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+bool is_wanted(const Identity& wanted, Identity found) {
+  if (wanted.nvrtc.empty()) found.nvrtc.clear();
+  return found == wanted;
+}
+
+Status bad_name(const Identity& identity) {
+  return Status(
+      Code::kInvalidArgument,
+      fmt::format("cache: no file can be named after kernel \"{}\" and NVRTC version \"{}\"",
+                  identity.kernel, identity.nvrtc));
+}
+
+Status no_directory() { return Status(Code::kIo, "cache: there is no writable directory"); }
+
+}  // namespace
+
+struct Store::Found {
+  Entry entry;
+  std::int64_t mtime_ns = 0;
+};
+
+Store::Store(StoreOptions options, std::shared_ptr<Env> env)
+    : options_(std::move(options)), env_(env ? std::move(env) : posix_env()) {}
+
+Store::~Store() = default;
+
+std::optional<StoredEntry> Store::lookup(
+    const Identity& wanted, const std::function<std::optional<std::string>(const Entry&)>& accept) {
+  for (const Layer& layer : layers()) {
+    if (!trusted(layer.dir)) continue;
+    for (const std::string& path : candidates(layer.dir, wanted)) {
+      std::optional<Found> found = load(path, wanted, accept);
+      if (!found) continue;
+      if (layer.writable) renew_stamp(path, found->mtime_ns);
+      return StoredEntry{std::move(found->entry), path, layer.writable};
+    }
+  }
+  return std::nullopt;
+}
+
+Result<std::string> Store::publish(const Entry& entry) {
+  Result<std::string> path = write_entry(entry);
+  if (path) {
+    tidy(paths::entry_name(entry.identity));
+  } else {
+    ++failed_writes_;
+    warn_once("publish", path.error().message());
+  }
+  return path;
+}
+
+std::unique_ptr<MakeLock> Store::lock(const Identity& wanted) {
+  if (!prepare(paths::locks_dir(options_.dir)).ok()) return nullptr;
+  return wait_for_lock(*env_, paths::lock_path(options_.dir, wanted), options_.lock_wait,
+                       [&](std::string_view text) {
+                         log(LogLevel::kInfo, fmt::format("{}: {}", wanted.kernel, text));
+                       });
+}
+
+std::vector<ListedEntry> Store::list() const {
+  std::vector<ListedEntry> listed;
+  for (const Layer& layer : layers()) {
+    const Status trust = check_trusted(layer.dir);
+    std::vector<DirEntry> files = list_entries(*env_, layer.dir);
+    std::sort(files.begin(), files.end(),
+              [](const DirEntry& a, const DirEntry& b) { return a.name < b.name; });
+    for (const DirEntry& file : files) {
+      const std::string path = paths::entries_dir(layer.dir) + "/" + file.name;
+      EntryFile read = read_entry_file(*env_, path, options_.trust_shared_dirs);
+      listed.push_back({path, file.info.bytes, file.info.mtime_ns / kNsPerSecond,
+                        read.entry ? std::string(trust.message()) : std::move(read.trouble),
+                        std::move(read.entry)});
+    }
+  }
+  return listed;
+}
+
+Result<GcResult> Store::gc(std::optional<std::uint64_t> limit_bytes) {
+  if (options_.dir.empty()) return no_directory();
+  CUBINERY_RETURN_IF_ERROR(check_trusted(options_.dir));
+  GcResult result;
+  result.bytes_before = total_bytes(list_entries(*env_, options_.dir));
+  sweep(*env_, options_.dir, &result);
+  remove_damaged(*env_, options_.dir, options_.trust_shared_dirs, &result);
+  evict(*env_, options_.dir, limit_bytes.value_or(options_.limit_bytes), /*keep=*/"", &result);
+  return result;
+}
+
+std::string Store::path_of(const Identity& identity) const {
+  if (options_.dir.empty()) return {};
+  return paths::entries_dir(options_.dir) + "/" + paths::entry_name(identity);
+}
+
+Status Store::check_writable() {
+  const std::string entries = paths::entries_dir(options_.dir);
+  CUBINERY_RETURN_IF_ERROR(prepare(entries));
+  CUBINERY_RETURN_IF_ERROR(prepare(paths::tmp_dir(options_.dir)));
+  const std::string probe = temporary_path();
+  const std::error_code error = env_->write_synced(probe, "probe");
+  (void)env_->remove(probe);
+  if (error) return io_error("write", probe, error);
+  if (const std::error_code sync_error = env_->sync_dir(entries)) {
+    return io_error("sync", entries, sync_error);
+  }
+  return Status();
+}
+
+Status Store::check_trusted(const std::string& dir) const {
+  if (options_.trust_shared_dirs) return Status();
+  CUBINERY_RETURN_IF_ERROR(check_owner(*env_, dir));
+  return check_owner(*env_, paths::entries_dir(dir));
+}
+
+std::vector<Store::Layer> Store::layers() const {
+  std::vector<Layer> layers;
+  if (!options_.dir.empty()) layers.push_back({options_.dir, true});
+  for (const std::string& dir : options_.layers) {
+    if (!dir.empty()) layers.push_back({dir, false});
+  }
+  return layers;
+}
+
+bool Store::trusted(const std::string& dir) {
+  const Status status = check_trusted(dir);
+  if (!status.ok()) {
+    warn_once(dir, fmt::format("nothing is loaded from {}: {}", dir, status.message()));
+  }
+  return status.ok();
+}
+
+std::vector<std::string> Store::candidates(const std::string& dir, const Identity& wanted) const {
+  const std::string entries = paths::entries_dir(dir) + "/";
+  if (!paths::is_kernel_name(wanted.kernel)) return {};
+  if (!wanted.nvrtc.empty()) {
+    if (!paths::is_version(wanted.nvrtc)) return {};
+    return {entries + paths::entry_name(wanted)};
+  }
+  const std::string prefix = paths::entry_prefix(wanted);
+  std::vector<std::pair<std::vector<std::uint64_t>, std::string>> versions;
+  for (const DirEntry& file : list_entries(*env_, dir)) {
+    if (!file.name.starts_with(prefix)) continue;
+    versions.emplace_back(version_numbers(*paths::version_in(file.name)), entries + file.name);
+  }
+  std::sort(versions.rbegin(), versions.rend());
+  std::vector<std::string> found;
+  found.reserve(versions.size());
+  for (auto& [version, path] : versions) found.push_back(std::move(path));
+  return found;
+}
+
+std::optional<Store::Found> Store::load(
+    const std::string& path, const Identity& wanted,
+    const std::function<std::optional<std::string>(const Entry&)>& accept) {
+  EntryFile file = read_entry_file(*env_, path, options_.trust_shared_dirs);
+  std::string trouble = std::move(file.trouble);
+  if (file.entry && !is_wanted(wanted, file.entry->identity)) {
+    trouble = to_string(EntryProblem::kIdentity);  // two requests with one digest
+  } else if (file.entry && accept) {
+    trouble = accept(*file.entry).value_or("");
+  }
+  if (!trouble.empty()) {
+    ++damaged_;
+    warn_once(path, fmt::format("passed over {}: {}", path, trouble));
+    return std::nullopt;
+  }
+  if (!file.entry) return std::nullopt;
+  return Found{std::move(*file.entry), file.info.mtime_ns};
+}
+
+void Store::renew_stamp(const std::string& path, std::int64_t mtime_ns) {
+  const std::int64_t now = env_->now_ns();
+  // A stamp from the future would keep its entry for ever.
+  const bool recent = mtime_ns >= now - kStampAgeNs && mtime_ns <= now + kStampAgeNs;
+  if (!recent) (void)env_->set_mtime(path, now);
+}
+
+Status Store::prepare(const std::string& subdir) const {
+  if (options_.dir.empty()) return no_directory();
+  // Before anything is created in a directory of somebody else's, and after: it may not have been
+  // there.
+  CUBINERY_RETURN_IF_ERROR(check_trusted(options_.dir));
+  if (const std::error_code error = env_->make_dirs(subdir)) {
+    return io_error("create", subdir, error);
+  }
+  CUBINERY_RETURN_IF_ERROR(check_trusted(options_.dir));
+  return options_.trust_shared_dirs ? Status() : check_owner(*env_, subdir);
+}
+
+std::string Store::temporary_path() {
+  return paths::temporary_path(options_.dir, env_->process(), env_->host(), temporaries_++,
+                               env_->random());
+}
+
+Status Store::write_file(const std::string& path, std::string_view bytes) {
+  const std::string temporary = temporary_path();
+  if (const std::error_code error = env_->write_synced(temporary, bytes)) {
+    (void)env_->remove(temporary);
+    return io_error("write", temporary, error);
+  }
+  (void)env_->set_mtime(temporary, env_->now_ns());
+  // A reader sees the whole old file or the whole new one.  Losing a race is harmless: both writers
+  // hold the same identity.
+  if (const std::error_code error = env_->rename(temporary, path)) {
+    (void)env_->remove(temporary);
+    return io_error("replace", path, error);
+  }
+  const std::string entries = paths::entries_dir(options_.dir);
+  if (const std::error_code error = env_->sync_dir(entries)) {
+    return io_error("sync", entries, error);
+  }
+  return Status();
+}
+
+Result<std::string> Store::write_entry(const Entry& entry) {
+  const Identity& identity = entry.identity;
+  if (!paths::is_kernel_name(identity.kernel) || !paths::is_version(identity.nvrtc)) {
+    return bad_name(identity);
+  }
+  std::string path = path_of(identity);
+  if (encoded_bytes(entry) > Env::kMaxFileBytes) {
+    return io_error("write", path, std::make_error_code(std::errc::file_too_large));
+  }
+  CUBINERY_RETURN_IF_ERROR(prepare(paths::entries_dir(options_.dir)));
+  CUBINERY_RETURN_IF_ERROR(prepare(paths::tmp_dir(options_.dir)));
+  CUBINERY_RETURN_IF_ERROR(write_file(path, encode_entry(entry)));
+  return path;
+}
+
+void Store::tidy(const std::string& published_name) {
+  GcResult ignored;
+  if (!swept_.exchange(true)) sweep(*env_, options_.dir, &ignored);
+  evict(*env_, options_.dir, options_.limit_bytes, published_name, &ignored);
+}
+
+void Store::log(LogLevel level, std::string_view text) const {
+  if (options_.log) options_.log(level, text);
+}
+
+void Store::warn_once(const std::string& topic, std::string_view text) {
+  {
+    const std::lock_guard<std::mutex> guard(warned_mutex_);
+    if (!warned_.insert(topic).second) return;
+  }
+  log(LogLevel::kWarning, text);
+}
+
+}  // namespace cubinery

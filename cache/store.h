@@ -1,0 +1,138 @@
+// Cubins on disk: one writable directory over any number of read-only layers.
+//
+// The disk is an accelerator, not a dependency: what cannot be read is a miss, what cannot be
+// written is a warning, and the loser of a race uses its own bytes.  docs/cache_format.md describes
+// directories and files.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/entry.h"
+#include "cache/env.h"
+#include "cache/gc.h"
+#include "cache/lock.h"
+#include "codegen/identity.h"
+#include "cubinery/options.h"
+#include "cubinery/status.h"
+
+namespace cubinery {
+
+struct StoreOptions {
+  // `{}`: g++ warns about a designated initialiser that leaves a member without one out.
+  std::string dir{};                  // writable; created at the first write; empty: there is none
+  std::vector<std::string> layers{};  // read-only, searched after dir
+  std::uint64_t limit_bytes = std::uint64_t{1} << 30;
+  bool trust_shared_dirs = false;
+  std::chrono::milliseconds lock_wait{60000};
+  std::function<void(LogLevel, std::string_view)> log{};
+};
+
+// One entry as lookups and listings return it.
+struct StoredEntry {
+  Entry entry;
+  std::string path;
+  bool writable_layer = false;
+};
+
+// A file that `ls` and `verify` found; `problem` is empty for a good one.
+struct ListedEntry {
+  std::string path;
+  std::uint64_t bytes = 0;
+  std::int64_t last_used_unix = 0;
+  std::string problem;  // "truncated", "checksum", "newer format", "not an entry", ...
+  std::optional<Entry> entry;
+};
+
+// Thread-safe.  Several stores, in one process or many, may share a directory.
+class Store {
+ public:
+  // Touches no file.  `env` is the seam for tests; null: the real file system.
+  explicit Store(StoreOptions options, std::shared_ptr<Env> env = nullptr);
+  ~Store();
+
+  // The entry for `wanted`, from the first layer that has one; an empty wanted.nvrtc accepts any
+  // compiler, the highest version first.  `accept` may reject an entry that decodes well (its cubin
+  // does not fit its identity); the text says why.  Rejected, damaged, foreign and newer entries
+  // are passed over, logged and counted.  A hit in the writable layer renews its recency stamp.
+  std::optional<StoredEntry> lookup(
+      const Identity& wanted,
+      const std::function<std::optional<std::string>(const Entry&)>& accept = nullptr);
+
+  // Writes the entry durably and atomically, then evicts if the directory passes its limit.
+  // Returns the entry's path.  An error means only that the entry is not on disk, or not durably;
+  // it is counted, and the first one logged.  kInvalidArgument: no file can be named after the
+  // kernel or the NVRTC version.  kIo: all else.
+  Result<std::string> publish(const Entry& entry);
+
+  // Waits at most lock_wait for whoever is making this entry.  nullptr: no lock was to be had (time
+  // ran out, the directory cannot be written, the file system has no locks); go on without one.
+  std::unique_ptr<MakeLock> lock(const Identity& wanted);
+
+  // Every entry file of every layer, the writable one first, sorted by path; cubins are read and
+  // verified.
+  std::vector<ListedEntry> list() const;
+
+  // Removes stale temporaries and lock files, damaged entries, and least recently used entries
+  // until the directory holds at most `limit_bytes` (the store's own limit when not given).
+  Result<GcResult> gc(std::optional<std::uint64_t> limit_bytes = std::nullopt);
+
+  // Where the entry is, or would be, in the writable directory; empty without one.
+  std::string path_of(const Identity& identity) const;
+
+  // OK, or why the writable directory cannot be used: for doctor.
+  Status check_writable();
+  // OK, or why entries of this directory are not loaded (owner, permissions); for doctor and logs.
+  // A directory that does not exist is OK.
+  Status check_trusted(const std::string& dir) const;
+
+  std::uint64_t damaged() const { return damaged_; }
+  std::uint64_t failed_writes() const { return failed_writes_; }
+  const StoreOptions& options() const { return options_; }
+
+ private:
+  struct Layer {
+    std::string dir;
+    bool writable = false;
+  };
+  struct Found;
+
+  std::vector<Layer> layers() const;
+  bool trusted(const std::string& dir);
+  std::vector<std::string> candidates(const std::string& dir, const Identity& wanted) const;
+  std::optional<Found> load(const std::string& path, const Identity& wanted,
+                            const std::function<std::optional<std::string>(const Entry&)>& accept);
+  void renew_stamp(const std::string& path, std::int64_t mtime_ns);
+
+  // Makes a directory under the writable one fit to be written to, or says why it is not.
+  Status prepare(const std::string& subdir) const;
+  std::string temporary_path();
+  // Durably and atomically.  Nothing else is left behind when it fails.
+  Status write_file(const std::string& path, std::string_view bytes);
+  Result<std::string> write_entry(const Entry& entry);
+  void tidy(const std::string& published_name);
+
+  void log(LogLevel level, std::string_view text) const;
+  // Says nothing when it has spoken on this topic before.
+  void warn_once(const std::string& topic, std::string_view text);
+
+  const StoreOptions options_;
+  const std::shared_ptr<Env> env_;
+  std::atomic<std::uint64_t> damaged_{0};
+  std::atomic<std::uint64_t> failed_writes_{0};
+  std::atomic<std::uint64_t> temporaries_{0};  // written so far, for their names
+  std::atomic<bool> swept_{false};
+  std::mutex warned_mutex_;
+  std::set<std::string> warned_;  // guarded by warned_mutex_
+};
+
+}  // namespace cubinery

@@ -1,0 +1,41 @@
+#include "cache/trust.h"
+
+#include <fmt/format.h>
+
+namespace cubinery {
+namespace {
+
+constexpr std::uint32_t kRoot = 0;
+constexpr std::uint32_t kGroupOrOthersWrite = 022;
+
+bool is_absent(std::error_code error) {
+  return error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+}
+
+}  // namespace
+
+Status check_owner(Env& env, const std::string& path, const FileInfo& info) {
+  if (info.owner != env.user() && info.owner != kRoot) {
+    return Status(Code::kIo,
+                  fmt::format("{} belongs to user {}, who could run code as us through it; "
+                              "allow shared cache directories if that user is trusted",
+                              path, info.owner));
+  }
+  if ((info.mode & kGroupOrOthersWrite) != 0) {
+    return Status(Code::kIo,
+                  fmt::format("{} can be written by other users, who could run code as us "
+                              "through it; chmod go-w, or allow shared cache directories",
+                              path));
+  }
+  return Status();
+}
+
+Status check_owner(Env& env, const std::string& path) {
+  FileInfo info;
+  const std::error_code error = env.stat(path, &info);
+  if (is_absent(error)) return Status();
+  if (error) return io_error("examine", path, error);
+  return check_owner(env, path, info);
+}
+
+}  // namespace cubinery

@@ -1,0 +1,105 @@
+// An environment whose calls fail when told to, and whose clock can be set.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cache/env.h"
+
+namespace cubinery::test {
+
+enum class Op : int {
+  kRead,
+  kWrite,
+  kRename,
+  kSyncDir,
+  kRemove,
+  kList,
+  kMakeDirs,
+  kStat,
+  kSetMtime,
+  kLock
+};
+
+// Not thread-safe while faults change.
+class FaultEnv : public Env {
+ public:
+  explicit FaultEnv(std::shared_ptr<Env> base) : base_(std::move(base)) {}
+
+  // Until heal(), each call of `op` fails without doing anything.
+  void fail(Op op, std::errc error) { faults_[op] = std::make_error_code(error); }
+  // Until heal(), the disk is full after this many bytes more.
+  void fill_disk_after(std::size_t bytes) { bytes_left_ = bytes; }
+  void heal() {
+    faults_.clear();
+    bytes_left_.reset();
+  }
+  void advance_clock(std::int64_t seconds) { clock_offset_ns_ += seconds * 1'000'000'000; }
+
+  std::error_code read(const std::string& path, std::string* bytes, FileInfo* info) override {
+    const std::error_code fault = fault_of(Op::kRead);
+    return fault ? fault : base_->read(path, bytes, info);
+  }
+  std::error_code write_synced(const std::string& path, std::string_view bytes) override {
+    if (const std::error_code fault = fault_of(Op::kWrite)) return fault;
+    if (!bytes_left_ || *bytes_left_ >= bytes.size()) return base_->write_synced(path, bytes);
+    (void)base_->write_synced(path, bytes.substr(0, *bytes_left_));
+    return std::make_error_code(std::errc::no_space_on_device);
+  }
+  std::error_code rename(const std::string& from, const std::string& to) override {
+    const std::error_code fault = fault_of(Op::kRename);
+    return fault ? fault : base_->rename(from, to);
+  }
+  std::error_code sync_dir(const std::string& dir) override {
+    const std::error_code fault = fault_of(Op::kSyncDir);
+    return fault ? fault : base_->sync_dir(dir);
+  }
+  std::error_code remove(const std::string& path) override {
+    const std::error_code fault = fault_of(Op::kRemove);
+    return fault ? fault : base_->remove(path);
+  }
+  std::error_code list(const std::string& dir, std::vector<DirEntry>* entries) override {
+    const std::error_code fault = fault_of(Op::kList);
+    return fault ? fault : base_->list(dir, entries);
+  }
+  std::error_code make_dirs(const std::string& dir) override {
+    const std::error_code fault = fault_of(Op::kMakeDirs);
+    return fault ? fault : base_->make_dirs(dir);
+  }
+  std::error_code stat(const std::string& path, FileInfo* info) override {
+    const std::error_code fault = fault_of(Op::kStat);
+    return fault ? fault : base_->stat(path, info);
+  }
+  std::error_code set_mtime(const std::string& path, std::int64_t mtime_ns) override {
+    const std::error_code fault = fault_of(Op::kSetMtime);
+    return fault ? fault : base_->set_mtime(path, mtime_ns);
+  }
+  std::error_code try_lock(const std::string& path, std::string_view owner,
+                           std::unique_ptr<HeldLock>* held) override {
+    const std::error_code fault = fault_of(Op::kLock);
+    return fault ? fault : base_->try_lock(path, owner, held);
+  }
+  std::int64_t now_ns() override { return base_->now_ns() + clock_offset_ns_; }
+  std::uint64_t random() override { return base_->random(); }
+  std::uint32_t user() override { return base_->user(); }
+  std::int64_t process() override { return base_->process(); }
+  std::string host() override { return base_->host(); }
+
+ private:
+  std::error_code fault_of(Op op) const {
+    const auto fault = faults_.find(op);
+    return fault == faults_.end() ? std::error_code() : fault->second;
+  }
+
+  const std::shared_ptr<Env> base_;
+  std::map<Op, std::error_code> faults_;
+  std::optional<std::size_t> bytes_left_;
+  std::int64_t clock_offset_ns_ = 0;
+};
+
+}  // namespace cubinery::test

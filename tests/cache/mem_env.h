@@ -1,0 +1,174 @@
+// A file system in memory that can lose what was not synced.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cache/env.h"
+
+namespace cubinery::test {
+
+inline std::error_code error_of(std::errc code) { return std::make_error_code(code); }
+
+class MemEnv : public Env {
+ public:
+  struct File {
+    std::string bytes;
+    FileInfo info;
+    bool synced = true;
+  };
+  // What a crash does to renames and removals whose directory was not synced.
+  enum class Unsynced : int { kKept, kLost };
+
+  std::error_code read(const std::string& path, std::string* bytes, FileInfo* info) override {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    const auto file = files_.find(path);
+    if (file == files_.end()) return error_of(std::errc::no_such_file_or_directory);
+    *bytes = file->second.bytes;
+    *info = info_of(file->second);
+    return {};
+  }
+
+  std::error_code write_synced(const std::string& path, std::string_view bytes) override {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (!dirs_.contains(parent(path))) return error_of(std::errc::no_such_file_or_directory);
+    if (files_.contains(path)) return error_of(std::errc::file_exists);
+    File file{std::string(bytes), {}, !sync_fails};
+    file.info.mtime_ns = now;
+    file.info.owner = kUser;
+    file.info.mode = 0644;
+    files_[path] = std::move(file);
+    return sync_fails ? error_of(std::errc::io_error) : std::error_code();
+  }
+
+  std::error_code rename(const std::string& from, const std::string& to) override {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    auto node = files_.extract(from);
+    if (node.empty()) return error_of(std::errc::no_such_file_or_directory);
+    files_[to] = std::move(node.mapped());
+    return {};
+  }
+
+  std::error_code sync_dir(const std::string& dir) override {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    std::erase_if(durable_, [&](const auto& file) { return parent(file.first) == dir; });
+    for (const auto& [path, file] : files_) {
+      if (parent(path) == dir) durable_[path] = file;
+    }
+    return {};
+  }
+
+  std::error_code remove(const std::string& path) override {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    return files_.erase(path) == 1 ? std::error_code()
+                                   : error_of(std::errc::no_such_file_or_directory);
+  }
+
+  std::error_code list(const std::string& dir, std::vector<DirEntry>* entries) override {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    entries->clear();
+    if (!dirs_.contains(dir)) return error_of(std::errc::no_such_file_or_directory);
+    for (const auto& [path, file] : files_) {
+      if (parent(path) == dir) entries->push_back({path.substr(dir.size() + 1), info_of(file)});
+    }
+    return {};
+  }
+
+  std::error_code make_dirs(const std::string& dir) override {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    FileInfo info;
+    info.kind = FileKind::kDirectory;
+    info.owner = kUser;
+    info.mode = 0700;
+    for (std::string path = dir; !path.empty(); path = parent(path)) dirs_.emplace(path, info);
+    return {};
+  }
+
+  std::error_code stat(const std::string& path, FileInfo* info) override {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (const auto dir = dirs_.find(path); dir != dirs_.end()) {
+      *info = dir->second;
+    } else if (const auto file = files_.find(path); file != files_.end()) {
+      *info = info_of(file->second);
+    } else {
+      return error_of(std::errc::no_such_file_or_directory);
+    }
+    return {};
+  }
+
+  std::error_code set_mtime(const std::string& path, std::int64_t mtime_ns) override {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    const auto file = files_.find(path);
+    if (file == files_.end()) return error_of(std::errc::no_such_file_or_directory);
+    file->second.info.mtime_ns = mtime_ns;
+    return {};
+  }
+
+  std::error_code try_lock(const std::string& path, std::string_view owner,
+                           std::unique_ptr<HeldLock>* held) override {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (!dirs_.contains(parent(path))) return error_of(std::errc::no_such_file_or_directory);
+    if (!locked_.insert(path).second) return error_of(std::errc::operation_would_block);
+    files_[path].bytes = owner;
+    *held = std::make_unique<Lock>(this, path);
+    return {};
+  }
+
+  std::int64_t now_ns() override { return now; }
+  std::uint64_t random() override { return ++random_; }
+  std::uint32_t user() override { return kUser; }
+  std::int64_t process() override { return 1; }
+  std::string host() override { return "host/with/slashes"; }
+
+  void crash(Unsynced unsynced) {
+    if (unsynced == Unsynced::kLost) files_ = durable_;
+    for (auto& [path, file] : files_) {
+      if (!file.synced) file.bytes.assign(file.bytes.size() / 2, '\0');
+    }
+  }
+
+  // For tests that look behind the cache's back; not while another thread uses the environment.
+  std::map<std::string, File>& files() { return files_; }
+  std::map<std::string, FileInfo>& dirs() { return dirs_; }
+
+  static constexpr std::uint32_t kUser = 1000;
+  std::int64_t now = std::int64_t{1'700'000'000} * 1'000'000'000;
+  bool sync_fails = false;  // bytes are written, then fsync() reports an error
+
+ private:
+  class Lock : public HeldLock {
+   public:
+    Lock(MemEnv* env, std::string path) : env_(env), path_(std::move(path)) {}
+    ~Lock() override {
+      const std::lock_guard<std::mutex> guard(env_->mutex_);
+      env_->files_.erase(path_);
+      env_->locked_.erase(path_);
+    }
+
+   private:
+    MemEnv* const env_;
+    const std::string path_;
+  };
+
+  static std::string parent(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+  static FileInfo info_of(const File& file) {
+    FileInfo info = file.info;
+    info.bytes = file.bytes.size();
+    return info;
+  }
+
+  std::mutex mutex_;
+  std::map<std::string, File> files_;    // as processes see them
+  std::map<std::string, File> durable_;  // as the disk has them
+  std::map<std::string, FileInfo> dirs_;
+  std::set<std::string> locked_;
+  std::uint64_t random_ = 0;
+};
+
+}  // namespace cubinery::test

@@ -1,0 +1,106 @@
+// Directories and files that others could have written.
+#include "cache/trust.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "cache/store.h"
+#include "tests/cache/mem_cache.h"
+#include "tests/cache/temp_dir.h"
+#include "tests/catch.h"
+
+namespace cubinery {
+namespace {
+
+using test::kDir;
+using test::MemCache;
+using test::MemEnv;
+using test::numbered_entry;
+using test::publishes;
+using test::sample_entry;
+using test::sample_identity;
+using test::TempDir;
+
+TEST_CASE("OtherPeoplesDirectoriesAreNotUsed", "[cache]") {
+  struct Case {
+    std::string dir;
+    std::uint32_t owner;
+    std::uint32_t mode;
+    bool trusted;
+  };
+  const auto [dir, owner, mode, trusted] =
+      GENERATE(Case{kDir, MemEnv::kUser, 0755, true}, Case{kDir, 0, 0755, true},
+               Case{kDir, 1234, 0700, false}, Case{kDir, MemEnv::kUser, 0770, false},
+               Case{kDir, MemEnv::kUser, 0702, false}, Case{kDir, 0, 01777, false},
+               Case{kDir + "/entries", 1234, 0700, false},
+               Case{kDir + "/entries", MemEnv::kUser, 0777, false});
+  MemCache cache;
+  REQUIRE(publishes(cache.store, sample_entry()));
+  cache.env->dirs()[dir].owner = owner;
+  cache.env->dirs()[dir].mode = mode;
+  INFO(dir << " of user " << owner << ", mode " << mode);
+
+  CHECK(cache.store.check_trusted(kDir).ok() == trusted);
+  CHECK(cache.store.lookup(sample_identity()).has_value() == trusted);
+  CHECK(cache.store.lookup(sample_identity()).has_value() == trusted);
+  CHECK(cache.log.count("nothing is loaded from /cache") == (trusted ? 0 : 1));
+  CHECK(publishes(cache.store, numbered_entry(1)) == trusted);
+  CHECK((cache.store.lock(sample_identity()) != nullptr) == trusted);
+  CHECK(cache.store.gc().has_value() == trusted);
+  CHECK(cache.store.check_writable().ok() == trusted);
+  CHECK(cache.store.list().at(0).problem.empty() == trusted);
+
+  Store trusting({.dir = kDir, .trust_shared_dirs = true}, cache.env);
+  CHECK(trusting.lookup(sample_identity()));
+  CHECK(publishes(trusting, numbered_entry(1)));
+}
+
+TEST_CASE("TemporariesAreNotWrittenWhereOthersCanWrite", "[cache]") {
+  MemCache cache;
+  REQUIRE(publishes(cache.store, sample_entry()));
+  cache.env->dirs()[kDir + "/tmp"].mode = 0777;
+  CHECK_FALSE(cache.store.publish(sample_entry()));
+  CHECK(cache.store.lookup(sample_identity()));
+}
+
+TEST_CASE("OtherPeoplesEntriesAreNotLoaded", "[cache]") {
+  MemCache cache;
+  REQUIRE(publishes(cache.store, sample_entry()));
+  FileInfo& info = cache.env->files()[cache.store.path_of(sample_identity())].info;
+  info.owner = 1234;
+  CHECK_FALSE(cache.store.lookup(sample_identity()));
+  info.owner = 0;
+  CHECK(cache.store.lookup(sample_identity()));
+  info.mode = 0666;
+  CHECK_FALSE(cache.store.lookup(sample_identity()));
+  CHECK(cache.store.damaged() == 2);
+}
+
+TEST_CASE("RealOwnersAndModesAreSeen", "[cache]") {
+  const TempDir temp;
+  const std::string dir = temp.path() + "/cache";
+  Store store({.dir = dir});
+  REQUIRE(publishes(store, sample_entry()));
+  REQUIRE(::chmod(dir.c_str(), 0777) == 0);
+  CHECK_FALSE(store.lookup(sample_identity()));
+  CHECK_FALSE(store.publish(sample_entry()));
+  REQUIRE(::chmod(dir.c_str(), 0755) == 0);
+  CHECK(store.lookup(sample_identity()));
+  if (::geteuid() != 0) {
+    WARN("not root: chown is not tested");
+    return;
+  }
+  REQUIRE(::chown(dir.c_str(), 12345, 12345) == 0);
+  CHECK_FALSE(store.lookup(sample_identity()));
+  CHECK_FALSE(store.publish(sample_entry()));
+  REQUIRE(::chown(dir.c_str(), 0, 0) == 0);
+  REQUIRE(::chown(store.path_of(sample_identity()).c_str(), 12345, 12345) == 0);
+  CHECK_FALSE(store.lookup(sample_identity()));
+  REQUIRE(publishes(store, sample_entry()));
+  CHECK(store.lookup(sample_identity()));
+}
+
+}  // namespace
+}  // namespace cubinery
