@@ -51,6 +51,7 @@ DecodeKeys vk_keys(GdnDecodeKey key) {
   key.vec_bytes = longest_vector(key.key_dim, key.state_dtype, key.k_lanes);
   DecodeKeys keys{key, key};
   keys.wide.warp_v = 16;
+  if (!valid(keys.wide)) keys.wide.warp_v = 8;  // a long key_dim: half as many columns per thread
   keys.wide.warps = 4;
   keys.narrow.warp_v = 4;
   keys.narrow.warps = 1;

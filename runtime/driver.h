@@ -63,8 +63,8 @@ namespace cubinery {
   F(cuEventSynchronize)              \
   F(cuEventElapsedTime)
 
-// The oldest driver that has all of them: CUDA 12.8 (cuEventElapsedTime_v2).
-inline constexpr int kMinDriverVersion = 12080;
+// Cubins of NVRTC 13 need it.
+inline constexpr int kMinDriverVersion = 13000;
 
 // The open driver.  Immutable after open(); safe to use from any thread.
 class Driver {

@@ -12,9 +12,9 @@
 namespace cubinery {
 namespace {
 
-// Older ones lack C++20 or the note in the cubin that names their build.
-constexpr int kMinMajor = 12;
-constexpr int kMinMinor = 8;
+// Cubins of older ones (12.4, 12.8 and 12.9 were tried) do not name the compiler that made them.
+constexpr int kMinMajor = 13;
+constexpr int kMinMinor = 0;
 
 // Paths that match a pattern, the highest version first.
 std::vector<std::string> matches(const char* pattern) {
@@ -30,12 +30,12 @@ std::vector<std::string> matches(const char* pattern) {
 
 // Where libnvrtc lives, in the order of docs/design.md.
 std::vector<std::string> usual_places() {
-  std::vector<std::string> places = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+  std::vector<std::string> places = {"libnvrtc.so.13", "libnvrtc.so"};
   for (const char* pattern :
-       {"/usr/local/cuda/lib64/libnvrtc.so.1[0-9]", "/usr/local/cuda-*/lib64/libnvrtc.so.1[0-9]",
-        "/opt/cuda/lib64/libnvrtc.so.1[0-9]",
-        "/usr/local/lib/python3*/*-packages/nvidia/*/lib/libnvrtc.so.1[0-9]",
-        "/usr/lib/python3*/*-packages/nvidia/*/lib/libnvrtc.so.1[0-9]"}) {
+       {"/usr/local/cuda/lib64/libnvrtc.so.1[3-9]", "/usr/local/cuda-*/lib64/libnvrtc.so.1[3-9]",
+        "/opt/cuda/lib64/libnvrtc.so.1[3-9]",
+        "/usr/local/lib/python3*/*-packages/nvidia/*/lib/libnvrtc.so.1[3-9]",
+        "/usr/lib/python3*/*-packages/nvidia/*/lib/libnvrtc.so.1[3-9]"}) {
     for (std::string& path : matches(pattern)) places.push_back(std::move(path));
   }
   return places;

@@ -36,10 +36,9 @@ std::string chosen_nvrtc() {
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
     const std::string home = variable(name);
     if (home.empty()) continue;
-    for (const char* file : {"/lib64/libnvrtc.so.13", "/lib64/libnvrtc.so.12"}) {
-      std::error_code ignored;
-      if (std::filesystem::exists(home + file, ignored)) return home + file;
-    }
+    std::error_code ignored;
+    std::string path = home + "/lib64/libnvrtc.so";
+    if (std::filesystem::exists(path, ignored)) return path;
   }
   return "";
 }

@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 namespace cubinery {
 namespace {
@@ -25,13 +25,16 @@ bool is_identifier(std::string_view name) {
 
 Result<std::string> read_file(const fs::path& path) {
   std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  if (!stream) {
+  std::string text;
+  std::array<char, 16384> buffer{};
+  while (stream.read(buffer.data(), buffer.size()) || stream.gcount() > 0) {
+    text.append(buffer.data(), static_cast<std::size_t>(stream.gcount()));
+  }
+  if (!stream.eof()) {
     return Status(Code::kIo,
                   fmt::format("template: cannot read {}: {}", path.string(), std::strerror(errno)));
   }
-  return std::move(text).str();
+  return text;
 }
 
 // Puts the device files of root/folder into `files`, in place of those of the same name.

@@ -32,7 +32,8 @@ bool offsets_fit(const Tensor& tensor) {
     std::int64_t step = 0;
     if (__builtin_mul_overflow(tensor.strides[d], size_of(tensor.dtype), &step) ||
         __builtin_mul_overflow(step, tensor.shape[d] - 1, &step) ||
-        __builtin_add_overflow(reach, step < 0 ? -step : step, &reach)) {
+        (step < 0 ? __builtin_sub_overflow(reach, step, &reach)
+                  : __builtin_add_overflow(reach, step, &reach))) {
       return false;
     }
   }

@@ -23,7 +23,7 @@ struct Dim {
   std::int64_t extent;
 };
 
-// Not null (unless it is empty), aligned to its elements, of this dtype.
+// Not null, aligned to its elements, of this dtype.
 Status check_data(TensorName name, const Tensor& tensor, DType dtype);
 
 // Of this shape, with strides that do not overflow.  On success strides[i] is that of dims[i]. With

@@ -187,13 +187,16 @@ extern "C" __global__ void __launch_bounds__(threads(kKey))
         s = fmaf(k[ke], state.get(ke, ve), s);
         r = fmaf(q[ke], state.get(ke, ve), r);
       }
-      s = decay * sum_over_k(s);
-      r = decay * sum_over_k(r);
+      s = sum_over_k(s);
+      r = sum_over_k(r);
     }
     const int v = first_v + v_index(lane, ve);
     const long long v_row = n * p.v_request + h / p.v_group * p.v_head;
-    d[ve] = beta * (dev::load<kKey.dtype>(p.v, v_row + v) - s);
-    store_output(p, lane, n, h, v, p.scale * fmaf(qk, d[ve], r));
+    const float value = dev::load<kKey.dtype>(p.v, v_row + v);
+    // Every fusion is written out: left to the compiler, it differs between tilings, and so would
+    // bits.
+    d[ve] = beta * fmaf(-decay, s, value);
+    store_output(p, lane, n, h, v, p.scale * fmaf(qk, d[ve], __fmul_rn(decay, r)));
   }
 
   if constexpr (kKey.store_state) {
@@ -209,7 +212,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey))
         for (int i = 0; i < kVec; ++i) {
           const int ke = kRowsAreV ? c * kVec + i : r;
           const int ve = kRowsAreV ? r : c * kVec + i;
-          const float old = kKey.has_initial_state ? decay * state.get(ke, ve) : 0.0f;
+          const float old = kKey.has_initial_state ? __fmul_rn(decay, state.get(ke, ve)) : 0.0f;
           values[i] = fmaf(k[ke], d[ve], old);
         }
         dev::Vec<kKey.state_dtype, kKey.vec_bytes> updated;
