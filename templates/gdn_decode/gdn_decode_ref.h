@@ -1,0 +1,81 @@
+// Reference of gdn_decode: one token of one head, in plain loops and in the order of
+// include/cubinery/gdn.h. In double it is what the kernels are checked against; in float it is the
+// yardstick of what naive arithmetic loses on the same data.  Host only.
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "cubinery/gdn_types.h"
+
+namespace cubinery::gdn {
+
+template <class Real>
+struct DecodeRefHead {
+  int key_dim = 0;
+  int value_dim = 0;
+  GateMode gate_mode = GateMode::kNone;
+  BetaMode beta_mode = BetaMode::kOne;
+  bool use_qk_l2norm = false;
+  Real scale = 1;
+  std::vector<Real> q{};  // [key_dim]
+  std::vector<Real> k{};  // [key_dim]
+  std::vector<Real> v{};  // [value_dim]
+  Real gate = 0;          // g, alpha or a
+  Real beta = 1;          // beta or its logit
+  Real a_log = 0;
+  Real dt_bias = 0;
+};
+
+template <class Real>
+Real decay_ref(const DecodeRefHead<Real>& head) {
+  if (head.gate_mode == GateMode::kNone) return 1;
+  if (head.gate_mode == GateMode::kAlpha) return head.gate;
+  if (head.gate_mode == GateMode::kLog) return std::exp(head.gate);
+  const Real x = head.gate + head.dt_bias;
+  const Real softplus = x > 20 ? x : std::log1p(std::exp(x));
+  return std::exp(-std::exp(head.a_log) * softplus);
+}
+
+template <class Real>
+Real beta_ref(const DecodeRefHead<Real>& head) {
+  if (head.beta_mode == BetaMode::kOne) return 1;
+  if (head.beta_mode == BetaMode::kGiven) return head.beta;
+  const Real sigmoid = 1 / (1 + std::exp(-head.beta));
+  return head.beta_mode == BetaMode::kDoubledLogit ? 2 * sigmoid : sigmoid;
+}
+
+// x * factor, or x / sqrt(sum x^2 + 1e-6) * factor.
+template <class Real>
+std::vector<Real> scaled_ref(std::vector<Real> x, bool normalise, Real factor) {
+  Real sum = 0;
+  for (const Real value : x) sum += value * value;
+  const Real norm = normalise ? std::sqrt(sum + static_cast<Real>(1e-6)) : 1;
+  for (Real& value : x) value = value / norm * factor;
+  return x;
+}
+
+// Advances `state` [key_dim][value_dim] by one token and writes `o` [value_dim].
+template <class Real>
+void gdn_decode_ref(const DecodeRefHead<Real>& head, Real* state, Real* o) {
+  const std::vector<Real> k = scaled_ref<Real>(head.k, head.use_qk_l2norm, 1);
+  const std::vector<Real> q = scaled_ref<Real>(head.q, head.use_qk_l2norm, head.scale);
+  const Real decay = decay_ref(head);
+  const Real beta = beta_ref(head);
+  for (int j = 0; j < head.value_dim; ++j) {
+    Real* column = state + j;  // column[i * value_dim] is S[i][j]
+    Real recalled = 0;
+    for (int i = 0; i < head.key_dim; ++i) {
+      column[i * head.value_dim] *= decay;
+      recalled += k[static_cast<std::size_t>(i)] * column[i * head.value_dim];
+    }
+    const Real u = beta * (head.v[static_cast<std::size_t>(j)] - recalled);
+    o[j] = 0;
+    for (int i = 0; i < head.key_dim; ++i) {
+      column[i * head.value_dim] += k[static_cast<std::size_t>(i)] * u;
+      o[j] += q[static_cast<std::size_t>(i)] * column[i * head.value_dim];
+    }
+  }
+}
+
+}  // namespace cubinery::gdn

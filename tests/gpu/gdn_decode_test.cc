@@ -1,0 +1,243 @@
+// GDN decode against the double-precision reference: dtypes, modes, heads, dimensions, batches. One
+// named case per rule.
+#include <vector>
+
+#include "tests/gpu/gpu_test.h"
+#include "tests/random.h"
+
+namespace cubinery::test {
+namespace {
+
+using gdn::BetaMode;
+using gdn::DecodeProblem;
+using gdn::GateMode;
+using gdn::StateLayout;
+
+constexpr DType kFloats[] = {DType::kF32, DType::kBF16, DType::kF16};
+constexpr StateLayout kLayouts[] = {StateLayout::kVK, StateLayout::kKV};
+
+constexpr std::int64_t kSmallBatch = 3;
+
+TEST_CASE("GdnDecode.EveryOperandAndOutputDtype", "[gpu]") {
+  std::vector<DecodeProblem> problems;
+  for (const DType dtype : kFloats) {
+    for (const DType output_dtype : kFloats) {
+      DecodeProblem& problem = problems.emplace_back(small_problem());
+      problem.dtype = dtype;
+      problem.output_dtype = output_dtype;
+    }
+  }
+  run_both_kernels(problems);
+}
+
+TEST_CASE("GdnDecode.EveryStateDtypeAndLayout", "[gpu]") {
+  std::vector<DecodeProblem> problems;
+  for (const DType dtype : kFloats) {
+    for (const StateLayout layout : kLayouts) {
+      DecodeProblem& problem = problems.emplace_back(small_problem());
+      problem.key_dim = 64;
+      problem.value_dim = 128;  // not square: a swapped layout cannot pass
+      problem.state_dtype = dtype;
+      problem.state_layout = layout;
+    }
+  }
+  run_both_kernels(problems);
+}
+
+TEST_CASE("GdnDecode.EveryGateModeAndDtype", "[gpu]") {
+  std::vector<DecodeProblem> problems;
+  for (const DType dtype : kFloats) {
+    for (const GateMode mode :
+         {GateMode::kNone, GateMode::kLog, GateMode::kAlpha, GateMode::kComputed}) {
+      DecodeProblem& problem = problems.emplace_back(small_problem());
+      problem.gate_mode = mode;
+      problem.gate_dtype = dtype;
+    }
+  }
+  for (const DType dtype : kFloats) {
+    DecodeProblem& a_log = problems.emplace_back(small_problem());
+    a_log.gate_mode = GateMode::kComputed;
+    a_log.a_log_dtype = dtype;
+    DecodeProblem& dt_bias = problems.emplace_back(small_problem());
+    dt_bias.gate_mode = GateMode::kComputed;
+    dt_bias.dt_bias_dtype = dtype;
+  }
+  run_cases(problems, kSmallBatch);
+}
+
+TEST_CASE("GdnDecode.EveryBetaModeAndDtype", "[gpu]") {
+  std::vector<DecodeProblem> problems;
+  for (const DType dtype : kFloats) {
+    for (const BetaMode mode :
+         {BetaMode::kOne, BetaMode::kGiven, BetaMode::kLogit, BetaMode::kDoubledLogit}) {
+      DecodeProblem& problem = problems.emplace_back(small_problem());
+      problem.beta_mode = mode;
+      problem.beta_dtype = dtype;
+      problem.use_qk_l2norm = true;
+    }
+  }
+  run_cases(problems, kSmallBatch);
+}
+
+TEST_CASE("GdnDecode.EveryGateDistribution", "[gpu]") {
+  std::vector<DecodeProblem> problems;
+  for (const GateMode mode : {GateMode::kLog, GateMode::kAlpha, GateMode::kComputed}) {
+    problems.emplace_back(small_problem()).gate_mode = mode;
+  }
+  for (const Gates gates :
+       {Gates::kStrong, Gates::kQwen, Gates::kUndecayed, Gates::kInit, Gates::kExtreme}) {
+    CaseOptions options;
+    options.gates = gates;
+    run_both_kernels(problems, options);
+  }
+}
+
+TEST_CASE("GdnDecode.NormalisesKeysAndQueries", "[gpu]") {
+  std::vector<DecodeProblem> problems;
+  for (const DType dtype : kFloats) {
+    for (const StateLayout layout : kLayouts) {
+      DecodeProblem& problem = problems.emplace_back(small_problem());
+      problem.use_qk_l2norm = true;
+      problem.dtype = dtype;
+      problem.state_layout = layout;
+    }
+  }
+  run_cases(problems, kSmallBatch);
+  CaseOptions strong;
+  strong.gates = Gates::kStrong;
+  run_both_kernels(problems, strong);
+}
+
+TEST_CASE("GdnDecode.EveryHeadRatio", "[gpu]") {
+  struct Heads {
+    int q, k, v;
+  };
+  constexpr Heads kHeads[] = {{1, 1, 1}, {3, 3, 3}, {2, 2, 4},
+                              {2, 2, 6}, {2, 2, 8}, {2, 2, 16},  // grouped values
+                              {4, 2, 2}, {6, 2, 2}, {8, 1, 1},   // grouped queries
+                              {6, 6, 2}, {2, 6, 3}, {1, 4, 2}};  // any other divisors
+  std::vector<DecodeProblem> problems;
+  for (const Heads& heads : kHeads) {
+    DecodeProblem& problem = problems.emplace_back(small_problem());
+    problem.q_heads = heads.q;
+    problem.k_heads = heads.k;
+    problem.v_heads = heads.v;
+  }
+  run_both_kernels(problems);
+}
+
+DecodeProblem with_dims(int key_dim, int value_dim, StateLayout layout, DType state_dtype) {
+  DecodeProblem problem = small_problem();
+  problem.key_dim = key_dim;
+  problem.value_dim = value_dim;
+  problem.state_layout = layout;
+  problem.state_dtype = state_dtype;
+  return problem;
+}
+
+// Every layout x state dtype of the pairs, by both kernels.
+void run_dims(const std::vector<std::pair<int, int>>& dims) {
+  std::vector<DecodeProblem> problems;
+  for (const auto& [key_dim, value_dim] : dims) {
+    for (const StateLayout layout : kLayouts) {
+      for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
+        problems.push_back(with_dims(key_dim, value_dim, layout, state_dtype));
+      }
+    }
+  }
+  run_both_kernels(problems);
+}
+
+TEST_CASE("GdnDecode.EveryKeyDim", "[gpu]") {
+  std::vector<std::pair<int, int>> dims;
+  for (int dim = 16; dim <= 256; dim += 16) dims.emplace_back(dim, 128);
+  run_dims(dims);
+}
+
+TEST_CASE("GdnDecode.EveryValueDim", "[gpu]") {
+  std::vector<std::pair<int, int>> dims;
+  for (int dim = 16; dim <= 256; dim += 16) dims.emplace_back(128, dim);
+  run_dims(dims);
+}
+
+TEST_CASE("GdnDecode.RandomPairsOfDims", "[gpu]") {
+  Random random(seed(), 77);
+  std::vector<std::pair<int, int>> dims{{16, 16}, {256, 256}, {16, 256}, {256, 16}};
+  for (int i = 0; i < 8; ++i) {
+    const auto dim = [&] { return static_cast<int>(16 * (1 + random.below(16))); };
+    const int key_dim = dim();
+    dims.emplace_back(key_dim, dim());
+  }
+  run_dims(dims);
+}
+
+TEST_CASE("GdnDecode.TakesTheScaleItIsGiven", "[gpu]") {
+  for (const float scale : {1.0f, 0.25f, -3.0f, 0.0f}) {
+    CaseOptions options;
+    options.scale = scale;
+    run_case(small_problem(), kSmallBatch, options);
+  }
+}
+
+TEST_CASE("GdnDecode.WithoutInitialStateTheStateIsNotRead", "[gpu]") {
+  for (const StateLayout layout : kLayouts) {
+    for (const DType dtype : kFloats) {
+      DecodeProblem problem = small_problem();
+      problem.has_initial_state = false;
+      problem.state_layout = layout;
+      problem.state_dtype = dtype;
+      run_both_kernels({problem});  // the state is NaN before the launch
+    }
+  }
+}
+
+TEST_CASE("GdnDecode.WithoutStoreTheStateIsNotWritten", "[gpu]") {
+  for (const StateLayout layout : kLayouts) {
+    DecodeProblem problem = small_problem();
+    problem.store_state = false;
+    problem.state_layout = layout;
+    run_both_kernels({problem});
+  }
+}
+
+TEST_CASE("GdnDecode.WithoutAnyState", "[gpu]") {
+  DecodeProblem problem = small_problem();
+  problem.has_initial_state = false;
+  problem.store_state = false;
+  run_case(problem, kSmallBatch);
+}
+
+TEST_CASE("GdnDecode.EveryBatchSize", "[gpu]") {
+  for (const StateLayout layout : kLayouts) {
+    DecodeProblem problem = small_problem();
+    problem.key_dim = problem.value_dim = 128;
+    problem.state_layout = layout;
+    for (const std::int64_t batch : {0, 1, 2, 3, 7, 32, 257}) run_case(problem, batch);
+  }
+}
+
+// What engines run: Qwen3-Next's heads, gates from logits, a bf16 or f32 pool.
+TEST_CASE("GdnDecode.QwenInAnEngine", "[gpu]") {
+  for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
+    for (const StateLayout layout : kLayouts) {
+      DecodeProblem problem;
+      problem.state_dtype = state_dtype;
+      problem.state_layout = layout;
+      problem.state_location = gdn::StateLocation::kPool;
+      problem.padding = gdn::Padding::kSkip;
+      problem.gate_mode = GateMode::kComputed;
+      problem.gate_dtype = problem.beta_dtype = DType::kBF16;
+      problem.dt_bias_dtype = DType::kBF16;
+      problem.beta_mode = BetaMode::kLogit;
+      problem.use_qk_l2norm = true;
+      CaseOptions options;
+      options.gates = Gates::kInit;
+      options.placement = Placement::kPackedRows;
+      run_case(problem, 1, options);
+      run_case(problem, 20, options);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cubinery::test

@@ -1,0 +1,207 @@
+// Contexts and kernels on a device: where a kernel comes from, and what a context without a
+// compiler or with another architecture does.
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/gpu/gpu_test.h"
+
+namespace cubinery::test {
+namespace {
+
+using gdn::DecodeProblem;
+
+// The device, NVRTC and driver of the tests with a cache of its own.
+Options options_with(const std::string& cache_dir) {
+  Options options = gpu().options();
+  options.cache_dir = cache_dir;
+  options.cache_layers.clear();
+  options.offline = false;
+  return options;
+}
+
+Context create(const Options& options) {
+  Result<Context> context = Context::create(options);
+  INFO((context ? "" : context.error().message()));
+  REQUIRE(context.has_value());
+  return *context;
+}
+
+KernelSpec a_kernel() {
+  Result<std::vector<KernelSpec>> kernels = small_problem().kernels(gpu().context().arch());
+  REQUIRE(kernels.has_value());
+  return kernels->front();
+}
+
+Kernel get(const Context& context, const KernelSpec& spec) {
+  Result<Kernel> kernel = context.get(spec);
+  if (!kernel) FAIL(kernel.error().message() << "\n" << kernel.error().log());
+  return *kernel;
+}
+
+std::size_t count_files(const std::string& dir) {
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(dir)) {
+    count += entry.is_regular_file() ? 1 : 0;
+  }
+  return count;
+}
+
+TEST_CASE("Runtime.TheSecondGetComesFromMemory", "[gpu]") {
+  const TemporaryDirectory dir;
+  const Context context = create(options_with(dir.path()));
+  const Kernel first = get(context, a_kernel());
+  CHECK(context.stats().misses == 1);
+  CHECK(context.stats().compiles == 1);
+  const Kernel second = get(context, a_kernel());
+  CHECK(context.stats().memory_hits == 1);
+  CHECK(context.stats().compiles == 1);
+  CHECK(first.cuda_function() == second.cuda_function());
+  CHECK(first.info().canonical == a_kernel().canonical);
+  CHECK(first.info().arch == context.arch());
+  CHECK(first.info().registers > 0);
+}
+
+TEST_CASE("Runtime.AnotherContextFindsTheKernelOnDisk", "[gpu]") {
+  const TemporaryDirectory dir;
+  get(create(options_with(dir.path())), a_kernel());
+  const Context context = create(options_with(dir.path()));
+  get(context, a_kernel());
+  CHECK(context.stats().disk_hits == 1);
+  CHECK(context.stats().compiles == 0);
+}
+
+TEST_CASE("Runtime.ACacheLayerIsSearchedToo", "[gpu]") {
+  const TemporaryDirectory layer, dir;
+  get(create(options_with(layer.path())), a_kernel());
+  Options options = options_with(dir.path());
+  options.cache_layers = {layer.path()};
+  const Context context = create(options);
+  get(context, a_kernel());
+  CHECK(context.stats().disk_hits == 1);
+  CHECK(context.stats().compiles == 0);
+}
+
+TEST_CASE("Runtime.OfflineTakesWhatIsCachedAndNothingElse", "[gpu]") {
+  const TemporaryDirectory filled, empty;
+  get(create(options_with(filled.path())), a_kernel());
+  Options options = options_with(filled.path());
+  options.offline = true;
+  const Context context = create(options);
+  get(context, a_kernel());
+  CHECK(context.stats().disk_hits == 1);
+  options.cache_dir = empty.path();
+  const Result<Kernel> missing = create(options).get(a_kernel());
+  REQUIRE(!missing);
+  CHECK(missing.error().code() == Code::kNotCached);
+}
+
+TEST_CASE("Runtime.WithoutNvrtcAFilledCacheIsEnough", "[gpu]") {
+  const TemporaryDirectory filled, empty;
+  get(create(options_with(filled.path())), a_kernel());
+  Options options = options_with(filled.path());
+  options.nvrtc_path = "/nonexistent/libnvrtc.so";
+  const Context context = create(options);
+  get(context, a_kernel());
+  CHECK(context.stats().disk_hits == 1);
+  options.cache_dir = empty.path();
+  const Result<Kernel> missing = create(options).get(a_kernel());
+  REQUIRE(!missing);
+  CHECK(missing.error().code() == Code::kUnsupported);
+  CHECK(missing.error().message().find("/nonexistent/libnvrtc.so") != std::string_view::npos);
+}
+
+TEST_CASE("Runtime.ADamagedEntryIsCompiledAgain", "[gpu]") {
+  const TemporaryDirectory dir;
+  Result<CompiledKernel> compiled = create(options_with(dir.path())).compile(a_kernel());
+  REQUIRE(compiled.has_value());
+  CHECK(compiled->source == Source::kCompiled);
+  REQUIRE(std::filesystem::exists(compiled->path));
+  std::filesystem::resize_file(compiled->path, std::filesystem::file_size(compiled->path) / 2);
+  const Context context = create(options_with(dir.path()));
+  get(context, a_kernel());
+  CHECK(context.stats().damaged >= 1);  // once before and once behind the compile lock
+  CHECK(context.stats().compiles == 1);
+  const Context repaired = create(options_with(dir.path()));
+  get(repaired, a_kernel());
+  CHECK(repaired.stats().disk_hits == 1);
+}
+
+TEST_CASE("Runtime.WithoutDiskCacheNothingIsWritten", "[gpu]") {
+  const TemporaryDirectory dir;
+  Options options = options_with(dir.path());
+  options.use_disk_cache = false;
+  const Context context = create(options);
+  get(context, a_kernel());
+  CHECK(context.stats().compiles == 1);
+  CHECK(count_files(dir.path()) == 0);
+}
+
+TEST_CASE("Runtime.ConcurrentCallersShareOneCompile", "[gpu]") {
+  const TemporaryDirectory dir;
+  const Context context = create(options_with(dir.path()));
+  const KernelSpec spec = a_kernel();
+  std::vector<int> failures(8);
+  {
+    std::vector<std::jthread> threads;
+    for (int& failed : failures) {
+      threads.emplace_back([&] { failed = context.get(spec).has_value() ? 0 : 1; });
+    }
+  }
+  CHECK(failures == std::vector<int>(8));
+  CHECK(context.stats().compiles == 1);
+}
+
+TEST_CASE("Runtime.AnArchThatTheDeviceCannotRunIsUnsupported", "[gpu]") {
+  const TemporaryDirectory dir;
+  const std::string& native = gpu().context().arch();  // "sm_90a"
+  const std::string digits = native.substr(0, native.find_first_not_of("0123456789", 3));
+  const std::string major = digits.substr(0, digits.size() - 1);
+  int tried = 0;
+  for (const std::string& arch : known_architectures()) {
+    if (arch.compare(0, major.size(), major) == 0) continue;
+    Options options = options_with(dir.path());
+    options.arch = arch;
+    const Result<Context> context = Context::create(options);
+    INFO("arch " << arch << " on " << native);
+    REQUIRE(!context);
+    CHECK(context.error().code() == Code::kUnsupported);
+    CHECK(context.error().message().find(arch) != std::string_view::npos);
+    ++tried;
+  }
+  CHECK(tried > 0);
+}
+
+TEST_CASE("Runtime.ADeviceThatIsNotThereIsAnInvalidArgument", "[gpu]") {
+  const TemporaryDirectory dir;
+  Options options = options_with(dir.path());
+  options.device = 4096;
+  const Result<Context> context = Context::create(options);
+  REQUIRE(!context);
+  CHECK(context.error().code() == Code::kInvalidArgument);
+}
+
+TEST_CASE("Runtime.KernelsPreloadAndCheckTheirParameters", "[gpu]") {
+  const Kernel kernel = get(gpu().context(), a_kernel());
+  CHECK(kernel.preload().ok());
+  CHECK(kernel.preload().ok());
+  const Status status = kernel.launch(nullptr, {}, int{0});
+  CHECK(status.code() == Code::kInvalidArgument);
+  CHECK(status.message().find("params") != std::string_view::npos);
+}
+
+// The last copy of a kernel keeps what it needs, whatever becomes of its context.
+TEST_CASE("Runtime.OperatorsOutliveTheirContext", "[gpu]") {
+  const TemporaryDirectory dir;
+  std::optional<Context> context = create(options_with(dir.path()));
+  Result<gdn::Decode> decode = context->prepare(small_problem());
+  REQUIRE(decode.has_value());
+  context.reset();
+  const DecodeCase c(gpu(), small_problem(), 3, {.seed = seed()});
+  CHECK(c.check(run(c, *decode)).ok());
+}
+
+}  // namespace
+}  // namespace cubinery::test
