@@ -1,0 +1,221 @@
+// cubinery cache: what is in the cache directories, and whether it is sound.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cache/cubin_note.h"
+#include "cache/paths.h"
+#include "cli/commands.h"
+#include "cli/entry_check.h"
+#include "cli/library_options.h"
+#include "cli/print.h"
+
+namespace cubinery {
+namespace {
+
+struct Cache {
+  LibraryOptions library;
+  std::string json;     // ls
+  std::string name;     // show
+  bool remove = false;  // verify
+  std::string limit;    // gc
+
+  int ls(const Store& store) const;
+  int show(const Store& store) const;
+  int verify(const Store& store) const;
+  int gc(Store& store) const;
+};
+
+std::string totals_text(const std::vector<ListedEntry>& entries, const StoreOptions& options) {
+  std::uint64_t bytes = 0;
+  std::uint64_t bad = 0;
+  for (const ListedEntry& listed : entries) {
+    bytes += listed.bytes;
+    if (!listed.problem.empty()) ++bad;
+  }
+  std::string text = fmt::format("{} entries, {} of at most {} in {}", entries.size(),
+                                 bytes_text(bytes), bytes_text(options.limit_bytes), options.dir);
+  if (!options.layers.empty())
+    text += fmt::format(" (sizes include the layers {})", join(options.layers));
+  if (bad > 0) text += fmt::format("; {} cannot be used, see cubinery cache verify", bad);
+  return text + "\n";
+}
+
+nlohmann::ordered_json json_of(const ListedEntry& listed) {
+  nlohmann::ordered_json object = {
+      {"path", listed.path}, {"bytes", listed.bytes}, {"last_used_unix", listed.last_used_unix}};
+  if (!listed.problem.empty()) object["problem"] = listed.problem;
+  if (listed.entry) {
+    const Identity& identity = listed.entry->identity;
+    object["kernel"] = identity.kernel;
+    object["canonical"] = identity.key;
+    object["arch"] = identity.arch;
+    object["nvrtc"] = identity.nvrtc;
+    object["digest"] = request_digest(identity);
+  }
+  return object;
+}
+
+int Cache::ls(const Store& store) const {
+  const std::vector<ListedEntry> entries = store.list();
+  if (!json.empty()) {
+    nlohmann::ordered_json document = nlohmann::ordered_json::array();
+    for (const ListedEntry& listed : entries) document.push_back(json_of(listed));
+    const Status written = write_json(json, document);
+    if (!written.ok()) return usage_error(written);
+    if (json == "-") return kExitOk;
+  }
+  Table table({"kernel", "arch", "nvrtc", "size", "last used", "path"});
+  const std::int64_t now = std::time(nullptr);
+  for (const ListedEntry& listed : entries) {
+    const std::string age = age_text(listed.last_used_unix, now);
+    if (listed.entry) {
+      const Identity& identity = listed.entry->identity;
+      table.add({identity.kernel, identity.arch, identity.nvrtc, bytes_text(listed.bytes), age,
+                 listed.path});
+    } else {
+      table.add({fmt::format("({})", listed.problem), "-", "-", bytes_text(listed.bytes), age,
+                 listed.path});
+    }
+  }
+  if (!entries.empty()) print(table.text());
+  print(totals_text(entries, store.options()));
+  return kExitOk;
+}
+
+// Whether `name` is the entry's path, its file name, or the start of its digest.
+bool is_named(const ListedEntry& listed, const std::string& name) {
+  const std::filesystem::path path(listed.path);
+  std::error_code ignored;
+  if (name == path.filename() || std::filesystem::equivalent(path, name, ignored)) return true;
+  return listed.entry && request_digest(listed.entry->identity).starts_with(name);
+}
+
+std::string show_text(const ListedEntry& listed) {
+  std::string text = listed.path + "\n";
+  if (!listed.entry) return text + fmt::format("  cannot be used: {}\n", listed.problem);
+  const Entry& entry = *listed.entry;
+  text += fmt::format("  digest     {}\n", request_digest(entry.identity));
+  text += "  identity\n" + indented(to_text(entry.identity), "    ");
+  const nlohmann::json metadata =
+      nlohmann::json::parse(entry.metadata, nullptr, /*allow_exceptions=*/false);
+  text += "  metadata\n";
+  text += indented(metadata.is_discarded() ? entry.metadata : metadata.dump(2), "    ");
+  const std::optional<CubinNote> note = read_cubin_note(entry.cubin);
+  text += fmt::format("  cubin      {}, {}\n", bytes_text(entry.cubin.size()),
+                      note ? fmt::format("{} by compiler {}", note->arch, note->compiler)
+                           : "without a compiler note");
+  const std::optional<EntryTrouble> trouble = trouble_of(listed);
+  return text + fmt::format("  check      {}\n", trouble ? trouble->text : "good");
+}
+
+int Cache::show(const Store& store) const {
+  bool found = false;
+  for (const ListedEntry& listed : store.list()) {
+    if (!is_named(listed, name)) continue;
+    found = true;
+    print(show_text(listed));
+  }
+  if (found) return kExitOk;
+  return usage_error(Status(
+      Code::kInvalidArgument,
+      fmt::format(
+          "{}: no such entry in {}; accepted: a path, a file name or the start of a digest, as "
+          "cubinery cache ls --json - lists them",
+          name, store.options().dir)));
+}
+
+// Removes a damaged entry of the writable directory; says what became of it.
+std::string remove_text(const ListedEntry& listed, const EntryTrouble& trouble,
+                        const std::string& dir) {
+  if (!trouble.damaged) return " (kept: not damaged)";
+  if (!listed.path.starts_with(paths::entries_dir(dir) + "/"))
+    return " (kept: in a read-only layer)";
+  std::error_code error;
+  std::filesystem::remove(listed.path, error);
+  return error ? fmt::format(" (cannot be removed: {})", error.message()) : " (removed)";
+}
+
+int Cache::verify(const Store& store) const {
+  const std::vector<ListedEntry> entries = store.list();
+  std::size_t bad = 0;
+  for (const ListedEntry& listed : entries) {
+    const std::optional<EntryTrouble> trouble = trouble_of(listed);
+    if (!trouble) continue;
+    ++bad;
+    print(fmt::format("bad: {}: {}{}\n", listed.path, trouble->text,
+                      remove ? remove_text(listed, *trouble, store.options().dir) : ""));
+  }
+  print(fmt::format("{} entries checked, {} bad\n", entries.size(), bad));
+  return bad == 0 ? kExitOk : kExitFailed;
+}
+
+int Cache::gc(Store& store) const {
+  std::optional<std::uint64_t> bytes;
+  if (!limit.empty()) {
+    bytes = parse_bytes(limit);
+    if (!bytes) {
+      return usage_error(
+          Status(Code::kInvalidArgument,
+                 fmt::format("--limit {}; accepted: bytes such as 4096, 64K, 512M, 2G", limit)));
+    }
+  }
+  const Result<GcResult> result = store.gc(bytes);
+  if (!result) {
+    print_error(result.error().message());
+    return kExitFailed;
+  }
+  print(fmt::format("{} entries and {} temporary files removed; {} before, {} now\n",
+                    result->entries_removed, result->temporaries_removed,
+                    bytes_text(result->bytes_before), bytes_text(result->bytes_after)));
+  return kExitOk;
+}
+
+// Runs a subcommand on the store that the options name.
+int on_store(const Cache& cache, const std::function<int(Store&)>& command) {
+  const Result<Options> options = cache.library.resolve();
+  if (!options) return usage_error(options.error());
+  if (options->cache_dir.empty()) {
+    return usage_error(
+        Status(Code::kInvalidArgument, "no home directory; name one with --cache-dir"));
+  }
+  Store store(store_options(*options));
+  return command(store);
+}
+
+}  // namespace
+
+void add_cache(CLI::App& app, int* exit_code) {
+  CLI::App* command = app.add_subcommand("cache", "List, show, verify and shrink the cache");
+  command->require_subcommand(1);
+  command->footer("cubinery cache COMMAND --help tells more.");
+  const auto cache = std::make_shared<Cache>();
+  const auto add = [&](const char* name, const char* help, auto member) {
+    CLI::App* sub = command->add_subcommand(name, help);
+    cache->library.add_to(*sub, LibraryOptions::Scope::kCache);
+    sub->callback([cache, exit_code, member] {
+      *exit_code =
+          on_store(*cache, [&](Store& store) { return std::invoke(member, *cache, store); });
+    });
+    return sub;
+  };
+  add("ls", "List the entries of every directory", &Cache::ls)
+      ->add_option("--json", cache->json, "Write the list, to stdout with -")
+      ->type_name("FILE");
+  add("show", "Show one entry: identity, resources, cubin", &Cache::show)
+      ->add_option("entry", cache->name, "Path, file name or start of the digest")
+      ->required();
+  add("verify", "Check every entry; exit code 1 when one is bad, removed or not", &Cache::verify)
+      ->add_flag("--remove", cache->remove, "Delete damaged entries of the writable directory");
+  add("gc", "Remove leftovers, damaged and least recently used entries", &Cache::gc)
+      ->add_option("--limit", cache->limit,
+                   "Bytes to keep at most: 4096, 64K, 512M, 2G [the cache's limit]")
+      ->type_name("BYTES");
+}
+
+}  // namespace cubinery

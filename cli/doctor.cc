@@ -1,0 +1,285 @@
+// cubinery doctor: whether this machine can make and run kernels, and what to do if not.
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/gpus.h"
+#include "cli/library_options.h"
+#include "cli/print.h"
+#include "cli/trial.h"
+#include "cubinery/gdn.h"
+#include "runtime/nvrtc.h"
+
+namespace cubinery {
+namespace {
+
+enum class Verdict { kOk, kWarn, kFail };
+
+const char* to_string(Verdict verdict) {
+  return verdict == Verdict::kOk ? "OK" : verdict == Verdict::kWarn ? "WARN" : "FAIL";
+}
+
+struct Finding {
+  Verdict verdict = Verdict::kOk;
+  std::string subject;
+  std::string text;
+  std::string advice;  // what to do, unless OK
+};
+
+// A directory of our own that goes away with everything in it.
+class TemporaryDir {
+ public:
+  TemporaryDir() {
+    std::error_code ignored;
+    path_ = (std::filesystem::temp_directory_path(ignored) / "cubinery-doctor-XXXXXX").string();
+    if (mkdtemp(path_.data()) == nullptr) path_.clear();
+  }
+  ~TemporaryDir() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryDir(const TemporaryDir&) = delete;
+  TemporaryDir& operator=(const TemporaryDir&) = delete;
+  // Empty when there is none.
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+class Doctor {
+ public:
+  explicit Doctor(Options options) : options_(std::move(options)) {}
+  std::vector<Finding> examine();
+
+ private:
+  void add(Verdict verdict, std::string subject, std::string text, std::string advice = {});
+  void driver();
+  void gpu(const Gpu& gpu);
+  void nvrtc();
+  void cache();
+  void layers(const Store& store);
+  void trial_compile(const std::string& arch, const std::string& dir);
+  void trial_launches(const std::string& dir);
+
+  const Options options_;
+  std::vector<Gpu> gpus_;
+  bool has_nvrtc_ = false;
+  std::vector<Finding> findings_;
+};
+
+void Doctor::add(Verdict verdict, std::string subject, std::string text, std::string advice) {
+  // Messages of the library name their subject themselves.
+  for (const std::string_view prefix : {"driver: ", "NVRTC: "}) {
+    if (text.starts_with(prefix)) text.erase(0, prefix.size());
+  }
+  findings_.push_back({verdict, std::move(subject), std::move(text), std::move(advice)});
+}
+
+void Doctor::driver() {
+  // A GPU without a driver is broken; neither is a machine that may still pre-warm.
+  std::error_code ignored;
+  const bool has_gpu = std::filesystem::exists("/dev/nvidiactl", ignored);
+  const char* advice =
+      has_gpu ? "install a driver for CUDA 12.8 or newer, and check that this user and "
+                "container may use the GPU"
+              : "nothing, if this machine only pre-warms; kernels run on NVIDIA GPUs only";
+  const Result<std::shared_ptr<const Driver>> driver = Driver::open(options_.driver_path);
+  if (!driver) {
+    const std::string why(driver.error().message());
+    return add(has_gpu ? Verdict::kFail : Verdict::kWarn, "driver", why, advice);
+  }
+  const int version = (*driver)->version();
+  add(Verdict::kOk, "driver", fmt::format("for CUDA {}.{}", version / 1000, version % 1000 / 10));
+  Result<std::vector<Gpu>> gpus = list_gpus(**driver);
+  if (!gpus) return add(Verdict::kFail, "gpu", std::string(gpus.error().message()), advice);
+  gpus_ = *std::move(gpus);
+  if (gpus_.empty()) add(Verdict::kWarn, "gpu", "the driver reports none", advice);
+  for (const Gpu& found : gpus_) gpu(found);
+}
+
+void Doctor::gpu(const Gpu& gpu) {
+  const std::string text =
+      fmt::format("{}: {}, compute capability {}.{}", gpu.ordinal, gpu.name, gpu.major, gpu.minor);
+  if (gpu.arch) return add(Verdict::kOk, "gpu", fmt::format("{}, {}", text, *gpu.arch));
+  add(Verdict::kWarn, "gpu", text + ", not supported",
+      "use another GPU; supported are " + join(known_architectures()));
+}
+
+void Doctor::nvrtc() {
+  if (options_.offline) return add(Verdict::kOk, "nvrtc", "not needed: CUBINERY_OFFLINE=1");
+  const Result<std::shared_ptr<const Nvrtc>> nvrtc = Nvrtc::open(options_.nvrtc_path);
+  has_nvrtc_ = nvrtc.has_value();
+  if (nvrtc) {
+    return add(Verdict::kOk, "nvrtc", fmt::format("{}, {}", (*nvrtc)->version(), (*nvrtc)->path()));
+  }
+  add(Verdict::kFail, "nvrtc", std::string(nvrtc.error().message()),
+      "or set CUBINERY_OFFLINE=1 where the cache holds every kernel");
+}
+
+void Doctor::cache() {
+  if (options_.cache_dir.empty()) {
+    return add(Verdict::kFail, "cache", "no home directory", "name a directory with --cache-dir");
+  }
+  Store store(store_options(options_));
+  std::uint64_t bytes = 0;
+  std::uint64_t bad = 0;
+  std::uint64_t count = 0;
+  for (const ListedEntry& listed : store.list()) {
+    if (!listed.path.starts_with(options_.cache_dir + "/")) continue;
+    ++count;
+    bytes += listed.bytes;
+    if (!listed.problem.empty()) ++bad;
+  }
+  const std::string text =
+      fmt::format("{}: {} entries, {} of at most {}", options_.cache_dir, count, bytes_text(bytes),
+                  bytes_text(options_.cache_limit_bytes));
+  const Status writable = store.check_writable();
+  const Status trusted = store.check_trusted(options_.cache_dir);
+  if (!trusted.ok() && !options_.trust_shared_dirs) {
+    add(Verdict::kFail, "cache", std::string(trusted.message()),
+        "chmod go-w or chown the directory, or use another one with --cache-dir");
+  } else if (!writable.ok()) {
+    add(Verdict::kWarn, "cache", fmt::format("{}; {}", text, writable.message()),
+        "make it writable, or every process compiles what it lacks again");
+  } else if (bad > 0) {
+    add(Verdict::kWarn, "cache", fmt::format("{}; {} of them cannot be used", text, bad),
+        "cubinery cache verify --remove");
+  } else {
+    add(Verdict::kOk, "cache", text);
+  }
+  layers(store);
+}
+
+void Doctor::layers(const Store& store) {
+  for (const std::string& layer : options_.cache_layers) {
+    std::error_code ignored;
+    const Status trusted = store.check_trusted(layer);
+    if (!std::filesystem::is_directory(layer, ignored)) {
+      add(Verdict::kWarn, "layer", layer + ": no such directory",
+          "remove it from the cache layers");
+    } else if (!trusted.ok() && !options_.trust_shared_dirs) {
+      add(Verdict::kFail, "layer", std::string(trusted.message()),
+          "chmod go-w or chown the directory, or set --trust-shared-dirs");
+    } else {
+      add(Verdict::kOk, "layer", layer);
+    }
+  }
+}
+
+void Doctor::trial_compile(const std::string& arch, const std::string& dir) {
+  Options options = options_;
+  options.arch = arch;
+  options.cache_dir = dir;
+  options.cache_layers.clear();
+  const Result<std::vector<KernelSpec>> specs = gdn::DecodeProblem{}.kernels(arch);
+  const Result<Context> context = Context::create(options);
+  if (!specs || !context) {
+    const Status& error = specs ? context.error() : specs.error();
+    return add(Verdict::kFail, "compile", std::string(error.message()), "report this as a bug");
+  }
+  for (const KernelSpec& spec : *specs) {
+    const Result<CompiledKernel> compiled = context->compile(spec);
+    if (!compiled) {
+      return add(Verdict::kFail, "compile", std::string(compiled.error().message()),
+                 "report this as a bug, with the log of cubinery prewarm");
+    }
+    add(Verdict::kOk, "compile",
+        fmt::format("{} for {} in {:.0f} ms, {} registers", spec.kernel, arch,
+                    compiled->info.compile_ms, compiled->info.registers));
+  }
+}
+
+void Doctor::trial_launches(const std::string& dir) {
+  const auto known = [](const Gpu& gpu) { return gpu.arch.has_value(); };
+  if (std::none_of(gpus_.begin(), gpus_.end(), known)) {
+    add(Verdict::kWarn, "launch", "not tried: no supported GPU",
+        "run doctor where kernels will run");
+  }
+  for (const Gpu& gpu : gpus_) {
+    if (!gpu.arch) continue;
+    Options options = options_;
+    options.device = gpu.ordinal;
+    options.cache_dir = dir;
+    options.cache_layers.clear();
+    const Status status = trial_launch(options);
+    if (status.ok()) {
+      add(Verdict::kOk, "launch",
+          fmt::format("gdn_decode on GPU {}: numbers are right", gpu.ordinal));
+    } else {
+      add(Verdict::kFail, "launch", fmt::format("GPU {}: {}", gpu.ordinal, status.message()),
+          "see the lines above; wrong numbers are a bug or a broken GPU");
+    }
+  }
+}
+
+std::vector<Finding> Doctor::examine() {
+  driver();
+  nvrtc();
+  cache();
+  if (!has_nvrtc_) {
+    add(Verdict::kWarn, "compile", "not tried: no NVRTC", "see nvrtc above");
+    return std::move(findings_);
+  }
+  const TemporaryDir dir;
+  if (dir.path().empty()) {
+    add(Verdict::kFail, "compile", "no temporary directory can be made",
+        "set TMPDIR to a writable one");
+    return std::move(findings_);
+  }
+  std::vector<std::string> archs;
+  for (const Gpu& gpu : gpus_) {
+    if (gpu.arch && std::find(archs.begin(), archs.end(), *gpu.arch) == archs.end()) {
+      archs.push_back(*gpu.arch);
+    }
+  }
+  if (archs.empty()) archs.push_back("sm_90a");
+  for (const std::string& arch : archs) trial_compile(arch, dir.path());
+  trial_launches(dir.path());
+  return std::move(findings_);
+}
+
+int run(const LibraryOptions& library, const std::string& json) {
+  const Result<Options> options = library.resolve();
+  if (!options) return usage_error(options.error());
+  const std::vector<Finding> findings = Doctor(*options).examine();
+  bool failed = false;
+  nlohmann::ordered_json checks = nlohmann::ordered_json::array();
+  for (const Finding& finding : findings) {
+    failed = failed || finding.verdict == Verdict::kFail;
+    checks.push_back({{"verdict", to_string(finding.verdict)},
+                      {"subject", finding.subject},
+                      {"text", finding.text},
+                      {"advice", finding.advice}});
+    if (json == "-") continue;
+    print(fmt::format("{:<4}  {:<8} {}{}\n", to_string(finding.verdict), finding.subject,
+                      finding.text, finding.advice.empty() ? "" : " -> " + finding.advice));
+  }
+  if (!json.empty()) {
+    const Status written = write_json(json, {{"ok", !failed}, {"checks", std::move(checks)}});
+    if (!written.ok()) return usage_error(written);
+  }
+  return failed ? kExitFailed : kExitOk;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, int* exit_code) {
+  CLI::App* command =
+      app.add_subcommand("doctor", "Check driver, GPU, NVRTC and cache; try a kernel");
+  const auto library = std::make_shared<LibraryOptions>();
+  const auto json = std::make_shared<std::string>();
+  library->add_to(*command, LibraryOptions::Scope::kCompiler);
+  command->add_option("--json", *json, "Write the findings, to stdout with -")->type_name("FILE");
+  command->footer(
+      "One line for each check: OK, WARN or FAIL, and unless OK what to do.  No GPU is a WARN.\n"
+      "Exit code: 0, or 1 when something FAILs.");
+  command->callback([library, json, exit_code] { *exit_code = run(*library, *json); });
+}
+
+}  // namespace cubinery

@@ -1,0 +1,33 @@
+#include "cli/entry_check.h"
+
+#include <fmt/format.h>
+
+#include "cache/entry_file.h"
+#include "runtime/context_state.h"
+
+namespace cubinery {
+
+std::optional<EntryTrouble> trouble_of(const ListedEntry& listed) {
+  if (listed.problem == to_string(EntryProblem::kNewer)) return std::nullopt;
+  for (const EntryProblem damage : {EntryProblem::kTruncated, EntryProblem::kForeign,
+                                    EntryProblem::kChecksum, EntryProblem::kIdentity}) {
+    if (listed.problem == to_string(damage)) return EntryTrouble{listed.problem, true};
+  }
+  if (!listed.entry) return EntryTrouble{listed.problem, false};
+  if (const auto mismatch = cubin_mismatch(*listed.entry)) return EntryTrouble{*mismatch, true};
+  if (!listed.problem.empty()) return EntryTrouble{listed.problem, false};
+  return std::nullopt;
+}
+
+std::optional<std::string> check_entry_file(const std::string& path, const std::string& canonical,
+                                            const std::string& arch, bool trust) {
+  const EntryFile file = read_entry_file(*posix_env(), path, trust);
+  if (!file.entry) return file.trouble.empty() ? "the entry is gone" : file.trouble;
+  const Identity& identity = file.entry->identity;
+  if (identity.key != canonical || identity.arch != arch) {
+    return fmt::format("the entry holds {} for {}", identity.key, identity.arch);
+  }
+  return cubin_mismatch(*file.entry);
+}
+
+}  // namespace cubinery

@@ -1,0 +1,132 @@
+// cubinery explain: why a kernel is, or is not, in the cache.
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/library_options.h"
+#include "cli/plan.h"
+#include "cli/prewarm_run.h"
+#include "cli/print.h"
+#include "cli/problem_options.h"
+
+namespace cubinery {
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  cubinery explain --hf-config config.json --tp 4 --arch sm_90a
+  cubinery explain --key-dim 128 --value-dim 128 --arch sm_90a --source > gdn_decode.cu
+
+Compiles nothing. Exit code: 0 whether cached or not, 2 wrong usage.)";
+
+struct Explain {
+  ProblemOptions problems;
+  LibraryOptions library;
+  bool source = false;
+  std::string json;
+
+  void add_to(CLI::App& app);
+  int run() const;
+};
+
+void Explain::add_to(CLI::App& app) {
+  problems.add_to(app);
+  app.add_flag("--source", source, "Print the kernels' source text and nothing else");
+  app.add_option("--json", json, "Write everything, to stdout with -")->type_name("FILE");
+  library.add_to(app, LibraryOptions::Scope::kCompiler);
+  app.footer(std::string(kExamples) + "\n\n" + kModelAssumptions);
+}
+
+std::string resources_text(const KernelInfo& info) {
+  return fmt::format(
+      "{} registers, {} bytes of static shared memory, {} spilled; compiled in {:.0f} ms "
+      "by NVRTC {}",
+      info.registers, info.static_shared_bytes, info.spill_store_bytes + info.spill_load_bytes,
+      info.compile_ms, info.nvrtc);
+}
+
+std::string text_of(const Job& job, const Explanation& found) {
+  std::string text = fmt::format("{} for {}: {}\n", job.spec.kernel, job.arch,
+                                 found.cached ? "cached" : "not cached");
+  text += fmt::format("  key        {}\n", job.spec.canonical);
+  text += fmt::format("  template   {}\n", found.source_path);
+  text += fmt::format("  options    {}\n", join(found.options, " "));
+  text += "  identity\n" + indented(found.identity, "    ");
+  if (found.cached) {
+    text += fmt::format("  entry      {}\n", found.path);
+    text += fmt::format("  resources  {}\n", resources_text(found.info));
+  } else if (found.nearest_path.empty()) {
+    text += fmt::format("  would be   {}\n", found.path);
+    text += fmt::format("  nearest    none: the cache has no entry of {}\n", job.spec.kernel);
+  } else {
+    text += fmt::format("  would be   {}\n", found.path);
+    text += fmt::format("  nearest    {}\n", found.nearest_path);
+    text += indented(join(found.differences, "\n"), "    differs in ");
+  }
+  return text;
+}
+
+nlohmann::ordered_json json_of(const Job& job, const Explanation& found) {
+  nlohmann::ordered_json object = {{"kernel", job.spec.kernel},
+                                   {"canonical", job.spec.canonical},
+                                   {"arch", job.arch},
+                                   {"cached", found.cached},
+                                   {"path", found.path},
+                                   {"identity", found.identity},
+                                   {"source_path", found.source_path},
+                                   {"options", found.options},
+                                   {"source", found.source}};
+  if (found.cached) {
+    object["nvrtc"] = found.info.nvrtc;
+    object["registers"] = found.info.registers;
+    object["static_shared_bytes"] = found.info.static_shared_bytes;
+    object["spills"] = found.info.spill_store_bytes + found.info.spill_load_bytes;
+    object["compile_ms"] = found.info.compile_ms;
+    object["log"] = found.info.log;
+  } else {
+    object["nearest_path"] = found.nearest_path;
+    object["differences"] = found.differences;
+  }
+  return object;
+}
+
+int Explain::run() const {
+  const Result<Options> resolved = library.resolve();
+  if (!resolved) return usage_error(resolved.error());
+  const Options& options = *resolved;
+  const Result<std::vector<Request>> requests = problems.requests();
+  if (!requests) return usage_error(requests.error());
+  const Result<std::vector<std::string>> archs = problems.archs(options);
+  if (!archs) return usage_error(archs.error());
+  const Result<std::vector<Job>> jobs = plan_jobs(*requests, *archs);
+  if (!jobs) return usage_error(jobs.error());
+  const Result<std::map<std::string, Context>> contexts = make_contexts(*jobs, options);
+  if (!contexts) return usage_error(contexts.error());
+
+  nlohmann::ordered_json document = nlohmann::ordered_json::array();
+  for (const Job& job : *jobs) {
+    const Result<Explanation> found = contexts->at(job.arch).explain(job.spec);
+    if (!found) return usage_error(found.error());
+    if (source) {
+      print(found->source);
+    } else if (json != "-") {
+      print(text_of(job, *found));
+    }
+    document.push_back(json_of(job, *found));
+  }
+  if (json.empty()) return kExitOk;
+  const Status written = write_json(json, document);
+  return written.ok() ? kExitOk : usage_error(written);
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, int* exit_code) {
+  CLI::App* command = app.add_subcommand("explain", "Say why a kernel is, or is not, in the cache");
+  const auto explain = std::make_shared<Explain>();
+  explain->add_to(*command);
+  command->callback([explain, exit_code] { *exit_code = explain->run(); });
+}
+
+}  // namespace cubinery

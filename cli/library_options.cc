@@ -1,0 +1,80 @@
+#include "cli/library_options.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace cubinery {
+namespace {
+
+constexpr const char* kGroup = "Library";
+
+std::vector<std::string> split_at_colons(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t end = std::min(text.find(':', start), text.size());
+    if (end > start) parts.push_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  return parts;
+}
+
+void log_to_stderr(LogLevel level, std::string_view text) {
+  // On a terminal the line may hold a progress bar: wipe it.
+  const std::string line = fmt::format("{}{}: {}\n", isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "",
+                                       level == LogLevel::kWarning ? "warning" : "info", text);
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+}  // namespace
+
+void LibraryOptions::add_to(CLI::App& app, Scope scope) {
+  app.add_option("--cache-dir", cache_dir_, "Writable cache directory [$CUBINERY_CACHE_DIR]")
+      ->type_name("DIR")
+      ->group(kGroup);
+  app.add_option("--cache-layers", cache_layers_,
+                 "Read-only directories below it [$CUBINERY_CACHE_LAYERS]")
+      ->type_name("DIR:DIR:...")
+      ->group(kGroup);
+  app.add_flag("--trust-shared-dirs", trust_shared_dirs_,
+               "Load cubins from directories that others can write")
+      ->group(kGroup);
+  app.add_flag("--verbose", verbose_, "Show what the library does, on stderr")->group(kGroup);
+  if (scope == Scope::kCache) return;
+  app.add_option("--nvrtc", nvrtc_, "Path of libnvrtc.so [$CUBINERY_NVRTC]")
+      ->type_name("FILE")
+      ->group(kGroup);
+  app.add_option("--template-dir", template_dirs_,
+                 "Folder of templates before those inside the library (repeatable) "
+                 "[$CUBINERY_TEMPLATE_DIR]")
+      ->type_name("DIR")
+      ->group(kGroup);
+}
+
+Result<Options> LibraryOptions::resolve() const {
+  Result<Options> from_env = Options::from_env();
+  if (!from_env) return from_env;
+  Options options = *std::move(from_env);
+  options.device = kNoDevice;
+  if (!cache_dir_.empty()) options.cache_dir = cache_dir_;
+  if (!cache_layers_.empty()) options.cache_layers = split_at_colons(cache_layers_);
+  if (!nvrtc_.empty()) options.nvrtc_path = nvrtc_;
+  if (!template_dirs_.empty()) options.template_dirs = template_dirs_;
+  options.trust_shared_dirs = trust_shared_dirs_;
+  options.log = [verbose = verbose_](LogLevel level, std::string_view text) {
+    if (verbose || level == LogLevel::kWarning) log_to_stderr(level, text);
+  };
+  return options;
+}
+
+StoreOptions store_options(const Options& options) {
+  return {.dir = options.cache_dir,
+          .layers = options.cache_layers,
+          .limit_bytes = options.cache_limit_bytes,
+          .trust_shared_dirs = options.trust_shared_dirs,
+          .lock_wait = options.lock_wait,
+          .log = options.log};
+}
+
+}  // namespace cubinery

@@ -1,0 +1,39 @@
+// The library's Options on the command line; flags go over the environment.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/store.h"
+#include "cubinery/options.h"
+#include "cubinery/status.h"
+
+namespace cubinery {
+
+class LibraryOptions {
+ public:
+  enum class Scope { kCache, kCompiler };
+
+  // Options of the cache, and with kCompiler those of NVRTC and of templates.  Requires: this
+  // object outlives the parse and does not move.
+  void add_to(CLI::App& app, Scope scope);
+
+  // Options::from_env() and the flags over it, for no device.  The log goes to stderr, information
+  // only with --verbose.  Errors of from_env().
+  Result<Options> resolve() const;
+
+ private:
+  std::string cache_dir_;
+  std::string cache_layers_;
+  std::string nvrtc_;
+  std::vector<std::string> template_dirs_;
+  bool trust_shared_dirs_ = false;
+  bool verbose_ = false;
+};
+
+// As a context with these options opens it.  Requires: options.cache_dir is not empty.
+StoreOptions store_options(const Options& options);
+
+}  // namespace cubinery

@@ -1,0 +1,89 @@
+#include "cli/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+#include "cli/print.h"
+#include "codegen/identity.h"
+
+namespace cubinery {
+namespace {
+
+// The architectures that anybody asks for: the common ones, then those of single requests.
+Result<std::vector<std::string>> all_archs(const std::vector<Request>& requests,
+                                           std::vector<std::string> archs) {
+  const std::vector<std::string>& known = known_architectures();
+  for (const Request& request : requests) {
+    if (request.arch.empty()) continue;
+    if (std::find(known.begin(), known.end(), request.arch) == known.end()) {
+      return Status(Code::kInvalidArgument, fmt::format("{}: arch = \"{}\"; accepted: {}",
+                                                        request.origin, request.arch, join(known)));
+    }
+    if (std::find(archs.begin(), archs.end(), request.arch) == archs.end()) {
+      archs.push_back(request.arch);
+    }
+  }
+  return archs;
+}
+
+std::string rank_of(const Job& job) { return digest_of(job.arch + " " + job.spec.canonical); }
+
+}  // namespace
+
+Result<std::vector<Job>> plan_jobs(const std::vector<Request>& requests,
+                                   const std::vector<std::string>& archs) {
+  const Result<std::vector<std::string>> wanted = all_archs(requests, archs);
+  if (!wanted) return wanted.error().clone();
+  std::vector<Job> jobs;
+  std::map<std::pair<std::string, std::string>, std::size_t> index;  // (arch, key) -> place in jobs
+  for (const std::string& arch : *wanted) {
+    const bool is_common = std::find(archs.begin(), archs.end(), arch) != archs.end();
+    for (const Request& request : requests) {
+      if (request.arch.empty() ? !is_common : request.arch != arch) continue;
+      const Result<std::vector<KernelSpec>> specs = request.problem.kernels(arch);
+      if (!specs) {
+        return Status(specs.error().code(),
+                      fmt::format("{}: {}", request.origin, specs.error().message()));
+      }
+      for (const KernelSpec& spec : *specs) {
+        const auto [place, is_new] = index.try_emplace({arch, spec.canonical}, jobs.size());
+        if (is_new) jobs.push_back({.spec = spec, .arch = arch});
+        ++jobs[place->second].problems;
+      }
+    }
+  }
+  return jobs;
+}
+
+Result<Shard> parse_shard(std::string_view text) {
+  Shard shard;
+  const char* end = text.data() + text.size();
+  const auto [slash, first] = std::from_chars(text.data(), end, shard.index);
+  if (first == std::errc() && slash != end && *slash == '/') {
+    const auto [stop, second] = std::from_chars(slash + 1, end, shard.count);
+    if (second == std::errc() && stop == end && shard.index >= 1 && shard.index <= shard.count) {
+      return shard;
+    }
+  }
+  return Status(Code::kInvalidArgument,
+                fmt::format("--shard {}; accepted: i/n with 1 <= i <= n, such as 2/8", text));
+}
+
+std::vector<Job> select_shard(std::vector<Job> jobs, const Shard& shard) {
+  std::vector<std::pair<std::string, std::size_t>> ranked;
+  for (std::size_t i = 0; i < jobs.size(); ++i) ranked.emplace_back(rank_of(jobs[i]), i);
+  std::sort(ranked.begin(), ranked.end());
+  std::vector<std::size_t> mine;
+  for (std::size_t rank = shard.index - 1; rank < ranked.size(); rank += shard.count) {
+    mine.push_back(ranked[rank].second);
+  }
+  std::sort(mine.begin(), mine.end());
+  std::vector<Job> selected;
+  for (const std::size_t i : mine) selected.push_back(std::move(jobs[i]));
+  return selected;
+}
+
+}  // namespace cubinery

@@ -1,0 +1,44 @@
+// From problems to the kernels that they need.  Pure functions.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/model_config.h"
+#include "cubinery/fields.h"
+#include "cubinery/status.h"
+
+namespace cubinery {
+
+// One kernel for one architecture, and how many problems want it: head counts are not in a kernel's
+// key, so that several tensor-parallel sizes share it.
+struct Job {
+  KernelSpec spec;
+  std::string arch;
+  std::size_t problems = 0;
+};
+
+// Each kernel once, in the order in which architectures and problems name it first.  A request with
+// an architecture of its own wants its kernels for that one only.  kInvalidArgument: a request's
+// architecture is not known; errors of DecodeProblem::kernels().
+Result<std::vector<Job>> plan_jobs(const std::vector<Request>& requests,
+                                   const std::vector<std::string>& archs);
+
+// Part `index` of `count`, from 1.
+struct Shard {
+  std::size_t index = 1;
+  std::size_t count = 1;
+};
+
+// "2/8".  kInvalidArgument: anything else.
+Result<Shard> parse_shard(std::string_view text);
+
+// The shard's share of the jobs: ranked by the digest of kernel and architecture, whatever order
+// they come in, and dealt round robin.  The shards of one list are disjoint, cover it, and differ
+// by at most one job in size.
+std::vector<Job> select_shard(std::vector<Job> jobs, const Shard& shard);
+
+}  // namespace cubinery

@@ -1,0 +1,119 @@
+// cubinery prewarm: fills the cache before anybody waits for it.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "cli/commands.h"
+#include "cli/library_options.h"
+#include "cli/plan.h"
+#include "cli/prewarm_report.h"
+#include "cli/prewarm_run.h"
+#include "cli/print.h"
+#include "cli/problem_options.h"
+
+namespace cubinery {
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  cubinery prewarm --hf-config config.json --tp 1,2,4,8 --arch sm_90a
+  cubinery prewarm --hf-config config.json --arch sm_90a --state-dtype bf16 --padding none
+  cubinery prewarm --manifest problems.json --arch all --shard 2/8 --json report.json
+  cubinery prewarm --key-dim 128 --value-dim 128 --dtype f16 --arch sm_80 --dry-run
+
+Needs NVRTC, but no GPU and no driver. What is in the cache already is not compiled again, so that an
+interrupted run can be repeated. Exit code: 0 all there, 1 something failed, 2 wrong usage, 130 interrupted.)";
+
+struct Prewarm {
+  ProblemOptions problems;
+  LibraryOptions library;
+  PrewarmSettings settings;
+  int threads = 0;
+  std::string shard = "1/1";
+  std::string json;
+
+  void add_to(CLI::App& app);
+  int run() const;
+  Result<std::vector<Job>> plan(const Options& options, std::size_t* problem_count) const;
+};
+
+void Prewarm::add_to(CLI::App& app) {
+  problems.add_to(app);
+  app.add_option("--jobs,-j", threads, "Kernels that are compiled at a time [the CPU's threads]")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
+  app.add_option("--shard", shard,
+                 "Only part i of n of the kernels, for n machines with one command line")
+      ->type_name("i/n");
+  app.add_flag("--dry-run", settings.dry_run, "List the kernels, hit or missing; compile nothing");
+  app.add_flag("--verify", settings.verify, "Read every entry again and check it");
+  app.add_option("--json", json, "Write a summary, to stdout with -")->type_name("FILE");
+  library.add_to(app, LibraryOptions::Scope::kCompiler);
+  app.footer(std::string(kExamples) + "\n\n" + kModelAssumptions);
+}
+
+Result<std::vector<Job>> Prewarm::plan(const Options& options, std::size_t* problem_count) const {
+  const Result<Shard> part = parse_shard(shard);
+  if (!part) return part.error().clone();
+  const Result<std::vector<Request>> requests = problems.requests();
+  if (!requests) return requests.error().clone();
+  *problem_count = requests->size();
+  // Without a request that leaves its architecture open, nobody needs --arch.
+  const bool open_arch = std::any_of(requests->begin(), requests->end(),
+                                     [](const Request& request) { return request.arch.empty(); });
+  std::vector<std::string> archs;
+  if (open_arch) {
+    Result<std::vector<std::string>> found = problems.archs(options);
+    if (!found) return std::move(found).error();
+    archs = *std::move(found);
+  }
+  Result<std::vector<Job>> jobs = plan_jobs(*requests, archs);
+  if (!jobs) return jobs;
+  return select_shard(*std::move(jobs), *part);
+}
+
+int Prewarm::run() const {
+  const auto start = std::chrono::steady_clock::now();
+  const Result<Options> resolved = library.resolve();
+  if (!resolved) return usage_error(resolved.error());
+  const Options& options = *resolved;
+  std::size_t problem_count = 0;
+  const Result<std::vector<Job>> jobs = plan(options, &problem_count);
+  if (!jobs) return usage_error(jobs.error());
+  const Result<std::map<std::string, Context>> contexts = make_contexts(*jobs, options);
+  if (!contexts) return usage_error(contexts.error());
+
+  PrewarmSettings chosen = settings;
+  chosen.threads = threads > 0 ? static_cast<std::size_t>(threads)
+                               : std::max(1u, std::thread::hardware_concurrency());
+  const std::vector<Outcome> outcomes = run_jobs(*jobs, *contexts, options, chosen);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  const PrewarmReport report{.jobs = *jobs,
+                             .outcomes = outcomes,
+                             .problems = problem_count,
+                             .cache_dir = options.cache_dir,
+                             .seconds = elapsed.count(),
+                             .dry_run = settings.dry_run,
+                             .interrupted = was_interrupted()};
+  if (json != "-") print(report_text(report));
+  if (!json.empty()) {
+    if (const Status written = write_json(json, report_json(report)); !written.ok()) {
+      return usage_error(written);
+    }
+  }
+  if (report.interrupted) return kExitInterrupted;
+  return count(report, OutcomeState::kFailed) > 0 ? kExitFailed : kExitOk;
+}
+
+}  // namespace
+
+void add_prewarm(CLI::App& app, int* exit_code) {
+  CLI::App* command = app.add_subcommand("prewarm", "Compile kernels into the cache; needs no GPU");
+  const auto prewarm = std::make_shared<Prewarm>();
+  prewarm->add_to(*command);
+  command->callback([prewarm, exit_code] { *exit_code = prewarm->run(); });
+}
+
+}  // namespace cubinery

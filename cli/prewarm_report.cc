@@ -1,0 +1,146 @@
+#include "cli/prewarm_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <climits>
+#include <nlohmann/json.hpp>
+
+#include "cli/print.h"
+
+namespace cubinery {
+namespace {
+
+int spills(const KernelInfo& info) { return info.spill_store_bytes + info.spill_load_bytes; }
+
+// The entries of one kernel for one architecture.
+struct Group {
+  std::string arch;
+  std::string kernel;
+  std::size_t entries = 0;
+  std::uint64_t bytes = 0;
+  double compile_ms = 0;
+  int min_registers = INT_MAX;
+  int max_registers = 0;
+  int spills = 0;
+
+  void add(const Outcome& outcome) {
+    ++entries;
+    bytes += outcome.bytes;
+    compile_ms += outcome.info.compile_ms;
+    min_registers = std::min(min_registers, outcome.info.registers);
+    max_registers = std::max(max_registers, outcome.info.registers);
+    spills += cubinery::spills(outcome.info);
+  }
+  std::string registers() const {
+    return min_registers == max_registers ? std::to_string(max_registers)
+                                          : fmt::format("{}-{}", min_registers, max_registers);
+  }
+};
+
+bool is_there(const Outcome& outcome) {
+  return outcome.state == OutcomeState::kHit || outcome.state == OutcomeState::kCompiled;
+}
+
+std::string table_text(const PrewarmReport& report) {
+  std::vector<Group> groups;  // in the order of the jobs
+  for (std::size_t i = 0; i < report.jobs.size(); ++i) {
+    if (!is_there(report.outcomes[i])) continue;
+    const Job& job = report.jobs[i];
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& candidate) {
+      return candidate.arch == job.arch && candidate.kernel == job.spec.kernel;
+    });
+    if (group == groups.end()) {
+      group = groups.insert(group, {.arch = job.arch, .kernel = job.spec.kernel});
+    }
+    group->add(report.outcomes[i]);
+  }
+  if (groups.empty()) return "";
+  Table table({"arch", "kernel", "entries", "size", "compile ms", "registers", "spill bytes"});
+  for (const Group& group : groups) {
+    table.add({group.arch, group.kernel, std::to_string(group.entries), bytes_text(group.bytes),
+               fmt::format("{:.0f}", group.compile_ms), group.registers(),
+               std::to_string(group.spills)});
+  }
+  return table.text();
+}
+
+std::string errors_text(const PrewarmReport& report) {
+  std::string text;
+  for (std::size_t i = 0; i < report.jobs.size(); ++i) {
+    const Outcome& outcome = report.outcomes[i];
+    if (outcome.state != OutcomeState::kFailed) continue;
+    text += fmt::format("failed: {} for {}\n    {}\n{}", report.jobs[i].spec.canonical,
+                        report.jobs[i].arch, outcome.error, indented(outcome.log, "    "));
+  }
+  return text;
+}
+
+// The kernels that a dry run would make.
+std::string missing_text(const PrewarmReport& report) {
+  std::string text;
+  for (std::size_t i = 0; report.dry_run && i < report.jobs.size(); ++i) {
+    text += fmt::format("{:<8} {} {}\n", to_string(report.outcomes[i].state), report.jobs[i].arch,
+                        report.jobs[i].spec.canonical);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::size_t count(const PrewarmReport& report, OutcomeState state) {
+  return static_cast<std::size_t>(
+      std::count_if(report.outcomes.begin(), report.outcomes.end(),
+                    [&](const Outcome& outcome) { return outcome.state == state; }));
+}
+
+std::string report_text(const PrewarmReport& report) {
+  std::string text = missing_text(report) + errors_text(report) + table_text(report);
+  text += fmt::format("problems: {}, kernels: {}; {} compiled, {} already in the cache, {} failed",
+                      report.problems, report.jobs.size(), count(report, OutcomeState::kCompiled),
+                      count(report, OutcomeState::kHit), count(report, OutcomeState::kFailed));
+  if (report.dry_run) {
+    text += fmt::format(", {} missing (dry run: nothing was compiled)",
+                        count(report, OutcomeState::kMissing));
+  }
+  if (report.interrupted) {
+    text += fmt::format(", {} not started (interrupted; run the same command again for the rest)",
+                        count(report, OutcomeState::kNotStarted));
+  }
+  return text + fmt::format("; {:.1f} s\nCache: {}\n", report.seconds, report.cache_dir);
+}
+
+nlohmann::ordered_json report_json(const PrewarmReport& report) {
+  nlohmann::ordered_json entries = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < report.jobs.size(); ++i) {
+    const Job& job = report.jobs[i];
+    const Outcome& outcome = report.outcomes[i];
+    nlohmann::ordered_json entry = {
+        {"kernel", job.spec.kernel}, {"canonical", job.spec.canonical},    {"arch", job.arch},
+        {"problems", job.problems},  {"source", to_string(outcome.state)}, {"path", outcome.path}};
+    if (is_there(outcome)) {
+      entry["bytes"] = outcome.bytes;
+      entry["nvrtc"] = outcome.info.nvrtc;
+      entry["registers"] = outcome.info.registers;
+      entry["spills"] = spills(outcome.info);
+      entry["compile_ms"] = outcome.info.compile_ms;
+    }
+    if (!outcome.error.empty()) entry["error"] = outcome.error;
+    if (!outcome.log.empty()) entry["log"] = outcome.log;
+    entries.push_back(std::move(entry));
+  }
+  return {{"problems", report.problems},
+          {"requested", report.jobs.size()},
+          {"compiled", count(report, OutcomeState::kCompiled)},
+          {"hits", count(report, OutcomeState::kHit)},
+          {"missing", count(report, OutcomeState::kMissing)},
+          {"failed", count(report, OutcomeState::kFailed)},
+          {"not_started", count(report, OutcomeState::kNotStarted)},
+          {"dry_run", report.dry_run},
+          {"interrupted", report.interrupted},
+          {"seconds", report.seconds},
+          {"cache_dir", report.cache_dir},
+          {"entries", std::move(entries)}};
+}
+
+}  // namespace cubinery

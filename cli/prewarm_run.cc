@@ -1,0 +1,155 @@
+#include "cli/prewarm_run.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
+#include "cli/entry_check.h"
+#include "cli/progress.h"
+
+namespace cubinery {
+namespace {
+
+// Set by the signal handler, which may touch nothing but a lock-free atomic.
+std::atomic<bool> interrupted{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+// Notes SIGINT while it lives.
+class InterruptNote {
+ public:
+  InterruptNote() {
+    struct sigaction action {};
+    action.sa_handler = [](int) { interrupted = true; };
+    action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second one ends the process
+    sigaction(SIGINT, &action, &before_);
+  }
+  ~InterruptNote() { sigaction(SIGINT, &before_, nullptr); }
+  InterruptNote(const InterruptNote&) = delete;
+  InterruptNote& operator=(const InterruptNote&) = delete;
+
+ private:
+  struct sigaction before_ {};
+};
+
+void fail(Outcome* outcome, std::string error, std::string_view log = {}) {
+  outcome->state = OutcomeState::kFailed;
+  outcome->error = std::move(error);
+  outcome->log = log;
+}
+
+Outcome look_up(const Job& job, const Context& context) {
+  Outcome outcome;
+  Result<Explanation> found = context.explain(job.spec);
+  if (!found) {
+    fail(&outcome, std::string(found.error().message()));
+    return outcome;
+  }
+  outcome.state = found->cached ? OutcomeState::kHit : OutcomeState::kMissing;
+  outcome.info = std::move(found->info);
+  outcome.path = std::move(found->path);
+  return outcome;
+}
+
+Outcome make(const Job& job, const Context& context) {
+  Outcome outcome;
+  Result<CompiledKernel> made = context.compile(job.spec);
+  if (!made) {
+    fail(&outcome, std::string(made.error().message()), made.error().log());
+    return outcome;
+  }
+  outcome.state = made->source == Source::kCompiled ? OutcomeState::kCompiled : OutcomeState::kHit;
+  outcome.info = std::move(made->info);
+  outcome.path = std::move(made->path);
+  // The library shrugs this off, but a kernel that is not stored is what prewarm is there to
+  // prevent.
+  if (outcome.path.empty()) fail(&outcome, "compiled, but not stored: the warnings say why");
+  return outcome;
+}
+
+Outcome run_job(const Job& job, const Context& context, const Options& options,
+                const PrewarmSettings& settings) {
+  Outcome outcome = settings.dry_run ? look_up(job, context) : make(job, context);
+  if (outcome.state != OutcomeState::kHit && outcome.state != OutcomeState::kCompiled)
+    return outcome;
+  std::error_code ignored;
+  const std::uintmax_t bytes = std::filesystem::file_size(outcome.path, ignored);
+  if (!ignored) outcome.bytes = bytes;
+  if (!settings.verify) return outcome;
+  if (std::optional<std::string> problem =
+          check_entry_file(outcome.path, job.spec.canonical, job.arch, options.trust_shared_dirs)) {
+    fail(&outcome, fmt::format("{}: {}", outcome.path, *problem));
+  }
+  return outcome;
+}
+
+std::string describe(const Job& job, const Outcome& outcome) {
+  std::string text = fmt::format("{} {} {}", to_string(outcome.state), job.spec.kernel, job.arch);
+  if (outcome.state == OutcomeState::kCompiled)
+    text += fmt::format(" {:.0f} ms", outcome.info.compile_ms);
+  if (outcome.state == OutcomeState::kFailed) text += ": " + outcome.error;
+  return text;
+}
+
+}  // namespace
+
+const char* to_string(OutcomeState state) {
+  switch (state) {
+    case OutcomeState::kNotStarted:
+      return "not started";
+    case OutcomeState::kHit:
+      return "hit";
+    case OutcomeState::kCompiled:
+      return "compiled";
+    case OutcomeState::kMissing:
+      return "missing";
+    case OutcomeState::kFailed:
+      return "failed";
+  }
+  return "?";
+}
+
+Result<std::map<std::string, Context>> make_contexts(const std::vector<Job>& jobs,
+                                                     const Options& options) {
+  std::map<std::string, Context> contexts;
+  for (const Job& job : jobs) {
+    if (contexts.contains(job.arch)) continue;
+    Options of_arch = options;
+    of_arch.device = kNoDevice;
+    of_arch.arch = job.arch;
+    Result<Context> context = Context::create(std::move(of_arch));
+    if (!context) return std::move(context).error();
+    contexts.emplace(job.arch, *std::move(context));
+  }
+  return contexts;
+}
+
+std::vector<Outcome> run_jobs(const std::vector<Job>& jobs,
+                              const std::map<std::string, Context>& contexts,
+                              const Options& options, const PrewarmSettings& settings) {
+  std::vector<Outcome> outcomes(jobs.size());
+  if (jobs.empty()) return outcomes;
+  const InterruptNote note;
+  Progress progress(stderr, isatty(STDERR_FILENO) == 1, jobs.size());
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < jobs.size() && !interrupted; i = next++) {
+      outcomes[i] = run_job(jobs[i], contexts.at(jobs[i].arch), options, settings);
+      progress.done(describe(jobs[i], outcomes[i]));
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t i = 1; i < std::min(settings.threads, jobs.size()); ++i)
+    threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  return outcomes;
+}
+
+bool was_interrupted() { return interrupted; }
+
+}  // namespace cubinery

@@ -1,0 +1,57 @@
+// Text for people: tables, sizes, ages, errors.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cubinery/status.h"
+
+namespace cubinery {
+
+// Exit codes of every command.
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailed = 1;  // the command ran, and something it looked at is bad
+inline constexpr int kExitUsage = 2;   // the command line, or a file that it names, cannot be used
+inline constexpr int kExitInterrupted = 130;  // as shells report SIGINT
+
+// Rows under a header, in columns as wide as their widest cell; columns of numbers align right.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header) : rows_{std::move(header)} {}
+  // Requires: as many cells as the header has.
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  // Lines that end in '\n', the header first.
+  std::string text() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// "1.5 MiB".
+std::string bytes_text(std::uint64_t bytes);
+// "64", "64K", "10M", "2G": binary multiples.  nullopt: anything else.
+std::optional<std::uint64_t> parse_bytes(std::string_view text);
+// "just now", "5 min ago", "3 days ago".
+std::string age_text(std::int64_t then_unix, std::int64_t now_unix);
+// "a, b, c".
+std::string join(const std::vector<std::string>& parts, std::string_view separator = ", ");
+// `text` with `prefix` before each of its lines.
+std::string indented(std::string_view text, std::string_view prefix);
+
+// The file's bytes; kIo names the file and the reason.
+Result<std::string> read_file(const std::string& path);
+
+// To stdout, unbuffered errors ignored: a closed pipe is the reader's choice.
+void print(std::string_view text);
+// One line to stderr: "cubinery: message", and the compiler's log under it.
+void print_error(std::string_view message, std::string_view log = {});
+// Prints the error; returns kExitUsage.
+int usage_error(const Status& error);
+// Writes the document to `path`, or to stdout for "-".  kIo.
+Status write_json(const std::string& path, const nlohmann::ordered_json& document);
+
+}  // namespace cubinery

@@ -1,0 +1,184 @@
+#include "cli/problem_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "cli/gpus.h"
+#include "cli/print.h"
+
+namespace cubinery {
+namespace {
+
+std::string option_name(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return "--" + name;
+}
+
+// The files' requests, one after the other.
+template <class Reader>
+Status read_files(const std::vector<std::string>& files, std::vector<Request>* requests,
+                  Reader&& reader) {
+  for (const std::string& file : files) {
+    const Result<std::string> text = read_file(file);
+    if (!text) return text.error().clone();
+    Result<std::vector<Request>> found = reader(file, *text);
+    if (!found) return std::move(found).error();
+    requests->insert(requests->end(), found->begin(), found->end());
+  }
+  return {};
+}
+
+}  // namespace
+
+const char* const kModelAssumptions =
+    R"(--hf-config asks for what vLLM and SGLang serve such a model with.
+  from the file: head counts (divided by --tp), head dims, dtype or torch_dtype (for q, k, v, o, a, b and
+                 dt_bias; bf16 when missing), mamba_ssm_dtype (for the state; f32 when missing)
+  assumed:       A_log in f32; vk states in a pool, i32 indices, negative ones skipped; the gate computed
+                 from A_log, a and dt_bias; beta from its logit; q and k normalised in the kernel
+Each field can be replaced, for example with --state-dtype bf16 or --state-location dense --padding none.)";
+
+const std::vector<ProblemField>& problem_fields() {
+  static const std::vector<ProblemField> kFields = {
+      {"q_heads", "query heads of one GPU"},
+      {"k_heads", "key heads of one GPU"},
+      {"v_heads", "value heads of one GPU"},
+      {"key_dim", "16 to 256, a multiple of 16"},
+      {"value_dim", "16 to 256, a multiple of 16"},
+      {"dtype", "q, k, v: f32, bf16, f16"},
+      {"output_dtype", "o: f32, bf16, f16"},
+      {"gate_dtype", "g, alpha or a: f32, bf16, f16"},
+      {"beta_dtype", "beta or its logit: f32, bf16, f16"},
+      {"a_log_dtype", "A_log: f32, bf16, f16"},
+      {"dt_bias_dtype", "dt_bias: f32, bf16, f16"},
+      {"state_dtype", "the state as stored: f32, bf16, f16"},
+      {"index_dtype", "state indices: i32, i64"},
+      {"state_layout", "kv (FLA), vk (vLLM, SGLang, FlashInfer, llama.cpp)"},
+      {"state_location", "dense, pool (slots named by indices)"},
+      {"padding", "what a padding index does: none, skip, zero, scratch"},
+      {"pad_index", "which index is padding: negative, zero"},
+      {"gate_mode", "none, log, alpha, computed (from A_log, a, dt_bias)"},
+      {"beta_mode", "one, given, logit, doubled_logit"},
+      {"use_qk_l2norm", "normalise q and k in the kernel: true, false"},
+      {"has_initial_state", "true, false (every request starts from zero)"},
+      {"store_state", "true, false (the state is only read)"},
+  };
+  return kFields;
+}
+
+Result<gdn::DecodeProblem> with_fields(const gdn::DecodeProblem& problem,
+                                       const std::map<std::string, std::string>& fields) {
+  nlohmann::json object = nlohmann::json::parse(problem.to_json());
+  // Texts go in as they are: from_json() is the judge of what each field takes.
+  for (const auto& [name, text] : fields) object[name] = text;
+  Result<gdn::DecodeProblem> changed = gdn::DecodeProblem::from_json(object.dump());
+  if (!changed) return changed;
+  CUBINERY_RETURN_IF_ERROR(changed->check());
+  return changed;
+}
+
+void ProblemOptions::add_to(CLI::App& app) {
+  app.add_option("--hf-config", hf_configs_,
+                 "config.json of a Qwen3-Next or Qwen3.5 model (repeatable)")
+      ->type_name("FILE");
+  app.add_option("--tp", tp_, "Tensor-parallel sizes that divide the heads of --hf-config [1]")
+      ->delimiter(',')
+      ->type_name("N,N,...");
+  app.add_option(
+         "--manifest", manifests_,
+         "JSON array of problems (repeatable): {\"op\": \"gdn_decode\", the fields below with "
+         "underscores, optionally \"arch\"}")
+      ->type_name("FILE");
+  app.add_option("--arch", archs_,
+                 "Architectures such as sm_90a,sm_80, or all [those of the GPUs here]")
+      ->delimiter(',')
+      ->type_name("ARCH,...");
+  for (const ProblemField& field : problem_fields()) {
+    app.add_option_function<std::string>(
+           option_name(field.name),
+           [this, name = field.name](const std::string& text) { fields_[name] = text; }, field.help)
+        ->type_name("VALUE")
+        ->group(
+            "Problem fields (one problem of their own, or replaced in every problem of the files)");
+  }
+}
+
+Result<std::vector<int>> ProblemOptions::tp_sizes() const {
+  if (tp_.empty()) return std::vector<int>{1};
+  if (hf_configs_.empty()) {
+    return Status(Code::kInvalidArgument,
+                  "--tp divides the heads of --hf-config, which is missing");
+  }
+  std::vector<int> sizes;
+  for (const std::string& text : tp_) {
+    int size = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, size);
+    if (error != std::errc() || stop != end || size < 1) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("--tp {}; accepted: positive integers, separated by commas", text));
+    }
+    sizes.push_back(size);
+  }
+  return sizes;
+}
+
+Result<std::vector<Request>> ProblemOptions::unmodified() const {
+  const Result<std::vector<int>> tp = tp_sizes();
+  if (!tp) return tp.error().clone();
+  if (hf_configs_.empty() && manifests_.empty()) {
+    if (fields_.empty()) {
+      return Status(
+          Code::kInvalidArgument,
+          "no problem is given; accepted: --hf-config, --manifest, or problem fields such as "
+          "--key-dim 128 (see --help)");
+    }
+    return std::vector<Request>{{.problem = {}, .origin = "command line", .arch = {}}};
+  }
+  std::vector<Request> requests;
+  CUBINERY_RETURN_IF_ERROR(read_files(hf_configs_, &requests, [&](auto& file, auto& text) {
+    return read_model_config(file, text, *tp);
+  }));
+  CUBINERY_RETURN_IF_ERROR(read_files(manifests_, &requests, read_manifest));
+  return requests;
+}
+
+Result<std::vector<Request>> ProblemOptions::requests() const {
+  Result<std::vector<Request>> requests = unmodified();
+  if (!requests || fields_.empty()) return requests;
+  for (Request& request : *requests) {
+    const Result<gdn::DecodeProblem> problem = with_fields(request.problem, fields_);
+    if (!problem) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("{}: {}", request.origin, problem.error().message()));
+    }
+    request.problem = *problem;
+  }
+  return requests;
+}
+
+Result<std::vector<std::string>> ProblemOptions::archs(const Options& options) const {
+  const std::vector<std::string>& known = known_architectures();
+  if (archs_ == std::vector<std::string>{"all"}) return known;
+  if (archs_.empty()) {
+    Result<std::vector<std::string>> found = gpu_architectures(options.driver_path);
+    if (found) return found;
+    return Status(Code::kInvalidArgument,
+                  fmt::format("--arch is missing and no GPU says which ({}); accepted: {}, all",
+                              found.error().message(), join(known)));
+  }
+  std::vector<std::string> archs;
+  for (const std::string& name : archs_) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("--arch {}; accepted: {}, all", name, join(known)));
+    }
+    if (std::find(archs.begin(), archs.end(), name) == archs.end()) archs.push_back(name);
+  }
+  return archs;
+}
+
+}  // namespace cubinery

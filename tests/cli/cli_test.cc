@@ -1,0 +1,113 @@
+#include "tests/cli/run_cli.h"
+
+#include "cubinery/version.h"
+
+namespace cubinery {
+namespace {
+
+TEST_CASE("version and help", "[cpu]") {
+  const Cli cli;
+  CHECK(cli.run("--version").out == "cubinery " CUBINERY_VERSION "\n");
+  for (const char* command :
+       {"", "prewarm", "explain", "cache", "cache ls", "cache gc", "doctor"}) {
+    const Output help = cli.run(std::string(command) + " --help");
+    CHECK(help.exit_code == 0);
+    CHECK(contains(help.out, "Usage: cubinery"));
+    CHECK(help.err.empty());
+  }
+  CHECK(contains(cli.run("--help").out, "Examples:"));
+  CHECK(contains(cli.run("prewarm --help").out, "--state-dtype"));
+}
+
+TEST_CASE("bad arguments exit with 2 and say what is accepted", "[cpu]") {
+  const Cli cli;
+  const std::string model = "prewarm --hf-config " + kModel;
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"", "accepted: prewarm, explain, cache, doctor"},
+      {"bogus", "accepted: prewarm, explain, cache, doctor"},
+      {"cache", "accepted: ls, show, verify, gc"},
+      {"prewarm --bogus", "see cubinery prewarm --help"},
+      {"prewarm", "accepted: --hf-config, --manifest"},
+      {model + " --arch sm_91", "--arch sm_91; accepted: sm_80, "},
+      {model + " --arch sm_80 --tp 3", "accepted: 1, 2, 4, 8, 16"},
+      {model + " --arch sm_80 --tp 0", "accepted: positive integers"},
+      {model + " --arch sm_80 --tp two", "accepted: positive integers"},
+      {model + " --arch sm_80 --shard 3/2", "accepted: i/n"},
+      {model + " --arch sm_80 --jobs 0", "1024"},
+      {model + " --arch sm_80 --state-dtype int8", "accepted: f32, bf16, f16"},
+      {model + " --arch sm_80 --key-dim 100", "accepted: multiples of 16"},
+      {model + " --arch sm_80 --state-location dense", "needs state_location = pool"},
+      {"prewarm --key-dim 128 --arch sm_80 --tp 2", "--hf-config, which is missing"},
+      {"prewarm --hf-config /nowhere --arch sm_80", "cannot read /nowhere"},
+      {"prewarm --manifest " + kModel + " --arch sm_80", "accepted: a JSON array"},
+      {"explain --key-dim 128 --arch sm_9", "accepted: sm_80"},
+      {"cache gc --limit 3X", "accepted: bytes such as"},
+      {"cache show nothing", "accepted: a path"},
+  };
+  for (const auto& [arguments, text] : cases) {
+    const Output output = cli.run(arguments);
+    INFO(arguments << "\n" << output.err);
+    CHECK(output.exit_code == 2);
+    CHECK(contains(output.err, text));
+    CHECK(output.err.find("cubinery: ") == 0);
+  }
+  CHECK(!fs::exists(cli.cache()));
+}
+
+TEST_CASE("explain tells hits and the nearest entry of misses", "[nvrtc]") {
+  const Cli cli;
+  const std::string problem = "--key-dim 64 --value-dim 64 --arch sm_80";
+  CHECK(contains(cli.run("explain " + problem).out, "the cache has no entry of gdn_decode"));
+  cli.prewarm(problem);
+  const Output hit = cli.run("explain " + problem);
+  CHECK(hit.exit_code == 0);
+  CHECK(contains(hit.out, "gdn_decode for sm_80: cached"));
+  CHECK(contains(hit.out, "registers"));
+  CHECK(contains(hit.out, "-DCUBINERY_KEY={.key_dim=64"));
+  const Output miss = cli.run("explain " + problem + " --state-dtype bf16");
+  CHECK(contains(miss.out, "gdn_decode for sm_80: not cached"));
+  CHECK(contains(miss.out, "differs in key.state_dtype: f32 -> bf16"));
+
+  const json found = json::parse(cli.run("explain --json - " + problem).out);
+  CHECK(found[0]["cached"] == true);
+  CHECK(found[0]["registers"] > 0);
+  CHECK(contains(cli.run("explain --source " + problem).out, "__global__"));
+}
+
+TEST_CASE("doctor finds a machine in order", "[nvrtc]") {
+  const Cli cli;
+  const bool has_gpu = fs::exists("/dev/nvidiactl");
+  const Output output = cli.run("doctor");
+  INFO(output.out);
+  CHECK(output.exit_code == 0);
+  CHECK(contains(output.out, "OK    nvrtc"));
+  CHECK(contains(output.out, "OK    cache    " + cli.cache()));
+  CHECK(contains(output.out, "OK    compile  gdn_decode"));
+  if (has_gpu) {
+    CHECK(contains(output.out, "numbers are right"));
+  } else {
+    CHECK(contains(output.out, "WARN  driver"));
+    CHECK(contains(output.out, "WARN  launch"));
+    CHECK(contains(output.out, " -> "));
+  }
+  CHECK(cli.entries().empty());
+  CHECK(json::parse(cli.run("doctor --json -").out)["ok"] == true);
+}
+
+TEST_CASE("doctor fails without NVRTC", "[cpu]") {
+  const Cli cli;
+  const Output output = cli.run("doctor --nvrtc /nowhere");
+  CHECK(output.exit_code == 1);
+  CHECK(contains(output.out, "FAIL  nvrtc"));
+  CHECK(contains(output.out, "/nowhere"));
+}
+
+TEST_CASE("a bad environment variable is a usage error", "[cpu]") {
+  const Cli cli;
+  const Output output = cli.run("doctor", "CUBINERY_CACHE_LIMIT=much");
+  CHECK(output.exit_code == 2);
+  CHECK(contains(output.err, "CUBINERY_CACHE_LIMIT"));
+}
+
+}  // namespace
+}  // namespace cubinery

@@ -1,0 +1,150 @@
+#include <fstream>
+#include <set>
+
+#include "tests/cli/run_cli.h"
+
+namespace cubinery {
+namespace {
+
+std::set<std::string> kernels_of(const json& summary) {
+  std::set<std::string> kernels;
+  for (const json& entry : summary["entries"]) {
+    kernels.insert(entry["arch"].get<std::string>() + " " + entry["canonical"].get<std::string>());
+  }
+  return kernels;
+}
+
+TEST_CASE("without a GPU an architecture must be named", "[cpu]") {
+  const Cli cli;
+  const Output output = cli.run("prewarm --hf-config " + kModel, "CUBINERY_DRIVER=/nowhere");
+  CHECK(output.exit_code == 2);
+  CHECK(contains(output.err, "--arch is missing"));
+  CHECK(contains(output.err, "sm_90a"));
+}
+
+TEST_CASE("a dry run lists kernels and compiles nothing", "[cpu]") {
+  const Cli cli;
+  const json summary =
+      cli.prewarm("--dry-run --hf-config " + kModel + " --tp 1,2,4,8 --arch sm_90a,sm_80");
+  CHECK(summary["problems"] == 4);
+  CHECK(summary["dry_run"] == true);
+  CHECK(summary["compiled"] == 0);
+  CHECK(summary["hits"] == 0);
+  CHECK(summary["missing"] == summary["requested"]);
+  CHECK(summary["entries"].size() == summary["requested"]);
+  CHECK(summary["entries"][0]["problems"] == 4);
+  CHECK(cli.entries().empty());
+  const Output text = cli.run("prewarm --dry-run --key-dim 64 --arch sm_80");
+  CHECK(text.exit_code == 0);
+  CHECK(contains(text.out, "missing  sm_80 gdn_decode;key_dim=64;"));
+}
+
+TEST_CASE("without NVRTC every kernel fails and nothing is stored", "[cpu]") {
+  const Cli cli;
+  const json summary = cli.prewarm("--nvrtc /nowhere --key-dim 64 --arch sm_80", 1);
+  CHECK(summary["failed"] == summary["requested"]);
+  CHECK(contains(summary["entries"][0]["error"], "/nowhere"));
+  CHECK(cli.entries().empty());
+}
+
+TEST_CASE("prewarm fills the cache once", "[nvrtc]") {
+  const Cli cli;
+  const std::string arguments = "--hf-config " + kModel + " --tp 1,2,4,8 --arch sm_90a,sm_80";
+  const json first = cli.prewarm(arguments);
+  CHECK(first["compiled"] == first["requested"]);
+  CHECK(first["failed"] == 0);
+  CHECK(cli.entries().size() == first["requested"]);
+  for (const json& entry : first["entries"]) {
+    CHECK(entry["kernel"] == "gdn_decode");
+    CHECK(entry["source"] == "compiled");
+    CHECK(entry["registers"] > 0);
+    CHECK(entry["compile_ms"] > 0);
+    CHECK(entry["bytes"] == fs::file_size(entry["path"].get<std::string>()));
+  }
+  const json second = cli.prewarm(arguments + " --verify");
+  CHECK(second["hits"] == first["requested"]);
+  CHECK(second["compiled"] == 0);
+  CHECK(kernels_of(second) == kernels_of(first));
+
+  const Output text = cli.run("prewarm " + arguments);
+  CHECK(contains(text.out, "0 compiled"));
+  CHECK(contains(text.out, "sm_90a  gdn_decode"));
+  CHECK(contains(text.out, "Cache: " + cli.cache()));
+  CHECK(contains(text.err, "hit gdn_decode sm_80"));
+}
+
+TEST_CASE("a cache below is enough", "[nvrtc]") {
+  const Cli below;
+  const Cli above;
+  const json made = below.prewarm("--key-dim 64 --value-dim 64 --arch sm_80");
+  const json seen = above.prewarm(
+      "--key-dim 64 --value-dim 64 --arch sm_80 --verify --cache-layers " + below.cache());
+  CHECK(seen["hits"] == made["requested"]);
+  CHECK(above.entries().empty());
+}
+
+TEST_CASE("shards make everything once", "[nvrtc]") {
+  const Cli cli;
+  const std::string arguments = "--hf-config " + kModel + " --arch sm_90a,sm_80";
+  const json one = cli.prewarm(arguments + " --shard 1/2");
+  const json two = cli.prewarm(arguments + " --shard 2/2");
+  const json all = cli.prewarm(arguments);
+  CHECK(one["hits"] == 0);
+  CHECK(two["hits"] == 0);
+  CHECK(all["compiled"] == 0);
+  std::set<std::string> both = kernels_of(one);
+  both.merge(kernels_of(two));
+  CHECK(both == kernels_of(all));
+}
+
+TEST_CASE("a manifest names problems and architectures", "[nvrtc]") {
+  const Cli cli;
+  const std::string manifest = cli.dir() + "/problems.json";
+  std::ofstream(manifest) << R"([{"op": "gdn_decode", "key_dim": 64, "arch": "sm_80"},
+                                 {"op": "gdn_decode", "key_dim": 64, "v_heads": 16, "arch": "sm_80"}])";
+  const json summary = cli.prewarm("--manifest " + manifest + " --state-dtype bf16");
+  CHECK(summary["problems"] == 2);
+  for (const json& entry : summary["entries"]) {
+    CHECK(entry["arch"] == "sm_80");
+    CHECK(entry["problems"] == 2);
+    CHECK(contains(entry["canonical"], "key_dim=64;"));
+    CHECK(contains(entry["canonical"], "state_dtype=bf16;"));
+  }
+}
+
+TEST_CASE("a template that does not compile is reported with its log", "[nvrtc]") {
+  const Cli cli;
+  const std::string folder = cli.dir() + "/templates/gdn_decode";
+  fs::create_directories(folder);
+  std::ofstream(folder + "/key.h") << "#pragma once\n";
+  std::ofstream(folder + "/gdn_decode.cu") << "this is not CUDA\n";
+  const std::string arguments =
+      "--key-dim 64 --arch sm_80 --template-dir " + cli.dir() + "/templates";
+  const json summary = cli.prewarm(arguments, 1);
+  CHECK(summary["failed"] == summary["requested"]);
+  CHECK(contains(summary["entries"][0]["error"], "compile failed"));
+  CHECK(contains(summary["entries"][0]["log"], "gdn_decode.cu"));
+  const Output text = cli.run("prewarm " + arguments);
+  CHECK(text.exit_code == 1);
+  CHECK(contains(text.out, "error"));
+}
+
+TEST_CASE("an interrupted prewarm reports and leaves whole entries", "[nvrtc]") {
+  const Cli cli;
+  const std::string report = cli.dir() + "/report.json";
+  // Interrupted as soon as the first of many kernels is there.
+  const Output stopped =
+      cli.run("prewarm --hf-config " + kModel + " --arch all --jobs 1 --json " + report +
+              " 2>/dev/null & while kill -0 $! && ! ls " + cli.cache() +
+              "/entries/*.entry >/dev/null 2>&1; do sleep 0.02; done; kill -INT $!; wait $!");
+  CHECK(stopped.exit_code == 130);
+  const json summary = json::parse(read_file(report).value());
+  CHECK(summary["interrupted"] == true);
+  CHECK(summary["failed"] == 0);
+  CHECK(summary["not_started"].get<int>() + summary["compiled"].get<int>() == summary["requested"]);
+  CHECK(cli.entries().size() == summary["compiled"]);
+  CHECK(cli.run("cache verify").exit_code == 0);
+}
+
+}  // namespace
+}  // namespace cubinery

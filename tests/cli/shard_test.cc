@@ -1,0 +1,104 @@
+#include <algorithm>
+#include <set>
+
+#include "cli/plan.h"
+#include "tests/catch.h"
+
+namespace cubinery {
+namespace {
+
+std::vector<Job> some_jobs(std::size_t count) {
+  std::vector<Job> jobs;
+  for (std::size_t i = 0; i < count; ++i) {
+    Job job;
+    job.spec.canonical = "gdn_decode;key_dim=" + std::to_string(i / 2);
+    job.arch = i % 2 == 0 ? "sm_80" : "sm_90a";
+    jobs.push_back(job);
+  }
+  return jobs;
+}
+
+std::set<std::string> names(const std::vector<Job>& jobs) {
+  std::set<std::string> set;
+  for (const Job& job : jobs) set.insert(job.arch + " " + job.spec.canonical);
+  return set;
+}
+
+TEST_CASE("shards are disjoint, complete and balanced", "[cpu]") {
+  for (const std::size_t count : {0u, 1u, 2u, 7u, 101u}) {
+    for (const std::size_t shards : {1u, 2u, 3u, 8u, 200u}) {
+      const std::vector<Job> jobs = some_jobs(count);
+      std::set<std::string> all;
+      std::size_t total = 0;
+      for (std::size_t i = 1; i <= shards; ++i) {
+        const std::vector<Job> part = select_shard(jobs, {i, shards});
+        CHECK(part.size() >= count / shards);
+        CHECK(part.size() <= (count + shards - 1) / shards);
+        total += part.size();
+        all.merge(names(part));
+      }
+      CHECK(total == count);
+      CHECK(all == names(jobs));
+    }
+  }
+}
+
+TEST_CASE("a shard does not depend on the order of the jobs", "[cpu]") {
+  std::vector<Job> jobs = some_jobs(20);
+  const std::set<std::string> before = names(select_shard(jobs, {2, 3}));
+  std::reverse(jobs.begin(), jobs.end());
+  CHECK(names(select_shard(jobs, {2, 3})) == before);
+}
+
+TEST_CASE("a shard keeps the order of the jobs", "[cpu]") {
+  const std::vector<Job> jobs = some_jobs(20);
+  const std::vector<Job> whole = select_shard(jobs, {1, 1});
+  REQUIRE(whole.size() == jobs.size());
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    CHECK(whole[i].spec.canonical == jobs[i].spec.canonical);
+    CHECK(whole[i].arch == jobs[i].arch);
+  }
+}
+
+TEST_CASE("shards are written i/n", "[cpu]") {
+  CHECK(parse_shard("2/8").value().index == 2);
+  CHECK(parse_shard("2/8").value().count == 8);
+  for (const char* text :
+       {"", "1", "/", "0/2", "3/2", "1/0", "-1/2", "1/2/3", "1 /2", "a/b", "1/"}) {
+    const auto shard = parse_shard(text);
+    REQUIRE(!shard);
+    CHECK(shard.error().code() == Code::kInvalidArgument);
+    CHECK(shard.error().message() ==
+          "--shard " + std::string(text) + "; accepted: i/n with 1 <= i <= n, such as 2/8");
+  }
+}
+
+TEST_CASE("problems that share a kernel are merged", "[cpu]") {
+  gdn::DecodeProblem large;
+  large.v_heads = 64;
+  gdn::DecodeProblem half;
+  half.state_dtype = DType::kBF16;
+  const std::vector<Request> requests = {
+      {.problem = {}, .origin = "a", .arch = {}},
+      {.problem = large, .origin = "b", .arch = {}},  // head counts are not in the key
+      {.problem = half, .origin = "c", .arch = "sm_86"},
+  };
+  const std::size_t each = gdn::DecodeProblem{}.kernels("sm_80").value().size();
+  const std::vector<Job> jobs = plan_jobs(requests, {"sm_80", "sm_90a"}).value();
+  REQUIRE(jobs.size() == 3 * each);
+  for (const Job& job : jobs) {
+    const bool own = job.spec.canonical.find("state_dtype=bf16") != std::string::npos;
+    CHECK(own == (job.arch == "sm_86"));
+    CHECK(job.problems == (own ? 1 : 2));
+  }
+}
+
+TEST_CASE("a request with an unknown architecture is refused", "[cpu]") {
+  const auto jobs =
+      plan_jobs({{.problem = {}, .origin = "list.json, entry 1", .arch = "sm_1"}}, {});
+  REQUIRE(!jobs);
+  CHECK(jobs.error().message().find("list.json, entry 1: arch = \"sm_1\"; accepted: sm_80") == 0);
+}
+
+}  // namespace
+}  // namespace cubinery
