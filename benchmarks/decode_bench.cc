@@ -1,0 +1,102 @@
+// Times GDN decode as engines run it, next to the device's copy rate.
+//
+//   decode_bench [--quick] [--programmatic] [--batch 1,8,32] [--out benchmarks/results/h200.json]
+//                [--commit abc1234]
+#include <cstdio>
+#include <exception>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "benchmarks/bench.h"
+#include "benchmarks/decode_workload.h"
+#include "cubinery/fields.h"
+
+namespace {
+
+using cubinery::DType;
+using cubinery::gdn::StateLayout;
+using nlohmann::ordered_json;
+namespace bench = cubinery::bench;
+namespace gdn = cubinery::gdn;
+
+// "warp_v=16;k_lanes=8;...": the part of the canonical key that was tuned.
+std::string tuned_part(const std::string& canonical) {
+  const std::size_t at = canonical.find("warp_v=");
+  return at == std::string::npos ? canonical : canonical.substr(at);
+}
+
+struct Settings {
+  int replays = 40;
+  bool programmatic = false;  // launches may overlap the one in front
+  double copy_tb_s = 0;
+};
+
+void run_row(const bench::Gpu& gpu, const gdn::DecodeProblem& problem, int batch,
+             const Settings& settings, bench::Results* results) {
+  const gdn::Decode decode = gpu.context().prepare(problem).value();
+  const bench::DecodeWorkload workload(gpu, problem, batch);
+  const bench::DecodeWorkload::Errors errors = workload.errors(decode);
+  const auto launch = [&](cubinery::Stream stream, int set) {
+    gdn::DecodeArgs args = workload.args(set);
+    args.programmatic = settings.programmatic;
+    return decode.launch(stream, args);
+  };
+  const bench::Timing ms = bench::time_graph(gpu, workload.sets(), settings.replays, launch);
+  const double floor_ms = static_cast<double>(workload.bytes()) / (settings.copy_tb_s * 1e9);
+  const bool kv = problem.state_layout == StateLayout::kKV;
+  const ordered_json identity = {
+      {"op", "gdn_decode"},
+      {"batch", batch},
+      {"qk_heads", problem.k_heads},
+      {"v_heads", problem.v_heads},
+      {"state_dtype", problem.state_dtype == DType::kF32 ? "f32" : "bf16"},
+      {"state_layout", kv ? "kv" : "vk"}};
+  ordered_json measured = {{"kernel", "gdn_decode"},
+                           {"tuned", tuned_part(decode.kernel(batch).info().canonical)},
+                           {"programmatic", settings.programmatic},
+                           {"ms", bench::significant(ms.median)},
+                           {"ms_p10", bench::significant(ms.p10)},
+                           {"ms_p90", bench::significant(ms.p90)}};
+  measured["byte_floor_ms"] = bench::significant(floor_ms);
+  measured["copy_rate_share"] = bench::significant(floor_ms / ms.median);
+  measured["error_o"] = bench::significant(errors.o);
+  measured["error_state"] = bench::significant(errors.state);
+  results->put(identity, measured);
+}
+
+int run(int argc, char** argv) {
+  const bench::Arguments arguments(argc, argv, {"--quick", "--programmatic"},
+                                   {"--batch", "--out", "--commit"});
+  const bool quick = arguments.has("--quick");
+  const auto gpu = bench::open_gpu(cubinery::Options::from_env().value());
+  bench::Results results(arguments.get("--out"), arguments.get("--commit", "unknown"));
+  bench::describe(*gpu, &results);
+  const Settings settings{.replays = quick ? 5 : 40,
+                          .programmatic = arguments.has("--programmatic"),
+                          .copy_tb_s = bench::copy_rate_tb_s(*gpu, quick)};
+  std::printf("copy rate %.3f TB/s (read + write)\n", settings.copy_tb_s);
+  if (!quick) results.set_ceiling("copy_tb_s", settings.copy_tb_s);
+  const std::vector<int> batches = arguments.get_list(
+      "--batch", quick ? std::vector{1, 32} : std::vector{1, 2, 4, 8, 16, 32, 64, 128, 256});
+  for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
+    for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
+      for (const int batch : batches) {
+        run_row(*gpu, bench::engine_problem(state_dtype, layout), batch, settings, &results);
+      }
+    }
+  }
+  results.save();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "decode_bench: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,229 @@
+// What the library costs the host: launches next to bare cuLaunchKernel, preparing an operator, and
+// the time from the start of a process to its first result.
+//
+//   host_bench [--quick] [--out benchmarks/results/h200.json] [--commit abc1234]
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "benchmarks/bench.h"
+#include "benchmarks/decode_workload.h"
+
+namespace {
+
+using cubinery::DType;
+using cubinery::Status;
+using cubinery::gdn::StateLayout;
+using nlohmann::ordered_json;
+namespace bench = cubinery::bench;
+namespace gdn = cubinery::gdn;
+namespace test = cubinery::test;
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+gdn::DecodeProblem problem() { return bench::engine_problem(DType::kF32, StateLayout::kVK); }
+
+void put(bench::Results* results, const char* name, double value, const char* unit) {
+  results->put({{"op", "host"}, {"name", name}},
+               {{"value", bench::significant(value)}, {"unit", unit}});
+}
+
+// The launch that a graph recorded: function, grid and parameters, ready for cuLaunchKernel.
+class PreparedLaunch {
+ public:
+  PreparedLaunch(const bench::Gpu& gpu, const test::TestStream& stream, const gdn::Decode& decode,
+                 const gdn::DecodeArgs& args)
+      : gpu_(gpu),
+        stream_(stream),
+        graph_(gpu, stream, [&] { return decode.launch(stream.get(), args); }) {
+    const cubinery::Driver& cuda = gpu.driver();
+    CUgraphNode node = nullptr;
+    std::size_t count = 1;
+    gpu.must(cuda.cuGraphGetNodes(graph_.get(), &node, &count), "cuGraphGetNodes");
+    gpu.must(cuda.cuGraphKernelNodeGetParams(node, &params_), "cuGraphKernelNodeGetParams");
+    params_.func = static_cast<CUfunction>(decode.kernel(args.q.shape[0]).cuda_function());
+  }
+
+  CUresult launch() const {
+    return gpu_.driver().cuLaunchKernel(params_.func, params_.gridDimX, params_.gridDimY,
+                                        params_.gridDimZ, params_.blockDimX, params_.blockDimY,
+                                        params_.blockDimZ, params_.sharedMemBytes, stream_.get(),
+                                        params_.kernelParams, params_.extra);
+  }
+
+ private:
+  const bench::Gpu& gpu_;
+  const test::TestStream& stream_;
+  test::Graph graph_;  // owns the parameters
+  CUDA_KERNEL_NODE_PARAMS params_{};
+};
+
+// Microseconds per call of `launches` calls in a row; the queue is empty before and after.
+template <class Call>
+double microseconds_per_call(const test::TestStream& stream, int launches, const Call& call) {
+  stream.synchronize();
+  const Clock::time_point start = Clock::now();
+  bool ok = true;
+  for (int i = 0; i < launches; ++i) ok = call() && ok;
+  const double seconds = seconds_since(start);
+  stream.synchronize();
+  if (!ok) throw std::runtime_error("a launch failed");
+  return seconds * 1e6 / launches;
+}
+
+void launch_rows(const bench::Gpu& gpu, bool quick, bench::Results* results) {
+  const test::TestStream stream(gpu);
+  const gdn::Decode decode = gpu.context().prepare(problem()).value();
+  const bench::DecodeWorkload workload(gpu, problem(), 1);
+  const gdn::DecodeArgs args = workload.args(0);
+  const PreparedLaunch prepared(gpu, stream, decode, args);
+  // Fewer than the driver's queue takes: a full queue makes the host wait for the device.
+  const int launches = quick ? 100 : 500;
+  std::vector<double> ours, bare;
+  for (int i = 0; i < (quick ? 10 : 201); ++i) {
+    ours.push_back(microseconds_per_call(stream, launches,
+                                         [&] { return decode.launch(stream.get(), args).ok(); }));
+    bare.push_back(
+        microseconds_per_call(stream, launches, [&] { return prepared.launch() == CUDA_SUCCESS; }));
+  }
+  const double ours_us = bench::summarise(ours).median;
+  const double bare_us = bench::summarise(bare).median;
+  put(results, "launch_us", ours_us, "us");
+  put(results, "bare_launch_us", bare_us, "us");
+  put(results, "launch_over_bare", ours_us / bare_us, "ratio");
+}
+
+cubinery::Options with_cache(const bench::Gpu& gpu, const std::string& dir) {
+  cubinery::Options options = gpu.options();
+  options.cache_dir = dir;
+  options.cache_layers.clear();
+  return options;
+}
+
+// The first get of a process opens more than later ones do: the context of `gpu` has been through
+// that.
+void prepare_rows(const bench::Gpu& gpu, bool quick, bench::Results* results) {
+  std::vector<double> create_ms, cold_ms, disk_ms;
+  for (int i = 0; i < (quick ? 2 : 9); ++i) {
+    const test::TemporaryDirectory dir;
+    for (std::vector<double>* times : {&cold_ms, &disk_ms}) {
+      Clock::time_point start = Clock::now();
+      const cubinery::Context context =
+          cubinery::Context::create(with_cache(gpu, dir.path())).value();
+      create_ms.push_back(seconds_since(start) * 1e3);
+      start = Clock::now();
+      const gdn::Decode decode = context.prepare(problem()).value();
+      times->push_back(seconds_since(start) * 1e3);
+      const bool compiled = context.stats().compiles != 0;
+      if (compiled != (times == &cold_ms))
+        throw std::runtime_error("the cache is not as it should be");
+    }
+  }
+  put(results, "context_create_ms", bench::summarise(create_ms).median, "ms");
+  put(results, "prepare_cold_ms", bench::summarise(cold_ms).median, "ms");
+  put(results, "prepare_disk_ms", bench::summarise(disk_ms).median, "ms");
+}
+
+// In the child process: one decode step with nothing prepared but the cache in `dir`.
+int first_result(const std::string& dir, int signal_fd) {
+  cubinery::Options options = cubinery::Options::from_env().value();
+  options.cache_dir = dir;
+  options.cache_layers.clear();
+  const auto gpu = bench::open_gpu(options);
+  const gdn::Decode decode = gpu->context().prepare(problem()).value();
+  const std::size_t state_bytes = std::size_t{32} * 128 * 128 * 4;
+  const bench::DeviceBuffer state(*gpu, state_bytes), rows(*gpu, 1 << 16), o(*gpu, 32 * 128 * 2);
+  state.upload(std::vector<std::byte>(state_bytes));
+  rows.upload(std::vector<std::byte>(rows.bytes()));
+  gdn::DecodeArgs args;
+  args.q = cubinery::Tensor::contiguous(rows.data(), DType::kBF16, {1, 16, 128});
+  args.k = args.q;
+  args.v = cubinery::Tensor::contiguous(rows.data(), DType::kBF16, {1, 32, 128});
+  args.g = args.beta = cubinery::Tensor::contiguous(rows.data(), DType::kBF16, {1, 32});
+  args.A_log = args.dt_bias = cubinery::Tensor::contiguous(rows.data(), DType::kF32, {32});
+  args.o = cubinery::Tensor::contiguous(o.data(), DType::kBF16, {1, 32, 128});
+  args.state = cubinery::Tensor::contiguous(state.data(), DType::kF32, {1, 32, 128, 128});
+  args.state_indices = cubinery::Tensor::contiguous(rows.data(), DType::kI32, {1});
+  const test::TestStream stream(*gpu);
+  decode.launch(stream.get(), args).value();
+  stream.synchronize();
+  // All inputs are zero, so is the result; the buffer was NaN before.
+  const bool right = o.download() == std::vector<std::byte>(o.bytes());
+  const char byte = right ? 1 : 0;
+  return write(signal_fd, &byte, 1) == 1 && right ? 0 : 1;
+}
+
+// Seconds from the start of a fresh process to its first result, which it reports through a pipe:
+// its end does not count.
+double fresh_process_s(const std::string& dir) {
+  int ends[2] = {-1, -1};
+  if (pipe(ends) != 0) throw std::runtime_error("cannot make a pipe");
+  const std::string fd = std::to_string(ends[1]);
+  const Clock::time_point start = Clock::now();
+  const pid_t child = fork();
+  if (child == 0) {
+    execl("/proc/self/exe", "host_bench", "--first-result", dir.c_str(), "--signal-fd", fd.c_str(),
+          static_cast<char*>(nullptr));
+    _exit(127);
+  }
+  close(ends[1]);
+  char byte = 0;
+  const bool reported = child > 0 && read(ends[0], &byte, 1) == 1 && byte == 1;
+  const double seconds = seconds_since(start);
+  close(ends[0]);
+  int status = 0;
+  if (child > 0) waitpid(child, &status, 0);
+  if (!reported || status != 0) {
+    throw std::runtime_error("the process that computes a first result failed");
+  }
+  return seconds;
+}
+
+void first_result_rows(bool quick, bench::Results* results) {
+  std::vector<double> cold, prewarmed;
+  for (int i = 0; i < (quick ? 1 : 5); ++i) {
+    const test::TemporaryDirectory dir;
+    cold.push_back(fresh_process_s(dir.path()));
+    prewarmed.push_back(fresh_process_s(dir.path()));
+  }
+  put(results, "first_result_cold_s", bench::summarise(cold).median, "s");
+  put(results, "first_result_prewarmed_s", bench::summarise(prewarmed).median, "s");
+}
+
+int run(int argc, char** argv) {
+  const bench::Arguments arguments(argc, argv, {"--quick"},
+                                   {"--out", "--commit", "--first-result", "--signal-fd"});
+  if (arguments.has("--first-result"))
+    return first_result(arguments.get("--first-result"), std::stoi(arguments.get("--signal-fd")));
+  const bool quick = arguments.has("--quick");
+  const auto gpu = bench::open_gpu(cubinery::Options::from_env().value());
+  bench::Results results(arguments.get("--out"), arguments.get("--commit", "unknown"));
+  bench::describe(*gpu, &results);
+  launch_rows(*gpu, quick, &results);
+  prepare_rows(*gpu, quick, &results);
+  first_result_rows(quick, &results);
+  results.save();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "host_bench: %s\n", error.what());
+    return 1;
+  }
+}
