@@ -107,11 +107,14 @@ Result<Context::State::Made> Context::State::build(const KernelSpec& spec,
   Made made{.compiled = {.info = info_of(identity), .source = Source::kCompiled, .path = {}},
             .cubin = std::move(output->cubin)};
   made.compiled.info.compile_ms = elapsed.count();
-  if (!read_resources(output->log, &made.compiled.info)) {
-    return Status(
-        Code::kCompileFailed,
-        fmt::format("{}: the compiler reports no kernel in {}", spec.canonical, source.path),
-        std::move(output->log));
+  const std::string entry = fmt::format("entry function '{}'", spec.kernel);
+  if (output->log.find(entry) == output->log.npos ||
+      !read_resources(output->log, &made.compiled.info)) {
+    return Status(Code::kCompileFailed,
+                  fmt::format("{}: the compiler reports no kernel {} in {}; accepted: a template "
+                              "with extern \"C\" __global__ void {}",
+                              spec.canonical, spec.kernel, source.path, spec.kernel),
+                  std::move(output->log));
   }
   return made;
 }

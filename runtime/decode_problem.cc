@@ -37,41 +37,36 @@ Status check_float(std::string_view name, DType dtype) {
   return bad(name, text(dtype), "f32, bf16, f16");
 }
 
-// The longest vector, in bytes, of which `lanes` lie side by side in a row of `length` elements.
-int longest_vector(int length, DType dtype, int lanes) {
-  for (const int bytes : {16, 8}) {
-    if (length % (lanes * bytes / size_of(dtype)) == 0) return bytes;
-  }
-  return 4;
-}
-
-// Rows of the state along key_dim: eight lanes share one, so that a warp reads four at a time.
+// Rows of the state lie along key_dim: eight lanes share one, so that a warp reads four at a time,
+// in the longest vectors that fit eight of them into a row.
 DecodeKeys vk_keys(GdnDecodeKey key) {
   key.k_lanes = 8;
-  key.vec_bytes = longest_vector(key.key_dim, key.state_dtype, key.k_lanes);
+  key.vec_bytes = 16;
+  while (key.key_dim % (key.k_lanes * key.vec_bytes / size_of(key.state_dtype)) != 0) {
+    key.vec_bytes /= 2;
+  }
   DecodeKeys keys{key, key};
   keys.wide.warp_v = 16;
   if (!valid(keys.wide)) keys.wide.warp_v = 8;  // a long key_dim: half as many columns per thread
-  keys.wide.warps = 4;
+  keys.wide.warps = 1;
   keys.narrow.warp_v = 4;
-  keys.narrow.warps = 1;
+  keys.narrow.warps = 8;
   return keys;
 }
 
-// Rows of the state along value_dim: a warp reads 64 (wide) or 32 (narrow) bytes of eight rows at a
-// time, or, where eight would leave each thread more rows than it has registers for, half of that
-// of sixteen.
+// Rows of the state lie along value_dim: a warp reads 16 (wide) or 8 (narrow) columns of eight rows
+// at a time, or half as many of sixteen, where eight would leave each thread more rows than it has
+// registers for.
 DecodeKeys kv_keys(GdnDecodeKey key) {
   key.k_lanes = key.key_dim > 128 ? 16 : 8;
-  const int v_lanes = 32 / key.k_lanes;
-  const auto with_vector = [&](int bytes, int warps) {
+  const auto with_vector_of = [&](int elements, int warps) {
     GdnDecodeKey made = key;
-    made.vec_bytes = std::min(bytes, longest_vector(key.value_dim, key.state_dtype, v_lanes));
-    made.warp_v = v_lanes * made.vec_bytes / size_of(key.state_dtype);
+    made.vec_bytes = elements * size_of(key.state_dtype);
+    made.warp_v = 32 / key.k_lanes * elements;
     made.warps = warps;
     return made;
   };
-  return {with_vector(16, 4), with_vector(8, 1)};
+  return {with_vector_of(4, 4), with_vector_of(2, 2)};
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include "cubinery/gdn.h"
 #include "gdn_decode/fields.h"
-#include "runtime/decode_problem.h"
+#include "runtime/decode_state.h"
 #include "runtime/tensor_check.h"
 
 namespace cubinery::gdn {
@@ -19,7 +19,7 @@ constexpr std::string_view kOp = "gdn_decode";
 constexpr std::int64_t kStateAlignment = 16;
 
 // Batches with fewer warps than this per multiprocessor in the wide kernel run the narrow one.
-constexpr std::int64_t kWideWarpsPerSm = 8;
+constexpr std::int64_t kWideWarpsPerSm = 4;
 
 // [B, heads, dim] with unit innermost stride.
 Status check_rows(std::string_view tensor, const Tensor& x, DType dtype, std::int64_t batch,
@@ -248,37 +248,22 @@ class Binder {
 
 }  // namespace
 
-struct Decode::State {
-  struct Variant {
-    GdnDecodeKey key;
-    Kernel kernel;
-    // Warps that one request needs, and blocks for a number of requests.
-    std::int64_t warps(std::int64_t requests, int heads) const {
-      return requests * heads * (key.value_dim / key.warp_v);
-    }
-  };
-  DecodeProblem problem;
-  Variant wide;
-  Variant narrow;
-  std::int64_t wide_from_warps = 0;
-
-  const Variant& variant(std::int64_t batch) const {
-    return wide.warps(batch, problem.heads()) < wide_from_warps ? narrow : wide;
-  }
-};
-
 Result<Decode> Decode::create(const Context& context, const DecodeProblem& problem) {
   CUBINERY_RETURN_IF_ERROR(problem.check());
-  const DecodeKeys keys = decode_keys(problem);
+  return create_decode(context, problem, decode_keys(problem));
+}
+
+Result<Decode> create_decode(const Context& context, const DecodeProblem& problem,
+                             const DecodeKeys& keys) {
   Result<Kernel> wide = context.get(keys.wide);
   if (!wide) return std::move(wide).error();
   Result<Kernel> narrow = context.get(keys.narrow);
   if (!narrow) return std::move(narrow).error();
-  return Decode(std::make_shared<const State>(
-      State{.problem = problem,
-            .wide = {.key = keys.wide, .kernel = std::move(*wide)},
-            .narrow = {.key = keys.narrow, .kernel = std::move(*narrow)},
-            .wide_from_warps = kWideWarpsPerSm * context.sm_count()}));
+  return Decode(std::make_shared<const Decode::State>(
+      Decode::State{.problem = problem,
+                    .wide = {.key = keys.wide, .kernel = std::move(*wide)},
+                    .narrow = {.key = keys.narrow, .kernel = std::move(*narrow)},
+                    .wide_from_warps = kWideWarpsPerSm * context.sm_count()}));
 }
 
 const DecodeProblem& Decode::problem() const { return state_->problem; }

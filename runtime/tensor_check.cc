@@ -47,6 +47,7 @@ Status invalid(TensorName name, std::string_view what) {
 }
 
 Status check_data(TensorName name, const Tensor& tensor, DType dtype) {
+  if (!tensor.present()) return invalid(name, "is missing; accepted: a tensor");
   if (tensor.dtype != dtype) {
     return invalid(name, fmt::format("has dtype {}; accepted: {}",
                                      internal::field_text("", tensor.dtype, false).value,

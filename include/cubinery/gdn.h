@@ -128,9 +128,10 @@ class Decode {
   // The kernel that a batch of this size runs.
   const Kernel& kernel(std::int64_t batch) const;
 
- private:
   struct State;
   explicit Decode(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+
+ private:
   std::shared_ptr<const State> state_;
 };
 

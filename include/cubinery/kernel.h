@@ -53,7 +53,8 @@ class Kernel {
   // kDriver: CUDA refused the launch.
   template <class Params>
   Status launch(Stream stream, const Launch& launch, const Params& params) const {
-    static_assert(std::is_trivially_copyable_v<Params>);
+    static_assert(std::is_trivially_copyable_v<Params>,
+                  "kernel parameters are copied byte by byte");
     return launch_bytes(stream, launch, &params, sizeof(Params));
   }
 
