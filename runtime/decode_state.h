@@ -1,0 +1,36 @@
+// What a Decode operator shares.
+#pragma once
+
+#include <cstdint>
+
+#include "cubinery/gdn.h"
+#include "runtime/decode_problem.h"
+
+namespace cubinery::gdn {
+
+struct Decode::State {
+  struct Variant {
+    GdnDecodeKey key;
+    Kernel kernel;
+    std::int64_t warps(std::int64_t requests, int heads) const {
+      return requests * heads * (key.value_dim / key.warp_v);
+    }
+  };
+  DecodeProblem problem;
+  Variant wide;
+  Variant narrow;
+  std::int64_t wide_from_warps = 0;  // fewer warps than this in the wide kernel: run the narrow one
+
+  const Variant& variant(std::int64_t batch) const {
+    const std::int64_t per_request = wide.warps(1, problem.heads());
+    return batch < (wide_from_warps + per_request - 1) / per_request ? narrow : wide;
+  }
+};
+
+// Decode::create() with keys of the caller's choice, for measurements of candidates.
+// Requires: problem.check() is OK and the keys differ from decode_keys(problem) in tuned fields
+// only.
+Result<Decode> create_decode(const Context& context, const DecodeProblem& problem,
+                             const DecodeKeys& keys);
+
+}  // namespace cubinery::gdn

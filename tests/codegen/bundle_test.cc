@@ -1,0 +1,128 @@
+// The template files inside the library.
+#include "codegen/bundle.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/catch.h"
+
+namespace cubinery {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kRoot = fs::path(CUBINERY_TEST_DIR).parent_path();
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  REQUIRE(file);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// What #include lines of `text` name, with their quotes or brackets.
+std::vector<std::string> includes_of(std::string_view text) {
+  std::vector<std::string> names;
+  while (!text.empty()) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    line.remove_prefix(std::min(line.size(), line.find_first_not_of(" \t")));
+    if (!line.starts_with("#")) continue;
+    line.remove_prefix(1);
+    line.remove_prefix(std::min(line.size(), line.find_first_not_of(" \t")));
+    if (line.starts_with("include")) names.emplace_back(line.substr(line.find_first_of("\"<")));
+  }
+  return names;
+}
+
+std::string digests(const TemplateFiles& files) {
+  return digest_below(files, "gdn_decode/") + headers_digest(files);
+}
+
+TEST_CASE("EmbeddedFilesAreThoseOfTheTree", "[cpu]") {
+  CHECK(embedded_templates().size() > 5);
+  for (const auto& [path, text] : embedded_templates()) {
+    INFO(path);
+    const fs::path folder = path.starts_with("cubinery/") ? kRoot / "include" : kRoot / "templates";
+    CHECK(text == text_of(folder / path));
+  }
+}
+
+TEST_CASE("EveryDeviceFileOfTheTreeIsEmbedded", "[cpu]") {
+  const fs::path templates = kRoot / "templates";
+  for (const auto& entry : fs::recursive_directory_iterator(templates)) {
+    if (!entry.is_regular_file()) continue;
+    const std::string path = fs::relative(entry.path(), templates).generic_string();
+    INFO(path);
+    CHECK(embedded_templates().contains(path) == is_device_file(entry.path().filename().string()));
+  }
+}
+
+TEST_CASE("HostOnlyFilesAreNotDeviceFiles", "[cpu]") {
+  for (const char* name : {"fields.h", "gdn_decode_ref.h", "README.md", "key.cc", "key", ""}) {
+    INFO(name);
+    CHECK_FALSE(is_device_file(name));
+  }
+  for (const char* name : {"key.h", "gdn_decode.cu", "vec.cuh", "my_fields.h", "reference.h"}) {
+    INFO(name);
+    CHECK(is_device_file(name));
+  }
+}
+
+TEST_CASE("EveryIncludeOfADeviceFileIsInTheBundle", "[cpu]") {
+  CHECK(includes_of("#include \"a\"\n  # include <b>\n// #include \"c\"\n") ==
+        std::vector<std::string>{"\"a\"", "<b>"});
+  for (const auto& [path, text] : embedded_templates()) {
+    for (const std::string& name : includes_of(text)) {
+      INFO(path << " includes " << name);
+      // Brackets would be a toolkit's header, which no identity covers.
+      REQUIRE(name.starts_with('"'));
+      CHECK(embedded_templates().contains(name.substr(1, name.rfind('"') - 1)));
+    }
+  }
+}
+
+TEST_CASE("DigestsSeeEveryName", "[cpu]") {
+  for (const auto& [path, text] : embedded_templates()) {
+    INFO(path);
+    TemplateFiles files = embedded_templates();
+    files.erase(path);
+    CHECK(digests(files) != digests(embedded_templates()));
+    const std::string folder = path.substr(0, path.find('/') + 1);
+    files[folder + "renamed.h"] = text;
+    CHECK(digests(files) != digests(embedded_templates()));
+  }
+}
+
+TEST_CASE("DigestsSeeEveryByte", "[cpu]") {
+  for (const auto& [path, text] : embedded_templates()) {
+    INFO(path);
+    for (const std::string& changed : {text + " ", text.substr(1), std::string()}) {
+      TemplateFiles files = embedded_templates();
+      files[path] = changed;
+      CHECK(digests(files) != digests(embedded_templates()));
+    }
+  }
+}
+
+TEST_CASE("DigestsSeeWhereAFileEnds", "[cpu]") {
+  CHECK(digest_below({{"k/a.h", "12"}, {"k/b.h", ""}}, "k/") !=
+        digest_below({{"k/a.h", "1"}, {"k/b.h", "2"}}, "k/"));
+  CHECK(digest_below({{"k/a.h", "1\nk/b.h 1:2"}}, "k/") !=
+        digest_below({{"k/a.h", "1"}, {"k/b.h", "2"}}, "k/"));
+}
+
+TEST_CASE("DigestsOfAFolderSeeNoOther", "[cpu]") {
+  const TemplateFiles files{{"k/a.h", "1"}};
+  CHECK(digest_below(files, "k/") ==
+        digest_below({{"k/a.h", "1"}, {"k2/a.h", "1"}, {"common/a.h", "1"}}, "k/"));
+  CHECK(headers_digest(files) == headers_digest({}));
+  CHECK(headers_digest({{"common/a.h", "1"}}) != headers_digest({{"cubinery/a.h", "1"}}));
+}
+
+}  // namespace
+}  // namespace cubinery

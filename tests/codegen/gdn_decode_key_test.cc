@@ -1,0 +1,240 @@
+// The views of GdnDecodeKey.
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <set>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+#include "gdn_decode/fields.h"
+#include "tests/catch.h"
+
+namespace cubinery {
+namespace {
+
+using gdn::BetaMode;
+using gdn::GateMode;
+using gdn::Padding;
+using gdn::PadIndex;
+using gdn::StateLayout;
+using gdn::StateLocation;
+
+GdnDecodeKey key_of(StateLayout layout, DType state_dtype) {
+  return {.state_dtype = state_dtype, .state_layout = layout};
+}
+
+// No field has its default.
+constexpr GdnDecodeKey kUnusual{.key_dim = 64,
+                                .value_dim = 96,
+                                .dtype = DType::kF32,
+                                .output_dtype = DType::kF16,
+                                .gate_dtype = DType::kBF16,
+                                .beta_dtype = DType::kF16,
+                                .a_log_dtype = DType::kBF16,
+                                .dt_bias_dtype = DType::kF16,
+                                .state_dtype = DType::kBF16,
+                                .index_dtype = DType::kI64,
+                                .state_layout = StateLayout::kKV,
+                                .state_location = StateLocation::kPool,
+                                .padding = Padding::kScratch,
+                                .pad_index = PadIndex::kZero,
+                                .gate_mode = GateMode::kComputed,
+                                .beta_mode = BetaMode::kDoubledLogit,
+                                .use_qk_l2norm = true,
+                                .has_initial_state = false,
+                                .store_state = false,
+                                .warp_v = 32,
+                                .k_lanes = 16,
+                                .vec_bytes = 8,
+                                .warps = 2};
+
+// Bytes of this file change: cubins in every cache are recompiled and results written before are
+// lost. If that is meant, rename the file to v2, raise kIdentitySchema and say so in CHANGELOG.md.
+TEST_CASE("GdnDecodeKeysPrintAsInTheGoldenFile", "[cpu]") {
+  std::ifstream file(CUBINERY_TEST_DIR "/golden/gdn_decode_key_v1.txt");
+  const std::string golden{std::istreambuf_iterator<char>(file), {}};
+  std::string text;
+  for (const GdnDecodeKey& key : {GdnDecodeKey{}, kUnusual}) {
+    text += canonical(key) + "\n" + to_json(key) + "\n" + initializer(key) + "\n";
+  }
+  CHECK(text == golden);
+}
+
+TEST_CASE("TheGoldenKeysAreStillRead", "[cpu]") {
+  std::ifstream file(CUBINERY_TEST_DIR "/golden/gdn_decode_key_v1.txt");
+  std::string name;
+  std::string json;
+  std::string code;
+  int count = 0;
+  while (std::getline(file, name) && std::getline(file, json) && std::getline(file, code)) {
+    const Result<GdnDecodeKey> key = from_json<GdnDecodeKey>(json);
+    REQUIRE(key);
+    CHECK(canonical(*key) == name);
+    ++count;
+  }
+  CHECK(count == 2);
+}
+
+// A table entry with the name of one member and the pointer of another would compile a wrong
+// kernel.
+TEST_CASE("FieldsCarryTheNamesOfTheirMembers", "[cpu]") {
+#define CHECK_MEMBER(member, other)                                            \
+  do {                                                                         \
+    GdnDecodeKey key;                                                          \
+    key.member = other;                                                        \
+    std::string changed = #member;                                             \
+    int count = 0;                                                             \
+    const auto before = field_texts(GdnDecodeKey{});                           \
+    const auto after = field_texts(key);                                       \
+    for (std::size_t i = 0; i < after.size(); ++i) {                           \
+      if (after[i].value != before[i].value) changed = after[i].name, ++count; \
+    }                                                                          \
+    CHECK(changed == #member);                                                 \
+    CHECK(count == 1);                                                         \
+  } while (false)
+  CHECK_MEMBER(key_dim, 64);
+  CHECK_MEMBER(value_dim, 64);
+  CHECK_MEMBER(dtype, DType::kF16);
+  CHECK_MEMBER(output_dtype, DType::kF16);
+  CHECK_MEMBER(gate_dtype, DType::kF16);
+  CHECK_MEMBER(beta_dtype, DType::kF16);
+  CHECK_MEMBER(a_log_dtype, DType::kF16);
+  CHECK_MEMBER(dt_bias_dtype, DType::kF16);
+  CHECK_MEMBER(state_dtype, DType::kF16);
+  CHECK_MEMBER(index_dtype, DType::kI64);
+  CHECK_MEMBER(state_layout, StateLayout::kKV);
+  CHECK_MEMBER(state_location, StateLocation::kPool);
+  CHECK_MEMBER(padding, Padding::kSkip);
+  CHECK_MEMBER(pad_index, PadIndex::kZero);
+  CHECK_MEMBER(gate_mode, GateMode::kAlpha);
+  CHECK_MEMBER(beta_mode, BetaMode::kLogit);
+  CHECK_MEMBER(use_qk_l2norm, true);
+  CHECK_MEMBER(has_initial_state, false);
+  CHECK_MEMBER(store_state, false);
+  CHECK_MEMBER(warp_v, 64);
+  CHECK_MEMBER(k_lanes, 16);
+  CHECK_MEMBER(vec_bytes, 8);
+  CHECK_MEMBER(warps, 2);
+#undef CHECK_MEMBER
+}
+
+TEST_CASE("CandidatesAreValidDistinctAndSurviveJson", "[cpu]") {
+  for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      std::set<std::string> names;
+      int count = 0;
+      for_each_candidate(key_of(layout, dtype), [&](const GdnDecodeKey& key) {
+        ++count;
+        names.insert(canonical(key));
+        const Result<GdnDecodeKey> parsed = from_json<GdnDecodeKey>(to_json(key));
+        if (!valid(key) || !parsed || canonical(*parsed) != canonical(key)) FAIL(canonical(key));
+        if (key.state_layout != layout || key.state_dtype != dtype) FAIL(canonical(key));
+      });
+      CHECK(names.size() == static_cast<std::size_t>(count));
+    }
+  }
+}
+
+TEST_CASE("CandidatesOfTheUsualProblemsAreThisMany", "[cpu]") {
+  const auto count = [](StateLayout layout, DType dtype) {
+    int n = 0;
+    for_each_candidate(key_of(layout, dtype), [&](const GdnDecodeKey&) { ++n; });
+    return n;
+  };
+  CHECK(count(StateLayout::kVK, DType::kF32) == 132);
+  CHECK(count(StateLayout::kVK, DType::kBF16) == 164);
+  CHECK(count(StateLayout::kKV, DType::kF32) == 96);
+  CHECK(count(StateLayout::kKV, DType::kBF16) == 108);
+}
+
+TEST_CASE("EveryHeadSizeHasCandidates", "[cpu]") {
+  for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (int key_dim = 16; key_dim <= 256; key_dim += 16) {
+        for (int value_dim = 16; value_dim <= 256; value_dim += 16) {
+          GdnDecodeKey key = key_of(layout, dtype);
+          key.key_dim = key_dim;
+          key.value_dim = value_dim;
+          int count = 0;
+          for_each_candidate(key, [&](const GdnDecodeKey&) { ++count; });
+          if (count == 0) FAIL_CHECK(canonical(key));
+        }
+      }
+    }
+  }
+}
+
+// The rule that a key breaks when `change` is made to the default key (kVK, f32).
+std::string broken_rule(const std::function<void(GdnDecodeKey&)>& change) {
+  GdnDecodeKey key;
+  REQUIRE(why_invalid(key) == nullptr);
+  change(key);
+  const char* rule = why_invalid(key);
+  return rule != nullptr ? rule : "none";
+}
+
+TEST_CASE("EachRuleOfAProblemIsNamed", "[cpu]") {
+  using Key = GdnDecodeKey;
+  const std::string dims = " must be a multiple of 16 from 16 to 256";
+  for (const int dim : {-16, 0, 8, 24, 120, 272}) {
+    CHECK(broken_rule([&](Key& key) { key.key_dim = dim; }) == "key_dim" + dims);
+    CHECK(broken_rule([&](Key& key) { key.value_dim = dim; }) == "value_dim" + dims);
+  }
+  const std::string floats = " must be f32, bf16 or f16";
+  for (const DType dtype : {DType::kI32, DType::kI64}) {
+    CHECK(broken_rule([&](Key& key) { key.dtype = dtype; }) == "dtype" + floats);
+    CHECK(broken_rule([&](Key& key) { key.output_dtype = dtype; }) == "output_dtype" + floats);
+    CHECK(broken_rule([&](Key& key) { key.gate_dtype = dtype; }) == "gate_dtype" + floats);
+    CHECK(broken_rule([&](Key& key) { key.beta_dtype = dtype; }) == "beta_dtype" + floats);
+    CHECK(broken_rule([&](Key& key) { key.a_log_dtype = dtype; }) == "a_log_dtype" + floats);
+    CHECK(broken_rule([&](Key& key) { key.dt_bias_dtype = dtype; }) == "dt_bias_dtype" + floats);
+    CHECK(broken_rule([&](Key& key) { key.state_dtype = dtype; }) == "state_dtype" + floats);
+  }
+  CHECK(broken_rule([](Key& key) { key.index_dtype = DType::kF32; }) ==
+        "index_dtype must be i32 or i64");
+  CHECK(broken_rule([](Key& key) { key.padding = Padding::kSkip; }) ==
+        "padding needs state_location = pool");
+}
+
+TEST_CASE("EachRuleOfTuningIsNamed", "[cpu]") {
+  using Key = GdnDecodeKey;
+  const auto kv = [](int warp_v, int k_lanes, int vec_bytes) {
+    return broken_rule([=](Key& key) {
+      key.state_layout = StateLayout::kKV;
+      key.warp_v = warp_v;
+      key.k_lanes = k_lanes;
+      key.vec_bytes = vec_bytes;
+    });
+  };
+  for (const int lanes : {-8, 0, 3, 64}) {
+    CHECK(broken_rule([&](Key& key) { key.k_lanes = lanes; }) ==
+          "k_lanes must be 1, 2, 4, 8, 16 or 32");
+  }
+  for (const int bytes : {-4, 0, 2, 12, 32}) {
+    CHECK(broken_rule([&](Key& key) { key.vec_bytes = bytes; }) == "vec_bytes must be 4, 8 or 16");
+  }
+  for (const int warps : {-1, 0, 17}) {
+    CHECK(broken_rule([&](Key& key) { key.warps = warps; }) == "warps must be from 1 to 16");
+  }
+  for (const int columns : {-16, 0, 12, 256}) {
+    CHECK(broken_rule([&](Key& key) { key.warp_v = columns; }) == "warp_v must divide value_dim");
+  }
+  CHECK(broken_rule([](Key& key) { key.key_dim = 48; }) ==
+        "k_lanes * vec_bytes must divide a row of key_dim");
+  CHECK(broken_rule([](Key& key) { key.warp_v = 2; }) ==
+        "warp_v must be a multiple of 32 / k_lanes");
+  CHECK(broken_rule([](Key& key) {
+          key.state_layout = StateLayout::kKV;
+          key.key_dim = 16;
+          key.k_lanes = 32;
+          key.vec_bytes = 4;
+        }) == "k_lanes must divide key_dim");
+  CHECK(kv(16, 8, 16) == "none");
+  CHECK(kv(8, 8, 16) == "warp_v must be a multiple of a row of (32 / k_lanes) * vec_bytes");
+  CHECK(kv(8, 4, 4) == "k_lanes = 4 needs vec_bytes = 8 or 16 with state_layout = kv");
+  CHECK(kv(32, 8, 16) == "a thread's part of the state, k and q passes 128 registers");
+}
+
+}  // namespace
+}  // namespace cubinery

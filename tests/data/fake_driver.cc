@@ -1,0 +1,154 @@
+// The functions of the fake libcuda that do something; fake_driver_stubs.cc has all others.
+#include "tests/data/fake_driver.h"
+
+#include <cstring>
+
+namespace {
+
+cubinery::test::FakeSettings settings;
+
+// Any addresses; nobody looks behind them.
+int context;
+int library;
+int kernel;
+int function;
+CUcontext current = nullptr;
+
+}  // namespace
+
+extern "C" {
+
+cubinery::test::FakeSettings* fake_driver_settings() { return &settings; }
+
+CUresult cuInit(unsigned) { return settings.init; }
+
+CUresult cuDriverGetVersion(int* version) {
+  *version = settings.version;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorName(CUresult error, const char** name) {
+  switch (error) {
+    case CUDA_ERROR_NO_DEVICE:
+      *name = "CUDA_ERROR_NO_DEVICE";
+      return CUDA_SUCCESS;
+    case CUDA_ERROR_INVALID_IMAGE:
+      *name = "CUDA_ERROR_INVALID_IMAGE";
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult cuGetErrorString(CUresult error, const char** text) {
+  if (error != CUDA_ERROR_NO_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  *text = "no CUDA-capable device is detected";
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int* count) {
+  *count = settings.devices;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+  *device = ordinal;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char* name, int length, CUdevice) {
+  std::strncpy(name, "Fake GPU", static_cast<std::size_t>(length));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
+  switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      *value = settings.major;
+      return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+      *value = settings.minor;
+      return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      *value = settings.sm_count;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* retained, CUdevice) {
+  if (settings.retain_context != CUDA_SUCCESS) return settings.retain_context;
+  ++settings.contexts;
+  *retained = reinterpret_cast<CUcontext>(&context);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice) {
+  --settings.contexts;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext* found) {
+  *found = current;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent(CUcontext pushed) {
+  ++settings.pushed;
+  current = pushed;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent(CUcontext* popped) {
+  --settings.pushed;
+  *popped = current;
+  current = nullptr;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLibraryLoadData(CUlibrary* loaded, const void*, CUjit_option*, void**, unsigned,
+                           CUlibraryOption*, void**, unsigned) {
+  if (settings.load_library != CUDA_SUCCESS) return settings.load_library;
+  ++settings.libraries;
+  *loaded = reinterpret_cast<CUlibrary>(&library);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLibraryUnload(CUlibrary) {
+  --settings.libraries;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLibraryGetKernel(CUkernel* found, CUlibrary, const char*) {
+  *found = reinterpret_cast<CUkernel>(&kernel);
+  return settings.get_kernel;
+}
+
+CUresult cuKernelGetFunction(CUfunction* found, CUkernel) {
+  *found = reinterpret_cast<CUfunction>(&function);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuKernelGetParamInfo(CUkernel, std::size_t index, std::size_t* offset,
+                              std::size_t* bytes) {
+  if (index >= static_cast<std::size_t>(settings.params)) return CUDA_ERROR_INVALID_VALUE;
+  *offset = 0;
+  *bytes = settings.param_bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncLoad(CUfunction) { return CUDA_SUCCESS; }
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction, void** arguments, void**) {
+  if (settings.launch != CUDA_SUCCESS) return settings.launch;
+  ++settings.launches;
+  settings.config = *config;
+  settings.config.attrs = nullptr;
+  settings.attributes.assign(config->attrs, config->attrs + config->numAttrs);
+  const char* bytes = static_cast<const char*>(arguments[0]);
+  settings.arguments.assign(bytes, bytes + settings.param_bytes);
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

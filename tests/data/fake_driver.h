@@ -1,0 +1,67 @@
+// A libcuda for machines without a GPU: it has one device, or whatever a test makes of it, and
+// writes down what it is asked to launch.
+//
+// tests/data/fake_driver.cc and fake_driver_stubs.cc make the library; a test opens the same file
+// and changes its settings:
+//
+//   const FakeDriver fake(CUBINERY_FAKE_DRIVER);   // reset when it goes
+//   fake->major = 8;
+//   Options options{.driver_path = CUBINERY_FAKE_DRIVER};
+#pragma once
+
+#include <cuda.h>
+#include <dlfcn.h>
+
+#include <cstddef>
+#include <vector>
+
+namespace cubinery::test {
+
+struct FakeSettings {
+  int version = 13000;
+  CUresult init = CUDA_SUCCESS;
+  int devices = 1;
+  int major = 9;
+  int minor = 0;
+  int sm_count = 132;
+  CUresult retain_context = CUDA_SUCCESS;
+  CUresult load_library = CUDA_SUCCESS;
+  CUresult get_kernel = CUDA_SUCCESS;
+  std::size_t param_bytes = 0;  // of each loaded kernel's parameter
+  int params = 1;
+  CUresult launch = CUDA_SUCCESS;
+
+  // What happened.
+  int contexts = 0;   // retained and not released
+  int libraries = 0;  // loaded and not unloaded
+  int pushed = 0;     // contexts pushed and not popped
+  int launches = 0;
+  CUlaunchConfig config{};  // of the last launch; its attributes are in `attributes`
+  std::vector<CUlaunchAttribute> attributes;
+  std::vector<char> arguments;  // its parameter's bytes
+};
+
+class FakeDriver {
+ public:
+  explicit FakeDriver(const char* path) : library_(dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
+    using Find = FakeSettings* (*)();
+    if (library_ == nullptr) return;
+    const auto find = reinterpret_cast<Find>(dlsym(library_, "fake_driver_settings"));
+    if (find != nullptr) settings_ = find();
+  }
+  ~FakeDriver() {
+    if (settings_ != nullptr) *settings_ = FakeSettings{};
+    if (library_ != nullptr) dlclose(library_);
+  }
+  FakeDriver(const FakeDriver&) = delete;
+  FakeDriver& operator=(const FakeDriver&) = delete;
+
+  // Requires: the library is there.
+  FakeSettings* operator->() const { return settings_; }
+
+ private:
+  void* library_;
+  FakeSettings* settings_ = nullptr;
+};
+
+}  // namespace cubinery::test

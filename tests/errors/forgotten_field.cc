@@ -1,0 +1,17 @@
+// error: the field table must list every member of the key
+#include <tuple>
+
+#include "cubinery/fields.h"
+
+struct Key {
+  int rows = 1;
+  int cols = 1;
+};
+
+template <>
+struct cubinery::Fields<Key> {
+  static constexpr const char* kName = "forgotten";
+  static constexpr auto kList = std::tuple{fixed("rows", &Key::rows)};
+};
+
+std::string text() { return cubinery::canonical(Key{}); }

@@ -1,0 +1,277 @@
+// Contexts without a GPU: what happens when the compiler, or a good cache entry, is not there.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "cache/cubin_note.h"
+#include "cache/paths.h"
+#include "cache/store.h"
+#include "cubinery/context.h"
+#include "runtime/context_state.h"
+#include "tests/cache/child.h"
+#include "tests/catch.h"
+#include "tests/runtime/cached_kernel.h"
+#include "tests/runtime/twice_template.h"
+
+namespace cubinery {
+namespace {
+
+using test::twice_spec;
+using test::Workshop;
+
+Context context_of(Options options) {
+  Result<Context> context = Context::create(std::move(options));
+  REQUIRE(context);
+  return std::move(*context);
+}
+
+// Where the kernel came from, or the code of the error: "disk", "NotCached".
+std::string outcome(const Context& context, const KernelSpec& spec = twice_spec()) {
+  const Result<CompiledKernel> kernel = context.compile(spec);
+  return kernel ? to_string(kernel->source) : to_string(kernel.error().code());
+}
+
+std::string outcome(Options options) { return outcome(context_of(std::move(options))); }
+
+Options offline(Workshop& shop) {
+  Options options = shop.options();
+  options.offline = true;
+  return options;
+}
+
+// The path of a fresh entry.
+std::string filled(Workshop& shop, const KernelSpec& spec = twice_spec()) {
+  const Result<CompiledKernel> kernel = context_of(shop.options()).compile(spec);
+  REQUIRE(kernel);
+  return kernel->path;
+}
+
+TEST_CASE("AMissingNvrtcSaysWhereItLooked", "[cpu]") {
+  Workshop shop;
+  Options options = shop.options();
+  options.nvrtc_path = "/nowhere/libnvrtc.so";
+  const Context context = context_of(options);
+  const Result<CompiledKernel> kernel = context.compile(twice_spec());
+  REQUIRE_FALSE(kernel);
+  CHECK(kernel.error().code() == Code::kUnsupported);
+  CHECK(kernel.error().message().starts_with(
+      "NVRTC: cannot open any of: /nowhere/libnvrtc.so (/nowhere/libnvrtc.so: "));
+  CHECK(kernel.error().message().ends_with(
+      "or name libnvrtc.so in Options::nvrtc_path (CUBINERY_NVRTC)"));
+  const Result<std::string> version = context.nvrtc_version();
+  REQUIRE_FALSE(version);
+  CHECK(version.error().message() == kernel.error().message());
+  CHECK(context.stats().misses == 1);
+  CHECK(context.stats().compiles == 0);
+}
+
+TEST_CASE("AnotherLibraryIsNoNvrtc", "[cpu]") {
+  Workshop shop;
+  Options options = shop.options();
+  options.nvrtc_path = "libm.so.6";
+  const Result<CompiledKernel> kernel = context_of(options).compile(twice_spec());
+  REQUIRE_FALSE(kernel);
+  CHECK(kernel.error().code() == Code::kUnsupported);
+  CHECK(kernel.error().message().starts_with("NVRTC: libm.so.6 lacks nvrtcVersion; needs NVRTC "));
+}
+
+TEST_CASE("AFilledCacheNeedsNoNvrtc", "[nvrtc]") {
+  Workshop shop;
+  filled(shop);
+  Options options = shop.options();
+  options.nvrtc_path = "/nowhere/libnvrtc.so";
+  const Context context = context_of(options);
+  CHECK(outcome(context) == "disk");
+  CHECK(outcome(context) == "memory");
+  CHECK(outcome(context, twice_spec(32)) == "Unsupported");
+}
+
+TEST_CASE("OfflineAFilledCacheIsEnough", "[nvrtc]") {
+  Workshop shop;
+  filled(shop);
+  const Context context = context_of(offline(shop));
+  CHECK(outcome(context) == "disk");
+  const Result<std::string> version = context.nvrtc_version();
+  REQUIRE_FALSE(version);
+  CHECK(version.error().code() == Code::kUnsupported);
+  CHECK(version.error().message() == "NVRTC: not opened, the context is offline");
+}
+
+TEST_CASE("OfflineAnEmptyCacheSaysWhereItLooked", "[cpu]") {
+  Workshop shop;
+  Options options = offline(shop);
+  options.cache_layers = {"/layer/a", "/layer/b"};
+  const Context context = context_of(options);
+  const Result<CompiledKernel> kernel = context.compile(twice_spec());
+  REQUIRE_FALSE(kernel);
+  CHECK(kernel.error().code() == Code::kNotCached);
+  CHECK(kernel.error().message() ==
+        "twice;threads=64: not in the cache for sm_90a and the context is offline; looked in [" +
+            shop.cache() + ", /layer/a, /layer/b]");
+  CHECK(context.stats().misses == 1);
+}
+
+TEST_CASE("OfflineWithoutADiskCacheNothingIsFound", "[cpu]") {
+  Workshop shop;
+  Options options = offline(shop);
+  options.use_disk_cache = false;
+  CHECK(outcome(options) == "NotCached");
+}
+
+TEST_CASE("OfflineTheNearestEntryIsCompared", "[nvrtc]") {
+  Workshop shop;
+  filled(shop);
+  const Result<CompiledKernel> kernel = context_of(offline(shop)).compile(twice_spec(128));
+  REQUIRE_FALSE(kernel);
+  CHECK(
+      kernel.error().message().ends_with("; the nearest entry differs in key.threads: 64 -> 128"));
+
+  Options options = offline(shop);
+  options.arch = "sm_80";
+  const Result<CompiledKernel> other = context_of(options).compile(twice_spec(128));
+  REQUIRE_FALSE(other);
+  CHECK(other.error().message().ends_with(
+      "; the nearest entry differs in key.threads: 64 -> 128; arch: sm_90a -> sm_80"));
+}
+
+TEST_CASE("OfflineAnEditedTemplateIsNotCached", "[nvrtc]") {
+  Workshop shop;
+  filled(shop);
+  shop.write("twice/twice.cu", "// changed\n");
+  const Result<CompiledKernel> kernel = context_of(offline(shop)).compile(twice_spec());
+  REQUIRE_FALSE(kernel);
+  CHECK(kernel.error().code() == Code::kNotCached);
+  CHECK(kernel.error().message().find("differs in template: ") != std::string::npos);
+}
+
+TEST_CASE("ADamagedEntryIsReplaced", "[nvrtc]") {
+  Workshop shop;
+  const std::string path = filled(shop);
+  const std::string good = test::read_bytes(path);
+  for (const std::size_t at : {std::size_t{0}, std::size_t{30}, good.size() / 2, good.size() - 1}) {
+    std::string bytes = good;
+    bytes[at] = static_cast<char>(bytes[at] ^ 1);
+    test::write_bytes(path, bytes);
+    const Context context = context_of(shop.options());
+    CHECK(outcome(context) == "compiled");
+    CHECK(context.stats().damaged >= 1);
+    CHECK(outcome(shop.options()) == "disk");
+  }
+  test::write_bytes(path, good.substr(0, good.size() / 2));
+  CHECK(outcome(shop.options()) == "compiled");
+  CHECK(outcome(shop.options()) == "disk");
+}
+
+// A good entry with the cubin of something else.
+TEST_CASE("ACubinForAnotherArchitectureIsPassedOver", "[nvrtc]") {
+  Workshop shop;
+  Options options = shop.options();
+  options.arch = "sm_80";
+  REQUIRE_FALSE(test::store_trivial(context_of(options), twice_spec(), shop.cache()).empty());
+  const Context context = context_of(options);
+  CHECK(outcome(context) == "compiled");
+  CHECK(context.stats().damaged >= 1);
+  CHECK(shop.log().has("the cubin is for sm_90a, its entry says sm_80"));
+  CHECK(outcome(options) == "disk");
+}
+
+TEST_CASE("ACubinOfAnotherCompilerIsPassedOver", "[cpu]") {
+  Workshop shop;
+  const Context context = context_of(offline(shop));
+  Entry entry{.identity = test::identity_of(context, twice_spec()),
+              .metadata = metadata_json(KernelInfo{}),
+              .cubin = test::trivial_cubin()};
+  const std::string compiler = entry.identity.nvrtc;
+  entry.identity.nvrtc = "99.1.2";
+  Store store({.dir = shop.cache()});
+  REQUIRE(store.publish(entry));
+  CHECK(outcome(context) == "NotCached");
+  CHECK(shop.log().has("the cubin is from compiler " + compiler + ", its entry says 99.1.2"));
+  // With the right one beside it, that is found.
+  entry.identity.nvrtc = compiler;
+  REQUIRE(store.publish(entry));
+  CHECK(outcome(context) == "disk");
+}
+
+TEST_CASE("AnEntryMustFitItsCubin", "[cpu]") {
+  Entry entry{
+      .identity = {}, .metadata = metadata_json(KernelInfo{}), .cubin = test::trivial_cubin()};
+  entry.identity.arch = "sm_90a";
+  entry.identity.nvrtc = read_cubin_note(entry.cubin).value_or(CubinNote{}).compiler;
+  CHECK_FALSE(cubin_mismatch(entry));
+  Entry other = entry;
+  other.metadata = "{}";
+  CHECK(cubin_mismatch(other) == "its metadata is not what this version writes");
+  other = entry;
+  other.cubin = "no ELF file";
+  CHECK(cubin_mismatch(other) == "the cubin has no compiler note");
+}
+
+TEST_CASE("AHitIsExplained", "[nvrtc]") {
+  Workshop shop;
+  const std::string path = filled(shop);
+  const Context context = context_of(shop.options());
+  const Result<Explanation> explanation = context.explain(twice_spec());
+  REQUIRE(explanation);
+  CHECK(explanation->cached);
+  CHECK(explanation->path == path);
+  CHECK(explanation->info.registers > 0);
+  CHECK(explanation->source_path == shop.templates() + "/twice/twice.cu");
+  CHECK(explanation->source == test::kTwiceKernel);
+  const std::vector<std::string>& options = explanation->options;
+  CHECK(std::count(options.begin(), options.end(), "--gpu-architecture=sm_90a") == 1);
+  CHECK(std::count(options.begin(), options.end(), "-DCUBINERY_KEY={.threads=64}") == 1);
+  const std::optional<Identity> identity = parse_identity(explanation->identity);
+  REQUIRE(identity);
+  CHECK(identity->key == "twice;threads=64");
+  CHECK(path.ends_with("/" + paths::entry_name(*identity)));
+  CHECK(explanation->differences.empty());
+  CHECK(context.stats().disk_hits == 0);
+}
+
+TEST_CASE("AMissIsExplainedByTheNearestEntry", "[nvrtc]") {
+  Workshop shop;
+  const Context context = context_of(shop.options());
+  const Result<Explanation> empty = context.explain(twice_spec());
+  REQUIRE(empty);
+  CHECK_FALSE(empty->cached);
+  CHECK(empty->nearest_path.empty());
+  CHECK(empty->differences.empty());
+
+  Options other = shop.options();
+  other.arch = "sm_80";
+  REQUIRE(context_of(other).compile(twice_spec(32)));
+  const std::string near = filled(shop, twice_spec(128));
+  const Result<Explanation> explanation = context.explain(twice_spec());
+  REQUIRE(explanation);
+  CHECK_FALSE(explanation->cached);
+  CHECK(explanation->path == empty->path);
+  CHECK(explanation->nearest_path == near);
+  CHECK(explanation->differences == std::vector<std::string>{"key.threads: 128 -> 64"});
+  CHECK(context.stats().compiles + context.stats().misses == 0);
+}
+
+// Forks: each child opens NVRTC itself.
+TEST_CASE("ProcessesShareOneCompilation", "[nvrtc]") {
+  constexpr int kProcesses = 16;
+  constexpr int kFailed = 99;
+  Workshop shop;
+  const test::Pipe start;
+  REQUIRE(start.ok());
+  std::vector<pid_t> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    children.push_back(test::start_child([&] {
+      const Result<Context> context = Context::create(shop.options());
+      if (!context || !start.receive() || !context->compile(twice_spec())) return kFailed;
+      return static_cast<int>(context->stats().compiles);
+    }));
+  }
+  for (int i = 0; i < kProcesses; ++i) CHECK(start.send());
+  int compiles = 0;
+  for (const pid_t child : children) compiles += test::wait_for(child);
+  CHECK(compiles == 1);
+  CHECK(test::count_files(shop.cache() + "/entries") == 1);
+}
+
+}  // namespace
+}  // namespace cubinery

@@ -1,0 +1,278 @@
+// Launches of the decode operator on a fake libcuda: what reaches the kernel, and what is refused.
+// The same refusals, and the arithmetic, are tested on GPUs in tests/gpu.
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cubinery/gdn.h"
+#include "gdn_decode/fields.h"
+#include "runtime/decode_problem.h"
+#include "tests/catch.h"
+#include "tests/data/fake_driver.h"
+#include "tests/runtime/cached_kernel.h"
+
+namespace cubinery::gdn {
+namespace {
+
+// An address that nobody follows.
+void* address(int n) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(n) << 20); }
+
+// An operator on the fake driver, and good arguments for it.
+class Bench {
+ public:
+  explicit Bench(const DecodeProblem& problem) : problem_(problem) {
+    Options options;
+    options.offline = true;
+    options.driver_path = CUBINERY_FAKE_DRIVER;
+    options.cache_dir = dir_.path();
+    fake->param_bytes = sizeof(GdnDecodeParams);
+    Result<Context> context = Context::create(options);
+    REQUIRE(context);
+    const DecodeKeys keys = decode_keys(problem);
+    for (const GdnDecodeKey& key : {keys.wide, keys.narrow}) {
+      REQUIRE_FALSE(test::store_trivial(*context, spec_of(key).value(), dir_.path()).empty());
+    }
+    Result<Decode> decode = context->prepare(problem);
+    REQUIRE(decode);
+    decode_ = std::make_unique<Decode>(std::move(*decode));
+  }
+
+  const Decode& decode() const { return *decode_; }
+
+  DecodeArgs args(std::int64_t batch) const {
+    const DecodeProblem& p = problem_;
+    const auto rows = [&](int at, DType dtype, std::int64_t heads, std::int64_t dim) {
+      return Tensor::contiguous(address(at), dtype, {batch, heads, dim});
+    };
+    const bool kv = p.state_layout == StateLayout::kKV;
+    const std::int64_t heads = p.heads();
+    DecodeArgs args{.q = rows(1, p.dtype, p.q_heads, p.key_dim),
+                    .k = rows(2, p.dtype, p.k_heads, p.key_dim),
+                    .v = rows(3, p.dtype, p.v_heads, p.value_dim),
+                    .o = rows(4, p.output_dtype, heads, p.value_dim)};
+    args.g = Tensor::contiguous(address(5), p.gate_dtype, {batch, heads});
+    args.beta = Tensor::contiguous(address(6), p.beta_dtype, {batch, heads});
+    const bool pool = p.state_location == StateLocation::kPool;
+    args.state = Tensor::contiguous(
+        address(7), p.state_dtype,
+        {pool ? 9 : batch, heads, kv ? p.key_dim : p.value_dim, kv ? p.value_dim : p.key_dim});
+    if (pool) args.state_indices = Tensor::contiguous(address(8), p.index_dtype, {batch});
+    return args;
+  }
+
+  GdnDecodeParams launched(const DecodeArgs& args) const {
+    const Status status = decode_->launch(nullptr, args);
+    INFO(status.message());
+    REQUIRE(status.ok());
+    GdnDecodeParams params{};
+    REQUIRE(fake->arguments.size() == sizeof params);
+    std::memcpy(&params, fake->arguments.data(), sizeof params);
+    return params;
+  }
+
+  // The message with which `spoil` makes good arguments for two requests bad.
+  std::string refusal(const std::function<void(DecodeArgs&)>& spoil) const {
+    DecodeArgs spoilt = args(2);
+    spoil(spoilt);
+    const int before = fake->launches;
+    const Status status = decode_->launch(nullptr, spoilt);
+    CHECK(status.code() == Code::kInvalidArgument);
+    CHECK(fake->launches == before);
+    return std::string(status.message());
+  }
+
+  test::FakeDriver fake{CUBINERY_FAKE_DRIVER};
+
+ private:
+  test::TempDir dir_;
+  DecodeProblem problem_;
+  std::unique_ptr<Decode> decode_;
+};
+
+TEST_CASE("ALaunchPassesPointersStridesAndGroups", "[cpu]") {
+  const Bench bench({.q_heads = 4, .k_heads = 8, .v_heads = 16});
+  DecodeArgs args = bench.args(3);
+  args.q.strides = {10000, 200, 1};
+  args.scale = 0.5f;
+  const GdnDecodeParams p = bench.launched(args);
+  CHECK((p.q == address(1) && p.k == address(2) && p.v == address(3) && p.o == address(4)));
+  CHECK((p.g == address(5) && p.beta == address(6) && p.A_log == nullptr));
+  CHECK((p.state == address(7) && p.state_out == address(7) && p.read_slots == nullptr));
+  CHECK((p.q_request == 10000 && p.q_head == 200));
+  CHECK((p.k_request == 8 * 128 && p.k_head == 128));
+  CHECK((p.state_slot == 16 * 128 * 128 && p.state_head == 128 * 128));
+  CHECK((p.requests == 3 && p.heads == 16));
+  CHECK((p.q_group == 4 && p.k_group == 2 && p.v_group == 1));
+  CHECK(p.scale == 0.5f);
+  CHECK(bench.launched(bench.args(1)).scale == 1.0f / std::sqrt(128.0f));
+}
+
+TEST_CASE("OneTokenMayBeADimensionOfItsOwn", "[cpu]") {
+  const Bench bench({});
+  const GdnDecodeParams plain = bench.launched(bench.args(2));
+  DecodeArgs args = bench.args(2);
+  args.q = Tensor::contiguous(args.q.data, args.q.dtype, {2, 1, 16, 128});
+  args.g = Tensor::contiguous(args.g.data, args.g.dtype, {2, 1, 32});
+  const GdnDecodeParams with_token = bench.launched(args);
+  CHECK(std::memcmp(&plain, &with_token, sizeof plain) == 0);
+}
+
+TEST_CASE("EnoughWarpsForTheGridAndNoMore", "[cpu]") {
+  const Bench bench({.key_dim = 64, .value_dim = 96});
+  for (const std::int64_t batch : {1, 2, 3, 7, 64, 1001}) {
+    bench.launched(bench.args(batch));
+    const std::string name = bench.decode().kernel(batch).info().canonical;
+    const DecodeKeys keys = decode_keys(bench.decode().problem());
+    const GdnDecodeKey& key = name == canonical(keys.wide) ? keys.wide : keys.narrow;
+    CHECK(name == canonical(key));
+    const std::int64_t warps = batch * 32 * 96 / key.warp_v;
+    CHECK(bench.fake->config.gridDimX == (warps + key.warps - 1) / key.warps);
+    CHECK(bench.fake->config.gridDimY * bench.fake->config.gridDimZ == 1);
+    CHECK(bench.fake->config.blockDimX == static_cast<unsigned>(threads(key)));
+  }
+}
+
+TEST_CASE("LargeBatchesRunTheWideKernel", "[cpu]") {
+  const Bench bench({});
+  const DecodeKeys keys = decode_keys(bench.decode().problem());
+  CHECK(bench.decode().kernel(1).info().canonical == canonical(keys.narrow));
+  CHECK(bench.decode().kernel(4096).info().canonical == canonical(keys.wide));
+  int changes = 0;
+  for (int batch = 1; batch < 4096; ++batch) {
+    changes += bench.decode().kernel(batch).info().canonical !=
+               bench.decode().kernel(batch + 1).info().canonical;
+  }
+  CHECK(changes == 1);
+}
+
+TEST_CASE("AnEmptyBatchLaunchesNothing", "[cpu]") {
+  const Bench bench({});
+  CHECK(bench.decode().launch(nullptr, bench.args(0)).ok());
+  CHECK(bench.fake->launches == 0);
+}
+
+TEST_CASE("ABatchThatNoGridCanHoldIsRefused", "[cpu]") {
+  const Bench bench({});
+  const auto with_batch = [](std::int64_t batch) {
+    return [=](DecodeArgs& args) { args.q.shape[0] = batch; };
+  };
+  CHECK(bench.refusal(with_batch(-1)).starts_with("gdn_decode: q has B = -1; accepted: 0 to "));
+  for (const int bits : {32, 40, 62}) {
+    const std::string text = bench.refusal(with_batch(std::int64_t{1} << bits));
+    CHECK(text.find("accepted: 0 to ") != std::string::npos);
+  }
+  CHECK(
+      bench.refusal([](DecodeArgs& args) { args.q = {}; }).starts_with("gdn_decode: q has B = -1"));
+}
+
+TEST_CASE("ProgrammaticLaunchesNeedHopper", "[cpu]") {
+  const Bench bench({});
+  DecodeArgs args = bench.args(2);
+  bench.launched(args);
+  CHECK(bench.fake->attributes.empty());
+  args.programmatic = true;
+  bench.launched(args);
+  CHECK(bench.fake->attributes.size() == 1);
+}
+
+TEST_CASE("RowsAreRefusedWithNameAndReason", "[cpu]") {
+  const Bench bench({});
+  CHECK(bench.refusal([](auto& a) { a.k.dtype = DType::kF16; }) ==
+        "gdn_decode: k has dtype f16; accepted: bf16");
+  CHECK(bench.refusal([](auto& a) { a.v.data = nullptr; }) ==
+        "gdn_decode: v is null; accepted: a device pointer");
+  CHECK(bench.refusal([](auto& a) { a.o.shape[1] = 16; }) ==
+        "gdn_decode: o has shape [2, 16, 128]; accepted: [B = 2, heads = 32, value_dim = 128], or "
+        "with one token behind the first dimension");
+  CHECK(bench.refusal([](auto& a) { a.q.strides[2] = 2; }) ==
+        "gdn_decode: q has innermost stride 2; accepted: 1");
+  for (const std::size_t d : {std::size_t{0}, std::size_t{1}}) {
+    CHECK(bench.refusal([d](auto& a) { a.o.strides[d] = 0; }) ==
+          "gdn_decode: o has stride 0 in a dimension that is written; accepted: no overlap");
+  }
+  // Inputs may be broadcast.
+  DecodeArgs args = bench.args(2);
+  args.q.strides[0] = args.k.strides[1] = args.g.strides[0] = 0;
+  bench.launched(args);
+}
+
+TEST_CASE("TensorsThatTheProblemDoesNotUseAreRefused", "[cpu]") {
+  const Bench plain({});
+  const auto copy_of_g = [](Tensor DecodeArgs::*member) {
+    return [=](DecodeArgs& args) { args.*member = args.g; };
+  };
+  CHECK(plain.refusal(copy_of_g(&DecodeArgs::A_log)) ==
+        "gdn_decode: A_log is given; accepted: no tensor, gate_mode is not computed");
+  CHECK(plain.refusal(copy_of_g(&DecodeArgs::dt_bias)) ==
+        "gdn_decode: dt_bias is given; accepted: no tensor, gate_mode is not computed");
+  CHECK(plain.refusal(copy_of_g(&DecodeArgs::state_indices)) ==
+        "gdn_decode: state_indices is given; accepted: no tensor, state_location is dense");
+  CHECK(plain.refusal([](auto& a) { a.scratch_slot = 1; }) ==
+        "gdn_decode: scratch_slot is 1; accepted: 0, padding is not scratch");
+
+  const Bench bare({.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne});
+  CHECK(bare.refusal([](auto& a) { a.beta = {}; }) ==
+        "gdn_decode: g is given; accepted: no tensor, gate_mode is none");
+  CHECK(bare.refusal([](auto& a) { a.g = {}; }) ==
+        "gdn_decode: beta is given; accepted: no tensor, beta_mode is one");
+  const Bench reader({.store_state = false});
+  CHECK(reader.refusal([](auto& a) { a.state_out = a.state; }) ==
+        "gdn_decode: state_out is given; accepted: no tensor, store_state is false");
+}
+
+TEST_CASE("StatesAreRefusedWithNameAndReason", "[cpu]") {
+  const Bench bench({.value_dim = 64});
+  CHECK(bench.refusal([](auto& a) { a.state.shape[2] = 128; }) ==
+        "gdn_decode: state has shape [2, 32, 128, 128]; accepted: [B = 2, heads = 32, value_dim = "
+        "64, key_dim = 128]");
+  CHECK(bench.refusal([](auto& a) { a.state.data = reinterpret_cast<void*>(8); }) ==
+        "gdn_decode: state at 0x8 is misaligned; accepted: a multiple of 16 bytes");
+  CHECK(bench.refusal([](auto& a) { a.state.strides[2] = 132; }) ==
+        "gdn_decode: state has strides 132, 1 in its matrices; accepted: 128, 1 (no gaps)");
+  CHECK(bench.refusal([](auto& a) { a.state.strides[1] += 2; }) ==
+        "gdn_decode: state has head stride 8194; accepted: multiples of 4 from 8192 up");
+  CHECK(bench.refusal([](auto& a) { a.state.strides[0] = 0; }) ==
+        "gdn_decode: state has B stride 0; accepted: multiples of 4 from 8192 up");
+  CHECK(bench.refusal([](auto& a) {
+    a.state_out = a.state;
+    a.state_out.dtype = DType::kBF16;
+  }) == "gdn_decode: state_out has dtype bf16; accepted: f32");
+  DecodeArgs args = bench.args(2);
+  args.state.strides[1] += 4;
+  args.state.strides[0] = 33 * args.state.strides[1];
+  CHECK(bench.launched(args).state_head == 8196);
+}
+
+TEST_CASE("PoolsHaveSlotsAndIndices", "[cpu]") {
+  const Bench bench({.index_dtype = DType::kI64,
+                     .state_location = StateLocation::kPool,
+                     .padding = Padding::kScratch});
+  DecodeArgs args = bench.args(2);
+  args.scratch_slot = 8;
+  GdnDecodeParams p = bench.launched(args);
+  CHECK((p.slots == 9 && p.state_out_slots == 9 && p.scratch_slot == 8));
+  CHECK((p.read_slots == address(8) && p.write_slots == address(8)));
+  args.state_out_indices = args.state_indices;
+  args.state_out_indices.data = address(9);
+  p = bench.launched(args);
+  CHECK((p.read_slots == address(8) && p.write_slots == address(9)));
+  CHECK(bench.refusal([](auto& a) { a.scratch_slot = 9; }) ==
+        "gdn_decode: scratch_slot is 9; accepted: 0 to 8");
+  CHECK(bench.refusal([](auto& a) { a.state_indices = {}; })
+            .starts_with("gdn_decode: state_indices "));
+  CHECK(bench.refusal([](auto& a) { a.state_indices.dtype = DType::kI32; }) ==
+        "gdn_decode: state_indices has dtype i32; accepted: i64");
+}
+
+TEST_CASE("TheScaleIsFinite", "[cpu]") {
+  const Bench bench({});
+  CHECK(bench.refusal([](auto& a) { a.scale = INFINITY; }) ==
+        "gdn_decode: scale is inf; accepted: a finite number");
+  CHECK(bench.refusal([](auto& a) { a.scale = NAN; }).starts_with("gdn_decode: scale is "));
+}
+
+}  // namespace
+}  // namespace cubinery::gdn

@@ -1,0 +1,248 @@
+// From a decode problem to its kernels.
+#include "runtime/decode_problem.h"
+
+#include <functional>
+#include <set>
+#include <string>
+
+#include "gdn_decode/fields.h"
+#include "tests/catch.h"
+
+namespace cubinery::gdn {
+namespace {
+
+// The message with which `change` to the default problem is refused.
+std::string refusal(const std::function<void(DecodeProblem&)>& change) {
+  DecodeProblem problem;
+  REQUIRE(problem.check().ok());
+  change(problem);
+  const Status status = problem.check();
+  CHECK(status.code() == Code::kInvalidArgument);
+  const Result<std::vector<KernelSpec>> kernels = problem.kernels("sm_90a");
+  REQUIRE_FALSE(kernels);
+  CHECK(kernels.error().message() == status.message());
+  return std::string(status.message());
+}
+
+std::string wide_text(const DecodeProblem& problem) { return canonical(decode_keys(problem).wide); }
+
+// Calls f(problem) for every head size, layout and state dtype.
+void for_each_shape(const std::function<void(const DecodeProblem&)>& f) {
+  for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (int key_dim = 16; key_dim <= 256; key_dim += 16) {
+        for (int value_dim = 16; value_dim <= 256; value_dim += 16) {
+          f({.key_dim = key_dim,
+             .value_dim = value_dim,
+             .state_dtype = dtype,
+             .state_layout = layout});
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("HeadCountsMustDivideTheLargest", "[cpu]") {
+  const std::string divisor =
+      "; accepted: a divisor of 32, the largest of q_heads, k_heads and v_heads";
+  CHECK(refusal([](auto& p) { p.q_heads = 0; }) == "gdn_decode: q_heads = 0" + divisor);
+  CHECK(refusal([](auto& p) { p.q_heads = -16; }) == "gdn_decode: q_heads = -16" + divisor);
+  CHECK(refusal([](auto& p) { p.q_heads = 5; }) == "gdn_decode: q_heads = 5" + divisor);
+  CHECK(refusal([](auto& p) { p.k_heads = 0; }) == "gdn_decode: k_heads = 0" + divisor);
+  CHECK(refusal([](auto& p) {
+          p.q_heads = 32;
+          p.v_heads = 3;
+        }) == "gdn_decode: v_heads = 3" + divisor);
+  CHECK(refusal([](auto& p) { p.q_heads = p.k_heads = p.v_heads = 0; }) ==
+        "gdn_decode: q_heads = 0; accepted: a divisor of 0, the largest of q_heads, k_heads and "
+        "v_heads");
+}
+
+TEST_CASE("AnUnevenSplitOfValueHeadsIsExplained", "[cpu]") {
+  CHECK(refusal([](auto& p) { p.v_heads = 24; }) ==
+        "gdn_decode: v_heads = 24; accepted: a multiple of k_heads = 16");
+}
+
+TEST_CASE("HeadSizesAreMultiplesOfSixteen", "[cpu]") {
+  const std::string accepted = "; accepted: multiples of 16 from 16 to 256";
+  for (const int dim : {-16, 0, 1, 8, 100, 272, 512}) {
+    const std::string value = std::to_string(dim) + accepted;
+    CHECK(refusal([&](auto& p) { p.key_dim = dim; }) == "gdn_decode: key_dim = " + value);
+    CHECK(refusal([&](auto& p) { p.value_dim = dim; }) == "gdn_decode: value_dim = " + value);
+  }
+}
+
+TEST_CASE("TensorsAreFloatsAndIndicesIntegers", "[cpu]") {
+  const auto refuses = [](const char* name, DType DecodeProblem::*field) {
+    CHECK(refusal([&](auto& p) { p.*field = DType::kI32; }) ==
+          std::string("gdn_decode: ") + name + " = i32; accepted: f32, bf16, f16");
+  };
+  refuses("dtype", &DecodeProblem::dtype);
+  refuses("output_dtype", &DecodeProblem::output_dtype);
+  refuses("gate_dtype", &DecodeProblem::gate_dtype);
+  refuses("beta_dtype", &DecodeProblem::beta_dtype);
+  refuses("a_log_dtype", &DecodeProblem::a_log_dtype);
+  refuses("dt_bias_dtype", &DecodeProblem::dt_bias_dtype);
+  refuses("state_dtype", &DecodeProblem::state_dtype);
+  CHECK(refusal([](auto& p) { p.index_dtype = DType::kBF16; }) ==
+        "gdn_decode: index_dtype = bf16; accepted: i32, i64");
+}
+
+TEST_CASE("PaddingNeedsAPool", "[cpu]") {
+  CHECK(refusal([](auto& p) { p.padding = Padding::kScratch; }) ==
+        "gdn_decode: padding = scratch; accepted: none (padding needs state_location = pool)");
+}
+
+TEST_CASE("EveryShapeHasTwoValidKernelsThatSumAlike", "[cpu]") {
+  int count = 0;
+  for_each_shape([&](const DecodeProblem& problem) {
+    ++count;
+    const DecodeKeys keys = decode_keys(problem);
+    INFO(canonical(keys.wide));
+    if (!problem.check().ok()) FAIL_CHECK("check");
+    for (const GdnDecodeKey& key : {keys.wide, keys.narrow}) {
+      if (!valid(key)) FAIL_CHECK(canonical(key) << ": " << why_invalid(key));
+    }
+    if (keys.wide.k_lanes != keys.narrow.k_lanes) FAIL_CHECK("k_lanes");
+    if (problem.state_layout == StateLayout::kVK && keys.wide.vec_bytes != keys.narrow.vec_bytes) {
+      FAIL_CHECK("vec_bytes");
+    }
+    if (keys.wide.warp_v < keys.narrow.warp_v) FAIL_CHECK("warp_v");
+  });
+  CHECK(count == 2 * 3 * 16 * 16);
+}
+
+TEST_CASE("KernelsAreThoseOfTheKeys", "[cpu]") {
+  const DecodeProblem problem{.key_dim = 64, .gate_mode = GateMode::kComputed};
+  for (const std::string& arch : known_architectures()) {
+    const Result<std::vector<KernelSpec>> kernels = problem.kernels(arch);
+    REQUIRE(kernels);
+    REQUIRE(kernels->size() == 2);
+    CHECK((*kernels)[0].canonical == canonical(decode_keys(problem).wide));
+    CHECK((*kernels)[1].canonical == canonical(decode_keys(problem).narrow));
+    for (const KernelSpec& spec : *kernels) {
+      CHECK(spec.kernel == "gdn_decode");
+      CHECK(spec.param_bytes == sizeof(GdnDecodeParams));
+    }
+  }
+}
+
+TEST_CASE("AnUnknownArchitectureHasNoKernels", "[cpu]") {
+  const Result<std::vector<KernelSpec>> kernels = DecodeProblem{}.kernels("sm_90");
+  REQUIRE_FALSE(kernels);
+  CHECK(kernels.error().code() == Code::kInvalidArgument);
+  CHECK(
+      kernels.error().message().starts_with("gdn_decode: arch = sm_90; accepted: sm_80, sm_86, "));
+}
+
+TEST_CASE("HeadCountsAreNotCompiledIn", "[cpu]") {
+  const DecodeProblem problem;
+  CHECK(wide_text({.q_heads = 1, .k_heads = 1, .v_heads = 1}) == wide_text(problem));
+  CHECK(wide_text({.q_heads = 64, .k_heads = 4, .v_heads = 4}) == wide_text(problem));
+}
+
+// What does not reach the code does not make another kernel.
+TEST_CASE("EqualCodeHasEqualKeys", "[cpu]") {
+  const auto same = [](const DecodeProblem& base, const std::function<void(DecodeProblem&)>& f) {
+    DecodeProblem changed = base;
+    f(changed);
+    REQUIRE(changed.check().ok());
+    return wide_text(changed) == wide_text(base);
+  };
+  const auto gate = [](auto& p) { p.gate_dtype = DType::kBF16; };
+  const auto beta = [](auto& p) { p.beta_dtype = DType::kBF16; };
+  const auto a_log = [](auto& p) { p.a_log_dtype = DType::kBF16; };
+  const auto dt_bias = [](auto& p) { p.dt_bias_dtype = DType::kBF16; };
+  const auto index = [](auto& p) { p.index_dtype = DType::kI64; };
+  const auto pad_index = [](auto& p) { p.pad_index = PadIndex::kZero; };
+
+  const DecodeProblem plain{.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne};
+  for (const auto& change : std::vector<std::function<void(DecodeProblem&)>>{
+           gate, beta, a_log, dt_bias, index, pad_index}) {
+    CHECK(same(plain, change));
+  }
+  const DecodeProblem log;
+  CHECK_FALSE(same(log, gate));
+  CHECK_FALSE(same(log, beta));
+  CHECK(same(log, a_log));
+  CHECK(same(log, dt_bias));
+  const DecodeProblem computed{.gate_mode = GateMode::kComputed};
+  CHECK_FALSE(same(computed, a_log));
+  CHECK_FALSE(same(computed, dt_bias));
+  const DecodeProblem pool{.state_location = StateLocation::kPool};
+  CHECK_FALSE(same(pool, index));
+  CHECK(same(pool, pad_index));
+  const DecodeProblem padded{.state_location = StateLocation::kPool, .padding = Padding::kSkip};
+  CHECK_FALSE(same(padded, pad_index));
+}
+
+TEST_CASE("EveryOtherFieldIsCompiledIn", "[cpu]") {
+  const std::vector<std::function<void(DecodeProblem&)>> changes = {
+      [](auto&) {},
+      [](auto& p) { p.key_dim = 64; },
+      [](auto& p) { p.value_dim = 64; },
+      [](auto& p) { p.dtype = DType::kF16; },
+      [](auto& p) { p.output_dtype = DType::kF16; },
+      [](auto& p) { p.state_dtype = DType::kF16; },
+      [](auto& p) { p.state_layout = StateLayout::kKV; },
+      [](auto& p) { p.state_location = StateLocation::kPool; },
+      [](auto& p) {
+        p.state_location = StateLocation::kPool;
+        p.padding = Padding::kZero;
+      },
+      [](auto& p) { p.gate_mode = GateMode::kAlpha; },
+      [](auto& p) { p.beta_mode = BetaMode::kLogit; },
+      [](auto& p) { p.use_qk_l2norm = true; },
+      [](auto& p) { p.has_initial_state = false; },
+      [](auto& p) { p.store_state = false; },
+  };
+  std::set<std::string> keys;
+  for (const auto& change : changes) {
+    DecodeProblem problem;
+    change(problem);
+    REQUIRE(problem.check().ok());
+    keys.insert(wide_text(problem));
+  }
+  CHECK(keys.size() == changes.size());
+}
+
+// Persistent: manifests hold this.
+TEST_CASE("ProblemsSurviveJson", "[cpu]") {
+  CHECK(
+      DecodeProblem{}.to_json() ==
+      R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,"dtype":"bf16",)"
+      R"("output_dtype":"bf16","gate_dtype":"f32","beta_dtype":"f32","a_log_dtype":"f32",)"
+      R"("dt_bias_dtype":"f32","state_dtype":"f32","index_dtype":"i32","state_layout":"vk",)"
+      R"("state_location":"dense","padding":"none","pad_index":"negative","gate_mode":"log",)"
+      R"("beta_mode":"given","use_qk_l2norm":false,"has_initial_state":true,"store_state":true})");
+  const DecodeProblem problem{.q_heads = 2,
+                              .k_heads = 4,
+                              .v_heads = 8,
+                              .dt_bias_dtype = DType::kF16,
+                              .padding = Padding::kSkip,
+                              .gate_mode = GateMode::kComputed,
+                              .use_qk_l2norm = true};
+  const Result<DecodeProblem> parsed = DecodeProblem::from_json(problem.to_json());
+  REQUIRE(parsed);
+  CHECK(parsed->to_json() == problem.to_json());
+  const Result<DecodeProblem> sparse = DecodeProblem::from_json(R"({"v_heads":64})");
+  REQUIRE(sparse);
+  CHECK(sparse->to_json() == DecodeProblem{.v_heads = 64}.to_json());
+}
+
+TEST_CASE("OtherJsonIsRefusedAsAnArgument", "[cpu]") {
+  for (const auto& [json, message] :
+       {std::pair{"[]", "gdn_decode: not a JSON object: []"},
+        std::pair{R"({"heads":1})", "gdn_decode: field heads = 1; accepted: no such field"},
+        std::pair{R"({"warps":1})", "gdn_decode: field warps = 1; accepted: no such field"},
+        std::pair{R"({"state_layout":"vkv"})",
+                  "gdn_decode: field state_layout = vkv; accepted: kv, vk"}}) {
+    const Result<DecodeProblem> problem = DecodeProblem::from_json(json);
+    REQUIRE_FALSE(problem);
+    CHECK(problem.error().code() == Code::kInvalidArgument);
+    CHECK(problem.error().message() == message);
+  }
+}
+
+}  // namespace
+}  // namespace cubinery::gdn

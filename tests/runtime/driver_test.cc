@@ -1,0 +1,289 @@
+// Opening the driver, a device and a kernel, on a fake libcuda (tests/data/fake_driver.h).
+#include "runtime/driver.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cubinery/context.h"
+#include "gdn_decode/fields.h"
+#include "tests/catch.h"
+#include "tests/data/fake_driver.h"
+#include "tests/runtime/cached_kernel.h"
+
+namespace cubinery {
+namespace {
+
+using test::FakeDriver;
+using test::TempDir;
+
+// Offline: NVRTC stays closed.
+Options options_for(const std::string& driver) {
+  return {.offline = true, .driver_path = driver, .use_disk_cache = false};
+}
+
+Options fake_options() { return options_for(CUBINERY_FAKE_DRIVER); }
+
+Status refused(Options options) {
+  Result<Context> context = Context::create(std::move(options));
+  REQUIRE_FALSE(context);
+  return std::move(context).error();
+}
+
+std::string unsupported(Options options) {
+  const Status status = refused(std::move(options));
+  CHECK(status.code() == Code::kUnsupported);
+  return std::string(status.message());
+}
+
+TEST_CASE("AMissingDriverSaysWhatToInstallOrName", "[cpu]") {
+  const std::string text = unsupported(options_for("/nowhere/libcuda.so.1"));
+  CHECK(text.starts_with("driver: cannot open /nowhere/libcuda.so.1 (/nowhere/libcuda.so.1: "));
+  CHECK(
+      text.ends_with("; install the NVIDIA driver, or name its library in Options::driver_path "
+                     "(CUBINERY_DRIVER)"));
+}
+
+TEST_CASE("AnotherLibraryIsNoDriver", "[cpu]") {
+  CHECK(unsupported(options_for("libm.so.6")) == "driver: libm.so.6 is not a CUDA driver");
+}
+
+TEST_CASE("AnOldDriverSaysWhichIsNeeded", "[cpu]") {
+  const FakeDriver fake(CUBINERY_FAKE_DRIVER);
+  fake->version = 11040;
+  CHECK(unsupported(fake_options()) == "driver: " CUBINERY_FAKE_DRIVER
+                                       " is for CUDA 11.4; needs 13.0 or newer");
+  fake->version = kMinDriverVersion - 10;
+  unsupported(fake_options());
+  fake->version = kMinDriverVersion;
+  CHECK(Context::create(fake_options()));
+  fake->version = 14010;
+  CHECK(Context::create(fake_options()));
+}
+
+TEST_CASE("ADriverWithoutAGpuSaysSo", "[cpu]") {
+  const FakeDriver fake(CUBINERY_FAKE_DRIVER);
+  fake->init = CUDA_ERROR_NO_DEVICE;
+  CHECK(unsupported(fake_options()) ==
+        "driver: no usable GPU: cuInit: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is "
+        "detected");
+  // An error that the driver itself has no name for.
+  fake->init = CUDA_ERROR_SYSTEM_NOT_READY;
+  CHECK(unsupported(fake_options()) ==
+        "driver: no usable GPU: cuInit: unknown error (802): no description");
+}
+
+TEST_CASE("WithoutADeviceTheDriverIsNotOpened", "[cpu]") {
+  Options options = options_for("/nowhere/libcuda.so.1");
+  options.device = kNoDevice;
+  options.arch = "sm_90a";
+  const Result<Context> context = Context::create(options);
+  REQUIRE(context);
+  CHECK(context->device() == kNoDevice);
+  CHECK(context->sm_count() == 0);
+  CHECK(context->arch() == "sm_90a");
+}
+
+TEST_CASE("ADeviceOutOfRangeIsAnArgumentError", "[cpu]") {
+  const FakeDriver fake(CUBINERY_FAKE_DRIVER);
+  fake->devices = 2;
+  for (const int ordinal : {2, 100, -2}) {
+    Options options = fake_options();
+    options.device = ordinal;
+    const Status status = refused(options);
+    CHECK(status.code() == Code::kInvalidArgument);
+    CHECK(status.message() == "Options::device = " + std::to_string(ordinal) +
+                                  "; accepted: 0 to 1, or kNoDevice (2 devices are visible)");
+  }
+  Options options = fake_options();
+  options.device = 1;
+  const Result<Context> context = Context::create(options);
+  REQUIRE(context);
+  CHECK(context->device() == 1);
+}
+
+TEST_CASE("ADeviceGivesItsArchitecture", "[cpu]") {
+  const FakeDriver fake(CUBINERY_FAKE_DRIVER);
+  fake->sm_count = 77;
+  const Result<Context> context = Context::create(fake_options());
+  REQUIRE(context);
+  CHECK(context->arch() == "sm_90a");
+  CHECK(context->sm_count() == 77);
+  CHECK(context->device() == 0);
+  CHECK(context->stats().compiles == 0);
+}
+
+TEST_CASE("AnUnknownDeviceListsTheKnownArchitectures", "[cpu]") {
+  const FakeDriver fake(CUBINERY_FAKE_DRIVER);
+  fake->major = 7;
+  const std::string text = unsupported(fake_options());
+  CHECK(
+      text.starts_with("device 0 (Fake GPU, sm_70) has no known architecture; supported: sm_80, "));
+  CHECK(text.find("sm_90a, sm_100a") != std::string::npos);
+}
+
+TEST_CASE("TheArchitectureMustRunOnTheDevice", "[cpu]") {
+  const FakeDriver fake(CUBINERY_FAKE_DRIVER);
+  Options options = fake_options();
+  options.arch = "sm_80";
+  CHECK(unsupported(options) ==
+        "Options::arch = \"sm_80\" does not run on device 0 (Fake GPU, sm_90); leave it empty for "
+        "the device's own");
+  fake->major = 8;
+  fake->minor = 6;
+  const Result<Context> context = Context::create(options);
+  REQUIRE(context);
+  CHECK(context->arch() == "sm_80");
+  options.arch = "sm_86a";
+  const Status status = refused(options);
+  CHECK(status.code() == Code::kInvalidArgument);
+  CHECK(status.message().starts_with("Options::arch = \"sm_86a\"; accepted: sm_80, sm_86, "));
+}
+
+TEST_CASE("AContextThatCannotBeMadeIsADriverError", "[cpu]") {
+  const FakeDriver fake(CUBINERY_FAKE_DRIVER);
+  fake->retain_context = CUDA_ERROR_OUT_OF_MEMORY;
+  const Status status = refused(fake_options());
+  CHECK(status.code() == Code::kDriver);
+  CHECK(status.message() == "cuDevicePrimaryCtxRetain: unknown error (2): no description");
+  CHECK(fake->contexts == 0);
+}
+
+// A cache that holds the default gdn_decode kernel, and a context on it.
+struct Loading {
+  FakeDriver fake{CUBINERY_FAKE_DRIVER};
+  TempDir dir;
+  KernelSpec spec = spec_of(GdnDecodeKey{}).value();
+
+  Context context() {
+    Options options = fake_options();
+    options.use_disk_cache = true;
+    options.cache_dir = dir.path();
+    fake->param_bytes = sizeof(GdnDecodeParams);
+    Context made = Context::create(options).value();
+    CHECK_FALSE(test::store_trivial(made, spec, dir.path()).empty());
+    return made;
+  }
+};
+
+TEST_CASE("AKernelKeepsItsLibraryAndContext", "[cpu]") {
+  Loading loading;
+  {
+    std::optional<Context> context = loading.context();
+    CHECK(loading.fake->contexts == 1);
+    std::optional<Result<Kernel>> kernel = context->get(loading.spec);
+    REQUIRE(*kernel);
+    CHECK((*kernel)->info().canonical == loading.spec.canonical);
+    CHECK((*kernel)->info().registers == 7);
+    CHECK((*kernel)->cuda_function() != nullptr);
+    CHECK((*kernel)->preload().ok());
+    CHECK(context->stats().disk_hits == 1);
+    CHECK(context->get(loading.spec));
+    CHECK(context->stats().memory_hits == 1);
+    CHECK(loading.fake->libraries == 1);
+    context.reset();
+    CHECK(loading.fake->contexts == 1);
+    kernel.reset();
+    CHECK(loading.fake->libraries == 0);
+    CHECK(loading.fake->contexts == 0);
+  }
+  CHECK(loading.fake->pushed == 0);
+}
+
+TEST_CASE("ACubinThatTheDriverRefusesIsADriverErrorWithTheKey", "[cpu]") {
+  Loading loading;
+  const Context context = loading.context();
+  loading.fake->load_library = CUDA_ERROR_INVALID_IMAGE;
+  const Result<Kernel> kernel = context.get(loading.spec);
+  REQUIRE_FALSE(kernel);
+  CHECK(kernel.error().code() == Code::kDriver);
+  CHECK(kernel.error().message() == loading.spec.canonical +
+                                        ": cuLibraryLoadData: CUDA_ERROR_INVALID_IMAGE (200): no "
+                                        "description");
+  CHECK(loading.fake->libraries == 0);
+  CHECK(loading.fake->pushed == 0);
+  // Nothing is kept of the failure.
+  loading.fake->load_library = CUDA_SUCCESS;
+  CHECK(context.get(loading.spec));
+}
+
+TEST_CASE("AKernelThatIsNotInItsCubinIsADriverError", "[cpu]") {
+  Loading loading;
+  const Context context = loading.context();
+  loading.fake->get_kernel = CUDA_ERROR_NOT_FOUND;
+  const Result<Kernel> kernel = context.get(loading.spec);
+  REQUIRE_FALSE(kernel);
+  CHECK(kernel.error().code() == Code::kDriver);
+  CHECK(kernel.error().message().starts_with(loading.spec.canonical + ": cuLibraryGetKernel: "));
+  CHECK(loading.fake->libraries == 0);
+}
+
+TEST_CASE("AKernelTakesOneParameterOfTheDeclaredSize", "[cpu]") {
+  Loading loading;
+  const Context context = loading.context();
+  const std::string bytes = std::to_string(sizeof(GdnDecodeParams));
+  loading.fake->param_bytes = 8;
+  const Result<Kernel> other = context.get(loading.spec);
+  REQUIRE_FALSE(other);
+  CHECK(other.error().code() == Code::kInvalidKey);
+  CHECK(other.error().message() ==
+        loading.spec.canonical +
+            ": the __global__ function takes one of 8 bytes; accepted: one "
+            "parameter, the struct Fields::Params of " +
+            bytes + " bytes");
+  loading.fake->param_bytes = sizeof(GdnDecodeParams);
+  loading.fake->params = 2;
+  const Result<Kernel> two = context.get(loading.spec);
+  REQUIRE_FALSE(two);
+  CHECK(two.error().message().find("takes several parameters, the first of " + bytes) !=
+        std::string::npos);
+  CHECK(loading.fake->libraries == 0);
+}
+
+TEST_CASE("LaunchesPassWhatTheyAreGiven", "[cpu]") {
+  Loading loading;
+  const Context context = loading.context();
+  const Kernel kernel = context.get(loading.spec).value();
+  GdnDecodeParams params{};
+  params.requests = 3;
+  CHECK(kernel.launch(nullptr, {.grid_x = 5, .grid_y = 6, .grid_z = 7}, params).ok());
+  CHECK(loading.fake->launches == 1);
+  CHECK(loading.fake->config.gridDimX == 5);
+  CHECK(loading.fake->config.gridDimY == 6);
+  CHECK(loading.fake->config.gridDimZ == 7);
+  CHECK(loading.fake->config.blockDimX == loading.spec.threads);
+  CHECK(loading.fake->attributes.empty());
+  const char* bytes = reinterpret_cast<const char*>(&params);
+  CHECK(loading.fake->arguments == std::vector<char>(bytes, bytes + sizeof params));
+
+  CHECK(kernel.launch(nullptr, {.cluster_x = 2, .programmatic = true}, params).ok());
+  REQUIRE(loading.fake->attributes.size() == 2);
+  CHECK(loading.fake->attributes[0].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+  CHECK(loading.fake->attributes[0].value.clusterDim.x == 2);
+  CHECK(loading.fake->attributes[1].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+  CHECK(loading.fake->pushed == 0);
+}
+
+TEST_CASE("ALaunchNeedsParametersOfTheKernelsSize", "[cpu]") {
+  Loading loading;
+  const Context context = loading.context();
+  const Kernel kernel = context.get(loading.spec).value();
+  const Status status = kernel.launch(nullptr, {}, 1.0f);
+  CHECK(status.code() == Code::kInvalidArgument);
+  CHECK(status.message() == loading.spec.canonical + ": params has 4 bytes; accepted: " +
+                                std::to_string(sizeof(GdnDecodeParams)));
+  CHECK(loading.fake->launches == 0);
+}
+
+TEST_CASE("ALaunchThatCudaRefusesIsADriverError", "[cpu]") {
+  Loading loading;
+  const Context context = loading.context();
+  const Kernel kernel = context.get(loading.spec).value();
+  loading.fake->launch = CUDA_ERROR_INVALID_VALUE;
+  const Status status = kernel.launch(nullptr, {.grid_x = 0}, GdnDecodeParams{});
+  CHECK(status.code() == Code::kDriver);
+  CHECK(status.message().starts_with(loading.spec.canonical + ": cuLaunchKernelEx: "));
+}
+
+}  // namespace
+}  // namespace cubinery

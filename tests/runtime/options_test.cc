@@ -1,0 +1,166 @@
+#include "cubinery/options.h"
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/cache/temp_dir.h"
+#include "tests/catch.h"
+
+namespace cubinery {
+namespace {
+
+// The variables that the library reads, all unset; restored at the end.
+class Environment {
+ public:
+  Environment() {
+    for (const char* name : kNames) {
+      const char* value = ::getenv(name);
+      before_[name] = value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+      ::unsetenv(name);
+    }
+  }
+  ~Environment() {
+    for (const auto& [name, value] : before_) {
+      if (value) {
+        ::setenv(name.c_str(), value->c_str(), 1);
+      } else {
+        ::unsetenv(name.c_str());
+      }
+    }
+  }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+  static void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
+
+ private:
+  static constexpr const char* kNames[] = {"CUBINERY_CACHE_DIR",
+                                           "CUBINERY_CACHE_LAYERS",
+                                           "CUBINERY_CACHE_LIMIT",
+                                           "CUBINERY_OFFLINE",
+                                           "CUBINERY_NVRTC",
+                                           "CUBINERY_DRIVER",
+                                           "CUBINERY_TEMPLATE_DIR",
+                                           "CUDA_HOME",
+                                           "CUDA_PATH",
+                                           "XDG_CACHE_HOME",
+                                           "HOME"};
+  std::map<std::string, std::optional<std::string>> before_;
+};
+
+Options options() {
+  Result<Options> options = Options::from_env();
+  REQUIRE(options);
+  return std::move(*options);
+}
+
+std::string refusal() {
+  const Result<Options> options = Options::from_env();
+  REQUIRE_FALSE(options);
+  CHECK(options.error().code() == Code::kInvalidArgument);
+  return std::string(options.error().message());
+}
+
+TEST_CASE("AnEmptyEnvironmentGivesTheDefaults", "[cpu]") {
+  const Environment environment;
+  const Options found = options();
+  const Options defaults;
+  CHECK(found.device == defaults.device);
+  CHECK(found.arch.empty());
+  CHECK_FALSE(found.offline);
+  CHECK(found.nvrtc_path.empty());
+  CHECK(found.driver_path.empty());
+  CHECK(found.cache_dir.empty());
+  CHECK(found.cache_layers.empty());
+  CHECK(found.use_disk_cache);
+  CHECK(found.cache_limit_bytes == std::uint64_t{1} << 30);
+  CHECK_FALSE(found.trust_shared_dirs);
+  CHECK(found.template_dirs.empty());
+  CHECK_FALSE(found.log);
+}
+
+TEST_CASE("TheCacheDirectoryComesFromTheMostSpecificVariable", "[cpu]") {
+  Environment environment;
+  environment.set("HOME", "/home/u");
+  CHECK(options().cache_dir == "/home/u/.cache/cubinery");
+  environment.set("XDG_CACHE_HOME", "/xdg");
+  CHECK(options().cache_dir == "/xdg/cubinery");
+  environment.set("CUBINERY_CACHE_DIR", "/own");
+  CHECK(options().cache_dir == "/own");
+  environment.set("CUBINERY_CACHE_DIR", "");
+  CHECK(options().cache_dir == "/xdg/cubinery");
+}
+
+TEST_CASE("ListsAreSeparatedByColons", "[cpu]") {
+  Environment environment;
+  environment.set("CUBINERY_CACHE_LAYERS", "/a:/b c:");
+  environment.set("CUBINERY_TEMPLATE_DIR", "::/t");
+  CHECK(options().cache_layers == std::vector<std::string>{"/a", "/b c"});
+  CHECK(options().template_dirs == std::vector<std::string>{"/t"});
+}
+
+TEST_CASE("TheCacheLimitIsANumberOfBytes", "[cpu]") {
+  Environment environment;
+  environment.set("CUBINERY_CACHE_LIMIT", "0");
+  CHECK(options().cache_limit_bytes == 0);
+  environment.set("CUBINERY_CACHE_LIMIT", "18446744073709551615");
+  CHECK(options().cache_limit_bytes == ~std::uint64_t{0});
+  for (const char* value : {"1G", "-1", "1e9", " 1", "0x10", "18446744073709551616", "many"}) {
+    environment.set("CUBINERY_CACHE_LIMIT", value);
+    CHECK(refusal() ==
+          "CUBINERY_CACHE_LIMIT = \"" + std::string(value) + "\"; accepted: a number of bytes");
+  }
+}
+
+TEST_CASE("OfflineIsZeroOrOne", "[cpu]") {
+  Environment environment;
+  environment.set("CUBINERY_OFFLINE", "1");
+  CHECK(options().offline);
+  environment.set("CUBINERY_OFFLINE", "0");
+  CHECK_FALSE(options().offline);
+  for (const char* value : {"true", "yes", "2", "01", " 1"}) {
+    environment.set("CUBINERY_OFFLINE", value);
+    CHECK(refusal() == "CUBINERY_OFFLINE = \"" + std::string(value) + "\"; accepted: 0 or 1");
+  }
+}
+
+TEST_CASE("TheDriverIsNamedByItsVariable", "[cpu]") {
+  Environment environment;
+  environment.set("CUBINERY_DRIVER", "/d/libcuda.so.1");
+  CHECK(options().driver_path == "/d/libcuda.so.1");
+}
+
+TEST_CASE("NvrtcComesFromItsVariableThenFromAToolkitThatHasIt", "[cpu]") {
+  const test::TempDir dir;
+  const std::string home = dir.path() + "/home";
+  const std::string path = dir.path() + "/path";
+  for (const std::string& toolkit : {home, path}) {
+    std::filesystem::create_directories(toolkit + "/lib64");
+  }
+  Environment environment;
+  environment.set("CUDA_HOME", home);
+  environment.set("CUDA_PATH", path);
+  CHECK(options().nvrtc_path.empty());
+  test::write_bytes(path + "/lib64/libnvrtc.so", "");
+  CHECK(options().nvrtc_path == path + "/lib64/libnvrtc.so");
+  test::write_bytes(home + "/lib64/libnvrtc.so", "");
+  CHECK(options().nvrtc_path == home + "/lib64/libnvrtc.so");
+  environment.set("CUBINERY_NVRTC", "/own/libnvrtc.so");
+  CHECK(options().nvrtc_path == "/own/libnvrtc.so");
+}
+
+TEST_CASE("TheEnvironmentIsReadWhenAsked", "[cpu]") {
+  Environment environment;
+  const Options before = options();
+  environment.set("CUBINERY_OFFLINE", "1");
+  CHECK_FALSE(before.offline);
+  CHECK(options().offline);
+}
+
+}  // namespace
+}  // namespace cubinery
