@@ -20,7 +20,8 @@ DynamicLibrary& DynamicLibrary::operator=(DynamicLibrary&& other) noexcept {
 }
 
 bool DynamicLibrary::open(const std::string& path) {
-  handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  // Never unmapped: NVRTC leaks what it allocated each time it is, and the driver has threads.
+  handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle_ == nullptr) {
     const char* text = dlerror();
     error_ = text != nullptr ? text : "unknown error";

@@ -36,9 +36,10 @@ std::string chosen_nvrtc() {
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
     const std::string home = variable(name);
     if (home.empty()) continue;
-    std::error_code ignored;
-    std::string path = home + "/lib64/libnvrtc.so";
-    if (std::filesystem::exists(path, ignored)) return path;
+    for (const char* file : {"/lib64/libnvrtc.so", "/lib64/libnvrtc.so.13"}) {
+      std::error_code ignored;
+      if (std::filesystem::exists(home + file, ignored)) return home + file;
+    }
   }
   return "";
 }

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Writes README's tables of measurements from benchmarks/results/*.json.
+
+    scripts/readme_tables.py          rewrites README.md
+    scripts/readme_tables.py --check  exits 1 when README.md is not what the results say
+"""
+import json
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BEGIN = "<!-- measured: begin (scripts/readme_tables.py writes this from benchmarks/results) -->\n"
+END = "<!-- measured: end -->\n"
+
+HOST_NAMES = {
+    "launch_over_bare": "`Decode::launch` over bare `cuLaunchKernel` of the same kernel, host time",
+    "prepare_cold_ms": "`prepare`, empty cache: compiles both decode kernels",
+    "prepare_disk_ms": "`prepare`, filled cache",
+    "context_create_ms": "`Context::create`, the driver already started",
+    "first_result_cold_s": "process start to first checked result, empty cache",
+    "first_result_prewarmed_s": "process start to first checked result, filled cache",
+    "prewarm_model_s": "`prewarm`: Qwen3-Next decode, six architectures, 2 cores, no GPU",
+}
+
+
+def decode_table(rows):
+    """One line for each batch size: time and share of the copy rate for each state dtype and layout."""
+    cells = {(r["batch"], r["state_dtype"], r["state_layout"]): r for r in rows}
+    kinds = [("f32", "vk"), ("f32", "kv"), ("bf16", "vk"), ("bf16", "kv")]
+    lines = ["| B | " + " | ".join(f"{dtype} {layout.upper()}" for dtype, layout in kinds) + " |",
+             "|---|" + "---|" * len(kinds)]
+    for batch in sorted({key[0] for key in cells}):
+        line = f"| {batch} |"
+        for kind in kinds:
+            row = cells.get((batch, *kind))
+            line += f" {row['ms'] * 1e3:.1f} us, {row['copy_rate_share']:.0%} |" if row else " |"
+        lines.append(line)
+    return lines
+
+
+def host_table(rows):
+    lines = ["| host | |", "|---|---|"]
+    for name, text in HOST_NAMES.items():
+        for row in rows:
+            if row["name"] == name:
+                unit = "x" if row["unit"] == "ratio" else " " + row["unit"]
+                lines.append(f"| {text} | {row['value']:.3g}{unit} |")
+    return lines
+
+
+def tables():
+    lines = []
+    for path in sorted((ROOT / "benchmarks" / "results").glob("*.json")):
+        results = json.loads(path.read_text())
+        rows = results["rows"]
+        decode = [r for r in rows if r["op"] == "gdn_decode"]
+        commits = sorted({r["commit"] for r in rows})
+        tests = results.get("tests", {})
+        lines += [f"{results['gpu']}, driver {results['driver']}, NVRTC {results['nvrtc']}, commit "
+                  f"{', '.join(commits)}. Medians of graph replays, cold L2, random data. {tests.get('passed', 0)} "
+                  f"GPU tests passed, {tests.get('failed', 0)} failed.", "",
+                  f"Decode, 16 key heads, 32 value heads of 128 x 128, pool, gates and norms in the kernel: time, and share "
+                  f"of the measured copy rate ({results['ceilings']['copy_tb_s']:.2f} TB/s).", ""]
+        lines += decode_table(decode) + [""] + host_table([r for r in rows if r["op"] == "host"]) + [""]
+    return "\n".join(lines)
+
+
+def main():
+    readme = ROOT / "README.md"
+    text = readme.read_text()
+    start, end = text.index(BEGIN) + len(BEGIN), text.index(END)
+    wanted = text[:start] + tables() + text[end:]
+    if "--check" in sys.argv:
+        if text != wanted:
+            sys.exit("README.md is not up to date: run scripts/readme_tables.py")
+    else:
+        readme.write_text(wanted)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Installs a build, and builds and runs README's blocks against it, the way a user would: the C++ in a project that
+# finds the package with the CMake lines, the shell lines in the source tree.
+#   check.sh install SOURCE BUILD     the package and the C++ and CMake blocks
+#   check.sh shell SOURCE BUILD       the shell blocks (README's commands use SOURCE/build)
+set -euo pipefail
+what=$1 source=$2 build=$3
+
+# The lines of README's blocks in a language.
+blocks() { awk -v fence="\`\`\`$1" '$0 == fence {on = 1; next} /^```/ {on = 0} on' "$source/README.md"; }
+
+if [[ $what == shell ]]; then
+  if [[ ! $source/build -ef $build ]]; then
+    echo "README's commands use $source/build, this build is $build"
+    exit 77
+  fi
+  cd "$source"
+  while read -r line; do
+    [[ $line == scripts/test.sh ]] && continue  # what runs this
+    echo "+ $line"
+    bash -euo pipefail -c "$line"
+  done < <(blocks sh)
+  exit 0
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cmake --install "$build" --prefix "$work/prefix" >/dev/null
+mkdir "$work/engine"
+blocks cpp >"$work/engine/engine.cc"
+{
+  echo 'cmake_minimum_required(VERSION 3.24)'
+  echo 'project(engine LANGUAGES CXX)'
+  echo 'add_executable(engine engine.cc)'
+  blocks cmake
+} >"$work/engine/CMakeLists.txt"
+cmake -S "$work/engine" -B "$work/engine/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_FLAGS="-Wall -Wextra"
+cmake --build "$work/engine/build"
+
+# 0: prepared on a GPU.  2: no context, because there is no driver; anything else is a failure.
+status=0
+CUBINERY_CACHE_DIR="$work/cache" "$work/engine/build/engine" || status=$?
+if [[ -x $work/prefix/bin/cubinery ]]; then "$work/prefix/bin/cubinery" --version; fi
+[[ $status == 0 || $status == 2 ]]
