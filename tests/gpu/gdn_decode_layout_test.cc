@@ -97,7 +97,7 @@ TEST_CASE("GdnDecode.NonFiniteInputsStayInTheirRequestAndHead", "[gpu]") {
 }
 
 // The bits of a request must not depend on the batch around it.
-TEST_CASE("GdnDecode.BitsDoNotDependOnTheBatch", "[gpu]") {
+TEST_CASE("GdnDecode.BitsDoNotDependOnTheBatch", "[gpu][big]") {
   for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
     for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
       DecodeProblem problem;

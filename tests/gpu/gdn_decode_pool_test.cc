@@ -227,7 +227,7 @@ void run_far_pool(const DecodeProblem& problem, std::int64_t slots) {
   CHECK(far.guards_intact());
 }
 
-TEST_CASE("GdnDecodePool.SlotsBeyond32BitOffsets", "[gpu]") {
+TEST_CASE("GdnDecodePool.SlotsBeyond32BitOffsets", "[gpu][big]") {
   for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
     for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
       DecodeProblem problem;  // 32 heads of 128 x 128: 2^19 elements per slot

@@ -148,19 +148,19 @@ void run_dims(const std::vector<std::pair<int, int>>& dims) {
   run_both_kernels(problems);
 }
 
-TEST_CASE("GdnDecode.EveryKeyDim", "[gpu]") {
+TEST_CASE("GdnDecode.EveryKeyDim", "[gpu][big]") {
   std::vector<std::pair<int, int>> dims;
   for (int dim = 16; dim <= 256; dim += 16) dims.emplace_back(dim, 128);
   run_dims(dims);
 }
 
-TEST_CASE("GdnDecode.EveryValueDim", "[gpu]") {
+TEST_CASE("GdnDecode.EveryValueDim", "[gpu][big]") {
   std::vector<std::pair<int, int>> dims;
   for (int dim = 16; dim <= 256; dim += 16) dims.emplace_back(128, dim);
   run_dims(dims);
 }
 
-TEST_CASE("GdnDecode.RandomPairsOfDims", "[gpu]") {
+TEST_CASE("GdnDecode.RandomPairsOfDims", "[gpu][big]") {
   Random random(seed(), 77);
   std::vector<std::pair<int, int>> dims{{16, 16}, {256, 256}, {16, 256}, {256, 16}};
   for (int i = 0; i < 8; ++i) {
@@ -217,7 +217,7 @@ TEST_CASE("GdnDecode.EveryBatchSize", "[gpu]") {
 }
 
 // What engines run: Qwen3-Next's heads, gates from logits, a bf16 or f32 pool.
-TEST_CASE("GdnDecode.QwenInAnEngine", "[gpu]") {
+TEST_CASE("GdnDecode.QwenInAnEngine", "[gpu][big]") {
   for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
     for (const StateLayout layout : kLayouts) {
       DecodeProblem problem;

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# On a machine with a GPU: the gpu tests, the sanitizers over the small ones, and the benchmarks, into one results file.
+#   scripts/measure.sh BUILD RESULTS.json COMMIT [LOG_FOLDER]
+# RESULTS.json is the record of this kind of GPU (benchmarks/results/); rows that are measured again are replaced.
+set -uo pipefail
+build=$1 results=$2 commit=$3 logs=${4:-$(mktemp -d)}
+cache=$(mktemp -d)
+export CUBINERY_CACHE_DIR=$cache CUBINERY_TEST_CACHE=$cache/tests
+
+"$build/examples/example_01_decode" && "$build/examples/example_02_own_kernel" || exit 1
+CUBINERY_TEST_JSON=$logs/tests.json "$build/tests/gpu_tests" >"$logs/gpu_tests.log" 2>&1
+tail -n 3 "$logs/gpu_tests.log"
+
+clean=true
+for tool in memcheck racecheck synccheck; do
+  compute-sanitizer --tool "$tool" --error-exitcode 9 "$build/tests/gpu_tests" "~[big]" \
+    >"$logs/$tool.log" 2>&1 || clean=false
+  grep -E 'SUMMARY|test cases|All tests' "$logs/$tool.log"
+done
+
+"$build/benchmarks/decode_bench" --out "$results" --commit "$commit" >"$logs/decode_bench.log" 2>&1 || exit 1
+"$build/benchmarks/host_bench" --out "$results" --commit "$commit" >"$logs/host_bench.log" 2>&1 || exit 1
+python3 - "$results" "$logs/tests.json" "$commit" "$clean" <<'PYTHON'
+import datetime, json, sys
+results, tests, commit, clean = sys.argv[1:]
+record = json.load(open(results))
+record["tests"] = {"commit": commit, "date": datetime.date.today().isoformat(), **json.load(open(tests)),
+                   "sanitizers_clean": clean == "true"}
+json.dump(record, open(results, "w"), indent=1)
+PYTHON
