@@ -3,10 +3,13 @@
 //   ELF header -> section headers -> the section named .note.nv.tkinfo -> its notes
 //
 //   note        u32 name size, u32 descriptor size, u32 type = 2000, "NVIDIA Corp\0", descriptor
-//   descriptor  u32 {layout, ?, tool, version, build, command line}, then a table of strings that
-//   the last
-//               four point into:
+//   descriptor  u32 {layout, ?, tool, version, build, command line}, then a table of strings
+//               that the last four point into:
 //               "\0ptxas\0Cuda compilation tools, release 13.0, V13.0.88\0...\0-v  -arch sm_90a \0"
+//
+// and the section named .nv.info.<kernel>, a list of attributes (NVIDIA documents neither):
+//
+//   attribute   u8 form, u8 kind, u16 value; in form 4 the value is the size of what follows it
 #include "cache/cubin_note.h"
 
 #include <cstddef>
@@ -23,6 +26,9 @@ constexpr std::uint64_t kMachineCuda = 190;
 constexpr std::size_t kVersionWord = 12;
 constexpr std::size_t kCommandLineWord = 20;
 constexpr std::size_t kStringTable = 24;
+// Attributes of .nv.info.<kernel>.
+constexpr std::uint64_t kFormSized = 4;
+constexpr std::uint64_t kKindParameter = 0x17;
 
 // `size` bytes at `offset`; nullopt when they are not all there.
 std::optional<std::string_view> slice(std::string_view bytes, std::uint64_t offset,
@@ -148,6 +154,21 @@ std::optional<CubinNote> read_cubin_note(std::string_view cubin) {
                  .compiler = version_in(string_at(strings, number(descriptor, kVersionWord, 4)))};
   if (note.arch.empty() || note.compiler.empty()) return std::nullopt;
   return note;
+}
+
+std::optional<int> count_parameters(std::string_view cubin, std::string_view kernel) {
+  if (!is_gpu_elf(cubin)) return std::nullopt;
+  std::string_view attributes = Sections(cubin).named(".nv.info." + std::string(kernel));
+  if (attributes.empty()) return std::nullopt;
+  int count = 0;
+  while (!attributes.empty()) {
+    const bool is_sized = number(attributes, 0, 1) == kFormSized;
+    const std::uint64_t bytes = 4 + (is_sized ? number(attributes, 2, 2) : 0);
+    if (bytes > attributes.size()) return std::nullopt;
+    count += is_sized && number(attributes, 1, 1) == kKindParameter ? 1 : 0;
+    attributes.remove_prefix(static_cast<std::size_t>(bytes));
+  }
+  return count;
 }
 
 }  // namespace cubinery

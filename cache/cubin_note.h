@@ -1,4 +1,4 @@
-// What a cubin says of itself: the ELF note .note.nv.tkinfo that ptxas writes.
+// What a cubin says of itself, in the ELF sections that ptxas writes.
 #pragma once
 
 #include <optional>
@@ -14,5 +14,8 @@ struct CubinNote {
 
 // nullopt: not a 64-bit ELF file for NVIDIA GPUs, damaged, or without the note.
 std::optional<CubinNote> read_cubin_note(std::string_view cubin);
+
+// How many parameters a kernel takes.  nullopt: the cubin does not say.
+std::optional<int> count_parameters(std::string_view cubin, std::string_view kernel);
 
 }  // namespace cubinery

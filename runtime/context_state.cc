@@ -116,6 +116,13 @@ Result<Context::State::Made> Context::State::build(const KernelSpec& spec,
                               spec.canonical, spec.kernel, source.path, spec.kernel),
                   std::move(output->log));
   }
+  if (const std::optional<int> count = count_parameters(made.cubin, spec.kernel);
+      count && *count != 1) {
+    return Status(
+        Code::kCompileFailed,
+        fmt::format("{}: {} takes {} parameters; accepted: one, the struct Fields::Params",
+                    spec.canonical, spec.kernel, *count));
+  }
   return made;
 }
 

@@ -49,8 +49,8 @@ DecodeKeys vk_keys(GdnDecodeKey key) {
   keys.wide.warp_v = 16;
   if (!valid(keys.wide)) keys.wide.warp_v = 8;  // a long key_dim: half as many columns per thread
   keys.wide.warps = 1;
-  keys.narrow.warp_v = 4;
-  keys.narrow.warps = 8;
+  keys.narrow.warp_v = 8;
+  keys.narrow.warps = 2;
   return keys;
 }
 

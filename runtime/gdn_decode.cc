@@ -19,7 +19,7 @@ constexpr std::string_view kOp = "gdn_decode";
 constexpr std::int64_t kStateAlignment = 16;
 
 // Batches with fewer warps than this per multiprocessor in the wide kernel run the narrow one.
-constexpr std::int64_t kWideWarpsPerSm = 4;
+constexpr std::int64_t kWideWarpsPerSm = 8;
 
 // [B, heads, dim] with unit innermost stride.
 Status check_rows(std::string_view tensor, const Tensor& x, DType dtype, std::int64_t batch,

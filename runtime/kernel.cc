@@ -18,22 +18,19 @@ Status from_driver(const Kernel::State& state, CUresult result, const char* call
   return state.device->driver().check(result, fmt::format("{}: {}", state.info.canonical, call));
 }
 
-// The kernel's only parameter must be as long as the struct that launches will pass.
-Status check_parameters(const Kernel::State& state, CUkernel kernel) {
+// The kernel's parameter must be as long as the struct that launches will pass.
+Status check_parameter(const Kernel::State& state, CUkernel kernel) {
   std::size_t offset = 0;
   std::size_t bytes = 0;
-  std::size_t second = 0;
-  const Driver& driver = state.device->driver();
-  CUBINERY_RETURN_IF_ERROR(from_driver(
-      state, driver.cuKernelGetParamInfo(kernel, 0, &offset, &bytes), "cuKernelGetParamInfo"));
-  const bool has_second = driver.cuKernelGetParamInfo(kernel, 1, &offset, &second) == CUDA_SUCCESS;
-  if (bytes == state.param_bytes && !has_second) return {};
+  CUBINERY_RETURN_IF_ERROR(
+      from_driver(state, state.device->driver().cuKernelGetParamInfo(kernel, 0, &offset, &bytes),
+                  "cuKernelGetParamInfo"));
+  if (bytes == state.param_bytes) return {};
   return Status(
       Code::kInvalidKey,
-      fmt::format("{}: the __global__ function takes {} of {} bytes; accepted: one "
-                  "parameter, the struct Fields::Params of {} bytes",
-                  state.info.canonical, has_second ? "several parameters, the first" : "one", bytes,
-                  state.param_bytes));
+      fmt::format("{}: the __global__ function takes a parameter of {} bytes; accepted: the "
+                  "struct Fields::Params of {} bytes",
+                  state.info.canonical, bytes, state.param_bytes));
 }
 
 Status load(Kernel::State* state, const std::string& cubin) {
@@ -49,7 +46,7 @@ Status load(Kernel::State* state, const std::string& cubin) {
   CUBINERY_RETURN_IF_ERROR(from_driver(
       *state, driver.cuLibraryGetKernel(&kernel, state->library, state->info.kernel.c_str()),
       "cuLibraryGetKernel"));
-  CUBINERY_RETURN_IF_ERROR(check_parameters(*state, kernel));
+  CUBINERY_RETURN_IF_ERROR(check_parameter(*state, kernel));
   CUBINERY_RETURN_IF_ERROR(from_driver(*state, driver.cuKernelGetFunction(&state->function, kernel),
                                        "cuKernelGetFunction"));
   if (state->shared_bytes > kPlainSharedBytes) {

@@ -100,7 +100,8 @@ struct DecodeArgs {
   // An index that is neither padding nor a slot touches no state and fills that request's output
   // with NaN.
   Tensor state_indices{};
-  // [B]: the slots that requests write.  Absent: those they read.
+  // [B]: the slots that requests write.  Absent: those they read.  A padding index here, beside a
+  // slot to read, only drops the new state (Padding::kScratch: sends it to the scratch slot).
   Tensor state_out_indices{};
   std::int64_t scratch_slot = 0;  // Padding::kScratch: the slot that padding rows read and write
 
@@ -120,8 +121,8 @@ class Decode {
   // Enqueues one step on `stream`.  Checks every argument; does not allocate, lock or synchronise,
   // and may be captured in a CUDA graph.  B = 0 does nothing.
   //
-  // kInvalidArgument: names the tensor, what it is and what is accepted.  kDriver: CUDA refused the
-  // launch.
+  // kInvalidArgument: names the tensor, what it is and what is accepted.  kUnsupported:
+  // programmatic on a device before sm_90.  kDriver: CUDA refused the launch.
   Status launch(Stream stream, const DecodeArgs& args) const;
 
   const DecodeProblem& problem() const;

@@ -128,7 +128,8 @@ __device__ void store_output(const GdnDecodeParams& p, Lane lane, long long n, i
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(threads(kKey))
+// The 1 offers the compiler every register; left to itself it spills some keys to fit more blocks.
+extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
     gdn_decode(const __grid_constant__ GdnDecodeParams p) {
   constexpr int kTiles = kKey.value_dim / kKey.warp_v;
   const int unit = blockIdx.x * kKey.warps + threadIdx.x / 32;

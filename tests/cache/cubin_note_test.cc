@@ -117,6 +117,13 @@ TEST_CASE("OffsetsBeyondTheFileAreNotFollowed", "[cache]") {
   }
 }
 
+TEST_CASE("ARealCubinCountsItsKernelsParameters", "[cache]") {
+  const std::string cubin = trivial_cubin();
+  CHECK(count_parameters(cubin, "trivial") == 1);
+  CHECK_FALSE(count_parameters(cubin, "other"));
+  CHECK_FALSE(count_parameters("no cubin", "trivial"));
+}
+
 TEST_CASE("TruncatedCubinsAreRefusedOrRight", "[cache]") {
   const std::string cubin = trivial_cubin();
   REQUIRE_FALSE(cubin.empty());
@@ -137,6 +144,7 @@ TEST_CASE("FlippedBytesDoNoHarm", "[cache]") {
     for (const int mask : {0x01, 0x80, 0xff}) {
       byte = static_cast<char>(good ^ mask);
       refused += read_cubin_note({damaged.data(), damaged.size()}) ? 0 : 1;
+      count_parameters({damaged.data(), damaged.size()}, "trivial");
     }
     byte = good;
   }

@@ -132,7 +132,7 @@ CUresult cuKernelGetFunction(CUfunction* found, CUkernel) {
 
 CUresult cuKernelGetParamInfo(CUkernel, std::size_t index, std::size_t* offset,
                               std::size_t* bytes) {
-  if (index >= static_cast<std::size_t>(settings.params)) return CUDA_ERROR_INVALID_VALUE;
+  if (index > 0) return CUDA_ERROR_INVALID_VALUE;
   *offset = 0;
   *bytes = settings.param_bytes;
   return CUDA_SUCCESS;

@@ -28,7 +28,6 @@ struct FakeSettings {
   CUresult load_library = CUDA_SUCCESS;
   CUresult get_kernel = CUDA_SUCCESS;
   std::size_t param_bytes = 0;  // of each loaded kernel's parameter
-  int params = 1;
   CUresult launch = CUDA_SUCCESS;
 
   // What happened.

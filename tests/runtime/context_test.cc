@@ -216,9 +216,23 @@ TEST_CASE("ATemplateMustHaveTheKernelOfItsName", "[nvrtc]") {
   CHECK(test::count_files(shop.cache() + "/entries") == 0);
 }
 
+TEST_CASE("AKernelTakesOneParameter", "[nvrtc]") {
+  Workshop shop;
+  const Context context = context_of(shop.options());
+  for (const auto& [parameters, count] :
+       {std::pair("", "0"), std::pair("int a, TwiceParams b", "2")}) {
+    shop.write("twice/twice.cu", "#include \"twice/key.h\"\nextern \"C\" __global__ void twice(" +
+                                     std::string(parameters) + ") {}\n");
+    const Status status = refused(context, twice_spec());
+    CHECK(status.code() == Code::kCompileFailed);
+    CHECK(status.message() == "twice;threads=64: twice takes " + std::string(count) +
+                                  " parameters; accepted: one, the struct Fields::Params");
+  }
+}
+
 TEST_CASE("WarningsAreKeptInTheInfo", "[nvrtc]") {
   Workshop shop;
-  shop.write("twice/twice.cu", "extern \"C\" __global__ void twice() {\n  int unused;\n}\n");
+  shop.write("twice/twice.cu", "extern \"C\" __global__ void twice(int) {\n  int unused;\n}\n");
   const Context context = context_of(shop.options());
   const CompiledKernel first = compiled(context, twice_spec(), Source::kCompiled);
   CHECK(contains(first.info.log, "twice/twice.cu(2): warning"));
