@@ -1,5 +1,7 @@
 #include "codegen/bundle.h"
 
+#include <fmt/format.h>
+
 #include "codegen/identity.h"
 
 namespace cubinery {
@@ -13,7 +15,7 @@ std::string digest_below(const TemplateFiles& files, std::string_view prefix) {
   std::string text;
   for (const auto& [path, content] : files) {
     if (!path.starts_with(prefix)) continue;
-    text += path + " " + std::to_string(content.size()) + ":" + content + "\n";
+    text += fmt::format("{} {}:{}\n", path, content.size(), content);
   }
   return digest_of(text);
 }

@@ -36,6 +36,7 @@ Status Driver::load(const std::string& path) {
     return Status(Code::kUnsupported, fmt::format("driver: {} is for CUDA {}; needs {} or newer",
                                                   path, version_text(version_), needed));
   }
+// NOLINTBEGIN(bugprone-macro-parentheses): members of this, which take none
 #define CUBINERY_STRING(x) #x
 #define CUBINERY_LOAD(function)                                                                 \
   function = reinterpret_cast<decltype(function)>(library_.symbol(CUBINERY_STRING(function)));  \
@@ -47,6 +48,7 @@ Status Driver::load(const std::string& path) {
   CUBINERY_DRIVER_FUNCTIONS(CUBINERY_LOAD)
 #undef CUBINERY_LOAD
 #undef CUBINERY_STRING
+// NOLINTEND(bugprone-macro-parentheses)
   const CUresult result = cuInit(0);
   if (result == CUDA_SUCCESS) return {};
   return Status(Code::kUnsupported,

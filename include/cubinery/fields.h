@@ -244,7 +244,10 @@ Result<Key> from_json(std::string_view json) {
       internal::parse_flat_json(Fields<Key>::kName, json);
   if (!pairs) return std::move(pairs).error();
   Key key{};
-  for (const auto& [name, value] : *pairs) {
+  for (const auto& pair : *pairs) {
+    // NOTE: no structured binding, which clang before 16 does not let a lambda see.
+    const std::string& name = pair.first;
+    const std::string& value = pair.second;
     bool known = false;
     Status status;
     internal::for_each_field<Key>([&](const auto& field) {

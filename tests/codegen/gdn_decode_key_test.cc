@@ -142,10 +142,10 @@ TEST_CASE("CandidatesOfTheUsualProblemsAreThisMany", "[cpu]") {
     for_each_candidate(key_of(layout, dtype), [&](const GdnDecodeKey&) { ++n; });
     return n;
   };
-  CHECK(count(StateLayout::kVK, DType::kF32) == 132);
-  CHECK(count(StateLayout::kVK, DType::kBF16) == 164);
-  CHECK(count(StateLayout::kKV, DType::kF32) == 96);
-  CHECK(count(StateLayout::kKV, DType::kBF16) == 108);
+  CHECK(count(StateLayout::kVK, DType::kF32) == 96);
+  CHECK(count(StateLayout::kVK, DType::kBF16) == 132);
+  CHECK(count(StateLayout::kKV, DType::kF32) == 60);
+  CHECK(count(StateLayout::kKV, DType::kBF16) == 64);
 }
 
 TEST_CASE("EveryHeadSizeHasCandidates", "[cpu]") {

@@ -1,11 +1,14 @@
 // Contexts and kernels on a device: where a kernel comes from, and what a context without a
 // compiler or with another architecture does.
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "codegen/arch.h"
 #include "tests/gpu/gpu_test.h"
 
 namespace cubinery::test {
@@ -201,6 +204,51 @@ TEST_CASE("Runtime.OperatorsOutliveTheirContext", "[gpu]") {
   context.reset();
   const DecodeCase c(gpu(), small_problem(), 3, {.seed = seed()});
   CHECK(c.check(run(c, *decode)).ok());
+}
+
+// Each block of a cluster writes its rank, read from the other end of its dynamic shared memory.
+constexpr const char* kClusterKernel = R"(
+struct ClusterParams {
+  int* ranks;
+};
+extern "C" __global__ void __launch_bounds__(32, 1) cluster(const ClusterParams p) {
+  extern __shared__ int memory[];
+  unsigned rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  memory[CUBINERY_KEY - 1] = rank;
+  p.ranks[blockIdx.x] = memory[CUBINERY_KEY - 1];
+}
+)";
+
+TEST_CASE("Runtime.ClustersAndSharedMemoryBeyondThePlainLimit", "[gpu]") {
+  const std::optional<Arch> arch = parse_arch(gpu().context().arch());
+  REQUIRE(arch);
+  if (!has_clusters(arch->major)) return skip_test("no clusters before sm_90");
+  const TemporaryDirectory dir;
+  std::filesystem::create_directories(dir.path() + "/templates/cluster");
+  std::ofstream(dir.path() + "/templates/cluster/cluster.cu") << kClusterKernel;
+  Options options = options_with(dir.path() + "/cache");
+  options.template_dirs = {dir.path() + "/templates"};
+  constexpr unsigned kInts = 50000;  // 200 kB of the 227 kB that a block may ask for
+  const KernelSpec spec{.kernel = "cluster",
+                        .canonical = "cluster;ints=50000",
+                        .initializer = std::to_string(kInts),
+                        .threads = 32,
+                        .shared_bytes = kInts * sizeof(int),
+                        .param_bytes = sizeof(void*)};
+  const Kernel kernel = get(create(options), spec);
+  const DeviceBuffer ranks(gpu(), 8 * sizeof(int));
+  struct Params {
+    void* ranks;
+  };
+  CHECK(kernel.launch(nullptr, {.grid_x = 8, .cluster_x = 4}, Params{ranks.data()}).ok());
+  std::vector<int> expected;
+  for (int block = 0; block < 8; ++block) expected.push_back(block % 4);
+  std::vector<int> found(8);
+  std::memcpy(found.data(), ranks.download().data(), ranks.bytes());
+  CHECK(found == expected);
+  CHECK(kernel.launch(nullptr, {.grid_x = 7, .cluster_x = 4}, Params{ranks.data()}).code() ==
+        Code::kDriver);  // a grid that clusters do not divide
 }
 
 }  // namespace

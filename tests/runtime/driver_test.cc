@@ -218,6 +218,22 @@ TEST_CASE("AKernelThatIsNotInItsCubinIsADriverError", "[cpu]") {
   CHECK(loading.fake->libraries == 0);
 }
 
+TEST_CASE("AnNvrtcThatIsTooOldIsNamed", "[cpu]") {
+  Options options;
+  options.device = kNoDevice;
+  options.arch = "sm_90a";
+  options.nvrtc_path = CUBINERY_FAKE_NVRTC;
+  options.use_disk_cache = false;
+  const Result<Context> context = Context::create(options);
+  REQUIRE(context);
+  const Result<std::string> version = context->nvrtc_version();
+  REQUIRE_FALSE(version);
+  CHECK(version.error().code() == Code::kUnsupported);
+  CHECK(version.error().message() == "NVRTC: " CUBINERY_FAKE_NVRTC
+                                     " is version 12.9; needs 13.0 or newer");
+  CHECK(context->compile(GdnDecodeKey{}).error().message() == version.error().message());
+}
+
 TEST_CASE("AKernelTakesAParameterOfTheDeclaredSize", "[cpu]") {
   Loading loading;
   const Context context = loading.context();
