@@ -12,6 +12,7 @@ struct Decode::State {
   struct Variant {
     GdnDecodeKey key;
     Kernel kernel;
+    // Warps that some requests need.
     std::int64_t warps(std::int64_t requests, int heads) const {
       return requests * heads * (key.value_dim / key.warp_v);
     }
@@ -19,11 +20,10 @@ struct Decode::State {
   DecodeProblem problem;
   Variant wide;
   Variant narrow;
-  std::int64_t wide_from_warps = 0;  // fewer warps than this in the wide kernel: run the narrow one
+  std::int64_t wide_from_batch = 0;
 
   const Variant& variant(std::int64_t batch) const {
-    const std::int64_t per_request = wide.warps(1, problem.heads());
-    return batch < (wide_from_warps + per_request - 1) / per_request ? narrow : wide;
+    return batch < wide_from_batch ? narrow : wide;
   }
 };
 

@@ -48,7 +48,7 @@ Status Driver::load(const std::string& path) {
   CUBINERY_DRIVER_FUNCTIONS(CUBINERY_LOAD)
 #undef CUBINERY_LOAD
 #undef CUBINERY_STRING
-// NOLINTEND(bugprone-macro-parentheses)
+  // NOLINTEND(bugprone-macro-parentheses)
   const CUresult result = cuInit(0);
   if (result == CUDA_SUCCESS) return {};
   return Status(Code::kUnsupported,

@@ -18,8 +18,9 @@ constexpr std::string_view kOp = "gdn_decode";
 // State matrices are read and written in vectors of up to 16 bytes.
 constexpr std::int64_t kStateAlignment = 16;
 
-// Batches with fewer warps than this per multiprocessor in the wide kernel run the narrow one.
-constexpr std::int64_t kWideWarpsPerSm = 8;
+// Batches with fewer value columns (of all heads) than this per multiprocessor run the narrow
+// kernel.
+constexpr std::int64_t kWideColumnsPerSm = 128;
 
 // [B, heads, dim] with unit innermost stride.
 Status check_rows(std::string_view tensor, const Tensor& x, DType dtype, std::int64_t batch,
@@ -259,11 +260,13 @@ Result<Decode> create_decode(const Context& context, const DecodeProblem& proble
   if (!wide) return std::move(wide).error();
   Result<Kernel> narrow = context.get(keys.narrow);
   if (!narrow) return std::move(narrow).error();
+  const std::int64_t columns = std::int64_t{problem.heads()} * problem.value_dim;  // of a request
+  const std::int64_t wide_from = (kWideColumnsPerSm * context.sm_count() + columns - 1) / columns;
   return Decode(std::make_shared<const Decode::State>(
       Decode::State{.problem = problem,
                     .wide = {.key = keys.wide, .kernel = std::move(*wide)},
                     .narrow = {.key = keys.narrow, .kernel = std::move(*narrow)},
-                    .wide_from_warps = kWideWarpsPerSm * context.sm_count()}));
+                    .wide_from_batch = wide_from}));
 }
 
 const DecodeProblem& Decode::problem() const { return state_->problem; }
