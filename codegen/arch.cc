@@ -56,6 +56,7 @@ bool runs_on(const Arch& arch, int major, int minor) {
 const std::vector<std::string>& known_architectures() {
   static const std::vector<std::string> kNames = [] {
     std::vector<std::string> names;
+    names.reserve(kArchitectures.size());
     for (const Arch& arch : kArchitectures) names.push_back(arch.name());
     return names;
   }();

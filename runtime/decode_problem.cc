@@ -37,17 +37,18 @@ Status check_float(std::string_view name, DType dtype) {
   return bad(name, text(dtype), "f32, bf16, f16");
 }
 
-// Rows of the state lie along key_dim: sixteen lanes share one, so that a warp reads two at a time,
-// in the longest vectors that fit sixteen of them into a row.  Short rows have eight lanes.
+// Rows of the state lie along key_dim: eight lanes share one, so that a warp reads four at a time,
+// in the longest vectors that fit eight of them into a row.
 DecodeKeys vk_keys(GdnDecodeKey key) {
   const int row_bytes = key.key_dim * size_of(key.state_dtype);
-  key.k_lanes = row_bytes % (16 * 4) == 0 ? 16 : 8;
+  key.k_lanes = 8;
   key.vec_bytes = 16;
   while (row_bytes % (key.k_lanes * key.vec_bytes) != 0) key.vec_bytes /= 2;
   DecodeKeys keys{key, key};
-  keys.wide.warp_v = 8;
+  keys.wide.warp_v = 16;
+  if (!valid(keys.wide)) keys.wide.warp_v = 8;  // a long key_dim: half as many columns per thread
   keys.wide.warps = 1;
-  keys.narrow.warp_v = 4;
+  keys.narrow.warp_v = 8;
   keys.narrow.warps = 2;
   return keys;
 }
