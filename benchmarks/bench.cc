@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <exception>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -203,6 +204,15 @@ std::unique_ptr<const Gpu> open_gpu(const Options& options) {
   if (gpu) return std::move(*gpu);
   std::printf("skipped: no usable GPU: %s\n", std::string(gpu.error().message()).c_str());
   std::exit(77);
+}
+
+int run_main(int (*run)(int argc, char** argv), int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", argv[0], error.what());
+    return 1;
+  }
 }
 
 }  // namespace cubinery::bench

@@ -67,6 +67,9 @@ void fill(const Gpu& gpu, const DeviceBuffer& buffer, const std::vector<std::byt
 // "gpu", "sm_count", "driver" and "nvrtc" of the record.
 void describe(const Gpu& gpu, Results* results);
 
+// The body of a benchmark's main(): calls `run`, or prints what it threw and returns 1.
+int run_main(int (*run)(int argc, char** argv), int argc, char** argv);
+
 // Opens the device or prints why not and exits with 77.
 std::unique_ptr<const Gpu> open_gpu(const Options& options);
 

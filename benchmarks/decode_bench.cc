@@ -3,7 +3,6 @@
 //   decode_bench [--quick] [--programmatic] [--batch 1,8,32] [--out benchmarks/results/h200.json]
 //                [--commit abc1234]
 #include <cstdio>
-#include <exception>
 #include <map>
 #include <string>
 #include <vector>
@@ -92,11 +91,4 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "decode_bench: %s\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return bench::run_main(run, argc, argv); }

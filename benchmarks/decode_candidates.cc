@@ -3,7 +3,6 @@
 //   decode_candidates [--batch 1,8,128] [--state f32|bf16] [--layout vk|kv]
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <string>
 #include <vector>
 
@@ -64,11 +63,4 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "decode_candidates: %s\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return bench::run_main(run, argc, argv); }

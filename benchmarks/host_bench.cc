@@ -7,7 +7,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <exception>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -219,11 +218,4 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "host_bench: %s\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return bench::run_main(run, argc, argv); }
