@@ -82,6 +82,7 @@ std::vector<Job> select_shard(std::vector<Job> jobs, const Shard& shard) {
   }
   std::sort(mine.begin(), mine.end());
   std::vector<Job> selected;
+  selected.reserve(mine.size());
   for (const std::size_t i : mine) selected.push_back(std::move(jobs[i]));
   return selected;
 }
