@@ -143,9 +143,9 @@ TEST_CASE("CandidatesOfTheUsualProblemsAreThisMany", "[cpu]") {
     return n;
   };
   CHECK(count(StateLayout::kVK, DType::kF32) == 96);
-  CHECK(count(StateLayout::kVK, DType::kBF16) == 132);
+  CHECK(count(StateLayout::kVK, DType::kBF16) == 96);
   CHECK(count(StateLayout::kKV, DType::kF32) == 60);
-  CHECK(count(StateLayout::kKV, DType::kBF16) == 64);
+  CHECK(count(StateLayout::kKV, DType::kBF16) == 36);
 }
 
 TEST_CASE("EveryHeadSizeHasCandidates", "[cpu]") {
