@@ -85,17 +85,19 @@ void Doctor::driver() {
   // A GPU without a driver is broken; neither is a machine that may still pre-warm.
   std::error_code ignored;
   const bool has_gpu = std::filesystem::exists("/dev/nvidiactl", ignored);
-  const char* advice =
-      has_gpu ? "install a driver for CUDA 12.8 or newer, and check that this user and "
-                "container may use the GPU"
+  const std::string advice =
+      has_gpu ? fmt::format(
+                    "install a driver for CUDA {} or newer, and check that this user and "
+                    "container may use the GPU",
+                    driver_version_text(kMinDriverVersion))
               : "nothing, if this machine only pre-warms; kernels run on NVIDIA GPUs only";
   const Result<std::shared_ptr<const Driver>> driver = Driver::open(options_.driver_path);
   if (!driver) {
     const std::string why(driver.error().message());
     return add(has_gpu ? Verdict::kFail : Verdict::kWarn, "driver", why, advice);
   }
-  const int version = (*driver)->version();
-  add(Verdict::kOk, "driver", fmt::format("for CUDA {}.{}", version / 1000, version % 1000 / 10));
+  add(Verdict::kOk, "driver",
+      fmt::format("for CUDA {}", driver_version_text((*driver)->version())));
   Result<std::vector<Gpu>> gpus = list_gpus(**driver);
   if (!gpus) return add(Verdict::kFail, "gpu", std::string(gpus.error().message()), advice);
   gpus_ = *std::move(gpus);

@@ -3,14 +3,10 @@
 #include <fmt/format.h>
 
 namespace cubinery {
-namespace {
 
-// "12.8" for 12080.
-std::string version_text(int version) {
+std::string driver_version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
-
-}  // namespace
 
 Result<std::shared_ptr<const Driver>> Driver::open(const std::string& path) {
   std::shared_ptr<Driver> driver(new Driver);
@@ -31,10 +27,10 @@ Status Driver::load(const std::string& path) {
   if (get_version == nullptr || get_version(&version_) != CUDA_SUCCESS) {
     return Status(Code::kUnsupported, fmt::format("driver: {} is not a CUDA driver", path));
   }
-  const std::string needed = version_text(kMinDriverVersion);
+  const std::string needed = driver_version_text(kMinDriverVersion);
   if (version_ < kMinDriverVersion) {
     return Status(Code::kUnsupported, fmt::format("driver: {} is for CUDA {}; needs {} or newer",
-                                                  path, version_text(version_), needed));
+                                                  path, driver_version_text(version_), needed));
   }
 // NOLINTBEGIN(bugprone-macro-parentheses): members of this, which take none
 #define CUBINERY_STRING(x) #x

@@ -66,6 +66,9 @@ namespace cubinery {
 // Cubins of NVRTC 13 need it.
 inline constexpr int kMinDriverVersion = 13000;
 
+// "13.0" for 13000.
+std::string driver_version_text(int version);
+
 // The open driver.  Immutable after open(); safe to use from any thread.
 class Driver {
  public:
