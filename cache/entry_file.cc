@@ -16,9 +16,7 @@ EntryFile read_entry_file(Env& env, const std::string& path, bool trust) {
   EntryFile file;
   std::string bytes;
   if (const std::error_code error = env.read(path, &bytes, &file.info)) {
-    const bool absent =
-        error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
-    if (!absent) file.trouble = io_error("read", path, error).message();
+    if (!is_absent(error)) file.trouble = io_error("read", path, error).message();
     return file;
   }
   // The owner of the open file, not of its path: a symbolic link is fine when what it leads to is.

@@ -256,6 +256,10 @@ class PosixEnv : public Env {
 
 std::shared_ptr<Env> posix_env() { return std::make_shared<PosixEnv>(); }
 
+bool is_absent(std::error_code error) {
+  return error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+}
+
 Status io_error(std::string_view verb, std::string_view path, std::error_code error) {
   return Status(Code::kIo, fmt::format("cannot {} {}: {}", verb, path, error.message()));
 }

@@ -84,6 +84,9 @@ class Env {
 
 std::shared_ptr<Env> posix_env();
 
+// Whether an error says that there is no such file.
+bool is_absent(std::error_code error);
+
 // kIo: "cannot <verb> <path>: <text of error>".
 Status io_error(std::string_view verb, std::string_view path, std::error_code error);
 

@@ -8,10 +8,6 @@ namespace {
 constexpr std::uint32_t kRoot = 0;
 constexpr std::uint32_t kGroupOrOthersWrite = 022;
 
-bool is_absent(std::error_code error) {
-  return error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
-}
-
 }  // namespace
 
 Status check_owner(Env& env, const std::string& path, const FileInfo& info) {
