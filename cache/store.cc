@@ -46,6 +46,15 @@ Status no_directory() { return Status(Code::kIo, "cache: there is no writable di
 
 }  // namespace
 
+StoreOptions store_options(const Options& options) {
+  return {.dir = options.cache_dir,
+          .layers = options.cache_layers,
+          .limit_bytes = options.cache_limit_bytes,
+          .trust_shared_dirs = options.trust_shared_dirs,
+          .lock_wait = options.lock_wait,
+          .log = options.log};
+}
+
 struct Store::Found {
   Entry entry;
   std::int64_t mtime_ns = 0;

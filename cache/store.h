@@ -37,6 +37,9 @@ struct StoreOptions {
   std::function<void(LogLevel, std::string_view)> log{};
 };
 
+// What an Options says of the store, its directory as it stands there.
+StoreOptions store_options(const Options& options);
+
 // One entry as lookups and listings return it.
 struct StoredEntry {
   Entry entry;

@@ -68,13 +68,4 @@ Result<Options> LibraryOptions::resolve() const {
   return options;
 }
 
-StoreOptions store_options(const Options& options) {
-  return {.dir = options.cache_dir,
-          .layers = options.cache_layers,
-          .limit_bytes = options.cache_limit_bytes,
-          .trust_shared_dirs = options.trust_shared_dirs,
-          .lock_wait = options.lock_wait,
-          .log = options.log};
-}
-
 }  // namespace cubinery

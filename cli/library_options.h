@@ -33,7 +33,4 @@ class LibraryOptions {
   bool verbose_ = false;
 };
 
-// As a context with these options opens it.  Requires: options.cache_dir is not empty.
-StoreOptions store_options(const Options& options);
-
 }  // namespace cubinery

@@ -53,20 +53,16 @@ Result<std::string> choose_arch(const std::string& wanted, const Device* device)
 }
 
 std::unique_ptr<Store> open_store(const Options& options) {
-  const std::string dir = options.cache_dir.empty() ? home_cache_dir() : options.cache_dir;
-  if (dir.empty()) {
+  StoreOptions of_store = store_options(options);
+  if (of_store.dir.empty()) of_store.dir = home_cache_dir();
+  if (of_store.dir.empty()) {
     if (options.log) {
       options.log(LogLevel::kWarning,
                   "cache: no home directory for this user; set Options::cache_dir");
     }
     return nullptr;
   }
-  return std::make_unique<Store>(StoreOptions{.dir = dir,
-                                              .layers = options.cache_layers,
-                                              .limit_bytes = options.cache_limit_bytes,
-                                              .trust_shared_dirs = options.trust_shared_dirs,
-                                              .lock_wait = options.lock_wait,
-                                              .log = options.log});
+  return std::make_unique<Store>(std::move(of_store));
 }
 
 }  // namespace
