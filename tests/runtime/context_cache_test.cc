@@ -16,14 +16,9 @@
 namespace cubinery {
 namespace {
 
+using test::context_of;
 using test::twice_spec;
 using test::Workshop;
-
-Context context_of(Options options) {
-  Result<Context> context = Context::create(std::move(options));
-  REQUIRE(context);
-  return std::move(*context);
-}
 
 // Where the kernel came from, or the code of the error: "disk", "NotCached".
 std::string outcome(const Context& context, const KernelSpec& spec = twice_spec()) {

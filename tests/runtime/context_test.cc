@@ -14,14 +14,9 @@
 namespace cubinery {
 namespace {
 
+using test::context_of;
 using test::twice_spec;
 using test::Workshop;
-
-Context context_of(Options options) {
-  Result<Context> context = Context::create(std::move(options));
-  REQUIRE(context);
-  return std::move(*context);
-}
 
 // The kernel, and that it came from `source`.
 CompiledKernel compiled(const Context& context, const KernelSpec& spec, Source source) {

@@ -10,6 +10,7 @@
 
 #include "cubinery/context.h"
 #include "tests/cache/temp_dir.h"
+#include "tests/catch.h"
 
 namespace cubinery::test {
 
@@ -45,6 +46,12 @@ extern "C" __global__ void __launch_bounds__(kKey.threads)
   if (i < p.n) p.x[i] *= 2.0f;
 }
 )";
+
+inline Context context_of(Options options) {
+  Result<Context> context = Context::create(std::move(options));
+  REQUIRE(context);
+  return std::move(*context);
+}
 
 // What a library has said.
 class Log {
