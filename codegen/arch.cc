@@ -53,6 +53,12 @@ bool runs_on(const Arch& arch, int major, int minor) {
   return arch.major == major && arch.minor <= minor;
 }
 
+// The CUDA programming guide's table of technical specifications, by compute capability.
+int max_shared_bytes(const Arch& arch) {
+  if (arch.major == 8) return (arch.minor == 0 || arch.minor == 7 ? 163 : 99) * 1024;
+  return (arch.major == 12 ? 99 : 227) * 1024;
+}
+
 const std::vector<std::string>& known_architectures() {
   static const std::vector<std::string> kNames = [] {
     std::vector<std::string> names;

@@ -13,11 +13,12 @@ check() {
   status=1
 }
 check include 'cubinery/'
+kernels='common/|gdn_decode/|gdn_prefill_chunks/|gdn_prefill_scan/'
 check codegen 'codegen/'
 check cache 'cache/|codegen/'
-check runtime 'runtime/|cache/|codegen/|gdn_decode/'
-check templates 'common/|gdn_decode/'
-check cli 'cli/|runtime/|cache/|codegen/|gdn_decode/'
+check runtime "runtime/|cache/|codegen/|$kernels"
+check templates "$kernels"
+check cli "cli/|runtime/|cache/|codegen/|$kernels"
 
 if grep -rnE '#include <(cuda|nvrtc)' include codegen cache cli templates; then
   echo "layers: CUDA headers belong to runtime/"

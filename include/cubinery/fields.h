@@ -318,6 +318,22 @@ struct EnumNames<gdn::StateLocation> {
 };
 
 template <>
+struct EnumNames<gdn::TokenLayout> {
+  static constexpr const char* kType = "cubinery::gdn::TokenLayout";
+  static constexpr std::array<EnumName<gdn::TokenLayout>, 2> kNames{
+      {{gdn::TokenLayout::kBTHD, "kBTHD", "bthd"}, {gdn::TokenLayout::kBHTD, "kBHTD", "bhtd"}}};
+};
+
+template <>
+struct EnumNames<gdn::Checkpoints> {
+  static constexpr const char* kType = "cubinery::gdn::Checkpoints";
+  static constexpr std::array<EnumName<gdn::Checkpoints>, 3> kNames{
+      {{gdn::Checkpoints::kNone, "kNone", "none"},
+       {gdn::Checkpoints::kBefore, "kBefore", "before"},
+       {gdn::Checkpoints::kAfter, "kAfter", "after"}}};
+};
+
+template <>
 struct EnumNames<gdn::Padding> {
   static constexpr const char* kType = "cubinery::gdn::Padding";
   static constexpr std::array<EnumName<gdn::Padding>, 4> kNames{

@@ -16,6 +16,19 @@ enum class StateLocation : int {
   kPool,   // in the slot that an index tensor names
 };
 
+// The order of the first dimensions of a tensor of tokens.  Packed sequences have no B.
+enum class TokenLayout : int {
+  kBTHD,  // [B, T, heads, dim]; packed [total, heads, dim]
+  kBHTD,  // [B, heads, T, dim]; packed [heads, total, dim]
+};
+
+// Which states a prefill keeps besides the final one.
+enum class Checkpoints : int {
+  kNone,
+  kBefore,  // the state before tokens 0, N, 2N, ... of a sequence (FLA's h, with N the chunk size)
+  kAfter,   // the state after tokens N, 2N, ... of a sequence, whole spans only (FlashInfer)
+};
+
 // What an index that means "this row of the batch is padding" does.
 enum class Padding : int {
   kNone,     // no index means padding

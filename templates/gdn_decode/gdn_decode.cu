@@ -10,6 +10,7 @@
 // load and the store; k_lanes lanes share a column and sum over key_dim by shuffles.  Warps share
 // nothing: no shared memory, no block barrier.  The time is that of reading and writing S once. All
 // arithmetic is fp32; o and S are rounded once, when they are stored.
+#include "common/gates.cuh"
 #include "common/launch.cuh"
 #include "common/math.cuh"
 #include "common/slots.cuh"
@@ -84,16 +85,15 @@ __device__ float decay_of(const GdnDecodeParams& p, long long n, int h) {
   const float g = dev::load<kKey.gate_dtype>(p.g, n * p.g_request + h * p.g_head);
   if constexpr (kKey.gate_mode == GateMode::kAlpha) return g;
   if constexpr (kKey.gate_mode == GateMode::kLog) return expf(g);
-  const float A = expf(dev::load<kKey.a_log_dtype>(p.A_log, h * p.A_log_head));
-  const float bias = dev::load<kKey.dt_bias_dtype>(p.dt_bias, h * p.dt_bias_head);
-  return expf(-A * dev::softplus(g + bias));
+  const float A_log = dev::load<kKey.a_log_dtype>(p.A_log, h * p.A_log_head);
+  const float dt_bias = dev::load<kKey.dt_bias_dtype>(p.dt_bias, h * p.dt_bias_head);
+  return expf(dev::computed_log_decay(g, A_log, dt_bias));
 }
 
 __device__ float beta_of(const GdnDecodeParams& p, long long n, int h) {
   if constexpr (kKey.beta_mode == BetaMode::kOne) return 1.0f;
-  const float b = dev::load<kKey.beta_dtype>(p.beta, n * p.beta_request + h * p.beta_head);
-  if constexpr (kKey.beta_mode == BetaMode::kGiven) return b;
-  return (kKey.beta_mode == BetaMode::kDoubledLogit ? 2.0f : 1.0f) * dev::sigmoid(b);
+  return dev::write_strength<kKey.beta_mode>(
+      dev::load<kKey.beta_dtype>(p.beta, n * p.beta_request + h * p.beta_head));
 }
 
 // This thread's elements of a row of key_dim, divided by the row's norm with use_qk_l2norm.

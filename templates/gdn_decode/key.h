@@ -1,6 +1,7 @@
 // Compile-time parameters and arguments of gdn_decode.  Compiled by the host and by NVRTC.
 #pragma once
 
+#include "common/key_rules.h"
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_types.h"
 
@@ -38,10 +39,6 @@ struct GdnDecodeKey {
 };
 
 constexpr int threads(const GdnDecodeKey& key) { return key.warps * 32; }
-
-constexpr bool is_power_of_two(int x) { return x > 0 && (x & (x - 1)) == 0; }
-
-constexpr bool is_head_dim(int x) { return x >= 16 && x <= 256 && x % 16 == 0; }
 
 // Registers that a thread needs for its part of the state, of k and of q.
 constexpr int data_registers(const GdnDecodeKey& key) {

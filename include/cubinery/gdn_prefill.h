@@ -1,0 +1,169 @@
+// The Gated DeltaNet prefill operator: whole sequences.  cubinery/gdn.h states the formulas.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cubinery/context.h"
+#include "cubinery/dtype.h"
+#include "cubinery/gdn_types.h"
+#include "cubinery/kernel.h"
+#include "cubinery/status.h"
+#include "cubinery/tensor.h"
+
+namespace cubinery::gdn {
+
+class Prefill;
+
+// A prefill: what is fixed when a model is loaded.  Never here: token counts, the number of
+// sequences, strides, slots.
+struct PrefillProblem {
+  using Operator = Prefill;
+
+  int q_heads = 16;
+  int k_heads = 16;
+  int v_heads = 32;
+  int key_dim = 128;    // 16 to 256, a multiple of 16
+  int value_dim = 128;  // likewise
+
+  DType dtype = DType::kBF16;            // q, k, v: f32, bf16 or f16
+  DType output_dtype = DType::kBF16;     // o: likewise
+  DType gate_dtype = DType::kF32;        // g, alpha or a: likewise
+  DType beta_dtype = DType::kF32;        // beta or its logit: likewise
+  DType a_log_dtype = DType::kF32;       // A_log: likewise (GateMode::kComputed)
+  DType dt_bias_dtype = DType::kF32;     // dt_bias: likewise (GateMode::kComputed)
+  DType state_dtype = DType::kF32;       // f32, bf16 or f16; rounded to nearest when stored
+  DType index_dtype = DType::kI32;       // state indices: i32 or i64 (StateLocation::kPool)
+  DType cu_seqlens_dtype = DType::kI32;  // cu_seqlens, checkpoint_cu_starts: i32 or i64 (varlen)
+
+  TokenLayout token_layout = TokenLayout::kBTHD;
+  bool varlen = false;  // sequences packed behind each other, their bounds in cu_seqlens
+  StateLayout state_layout = StateLayout::kVK;
+  StateLocation state_location = StateLocation::kDense;
+  Padding padding = Padding::kNone;  // needs StateLocation::kPool
+  PadIndex pad_index = PadIndex::kNegative;
+  GateMode gate_mode = GateMode::kLog;
+  BetaMode beta_mode = BetaMode::kGiven;
+  bool use_qk_l2norm = false;
+  bool has_initial_state = true;  // false: every sequence starts from zero
+  bool store_state = true;        // false: the final state is not kept
+  Checkpoints checkpoints = Checkpoints::kNone;
+  int checkpoint_every = 64;  // tokens; a multiple of 16 (used with checkpoints)
+  // A sequence's result is bitwise the same whatever else is in the batch and however the work is
+  // laid out.  The kernels of this version always keep to that; ask for it to keep it when faster
+  // ones that do not are added.
+  bool batch_invariant = false;
+
+  int heads() const;
+
+  // OK, or kInvalidArgument naming the field, its value and what is accepted.
+  Status check() const;
+  // The kernels that the operator launches on an architecture, for pre-warming.  Errors as for
+  // check().
+  Result<std::vector<KernelSpec>> kernels(std::string_view arch) const;
+  // As flat JSON with the field names above, and back.  Missing fields keep their default.
+  // kInvalidArgument: malformed, an unknown field or value.
+  std::string to_json() const;
+  static Result<PrefillProblem> from_json(std::string_view json);
+};
+
+// The tensors of one prefill.  Device memory; absent where the problem does not use them.
+//
+// Dense: B sequences of T tokens, shapes as below.  Packed (varlen): N sequences, tensors of tokens
+// have one dimension of `total` tokens in place of B and T, or B = 1 and T = total.  With
+// TokenLayout::kBHTD the heads come before the tokens everywhere.  Strides are free where nothing
+// else is said: tensors are read and written as they lie; rows whose addresses are all multiples of
+// 16 bytes are read fastest.
+struct PrefillArgs {
+  Tensor q{};        // [B, T, q_heads, key_dim]; unit innermost stride
+  Tensor k{};        // [B, T, k_heads, key_dim]; unit innermost stride
+  Tensor v{};        // [B, T, v_heads, value_dim]; unit innermost stride
+  Tensor g{};        // [B, T, heads]: g, alpha or a; absent for GateMode::kNone
+  Tensor beta{};     // [B, T, heads]: beta or its logit; absent for BetaMode::kOne
+  Tensor A_log{};    // [heads]; gate_mode kComputed only
+  Tensor dt_bias{};  // [heads]; gate_mode kComputed only
+  Tensor o{};        // [B, T, heads, value_dim]; unit innermost stride; written
+
+  // [N + 1], varlen only: sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1.  Tokens
+  // before cu_seqlens[0] and from cu_seqlens[N] on are left alone.  Values that decrease, or leave
+  // 0 to total, are an error only the device can see: every o is then NaN and no state is touched.
+  Tensor cu_seqlens{};
+
+  // [N or slots, heads, rows, columns], rows x columns = key_dim x value_dim (kKV) or value_dim x
+  // key_dim (kVK).  Each matrix lies without gaps; heads and slots may have gaps of whole 16-byte
+  // units; 16-byte aligned.  Absent only without both has_initial_state and store_state.
+  Tensor state{};
+  // Where final states go.  Absent: in place.  May be `state` itself but must not overlap it
+  // otherwise.  A sequence of no tokens has its initial state as final state.
+  Tensor state_out{};
+  // [N], state_location kPool: the slots that sequences read.  No two sequences may write one slot.
+  // An index that is neither padding nor a slot touches no state and fills that sequence's output
+  // with NaN.
+  Tensor state_indices{};
+  // [N]: the slots that sequences write.  Absent: those they read.  A padding index here, beside a
+  // slot to read, only drops the final state (Padding::kScratch: sends it to the scratch slot).
+  Tensor state_out_indices{};
+  std::int64_t scratch_slot = 0;  // Padding::kScratch: the slot that padding rows read and write
+
+  // [rows, heads, ...] as `state`, in state_dtype: the states kept with
+  // PrefillProblem::checkpoints, those of one sequence in order and behind each other.  A sequence
+  // of L tokens has ceil(L / checkpoint_every) of them (kBefore) or floor(L / checkpoint_every)
+  // (kAfter).  Dense: the sequences follow each other.  Padding sequences that are skipped or
+  // zeroed keep none.
+  Tensor checkpoints{};
+  // [N + 1], varlen with checkpoints: sequence n's rows are checkpoint_cu_starts[n] to
+  // checkpoint_cu_starts[n + 1] - 1.  A sequence that has more, or whose range leaves the tensor,
+  // touches no state and no checkpoint, and its output is filled with NaN.
+  Tensor checkpoint_cu_starts{};
+
+  std::optional<float> scale{};  // default key_dim^-1/2
+  // The first kernel may overlap what is in front of it on the stream (sm_90 and newer).
+  bool programmatic = false;
+};
+
+// The size of one launch.
+struct PrefillSize {
+  std::int64_t tokens = 0;     // of all sequences: B T, or total
+  std::int64_t sequences = 0;  // B, or N
+};
+
+// Device memory for one launch, 256-byte aligned.  Nothing is kept in it between launches; launches
+// that may run at the same time need one each.
+struct Workspace {
+  void* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+// A prefill operator on one device.  Immutable; copies share it, all methods are safe to call from
+// any thread.
+class Prefill {
+ public:
+  // Loads or compiles its kernels.  kInvalidArgument from PrefillProblem::check(); else as
+  // Context::get().
+  static Result<Prefill> create(const Context& context, const PrefillProblem& problem);
+
+  // Bytes of workspace that every launch of at most this size needs.
+  std::size_t workspace_bytes(const PrefillSize& size) const;
+
+  // Enqueues one prefill on `stream`: two kernels.  Checks every argument; does not allocate, lock
+  // or synchronise, and may be captured in a CUDA graph.  N = 0 does nothing.
+  //
+  // kInvalidArgument: names the tensor, what it is and what is accepted.  kUnsupported:
+  // programmatic on a device before sm_90.  kDriver: CUDA refused the launch.
+  Status launch(Stream stream, const PrefillArgs& args, const Workspace& workspace) const;
+
+  const PrefillProblem& problem() const;
+
+  struct State;
+  explicit Prefill(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<const State> state_;
+};
+
+}  // namespace cubinery::gdn

@@ -1,0 +1,55 @@
+// What gdn_prefill_chunks leaves in the workspace for gdn_prefill_scan, one record for each chunk
+// and head.  Compiled by the host and by NVRTC.
+//
+// With G_i the sum of the chunk's g up to token i, rk_i and rq_i the inverse norms of k_i and q_i
+// (1 without use_qk_l2norm), and L = strictlower(beta_i k^_i.k^_j):
+//
+//   transition  T_ij = (I + L)^-1_ij e^(G_i - G_j) beta_j      j <= i
+//   attention   P_ij = scale (q^_i . k^_j) e^(G_i - G_j)       j <= i
+//   k_in[i]     rk_i e^G_i            what S^T k_i is multiplied by
+//   q_in[i]     scale rq_i e^G_i      what S^T q_i is multiplied by
+//   v_out[i]    rk_i e^(G_C - G_i)    what the new value of token i is multiplied by on its way
+//                                     into the state
+//   decay       e^G_C                 what the state is multiplied by
+#pragma once
+
+#include "cubinery/dtype.h"
+
+namespace cubinery {
+
+// T and P are stored as their lower 16x16 tiles, row by row, each as a warp holds it (tile.cuh).
+constexpr int lower_tiles(int chunk_size) { return chunk_size / 16 * (chunk_size / 16 + 1) / 2; }
+// Position of tile (row, column), column <= row.
+constexpr int lower_tile(int row, int column) { return row * (row + 1) / 2 + column; }
+
+struct ChunkRecord {
+  // Byte offsets, all multiples of 16.
+  int attention;
+  int k_in;
+  int q_in;
+  int v_out;
+  int decay;
+  int bytes;
+};
+
+// The transition's tiles come first.
+constexpr ChunkRecord chunk_record(int chunk_size, DType dtype) {
+  const int matrix = lower_tiles(chunk_size) * 16 * 16 * size_of(dtype);
+  const int vector = chunk_size * 4;
+  ChunkRecord record{};
+  record.attention = matrix;
+  record.k_in = 2 * matrix;
+  record.q_in = record.k_in + vector;
+  record.v_out = record.q_in + vector;
+  record.decay = record.v_out + vector;
+  record.bytes = record.decay + 16;
+  return record;
+}
+
+// Records of one head lie by slot.  Sequence n's first slot is its first token's chunk plus n, so
+// that no sequence needs to know the lengths of those before it; a launch has this many slots.
+constexpr long long chunk_slots(long long tokens, long long sequences, int chunk_size) {
+  return tokens / chunk_size + sequences;
+}
+
+}  // namespace cubinery

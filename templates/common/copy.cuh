@@ -1,0 +1,121 @@
+// Asynchronous copies from global to shared memory (cp.async).
+#pragma once
+
+#include "common/types.cuh"
+
+namespace cubinery::dev {
+
+// Starts copying 16 bytes, through L2 only: the data is used once per block.  Requires: both
+// addresses are multiples of 16.
+__device__ inline void copy_16(unsigned shared, const void* global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
+}
+
+// The same, or writes zeros and reads nothing.
+__device__ inline void copy_16_or_zeros(unsigned shared, const void* global, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "r"(valid ? 16 : 0)
+               : "memory");
+}
+
+// Ends a group of copies of this thread.
+__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits until at most the kPending last groups of this thread are under way.
+template <int kPending>
+__device__ void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+constexpr int greatest_common_divisor(int a, int b) {
+  return b == 0 ? a : greatest_common_divisor(b, a % b);
+}
+
+// Copies the rows of a matrix to shared memory, kRows at a time, with kThreads neighbouring
+// threads, the first one's number a multiple of kThreads.  A row has kDim elements; rows lie
+// kStride elements apart there.
+template <DType kDType, int kRows, int kDim, int kStride, int kThreads>
+class RowCopier {
+ public:
+  // `rows` is the first row; they lie `stride` elements apart.  `aligned`: every row starts at a
+  // multiple of 16 bytes; otherwise elements are copied one by one, and not asynchronously.
+  __device__ RowCopier(const void* rows, long long stride, bool aligned) : from_(as<kDType>(rows)) {
+    if (aligned) from_ += first_row() * stride + first_column();
+  }
+
+  // Starts copying the next kRows rows.  Those from `valid` on become zeros and are not read.
+  // NOTE: takes stride and aligned again instead of keeping them: they are kernel parameters, which
+  // need no registers.
+  __device__ void copy_next(unsigned shared, int valid, long long stride, bool aligned) {
+    if (!aligned) {
+      copy_elements(shared, valid, stride);
+      from_ += kRows * stride;
+    } else if (valid >= kRows) {
+      copy_pieces<true>(shared, valid, stride);
+    } else {
+      copy_pieces<false>(shared, valid, stride);
+    }
+  }
+
+ private:
+  static constexpr int kSize = size_of(kDType);
+  static constexpr int kPieces = kDim * kSize / 16;  // of a row
+  // Neighbouring threads copy neighbouring pieces; each thread keeps to its columns.
+  static constexpr int kAcross = greatest_common_divisor(kPieces, kThreads);
+  static constexpr int kStep = kThreads / kAcross;  // rows
+  static constexpr int kSteps = (kRows + kStep - 1) / kStep;
+
+  static __device__ int first_row() { return threadIdx.x % kThreads / kAcross; }
+  static __device__ int first_column() { return threadIdx.x % kThreads % kAcross * (16 / kSize); }
+
+  template <bool kAllValid>
+  __device__ void copy_pieces(unsigned shared, int valid, long long stride) {
+    shared += (first_row() * kStride + first_column()) * kSize;
+    const Storage<kDType>* from = from_;
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i, from += kStep * stride) {
+      const int row = first_row() + i * kStep;
+      if (kRows % kStep != 0 && row >= kRows) break;
+#pragma unroll
+      for (int c = 0; c < kPieces / kAcross; ++c) {
+        const unsigned to = shared + i * kStep * kStride * kSize + c * kAcross * 16;
+        const auto* piece = from + c * kAcross * (16 / kSize);
+        if constexpr (kAllValid) {
+          copy_16(to, piece);
+        } else {
+          copy_16_or_zeros(to, piece, row < valid);
+        }
+      }
+    }
+    from_ = kRows % kStep == 0 ? from : from_ + kRows * stride;
+  }
+
+  __device__ void copy_elements(unsigned shared, int valid, long long stride) {
+    for (int i = threadIdx.x % kThreads; i < kRows * kDim; i += kThreads) {
+      const int row = i / kDim;
+      const unsigned at = shared + (row * kStride + i % kDim) * kSize;
+      const auto x = row < valid ? from_[row * stride + i % kDim] : Storage<kDType>{};
+      if constexpr (kDType == DType::kF32) {
+        asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory");
+      } else {
+        asm volatile("st.shared.u16 [%0], %1;" ::"r"(at), "h"(x) : "memory");
+      }
+    }
+  }
+
+  const Storage<kDType>* from_;
+};
+
+// Starts copying kBytes, a multiple of 16, between 16-byte aligned addresses, with threads as
+// above.
+template <int kBytes, int kThreads>
+__device__ void copy_bytes(unsigned shared, const void* global) {
+  const int first = threadIdx.x % kThreads * 16;
+  const auto* from = static_cast<const char*>(global) + first;
+#pragma unroll
+  for (int i = 0; i < kBytes; i += kThreads * 16) {
+    if (kBytes - i >= kThreads * 16 || first < kBytes - i) copy_16(shared + first + i, from + i);
+  }
+}
+
+}  // namespace cubinery::dev

@@ -1,0 +1,75 @@
+// Where the sequences of a batch lie, and where their chunks' records do.
+#pragma once
+
+#include "common/chunk_record.h"
+#include "common/types.cuh"
+
+namespace cubinery::dev {
+
+// Tokens first ... first + tokens - 1 of row `batch` of the tensors of tokens.
+struct Sequence {
+  long long batch;
+  long long first;
+  long long tokens;
+  long long slot;  // of its first chunk
+};
+
+// Sequence n of tensors [B, T, ...].
+template <int kChunk>
+__device__ Sequence dense_sequence(long long n, long long tokens) {
+  return {.batch = n, .first = 0, .tokens = tokens, .slot = n * ((tokens + kChunk - 1) / kChunk)};
+}
+
+// Sequence n of packed tensors.  Requires: cu_seqlens never decreases.
+template <int kChunk, DType kIndex>
+__device__ Sequence packed_sequence(long long n, const void* cu_seqlens, long long stride) {
+  const long long first = as<kIndex>(cu_seqlens)[n * stride];
+  const long long end = as<kIndex>(cu_seqlens)[(n + 1) * stride];
+  return {.batch = 0, .first = first, .tokens = end - first, .slot = first / kChunk + n};
+}
+
+// The packed sequence that owns a slot, or would if it were longer: the last one whose first slot
+// is not behind it.  Whatever cu_seqlens holds, the result is one of 0 ... sequences - 1.
+template <int kChunk, DType kIndex>
+__device__ int sequence_of_slot(long long slot, const void* cu_seqlens, long long stride,
+                                int sequences) {
+  int low = 0;
+  int high = sequences;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    const long long first = as<kIndex>(cu_seqlens)[middle * stride];
+    (first / kChunk + middle <= slot ? low : high) = middle;
+  }
+  return low;
+}
+
+// What order[] holds for every sequence when cu_seqlens is not 0 <= ... never decreasing ... <=
+// tokens.
+inline constexpr int kMalformed = -1;
+
+// Writes n to order[rank of n by length, longest first; equal ones by n], so that the longest
+// sequences start first.  Called by all threads of one block for each n.  `scratch` is in shared
+// memory.
+template <DType kIndex, int kThreads>
+__device__ void rank_sequence(int n, const void* cu_seqlens, long long stride, int sequences,
+                              long long tokens, int* order, int* scratch) {
+  const auto* cu = as<kIndex>(cu_seqlens);
+  const long long mine = cu[(n + 1) * stride] - cu[n * stride];
+  if (threadIdx.x == 0) *scratch = 0;
+  // Orders the zero before the additions.
+  __syncthreads();
+  int before = 0;
+  bool malformed = false;
+  for (int j = threadIdx.x; j < sequences; j += kThreads) {
+    const long long first = cu[j * stride];
+    const long long end = cu[(j + 1) * stride];
+    malformed |= first < 0 || end < first || end > tokens;
+    before += end - first > mine || (end - first == mine && j < n);
+  }
+  atomicAdd(scratch, before);
+  // Orders the additions before the reading, and asks all threads.
+  malformed = __syncthreads_or(malformed);
+  if (threadIdx.x == 0) order[malformed ? n : *scratch] = malformed ? kMalformed : n;
+}
+
+}  // namespace cubinery::dev

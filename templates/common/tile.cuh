@@ -1,0 +1,301 @@
+// 16x16 tiles in the registers of a warp, and their products on the tensor cores (mma.sync).
+//
+// Lane l holds, of rows l / 4 and l / 4 + 8, the columns 2 (l % 4), 2 (l % 4) + 1 and the same plus
+// 8.  That is how mma.sync leaves an accumulator, how it takes its left operand, and how it takes
+// the transpose of its right one: with c += a b^T as the only product, results feed the next
+// product from registers, and no element ever changes lanes.
+#pragma once
+
+#include "common/types.cuh"
+
+namespace cubinery::dev {
+
+// fp32: accumulators, and what is computed on them.  x[row half][column half][column].
+struct Acc {
+  float x[2][2][2];
+};
+
+// This lane's first row and first column in a tile.
+__device__ inline int tile_row() { return threadIdx.x % 32 / 4; }
+__device__ inline int tile_column() { return threadIdx.x % 4 * 2; }
+
+// An operand of 16-bit elements: a word holds two columns.
+template <DType kDType>
+struct Tile {
+  unsigned x[2][2];
+};
+// An operand of fp32 elements.
+template <>
+struct Tile<DType::kF32> {
+  float x[2][2][2];
+};
+
+// Rounds two floats to a word, the first one in the low half.
+template <DType kDType>
+__device__ unsigned pack(float low, float high) {
+  unsigned word;
+  if constexpr (kDType == DType::kBF16) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  }
+  return word;
+}
+
+// Rounds to the operand's type.
+template <DType kDType>
+__device__ Tile<kDType> round_to(const Acc& acc) {
+  Tile<kDType> tile;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      if constexpr (kDType == DType::kF32) {
+        tile.x[r][c][0] = acc.x[r][c][0];
+        tile.x[r][c][1] = acc.x[r][c][1];
+      } else {
+        tile.x[r][c] = pack<kDType>(acc.x[r][c][0], acc.x[r][c][1]);
+      }
+    }
+  }
+  return tile;
+}
+
+template <DType kDType>
+__device__ Acc to_float(const Tile<kDType>& tile) {
+  Acc acc;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      if constexpr (kDType == DType::kF32) {
+        acc.x[r][c][0] = tile.x[r][c][0];
+        acc.x[r][c][1] = tile.x[r][c][1];
+      } else {
+        acc.x[r][c][0] = to_float<kDType>(static_cast<unsigned short>(tile.x[r][c]));
+        acc.x[r][c][1] = to_float<kDType>(static_cast<unsigned short>(tile.x[r][c] >> 16));
+      }
+    }
+  }
+  return acc;
+}
+
+// Only of 16-bit elements.
+template <DType kDType>
+__device__ Tile<kDType> transpose(const Tile<kDType>& tile) {
+  Tile<kDType> transposed;
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;"
+        : "=r"(transposed.x[e / 2][e % 2])
+        : "r"(tile.x[e % 2][e / 2]));
+  }
+  return transposed;
+}
+
+// A matrix in shared memory, rows kStride elements apart, and where this lane reads in it.
+// Requires: rows start at multiples of 16 bytes.
+template <DType kDType, int kStride>
+struct SharedMatrix {
+  unsigned address;  // of element (0, 0), as shared-space instructions take it
+
+  // The tile whose element (0, 0) is (row, column) of the matrix.  kLeft: it becomes a left
+  // operand, which wants its registers in another order.
+  template <bool kLeft = false>
+  __device__ Tile<kDType> load(int row, int column) const {
+    Tile<kDType> tile;
+    if constexpr (kDType == DType::kF32) {
+      const unsigned at = element(row + tile_row(), column + tile_column());
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                       : "=f"(tile.x[r][c][0]), "=f"(tile.x[r][c][1])
+                       : "r"(at + (8 * r * kStride + 8 * c) * 4));
+        }
+      }
+    } else {
+      // Lanes 8 m to 8 m + 7 name the rows of the m-th 8x8 part.  Parts arrive in neighbouring
+      // registers: those of a row of the tile first, for a left operand those of a column.
+      const unsigned lane = threadIdx.x % 32;
+      const unsigned first = lane / 8 % 2 * 8;
+      const unsigned second = lane / 16 * 8;
+      const unsigned at =
+          element(row + lane % 8 + (kLeft ? first : second), column + (kLeft ? second : first));
+      unsigned(&x)[2][2] = tile.x;
+      asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(x[0][0]), "=r"(x[kLeft][!kLeft]), "=r"(x[!kLeft][kLeft]), "=r"(x[1][1])
+                   : "r"(at));
+    }
+    return tile;
+  }
+
+  // The transpose of load(row, column).
+  __device__ Tile<kDType> load_transposed(int row, int column) const {
+    Tile<kDType> tile;
+    if constexpr (kDType == DType::kF32) {
+      const unsigned at = element(row + tile_column(), column + tile_row());
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const int r = i / 4, c = i / 2 % 2, j = i % 2;
+        asm volatile("ld.shared.f32 %0, [%1];"
+                     : "=f"(tile.x[r][c][j])
+                     : "r"(at + ((8 * c + j) * kStride + 8 * r) * 4));
+      }
+    } else {
+      const unsigned lane = threadIdx.x % 32;
+      asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(tile.x[0][0]), "=r"(tile.x[0][1]), "=r"(tile.x[1][0]), "=r"(tile.x[1][1])
+                   : "r"(element(row + lane % 16, column + lane / 16 * 8)));
+    }
+    return tile;
+  }
+
+  __device__ unsigned element(unsigned row, unsigned column) const {
+    return address + (row * kStride + column) * size_of(kDType);
+  }
+};
+
+__device__ inline unsigned shared_address(const void* p) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(p));
+}
+
+// One m16n8k16 product: columns 8 half to 8 half + 7 of c.
+template <DType kDType>
+__device__ void mma_half(Acc& c, const Tile<kDType>& a, const Tile<kDType>& b, int half) {
+  float(&low)[2] = c.x[0][half];
+  float(&high)[2] = c.x[1][half];
+  if constexpr (kDType == DType::kBF16) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(low[0]), "+f"(low[1]), "+f"(high[0]), "+f"(high[1])
+        : "r"(a.x[0][0]), "r"(a.x[1][0]), "r"(a.x[0][1]), "r"(a.x[1][1]), "r"(b.x[half][0]),
+          "r"(b.x[half][1]));
+  } else {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(low[0]), "+f"(low[1]), "+f"(high[0]), "+f"(high[1])
+        : "r"(a.x[0][0]), "r"(a.x[1][0]), "r"(a.x[0][1]), "r"(a.x[1][1]), "r"(b.x[half][0]),
+          "r"(b.x[half][1]));
+  }
+}
+
+// Half of a tile, columns 8 part to 8 part + 7, as mma.sync takes tf32: it reads the upper 19 bits
+// of a float.  [row half][column].  mma.sync wants columns t and t + 4 in lane t; this lane has 2t
+// and 2t + 1.  The order of a sum's terms is free as long as both operands keep to the same.
+struct Tf32Half {
+  unsigned x[2][2];
+};
+
+// c += a b^T over the eight columns of the halves.
+__device__ inline void mma_tf32(Acc& c, const Tf32Half& a, const Tf32Half& b) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float(&low)[2] = c.x[0][half];
+    float(&high)[2] = c.x[1][half];
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(low[0]), "+f"(low[1]), "+f"(high[0]), "+f"(high[1])
+        : "r"(a.x[0][0]), "r"(a.x[1][0]), "r"(a.x[0][1]), "r"(a.x[1][1]), "r"(b.x[half][0]),
+          "r"(b.x[half][1]));
+  }
+}
+
+// x = high + low to 23 bits.  NaN stays one: it is in low whatever becomes of high.
+__device__ inline void split(Tf32Half& high, Tf32Half& low, const Tile<DType::kF32>& tile,
+                             int part) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float x = tile.x[i / 2][part][i % 2];
+    high.x[i / 2][i % 2] = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
+    low.x[i / 2][i % 2] = __float_as_uint(x - __uint_as_float(high.x[i / 2][i % 2]));
+  }
+}
+
+// Rounds to 11 bits.  NOTE: turns some NaN into 0, for an eighth of the instructions of cvt.rna.
+__device__ inline Tf32Half round_to_tf32(const Tile<DType::kF32>& tile, int part) {
+  Tf32Half rounded;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    rounded.x[i / 2][i % 2] = __float_as_uint(tile.x[i / 2][part][i % 2]) + 0x1000u;
+  }
+  return rounded;
+}
+
+// c += a b^T.  NOTE: tensor cores cut sums off, towards zero, instead of rounding them: long ones
+// had better be added outside.
+template <DType kDType>
+__device__ void mma(Acc& c, const Tile<kDType>& a, const Tile<kDType>& b) {
+  if constexpr (kDType == DType::kF32) {
+    // The smaller terms first; low * low is below fp32's last bit.
+#pragma unroll
+    for (int part = 0; part < 2; ++part) {
+      Tf32Half a_high, a_low, b_high, b_low;
+      split(a_high, a_low, a, part);
+      split(b_high, b_low, b, part);
+      mma_tf32(c, a_low, b_high);
+      mma_tf32(c, a_high, b_low);
+      mma_tf32(c, a_high, b_high);
+    }
+  } else {
+    mma_half<kDType>(c, a, b, 0);
+    mma_half<kDType>(c, a, b, 1);
+  }
+}
+
+// c += a b^T with the operands rounded to tf32: an 11-bit significand and fp32's range.
+__device__ inline void mma_rounded_to_tf32(Acc& c, const Tile<DType::kF32>& a,
+                                           const Tile<DType::kF32>& b) {
+#pragma unroll
+  for (int part = 0; part < 2; ++part) {
+    mma_tf32(c, round_to_tf32(a, part), round_to_tf32(b, part));
+  }
+}
+
+// Tiles that are stored as a warp holds them: each lane's elements behind those of the lane before.
+template <DType kDType>
+__device__ Tile<kDType> load_tile(unsigned shared, int tile) {
+  constexpr int kBytes = 8 * size_of(kDType);  // of a lane
+  const unsigned at = shared + (tile * 32 + threadIdx.x % 32) * kBytes;
+  Tile<kDType> loaded;
+  if constexpr (kDType == DType::kF32) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                   : "=f"(loaded.x[r][0][0]), "=f"(loaded.x[r][0][1]), "=f"(loaded.x[r][1][0]),
+                     "=f"(loaded.x[r][1][1])
+                   : "r"(at + 16 * r));
+    }
+  } else {
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(loaded.x[0][0]), "=r"(loaded.x[0][1]), "=r"(loaded.x[1][0]),
+                   "=r"(loaded.x[1][1])
+                 : "r"(at));
+  }
+  return loaded;
+}
+
+// The same in generic memory.  Requires: tiles is 16-byte aligned.
+template <DType kDType>
+__device__ void store_tile(void* tiles, int tile, const Tile<kDType>& stored) {
+  constexpr int kBytes = 8 * size_of(kDType);
+  auto* to =
+      reinterpret_cast<uint4*>(static_cast<char*>(tiles) + (tile * 32 + threadIdx.x % 32) * kBytes);
+  if constexpr (kDType == DType::kF32) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      to[r] = make_uint4(__float_as_uint(stored.x[r][0][0]), __float_as_uint(stored.x[r][0][1]),
+                         __float_as_uint(stored.x[r][1][0]), __float_as_uint(stored.x[r][1][1]));
+    }
+  } else {
+    *to = make_uint4(stored.x[0][0], stored.x[0][1], stored.x[1][0], stored.x[1][1]);
+  }
+}
+
+// Where element (row, column) of an fp32 tile lies, in elements from the tile's first.
+__device__ inline int tile_element(int row, int column) {
+  return (row % 8 * 4 + column % 8 / 2) * 8 + row / 8 * 4 + column / 8 * 2 + column % 2;
+}
+
+}  // namespace cubinery::dev

@@ -1,0 +1,93 @@
+// Compile-time parameters and arguments of gdn_prefill_chunks.  Compiled by the host and by NVRTC.
+#pragma once
+
+#include "common/chunk_record.h"
+#include "common/key_rules.h"
+#include "cubinery/dtype.h"
+#include "cubinery/gdn_types.h"
+
+namespace cubinery {
+
+struct GdnPrefillChunksKey {
+  // The problem: gdn::PrefillProblem explains each.
+  int key_dim = 128;
+  DType dtype = DType::kBF16;
+  DType gate_dtype = DType::kF32;
+  DType beta_dtype = DType::kF32;
+  DType a_log_dtype = DType::kF32;
+  DType dt_bias_dtype = DType::kF32;
+  DType cu_seqlens_dtype = DType::kI32;
+  bool varlen = false;
+  gdn::GateMode gate_mode = gdn::GateMode::kLog;
+  gdn::BetaMode beta_mode = gdn::BetaMode::kGiven;
+  bool use_qk_l2norm = false;
+
+  // Tuned.
+  int chunk_size = 32;  // tokens
+  int warps = 2;        // per block
+};
+
+// Heads of one block, at most: they share a key head and a query head.
+inline constexpr int kMaxHeadsPerBlock = 8;
+
+constexpr int threads(const GdnPrefillChunksKey& key) { return key.warps * 32; }
+
+// Shared memory: k and q of the chunk, later overwritten by three sets of fp32 tiles.
+constexpr int tile_area_bytes(const GdnPrefillChunksKey& key) {
+  const int rows = 2 * key.chunk_size * padded_row(key.key_dim, key.dtype) * size_of(key.dtype);
+  const int tiles = 3 * lower_tiles(key.chunk_size) * 16 * 16 * 4;
+  return rows > tiles ? rows : tiles;
+}
+// Behind it: inverse norms of k and q, then gate sums and betas of each head.
+constexpr int shared_bytes(const GdnPrefillChunksKey& key) {
+  return tile_area_bytes(key) + (2 + 2 * kMaxHeadsPerBlock) * key.chunk_size * 4;
+}
+
+constexpr const char* why_invalid(const GdnPrefillChunksKey& key) {
+  if (!is_head_dim(key.key_dim)) return "key_dim must be a multiple of 16 from 16 to 256";
+  if (!is_float(key.dtype)) return "dtype must be f32, bf16 or f16";
+  if (!is_float(key.gate_dtype)) return "gate_dtype must be f32, bf16 or f16";
+  if (!is_float(key.beta_dtype)) return "beta_dtype must be f32, bf16 or f16";
+  if (!is_float(key.a_log_dtype)) return "a_log_dtype must be f32, bf16 or f16";
+  if (!is_float(key.dt_bias_dtype)) return "dt_bias_dtype must be f32, bf16 or f16";
+  if (is_float(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
+  if (key.chunk_size != 16 && key.chunk_size != 32 && key.chunk_size != 64)
+    return "chunk_size must be 16, 32 or 64";
+  if (key.warps != 1 && key.warps != 2 && key.warps != 4) return "warps must be 1, 2 or 4";
+  return nullptr;
+}
+
+constexpr bool valid(const GdnPrefillChunksKey& key) { return why_invalid(key) == nullptr; }
+
+// Strides are in elements.  A stride of a dimension that the tensor does not have is 0: packed
+// tensors have no batch.
+struct GdnPrefillChunksParams {
+  const void* q;
+  const void* k;
+  const void* g;     // g, alpha or a
+  const void* beta;  // beta or its logit
+  const void* A_log;
+  const void* dt_bias;
+  const void* cu_seqlens;
+  void* records;  // [chunk_slots][heads] of chunk_record().bytes
+  int* order;     // [sequences], varlen: written; see common/sequences.cuh
+
+  long long q_batch, q_token, q_head;
+  long long k_batch, k_token, k_head;
+  long long g_batch, g_token, g_head;
+  long long beta_batch, beta_token, beta_head;
+  long long A_log_head, dt_bias_head;
+  long long cu_seqlens_stride;
+
+  long long tokens;  // of a sequence; varlen: of all
+  int sequences;
+  int slots;  // chunk_slots of the launch
+  int heads;
+  int heads_per_block;   // divides heads, q_group and k_group; at most kMaxHeadsPerBlock
+  int q_group, k_group;  // heads per head of q, k
+  // Whether every row starts at a multiple of 16 bytes.
+  bool q_aligned, k_aligned;
+  float scale;
+};
+
+}  // namespace cubinery

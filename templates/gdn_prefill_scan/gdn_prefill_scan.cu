@@ -1,0 +1,384 @@
+// Second kernel of a prefill: carries the state of every sequence and head through its chunks and
+// writes the outputs.  For a chunk with keys K, queries Q, values V (a row each token), the state S
+// in front of it and its record (common/chunk_record.h):
+//
+//   V' = V - k_in (K S)      U = T V'      O = q_in (Q S) + P U      S <- decay S + K^T (v_out U)
+//
+// One warp <-> (sequence, head, 16 value columns), for all tokens.  Everything is computed
+// transposed, with the warp's value columns as rows, so that S^T stays in registers as fp32
+// accumulators from the first chunk to the last and every product takes its left operand from the
+// registers that the one before it left (common/tile.cuh).  Warps share K, Q and the record in
+// shared memory, which one more warp fills some chunks ahead, and exchange nothing.
+#include "common/copy.cuh"
+#include "common/launch.cuh"
+#include "common/math.cuh"
+#include "common/output.cuh"
+#include "common/sequences.cuh"
+#include "common/slots.cuh"
+#include "common/state.cuh"
+#include "common/tile.cuh"
+#include "gdn_prefill_scan/key.h"
+
+#ifdef CUBINERY_KEY
+constexpr cubinery::GdnPrefillScanKey kKey = CUBINERY_KEY;
+#else
+constexpr cubinery::GdnPrefillScanKey kKey{};  // stand-alone build: nvcc, clangd, profilers
+#endif
+static_assert(cubinery::valid(kKey), "gdn_prefill_scan: key outside the tuning space");
+
+namespace {
+
+using namespace cubinery;  // NOLINT: a translation unit of its own
+using gdn::Checkpoints;
+using gdn::Padding;
+using gdn::StateLayout;
+using gdn::StateLocation;
+
+constexpr int kChunk = kKey.chunk_size;
+constexpr int kTokens = kChunk / 16;       // tiles along a chunk
+constexpr int kKeys = kKey.key_dim / 16;   // tiles along key_dim
+constexpr int kColumns = 16 * kKey.warps;  // value columns of the block
+constexpr int kSize = size_of(kKey.dtype);
+constexpr int kRow = padded_row(kKey.key_dim, kKey.dtype);
+constexpr int kValueRow = padded_row(kColumns, kKey.dtype);
+constexpr ChunkRecord kRecord = chunk_record(kChunk, kKey.dtype);
+
+// Byte offsets in a stage of shared memory.
+constexpr int kQueries = kChunk * kRow * kSize;
+constexpr int kValues = 2 * kQueries;
+constexpr int kRecordAt = kValues + kChunk * kValueRow * kSize;
+
+using Tile = dev::Tile<kKey.dtype>;
+using State = dev::State<kKey.state_layout, kKey.key_dim, kKey.value_dim>;
+using Output = dev::OutputWriter<kKey.output_dtype, kChunk>;
+
+extern __shared__ __align__(16) unsigned char shared[];
+
+// What a block works on.
+struct Unit {
+  dev::Sequence sequence;
+  long long n;
+  int h;
+  int first_column;  // of the block
+};
+
+__device__ int chunks_of(const Unit& unit) {
+  return static_cast<int>((unit.sequence.tokens + kChunk - 1) / kChunk);
+}
+
+// This warp's first value column, of the head.
+__device__ int warp_column(const Unit& unit) { return unit.first_column + threadIdx.x / 32 * 16; }
+
+// Copies a sequence's chunks, one after the other.  For one warp: the others' arithmetic must not
+// wait until the addresses of copies have been read.
+class ChunkCopier {
+ public:
+  __device__ ChunkCopier(const GdnPrefillScanParams& p, const Unit& unit)
+      : k_(rows(p.k, p.k_batch, p.k_token, p.k_head, unit, unit.h / p.k_group), p.k_token,
+           p.k_aligned),
+        q_(rows(p.q, p.q_batch, p.q_token, p.q_head, unit, unit.h / p.q_group), p.q_token,
+           p.q_aligned),
+        v_(rows(p.v, p.v_batch, p.v_token, p.v_head, unit, unit.h / p.v_group) + unit.first_column,
+           p.v_token, p.v_aligned),
+        record_(static_cast<const char*>(p.records) +
+                (unit.sequence.slot * p.heads + unit.h) * kRecord.bytes),
+        left_(static_cast<int>(unit.sequence.tokens)) {}
+
+  // Starts copying the next chunk, if there is one, into a stage.
+  __device__ void copy_next(const GdnPrefillScanParams& p, unsigned stage) {
+    if (left_ > 0) {
+      k_.copy_next(stage, left_, p.k_token, p.k_aligned);
+      q_.copy_next(stage + kQueries, left_, p.q_token, p.q_aligned);
+      v_.copy_next(stage + kValues, left_, p.v_token, p.v_aligned);
+      dev::copy_bytes<kRecord.bytes, 32>(stage + kRecordAt, record_);
+      record_ += static_cast<long long>(p.heads) * kRecord.bytes;
+      left_ -= kChunk;
+    }
+    dev::commit_copies();  // also when the group is empty: groups are counted
+  }
+
+ private:
+  using KeyRows = dev::RowCopier<kKey.dtype, kChunk, kKey.key_dim, kRow, 32>;
+  using ValueRows = dev::RowCopier<kKey.dtype, kChunk, kColumns, kValueRow, 32>;
+
+  // The sequence's first row of a tensor of tokens.
+  static __device__ const dev::Storage<kKey.dtype>* rows(const void* tensor, long long batch,
+                                                         long long token, long long head,
+                                                         const Unit& unit, int h) {
+    return dev::as<kKey.dtype>(tensor) + unit.sequence.batch * batch + unit.sequence.first * token +
+           h * head;
+  }
+
+  KeyRows k_;
+  KeyRows q_;
+  ValueRows v_;
+  const char* record_;
+  int left_;  // tokens
+};
+
+// Of a record's vector at byte `vector`, the factors of this lane's tokens in tile i.
+struct Factors {
+  float x[2][2];  // [column half][column]
+  __device__ Factors(unsigned stage, int vector, int i) {
+    const unsigned at = stage + kRecordAt + vector + (16 * i + dev::tile_column()) * 4;
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                   : "=f"(x[c][0]), "=f"(x[c][1])
+                   : "r"(at + 32 * c));
+    }
+  }
+};
+
+// acc[i][j] *= factors[j].
+__device__ void scale_columns(dev::Acc& acc, const Factors& factors) {
+#pragma unroll
+  for (int e = 0; e < 8; ++e) acc.x[e / 4][e / 2 % 2][e % 2] *= factors.x[e / 2 % 2][e % 2];
+}
+
+// (K S)^T and (Q S)^T.
+__device__ void read_state(dev::Acc (&ks)[kTokens], dev::Acc (&qs)[kTokens], const State& state,
+                           unsigned stage) {
+  const dev::SharedMatrix<kKey.dtype, kRow> keys{stage};
+  const dev::SharedMatrix<kKey.dtype, kRow> queries{stage + kQueries};
+#pragma unroll
+  for (int i = 0; i < kTokens; ++i) ks[i] = qs[i] = {};
+#pragma unroll
+  for (int k = 0; k < kKeys; ++k) {
+    const Tile s = dev::round_to<kKey.dtype>(state.tiles[k]);
+#pragma unroll
+    for (int i = 0; i < kTokens; ++i) {
+      dev::mma(ks[i], s, keys.load(16 * i, 16 * k));
+      dev::mma(qs[i], s, queries.load(16 * i, 16 * k));
+    }
+  }
+}
+
+// V'^T from (K S)^T.
+__device__ void correct_values(Tile (&values)[kTokens], const dev::Acc (&ks)[kTokens],
+                               unsigned stage) {
+  const dev::SharedMatrix<kKey.dtype, kValueRow> given{stage + kValues};
+#pragma unroll
+  for (int i = 0; i < kTokens; ++i) {
+    dev::Acc value = dev::to_float(given.load_transposed(16 * i, threadIdx.x / 32 * 16));
+    const Factors k_in(stage, kRecord.k_in, i);
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      const int r = e / 4, c = e / 2 % 2, j = e % 2;
+      value.x[r][c][j] = fmaf(-k_in.x[c][j], ks[i].x[r][c][j], value.x[r][c][j]);
+    }
+    values[i] = dev::round_to<kKey.dtype>(value);
+  }
+}
+
+// sums += (M X)^T for the record's lower triangular matrix M at byte `matrix` and X^T = x.
+__device__ void add_lower_product(dev::Acc (&sums)[kTokens], const Tile (&x)[kTokens],
+                                  unsigned stage, int matrix) {
+#pragma unroll
+  for (int i = 0; i < kTokens; ++i) {
+#pragma unroll
+    for (int j = 0; j <= i; ++j) {
+      dev::mma(sums[i], x[j],
+               dev::load_tile<kKey.dtype>(stage + kRecordAt + matrix, lower_tile(i, j)));
+    }
+  }
+}
+
+// Rounds x, once as it is and once times v_out: what the output and the state take.
+__device__ void round_values(Tile (&plain)[kTokens], Tile (&scaled)[kTokens],
+                             dev::Acc (&x)[kTokens], unsigned stage) {
+#pragma unroll
+  for (int i = 0; i < kTokens; ++i) {
+    plain[i] = dev::round_to<kKey.dtype>(x[i]);
+    scale_columns(x[i], Factors(stage, kRecord.v_out, i));
+    scaled[i] = dev::round_to<kKey.dtype>(x[i]);
+  }
+}
+
+// S <- decay S + K^T values.
+__device__ void update_state(State& state, const Tile (&values)[kTokens], unsigned stage) {
+  float decay;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(decay) : "r"(stage + kRecordAt + kRecord.decay));
+  const dev::SharedMatrix<kKey.dtype, kRow> keys{stage};
+#pragma unroll
+  for (int k = 0; k < kKeys; ++k) {
+    // f32: the tensor core's own sum would cut off the state's last bits, chunk after chunk.  For
+    // 16-bit operands these do not matter, and registers do.
+    constexpr bool kApart = kKey.dtype == DType::kF32;
+    float(&s)[2][2][2] = state.tiles[k].x;
+    dev::Acc added{};
+#pragma unroll
+    for (int e = 0; e < 8; ++e) s[e / 4][e / 2 % 2][e % 2] *= decay;
+#pragma unroll
+    for (int i = 0; i < kTokens; ++i) {
+      dev::mma(kApart ? added : state.tiles[k], values[i], keys.load_transposed(16 * i, 16 * k));
+    }
+#pragma unroll
+    for (int e = 0; kApart && e < 8; ++e) {
+      s[e / 4][e / 2 % 2][e % 2] += added.x[e / 4][e / 2 % 2][e % 2];
+    }
+  }
+}
+
+__device__ Output output_of(const GdnPrefillScanParams& p, const Unit& unit) {
+  const bool even = reinterpret_cast<unsigned long long>(p.o) % 4 == 0 &&
+                    ((p.o_batch | p.o_token | p.o_head) & 1) == 0;
+  return Output(dev::as<kKey.output_dtype>(p.o) + unit.sequence.batch * p.o_batch +
+                    unit.sequence.first * p.o_token + unit.h * p.o_head + warp_column(unit),
+                even);
+}
+
+// The same value for tokens first to end - 1 of the unit's row of the batch, this block's columns.
+__device__ void fill_output(const GdnPrefillScanParams& p, const Unit& unit, long long first,
+                            long long end, float value) {
+  auto* rows = dev::as<kKey.output_dtype>(p.o) + unit.sequence.batch * p.o_batch +
+               unit.h * p.o_head + unit.first_column;
+  for (long long i = threadIdx.x; i < (end - first) * kColumns; i += threads(kKey)) {
+    rows[(first + i / kColumns) * p.o_token + i % kColumns] =
+        dev::from_float<kKey.output_dtype>(value);
+  }
+}
+
+__device__ dev::Slots slots_of(const GdnPrefillScanParams& p, long long n) {
+  if constexpr (kKey.state_location == StateLocation::kDense) return {.read = n, .write = n};
+  const long long read = dev::as<kKey.index_dtype>(p.read_slots)[n * p.read_slots_sequence];
+  const long long write = dev::as<kKey.index_dtype>(p.write_slots)[n * p.write_slots_sequence];
+  return dev::resolve_slots<kKey.padding, kKey.pad_index>(read, write, p.slots, p.state_out_slots,
+                                                          p.scratch_slot);
+}
+
+// The rows of a sequence's checkpoints.
+struct CheckpointRows {
+  long long first = 0;
+  bool fit = true;
+};
+
+__device__ CheckpointRows checkpoint_rows(const GdnPrefillScanParams& p, const Unit& unit) {
+  if constexpr (kKey.checkpoints == Checkpoints::kNone) return {};
+  const long long spans = unit.sequence.tokens / p.checkpoint_every;
+  const bool part = unit.sequence.tokens % p.checkpoint_every != 0;
+  const long long count = spans + (kKey.checkpoints == Checkpoints::kBefore && part ? 1 : 0);
+  if constexpr (!kKey.varlen) return {.first = unit.n * count};
+  const auto* starts = dev::as<kKey.cu_seqlens_dtype>(p.checkpoint_cu_starts);
+  const long long first = starts[unit.n * p.checkpoint_cu_starts_stride];
+  const long long end = starts[(unit.n + 1) * p.checkpoint_cu_starts_stride];
+  return {.first = first, .fit = first >= 0 && end <= p.checkpoint_rows && count <= end - first};
+}
+
+__device__ void store_checkpoint(State& state, const GdnPrefillScanParams& p, const Unit& unit,
+                                 long long row) {
+  state.store<kKey.state_dtype>(dev::as<kKey.state_dtype>(p.checkpoints) + row * p.checkpoint_row +
+                                    unit.h * p.checkpoint_head,
+                                warp_column(unit));
+}
+
+// Orders the copies of a chunk before its reading, and the reading of the chunk before it ahead of
+// the copies into the stage that it leaves.  For all threads, once for each chunk.
+__device__ void pass_chunk() { __syncthreads(); }
+
+__device__ unsigned stage_of(int chunk) {
+  return dev::shared_address(shared) + chunk % kKey.stages * stage_bytes(kKey);
+}
+
+// What the copying warp does.
+__device__ void run_copies(const GdnPrefillScanParams& p, const Unit& unit) {
+  ChunkCopier copier(p, unit);
+#pragma unroll
+  for (int i = 0; i < kKey.stages - 1; ++i) copier.copy_next(p, stage_of(i));
+  const int chunks = chunks_of(unit);
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    dev::wait_copies<kKey.stages - 2>();
+    pass_chunk();
+    copier.copy_next(p, stage_of(chunk + kKey.stages - 1));
+  }
+}
+
+// One chunk, of whose tokens `left` are there.
+__device__ void run_chunk(State& state, const GdnPrefillScanParams& p, Output& output,
+                          unsigned stage, int left) {
+  dev::Acc ks[kTokens];
+  dev::Acc o[kTokens];
+  read_state(ks, o, state, stage);
+  Tile values[kTokens];
+  correct_values(values, ks, stage);
+  dev::Acc u[kTokens] = {};
+  add_lower_product(u, values, stage, 0);
+  Tile scaled[kTokens];
+  round_values(values, scaled, u, stage);
+  // The state first: the next chunk waits for it.
+  update_state(state, scaled, stage);
+#pragma unroll
+  for (int i = 0; i < kTokens; ++i) scale_columns(o[i], Factors(stage, kRecord.q_in, i));
+  add_lower_product(o, values, stage, kRecord.attention);
+  output.write_next(o, p.o_token, left);
+}
+
+// What the other warps do.
+__device__ void run_chunks(State& state, const GdnPrefillScanParams& p, const Unit& unit,
+                           long long checkpoint) {
+  Output output = output_of(p, unit);
+  const int tokens = static_cast<int>(unit.sequence.tokens);
+  const int chunks = chunks_of(unit);
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    const int token = chunk * kChunk;
+    pass_chunk();
+    if constexpr (kKey.checkpoints == Checkpoints::kBefore) {
+      if (token % p.checkpoint_every == 0) store_checkpoint(state, p, unit, checkpoint++);
+    }
+    run_chunk(state, p, output, stage_of(chunk), tokens - token);
+    if constexpr (kKey.checkpoints == Checkpoints::kAfter) {
+      if ((token + kChunk) % p.checkpoint_every == 0 && token + kChunk <= tokens) {
+        store_checkpoint(state, p, unit, checkpoint++);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
+    gdn_prefill_scan(const __grid_constant__ GdnPrefillScanParams p) {
+  constexpr int kSlices = kKey.value_dim / kColumns;  // blocks of a head
+  const int rank = blockIdx.x / (kSlices * p.heads);
+  Unit unit{.sequence = {},
+            .n = rank,
+            .h = static_cast<int>(blockIdx.x / kSlices % p.heads),
+            .first_column = static_cast<int>(blockIdx.x % kSlices * kColumns)};
+  dev::wait_for_previous_kernel();
+  if constexpr (kKey.varlen) {
+    unit.n = p.order[rank];
+    if (unit.n == dev::kMalformed) {
+      // Every block fills its share of all tokens.
+      return fill_output(p, unit, p.tokens * rank / p.sequences,
+                         p.tokens * (rank + 1) / p.sequences, dev::nan());
+    }
+    unit.sequence = dev::packed_sequence<kChunk, kKey.cu_seqlens_dtype>(unit.n, p.cu_seqlens,
+                                                                        p.cu_seqlens_stride);
+  } else {
+    unit.sequence = dev::dense_sequence<kChunk>(unit.n, p.tokens);
+  }
+
+  const dev::Slots slots = slots_of(p, unit.n);
+  const CheckpointRows checkpoints = checkpoint_rows(p, unit);
+  if (slots.kind == dev::Slots::Kind::kSkip) return;
+  if (slots.kind != dev::Slots::Kind::kCompute || !checkpoints.fit) {
+    const float fill = slots.kind == dev::Slots::Kind::kZero ? 0.0f : dev::nan();
+    return fill_output(p, unit, unit.sequence.first, unit.sequence.first + unit.sequence.tokens,
+                       fill);
+  }
+
+  if (threadIdx.x >= 32 * kKey.warps) return run_copies(p, unit);
+  State state{};
+  if constexpr (kKey.has_initial_state) {
+    state.load<kKey.state_dtype>(
+        dev::as<kKey.state_dtype>(p.state) + slots.read * p.state_slot + unit.h * p.state_head,
+        warp_column(unit));
+  }
+  run_chunks(state, p, unit, checkpoints.first);
+  if constexpr (kKey.store_state) {
+    if (!slots.store) return;
+    state.store<kKey.state_dtype>(dev::as<kKey.state_dtype>(p.state_out) +
+                                      slots.write * p.state_out_slot + unit.h * p.state_out_head,
+                                  warp_column(unit));
+  }
+}

@@ -1,0 +1,113 @@
+// Compile-time parameters and arguments of gdn_prefill_scan.  Compiled by the host and by NVRTC.
+#pragma once
+
+#include "common/chunk_record.h"
+#include "common/key_rules.h"
+#include "cubinery/dtype.h"
+#include "cubinery/gdn_types.h"
+
+namespace cubinery {
+
+struct GdnPrefillScanKey {
+  // The problem: gdn::PrefillProblem explains each.
+  int key_dim = 128;
+  int value_dim = 128;
+  DType dtype = DType::kBF16;
+  DType output_dtype = DType::kBF16;
+  DType state_dtype = DType::kF32;
+  DType index_dtype = DType::kI32;
+  DType cu_seqlens_dtype = DType::kI32;
+  bool varlen = false;
+  gdn::StateLayout state_layout = gdn::StateLayout::kVK;
+  gdn::StateLocation state_location = gdn::StateLocation::kDense;
+  gdn::Padding padding = gdn::Padding::kNone;
+  gdn::PadIndex pad_index = gdn::PadIndex::kNegative;
+  bool has_initial_state = true;
+  bool store_state = true;
+  gdn::Checkpoints checkpoints = gdn::Checkpoints::kNone;
+
+  // Tuned.  Results depend on chunk_size, not on the others.
+  int chunk_size = 32;  // tokens
+  int warps = 4;        // per block, each with 16 value columns; one more does the copies
+  int stages = 3;       // chunks in shared memory: one at work, the others on their way
+};
+
+constexpr int threads(const GdnPrefillScanKey& key) { return (key.warps + 1) * 32; }
+
+// One stage of shared memory: k, q, the block's columns of v, and the chunk's record.
+constexpr int stage_bytes(const GdnPrefillScanKey& key) {
+  const int row = 2 * padded_row(key.key_dim, key.dtype) + padded_row(16 * key.warps, key.dtype);
+  return key.chunk_size * row * size_of(key.dtype) + chunk_record(key.chunk_size, key.dtype).bytes;
+}
+constexpr int shared_bytes(const GdnPrefillScanKey& key) { return key.stages * stage_bytes(key); }
+
+constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
+  if (!is_head_dim(key.key_dim)) return "key_dim must be a multiple of 16 from 16 to 256";
+  if (!is_head_dim(key.value_dim)) return "value_dim must be a multiple of 16 from 16 to 256";
+  if (!is_float(key.dtype)) return "dtype must be f32, bf16 or f16";
+  if (!is_float(key.output_dtype)) return "output_dtype must be f32, bf16 or f16";
+  if (!is_float(key.state_dtype)) return "state_dtype must be f32, bf16 or f16";
+  if (is_float(key.index_dtype)) return "index_dtype must be i32 or i64";
+  if (is_float(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
+  if (key.padding != gdn::Padding::kNone && key.state_location != gdn::StateLocation::kPool)
+    return "padding needs state_location = pool";
+  if (key.chunk_size != 16 && key.chunk_size != 32 && key.chunk_size != 64)
+    return "chunk_size must be 16, 32 or 64";
+  // With the copying warp eight, the most that leave each thread all registers.
+  if (key.warps < 1 || key.warps > 7) return "warps must be from 1 to 7";
+  if (key.value_dim % (16 * key.warps) != 0) return "16 * warps must divide value_dim";
+  if (key.stages < 2 || key.stages > 4) return "stages must be 2, 3 or 4";
+  // The largest block of any architecture so far.
+  if (shared_bytes(key) > 227 * 1024) return "the stages pass 227 KiB of shared memory";
+  // Compilers spill registers for these.
+  const bool is_long = key.key_dim > 128;
+  if (is_long && key.chunk_size > 32) return "key_dim > 128 needs chunk_size = 16 or 32";
+  if (key.dtype == DType::kF32 && key.chunk_size > (is_long ? 16 : 32))
+    return "dtype = f32 needs chunk_size = 16 or 32, with key_dim > 128 16";
+  return nullptr;
+}
+
+constexpr bool valid(const GdnPrefillScanKey& key) { return why_invalid(key) == nullptr; }
+
+// Strides are in elements.  A stride of a dimension that the tensor does not have is 0: packed
+// tensors have no batch.
+struct GdnPrefillScanParams {
+  const void* q;
+  const void* k;
+  const void* v;
+  void* o;
+  const void* state;
+  void* state_out;
+  const void* read_slots;   // pool: int32 or int64 per sequence
+  const void* write_slots;  // may be read_slots
+  void* checkpoints;
+  const void* checkpoint_cu_starts;  // varlen
+  const void* cu_seqlens;
+  const void* records;  // as in GdnPrefillChunksParams
+  const int* order;
+
+  long long q_batch, q_token, q_head;
+  long long k_batch, k_token, k_head;
+  long long v_batch, v_token, v_head;
+  long long o_batch, o_token, o_head;
+  long long state_slot, state_head;
+  long long state_out_slot, state_out_head;
+  long long read_slots_sequence, write_slots_sequence;
+  long long checkpoint_row, checkpoint_head;
+  long long checkpoint_cu_starts_stride;
+  long long cu_seqlens_stride;
+
+  long long tokens;  // of a sequence; varlen: of all
+  long long slots;   // of state
+  long long state_out_slots;
+  long long scratch_slot;     // Padding::kScratch
+  long long checkpoint_rows;  // of checkpoints
+  int checkpoint_every;       // tokens, a multiple of chunk_size
+  int sequences;
+  int heads;
+  int q_group, k_group, v_group;  // heads per head of q, k, v
+  // Whether every row starts at a multiple of 16 bytes.
+  bool q_aligned, k_aligned, v_aligned;
+};
+
+}  // namespace cubinery
