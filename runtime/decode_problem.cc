@@ -1,41 +1,12 @@
 #include "runtime/decode_problem.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
-#include "codegen/arch.h"
 #include "gdn_decode/fields.h"
+#include "runtime/problem_check.h"
 
 namespace cubinery::gdn {
 namespace {
-
-Status bad(std::string_view field, std::string_view value, std::string_view accepted) {
-  return Status(Code::kInvalidArgument,
-                fmt::format("gdn_decode: {} = {}; accepted: {}", field, value, accepted));
-}
-
-template <class T>
-std::string text(T value) {
-  return internal::field_text("", value, false).value;
-}
-
-Status check_dim(std::string_view name, int dim) {
-  if (is_head_dim(dim)) return {};
-  return bad(name, text(dim), "multiples of 16 from 16 to 256");
-}
-
-Status check_heads(std::string_view name, int count, int heads) {
-  if (count >= 1 && heads % count == 0) return {};
-  return bad(name, text(count),
-             fmt::format("a divisor of {}, the largest of q_heads, k_heads and v_heads", heads));
-}
-
-Status check_float(std::string_view name, DType dtype) {
-  if (is_float(dtype)) return {};
-  return bad(name, text(dtype), "f32, bf16, f16");
-}
 
 // Rows of the state lie along key_dim: eight lanes share one, so that a warp reads four at a time,
 // in the longest vectors that fit eight of them into a row.
@@ -72,52 +43,24 @@ DecodeKeys kv_keys(GdnDecodeKey key) {
 
 int DecodeProblem::heads() const { return std::max({q_heads, k_heads, v_heads}); }
 
-Status DecodeProblem::check() const {
-  // v_heads first: the usual mistake is a tensor-parallel split that leaves groups uneven.
-  if (v_heads > k_heads && k_heads >= 1 && v_heads % k_heads != 0) {
-    return bad("v_heads", text(v_heads), fmt::format("a multiple of k_heads = {}", k_heads));
-  }
-  CUBINERY_RETURN_IF_ERROR(check_heads("q_heads", q_heads, heads()));
-  CUBINERY_RETURN_IF_ERROR(check_heads("k_heads", k_heads, heads()));
-  CUBINERY_RETURN_IF_ERROR(check_heads("v_heads", v_heads, heads()));
-  CUBINERY_RETURN_IF_ERROR(check_dim("key_dim", key_dim));
-  CUBINERY_RETURN_IF_ERROR(check_dim("value_dim", value_dim));
-  CUBINERY_RETURN_IF_ERROR(check_float("dtype", dtype));
-  CUBINERY_RETURN_IF_ERROR(check_float("output_dtype", output_dtype));
-  CUBINERY_RETURN_IF_ERROR(check_float("gate_dtype", gate_dtype));
-  CUBINERY_RETURN_IF_ERROR(check_float("beta_dtype", beta_dtype));
-  CUBINERY_RETURN_IF_ERROR(check_float("a_log_dtype", a_log_dtype));
-  CUBINERY_RETURN_IF_ERROR(check_float("dt_bias_dtype", dt_bias_dtype));
-  CUBINERY_RETURN_IF_ERROR(check_float("state_dtype", state_dtype));
-  if (is_float(index_dtype)) return bad("index_dtype", text(index_dtype), "i32, i64");
-  if (padding != Padding::kNone && state_location != StateLocation::kPool) {
-    return bad("padding", text(padding), "none (padding needs state_location = pool)");
-  }
-  return {};
-}
+Status DecodeProblem::check() const { return check_shared_fields(*this); }
 
 Result<std::vector<KernelSpec>> DecodeProblem::kernels(std::string_view arch) const {
   CUBINERY_RETURN_IF_ERROR(check());
-  if (!parse_arch(arch)) {
-    return Status(Code::kInvalidArgument, fmt::format("gdn_decode: arch = {}; accepted: {}", arch,
-                                                      fmt::join(known_architectures(), ", ")));
+  if (Result<Arch> known = check_arch(Fields<DecodeProblem>::kName, arch); !known) {
+    return std::move(known).error();
   }
   std::vector<KernelSpec> specs;
   const DecodeKeys keys = decode_keys(*this);
-  for (const GdnDecodeKey& key : {keys.wide, keys.narrow}) {
-    Result<KernelSpec> spec = spec_of(key);
-    if (!spec) return std::move(spec).error();
-    specs.push_back(std::move(*spec));
-  }
+  CUBINERY_RETURN_IF_ERROR(add_spec(keys.wide, &specs));
+  CUBINERY_RETURN_IF_ERROR(add_spec(keys.narrow, &specs));
   return specs;
 }
 
 std::string DecodeProblem::to_json() const { return cubinery::to_json(*this); }
 
 Result<DecodeProblem> DecodeProblem::from_json(std::string_view json) {
-  Result<DecodeProblem> problem = cubinery::from_json<DecodeProblem>(json);
-  if (problem) return problem;
-  return Status(Code::kInvalidArgument, std::string(problem.error().message()));
+  return problem_from_json<DecodeProblem>(json);
 }
 
 // Fields that the other ones leave without meaning keep their default, so that equal code has equal

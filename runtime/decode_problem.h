@@ -1,11 +1,10 @@
 // From a decode problem to the keys of its kernels.  Pure functions.
 #pragma once
 
-#include <array>
 #include <tuple>
 
 #include "cubinery/fields.h"
-#include "cubinery/gdn.h"
+#include "cubinery/gdn_decode.h"
 #include "gdn_decode/key.h"
 
 namespace cubinery {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cubinery/gdn.h"
+#include "cubinery/gdn_decode.h"
 #include "runtime/decode_problem.h"
 
 namespace cubinery::gdn {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string_view>
 
 #include "cubinery/status.h"
@@ -23,14 +24,32 @@ struct Dim {
   std::int64_t extent;
 };
 
-// Not null, aligned to its elements, of this dtype.
+// Where a tensor may have one dimension more than it must, of extent 1.
+enum class ExtraDim { kNone, kFirst, kSecond };
+
+// Not null (unless it has no elements), aligned to its elements, of this dtype.
 Status check_data(TensorName name, const Tensor& tensor, DType dtype);
 
-// Of this shape, with strides that do not overflow.  On success strides[i] is that of dims[i]. With
-// `token_dim` a tensor of one rank more is taken too, if the dimension behind the first has extent
-// 1 (one token).
-Status check_shape(TensorName name, const Tensor& tensor, std::initializer_list<Dim> dims,
-                   bool token_dim, std::int64_t* strides);
+// Of this shape, with strides that do not overflow.  On success strides[i] is that of dims[i].
+Status check_shape(TensorName name, const Tensor& tensor, std::span<const Dim> dims, ExtraDim extra,
+                   std::int64_t* strides);
+inline Status check_shape(TensorName name, const Tensor& tensor, std::initializer_list<Dim> dims,
+                          ExtraDim extra, std::int64_t* strides) {
+  return check_shape(name, tensor, std::span(dims.begin(), dims.size()), extra, strides);
+}
+
+// For tensors whose rows are read whole.
+Status check_innermost(TensorName name, std::int64_t stride);
+
+// For tensors that are written: no two elements in one place.  Refuses interleaved dimensions, too.
+// Requires: check_shape() is OK.
+Status check_no_overlap(TensorName name, const Tensor& tensor);
+
+Status check_absent(TensorName name, const Tensor& tensor, std::string_view why);
+
+// One dimension, any stride.
+Status bind_vector(TensorName name, const Tensor& tensor, DType dtype, Dim dim, const void** data,
+                   long long* stride);
 
 Status invalid(TensorName name, std::string_view what);
 
