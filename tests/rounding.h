@@ -77,4 +77,17 @@ inline float rounded(DType dtype, float value) {
   return load(dtype, bytes);
 }
 
+// To tf32's 11-bit significand, halves away from zero.
+inline float tf32_from_float(float value) {
+  if (!std::isfinite(value)) return value;
+  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(value) + 0x1000u) & 0xffffe000u);
+}
+
+// As the operand of a matrix product on the tensor cores: f32 is taken as a pair of tf32.
+inline float rounded_operand(DType dtype, float value) {
+  if (dtype != DType::kF32) return rounded(dtype, value);
+  const float high = tf32_from_float(value);
+  return high + tf32_from_float(value - high);
+}
+
 }  // namespace cubinery::test

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <vector>
 
 #include "cubinery/gdn_types.h"
@@ -28,13 +29,18 @@ struct DecodeRefHead {
 };
 
 template <class Real>
-Real decay_ref(const DecodeRefHead<Real>& head) {
-  if (head.gate_mode == GateMode::kNone) return 1;
-  if (head.gate_mode == GateMode::kAlpha) return head.gate;
-  if (head.gate_mode == GateMode::kLog) return std::exp(head.gate);
+Real log_decay_ref(const DecodeRefHead<Real>& head) {
+  if (head.gate_mode == GateMode::kNone) return 0;
+  if (head.gate_mode == GateMode::kAlpha) return std::log(head.gate);
+  if (head.gate_mode == GateMode::kLog) return head.gate;
   const Real x = head.gate + head.dt_bias;
   const Real softplus = x > 20 ? x : std::log1p(std::exp(x));
-  return std::exp(-std::exp(head.a_log) * softplus);
+  return -std::exp(head.a_log) * softplus;
+}
+
+template <class Real>
+Real decay_ref(const DecodeRefHead<Real>& head) {
+  return head.gate_mode == GateMode::kAlpha ? head.gate : std::exp(log_decay_ref(head));
 }
 
 template <class Real>
@@ -45,12 +51,18 @@ Real beta_ref(const DecodeRefHead<Real>& head) {
   return head.beta_mode == BetaMode::kDoubledLogit ? 2 * sigmoid : sigmoid;
 }
 
-// x * factor, or x / sqrt(sum x^2 + 1e-6) * factor.
+// What a row is divided by: sqrt(sum x^2 + 1e-6), or 1.
 template <class Real>
-std::vector<Real> scaled_ref(std::vector<Real> x, bool normalise, Real factor) {
+Real norm_ref(const std::vector<Real>& x, bool normalise) {
+  if (!normalise) return 1;
   Real sum = 0;
   for (const Real value : x) sum += value * value;
-  const Real norm = normalise ? std::sqrt(sum + static_cast<Real>(1e-6)) : 1;
+  return std::sqrt(sum + static_cast<Real>(1e-6));
+}
+
+template <class Real>
+std::vector<Real> scaled_ref(std::vector<Real> x, bool normalise, Real factor) {
+  const Real norm = norm_ref(x, normalise);
   for (Real& value : x) value = value / norm * factor;
   return x;
 }
@@ -62,18 +74,27 @@ void gdn_decode_ref(const DecodeRefHead<Real>& head, Real* state, Real* o) {
   const std::vector<Real> q = scaled_ref<Real>(head.q, head.use_qk_l2norm, head.scale);
   const Real decay = decay_ref(head);
   const Real beta = beta_ref(head);
-  for (int j = 0; j < head.value_dim; ++j) {
-    Real* column = state + j;  // column[i * value_dim] is S[i][j]
-    Real recalled = 0;
-    for (int i = 0; i < head.key_dim; ++i) {
-      column[i * head.value_dim] *= decay;
-      recalled += k[static_cast<std::size_t>(i)] * column[i * head.value_dim];
+  std::vector<Real> u(head.v.size());  // first S^T k^, then the new value
+  Real* const new_value = u.data();
+  for (int i = 0; i < head.key_dim; ++i) {
+    Real* const row = state + i * head.value_dim;
+    const Real k_i = k[static_cast<std::size_t>(i)];
+    for (int j = 0; j < head.value_dim; ++j) {
+      row[j] *= decay;
+      new_value[j] += k_i * row[j];
     }
-    const Real u = beta * (head.v[static_cast<std::size_t>(j)] - recalled);
+  }
+  for (int j = 0; j < head.value_dim; ++j) {
+    new_value[j] = beta * (head.v[static_cast<std::size_t>(j)] - new_value[j]);
     o[j] = 0;
-    for (int i = 0; i < head.key_dim; ++i) {
-      column[i * head.value_dim] += k[static_cast<std::size_t>(i)] * u;
-      o[j] += q[static_cast<std::size_t>(i)] * column[i * head.value_dim];
+  }
+  for (int i = 0; i < head.key_dim; ++i) {
+    Real* const row = state + i * head.value_dim;
+    const Real k_i = k[static_cast<std::size_t>(i)];
+    const Real q_i = q[static_cast<std::size_t>(i)];
+    for (int j = 0; j < head.value_dim; ++j) {
+      row[j] += k_i * new_value[j];
+      o[j] += q_i * row[j];
     }
   }
 }

@@ -1,0 +1,261 @@
+// References of a prefill: one head of one sequence.  Host only.
+//
+//   gdn_prefill_ref          token by token: what the kernels are checked against, in double
+//   gdn_prefill_chunked_ref  the chunked algebra of gdn_prefill_chunks and gdn_prefill_scan, with
+//                            the operands of its matrix products rounded by the caller.  Without
+//                            rounding and in double it equals the first and locates faults; in
+//                            float, rounding to dtype, it is the yardstick of what naive
+//                            arithmetic loses.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "cubinery/gdn_types.h"
+#include "gdn_decode/gdn_decode_ref.h"
+
+namespace cubinery::gdn {
+
+template <class Real>
+struct PrefillRefHead {
+  int key_dim = 0;
+  int value_dim = 0;  // not 0
+  GateMode gate_mode = GateMode::kNone;
+  BetaMode beta_mode = BetaMode::kOne;
+  bool use_qk_l2norm = false;
+  Real scale = 1;
+  std::vector<Real> q{};     // [T][key_dim]
+  std::vector<Real> k{};     // [T][key_dim]
+  std::vector<Real> v{};     // [T][value_dim]
+  std::vector<Real> gate{};  // [T]: g, alpha or a; empty for kNone
+  std::vector<Real> beta{};  // [T]: beta or its logit; empty for kOne
+  Real a_log = 0;
+  Real dt_bias = 0;
+
+  int tokens() const { return static_cast<int>(v.size()) / value_dim; }
+  const Real* q_row(int t) const { return q.data() + std::ptrdiff_t{t} * key_dim; }
+  const Real* k_row(int t) const { return k.data() + std::ptrdiff_t{t} * key_dim; }
+  const Real* v_row(int t) const { return v.data() + std::ptrdiff_t{t} * value_dim; }
+};
+
+// Token t as decode takes it.
+template <class Real>
+void set_token_ref(const PrefillRefHead<Real>& head, int t, DecodeRefHead<Real>* token) {
+  token->key_dim = head.key_dim;
+  token->value_dim = head.value_dim;
+  token->gate_mode = head.gate_mode;
+  token->beta_mode = head.beta_mode;
+  token->use_qk_l2norm = head.use_qk_l2norm;
+  token->scale = head.scale;
+  token->q.assign(head.q_row(t), head.q_row(t + 1));
+  token->k.assign(head.k_row(t), head.k_row(t + 1));
+  token->v.assign(head.v_row(t), head.v_row(t + 1));
+  if (!head.gate.empty()) token->gate = head.gate.data()[t];
+  if (!head.beta.empty()) token->beta = head.beta.data()[t];
+  token->a_log = head.a_log;
+  token->dt_bias = head.dt_bias;
+}
+
+// Advances `state` [key_dim][value_dim] by tokens first ... last - 1 and writes their rows of `o`,
+// which is that of the whole sequence: [T][value_dim].
+template <class Real>
+void gdn_prefill_ref(const PrefillRefHead<Real>& head, int first, int last, Real* state, Real* o) {
+  DecodeRefHead<Real> token;
+  for (int t = first; t < last; ++t) {
+    set_token_ref(head, t, &token);
+    gdn_decode_ref(token, state, o + std::ptrdiff_t{t} * head.value_dim);
+  }
+}
+
+// All tokens.
+template <class Real>
+void gdn_prefill_ref(const PrefillRefHead<Real>& head, Real* state, Real* o) {
+  gdn_prefill_ref(head, 0, head.tokens(), state, o);
+}
+
+// The record of a chunk (common/chunk_record.h states the formulas), its matrices row by row.
+template <class Real>
+struct ChunkRef {
+  explicit ChunkRef(std::size_t count)
+      : tokens(static_cast<int>(count)),
+        transition(count * count),
+        attention(count * count),
+        k_in(count),
+        q_in(count),
+        v_out(count) {}
+
+  int tokens;
+  std::vector<Real> transition;  // [tokens][tokens], rounded; 0 above the diagonal
+  std::vector<Real> attention;   // likewise
+  std::vector<Real> k_in;
+  std::vector<Real> q_in;
+  std::vector<Real> v_out;
+  Real decay = 1;
+};
+
+// What a token adds to the record of its chunk.
+template <class Real>
+struct ChunkTokenRef {
+  std::vector<Real> q{}, k{};  // as operands of a product
+  Real q_factor = 1;           // scale / norm of q
+  Real k_factor = 1;           // 1 / norm of k
+  Real beta = 1;
+  Real gate_sum = 0;  // of the chunk's g up to this token
+};
+
+template <class Real>
+Real dot_ref(const std::vector<Real>& x, const std::vector<Real>& y) {
+  Real sum = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) sum += x[i] * y[i];
+  return sum;
+}
+
+// to += factor * x.
+template <class Real>
+void add_scaled_ref(Real* to, Real factor, const Real* x, int size) {
+  for (int i = 0; i < size; ++i) to[i] += factor * x[i];
+}
+
+template <class Real, class Round>
+std::vector<Real> rounded_ref(std::vector<Real> x, Round round) {
+  for (Real& value : x) value = round(value);
+  return x;
+}
+
+template <class Real, class Round>
+std::vector<ChunkTokenRef<Real>> chunk_tokens_ref(const PrefillRefHead<Real>& head, int first,
+                                                  int last, Round round) {
+  // e^-128 is 0 in fp32.  Without a bound, differences of sums would be inf - inf.
+  const Real least = -128;
+  std::vector<ChunkTokenRef<Real>> tokens;
+  DecodeRefHead<Real> token;
+  Real gate_sum = 0;
+  for (int t = first; t < last; ++t) {
+    set_token_ref(head, t, &token);
+    const Real g = log_decay_ref(token);
+    gate_sum += g < least ? least : g;  // keeps a NaN
+    tokens.push_back({.q = rounded_ref(token.q, round),
+                      .k = rounded_ref(token.k, round),
+                      .q_factor = head.scale / norm_ref(token.q, head.use_qk_l2norm),
+                      .k_factor = 1 / norm_ref(token.k, head.use_qk_l2norm),
+                      .beta = beta_ref(token),
+                      .gate_sum = gate_sum});
+  }
+  return tokens;
+}
+
+// Row i of (I + L)^-1 from the rows above it.
+template <class Real>
+void invert_row_ref(const std::vector<ChunkTokenRef<Real>>& tokens, std::size_t i, Real* inverse) {
+  const std::size_t size = tokens.size();
+  const ChunkTokenRef<Real>& row = tokens[i];
+  inverse[i * size + i] = 1;
+  for (std::size_t m = 0; m < i; ++m) {
+    const Real lower = row.beta * row.k_factor * tokens[m].k_factor * dot_ref(row.k, tokens[m].k);
+    add_scaled_ref(inverse + i * size, -lower, inverse + m * size, static_cast<int>(m) + 1);
+  }
+}
+
+// What gdn_prefill_chunks makes of tokens first ... last - 1, at least one.
+template <class Real, class Round>
+ChunkRef<Real> chunk_ref(const PrefillRefHead<Real>& head, int first, int last, Round round) {
+  const std::vector<ChunkTokenRef<Real>> tokens = chunk_tokens_ref(head, first, last, round);
+  const std::size_t size = tokens.size();
+  const Real total = tokens.back().gate_sum;
+  ChunkRef<Real> chunk(size);
+  std::vector<Real> inverse(size * size);
+  for (std::size_t i = 0; i < size; ++i) {
+    const ChunkTokenRef<Real>& row = tokens[i];
+    invert_row_ref(tokens, i, inverse.data());
+    for (std::size_t j = 0; j <= i; ++j) {
+      const ChunkTokenRef<Real>& column = tokens[j];
+      const Real gate = std::exp(row.gate_sum - column.gate_sum);
+      const Real qk = row.q_factor * column.k_factor * dot_ref(row.q, column.k);
+      chunk.transition[i * size + j] = round(inverse[i * size + j] * gate * column.beta);
+      chunk.attention[i * size + j] = round(qk * gate);
+    }
+    chunk.k_in[i] = row.k_factor * std::exp(row.gate_sum);
+    chunk.q_in[i] = row.q_factor * std::exp(row.gate_sum);
+    chunk.v_out[i] = row.k_factor * std::exp(total - row.gate_sum);
+  }
+  chunk.decay = std::exp(total);
+  return chunk;
+}
+
+// out += lower rows; lower [count][count] is 0 above its diagonal, rows and out are [count][width].
+template <class Real>
+void add_lower_product_ref(const std::vector<Real>& lower, int count, const std::vector<Real>& rows,
+                           int width, Real* out) {
+  for (int i = 0; i < count; ++i) {
+    for (int j = 0; j <= i; ++j) {
+      add_scaled_ref(out + i * width, lower.data()[i * count + j], rows.data() + j * width, width);
+    }
+  }
+}
+
+// out[j] = sum_d round(x[d]) state[d][j]: what the state answers to a row of k or q.
+template <class Real, class Round>
+void recall_ref(const std::vector<Real>& state, const Real* x, int key_dim, int value_dim,
+                Round round, Real* out) {
+  for (int j = 0; j < value_dim; ++j) out[j] = 0;
+  for (int d = 0; d < key_dim; ++d) {
+    add_scaled_ref(out, round(x[d]), state.data() + d * value_dim, value_dim);
+  }
+}
+
+// What gdn_prefill_scan makes of a chunk whose first token is `first`.
+template <class Real, class Round>
+void scan_chunk_ref(const PrefillRefHead<Real>& head, int first, const ChunkRef<Real>& chunk,
+                    Round round, Real* state, Real* o) {
+  const int width = head.value_dim;
+  Real* const out = o + std::ptrdiff_t{first} * width;
+  const std::vector<Real> operand =
+      rounded_ref(std::vector<Real>(state, state + head.key_dim * width), round);
+  std::vector<Real> corrected(chunk.k_in.size() * static_cast<std::size_t>(width));
+  std::vector<Real> new_values(corrected.size());
+  for (int i = 0; i < chunk.tokens; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    Real* const row = corrected.data() + i * width;
+    recall_ref(operand, head.k_row(first + i), head.key_dim, width, round, row);
+    recall_ref(operand, head.q_row(first + i), head.key_dim, width, round, out + i * width);
+    for (int j = 0; j < width; ++j) {
+      row[j] = round(head.v_row(first + i)[j] - chunk.k_in[at] * row[j]);
+      out[i * width + j] *= chunk.q_in[at];
+    }
+  }
+  add_lower_product_ref(chunk.transition, chunk.tokens, corrected, width, new_values.data());
+  add_lower_product_ref(chunk.attention, chunk.tokens, rounded_ref(new_values, round), width, out);
+
+  for (int e = 0; e < head.key_dim * width; ++e) state[e] *= chunk.decay;
+  for (int i = 0; i < chunk.tokens; ++i) {
+    Real* const row = new_values.data() + i * width;
+    for (int j = 0; j < width; ++j)
+      row[j] = round(chunk.v_out[static_cast<std::size_t>(i)] * row[j]);
+    for (int d = 0; d < head.key_dim; ++d) {
+      add_scaled_ref(state + d * width, round(head.k_row(first + i)[d]), row, width);
+    }
+  }
+}
+
+// As gdn_prefill_ref, in chunks of `chunk_size` tokens counted from `first`.  `round` takes and
+// returns a Real; it is applied to q and k too, which changes nothing where they are of dtype
+// already.  A short last chunk gives what one padded with zeros does.
+template <class Real, class Round>
+void gdn_prefill_chunked_ref(const PrefillRefHead<Real>& head, int chunk_size, int first, int last,
+                             Round round, Real* state, Real* o) {
+  for (int begin = first; begin < last; begin += chunk_size) {
+    const int end = std::min(begin + chunk_size, last);
+    scan_chunk_ref(head, begin, chunk_ref(head, begin, end, round), round, state, o);
+  }
+}
+
+// All tokens.
+template <class Real, class Round>
+void gdn_prefill_chunked_ref(const PrefillRefHead<Real>& head, int chunk_size, Round round,
+                             Real* state, Real* o) {
+  gdn_prefill_chunked_ref(head, chunk_size, 0, head.tokens(), round, state, o);
+}
+
+}  // namespace cubinery::gdn
