@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/commands.h"
 #include "cli/library_options.h"
@@ -16,23 +17,28 @@ namespace {
 
 constexpr const char* kExamples = R"(Examples:
   cubinery explain --hf-config config.json --tp 4 --arch sm_90a
-  cubinery explain --key-dim 128 --value-dim 128 --arch sm_90a --source > gdn_decode.cu
+  cubinery explain --hf-config config.json --arch sm_90a --kernel gdn_prefill_scan --json -
+  cubinery explain --key-dim 128 --arch sm_90a --kernel gdn_decode --source > gdn_decode.cu
 
 Compiles nothing. Exit code: 0 whether cached or not, 2 wrong usage.)";
 
 struct Explain {
   ProblemOptions problems;
   LibraryOptions library;
+  std::string kernel;
   bool source = false;
   std::string json;
 
   void add_to(CLI::App& app);
   int run() const;
+  Result<std::vector<Job>> plan(const Options& options) const;
 };
 
 void Explain::add_to(CLI::App& app) {
   problems.add_to(app);
-  app.add_flag("--source", source, "Print the kernels' source text and nothing else");
+  app.add_option("--kernel", kernel, "Only the kernels of this template, such as gdn_decode")
+      ->type_name("NAME");
+  app.add_flag("--source", source, "Print the first kernel's source text and nothing else");
   app.add_option("--json", json, "Write everything, to stdout with -")->type_name("FILE");
   library.add_to(app, LibraryOptions::Scope::kCompiler);
   app.footer(std::string(kExamples) + "\n\n" + kModelAssumptions);
@@ -91,15 +97,28 @@ nlohmann::ordered_json json_of(const Job& job, const Explanation& found) {
   return object;
 }
 
+Result<std::vector<Job>> Explain::plan(const Options& options) const {
+  const Result<std::vector<Request>> requests = problems.requests();
+  if (!requests) return requests.error().clone();
+  Result<std::vector<Job>> jobs = problems.jobs(*requests, options);
+  if (!jobs) return jobs;
+  std::set<std::string> names;
+  for (const Job& job : *jobs) names.insert(job.spec.kernel);
+  if (!kernel.empty() && !names.contains(kernel)) {
+    return Status(Code::kInvalidArgument, fmt::format("--kernel {}; accepted: {}", kernel,
+                                                      join({names.begin(), names.end()})));
+  }
+  std::erase_if(*jobs,
+                [&](const Job& job) { return !kernel.empty() && job.spec.kernel != kernel; });
+  if (source && !jobs->empty()) jobs->erase(jobs->begin() + 1, jobs->end());
+  return jobs;
+}
+
 int Explain::run() const {
   const Result<Options> resolved = library.resolve();
   if (!resolved) return usage_error(resolved.error());
   const Options& options = *resolved;
-  const Result<std::vector<Request>> requests = problems.requests();
-  if (!requests) return usage_error(requests.error());
-  const Result<std::vector<std::string>> archs = problems.archs(options);
-  if (!archs) return usage_error(archs.error());
-  const Result<std::vector<Job>> jobs = plan_jobs(*requests, *archs);
+  const Result<std::vector<Job>> jobs = plan(options);
   if (!jobs) return usage_error(jobs.error());
   const Result<std::map<std::string, Context>> contexts = make_contexts(*jobs, options);
   if (!contexts) return usage_error(contexts.error());

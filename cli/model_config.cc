@@ -89,9 +89,40 @@ class Config {
   const json* text_ = nullptr;
 };
 
-gdn::DecodeProblem served_defaults() {
-  return {.a_log_dtype = DType::kF32,
-          .state_dtype = DType::kF32,
+// What a model's config.json says of its Gated DeltaNet layers.
+struct Model {
+  int key_heads = 0;
+  int value_heads = 0;
+  int key_dim = 0;
+  int value_dim = 0;
+  DType dtype = DType::kBF16;
+  DType state_dtype = DType::kF32;
+};
+
+Status read_model(const Config& config, Model* model) {
+  CUBINERY_RETURN_IF_ERROR(config.read("linear_num_key_heads", &model->key_heads));
+  CUBINERY_RETURN_IF_ERROR(config.read("linear_num_value_heads", &model->value_heads));
+  CUBINERY_RETURN_IF_ERROR(config.read("linear_key_head_dim", &model->key_dim));
+  CUBINERY_RETURN_IF_ERROR(config.read("linear_value_head_dim", &model->value_dim));
+  CUBINERY_RETURN_IF_ERROR(config.read({"dtype", "torch_dtype"}, &model->dtype));
+  return config.read({"mamba_ssm_dtype"}, &model->state_dtype);
+}
+
+// What the operators have in common.
+template <class P>
+P served(const Model& model, int tp) {
+  return {.q_heads = model.key_heads / tp,
+          .k_heads = model.key_heads / tp,
+          .v_heads = model.value_heads / tp,
+          .key_dim = model.key_dim,
+          .value_dim = model.value_dim,
+          .dtype = model.dtype,
+          .output_dtype = model.dtype,
+          .gate_dtype = model.dtype,
+          .beta_dtype = model.dtype,
+          .a_log_dtype = DType::kF32,
+          .dt_bias_dtype = model.dtype,
+          .state_dtype = model.state_dtype,
           .index_dtype = DType::kI32,
           .state_layout = gdn::StateLayout::kVK,
           .state_location = gdn::StateLocation::kPool,
@@ -104,6 +135,15 @@ gdn::DecodeProblem served_defaults() {
           .store_state = true};
 }
 
+// In the order of operator_names().
+std::vector<Problem> served_problems(const Model& model, int tp) {
+  auto prefill = served<gdn::PrefillProblem>(model, tp);
+  prefill.cu_seqlens_dtype = DType::kI32;
+  prefill.varlen = true;
+  prefill.checkpoints = gdn::Checkpoints::kNone;
+  return {served<gdn::DecodeProblem>(model, tp), prefill};
+}
+
 // The sizes that divide both head counts: "1, 2, 4".
 std::string divisors(int key_heads, int value_heads) {
   const int common = std::gcd(key_heads, value_heads);
@@ -112,10 +152,6 @@ std::string divisors(int key_heads, int value_heads) {
     if (common % size == 0) sizes.push_back(std::to_string(size));
   }
   return join(sizes);
-}
-
-Status add_file(std::string_view where, const Status& error) {
-  return invalid(fmt::format("{}: {}", where, error.message()));
 }
 
 }  // namespace
@@ -127,31 +163,22 @@ Result<std::vector<Request>> read_model_config(std::string_view file, std::strin
   if (!root->is_object()) return invalid(fmt::format("{}: accepted: a JSON object", file));
   const Config config(file, *root);
 
-  gdn::DecodeProblem model = served_defaults();
-  int key_heads = 0;
-  int value_heads = 0;
-  CUBINERY_RETURN_IF_ERROR(config.read("linear_num_key_heads", &key_heads));
-  CUBINERY_RETURN_IF_ERROR(config.read("linear_num_value_heads", &value_heads));
-  CUBINERY_RETURN_IF_ERROR(config.read("linear_key_head_dim", &model.key_dim));
-  CUBINERY_RETURN_IF_ERROR(config.read("linear_value_head_dim", &model.value_dim));
-  CUBINERY_RETURN_IF_ERROR(config.read({"dtype", "torch_dtype"}, &model.dtype));
-  CUBINERY_RETURN_IF_ERROR(config.read({"mamba_ssm_dtype"}, &model.state_dtype));
-  model.output_dtype = model.gate_dtype = model.beta_dtype = model.dt_bias_dtype = model.dtype;
+  Model model;
+  CUBINERY_RETURN_IF_ERROR(read_model(config, &model));
 
   std::vector<Request> requests;
   for (const int size : tp) {
-    if (size < 1 || key_heads % size != 0 || value_heads % size != 0) {
+    if (size < 1 || model.key_heads % size != 0 || model.value_heads % size != 0) {
       return invalid(
           fmt::format("{}: linear_num_key_heads = {} and linear_num_value_heads = {} are not both "
                       "divisible by --tp "
                       "{}; accepted: {}",
-                      file, key_heads, value_heads, size, divisors(key_heads, value_heads)));
+                      file, model.key_heads, model.value_heads, size,
+                      divisors(model.key_heads, model.value_heads)));
     }
-    Request request{.problem = model, .origin = fmt::format("{}, tp {}", file, size), .arch = {}};
-    request.problem.q_heads = request.problem.k_heads = key_heads / size;
-    request.problem.v_heads = value_heads / size;
-    if (const Status status = request.problem.check(); !status.ok()) return add_file(file, status);
-    requests.push_back(std::move(request));
+    for (const Problem& problem : served_problems(model, size)) {
+      requests.push_back({problem, fmt::format("{}, tp {}", file, size), /*arch=*/{}});
+    }
   }
   return requests;
 }
@@ -160,6 +187,7 @@ Result<std::vector<Request>> read_manifest(std::string_view file, std::string_vi
   const Result<json> root = parse(file, text);
   if (!root) return root.error().clone();
   if (!root->is_array()) return invalid(fmt::format("{}: accepted: a JSON array of objects", file));
+  const std::vector<std::string>& operators = operator_names();
   std::vector<Request> requests;
   for (json entry : *root) {
     const std::string where = fmt::format("{}, entry {}", file, requests.size() + 1);
@@ -167,8 +195,8 @@ Result<std::vector<Request>> read_manifest(std::string_view file, std::string_vi
       return invalid(fmt::format("{}: {}; accepted: an object", where, entry.dump()));
     }
     const json op = entry.value("op", json());
-    if (op != "gdn_decode") {
-      return invalid(fmt::format("{}: op = {}; accepted: \"gdn_decode\"", where, op.dump()));
+    if (std::find(operators.begin(), operators.end(), op) == operators.end()) {
+      return invalid(fmt::format("{}: op = {}; accepted: {}", where, op.dump(), join(operators)));
     }
     const json arch = entry.value("arch", json(""));
     if (!arch.is_string()) {
@@ -177,9 +205,8 @@ Result<std::vector<Request>> read_manifest(std::string_view file, std::string_vi
     }
     entry.erase("op");
     entry.erase("arch");
-    const Result<gdn::DecodeProblem> problem = gdn::DecodeProblem::from_json(entry.dump());
-    if (!problem) return add_file(where, problem.error());
-    if (const Status status = problem->check(); !status.ok()) return add_file(where, status);
+    const Result<Problem> problem = parse_problem(op.get<std::string>(), entry.dump());
+    if (!problem) return invalid(fmt::format("{}: {}", where, problem.error().message()));
     requests.push_back({.problem = *problem, .origin = where, .arch = arch.get<std::string>()});
   }
   return requests;

@@ -43,7 +43,7 @@ Result<std::vector<Job>> plan_jobs(const std::vector<Request>& requests,
     const bool is_common = std::find(archs.begin(), archs.end(), arch) != archs.end();
     for (const Request& request : requests) {
       if (request.arch.empty() ? !is_common : request.arch != arch) continue;
-      const Result<std::vector<KernelSpec>> specs = request.problem.kernels(arch);
+      const Result<std::vector<KernelSpec>> specs = kernels(request.problem, arch);
       if (!specs) {
         return Status(specs.error().code(),
                       fmt::format("{}: {}", request.origin, specs.error().message()));

@@ -23,7 +23,7 @@ struct Job {
 
 // Each kernel once, in the order in which architectures and problems name it first.  A request with
 // an architecture of its own wants its kernels for that one only.  kInvalidArgument: a request's
-// architecture is not known; errors of DecodeProblem::kernels().
+// architecture is not known; errors of kernels().
 Result<std::vector<Job>> plan_jobs(const std::vector<Request>& requests,
                                    const std::vector<std::string>& archs);
 

@@ -20,6 +20,7 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   cubinery prewarm --hf-config config.json --tp 1,2,4,8 --arch sm_90a
   cubinery prewarm --hf-config config.json --arch sm_90a --state-dtype bf16 --padding none
+  cubinery prewarm --hf-config config.json --arch sm_90a --op gdn_prefill --cu-seqlens-dtype i64
   cubinery prewarm --manifest problems.json --arch all --shard 2/8 --json report.json
   cubinery prewarm --key-dim 128 --value-dim 128 --dtype f16 --arch sm_80 --dry-run
 
@@ -60,16 +61,7 @@ Result<std::vector<Job>> Prewarm::plan(const Options& options, std::size_t* prob
   const Result<std::vector<Request>> requests = problems.requests();
   if (!requests) return requests.error().clone();
   *problem_count = requests->size();
-  // Without a request that leaves its architecture open, nobody needs --arch.
-  const bool open_arch = std::any_of(requests->begin(), requests->end(),
-                                     [](const Request& request) { return request.arch.empty(); });
-  std::vector<std::string> archs;
-  if (open_arch) {
-    Result<std::vector<std::string>> found = problems.archs(options);
-    if (!found) return std::move(found).error();
-    archs = *std::move(found);
-  }
-  Result<std::vector<Job>> jobs = plan_jobs(*requests, archs);
+  Result<std::vector<Job>> jobs = problems.jobs(*requests, options);
   if (!jobs) return jobs;
   return select_shard(*std::move(jobs), *part);
 }

@@ -17,6 +17,10 @@ std::string option_name(std::string name) {
   return "--" + name;
 }
 
+bool is_in(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 // The files' requests, one after the other.
 template <class Reader>
 Status read_files(const std::vector<std::string>& files, std::vector<Request>* requests,
@@ -38,7 +42,8 @@ const char* const kModelAssumptions =
   from the file: head counts (divided by --tp), head dims, dtype or torch_dtype (for q, k, v, o, a, b and
                  dt_bias; bf16 when missing), mamba_ssm_dtype (for the state; f32 when missing)
   assumed:       A_log in f32; vk states in a pool, i32 indices, negative ones skipped; the gate computed
-                 from A_log, a and dt_bias; beta from its logit; q and k normalised in the kernel
+                 from A_log, a and dt_bias; beta from its logit; q and k normalised in the kernel;
+                 for prefill packed sequences, i32 cu_seqlens, no checkpoints
 Each field can be replaced, for example with --state-dtype bf16 or --state-location dense --padding none.)";
 
 const std::vector<ProblemField>& problem_fields() {
@@ -56,6 +61,9 @@ const std::vector<ProblemField>& problem_fields() {
       {"dt_bias_dtype", "dt_bias: f32, bf16, f16"},
       {"state_dtype", "the state as stored: f32, bf16, f16"},
       {"index_dtype", "state indices: i32, i64"},
+      {"cu_seqlens_dtype", "prefill: cu_seqlens, checkpoint_cu_starts: i32, i64"},
+      {"token_layout", "prefill: bthd, bhtd (heads before tokens)"},
+      {"varlen", "prefill: sequences packed behind each other: true, false"},
       {"state_layout", "kv (FLA), vk (vLLM, SGLang, FlashInfer, llama.cpp)"},
       {"state_location", "dense, pool (slots named by indices)"},
       {"padding", "what a padding index does: none, skip, zero, scratch"},
@@ -65,18 +73,23 @@ const std::vector<ProblemField>& problem_fields() {
       {"use_qk_l2norm", "normalise q and k in the kernel: true, false"},
       {"has_initial_state", "true, false (every request starts from zero)"},
       {"store_state", "true, false (the state is only read)"},
+      {"checkpoints", "prefill: states kept besides the final one: none, before, after"},
+      {"checkpoint_every", "prefill: tokens, a multiple of 16"},
+      {"batch_invariant", "prefill: results must not depend on the batch: true, false"},
   };
   return kFields;
 }
 
-Result<gdn::DecodeProblem> with_fields(const gdn::DecodeProblem& problem,
-                                       const std::map<std::string, std::string>& fields) {
-  nlohmann::json object = nlohmann::json::parse(problem.to_json());
-  // Texts go in as they are: from_json() is the judge of what each field takes.
-  for (const auto& [name, text] : fields) object[name] = text;
-  Result<gdn::DecodeProblem> changed = gdn::DecodeProblem::from_json(object.dump());
+Result<Problem> with_fields(const Problem& problem,
+                            const std::map<std::string, std::string>& fields) {
+  nlohmann::json object = nlohmann::json::parse(to_json(problem));
+  // Texts go in as they are: parse_problem() is the judge of what each field takes.
+  for (const auto& [name, text] : fields) {
+    if (object.contains(name)) object[name] = text;
+  }
+  Result<Problem> changed = parse_problem(operator_of(problem), object.dump());
   if (!changed) return changed;
-  CUBINERY_RETURN_IF_ERROR(changed->check());
+  CUBINERY_RETURN_IF_ERROR(check(*changed));
   return changed;
 }
 
@@ -89,9 +102,14 @@ void ProblemOptions::add_to(CLI::App& app) {
       ->type_name("N,N,...");
   app.add_option(
          "--manifest", manifests_,
-         "JSON array of problems (repeatable): {\"op\": \"gdn_decode\", the fields below with "
-         "underscores, optionally \"arch\"}")
+         fmt::format("JSON array of problems (repeatable): {{\"op\": \"{}\", the fields below with "
+                     "underscores, optionally \"arch\"}}",
+                     join(operator_names(), "\" or \"")))
       ->type_name("FILE");
+  app.add_option("--op", operators_,
+                 fmt::format("Only problems of these operators [{}]", join(operator_names(), ",")))
+      ->delimiter(',')
+      ->type_name("OP,...");
   app.add_option("--arch", archs_,
                  "Architectures such as sm_90a,sm_80, or all [those of the GPUs here]")
       ->delimiter(',')
@@ -102,7 +120,8 @@ void ProblemOptions::add_to(CLI::App& app) {
            [this, name = field.name](const std::string& text) { fields_[name] = text; }, field.help)
         ->type_name("VALUE")
         ->group(
-            "Problem fields (one problem of their own, or replaced in every problem of the files)");
+            "Problem fields (one problem of their own for each operator, or replaced in every "
+            "problem of the files)");
   }
 }
 
@@ -126,6 +145,17 @@ Result<std::vector<int>> ProblemOptions::tp_sizes() const {
   return sizes;
 }
 
+Result<std::vector<std::string>> ProblemOptions::operators() const {
+  const std::vector<std::string>& known = operator_names();
+  for (const std::string& name : operators_) {
+    if (!is_in(known, name)) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("--op {}; accepted: {}", name, join(known)));
+    }
+  }
+  return operators_.empty() ? known : operators_;
+}
+
 Result<std::vector<Request>> ProblemOptions::unmodified() const {
   const Result<std::vector<int>> tp = tp_sizes();
   if (!tp) return tp.error().clone();
@@ -136,7 +166,11 @@ Result<std::vector<Request>> ProblemOptions::unmodified() const {
           "no problem is given; accepted: --hf-config, --manifest, or problem fields such as "
           "--key-dim 128 (see --help)");
     }
-    return std::vector<Request>{{.problem = {}, .origin = "command line", .arch = {}}};
+    std::vector<Request> requests;
+    for (const std::string& op : operator_names()) {
+      requests.push_back({default_problem(op), "command line", /*arch=*/{}});
+    }
+    return requests;
   }
   std::vector<Request> requests;
   CUBINERY_RETURN_IF_ERROR(read_files(hf_configs_, &requests, [&](auto& file, auto& text) {
@@ -146,11 +180,31 @@ Result<std::vector<Request>> ProblemOptions::unmodified() const {
   return requests;
 }
 
+Status ProblemOptions::check_fields_are_used(const std::vector<Request>& requests) const {
+  for (const auto& [name, text] : fields_) {
+    const auto has_it = [&name = name](const Request& request) {
+      return nlohmann::json::parse(to_json(request.problem)).contains(name);
+    };
+    if (requests.empty() || std::any_of(requests.begin(), requests.end(), has_it)) continue;
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{} {}: no problem is of an operator with this field; accepted: the "
+                              "fields of {}",
+                              option_name(name), text, operator_of(requests[0].problem)));
+  }
+  return {};
+}
+
 Result<std::vector<Request>> ProblemOptions::requests() const {
+  const Result<std::vector<std::string>> wanted = operators();
+  if (!wanted) return wanted.error().clone();
   Result<std::vector<Request>> requests = unmodified();
-  if (!requests || fields_.empty()) return requests;
+  if (!requests) return requests;
+  std::erase_if(*requests, [&](const Request& request) {
+    return !is_in(*wanted, operator_of(request.problem));
+  });
+  CUBINERY_RETURN_IF_ERROR(check_fields_are_used(*requests));
   for (Request& request : *requests) {
-    const Result<gdn::DecodeProblem> problem = with_fields(request.problem, fields_);
+    const Result<Problem> problem = with_fields(request.problem, fields_);
     if (!problem) {
       return Status(Code::kInvalidArgument,
                     fmt::format("{}: {}", request.origin, problem.error().message()));
@@ -172,13 +226,24 @@ Result<std::vector<std::string>> ProblemOptions::archs(const Options& options) c
   }
   std::vector<std::string> archs;
   for (const std::string& name : archs_) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
+    if (!is_in(known, name)) {
       return Status(Code::kInvalidArgument,
                     fmt::format("--arch {}; accepted: {}, all", name, join(known)));
     }
-    if (std::find(archs.begin(), archs.end(), name) == archs.end()) archs.push_back(name);
+    if (!is_in(archs, name)) archs.push_back(name);
   }
   return archs;
+}
+
+Result<std::vector<Job>> ProblemOptions::jobs(const std::vector<Request>& requests,
+                                              const Options& options) const {
+  // Without a request that leaves its architecture open, nobody needs --arch.
+  const bool is_open = std::any_of(requests.begin(), requests.end(),
+                                   [](const Request& request) { return request.arch.empty(); });
+  if (!is_open) return plan_jobs(requests, {});
+  const Result<std::vector<std::string>> named = archs(options);
+  if (!named) return named.error().clone();
+  return plan_jobs(requests, *named);
 }
 
 }  // namespace cubinery

@@ -6,23 +6,23 @@
 #include <string>
 #include <vector>
 
-#include "cli/model_config.h"
+#include "cli/plan.h"
 #include "cubinery/options.h"
 #include "cubinery/status.h"
 
 namespace cubinery {
 
-// One field of DecodeProblem on the command line: --name-with-dashes.
+// One field of the operators' problems on the command line: --name-with-dashes.
 struct ProblemField {
-  const char* name;  // as DecodeProblem::to_json() names it
+  const char* name;  // as to_json() names it
   const char* help;
 };
 const std::vector<ProblemField>& problem_fields();
 
-// `problem` with some fields replaced by what their texts say.  kInvalidArgument names the field,
-// its value and what is accepted.
-Result<gdn::DecodeProblem> with_fields(const gdn::DecodeProblem& problem,
-                                       const std::map<std::string, std::string>& fields);
+// `problem` with some fields replaced by what their texts say; those that its operator does not
+// have are left out.  kInvalidArgument names the field, its value and what is accepted.
+Result<Problem> with_fields(const Problem& problem,
+                            const std::map<std::string, std::string>& fields);
 
 // What --hf-config assumes, for --help.
 extern const char* const kModelAssumptions;
@@ -33,21 +33,27 @@ class ProblemOptions {
   // Requires: this object outlives the parse and does not move.
   void add_to(CLI::App& app);
 
-  // Every problem of every source, field options applied.  kInvalidArgument: no source at all, a
-  // file or a value that cannot be used; kIo: a file that cannot be read.
+  // Every problem of every source that is of an operator of --op, field options applied and
+  // checked.  kInvalidArgument: no source at all, a file or a value that cannot be used, a field
+  // that none of the problems has; kIo: a file that cannot be read.
   Result<std::vector<Request>> requests() const;
 
-  // The architectures of --arch, each once; without it those of this machine's GPUs.
-  // kInvalidArgument: a name that is not known, or neither --arch nor a GPU: names the known ones.
-  Result<std::vector<std::string>> archs(const Options& options) const;
+  // Each kernel that the requests need, as plan_jobs(); where they leave the architecture open, for
+  // those of --arch, without it for those of this machine's GPUs.  kInvalidArgument: a name that is
+  // not known, or neither --arch nor a GPU where one is needed: names the known ones.
+  Result<std::vector<Job>> jobs(const std::vector<Request>& requests, const Options& options) const;
 
  private:
   Result<std::vector<int>> tp_sizes() const;
+  Result<std::vector<std::string>> operators() const;
+  Result<std::vector<std::string>> archs(const Options& options) const;
   Result<std::vector<Request>> unmodified() const;
+  Status check_fields_are_used(const std::vector<Request>& requests) const;
 
   std::vector<std::string> hf_configs_;
   std::vector<std::string> manifests_;
   std::vector<std::string> tp_;
+  std::vector<std::string> operators_;
   std::vector<std::string> archs_;
   std::map<std::string, std::string> fields_;
 };

@@ -21,7 +21,7 @@ TEST_CASE("an empty cache is listed, verified and collected", "[cpu]") {
 
 TEST_CASE("a damaged entry is found, healed and removed", "[nvrtc]") {
   const Cli cli;
-  const std::string arguments = "--key-dim 64 --value-dim 64 --arch sm_80";
+  const std::string arguments = "--op gdn_decode --key-dim 64 --value-dim 64 --arch sm_80";
   const json made = cli.prewarm(arguments);
   const std::string victim = made["entries"][0]["path"];
   CHECK(cli.run("cache verify").exit_code == 0);
@@ -51,7 +51,7 @@ TEST_CASE("a damaged entry is found, healed and removed", "[nvrtc]") {
 TEST_CASE("verify removes nothing from a layer below", "[nvrtc]") {
   const Cli below;
   const Cli above;
-  const json made = below.prewarm("--key-dim 64 --value-dim 64 --arch sm_80");
+  const json made = below.prewarm("--op gdn_decode --key-dim 64 --value-dim 64 --arch sm_80");
   const std::string victim = made["entries"][0]["path"];
   flip_byte(victim, 100);
   const Output output = above.run("cache verify --remove --cache-layers " + below.cache());
@@ -62,7 +62,7 @@ TEST_CASE("verify removes nothing from a layer below", "[nvrtc]") {
 
 TEST_CASE("verify keeps entries that are only distrusted", "[nvrtc]") {
   const Cli cli;
-  const json made = cli.prewarm("--key-dim 64 --value-dim 64 --arch sm_80");
+  const json made = cli.prewarm("--op gdn_decode --key-dim 64 --value-dim 64 --arch sm_80");
   fs::permissions(cli.cache(), fs::perms::all);
   const Output output = cli.run("cache verify --remove");
   CHECK(output.exit_code == 1);
@@ -74,7 +74,7 @@ TEST_CASE("verify keeps entries that are only distrusted", "[nvrtc]") {
 
 TEST_CASE("entries are listed, shown and collected", "[nvrtc]") {
   const Cli cli;
-  const json made = cli.prewarm("--key-dim 64 --value-dim 64 --arch sm_80");
+  const json made = cli.prewarm("--op gdn_decode --key-dim 64 --value-dim 64 --arch sm_80");
   const std::string path = made["entries"][0]["path"];
   const Output table = cli.run("cache ls");
   CHECK(contains(table.out, "gdn_decode  sm_80"));

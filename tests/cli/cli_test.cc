@@ -1,3 +1,5 @@
+#include <fstream>
+
 #include "tests/cli/run_cli.h"
 
 #include "cubinery/version.h"
@@ -17,11 +19,15 @@ TEST_CASE("version and help", "[cpu]") {
   }
   CHECK(contains(cli.run("--help").out, "Examples:"));
   CHECK(contains(cli.run("prewarm --help").out, "--state-dtype"));
+  CHECK(contains(cli.run("prewarm --help").out, "[gdn_decode,gdn_prefill]"));
 }
 
 TEST_CASE("bad arguments exit with 2 and say what is accepted", "[cpu]") {
   const Cli cli;
   const std::string model = "prewarm --hf-config " + kModel;
+  const std::string odd_model = cli.dir() + "/config.json";
+  std::ofstream(odd_model) << R"({"linear_num_key_heads": 16, "linear_num_value_heads": 32,
+                                  "linear_key_head_dim": 100, "linear_value_head_dim": 128})";
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", "accepted: prewarm, explain, cache, doctor"},
       {"bogus", "accepted: prewarm, explain, cache, doctor"},
@@ -37,10 +43,22 @@ TEST_CASE("bad arguments exit with 2 and say what is accepted", "[cpu]") {
       {model + " --arch sm_80 --state-dtype int8", "accepted: f32, bf16, f16"},
       {model + " --arch sm_80 --key-dim 100", "accepted: multiples of 16"},
       {model + " --arch sm_80 --state-location dense", "needs state_location = pool"},
+      {model + " --arch sm_80 --op decode", "--op decode; accepted: gdn_decode, gdn_prefill"},
+      {model + " --arch sm_80 --op gdn_decode --varlen false",
+       "--varlen false: no problem is of an operator with this field; accepted: the fields of "
+       "gdn_decode"},
+      {model + " --arch sm_80 --checkpoints after --checkpoint-every 8",
+       "accepted: multiples of 16"},
+      {"prewarm --arch sm_80 --hf-config " + odd_model,
+       odd_model + ", tp 1: gdn_decode: key_dim = 100; accepted: multiples of 16 from 16 to 256"},
+      {"prewarm --arch sm_80 --op gdn_prefill --hf-config " + odd_model,
+       "gdn_prefill: key_dim = 100"},
       {"prewarm --key-dim 128 --arch sm_80 --tp 2", "--hf-config, which is missing"},
       {"prewarm --hf-config /nowhere --arch sm_80", "cannot read /nowhere"},
       {"prewarm --manifest " + kModel + " --arch sm_80", "accepted: a JSON array"},
       {"explain --key-dim 128 --arch sm_9", "accepted: sm_80"},
+      {"explain --key-dim 128 --arch sm_80 --kernel gdn_prefill",
+       "--kernel gdn_prefill; accepted: gdn_decode, gdn_prefill_chunks, gdn_prefill_scan"},
       {"cache gc --limit 3X", "accepted: bytes such as"},
       {"cache show nothing", "accepted: a path"},
   };
@@ -56,7 +74,7 @@ TEST_CASE("bad arguments exit with 2 and say what is accepted", "[cpu]") {
 
 TEST_CASE("explain tells hits and the nearest entry of misses", "[nvrtc]") {
   const Cli cli;
-  const std::string problem = "--key-dim 64 --value-dim 64 --arch sm_80";
+  const std::string problem = "--op gdn_decode --key-dim 64 --value-dim 64 --arch sm_80";
   CHECK(contains(cli.run("explain " + problem).out, "the cache has no entry of gdn_decode"));
   cli.prewarm(problem);
   const Output hit = cli.run("explain " + problem);
@@ -71,7 +89,31 @@ TEST_CASE("explain tells hits and the nearest entry of misses", "[nvrtc]") {
   const json found = json::parse(cli.run("explain --json - " + problem).out);
   CHECK(found[0]["cached"] == true);
   CHECK(found[0]["registers"] > 0);
-  CHECK(contains(cli.run("explain --source " + problem).out, "__global__"));
+}
+
+TEST_CASE("explain shows the kernels of one name, or the source of one", "[cpu]") {
+  const Cli cli;
+  const std::string problem = " --key-dim 64 --value-dim 64 --arch sm_80";
+  const json all = json::parse(cli.run("explain --json -" + problem).out);
+  CHECK(all[0]["kernel"] == "gdn_decode");
+  std::size_t scans = 0;
+  for (const json& found : all) scans += found["kernel"] == "gdn_prefill_scan" ? 1 : 0;
+  const json one = json::parse(cli.run("explain --json - --kernel gdn_prefill_scan" + problem).out);
+  CHECK(one.size() == scans);
+  for (const json& found : one) CHECK(found["kernel"] == "gdn_prefill_scan");
+
+  const std::string manifest = cli.dir() + "/problems.json";
+  std::ofstream(manifest) << R"([{"op": "gdn_prefill", "key_dim": 64, "arch": "sm_90a"}])";
+  const Output own = cli.run("explain --manifest " + manifest, "CUBINERY_DRIVER=/nowhere");
+  CHECK(own.exit_code == 0);
+  CHECK(own.out.find("gdn_prefill_chunks for sm_90a: not cached") == 0);
+
+  const Output first = cli.run("explain --source" + problem);
+  CHECK(first.out == all[0]["source"]);
+  CHECK(contains(first.out, "__global__"));
+  const Output chosen = cli.run("explain --source --kernel gdn_prefill_scan" + problem);
+  CHECK(chosen.out == one[0]["source"]);
+  CHECK(chosen.out != first.out);
 }
 
 TEST_CASE("doctor finds a machine in order", "[nvrtc]") {

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/print.h"
 #include "cli/problem_options.h"
@@ -39,6 +40,18 @@ std::string changed(const std::string& field, const nlohmann::json& value) {
   return config.dump();
 }
 
+template <class P>
+void check_heads_and_dims(const Problem& problem, int key_heads, int value_heads) {
+  const P* const held = std::get_if<P>(&problem);
+  REQUIRE(held != nullptr);
+  CHECK(held->q_heads == key_heads);
+  CHECK(held->k_heads == key_heads);
+  CHECK(held->v_heads == value_heads);
+  CHECK(held->key_dim == 128);
+  CHECK(held->value_dim == 128);
+  CHECK(held->check().ok());
+}
+
 TEST_CASE("every shipped model config gives its problems for every size", "[cpu]") {
   const std::map<std::string, int> value_heads = {{"Qwen3-Next-80B-A3B-Instruct", 32},
                                                   {"Qwen3.5-0.8B", 16},
@@ -57,38 +70,51 @@ TEST_CASE("every shipped model config gives its problems for every size", "[cpu]
     INFO(model);
     REQUIRE(value_heads.count(model) == 1);
     const auto requests = read_model_config(model, config_of(model), {1, 2, 4, 8, 16}).value();
-    REQUIRE(requests.size() == 5);
+    REQUIRE(requests.size() == 10);
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      const gdn::DecodeProblem& problem = requests[i].problem;
-      const int tp = 1 << i;
+      const int tp = 1 << i / 2;
       CHECK(requests[i].origin == model + ", tp " + std::to_string(tp));
       CHECK(requests[i].arch.empty());
-      CHECK(problem.q_heads == 16 / tp);
-      CHECK(problem.k_heads == 16 / tp);
-      CHECK(problem.v_heads == value_heads.at(model) / tp);
-      CHECK(problem.key_dim == 128);
-      CHECK(problem.value_dim == 128);
-      CHECK(problem.check().ok());
+      const auto check_problem = i % 2 == 0 ? check_heads_and_dims<gdn::DecodeProblem>
+                                            : check_heads_and_dims<gdn::PrefillProblem>;
+      check_problem(requests[i].problem, 16 / tp, value_heads.at(model) / tp);
     }
   }
   CHECK(found == value_heads.size());
 }
 
 TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
-  const gdn::DecodeProblem problem =
-      read_model_config("c", config_of("Qwen3-Next-80B-A3B-Instruct"), {1}).value()[0].problem;
-  CHECK(problem.to_json() ==
+  const auto requests =
+      read_model_config("c", config_of("Qwen3-Next-80B-A3B-Instruct"), {1}).value();
+  CHECK(to_json(requests[0].problem) ==
         R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,)"
         R"("dtype":"bf16","output_dtype":"bf16","gate_dtype":"bf16","beta_dtype":"bf16",)"
         R"("a_log_dtype":"f32","dt_bias_dtype":"bf16","state_dtype":"f32","index_dtype":"i32",)"
         R"("state_layout":"vk","state_location":"pool","padding":"skip","pad_index":"negative",)"
         R"("gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
         R"("has_initial_state":true,"store_state":true})");
+  CHECK(to_json(requests[1].problem) ==
+        R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,)"
+        R"("dtype":"bf16","output_dtype":"bf16","gate_dtype":"bf16","beta_dtype":"bf16",)"
+        R"("a_log_dtype":"f32","dt_bias_dtype":"bf16","state_dtype":"f32","index_dtype":"i32",)"
+        R"("cu_seqlens_dtype":"i32","token_layout":"bthd","varlen":true,)"
+        R"("state_layout":"vk","state_location":"pool","padding":"skip","pad_index":"negative",)"
+        R"("gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
+        R"("has_initial_state":true,"store_state":true,"checkpoints":"none",)"
+        R"("checkpoint_every":64,"batch_invariant":false})");
 }
 
 TEST_CASE("dtypes come from the model config", "[cpu]") {
   const auto problem_of = [](const std::string& text) {
-    return read_model_config("c", text, {1}).value()[0].problem;
+    const auto requests = read_model_config("c", text, {1}).value();
+    const auto& decode = std::get<gdn::DecodeProblem>(requests[0].problem);
+    const auto& prefill = std::get<gdn::PrefillProblem>(requests[1].problem);
+    CHECK(prefill.dtype == decode.dtype);
+    CHECK(prefill.output_dtype == decode.output_dtype);
+    CHECK(prefill.dt_bias_dtype == decode.dt_bias_dtype);
+    CHECK(prefill.a_log_dtype == decode.a_log_dtype);
+    CHECK(prefill.state_dtype == decode.state_dtype);
+    return decode;
   };
   CHECK(problem_of(changed("torch_dtype", "float16")).dtype == DType::kF16);
   CHECK(problem_of(changed("torch_dtype", "float16")).output_dtype == DType::kF16);
@@ -115,8 +141,6 @@ TEST_CASE("a model config that cannot be used says why", "[cpu]") {
         std::string::npos);
   CHECK(model_error(changed("torch_dtype", "int8")) ==
         "config.json: torch_dtype = \"int8\"; accepted: bfloat16, float16, float32");
-  CHECK(model_error(changed("linear_key_head_dim", 100)) ==
-        "config.json: gdn_decode: key_dim = 100; accepted: multiples of 16 from 16 to 256");
   CHECK(model_error("[]") == "config.json: accepted: a JSON object");
 }
 
@@ -135,21 +159,28 @@ TEST_CASE("malformed JSON is reported with its position", "[cpu]") {
 }
 
 TEST_CASE("a manifest gives the problems that it lists", "[cpu]") {
-  gdn::DecodeProblem problem;
-  problem.v_heads = 48;
-  problem.state_dtype = DType::kBF16;
-  nlohmann::json full = nlohmann::json::parse(problem.to_json());
-  full["op"] = "gdn_decode";
-  full["arch"] = "sm_80";
-  const nlohmann::json manifest = {full, {{"op", "gdn_decode"}, {"key_dim", 64}}};
+  const Problem decode = gdn::DecodeProblem{.v_heads = 48, .state_dtype = DType::kBF16};
+  const Problem prefill =
+      gdn::PrefillProblem{.varlen = true, .checkpoints = gdn::Checkpoints::kAfter};
+  nlohmann::json manifest = nlohmann::json::array();
+  for (const Problem& problem : {decode, prefill}) {
+    manifest.push_back(nlohmann::json::parse(to_json(problem)));
+    manifest.back()["op"] = operator_of(problem);
+    manifest.back()["arch"] = "sm_80";
+  }
+  manifest.push_back({{"op", "gdn_decode"}, {"key_dim", 64}});
   const auto requests = read_manifest("list.json", manifest.dump()).value();
-  REQUIRE(requests.size() == 2);
-  CHECK(requests[0].problem.to_json() == problem.to_json());
+  REQUIRE(requests.size() == 3);
+  CHECK(operator_of(requests[0].problem) == "gdn_decode");
+  CHECK(to_json(requests[0].problem) == to_json(decode));
   CHECK(requests[0].arch == "sm_80");
-  CHECK(requests[1].problem.key_dim == 64);
-  CHECK(requests[1].problem.value_dim == gdn::DecodeProblem{}.value_dim);
-  CHECK(requests[1].arch.empty());
-  CHECK(requests[1].origin == "list.json, entry 2");
+  CHECK(operator_of(requests[1].problem) == "gdn_prefill");
+  CHECK(to_json(requests[1].problem) == to_json(prefill));
+  const auto& partial = std::get<gdn::DecodeProblem>(requests[2].problem);
+  CHECK(partial.key_dim == 64);
+  CHECK(partial.value_dim == gdn::DecodeProblem{}.value_dim);
+  CHECK(requests[2].arch.empty());
+  CHECK(requests[2].origin == "list.json, entry 3");
   CHECK(read_manifest("list.json", "[]").value().empty());
 }
 
@@ -157,9 +188,14 @@ TEST_CASE("a manifest that cannot be used names the entry", "[cpu]") {
   CHECK(manifest_error("{}") == "list.json: accepted: a JSON array of objects");
   CHECK(manifest_error("[1]") == "list.json, entry 1: 1; accepted: an object");
   CHECK(manifest_error(R"([{"op":"gdn_decode"},{"op":"rms_norm"}])") ==
-        "list.json, entry 2: op = \"rms_norm\"; accepted: \"gdn_decode\"");
+        "list.json, entry 2: op = \"rms_norm\"; accepted: gdn_decode, gdn_prefill");
   CHECK(manifest_error(R"([{"key_dim":128}])") ==
-        "list.json, entry 1: op = null; accepted: \"gdn_decode\"");
+        "list.json, entry 1: op = null; accepted: gdn_decode, gdn_prefill");
+  CHECK(manifest_error(R"([{"op":7}])") ==
+        "list.json, entry 1: op = 7; accepted: gdn_decode, gdn_prefill");
+  // A field of the other operator.
+  CHECK(manifest_error(R"([{"op":"gdn_decode","varlen":true}])").find("varlen") !=
+        std::string::npos);
   CHECK(manifest_error(R"([{"op":"gdn_decode","arch":90}])").find("arch = 90; accepted: sm_80") !=
         std::string::npos);
   CHECK(manifest_error(R"([{"op":"gdn_decode","head_dim":128}])").find("head_dim") !=
@@ -170,28 +206,48 @@ TEST_CASE("a manifest that cannot be used names the entry", "[cpu]") {
         std::string::npos);
 }
 
-TEST_CASE("every field of the problem is an option, in the same order", "[cpu]") {
-  const auto object = nlohmann::ordered_json::parse(gdn::DecodeProblem{}.to_json());
-  std::vector<std::string> names;
-  for (const auto& [name, value] : object.items()) names.push_back(name);
-  std::vector<std::string> options;
-  for (const ProblemField& field : problem_fields()) options.emplace_back(field.name);
-  CHECK(options == names);
+TEST_CASE("every field of every operator is an option, once and in the same order", "[cpu]") {
+  std::set<std::string> of_any;
+  for (const std::string& op : operator_names()) {
+    const auto object = nlohmann::ordered_json::parse(to_json(default_problem(op)));
+    std::vector<std::string> names;
+    for (const auto& [name, value] : object.items()) names.push_back(name);
+    std::vector<std::string> options;
+    for (const ProblemField& field : problem_fields()) {
+      if (object.contains(field.name)) options.emplace_back(field.name);
+    }
+    CHECK(options == names);
+    of_any.insert(names.begin(), names.end());
+  }
+  CHECK(problem_fields().size() == of_any.size());
 }
 
 TEST_CASE("field options replace fields", "[cpu]") {
-  const auto problem =
-      with_fields({}, {{"state_dtype", "bf16"}, {"use_qk_l2norm", "true"}, {"v_heads", "64"}});
-  REQUIRE(problem);
-  CHECK(problem->state_dtype == DType::kBF16);
-  CHECK(problem->use_qk_l2norm);
-  CHECK(problem->v_heads == 64);
-  CHECK(problem->key_dim == gdn::DecodeProblem{}.key_dim);
+  const std::map<std::string, std::string> fields = {{"state_dtype", "bf16"},
+                                                     {"use_qk_l2norm", "true"},
+                                                     {"v_heads", "64"},
+                                                     {"checkpoints", "before"},
+                                                     {"checkpoint_every", "128"}};
+  const Problem decode = with_fields(gdn::DecodeProblem{}, fields).value();
+  CHECK(to_json(decode) ==
+        gdn::DecodeProblem{.v_heads = 64, .state_dtype = DType::kBF16, .use_qk_l2norm = true}
+            .to_json());
+  const Problem prefill = with_fields(gdn::PrefillProblem{}, fields).value();
+  CHECK(to_json(prefill) == gdn::PrefillProblem{.v_heads = 64,
+                                                .state_dtype = DType::kBF16,
+                                                .use_qk_l2norm = true,
+                                                .checkpoints = gdn::Checkpoints::kBefore,
+                                                .checkpoint_every = 128}
+                                .to_json());
+}
+
+TEST_CASE("a field option that cannot be used says why", "[cpu]") {
   for (const auto& [name, text] : std::map<std::string, std::string>{{"state_dtype", "int8"},
                                                                      {"v_heads", "4x"},
                                                                      {"use_qk_l2norm", "yes"},
-                                                                     {"key_dim", "8"}}) {
-    const auto bad = with_fields({}, {{name, text}});
+                                                                     {"key_dim", "8"},
+                                                                     {"varlen", "maybe"}}) {
+    const auto bad = with_fields(gdn::PrefillProblem{}, {{name, text}});
     REQUIRE(!bad);
     CHECK(bad.error().message().find(name + " = " + text) != std::string::npos);
     CHECK(bad.error().message().find("accepted: ") != std::string::npos);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "cli/plan.h"
@@ -79,7 +80,7 @@ TEST_CASE("problems that share a kernel are merged", "[cpu]") {
   gdn::DecodeProblem half;
   half.state_dtype = DType::kBF16;
   const std::vector<Request> requests = {
-      {.problem = {}, .origin = "a", .arch = {}},
+      {.problem = gdn::DecodeProblem{}, .origin = "a", .arch = {}},
       {.problem = large, .origin = "b", .arch = {}},  // head counts are not in the key
       {.problem = half, .origin = "c", .arch = "sm_86"},
   };
@@ -93,9 +94,25 @@ TEST_CASE("problems that share a kernel are merged", "[cpu]") {
   }
 }
 
+TEST_CASE("prefill problems share what their states leave alone", "[cpu]") {
+  const std::vector<Request> requests = {
+      {.problem = gdn::PrefillProblem{}, .origin = "a", .arch = {}},
+      {.problem = gdn::PrefillProblem{.v_heads = 64}, .origin = "b", .arch = {}},
+      {.problem = gdn::PrefillProblem{.state_dtype = DType::kBF16}, .origin = "c", .arch = {}},
+  };
+  const std::vector<Job> jobs = plan_jobs(requests, {"sm_90a"}).value();
+  std::map<std::string, std::vector<std::size_t>> problems;  // of each kernel's jobs
+  for (const Job& job : jobs) problems[job.spec.kernel].push_back(job.problems);
+  CHECK(problems.at("gdn_prefill_chunks") == std::vector<std::size_t>{3});
+  const std::size_t scans = gdn::PrefillProblem{}.kernels("sm_90a").value().size() - 1;
+  std::vector<std::size_t> expected(scans, 2);
+  expected.resize(2 * scans, 1);
+  CHECK(problems.at("gdn_prefill_scan") == expected);
+  CHECK(problems.size() == 2);
+}
+
 TEST_CASE("a request with an unknown architecture is refused", "[cpu]") {
-  const auto jobs =
-      plan_jobs({{.problem = {}, .origin = "list.json, entry 1", .arch = "sm_1"}}, {});
+  const auto jobs = plan_jobs({{gdn::DecodeProblem{}, "list.json, entry 1", /*arch=*/"sm_1"}}, {});
   REQUIRE(!jobs);
   CHECK(jobs.error().message().find("list.json, entry 1: arch = \"sm_1\"; accepted: sm_80") == 0);
 }

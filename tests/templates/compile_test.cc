@@ -1,5 +1,7 @@
 // Every kernel that can be asked for compiles, without warnings and without spills.
+#include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -8,25 +10,32 @@
 #include "cubinery/context.h"
 #include "cubinery/gdn.h"
 #include "gdn_decode/fields.h"
-#include "runtime/decode_problem.h"
+#include "gdn_prefill_chunks/fields.h"
+#include "gdn_prefill_scan/fields.h"
 #include "tests/catch.h"
 
 namespace cubinery {
 namespace {
 
 using gdn::BetaMode;
+using gdn::Checkpoints;
 using gdn::DecodeProblem;
 using gdn::GateMode;
 using gdn::Padding;
 using gdn::PadIndex;
+using gdn::PrefillProblem;
 using gdn::StateLayout;
 using gdn::StateLocation;
 
 constexpr int kThreads = 2;
 
+// The kernels of a prefill problem but the narrower scans, which do the same with fewer warps; all
+// of them would take CI minutes.
+constexpr std::size_t kChunksAndWidestScan = 2;
+
 // What is wrong with the kernel; empty when nothing is.
-std::string fault(const Context& context, const GdnDecodeKey& key) {
-  const Result<CompiledKernel> kernel = context.compile(key);
+std::string fault(const Context& context, const KernelSpec& spec) {
+  const Result<CompiledKernel> kernel = context.compile(spec);
   if (!kernel)
     return std::string(kernel.error().message()).append("\n").append(kernel.error().log());
   const KernelInfo& info = kernel->info;
@@ -41,134 +50,247 @@ std::string fault(const Context& context, const GdnDecodeKey& key) {
   return "";
 }
 
-void check_all(const std::string& arch, const std::vector<GdnDecodeKey>& keys) {
+void check_all(const std::string& arch, const std::vector<KernelSpec>& specs) {
   Options options;
   options.device = kNoDevice;
   options.arch = arch;
   options.use_disk_cache = false;
   const Result<Context> context = Context::create(options);
   REQUIRE(context);
-  std::vector<std::string> faults(keys.size());
+  std::vector<std::string> faults(specs.size());
   std::atomic<std::size_t> next{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&] {
-      for (std::size_t n = next++; n < keys.size(); n = next++) {
-        faults[n] = fault(*context, keys[n]);
+      for (std::size_t n = next++; n < specs.size(); n = next++) {
+        faults[n] = fault(*context, specs[n]);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (std::size_t n = 0; n < keys.size(); ++n) {
-    if (!faults[n].empty()) FAIL_CHECK(arch << ": " << canonical(keys[n]) << ": " << faults[n]);
+  for (std::size_t n = 0; n < specs.size(); ++n) {
+    if (!faults[n].empty()) FAIL_CHECK(arch << ": " << specs[n].canonical << ": " << faults[n]);
   }
-  CHECK_FALSE(keys.empty());
+  CHECK_FALSE(specs.empty());
 }
 
-// Every `stride`-th candidate of the default problem.
-std::vector<GdnDecodeKey> candidates(StateLayout layout, DType state_dtype) {
-  std::vector<GdnDecodeKey> keys;
-  for_each_candidate(GdnDecodeKey{.state_dtype = state_dtype, .state_layout = layout},
-                     [&](const GdnDecodeKey& key) { keys.push_back(key); });
-  return keys;
+// The kernels of the problems, each once; of each problem the first `limit`.
+template <class Problem>
+std::vector<KernelSpec> kernels_of(const std::vector<Problem>& problems, const std::string& arch,
+                                   std::size_t limit = SIZE_MAX) {
+  std::vector<KernelSpec> specs;
+  for (const Problem& problem : problems) {
+    INFO(problem.to_json());
+    Result<std::vector<KernelSpec>> found = problem.kernels(arch);
+    REQUIRE(found);
+    found->resize(std::min(found->size(), limit));
+    for (const KernelSpec& spec : *found) {
+      const auto is_same = [&](const KernelSpec& other) {
+        return other.canonical == spec.canonical;
+      };
+      if (std::none_of(specs.begin(), specs.end(), is_same)) specs.push_back(spec);
+    }
+  }
+  return specs;
 }
 
-void add_keys(const DecodeProblem& problem, std::vector<GdnDecodeKey>* keys) {
-  INFO(problem.to_json());
-  REQUIRE(problem.check().ok());
-  const gdn::DecodeKeys made = gdn::decode_keys(problem);
-  keys->push_back(made.wide);
-  keys->push_back(made.narrow);
+// The kernel of every choice of the tuned fields.
+template <class Key>
+std::vector<KernelSpec> candidates_of(const Key& key) {
+  std::vector<KernelSpec> specs;
+  for_each_candidate(key,
+                     [&](const Key& candidate) { specs.push_back(spec_of(candidate).value()); });
+  return specs;
+}
+
+std::vector<KernelSpec> decode_candidates(StateLayout layout, DType state_dtype) {
+  return candidates_of(GdnDecodeKey{.state_dtype = state_dtype, .state_layout = layout});
 }
 
 // Each option at least once.
-std::vector<GdnDecodeKey> keys_of_all_options() {
+std::vector<DecodeProblem> decode_options() {
   constexpr StateLocation kPool = StateLocation::kPool;
-  std::vector<GdnDecodeKey> keys;
-  for (const DecodeProblem& problem : std::vector<DecodeProblem>{
-           {},
-           {.dtype = DType::kF32, .output_dtype = DType::kF32},
-           {.dtype = DType::kF16, .output_dtype = DType::kF16},
-           {.gate_dtype = DType::kBF16, .beta_dtype = DType::kF16},
-           {.state_dtype = DType::kF16},
-           {.state_dtype = DType::kBF16},
-           {.state_dtype = DType::kBF16, .state_layout = StateLayout::kKV},
-           {.state_layout = StateLayout::kKV},
-           {.state_location = kPool},
-           {.index_dtype = DType::kI64, .state_location = kPool, .padding = Padding::kSkip},
-           {.state_location = kPool, .padding = Padding::kZero, .pad_index = PadIndex::kZero},
-           {.state_location = kPool, .padding = Padding::kScratch},
-           {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne},
-           {.gate_mode = GateMode::kAlpha, .beta_mode = BetaMode::kLogit},
-           {.a_log_dtype = DType::kBF16,
+  return {{},
+          {.dtype = DType::kF32, .output_dtype = DType::kF32},
+          {.dtype = DType::kF16, .output_dtype = DType::kF16},
+          {.gate_dtype = DType::kBF16, .beta_dtype = DType::kF16},
+          {.state_dtype = DType::kF16},
+          {.state_dtype = DType::kBF16},
+          {.state_dtype = DType::kBF16, .state_layout = StateLayout::kKV},
+          {.state_layout = StateLayout::kKV},
+          {.state_location = kPool},
+          {.index_dtype = DType::kI64, .state_location = kPool, .padding = Padding::kSkip},
+          {.state_location = kPool, .padding = Padding::kZero, .pad_index = PadIndex::kZero},
+          {.state_location = kPool, .padding = Padding::kScratch},
+          {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne},
+          {.gate_mode = GateMode::kAlpha, .beta_mode = BetaMode::kLogit},
+          {.a_log_dtype = DType::kBF16,
            .dt_bias_dtype = DType::kF16,
            .gate_mode = GateMode::kComputed,
            .beta_mode = BetaMode::kDoubledLogit},
-           {.use_qk_l2norm = true},
-           {.has_initial_state = false},
-           {.store_state = false},
-           {.has_initial_state = false, .store_state = false}}) {
-    add_keys(problem, &keys);
-  }
-  return keys;
+          {.use_qk_l2norm = true},
+          {.has_initial_state = false},
+          {.store_state = false},
+          {.has_initial_state = false, .store_state = false}};
 }
 
 // Extreme and odd head sizes.
-std::vector<GdnDecodeKey> keys_of_some_head_sizes() {
-  std::vector<GdnDecodeKey> keys;
+std::vector<DecodeProblem> decode_head_sizes() {
+  std::vector<DecodeProblem> problems;
   for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
     for (const auto& [key_dim, value_dim] :
          {std::pair{16, 16}, std::pair{48, 96}, std::pair{96, 48}, std::pair{256, 256},
           std::pair{240, 240}}) {
-      add_keys({.key_dim = key_dim, .value_dim = value_dim, .state_layout = layout}, &keys);
+      problems.push_back({.key_dim = key_dim, .value_dim = value_dim, .state_layout = layout});
     }
   }
-  return keys;
+  return problems;
 }
 
-void check_candidates_everywhere(StateLayout layout, DType state_dtype) {
+// As engines serve Qwen3-Next and Qwen3.5.
+PrefillProblem served_prefill() {
+  return {.gate_dtype = DType::kBF16,
+          .beta_dtype = DType::kBF16,
+          .dt_bias_dtype = DType::kBF16,
+          .varlen = true,
+          .state_location = StateLocation::kPool,
+          .padding = Padding::kSkip,
+          .gate_mode = GateMode::kComputed,
+          .beta_mode = BetaMode::kLogit,
+          .use_qk_l2norm = true};
+}
+
+// The problems whose registers and shared memory differ most from those.
+std::vector<PrefillProblem> prefill_extremes() {
+  return {{.dtype = DType::kF32,
+           .output_dtype = DType::kF32,
+           .state_layout = StateLayout::kKV,
+           .checkpoints = Checkpoints::kAfter},
+          {.key_dim = 256, .value_dim = 256}};
+}
+
+// Each option at least once.
+std::vector<PrefillProblem> prefill_options() {
+  constexpr StateLocation kPool = StateLocation::kPool;
+  return {{.dtype = DType::kF16, .output_dtype = DType::kF16, .state_layout = StateLayout::kKV},
+          {.output_dtype = DType::kF32},
+          {.gate_dtype = DType::kBF16, .beta_dtype = DType::kF16},
+          {.state_dtype = DType::kF16},
+          {.state_dtype = DType::kBF16, .state_layout = StateLayout::kKV},
+          {.cu_seqlens_dtype = DType::kI64, .varlen = true},
+          {.index_dtype = DType::kI64, .state_location = kPool},
+          {.state_location = kPool, .padding = Padding::kZero, .pad_index = PadIndex::kZero},
+          {.state_location = kPool, .padding = Padding::kScratch},
+          {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne},
+          {.gate_mode = GateMode::kAlpha, .beta_mode = BetaMode::kLogit},
+          {.a_log_dtype = DType::kBF16,
+           .dt_bias_dtype = DType::kF16,
+           .gate_mode = GateMode::kComputed,
+           .beta_mode = BetaMode::kDoubledLogit},
+          {.use_qk_l2norm = true},
+          {.has_initial_state = false},
+          {.store_state = false},
+          {.has_initial_state = false, .store_state = false},
+          {.varlen = true, .checkpoints = Checkpoints::kBefore, .checkpoint_every = 32},
+          {.state_layout = StateLayout::kKV,
+           .checkpoints = Checkpoints::kAfter,
+           .checkpoint_every = 16}};
+}
+
+std::vector<PrefillProblem> prefill_head_sizes() {
+  std::vector<PrefillProblem> problems;
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    for (const auto& [key_dim, value_dim] :
+         {std::pair{16, 16}, std::pair{64, 64}, std::pair{96, 48}, std::pair{128, 96},
+          std::pair{192, 16}, std::pair{240, 240}, std::pair{256, 256}}) {
+      problems.push_back({.key_dim = key_dim, .value_dim = value_dim, .dtype = dtype});
+    }
+  }
+  return problems;
+}
+
+void check_decode_candidates_everywhere(StateLayout layout, DType state_dtype) {
   for (const std::string& arch : known_architectures()) {
-    check_all(arch, candidates(layout, state_dtype));
+    check_all(arch, decode_candidates(layout, state_dtype));
   }
 }
 
 TEST_CASE("EveryCandidateForVkStatesCompiles", "[nvrtc]") {
-  check_candidates_everywhere(StateLayout::kVK, DType::kF32);
+  check_decode_candidates_everywhere(StateLayout::kVK, DType::kF32);
 }
 
 TEST_CASE("EveryCandidateForKvStatesCompiles", "[nvrtc]") {
-  check_candidates_everywhere(StateLayout::kKV, DType::kF32);
+  check_decode_candidates_everywhere(StateLayout::kKV, DType::kF32);
 }
 
 // On the architectures whose compilers have differed: all of them would take CI five minutes.
 TEST_CASE("EveryCandidateForHalfStatesCompiles", "[nvrtc]") {
   for (const std::string arch : {"sm_90a", "sm_100a"}) {
-    check_all(arch, candidates(StateLayout::kVK, DType::kBF16));
-    check_all(arch, candidates(StateLayout::kKV, DType::kBF16));
+    check_all(arch, decode_candidates(StateLayout::kVK, DType::kBF16));
+    check_all(arch, decode_candidates(StateLayout::kKV, DType::kBF16));
   }
 }
 
 TEST_CASE("EveryHeadSizeCompiles", "[nvrtc]") {
-  std::vector<GdnDecodeKey> keys;
+  std::vector<DecodeProblem> problems;
   for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       for (int dim = 16; dim <= 256; dim += 16) {
-        add_keys({.key_dim = dim, .value_dim = dim, .state_dtype = dtype, .state_layout = layout},
-                 &keys);
+        problems.push_back(
+            {.key_dim = dim, .value_dim = dim, .state_dtype = dtype, .state_layout = layout});
       }
     }
   }
-  check_all("sm_90a", keys);
+  check_all("sm_90a", kernels_of(problems, "sm_90a"));
 }
 
 TEST_CASE("EveryOptionCompilesForEveryArchitecture", "[nvrtc]") {
-  const std::vector<GdnDecodeKey> keys = keys_of_all_options();
-  for (const std::string& arch : known_architectures()) check_all(arch, keys);
+  for (const std::string& arch : known_architectures()) {
+    check_all(arch, kernels_of(decode_options(), arch));
+  }
 }
 
 TEST_CASE("HeadSizesCompileForEveryArchitecture", "[nvrtc]") {
-  const std::vector<GdnDecodeKey> keys = keys_of_some_head_sizes();
-  for (const std::string& arch : known_architectures()) check_all(arch, keys);
+  for (const std::string& arch : known_architectures()) {
+    check_all(arch, kernels_of(decode_head_sizes(), arch));
+  }
+}
+
+TEST_CASE("ServedPrefillCompilesForEveryArchitecture", "[nvrtc]") {
+  for (const std::string& arch : known_architectures()) {
+    check_all(arch, kernels_of<PrefillProblem>({served_prefill()}, arch));
+  }
+}
+
+TEST_CASE("PrefillExtremesCompileForEveryArchitecture", "[nvrtc]") {
+  for (const std::string& arch : known_architectures()) {
+    check_all(arch, kernels_of(prefill_extremes(), arch, kChunksAndWidestScan));
+  }
+}
+
+TEST_CASE("EveryPrefillOptionCompiles", "[nvrtc]") {
+  check_all("sm_90a", kernels_of(prefill_options(), "sm_90a", kChunksAndWidestScan));
+}
+
+TEST_CASE("PrefillHeadSizesCompile", "[nvrtc]") {
+  check_all("sm_90a", kernels_of(prefill_head_sizes(), "sm_90a", kChunksAndWidestScan));
+}
+
+TEST_CASE("EveryPrefillChunksCandidateCompiles", "[nvrtc]") {
+  for (const std::string arch : {"sm_80", "sm_90a"}) {
+    check_all(arch, candidates_of(GdnPrefillChunksKey{.varlen = true,
+                                                      .gate_mode = GateMode::kComputed,
+                                                      .beta_mode = BetaMode::kLogit,
+                                                      .use_qk_l2norm = true}));
+  }
+}
+
+TEST_CASE("EveryPrefillScanCandidateCompiles", "[nvrtc]") {
+  for (const std::string arch : {"sm_80", "sm_90a"}) {
+    check_all(arch, candidates_of(GdnPrefillScanKey{.varlen = true,
+                                                    .state_location = StateLocation::kPool,
+                                                    .padding = Padding::kSkip}));
+  }
 }
 
 }  // namespace
