@@ -95,6 +95,18 @@ TEST_CASE("EveryNativeArchitectureIsKnownAndRuns", "[cpu]") {
   }
 }
 
+// The CUDA programming guide, technical specifications by compute capability.
+TEST_CASE("ABlocksSharedMemoryDependsOnTheArchitecture", "[cpu]") {
+  for (const std::string& name : known_architectures()) {
+    const Arch arch = parse_arch(name).value();
+    int kib = 227;
+    if (name == "sm_80" || name == "sm_87") kib = 163;
+    if (name == "sm_86" || name == "sm_89" || arch.major == 12) kib = 99;
+    INFO(name);
+    CHECK(max_shared_bytes(arch) == kib * 1024);
+  }
+}
+
 TEST_CASE("ClustersCameWithHopper", "[cpu]") {
   CHECK_FALSE(has_clusters(8));
   CHECK(has_clusters(9));

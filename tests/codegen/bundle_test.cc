@@ -40,7 +40,11 @@ std::vector<std::string> includes_of(std::string_view text) {
 }
 
 std::string digests(const TemplateFiles& files) {
-  return digest_below(files, "gdn_decode/") + headers_digest(files);
+  std::string text = headers_digest(files);
+  for (const char* kernel : {"gdn_decode/", "gdn_prefill_chunks/", "gdn_prefill_scan/"}) {
+    text += digest_below(files, kernel);
+  }
+  return text;
 }
 
 TEST_CASE("EmbeddedFilesAreThoseOfTheTree", "[cpu]") {

@@ -2,6 +2,8 @@
 #include "tests/data/fake_driver.h"
 
 #include <cstring>
+#include <set>
+#include <string>
 
 namespace {
 
@@ -10,9 +12,15 @@ cubinery::test::FakeSettings settings;
 // Any addresses; nobody looks behind them.
 int context;
 int library;
-int kernel;
-int function;
 CUcontext current = nullptr;
+
+// A kernel, and its function, is the address of its name.
+std::set<std::string> kernels;
+
+template <class Handle>
+const std::string& name_of(Handle kernel) {
+  return *reinterpret_cast<const std::string*>(kernel);
+}
 
 }  // namespace
 
@@ -120,34 +128,44 @@ CUresult cuLibraryUnload(CUlibrary) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuLibraryGetKernel(CUkernel* found, CUlibrary, const char*) {
-  *found = reinterpret_cast<CUkernel>(&kernel);
+CUresult cuLibraryGetKernel(CUkernel* found, CUlibrary, const char* name) {
+  const std::string* stored = &*kernels.insert(name).first;
+  *found = reinterpret_cast<CUkernel>(const_cast<std::string*>(stored));
   return settings.get_kernel;
 }
 
-CUresult cuKernelGetFunction(CUfunction* found, CUkernel) {
-  *found = reinterpret_cast<CUfunction>(&function);
+CUresult cuKernelGetFunction(CUfunction* found, CUkernel kernel) {
+  *found = reinterpret_cast<CUfunction>(kernel);
   return CUDA_SUCCESS;
 }
 
-CUresult cuKernelGetParamInfo(CUkernel, std::size_t index, std::size_t* offset,
+CUresult cuKernelGetParamInfo(CUkernel kernel, std::size_t index, std::size_t* offset,
                               std::size_t* bytes) {
   if (index > 0) return CUDA_ERROR_INVALID_VALUE;
   *offset = 0;
-  *bytes = settings.param_bytes;
+  *bytes = settings.param_bytes[name_of(kernel)];
+  return CUDA_SUCCESS;
+}
+
+CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel,
+                              CUdevice) {
+  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_ERROR_INVALID_VALUE;
+  settings.shared_bytes[name_of(kernel)] = value;
   return CUDA_SUCCESS;
 }
 
 CUresult cuFuncLoad(CUfunction) { return CUDA_SUCCESS; }
 
-CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction, void** arguments, void**) {
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** arguments,
+                          void**) {
   if (settings.launch != CUDA_SUCCESS) return settings.launch;
-  ++settings.launches;
-  settings.config = *config;
-  settings.config.attrs = nullptr;
-  settings.attributes.assign(config->attrs, config->attrs + config->numAttrs);
+  const std::string& kernel = name_of(function);
   const char* bytes = static_cast<const char*>(arguments[0]);
-  settings.arguments.assign(bytes, bytes + settings.param_bytes);
+  settings.launches.push_back({.kernel = kernel,
+                               .config = *config,
+                               .attributes = {config->attrs, config->attrs + config->numAttrs},
+                               .arguments = {bytes, bytes + settings.param_bytes[kernel]}});
+  settings.launches.back().config.attrs = nullptr;
   return CUDA_SUCCESS;
 }
 

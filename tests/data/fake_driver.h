@@ -13,9 +13,18 @@
 #include <dlfcn.h>
 
 #include <cstddef>
+#include <map>
+#include <string>
 #include <vector>
 
 namespace cubinery::test {
+
+struct FakeLaunch {
+  std::string kernel;
+  CUlaunchConfig config{};  // without its attributes
+  std::vector<CUlaunchAttribute> attributes;
+  std::vector<char> arguments;  // the bytes of the kernel's parameter
+};
 
 struct FakeSettings {
   int version = 13000;
@@ -27,17 +36,15 @@ struct FakeSettings {
   CUresult retain_context = CUDA_SUCCESS;
   CUresult load_library = CUDA_SUCCESS;
   CUresult get_kernel = CUDA_SUCCESS;
-  std::size_t param_bytes = 0;  // of each loaded kernel's parameter
+  std::map<std::string, std::size_t> param_bytes;  // of the parameter of each kernel, by name
   CUresult launch = CUDA_SUCCESS;
 
   // What happened.
-  int contexts = 0;   // retained and not released
-  int libraries = 0;  // loaded and not unloaded
-  int pushed = 0;     // contexts pushed and not popped
-  int launches = 0;
-  CUlaunchConfig config{};  // of the last launch; its attributes are in `attributes`
-  std::vector<CUlaunchAttribute> attributes;
-  std::vector<char> arguments;  // its parameter's bytes
+  int contexts = 0;                         // retained and not released
+  int libraries = 0;                        // loaded and not unloaded
+  int pushed = 0;                           // contexts pushed and not popped
+  std::map<std::string, int> shared_bytes;  // what a kernel of this name asked for last
+  std::vector<FakeLaunch> launches;
 };
 
 class FakeDriver {

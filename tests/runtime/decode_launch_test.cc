@@ -3,44 +3,26 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "cubinery/gdn.h"
 #include "gdn_decode/fields.h"
 #include "runtime/decode_problem.h"
 #include "tests/catch.h"
-#include "tests/data/fake_driver.h"
-#include "tests/runtime/cached_kernel.h"
+#include "tests/runtime/fake_operator.h"
 
 namespace cubinery::gdn {
 namespace {
 
-// An address that nobody follows.
-void* address(int n) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(n) << 20); }
+using test::address;
 
 // An operator on the fake driver, and good arguments for it.
 class Bench {
  public:
-  explicit Bench(const DecodeProblem& problem) : problem_(problem) {
-    Options options;
-    options.offline = true;
-    options.driver_path = CUBINERY_FAKE_DRIVER;
-    options.cache_dir = dir_.path();
-    fake->param_bytes = sizeof(GdnDecodeParams);
-    Result<Context> context = Context::create(options);
-    REQUIRE(context);
-    const DecodeKeys keys = decode_keys(problem);
-    for (const GdnDecodeKey& key : {keys.wide, keys.narrow}) {
-      REQUIRE_FALSE(test::store_trivial(*context, spec_of(key).value(), dir_.path()).empty());
-    }
-    Result<Decode> decode = context->prepare(problem);
-    REQUIRE(decode);
-    decode_ = std::make_unique<Decode>(std::move(*decode));
-  }
+  explicit Bench(const DecodeProblem& problem)
+      : problem_(problem), decode_(test::fake_operator(fake, dir_, problem)) {}
 
-  const Decode& decode() const { return *decode_; }
+  const Decode& decode() const { return decode_; }
 
   DecodeArgs args(std::int64_t batch) const {
     const DecodeProblem& p = problem_;
@@ -64,24 +46,17 @@ class Bench {
   }
 
   GdnDecodeParams launched(const DecodeArgs& args) const {
-    const Status status = decode_->launch(nullptr, args);
+    const Status status = decode_.launch(nullptr, args);
     INFO(status.message());
     REQUIRE(status.ok());
-    GdnDecodeParams params{};
-    REQUIRE(fake->arguments.size() == sizeof params);
-    std::memcpy(&params, fake->arguments.data(), sizeof params);
-    return params;
+    return test::params_of<GdnDecodeParams>(fake->launches.back());
   }
 
   // The message with which `spoil` makes good arguments for two requests bad.
   std::string refusal(const std::function<void(DecodeArgs&)>& spoil) const {
     DecodeArgs spoilt = args(2);
     spoil(spoilt);
-    const int before = fake->launches;
-    const Status status = decode_->launch(nullptr, spoilt);
-    CHECK(status.code() == Code::kInvalidArgument);
-    CHECK(fake->launches == before);
-    return std::string(status.message());
+    return test::refused(fake, [&] { return decode_.launch(nullptr, spoilt); });
   }
 
   test::FakeDriver fake{CUBINERY_FAKE_DRIVER};
@@ -89,7 +64,7 @@ class Bench {
  private:
   test::TempDir dir_;
   DecodeProblem problem_;
-  std::unique_ptr<Decode> decode_;
+  Decode decode_;
 };
 
 TEST_CASE("ALaunchPassesPointersStridesAndGroups", "[cpu]") {
@@ -129,9 +104,10 @@ TEST_CASE("EnoughWarpsForTheGridAndNoMore", "[cpu]") {
     const GdnDecodeKey& key = name == canonical(keys.wide) ? keys.wide : keys.narrow;
     CHECK(name == canonical(key));
     const std::int64_t warps = batch * 32 * 96 / key.warp_v;
-    CHECK(bench.fake->config.gridDimX == (warps + key.warps - 1) / key.warps);
-    CHECK(bench.fake->config.gridDimY * bench.fake->config.gridDimZ == 1);
-    CHECK(bench.fake->config.blockDimX == static_cast<unsigned>(threads(key)));
+    const CUlaunchConfig& config = bench.fake->launches.back().config;
+    CHECK(config.gridDimX == (warps + key.warps - 1) / key.warps);
+    CHECK(config.gridDimY * config.gridDimZ == 1);
+    CHECK(config.blockDimX == static_cast<unsigned>(threads(key)));
   }
 }
 
@@ -151,7 +127,7 @@ TEST_CASE("LargeBatchesRunTheWideKernel", "[cpu]") {
 TEST_CASE("AnEmptyBatchLaunchesNothing", "[cpu]") {
   const Bench bench({});
   CHECK(bench.decode().launch(nullptr, bench.args(0)).ok());
-  CHECK(bench.fake->launches == 0);
+  CHECK(bench.fake->launches.empty());
 }
 
 TEST_CASE("ABatchThatNoGridCanHoldIsRefused", "[cpu]") {
@@ -172,10 +148,10 @@ TEST_CASE("ProgrammaticLaunchesNeedHopper", "[cpu]") {
   const Bench bench({});
   DecodeArgs args = bench.args(2);
   bench.launched(args);
-  CHECK(bench.fake->attributes.empty());
+  CHECK(bench.fake->launches.back().attributes.empty());
   args.programmatic = true;
   bench.launched(args);
-  CHECK(bench.fake->attributes.size() == 1);
+  CHECK(bench.fake->launches.back().attributes.size() == 1);
 }
 
 TEST_CASE("RowsAreRefusedWithNameAndReason", "[cpu]") {
@@ -190,8 +166,9 @@ TEST_CASE("RowsAreRefusedWithNameAndReason", "[cpu]") {
   CHECK(bench.refusal([](auto& a) { a.q.strides[2] = 2; }) ==
         "gdn_decode: q has innermost stride 2; accepted: 1");
   for (const std::size_t d : {std::size_t{0}, std::size_t{1}}) {
-    CHECK(bench.refusal([d](auto& a) { a.o.strides[d] = 0; }) ==
-          "gdn_decode: o has stride 0 in a dimension that is written; accepted: no overlap");
+    CHECK(
+        bench.refusal([d](auto& a) { a.o.strides[d] = 0; }) ==
+        "gdn_decode: o is written and has overlapping elements, by stride 0; accepted: no overlap");
   }
   // Inputs may be broadcast.
   DecodeArgs args = bench.args(2);
@@ -240,6 +217,10 @@ TEST_CASE("StatesAreRefusedWithNameAndReason", "[cpu]") {
     a.state_out = a.state;
     a.state_out.dtype = DType::kBF16;
   }) == "gdn_decode: state_out has dtype bf16; accepted: f32");
+  // Two requests' heads, each without gaps, one upon the other.
+  CHECK(bench.refusal([](auto& a) { a.state.strides[0] = a.state.strides[1]; }) ==
+        "gdn_decode: state is written and has overlapping elements, by stride 8192; accepted: no "
+        "overlap");
   DecodeArgs args = bench.args(2);
   args.state.strides[1] += 4;
   args.state.strides[0] = 33 * args.state.strides[1];

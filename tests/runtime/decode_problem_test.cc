@@ -11,19 +11,6 @@
 namespace cubinery::gdn {
 namespace {
 
-// The message with which `change` to the default problem is refused.
-std::string refusal(const std::function<void(DecodeProblem&)>& change) {
-  DecodeProblem problem;
-  REQUIRE(problem.check().ok());
-  change(problem);
-  const Status status = problem.check();
-  CHECK(status.code() == Code::kInvalidArgument);
-  const Result<std::vector<KernelSpec>> kernels = problem.kernels("sm_90a");
-  REQUIRE_FALSE(kernels);
-  CHECK(kernels.error().message() == status.message());
-  return std::string(status.message());
-}
-
 std::string wide_text(const DecodeProblem& problem) { return canonical(decode_keys(problem).wide); }
 
 // Calls f(problem) for every head size, layout and state dtype.
@@ -40,57 +27,6 @@ void for_each_shape(const std::function<void(const DecodeProblem&)>& f) {
       }
     }
   }
-}
-
-TEST_CASE("HeadCountsMustDivideTheLargest", "[cpu]") {
-  const std::string divisor =
-      "; accepted: a divisor of 32, the largest of q_heads, k_heads and v_heads";
-  CHECK(refusal([](auto& p) { p.q_heads = 0; }) == "gdn_decode: q_heads = 0" + divisor);
-  CHECK(refusal([](auto& p) { p.q_heads = -16; }) == "gdn_decode: q_heads = -16" + divisor);
-  CHECK(refusal([](auto& p) { p.q_heads = 5; }) == "gdn_decode: q_heads = 5" + divisor);
-  CHECK(refusal([](auto& p) { p.k_heads = 0; }) == "gdn_decode: k_heads = 0" + divisor);
-  CHECK(refusal([](auto& p) {
-          p.q_heads = 32;
-          p.v_heads = 3;
-        }) == "gdn_decode: v_heads = 3" + divisor);
-  CHECK(refusal([](auto& p) { p.q_heads = p.k_heads = p.v_heads = 0; }) ==
-        "gdn_decode: q_heads = 0; accepted: a divisor of 0, the largest of q_heads, k_heads and "
-        "v_heads");
-}
-
-TEST_CASE("AnUnevenSplitOfValueHeadsIsExplained", "[cpu]") {
-  CHECK(refusal([](auto& p) { p.v_heads = 24; }) ==
-        "gdn_decode: v_heads = 24; accepted: a multiple of k_heads = 16");
-}
-
-TEST_CASE("HeadSizesAreMultiplesOfSixteen", "[cpu]") {
-  const std::string accepted = "; accepted: multiples of 16 from 16 to 256";
-  for (const int dim : {-16, 0, 1, 8, 100, 272, 512}) {
-    const std::string value = std::to_string(dim) + accepted;
-    CHECK(refusal([&](auto& p) { p.key_dim = dim; }) == "gdn_decode: key_dim = " + value);
-    CHECK(refusal([&](auto& p) { p.value_dim = dim; }) == "gdn_decode: value_dim = " + value);
-  }
-}
-
-TEST_CASE("TensorsAreFloatsAndIndicesIntegers", "[cpu]") {
-  const auto refuses = [](const char* name, DType DecodeProblem::*field) {
-    CHECK(refusal([&](auto& p) { p.*field = DType::kI32; }) ==
-          std::string("gdn_decode: ") + name + " = i32; accepted: f32, bf16, f16");
-  };
-  refuses("dtype", &DecodeProblem::dtype);
-  refuses("output_dtype", &DecodeProblem::output_dtype);
-  refuses("gate_dtype", &DecodeProblem::gate_dtype);
-  refuses("beta_dtype", &DecodeProblem::beta_dtype);
-  refuses("a_log_dtype", &DecodeProblem::a_log_dtype);
-  refuses("dt_bias_dtype", &DecodeProblem::dt_bias_dtype);
-  refuses("state_dtype", &DecodeProblem::state_dtype);
-  CHECK(refusal([](auto& p) { p.index_dtype = DType::kBF16; }) ==
-        "gdn_decode: index_dtype = bf16; accepted: i32, i64");
-}
-
-TEST_CASE("PaddingNeedsAPool", "[cpu]") {
-  CHECK(refusal([](auto& p) { p.padding = Padding::kScratch; }) ==
-        "gdn_decode: padding = scratch; accepted: none (padding needs state_location = pool)");
 }
 
 TEST_CASE("EveryShapeHasTwoValidKernelsThatSumAlike", "[cpu]") {
@@ -125,14 +61,6 @@ TEST_CASE("KernelsAreThoseOfTheKeys", "[cpu]") {
       CHECK(spec.param_bytes == sizeof(GdnDecodeParams));
     }
   }
-}
-
-TEST_CASE("AnUnknownArchitectureHasNoKernels", "[cpu]") {
-  const Result<std::vector<KernelSpec>> kernels = DecodeProblem{}.kernels("sm_90");
-  REQUIRE_FALSE(kernels);
-  CHECK(kernels.error().code() == Code::kInvalidArgument);
-  CHECK(
-      kernels.error().message().starts_with("gdn_decode: arch = sm_90; accepted: sm_80, sm_86, "));
 }
 
 TEST_CASE("HeadCountsAreNotCompiledIn", "[cpu]") {
@@ -228,20 +156,6 @@ TEST_CASE("ProblemsSurviveJson", "[cpu]") {
   const Result<DecodeProblem> sparse = DecodeProblem::from_json(R"({"v_heads":64})");
   REQUIRE(sparse);
   CHECK(sparse->to_json() == DecodeProblem{.v_heads = 64}.to_json());
-}
-
-TEST_CASE("OtherJsonIsRefusedAsAnArgument", "[cpu]") {
-  for (const auto& [json, message] :
-       {std::pair{"[]", "gdn_decode: not a JSON object: []"},
-        std::pair{R"({"heads":1})", "gdn_decode: field heads = 1; accepted: no such field"},
-        std::pair{R"({"warps":1})", "gdn_decode: field warps = 1; accepted: no such field"},
-        std::pair{R"({"state_layout":"vkv"})",
-                  "gdn_decode: field state_layout = vkv; accepted: kv, vk"}}) {
-    const Result<DecodeProblem> problem = DecodeProblem::from_json(json);
-    REQUIRE_FALSE(problem);
-    CHECK(problem.error().code() == Code::kInvalidArgument);
-    CHECK(problem.error().message() == message);
-  }
 }
 
 }  // namespace

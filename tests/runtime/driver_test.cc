@@ -159,7 +159,7 @@ struct Loading {
     Options options = fake_options();
     options.use_disk_cache = true;
     options.cache_dir = dir.path();
-    fake->param_bytes = sizeof(GdnDecodeParams);
+    fake->param_bytes["gdn_decode"] = sizeof(GdnDecodeParams);
     Context made = Context::create(options).value();
     CHECK_FALSE(test::store_trivial(made, spec, dir.path()).empty());
     return made;
@@ -238,7 +238,7 @@ TEST_CASE("AKernelTakesAParameterOfTheDeclaredSize", "[cpu]") {
   Loading loading;
   const Context context = loading.context();
   const std::string bytes = std::to_string(sizeof(GdnDecodeParams));
-  loading.fake->param_bytes = 8;
+  loading.fake->param_bytes["gdn_decode"] = 8;
   const Result<Kernel> other = context.get(loading.spec);
   REQUIRE_FALSE(other);
   CHECK(other.error().code() == Code::kInvalidKey);
@@ -257,20 +257,23 @@ TEST_CASE("LaunchesPassWhatTheyAreGiven", "[cpu]") {
   GdnDecodeParams params{};
   params.requests = 3;
   CHECK(kernel.launch(nullptr, {.grid_x = 5, .grid_y = 6, .grid_z = 7}, params).ok());
-  CHECK(loading.fake->launches == 1);
-  CHECK(loading.fake->config.gridDimX == 5);
-  CHECK(loading.fake->config.gridDimY == 6);
-  CHECK(loading.fake->config.gridDimZ == 7);
-  CHECK(loading.fake->config.blockDimX == loading.spec.threads);
-  CHECK(loading.fake->attributes.empty());
+  REQUIRE(loading.fake->launches.size() == 1);
+  const test::FakeLaunch plain = loading.fake->launches.back();
+  CHECK(plain.kernel == "gdn_decode");
+  CHECK(plain.config.gridDimX == 5);
+  CHECK(plain.config.gridDimY == 6);
+  CHECK(plain.config.gridDimZ == 7);
+  CHECK(plain.config.blockDimX == loading.spec.threads);
+  CHECK(plain.attributes.empty());
   const char* bytes = reinterpret_cast<const char*>(&params);
-  CHECK(loading.fake->arguments == std::vector<char>(bytes, bytes + sizeof params));
+  CHECK(plain.arguments == std::vector<char>(bytes, bytes + sizeof params));
 
   CHECK(kernel.launch(nullptr, {.cluster_x = 2, .programmatic = true}, params).ok());
-  REQUIRE(loading.fake->attributes.size() == 2);
-  CHECK(loading.fake->attributes[0].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
-  CHECK(loading.fake->attributes[0].value.clusterDim.x == 2);
-  CHECK(loading.fake->attributes[1].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+  const auto& attributes = loading.fake->launches.back().attributes;
+  REQUIRE(attributes.size() == 2);
+  CHECK(attributes[0].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+  CHECK(attributes[0].value.clusterDim.x == 2);
+  CHECK(attributes[1].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
   CHECK(loading.fake->pushed == 0);
 }
 
@@ -282,7 +285,7 @@ TEST_CASE("ALaunchNeedsParametersOfTheKernelsSize", "[cpu]") {
   CHECK(status.code() == Code::kInvalidArgument);
   CHECK(status.message() == loading.spec.canonical + ": params has 4 bytes; accepted: " +
                                 std::to_string(sizeof(GdnDecodeParams)));
-  CHECK(loading.fake->launches == 0);
+  CHECK(loading.fake->launches.empty());
 }
 
 TEST_CASE("ALaunchThatCudaRefusesIsADriverError", "[cpu]") {

@@ -49,6 +49,18 @@ TEST_CASE("DataIsNotNull", "[cpu]") {
   CHECK(message(check_data(kName, t, DType::kF32)) == "op: x is null; accepted: a device pointer");
 }
 
+TEST_CASE("WhatHasNoElementsMayBeNull", "[cpu]") {
+  for (Tensor t : {tensor({0}), tensor({2, 0, 3})}) {
+    t.data = nullptr;
+    CHECK(check_data(kName, t, DType::kF32).ok());
+  }
+  Tensor ranks = tensor({2, 3});
+  ranks.data = nullptr;
+  ranks.rank = 2;
+  ranks.shape[4] = 0;  // behind its dimensions
+  CHECK_FALSE(check_data(kName, ranks, DType::kF32).ok());
+}
+
 TEST_CASE("DataIsAlignedToItsElements", "[cpu]") {
   Tensor t = tensor({2}, DType::kI64);
   t.data = memory.data() + 4;
@@ -63,11 +75,12 @@ TEST_CASE("TheShapeMustMatchAndGivesItsStrides", "[cpu]") {
   std::array<std::int64_t, 2> strides{};
   Tensor t = tensor({2, 3});
   t.strides[0] = 100;
-  CHECK(check_shape(kName, t, {{"B", 2}, {"heads", 3}}, false, strides.data()).ok());
+  CHECK(check_shape(kName, t, {{"B", 2}, {"heads", 3}}, ExtraDim::kNone, strides.data()).ok());
   CHECK((strides[0] == 100 && strides[1] == 1));
 
   const auto refused = [&](const Tensor& other) {
-    return message(check_shape(kName, other, {{"B", 2}, {"heads", 3}}, false, strides.data()));
+    return message(
+        check_shape(kName, other, {{"B", 2}, {"heads", 3}}, ExtraDim::kNone, strides.data()));
   };
   const std::string accepted = "; accepted: [B = 2, heads = 3]";
   CHECK(refused(tensor({2, 4})) == "op: x has shape [2, 4]" + accepted);
@@ -86,7 +99,8 @@ TEST_CASE("TheShapeMustMatchAndGivesItsStrides", "[cpu]") {
 TEST_CASE("ATokenDimensionMayStandBehindTheFirst", "[cpu]") {
   std::array<std::int64_t, 2> strides{};
   const auto check = [&](const Tensor& t) {
-    return message(check_shape(kName, t, {{"B", 2}, {"heads", 3}}, true, strides.data()));
+    return message(
+        check_shape(kName, t, {{"B", 2}, {"heads", 3}}, ExtraDim::kSecond, strides.data()));
   };
   CHECK(check(tensor({2, 3})).empty());
   Tensor t = tensor({2, 1, 3});
@@ -100,12 +114,57 @@ TEST_CASE("ATokenDimensionMayStandBehindTheFirst", "[cpu]") {
   CHECK(check(tensor({1, 2, 3})) == "op: x has shape [1, 2, 3]" + accepted);
 }
 
+TEST_CASE("ADimensionOfOneMayStandInFront", "[cpu]") {
+  std::array<std::int64_t, 2> strides{};
+  const auto check = [&](const Tensor& t) {
+    return message(
+        check_shape(kName, t, {{"total", 2}, {"heads", 3}}, ExtraDim::kFirst, strides.data()));
+  };
+  CHECK(check(tensor({2, 3})).empty());
+  Tensor t = tensor({1, 2, 3});
+  t.strides = {77, 60, 5};
+  CHECK(check(t).empty());
+  CHECK((strides[0] == 60 && strides[1] == 5));
+  const std::string accepted =
+      "; accepted: [total = 2, heads = 3], or with a dimension of 1 in front";
+  CHECK(check(tensor({2, 2, 3})) == "op: x has shape [2, 2, 3]" + accepted);
+  CHECK(check(tensor({2, 1, 3})) == "op: x has shape [2, 1, 3]" + accepted);
+}
+
+TEST_CASE("WrittenElementsHaveAPlaceEach", "[cpu]") {
+  const auto check = [](std::initializer_list<std::int64_t> shape,
+                        const std::array<std::int64_t, 5>& strides) {
+    Tensor t = tensor(shape);
+    t.strides = strides;
+    return message(check_no_overlap(kName, t));
+  };
+  CHECK(check({2, 3}, {3, 1}).empty());
+  CHECK(check({2, 3}, {1, 2}).empty());
+  CHECK(check({2, 3}, {-3, 1}).empty());
+  CHECK(check({2, 3, 4}, {4, 100, 1}).empty());
+  CHECK(check({1, 3}, {0, 1}).empty());
+  CHECK(check({0, 3}, {0, 0}).empty());
+  const auto refused = [](int stride) {
+    return "op: x is written and has overlapping elements, by stride " + std::to_string(stride) +
+           "; accepted: no overlap";
+  };
+  CHECK(check({2, 3}, {0, 1}) == refused(0));
+  CHECK(check({2, 3}, {2, 1}) == refused(2));
+  CHECK(check({2, 3}, {-2, 1}) == refused(2));
+  CHECK(check({2, 3, 4}, {8, 4, 1}) == refused(8));
+}
+
+TEST_CASE("RowsAreReadWhole", "[cpu]") {
+  CHECK(check_innermost(kName, 1).ok());
+  CHECK(message(check_innermost(kName, 2)) == "op: x has innermost stride 2; accepted: 1");
+}
+
 TEST_CASE("StridesMayNotOverflow", "[cpu]") {
   std::int64_t stride = 0;
   const auto check = [&](std::int64_t value, std::int64_t extent) {
     Tensor t = tensor({extent});
     t.strides[0] = value;
-    return message(check_shape(kName, t, {{"n", extent}}, false, &stride));
+    return message(check_shape(kName, t, {{"n", extent}}, ExtraDim::kNone, &stride));
   };
   const std::string refused =
       "op: x has strides that overflow 64-bit offsets; accepted: strides inside its memory";

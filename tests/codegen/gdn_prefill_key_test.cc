@@ -1,0 +1,181 @@
+// The views of GdnPrefillChunksKey and GdnPrefillScanKey.
+#include <string>
+
+#include "gdn_prefill_chunks/fields.h"
+#include "gdn_prefill_scan/fields.h"
+#include "tests/catch.h"
+#include "tests/codegen/key_checks.h"
+
+namespace cubinery {
+namespace {
+
+using gdn::BetaMode;
+using gdn::Checkpoints;
+using gdn::GateMode;
+using gdn::Padding;
+using gdn::PadIndex;
+using gdn::StateLayout;
+using gdn::StateLocation;
+using test::broken_rule;
+using test::count_candidates;
+using Chunks = GdnPrefillChunksKey;
+using Scan = GdnPrefillScanKey;
+
+// Persistent: a part of kernel identities.
+TEST_CASE("PrefillKeysPrintTheirFields", "[cpu]") {
+  CHECK(canonical(Chunks{}) ==
+        "gdn_prefill_chunks;key_dim=128;dtype=bf16;gate_dtype=f32;beta_dtype=f32;a_log_dtype=f32;"
+        "dt_bias_dtype=f32;cu_seqlens_dtype=i32;varlen=false;gate_mode=log;beta_mode=given;"
+        "use_qk_l2norm=false;chunk_size=32;warps=2");
+  CHECK(canonical(Scan{}) ==
+        "gdn_prefill_scan;key_dim=128;value_dim=128;dtype=bf16;output_dtype=bf16;state_dtype=f32;"
+        "index_dtype=i32;cu_seqlens_dtype=i32;varlen=false;state_layout=vk;state_location=dense;"
+        "padding=none;pad_index=negative;has_initial_state=true;store_state=true;checkpoints=none;"
+        "chunk_size=32;warps=4;stages=3");
+}
+
+TEST_CASE("ChunksFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
+  CHECK_MEMBER(Chunks, key_dim, 64);
+  CHECK_MEMBER(Chunks, dtype, DType::kF16);
+  CHECK_MEMBER(Chunks, gate_dtype, DType::kF16);
+  CHECK_MEMBER(Chunks, beta_dtype, DType::kF16);
+  CHECK_MEMBER(Chunks, a_log_dtype, DType::kF16);
+  CHECK_MEMBER(Chunks, dt_bias_dtype, DType::kF16);
+  CHECK_MEMBER(Chunks, cu_seqlens_dtype, DType::kI64);
+  CHECK_MEMBER(Chunks, varlen, true);
+  CHECK_MEMBER(Chunks, gate_mode, GateMode::kAlpha);
+  CHECK_MEMBER(Chunks, beta_mode, BetaMode::kLogit);
+  CHECK_MEMBER(Chunks, use_qk_l2norm, true);
+  CHECK_MEMBER(Chunks, chunk_size, 16);
+  CHECK_MEMBER(Chunks, warps, 4);
+}
+
+TEST_CASE("ScanFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
+  CHECK_MEMBER(Scan, key_dim, 64);
+  CHECK_MEMBER(Scan, value_dim, 64);
+  CHECK_MEMBER(Scan, dtype, DType::kF16);
+  CHECK_MEMBER(Scan, output_dtype, DType::kF16);
+  CHECK_MEMBER(Scan, state_dtype, DType::kF16);
+  CHECK_MEMBER(Scan, index_dtype, DType::kI64);
+  CHECK_MEMBER(Scan, cu_seqlens_dtype, DType::kI64);
+  CHECK_MEMBER(Scan, varlen, true);
+  CHECK_MEMBER(Scan, state_layout, StateLayout::kKV);
+  CHECK_MEMBER(Scan, state_location, StateLocation::kPool);
+  CHECK_MEMBER(Scan, padding, Padding::kSkip);
+  CHECK_MEMBER(Scan, pad_index, PadIndex::kZero);
+  CHECK_MEMBER(Scan, has_initial_state, false);
+  CHECK_MEMBER(Scan, store_state, false);
+  CHECK_MEMBER(Scan, checkpoints, Checkpoints::kAfter);
+  CHECK_MEMBER(Scan, chunk_size, 16);
+  CHECK_MEMBER(Scan, warps, 2);
+  CHECK_MEMBER(Scan, stages, 2);
+}
+
+TEST_CASE("PrefillCandidatesOfTheUsualProblemsAreThisMany", "[cpu]") {
+  CHECK(count_candidates(Chunks{}) == 9);
+  CHECK(count_candidates(Chunks{.dtype = DType::kF32}) == 9);
+  CHECK(count_candidates(Scan{}) == 27);
+  CHECK(count_candidates(Scan{.value_dim = 48}) == 18);
+  CHECK(count_candidates(Scan{.dtype = DType::kF32}) == 18);
+}
+
+// So that spans between checkpoints may be any multiple of 16.
+TEST_CASE("EveryHeadSizeHasCandidatesWithShortChunks", "[cpu]") {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (int key_dim = 16; key_dim <= 256; key_dim += 16) {
+      for (int value_dim = 16; value_dim <= 256; value_dim += 16) {
+        const Scan key{.key_dim = key_dim, .value_dim = value_dim, .dtype = dtype};
+        int count = 0;
+        for_each_candidate(key,
+                           [&](const Scan& candidate) { count += candidate.chunk_size == 16; });
+        if (count == 0) FAIL_CHECK(canonical(key));
+      }
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("PrefillKernelsShareTheseRules", "[cpu]", Chunks, Scan) {
+  using Key = TestType;
+  for (const int dim : {-16, 0, 8, 24, 120, 272}) {
+    CHECK(broken_rule<Key>([&](Key& key) { key.key_dim = dim; }) ==
+          "key_dim must be a multiple of 16 from 16 to 256");
+  }
+  CHECK(broken_rule<Key>([](Key& key) { key.dtype = DType::kI32; }) ==
+        "dtype must be f32, bf16 or f16");
+  CHECK(broken_rule<Key>([](Key& key) { key.cu_seqlens_dtype = DType::kF32; }) ==
+        "cu_seqlens_dtype must be i32 or i64");
+  for (const int size : {-64, 0, 8, 48, 128}) {
+    CHECK(broken_rule<Key>([&](Key& key) { key.chunk_size = size; }) ==
+          "chunk_size must be 16, 32 or 64");
+  }
+}
+
+TEST_CASE("EachRuleOfChunksIsNamed", "[cpu]") {
+  const std::string floats = " must be f32, bf16 or f16";
+  CHECK(broken_rule<Chunks>([](auto& key) { key.gate_dtype = DType::kI64; }) ==
+        "gate_dtype" + floats);
+  CHECK(broken_rule<Chunks>([](auto& key) { key.beta_dtype = DType::kI64; }) ==
+        "beta_dtype" + floats);
+  CHECK(broken_rule<Chunks>([](auto& key) { key.a_log_dtype = DType::kI64; }) ==
+        "a_log_dtype" + floats);
+  CHECK(broken_rule<Chunks>([](auto& key) { key.dt_bias_dtype = DType::kI64; }) ==
+        "dt_bias_dtype" + floats);
+  for (const int warps : {-1, 0, 3, 8}) {
+    CHECK(broken_rule<Chunks>([&](auto& key) { key.warps = warps; }) == "warps must be 1, 2 or 4");
+  }
+}
+
+TEST_CASE("EachRuleOfTheScanIsNamed", "[cpu]") {
+  for (const int dim : {-16, 0, 8, 24, 120, 272}) {
+    CHECK(broken_rule<Scan>([&](auto& key) { key.value_dim = dim; }) ==
+          "value_dim must be a multiple of 16 from 16 to 256");
+  }
+  CHECK(broken_rule<Scan>([](auto& key) { key.output_dtype = DType::kI64; }) ==
+        "output_dtype must be f32, bf16 or f16");
+  CHECK(broken_rule<Scan>([](auto& key) { key.state_dtype = DType::kI64; }) ==
+        "state_dtype must be f32, bf16 or f16");
+  CHECK(broken_rule<Scan>([](auto& key) { key.index_dtype = DType::kF32; }) ==
+        "index_dtype must be i32 or i64");
+  CHECK(broken_rule<Scan>([](auto& key) { key.padding = Padding::kSkip; }) ==
+        "padding needs state_location = pool");
+  for (const int warps : {-1, 0, 8}) {
+    CHECK(broken_rule<Scan>([&](auto& key) { key.warps = warps; }) == "warps must be from 1 to 7");
+  }
+  CHECK(broken_rule<Scan>([](auto& key) { key.warps = 3; }) == "16 * warps must divide value_dim");
+  for (const int stages : {-1, 1, 5}) {
+    CHECK(broken_rule<Scan>([&](auto& key) { key.stages = stages; }) == "stages must be 2, 3 or 4");
+  }
+  CHECK(broken_rule<Scan>([](auto& key) {
+          key.chunk_size = 64;
+          key.stages = 4;
+        }) == "none");
+  CHECK(broken_rule<Scan>([](auto& key) {
+          key.dtype = DType::kF32;
+          key.stages = 4;
+          key.key_dim = 256;
+          key.chunk_size = 64;
+        }) == "the stages pass 227 KiB of shared memory");
+  CHECK(broken_rule<Scan>([](auto& key) {
+          key.key_dim = 144;
+          key.chunk_size = 64;
+        }) == "key_dim > 128 needs chunk_size = 16 or 32");
+}
+
+TEST_CASE("WhatSpillsIsNoCandidate", "[cpu]") {
+  const std::string f32 = "dtype = f32 needs chunk_size = 16 or 32, with key_dim > 128 16";
+  const auto with_f32 = [](int key_dim, int chunk_size) {
+    return broken_rule<Scan>([=](auto& key) {
+      key.dtype = DType::kF32;
+      key.key_dim = key_dim;
+      key.chunk_size = chunk_size;
+      key.stages = 2;
+    });
+  };
+  CHECK(with_f32(128, 64) == f32);
+  CHECK(with_f32(128, 32) == "none");
+  CHECK(with_f32(144, 32) == f32);
+  CHECK(with_f32(144, 16) == "none");
+}
+
+}  // namespace
+}  // namespace cubinery

@@ -1,0 +1,56 @@
+// Operators on the fake libcuda: what reaches their kernels can be looked at.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cubinery/context.h"
+#include "tests/catch.h"
+#include "tests/data/fake_driver.h"
+#include "tests/runtime/cached_kernel.h"
+
+namespace cubinery::test {
+
+// An address that nobody follows.
+inline void* address(int n) {
+  return reinterpret_cast<void*>(static_cast<std::uintptr_t>(n) << 20);
+}
+
+// The operator of `problem`, whose kernels are put into a cache in `dir`.
+template <class Problem>
+typename Problem::Operator fake_operator(const FakeDriver& fake, const TempDir& dir,
+                                         const Problem& problem) {
+  Options options;
+  options.offline = true;
+  options.driver_path = CUBINERY_FAKE_DRIVER;
+  options.cache_dir = dir.path();
+  const Context context = Context::create(options).value();
+  const std::vector<KernelSpec> specs = problem.kernels(context.arch()).value();
+  for (const KernelSpec& spec : specs) {
+    fake->param_bytes[spec.kernel] = spec.param_bytes;
+    REQUIRE_FALSE(store_trivial(context, spec, dir.path()).empty());
+  }
+  return context.prepare(problem).value();
+}
+
+template <class Params>
+Params params_of(const FakeLaunch& launch) {
+  Params params{};
+  REQUIRE(launch.arguments.size() == sizeof params);
+  std::memcpy(&params, launch.arguments.data(), sizeof params);
+  return params;
+}
+
+// The message of a launch that is refused before anything reaches the driver.
+inline std::string refused(const FakeDriver& fake, const std::function<Status()>& launch) {
+  const std::size_t before = fake->launches.size();
+  const Status status = launch();
+  CHECK(status.code() == Code::kInvalidArgument);
+  CHECK(fake->launches.size() == before);
+  return std::string(status.message());
+}
+
+}  // namespace cubinery::test

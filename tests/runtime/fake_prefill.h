@@ -1,0 +1,137 @@
+// A prefill operator on the fake libcuda, and good arguments for it.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "cubinery/gdn_prefill.h"
+#include "gdn_prefill_chunks/key.h"
+#include "gdn_prefill_scan/key.h"
+#include "runtime/prefill_problem.h"
+#include "tests/runtime/fake_operator.h"
+
+namespace cubinery::test {
+
+class FakePrefill {
+ public:
+  explicit FakePrefill(const gdn::PrefillProblem& problem)
+      : problem_(problem), prefill_(fake_operator(fake, dir_, problem)) {}
+
+  const gdn::Prefill& prefill() const { return prefill_; }
+  // Those of the fake device, an sm_90.
+  gdn::PrefillKeys keys() const { return gdn::prefill_keys(problem_, 227 * 1024); }
+  int chunk_size() const { return keys().chunks.chunk_size; }
+  // Bytes of one slot of the workspace.
+  std::size_t slot_bytes() const {
+    const int record = chunk_record(chunk_size(), problem_.dtype).bytes;
+    return static_cast<std::size_t>(record * problem_.heads());
+  }
+
+  // `tokens` of each sequence; varlen: of all.
+  gdn::PrefillArgs args(std::int64_t sequences, std::int64_t tokens) const {
+    const gdn::PrefillProblem& p = problem_;
+    const std::int64_t heads = p.heads();
+    const auto of_tokens = [&](int at, DType dtype, std::int64_t count, std::int64_t dim) {
+      return token_tensor(at, dtype, {sequences, tokens, count, dim});
+    };
+    gdn::PrefillArgs args{.q = of_tokens(1, p.dtype, p.q_heads, p.key_dim),
+                          .k = of_tokens(2, p.dtype, p.k_heads, p.key_dim),
+                          .v = of_tokens(3, p.dtype, p.v_heads, p.value_dim),
+                          .o = of_tokens(4, p.output_dtype, heads, p.value_dim)};
+    if (p.gate_mode != gdn::GateMode::kNone) args.g = of_tokens(5, p.gate_dtype, heads, 0);
+    if (p.beta_mode != gdn::BetaMode::kOne) args.beta = of_tokens(6, p.beta_dtype, heads, 0);
+    const bool pool = p.state_location == gdn::StateLocation::kPool;
+    args.state = states(7, pool ? 9 : sequences);
+    if (pool) args.state_indices = Tensor::contiguous(address(8), p.index_dtype, {sequences});
+    if (p.varlen) args.cu_seqlens = bounds(9, sequences);
+    if (p.checkpoints == gdn::Checkpoints::kNone) return args;
+    const bool before = p.checkpoints == gdn::Checkpoints::kBefore;
+    const std::int64_t each = (tokens + (before ? p.checkpoint_every - 1 : 0)) / p.checkpoint_every;
+    args.checkpoints = states(10, p.varlen ? 11 : sequences * each);
+    if (p.varlen) args.checkpoint_cu_starts = bounds(11, sequences);
+    return args;
+  }
+
+  // As much as the launch of these arguments needs, or more.
+  gdn::Workspace workspace(std::int64_t sequences, std::int64_t tokens) const {
+    const std::int64_t all = problem_.varlen ? tokens : sequences * tokens;
+    return {address(20), prefill_.workspace_bytes({.tokens = all, .sequences = sequences})};
+  }
+
+  struct Launched {
+    std::optional<FakeLaunch> chunks{};
+    FakeLaunch scan{};
+    GdnPrefillChunksParams chunks_params{};
+    GdnPrefillScanParams scan_params{};
+  };
+
+  // The kernels of one good launch.
+  Launched launched(const gdn::PrefillArgs& args, const gdn::Workspace& workspace) const {
+    fake->launches.clear();
+    const Status status = prefill_.launch(nullptr, args, workspace);
+    INFO(status.message());
+    REQUIRE(status.ok());
+    REQUIRE((fake->launches.size() == 1 || fake->launches.size() == 2));
+    Launched launched{.scan = fake->launches.back()};
+    CHECK(launched.scan.kernel == "gdn_prefill_scan");
+    launched.scan_params = params_of<GdnPrefillScanParams>(launched.scan);
+    if (fake->launches.size() == 1) return launched;
+    launched.chunks = fake->launches.front();
+    CHECK(launched.chunks->kernel == "gdn_prefill_chunks");
+    launched.chunks_params = params_of<GdnPrefillChunksParams>(*launched.chunks);
+    return launched;
+  }
+  Launched launched(std::int64_t sequences, std::int64_t tokens) const {
+    return launched(args(sequences, tokens), workspace(sequences, tokens));
+  }
+
+  // The message with which `spoil` makes good arguments for two sequences (of 100 tokens each, or
+  // together) bad.
+  std::string refusal(const std::function<void(gdn::PrefillArgs&)>& spoil) const {
+    gdn::PrefillArgs spoilt = args(2, 100);
+    spoil(spoilt);
+    return refusal(spoilt, workspace(2, 100));
+  }
+  std::string refusal(const gdn::PrefillArgs& args, const gdn::Workspace& workspace) const {
+    return refused(fake, [&] { return prefill_.launch(nullptr, args, workspace); });
+  }
+
+  FakeDriver fake{CUBINERY_FAKE_DRIVER};
+
+ private:
+  struct TokenShape {
+    std::int64_t sequences, tokens, heads;
+    std::int64_t dim;  // 0: none
+  };
+
+  Tensor token_tensor(int at, DType dtype, const TokenShape& shape) const {
+    const bool heads_first = problem_.token_layout == gdn::TokenLayout::kBHTD;
+    const std::int64_t outer = heads_first ? shape.heads : shape.tokens;
+    const std::int64_t inner = heads_first ? shape.tokens : shape.heads;
+    const std::int64_t n = shape.sequences;
+    const auto make = [&](std::initializer_list<std::int64_t> extents) {
+      return Tensor::contiguous(address(at), dtype, extents);
+    };
+    if (problem_.varlen) return shape.dim ? make({outer, inner, shape.dim}) : make({outer, inner});
+    return shape.dim ? make({n, outer, inner, shape.dim}) : make({n, outer, inner});
+  }
+
+  Tensor states(int at, std::int64_t count) const {
+    const gdn::PrefillProblem& p = problem_;
+    const bool kv = p.state_layout == gdn::StateLayout::kKV;
+    return Tensor::contiguous(
+        address(at), p.state_dtype,
+        {count, p.heads(), kv ? p.key_dim : p.value_dim, kv ? p.value_dim : p.key_dim});
+  }
+
+  Tensor bounds(int at, std::int64_t sequences) const {
+    return Tensor::contiguous(address(at), problem_.cu_seqlens_dtype, {sequences + 1});
+  }
+
+  TempDir dir_;
+  gdn::PrefillProblem problem_;
+  gdn::Prefill prefill_;
+};
+
+}  // namespace cubinery::test

@@ -1,0 +1,320 @@
+// Launches of the prefill operator on a fake libcuda: what reaches the kernels.  The arithmetic is
+// tested on GPUs in tests/gpu.
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tests/runtime/fake_prefill.h"
+
+namespace cubinery::gdn {
+namespace {
+
+using test::address;
+using test::FakePrefill;
+
+TEST_CASE("ADensePrefillPassesPointersStridesAndCounts", "[cpu]") {
+  const FakePrefill bench({.q_heads = 4, .k_heads = 8, .v_heads = 16, .value_dim = 64});
+  PrefillArgs args = bench.args(3, 100);
+  args.q.strides = {1000000, 1000, 200, 1};
+  args.state_out = args.state;
+  args.state_out.data = address(15);
+  args.scale = 0.5f;
+  const auto [chunks, scan, c, s] = bench.launched(args, bench.workspace(3, 100));
+  REQUIRE(chunks);
+  CHECK((c.q == address(1) && c.k == address(2) && c.g == address(5) && c.beta == address(6)));
+  CHECK((c.A_log == nullptr && c.dt_bias == nullptr && c.cu_seqlens == nullptr));
+  CHECK((c.q_batch == 1000000 && c.q_token == 1000 && c.q_head == 200));
+  CHECK((c.k_batch == 100 * 8 * 128 && c.k_token == 8 * 128 && c.k_head == 128));
+  CHECK((c.g_batch == 1600 && c.g_token == 16 && c.g_head == 1));
+  CHECK((c.beta_batch == 1600 && c.beta_token == 16 && c.beta_head == 1));
+  CHECK((c.tokens == 100 && c.sequences == 3 && c.heads == 16));
+  CHECK(c.slots == 3 * ((100 + bench.chunk_size() - 1) / bench.chunk_size()));
+  CHECK((c.q_group == 4 && c.k_group == 2));
+  CHECK((c.order == nullptr && c.records == address(20)));
+  CHECK(c.scale == 0.5f);
+
+  CHECK((s.q == address(1) && s.k == address(2) && s.v == address(3) && s.o == address(4)));
+  CHECK((s.q_batch == 1000000 && s.q_token == 1000 && s.q_head == 200));
+  CHECK((s.k_batch == 100 * 8 * 128 && s.k_token == 8 * 128 && s.k_head == 128));
+  CHECK((s.v_batch == 100 * 16 * 64 && s.v_token == 16 * 64 && s.v_head == 64));
+  CHECK((s.o_batch == 100 * 16 * 64 && s.o_token == 16 * 64 && s.o_head == 64));
+  CHECK((s.state == address(7) && s.state_out == address(15)));
+  CHECK((s.state_slot == 16 * 64 * 128 && s.state_head == 64 * 128));
+  CHECK((s.state_out_slot == 16 * 64 * 128 && s.state_out_head == 64 * 128));
+  CHECK((s.read_slots == nullptr && s.checkpoints == nullptr && s.cu_seqlens == nullptr));
+  CHECK((s.tokens == 100 && s.sequences == 3 && s.heads == 16));
+  CHECK((s.q_group == 4 && s.k_group == 2 && s.v_group == 1));
+  CHECK((s.order == nullptr && s.records == address(20)));
+  CHECK(bench.launched(1, 1).chunks_params.scale == 1.0f / std::sqrt(128.0f));
+}
+
+TEST_CASE("APackedPrefillHasNoBatch", "[cpu]") {
+  const FakePrefill bench({.cu_seqlens_dtype = DType::kI64, .varlen = true});
+  PrefillArgs args = bench.args(70, 1000);
+  args.cu_seqlens.strides[0] = 3;
+  const auto plain = bench.launched(args, bench.workspace(70, 1000));
+  const GdnPrefillChunksParams& c = plain.chunks_params;
+  const GdnPrefillScanParams& s = plain.scan_params;
+  CHECK((c.q_batch == 0 && c.q_token == 16 * 128 && c.q_head == 128));
+  CHECK((c.g_batch == 0 && c.g_token == 32 && c.g_head == 1));
+  CHECK((s.v_batch == 0 && s.o_batch == 0 && s.v_token == 32 * 128 && s.o_token == 32 * 128));
+  CHECK((c.cu_seqlens == address(9) && s.cu_seqlens == address(9)));
+  CHECK((c.cu_seqlens_stride == 3 && s.cu_seqlens_stride == 3));
+  CHECK((c.tokens == 1000 && c.sequences == 70 && s.tokens == 1000 && s.sequences == 70));
+  CHECK(c.slots == 1000 / bench.chunk_size() + 70);
+  // The order of 70 sequences takes 280 bytes, rounded up to 512.
+  CHECK((static_cast<void*>(c.order) == address(20) && s.order == c.order));
+  CHECK((c.records == static_cast<char*>(address(20)) + 512 && s.records == c.records));
+
+  for (Tensor* x : {&args.q, &args.k, &args.v, &args.o, &args.g, &args.beta}) {
+    for (int d = x->rank++; d > 0; --d) {
+      const auto at = static_cast<std::size_t>(d);
+      x->shape[at] = x->shape[at - 1];
+      x->strides[at] = x->strides[at - 1];
+    }
+    x->shape[0] = 1;
+    x->strides[0] = 12345;
+  }
+  const auto with_batch = bench.launched(args, bench.workspace(70, 1000));
+  CHECK(with_batch.chunks->arguments == plain.chunks->arguments);
+  CHECK(with_batch.scan.arguments == plain.scan.arguments);
+}
+
+TEST_CASE("HeadsMayComeBeforeTokens", "[cpu]") {
+  const FakePrefill dense({.token_layout = TokenLayout::kBHTD});
+  const auto d = dense.launched(2, 100);
+  CHECK((d.chunks_params.q_batch == 16 * 100 * 128 && d.chunks_params.q_token == 128));
+  CHECK((d.chunks_params.q_head == 100 * 128 && d.scan_params.o_head == 100 * 128));
+  CHECK((d.chunks_params.g_batch == 3200 && d.chunks_params.g_token == 1));
+  CHECK((d.chunks_params.g_head == 100 && d.chunks_params.tokens == 100));
+  const FakePrefill packed({.token_layout = TokenLayout::kBHTD, .varlen = true});
+  const auto p = packed.launched(2, 100);
+  CHECK((p.chunks_params.q_batch == 0 && p.chunks_params.q_token == 128));
+  CHECK((p.chunks_params.q_head == 100 * 128 && p.chunks_params.beta_head == 100));
+  CHECK(p.chunks_params.tokens == 100);
+}
+
+TEST_CASE("RowsAtMultiplesOf16BytesAreReportedAsAligned", "[cpu]") {
+  const FakePrefill bench({});
+  const auto aligned = [&](const PrefillArgs& args, std::int64_t sequences) {
+    const auto launched = bench.launched(args, bench.workspace(sequences, 100));
+    const GdnPrefillScanParams& s = launched.scan_params;
+    CHECK(launched.chunks_params.q_aligned == s.q_aligned);
+    CHECK(launched.chunks_params.k_aligned == s.k_aligned);
+    return std::vector<bool>{s.q_aligned, s.k_aligned, s.v_aligned};
+  };
+  using Flags = std::vector<bool>;
+  CHECK(aligned(bench.args(2, 100), 2) == Flags{true, true, true});
+  PrefillArgs args = bench.args(2, 100);
+  args.q.data = static_cast<char*>(args.q.data) + 8;
+  args.k.strides[1] += 4;
+  args.v.strides[2] += 8;
+  CHECK(aligned(args, 2) == Flags{false, false, true});
+  args = bench.args(1, 100);
+  args.q.strides[0] = 4;  // of one sequence: never used
+  CHECK(aligned(args, 1) == Flags{true, true, true});
+}
+
+TEST_CASE("PoolsGatesAndCheckpointsReachTheKernels", "[cpu]") {
+  const FakePrefill bench({.varlen = true,
+                           .state_location = StateLocation::kPool,
+                           .padding = Padding::kScratch,
+                           .gate_mode = GateMode::kComputed,
+                           .checkpoints = Checkpoints::kAfter,
+                           .checkpoint_every = 128});
+  PrefillArgs args = bench.args(2, 1000);
+  args.A_log = Tensor::contiguous(address(12), DType::kF32, {32});
+  args.dt_bias = Tensor::contiguous(address(13), DType::kF32, {32});
+  args.dt_bias.strides[0] = 0;
+  args.state_out_indices = args.state_indices;
+  args.state_out_indices.data = address(14);
+  args.state_out_indices.strides[0] = 5;
+  args.scratch_slot = 8;
+  const auto launched = bench.launched(args, bench.workspace(2, 1000));
+  const GdnPrefillChunksParams& c = launched.chunks_params;
+  const GdnPrefillScanParams& s = launched.scan_params;
+  CHECK((c.A_log == address(12) && c.A_log_head == 1));
+  CHECK((c.dt_bias == address(13) && c.dt_bias_head == 0));
+  CHECK((s.slots == 9 && s.state_out_slots == 9 && s.scratch_slot == 8));
+  CHECK((s.read_slots == address(8) && s.read_slots_sequence == 1));
+  CHECK((s.write_slots == address(14) && s.write_slots_sequence == 5));
+  CHECK((s.checkpoints == address(10) && s.checkpoint_rows == 11 && s.checkpoint_every == 128));
+  CHECK((s.checkpoint_row == 32 * 128 * 128 && s.checkpoint_head == 128 * 128));
+  CHECK((s.checkpoint_cu_starts == address(11) && s.checkpoint_cu_starts_stride == 1));
+}
+
+TEST_CASE("DenseCheckpointsFollowEachOther", "[cpu]") {
+  const auto rows = [](Checkpoints checkpoints, std::int64_t tokens) {
+    const FakePrefill bench({.checkpoints = checkpoints, .checkpoint_every = 32});
+    return bench.launched(3, tokens).scan_params.checkpoint_rows;
+  };
+  CHECK(rows(Checkpoints::kBefore, 100) == 3 * 4);
+  CHECK(rows(Checkpoints::kBefore, 96) == 3 * 3);
+  CHECK(rows(Checkpoints::kAfter, 100) == 3 * 3);
+  CHECK(rows(Checkpoints::kAfter, 31) == 0);
+}
+
+TEST_CASE("KernelsGetTheThreadsAndSharedMemoryOfTheirKeys", "[cpu]") {
+  const FakePrefill bench({});
+  const PrefillKeys keys = bench.keys();
+  const auto launched = bench.launched(1000, 100);
+  CHECK(launched.chunks->config.blockDimX == static_cast<unsigned>(threads(keys.chunks)));
+  CHECK(launched.chunks->config.sharedMemBytes == static_cast<unsigned>(shared_bytes(keys.chunks)));
+  const GdnPrefillScanKey& widest = keys.scans.front();
+  CHECK(launched.scan.config.blockDimX == static_cast<unsigned>(threads(widest)));
+  CHECK(launched.scan.config.sharedMemBytes == static_cast<unsigned>(shared_bytes(widest)));
+  // More than 48 KiB have to be asked for; the narrowest was loaded last.
+  REQUIRE(shared_bytes(keys.scans.back()) > 48 * 1024);
+  CHECK(bench.fake->shared_bytes["gdn_prefill_scan"] == shared_bytes(keys.scans.back()));
+}
+
+TEST_CASE("HeadsShareABlockWhenThereAreManyChunks", "[cpu]") {
+  const auto grid = [](const PrefillProblem& problem, std::int64_t chunks) {
+    const FakePrefill bench(problem);
+    const auto launched = bench.launched(1, chunks * bench.chunk_size());
+    CHECK(launched.chunks_params.slots == chunks);
+    const int heads = launched.chunks_params.heads_per_block;
+    CHECK(launched.chunks->config.gridDimX * static_cast<unsigned>(heads) ==
+          static_cast<unsigned>(launched.chunks_params.slots * problem.heads()));
+    CHECK(launched.chunks->config.gridDimY * launched.chunks->config.gridDimZ == 1);
+    return heads;
+  };
+  // Four blocks on each of 132 multiprocessors: from 33 chunks of 16 pairs of heads on.
+  CHECK(grid({}, 1) == 1);
+  CHECK(grid({}, 32) == 1);
+  CHECK(grid({}, 33) == 2);
+  CHECK(grid({.q_heads = 32, .k_heads = 32}, 1000) == 1);
+  CHECK(grid({.q_heads = 32, .k_heads = 4, .v_heads = 4}, 1000) == 1);  // queries differ
+  CHECK(grid({.q_heads = 1, .k_heads = 2, .v_heads = 24}, 1000) == 6);  // of 12
+  CHECK(grid({.q_heads = 1, .k_heads = 1, .v_heads = 32}, 1000) == 8);
+}
+
+TEST_CASE("TheWidestScanThatFillsTheMachineRuns", "[cpu]") {
+  // Value columns per block.
+  const auto columns = [](const PrefillProblem& problem, std::int64_t sequences) {
+    const CUlaunchConfig config = FakePrefill(problem).launched(sequences, 64).scan.config;
+    CHECK(config.gridDimY * config.gridDimZ == 1);
+    const std::int64_t all = sequences * problem.heads() * problem.value_dim;
+    CHECK(all % config.gridDimX == 0);
+    return all / config.gridDimX;
+  };
+  // Three quarters of 132 multiprocessors: 99 blocks.
+  CHECK(columns({}, 1) == 32);  // 128 blocks; 64 columns would make 64
+  CHECK(columns({}, 2) == 64);
+  CHECK(columns({}, 40) == 64);
+  CHECK(columns({.q_heads = 11, .k_heads = 11, .v_heads = 11}, 1) == 16);
+  CHECK(columns({.q_heads = 11, .k_heads = 11, .v_heads = 11}, 9) == 64);
+  CHECK(columns({.q_heads = 1, .k_heads = 1, .v_heads = 1}, 1) == 16);
+  CHECK(columns({.value_dim = 48}, 3) == 16);
+  CHECK(columns({.value_dim = 48}, 4) == 48);
+}
+
+TEST_CASE("TheScanOverlapsTheChunks", "[cpu]") {
+  const FakePrefill bench({});
+  PrefillArgs args = bench.args(2, 100);
+  const Workspace workspace = bench.workspace(2, 100);
+  for (const bool programmatic : {false, true}) {
+    args.programmatic = programmatic;
+    const auto launched = bench.launched(args, workspace);
+    CHECK(launched.chunks->attributes.size() == (programmatic ? 1 : 0));
+    REQUIRE(launched.scan.attributes.size() == 1);
+    CHECK(launched.scan.attributes[0].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+  }
+}
+
+TEST_CASE("NoSequencesLaunchNothing", "[cpu]") {
+  const FakePrefill dense({});
+  CHECK(dense.prefill().launch(nullptr, dense.args(0, 100), {}).ok());
+  CHECK(dense.fake->launches.empty());
+  const FakePrefill packed({.varlen = true});
+  CHECK(packed.prefill().launch(nullptr, packed.args(0, 100), {}).ok());
+  CHECK(packed.fake->launches.empty());
+}
+
+// Their final states are their initial ones.
+TEST_CASE("SequencesOfNoTokensOnlyRunTheScan", "[cpu]") {
+  const FakePrefill dense({});
+  PrefillArgs args = dense.args(2, 0);
+  for (Tensor* x : {&args.q, &args.k, &args.v, &args.o, &args.g, &args.beta}) x->data = nullptr;
+  for (const bool programmatic : {false, true}) {
+    args.programmatic = programmatic;
+    const auto launched = dense.launched(args, {});
+    CHECK_FALSE(launched.chunks);
+    CHECK(launched.scan_params.tokens == 0);
+    CHECK(launched.scan.attributes.size() == (programmatic ? 1 : 0));
+  }
+  // Packed ones are put into order by the first kernel.
+  const FakePrefill packed({.varlen = true});
+  CHECK(packed.launched(2, 0).chunks);
+}
+
+TEST_CASE("TheWorkspaceHoldsOrderAndRecords", "[cpu]") {
+  const FakePrefill dense({});
+  const auto dense_bytes = [&](std::int64_t tokens, std::int64_t sequences) {
+    return dense.prefill().workspace_bytes({.tokens = tokens, .sequences = sequences});
+  };
+  const auto slots = [&](int tokens, int sequences) {
+    return static_cast<std::size_t>(tokens / dense.chunk_size() + sequences);
+  };
+  CHECK(dense_bytes(0, 0) == 0);
+  CHECK(dense_bytes(200, 2) == slots(200, 2) * dense.slot_bytes());
+  const FakePrefill packed({.varlen = true});
+  CHECK(packed.prefill().workspace_bytes({.tokens = 64, .sequences = 1}) ==
+        256 + slots(64, 1) * packed.slot_bytes());
+  CHECK(packed.prefill().workspace_bytes({.tokens = 64, .sequences = 65}) ==
+        512 + slots(64, 65) * packed.slot_bytes());
+
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  CHECK(dense_bytes(-5, -5) == 0);
+  CHECK(dense_bytes(kMost, kMost) == std::numeric_limits<std::size_t>::max());
+  CHECK(packed.prefill().workspace_bytes({.tokens = 0, .sequences = kMost}) ==
+        std::numeric_limits<std::size_t>::max());
+}
+
+// So a workspace for the largest launch is enough for all.
+TEST_CASE("SmallerLaunchesNeedNoMoreWorkspace", "[cpu]") {
+  for (const bool varlen : {false, true}) {
+    const FakePrefill bench({.varlen = varlen});
+    const auto bytes = [&](std::int64_t tokens, std::int64_t sequences) {
+      return bench.prefill().workspace_bytes({.tokens = tokens, .sequences = sequences});
+    };
+    for (std::int64_t sequences = 0; sequences < 70; ++sequences) {
+      for (std::int64_t tokens = 0; tokens < 140; ++tokens) {
+        if (bytes(tokens, sequences) > bytes(tokens + 1, sequences)) FAIL_CHECK(tokens);
+        if (bytes(tokens, sequences) > bytes(tokens, sequences + 1)) FAIL_CHECK(sequences);
+      }
+    }
+    CHECK(bytes(std::int64_t{1} << 40, 1) < bytes(std::int64_t{1} << 60, 1));
+  }
+}
+
+// Seven last chunks that are all but empty, all but full, and full: each has a record.
+TEST_CASE("EveryDenseChunkHasASlot", "[cpu]") {
+  const FakePrefill bench({});
+  const int chunk = bench.chunk_size();
+  for (const int tokens : {1, chunk - 1, chunk, chunk + 1, 2 * chunk, 2 * chunk + 1}) {
+    CHECK(bench.launched(7, tokens).chunks_params.slots == 7 * ((tokens + chunk - 1) / chunk));
+  }
+}
+
+TEST_CASE("AWorkspaceIsRefusedWithReason", "[cpu]") {
+  const FakePrefill bench({});
+  const PrefillArgs args = bench.args(2, 100);
+  const auto chunks =
+      static_cast<std::size_t>(2 * ((100 + bench.chunk_size() - 1) / bench.chunk_size()));
+  const std::size_t needed = chunks * bench.slot_bytes();
+  CHECK(bench.refusal(args, {address(20), needed - 1}) ==
+        "gdn_prefill: workspace has " + std::to_string(needed - 1) + " bytes; accepted: at least " +
+            std::to_string(needed) + ", workspace_bytes() of this size");
+  CHECK(bench.refusal(args, {}).starts_with("gdn_prefill: workspace has 0 bytes; "));
+  CHECK(bench.refusal(args, {nullptr, needed}) ==
+        "gdn_prefill: workspace is null; accepted: a device pointer");
+  CHECK(bench.refusal(args, {reinterpret_cast<void*>(0x1080), needed}) ==
+        "gdn_prefill: workspace at 0x1080 is misaligned; accepted: a multiple of 256 bytes");
+  bench.launched(args, {address(20), needed});
+}
+
+}  // namespace
+}  // namespace cubinery::gdn

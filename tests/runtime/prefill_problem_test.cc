@@ -1,0 +1,252 @@
+// From a prefill problem to its kernels.
+#include "runtime/prefill_problem.h"
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "codegen/arch.h"
+#include "gdn_prefill_chunks/fields.h"
+#include "gdn_prefill_scan/fields.h"
+#include "tests/catch.h"
+#include "tests/runtime/problem_refusal.h"
+
+namespace cubinery::gdn {
+namespace {
+
+using test::refusal;
+
+constexpr int kLimits[] = {99 * 1024, 163 * 1024, 227 * 1024};
+
+std::string text_of(const PrefillKeys& keys) {
+  std::string text = canonical(keys.chunks);
+  for (const GdnPrefillScanKey& scan : keys.scans) text += "\n" + canonical(scan);
+  return text;
+}
+std::string text_of(const PrefillProblem& problem) {
+  return text_of(prefill_keys(problem, kLimits[2]));
+}
+
+TEST_CASE("CuSeqlensAreIntegers", "[cpu]") {
+  CHECK(refusal<PrefillProblem>([](auto& p) { p.cu_seqlens_dtype = DType::kF32; }) ==
+        "gdn_prefill: cu_seqlens_dtype = f32; accepted: i32, i64");
+}
+
+TEST_CASE("CheckpointsAreEverySoManySixteens", "[cpu]") {
+  for (const int every : {-16, 0, 1, 8, 24, 100}) {
+    for (const Checkpoints checkpoints : {Checkpoints::kBefore, Checkpoints::kAfter}) {
+      CHECK(refusal<PrefillProblem>([&](auto& p) {
+              p.checkpoints = checkpoints;
+              p.checkpoint_every = every;
+            }) == "gdn_prefill: checkpoint_every = " + std::to_string(every) +
+                      "; accepted: multiples of 16 from 16 up");
+    }
+    CHECK(PrefillProblem{.checkpoint_every = every}.check().ok());
+  }
+  CHECK(PrefillProblem{.checkpoints = Checkpoints::kAfter, .checkpoint_every = 4096}.check().ok());
+}
+
+PrefillKeys chosen(const PrefillProblem& problem, int limit) {
+  REQUIRE(problem.check().ok());
+  const PrefillKeys keys = prefill_keys(problem, limit);
+  CHECK(keys.chunks.warps == keys.chunks.chunk_size / 16);
+  return keys;
+}
+
+TEST_CASE("ChunksAreAsLongAsIsFastAndFits", "[cpu]") {
+  const auto sizes = [](const PrefillProblem& problem) {
+    std::vector<int> found;
+    for (const int limit : kLimits) found.push_back(chosen(problem, limit).chunks.chunk_size);
+    return found;
+  };
+  using Sizes = std::vector<int>;
+  CHECK(sizes({}) == Sizes{32, 32, 32});
+  CHECK(sizes({.key_dim = 64, .value_dim = 64}) == Sizes{32, 32, 32});
+  CHECK(sizes({.key_dim = 256, .value_dim = 256}) == Sizes{32, 32, 32});
+  CHECK(sizes({.dtype = DType::kF32}) == Sizes{32, 32, 32});
+  CHECK(sizes({.key_dim = 256, .dtype = DType::kF32}) == Sizes{16, 16, 16});
+}
+
+TEST_CASE("ChunksEndWhereCheckpointsAreKept", "[cpu]") {
+  const auto size = [](int every) {
+    return chosen({.checkpoints = Checkpoints::kBefore, .checkpoint_every = every}, kLimits[2])
+        .chunks.chunk_size;
+  };
+  CHECK(size(16) == 16);
+  CHECK(size(32) == 32);
+  CHECK(size(48) == 16);
+  CHECK(size(64) == 32);
+  CHECK(size(96) == 32);
+  CHECK(size(112) == 16);
+  CHECK(chosen({.checkpoint_every = 16}, kLimits[2]).chunks.chunk_size == 32);  // none are kept
+}
+
+TEST_CASE("ScansOfSeveralWidthsDivideTheValues", "[cpu]") {
+  const auto warps = [](int value_dim) {
+    std::vector<int> found;
+    const PrefillKeys keys = chosen({.value_dim = value_dim}, kLimits[2]);
+    for (const GdnPrefillScanKey& scan : keys.scans) found.push_back(scan.warps);
+    return found;
+  };
+  using Warps = std::vector<int>;
+  CHECK(warps(16) == Warps{1});
+  CHECK(warps(32) == Warps{2, 1});
+  CHECK(warps(48) == Warps{3, 1});
+  CHECK(warps(64) == Warps{4, 2, 1});
+  CHECK(warps(80) == Warps{1});
+  CHECK(warps(96) == Warps{3, 2, 1});
+  CHECK(warps(128) == Warps{4, 2, 1});
+  CHECK(warps(192) == Warps{4, 3, 2, 1});
+  CHECK(warps(256) == Warps{4, 2, 1});
+}
+
+TEST_CASE("EveryShapeFitsEveryArchitecture", "[cpu]") {
+  int count = 0;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const int limit : kLimits) {
+      for (int key_dim = 16; key_dim <= 256; key_dim += 16) {
+        for (int value_dim = 16; value_dim <= 256; value_dim += 16) {
+          const PrefillKeys keys =
+              prefill_keys({.key_dim = key_dim, .value_dim = value_dim, .dtype = dtype}, limit);
+          const auto check = [&](const auto& key) {
+            ++count;
+            if (!valid(key)) FAIL_CHECK(canonical(key) << ": " << why_invalid(key));
+            if (shared_bytes(key) > limit) FAIL_CHECK(canonical(key) << ": " << shared_bytes(key));
+            if (key.chunk_size != keys.chunks.chunk_size) FAIL_CHECK(canonical(key));
+          };
+          check(keys.chunks);
+          for (const GdnPrefillScanKey& scan : keys.scans) check(scan);
+          if (keys.scans.empty()) FAIL(canonical(keys.chunks));
+          if (keys.scans.back().warps != 1) FAIL_CHECK(canonical(keys.scans.back()));
+        }
+      }
+    }
+  }
+  CHECK(count > 2 * 3 * 16 * 16 * 2);
+}
+
+TEST_CASE("PrefillKernelsAreThoseOfTheKeys", "[cpu]") {
+  const PrefillProblem problem{.key_dim = 64, .gate_mode = GateMode::kComputed};
+  for (const std::string& arch : known_architectures()) {
+    const Result<std::vector<KernelSpec>> kernels = problem.kernels(arch);
+    REQUIRE(kernels);
+    const PrefillKeys keys = prefill_keys(problem, max_shared_bytes(parse_arch(arch).value()));
+    REQUIRE(kernels->size() == 1 + keys.scans.size());
+    std::string text;
+    for (const KernelSpec& spec : *kernels) text += (text.empty() ? "" : "\n") + spec.canonical;
+    CHECK(text == text_of(keys));
+    CHECK(kernels->front().param_bytes == sizeof(GdnPrefillChunksParams));
+    CHECK(kernels->back().param_bytes == sizeof(GdnPrefillScanParams));
+  }
+}
+
+// What does not reach the code does not make another kernel.
+TEST_CASE("EqualPrefillCodeHasEqualKeys", "[cpu]") {
+  using Change = std::function<void(PrefillProblem&)>;
+  const auto same = [](const PrefillProblem& base, const Change& change) {
+    PrefillProblem changed = base;
+    change(changed);
+    REQUIRE(changed.check().ok());
+    return text_of(changed) == text_of(base);
+  };
+  const Change gate = [](auto& p) { p.gate_dtype = DType::kBF16; };
+  const Change beta = [](auto& p) { p.beta_dtype = DType::kBF16; };
+  const Change a_log = [](auto& p) { p.a_log_dtype = DType::kBF16; };
+  const Change dt_bias = [](auto& p) { p.dt_bias_dtype = DType::kBF16; };
+  const Change index = [](auto& p) { p.index_dtype = DType::kI64; };
+  const Change cu_seqlens = [](auto& p) { p.cu_seqlens_dtype = DType::kI64; };
+  const Change pad_index = [](auto& p) { p.pad_index = PadIndex::kZero; };
+  const Change state = [](auto& p) { p.state_dtype = DType::kBF16; };
+  const Change layout = [](auto& p) { p.state_layout = StateLayout::kKV; };
+  const Change heads = [](auto& p) { p.q_heads = p.k_heads = p.v_heads = 64; };
+  const Change tokens = [](auto& p) { p.token_layout = TokenLayout::kBHTD; };
+  const Change invariant = [](auto& p) { p.batch_invariant = true; };
+  const Change every = [](auto& p) { p.checkpoint_every = 16; };
+
+  const PrefillProblem plain{.gate_mode = GateMode::kNone,
+                             .beta_mode = BetaMode::kOne,
+                             .has_initial_state = false,
+                             .store_state = false};
+  for (const Change& change : {gate, beta, a_log, dt_bias, index, cu_seqlens, pad_index, state,
+                               layout, heads, tokens, invariant, every}) {
+    CHECK(same(plain, change));
+  }
+  const PrefillProblem log;
+  for (const Change& change : {gate, beta, state, layout}) CHECK_FALSE(same(log, change));
+  for (const Change& change : {a_log, dt_bias, index, cu_seqlens}) CHECK(same(log, change));
+  const PrefillProblem computed{.gate_mode = GateMode::kComputed};
+  for (const Change& change : {a_log, dt_bias}) CHECK_FALSE(same(computed, change));
+  const PrefillProblem pool{.state_location = StateLocation::kPool};
+  CHECK_FALSE(same(pool, index));
+  CHECK(same(pool, pad_index));
+  const PrefillProblem padded{.state_location = StateLocation::kPool, .padding = Padding::kSkip};
+  CHECK_FALSE(same(padded, pad_index));
+  CHECK_FALSE(same({.varlen = true}, cu_seqlens));
+  const PrefillProblem kept{.has_initial_state = false,
+                            .store_state = false,
+                            .checkpoints = Checkpoints::kAfter,
+                            .checkpoint_every = 128};
+  for (const Change& change : {state, layout}) CHECK_FALSE(same(kept, change));
+  CHECK(same(kept, [](auto& p) { p.checkpoint_every = 256; }));
+}
+
+TEST_CASE("EveryOtherPrefillFieldIsCompiledIn", "[cpu]") {
+  const std::vector<std::function<void(PrefillProblem&)>> changes = {
+      [](auto&) {},
+      [](auto& p) { p.key_dim = 64; },
+      [](auto& p) { p.value_dim = 64; },
+      [](auto& p) { p.dtype = DType::kF16; },
+      [](auto& p) { p.output_dtype = DType::kF16; },
+      [](auto& p) { p.varlen = true; },
+      [](auto& p) { p.state_location = StateLocation::kPool; },
+      [](auto& p) {
+        p.state_location = StateLocation::kPool;
+        p.padding = Padding::kZero;
+      },
+      [](auto& p) { p.gate_mode = GateMode::kAlpha; },
+      [](auto& p) { p.beta_mode = BetaMode::kLogit; },
+      [](auto& p) { p.use_qk_l2norm = true; },
+      [](auto& p) { p.has_initial_state = false; },
+      [](auto& p) { p.store_state = false; },
+      [](auto& p) { p.checkpoints = Checkpoints::kBefore; },
+      [](auto& p) { p.checkpoints = Checkpoints::kAfter; },
+  };
+  std::set<std::string> keys;
+  for (const auto& change : changes) {
+    PrefillProblem problem;
+    change(problem);
+    REQUIRE(problem.check().ok());
+    keys.insert(text_of(problem));
+  }
+  CHECK(keys.size() == changes.size());
+}
+
+// Persistent: manifests hold this.
+TEST_CASE("PrefillProblemsSurviveJson", "[cpu]") {
+  CHECK(PrefillProblem{}.to_json() ==
+        R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,"dtype":"bf16",)"
+        R"("output_dtype":"bf16","gate_dtype":"f32","beta_dtype":"f32","a_log_dtype":"f32",)"
+        R"("dt_bias_dtype":"f32","state_dtype":"f32","index_dtype":"i32","cu_seqlens_dtype":"i32",)"
+        R"("token_layout":"bthd","varlen":false,"state_layout":"vk","state_location":"dense",)"
+        R"("padding":"none","pad_index":"negative","gate_mode":"log","beta_mode":"given",)"
+        R"("use_qk_l2norm":false,"has_initial_state":true,"store_state":true,"checkpoints":"none",)"
+        R"("checkpoint_every":64,"batch_invariant":false})");
+  const PrefillProblem problem{.q_heads = 2,
+                               .cu_seqlens_dtype = DType::kI64,
+                               .token_layout = TokenLayout::kBHTD,
+                               .varlen = true,
+                               .padding = Padding::kSkip,
+                               .checkpoints = Checkpoints::kAfter,
+                               .checkpoint_every = 4096,
+                               .batch_invariant = true};
+  const Result<PrefillProblem> parsed = PrefillProblem::from_json(problem.to_json());
+  REQUIRE(parsed);
+  CHECK(parsed->to_json() == problem.to_json());
+  const Result<PrefillProblem> sparse = PrefillProblem::from_json(R"({"varlen":true})");
+  REQUIRE(sparse);
+  CHECK(sparse->to_json() == PrefillProblem{.varlen = true}.to_json());
+}
+
+}  // namespace
+}  // namespace cubinery::gdn

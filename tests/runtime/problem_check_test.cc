@@ -1,0 +1,102 @@
+// The rules that decode and prefill problems have in common.
+#include "runtime/problem_check.h"
+
+#include <string>
+#include <utility>
+
+#include "runtime/decode_problem.h"
+#include "runtime/prefill_problem.h"
+#include "tests/runtime/problem_refusal.h"
+
+namespace cubinery::gdn {
+namespace {
+
+template <class Problem>
+std::string refusal(const std::function<void(Problem&)>& change) {
+  return test::refusal<Problem>(change);
+}
+
+template <class Problem>
+std::string op() {
+  return std::string(Fields<Problem>::kName) + ": ";
+}
+
+TEMPLATE_TEST_CASE("HeadCountsMustDivideTheLargest", "[cpu]", DecodeProblem, PrefillProblem) {
+  using P = TestType;
+  const std::string divisor =
+      "; accepted: a divisor of 32, the largest of q_heads, k_heads and v_heads";
+  CHECK(refusal<P>([](P& p) { p.q_heads = 0; }) == op<P>() + "q_heads = 0" + divisor);
+  CHECK(refusal<P>([](P& p) { p.q_heads = -16; }) == op<P>() + "q_heads = -16" + divisor);
+  CHECK(refusal<P>([](P& p) { p.q_heads = 5; }) == op<P>() + "q_heads = 5" + divisor);
+  CHECK(refusal<P>([](P& p) { p.k_heads = 0; }) == op<P>() + "k_heads = 0" + divisor);
+  CHECK(refusal<P>([](P& p) {
+          p.q_heads = 32;
+          p.v_heads = 3;
+        }) == op<P>() + "v_heads = 3" + divisor);
+  CHECK(refusal<P>([](P& p) { p.q_heads = p.k_heads = p.v_heads = 0; }) ==
+        op<P>() +
+            "q_heads = 0; accepted: a divisor of 0, the largest of q_heads, k_heads and v_heads");
+}
+
+TEMPLATE_TEST_CASE("AnUnevenSplitOfValueHeadsIsExplained", "[cpu]", DecodeProblem, PrefillProblem) {
+  CHECK(refusal<TestType>([](auto& p) { p.v_heads = 24; }) ==
+        op<TestType>() + "v_heads = 24; accepted: a multiple of k_heads = 16");
+}
+
+TEMPLATE_TEST_CASE("HeadSizesAreMultiplesOfSixteen", "[cpu]", DecodeProblem, PrefillProblem) {
+  using P = TestType;
+  const std::string accepted = "; accepted: multiples of 16 from 16 to 256";
+  for (const int dim : {-16, 0, 1, 8, 100, 272, 512}) {
+    const std::string value = std::to_string(dim) + accepted;
+    CHECK(refusal<P>([&](P& p) { p.key_dim = dim; }) == op<P>() + "key_dim = " + value);
+    CHECK(refusal<P>([&](P& p) { p.value_dim = dim; }) == op<P>() + "value_dim = " + value);
+  }
+}
+
+TEMPLATE_TEST_CASE("TensorsAreFloatsAndIndicesIntegers", "[cpu]", DecodeProblem, PrefillProblem) {
+  using P = TestType;
+  const auto refuses = [](const char* name, DType P::*field) {
+    CHECK(refusal<P>([&](P& p) { p.*field = DType::kI32; }) ==
+          op<P>() + name + " = i32; accepted: f32, bf16, f16");
+  };
+  refuses("dtype", &P::dtype);
+  refuses("output_dtype", &P::output_dtype);
+  refuses("gate_dtype", &P::gate_dtype);
+  refuses("beta_dtype", &P::beta_dtype);
+  refuses("a_log_dtype", &P::a_log_dtype);
+  refuses("dt_bias_dtype", &P::dt_bias_dtype);
+  refuses("state_dtype", &P::state_dtype);
+  CHECK(refusal<P>([](P& p) { p.index_dtype = DType::kBF16; }) ==
+        op<P>() + "index_dtype = bf16; accepted: i32, i64");
+  CHECK(refusal<P>([](P& p) { p.index_dtype = static_cast<DType>(9); }) ==
+        op<P>() + "index_dtype = ?9; accepted: i32, i64");
+}
+
+TEMPLATE_TEST_CASE("PaddingNeedsAPool", "[cpu]", DecodeProblem, PrefillProblem) {
+  CHECK(refusal<TestType>([](auto& p) { p.padding = Padding::kScratch; }) ==
+        op<TestType>() + "padding = scratch; accepted: none (padding needs state_location = pool)");
+}
+
+TEMPLATE_TEST_CASE("AnUnknownArchitectureHasNoKernels", "[cpu]", DecodeProblem, PrefillProblem) {
+  const Result<std::vector<KernelSpec>> kernels = TestType{}.kernels("sm_90");
+  REQUIRE_FALSE(kernels);
+  CHECK(kernels.error().code() == Code::kInvalidArgument);
+  CHECK(kernels.error().message().starts_with(op<TestType>() +
+                                              "arch = sm_90; accepted: sm_80, sm_86, "));
+}
+
+TEMPLATE_TEST_CASE("OtherJsonIsRefusedAsAnArgument", "[cpu]", DecodeProblem, PrefillProblem) {
+  for (const auto& [json, message] :
+       {std::pair{"[]", "not a JSON object: []"},
+        std::pair{R"({"heads":1})", "field heads = 1; accepted: no such field"},
+        std::pair{R"({"warps":1})", "field warps = 1; accepted: no such field"},
+        std::pair{R"({"state_layout":"vkv"})", "field state_layout = vkv; accepted: kv, vk"}}) {
+    const Result<TestType> problem = TestType::from_json(json);
+    REQUIRE_FALSE(problem);
+    CHECK(problem.error().code() == Code::kInvalidArgument);
+    CHECK(problem.error().message() == op<TestType>() + message);
+  }
+}
+
+}  // namespace
+}  // namespace cubinery::gdn
