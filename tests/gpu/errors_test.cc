@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tests/gpu/gpu_test.h"
+#include "tests/gpu/decode_runs.h"
 
 namespace cubinery::test {
 namespace {

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/gpu/gpu_test.h"
+#include "tests/gpu/decode_runs.h"
 #include "tests/rounding.h"
 
 namespace cubinery::test {
@@ -147,9 +147,8 @@ void run_chain(const DecodeProblem& problem, Gates gates) {
   std::vector<std::vector<double>> state;
   std::vector<std::vector<float>> naive;
   for (std::int64_t unit = 0; unit < kBatch * heads; ++unit) {
-    const auto& bytes = first.state().storage->bytes;
-    state.push_back(first.state_matrix<double>(first.state(), bytes, unit / heads, unit % heads));
-    naive.push_back(first.state_matrix<float>(first.state(), bytes, unit / heads, unit % heads));
+    state.push_back(first.states().initial<double>(unit / heads, unit % heads));
+    naive.push_back(first.states().initial<float>(unit / heads, unit % heads));
   }
   Comparison outputs, states;
   for (int step = 0; step < kSteps; ++step) {
@@ -168,22 +167,18 @@ void run_chain(const DecodeProblem& problem, Gates gates) {
       for (float& value : naive[idx(unit)]) value = rounded(problem.state_dtype, value);
       for (std::int64_t d = 0; d < problem.value_dim; ++d) {
         outputs.add(load(problem.output_dtype, results.o.data() + c.o().offset(n, h, d)),
-                    rounded(problem.output_dtype, naive_o[idx(d)]), o[idx(d)], {n, h, d, step});
+                    rounded(problem.output_dtype, naive_o[idx(d)]), o[idx(d)], {n, h, step, d, 0});
       }
     }
   }
   const Results last = first.download();
   for (std::int64_t unit = 0; unit < kBatch * heads; ++unit) {
     const std::int64_t n = unit / heads, h = unit % heads;
-    const auto actual = first.state_matrix<double>(first.state(), last.state, n, h);
-    for (std::size_t e = 0; e < actual.size(); ++e) {
-      const auto at = static_cast<std::int64_t>(e);
-      states.add(actual[e], naive[idx(unit)][e], state[idx(unit)][e],
-                 {n, h, at / problem.value_dim, at % problem.value_dim});
-    }
+    first.states().compare(first.state(), last.state, n, naive[idx(unit)], state[idx(unit)], {n, h},
+                           &states);
   }
   INFO("problem " << problem.to_json() << ", " << kSteps << " steps, seed " << seed() << "\n"
-                  << outputs.text("o (last index: step)") << "\n"
+                  << outputs.text("o (token: step)") << "\n"
                   << states.text("state"));
   CHECK(outputs.ok());
   CHECK(states.ok());

@@ -1,10 +1,11 @@
 // GDN decode and where its states are: pools, indices, padding, gaps, 64-bit offsets.
 #include <cstdint>
-#include <cstring>
 #include <limits>
+#include <optional>
 #include <vector>
 
-#include "tests/gpu/gpu_test.h"
+#include "tests/gpu/decode_runs.h"
+#include "tests/gpu/far_pool.h"
 
 namespace cubinery::test {
 namespace {
@@ -168,65 +169,6 @@ TEST_CASE("GdnDecodePool.WriteIndexOutsideThePool", "[gpu]") {
   run_case(pool_problem(), 3, options);
 }
 
-// Bytes of one slot of a contiguous pool.
-std::size_t slot_bytes(const DecodeProblem& problem) {
-  return static_cast<std::size_t>(problem.heads() * problem.key_dim * problem.value_dim *
-                                  size_of(problem.state_dtype));
-}
-
-// Slots whose element and byte offsets need more than 32 bits must give what low slots give, bit
-// for bit.
-void run_far_pool(const DecodeProblem& problem, std::int64_t slots) {
-  const std::size_t slot = slot_bytes(problem);
-  const std::size_t pool = slot * static_cast<std::size_t>(slots);
-  if (gpu().free_bytes() < pool + (std::size_t{2} << 30)) {
-    return skip_test("not enough device memory for a pool of " + std::to_string(pool >> 30) +
-                     " GiB");
-  }
-  CaseOptions options;
-  options.slots = 16;
-  options.read = {1, 5, 9, 14};
-  options.seed = seed();
-  const DecodeCase near(gpu(), problem, 4, options);
-  const gdn::Decode decode = prepare(problem);
-  const Results expected = run(near, decode);
-
-  const DeviceBuffer far(gpu(), pool);  // all ones
-  const DeviceBuffer indices(gpu(), 4 * sizeof(std::int64_t));
-  std::vector<std::int64_t> far_slots;
-  for (const std::int64_t read : options.read) {
-    const std::int64_t far_slot = slots - 1 - read;
-    far_slots.push_back(far_slot);
-    far.upload(
-        std::span(near.state().storage->bytes).subspan(static_cast<std::size_t>(read) * slot, slot),
-        static_cast<std::size_t>(far_slot) * slot);
-  }
-  indices.upload(std::as_bytes(std::span(far_slots)));
-  gdn::DecodeArgs args = near.args();
-  args.state.data = far.data();
-  args.state.shape[0] = slots;
-  args.state_indices = Tensor::contiguous(indices.data(), DType::kI64, {4});
-  const Results results = run(near, decode, args);
-  CHECK(results.o == expected.o);
-  CHECK(results.state == near.state().storage->bytes);
-  for (std::size_t n = 0; n < far_slots.size(); ++n) {
-    const std::size_t offset = static_cast<std::size_t>(far_slots[n]) * slot;
-    const std::size_t read = static_cast<std::size_t>(options.read[n]) * slot;
-    INFO("pool of " << slots << " slots, slot " << far_slots[n] << ", problem "
-                    << problem.to_json());
-    CHECK(std::memcmp(far.download(offset, slot).data(), expected.state.data() + read, slot) == 0);
-    // Where the slot would be if an offset in elements or bytes lost its upper bits.
-    const auto size = static_cast<std::size_t>(size_of(problem.state_dtype));
-    for (const std::size_t wrap : {std::size_t{1} << 31, std::size_t{1} << 32,
-                                   (std::size_t{1} << 31) * size, (std::size_t{1} << 32) * size}) {
-      if (offset < wrap) continue;
-      const std::vector<std::byte> there = far.download(offset % wrap, slot);
-      CHECK(there == std::vector<std::byte>(slot, std::byte{DeviceBuffer::kPoison}));
-    }
-  }
-  CHECK(far.guards_intact());
-}
-
 TEST_CASE("GdnDecodePool.SlotsBeyond32BitOffsets", "[gpu][big]") {
   for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
     for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
@@ -235,11 +177,10 @@ TEST_CASE("GdnDecodePool.SlotsBeyond32BitOffsets", "[gpu][big]") {
       problem.index_dtype = DType::kI64;
       problem.state_dtype = state_dtype;
       problem.state_layout = layout;
-      // Past 2^32 elements where the device has the memory, else past 4 GiB.
-      const std::size_t wanted =
-          (std::size_t{8200} << 19) * static_cast<std::size_t>(size_of(state_dtype));
-      const bool roomy = gpu().free_bytes() > wanted + (std::size_t{2} << 30);
-      run_far_pool(problem, roomy ? 8200 : state_dtype == DType::kF32 ? 2560 : 5120);
+      const std::optional<std::int64_t> slots = far_slots(problem);
+      if (!slots) return skip_test("not enough device memory for a pool beyond 4 GiB");
+      const DecodeCase near(gpu(), problem, 4, near_options());
+      expect_same_far_away(near, prepare(problem), *slots);
     }
   }
 }

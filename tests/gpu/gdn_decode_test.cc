@@ -2,7 +2,7 @@
 // named case per rule.
 #include <vector>
 
-#include "tests/gpu/gpu_test.h"
+#include "tests/gpu/decode_runs.h"
 #include "tests/random.h"
 
 namespace cubinery::test {

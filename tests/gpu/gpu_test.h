@@ -1,8 +1,9 @@
-// What GPU tests share: the device, the seed, and run_case().
+// What GPU tests share: the device, the seed, operators, and one launch of a case.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cubinery/gdn.h"
@@ -23,28 +24,35 @@ std::uint64_t seed();
 void skip_test(const std::string& why);
 int skipped_tests();
 
-// The operator; fails the test case when there is none.
-gdn::Decode prepare(const gdn::DecodeProblem& problem);
+// Fails the running test case unless `verdict` is good and the guard bands are intact.  `what`, the
+// options and the seed are what is needed to run the case again.
+void expect_good(const Verdict& verdict, bool guards_intact, const CaseOptions& options,
+                 const std::string& what);
+
+// Fails the running test case.
+[[noreturn]] void fail_to_prepare(const std::string& problem, const Status& error);
 
 // Compiles the kernels of many problems in parallel, so that preparing them one by one is quick.
-void prewarm(const std::vector<gdn::DecodeProblem>& problems);
+template <class Problem>
+void prewarm(const std::vector<Problem>& problems) {
+  std::vector<KernelSpec> specs;
+  for (const Problem& problem : problems) {
+    Result<std::vector<KernelSpec>> kernels = problem.kernels(gpu().context().arch());
+    if (!kernels) continue;  // prepare() reports it
+    specs.insert(specs.end(), kernels->begin(), kernels->end());
+  }
+  parallel_for(static_cast<std::int64_t>(specs.size()), [&](std::int64_t i) {
+    (void)gpu().context().compile(specs[static_cast<std::size_t>(i)]);  // prepare() reports errors
+  });
+}
 
-// One launch on a fresh copy of the case's data.
-Results run(const DecodeCase& decode_case, const gdn::Decode& decode, const gdn::DecodeArgs& args);
-Results run(const DecodeCase& decode_case, const gdn::Decode& decode);
-
-// Runs the operator on random data and checks results and surroundings; a failure prints all that
-// is needed to run only this case.
-void run_case(const gdn::DecodeProblem& problem, std::int64_t batch, CaseOptions options = {});
-void run_cases(const std::vector<gdn::DecodeProblem>& problems, std::int64_t batch,
-               const CaseOptions& options = {});
-
-// Each problem with a small batch and with one that is large enough for the kernel of large
-// batches.
-void run_both_kernels(const std::vector<gdn::DecodeProblem>& problems,
-                      const CaseOptions& options = {});
-
-// A small problem to vary: 2 key heads, 4 value heads, 64 x 64.
-gdn::DecodeProblem small_problem();
+// The operator; fails the test case when there is none.
+template <class Problem>
+typename Problem::Operator prepare(const Problem& problem) {
+  prewarm(std::vector<Problem>{problem});
+  Result<typename Problem::Operator> prepared = gpu().context().prepare(problem);
+  if (!prepared) fail_to_prepare(problem.to_json(), prepared.error());
+  return *prepared;
+}
 
 }  // namespace cubinery::test

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "codegen/arch.h"
-#include "tests/gpu/gpu_test.h"
+#include "tests/gpu/decode_runs.h"
 
 namespace cubinery::test {
 namespace {

@@ -1,0 +1,94 @@
+// Pools whose element and byte offsets need more than 32 bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tests/gpu/gpu_test.h"
+
+namespace cubinery::test {
+
+// Slots of a small pool, which expect_same_far_away() puts at the end of a large one.
+inline CaseOptions near_options() {
+  CaseOptions options{.seed = seed()};
+  options.slots = 16;
+  options.read = {1, 5, 9, 14};
+  return options;
+}
+
+// Bytes of one slot of a contiguous pool.
+template <class Problem>
+std::size_t slot_bytes(const Problem& problem) {
+  return static_cast<std::size_t>(problem.heads() * problem.key_dim * problem.value_dim *
+                                  size_of(problem.state_dtype));
+}
+
+// Slots that pass 2^32 elements where the device has the memory, else 4 GiB; none when it has not
+// even that.
+template <class Problem>
+std::optional<std::int64_t> far_slots(const Problem& problem) {
+  const std::size_t slot = slot_bytes(problem);
+  const auto size = static_cast<std::size_t>(size_of(problem.state_dtype));
+  const std::size_t spare = std::size_t{2} << 30;
+  for (const std::size_t bytes :
+       {((std::size_t{1} << 32) + (std::size_t{1} << 22)) * size, (std::size_t{5} << 30)}) {
+    if (gpu().free_bytes() > bytes + spare) return static_cast<std::int64_t>(bytes / slot);
+  }
+  return std::nullopt;
+}
+
+// Nothing may be where slot `offset` would be if an offset in elements or bytes lost its upper
+// bits.
+template <class Problem>
+void expect_no_wrapped_slot(const Problem& problem, const DeviceBuffer& pool, std::size_t offset) {
+  const std::size_t slot = slot_bytes(problem);
+  const auto size = static_cast<std::size_t>(size_of(problem.state_dtype));
+  for (const std::size_t wrap : {std::size_t{1} << 31, std::size_t{1} << 32,
+                                 (std::size_t{1} << 31) * size, (std::size_t{1} << 32) * size}) {
+    if (offset < wrap) continue;
+    const std::vector<std::byte> there = pool.download(offset % wrap, slot);
+    CHECK(there == std::vector<std::byte>(slot, std::byte{DeviceBuffer::kPoison}));
+  }
+}
+
+// The far slots must give what the near ones give, bit for bit.  `near` was made with
+// near_options() and i64 indices.
+template <class Case>
+void expect_same_far_away(const Case& near, const typename Case::Operator& prepared,
+                          std::int64_t slots) {
+  const auto& problem = near.problem();
+  const std::size_t slot = slot_bytes(problem);
+  const Results expected = run(near, prepared);
+  const DeviceBuffer far(gpu(), slot * static_cast<std::size_t>(slots));  // all ones
+  const DeviceBuffer indices(gpu(), 4 * sizeof(std::int64_t));
+  std::vector<std::int64_t> far_slots;
+  for (const std::int64_t read : near_options().read) {
+    far_slots.push_back(slots - 1 - read);
+    far.upload(
+        std::span(near.state().storage->bytes).subspan(static_cast<std::size_t>(read) * slot, slot),
+        static_cast<std::size_t>(far_slots.back()) * slot);
+  }
+  indices.upload(std::as_bytes(std::span(far_slots)));
+  auto args = near.args();
+  args.state.data = far.data();
+  args.state.shape[0] = slots;
+  args.state_indices = Tensor::contiguous(indices.data(), DType::kI64, {4});
+  const Results results = run(near, prepared, args);
+  CHECK(results.o == expected.o);
+  CHECK(results.state == near.state().storage->bytes);
+  for (std::size_t n = 0; n < far_slots.size(); ++n) {
+    const std::size_t offset = static_cast<std::size_t>(far_slots[n]) * slot;
+    const std::size_t read = static_cast<std::size_t>(near_options().read[n]) * slot;
+    INFO("pool of " << slots << " slots, slot " << far_slots[n] << ", problem "
+                    << problem.to_json());
+    CHECK(std::memcmp(far.download(offset, slot).data(), expected.state.data() + read, slot) == 0);
+    expect_no_wrapped_slot(problem, far, offset);
+  }
+  CHECK(far.guards_intact());
+}
+
+}  // namespace cubinery::test

@@ -1,0 +1,299 @@
+// GDN prefill: how close it comes to the reference and to decode with every kind of gate, over long
+// sequences, and for problems of any kind.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "tests/gpu/decode_runs.h"
+#include "tests/gpu/prefill_runs.h"
+#include "tests/random.h"
+
+namespace cubinery::test {
+namespace {
+
+using gdn::BetaMode;
+using gdn::Checkpoints;
+using gdn::DecodeProblem;
+using gdn::GateMode;
+using gdn::Padding;
+using gdn::PrefillProblem;
+using gdn::StateLocation;
+
+constexpr DType kFloats[] = {DType::kF32, DType::kBF16, DType::kF16};
+
+TEST_CASE("GdnPrefill.EveryGateDistribution", "[gpu][prefill][slow]") {
+  std::vector<PrefillProblem> problems;
+  for (const DType dtype : kFloats) {
+    PrefillProblem given = small_prefill();
+    given.dtype = dtype;
+    given.output_dtype = DType::kF32;  // else its rounding hides what was lost before
+    problems.push_back(given);
+    PrefillProblem computed = given;
+    computed.gate_mode = GateMode::kComputed;
+    computed.use_qk_l2norm = true;
+    problems.push_back(computed);
+    PrefillProblem alpha = given;
+    alpha.gate_mode = GateMode::kAlpha;
+    alpha.gate_dtype = dtype;  // f16: e^-31 is 0
+    problems.push_back(alpha);
+  }
+  prewarm(problems);
+  for (const Gates gates : kAllGates) {
+    CaseOptions options;
+    options.gates = gates;
+    run_cases(problems, uniform(1, 1000), options);
+  }
+}
+
+// Correlated keys are the hardest for the inverse of a chunk.
+TEST_CASE("GdnPrefill.CorrelatedKeys", "[gpu][prefill][slow]") {
+  std::vector<PrefillProblem> problems;
+  for (const DType dtype : kFloats) {
+    PrefillProblem& problem = problems.emplace_back(small_prefill());
+    problem.dtype = dtype;
+    problem.output_dtype = DType::kF32;
+    problem.use_qk_l2norm = dtype == DType::kBF16;
+  }
+  prewarm(problems);
+  for (const double rho : {0.0, 0.5, 0.9, 0.99, 1.0}) {
+    for (const Gates gates : {Gates::kInit, Gates::kUndecayed}) {
+      CaseOptions options;
+      options.gates = gates;
+      options.key_correlation = rho;
+      run_cases(problems, uniform(1, 400), options);
+    }
+  }
+}
+
+TEST_CASE("GdnPrefill.LongSequence", "[gpu][prefill][big][slow]") {
+  for (const Gates gates : {Gates::kQwen, Gates::kUndecayed}) {
+    PrefillProblem problem = small_varlen();
+    problem.q_heads = problem.k_heads = 1;
+    problem.v_heads = 2;
+    problem.key_dim = problem.value_dim = 128;
+    CaseOptions options;
+    options.gates = gates;
+    run_case(problem, {.lengths = {131072}}, options);
+  }
+}
+
+// The difference to decode that is allowed, relative to the largest value of the row.  Prefill
+// rounds five operands of matrix products to dtype, decode none (cubinery/gdn.h): each of the five
+// is wrong by at most half a unit, which sums over many elements average out.  f32 is split into
+// two parts of 11 bits, and sums of products are good to a few 2^-21 of the largest term.
+double agreement(DType dtype) {
+  constexpr double kUnits = 3;
+  const double unit = dtype == DType::kBF16 ? 0x1p-7 : dtype == DType::kF16 ? 0x1p-10 : 0x1p-18;
+  return kUnits * unit;
+}
+
+DecodeProblem decode_problem(const PrefillProblem& p) {
+  DecodeProblem problem;
+  problem.q_heads = p.q_heads;
+  problem.k_heads = p.k_heads;
+  problem.v_heads = p.v_heads;
+  problem.key_dim = p.key_dim;
+  problem.value_dim = p.value_dim;
+  problem.dtype = p.dtype;
+  problem.output_dtype = p.output_dtype;
+  problem.gate_mode = p.gate_mode;
+  problem.beta_mode = p.beta_mode;
+  problem.use_qk_l2norm = p.use_qk_l2norm;
+  return problem;
+}
+
+// The same tokens by decode, one step for each.  Requires: dense, BTHD, every dtype of decode's
+// default but those that decode_problem() takes over.
+Results run_steps(const PrefillCase& c) {
+  const gdn::Decode decode = prepare(decode_problem(c.problem()));
+  const TestStream stream(gpu());
+  c.upload();
+  for (std::int64_t t = 0; t < c.length(0); ++t) {
+    gdn::PrefillArgs token = c.args();
+    for (Tensor* tensor : token_tensors(&token)) slice(tensor, c.token_dimension(), t, 1);
+    gdn::DecodeArgs args{.q = token.q, .k = token.k, .v = token.v};
+    args.g = token.g;
+    args.beta = token.beta;
+    args.o = token.o;
+    args.state = token.state;
+    const Status status = decode.launch(stream.get(), args);
+    INFO(status.message());
+    REQUIRE(status.ok());
+  }
+  stream.synchronize();
+  return c.download();
+}
+
+template <class Real>
+double largest(const std::vector<Real>& values) {
+  double largest = 0;
+  for (const Real value : values) largest = std::max(largest, std::abs(double{value}));
+  return largest;
+}
+
+// The largest difference of any two values.
+template <class Real>
+double difference(const std::vector<Real>& a, const std::vector<Real>& b) {
+  double worst = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) worst = std::max(worst, distance(a[i], b[i]));
+  return worst;
+}
+
+// The worst difference of a row of o, relative to its largest value.  A row whose q is nearly
+// orthogonal to the state is what large terms leave when they cancel: it counts as no smaller than
+// 1/16 of the head's largest.
+double row_difference(const PrefillCase& c, const Results& a, const Results& b, std::int64_t n,
+                      std::int64_t h) {
+  double head = 0, worst = 0;
+  for (std::int64_t t = 0; t < c.length(n); ++t) {
+    head = std::max(head, largest(c.o_row(b, n, t, h)));
+  }
+  for (std::int64_t t = 0; t < c.length(n); ++t) {
+    const std::vector<float> row = c.o_row(b, n, t, h);
+    worst =
+        std::max(worst, difference(c.o_row(a, n, t, h), row) / std::max(largest(row), head / 16));
+  }
+  return worst;
+}
+
+void expect_agreement(const PrefillProblem& problem, Gates gates) {
+  const PrefillCase c(gpu(), problem, uniform(2, 200), {.seed = seed(), .gates = gates});
+  const Results whole = run(c, prepare(problem));
+  const Results steps = run_steps(c);
+  for (std::int64_t n = 0; n < c.sequences(); ++n) {
+    for (std::int64_t h = 0; h < problem.heads(); ++h) {
+      const double o = row_difference(c, whole, steps, n, h);
+      const auto by_decode = c.states().matrix<double>(c.state(), steps.state, n, h);
+      const double state =
+          difference(c.states().matrix<double>(c.state(), whole.state, n, h), by_decode) /
+          largest(by_decode);
+      INFO("sequence " << n << ", head " << h << ": o differs by " << o
+                       << " of a row's largest value, the state by " << state << "; gates "
+                       << static_cast<int>(gates) << ", seed " << seed() << ", problem "
+                       << problem.to_json());
+      CHECK(o <= agreement(problem.dtype));
+      CHECK(state <= agreement(problem.dtype));
+    }
+  }
+}
+
+TEST_CASE("GdnPrefill.AgreesWithDecode", "[gpu][prefill]") {
+  std::vector<PrefillProblem> problems;
+  for (const bool normalised : {false, true}) {
+    for (const DType dtype : kFloats) {
+      PrefillProblem& problem = problems.emplace_back(small_prefill());
+      problem.dtype = problem.output_dtype = dtype;
+      problem.use_qk_l2norm = normalised;
+    }
+  }
+  prewarm(problems);
+  for (const PrefillProblem& problem : problems) {
+    for (const Gates gates : kAllGates) expect_agreement(problem, gates);
+  }
+}
+
+// A problem with every field random, and a case that goes with it.
+struct AnyCase {
+  PrefillProblem problem;
+  PrefillShape shape;
+  CaseOptions options;
+};
+
+template <class T, std::size_t kCount>
+T any_of(Random* random, const T (&values)[kCount]) {
+  return values[static_cast<std::size_t>(random->below(kCount))];
+}
+
+void choose_heads(Random* random, PrefillProblem* problem) {
+  const int few = static_cast<int>(1 + random->below(3));
+  const int many = few * static_cast<int>(1 + random->below(4));
+  const bool grouped_values = random->below(3) != 0;
+  problem->k_heads = few;
+  problem->q_heads = grouped_values ? few : many;
+  problem->v_heads = grouped_values ? many : few;
+}
+
+void choose_types(Random* random, PrefillProblem* p) {
+  for (DType* dtype : {&p->dtype, &p->output_dtype, &p->gate_dtype, &p->beta_dtype, &p->a_log_dtype,
+                       &p->dt_bias_dtype, &p->state_dtype}) {
+    *dtype = any_of(random, kFloats);
+  }
+  for (DType* dtype : {&p->index_dtype, &p->cu_seqlens_dtype}) {
+    *dtype = any_of(random, {DType::kI32, DType::kI64});
+  }
+}
+
+void choose_modes(Random* random, PrefillProblem* p) {
+  const auto coin = [random] { return random->below(2) != 0; };
+  p->token_layout = any_of(random, {gdn::TokenLayout::kBTHD, gdn::TokenLayout::kBHTD});
+  p->varlen = coin();
+  p->state_layout = any_of(random, {gdn::StateLayout::kKV, gdn::StateLayout::kVK});
+  p->has_initial_state = random->below(4) != 0;
+  p->store_state = random->below(4) != 0;
+  // Without any state there is no pool.
+  if (p->has_initial_state || p->store_state) {
+    p->state_location = any_of(random, {StateLocation::kDense, StateLocation::kPool});
+  }
+  if (p->state_location == StateLocation::kPool) {
+    p->padding =
+        any_of(random, {Padding::kNone, Padding::kSkip, Padding::kZero, Padding::kScratch});
+    p->pad_index = any_of(random, {gdn::PadIndex::kNegative, gdn::PadIndex::kZero});
+  }
+  p->gate_mode =
+      any_of(random, {GateMode::kNone, GateMode::kLog, GateMode::kAlpha, GateMode::kComputed});
+  p->beta_mode =
+      any_of(random, {BetaMode::kOne, BetaMode::kGiven, BetaMode::kLogit, BetaMode::kDoubledLogit});
+  p->use_qk_l2norm = coin();
+  p->checkpoints = any_of(random, {Checkpoints::kNone, Checkpoints::kBefore, Checkpoints::kAfter});
+  p->checkpoint_every = static_cast<int>(16 * (1 + random->below(8)));
+  p->batch_invariant = coin();
+}
+
+AnyCase any_case(std::uint64_t number) {
+  Random random(seed(), 9000 + number);
+  AnyCase any;
+  PrefillProblem& p = any.problem;
+  choose_heads(&random, &p);
+  choose_types(&random, &p);
+  choose_modes(&random, &p);
+  p.key_dim = static_cast<int>(16 * (1 + random.below(16)));
+  p.value_dim = static_cast<int>(16 * (1 + random.below(16)));
+  const std::int64_t sequences = 1 + random.below(4);
+  any.shape = uniform(sequences, random.below(700));
+  if (p.varlen) {
+    for (std::int64_t& length : any.shape.lengths) length = random.below(700);
+    any.shape.lead = random.below(5);
+    any.shape.tail = random.below(5);
+    any.shape.spare_checkpoints = random.below(2);
+  }
+  CaseOptions& options = any.options;
+  options.seed = number;
+  // Strong: keys may be longer than 1, which needs small betas not to grow without bound.
+  const bool may_be_strong = p.beta_mode == BetaMode::kGiven;
+  options.gates =
+      kAllGates[static_cast<std::size_t>(may_be_strong ? random.below(5) : 1 + random.below(4))];
+  options.placement = static_cast<Placement>(random.below(5));
+  options.key_correlation = any_of(&random, {0.0, 0.5, 0.9});
+  if (random.below(2) != 0) options.scale = static_cast<float>(random.uniform(0.1, 2));
+  options.head_gap = 8 * random.below(2);
+  options.slot_gap = 8 * random.below(3);
+  options.separate_out = p.store_state && random.below(2) != 0;
+  options.write_indices =
+      p.state_location == StateLocation::kPool && p.store_state && random.below(2) != 0;
+  return any;
+}
+
+TEST_CASE("GdnPrefill.RandomProblems", "[gpu][prefill][slow]") {
+  constexpr std::uint64_t kCases = 40;
+  std::vector<PrefillProblem> problems;
+  for (std::uint64_t i = 0; i < kCases; ++i) problems.push_back(any_case(i).problem);
+  prewarm(problems);
+  for (std::uint64_t i = 0; i < kCases; ++i) {
+    const AnyCase any = any_case(i);
+    INFO("random problem " << i);
+    run_case(any.problem, any.shape, any.options);
+  }
+}
+
+}  // namespace
+}  // namespace cubinery::test
