@@ -35,7 +35,7 @@ void run_row(const bench::Gpu& gpu, const gdn::DecodeProblem& problem, int batch
              const Settings& settings, bench::Results* results) {
   const gdn::Decode decode = gpu.context().prepare(problem).value();
   const bench::DecodeWorkload workload(gpu, problem, batch);
-  const bench::DecodeWorkload::Errors errors = workload.errors(decode);
+  const bench::Errors errors = workload.errors(decode);
   const auto launch = [&](cubinery::Stream stream, int set) {
     gdn::DecodeArgs args = workload.args(set);
     args.programmatic = settings.programmatic;
@@ -59,8 +59,8 @@ void run_row(const bench::Gpu& gpu, const gdn::DecodeProblem& problem, int batch
                            {"ms_p90", bench::significant(ms.p90)}};
   measured["byte_floor_ms"] = bench::significant(floor_ms);
   measured["copy_rate_share"] = bench::significant(floor_ms / ms.median);
-  measured["error_o"] = bench::significant(errors.o);
-  measured["error_state"] = bench::significant(errors.state);
+  measured["error_o"] = bench::significant(errors.o.value());
+  measured["error_state"] = bench::significant(errors.state.value());
   results->put(identity, measured);
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <stdexcept>
 
 #include "templates/gdn_decode/gdn_decode_ref.h"
@@ -19,46 +18,6 @@ using test::Random;
 // are few: both only save time of the host.
 constexpr std::size_t kPatternBytes = std::size_t{64} << 20;
 constexpr std::int64_t kComparedRequests = 4;
-
-std::size_t idx(std::int64_t value) { return static_cast<std::size_t>(value); }
-
-std::vector<std::byte> normal_bytes(DType dtype, std::size_t count, std::uint64_t stream) {
-  Random random(1, stream);
-  std::vector<std::byte> bytes(count * static_cast<std::size_t>(size_of(dtype)));
-  for (std::size_t i = 0; i < count; ++i) {
-    test::store(dtype, bytes.data() + i * static_cast<std::size_t>(size_of(dtype)),
-                random.normal());
-  }
-  return bytes;
-}
-
-DeviceBuffer upload(const Gpu& gpu, const std::vector<std::byte>& bytes) {
-  DeviceBuffer buffer(gpu, bytes.size());
-  buffer.upload(bytes);
-  return buffer;
-}
-
-template <class T>
-std::vector<std::byte> bytes_of(const std::vector<T>& values) {
-  std::vector<std::byte> bytes(values.size() * sizeof(T));
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
-}
-
-// `count` values from element `first` on.
-std::vector<double> values(DType dtype, const DeviceBuffer& buffer, std::int64_t first, int count) {
-  const auto size = static_cast<std::size_t>(size_of(dtype));
-  const std::vector<std::byte> bytes = buffer.download(idx(first) * size, idx(count) * size);
-  std::vector<double> result;
-  for (std::size_t i = 0; i < idx(count); ++i)
-    result.push_back(test::load(dtype, bytes.data() + i * size));
-  return result;
-}
-
-void add_errors(double actual, double expected, double* square, double* norm) {
-  *square += (actual - expected) * (actual - expected);
-  *norm += expected * expected;
-}
 
 }  // namespace
 
@@ -159,7 +118,7 @@ gdn::DecodeArgs DecodeWorkload::args(int set) const {
   return args;
 }
 
-DecodeWorkload::Errors DecodeWorkload::errors(const gdn::Decode& decode) const {
+Errors DecodeWorkload::errors(const gdn::Decode& decode) const {
   const std::int64_t compared = std::min(batch_, kComparedRequests);
   std::vector<std::vector<std::byte>> before;
   for (std::int64_t n = 0; n < compared; ++n) {
@@ -169,14 +128,14 @@ DecodeWorkload::Errors DecodeWorkload::errors(const gdn::Decode& decode) const {
   const Status status = decode.launch(stream.get(), args(0));
   if (!status.ok()) throw std::runtime_error(std::string(status.message()));
   stream.synchronize();
-  Errors squares, norms;
-  for (std::int64_t n = 0; n < compared; ++n) compare(n, before[idx(n)], &squares, &norms);
-  return {std::sqrt(squares.o / norms.o), std::sqrt(squares.state / norms.state)};
+  Errors errors;
+  for (std::int64_t n = 0; n < compared; ++n) compare(n, before[idx(n)], &errors);
+  return errors;
 }
 
-// Adds the squares of the errors of one request of set 0, and of what it should be.
+// Adds the errors of one request of set 0.
 void DecodeWorkload::compare(std::int64_t request, const std::vector<std::byte>& before,
-                             Errors* squares, Errors* norms) const {
+                             Errors* errors) const {
   const DecodeProblem& p = problem_;
   const Set& set = sets_[0];
   const std::vector<std::byte> after =
@@ -211,10 +170,8 @@ void DecodeWorkload::compare(std::int64_t request, const std::vector<std::byte>&
     gdn_decode_ref(head, state.data(), o.data());
     const std::vector<double> actual =
         values(p.output_dtype, set.o, (request * heads + h) * p.value_dim, p.value_dim);
-    for (std::size_t j = 0; j < o.size(); ++j) add_errors(actual[j], o[j], &squares->o, &norms->o);
-    for (std::size_t i = 0; i < matrix; ++i) {
-      add_errors(stored(after, i), state[i], &squares->state, &norms->state);
-    }
+    for (std::size_t j = 0; j < o.size(); ++j) errors->o.add(actual[j], o[j]);
+    for (std::size_t i = 0; i < matrix; ++i) errors->state.add(stored(after, i), state[i]);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "benchmarks/bench.h"
+#include "benchmarks/operands.h"
 #include "cubinery/gdn.h"
 
 namespace cubinery::bench {
@@ -22,10 +23,6 @@ class DecodeWorkload {
   // Of one launch: the states read and written, and all operands.
   std::size_t bytes() const;
 
-  struct Errors {
-    double o = 0;  // relative RMS against the double reference
-    double state = 0;
-  };
   // Launches once on set 0 and compares a few requests.  Changes the states.
   Errors errors(const gdn::Decode& decode) const;
 
@@ -35,8 +32,7 @@ class DecodeWorkload {
   };
   void make_set(const std::vector<std::int64_t>& slots);
   std::size_t slot_bytes() const;
-  void compare(std::int64_t request, const std::vector<std::byte>& before, Errors* squares,
-               Errors* norms) const;
+  void compare(std::int64_t request, const std::vector<std::byte>& before, Errors* errors) const;
 
   const Gpu& gpu_;
   gdn::DecodeProblem problem_;

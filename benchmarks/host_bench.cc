@@ -14,6 +14,7 @@
 
 #include "benchmarks/bench.h"
 #include "benchmarks/decode_workload.h"
+#include "benchmarks/prepared_launch.h"
 
 namespace {
 
@@ -38,36 +39,6 @@ void put(bench::Results* results, const char* name, double value, const char* un
                {{"value", bench::significant(value)}, {"unit", unit}});
 }
 
-// The launch that a graph recorded: function, grid and parameters, ready for cuLaunchKernel.
-class PreparedLaunch {
- public:
-  PreparedLaunch(const bench::Gpu& gpu, const test::TestStream& stream, const gdn::Decode& decode,
-                 const gdn::DecodeArgs& args)
-      : gpu_(gpu),
-        stream_(stream),
-        graph_(gpu, stream, [&] { return decode.launch(stream.get(), args); }) {
-    const cubinery::Driver& cuda = gpu.driver();
-    CUgraphNode node = nullptr;
-    std::size_t count = 1;
-    gpu.must(cuda.cuGraphGetNodes(graph_.get(), &node, &count), "cuGraphGetNodes");
-    gpu.must(cuda.cuGraphKernelNodeGetParams(node, &params_), "cuGraphKernelNodeGetParams");
-    params_.func = static_cast<CUfunction>(decode.kernel(args.q.shape[0]).cuda_function());
-  }
-
-  CUresult launch() const {
-    return gpu_.driver().cuLaunchKernel(params_.func, params_.gridDimX, params_.gridDimY,
-                                        params_.gridDimZ, params_.blockDimX, params_.blockDimY,
-                                        params_.blockDimZ, params_.sharedMemBytes, stream_.get(),
-                                        params_.kernelParams, params_.extra);
-  }
-
- private:
-  const bench::Gpu& gpu_;
-  const test::TestStream& stream_;
-  test::Graph graph_;  // owns the parameters
-  CUDA_KERNEL_NODE_PARAMS params_{};
-};
-
 // Microseconds per call of `launches` calls in a row; the queue is empty before and after.
 template <class Call>
 double microseconds_per_call(const test::TestStream& stream, int launches, const Call& call) {
@@ -86,15 +57,16 @@ void launch_rows(const bench::Gpu& gpu, bool quick, bench::Results* results) {
   const gdn::Decode decode = gpu.context().prepare(problem()).value();
   const bench::DecodeWorkload workload(gpu, problem(), 1);
   const gdn::DecodeArgs args = workload.args(0);
-  const PreparedLaunch prepared(gpu, stream, decode, args);
+  const bench::PreparedLaunch prepared(
+      gpu, stream, [&] { return decode.launch(stream.get(), args); }, decode.kernel(1), 0);
   // Fewer than the driver's queue takes: a full queue makes the host wait for the device.
   const int launches = quick ? 100 : 500;
   std::vector<double> ours, bare;
   for (int i = 0; i < (quick ? 10 : 201); ++i) {
     ours.push_back(microseconds_per_call(stream, launches,
                                          [&] { return decode.launch(stream.get(), args).ok(); }));
-    bare.push_back(
-        microseconds_per_call(stream, launches, [&] { return prepared.launch() == CUDA_SUCCESS; }));
+    bare.push_back(microseconds_per_call(
+        stream, launches, [&] { return prepared.launch(stream.get()) == CUDA_SUCCESS; }));
   }
   const double ours_us = bench::summarise(ours).median;
   const double bare_us = bench::summarise(bare).median;

@@ -7,13 +7,15 @@ build=$1 results=$2 commit=$3 logs=${4:-$(mktemp -d)}
 cache=$(mktemp -d)
 export CUBINERY_CACHE_DIR=$cache CUBINERY_TEST_CACHE=$cache/tests
 
-"$build/examples/example_01_decode" && "$build/examples/example_02_own_kernel" || exit 1
+for example in 01_decode 02_own_kernel 03_prefill; do
+  "$build/examples/example_$example" || exit 1
+done
 CUBINERY_TEST_JSON=$logs/tests.json "$build/tests/gpu_tests" >"$logs/gpu_tests.log" 2>&1
 tail -n 3 "$logs/gpu_tests.log"
 
 clean=true
 for tool in memcheck racecheck synccheck; do
-  compute-sanitizer --tool "$tool" --error-exitcode 9 "$build/tests/gpu_tests" "~[big]" \
+  compute-sanitizer --tool "$tool" --error-exitcode 9 "$build/tests/gpu_tests" "~[big]~[slow]" \
     >"$logs/$tool.log" 2>&1 || clean=false
   grep -E 'SUMMARY|test cases|All tests' "$logs/$tool.log"
 done
@@ -31,4 +33,8 @@ json.dump(record, open(results, "w"))  # the benchmarks lay it out
 PYTHON
 
 "$build/benchmarks/decode_bench" --out "$results" --commit "$commit" >"$logs/decode_bench.log" 2>&1 || exit 1
+for rows in all gates; do
+  "$build/benchmarks/prefill_bench" --rows "$rows" --out "$results" --commit "$commit" \
+    >"$logs/prefill_bench_$rows.log" 2>&1 || exit 1
+done
 "$build/benchmarks/host_bench" --out "$results" --commit "$commit" >"$logs/host_bench.log" 2>&1 || exit 1

@@ -1,0 +1,40 @@
+// Whether a prefill computes what it should: part of a workload against the double reference.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "benchmarks/operands.h"
+#include "benchmarks/prefill_workload.h"
+
+namespace cubinery::bench {
+
+// Two heads of the shortest and of the longest sequence, their first 4096 tokens; their final state
+// where that is the whole sequence.
+class PrefillCheck {
+ public:
+  // Computes what is expected, on all processors.  `workload` must outlive this.
+  explicit PrefillCheck(const PrefillWorkload& workload);
+
+  // Launches on set 0 and compares.
+  Errors errors(const gdn::Prefill& prefill) const;
+
+ private:
+  struct Part {
+    std::int64_t sequence = 0;
+    std::int64_t first = 0;  // token of the launch
+    std::int64_t tokens = 0;
+    bool whole = false;
+    int head = 0;
+    std::vector<double> o{};      // [tokens][128]
+    std::vector<double> state{};  // [128][128]
+  };
+  void choose_parts();
+  void compute(Part* part) const;
+  void compare(const Part& part, Errors* errors) const;
+
+  const PrefillWorkload& workload_;
+  std::vector<Part> parts_;
+};
+
+}  // namespace cubinery::bench
