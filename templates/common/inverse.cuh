@@ -1,4 +1,4 @@
-// The inverse of a unit lower triangular matrix, by one block of threads.
+// The inverse of a unit lower triangular matrix, by one warp.
 #pragma once
 
 #include "common/chunk_record.h"
@@ -6,8 +6,8 @@
 
 namespace cubinery::dev {
 
-// (I + L)^-1 for L = strictlower(diag(scale) A), kBlocks 16x16 blocks to a side, with kWarps warps.
-// Matrices are in shared memory as the fp32 tiles of their lower blocks, row by row.
+// (I + L)^-1 for L = strictlower(diag(scale) A), kBlocks 16x16 blocks to a side.  Matrices are in
+// shared memory as the fp32 tiles of their lower blocks, row by row.
 //
 // The diagonal blocks are inverted by forward substitution in fp32; those below come by doubling,
 //
@@ -15,18 +15,20 @@ namespace cubinery::dev {
 //
 // on the tensor cores, in tf32 (kPairs: in pairs of tf32).  Shorter ways, such as series of powers
 // of L, lose all digits when keys resemble each other.
-template <int kBlocks, int kWarps, bool kPairs>
+template <int kBlocks, bool kPairs>
 class UnitLowerInverse {
  public:
   __device__ UnitLowerInverse(float* inverse, const float* matrix, const float* scale)
       : inverse_(inverse), matrix_(matrix), scale_(scale) {}
 
-  // For all threads.  Requires: a barrier since the writing of matrix and scale and the last
-  // reading of inverse.  Ends with a barrier.
+  // For all lanes.  Requires: matrix and scale are there for the whole warp.
   __device__ void compute() const {
-    for (int pair = threadIdx.x / 32; 2 * pair < kBlocks; pair += kWarps) invert_diagonal(pair);
+    // Orders what other lanes still read of the last inverse before it is overwritten.
+    __syncwarp();
+#pragma unroll
+    for (int pair = 0; pair < (kBlocks + 1) / 2; ++pair) invert_diagonal(pair);
     // Orders the diagonal blocks before the products that read them.
-    __syncthreads();
+    __syncwarp();
     double_size<1>();
   }
 
@@ -55,12 +57,13 @@ class UnitLowerInverse {
   __device__ void double_size() const {
     if constexpr (kSize < kBlocks) {
       constexpr int kJobs = kBlocks / (2 * kSize) * kSize * kSize;
-      for (int job = threadIdx.x / 32; job < kJobs; job += kWarps) {
+#pragma unroll
+      for (int job = 0; job < kJobs; ++job) {
         const int pair = job / (kSize * kSize) * 2 * kSize;
         join<kSize>(pair + kSize + job / kSize % kSize, pair + job % kSize);
       }
       // Orders this size's blocks before the next size's products, and before the caller's reading.
-      __syncthreads();
+      __syncwarp();
       double_size<2 * kSize>();
     }
   }

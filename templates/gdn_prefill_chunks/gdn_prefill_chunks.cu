@@ -2,9 +2,9 @@
 // state, for all chunks and heads at once.  common/chunk_record.h has the formulas.
 //
 // One block <-> one chunk of one sequence and heads_per_block heads that share a key and a query
-// head.  k k^T and q k^T are computed once; each head then adds its gates and inverts I + L.  The
-// inverse is taken without gates, which a product of decays could not survive, and gated element by
-// element afterwards.
+// head.  k k^T and q k^T are computed once, by all warps; then a warp takes a head, inverts I + L
+// and adds the gates.  The inverse is taken without gates, which a product of decays could not
+// survive, and gated element by element afterwards.
 #include "common/copy.cuh"
 #include "common/gates.cuh"
 #include "common/inverse.cuh"
@@ -43,10 +43,13 @@ constexpr float kLog2e = 1.4426950408889634f;
 
 extern __shared__ __align__(16) unsigned char shared[];
 
-// fp32 tiles over the dead rows of k and q: k^ k^T, scale q^ k^T, and the inverse of one head.
+// fp32 tiles over the dead rows of k and q: k^ k^T, scale q^ k^T, and the inverse of the warp's
+// head.
 __device__ float* kk_tiles() { return reinterpret_cast<float*>(shared); }
 __device__ float* qk_tiles() { return reinterpret_cast<float*>(shared + kTilesBytes); }
-__device__ float* inverse_tiles() { return reinterpret_cast<float*>(shared + 2 * kTilesBytes); }
+__device__ float* inverse_tiles() {
+  return reinterpret_cast<float*>(shared + (2 + threadIdx.x / 32) * kTilesBytes);
+}
 __device__ float* k_norms() { return reinterpret_cast<float*>(shared + tile_area_bytes(kKey)); }
 __device__ float* q_norms() { return k_norms() + kChunk; }
 __device__ float* gate_sums(int head) { return q_norms() + (1 + 2 * head) * kChunk; }
@@ -182,9 +185,10 @@ __device__ void store_products(const dev::Acc (&kk)[kTilesOfWarp],
   }
 }
 
-// Gates both matrices and writes them.
+// Gates both matrices and writes them, with one warp.
 __device__ void store_matrices(char* record, const float* sums, const float* beta) {
-  for (int tile = threadIdx.x / 32; tile < kTiles; tile += kKey.warps) {
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
     const Position at = lower_position(tile);
     dev::Acc t =
         dev::to_float<kF32>(dev::load_tile<kF32>(dev::shared_address(inverse_tiles()), tile));
@@ -204,16 +208,18 @@ __device__ void store_matrices(char* record, const float* sums, const float* bet
   }
 }
 
-// `tokens` are there.  NOTE: sums behind the last one differ from its own by rounding.
+// The record's vectors, with one warp.  `tokens` are there.  NOTE: sums behind the last one differ
+// from its own by rounding.
 __device__ void store_factors(char* record, const float* sums, int tokens, float scale) {
   const float last = sums[tokens - 1];
-  for (int i = threadIdx.x; i < kChunk; i += threads(kKey)) {
+  const int lane = threadIdx.x % 32;
+  for (int i = lane; i < kChunk; i += 32) {
     const float decay = dev::exp2(sums[i]);
     reinterpret_cast<float*>(record + kRecord.k_in)[i] = k_norms()[i] * decay;
     reinterpret_cast<float*>(record + kRecord.q_in)[i] = scale * q_norms()[i] * decay;
     reinterpret_cast<float*>(record + kRecord.v_out)[i] = k_norms()[i] * dev::exp2(last - sums[i]);
   }
-  if (threadIdx.x == 0) *reinterpret_cast<float*>(record + kRecord.decay) = dev::exp2(last);
+  if (lane == 0) *reinterpret_cast<float*>(record + kRecord.decay) = dev::exp2(last);
 }
 
 // The chunk of a slot.  No tokens: the slot is not used.
@@ -283,12 +289,11 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   __syncthreads();
   store_products(kk, qk, p.scale);
 
+  // Orders products and gates before what each warp makes of them.
+  __syncthreads();
   // One tf32 product is as exact as bf16 calls for; f16 and f32 take pairs.
-  using Inverse = dev::UnitLowerInverse<kBlocks, kKey.warps, kKey.dtype != DType::kBF16>;
-  for (int i = 0; i < p.heads_per_block; ++i) {
-    // Orders the products, the gates, and the last head's reading of the inverse, before this
-    // head's work.
-    __syncthreads();
+  using Inverse = dev::UnitLowerInverse<kBlocks, kKey.dtype != DType::kBF16>;
+  for (int i = threadIdx.x / 32; i < p.heads_per_block; i += kKey.warps) {
     Inverse(inverse_tiles(), kk_tiles(), betas(i)).compute();
     char* record = static_cast<char*>(p.records) +
                    (static_cast<long long>(slot) * p.heads + first_head + i) * kRecord.bytes;

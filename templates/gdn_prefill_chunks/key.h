@@ -32,10 +32,11 @@ inline constexpr int kMaxHeadsPerBlock = 8;
 
 constexpr int threads(const GdnPrefillChunksKey& key) { return key.warps * 32; }
 
-// Shared memory: k and q of the chunk, later overwritten by three sets of fp32 tiles.
+// Shared memory: k and q of the chunk, later overwritten by sets of fp32 tiles: the products, and
+// an inverse for each warp.
 constexpr int tile_area_bytes(const GdnPrefillChunksKey& key) {
   const int rows = 2 * key.chunk_size * padded_row(key.key_dim, key.dtype) * size_of(key.dtype);
-  const int tiles = 3 * lower_tiles(key.chunk_size) * 16 * 16 * 4;
+  const int tiles = (2 + key.warps) * lower_tiles(key.chunk_size) * 16 * 16 * 4;
   return rows > tiles ? rows : tiles;
 }
 // Behind it: inverse norms of k and q, then gate sums and betas of each head.

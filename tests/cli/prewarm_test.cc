@@ -48,7 +48,7 @@ TEST_CASE("a dry run lists kernels and compiles nothing", "[cpu]") {
   CHECK(contains(text.out, "missing  sm_80 gdn_prefill_chunks;key_dim=64;"));
 }
 
-TEST_CASE("--op chooses the operators", "[cpu]") {
+TEST_CASE("the option --op chooses the operators", "[cpu]") {
   const Cli cli;
   const std::string manifest = cli.dir() + "/problems.json";
   std::ofstream(manifest) << R"([{"op": "gdn_decode", "arch": "sm_80"},
