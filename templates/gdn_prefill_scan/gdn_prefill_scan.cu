@@ -281,8 +281,9 @@ __device__ void store_checkpoint(State& state, const GdnPrefillScanParams& p, co
 }
 
 // Orders the copies of a chunk before its reading, and the reading of the chunk before it ahead of
-// the copies into the stage that it leaves.  For all threads, once for each chunk.
-__device__ void pass_chunk() { __syncthreads(); }
+// the copies into the stage that it leaves.  For all threads, once for each chunk.  A barrier with
+// a number and a count, since the copying warp comes to it from another place than the others.
+__device__ void pass_chunk() { asm volatile("bar.sync 1, %0;" ::"n"(threads(kKey)) : "memory"); }
 
 __device__ unsigned stage_of(int chunk) {
   return dev::shared_address(shared) + chunk % kKey.stages * stage_bytes(kKey);
