@@ -166,7 +166,8 @@ std::vector<PrefillProblem> prefill_extremes() {
            .output_dtype = DType::kF32,
            .state_layout = StateLayout::kKV,
            .checkpoints = Checkpoints::kAfter},
-          {.key_dim = 256, .value_dim = 256}};
+          {.key_dim = 256, .value_dim = 256},
+          {.key_dim = 240, .value_dim = 240, .dtype = DType::kF32}};
 }
 
 // Each option at least once.
@@ -209,21 +210,23 @@ std::vector<PrefillProblem> prefill_head_sizes() {
   return problems;
 }
 
-void check_decode_candidates_everywhere(StateLayout layout, DType state_dtype) {
-  for (const std::string& arch : known_architectures()) {
+// What operators choose compiles for every architecture; other candidates for one of each family,
+// since all of them would take CI five minutes.
+void check_decode_candidates(StateLayout layout, DType state_dtype) {
+  for (const std::string arch : {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_110a", "sm_120a"}) {
     check_all(arch, decode_candidates(layout, state_dtype));
   }
 }
 
 TEST_CASE("EveryCandidateForVkStatesCompiles", "[nvrtc]") {
-  check_decode_candidates_everywhere(StateLayout::kVK, DType::kF32);
+  check_decode_candidates(StateLayout::kVK, DType::kF32);
 }
 
 TEST_CASE("EveryCandidateForKvStatesCompiles", "[nvrtc]") {
-  check_decode_candidates_everywhere(StateLayout::kKV, DType::kF32);
+  check_decode_candidates(StateLayout::kKV, DType::kF32);
 }
 
-// On the architectures whose compilers have differed: all of them would take CI five minutes.
+// On the architectures whose compilers have differed.
 TEST_CASE("EveryCandidateForHalfStatesCompiles", "[nvrtc]") {
   for (const std::string arch : {"sm_90a", "sm_100a"}) {
     check_all(arch, decode_candidates(StateLayout::kVK, DType::kBF16));
