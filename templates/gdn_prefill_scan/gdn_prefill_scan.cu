@@ -62,10 +62,6 @@ struct Unit {
   int first_column;  // of the block
 };
 
-__device__ int chunks_of(const Unit& unit) {
-  return static_cast<int>((unit.sequence.tokens + kChunk - 1) / kChunk);
-}
-
 // This warp's first value column, of the head.
 __device__ int warp_column(const Unit& unit) { return unit.first_column + threadIdx.x / 32 * 16; }
 
@@ -280,26 +276,8 @@ __device__ void store_checkpoint(State& state, const GdnPrefillScanParams& p, co
                                 warp_column(unit));
 }
 
-// Orders the copies of a chunk before its reading, and the reading of the chunk before it ahead of
-// the copies into the stage that it leaves.  For all threads, once for each chunk.  A barrier with
-// a number and a count, since the copying warp comes to it from another place than the others.
-__device__ void pass_chunk() { asm volatile("bar.sync 1, %0;" ::"n"(threads(kKey)) : "memory"); }
-
 __device__ unsigned stage_of(int chunk) {
   return dev::shared_address(shared) + chunk % kKey.stages * stage_bytes(kKey);
-}
-
-// What the copying warp does.
-__device__ void run_copies(const GdnPrefillScanParams& p, const Unit& unit) {
-  ChunkCopier copier(p, unit);
-#pragma unroll
-  for (int i = 0; i < kKey.stages - 1; ++i) copier.copy_next(p, stage_of(i));
-  const int chunks = chunks_of(unit);
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    dev::wait_copies<kKey.stages - 2>();
-    pass_chunk();
-    copier.copy_next(p, stage_of(chunk + kKey.stages - 1));
-  }
 }
 
 // One chunk, of whose tokens `left` are there.
@@ -322,15 +300,28 @@ __device__ void run_chunk(State& state, const GdnPrefillScanParams& p, Output& o
   output.write_next(o, p.o_token, left);
 }
 
-// What the other warps do.
-__device__ void run_chunks(State& state, const GdnPrefillScanParams& p, const Unit& unit,
-                           long long checkpoint) {
+// Carries the state through the sequence; `copies`: the copying warp, which has none.  Every warp
+// comes to the same barrier once for each chunk.
+__device__ void run_sequence(State& state, const GdnPrefillScanParams& p, const Unit& unit,
+                             bool copies, long long checkpoint) {
+  ChunkCopier copier(p, unit);
   Output output = output_of(p, unit);
   const int tokens = static_cast<int>(unit.sequence.tokens);
-  const int chunks = chunks_of(unit);
+  const int chunks = (tokens + kChunk - 1) / kChunk;
+  if (copies) {
+#pragma unroll
+    for (int i = 0; i < kKey.stages - 1; ++i) copier.copy_next(p, stage_of(i));
+  }
   for (int chunk = 0; chunk < chunks; ++chunk) {
+    if (copies) dev::wait_copies<kKey.stages - 2>();
+    // Orders the copies of this chunk before its reading, and the last chunk's reading before the
+    // copies into the stage that it leaves.
+    __syncthreads();
+    if (copies) {
+      copier.copy_next(p, stage_of(chunk + kKey.stages - 1));
+      continue;
+    }
     const int token = chunk * kChunk;
-    pass_chunk();
     if constexpr (kKey.checkpoints == Checkpoints::kBefore) {
       if (token % p.checkpoint_every == 0) store_checkpoint(state, p, unit, checkpoint++);
     }
@@ -376,16 +367,15 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
                        fill);
   }
 
-  if (threadIdx.x >= 32 * kKey.warps) return run_copies(p, unit);
+  const bool copies = threadIdx.x >= 32 * kKey.warps;
   State state{};
-  if constexpr (kKey.has_initial_state) {
+  if (kKey.has_initial_state && !copies) {
     state.load<kKey.state_dtype>(
         dev::as<kKey.state_dtype>(p.state) + slots.read * p.state_slot + unit.h * p.state_head,
         warp_column(unit));
   }
-  run_chunks(state, p, unit, checkpoints.first);
-  if constexpr (kKey.store_state) {
-    if (!slots.store) return;
+  run_sequence(state, p, unit, copies, checkpoints.first);
+  if (kKey.store_state && slots.store && !copies) {
     state.store<kKey.state_dtype>(dev::as<kKey.state_dtype>(p.state_out) +
                                       slots.write * p.state_out_slot + unit.h * p.state_out_head,
                                   warp_column(unit));
