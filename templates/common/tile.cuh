@@ -30,18 +30,6 @@ struct Tile<DType::kF32> {
   float x[2][2][2];
 };
 
-// Rounds two floats to a word, the first one in the low half.
-template <DType kDType>
-__device__ unsigned pack(float low, float high) {
-  unsigned word;
-  if constexpr (kDType == DType::kBF16) {
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-  } else {
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-  }
-  return word;
-}
-
 // Rounds to the operand's type.
 template <DType kDType>
 __device__ Tile<kDType> round_to(const Acc& acc) {

@@ -54,6 +54,18 @@ __device__ Storage<kDType> from_float(float x) {
   }
 }
 
+// Two floats to a word of 16-bit elements, the first one in the low half.  Rounds likewise.
+template <DType kDType>
+__device__ unsigned pack(float low, float high) {
+  unsigned word;
+  if constexpr (kDType == DType::kBF16) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  }
+  return word;
+}
+
 template <DType kDType>
 __device__ const Storage<kDType>* as(const void* p) {
   return static_cast<const Storage<kDType>*>(p);

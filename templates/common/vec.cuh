@@ -26,14 +26,8 @@ struct Vec {
     for (int w = 0; w < kBytes / 4; ++w) {
       if constexpr (kDType == DType::kF32) {
         words[w] = __float_as_uint(values[w]);
-      } else if constexpr (kDType == DType::kBF16) {
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;"
-            : "=r"(words[w])
-            : "f"(values[2 * w + 1]), "f"(values[2 * w]));
       } else {
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;"
-            : "=r"(words[w])
-            : "f"(values[2 * w + 1]), "f"(values[2 * w]));
+        words[w] = pack<kDType>(values[2 * w], values[2 * w + 1]);
       }
     }
   }

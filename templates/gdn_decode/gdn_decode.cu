@@ -31,7 +31,6 @@ using namespace cubinery;  // NOLINT: a translation unit of its own
 using gdn::BetaMode;
 using gdn::GateMode;
 using gdn::StateLayout;
-using gdn::StateLocation;
 
 constexpr bool kRowsAreV = kKey.state_layout == StateLayout::kVK;
 constexpr int kVLanes = 32 / kKey.k_lanes;
@@ -111,14 +110,6 @@ __device__ void load_key_row(float (&dst)[kKPart], Lane lane, const void* p, lon
   }
 }
 
-__device__ dev::Slots slots_of(const GdnDecodeParams& p, long long n) {
-  if constexpr (kKey.state_location == StateLocation::kDense) return {.read = n, .write = n};
-  const long long read = dev::as<kKey.index_dtype>(p.read_slots)[n * p.read_slots_request];
-  const long long write = dev::as<kKey.index_dtype>(p.write_slots)[n * p.write_slots_request];
-  return dev::resolve_slots<kKey.padding, kKey.pad_index>(read, write, p.slots, p.state_out_slots,
-                                                          p.scratch_slot);
-}
-
 __device__ void store_output(const GdnDecodeParams& p, Lane lane, long long n, int h, int v,
                              float value) {
   if (lane.k != 0) return;  // all k lanes of a column hold the same value
@@ -141,7 +132,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   const Lane lane;
 
   dev::wait_for_previous_kernel();
-  const dev::Slots slots = slots_of(p, n);
+  const dev::Slots slots = dev::slots_of<kKey>(p, n, p.read_slots_request, p.write_slots_request);
   if (slots.kind == dev::Slots::Kind::kSkip) return;
   if (slots.kind != dev::Slots::Kind::kCompute) {
     const float fill = slots.kind == dev::Slots::Kind::kZero ? 0.0f : dev::nan();

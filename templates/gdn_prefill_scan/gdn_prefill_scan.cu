@@ -30,9 +30,6 @@ namespace {
 
 using namespace cubinery;  // NOLINT: a translation unit of its own
 using gdn::Checkpoints;
-using gdn::Padding;
-using gdn::StateLayout;
-using gdn::StateLocation;
 
 constexpr int kChunk = kKey.chunk_size;
 constexpr int kTokens = kChunk / 16;       // tiles along a chunk
@@ -243,14 +240,6 @@ __device__ void fill_output(const GdnPrefillScanParams& p, const Unit& unit, lon
   }
 }
 
-__device__ dev::Slots slots_of(const GdnPrefillScanParams& p, long long n) {
-  if constexpr (kKey.state_location == StateLocation::kDense) return {.read = n, .write = n};
-  const long long read = dev::as<kKey.index_dtype>(p.read_slots)[n * p.read_slots_sequence];
-  const long long write = dev::as<kKey.index_dtype>(p.write_slots)[n * p.write_slots_sequence];
-  return dev::resolve_slots<kKey.padding, kKey.pad_index>(read, write, p.slots, p.state_out_slots,
-                                                          p.scratch_slot);
-}
-
 // The rows of a sequence's checkpoints.
 struct CheckpointRows {
   long long first = 0;
@@ -358,7 +347,8 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
     unit.sequence = dev::dense_sequence<kChunk>(unit.n, p.tokens);
   }
 
-  const dev::Slots slots = slots_of(p, unit.n);
+  const dev::Slots slots =
+      dev::slots_of<kKey>(p, unit.n, p.read_slots_sequence, p.write_slots_sequence);
   const CheckpointRows checkpoints = checkpoint_rows(p, unit);
   if (slots.kind == dev::Slots::Kind::kSkip) return;
   if (slots.kind != dev::Slots::Kind::kCompute || !checkpoints.fit) {
