@@ -63,8 +63,6 @@ Result<DecodeProblem> DecodeProblem::from_json(std::string_view json) {
   return problem_from_json<DecodeProblem>(json);
 }
 
-// Fields that the other ones leave without meaning keep their default, so that equal code has equal
-// keys.
 DecodeKeys decode_keys(const DecodeProblem& problem) {
   GdnDecodeKey key{.key_dim = problem.key_dim,
                    .value_dim = problem.value_dim,
@@ -79,14 +77,8 @@ DecodeKeys decode_keys(const DecodeProblem& problem) {
                    .use_qk_l2norm = problem.use_qk_l2norm,
                    .has_initial_state = problem.has_initial_state,
                    .store_state = problem.store_state};
-  if (problem.gate_mode != GateMode::kNone) key.gate_dtype = problem.gate_dtype;
-  if (problem.beta_mode != BetaMode::kOne) key.beta_dtype = problem.beta_dtype;
-  if (problem.gate_mode == GateMode::kComputed) {
-    key.a_log_dtype = problem.a_log_dtype;
-    key.dt_bias_dtype = problem.dt_bias_dtype;
-  }
-  if (problem.state_location == StateLocation::kPool) key.index_dtype = problem.index_dtype;
-  if (problem.padding != Padding::kNone) key.pad_index = problem.pad_index;
+  set_gate_dtypes(problem, &key);
+  set_index_fields(problem, &key);
   return problem.state_layout == StateLayout::kVK ? vk_keys(key) : kv_keys(key);
 }
 

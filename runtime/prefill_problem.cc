@@ -11,8 +11,6 @@ namespace {
 
 constexpr std::string_view kOp = Fields<PrefillProblem>::kName;
 
-// Fields that the other ones leave without meaning keep their default, so that equal code has equal
-// keys.
 GdnPrefillChunksKey chunks_key(const PrefillProblem& problem) {
   GdnPrefillChunksKey key{.key_dim = problem.key_dim,
                           .dtype = problem.dtype,
@@ -20,12 +18,7 @@ GdnPrefillChunksKey chunks_key(const PrefillProblem& problem) {
                           .gate_mode = problem.gate_mode,
                           .beta_mode = problem.beta_mode,
                           .use_qk_l2norm = problem.use_qk_l2norm};
-  if (problem.gate_mode != GateMode::kNone) key.gate_dtype = problem.gate_dtype;
-  if (problem.beta_mode != BetaMode::kOne) key.beta_dtype = problem.beta_dtype;
-  if (problem.gate_mode == GateMode::kComputed) {
-    key.a_log_dtype = problem.a_log_dtype;
-    key.dt_bias_dtype = problem.dt_bias_dtype;
-  }
+  set_gate_dtypes(problem, &key);
   if (problem.varlen) key.cu_seqlens_dtype = problem.cu_seqlens_dtype;
   return key;
 }
@@ -48,8 +41,7 @@ GdnPrefillScanKey scan_key(const PrefillProblem& problem) {
     key.state_layout = problem.state_layout;
   }
   if (problem.varlen) key.cu_seqlens_dtype = problem.cu_seqlens_dtype;
-  if (problem.state_location == StateLocation::kPool) key.index_dtype = problem.index_dtype;
-  if (problem.padding != Padding::kNone) key.pad_index = problem.pad_index;
+  set_index_fields(problem, &key);
   return key;
 }
 

@@ -8,6 +8,7 @@
 #include "cubinery/gdn_prefill.h"
 #include "gdn_prefill_chunks/key.h"
 #include "gdn_prefill_scan/key.h"
+#include "runtime/problem_check.h"
 
 namespace cubinery {
 
@@ -35,36 +36,18 @@ template <>
 struct Fields<gdn::PrefillProblem> {
   static constexpr const char* kName = "gdn_prefill";
   using P = gdn::PrefillProblem;
-  static constexpr auto kList = std::tuple{
-      fixed("q_heads", &P::q_heads),
-      fixed("k_heads", &P::k_heads),
-      fixed("v_heads", &P::v_heads),
-      fixed("key_dim", &P::key_dim),
-      fixed("value_dim", &P::value_dim),
-      fixed("dtype", &P::dtype),
-      fixed("output_dtype", &P::output_dtype),
-      fixed("gate_dtype", &P::gate_dtype),
-      fixed("beta_dtype", &P::beta_dtype),
-      fixed("a_log_dtype", &P::a_log_dtype),
-      fixed("dt_bias_dtype", &P::dt_bias_dtype),
-      fixed("state_dtype", &P::state_dtype),
-      fixed("index_dtype", &P::index_dtype),
-      fixed("cu_seqlens_dtype", &P::cu_seqlens_dtype),
-      fixed("token_layout", &P::token_layout),
-      fixed("varlen", &P::varlen),
-      fixed("state_layout", &P::state_layout),
-      fixed("state_location", &P::state_location),
-      fixed("padding", &P::padding),
-      fixed("pad_index", &P::pad_index),
-      fixed("gate_mode", &P::gate_mode),
-      fixed("beta_mode", &P::beta_mode),
-      fixed("use_qk_l2norm", &P::use_qk_l2norm),
-      fixed("has_initial_state", &P::has_initial_state),
-      fixed("store_state", &P::store_state),
-      fixed("checkpoints", &P::checkpoints),
-      fixed("checkpoint_every", &P::checkpoint_every),
-      fixed("batch_invariant", &P::batch_invariant),
-  };
+  static constexpr auto kList = std::tuple_cat(gdn::operand_fields<P>(),
+                                               std::tuple{
+                                                   fixed("cu_seqlens_dtype", &P::cu_seqlens_dtype),
+                                                   fixed("token_layout", &P::token_layout),
+                                                   fixed("varlen", &P::varlen),
+                                               },
+                                               gdn::mode_fields<P>(),
+                                               std::tuple{
+                                                   fixed("checkpoints", &P::checkpoints),
+                                                   fixed("checkpoint_every", &P::checkpoint_every),
+                                                   fixed("batch_invariant", &P::batch_invariant),
+                                               });
 };
 
 }  // namespace cubinery

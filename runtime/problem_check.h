@@ -1,9 +1,10 @@
-// What the problems of the Gated DeltaNet operators have in common: rules, text, kernels.
+// What the problems of the Gated DeltaNet operators have in common: fields, rules, text, kernels.
 #pragma once
 
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "codegen/arch.h"
@@ -12,6 +13,41 @@
 #include "cubinery/status.h"
 
 namespace cubinery::gdn {
+
+// The fields that every problem has, in the two runs in which the structs declare them.
+// Persistent: names are those of manifests.
+template <class P>
+constexpr auto operand_fields() {
+  return std::tuple{
+      fixed("q_heads", &P::q_heads),
+      fixed("k_heads", &P::k_heads),
+      fixed("v_heads", &P::v_heads),
+      fixed("key_dim", &P::key_dim),
+      fixed("value_dim", &P::value_dim),
+      fixed("dtype", &P::dtype),
+      fixed("output_dtype", &P::output_dtype),
+      fixed("gate_dtype", &P::gate_dtype),
+      fixed("beta_dtype", &P::beta_dtype),
+      fixed("a_log_dtype", &P::a_log_dtype),
+      fixed("dt_bias_dtype", &P::dt_bias_dtype),
+      fixed("state_dtype", &P::state_dtype),
+      fixed("index_dtype", &P::index_dtype),
+  };
+}
+template <class P>
+constexpr auto mode_fields() {
+  return std::tuple{
+      fixed("state_layout", &P::state_layout),
+      fixed("state_location", &P::state_location),
+      fixed("padding", &P::padding),
+      fixed("pad_index", &P::pad_index),
+      fixed("gate_mode", &P::gate_mode),
+      fixed("beta_mode", &P::beta_mode),
+      fixed("use_qk_l2norm", &P::use_qk_l2norm),
+      fixed("has_initial_state", &P::has_initial_state),
+      fixed("store_state", &P::store_state),
+  };
+}
 
 // "gdn_decode: key_dim = 100; accepted: multiples of 16 from 16 to 256"
 Status bad_field(std::string_view op, std::string_view field, std::string_view value,
@@ -56,6 +92,24 @@ Result<Problem> problem_from_json(std::string_view json) {
   Result<Problem> problem = cubinery::from_json<Problem>(json);
   if (problem) return problem;
   return Status(Code::kInvalidArgument, std::string(problem.error().message()));
+}
+
+// The dtypes of what the gates are made of, as far as the modes use them.  Fields that the others
+// leave without meaning keep their default, so that equal code has equal keys; likewise below.
+template <class Problem, class Key>
+void set_gate_dtypes(const Problem& problem, Key* key) {
+  if (problem.gate_mode != GateMode::kNone) key->gate_dtype = problem.gate_dtype;
+  if (problem.beta_mode != BetaMode::kOne) key->beta_dtype = problem.beta_dtype;
+  if (problem.gate_mode != GateMode::kComputed) return;
+  key->a_log_dtype = problem.a_log_dtype;
+  key->dt_bias_dtype = problem.dt_bias_dtype;
+}
+
+// What indices are, as far as there are any.
+template <class Problem, class Key>
+void set_index_fields(const Problem& problem, Key* key) {
+  if (problem.state_location == StateLocation::kPool) key->index_dtype = problem.index_dtype;
+  if (problem.padding != Padding::kNone) key->pad_index = problem.pad_index;
 }
 
 template <class Key>

@@ -4,12 +4,18 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "gdn_decode/fields.h"
 #include "tests/catch.h"
+#include "tests/runtime/problem_changes.h"
 
 namespace cubinery::gdn {
 namespace {
+
+using test::Change;
+using test::changed;
+using test::compiled_in_changes;
 
 std::string wide_text(const DecodeProblem& problem) { return canonical(decode_keys(problem).wide); }
 
@@ -71,11 +77,8 @@ TEST_CASE("HeadCountsAreNotCompiledIn", "[cpu]") {
 
 // What does not reach the code does not make another kernel.
 TEST_CASE("EqualCodeHasEqualKeys", "[cpu]") {
-  const auto same = [](const DecodeProblem& base, const std::function<void(DecodeProblem&)>& f) {
-    DecodeProblem changed = base;
-    f(changed);
-    REQUIRE(changed.check().ok());
-    return wide_text(changed) == wide_text(base);
+  const auto same = [](const DecodeProblem& base, const Change<DecodeProblem>& change) {
+    return wide_text(changed(base, change)) == wide_text(base);
   };
   const auto gate = [](auto& p) { p.gate_dtype = DType::kBF16; };
   const auto beta = [](auto& p) { p.beta_dtype = DType::kBF16; };
@@ -85,8 +88,8 @@ TEST_CASE("EqualCodeHasEqualKeys", "[cpu]") {
   const auto pad_index = [](auto& p) { p.pad_index = PadIndex::kZero; };
 
   const DecodeProblem plain{.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne};
-  for (const auto& change : std::vector<std::function<void(DecodeProblem&)>>{
-           gate, beta, a_log, dt_bias, index, pad_index}) {
+  for (const auto& change :
+       std::vector<Change<DecodeProblem>>{gate, beta, a_log, dt_bias, index, pad_index}) {
     CHECK(same(plain, change));
   }
   const DecodeProblem log;
@@ -105,32 +108,9 @@ TEST_CASE("EqualCodeHasEqualKeys", "[cpu]") {
 }
 
 TEST_CASE("EveryOtherFieldIsCompiledIn", "[cpu]") {
-  const std::vector<std::function<void(DecodeProblem&)>> changes = {
-      [](auto&) {},
-      [](auto& p) { p.key_dim = 64; },
-      [](auto& p) { p.value_dim = 64; },
-      [](auto& p) { p.dtype = DType::kF16; },
-      [](auto& p) { p.output_dtype = DType::kF16; },
-      [](auto& p) { p.state_dtype = DType::kF16; },
-      [](auto& p) { p.state_layout = StateLayout::kKV; },
-      [](auto& p) { p.state_location = StateLocation::kPool; },
-      [](auto& p) {
-        p.state_location = StateLocation::kPool;
-        p.padding = Padding::kZero;
-      },
-      [](auto& p) { p.gate_mode = GateMode::kAlpha; },
-      [](auto& p) { p.beta_mode = BetaMode::kLogit; },
-      [](auto& p) { p.use_qk_l2norm = true; },
-      [](auto& p) { p.has_initial_state = false; },
-      [](auto& p) { p.store_state = false; },
-  };
+  const std::vector<Change<DecodeProblem>> changes = compiled_in_changes<DecodeProblem>();
   std::set<std::string> keys;
-  for (const auto& change : changes) {
-    DecodeProblem problem;
-    change(problem);
-    REQUIRE(problem.check().ok());
-    keys.insert(wide_text(problem));
-  }
+  for (const auto& change : changes) keys.insert(wide_text(changed(DecodeProblem{}, change)));
   CHECK(keys.size() == changes.size());
 }
 

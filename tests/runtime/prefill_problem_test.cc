@@ -1,7 +1,6 @@
 // From a prefill problem to its kernels.
 #include "runtime/prefill_problem.h"
 
-#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -10,11 +9,15 @@
 #include "gdn_prefill_chunks/fields.h"
 #include "gdn_prefill_scan/fields.h"
 #include "tests/catch.h"
+#include "tests/runtime/problem_changes.h"
 #include "tests/runtime/problem_refusal.h"
 
 namespace cubinery::gdn {
 namespace {
 
+using test::Change;
+using test::changed;
+using test::compiled_in_changes;
 using test::refusal;
 
 constexpr int kLimits[] = {99 * 1024, 163 * 1024, 227 * 1024};
@@ -143,40 +146,37 @@ TEST_CASE("PrefillKernelsAreThoseOfTheKeys", "[cpu]") {
 
 // What does not reach the code does not make another kernel.
 TEST_CASE("EqualPrefillCodeHasEqualKeys", "[cpu]") {
-  using Change = std::function<void(PrefillProblem&)>;
-  const auto same = [](const PrefillProblem& base, const Change& change) {
-    PrefillProblem changed = base;
-    change(changed);
-    REQUIRE(changed.check().ok());
-    return text_of(changed) == text_of(base);
+  using To = Change<PrefillProblem>;
+  const auto same = [](const PrefillProblem& base, const To& change) {
+    return text_of(changed(base, change)) == text_of(base);
   };
-  const Change gate = [](auto& p) { p.gate_dtype = DType::kBF16; };
-  const Change beta = [](auto& p) { p.beta_dtype = DType::kBF16; };
-  const Change a_log = [](auto& p) { p.a_log_dtype = DType::kBF16; };
-  const Change dt_bias = [](auto& p) { p.dt_bias_dtype = DType::kBF16; };
-  const Change index = [](auto& p) { p.index_dtype = DType::kI64; };
-  const Change cu_seqlens = [](auto& p) { p.cu_seqlens_dtype = DType::kI64; };
-  const Change pad_index = [](auto& p) { p.pad_index = PadIndex::kZero; };
-  const Change state = [](auto& p) { p.state_dtype = DType::kBF16; };
-  const Change layout = [](auto& p) { p.state_layout = StateLayout::kKV; };
-  const Change heads = [](auto& p) { p.q_heads = p.k_heads = p.v_heads = 64; };
-  const Change tokens = [](auto& p) { p.token_layout = TokenLayout::kBHTD; };
-  const Change invariant = [](auto& p) { p.batch_invariant = true; };
-  const Change every = [](auto& p) { p.checkpoint_every = 16; };
+  const To gate = [](auto& p) { p.gate_dtype = DType::kBF16; };
+  const To beta = [](auto& p) { p.beta_dtype = DType::kBF16; };
+  const To a_log = [](auto& p) { p.a_log_dtype = DType::kBF16; };
+  const To dt_bias = [](auto& p) { p.dt_bias_dtype = DType::kBF16; };
+  const To index = [](auto& p) { p.index_dtype = DType::kI64; };
+  const To cu_seqlens = [](auto& p) { p.cu_seqlens_dtype = DType::kI64; };
+  const To pad_index = [](auto& p) { p.pad_index = PadIndex::kZero; };
+  const To state = [](auto& p) { p.state_dtype = DType::kBF16; };
+  const To layout = [](auto& p) { p.state_layout = StateLayout::kKV; };
+  const To heads = [](auto& p) { p.q_heads = p.k_heads = p.v_heads = 64; };
+  const To tokens = [](auto& p) { p.token_layout = TokenLayout::kBHTD; };
+  const To invariant = [](auto& p) { p.batch_invariant = true; };
+  const To every = [](auto& p) { p.checkpoint_every = 16; };
 
   const PrefillProblem plain{.gate_mode = GateMode::kNone,
                              .beta_mode = BetaMode::kOne,
                              .has_initial_state = false,
                              .store_state = false};
-  for (const Change& change : {gate, beta, a_log, dt_bias, index, cu_seqlens, pad_index, state,
-                               layout, heads, tokens, invariant, every}) {
+  for (const To& change : {gate, beta, a_log, dt_bias, index, cu_seqlens, pad_index, state, layout,
+                           heads, tokens, invariant, every}) {
     CHECK(same(plain, change));
   }
   const PrefillProblem log;
-  for (const Change& change : {gate, beta, state, layout}) CHECK_FALSE(same(log, change));
-  for (const Change& change : {a_log, dt_bias, index, cu_seqlens}) CHECK(same(log, change));
+  for (const To& change : {gate, beta, state, layout}) CHECK_FALSE(same(log, change));
+  for (const To& change : {a_log, dt_bias, index, cu_seqlens}) CHECK(same(log, change));
   const PrefillProblem computed{.gate_mode = GateMode::kComputed};
-  for (const Change& change : {a_log, dt_bias}) CHECK_FALSE(same(computed, change));
+  for (const To& change : {a_log, dt_bias}) CHECK_FALSE(same(computed, change));
   const PrefillProblem pool{.state_location = StateLocation::kPool};
   CHECK_FALSE(same(pool, index));
   CHECK(same(pool, pad_index));
@@ -187,38 +187,17 @@ TEST_CASE("EqualPrefillCodeHasEqualKeys", "[cpu]") {
                             .store_state = false,
                             .checkpoints = Checkpoints::kAfter,
                             .checkpoint_every = 128};
-  for (const Change& change : {state, layout}) CHECK_FALSE(same(kept, change));
+  for (const To& change : {state, layout}) CHECK_FALSE(same(kept, change));
   CHECK(same(kept, [](auto& p) { p.checkpoint_every = 256; }));
 }
 
 TEST_CASE("EveryOtherPrefillFieldIsCompiledIn", "[cpu]") {
-  const std::vector<std::function<void(PrefillProblem&)>> changes = {
-      [](auto&) {},
-      [](auto& p) { p.key_dim = 64; },
-      [](auto& p) { p.value_dim = 64; },
-      [](auto& p) { p.dtype = DType::kF16; },
-      [](auto& p) { p.output_dtype = DType::kF16; },
-      [](auto& p) { p.varlen = true; },
-      [](auto& p) { p.state_location = StateLocation::kPool; },
-      [](auto& p) {
-        p.state_location = StateLocation::kPool;
-        p.padding = Padding::kZero;
-      },
-      [](auto& p) { p.gate_mode = GateMode::kAlpha; },
-      [](auto& p) { p.beta_mode = BetaMode::kLogit; },
-      [](auto& p) { p.use_qk_l2norm = true; },
-      [](auto& p) { p.has_initial_state = false; },
-      [](auto& p) { p.store_state = false; },
-      [](auto& p) { p.checkpoints = Checkpoints::kBefore; },
-      [](auto& p) { p.checkpoints = Checkpoints::kAfter; },
-  };
+  std::vector<Change<PrefillProblem>> changes = compiled_in_changes<PrefillProblem>();
+  changes.emplace_back([](auto& p) { p.varlen = true; });
+  changes.emplace_back([](auto& p) { p.checkpoints = Checkpoints::kBefore; });
+  changes.emplace_back([](auto& p) { p.checkpoints = Checkpoints::kAfter; });
   std::set<std::string> keys;
-  for (const auto& change : changes) {
-    PrefillProblem problem;
-    change(problem);
-    REQUIRE(problem.check().ok());
-    keys.insert(text_of(problem));
-  }
+  for (const auto& change : changes) keys.insert(text_of(changed(PrefillProblem{}, change)));
   CHECK(keys.size() == changes.size());
 }
 

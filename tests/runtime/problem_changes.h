@@ -1,0 +1,46 @@
+// Changes to problems of either operator, and whether they reach the code.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "cubinery/gdn.h"
+#include "tests/catch.h"
+
+namespace cubinery::test {
+
+template <class Problem>
+using Change = std::function<void(Problem&)>;
+
+template <class Problem>
+Problem changed(Problem problem, const Change<Problem>& change) {
+  change(problem);
+  REQUIRE(problem.check().ok());
+  return problem;
+}
+
+// Of fields that every problem has, each to other code than all others and none.
+template <class Problem>
+std::vector<Change<Problem>> compiled_in_changes() {
+  return {
+      [](auto&) {},
+      [](auto& p) { p.key_dim = 64; },
+      [](auto& p) { p.value_dim = 64; },
+      [](auto& p) { p.dtype = DType::kF16; },
+      [](auto& p) { p.output_dtype = DType::kF16; },
+      [](auto& p) { p.state_dtype = DType::kF16; },
+      [](auto& p) { p.state_layout = gdn::StateLayout::kKV; },
+      [](auto& p) { p.state_location = gdn::StateLocation::kPool; },
+      [](auto& p) {
+        p.state_location = gdn::StateLocation::kPool;
+        p.padding = gdn::Padding::kZero;
+      },
+      [](auto& p) { p.gate_mode = gdn::GateMode::kAlpha; },
+      [](auto& p) { p.beta_mode = gdn::BetaMode::kLogit; },
+      [](auto& p) { p.use_qk_l2norm = true; },
+      [](auto& p) { p.has_initial_state = false; },
+      [](auto& p) { p.store_state = false; },
+  };
+}
+
+}  // namespace cubinery::test
