@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/gpu/gpu_test.h"
+#include "tests/gpu/problem_sweeps.h"
 
 namespace cubinery::test {
 
@@ -89,6 +90,24 @@ void expect_same_far_away(const Case& near, const typename Case::Operator& prepa
     expect_no_wrapped_slot(problem, far, offset);
   }
   CHECK(far.guards_intact());
+}
+
+// Every state layout, in f32 and bf16.  `make_near` makes a case of four requests from a problem
+// and near_options().
+template <class Problem, class MakeNear>
+void expect_far_pools_work(MakeNear make_near) {
+  for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
+    for (const gdn::StateLayout layout : kLayouts) {
+      Problem problem;  // 32 heads of 128 x 128: 2^19 elements per slot
+      problem.state_location = gdn::StateLocation::kPool;
+      problem.index_dtype = DType::kI64;
+      problem.state_dtype = state_dtype;
+      problem.state_layout = layout;
+      const std::optional<std::int64_t> slots = far_slots(problem);
+      if (!slots) return skip_test("not enough device memory for a pool beyond 4 GiB");
+      expect_same_far_away(make_near(problem), prepare(problem), *slots);
+    }
+  }
 }
 
 }  // namespace cubinery::test

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <limits>
 #include <set>
-#include <thread>
 #include <vector>
 
 #include "tests/gpu/decode_runs.h"
@@ -271,19 +270,9 @@ TEST_CASE("GdnDecode.LaunchesFromSeveralThreads", "[gpu]") {
     expected.push_back(run_repeatedly(*cases.back(), decode, false, kLaunches));
     cases.back()->upload();
   }
-  std::vector<int> failures(kThreads);
-  {
-    std::vector<std::jthread> threads;
-    for (int i = 0; i < kThreads; ++i) {
-      threads.emplace_back([&, i] {
-        const std::size_t t = idx(i);
-        for (int launch = 0; launch < kLaunches; ++launch) {
-          failures[t] += decode.launch(streams[t]->get(), cases[t]->args()).ok() ? 0 : 1;
-        }
-      });
-    }
-  }
-  gpu().synchronize();
+  const std::vector<int> failures = launch_from_threads(kThreads, kLaunches, [&](std::size_t t) {
+    return decode.launch(streams[t]->get(), cases[t]->args());
+  });
   for (int i = 0; i < kThreads; ++i) {
     INFO("thread " << i << ", seed " << seed());
     CHECK(failures[idx(i)] == 0);

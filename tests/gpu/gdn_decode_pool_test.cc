@@ -170,19 +170,8 @@ TEST_CASE("GdnDecodePool.WriteIndexOutsideThePool", "[gpu]") {
 }
 
 TEST_CASE("GdnDecodePool.SlotsBeyond32BitOffsets", "[gpu][big]") {
-  for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
-    for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
-      DecodeProblem problem;  // 32 heads of 128 x 128: 2^19 elements per slot
-      problem.state_location = StateLocation::kPool;
-      problem.index_dtype = DType::kI64;
-      problem.state_dtype = state_dtype;
-      problem.state_layout = layout;
-      const std::optional<std::int64_t> slots = far_slots(problem);
-      if (!slots) return skip_test("not enough device memory for a pool beyond 4 GiB");
-      const DecodeCase near(gpu(), problem, 4, near_options());
-      expect_same_far_away(near, prepare(problem), *slots);
-    }
-  }
+  expect_far_pools_work<DecodeProblem>(
+      [](const DecodeProblem& problem) { return DecodeCase(gpu(), problem, 4, near_options()); });
 }
 
 }  // namespace

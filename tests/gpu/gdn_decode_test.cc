@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "tests/gpu/decode_runs.h"
+#include "tests/gpu/problem_sweeps.h"
 #include "tests/random.h"
 
 namespace cubinery::test {
@@ -13,70 +14,22 @@ using gdn::DecodeProblem;
 using gdn::GateMode;
 using gdn::StateLayout;
 
-constexpr DType kFloats[] = {DType::kF32, DType::kBF16, DType::kF16};
-constexpr StateLayout kLayouts[] = {StateLayout::kVK, StateLayout::kKV};
-
 constexpr std::int64_t kSmallBatch = 3;
 
 TEST_CASE("GdnDecode.EveryOperandAndOutputDtype", "[gpu]") {
-  std::vector<DecodeProblem> problems;
-  for (const DType dtype : kFloats) {
-    for (const DType output_dtype : kFloats) {
-      DecodeProblem& problem = problems.emplace_back(small_problem());
-      problem.dtype = dtype;
-      problem.output_dtype = output_dtype;
-    }
-  }
-  run_both_kernels(problems);
+  run_both_kernels(operand_and_output_dtypes(small_problem()));
 }
 
 TEST_CASE("GdnDecode.EveryStateDtypeAndLayout", "[gpu]") {
-  std::vector<DecodeProblem> problems;
-  for (const DType dtype : kFloats) {
-    for (const StateLayout layout : kLayouts) {
-      DecodeProblem& problem = problems.emplace_back(small_problem());
-      problem.key_dim = 64;
-      problem.value_dim = 128;  // not square: a swapped layout cannot pass
-      problem.state_dtype = dtype;
-      problem.state_layout = layout;
-    }
-  }
-  run_both_kernels(problems);
+  run_both_kernels(state_dtypes_and_layouts(small_problem()));
 }
 
 TEST_CASE("GdnDecode.EveryGateModeAndDtype", "[gpu]") {
-  std::vector<DecodeProblem> problems;
-  for (const DType dtype : kFloats) {
-    for (const GateMode mode :
-         {GateMode::kNone, GateMode::kLog, GateMode::kAlpha, GateMode::kComputed}) {
-      DecodeProblem& problem = problems.emplace_back(small_problem());
-      problem.gate_mode = mode;
-      problem.gate_dtype = dtype;
-    }
-  }
-  for (const DType dtype : kFloats) {
-    DecodeProblem& a_log = problems.emplace_back(small_problem());
-    a_log.gate_mode = GateMode::kComputed;
-    a_log.a_log_dtype = dtype;
-    DecodeProblem& dt_bias = problems.emplace_back(small_problem());
-    dt_bias.gate_mode = GateMode::kComputed;
-    dt_bias.dt_bias_dtype = dtype;
-  }
-  run_cases(problems, kSmallBatch);
+  run_cases(gate_modes_and_dtypes(small_problem()), kSmallBatch);
 }
 
 TEST_CASE("GdnDecode.EveryBetaModeAndDtype", "[gpu]") {
-  std::vector<DecodeProblem> problems;
-  for (const DType dtype : kFloats) {
-    for (const BetaMode mode :
-         {BetaMode::kOne, BetaMode::kGiven, BetaMode::kLogit, BetaMode::kDoubledLogit}) {
-      DecodeProblem& problem = problems.emplace_back(small_problem());
-      problem.beta_mode = mode;
-      problem.beta_dtype = dtype;
-      problem.use_qk_l2norm = true;
-    }
-  }
-  run_cases(problems, kSmallBatch);
+  run_cases(beta_modes_and_dtypes(small_problem()), kSmallBatch);
 }
 
 TEST_CASE("GdnDecode.EveryGateDistribution", "[gpu]") {

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "tests/gpu/prefill_runs.h"
@@ -259,21 +258,9 @@ TEST_CASE("GdnPrefill.LaunchesFromSeveralThreadsAndStreams", "[gpu][prefill]") {
     expected.push_back(run_repeatedly(*cases.back(), prefill, false, kLaunches));
     cases.back()->upload();
   }
-  std::vector<int> failures(kThreads);
-  {
-    std::vector<std::jthread> threads;
-    for (int i = 0; i < kThreads; ++i) {
-      threads.emplace_back([&, i] {
-        const std::size_t t = idx(i);
-        for (int launch = 0; launch < kLaunches; ++launch) {
-          const Status status =
-              prefill.launch(streams[t]->get(), cases[t]->args(), workspace_of(workspaces[t]));
-          failures[t] += status.ok() ? 0 : 1;
-        }
-      });
-    }
-  }
-  gpu().synchronize();
+  const std::vector<int> failures = launch_from_threads(kThreads, kLaunches, [&](std::size_t t) {
+    return prefill.launch(streams[t]->get(), cases[t]->args(), workspace_of(workspaces[t]));
+  });
   for (int i = 0; i < kThreads; ++i) {
     INFO("thread " << i << ", seed " << seed());
     CHECK(failures[idx(i)] == 0);

@@ -6,6 +6,7 @@
 
 #include "tests/gpu/decode_runs.h"
 #include "tests/gpu/prefill_runs.h"
+#include "tests/gpu/problem_sweeps.h"
 #include "tests/random.h"
 
 namespace cubinery::test {
@@ -18,8 +19,6 @@ using gdn::GateMode;
 using gdn::Padding;
 using gdn::PrefillProblem;
 using gdn::StateLocation;
-
-constexpr DType kFloats[] = {DType::kF32, DType::kBF16, DType::kF16};
 
 TEST_CASE("GdnPrefill.EveryGateDistribution", "[gpu][prefill][slow]") {
   std::vector<PrefillProblem> problems;

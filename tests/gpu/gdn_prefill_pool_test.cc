@@ -189,19 +189,9 @@ TEST_CASE("GdnPrefillPool.WriteIndexOutsideThePool", "[gpu][prefill]") {
 }
 
 TEST_CASE("GdnPrefillPool.SlotsBeyond32BitOffsets", "[gpu][prefill][big]") {
-  for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
-    for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
-      PrefillProblem problem;  // 32 heads of 128 x 128: 2^19 elements per slot
-      problem.state_location = StateLocation::kPool;
-      problem.index_dtype = DType::kI64;
-      problem.state_dtype = state_dtype;
-      problem.state_layout = layout;
-      const std::optional<std::int64_t> slots = far_slots(problem);
-      if (!slots) return skip_test("not enough device memory for a pool beyond 4 GiB");
-      const PrefillCase near(gpu(), problem, uniform(4, 70), near_options());
-      expect_same_far_away(near, prepare(problem), *slots);
-    }
-  }
+  expect_far_pools_work<PrefillProblem>([](const PrefillProblem& problem) {
+    return PrefillCase(gpu(), problem, uniform(4, 70), near_options());
+  });
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "tests/gpu/prefill_runs.h"
+#include "tests/gpu/problem_sweeps.h"
 #include "tests/random.h"
 
 namespace cubinery::test {
@@ -13,71 +14,23 @@ using gdn::GateMode;
 using gdn::PrefillProblem;
 using gdn::StateLayout;
 
-constexpr DType kFloats[] = {DType::kF32, DType::kBF16, DType::kF16};
-constexpr StateLayout kLayouts[] = {StateLayout::kVK, StateLayout::kKV};
-
 // Three chunks and a piece of one.
 const PrefillShape kShape = uniform(2, 203);
 
 TEST_CASE("GdnPrefill.EveryOperandAndOutputDtype", "[gpu][prefill]") {
-  std::vector<PrefillProblem> problems;
-  for (const DType dtype : kFloats) {
-    for (const DType output_dtype : kFloats) {
-      PrefillProblem& problem = problems.emplace_back(small_prefill());
-      problem.dtype = dtype;
-      problem.output_dtype = output_dtype;
-    }
-  }
-  run_cases(problems, kShape);
+  run_cases(operand_and_output_dtypes(small_prefill()), kShape);
 }
 
 TEST_CASE("GdnPrefill.EveryStateDtypeAndLayout", "[gpu][prefill]") {
-  std::vector<PrefillProblem> problems;
-  for (const DType dtype : kFloats) {
-    for (const StateLayout layout : kLayouts) {
-      PrefillProblem& problem = problems.emplace_back(small_prefill());
-      problem.key_dim = 64;
-      problem.value_dim = 128;  // not square: a swapped layout cannot pass
-      problem.state_dtype = dtype;
-      problem.state_layout = layout;
-    }
-  }
-  run_cases(problems, kShape);
+  run_cases(state_dtypes_and_layouts(small_prefill()), kShape);
 }
 
 TEST_CASE("GdnPrefill.EveryGateModeAndDtype", "[gpu][prefill]") {
-  std::vector<PrefillProblem> problems;
-  for (const DType dtype : kFloats) {
-    for (const GateMode mode :
-         {GateMode::kNone, GateMode::kLog, GateMode::kAlpha, GateMode::kComputed}) {
-      PrefillProblem& problem = problems.emplace_back(small_prefill());
-      problem.gate_mode = mode;
-      problem.gate_dtype = dtype;
-    }
-  }
-  for (const DType dtype : {DType::kBF16, DType::kF16}) {
-    PrefillProblem& a_log = problems.emplace_back(small_prefill());
-    a_log.gate_mode = GateMode::kComputed;
-    a_log.a_log_dtype = dtype;
-    PrefillProblem& dt_bias = problems.emplace_back(small_prefill());
-    dt_bias.gate_mode = GateMode::kComputed;
-    dt_bias.dt_bias_dtype = dtype;
-  }
-  run_cases(problems, kShape);
+  run_cases(gate_modes_and_dtypes(small_prefill()), kShape);
 }
 
 TEST_CASE("GdnPrefill.EveryBetaModeAndDtype", "[gpu][prefill]") {
-  std::vector<PrefillProblem> problems;
-  for (const DType dtype : kFloats) {
-    for (const BetaMode mode :
-         {BetaMode::kOne, BetaMode::kGiven, BetaMode::kLogit, BetaMode::kDoubledLogit}) {
-      PrefillProblem& problem = problems.emplace_back(small_prefill());
-      problem.beta_mode = mode;
-      problem.beta_dtype = dtype;
-      problem.use_qk_l2norm = true;
-    }
-  }
-  run_cases(problems, kShape);
+  run_cases(beta_modes_and_dtypes(small_prefill()), kShape);
 }
 
 TEST_CASE("GdnPrefill.NormalisesKeysAndQueries", "[gpu][prefill]") {

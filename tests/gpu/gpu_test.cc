@@ -1,5 +1,7 @@
 #include "tests/gpu/gpu_test.h"
 
+#include <thread>
+
 #include <cstdlib>
 #include <set>
 #include <stdexcept>
@@ -45,6 +47,21 @@ void expect_good(const Verdict& verdict, bool guards_intact, const CaseOptions& 
   CHECK(verdict.checkpoints.ok());
   CHECK(verdict.fault == "");
   CHECK(guards_intact);
+}
+
+std::vector<int> launch_from_threads(int threads, int launches,
+                                     const std::function<Status(std::size_t)>& launch) {
+  std::vector<int> failures(static_cast<std::size_t>(threads));
+  {
+    std::vector<std::jthread> running;
+    for (std::size_t t = 0; t < failures.size(); ++t) {
+      running.emplace_back([&, t] {
+        for (int i = 0; i < launches; ++i) failures[t] += launch(t).ok() ? 0 : 1;
+      });
+    }
+  }
+  gpu().synchronize();
+  return failures;
 }
 
 void fail_to_prepare(const std::string& problem, const Status& error) {

@@ -1,7 +1,9 @@
 // What GPU tests share: the device, the seed, operators, and one launch of a case.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +30,11 @@ int skipped_tests();
 // options and the seed are what is needed to run the case again.
 void expect_good(const Verdict& verdict, bool guards_intact, const CaseOptions& options,
                  const std::string& what);
+
+// Calls launch(0) ... launch(threads - 1), each `launches` times and all from threads of their own,
+// which have no current CUDA context.  Returns the failures of each once the device is idle.
+std::vector<int> launch_from_threads(int threads, int launches,
+                                     const std::function<Status(std::size_t)>& launch);
 
 // Fails the running test case.
 [[noreturn]] void fail_to_prepare(const std::string& problem, const Status& error);
