@@ -14,27 +14,32 @@ struct State {
   // `matrix` is a head's state as stored; this warp's columns start at `first`.
   template <DType kDType>
   __device__ void load(const Storage<kDType>* matrix, int first) {
-    for_each(first, [&](float& x, int at) { x = to_float<kDType>(matrix[at]); });
+    matrix += lane_offset(first);
+    for_each([&](float& x, int at) { x = to_float<kDType>(matrix[at]); });
   }
   // Rounds.
   template <DType kDType>
   __device__ void store(Storage<kDType>* matrix, int first) {
-    for_each(first, [&](float& x, int at) { matrix[at] = from_float<kDType>(x); });
+    matrix += lane_offset(first);
+    for_each([&](float& x, int at) { matrix[at] = from_float<kDType>(x); });
   }
 
  private:
-  // Calls f(element, its offset in the matrix) for this lane's elements.
+  // Of an element, in the matrix.
+  static __device__ constexpr int offset(int key, int value) {
+    return kLayout == gdn::StateLayout::kKV ? key * kValueDim + value : value * kKeyDim + key;
+  }
+  static __device__ int lane_offset(int first) { return offset(tile_column(), first + tile_row()); }
+
+  // Calls f(element, its offset from the lane's first) for this lane's elements.
   template <class Function>
-  __device__ void for_each(int first, Function f) {
+  __device__ void for_each(Function f) {
 #pragma unroll
     for (int k = 0; k < kKeyDim / 16; ++k) {
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
         const int r = e / 4, c = e / 2 % 2, j = e % 2;
-        const int key = 16 * k + tile_column() + 8 * c + j;
-        const int value = first + tile_row() + 8 * r;
-        const bool is_kv = kLayout == gdn::StateLayout::kKV;
-        f(tiles[k].x[r][c][j], is_kv ? key * kValueDim + value : value * kKeyDim + key);
+        f(tiles[k].x[r][c][j], offset(16 * k + 8 * c + j, 8 * r));
       }
     }
   }

@@ -129,10 +129,10 @@ __device__ void scale_columns(dev::Acc& acc, const Factors& factors) {
   for (int e = 0; e < 8; ++e) acc.x[e / 4][e / 2 % 2][e % 2] *= factors.x[e / 2 % 2][e % 2];
 }
 
-// Never true: no stage starts there.  NOTE: with f32 operands and a long key_dim, ptxas loads so
-// far ahead that it runs out of registers.  It does not load ahead of a branch.
-__device__ bool stop_loading_ahead(unsigned stage) {
-  return kKey.dtype == DType::kF32 && kKey.key_dim > 128 && stage == 16;
+// With f32 operands and a long key_dim, ptxas loads so far ahead that it runs out of registers.  It
+// does not load ahead of a branch; this one is never taken: no stage starts there.
+__device__ void stop_loading_ahead(unsigned stage) {
+  if (kKey.dtype == DType::kF32 && kKey.key_dim > 128 && stage == 16) __trap();
 }
 
 // (K S)^T and (Q S)^T.
@@ -144,7 +144,7 @@ __device__ void read_state(dev::Acc (&ks)[kTokens], dev::Acc (&qs)[kTokens], con
   for (int i = 0; i < kTokens; ++i) ks[i] = qs[i] = {};
 #pragma unroll
   for (int k = 0; k < kKeys; ++k) {
-    if (stop_loading_ahead(stage)) return;
+    stop_loading_ahead(stage);
     const Tile s = dev::round_to<kKey.dtype>(state.tiles[k]);
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
@@ -205,7 +205,7 @@ __device__ void update_state(State& state, const Tile (&values)[kTokens], unsign
     // f32: the tensor core's own sum would cut off the state's last bits, chunk after chunk.  For
     // 16-bit operands these do not matter, and registers do.
     constexpr bool kApart = kKey.dtype == DType::kF32;
-    if (stop_loading_ahead(stage)) return;
+    stop_loading_ahead(stage);
     float(&s)[2][2][2] = state.tiles[k].x;
     dev::Acc added{};
 #pragma unroll
