@@ -8,6 +8,8 @@
 #include "gdn_decode/fields.h"
 #include "runtime/args_binding.h"
 #include "runtime/decode_state.h"
+#include "runtime/get_kernels.h"
+#include "runtime/problem_check.h"
 
 namespace cubinery::gdn {
 namespace {
@@ -117,16 +119,17 @@ Result<Decode> Decode::create(const Context& context, const DecodeProblem& probl
 
 Result<Decode> create_decode(const Context& context, const DecodeProblem& problem,
                              const DecodeKeys& keys) {
-  Result<Kernel> wide = context.get(keys.wide);
-  if (!wide) return std::move(wide).error();
-  Result<Kernel> narrow = context.get(keys.narrow);
-  if (!narrow) return std::move(narrow).error();
+  std::vector<KernelSpec> specs;
+  CUBINERY_RETURN_IF_ERROR(add_spec(keys.wide, &specs));
+  CUBINERY_RETURN_IF_ERROR(add_spec(keys.narrow, &specs));
+  Result<std::vector<Kernel>> kernels = get_kernels(context, specs);
+  if (!kernels) return std::move(kernels).error();
   const std::int64_t columns = std::int64_t{problem.heads()} * problem.value_dim;  // of a request
   const std::int64_t wide_from = (kWideColumnsPerSm * context.sm_count() + columns - 1) / columns;
   return Decode(std::make_shared<const Decode::State>(
       Decode::State{.problem = problem,
-                    .wide = {.key = keys.wide, .kernel = std::move(*wide)},
-                    .narrow = {.key = keys.narrow, .kernel = std::move(*narrow)},
+                    .wide = {.key = keys.wide, .kernel = kernels->front()},
+                    .narrow = {.key = keys.narrow, .kernel = kernels->back()},
                     .wide_from_batch = wide_from}));
 }
 

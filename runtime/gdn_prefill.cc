@@ -8,7 +8,9 @@
 #include "codegen/arch.h"
 #include "gdn_prefill_chunks/fields.h"
 #include "gdn_prefill_scan/fields.h"
+#include "runtime/get_kernels.h"
 #include "runtime/prefill_state.h"
+#include "runtime/problem_check.h"
 #include "runtime/tensor_check.h"
 
 namespace cubinery::gdn {
@@ -128,19 +130,20 @@ Result<Prefill> Prefill::create(const Context& context, const PrefillProblem& pr
 
 Result<Prefill> create_prefill(const Context& context, const PrefillProblem& problem,
                                const PrefillKeys& keys) {
-  Result<Kernel> chunks = context.get(keys.chunks);
-  if (!chunks) return std::move(chunks).error();
+  std::vector<KernelSpec> specs;
+  CUBINERY_RETURN_IF_ERROR(add_spec(keys.chunks, &specs));
+  for (const GdnPrefillScanKey& key : keys.scans) CUBINERY_RETURN_IF_ERROR(add_spec(key, &specs));
+  Result<std::vector<Kernel>> kernels = get_kernels(context, specs);
+  if (!kernels) return std::move(kernels).error();
   std::vector<Prefill::State::Scan> scans;
-  for (const GdnPrefillScanKey& key : keys.scans) {
-    Result<Kernel> kernel = context.get(key);
-    if (!kernel) return std::move(kernel).error();
-    scans.push_back({.key = key, .kernel = std::move(*kernel)});
+  for (std::size_t i = 0; i < keys.scans.size(); ++i) {
+    scans.push_back({.key = keys.scans[i], .kernel = (*kernels)[i + 1]});
   }
   const Arch arch = parse_arch(context.arch()).value_or(Arch{});
   return Prefill(std::make_shared<const Prefill::State>(
       Prefill::State{.problem = problem,
                      .chunks_key = keys.chunks,
-                     .chunks = std::move(*chunks),
+                     .chunks = kernels->front(),
                      .scans = std::move(scans),
                      .shared_heads = shared_heads(problem),
                      .sm_count = context.sm_count(),

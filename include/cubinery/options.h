@@ -54,7 +54,8 @@ struct Options {
   std::vector<std::string> template_dirs{};
 
   // Receives what the library has to say; silent when empty.  Called from any thread that calls the
-  // library, possibly from several at once.  Must not call back into the context.
+  // library and from those that an operator's create() starts while it runs, possibly from several
+  // at once.  Must not call back into the context.
   std::function<void(LogLevel, std::string_view)> log{};
 
   // Options from the environment, which the library reads nowhere else.

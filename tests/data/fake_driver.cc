@@ -2,17 +2,19 @@
 #include "tests/data/fake_driver.h"
 
 #include <cstring>
+#include <mutex>
 #include <set>
 #include <string>
 
 namespace {
 
 cubinery::test::FakeSettings settings;
+std::mutex mutex;  // of the settings that calls change, and of `kernels`
 
 // Any addresses; nobody looks behind them.
 int context;
 int library;
-CUcontext current = nullptr;
+thread_local CUcontext current = nullptr;
 
 // A kernel, and its function, is the address of its name.
 std::set<std::string> kernels;
@@ -86,6 +88,7 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* retained, CUdevice) {
+  const std::lock_guard lock(mutex);
   if (settings.retain_context != CUDA_SUCCESS) return settings.retain_context;
   ++settings.contexts;
   *retained = reinterpret_cast<CUcontext>(&context);
@@ -93,6 +96,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* retained, CUdevice) {
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice) {
+  const std::lock_guard lock(mutex);
   --settings.contexts;
   return CUDA_SUCCESS;
 }
@@ -103,12 +107,14 @@ CUresult cuCtxGetCurrent(CUcontext* found) {
 }
 
 CUresult cuCtxPushCurrent(CUcontext pushed) {
+  const std::lock_guard lock(mutex);
   ++settings.pushed;
   current = pushed;
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxPopCurrent(CUcontext* popped) {
+  const std::lock_guard lock(mutex);
   --settings.pushed;
   *popped = current;
   current = nullptr;
@@ -117,6 +123,7 @@ CUresult cuCtxPopCurrent(CUcontext* popped) {
 
 CUresult cuLibraryLoadData(CUlibrary* loaded, const void*, CUjit_option*, void**, unsigned,
                            CUlibraryOption*, void**, unsigned) {
+  const std::lock_guard lock(mutex);
   if (settings.load_library != CUDA_SUCCESS) return settings.load_library;
   ++settings.libraries;
   *loaded = reinterpret_cast<CUlibrary>(&library);
@@ -124,11 +131,13 @@ CUresult cuLibraryLoadData(CUlibrary* loaded, const void*, CUjit_option*, void**
 }
 
 CUresult cuLibraryUnload(CUlibrary) {
+  const std::lock_guard lock(mutex);
   --settings.libraries;
   return CUDA_SUCCESS;
 }
 
 CUresult cuLibraryGetKernel(CUkernel* found, CUlibrary, const char* name) {
+  const std::lock_guard lock(mutex);
   const std::string* stored = &*kernels.insert(name).first;
   *found = reinterpret_cast<CUkernel>(const_cast<std::string*>(stored));
   return settings.get_kernel;
@@ -141,6 +150,7 @@ CUresult cuKernelGetFunction(CUfunction* found, CUkernel kernel) {
 
 CUresult cuKernelGetParamInfo(CUkernel kernel, std::size_t index, std::size_t* offset,
                               std::size_t* bytes) {
+  const std::lock_guard lock(mutex);
   if (index > 0) return CUDA_ERROR_INVALID_VALUE;
   *offset = 0;
   *bytes = settings.param_bytes[name_of(kernel)];
@@ -149,8 +159,9 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, std::size_t index, std::size_t* o
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel,
                               CUdevice) {
+  const std::lock_guard lock(mutex);
   if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_ERROR_INVALID_VALUE;
-  settings.shared_bytes[name_of(kernel)] = value;
+  settings.shared_bytes[name_of(kernel)].insert(value);
   return CUDA_SUCCESS;
 }
 
@@ -158,6 +169,7 @@ CUresult cuFuncLoad(CUfunction) { return CUDA_SUCCESS; }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** arguments,
                           void**) {
+  const std::lock_guard lock(mutex);
   if (settings.launch != CUDA_SUCCESS) return settings.launch;
   const std::string& kernel = name_of(function);
   const char* bytes = static_cast<const char*>(arguments[0]);

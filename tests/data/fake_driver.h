@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,7 +44,7 @@ struct FakeSettings {
   int contexts = 0;                         // retained and not released
   int libraries = 0;                        // loaded and not unloaded
   int pushed = 0;                           // contexts pushed and not popped
-  std::map<std::string, int> shared_bytes;  // what a kernel of this name asked for last
+  std::map<std::string, std::set<int>> shared_bytes;  // what kernels of this name asked for
   std::vector<FakeLaunch> launches;
 };
 

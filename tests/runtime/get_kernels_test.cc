@@ -1,0 +1,66 @@
+// All kernels of an operator at once, on a fake libcuda.
+#include "runtime/get_kernels.h"
+
+#include <string>
+#include <vector>
+
+#include "gdn_decode/fields.h"
+#include "tests/catch.h"
+#include "tests/data/fake_driver.h"
+#include "tests/runtime/cached_kernel.h"
+
+namespace cubinery {
+namespace {
+
+using test::FakeDriver;
+using test::store_trivial;
+using test::TempDir;
+
+std::vector<KernelSpec> decode_specs() {
+  std::vector<KernelSpec> specs;
+  for (const int warps : {1, 2, 4, 8}) {
+    specs.push_back(spec_of(GdnDecodeKey{.warps = warps}).value());
+  }
+  return specs;
+}
+
+Context offline_context(const TempDir& dir) {
+  return Context::create(
+             {.offline = true, .driver_path = CUBINERY_FAKE_DRIVER, .cache_dir = dir.path()})
+      .value();
+}
+
+TEST_CASE("KernelsComeInTheOrderOfTheirSpecs", "[cpu]") {
+  const FakeDriver fake(CUBINERY_FAKE_DRIVER);
+  const TempDir dir;
+  const Context context = offline_context(dir);
+  const std::vector<KernelSpec> specs = decode_specs();
+  for (const KernelSpec& spec : specs) {
+    fake->param_bytes[spec.kernel] = spec.param_bytes;
+    REQUIRE_FALSE(store_trivial(context, spec, dir.path()).empty());
+  }
+  const Result<std::vector<Kernel>> kernels = get_kernels(context, specs);
+  REQUIRE(kernels);
+  REQUIRE(kernels->size() == specs.size());
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    CHECK((*kernels)[i].info().canonical == specs[i].canonical);
+  }
+  CHECK(context.stats().disk_hits == specs.size());
+  CHECK(get_kernels(context, {}).value().empty());
+}
+
+TEST_CASE("TheFirstKernelThatFailsIsTheError", "[cpu]") {
+  const FakeDriver fake(CUBINERY_FAKE_DRIVER);
+  const TempDir dir;
+  const Context context = offline_context(dir);
+  const std::vector<KernelSpec> specs = decode_specs();
+  fake->param_bytes[specs[0].kernel] = specs[0].param_bytes;
+  REQUIRE_FALSE(store_trivial(context, specs[0], dir.path()).empty());
+  const Result<std::vector<Kernel>> kernels = get_kernels(context, specs);
+  REQUIRE_FALSE(kernels);
+  CHECK(kernels.error().code() == Code::kNotCached);
+  CHECK(kernels.error().message().find(specs[1].canonical) != std::string::npos);
+}
+
+}  // namespace
+}  // namespace cubinery
