@@ -5,20 +5,12 @@
 
 #include <cstdio>
 
+#include "runtime/options_text.h"
+
 namespace cubinery {
 namespace {
 
 constexpr const char* kGroup = "Library";
-
-std::vector<std::string> split_at_colons(const std::string& text) {
-  std::vector<std::string> parts;
-  for (std::size_t start = 0; start <= text.size();) {
-    const std::size_t end = std::min(text.find(':', start), text.size());
-    if (end > start) parts.push_back(text.substr(start, end - start));
-    start = end + 1;
-  }
-  return parts;
-}
 
 void log_to_stderr(LogLevel level, std::string_view text) {
   // On a terminal the line may hold a progress bar: wipe it.

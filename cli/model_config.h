@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/problem.h"
 #include "cubinery/status.h"
+#include "runtime/problem.h"
 
 namespace cubinery {
 

@@ -1,9 +1,9 @@
 #include "cubinery/options.h"
 
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
-#include <string_view>
+
+#include "runtime/options_text.h"
 
 namespace cubinery {
 namespace {
@@ -12,16 +12,6 @@ std::string variable(const char* name) {
   const char* value =
       std::getenv(name);  // NOLINT(concurrency-mt-unsafe): documented, once per call
   return value != nullptr ? value : "";
-}
-
-std::vector<std::string> split_at_colons(std::string_view text) {
-  std::vector<std::string> parts;
-  while (!text.empty()) {
-    const std::string_view part = text.substr(0, text.find(':'));
-    text.remove_prefix(std::min(text.size(), part.size() + 1));
-    if (!part.empty()) parts.emplace_back(part);
-  }
-  return parts;
 }
 
 std::string default_cache_dir() {
@@ -53,20 +43,16 @@ Result<Options> Options::from_env() {
   options.template_dirs = split_at_colons(variable("CUBINERY_TEMPLATE_DIR"));
   options.nvrtc_path = chosen_nvrtc();
   options.driver_path = variable("CUBINERY_DRIVER");
-  if (const std::string limit = variable("CUBINERY_CACHE_LIMIT"); !limit.empty()) {
-    const char* end = limit.data() + limit.size();
-    const auto [stop, error] = std::from_chars(limit.data(), end, options.cache_limit_bytes);
-    if (error != std::errc() || stop != end) {
-      return Status(Code::kInvalidArgument,
-                    "CUBINERY_CACHE_LIMIT = \"" + limit + "\"; accepted: a number of bytes");
-    }
+  const std::string limit = variable("CUBINERY_CACHE_LIMIT");
+  if (!limit.empty() && !parse_integer(limit, &options.cache_limit_bytes)) {
+    return Status(Code::kInvalidArgument,
+                  "CUBINERY_CACHE_LIMIT = \"" + limit + "\"; accepted: a number of bytes");
   }
   const std::string offline = variable("CUBINERY_OFFLINE");
-  if (!offline.empty() && offline != "0" && offline != "1") {
+  if (!offline.empty() && !parse_switch(offline, &options.offline)) {
     return Status(Code::kInvalidArgument,
                   "CUBINERY_OFFLINE = \"" + offline + "\"; accepted: 0 or 1");
   }
-  options.offline = offline == "1";
   return options;
 }
 

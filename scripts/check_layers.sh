@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks who includes whom: codegen -> nothing of ours; cache -> codegen; runtime -> codegen, cache; templates ->
-# templates.  cuda.h and nvrtc.h belong to runtime/.  Public headers include the standard library and each other.
+# Checks who includes whom: codegen -> nothing of ours; cache -> codegen; runtime -> codegen, cache; capi ->
+# runtime; templates -> templates.  cuda.h and nvrtc.h belong to runtime/.  Public headers include the standard library and each other.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 status=0
@@ -18,9 +18,10 @@ check codegen 'codegen/'
 check cache 'cache/|codegen/'
 check runtime "runtime/|cache/|codegen/|$kernels"
 check templates "$kernels"
+check capi 'capi/|runtime/'
 check cli "cli/|runtime/|cache/|codegen/|$kernels"
 
-if grep -rnE '#include <(cuda|nvrtc)' include codegen cache cli templates; then
+if grep -rnE '#include <(cuda|nvrtc)' include codegen cache capi cli templates; then
   echo "layers: CUDA headers belong to runtime/"
   status=1
 fi

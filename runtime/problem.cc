@@ -1,4 +1,4 @@
-#include "cli/problem.h"
+#include "runtime/problem.h"
 
 #include <algorithm>
 #include <type_traits>

@@ -1,0 +1,174 @@
+// CubineryContext, and problems as text.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "capi/arguments.h"
+#include "capi/handles.h"
+#include "capi/last_error.h"
+#include "runtime/problem.h"
+
+namespace cubinery::capi {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Result<Problem> read_problem(const char* op, const char* problem) {
+  CUBINERY_RETURN_IF_ERROR(not_null("op", op));
+  CUBINERY_RETURN_IF_ERROR(not_null("problem", problem));
+  const std::vector<std::string>& known = operator_names();
+  if (std::find(known.begin(), known.end(), op) == known.end()) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("op = \"{}\"; accepted: {}", op, fmt::join(known, ", ")));
+  }
+  Result<Problem> parsed = parse_problem(op, problem);
+  if (!parsed) return parsed;
+  CUBINERY_RETURN_IF_ERROR(check(*parsed));
+  return parsed;
+}
+
+// The kernels of a problem for the context's architecture.
+Result<std::vector<KernelSpec>> specs_for(const CubineryContext* context, const char* op,
+                                          const char* problem) {
+  CUBINERY_RETURN_IF_ERROR(not_null("context", context));
+  const Result<Problem> parsed = read_problem(op, problem);
+  if (!parsed) return parsed.error().clone();
+  return kernels(*parsed, context->value.arch());
+}
+
+// Paths need not be UTF-8.
+char* json_text(const Json& document) {
+  return new_text(document.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+Json json_of(const CompiledKernel& kernel) {
+  const KernelInfo& info = kernel.info;
+  return {{"kernel", info.kernel},
+          {"canonical", info.canonical},
+          {"arch", info.arch},
+          {"source", to_string(kernel.source)},
+          {"path", kernel.path},
+          {"nvrtc", info.nvrtc},
+          {"registers", info.registers},
+          {"spill_store_bytes", info.spill_store_bytes},
+          {"spill_load_bytes", info.spill_load_bytes},
+          {"compile_ms", info.compile_ms}};
+}
+
+Json json_of(const KernelSpec& spec, const Explanation& found) {
+  return {{"kernel", spec.kernel},
+          {"canonical", spec.canonical},
+          {"identity", found.identity},
+          {"source_path", found.source_path},
+          {"options", found.options},
+          {"cached", found.cached},
+          {"path", found.path},
+          {"nearest_path", found.nearest_path},
+          {"differences", found.differences}};
+}
+
+}  // namespace
+}  // namespace cubinery::capi
+
+using namespace cubinery;
+using namespace cubinery::capi;
+
+int cubinery_context_create(const CubineryOptions* options, CubineryContext** context) {
+  return guarded([&]() -> Status {
+    CUBINERY_RETURN_IF_ERROR(cleared("context", context));
+    Result<Options> chosen = options != nullptr ? options->value : Options::from_env();
+    if (!chosen) return std::move(chosen).error();
+    Result<Context> created = Context::create(*std::move(chosen));
+    if (!created) return std::move(created).error();
+    *context = new CubineryContext{*std::move(created)};
+    return {};
+  });
+}
+
+void cubinery_context_destroy(CubineryContext* context) { delete context; }
+
+const char* cubinery_context_arch(const CubineryContext* context) {
+  return context != nullptr ? context->value.arch().c_str() : "";
+}
+
+int cubinery_context_device(const CubineryContext* context) {
+  return context != nullptr ? context->value.device() : kNoDevice;
+}
+
+int cubinery_context_sm_count(const CubineryContext* context) {
+  return context != nullptr ? context->value.sm_count() : 0;
+}
+
+int cubinery_context_nvrtc_version(const CubineryContext* context, char** version) {
+  return guarded([&]() -> Status {
+    CUBINERY_RETURN_IF_ERROR(cleared("version", version));
+    CUBINERY_RETURN_IF_ERROR(not_null("context", context));
+    const Result<std::string> found = context->value.nvrtc_version();
+    if (!found) return found.error().clone();
+    *version = new_text(*found);
+    return {};
+  });
+}
+
+int cubinery_context_stats(const CubineryContext* context, CubineryCacheStats* stats) {
+  return guarded([&]() -> Status {
+    CUBINERY_RETURN_IF_ERROR(not_null("context", context));
+    CUBINERY_RETURN_IF_ERROR(check_size("stats", stats));
+    const CacheStats now = context->value.stats();
+    const CubineryCacheStats whole{.struct_size = stats->struct_size,
+                                   .memory_hits = now.memory_hits,
+                                   .disk_hits = now.disk_hits,
+                                   .misses = now.misses,
+                                   .compiles = now.compiles,
+                                   .damaged = now.damaged,
+                                   .failed_writes = now.failed_writes};
+    std::memcpy(stats, &whole, whole.struct_size);
+    return {};
+  });
+}
+
+int cubinery_check_problem(const char* op, const char* problem, char** full) {
+  return guarded([&]() -> Status {
+    CUBINERY_RETURN_IF_ERROR(cleared("full", full));
+    const Result<Problem> parsed = read_problem(op, problem);
+    if (!parsed) return parsed.error().clone();
+    *full = new_text(to_json(*parsed));
+    return {};
+  });
+}
+
+int cubinery_context_compile(const CubineryContext* context, const char* op, const char* problem,
+                             char** report) {
+  return guarded([&]() -> Status {
+    if (report != nullptr) *report = nullptr;
+    const Result<std::vector<KernelSpec>> specs = specs_for(context, op, problem);
+    if (!specs) return specs.error().clone();
+    Json document = Json::array();
+    for (const KernelSpec& spec : *specs) {
+      const Result<CompiledKernel> kernel = context->value.compile(spec);
+      if (!kernel) return kernel.error().clone();
+      document.push_back(json_of(*kernel));
+    }
+    if (report != nullptr) *report = json_text(document);
+    return {};
+  });
+}
+
+int cubinery_context_explain(const CubineryContext* context, const char* op, const char* problem,
+                             char** report) {
+  return guarded([&]() -> Status {
+    CUBINERY_RETURN_IF_ERROR(cleared("report", report));
+    const Result<std::vector<KernelSpec>> specs = specs_for(context, op, problem);
+    if (!specs) return specs.error().clone();
+    Json document = Json::array();
+    for (const KernelSpec& spec : *specs) {
+      const Result<Explanation> found = context->value.explain(spec);
+      if (!found) return found.error().clone();
+      document.push_back(json_of(spec, *found));
+    }
+    *report = json_text(document);
+    return {};
+  });
+}

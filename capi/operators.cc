@@ -1,0 +1,140 @@
+// CubineryDecode and CubineryPrefill.
+#include <array>
+
+#include "capi/arguments.h"
+#include "capi/dl_tensor.h"
+#include "capi/handles.h"
+#include "capi/last_error.h"
+#include "runtime/decode_problem.h"
+#include "runtime/prefill_problem.h"
+
+namespace cubinery::capi {
+namespace {
+
+// The tensors that both operators take.
+template <class C, class Cpp>
+constexpr std::array kSharedTensors{
+    TensorField<C, Cpp>{"q", &C::q, &Cpp::q},
+    TensorField<C, Cpp>{"k", &C::k, &Cpp::k},
+    TensorField<C, Cpp>{"v", &C::v, &Cpp::v},
+    TensorField<C, Cpp>{"g", &C::g, &Cpp::g},
+    TensorField<C, Cpp>{"beta", &C::beta, &Cpp::beta},
+    TensorField<C, Cpp>{"A_log", &C::A_log, &Cpp::A_log},
+    TensorField<C, Cpp>{"dt_bias", &C::dt_bias, &Cpp::dt_bias},
+    TensorField<C, Cpp>{"o", &C::o, &Cpp::o},
+    TensorField<C, Cpp>{"state", &C::state, &Cpp::state},
+    TensorField<C, Cpp>{"state_out", &C::state_out, &Cpp::state_out},
+    TensorField<C, Cpp>{"state_indices", &C::state_indices, &Cpp::state_indices},
+    TensorField<C, Cpp>{"state_out_indices", &C::state_out_indices, &Cpp::state_out_indices},
+};
+
+constexpr std::array kPrefillTensors{
+    TensorField<CubineryPrefillArgs, gdn::PrefillArgs>{
+        "cu_seqlens", &CubineryPrefillArgs::cu_seqlens, &gdn::PrefillArgs::cu_seqlens},
+    TensorField<CubineryPrefillArgs, gdn::PrefillArgs>{
+        "checkpoints", &CubineryPrefillArgs::checkpoints, &gdn::PrefillArgs::checkpoints},
+    TensorField<CubineryPrefillArgs, gdn::PrefillArgs>{"checkpoint_cu_starts",
+                                                       &CubineryPrefillArgs::checkpoint_cu_starts,
+                                                       &gdn::PrefillArgs::checkpoint_cu_starts},
+};
+
+template <class Fields, class C, class Cpp>
+Status bind_tensors(std::string_view op, const Fields& fields, const C& from, int device, Cpp* to) {
+  for (const auto& field : fields) {
+    CUBINERY_RETURN_IF_ERROR(
+        from_dlpack({op, field.name}, from.*field.from, device, &(to->*field.to)));
+  }
+  return {};
+}
+
+template <class C, class Cpp>
+Status bind_shared(std::string_view op, const C& from, int device, Cpp* to) {
+  CUBINERY_RETURN_IF_ERROR(bind_tensors(op, kSharedTensors<C, Cpp>, from, device, to));
+  to->scratch_slot = from.scratch_slot;
+  if (from.scale != nullptr) to->scale = *from.scale;
+  if (from.programmatic != 0 && from.programmatic != 1) {
+    return invalid({op, "programmatic"}, fmt::format("is {}; accepted: 0, 1", from.programmatic));
+  }
+  to->programmatic = from.programmatic == 1;
+  return {};
+}
+
+template <class Problem, class Handle>
+Status create(const CubineryContext* context, const char* problem, std::string_view name,
+              Handle** handle) {
+  CUBINERY_RETURN_IF_ERROR(cleared(name, handle));
+  CUBINERY_RETURN_IF_ERROR(not_null("context", context));
+  CUBINERY_RETURN_IF_ERROR(not_null("problem", problem));
+  const Result<Problem> parsed = Problem::from_json(problem);
+  if (!parsed) return parsed.error().clone();
+  auto prepared = context->value.prepare(*parsed);
+  if (!prepared) return std::move(prepared).error();
+  *handle = new Handle{*std::move(prepared), context->value.device()};
+  return {};
+}
+
+Status not_negative(std::string_view name, std::int64_t value) {
+  if (value >= 0) return {};
+  return Status(Code::kInvalidArgument, fmt::format("{} is {}; accepted: 0 or more", name, value));
+}
+
+}  // namespace
+}  // namespace cubinery::capi
+
+using namespace cubinery;
+using namespace cubinery::capi;
+
+int cubinery_decode_create(const CubineryContext* context, const char* problem,
+                           CubineryDecode** decode) {
+  return guarded([&] { return create<gdn::DecodeProblem>(context, problem, "decode", decode); });
+}
+
+void cubinery_decode_destroy(CubineryDecode* decode) { delete decode; }
+
+int cubinery_decode_launch(const CubineryDecode* decode, void* stream,
+                           const CubineryDecodeArgs* args) {
+  return guarded([&]() -> Status {
+    constexpr std::string_view kOp = Fields<gdn::DecodeProblem>::kName;
+    CUBINERY_RETURN_IF_ERROR(not_null("decode", decode));
+    CubineryDecodeArgs given;
+    CUBINERY_RETURN_IF_ERROR(read_struct("args", args, &given));
+    gdn::DecodeArgs bound;
+    CUBINERY_RETURN_IF_ERROR(bind_shared(kOp, given, decode->device, &bound));
+    return decode->value.launch(static_cast<Stream>(stream), bound);
+  });
+}
+
+int cubinery_prefill_create(const CubineryContext* context, const char* problem,
+                            CubineryPrefill** prefill) {
+  return guarded([&] { return create<gdn::PrefillProblem>(context, problem, "prefill", prefill); });
+}
+
+void cubinery_prefill_destroy(CubineryPrefill* prefill) { delete prefill; }
+
+int cubinery_prefill_workspace_bytes(const CubineryPrefill* prefill, int64_t tokens,
+                                     int64_t sequences, size_t* bytes) {
+  return guarded([&]() -> Status {
+    CUBINERY_RETURN_IF_ERROR(not_null("bytes", bytes));
+    *bytes = 0;
+    CUBINERY_RETURN_IF_ERROR(not_null("prefill", prefill));
+    CUBINERY_RETURN_IF_ERROR(not_negative("tokens", tokens));
+    CUBINERY_RETURN_IF_ERROR(not_negative("sequences", sequences));
+    *bytes = prefill->value.workspace_bytes({.tokens = tokens, .sequences = sequences});
+    return {};
+  });
+}
+
+int cubinery_prefill_launch(const CubineryPrefill* prefill, void* stream,
+                            const CubineryPrefillArgs* args, void* workspace,
+                            size_t workspace_bytes) {
+  return guarded([&]() -> Status {
+    constexpr std::string_view kOp = Fields<gdn::PrefillProblem>::kName;
+    CUBINERY_RETURN_IF_ERROR(not_null("prefill", prefill));
+    CubineryPrefillArgs given;
+    CUBINERY_RETURN_IF_ERROR(read_struct("args", args, &given));
+    gdn::PrefillArgs bound;
+    CUBINERY_RETURN_IF_ERROR(bind_shared(kOp, given, prefill->device, &bound));
+    CUBINERY_RETURN_IF_ERROR(bind_tensors(kOp, kPrefillTensors, given, prefill->device, &bound));
+    return prefill->value.launch(static_cast<Stream>(stream), bound, {workspace, workspace_bytes});
+  });
+}

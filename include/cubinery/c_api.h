@@ -1,0 +1,236 @@
+/* The library in C11: for engines in C, Rust and other languages, and for the Python package.
+ *
+ *   CubineryContext* context = NULL;
+ *   if (cubinery_context_create(NULL, &context) != CUBINERY_OK) puts(cubinery_last_error());
+ *   CubineryDecode* decode = NULL;
+ *   cubinery_decode_create(context, "{\"v_heads\":32,\"use_qk_l2norm\":true}", &decode);
+ *   CubineryDecodeArgs args = CUBINERY_DECODE_ARGS_INIT;
+ *   args.q = &q;  // and so on: DLTensor views of device memory
+ *   cubinery_decode_launch(decode, stream, &args);
+ *
+ * It mirrors the C++ API one to one; the C++ headers named below say what each operator computes
+ * and takes.  Functions that can fail return a CubineryCode; after any other than CUBINERY_OK,
+ * cubinery_last_error() is the message.  No exception leaves the library.
+ *
+ * Threads.  Handles may be used from any thread at the same time, except while they are destroyed
+ * or, for CubineryOptions, changed.  A context may be destroyed before the operators made from it.
+ *
+ * Versions.  CUBINERY_C_API_VERSION grows when something is added; nothing is ever removed,
+ * renumbered or reordered.  Structs begin with their size in bytes and have no padding: the library
+ * takes the fields that an older caller does not know as zero, and refuses a struct longer than its
+ * own.
+ *
+ * Errors.  NULL is CUBINERY_INVALID_ARGUMENT wherever nothing else is said; destroying NULL does
+ * nothing.  After an error, handles and texts that were to be returned are NULL.
+ */
+#ifndef CUBINERY_C_API_H_
+#define CUBINERY_C_API_H_
+
+#include <dlpack/dlpack.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define CUBINERY_C_API
+#else
+#define CUBINERY_C_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CUBINERY_C_API_VERSION 1
+
+/* The codes of cubinery/status.h, which says what each asks of the caller. */
+typedef enum CubineryCode {
+  CUBINERY_OK = 0,
+  CUBINERY_INVALID_ARGUMENT = 1,
+  CUBINERY_INVALID_KEY = 2,
+  CUBINERY_COMPILE_FAILED = 3,
+  CUBINERY_NOT_CACHED = 4,
+  CUBINERY_UNSUPPORTED = 5,
+  CUBINERY_DRIVER = 6,
+  CUBINERY_IO = 7,
+  CUBINERY_INTERNAL = 100 /* out of memory, or an error in the library itself */
+} CubineryCode;
+
+/* CUBINERY_C_API_VERSION of the library that was loaded. */
+CUBINERY_C_API int cubinery_c_api_version(void);
+/* The library's version, "0.1.0". */
+CUBINERY_C_API const char* cubinery_version(void);
+/* The architectures that cubins can be compiled for, "sm_80,sm_86,...". */
+CUBINERY_C_API const char* cubinery_architectures(void);
+/* "InvalidArgument"; "Unknown" for a number that is no code. */
+CUBINERY_C_API const char* cubinery_code_name(int code);
+
+/* What went wrong in the last call of this thread that failed; valid until the next one that fails.
+ * Never NULL. */
+CUBINERY_C_API const char* cubinery_last_error(void);
+/* The compiler's log of CUBINERY_COMPILE_FAILED; empty for all other errors. */
+CUBINERY_C_API const char* cubinery_last_error_log(void);
+
+/* Text that a call returned through a char**. */
+CUBINERY_C_API void cubinery_free_text(char* text);
+
+/* ---- Options (cubinery/options.h) ------------------------------------------------------------ */
+
+typedef struct CubineryOptions CubineryOptions;
+
+/* level: 0 information, 1 warning.  `message` ends with '\0' and is valid during the call. */
+typedef void (*CubineryLog)(int level, const char* message, void* user);
+
+/* Options as the environment gives them (Options::from_env). */
+CUBINERY_C_API int cubinery_options_create(CubineryOptions** options);
+CUBINERY_C_API void cubinery_options_destroy(CubineryOptions* options);
+/* Sets a field of cubinery::Options by its name; paths of lists are separated by colons, booleans
+ * are "0" or "1", lock_wait is in milliseconds.  CUBINERY_INVALID_ARGUMENT: no such field, or a
+ * value that it does not take. */
+CUBINERY_C_API int cubinery_options_set(CubineryOptions* options, const char* field,
+                                        const char* value);
+/* Called from any thread that calls the library, possibly from several at once; must not call it.
+ * NULL: silent. */
+CUBINERY_C_API int cubinery_options_set_log(CubineryOptions* options, CubineryLog log, void* user);
+
+/* ---- Context (cubinery/context.h) ------------------------------------------------------------ */
+
+typedef struct CubineryContext CubineryContext;
+
+/* options: NULL for those of the environment. */
+CUBINERY_C_API int cubinery_context_create(const CubineryOptions* options,
+                                           CubineryContext** context);
+CUBINERY_C_API void cubinery_context_destroy(CubineryContext* context);
+/* "sm_90a"; lives as long as the context.  Of NULL: "". */
+CUBINERY_C_API const char* cubinery_context_arch(const CubineryContext* context);
+/* The device ordinal; -1 without one, or for NULL. */
+CUBINERY_C_API int cubinery_context_device(const CubineryContext* context);
+/* Streaming multiprocessors; 0 without a device, or for NULL. */
+CUBINERY_C_API int cubinery_context_sm_count(const CubineryContext* context);
+/* "13.0.88", for cubinery_free_text(). */
+CUBINERY_C_API int cubinery_context_nvrtc_version(const CubineryContext* context, char** version);
+
+typedef struct CubineryCacheStats {
+  size_t struct_size;
+  uint64_t memory_hits;
+  uint64_t disk_hits;
+  uint64_t misses;
+  uint64_t compiles;
+  uint64_t damaged;
+  uint64_t failed_writes;
+} CubineryCacheStats;
+#define CUBINERY_CACHE_STATS_INIT \
+  { sizeof(CubineryCacheStats), 0, 0, 0, 0, 0, 0 }
+
+/* Fills *stats up to its struct_size. */
+CUBINERY_C_API int cubinery_context_stats(const CubineryContext* context,
+                                          CubineryCacheStats* stats);
+
+/* ---- Problems --------------------------------------------------------------------------------
+ * A problem is flat JSON with the fields of gdn::DecodeProblem (op "gdn_decode") or
+ * gdn::PrefillProblem ("gdn_prefill") and the values that `cubinery explain` shows:
+ * {"k_heads":16,"dtype":"bf16","gate_mode":"log"}.  Missing fields keep their default. */
+
+/* *full: the problem with every field, for cubinery_free_text().  CUBINERY_INVALID_ARGUMENT:
+ * malformed, an unknown field or value, or a combination that is not supported. */
+CUBINERY_C_API int cubinery_check_problem(const char* op, const char* problem, char** full);
+/* Makes sure that the cache holds the problem's kernels, without loading them: needs no GPU.
+ * *report: a JSON array of {"kernel", "canonical", "arch", "source": "memory" | "disk" |
+ * "compiled", "path", "nvrtc", "registers", "spill_store_bytes", "spill_load_bytes", "compile_ms"};
+ * may be NULL. */
+CUBINERY_C_API int cubinery_context_compile(const CubineryContext* context, const char* op,
+                                            const char* problem, char** report);
+/* Why the problem's kernels are, or are not, in the cache.  Compiles nothing.  *report: a JSON
+ * array of {"kernel", "canonical", "identity", "source_path", "options", "cached", "path",
+ * "nearest_path", "differences"}. */
+CUBINERY_C_API int cubinery_context_explain(const CubineryContext* context, const char* op,
+                                            const char* problem, char** report);
+
+/* ---- Operators -------------------------------------------------------------------------------
+ * Tensors are DLTensors on the context's device (kDLCUDA with its ordinal) or in managed memory
+ * (kDLCUDAManaged, which every device reaches); NULL where the problem does not use them.  Their
+ * data, shape and strides are read during the call only.  Strides may be NULL (row-major without
+ * gaps).  float32, bfloat16, float16, int32, int64; one lane.  `stream` is a CUstream or
+ * cudaStream_t, NULL the legacy default stream. */
+
+typedef struct CubineryDecode CubineryDecode;
+
+/* gdn::DecodeArgs, field by field. */
+typedef struct CubineryDecodeArgs {
+  size_t struct_size;
+  const DLTensor* q;
+  const DLTensor* k;
+  const DLTensor* v;
+  const DLTensor* g;
+  const DLTensor* beta;
+  const DLTensor* A_log;
+  const DLTensor* dt_bias;
+  const DLTensor* o;
+  const DLTensor* state;
+  const DLTensor* state_out;
+  const DLTensor* state_indices;
+  const DLTensor* state_out_indices;
+  int64_t scratch_slot;
+  const float* scale;   /* NULL: key_dim^-1/2 */
+  int64_t programmatic; /* 0 or 1 */
+} CubineryDecodeArgs;
+#define CUBINERY_DECODE_ARGS_INIT                                                                 \
+  {                                                                                               \
+    sizeof(CubineryDecodeArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
+        NULL, 0, NULL, 0                                                                          \
+  }
+
+/* Loads or compiles the problem's kernels: slow. */
+CUBINERY_C_API int cubinery_decode_create(const CubineryContext* context, const char* problem,
+                                          CubineryDecode** decode);
+CUBINERY_C_API void cubinery_decode_destroy(CubineryDecode* decode);
+/* Enqueues one step.  Does not allocate on success, lock or synchronise; may be captured in a
+ * graph. */
+CUBINERY_C_API int cubinery_decode_launch(const CubineryDecode* decode, void* stream,
+                                          const CubineryDecodeArgs* args);
+
+typedef struct CubineryPrefill CubineryPrefill;
+
+/* gdn::PrefillArgs, field by field. */
+typedef struct CubineryPrefillArgs {
+  size_t struct_size;
+  const DLTensor* q;
+  const DLTensor* k;
+  const DLTensor* v;
+  const DLTensor* g;
+  const DLTensor* beta;
+  const DLTensor* A_log;
+  const DLTensor* dt_bias;
+  const DLTensor* o;
+  const DLTensor* cu_seqlens;
+  const DLTensor* state;
+  const DLTensor* state_out;
+  const DLTensor* state_indices;
+  const DLTensor* state_out_indices;
+  int64_t scratch_slot;
+  const DLTensor* checkpoints;
+  const DLTensor* checkpoint_cu_starts;
+  const float* scale;   /* NULL: key_dim^-1/2 */
+  int64_t programmatic; /* 0 or 1 */
+} CubineryPrefillArgs;
+#define CUBINERY_PREFILL_ARGS_INIT                                                                 \
+  {                                                                                                \
+    sizeof(CubineryPrefillArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
+        NULL, NULL, 0, NULL, NULL, NULL, 0                                                         \
+  }
+
+CUBINERY_C_API int cubinery_prefill_create(const CubineryContext* context, const char* problem,
+                                           CubineryPrefill** prefill);
+CUBINERY_C_API void cubinery_prefill_destroy(CubineryPrefill* prefill);
+/* Bytes of workspace that every launch of at most this many tokens and sequences needs. */
+CUBINERY_C_API int cubinery_prefill_workspace_bytes(const CubineryPrefill* prefill, int64_t tokens,
+                                                    int64_t sequences, size_t* bytes);
+/* workspace: device memory, 256-byte aligned. */
+CUBINERY_C_API int cubinery_prefill_launch(const CubineryPrefill* prefill, void* stream,
+                                           const CubineryPrefillArgs* args, void* workspace,
+                                           size_t workspace_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* CUBINERY_C_API_H_ */

@@ -1,0 +1,25 @@
+// Options as text: how the environment, the command line and the C ABI write their values.
+#pragma once
+
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cubinery {
+
+// The parts between colons that are not empty.
+std::vector<std::string> split_at_colons(std::string_view text);
+
+// Whether `text` is "0" or "1"; *value says which.
+bool parse_switch(std::string_view text, bool* value);
+
+// Whether `text` is nothing but an integer that *value can hold.
+template <class Integer>
+bool parse_integer(std::string_view text, Integer* value) {
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, *value);
+  return error == std::errc() && stop == end;
+}
+
+}  // namespace cubinery

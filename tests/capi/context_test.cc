@@ -1,0 +1,175 @@
+// Contexts and problems through the C ABI, without a GPU or a compiler.
+#include <cstring>
+#include <string>
+
+#include "capi/arguments.h"
+#include "capi/handles.h"
+#include "tests/cache/temp_dir.h"
+#include "tests/capi/handles.h"
+
+namespace cubinery {
+namespace {
+
+using test::ContextHandle;
+using test::new_options;
+using test::OptionsHandle;
+using test::refused;
+using test::taken;
+
+constexpr const char* kNoText = "not NULL";
+
+// An offline context, for which nothing is compiled.
+struct Bench {
+  Bench() {
+    test::set(options, "offline", "1");
+    context = test::new_context(options, dir.path());
+  }
+  test::TempDir dir;
+  OptionsHandle options = new_options();
+  ContextHandle context{nullptr, cubinery_context_destroy};
+};
+
+TEST_CASE("AContextSaysWhatItIsFor", "[cpu]") {
+  const Bench bench;
+  CHECK(std::string(cubinery_context_arch(bench.context.get())) == "sm_90a");
+  CHECK(cubinery_context_device(bench.context.get()) == -1);
+  CHECK(cubinery_context_sm_count(bench.context.get()) == 0);
+  CHECK(std::string(cubinery_context_arch(nullptr)).empty());
+  CHECK(cubinery_context_device(nullptr) == -1);
+  CHECK(cubinery_context_sm_count(nullptr) == 0);
+}
+
+TEST_CASE("AContextThatCannotBeIsNull", "[cpu]") {
+  const OptionsHandle options = new_options();
+  test::set(options, "device", "-1");
+  test::set(options, "arch", "sm_1");
+  CubineryContext* context = nullptr;
+  std::memset(&context, 1, sizeof context);
+  CHECK(refused(cubinery_context_create(options.get(), &context))
+            .starts_with("Options::arch = \"sm_1\"; accepted: sm_80, "));
+  CHECK(context == nullptr);
+  CHECK(refused(cubinery_context_create(options.get(), nullptr)).starts_with("context is NULL"));
+}
+
+TEST_CASE("AnErrorLeavesNoText", "[cpu]") {
+  const Bench bench;
+  const CubineryContext* const context = bench.context.get();
+  const auto is_null_after = [](auto&& call) {
+    char* text = const_cast<char*>(kNoText);
+    CHECK(call(&text) != CUBINERY_OK);
+    return text == nullptr;
+  };
+  CHECK(is_null_after([&](char** text) { return cubinery_check_problem("gdn", "{}", text); }));
+  CHECK(is_null_after(
+      [&](char** text) { return cubinery_context_compile(context, "gdn", "{}", text); }));
+  CHECK(is_null_after(
+      [&](char** text) { return cubinery_context_explain(context, "gdn", "{}", text); }));
+  CHECK(is_null_after([&](char** text) { return cubinery_context_nvrtc_version(context, text); }));
+  CHECK(cubinery_context_nvrtc_version(context, nullptr) == CUBINERY_INVALID_ARGUMENT);
+}
+
+TEST_CASE("NullsAmongTheArgumentsOfContextsAreNamed", "[cpu]") {
+  const Bench bench;
+  const CubineryContext* const context = bench.context.get();
+  char* text = nullptr;
+  CubineryCacheStats stats = CUBINERY_CACHE_STATS_INIT;
+  const auto names = [](const std::string& name, int code) {
+    CHECK(refused(code) == name + " is NULL; accepted: a pointer");
+  };
+  names("context", cubinery_context_nvrtc_version(nullptr, &text));
+  names("version", cubinery_context_nvrtc_version(context, nullptr));
+  names("context", cubinery_context_stats(nullptr, &stats));
+  names("stats", cubinery_context_stats(context, nullptr));
+  names("op", cubinery_check_problem(nullptr, "{}", &text));
+  names("problem", cubinery_check_problem("gdn_decode", nullptr, &text));
+  names("full", cubinery_check_problem("gdn_decode", "{}", nullptr));
+  names("context", cubinery_context_compile(nullptr, "gdn_decode", "{}", &text));
+  names("op", cubinery_context_compile(context, nullptr, "{}", &text));
+  names("problem", cubinery_context_compile(context, "gdn_decode", nullptr, nullptr));
+  names("context", cubinery_context_explain(nullptr, "gdn_decode", "{}", &text));
+  names("report", cubinery_context_explain(context, "gdn_decode", "{}", nullptr));
+}
+
+TEST_CASE("AProblemIsReadAndWrittenInFull", "[cpu]") {
+  char* text = nullptr;
+  REQUIRE(cubinery_check_problem("gdn_decode", R"({"v_heads":64,"state_dtype":"bf16"})", &text) ==
+          CUBINERY_OK);
+  CHECK(taken(text) == gdn::DecodeProblem{.v_heads = 64, .state_dtype = DType::kBF16}.to_json());
+  REQUIRE(cubinery_check_problem("gdn_prefill", R"({"varlen":true})", &text) == CUBINERY_OK);
+  const std::string full = taken(text);
+  CHECK(full == gdn::PrefillProblem{.varlen = true}.to_json());
+  REQUIRE(cubinery_check_problem("gdn_prefill", full.c_str(), &text) == CUBINERY_OK);
+  CHECK(taken(text) == full);
+}
+
+TEST_CASE("AProblemThatIsNoneIsRefused", "[cpu]") {
+  char* text = nullptr;
+  const auto message = [&](const char* op, const char* problem) {
+    return refused(cubinery_check_problem(op, problem, &text));
+  };
+  CHECK(message("gdn", "{}") == "op = \"gdn\"; accepted: gdn_decode, gdn_prefill");
+  CHECK(message("gdn_decode", "[]").starts_with("gdn_decode: not a JSON object"));
+  CHECK(message("gdn_decode", R"({"varlen":true})") ==
+        "gdn_decode: field varlen = true; accepted: no such field");
+  CHECK(message("gdn_decode", R"({"dtype":"f64"})") ==
+        "gdn_decode: field dtype = f64; accepted: f32, bf16, f16, i32, i64");
+  CHECK(message("gdn_prefill", R"({"key_dim":100})") ==
+        "gdn_prefill: key_dim = 100; accepted: multiples of 16 from 16 to 256");
+}
+
+TEST_CASE("AKernelThatIsNotCachedHasItsCode", "[cpu]") {
+  const Bench bench;
+  CHECK(cubinery_context_compile(bench.context.get(), "gdn_decode", "{}", nullptr) ==
+        CUBINERY_NOT_CACHED);
+  CHECK(std::string(cubinery_last_error()).find("the context is offline") != std::string::npos);
+  CHECK(cubinery_context_nvrtc_version(bench.context.get(), nullptr) == CUBINERY_INVALID_ARGUMENT);
+}
+
+TEST_CASE("StatsAreFilledAsFarAsTheCallerKnowsThem", "[cpu]") {
+  const Bench bench;
+  const CubineryContext* const context = bench.context.get();
+  cubinery_context_compile(context, "gdn_decode", "{}", nullptr);
+  CubineryCacheStats stats = CUBINERY_CACHE_STATS_INIT;
+  REQUIRE(cubinery_context_stats(context, &stats) == CUBINERY_OK);
+  CHECK(stats.struct_size == sizeof stats);
+  CHECK(stats.misses == 1);
+  CHECK(stats.compiles + stats.memory_hits + stats.disk_hits == 0);
+
+  // An older caller's struct ends before `compiles`.
+  std::memset(&stats, 0xff, sizeof stats);
+  stats.struct_size = offsetof(CubineryCacheStats, compiles);
+  REQUIRE(cubinery_context_stats(context, &stats) == CUBINERY_OK);
+  CHECK(stats.struct_size == offsetof(CubineryCacheStats, compiles));
+  CHECK(stats.misses == 1);
+  CHECK(stats.compiles == ~std::uint64_t{0});
+  CHECK(stats.failed_writes == ~std::uint64_t{0});
+}
+
+TEST_CASE("AStructOfAnImpossibleSizeIsRefused", "[cpu]") {
+  const Bench bench;
+  CubineryCacheStats stats = CUBINERY_CACHE_STATS_INIT;
+  for (const std::size_t size :
+       {std::size_t{0}, std::size_t{7}, std::size_t{12}, std::size_t{64}}) {
+    stats.struct_size = size;
+    CHECK(refused(cubinery_context_stats(bench.context.get(), &stats)) ==
+          "stats->struct_size is " + std::to_string(size) +
+              "; accepted: multiples of 8 up to 56, its size in this library");
+  }
+}
+
+TEST_CASE("FieldsThatAnOlderCallerLacksAreZero", "[cpu]") {
+  CubineryDecodeArgs given = CUBINERY_DECODE_ARGS_INIT;
+  given.scratch_slot = 5;
+  const float scale = 1;
+  given.scale = &scale;
+  given.programmatic = 1;
+  given.struct_size = offsetof(CubineryDecodeArgs, scale);
+  CubineryDecodeArgs read;
+  REQUIRE(capi::read_struct("args", &given, &read).ok());
+  CHECK(read.scratch_slot == 5);
+  CHECK(read.scale == nullptr);
+  CHECK(read.programmatic == 0);
+}
+
+}  // namespace
+}  // namespace cubinery

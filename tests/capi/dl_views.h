@@ -1,0 +1,84 @@
+// Tensors of the C++ API as DLTensors.
+#pragma once
+
+#include <deque>
+
+#include "cubinery/c_api.h"
+#include "cubinery/gdn.h"
+
+namespace cubinery::test {
+
+inline DLDataType dl_dtype(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return {kDLFloat, 32, 1};
+    case DType::kBF16:
+      return {kDLBfloat, 16, 1};
+    case DType::kF16:
+      return {kDLFloat, 16, 1};
+    case DType::kI32:
+      return {kDLInt, 32, 1};
+    case DType::kI64:
+      return {kDLInt, 64, 1};
+  }
+  return {};
+}
+
+// Owns the DLTensors and what they point at.
+class DlViews {
+ public:
+  // A view on CUDA device 0, NULL for an absent tensor.
+  DLTensor* of(const Tensor& tensor) {
+    if (!tensor.present()) return nullptr;
+    Tensor& kept = tensors_.emplace_back(tensor);
+    return &views_.emplace_back(DLTensor{.data = kept.data,
+                                         .device = {kDLCUDA, 0},
+                                         .ndim = kept.rank,
+                                         .dtype = dl_dtype(kept.dtype),
+                                         .shape = kept.shape.data(),
+                                         .strides = kept.strides.data(),
+                                         .byte_offset = 0});
+  }
+
+  CubineryDecodeArgs of(const gdn::DecodeArgs& args) {
+    CubineryDecodeArgs views = CUBINERY_DECODE_ARGS_INIT;
+    set_shared(args, &views);
+    return views;
+  }
+
+  CubineryPrefillArgs of(const gdn::PrefillArgs& args) {
+    CubineryPrefillArgs views = CUBINERY_PREFILL_ARGS_INIT;
+    set_shared(args, &views);
+    views.cu_seqlens = of(args.cu_seqlens);
+    views.checkpoints = of(args.checkpoints);
+    views.checkpoint_cu_starts = of(args.checkpoint_cu_starts);
+    return views;
+  }
+
+ private:
+  template <class Args, class Views>
+  void set_shared(const Args& args, Views* views) {
+    views->q = of(args.q);
+    views->k = of(args.k);
+    views->v = of(args.v);
+    views->g = of(args.g);
+    views->beta = of(args.beta);
+    views->A_log = of(args.A_log);
+    views->dt_bias = of(args.dt_bias);
+    views->o = of(args.o);
+    views->state = of(args.state);
+    views->state_out = of(args.state_out);
+    views->state_indices = of(args.state_indices);
+    views->state_out_indices = of(args.state_out_indices);
+    views->scratch_slot = args.scratch_slot;
+    if (args.scale) views->scale = &scales_.emplace_back(*args.scale);
+    views->programmatic = args.programmatic;
+  }
+
+  // Deques: their elements stay where they are.
+  std::deque<Tensor> tensors_;
+  std::deque<DLTensor> views_;
+  std::deque<float> scales_;
+};
+
+}  // namespace cubinery::test

@@ -1,0 +1,214 @@
+// Launches through the C ABI on a fake libcuda: what reaches the kernels is what the C++ API sends.
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "capi/handles.h"
+#include "tests/capi/allocations.h"
+#include "tests/capi/dl_views.h"
+#include "tests/capi/handles.h"
+#include "tests/runtime/fake_prefill.h"
+
+namespace cubinery {
+namespace {
+
+using test::address;
+using test::DlViews;
+using test::FakePrefill;
+
+// Kernels of a decode problem with every optional tensor, on the fake driver.
+struct FakeDecode {
+  gdn::DecodeArgs args(std::int64_t batch) const {
+    const auto tensor = [](int at, DType dtype, std::initializer_list<std::int64_t> shape) {
+      return Tensor::contiguous(address(at), dtype, shape);
+    };
+    gdn::DecodeArgs args{.q = tensor(1, DType::kBF16, {batch, 16, 128}),
+                         .k = tensor(2, DType::kBF16, {batch, 16, 128}),
+                         .v = tensor(3, DType::kBF16, {batch, 32, 128}),
+                         .g = tensor(4, DType::kF32, {batch, 32}),
+                         .beta = tensor(5, DType::kF32, {batch, 32}),
+                         .A_log = tensor(6, DType::kF32, {32}),
+                         .dt_bias = tensor(7, DType::kF32, {32}),
+                         .o = tensor(8, DType::kBF16, {batch, 32, 128}),
+                         .state = tensor(9, DType::kF32, {9, 32, 128, 128}),
+                         .state_out = tensor(10, DType::kF32, {8, 32, 128, 128}),
+                         .state_indices = tensor(11, DType::kI32, {batch}),
+                         .state_out_indices = tensor(12, DType::kI32, {batch})};
+    args.q.strides = {10000, 200, 1};
+    args.scratch_slot = 7;
+    args.scale = 0.25f;
+    args.programmatic = true;
+    return args;
+  }
+
+  test::FakeDriver fake{CUBINERY_FAKE_DRIVER};
+  test::TempDir dir;
+  CubineryDecode decode{
+      test::fake_operator(fake, dir,
+                          gdn::DecodeProblem{.state_location = gdn::StateLocation::kPool,
+                                             .padding = gdn::Padding::kScratch,
+                                             .gate_mode = gdn::GateMode::kComputed}),
+      /*device=*/0};
+};
+
+// Of a call, in this thread.
+std::size_t allocations_of(const std::function<void()>& call) {
+  const std::size_t before = test::allocations();
+  call();
+  return test::allocations() - before;
+}
+
+bool same(const test::FakeLaunch& a, const test::FakeLaunch& b) {
+  return a.kernel == b.kernel && a.arguments == b.arguments &&
+         a.attributes.size() == b.attributes.size() && a.config.gridDimX == b.config.gridDimX &&
+         a.config.hStream == b.config.hStream;
+}
+
+TEST_CASE("ADecodeLaunchIsThatOfTheCppApi", "[cpu]") {
+  const FakeDecode bench;
+  const gdn::DecodeArgs args = bench.args(3);
+  const auto stream = reinterpret_cast<Stream>(std::uintptr_t{0x40});
+  REQUIRE(bench.decode.value.launch(stream, args).ok());
+  DlViews views;
+  const CubineryDecodeArgs given = views.of(args);
+  REQUIRE(cubinery_decode_launch(&bench.decode, stream, &given) == CUBINERY_OK);
+  REQUIRE(bench.fake->launches.size() == 2);
+  CHECK(same(bench.fake->launches[0], bench.fake->launches[1]));
+}
+
+TEST_CASE("ALaunchAllocatesNothingOfItsOwn", "[cpu]") {
+  const FakeDecode bench;
+  const gdn::DecodeArgs args = bench.args(3);
+  DlViews views;
+  const CubineryDecodeArgs given = views.of(args);
+  // The fake driver writes launches down, which allocates alike for both.
+  bench.fake->launches.reserve(10);
+  const auto launch = [&] { CHECK(bench.decode.value.launch(nullptr, args).ok()); };
+  const auto launch_c = [&] {
+    CHECK(cubinery_decode_launch(&bench.decode, nullptr, &given) == CUBINERY_OK);
+  };
+  launch();
+  CHECK(allocations_of(launch) > 0);
+  CHECK(allocations_of(launch_c) == allocations_of(launch));
+}
+
+TEST_CASE("APrefillLaunchIsThatOfTheCppApi", "[cpu]") {
+  const FakePrefill bench({.varlen = true,
+                           .state_location = gdn::StateLocation::kPool,
+                           .checkpoints = gdn::Checkpoints::kBefore});
+  gdn::PrefillArgs args = bench.args(2, 100);
+  args.scale = 2.0f;
+  args.state_out = args.state;
+  args.state_out.data = address(15);
+  args.state_out_indices = args.state_indices;
+  args.state_out_indices.data = address(16);
+  const CubineryPrefill prefill{bench.prefill(), 0};
+  std::size_t bytes = 0;
+  REQUIRE(cubinery_prefill_workspace_bytes(&prefill, 100, 2, &bytes) == CUBINERY_OK);
+  const gdn::Workspace workspace = bench.workspace(2, 100);
+  CHECK(bytes == workspace.bytes);
+
+  const FakePrefill::Launched cpp = bench.launched(args, workspace);
+  bench.fake->launches.clear();
+  DlViews views;
+  const CubineryPrefillArgs given = views.of(args);
+  REQUIRE(cubinery_prefill_launch(&prefill, nullptr, &given, workspace.data, bytes) == CUBINERY_OK);
+  REQUIRE(bench.fake->launches.size() == 2);
+  CHECK(same(bench.fake->launches[0], cpp.chunks.value()));
+  CHECK(same(bench.fake->launches[1], cpp.scan));
+
+  CHECK(test::refused(cubinery_prefill_launch(&prefill, nullptr, &given, workspace.data, bytes - 1))
+            .starts_with("gdn_prefill: workspace has "));
+}
+
+TEST_CASE("BadArgumentsOfALaunchAreNamed", "[cpu]") {
+  const FakeDecode bench;
+  const auto refusal = [&](const std::function<void(CubineryDecodeArgs&, DlViews&)>& spoil) {
+    DlViews views;
+    CubineryDecodeArgs given = views.of(bench.args(2));
+    spoil(given, views);
+    const std::string message =
+        test::refused(cubinery_decode_launch(&bench.decode, nullptr, &given));
+    CHECK(bench.fake->launches.empty());
+    return message;
+  };
+  CHECK(refusal([](auto& a, auto&) { a.q = nullptr; }).starts_with("gdn_decode: q has B = -1"));
+  CHECK(refusal([](auto& a, auto&) { a.dt_bias = nullptr; }) ==
+        "gdn_decode: dt_bias is missing; accepted: a tensor");
+  CHECK(refusal([&](auto& a, auto& views) {
+          DLTensor* const k = views.of(bench.args(2).k);
+          k->device = {kDLCPU, 0};
+          a.k = k;
+        }) == "gdn_decode: k is on device cpu; accepted: cuda:0");
+  CHECK(refusal([](auto& a, auto&) { a.programmatic = 2; }) ==
+        "gdn_decode: programmatic is 2; accepted: 0, 1");
+  CHECK(refusal([](auto& a, auto&) { a.struct_size += 8; }) ==
+        "args->struct_size is 136; accepted: multiples of 8 up to 128, its size in this library");
+}
+
+TEST_CASE("NullsAmongTheArgumentsOfOperatorsAreNamed", "[cpu]") {
+  const FakeDecode decode_bench;
+  const FakePrefill prefill_bench({});
+  const CubineryPrefill prefill{prefill_bench.prefill(), 0};
+  const auto names = [](const std::string& name, int code) {
+    CHECK(test::refused(code) == name + " is NULL; accepted: a pointer");
+  };
+  const CubineryDecodeArgs decode_args = CUBINERY_DECODE_ARGS_INIT;
+  const CubineryPrefillArgs prefill_args = CUBINERY_PREFILL_ARGS_INIT;
+  names("decode", cubinery_decode_launch(nullptr, nullptr, &decode_args));
+  names("args", cubinery_decode_launch(&decode_bench.decode, nullptr, nullptr));
+  names("prefill", cubinery_prefill_launch(nullptr, nullptr, &prefill_args, nullptr, 0));
+  names("args", cubinery_prefill_launch(&prefill, nullptr, nullptr, nullptr, 0));
+  std::size_t bytes = 1;
+  names("prefill", cubinery_prefill_workspace_bytes(nullptr, 1, 1, &bytes));
+  CHECK(bytes == 0);
+  names("bytes", cubinery_prefill_workspace_bytes(&prefill, 1, 1, nullptr));
+  CHECK(test::refused(cubinery_prefill_workspace_bytes(&prefill, -1, 1, &bytes)) ==
+        "tokens is -1; accepted: 0 or more");
+  CHECK(test::refused(cubinery_prefill_workspace_bytes(&prefill, 1, -1, &bytes)) ==
+        "sequences is -1; accepted: 0 or more");
+
+  CubineryDecode* decode = nullptr;
+  std::memset(&decode, 1, sizeof decode);
+  names("context", cubinery_decode_create(nullptr, "{}", &decode));
+  CHECK(decode == nullptr);
+  names("decode", cubinery_decode_create(nullptr, "{}", nullptr));
+  names("prefill", cubinery_prefill_create(nullptr, "{}", nullptr));
+}
+
+// The whole way: options, context, operator, launch; and the order of destruction does not matter.
+TEST_CASE("AnOperatorOutlivesItsContext", "[cpu]") {
+  const test::FakeDriver fake(CUBINERY_FAKE_DRIVER);
+  const test::TempDir dir;
+  test::fake_operator(fake, dir, gdn::DecodeProblem{});  // fills the cache
+  const test::OptionsHandle options = test::new_options();
+  test::set(options, "offline", "1");
+  test::set(options, "driver_path", CUBINERY_FAKE_DRIVER);
+  test::set(options, "cache_dir", dir.path());
+  CubineryContext* context = nullptr;
+  REQUIRE(cubinery_context_create(options.get(), &context) == CUBINERY_OK);
+  CHECK(cubinery_context_device(context) == 0);
+  CHECK(cubinery_context_sm_count(context) == 132);
+  CubineryDecode* decode = nullptr;
+  CHECK(test::refused(cubinery_decode_create(context, "{\"key_dim\":1}", &decode))
+            .starts_with("gdn_decode: key_dim = 1;"));
+  CHECK(test::refused(cubinery_decode_create(context, nullptr, &decode))
+            .starts_with("problem is NULL"));
+  CubineryPrefill* prefill = nullptr;
+  CHECK(cubinery_prefill_create(context, "{}", &prefill) == CUBINERY_NOT_CACHED);
+  CHECK(prefill == nullptr);
+  REQUIRE(cubinery_decode_create(context, "{}", &decode) == CUBINERY_OK);
+  cubinery_context_destroy(context);
+
+  gdn::DecodeArgs args{.q = Tensor::contiguous(address(1), DType::kBF16, {0, 16, 128})};
+  DlViews views;
+  const CubineryDecodeArgs nothing = views.of(args);
+  CHECK(cubinery_decode_launch(decode, nullptr, &nothing) == CUBINERY_OK);
+  CHECK(fake->contexts == 1);
+  cubinery_decode_destroy(decode);
+  CHECK(fake->contexts == 0);
+}
+
+}  // namespace
+}  // namespace cubinery
