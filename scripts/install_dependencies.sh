@@ -3,7 +3,7 @@
 # one thing that must be there already: the build needs its headers, NVRTC compiles the kernels.
 set -euo pipefail
 
-packages=(cmake ninja-build g++ libfmt-dev nlohmann-json3-dev libxxhash-dev libdlpack-dev libcli11-dev catch2)
+packages=(cmake ninja-build g++ libfmt-dev nlohmann-json3-dev libxxhash-dev libdlpack-dev libcli11-dev catch2 python3-dev python3-pip python3-venv)
 
 missing=()
 for package in "${packages[@]}"; do

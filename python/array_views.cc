@@ -1,0 +1,158 @@
+#include "array_views.h"
+
+#include <cstdint>
+
+namespace cubinery_python {
+namespace {
+
+// DLPack's exchange API, version 1, as dlpack.h 1.2 has it; Debian's dlpack.h is older.
+struct ExchangeApi {
+  std::uint32_t major;
+  std::uint32_t minor;
+  const ExchangeApi* previous;
+  void* managed_tensor_allocator;
+  void* managed_tensor_from_py_object_no_sync;
+  void* managed_tensor_to_py_object_no_sync;
+  int (*dltensor_from_py_object_no_sync)(void* array, DLTensor* out);
+  int (*current_work_stream)(DLDeviceType type, std::int32_t device, void** stream);
+};
+
+// The exchange API of an array type, or that it has none.  Types are kept for ever: there are few.
+struct KnownType {
+  PyObject* type;
+  const ExchangeApi* api;
+};
+constexpr int kMaxKnownTypes = 16;
+KnownType known_types[kMaxKnownTypes];
+int known_type_count = 0;
+
+const ExchangeApi* find_exchange_api(PyObject* type) {
+  PyObject* capsule = PyObject_GetAttrString(type, "__dlpack_c_exchange_api__");
+  if (capsule == nullptr) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  auto* api = static_cast<const ExchangeApi*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
+  if (api == nullptr) PyErr_Clear();
+  Py_DECREF(capsule);
+  while (api != nullptr && api->major != 1) api = api->previous;
+  const bool usable = api != nullptr && api->dltensor_from_py_object_no_sync != nullptr &&
+                      api->current_work_stream != nullptr;
+  return usable ? api : nullptr;
+}
+
+const ExchangeApi* exchange_api(PyObject* array) {
+  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(array));
+  for (int i = 0; i < known_type_count; ++i) {
+    if (known_types[i].type == type) return known_types[i].api;
+  }
+  const ExchangeApi* api = find_exchange_api(type);
+  if (known_type_count < kMaxKnownTypes) {
+    Py_INCREF(type);
+    known_types[known_type_count++] = {type, api};
+  }
+  return api;
+}
+
+PyObject* call_arrays(const char* function, const char* format, ...) {
+  PyObject* arrays = PyImport_ImportModule("cubinery._arrays");
+  if (arrays == nullptr) return nullptr;
+  PyObject* callable = PyObject_GetAttrString(arrays, function);
+  Py_DECREF(arrays);
+  if (callable == nullptr) return nullptr;
+  va_list values;
+  va_start(values, format);
+  PyObject* arguments = Py_VaBuildValue(format, values);
+  va_end(values);
+  PyObject* result = arguments == nullptr ? nullptr : PyObject_CallObject(callable, arguments);
+  Py_XDECREF(arguments);
+  Py_DECREF(callable);
+  return result;
+}
+
+bool is_cuda(const DLDevice& device) {
+  return device.device_type == kDLCUDA || device.device_type == kDLCUDAManaged;
+}
+
+bool to_stream(PyObject* number, void** stream) {
+  *stream = PyLong_AsVoidPtr(number);
+  return *stream != nullptr || PyErr_Occurred() == nullptr;
+}
+
+}  // namespace
+
+ArrayViews::~ArrayViews() {
+  for (std::size_t i = 0; i < capsule_count_; ++i) Py_DECREF(capsules_[i]);
+}
+
+bool ArrayViews::choose_stream(PyObject* given, PyObject* array) {
+  if (given != Py_None) return to_stream(given, &stream_);
+  if (const ExchangeApi* api = exchange_api(array)) {
+    DLTensor tensor;
+    if (api->dltensor_from_py_object_no_sync(array, &tensor) != 0) return false;
+    // A library without CUDA has no stream to tell; launch() then refuses its arrays by name.
+    return !is_cuda(tensor.device) || api->current_work_stream(kDLCUDA, device_, &stream_) == 0;
+  }
+  PyObject* number = call_arrays("current_stream", "(Oi)", array, device_);
+  if (number == nullptr) return false;
+  const bool ok = to_stream(number, &stream_);
+  Py_DECREF(number);
+  return ok;
+}
+
+bool ArrayViews::view(const char* name, PyObject* array, const DLTensor** view) {
+  *view = nullptr;
+  if (array == Py_None) return true;
+  if (const ExchangeApi* api = exchange_api(array)) {
+    DLTensor* tensor = &tensors_[tensor_count_++];
+    *view = tensor;
+    return api->dltensor_from_py_object_no_sync(array, tensor) == 0;
+  }
+  PyObject* stream = PyLong_FromVoidPtr(stream_);
+  if (stream == nullptr) return false;
+  PyObject* capsule = call_arrays("capsule", "(sOO)", name, array, stream);
+  Py_DECREF(stream);
+  if (capsule == nullptr) return false;
+  // Never renamed, so that the capsule itself releases the tensor.
+  capsules_[capsule_count_++] = capsule;
+  auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"));
+  if (managed == nullptr) return false;
+  *view = &managed->dl_tensor;
+  return true;
+}
+
+bool ArrayViews::view_bytes(const char* name, PyObject* array, void** data, std::size_t* bytes) {
+  *data = nullptr;
+  *bytes = 0;
+  const DLTensor* tensor = nullptr;
+  if (!view(name, array, &tensor)) return false;
+  if (tensor == nullptr) return true;
+  const bool contiguous = tensor->ndim == 1 && (tensor->strides == nullptr ||
+                                                tensor->strides[0] == 1 || tensor->shape[0] <= 1);
+  if (!is_cuda(tensor->device) || tensor->device.device_id != device_ || !contiguous) {
+    char message[160];
+    PyOS_snprintf(message, sizeof(message),
+                  "%s: %d dimensions on device %d of DLPack type %d; accepted: one dimension "
+                  "without gaps on cuda:%d",
+                  name, tensor->ndim, tensor->device.device_id,
+                  static_cast<int>(tensor->device.device_type), device_);
+    return set_invalid_argument(message);
+  }
+  *data = static_cast<char*>(tensor->data) + tensor->byte_offset;
+  *bytes = static_cast<std::size_t>(tensor->shape[0]) * ((tensor->dtype.bits + 7u) / 8u) *
+           tensor->dtype.lanes;
+  return true;
+}
+
+bool set_invalid_argument(const char* message) {
+  PyObject* errors = PyImport_ImportModule("cubinery._errors");
+  if (errors == nullptr) return false;
+  PyObject* type = PyObject_GetAttrString(errors, "InvalidArgumentError");
+  Py_DECREF(errors);
+  if (type == nullptr) return false;
+  PyErr_SetString(type, message);
+  Py_DECREF(type);
+  return false;
+}
+
+}  // namespace cubinery_python

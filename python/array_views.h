@@ -1,0 +1,49 @@
+// Views of Python arrays as DLTensors, for the length of one call.
+//
+// An array whose type offers DLPack's C exchange API (PyTorch 2.10 and newer) is viewed without a
+// Python call or an allocation; any other goes through cubinery._arrays.capsule().
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <dlpack/dlpack.h>
+
+#include <cstddef>
+
+namespace cubinery_python {
+
+// Requires of every method: the GIL is held.  False: a Python exception is set.
+class ArrayViews {
+ public:
+  // More than any operator has tensors.
+  static constexpr std::size_t kCapacity = 20;
+
+  ArrayViews(const ArrayViews&) = delete;
+  ArrayViews& operator=(const ArrayViews&) = delete;
+  // device: CUDA ordinal.
+  explicit ArrayViews(int device) : device_(device) {}
+  ~ArrayViews();
+
+  // The stream to launch on: `given` as an integer; None: the current stream of the library that
+  // `array` comes from.  Comes before view(): other libraries order their work before this stream.
+  bool choose_stream(PyObject* given, PyObject* array);
+  void* stream() const { return stream_; }
+
+  // *view: nullptr for None, else valid as long as this object and `array`.
+  bool view(const char* name, PyObject* array, const DLTensor** view);
+  // A one-dimensional array without gaps on the device, as bytes.  None: no bytes.
+  bool view_bytes(const char* name, PyObject* array, void** data, std::size_t* bytes);
+
+ private:
+  int device_;
+  void* stream_ = nullptr;
+  std::size_t tensor_count_ = 0;
+  std::size_t capsule_count_ = 0;
+  DLTensor tensors_[kCapacity];
+  PyObject* capsules_[kCapacity];
+};
+
+// Sets a cubinery._errors.InvalidArgumentError; returns false.
+bool set_invalid_argument(const char* message);
+
+}  // namespace cubinery_python

@@ -1,0 +1,55 @@
+"""CUDA kernels for Gated DeltaNet, compiled at first use and cached.
+
+Works on arrays of PyTorch, CuPy, JAX and whatever else speaks DLPack; none of them is imported here.
+
+    import cubinery
+
+    out = cubinery.gdn_prefill(q, k, v, g, beta, state=state, use_qk_l2norm=True)
+    out = cubinery.gdn_decode(q, k, v, g, beta, state=state, use_qk_l2norm=True)
+"""
+
+from cubinery._core import architectures as _architectures
+from cubinery._core import version as _version
+from cubinery._errors import (
+    CacheIOError,
+    CompileError,
+    DriverError,
+    Error,
+    InternalError,
+    InvalidArgumentError,
+    InvalidKeyError,
+    NotCachedError,
+    UnsupportedError,
+)
+from cubinery.functional import gdn_decode, gdn_prefill
+from cubinery.operators import CacheStats, Context, Decode, Prefill
+from cubinery.problems import DecodeProblem, PrefillProblem
+
+__version__ = _version()
+
+
+def architectures() -> tuple[str, ...]:
+    """The architectures that kernels can be compiled for: "sm_80", ..., "sm_90a", ..."""
+    return tuple(_architectures().split(","))
+
+
+__all__ = [
+    "CacheIOError",
+    "CacheStats",
+    "CompileError",
+    "Context",
+    "Decode",
+    "DecodeProblem",
+    "DriverError",
+    "Error",
+    "InternalError",
+    "InvalidArgumentError",
+    "InvalidKeyError",
+    "NotCachedError",
+    "Prefill",
+    "PrefillProblem",
+    "UnsupportedError",
+    "architectures",
+    "gdn_decode",
+    "gdn_prefill",
+]

@@ -1,0 +1,174 @@
+"""What is done to arrays of any library: no library is imported that has not made an array."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from types import ModuleType
+from typing import Any
+
+from cubinery._errors import InvalidArgumentError
+
+_CUDA_DEVICE_TYPES = (2, 13)  # DLPack's kDLCUDA and kDLCUDAManaged
+_SHORT_NAMES = {
+    "float32": "f32",
+    "bfloat16": "bf16",
+    "float16": "f16",
+    "int32": "i32",
+    "int64": "i64",
+}
+_LONG_NAMES = {short: long for long, short in _SHORT_NAMES.items()}
+_ITEM_BYTES = {"f32": 4, "bf16": 2, "f16": 2, "i32": 4, "i64": 8}
+_dtype_names: dict[Any, str] = {}
+
+
+def library(array: Any) -> ModuleType | None:
+    """The top-level module that the array's type comes from: torch, cupy, jax or numpy, else None."""
+    for cls in type(array).__mro__:
+        name = cls.__module__.partition(".")[0]
+        name = "jax" if name == "jaxlib" else name
+        if name in ("torch", "cupy", "jax", "numpy"):
+            return sys.modules.get(name)
+    return None
+
+
+def library_name(array: Any) -> str:
+    """ "torch", "cupy", "jax", "numpy", or the name of an unknown array's type."""
+    module = library(array)
+    return type(array).__name__ if module is None else module.__name__
+
+
+def dtype_name(array: Any) -> str:
+    """ "f32", "bf16", "f16", "i32" or "i64"; the library's own name for other dtypes."""
+    dtype = array.dtype
+    name = _dtype_names.get(dtype)
+    if name is None:
+        long = str(dtype).removeprefix("torch.")
+        name = _dtype_names[dtype] = _SHORT_NAMES.get(long, long)
+    return name
+
+
+def device_of(array: Any, name: str = "array") -> int:
+    """The ordinal of the array's CUDA device.
+
+    Raises:
+        InvalidArgumentError: `array` is no array, or is not on a CUDA device; the message begins
+            with `name`.
+    """
+    module = library(array)
+    if module is not None and module.__name__ == "torch":
+        if array.device.type == "cuda":
+            return int(array.device.index)
+        raise InvalidArgumentError(f"{name}: is on device {array.device}; accepted: CUDA devices")
+    if not hasattr(array, "__dlpack_device__"):
+        raise _no_array(name, array)
+    device_type, ordinal = array.__dlpack_device__()
+    if int(device_type) not in _CUDA_DEVICE_TYPES:
+        where = "cpu" if int(device_type) == 1 else f"of DLPack type {int(device_type)}"
+        raise InvalidArgumentError(f"{name}: is on device {where}; accepted: CUDA devices")
+    return int(ordinal)
+
+
+def empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    """An uninitialised array of `like`'s library on `like`'s device.
+
+    Args:
+        dtype: "f32", "bf16", "f16", "i32" or "i64".
+
+    Raises:
+        InvalidArgumentError: another dtype, one that the library lacks, or an unknown library.
+    """
+    if dtype not in _LONG_NAMES:
+        raise InvalidArgumentError(f"dtype: {dtype}; accepted: {', '.join(_LONG_NAMES)}")
+    module = library(like)
+    if module is None:
+        raise InvalidArgumentError(
+            f"an array like {library_name(like)} cannot be allocated; accepted: arrays of torch, "
+            "cupy, jax or numpy, or outputs of your own (out=, workspace=)"
+        )
+    if module.__name__ == "torch":
+        return module.empty(shape, dtype=getattr(module, _LONG_NAMES[dtype]), device=like.device)
+    if module.__name__ == "jax":
+        import jax.numpy
+
+        return jax.numpy.empty(shape, _LONG_NAMES[dtype], device=like.device)
+    with _device_scope(module, like):
+        return module.empty(shape, _dtype_object(module, dtype))
+
+
+def _dtype_object(module: ModuleType, dtype: str) -> Any:
+    """The dtype of numpy and cupy, which have bf16 through ml_dtypes."""
+    if dtype != "bf16":
+        return _LONG_NAMES[dtype]
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise InvalidArgumentError(
+            f"dtype: bf16; {module.__name__} has it only with the package ml_dtypes"
+        ) from None
+    return ml_dtypes.bfloat16
+
+
+def _device_scope(module: ModuleType, like: Any) -> Any:
+    return like.device if module.__name__ == "cupy" else nullcontext()
+
+
+def current_stream(array: Any, device: int) -> int:
+    """The stream that the array's library works on: torch's and cupy's current one; for others the
+    legacy default stream, 0."""
+    module = library(array)
+    if module is not None and module.__name__ == "torch" and array.device.type == "cuda":
+        return int(module.cuda.current_stream(device).cuda_stream)
+    if module is not None and module.__name__ == "cupy":
+        return int(module.cuda.get_current_stream(device).ptr)
+    return 0
+
+
+def workspace(like: Any, size: int, stream: int | None, device: int) -> Any:
+    """`size` bytes on `like`'s device, for kernels on `stream` (None: the library's current one):
+    the library hands the memory on only to what comes later on that stream.
+
+    Raises:
+        InvalidArgumentError: the library does not order its memory by stream.
+    """
+    module = library(like)
+    name = library_name(like)
+    if module is None or name not in ("torch", "cupy"):
+        raise InvalidArgumentError(
+            f"workspace: None with arrays of {name}, whose memory is not tied to a stream; "
+            f"accepted: an array of {size} bytes that lives until the launch has ended"
+        )
+    with _stream_scope(module, stream, device):
+        return empty(like, (-(-size // _ITEM_BYTES["i64"]),), "i64")
+
+
+def _stream_scope(module: ModuleType, stream: int | None, device: int) -> Any:
+    if stream is None:
+        return nullcontext()
+    if module.__name__ == "torch":
+        return module.cuda.stream(module.cuda.ExternalStream(stream, device=device))
+    return module.cuda.ExternalStream(stream, device)
+
+
+def capsule(name: str, array: Any, stream: int) -> Any:
+    """The DLPack capsule of an array whose library lacks DLPack's C exchange API, for work on
+    `stream`.
+
+    Raises:
+        InvalidArgumentError: `array` is no array; the message begins with `name`.
+    """
+    module = library(array)
+    if module is not None and module.__name__ == "torch":
+        return module.utils.dlpack.to_dlpack(array)
+    if not hasattr(array, "__dlpack__"):
+        raise _no_array(name, array)
+    if int(array.__dlpack_device__()[0]) not in _CUDA_DEVICE_TYPES:
+        return array.__dlpack__()
+    # DLPack writes the legacy default stream as 1.
+    return array.__dlpack__(stream=stream or 1)
+
+
+def _no_array(name: str, value: Any) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{name}: is of type {type(value).__name__}; accepted: arrays with __dlpack__"
+    )

@@ -1,0 +1,84 @@
+// What Python's tests see of a GPU that is not there: the fake libcuda of tests/data/fake_driver.h,
+// and arrays "on" its device, in C for ctypes.  fake_gpu.py builds it.
+#include <dlpack/dlpack.h>
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "gdn_decode/key.h"
+#include "gdn_prefill_chunks/key.h"
+#include "gdn_prefill_scan/key.h"
+#include "tests/data/fake_driver.h"
+
+using cubinery::test::FakeSettings;
+
+extern "C" FakeSettings* fake_driver_settings();
+
+namespace {
+
+struct FakeArray {
+  DLTensor tensor;
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> strides;
+};
+std::unordered_map<const void*, FakeArray> arrays;  // by the address of the Python object
+void* current_stream = nullptr;
+
+int view(void* object, DLTensor* out) {
+  *out = arrays.at(object).tensor;
+  return 0;
+}
+
+int work_stream(DLDeviceType, std::int32_t, void** stream) {
+  *stream = current_stream;
+  return 0;
+}
+
+// DLPack's exchange API, as far as consumers of views use it.
+struct {
+  std::uint32_t major = 1;
+  std::uint32_t minor = 2;
+  void* previous = nullptr;
+  void* allocate = nullptr;
+  void* from_object = nullptr;
+  void* to_object = nullptr;
+  int (*view)(void*, DLTensor*) = ::view;
+  int (*stream)(DLDeviceType, std::int32_t, void**) = work_stream;
+} exchange_api;
+
+}  // namespace
+
+extern "C" {
+
+void fake_prepare() {
+  FakeSettings& settings = *fake_driver_settings();
+  settings.param_bytes["gdn_decode"] = sizeof(cubinery::GdnDecodeParams);
+  settings.param_bytes["gdn_prefill_chunks"] = sizeof(cubinery::GdnPrefillChunksParams);
+  settings.param_bytes["gdn_prefill_scan"] = sizeof(cubinery::GdnPrefillScanParams);
+}
+
+int fake_launches() { return static_cast<int>(fake_driver_settings()->launches.size()); }
+void fake_forget_launches() { fake_driver_settings()->launches.clear(); }
+// Requires: fake_launches() > 0.
+void* fake_stream_of_launch() { return fake_driver_settings()->launches.back().config.hStream; }
+void fake_refuse_launches(int code) {
+  fake_driver_settings()->launch = static_cast<CUresult>(code);
+}
+
+void* fake_exchange_api() { return &exchange_api; }
+void fake_set_current_stream(void* stream) { current_stream = stream; }
+
+void fake_add_array(const void* object, const DLTensor* tensor) {
+  FakeArray& array = arrays[object];
+  array.tensor = *tensor;
+  array.shape.assign(tensor->shape, tensor->shape + tensor->ndim);
+  array.tensor.shape = array.shape.data();
+  if (tensor->strides == nullptr) return;
+  array.strides.assign(tensor->strides, tensor->strides + tensor->ndim);
+  array.tensor.strides = array.strides.data();
+}
+
+void fake_remove_array(const void* object) { arrays.erase(object); }
+
+}  // extern "C"

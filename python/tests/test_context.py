@@ -1,0 +1,141 @@
+"""Contexts without a GPU: options, pre-warming, explanations."""
+
+import json
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import cubinery
+import pytest
+
+
+def test_a_context_without_a_device(compiler):
+    assert (compiler.arch, compiler.device, compiler.sm_count) == ("sm_90a", -1, 0)
+    assert compiler.nvrtc_version.count(".") == 2
+    assert "sm_90a" in cubinery.architectures()
+
+
+def test_compile_then_disk(tmp_path):
+    problem = cubinery.DecodeProblem(key_dim=64, value_dim=64)
+    context = cubinery.Context(-1, arch="sm_90a", cache_dir=str(tmp_path))
+    assert [kernel["cached"] for kernel in context.explain(problem)] == [False, False]
+    reports = context.compile(problem)
+    assert {report["kernel"] for report in reports} == {"gdn_decode"}
+    assert all(report["source"] == "compiled" for report in reports)
+    assert all(report["spill_store_bytes"] == 0 for report in reports)
+    assert all(Path(report["path"]).is_relative_to(tmp_path) for report in reports)
+    assert context.stats() == cubinery.CacheStats(
+        0, 0, misses=2, compiles=2, damaged=0, failed_writes=0
+    )
+
+    again = cubinery.Context(-1, arch="sm_90a", cache_dir=tmp_path, offline=True)
+    assert [report["source"] for report in again.compile(problem)] == ["disk", "disk"]
+    assert again.stats().disk_hits == 2
+    explained = again.explain(problem)
+    assert [kernel["path"] for kernel in explained] == [report["path"] for report in reports]
+    assert all(kernel["cached"] and "key_dim=64" in kernel["canonical"] for kernel in explained)
+
+
+def test_explain_is_the_command_lines(compiler, cache_dir):
+    command = os.environ.get("CUBINERY_CLI")
+    if not command:
+        pytest.skip("CUBINERY_CLI does not name the command line")
+    problem = "--op gdn_decode --q-heads 8 --k-heads 8 --state-dtype bf16".split()
+    where = ["--arch", "sm_90a", "--cache-dir", cache_dir, "--json", "-"]
+    shown = subprocess.run(
+        [command, "explain", *problem, *where], check=True, capture_output=True, text=True
+    ).stdout
+    ours = compiler.explain(cubinery.DecodeProblem(q_heads=8, k_heads=8, state_dtype="bf16"))
+    assert len(ours) == 2
+    assert [kernel["identity"] for kernel in ours] == [
+        kernel["identity"] for kernel in json.loads(shown)
+    ]
+
+
+def test_preparing_needs_a_device(compiler):
+    with pytest.raises(cubinery.UnsupportedError, match="kNoDevice"):
+        compiler.prepare(cubinery.DecodeProblem())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"arch": "sm_1"}, 'arch = "sm_1"; accepted: .*sm_90a'),
+        ({"device": -2}, "device"),
+        ({"arch": "sm_90a", "cache_limit_bytes": -1}, "cache_limit_bytes"),
+        ({"arch": "sm_90a", "lock_wait": -1}, "lock_wait"),
+        ({"arch": "sm_90a", "cache_layers": ["a:b"]}, "cache_layers: .*colon"),
+    ],
+)
+def test_options_are_checked(options, message):
+    with pytest.raises(cubinery.InvalidArgumentError, match=message):
+        cubinery.Context(**{"device": -1, **options})
+
+
+def test_every_option_reaches_the_library(tmp_path, compiler):
+    problem = cubinery.DecodeProblem(key_dim=32, value_dim=32)
+    layer = tmp_path / "layer"
+    cubinery.Context(-1, arch="sm_80", cache_dir=layer).compile(problem)
+    over = cubinery.Context(
+        -1,
+        arch="sm_80",
+        offline=True,
+        cache_dir=tmp_path / "own",
+        cache_layers=[tmp_path / "none", layer],
+        cache_limit_bytes=1 << 20,
+        trust_shared_dirs=True,
+        lock_wait=0.5,
+        template_dirs=[],
+        use_disk_cache=True,
+    )
+    assert [report["source"] for report in over.compile(problem)] == ["disk", "disk"]
+    without = cubinery.Context(
+        -1, arch="sm_80", offline=True, cache_dir=layer, use_disk_cache=False
+    )
+    with pytest.raises(cubinery.NotCachedError):
+        without.compile(problem)
+    with pytest.raises(cubinery.UnsupportedError, match="/no/libnvrtc.so"):
+        cubinery.Context(-1, arch="sm_80", nvrtc_path="/no/libnvrtc.so").nvrtc_version
+
+
+def test_the_environment_counts(monkeypatch, tmp_path):
+    monkeypatch.setenv("CUBINERY_OFFLINE", "1")
+    with pytest.raises(cubinery.NotCachedError):
+        cubinery.Context(-1, arch="sm_90a", cache_dir=tmp_path).compile(cubinery.DecodeProblem())
+    monkeypatch.setenv("CUBINERY_OFFLINE", "perhaps")
+    with pytest.raises(cubinery.InvalidArgumentError, match="CUBINERY_OFFLINE"):
+        cubinery.Context(-1, arch="sm_90a")
+
+
+def test_the_log_is_called_and_may_fail(tmp_path, compiler, monkeypatch):
+    unwritable = tmp_path / "file"
+    unwritable.write_text("")
+    lines = []
+    problem = cubinery.DecodeProblem(key_dim=16, value_dim=16)
+    context = cubinery.Context(
+        -1, arch="sm_90a", cache_dir=unwritable, log=lambda *line: lines.append(line)
+    )
+    context.compile(problem)
+    assert any(level == "warning" and str(unwritable) in text for level, text in lines)
+    assert context.stats().failed_writes == 2
+
+    unraised = []
+    monkeypatch.setattr("sys.unraisablehook", unraised.append)
+    failing = cubinery.Context(-1, arch="sm_90a", cache_dir=unwritable, log=lambda: None)
+    assert len(failing.compile(problem)) == 2
+    assert unraised and unraised[0].exc_type is TypeError
+
+
+def test_compiling_lets_other_threads_run(tmp_path, compiler):
+    context = cubinery.Context(-1, arch="sm_90a", cache_dir=tmp_path)
+    thread = threading.Thread(
+        target=context.compile, args=(cubinery.DecodeProblem(key_dim=240, value_dim=240),)
+    )
+    thread.start()
+    turns = 0
+    while thread.is_alive():
+        thread.join(0.001)
+        turns += 1
+    # With the lock held this loop would get one turn, or two.
+    assert turns > 10

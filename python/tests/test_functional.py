@@ -1,0 +1,285 @@
+"""The functions: which problem they infer, what they allocate, what they refuse."""
+
+import threading
+
+import cubinery
+import pytest
+from cubinery import _arrays, functional
+from fake_gpu import CPU, FakeArray
+
+B, T, HK, HV, D = 2, 32, 2, 4, 16
+
+
+@pytest.fixture
+def prepared(context, monkeypatch):
+    """The problems that operators are made for."""
+    problems = []
+    prepare = context.prepare
+
+    def record(problem):
+        problems.append(problem)
+        return prepare(problem)
+
+    monkeypatch.setattr(context, "prepare", record)
+    return problems
+
+
+def tokens(*lead, dtype="bf16", kind=FakeArray):
+    """q, k, v and out of lead + [heads, D]."""
+    return [kind(*lead, heads, D, dtype=dtype) for heads in (HK, HK, HV, HV)]
+
+
+def decode(context, *, lead=(B,), dtype="bf16", **named):
+    q, k, v, out = tokens(*lead, dtype=dtype)
+    return functional.gdn_decode(q, k, v, context=context, **{"out": out, **named})
+
+
+def prefill(context, *, lead=(B, T), **named):
+    q, k, v, out = tokens(*lead)
+    named = {"out": out, "workspace": FakeArray(1 << 20), **named}
+    return functional.gdn_prefill(q, k, v, context=context, **named)
+
+
+def state(rows=B, dtype="f32"):
+    return FakeArray(rows, HV, D, D, dtype=dtype)
+
+
+GATES = FakeArray(B, HV)
+BASE = {"q_heads": HK, "k_heads": HK, "v_heads": HV, "key_dim": D, "value_dim": D}
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ({}, {"gate_mode": "none", "beta_mode": "one"}),
+        ({"g": GATES, "beta": GATES}, {"gate_mode": "log", "beta_mode": "given"}),
+        (
+            {"g": GATES, "beta": GATES, "gate_mode": "alpha", "beta_mode": "doubled_logit"},
+            {"gate_mode": "alpha", "beta_mode": "doubled_logit"},
+        ),
+        (
+            {
+                "g": FakeArray(B, HV, dtype="bf16"),
+                "A_log": FakeArray(HV, dtype="f16"),
+                "dt_bias": FakeArray(HV),
+                "beta": FakeArray(B, HV, dtype="f16"),
+                "beta_mode": "logit",
+                "use_qk_l2norm": True,
+            },
+            {
+                "gate_mode": "computed",
+                "beta_mode": "logit",
+                "gate_dtype": "bf16",
+                "beta_dtype": "f16",
+                "a_log_dtype": "f16",
+                "use_qk_l2norm": True,
+            },
+        ),
+    ],
+)
+def test_gates_are_inferred(context, prepared, gpu, named, expected):
+    decode(context, **named)
+    assert prepared == [
+        cubinery.DecodeProblem(
+            **{**BASE, "has_initial_state": False, "store_state": False, **expected}
+        )
+    ]
+    assert gpu.launches == 1
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ({"state": state()}, {}),
+        ({"state": state(), "store_state": False}, {"store_state": False}),
+        (
+            {"state": state(dtype="bf16"), "state_layout": "kv"},
+            {"state_dtype": "bf16", "state_layout": "kv"},
+        ),
+        ({"state_out": state(dtype="f16")}, {"has_initial_state": False, "state_dtype": "f16"}),
+        ({"state": state(), "state_out": state()}, {}),
+        (
+            {
+                "state": state(9),
+                "state_indices": FakeArray(B, dtype="i64"),
+                "state_out_indices": FakeArray(B, dtype="i64"),
+                "padding": "scratch",
+                "pad_index": "zero",
+                "scratch_slot": 8,
+            },
+            {
+                "state_location": "pool",
+                "index_dtype": "i64",
+                "padding": "scratch",
+                "pad_index": "zero",
+            },
+        ),
+    ],
+)
+def test_states_are_inferred(context, prepared, gpu, named, expected):
+    decode(context, **named)
+    problem = {**BASE, "gate_mode": "none", "beta_mode": "one", **expected}
+    assert prepared == [cubinery.DecodeProblem(**problem)]
+    assert gpu.launches == 1
+
+
+@pytest.mark.parametrize(
+    ("lead", "named", "expected"),
+    [
+        ((B, T), {"state": state()}, {"has_initial_state": True, "store_state": True}),
+        (
+            (B * T,),
+            {"cu_seqlens": FakeArray(B + 1, dtype="i64")},
+            {"varlen": True, "cu_seqlens_dtype": "i64"},
+        ),
+        ((1, B * T), {"cu_seqlens": FakeArray(B + 1, dtype="i32")}, {"varlen": True}),
+        (
+            (B, T),
+            {
+                "checkpoints": FakeArray(2 * B, HV, D, D, dtype="bf16"),
+                "checkpoint_mode": "before",
+                "checkpoint_every": 16,
+            },
+            {"checkpoints": "before", "checkpoint_every": 16, "state_dtype": "bf16"},
+        ),
+    ],
+)
+def test_prefills_are_inferred(context, prepared, gpu, lead, named, expected):
+    prefill(context, lead=lead, **named)
+    problem = {
+        **BASE,
+        **{"gate_mode": "none", "beta_mode": "one"},
+        **{"has_initial_state": False, "store_state": False},
+        **expected,
+    }
+    assert prepared == [cubinery.PrefillProblem(**problem)]
+    assert gpu.launches == 2
+
+
+def test_heads_before_tokens(context, prepared, gpu):
+    q, k, v, out = (FakeArray(B, heads, T, D, dtype="bf16") for heads in (HK, HK, HV, HV))
+    functional.gdn_prefill(
+        q, k, v, out=out, workspace=FakeArray(1 << 20), token_layout="bhtd", context=context
+    )
+    assert (prepared[0].k_heads, prepared[0].v_heads, prepared[0].token_layout) == (HK, HV, "bhtd")
+    assert gpu.launches == 2
+
+
+@pytest.mark.parametrize("lead", [(B,), (B, 1)])
+def test_out_is_allocated(context, monkeypatch, lead):
+    made = []
+
+    def empty(like, shape, dtype):
+        made.append((shape, dtype))
+        return FakeArray(*shape, dtype=dtype)
+
+    monkeypatch.setattr(_arrays, "empty", empty)
+    out = decode(context, lead=lead, out=None)
+    assert out.shape == (*lead, HV, D)
+    decode(context, lead=lead, out=None, output_dtype="f32")
+    prefill(context, out=None)
+    assert made == [
+        ((*lead, HV, D), "bf16"),
+        ((*lead, HV, D), "f32"),
+        ((B, T, HV, D), "bf16"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lead", "named"),
+    [
+        ((B, T), {"state": state()}),
+        ((B * T,), {"cu_seqlens": FakeArray(B + 1, dtype="i64")}),
+        ((1, B * T), {"cu_seqlens": FakeArray(B + 1, dtype="i64")}),
+    ],
+)
+def test_workspaces_are_allocated(context, monkeypatch, gpu, lead, named):
+    sizes = []
+
+    def workspace(like, size, stream, device):
+        sizes.append((size, stream, device))
+        return FakeArray(size // 8, dtype="i64")
+
+    monkeypatch.setattr(_arrays, "workspace", workspace)
+    prefill(context, lead=lead, workspace=None, stream=16, **named)
+    (operator,) = context._operators.values()
+    assert sizes == [(operator.workspace_bytes(B * T, B), 16, 0)]
+    assert gpu.launches == 2
+
+
+def test_the_output_dtype_is_outs(context, prepared):
+    decode(context, out=FakeArray(B, HV, D, dtype="f32"))
+    assert (prepared[0].dtype, prepared[0].output_dtype) == ("bf16", "f32")
+
+
+def test_operators_are_kept(context, prepared):
+    for lead in ((1,), (5,), (3, 1)):
+        decode(context, lead=lead)
+    assert len(prepared) == 1
+    decode(context, state=state())
+    decode(context, dtype="f16")
+    decode(context, use_qk_l2norm=True)
+    decode(context, lead=(7,), state=state(7), dtype="bf16")
+    assert len(prepared) == 4
+
+
+def test_threads_share_one_operator(context, gpu):
+    threads = [threading.Thread(target=decode, args=(context,)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert gpu.launches == 6
+    assert len(context._operators) == 1
+
+
+def test_one_context_per_device(monkeypatch, context, gpu):
+    made = []
+    monkeypatch.setattr(functional, "_contexts", {})
+    monkeypatch.setattr(functional, "Context", lambda device: made.append(device) or context)
+    for _ in range(2):
+        q, k, v, out = tokens(B)
+        functional.gdn_decode(q, k, v, out=out)
+    assert made == [0]
+    assert gpu.launches == 2
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"state_indices": FakeArray(B, dtype="i32")}, "state_indices: given"),
+        ({"state_out": state(), "store_state": False}, "state_out: given"),
+        ({"gate_mode": "log"}, "gdn_decode: g "),
+        ({"gate_mode": "exp"}, "gate_mode = exp; accepted: none, log, alpha, computed"),
+        ({"beta_mode": "given"}, "gdn_decode: beta "),
+        ({"padding": "skip", "state": state()}, "padding = skip"),
+        ({"A_log": FakeArray(HV)}, "gdn_decode: A_log"),
+        ({"lead": (B, 2)}, "gdn_decode: q "),
+        ({"lead": ()}, "q: 2 dimensions; accepted: arrays of 3 or 4"),
+    ],
+)
+def test_refusals(context, gpu, named, message):
+    with pytest.raises(cubinery.InvalidArgumentError, match=message):
+        decode(context, **named)
+    assert gpu.launches == 0
+
+
+def test_arrays_on_the_cpu_are_refused():
+    numpy = pytest.importorskip("numpy")
+    array = numpy.zeros((B, HV, D), numpy.float32)
+    for function in (functional.gdn_decode, functional.gdn_prefill):
+        with pytest.raises(cubinery.InvalidArgumentError, match="q: is on device cpu"):
+            function(array, array, array)
+    with pytest.raises(cubinery.InvalidArgumentError, match="q: is on device cpu"):
+        functional.gdn_decode(*(FakeArray(B, HV, D, device=(CPU, 0)) for _ in range(3)))
+    with pytest.raises(cubinery.InvalidArgumentError, match="q: is of type str"):
+        functional.gdn_decode("q", "k", "v")
+
+
+def test_torch_arrays_on_the_cpu_are_refused(context):
+    torch = pytest.importorskip("torch")
+    array = torch.zeros(B, HV, D, dtype=torch.bfloat16)
+    with pytest.raises(cubinery.InvalidArgumentError, match="q: is on device cpu"):
+        functional.gdn_decode(array, array, array)
+    with pytest.raises(cubinery.InvalidArgumentError, match="q is on device cpu"):
+        functional.gdn_decode(array, array, array, out=array, context=context)

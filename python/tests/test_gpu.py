@@ -1,0 +1,351 @@
+"""The operators on a GPU with PyTorch, CuPy and JAX, against the recurrence in float64.
+
+Tolerances are those that include/cubinery/gdn.h promises, relative to the largest value of a row: a
+decode rounds its output once (one unit in the last place of its dtype covers that), a prefill also
+the operands of its products (three units).  A decode's f32 state carries f32 arithmetic only.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import cubinery
+import pytest
+
+pytestmark = pytest.mark.gpu
+torch = pytest.importorskip("torch")
+
+HK, HV, D = 2, 4, 64
+UNIT = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10, torch.float32: 2.0**-17}
+F32_ARITHMETIC = 2.0**-17
+SCALE = D**-0.5
+
+
+@pytest.fixture(scope="module")
+def context() -> cubinery.Context:
+    return cubinery.Context(0)
+
+
+def random(*shape: int, dtype: Any = torch.bfloat16, seed: int = 0) -> Any:
+    generator = torch.Generator("cuda").manual_seed(seed + sum(shape))
+    return torch.randn(shape, generator=generator, device="cuda").to(dtype)
+
+
+def operands(*lead: int, dtype: Any = torch.bfloat16, seed: int = 0) -> dict[str, Any]:
+    """q, k, v, g, beta of lead tokens: unit keys, decays of exp(-1) and up, strengths to 1."""
+    k = random(*lead, HK, D, dtype=torch.float32, seed=seed + 1)
+    return {
+        "q": random(*lead, HK, D, dtype=dtype, seed=seed),
+        "k": (k / k.norm(dim=-1, keepdim=True)).to(dtype),
+        "v": random(*lead, HV, D, dtype=dtype, seed=seed + 2),
+        "g": -random(*lead, HV, dtype=torch.float32, seed=seed + 3).sigmoid(),
+        "beta": random(*lead, HV, dtype=torch.float32, seed=seed + 4).sigmoid(),
+    }
+
+
+def reference(x: dict[str, Any], state: Any) -> tuple[Any, Any]:
+    """One sequence in float64: x as operands(T), state [HV, V, K] (vk); o and the last state."""
+    q, k, v, g, beta = (x[name].double() for name in ("q", "k", "v", "g", "beta"))
+    q, k = (y.repeat_interleave(HV // HK, dim=1) for y in (q * SCALE, k))
+    state = state.double()
+    rows = []
+    for t in range(len(q)):
+        state = g[t].exp()[:, None, None] * state
+        u = beta[t][:, None] * (v[t] - torch.einsum("hvk,hk->hv", state, k[t]))
+        state = state + u[:, :, None] * k[t][:, None, :]
+        rows.append(torch.einsum("hvk,hk->hv", state, q[t]))
+    return torch.stack(rows), state
+
+
+def assert_close(ours: Any, theirs: Any, tolerance: float) -> None:
+    """Every value to `tolerance` of the largest of its row; what is not finite fails."""
+    error = (ours.double() - theirs).abs().amax(-1)
+    budget = tolerance * theirs.abs().amax(-1) + 1e-30
+    assert (error <= budget).all(), f"{(error / budget).max().item():.2f} times the tolerance"
+
+
+def steps(x: dict[str, Any], state: Any) -> tuple[Any, Any]:
+    """reference() of one decode step of B requests, each from its state."""
+    results = [
+        reference({name: y[n : n + 1] for name, y in x.items()}, state[n])
+        for n in range(len(state))
+    ]
+    return torch.cat([o for o, _ in results]), torch.stack([s for _, s in results])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("extra", [(), (1,)])
+def test_decode_in_place(context, dtype, extra):
+    x = operands(5, dtype=dtype)
+    state = random(5, HV, D, D, dtype=torch.float32)
+    expected, expected_state = steps(x, state)
+    given = {name: y.view(5, *extra, *y.shape[1:]) for name, y in x.items()}
+    out = cubinery.gdn_decode(**given, state=state, context=context)
+    assert (out.shape, out.dtype) == ((5, *extra, HV, D), dtype)
+    assert_close(out.view(5, HV, D), expected, UNIT[dtype])
+    assert_close(state, expected_state, F32_ARITHMETIC)
+
+
+def test_decode_out_and_state_out(context):
+    x = operands(3)
+    state = random(3, HV, D, D, dtype=torch.float32)
+    before = state.clone()
+    expected, expected_state = steps(x, state)
+    out = torch.full((3, HV, D), torch.nan, device="cuda")
+    state_out = torch.full_like(state, torch.nan)
+    made = cubinery.gdn_decode(**x, state=state, state_out=state_out, out=out, context=context)
+    assert made is out
+    assert_close(out, expected, F32_ARITHMETIC)
+    assert_close(state_out, expected_state, F32_ARITHMETIC)
+    assert torch.equal(state, before)
+
+
+def test_decode_from_a_pool(context):
+    x = operands(3)
+    pool = random(8, HV, D, D, dtype=torch.float32)
+    before = pool.clone()
+    slots = torch.tensor([6, -1, 2], dtype=torch.int32, device="cuda")
+    expected, expected_state = steps(x, pool[slots.long().clamp(min=0)])
+    out = cubinery.gdn_decode(**x, state=pool, state_indices=slots, padding="zero", context=context)
+    for row, slot in ((0, 6), (2, 2)):
+        assert_close(out[row], expected[row], UNIT[torch.bfloat16])
+        assert_close(pool[slot], expected_state[row], F32_ARITHMETIC)
+        before[slot] = pool[slot]
+    assert torch.count_nonzero(out[1]) == 0
+    assert torch.equal(pool, before)
+
+
+def test_strided_views(context):
+    """q, k and v as slices of one projection, as models make them."""
+    x = operands(4)
+    mixed = torch.cat([x[name].flatten(1) for name in ("q", "k", "v")], dim=1)
+    widths = [HK * D, HK * D, HV * D]
+    for name, part in zip(("q", "k", "v"), mixed.split(widths, dim=1)):
+        x[name] = part.unflatten(1, (-1, D))
+        assert not x[name].is_contiguous()
+    state = random(4, HV, D, D, dtype=torch.float32)
+    expected, _ = steps(x, state)
+    out = cubinery.gdn_decode(**x, state=state, context=context)
+    assert_close(out, expected, UNIT[torch.bfloat16])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_prefill(context, dtype):
+    x = operands(2, 150, dtype=dtype)
+    state = random(2, HV, D, D, dtype=torch.float32)
+    expected = [reference({name: y[n] for name, y in x.items()}, state[n]) for n in range(2)]
+    out = cubinery.gdn_prefill(**x, state=state, context=context)
+    assert (out.shape, out.dtype) == ((2, 150, HV, D), dtype)
+    for n, (o, last) in enumerate(expected):
+        assert_close(out[n], o, 3 * UNIT[dtype])
+        assert_close(state[n], last, 3 * UNIT[dtype])
+
+
+@pytest.mark.parametrize("lead", [(), (1,)])
+def test_packed_prefill(context, lead):
+    bounds = [0, 70, 71, 200]
+    x = operands(200)
+    cu_seqlens = torch.tensor(bounds, dtype=torch.int64, device="cuda")
+    state_out = torch.full((3, HV, D, D), torch.nan, device="cuda")
+    given = {name: y.view(*lead, *y.shape) for name, y in x.items()}
+    out = cubinery.gdn_prefill(**given, state_out=state_out, cu_seqlens=cu_seqlens, context=context)
+    assert out.shape == (*lead, 200, HV, D)
+    for n in range(3):
+        part = slice(bounds[n], bounds[n + 1])
+        zero = torch.zeros(HV, D, D, device="cuda")
+        o, last = reference({name: y[part] for name, y in x.items()}, zero)
+        assert_close(out.view(200, HV, D)[part], o, 3 * UNIT[torch.bfloat16])
+        assert_close(state_out[n], last, 3 * UNIT[torch.bfloat16])
+
+
+def test_prefill_heads_before_tokens(context):
+    x = operands(1, 50)
+    expected = cubinery.gdn_prefill(**x, context=context)
+    turned = {name: y.transpose(1, 2) for name, y in x.items()}
+    out = cubinery.gdn_prefill(**turned, token_layout="bhtd", context=context)
+    assert torch.equal(out.transpose(1, 2), expected)
+
+
+def test_prefill_goes_on_in_decode(context):
+    """Operator objects with every array given, as an engine calls them."""
+    x = operands(1, 65)
+    heads = {"q_heads": HK, "k_heads": HK, "v_heads": HV, "key_dim": D, "value_dim": D}
+    prefill = context.prepare(cubinery.PrefillProblem(**heads, has_initial_state=False))
+    decode = context.prepare(cubinery.DecodeProblem(**heads))
+    state = torch.full((1, HV, D, D), torch.nan, device="cuda")
+    out = torch.full((1, 65, HV, D), torch.nan, dtype=torch.bfloat16, device="cuda")
+    workspace = torch.empty(prefill.workspace_bytes(64, 1), dtype=torch.uint8, device="cuda")
+    first = [x[name][:, :64] for name in ("q", "k", "v", "g", "beta")]
+    last = [x[name][:, 64:] for name in ("q", "k", "v", "g", "beta")]
+    prefill(*first, out=out[:, :64], state=state, workspace=workspace)
+    decode(*last, out=out[:, 64:], state=state)
+    zero = torch.zeros(HV, D, D, device="cuda")
+    expected, expected_state = reference({name: y[0] for name, y in x.items()}, zero)
+    assert_close(out[0], expected, 3 * UNIT[torch.bfloat16])
+    assert_close(state[0], expected_state, 3 * UNIT[torch.bfloat16])
+
+
+def test_no_grad_is_needed(context):
+    """Arrays that require a gradient are read like others: there is no backward pass."""
+    x = operands(2)
+    state = random(2, HV, D, D, dtype=torch.float32)
+    expected, _ = steps(x, state)
+    x["q"] = torch.nn.Parameter(x["q"])
+    out = cubinery.gdn_decode(**x, state=state, context=context)
+    assert_close(out, expected, UNIT[torch.bfloat16])
+
+
+@pytest.mark.parametrize("by_number", [False, True])
+@pytest.mark.parametrize("function", ["gdn_decode", "gdn_prefill"])
+def test_other_streams(context, function, by_number):
+    """Inputs come late on the stream: a launch on another one would read what was there before."""
+    lead = (4,) if function == "gdn_decode" else (1, 40)
+    call = getattr(cubinery, function)
+    late = operands(*lead)
+    expected = call(**late, context=context)
+    given = {name: torch.full_like(y, torch.nan) for name, y in late.items()}
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(100_000_000)
+        for name, y in late.items():
+            given[name].copy_(y)
+        if not by_number:
+            out = call(**given, context=context)
+    if by_number:
+        out = torch.empty_like(expected)
+        call(**given, out=out, stream=stream.cuda_stream, context=context)
+    stream.synchronize()
+    assert torch.equal(out, expected)
+
+
+@pytest.mark.parametrize("function", ["gdn_decode", "gdn_prefill"])
+def test_graph_capture(context, function):
+    lead = (4,) if function == "gdn_decode" else (1, 40)
+    call = getattr(cubinery, function)
+    given = operands(*lead)
+    call(**given, context=context)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = call(**given, context=context)
+    for seed in (10, 20):
+        fresh = operands(*lead, seed=seed)
+        for name, y in fresh.items():
+            given[name].copy_(y)
+        out.fill_(torch.nan)
+        graph.replay()
+        assert torch.equal(out, call(**fresh, context=context))
+
+
+class OnlyDlpack:
+    """An array of a library that has nothing but DLPack's Python protocol."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+        self.shape = tuple(tensor.shape)
+        self.dtype = str(tensor.dtype).removeprefix("torch.")
+
+    def __dlpack__(self, stream: int | None = None) -> Any:
+        return self.tensor.__dlpack__(stream=stream)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.tensor.__dlpack_device__()
+
+
+def test_arrays_that_only_speak_dlpack(context):
+    x = operands(4)
+    state = random(4, HV, D, D, dtype=torch.float32)
+    expected, expected_state = steps(x, state)
+    out = torch.full((4, HV, D), torch.nan, dtype=torch.bfloat16, device="cuda")
+    wrapped = {name: OnlyDlpack(y) for name, y in x.items()}
+    cubinery.gdn_decode(**wrapped, state=OnlyDlpack(state), out=OnlyDlpack(out), context=context)
+    torch.cuda.synchronize()
+    assert_close(out, expected, UNIT[torch.bfloat16])
+    assert_close(state, expected_state, F32_ARITHMETIC)
+
+
+def test_cupy(context):
+    cupy = pytest.importorskip("cupy")
+    x = operands(1, 40, dtype=torch.float16)
+    expected = cubinery.gdn_prefill(**x, context=context)
+    torch.cuda.synchronize()
+    given = {name: cupy.from_dlpack(y) for name, y in x.items()}
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        out = cubinery.gdn_prefill(**given, context=context)
+    stream.synchronize()
+    assert isinstance(out, cupy.ndarray)
+    assert torch.equal(torch.from_dlpack(out), expected)
+
+
+def test_jax(context, monkeypatch):
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    jax = pytest.importorskip("jax")
+    if jax.default_backend() != "gpu":
+        pytest.skip("JAX sees no GPU")
+    x = operands(4)
+    expected = cubinery.gdn_decode(**x, context=context)
+    torch.cuda.synchronize()
+    given = {name: jax.dlpack.from_dlpack(y) for name, y in x.items()}
+    out = cubinery.gdn_decode(**given, context=context)
+    torch.cuda.synchronize()
+    assert isinstance(out, jax.Array)
+    assert torch.equal(torch.from_dlpack(out), expected)
+
+
+def test_threads(context):
+    x = operands(4)
+    expected = cubinery.gdn_decode(**x, context=context)
+    torch.cuda.synchronize()
+    results = []
+
+    def work() -> None:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for _ in range(50):
+                out = cubinery.gdn_decode(**x, context=context)
+            torch.cuda.current_stream().synchronize()
+            results.append(out)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4
+    assert all(torch.equal(out, expected) for out in results)
+
+
+def test_refusals_name_the_array(context):
+    x = operands(4)
+    with pytest.raises(cubinery.InvalidArgumentError, match="gdn_decode: v is on device cpu"):
+        cubinery.gdn_decode(**{**x, "v": x["v"].cpu()}, context=context)
+    with pytest.raises(cubinery.InvalidArgumentError, match="q: is on device cpu"):
+        cubinery.gdn_decode(**{**x, "q": x["q"].cpu()})
+    with pytest.raises(cubinery.InvalidArgumentError, match="gdn_decode: k .*f32.*bf16"):
+        cubinery.gdn_decode(**{**x, "k": x["k"].float()}, context=context)
+
+
+def test_host_time(context):
+    """What a call costs the host: printed, and held to something generous."""
+    x = operands(1)
+    state = random(1, HV, D, D, dtype=torch.float32)
+    out = torch.empty(1, HV, D, dtype=torch.bfloat16, device="cuda")
+    heads = {"q_heads": HK, "k_heads": HK, "v_heads": HV, "key_dim": D, "value_dim": D}
+    decode = context.prepare(cubinery.DecodeProblem(**heads))
+    arrays = [x[name] for name in ("q", "k", "v", "g", "beta")]
+    calls = {
+        "Decode": lambda: decode(*arrays, out=out, state=state),
+        "gdn_decode": lambda: cubinery.gdn_decode(*arrays, state=state, context=context),
+    }
+    for name, call in calls.items():
+        best = float("inf")
+        for _ in range(20):
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(200):
+                call()
+            best = min(best, (time.perf_counter() - start) / 200)
+        print(f"host time of {name}: {best * 1e6:.2f} us")
+        assert best < 100e-6

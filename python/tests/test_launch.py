@@ -1,0 +1,229 @@
+"""Launches on a GPU that is not there: what reaches the driver, and what is refused."""
+
+import gc
+import sys
+import threading
+import time
+import weakref
+
+import cubinery
+import pytest
+from fake_gpu import CPU, CUDA, FakeArray
+
+B, T, H, D = 3, 40, 2, 16
+DECODE = cubinery.DecodeProblem(q_heads=H, k_heads=H, v_heads=H, key_dim=D, value_dim=D)
+PREFILL = cubinery.PrefillProblem(q_heads=H, k_heads=H, v_heads=H, key_dim=D, value_dim=D)
+
+
+def decode_arrays(array=FakeArray):
+    """Positional and named arguments of one step of DECODE."""
+    tokens = [array(B, H, D, dtype="bf16") for _ in range(3)]
+    named = {"out": array(B, H, D, dtype="bf16"), "state": array(B, H, D, D)}
+    return [*tokens, array(B, H), array(B, H)], named
+
+
+def prefill_arrays(array=FakeArray):
+    """Positional and named arguments of one launch of PREFILL, less the workspace."""
+    tokens = [array(B, T, H, D, dtype="bf16") for _ in range(3)]
+    named = {"out": array(B, T, H, D, dtype="bf16"), "state": array(B, H, D, D)}
+    return [*tokens, array(B, T, H), array(B, T, H)], named
+
+
+@pytest.fixture
+def decode(context):
+    return context.prepare(DECODE)
+
+
+@pytest.fixture
+def prefill(context):
+    return context.prepare(PREFILL)
+
+
+def test_decode_launches_and_returns_out(decode, gpu):
+    arrays, named = decode_arrays()
+    assert decode(*arrays, **named) is named["out"]
+    assert gpu.launches == 1
+    assert (decode.problem, decode.context.device, decode.context.sm_count) == (DECODE, 0, 132)
+
+
+def test_prefill_launches_two_kernels(prefill, gpu):
+    arrays, named = prefill_arrays()
+    size = prefill.workspace_bytes(B * T, B)
+    assert 0 < size < prefill.workspace_bytes(2 * B * T, B)
+    workspace = FakeArray(-(-size // 4), dtype="i32")
+    assert prefill(*arrays, workspace=workspace, **named) is named["out"]
+    assert gpu.launches == 2
+
+
+def test_a_short_workspace_is_refused(prefill, gpu):
+    arrays, named = prefill_arrays()
+    with pytest.raises(cubinery.InvalidArgumentError, match="workspace"):
+        prefill(*arrays, workspace=FakeArray(2, dtype="i32"), **named)
+    for workspace in (FakeArray(512, 1024), FakeArray(1 << 20, device=(CPU, 0))):
+        with pytest.raises(cubinery.InvalidArgumentError, match="workspace: .*one dimension"):
+            prefill(*arrays, workspace=workspace, **named)
+    with pytest.raises(cubinery.InvalidArgumentError, match="workspace: None .*FakeArray"):
+        prefill(*arrays, **named)
+    assert gpu.launches == 0
+
+
+def test_the_stream_is_the_librarys(decode, gpu):
+    arrays, named = decode_arrays(gpu.FastArray)
+    gpu.set_current_stream(0x1230)
+    decode(*arrays, **named)
+    assert gpu.last_stream == 0x1230
+    decode(*arrays, **named, stream=0x4560)
+    assert gpu.last_stream == 0x4560
+    decode(*arrays, **named, stream=0)
+    assert gpu.last_stream == 0
+
+
+def test_other_libraries_order_their_work_before_the_launch(decode, gpu):
+    arrays, named = decode_arrays()
+    decode(*arrays, **named)
+    assert gpu.last_stream == 0
+    decode(*arrays, **named, stream=0x4560)
+    assert gpu.last_stream == 0x4560
+    # DLPack has 1 for the legacy default stream.
+    assert arrays[0].streams == [1, 0x4560]
+    assert named["out"].streams == [1, 0x4560]
+
+
+def test_arrays_without_a_stream_argument_for_the_cpu(decode, gpu):
+    arrays, named = decode_arrays()
+    arrays[1] = FakeArray(B, H, D, dtype="bf16", device=(CPU, 0))
+    with pytest.raises(cubinery.InvalidArgumentError) as caught:
+        decode(*arrays, **named)
+    assert str(caught.value) == "gdn_decode: k is on device cpu; accepted: cuda:0"
+    assert arrays[1].streams == [None]
+
+
+@pytest.mark.parametrize("array", ["FakeArray", "FastArray"])
+@pytest.mark.parametrize(
+    ("position", "wrong", "message"),
+    [
+        (0, {"shape": (B, H, D), "dtype": "f16"}, "gdn_decode: q .*f16.*bf16"),
+        (1, {"shape": (B, H + 1, D), "dtype": "bf16"}, r"gdn_decode: k .*\[3, 3, 16\]"),
+        (2, {"shape": (B, H, D), "dtype": "bf16", "device": (CUDA, 1)}, "v .*cuda:1.*cuda:0"),
+        (3, {"shape": (B, H), "dtype": "i64"}, "gdn_decode: g .*i64.*f32"),
+    ],
+)
+def test_refusals_name_the_array(decode, gpu, array, position, wrong, message):
+    kind = FakeArray if array == "FakeArray" else gpu.FastArray
+    arrays, named = decode_arrays(kind)
+    shape = wrong.pop("shape")
+    arrays[position] = kind(*shape, **wrong)
+    wrong["shape"] = shape
+    with pytest.raises(cubinery.InvalidArgumentError, match=message):
+        decode(*arrays, **named)
+    assert gpu.launches == 0
+
+
+@pytest.mark.parametrize("array", ["FakeArray", "FastArray"])
+def test_strides_are_the_arrays(decode, gpu, array):
+    kind = FakeArray if array == "FakeArray" else gpu.FastArray
+    arrays, named = decode_arrays(kind)
+    arrays[0] = kind(B, H, D, dtype="bf16", strides=(7 * D, 3 * D, 1))
+    decode(*arrays, **named)
+    assert gpu.launches == 1
+    arrays[0] = kind(B, H, D, dtype="bf16", strides=(7 * D, 3 * D, 2))
+    with pytest.raises(cubinery.InvalidArgumentError, match="q has .*stride 2"):
+        decode(*arrays, **named)
+
+
+def test_numpy_arrays_are_refused(decode):
+    numpy = pytest.importorskip("numpy")
+    arrays, named = decode_arrays()
+    named["state"] = numpy.zeros((B, H, D, 2 * D), numpy.float32)[..., ::2]
+    with pytest.raises(cubinery.InvalidArgumentError, match="state is on device cpu"):
+        decode(*arrays, **named)
+
+
+def test_what_is_no_array_is_refused(decode):
+    arrays, named = decode_arrays()
+    with pytest.raises(cubinery.InvalidArgumentError, match="beta: is of type list"):
+        decode(*arrays[:4], [1.0], **named)
+    with pytest.raises(cubinery.InvalidArgumentError, match="gdn_decode: q"):
+        decode(None, *arrays[1:], **named)
+    with pytest.raises(TypeError):
+        decode(*arrays, **named, stream="main")
+    with pytest.raises(TypeError):
+        decode(*arrays, **named, scratch_slot=None)
+    with pytest.raises(TypeError):
+        decode(*arrays, **named, scale="half")
+
+
+def test_scalars_reach_the_library(decode, gpu):
+    arrays, named = decode_arrays()
+    decode(*arrays, **named, scale=0.0, programmatic=True)
+    with pytest.raises(cubinery.InvalidArgumentError, match="scale is inf"):
+        decode(*arrays, **named, scale=float("inf"))
+    with pytest.raises(cubinery.InvalidArgumentError, match="scratch_slot is 7"):
+        decode(*arrays, **named, scratch_slot=7)
+    assert gpu.launches == 1
+
+
+def test_driver_errors_are_raised(decode, gpu):
+    gpu.refuse_launches(100)  # CUDA_ERROR_NO_DEVICE
+    arrays, named = decode_arrays()
+    with pytest.raises(cubinery.DriverError, match="CUDA_ERROR_NO_DEVICE"):
+        decode(*arrays, **named)
+
+
+def test_handles_release_what_they_own(gpu, cache_dir, compiler):
+    lines = []
+
+    def log(level, text):
+        lines.append((level, text))
+
+    context = cubinery.Context(0, driver_path=gpu.path, cache_dir=cache_dir, log=log)
+    decode = context.prepare(DECODE)
+    gone = weakref.ref(log)
+    arrays, named = decode_arrays()
+    references = [sys.getrefcount(array) for array in arrays]
+    decode(*arrays, **named)
+    assert [sys.getrefcount(array) for array in arrays] == references
+    del context, log
+    gc.collect()
+    assert gone() is not None  # the operator may still write to the log
+    decode(*arrays, **named)
+    del decode
+    gc.collect()
+    assert gone() is None
+
+
+def test_operators_are_shared_by_threads(decode, gpu):
+    errors = []
+
+    def work():
+        arrays, named = decode_arrays(gpu.FastArray)
+        try:
+            for _ in range(200):
+                decode(*arrays, **named)
+            arrays[0] = FakeArray(B, H, D, dtype="f16")
+            for _ in range(50):
+                with pytest.raises(cubinery.InvalidArgumentError, match="q has dtype f16"):
+                    decode(*arrays, **named)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert gpu.launches == 4 * 200
+
+
+def test_host_time_of_a_call(decode, gpu):
+    arrays, named = decode_arrays(gpu.FastArray)
+    best = float("inf")
+    for _ in range(5):
+        gpu.forget_launches()
+        start = time.perf_counter()
+        for _ in range(1000):
+            decode(*arrays, **named)
+        best = min(best, (time.perf_counter() - start) / 1000)
+    print(f"host time of a decode, fake driver: {best * 1e6:.2f} us")
+    assert best < 50e-6

@@ -1,0 +1,55 @@
+"""Problems are those of the library: fields, order, defaults, values."""
+
+import dataclasses
+import json
+
+import cubinery
+import pytest
+from cubinery import _core
+
+PROBLEMS = [cubinery.DecodeProblem, cubinery.PrefillProblem]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_fields_and_defaults_are_the_librarys(problem):
+    library = json.loads(_core.check_problem(problem.op, "{}"))
+    ours = dataclasses.asdict(problem())
+    assert list(ours.items()) == list(library.items())
+    assert {name: type(value) for name, value in ours.items()} == {
+        name: type(value) for name, value in library.items()
+    }
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_json_round_trip(problem):
+    changed = problem(
+        v_heads=64, dtype="f16", state_location="pool", padding="skip", use_qk_l2norm=True
+    )
+    assert problem.from_json(changed.to_json()) == changed
+    assert changed != problem()
+    assert changed.heads == 64
+
+
+def test_prefill_fields_round_trip():
+    changed = cubinery.PrefillProblem(
+        varlen=True, token_layout="bhtd", checkpoints="after", checkpoint_every=32
+    )
+    assert cubinery.PrefillProblem.from_json(changed.to_json()) == changed
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"no_such": 1}', '{"dtype": "f8"}'])
+def test_malformed_json_is_refused(text):
+    with pytest.raises(cubinery.InvalidArgumentError, match="gdn_prefill"):
+        cubinery.PrefillProblem.from_json(text)
+
+
+def test_check_names_field_and_values():
+    with pytest.raises(cubinery.InvalidArgumentError, match="padding = skip; accepted: none"):
+        cubinery.DecodeProblem(padding="skip").check()
+    cubinery.DecodeProblem(padding="skip", state_location="pool").check()
+
+
+def test_problems_are_keys():
+    assert hash(cubinery.DecodeProblem()) == hash(cubinery.DecodeProblem())
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        cubinery.DecodeProblem().q_heads = 1

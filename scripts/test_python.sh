@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Builds the Python package's wheel once, then installs and tests it in a fresh environment of each interpreter:
+# those given, or python3 and python3.11 to python3.13 as far as they are there.  Tests that need a GPU are skipped
+# without one.  Exits 77 when there is no Python from 3.11 on.
+#
+#   scripts/test_python.sh python3.11 python3.13
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+pythons=("$@")
+if ((${#pythons[@]} == 0)); then
+  seen=" "
+  for python in python3 python3.11 python3.12 python3.13; do
+    version=$("$python" -c 'import sys; assert sys.version_info >= (3, 11); print("%d.%d" % sys.version_info[:2])' \
+      2>/dev/null) || continue
+    [[ $seen == *" $version "* ]] && continue
+    seen+="$version "
+    pythons+=("$python")
+  done
+fi
+if ((${#pythons[@]} == 0)); then
+  echo "test_python.sh: no Python from 3.11 on" >&2
+  exit 77
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"${pythons[0]}" -m venv "$work/build"
+"$work/build/bin/pip" wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$work" .
+wheel=("$work"/cubinery-*.whl)
+for python in "${pythons[@]}"; do
+  rm -rf "$work/venv"
+  "$python" -m venv "$work/venv"
+  "$work/venv/bin/pip" install --quiet --disable-pip-version-check "${wheel[0]}[test]"
+  "$work/venv/bin/python" --version
+  "$work/venv/bin/python" -m pytest --quiet -p no:cacheprovider python/tests
+done
