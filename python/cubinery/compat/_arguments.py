@@ -1,0 +1,118 @@
+"""What the adapters do with arguments before they hand them on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cubinery import _arrays
+from cubinery._errors import InvalidArgumentError, UnsupportedError
+
+STATE_DTYPES = ("f32", "bf16", "f16")
+
+
+def refuse_autograd(function: str, **arrays: Any) -> None:
+    """Raises UnsupportedError when autograd would later ask for a gradient: there is none."""
+    for name, array in arrays.items():
+        if not getattr(array, "requires_grad", False):
+            continue
+        import torch
+
+        if torch.is_grad_enabled():
+            raise UnsupportedError(
+                f"{function}: {name} requires grad, and cubinery has no backward pass; call it "
+                "under torch.no_grad() or torch.inference_mode(), or detach the inputs"
+            )
+
+
+def refuse_given(function: str, supported: str, **arguments: Any) -> None:
+    """Raises UnsupportedError for the first of `arguments` that is neither None nor False."""
+    for name, value in arguments.items():
+        if value is not None and value is not False:
+            raise UnsupportedError(f"{function}: {name} is not supported; {supported}")
+
+
+def require_value(function: str, name: str, value: Any, accepted: tuple) -> None:
+    """Raises InvalidArgumentError unless `value` is one of `accepted`."""
+    if value not in accepted:
+        choices = " or ".join(repr(choice) for choice in accepted)
+        raise InvalidArgumentError(f"{function}: {name} is {value!r}; supported: {choices}")
+
+
+def require_shape(function: str, name: str, array: Any, shape: tuple[int, ...]) -> None:
+    """Raises InvalidArgumentError unless `array` has this shape."""
+    if tuple(array.shape) != shape:
+        raise InvalidArgumentError(
+            f"{function}: {name} has shape {list(array.shape)}; expected {list(shape)}"
+        )
+
+
+def require_rank(function: str, name: str, array: Any, form: str) -> None:
+    """Raises InvalidArgumentError unless `array` has the rank of `form`, say "[B, T, H, K]"."""
+    if len(array.shape) != form.count(",") + 1:
+        raise InvalidArgumentError(
+            f"{function}: {name} has shape {list(array.shape)}; expected {form}"
+        )
+
+
+def require_state_dtype(function: str, name: str, array: Any) -> None:
+    """Raises UnsupportedError unless a state has a dtype that cubinery stores states in."""
+    dtype = _arrays.dtype_name(array)
+    if dtype not in STATE_DTYPES:
+        raise UnsupportedError(
+            f"{function}: {name} is {dtype}; supported state dtypes: {', '.join(STATE_DTYPES)}"
+        )
+
+
+def _strides(array: Any) -> tuple[int, ...]:
+    """In elements."""
+    if callable(getattr(array, "stride", None)):  # torch
+        return tuple(array.stride())
+    return tuple(stride // array.itemsize for stride in array.strides)
+
+
+def _copied(array: Any) -> Any:
+    return array.contiguous() if hasattr(array, "contiguous") else array.copy()
+
+
+def unit_rows(array: Any) -> Any:
+    """`array`, or a copy if its innermost stride is not 1: the replaced functions copy too."""
+    if array is None or array.shape[-1] <= 1 or _strides(array)[-1] == 1:
+        return array
+    return _copied(array)
+
+
+def whole_matrices(state: Any) -> Any:
+    """A state that is only read, or a copy where its matrices do not lie without gaps."""
+    if state is None or _strides(state)[-2:] == (state.shape[-1], 1):
+        return state
+    return _copied(state)
+
+
+def require_initial_state(function: str, state: Any, shape: tuple[int, ...]) -> None:
+    """Raises unless `state` is None, or has this shape and a dtype that states are stored in."""
+    if state is not None:
+        require_shape(function, "initial_state", state, shape)
+        require_state_dtype(function, "initial_state", state)
+
+
+def final_states(
+    q: Any, initial_state: Any, shape: tuple[int, ...], wanted: bool
+) -> tuple[Any, dict[str, Any]]:
+    """A new f32 array for final states (None unless `wanted`), and the options of functional's that
+    read `initial_state`, which is not written, and fill it.
+    """
+    state = whole_matrices(initial_state)
+    if not wanted:
+        return None, {"state": state, "store_state": False}
+    final = _arrays.empty(q, shape, "f32")
+    if state is None or _arrays.dtype_name(state) == "f32":
+        return final, {"state": state, "state_out": final}
+    final[...] = state  # f32 holds every bf16 and f16 value; advanced in place
+    return final, {"state": final}
+
+
+def zeros(like: Any, shape: tuple[int, ...]) -> Any:
+    """f32 zeros beside `like`."""
+    array = _arrays.empty(like, shape, "f32")
+    array[...] = 0
+    return array

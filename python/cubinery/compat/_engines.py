@@ -1,0 +1,155 @@
+"""What vLLM's and SGLang's adapters share: packed one-token batches on a pool of states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cubinery import _arrays, functional
+from cubinery._errors import InvalidArgumentError, UnsupportedError
+from cubinery.compat import _arguments as arguments
+
+
+def pad_index(function: str, pad_slot_id: int) -> str:
+    """functional's name of the index that is padding."""
+    arguments.require_value(function, "pad_slot_id", pad_slot_id, (0, -1))
+    return "zero" if pad_slot_id == 0 else "negative"
+
+
+def require_plain_softplus(function: str, beta_name: str, beta: float, **threshold: float) -> None:
+    """Raises UnsupportedError unless the gate's softplus is the one that cubinery computes."""
+    ((threshold_name, limit),) = threshold.items()
+    if beta != 1.0 or limit != 20.0:
+        raise UnsupportedError(
+            f"{function}: {beta_name} is {beta} and {threshold_name} is {limit}; supported: "
+            "1.0 and 20.0"
+        )
+
+
+def decode_rows(
+    function: str, q: Any, k: Any, v: Any, gates: dict[str, Any], cu_seqlens: Any
+) -> tuple[Any, ...]:
+    """q, k, v and the gates as one row per request: [N, heads, dim] and [N, heads].
+
+    With `cu_seqlens` [N + 1] q, k and v are [1, N, ..]; without it [N, 1, ..].  Gates have these
+    leading dimensions too, or [N] alone.  InvalidArgumentError when that is not one token per
+    request.
+    """
+    arguments.require_rank(function, "q", q, "[B, T, H, K]")
+    arguments.require_rank(function, "v", v, "[B, T, HV, V]")
+    requests = q.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
+    tokens = q.shape[0] * q.shape[1]
+    if tokens != requests or (cu_seqlens is not None and q.shape[0] != 1):
+        raise UnsupportedError(
+            f"{function}: q has {q.shape[0]} x {q.shape[1]} tokens for {requests} requests; "
+            "supported: one token per request, [1, N, H, K] with cu_seqlens or [N, 1, H, K]"
+        )
+
+    def rows(array: Any) -> Any:
+        return array[0] if cu_seqlens is not None else array[:, 0]
+
+    heads = v.shape[2]
+    flat = []
+    for name, gate in gates.items():
+        if gate is not None and len(gate.shape) == 3:
+            gate = rows(gate)
+        if gate is not None:
+            arguments.require_shape(function, name, gate, (requests, heads))
+        flat.append(gate)
+    return (*(arguments.unit_rows(rows(array)) for array in (q, k, v)), *flat)
+
+
+def decode(
+    function: str,
+    q: Any,
+    k: Any,
+    v: Any,
+    gates: dict[str, Any],
+    *,
+    cu_seqlens: Any,
+    states: Any,
+    indices: Any,
+    pad_slot_id: int,
+    **options: Any,
+) -> Any:
+    """One token per request on a pool.  Returns o in q's dtype and v's shape.
+
+    `gates`: what functional.gdn_decode takes as g and beta, under the caller's names.  A request
+    whose index is padding gets zeros and touches no state.  `indices` None: the states are dense,
+    one row per request.  `options` go to functional.gdn_decode.
+    """
+    rows = decode_rows(function, q, k, v, gates, cu_seqlens)
+    arguments.refuse_autograd(function, q=q, k=k, v=v, **gates, initial_state=states)
+    if states is not None:
+        arguments.require_state_dtype(function, "initial_state", states)
+    if indices is not None:
+        requests = rows[0].shape[0]
+        if len(indices.shape) != 1 or indices.shape[0] < requests:
+            raise InvalidArgumentError(
+                f"{function}: state indices have shape {list(indices.shape)}; expected [{requests}]"
+            )
+        options.update(
+            state_indices=indices[:requests],
+            padding="zero",
+            pad_index=pad_index(function, pad_slot_id),
+        )
+    out = _arrays.empty(q, tuple(v.shape), _arrays.dtype_name(q))
+    functional.gdn_decode(
+        *rows,
+        state=states,
+        state_layout="vk",
+        out=out[0] if cu_seqlens is not None else out[:, 0],
+        **options,
+    )
+    return out
+
+
+def packed_decode(
+    function: str,
+    mixed_qkv: Any,
+    a: Any,
+    b: Any,
+    A_log: Any,
+    dt_bias: Any,
+    scale: float | None,
+    initial_state: Any,
+    out: Any,
+    indices: Any,
+    use_qk_l2norm: bool,
+    pad_slot_id: int,
+) -> tuple[Any, Any]:
+    """fused_recurrent_gated_delta_rule_packed_decode of both engines; their docstrings state it."""
+    arguments.refuse_autograd(function, mixed_qkv=mixed_qkv, a=a, b=b, A_log=A_log, dt_bias=dt_bias)
+    arguments.require_rank(function, "mixed_qkv", mixed_qkv, "[B, channels]")
+    arguments.require_rank(function, "initial_state", initial_state, "[slots, HV, V, K]")
+    arguments.require_state_dtype(function, "initial_state", initial_state)
+    batch, channels = mixed_qkv.shape
+    heads, value_dim, key_dim = initial_state.shape[1:]
+    qk_channels = channels - heads * value_dim
+    if qk_channels <= 0 or qk_channels % (2 * key_dim) != 0:
+        raise InvalidArgumentError(
+            f"{function}: mixed_qkv has {channels} channels; expected those of q, k and v for "
+            f"{heads} value heads of {value_dim} and key heads of {key_dim}"
+        )
+    arguments.require_shape(function, "out", out, (batch, 1, heads, value_dim))
+    arguments.require_shape(function, "ssm_state_indices", indices, (batch,))
+    at = qk_channels // 2
+    functional.gdn_decode(
+        mixed_qkv[:, :at].reshape(batch, -1, key_dim),
+        mixed_qkv[:, at:qk_channels].reshape(batch, -1, key_dim),
+        mixed_qkv[:, qk_channels:].reshape(batch, heads, value_dim),
+        a,
+        b,
+        A_log=A_log,
+        dt_bias=dt_bias,
+        gate_mode="computed",
+        beta_mode="logit",
+        use_qk_l2norm=use_qk_l2norm,
+        scale=scale,
+        state=initial_state,
+        state_layout="vk",
+        state_indices=indices,
+        padding="zero",
+        pad_index=pad_index(function, pad_slot_id),
+        out=out,
+    )
+    return out, initial_state

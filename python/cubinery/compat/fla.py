@@ -1,0 +1,383 @@
+"""flash-linear-attention's gated delta rule (FLA 0.5 and 0.6), run by cubinery.
+
+The functions take FLA's arguments and return what FLA returns: `o` in the dtype of the inputs and,
+with `output_final_state`, the final states in f32, [N, HV, K, V] or [N, HV, V, K] with
+`state_v_first`.  `register()` puts cubinery into FLA's own dispatch, so that code which imports
+chunk_gated_delta_rule from FLA runs it unchanged.
+
+Inference only: there is no backward pass.  Importing this module imports neither torch nor FLA.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from cubinery import _arrays, functional
+from cubinery._errors import Error, InvalidArgumentError, UnsupportedError
+from cubinery.compat import _arguments as arguments
+
+_CHUNK = "fla.chunk_gated_delta_rule"
+_RECURRENT = "fla.fused_recurrent_gated_delta_rule"
+_DTYPES = ("f32", "bf16", "f16")
+# Below FlashQLA's 3 and FLA's default of 5: the lower one is asked first.
+_PRIORITY = 1
+
+
+def chunk_gated_delta_rule(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    beta: Any,
+    scale: float | None = None,
+    initial_state: Any = None,
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
+    use_beta_sigmoid_in_kernel: bool = False,
+    allow_neg_eigval: bool = False,
+    state_v_first: bool = False,
+    cu_seqlens: Any = None,
+    cu_seqlens_cpu: Any = None,
+    *,
+    chunk_indices: Any = None,
+    cp_context: Any = None,
+    **kwargs: Any,
+) -> tuple[Any, Any]:
+    """FLA's function of this name.
+
+    q, k [B, T, H, K], v [B, T, HV, V], g and beta [B, T, HV]; with `cu_seqlens` [N + 1] B is 1 and
+    T the tokens of all sequences.  `initial_state` [N, HV, K, V] in f32, bf16 or f16 is not
+    written.  `kwargs`: use_gate_in_kernel and, for it alone, A_log [HV] and dt_bias [HV];
+    chunk_size; transpose_state_layout.
+
+    cu_seqlens_cpu, chunk_indices and chunk_size tell FLA how to lay out its work.  They cannot
+    change the result, and cubinery lays out its own: they are accepted and not read.
+
+    Raises InvalidArgumentError where FLA would raise and for keywords that FLA does not define,
+    UnsupportedError for `cp_context` and for inputs that require grad while grad is enabled.
+    """
+    call = _chunk_call(
+        q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel,
+        use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first, cu_seqlens, cu_seqlens_cpu,
+        chunk_indices=chunk_indices, cp_context=cp_context, **kwargs,
+    )  # fmt: skip
+    return call.run(functional.gdn_prefill)
+
+
+def fused_recurrent_gated_delta_rule(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any = None,
+    gk: Any = None,
+    gv: Any = None,
+    beta: Any = None,
+    scale: float | None = None,
+    initial_state: Any = None,
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
+    use_gate_in_kernel: bool = False,
+    A_log: Any = None,
+    dt_bias: Any = None,
+    use_beta_sigmoid_in_kernel: bool = False,
+    allow_neg_eigval: bool = False,
+    state_v_first: bool = False,
+    cu_seqlens: Any = None,
+    **kwargs: Any,
+) -> tuple[Any, Any]:
+    """FLA's function of this name.  Shapes as for chunk_gated_delta_rule().
+
+    One token per sequence (T = 1 without `cu_seqlens`) runs the decode operator; everything else
+    runs the prefill operator, which rounds the operands of its products to the inputs' dtype.
+
+    Raises InvalidArgumentError where FLA would raise, for a `beta` per value ([B, T, HV, V]) and
+    for unknown keywords; UnsupportedError for `gk`, `gv` and inputs that require grad while grad is
+    enabled.
+    """
+    arguments.refuse_given(_RECURRENT, "the decay is g [B, T, HV], one per head", gk=gk, gv=gv)
+    state_v_first = _state_layout_flag(_RECURRENT, state_v_first, kwargs)
+    _refuse_unknown(_RECURRENT, kwargs)
+    call = _Call(
+        _RECURRENT, q, k, v, g, beta, scale, initial_state, output_final_state,
+        use_qk_l2norm_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first,
+        cu_seqlens, use_gate_in_kernel, A_log, dt_bias,
+    )  # fmt: skip
+    one_token_each = cu_seqlens is None and q.shape[1] == 1
+    return call.run(functional.gdn_decode if one_token_each else functional.gdn_prefill)
+
+
+chunk_gdn = chunk_gated_delta_rule
+fused_recurrent_gdn = fused_recurrent_gated_delta_rule
+
+
+def _chunk_call(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    beta: Any,
+    scale: float | None = None,
+    initial_state: Any = None,
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
+    use_beta_sigmoid_in_kernel: bool = False,
+    allow_neg_eigval: bool = False,
+    state_v_first: bool = False,
+    cu_seqlens: Any = None,
+    cu_seqlens_cpu: Any = None,
+    *,
+    chunk_indices: Any = None,
+    cp_context: Any = None,
+    use_gate_in_kernel: bool = False,
+    A_log: Any = None,
+    dt_bias: Any = None,
+    chunk_size: int = 64,
+    **kwargs: Any,
+) -> _Call:
+    """A call of chunk_gated_delta_rule() with its `kwargs` spelt out, checked."""
+    arguments.refuse_given(
+        _CHUNK, "one device computes all of a sequence: pass cu_seqlens", cp_context=cp_context
+    )
+    arguments.require_value(_CHUNK, "chunk_size", chunk_size, (16, 32, 64))
+    state_v_first = _state_layout_flag(_CHUNK, state_v_first, kwargs)
+    _refuse_unknown(_CHUNK, kwargs)
+    return _Call(
+        _CHUNK, q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel,
+        use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first, cu_seqlens, use_gate_in_kernel,
+        A_log, dt_bias,
+    )  # fmt: skip
+
+
+def _state_layout_flag(function: str, state_v_first: bool, kwargs: dict[str, Any]) -> bool:
+    """Takes FLA's old name of state_v_first out of `kwargs`."""
+    if "transpose_state_layout" not in kwargs:
+        return state_v_first
+    if state_v_first:
+        raise InvalidArgumentError(
+            f"{function}: transpose_state_layout is the old name of state_v_first; pass only one"
+        )
+    warnings.warn(
+        "`transpose_state_layout` is deprecated and renamed to `state_v_first`.",
+        DeprecationWarning,
+        stacklevel=4,
+    )
+    return kwargs.pop("transpose_state_layout")
+
+
+def _refuse_unknown(function: str, kwargs: dict[str, Any]) -> None:
+    if "head_first" in kwargs:
+        raise InvalidArgumentError(
+            f"{function}: head_first has been removed; inputs are [B, T, H, ...]"
+        )
+    if kwargs:
+        raise InvalidArgumentError(f"{function}: unknown argument {sorted(kwargs)[0]}")
+
+
+@dataclass
+class _Call:
+    """A call of either function.  Making one checks it; nothing is allocated before run()."""
+
+    function: str
+    q: Any
+    k: Any
+    v: Any
+    g: Any
+    beta: Any
+    scale: float | None
+    initial_state: Any
+    output_final_state: bool
+    use_qk_l2norm: bool
+    beta_sigmoid: bool
+    beta_doubled: bool
+    state_v_first: bool
+    cu_seqlens: Any
+    computed_gate: bool
+    A_log: Any
+    dt_bias: Any
+
+    def __post_init__(self) -> None:
+        if not self.computed_gate:
+            self.A_log = self.dt_bias = None  # FLA reads them for a computed gate alone
+        self._check_shapes()
+        self._check_modes()
+        arguments.refuse_autograd(self.function, **self.floats(), initial_state=self.initial_state)
+        arguments.require_initial_state(self.function, self.initial_state, self.state_shape())
+
+    def floats(self) -> dict[str, Any]:
+        """The arrays beside the states, by name."""
+        names = ("q", "k", "v", "g", "beta", "A_log", "dt_bias")
+        return {name: getattr(self, name) for name in names}
+
+    def state_shape(self) -> tuple[int, ...]:
+        sequences = self.q.shape[0] if self.cu_seqlens is None else self.cu_seqlens.shape[0] - 1
+        matrix = (self.q.shape[-1], self.v.shape[-1])
+        return (sequences, self.v.shape[2], *(matrix[::-1] if self.state_v_first else matrix))
+
+    def run(self, operator: Any) -> tuple[Any, Any]:
+        """Allocates what FLA allocates, and calls functional.gdn_prefill or gdn_decode."""
+        options: dict[str, Any] = {}
+        if operator is functional.gdn_prefill:
+            options["cu_seqlens"] = self.cu_seqlens
+        if self.computed_gate:
+            bias = self.dt_bias
+            bias = arguments.zeros(self.q, (self.v.shape[2],)) if bias is None else bias
+            options.update(A_log=self.A_log, dt_bias=bias)
+        final, states = arguments.final_states(
+            self.q, self.initial_state, self.state_shape(), self.output_final_state
+        )
+        q, k, v = (arguments.unit_rows(array) for array in (self.q, self.k, self.v))
+        out = operator(
+            q,
+            k,
+            v,
+            self.g,
+            self.beta,
+            gate_mode="none" if self.g is None else "computed" if self.computed_gate else "log",
+            beta_mode=self._beta_mode(),
+            use_qk_l2norm=self.use_qk_l2norm,
+            scale=self.scale,
+            state_layout="vk" if self.state_v_first else "kv",
+            **states,
+            **options,
+        )
+        return out, final
+
+    def _beta_mode(self) -> str:
+        if self.beta is None:
+            return "one"
+        if not self.beta_sigmoid:
+            return "given"
+        return "doubled_logit" if self.beta_doubled else "logit"
+
+    def _check_shapes(self) -> None:
+        arguments.require_rank(self.function, "q", self.q, "[B, T, H, K]")
+        arguments.require_shape(self.function, "k", self.k, tuple(self.q.shape))
+        arguments.require_rank(self.function, "v", self.v, "[B, T, HV, V]")
+        heads, batch = self.q.shape[2], self.q.shape[0]
+        if self.v.shape[2] % heads != 0:
+            raise InvalidArgumentError(
+                f"{self.function}: v has {self.v.shape[2]} heads; expected a multiple of the "
+                f"{heads} of q and k"
+            )
+        if self.beta is not None:
+            arguments.require_rank(self.function, "beta", self.beta, "[B, T, HV]")
+        if self.cu_seqlens is not None and batch != 1:
+            raise InvalidArgumentError(
+                f"{self.function}: q has a batch of {batch}; expected 1 with cu_seqlens, the "
+                "sequences behind each other"
+            )
+
+    def _check_modes(self) -> None:
+        needs = None
+        if self.computed_gate and (self.A_log is None or self.g is None):
+            needs = f"use_gate_in_kernel needs {'A_log' if self.A_log is None else 'g'}"
+        elif self.beta_doubled and not self.beta_sigmoid:
+            needs = "allow_neg_eigval needs use_beta_sigmoid_in_kernel"
+        elif self.beta_sigmoid and self.beta is None:
+            needs = "use_beta_sigmoid_in_kernel needs beta"
+        if needs is not None:
+            raise InvalidArgumentError(f"{self.function}: {needs}")
+
+
+# FLA's registry.  A backend, once in it, cannot be taken out; unregister() turns ours off.
+_enabled = False
+_backend: Any = None
+
+
+def register() -> None:
+    """Makes FLA's chunk_gated_delta_rule run cubinery wherever that can honour the call.
+
+    Every other call (training, cp_context, CPU tensors, ...) goes on to FLA's other backends; FLA
+    logs the reason at level INFO.  FLA_CUBINERY=0 in the environment turns it off.  Its
+    fused_recurrent_gated_delta_rule knows no backends: import this module's in its place.
+
+    Raises ImportError without FLA, UnsupportedError when FLA's dispatch is off
+    (FLA_DISABLE_BACKEND_DISPATCH=1).
+    """
+    global _backend, _enabled
+    if _backend is None:
+        _backend = _register_backend()
+    _enabled = True
+
+
+def unregister() -> None:
+    """Undoes register().  Does nothing without it."""
+    global _enabled
+    _enabled = False
+
+
+def _register_backend() -> Any:
+    try:
+        from fla import backends as dispatch  # 0.6
+    except ImportError:
+        from fla.ops import backends as dispatch  # 0.5
+    if os.environ.get("FLA_DISABLE_BACKEND_DISPATCH") == "1":
+        raise UnsupportedError(
+            "fla.register: FLA_DISABLE_BACKEND_DISPATCH=1 turns FLA's backends off; unset it "
+            "before FLA is imported"
+        )
+    backend_class = _backend_class(dispatch.BaseBackend)
+    if hasattr(dispatch, "register"):
+        dispatch.register("gated_delta_rule")(backend_class)
+    else:
+        from fla.ops.gated_delta_rule.backends import gdr_registry
+
+        gdr_registry.register(backend_class())
+    return backend_class
+
+
+def _backend_class(base: type) -> type:
+    """A backend as FLA's dispatch asks for: the function under its name, and its verifier."""
+
+    class CubineryBackend(base):
+        """Gated DeltaNet prefill by cubinery."""
+
+        backend_type = "cubinery"
+        env_var = "FLA_CUBINERY"
+        priority = _PRIORITY
+
+        @classmethod
+        def is_enabled(cls) -> bool:
+            return _enabled and os.environ.get(cls.env_var, "1") != "0"
+
+        # FLA passes on what its caller passed.
+        def chunk_gated_delta_rule_verifier(
+            self, *args: Any, **kwargs: Any
+        ) -> tuple[bool, str | None]:
+            return _verify(*args, **kwargs)
+
+        def chunk_gated_delta_rule(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+            return chunk_gated_delta_rule(*args, **kwargs)
+
+    return CubineryBackend
+
+
+def _verify(*args: Any, **kwargs: Any) -> tuple[bool, str | None]:
+    """Whether chunk_gated_delta_rule() can honour the call, and if not why."""
+    try:
+        call = _chunk_call(*args, **kwargs)
+        device = _arrays.device_of(call.q)
+    except (Error, TypeError) as refusal:
+        return False, str(refusal)
+    dtypes = {
+        name: _arrays.dtype_name(array)
+        for name, array in call.floats().items()
+        if array is not None
+    }
+    for name, dtype in dtypes.items():
+        if dtype not in _DTYPES:
+            return False, f"{name} is {dtype}; supported: {', '.join(_DTYPES)}"
+    if not dtypes["q"] == dtypes["k"] == dtypes["v"]:
+        return False, "q, k and v have different dtypes"
+    for name, dim in {"K": call.q.shape[-1], "V": call.v.shape[-1]}.items():
+        if dim % 16 != 0 or not 16 <= dim <= 256:
+            return False, f"{name} is {dim}; supported: multiples of 16 from 16 to 256"
+
+    import torch
+
+    if torch.version.cuda is None or torch.cuda.get_device_capability(device) < (8, 0):
+        return False, "the device is no NVIDIA GPU of sm_80 or newer"
+    return True, None

@@ -1,0 +1,354 @@
+"""FlashInfer's Gated DeltaNet functions (flashinfer.gdn_prefill, flashinfer.gdn_decode), by
+cubinery.
+
+States are [.., HV, V, K] (gated_delta_rule_decode: [.., HV, K, V]) in f32, bf16 or f16.
+FlashInfer's other arguments keep their meaning; where it limits dims, dtypes or strides further
+than cubinery does, cubinery takes more.  Importing this module imports neither torch nor
+FlashInfer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cubinery import _arrays, functional
+from cubinery._errors import InvalidArgumentError, UnsupportedError
+from cubinery.compat import _arguments as arguments
+
+_BACKENDS = ("auto", "flashinfer")
+
+
+def chunk_gated_delta_rule(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any = None,
+    beta: Any = None,
+    scale: float | None = None,
+    initial_state: Any = None,
+    output_final_state: bool = False,
+    cu_seqlens: Any = None,
+    use_qk_l2norm_in_kernel: bool = False,
+    output: Any = None,
+    output_state: Any = None,
+    state_checkpoints: Any = None,
+    checkpoint_cu_starts: Any = None,
+    checkpoint_every_n_tokens: int = 0,
+    use_cp: str | bool = "auto",
+    state_indices: Any = None,
+    _cp_chunk_len: int | None = None,
+    backend: str = "auto",
+    max_seqlen: int | None = None,
+) -> Any:
+    """flashinfer.gdn_prefill.chunk_gated_delta_rule.
+
+    q [total, Hq, K], k [total, Hk, K], v [total, Hv, V]; `g`, the factor alpha = exp(log decay),
+    and `beta` [total, H] with H the most heads of the three, each 1 when absent; `cu_seqlens` [N +
+    1]. `scale` None or 0 is K^-0.5.  Returns `output` [total, H, V], with `output_final_state`
+    (output, final states).  Final states go to `output_state`, when given even without
+    `output_final_state`, else to a new f32 array.  With `state_indices` [N] the states are pools,
+    and no index is padding.  Checkpoints are the states after each `checkpoint_every_n_tokens`
+    tokens.
+
+    `max_seqlen` is a hint that cannot change the result; it is not read.
+
+    Raises InvalidArgumentError where FlashInfer would raise, UnsupportedError for use_cp=True, a
+    `_cp_chunk_len`, other backends, fp8 states, and states of two dtypes, unless a dense
+    `output_state` is f32.
+    """
+    name = "flashinfer.chunk_gated_delta_rule"
+    _check_prefill(name, q, v, cu_seqlens, use_cp, _cp_chunk_len, backend)
+    options = _checkpoints(name, checkpoint_every_n_tokens, state_checkpoints, checkpoint_cu_starts)
+    arguments.refuse_autograd(name, q=q, k=k, v=v, g=g, beta=beta, initial_state=initial_state)
+    for which, array in {"initial_state": initial_state, "output_state": output_state}.items():
+        if array is not None:
+            arguments.require_state_dtype(name, which, array)
+    if output_final_state and output_state is None:
+        if state_indices is not None:
+            raise InvalidArgumentError(
+                f"{name}: state_indices needs output_state, the pool that they index"
+            )
+        heads = max(q.shape[1], v.shape[1])
+        shape = (cu_seqlens.shape[0] - 1, heads, v.shape[2], q.shape[2])
+        output_state = _arrays.empty(q, shape, "f32")
+    state, state_out = _prefill_states(name, initial_state, output_state, state_indices)
+    out = functional.gdn_prefill(
+        q,
+        k,
+        v,
+        g,
+        beta,
+        gate_mode="none" if g is None else "alpha",
+        use_qk_l2norm=use_qk_l2norm_in_kernel,
+        scale=scale or None,  # 0.0 asks for the default too
+        state=state,
+        state_out=state_out,
+        store_state=output_state is not None,
+        state_layout="vk",
+        state_indices=(
+            state_indices if initial_state is not None or output_state is not None else None
+        ),
+        cu_seqlens=cu_seqlens,
+        out=output,
+        **options,
+    )
+    return (out, output_state) if output_final_state else out
+
+
+def _check_prefill(
+    name: str, q: Any, v: Any, cu_seqlens: Any, use_cp: Any, cp_chunk_len: Any, backend: str
+) -> None:
+    arguments.refuse_given(
+        name, 'pass use_cp="auto" or False', use_cp=use_cp is True, _cp_chunk_len=cp_chunk_len
+    )
+    arguments.require_value(name, "use_cp", use_cp, ("auto", False))
+    _check_backend(name, backend)
+    arguments.require_rank(name, "q", q, "[total, Hq, K]")
+    arguments.require_rank(name, "v", v, "[total, Hv, V]")
+    if cu_seqlens is None or cu_seqlens.shape[0] < 2:
+        raise InvalidArgumentError(
+            f"{name}: cu_seqlens is required, [N + 1] with at least 2 entries"
+        )
+
+
+def _check_backend(name: str, backend: str) -> None:
+    if backend in ("cake_gdn", "cudnn", "rubin"):
+        raise UnsupportedError(f"{name}: backend {backend!r} is FlashInfer's own; pass 'auto'")
+    arguments.require_value(name, "backend", backend, _BACKENDS)
+
+
+def _checkpoints(name: str, every: int, checkpoints: Any, cu_starts: Any) -> dict[str, Any]:
+    given = {"state_checkpoints": checkpoints, "checkpoint_cu_starts": cu_starts}
+    if every < 0 or every % 64 != 0:
+        raise InvalidArgumentError(
+            f"{name}: checkpoint_every_n_tokens is {every}; expected 0 or a multiple of 64"
+        )
+    for which, array in given.items():
+        if (array is None) != (every == 0):
+            wanted = "missing" if array is None else "given without checkpoint_every_n_tokens"
+            raise InvalidArgumentError(f"{name}: {which} is {wanted}")
+    if every == 0:
+        return {}
+    arguments.require_state_dtype(name, "state_checkpoints", checkpoints)
+    return {
+        "checkpoints": checkpoints,
+        "checkpoint_mode": "after",
+        "checkpoint_every": every,
+        "checkpoint_cu_starts": cu_starts,
+    }
+
+
+def _prefill_states(
+    name: str, initial_state: Any, output_state: Any, state_indices: Any
+) -> tuple[Any, Any]:
+    """Where functional.gdn_prefill reads states and where it writes them (None: in place)."""
+    if initial_state is None or output_state is None or output_state is initial_state:
+        return (initial_state, None if output_state is initial_state else output_state)
+    dtypes = [_arrays.dtype_name(state) for state in (initial_state, output_state)]
+    if dtypes[0] == dtypes[1]:
+        return initial_state, output_state
+    if dtypes[1] != "f32" or state_indices is not None:
+        raise UnsupportedError(
+            f"{name}: initial_state is {dtypes[0]} and output_state {dtypes[1]}; supported: the "
+            "same dtype, or a dense f32 output_state"
+        )
+    output_state[...] = initial_state  # f32 holds every value of the others; advanced in place
+    return output_state, None
+
+
+def gated_delta_rule_decode_pretranspose(
+    q: Any,
+    k: Any,
+    v: Any,
+    state: Any,
+    A_log: Any,
+    a: Any,
+    dt_bias: Any,
+    b: Any,
+    scale: float | None = None,
+    output: Any = None,
+    use_qk_l2norm: bool = True,
+    initial_state: Any = None,
+    initial_state_indices: Any = None,
+    output_state_indices: Any = None,
+    intermediate_states_buffer: Any = None,
+    disable_state_update: bool = False,
+    backend: str = "auto",
+) -> tuple[Any, Any]:
+    """flashinfer.gdn_decode.gated_delta_rule_decode_pretranspose, one token per request (T = 1).
+
+    q, k [B, 1, H, K], v [B, 1, HV, V], a and b [B, 1, HV]; `state` [B, HV, V, K], or the pool
+    `initial_state` with `initial_state_indices` [B]: updated in place and returned beside `output`
+    [B, 1, HV, V].  A read index of -1 is padding: with an f32 pool the output is zero and no state
+    is touched, with a bf16 or f16 pool the row is computed on slot 0.  A write index of -1 beside a
+    slot to read goes to slot 0 with a bf16 or f16 pool; with an f32 pool the new state is dropped
+    (FlashInfer: slot 0).
+
+    Raises UnsupportedError for T > 1, a pool of ugpu_state_pool() and other backends;
+    InvalidArgumentError where FlashInfer would raise.
+    """
+    name = "flashinfer.gated_delta_rule_decode_pretranspose"
+    _check_decode(name, q, v, backend)
+    for which, value in {
+        "intermediate_states_buffer": intermediate_states_buffer is not None,
+        "disable_state_update": disable_state_update,
+    }.items():
+        if value:
+            raise InvalidArgumentError(f"{name}: {which} is for T > 1")
+    pool = _pool_options(name, initial_state, initial_state_indices, output_state_indices)
+    if (state is None) == (initial_state is None):
+        raise InvalidArgumentError(f"{name}: expected state or initial_state, and not both")
+    states = state if initial_state is None else initial_state
+    if len(states.shape) == 5:
+        raise UnsupportedError(
+            f"{name}: initial_state has 5 dimensions; supported: a pool [slots, HV, V, K]"
+        )
+    out = _decode(
+        name, q, k, v, states, A_log, a, dt_bias, b, scale, output, use_qk_l2norm, "vk", **pool
+    )
+    return out, states
+
+
+def gated_delta_rule_decode(
+    q: Any,
+    k: Any,
+    v: Any,
+    state: Any,
+    A_log: Any,
+    a: Any,
+    dt_bias: Any,
+    b: Any,
+    scale: float | None = None,
+    output: Any = None,
+    use_qk_l2norm: bool = True,
+    backend: str = "auto",
+) -> tuple[Any, Any]:
+    """flashinfer.gdn_decode.gated_delta_rule_decode: as gated_delta_rule_decode_pretranspose() with
+    `state` [B, HV, K, V], updated in place.  Returns (output, state).
+    """
+    name = "flashinfer.gated_delta_rule_decode"
+    _check_decode(name, q, v, backend)
+    out = _decode(name, q, k, v, state, A_log, a, dt_bias, b, scale, output, use_qk_l2norm, "kv")
+    return out, state
+
+
+def gated_delta_rule_mtp(
+    q: Any,
+    k: Any,
+    v: Any,
+    initial_state: Any,
+    initial_state_indices: Any,
+    A_log: Any,
+    a: Any,
+    dt_bias: Any,
+    b: Any,
+    scale: float | None = None,
+    output: Any = None,
+    intermediate_states_buffer: Any = None,
+    ssm_state_indices: Any = None,
+    disable_state_update: bool | None = None,
+    use_qk_l2norm: bool = True,
+    output_state_indices: Any = None,
+    cache_replayssm: bool = False,
+    replayssm_rawv: Any = None,
+    replayssm_rawk: Any = None,
+    replayssm_g: Any = None,
+    replayssm_beta: Any = None,
+) -> tuple[Any, Any]:
+    """flashinfer.gdn_decode.gated_delta_rule_mtp, for T = 1 alone.
+
+    `initial_state` [slots, HV, V, K] is read at `initial_state_indices` [B] and written, unless
+    `disable_state_update` (None is FlashInfer's default, True), there or at `output_state_indices`.
+    A negative read index skips the row: its output is left as it is, zero when `output` is None.  A
+    negative write index drops the new state.  Returns (output, initial_state).
+
+    Raises UnsupportedError for T > 1, intermediate states, ssm_state_indices and ReplaySSM caching.
+    """
+    name = "flashinfer.gated_delta_rule_mtp"
+    _check_decode(name, q, v, "auto")
+    arguments.refuse_given(
+        name,
+        "one token per request and its final state",
+        intermediate_states_buffer=intermediate_states_buffer,
+        ssm_state_indices=ssm_state_indices,
+        cache_replayssm=cache_replayssm,
+        replayssm_rawv=replayssm_rawv,
+        replayssm_rawk=replayssm_rawk,
+        replayssm_g=replayssm_g,
+        replayssm_beta=replayssm_beta,
+    )
+    out = _decode(
+        name,
+        q,
+        k,
+        v,
+        initial_state,
+        A_log,
+        a,
+        dt_bias,
+        b,
+        scale,
+        output,
+        use_qk_l2norm,
+        "vk",
+        store_state=disable_state_update is False,
+        state_indices=initial_state_indices,
+        state_out_indices=output_state_indices,
+        padding="zero" if output is None else "skip",
+        pad_index="negative",
+    )
+    return out, initial_state
+
+
+def _check_decode(name: str, q: Any, v: Any, backend: str) -> None:
+    _check_backend(name, backend)
+    arguments.require_rank(name, "q", q, "[B, T, H, K]")
+    arguments.require_rank(name, "v", v, "[B, T, HV, V]")
+    if q.shape[1] != 1:
+        raise UnsupportedError(f"{name}: q has T = {q.shape[1]} tokens per request; supported: 1")
+
+
+def _pool_options(name: str, pool: Any, read: Any, write: Any) -> dict[str, Any]:
+    """The options of a pool: FlashInfer's policy for padding depends on the pool's dtype."""
+    if (pool is None) != (read is None):
+        raise InvalidArgumentError(
+            f"{name}: initial_state and initial_state_indices belong together"
+        )
+    if pool is None:
+        if write is not None:
+            raise InvalidArgumentError(f"{name}: output_state_indices needs initial_state")
+        return {}
+    return {
+        "state_indices": read,
+        "state_out_indices": write,
+        "padding": "zero" if _arrays.dtype_name(pool) == "f32" else "scratch",
+        "pad_index": "negative",
+        "scratch_slot": 0,
+    }
+
+
+def _decode(
+    name: str,
+    q: Any,
+    k: Any,
+    v: Any,
+    state: Any,
+    A_log: Any,
+    a: Any,
+    dt_bias: Any,
+    b: Any,
+    scale: float | None,
+    output: Any,
+    use_qk_l2norm: bool,
+    layout: str,
+    **pool: Any,
+) -> Any:
+    arguments.refuse_autograd(
+        name, q=q, k=k, v=v, A_log=A_log, a=a, dt_bias=dt_bias, b=b, state=state
+    )
+    arguments.require_state_dtype(name, "state", state)
+    return functional.gdn_decode(
+        q, k, v, a, b, A_log=A_log, dt_bias=dt_bias, gate_mode="computed", beta_mode="logit",
+        use_qk_l2norm=use_qk_l2norm, scale=scale, state=state, state_layout=layout, out=output,
+        **pool,
+    )  # fmt: skip

@@ -1,0 +1,229 @@
+"""vLLM's Gated DeltaNet functions (vllm/model_executor/layers/fla/ops), by cubinery.
+
+States are [.., HV, V, K].  Slot 0 of a pool is padding, as in vLLM today; `pad_slot_id=-1`, which
+vLLM does not have, asks for the older convention.  Under `pad_slot_id=0` a negative index is no
+slot: its request gets NaN and touches no state (vLLM skips it).  The output of a padding request is
+zero (vLLM leaves it unwritten).  Importing this module imports neither torch nor vLLM.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cubinery import _arrays, functional
+from cubinery._errors import InvalidArgumentError, UnsupportedError
+from cubinery.compat import _arguments as arguments
+from cubinery.compat import _engines as engines
+
+_ONE_TOKEN = "one token per request, its state in the slot ssm_state_indices [N]"
+
+
+def fused_recurrent_gated_delta_rule(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    beta: Any = None,
+    scale: float | None = None,
+    initial_state: Any = None,
+    inplace_final_state: bool = True,
+    cu_seqlens: Any = None,
+    ssm_state_indices: Any = None,
+    num_accepted_tokens: Any = None,
+    use_qk_l2norm_in_kernel: bool = False,
+    *,
+    pad_slot_id: int = 0,
+) -> tuple[Any, Any]:
+    """vLLM's function of this name, for decode: one token per request.
+
+    q, k [1, N, H, K], v [1, N, HV, V], g and beta [1, N, HV] with `cu_seqlens` [N + 1] (0, 1, .. N;
+    a request of no tokens has a padding slot), or [N, 1, ..] without it.  `initial_state` [slots,
+    HV, V, K] is updated in place at `ssm_state_indices` [N]; or, without indices and with
+    inplace_final_state=False, [N, HV, V, K] is read and the new states are another array.  Returns
+    (o, states), o in q's dtype.
+
+    Raises UnsupportedError for several tokens per request (num_accepted_tokens, ssm_state_indices
+    [N, S]) and for indices without inplace_final_state; InvalidArgumentError for arguments that do
+    not fit each other.
+    """
+    return _recurrent(
+        "vllm.fused_recurrent_gated_delta_rule", q, k, v, {"g": g, "beta": beta}, scale,
+        initial_state, inplace_final_state, cu_seqlens, ssm_state_indices, num_accepted_tokens,
+        pad_slot_id, use_qk_l2norm=use_qk_l2norm_in_kernel,
+    )  # fmt: skip
+
+
+def fused_sigmoid_gating_delta_rule_update(
+    A_log: Any,
+    a: Any,
+    b: Any,
+    dt_bias: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    beta: float = 1.0,
+    threshold: float = 20.0,
+    scale: float | None = None,
+    initial_state: Any = None,
+    inplace_final_state: bool = True,
+    cu_seqlens: Any = None,
+    ssm_state_indices: Any = None,
+    num_accepted_tokens: Any = None,
+    use_qk_l2norm_in_kernel: bool = False,
+    is_kda: bool = False,
+    *,
+    pad_slot_id: int = 0,
+) -> tuple[Any, Any]:
+    """vLLM's function of this name, for decode: fused_recurrent_gated_delta_rule() with
+    g = -exp(A_log) softplus(a + dt_bias) and sigmoid(b) computed by the kernel.
+
+    a and b [N, HV] or with the leading dimensions of q.  Raises as
+    fused_recurrent_gated_delta_rule(), and UnsupportedError for is_kda and for a softplus other
+    than beta = 1, threshold = 20.
+    """
+    name = "vllm.fused_sigmoid_gating_delta_rule_update"
+    engines.require_plain_softplus(name, "beta", beta, threshold=threshold)
+    arguments.refuse_given(name, "one decay per head", is_kda=is_kda)
+    arguments.refuse_autograd(name, A_log=A_log, dt_bias=dt_bias)
+    return _recurrent(
+        name, q, k, v, {"a": a, "b": b}, scale, initial_state, inplace_final_state, cu_seqlens,
+        ssm_state_indices, num_accepted_tokens, pad_slot_id, use_qk_l2norm=use_qk_l2norm_in_kernel,
+        A_log=A_log, dt_bias=dt_bias, gate_mode="computed", beta_mode="logit",
+    )  # fmt: skip
+
+
+def fused_recurrent_gated_delta_rule_packed_decode(
+    mixed_qkv: Any,
+    a: Any,
+    b: Any,
+    A_log: Any,
+    dt_bias: Any,
+    scale: float | None,
+    initial_state: Any,
+    out: Any,
+    ssm_state_indices: Any,
+    use_qk_l2norm_in_kernel: bool = False,
+    *,
+    pad_slot_id: int = 0,
+) -> tuple[Any, Any]:
+    """vLLM's function of this name: decode from the convolution's output, split as it lies.
+
+    `mixed_qkv` [B, 2 H K + HV V], a and b [B, HV], `initial_state` [slots, HV, V, K], updated in
+    place at `ssm_state_indices` [B]; `out` [B, 1, HV, V] is written, with zeros where the slot is
+    padding.  Returns (out, initial_state).
+    """
+    return engines.packed_decode(
+        "vllm.fused_recurrent_gated_delta_rule_packed_decode", mixed_qkv, a, b, A_log, dt_bias,
+        scale, initial_state, out, ssm_state_indices, use_qk_l2norm_in_kernel, pad_slot_id,
+    )  # fmt: skip
+
+
+def chunk_gated_delta_rule(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    beta: Any,
+    scale: float | None = None,
+    initial_state: Any = None,
+    output_final_state: bool = False,
+    cu_seqlens: Any = None,
+    *,
+    head_first: bool = False,
+    chunk_indices: Any = None,
+    chunk_offsets: Any = None,
+    use_qk_l2norm_in_kernel: bool = False,
+    core_attn_out: Any = None,
+) -> tuple[Any, Any]:
+    """vLLM's function of this name: prefill.
+
+    q, k [B, T, H, K], v [B, T, HV, V], g and beta [B, T, HV]; with `cu_seqlens` [N + 1] B is 1.
+    `initial_state` [N, HV, V, K] is not written; the final states are a new f32 array of that
+    shape, or None.  `core_attn_out` [tokens or more, HV, V], for B = 1, receives o in its first
+    rows.  Returns (o, final states), o in q's dtype.  vLLM's releases differ in the order of the
+    arguments after `cu_seqlens`: pass those by name.
+
+    chunk_indices and chunk_offsets tell vLLM how to lay out its work.  They cannot change the
+    result, and cubinery lays out its own: they are accepted and not read.
+
+    Raises InvalidArgumentError for head_first and arrays that do not fit; UnsupportedError for
+    inputs that require grad while grad is enabled.
+    """
+    name = "vllm.chunk_gated_delta_rule"
+    if head_first:
+        raise InvalidArgumentError(
+            f"{name}: head_first is not supported; inputs are [B, T, H, ...]"
+        )
+    arguments.require_rank(name, "q", q, "[B, T, H, K]")
+    arguments.require_rank(name, "v", v, "[B, T, HV, V]")
+    arguments.refuse_autograd(name, q=q, k=k, v=v, g=g, beta=beta, initial_state=initial_state)
+    sequences = q.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
+    shape = (sequences, v.shape[2], v.shape[3], q.shape[3])
+    arguments.require_initial_state(name, initial_state, shape)
+    final, states = arguments.final_states(q, initial_state, shape, output_final_state)
+    out = functional.gdn_prefill(
+        *(arguments.unit_rows(array) for array in (q, k, v)),
+        g,
+        beta,
+        use_qk_l2norm=use_qk_l2norm_in_kernel,
+        scale=scale,
+        state_layout="vk",
+        cu_seqlens=cu_seqlens,
+        out=_output_rows(name, q, v, core_attn_out),
+        **states,
+    )
+    return out, final
+
+
+def _output_rows(function: str, q: Any, v: Any, buffer: Any) -> Any:
+    """The rows of core_attn_out that o takes, as [1, T, HV, V]."""
+    if buffer is None:
+        return None
+    rows, row = v.shape[1], tuple(v.shape[2:])
+    fits = q.shape[0] == 1 and tuple(buffer.shape[1:]) == row and buffer.shape[0] >= rows
+    if not fits or _arrays.dtype_name(buffer) != _arrays.dtype_name(q):
+        raise InvalidArgumentError(
+            f"{function}: core_attn_out is {list(buffer.shape)}; expected [{rows} or more, "
+            f"{row[0]}, {row[1]}] in q's dtype, and a batch of 1"
+        )
+    return buffer[:rows][None]
+
+
+def _recurrent(
+    function: str,
+    q: Any,
+    k: Any,
+    v: Any,
+    gates: dict[str, Any],
+    scale: float | None,
+    initial_state: Any,
+    inplace_final_state: bool,
+    cu_seqlens: Any,
+    indices: Any,
+    num_accepted_tokens: Any,
+    pad_slot_id: int,
+    **options: Any,
+) -> tuple[Any, Any]:
+    arguments.refuse_given(function, _ONE_TOKEN, num_accepted_tokens=num_accepted_tokens)
+    if initial_state is None:
+        raise InvalidArgumentError(f"{function}: initial_state is required")
+    if indices is not None and len(indices.shape) != 1:
+        raise UnsupportedError(
+            f"{function}: ssm_state_indices has shape {list(indices.shape)}; supported: "
+            f"{_ONE_TOKEN}"
+        )
+    if inplace_final_state != (indices is not None):
+        raise UnsupportedError(
+            f"{function}: inplace_final_state is {inplace_final_state}; supported: True with "
+            "ssm_state_indices, False without"
+        )
+    final = initial_state
+    if indices is None:
+        final = options["state_out"] = _arrays.empty(
+            initial_state, tuple(initial_state.shape), _arrays.dtype_name(initial_state)
+        )
+    out = engines.decode(
+        function, q, k, v, gates, cu_seqlens=cu_seqlens, states=initial_state, indices=indices,
+        pad_slot_id=pad_slot_id, scale=scale, **options,
+    )  # fmt: skip
+    return out, final

@@ -1,0 +1,380 @@
+"""The Gated DeltaNet recurrence in numpy, and cubinery's two functions on top of it.
+
+`tokens()` is include/cubinery/gdn.h written down, token by token; in float64 it is what results are
+compared with, in float32 what naive arithmetic loses.  `chunks()` is the same algebra by chunks,
+the operands of its products rounded as gdn.h lists: the yardstick of a prefill.
+
+`gdn_prefill` and `gdn_decode` have the contract of cubinery.functional, for numpy arrays on the
+host.  `install()` puts them in its place, so that what calls it can be tested without a GPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import numpy as np
+
+from cubinery import _arrays, functional
+
+Array = np.ndarray
+Round = Callable[[Array], Array]
+
+_MODES = ("A_log", "dt_bias", "gate_mode", "beta_mode", "use_qk_l2norm", "scale")
+_LEAST_LOG = -128.0  # decays below e^-128 are taken as that
+
+
+def rounding(dtype: str) -> Round:
+    """To the nearest value of "f32", "bf16" or "f16", ties to even, as float32."""
+
+    def to_bf16(x: Array) -> Array:
+        bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+        rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) & np.uint32(
+            0xFFFF0000
+        )
+        return np.where(np.isfinite(x), rounded.view(np.float32), np.float32(x))
+
+    return {
+        "f32": lambda x: np.asarray(x, np.float32),
+        "f16": lambda x: np.asarray(x, np.float16).astype(np.float32),
+        "bf16": to_bf16,
+    }[dtype]
+
+
+def softplus(x: Array) -> Array:
+    return np.where(x > 20, x, np.log1p(np.exp(np.minimum(x, 20))))
+
+
+def sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def log_decay(mode: str, g: Array | None, A_log: Array | None, dt_bias: Array | None) -> Any:
+    """g of gdn.h, from what the gate mode is given."""
+    with np.errstate(divide="ignore"):
+        return {
+            "none": lambda: 0.0,
+            "log": lambda: g,
+            "alpha": lambda: np.log(g),
+            "computed": lambda: -np.exp(A_log) * softplus(g + dt_bias),
+        }[mode]()
+
+
+def strength(mode: str, beta: Array | None) -> Any:
+    """beta of gdn.h, from what the beta mode is given."""
+    return {
+        "one": lambda: 1.0,
+        "given": lambda: beta,
+        "logit": lambda: sigmoid(beta),
+        "doubled_logit": lambda: 2 * sigmoid(beta),
+    }[mode]()
+
+
+def normalised(x: Array) -> Array:
+    return x / np.sqrt((x * x).sum(-1, keepdims=True) + x.dtype.type(1e-6))
+
+
+def to_heads(x: Array, heads: int) -> Array:
+    """[.., h, D] -> [.., heads, D]: head i is x's head i / (heads / h)."""
+    return np.repeat(x, heads // x.shape[-2], axis=-2)
+
+
+def tokens(
+    q: Array, k: Array, v: Array, g: Array, beta: Array, state: Array
+) -> tuple[Array, Array]:
+    """One sequence.  q, k [T, H, K] normalised and scaled, v [T, H, V], g and beta [T, H], state
+    [H, K, V].  Returns o [T, H, V] and the states after each token [T, H, K, V].  In q's dtype.
+    """
+    outputs = np.zeros_like(v)
+    states = np.zeros((len(q), *state.shape), q.dtype)
+    for t in range(len(q)):
+        state = np.exp(g[t])[:, None, None] * state
+        u = beta[t][:, None] * (v[t] - np.einsum("hkv,hk->hv", state, k[t]))
+        state = state + k[t][:, :, None] * u[:, None, :]
+        outputs[t] = np.einsum("hkv,hk->hv", state, q[t])
+        states[t] = state
+    return outputs, states
+
+
+def chunks(
+    q: Array, k: Array, v: Array, g: Array, beta: Array, state: Array, dtype: str, chunk: int = 32
+) -> tuple[Array, Array]:
+    """As tokens(), float32, by chunks; returns o and the last state [H, K, V].  Products take the
+    state, the corrected values, the new values (as they are, and decayed to the chunk's end), and
+    the two chunk matrices rounded to `dtype`.
+    """
+    rounded = rounding(dtype)
+    outputs = np.zeros_like(v)
+    for first in range(0, len(q), chunk):
+        part = slice(first, first + chunk)
+        # [H, tokens, ..]
+        qc, kc, vc = (np.swapaxes(x[part], 0, 1) for x in (q, k, v))
+        bc = beta[part].T
+        sums = np.cumsum(np.maximum(g[part], np.float32(_LEAST_LOG)), axis=0).T
+        lower = np.tril(np.ones((qc.shape[1],) * 2, bool))
+        gate = np.where(lower, np.exp(np.where(lower, sums[:, :, None] - sums[:, None, :], 0)), 0)
+        system = np.tril(bc[:, :, None] * (kc @ np.swapaxes(kc, 1, 2)), -1) + np.eye(qc.shape[1])
+        inverse = np.linalg.inv(system).astype(np.float32)
+        transition = rounded(inverse * gate * bc[:, None, :])
+        attention = rounded((qc @ np.swapaxes(kc, 1, 2)) * gate)
+        decay = np.exp(sums)[:, :, None]
+        held = rounded(state)
+        new = transition @ rounded(vc - decay * (kc @ held))
+        outputs[part] = np.swapaxes(decay * (qc @ held) + attention @ rounded(new), 0, 1)
+        left = np.exp(sums[:, -1:] - sums)[:, :, None]
+        state = np.exp(sums[:, -1])[:, None, None] * state
+        state = (state + np.swapaxes(kc, 1, 2) @ rounded(left * new)).astype(np.float32)
+    return outputs, state
+
+
+def sequence_operands(
+    real: type, q: Array, k: Array, v: Array, g: Array | None, beta: Array | None, **modes: Any
+) -> tuple[Array, ...]:
+    """What tokens() takes, in the dtype `real`, of one sequence's arrays as a caller has them.
+
+    q [T, Hq, K], k [T, Hk, K], v [T, Hv, V], g and beta [T, H]; modes: those of _MODES.
+    """
+    q, k, v = (np.asarray(x, real) for x in (q, k, v))
+    g, beta, A_log, dt_bias = (
+        None if x is None else np.asarray(x, real)
+        for x in (g, beta, modes["A_log"], modes["dt_bias"])
+    )
+    heads = max(q.shape[1], k.shape[1], v.shape[1])
+    if modes["use_qk_l2norm"]:
+        q, k = normalised(q), normalised(k)
+    scale = q.shape[-1] ** -0.5 if modes["scale"] is None else modes["scale"]
+    per_token = np.zeros((len(q), heads), real)
+    g = per_token + np.asarray(log_decay(modes["gate_mode"], g, A_log, dt_bias), real)
+    beta = per_token + np.asarray(strength(modes["beta_mode"], beta), real)
+    q, k, v = (to_heads(x, heads) for x in (q * real(scale), k, v))
+    return q, k, v, np.maximum(g, real(_LEAST_LOG)), beta
+
+
+def _strides(array: Array) -> tuple[int, ...]:
+    return tuple(stride // array.itemsize for stride in array.strides)
+
+
+def _check_operands(sequences: int, options: dict[str, Any]) -> None:
+    """What the operators demand of the arrays that adapters may have to copy or cut."""
+    for name in ("q", "k", "v"):
+        assert _strides(options[name])[-1] == 1, f"{name} has no unit innermost stride"
+    for name in ("state_indices", "state_out_indices"):
+        assert options[name] is None or options[name].shape == (sequences,), name
+
+
+class _Slots:
+    """Where sequence n reads and writes its state, by the rules of DecodeArgs and PrefillArgs."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
+        self.source = options["state"]
+        self.target = self.source if options["state_out"] is None else options["state_out"]
+        for state in (self.source, self.target):
+            assert state is None or _strides(state)[-2:] == (state.shape[-1], 1)
+        if not options["store_state"]:
+            self.target = None
+
+    def _is_pad(self, index: int) -> bool:
+        return index < 0 if self.options["pad_index"] == "negative" else index == 0
+
+    def of(self, n: int) -> tuple[str, int, int | None]:
+        """("compute" | "skip" | "zero" | "invalid", slot to read, slot to write or None)."""
+        reads = self.options["state_indices"]
+        if reads is None:
+            return "compute", n, n
+        writes = self.options["state_out_indices"]
+        read = int(reads[n])
+        write: int | None = read if writes is None else int(writes[n])
+        padding, scratch = self.options["padding"], self.options["scratch_slot"]
+        if padding != "none" and self._is_pad(read):
+            if padding != "scratch":
+                return padding, 0, None
+            read = write = scratch
+        elif padding != "none" and self._is_pad(write):
+            write = scratch if padding == "scratch" else None
+        for slot, pool in ((read, self.source), (write, self.target)):
+            if pool is not None and slot is not None and not 0 <= slot < pool.shape[0]:
+                return "invalid", 0, None
+        return "compute", read, write
+
+    def load(self, slot: int, shape: tuple[int, ...]) -> Array:
+        """[H, K, V] in float64."""
+        if self.source is None:
+            return np.zeros(shape)
+        return self._turned(np.asarray(self.source[slot], np.float64))
+
+    def store(self, slot: int | None, state: Array) -> None:
+        if self.target is not None and slot is not None:
+            self.target[slot] = self._turned(state)
+
+    def _turned(self, state: Array) -> Array:
+        return np.swapaxes(state, -1, -2) if self.options["state_layout"] == "vk" else state
+
+    def keep(self, rows: Array, states: Array) -> None:
+        rows[...] = self._turned(states)
+
+
+def _run_sequence(
+    slots: _Slots, n: int, part: tuple[Any, ...], out: Array, options: dict[str, Any]
+) -> Array | None:
+    """Writes `out` and the final state; returns the states, the first of them the initial one."""
+    kind, read, write = slots.of(n)
+    if kind == "invalid":
+        out[...] = np.nan
+    if kind == "zero":
+        out[...] = 0
+    if kind != "compute":
+        return None
+    operands = sequence_operands(np.float64, *part, **{name: options[name] for name in _MODES})
+    initial = slots.load(read, (out.shape[1], operands[0].shape[-1], out.shape[-1]))
+    outputs, states = tokens(*operands, initial)
+    out[...] = outputs
+    states = np.concatenate([initial[None], states])
+    slots.store(write, states[-1])
+    return states
+
+
+def _settings(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Resolves the options whose None has a meaning."""
+    options = dict(arrays)
+    if options["gate_mode"] is None:
+        named = "log" if options["A_log"] is None else "computed"
+        options["gate_mode"] = "none" if options["g"] is None else named
+    if options["beta_mode"] is None:
+        options["beta_mode"] = "one" if options["beta"] is None else "given"
+    return options
+
+
+def _output(q: Array, k: Array, v: Array, out: Array | None, output_dtype: str | None) -> Array:
+    if out is not None:
+        return out
+    heads = max(x.shape[-2] for x in (q, k, v))
+    return _arrays.empty(
+        q, (*v.shape[:-2], heads, v.shape[-1]), output_dtype or _arrays.dtype_name(q)
+    )
+
+
+def gdn_prefill(
+    q: Array,
+    k: Array,
+    v: Array,
+    g: Array | None = None,
+    beta: Array | None = None,
+    *,
+    A_log: Array | None = None,
+    dt_bias: Array | None = None,
+    gate_mode: str | None = None,
+    beta_mode: str | None = None,
+    use_qk_l2norm: bool = False,
+    scale: float | None = None,
+    state: Array | None = None,
+    state_out: Array | None = None,
+    store_state: bool = True,
+    state_layout: str = "vk",
+    state_indices: Array | None = None,
+    state_out_indices: Array | None = None,
+    padding: str = "none",
+    pad_index: str = "negative",
+    scratch_slot: int = 0,
+    cu_seqlens: Array | None = None,
+    token_layout: str = "bthd",
+    checkpoints: Array | None = None,
+    checkpoint_mode: str = "none",
+    checkpoint_every: int = 64,
+    checkpoint_cu_starts: Array | None = None,
+    out: Array | None = None,
+    output_dtype: str | None = None,
+    workspace: Any = None,
+    stream: int | None = None,
+    context: Any = None,
+) -> Array:
+    """functional.gdn_prefill for numpy arrays, token_layout "bthd"."""
+    options = _settings(dict(locals()))
+    assert token_layout == "bthd" and (checkpoint_mode == "none") == (checkpoints is None)
+    slots = _Slots(options)
+    out = _output(q, k, v, out, output_dtype)
+    flat_out = out.reshape(-1, *out.shape[-2:]) if cu_seqlens is not None else None
+    assert flat_out is None or np.shares_memory(flat_out, out)
+    sequences = len(q) if cu_seqlens is None else len(cu_seqlens) - 1
+    _check_operands(sequences, options)
+    row = 0
+    for n in range(sequences):
+        if cu_seqlens is None:
+            part = tuple(None if x is None else x[n] for x in (q, k, v, g, beta))
+            rows = out[n]
+        else:
+            span = slice(int(cu_seqlens[n]), int(cu_seqlens[n + 1]))
+            part = tuple(
+                None if x is None else x.reshape(-1, *x.shape[depth:])[span]
+                for x, depth in ((q, -2), (k, -2), (v, -2), (g, -1), (beta, -1))
+            )
+            rows = flat_out[span]
+        states = _run_sequence(slots, n, part, rows, options)
+        if checkpoints is None or states is None:
+            continue
+        last = len(states) - 1  # tokens
+        kept = {"before": states[:last:checkpoint_every], "after": states[1:]}[checkpoint_mode]
+        if checkpoint_mode == "after":
+            kept = kept[checkpoint_every - 1 :: checkpoint_every]
+        start = row if checkpoint_cu_starts is None else int(checkpoint_cu_starts[n])
+        slots.keep(checkpoints[start : start + len(kept)], kept)
+        row += len(kept)
+    return out
+
+
+def gdn_decode(
+    q: Array,
+    k: Array,
+    v: Array,
+    g: Array | None = None,
+    beta: Array | None = None,
+    *,
+    A_log: Array | None = None,
+    dt_bias: Array | None = None,
+    gate_mode: str | None = None,
+    beta_mode: str | None = None,
+    use_qk_l2norm: bool = False,
+    scale: float | None = None,
+    state: Array | None = None,
+    state_out: Array | None = None,
+    store_state: bool = True,
+    state_layout: str = "vk",
+    state_indices: Array | None = None,
+    state_out_indices: Array | None = None,
+    padding: str = "none",
+    pad_index: str = "negative",
+    scratch_slot: int = 0,
+    out: Array | None = None,
+    output_dtype: str | None = None,
+    stream: int | None = None,
+    context: Any = None,
+) -> Array:
+    """functional.gdn_decode for numpy arrays."""
+    options = _settings(dict(locals()))
+    _check_operands(len(q), options)
+    slots = _Slots(options)
+    out = _output(q, k, v, out, output_dtype)
+    rows_out = out if out.ndim == 4 else out[:, None]
+
+    def row(x: Array | None, n: int, rank: int) -> Array | None:
+        return None if x is None else x[n] if x.ndim == rank + 1 else x[n][None]
+
+    for n in range(len(q)):
+        part = (*(row(x, n, 3) for x in (q, k, v)), *(row(x, n, 2) for x in (g, beta)))
+        _run_sequence(slots, n, part, rows_out[n], options)
+    return out
+
+
+def install(monkeypatch: Any) -> dict[str, int]:
+    """Puts both in the place of cubinery.functional's; returns the number of calls of each."""
+    calls = {"gdn_prefill": 0, "gdn_decode": 0}
+
+    def counted(function: Callable[..., Array]) -> Callable[..., Array]:
+        def call(*args: Any, **kwargs: Any) -> Array:
+            calls[function.__name__] += 1
+            return function(*args, **kwargs)
+
+        return call
+
+    for function in (gdn_prefill, gdn_decode):
+        monkeypatch.setattr(functional, function.__name__, counted(function))
+    return calls

@@ -1,0 +1,433 @@
+"""compat.flashinfer without a GPU: what it hands on, run by the recurrence, is what FlashInfer
+documents."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+import recurrence
+
+from cubinery import InvalidArgumentError, UnsupportedError
+from cubinery.compat import flashinfer
+
+H, HV, K, V = 2, 4, 8, 6
+SLOTS = 5
+
+
+@pytest.fixture(autouse=True)
+def calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    return recurrence.install(monkeypatch)
+
+
+def normal(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def prefill_inputs(
+    total: int, q_heads: int = H, k_heads: int = H, v_heads: int = HV
+) -> dict[str, np.ndarray]:
+    heads = max(q_heads, v_heads)
+    return {
+        "q": normal(1, total, q_heads, K),
+        "k": normal(2, total, k_heads, K) / np.float32(K**0.5),
+        "v": normal(3, total, v_heads, V),
+        "g": np.exp(-np.abs(normal(4, total, heads))),  # alpha
+        "beta": recurrence.sigmoid(normal(5, total, heads)),
+    }
+
+
+def prefill_reference(q, k, v, g=None, beta=None, scale=K**-0.5, initial=None):
+    """One sequence in float64 as FlashInfer has it: S [V, K] of max(Hq, Hv) heads, the factor alpha
+    in place of exp(g); grouped heads share the q, or k and v, of one head."""
+    q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
+    heads = max(q.shape[1], v.shape[1])
+    o, after = np.zeros((len(q), heads, V)), np.zeros((len(q), heads, V, K))
+    final = np.zeros((heads, V, K)) if initial is None else np.array(initial, np.float64)
+    for h in range(heads):
+        for t in range(len(q)):
+            query, key, value = (x[t, h * x.shape[1] // heads] for x in (q, k, v))
+            alpha, strength = (1.0 if x is None else float(x[t, h]) for x in (g, beta))
+            s = alpha * final[h]
+            final[h] = s + strength * np.outer(value - s @ key, key)
+            o[t, h] = scale * final[h] @ query
+            after[t, h] = final[h]
+    return o, final, after
+
+
+def assert_equal(actual: np.ndarray, expected: np.ndarray) -> None:
+    assert actual.dtype == np.float32
+    np.testing.assert_allclose(actual, expected, rtol=2.0**-22, atol=1e-12)
+
+
+BOUNDS = np.array([0, 3, 3, 8], np.int32)
+COUNT = len(BOUNDS) - 1
+
+
+def check_prefill(o, finals, x, initial=None, **options):
+    for n, (first, last) in enumerate(zip(BOUNDS, BOUNDS[1:])):
+        part = {name: array[first:last] for name, array in x.items()}
+        start = None if initial is None else initial[n]
+        expected, final, _ = prefill_reference(**part, initial=start, **options)
+        assert_equal(o[first:last], expected)
+        if finals is not None:
+            assert_equal(finals[n], final)
+
+
+@pytest.mark.parametrize(
+    "heads", [(2, 2, 4), (4, 4, 4), (4, 2, 2), (4, 1, 1)], ids=["gva", "equal", "gqa", "mqa"]
+)
+@pytest.mark.parametrize("initial", [None, np.float32, np.float16])
+def test_prefill(heads, initial):
+    x = prefill_inputs(8, *heads)
+    h0 = None if initial is None else normal(9, COUNT, max(heads), V, K).astype(initial)
+    before = None if h0 is None else h0.copy()
+    o, finals = flashinfer.chunk_gated_delta_rule(
+        **x, initial_state=h0, output_final_state=True, cu_seqlens=BOUNDS
+    )
+    check_prefill(o, finals, x, h0)
+    if h0 is not None:
+        np.testing.assert_array_equal(h0, before)
+
+
+@pytest.mark.parametrize("missing", [("g",), ("beta",), ("g", "beta")])
+def test_prefill_without_gates(missing):
+    x = {name: array for name, array in prefill_inputs(8).items() if name not in missing}
+    o = flashinfer.chunk_gated_delta_rule(**x, cu_seqlens=BOUNDS)
+    check_prefill(o, None, x)
+
+
+@pytest.mark.parametrize("scale, meant", [(None, K**-0.5), (0.0, K**-0.5), (1.0, 1.0)])
+def test_prefill_scale_of_zero_is_the_default(scale, meant):
+    x = prefill_inputs(8)
+    o = flashinfer.chunk_gated_delta_rule(**x, scale=scale, cu_seqlens=BOUNDS)
+    check_prefill(o, None, x, scale=meant)
+
+
+def test_prefill_normalises():
+    x = prefill_inputs(8)
+    o = flashinfer.chunk_gated_delta_rule(**x, cu_seqlens=BOUNDS, use_qk_l2norm_in_kernel=True)
+    for name in ("q", "k"):
+        wide = np.float64(x[name])
+        x[name] = wide / np.sqrt((wide**2).sum(-1, keepdims=True) + 1e-6)
+    check_prefill(o, None, x)
+
+
+def test_prefill_writes_the_arrays_it_is_given():
+    x, h0 = prefill_inputs(8), normal(9, COUNT, HV, V, K)
+    output, output_state = np.full((8, HV, V), np.nan, np.float32), np.full_like(h0, np.nan)
+    o, finals = flashinfer.chunk_gated_delta_rule(
+        **x, initial_state=h0, output_final_state=True, cu_seqlens=BOUNDS, output=output,
+        output_state=output_state,
+    )  # fmt: skip
+    assert o is output and finals is output_state
+    check_prefill(output, output_state, x, h0)
+    output_state[...] = np.nan  # written even when it is not returned
+    flashinfer.chunk_gated_delta_rule(
+        **x, initial_state=h0, cu_seqlens=BOUNDS, output_state=output_state
+    )
+    check_prefill(output, output_state, x, h0)
+
+
+def test_prefill_widens_into_a_dense_f32_output_state():
+    x, h0 = prefill_inputs(8), normal(9, COUNT, HV, V, K).astype(np.float16)
+    output_state = np.full(h0.shape, np.nan, np.float32)
+    o, finals = flashinfer.chunk_gated_delta_rule(
+        **x, initial_state=h0, output_final_state=True, cu_seqlens=BOUNDS,
+        output_state=output_state,
+    )  # fmt: skip
+    assert finals is output_state
+    check_prefill(o, finals, x, h0)
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_prefill_on_a_pool(in_place):
+    x, pool = prefill_inputs(8), normal(9, SLOTS, HV, V, K)
+    before = pool.copy()
+    target = pool if in_place else np.zeros_like(pool)
+    slots = np.array([3, 0, 1], np.int64)
+    o, finals = flashinfer.chunk_gated_delta_rule(
+        **x, initial_state=pool, output_final_state=True, cu_seqlens=BOUNDS, output_state=target,
+        state_indices=slots,
+    )  # fmt: skip
+    assert finals is target
+    check_prefill(o, target[slots], x, before[slots])
+    others = [slot for slot in range(SLOTS) if slot not in slots]
+    expected = before if in_place else np.zeros_like(before)
+    np.testing.assert_array_equal(target[others], expected[others])
+
+
+def test_prefill_checkpoints_are_the_states_after_whole_spans():
+    lengths = (130, 63, 64)
+    bounds = np.cumsum((0, *lengths)).astype(np.int32)
+    x = prefill_inputs(int(bounds[-1]))
+    starts = np.array([0, 2, 2, 3], np.int64)
+    kept = np.full((4, HV, V, K), np.nan, np.float32)  # one row more than is needed
+    flashinfer.chunk_gated_delta_rule(
+        **x, cu_seqlens=bounds, state_checkpoints=kept, checkpoint_cu_starts=starts,
+        checkpoint_every_n_tokens=64,
+    )  # fmt: skip
+    first = {name: array[:130] for name, array in x.items()}
+    last = {name: array[193:] for name, array in x.items()}
+    states = prefill_reference(**first)[2]
+    np.testing.assert_allclose(kept[:2], states[[63, 127]], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(kept[2], prefill_reference(**last)[2][63], rtol=1e-5, atol=1e-6)
+    assert np.isnan(kept[3]).all()
+
+
+def test_prefill_hints_change_nothing():
+    x = prefill_inputs(8)
+    plain = flashinfer.chunk_gated_delta_rule(**x, cu_seqlens=BOUNDS)
+    for hints in ({"use_cp": False}, {"backend": "flashinfer"}, {"max_seqlen": 5}):
+        o = flashinfer.chunk_gated_delta_rule(**x, cu_seqlens=BOUNDS, **hints)
+        np.testing.assert_array_equal(o, plain)
+
+
+STATES = np.zeros((COUNT, HV, V, K), np.float32)
+
+
+@pytest.mark.parametrize(
+    "change, error, message",
+    [
+        ({"cu_seqlens": None}, InvalidArgumentError, "cu_seqlens is required"),
+        ({"cu_seqlens": np.array([0])}, InvalidArgumentError, "cu_seqlens"),
+        ({"use_cp": True}, UnsupportedError, "use_cp"),
+        ({"use_cp": "never"}, InvalidArgumentError, "use_cp is 'never'"),
+        ({"_cp_chunk_len": 64}, UnsupportedError, "_cp_chunk_len"),
+        ({"backend": "cudnn"}, UnsupportedError, "backend 'cudnn'"),
+        ({"backend": "mine"}, InvalidArgumentError, "backend is 'mine'"),
+        ({"checkpoint_every_n_tokens": 32}, InvalidArgumentError, "multiple of 64"),
+        ({"checkpoint_every_n_tokens": -64}, InvalidArgumentError, "checkpoint_every_n_tokens"),
+        ({"checkpoint_every_n_tokens": 64}, InvalidArgumentError, "state_checkpoints is missing"),
+        ({"state_checkpoints": STATES}, InvalidArgumentError, "state_checkpoints is given without"),
+        ({"checkpoint_cu_starts": BOUNDS}, InvalidArgumentError, "checkpoint_cu_starts is given"),
+        ({"initial_state": STATES.astype(np.int8)}, UnsupportedError, "initial_state is int8"),
+        ({"output_state": STATES.astype(np.int8)}, UnsupportedError, "output_state is int8"),
+        (
+            {"initial_state": STATES, "output_state": STATES.astype(np.float16)},
+            UnsupportedError,
+            "initial_state is f32 and output_state f16",
+        ),
+        (
+            {"state_indices": BOUNDS[:3], "output_final_state": True},
+            InvalidArgumentError,
+            "state_indices needs output_state",
+        ),
+        ({"q": np.zeros((1, 8, H, K), np.float32)}, InvalidArgumentError, "expected .total, Hq"),
+    ],
+)
+def test_prefill_refuses(calls, change, error, message):
+    with pytest.raises(error, match=message):
+        flashinfer.chunk_gated_delta_rule(**{**prefill_inputs(8), "cu_seqlens": BOUNDS, **change})
+    assert calls == {"gdn_prefill": 0, "gdn_decode": 0}
+
+
+# --- decode
+
+
+def decode_inputs(batch: int = 3) -> dict[str, np.ndarray]:
+    return {
+        "q": normal(1, batch, 1, H, K),
+        "k": normal(2, batch, 1, H, K),
+        "v": normal(3, batch, 1, HV, V),
+        "A_log": np.log(np.random.default_rng(4).uniform(1, 16, HV)).astype(np.float32),
+        "a": normal(5, batch, 1, HV),
+        "dt_bias": normal(6, HV),
+        "b": normal(7, batch, 1, HV),
+    }
+
+
+def decode_reference(x, n, state, scale=K**-0.5, l2norm=True):
+    """Request n on `state` [HV, V, K], in float64: (o [HV, V], new state)."""
+    x = {name: np.asarray(array, np.float64) for name, array in x.items()}
+    o, new = np.zeros((HV, V)), np.zeros((HV, V, K))
+    for h in range(HV):
+        query, key = (x[name][n, 0, h * H // HV] for name in ("q", "k"))
+        if l2norm:
+            query, key = (row / np.sqrt(row @ row + 1e-6) for row in (query, key))
+        decay = np.exp(-np.exp(x["A_log"][h]) * np.log1p(np.exp(x["a"][n, 0, h] + x["dt_bias"][h])))
+        s = decay * np.float64(state[h])
+        beta = 1 / (1 + np.exp(-x["b"][n, 0, h]))
+        new[h] = s + beta * np.outer(x["v"][n, 0, h] - s @ key, key)
+        o[h] = scale * new[h] @ query
+    return o, new
+
+
+def assert_close(actual: np.ndarray, expected: np.ndarray) -> None:
+    """To the rounding of the dtype that the result is stored in."""
+    rtol = {"float32": 1e-6, "float16": 1e-3}[actual.dtype.name]
+    np.testing.assert_allclose(actual, expected, rtol=rtol, atol=1e-7 if rtol == 1e-6 else 1e-4)
+
+
+@pytest.mark.parametrize("l2norm", [True, False])
+@pytest.mark.parametrize("scale", [None, 0.5, 0.0])
+def test_decode_on_dense_states(calls, scale, l2norm):
+    x, state = decode_inputs(), normal(9, 3, HV, V, K)
+    turned = np.ascontiguousarray(np.swapaxes(state, 2, 3))
+    before = state.copy()
+    options = {"scale": scale, "use_qk_l2norm": l2norm}
+    o, returned = flashinfer.gated_delta_rule_decode_pretranspose(**x, state=state, **options)
+    o_turned, returned_turned = flashinfer.gated_delta_rule_decode(**x, state=turned, **options)
+    assert returned is state and returned_turned is turned
+    meant = K**-0.5 if scale is None else scale
+    for n in range(3):
+        expected, new = decode_reference(x, n, before[n], meant, l2norm)
+        assert_close(o[n, 0], expected)
+        assert_close(state[n], new)
+        assert_close(o_turned[n, 0], expected)
+        assert_close(turned[n], np.swapaxes(new, 1, 2))
+    assert calls == {"gdn_prefill": 0, "gdn_decode": 2}
+
+
+def test_decode_writes_the_output_it_is_given():
+    x, state = decode_inputs(), normal(9, 3, HV, V, K)
+    before = state.copy()
+    output = np.full((3, 1, HV, V), np.nan, np.float16)
+    o, _ = flashinfer.gated_delta_rule_decode_pretranspose(**x, state=state, output=output)
+    assert o is output
+    assert_close(output[2, 0], decode_reference(x, 2, before[2])[0])
+
+
+def pool_of(dtype: type) -> np.ndarray:
+    return normal(9, SLOTS, HV, V, K).astype(dtype)
+
+
+def test_decode_f32_pool_skips_padding_and_zeroes_its_output():
+    x, pool = decode_inputs(4), pool_of(np.float32)
+    before = pool.copy()
+    read, write = np.array([3, -1, 1, 4], np.int32), np.array([2, 0, 1, -1], np.int32)
+    o, returned = flashinfer.gated_delta_rule_decode_pretranspose(
+        **x, state=None, initial_state=pool, initial_state_indices=read,
+        output_state_indices=write,
+    )  # fmt: skip
+    assert returned is pool
+    assert not o[1].any()
+    for n, written in ((0, 2), (2, 1), (3, None)):
+        expected, new = decode_reference(x, n, before[read[n]])
+        assert_close(o[n, 0], expected)
+        if written is not None:
+            assert_close(pool[written], new)
+    np.testing.assert_array_equal(pool[[0, 3, 4]], before[[0, 3, 4]])
+
+
+def test_decode_16_bit_pool_computes_padding_on_slot_0():
+    x, pool = decode_inputs(), pool_of(np.float16)
+    before = pool.copy()
+    o, _ = flashinfer.gated_delta_rule_decode_pretranspose(
+        **x, state=None, initial_state=pool, initial_state_indices=np.array([3, -1, 1])
+    )
+    for n, slot in ((0, 3), (1, 0), (2, 1)):
+        expected, new = decode_reference(x, n, before[slot])
+        assert_close(o[n, 0], expected)
+        assert_close(pool[slot], new)
+    np.testing.assert_array_equal(pool[[2, 4]], before[[2, 4]])
+
+
+@pytest.mark.parametrize("update", [None, True, False])
+def test_mtp_of_one_token(update):
+    """None is FlashInfer's default: the pool is not updated."""
+    x, pool = decode_inputs(), pool_of(np.float32)
+    before = pool.copy()
+    disable = None if update is None else not update
+    o, returned = flashinfer.gated_delta_rule_mtp(
+        **x, initial_state=pool, initial_state_indices=np.array([3, -2, 1]),
+        disable_state_update=disable, output_state_indices=np.array([3, 0, -1]),
+    )  # fmt: skip
+    assert returned is pool
+    assert not o[1].any()
+    expected, new = decode_reference(x, 0, before[3])
+    assert_close(o[0, 0], expected)
+    assert_close(o[2, 0], decode_reference(x, 2, before[1])[0])
+    assert_close(pool[3], new if update else before[3])
+    np.testing.assert_array_equal(pool[[0, 1, 2, 4]], before[[0, 1, 2, 4]])
+
+
+def test_mtp_leaves_the_given_output_of_padding():
+    x, pool = decode_inputs(), pool_of(np.float32)
+    output = np.full((3, 1, HV, V), 7, np.float32)
+    flashinfer.gated_delta_rule_mtp(
+        **x, initial_state=pool, initial_state_indices=np.array([3, -1, 1]), output=output,
+        disable_state_update=True,
+    )  # fmt: skip
+    assert (output[1] == 7).all() and (output[0] != 7).all()
+
+
+POOL = {"initial_state": pool_of(np.float32), "initial_state_indices": np.array([0, 1, 2])}
+TWO_TOKENS = {
+    name: np.repeat(array, 2, axis=1) if array.ndim > 1 else array
+    for name, array in decode_inputs().items()
+}
+
+
+@pytest.mark.parametrize(
+    "change, error, message",
+    [
+        (TWO_TOKENS, UnsupportedError, "q has T = 2 tokens"),
+        ({"state": None}, InvalidArgumentError, "expected state or initial_state"),
+        (POOL, InvalidArgumentError, "and not both"),
+        ({"initial_state": POOL["initial_state"]}, InvalidArgumentError, "belong together"),
+        ({"initial_state_indices": np.arange(3)}, InvalidArgumentError, "belong together"),
+        (
+            {"output_state_indices": np.arange(3)},
+            InvalidArgumentError,
+            "output_state_indices needs",
+        ),
+        ({"disable_state_update": True}, InvalidArgumentError, "disable_state_update is for T > 1"),
+        (
+            {"intermediate_states_buffer": STATES},
+            InvalidArgumentError,
+            "intermediate_states_buffer is for T > 1",
+        ),
+        ({"backend": "rubin"}, UnsupportedError, "backend 'rubin'"),
+        ({"state": STATES.astype(np.int8)}, UnsupportedError, "state is int8"),
+        (
+            {**POOL, "state": None, "initial_state": np.zeros((5, HV, 2, V // 2, K), np.float32)},
+            UnsupportedError,
+            "initial_state has 5 dimensions",
+        ),
+    ],
+)
+def test_pretranspose_refuses(calls, change, error, message):
+    with pytest.raises(error, match=message):
+        flashinfer.gated_delta_rule_decode_pretranspose(
+            **{**decode_inputs(), "state": STATES.copy(), **change}
+        )
+    assert calls["gdn_decode"] == 0
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (TWO_TOKENS, "q has T = 2 tokens"),
+        ({"intermediate_states_buffer": STATES}, "intermediate_states_buffer"),
+        ({"ssm_state_indices": np.zeros((3, 1))}, "ssm_state_indices"),
+        ({"cache_replayssm": True}, "cache_replayssm"),
+        ({"replayssm_rawv": STATES}, "replayssm_rawv"),
+        ({"replayssm_rawk": STATES}, "replayssm_rawk"),
+        ({"replayssm_g": STATES}, "replayssm_g"),
+        ({"replayssm_beta": STATES}, "replayssm_beta"),
+    ],
+)
+def test_mtp_refuses(calls, change, message):
+    with pytest.raises(UnsupportedError, match=message):
+        flashinfer.gated_delta_rule_mtp(**{**decode_inputs(), **POOL, **change})
+    assert calls["gdn_decode"] == 0
+
+
+@pytest.mark.parametrize(
+    "module, name",
+    [
+        ("gdn_prefill", "chunk_gated_delta_rule"),
+        ("gdn_decode", "gated_delta_rule_decode_pretranspose"),
+        ("gdn_decode", "gated_delta_rule_decode"),
+        ("gdn_decode", "gated_delta_rule_mtp"),
+    ],
+)
+def test_signatures_are_those_of_the_installed_flashinfer(module, name):
+    theirs = pytest.importorskip(f"flashinfer.{module}")
+    wanted = inspect.signature(inspect.unwrap(getattr(theirs, name))).parameters
+    ours = inspect.signature(getattr(flashinfer, name)).parameters
+    assert list(ours) == list(wanted)
+    for argument, parameter in wanted.items():
+        assert ours[argument].default == parameter.default

@@ -1,0 +1,478 @@
+"""The adapters on a GPU, with torch: against the recurrence in float64, and against FLA itself.
+
+Tolerance.  No number is guessed.  The same formula is computed on the same data in the precision of
+the kernel (recurrence.chunks() for a prefill, recurrence.tokens() in float32 for a decode, results
+rounded to the dtype they are stored in); its worst error, doubled, is what a result may be off by,
+plus 1e-6 of the largest value.  A value that is not finite where the reference is fails.  FLA is
+another such computation: with twice its worst error we have to be content as well.
+
+Gates whose median forgets within a few tokens hide errors between chunks, so the distributions here
+include heads that never decay, correlated keys and decays that underflow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import recurrence
+
+from cubinery import functional
+from cubinery.compat import fla, flashinfer, sglang, vllm
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.gpu
+
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+H, HV, K, V = 2, 4, 128, 128
+TOKENS = 197  # several chunks, the last one not whole
+LENGTHS = (64, 0, 1, 132)
+# name, correlation of the keys, dtype
+DISTRIBUTIONS = [
+    ("strong", 0.0, "f16"),
+    ("qwen", 0.0, "bf16"),
+    ("undecayed", 0.0, "bf16"),
+    ("init", 0.0, "bf16"),
+    ("init", 0.5, "bf16"),
+    ("init", 0.9, "bf16"),
+    ("init", 0.99, "bf16"),
+    ("extreme", 0.0, "bf16"),
+]
+IDS = [f"{name}-{rho}" for name, rho, _ in DISTRIBUTIONS]
+
+
+def on_gpu(array: np.ndarray, dtype: str) -> Any:
+    return torch.from_numpy(np.ascontiguousarray(array)).to("cuda", DTYPES[dtype])
+
+
+def on_host(tensor: Any) -> np.ndarray:
+    return tensor.detach().float().cpu().numpy()
+
+
+def log_decays(random: np.random.Generator, gates: str, shape: tuple[int, ...]) -> np.ndarray:
+    """[.., heads], natural logarithms."""
+    normal = random.standard_normal(shape)
+    if gates == "strong":
+        return -random.uniform(0, 1, shape)
+    if gates == "qwen":  # a quarter of the heads keeps everything
+        still = np.arange(shape[-1]) % 4 == 0
+        return np.where(still, 0, -recurrence.softplus(-normal) / 16)
+    if gates == "init":
+        step = np.exp(random.uniform(np.log(1e-3), np.log(0.1), shape[-1]))
+        bias = np.log(np.expm1(step))
+        return -random.uniform(1, 16, shape[-1]) * recurrence.softplus(normal + bias)
+    return np.zeros(shape) if gates == "undecayed" else -random.uniform(31, 69, shape)
+
+
+@dataclass
+class Case:
+    """Tensors of FLA's prefill functions, and the host's copy of their exact values."""
+
+    tensors: dict[str, Any]  # q, k, v, g, beta: [B, T, ..]
+    h0: Any  # [N, HV, K, V] or None
+    scale: float | None
+    dtype: str
+    cu_seqlens: Any  # or None
+
+    def arguments(self) -> dict[str, Any]:
+        return {
+            **self.tensors,
+            "scale": self.scale,
+            "initial_state": self.h0,
+            "output_final_state": True,
+            "cu_seqlens": self.cu_seqlens,
+        }
+
+    def sequences(self) -> list[tuple[np.ndarray, ...]]:
+        """q, k, v, g, beta of each, [T, ..]."""
+        host = [on_host(tensor) for tensor in self.tensors.values()]
+        if self.cu_seqlens is None:
+            return [tuple(x[n] for x in host) for n in range(len(host[0]))]
+        bounds = self.cu_seqlens.tolist()
+        return [tuple(x[0, i:j] for x in host) for i, j in zip(bounds, bounds[1:])]
+
+
+def make_case(
+    gates: str, rho: float, dtype: str, packed: bool, seed: int = 1, raw: bool = False
+) -> Case:
+    """`raw`: q and k of length about sqrt(K), to be normalised by the kernel."""
+    print(f"case {gates}, rho {rho}, {dtype}, packed {packed}, seed {seed}")
+    random = np.random.default_rng(seed)
+    batch, tokens = (1, sum(LENGTHS)) if packed else (2, TOKENS)
+    common = random.standard_normal((H, K))
+    q = random.standard_normal((batch, tokens, H, K))
+    k = rho * common + np.sqrt(1 - rho**2) * random.standard_normal(q.shape)
+    v = random.standard_normal((batch, tokens, HV, V))
+    beta = recurrence.sigmoid(random.standard_normal((batch, tokens, HV)))
+    if gates == "strong":
+        q, k, beta = 0.1 * q, 0.1 * k, random.uniform(0, 0.5, beta.shape)
+    elif not raw:
+        q, k = recurrence.normalised(q), recurrence.normalised(k)
+    arrays = {"q": q, "k": k, "v": v}
+    tensors = {name: on_gpu(array, dtype) for name, array in arrays.items()}
+    tensors["g"] = on_gpu(log_decays(random, gates, beta.shape), "f32")
+    tensors["beta"] = on_gpu(beta, "f32")
+    count = len(LENGTHS) if packed else batch
+    h0 = None if gates == "strong" else on_gpu(random.standard_normal((count, HV, K, V)), "f32")
+    bounds = torch.tensor(np.cumsum((0, *LENGTHS)), device="cuda") if packed else None
+    return Case(tensors, h0, 1.0 if gates == "strong" else None, dtype, bounds)
+
+
+MODES = {
+    "A_log": None,
+    "dt_bias": None,
+    "gate_mode": "log",
+    "beta_mode": "given",
+    "use_qk_l2norm": False,
+    "scale": None,
+}
+
+
+@dataclass
+class Reference:
+    """Of each sequence o [T, HV, V] and final state [HV, K, V]: exact; as naive code gets them."""
+
+    exact: list[tuple[np.ndarray, np.ndarray]]
+    naive: list[tuple[np.ndarray, np.ndarray]]
+
+    def stacked(self, which: int) -> tuple[np.ndarray, np.ndarray]:
+        """(exact, naive) of all outputs (0) or final states (1), sequence after sequence."""
+        join = np.concatenate if which == 0 else np.stack
+        return tuple(join([pair[which] for pair in pairs]) for pairs in (self.exact, self.naive))
+
+
+def reference(case: Case, chunked: bool, **modes: Any) -> Reference:
+    result = Reference([], [])
+    rounded = recurrence.rounding(case.dtype)
+    modes = {**MODES, "scale": case.scale, **modes}
+    for n, arrays in enumerate(case.sequences()):
+        start = np.zeros((HV, K, V), np.float32) if case.h0 is None else on_host(case.h0[n])
+        exact = recurrence.sequence_operands(np.float64, *arrays, **modes)
+        naive = recurrence.sequence_operands(np.float32, *arrays, **modes)
+        o, states = recurrence.tokens(*exact, np.float64(start))
+        result.exact.append((o, states[-1] if len(states) else np.float64(start)))
+        if chunked:
+            o, state = recurrence.chunks(*naive, start, dtype=case.dtype)
+        else:
+            o, states = recurrence.tokens(*naive, start)
+            state = states[-1] if len(states) else start
+        result.naive.append((rounded(o), state))
+    return result
+
+
+def worst(actual: np.ndarray, expected: np.ndarray) -> float:
+    """The largest difference; infinite where one side is not finite."""
+    assert np.isfinite(expected).all()
+    difference = np.abs(np.float64(actual) - expected)
+    return float(np.where(np.isfinite(difference), difference, np.inf).max(initial=0))
+
+
+def within(name: str, actual: np.ndarray, expected: np.ndarray, error: float) -> float:
+    """Checks against twice the `error` of another computation; returns actual's own error."""
+    assert actual.shape == expected.shape, name
+    budget = 2 * error + 1e-6 * np.abs(expected).max(initial=0)
+    off = worst(actual, expected)
+    at = np.unravel_index(np.argmax(np.abs(actual - expected)), actual.shape) if off else ()
+    assert (
+        np.isfinite(error) and off <= budget
+    ), f"{name}: {off} at {at}, {100 * off / budget:.0f} % of the budget (naive error {error})"
+    return off
+
+
+def check(case: Case, o: Any, final: Any, expected: Reference) -> None:
+    """o [B, T, HV, V] and final states [N, HV, K, V] of a prefill."""
+    assert o.dtype == DTYPES[case.dtype] and final.dtype == torch.float32
+    for which, tensor in enumerate((o.flatten(0, 1), final)):
+        exact, naive = expected.stacked(which)
+        within(("o", "state")[which], on_host(tensor), exact, worst(naive, exact))
+
+
+# --- FLA
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["dense", "packed"])
+@pytest.mark.parametrize("gates, rho, dtype", DISTRIBUTIONS, ids=IDS)
+def test_fla_chunk(gates, rho, dtype, packed):
+    case = make_case(gates, rho, dtype, packed)
+    with torch.no_grad():
+        o, final = fla.chunk_gated_delta_rule(**case.arguments())
+    check(case, o, final, reference(case, chunked=True))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+def test_fla_chunk_computes_norms_and_gates(dtype):
+    case = make_case("qwen", 0.5, dtype, packed=True, raw=True)
+    random = np.random.default_rng(2)
+    raw = random.standard_normal(tuple(case.tensors["g"].shape))
+    case.tensors.update(g=on_gpu(raw, "f32"), beta=on_gpu(raw[..., ::-1], "f32"))
+    parameters = {
+        "A_log": on_gpu(np.log(random.uniform(1, 16, HV)), "f32"),
+        "dt_bias": on_gpu(random.standard_normal(HV), "f32"),
+    }
+    o, final = fla.chunk_gated_delta_rule(
+        **case.arguments(), **parameters, use_gate_in_kernel=True, use_qk_l2norm_in_kernel=True,
+        use_beta_sigmoid_in_kernel=True, allow_neg_eigval=True,
+    )  # fmt: skip
+    modes = {name: on_host(tensor) for name, tensor in parameters.items()}
+    expected = reference(
+        case, chunked=True, gate_mode="computed", beta_mode="doubled_logit", use_qk_l2norm=True,
+        **modes,
+    )  # fmt: skip
+    check(case, o, final, expected)
+
+
+@pytest.mark.parametrize("initial", ["bf16", "f16"])
+def test_fla_narrow_initial_states_end_in_f32(initial):
+    case = make_case("qwen", 0.0, "bf16", packed=False)
+    case.h0 = case.h0.to(DTYPES[initial])
+    before = case.h0.clone()
+    o, final = fla.chunk_gated_delta_rule(**case.arguments())
+    check(case, o, final, reference(case, chunked=True))
+    assert torch.equal(case.h0, before)
+
+
+def test_fla_takes_tokens_innermost():
+    """As Hugging Face's models hand over what their convolution returns."""
+    case = make_case("qwen", 0.0, "bf16", packed=False)
+    o, final = fla.chunk_gated_delta_rule(**case.arguments())
+    for name in ("q", "k", "v"):
+        turned = case.tensors[name].movedim(1, -1).contiguous().movedim(-1, 1)
+        assert turned.stride(-1) == TOKENS
+        case.tensors[name] = turned
+    turned_o, turned_final = fla.chunk_gated_delta_rule(**case.arguments())
+    assert torch.equal(o, turned_o) and torch.equal(final, turned_final)
+
+
+@pytest.mark.parametrize("gates, rho, dtype", DISTRIBUTIONS, ids=IDS)
+def test_fla_recurrent(gates, rho, dtype):
+    """Each token a decode, on from the state that the one before it left; then all at once."""
+    case = make_case(gates, rho, dtype, packed=False)
+    steps, state = [], case.h0
+    for t in range(8):
+        token = {name: tensor[:, t : t + 1] for name, tensor in case.tensors.items()}
+        o, state = fla.fused_recurrent_gated_delta_rule(
+            **token, scale=case.scale, initial_state=state, output_final_state=True
+        )
+        steps.append(o)
+    case.tensors = {name: tensor[:, :8] for name, tensor in case.tensors.items()}
+    check(case, torch.cat(steps, 1), state, reference(case, chunked=False))
+    o, final = fla.fused_recurrent_gated_delta_rule(**case.arguments())
+    check(case, o, final, reference(case, chunked=True))
+
+
+@pytest.mark.parametrize("gates, rho, dtype", DISTRIBUTIONS, ids=IDS)
+def test_no_worse_than_fla(gates, rho, dtype):
+    theirs = pytest.importorskip("fla.ops.gated_delta_rule")
+    case = make_case(gates, rho, dtype, packed=False)
+    expected = reference(case, chunked=True)
+    with torch.no_grad():
+        ours = fla.chunk_gated_delta_rule(**case.arguments())
+        others = theirs.chunk_gated_delta_rule(**case.arguments())
+    for which, name in enumerate(("o", "state")):
+        exact, _ = expected.stacked(which)
+        mine, other = (
+            on_host(x[which].flatten(0, 1) if which == 0 else x[which]) for x in (ours, others)
+        )
+        assert ours[which].dtype == others[which].dtype
+        theirs_off = worst(other, exact)
+        off = within(name, mine, exact, theirs_off)
+        print(f"{name}: worst error {off:.3g}, FLA's {theirs_off:.3g}")
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["dense", "packed"])
+def test_registered_with_fla(monkeypatch, packed):
+    theirs = pytest.importorskip("fla.ops.gated_delta_rule")
+    calls = []
+    prefill = functional.gdn_prefill
+
+    def counted(*args, **kwargs):
+        calls.append(1)
+        return prefill(*args, **kwargs)
+
+    monkeypatch.setattr(functional, "gdn_prefill", counted)
+    case = make_case("qwen", 0.0, "bf16", packed)
+    expected = reference(case, chunked=True)
+    with torch.no_grad():
+        theirs.chunk_gated_delta_rule(**case.arguments())
+    assert not calls
+    fla.register()
+    try:
+        for guard in (torch.no_grad, torch.inference_mode):
+            with guard():
+                o, final = theirs.chunk_gated_delta_rule(**case.arguments())
+            check(case, o, final, expected)
+        assert len(calls) == 2
+        case.tensors["v"].requires_grad_()
+        o, _ = theirs.chunk_gated_delta_rule(**case.arguments())
+        assert o.requires_grad and len(calls) == 2  # training stays FLA's
+    finally:
+        fla.unregister()
+    with torch.no_grad():
+        theirs.chunk_gated_delta_rule(**case.arguments())
+    assert len(calls) == 2
+
+
+# --- FlashInfer's, vLLM's and SGLang's prefill
+
+
+@pytest.mark.parametrize("gates, rho, dtype", DISTRIBUTIONS, ids=IDS)
+def test_prefill_of_the_others(gates, rho, dtype):
+    case = make_case(gates, rho, dtype, packed=True)
+    if case.h0 is None:
+        case.h0 = torch.zeros(len(LENGTHS), HV, K, V, device="cuda")
+    expected = reference(case, chunked=True)
+    options = {"scale": case.scale, "cu_seqlens": case.cu_seqlens}
+    turned = case.h0.mT.contiguous()  # [N, HV, V, K]
+    slots = torch.tensor([5, 2, 0, 3], device="cuda")
+    pool = torch.full((6, HV, V, K), float("nan"), device="cuda")
+    pool[slots] = turned
+
+    o, final = vllm.chunk_gated_delta_rule(
+        **case.tensors, initial_state=turned, output_final_state=True, **options
+    )
+    check(case, o, final.mT, expected)
+
+    sglang_pool = pool.clone()
+    o, _, _ = sglang.chunk_gated_delta_rule(
+        **case.tensors, initial_state=sglang_pool, initial_state_indices=slots, **options
+    )
+    check(case, o, sglang_pool[slots].mT, expected)
+
+    packed = {name: tensor[0] for name, tensor in case.tensors.items()}
+    alpha = packed.pop("g").exp()
+    # What f32 keeps of alpha is what there is: its logarithm is the g to compare with.
+    case.tensors["g"] = torch.log(alpha.double()).clamp(min=-128).float()[None]
+    starts = torch.tensor([0, 1, 1, 1, 3], device="cuda")
+    checkpoints = torch.full((3, HV, V, K), float("nan"), device="cuda")
+    o, final = flashinfer.chunk_gated_delta_rule(
+        **packed, g=alpha, initial_state=pool, output_final_state=True, output_state=pool,
+        state_indices=slots, state_checkpoints=checkpoints, checkpoint_cu_starts=starts,
+        checkpoint_every_n_tokens=64, **options,
+    )  # fmt: skip
+    assert final is pool
+    check(case, o[None], pool[slots].mT, reference(case, chunked=True))
+    assert torch.equal(checkpoints[0], pool[slots[0]])  # the first sequence ends at its checkpoint
+
+
+# --- decode
+
+
+@dataclass
+class Step:
+    """One token of N requests on a pool [slots, HV, V, K], with gates as logits."""
+
+    x: dict[str, Any]  # q, k [N, H, K], v [N, HV, V], a, b [N, HV]
+    parameters: dict[str, Any]  # A_log, dt_bias
+    pool: Any
+    dtype: str
+    state_dtype: str
+
+    def mixed(self) -> Any:
+        return torch.cat([self.x[name].flatten(1) for name in ("q", "k", "v")], 1)
+
+    def rows(self, axis: int) -> dict[str, Any]:
+        return {name: tensor.unsqueeze(axis) for name, tensor in self.x.items()}
+
+    def check(self, o: Any, pool: Any, slots: list[int | None]) -> None:
+        """o [N, HV, V]; a slot of None is padding whose output is zero."""
+        modes = {
+            **MODES,
+            **{name: on_host(tensor) for name, tensor in self.parameters.items()},
+            "gate_mode": "computed",
+            "beta_mode": "logit",
+            "use_qk_l2norm": True,
+        }
+        before, after, o = on_host(self.pool), on_host(pool), on_host(o)
+        store = recurrence.rounding(self.state_dtype)
+        for n, slot in enumerate(slots):
+            if slot is None:
+                assert not o[n].any()
+                continue
+            arrays = [on_host(self.x[name][n])[None] for name in ("q", "k", "v", "a", "b")]
+            state = np.swapaxes(before[slot], 1, 2)
+            exact_o, exact = recurrence.tokens(
+                *recurrence.sequence_operands(np.float64, *arrays, **modes), np.float64(state)
+            )
+            naive_o, naive = recurrence.tokens(
+                *recurrence.sequence_operands(np.float32, *arrays, **modes), state
+            )
+            naive_o = recurrence.rounding(self.dtype)(naive_o)
+            within("o", o[n], exact_o[0], worst(naive_o, exact_o))
+            new = np.swapaxes(after[slot], 1, 2)
+            within("state", new, exact[0], worst(store(naive), exact))
+        used = [slot for slot in slots if slot is not None]
+        others = [slot for slot in range(len(before)) if slot not in used]
+        np.testing.assert_array_equal(after[others], before[others])
+
+
+def make_step(state_dtype: str, dtype: str = "bf16", requests: int = 5) -> Step:
+    random = np.random.default_rng(11)
+    shapes = {"q": (H, K), "k": (H, K), "v": (HV, V), "a": (HV,), "b": (HV,)}
+    x = {
+        name: on_gpu(random.standard_normal((requests, *shape)), dtype)
+        for name, shape in shapes.items()
+    }
+    parameters = {
+        "A_log": on_gpu(np.log(random.uniform(1, 16, HV)), "f32"),
+        "dt_bias": on_gpu(random.standard_normal(HV), "f32"),
+    }
+    pool = on_gpu(random.standard_normal((8, HV, V, K)), state_dtype)
+    return Step(x, parameters, pool, dtype, state_dtype)
+
+
+def indices(*slots: int) -> Any:
+    return torch.tensor(slots, device="cuda", dtype=torch.int32)
+
+
+@pytest.mark.parametrize("state_dtype", ["f32", "bf16"])
+def test_flashinfer_decode(state_dtype):
+    step = make_step(state_dtype)
+    pool, x = step.pool.clone(), step.rows(1)
+    o, returned = flashinfer.gated_delta_rule_decode_pretranspose(
+        **x, **step.parameters, state=None, initial_state=pool,
+        initial_state_indices=indices(3, 1, -1, 7, 2),
+    )  # fmt: skip
+    assert returned is pool
+    step.check(o[:, 0], pool, [3, 1, None if state_dtype == "f32" else 0, 7, 2])
+    dense = step.pool[:5].clone()
+    o, _ = flashinfer.gated_delta_rule_decode_pretranspose(**x, **step.parameters, state=dense)
+    step.check(o[:, 0], torch.cat([dense, step.pool[5:]]), [0, 1, 2, 3, 4])
+    turned = step.pool[:5].mT.contiguous()
+    o, _ = flashinfer.gated_delta_rule_decode(**x, **step.parameters, state=turned)
+    step.check(o[:, 0], torch.cat([turned.mT, step.pool[5:]]), [0, 1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("state_dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("engine, pad", [("vllm", 0), ("vllm", -1), ("sglang", -1)])
+def test_engines_decode(engine, pad, state_dtype):
+    step = make_step(state_dtype)
+    slots = indices(3, 1, pad, 7, 2)
+    meant = [3, 1, None, 7, 2]
+    cu_seqlens = torch.arange(6, device="cuda", dtype=torch.int32)
+    module, option = (vllm, {"pad_slot_id": pad}) if engine == "vllm" else (sglang, {})
+    common = {
+        **step.rows(0),
+        **step.parameters,
+        "cu_seqlens": cu_seqlens,
+        "use_qk_l2norm_in_kernel": True,
+    }
+    pool = step.pool.clone()
+    if engine == "vllm":
+        o, _ = vllm.fused_sigmoid_gating_delta_rule_update(
+            **common, initial_state=pool, ssm_state_indices=slots, **option
+        )
+    else:
+        o = sglang.fused_sigmoid_gating_delta_rule_update(
+            **common, softplus_beta=1.0, softplus_threshold=20.0, initial_state_source=pool,
+            initial_state_indices=slots,
+        )  # fmt: skip
+    step.check(o[0], pool, meant)
+
+    pool, out = step.pool.clone(), torch.empty(5, 1, HV, V, device="cuda", dtype=torch.bfloat16)
+    module.fused_recurrent_gated_delta_rule_packed_decode(
+        step.mixed(), step.x["a"], step.x["b"], *step.parameters.values(), K**-0.5, pool, out,
+        slots, True, **option,
+    )  # fmt: skip
+    step.check(out[:, 0], pool, meant)
