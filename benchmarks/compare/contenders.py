@@ -1,0 +1,328 @@
+"""Who is compared: each turns a row's data into launches.  A package is imported when it is asked for.
+
+A launch takes the number of a set and returns (o, state): o as data.expected() has it or without its
+dimensions of one, state with the layout that Prepared.state_layout names.  Everything that a user
+would do once (operators, workspaces, other forms of the gates, index tensors) is done before.
+"""
+
+import functools
+import importlib
+import importlib.metadata
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from compare.data import DTYPES, DecodeData, PrefillData
+
+Launch = Callable[[int], tuple[Tensor, Tensor]]
+
+
+@dataclass
+class Prepared:
+    """One contender on one row."""
+
+    launch: Launch
+    state_layout: str  # "kv" or "vk"
+    note: str = ""  # what its user should know about the figure
+    # [sets, B]: the state is a pool, and these are the sets' places in it.
+    slots: Tensor | None = None
+
+    def result(self) -> tuple[Tensor, Tensor]:
+        """Launches once on set 0: o, and its states as [N, HV, K, V]."""
+        o, state = self.launch(0)
+        if self.slots is not None:
+            state = state[self.slots[0].long()]
+        return o, state.transpose(-1, -2) if self.state_layout == "vk" else state
+
+
+class Contender(Protocol):
+    """name: what the record calls it, with the version."""
+
+    name: str
+
+    def decode(self, data: DecodeData) -> Prepared: ...
+
+    def prefill(self, data: PrefillData) -> Prepared: ...
+
+
+class NotOffered(Exception):
+    """The library has no such operation: the message says which."""
+
+
+def current_stream() -> int:
+    return torch.cuda.current_stream().cuda_stream
+
+
+class Cubinery:
+    """Operator objects with every array given: what an engine holds."""
+
+    def __init__(self) -> None:
+        self._library = importlib.import_module("cubinery")
+        self._context = self._library.Context(torch.cuda.current_device())
+        try:
+            self.nvrtc = self._context.nvrtc_version
+        except self._library.UnsupportedError:  # offline
+            self.nvrtc = "none"
+        self.name = "cubinery"
+
+    def decode(self, data: DecodeData) -> Prepared:
+        row = data.row
+        problem = self._library.DecodeProblem(
+            q_heads=row.qk_heads,
+            k_heads=row.qk_heads,
+            v_heads=row.v_heads,
+            gate_dtype="bf16",
+            beta_dtype="bf16",
+            state_dtype=row.state_dtype,
+            state_layout="vk",
+            state_location="pool",
+            padding="skip",
+            gate_mode="computed",
+            beta_mode="logit",
+            use_qk_l2norm=True,
+        )
+        operator = self._library.Decode(self._context, problem)
+        pool = data.vk_pool()
+        outs = [_unwritten(s.v[:, 0]) for s in data.sets]
+        rows = [[x[:, 0] for x in (s.q, s.k, s.v, s.a, s.b)] for s in data.sets]
+
+        def launch(at: int) -> tuple[Tensor, Tensor]:
+            operator(
+                *rows[at],
+                A_log=data.A_log,
+                dt_bias=data.dt_bias,
+                out=outs[at],
+                state=pool,
+                state_indices=data.slots[at],
+                stream=current_stream(),
+            )
+            return outs[at], pool
+
+        return Prepared(launch, "vk", "states in a pool, updated in place", data.slots)
+
+    def prefill(self, data: PrefillData) -> Prepared:
+        row = data.row
+        problem = self._library.PrefillProblem(
+            q_heads=row.qk_heads,
+            k_heads=row.qk_heads,
+            v_heads=row.v_heads,
+            dtype=row.dtype,
+            output_dtype=row.dtype,
+            gate_dtype=row.gate_dtype,
+            beta_dtype=row.gate_dtype,
+            varlen=row.packed,
+            state_layout="kv",
+            has_initial_state=not row.strong,
+        )
+        operator = self._library.Prefill(self._context, problem)
+        count = len(row.seqlens)
+        bytes_ = operator.workspace_bytes(row.tokens, count)
+        spaces = [torch.empty(bytes_, dtype=torch.uint8, device=data.device) for _ in data.sets]
+        outs = [_unwritten(s.v) for s in data.sets]
+        finals = [_states_like(s.v, count) for s in data.sets]
+
+        def launch(at: int) -> tuple[Tensor, Tensor]:
+            s = data.sets[at]
+            # Without initial states the operator takes the place of the final ones as `state`.
+            states = {"state": finals[at]}
+            if s.state is not None:
+                states = {"state": s.state, "state_out": finals[at]}
+            operator(
+                *s.tokens,
+                out=outs[at],
+                cu_seqlens=data.cu_seqlens if row.packed else None,
+                scale=row.scale,
+                workspace=spaces[at],
+                stream=current_stream(),
+                **states,
+            )
+            return outs[at], finals[at]
+
+        return Prepared(launch, "kv")
+
+
+def _unwritten(like: Tensor) -> Tensor:
+    """NaN: memory that held another contender's result would hide what is not written."""
+    return torch.full_like(like, torch.nan)
+
+
+def _states_like(v: Tensor, count: int) -> Tensor:
+    shape = (count, v.shape[-2], v.shape[-1], v.shape[-1])
+    return torch.full(shape, torch.nan, dtype=torch.float32, device=v.device)
+
+
+class Fla:
+    """flash-linear-attention's Triton kernels: the chunked one, and for decode the recurrent one."""
+
+    def __init__(self) -> None:
+        # With flash_qla installed, FLA would hand it the work: it is a contender of its own.
+        os.environ["FLA_FLASH_QLA"] = "0"
+        operations = importlib.import_module("fla.ops.gated_delta_rule")
+        self._chunk = operations.chunk_gated_delta_rule
+        self._recurrent = operations.fused_recurrent_gated_delta_rule
+        self.name = f"fla-{importlib.import_module('fla').__version__}"
+
+    def decode(self, data: DecodeData) -> Prepared:
+        def launch(at: int) -> tuple[Tensor, Tensor]:
+            s = data.sets[at]
+            return self._recurrent(
+                *(s.q, s.k, s.v),
+                g=s.a,
+                beta=s.b,
+                A_log=data.A_log,
+                dt_bias=data.dt_bias,
+                use_gate_in_kernel=True,
+                use_beta_sigmoid_in_kernel=True,
+                use_qk_l2norm_in_kernel=True,
+                initial_state=s.state,
+                output_final_state=True,
+            )
+
+        note = "states [B, HV, K, V], the new ones in memory of their own"
+        if data.row.state_dtype != "f32":
+            note += " and in f32, whatever the old ones are"
+        return Prepared(launch, "kv", note)
+
+    def prefill(self, data: PrefillData) -> Prepared:
+        return _fla_prefill(self._chunk, data)
+
+
+class FlashQla:
+    """QwenLM/FlashQLA, TileLang kernels with its automatic partitioning.  Prefill only."""
+
+    def __init__(self) -> None:
+        self._chunk = importlib.import_module("flash_qla").chunk_gated_delta_rule
+        if "enable_fwd_cp_cache" in inspect.signature(self._chunk).parameters:
+            # Keeps what only a backward pass needs.
+            self._chunk = functools.partial(self._chunk, enable_fwd_cp_cache=False)
+        self.name = f"flash-qla-{package_version('flash-qla')}"
+
+    def decode(self, data: DecodeData) -> Prepared:
+        raise NotOffered("the release has no decode kernel")
+
+    def prefill(self, data: PrefillData) -> Prepared:
+        gates = [(s.g.float(), s.beta.float()) for s in data.sets]  # it takes f32
+        return _fla_prefill(self._chunk, data, gates)
+
+
+def _fla_prefill(
+    chunk: Callable, data: PrefillData, gates: list[tuple[Tensor, Tensor]] | None = None
+) -> Prepared:
+    """FLA's calling convention, which FlashQLA shares."""
+    row = data.row
+
+    def launch(at: int) -> tuple[Tensor, Tensor]:
+        s = data.sets[at]
+        q, k, v, *given = s.tokens
+        return chunk(
+            *(q, k, v),
+            *(gates[at] if gates else given),
+            scale=row.scale,
+            initial_state=s.state,
+            output_final_state=True,
+            cu_seqlens=data.cu_seqlens_i64 if row.packed else None,
+        )
+
+    return Prepared(launch, "kv")
+
+
+class FlashInfer:
+    """flashinfer-python: gates as alpha = exp(g) in f32, states [V, K]."""
+
+    def __init__(self) -> None:
+        prefill = importlib.import_module("flashinfer.gdn_prefill")
+        decode = importlib.import_module("flashinfer.gdn_decode")
+        self._chunk = prefill.chunk_gated_delta_rule
+        self._decode = decode.gated_delta_rule_decode_pretranspose
+        self.name = f"flashinfer-{package_version('flashinfer-python')}"
+
+    def decode(self, data: DecodeData) -> Prepared:
+        pool = data.vk_pool()
+        outs = [_unwritten(s.v) for s in data.sets]
+
+        def launch(at: int) -> tuple[Tensor, Tensor]:
+            s = data.sets[at]
+            o, _ = self._decode(
+                *(s.q, s.k, s.v, None),
+                *(data.A_log, s.a, data.dt_bias, s.b),
+                output=outs[at],
+                initial_state=pool,
+                initial_state_indices=data.slots[at],
+            )
+            return o, pool
+
+        return Prepared(launch, "vk", "states in a pool, updated in place", data.slots)
+
+    def prefill(self, data: PrefillData) -> Prepared:
+        row = data.row
+        gates = [(s.g[0].float().exp(), s.beta[0].float()) for s in data.sets]
+        starts = [
+            None if s.state is None else s.state.transpose(-1, -2).contiguous() for s in data.sets
+        ]
+        outs = [_unwritten(s.v[0]) for s in data.sets]
+        finals = [_states_like(s.v, len(row.seqlens)) for s in data.sets]
+        hints = {}
+        if "max_seqlen" in inspect.signature(self._chunk).parameters:  # since 0.7
+            hints["max_seqlen"] = max(row.seqlens)
+
+        def launch(at: int) -> tuple[Tensor, Tensor]:
+            s = data.sets[at]
+            return self._chunk(
+                *(s.q[0], s.k[0], s.v[0]),
+                *gates[at],
+                scale=row.scale,
+                initial_state=starts[at],
+                output_final_state=True,
+                cu_seqlens=data.cu_seqlens,
+                output=outs[at],
+                output_state=finals[at],
+                **hints,
+            )
+
+        return Prepared(launch, "vk", "gates as alpha in f32")
+
+
+LOADERS: dict[str, Callable[[], Contender]] = {
+    "cubinery": Cubinery,
+    "fla": Fla,
+    "flash_qla": FlashQla,
+    "flashinfer": FlashInfer,
+}
+
+
+def package_version(distribution: str) -> str:
+    """The version of an installed distribution, "unknown" for a folder without its metadata."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def load(
+    names: list[str], loaders: dict[str, Callable[[], Contender]] = LOADERS
+) -> tuple[list[Contender], dict[str, str]]:
+    """The contenders that import, in this order, and why the others do not.
+
+    Raises ValueError for a name that is none.
+    """
+    present, missing = [], {}
+    for name in names:
+        if name not in loaders:
+            raise ValueError(f"contender {name}; accepted: {', '.join(loaders)}")
+        try:
+            present.append(loaders[name]())
+        except Exception as error:  # a peer fails to import in ways of its own
+            missing[name] = reason_of(error)
+    return present, missing
+
+
+def reason_of(error: BaseException) -> str:
+    """Type and first line of an error, short enough for a table's footnote."""
+    lines = str(error).strip().splitlines() or [""]
+    text = f"{type(error).__name__}: {lines[0]}" if lines[0] else type(error).__name__
+    return text if len(text) <= 200 else text[:197] + "..."

@@ -1,0 +1,197 @@
+"""Operands of one row: random tensors, copied for each set, and what a right result is."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from compare import reference
+from compare.rows import DIM, DecodeRow, PrefillRow, Row
+
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+
+_SEED = 6
+_KEY_CORRELATION = 0.9  # init
+
+
+def _random(device: str) -> torch.Generator:
+    return torch.Generator(device=device).manual_seed(_SEED)
+
+
+def _uniform(random: torch.Generator, low: float, high: float, *shape: int) -> Tensor:
+    return low + (high - low) * torch.rand(shape, generator=random, device=random.device)
+
+
+def _normal(random: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=random, device=random.device)
+
+
+def _initial_gates(random: torch.Generator, heads: int) -> tuple[Tensor, Tensor]:
+    """A_log and dt_bias [heads] of a freshly initialised model: A in [1, 16], steps in [1e-3, 0.1]."""
+    a_log = _uniform(random, 1, 16, heads).log()
+    steps = _uniform(random, math.log(1e-3), math.log(0.1), heads).exp()
+    return a_log, steps.expm1().log()
+
+
+def log_decay(row: PrefillRow, random: torch.Generator) -> Tensor:
+    """g [1, T, heads] in f32 of the row's distribution."""
+    shape = (1, row.tokens, row.v_heads)
+    if row.gates == "strong":
+        return -_uniform(random, 0, 1, *shape)
+    if row.gates == "undecayed":
+        return torch.zeros(shape, device=random.device)
+    if row.gates == "extreme":
+        return -_uniform(random, 31, 69, *shape)
+    if row.gates == "init":
+        a_log, dt_bias = _initial_gates(random, row.v_heads)
+        return -a_log.exp() * F.softplus(_normal(random, *shape) + dt_bias)
+    g = F.logsigmoid(_normal(random, *shape)) / 16
+    still = torch.randperm(row.v_heads, generator=random, device=random.device)
+    g[..., still[: row.v_heads // 4]] = 0  # these heads never decay
+    return g
+
+
+@dataclass
+class PrefillSet:
+    """q, k [1, T, H, 128], v [1, T, HV, 128], g, beta [1, T, HV], state [N, HV, K, V] f32 or None."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    g: Tensor
+    beta: Tensor
+    state: Tensor | None
+
+    @property
+    def tokens(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """q, k, v, g, beta, as every library takes them."""
+        return self.q, self.k, self.v, self.g, self.beta
+
+
+@dataclass
+class DecodeSet:
+    """q, k [B, 1, H, 128], v [B, 1, HV, 128], a, b [B, 1, HV], all bf16; state [B, HV, K, V]."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    a: Tensor
+    b: Tensor
+    state: Tensor
+
+
+def _copies(first: PrefillSet | DecodeSet, count: int) -> list:
+    """`first` and count - 1 copies of it in memory of their own."""
+    copy = lambda x: None if x is None else x.clone()
+    fields = vars(first)
+    return [first] + [
+        type(first)(**{name: copy(x) for name, x in fields.items()}) for _ in range(count - 1)
+    ]
+
+
+class PrefillData:
+    """The sets of a prefill row.  All hold the same values, so that one result is right for all.
+
+    cu_seqlens: [N + 1] int32, and the same as int64.
+    """
+
+    def __init__(self, row: PrefillRow, device: str = "cuda", sets: int | None = None):
+        self.row, self.device = row, device
+        random = _random(device)
+        dtype = DTYPES[row.dtype]
+        keys = (1, row.tokens, row.qk_heads, DIM)
+        q, k = _normal(random, *keys), _normal(random, *keys)
+        if row.gates == "init":
+            common = _normal(random, row.qk_heads, DIM)
+            k = _KEY_CORRELATION * common + math.sqrt(1 - _KEY_CORRELATION**2) * k
+        q, k = (0.1 * x if row.strong else F.normalize(x, dim=-1) for x in (q, k))
+        v = _normal(random, 1, row.tokens, row.v_heads, DIM)
+        beta = _normal(random, 1, row.tokens, row.v_heads).sigmoid()
+        if row.strong:
+            beta = _uniform(random, 0, 0.5, *beta.shape)
+        state = None
+        if not row.strong:
+            state = _normal(random, len(row.seqlens), row.v_heads, DIM, DIM)
+        gates = DTYPES[row.gate_dtype]
+        first = PrefillSet(
+            q.to(dtype),
+            k.to(dtype),
+            v.to(dtype),
+            log_decay(row, random).to(gates),
+            beta.to(gates),
+            state,
+        )
+        self.sets: list[PrefillSet] = _copies(first, sets or row.sets)
+        ends = torch.tensor((0, *row.seqlens)).cumsum(0)
+        self.cu_seqlens = ends.to(device, torch.int32)
+        self.cu_seqlens_i64 = ends.to(device, torch.int64)
+
+    def expected(self) -> tuple[Tensor, Tensor]:
+        """float64 o [1, T, HV, V] and final states [N, HV, K, V]."""
+        s = self.sets[0]
+        o = torch.empty(s.v.shape, dtype=torch.float64, device=self.device)
+        states = []
+        zero = torch.zeros(self.row.v_heads, DIM, DIM, device=self.device)
+        first = 0
+        for n, length in enumerate(self.row.seqlens):
+            span = slice(first, first + length)
+            tokens = (x[0, span] for x in s.tokens)
+            start = zero if s.state is None else s.state[n]
+            o[0, span], state = reference.chunked(*tokens, start, self.row.scale)
+            states.append(state)
+            first += length
+        return o, torch.stack(states)
+
+
+class DecodeData:
+    """The sets of a decode row, all of the same values.  A_log, dt_bias: [HV] f32.
+
+    slots: [sets, B] int32, the requests' places in a pool of sets * B states, scattered.
+    """
+
+    def __init__(self, row: DecodeRow, device: str = "cuda", sets: int | None = None):
+        self.row, self.device = row, device
+        random = _random(device)
+        bf16 = torch.bfloat16
+        batch, heads = row.batch, row.v_heads
+        first = DecodeSet(
+            _normal(random, batch, 1, row.qk_heads, DIM).to(bf16),
+            _normal(random, batch, 1, row.qk_heads, DIM).to(bf16),
+            _normal(random, batch, 1, heads, DIM).to(bf16),
+            _normal(random, batch, 1, heads).to(bf16),
+            _normal(random, batch, 1, heads).to(bf16),
+            _normal(random, batch, heads, DIM, DIM).to(DTYPES[row.state_dtype]),
+        )
+        self.A_log, self.dt_bias = _initial_gates(random, heads)
+        self.sets: list[DecodeSet] = _copies(first, sets or row.sets)
+        count = len(self.sets) * batch
+        order = torch.randperm(count, generator=random, device=device)
+        self.slots = order.to(torch.int32).view(len(self.sets), batch)
+
+    def vk_pool(self) -> Tensor:
+        """A pool of its own with every set's states at its slots, [slots, HV, V, K]."""
+        states = self.sets[0].state
+        pool = states.new_empty(self.slots.numel(), *states.shape[1:])
+        for slots, s in zip(self.slots, self.sets):
+            pool[slots.long()] = s.state.transpose(-1, -2)
+        return pool
+
+    def expected(self) -> tuple[Tensor, Tensor]:
+        """float64 o [B, 1, HV, V] and new states [B, HV, K, V]."""
+        s = self.sets[0]
+        heads = self.row.v_heads
+        q, k = (reference.to_heads(x[:, 0], heads) for x in (s.q, s.k))
+        q, k = (x / (x.square().sum(-1, keepdim=True) + 1e-6).sqrt() for x in (q, k))
+        a, b = s.a[:, 0].double(), s.b[:, 0].double()
+        g = -self.A_log.double().exp() * F.softplus(a + self.dt_bias.double())
+        v, state = s.v[:, 0].double(), s.state.double()
+        o, state = reference.step(q, k, v, g, b.sigmoid(), state, DIM**-0.5)
+        return o[:, None], state
+
+
+def make(row: Row, device: str = "cuda", sets: int | None = None) -> PrefillData | DecodeData:
+    """The data of a row; `sets` in place of as many as keep L2 cold."""
+    kind = PrefillData if isinstance(row, PrefillRow) else DecodeData
+    return kind(row, device, sets)

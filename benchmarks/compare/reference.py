@@ -1,0 +1,80 @@
+"""The recurrence of include/cubinery/gdn.h in float64: what every contender is checked against."""
+
+import torch
+from torch import Tensor
+
+CHUNK = 64
+
+
+def to_heads(x: Tensor, heads: int) -> Tensor:
+    """[..., H, D] -> float64 [..., heads, D]: head h reads row h // (heads / H)."""
+    return x.double().repeat_interleave(heads // x.shape[-2], dim=-2)
+
+
+def step(
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, state: Tensor, scale: float
+) -> tuple[Tensor, Tensor]:
+    """One token: q, k [..., H, K], v [..., H, V], g, beta [..., H], state [..., H, K, V], float64.
+
+    Returns o [..., H, V] and the new state.
+    """
+    state = state * g.exp()[..., None, None]
+    recalled = (k[..., None, :] @ state).squeeze(-2)
+    new = beta[..., None] * (v - recalled)
+    state = state + k[..., :, None] * new[..., None, :]
+    return scale * (q[..., None, :] @ state).squeeze(-2), state
+
+
+def recurrence(
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, state: Tensor, scale: float
+) -> tuple[Tensor, Tensor]:
+    """One sequence, token by token: q, k [T, Hq, K], v [T, H, V], g, beta [T, H], state [H, K, V].
+
+    Returns float64 o [T, H, V] and the final state.
+    """
+    heads = v.shape[-2]
+    q, k, v = to_heads(q, heads), to_heads(k, heads), v.double()
+    g, beta, state = g.double(), beta.double(), state.double()
+    o = torch.empty_like(v)
+    for t in range(v.shape[0]):
+        o[t], state = step(q[t], k[t], v[t], g[t], beta[t], state, scale)
+    return o, state
+
+
+def chunked(
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, state: Tensor, scale: float
+) -> tuple[Tensor, Tensor]:
+    """recurrence(), CHUNK tokens at a time: the new values of a chunk solve a triangular system.
+
+    With G the sum of g inside the chunk and S the state in front of it,
+    u_i + beta_i sum_{j<i} e^(G_i - G_j) (k_i . k_j) u_j = beta_i (v_i - e^G_i S^T k_i).
+    """
+    heads = v.shape[-2]
+    state = state.double()
+    o = torch.empty(v.shape, dtype=torch.float64, device=v.device)
+    for first in range(0, v.shape[0], CHUNK):
+        span = slice(first, first + CHUNK)
+        qs, ks = (to_heads(x[span], heads).transpose(0, 1) for x in (q, k))  # [H, C, K]
+        vs = v[span].double().transpose(0, 1)
+        b = beta[span].double().T[..., None]  # [H, C, 1]
+        total = g[span].double().cumsum(0).T[..., None]  # [H, C, 1]
+        later = torch.ones(vs.shape[1], vs.shape[1], device=v.device).triu(1).bool()
+        # Masked before the exponential, which overflows above the diagonal.
+        decay = (total - total.transpose(1, 2)).masked_fill(later, -torch.inf).exp()
+        system = b * (ks @ ks.transpose(1, 2)) * decay
+        wanted = b * (vs - total.exp() * (ks @ state))
+        new = torch.linalg.solve_triangular(system, wanted, upper=False, unitriangular=True)
+        seen = (qs @ ks.transpose(1, 2)) * decay
+        o[span] = scale * (total.exp() * (qs @ state) + seen @ new).transpose(0, 1)
+        end = total[:, -1:]
+        state = end.exp() * state + (ks * (end - total).exp()).transpose(1, 2) @ new
+    return o, state
+
+
+def relative_rms(actual: Tensor, expected: Tensor) -> float:
+    """Root of the sum of squared errors, relative to that of `expected`; NaN where either has one.
+    Raises ValueError for shapes that differ: broadcasting would hide it."""
+    if actual.shape != expected.shape:
+        raise ValueError(f"shape {tuple(actual.shape)} instead of {tuple(expected.shape)}")
+    error = actual.double() - expected
+    return (error.norm() / expected.norm()).item()

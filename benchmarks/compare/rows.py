@@ -1,0 +1,158 @@
+"""The shapes that are compared, and what each must move at least.  Imports nothing but Python."""
+
+from dataclasses import dataclass
+from typing import Any
+
+DIM = 128  # of keys and values
+GATES = ("qwen", "strong", "undecayed", "init", "extreme")
+BYTES = {"f32": 4, "bf16": 2, "f16": 2}
+
+_L2_BYTES = 60_000_000  # of the largest device that is measured on
+
+
+@dataclass(frozen=True)
+class DecodeRow:
+    """One token for each of `batch` requests: gates from logits, q and k normalised in the kernel."""
+
+    batch: int
+    state_dtype: str = "f32"  # or bf16
+    qk_heads: int = 16
+    v_heads: int = 32
+
+    @property
+    def label(self) -> str:
+        return f"decode {self.qk_heads},{self.v_heads} B={self.batch} {self.state_dtype}"
+
+    @property
+    def least_bytes(self) -> int:
+        """Bytes of one launch when every operand is moved once, the states read and written."""
+        states = 2 * self.v_heads * DIM * DIM * BYTES[self.state_dtype]
+        rows = 2 * (2 * self.qk_heads + 2 * self.v_heads) * DIM  # q, k, v, o
+        gates = 2 * 2 * self.v_heads  # a, b
+        return self.batch * (states + rows + gates + 4)  # 4: the slot
+
+    @property
+    def sets(self) -> int:
+        """In place, so that what is read is what is written."""
+        return rotation(self.least_bytes // 2)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The members that name the row in a record of results."""
+        return {
+            "op": "gdn_decode",
+            "batch": self.batch,
+            "qk_heads": self.qk_heads,
+            "v_heads": self.v_heads,
+            "state_dtype": self.state_dtype,
+            "state_layout": "vk",
+        }
+
+
+@dataclass(frozen=True)
+class PrefillRow:
+    """Whole sequences, their final states kept in f32.  `gates` is one of GATES."""
+
+    qk_heads: int
+    v_heads: int
+    seqlens: tuple[int, ...]
+    gates: str = "qwen"
+
+    @property
+    def strong(self) -> bool:
+        """Strong rows are as TileOPs runs them: fp16, gates too, scale 1, no initial state."""
+        return self.gates == "strong"
+
+    @property
+    def dtype(self) -> str:
+        return "f16" if self.strong else "bf16"
+
+    @property
+    def gate_dtype(self) -> str:
+        return self.dtype if self.strong else "f32"
+
+    @property
+    def packed(self) -> bool:
+        """Whether sequences lie behind each other with their bounds in cu_seqlens."""
+        return not self.strong or len(self.seqlens) > 1
+
+    @property
+    def scale(self) -> float:
+        return 1.0 if self.strong else DIM**-0.5
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.seqlens)
+
+    @property
+    def protocol(self) -> str:
+        return f"{self.gates}-{'fp16' if self.strong else 'bf16'}"
+
+    @property
+    def shape(self) -> str:
+        """One sequence: its length; several equal ones: length x count."""
+        if len(set(self.seqlens)) == 1 and len(self.seqlens) > 1:
+            return f"{self.seqlens[0]}x{len(self.seqlens)}"
+        return "+".join(map(str, self.seqlens))
+
+    @property
+    def label(self) -> str:
+        return f"prefill {self.qk_heads},{self.v_heads} {self.shape} {self.protocol}"
+
+    @property
+    def least_bytes(self) -> int:
+        """Bytes of one launch when every operand is moved once."""
+        rows = (2 * self.qk_heads + 2 * self.v_heads) * DIM * BYTES[self.dtype]  # q, k, v, o
+        gates = 2 * self.v_heads * BYTES[self.gate_dtype]
+        passes = 1 if self.strong else 2
+        states = passes * len(self.seqlens) * self.v_heads * DIM * DIM * BYTES["f32"]
+        return self.tokens * (rows + gates) + states
+
+    @property
+    def sets(self) -> int:
+        return rotation(self.least_bytes)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The members that name the row in a record of results."""
+        return {
+            "op": "gdn_prefill",
+            "protocol": self.protocol,
+            "qk_heads": self.qk_heads,
+            "v_heads": self.v_heads,
+            "seqlens": list(self.seqlens),
+        }
+
+
+Row = DecodeRow | PrefillRow
+
+
+def rotation(bytes_per_set: int) -> int:
+    """Sets of operands that launches go round, so that each finds a cold L2: more than four times
+    60 MB in all, and at least three."""
+    return max(3, 4 * _L2_BYTES // max(1, bytes_per_set) + 1)
+
+
+def chosen_rows(which: str, gates: str | None = None) -> list[Row]:
+    """The rows of `--rows quick` or `--rows all`, those of quick first.
+
+    `gates` None: every distribution on one short shape, qwen on the others; else that one on all.
+    Raises ValueError for another name.
+    """
+    if which not in ("quick", "all"):
+        raise ValueError(f"rows {which}; accepted: quick, all")
+    if gates is not None and gates not in GATES:
+        raise ValueError(f"gates {gates}; accepted: {', '.join(GATES)}")
+    prefill = [(16, 32, (8192,)), (2, 8, (32768,)), (16, 64, (8192,) * 4)]
+    rows: list[Row] = [DecodeRow(1), DecodeRow(32), DecodeRow(128), DecodeRow(128, "bf16")]
+    rows += [PrefillRow(*shape, gates=gates or "qwen") for shape in prefill]
+    if which == "quick":
+        return rows
+    rows += [DecodeRow(batch, dtype) for dtype in ("f32", "bf16") for batch in (1, 8, 32, 128)]
+    for seqlens in ((8192,), (32768,), (8192,) * 4, (1024,) * 8, (2048,)):
+        for heads in ((2, 8), (16, 32), (16, 64), (16, 16)):
+            rows.append(PrefillRow(*heads, seqlens, gates=gates or "qwen"))
+    if gates is None:
+        rows += [PrefillRow(16, 32, (8192,), gates=each) for each in GATES]
+        rows.append(PrefillRow(16, 16, (32768,), gates="strong"))
+    return list(dict.fromkeys(rows))

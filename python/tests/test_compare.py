@@ -1,0 +1,758 @@
+"""benchmarks/compare.py and first_request.py without a GPU: all but the device's own work."""
+
+import contextlib
+import json
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import first_request  # noqa: E402: the path comes first
+from compare import record, rows  # noqa: E402
+
+SMALL = rows.PrefillRow(2, 4, (70, 0, 130))
+DECODE = rows.DecodeRow(3, "f32", 2, 4)
+
+
+# --- rows
+
+
+def test_byte_floors_are_those_of_the_cpp_benchmarks():
+    """benchmarks/results holds floors of the same shapes, computed by prefill_bench at 4.25 TB/s."""
+    recorded = json.loads((ROOT / "benchmarks/results/h200.json").read_text())["rows"]
+    compared = 0
+    for line in recorded:
+        if line["op"] != "gdn_prefill" or line["protocol"] not in ("qwen-bf16", "strong-fp16"):
+            continue
+        gates = line["protocol"].partition("-")[0]
+        row = rows.PrefillRow(line["qk_heads"], line["v_heads"], tuple(line["seqlens"]), gates)
+        assert record.significant(row.least_bytes / 4.25e9) == line["byte_floor_ms"]
+        assert {name: line[name] for name in row.identity} == row.identity
+        compared += 1
+    assert compared > 50
+
+
+@pytest.mark.parametrize("dtype, share", [("f32", 1.0), ("bf16", 0.5)])
+def test_decode_moves_the_state_twice(dtype, share):
+    state = 2 * 32 * 128 * 128 * 4 * share
+    row = rows.DecodeRow(8, dtype)
+    operands = 2 * (16 + 16 + 32 + 32) * 128 + 2 * 2 * 32 + 4
+    assert row.least_bytes == 8 * (state + operands)
+
+
+@pytest.mark.parametrize("row", rows.chosen_rows("all"), ids=lambda row: row.label)
+def test_every_row_is_larger_than_the_cache(row):
+    read = row.least_bytes if isinstance(row, rows.PrefillRow) else row.least_bytes // 2
+    assert row.sets >= 3 and row.sets * read > 4 * 60e6
+
+
+def test_rows_are_chosen_by_name():
+    quick, everything = rows.chosen_rows("quick"), rows.chosen_rows("all")
+    assert everything[: len(quick)] == quick
+    assert len(set(row.label for row in everything)) == len(everything)
+    assert {row.gates for row in everything if isinstance(row, rows.PrefillRow)} == set(rows.GATES)
+    one = rows.chosen_rows("all", "init")
+    assert {row.gates for row in one if isinstance(row, rows.PrefillRow)} == {"init"}
+    for wrong in (("some",), ("all", "weak")):
+        with pytest.raises(ValueError, match="accepted: quick|accepted: qwen"):
+            rows.chosen_rows(*wrong)
+
+
+# --- reference and checks, on the CPU
+
+
+@pytest.fixture
+def torch():
+    module = pytest.importorskip("torch")
+    with module.no_grad():
+        yield module
+
+
+@pytest.mark.parametrize("gates", rows.GATES)
+def test_chunks_are_the_recurrence(torch, gates):
+    from compare import data, reference
+
+    row = rows.PrefillRow(2, 4, (150,), gates)
+    s = data.make(row, "cpu", sets=1).sets[0]
+    state = torch.randn(4, 128, 128, generator=torch.Generator().manual_seed(1))
+    tokens = [x[0] for x in s.tokens]
+    expected = reference.recurrence(*tokens, state, row.scale)
+    actual = reference.chunked(*tokens, state, row.scale)
+    for x, y in zip(actual, expected, strict=True):
+        assert reference.relative_rms(x, y) < 1e-12
+
+
+def test_a_step_by_hand(torch):
+    """K = 1, V = 1: S = 3, g = log 1/2, k = 2, v = 5, beta = 1/4, q = 7."""
+    from compare import reference
+
+    one = lambda x: torch.tensor([[x]], dtype=torch.float64)
+    g, beta = (torch.tensor([x], dtype=torch.float64) for x in (0.5, 0.25))
+    state = torch.tensor([[[3.0]]], dtype=torch.float64)
+    o, state = reference.step(one(7.0), one(2.0), one(5.0), g.log(), beta, state, 0.1)
+    assert state.item() == pytest.approx(1.5 + 2 * 0.25 * (5 - 1.5 * 2))
+    assert o.item() == pytest.approx(0.1 * 7 * 2.5)
+
+
+def test_errors_of_other_shapes_and_of_nan(torch):
+    from compare import reference
+
+    x = torch.ones(2, 3)
+    assert reference.relative_rms(1.1 * x, x) == pytest.approx(0.1)
+    assert not reference.relative_rms(x * torch.nan, x) < 1e9
+    with pytest.raises(ValueError, match="shape"):
+        reference.relative_rms(torch.ones(3), x)
+
+
+@pytest.mark.parametrize("gates", rows.GATES)
+def test_data_is_what_the_distribution_says(torch, gates):
+    from compare import data
+
+    made = data.make(rows.PrefillRow(2, 8, (64, 32), gates), "cpu", sets=2)
+    g, beta = made.sets[0].g.float(), made.sets[0].beta.float()
+    bounds = {"strong": (-1, 0), "qwen": (-1, 0), "undecayed": (0, 0), "extreme": (-69, -31)}
+    low, high = bounds.get(gates, (-torch.inf, 0))
+    assert (g >= low).all() and (g <= high).all()
+    assert (g == 0).all(1).sum() == {"qwen": 2, "undecayed": 8}.get(gates, 0)
+    assert (beta > 0).all() and (beta < (0.5001 if gates == "strong" else 1)).all()
+    for name, tensor in vars(made.sets[0]).items():
+        other = getattr(made.sets[1], name)
+        if tensor is None:
+            assert other is None and gates == "strong"
+            continue
+        assert torch.equal(tensor, other) and tensor.data_ptr() != other.data_ptr()
+    assert made.cu_seqlens.tolist() == [0, 64, 96]
+
+
+# --- contenders: libraries that stand in for the real ones and keep to their conventions
+
+
+def _prefill(torch, q, k, v, g, beta, scale, state, bounds):
+    """Dense float64 o [T, HV, V] and states [N, HV, K, V], token by token."""
+    from compare import reference
+
+    o = torch.zeros(v.shape, dtype=torch.float64)
+    states = []
+    for n, (first, last) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        start = torch.zeros(v.shape[1], 128, 128) if state is None else state[n]
+        tokens = (x[first:last] for x in (q, k, v, g, beta))
+        o[first:last], final = reference.recurrence(*tokens, start, scale)
+        states.append(final)
+    return o, torch.stack(states)
+
+
+def _decode(torch, q, k, v, a, b, A_log, dt_bias, state):
+    from compare import reference
+
+    heads = v.shape[-2]
+    q, k = (reference.to_heads(x, heads) for x in (q, k))
+    q, k = (torch.nn.functional.normalize(x, dim=-1) for x in (q, k))
+    g = -A_log.double().exp() * torch.log1p((a.double() + dt_bias.double()).exp())
+    return reference.step(q, k, v.double(), g, b.double().sigmoid(), state.double(), 128**-0.5)
+
+
+def _fake_fla(torch):
+    def chunk_gated_delta_rule(
+        q, k, v, g, beta, scale=None, initial_state=None, output_final_state=False, cu_seqlens=None
+    ):
+        assert output_final_state and cu_seqlens.dtype == torch.int64
+        tokens = (x[0] for x in (q, k, v, g, beta))
+        o, state = _prefill(torch, *tokens, scale, initial_state, cu_seqlens.tolist())
+        return o[None].to(q.dtype), state.float()
+
+    def fused_recurrent_gated_delta_rule(q, k, v, g, beta, A_log, dt_bias, initial_state, **flags):
+        assert flags == dict.fromkeys(
+            (
+                "use_gate_in_kernel",
+                "use_beta_sigmoid_in_kernel",
+                "use_qk_l2norm_in_kernel",
+                "output_final_state",
+            ),
+            True,
+        )
+        rows_ = (x[:, 0] for x in (q, k, v, g, beta))
+        o, state = _decode(torch, *rows_, A_log, dt_bias, initial_state)
+        return o[:, None].to(q.dtype), state.float()
+
+    return {
+        "fla": types.SimpleNamespace(__version__="1.2"),
+        "fla.ops.gated_delta_rule": types.SimpleNamespace(
+            chunk_gated_delta_rule=chunk_gated_delta_rule,
+            fused_recurrent_gated_delta_rule=fused_recurrent_gated_delta_rule,
+        ),
+        "flash_qla": types.SimpleNamespace(chunk_gated_delta_rule=chunk_gated_delta_rule),
+    }
+
+
+def _fake_flashinfer(torch):
+    def chunk_gated_delta_rule(
+        q,
+        k,
+        v,
+        g,
+        beta,
+        scale,
+        initial_state,
+        output_final_state,
+        cu_seqlens,
+        output,
+        output_state,
+        max_seqlen=None,
+    ):
+        assert g.dtype == beta.dtype == torch.float32 and q.ndim == 3
+        assert max_seqlen == int(cu_seqlens.diff().max())
+        state = initial_state.transpose(-1, -2)
+        bounds = cu_seqlens.tolist()
+        o, state = _prefill(torch, q, k, v, g.log(), beta, scale, state, bounds)
+        output.copy_(o)
+        output_state.copy_(state.transpose(-1, -2))
+        return output, output_state
+
+    def pretranspose(
+        q, k, v, state, A_log, a, dt_bias, b, *, output, initial_state, initial_state_indices
+    ):
+        assert state is None
+        at = initial_state_indices.long()
+        rows_ = (x[:, 0] for x in (q, k, v, a, b))
+        old = initial_state[at].transpose(-1, -2)
+        o, new = _decode(torch, *rows_, A_log, dt_bias, old)
+        output.copy_(o[:, None])
+        initial_state[at] = new.transpose(-1, -2).to(initial_state.dtype)
+        return output, initial_state
+
+    return {
+        "flashinfer.gdn_prefill": types.SimpleNamespace(
+            chunk_gated_delta_rule=chunk_gated_delta_rule
+        ),
+        "flashinfer.gdn_decode": types.SimpleNamespace(
+            gated_delta_rule_decode_pretranspose=pretranspose
+        ),
+    }
+
+
+def _fake_cubinery(torch):
+    class Operator:
+        def __init__(self, context, problem):
+            self.problem = problem
+
+        def workspace_bytes(self, tokens, sequences):
+            return tokens * sequences
+
+    class Prefill(Operator):
+        def __call__(
+            self,
+            q,
+            k,
+            v,
+            g,
+            beta,
+            *,
+            out,
+            state,
+            state_out=None,
+            cu_seqlens,
+            scale,
+            workspace,
+            stream,
+        ):
+            assert self.problem["state_layout"] == "kv" and stream == 7
+            assert self.problem["has_initial_state"] == (state_out is not None)
+            tokens = q.shape[1]
+            bounds = [0, tokens] if cu_seqlens is None else cu_seqlens.tolist()
+            assert self.problem["varlen"] == (cu_seqlens is not None)
+            assert workspace.numel() == tokens * (len(bounds) - 1)
+            old = state if self.problem["has_initial_state"] else None
+            tensors = (x[0] for x in (q, k, v, g, beta))
+            o, new = _prefill(torch, *tensors, scale, old, bounds)
+            out[0] = o
+            (state if state_out is None else state_out).copy_(new)
+            return out
+
+    class Decode(Operator):
+        def __call__(self, q, k, v, a, b, *, A_log, dt_bias, out, state, state_indices, stream):
+            assert self.problem["state_layout"] == "vk" and stream == 7
+            at = state_indices.long()
+            o, new = _decode(torch, q, k, v, a, b, A_log, dt_bias, state[at].transpose(-1, -2))
+            out.copy_(o)
+            state[at] = new.transpose(-1, -2).to(state.dtype)
+            return out
+
+    context = types.SimpleNamespace(nvrtc_version="13.0")
+    library = types.SimpleNamespace(
+        Context=lambda device: context,
+        PrefillProblem=dict,
+        DecodeProblem=dict,
+        Prefill=Prefill,
+        Decode=Decode,
+    )
+    return {"cubinery": library}
+
+
+@pytest.fixture
+def libraries(torch, monkeypatch):
+    from compare import contenders
+
+    for fake in (_fake_cubinery, _fake_fla, _fake_flashinfer):
+        for name, module in fake(torch).items():
+            monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(contenders, "current_stream", lambda: 7)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    return contenders
+
+
+class CountingClock:
+    """Stands in for the device: the nth sample of all clocks takes n milliseconds."""
+
+    how, why_not_graph = "graph", ""
+    order: list = []
+
+    def __init__(self, launch, sets):
+        self.launch, self.sets = launch, sets
+        launch(sets - 1)
+
+    def sample(self):
+        CountingClock.order.append(self)
+        return float(len(CountingClock.order))
+
+
+ALL = ["cubinery", "fla", "flash_qla", "flashinfer"]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [SMALL, rows.PrefillRow(2, 4, (90,), "init"), DECODE, rows.DecodeRow(2, "bf16", 2, 4)],
+    ids=lambda row: row.label,
+)
+def test_every_adapter_is_right_on_its_librarys_conventions(libraries, row):
+    from compare import run
+
+    present, missing = libraries.load(ALL)
+    assert not missing
+    CountingClock.order = []
+    entries = run.run_row(row, present, 2, "cpu", 2, CountingClock)
+    assert len(entries) == 4
+    for name, entry in entries.items():
+        if name.startswith("flash-qla") and isinstance(row, rows.DecodeRow):
+            assert entry["status"] == "not offered"
+            continue
+        assert entry["status"] == "timed", entry
+        assert entry["error_o"] < 5e-3 and entry["error_state"] < 5e-3
+    half = len(CountingClock.order) // 2
+    assert CountingClock.order[:half] == CountingClock.order[half:]  # A B C A B C
+    assert len(set(CountingClock.order)) == half
+
+
+def test_strong_rows_have_no_state_and_are_dense(libraries):
+    from compare import run
+
+    present, _ = libraries.load(["cubinery"])
+    row = rows.PrefillRow(2, 2, (80,), "strong")
+    entry = run.run_row(row, present, 1, "cpu", 1, CountingClock)["cubinery"]
+    assert entry["status"] == "timed" and entry["error_o"] < 1e-3
+
+
+@pytest.mark.parametrize(
+    "row, kernels",
+    [(SMALL, 2), (rows.PrefillRow(2, 4, (90,), "strong"), 2), (DECODE, 1)],
+    ids=lambda x: getattr(x, "label", ""),
+)
+def test_the_operators_take_what_the_adapter_passes(torch, gpu, context, monkeypatch, row, kernels):
+    """The real package on a GPU that is not there: it checks every argument, and launches."""
+    import cubinery
+    import fake_gpu
+    from compare import contenders, data
+
+    names = {dtype: name for name, dtype in data.DTYPES.items()} | {torch.int32: "i32"}
+
+    def array(x):
+        if not isinstance(x, torch.Tensor):
+            return x
+        if x.dtype == torch.uint8:  # which FakeArray has not
+            x = x[: x.numel() // 4 * 4].view(torch.int32)
+        return fake_gpu.FakeArray(*x.shape, dtype=names[x.dtype], strides=x.stride())
+
+    def on_arrays(kind):
+        class Operator(kind):
+            def __init__(self, _, problem):
+                super().__init__(context, problem)
+
+            def __call__(self, *tensors, **named):
+                named = {name: array(x) for name, x in named.items()}
+                return super().__call__(*map(array, tensors), **named)
+
+        return Operator
+
+    monkeypatch.setattr(contenders, "current_stream", lambda: 7)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    for name in ("Prefill", "Decode"):
+        monkeypatch.setattr(cubinery, name, on_arrays(getattr(cubinery, name)))
+    monkeypatch.setattr(cubinery, "Context", lambda device: context)
+    contender = contenders.Cubinery()
+    made = data.make(row, "cpu", sets=2)
+    prefill = isinstance(row, rows.PrefillRow)
+    prepared = (contender.prefill if prefill else contender.decode)(made)
+    gpu.forget_launches()
+    prepared.launch(1)
+    assert gpu.launches == kernels and gpu.last_stream == 7
+
+
+class _Contender:
+    """Runs `result` (given o and state that are right) where a library would."""
+
+    def __init__(self, name, result):
+        self.name, self._result = name, result
+
+    def prefill(self, data):
+        from compare.contenders import Prepared
+
+        return Prepared(lambda at: self._result(*data.expected()), "kv")
+
+
+def test_what_is_wrong_is_recorded_and_not_timed(torch):
+    from compare import run
+    from compare.contenders import NotOffered
+
+    def raises(error):
+        def result(o, state):
+            raise error
+
+        return result
+
+    def swapped(o, state):
+        return o, state.transpose(-1, -2)
+
+    contenders = [
+        _Contender("right", lambda o, state: (o, state)),
+        _Contender("wrong o", lambda o, state: (1.1 * o, state)),
+        _Contender("wrong state", swapped),
+        _Contender("nan", lambda o, state: (o * torch.nan, state)),
+        _Contender("short", lambda o, state: (o[:, 1:], state)),
+        _Contender("raises", raises(RuntimeError("no kernel image\nmore"))),
+        _Contender("none", raises(NotOffered("not there"))),
+    ]
+    entries = run.run_row(SMALL, contenders, 1, "cpu", 1, CountingClock)
+    status = {name: entry["status"] for name, entry in entries.items()}
+    assert status == {
+        "right": "timed",
+        "wrong o": "wrong",
+        "wrong state": "wrong",
+        "nan": "wrong",
+        "short": "failed",
+        "raises": "failed",
+        "none": "not offered",
+    }
+    assert entries["wrong o"]["error_o"] == pytest.approx(0.1)
+    assert entries["wrong state"]["error_state"] > 1
+    assert entries["nan"]["error_o"] == "nan"
+    assert entries["raises"]["reason"] == "RuntimeError: no kernel image"
+    assert all("ms" not in entry for name, entry in entries.items() if name != "right")
+
+
+def test_a_clock_that_breaks_takes_no_other_with_it(torch):
+    from compare import run
+
+    class Breaks(CountingClock):
+        def sample(self):
+            if self.launch(0)[0][0, 0, 0, 0] == 0:
+                raise RuntimeError("illegal address")
+            return super().sample()
+
+    def fails_later():
+        calls = iter([False, False, True, True, True])
+        return lambda o, state: (o * 0, state) if next(calls) else (o, state)
+
+    contenders = [
+        _Contender("breaks", fails_later()),
+        _Contender("right", lambda o, state: (o, state)),
+    ]
+    entries = run.run_row(SMALL, contenders, 2, "cpu", 1, Breaks)
+    assert entries["breaks"]["status"] == "failed"
+    assert entries["breaks"]["reason"] == "RuntimeError: illegal address"
+    assert entries["right"]["status"] == "timed"
+
+
+def test_who_does_not_import_is_missing_with_the_reason(torch):
+    from compare import contenders
+
+    def breaks():
+        raise OSError("libnvrtc.so.13: cannot open\nsecond line")
+
+    loaders = {"here": lambda: "here", "broken": breaks}
+    present, missing = contenders.load(["broken", "here"], loaders)
+    assert present == ["here"]
+    assert missing == {"broken": "OSError: libnvrtc.so.13: cannot open"}
+    with pytest.raises(ValueError, match="accepted: here, broken"):
+        contenders.load(["tileops"], loaders)
+
+
+# --- timing, without a clock
+
+
+def test_summary_and_rounds(torch):
+    from compare import timing
+
+    assert timing.summarise([3.0, 1.0, 2.0]) == timing.Timing(2.0, 1.0, 3.0)
+    assert timing.summarise([float(x) for x in range(101)]) == timing.Timing(50.0, 10.0, 90.0)
+    assert timing.rounds_for(10.0, 3) == 1
+    assert timing.rounds_for(0.5, 3) == 4
+    assert timing.rounds_for(0.001, 100) == 10  # 1024 launches at most
+    assert timing.rounds_for(0.001, 5000) == 1
+
+
+class _Device:
+    """torch.cuda's streams, graphs and events: a launch takes one millisecond of its clock."""
+
+    def __init__(self, capturable=True):
+        self.now, self.launches, self.capturing, self.log = 0.0, 0, None, []
+        self.capturable = capturable
+
+    def launch(self, at):
+        if self.capturing is None:
+            self.now += 1
+        elif not self.capturable:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        else:
+            self.capturing.append(at)
+        self.launches += 1
+        return object()
+
+    @contextlib.contextmanager
+    def graph(self, graph):
+        self.capturing = graph.launches
+        try:
+            yield
+        finally:
+            self.capturing = None
+
+    def patch(self, monkeypatch, cuda):
+        device = self
+
+        class Graph:
+            def __init__(self):
+                self.launches = []
+
+            def replay(self):
+                device.now += len(self.launches)
+                device.log.append(list(self.launches))
+
+        class Event:
+            def __init__(self, enable_timing):
+                assert enable_timing
+
+            def record(self):
+                self.at = device.now
+
+            def synchronize(self):
+                pass
+
+            def elapsed_time(self, end):
+                return end.at - self.at
+
+        stream = types.SimpleNamespace(synchronize=lambda: None)
+        for name, value in {
+            "CUDAGraph": Graph,
+            "Event": Event,
+            "graph": device.graph,
+            "Stream": lambda: stream,
+            "current_stream": lambda: stream,
+            "stream": lambda _: contextlib.nullcontext(),
+            "synchronize": lambda: None,
+        }.items():
+            monkeypatch.setattr(cuda, name, value)
+
+
+def test_clock_goes_round_the_sets_in_a_graph(torch, monkeypatch):
+    from compare import timing
+
+    device = _Device()
+    device.patch(monkeypatch, torch.cuda)
+    monkeypatch.setattr(timing, "GRAPH_MS", 12.0)
+    clock = timing.CudaClock(device.launch, 5)
+    assert (clock.how, clock.why_not_graph) == ("graph", "")
+    device.log.clear()
+    assert clock.sample() == 1.0  # per launch
+    assert device.log == [[0, 1, 2, 3, 4] * 3]  # 12 ms need three rounds of five
+
+
+def test_clock_launches_on_the_stream_what_cannot_be_captured(torch, monkeypatch):
+    from compare import timing
+
+    device = _Device(capturable=False)
+    device.patch(monkeypatch, torch.cuda)
+    clock = timing.CudaClock(device.launch, 4)
+    assert clock.how == "stream" and "not permitted" in clock.why_not_graph
+    before = device.launches
+    assert clock.sample() == 1.0
+    assert device.launches == before + 4
+
+
+# --- record, table, pictures
+
+
+def _record(tmp_path):
+    head = {"gpu": "Test GPU", "ceilings": {"copy_tb_s": 4.0}, "missing": {"flashinfer": "no"}}
+    path = tmp_path / "record.json"
+    made = record.Record(str(path), "abc1234", head)
+
+    def timed(ms, how="graph"):
+        return {
+            "status": "timed",
+            "ms": ms,
+            "ms_p10": 0.9 * ms,
+            "ms_p90": 1.1 * ms,
+            "error_o": 1e-3,
+            "error_state": 2e-3,
+            "how": how,
+        }
+
+    for i, tokens in enumerate((2048, 8192)):
+        entries = {"cubinery": timed(0.2 * (i + 1)), "fla-1.2": timed(0.5 * (i + 1), "stream")}
+        made.put(rows.PrefillRow(16, 32, (tokens,)), entries)
+    wrong = {"status": "wrong", "error_o": 0.5, "error_state": "nan"}
+    made.put(rows.DecodeRow(8), {"cubinery": timed(0.012), "fla-1.2": wrong})
+    made.put(rows.DecodeRow(32), {"cubinery": {"status": "failed", "reason": "Boom: x"}})
+    made.skip([rows.DecodeRow(128)], "the budget of 1 s was spent")
+    made.save()
+    return path
+
+
+def test_record_has_our_figures_on_top_and_the_peers_below(tmp_path):
+    root = json.loads(_record(tmp_path).read_text())
+    assert root["format"] == 1 and root["missing"] == {"flashinfer": "no"}
+    first, _, decode, failed = root["rows"]
+    assert first["op"] == "gdn_prefill" and first["seqlens"] == [2048]
+    assert (first["ms"], first["peers_ms"]) == (0.2, {"fla-1.2": 0.5})
+    floor = rows.PrefillRow(16, 32, (2048,)).least_bytes / 4e9
+    assert first["byte_floor_ms"] == pytest.approx(floor, rel=1e-3)
+    assert first["commit"] == "abc1234" and decode["peers_ms"] == {}
+    assert "ms" not in failed and failed["contenders"]["cubinery"]["reason"] == "Boom: x"
+
+
+def test_table_names_everyone(tmp_path):
+    text = record.table(json.loads(_record(tmp_path).read_text()))
+    head, decode, failed, short, long, *notes = text.splitlines()
+    assert head.split()[:4] == ["us", "byte", "floor", "cubinery"]
+    assert "12 (10.8 to 13.2)" in decode and "wrong: 0.5, nan" in decode
+    assert failed.startswith("decode 16,32 B=32 f32") and failed.split().count("missing") == 2
+    assert "200 (180 to 220)" in short and "500 (450 to 550) stream" in short
+    assert short.endswith("2.50x") and "8192" in long
+    assert short.index("missing") + len("missing") == head.index("flashinfer") + len("flashinfer")
+    assert "flashinfer is missing: no" in notes and "cubinery, gdn_decode: Boom: x" in notes
+    assert "not run, the budget of 1 s was spent: decode 16,32 B=128 f32" in notes
+
+
+def test_budget_and_a_lost_device_end_a_run(torch, tmp_path):
+    from compare import run
+
+    head = {"gpu": "Test GPU", "ceilings": {"copy_tb_s": 4.0}}
+    some = [rows.DecodeRow(1), rows.DecodeRow(8), rows.DecodeRow(32)]
+    one = lambda row: {"cubinery": {"status": "failed", "reason": "x"}}
+
+    spent = record.Record(None, "c", dict(head))
+    run.run_rows(some, [], spent, -1.0, one, lambda: "")
+    assert spent.root["rows"] == [] and len(spent.root["skipped"]["rows"]) == 3
+
+    lost = record.Record(str(tmp_path / "lost.json"), "c", dict(head))
+    run.run_rows(some, [], lost, 1e9, one, lambda: "CUDA error")
+    saved = json.loads((tmp_path / "lost.json").read_text())
+    assert len(saved["rows"]) == 1 and "CUDA error" in saved["skipped"]["reason"]
+
+    def breaks(row):
+        raise MemoryError("no room")
+
+    broken = record.Record(None, "c", dict(head))
+    named = [types.SimpleNamespace(name="cubinery"), types.SimpleNamespace(name="fla-1.2")]
+    run.run_rows(some, named, broken, 1e9, breaks, lambda: "")
+    assert len(broken.root["rows"]) == 3
+    assert set(broken.root["rows"][0]["contenders"]) == {"cubinery", "fla-1.2"}
+
+
+def test_pictures(tmp_path):
+    pytest.importorskip("matplotlib")
+    from compare.plot import draw
+
+    paths = draw(str(_record(tmp_path)), str(tmp_path / "pictures"))
+    assert {path.name for path in paths} == {
+        f"{name}.{suffix}"
+        for name in ("prefill_latency", "decode_latency", "floor_share")
+        for suffix in ("png", "svg")
+    }
+    assert all(path.read_bytes().startswith((b"\x89PNG", b"<?xml")) for path in paths)
+    assert all(path.stat().st_size > 5000 for path in paths)
+
+
+def test_a_record_without_times_has_no_pictures(tmp_path):
+    pytest.importorskip("matplotlib")
+    from compare.plot import draw
+
+    empty = tmp_path / "empty.json"
+    empty.write_text('{"gpu": "x", "rows": [], "ceilings": {"copy_tb_s": 4}}')
+    assert draw(str(empty), str(tmp_path / "none")) == []
+
+
+# --- first_request.py
+
+
+def _child(code):
+    """A command that runs `code` with CACHE and STARTED, in place of a contender."""
+
+    def command(cache, started):
+        return [sys.executable, "-c", f"CACHE, STARTED = {cache!r}, {started}\n{code}"]
+
+    return command
+
+
+_COMPILES = """
+import json, os, time
+marker = os.path.join(os.environ["CUBINERY_CACHE_DIR"], "kernel")
+compiled = int(not os.path.exists(marker))
+os.makedirs(os.path.dirname(marker), exist_ok=True)
+open(marker, "w").close()
+assert os.environ["TRITON_CACHE_DIR"].startswith(CACHE) and 0 < STARTED < time.monotonic_ns()
+seconds = 2.0 if compiled else 0.5
+print("noise")
+print(json.dumps({"seconds": seconds, "of_which": {"prepare": seconds / 2}, "compiled": compiled,
+                  "error_o": 1e-3, "error_state": 2e-3, "gpu": "Test GPU"}))
+"""
+
+
+def test_first_requests_meet_an_empty_cache_and_then_a_filled_one(monkeypatch):
+    monkeypatch.setenv("CUBINERY_OFFLINE", "1")
+    empty, filled = first_request.measure("cubinery-cpp", _child(_COMPILES), 2)
+    assert (empty["cache"], filled["cache"]) == ("empty", "filled")
+    assert (empty["seconds"], filled["seconds"]) == (2.0, 0.5)
+    assert empty["of_which"] == {"prepare": 1.0} and filled["runs"] == [0.5, 0.5]
+    assert "2" in first_request.table([empty, filled]).splitlines()[1].split()
+
+
+def test_a_first_request_that_fails_says_why():
+    code = "import sys; print('warming up', file=sys.stderr); sys.exit('no GPU')"
+    (line,) = first_request.measure("fla", _child(code), 1)
+    assert line["failed"] == "RuntimeError: exit status 1: no GPU"
+    assert "fla failed" in first_request.table([line])
+    never = _COMPILES.replace("int(not os.path.exists(marker))", "1")
+    (line,) = first_request.measure("cubinery-cpp", _child(never), 1)
+    assert "compiled 1 kernels with a cache filled" in line["failed"]
+    (line,) = first_request.measure("cubinery-cpp", lambda *_: ["/nonexistent"], 1)
+    assert "FileNotFoundError" in line["failed"]
+
+
+def test_first_requests_are_medians():
+    runs = [
+        {
+            "seconds": float(n),
+            "after_import_torch": n / 2,
+            "of_which": {"import": n / 10},
+            "error_o": 0.0,
+            "error_state": 0.0,
+            "gpu": "Test GPU",
+        }
+        for n in (1, 5, 2)
+    ]
+    line = first_request.summary(runs)
+    assert (line["seconds"], line["after_import_torch"]) == (2.0, 1.0)
+    assert line["of_which"] == {"import": 0.2} and line["runs"] == [1.0, 5.0, 2.0]
