@@ -20,6 +20,7 @@ check runtime "runtime/|cache/|codegen/|$kernels"
 check templates "$kernels"
 check capi 'capi/|runtime/'
 check cli "cli/|runtime/|cache/|codegen/|$kernels"
+check python "array_views|tests/data/|$kernels"
 
 if grep -rnE '#include <(cuda|nvrtc)' include codegen cache capi cli templates; then
   echo "layers: CUDA headers belong to runtime/"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes README's tables of measurements from benchmarks/results/*.json.
+"""Writes README's tables of measurements from benchmarks/results/*.json and results/compare/*.json.
 
     scripts/readme_tables.py          rewrites README.md
     scripts/readme_tables.py --check  exits 1 when README.md is not what the results say
@@ -19,6 +19,12 @@ HOST_NAMES = {
     "context_create_ms": "`Context::create`, the driver already started",
     "first_result_cold_s": "process start to first checked result, empty cache",
     "first_result_prewarmed_s": "process start to first checked result, filled cache",
+    "python_decode_us": "a decode step from Python, operator object and PyTorch tensors, host time",
+    "python_gdn_decode_us": "the same by `gdn_decode`, which infers the problem and allocates o",
+    "fla_decode_us": "FLA's `fused_recurrent_gated_delta_rule`, likewise",
+    "python_prefill_us": "a prefill from Python, operator object, host time",
+    "fla_prefill_us": "FLA's `chunk_gated_delta_rule`, likewise",
+    "import_cubinery_s": "`import cubinery`",
     "prewarm_model_s": "`prewarm`: Qwen3-Next decode, six architectures, 2 cores, no GPU",
 }
 
@@ -72,9 +78,50 @@ def host_table(rows):
     return lines
 
 
+def compared_rows(records):
+    """The rows of all side-by-side records; of one that was run twice, the one with most contenders."""
+    rows = {}
+    for record in records:
+        for row in record["rows"]:
+            if "contenders" not in row:
+                continue
+            kept = rows.get(row["label"])
+            if kept is None or len(row["peers_ms"]) > len(kept["peers_ms"]):
+                rows[row["label"]] = row
+    return sorted(rows.values(), key=lambda r: (r["op"], r.get("state_dtype") == "bf16", r["v_heads"], r["qk_heads"],
+                                                r.get("batch", 0), sum(r.get("seqlens", [])), r["label"]))
+
+
+def compared_table(rows):
+    """Ours and each peer in the same run, microseconds."""
+    peers = sorted({peer for row in rows for peer in row["peers_ms"]})
+    lines = ["| | byte floor | cubinery | " + " | ".join(peers) + " | best peer / ours |",
+             "|---|---|---|" + "---|" * (len(peers) + 1)]
+    for row in rows:
+        cells = [f"{row['peers_ms'][p] * 1e3:.1f} us" if p in row["peers_ms"] else "" for p in peers]
+        best = min(row["peers_ms"].values()) / row["ms"]
+        lines.append(f"| {row['label']} | {row['byte_floor_ms'] * 1e3:.1f} us | {row['ms'] * 1e3:.1f} us | "
+                     f"{' | '.join(cells)} | {best:.2f}x |")
+    return lines
+
+
+def first_request_table(rows):
+    lines = ["| process start to first checked prefill | empty cache | filled cache | of it after `import torch` |",
+             "|---|---|---|---|"]
+    for contender in dict.fromkeys(r["contender"] for r in rows):
+        by_cache = {r["cache"]: r for r in rows if r["contender"] == contender}
+        after = [by_cache[c].get("after_import_torch") for c in ("empty", "filled")]
+        lines.append(f"| {contender} | " + " | ".join(f"{by_cache[c]['seconds']:.2f} s" for c in ("empty", "filled")) +
+                     " | " + (f"{after[0]:.2f} s, {after[1]:.2f} s" if None not in after else "") + " |")
+    return lines
+
+
 def tables():
     lines = []
-    for path in sorted((ROOT / "benchmarks" / "results").glob("*.json")):
+    results_folder = ROOT / "benchmarks" / "results"
+    compared = [json.loads(p.read_text()) for p in sorted((results_folder / "compare").glob("*.json"))]
+    compared_lines = [row for record in compared for row in record["rows"]]
+    for path in sorted(results_folder.glob("*.json")):
         results = json.loads(path.read_text())
         rows = results["rows"]
         decode = [r for r in rows if r["op"] == "gdn_decode"]
@@ -91,7 +138,12 @@ def tables():
             lines += ["Prefill, 128 x 128, and the time to move every operand once at 4.25 TB/s. FLA was measured on the same kind "
                       "of GPU in the same way; published times are others' own, on the same kind of GPU.", ""]
             lines += prefill_table(prefill) + [""]
-        lines += host_table([r for r in rows if r["op"] == "host"]) + [""]
+        lines += host_table([r for r in rows + compared_lines if r["op"] == "host"]) + [""]
+    commits = sorted({r["commit"] for r in compared_lines})
+    lines += [f"Side by side, from Python, in one run each (commit {', '.join(commits)}; docs/benchmarks.md has the protocol; "
+              "decode: B requests, state dtype; prefill: key, value heads and tokens, or tokens x sequences):", ""]
+    lines += compared_table(compared_rows(compared)) + [""]
+    lines += first_request_table([r for r in compared_lines if r["op"] == "first_request"]) + [""]
     return "\n".join(lines)
 
 

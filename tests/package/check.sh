@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs a build, and builds and runs README's blocks against it, the way a user would: the C++ in a project that
+# Installs a build, and builds and runs README's blocks against it, the way a user would: C++ and C in a project that
 # finds the package with the CMake lines, the shell lines in the source tree.
-#   check.sh install SOURCE BUILD     the package and the C++ and CMake blocks
+#   check.sh install SOURCE BUILD     the package and the C++, C and CMake blocks
 #   check.sh shell SOURCE BUILD       the shell blocks (README's commands use SOURCE/build)
 set -euo pipefail
 what=$1 source=$2 build=$3
@@ -28,13 +28,20 @@ trap 'rm -rf "$work"' EXIT
 cmake --install "$build" --prefix "$work/prefix" >/dev/null
 mkdir "$work/engine"
 blocks cpp >"$work/engine/engine.cc"
+blocks c >"$work/engine/engine.c"
 {
   echo 'cmake_minimum_required(VERSION 3.24)'
-  echo 'project(engine LANGUAGES CXX)'
+  echo 'project(engine LANGUAGES C CXX)'
   echo 'add_executable(engine engine.cc)'
   blocks cmake
+  echo 'if(TARGET cubinery::cubinery_c)'
+  echo '  add_library(engine_c SHARED engine.c)'
+  echo '  target_link_libraries(engine_c PRIVATE cubinery::cubinery_c)'
+  echo '  target_link_options(engine_c PRIVATE -Wl,--no-undefined)'
+  echo 'endif()'
 } >"$work/engine/CMakeLists.txt"
-cmake -S "$work/engine" -B "$work/engine/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_FLAGS="-Wall -Wextra"
+cmake -S "$work/engine" -B "$work/engine/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_FLAGS="-Wall -Wextra" \
+      -DCMAKE_C_FLAGS="-std=c11 -Wall -Wextra -Werror"
 cmake --build "$work/engine/build"
 
 # 0: prepared on a GPU.  2: no context, because there is no driver; anything else is a failure.
