@@ -9,7 +9,7 @@ cache=$(mktemp -d)
 export CUBINERY_CACHE_DIR=$cache CUBINERY_TEST_CACHE=$cache/tests
 
 run_tests() {
-  for example in 01_decode 02_own_kernel 03_prefill; do
+  for example in 01_decode 02_own_kernel 03_prefill 04_c_decode; do
     "$build/examples/example_$example" || exit 1
   done
   CUBINERY_TEST_JSON=$logs/tests.json "$build/tests/gpu_tests" >"$logs/gpu_tests.log" 2>&1
