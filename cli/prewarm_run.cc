@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
-#include <thread>
 
 #include "cli/entry_check.h"
 #include "cli/progress.h"
+#include "runtime/on_threads.h"
 
 namespace cubinery {
 namespace {
@@ -135,18 +135,11 @@ std::vector<Outcome> run_jobs(const std::vector<Job>& jobs,
   if (jobs.empty()) return outcomes;
   const InterruptNote note;
   Progress progress(stderr, isatty(STDERR_FILENO) == 1, jobs.size());
-  std::atomic<std::size_t> next{0};
-  const auto work = [&] {
-    for (std::size_t i = next++; i < jobs.size() && !interrupted; i = next++) {
-      outcomes[i] = run_job(jobs[i], contexts.at(jobs[i].arch), options, settings);
-      progress.done(describe(jobs[i], outcomes[i]));
-    }
-  };
-  std::vector<std::thread> threads;
-  for (std::size_t i = 1; i < std::min(settings.threads, jobs.size()); ++i)
-    threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
+  on_threads(jobs.size(), settings.threads, [&](std::size_t i) {
+    if (interrupted) return;
+    outcomes[i] = run_job(jobs[i], contexts.at(jobs[i].arch), options, settings);
+    progress.done(describe(jobs[i], outcomes[i]));
+  });
   return outcomes;
 }
 

@@ -1,10 +1,8 @@
 // Every kernel that can be asked for compiles, without warnings and without spills.
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "cubinery/context.h"
@@ -12,6 +10,7 @@
 #include "gdn_decode/fields.h"
 #include "gdn_prefill_chunks/fields.h"
 #include "gdn_prefill_scan/fields.h"
+#include "runtime/on_threads.h"
 #include "tests/catch.h"
 
 namespace cubinery {
@@ -27,7 +26,7 @@ using gdn::PrefillProblem;
 using gdn::StateLayout;
 using gdn::StateLocation;
 
-constexpr int kThreads = 2;
+constexpr std::size_t kThreads = 2;
 
 // The kernels of a prefill problem but the narrower scans, which do the same with fewer warps; all
 // of them would take CI minutes.
@@ -58,16 +57,7 @@ void check_all(const std::string& arch, const std::vector<KernelSpec>& specs) {
   const Result<Context> context = Context::create(options);
   REQUIRE(context);
   std::vector<std::string> faults(specs.size());
-  std::atomic<std::size_t> next{0};
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i) {
-    threads.emplace_back([&] {
-      for (std::size_t n = next++; n < specs.size(); n = next++) {
-        faults[n] = fault(*context, specs[n]);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  on_threads(specs.size(), kThreads, [&](std::size_t n) { faults[n] = fault(*context, specs[n]); });
   for (std::size_t n = 0; n < specs.size(); ++n) {
     if (!faults[n].empty()) FAIL_CHECK(arch << ": " << specs[n].canonical << ": " << faults[n]);
   }
