@@ -15,6 +15,14 @@ def pad_index(function: str, pad_slot_id: int) -> str:
     return "zero" if pad_slot_id == 0 else "negative"
 
 
+def refuse_head_first(function: str, head_first: bool) -> None:
+    """Raises InvalidArgumentError for inputs that have the heads before the tokens."""
+    if head_first:
+        raise InvalidArgumentError(
+            f"{function}: head_first is not supported; inputs are [B, T, H, ...]"
+        )
+
+
 def require_plain_softplus(function: str, beta_name: str, beta: float, **threshold: float) -> None:
     """Raises UnsupportedError unless the gate's softplus is the one that cubinery computes."""
     ((threshold_name, limit),) = threshold.items()

@@ -148,10 +148,7 @@ def chunk_gated_delta_rule(
     Raises InvalidArgumentError for head_first and for a pool without indices.
     """
     name = "sglang.chunk_gated_delta_rule"
-    if head_first:
-        raise InvalidArgumentError(
-            f"{name}: head_first is not supported; inputs are [B, T, H, ...]"
-        )
+    engines.refuse_head_first(name, head_first)
     if (initial_state is None) != (initial_state_indices is None):
         raise InvalidArgumentError(
             f"{name}: initial_state and initial_state_indices belong together"

@@ -150,10 +150,7 @@ def chunk_gated_delta_rule(
     inputs that require grad while grad is enabled.
     """
     name = "vllm.chunk_gated_delta_rule"
-    if head_first:
-        raise InvalidArgumentError(
-            f"{name}: head_first is not supported; inputs are [B, T, H, ...]"
-        )
+    engines.refuse_head_first(name, head_first)
     arguments.require_rank(name, "q", q, "[B, T, H, K]")
     arguments.require_rank(name, "v", v, "[B, T, HV, V]")
     arguments.refuse_autograd(name, q=q, k=k, v=v, g=g, beta=beta, initial_state=initial_state)
