@@ -12,6 +12,7 @@
 #include "benchmarks/results.h"
 #include "cubinery/status.h"
 #include "tests/gpu/device.h"
+#include "tuner/measure/timer.h"
 
 namespace cubinery::bench {
 
@@ -34,35 +35,14 @@ class Arguments {
   std::vector<std::pair<std::string, std::string>> given_;
 };
 
-// Milliseconds of one launch.
-struct Timing {
-  double median = 0;
-  double p10 = 0;
-  double p90 = 0;
-};
-
-// Of any samples.  Requires: !samples.empty().
-Timing summarise(std::vector<double> samples);
-
-// Sets of operands that launches rotate over, so that each finds a cold L2: more than four times 60
-// MB in all, and at least three.
-int rotation(std::size_t bytes_per_set);
-
-// Times launch(stream, set): a CUDA graph holds several launches, going round the sets at least
-// once, so that neither host time nor the graph's own start shows; `replays` replays, each timed by
-// events. Throws std::runtime_error when a launch fails.
+// Milliseconds of launch(stream, set), as the tuner times it (tuner/measure/timer.h).  Throws
+// Error when a launch fails.
 Timing time_graph(const Gpu& gpu, int sets, int replays,
                   const std::function<Status(Stream, int)>& launch);
-
-// The same for every call.
-std::vector<std::byte> random_bytes(std::size_t count);
 
 // Bytes read plus written per second, in TB/s, of cuMemcpyDtoDAsync between two buffers of 2 GiB
 // (`quick`: 256 MiB).
 double copy_rate_tb_s(const Gpu& gpu, bool quick);
-
-// Fills `buffer` with copies of `pattern`.
-void fill(const Gpu& gpu, const DeviceBuffer& buffer, const std::vector<std::byte>& pattern);
 
 // "gpu", "sm_count", "driver" and "nvrtc" of the record.
 void describe(const Gpu& gpu, Results* results);

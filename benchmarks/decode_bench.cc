@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "benchmarks/bench.h"
-#include "benchmarks/decode_workload.h"
-#include "cubinery/fields.h"
+#include "benchmarks/decode_check.h"
+#include "tuner/measure/gdn_tensors.h"
 
 namespace {
 
@@ -18,12 +18,6 @@ using cubinery::gdn::StateLayout;
 using nlohmann::ordered_json;
 namespace bench = cubinery::bench;
 namespace gdn = cubinery::gdn;
-
-// "warp_v=16;k_lanes=8;...": the part of the canonical key that was tuned.
-std::string tuned_part(const std::string& canonical) {
-  const std::size_t at = canonical.find("warp_v=");
-  return at == std::string::npos ? canonical : canonical.substr(at);
-}
 
 struct Settings {
   int replays = 40;
@@ -34,15 +28,16 @@ struct Settings {
 void run_row(const bench::Gpu& gpu, const gdn::DecodeProblem& problem, int batch,
              const Settings& settings, bench::Results* results) {
   const gdn::Decode decode = gpu.context().prepare(problem).value();
-  const bench::DecodeWorkload workload(gpu, problem, batch);
-  const bench::Errors errors = workload.errors(decode);
+  const cubinery::Chosen chosen = decode.choice(batch);
+  const cubinery::GdnOperands operands = bench::decode_operands(gpu, problem, batch);
+  const bench::Errors errors = bench::decode_errors(decode, problem, gpu, operands);
   const auto launch = [&](cubinery::Stream stream, int set) {
-    gdn::DecodeArgs args = workload.args(set);
+    gdn::DecodeArgs args = cubinery::as_decode(operands.args(set));
     args.programmatic = settings.programmatic;
     return decode.launch(stream, args);
   };
-  const bench::Timing ms = bench::time_graph(gpu, workload.sets(), settings.replays, launch);
-  const double floor_ms = static_cast<double>(workload.bytes()) / (settings.copy_tb_s * 1e9);
+  const cubinery::Timing ms = bench::time_graph(gpu, operands.sets(), settings.replays, launch);
+  const double floor_ms = static_cast<double>(operands.bytes()) / (settings.copy_tb_s * 1e9);
   const bool kv = problem.state_layout == StateLayout::kKV;
   const ordered_json identity = {
       {"op", "gdn_decode"},
@@ -52,7 +47,8 @@ void run_row(const bench::Gpu& gpu, const gdn::DecodeProblem& problem, int batch
       {"state_dtype", problem.state_dtype == DType::kF32 ? "f32" : "bf16"},
       {"state_layout", kv ? "kv" : "vk"}};
   ordered_json measured = {{"kernel", "gdn_decode"},
-                           {"tuned", tuned_part(decode.kernel(batch).info().canonical)},
+                           {"tuned", chosen.configuration},
+                           {"rung", to_string(chosen.rung)},
                            {"programmatic", settings.programmatic},
                            {"ms", bench::significant(ms.median)},
                            {"ms_p10", bench::significant(ms.p10)},

@@ -21,7 +21,8 @@
 #include "benchmarks/operands.h"
 #include "cubinery/gdn.h"
 #include "templates/gdn_prefill_scan/gdn_prefill_ref.h"
-#include "tests/random.h"
+#include "tuner/measure/random.h"
+#include "tuner/measure/rounding.h"
 
 namespace {
 
@@ -83,7 +84,7 @@ struct Operands {
   std::vector<float> g, beta;  // [kTokens][kHeads]
 
   Operands() {
-    test::Random random(1, 4);
+    cubinery::Random random(1, 4);
     for (int i = 0; i < kTokens * kHeads; ++i) {
       g.push_back(static_cast<float>(random.uniform(-0.1, 0)));
       beta.push_back(static_cast<float>(random.uniform()));
@@ -150,7 +151,7 @@ std::vector<double> head_rows(const std::vector<double>& all, int heads, int hea
 // Of the checked heads, against the recurrence in double.
 bench::Errors errors(const Operands& host, const std::vector<std::byte>& o, const Device& device) {
   const auto bf16 = [](const std::vector<std::byte>& bytes) {
-    return bench::from_bytes(DType::kBF16, bytes);
+    return cubinery::from_bytes(DType::kBF16, bytes);
   };
   const auto wide = [](const std::vector<float>& values) {
     return std::vector<double>(values.begin(), values.end());

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "benchmarks/bench.h"
-#include "benchmarks/decode_workload.h"
+#include "benchmarks/decode_check.h"
 #include "benchmarks/prepared_launch.h"
 
 namespace {
@@ -55,8 +55,8 @@ double microseconds_per_call(const test::TestStream& stream, int launches, const
 void launch_rows(const bench::Gpu& gpu, bool quick, bench::Results* results) {
   const test::TestStream stream(gpu);
   const gdn::Decode decode = gpu.context().prepare(problem()).value();
-  const bench::DecodeWorkload workload(gpu, problem(), 1);
-  const gdn::DecodeArgs args = workload.args(0);
+  const cubinery::GdnOperands operands = bench::decode_operands(gpu, problem(), 1);
+  const gdn::DecodeArgs args = cubinery::as_decode(operands.args(0));
   const bench::PreparedLaunch prepared(
       gpu, stream, [&] { return decode.launch(stream.get(), args); }, decode.kernel(1), 0);
   // Fewer than the driver's queue takes: a full queue makes the host wait for the device.
@@ -68,8 +68,8 @@ void launch_rows(const bench::Gpu& gpu, bool quick, bench::Results* results) {
     bare.push_back(microseconds_per_call(
         stream, launches, [&] { return prepared.launch(stream.get()) == CUDA_SUCCESS; }));
   }
-  const double ours_us = bench::summarise(ours).median;
-  const double bare_us = bench::summarise(bare).median;
+  const double ours_us = cubinery::summarise(ours).median;
+  const double bare_us = cubinery::summarise(bare).median;
   put(results, "launch_us", ours_us, "us");
   put(results, "bare_launch_us", bare_us, "us");
   put(results, "launch_over_bare", ours_us / bare_us, "ratio");
@@ -101,9 +101,9 @@ void prepare_rows(const bench::Gpu& gpu, bool quick, bench::Results* results) {
         throw std::runtime_error("the cache is not as it should be");
     }
   }
-  put(results, "context_create_ms", bench::summarise(create_ms).median, "ms");
-  put(results, "prepare_cold_ms", bench::summarise(cold_ms).median, "ms");
-  put(results, "prepare_disk_ms", bench::summarise(disk_ms).median, "ms");
+  put(results, "context_create_ms", cubinery::summarise(create_ms).median, "ms");
+  put(results, "prepare_cold_ms", cubinery::summarise(cold_ms).median, "ms");
+  put(results, "prepare_disk_ms", cubinery::summarise(disk_ms).median, "ms");
 }
 
 // In the child process: one decode step with nothing prepared but the cache in `dir`.
@@ -168,8 +168,8 @@ void first_result_rows(bool quick, bench::Results* results) {
     cold.push_back(fresh_process_s(dir.path()));
     prewarmed.push_back(fresh_process_s(dir.path()));
   }
-  put(results, "first_result_cold_s", bench::summarise(cold).median, "s");
-  put(results, "first_result_prewarmed_s", bench::summarise(prewarmed).median, "s");
+  put(results, "first_result_cold_s", cubinery::summarise(cold).median, "s");
+  put(results, "first_result_prewarmed_s", cubinery::summarise(prewarmed).median, "s");
 }
 
 int run(int argc, char** argv) {

@@ -5,26 +5,26 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <span>
 #include <vector>
 
 #include "benchmarks/bench.h"
 #include "cubinery/dtype.h"
+#include "tuner/measure/gdn_operands.h"
 
 namespace cubinery::bench {
 
-inline std::size_t idx(std::int64_t value) { return static_cast<std::size_t>(value); }
-
-// `values` as a tensor of `dtype` holds them, and back.
-std::vector<std::byte> to_bytes(DType dtype, std::span<const float> values);
-std::vector<double> from_bytes(DType dtype, std::span<const std::byte> bytes);
+// The tuner's operands on this device.
+GdnOperands make_operands(const Gpu& gpu, const gdn::PrefillProblem& problem,
+                          GdnOperands::Options options);
 
 // Random::normal() of that stream, in `dtype`.
 std::vector<std::byte> normal_bytes(DType dtype, std::size_t count, std::uint64_t stream);
 
-// `count` elements of `buffer` from element `first` on.
+// `count` elements from element `first` on: of a buffer, of a tensor of set 0.
 std::vector<double> values(DType dtype, const DeviceBuffer& buffer, std::int64_t first,
                            std::int64_t count);
+std::vector<double> values(const GdnOperands& operands, Tensor gdn::PrefillArgs::*member,
+                           std::int64_t first, std::int64_t count);
 
 DeviceBuffer upload(const Gpu& gpu, const std::vector<std::byte>& bytes);
 

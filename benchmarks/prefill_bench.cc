@@ -3,7 +3,6 @@
 //   prefill_bench [--rows headline|all|gates] [--out benchmarks/results/h200.json]
 //                 [--commit abc1234] [--replays 40] [--list benchmarks/prefill_rows.json]
 //   prefill_bench --heads 16,64 --seqlens 8192,4096 [--protocol qwen-bf16] ...
-//   prefill_bench --configs ...      every candidate of the tuned fields on the first row
 #include <cstdio>
 #include <stdexcept>
 #include <string>
@@ -11,9 +10,9 @@
 
 #include "benchmarks/bench.h"
 #include "benchmarks/operands.h"
-#include "benchmarks/prefill_candidates.h"
 #include "benchmarks/prefill_check.h"
 #include "benchmarks/prefill_rows.h"
+#include "tuner/measure/gdn_workload.h"
 
 namespace {
 
@@ -37,25 +36,26 @@ void run_row(const bench::Gpu& gpu, const bench::ListedRow& listed, int replays,
              bench::Results* results) {
   const bench::PrefillRow& row = listed.row;
   const gdn::Prefill prefill = gpu.context().prepare(bench::prefill_problem(row)).value();
-  const gdn::PrefillSize size{.tokens = row.tokens(),
-                              .sequences = static_cast<std::int64_t>(row.seqlens.size())};
-  const bench::PrefillWorkload workload(gpu, row, prefill.workspace_bytes(size));
-  const bench::Errors errors = bench::PrefillCheck(workload).errors(prefill);
+  const gdn::PrefillSize size = bench::prefill_size(row);
+  const cubinery::Chosen chosen = prefill.choice(size);
+  const cubinery::GdnOperands operands =
+      bench::prefill_operands(gpu, row, prefill.workspace_bytes(size));
+  const bench::Errors errors = bench::PrefillCheck(gpu, operands).errors(prefill);
   require_right(errors.o, "o");
   require_right(errors.state, "the state");
-  const bench::Timing ms = bench::time_graph(
-      gpu, workload.sets(), replays,
-      [&](cubinery::Stream stream, int set) { return workload.launch(prefill, stream, set); });
-  const double floor_ms = static_cast<double>(bench::prefill_bytes(row)) / (kCopyTbPerS * 1e9);
+  const cubinery::Timing ms = bench::time_graph(
+      gpu, operands.sets(), replays,
+      [&](cubinery::Stream stream, int set) { return launch(prefill, stream, operands, set); });
+  const double floor_ms = static_cast<double>(operands.bytes()) / (kCopyTbPerS * 1e9);
   const ordered_json identity = {{"op", "gdn_prefill"},
                                  {"protocol", row.protocol},
                                  {"qk_heads", row.qk_heads},
                                  {"v_heads", row.v_heads},
                                  {"seqlens", row.seqlens}};
-  ordered_json measured = {{"kernel", "gdn_prefill_scan"},
-                           {"ms", bench::significant(ms.median)},
-                           {"ms_p10", bench::significant(ms.p10)},
-                           {"ms_p90", bench::significant(ms.p90)}};
+  ordered_json measured = {
+      {"kernel", "gdn_prefill_scan"},         {"tuned", chosen.configuration},
+      {"rung", to_string(chosen.rung)},       {"ms", bench::significant(ms.median)},
+      {"ms_p10", bench::significant(ms.p10)}, {"ms_p90", bench::significant(ms.p90)}};
   for (const auto& [name, value] : listed.others.items()) measured[name] = value;
   measured["byte_floor_ms"] = bench::significant(floor_ms);
   measured["error_o"] = bench::significant(errors.o.value());
@@ -81,15 +81,11 @@ std::vector<bench::ListedRow> chosen_rows(const bench::Arguments& arguments) {
 
 int run(int argc, char** argv) {
   const bench::Arguments arguments(
-      argc, argv, {"--configs"},
+      argc, argv, {},
       {"--rows", "--list", "--heads", "--seqlens", "--protocol", "--replays", "--out", "--commit"});
   const std::vector<bench::ListedRow> rows = chosen_rows(arguments);
   const int replays = std::stoi(arguments.get("--replays", "40"));
   const auto gpu = bench::open_gpu(cubinery::Options::from_env().value());
-  if (arguments.has("--configs")) {
-    bench::print_prefill_candidates(*gpu, rows.front().row, replays);
-    return 0;
-  }
   bench::Results results(arguments.get("--out"), arguments.get("--commit", "unknown"));
   bench::describe(*gpu, &results);
   for (const bench::ListedRow& listed : rows) run_row(*gpu, listed, replays, &results);

@@ -1,11 +1,11 @@
-// Whether a prefill computes what it should: part of a workload against the double reference.
+// Whether a prefill computes what it should: part of a launch against the double reference.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "benchmarks/operands.h"
-#include "benchmarks/prefill_workload.h"
+#include "tuner/measure/gdn_operands.h"
 
 namespace cubinery::bench {
 
@@ -13,8 +13,9 @@ namespace cubinery::bench {
 // where that is the whole sequence.
 class PrefillCheck {
  public:
-  // Computes what is expected, on all processors.  `workload` must outlive this.
-  explicit PrefillCheck(const PrefillWorkload& workload);
+  // Computes what is expected of set 0, on all processors.  Both must outlive this.  Requires: a
+  // problem of prefill_problem().
+  PrefillCheck(const Gpu& gpu, const GdnOperands& operands);
 
   // Launches on set 0 and compares.
   Errors errors(const gdn::Prefill& prefill) const;
@@ -33,7 +34,8 @@ class PrefillCheck {
   void compute(Part* part) const;
   void compare(const Part& part, Errors* errors) const;
 
-  const PrefillWorkload& workload_;
+  const Gpu& gpu_;
+  const GdnOperands& operands_;
   std::vector<Part> parts_;
 };
 

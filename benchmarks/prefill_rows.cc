@@ -1,14 +1,40 @@
 #include "benchmarks/prefill_rows.h"
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
 #include <utility>
 
+#include "benchmarks/operands.h"
+
 namespace cubinery::bench {
 namespace {
 
 using nlohmann::ordered_json;
+
+constexpr double kKeyCorrelation = 0.9;  // init
+constexpr std::uint64_t kSeed = 6;  // qwen: of the first 8, 16 and 32 heads a quarter never decays
+
+struct Protocol {
+  Gates gates;
+  DType dtype;
+};
+
+Protocol protocol_of(const PrefillRow& row) {
+  for (const auto& [gates_name, gates] : {std::pair{"strong", Gates::kStrong},
+                                          {"qwen", Gates::kQwen},
+                                          {"undecayed", Gates::kUndecayed},
+                                          {"init", Gates::kInit},
+                                          {"extreme", Gates::kExtreme}}) {
+    for (const auto& [name, dtype] : {std::pair{"-bf16", DType::kBF16}, {"-fp16", DType::kF16}}) {
+      if (row.protocol == std::string(gates_name) + name) return {gates, dtype};
+    }
+  }
+  throw std::runtime_error("protocol " + row.protocol +
+                           "; accepted: strong, qwen, undecayed, init or extreme, then -bf16 or "
+                           "-fp16");
+}
 
 std::vector<ListedRow> read(const std::string& path) {
   std::ifstream file(path);
@@ -30,6 +56,39 @@ std::vector<ListedRow> read(const std::string& path) {
 }
 
 }  // namespace
+
+gdn::PrefillProblem prefill_problem(const PrefillRow& row) {
+  const Protocol protocol = protocol_of(row);
+  const bool strong = protocol.gates == Gates::kStrong;
+  gdn::PrefillProblem problem;
+  problem.q_heads = problem.k_heads = row.qk_heads;
+  problem.v_heads = row.v_heads;
+  problem.dtype = problem.output_dtype = protocol.dtype;
+  if (strong) problem.gate_dtype = problem.beta_dtype = problem.dtype;
+  problem.varlen = !strong || row.seqlens.size() > 1;
+  problem.state_layout = gdn::StateLayout::kKV;
+  problem.has_initial_state = !strong;
+  return problem;
+}
+
+gdn::PrefillSize prefill_size(const PrefillRow& row) {
+  return {.tokens = GdnExtent{.lengths = row.seqlens}.tokens(),
+          .sequences = static_cast<std::int64_t>(row.seqlens.size()),
+          .max_seqlen = *std::max_element(row.seqlens.begin(), row.seqlens.end())};
+}
+
+GdnOperands prefill_operands(const Gpu& gpu, const PrefillRow& row, std::size_t workspace_bytes) {
+  const Gates gates = protocol_of(row).gates;
+  GdnOperands::Options options{
+      .lengths = row.seqlens,
+      .data = {.seed = kSeed,
+               .gates = gates,
+               .key_correlation = gates == Gates::kInit ? kKeyCorrelation : 0},
+      .workspace_bytes = workspace_bytes,
+      .separate_out = true};
+  if (gates == Gates::kStrong) options.scale = 1.0f;
+  return make_operands(gpu, prefill_problem(row), std::move(options));
+}
 
 std::vector<ListedRow> prefill_rows(const std::string& path, const std::string& set) {
   std::vector<ListedRow> rows;

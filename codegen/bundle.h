@@ -21,6 +21,10 @@ bool is_device_file(std::string_view file_name);
 // Digest of the files below `prefix` ("gdn_decode/"): names, lengths and contents.
 std::string digest_below(const TemplateFiles& files, std::string_view prefix);
 
+// Digest of a kernel's own files and of every header that they include, directly or not: changes
+// when the kernel may have.
+std::string kernel_digest(const TemplateFiles& files, std::string_view kernel);
+
 // Digest of the headers that any kernel may include: common/ and cubinery/.
 std::string headers_digest(const TemplateFiles& files);
 

@@ -14,6 +14,7 @@
 #include "runtime/device.h"
 #include "runtime/nvrtc.h"
 #include "runtime/template_source.h"
+#include "runtime/tuning_files.h"
 
 namespace cubinery {
 
@@ -24,6 +25,7 @@ struct Context::State {
   std::shared_ptr<const Device> device;  // null with kNoDevice
   Result<std::shared_ptr<const Nvrtc>> nvrtc = Status(Code::kUnsupported, "NVRTC: not opened");
   std::unique_ptr<Store> store;  // null without a disk cache
+  mutable TuningFiles tuning_files;
 
   Result<CompiledKernel> compile(const KernelSpec& spec) const;
   Result<Kernel> get(const KernelSpec& spec) const;

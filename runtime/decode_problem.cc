@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gdn_decode/fields.h"
+#include "runtime/decode_plan.h"
 #include "runtime/problem_check.h"
 
 namespace cubinery::gdn {
@@ -46,14 +47,19 @@ int DecodeProblem::heads() const { return std::max({q_heads, k_heads, v_heads});
 Status DecodeProblem::check() const { return check_shared_fields(*this); }
 
 Result<std::vector<KernelSpec>> DecodeProblem::kernels(std::string_view arch) const {
-  CUBINERY_RETURN_IF_ERROR(check());
+  return gdn::kernels(*this, arch, embedded_known_results(Fields<DecodeProblem>::kName));
+}
+
+Result<std::vector<KernelSpec>> kernels(const DecodeProblem& problem, std::string_view arch,
+                                        const KnownResults& known) {
+  CUBINERY_RETURN_IF_ERROR(problem.check());
   if (Result<Arch> known = check_arch(Fields<DecodeProblem>::kName, arch); !known) {
     return std::move(known).error();
   }
   std::vector<KernelSpec> specs;
-  const DecodeKeys keys = decode_keys(*this);
-  CUBINERY_RETURN_IF_ERROR(add_spec(keys.wide, &specs));
-  CUBINERY_RETURN_IF_ERROR(add_spec(keys.narrow, &specs));
+  for (const auto& key : decode_plan_keys(problem, arch, known.results, known.templates)) {
+    CUBINERY_RETURN_IF_ERROR(add_spec(key, &specs));
+  }
   return specs;
 }
 

@@ -6,6 +6,7 @@
 #include "cubinery/fields.h"
 #include "cubinery/gdn_decode.h"
 #include "gdn_decode/key.h"
+#include "runtime/known_results.h"
 #include "runtime/problem_check.h"
 
 namespace cubinery {
@@ -15,8 +16,8 @@ namespace gdn {
 // Problems have no rules that depend on the table alone: check() explains what it refuses.
 inline const char* why_invalid(const DecodeProblem&) { return nullptr; }
 
-// The two kernels of the operator.  They sum in the same order, so a request gets the same bits
-// from both.
+// The two kernels that the operator has where nothing was measured: what the cost model chooses
+// from.  They sum in the same order, so a request gets the same bits from both.
 struct DecodeKeys {
   GdnDecodeKey wide;  // many value columns per warp: few, long streams of loads, for large batches
   GdnDecodeKey narrow;  // few value columns per warp: more warps, for small batches
@@ -24,6 +25,10 @@ struct DecodeKeys {
 
 // Requires: problem.check() is OK.
 DecodeKeys decode_keys(const DecodeProblem& problem);
+
+// As problem.kernels(), with these results in place of those inside the library.
+Result<std::vector<KernelSpec>> kernels(const DecodeProblem& problem, std::string_view arch,
+                                        const KnownResults& known);
 
 }  // namespace gdn
 

@@ -2,35 +2,25 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "cubinery/gdn_decode.h"
-#include "runtime/decode_problem.h"
+#include "runtime/decode_plan.h"
 
 namespace cubinery::gdn {
 
 struct Decode::State {
-  struct Variant {
-    GdnDecodeKey key;
-    Kernel kernel;
-    // Warps that some requests need.
-    std::int64_t warps(std::int64_t requests, int heads) const {
-      return requests * heads * (key.value_dim / key.warp_v);
-    }
-  };
   DecodeProblem problem;
-  Variant wide;
-  Variant narrow;
-  std::int64_t wide_from_batch = 0;
+  DecodePlan plan;
+  std::vector<Kernel> kernels;  // of plan.keys
 
-  const Variant& variant(std::int64_t batch) const {
-    return batch < wide_from_batch ? narrow : wide;
-  }
+  // Of a launch of so many requests; negative counts are taken as 0.
+  const DecodePlan::Cell& cell(std::int64_t batch) const;
 };
 
-// Decode::create() with keys of the caller's choice, for measurements of candidates.
-// Requires: problem.check() is OK and the keys differ from decode_keys(problem) in tuned fields
-// only.
+// Decode::create() with one key of the caller's choice for all batches, for measurements.
+// Requires: problem.check() is OK and decode_key(problem, decode_values(key)) is `key`.
 Result<Decode> create_decode(const Context& context, const DecodeProblem& problem,
-                             const DecodeKeys& keys);
+                             const GdnDecodeKey& key);
 
 }  // namespace cubinery::gdn

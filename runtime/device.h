@@ -28,10 +28,10 @@ class Device {
   int minor() const { return minor_; }
   int sm_count() const { return sm_count_; }
   const std::string& name() const { return name_; }
+  Status attribute(CUdevice_attribute attribute, int* value) const;  // kDriver
 
  private:
   explicit Device(std::shared_ptr<const Driver> driver) : driver_(std::move(driver)) {}
-  Status attribute(CUdevice_attribute attribute, int* value) const;
   Status load(int ordinal);
 
   std::shared_ptr<const Driver> driver_;

@@ -3,24 +3,22 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include "codegen/arch.h"
 #include "gdn_prefill_chunks/fields.h"
 #include "gdn_prefill_scan/fields.h"
 #include "runtime/get_kernels.h"
+#include "runtime/prefill_problem.h"
 #include "runtime/prefill_state.h"
 #include "runtime/problem_check.h"
 #include "runtime/tensor_check.h"
+#include "runtime/tuned_operator.h"
 
 namespace cubinery::gdn {
 namespace {
 
 constexpr std::string_view kOp = Fields<PrefillProblem>::kName;
 constexpr std::size_t kWorkspaceAlignment = 256;
-
-// Heads share a block of the first kernel when there remain this many blocks per multiprocessor.
-constexpr std::int64_t kSharedBlocksPerSm = 4;
 
 // Bytes of `order`, in front of the records.
 std::int64_t order_bytes(const PrefillProblem& problem, std::int64_t sequences) {
@@ -37,7 +35,7 @@ std::int64_t order_bytes(const PrefillProblem& problem, std::int64_t sequences) 
 // Bytes of a workspace of so many slots.  Saturates.
 std::size_t bytes_for(const Prefill::State& state, std::int64_t slots, std::int64_t sequences) {
   const auto record =
-      std::int64_t{chunk_record(state.chunks_key.chunk_size, state.chunks_key.dtype).bytes};
+      std::int64_t{chunk_record(state.plan.chunk_size(), state.problem.dtype).bytes};
   std::int64_t bytes = 0;
   if (__builtin_mul_overflow(slots, record * state.problem.heads(), &bytes) ||
       __builtin_add_overflow(bytes, order_bytes(state.problem, sequences), &bytes)) {
@@ -63,6 +61,13 @@ Status check_workspace(const Workspace& workspace, std::size_t needed) {
   return {};
 }
 
+Status check_max_seqlen(std::int64_t max_seqlen, std::int64_t tokens) {
+  if (max_seqlen >= 0 && max_seqlen <= tokens) return {};
+  return Status(Code::kInvalidArgument, fmt::format("{}: max_seqlen = {}; accepted: 0 to {}, the "
+                                                    "tokens that there are",
+                                                    kOp, max_seqlen, tokens));
+}
+
 void place_workspace(const PrefillProblem& problem, const Workspace& workspace,
                      const PrefillExtent& extent, PrefillParams* params) {
   char* const base = static_cast<char*>(workspace.data);
@@ -74,80 +79,71 @@ void place_workspace(const PrefillProblem& problem, const Workspace& workspace,
   params->scan.order = params->chunks.order;
 }
 
-Status launch_chunks(const Prefill::State& state, Stream stream, bool programmatic,
-                     std::int64_t slots, GdnPrefillChunksParams params) {
+Status launch_chunks(const Prefill::State& state, const PrefillPlan::Cell& cell, Stream stream,
+                     bool programmatic, std::int64_t slots, GdnPrefillChunksParams params) {
   params.slots = static_cast<int>(slots);
-  params.heads_per_block = state.heads_per_block(slots);
+  params.heads_per_block = heads_per_block(slots, params.heads, state.shared_heads, state.sm_count);
   const std::int64_t blocks = slots * (params.heads / params.heads_per_block);
-  return state.chunks.launch(
+  return state.chunks[cell.chunks].launch(
       stream, {.grid_x = static_cast<unsigned>(blocks), .programmatic = programmatic}, params);
 }
 
-Status launch_scan(const Prefill::State& state, Stream stream, bool programmatic,
-                   const GdnPrefillScanParams& params) {
-  const Prefill::State::Scan& scan = state.scan(params.sequences);
-  const std::int64_t blocks = scan.blocks(params.sequences, params.heads);
-  return scan.kernel.launch(
+Status launch_scan(const Prefill::State& state, const PrefillPlan::Cell& cell, Stream stream,
+                   bool programmatic, const GdnPrefillScanParams& params) {
+  const GdnPrefillScanKey& key = state.plan.scans[cell.scan];
+  const std::int64_t per_sequence = std::int64_t{params.heads} * (key.value_dim / (16 * key.warps));
+  const std::int64_t blocks = params.sequences * per_sequence;
+  return state.scans[cell.scan].launch(
       stream, {.grid_x = static_cast<unsigned>(blocks), .programmatic = programmatic}, params);
 }
 
-// Heads that share k and q heads, in a group that divides them all.
-int shared_heads(const PrefillProblem& problem) {
-  const int group = std::gcd(problem.heads() / problem.q_heads, problem.heads() / problem.k_heads);
-  int shared = std::min(group, kMaxHeadsPerBlock);
-  while (group % shared != 0) --shared;
-  return shared;
+// Launches take their geometry from `sm_count`.
+Result<Prefill> load(const Context& context, const PrefillProblem& problem, PrefillPlan plan,
+                     int sm_count) {
+  std::vector<KernelSpec> specs;
+  for (const auto& key : plan.chunks) CUBINERY_RETURN_IF_ERROR(add_spec(key, &specs));
+  for (const auto& key : plan.scans) CUBINERY_RETURN_IF_ERROR(add_spec(key, &specs));
+  Result<std::vector<Kernel>> kernels = get_kernels(context, specs);
+  if (!kernels) return std::move(kernels).error();
+  const auto first_scan = kernels->begin() + static_cast<std::ptrdiff_t>(plan.chunks.size());
+  return Prefill(std::make_shared<const Prefill::State>(
+      Prefill::State{.problem = problem,
+                     .plan = std::move(plan),
+                     .chunks = {kernels->begin(), first_scan},
+                     .scans = {first_scan, kernels->end()},
+                     .shared_heads = shared_heads(problem),
+                     .sm_count = sm_count,
+                     .programmatic = has_clusters(arch_of(context).major)}));
 }
 
 }  // namespace
 
-const Prefill::State::Scan& Prefill::State::scan(std::int64_t sequences) const {
-  const auto fills = [&](const Scan& scan) {
-    return 4 * scan.blocks(sequences, problem.heads()) >= 3 * std::int64_t{sm_count};
-  };
-  const auto found = std::find_if(scans.begin(), scans.end(), fills);
-  return found != scans.end() ? *found : scans.back();
-}
-
-int Prefill::State::heads_per_block(std::int64_t slots) const {
-  const std::int64_t blocks = slots * (problem.heads() / shared_heads);
-  return blocks >= kSharedBlocksPerSm * sm_count ? shared_heads : 1;
-}
-
 // Dense sequences need fewer slots than chunk_slots(): they know where each other's chunks end.
 std::int64_t Prefill::State::slots(const PrefillExtent& extent) const {
-  const int chunk = chunks_key.chunk_size;
+  const int chunk = plan.chunk_size();
   if (problem.varlen) return chunk_slots(extent.tokens, extent.sequences, chunk);
   return extent.sequences * ((extent.tokens + chunk - 1) / chunk);
 }
 
 Result<Prefill> Prefill::create(const Context& context, const PrefillProblem& problem) {
   CUBINERY_RETURN_IF_ERROR(problem.check());
-  // A context has a known architecture.
-  const Arch arch = parse_arch(context.arch()).value_or(Arch{});
-  return create_prefill(context, problem, prefill_keys(problem, max_shared_bytes(arch)));
+  const int limit = max_shared_bytes(arch_of(context));
+  const TuningKnowledge known = tuning_knowledge(context, prefill_question(problem, {}, {}, limit));
+  const Answers answers(prefill_question(problem, known.gpu, known.toolchain, limit),
+                        known.results);
+  return create_tuned<Prefill>(
+      context, kOp, answers,
+      [&](const Answers* asked, std::string_view why_not) {
+        return prefill_plan(problem, limit, known.rates, asked, why_not);
+      },
+      [&](PrefillPlan plan) {
+        return load(context, problem, std::move(plan), context.sm_count());
+      });
 }
 
 Result<Prefill> create_prefill(const Context& context, const PrefillProblem& problem,
-                               const PrefillKeys& keys) {
-  std::vector<KernelSpec> specs;
-  CUBINERY_RETURN_IF_ERROR(add_spec(keys.chunks, &specs));
-  for (const GdnPrefillScanKey& key : keys.scans) CUBINERY_RETURN_IF_ERROR(add_spec(key, &specs));
-  Result<std::vector<Kernel>> kernels = get_kernels(context, specs);
-  if (!kernels) return std::move(kernels).error();
-  std::vector<Prefill::State::Scan> scans;
-  for (std::size_t i = 0; i < keys.scans.size(); ++i) {
-    scans.push_back({.key = keys.scans[i], .kernel = (*kernels)[i + 1]});
-  }
-  const Arch arch = parse_arch(context.arch()).value_or(Arch{});
-  return Prefill(std::make_shared<const Prefill::State>(
-      Prefill::State{.problem = problem,
-                     .chunks_key = keys.chunks,
-                     .chunks = kernels->front(),
-                     .scans = std::move(scans),
-                     .shared_heads = shared_heads(problem),
-                     .sm_count = context.sm_count(),
-                     .programmatic = has_clusters(arch.major)}));
+                               const PrefillPair& pair, bool always_share) {
+  return load(context, problem, prefill_plan(pair), always_share ? 0 : context.sm_count());
 }
 
 const PrefillProblem& Prefill::problem() const { return state_->problem; }
@@ -155,7 +151,7 @@ const PrefillProblem& Prefill::problem() const { return state_->problem; }
 std::size_t Prefill::workspace_bytes(const PrefillSize& size) const {
   const std::int64_t sequences = std::max<std::int64_t>(size.sequences, 0);
   const std::int64_t whole =
-      chunk_slots(std::max<std::int64_t>(size.tokens, 0), 0, state_->chunks_key.chunk_size);
+      chunk_slots(std::max<std::int64_t>(size.tokens, 0), 0, state_->plan.chunk_size());
   std::int64_t slots = 0;
   if (__builtin_add_overflow(whole, sequences, &slots)) {
     return std::numeric_limits<std::size_t>::max();
@@ -163,22 +159,33 @@ std::size_t Prefill::workspace_bytes(const PrefillSize& size) const {
   return bytes_for(*state_, slots, sequences);
 }
 
+Chosen Prefill::choice(const PrefillSize& size) const {
+  const PrefillPlan& plan = state_->plan;
+  return plan.choices[plan.cell(size).chosen];
+}
+
 Status Prefill::launch(Stream stream, const PrefillArgs& args, const Workspace& workspace) const {
   const State& state = *state_;
-  const PrefillLimits limits = prefill_limits(state.problem, state.chunks_key.chunk_size);
+  const PrefillLimits limits = prefill_limits(state.problem, state.plan.chunk_size());
   PrefillExtent extent;
   CUBINERY_RETURN_IF_ERROR(prefill_extent(state.problem, args, limits, &extent));
   if (extent.sequences == 0) return {};
+  CUBINERY_RETURN_IF_ERROR(check_max_seqlen(args.max_seqlen, extent.tokens));
   PrefillParams params;
   CUBINERY_RETURN_IF_ERROR(bind_prefill(state.problem, args, extent, &params));
   const std::int64_t slots = state.slots(extent);
   CUBINERY_RETURN_IF_ERROR(check_workspace(workspace, bytes_for(state, slots, extent.sequences)));
   place_workspace(state.problem, workspace, extent, &params);
-  if (slots == 0) return launch_scan(state, stream, args.programmatic, params.scan);
-  CUBINERY_RETURN_IF_ERROR(launch_chunks(state, stream, args.programmatic, slots, params.chunks));
+  const PrefillPlan::Cell& cell =
+      state.plan.cell({.tokens = extent.all_tokens(state.problem.varlen),
+                       .sequences = extent.sequences,
+                       .max_seqlen = args.max_seqlen});
+  if (slots == 0) return launch_scan(state, cell, stream, args.programmatic, params.scan);
+  CUBINERY_RETURN_IF_ERROR(
+      launch_chunks(state, cell, stream, args.programmatic, slots, params.chunks));
   // It may start early wherever that is possible: it waits itself for the chunks, which have waited
   // for what is in front of them.
-  return launch_scan(state, stream, state.programmatic, params.scan);
+  return launch_scan(state, cell, stream, state.programmatic, params.scan);
 }
 
 }  // namespace cubinery::gdn

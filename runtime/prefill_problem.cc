@@ -4,6 +4,7 @@
 
 #include "gdn_prefill_chunks/fields.h"
 #include "gdn_prefill_scan/fields.h"
+#include "runtime/prefill_plan.h"
 #include "runtime/problem_check.h"
 
 namespace cubinery::gdn {
@@ -81,14 +82,21 @@ Status PrefillProblem::check() const {
 }
 
 Result<std::vector<KernelSpec>> PrefillProblem::kernels(std::string_view arch) const {
-  CUBINERY_RETURN_IF_ERROR(check());
-  Result<Arch> known = check_arch(kOp, arch);
-  if (!known) return std::move(known).error();
+  return gdn::kernels(*this, arch, embedded_known_results(kOp));
+}
+
+Result<std::vector<KernelSpec>> kernels(const PrefillProblem& problem, std::string_view arch,
+                                        const KnownResults& known) {
+  CUBINERY_RETURN_IF_ERROR(problem.check());
+  Result<Arch> parsed = check_arch(kOp, arch);
+  if (!parsed) return std::move(parsed).error();
+  const PrefillPlanKeys keys =
+      prefill_plan_keys(problem, arch, max_shared_bytes(*parsed), known.results, known.templates);
   std::vector<KernelSpec> specs;
-  const PrefillKeys keys = prefill_keys(*this, max_shared_bytes(*known));
-  CUBINERY_RETURN_IF_ERROR(add_spec(keys.chunks, &specs));
-  for (const GdnPrefillScanKey& scan : keys.scans) {
-    CUBINERY_RETURN_IF_ERROR(add_spec(scan, &specs));
+  CUBINERY_RETURN_IF_ERROR(add_spec(keys.chunks.front(), &specs));
+  for (const auto& key : keys.scans) CUBINERY_RETURN_IF_ERROR(add_spec(key, &specs));
+  for (std::size_t i = 1; i < keys.chunks.size(); ++i) {
+    CUBINERY_RETURN_IF_ERROR(add_spec(keys.chunks[i], &specs));
   }
   return specs;
 }

@@ -8,6 +8,7 @@
 #include "cubinery/gdn_prefill.h"
 #include "gdn_prefill_chunks/key.h"
 #include "gdn_prefill_scan/key.h"
+#include "runtime/known_results.h"
 #include "runtime/problem_check.h"
 
 namespace cubinery {
@@ -17,8 +18,9 @@ namespace gdn {
 // Problems have no rules that depend on the table alone: check() explains what it refuses.
 inline const char* why_invalid(const PrefillProblem&) { return nullptr; }
 
-// The kernels of the operator: one launch runs `chunks` and one of `scans`.  All have the same
-// chunk_size, which is all that results depend on.
+// The kernels that the operator has where nothing was measured: one launch runs `chunks` and one of
+// `scans`, of which the cost model chooses.  All have the same chunk_size, which is all that
+// results depend on.
 struct PrefillKeys {
   GdnPrefillChunksKey chunks;
   // From most warps per block (least traffic) to fewest (most blocks); the last has one.
@@ -28,6 +30,10 @@ struct PrefillKeys {
 // Keys that use at most `shared_limit` bytes of shared memory per block: max_shared_bytes() of some
 // architecture.  Requires: problem.check() is OK.
 PrefillKeys prefill_keys(const PrefillProblem& problem, int shared_limit);
+
+// As problem.kernels(), with these results in place of those inside the library.
+Result<std::vector<KernelSpec>> kernels(const PrefillProblem& problem, std::string_view arch,
+                                        const KnownResults& known);
 
 }  // namespace gdn
 

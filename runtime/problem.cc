@@ -55,6 +55,11 @@ Result<std::vector<KernelSpec>> kernels(const Problem& problem, std::string_view
   return std::visit([arch](const auto& p) { return p.kernels(arch); }, problem);
 }
 
+Result<std::vector<KernelSpec>> kernels(const Problem& problem, std::string_view arch,
+                                        const KnownResults& known) {
+  return std::visit([&](const auto& p) { return gdn::kernels(p, arch, known); }, problem);
+}
+
 std::string to_json(const Problem& problem) {
   return std::visit([](const auto& p) { return p.to_json(); }, problem);
 }

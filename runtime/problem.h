@@ -9,6 +9,7 @@
 #include "cubinery/fields.h"
 #include "cubinery/gdn.h"
 #include "cubinery/status.h"
+#include "runtime/known_results.h"
 
 namespace cubinery {
 
@@ -27,5 +28,8 @@ Result<Problem> parse_problem(std::string_view op, std::string_view json);
 Status check(const Problem& problem);
 Result<std::vector<KernelSpec>> kernels(const Problem& problem, std::string_view arch);
 std::string to_json(const Problem& problem);
+// kernels(), with these results (of the problem's operator) in place of those inside the library.
+Result<std::vector<KernelSpec>> kernels(const Problem& problem, std::string_view arch,
+                                        const KnownResults& known);
 
 }  // namespace cubinery

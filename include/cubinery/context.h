@@ -116,6 +116,8 @@ class Context {
   CacheStats stats() const;
 
   struct State;
+  // For the library itself.
+  const State& state() const { return *state_; }
 
  private:
   explicit Context(std::shared_ptr<const State> state) : state_(std::move(state)) {}

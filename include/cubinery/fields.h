@@ -63,6 +63,7 @@ template <class Key, class T>
 struct FixedField {
   using Type = T;
   static constexpr bool kTuned = false;
+  static constexpr bool changes_bits = true;
   const char* name;
   T Key::*member;
 };
@@ -74,6 +75,7 @@ struct TunedField {
   const char* name;
   T Key::*member;
   std::array<T, kCount> choices;
+  bool changes_bits = false;
 };
 
 template <class Key, class T>
@@ -87,6 +89,14 @@ constexpr TunedField<Key, T, sizeof...(Choices)> tuned(const char* name, T Key::
   return {name, member, {static_cast<T>(choices)...}};
 }
 
+// As tuned(), for a field that results depend on to the last bits (the order of a sum, say): an
+// operator uses one value of it whatever the shape.
+template <class Key, class T, class... Choices>
+constexpr TunedField<Key, T, sizeof...(Choices)> tuned_bits(const char* name, T Key::*member,
+                                                            Choices... choices) {
+  return {name, member, {static_cast<T>(choices)...}, true};
+}
+
 // One field of one key as text.
 struct FieldText {
   std::string_view name;
@@ -94,6 +104,7 @@ struct FieldText {
   std::string initializer{};  // C++: "cubinery::DType::kBF16", "128", "true"
   bool quoted = false;        // JSON string, as opposed to a number or a boolean
   bool is_tuned = false;
+  bool changes_bits = false;  // always so for fixed fields
 };
 
 // What a template gets compiled from; `kernel` is the template's folder, file stem and symbol.
@@ -216,6 +227,7 @@ std::vector<FieldText> field_texts(const Key& key) {
   std::vector<FieldText> texts{};
   internal::for_each_field<Key>([&](const auto& field) {
     texts.push_back(internal::field_text(field.name, key.*field.member, field.kTuned));
+    texts.back().changes_bits = field.changes_bits;
   });
   return texts;
 }

@@ -12,6 +12,7 @@
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_types.h"
 #include "cubinery/kernel.h"
+#include "cubinery/rung.h"
 #include "cubinery/status.h"
 #include "cubinery/tensor.h"
 
@@ -53,8 +54,8 @@ struct DecodeProblem {
 
   // OK, or kInvalidArgument naming the field, its value and what is accepted.
   Status check() const;
-  // The kernels that the operator launches on an architecture, for pre-warming.  Errors as for
-  // check().
+  // The kernels that the operator may launch on any GPU of an architecture, by the cost model or by
+  // the results inside the library, for pre-warming.  Errors as for check().
   Result<std::vector<KernelSpec>> kernels(std::string_view arch) const;
   // As flat JSON with the field names above, and back.  Missing fields keep their default.
   // kInvalidArgument: malformed, an unknown field or value.
@@ -100,8 +101,10 @@ struct DecodeArgs {
 // any thread.
 class Decode {
  public:
-  // Loads or compiles its kernels.  kInvalidArgument from DecodeProblem::check(); else as
-  // Context::get().
+  // Chooses kernels by the context's tuning results, or by the cost model, and loads or compiles
+  // them.  When one that tuning chose cannot be had (an offline context that was never given it),
+  // the cost model chooses, and Options::log has a warning.  kInvalidArgument from
+  // DecodeProblem::check(); else as Context::get().
   static Result<Decode> create(const Context& context, const DecodeProblem& problem);
 
   // Enqueues one step on `stream`.  Checks every argument; does not allocate, lock or synchronise,
@@ -114,6 +117,8 @@ class Decode {
   const DecodeProblem& problem() const;
   // The kernel that a batch of this size runs.
   const Kernel& kernel(std::int64_t batch) const;
+  // What such a batch runs, and why.
+  Chosen choice(std::int64_t batch) const;
 
   struct State;
   explicit Decode(std::shared_ptr<const State> state) : state_(std::move(state)) {}

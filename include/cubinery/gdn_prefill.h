@@ -13,6 +13,7 @@
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_types.h"
 #include "cubinery/kernel.h"
+#include "cubinery/rung.h"
 #include "cubinery/status.h"
 #include "cubinery/tensor.h"
 
@@ -63,8 +64,8 @@ struct PrefillProblem {
 
   // OK, or kInvalidArgument naming the field, its value and what is accepted.
   Status check() const;
-  // The kernels that the operator launches on an architecture, for pre-warming.  Errors as for
-  // check().
+  // The kernels that the operator may launch on any GPU of an architecture, by the cost model or by
+  // the results inside the library, for pre-warming.  Errors as for check().
   Result<std::vector<KernelSpec>> kernels(std::string_view arch) const;
   // As flat JSON with the field names above, and back.  Missing fields keep their default.
   // kInvalidArgument: malformed, an unknown field or value.
@@ -122,6 +123,9 @@ struct PrefillArgs {
   Tensor checkpoint_cu_starts{};
 
   std::optional<float> scale{};  // default key_dim^-1/2
+  // varlen: tokens of the longest sequence, as far as the host knows; 0: it does not.  A hint that
+  // the choice of kernels depends on; results do not.
+  std::int64_t max_seqlen = 0;
   // The first kernel may overlap what is in front of it on the stream (sm_90 and newer).
   bool programmatic = false;
 };
@@ -130,6 +134,8 @@ struct PrefillArgs {
 struct PrefillSize {
   std::int64_t tokens = 0;     // of all sequences: B T, or total
   std::int64_t sequences = 0;  // B, or N
+  // Of the longest sequence; 0: not known, taken as tokens / sequences.
+  std::int64_t max_seqlen = 0;
 };
 
 // Device memory for one launch, 256-byte aligned.  Nothing is kept in it between launches; launches
@@ -143,11 +149,13 @@ struct Workspace {
 // any thread.
 class Prefill {
  public:
-  // Loads or compiles its kernels.  kInvalidArgument from PrefillProblem::check(); else as
-  // Context::get().
+  // Chooses kernels by the context's tuning results, or by the cost model, and loads or compiles
+  // them.  When one that tuning chose cannot be had (an offline context that was never given it),
+  // the cost model chooses, and Options::log has a warning.  kInvalidArgument from
+  // PrefillProblem::check(); else as Context::get().
   static Result<Prefill> create(const Context& context, const PrefillProblem& problem);
 
-  // Bytes of workspace that every launch of at most this size needs.
+  // Bytes of workspace that every launch of at most this size needs, whatever its max_seqlen.
   std::size_t workspace_bytes(const PrefillSize& size) const;
 
   // Enqueues one prefill on `stream`: two kernels.  Checks every argument; does not allocate, lock
@@ -158,6 +166,8 @@ class Prefill {
   Status launch(Stream stream, const PrefillArgs& args, const Workspace& workspace) const;
 
   const PrefillProblem& problem() const;
+  // What a launch of this size runs, and why.  Sizes below 0 are taken as 0.
+  Chosen choice(const PrefillSize& size) const;
 
   struct State;
   explicit Prefill(std::shared_ptr<const State> state) : state_(std::move(state)) {}

@@ -34,8 +34,8 @@ struct Fields<GdnDecodeKey> {
       fixed("has_initial_state", &GdnDecodeKey::has_initial_state),
       fixed("store_state", &GdnDecodeKey::store_state),
       tuned("warp_v", &GdnDecodeKey::warp_v, 4, 8, 16),
-      tuned("k_lanes", &GdnDecodeKey::k_lanes, 4, 8, 16),
-      tuned("vec_bytes", &GdnDecodeKey::vec_bytes, 4, 8, 16),
+      tuned_bits("k_lanes", &GdnDecodeKey::k_lanes, 4, 8, 16),
+      tuned_bits("vec_bytes", &GdnDecodeKey::vec_bytes, 4, 8, 16),
       tuned("warps", &GdnDecodeKey::warps, 1, 2, 4, 8),
   };
 };

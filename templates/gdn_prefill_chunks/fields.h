@@ -26,7 +26,7 @@ struct Fields<GdnPrefillChunksKey> {
       fixed("gate_mode", &Key::gate_mode),
       fixed("beta_mode", &Key::beta_mode),
       fixed("use_qk_l2norm", &Key::use_qk_l2norm),
-      tuned("chunk_size", &Key::chunk_size, 16, 32, 64),
+      tuned_bits("chunk_size", &Key::chunk_size, 16, 32, 64),
       tuned("warps", &Key::warps, 1, 2, 4),
   };
 };

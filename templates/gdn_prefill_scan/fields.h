@@ -30,7 +30,7 @@ struct Fields<GdnPrefillScanKey> {
       fixed("has_initial_state", &Key::has_initial_state),
       fixed("store_state", &Key::store_state),
       fixed("checkpoints", &Key::checkpoints),
-      tuned("chunk_size", &Key::chunk_size, 16, 32, 64),
+      tuned_bits("chunk_size", &Key::chunk_size, 16, 32, 64),
       tuned("warps", &Key::warps, 1, 2, 3, 4),
       tuned("stages", &Key::stages, 2, 3, 4),
   };

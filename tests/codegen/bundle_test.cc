@@ -120,6 +120,61 @@ TEST_CASE("DigestsSeeWhereAFileEnds", "[cpu]") {
         digest_below({{"k/a.h", "1"}, {"k/b.h", "2"}}, "k/"));
 }
 
+// A kernel, what it includes on winding ways, and what it does not.
+const TemplateFiles kFiles{
+    {"k/k.cu", "#include \"k/key.h\"\n  # include\t\"common/a.cuh\"\n#include <cuda.h>\n"},
+    {"k/key.h", "// \n#include \"cubinery/dtype.h\"\n#include \"k/absent.h\"\n#include \"cut"},
+    {"k2/k2.cu", "#include \"common/b.cuh\"\n"},
+    {"common/a.cuh", "\n#include \"common/deep.cuh\"\n//#include \"common/b.cuh\"\n"},
+    {"common/b.cuh", "b"},
+    {"common/deep.cuh", "#include \"common/a.cuh\"\n"},  // a circle
+    {"common/deep.cuh2", "c"},
+    {"cubinery/dtype.h", "d"}};
+
+TEST_CASE("KernelDigestsSeeWhatTheKernelIncludes", "[cpu]") {
+  const std::string digest = kernel_digest(kFiles, "k");
+  CHECK(digest.size() == 32);
+  for (const char* path :
+       {"k/k.cu", "k/key.h", "common/a.cuh", "common/deep.cuh", "cubinery/dtype.h"}) {
+    INFO(path);
+    TemplateFiles files = kFiles;
+    files[path] += " ";
+    CHECK(kernel_digest(files, "k") != digest);
+    files.erase(path);
+    CHECK(kernel_digest(files, "k") != digest);
+  }
+  TemplateFiles files = kFiles;
+  files["k/absent.h"] = "";
+  CHECK(kernel_digest(files, "k") != digest);
+}
+
+TEST_CASE("KernelDigestsSeeNothingElse", "[cpu]") {
+  const std::string digest = kernel_digest(kFiles, "k");
+  for (const char* path : {"k2/k2.cu", "common/b.cuh", "common/deep.cuh2"}) {
+    INFO(path);
+    TemplateFiles files = kFiles;
+    files[path] += " ";
+    CHECK(kernel_digest(files, "k") == digest);
+    files.erase(path);
+    CHECK(kernel_digest(files, "k") == digest);
+  }
+  CHECK(kernel_digest(kFiles, "k2") != digest);
+}
+
+TEST_CASE("KernelDigestsOfTheLibrarySeeEveryFileThatTheyNeed", "[cpu]") {
+  const std::vector<const char*> kernels{"gdn_decode", "gdn_prefill_chunks", "gdn_prefill_scan"};
+  for (const auto& [path, text] : embedded_templates()) {
+    INFO(path);
+    TemplateFiles files = embedded_templates();
+    files[path] += " ";
+    int changed = 0;
+    for (const char* kernel : kernels) {
+      changed += kernel_digest(files, kernel) != kernel_digest(embedded_templates(), kernel);
+    }
+    CHECK(changed > 0);
+  }
+}
+
 TEST_CASE("DigestsOfAFolderSeeNoOther", "[cpu]") {
   const TemplateFiles files{{"k/a.h", "1"}};
   CHECK(digest_below(files, "k/") ==

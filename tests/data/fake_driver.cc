@@ -67,7 +67,7 @@ CUresult cuDeviceGet(CUdevice* device, int ordinal) {
 }
 
 CUresult cuDeviceGetName(char* name, int length, CUdevice) {
-  std::strncpy(name, "Fake GPU", static_cast<std::size_t>(length));
+  std::strncpy(name, settings.name.c_str(), static_cast<std::size_t>(length));
   return CUDA_SUCCESS;
 }
 
@@ -82,6 +82,12 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
       *value = settings.sm_count;
       return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+      *value = settings.l2_bytes;
+      return settings.get_attribute;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+      *value = settings.shared_bytes_per_sm;
+      return settings.get_attribute;
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }

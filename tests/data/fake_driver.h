@@ -34,6 +34,10 @@ struct FakeSettings {
   int major = 9;
   int minor = 0;
   int sm_count = 132;
+  int l2_bytes = 50 << 20;
+  int shared_bytes_per_sm = 228 << 10;
+  CUresult get_attribute = CUDA_SUCCESS;  // of the two above
+  std::string name = "Fake GPU";
   CUresult retain_context = CUDA_SUCCESS;
   CUresult load_library = CUDA_SUCCESS;
   CUresult get_kernel = CUDA_SUCCESS;
@@ -41,9 +45,9 @@ struct FakeSettings {
   CUresult launch = CUDA_SUCCESS;
 
   // What happened.
-  int contexts = 0;                         // retained and not released
-  int libraries = 0;                        // loaded and not unloaded
-  int pushed = 0;                           // contexts pushed and not popped
+  int contexts = 0;                                   // retained and not released
+  int libraries = 0;                                  // loaded and not unloaded
+  int pushed = 0;                                     // contexts pushed and not popped
   std::map<std::string, std::set<int>> shared_bytes;  // what kernels of this name asked for
   std::vector<FakeLaunch> launches;
 };

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <mutex>
 
-#include "tests/rounding.h"
+#include "tuner/measure/rounding.h"
 
 namespace cubinery::test {
 namespace {
@@ -98,17 +98,17 @@ Operand DecodeCase::tensor(DType dtype, std::int64_t heads, std::int64_t dim) co
 }
 
 void DecodeCase::fill_rows() {
-  const auto fill = [&](const Operand& operand, Stream stream, std::int64_t heads, int dim) {
-    const bool raw = stream == Stream::kV || problem_.use_qk_l2norm;
+  const auto fill = [&](const Operand& operand, DataStream stream, std::int64_t heads, int dim) {
+    const bool raw = stream == DataStream::kV || problem_.use_qk_l2norm;
     for (std::int64_t unit = 0; unit < batch_ * heads; ++unit) {
       const std::int64_t n = unit / heads, h = unit % heads;
       store_row(operand.view.dtype, operand.at(n, h),
                 RowSource(options_.data(), stream, n, h, dim, raw).next());
     }
   };
-  fill(q_, Stream::kQ, problem_.q_heads, problem_.key_dim);
-  fill(k_, Stream::kK, problem_.k_heads, problem_.key_dim);
-  fill(v_, Stream::kV, problem_.v_heads, problem_.value_dim);
+  fill(q_, DataStream::kQ, problem_.q_heads, problem_.key_dim);
+  fill(k_, DataStream::kK, problem_.k_heads, problem_.key_dim);
+  fill(v_, DataStream::kV, problem_.v_heads, problem_.value_dim);
 }
 
 void DecodeCase::fill_gates() {

@@ -1,12 +1,10 @@
 #include "tests/gpu/gdn_case.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <sstream>
 
-#include "tests/rounding.h"
+#include "tuner/measure/rounding.h"
 
 namespace cubinery::test {
 namespace {
@@ -91,52 +89,23 @@ std::vector<std::byte> download(const Operand& operand) {
   return operand.storage ? operand.storage->device.download() : std::vector<std::byte>();
 }
 
-double distance(double a, double b) {
-  if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
-  const double difference = std::abs(a - b);
-  return std::isfinite(difference) ? difference : std::numeric_limits<double>::infinity();
-}
-
-void Comparison::add(double actual_value, double naive_value, double expected_value,
-                     const Index& at) {
-  naive = std::max(naive, distance(naive_value, expected_value));
-  if (std::isfinite(expected_value)) magnitude = std::max(magnitude, std::abs(expected_value));
-  const double error = distance(actual_value, expected_value);
-  if (error <= worst) return;
-  worst = error;
-  actual = actual_value;
-  expected = expected_value;
-  index = at;
-}
-
-void Comparison::merge(const Comparison& other) {
-  naive = std::max(naive, other.naive);
-  magnitude = std::max(magnitude, other.magnitude);
-  if (other.worst <= worst) return;
-  worst = other.worst;
-  actual = other.actual;
-  expected = other.expected;
-  index = other.index;
-}
-
-// A naive result that is not finite where the reference is would make any budget: it never passes.
-bool Comparison::ok() const { return std::isfinite(naive) && worst <= budget(); }
-
-std::string Comparison::text(const char* name) const {
+std::string text(const Comparison& comparison, const char* name) {
+  const Comparison::Index& index = comparison.index;
   std::ostringstream out;
   out.precision(9);
   out << name << ": worst at request " << index[0] << ", head " << index[1] << ", "
       << (std::string_view(name) == "o" ? "token " : "span ") << index[2] << ", element ("
-      << index[3] << ", " << index[4] << "): " << actual << ", reference " << expected << ", error "
-      << worst << " = " << 100 * worst / budget() << " % of the budget (naive error " << naive
-      << ")";
+      << index[3] << ", " << index[4] << "): " << comparison.actual << ", reference "
+      << comparison.expected << ", error " << comparison.worst << " = "
+      << 100 * comparison.worst / comparison.budget() << " % of the budget (naive error "
+      << comparison.naive << ")";
   return out.str();
 }
 
 std::string Verdict::text() const {
-  std::string text = o.text("o") + "\n" + state.text("state");
-  if (checkpoints.magnitude != 0) text += "\n" + checkpoints.text("checkpoints");
-  return text;
+  std::string all = test::text(o, "o") + "\n" + test::text(state, "state");
+  if (checkpoints.magnitude != 0) all += "\n" + test::text(checkpoints, "checkpoints");
+  return all;
 }
 
 std::string first_difference(const Results& results, const Results& expected) {

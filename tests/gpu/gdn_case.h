@@ -2,7 +2,6 @@
 // results may be from the reference.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,8 +10,9 @@
 #include <vector>
 
 #include "cubinery/gdn.h"
-#include "tests/gdn_data.h"
 #include "tests/gpu/device.h"
+#include "tuner/measure/comparison.h"
+#include "tuner/measure/gdn_data.h"
 
 namespace cubinery::test {
 
@@ -95,29 +95,8 @@ void upload(const std::vector<const Operand*>& operands);
 bool guards_intact(const std::vector<const Operand*>& operands);
 std::vector<std::byte> download(const Operand& operand);
 
-// The worst element of a comparison, and the budget it is held to: twice the worst error of naive
-// arithmetic in the operator's precision on the same data, plus a floor of 1e-6 of the largest
-// value.
-struct Comparison {
-  // Request or sequence, head, token or checkpoint, and element: (d) of o, (i, j) of a state S.
-  using Index = std::array<std::int64_t, 5>;
-
-  double worst = 0;
-  double actual = 0;
-  double expected = 0;
-  Index index{};
-  double naive = 0;
-  double magnitude = 0;
-
-  void add(double actual_value, double naive_value, double expected_value, const Index& at);
-  void merge(const Comparison& other);
-  double budget() const { return 2 * naive + 1e-6 * magnitude; }
-  bool ok() const;
-  std::string text(const char* name) const;
-};
-
-// |a - b|; 0 when both are the same infinity or both NaN, infinite when only one is.
-double distance(double a, double b);
+// Where a comparison is worst, for people; `name` is the tensor's.
+std::string text(const Comparison& comparison, const char* name);
 
 // What the operator left in memory.
 struct Results {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/gpu/decode_runs.h"
-#include "tests/rounding.h"
+#include "tuner/measure/rounding.h"
 
 namespace cubinery::test {
 namespace {
@@ -177,8 +177,8 @@ void run_chain(const DecodeProblem& problem, Gates gates) {
                            &states);
   }
   INFO("problem " << problem.to_json() << ", " << kSteps << " steps, seed " << seed() << "\n"
-                  << outputs.text("o (token: step)") << "\n"
-                  << states.text("state"));
+                  << text(outputs, "o (token: step)") << "\n"
+                  << text(states, "state"));
   CHECK(outputs.ok());
   CHECK(states.ok());
 }

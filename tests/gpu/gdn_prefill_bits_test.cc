@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "tests/gpu/prefill_runs.h"
-#include "tests/random.h"
-#include "tests/rounding.h"
+#include "tuner/measure/random.h"
+#include "tuner/measure/rounding.h"
 
 namespace cubinery::test {
 namespace {

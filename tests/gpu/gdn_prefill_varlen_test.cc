@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "tests/gpu/prefill_runs.h"
-#include "tests/random.h"
+#include "tuner/measure/random.h"
 
 namespace cubinery::test {
 namespace {

@@ -5,7 +5,8 @@
 #include <mutex>
 #include <sstream>
 
-#include "tests/rounding.h"
+#include "tuner/measure/gdn_tensors.h"
+#include "tuner/measure/rounding.h"
 
 namespace cubinery::test {
 namespace {
@@ -65,7 +66,8 @@ gdn::PrefillArgs PrefillCase::args(std::int64_t first, std::int64_t count) const
     return args;
   }
   for (Tensor* tensor : token_tensors(&args)) slice(tensor, 0, first, count);
-  slice(&args.checkpoints, 0, first * checkpoints_of(tokens_), count * checkpoints_of(tokens_));
+  slice(&args.checkpoints, 0, first * checkpoints_of(problem_, tokens_),
+        count * checkpoints_of(problem_, tokens_));
   return args;
 }
 
@@ -115,21 +117,9 @@ std::size_t PrefillCase::row_offset(const Operand& operand, std::int64_t n, std:
   return problem_.varlen ? operand.token_offset(0, start(n) + t, h) : operand.token_offset(n, t, h);
 }
 
-std::int64_t PrefillCase::checkpoints_of(std::int64_t tokens) const {
-  const std::int64_t every = problem_.checkpoint_every;
-  switch (problem_.checkpoints) {
-    case Checkpoints::kNone:
-      return 0;
-    case Checkpoints::kBefore:
-      return (tokens + every - 1) / every;
-    case Checkpoints::kAfter:
-      return tokens / every;
-  }
-  return 0;
-}
-
 std::int64_t PrefillCase::first_checkpoint(std::int64_t n) const {
-  return problem_.varlen ? load_index(checkpoint_cu_starts_, n) : n * checkpoints_of(tokens_);
+  return problem_.varlen ? load_index(checkpoint_cu_starts_, n)
+                         : n * checkpoints_of(problem_, tokens_);
 }
 
 Row PrefillCase::row(std::int64_t n) const {
@@ -138,8 +128,8 @@ Row PrefillCase::row(std::int64_t n) const {
   if (problem_.checkpoints == Checkpoints::kNone || !problem_.varlen) return row;
   if (row.kind == RowKind::kSkipped || row.kind == RowKind::kZeroed) return row;
   const std::int64_t first = first_checkpoint(n), end = first_checkpoint(n + 1);
-  const bool fits =
-      first >= 0 && end <= checkpoints_.view.shape[0] && end - first >= checkpoints_of(length(n));
+  const bool fits = first >= 0 && end <= checkpoints_.view.shape[0] &&
+                    end - first >= checkpoints_of(problem_, length(n));
   return fits ? row : Row{RowKind::kInvalid, 0, 0};
 }
 
@@ -292,7 +282,7 @@ void PrefillCase::forgive_written(std::int64_t n, const Results& results, Result
   const Row row = this->row(n);
   states_.forgive_written(row, results, expected);
   if (row.kind != RowKind::kComputed && row.kind != RowKind::kShared) return;
-  for (std::int64_t unit = 0; unit < checkpoints_of(length(n)) * heads_; ++unit) {
+  for (std::int64_t unit = 0; unit < checkpoints_of(problem_, length(n)) * heads_; ++unit) {
     forgive(results.checkpoints, &expected->checkpoints,
             checkpoints_.offset(first_checkpoint(n) + unit / heads_, unit % heads_),
             states_.matrix_bytes());

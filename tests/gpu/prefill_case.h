@@ -92,7 +92,6 @@ class PrefillCase {
 
   std::int64_t start(std::int64_t n) const;  // varlen: its first token
   bool malformed() const;
-  std::int64_t checkpoints_of(std::int64_t tokens) const;
   std::int64_t first_checkpoint(std::int64_t n) const;
 
   // Operands of a head's tokens first ... last - 1 as the reference takes them.

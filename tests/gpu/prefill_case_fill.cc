@@ -4,7 +4,8 @@
 #include <numeric>
 
 #include "tests/gpu/prefill_case.h"
-#include "tests/rounding.h"
+#include "tuner/measure/gdn_tensors.h"
+#include "tuner/measure/rounding.h"
 
 namespace cubinery::test {
 namespace {
@@ -62,7 +63,7 @@ void PrefillCase::make_checkpoints(const PrefillShape& shape) {
   std::vector<std::int64_t> bounds{problem_.varlen ? shape.spare_checkpoints : 0};
   for (const std::int64_t length : shape.lengths) {
     const std::int64_t spare = problem_.varlen ? shape.spare_checkpoints : 0;
-    bounds.push_back(bounds.back() + checkpoints_of(length) + spare);
+    bounds.push_back(bounds.back() + checkpoints_of(problem_, length) + spare);
   }
   checkpoints_ = states_.matrices(gpu_, bounds.back(), options_.slot_gap);
   if (problem_.varlen) checkpoint_cu_starts_ = starts(bounds);
@@ -149,8 +150,8 @@ Operand PrefillCase::tensor(DType dtype, std::int64_t heads, std::int64_t dim) c
 }
 
 void PrefillCase::fill_rows() {
-  const auto fill = [&](const Operand& operand, Stream stream, std::int64_t heads, int dim) {
-    const bool raw = stream == Stream::kV || problem_.use_qk_l2norm;
+  const auto fill = [&](const Operand& operand, DataStream stream, std::int64_t heads, int dim) {
+    const bool raw = stream == DataStream::kV || problem_.use_qk_l2norm;
     parallel_for(sequences_ * heads, [&](std::int64_t unit) {
       const std::int64_t n = unit / heads, h = unit % heads;
       RowSource source(options_.data(), stream, n, h, dim, raw);
@@ -160,9 +161,9 @@ void PrefillCase::fill_rows() {
       }
     });
   };
-  fill(q_, Stream::kQ, problem_.q_heads, problem_.key_dim);
-  fill(k_, Stream::kK, problem_.k_heads, problem_.key_dim);
-  fill(v_, Stream::kV, problem_.v_heads, problem_.value_dim);
+  fill(q_, DataStream::kQ, problem_.q_heads, problem_.key_dim);
+  fill(k_, DataStream::kK, problem_.k_heads, problem_.key_dim);
+  fill(v_, DataStream::kV, problem_.v_heads, problem_.value_dim);
 }
 
 void PrefillCase::fill_gates() {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "tests/rounding.h"
+#include "tuner/measure/rounding.h"
 
 namespace cubinery::test {
 namespace {
@@ -47,7 +47,7 @@ Operand StateCase::matrices(const Gpu& gpu, std::int64_t rows, std::int64_t row_
 }
 
 void StateCase::make_indices(const Gpu& gpu, const CaseOptions& options) {
-  Random random(options.seed, static_cast<std::uint64_t>(Stream::kIndices));
+  Random random(options.seed, static_cast<std::uint64_t>(DataStream::kIndices));
   const std::vector<std::int64_t> order = random.permutation(1, slots_ - 1);
   const auto filled = [&](const std::vector<std::int64_t>& given, std::int64_t skip) {
     Operand operand = make_vector(gpu, rules_.index_dtype, batch_, options.placement);
@@ -64,7 +64,7 @@ void StateCase::make_indices(const Gpu& gpu, const CaseOptions& options) {
 void StateCase::fill(const CaseOptions& options) {
   parallel_for(slots_ * rules_.heads, [&](std::int64_t unit) {
     const std::int64_t slot = unit / rules_.heads, h = unit % rules_.heads;
-    Random random = random_of(options.seed, Stream::kState, slot, h);
+    Random random = random_of(options.seed, DataStream::kState, slot, h);
     for (std::int64_t e = 0; e < matrix_elements(); ++e) {
       store(rules_.dtype, state_.at(slot, h, e), random.normal());
     }

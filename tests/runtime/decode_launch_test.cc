@@ -7,9 +7,10 @@
 
 #include "cubinery/gdn.h"
 #include "gdn_decode/fields.h"
-#include "runtime/decode_problem.h"
+#include "runtime/decode_plan.h"
 #include "tests/catch.h"
 #include "tests/runtime/fake_operator.h"
+#include "tests/runtime/made_up_results.h"
 
 namespace cubinery::gdn {
 namespace {
@@ -99,29 +100,16 @@ TEST_CASE("EnoughWarpsForTheGridAndNoMore", "[cpu]") {
   const Bench bench({.key_dim = 64, .value_dim = 96});
   for (const std::int64_t batch : {1, 2, 3, 7, 64, 1001}) {
     bench.launched(bench.args(batch));
-    const std::string name = bench.decode().kernel(batch).info().canonical;
-    const DecodeKeys keys = decode_keys(bench.decode().problem());
-    const GdnDecodeKey& key = name == canonical(keys.wide) ? keys.wide : keys.narrow;
-    CHECK(name == canonical(key));
+    const GdnDecodeKey key = decode_key(bench.decode().problem(),
+                                        test::values_in(bench.decode().choice(batch).configuration))
+                                 .value();
+    CHECK(bench.decode().kernel(batch).info().canonical == canonical(key));
     const std::int64_t warps = batch * 32 * 96 / key.warp_v;
     const CUlaunchConfig& config = bench.fake->launches.back().config;
     CHECK(config.gridDimX == (warps + key.warps - 1) / key.warps);
     CHECK(config.gridDimY * config.gridDimZ == 1);
     CHECK(config.blockDimX == static_cast<unsigned>(threads(key)));
   }
-}
-
-TEST_CASE("LargeBatchesRunTheWideKernel", "[cpu]") {
-  const Bench bench({});
-  const DecodeKeys keys = decode_keys(bench.decode().problem());
-  CHECK(bench.decode().kernel(1).info().canonical == canonical(keys.narrow));
-  CHECK(bench.decode().kernel(4096).info().canonical == canonical(keys.wide));
-  int changes = 0;
-  for (int batch = 1; batch < 4096; ++batch) {
-    changes += bench.decode().kernel(batch).info().canonical !=
-               bench.decode().kernel(batch + 1).info().canonical;
-  }
-  CHECK(changes == 1);
 }
 
 TEST_CASE("AnEmptyBatchLaunchesNothing", "[cpu]") {

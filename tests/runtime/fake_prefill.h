@@ -8,8 +8,9 @@
 #include "cubinery/gdn_prefill.h"
 #include "gdn_prefill_chunks/key.h"
 #include "gdn_prefill_scan/key.h"
-#include "runtime/prefill_problem.h"
+#include "runtime/prefill_plan.h"
 #include "tests/runtime/fake_operator.h"
+#include "tests/runtime/made_up_results.h"
 
 namespace cubinery::test {
 
@@ -19,9 +20,12 @@ class FakePrefill {
       : problem_(problem), prefill_(fake_operator(fake, dir_, problem)) {}
 
   const gdn::Prefill& prefill() const { return prefill_; }
-  // Those of the fake device, an sm_90.
-  gdn::PrefillKeys keys() const { return gdn::prefill_keys(problem_, 227 * 1024); }
-  int chunk_size() const { return keys().chunks.chunk_size; }
+  // What a launch of this size runs on the fake device, an sm_90.
+  gdn::PrefillPair keys(const gdn::PrefillSize& size) const {
+    const auto values = values_in(prefill_.choice(size).configuration);
+    return gdn::prefill_pair(problem_, values, 227 * 1024).value();
+  }
+  int chunk_size() const { return keys({}).chunks.chunk_size; }
   // Bytes of one slot of the workspace.
   std::size_t slot_bytes() const {
     const int record = chunk_record(chunk_size(), problem_.dtype).bytes;

@@ -159,20 +159,15 @@ TEST_CASE("DenseCheckpointsFollowEachOther", "[cpu]") {
 
 TEST_CASE("KernelsGetTheThreadsAndSharedMemoryOfTheirKeys", "[cpu]") {
   const FakePrefill bench({});
-  const PrefillKeys keys = bench.keys();
+  const PrefillPair keys = bench.keys({.tokens = 1000 * 100, .sequences = 1000});
   const auto launched = bench.launched(1000, 100);
   CHECK(launched.chunks->config.blockDimX == static_cast<unsigned>(threads(keys.chunks)));
   CHECK(launched.chunks->config.sharedMemBytes == static_cast<unsigned>(shared_bytes(keys.chunks)));
-  const GdnPrefillScanKey& widest = keys.scans.front();
-  CHECK(launched.scan.config.blockDimX == static_cast<unsigned>(threads(widest)));
-  CHECK(launched.scan.config.sharedMemBytes == static_cast<unsigned>(shared_bytes(widest)));
+  CHECK(launched.scan.config.blockDimX == static_cast<unsigned>(threads(keys.scan)));
+  CHECK(launched.scan.config.sharedMemBytes == static_cast<unsigned>(shared_bytes(keys.scan)));
   // More than 48 KiB have to be asked for.
-  std::set<int> asked_for;
-  for (const GdnPrefillScanKey& key : keys.scans) {
-    REQUIRE(shared_bytes(key) > 48 * 1024);
-    asked_for.insert(shared_bytes(key));
-  }
-  CHECK(bench.fake->shared_bytes["gdn_prefill_scan"] == asked_for);
+  REQUIRE(shared_bytes(keys.scan) > 48 * 1024);
+  CHECK(bench.fake->shared_bytes["gdn_prefill_scan"].contains(shared_bytes(keys.scan)));
 }
 
 TEST_CASE("HeadsShareABlockWhenThereAreManyChunks", "[cpu]") {
@@ -196,24 +191,36 @@ TEST_CASE("HeadsShareABlockWhenThereAreManyChunks", "[cpu]") {
   CHECK(grid({.q_heads = 1, .k_heads = 1, .v_heads = 32}, 1000) == 8);
 }
 
-TEST_CASE("TheWidestScanThatFillsTheMachineRuns", "[cpu]") {
-  // Value columns per block.
-  const auto columns = [](const PrefillProblem& problem, std::int64_t sequences) {
-    const CUlaunchConfig config = FakePrefill(problem).launched(sequences, 64).scan.config;
-    CHECK(config.gridDimY * config.gridDimZ == 1);
-    const std::int64_t all = sequences * problem.heads() * problem.value_dim;
-    CHECK(all % config.gridDimX == 0);
-    return all / config.gridDimX;
-  };
-  // Three quarters of 132 multiprocessors: 99 blocks.
-  CHECK(columns({}, 1) == 32);  // 128 blocks; 64 columns would make 64
-  CHECK(columns({}, 2) == 64);
-  CHECK(columns({}, 40) == 64);
-  CHECK(columns({.q_heads = 11, .k_heads = 11, .v_heads = 11}, 1) == 16);
-  CHECK(columns({.q_heads = 11, .k_heads = 11, .v_heads = 11}, 9) == 64);
-  CHECK(columns({.q_heads = 1, .k_heads = 1, .v_heads = 1}, 1) == 16);
-  CHECK(columns({.value_dim = 48}, 3) == 16);
-  CHECK(columns({.value_dim = 48}, 4) == 48);
+TEST_CASE("BlocksAreAsWideAsTheChosenScan", "[cpu]") {
+  for (const int value_dim : {48, 128}) {
+    for (const int heads : {1, 11, 32}) {
+      const FakePrefill bench(
+          {.q_heads = heads, .k_heads = heads, .v_heads = heads, .value_dim = value_dim});
+      for (const std::int64_t sequences : {1, 4, 40}) {
+        const CUlaunchConfig config = bench.launched(sequences, 64).scan.config;
+        const int warps = bench.keys({.tokens = 64 * sequences, .sequences = sequences}).scan.warps;
+        CHECK(config.gridDimX * 16 * warps == sequences * heads * value_dim);
+        CHECK(config.gridDimY * config.gridDimZ == 1);
+      }
+    }
+  }
+}
+
+TEST_CASE("ALongestSequenceIsAHint", "[cpu]") {
+  const FakePrefill bench({.varlen = true});
+  PrefillArgs args = bench.args(4, 1000);
+  for (const std::int64_t longest : {0, 1, 250, 1000}) {
+    args.max_seqlen = longest;
+    bench.launched(args, bench.workspace(4, 1000));
+  }
+  for (const std::int64_t longest : {-1, 1001}) {
+    args.max_seqlen = longest;
+    CHECK(bench.refusal(args, bench.workspace(4, 1000)) ==
+          "gdn_prefill: max_seqlen = " + std::to_string(longest) +
+              "; accepted: 0 to 1000, the tokens that there are");
+  }
+  const FakePrefill dense({});
+  CHECK(dense.refusal([](PrefillArgs& a) { a.max_seqlen = 101; }).starts_with("gdn_prefill: max_"));
 }
 
 TEST_CASE("TheScanOverlapsTheChunks", "[cpu]") {

@@ -12,9 +12,9 @@
 
 #include "cubinery/dtype.h"
 #include "tests/catch.h"
-#include "tests/gdn_data.h"
 #include "tests/golden.h"
-#include "tests/rounding.h"
+#include "tuner/measure/gdn_data.h"
+#include "tuner/measure/rounding.h"
 
 namespace cubinery::test {
 namespace {
@@ -61,9 +61,9 @@ Sequence<Real> make_sequence(const Shape& shape, const DataOptions& data, const 
                                    .scale = 1 / std::sqrt(static_cast<Real>(shape.key_dim))}};
   PrefillRefHead<Real>& head = sequence.head;
   const bool raw = modes.use_qk_l2norm;
-  RowSource q(data, Stream::kQ, 0, 0, shape.key_dim, raw);
-  RowSource k(data, Stream::kK, 0, 0, shape.key_dim, raw);
-  RowSource v(data, Stream::kV, 0, 0, shape.value_dim, true);
+  RowSource q(data, DataStream::kQ, 0, 0, shape.key_dim, raw);
+  RowSource k(data, DataStream::kK, 0, 0, shape.key_dim, raw);
+  RowSource v(data, DataStream::kV, 0, 0, shape.value_dim, true);
   GateSource gates(modes.gate, modes.beta, data, 0, 0);
   head.a_log = gates.a_log();
   head.dt_bias = gates.dt_bias();
@@ -74,7 +74,7 @@ Sequence<Real> make_sequence(const Shape& shape, const DataOptions& data, const 
     if (modes.gate != GateMode::kNone) head.gate.push_back(gates.next_gate());
     if (modes.beta != BetaMode::kOne) head.beta.push_back(gates.next_beta());
   }
-  Random random = random_of(data.seed, Stream::kState, 0, 0);
+  Random random = random_of(data.seed, DataStream::kState, 0, 0);
   sequence.state.resize(static_cast<std::size_t>(shape.key_dim) *
                         static_cast<std::size_t>(shape.value_dim));
   for (Real& x : sequence.state) x = random.normal();

@@ -1,0 +1,24 @@
+// Decode as engines run it at every step, on the operands that the tuner has, and whether it
+// computes what it should.
+#pragma once
+
+#include "benchmarks/bench.h"
+#include "benchmarks/operands.h"
+#include "cubinery/gdn.h"
+#include "tuner/measure/gdn_operands.h"
+
+namespace cubinery::bench {
+
+// 16 key heads, 32 value heads, 128 x 128, bf16 operands and logits, states in a pool with i32
+// indices, gates from logits, q and k normalised.
+gdn::DecodeProblem engine_problem(DType state_dtype, gdn::StateLayout layout);
+
+// Gates as a model is initialised.
+GdnOperands decode_operands(const Gpu& gpu, const gdn::DecodeProblem& problem, int batch);
+
+// Launches once on set 0 and compares a few requests with the double reference.  Changes the
+// states.  `operands` were made for `problem`.
+Errors decode_errors(const gdn::Decode& decode, const gdn::DecodeProblem& problem, const Gpu& gpu,
+                     const GdnOperands& operands);
+
+}  // namespace cubinery::bench

@@ -1,0 +1,27 @@
+// How good a choice of tuned fields is.
+#pragma once
+
+#include <string>
+
+namespace cubinery {
+
+// Best first.
+enum class Rung : int {
+  kExact,           // measured on this GPU, for this problem, in this bucket of shapes
+  kNearestShape,    // on this GPU, for this problem, another shape
+  kSimilarProblem,  // on this GPU, for a problem that differs only in what hardly changes times
+  kSameArch,        // on another GPU of this architecture
+  kDefault,         // not measured: the cost model, or the caller's default
+};
+const char* to_string(Rung rung);  // "exact", "nearest shape", ...
+
+// What an operator launches for some shape, and why.
+struct Chosen {
+  std::string configuration{};  // "warp_v=16;k_lanes=8;vec_bytes=16;warps=1"
+  Rung rung = Rung::kDefault;
+  // For people: which measurement decided, or why there is none that could ("3 results are stale:
+  // NVRTC 13.0.88, here 13.1.12").
+  std::string why{};
+};
+
+}  // namespace cubinery

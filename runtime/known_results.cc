@@ -1,0 +1,44 @@
+#include "runtime/known_results.h"
+
+#include <map>
+
+#include "runtime/problem.h"
+#include "runtime/tuning_context.h"
+#include "tuner/embedded.h"
+#include "tuner/record_file.h"
+
+namespace cubinery {
+namespace {
+
+std::map<std::string, KnownResults, std::less<>> read_embedded() {
+  std::map<std::string, KnownResults, std::less<>> known;
+  for (const std::string& op : operator_names()) {
+    known[op].templates = templates_digest(kernel_names(op), {});
+  }
+  for (TuningResult& result : parse_results(embedded_results(), "<embedded>").results) {
+    const auto found = known.find(result.setting.op);
+    if (found != known.end()) found->second.results.push_back(std::move(result));
+  }
+  return known;
+}
+
+}  // namespace
+
+std::vector<std::string> kernel_names(std::string_view op) {
+  if (op == "gdn_prefill") return {"gdn_prefill_chunks", "gdn_prefill_scan"};
+  return {std::string(op)};
+}
+
+const KnownResults& embedded_known_results(std::string_view op) {
+  static const auto kKnown = read_embedded();
+  static const KnownResults kNone;
+  const auto found = kKnown.find(op);
+  return found != kKnown.end() ? found->second : kNone;
+}
+
+KnownResults known_results(const Context& context, std::string_view op) {
+  return {.results = tuning_results(context, op),
+          .templates = toolchain_of(context, kernel_names(op)).templates};
+}
+
+}  // namespace cubinery

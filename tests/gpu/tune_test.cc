@@ -1,0 +1,163 @@
+// Tuning on a device: the clock, memory and graphs under it, and small operators from their space
+// to the choice.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/gpu/decode_runs.h"
+#include "tests/gpu/prefill_runs.h"
+#include "tuner/measure/clocks.h"
+#include "tuner/measure/device_memory.h"
+#include "tuner/measure/gdn_tunables.h"
+#include "tuner/measure/timer.h"
+#include "tuner/record_file.h"
+
+namespace cubinery::test {
+namespace {
+
+std::shared_ptr<const Device> device() { return device_of(gpu().context()).value(); }
+
+// The device, NVRTC and driver of the tests with a cache, and results, of its own.
+Context context_in(const std::string& cache_dir) {
+  Options options = gpu().options();
+  options.cache_dir = cache_dir;
+  // Kernels of other tests need not be compiled again.
+  options.cache_layers = {gpu().options().cache_dir};
+  options.offline = false;
+  return Context::create(options).value();
+}
+
+std::unique_ptr<Workload> workload_of(Tunable& tunable, const Shape& shape) {
+  Result<std::unique_ptr<Workload>> workload = tunable.workload(shape);
+  if (!workload) FAIL(workload.error().message());
+  return *std::move(workload);
+}
+
+TEST_CASE("DeviceMemory.HoldsWhatItIsGiven", "[gpu]") {
+  std::vector<std::byte> pattern(300), read(1000);
+  for (std::size_t i = 0; i < pattern.size(); ++i) pattern[i] = static_cast<std::byte>(i * 7);
+  const DeviceMemory memory = DeviceMemory::allocate(device(), read.size()).value();
+  memory.fill(pattern).value();
+  memory.download(read).value();
+  for (std::size_t i = 0; i < read.size(); ++i) REQUIRE(read[i] == pattern[i % pattern.size()]);
+  memory.set(0xff).value();
+  memory.upload(pattern, 400).value();
+  memory.download(read).value();
+  CHECK(read[399] == std::byte{0xff});
+  CHECK(std::equal(pattern.begin(), pattern.end(), read.begin() + 400));
+  CHECK(read[700] == std::byte{0xff});
+}
+
+TEST_CASE("DeviceMemory.TooMuchOfItIsAnErrorWithNumbers", "[gpu]") {
+  const Result<DeviceMemory> memory = DeviceMemory::allocate(device(), std::size_t{1} << 45);
+  REQUIRE(!memory);
+  CHECK(is_out_of_memory(memory.error()));
+  CHECK(memory.error().code() == Code::kDriver);
+  CHECK(memory.error().message().find("33554432 MiB asked for") != std::string_view::npos);
+  CHECK(memory.error().message().find("MiB free on " + gpu().name()) != std::string_view::npos);
+  CHECK(DeviceMemory::allocate(device(), 0).value().data() != nullptr);
+}
+
+TEST_CASE("DeviceGraph.AnErrorOfItsBodyIsReturned", "[gpu]") {
+  const DeviceStream stream = DeviceStream::create(device()).value();
+  const Result<DeviceGraph> graph =
+      DeviceGraph::capture(stream, [] { return Status(Code::kInvalidArgument, "no such thing"); });
+  REQUIRE(!graph);
+  CHECK(graph.error().message() == "no such thing");
+  CHECK(DeviceGraph::capture(stream, [] { return Status(); }).value().launch(stream).ok());
+  CHECK(stream.synchronize().ok());
+}
+
+TEST_CASE("Timer.RepeatsItselfWithinTheSpread", "[gpu]") {
+  const TemporaryDirectory dir;
+  const Context context = context_in(dir.path());
+  const std::unique_ptr<Tunable> tunable = make_tunable(context, small_problem()).value();
+  const Shape shape{{"batch", 64}};
+  const std::size_t configuration = tunable->default_configuration(shape);
+  tunable->prepare(configuration).value();
+  const std::unique_ptr<Workload> workload = workload_of(*tunable, shape);
+  const std::unique_ptr<Timer> timer = make_timer(context).value();
+  const Timing first = timer->time(*workload, configuration, 20).value();
+  const Timing second = timer->time(*workload, configuration, 20).value();
+  const std::vector<Timing> both =
+      timer->run_off(*workload, {configuration, configuration}, 40).value();
+  CHECK(first.samples == 20);
+  CHECK(both[0].samples == 40);
+  CHECK(first.median > 0);
+  for (const Timing& timing : {first, second, both[0], both[1]}) {
+    CHECK(timing.p10 <= timing.median);
+    CHECK(timing.median <= timing.p90);
+    // The least that clocks drift by.
+    const double spread =
+        std::max({first.p90 - first.p10, timing.p90 - timing.p10, 0.05 * first.median});
+    CHECK(std::abs(timing.median - first.median) <= spread);
+  }
+  CHECK(timer->usable().ok());
+  const Clocks clocks = timer->clocks();
+  CHECK((clocks.sm_mhz > 0) == (clocks.memory_mhz > 0));  // NVML may be absent
+  CHECK(driver_version(device()->driver()).find('.') != std::string::npos);
+}
+
+// Tunes two shapes on a part of the space; the choices are then those.
+void expect_tuned(const Context& context, Tunable& tunable, const std::vector<Shape>& shapes) {
+  TuneSettings settings;
+  settings.exhaustive_up_to = 8;
+  settings.budget = std::chrono::minutes(3);
+  Result<TuneSummary> summary = tune(context, tunable, shapes, settings);
+  if (!summary) FAIL(summary.error().message());
+  CHECK_FALSE(summary->stopped);
+  const TuningSpace& space = tunable.space();
+  const Measurements all =
+      read_measurements(measurements_path(summary->directory, space.op)).value();
+  CHECK(all.damaged.empty());
+  CHECK(all.settings.size() == shapes.size());
+  for (const Measurement& measurement : all.measurements) {
+    INFO(to_text(measurement.configuration) << ": " << measurement.reason);
+    CHECK(measurement.verdict != cubinery::Verdict::kWrong);
+    CHECK(measurement.verdict != cubinery::Verdict::kRuntime);
+    CHECK(measurement.verdict != cubinery::Verdict::kCompile);
+  }
+  for (const TunedShape& shape : summary->shapes) {
+    INFO(shape.bucket << ": " << shape.why);
+    CHECK(shape.complete);
+    CHECK(shape.chosen_ms.median > 0);
+    const Choice choice =
+        choose(context, space, tunable.features(shape.shape), space.configurations.size());
+    CHECK(choice.rung == Rung::kExact);
+    CHECK(choice.configuration == shape.chosen);
+  }
+  // All of it is known now.
+  const TuneSummary again = tune(context, tunable, shapes, settings).value();
+  CHECK(again.measured == 0);
+  CHECK(again.reused == summary->measured);
+}
+
+TEST_CASE("Tune.ADecodeIsTunedAndThenChosen", "[gpu]") {
+  const TemporaryDirectory dir;
+  const Context context = context_in(dir.path());
+  const std::unique_ptr<Tunable> tunable = make_tunable(context, small_problem()).value();
+  expect_tuned(context, *tunable, {{{"batch", 4}}, {{"batch", 256}}});
+}
+
+TEST_CASE("Tune.APrefillIsTunedAndThenChosen", "[gpu]") {
+  const TemporaryDirectory dir;
+  const Context context = context_in(dir.path());
+  const std::unique_ptr<Tunable> tunable = make_tunable(context, small_varlen()).value();
+  expect_tuned(context, *tunable,
+               {{{"tokens", 256}, {"sequences", 1}}, {{"tokens", 4096}, {"sequences", 16}}});
+}
+
+TEST_CASE("Tune.AShapeThatTheOperatorDoesNotTakeIsRefused", "[gpu]") {
+  const TemporaryDirectory dir;
+  const Context context = context_in(dir.path());
+  const std::unique_ptr<Tunable> tunable = make_tunable(context, small_problem()).value();
+  const Result<TuneSummary> summary = tune(context, *tunable, {{{"pages", 4}}}, {});
+  REQUIRE(!summary);
+  CHECK(summary.error().code() == Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace cubinery::test

@@ -1,0 +1,58 @@
+// Results of tuning that nobody measured.
+#pragma once
+
+#include <cstdint>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cubinery/tuning.h"
+#include "tuner/records.h"
+#include "tuner/shape.h"
+
+namespace cubinery::test {
+
+// A GPU of sm_90a, the fake driver's if nothing is changed.
+inline GpuIdentity fake_gpu(int sm_count = 132) {
+  return {.arch = "sm_90a",
+          .capability = "9.0",
+          .sm_count = sm_count,
+          .l2_bytes = 50 << 20,
+          .shared_bytes_per_sm = 228 << 10,
+          .mig = "",
+          .name = "Fake GPU"};
+}
+
+// `values` won for the shape with these features.
+inline TuningResult made_up_result(const TuningSpace& space, Shape features,
+                                   std::vector<TunedValue> values, const Toolchain& toolchain,
+                                   const GpuIdentity& gpu = fake_gpu()) {
+  TuningResult result{};
+  result.setting.op = space.op;
+  result.setting.fixed = space.fixed;
+  result.setting.shape = features;
+  result.setting.bucket = bucket_of(features);
+  result.setting.features = std::move(features);
+  result.setting.gpu = gpu;
+  result.setting.toolchain = toolchain;
+  result.ms = {.median = 0.1, .p10 = 0.1, .p90 = 0.1, .samples = 20};
+  result.otherwise = values;
+  result.otherwise_ms = result.ms;
+  result.runner_up = values;
+  result.configuration = std::move(values);
+  result.time = "2026-01-01T00:00:00Z";
+  return result;
+}
+
+// The values of a configuration's text: names and values alone.
+inline std::vector<TunedValue> values_in(const std::string& configuration) {
+  std::vector<TunedValue> values;
+  std::istringstream parts(configuration);
+  TunedValue value;
+  while (std::getline(parts, value.name, '=') && std::getline(parts, value.value, ';')) {
+    values.push_back(value);
+  }
+  return values;
+}
+
+}  // namespace cubinery::test

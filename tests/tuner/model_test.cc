@@ -1,0 +1,183 @@
+// The cost model: that it is sane, and near what was measured.
+#include "tuner/model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cubinery/context.h"
+#include "gdn_decode/fields.h"
+#include "runtime/decode_plan.h"
+#include "runtime/prefill_plan.h"
+#include "tests/cache/temp_dir.h"
+#include "tests/catch.h"
+
+namespace cubinery {
+namespace {
+
+using nlohmann::json;
+
+const GpuRates kH200 = nominal_rates({9, 0, 'a'});
+
+json h200_rows(std::string_view op) {
+  const json file =
+      json::parse(test::read_bytes(CUBINERY_TEST_DIR "/../benchmarks/results/h200.json"));
+  json rows = json::array();
+  for (const json& row : file.at("rows")) {
+    if (row.at("op") == op && !row.value("programmatic", false)) rows.push_back(row);
+  }
+  return rows;
+}
+
+// "warp_v=16;k_lanes=8" as JSON.
+std::string json_of(std::string text) {
+  std::string out = "{\"";
+  for (const char c : text) {
+    if (c == '=') {
+      out += "\":";
+    } else if (c == ';') {
+      out += ",\"";
+    } else {
+      out += c;
+    }
+  }
+  return out + "}";
+}
+
+double measured_us(const json& row) { return row.at("ms").get<double>() * 1000; }
+
+TEST_CASE("TheModelKnowsWhatTheH200TookToDecode", "[cpu]") {
+  const json rows = h200_rows("gdn_decode");
+  CHECK(rows.size() >= 30);
+  for (const json& row : rows) {
+    json fields = json::parse(json_of(row.at("tuned")));
+    fields["state_dtype"] = row.at("state_dtype");
+    fields["state_layout"] = row.at("state_layout");
+    const GdnDecodeKey key = from_json<GdnDecodeKey>(fields.dump()).value();
+    const std::int64_t states = row.at("batch").get<int>() * row.at("v_heads").get<int>();
+    INFO(row.dump());
+    CHECK(std::abs(std::log(decode_us(key, states, kH200) / measured_us(row))) < std::log(1.25));
+  }
+}
+
+TEST_CASE("TheModelKnowsWhatTheH200TookToPrefill", "[cpu]") {
+  const json rows = h200_rows("gdn_prefill");
+  CHECK(rows.size() >= 80);
+  for (const json& row : rows) {
+    const auto lengths = row.at("seqlens").get<std::vector<std::int64_t>>();
+    const auto count = static_cast<std::int64_t>(lengths.size());
+    std::int64_t tokens = 0;
+    for (const std::int64_t length : lengths) tokens += length;
+    const int heads = row.at("v_heads");
+    const PrefillLoad load{.sequences = count,
+                           .length = tokens / count,
+                           .longest = *std::max_element(lengths.begin(), lengths.end()),
+                           .heads = heads,
+                           .shared_heads = heads / row.at("qk_heads").get<int>()};
+    // What chose the widths when the rows were measured: three quarters of the multiprocessors.
+    GdnPrefillScanKey scan;
+    const auto blocks = [&] { return count * heads * (scan.value_dim / (16 * scan.warps)); };
+    while (scan.warps > 1 && 4 * blocks() < 3 * std::int64_t{kH200.sm_count}) scan.warps /= 2;
+    INFO(row.dump());
+    CHECK(std::abs(std::log(prefill_us({}, scan, load, kH200) / measured_us(row))) < std::log(1.3));
+  }
+}
+
+std::vector<GpuRates> all_rates() {
+  std::vector<GpuRates> rates;
+  for (const std::string& arch : known_architectures()) {
+    rates.push_back(nominal_rates(parse_arch(arch).value()));
+  }
+  return rates;
+}
+
+TEST_CASE("EveryArchitectureHasRates", "[cpu]") {
+  for (const std::string& name : known_architectures()) {
+    INFO(name);
+    const Arch arch = parse_arch(name).value();
+    const GpuRates rates = nominal_rates(arch);
+    CHECK(rates.sm_count >= 16);
+    CHECK(rates.clock_ghz > 1);
+    CHECK(rates.memory_gb_s > 100);
+    CHECK(rates.shared_bytes_per_sm >= max_shared_bytes(arch));
+    CHECK(rates.max_threads_per_sm >= 1024);
+    CHECK(rates.mma_flop_per_clock_per_sm >= 256);
+  }
+}
+
+TEST_CASE("APartOfAGpuHasItsPartOfTheMemory", "[cpu]") {
+  const Arch arch{9, 0, 'a'};
+  GpuIdentity part{};
+  part.sm_count = 66;
+  part.shared_bytes_per_sm = 200 << 10;
+  const GpuRates rates = rates_of(arch, part);
+  CHECK(rates.sm_count == 66);
+  CHECK(rates.memory_gb_s == kH200.memory_gb_s / 2);
+  CHECK(rates.shared_bytes_per_sm == 200 << 10);
+  CHECK(rates_of(arch, {}).sm_count == kH200.sm_count);
+}
+
+TEST_CASE("MoreStatesTakeLonger", "[cpu]") {
+  const gdn::DecodeProblem vk;
+  const gdn::DecodeProblem kv{.state_dtype = DType::kBF16, .state_layout = gdn::StateLayout::kKV};
+  for (const GpuRates& gpu : all_rates()) {
+    for (const gdn::DecodeProblem& problem : {vk, kv}) {
+      for (const Configuration& configuration : gdn::decode_space(problem).configurations) {
+        const GdnDecodeKey key = *gdn::decode_key(problem, configuration.values);
+        INFO(canonical(key) << " on " << gpu.sm_count << " SMs");
+        double last = 0;
+        for (std::int64_t states = 1; states <= 1 << 20; states *= 2) {
+          const double us = decode_us(key, states, gpu);
+          if (!(us >= last)) FAIL_CHECK(states << " states: " << us << " after " << last);
+          last = us;
+        }
+        CHECK(std::isfinite(last));
+      }
+    }
+  }
+}
+
+TEST_CASE("MoreBytesCostMore", "[cpu]") {
+  for (const GpuRates& gpu : all_rates()) {
+    const GdnDecodeKey key;
+    GdnDecodeKey reads = key;
+    reads.store_state = false;
+    CHECK(decode_us(reads, 4096, gpu) < decode_us(key, 4096, gpu));
+    GdnDecodeKey half = key;
+    half.state_dtype = DType::kBF16;
+    CHECK(decode_us(half, 4096, kH200) < decode_us(key, 4096, kH200));
+  }
+}
+
+TEST_CASE("LongerSequencesTakeLonger", "[cpu]") {
+  const gdn::PrefillProblem problem{.varlen = true};
+  for (const std::string& name : known_architectures()) {
+    const Arch arch = parse_arch(name).value();
+    const GpuRates gpu = nominal_rates(arch);
+    for (const Configuration& configuration :
+         gdn::prefill_space(problem, max_shared_bytes(arch)).configurations) {
+      const auto pair = *gdn::prefill_pair(problem, configuration.values, max_shared_bytes(arch));
+      double last = 0;
+      for (std::int64_t length = 16; length <= 1 << 17; length *= 2) {
+        const PrefillLoad even{.sequences = 4, .length = length, .longest = length, .heads = 32};
+        PrefillLoad skewed = even;
+        skewed.longest = 4 * length;
+        const double us = prefill_us(pair.chunks, pair.scan, even, gpu);
+        if (!(us >= last)) FAIL_CHECK(name << ": " << us << " after " << last);
+        if (!(prefill_us(pair.chunks, pair.scan, skewed, gpu) >= us)) FAIL_CHECK(name);
+        last = us;
+      }
+    }
+  }
+}
+
+TEST_CASE("HeadsShareABlockWhereManyBlocksRemain", "[cpu]") {
+  CHECK(heads_per_block(32, 32, 2, 132) == 1);
+  CHECK(heads_per_block(33, 32, 2, 132) == 2);
+  CHECK(heads_per_block(1 << 20, 24, 1, 132) == 1);
+}
+
+}  // namespace
+}  // namespace cubinery

@@ -1,0 +1,147 @@
+// How much slower the cost model's choices are than the fastest configurations, where all of them
+// were measured: on the H200 recordings in tests/data/tuning.
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gdn_decode/fields.h"
+#include "gdn_prefill_chunks/fields.h"
+#include "gdn_prefill_scan/fields.h"
+#include "runtime/decode_plan.h"
+#include "runtime/prefill_plan.h"
+#include "tests/catch.h"
+#include "tuner/model.h"
+#include "tuner/record_file.h"
+
+namespace cubinery {
+namespace {
+
+using Values = std::vector<TunedValue>;
+
+const Arch kArch{9, 0, 'a'};
+const GpuRates kH200 = nominal_rates(kArch);
+
+std::int64_t size_of(const Shape& shape, std::string_view name, std::int64_t otherwise) {
+  for (const ShapeSize& size : shape) {
+    if (size.name == name) return size.value;
+  }
+  return otherwise;
+}
+
+Values bits_of(Values values) {
+  std::erase_if(values, [](const TunedValue& value) { return !value.changes_bits; });
+  return values;
+}
+
+// What the model says of one setting: the configuration that an operator would launch, and the cost
+// of any.
+struct Modelled {
+  Values otherwise;
+  std::function<double(const Values&)> cost_us;
+};
+
+Modelled decode_model(const Setting& setting) {
+  gdn::DecodeProblem problem;
+  problem.q_heads = problem.k_heads = problem.v_heads = 1;
+  const std::int64_t states = size_of(setting.features, "states", 0);
+  return {gdn::decode_values(gdn::decode_plan(problem, kH200, nullptr).key(states)),
+          [=](const Values& values) {
+            return decode_us(gdn::decode_key(problem, values).value(), states, kH200);
+          }};
+}
+
+Modelled prefill_model(const Setting& setting) {
+  const gdn::PrefillSize size{.tokens = size_of(setting.shape, "tokens", 0),
+                              .sequences = size_of(setting.shape, "sequences", 0),
+                              .max_seqlen = size_of(setting.shape, "max_seqlen", 0)};
+  const std::int64_t heads = size_of(setting.features, "states", 0) / size.sequences;
+  const std::int64_t group = size_of(setting.features, "group", 0);
+  gdn::PrefillProblem problem;
+  problem.varlen = true;
+  problem.v_heads = static_cast<int>(heads);
+  problem.q_heads = problem.k_heads = static_cast<int>(heads / group);
+  const std::int64_t length = size_of(setting.features, "length", 0);
+  const PrefillLoad load{.sequences = size.sequences,
+                         .length = length,
+                         .longest = std::max(length, size.max_seqlen),
+                         .heads = problem.v_heads,
+                         .shared_heads = gdn::shared_heads(problem)};
+  const int limit = max_shared_bytes(kArch);
+  const gdn::PrefillPlan plan = gdn::prefill_plan(problem, limit, kH200, nullptr);
+  return {gdn::prefill_values(plan.pair(size)), [=](const Values& values) {
+            const gdn::PrefillPair pair = gdn::prefill_pair(problem, values, limit).value();
+            return prefill_us(pair.chunks, pair.scan, load, kH200);
+          }};
+}
+
+struct Regrets {
+  std::vector<double> otherwise;  // of the operator's default
+  std::vector<double> any;        // of the model's pick among all configurations of the same bits
+};
+
+Regrets regrets_of(const std::string& op, Modelled (*model)(const Setting&)) {
+  const Measurements recorded =
+      read_measurements(measurements_path(CUBINERY_TEST_DIR "/data/tuning", op)).value();
+  CHECK(recorded.damaged.empty());
+  std::map<std::string, std::vector<const Measurement*>> by_setting;
+  for (const Measurement& measurement : recorded.measurements) {
+    if (measurement.verdict == Verdict::kCorrect) {
+      by_setting[measurement.setting].push_back(&measurement);
+    }
+  }
+  Regrets regrets;
+  for (const auto& [id, measurements] : by_setting) {
+    const Setting& setting = recorded.settings.at(id);
+    const Modelled modelled = model(setting);
+    const Values bits = bits_of(modelled.otherwise);
+    const Measurement* best = nullptr;
+    const Measurement* pick = nullptr;
+    std::optional<double> otherwise_ms;
+    for (const Measurement* measurement : measurements) {
+      if (bits_of(measurement->configuration) != bits) continue;
+      if (best == nullptr || measurement->ms.median < best->ms.median) best = measurement;
+      if (pick == nullptr ||
+          modelled.cost_us(measurement->configuration) < modelled.cost_us(pick->configuration)) {
+        pick = measurement;
+      }
+      if (measurement->configuration == modelled.otherwise) otherwise_ms = measurement->ms.median;
+    }
+    INFO(setting.bucket);
+    REQUIRE(otherwise_ms);
+    regrets.otherwise.push_back(*otherwise_ms / best->ms.median - 1);
+    regrets.any.push_back(pick->ms.median / best->ms.median - 1);
+    UNSCOPED_INFO(setting.bucket << ": default " << regrets.otherwise.back() << ", any "
+                                 << regrets.any.back());
+  }
+  return regrets;
+}
+
+double mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+double most(const std::vector<double>& values) {
+  return *std::max_element(values.begin(), values.end());
+}
+
+// docs/performance.md has the figures.
+TEST_CASE("TheModelsChoicesAreNearTheBestOnTheH200", "[tuner]") {
+  const Regrets decode = regrets_of("gdn_decode", decode_model);
+  CHECK(decode.otherwise.size() >= 12);
+  CHECK(mean(decode.otherwise) < 0.02);
+  CHECK(most(decode.otherwise) < 0.06);
+  CHECK(mean(decode.any) < 0.02);
+  const Regrets prefill = regrets_of("gdn_prefill", prefill_model);
+  CHECK(prefill.otherwise.size() >= 12);
+  CHECK(mean(prefill.otherwise) < 0.04);
+  CHECK(most(prefill.otherwise) < 0.12);
+  CHECK(mean(prefill.any) < 0.04);
+}
+
+}  // namespace
+}  // namespace cubinery

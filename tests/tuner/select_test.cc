@@ -1,0 +1,151 @@
+// One configuration for each shape, few in all, of the same bits.
+#include "tuner/select.h"
+
+#include <string>
+#include <vector>
+
+#include "tests/catch.h"
+
+namespace cubinery {
+namespace {
+
+constexpr double kWorth = 0.01;
+constexpr auto kNone = std::nullopt;
+
+// Configurations of these values of a field that changes bits; a second one makes them unique.
+std::vector<Configuration> configurations(const std::vector<int>& bits) {
+  std::vector<Configuration> made;
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    made.push_back({{{.name = "warps", .value = std::to_string(i)},
+                     {.name = "lanes", .value = std::to_string(bits[i]), .changes_bits = true}},
+                    {}});
+  }
+  return made;
+}
+
+std::string bits_of(const std::optional<Selection>& selection) {
+  return selection ? to_text(selection->bits) : "none";
+}
+
+std::vector<std::size_t> best_of(const std::optional<Selection>& selection) {
+  std::vector<std::size_t> best;
+  if (!selection) return best;
+  for (const Finalists& finalists : selection->finalists) best.push_back(finalists.best);
+  return best;
+}
+
+using Indices = std::vector<std::size_t>;
+
+TEST_CASE("TheFastestIsSelectedAndTheNextRunsAgainstIt", "[tuner]") {
+  const auto selection =
+      select(configurations({8, 8, 8}), {{{3.0, 1.0, 2.0}, 0}, {{1.0, 3.0, 2.0}, 0}}, kWorth);
+  REQUIRE(selection);
+  CHECK(best_of(selection) == Indices{1, 0});
+  CHECK(selection->finalists[0].runner_up == 2u);
+  CHECK(selection->finalists[1].runner_up == 2u);
+  CHECK(selection->finalists[1].otherwise == 0u);
+}
+
+TEST_CASE("TiesGoToTheLowerIndex", "[tuner]") {
+  const auto selection = select(configurations({8, 8, 8}), {{{kNone, 1.0, 1.0}, 0}}, kWorth);
+  REQUIRE(selection);
+  CHECK(best_of(selection) == Indices{1});
+  CHECK(selection->finalists[0].runner_up == 2u);
+}
+
+TEST_CASE("TheDefaultWinsTies", "[tuner]") {
+  const auto within = select(configurations({8, 8}), {{{1.0, 1.009}, 1}}, kWorth);
+  CHECK(best_of(within) == Indices{1});
+  REQUIRE(within);
+  CHECK(within->finalists[0].runner_up == 0u);  // the fastest may yet win
+  CHECK(best_of(select(configurations({8, 8}), {{{1.0, 1.011}, 1}}, kWorth)) == Indices{0});
+}
+
+TEST_CASE("BitsAreChosenForAllShapesTogether", "[tuner]") {
+  // 4 wins one shape by 10 %, 8 the other by 20 %; the default loses both.
+  const auto selection =
+      select(configurations({4, 8, 16}), {{{1.0, 1.1, 2.0}, 2}, {{1.2, 1.0, 2.0}, 2}}, kWorth);
+  CHECK(bits_of(selection) == "lanes=8");
+  CHECK(best_of(selection) == Indices{1, 1});
+  REQUIRE(selection);
+  CHECK_FALSE(selection->finalists[0].runner_up);  // no other of these bits
+  CHECK(selection->finalists[0].otherwise == 2u);  // the default whatever its bits
+}
+
+TEST_CASE("ShapesCountAlikeHoweverLongTheyTake", "[tuner]") {
+  // By sums of times, 4 would win: 100 ms count more than 1 ms.
+  const auto selection =
+      select(configurations({4, 8}), {{{100.0, 101.0}, 1}, {{2.0, 1.0}, 1}}, kWorth);
+  CHECK(bits_of(selection) == "lanes=8");
+}
+
+TEST_CASE("TheDefaultsBitsStayUnlessOthersAreWorthIt", "[tuner]") {
+  const auto bits = [](double other, double worth) {
+    return bits_of(select(configurations({4, 8}), {{{other, 1.0}, 1}, {{other, 1.0}, 0}}, worth));
+  };
+  CHECK(bits(0.995, kWorth) == "lanes=8");
+  CHECK(bits(0.98, kWorth) == "lanes=4");
+  CHECK(bits(0.98, 0.05) == "lanes=8");
+  CHECK(bits(1.0, 0.0) == "lanes=8");
+}
+
+TEST_CASE("BitsNeedATimeForEveryShape", "[tuner]") {
+  const auto both = configurations({4, 8});
+  CHECK(bits_of(select(both, {{{1.0, 9.0}, 1}, {{kNone, 9.0}, 1}}, kWorth)) == "lanes=8");
+  CHECK(bits_of(select(both, {{{1.0, 9.0}, 0}, {{kNone, kNone}, 0}}, kWorth)) == "none");
+  CHECK(bits_of(select(both, {{{1.0, kNone}, 0}, {{kNone, 1.0}, 0}}, kWorth)) == "none");
+  CHECK(bits_of(select(both, {{{1.0}, 0}}, kWorth)) ==
+        "lanes=4");  // fewer times than configurations
+  CHECK(bits_of(select(both, {}, kWorth)) == "none");
+}
+
+TEST_CASE("NoShapeLosesToItsDefault", "[tuner]") {
+  // The bits of the third are best on average, but cost the second shape 5 %.
+  const auto selection =
+      select(configurations({8, 4, 16}), {{{1.0, 0.98, 0.5}, 0}, {{1.0, 0.97, 1.05}, 0}}, kWorth);
+  CHECK(bits_of(selection) == "lanes=4");
+  const auto cheap =
+      select(configurations({8, 4, 16}), {{{1.0, 0.98, 0.5}, 0}, {{1.0, 0.97, 1.005}, 0}}, kWorth);
+  CHECK(bits_of(cheap) == "lanes=16");
+}
+
+TEST_CASE("RejectedDefaultsAreNotTaken", "[tuner]") {
+  const auto selection = select(configurations({8, 8}), {{{kNone, 5.0}, 0}}, kWorth);
+  CHECK(best_of(selection) == Indices{1});
+  REQUIRE(selection);
+  CHECK(selection->finalists[0].otherwise == 0u);
+}
+
+TEST_CASE("FewConfigurationsServeManyShapes", "[tuner]") {
+  // Each shape has its own best; 3 is within 1 % for all.
+  const auto four = configurations({8, 8, 8, 8, 8});
+  const auto all = select(four,
+                          {{{1.0, 2.0, 2.0, 1.009, 9.0}, 4},
+                           {{2.0, 1.0, 2.0, 1.009, 9.0}, 4},
+                           {{2.0, 2.0, 1.0, 1.009, 9.0}, 4}},
+                          kWorth);
+  CHECK(best_of(all) == Indices{3, 3, 3});
+  // For the last one it is not.
+  const auto two = select(four,
+                          {{{1.0, 2.0, 2.0, 1.009, 9.0}, 4},
+                           {{2.0, 1.0, 2.0, 1.009, 9.0}, 4},
+                           {{2.0, 2.0, 1.0, 1.02, 9.0}, 4}},
+                          kWorth);
+  CHECK(best_of(two) == Indices{3, 3, 2});
+}
+
+TEST_CASE("ADefaultInUseServesOtherShapesToo", "[tuner]") {
+  // 0 is the default of the first shape and good for the second, whose own default is slow.
+  const auto selection =
+      select(configurations({8, 8, 8}), {{{1.0, 1.0, 2.0}, 0}, {{1.005, 1.0, 2.0}, 2}}, kWorth);
+  CHECK(best_of(selection) == Indices{0, 0});
+}
+
+TEST_CASE("OfConfigurationsThatServeAsManyTheFastestIsTaken", "[tuner]") {
+  const auto selection =
+      select(configurations({8, 8, 8}), {{{1.009, 1.0, 9.0}, 2}, {{1.009, 1.001, 9.0}, 2}}, kWorth);
+  CHECK(best_of(selection) == Indices{1, 1});
+}
+
+}  // namespace
+}  // namespace cubinery

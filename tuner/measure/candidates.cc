@@ -1,0 +1,129 @@
+#include "tuner/measure/candidates.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "codegen/arch.h"
+#include "runtime/on_threads.h"
+
+namespace cubinery {
+namespace {
+
+std::string first_line(std::string_view text) {
+  const std::size_t start = std::min(text.size(), text.find_first_not_of("\r\n"));
+  text.remove_prefix(start);
+  return std::string(text.substr(0, text.find_first_of("\r\n")));
+}
+
+// A compiler's log names the error in the line that has "error" in it.
+std::string error_line(const Status& status) {
+  const std::string_view log = status.log();
+  const std::size_t error = log.find("error");
+  if (error == log.npos) return std::string(status.message());
+  const std::size_t newline = log.rfind('\n', error);
+  return first_line(log.substr(newline == log.npos ? 0 : newline + 1));
+}
+
+MeasuredKernel measured_kernel(const KernelSpec& spec, const KernelInfo& info) {
+  return {.kernel = spec.kernel,
+          .registers = info.registers,
+          .shared_bytes = info.static_shared_bytes + static_cast<int>(spec.shared_bytes),
+          .spill_bytes = info.spill_store_bytes + info.spill_load_bytes,
+          .compile_ms = info.compile_ms};
+}
+
+std::optional<Rejection> too_much_shared(const KernelSpec& spec, int static_bytes,
+                                         const BlockLimits& limits) {
+  const int bytes = static_cast<int>(spec.shared_bytes) + static_bytes;
+  if (bytes <= limits.shared_bytes) return std::nullopt;
+  return Rejection{Verdict::kConstraints,
+                   fmt::format("{}: {} bytes of shared memory, of which a block has {}",
+                               spec.kernel, bytes, limits.shared_bytes)};
+}
+
+}  // namespace
+
+BlockLimits limits_of(const GpuIdentity& gpu) {
+  BlockLimits limits;
+  if (const std::optional<Arch> arch = parse_arch(gpu.arch)) {
+    limits.shared_bytes = max_shared_bytes(*arch);
+  }
+  return limits;
+}
+
+std::optional<Rejection> why_impossible(const KernelSpec& spec, const BlockLimits& limits) {
+  if (spec.threads < 1 || spec.threads > limits.threads) {
+    return Rejection{Verdict::kConstraints, fmt::format("{}: {} threads, of which a block has {}",
+                                                        spec.kernel, spec.threads, limits.threads)};
+  }
+  return too_much_shared(spec, 0, limits);
+}
+
+std::optional<Rejection> why_rejected(const KernelSpec& spec, const KernelInfo& info,
+                                      const BlockLimits& limits) {
+  if (info.spill_store_bytes + info.spill_load_bytes > 0) {
+    return Rejection{Verdict::kSpills, fmt::format("{}: spills {} bytes and loads {}", spec.kernel,
+                                                   info.spill_store_bytes, info.spill_load_bytes)};
+  }
+  if (!info.log.empty()) {
+    return Rejection{Verdict::kSpills, fmt::format("{}: {}", spec.kernel, first_line(info.log))};
+  }
+  // Registers are handed out to threads by the eight, threads by the warp.
+  const int registers =
+      (info.registers + 7) / 8 * 8 * static_cast<int>((spec.threads + 31) / 32 * 32);
+  if (registers > limits.registers) {
+    return Rejection{
+        Verdict::kConstraints,
+        fmt::format("{}: {} registers in {} threads, {} in all, of which a block has {}",
+                    spec.kernel, info.registers, spec.threads, registers, limits.registers)};
+  }
+  return too_much_shared(spec, info.static_shared_bytes, limits);
+}
+
+Status Candidates::make_known(std::size_t configuration) {
+  Candidate candidate;
+  candidate.is_known = true;
+  const std::vector<KernelSpec>& kernels = space_.configurations[configuration].kernels;
+  for (const KernelSpec& spec : kernels) {
+    candidate.rejection = why_impossible(spec, limits_);
+    if (candidate.rejection) break;
+  }
+  for (const KernelSpec& spec : kernels) {
+    if (candidate.rejection) break;
+    const Result<CompiledKernel> compiled = context_.compile(spec);
+    if (!compiled) {
+      const Code code = compiled.error().code();
+      if (code == Code::kUnsupported || code == Code::kIo) return compiled.error().clone();
+      candidate.rejection = Rejection{Verdict::kCompile, error_line(compiled.error())};
+      break;
+    }
+    candidate.kernels.push_back(measured_kernel(spec, compiled->info));
+    candidate.rejection = why_rejected(spec, compiled->info, limits_);
+  }
+  all_[configuration] = std::move(candidate);
+  return {};
+}
+
+Status Candidates::compile(const std::vector<std::size_t>& configurations, std::size_t threads,
+                           const std::function<bool()>& go_on) {
+  if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<std::size_t> unknown;
+  for (const std::size_t configuration : configurations) {
+    if (!all_[configuration].is_known) unknown.push_back(configuration);
+  }
+  // Some for each thread, so that they end together, and few enough to stop soon.
+  const std::size_t at_once = 2 * threads;
+  for (std::size_t done = 0; done < unknown.size() && go_on(); done += at_once) {
+    const std::size_t count = std::min(at_once, unknown.size() - done);
+    std::vector<Status> statuses(count);
+    on_threads(count, threads, [&](std::size_t i) { statuses[i] = make_known(unknown[done + i]); });
+    for (Status& status : statuses) CUBINERY_RETURN_IF_ERROR(std::move(status));
+  }
+  return {};
+}
+
+}  // namespace cubinery

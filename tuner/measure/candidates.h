@@ -1,0 +1,69 @@
+// The configurations of a space on their way to the GPU: limits, compilation, resources.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cubinery/context.h"
+#include "cubinery/tuning.h"
+#include "tuner/records.h"
+
+namespace cubinery {
+
+// Why a configuration is not measured.
+struct Rejection {
+  Verdict verdict = Verdict::kConstraints;
+  std::string reason;
+};
+
+struct Candidate {
+  bool is_known = false;                 // compiled, or rejected
+  bool is_prepared = false;              // Tunable::prepare() was called; the caller's to set
+  std::optional<Rejection> rejection{};  // by the limits, the compiler or the resources
+  std::vector<MeasuredKernel> kernels{};
+};
+
+// Of a block on a GPU.
+struct BlockLimits {
+  unsigned threads = 1024;
+  int shared_bytes = 0;
+  int registers = 65536;
+};
+BlockLimits limits_of(const GpuIdentity& gpu);
+
+// Why a kernel cannot run under the limits: before it is compiled, and with what the compiler says.
+std::optional<Rejection> why_impossible(const KernelSpec& spec, const BlockLimits& limits);
+std::optional<Rejection> why_rejected(const KernelSpec& spec, const KernelInfo& info,
+                                      const BlockLimits& limits);
+
+// For one thread at a time.
+class Candidates {
+ public:
+  // All three outlive this.
+  Candidates(const Context& context, const TuningSpace& space, const GpuIdentity& gpu)
+      : context_(context),
+        space_(space),
+        limits_(limits_of(gpu)),
+        all_(space.configurations.size()) {}
+
+  Candidate& operator[](std::size_t configuration) { return all_[configuration]; }
+
+  // Makes these known, compiling on up to `threads` threads (0: as many as there are processors).
+  // `go_on` is asked every now and then; its false ends the call early.
+  // kUnsupported: no compiler.  kIo: templates cannot be read.
+  Status compile(const std::vector<std::size_t>& configurations, std::size_t threads,
+                 const std::function<bool()>& go_on);
+
+ private:
+  Status make_known(std::size_t configuration);
+
+  const Context& context_;
+  const TuningSpace& space_;
+  BlockLimits limits_;
+  std::vector<Candidate> all_;
+};
+
+}  // namespace cubinery

@@ -1,0 +1,109 @@
+// Conversions between float and the types that tensors are stored in, rounding to nearest even.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "cubinery/dtype.h"
+
+namespace cubinery {
+
+inline std::uint16_t bf16_from_float(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;  // NaN
+  return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+inline float float_from_bf16(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+inline std::uint16_t f16_from_float(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = (bits >> 16) & 0x8000u;
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  std::uint32_t half = 0;
+  if (magnitude > 0x7f800000u) {
+    half = 0x7e00u;  // NaN
+  } else if (magnitude >= 0x47800000u) {
+    half = 0x7c00u;  // 65536 and above: infinity
+  } else if (magnitude < 0x38800000u) {
+    // Below 2^-14: a whole number of 2^-24.
+    half = static_cast<std::uint32_t>(std::nearbyint(std::bit_cast<float>(magnitude) * 0x1p24f));
+  } else {
+    half = (magnitude - 0x38000000u + 0x0fffu + ((magnitude >> 13) & 1u)) >> 13;
+  }
+  return static_cast<std::uint16_t>(sign | half);
+}
+
+inline float float_from_f16(std::uint16_t bits) {
+  const float sign = (bits & 0x8000u) != 0 ? -1.0f : 1.0f;
+  const unsigned exponent = (bits >> 10) & 31u;
+  const auto fraction = static_cast<float>(bits & 0x3ffu);
+  if (exponent == 0) return sign * fraction * 0x1p-24f;
+  if (exponent == 31) return fraction == 0 ? sign * INFINITY : NAN;
+  return sign * std::ldexp(1024.0f + fraction, static_cast<int>(exponent) - 25);
+}
+
+// Stores `value` at `to`, rounded to `dtype`.  Requires: is_float(dtype).
+inline void store(DType dtype, std::byte* to, float value) {
+  if (dtype == DType::kF32) {
+    std::memcpy(to, &value, sizeof(value));
+  } else {
+    const std::uint16_t bits =
+        dtype == DType::kBF16 ? bf16_from_float(value) : f16_from_float(value);
+    std::memcpy(to, &bits, sizeof(bits));
+  }
+}
+
+// Requires: is_float(dtype).
+inline float load(DType dtype, const std::byte* from) {
+  if (dtype == DType::kF32) {
+    float value = 0;
+    std::memcpy(&value, from, sizeof(value));
+    return value;
+  }
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, from, sizeof(bits));
+  return dtype == DType::kBF16 ? float_from_bf16(bits) : float_from_f16(bits);
+}
+
+// `values` as a tensor of `dtype` holds them, and back.  Requires: is_float(dtype).
+inline std::vector<std::byte> to_bytes(DType dtype, std::span<const float> values) {
+  const auto size = static_cast<std::size_t>(size_of(dtype));
+  std::vector<std::byte> bytes(values.size() * size);
+  for (std::size_t i = 0; i < values.size(); ++i) store(dtype, bytes.data() + i * size, values[i]);
+  return bytes;
+}
+inline std::vector<double> from_bytes(DType dtype, std::span<const std::byte> bytes) {
+  const auto size = static_cast<std::size_t>(size_of(dtype));
+  std::vector<double> values(bytes.size() / size);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = load(dtype, bytes.data() + i * size);
+  return values;
+}
+
+inline float rounded(DType dtype, float value) {
+  std::byte bytes[4];
+  store(dtype, bytes, value);
+  return load(dtype, bytes);
+}
+
+// To tf32's 11-bit significand, halves away from zero.
+inline float tf32_from_float(float value) {
+  if (!std::isfinite(value)) return value;
+  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(value) + 0x1000u) & 0xffffe000u);
+}
+
+// As the operand of a matrix product on the tensor cores: f32 is taken as a pair of tf32.
+inline float rounded_operand(DType dtype, float value) {
+  if (dtype != DType::kF32) return rounded(dtype, value);
+  const float high = tf32_from_float(value);
+  return high + tf32_from_float(value - high);
+}
+
+}  // namespace cubinery

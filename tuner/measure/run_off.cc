@@ -1,0 +1,216 @@
+// From measurements to results: one selection for all shapes of the space, then a run-off of each.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tuner/measure/tune_run.h"
+
+namespace cubinery {
+namespace {
+
+double spread(const Timing& timing) { return (timing.p90 - timing.p10) / timing.median; }
+
+bool is_faster(const Timing& a, const Timing& b) { return a.median * (1 + noise(a, b)) < b.median; }
+
+// The other one of the best two; of a default that won, the one that it won against.
+std::optional<std::size_t> runner_up_of(const Finalists& finalists, std::size_t chosen) {
+  if (chosen != finalists.best) return finalists.best;
+  return finalists.runner_up;
+}
+
+}  // namespace
+
+double noise(const Timing& a, const Timing& b) {
+  return std::max(kWorth, std::max(spread(a), spread(b)) / 4);
+}
+
+std::size_t decide(const Finalists& finalists, bool default_agrees, const TimeOf& time_of) {
+  std::size_t chosen = finalists.best;
+  const auto runner_up = finalists.runner_up;
+  if (runner_up && is_faster(*time_of(*runner_up), *time_of(chosen))) chosen = *runner_up;
+  const Timing* otherwise = time_of(finalists.otherwise);
+  if (!default_agrees || otherwise == nullptr) return chosen;
+  return is_faster(*time_of(chosen), *otherwise) ? chosen : finalists.otherwise;
+}
+
+bool TuneRun::agrees(std::size_t configuration, const std::vector<TunedValue>& bits) const {
+  return bits_of(space_.configurations[configuration].values) == bits;
+}
+
+// Settings of earlier calls that have a result.
+std::vector<std::string> TuneRun::other_settings() const {
+  std::vector<std::string> ids;
+  for (const auto& [id, known] : journal_.settings()) {
+    const auto is_it = [&id = id](const ShapeRun& shape) {
+      return shape.is_measured && shape.id == id;
+    };
+    const bool is_ours = std::any_of(shapes_.begin(), shapes_.end(), is_it);
+    if (!is_ours && known.result && !known.measurements.empty()) ids.push_back(id);
+  }
+  return ids;
+}
+
+ShapeTimes TuneRun::times_of(const KnownSetting& known) const {
+  ShapeTimes times;
+  for (const std::string& text : texts_) {
+    const auto found = known.measurements.find(text);
+    const bool has_time =
+        found != known.measurements.end() && found->second.verdict == Verdict::kCorrect;
+    times.ms.push_back(has_time ? std::optional(found->second.ms.median) : std::nullopt);
+  }
+  times.otherwise = tunable_.default_configuration(known.setting.shape);
+  return times;
+}
+
+Status TuneRun::finish() {
+  std::vector<ShapeRun*> ours;
+  std::vector<ShapeTimes> times;
+  for (ShapeRun& shape : shapes_) {
+    if (!shape.is_measured) continue;
+    if (!shape.best) {
+      shape.tuned.why = "no configuration runs and is right";
+      continue;
+    }
+    ours.push_back(&shape);
+    times.push_back({shape.ms, shape.tuned.otherwise});
+  }
+  if (ours.empty()) return {};
+  std::vector<std::string> others = other_settings();
+  for (const std::string& id : others) times.push_back(times_of(journal_.settings().at(id)));
+  std::optional<Selection> selection = select(space_.configurations, times, kWorth);
+  if (!selection) {
+    // Those of earlier calls have measured too little in common with these.
+    others.clear();
+    times.resize(ours.size());
+    selection = select(space_.configurations, times, kWorth);
+  }
+  if (!selection) {
+    for (ShapeRun* shape : ours) {
+      shape->tuned.why = "no values of the fields that change bits are right for all shapes";
+    }
+    return {};
+  }
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    CUBINERY_RETURN_IF_ERROR(run_off(ours[i], selection->finalists[i], selection->bits));
+  }
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    const KnownSetting known = journal_.settings().at(others[i]);
+    if (bits_of(known.result->configuration) == selection->bits) continue;
+    CUBINERY_RETURN_IF_ERROR(
+        write(known, selection->finalists[ours.size() + i], selection->bits,
+              [&](std::size_t configuration) -> const Timing* {
+                const auto found = known.measurements.find(texts_[configuration]);
+                const bool has_time =
+                    found != known.measurements.end() && found->second.verdict == Verdict::kCorrect;
+                return has_time ? &found->second.ms : nullptr;
+              }));
+  }
+  return {};
+}
+
+// Whether a result came from these finalists, or would have.
+bool TuneRun::is_settled(const TuningResult& result, const Finalists& finalists) const {
+  if (result.ms.samples < kRunOffRounds) return false;  // of medians, without a run-off
+  if (to_text(result.otherwise) != texts_[finalists.otherwise]) return false;
+  const std::string chosen = to_text(result.configuration);
+  const std::string runner_up = to_text(result.runner_up);
+  const auto text_of = [&](std::optional<std::size_t> configuration) {
+    return configuration ? texts_[*configuration] : std::string();
+  };
+  if (chosen == texts_[finalists.best]) return runner_up == text_of(finalists.runner_up);
+  if (runner_up != texts_[finalists.best]) return false;
+  if (chosen == texts_[finalists.otherwise]) return true;
+  // It may have been the best of its time: only beyond the noise does it beat today's.
+  return chosen == text_of(finalists.runner_up) && result.margin > noise(result.ms, result.ms);
+}
+
+Status TuneRun::run_off(ShapeRun* shape, const Finalists& finalists,
+                        const std::vector<TunedValue>& bits) {
+  KnownSetting& known = journal_.at(shape->setting);
+  if (known.result && is_settled(*known.result, finalists)) {
+    settle(shape);
+    return {};
+  }
+  report(*shape, "run-off");
+  std::vector<std::size_t> contenders{finalists.best};
+  if (finalists.runner_up) contenders.push_back(*finalists.runner_up);
+  const bool has_default = shape->ms[finalists.otherwise].has_value();
+  if (has_default &&
+      std::find(contenders.begin(), contenders.end(), finalists.otherwise) == contenders.end()) {
+    contenders.push_back(finalists.otherwise);
+  }
+  CUBINERY_RETURN_IF_ERROR(meet(shape, contenders));
+  shape->workload.reset();
+  if (!shape->tuned.why.empty()) return {};
+  CUBINERY_RETURN_IF_ERROR(
+      write(known, finalists, bits, [&](std::size_t configuration) -> const Timing* {
+        const auto found = shape->met.find(configuration);
+        return found == shape->met.end() ? nullptr : &found->second;
+      }));
+  settle(shape);
+  return {};
+}
+
+// Times the contenders, interleaved; shape->tuned.why where that fails.
+Status TuneRun::meet(ShapeRun* shape, const std::vector<std::size_t>& contenders) {
+  CUBINERY_RETURN_IF_ERROR(allocate(shape));
+  if (!shape->tuned.why.empty()) return {};
+  for (const std::size_t configuration : contenders) {
+    Measurement unused;
+    CUBINERY_RETURN_IF_ERROR(prepare(configuration, &unused));
+    shape->tuned.why = unused.reason;
+    if (!shape->tuned.why.empty()) return {};
+  }
+  const Result<std::vector<Timing>> timings =
+      machine_.timer.run_off(*shape->workload, contenders, kRunOffRounds);
+  if (!timings) {
+    shape->tuned.why = timings.error().message();
+    return failed(timings.error());
+  }
+  for (std::size_t i = 0; i < contenders.size(); ++i) {
+    shape->met[contenders[i]] = (*timings)[i];
+  }
+  return {};
+}
+
+// Decides and writes the result of a setting.
+Status TuneRun::write(const KnownSetting& known, const Finalists& finalists,
+                      const std::vector<TunedValue>& bits, const TimeOf& time_of) {
+  const std::size_t chosen = decide(finalists, agrees(finalists.otherwise, bits), time_of);
+  const auto values_of = [&](std::size_t configuration) {
+    return space_.configurations[configuration].values;
+  };
+  TuningResult result;
+  result.setting = known.setting;
+  result.configuration = values_of(chosen);
+  result.ms = *time_of(chosen);
+  result.otherwise = values_of(finalists.otherwise);
+  result.candidates = static_cast<int>(texts_.size());
+  result.measured = static_cast<int>(known.measurements.size());
+  result.time = utc_now();
+  if (const Timing* otherwise = time_of(finalists.otherwise)) result.otherwise_ms = *otherwise;
+  if (const auto runner_up = runner_up_of(finalists, chosen)) {
+    result.runner_up = values_of(*runner_up);
+    result.margin = std::max(0.0, time_of(*runner_up)->median / result.ms.median - 1);
+  }
+  const auto measured = known.measurements.find(texts_[chosen]);
+  if (measured != known.measurements.end()) result.clocks = measured->second.clocks;
+  for (const auto& [text, measurement] : known.measurements) {
+    if (measurement.verdict != Verdict::kCorrect) ++result.rejected;
+  }
+  return journal_.add(result);
+}
+
+// Takes the result of the journal over into the shape.
+void TuneRun::settle(ShapeRun* shape) const {
+  const TuningResult& result = *journal_.settings().at(shape->id).result;
+  shape->tuned.chosen = index_of(space_, result.configuration);
+  shape->tuned.chosen_ms = result.ms;
+  shape->tuned.otherwise_ms = result.otherwise_ms;
+  shape->tuned.margin = result.margin;
+  shape->tuned.complete = true;
+  report(*shape, "run-off");
+}
+
+}  // namespace cubinery

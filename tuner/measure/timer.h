@@ -1,0 +1,49 @@
+// Times launches on a device: graph replays, cold L2, medians with spread.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cubinery/tuning.h"
+#include "runtime/device.h"
+#include "tuner/records.h"
+
+namespace cubinery {
+
+// The seam between tuning and the clock, for tests without a GPU.
+class Timer {
+ public:
+  virtual ~Timer() = default;
+  // Milliseconds of one launch of a prepared configuration; `replays` samples.
+  virtual Result<Timing> time(Workload& workload, std::size_t configuration, int replays) = 0;
+  // Several configurations, replays interleaved (a b c a b c ...) so that drifting clocks meet all
+  // of them; in the order of `configurations`.
+  virtual Result<std::vector<Timing>> run_off(Workload& workload,
+                                              const std::vector<std::size_t>& configurations,
+                                              int rounds) = 0;
+  // While the last of these ran.
+  virtual Clocks clocks() = 0;
+  // kDriver: a kernel has left the device's context unusable (an illegal address, say); nothing
+  // runs any more in this process.
+  virtual Status usable() = 0;
+};
+
+// The real one.  Errors as for gpu_identity().
+Result<std::unique_ptr<Timer>> make_timer(const Context& context);
+
+// Enqueues one launch on a stream, with the operands of a set.
+using TimedLaunch = std::function<Status(Stream, int)>;
+
+// Milliseconds of each of `launches`, their replays interleaved.  A CUDA graph for each holds
+// several launches, going round the sets at least once and about 2 ms long, so that neither host
+// time nor the graph's own start shows; every replay is timed by events.
+Result<std::vector<Timing>> time_launches(const std::shared_ptr<const Device>& device, int sets,
+                                          int replays, const std::vector<TimedLaunch>& launches);
+
+// Of any samples.  Requires: !samples.empty().
+Timing summarise(std::vector<double> samples);
+
+}  // namespace cubinery

@@ -1,0 +1,43 @@
+// From measurements of several shapes to one configuration for each, which agree in the fields that
+// change bits.  Pure functions.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "cubinery/tuning.h"
+
+namespace cubinery {
+
+// Times of one shape, by configuration; nullopt: not measured, or rejected.
+struct ShapeTimes {
+  std::vector<std::optional<double>> ms;
+  std::size_t otherwise = 0;  // the default
+};
+
+// What goes into the run-off of one shape.
+struct Finalists {
+  std::size_t best = 0;
+  std::optional<std::size_t> runner_up{};  // the fastest of the others with the same bits
+  std::size_t otherwise = 0;               // the default, whatever its bits
+};
+
+struct Selection {
+  std::vector<TunedValue> bits;      // what all finalists but the defaults agree in
+  std::vector<Finalists> finalists;  // by shape
+};
+
+// Values of the bit-changing fields are chosen for all shapes together: those with the least mean
+// of log(time / best time of the shape), among those that every shape has a time for and that make
+// no shape slower than its default by more than `worth` (0.01 is 1 %); those of the first shape's
+// default when that is not worse by more than `worth`.  Then fewer
+// configurations are better than many: one that is within `worth` of a shape's best and already
+// serves another shape is taken there too; a default that is within `worth` goes before all.
+// On ties the lower index counts.
+//
+// nullopt: no shapes, or no values of the bit-changing fields that are possible for all.
+std::optional<Selection> select(const std::vector<Configuration>& configurations,
+                                const std::vector<ShapeTimes>& shapes, double worth);
+
+}  // namespace cubinery
