@@ -1,4 +1,4 @@
-// The command line: cubinery prewarm | cache | explain | doctor.
+// The command line: cubinery prewarm | tune | report | cache | explain | doctor.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -15,6 +15,8 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   cubinery doctor
   cubinery prewarm --hf-config config.json --tp 1,2,4,8 --arch sm_90a,sm_80
+  cubinery tune --hf-config config.json --tp 1,2,4,8 --budget 30m
+  cubinery report --format html -o report.html
   cubinery explain --hf-config config.json --arch sm_90a
   cubinery cache ls
 
@@ -44,6 +46,8 @@ int main_without_exceptions(int argc, char** argv) {
   app.footer(kExamples);
   int exit_code = kExitOk;
   add_prewarm(app, &exit_code);
+  add_tune(app, &exit_code);
+  add_report(app, &exit_code);
   add_explain(app, &exit_code);
   add_cache(app, &exit_code);
   add_doctor(app, &exit_code);

@@ -29,12 +29,19 @@ Result<std::vector<std::string>> all_archs(const std::vector<Request>& requests,
   return archs;
 }
 
+Result<std::vector<KernelSpec>> kernels_of(const Problem& problem, std::string_view arch,
+                                           const ResultsByOperator& results) {
+  const auto known = results.find(operator_of(problem));
+  return known != results.end() ? kernels(problem, arch, known->second) : kernels(problem, arch);
+}
+
 std::string rank_of(const Job& job) { return digest_of(job.arch + " " + job.spec.canonical); }
 
 }  // namespace
 
 Result<std::vector<Job>> plan_jobs(const std::vector<Request>& requests,
-                                   const std::vector<std::string>& archs) {
+                                   const std::vector<std::string>& archs,
+                                   const ResultsByOperator& results) {
   const Result<std::vector<std::string>> wanted = all_archs(requests, archs);
   if (!wanted) return wanted.error().clone();
   std::vector<Job> jobs;
@@ -43,7 +50,7 @@ Result<std::vector<Job>> plan_jobs(const std::vector<Request>& requests,
     const bool is_common = std::find(archs.begin(), archs.end(), arch) != archs.end();
     for (const Request& request : requests) {
       if (request.arch.empty() ? !is_common : request.arch != arch) continue;
-      const Result<std::vector<KernelSpec>> specs = kernels(request.problem, arch);
+      const Result<std::vector<KernelSpec>> specs = kernels_of(request.problem, arch, results);
       if (!specs) {
         return Status(specs.error().code(),
                       fmt::format("{}: {}", request.origin, specs.error().message()));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "cli/model_config.h"
 #include "cubinery/fields.h"
 #include "cubinery/status.h"
+#include "runtime/known_results.h"
 
 namespace cubinery {
 
@@ -21,11 +23,16 @@ struct Job {
   std::size_t problems = 0;
 };
 
+// Results by operator: what tuning may make operators launch.
+using ResultsByOperator = std::map<std::string, KnownResults, std::less<>>;
+
 // Each kernel once, in the order in which architectures and problems name it first.  A request with
-// an architecture of its own wants its kernels for that one only.  kInvalidArgument: a request's
-// architecture is not known; errors of kernels().
+// an architecture of its own wants its kernels for that one only.  Operators that `results` does
+// not have get those inside the library.  kInvalidArgument: a request's architecture is not known;
+// errors of kernels().
 Result<std::vector<Job>> plan_jobs(const std::vector<Request>& requests,
-                                   const std::vector<std::string>& archs);
+                                   const std::vector<std::string>& archs,
+                                   const ResultsByOperator& results = {});
 
 // Part `index` of `count`, from 1.
 struct Shard {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/interrupt.h"
 #include "cli/library_options.h"
 #include "cli/plan.h"
 #include "cli/prewarm_report.h"

@@ -1,40 +1,18 @@
 #include "cli/prewarm_run.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 
 #include "cli/entry_check.h"
+#include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "runtime/on_threads.h"
 
 namespace cubinery {
 namespace {
-
-// Set by the signal handler, which may touch nothing but a lock-free atomic.
-std::atomic<bool> interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-// Notes SIGINT while it lives.
-class InterruptNote {
- public:
-  InterruptNote() {
-    struct sigaction action {};
-    action.sa_handler = [](int) { interrupted = true; };
-    action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second one ends the process
-    sigaction(SIGINT, &action, &before_);
-  }
-  ~InterruptNote() { sigaction(SIGINT, &before_, nullptr); }
-  InterruptNote(const InterruptNote&) = delete;
-  InterruptNote& operator=(const InterruptNote&) = delete;
-
- private:
-  struct sigaction before_ {};
-};
 
 void fail(Outcome* outcome, std::string error, std::string_view log = {}) {
   outcome->state = OutcomeState::kFailed;
@@ -136,13 +114,11 @@ std::vector<Outcome> run_jobs(const std::vector<Job>& jobs,
   const InterruptNote note;
   Progress progress(stderr, isatty(STDERR_FILENO) == 1, jobs.size());
   on_threads(jobs.size(), settings.threads, [&](std::size_t i) {
-    if (interrupted) return;
+    if (was_interrupted()) return;
     outcomes[i] = run_job(jobs[i], contexts.at(jobs[i].arch), options, settings);
     progress.done(describe(jobs[i], outcomes[i]));
   });
   return outcomes;
 }
-
-bool was_interrupted() { return interrupted; }
 
 }  // namespace cubinery

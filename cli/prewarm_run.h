@@ -40,7 +40,4 @@ std::vector<Outcome> run_jobs(const std::vector<Job>& jobs,
                               const std::map<std::string, Context>& contexts,
                               const Options& options, const PrewarmSettings& settings);
 
-// Whether run_jobs() was interrupted.
-bool was_interrupted();
-
 }  // namespace cubinery

@@ -11,35 +11,6 @@
 #include <nlohmann/json.hpp>
 
 namespace cubinery {
-namespace {
-
-bool looks_like_number(std::string_view cell) {
-  return cell == "-" || (!cell.empty() && cell[0] >= '0' && cell[0] <= '9');
-}
-
-}  // namespace
-
-std::string Table::text() const {
-  const std::size_t columns = rows_[0].size();
-  std::vector<std::size_t> widths(columns, 0);
-  std::vector<bool> right(columns, rows_.size() > 1);
-  for (std::size_t r = 0; r < rows_.size(); ++r) {
-    for (std::size_t c = 0; c < columns; ++c) {
-      widths[c] = std::max(widths[c], rows_[r][c].size());
-      if (r > 0 && !looks_like_number(rows_[r][c])) right[c] = false;
-    }
-  }
-  std::string text;
-  for (const std::vector<std::string>& row : rows_) {
-    std::string line;
-    for (std::size_t c = 0; c < columns; ++c) {
-      line += right[c] ? fmt::format("{:>{}}  ", row[c], widths[c])
-                       : fmt::format("{:<{}}  ", row[c], widths[c]);
-    }
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return text;
-}
 
 std::string bytes_text(std::uint64_t bytes) {
   constexpr std::array kUnits = {"KiB", "MiB", "GiB", "TiB"};
@@ -119,10 +90,7 @@ int usage_error(const Status& error) {
   return kExitUsage;
 }
 
-Status write_json(const std::string& path, const nlohmann::ordered_json& document) {
-  // Paths may hold any bytes; JSON may not.
-  const std::string text =
-      document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+Status write_text(const std::string& path, std::string_view text) {
   if (path == "-") {
     print(text);
     return {};
@@ -132,6 +100,12 @@ Status write_json(const std::string& path, const nlohmann::ordered_json& documen
   if (file != nullptr && std::fclose(file) != 0) written = false;
   if (written) return {};
   return Status(Code::kIo, fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+}
+
+Status write_json(const std::string& path, const nlohmann::ordered_json& document) {
+  // Paths may hold any bytes; JSON may not.
+  return write_text(
+      path, document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace cubinery

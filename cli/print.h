@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cubinery/status.h"
+#include "tuner/table.h"  // Table, for the commands
 
 namespace cubinery {
 
@@ -17,19 +18,6 @@ inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;  // the command ran, and something it looked at is bad
 inline constexpr int kExitUsage = 2;   // the command line, or a file that it names, cannot be used
 inline constexpr int kExitInterrupted = 130;  // as shells report SIGINT
-
-// Rows under a header, in columns as wide as their widest cell; columns of numbers align right.
-class Table {
- public:
-  explicit Table(std::vector<std::string> header) : rows_{std::move(header)} {}
-  // Requires: as many cells as the header has.
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-  // Lines that end in '\n', the header first.
-  std::string text() const;
-
- private:
-  std::vector<std::vector<std::string>> rows_;
-};
 
 // "1.5 MiB".
 std::string bytes_text(std::uint64_t bytes);
@@ -51,7 +39,8 @@ void print(std::string_view text);
 void print_error(std::string_view message, std::string_view log = {});
 // Prints the error; returns kExitUsage.
 int usage_error(const Status& error);
-// Writes the document to `path`, or to stdout for "-".  kIo.
+// Writes to `path`, or to stdout for "-".  kIo.
+Status write_text(const std::string& path, std::string_view text);
 Status write_json(const std::string& path, const nlohmann::ordered_json& document);
 
 }  // namespace cubinery

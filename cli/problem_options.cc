@@ -35,6 +35,19 @@ Status read_files(const std::vector<std::string>& files, std::vector<Request>* r
   return {};
 }
 
+// The results that operators with these options take: those of the cache and inside the library.
+// They are the same for every architecture.
+Result<ResultsByOperator> results_of(Options options) {
+  options.device = kNoDevice;
+  options.arch = known_architectures().front();
+  options.offline = true;  // nothing is compiled here
+  const Result<Context> context = Context::create(std::move(options));
+  if (!context) return context.error().clone();
+  ResultsByOperator results;
+  for (const std::string& op : operator_names()) results[op] = known_results(*context, op);
+  return results;
+}
+
 }  // namespace
 
 const char* const kModelAssumptions =
@@ -94,6 +107,14 @@ Result<Problem> with_fields(const Problem& problem,
 }
 
 void ProblemOptions::add_to(CLI::App& app) {
+  add_problems_to(app);
+  app.add_option("--arch", archs_,
+                 "Architectures such as sm_90a,sm_80, or all [those of the GPUs here]")
+      ->delimiter(',')
+      ->type_name("ARCH,...");
+}
+
+void ProblemOptions::add_problems_to(CLI::App& app) {
   app.add_option("--hf-config", hf_configs_,
                  "config.json of a Qwen3-Next or Qwen3.5 model (repeatable)")
       ->type_name("FILE");
@@ -110,10 +131,6 @@ void ProblemOptions::add_to(CLI::App& app) {
                  fmt::format("Only problems of these operators [{}]", join(operator_names(), ",")))
       ->delimiter(',')
       ->type_name("OP,...");
-  app.add_option("--arch", archs_,
-                 "Architectures such as sm_90a,sm_80, or all [those of the GPUs here]")
-      ->delimiter(',')
-      ->type_name("ARCH,...");
   for (const ProblemField& field : problem_fields()) {
     app.add_option_function<std::string>(
            option_name(field.name),
@@ -240,10 +257,15 @@ Result<std::vector<Job>> ProblemOptions::jobs(const std::vector<Request>& reques
   // Without a request that leaves its architecture open, nobody needs --arch.
   const bool is_open = std::any_of(requests.begin(), requests.end(),
                                    [](const Request& request) { return request.arch.empty(); });
-  if (!is_open) return plan_jobs(requests, {});
-  const Result<std::vector<std::string>> named = archs(options);
-  if (!named) return named.error().clone();
-  return plan_jobs(requests, *named);
+  std::vector<std::string> named;
+  if (is_open) {
+    Result<std::vector<std::string>> found = archs(options);
+    if (!found) return std::move(found).error();
+    named = *std::move(found);
+  }
+  const Result<ResultsByOperator> results = results_of(options);
+  if (!results) return results.error().clone();
+  return plan_jobs(requests, named, *results);
 }
 
 }  // namespace cubinery

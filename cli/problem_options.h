@@ -1,4 +1,5 @@
-// The command line's words for problems and architectures, shared by prewarm and explain.
+// The command line's words for problems and architectures, shared by prewarm, explain
+// and tune.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -32,13 +33,16 @@ class ProblemOptions {
  public:
   // Requires: this object outlives the parse and does not move.
   void add_to(CLI::App& app);
+  // Without --arch, for commands that work for one architecture.
+  void add_problems_to(CLI::App& app);
 
   // Every problem of every source that is of an operator of --op, field options applied and
   // checked.  kInvalidArgument: no source at all, a file or a value that cannot be used, a field
   // that none of the problems has; kIo: a file that cannot be read.
   Result<std::vector<Request>> requests() const;
 
-  // Each kernel that the requests need, as plan_jobs(); where they leave the architecture open, for
+  // Each kernel that the requests need, as plan_jobs() with the results of these options' cache and
+  // of the library; where they leave the architecture open, for
   // those of --arch, without it for those of this machine's GPUs.  kInvalidArgument: a name that is
   // not known, or neither --arch nor a GPU where one is needed: names the known ones.
   Result<std::vector<Job>> jobs(const std::vector<Request>& requests, const Options& options) const;

@@ -30,11 +30,20 @@ void Progress::done(std::string_view what) {
   const std::lock_guard lock(mutex_);
   ++done_;
   if (is_terminal_) {
-    write(fmt::format("{}{} {}/{} {}", kWipe, progress_bar(done_, total_, kBarWidth), done_, total_,
-                      what.substr(0, kTextWidth)));
+    draw(what);
   } else {
     write(fmt::format("[{}/{}] {}\n", done_, total_, what));
   }
+}
+
+void Progress::now(std::string_view what) {
+  const std::lock_guard lock(mutex_);
+  if (is_terminal_) draw(what);
+}
+
+void Progress::draw(std::string_view what) {
+  write(fmt::format("{}{} {}/{} {}", kWipe, progress_bar(done_, total_, kBarWidth), done_, total_,
+                    what.substr(0, kTextWidth)));
 }
 
 void Progress::write(const std::string& text) {

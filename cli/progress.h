@@ -22,8 +22,11 @@ class Progress {
 
   // One more item is done; `what` describes it.
   void done(std::string_view what);
+  // What the next item is about, while it takes long; nothing elsewhere than on a terminal.
+  void now(std::string_view what);
 
  private:
+  void draw(std::string_view what);
   void write(const std::string& text);
 
   std::FILE* const out_;

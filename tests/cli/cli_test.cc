@@ -11,7 +11,7 @@ TEST_CASE("version and help", "[cpu]") {
   const Cli cli;
   CHECK(cli.run("--version").out == "cubinery " CUBINERY_VERSION "\n");
   for (const char* command :
-       {"", "prewarm", "explain", "cache", "cache ls", "cache gc", "doctor"}) {
+       {"", "prewarm", "tune", "report", "explain", "cache", "cache ls", "cache gc", "doctor"}) {
     const Output help = cli.run(std::string(command) + " --help");
     CHECK(help.exit_code == 0);
     CHECK(contains(help.out, "Usage: cubinery"));
@@ -29,8 +29,8 @@ TEST_CASE("bad arguments exit with 2 and say what is accepted", "[cpu]") {
   std::ofstream(odd_model) << R"({"linear_num_key_heads": 16, "linear_num_value_heads": 32,
                                   "linear_key_head_dim": 100, "linear_value_head_dim": 128})";
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"", "accepted: prewarm, explain, cache, doctor"},
-      {"bogus", "accepted: prewarm, explain, cache, doctor"},
+      {"", "accepted: prewarm, tune, report, explain, cache, doctor"},
+      {"bogus", "accepted: prewarm, tune, report, explain, cache, doctor"},
       {"cache", "accepted: ls, show, verify, gc"},
       {"prewarm --bogus", "see cubinery prewarm --help"},
       {"prewarm", "accepted: --hf-config, --manifest"},

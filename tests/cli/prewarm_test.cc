@@ -1,7 +1,12 @@
 #include <fstream>
 #include <set>
 
+#include "runtime/decode_plan.h"
+#include "runtime/decode_problem.h"
+#include "runtime/tuning_context.h"
 #include "tests/cli/run_cli.h"
+#include "tests/runtime/made_up_results.h"
+#include "tuner/record_file.h"
 
 namespace cubinery {
 namespace {
@@ -46,6 +51,29 @@ TEST_CASE("a dry run lists kernels and compiles nothing", "[cpu]") {
   CHECK(text.exit_code == 0);
   CHECK(contains(text.out, "missing  sm_80 gdn_decode;key_dim=64;"));
   CHECK(contains(text.out, "missing  sm_80 gdn_prefill_chunks;key_dim=64;"));
+}
+
+TEST_CASE("kernels that results of the cache can choose are wanted", "[cpu]") {
+  const Cli cli;
+  const std::string arguments = "--dry-run --op gdn_decode --key-dim 64 --arch sm_90a";
+  const std::set<std::string> before = kernels_of(cli.prewarm(arguments));
+  const gdn::DecodeProblem problem{.key_dim = 64};
+  const TuningSpace space = gdn::decode_space(problem);
+  const Toolchain toolchain{.nvrtc = "1.2.3",
+                            .templates = templates_digest(kernel_names("gdn_decode"), {})};
+  std::string lines;
+  for (const std::size_t i : {std::size_t{0}, space.configurations.size() - 1}) {
+    lines += to_line(
+        test::made_up_result(space, {{"states", 64}}, space.configurations[i].values, toolchain));
+  }
+  REQUIRE(append_lines(results_path(cli.cache() + "/tuning", "gdn_decode"), lines).ok());
+  std::set<std::string> expected = before;
+  // The later one of two results for a setting counts.
+  expected.insert("sm_90a " + space.configurations.back().kernels.at(0).canonical);
+  CHECK(kernels_of(cli.prewarm(arguments)) == expected);
+  CHECK(expected.size() == before.size() + 1);
+  CHECK(kernels_of(cli.prewarm("--dry-run --op gdn_decode --key-dim 64 --arch sm_80")).size() ==
+        gdn::kernels(problem, "sm_80", {})->size());
 }
 
 TEST_CASE("the option --op chooses the operators", "[cpu]") {

@@ -15,6 +15,14 @@ TEST_CASE("a table is as wide as its cells, numbers to the right", "[cpu]") {
         "gdn_decode      3  1.5 KiB\n"
         "x              12        -\n");
   CHECK(Table({"a", "b"}).text() == "a  b\n");
+  Table signs({"gain"});
+  signs.add({"-0.5"});
+  signs.add({"12.5"});
+  CHECK(signs.text() == "gain\n-0.5\n12.5\n");
+  Table words({"text"});
+  words.add({"-o"});
+  words.add({"12345"});
+  CHECK(words.text() == "text\n-o\n12345\n");
 }
 
 TEST_CASE("sizes are binary multiples", "[cpu]") {

@@ -1,0 +1,60 @@
+#include "cli/report_stale.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cubinery/context.h"
+#include "gdn_prefill_chunks/fields.h"
+#include "gdn_prefill_scan/fields.h"
+#include "runtime/prefill_problem.h"
+#include "runtime/template_source.h"
+#include "runtime/tuning_context.h"
+#include "tuner/choose.h"
+
+namespace cubinery {
+namespace {
+
+// What is launched together under the name of `op`.
+std::vector<std::string> kernels_of(const std::string& op) {
+  if (op == Fields<gdn::PrefillProblem>::kName) {
+    return {Fields<GdnPrefillChunksKey>::kName, Fields<GdnPrefillScanKey>::kName};
+  }
+  return {op};
+}
+
+// What compiles `op` for `arch` here; nullopt: nothing does.
+std::optional<Toolchain> toolchain_for(const std::string& op, const std::string& arch,
+                                       const Options& options) {
+  const std::vector<std::string> kernels = kernels_of(op);
+  const bool found = std::all_of(kernels.begin(), kernels.end(), [&](const std::string& kernel) {
+    return find_template(kernel, options.template_dirs).has_value();
+  });
+  if (!found) return std::nullopt;
+  Options of_arch = options;
+  of_arch.device = kNoDevice;
+  of_arch.arch = arch;
+  const Result<Context> context = Context::create(std::move(of_arch));
+  if (!context) return std::nullopt;
+  return toolchain_of(*context, kernels);
+}
+
+}  // namespace
+
+void mark_stale(const Options& options, TuningReport* report) {
+  std::map<std::pair<std::string, std::string>, std::optional<Toolchain>> known;
+  for (ReportedSetting& reported : report->settings) {
+    if (!reported.result) continue;
+    const Setting& setting = reported.setting;
+    const auto [place, is_new] = known.try_emplace({setting.op, setting.gpu.arch});
+    if (is_new) place->second = toolchain_for(setting.op, setting.gpu.arch, options);
+    if (place->second) {
+      reported.stale = stale(setting.toolchain, *place->second).value_or("");
+    }
+  }
+}
+
+}  // namespace cubinery

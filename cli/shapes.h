@@ -1,0 +1,54 @@
+// Which sizes of launches are tuned, on the command line.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cubinery/status.h"
+#include "cubinery/tuning.h"
+#include "runtime/problem.h"
+
+namespace cubinery {
+
+// "1,3,8:64": numbers and ranges, a:b standing for a, 2a, 4a and so on up to b.  In order, each
+// once.  nullopt: anything else, and numbers outside 1 to 2^30.
+std::optional<std::vector<std::int64_t>> parse_sizes(std::string_view text);
+
+// "90s", "10m", "2h"; nullopt: anything else, and what is not positive.
+std::optional<std::chrono::milliseconds> parse_duration(std::string_view text);
+
+struct ShapeGrid {
+  std::vector<std::int64_t> batch;  // decode
+  // Prefill: tokens of all sequences, for each number of sequences, which are equally long.
+  std::vector<std::int64_t> tokens, sequences;
+  // Packed prefill, besides: the longest sequence has this many tokens, the others share the rest.
+  // nullopt: half of the tokens.
+  std::optional<std::vector<std::int64_t>> max_seqlen{};
+};
+
+// The grid's shapes that a problem can have: a sequence has a token at least, sequences that are
+// not packed have equally many, and the longest one has more than its share.  make_tunable() says
+// what the sizes are.
+std::vector<Shape> shapes_of(const Problem& problem, const ShapeGrid& grid);
+
+class ShapeOptions {
+ public:
+  // Requires: this object outlives the parse and does not move.
+  void add_to(CLI::App& app);
+
+  // kInvalidArgument: a value that cannot be read, or sizes of an operator that no problem is of.
+  Result<ShapeGrid> grid(const std::vector<Problem>& problems) const;
+
+ private:
+  std::string batch_;
+  std::string tokens_;
+  std::string sequences_;
+  std::string max_seqlen_;
+};
+
+}  // namespace cubinery

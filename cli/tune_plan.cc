@@ -1,0 +1,160 @@
+#include "cli/tune_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "cli/print.h"
+#include "codegen/arch.h"
+#include "cubinery/context.h"
+#include "runtime/decode_plan.h"
+#include "runtime/prefill_plan.h"
+#include "tuner/shape.h"
+
+namespace cubinery {
+namespace {
+
+TuningSpace space_of(const Problem& problem, const Arch& arch) {
+  if (const auto* decode = std::get_if<gdn::DecodeProblem>(&problem)) {
+    return gdn::decode_space(*decode);
+  }
+  return gdn::prefill_space(std::get<gdn::PrefillProblem>(problem), max_shared_bytes(arch));
+}
+
+std::int64_t size_of(const Shape& shape, std::string_view name) {
+  const auto size = std::find_if(shape.begin(), shape.end(),
+                                 [&](const ShapeSize& one) { return one.name == name; });
+  return size != shape.end() ? size->value : 0;
+}
+
+Shape features_of(const Problem& problem, const Shape& shape) {
+  if (const auto* decode = std::get_if<gdn::DecodeProblem>(&problem)) {
+    return gdn::decode_features(*decode, size_of(shape, "batch"));
+  }
+  return gdn::prefill_features(std::get<gdn::PrefillProblem>(problem),
+                               {.tokens = size_of(shape, "tokens"),
+                                .sequences = size_of(shape, "sequences"),
+                                .max_seqlen = size_of(shape, "max_seqlen")});
+}
+
+// How far the sizes are from the powers of two that name their bucket.
+double off_centre(const Shape& features) {
+  double off = 0;
+  for (const ShapeSize& size : features) {
+    const double exponent = std::log2(static_cast<double>(size.value));
+    off += std::abs(exponent - std::round(exponent));
+  }
+  return off;
+}
+
+// The shape with the problem's head counts: measurements outlive the problem that they were made
+// for.
+Shape with_heads(Shape shape, const Problem& problem) {
+  std::visit(
+      [&](const auto& one) {
+        shape.push_back({"q_heads", one.q_heads});
+        shape.push_back({"k_heads", one.k_heads});
+        shape.push_back({"v_heads", one.v_heads});
+      },
+      problem);
+  return shape;
+}
+
+// A shape on its way into the plan of its space.
+struct Candidate {
+  PlannedShape planned;
+  double off_centre;
+};
+
+// Spaces while they are gathered.
+class Planner {
+ public:
+  Planner(const ShapeGrid& grid, const Arch& arch) : grid_(grid), arch_(arch) {}
+
+  Status add(const Request& request) {
+    const std::vector<Shape> shapes = shapes_of(request.problem, grid_);
+    if (shapes.empty()) {
+      return Status(
+          Code::kInvalidArgument,
+          fmt::format("{}: {} can have none of these shapes: no sequence without a token, "
+                      "and equal lengths where sequences are not packed",
+                      request.origin, operator_of(request.problem)));
+    }
+    const std::size_t at = index_of_space(request.problem);
+    ++spaces_[at].problems;
+    for (const Shape& shape : shapes) add_shape(request, shape, &candidates_[at]);
+    return {};
+  }
+
+  std::vector<TuneSpace> take() {
+    for (std::size_t i = 0; i < spaces_.size(); ++i) {
+      for (Candidate& candidate : candidates_[i]) {
+        spaces_[i].buckets.push_back(std::move(candidate.planned));
+      }
+    }
+    return std::move(spaces_);
+  }
+
+ private:
+  std::size_t index_of_space(const Problem& problem) {
+    const TuningSpace space = space_of(problem, arch_);
+    const auto [place, is_new] = index_.try_emplace({space.op, space.fixed}, spaces_.size());
+    if (is_new) {
+      spaces_.push_back({.op = space.op,
+                         .fixed = space.fixed,
+                         .configurations = space.configurations.size(),
+                         .problem = problem});
+      candidates_.emplace_back();
+    }
+    return place->second;
+  }
+
+  static void add_shape(const Request& request, const Shape& shape,
+                        std::vector<Candidate>* candidates) {
+    const Shape features = features_of(request.problem, shape);
+    Candidate made{{with_heads(shape, request.problem), bucket_of(features), request.origin},
+                   off_centre(features)};
+    const auto same = std::find_if(candidates->begin(), candidates->end(), [&](const auto& other) {
+      return other.planned.bucket == made.planned.bucket;
+    });
+    if (same == candidates->end()) {
+      candidates->push_back(std::move(made));
+      return;
+    }
+    made.planned.shapes = ++same->planned.shapes;
+    if (made.off_centre < same->off_centre) *same = std::move(made);
+  }
+
+  const ShapeGrid& grid_;
+  const Arch& arch_;
+  std::map<std::pair<std::string, std::string>, std::size_t> index_;  // (op, fixed) -> place
+  std::vector<TuneSpace> spaces_;
+  std::vector<std::vector<Candidate>> candidates_;  // of each space, one for each bucket
+};
+
+}  // namespace
+
+std::size_t TuneSpace::shapes() const {
+  std::size_t count = 0;
+  for (const PlannedShape& bucket : buckets) count += bucket.shapes;
+  return count;
+}
+
+Result<std::vector<TuneSpace>> plan_tuning(const std::vector<Request>& requests,
+                                           const ShapeGrid& grid, std::string_view arch) {
+  const std::optional<Arch> known = parse_arch(arch);
+  if (!known) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("--arch {}; accepted: {}", arch, join(known_architectures())));
+  }
+  Planner planner(grid, *known);
+  for (const Request& request : requests) {
+    if (!request.arch.empty() && request.arch != arch) continue;
+    CUBINERY_RETURN_IF_ERROR(planner.add(request));
+  }
+  return planner.take();
+}
+
+}  // namespace cubinery

@@ -1,0 +1,45 @@
+// From problems and shapes to what is measured.  Pure functions.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/model_config.h"
+#include "cli/shapes.h"
+#include "cubinery/status.h"
+#include "cubinery/tuning.h"
+
+namespace cubinery {
+
+// The shape that is measured for its bucket.
+struct PlannedShape {
+  Shape shape;  // head counts among its sizes
+  std::string bucket;
+  std::string origin;      // of the request that it came from
+  std::size_t shapes = 1;  // that fall into the bucket, itself among them
+};
+
+// Problems whose kernels differ in nothing but tuned fields share measurements: what one call of
+// tune() measures.
+struct TuneSpace {
+  std::string op;
+  std::string fixed;
+  std::size_t configurations = 0;
+  Problem problem{};         // the first of them
+  std::size_t problems = 0;  // requests with this space
+  std::vector<PlannedShape> buckets{};
+
+  std::size_t shapes() const;  // of all buckets
+};
+
+// Spaces and buckets in the order in which requests and shapes name them first.  Of the shapes of
+// one bucket the one nearest to its middle is measured, of those equally near the first.  Requests
+// for another architecture than `arch` are left out.
+//
+// kInvalidArgument: `arch` is not known, or a problem has none of the grid's shapes.
+Result<std::vector<TuneSpace>> plan_tuning(const std::vector<Request>& requests,
+                                           const ShapeGrid& grid, std::string_view arch);
+
+}  // namespace cubinery

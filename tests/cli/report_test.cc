@@ -1,0 +1,146 @@
+// cubinery report, run as users do, on recorded results; what is expected is read from them.
+#include <algorithm>
+#include <fstream>
+
+#include "tests/cli/run_cli.h"
+#include "tuner/report.h"
+
+namespace cubinery {
+namespace {
+
+const std::string kData = CUBINERY_TEST_DIR "/data/tuning";
+
+TuningReport recorded() {
+  TuningReport report = read_report(kData).value();
+  REQUIRE(report.settings.size() > 1);
+  return report;
+}
+
+TEST_CASE("the table has a line for every setting", "[cpu]") {
+  const Cli cli;
+  const Output output = cli.run("report --dir " + kData);
+  INFO(output.err);
+  CHECK(output.exit_code == 0);
+  for (const ReportedSetting& reported : recorded().settings) {
+    CHECK(contains(output.out, reported.setting.bucket));
+    if (reported.result) CHECK(contains(output.out, to_text(reported.result->configuration)));
+  }
+  CHECK(contains(cli.run("report --copy-rate 4 --dir " + kData).out, "of copy %"));
+}
+
+TEST_CASE("json has every setting and says which results are stale", "[cpu]") {
+  const Cli cli;
+  const json document = json::parse(cli.run("report --format json --dir " + kData).out);
+  const TuningReport report = recorded();
+  REQUIRE(document["settings"].size() == report.settings.size());
+  for (std::size_t i = 0; i < report.settings.size(); ++i) {
+    const json& setting = document["settings"][i];
+    CHECK(setting["id"] == report.settings[i].id);
+    CHECK(setting["measurements"].size() == report.settings[i].measurements.size());
+    CHECK(setting["stale"].is_boolean() == report.settings[i].result.has_value());
+  }
+}
+
+TEST_CASE("a result of other templates is stale", "[cpu]") {
+  const Cli cli;
+  TuningReport report = recorded();
+  const auto decided =
+      std::find_if(report.settings.begin(), report.settings.end(),
+                   [](const ReportedSetting& reported) { return reported.result.has_value(); });
+  REQUIRE(decided != report.settings.end());
+  decided->result->setting.toolchain.templates = std::string(32, '0');
+  const std::string dir = cli.dir() + "/tuning";
+  REQUIRE(append_lines(results_path(dir, decided->setting.op), to_line(*decided->result)).ok());
+  const Output output = cli.run("report --dir " + dir);
+  CHECK(output.exit_code == 0);
+  CHECK(contains(output.out, "stale: "));
+}
+
+TEST_CASE("formats for one setting want one, or a directory", "[cpu]") {
+  const Cli cli;
+  const TuningReport report = recorded();
+  std::size_t measured = 0;
+  for (const ReportedSetting& reported : report.settings) {
+    if (!reported.measurements.empty()) ++measured;
+  }
+  REQUIRE(measured > 1);
+  for (const std::string format : {"t4", "kernel-tuner"}) {
+    const std::string command = "report --format " + format + " --dir " + kData;
+    const Output which = cli.run(command);
+    CHECK(which.exit_code == 2);
+    CHECK(contains(which.err, report.settings[0].setting.bucket));
+    CHECK(which.out.empty());
+
+    const std::string folder = cli.dir() + "/" + format + "/";
+    CHECK(cli.run(command + " -o " + folder).exit_code == 0);
+    std::size_t files = 0;
+    for (const auto& file : fs::directory_iterator(folder)) {
+      CHECK(json::parse(read_file(file.path()).value()).is_object());
+      ++files;
+    }
+    CHECK(files == measured);
+
+    for (const ReportedSetting& reported : report.settings) {
+      if (reported.measurements.empty()) continue;
+      const Output one = cli.run(command + " --setting " + reported.id);
+      const std::string expected =
+          format == "t4" ? report_t4(reported) : report_kernel_tuner(reported);
+      CHECK(one.exit_code == 0);
+      CHECK(one.out == expected);
+      break;
+    }
+  }
+}
+
+TEST_CASE("damaged lines are named, the others reported", "[cpu]") {
+  const Cli cli;
+  const std::string dir = cli.dir() + "/tuning";
+  fs::copy(kData, dir);
+  const std::string op = recorded().settings[0].setting.op;
+  std::ofstream(results_path(dir, op), std::ios::app) << "no record\n";
+  const Output output = cli.run("report --dir " + dir);
+  CHECK(output.exit_code == 0);
+  CHECK(contains(output.err, results_path(dir, op) + ":"));
+  CHECK(contains(output.out, recorded().settings[0].setting.bucket));
+  CHECK(!contains(output.out, "damaged"));
+}
+
+TEST_CASE("results lie in the cache directory, and there may be none", "[cpu]") {
+  const Cli cli;
+  const Output none = cli.run("report");
+  CHECK(none.exit_code == 1);
+  CHECK(contains(none.err, cli.cache() + "/tuning"));
+  CHECK(contains(none.err, "cubinery tune"));
+  fs::create_directories(cli.cache());
+  fs::copy(kData, cli.cache() + "/tuning");
+  CHECK(contains(cli.run("report").out, recorded().settings[0].setting.bucket));
+  const Output other = cli.run("report --op no_such_op");
+  CHECK(other.exit_code == 2);
+  CHECK(contains(other.err, recorded().settings[0].setting.bucket));
+}
+
+TEST_CASE("wrong options are wrong usage", "[cpu]") {
+  const Cli cli;
+  for (const char* arguments : {"--format pdf", "--library --dir x", "--copy-rate 0"}) {
+    CHECK(cli.run(std::string("report ") + arguments).exit_code == 2);
+  }
+  CHECK(cli.run("report -o /no/such/folder/file --dir " + kData).exit_code == 2);
+}
+
+TEST_CASE("the page is one file that names of kernels cannot break", "[cpu]") {
+  const Cli cli;
+  TuningReport report = recorded();
+  const std::string dir = cli.dir() + "/tuning";
+  Setting setting = report.settings[0].setting;
+  setting.fixed = "</script><script>alert(1)</script><!--";
+  REQUIRE(append_lines(measurements_path(dir, setting.op), to_line(setting)).ok());
+  const Output output = cli.run("report --format html --dir " + dir);
+  CHECK(output.exit_code == 0);
+  CHECK(!contains(output.out, "alert(1)</script>"));
+  CHECK(contains(output.out, "\\u003c/script>\\u003cscript>alert(1)"));
+  CHECK(contains(output.out, "Chart.js v3"));
+  for (const char* part : {" src=", "@import", "@REPORT@"}) CHECK(!contains(output.out, part));
+}
+
+}  // namespace
+}  // namespace cubinery

@@ -1,0 +1,339 @@
+#include <chrono>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <tuple>
+
+#include "cli/shapes.h"
+#include "cli/tune_plan.h"
+#include "cli/tune_progress.h"
+#include "cli/tune_report.h"
+#include "tests/cli/run_cli.h"
+#include "tuner/shape.h"
+
+namespace cubinery {
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+
+Request request_of(const Problem& problem, std::string arch = "") {
+  return {problem, "test", std::move(arch)};
+}
+
+gdn::DecodeProblem decode_with(int k_heads, int v_heads) {
+  gdn::DecodeProblem problem;
+  problem.q_heads = problem.k_heads = k_heads;
+  problem.v_heads = v_heads;
+  return problem;
+}
+
+std::vector<std::string> texts(const std::vector<Shape>& shapes) {
+  std::vector<std::string> all;
+  for (const Shape& shape : shapes) all.push_back(to_text(shape));
+  return all;
+}
+
+// The summary of a dry run.
+json dry_run(const Cli& cli, const std::string& arguments) {
+  const Output output = cli.run("tune --dry-run --arch sm_90a --json - " + arguments);
+  INFO(output.err);
+  REQUIRE(output.exit_code == 0);
+  return json::parse(output.out);
+}
+
+TEST_CASE("sizes are numbers and ranges", "[cpu]") {
+  CHECK(parse_sizes("8") == Sizes{8});
+  CHECK(parse_sizes("1:256") == Sizes{1, 2, 4, 8, 16, 32, 64, 128, 256});
+  CHECK(parse_sizes("3:20") == Sizes{3, 6, 12});
+  CHECK(parse_sizes("8,1,2:8") == Sizes{1, 2, 4, 8});
+  CHECK(parse_sizes("1073741824") == Sizes{1 << 30});
+  for (const char* bad : {"", ",", "1,", "0", "-1", "1.5", "a", "8:4", "1:", ":8", "1:2:4",
+                          "1073741825", "1073741825:2", "99999999999999999999"}) {
+    INFO(bad);
+    CHECK(!parse_sizes(bad).has_value());
+  }
+}
+
+TEST_CASE("durations have a unit", "[cpu]") {
+  CHECK(parse_duration("90s") == std::chrono::seconds(90));
+  CHECK(parse_duration("10m") == std::chrono::minutes(10));
+  CHECK(parse_duration("2h") == std::chrono::hours(2));
+  for (const char* bad : {"", "s", "10", "0m", "-1m", "1.5h", "10d", "10 m", "99999999h"}) {
+    INFO(bad);
+    CHECK(!parse_duration(bad).has_value());
+  }
+}
+
+TEST_CASE("shapes that a problem cannot have are left out", "[cpu]") {
+  const ShapeGrid grid{.batch = {1, 8}, .tokens = {8, 64}, .sequences = {1, 3, 16}};
+  CHECK(texts(shapes_of(gdn::DecodeProblem{}, grid)) ==
+        std::vector<std::string>{"batch=1", "batch=8"});
+  gdn::PrefillProblem prefill;
+  CHECK(texts(shapes_of(prefill, grid)) == std::vector<std::string>{"tokens=8;sequences=1",
+                                                                    "tokens=64;sequences=1",
+                                                                    "tokens=64;sequences=16"});
+  prefill.varlen = true;
+  CHECK(texts(shapes_of(prefill, grid)) ==
+        std::vector<std::string>{"tokens=8;sequences=1", "tokens=64;sequences=1",
+                                 "tokens=8;sequences=3", "tokens=8;sequences=3;max_seqlen=4",
+                                 "tokens=64;sequences=3", "tokens=64;sequences=3;max_seqlen=32",
+                                 "tokens=64;sequences=16", "tokens=64;sequences=16;max_seqlen=32"});
+  // Not the longest; the longest; nothing left for the others.
+  const ShapeGrid longest{
+      .batch = {}, .tokens = {64}, .sequences = {4}, .max_seqlen = Sizes{16, 17, 62}};
+  CHECK(texts(shapes_of(prefill, longest)) ==
+        std::vector<std::string>{"tokens=64;sequences=4", "tokens=64;sequences=4;max_seqlen=17"});
+}
+
+TEST_CASE("shapes of one bucket are measured once", "[cpu]") {
+  const ShapeGrid grid{.batch = {3, 4, 5, 8}, .tokens = {}, .sequences = {}};
+  const auto plan = plan_tuning({request_of(decode_with(16, 32))}, grid, "sm_90a").value();
+  REQUIRE(plan.size() == 1);
+  CHECK(plan[0].op == "gdn_decode");
+  CHECK(contains(plan[0].fixed, "key_dim=128;"));
+  CHECK(!contains(plan[0].fixed, "warps"));
+  CHECK(plan[0].configurations > 1);
+  // 3, 4 and 5 requests of 32 heads are 96, 128 and 160 states.
+  const std::vector<PlannedShape>& shapes = plan[0].buckets;
+  REQUIRE(shapes.size() == 2);
+  CHECK(shapes[0].bucket == "states=128");
+  CHECK(to_text(shapes[0].shape) == "batch=4;q_heads=16;k_heads=16;v_heads=32");
+  CHECK(shapes[0].shapes == 3);
+  CHECK(shapes[1].bucket == "states=256");
+  CHECK(shapes[1].shapes == 1);
+  CHECK(plan[0].shapes() == 4);
+}
+
+TEST_CASE("problems that differ in heads share a space", "[cpu]") {
+  const ShapeGrid grid{.batch = {1, 2}, .tokens = {512}, .sequences = {1}};
+  const auto plan = plan_tuning({request_of(decode_with(16, 32)), request_of(decode_with(8, 16)),
+                                 request_of(decode_with(2, 8)), request_of(gdn::PrefillProblem{})},
+                                grid, "sm_90a")
+                        .value();
+  REQUIRE(plan.size() == 2);
+  CHECK(plan[0].problems == 3);
+  CHECK(plan[1].op == "gdn_prefill");
+  std::vector<std::string> measured;
+  for (const PlannedShape& shape : plan[0].buckets) {
+    measured.push_back(shape.bucket + " " + to_text(shape.shape));
+  }
+  CHECK(measured == std::vector<std::string>{"states=32 batch=1;q_heads=16;k_heads=16;v_heads=32",
+                                             "states=64 batch=2;q_heads=16;k_heads=16;v_heads=32",
+                                             "states=16 batch=1;q_heads=8;k_heads=8;v_heads=16",
+                                             "states=8 batch=1;q_heads=2;k_heads=2;v_heads=8"});
+  // 32 states are those of both first problems, 16 those of the second and the third.
+  CHECK(plan[0].shapes() == 6);
+}
+
+TEST_CASE("problems for another architecture are left out", "[cpu]") {
+  const ShapeGrid grid{.batch = {1}, .tokens = {512}, .sequences = {1}};
+  const std::vector<Request> requests = {request_of(gdn::DecodeProblem{}, "sm_80")};
+  CHECK(plan_tuning(requests, grid, "sm_80").value().size() == 1);
+  CHECK(plan_tuning(requests, grid, "sm_90a").value().empty());
+  CHECK(contains(std::string(plan_tuning(requests, grid, "sm_1").error().message()),
+                 "--arch sm_1; accepted: sm_80"));
+  const ShapeGrid none{.batch = {1}, .tokens = {4}, .sequences = {8}};
+  CHECK(contains(
+      std::string(
+          plan_tuning({request_of(gdn::PrefillProblem{})}, none, "sm_80").error().message()),
+      "none of these shapes"));
+}
+
+// The buckets of a Qwen3.5 size whose heads at TP 1, 2, 4 and 8 are powers of two, for the grid of
+// the defaults, by plain loops.
+std::size_t prefill_buckets(int heads) {
+  std::set<std::tuple<int, int, int>> buckets;  // states, length, skew
+  for (const int tp : {1, 2, 4, 8}) {
+    for (const int sequences : {1, 4, 8}) {
+      for (int tokens = 512; tokens <= 32768; tokens *= 2) {
+        buckets.insert({sequences * heads / tp, tokens / sequences, 1});
+        if (sequences > 1)
+          buckets.insert({sequences * heads / tp, tokens / sequences, sequences / 2});
+      }
+    }
+  }
+  return buckets.size();
+}
+
+TEST_CASE("a dry run lists what a model needs", "[cpu]") {
+  const Cli cli;
+  for (const auto& [name, heads] : {std::pair{"Qwen3.5-0.8B", 16}, std::pair{"Qwen3.5-35B-A3B", 32},
+                                    std::pair{"Qwen3.5-397B-A17B", 64}}) {
+    INFO(name);
+    const json plan = dry_run(cli, std::string("--tp 1,2,4,8 --hf-config ") +
+                                       CUBINERY_TEST_DIR "/data/models/" + name + "/config.json");
+    REQUIRE(plan["spaces"].size() == 2);
+    const json& decode = plan["spaces"][0];
+    CHECK(decode["op"] == "gdn_decode");
+    CHECK(decode["problems"] == 4);
+    // 9 batches of four numbers of heads; 12 powers of two.
+    CHECK(decode["buckets"].size() == 12);
+    std::size_t shapes = 0;
+    for (const json& bucket : decode["buckets"]) shapes += bucket["shapes"].get<std::size_t>();
+    CHECK(shapes == 36);
+    const json& prefill = plan["spaces"][1];
+    CHECK(prefill["op"] == "gdn_prefill");
+    CHECK(prefill["buckets"].size() == prefill_buckets(heads));
+    CHECK(plan["buckets"] == decode["buckets"].size() + prefill["buckets"].size());
+    CHECK(plan["measurements"] ==
+          decode["buckets"].size() * decode["configurations"].get<std::size_t>() +
+              prefill["buckets"].size() * prefill["configurations"].get<std::size_t>());
+  }
+  CHECK(!fs::exists(cli.cache()));
+}
+
+TEST_CASE("all models share two spaces", "[cpu]") {
+  const Cli cli;
+  std::string arguments = "--tp 1,2,4,8";
+  std::size_t models = 0;
+  for (const auto& model : fs::directory_iterator(CUBINERY_TEST_DIR "/data/models")) {
+    if (!model.is_directory()) continue;
+    arguments += " --hf-config " + model.path().string() + "/config.json";
+    ++models;
+  }
+  const json plan = dry_run(cli, arguments);
+  REQUIRE(plan["spaces"].size() == 2);
+  for (const json& space : plan["spaces"]) {
+    CHECK(space["problems"] == 4 * models);
+    std::set<std::string> buckets;
+    for (const json& bucket : space["buckets"]) buckets.insert(bucket["bucket"].get<std::string>());
+    CHECK(buckets.size() == space["buckets"].size());
+  }
+  const Output text =
+      cli.run("tune --dry-run --arch sm_90a --op gdn_decode --batch 8 " + arguments);
+  CHECK(text.exit_code == 0);
+  CHECK(contains(text.out, "gdn_decode: "));
+  CHECK(contains(text.out, "states=256"));
+  CHECK(contains(text.out, "nothing was measured"));
+}
+
+TEST_CASE("tune refuses what it cannot use", "[cpu]") {
+  const Cli cli;
+  const std::string model = "tune --dry-run --arch sm_90a --hf-config " + kModel;
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"tune", "accepted: --hf-config, --manifest"},
+      {"tune --dry-run --arch sm_91 --key-dim 64", "--arch sm_91; accepted: sm_80, "},
+      {model + " --batch 0", "--batch 0; accepted: numbers from 1 to 1073741824"},
+      {model + " --batch 8:4", "--batch 8:4; accepted: "},
+      {model + " --tokens many", "--tokens many; accepted: "},
+      {model + " --sequences 1,,2", "--sequences 1,,2; accepted: "},
+      {model + " --max-seqlen half", "--max-seqlen half; accepted: "},
+      {model + " --budget 10", "--budget 10; accepted: a number of s, m or h"},
+      {model + " --device -1", "--device"},
+      {model + " --jobs 0", "1024"},
+      {model + " --op gdn_decode --tokens 512", "--tokens 512: no problem is a gdn_prefill"},
+      {model + " --op gdn_prefill --batch 8", "--batch 8: no problem is a gdn_decode"},
+      {model + " --tokens 4 --sequences 8", "none of these shapes"},
+      {model + " --key-dim 100", "accepted: multiples of 16"},
+      {model + " --json /nowhere/summary.json", "cannot write /nowhere/summary.json"},
+  };
+  for (const auto& [arguments, text] : cases) {
+    const Output output = cli.run(arguments, "CUBINERY_DRIVER=" CUBINERY_FAKE_DRIVER);
+    INFO(arguments << "\n" << output.err);
+    CHECK(output.exit_code == 2);
+    CHECK(contains(output.err, text));
+    CHECK(output.err.find("cubinery: ") == 0);
+  }
+  CHECK(!fs::exists(cli.cache()));
+}
+
+TEST_CASE("tune needs a GPU and NVRTC", "[cpu]") {
+  const Cli cli;
+  const std::string model = "tune --hf-config " + kModel;
+  const Output no_driver = cli.run(model, "CUBINERY_DRIVER=/nowhere");
+  CHECK(no_driver.exit_code == 2);
+  CHECK(contains(no_driver.err, "/nowhere"));
+  const Output no_arch = cli.run(model + " --dry-run", "CUBINERY_DRIVER=/nowhere");
+  CHECK(no_arch.exit_code == 2);
+  CHECK(contains(no_arch.err, "--arch is missing and no GPU says which"));
+  const Output no_nvrtc =
+      cli.run(model + " --nvrtc /nowhere", "CUBINERY_DRIVER=" CUBINERY_FAKE_DRIVER);
+  CHECK(no_nvrtc.exit_code == 1);
+  CHECK(contains(no_nvrtc.err, "/nowhere"));
+  // Of the GPU that is not there.
+  const Output seen = cli.run(model + " --dry-run", "CUBINERY_DRIVER=" CUBINERY_FAKE_DRIVER);
+  CHECK(seen.exit_code == 0);
+  CHECK(!fs::exists(cli.cache()));
+}
+
+// What a progress line writes.
+std::string written(bool is_terminal, const std::vector<TuneProgress>& steps) {
+  std::FILE* file = std::tmpfile();
+  REQUIRE(file != nullptr);
+  {
+    TuneProgressLine line(file, is_terminal, 4);
+    line.start_call();
+    for (const TuneProgress& step : steps) line.update(step);
+  }
+  std::string text(static_cast<std::size_t>(std::ftell(file)), '\0');
+  std::rewind(file);
+  CHECK(std::fread(text.data(), 1, text.size(), file) == text.size());
+  std::fclose(file);
+  return text;
+}
+
+TEST_CASE("progress shows the best so far", "[cpu]") {
+  TuneProgress first{.op = "gdn_decode", .bucket = "states=256", .shapes = 2, .candidates = 9};
+  first.what = "compiling";
+  CHECK(describe(first) == "0/9 compiling states=256");
+  TuneProgress later = first;
+  later.measured = 5;
+  later.best = "warps=4";
+  later.best_ms = 0.1421;
+  later.default_ms = 0.1467;
+  later.what = "timing";
+  CHECK(describe(later) == "5/9 timing 142.1 us (-3.1 %) states=256: warps=4");
+  TuneProgress next = first;
+  next.bucket = "states=512";
+  next.shapes_done = 1;
+  TuneProgress end = next;
+  end.shapes_done = 2;
+  CHECK(written(false, {first, later, next, end}) ==
+        "[1/4] gdn_decode 5/9 timing 142.1 us (-3.1 %) states=256: warps=4\n"
+        "[2/4] gdn_decode 0/9 compiling states=512\n");
+  const std::string drawn = written(true, {first, later});
+  CHECK(contains(drawn, "0/4 5/9 timing 142.1 us (-3.1 %) states=256"));
+  CHECK(!contains(drawn, "\n"));
+}
+
+TEST_CASE("the summary compares with the default", "[cpu]") {
+  TuneOutcome run;
+  run.measured = 7;
+  run.directory = "/there";
+  const PlannedShape planned{{{"batch", 8}}, "states=256", "test", 2};
+  TunedShape tuned;
+  tuned.chosen = 3;
+  tuned.otherwise = 1;
+  tuned.chosen_ms.median = 0.1;
+  tuned.otherwise_ms.median = 0.11;
+  tuned.margin = 0.02;
+  tuned.complete = true;
+  TuneSpace plan{.op = "gdn_decode", .fixed = "key_dim=128", .configurations = 9, .problems = 1};
+  const PlannedShape rest{{{"batch", 16}}, "states=512", "test", 1};
+  plan.buckets = {planned, rest};
+  run.spaces.push_back({plan, {{planned, tuned, "warps=4", "warps=1"}, {rest, {}, "", ""}}});
+  const TuneReport report{.arch = "sm_90a", .gpu = "NVIDIA H200"};
+
+  const std::string text = run_text(run, report);
+  CHECK(contains(text, "states=256"));
+  CHECK(contains(text, "110.00"));
+  CHECK(contains(text, "100.00"));
+  CHECK(contains(text, "9.1 %"));
+  CHECK(contains(text, "2.0 %"));
+  CHECK(contains(text, "not finished"));
+  CHECK(contains(text, "1 of 2 buckets decided"));
+  CHECK(contains(text, "run the same command again"));
+  CHECK(contains(text, "Results: /there"));
+  const json document = run_json(run, report);
+  CHECK(document["measured"] == 7);
+  const json& buckets = document["spaces"][0]["buckets"];
+  CHECK(buckets[0]["chosen"] == "warps=4");
+  CHECK(buckets[0]["default"] == "warps=1");
+  CHECK(buckets[0]["shapes"] == 2);
+  CHECK(buckets[0]["gain"].get<double>() == Approx(1 - 0.1 / 0.11));
+  CHECK(buckets[1]["complete"] == false);
+  CHECK(!buckets[1].contains("chosen"));
+}
+
+}  // namespace
+}  // namespace cubinery
