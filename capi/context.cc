@@ -1,33 +1,13 @@
 // CubineryContext, and problems as text.
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "capi/arguments.h"
+#include "capi/documents.h"
 #include "capi/handles.h"
 #include "capi/last_error.h"
-#include "runtime/problem.h"
 
 namespace cubinery::capi {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-Result<Problem> read_problem(const char* op, const char* problem) {
-  CUBINERY_RETURN_IF_ERROR(not_null("op", op));
-  CUBINERY_RETURN_IF_ERROR(not_null("problem", problem));
-  const std::vector<std::string>& known = operator_names();
-  if (std::find(known.begin(), known.end(), op) == known.end()) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("op = \"{}\"; accepted: {}", op, fmt::join(known, ", ")));
-  }
-  Result<Problem> parsed = parse_problem(op, problem);
-  if (!parsed) return parsed;
-  CUBINERY_RETURN_IF_ERROR(check(*parsed));
-  return parsed;
-}
 
 // The kernels of a problem for the context's architecture.
 Result<std::vector<KernelSpec>> specs_for(const CubineryContext* context, const char* op,
@@ -35,12 +15,7 @@ Result<std::vector<KernelSpec>> specs_for(const CubineryContext* context, const 
   CUBINERY_RETURN_IF_ERROR(not_null("context", context));
   const Result<Problem> parsed = read_problem(op, problem);
   if (!parsed) return parsed.error().clone();
-  return kernels(*parsed, context->value.arch());
-}
-
-// Paths need not be UTF-8.
-char* json_text(const Json& document) {
-  return new_text(document.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return kernels(*parsed, context->value.arch(), known_results(context->value, op));
 }
 
 Json json_of(const CompiledKernel& kernel) {

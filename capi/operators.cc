@@ -3,6 +3,7 @@
 
 #include "capi/arguments.h"
 #include "capi/dl_tensor.h"
+#include "capi/documents.h"
 #include "capi/handles.h"
 #include "capi/last_error.h"
 #include "runtime/decode_problem.h"
@@ -78,6 +79,12 @@ Status not_negative(std::string_view name, std::int64_t value) {
   return Status(Code::kInvalidArgument, fmt::format("{} is {}; accepted: 0 or more", name, value));
 }
 
+Json json_of(const Chosen& chosen) {
+  return {{"configuration", chosen.configuration},
+          {"rung", to_string(chosen.rung)},
+          {"why", chosen.why}};
+}
+
 }  // namespace
 }  // namespace cubinery::capi
 
@@ -104,6 +111,16 @@ int cubinery_decode_launch(const CubineryDecode* decode, void* stream,
   });
 }
 
+int cubinery_decode_choice(const CubineryDecode* decode, int64_t batch, char** choice) {
+  return guarded([&]() -> Status {
+    CUBINERY_RETURN_IF_ERROR(cleared("choice", choice));
+    CUBINERY_RETURN_IF_ERROR(not_null("decode", decode));
+    CUBINERY_RETURN_IF_ERROR(not_negative("batch", batch));
+    *choice = json_text(json_of(decode->value.choice(batch)));
+    return {};
+  });
+}
+
 int cubinery_prefill_create(const CubineryContext* context, const char* problem,
                             CubineryPrefill** prefill) {
   return guarded([&] { return create<gdn::PrefillProblem>(context, problem, "prefill", prefill); });
@@ -124,6 +141,20 @@ int cubinery_prefill_workspace_bytes(const CubineryPrefill* prefill, int64_t tok
   });
 }
 
+int cubinery_prefill_choice(const CubineryPrefill* prefill, int64_t tokens, int64_t sequences,
+                            int64_t max_seqlen, char** choice) {
+  return guarded([&]() -> Status {
+    CUBINERY_RETURN_IF_ERROR(cleared("choice", choice));
+    CUBINERY_RETURN_IF_ERROR(not_null("prefill", prefill));
+    CUBINERY_RETURN_IF_ERROR(not_negative("tokens", tokens));
+    CUBINERY_RETURN_IF_ERROR(not_negative("sequences", sequences));
+    CUBINERY_RETURN_IF_ERROR(not_negative("max_seqlen", max_seqlen));
+    *choice = json_text(json_of(prefill->value.choice(
+        {.tokens = tokens, .sequences = sequences, .max_seqlen = max_seqlen})));
+    return {};
+  });
+}
+
 int cubinery_prefill_launch(const CubineryPrefill* prefill, void* stream,
                             const CubineryPrefillArgs* args, void* workspace,
                             size_t workspace_bytes) {
@@ -135,6 +166,7 @@ int cubinery_prefill_launch(const CubineryPrefill* prefill, void* stream,
     gdn::PrefillArgs bound;
     CUBINERY_RETURN_IF_ERROR(bind_shared(kOp, given, prefill->device, &bound));
     CUBINERY_RETURN_IF_ERROR(bind_tensors(kOp, kPrefillTensors, given, prefill->device, &bound));
+    bound.max_seqlen = given.max_seqlen;
     return prefill->value.launch(static_cast<Stream>(stream), bound, {workspace, workspace_bytes});
   });
 }

@@ -201,6 +201,48 @@ PyObject* context_report(PyObject*, PyObject* arguments) {
   return code == CUBINERY_OK ? take_text(report) : raise(code);
 }
 
+// Asks a callable whether to stop.  An exception stops too; a callable that wants it to be seen
+// keeps it, there is no way through the library.
+int call_progress(const char* progress, void* user) {
+  const PyGILState_STATE state = PyGILState_Ensure();
+  PyObject* callable = static_cast<PyObject*>(user);
+  PyObject* result = PyObject_CallFunction(callable, "s", progress);
+  const int stop = result == nullptr ? -1 : PyObject_IsTrue(result);
+  if (stop < 0) PyErr_WriteUnraisable(callable);
+  Py_XDECREF(result);
+  PyGILState_Release(state);
+  return stop;
+}
+
+// (Context, op, problem, shapes, settings, progress: callable) -> JSON
+PyObject* tune(PyObject*, PyObject* arguments) {
+  PyObject* capsule = nullptr;
+  PyObject* progress = nullptr;
+  const char *op = nullptr, *problem = nullptr, *shapes = nullptr, *settings = nullptr;
+  if (!PyArg_ParseTuple(arguments, "OssssO", &capsule, &op, &problem, &shapes, &settings,
+                        &progress)) {
+    return nullptr;
+  }
+  const auto* context = unwrap<Context>(capsule, kContextName);
+  if (context == nullptr) return nullptr;
+  char* summary = nullptr;
+  const int code = without_gil([&] {
+    return cubinery_tune(context->handle, op, problem, shapes, settings, call_progress, progress,
+                         &summary);
+  });
+  return code == CUBINERY_OK ? take_text(summary) : raise(code);
+}
+
+// (directory, request) -> str
+PyObject* tuning_report(PyObject*, PyObject* arguments) {
+  const char* directory = nullptr;
+  const char* request = nullptr;
+  if (!PyArg_ParseTuple(arguments, "ss", &directory, &request)) return nullptr;
+  char* report = nullptr;
+  const int code = without_gil([&] { return cubinery_tuning_report(directory, request, &report); });
+  return code == CUBINERY_OK ? take_text(report) : raise(code);
+}
+
 // (op, problem) -> the problem with every field, as JSON
 PyObject* check_problem(PyObject*, PyObject* arguments) {
   const char* op = nullptr;
@@ -336,9 +378,10 @@ PyObject* decode_launch(PyObject*, PyObject* const* given, Py_ssize_t count) {
       without_gil([&] { return cubinery_decode_launch(decode->handle, views.stream(), &args); }));
 }
 
-// (Prefill, stream, workspace, kPrefillTensors..., scratch_slot, scale, programmatic)
+// (Prefill, stream, workspace, kPrefillTensors..., scratch_slot, scale, programmatic, max_seqlen)
 PyObject* prefill_launch(PyObject*, PyObject* const* given, Py_ssize_t count) {
-  if (!right_count(count, 3 + std::size(kPrefillTensors) + 3)) return nullptr;
+  constexpr std::size_t kMaxSeqlen = 3 + std::size(kPrefillTensors) + 3;
+  if (!right_count(count, kMaxSeqlen + 1)) return nullptr;
   const auto* prefill = unwrap<Prefill>(given[0], kPrefillName);
   if (prefill == nullptr) return nullptr;
   ArrayViews views(prefill->device);
@@ -349,6 +392,8 @@ PyObject* prefill_launch(PyObject*, PyObject* const* given, Py_ssize_t count) {
   if (!views.choose_stream(given[1], given[3])) return nullptr;
   if (!views.view_bytes("workspace", given[2], &workspace, &bytes)) return nullptr;
   if (!read_arguments(kPrefillTensors, given + 3, &views, &scale, &args)) return nullptr;
+  args.max_seqlen = PyLong_AsLongLong(given[kMaxSeqlen]);
+  if (args.max_seqlen == -1 && PyErr_Occurred() != nullptr) return nullptr;
   return done(without_gil([&] {
     return cubinery_prefill_launch(prefill->handle, views.stream(), &args, workspace, bytes);
   }));
@@ -368,6 +413,34 @@ PyObject* prefill_workspace_bytes(PyObject*, PyObject* arguments) {
     return raise(code);
   }
   return PyLong_FromSize_t(bytes);
+}
+
+// (Decode, batch) -> JSON
+PyObject* decode_choice(PyObject*, PyObject* arguments) {
+  PyObject* capsule = nullptr;
+  long long batch = 0;
+  if (!PyArg_ParseTuple(arguments, "OL", &capsule, &batch)) return nullptr;
+  const auto* decode = unwrap<Decode>(capsule, kDecodeName);
+  if (decode == nullptr) return nullptr;
+  char* text = nullptr;
+  const int code = cubinery_decode_choice(decode->handle, batch, &text);
+  return code == CUBINERY_OK ? take_text(text) : raise(code);
+}
+
+// (Prefill, tokens, sequences, max_seqlen) -> JSON
+PyObject* prefill_choice(PyObject*, PyObject* arguments) {
+  PyObject* capsule = nullptr;
+  long long tokens = 0;
+  long long sequences = 0;
+  long long max_seqlen = 0;
+  if (!PyArg_ParseTuple(arguments, "OLLL", &capsule, &tokens, &sequences, &max_seqlen)) {
+    return nullptr;
+  }
+  const auto* prefill = unwrap<Prefill>(capsule, kPrefillName);
+  if (prefill == nullptr) return nullptr;
+  char* text = nullptr;
+  const int code = cubinery_prefill_choice(prefill->handle, tokens, sequences, max_seqlen, &text);
+  return code == CUBINERY_OK ? take_text(text) : raise(code);
 }
 
 // ---- Module -------------------------------------------------------------------------------------
@@ -390,8 +463,12 @@ PyMethodDef methods[] = {
     {"context_stats", context_stats, METH_O, nullptr},
     {"context_compile", context_report<cubinery_context_compile>, METH_VARARGS, nullptr},
     {"context_explain", context_report<cubinery_context_explain>, METH_VARARGS, nullptr},
+    {"tune", tune, METH_VARARGS, nullptr},
+    {"tuning_report", tuning_report, METH_VARARGS, nullptr},
     {"decode_create", decode_create, METH_VARARGS, nullptr},
+    {"decode_choice", decode_choice, METH_VARARGS, nullptr},
     {"prefill_create", prefill_create, METH_VARARGS, nullptr},
+    {"prefill_choice", prefill_choice, METH_VARARGS, nullptr},
     {"prefill_workspace_bytes", prefill_workspace_bytes, METH_VARARGS, nullptr},
     fast_method("decode_launch", decode_launch),
     fast_method("prefill_launch", prefill_launch),

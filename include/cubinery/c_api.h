@@ -16,9 +16,9 @@
  * or, for CubineryOptions, changed.  A context may be destroyed before the operators made from it.
  *
  * Versions.  CUBINERY_C_API_VERSION grows when something is added; nothing is ever removed,
- * renumbered or reordered.  Structs begin with their size in bytes and have no padding: the library
- * takes the fields that an older caller does not know as zero, and refuses a struct longer than its
- * own.
+ * renumbered or reordered.  What is not of version 1 says since when it is there.  Structs begin
+ * with their size in bytes and have no padding: the library takes the fields that an older caller
+ * does not know as zero, and refuses a struct longer than its own.
  *
  * Errors.  NULL is CUBINERY_INVALID_ARGUMENT wherever nothing else is said; destroying NULL does
  * nothing.  After an error, handles and texts that were to be returned are NULL.
@@ -40,7 +40,7 @@
 extern "C" {
 #endif
 
-#define CUBINERY_C_API_VERSION 1
+#define CUBINERY_C_API_VERSION 2
 
 /* The codes of cubinery/status.h, which says what each asks of the caller. */
 typedef enum CubineryCode {
@@ -188,6 +188,12 @@ CUBINERY_C_API void cubinery_decode_destroy(CubineryDecode* decode);
 CUBINERY_C_API int cubinery_decode_launch(const CubineryDecode* decode, void* stream,
                                           const CubineryDecodeArgs* args);
 
+/* What a batch of this size launches, and why: gdn::Decode::choice().  *choice: {"configuration":
+ * "warp_v=16;k_lanes=8;...", "rung": "exact" | "nearest shape" | "similar problem" | "same
+ * architecture" | "default", "why"}, for cubinery_free_text().  Since version 2. */
+CUBINERY_C_API int cubinery_decode_choice(const CubineryDecode* decode, int64_t batch,
+                                          char** choice);
+
 typedef struct CubineryPrefill CubineryPrefill;
 
 /* gdn::PrefillArgs, field by field. */
@@ -211,11 +217,12 @@ typedef struct CubineryPrefillArgs {
   const DLTensor* checkpoint_cu_starts;
   const float* scale;   /* NULL: key_dim^-1/2 */
   int64_t programmatic; /* 0 or 1 */
+  int64_t max_seqlen;   /* 0: not known.  Since version 2 */
 } CubineryPrefillArgs;
 #define CUBINERY_PREFILL_ARGS_INIT                                                                 \
   {                                                                                                \
     sizeof(CubineryPrefillArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-        NULL, NULL, 0, NULL, NULL, NULL, 0                                                         \
+        NULL, NULL, 0, NULL, NULL, NULL, 0, 0                                                      \
   }
 
 CUBINERY_C_API int cubinery_prefill_create(const CubineryContext* context, const char* problem,
@@ -224,10 +231,49 @@ CUBINERY_C_API void cubinery_prefill_destroy(CubineryPrefill* prefill);
 /* Bytes of workspace that every launch of at most this many tokens and sequences needs. */
 CUBINERY_C_API int cubinery_prefill_workspace_bytes(const CubineryPrefill* prefill, int64_t tokens,
                                                     int64_t sequences, size_t* bytes);
+/* What a launch of this size runs, and why, as cubinery_decode_choice().  max_seqlen: tokens of the
+ * longest sequence; 0: not known.  Since version 2. */
+CUBINERY_C_API int cubinery_prefill_choice(const CubineryPrefill* prefill, int64_t tokens,
+                                           int64_t sequences, int64_t max_seqlen, char** choice);
 /* workspace: device memory, 256-byte aligned. */
 CUBINERY_C_API int cubinery_prefill_launch(const CubineryPrefill* prefill, void* stream,
                                            const CubineryPrefillArgs* args, void* workspace,
                                            size_t workspace_bytes);
+
+/* ---- Tuning (cubinery/tuning.h) ---------------------------------------------------------------
+ * Of the library's operators; kernels of one's own are tuned in C++ (cubinery::Tunable).  Operators
+ * take results by themselves when they are created.  All since version 2. */
+
+/* Where cubinery_tune() is, after every step: {"op", "bucket", "shapes_done", "shapes", "measured",
+ * "candidates", "best", "best_ms", "default_ms", "what"}, cubinery::TuneProgress, valid during the
+ * call.  Called from the thread that called cubinery_tune(); must not call the library.  Any other
+ * value than 0 ends the tuning after the measurement that is running. */
+typedef int (*CubineryTuneProgress)(const char* progress, void* user);
+
+/* Measures which kernels of a problem are fastest for some shapes, and writes it down.  Slow; needs
+ * the GPU for itself.  Continues where an earlier call stopped.
+ * shapes: a JSON array of {"batch"} (gdn_decode) or {"tokens", "sequences", and optionally
+ * "max_seqlen"} (gdn_prefill).
+ * settings: JSON with any of {"budget_ms", "exhaustive_up_to", "seed", "compile_threads",
+ * "directory", "again"}, cubinery::TuneSettings; NULL: all at their default.
+ * progress: may be NULL.
+ * *summary: {"shapes": [{"shape", "bucket", "complete", "why", "chosen", "default", "chosen_ms",
+ * "default_ms", "margin"}], "measured", "reused", "rejected", "stopped", "directory"}, times as
+ * {"median", "p10", "p90", "samples"}; may be NULL.
+ * CUBINERY_UNSUPPORTED: the context has no device, or no NVRTC.  CUBINERY_IO: the directory cannot
+ * be written. */
+CUBINERY_C_API int cubinery_tune(const CubineryContext* context, const char* op,
+                                 const char* problem, const char* shapes, const char* settings,
+                                 CubineryTuneProgress progress, void* user, char** summary);
+
+/* What a directory of results ("directory" of the summary above) holds.
+ * request: JSON with any of {"format": "table" | "json" | "t4" | "kernel-tuner", "op", "bucket",
+ * "setting", "copy_rate"}, cubinery::ReportRequest; NULL: a table of everything.
+ * *report: for cubinery_free_text().
+ * CUBINERY_INVALID_ARGUMENT: no setting fits the request, or several where the format describes
+ * one.  CUBINERY_IO: the directory or a file cannot be read. */
+CUBINERY_C_API int cubinery_tuning_report(const char* directory, const char* request,
+                                          char** report);
 
 #ifdef __cplusplus
 }

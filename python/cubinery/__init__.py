@@ -24,6 +24,7 @@ from cubinery._errors import (
 from cubinery.functional import gdn_decode, gdn_prefill
 from cubinery.operators import CacheStats, Context, Decode, Prefill
 from cubinery.problems import DecodeProblem, PrefillProblem
+from cubinery.tuning import tuning_report
 
 __version__ = _version()
 
@@ -52,4 +53,5 @@ __all__ = [
     "architectures",
     "gdn_decode",
     "gdn_prefill",
+    "tuning_report",
 ]

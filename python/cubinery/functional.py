@@ -287,6 +287,7 @@ def gdn_prefill(
     out: Any = None,
     output_dtype: str | None = None,
     workspace: Any = None,
+    max_seqlen: int | None = None,
     stream: int | None = None,
     context: Context | None = None,
 ) -> Any:
@@ -307,6 +308,7 @@ def gdn_prefill(
         checkpoint_cu_starts: [N + 1], packed with checkpoints: the first row of each sequence.
         out: None: allocated, v's shape with H heads.
         workspace: as for Prefill; None: allocated with torch and cupy.
+        max_seqlen: as for Prefill.
 
     Returns:
         out.
@@ -350,6 +352,7 @@ def gdn_prefill(
         checkpoints=checkpoints,
         checkpoint_cu_starts=checkpoint_cu_starts,
         workspace=workspace,
+        max_seqlen=max_seqlen,
         scale=scale,
         stream=stream,
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike
+from os import PathLike, fspath
 from typing import Any, overload
 
-from cubinery import _arrays, _core
+from cubinery import _arrays, _core, tuning
 from cubinery._errors import InvalidArgumentError
 from cubinery.problems import DecodeProblem, PrefillProblem
 
@@ -172,6 +172,58 @@ class Context:
         reports: list[dict[str, Any]] = json.loads(text)
         return reports
 
+    def tune(
+        self,
+        problem: DecodeProblem | PrefillProblem,
+        shapes: Sequence[Mapping[str, int]],
+        *,
+        budget: float = 600,
+        progress: tuning.Progress | None = None,
+        exhaustive_up_to: int = 256,
+        seed: int = 1,
+        compile_threads: int = 0,
+        directory: StrPath = "",
+        again: bool = False,
+    ) -> dict[str, Any]:
+        """Measures which kernels of the problem are fastest for some shapes, and writes it down.
+
+        Slow; needs the GPU for itself.  Continues where an earlier call stopped.  Operators that
+        are created afterwards take the results.
+
+        Args:
+            shapes: {"batch": 8} for a decode; {"tokens": 8192, "sequences": 4} for a prefill, with
+                "max_seqlen" where one sequence is longer than the others.
+            budget: seconds for all shapes.
+            progress: called with a dict of "op", "bucket", "shapes_done", "shapes", "measured",
+                "candidates", "best", "best_ms", "default_ms", "what"; ends the tuning when it
+                returns something true or raises, after the measurement that is running.
+            exhaustive_up_to: larger spaces are searched instead of gone through.
+            seed: of that search.
+            compile_threads: 0: as many as there are processors.
+            directory: where measurements and results are; "": "tuning" in the cache directory.
+            again: measure again what the directory already has.
+
+        Returns:
+            "shapes" (for each "shape", "bucket", "complete", "why", and when it is complete
+            "chosen", "default", "chosen_ms", "default_ms", "margin"), "measured", "reused",
+            "rejected", "stopped", "directory".
+
+        Raises:
+            InvalidArgumentError: a shape or setting that is not taken.
+            UnsupportedError: no device, or no NVRTC.
+            CacheIOError: the directory cannot be written.
+            DriverError: CUDA failed in a way that ends everything.
+        """
+        settings = {
+            "budget_ms": round(budget * 1000),
+            "exhaustive_up_to": exhaustive_up_to,
+            "seed": seed,
+            "compile_threads": compile_threads,
+            "directory": fspath(directory),
+            "again": again,
+        }
+        return tuning.tune(self._handle, problem, shapes, settings, progress)
+
 
 class Decode:
     """A decode operator on one device: one token per request.  Thread-safe.
@@ -183,6 +235,13 @@ class Decode:
         self.context = context
         self.problem = problem
         self._handle = _core.decode_create(context._handle, problem.to_json())
+
+    def choice(self, batch: int) -> dict[str, str]:
+        """What a batch of this size launches: "configuration", "rung" (how good a choice it is,
+        "exact" to "default") and "why".
+        """
+        choice: dict[str, str] = json.loads(_core.decode_choice(self._handle, batch))
+        return choice
 
     def __call__(
         self,
@@ -276,6 +335,17 @@ class Prefill:
         """
         return _core.prefill_workspace_bytes(self._handle, tokens, sequences)
 
+    def choice(self, tokens: int, sequences: int, max_seqlen: int | None = None) -> dict[str, str]:
+        """What a launch of this size runs, as Decode.choice().
+
+        Args:
+            tokens, sequences: as for workspace_bytes().
+            max_seqlen: tokens of the longest sequence; None: not known.
+        """
+        text = _core.prefill_choice(self._handle, tokens, sequences, max_seqlen or 0)
+        choice: dict[str, str] = json.loads(text)
+        return choice
+
     def __call__(
         self,
         q: Any,
@@ -296,6 +366,7 @@ class Prefill:
         checkpoints: Any = None,
         checkpoint_cu_starts: Any = None,
         workspace: Any = None,
+        max_seqlen: int | None = None,
         scale: float | None = None,
         programmatic: bool = False,
         stream: int | None = None,
@@ -325,6 +396,8 @@ class Prefill:
             workspace: one dimension without gaps, 256-byte aligned, of workspace_bytes() or more;
                 nothing is kept in it between launches, launches that may overlap need one each.
                 None: torch or cupy allocates it, tied to the launch's stream.
+            max_seqlen: varlen: tokens of the longest sequence, as far as the caller knows; a hint
+                for the choice of kernels, which results do not depend on.
             scale, programmatic, stream: as for Decode.
 
         Returns:
@@ -359,6 +432,7 @@ class Prefill:
             scratch_slot,
             scale,
             programmatic,
+            max_seqlen or 0,
         )
         return out
 

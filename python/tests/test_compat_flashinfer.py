@@ -179,7 +179,8 @@ def test_prefill_checkpoints_are_the_states_after_whole_spans():
 def test_prefill_hints_change_nothing():
     x = prefill_inputs(8)
     plain = flashinfer.chunk_gated_delta_rule(**x, cu_seqlens=BOUNDS)
-    for hints in ({"use_cp": False}, {"backend": "flashinfer"}, {"max_seqlen": 5}):
+    longest = ({"max_seqlen": 5}, {"max_seqlen": 0}, {"max_seqlen": -1}, {"max_seqlen": 1 << 40})
+    for hints in ({"use_cp": False}, {"backend": "flashinfer"}, *longest):
         o = flashinfer.chunk_gated_delta_rule(**x, cu_seqlens=BOUNDS, **hints)
         np.testing.assert_array_equal(o, plain)
 

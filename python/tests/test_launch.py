@@ -67,6 +67,30 @@ def test_a_short_workspace_is_refused(prefill, gpu):
     assert gpu.launches == 0
 
 
+def test_choices_say_what_runs_and_why(decode, prefill):
+    for choice in (decode.choice(8), prefill.choice(1000, 4), prefill.choice(1000, 4, 900)):
+        assert set(choice) == {"configuration", "rung", "why"}
+        assert all(choice.values())
+    assert decode.choice(1)["configuration"].startswith("warp_v=")
+    assert prefill.choice(1000, 4)["configuration"].startswith("chunk_size=")
+    with pytest.raises(cubinery.InvalidArgumentError, match="batch is -1"):
+        decode.choice(-1)
+    with pytest.raises(cubinery.InvalidArgumentError, match="max_seqlen is -1"):
+        prefill.choice(1000, 4, -1)
+
+
+def test_the_longest_sequence_is_a_hint_that_can_be_wrong(prefill, gpu):
+    arrays, named = prefill_arrays()
+    workspace = FakeArray(-(-prefill.workspace_bytes(B * T, B) // 4), dtype="i32")
+    for longest in (None, 0, 1, T):
+        prefill(*arrays, workspace=workspace, max_seqlen=longest, **named)
+    for longest in (-1, T + 1):
+        with pytest.raises(cubinery.InvalidArgumentError, match=f"max_seqlen = {longest}"):
+            prefill(*arrays, workspace=workspace, max_seqlen=longest, **named)
+    with pytest.raises(TypeError):
+        prefill(*arrays, workspace=workspace, max_seqlen="long", **named)
+
+
 def test_the_stream_is_the_librarys(decode, gpu):
     arrays, named = decode_arrays(gpu.FastArray)
     gpu.set_current_stream(0x1230)

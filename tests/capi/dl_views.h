@@ -52,6 +52,7 @@ class DlViews {
     views.cu_seqlens = of(args.cu_seqlens);
     views.checkpoints = of(args.checkpoints);
     views.checkpoint_cu_starts = of(args.checkpoint_cu_starts);
+    views.max_seqlen = args.max_seqlen;
     return views;
   }
 

@@ -1,6 +1,7 @@
 // Launches through the C ABI on a fake libcuda: what reaches the kernels is what the C++ API sends.
 #include <cstring>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -120,6 +121,39 @@ TEST_CASE("APrefillLaunchIsThatOfTheCppApi", "[cpu]") {
 
   CHECK(test::refused(cubinery_prefill_launch(&prefill, nullptr, &given, workspace.data, bytes - 1))
             .starts_with("gdn_prefill: workspace has "));
+
+  CubineryPrefillArgs hinted = given;
+  hinted.max_seqlen = 101;
+  CHECK(test::refused(cubinery_prefill_launch(&prefill, nullptr, &hinted, workspace.data, bytes))
+            .starts_with("gdn_prefill: max_seqlen = 101; "));
+  hinted.struct_size -= sizeof hinted.max_seqlen;  // as a caller that does not know it
+  CHECK(cubinery_prefill_launch(&prefill, nullptr, &hinted, workspace.data, bytes) == CUBINERY_OK);
+}
+
+TEST_CASE("ChoicesAreThoseOfTheCppApi", "[cpu]") {
+  char* text = nullptr;
+  const auto check = [&](int code, const Chosen& chosen) {
+    REQUIRE(code == CUBINERY_OK);
+    const auto found = nlohmann::json::parse(text);
+    cubinery_free_text(text);
+    CHECK(found.at("configuration") == chosen.configuration);
+    CHECK(found.at("rung") == to_string(chosen.rung));
+    CHECK(found.at("why") == chosen.why);
+    CHECK(found.size() == 3);
+  };
+  const FakeDecode decode;
+  check(cubinery_decode_choice(&decode.decode, 8, &text), decode.decode.value.choice(8));
+  CHECK(test::refused(cubinery_decode_choice(&decode.decode, -1, &text)) ==
+        "batch is -1; accepted: 0 or more");
+  CHECK(text == nullptr);
+  CHECK(test::refused(cubinery_decode_choice(nullptr, 1, &text)).starts_with("decode is NULL"));
+
+  const FakePrefill bench({.varlen = true});
+  const CubineryPrefill prefill{bench.prefill(), 0};
+  check(cubinery_prefill_choice(&prefill, 1000, 4, 900, &text),
+        bench.prefill().choice({.tokens = 1000, .sequences = 4, .max_seqlen = 900}));
+  CHECK(test::refused(cubinery_prefill_choice(&prefill, 1000, 4, -1, &text)) ==
+        "max_seqlen is -1; accepted: 0 or more");
 }
 
 TEST_CASE("BadArgumentsOfALaunchAreNamed", "[cpu]") {

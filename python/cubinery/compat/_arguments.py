@@ -31,7 +31,7 @@ def refuse_given(function: str, supported: str, **arguments: Any) -> None:
             raise UnsupportedError(f"{function}: {name} is not supported; {supported}")
 
 
-def require_value(function: str, name: str, value: Any, accepted: tuple) -> None:
+def require_value(function: str, name: str, value: Any, accepted: tuple[object, ...]) -> None:
     """Raises InvalidArgumentError unless `value` is one of `accepted`."""
     if value not in accepted:
         choices = " or ".join(repr(choice) for choice in accepted)

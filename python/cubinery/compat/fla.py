@@ -164,7 +164,8 @@ def _state_layout_flag(function: str, state_v_first: bool, kwargs: dict[str, Any
         DeprecationWarning,
         stacklevel=4,
     )
-    return kwargs.pop("transpose_state_layout")
+    renamed: bool = kwargs.pop("transpose_state_layout")
+    return renamed
 
 
 def _refuse_unknown(function: str, kwargs: dict[str, Any]) -> None:
@@ -332,7 +333,7 @@ def _register_backend() -> Any:
 def _backend_class(base: type) -> type:
     """A backend as FLA's dispatch asks for: the function under its name, and its verifier."""
 
-    class CubineryBackend(base):
+    class CubineryBackend(base):  # type: ignore[misc]  # known when FLA is imported
         """Gated DeltaNet prefill by cubinery."""
 
         backend_type = "cubinery"

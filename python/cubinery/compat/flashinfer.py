@@ -50,7 +50,7 @@ def chunk_gated_delta_rule(
     and no index is padding.  Checkpoints are the states after each `checkpoint_every_n_tokens`
     tokens.
 
-    `max_seqlen` is a hint that cannot change the result; it is not read.
+    `max_seqlen` is a hint that cannot change the result; values that cannot be are passed over.
 
     Raises InvalidArgumentError where FlashInfer would raise, UnsupportedError for use_cp=True, a
     `_cp_chunk_len`, other backends, fp8 states, and states of two dtypes, unless a dense
@@ -89,6 +89,7 @@ def chunk_gated_delta_rule(
             state_indices if initial_state is not None or output_state is not None else None
         ),
         cu_seqlens=cu_seqlens,
+        max_seqlen=min(max(max_seqlen or 0, 0), q.shape[0]),
         out=output,
         **options,
     )

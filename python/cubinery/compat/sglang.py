@@ -162,8 +162,11 @@ def chunk_gated_delta_rule(
             "padding": "zero",
             "pad_index": "negative",
         }
+    q, k, v = (arguments.unit_rows(array) for array in (q, k, v))
     out = functional.gdn_prefill(
-        *(arguments.unit_rows(array) for array in (q, k, v)),
+        q,
+        k,
+        v,
         g,
         beta,
         use_qk_l2norm=use_qk_l2norm_in_kernel,

@@ -158,8 +158,11 @@ def chunk_gated_delta_rule(
     shape = (sequences, v.shape[2], v.shape[3], q.shape[3])
     arguments.require_initial_state(name, initial_state, shape)
     final, states = arguments.final_states(q, initial_state, shape, output_final_state)
+    q, k, v = (arguments.unit_rows(array) for array in (q, k, v))
     out = functional.gdn_prefill(
-        *(arguments.unit_rows(array) for array in (q, k, v)),
+        q,
+        k,
+        v,
         g,
         beta,
         use_qk_l2norm=use_qk_l2norm_in_kernel,

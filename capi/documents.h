@@ -1,0 +1,23 @@
+// JSON that goes through the C functions.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cubinery/status.h"
+#include "runtime/problem.h"
+
+namespace cubinery::capi {
+
+using Json = nlohmann::ordered_json;
+
+// A problem that passes check().  kInvalidArgument: NULL, an operator that is not known, or a
+// problem that cannot be read or used.
+Result<Problem> read_problem(const char* op, const char* problem);
+
+// Paths need not be UTF-8: what is not becomes a replacement character.
+std::string printed(const Json& document);
+// The same for cubinery_free_text().
+char* json_text(const Json& document);
+
+}  // namespace cubinery::capi

@@ -1,0 +1,86 @@
+"""Tuning: which kernels are fastest here.  `Context.tune` measures, operators take the results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike, fspath
+from typing import Any
+
+from cubinery import _core
+from cubinery.problems import DecodeProblem, PrefillProblem
+
+# As Context.tune() describes it.
+Progress = Callable[[dict[str, Any]], object]
+
+
+class _Asked:
+    """Passes progress on.  What the callable raises, Ctrl-C too, ends the tuning and is kept."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.progress = progress
+        self.error: BaseException | None = None
+
+    def __call__(self, at: str) -> bool:
+        try:
+            return self.progress is not None and bool(self.progress(json.loads(at)))
+        except BaseException as error:
+            self.error = error
+            return True
+
+
+def tune(
+    handle: object,
+    problem: DecodeProblem | PrefillProblem,
+    shapes: Sequence[Mapping[str, int]],
+    settings: Mapping[str, object],
+    progress: Progress | None,
+) -> dict[str, Any]:
+    """Context.tune() with the context's handle, and settings as the C API names them."""
+    asked = _Asked(progress)
+    text = _core.tune(
+        handle,
+        problem.op,
+        problem.to_json(),
+        json.dumps([dict(shape) for shape in shapes]),
+        json.dumps(settings),
+        asked,
+    )
+    if asked.error is not None:
+        raise asked.error
+    summary: dict[str, Any] = json.loads(text)
+    return summary
+
+
+def tuning_report(
+    directory: str | PathLike[str],
+    *,
+    format: str = "table",
+    op: str = "",
+    bucket: str = "",
+    setting: str = "",
+    copy_rate: float = 0,
+) -> str:
+    """What a directory of tuning results holds, as text.  Needs neither a GPU nor a context.
+
+    Args:
+        directory: where `Context.tune` wrote: its summary's "directory".
+        format: "table" (for people), "json" (everything), "t4" or "kernel-tuner" (one setting's
+            measurements, as other tools read them).
+        op, bucket, setting: only settings of this operator or kernel, of this bucket
+            ("states=256"), and whose id begins like this; empty: any.
+        copy_rate: the best rate at which the GPU copies memory, in bytes per second, to compare
+            times with; 0: not known.
+
+    Raises:
+        InvalidArgumentError: no setting fits, or several where the format describes one.
+        CacheIOError: the directory or a file cannot be read.
+    """
+    request = {
+        "format": format,
+        "op": op,
+        "bucket": bucket,
+        "setting": setting,
+        "copy_rate": copy_rate,
+    }
+    return _core.tuning_report(fspath(directory), json.dumps(request))
