@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes README's tables of measurements from benchmarks/results/*.json and results/compare/*.json.
+"""Writes README's tables of measurements from benchmarks/results/*.json, results/compare/*.json and
+tuner/measured/*.results.jsonl.
 
     scripts/readme_tables.py          rewrites README.md
     scripts/readme_tables.py --check  exits 1 when README.md is not what the results say
@@ -9,8 +10,11 @@ import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BEGIN = "<!-- measured: begin (scripts/readme_tables.py writes this from benchmarks/results) -->\n"
+BEGIN = "<!-- measured: begin (scripts/readme_tables.py writes this from benchmarks/results and tuner/measured) -->\n"
 END = "<!-- measured: end -->\n"
+
+TUNING_ROWS = 25  # at most
+WORTH = 0.01  # a gain, as a share; a prefill that gains less has no row
 
 HOST_NAMES = {
     "launch_over_bare": "`Decode::launch` over bare `cuLaunchKernel` of the same kernel, host time",
@@ -116,6 +120,61 @@ def first_request_table(rows):
     return lines
 
 
+def tuning_results():
+    """Of two lines for one setting, the later one."""
+    results = {}
+    for path in sorted((ROOT / "tuner" / "measured").glob("*.results.jsonl")):
+        for line in filter(None, path.read_text().splitlines()):
+            result = json.loads(line)
+            results[result["op"], result["fixed"], result["bucket"], result["gpu"]["name"]] = result
+    return sorted(results.values(), key=lambda r: (r["op"], r["fixed"], r["gpu"]["name"], list(r["features"].values())))
+
+
+def is_default(result):
+    return result["configuration"] == result["otherwise"]
+
+
+def gain(result):
+    """How much less time the result takes than the default, as a share of the default's."""
+    return 1 - result["ms"]["median"] / result["otherwise_ms"]["median"]
+
+
+def fixed_fields(result):
+    """Without the names of kernels: those that are launched together agree."""
+    fields = (field.split("=") for field in result["fixed"].split(";"))
+    return {name.split(".")[-1]: value for name, value in fields}
+
+
+def tuning_label(result, results):
+    """The operator, the fixed fields in which its problems differ, and the bucket."""
+    fields = fixed_fields(result)
+    others = [fixed_fields(other) for other in results if other["op"] == result["op"]]
+    texts = [f"{name}={value}" for name, value in fields.items() if any(o.get(name) != value for o in others)]
+    texts += [f"{name} {value}" for name, value in
+              (part.split("=") for part in result["bucket"].split(";"))]
+    return f"{result['op'].removeprefix('gdn_')}: {', '.join(texts)}"
+
+
+def tuning_table(results):
+    """Every decode bucket, the prefill buckets that gain, and how many are left out."""
+    shown = [r for r in results if r["op"] == "gdn_decode" or gain(r) >= WORTH]
+    shown = sorted(shown, key=gain, reverse=True)[:TUNING_ROWS]
+    lines = ["| | default | chosen | gain | chosen instead of the default's |", "|---|---|---|---|---|"]
+    for result in (r for r in results if r in shown):
+        default_us, us = result["otherwise_ms"]["median"] * 1e3, result["ms"]["median"] * 1e3
+        changes = [f"{name} {value} for {result['otherwise'][name]}" for name, value in result["configuration"].items()
+                   if value != result["otherwise"][name]]
+        lines.append(f"| {tuning_label(result, results)} | {default_us:.2f} us | {us:.2f} us | "
+                     f"{gain(result):.1%} | {', '.join(changes) or 'the default won'} |")
+    left_out = [r for r in results if r not in shown]
+    defaults = sum(map(is_default, left_out))
+    if defaults:
+        lines += ["", f"The default won {defaults} others."]
+    if len(left_out) > defaults:
+        lines += ["", f"{len(left_out) - defaults} others gain less."]
+    return lines
+
+
 def tables():
     lines = []
     results_folder = ROOT / "benchmarks" / "results"
@@ -144,6 +203,12 @@ def tables():
               "decode: B requests, state dtype; prefill: key, value heads and tokens, or tokens x sequences):", ""]
     lines += compared_table(compared_rows(compared)) + [""]
     lines += first_request_table([r for r in compared_lines if r["op"] == "first_request"]) + [""]
+    tuned = tuning_results()
+    if tuned:
+        gpus = ", ".join(sorted({r["gpu"]["name"] for r in tuned}))
+        lines += [f"Tuning, results inside the library ({gpus}): the default is what the cost model chooses; both times are of one "
+                  "interleaved run-off.", ""]
+        lines += tuning_table(tuned) + [""]
     return "\n".join(lines)
 
 
