@@ -8,6 +8,10 @@ namespace {
 // An option must be this much cheaper than those before it: the model knows no better.
 constexpr double kWorth = 0.02;
 
+// Where the model says that a neighbour's configuration is this much slower than another, it is
+// right.
+constexpr double kDoubt = 0.1;
+
 std::vector<TunedValue> bits_of(std::vector<TunedValue> values) {
   std::erase_if(values, [](const TunedValue& value) { return !value.changes_bits; });
   return values;
@@ -38,16 +42,22 @@ Chooser::Chooser(std::vector<std::vector<TunedValue>> defaults, const Answers* a
   for (const std::vector<TunedValue>& values : options_) {
     choices_.push_back({to_text(values), Rung::kDefault, why_not_});
   }
+  for (std::size_t option = 0; option < options_.size(); ++option) {
+    choices_.push_back({choices_[option].configuration, Rung::kDefault,
+                        "what is fastest for the nearest measured shape would be slower here, by "
+                        "the cost model"});
+  }
 }
 
 Chooser::Pick Chooser::pick(const Shape& features, const std::function<double(std::size_t)>& cost) {
-  if (answers_ != nullptr) {
-    if (const std::optional<Answers::Nearest> nearest = answers_->nearest(features)) {
-      return answered(*nearest);
-    }
-  }
   const std::size_t option = cheapest(cost);
-  return {.option = option, .choice = option};
+  if (answers_ == nullptr) return {.option = option, .choice = option};
+  const std::optional<Answers::Nearest> nearest = answers_->nearest(features);
+  if (!nearest) return {.option = option, .choice = option};
+  const Pick pick = answered(*nearest);
+  const bool is_here = nearest->rung == Rung::kExact || nearest->is_here;
+  if (is_here || cost(pick.option) <= cost(option) * (1 + kDoubt)) return pick;
+  return {.option = option, .choice = options_.size() + option};
 }
 
 Chooser::Pick Chooser::answered(const Answers::Nearest& nearest) {

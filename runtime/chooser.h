@@ -34,7 +34,8 @@ class Chooser {
     std::size_t choice = 0;  // of choices()
   };
   // For the shape with these features; `cost` is asked where nobody measured, and what is about as
-  // good goes to the first.
+  // good goes to the first.  A result for another shape is not taken where its configuration costs
+  // much more than the cheapest.
   Pick pick(const Shape& features, const std::function<double(std::size_t)>& cost);
 
  private:
@@ -45,7 +46,9 @@ class Chooser {
   std::vector<std::vector<TunedValue>> options_;
   std::size_t modelled_ = 0;  // the first of options_: what the cost model chooses from
   std::string why_not_;
-  std::vector<Chosen> choices_;  // one for each option, by the model; then those of answered_
+  // For each option, by the model, then once more, where a result was passed over; then those of
+  // answered_.
+  std::vector<Chosen> choices_;
   std::vector<std::pair<Answers::Nearest, Pick>> answered_;
 };
 

@@ -52,6 +52,8 @@ bool is_same_setting(const Setting& a, const Setting& b) {
          a.toolchain == b.toolchain;
 }
 
+// Any difference in parallel work comes before all others.
+constexpr double kWorkWeight = 100;
 constexpr double kRounding = 1e-9;  // of distances
 
 // Work per multiprocessor is equal when sizes are this much larger here than there, as a logarithm.
@@ -168,6 +170,7 @@ Answers::Point Answers::point_of(const Shape& features, double per_sm) {
         std::find(std::begin(kPerSm), std::end(kPerSm), size.name) != std::end(kPerSm);
     point.names += size.name + ";";
     point.logs.push_back(std::log2(static_cast<double>(size.value)) + (scales ? per_sm : 0));
+    point.weights.push_back(scales ? kWorkWeight : 1);
     point.bucket.push_back(nearest_log2(size.value));
   }
   return point;
@@ -182,14 +185,17 @@ std::optional<Answers::Nearest> Answers::nearest(Step step, const Point& point) 
     ++among;
     if (ranked.point.names != point.names) continue;
     double away = 0;
+    double weighted = 0;
     for (std::size_t i = 0; i < point.logs.size(); ++i) {
-      away += std::abs(point.logs[i] - ranked.point.logs[i]);
+      const double size_away = std::abs(point.logs[i] - ranked.point.logs[i]);
+      away += size_away;
+      weighted += point.weights[i] * size_away;
     }
-    if (step == Step::kOwn && ranked.point.bucket == point.bucket) away = 0;
+    if (step == Step::kOwn && ranked.point.bucket == point.bucket) weighted = 0;
     if (away > kMaxDistance + kRounding) continue;
-    if (best != nullptr && away > least - kRounding) continue;
+    if (best != nullptr && weighted > least - kRounding) continue;
     best = &ranked;
-    least = away;
+    least = weighted;
   }
   if (best == nullptr) return std::nullopt;
   const bool is_exact = step == Step::kOwn && best->point.bucket == point.bucket;

@@ -48,6 +48,7 @@ class Answers {
   // The ladder for one shape.  nullopt: none comes near; unanswered() says why.
   //
   // Within a rung the nearest result counts, up to a distance of kMaxDistance, on ties the earlier.
+  // Sizes in kPerSm count parallel work, on which most depends: nearer in those is nearer.
   // On another GPU of the architecture results for the problem itself come before those for similar
   // ones, and a size that counts parallel work stands for as much work per multiprocessor: names in
   // kPerSm are scaled by the ratio of SM counts.
@@ -67,6 +68,7 @@ class Answers {
   struct Point {
     std::string names;  // "length;states;"
     std::vector<double> logs;
+    std::vector<double> weights;      // of each size, to compare distances
     std::vector<std::size_t> bucket;  // of each size
   };
   struct Ranked {

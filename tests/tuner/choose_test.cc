@@ -171,6 +171,21 @@ TEST_CASE("TheUsersResultsComeFirst", "[tuner]") {
         std::vector<std::vector<TunedValue>>{warps(1)});
 }
 
+TEST_CASE("AsMuchParallelWorkCountsBeforeAllElse", "[tuner]") {
+  const auto measured = [](std::int64_t states, std::int64_t length, int count) {
+    TuningResult result = result_of(states, warps(count));
+    result.setting.features.push_back({"length", length});
+    result.setting.bucket = bucket_of(result.setting.features);
+    return result;
+  };
+  // Both are a factor of four away; the second has as many states.
+  const std::vector<TuningResult> results{measured(16, 32768, 1), measured(32, 4096, 2)};
+  CHECK(answer(Answers(question(), results), {{"states", 32}, {"length", 16384}}) ==
+        "nearest shape: 2");
+  CHECK(answer(Answers(question(), results), {{"states", 16}, {"length", 8192}}) ==
+        "nearest shape: 1");
+}
+
 TEST_CASE("AnotherGpuAnswersForAsMuchWorkPerMultiprocessor", "[tuner]") {
   const std::vector<TuningResult> results{result_of(64, warps(1), kFixed, gpu_of(33)),
                                           result_of(128, warps(2), kFixed, gpu_of(33)),

@@ -210,6 +210,28 @@ TEST_CASE("EachRungAppearsInAPlan", "[cpu]") {
   CHECK(rung(decode_result(problem, 256, values, fake_gpu(66)), 512) == Rung::kSameArch);
 }
 
+TEST_CASE("AResultIsNotTakenWhereTheModelKnowsBetter", "[cpu]") {
+  PrefillProblem problem;
+  problem.v_heads = 16;
+  problem.varlen = true;
+  // One warp per block is right for one sequence; for eight times as many blocks it is not.
+  const PrefillSize one{.tokens = 8192, .sequences = 1};
+  const PrefillSize eight{.tokens = 8 * 8192, .sequences = 8};
+  const auto narrow = default_with(problem, {{"scan.warps", "1"}});
+  const PrefillPlan plan = planned(problem, {prefill_result(problem, one, narrow)});
+  CHECK(chosen(plan, one).rung == Rung::kExact);
+  CHECK(plan.pair(one).scan.warps == 1);
+  CHECK(chosen(plan, eight).rung == Rung::kDefault);
+  CHECK(plan.pair(eight).scan.warps > 1);
+  CHECK(chosen(plan, eight).why.find("slower here") != std::string::npos);
+  // A wide block is taken there from a neighbour.
+  const auto wide = default_with(problem, {{"scan.warps", "4"}, {"chunks.warps", "4"}});
+  const PrefillSize four{.tokens = 4 * 8192, .sequences = 4};
+  const PrefillPlan near = planned(problem, {prefill_result(problem, four, wide)});
+  CHECK(chosen(near, eight).rung == Rung::kNearestShape);
+  CHECK(near.pair(eight).scan.warps == 4);
+}
+
 TEST_CASE("AllCellsAgreeInBits", "[cpu]") {
   const DecodeProblem problem;
   // Sixteen lanes along key_dim sum in another order than the default's eight.
