@@ -46,6 +46,11 @@ std::string json_of(std::string text) {
   return out + "}";
 }
 
+// The number behind `name`, which the text has.
+int value_in(const std::string& text, const std::string& name) {
+  return std::stoi(text.substr(text.find(name) + name.size()));
+}
+
 double measured_us(const json& row) { return row.at("ms").get<double>() * 1000; }
 
 TEST_CASE("TheModelKnowsWhatTheH200TookToDecode", "[cpu]") {
@@ -76,12 +81,16 @@ TEST_CASE("TheModelKnowsWhatTheH200TookToPrefill", "[cpu]") {
                            .longest = *std::max_element(lengths.begin(), lengths.end()),
                            .heads = heads,
                            .shared_heads = heads / row.at("qk_heads").get<int>()};
-    // What chose the widths when the rows were measured: three quarters of the multiprocessors.
+    const std::string tuned = row.at("tuned");
+    GdnPrefillChunksKey chunks;
     GdnPrefillScanKey scan;
-    const auto blocks = [&] { return count * heads * (scan.value_dim / (16 * scan.warps)); };
-    while (scan.warps > 1 && 4 * blocks() < 3 * std::int64_t{kH200.sm_count}) scan.warps /= 2;
+    chunks.chunk_size = scan.chunk_size = value_in(tuned, "chunk_size=");
+    chunks.warps = value_in(tuned, "chunks.warps=");
+    scan.warps = value_in(tuned, "scan.warps=");
+    scan.stages = value_in(tuned, "scan.stages=");
     INFO(row.dump());
-    CHECK(std::abs(std::log(prefill_us({}, scan, load, kH200) / measured_us(row))) < std::log(1.3));
+    CHECK(std::abs(std::log(prefill_us(chunks, scan, load, kH200) / measured_us(row))) <
+          std::log(1.3));
   }
 }
 
