@@ -47,7 +47,7 @@ def test_explain_is_the_command_lines(compiler, cache_dir):
         [command, "explain", *problem, *where], check=True, capture_output=True, text=True
     ).stdout
     ours = compiler.explain(cubinery.DecodeProblem(q_heads=8, k_heads=8, state_dtype="bf16"))
-    assert len(ours) == 2
+    assert len(ours) > 1
     assert [kernel["identity"] for kernel in ours] == [
         kernel["identity"] for kernel in json.loads(shown)
     ]
