@@ -1,6 +1,5 @@
 // CubineryOptions: the fields of Options, set by name.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <string>
 #include <string_view>
@@ -10,21 +9,14 @@
 #include "capi/arguments.h"
 #include "capi/handles.h"
 #include "capi/last_error.h"
+#include "capi/named_fields.h"
 #include "runtime/options_text.h"
 
 namespace cubinery::capi {
 namespace {
 
-template <class T>
-struct Field {
-  const char* name;
-  T Options::*member;
-};
-template <class T>
-Field(const char*, T Options::*) -> Field<T>;
-
 // Every field but `log`, which is no text.
-constexpr std::tuple kFields{
+constexpr std::tuple kOptions{
     Field{"device", &Options::device},
     Field{"arch", &Options::arch},
     Field{"offline", &Options::offline},
@@ -69,28 +61,6 @@ const char* set(std::string_view text, std::vector<std::string>* field) {
   return nullptr;
 }
 
-Status set_field(Options* options, std::string_view name, std::string_view text) {
-  std::vector<std::string_view> names;
-  bool is_known = false;
-  const char* accepted = nullptr;
-  const auto offer = [&](const auto& field) {
-    names.push_back(field.name);
-    if (name != field.name) return;
-    is_known = true;
-    auto value = options->*field.member;
-    accepted = set(text, &value);
-    if (accepted == nullptr) options->*field.member = std::move(value);
-  };
-  std::apply([&](const auto&... field) { (offer(field), ...); }, kFields);
-  if (!is_known) {
-    return Status(Code::kInvalidArgument, fmt::format("Options has no field \"{}\"; accepted: {}",
-                                                      name, fmt::join(names, ", ")));
-  }
-  if (accepted == nullptr) return {};
-  return Status(Code::kInvalidArgument,
-                fmt::format("Options::{} = \"{}\"; accepted: {}", name, text, accepted));
-}
-
 }  // namespace
 }  // namespace cubinery::capi
 
@@ -114,7 +84,8 @@ int cubinery_options_set(CubineryOptions* options, const char* field, const char
     CUBINERY_RETURN_IF_ERROR(not_null("options", options));
     CUBINERY_RETURN_IF_ERROR(not_null("field", field));
     CUBINERY_RETURN_IF_ERROR(not_null("value", value));
-    return set_field(&options->value, field, value);
+    return set_field({"Options", "::", field, fmt::format("\"{}\"", value)}, kOptions,
+                     &options->value, [&](auto* to) { return set(value, to); });
   });
 }
 

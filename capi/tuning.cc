@@ -1,6 +1,5 @@
 // Tuning: shapes, settings and summaries as JSON.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -18,6 +17,7 @@
 #include "capi/documents.h"
 #include "capi/handles.h"
 #include "capi/last_error.h"
+#include "capi/named_fields.h"
 #include "cubinery/tuning.h"
 #include "tuner/measure/gdn_tunables.h"
 
@@ -34,14 +34,6 @@ Result<Json> read_json(std::string_view name, const char* text, const Json& othe
   if (document.type() == otherwise.type()) return document;
   return invalid(fmt::format("{} = {}; accepted: a JSON {}", name, text, otherwise.type_name()));
 }
-
-template <class Struct, class T>
-struct Field {
-  const char* name;
-  T Struct::*member;
-};
-template <class Struct, class T>
-Field(const char*, T Struct::*) -> Field<Struct, T>;
 
 // Every field that text can give.
 constexpr std::tuple kSettings{
@@ -105,28 +97,6 @@ const char* set(const Json& value, ReportFormat* field) {
   return "table, json, t4, kernel-tuner";
 }
 
-// `where` names the object in messages.
-template <class Struct, class Fields>
-Status set_field(std::string_view where, std::string_view name, const Json& value,
-                 const Fields& fields, Struct* object) {
-  std::vector<std::string_view> names;
-  bool is_known = false;
-  const char* accepted = nullptr;
-  const auto offer = [&](const auto& field) {
-    names.push_back(field.name);
-    if (name != field.name) return;
-    is_known = true;
-    accepted = set(value, &(object->*field.member));
-  };
-  std::apply([&](const auto&... field) { (offer(field), ...); }, fields);
-  if (!is_known) {
-    return invalid(
-        fmt::format("{} has no field \"{}\"; accepted: {}", where, name, fmt::join(names, ", ")));
-  }
-  if (accepted == nullptr) return {};
-  return invalid(fmt::format("{}.{} = {}; accepted: {}", where, name, value.dump(), accepted));
-}
-
 // NULL: every field has its default.
 template <class Struct, class Fields>
 Result<Struct> read_object(std::string_view where, const char* text, const Fields& fields) {
@@ -134,7 +104,8 @@ Result<Struct> read_object(std::string_view where, const char* text, const Field
   if (!document) return document.error().clone();
   Struct read;
   for (const auto& [name, value] : document->items()) {
-    CUBINERY_RETURN_IF_ERROR(set_field(where, name, value, fields, &read));
+    CUBINERY_RETURN_IF_ERROR(set_field({where, ".", name, value.dump()}, fields, &read,
+                                       [&json = value](auto* to) { return set(json, to); }));
   }
   return read;
 }
