@@ -15,22 +15,12 @@
 #include <cstdio>
 #include <utility>
 
+#include "cache/system_call.h"
+
 namespace cubinery {
 namespace {
 
-constexpr std::int64_t kNsPerSecond = 1'000'000'000;
-
 std::error_code error_of(int number) { return {number, std::generic_category()}; }
-std::error_code last_error() { return error_of(errno); }
-
-// Repeats a system call that a signal interrupts.
-template <class Call>
-auto uninterrupted(Call call) {
-  for (;;) {
-    const auto result = call();
-    if (result != -1 || errno != EINTR) return result;
-  }
-}
 
 class Descriptor {
  public:

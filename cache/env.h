@@ -14,6 +14,8 @@
 
 namespace cubinery {
 
+inline constexpr std::int64_t kNsPerSecond = 1'000'000'000;
+
 enum class FileKind : int { kRegular, kDirectory, kOther };
 
 struct FileInfo {

@@ -13,7 +13,6 @@
 namespace cubinery {
 namespace {
 
-constexpr std::int64_t kNsPerSecond = 1'000'000'000;
 // Renewing a stamp is a write to the disk: not at each hit.
 constexpr std::int64_t kStampAgeNs = 600 * kNsPerSecond;
 

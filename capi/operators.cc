@@ -101,12 +101,11 @@ void cubinery_decode_destroy(CubineryDecode* decode) { delete decode; }
 int cubinery_decode_launch(const CubineryDecode* decode, void* stream,
                            const CubineryDecodeArgs* args) {
   return guarded([&]() -> Status {
-    constexpr std::string_view kOp = Fields<gdn::DecodeProblem>::kName;
     CUBINERY_RETURN_IF_ERROR(not_null("decode", decode));
     CubineryDecodeArgs given;
     CUBINERY_RETURN_IF_ERROR(read_struct("args", args, &given));
     gdn::DecodeArgs bound;
-    CUBINERY_RETURN_IF_ERROR(bind_shared(kOp, given, decode->device, &bound));
+    CUBINERY_RETURN_IF_ERROR(bind_shared(gdn::kDecodeOp, given, decode->device, &bound));
     return decode->value.launch(static_cast<Stream>(stream), bound);
   });
 }
@@ -159,13 +158,13 @@ int cubinery_prefill_launch(const CubineryPrefill* prefill, void* stream,
                             const CubineryPrefillArgs* args, void* workspace,
                             size_t workspace_bytes) {
   return guarded([&]() -> Status {
-    constexpr std::string_view kOp = Fields<gdn::PrefillProblem>::kName;
     CUBINERY_RETURN_IF_ERROR(not_null("prefill", prefill));
     CubineryPrefillArgs given;
     CUBINERY_RETURN_IF_ERROR(read_struct("args", args, &given));
     gdn::PrefillArgs bound;
-    CUBINERY_RETURN_IF_ERROR(bind_shared(kOp, given, prefill->device, &bound));
-    CUBINERY_RETURN_IF_ERROR(bind_tensors(kOp, kPrefillTensors, given, prefill->device, &bound));
+    CUBINERY_RETURN_IF_ERROR(bind_shared(gdn::kPrefillOp, given, prefill->device, &bound));
+    CUBINERY_RETURN_IF_ERROR(
+        bind_tensors(gdn::kPrefillOp, kPrefillTensors, given, prefill->device, &bound));
     bound.max_seqlen = given.max_seqlen;
     return prefill->value.launch(static_cast<Stream>(stream), bound, {workspace, workspace_bytes});
   });

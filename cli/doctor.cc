@@ -18,14 +18,14 @@
 namespace cubinery {
 namespace {
 
-enum class Verdict { kOk, kWarn, kFail };
+enum class Health { kOk, kWarn, kFail };
 
-const char* to_string(Verdict verdict) {
-  return verdict == Verdict::kOk ? "OK" : verdict == Verdict::kWarn ? "WARN" : "FAIL";
+const char* to_string(Health health) {
+  return health == Health::kOk ? "OK" : health == Health::kWarn ? "WARN" : "FAIL";
 }
 
 struct Finding {
-  Verdict verdict = Verdict::kOk;
+  Health health = Health::kOk;
   std::string subject;
   std::string text;
   std::string advice;  // what to do, unless OK
@@ -58,7 +58,7 @@ class Doctor {
   std::vector<Finding> examine();
 
  private:
-  void add(Verdict verdict, std::string subject, std::string text, std::string advice = {});
+  void add(Health health, std::string subject, std::string text, std::string advice = {});
   void driver();
   void gpu(const Gpu& gpu);
   void nvrtc();
@@ -73,12 +73,12 @@ class Doctor {
   std::vector<Finding> findings_;
 };
 
-void Doctor::add(Verdict verdict, std::string subject, std::string text, std::string advice) {
+void Doctor::add(Health health, std::string subject, std::string text, std::string advice) {
   // Messages of the library name their subject themselves.
   for (const std::string_view prefix : {"driver: ", "NVRTC: "}) {
     if (text.starts_with(prefix)) text.erase(0, prefix.size());
   }
-  findings_.push_back({verdict, std::move(subject), std::move(text), std::move(advice)});
+  findings_.push_back({health, std::move(subject), std::move(text), std::move(advice)});
 }
 
 void Doctor::driver() {
@@ -94,39 +94,39 @@ void Doctor::driver() {
   const Result<std::shared_ptr<const Driver>> driver = Driver::open(options_.driver_path);
   if (!driver) {
     const std::string why(driver.error().message());
-    return add(has_gpu ? Verdict::kFail : Verdict::kWarn, "driver", why, advice);
+    return add(has_gpu ? Health::kFail : Health::kWarn, "driver", why, advice);
   }
-  add(Verdict::kOk, "driver",
+  add(Health::kOk, "driver",
       fmt::format("for CUDA {}", driver_version_text((*driver)->version())));
   Result<std::vector<Gpu>> gpus = list_gpus(**driver);
-  if (!gpus) return add(Verdict::kFail, "gpu", std::string(gpus.error().message()), advice);
+  if (!gpus) return add(Health::kFail, "gpu", std::string(gpus.error().message()), advice);
   gpus_ = *std::move(gpus);
-  if (gpus_.empty()) add(Verdict::kWarn, "gpu", "the driver reports none", advice);
+  if (gpus_.empty()) add(Health::kWarn, "gpu", "the driver reports none", advice);
   for (const Gpu& found : gpus_) gpu(found);
 }
 
 void Doctor::gpu(const Gpu& gpu) {
   const std::string text =
       fmt::format("{}: {}, compute capability {}.{}", gpu.ordinal, gpu.name, gpu.major, gpu.minor);
-  if (gpu.arch) return add(Verdict::kOk, "gpu", fmt::format("{}, {}", text, *gpu.arch));
-  add(Verdict::kWarn, "gpu", text + ", not supported",
+  if (gpu.arch) return add(Health::kOk, "gpu", fmt::format("{}, {}", text, *gpu.arch));
+  add(Health::kWarn, "gpu", text + ", not supported",
       "use another GPU; supported are " + join(known_architectures()));
 }
 
 void Doctor::nvrtc() {
-  if (options_.offline) return add(Verdict::kOk, "nvrtc", "not needed: CUBINERY_OFFLINE=1");
+  if (options_.offline) return add(Health::kOk, "nvrtc", "not needed: CUBINERY_OFFLINE=1");
   const Result<std::shared_ptr<const Nvrtc>> nvrtc = Nvrtc::open(options_.nvrtc_path);
   has_nvrtc_ = nvrtc.has_value();
   if (nvrtc) {
-    return add(Verdict::kOk, "nvrtc", fmt::format("{}, {}", (*nvrtc)->version(), (*nvrtc)->path()));
+    return add(Health::kOk, "nvrtc", fmt::format("{}, {}", (*nvrtc)->version(), (*nvrtc)->path()));
   }
-  add(Verdict::kFail, "nvrtc", std::string(nvrtc.error().message()),
+  add(Health::kFail, "nvrtc", std::string(nvrtc.error().message()),
       "or set CUBINERY_OFFLINE=1 where the cache holds every kernel");
 }
 
 void Doctor::cache() {
   if (options_.cache_dir.empty()) {
-    return add(Verdict::kFail, "cache", "no home directory", "name a directory with --cache-dir");
+    return add(Health::kFail, "cache", "no home directory", "name a directory with --cache-dir");
   }
   Store store(store_options(options_));
   std::uint64_t bytes = 0;
@@ -144,16 +144,16 @@ void Doctor::cache() {
   const Status writable = store.check_writable();
   const Status trusted = store.check_trusted(options_.cache_dir);
   if (!trusted.ok() && !options_.trust_shared_dirs) {
-    add(Verdict::kFail, "cache", std::string(trusted.message()),
+    add(Health::kFail, "cache", std::string(trusted.message()),
         "chmod go-w or chown the directory, or use another one with --cache-dir");
   } else if (!writable.ok()) {
-    add(Verdict::kWarn, "cache", fmt::format("{}; {}", text, writable.message()),
+    add(Health::kWarn, "cache", fmt::format("{}; {}", text, writable.message()),
         "make it writable, or every process compiles what it lacks again");
   } else if (bad > 0) {
-    add(Verdict::kWarn, "cache", fmt::format("{}; {} of them cannot be used", text, bad),
+    add(Health::kWarn, "cache", fmt::format("{}; {} of them cannot be used", text, bad),
         "cubinery cache verify --remove");
   } else {
-    add(Verdict::kOk, "cache", text);
+    add(Health::kOk, "cache", text);
   }
   layers(store);
 }
@@ -163,13 +163,13 @@ void Doctor::layers(const Store& store) {
     std::error_code ignored;
     const Status trusted = store.check_trusted(layer);
     if (!std::filesystem::is_directory(layer, ignored)) {
-      add(Verdict::kWarn, "layer", layer + ": no such directory",
+      add(Health::kWarn, "layer", layer + ": no such directory",
           "remove it from the cache layers");
     } else if (!trusted.ok() && !options_.trust_shared_dirs) {
-      add(Verdict::kFail, "layer", std::string(trusted.message()),
+      add(Health::kFail, "layer", std::string(trusted.message()),
           "chmod go-w or chown the directory, or set --trust-shared-dirs");
     } else {
-      add(Verdict::kOk, "layer", layer);
+      add(Health::kOk, "layer", layer);
     }
   }
 }
@@ -183,15 +183,15 @@ void Doctor::trial_compile(const std::string& arch, const std::string& dir) {
   const Result<Context> context = Context::create(options);
   if (!specs || !context) {
     const Status& error = specs ? context.error() : specs.error();
-    return add(Verdict::kFail, "compile", std::string(error.message()), "report this as a bug");
+    return add(Health::kFail, "compile", std::string(error.message()), "report this as a bug");
   }
   for (const KernelSpec& spec : *specs) {
     const Result<CompiledKernel> compiled = context->compile(spec);
     if (!compiled) {
-      return add(Verdict::kFail, "compile", std::string(compiled.error().message()),
+      return add(Health::kFail, "compile", std::string(compiled.error().message()),
                  "report this as a bug, with the log of cubinery prewarm");
     }
-    add(Verdict::kOk, "compile",
+    add(Health::kOk, "compile",
         fmt::format("{} for {} in {:.0f} ms, {} registers", spec.kernel, arch,
                     compiled->info.compile_ms, compiled->info.registers));
   }
@@ -200,7 +200,7 @@ void Doctor::trial_compile(const std::string& arch, const std::string& dir) {
 void Doctor::trial_launches(const std::string& dir) {
   const auto known = [](const Gpu& gpu) { return gpu.arch.has_value(); };
   if (std::none_of(gpus_.begin(), gpus_.end(), known)) {
-    add(Verdict::kWarn, "launch", "not tried: no supported GPU",
+    add(Health::kWarn, "launch", "not tried: no supported GPU",
         "run doctor where kernels will run");
   }
   for (const Gpu& gpu : gpus_) {
@@ -211,10 +211,10 @@ void Doctor::trial_launches(const std::string& dir) {
     options.cache_layers.clear();
     const Status status = trial_launch(options);
     if (status.ok()) {
-      add(Verdict::kOk, "launch",
+      add(Health::kOk, "launch",
           fmt::format("gdn_decode on GPU {}: numbers are right", gpu.ordinal));
     } else {
-      add(Verdict::kFail, "launch", fmt::format("GPU {}: {}", gpu.ordinal, status.message()),
+      add(Health::kFail, "launch", fmt::format("GPU {}: {}", gpu.ordinal, status.message()),
           "see the lines above; wrong numbers are a bug or a broken GPU");
     }
   }
@@ -225,12 +225,12 @@ std::vector<Finding> Doctor::examine() {
   nvrtc();
   cache();
   if (!has_nvrtc_) {
-    add(Verdict::kWarn, "compile", "not tried: no NVRTC", "see nvrtc above");
+    add(Health::kWarn, "compile", "not tried: no NVRTC", "see nvrtc above");
     return std::move(findings_);
   }
   const TemporaryDir dir;
   if (dir.path().empty()) {
-    add(Verdict::kFail, "compile", "no temporary directory can be made",
+    add(Health::kFail, "compile", "no temporary directory can be made",
         "set TMPDIR to a writable one");
     return std::move(findings_);
   }
@@ -253,13 +253,13 @@ int run(const LibraryOptions& library, const std::string& json) {
   bool failed = false;
   nlohmann::ordered_json checks = nlohmann::ordered_json::array();
   for (const Finding& finding : findings) {
-    failed = failed || finding.verdict == Verdict::kFail;
-    checks.push_back({{"verdict", to_string(finding.verdict)},
+    failed = failed || finding.health == Health::kFail;
+    checks.push_back({{"verdict", to_string(finding.health)},
                       {"subject", finding.subject},
                       {"text", finding.text},
                       {"advice", finding.advice}});
     if (json == "-") continue;
-    print(fmt::format("{:<4}  {:<8} {}{}\n", to_string(finding.verdict), finding.subject,
+    print(fmt::format("{:<4}  {:<8} {}{}\n", to_string(finding.health), finding.subject,
                       finding.text, finding.advice.empty() ? "" : " -> " + finding.advice));
   }
   if (!json.empty()) {

@@ -15,7 +15,7 @@
 namespace cubinery {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kExplainExamples = R"(Examples:
   cubinery explain --hf-config config.json --tp 4 --arch sm_90a
   cubinery explain --hf-config config.json --arch sm_90a --kernel gdn_prefill_scan --json -
   cubinery explain --key-dim 128 --arch sm_90a --kernel gdn_decode --source > gdn_decode.cu
@@ -41,7 +41,7 @@ void Explain::add_to(CLI::App& app) {
   app.add_flag("--source", source, "Print the first kernel's source text and nothing else");
   app.add_option("--json", json, "Write everything, to stdout with -")->type_name("FILE");
   library.add_to(app, LibraryOptions::Scope::kCompiler);
-  app.footer(std::string(kExamples) + "\n\n" + kModelAssumptions);
+  app.footer(std::string(kExplainExamples) + "\n\n" + kModelAssumptions);
 }
 
 std::string resources_text(const KernelInfo& info) {

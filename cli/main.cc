@@ -12,7 +12,7 @@
 namespace cubinery {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kMainExamples = R"(Examples:
   cubinery doctor
   cubinery prewarm --hf-config config.json --tp 1,2,4,8 --arch sm_90a,sm_80
   cubinery tune --hf-config config.json --tp 1,2,4,8 --budget 30m
@@ -43,7 +43,7 @@ int main_without_exceptions(int argc, char** argv) {
   app.set_version_flag("--version", "cubinery " CUBINERY_VERSION);
   app.require_subcommand(1);
   app.failure_message(failure_text);
-  app.footer(kExamples);
+  app.footer(kMainExamples);
   int exit_code = kExitOk;
   add_prewarm(app, &exit_code);
   add_tune(app, &exit_code);

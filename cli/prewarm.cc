@@ -18,7 +18,7 @@
 namespace cubinery {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kPrewarmExamples = R"(Examples:
   cubinery prewarm --hf-config config.json --tp 1,2,4,8 --arch sm_90a
   cubinery prewarm --hf-config config.json --arch sm_90a --state-dtype bf16 --padding none
   cubinery prewarm --hf-config config.json --arch sm_90a --op gdn_prefill --cu-seqlens-dtype i64
@@ -53,7 +53,7 @@ void Prewarm::add_to(CLI::App& app) {
   app.add_flag("--verify", settings.verify, "Read every entry again and check it");
   app.add_option("--json", json, "Write a summary, to stdout with -")->type_name("FILE");
   library.add_to(app, LibraryOptions::Scope::kCompiler);
-  app.footer(std::string(kExamples) + "\n\n" + kModelAssumptions);
+  app.footer(std::string(kPrewarmExamples) + "\n\n" + kModelAssumptions);
 }
 
 Result<std::vector<Job>> Prewarm::plan(const Options& options, std::size_t* problem_count) const {

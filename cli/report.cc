@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kReportExamples = R"(Examples:
   cubinery report
   cubinery report --op gdn_decode --copy-rate 4.2
   cubinery report --format html -o report.html
@@ -82,7 +82,7 @@ void Report::add_to(CLI::App& app) {
                  "Where to write [-]; t4 and kernel-tuner: a directory for a file each")
       ->type_name("FILE");
   library.add_to(app, LibraryOptions::Scope::kCompiler);
-  app.footer(kExamples);
+  app.footer(kReportExamples);
 }
 
 std::string Report::place(const Options& options) const {

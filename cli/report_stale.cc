@@ -8,9 +8,7 @@
 #include <vector>
 
 #include "cubinery/context.h"
-#include "gdn_prefill_chunks/fields.h"
-#include "gdn_prefill_scan/fields.h"
-#include "runtime/prefill_problem.h"
+#include "runtime/known_results.h"
 #include "runtime/template_source.h"
 #include "runtime/tuning_context.h"
 #include "tuner/choose.h"
@@ -18,18 +16,10 @@
 namespace cubinery {
 namespace {
 
-// What is launched together under the name of `op`.
-std::vector<std::string> kernels_of(const std::string& op) {
-  if (op == Fields<gdn::PrefillProblem>::kName) {
-    return {Fields<GdnPrefillChunksKey>::kName, Fields<GdnPrefillScanKey>::kName};
-  }
-  return {op};
-}
-
 // What compiles `op` for `arch` here; nullopt: nothing does.
 std::optional<Toolchain> toolchain_for(const std::string& op, const std::string& arch,
                                        const Options& options) {
-  const std::vector<std::string> kernels = kernels_of(op);
+  const std::vector<std::string> kernels = kernel_names(op);
   const bool found = std::all_of(kernels.begin(), kernels.end(), [&](const std::string& kernel) {
     return find_template(kernel, options.template_dirs).has_value();
   });

@@ -19,7 +19,7 @@
 namespace cubinery {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kTuneExamples = R"(Examples:
   cubinery tune --hf-config config.json --tp 1,2,4,8 --budget 30m
   cubinery tune --hf-config config.json --op gdn_decode --batch 1:512
   cubinery tune --hf-config config.json --op gdn_prefill --tokens 8192 --sequences 1,16 --max-seqlen 4096
@@ -82,7 +82,7 @@ void Tune::add_to(CLI::App& app) {
   app.add_option("--json", json, "Write a summary, to stdout with -")->type_name("FILE");
   shapes.add_to(app);
   library.add_to(app, LibraryOptions::Scope::kCompiler);
-  app.footer(std::string(kExamples) + "\n\n" + kModelAssumptions);
+  app.footer(std::string(kTuneExamples) + "\n\n" + kModelAssumptions);
 }
 
 Result<std::vector<TuneSpace>> Tune::plan(const std::string& for_arch) const {

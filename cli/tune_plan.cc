@@ -23,20 +23,14 @@ TuningSpace space_of(const Problem& problem, const Arch& arch) {
   return gdn::prefill_space(std::get<gdn::PrefillProblem>(problem), max_shared_bytes(arch));
 }
 
-std::int64_t size_of(const Shape& shape, std::string_view name) {
-  const auto size = std::find_if(shape.begin(), shape.end(),
-                                 [&](const ShapeSize& one) { return one.name == name; });
-  return size != shape.end() ? size->value : 0;
-}
-
 Shape features_of(const Problem& problem, const Shape& shape) {
   if (const auto* decode = std::get_if<gdn::DecodeProblem>(&problem)) {
-    return gdn::decode_features(*decode, size_of(shape, "batch"));
+    return gdn::decode_features(*decode, size_in(shape, "batch").value_or(0));
   }
   return gdn::prefill_features(std::get<gdn::PrefillProblem>(problem),
-                               {.tokens = size_of(shape, "tokens"),
-                                .sequences = size_of(shape, "sequences"),
-                                .max_seqlen = size_of(shape, "max_seqlen")});
+                               {.tokens = size_in(shape, "tokens").value_or(0),
+                                .sequences = size_in(shape, "sequences").value_or(0),
+                                .max_seqlen = size_in(shape, "max_seqlen").value_or(0)});
 }
 
 // How far the sizes are from the powers of two that name their bucket.

@@ -2,20 +2,17 @@
 
 #include <algorithm>
 
+#include "tuner/space.h"
+
 namespace cubinery {
 namespace {
 
 // An option must be this much cheaper than those before it: the model knows no better.
-constexpr double kWorth = 0.02;
+constexpr double kWorthAnother = 0.02;
 
 // Where the model says that a neighbour's configuration is this much slower than another, it is
 // right.
 constexpr double kDoubt = 0.1;
-
-std::vector<TunedValue> bits_of(std::vector<TunedValue> values) {
-  std::erase_if(values, [](const TunedValue& value) { return !value.changes_bits; });
-  return values;
-}
 
 }  // namespace
 
@@ -78,7 +75,7 @@ std::size_t Chooser::cheapest(const std::function<double(std::size_t)>& cost) co
   double least = cost(0);
   for (std::size_t i = 1; i < modelled_; ++i) {
     const double here = cost(i);
-    if (here < least * (1 - kWorth)) best = i, least = here;
+    if (here < least * (1 - kWorthAnother)) best = i, least = here;
   }
   return best;
 }

@@ -19,19 +19,8 @@ std::vector<GdnDecodeKey> default_keys(const DecodeProblem& problem) {
 }
 
 // The fields that decide what is fast.
-std::vector<std::string> outline() {
+std::vector<std::string> decode_outline() {
   return {"key_dim", "value_dim", "dtype", "output_dtype", "state_dtype", "state_layout"};
-}
-
-// Adds `key` where it is not yet.  Returns its place.
-std::size_t place_of(const GdnDecodeKey& key, std::vector<GdnDecodeKey>* keys) {
-  const auto same = [&](const GdnDecodeKey& other) {
-    return decode_values(other) == decode_values(key);
-  };
-  const auto found = std::find_if(keys->begin(), keys->end(), same);
-  const auto place = static_cast<std::size_t>(found - keys->begin());
-  if (found == keys->end()) keys->push_back(key);
-  return place;
 }
 
 // Reachable cells first, those below them after the lowest.
@@ -61,10 +50,10 @@ DecodePlan fill(const DecodeProblem& problem, Chooser chooser, const GpuRates& g
 
 TuningSpace decode_space(const DecodeProblem& problem) {
   const GdnDecodeKey key = decode_keys(problem).wide;
-  TuningSpace space{.op = Fields<DecodeProblem>::kName,
+  TuningSpace space{.op = std::string(kDecodeOp),
                     .fixed = fixed_text(key),
                     .configurations = {},
-                    .outline = outline()};
+                    .outline = decode_outline()};
   for_each_candidate(key, [&](const GdnDecodeKey& candidate) {
     space.configurations.push_back({decode_values(candidate), {*spec_of(candidate)}});
   });
@@ -93,9 +82,9 @@ std::optional<GdnDecodeKey> decode_key(const DecodeProblem& problem, const Value
 Question decode_question(const DecodeProblem& problem, const GpuIdentity& gpu,
                          const Toolchain& toolchain) {
   const GdnDecodeKey key = decode_keys(problem).wide;
-  return {.op = Fields<DecodeProblem>::kName,
+  return {.op = std::string(kDecodeOp),
           .fixed = fixed_text(key),
-          .outline = outline(),
+          .outline = decode_outline(),
           .gpu = gpu,
           .toolchain = toolchain,
           .usable = [problem](const Values& values) {

@@ -47,13 +47,13 @@ int DecodeProblem::heads() const { return std::max({q_heads, k_heads, v_heads});
 Status DecodeProblem::check() const { return check_shared_fields(*this); }
 
 Result<std::vector<KernelSpec>> DecodeProblem::kernels(std::string_view arch) const {
-  return gdn::kernels(*this, arch, embedded_known_results(Fields<DecodeProblem>::kName));
+  return gdn::kernels(*this, arch, embedded_known_results(kDecodeOp));
 }
 
 Result<std::vector<KernelSpec>> kernels(const DecodeProblem& problem, std::string_view arch,
                                         const KnownResults& known) {
   CUBINERY_RETURN_IF_ERROR(problem.check());
-  if (Result<Arch> known = check_arch(Fields<DecodeProblem>::kName, arch); !known) {
+  if (Result<Arch> known = check_arch(kDecodeOp, arch); !known) {
     return std::move(known).error();
   }
   std::vector<KernelSpec> specs;

@@ -1,6 +1,7 @@
 // From a decode problem to the keys of its kernels.  Pure functions.
 #pragma once
 
+#include <string_view>
 #include <tuple>
 
 #include "cubinery/fields.h"
@@ -39,5 +40,10 @@ struct Fields<gdn::DecodeProblem> {
   using P = gdn::DecodeProblem;
   static constexpr auto kList = std::tuple_cat(gdn::operand_fields<P>(), gdn::mode_fields<P>());
 };
+
+namespace gdn {
+// The operator's name: that of its results, and what messages begin with.
+inline constexpr std::string_view kDecodeOp = Fields<DecodeProblem>::kName;
+}  // namespace gdn
 
 }  // namespace cubinery

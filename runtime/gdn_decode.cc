@@ -17,8 +17,6 @@
 namespace cubinery::gdn {
 namespace {
 
-constexpr std::string_view kOp = Fields<DecodeProblem>::kName;
-
 // Warps that some requests need.
 std::int64_t warps_of(const GdnDecodeKey& key, std::int64_t requests, int heads) {
   return requests * heads * (key.value_dim / key.warp_v);
@@ -34,9 +32,9 @@ Result<Decode> load(const Context& context, const DecodeProblem& problem, Decode
 }
 
 // The tensors of one launch against one problem; fills a GdnDecodeParams.
-class Binder {
+class DecodeBinder {
  public:
-  Binder(const DecodeProblem& problem, const DecodeArgs& args, std::int64_t batch)
+  DecodeBinder(const DecodeProblem& problem, const DecodeArgs& args, std::int64_t batch)
       : problem_(problem), args_(args), batch_{"B", batch}, heads_{"heads", problem.heads()} {}
 
   Status bind() {
@@ -45,7 +43,7 @@ class Binder {
     CUBINERY_RETURN_IF_ERROR(bind_states(problem_, args_, batch_, &p_));
     CUBINERY_RETURN_IF_ERROR(
         bind_slots(problem_, args_, batch_, &p_, &p_.read_slots_request, &p_.write_slots_request));
-    CUBINERY_RETURN_IF_ERROR(bind_scale(kOp, args_.scale, problem_.key_dim, &p_.scale));
+    CUBINERY_RETURN_IF_ERROR(bind_scale(kDecodeOp, args_.scale, problem_.key_dim, &p_.scale));
     const int heads = problem_.heads();
     p_.requests = static_cast<int>(batch_.extent);
     p_.heads = heads;
@@ -74,13 +72,13 @@ class Binder {
     p_.k = args_.k.data;
     p_.v = args_.v.data;
     p_.o = args_.o.data;
-    return check_no_overlap({kOp, "o"}, args_.o);
+    return check_no_overlap({kDecodeOp, "o"}, args_.o);
   }
 
   // [B, heads, dim] with unit innermost stride.
   Status check_rows(std::string_view tensor, const Tensor& x, DType dtype, Dim heads, Dim dim,
                     long long* request_stride, long long* head_stride) const {
-    const TensorName name{kOp, tensor};
+    const TensorName name{kDecodeOp, tensor};
     std::array<std::int64_t, 3> strides{};
     CUBINERY_RETURN_IF_ERROR(check_data(name, x, dtype));
     CUBINERY_RETURN_IF_ERROR(
@@ -105,7 +103,7 @@ class Binder {
   // [B, heads], any strides.
   Status bind_per_head(std::string_view tensor, const Tensor& x, DType dtype, const void** data,
                        long long* request_stride, long long* head_stride) const {
-    const TensorName name{kOp, tensor};
+    const TensorName name{kDecodeOp, tensor};
     std::array<std::int64_t, 2> strides{};
     CUBINERY_RETURN_IF_ERROR(check_data(name, x, dtype));
     CUBINERY_RETURN_IF_ERROR(
@@ -130,7 +128,7 @@ Result<Decode> Decode::create(const Context& context, const DecodeProblem& probl
   const TuningKnowledge known = tuning_knowledge(context, decode_question(problem, {}, {}));
   const Answers answers(decode_question(problem, known.gpu, known.toolchain), known.results);
   return create_tuned<Decode>(
-      context, kOp, answers,
+      context, kDecodeOp, answers,
       [&](const Answers* asked, std::string_view why_not) {
         return decode_plan(problem, known.rates, asked, why_not);
       },
@@ -162,10 +160,11 @@ Status Decode::launch(Stream stream, const DecodeArgs& args) const {
   const int heads = state_->problem.heads();
   const std::int64_t max_batch = std::numeric_limits<int>::max() / 2 / warps_of(key, 1, heads);
   if (batch < 0 || batch > max_batch) {
-    return invalid({kOp, "q"}, fmt::format("has B = {}; accepted: 0 to {}", batch, max_batch));
+    return invalid({kDecodeOp, "q"},
+                   fmt::format("has B = {}; accepted: 0 to {}", batch, max_batch));
   }
   if (batch == 0) return {};
-  Binder binder(state_->problem, args, batch);
+  DecodeBinder binder(state_->problem, args, batch);
   CUBINERY_RETURN_IF_ERROR(binder.bind());
   const std::int64_t blocks = (warps_of(key, batch, heads) + key.warps - 1) / key.warps;
   return state_->kernels[variant].launch(

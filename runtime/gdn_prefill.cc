@@ -17,7 +17,6 @@
 namespace cubinery::gdn {
 namespace {
 
-constexpr std::string_view kOp = Fields<PrefillProblem>::kName;
 constexpr std::size_t kWorkspaceAlignment = 256;
 
 // Bytes of `order`, in front of the records.
@@ -45,7 +44,7 @@ std::size_t bytes_for(const Prefill::State& state, std::int64_t slots, std::int6
 }
 
 Status check_workspace(const Workspace& workspace, std::size_t needed) {
-  const TensorName name{kOp, "workspace"};
+  const TensorName name{kPrefillOp, "workspace"};
   if (workspace.bytes < needed) {
     return invalid(name, fmt::format("has {} bytes; accepted: at least {}, workspace_bytes() of "
                                      "this size",
@@ -65,7 +64,7 @@ Status check_max_seqlen(std::int64_t max_seqlen, std::int64_t tokens) {
   if (max_seqlen >= 0 && max_seqlen <= tokens) return {};
   return Status(Code::kInvalidArgument, fmt::format("{}: max_seqlen = {}; accepted: 0 to {}, the "
                                                     "tokens that there are",
-                                                    kOp, max_seqlen, tokens));
+                                                    kPrefillOp, max_seqlen, tokens));
 }
 
 void place_workspace(const PrefillProblem& problem, const Workspace& workspace,
@@ -132,7 +131,7 @@ Result<Prefill> Prefill::create(const Context& context, const PrefillProblem& pr
   const Answers answers(prefill_question(problem, known.gpu, known.toolchain, limit),
                         known.results);
   return create_tuned<Prefill>(
-      context, kOp, answers,
+      context, kPrefillOp, answers,
       [&](const Answers* asked, std::string_view why_not) {
         return prefill_plan(problem, limit, known.rates, asked, why_not);
       },

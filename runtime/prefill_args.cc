@@ -13,7 +13,6 @@
 namespace cubinery::gdn {
 namespace {
 
-constexpr std::string_view kOp = Fields<PrefillProblem>::kName;
 constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 
 // Rows that start at multiples of this are read in whole vectors.
@@ -34,10 +33,10 @@ bool rows_aligned(const Tensor& x) {
   return aligned;
 }
 
-class Binder {
+class PrefillBinder {
  public:
-  Binder(const PrefillProblem& problem, const PrefillArgs& args, const PrefillExtent& extent,
-         PrefillParams* params)
+  PrefillBinder(const PrefillProblem& problem, const PrefillArgs& args, const PrefillExtent& extent,
+                PrefillParams* params)
       : problem_(problem),
         args_(args),
         sequences_{problem.varlen ? "N" : "B", extent.sequences},
@@ -55,7 +54,7 @@ class Binder {
     CUBINERY_RETURN_IF_ERROR(bind_cu_seqlens());
     CUBINERY_RETURN_IF_ERROR(bind_checkpoints());
     bind_counts();
-    return bind_scale(kOp, args_.scale, problem_.key_dim, &chunks_.scale);
+    return bind_scale(kPrefillOp, args_.scale, problem_.key_dim, &chunks_.scale);
   }
 
  private:
@@ -72,7 +71,7 @@ class Binder {
         check_tokens("v", args_.v, dtype, {"v_heads", problem_.v_heads}, value_dim, &v));
     CUBINERY_RETURN_IF_ERROR(
         check_tokens("o", args_.o, problem_.output_dtype, heads_, value_dim, &o));
-    CUBINERY_RETURN_IF_ERROR(check_no_overlap({kOp, "o"}, args_.o));
+    CUBINERY_RETURN_IF_ERROR(check_no_overlap({kPrefillOp, "o"}, args_.o));
     set_q_and_k(&chunks_, q, k);
     set_q_and_k(&scan_, q, k);
     scan_.v = args_.v.data;
@@ -97,7 +96,7 @@ class Binder {
   // has unit stride.
   Status check_tokens(std::string_view tensor, const Tensor& x, DType dtype, Dim heads,
                       std::optional<Dim> dim, TokenStrides* found) const {
-    const TensorName name{kOp, tensor};
+    const TensorName name{kPrefillOp, tensor};
     const bool heads_first = problem_.token_layout == TokenLayout::kBHTD;
     std::array<Dim, 4> dims{};
     std::size_t rank = 0;
@@ -139,7 +138,7 @@ class Binder {
 
   Status bind_cu_seqlens() {
     if (!problem_.varlen) {
-      return check_absent({kOp, "cu_seqlens"}, args_.cu_seqlens, "varlen is false");
+      return check_absent({kPrefillOp, "cu_seqlens"}, args_.cu_seqlens, "varlen is false");
     }
     CUBINERY_RETURN_IF_ERROR(bind_bounds("cu_seqlens", args_.cu_seqlens, &chunks_.cu_seqlens,
                                          &chunks_.cu_seqlens_stride));
@@ -151,16 +150,16 @@ class Binder {
   // [N + 1]
   Status bind_bounds(std::string_view tensor, const Tensor& x, const void** data,
                      long long* stride) const {
-    return bind_vector({kOp, tensor}, x, problem_.cu_seqlens_dtype,
+    return bind_vector({kPrefillOp, tensor}, x, problem_.cu_seqlens_dtype,
                        {"N + 1", sequences_.extent + 1}, data, stride);
   }
 
   Status bind_checkpoints() {
     const Tensor& starts = args_.checkpoint_cu_starts;
-    const TensorName starts_name{kOp, "checkpoint_cu_starts"};
+    const TensorName starts_name{kPrefillOp, "checkpoint_cu_starts"};
     if (problem_.checkpoints == Checkpoints::kNone) {
       constexpr std::string_view kWhy = "checkpoints is none";
-      CUBINERY_RETURN_IF_ERROR(check_absent({kOp, "checkpoints"}, args_.checkpoints, kWhy));
+      CUBINERY_RETURN_IF_ERROR(check_absent({kPrefillOp, "checkpoints"}, args_.checkpoints, kWhy));
       return check_absent(starts_name, starts, kWhy);
     }
     const std::int64_t every = problem_.checkpoint_every;
@@ -169,10 +168,10 @@ class Binder {
     const std::int64_t rows = problem_.varlen
                                   ? std::max<std::int64_t>(args_.checkpoints.shape[0], 0)
                                   : sequences_.extent * per_sequence;
-    CUBINERY_RETURN_IF_ERROR(check_states({kOp, "checkpoints"}, args_.checkpoints, {"rows", rows},
-                                          state_form(problem_), &scan_.checkpoint_row,
-                                          &scan_.checkpoint_head));
-    CUBINERY_RETURN_IF_ERROR(check_no_overlap({kOp, "checkpoints"}, args_.checkpoints));
+    CUBINERY_RETURN_IF_ERROR(check_states({kPrefillOp, "checkpoints"}, args_.checkpoints,
+                                          {"rows", rows}, state_form(problem_),
+                                          &scan_.checkpoint_row, &scan_.checkpoint_head));
+    CUBINERY_RETURN_IF_ERROR(check_no_overlap({kPrefillOp, "checkpoints"}, args_.checkpoints));
     scan_.checkpoints = args_.checkpoints.data;
     scan_.checkpoint_rows = rows;
     scan_.checkpoint_every = problem_.checkpoint_every;
@@ -203,11 +202,13 @@ class Binder {
 Status check_count(std::string_view tensor, std::string_view name, std::int64_t count,
                    std::int64_t limit) {
   if (count >= 0 && count <= limit) return {};
-  return invalid({kOp, tensor}, fmt::format("has {} = {}; accepted: 0 to {}", name, count, limit));
+  return invalid({kPrefillOp, tensor},
+                 fmt::format("has {} = {}; accepted: 0 to {}", name, count, limit));
 }
 
 Status wrong_rank(std::string_view tensor, int rank, std::string_view accepted) {
-  return invalid({kOp, tensor}, fmt::format("has {} dimensions; accepted: {}", rank, accepted));
+  return invalid({kPrefillOp, tensor},
+                 fmt::format("has {} dimensions; accepted: {}", rank, accepted));
 }
 
 }  // namespace
@@ -222,7 +223,7 @@ PrefillLimits prefill_limits(const PrefillProblem& problem, int chunk_size) {
 Status prefill_extent(const PrefillProblem& problem, const PrefillArgs& args,
                       const PrefillLimits& limits, PrefillExtent* extent) {
   const Tensor& q = args.q;
-  CUBINERY_RETURN_IF_ERROR(check_data({kOp, "q"}, q, problem.dtype));
+  CUBINERY_RETURN_IF_ERROR(check_data({kPrefillOp, "q"}, q, problem.dtype));
   const std::size_t behind = problem.token_layout == TokenLayout::kBHTD ? 1 : 0;
   if (!problem.varlen) {
     if (q.rank != 4) return wrong_rank("q", q.rank, "4");
@@ -233,7 +234,8 @@ Status prefill_extent(const PrefillProblem& problem, const PrefillArgs& args,
   }
   if (q.rank != 3 && q.rank != 4) return wrong_rank("q", q.rank, "3, or 4 with B = 1");
   const Tensor& cu_seqlens = args.cu_seqlens;
-  CUBINERY_RETURN_IF_ERROR(check_data({kOp, "cu_seqlens"}, cu_seqlens, problem.cu_seqlens_dtype));
+  CUBINERY_RETURN_IF_ERROR(
+      check_data({kPrefillOp, "cu_seqlens"}, cu_seqlens, problem.cu_seqlens_dtype));
   if (cu_seqlens.rank != 1) return wrong_rank("cu_seqlens", cu_seqlens.rank, "1");
   const std::size_t first = q.rank == 4 ? 1 : 0;
   *extent = {.sequences = cu_seqlens.shape[0] - 1, .tokens = q.shape[first + behind]};
@@ -243,7 +245,7 @@ Status prefill_extent(const PrefillProblem& problem, const PrefillArgs& args,
 
 Status bind_prefill(const PrefillProblem& problem, const PrefillArgs& args,
                     const PrefillExtent& extent, PrefillParams* params) {
-  return Binder(problem, args, extent, params).bind();
+  return PrefillBinder(problem, args, extent, params).bind();
 }
 
 }  // namespace cubinery::gdn

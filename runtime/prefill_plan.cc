@@ -100,7 +100,7 @@ std::string fixed_text_of(const PrefillPair& pair) {
 
 // The fields that decide what is fast.  How a state lies in memory does not: it is read and written
 // once for a whole sequence.
-std::vector<std::string> outline() {
+std::vector<std::string> prefill_outline() {
   return {"chunks.key_dim", "chunks.dtype", "scan.key_dim", "scan.value_dim", "scan.dtype"};
 }
 
@@ -115,16 +115,6 @@ void add_values(std::string_view prefix, const Key& key, Values* values) {
     }
     values->push_back(std::move(value));
   }
-}
-
-// Adds `key` where it is not yet.  Returns its place.
-template <class Key>
-std::size_t place_of(const Key& key, std::vector<Key>* keys) {
-  const auto same = [&](const Key& other) { return tuned_values(other) == tuned_values(key); };
-  const auto found = std::find_if(keys->begin(), keys->end(), same);
-  const auto place = static_cast<std::size_t>(found - keys->begin());
-  if (found == keys->end()) keys->push_back(key);
-  return place;
 }
 
 // Fills the cells of one plan.
@@ -188,10 +178,10 @@ class Filler {
 
 TuningSpace prefill_space(const PrefillProblem& problem, int shared_limit) {
   const PrefillPair any = any_pair(problem, shared_limit);
-  TuningSpace space{.op = Fields<PrefillProblem>::kName,
+  TuningSpace space{.op = std::string(kPrefillOp),
                     .fixed = fixed_text_of(any),
                     .configurations = {},
-                    .outline = outline()};
+                    .outline = prefill_outline()};
   for_each_candidate(any.chunks, [&](const GdnPrefillChunksKey& chunks) {
     for_each_candidate(any.scan, [&](const GdnPrefillScanKey& scan) {
       const PrefillPair pair{chunks, scan};
@@ -225,9 +215,9 @@ std::optional<PrefillPair> prefill_pair(const PrefillProblem& problem, const Val
 
 Question prefill_question(const PrefillProblem& problem, const GpuIdentity& gpu,
                           const Toolchain& toolchain, int shared_limit) {
-  return {.op = Fields<PrefillProblem>::kName,
+  return {.op = std::string(kPrefillOp),
           .fixed = fixed_text_of(any_pair(problem, shared_limit)),
-          .outline = outline(),
+          .outline = prefill_outline(),
           .gpu = gpu,
           .toolchain = toolchain,
           .usable = [problem, shared_limit](const Values& values) {

@@ -10,8 +10,6 @@
 namespace cubinery::gdn {
 namespace {
 
-constexpr std::string_view kOp = Fields<PrefillProblem>::kName;
-
 GdnPrefillChunksKey chunks_key(const PrefillProblem& problem) {
   GdnPrefillChunksKey key{.key_dim = problem.key_dim,
                           .dtype = problem.dtype,
@@ -73,22 +71,22 @@ int PrefillProblem::heads() const { return std::max({q_heads, k_heads, v_heads})
 
 Status PrefillProblem::check() const {
   CUBINERY_RETURN_IF_ERROR(check_shared_fields(*this));
-  CUBINERY_RETURN_IF_ERROR(check_integer(kOp, "cu_seqlens_dtype", cu_seqlens_dtype));
+  CUBINERY_RETURN_IF_ERROR(check_integer(kPrefillOp, "cu_seqlens_dtype", cu_seqlens_dtype));
   if (checkpoints != Checkpoints::kNone && (checkpoint_every < 16 || checkpoint_every % 16 != 0)) {
-    return bad_field(kOp, "checkpoint_every", value_text(checkpoint_every),
+    return bad_field(kPrefillOp, "checkpoint_every", value_text(checkpoint_every),
                      "multiples of 16 from 16 up");
   }
   return {};
 }
 
 Result<std::vector<KernelSpec>> PrefillProblem::kernels(std::string_view arch) const {
-  return gdn::kernels(*this, arch, embedded_known_results(kOp));
+  return gdn::kernels(*this, arch, embedded_known_results(kPrefillOp));
 }
 
 Result<std::vector<KernelSpec>> kernels(const PrefillProblem& problem, std::string_view arch,
                                         const KnownResults& known) {
   CUBINERY_RETURN_IF_ERROR(problem.check());
-  Result<Arch> parsed = check_arch(kOp, arch);
+  Result<Arch> parsed = check_arch(kPrefillOp, arch);
   if (!parsed) return std::move(parsed).error();
   const PrefillPlanKeys keys =
       prefill_plan_keys(problem, arch, max_shared_bytes(*parsed), known.results, known.templates);

@@ -1,6 +1,7 @@
 // From a prefill problem to the keys of its kernels.  Pure functions.
 #pragma once
 
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -55,5 +56,10 @@ struct Fields<gdn::PrefillProblem> {
                                                    fixed("batch_invariant", &P::batch_invariant),
                                                });
 };
+
+namespace gdn {
+// The operator's name: that of its results, and what messages begin with.
+inline constexpr std::string_view kPrefillOp = Fields<PrefillProblem>::kName;
+}  // namespace gdn
 
 }  // namespace cubinery

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,16 @@ bool set_tuned_fields(const std::vector<TunedValue>& values, std::string_view pr
     }
   });
   return is_complete;
+}
+
+// Adds `key` where none with the same tuned values is.  Returns its place.
+template <class Key>
+std::size_t place_of(const Key& key, std::vector<Key>* keys) {
+  const auto same = [&](const Key& other) { return tuned_values(other) == tuned_values(key); };
+  const auto found = std::find_if(keys->begin(), keys->end(), same);
+  const auto place = static_cast<std::size_t>(found - keys->begin());
+  if (found == keys->end()) keys->push_back(key);
+  return place;
 }
 
 }  // namespace cubinery

@@ -19,17 +19,6 @@ std::string mig_profile(std::string_view name) {
   return at == name.npos ? "" : std::string(name.substr(at + kMark.size()));
 }
 
-std::vector<std::string> kernels_of(const TuningSpace& space) {
-  std::vector<std::string> names;
-  for (const Configuration& configuration : space.configurations) {
-    for (const KernelSpec& kernel : configuration.kernels) {
-      const bool known = std::find(names.begin(), names.end(), kernel.kernel) != names.end();
-      if (!known) names.push_back(kernel.kernel);
-    }
-  }
-  return names;
-}
-
 bool fits(const Configuration& configuration, const GpuIdentity& gpu) {
   return std::all_of(
       configuration.kernels.begin(), configuration.kernels.end(),
@@ -42,7 +31,7 @@ Question question_of(const Context& context, const TuningSpace& space, const Gpu
           .fixed = space.fixed,
           .outline = space.outline,
           .gpu = gpu,
-          .toolchain = toolchain_of(context, kernels_of(space)),
+          .toolchain = toolchain_of(context, space),
           .usable = [&space, gpu](const std::vector<TunedValue>& values) {
             const std::size_t index = index_of(space, values);
             return index < space.configurations.size() &&
@@ -111,6 +100,14 @@ Toolchain toolchain_of(const Context& context, std::vector<std::string> kernels)
   const auto& nvrtc = context.state().nvrtc;
   return {.nvrtc = nvrtc ? (*nvrtc)->version() : "",
           .templates = templates_digest(std::move(kernels), context.state().options.template_dirs)};
+}
+
+Toolchain toolchain_of(const Context& context, const TuningSpace& space) {
+  std::vector<std::string> kernels;
+  for (const Configuration& configuration : space.configurations) {
+    for (const KernelSpec& spec : configuration.kernels) kernels.push_back(spec.kernel);
+  }
+  return toolchain_of(context, std::move(kernels));
 }
 
 std::string tuning_directory(const Context& context) {

@@ -15,6 +15,7 @@ namespace cubinery {
 // What compiles these kernels (by name) in this context.  nvrtc is empty where the context has
 // none: then any version will do.
 Toolchain toolchain_of(const Context& context, std::vector<std::string> kernels);
+Toolchain toolchain_of(const Context& context, const TuningSpace& space);
 
 // Toolchain::templates of these kernels, found in these folders first.
 std::string templates_digest(std::vector<std::string> kernels,

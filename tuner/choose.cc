@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "tuner/shape.h"
+#include "tuner/space.h"
 
 namespace cubinery {
 namespace {
@@ -37,13 +38,6 @@ std::string differing_fields(std::string_view theirs, std::string_view ours) {
     if (value_of(ours, name) != value) texts.push_back(fmt::format("{}={}", name, value));
   }
   return fmt::format("{}", fmt::join(texts, ", "));
-}
-
-std::vector<TunedValue> bits_of(const std::vector<TunedValue>& values) {
-  std::vector<TunedValue> bits;
-  std::copy_if(values.begin(), values.end(), std::back_inserter(bits),
-               [](const TunedValue& value) { return value.changes_bits; });
-  return bits;
 }
 
 // What id_of() says, without the price of a digest.

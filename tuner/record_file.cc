@@ -15,6 +15,7 @@
 
 #include "cache/env.h"
 #include "cache/paths.h"
+#include "cache/system_call.h"
 
 namespace cubinery {
 namespace {
@@ -69,16 +70,6 @@ Result<std::string> read_text(const std::string& path) {
   if (is_absent(error)) return std::string();
   if (error) return io_error("read", path, error);
   return text;
-}
-
-std::error_code last_error() { return {errno, std::generic_category()}; }
-
-template <class Call>
-auto uninterrupted(Call call) {
-  for (;;) {
-    const auto result = call();
-    if (result != -1 || errno != EINTR) return result;
-  }
 }
 
 // A file that is appended to.

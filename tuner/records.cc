@@ -44,7 +44,7 @@ Json json_of(const std::vector<TunedValue>& values) {
   return json;
 }
 
-Json bits_of(const std::vector<TunedValue>& values) {
+Json bit_names(const std::vector<TunedValue>& values) {
   Json names = Json::array();
   for (const TunedValue& value : values) {
     if (value.changes_bits) names.push_back(value.name);
@@ -148,7 +148,7 @@ std::string to_line(const Setting& setting) {
 std::string to_line(const Measurement& measurement) {
   Json json = {{"measurement", kRecordFormat}, {"of", measurement.setting}};
   json["configuration"] = json_of(measurement.configuration);
-  json["bits"] = bits_of(measurement.configuration);
+  json["bits"] = bit_names(measurement.configuration);
   json["verdict"] = to_string(measurement.verdict);
   if (!measurement.reason.empty()) json["reason"] = measurement.reason;
   if (measurement.verdict == Verdict::kCorrect) json["ms"] = json_of(measurement.ms);
@@ -165,7 +165,7 @@ std::string to_line(const TuningResult& result) {
   Json json = {{"result", kRecordFormat}};
   add_setting(result.setting, &json);
   json["configuration"] = json_of(result.configuration);
-  json["bits"] = bits_of(result.configuration);
+  json["bits"] = bit_names(result.configuration);
   json["ms"] = json_of(result.ms);
   json["otherwise"] = json_of(result.otherwise);
   json["otherwise_ms"] = json_of(result.otherwise_ms);

@@ -10,7 +10,7 @@ namespace cubinery {
 namespace {
 
 // Numbers by their value, in front of texts.
-bool comes_before(const std::string& a, const std::string& b) {
+bool is_smaller(const std::string& a, const std::string& b) {
   const auto number = [](const std::string& text) -> std::optional<long long> {
     long long value = 0;
     const char* end = text.data() + text.size();
@@ -29,7 +29,7 @@ std::vector<std::vector<std::string>> values_of(const std::vector<Configuration>
     for (const Configuration& configuration : configurations) {
       values[field].push_back(configuration.values[field].value);
     }
-    std::sort(values[field].begin(), values[field].end(), comes_before);
+    std::sort(values[field].begin(), values[field].end(), is_smaller);
     values[field].erase(std::unique(values[field].begin(), values[field].end()),
                         values[field].end());
   }
@@ -60,7 +60,7 @@ Search::Search(const std::vector<Configuration>& configurations, std::size_t fir
       Point& point = points_.emplace_back(values.size());
       for (std::size_t field = 0; field < values.size(); ++field) {
         const auto place = std::lower_bound(values[field].begin(), values[field].end(),
-                                            configurations[i].values[field].value, comes_before);
+                                            configurations[i].values[field].value, is_smaller);
         point[field] = static_cast<int>(place - values[field].begin());
       }
       configurations_.emplace(point, i);

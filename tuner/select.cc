@@ -5,6 +5,8 @@
 #include <iterator>
 #include <set>
 
+#include "tuner/space.h"
+
 namespace cubinery {
 namespace {
 
@@ -14,17 +16,10 @@ struct Group {
   std::vector<std::size_t> members;  // ascending
 };
 
-std::vector<TunedValue> bits_of(const Configuration& configuration) {
-  std::vector<TunedValue> bits;
-  std::copy_if(configuration.values.begin(), configuration.values.end(), std::back_inserter(bits),
-               [](const TunedValue& value) { return value.changes_bits; });
-  return bits;
-}
-
 std::vector<Group> groups_of(const std::vector<Configuration>& configurations) {
   std::vector<Group> groups;
   for (std::size_t i = 0; i < configurations.size(); ++i) {
-    std::vector<TunedValue> bits = bits_of(configurations[i]);
+    std::vector<TunedValue> bits = bits_of(configurations[i].values);
     const auto same = std::find_if(groups.begin(), groups.end(),
                                    [&](const Group& group) { return group.bits == bits; });
     if (same == groups.end()) {

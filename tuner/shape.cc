@@ -30,12 +30,6 @@ std::string joined(const Shape& shape, Value value) {
   return text;
 }
 
-const ShapeSize* find(const Shape& shape, std::string_view name) {
-  const auto size = std::find_if(shape.begin(), shape.end(),
-                                 [&](const ShapeSize& other) { return other.name == name; });
-  return size == shape.end() ? nullptr : &*size;
-}
-
 }  // namespace
 
 std::string bucket_of(const Shape& features) { return joined(features, nearest_power); }
@@ -48,14 +42,21 @@ std::string to_text(const Shape& shape) {
   return joined(shape, [](std::int64_t value) { return value; });
 }
 
+std::optional<std::int64_t> size_in(const Shape& shape, std::string_view name) {
+  const auto size = std::find_if(shape.begin(), shape.end(),
+                                 [&](const ShapeSize& one) { return one.name == name; });
+  if (size == shape.end()) return std::nullopt;
+  return size->value;
+}
+
 std::optional<double> distance(const Shape& a, const Shape& b) {
   if (a.size() != b.size()) return std::nullopt;
   double sum = 0;
   for (const ShapeSize& size : a) {
-    const ShapeSize* other = find(b, size.name);
-    if (other == nullptr) return std::nullopt;
+    const std::optional<std::int64_t> other = size_in(b, size.name);
+    if (!other) return std::nullopt;
     sum += std::abs(std::log2(static_cast<double>(size.value)) -
-                    std::log2(static_cast<double>(other->value)));
+                    std::log2(static_cast<double>(*other)));
   }
   return sum;
 }
@@ -70,7 +71,8 @@ Status check_shape(std::string_view op, const Shape& shape) {
       return refuse(
           fmt::format("the name of size \"{}\" is not of letters, digits and _", size.name));
     }
-    if (find(shape, size.name) != &size) {
+    const auto is_named = [&](const ShapeSize& other) { return other.name == size.name; };
+    if (std::count_if(shape.begin(), shape.end(), is_named) > 1) {
       return refuse(fmt::format("the shape has the size {} twice", size.name));
     }
     if (size.value < 1) {

@@ -21,6 +21,9 @@ std::size_t nearest_log2(std::int64_t size);
 // "batch=8;heads=32": the sizes as they are.
 std::string to_text(const Shape& shape);
 
+// The size of this name, or nullopt.
+std::optional<std::int64_t> size_in(const Shape& shape, std::string_view name);
+
 // Sum over the sizes of |log2 a - log2 b|; nullopt: they do not name the same sizes.
 std::optional<double> distance(const Shape& a, const Shape& b);
 

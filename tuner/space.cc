@@ -1,4 +1,6 @@
-// Spaces, configurations and choices as include/cubinery declares them.
+// Spaces, configurations and choices, also those that include/cubinery declares.
+#include "tuner/space.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,6 +30,11 @@ std::size_t index_of(const TuningSpace& space, const std::vector<TunedValue>& va
                                        values.begin(), values.end(), same);
                    });
   return static_cast<std::size_t>(found - space.configurations.begin());
+}
+
+std::vector<TunedValue> bits_of(std::vector<TunedValue> values) {
+  std::erase_if(values, [](const TunedValue& value) { return !value.changes_bits; });
+  return values;
 }
 
 const char* to_string(Rung rung) {

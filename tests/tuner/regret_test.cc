@@ -15,6 +15,8 @@
 #include "tests/catch.h"
 #include "tuner/model.h"
 #include "tuner/record_file.h"
+#include "tuner/shape.h"
+#include "tuner/space.h"
 
 namespace cubinery {
 namespace {
@@ -23,18 +25,6 @@ using Values = std::vector<TunedValue>;
 
 const Arch kArch{9, 0, 'a'};
 const GpuRates kH200 = nominal_rates(kArch);
-
-std::int64_t size_of(const Shape& shape, std::string_view name, std::int64_t otherwise) {
-  for (const ShapeSize& size : shape) {
-    if (size.name == name) return size.value;
-  }
-  return otherwise;
-}
-
-Values bits_of(Values values) {
-  std::erase_if(values, [](const TunedValue& value) { return !value.changes_bits; });
-  return values;
-}
 
 // What the model says of one setting: the configuration that an operator would launch, and the cost
 // of any.
@@ -46,7 +36,7 @@ struct Modelled {
 Modelled decode_model(const Setting& setting) {
   gdn::DecodeProblem problem;
   problem.q_heads = problem.k_heads = problem.v_heads = 1;
-  const std::int64_t states = size_of(setting.features, "states", 0);
+  const std::int64_t states = size_in(setting.features, "states").value_or(0);
   return {gdn::decode_values(gdn::decode_plan(problem, kH200, nullptr).key(states)),
           [=](const Values& values) {
             return decode_us(gdn::decode_key(problem, values).value(), states, kH200);
@@ -54,16 +44,16 @@ Modelled decode_model(const Setting& setting) {
 }
 
 Modelled prefill_model(const Setting& setting) {
-  const gdn::PrefillSize size{.tokens = size_of(setting.shape, "tokens", 0),
-                              .sequences = size_of(setting.shape, "sequences", 0),
-                              .max_seqlen = size_of(setting.shape, "max_seqlen", 0)};
-  const std::int64_t heads = size_of(setting.features, "states", 0) / size.sequences;
-  const std::int64_t group = size_of(setting.features, "group", 0);
+  const gdn::PrefillSize size{.tokens = size_in(setting.shape, "tokens").value_or(0),
+                              .sequences = size_in(setting.shape, "sequences").value_or(0),
+                              .max_seqlen = size_in(setting.shape, "max_seqlen").value_or(0)};
+  const std::int64_t heads = size_in(setting.features, "states").value_or(0) / size.sequences;
+  const std::int64_t group = size_in(setting.features, "group").value_or(0);
   gdn::PrefillProblem problem;
   problem.varlen = true;
   problem.v_heads = static_cast<int>(heads);
   problem.q_heads = problem.k_heads = static_cast<int>(heads / group);
-  const std::int64_t length = size_of(setting.features, "length", 0);
+  const std::int64_t length = size_in(setting.features, "length").value_or(0);
   const PrefillLoad load{.sequences = size.sequences,
                          .length = length,
                          .longest = std::max(length, size.max_seqlen),

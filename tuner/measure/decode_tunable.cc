@@ -2,10 +2,10 @@
 #include <optional>
 #include <utility>
 
-#include "codegen/arch.h"
 #include "gdn_decode/fields.h"
 #include "runtime/decode_plan.h"
 #include "runtime/decode_state.h"
+#include "runtime/tuned_operator.h"
 #include "tuner/measure/gdn_check.h"
 #include "tuner/measure/gdn_shapes.h"
 #include "tuner/measure/gdn_tunables.h"
@@ -103,8 +103,7 @@ class DecodeTunable final : public Tunable {
 Result<std::unique_ptr<Tunable>> make_tunable(const Context& context,
                                               const DecodeProblem& problem) {
   CUBINERY_RETURN_IF_ERROR(problem.check());
-  // A context has a known architecture.
-  const Arch arch = parse_arch(context.arch()).value_or(Arch{});
+  const Arch arch = arch_of(context);
   const Result<GpuIdentity> gpu = gpu_identity(context);
   return std::unique_ptr<Tunable>(std::make_unique<DecodeTunable>(
       context, problem, gpu ? rates_of(arch, *gpu) : nominal_rates(arch), gpu ? gpu->l2_bytes : 0));

@@ -15,7 +15,7 @@ namespace {
 using gdn::Checkpoints;
 using gdn::Padding;
 
-constexpr std::size_t kAlignment = 256;  // of tensors, and the least gap between them
+constexpr std::size_t kLeastGap = 256;  // between tensors
 constexpr std::byte kPoison{0xff};
 constexpr std::size_t kPadded = 1;        // the sequence that is padding, where there is any
 constexpr std::int64_t kSpareSlots = 3;   // of pools
@@ -89,13 +89,13 @@ void GdnCase::place_sequences(const std::vector<std::int64_t>& lengths) {
 
 void GdnCase::lay_out() {
   tensors_ = tensors_of(problem_, extent_);
-  std::size_t end = kAlignment;
+  std::size_t end = kLeastGap;
   for (const auto& [name, member] : kTensors) {
     Tensor& tensor = tensors_.*member;
     if (!tensor.present()) continue;
     // NOLINTNEXTLINE(performance-no-int-to-ptr): an offset, until args() adds a base.
     tensor.data = reinterpret_cast<void*>(end);
-    end += (bytes_of(tensor) + 2 * kAlignment - 1) / kAlignment * kAlignment;
+    end += aligned(bytes_of(tensor) + kLeastGap);
   }
   image_.assign(end, kPoison);
 }

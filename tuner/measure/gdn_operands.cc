@@ -16,11 +16,6 @@ using gdn::PrefillArgs;
 using gdn::PrefillProblem;
 
 constexpr std::int64_t kLeastL2Bytes = 60'000'000;
-constexpr std::size_t kAlignment = 256;
-
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 std::vector<std::byte> random_rows(const DataOptions& options, DataStream stream, DType dtype,
                                    int dim, bool raw) {

@@ -23,13 +23,6 @@ Status refused(std::string_view op, const Shape& shape, std::string_view why) {
                 fmt::format("{}: shape \"{}\": {}", op, to_text(shape), why));
 }
 
-std::optional<std::int64_t> find(const Shape& shape, std::string_view name) {
-  const auto size = std::find_if(shape.begin(), shape.end(),
-                                 [&](const ShapeSize& one) { return one.name == name; });
-  if (size == shape.end()) return std::nullopt;
-  return size->value;
-}
-
 constexpr std::string_view kHeads[] = {"q_heads", "k_heads", "v_heads"};
 
 // That a shape has all of `needed`, and nothing else but `optional` and heads.
@@ -41,7 +34,7 @@ Status check_sizes(std::string_view op, const Shape& shape,
     return std::find(std::begin(names), std::end(names), name) != std::end(names);
   };
   for (const std::string_view name : needed) {
-    if (!find(shape, name)) return refused(op, shape, fmt::format("{} is missing", name));
+    if (!size_in(shape, name)) return refused(op, shape, fmt::format("{} is missing", name));
   }
   std::vector<std::string_view> accepted = needed;
   accepted.insert(accepted.end(), optional.begin(), optional.end());
@@ -60,7 +53,7 @@ template <class Problem>
 Status set_heads(std::string_view op, const Shape& shape, Problem* problem) {
   int* const counts[] = {&problem->q_heads, &problem->k_heads, &problem->v_heads};
   for (std::size_t i = 0; i < std::size(kHeads); ++i) {
-    const std::int64_t heads = find(shape, kHeads[i]).value_or(*counts[i]);
+    const std::int64_t heads = size_in(shape, kHeads[i]).value_or(*counts[i]);
     if (heads > std::numeric_limits<int>::max()) return refused(op, shape, "too many heads");
     *counts[i] = static_cast<int>(heads);
   }
@@ -78,15 +71,15 @@ void append_even(std::int64_t sum, std::int64_t count, std::vector<std::int64_t>
 
 Result<DecodeShape> decode_shape(const gdn::DecodeProblem& problem, const Shape& shape) {
   CUBINERY_RETURN_IF_ERROR(check_sizes(kDecode, shape, {"batch"}, {}));
-  DecodeShape made{.problem = problem, .batch = *find(shape, "batch")};
+  DecodeShape made{.problem = problem, .batch = *size_in(shape, "batch")};
   CUBINERY_RETURN_IF_ERROR(set_heads(kDecode, shape, &made.problem));
   return made;
 }
 
 Result<PrefillShape> prefill_shape(const gdn::PrefillProblem& problem, const Shape& shape) {
   CUBINERY_RETURN_IF_ERROR(check_sizes(kPrefill, shape, {"tokens", "sequences"}, {"max_seqlen"}));
-  const std::int64_t tokens = *find(shape, "tokens"), sequences = *find(shape, "sequences");
-  const std::optional<std::int64_t> longest = find(shape, "max_seqlen");
+  const std::int64_t tokens = *size_in(shape, "tokens"), sequences = *size_in(shape, "sequences");
+  const std::optional<std::int64_t> longest = size_in(shape, "max_seqlen");
   if (tokens < sequences) {
     return refused(kPrefill, shape, "every sequence has at least one token");
   }

@@ -15,6 +15,11 @@ namespace cubinery {
 
 inline std::size_t idx(std::int64_t value) { return static_cast<std::size_t>(value); }
 
+constexpr std::size_t kTensorAlignment = 256;
+inline std::size_t aligned(std::size_t bytes) {
+  return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+}
+
 gdn::PrefillProblem as_prefill(const gdn::DecodeProblem& problem);
 gdn::DecodeArgs as_decode(const gdn::PrefillArgs& args);
 

@@ -7,6 +7,7 @@
 #include "gdn_prefill_scan/fields.h"
 #include "runtime/prefill_plan.h"
 #include "runtime/prefill_state.h"
+#include "runtime/tuned_operator.h"
 #include "tuner/measure/gdn_check.h"
 #include "tuner/measure/gdn_shapes.h"
 #include "tuner/measure/gdn_tunables.h"
@@ -127,8 +128,7 @@ class PrefillTunable final : public Tunable {
 Result<std::unique_ptr<Tunable>> make_tunable(const Context& context,
                                               const PrefillProblem& problem) {
   CUBINERY_RETURN_IF_ERROR(problem.check());
-  // A context has a known architecture.
-  const Arch arch = parse_arch(context.arch()).value_or(Arch{});
+  const Arch arch = arch_of(context);
   const Result<GpuIdentity> gpu = gpu_identity(context);
   return std::unique_ptr<Tunable>(std::make_unique<PrefillTunable>(
       context, problem, max_shared_bytes(arch), gpu ? rates_of(arch, *gpu) : nominal_rates(arch),

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tuner/measure/tune_run.h"
+#include "tuner/space.h"
 
 namespace cubinery {
 namespace {

@@ -11,19 +11,6 @@
 #include "tuner/shape.h"
 
 namespace cubinery {
-namespace {
-
-std::vector<std::string> kernels_of(const TuningSpace& space) {
-  std::vector<std::string> kernels;
-  for (const Configuration& configuration : space.configurations) {
-    for (const KernelSpec& spec : configuration.kernels) kernels.push_back(spec.kernel);
-  }
-  std::sort(kernels.begin(), kernels.end());
-  kernels.erase(std::unique(kernels.begin(), kernels.end()), kernels.end());
-  return kernels;
-}
-
-}  // namespace
 
 std::string utc_now() {
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
@@ -31,13 +18,6 @@ std::string utc_now() {
   gmtime_r(&now, &parts);
   return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1,
                      parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
-}
-
-std::vector<TunedValue> bits_of(const std::vector<TunedValue>& values) {
-  std::vector<TunedValue> bits;
-  std::copy_if(values.begin(), values.end(), std::back_inserter(bits),
-               [](const TunedValue& value) { return value.changes_bits; });
-  return bits;
 }
 
 TuneRun::TuneRun(const Machine& machine, Tunable& tunable, const TuneSettings& settings)
@@ -78,7 +58,7 @@ Status TuneRun::open(const std::vector<Shape>& shapes) {
   }
   const Result<std::string> nvrtc = machine_.context.nvrtc_version();
   if (!nvrtc) return Status(Code::kUnsupported, std::string(nvrtc.error().message()));
-  toolchain_ = toolchain_of(machine_.context, kernels_of(space_));
+  toolchain_ = toolchain_of(machine_.context, space_);
   summary_.directory =
       settings_.directory.empty() ? tuning_directory(machine_.context) : settings_.directory;
   if (summary_.directory.empty()) {

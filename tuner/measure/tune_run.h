@@ -122,7 +122,5 @@ class TuneRun {
 
 // Now, in UTC: "2026-11-21T21:00:00Z".
 std::string utc_now();
-// Those of the fields that change bits.
-std::vector<TunedValue> bits_of(const std::vector<TunedValue>& values);
 
 }  // namespace cubinery
