@@ -73,7 +73,8 @@ TEST_CASE("TheByteOffsetIsAdded", "[cpu]") {
 }
 
 TEST_CASE("NullIsAnAbsentTensor", "[cpu]") {
-  Tensor tensor = Tensor::contiguous(&tensor, DType::kF32, {1});
+  float data = 0;
+  Tensor tensor = Tensor::contiguous(&data, DType::kF32, {1});
   REQUIRE(capi::from_dlpack({"op", "x"}, nullptr, 0, &tensor).ok());
   CHECK_FALSE(tensor.present());
 }
