@@ -16,11 +16,15 @@ import webdriver
 # Text of the cells of one column, counted from 1, in the order of the shown rows.
 COLUMN = """return [...document.querySelectorAll('#settings tbody tr:not([hidden]) td:nth-child(' + arguments[0] + ')')]
     .map((cell) => cell.textContent);"""
-# For each canvas: its label, and whether something is drawn.
+# For each canvas: its label, and whether something is drawn.  Looked at in a copy: the browser warns of charts that are
+# read back often.
 CANVASES = """return [...document.querySelectorAll('canvas')].map((canvas) => {
     const {width, height} = canvas;
-    const drawn = width * height > 0 &&
-        canvas.getContext('2d').getImageData(0, 0, width, height).data.some((byte) => byte !== 0);
+    if (width * height === 0) return [canvas.getAttribute('aria-label'), false];
+    const copy = Object.assign(document.createElement('canvas'), {width, height});
+    const pixels = copy.getContext('2d', {willReadFrequently: true});
+    pixels.drawImage(canvas, 0, 0);
+    const drawn = pixels.getImageData(0, 0, width, height).data.some((byte) => byte !== 0);
     return [canvas.getAttribute('aria-label'), drawn];
 });"""
 HEADERS = "return [...document.querySelectorAll('#settings th')].map((th) => th.textContent);"
