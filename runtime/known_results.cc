@@ -5,7 +5,6 @@
 #include "runtime/problem.h"
 #include "runtime/tuning_context.h"
 #include "tuner/embedded.h"
-#include "tuner/record_file.h"
 
 namespace cubinery {
 namespace {
@@ -15,7 +14,7 @@ std::map<std::string, KnownResults, std::less<>> read_embedded() {
   for (const std::string& op : operator_names()) {
     known[op].templates = templates_digest(kernel_names(op), {});
   }
-  for (TuningResult& result : parse_results(embedded_results(), "<embedded>").results) {
+  for (TuningResult& result : embedded_results()) {
     const auto found = known.find(result.setting.op);
     if (found != known.end()) found->second.results.push_back(std::move(result));
   }

@@ -54,7 +54,7 @@ std::vector<TuningResult> results_of(const Context::State& state, const WantedRe
       sources.push_back(state.tuning_files.read(dir, wanted, options.trust_shared_dirs, log));
     }
   }
-  sources.push_back(state.tuning_files.embedded(wanted, log));
+  sources.push_back(state.tuning_files.embedded(wanted));
   std::vector<TuningResult> results;
   for (const TuningFiles::Results& source : sources) {
     results.insert(results.end(), source->begin(), source->end());

@@ -114,14 +114,17 @@ TuningFiles::Results TuningFiles::read(const std::string& cache_dir, const Wante
   return (parsed_[name] = *std::move(parsed)).results;
 }
 
-TuningFiles::Results TuningFiles::embedded(const WantedResults& wanted, const Log& log) {
+TuningFiles::Results TuningFiles::embedded(const WantedResults& wanted) {
   const std::string name = text_of(wanted);
   {
     const std::lock_guard lock(mutex_);
     const auto found = embedded_.find(name);
     if (found != embedded_.end()) return found->second;
   }
-  const Results results = parse(embedded_results(), "<embedded>", wanted, log);
+  const auto results = std::make_shared<const std::vector<TuningResult>>(
+      embedded_results([&](std::string_view op, std::string_view fixed) {
+        return is_wanted(wanted, op, fixed);
+      }));
   const std::lock_guard lock(mutex_);
   return embedded_.emplace(name, results).first->second;
 }

@@ -39,8 +39,8 @@ class TuningFiles {
   Results read(const std::string& cache_dir, const WantedResults& wanted, bool trust,
                const Log& log);
 
-  // Results inside the library, never null; parsed once.
-  Results embedded(const WantedResults& wanted, const Log& log);
+  // Results inside the library, never null.
+  Results embedded(const WantedResults& wanted);
 
  private:
   struct Parsed {

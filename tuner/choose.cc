@@ -24,9 +24,12 @@ std::vector<std::pair<std::string_view, std::string_view>> fields_of(std::string
   return fields;
 }
 
+// Without fields_of(): every result is asked for a handful of values.
 std::optional<std::string_view> value_of(std::string_view fixed, std::string_view name) {
-  for (const auto& [field, value] : fields_of(fixed)) {
-    if (field == name) return value;
+  for (std::size_t at = fixed.find(name); at != fixed.npos; at = fixed.find(name, at + 1)) {
+    if (at != 0 && fixed[at - 1] != ';') continue;
+    const std::string_view rest = fixed.substr(at + name.size());
+    if (rest.starts_with('=')) return rest.substr(1, std::min(rest.find(';'), rest.size()) - 1);
   }
   return std::nullopt;
 }

@@ -1,0 +1,34 @@
+// The results inside the library are those of the file that they are made from.
+#include "tuner/embedded.h"
+
+#include "tests/catch.h"
+#include "tuner/record_file.h"
+
+namespace cubinery {
+namespace {
+
+TEST_CASE("EmbeddedResultsAreThoseOfTheFile", "[cpu]") {
+  const TuningResults file =
+      read_results(CUBINERY_TEST_DIR "/../tuner/measured/h200.results.jsonl").value();
+  for (const DamagedLine& line : file.damaged) FAIL(line.text());
+  const std::vector<TuningResult> embedded = embedded_results();
+  REQUIRE(embedded.size() == file.results.size());
+  for (std::size_t i = 0; i < embedded.size(); ++i) {
+    CHECK(to_line(embedded[i]) == to_line(file.results[i]));
+    CHECK(embedded[i].configuration == file.results[i].configuration);  // also what changes bits
+  }
+}
+
+TEST_CASE("EmbeddedResultsAreHandedOutByProblem", "[cpu]") {
+  const std::vector<TuningResult> all = embedded_results();
+  const std::string fixed = all.front().setting.fixed;
+  const auto same = [&](std::string_view op, std::string_view one) {
+    return op == all.front().setting.op && one == fixed;
+  };
+  const std::vector<TuningResult> some = embedded_results(same);
+  CHECK(some.size() < all.size());
+  for (const TuningResult& result : some) CHECK(result.setting.fixed == fixed);
+}
+
+}  // namespace
+}  // namespace cubinery
