@@ -155,6 +155,7 @@ Json json_of(const TunedShape& tuned, const TuningSpace& space) {
   object["chosen_ms"] = json_of(tuned.chosen_ms);
   object["default_ms"] = json_of(tuned.otherwise_ms);
   object["margin"] = tuned.margin;
+  object["uncertainty"] = tuned.uncertainty;
   return object;
 }
 

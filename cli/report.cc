@@ -13,6 +13,7 @@
 #include "cli/print.h"
 #include "cli/report_html.h"
 #include "cli/report_stale.h"
+#include "tuner/compare.h"
 #include "tuner/embedded.h"
 #include "tuner/report.h"
 
@@ -28,6 +29,7 @@ constexpr const char* kReportExamples = R"(Examples:
   cubinery report --library --format json
   cubinery report --format t4 --bucket states=256 -o states256.t4.json
   cubinery report --format kernel-tuner -o exchange/
+  cubinery report --dir monday --against friday
 
 Formats:
   table         for people
@@ -36,7 +38,10 @@ Formats:
   t4            one setting's measurements in the T4 format of autotuners
   kernel-tuner  one setting's measurements as a cache file of Kernel Tuner
 Damaged lines are named on stderr and passed over.
-Exit code: 0, 1 there are no results, 2 wrong usage or files that cannot be read.)";
+--against compares results setting by setting, as a table or JSON: two agree where
+times differ by no more than the sum of their uncertainties.
+Exit code: 0, 1 there are no results or some do not agree, 2 wrong usage or files that
+cannot be read.)";
 
 // The formats that describe one setting.
 struct OneSetting {
@@ -55,6 +60,7 @@ struct Report {
   std::string format = "table";
   double copy_tb_per_s = 0;
   std::string output = "-";
+  std::string against;
 
   void add_to(CLI::App& app);
   int run() const;
@@ -62,6 +68,7 @@ struct Report {
   Result<TuningReport> read(const Options& options) const;
   Status write(TuningReport report) const;
   Status write_each(const TuningReport& report, const OneSetting& how) const;
+  int write_comparison(const TuningReport& here) const;
 };
 
 void Report::add_to(CLI::App& app) {
@@ -81,6 +88,8 @@ void Report::add_to(CLI::App& app) {
   app.add_option("-o,--output", output,
                  "Where to write [-]; t4 and kernel-tuner: a directory for a file each")
       ->type_name("FILE");
+  app.add_option("--against", against, "Compare with the results in this directory")
+      ->type_name("DIR");
   library.add_to(app, LibraryOptions::Scope::kCompiler);
   app.footer(kReportExamples);
 }
@@ -135,6 +144,25 @@ Status Report::write(TuningReport report) const {
   return write_text(output, report_table(report));
 }
 
+int Report::write_comparison(const TuningReport& here) const {
+  if (format != "table" && format != "json") {
+    return usage_error(
+        Status(Code::kInvalidArgument, "--against prints a table or json, not " + format));
+  }
+  const Result<TuningReport> there = read_report(against);
+  if (!there) return usage_error(there.error());
+  for (const DamagedLine& line : there->damaged) print_error(line.text());
+  const Comparison comparison = compare(here, *there);
+  if (comparison.settings.empty()) {
+    print_error(fmt::format("{} has no result for a setting of these", against));
+    return kExitFailed;
+  }
+  const Status written = write_text(
+      output, format == "json" ? comparison_json(comparison) : comparison_table(comparison));
+  if (!written.ok()) return usage_error(written);
+  return comparison.agreeing() == comparison.settings.size() ? kExitOk : kExitFailed;
+}
+
 int Report::run() const {
   const Result<Options> options = library.resolve();
   if (!options) return usage_error(options.error());
@@ -149,6 +177,7 @@ int Report::run() const {
   with_rate.copy_rate = copy_tb_per_s * 1e12;
   const Status fits = narrow(*report, with_rate);
   if (!fits.ok()) return usage_error(fits);
+  if (!against.empty()) return write_comparison(*report);
   mark_stale(*options, &*report);
   const Status written = write(*std::move(report));
   return written.ok() ? kExitOk : usage_error(written);

@@ -76,6 +76,7 @@ Json json_of(const TunedBucket& bucket) {
   object["default_ms"] = json_of(bucket.tuned.otherwise_ms);
   object["gain"] = gain(bucket.tuned);
   object["margin"] = bucket.tuned.margin;
+  object["uncertainty"] = bucket.tuned.uncertainty;
   return object;
 }
 

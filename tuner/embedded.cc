@@ -55,6 +55,7 @@ TuningResult result_of(const EmbeddedResult& from) {
           .otherwise_ms = from.otherwise_ms,
           .runner_up = values_of(from.runner_up, from.bits),
           .margin = from.margin,
+          .uncertainty = from.uncertainty,
           .clocks = from.clocks,
           .candidates = from.candidates,
           .measured = from.measured,

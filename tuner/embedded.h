@@ -50,7 +50,7 @@ struct EmbeddedResult {
   Value otherwise[kMost];
   Timing otherwise_ms;
   Value runner_up[kMost];
-  double margin = 0;
+  double margin = 0, uncertainty = 0;
   Clocks clocks;
   int candidates, measured, rejected;
   const char* time;

@@ -318,6 +318,7 @@ Result<TuningResult> parse_result(std::string_view line) {
   result.otherwise_ms = read_timing(members, "otherwise_ms", Need::kOptional);
   members.read("runner_up", bits, &result.runner_up);
   members.read("margin", &result.margin);
+  members.read("uncertainty", &result.uncertainty);
   result.clocks = read_clocks(members);
   members.read("candidates", &result.candidates);
   members.read("measured", &result.measured);

@@ -171,6 +171,7 @@ std::string to_line(const TuningResult& result) {
   json["otherwise_ms"] = json_of(result.otherwise_ms);
   json["runner_up"] = json_of(result.runner_up);
   json["margin"] = shortened(result.margin);
+  json["uncertainty"] = shortened(result.uncertainty);
   json["clocks"] = json_of(result.clocks);
   json["candidates"] = result.candidates;
   json["measured"] = result.measured;

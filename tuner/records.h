@@ -88,6 +88,8 @@ struct TuningResult {
   // The best two, interleaved: by how much the slower one was slower, as a share; and which it was.
   std::vector<TunedValue> runner_up;
   double margin = 0;
+  // How far these times may be from those of another call, as a share; 0: not known.
+  double uncertainty = 0;
   Clocks clocks;
   int candidates = 0, measured = 0, rejected = 0;
   std::string time;

@@ -36,9 +36,6 @@ std::string gpu_text(const GpuIdentity& gpu) {
                      gpu.sm_count, gpu.mig.empty() ? "" : ", MIG ", gpu.mig);
 }
 
-std::string us_text(double ms) { return fmt::format("{:.2f}", ms * 1e3); }
-std::string percent_text(double share) { return fmt::format("{:.1f}", share * 100); }
-
 std::string state_text(const ReportedSetting& reported) {
   if (!reported.result) return "no result yet";
   if (!reported.stale) return "";

@@ -38,4 +38,7 @@ std::string Table::text() const {
   return text;
 }
 
+std::string us_text(double ms) { return fmt::format("{:.2f}", ms * 1e3); }
+std::string percent_text(double share) { return fmt::format("{:.1f}", share * 100); }
+
 }  // namespace cubinery

@@ -20,4 +20,8 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+// Cells: microseconds, and a share as percent.
+std::string us_text(double ms);
+std::string percent_text(double share);
+
 }  // namespace cubinery

@@ -258,8 +258,8 @@ typedef int (*CubineryTuneProgress)(const char* progress, void* user);
  * "directory", "again"}, cubinery::TuneSettings; NULL: all at their default.
  * progress: may be NULL.
  * *summary: {"shapes": [{"shape", "bucket", "complete", "why", "chosen", "default", "chosen_ms",
- * "default_ms", "margin"}], "measured", "reused", "rejected", "stopped", "directory"}, times as
- * {"median", "p10", "p90", "samples"}; may be NULL.
+ * "default_ms", "margin", "uncertainty"}], "measured", "reused", "rejected", "stopped",
+ * "directory"}, times as {"median", "p10", "p90", "samples"}; may be NULL.
  * CUBINERY_UNSUPPORTED: the context has no device, or no NVRTC.  CUBINERY_IO: the directory cannot
  * be written. */
 CUBINERY_C_API int cubinery_tune(const CubineryContext* context, const char* op,

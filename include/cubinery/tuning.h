@@ -218,6 +218,9 @@ struct TunedShape {
   Timing chosen_ms, otherwise_ms;         // of their run-off, interleaved
   // Of the two fastest in the run-off: by how much the slower one was slower, as a share.
   double margin = 0;
+  // How far the times of another call may be from these, as a share: two calls agree where their
+  // times differ by no more than the sum of theirs.
+  double uncertainty = 0;
   // There is a result.  False: `why` says what was in its way; what was measured is kept.
   bool complete = false;
   std::string why{};

@@ -205,8 +205,8 @@ class Context:
 
         Returns:
             "shapes" (for each "shape", "bucket", "complete", "why", and when it is complete
-            "chosen", "default", "chosen_ms", "default_ms", "margin"), "measured", "reused",
-            "rejected", "stopped", "directory".
+            "chosen", "default", "chosen_ms", "default_ms", "margin", "uncertainty"), "measured",
+            "reused", "rejected", "stopped", "directory".
 
         Raises:
             InvalidArgumentError: a shape or setting that is not taken.

@@ -119,6 +119,34 @@ TEST_CASE("results lie in the cache directory, and there may be none", "[cpu]") 
   CHECK(contains(other.err, recorded().settings[0].setting.bucket));
 }
 
+TEST_CASE("two directories are compared", "[cpu]") {
+  const Cli cli;
+  const auto compared = [&](const std::string& dir, const std::string& options = "") {
+    return cli.run("report --dir " + kData + " --against " + dir + options);
+  };
+  CHECK(compared(kData).exit_code == 0);  // with itself
+
+  TuningReport report = recorded();
+  const auto decided =
+      std::find_if(report.settings.begin(), report.settings.end(),
+                   [](const ReportedSetting& reported) { return reported.result.has_value(); });
+  REQUIRE(decided != report.settings.end());
+  decided->result->ms.median *= 1.5;
+  const std::string dir = cli.dir() + "/tuning";
+  REQUIRE(append_lines(results_path(dir, decided->setting.op), to_line(*decided->result)).ok());
+  const Output slower = compared(dir);
+  CHECK(slower.exit_code == 1);
+  CHECK(contains(slower.out, "1 settings in both: 0 agree, 1 with the same choice"));
+  const json document = json::parse(compared(dir, " --format json").out);
+  CHECK(document["settings"][0]["change"].get<double>() == Approx(0.5));
+  CHECK(document["settings"][0]["agrees"] == false);
+
+  CHECK(compared(dir, " --format html").exit_code == 2);
+  const Output none = compared(cli.dir() + "/nothing");
+  CHECK(none.exit_code == 1);
+  CHECK(contains(none.err, "has no result for a setting of these"));
+}
+
 TEST_CASE("wrong options are wrong usage", "[cpu]") {
   const Cli cli;
   for (const char* arguments : {"--format pdf", "--library --dir x", "--copy-rate 0"}) {

@@ -59,6 +59,12 @@ TEST_CASE("RecordLinesAreThoseOfTheFormat", "[cpu]") {
   CHECK(to_line(sample_result()) == golden(2));
 }
 
+TEST_CASE("AResultWithoutUncertaintyIsAsGoodAsBefore", "[cpu]") {
+  TuningResult expected = sample_result();
+  expected.uncertainty = 0;
+  CHECK(to_line(parse_result(golden(3)).value()) == to_line(expected));
+}
+
 TEST_CASE("RecordsSurviveTheRoundTrip", "[cpu]") {
   // Lines hold every member, so equal lines are equal records; the golden says that they do.
   for (const std::int64_t batch : {1, 8, 1000}) {

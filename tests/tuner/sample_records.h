@@ -60,6 +60,7 @@ inline TuningResult sample_result(std::int64_t batch = 8, double ms = 0.0123457)
   result.otherwise_ms = {.median = 0.015, .p10 = 0.0149, .p90 = 0.0152, .samples = 200};
   result.runner_up = sample_configuration(2);
   result.margin = 0.021;
+  result.uncertainty = 0.0125;
   result.clocks = {1980, 3201};
   result.candidates = 36;
   result.measured = 30;

@@ -40,6 +40,7 @@ TEST_CASE("Tune.FindsTheBestAndWritesItDown", "[nvrtc]") {
   CHECK(results[1].otherwise == tunable.of.configurations[0].values);
   CHECK(results[1].runner_up == tunable.of.configurations[3].values);
   CHECK(results[1].margin == Approx(0.03).margin(1e-4));
+  CHECK(results[1].uncertainty == kWorth);
   CHECK(results[1].candidates == 8);
   CHECK(results[1].measured == 8);
   CHECK(results[1].rejected == 0);
@@ -197,6 +198,19 @@ TEST_CASE("Tune.TheDefaultWinsTies", "[nvrtc]") {
   const TuneSummary summary = bench.tuned(timer, tunable, {100}, bench.settings());
   CHECK(summary.shapes[0].chosen == 3);
   CHECK(summary.shapes[0].otherwise == 3);
+}
+
+TEST_CASE("Tune.UncertaintyIsThatOfRoundsOrOfTwoSittings", "[cpu]") {
+  const Timing here = timing(1);
+  CHECK(uncertainty(here, nullptr) == kWorth);
+  CHECK(uncertainty(timing(1, 0.2), nullptr) == Approx(0.05));
+  Timing earlier = timing(1.03);
+  earlier.samples = kFullReplays;
+  CHECK(uncertainty(here, &earlier) == Approx(0.03));
+  earlier.median = 1 / 1.04;
+  CHECK(uncertainty(here, &earlier) == Approx(0.04));
+  earlier.samples = kQuickReplays;
+  CHECK(uncertainty(here, &earlier) == kWorth);
 }
 
 TEST_CASE("Tune.NoiseDoesNotMakeTwoRunsDisagreeBeyondIt", "[nvrtc]") {

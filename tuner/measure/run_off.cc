@@ -26,6 +26,13 @@ double noise(const Timing& a, const Timing& b) {
   return std::max(kWorth, std::max(spread(a), spread(b)) / 4);
 }
 
+double uncertainty(const Timing& here, const Timing* earlier) {
+  const double of_rounds = noise(here, here);
+  if (earlier == nullptr || earlier->samples < kFullReplays) return of_rounds;
+  const double ratio = earlier->median / here.median;
+  return std::max(of_rounds, std::max(ratio, 1 / ratio) - 1);
+}
+
 std::size_t decide(const Finalists& finalists, bool default_agrees, const TimeOf& time_of) {
   std::size_t chosen = finalists.best;
   const auto runner_up = finalists.runner_up;
@@ -175,6 +182,23 @@ Status TuneRun::meet(ShapeRun* shape, const std::vector<std::size_t>& contenders
   return {};
 }
 
+// Of the finalist whose times are the least certain.
+double TuneRun::uncertainty(const KnownSetting& known, const Finalists& finalists,
+                            const TimeOf& time_of) const {
+  double most = kWorth;
+  std::vector<std::size_t> contenders{finalists.best, finalists.otherwise};
+  if (finalists.runner_up) contenders.push_back(*finalists.runner_up);
+  for (const std::size_t configuration : contenders) {
+    const Timing* here = time_of(configuration);
+    if (here == nullptr) continue;
+    const auto measured = known.measurements.find(texts_[configuration]);
+    const bool has_time =
+        measured != known.measurements.end() && measured->second.verdict == Verdict::kCorrect;
+    most = std::max(most, cubinery::uncertainty(*here, has_time ? &measured->second.ms : nullptr));
+  }
+  return most;
+}
+
 // Decides and writes the result of a setting.
 Status TuneRun::write(const KnownSetting& known, const Finalists& finalists,
                       const std::vector<TunedValue>& bits, const TimeOf& time_of) {
@@ -195,6 +219,7 @@ Status TuneRun::write(const KnownSetting& known, const Finalists& finalists,
     result.runner_up = values_of(*runner_up);
     result.margin = std::max(0.0, time_of(*runner_up)->median / result.ms.median - 1);
   }
+  result.uncertainty = uncertainty(known, finalists, time_of);
   const auto measured = known.measurements.find(texts_[chosen]);
   if (measured != known.measurements.end()) result.clocks = measured->second.clocks;
   for (const auto& [text, measurement] : known.measurements) {
@@ -210,6 +235,7 @@ void TuneRun::settle(ShapeRun* shape) const {
   shape->tuned.chosen_ms = result.ms;
   shape->tuned.otherwise_ms = result.otherwise_ms;
   shape->tuned.margin = result.margin;
+  shape->tuned.uncertainty = result.uncertainty;
   shape->tuned.complete = true;
   report(*shape, "run-off");
 }

@@ -42,6 +42,11 @@ using TimeOf = std::function<const Timing*(std::size_t)>;
 // fields that change bits), unless the one so far is faster by more than the noise.
 std::size_t decide(const Finalists& finalists, bool default_agrees, const TimeOf& time_of);
 
+// How far the times of a configuration in another call may be from those of its run-off, `here`, as
+// a share: noise(), or how far its earlier measurement, with other memory, is from it (nullptr:
+// there is none, or it is too short).
+double uncertainty(const Timing& here, const Timing* earlier);
+
 class TuneRun {
  public:
   struct Machine {
@@ -101,6 +106,8 @@ class TuneRun {
   Status meet(ShapeRun* shape, const std::vector<std::size_t>& contenders);
   bool is_settled(const TuningResult& result, const Finalists& finalists) const;
   bool agrees(std::size_t configuration, const std::vector<TunedValue>& bits) const;
+  double uncertainty(const KnownSetting& known, const Finalists& finalists,
+                     const TimeOf& time_of) const;
   Status write(const KnownSetting& known, const Finalists& finalists,
                const std::vector<TunedValue>& bits, const TimeOf& time_of);
   void settle(ShapeRun* shape) const;
