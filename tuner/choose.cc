@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "tuner/shape.h"
 #include "tuner/space.h"
@@ -96,6 +97,15 @@ std::optional<std::string> stale(const Toolchain& theirs, const Toolchain& ours)
 
 Answers::Answers(const Question& question, const std::vector<TuningResult>& results)
     : gpu_(question.gpu), fixed_(question.fixed) {
+  // Many results have the same configuration, and asking is what takes time here.
+  std::vector<std::pair<const std::vector<TunedValue>*, bool>> asked;
+  const auto is_usable = [&](const std::vector<TunedValue>& values) {
+    if (!question.usable) return true;
+    const auto known = std::find_if(asked.begin(), asked.end(),
+                                    [&](const auto& one) { return *one.first == values; });
+    if (known != asked.end()) return known->second;
+    return asked.emplace_back(&values, question.usable(values)).second;
+  };
   for (const TuningResult& result : results) {
     const Setting& setting = result.setting;
     if (setting.op != question.op) continue;
@@ -103,7 +113,7 @@ Answers::Answers(const Question& question, const std::vector<TuningResult>& resu
     if (!step) continue;
     if (const auto reason = stale(setting.toolchain, question.toolchain)) {
       count("stale: " + *reason);
-    } else if (question.usable && !question.usable(result.configuration)) {
+    } else if (!is_usable(result.configuration)) {
       count("of configurations that cannot be used here");
     } else {
       const double per_sm = log_ratio_of_sms(gpu_, setting.gpu);
