@@ -307,6 +307,7 @@ TEST_CASE("the summary compares with the default", "[cpu]") {
   tuned.chosen_ms.median = 0.1;
   tuned.otherwise_ms.median = 0.11;
   tuned.margin = 0.02;
+  tuned.uncertainty = 0.015;
   tuned.complete = true;
   TuneSpace plan{.op = "gdn_decode", .fixed = "key_dim=128", .configurations = 9, .problems = 1};
   const PlannedShape rest{{{"batch", 16}}, "states=512", "test", 1};
@@ -331,6 +332,8 @@ TEST_CASE("the summary compares with the default", "[cpu]") {
   CHECK(buckets[0]["default"] == "warps=1");
   CHECK(buckets[0]["shapes"] == 2);
   CHECK(buckets[0]["gain"].get<double>() == Approx(1 - 0.1 / 0.11));
+  CHECK(buckets[0]["margin"] == 0.02);
+  CHECK(buckets[0]["uncertainty"] == 0.015);
   CHECK(buckets[1]["complete"] == false);
   CHECK(!buckets[1].contains("chosen"));
 }
