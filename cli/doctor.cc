@@ -96,8 +96,7 @@ void Doctor::driver() {
     const std::string why(driver.error().message());
     return add(has_gpu ? Health::kFail : Health::kWarn, "driver", why, advice);
   }
-  add(Health::kOk, "driver",
-      fmt::format("for CUDA {}", driver_version_text((*driver)->version())));
+  add(Health::kOk, "driver", fmt::format("for CUDA {}", driver_version_text((*driver)->version())));
   Result<std::vector<Gpu>> gpus = list_gpus(**driver);
   if (!gpus) return add(Health::kFail, "gpu", std::string(gpus.error().message()), advice);
   gpus_ = *std::move(gpus);
@@ -163,8 +162,7 @@ void Doctor::layers(const Store& store) {
     std::error_code ignored;
     const Status trusted = store.check_trusted(layer);
     if (!std::filesystem::is_directory(layer, ignored)) {
-      add(Health::kWarn, "layer", layer + ": no such directory",
-          "remove it from the cache layers");
+      add(Health::kWarn, "layer", layer + ": no such directory", "remove it from the cache layers");
     } else if (!trusted.ok() && !options_.trust_shared_dirs) {
       add(Health::kFail, "layer", std::string(trusted.message()),
           "chmod go-w or chown the directory, or set --trust-shared-dirs");
