@@ -121,10 +121,8 @@ TuningFiles::Results TuningFiles::embedded(const WantedResults& wanted) {
     const auto found = embedded_.find(name);
     if (found != embedded_.end()) return found->second;
   }
-  const auto results = std::make_shared<const std::vector<TuningResult>>(
-      embedded_results([&](std::string_view op, std::string_view fixed) {
-        return is_wanted(wanted, op, fixed);
-      }));
+  const auto results = std::make_shared<const std::vector<TuningResult>>(embedded_results(
+      [&](std::string_view op, std::string_view fixed) { return is_wanted(wanted, op, fixed); }));
   const std::lock_guard lock(mutex_);
   return embedded_.emplace(name, results).first->second;
 }
