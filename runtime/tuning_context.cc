@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "cache/paths.h"
 #include "codegen/bundle.h"
 #include "codegen/identity.h"
 #include "runtime/context_state.h"
+#include "tuner/embedded.h"
 
 namespace cubinery {
 namespace {
@@ -41,24 +43,26 @@ Question question_of(const Context& context, const TuningSpace& space, const Gpu
           }};
 }
 
+// In the order of precedence.
 std::vector<TuningResult> results_of(const Context::State& state, const WantedResults& wanted) {
   if (!paths::is_kernel_name(wanted.op)) return {};  // files are named after it
   const auto& log = state.options.log;
-  std::vector<TuningFiles::Results> sources;
+  std::vector<TuningResult> results;
   if (state.store) {
     const StoreOptions& options = state.store->options();
     std::vector<std::string> dirs{options.dir};
     dirs.insert(dirs.end(), options.layers.begin(), options.layers.end());
     for (const std::string& dir : dirs) {
       if (dir.empty()) continue;
-      sources.push_back(state.tuning_files.read(dir, wanted, options.trust_shared_dirs, log));
+      const TuningFiles::Results file =
+          state.tuning_files.read(dir, wanted, options.trust_shared_dirs, log);
+      results.insert(results.end(), file->begin(), file->end());
     }
   }
-  sources.push_back(state.tuning_files.embedded(wanted));
-  std::vector<TuningResult> results;
-  for (const TuningFiles::Results& source : sources) {
-    results.insert(results.end(), source->begin(), source->end());
-  }
+  std::vector<TuningResult> inside = embedded_results(
+      [&](std::string_view op, std::string_view fixed) { return wanted.includes(op, fixed); });
+  results.insert(results.end(), std::make_move_iterator(inside.begin()),
+                 std::make_move_iterator(inside.end()));
   return results;
 }
 

@@ -8,7 +8,6 @@
 
 #include "cache/trust.h"
 #include "tuner/choose.h"
-#include "tuner/embedded.h"
 #include "tuner/record_file.h"
 
 namespace cubinery {
@@ -21,11 +20,6 @@ bool is_unchanged(const FileInfo& then, const FileInfo& now) {
 
 std::string text_of(const WantedResults& wanted) {
   return fmt::format("{}\n{}\n{}", wanted.op, wanted.fixed, fmt::join(wanted.outline, ";"));
-}
-
-bool is_wanted(const WantedResults& wanted, std::string_view op, std::string_view fixed) {
-  return op == wanted.op &&
-         (wanted.fixed.empty() || may_answer(fixed, wanted.fixed, wanted.outline));
 }
 
 // What follows `member` ("\"op\":\"") up to a quotation mark; nullopt: not to be had so cheaply.
@@ -47,13 +41,17 @@ std::string without_others(std::string_view text, const WantedResults& wanted) {
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     const auto op = text_after(line, "\"op\":\"");
     const auto fixed = text_after(line, "\"fixed\":\"");
-    if (!op || !fixed || is_wanted(wanted, *op, *fixed)) lines += line;
+    if (!op || !fixed || wanted.includes(*op, *fixed)) lines += line;
     lines += '\n';
   }
   return lines;
 }
 
 }  // namespace
+
+bool WantedResults::includes(std::string_view its_op, std::string_view its_fixed) const {
+  return its_op == op && (fixed.empty() || may_answer(its_fixed, fixed, outline));
+}
 
 TuningFiles::Results TuningFiles::parse(std::string_view text, const std::string& path,
                                         const WantedResults& wanted, const Log& log) {
@@ -62,7 +60,7 @@ TuningFiles::Results TuningFiles::parse(std::string_view text, const std::string
     warn_once(fmt::format("tuning: a result is passed over: {}", line.text()), log);
   }
   std::erase_if(parsed.results, [&](const TuningResult& result) {
-    return !is_wanted(wanted, result.setting.op, result.setting.fixed);
+    return !wanted.includes(result.setting.op, result.setting.fixed);
   });
   return std::make_shared<const std::vector<TuningResult>>(std::move(parsed.results));
 }
@@ -112,19 +110,6 @@ TuningFiles::Results TuningFiles::read(const std::string& cache_dir, const Wante
   }
   const std::lock_guard lock(mutex_);
   return (parsed_[name] = *std::move(parsed)).results;
-}
-
-TuningFiles::Results TuningFiles::embedded(const WantedResults& wanted) {
-  const std::string name = text_of(wanted);
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = embedded_.find(name);
-    if (found != embedded_.end()) return found->second;
-  }
-  const auto results = std::make_shared<const std::vector<TuningResult>>(embedded_results(
-      [&](std::string_view op, std::string_view fixed) { return is_wanted(wanted, op, fixed); }));
-  const std::lock_guard lock(mutex_);
-  return embedded_.emplace(name, results).first->second;
 }
 
 void TuningFiles::warn_once(const std::string& text, const Log& log) {

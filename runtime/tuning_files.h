@@ -1,5 +1,5 @@
-// Results of earlier tuning, parsed: what a context keeps so that operators need not read them
-// again.
+// Results in the files of earlier tuning, parsed: what a context keeps so that operators need not
+// read them again.
 #pragma once
 
 #include <functional>
@@ -24,6 +24,8 @@ struct WantedResults {
   // Those that may answer for a problem (may_answer() of tuner/choose.h); empty: all.
   std::string fixed{};
   std::vector<std::string> outline{};
+
+  bool includes(std::string_view its_op, std::string_view its_fixed) const;
 };
 
 // Thread-safe.
@@ -38,9 +40,6 @@ class TuningFiles {
   // one warning.
   Results read(const std::string& cache_dir, const WantedResults& wanted, bool trust,
                const Log& log);
-
-  // Results inside the library, never null.
-  Results embedded(const WantedResults& wanted);
 
  private:
   struct Parsed {
@@ -59,8 +58,7 @@ class TuningFiles {
 
   const std::shared_ptr<Env> env_ = posix_env();
   std::mutex mutex_;
-  std::map<Name, Parsed> parsed_;            // guarded by mutex_, as all below
-  std::map<std::string, Results> embedded_;  // by what was wanted
+  std::map<Name, Parsed> parsed_;  // guarded by mutex_, as below
   std::set<std::string> warned_;
 };
 
