@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs the tests: those of the host under AddressSanitizer with
-# UndefinedBehaviorSanitizer, with --threads those that have threads under ThreadSanitizer, then all of them as they
-# are.  Tests that need a GPU are skipped without one.
+# Installs what is missing, builds, and runs the tests; with --sanitizers those of the host also under AddressSanitizer
+# with UndefinedBehaviorSanitizer, and those that have threads under ThreadSanitizer.  Tests that need a GPU are
+# skipped without one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/install_dependencies.sh
-presets=(asan default)
-if [[ ${1:-} == --threads ]]; then presets=(asan tsan default); fi
+presets=(default)
+if [[ ${1:-} == --sanitizers ]]; then presets=(asan tsan default); fi
 for preset in "${presets[@]}"; do
   cmake --preset "$preset"
   cmake --build --preset "$preset"
