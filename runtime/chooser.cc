@@ -47,13 +47,13 @@ Chooser::Chooser(std::vector<std::vector<TunedValue>> defaults, const Answers* a
 }
 
 Chooser::Pick Chooser::pick(const Shape& features, const std::function<double(std::size_t)>& cost) {
+  std::optional<Answers::Nearest> nearest;
+  if (answers_ != nullptr) nearest = answers_->nearest(features);
+  if (nearest && (nearest->rung == Rung::kExact || nearest->is_here)) return answered(*nearest);
   const std::size_t option = cheapest(cost);
-  if (answers_ == nullptr) return {.option = option, .choice = option};
-  const std::optional<Answers::Nearest> nearest = answers_->nearest(features);
   if (!nearest) return {.option = option, .choice = option};
   const Pick pick = answered(*nearest);
-  const bool is_here = nearest->rung == Rung::kExact || nearest->is_here;
-  if (is_here || cost(pick.option) <= cost(option) * (1 + kDoubt)) return pick;
+  if (cost(pick.option) <= cost(option) * (1 + kDoubt)) return pick;
   return {.option = option, .choice = options_.size() + option};
 }
 
