@@ -14,6 +14,12 @@ bool is_of(const Setting& setting, const Setting& space) {
 
 }  // namespace
 
+const Timing* KnownSetting::time_of(const std::string& configuration) const {
+  const auto found = measurements.find(configuration);
+  const bool is_correct = found != measurements.end() && found->second.verdict == Verdict::kCorrect;
+  return is_correct ? &found->second.ms : nullptr;
+}
+
 Result<Journal> Journal::open(const std::string& directory, const Setting& space, bool again) {
   Journal journal;
   journal.measurements_path_ = measurements_path(directory, space.op);

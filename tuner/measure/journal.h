@@ -18,6 +18,9 @@ struct KnownSetting {
   std::map<std::string, Measurement> measurements{};
   std::optional<TuningResult> result{};
   bool has_line = false;  // in the file of measurements
+
+  // The measured time of a configuration; nullptr: there is none, or it is not correct.
+  const Timing* time_of(const std::string& configuration) const;
 };
 
 // For one thread at a time.

@@ -62,10 +62,8 @@ std::vector<std::string> TuneRun::other_settings() const {
 ShapeTimes TuneRun::times_of(const KnownSetting& known) const {
   ShapeTimes times;
   for (const std::string& text : texts_) {
-    const auto found = known.measurements.find(text);
-    const bool has_time =
-        found != known.measurements.end() && found->second.verdict == Verdict::kCorrect;
-    times.ms.push_back(has_time ? std::optional(found->second.ms.median) : std::nullopt);
+    const Timing* time = known.time_of(text);
+    times.ms.push_back(time != nullptr ? std::optional(time->median) : std::nullopt);
   }
   times.otherwise = tunable_.default_configuration(known.setting.shape);
   return times;
@@ -107,12 +105,7 @@ Status TuneRun::finish() {
     if (bits_of(known.result->configuration) == selection->bits) continue;
     CUBINERY_RETURN_IF_ERROR(
         write(known, selection->finalists[ours.size() + i], selection->bits,
-              [&](std::size_t configuration) -> const Timing* {
-                const auto found = known.measurements.find(texts_[configuration]);
-                const bool has_time =
-                    found != known.measurements.end() && found->second.verdict == Verdict::kCorrect;
-                return has_time ? &found->second.ms : nullptr;
-              }));
+              [&](std::size_t configuration) { return known.time_of(texts_[configuration]); }));
   }
   return {};
 }
@@ -191,10 +184,8 @@ double TuneRun::uncertainty(const KnownSetting& known, const Finalists& finalist
   for (const std::size_t configuration : contenders) {
     const Timing* here = time_of(configuration);
     if (here == nullptr) continue;
-    const auto measured = known.measurements.find(texts_[configuration]);
-    const bool has_time =
-        measured != known.measurements.end() && measured->second.verdict == Verdict::kCorrect;
-    most = std::max(most, cubinery::uncertainty(*here, has_time ? &measured->second.ms : nullptr));
+    const Timing* earlier = known.time_of(texts_[configuration]);
+    most = std::max(most, cubinery::uncertainty(*here, earlier));
   }
   return most;
 }
