@@ -104,6 +104,10 @@ Result<TuningReport> Report::read(const Options& options) const {
   return read_report(place(options));
 }
 
+void name_damage(const TuningReport& report) {
+  for (const DamagedLine& line : report.damaged) print_error(line.text());
+}
+
 // A name that any file system takes.
 std::string file_name(const ReportedSetting& reported, const char* ending) {
   std::string name = fmt::format("{}.{}.{}", reported.setting.op, reported.setting.bucket,
@@ -151,7 +155,7 @@ int Report::write_comparison(const TuningReport& here) const {
   }
   const Result<TuningReport> there = read_report(against);
   if (!there) return usage_error(there.error());
-  for (const DamagedLine& line : there->damaged) print_error(line.text());
+  name_damage(*there);
   const Comparison comparison = compare(here, *there);
   if (comparison.settings.empty()) {
     print_error(fmt::format("{} has no result for a setting of these", against));
@@ -168,7 +172,7 @@ int Report::run() const {
   if (!options) return usage_error(options.error());
   Result<TuningReport> report = read(*options);
   if (!report) return usage_error(report.error());
-  for (const DamagedLine& line : report->damaged) print_error(line.text());
+  name_damage(*report);
   if (report->settings.empty()) {
     print_error(fmt::format("no tuning results in {}; cubinery tune makes them", place(*options)));
     return kExitFailed;

@@ -32,14 +32,12 @@ std::string space_text(const TuneSpace& space) {
                      space.problems, space.fixed);
 }
 
-std::string percent(double share) { return fmt::format("{:.1f} %", share * 100); }
+std::string percent(double share) { return percent_text(share) + " %"; }
 
 // The share of the default's time that the chosen one saves, as in reports.
 double gain(const TunedShape& tuned) {
   return tuned.otherwise_ms.median > 0 ? 1 - tuned.chosen_ms.median / tuned.otherwise_ms.median : 0;
 }
-
-std::string timing_text(const Timing& ms) { return fmt::format("{:.2f}", ms.median * 1e3); }
 
 Json json_of(const Timing& ms) {
   return {{"median", ms.median}, {"p10", ms.p10}, {"p90", ms.p90}, {"samples", ms.samples}};
@@ -95,8 +93,8 @@ void add_row(const TunedBucket& bucket, Table* table) {
     return;
   }
   const bool is_default = bucket.tuned.chosen == bucket.tuned.otherwise;
-  table->add({bucket.planned.bucket, timing_text(bucket.tuned.otherwise_ms),
-              timing_text(bucket.tuned.chosen_ms), percent(gain(bucket.tuned)),
+  table->add({bucket.planned.bucket, us_text(bucket.tuned.otherwise_ms.median),
+              us_text(bucket.tuned.chosen_ms.median), percent(gain(bucket.tuned)),
               percent(bucket.tuned.margin), bucket.otherwise,
               is_default ? "the default" : bucket.chosen});
 }

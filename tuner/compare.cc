@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "codegen/identity.h"
+#include "tuner/report_json.h"
 #include "tuner/table.h"
 
 namespace cubinery {
@@ -130,7 +129,7 @@ std::string comparison_json(const Comparison& comparison) {
   document["same_choices"] = comparison.same_choices();
   document["only_here"] = comparison.only_here;
   document["only_there"] = comparison.only_there;
-  return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return printed(document);
 }
 
 }  // namespace cubinery

@@ -192,7 +192,7 @@ std::string report_t4(const ReportedSetting& reported) {
   for (const Measurement& measurement : reported.measurements) {
     document["results"].push_back(t4_result(reported.setting, measurement));
   }
-  return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return printed(document);
 }
 
 std::string report_kernel_tuner(const ReportedSetting& reported) {

@@ -49,6 +49,10 @@ Json members_of(std::string_view line) {
   return object;
 }
 
+std::string printed(const Json& document) {
+  return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 std::string report_json(const TuningReport& report) {
   Json document = {{"report", kReportFormat}, {"cubinery", CUBINERY_VERSION}};
   if (report.copy_rate > 0) document["copy_bytes_per_second"] = report.copy_rate;
@@ -60,7 +64,7 @@ std::string report_json(const TuningReport& report) {
   for (const DamagedLine& line : report.damaged) {
     document["damaged"].push_back({{"path", line.path}, {"line", line.line}, {"what", line.what}});
   }
-  return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return printed(document);
 }
 
 }  // namespace cubinery
