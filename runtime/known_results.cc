@@ -2,6 +2,9 @@
 
 #include <map>
 
+#include "gdn_prefill_chunks/fields.h"
+#include "gdn_prefill_scan/fields.h"
+#include "runtime/prefill_problem.h"
 #include "runtime/problem.h"
 #include "runtime/tuning_context.h"
 #include "tuner/embedded.h"
@@ -24,7 +27,9 @@ std::map<std::string, KnownResults, std::less<>> read_embedded() {
 }  // namespace
 
 std::vector<std::string> kernel_names(std::string_view op) {
-  if (op == "gdn_prefill") return {"gdn_prefill_chunks", "gdn_prefill_scan"};
+  if (op == gdn::kPrefillOp) {
+    return {Fields<GdnPrefillChunksKey>::kName, Fields<GdnPrefillScanKey>::kName};
+  }
   return {std::string(op)};
 }
 

@@ -10,12 +10,13 @@
 #include <utility>
 
 #include "common/chunk_record.h"
+#include "runtime/decode_problem.h"
+#include "runtime/prefill_problem.h"
 #include "tuner/shape.h"
 
 namespace cubinery {
 namespace {
 
-constexpr std::string_view kDecode = "gdn_decode", kPrefill = "gdn_prefill";
 constexpr int kChunkSizes[] = {16, 32, 64};
 
 Status refused(std::string_view op, const Shape& shape, std::string_view why) {
@@ -70,26 +71,28 @@ void append_even(std::int64_t sum, std::int64_t count, std::vector<std::int64_t>
 }  // namespace
 
 Result<DecodeShape> decode_shape(const gdn::DecodeProblem& problem, const Shape& shape) {
-  CUBINERY_RETURN_IF_ERROR(check_sizes(kDecode, shape, {"batch"}, {}));
+  CUBINERY_RETURN_IF_ERROR(check_sizes(gdn::kDecodeOp, shape, {"batch"}, {}));
   DecodeShape made{.problem = problem, .batch = *size_in(shape, "batch")};
-  CUBINERY_RETURN_IF_ERROR(set_heads(kDecode, shape, &made.problem));
+  CUBINERY_RETURN_IF_ERROR(set_heads(gdn::kDecodeOp, shape, &made.problem));
   return made;
 }
 
 Result<PrefillShape> prefill_shape(const gdn::PrefillProblem& problem, const Shape& shape) {
-  CUBINERY_RETURN_IF_ERROR(check_sizes(kPrefill, shape, {"tokens", "sequences"}, {"max_seqlen"}));
+  CUBINERY_RETURN_IF_ERROR(
+      check_sizes(gdn::kPrefillOp, shape, {"tokens", "sequences"}, {"max_seqlen"}));
   const std::int64_t tokens = *size_in(shape, "tokens"), sequences = *size_in(shape, "sequences");
   const std::optional<std::int64_t> longest = size_in(shape, "max_seqlen");
   if (tokens < sequences) {
-    return refused(kPrefill, shape, "every sequence has at least one token");
+    return refused(gdn::kPrefillOp, shape, "every sequence has at least one token");
   }
   PrefillShape made{.problem = problem, .lengths = {}};
-  CUBINERY_RETURN_IF_ERROR(set_heads(kPrefill, shape, &made.problem));
+  CUBINERY_RETURN_IF_ERROR(set_heads(gdn::kPrefillOp, shape, &made.problem));
   if (longest) {
     const std::int64_t least = (tokens + sequences - 1) / sequences;
     const std::int64_t most = tokens - (sequences - 1);
     if (*longest < least || *longest > most) {
-      return refused(kPrefill, shape, fmt::format("max_seqlen must be from {} to {}", least, most));
+      return refused(gdn::kPrefillOp, shape,
+                     fmt::format("max_seqlen must be from {} to {}", least, most));
     }
     made.lengths.push_back(*longest);
     append_even(tokens - *longest, sequences - 1, &made.lengths);
@@ -97,7 +100,8 @@ Result<PrefillShape> prefill_shape(const gdn::PrefillProblem& problem, const Sha
     append_even(tokens, sequences, &made.lengths);
   }
   if (!problem.varlen && made.lengths.front() != made.lengths.back()) {
-    return refused(kPrefill, shape, "sequences of the problem have one length, varlen is false");
+    return refused(gdn::kPrefillOp, shape,
+                   "sequences of the problem have one length, varlen is false");
   }
   return made;
 }
