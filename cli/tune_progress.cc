@@ -15,14 +15,15 @@ std::string describe(const TuneProgress& at) {
   return at.best.empty() ? text : fmt::format("{}: {}", text, at.best);
 }
 
-void TuneProgressLine::start_call() {
-  done_ = 0;
+void TuneProgressLine::start_call(std::size_t space) {
+  space_ = space;
   last_.clear();
 }
 
 void TuneProgressLine::update(const TuneProgress& at) {
   // What was said last is about the bucket that is finished now.
-  for (; done_ < at.shapes_done; ++done_) progress_.done(last_.empty() ? describe(at) : last_);
+  std::size_t& done = done_[space_];
+  for (; done < at.shapes_done; ++done) progress_.done(last_.empty() ? describe(at) : last_);
   last_ = fmt::format("{} {}", at.op, describe(at));
   progress_.now(describe(at));
 }

@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdio>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "cli/progress.h"
 #include "cubinery/tuning.h"
@@ -17,17 +19,19 @@ std::string describe(const TuneProgress& at);
 // A line that redraws itself on a terminal; one line per finished bucket elsewhere.
 class TuneProgressLine {
  public:
-  // As Progress; `buckets`: of all calls together.
-  TuneProgressLine(std::FILE* out, bool is_terminal, std::size_t buckets)
-      : progress_(out, is_terminal, buckets) {}
+  // As Progress; `buckets`: of every space.
+  TuneProgressLine(std::FILE* out, bool is_terminal, const std::vector<std::size_t>& buckets)
+      : progress_(out, is_terminal, std::accumulate(buckets.begin(), buckets.end(), std::size_t{0})),
+        done_(buckets.size()) {}
 
-  // In front of every call of tune().
-  void start_call();
+  // In front of every call of tune(), be it a second one for this space.
+  void start_call(std::size_t space);
   void update(const TuneProgress& at);
 
  private:
   Progress progress_;
-  std::size_t done_ = 0;  // buckets of this call
+  std::vector<std::size_t> done_;  // buckets, by space
+  std::size_t space_ = 0;          // of this call
   std::string last_;
 };
 

@@ -26,6 +26,20 @@ struct Counts {
   }
 };
 
+// Over all spaces.
+struct RunCounts {
+  explicit RunCounts(const TuneOutcome& run) {
+    for (const TunedSpace& space : run.spaces) {
+      measured += space.measured;
+      reused += space.reused;
+      rejected += space.rejected;
+      stopped = stopped || space.stopped;
+    }
+  }
+  std::size_t measured = 0, reused = 0, rejected = 0;
+  bool stopped = false;
+};
+
 std::string space_text(const TuneSpace& space) {
   return fmt::format("{}: {} configurations; buckets: {} of {} shapes; problems: {}\n  {}\n",
                      space.op, space.configurations, space.buckets.size(), space.shapes(),
@@ -144,6 +158,7 @@ Json plan_json(const std::vector<TuneSpace>& plan, const TuneReport& report) {
 
 std::string run_text(const TuneOutcome& run, const TuneReport& report) {
   std::string text;
+  const RunCounts counts(run);
   std::size_t buckets = 0;
   std::size_t decided = 0;
   for (const TunedSpace& space : run.spaces) {
@@ -160,7 +175,7 @@ std::string run_text(const TuneOutcome& run, const TuneReport& report) {
   text += fmt::format(
       "{}, {}: {} of {} buckets decided; {} configurations measured, {} known before, "
       "{} rejected; {:.0f} s\n",
-      report.gpu, report.arch, decided, buckets, run.measured, run.reused, run.rejected,
+      report.gpu, report.arch, decided, buckets, counts.measured, counts.reused, counts.rejected,
       report.seconds);
   if (decided < buckets) {
     text += fmt::format("{}: run the same command again for the rest\n",
@@ -179,10 +194,11 @@ Json run_json(const TuneOutcome& run, const TuneReport& report) {
     spaces.push_back(std::move(object));
   }
   document["dry_run"] = false;
-  document["stopped"] = run.stopped;
-  document["measured"] = run.measured;
-  document["reused"] = run.reused;
-  document["rejected"] = run.rejected;
+  const RunCounts counts(run);
+  document["stopped"] = counts.stopped;
+  document["measured"] = counts.measured;
+  document["reused"] = counts.reused;
+  document["rejected"] = counts.rejected;
   document["directory"] = run.directory;
   if (!run.error.ok()) document["error"] = run.error.message();
   document["spaces"] = std::move(spaces);

@@ -21,21 +21,21 @@ struct TunedBucket {
 
 struct TunedSpace {
   TuneSpace plan;
-  std::vector<TunedBucket> buckets;  // of the calls that were made
+  std::vector<TunedBucket> buckets{};  // none before the first call for it
+  // Configurations, over all buckets: in this run, before it, and not to be used.
+  std::size_t measured = 0, reused = 0, rejected = 0;
+  bool stopped = false;  // by the budget or an interrupt
 };
 
 struct TuneOutcome {
   std::vector<TunedSpace> spaces;
-  std::size_t measured = 0, reused = 0, rejected = 0;  // configurations, over all buckets
   std::string directory;
-  bool stopped = false;  // by the budget or an interrupt
-  Status error;          // what ended the run, if anything did
+  Status error;  // what ended the run, if anything did
 };
 
-// Tunes every space of the plan.  Each space gets a share of the budget in proportion to its
-// buckets, and what those in front of it left over.  An interrupt (SIGINT) lets the measurement
-// that is running finish and writes what is decided; a second one ends the process.  Reports to
-// stderr.
+// Tunes every space of the plan.  They share the budget (cli/budget.h) in proportion to their
+// buckets.  An interrupt (SIGINT) lets the measurement that is running finish and writes what is
+// decided; a second one ends the process.  Reports to stderr.
 TuneOutcome run_tuning(const Context& context, std::vector<TuneSpace> plan,
                        const TuneSettings& settings);
 

@@ -194,7 +194,8 @@ struct TuneProgress {
 };
 
 struct TuneSettings {
-  // Wall clock for all shapes; what is being measured when it ends is still written down.
+  // Wall clock for all shapes, of which enough is kept to compare the best of those that are
+  // measured once more.  What is being measured when it ends is still written down.
   std::chrono::milliseconds budget{std::chrono::minutes(10)};
   // Spaces up to this size are searched exhaustively, larger ones by seeded random configurations
   // and local improvement.

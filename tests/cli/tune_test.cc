@@ -261,8 +261,8 @@ std::string written(bool is_terminal, const std::vector<TuneProgress>& steps) {
   std::FILE* file = std::tmpfile();
   REQUIRE(file != nullptr);
   {
-    TuneProgressLine line(file, is_terminal, 4);
-    line.start_call();
+    TuneProgressLine line(file, is_terminal, {3, 1});
+    line.start_call(0);
     for (const TuneProgress& step : steps) line.update(step);
   }
   std::string text(static_cast<std::size_t>(std::ftell(file)), '\0');
@@ -291,6 +291,10 @@ TEST_CASE("progress shows the best so far", "[cpu]") {
   CHECK(written(false, {first, later, next, end}) ==
         "[1/4] gdn_decode 5/9 timing 142.1 us (-3.1 %) states=256: warps=4\n"
         "[2/4] gdn_decode 0/9 compiling states=512\n");
+  // A second call for the space goes through the first bucket again.
+  CHECK(written(false, {first, next, first, end}) ==
+        "[1/4] gdn_decode 0/9 compiling states=256\n"
+        "[2/4] gdn_decode 0/9 compiling states=256\n");
   const std::string drawn = written(true, {first, later});
   CHECK(contains(drawn, "0/4 5/9 timing 142.1 us (-3.1 %) states=256"));
   CHECK(!contains(drawn, "\n"));
@@ -298,7 +302,6 @@ TEST_CASE("progress shows the best so far", "[cpu]") {
 
 TEST_CASE("the summary compares with the default", "[cpu]") {
   TuneOutcome run;
-  run.measured = 7;
   run.directory = "/there";
   const PlannedShape planned{{{"batch", 8}}, "states=256", "test", 2};
   TunedShape tuned;
@@ -312,7 +315,7 @@ TEST_CASE("the summary compares with the default", "[cpu]") {
   TuneSpace plan{.op = "gdn_decode", .fixed = "key_dim=128", .configurations = 9, .problems = 1};
   const PlannedShape rest{{{"batch", 16}}, "states=512", "test", 1};
   plan.buckets = {planned, rest};
-  run.spaces.push_back({plan, {{planned, tuned, "warps=4", "warps=1"}, {rest, {}, "", ""}}});
+  run.spaces.push_back({plan, {{planned, tuned, "warps=4", "warps=1"}, {rest, {}, "", ""}}, 7});
   const TuneReport report{.arch = "sm_90a", .gpu = "NVIDIA H200"};
 
   const std::string text = run_text(run, report);

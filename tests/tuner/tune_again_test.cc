@@ -94,6 +94,26 @@ TEST_CASE("Tune.ABudgetEndsAndKeepsWhatIsComplete", "[nvrtc]") {
   CHECK(measurements_in(settings).measurements.size() == 10);
 }
 
+TEST_CASE("Tune.ABudgetIncludesTheRunOffs", "[nvrtc]") {
+  const Bench bench;
+  ToyTunable tunable;
+  ToyTimer slow([](std::int64_t rows, std::size_t configuration) {
+    if (configuration == 2) std::this_thread::sleep_for(std::chrono::milliseconds(700));
+    return even_cost(rows, configuration);
+  });
+  TuneSettings settings = bench.settings();
+  // 120 replays at 700 ms for 20 are more.
+  settings.budget = std::chrono::seconds(4);
+  const TuneSummary summary = bench.tuned(slow, tunable, {100, 1000}, settings);
+  CHECK(summary.stopped);
+  CHECK(summary.shapes[0].complete);
+  CHECK(summary.shapes[1].why == "stopped");
+  CHECK(summary.measured == 8);
+  // With the result of the first, all is for the second.
+  ToyTimer timer(even_cost);
+  CHECK(bench.tuned(timer, tunable, {100, 1000}, settings).shapes[1].complete);
+}
+
 // Stops a call at every single step; the call that follows completes it.
 TEST_CASE("Tune.AnInterruptedCallIsContinuedAtEveryStep", "[nvrtc]") {
   const Bench bench;

@@ -40,6 +40,7 @@ Result<TuneSummary> TuneRun::run(const std::vector<Shape>& shapes) {
     shape.workload.reset();
     if (stopped_) break;
     ++shapes_done_;
+    reserved_ += run_off_time(shape);
   }
   CUBINERY_RETURN_IF_ERROR(finish());
   for (ShapeRun& shape : shapes_) {
@@ -109,11 +110,20 @@ Result<TuneRun::ShapeRun> TuneRun::start(const Shape& shape) const {
   return run;
 }
 
+// About how long the run-off of a shape that is measured will take, judged by the full measurement
+// of its best; none for one that has a result, which most often stays.
+std::chrono::duration<double, std::milli> TuneRun::run_off_time(const ShapeRun& shape) const {
+  using Milliseconds = std::chrono::duration<double, std::milli>;
+  if (!shape.best || journal_.settings().at(shape.id).result) return Milliseconds(0);
+  const Measurement& best = *known(shape, *shape.best);
+  const int replays = std::max(1, best.ms.samples);
+  return Milliseconds(best.timing_ms / replays) * kRunOffRounds * kMostContenders;
+}
+
 // Whether there is time for more.
 bool TuneRun::go_on() {
-  using std::chrono::milliseconds;
   const auto elapsed = std::chrono::steady_clock::now() - start_;
-  if (std::chrono::duration_cast<milliseconds>(elapsed) >= settings_.budget) stopped_ = true;
+  if (elapsed + reserved_ >= settings_.budget) stopped_ = true;
   if (!stopped_ && settings_.should_stop && settings_.should_stop()) stopped_ = true;
   return !stopped_;
 }

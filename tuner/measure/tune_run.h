@@ -26,6 +26,7 @@ namespace cubinery {
 inline constexpr int kQuickReplays = 5;
 inline constexpr int kFullReplays = 20;
 inline constexpr int kRunOffRounds = 40;
+inline constexpr int kMostContenders = 3;  // the best, the runner-up, the default
 // What comes close: within this share of the best, and no more than so many.
 inline constexpr double kClose = 0.10;
 inline constexpr std::size_t kMostClose = 8;
@@ -78,6 +79,7 @@ class TuneRun {
   Status open(const std::vector<Shape>& shapes);
   Result<ShapeRun> start(const Shape& shape) const;
   bool go_on();
+  std::chrono::duration<double, std::milli> run_off_time(const ShapeRun& shape) const;
   bool goes_on(const ShapeRun& shape) const { return !stopped_ && shape.tuned.why.empty(); }
   void report(const ShapeRun& shape, std::string_view what) const;
   const Measurement* known(const ShapeRun& shape, std::size_t configuration) const;
@@ -123,6 +125,7 @@ class TuneRun {
   Journal journal_;
   std::vector<ShapeRun> shapes_;
   std::size_t shapes_done_ = 0;
+  std::chrono::duration<double, std::milli> reserved_{0};  // for the run-offs
   bool stopped_ = false;
   TuneSummary summary_;
 };
