@@ -15,11 +15,16 @@ run_tests() {
   CUBINERY_TEST_JSON=$logs/tests.json "$build/tests/gpu_tests" >"$logs/gpu_tests.log" 2>&1
   tail -n 3 "$logs/gpu_tests.log"
 
-  local clean=true
+  local clean=true tool
+  local -A running
   for tool in memcheck racecheck synccheck; do
     compute-sanitizer --tool "$tool" --error-exitcode 9 "$build/tests/gpu_tests" "~[big]~[slow]" \
-      >"$logs/$tool.log" 2>&1 || clean=false
-    grep -E 'SUMMARY|test cases|All tests' "$logs/$tool.log"
+      >"$logs/$tool.log" 2>&1 &
+    running[$tool]=$!
+  done
+  for tool in "${!running[@]}"; do
+    wait "${running[$tool]}" || clean=false
+    echo "$tool: $(grep -E 'SUMMARY|test cases|All tests' "$logs/$tool.log" | paste -sd ' ')"
   done
 
   python3 - "$results" "$logs/tests.json" "$commit" "$clean" <<'PYTHON'

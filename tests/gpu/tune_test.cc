@@ -4,11 +4,13 @@
 #include <cmath>
 #include <cstddef>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "tests/gpu/decode_runs.h"
 #include "tests/gpu/prefill_runs.h"
+#include "tuner/measure/candidates.h"
 #include "tuner/measure/clocks.h"
 #include "tuner/measure/device_memory.h"
 #include "tuner/measure/gdn_tunables.h"
@@ -71,7 +73,7 @@ TEST_CASE("DeviceGraph.AnErrorOfItsBodyIsReturned", "[gpu]") {
   CHECK(stream.synchronize().ok());
 }
 
-TEST_CASE("Timer.RepeatsItselfWithinTheSpread", "[gpu]") {
+TEST_CASE("Timer.RepeatsItselfWithinTheSpread", "[gpu][slow]") {
   const TemporaryDirectory dir;
   const Context context = context_in(dir.path());
   const std::unique_ptr<Tunable> tunable = make_tunable(context, small_problem()).value();
@@ -99,6 +101,40 @@ TEST_CASE("Timer.RepeatsItselfWithinTheSpread", "[gpu]") {
   const Clocks clocks = timer->clocks();
   CHECK((clocks.sm_mhz > 0) == (clocks.memory_mhz > 0));  // NVML may be absent
   CHECK(driver_version(device()->driver()).find('.') != std::string::npos);
+}
+
+// Whichever is chosen, it has been here, also under the sanitizers.
+void expect_all_right(const Context& context, Tunable& tunable) {
+  const TuningSpace& space = tunable.space();
+  const GpuIdentity identity = gpu_identity(context).value();
+  Candidates candidates(context, space, identity);
+  std::vector<std::size_t> all(space.configurations.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  const Status compiled = candidates.compile(all, 0, [] { return true; });
+  if (!compiled.ok()) FAIL(compiled.message());
+  REQUIRE(all.size() > 50);
+  for (const std::size_t i : all) {
+    INFO(to_text(space.configurations[i].values));
+    if (candidates[i].rejection) FAIL_CHECK(candidates[i].rejection->reason);
+    const Status prepared = tunable.prepare(i);
+    if (!prepared.ok()) FAIL(prepared.message());
+    const Result<Check> check = tunable.check(i);
+    if (!check) FAIL(check.error().message());
+    INFO(check->worst << ": " << check->error << " of " << check->limit);
+    CHECK(check->passed());
+  }
+}
+
+TEST_CASE("Tune.EveryConfigurationOfDecodeIsRight", "[gpu]") {
+  gdn::DecodeProblem problem = small_problem();
+  problem.key_dim = problem.value_dim = 128;
+  expect_all_right(gpu().context(), *make_tunable(gpu().context(), problem).value());
+}
+
+TEST_CASE("Tune.EveryConfigurationOfPrefillIsRight", "[gpu]") {
+  gdn::PrefillProblem problem = small_varlen();
+  problem.key_dim = problem.value_dim = 128;
+  expect_all_right(gpu().context(), *make_tunable(gpu().context(), problem).value());
 }
 
 // Tunes two shapes on a part of the space; the choices are then those.
@@ -135,14 +171,14 @@ void expect_tuned(const Context& context, Tunable& tunable, const std::vector<Sh
   CHECK(again.reused == summary->measured);
 }
 
-TEST_CASE("Tune.ADecodeIsTunedAndThenChosen", "[gpu]") {
+TEST_CASE("Tune.ADecodeIsTunedAndThenChosen", "[gpu][slow]") {
   const TemporaryDirectory dir;
   const Context context = context_in(dir.path());
   const std::unique_ptr<Tunable> tunable = make_tunable(context, small_problem()).value();
   expect_tuned(context, *tunable, {{{"batch", 4}}, {{"batch", 256}}});
 }
 
-TEST_CASE("Tune.APrefillIsTunedAndThenChosen", "[gpu]") {
+TEST_CASE("Tune.APrefillIsTunedAndThenChosen", "[gpu][slow]") {
   const TemporaryDirectory dir;
   const Context context = context_in(dir.path());
   const std::unique_ptr<Tunable> tunable = make_tunable(context, small_varlen()).value();
