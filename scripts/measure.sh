@@ -1,43 +1,52 @@
 #!/usr/bin/env bash
-# On a machine with a GPU: the gpu tests with the sanitizers over the small ones, and the benchmarks, into one results
+# On a machine with a GPU: the gpu tests, the small ones under the sanitizers, and the benchmarks, into one results
 # file.
-#   scripts/measure.sh BUILD RESULTS.json COMMIT [LOG_FOLDER [tests|benchmarks]]
-# RESULTS.json is the record of this kind of GPU (benchmarks/results/); rows that are measured again are replaced.
+#   scripts/measure.sh BUILD RESULTS.json COMMIT [LOG_FOLDER [tests|sanitizers|benchmarks]]
+# RESULTS.json is the record of this kind of GPU (benchmarks/results/); what is measured again is replaced.
 set -uo pipefail
-build=$1 results=$2 commit=$3 logs=${4:-$(mktemp -d)} part=${5:-both}
+build=$1 results=$2 commit=$3 logs=${4:-$(mktemp -d)} part=${5:-all}
 cache=$(mktemp -d)
 export CUBINERY_CACHE_DIR=$cache CUBINERY_TEST_CACHE=$cache/tests
+
+# Adds members, a JSON object, to the record's "tests"; the benchmarks lay the file out.
+record_tests() {
+  python3 - "$results" "$1" <<'PYTHON'
+import json, os, sys
+path, members = sys.argv[1:]
+record = json.load(open(path)) if os.path.exists(path) else {"format": 1, "rows": []}
+record.setdefault("tests", {}).update(json.loads(members))
+json.dump(record, open(path, "w"))
+PYTHON
+}
 
 run_tests() {
   for example in 01_decode 02_own_kernel 03_prefill 04_c_decode; do
     "$build/examples/example_$example" || exit 1
   done
-  CUBINERY_TEST_JSON=$logs/tests.json "$build/tests/gpu_tests" >"$logs/gpu_tests.log" 2>&1
+  CUBINERY_TEST_JSON=$logs/tests.json "$build/tests/gpu_tests" --durations yes >"$logs/gpu_tests.log" 2>&1
   tail -n 3 "$logs/gpu_tests.log"
+  record_tests "{\"commit\": \"$commit\", \"date\": \"$(date +%F)\"}"
+  record_tests "$(cat "$logs/tests.json")"
+}
 
-  local clean=true tool
+# Side by side, each tool in two halves: racecheck takes longest, most of it for prefill.
+run_sanitizers() {
+  local clean=true tool half log
   local -A running
   for tool in memcheck racecheck synccheck; do
-    compute-sanitizer --tool "$tool" --error-exitcode 9 "$build/tests/gpu_tests" "~[big]~[slow]" \
-      >"$logs/$tool.log" 2>&1 &
-    running[$tool]=$!
+    for half in prefill rest; do
+      log=$tool-$half.log
+      local tests="~[big]~[slow]~[prefill]"
+      [[ $half == prefill ]] && tests="[prefill]~[big]~[slow]"
+      compute-sanitizer --tool "$tool" --error-exitcode 9 "$build/tests/gpu_tests" "$tests" >"$logs/$log" 2>&1 &
+      running[$log]=$!
+    done
   done
-  for tool in "${!running[@]}"; do
-    wait "${running[$tool]}" || clean=false
-    echo "$tool: $(grep -E 'SUMMARY|test cases|All tests' "$logs/$tool.log" | paste -sd ' ')"
+  for log in "${!running[@]}"; do
+    wait "${running[$log]}" || clean=false
+    echo "$log: $(grep -E 'SUMMARY|test cases|All tests' "$logs/$log" | paste -sd ' ')"
   done
-
-  python3 - "$results" "$logs/tests.json" "$commit" "$clean" <<'PYTHON'
-import datetime, json, sys
-results, tests, commit, clean = sys.argv[1:]
-try:
-    record = json.load(open(results))
-except FileNotFoundError:
-    record = {"format": 1, "rows": []}
-record["tests"] = {"commit": commit, "date": datetime.date.today().isoformat(), **json.load(open(tests)),
-                   "sanitizers_clean": clean == "true"}
-json.dump(record, open(results, "w"))  # the benchmarks lay it out
-PYTHON
+  record_tests "{\"sanitizers_clean\": $clean, \"sanitizers_commit\": \"$commit\"}"
 }
 
 run_benchmarks() {
@@ -49,5 +58,6 @@ run_benchmarks() {
   "$build/benchmarks/host_bench" "${out[@]}" >"$logs/host_bench.log" 2>&1 || exit 1
 }
 
-[[ $part == benchmarks ]] || run_tests
-[[ $part == tests ]] || run_benchmarks
+for step in tests sanitizers benchmarks; do
+  if [[ $part == all || $part == "$step" ]]; then "run_$step"; fi
+done

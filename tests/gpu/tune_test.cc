@@ -53,7 +53,7 @@ TEST_CASE("DeviceMemory.HoldsWhatItIsGiven", "[gpu]") {
   CHECK(read[700] == std::byte{0xff});
 }
 
-TEST_CASE("DeviceMemory.TooMuchOfItIsAnErrorWithNumbers", "[gpu]") {
+TEST_CASE("DeviceMemory.TooMuchOfItIsAnErrorWithNumbers", "[gpu][big]") {
   const Result<DeviceMemory> memory = DeviceMemory::allocate(device(), std::size_t{1} << 45);
   REQUIRE(!memory);
   CHECK(is_out_of_memory(memory.error()));
