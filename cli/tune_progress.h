@@ -21,7 +21,8 @@ class TuneProgressLine {
  public:
   // As Progress; `buckets`: of every space.
   TuneProgressLine(std::FILE* out, bool is_terminal, const std::vector<std::size_t>& buckets)
-      : progress_(out, is_terminal, std::accumulate(buckets.begin(), buckets.end(), std::size_t{0})),
+      : progress_(out, is_terminal,
+                  std::accumulate(buckets.begin(), buckets.end(), std::size_t{0})),
         done_(buckets.size()) {}
 
   // In front of every call of tune(), be it a second one for this space.
