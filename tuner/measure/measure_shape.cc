@@ -16,8 +16,7 @@ namespace {
 constexpr std::size_t kSearchBatch = 8;
 
 double ms_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
-      .count();
+  return Milliseconds(std::chrono::steady_clock::now() - start).count();
 }
 
 void reject(Measurement* measurement, Verdict verdict, std::string_view reason) {

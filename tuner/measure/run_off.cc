@@ -20,6 +20,16 @@ std::optional<std::size_t> runner_up_of(const Finalists& finalists, std::size_t 
   return finalists.runner_up;
 }
 
+// Who meets in a run-off: the best, the runner-up and the default, each once.
+std::vector<std::size_t> contenders_of(const Finalists& finalists) {
+  std::vector<std::size_t> contenders{finalists.best};
+  if (finalists.runner_up) contenders.push_back(*finalists.runner_up);
+  if (std::find(contenders.begin(), contenders.end(), finalists.otherwise) == contenders.end()) {
+    contenders.push_back(finalists.otherwise);
+  }
+  return contenders;
+}
+
 }  // namespace
 
 double noise(const Timing& a, const Timing& b) {
@@ -134,13 +144,9 @@ Status TuneRun::run_off(ShapeRun* shape, const Finalists& finalists,
     return {};
   }
   report(*shape, "run-off");
-  std::vector<std::size_t> contenders{finalists.best};
-  if (finalists.runner_up) contenders.push_back(*finalists.runner_up);
-  const bool has_default = shape->ms[finalists.otherwise].has_value();
-  if (has_default &&
-      std::find(contenders.begin(), contenders.end(), finalists.otherwise) == contenders.end()) {
-    contenders.push_back(finalists.otherwise);
-  }
+  std::vector<std::size_t> contenders = contenders_of(finalists);
+  // The default may not have run, or have been wrong.
+  std::erase_if(contenders, [&](std::size_t contender) { return !shape->ms[contender]; });
   CUBINERY_RETURN_IF_ERROR(meet(shape, contenders));
   shape->workload.reset();
   if (!shape->tuned.why.empty()) return {};
@@ -179,9 +185,7 @@ Status TuneRun::meet(ShapeRun* shape, const std::vector<std::size_t>& contenders
 double TuneRun::uncertainty(const KnownSetting& known, const Finalists& finalists,
                             const TimeOf& time_of) const {
   double most = kWorth;
-  std::vector<std::size_t> contenders{finalists.best, finalists.otherwise};
-  if (finalists.runner_up) contenders.push_back(*finalists.runner_up);
-  for (const std::size_t configuration : contenders) {
+  for (const std::size_t configuration : contenders_of(finalists)) {
     const Timing* here = time_of(configuration);
     if (here == nullptr) continue;
     const Timing* earlier = known.time_of(texts_[configuration]);

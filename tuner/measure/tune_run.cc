@@ -112,8 +112,7 @@ Result<TuneRun::ShapeRun> TuneRun::start(const Shape& shape) const {
 
 // About how long the run-off of a shape that is measured will take, judged by the full measurement
 // of its best; none for one that has a result, which most often stays.
-std::chrono::duration<double, std::milli> TuneRun::run_off_time(const ShapeRun& shape) const {
-  using Milliseconds = std::chrono::duration<double, std::milli>;
+Milliseconds TuneRun::run_off_time(const ShapeRun& shape) const {
   if (!shape.best || journal_.settings().at(shape.id).result) return Milliseconds(0);
   const Measurement& best = *known(shape, *shape.best);
   const int replays = std::max(1, best.ms.samples);

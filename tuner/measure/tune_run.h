@@ -48,6 +48,8 @@ std::size_t decide(const Finalists& finalists, bool default_agrees, const TimeOf
 // there is none, or it is too short).
 double uncertainty(const Timing& here, const Timing* earlier);
 
+using Milliseconds = std::chrono::duration<double, std::milli>;
+
 class TuneRun {
  public:
   struct Machine {
@@ -79,7 +81,7 @@ class TuneRun {
   Status open(const std::vector<Shape>& shapes);
   Result<ShapeRun> start(const Shape& shape) const;
   bool go_on();
-  std::chrono::duration<double, std::milli> run_off_time(const ShapeRun& shape) const;
+  Milliseconds run_off_time(const ShapeRun& shape) const;
   bool goes_on(const ShapeRun& shape) const { return !stopped_ && shape.tuned.why.empty(); }
   void report(const ShapeRun& shape, std::string_view what) const;
   const Measurement* known(const ShapeRun& shape, std::size_t configuration) const;
@@ -125,7 +127,7 @@ class TuneRun {
   Journal journal_;
   std::vector<ShapeRun> shapes_;
   std::size_t shapes_done_ = 0;
-  std::chrono::duration<double, std::milli> reserved_{0};  // for the run-offs
+  Milliseconds reserved_{0};  // for the run-offs
   bool stopped_ = false;
   TuneSummary summary_;
 };
