@@ -30,13 +30,18 @@ struct Counts {
 struct RunCounts {
   explicit RunCounts(const TuneOutcome& run) {
     for (const TunedSpace& space : run.spaces) {
+      buckets += space.plan.buckets.size();
+      decided += static_cast<std::size_t>(
+          std::count_if(space.buckets.begin(), space.buckets.end(),
+                        [](const TunedBucket& bucket) { return bucket.tuned.complete; }));
       measured += space.measured;
       reused += space.reused;
       rejected += space.rejected;
       stopped = stopped || space.stopped;
     }
   }
-  std::size_t measured = 0, reused = 0, rejected = 0;
+  std::size_t buckets = 0, decided = 0;
+  std::size_t measured = 0, reused = 0, rejected = 0;  // configurations
   bool stopped = false;
 };
 
@@ -158,26 +163,20 @@ Json plan_json(const std::vector<TuneSpace>& plan, const TuneReport& report) {
 
 std::string run_text(const TuneOutcome& run, const TuneReport& report) {
   std::string text;
-  const RunCounts counts(run);
-  std::size_t buckets = 0;
-  std::size_t decided = 0;
   for (const TunedSpace& space : run.spaces) {
-    buckets += space.plan.buckets.size();
     if (space.buckets.empty()) continue;
     text += space_text(space.plan);
     Table table({"bucket", "default us", "chosen us", "gain", "margin", "default", "chosen"});
-    for (const TunedBucket& bucket : space.buckets) {
-      add_row(bucket, &table);
-      decided += bucket.tuned.complete;
-    }
+    for (const TunedBucket& bucket : space.buckets) add_row(bucket, &table);
     text += indented(table.text(), "  ");
   }
+  const RunCounts counts(run);
   text += fmt::format(
       "{}, {}: {} of {} buckets decided; {} configurations measured, {} known before, "
       "{} rejected; {:.0f} s\n",
-      report.gpu, report.arch, decided, buckets, counts.measured, counts.reused, counts.rejected,
-      report.seconds);
-  if (decided < buckets) {
+      report.gpu, report.arch, counts.decided, counts.buckets, counts.measured, counts.reused,
+      counts.rejected, report.seconds);
+  if (counts.decided < counts.buckets) {
     text += fmt::format("{}: run the same command again for the rest\n",
                         report.interrupted ? "Interrupted" : "Not finished");
   }
