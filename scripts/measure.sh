@@ -8,13 +8,14 @@ build=$1 results=$2 commit=$3 logs=${4:-$(mktemp -d)} part=${5:-all}
 cache=$(mktemp -d)
 export CUBINERY_CACHE_DIR=$cache CUBINERY_TEST_CACHE=$cache/tests
 
-# Adds members, a JSON object, to the record's "tests"; the benchmarks lay the file out.
+# Adds members, of JSON objects, to the record's "tests"; the benchmarks lay the file out.
 record_tests() {
-  python3 - "$results" "$1" <<'PYTHON'
+  python3 - "$results" "$@" <<'PYTHON'
 import json, os, sys
-path, members = sys.argv[1:]
+path, *objects = sys.argv[1:]
 record = json.load(open(path)) if os.path.exists(path) else {"format": 1, "rows": []}
-record.setdefault("tests", {}).update(json.loads(members))
+for members in objects:
+    record.setdefault("tests", {}).update(json.loads(members))
 json.dump(record, open(path, "w"))
 PYTHON
 }
@@ -25,8 +26,7 @@ run_tests() {
   done
   CUBINERY_TEST_JSON=$logs/tests.json "$build/tests/gpu_tests" --durations yes >"$logs/gpu_tests.log" 2>&1
   tail -n 3 "$logs/gpu_tests.log"
-  record_tests "{\"commit\": \"$commit\", \"date\": \"$(date +%F)\"}"
-  record_tests "$(cat "$logs/tests.json")"
+  record_tests "{\"commit\": \"$commit\", \"date\": \"$(date +%F)\"}" "$(cat "$logs/tests.json")"
 }
 
 # Side by side, each tool in two halves: racecheck takes longest, most of it for prefill.
