@@ -12,8 +12,8 @@ namespace {
 using std::chrono::milliseconds;
 using Calls = std::vector<std::pair<std::size_t, milliseconds>>;
 
-// Jobs that need so much time each, on a clock that only they move.
-struct Jobs {
+// Pieces of work that need so much time each, on a clock that only they move.
+struct Pieces {
   std::vector<milliseconds> needed;
   std::size_t fatal = 99;
   std::chrono::steady_clock::time_point now{};
@@ -36,33 +36,33 @@ struct Jobs {
   }
 };
 
-TEST_CASE("jobs get shares of a budget and what those in front left over", "[cpu]") {
-  Jobs jobs{{milliseconds(10), milliseconds(50), milliseconds(1)}};
-  CHECK(jobs.share(milliseconds(100), {1, 3, 1}) == milliseconds(61));
-  CHECK(jobs.calls == Calls{{0, milliseconds(20)}, {1, milliseconds(67)}, {2, milliseconds(40)}});
+TEST_CASE("pieces get shares of a budget and what those in front left over", "[cpu]") {
+  Pieces pieces{{milliseconds(10), milliseconds(50), milliseconds(1)}};
+  CHECK(pieces.share(milliseconds(100), {1, 3, 1}) == milliseconds(61));
+  CHECK(pieces.calls == Calls{{0, milliseconds(20)}, {1, milliseconds(67)}, {2, milliseconds(40)}});
 }
 
-TEST_CASE("a job that ran out of its share goes on with what is left", "[cpu]") {
+TEST_CASE("a piece that ran out of its share goes on with what is left", "[cpu]") {
   // 14 and 105 buckets within seven minutes: the first needs a second more than its share.
-  Jobs jobs{{milliseconds(50400), milliseconds(300000)}};
-  CHECK(jobs.share(milliseconds(420000), {14, 105}) == milliseconds(350400));
-  CHECK(jobs.calls ==
+  Pieces pieces{{milliseconds(50400), milliseconds(300000)}};
+  CHECK(pieces.share(milliseconds(420000), {14, 105}) == milliseconds(350400));
+  CHECK(pieces.calls ==
         Calls{{0, milliseconds(49411)}, {1, milliseconds(370589)}, {0, milliseconds(70589)}});
 }
 
 TEST_CASE("a budget that is too small is spent and no more", "[cpu]") {
-  Jobs jobs{{milliseconds(1000), milliseconds(10), milliseconds(1000)}};
-  CHECK(jobs.share(milliseconds(300), {1, 1, 1}) == milliseconds(300));
-  CHECK(jobs.needed[1] == milliseconds(0));
-  Jobs none{{milliseconds(1000), milliseconds(10)}};
+  Pieces pieces{{milliseconds(1000), milliseconds(10), milliseconds(1000)}};
+  CHECK(pieces.share(milliseconds(300), {1, 1, 1}) == milliseconds(300));
+  CHECK(pieces.needed[1] == milliseconds(0));
+  Pieces none{{milliseconds(1000), milliseconds(10)}};
   CHECK(none.share(milliseconds(0), {1, 1}) == milliseconds(0));
   CHECK(none.calls == Calls{{0, milliseconds(0)}, {1, milliseconds(0)}});
 }
 
-TEST_CASE("a job can end them all", "[cpu]") {
-  Jobs jobs{{milliseconds(10), milliseconds(10), milliseconds(10)}, 1};
-  jobs.share(milliseconds(6), {1, 1, 1});
-  CHECK(jobs.calls.size() == 2);
+TEST_CASE("a piece can end them all", "[cpu]") {
+  Pieces pieces{{milliseconds(10), milliseconds(10), milliseconds(10)}, 1};
+  pieces.share(milliseconds(6), {1, 1, 1});
+  CHECK(pieces.calls.size() == 2);
 }
 
 }  // namespace
