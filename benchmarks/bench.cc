@@ -8,9 +8,9 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "tuner/gdn/random.h"
 #include "tuner/measure/clocks.h"
 #include "tuner/measure/device_memory.h"
-#include "tuner/measure/random.h"
 
 namespace cubinery::bench {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "benchmarks/bench.h"
 #include "benchmarks/decode_check.h"
-#include "tuner/measure/gdn_tensors.h"
+#include "tuner/gdn/gdn_tensors.h"
 
 namespace {
 

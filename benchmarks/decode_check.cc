@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "templates/gdn_decode/gdn_decode_ref.h"
-#include "tuner/measure/gdn_workload.h"
-#include "tuner/measure/rounding.h"
+#include "tuner/gdn/gdn_workload.h"
+#include "tuner/gdn/rounding.h"
 
 namespace cubinery::bench {
 namespace {

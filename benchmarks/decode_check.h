@@ -5,7 +5,7 @@
 #include "benchmarks/bench.h"
 #include "benchmarks/operands.h"
 #include "cubinery/gdn.h"
-#include "tuner/measure/gdn_operands.h"
+#include "tuner/gdn/gdn_operands.h"
 
 namespace cubinery::bench {
 

@@ -21,8 +21,8 @@
 #include "benchmarks/operands.h"
 #include "cubinery/gdn.h"
 #include "templates/gdn_prefill_scan/gdn_prefill_ref.h"
-#include "tuner/measure/random.h"
-#include "tuner/measure/rounding.h"
+#include "tuner/gdn/random.h"
+#include "tuner/gdn/rounding.h"
 
 namespace {
 

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "tuner/measure/random.h"
-#include "tuner/measure/rounding.h"
+#include "tuner/gdn/random.h"
+#include "tuner/gdn/rounding.h"
 
 namespace cubinery::bench {
 

@@ -9,7 +9,7 @@
 
 #include "benchmarks/bench.h"
 #include "cubinery/dtype.h"
-#include "tuner/measure/gdn_operands.h"
+#include "tuner/gdn/gdn_operands.h"
 
 namespace cubinery::bench {
 

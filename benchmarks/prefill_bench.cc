@@ -12,7 +12,7 @@
 #include "benchmarks/operands.h"
 #include "benchmarks/prefill_check.h"
 #include "benchmarks/prefill_rows.h"
-#include "tuner/measure/gdn_workload.h"
+#include "tuner/gdn/gdn_workload.h"
 
 namespace {
 

@@ -7,8 +7,8 @@
 #include <span>
 
 #include "templates/gdn_prefill_scan/gdn_prefill_ref.h"
-#include "tuner/measure/gdn_workload.h"
-#include "tuner/measure/rounding.h"
+#include "tuner/gdn/gdn_workload.h"
+#include "tuner/gdn/rounding.h"
 
 namespace cubinery::bench {
 namespace {

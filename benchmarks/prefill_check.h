@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "benchmarks/operands.h"
-#include "tuner/measure/gdn_operands.h"
+#include "tuner/gdn/gdn_operands.h"
 
 namespace cubinery::bench {
 

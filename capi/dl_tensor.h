@@ -5,7 +5,7 @@
 
 #include "cubinery/status.h"
 #include "cubinery/tensor.h"
-#include "runtime/tensor_check.h"
+#include "runtime/operator/tensor_check.h"
 
 namespace cubinery::capi {
 

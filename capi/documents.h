@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cubinery/status.h"
-#include "runtime/problem.h"
+#include "runtime/registry/problem.h"
 
 namespace cubinery::capi {
 

@@ -6,8 +6,8 @@
 #include "capi/documents.h"
 #include "capi/handles.h"
 #include "capi/last_error.h"
-#include "runtime/decode_problem.h"
-#include "runtime/prefill_problem.h"
+#include "runtime/gdn/decode_problem.h"
+#include "runtime/gdn/prefill_problem.h"
 
 namespace cubinery::capi {
 namespace {

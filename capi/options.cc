@@ -10,7 +10,7 @@
 #include "capi/handles.h"
 #include "capi/last_error.h"
 #include "capi/named_fields.h"
-#include "runtime/options_text.h"
+#include "runtime/jit/options_text.h"
 
 namespace cubinery::capi {
 namespace {

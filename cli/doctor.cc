@@ -13,7 +13,7 @@
 #include "cli/print.h"
 #include "cli/trial.h"
 #include "cubinery/gdn.h"
-#include "runtime/nvrtc.h"
+#include "runtime/jit/nvrtc.h"
 
 namespace cubinery {
 namespace {

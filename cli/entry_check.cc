@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "cache/entry_file.h"
-#include "runtime/context_state.h"
+#include "runtime/jit/context_state.h"
 
 namespace cubinery {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cubinery/status.h"
-#include "runtime/driver.h"
+#include "runtime/jit/driver.h"
 
 namespace cubinery {
 

@@ -5,7 +5,7 @@
 
 #include <cstdio>
 
-#include "runtime/options_text.h"
+#include "runtime/jit/options_text.h"
 
 namespace cubinery {
 namespace {

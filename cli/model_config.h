@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cubinery/status.h"
-#include "runtime/problem.h"
+#include "runtime/registry/problem.h"
 
 namespace cubinery {
 

@@ -9,7 +9,7 @@
 #include "cli/entry_check.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
-#include "runtime/on_threads.h"
+#include "runtime/jit/on_threads.h"
 
 namespace cubinery {
 namespace {

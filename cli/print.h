@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cubinery/status.h"
-#include "tuner/table.h"  // Table, for the commands
+#include "tuner/report/table.h"  // Table, for the commands
 
 namespace cubinery {
 

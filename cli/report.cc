@@ -13,9 +13,9 @@
 #include "cli/print.h"
 #include "cli/report_html.h"
 #include "cli/report_stale.h"
-#include "tuner/compare.h"
-#include "tuner/embedded.h"
-#include "tuner/report.h"
+#include "tuner/choose/embedded.h"
+#include "tuner/report/compare.h"
+#include "tuner/report/report.h"
 
 namespace cubinery {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "tuner/report.h"
+#include "tuner/report/report.h"
 
 namespace cubinery {
 

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "cubinery/context.h"
-#include "runtime/known_results.h"
-#include "runtime/template_source.h"
-#include "runtime/tuning_context.h"
-#include "tuner/choose.h"
+#include "runtime/jit/template_source.h"
+#include "runtime/operator/tuning_context.h"
+#include "runtime/registry/known_results.h"
+#include "tuner/choose/choose.h"
 
 namespace cubinery {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cubinery/options.h"
-#include "tuner/report.h"
+#include "tuner/report/report.h"
 
 namespace cubinery {
 

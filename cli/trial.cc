@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cubinery/gdn.h"
-#include "runtime/device.h"
+#include "runtime/jit/device.h"
 
 namespace cubinery {
 namespace {

@@ -9,9 +9,9 @@
 #include "cli/print.h"
 #include "codegen/arch.h"
 #include "cubinery/context.h"
-#include "runtime/decode_plan.h"
-#include "runtime/prefill_plan.h"
-#include "tuner/shape.h"
+#include "runtime/gdn/decode_plan.h"
+#include "runtime/gdn/prefill_plan.h"
+#include "tuner/choose/shape.h"
 
 namespace cubinery {
 namespace {

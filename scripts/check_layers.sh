@@ -1,34 +1,53 @@
 #!/usr/bin/env bash
-# Checks who includes whom: codegen -> nothing of ours; cache -> codegen; tuner -> codegen, cache; runtime -> tuner,
-# codegen, cache; tuner/measure -> all of these; capi -> runtime, tuner; templates -> templates.  cuda.h and nvrtc.h
-# belong to runtime/ and tuner/measure/.  Public headers include the standard library and each other.
+# Checks who includes whom.  Arrows go one way, from the bottom to the top of this list:
+#
+#   codegen            nothing of ours
+#   cache              codegen
+#   tuner/choose       what the runtime asks: records, results, the ladder, the cost model
+#   tuner/report       reports about records
+#   runtime/jit        from a kernel's specification to a loaded kernel
+#   runtime/operator   what operators have in common; knows no operator
+#   runtime/gdn        the Gated DeltaNet operators
+#   runtime/registry   the operators by name
+#   tuner/measure      what runs on a GPU to tune; knows no operator
+#   tuner/gdn          operands, references and tunables of the Gated DeltaNet operators
+#   capi, cli          all of these
+#
+# templates include templates.  cuda.h and nvrtc.h belong to runtime/jit, runtime/operator, tuner/measure and tuner/gdn.
+# Public headers include the standard library and each other.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 status=0
 
-# check NAME ALLOWED-REGEX [FILE...]: every quoted include of the files (without any: of the folder NAME) matches, or
-# is a public header.
+# check FOLDER ALLOWED-REGEX: every quoted include of the folder matches, or is a public header.
 check() {
   local bad
-  bad=$(grep -rnE '^#include "' "${@:3}" $([[ $# -gt 2 ]] || echo "$1") | grep -vE "#include \"($2|cubinery/)") || return 0
+  bad=$(grep -rnE '^#include "' "$1" | grep -vE "#include \"($2|cubinery/)") || return 0
   echo "$bad" | sed "s|^|layers: $1 may not include: |"
   status=1
 }
-check include 'cubinery/'
 kernels='common/|gdn_decode/|gdn_prefill_chunks/|gdn_prefill_scan/'
+choose='tuner/choose/|cache/|codegen/'
+operator="runtime/operator/|runtime/registry/known_results|runtime/jit/|$choose"
+check include 'cubinery/'
 check codegen 'codegen/'
 check cache 'cache/|codegen/'
-pure_tuner='tuner/[a-z_]+\.h'
-check tuner "$pure_tuner|cache/|codegen/|$kernels" tuner/*.h tuner/*.cc
-check runtime "runtime/|$pure_tuner|cache/|codegen/|$kernels"
-check tuner/measure "tuner/|runtime/|cache/|codegen/|$kernels"
+check tuner/choose "$choose|$kernels"
+check tuner/report "tuner/report/|$choose"
+check runtime/jit "runtime/jit/|$choose"
+check runtime/operator "$operator"
+check runtime/gdn "runtime/gdn/|runtime/registry/|$operator|$kernels"
+check runtime/registry "runtime/registry/|runtime/gdn/|$operator|$kernels"
+check tuner/measure "tuner/measure/|$operator"
+check tuner/gdn "tuner/gdn/|tuner/measure/|runtime/gdn/|$operator|$kernels"
 check templates "$kernels"
 check capi 'capi/|runtime/|tuner/'
 check cli "cli/|tuner/|runtime/|cache/|codegen/|$kernels"
 check python "array_views|tests/data/|$kernels"
 
-if grep -rnE '#include <(cuda|nvrtc)' include codegen cache capi cli templates tuner/*.h tuner/*.cc; then
-  echo "layers: CUDA headers belong to runtime/ and tuner/measure/"
+if grep -rnE '#include <(cuda|nvrtc)' include codegen cache capi cli templates tuner/choose tuner/report runtime/gdn \
+    runtime/registry; then
+  echo "layers: CUDA headers belong to runtime/jit, runtime/operator, tuner/measure and tuner/gdn"
   status=1
 fi
 if grep -rnE '#include <(fmt|nlohmann|xxhash|CLI)' include; then

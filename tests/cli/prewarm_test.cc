@@ -1,12 +1,12 @@
 #include <fstream>
 #include <set>
 
-#include "runtime/decode_plan.h"
-#include "runtime/decode_problem.h"
-#include "runtime/tuning_context.h"
+#include "runtime/gdn/decode_plan.h"
+#include "runtime/gdn/decode_problem.h"
+#include "runtime/operator/tuning_context.h"
 #include "tests/cli/run_cli.h"
 #include "tests/runtime/made_up_results.h"
-#include "tuner/record_file.h"
+#include "tuner/choose/record_file.h"
 
 namespace cubinery {
 namespace {

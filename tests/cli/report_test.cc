@@ -3,7 +3,7 @@
 #include <fstream>
 
 #include "tests/cli/run_cli.h"
-#include "tuner/report.h"
+#include "tuner/report/report.h"
 
 namespace cubinery {
 namespace {

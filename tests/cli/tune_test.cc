@@ -9,7 +9,7 @@
 #include "cli/tune_progress.h"
 #include "cli/tune_report.h"
 #include "tests/cli/run_cli.h"
-#include "tuner/shape.h"
+#include "tuner/choose/shape.h"
 
 namespace cubinery {
 namespace {

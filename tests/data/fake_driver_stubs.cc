@@ -1,6 +1,6 @@
 // Every driver function that the project calls, weak: fake_driver.cc has the ones that do
 // something.
-#include "runtime/driver.h"
+#include "runtime/jit/driver.h"
 
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wattribute-alias"

@@ -5,9 +5,9 @@
 
 #include "cubinery/fields.h"
 #include "gdn_decode/fields.h"
-#include "runtime/context_state.h"
-#include "runtime/nvrtc.h"
-#include "runtime/template_source.h"
+#include "runtime/jit/context_state.h"
+#include "runtime/jit/nvrtc.h"
+#include "runtime/jit/template_source.h"
 #include "tests/catch.h"
 
 namespace cubinery {

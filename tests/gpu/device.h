@@ -13,7 +13,7 @@
 #include "cubinery/context.h"
 #include "cubinery/options.h"
 #include "cubinery/status.h"
-#include "runtime/driver.h"
+#include "runtime/jit/driver.h"
 
 namespace cubinery::test {
 

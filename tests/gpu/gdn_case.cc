@@ -4,7 +4,7 @@
 #include <cstring>
 #include <sstream>
 
-#include "tuner/measure/rounding.h"
+#include "tuner/gdn/rounding.h"
 
 namespace cubinery::test {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "cubinery/gdn.h"
 #include "tests/gpu/device.h"
-#include "tuner/measure/comparison.h"
-#include "tuner/measure/gdn_data.h"
+#include "tuner/gdn/comparison.h"
+#include "tuner/gdn/gdn_data.h"
 
 namespace cubinery::test {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/gpu/decode_runs.h"
-#include "tuner/measure/rounding.h"
+#include "tuner/gdn/rounding.h"
 
 namespace cubinery::test {
 namespace {

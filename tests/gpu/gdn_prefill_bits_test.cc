@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "tests/gpu/prefill_runs.h"
-#include "tuner/measure/random.h"
-#include "tuner/measure/rounding.h"
+#include "tuner/gdn/random.h"
+#include "tuner/gdn/rounding.h"
 
 namespace cubinery::test {
 namespace {

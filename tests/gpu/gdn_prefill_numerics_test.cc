@@ -7,7 +7,7 @@
 #include "tests/gpu/decode_runs.h"
 #include "tests/gpu/prefill_runs.h"
 #include "tests/gpu/problem_sweeps.h"
-#include "tuner/measure/random.h"
+#include "tuner/gdn/random.h"
 
 namespace cubinery::test {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "tests/gpu/prefill_runs.h"
 #include "tests/gpu/problem_sweeps.h"
-#include "tuner/measure/random.h"
+#include "tuner/gdn/random.h"
 
 namespace cubinery::test {
 namespace {

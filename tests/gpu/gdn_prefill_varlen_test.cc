@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "tests/gpu/prefill_runs.h"
-#include "tuner/measure/random.h"
+#include "tuner/gdn/random.h"
 
 namespace cubinery::test {
 namespace {

@@ -5,8 +5,8 @@
 #include <mutex>
 #include <sstream>
 
-#include "tuner/measure/gdn_tensors.h"
-#include "tuner/measure/rounding.h"
+#include "tuner/gdn/gdn_tensors.h"
+#include "tuner/gdn/rounding.h"
 
 namespace cubinery::test {
 namespace {

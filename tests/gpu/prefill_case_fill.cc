@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "tests/gpu/prefill_case.h"
-#include "tuner/measure/gdn_tensors.h"
-#include "tuner/measure/rounding.h"
+#include "tuner/gdn/gdn_tensors.h"
+#include "tuner/gdn/rounding.h"
 
 namespace cubinery::test {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "tuner/measure/rounding.h"
+#include "tuner/gdn/rounding.h"
 
 namespace cubinery::test {
 namespace {

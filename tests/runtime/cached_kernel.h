@@ -6,7 +6,7 @@
 #include "cache/cubin_note.h"
 #include "cache/store.h"
 #include "cubinery/context.h"
-#include "runtime/kernel_info.h"
+#include "runtime/jit/kernel_info.h"
 #include "tests/cache/temp_dir.h"
 
 namespace cubinery::test {

@@ -7,7 +7,7 @@
 #include "cache/paths.h"
 #include "cache/store.h"
 #include "cubinery/context.h"
-#include "runtime/context_state.h"
+#include "runtime/jit/context_state.h"
 #include "tests/cache/child.h"
 #include "tests/catch.h"
 #include "tests/runtime/cached_kernel.h"

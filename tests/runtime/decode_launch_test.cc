@@ -7,7 +7,7 @@
 
 #include "cubinery/gdn.h"
 #include "gdn_decode/fields.h"
-#include "runtime/decode_plan.h"
+#include "runtime/gdn/decode_plan.h"
 #include "tests/catch.h"
 #include "tests/runtime/fake_operator.h"
 #include "tests/runtime/made_up_results.h"

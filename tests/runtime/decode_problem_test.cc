@@ -1,5 +1,5 @@
 // From a decode problem to its kernels.
-#include "runtime/decode_problem.h"
+#include "runtime/gdn/decode_problem.h"
 
 #include <functional>
 #include <set>

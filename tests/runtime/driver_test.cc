@@ -1,5 +1,5 @@
 // Opening the driver, a device and a kernel, on a fake libcuda (tests/data/fake_driver.h).
-#include "runtime/driver.h"
+#include "runtime/jit/driver.h"
 
 #include <optional>
 #include <string>

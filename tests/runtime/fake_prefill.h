@@ -8,7 +8,7 @@
 #include "cubinery/gdn_prefill.h"
 #include "gdn_prefill_chunks/key.h"
 #include "gdn_prefill_scan/key.h"
-#include "runtime/prefill_plan.h"
+#include "runtime/gdn/prefill_plan.h"
 #include "tests/runtime/fake_operator.h"
 #include "tests/runtime/made_up_results.h"
 

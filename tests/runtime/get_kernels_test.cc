@@ -1,5 +1,5 @@
 // All kernels of an operator at once, on a fake libcuda.
-#include "runtime/get_kernels.h"
+#include "runtime/jit/get_kernels.h"
 
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "runtime/kernel_info.h"
+#include "runtime/jit/kernel_info.h"
 
 #include <string>
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cubinery/tuning.h"
-#include "tuner/records.h"
-#include "tuner/shape.h"
+#include "tuner/choose/records.h"
+#include "tuner/choose/shape.h"
 
 namespace cubinery::test {
 

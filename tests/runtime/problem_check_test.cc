@@ -1,11 +1,11 @@
 // The rules that decode and prefill problems have in common.
-#include "runtime/problem_check.h"
+#include "runtime/gdn/problem_check.h"
 
 #include <string>
 #include <utility>
 
-#include "runtime/decode_problem.h"
-#include "runtime/prefill_problem.h"
+#include "runtime/gdn/decode_problem.h"
+#include "runtime/gdn/prefill_problem.h"
 #include "tests/runtime/problem_refusal.h"
 
 namespace cubinery::gdn {

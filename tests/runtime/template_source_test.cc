@@ -1,4 +1,4 @@
-#include "runtime/template_source.h"
+#include "runtime/jit/template_source.h"
 
 #include <filesystem>
 #include <string>

@@ -1,4 +1,4 @@
-#include "runtime/tensor_check.h"
+#include "runtime/operator/tensor_check.h"
 
 #include <array>
 #include <limits>

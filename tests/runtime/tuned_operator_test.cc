@@ -4,15 +4,15 @@
 
 #include "gdn_decode/fields.h"
 #include "gdn_prefill_scan/fields.h"
-#include "runtime/decode_plan.h"
-#include "runtime/decode_problem.h"
-#include "runtime/known_results.h"
-#include "runtime/prefill_plan.h"
-#include "runtime/prefill_problem.h"
-#include "runtime/problem.h"
-#include "runtime/tuning_context.h"
+#include "runtime/gdn/decode_plan.h"
+#include "runtime/gdn/decode_problem.h"
+#include "runtime/gdn/prefill_plan.h"
+#include "runtime/gdn/prefill_problem.h"
+#include "runtime/operator/tuning_context.h"
+#include "runtime/registry/known_results.h"
+#include "runtime/registry/problem.h"
 #include "tests/runtime/fake_prefill.h"
-#include "tuner/record_file.h"
+#include "tuner/choose/record_file.h"
 
 namespace cubinery::gdn {
 namespace {

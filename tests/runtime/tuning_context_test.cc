@@ -1,5 +1,5 @@
 // What contexts on the fake libcuda know about tuning.
-#include "runtime/tuning_context.h"
+#include "runtime/operator/tuning_context.h"
 
 #include <filesystem>
 #include <string>
@@ -8,8 +8,8 @@
 #include "tests/catch.h"
 #include "tests/data/fake_driver.h"
 #include "tests/runtime/twice_template.h"
-#include "tuner/record_file.h"
-#include "tuner/shape.h"
+#include "tuner/choose/record_file.h"
+#include "tuner/choose/shape.h"
 
 namespace cubinery {
 namespace {

@@ -10,7 +10,7 @@
 #include "gdn_decode/fields.h"
 #include "gdn_prefill_chunks/fields.h"
 #include "gdn_prefill_scan/fields.h"
-#include "runtime/on_threads.h"
+#include "runtime/jit/on_threads.h"
 #include "tests/catch.h"
 
 namespace cubinery {

@@ -13,8 +13,8 @@
 #include "cubinery/dtype.h"
 #include "tests/catch.h"
 #include "tests/golden.h"
-#include "tuner/measure/gdn_data.h"
-#include "tuner/measure/rounding.h"
+#include "tuner/gdn/gdn_data.h"
+#include "tuner/gdn/rounding.h"
 
 namespace cubinery::test {
 namespace {

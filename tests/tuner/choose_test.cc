@@ -1,5 +1,5 @@
 // The ladder, on made-up results.
-#include "tuner/choose.h"
+#include "tuner/choose/choose.h"
 
 #include <cstdint>
 #include <limits>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/catch.h"
-#include "tuner/shape.h"
+#include "tuner/choose/shape.h"
 
 namespace cubinery {
 namespace {

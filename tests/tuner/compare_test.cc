@@ -1,11 +1,11 @@
 // Two sets of results, put side by side.
-#include "tuner/compare.h"
+#include "tuner/report/compare.h"
 
 #include <nlohmann/json.hpp>
 
 #include "tests/catch.h"
 #include "tests/tuner/sample_records.h"
-#include "tuner/embedded.h"
+#include "tuner/choose/embedded.h"
 
 namespace cubinery {
 namespace {

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "tests/catch.h"
-#include "tuner/measure/gdn_check.h"
-#include "tuner/measure/gdn_operands.h"
-#include "tuner/measure/gdn_shapes.h"
-#include "tuner/measure/gdn_tunables.h"
-#include "tuner/measure/rounding.h"
+#include "tuner/gdn/gdn_check.h"
+#include "tuner/gdn/gdn_operands.h"
+#include "tuner/gdn/gdn_shapes.h"
+#include "tuner/gdn/gdn_tunables.h"
+#include "tuner/gdn/rounding.h"
 
 namespace cubinery {
 namespace {

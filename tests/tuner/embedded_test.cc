@@ -1,8 +1,8 @@
 // The results inside the library are those of the file that they are made from.
-#include "tuner/embedded.h"
+#include "tuner/choose/embedded.h"
 
 #include "tests/catch.h"
-#include "tuner/record_file.h"
+#include "tuner/choose/record_file.h"
 
 namespace cubinery {
 namespace {

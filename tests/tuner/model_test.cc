@@ -1,5 +1,5 @@
 // The cost model: that it is sane, and near what was measured.
-#include "tuner/model.h"
+#include "tuner/choose/model.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,8 +9,8 @@
 
 #include "cubinery/context.h"
 #include "gdn_decode/fields.h"
-#include "runtime/decode_plan.h"
-#include "runtime/prefill_plan.h"
+#include "runtime/gdn/decode_plan.h"
+#include "runtime/gdn/prefill_plan.h"
 #include "tests/cache/temp_dir.h"
 #include "tests/catch.h"
 

@@ -8,13 +8,13 @@
 #include "gdn_decode/fields.h"
 #include "gdn_prefill_chunks/fields.h"
 #include "gdn_prefill_scan/fields.h"
-#include "runtime/decode_plan.h"
-#include "runtime/decode_problem.h"
-#include "runtime/prefill_plan.h"
-#include "runtime/prefill_problem.h"
+#include "runtime/gdn/decode_plan.h"
+#include "runtime/gdn/decode_problem.h"
+#include "runtime/gdn/prefill_plan.h"
+#include "runtime/gdn/prefill_problem.h"
 #include "tests/catch.h"
 #include "tests/runtime/made_up_results.h"
-#include "tuner/shape.h"
+#include "tuner/choose/shape.h"
 
 namespace cubinery::gdn {
 namespace {

@@ -1,5 +1,5 @@
 // Files of records: what is damaged, what crashes leave, what several processes do.
-#include "tuner/record_file.h"
+#include "tuner/choose/record_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // Records as lines and back.
-#include "tuner/records.h"
+#include "tuner/choose/records.h"
 
 #include <cmath>
 #include <fstream>

@@ -10,13 +10,13 @@
 #include "gdn_decode/fields.h"
 #include "gdn_prefill_chunks/fields.h"
 #include "gdn_prefill_scan/fields.h"
-#include "runtime/decode_plan.h"
-#include "runtime/prefill_plan.h"
+#include "runtime/gdn/decode_plan.h"
+#include "runtime/gdn/prefill_plan.h"
 #include "tests/catch.h"
-#include "tuner/model.h"
-#include "tuner/record_file.h"
-#include "tuner/shape.h"
-#include "tuner/space.h"
+#include "tuner/choose/model.h"
+#include "tuner/choose/record_file.h"
+#include "tuner/choose/shape.h"
+#include "tuner/choose/space.h"
 
 namespace cubinery {
 namespace {

@@ -1,5 +1,5 @@
 // Reports: records in, text out.  What is expected is computed from the records.
-#include "tuner/report.h"
+#include "tuner/report/report.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "tuner/records.h"
-#include "tuner/shape.h"
+#include "tuner/choose/records.h"
+#include "tuner/choose/shape.h"
 
 namespace cubinery::test {
 

@@ -1,5 +1,5 @@
 // The order in which configurations are measured.
-#include "tuner/search.h"
+#include "tuner/measure/search.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // One configuration for each shape, few in all, of the same bits.
-#include "tuner/select.h"
+#include "tuner/measure/select.h"
 
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
 // Buckets, distances and texts of shapes; texts of configurations and choices.
-#include "tuner/shape.h"
+#include "tuner/choose/shape.h"
 
 #include <cmath>
 #include <limits>

@@ -10,8 +10,8 @@
 
 #include "tests/catch.h"
 #include "tests/tuner/toy_tunable.h"
+#include "tuner/choose/record_file.h"
 #include "tuner/measure/tune_with.h"
-#include "tuner/record_file.h"
 
 namespace cubinery::test {
 

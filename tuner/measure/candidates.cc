@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "codegen/arch.h"
-#include "runtime/on_threads.h"
+#include "runtime/jit/on_threads.h"
 
 namespace cubinery {
 namespace {

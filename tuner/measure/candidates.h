@@ -9,7 +9,7 @@
 
 #include "cubinery/context.h"
 #include "cubinery/tuning.h"
-#include "tuner/records.h"
+#include "tuner/choose/records.h"
 
 namespace cubinery {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "runtime/context_state.h"
+#include "runtime/jit/context_state.h"
 
 namespace cubinery {
 namespace {

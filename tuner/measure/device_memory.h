@@ -19,7 +19,7 @@
 #include "cubinery/context.h"
 #include "cubinery/kernel.h"
 #include "cubinery/status.h"
-#include "runtime/device.h"
+#include "runtime/jit/device.h"
 
 namespace cubinery {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "tuner/record_file.h"
+#include "tuner/choose/record_file.h"
 
 namespace cubinery {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cubinery/status.h"
-#include "tuner/records.h"
+#include "tuner/choose/records.h"
 
 namespace cubinery {
 

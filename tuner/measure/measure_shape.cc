@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "tuner/measure/search.h"
 #include "tuner/measure/tune_run.h"
-#include "tuner/search.h"
 
 namespace cubinery {
 namespace {

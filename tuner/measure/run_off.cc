@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "tuner/choose/space.h"
 #include "tuner/measure/tune_run.h"
-#include "tuner/space.h"
 
 namespace cubinery {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cubinery/tuning.h"
-#include "runtime/device.h"
-#include "tuner/records.h"
+#include "runtime/jit/device.h"
+#include "tuner/choose/records.h"
 
 namespace cubinery {
 

@@ -17,8 +17,8 @@
 #include "cubinery/tuning.h"
 #include "tuner/measure/candidates.h"
 #include "tuner/measure/journal.h"
+#include "tuner/measure/select.h"
 #include "tuner/measure/timer.h"
-#include "tuner/select.h"
 
 namespace cubinery {
 

@@ -1,0 +1,125 @@
+#include "cubinery/context.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "runtime/jit/context_state.h"
+
+namespace cubinery {
+namespace {
+
+// ~/.cache/cubinery by the password database: the environment is read in Options::from_env() only.
+std::string home_cache_dir() {
+  std::array<char, 4096> buffer{};
+  passwd entry{};
+  passwd* found = nullptr;
+  if (getpwuid_r(geteuid(), &entry, buffer.data(), buffer.size(), &found) != 0 ||
+      found == nullptr) {
+    return "";
+  }
+  return std::string(entry.pw_dir) + "/.cache/cubinery";
+}
+
+Status unknown_arch(std::string_view arch) {
+  return Status(Code::kInvalidArgument, fmt::format("Options::arch = \"{}\"; accepted: {}", arch,
+                                                    fmt::join(known_architectures(), ", ")));
+}
+
+// The architecture to compile for: the caller's, checked against the device if there is one, or the
+// device's.
+Result<std::string> choose_arch(const std::string& wanted, const Device* device) {
+  const std::optional<Arch> arch = wanted.empty() && device != nullptr
+                                       ? native_arch(device->major(), device->minor())
+                                       : parse_arch(wanted);
+  if (arch && (device == nullptr || runs_on(*arch, device->major(), device->minor()))) {
+    return arch->name();
+  }
+  if (device == nullptr || (!arch && !wanted.empty())) return unknown_arch(wanted);
+  const int capability = device->major() * 10 + device->minor();
+  if (!arch) {
+    return Status(Code::kUnsupported,
+                  fmt::format("device {} ({}, sm_{}) has no known architecture; supported: {}",
+                              device->ordinal(), device->name(), capability,
+                              fmt::join(known_architectures(), ", ")));
+  }
+  return Status(Code::kUnsupported,
+                fmt::format("Options::arch = \"{}\" does not run on device {} ({}, "
+                            "sm_{}); leave it empty for the device's own",
+                            wanted, device->ordinal(), device->name(), capability));
+}
+
+std::unique_ptr<Store> open_store(const Options& options) {
+  StoreOptions of_store = store_options(options);
+  if (of_store.dir.empty()) of_store.dir = home_cache_dir();
+  if (of_store.dir.empty()) {
+    if (options.log) {
+      options.log(LogLevel::kWarning,
+                  "cache: no home directory for this user; set Options::cache_dir");
+    }
+    return nullptr;
+  }
+  return std::make_unique<Store>(std::move(of_store));
+}
+
+}  // namespace
+
+const char* to_string(Source source) {
+  switch (source) {
+    case Source::kMemory:
+      return "memory";
+    case Source::kDisk:
+      return "disk";
+    case Source::kCompiled:
+      return "compiled";
+  }
+  return "?";
+}
+
+Result<Context> Context::create(Options options) {
+  auto state = std::make_shared<State>();
+  if (options.device != kNoDevice) {
+    Result<std::shared_ptr<const Driver>> driver = Driver::open(options.driver_path);
+    if (!driver) return std::move(driver).error();
+    Result<std::shared_ptr<const Device>> device = Device::open(std::move(*driver), options.device);
+    if (!device) return std::move(device).error();
+    state->device = std::move(*device);
+  }
+  Result<std::string> arch = choose_arch(options.arch, state->device.get());
+  if (!arch) return std::move(arch).error();
+  state->arch = std::move(*arch);
+  if (options.use_disk_cache) state->store = open_store(options);
+  if (options.offline) {
+    state->nvrtc = Status(Code::kUnsupported, "NVRTC: not opened, the context is offline");
+  } else {
+    state->nvrtc = Nvrtc::open(options.nvrtc_path);
+  }
+  state->options = std::move(options);
+  return Context(std::move(state));
+}
+
+Result<Kernel> Context::get(const KernelSpec& spec) const { return state_->get(spec); }
+
+Result<CompiledKernel> Context::compile(const KernelSpec& spec) const {
+  return state_->compile(spec);
+}
+
+Result<Explanation> Context::explain(const KernelSpec& spec) const { return state_->explain(spec); }
+
+const std::string& Context::arch() const { return state_->arch; }
+
+int Context::device() const { return state_->options.device; }
+
+int Context::sm_count() const { return state_->device ? state_->device->sm_count() : 0; }
+
+Result<std::string> Context::nvrtc_version() const {
+  if (!state_->nvrtc) return state_->nvrtc.error().clone();
+  return (*state_->nvrtc)->version();
+}
+
+CacheStats Context::stats() const { return state_->stats(); }
+
+}  // namespace cubinery

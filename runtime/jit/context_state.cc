@@ -1,0 +1,278 @@
+// From a key to a cubin: memory, disk, compiler, in this order.
+#include "runtime/jit/context_state.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+
+#include "cache/cubin_note.h"
+#include "runtime/jit/kernel_info.h"
+#include "runtime/jit/kernel_state.h"
+
+namespace cubinery {
+namespace {
+
+std::vector<std::string> compile_options(const KernelSpec& spec, const std::string& arch) {
+  std::vector<std::string> options = fixed_compile_options();
+  options.push_back("--gpu-architecture=" + arch);
+  options.push_back("-DCUBINERY_KEY=" + spec.initializer);
+  return options;
+}
+
+KernelInfo info_of(const Identity& identity) {
+  return {.kernel = identity.kernel,
+          .canonical = identity.key,
+          .arch = identity.arch,
+          .nvrtc = identity.nvrtc,
+          .log = {}};
+}
+
+}  // namespace
+
+const std::vector<std::string>& fixed_compile_options() {
+  static const std::vector<std::string> kOptions = {
+      "-std=c++20",
+      "-default-device",
+      "--no-source-include",         // no file of the working directory that no identity names
+      "--modify-stack-limit=false",  // the default changes a limit of the whole process
+      "-Xptxas=-v",                  // resources in the log
+      "--no-cache",                  // the driver's own cache would swallow the log
+  };
+  return kOptions;
+}
+
+std::optional<std::string> cubin_mismatch(const Entry& entry) {
+  const std::optional<CubinNote> note = read_cubin_note(entry.cubin);
+  if (!note) return "the cubin has no compiler note";
+  if (note->arch != entry.identity.arch) {
+    return fmt::format("the cubin is for {}, its entry says {}", note->arch, entry.identity.arch);
+  }
+  if (note->compiler != entry.identity.nvrtc) {
+    return fmt::format("the cubin is from compiler {}, its entry says {}", note->compiler,
+                       entry.identity.nvrtc);
+  }
+  KernelInfo info;
+  if (!read_metadata(entry.metadata, &info)) return "its metadata is not what this version writes";
+  return std::nullopt;
+}
+
+Identity Context::State::identity_of(const KernelSpec& spec, const TemplateSource& source) const {
+  return {.kernel = spec.kernel,
+          .key = spec.canonical,
+          .template_digest = source.template_digest,
+          .headers_digest = source.headers_digest,
+          .options = fmt::format("{}", fmt::join(fixed_compile_options(), " ")),
+          .arch = arch,
+          .nvrtc = nvrtc ? (*nvrtc)->version() : ""};
+}
+
+std::shared_ptr<Context::State::Slot> Context::State::slot_of(const Identity& identity) const {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Slot>& slot = table_[to_text(identity)];
+  if (!slot) slot = std::make_shared<Slot>();
+  return slot;
+}
+
+std::optional<Context::State::Made> Context::State::find(const Identity& identity) const {
+  if (!store) return std::nullopt;
+  std::optional<StoredEntry> stored = store->lookup(identity, cubin_mismatch);
+  if (!stored) return std::nullopt;
+  Made made{.compiled = {.info = info_of(stored->entry.identity),
+                         .source = Source::kDisk,
+                         .path = std::move(stored->path)},
+            .cubin = std::move(stored->entry.cubin)};
+  read_metadata(stored->entry.metadata, &made.compiled.info);
+  return made;
+}
+
+Result<Context::State::Made> Context::State::build(const KernelSpec& spec,
+                                                   const TemplateSource& source,
+                                                   const Identity& identity) const {
+  CompileInput input{.path = source.path,
+                     .source = source.text,
+                     .headers = {source.files.begin(), source.files.end()},
+                     .options = compile_options(spec, arch)};
+  const auto start = std::chrono::steady_clock::now();
+  Result<CompileOutput> output = (*nvrtc)->compile(input);
+  const std::chrono::duration<double, std::milli> elapsed =
+      std::chrono::steady_clock::now() - start;
+  if (!output) {
+    return Status(output.error().code(),
+                  fmt::format("{}: compile failed on {} (NVRTC {}): {}", spec.canonical, arch,
+                              identity.nvrtc, output.error().message()),
+                  std::string(output.error().log()));
+  }
+  ++compiles_;
+  Made made{.compiled = {.info = info_of(identity), .source = Source::kCompiled, .path = {}},
+            .cubin = std::move(output->cubin)};
+  made.compiled.info.compile_ms = elapsed.count();
+  const std::string entry = fmt::format("entry function '{}'", spec.kernel);
+  if (output->log.find(entry) == output->log.npos ||
+      !read_resources(output->log, &made.compiled.info)) {
+    return Status(Code::kCompileFailed,
+                  fmt::format("{}: the compiler reports no kernel {} in {}; accepted: a template "
+                              "with extern \"C\" __global__ void {}",
+                              spec.canonical, spec.kernel, source.path, spec.kernel),
+                  std::move(output->log));
+  }
+  if (const std::optional<int> count = count_parameters(made.cubin, spec.kernel);
+      count && *count != 1) {
+    return Status(
+        Code::kCompileFailed,
+        fmt::format("{}: {} takes {} parameters; accepted: one, the struct Fields::Params",
+                    spec.canonical, spec.kernel, *count));
+  }
+  return made;
+}
+
+Result<Context::State::Made> Context::State::make_once(const KernelSpec& spec,
+                                                       const TemplateSource& source,
+                                                       const Identity& identity) const {
+  std::unique_ptr<MakeLock> lock;
+  if (store) {
+    lock = store->lock(identity);
+    // Whoever held the lock has usually made what we want.
+    if (std::optional<Made> found = find(identity)) {
+      ++disk_hits_;
+      return std::move(*found);
+    }
+  }
+  ++misses_;
+  Result<Made> made = build(spec, source, identity);
+  if (!made || !store) return made;
+  const Entry entry{
+      .identity = identity, .metadata = metadata_json(made->compiled.info), .cubin = made->cubin};
+  // A failed write is logged and counted by the store, and is not the caller's problem.
+  if (Result<std::string> path = store->publish(entry)) made->compiled.path = std::move(*path);
+  return made;
+}
+
+Result<Context::State::Made> Context::State::make(const KernelSpec& spec,
+                                                  const TemplateSource& source,
+                                                  const Identity& identity) const {
+  if (std::optional<Made> found = find(identity)) {
+    ++disk_hits_;
+    return std::move(*found);
+  }
+  if (options.offline) {
+    ++misses_;
+    return not_cached(identity);
+  }
+  if (!nvrtc) {
+    ++misses_;
+    return nvrtc.error().clone();
+  }
+  return make_once(spec, source, identity);
+}
+
+Status Context::State::not_cached(const Identity& identity) const {
+  Explanation explanation;
+  explain_miss(identity, &explanation);
+  return Status(
+      Code::kNotCached,
+      fmt::format("{}: not in the cache for {} and the context is offline; looked in [{}{}{}]{}",
+                  identity.key, arch, store ? store->options().dir : "",
+                  options.cache_layers.empty() ? "" : ", ", fmt::join(options.cache_layers, ", "),
+                  explanation.differences.empty()
+                      ? ""
+                      : fmt::format("; the nearest entry differs in {}",
+                                    fmt::join(explanation.differences, "; "))));
+}
+
+Result<CompiledKernel> Context::State::compile(const KernelSpec& spec) const {
+  Result<TemplateSource> source = find_template(spec.kernel, options.template_dirs);
+  if (!source) return std::move(source).error();
+  const Identity identity = identity_of(spec, *source);
+  const std::shared_ptr<Slot> slot = slot_of(identity);
+  const std::lock_guard lock(slot->mutex);
+  if (slot->compiled) {
+    ++memory_hits_;
+    CompiledKernel compiled = *slot->compiled;
+    compiled.source = Source::kMemory;
+    return compiled;
+  }
+  Result<Made> made = make(spec, *source, identity);
+  if (!made) return std::move(made).error();
+  slot->compiled = made->compiled;
+  if (made->compiled.path.empty()) slot->cubin = std::move(made->cubin);
+  return std::move(made->compiled);
+}
+
+Result<Kernel> Context::State::get(const KernelSpec& spec) const {
+  if (!device) {
+    return Status(Code::kUnsupported,
+                  fmt::format("{}: a context with kNoDevice loads no kernels; use compile()",
+                              spec.canonical));
+  }
+  Result<TemplateSource> source = find_template(spec.kernel, options.template_dirs);
+  if (!source) return std::move(source).error();
+  const Identity identity = identity_of(spec, *source);
+  const std::shared_ptr<Slot> slot = slot_of(identity);
+  const std::lock_guard lock(slot->mutex);
+  if (slot->kernel) {
+    ++memory_hits_;
+    return *slot->kernel;
+  }
+  Made made;
+  if (!slot->cubin.empty()) {
+    ++memory_hits_;
+    made = {.compiled = *slot->compiled, .cubin = std::move(slot->cubin)};
+  } else {
+    Result<Made> result = make(spec, *source, identity);
+    if (!result) return std::move(result).error();
+    made = std::move(*result);
+  }
+  Result<Kernel> kernel = load_kernel(device, spec, made.compiled.info, made.cubin);
+  if (!kernel) return kernel;
+  slot->compiled = std::move(made.compiled);
+  slot->kernel = *kernel;
+  return kernel;
+}
+
+void Context::State::explain_miss(const Identity& identity, Explanation* explanation) const {
+  if (!store) return;
+  bool found = false;
+  for (const ListedEntry& listed : store->list()) {
+    if (!listed.entry || listed.entry->identity.kernel != identity.kernel) continue;
+    Identity theirs = listed.entry->identity;
+    if (identity.nvrtc.empty()) theirs.nvrtc.clear();  // any compiler is accepted
+    std::vector<std::string> changes = differences(theirs, identity);
+    if (found && changes.size() >= explanation->differences.size()) continue;
+    found = true;
+    explanation->nearest_path = listed.path;
+    explanation->differences = std::move(changes);
+  }
+}
+
+Result<Explanation> Context::State::explain(const KernelSpec& spec) const {
+  Result<TemplateSource> source = find_template(spec.kernel, options.template_dirs);
+  if (!source) return std::move(source).error();
+  const Identity identity = identity_of(spec, *source);
+  Explanation explanation;
+  explanation.identity = to_text(identity);
+  explanation.source_path = source->origin;
+  explanation.source = source->text;
+  explanation.options = compile_options(spec, arch);
+  explanation.path = store ? store->path_of(identity) : "";
+  explanation.info = info_of(identity);
+  if (std::optional<Made> found = find(identity)) {
+    explanation.cached = true;
+    explanation.path = std::move(found->compiled.path);
+    explanation.info = std::move(found->compiled.info);
+  } else {
+    explain_miss(identity, &explanation);
+  }
+  return explanation;
+}
+
+CacheStats Context::State::stats() const {
+  return {.memory_hits = memory_hits_,
+          .disk_hits = disk_hits_,
+          .misses = misses_,
+          .compiles = compiles_,
+          .damaged = store ? store->damaged() : 0,
+          .failed_writes = store ? store->failed_writes() : 0};
+}
+
+}  // namespace cubinery

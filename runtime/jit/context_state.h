@@ -1,0 +1,77 @@
+// What a Context shares.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "cache/store.h"
+#include "codegen/arch.h"
+#include "cubinery/context.h"
+#include "runtime/jit/device.h"
+#include "runtime/jit/nvrtc.h"
+#include "runtime/jit/template_source.h"
+#include "tuner/choose/tuning_files.h"
+
+namespace cubinery {
+
+// Thread-safe.
+struct Context::State {
+  Options options;
+  std::string arch;
+  std::shared_ptr<const Device> device;  // null with kNoDevice
+  Result<std::shared_ptr<const Nvrtc>> nvrtc = Status(Code::kUnsupported, "NVRTC: not opened");
+  std::unique_ptr<Store> store;  // null without a disk cache
+  mutable TuningFiles tuning_files;
+
+  Result<CompiledKernel> compile(const KernelSpec& spec) const;
+  Result<Kernel> get(const KernelSpec& spec) const;
+  Result<Explanation> explain(const KernelSpec& spec) const;
+  CacheStats stats() const;
+
+ private:
+  // A cubin and what is known of it.
+  struct Made {
+    CompiledKernel compiled;
+    std::string cubin;
+  };
+  // One kernel of the memory table.  Its mutex makes concurrent callers of one key share one
+  // compilation.
+  struct Slot {
+    std::mutex mutex;
+    std::optional<CompiledKernel> compiled;
+    std::optional<Kernel> kernel;
+    std::string cubin;  // kept only while it is neither loaded nor on disk
+  };
+
+  Identity identity_of(const KernelSpec& spec, const TemplateSource& source) const;
+  std::shared_ptr<Slot> slot_of(const Identity& identity) const;
+  std::optional<Made> find(const Identity& identity) const;
+  Result<Made> make(const KernelSpec& spec, const TemplateSource& source,
+                    const Identity& identity) const;
+  Result<Made> make_once(const KernelSpec& spec, const TemplateSource& source,
+                         const Identity& identity) const;
+  Result<Made> build(const KernelSpec& spec, const TemplateSource& source,
+                     const Identity& identity) const;
+  Status not_cached(const Identity& identity) const;
+  void explain_miss(const Identity& identity, Explanation* explanation) const;
+
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::shared_ptr<Slot>>
+      table_;  // by identity text; guarded by mutex_
+  mutable std::atomic<std::uint64_t> memory_hits_{0};
+  mutable std::atomic<std::uint64_t> disk_hits_{0};
+  mutable std::atomic<std::uint64_t> misses_{0};
+  mutable std::atomic<std::uint64_t> compiles_{0};
+};
+
+// NVRTC's options that are the same for every kernel, as they stand in identities.
+const std::vector<std::string>& fixed_compile_options();
+
+// Why the cubin of an entry does not fit its identity; nullopt when it does.
+std::optional<std::string> cubin_mismatch(const Entry& entry);
+
+}  // namespace cubinery

@@ -1,0 +1,49 @@
+#include "runtime/jit/device.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace cubinery {
+
+Result<std::shared_ptr<const Device>> Device::open(std::shared_ptr<const Driver> driver,
+                                                   int ordinal) {
+  std::shared_ptr<Device> device(new Device(std::move(driver)));
+  CUBINERY_RETURN_IF_ERROR(device->load(ordinal));
+  return std::shared_ptr<const Device>(std::move(device));
+}
+
+Device::~Device() {
+  if (context_ != nullptr) driver_->cuDevicePrimaryCtxRelease(device_);
+}
+
+Status Device::attribute(CUdevice_attribute attribute, int* value) const {
+  return driver_->check(driver_->cuDeviceGetAttribute(value, attribute, device_),
+                        "cuDeviceGetAttribute");
+}
+
+Status Device::load(int ordinal) {
+  int count = 0;
+  CUBINERY_RETURN_IF_ERROR(driver_->check(driver_->cuDeviceGetCount(&count), "cuDeviceGetCount"));
+  if (ordinal < 0 || ordinal >= count) {
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("Options::device = {}; accepted: 0 to {}, or kNoDevice ({} devices are "
+                    "visible)",
+                    ordinal, count - 1, count));
+  }
+  ordinal_ = ordinal;
+  CUBINERY_RETURN_IF_ERROR(driver_->check(driver_->cuDeviceGet(&device_, ordinal), "cuDeviceGet"));
+  CUBINERY_RETURN_IF_ERROR(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major_));
+  CUBINERY_RETURN_IF_ERROR(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor_));
+  CUBINERY_RETURN_IF_ERROR(attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &sm_count_));
+  std::array<char, 256> name{};
+  CUBINERY_RETURN_IF_ERROR(driver_->check(
+      driver_->cuDeviceGetName(name.data(), static_cast<int>(name.size()) - 1, device_),
+      "cuDeviceGetName"));
+  name_ = name.data();
+  return driver_->check(driver_->cuDevicePrimaryCtxRetain(&context_, device_),
+                        "cuDevicePrimaryCtxRetain");
+}
+
+}  // namespace cubinery

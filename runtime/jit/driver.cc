@@ -1,0 +1,76 @@
+#include "runtime/jit/driver.h"
+
+#include <fmt/format.h>
+
+namespace cubinery {
+
+std::string driver_version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+Result<std::shared_ptr<const Driver>> Driver::open(const std::string& path) {
+  std::shared_ptr<Driver> driver(new Driver);
+  CUBINERY_RETURN_IF_ERROR(driver->load(path.empty() ? "libcuda.so.1" : path));
+  return std::shared_ptr<const Driver>(std::move(driver));
+}
+
+Status Driver::load(const std::string& path) {
+  if (!library_.open(path)) {
+    return Status(Code::kUnsupported,
+                  fmt::format("driver: cannot open {} ({}); install the NVIDIA driver, or name its "
+                              "library in Options::driver_path (CUBINERY_DRIVER)",
+                              path, library_.error()));
+  }
+  // The version first: an old driver lacks functions that the loop below asks for.
+  using GetVersion = decltype(&::cuDriverGetVersion);
+  const auto get_version = reinterpret_cast<GetVersion>(library_.symbol("cuDriverGetVersion"));
+  if (get_version == nullptr || get_version(&version_) != CUDA_SUCCESS) {
+    return Status(Code::kUnsupported, fmt::format("driver: {} is not a CUDA driver", path));
+  }
+  const std::string needed = driver_version_text(kMinDriverVersion);
+  if (version_ < kMinDriverVersion) {
+    return Status(Code::kUnsupported, fmt::format("driver: {} is for CUDA {}; needs {} or newer",
+                                                  path, driver_version_text(version_), needed));
+  }
+// NOLINTBEGIN(bugprone-macro-parentheses): members of this, which take none
+#define CUBINERY_STRING(x) #x
+#define CUBINERY_LOAD(function)                                                                 \
+  function = reinterpret_cast<decltype(function)>(library_.symbol(CUBINERY_STRING(function)));  \
+  if (function == nullptr) {                                                                    \
+    return Status(Code::kUnsupported,                                                           \
+                  fmt::format("driver: {} lacks {}; needs a driver for CUDA {} or newer", path, \
+                              CUBINERY_STRING(function), needed));                              \
+  }
+  CUBINERY_DRIVER_FUNCTIONS(CUBINERY_LOAD)
+#undef CUBINERY_LOAD
+#undef CUBINERY_STRING
+  // NOLINTEND(bugprone-macro-parentheses)
+  const CUresult result = cuInit(0);
+  if (result == CUDA_SUCCESS) return {};
+  return Status(Code::kUnsupported,
+                fmt::format("driver: no usable GPU: {}", check(result, "cuInit").message()));
+}
+
+Status Driver::check(CUresult result, std::string_view what) const {
+  if (result == CUDA_SUCCESS) return {};
+  const char* name = nullptr;
+  const char* text = nullptr;
+  if (cuGetErrorName(result, &name) != CUDA_SUCCESS) name = "unknown error";
+  if (cuGetErrorString(result, &text) != CUDA_SUCCESS) text = "no description";
+  return Status(Code::kDriver,
+                fmt::format("{}: {} ({}): {}", what, name, static_cast<int>(result), text));
+}
+
+CurrentContext::CurrentContext(const Driver& driver, CUcontext context) : driver_(driver) {
+  CUcontext current = nullptr;
+  if (driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context) return;
+  status_ = driver.check(driver.cuCtxPushCurrent(context), "cuCtxPushCurrent");
+  pushed_ = status_.ok();
+}
+
+CurrentContext::~CurrentContext() {
+  CUcontext popped = nullptr;
+  if (pushed_) driver_.cuCtxPopCurrent(&popped);
+}
+
+}  // namespace cubinery

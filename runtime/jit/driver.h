@@ -1,0 +1,116 @@
+// libcuda, opened at run time: a table of the driver's functions and the conversion of its errors.
+#pragma once
+
+#include <cuda.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "cubinery/status.h"
+#include "runtime/jit/dynamic_library.h"
+
+namespace cubinery {
+
+// Every driver function that the project calls, by the name that cuda.h gives it.  cuda.h defines
+// some of them as macros for a versioned symbol (cuMemAlloc -> cuMemAlloc_v2): members and symbols
+// get that name.
+#define CUBINERY_DRIVER_FUNCTIONS(F) \
+  F(cuInit)                          \
+  F(cuDriverGetVersion)              \
+  F(cuGetErrorName)                  \
+  F(cuGetErrorString)                \
+  F(cuDeviceGet)                     \
+  F(cuDeviceGetCount)                \
+  F(cuDeviceGetName)                 \
+  F(cuDeviceGetAttribute)            \
+  F(cuDevicePrimaryCtxRetain)        \
+  F(cuDevicePrimaryCtxRelease)       \
+  F(cuCtxPushCurrent)                \
+  F(cuCtxPopCurrent)                 \
+  F(cuCtxGetCurrent)                 \
+  F(cuCtxSynchronize)                \
+  F(cuLibraryLoadData)               \
+  F(cuLibraryUnload)                 \
+  F(cuLibraryGetKernel)              \
+  F(cuKernelGetFunction)             \
+  F(cuKernelGetParamInfo)            \
+  F(cuKernelSetAttribute)            \
+  F(cuFuncLoad)                      \
+  F(cuLaunchKernel)                  \
+  F(cuLaunchKernelEx)                \
+  F(cuMemAlloc)                      \
+  F(cuMemFree)                       \
+  F(cuMemcpyHtoD)                    \
+  F(cuMemcpyDtoH)                    \
+  F(cuMemcpyDtoDAsync)               \
+  F(cuMemsetD8)                      \
+  F(cuMemGetInfo)                    \
+  F(cuStreamCreate)                  \
+  F(cuStreamDestroy)                 \
+  F(cuStreamSynchronize)             \
+  F(cuStreamBeginCapture)            \
+  F(cuStreamEndCapture)              \
+  F(cuGraphInstantiateWithFlags)     \
+  F(cuGraphLaunch)                   \
+  F(cuGraphExecDestroy)              \
+  F(cuGraphDestroy)                  \
+  F(cuGraphGetNodes)                 \
+  F(cuGraphKernelNodeGetParams)      \
+  F(cuEventCreate)                   \
+  F(cuEventDestroy)                  \
+  F(cuEventRecord)                   \
+  F(cuEventSynchronize)              \
+  F(cuEventElapsedTime)
+
+// Cubins of NVRTC 13 need it.
+inline constexpr int kMinDriverVersion = 13000;
+
+// "13.0" for 13000.
+std::string driver_version_text(int version);
+
+// The open driver.  Immutable after open(); safe to use from any thread.
+class Driver {
+ public:
+  // Loads libcuda (`path`, or libcuda.so.1 by the loader's rules) and calls cuInit.
+  // kUnsupported: not found (says where it looked), too old (says which it is and which it takes),
+  // or no usable GPU.
+  static Result<std::shared_ptr<const Driver>> open(const std::string& path);
+
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+  // OK, or kDriver with `what` and CUDA's name and text for the error.
+  Status check(CUresult result, std::string_view what) const;
+
+  int version() const { return version_; }  // 13000 for CUDA 13.0
+
+#define CUBINERY_DECLARE(name) decltype(&::name) name = nullptr;
+  CUBINERY_DRIVER_FUNCTIONS(CUBINERY_DECLARE)
+#undef CUBINERY_DECLARE
+
+ private:
+  Driver() = default;
+  Status load(const std::string& path);
+
+  DynamicLibrary library_;
+  int version_ = 0;
+};
+
+// Makes a CUDA context current on this thread for its lifetime; costs nothing to speak of when it
+// already is.
+class CurrentContext {
+ public:
+  CurrentContext(const Driver& driver, CUcontext context);
+  ~CurrentContext();
+  CurrentContext(const CurrentContext&) = delete;
+  CurrentContext& operator=(const CurrentContext&) = delete;
+  const Status& status() const { return status_; }
+
+ private:
+  const Driver& driver_;
+  Status status_;
+  bool pushed_ = false;
+};
+
+}  // namespace cubinery

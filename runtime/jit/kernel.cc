@@ -1,0 +1,140 @@
+#include "cubinery/kernel.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "codegen/arch.h"
+#include "runtime/jit/kernel_state.h"
+
+namespace cubinery {
+namespace {
+
+// The most dynamic shared memory that a kernel may use without asking for it.
+constexpr unsigned kPlainSharedBytes = 48 * 1024;
+
+Status from_driver(const Kernel::State& state, CUresult result, const char* call) {
+  if (result == CUDA_SUCCESS) return {};
+  return state.device->driver().check(result, fmt::format("{}: {}", state.info.canonical, call));
+}
+
+// The kernel's parameter must be as long as the struct that launches will pass.
+Status check_parameter(const Kernel::State& state, CUkernel kernel) {
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+  CUBINERY_RETURN_IF_ERROR(
+      from_driver(state, state.device->driver().cuKernelGetParamInfo(kernel, 0, &offset, &bytes),
+                  "cuKernelGetParamInfo"));
+  if (bytes == state.param_bytes) return {};
+  return Status(
+      Code::kInvalidKey,
+      fmt::format("{}: the __global__ function takes a parameter of {} bytes; accepted: the "
+                  "struct Fields::Params of {} bytes",
+                  state.info.canonical, bytes, state.param_bytes));
+}
+
+Status load(Kernel::State* state, const std::string& cubin) {
+  const Driver& driver = state->device->driver();
+  const CurrentContext current(driver, state->device->context());
+  CUBINERY_RETURN_IF_ERROR(current.status().clone());
+  CUBINERY_RETURN_IF_ERROR(
+      from_driver(*state,
+                  driver.cuLibraryLoadData(&state->library, cubin.data(), nullptr, nullptr, 0,
+                                           nullptr, nullptr, 0),
+                  "cuLibraryLoadData"));
+  CUkernel kernel = nullptr;
+  CUBINERY_RETURN_IF_ERROR(from_driver(
+      *state, driver.cuLibraryGetKernel(&kernel, state->library, state->info.kernel.c_str()),
+      "cuLibraryGetKernel"));
+  CUBINERY_RETURN_IF_ERROR(check_parameter(*state, kernel));
+  CUBINERY_RETURN_IF_ERROR(from_driver(*state, driver.cuKernelGetFunction(&state->function, kernel),
+                                       "cuKernelGetFunction"));
+  if (state->shared_bytes > kPlainSharedBytes) {
+    CUdevice device = 0;
+    CUBINERY_RETURN_IF_ERROR(
+        from_driver(*state, driver.cuDeviceGet(&device, state->device->ordinal()), "cuDeviceGet"));
+    CUBINERY_RETURN_IF_ERROR(from_driver(
+        *state,
+        driver.cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                    static_cast<int>(state->shared_bytes), kernel, device),
+        "cuKernelSetAttribute"));
+  }
+  return from_driver(*state, driver.cuFuncLoad(state->function), "cuFuncLoad");
+}
+
+}  // namespace
+
+Kernel::State::~State() {
+  // After the driver has shut down (static destructors) this fails, and there is nothing left to
+  // unload.
+  if (library != nullptr) device->driver().cuLibraryUnload(library);
+}
+
+Result<Kernel> load_kernel(std::shared_ptr<const Device> device, const KernelSpec& spec,
+                           KernelInfo info, const std::string& cubin) {
+  auto state = std::make_shared<Kernel::State>();
+  state->info = std::move(info);
+  state->device = std::move(device);
+  state->threads = spec.threads;
+  state->shared_bytes = spec.shared_bytes;
+  state->param_bytes = spec.param_bytes;
+  CUBINERY_RETURN_IF_ERROR(load(state.get(), cubin));
+  return Kernel(std::move(state));
+}
+
+const KernelInfo& Kernel::info() const { return state_->info; }
+
+void* Kernel::cuda_function() const { return state_->function; }
+
+Status Kernel::preload() const {
+  const Driver& driver = state_->device->driver();
+  const CurrentContext current(driver, state_->device->context());
+  CUBINERY_RETURN_IF_ERROR(current.status().clone());
+  return from_driver(*state_, driver.cuFuncLoad(state_->function), "cuFuncLoad");
+}
+
+Status Kernel::launch_bytes(Stream stream, const Launch& launch, const void* params,
+                            std::size_t bytes) const {
+  const State& state = *state_;
+  if (bytes != state.param_bytes) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{}: params has {} bytes; accepted: {}", state.info.canonical, bytes,
+                              state.param_bytes));
+  }
+  const bool has_cluster = launch.cluster_x * launch.cluster_y * launch.cluster_z != 1;
+  if ((has_cluster || launch.programmatic) && !has_clusters(state.device->major())) {
+    return Status(
+        Code::kUnsupported,
+        fmt::format("{}: clusters and programmatic launches need sm_90 or newer; the device "
+                    "is sm_{}{}",
+                    state.info.canonical, state.device->major(), state.device->minor()));
+  }
+  std::array<CUlaunchAttribute, 2> attributes{};  // on the stack: two threads may launch at once
+  unsigned count = 0;
+  if (has_cluster) {
+    attributes[count].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    attributes[count++].value.clusterDim = {launch.cluster_x, launch.cluster_y, launch.cluster_z};
+  }
+  if (launch.programmatic) {
+    attributes[count].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attributes[count++].value.programmaticStreamSerializationAllowed = 1;
+  }
+  const CUlaunchConfig config{.gridDimX = launch.grid_x,
+                              .gridDimY = launch.grid_y,
+                              .gridDimZ = launch.grid_z,
+                              .blockDimX = state.threads,
+                              .blockDimY = 1,
+                              .blockDimZ = 1,
+                              .sharedMemBytes = state.shared_bytes,
+                              .hStream = stream,
+                              .attrs = attributes.data(),
+                              .numAttrs = count};
+  const Driver& driver = state.device->driver();
+  const CurrentContext current(driver, state.device->context());
+  CUBINERY_RETURN_IF_ERROR(current.status().clone());
+  void* arguments[] = {const_cast<void*>(params)};
+  return from_driver(state, driver.cuLaunchKernelEx(&config, state.function, arguments, nullptr),
+                     "cuLaunchKernelEx");
+}
+
+}  // namespace cubinery

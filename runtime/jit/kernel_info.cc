@@ -1,0 +1,84 @@
+#include "runtime/jit/kernel_info.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+namespace cubinery {
+namespace {
+
+// The integer in front of `unit`, as in "16 bytes spill stores"; 0 when the line does not have it.
+int number_before(std::string_view line, std::string_view unit) {
+  const std::size_t at = line.find(unit);
+  if (at == line.npos) return 0;
+  std::size_t start = at;
+  while (start > 0 && line[start - 1] >= '0' && line[start - 1] <= '9') --start;
+  int value = 0;
+  std::from_chars(line.data() + start, line.data() + at, value);
+  return value;
+}
+
+// Whether ptxas prints the line for every kernel, whatever it found.
+bool is_routine(std::string_view line) {
+  for (const std::string_view text :
+       {" bytes gmem", "ptxas info    : Compiling entry function",
+        "ptxas info    : Function properties for", "ptxas info    : Used", "bytes stack frame",
+        "ptxas info    : Compile time ="}) {
+    if (line.find(text) != line.npos) return true;
+  }
+  return line.empty();
+}
+
+}  // namespace
+
+bool read_resources(std::string_view log, KernelInfo* info) {
+  bool found = false;
+  info->log.clear();
+  while (!log.empty()) {
+    const std::string_view line = log.substr(0, log.find('\n'));
+    log.remove_prefix(std::min(log.size(), line.size() + 1));
+    if (line.find("ptxas info    : Used ") != line.npos) {
+      found = true;
+      info->registers = number_before(line, " registers");
+      info->static_shared_bytes = number_before(line, " bytes smem");
+    }
+    if (line.find("bytes stack frame") != line.npos) {
+      info->spill_store_bytes += number_before(line, " bytes spill stores");
+      info->spill_load_bytes += number_before(line, " bytes spill loads");
+    }
+    if (!is_routine(line)) info->log += std::string(line) + "\n";
+  }
+  return found;
+}
+
+std::string metadata_json(const KernelInfo& info) {
+  return nlohmann::json{{"registers", info.registers},
+                        {"static_shared_bytes", info.static_shared_bytes},
+                        {"spill_store_bytes", info.spill_store_bytes},
+                        {"spill_load_bytes", info.spill_load_bytes},
+                        {"compile_ms", info.compile_ms},
+                        {"log", info.log}}
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+bool read_metadata(std::string_view json, KernelInfo* info) {
+  const nlohmann::json object = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) return false;
+  const auto integer = [&](const char* name, int* value) {
+    const auto found = object.find(name);
+    if (found == object.end() || !found->is_number_integer()) return false;
+    *value = found->get<int>();
+    return true;
+  };
+  const auto ms = object.find("compile_ms");
+  const auto log = object.find("log");
+  if (ms == object.end() || !ms->is_number() || log == object.end() || !log->is_string())
+    return false;
+  info->compile_ms = ms->get<double>();
+  info->log = log->get<std::string>();
+  return integer("registers", &info->registers) &&
+         integer("static_shared_bytes", &info->static_shared_bytes) &&
+         integer("spill_store_bytes", &info->spill_store_bytes) &&
+         integer("spill_load_bytes", &info->spill_load_bytes);
+}
+
+}  // namespace cubinery

@@ -1,0 +1,35 @@
+// What a Kernel shares.
+#pragma once
+
+#include <cuda.h>
+
+#include <memory>
+
+#include "cubinery/fields.h"
+#include "cubinery/kernel.h"
+#include "runtime/jit/device.h"
+
+namespace cubinery {
+
+struct Kernel::State {
+  KernelInfo info;
+  std::shared_ptr<const Device> device;
+  CUlibrary library = nullptr;
+  CUfunction function = nullptr;
+  unsigned threads = 0;
+  unsigned shared_bytes = 0;
+  std::size_t param_bytes = 0;
+
+  State() = default;
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+};
+
+// Loads a cubin on a device and puts its code there.
+// kDriver: the driver refuses it.  kInvalidKey: the kernel's parameter is not spec.param_bytes
+// long.
+Result<Kernel> load_kernel(std::shared_ptr<const Device> device, const KernelSpec& spec,
+                           KernelInfo info, const std::string& cubin);
+
+}  // namespace cubinery

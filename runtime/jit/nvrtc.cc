@@ -1,0 +1,184 @@
+#include "runtime/jit/nvrtc.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <glob.h>
+
+#include <algorithm>
+
+#include "cache/cubin_note.h"
+
+namespace cubinery {
+namespace {
+
+// Cubins of older ones (12.4, 12.8 and 12.9 were tried) do not name the compiler that made them.
+constexpr int kMinMajor = 13;
+constexpr int kMinMinor = 0;
+
+// Paths that match a pattern, the highest version first.
+std::vector<std::string> matches(const char* pattern) {
+  glob_t found{};
+  std::vector<std::string> paths;
+  if (glob(pattern, 0, nullptr, &found) == 0) {
+    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  }
+  globfree(&found);
+  std::reverse(paths.begin(), paths.end());
+  return paths;
+}
+
+// Where libnvrtc lives, in the order of docs/design.md.
+std::vector<std::string> usual_places() {
+  std::vector<std::string> places = {"libnvrtc.so.13", "libnvrtc.so"};
+  for (const char* pattern :
+       {"/usr/local/cuda/lib64/libnvrtc.so.1[3-9]", "/usr/local/cuda-*/lib64/libnvrtc.so.1[3-9]",
+        "/opt/cuda/lib64/libnvrtc.so.1[3-9]",
+        "/usr/local/lib/python3*/*-packages/nvidia/*/lib/libnvrtc.so.1[3-9]",
+        "/usr/lib/python3*/*-packages/nvidia/*/lib/libnvrtc.so.1[3-9]"}) {
+    for (std::string& path : matches(pattern)) places.push_back(std::move(path));
+  }
+  return places;
+}
+
+// A program that is destroyed on every path.
+class Program {
+ public:
+  Program(nvrtcProgram program, decltype(&::nvrtcDestroyProgram) destroy)
+      : program_(program), destroy_(destroy) {}
+  ~Program() { destroy_(&program_); }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  nvrtcProgram get() const { return program_; }
+
+ private:
+  nvrtcProgram program_;
+  decltype(&::nvrtcDestroyProgram) destroy_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const Nvrtc>> Nvrtc::open(const std::string& path) {
+  std::shared_ptr<Nvrtc> nvrtc(new Nvrtc);
+  const std::vector<std::string> places = path.empty() ? usual_places() : std::vector{path};
+  std::string why_not;
+  if (!nvrtc->open_first(places, &why_not)) {
+    return Status(Code::kUnsupported,
+                  fmt::format("NVRTC: cannot open any of: {} ({}); install the CUDA toolkit or the "
+                              "PyPI package nvidia-cuda-nvrtc, or name libnvrtc.so in "
+                              "Options::nvrtc_path (CUBINERY_NVRTC)",
+                              fmt::join(places, ", "), why_not));
+  }
+  CUBINERY_RETURN_IF_ERROR(nvrtc->load());
+  CUBINERY_RETURN_IF_ERROR(nvrtc->find_version());
+  return std::shared_ptr<const Nvrtc>(std::move(nvrtc));
+}
+
+bool Nvrtc::open_first(const std::vector<std::string>& candidates, std::string* why_not) {
+  for (const std::string& candidate : candidates) {
+    if (library_.open(candidate)) {
+      path_ = candidate;
+      return true;
+    }
+    if (why_not->empty()) *why_not = library_.error();
+  }
+  return false;
+}
+
+Status Nvrtc::load() {
+#define CUBINERY_LOAD(function)                                                                   \
+  function##_ = reinterpret_cast<decltype(&::function)>(library_.symbol(#function));              \
+  if (function##_ == nullptr) {                                                                   \
+    return Status(Code::kUnsupported,                                                             \
+                  fmt::format("NVRTC: {} lacks {}; needs NVRTC {}.{} or newer", path_, #function, \
+                              kMinMajor, kMinMinor));                                             \
+  }
+  CUBINERY_NVRTC_FUNCTIONS(CUBINERY_LOAD)
+#undef CUBINERY_LOAD
+  Dl_info info;
+  if (dladdr(reinterpret_cast<void*>(nvrtcVersion_), &info) != 0 && info.dli_fname != nullptr) {
+    path_ = info.dli_fname;  // the loader's search path gave the name only
+  }
+  return {};
+}
+
+Status Nvrtc::find_version() {
+  int major = 0;
+  int minor = 0;
+  if (nvrtcVersion_(&major, &minor) != NVRTC_SUCCESS || major < kMinMajor ||
+      (major == kMinMajor && minor < kMinMinor)) {
+    return Status(Code::kUnsupported,
+                  fmt::format("NVRTC: {} is version {}.{}; needs {}.{} or newer", path_, major,
+                              minor, kMinMajor, kMinMinor));
+  }
+  Result<CompileOutput> probe =
+      compile({.path = "probe.cu",
+               .source = "extern \"C\" __global__ void probe() {}",
+               .headers = {},
+               .options = {"--gpu-architecture=sm_80", "--modify-stack-limit=false"}});
+  if (!probe) {
+    return Status(
+        Code::kUnsupported,
+        fmt::format("NVRTC: {} cannot compile an empty kernel: {}", path_, probe.error().message()),
+        std::string(probe.error().log()));
+  }
+  const std::optional<CubinNote> note = read_cubin_note(probe->cubin);
+  if (!note) {
+    return Status(
+        Code::kUnsupported,
+        fmt::format("NVRTC: cubins of {} (version {}.{}) do not name their compiler; needs "
+                    "{}.{} or newer",
+                    path_, major, minor, kMinMajor, kMinMinor));
+  }
+  version_ = note->compiler;
+  return {};
+}
+
+Result<CompileOutput> Nvrtc::compile(const CompileInput& input) const {
+  std::vector<const char*> names;
+  std::vector<const char*> texts;
+  for (const auto& [name, text] : input.headers) {
+    names.push_back(name.c_str());
+    texts.push_back(text.c_str());
+  }
+  nvrtcProgram handle = nullptr;
+  nvrtcResult result =
+      nvrtcCreateProgram_(&handle, input.source.c_str(), input.path.c_str(),
+                          static_cast<int>(names.size()), texts.data(), names.data());
+  if (result != NVRTC_SUCCESS) {
+    return Status(Code::kCompileFailed, fmt::format("{}: nvrtcCreateProgram: {}", input.path,
+                                                    nvrtcGetErrorString_(result)));
+  }
+  const Program program(handle, nvrtcDestroyProgram_);
+  std::vector<const char*> options;
+  for (const std::string& option : input.options) options.push_back(option.c_str());
+  result = nvrtcCompileProgram_(program.get(), static_cast<int>(options.size()), options.data());
+
+  CompileOutput output;
+  std::size_t size = 0;
+  if (nvrtcGetProgramLogSize_(program.get(), &size) == NVRTC_SUCCESS && size > 1) {
+    output.log.resize(size);
+    if (nvrtcGetProgramLog_(program.get(), output.log.data()) != NVRTC_SUCCESS) output.log.clear();
+    while (output.log.ends_with('\0')) output.log.pop_back();
+  }
+  if (result == NVRTC_ERROR_INVALID_OPTION) {
+    return Status(Code::kUnsupported,
+                  fmt::format("{}: NVRTC {} does not take the options {}", input.path, version_,
+                              fmt::join(input.options, " ")),
+                  std::move(output.log));
+  }
+  if (result == NVRTC_SUCCESS) result = nvrtcGetCUBINSize_(program.get(), &size);
+  if (result == NVRTC_SUCCESS) {
+    output.cubin.resize(size);
+    result = nvrtcGetCUBIN_(program.get(), output.cubin.data());
+  }
+  if (result != NVRTC_SUCCESS) {
+    return Status(Code::kCompileFailed,
+                  fmt::format("{}: compile failed: {} (NVRTC {})", input.path,
+                              nvrtcGetErrorString_(result), version_),
+                  std::move(output.log));
+  }
+  return output;
+}
+
+}  // namespace cubinery

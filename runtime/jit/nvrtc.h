@@ -1,0 +1,70 @@
+// libnvrtc, opened at run time: source text to cubin.
+#pragma once
+
+#include <nvrtc.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cubinery/status.h"
+#include "runtime/jit/dynamic_library.h"
+
+namespace cubinery {
+
+struct CompileInput {
+  std::string path;  // shown in messages: "gdn_decode/gdn_decode.cu"
+  std::string source;
+  // What #include finds: name as the #include line writes it, text.
+  std::vector<std::pair<std::string, std::string>> headers;
+  std::vector<std::string> options;
+};
+
+struct CompileOutput {
+  std::string cubin;
+  std::string log;  // ptxas's resource lines and any warnings
+};
+
+// Immutable after open(); safe to use from any thread, compilations run in parallel.
+class Nvrtc {
+ public:
+  // Opens `path`, or the first library found in the usual places, and compiles an empty kernel to
+  // learn the build number, which NVRTC tells in its output only. kUnsupported: not found (says
+  // where it looked), not NVRTC, or too old.
+  static Result<std::shared_ptr<const Nvrtc>> open(const std::string& path);
+
+  // kCompileFailed with the log; kUnsupported when this NVRTC does not know the architecture.
+  Result<CompileOutput> compile(const CompileInput& input) const;
+
+  const std::string& version() const { return version_; }  // "13.0.88"
+  const std::string& path() const { return path_; }
+
+  Nvrtc(const Nvrtc&) = delete;
+  Nvrtc& operator=(const Nvrtc&) = delete;
+
+ private:
+  Nvrtc() = default;
+  bool open_first(const std::vector<std::string>& candidates, std::string* why_not);
+  Status load();
+  Status find_version();
+
+  DynamicLibrary library_;
+  std::string path_;
+  std::string version_;
+#define CUBINERY_NVRTC_FUNCTIONS(F) \
+  F(nvrtcVersion)                   \
+  F(nvrtcGetErrorString)            \
+  F(nvrtcCreateProgram)             \
+  F(nvrtcDestroyProgram)            \
+  F(nvrtcCompileProgram)            \
+  F(nvrtcGetProgramLogSize)         \
+  F(nvrtcGetProgramLog)             \
+  F(nvrtcGetCUBINSize)              \
+  F(nvrtcGetCUBIN)
+#define CUBINERY_DECLARE(function) decltype(&::function) function##_ = nullptr;
+  CUBINERY_NVRTC_FUNCTIONS(CUBINERY_DECLARE)
+#undef CUBINERY_DECLARE
+};
+
+}  // namespace cubinery

@@ -1,0 +1,51 @@
+#include "runtime/jit/on_threads.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+namespace cubinery {
+namespace {
+
+// What compilers take for granted; a host program's default can be a small part of it.
+constexpr std::size_t kStackBytes = std::size_t{8} << 20;
+
+// What threads take, one after the other.
+struct Work {
+  std::size_t count;
+  const std::function<void(std::size_t)>& work;
+  std::atomic<std::size_t> next{0};
+
+  void run() {
+    for (std::size_t i = next++; i < count; i = next++) work(i);
+  }
+};
+
+void* run_work(void* work) {
+  static_cast<Work*>(work)->run();
+  return nullptr;
+}
+
+}  // namespace
+
+void on_threads(std::size_t count, std::size_t threads,
+                const std::function<void(std::size_t)>& work) {
+  Work shared{.count = count, .work = work};
+  // NOTE: not std::thread, which throws where there is no further thread to be had.
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  std::vector<pthread_t> started;
+  for (std::size_t i = 1; i < std::min(threads, count); ++i) {
+    pthread_t thread{};
+    if (pthread_create(&thread, &attributes, run_work, &shared) != 0) break;
+    started.push_back(thread);
+  }
+  pthread_attr_destroy(&attributes);
+  shared.run();
+  for (const pthread_t thread : started) pthread_join(thread, nullptr);
+}
+
+}  // namespace cubinery

@@ -1,0 +1,59 @@
+#include "cubinery/options.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "runtime/jit/options_text.h"
+
+namespace cubinery {
+namespace {
+
+std::string variable(const char* name) {
+  const char* value =
+      std::getenv(name);  // NOLINT(concurrency-mt-unsafe): documented, once per call
+  return value != nullptr ? value : "";
+}
+
+std::string default_cache_dir() {
+  if (std::string dir = variable("CUBINERY_CACHE_DIR"); !dir.empty()) return dir;
+  if (const std::string dir = variable("XDG_CACHE_HOME"); !dir.empty()) return dir + "/cubinery";
+  if (const std::string dir = variable("HOME"); !dir.empty()) return dir + "/.cache/cubinery";
+  return "";
+}
+
+std::string chosen_nvrtc() {
+  if (std::string path = variable("CUBINERY_NVRTC"); !path.empty()) return path;
+  for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
+    const std::string home = variable(name);
+    if (home.empty()) continue;
+    for (const char* file : {"/lib64/libnvrtc.so", "/lib64/libnvrtc.so.13"}) {
+      std::error_code ignored;
+      if (std::filesystem::exists(home + file, ignored)) return home + file;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+Result<Options> Options::from_env() {
+  Options options;
+  options.cache_dir = default_cache_dir();
+  options.cache_layers = split_at_colons(variable("CUBINERY_CACHE_LAYERS"));
+  options.template_dirs = split_at_colons(variable("CUBINERY_TEMPLATE_DIR"));
+  options.nvrtc_path = chosen_nvrtc();
+  options.driver_path = variable("CUBINERY_DRIVER");
+  const std::string limit = variable("CUBINERY_CACHE_LIMIT");
+  if (!limit.empty() && !parse_integer(limit, &options.cache_limit_bytes)) {
+    return Status(Code::kInvalidArgument,
+                  "CUBINERY_CACHE_LIMIT = \"" + limit + "\"; accepted: a number of bytes");
+  }
+  const std::string offline = variable("CUBINERY_OFFLINE");
+  if (!offline.empty() && !parse_switch(offline, &options.offline)) {
+    return Status(Code::kInvalidArgument,
+                  "CUBINERY_OFFLINE = \"" + offline + "\"; accepted: 0 or 1");
+  }
+  return options;
+}
+
+}  // namespace cubinery

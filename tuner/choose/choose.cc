@@ -1,0 +1,273 @@
+#include "tuner/choose/choose.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "tuner/choose/shape.h"
+#include "tuner/choose/space.h"
+
+namespace cubinery {
+namespace {
+
+// The parts of "name=value;name=value".
+std::vector<std::pair<std::string_view, std::string_view>> fields_of(std::string_view fixed) {
+  std::vector<std::pair<std::string_view, std::string_view>> fields;
+  while (!fixed.empty()) {
+    const std::string_view part = fixed.substr(0, fixed.find(';'));
+    fixed.remove_prefix(std::min(part.size() + 1, fixed.size()));
+    const std::size_t equals = std::min(part.find('='), part.size());
+    fields.emplace_back(part.substr(0, equals), part.substr(std::min(equals + 1, part.size())));
+  }
+  return fields;
+}
+
+// Without fields_of(): every result is asked for a handful of values.
+std::optional<std::string_view> value_of(std::string_view fixed, std::string_view name) {
+  for (std::size_t at = fixed.find(name); at != fixed.npos; at = fixed.find(name, at + 1)) {
+    if (at != 0 && fixed[at - 1] != ';') continue;
+    const std::string_view rest = fixed.substr(at + name.size());
+    if (rest.starts_with('=')) return rest.substr(1, std::min(rest.find(';'), rest.size()) - 1);
+  }
+  return std::nullopt;
+}
+
+// "gate=log, beta=one": what a result's problem has and ours has not.
+std::string differing_fields(std::string_view theirs, std::string_view ours) {
+  std::vector<std::string> texts;
+  for (const auto& [name, value] : fields_of(theirs)) {
+    if (value_of(ours, name) != value) texts.push_back(fmt::format("{}={}", name, value));
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+// What id_of() says, without the price of a digest.
+bool is_same_setting(const Setting& a, const Setting& b) {
+  return a.bucket == b.bucket && a.fixed == b.fixed && a.gpu.is_same(b.gpu) &&
+         a.toolchain == b.toolchain;
+}
+
+// Any difference in parallel work comes before all others.
+constexpr double kWorkWeight = 100;
+constexpr double kRounding = 1e-9;  // of distances
+
+// Work per multiprocessor is equal when sizes are this much larger here than there, as a logarithm.
+double log_ratio_of_sms(const GpuIdentity& ours, const GpuIdentity& theirs) {
+  if (ours.sm_count < 1 || theirs.sm_count < 1) return 0;
+  return std::log2(static_cast<double>(ours.sm_count) / theirs.sm_count);
+}
+
+std::string name_of(const GpuIdentity& gpu) {
+  return gpu.name.empty() ? fmt::format("another {} GPU", gpu.arch) : gpu.name;
+}
+
+// ": 3.1 % faster than the default (142.1 against 146.7 us)"; nothing where times are not known.
+std::string gain(const TuningResult& result) {
+  const double us = result.ms.median * 1000;
+  const double default_us = result.otherwise_ms.median * 1000;
+  if (!(us > 0)) return "";
+  if (result.configuration == result.otherwise) {
+    return fmt::format(": the default is the fastest ({:.1f} us)", us);
+  }
+  if (!(default_us > 0)) return fmt::format(" ({:.1f} us)", us);
+  const double percent = 100 * (1 - us / default_us);
+  return fmt::format(": {:.1f} % {} than the default ({:.1f} against {:.1f} us)", std::abs(percent),
+                     percent < 0 ? "slower" : "faster", us, default_us);
+}
+
+}  // namespace
+
+bool may_answer(std::string_view theirs, std::string_view ours,
+                const std::vector<std::string>& outline) {
+  if (theirs == ours) return true;
+  return !outline.empty() && std::all_of(outline.begin(), outline.end(), [&](const auto& name) {
+    const auto value = value_of(ours, name);
+    return value && value == value_of(theirs, name);
+  });
+}
+
+std::optional<std::string> stale(const Toolchain& theirs, const Toolchain& ours) {
+  if (theirs.templates != ours.templates) return "the kernels' templates have changed";
+  if (ours.nvrtc.empty() || theirs.nvrtc == ours.nvrtc) return std::nullopt;
+  return fmt::format("NVRTC {}, here {}", theirs.nvrtc, ours.nvrtc);
+}
+
+Answers::Answers(const Question& question, const std::vector<TuningResult>& results)
+    : gpu_(question.gpu), fixed_(question.fixed) {
+  // Many results have the same configuration, and asking is what takes time here.
+  std::vector<std::pair<const std::vector<TunedValue>*, bool>> asked;
+  const auto is_usable = [&](const std::vector<TunedValue>& values) {
+    if (!question.usable) return true;
+    const auto known = std::find_if(asked.begin(), asked.end(),
+                                    [&](const auto& one) { return *one.first == values; });
+    if (known != asked.end()) return known->second;
+    return asked.emplace_back(&values, question.usable(values)).second;
+  };
+  for (const TuningResult& result : results) {
+    const Setting& setting = result.setting;
+    if (setting.op != question.op) continue;
+    const std::optional<Step> step = step_of(question, setting);
+    if (!step) continue;
+    if (const auto reason = stale(setting.toolchain, question.toolchain)) {
+      count("stale: " + *reason);
+    } else if (!is_usable(result.configuration)) {
+      count("of configurations that cannot be used here");
+    } else {
+      const double per_sm = log_ratio_of_sms(gpu_, setting.gpu);
+      ranked_.push_back({&result, *step, point_of(setting.features, per_sm)});
+    }
+  }
+  std::stable_sort(ranked_.begin(), ranked_.end(),
+                   [](const Ranked& a, const Ranked& b) { return a.step < b.step; });
+  keep_agreeing();
+  drop_repeated();
+}
+
+std::optional<Answers::Step> Answers::step_of(const Question& question, const Setting& setting) {
+  if (setting.gpu.arch != question.gpu.arch) return std::nullopt;
+  const bool here = setting.gpu.is_same(question.gpu);
+  if (setting.fixed == question.fixed) return here ? Step::kOwn : Step::kOtherGpu;
+  if (!may_answer(setting.fixed, question.fixed, question.outline)) return std::nullopt;
+  return here ? Step::kSimilar : Step::kOtherGpuSimilar;
+}
+
+void Answers::count(std::string reason) {
+  for (auto& [known, times] : reasons_) {
+    if (known == reason) {
+      ++times;
+      return;
+    }
+  }
+  reasons_.emplace_back(std::move(reason), 1);
+}
+
+void Answers::keep_agreeing() {
+  if (ranked_.empty()) return;
+  const std::vector<TunedValue> bits = bits_of(ranked_.front().result->configuration);
+  std::erase_if(ranked_, [&](const Ranked& ranked) {
+    const bool differs = bits_of(ranked.result->configuration) != bits;
+    if (differs) count("left out: their outputs differ in bits from those with " + to_text(bits));
+    return differs;
+  });
+}
+
+// Of two results for one setting the later one never counts, even where its shape is nearer within
+// the bucket: the user's go before the library's.
+void Answers::drop_repeated() {
+  std::vector<Ranked> kept;
+  for (const Ranked& ranked : ranked_) {
+    const bool repeats = std::any_of(kept.begin(), kept.end(), [&](const Ranked& earlier) {
+      return is_same_setting(earlier.result->setting, ranked.result->setting);
+    });
+    if (!repeats) kept.push_back(ranked);
+  }
+  ranked_ = std::move(kept);
+}
+
+Answers::Point Answers::point_of(const Shape& features, double per_sm) {
+  Shape sorted = features;
+  std::sort(sorted.begin(), sorted.end(),
+            [](const ShapeSize& a, const ShapeSize& b) { return a.name < b.name; });
+  Point point;
+  for (const ShapeSize& size : sorted) {
+    const bool scales =
+        std::find(std::begin(kPerSm), std::end(kPerSm), size.name) != std::end(kPerSm);
+    point.names += size.name + ";";
+    point.logs.push_back(std::log2(static_cast<double>(size.value)) + (scales ? per_sm : 0));
+    point.weights.push_back(scales ? kWorkWeight : 1);
+    point.bucket.push_back(nearest_log2(size.value));
+  }
+  return point;
+}
+
+std::optional<Answers::Nearest> Answers::nearest(Step step, const Point& point) const {
+  const Ranked* best = nullptr;
+  double least = 0;
+  std::size_t among = 0;
+  for (const Ranked& ranked : ranked_) {
+    if (ranked.step != step) continue;
+    ++among;
+    if (ranked.point.names != point.names) continue;
+    double away = 0;
+    double weighted = 0;
+    for (std::size_t i = 0; i < point.logs.size(); ++i) {
+      const double size_away = std::abs(point.logs[i] - ranked.point.logs[i]);
+      away += size_away;
+      weighted += point.weights[i] * size_away;
+    }
+    if (step == Step::kOwn && ranked.point.bucket == point.bucket) weighted = 0;
+    if (away > kMaxDistance + kRounding) continue;
+    if (best != nullptr && weighted > least - kRounding) continue;
+    best = &ranked;
+    least = weighted;
+  }
+  if (best == nullptr) return std::nullopt;
+  const bool is_exact = step == Step::kOwn && best->point.bucket == point.bucket;
+  const Rung rung = is_exact                 ? Rung::kExact
+                    : step == Step::kOwn     ? Rung::kNearestShape
+                    : step == Step::kSimilar ? Rung::kSimilarProblem
+                                             : Rung::kSameArch;
+  return Nearest{best->result, rung, least < kRounding, among};
+}
+
+std::optional<Answers::Nearest> Answers::nearest(const Shape& features) const {
+  const Point point = point_of(features, 0);
+  for (const Step step : {Step::kOwn, Step::kSimilar, Step::kOtherGpu, Step::kOtherGpuSimilar}) {
+    if (const std::optional<Nearest> found = nearest(step, point)) return found;
+  }
+  return std::nullopt;
+}
+
+std::optional<Answers::Answer> Answers::find(const Shape& features) const {
+  const std::optional<Nearest> found = nearest(features);
+  if (!found) return std::nullopt;
+  return Answer{found->result, found->rung, why(*found)};
+}
+
+std::string Answers::why(const Nearest& nearest) const {
+  const TuningResult& result = *nearest.result;
+  const Setting& setting = result.setting;
+  std::string text = fmt::format("measured on {}", name_of(setting.gpu));
+  if (nearest.rung == Rung::kSameArch) {
+    text += fmt::format(" ({} SMs, here {})", setting.gpu.sm_count, gpu_.sm_count);
+  }
+  text += " for " + to_text(setting.features);
+  if (setting.fixed != fixed_) {
+    text += fmt::format(" of a similar problem ({})", differing_fields(setting.fixed, fixed_));
+  }
+  text += gain(result);
+  if (!nearest.is_here) {
+    text += fmt::format("; the nearest of {} measured shape{}", nearest.among,
+                        nearest.among == 1 ? "" : "s");
+  }
+  return text;
+}
+
+std::string Answers::unanswered() const {
+  std::string text;
+  if (!ranked_.empty()) {
+    text = "no result within a factor of 8";
+  } else if (reasons_.empty()) {
+    text = "not measured for this problem on this GPU";
+  }
+  for (const auto& [reason, times] : reasons_) {
+    if (!text.empty()) text += "; ";
+    text += fmt::format("{} result{} {} {}", times, times == 1 ? "" : "s",
+                        times == 1 ? "is" : "are", reason);
+  }
+  return text;
+}
+
+std::vector<std::vector<TunedValue>> Answers::configurations() const {
+  std::vector<std::vector<TunedValue>> found;
+  for (const Ranked& ranked : ranked_) {
+    const std::vector<TunedValue>& values = ranked.result->configuration;
+    if (std::find(found.begin(), found.end(), values) == found.end()) found.push_back(values);
+  }
+  return found;
+}
+
+}  // namespace cubinery

@@ -1,0 +1,57 @@
+// Whether a configuration of a Gated DeltaNet operator computes what it should: small launches of
+// every distribution of the data, against the references next to the kernels.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cubinery/tuning.h"
+#include "tuner/gdn/gdn_case.h"
+#include "tuner/measure/device_memory.h"
+
+namespace cubinery {
+
+// The problem with few heads, in about the same groups, and checkpoints that lie close: what
+// kernels are compiled for stays the same.
+gdn::PrefillProblem small_problem(const gdn::PrefillProblem& problem);
+
+// Lengths around the boundaries of chunks, for GdnCase; a chunk_size of 0: one token each (decode).
+std::vector<std::int64_t> check_lengths(const gdn::PrefillProblem& problem, int chunk_size);
+
+// For one thread at a time.
+class GdnCheck {
+ public:
+  // Launches of `problem`, which is taken as it is: see small_problem().
+  GdnCheck(std::shared_ptr<const Device> device, const gdn::PrefillProblem& problem)
+      : device_(std::move(device)), problem_(problem) {}
+
+  const gdn::PrefillProblem& problem() const { return problem_; }
+  // Of each launch.
+  gdn::PrefillSize size(int chunk_size) const;
+
+  // Enqueues the launch number `launch`, from 0.
+  using Launch = std::function<Status(Stream, const gdn::PrefillArgs&, std::size_t launch)>;
+  // Check::error is the worst error of any tensor as a share of its budget, and the limit 1.
+  // References are computed by the first call with a chunk size.  Errors are those of the launch
+  // and of the device.
+  Result<Check> run(int chunk_size, const Launch& launch);
+
+ private:
+  struct Case {
+    std::string name;  // "init gates, key correlation 0.9"
+    GdnCase data;
+    std::vector<std::byte> after{};
+  };
+
+  std::vector<Case>& cases(int chunk_size);
+  Status launch_all(std::vector<Case>* cases, const Launch& launch);
+
+  std::shared_ptr<const Device> device_;
+  gdn::PrefillProblem problem_;
+  std::map<int, std::vector<Case>> cases_;  // by chunk size
+};
+
+}  // namespace cubinery

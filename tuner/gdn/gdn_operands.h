@@ -1,0 +1,92 @@
+// Operands of one shape of a Gated DeltaNet operator on a device, in several sets, so that every
+// launch finds a cold L2: what tuning and the benchmarks time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tuner/gdn/gdn_data.h"
+#include "tuner/gdn/gdn_tensors.h"
+#include "tuner/measure/device_memory.h"
+
+namespace cubinery {
+
+// Sets of operands that launches rotate over: more than four times the L2 in all (of the largest
+// device that we measure on, if that is larger), and at least three.
+int rotation(std::size_t bytes_per_set, std::int64_t l2_bytes);
+
+// Random rows and gates, of which tensors are made by repetition: that saves time of the host.  A
+// prime number of them, so that the rows that one head sees are not the same few.
+struct GdnPatterns {
+  static constexpr std::int64_t kRows = 4099;
+
+  GdnPatterns(const gdn::PrefillProblem& problem, const DataOptions& options);
+
+  std::vector<std::byte> q, k;            // [kRows][key_dim]
+  std::vector<std::byte> v;               // [kRows][value_dim]
+  std::vector<std::byte> state;           // likewise
+  std::vector<std::byte> g, beta;         // [kRows][heads], empty where the problem has none
+  std::vector<std::byte> A_log, dt_bias;  // [heads], likewise
+  std::vector<double> decay;              // [heads]: of the gates as they are given, summed up
+};
+
+class GdnOperands {
+ public:
+  struct Options {
+    std::vector<std::int64_t> lengths{};  // of the sequences; dense: all the same
+    DataOptions data{.seed = 6};  // qwen: of the first 8, 16 and 32 heads a quarter never decays
+    std::optional<float> scale{};
+    std::size_t workspace_bytes = 0;  // of each set
+    std::int64_t l2_bytes = 0;        // of the device
+    // New states go to a tensor of their own where the problem allows it.
+    bool separate_out = false;
+  };
+  // is_out_of_memory() of the error where memory is short.
+  static Result<GdnOperands> create(const std::shared_ptr<const Device>& device,
+                                    const gdn::PrefillProblem& problem, Options options);
+
+  const gdn::PrefillProblem& problem() const { return problem_; }
+  const Options& options() const { return options_; }
+  const GdnPatterns& patterns() const { return patterns_; }
+  gdn::PrefillSize size() const;
+  std::int64_t bytes() const { return least_bytes(problem_, extent_); }
+  int sets() const { return sets_; }
+  // Requires of all: 0 <= set < sets().
+  gdn::PrefillArgs args(int set) const;
+  gdn::Workspace workspace(int set) const;
+  // Bytes of a tensor of a set (of the whole pool: the sets share it), from `offset` on.
+  Status download(Tensor gdn::PrefillArgs::*member, int set, std::size_t offset,
+                  std::span<std::byte> to) const;
+  // The slots of the pool that the set's sequences have; dense: their rows.
+  const std::vector<std::int64_t>& slots(int set) const { return slots_[idx(set)]; }
+
+ private:
+  // The same tensor of all sets.
+  struct Column {
+    DeviceMemory memory;
+    std::size_t stride = 0;  // in bytes, from set to set; 0: the sets share it
+  };
+
+  GdnOperands(const gdn::PrefillProblem& problem, Options options);
+  Status allocate(const std::shared_ptr<const Device>& device);
+  Status fill() const;
+  Status fill_bounds() const;
+  Status fill_indices();
+  const Column& column(Tensor gdn::PrefillArgs::*member) const;
+
+  gdn::PrefillProblem problem_;
+  Options options_;
+  GdnExtent extent_;
+  GdnPatterns patterns_;
+  gdn::PrefillArgs tensors_;  // of a set, without data
+  int sets_ = 0;
+  std::vector<Column> columns_;  // as kTensors
+  Column workspace_;
+  std::vector<std::vector<std::int64_t>> slots_;
+};
+
+}  // namespace cubinery

@@ -1,0 +1,51 @@
+// Launches of the operators on GdnOperands, and the Workload of a tunable.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "cubinery/gdn.h"
+#include "cubinery/tuning.h"
+#include "tuner/gdn/gdn_operands.h"
+
+namespace cubinery {
+
+// `operands` were made for the operator's problem; prefill: with workspace enough.
+inline Status launch(const gdn::Decode& decode, Stream stream, const GdnOperands& operands,
+                     int set) {
+  return decode.launch(stream, as_decode(operands.args(set)));
+}
+inline Status launch(const gdn::Prefill& prefill, Stream stream, const GdnOperands& operands,
+                     int set) {
+  return prefill.launch(stream, operands.args(set), operands.workspace(set));
+}
+
+template <class Operator>
+class GdnWorkload final : public Workload {
+ public:
+  // Makes the operator of a configuration, for the problem of `operands`.
+  using Create = std::function<Result<Operator>(std::size_t configuration)>;
+
+  GdnWorkload(GdnOperands operands, Create create)
+      : operands_(std::move(operands)), create_(std::move(create)) {}
+
+  int sets() const override { return operands_.sets(); }
+  std::int64_t bytes() const override { return operands_.bytes(); }
+  Status launch(std::size_t configuration, Stream stream, int set) override {
+    auto found = operators_.find(configuration);
+    if (found == operators_.end()) {
+      Result<Operator> made = create_(configuration);
+      if (!made) return std::move(made).error();
+      found = operators_.emplace(configuration, std::move(*made)).first;
+    }
+    return cubinery::launch(found->second, stream, operands_, set);
+  }
+
+ private:
+  GdnOperands operands_;
+  Create create_;
+  std::map<std::size_t, Operator> operators_;  // by configuration
+};
+
+}  // namespace cubinery

@@ -1,0 +1,70 @@
+// The format "json" of reports: the records as they are, setting by setting, and what follows from
+// them.  docs/reports.md describes it.
+#include "tuner/report/report_json.h"
+
+#include <utility>
+
+#include "cubinery/version.h"
+#include "tuner/report/report.h"
+
+namespace cubinery {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Goes up when a member is removed or changes its meaning.
+constexpr int kReportFormat = 1;
+
+Json result_json(const TuningResult& result, const Json& setting) {
+  Json object = members_of(to_line(result));
+  for (const auto& [name, value] : setting.items()) object.erase(name);
+  object["gain"] = gain_of(result);
+  return object;
+}
+
+Json setting_json(const ReportedSetting& reported, double copy_rate) {
+  Json object = members_of(to_line(reported.setting));
+  // While the object has the members of the record alone.
+  Json result = reported.result ? result_json(*reported.result, object) : Json();
+  if (copy_rate > 0 && reported.setting.bytes > 0) {
+    object["floor_ms"] = static_cast<double>(reported.setting.bytes) / copy_rate * 1e3;
+  }
+  object["stale"] = reported.stale ? Json(!reported.stale->empty()) : Json();
+  if (reported.stale && !reported.stale->empty()) object["stale_because"] = *reported.stale;
+  object["result"] = std::move(result);
+  object["measurements"] = Json::array();
+  for (const Measurement& measurement : reported.measurements) {
+    Json members = members_of(to_line(measurement));
+    members.erase("of");
+    object["measurements"].push_back(std::move(members));
+  }
+  return object;
+}
+
+}  // namespace
+
+Json members_of(std::string_view line) {
+  Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  object.erase(object.begin());
+  return object;
+}
+
+std::string printed(const Json& document) {
+  return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string report_json(const TuningReport& report) {
+  Json document = {{"report", kReportFormat}, {"cubinery", CUBINERY_VERSION}};
+  if (report.copy_rate > 0) document["copy_bytes_per_second"] = report.copy_rate;
+  document["settings"] = Json::array();
+  for (const ReportedSetting& reported : report.settings) {
+    document["settings"].push_back(setting_json(reported, report.copy_rate));
+  }
+  document["damaged"] = Json::array();
+  for (const DamagedLine& line : report.damaged) {
+    document["damaged"].push_back({{"path", line.path}, {"line", line.line}, {"what", line.what}});
+  }
+  return printed(document);
+}
+
+}  // namespace cubinery
