@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cubinery/status.h"
-#include "runtime/registry/problem.h"
+#include "runtime/registry/operators.h"
 
 namespace cubinery::capi {
 

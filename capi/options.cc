@@ -29,6 +29,7 @@ constexpr std::tuple kOptions{
     Field{"trust_shared_dirs", &Options::trust_shared_dirs},
     Field{"lock_wait", &Options::lock_wait},
     Field{"template_dirs", &Options::template_dirs},
+    Field{"paths", &Options::paths},
 };
 
 // Each sets *field to what `text` says, or returns what is accepted.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cubinery/status.h"
-#include "runtime/registry/problem.h"
+#include "runtime/registry/operators.h"
 
 namespace cubinery {
 

@@ -11,7 +11,7 @@
 #include "cli/model_config.h"
 #include "cubinery/fields.h"
 #include "cubinery/status.h"
-#include "runtime/registry/known_results.h"
+#include "runtime/registry/operators.h"
 
 namespace cubinery {
 

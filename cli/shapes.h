@@ -11,7 +11,7 @@
 
 #include "cubinery/status.h"
 #include "cubinery/tuning.h"
-#include "runtime/registry/problem.h"
+#include "runtime/registry/operators.h"
 
 namespace cubinery {
 

@@ -9,28 +9,21 @@
 #include "cli/print.h"
 #include "codegen/arch.h"
 #include "cubinery/context.h"
-#include "runtime/gdn/decode_plan.h"
-#include "runtime/gdn/prefill_plan.h"
+#include "runtime/gdn/decode_operator.h"
+#include "runtime/gdn/prefill_operator.h"
 #include "tuner/choose/shape.h"
+#include "tuner/gdn/gdn_shapes.h"
 
 namespace cubinery {
 namespace {
 
-TuningSpace space_of(const Problem& problem, const Arch& arch) {
-  if (const auto* decode = std::get_if<gdn::DecodeProblem>(&problem)) {
-    return gdn::decode_space(*decode);
-  }
-  return gdn::prefill_space(std::get<gdn::PrefillProblem>(problem), max_shared_bytes(arch));
-}
-
 Shape features_of(const Problem& problem, const Shape& shape) {
-  if (const auto* decode = std::get_if<gdn::DecodeProblem>(&problem)) {
-    return gdn::decode_features(*decode, size_in(shape, "batch").value_or(0));
-  }
-  return gdn::prefill_features(std::get<gdn::PrefillProblem>(problem),
-                               {.tokens = size_in(shape, "tokens").value_or(0),
-                                .sequences = size_in(shape, "sequences").value_or(0),
-                                .max_seqlen = size_in(shape, "max_seqlen").value_or(0)});
+  return std::visit(
+      [&](const auto& one) {
+        const auto made = gdn_shape(one, shape);
+        return made ? features_at(made->problem, point_of(made->problem, made->size())) : shape;
+      },
+      problem);
 }
 
 // How far the sizes are from the powers of two that name their bucket.
@@ -63,9 +56,9 @@ struct Candidate {
 };
 
 // Spaces while they are gathered.
-class Planner {
+class Gatherer {
  public:
-  Planner(const ShapeGrid& grid, const Arch& arch) : grid_(grid), arch_(arch) {}
+  Gatherer(const ShapeGrid& grid, const Target& target) : grid_(grid), target_(target) {}
 
   Status add(const Request& request) {
     const std::vector<Shape> shapes = shapes_of(request.problem, grid_);
@@ -76,7 +69,9 @@ class Planner {
                       "and equal lengths where sequences are not packed",
                       request.origin, operator_of(request.problem)));
     }
-    const std::size_t at = index_of_space(request.problem);
+    const Result<TuningSpace> space = tuning_space(request.problem, target_);
+    if (!space) return in_request(request, space.error());
+    const std::size_t at = index_of(*space, request.problem);
     ++spaces_[at].problems;
     for (const Shape& shape : shapes) add_shape(request, shape, &candidates_[at]);
     return {};
@@ -92,12 +87,15 @@ class Planner {
   }
 
  private:
-  std::size_t index_of_space(const Problem& problem) {
-    const TuningSpace space = space_of(problem, arch_);
-    const auto [place, is_new] = index_.try_emplace({space.op, space.fixed}, spaces_.size());
+  static Status in_request(const Request& request, const Status& error) {
+    return Status(error.code(), fmt::format("{}: {}", request.origin, error.message()));
+  }
+
+  std::size_t index_of(const TuningSpace& space, const Problem& problem) {
+    const auto [place, is_new] = index_.try_emplace({space.op, space.problem}, spaces_.size());
     if (is_new) {
       spaces_.push_back({.op = space.op,
-                         .fixed = space.fixed,
+                         .text = space.problem,
                          .configurations = space.configurations.size(),
                          .problem = problem});
       candidates_.emplace_back();
@@ -122,8 +120,8 @@ class Planner {
   }
 
   const ShapeGrid& grid_;
-  const Arch& arch_;
-  std::map<std::pair<std::string, std::string>, std::size_t> index_;  // (op, fixed) -> place
+  Target target_;
+  std::map<std::pair<std::string, std::string>, std::size_t> index_;  // (op, problem) -> place
   std::vector<TuneSpace> spaces_;
   std::vector<std::vector<Candidate>> candidates_;  // of each space, one for each bucket
 };
@@ -143,12 +141,12 @@ Result<std::vector<TuneSpace>> plan_tuning(const std::vector<Request>& requests,
     return Status(Code::kInvalidArgument,
                   fmt::format("--arch {}; accepted: {}", arch, join(known_architectures())));
   }
-  Planner planner(grid, *known);
+  Gatherer gatherer(grid, typical_target(*known));
   for (const Request& request : requests) {
     if (!request.arch.empty() && request.arch != arch) continue;
-    CUBINERY_RETURN_IF_ERROR(planner.add(request));
+    CUBINERY_RETURN_IF_ERROR(gatherer.add(request));
   }
-  return planner.take();
+  return gatherer.take();
 }
 
 }  // namespace cubinery

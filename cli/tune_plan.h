@@ -25,7 +25,7 @@ struct PlannedShape {
 // tune() measures.
 struct TuneSpace {
   std::string op;
-  std::string fixed;
+  std::string text;  // TuningSpace::problem
   std::size_t configurations = 0;
   Problem problem{};         // the first of them
   std::size_t problems = 0;  // requests with this space

@@ -48,7 +48,7 @@ struct RunCounts {
 std::string space_text(const TuneSpace& space) {
   return fmt::format("{}: {} configurations; buckets: {} of {} shapes; problems: {}\n  {}\n",
                      space.op, space.configurations, space.buckets.size(), space.shapes(),
-                     space.problems, space.fixed);
+                     space.problems, space.text);
 }
 
 std::string percent(double share) { return percent_text(share) + " %"; }
@@ -75,7 +75,7 @@ Json json_of(const PlannedShape& planned) {
 
 Json json_of(const TuneSpace& space) {
   return {{"op", space.op},
-          {"fixed", space.fixed},
+          {"problem", space.text},
           {"configurations", space.configurations},
           {"problems", space.problems}};
 }

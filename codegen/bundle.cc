@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <vector>
 
 #include "codegen/identity.h"
@@ -31,23 +32,38 @@ std::vector<std::string_view> included(std::string_view text) {
   return names;
 }
 
-}  // namespace
-
-bool is_device_file(std::string_view file_name) {
-  if (file_name == "fields.h" || file_name.ends_with("_ref.h")) return false;
-  return file_name.ends_with(".cu") || file_name.ends_with(".cuh") || file_name.ends_with(".h");
+// Whether a single quotation mark behind this separates digits, as in 1'000: it is in a word that
+// begins with a digit.
+bool is_in_number(std::string_view before) {
+  const auto is_of_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '\'';
+  };
+  std::size_t start = before.size();
+  while (start > 0 && is_of_word(before[start - 1])) --start;
+  return start < before.size() && std::isdigit(static_cast<unsigned char>(before[start])) != 0;
 }
 
-std::string digest_below(const TemplateFiles& files, std::string_view prefix) {
-  std::string text;
-  for (const auto& [path, content] : files) {
-    if (!path.starts_with(prefix)) continue;
-    text += fmt::format("{} {}:{}\n", path, content.size(), content);
+// Of the string or character literal that the text begins with, to the end of its line at most.
+std::size_t literal_length(std::string_view text) {
+  for (std::size_t i = 1; i < text.size() && text[i] != '\n'; ++i) {
+    if (text[i] == '\\' && i + 1 < text.size() && text[i + 1] != '\n') {
+      ++i;
+    } else if (text[i] == text.front()) {
+      return i + 1;
+    }
   }
-  return digest_of(text);
+  return 1;
 }
 
-std::string kernel_digest(const TemplateFiles& files, std::string_view kernel) {
+// Appends the line without blanks at its end, unless it is blank, and empties it.
+void end_line(std::string* line, std::string* text) {
+  line->resize(line->find_last_not_of(" \t\r") + 1);
+  if (!line->empty()) *text += *line + '\n';
+  line->clear();
+}
+
+// A kernel's own files and every header that they include, directly or not.
+TemplateFiles used_files(const TemplateFiles& files, std::string_view kernel) {
   TemplateFiles used;
   std::vector<std::string_view> unread;
   const auto use = [&](const TemplateFiles::value_type& file) {
@@ -65,7 +81,57 @@ std::string kernel_digest(const TemplateFiles& files, std::string_view kernel) {
       if (file != files.end()) use(*file);
     }
   }
-  return digest_below(used, "");
+  return used;
+}
+
+}  // namespace
+
+bool is_device_file(std::string_view file_name) {
+  if (file_name == "fields.h" || file_name.ends_with("_ref.h")) return false;
+  return file_name.ends_with(".cu") || file_name.ends_with(".cuh") || file_name.ends_with(".h");
+}
+
+std::string digest_below(const TemplateFiles& files, std::string_view prefix) {
+  std::string text;
+  for (const auto& [path, content] : files) {
+    if (!path.starts_with(prefix)) continue;
+    text += fmt::format("{} {}:{}\n", path, content.size(), content);
+  }
+  return digest_of(text);
+}
+
+std::string without_comments(std::string_view text) {
+  if (text.find("R\"") != text.npos) return std::string(text);
+  std::string code;
+  std::string line;
+  while (!text.empty()) {
+    const char c = text.front();
+    std::size_t taken = 1;
+    if (text.starts_with("//")) {
+      taken = std::min(text.find('\n'), text.size());
+    } else if (text.starts_with("/*")) {
+      taken = std::min(text.find("*/", 2), text.size() - 2) + 2;
+      line += ' ';
+    } else if (c == '\n') {
+      end_line(&line, &code);
+    } else {
+      if (c == '"' || (c == '\'' && !is_in_number(line))) taken = literal_length(text);
+      line += text.substr(0, taken);
+    }
+    text.remove_prefix(taken);
+  }
+  end_line(&line, &code);
+  return code;
+}
+
+std::string code_digest(const TemplateFiles& files, std::string_view kernel) {
+  TemplateFiles code = used_files(files, kernel);
+  for (auto& [path, text] : code) text = without_comments(text);
+  return digest_below(code, "");
+}
+
+std::string kernel_digest(const TemplateFiles& files, std::string_view kernel) {
+  return digest_below(used_files(files, kernel), "");
 }
 
 std::string headers_digest(const TemplateFiles& files) {

@@ -25,6 +25,13 @@ std::string digest_below(const TemplateFiles& files, std::string_view prefix);
 // when the kernel may have.
 std::string kernel_digest(const TemplateFiles& files, std::string_view kernel);
 
+// The same, whatever comments and blank lines the files have: changes when the kernel's code may
+// have.
+std::string code_digest(const TemplateFiles& files, std::string_view kernel);
+// C++ text without comments, blanks at the ends of lines, and blank lines.  A text with a raw
+// string literal is returned as it is.
+std::string without_comments(std::string_view text);
+
 // Digest of the headers that any kernel may include: common/ and cubinery/.
 std::string headers_digest(const TemplateFiles& files);
 

@@ -3,7 +3,7 @@
 #
 #   codegen            nothing of ours
 #   cache              codegen
-#   tuner/choose       what the runtime asks: records, results, the ladder, the cost model
+#   tuner/choose       what the runtime asks: records, results, the ladder, targets
 #   tuner/report       reports about records
 #   runtime/jit        from a kernel's specification to a loaded kernel
 #   runtime/operator   what operators have in common; knows no operator
@@ -28,15 +28,15 @@ check() {
 }
 kernels='common/|gdn_decode/|gdn_prefill_chunks/|gdn_prefill_scan/'
 choose='tuner/choose/|cache/|codegen/'
-operator="runtime/operator/|runtime/registry/known_results|runtime/jit/|$choose"
+operator="runtime/operator/|runtime/jit/|$choose"
 check include 'cubinery/'
 check codegen 'codegen/'
 check cache 'cache/|codegen/'
-check tuner/choose "$choose|$kernels"
+check tuner/choose "$choose"
 check tuner/report "tuner/report/|$choose"
 check runtime/jit "runtime/jit/|$choose"
 check runtime/operator "$operator"
-check runtime/gdn "runtime/gdn/|runtime/registry/|$operator|$kernels"
+check runtime/gdn "runtime/gdn/|$operator|$kernels"
 check runtime/registry "runtime/registry/|runtime/gdn/|$operator|$kernels"
 check tuner/measure "tuner/measure/|$operator"
 check tuner/gdn "tuner/gdn/|tuner/measure/|runtime/gdn/|$operator|$kernels"

@@ -14,7 +14,7 @@ foreach(path IN LISTS FILES)
   foreach(line IN LISTS lines)
     # "shape":{"batch":8} becomes "shape":{{"batch", 8}}; "configuration":{"warps":4} becomes {{"warps", "4", false}}, where true
     # stands behind texts.
-    foreach(member IN ITEMS shape features configuration otherwise runner_up)
+    foreach(member IN ITEMS shape features configuration agreed otherwise runner_up)
       if(NOT line MATCHES "\"${member}\":{([^}]*)}")
         continue()
       endif()

@@ -61,7 +61,8 @@ class Context {
   // Opens the driver and makes the device's primary context (kept until the last copy of this
   // context and of its kernels is gone); with kNoDevice neither happens.
   //
-  // kInvalidArgument: an unknown or missing arch, a device that is not there.
+  // kInvalidArgument: an unknown or missing arch, a device that is not there, an element of
+  // Options::paths that is of neither form.
   // kUnsupported: no driver, one that is too old, a device without a known architecture, or an arch
   // whose cubins do not run on the device.
   // A missing NVRTC or an unusable cache directory is not an error here: see get() and

@@ -49,6 +49,10 @@ struct DecodeProblem {
   bool has_initial_state =
       true;                 // false: every request starts from zero, the state is only written
   bool store_state = true;  // false: the state is only read
+  // The same bits for a request whatever the batch: one path and one value of the fields that
+  // change bits for all sizes.  Off: the fastest for each size; results may differ in their last
+  // bits between sizes, never from run to run.
+  bool batch_invariant = false;
 
   int heads() const;
 

@@ -55,9 +55,9 @@ struct PrefillProblem {
   bool store_state = true;        // false: the final state is not kept
   Checkpoints checkpoints = Checkpoints::kNone;
   int checkpoint_every = 64;  // tokens; a multiple of 16 (used with checkpoints)
-  // A sequence's result is bitwise the same whatever else is in the batch and however the work is
-  // laid out.  The kernels of this version always keep to that; ask for it to keep it when faster
-  // ones that do not are added.
+  // The same bits for a sequence whatever the batch: one path and one value of the fields that
+  // change bits for all sizes.  Off: the fastest for each size; results may differ in their last
+  // bits between sizes, never from run to run.
   bool batch_invariant = false;
 
   int heads() const;

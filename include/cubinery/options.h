@@ -53,6 +53,11 @@ struct Options {
   // searched before the templates inside the library.
   std::vector<std::string> template_dirs{};
 
+  // Which ways to compute (paths) operators may take: "gdn_prefill=portable" only that one,
+  // "gdn_prefill=-portable" never that one.  Chosen::path names paths.  For debugging, and to
+  // switch off a path that turns out wrong.
+  std::vector<std::string> paths{};
+
   // Receives what the library has to say; silent when empty.  Called from any thread that calls the
   // library and from those that an operator's create() starts while it runs, possibly from several
   // at once.  Must not call back into the context.
@@ -68,6 +73,7 @@ struct Options {
   //   CUBINERY_NVRTC          nvrtc_path
   //   CUBINERY_DRIVER         driver_path
   //   CUBINERY_TEMPLATE_DIR   template_dirs, separated by colons
+  //   CUBINERY_PATHS          paths, separated by colons
   //   CUDA_HOME, CUDA_PATH    the toolkit whose libnvrtc is used when CUBINERY_NVRTC is not set
   static Result<Options> from_env();
 };

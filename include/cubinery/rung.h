@@ -17,7 +17,8 @@ const char* to_string(Rung rung);  // "exact", "nearest shape", ...
 
 // What an operator launches for some shape, and why.
 struct Chosen {
-  std::string configuration{};  // "warp_v=16;k_lanes=8;vec_bytes=16;warps=1"
+  std::string path{};           // the way to compute: "portable"
+  std::string configuration{};  // "path=portable;warp_v=16;k_lanes=8;vec_bytes=16;warps=1"
   Rung rung = Rung::kDefault;
   // For people: which measurement decided, or why there is none that could ("3 results are stale:
   // NVRTC 13.0.88, here 13.1.12").

@@ -46,7 +46,8 @@ struct TunedValue {
   bool operator==(const TunedValue&) const = default;
 };
 
-// One choice of the tuned fields of all kernels that are launched together.
+// One choice of the tuned fields of all kernels that are launched together.  Where an operator has
+// several ways to compute (paths), the first value is {"path", its name}.
 struct Configuration {
   std::vector<TunedValue> values;
   std::vector<KernelSpec> kernels;
@@ -54,15 +55,21 @@ struct Configuration {
 
 // "warps=4;vec=8": the values in their order.
 std::string to_text(const std::vector<TunedValue>& values);
+// The name of the path that the values belong to; empty where there is only one way to compute.
+std::string_view path_of(const std::vector<TunedValue>& values);
 
 // What there is to choose from for one problem.
 struct TuningSpace {
-  std::string op;     // names the files of results: letters, digits and _
-  std::string fixed;  // the fields that are not tuned: "dtype=bf16;cols=768"
+  std::string op;       // names the files of results: letters, digits and _
+  std::string problem;  // the fields that are not tuned: "dtype=bf16;cols=768"
   std::vector<Configuration> configurations;
-  // Names of fixed fields that decide what is fast.  A result for a problem that differs in none of
-  // them is taken where there is none for the problem itself.  Empty: never.
+  // The same fields at their defaults: what a field counts as that an older result does not name.
+  std::string defaults{};
+  // Names of fields of the problem that decide what is fast.  A result for a problem that differs
+  // in none of them is taken where there is none for the problem itself.  Empty: never.
   std::vector<std::string> outline{};
+  // choose() gives all shapes the same values of the fields that change bits.
+  bool batch_invariant = false;
 };
 
 // The tuned and the fixed part of one key.
@@ -90,7 +97,10 @@ std::string fixed_text(const Key& key) {
 // All candidates of a kernel that is launched alone; `key` gives the fixed fields.
 template <class Key>
 TuningSpace tuning_space(const Key& key) {
-  TuningSpace space{.op = Fields<Key>::kName, .fixed = fixed_text(key), .configurations = {}};
+  TuningSpace space{.op = Fields<Key>::kName,
+                    .problem = fixed_text(key),
+                    .configurations = {},
+                    .defaults = fixed_text(Key{})};
   for_each_candidate(key, [&](const Key& candidate) {
     // for_each_candidate() gives valid keys only.
     space.configurations.push_back({tuned_values(candidate), {*spec_of(candidate)}});
@@ -217,6 +227,10 @@ struct TunedShape {
   std::string bucket;
   std::size_t chosen = 0, otherwise = 0;  // configurations: the result and the default
   Timing chosen_ms, otherwise_ms;         // of their run-off, interleaved
+  // The fastest of the configurations that agree, for all shapes of the space, in the fields that
+  // change bits: what a batch-invariant operator launches.  Often the chosen one.
+  std::size_t agreed = 0;
+  Timing agreed_ms;
   // Of the two fastest in the run-off: by how much the slower one was slower, as a share.
   double margin = 0;
   // How far the times of another call may be from these, as a share: two calls agree where their
@@ -235,8 +249,8 @@ struct TuneSummary {
 };
 
 // Measures.  Slow; needs the GPU for itself.  Continues where an earlier call on the same GPU and
-// toolchain stopped.  Results of one space agree in the fields that change bits, so that an
-// operator gives the same bits for every shape.
+// toolchain stopped.  Each result names the fastest configuration, and the fastest of those that
+// agree for all shapes of the space in the fields that change bits.
 //
 // kUnsupported: the context has no device, or no NVRTC.  kInvalidArgument: an empty space or a
 // shape that the tunable refuses.  kIo: the directory cannot be written.  kDriver: CUDA failed in a

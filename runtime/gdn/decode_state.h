@@ -1,26 +1,17 @@
-// What a Decode operator shares.
+// What a Decode operator shares, and how one is made for measurements.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
-#include "cubinery/gdn_decode.h"
-#include "runtime/gdn/decode_plan.h"
+#include "runtime/gdn/decode_operator.h"
 
 namespace cubinery::gdn {
 
-struct Decode::State {
-  DecodeProblem problem;
-  DecodePlan plan;
-  std::vector<Kernel> kernels;  // of plan.keys
+struct Decode::State : Loaded<DecodeProblem> {};
 
-  // Of a launch of so many requests; negative counts are taken as 0.
-  const DecodePlan::Cell& cell(std::int64_t batch) const;
-};
-
-// Decode::create() with one key of the caller's choice for all batches, for measurements.
-// Requires: problem.check() is OK and decode_key(problem, decode_values(key)) is `key`.
+// Decode::create() with one configuration of the caller's choice for all batches.
+// kInvalidKey: the problem has no such configuration.
 Result<Decode> create_decode(const Context& context, const DecodeProblem& problem,
-                             const GdnDecodeKey& key);
+                             const Target& target, const std::vector<TunedValue>& values);
 
 }  // namespace cubinery::gdn

@@ -1,10 +1,8 @@
 #include "runtime/gdn/problem_check.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "common/key_rules.h"
-#include "cubinery/context.h"
 
 namespace cubinery::gdn {
 namespace {
@@ -49,11 +47,6 @@ Status check_float(std::string_view op, std::string_view name, DType dtype) {
 Status check_integer(std::string_view op, std::string_view name, DType dtype) {
   if (dtype == DType::kI32 || dtype == DType::kI64) return {};
   return bad_field(op, name, value_text(dtype), "i32, i64");
-}
-
-Result<Arch> check_arch(std::string_view op, std::string_view name) {
-  if (const std::optional<Arch> arch = parse_arch(name)) return *arch;
-  return bad_field(op, "arch", name, fmt::format("{}", fmt::join(known_architectures(), ", ")));
 }
 
 }  // namespace cubinery::gdn

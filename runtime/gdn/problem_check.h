@@ -1,4 +1,4 @@
-// What the problems of the Gated DeltaNet operators have in common: fields, rules, text, kernels.
+// What the problems of the Gated DeltaNet operators have in common: fields, rules, text.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,6 @@
 #include <tuple>
 #include <vector>
 
-#include "codegen/arch.h"
 #include "cubinery/fields.h"
 #include "cubinery/gdn_types.h"
 #include "cubinery/status.h"
@@ -62,7 +61,6 @@ Status check_heads(std::string_view op, int q_heads, int k_heads, int v_heads);
 Status check_dim(std::string_view op, std::string_view name, int dim);
 Status check_float(std::string_view op, std::string_view name, DType dtype);
 Status check_integer(std::string_view op, std::string_view name, DType dtype);
-Result<Arch> check_arch(std::string_view op, std::string_view name);
 
 // The rules of the fields that every problem has.
 template <class Problem>
@@ -94,30 +92,19 @@ Result<Problem> problem_from_json(std::string_view json) {
   return Status(Code::kInvalidArgument, std::string(problem.error().message()));
 }
 
-// The dtypes of what the gates are made of, as far as the modes use them.  Fields that the others
-// leave without meaning keep their default, so that equal code has equal keys; likewise below.
-template <class Problem, class Key>
-void set_gate_dtypes(const Problem& problem, Key* key) {
-  if (problem.gate_mode != GateMode::kNone) key->gate_dtype = problem.gate_dtype;
-  if (problem.beta_mode != BetaMode::kOne) key->beta_dtype = problem.beta_dtype;
-  if (problem.gate_mode != GateMode::kComputed) return;
-  key->a_log_dtype = problem.a_log_dtype;
-  key->dt_bias_dtype = problem.dt_bias_dtype;
-}
-
-// What indices are, as far as there are any.
-template <class Problem, class Key>
-void set_index_fields(const Problem& problem, Key* key) {
-  if (problem.state_location == StateLocation::kPool) key->index_dtype = problem.index_dtype;
-  if (problem.padding != Padding::kNone) key->pad_index = problem.pad_index;
-}
-
-template <class Key>
-Status add_spec(const Key& key, std::vector<KernelSpec>* specs) {
-  Result<KernelSpec> spec = spec_of(key);
-  if (!spec) return std::move(spec).error();
-  specs->push_back(std::move(*spec));
-  return {};
+// The fields that every problem has, those that the others leave without meaning at their defaults:
+// equal code has equal keys.
+template <class Problem>
+void normalise_shared_fields(Problem* problem) {
+  const Problem plain;
+  if (problem->gate_mode == GateMode::kNone) problem->gate_dtype = plain.gate_dtype;
+  if (problem->beta_mode == BetaMode::kOne) problem->beta_dtype = plain.beta_dtype;
+  if (problem->gate_mode != GateMode::kComputed) {
+    problem->a_log_dtype = plain.a_log_dtype;
+    problem->dt_bias_dtype = plain.dt_bias_dtype;
+  }
+  if (problem->state_location == StateLocation::kDense) problem->index_dtype = plain.index_dtype;
+  if (problem->padding == Padding::kNone) problem->pad_index = plain.pad_index;
 }
 
 }  // namespace cubinery::gdn

@@ -8,6 +8,7 @@
 #include <array>
 
 #include "runtime/jit/context_state.h"
+#include "runtime/jit/options_text.h"
 
 namespace cubinery {
 namespace {
@@ -80,6 +81,7 @@ const char* to_string(Source source) {
 }
 
 Result<Context> Context::create(Options options) {
+  CUBINERY_RETURN_IF_ERROR(check_paths(options.paths));
   auto state = std::make_shared<State>();
   if (options.device != kNoDevice) {
     Result<std::shared_ptr<const Driver>> driver = Driver::open(options.driver_path);

@@ -36,11 +36,27 @@ std::string chosen_nvrtc() {
 
 }  // namespace
 
+Status check_paths(const std::vector<std::string>& paths) {
+  for (const std::string& option : paths) {
+    const std::size_t equals = option.find('=');
+    if (equals != 0 && equals != option.npos &&
+        option.find_first_not_of('-', equals + 1) != option.npos) {
+      continue;
+    }
+    return Status(Code::kInvalidArgument,
+                  "Options::paths has \"" + option +
+                      "\"; accepted: \"operator=path\" (only that path) and \"operator=-path\" "
+                      "(never that one)");
+  }
+  return {};
+}
+
 Result<Options> Options::from_env() {
   Options options;
   options.cache_dir = default_cache_dir();
   options.cache_layers = split_at_colons(variable("CUBINERY_CACHE_LAYERS"));
   options.template_dirs = split_at_colons(variable("CUBINERY_TEMPLATE_DIR"));
+  options.paths = split_at_colons(variable("CUBINERY_PATHS"));
   options.nvrtc_path = chosen_nvrtc();
   options.driver_path = variable("CUBINERY_DRIVER");
   const std::string limit = variable("CUBINERY_CACHE_LIMIT");

@@ -6,10 +6,15 @@
 #include <string_view>
 #include <vector>
 
+#include "cubinery/status.h"
+
 namespace cubinery {
 
 // The parts between colons that are not empty.
 std::vector<std::string> split_at_colons(std::string_view text);
+
+// OK, or kInvalidArgument: an element of Options::paths is neither "op=path" nor "op=-path".
+Status check_paths(const std::vector<std::string>& paths);
 
 // Whether `text` is "0" or "1"; *value says which.
 bool parse_switch(std::string_view text, bool* value);

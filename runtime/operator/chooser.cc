@@ -14,46 +14,54 @@ constexpr double kWorthAnother = 0.02;
 // right.
 constexpr double kDoubt = 0.1;
 
+Chosen chosen(const std::vector<TunedValue>& values, Rung rung, std::string why) {
+  return {std::string(path_of(values)), to_text(values), rung, std::move(why)};
+}
+
 }  // namespace
 
-Chooser::Chooser(std::vector<std::vector<TunedValue>> defaults, const Answers* answers,
-                 std::string_view why_not)
-    : options_(std::move(defaults)), modelled_(options_.size()), why_not_(why_not) {
+Chooser::Chooser(
+    std::vector<Option> defaults, bool one_value_of_bits, const Answers* answers,
+    std::string_view why_not,
+    const std::function<std::function<double(const Point&)>(const std::vector<TunedValue>&)>& cost)
+    : options_(std::move(defaults)), modelled_(options_.size()) {
+  std::string why_modelled(why_not);
   std::vector<std::vector<TunedValue>> measured;
   if (answers != nullptr) {
     measured = answers->configurations();
-    why_not_ = answers->unanswered();
+    why_modelled = answers->unanswered();
   }
   if (!measured.empty()) {
     answers_ = answers;
-    if (bits_of(measured.front()) != bits_of(options_.front())) {
+    if (one_value_of_bits && bits_of(measured.front()) != bits_of(options_.front().values)) {
       options_.clear();
       modelled_ = measured.size();
     }
   }
   for (std::vector<TunedValue>& values : measured) {
-    if (std::find(options_.begin(), options_.end(), values) == options_.end()) {
-      options_.push_back(std::move(values));
+    const auto same = [&](const Option& option) { return option.values == values; };
+    if (std::none_of(options_.begin(), options_.end(), same)) {
+      options_.push_back({values, cost(values)});
     }
   }
-  for (const std::vector<TunedValue>& values : options_) {
-    choices_.push_back({to_text(values), Rung::kDefault, why_not_});
+  for (const Option& option : options_) {
+    choices_.push_back(chosen(option.values, Rung::kDefault, why_modelled));
   }
-  for (std::size_t option = 0; option < options_.size(); ++option) {
-    choices_.push_back({choices_[option].configuration, Rung::kDefault,
-                        "what is fastest for the nearest measured shape would be slower here, by "
-                        "the cost model"});
+  for (const Option& option : options_) {
+    choices_.push_back(chosen(option.values, Rung::kDefault,
+                              "what is fastest for the nearest measured shape would be slower "
+                              "here, by the cost model"));
   }
 }
 
-Chooser::Pick Chooser::pick(const Shape& features, const std::function<double(std::size_t)>& cost) {
+Chooser::Pick Chooser::pick(const Shape& features, const Point& at) {
   std::optional<Answers::Nearest> nearest;
   if (answers_ != nullptr) nearest = answers_->nearest(features);
   if (nearest && (nearest->rung == Rung::kExact || nearest->is_here)) return answered(*nearest);
-  const std::size_t option = cheapest(cost);
+  const std::size_t option = cheapest(at);
   if (!nearest) return {.option = option, .choice = option};
   const Pick pick = answered(*nearest);
-  if (cost(pick.option) <= cost(option) * (1 + kDoubt)) return pick;
+  if (options_[pick.option].us(at) <= options_[option].us(at) * (1 + kDoubt)) return pick;
   return {.option = option, .choice = options_.size() + option};
 }
 
@@ -61,40 +69,24 @@ Chooser::Pick Chooser::answered(const Answers::Nearest& nearest) {
   const auto same = [&](const auto& known) { return known.first == nearest; };
   const auto known = std::find_if(answered_.begin(), answered_.end(), same);
   if (known != answered_.end()) return known->second;
-  const std::vector<TunedValue>& values = nearest.result->configuration;
-  const auto found = std::find(options_.begin(), options_.end(), values);
+  const std::vector<TunedValue>& values = answers_->configuration(nearest);
+  const auto found = std::find_if(options_.begin(), options_.end(),
+                                  [&](const Option& option) { return option.values == values; });
   const Pick pick{.option = static_cast<std::size_t>(found - options_.begin()),
                   .choice = choices_.size()};
-  choices_.push_back({to_text(values), nearest.rung, answers_->why(nearest)});
+  choices_.push_back(chosen(values, nearest.rung, answers_->why(nearest)));
   answered_.emplace_back(nearest, pick);
   return pick;
 }
 
-std::size_t Chooser::cheapest(const std::function<double(std::size_t)>& cost) const {
+std::size_t Chooser::cheapest(const Point& at) const {
   std::size_t best = 0;
-  double least = cost(0);
+  double least = options_[0].us(at);
   for (std::size_t i = 1; i < modelled_; ++i) {
-    const double here = cost(i);
+    const double here = options_[i].us(at);
     if (here < least * (1 - kWorthAnother)) best = i, least = here;
   }
   return best;
-}
-
-std::vector<std::vector<TunedValue>> possible_configurations(
-    Question question, const std::vector<TuningResult>& results) {
-  question.toolchain.nvrtc.clear();
-  std::vector<std::vector<TunedValue>> found;
-  for (const TuningResult& result : results) {
-    if (result.setting.op != question.op) continue;
-    // Each alone: which of those that disagree counts depends on the GPU.
-    const std::vector<TuningResult> alone{result};
-    for (std::vector<TunedValue>& values : Answers(question, alone).configurations()) {
-      if (std::find(found.begin(), found.end(), values) == found.end()) {
-        found.push_back(std::move(values));
-      }
-    }
-  }
-  return found;
 }
 
 }  // namespace cubinery

@@ -1,4 +1,4 @@
-// Who picks a configuration for each cell of an operator's plan: measured answers, then the cost
+// Who picks a configuration for each cell of an operator's table: measured answers, then the cost
 // model.
 #pragma once
 
@@ -10,21 +10,32 @@
 #include <vector>
 
 #include "cubinery/tuning.h"
+#include "runtime/operator/path.h"
 #include "tuner/choose/choose.h"
 
 namespace cubinery {
 
+// What may be picked, and what a launch of it would cost in microseconds.
+struct Option {
+  std::vector<TunedValue> values;
+  std::function<double(const Point&)> us;
+};
+
 class Chooser {
  public:
-  // `defaults`: the configurations that the cost model chooses from; they agree in the fields that
-  // change bits.  Where answers disagree with them there, it chooses among the answers'
-  // configurations instead, so that all options agree.  `answers` must outlive the chooser; null:
-  // there are none, for the reason `why_not`.
-  Chooser(std::vector<std::vector<TunedValue>> defaults, const Answers* answers,
-          std::string_view why_not);
+  // `defaults`: what the cost model chooses from.  `answers` must outlive the chooser; null: there
+  // are none, for the reason `why_not`.  `cost`: of a configuration that answers have.
+  //
+  // With `one_value_of_bits` the defaults agree in the fields that change bits, and so do the
+  // answers; where these disagree with those, the model chooses among the answers' configurations
+  // instead, so that all options agree.
+  Chooser(std::vector<Option> defaults, bool one_value_of_bits, const Answers* answers,
+          std::string_view why_not,
+          const std::function<std::function<double(const Point&)>(const std::vector<TunedValue>&)>&
+              cost);
 
   // Everything that can be picked.
-  const std::vector<std::vector<TunedValue>>& options() const { return options_; }
+  const std::vector<Option>& options() const { return options_; }
 
   // What picks point to; grows with them.
   const std::vector<Chosen>& choices() const { return choices_; }
@@ -33,28 +44,22 @@ class Chooser {
     std::size_t option = 0;  // of options()
     std::size_t choice = 0;  // of choices()
   };
-  // For the shape with these features; `cost` is asked where nobody measured, and what is about as
-  // good goes to the first.  A result for another shape is not taken where its configuration costs
-  // much more than the cheapest.
-  Pick pick(const Shape& features, const std::function<double(std::size_t)>& cost);
+  // For a launch of this size, whose features are known.  The model is asked where nobody measured;
+  // what is about as good goes to the first.  A result for another shape is not taken where its
+  // configuration costs much more than the cheapest.
+  Pick pick(const Shape& features, const Point& at);
 
  private:
   Pick answered(const Answers::Nearest& nearest);
-  std::size_t cheapest(const std::function<double(std::size_t)>& cost) const;
+  std::size_t cheapest(const Point& at) const;
 
   const Answers* answers_ = nullptr;  // null: none that can answer
-  std::vector<std::vector<TunedValue>> options_;
+  std::vector<Option> options_;
   std::size_t modelled_ = 0;  // the first of options_: what the cost model chooses from
-  std::string why_not_;
   // For each option, by the model, then once more, where a result was passed over; then those of
   // answered_.
   std::vector<Chosen> choices_;
   std::vector<std::pair<Answers::Nearest, Pick>> answered_;
 };
-
-// The configurations that results can give a question of an architecture, whatever the GPU and
-// whatever version of NVRTC compiled them.
-std::vector<std::vector<TunedValue>> possible_configurations(
-    Question question, const std::vector<TuningResult>& results);
 
 }  // namespace cubinery

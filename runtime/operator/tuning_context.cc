@@ -1,6 +1,7 @@
 #include "runtime/operator/tuning_context.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -10,6 +11,7 @@
 #include "codegen/identity.h"
 #include "runtime/jit/context_state.h"
 #include "tuner/choose/embedded.h"
+#include "tuner/choose/space.h"
 
 namespace cubinery {
 namespace {
@@ -27,24 +29,31 @@ bool fits(const Configuration& configuration, const GpuIdentity& gpu) {
       [&](const KernelSpec& kernel) { return kernel.shared_bytes <= gpu.shared_bytes_per_sm; });
 }
 
-// The space must outlive the question.
-Question question_of(const Context& context, const TuningSpace& space, const GpuIdentity& gpu) {
-  return {.op = space.op,
-          .fixed = space.fixed,
-          .outline = space.outline,
-          .gpu = gpu,
-          .toolchain = toolchain_of(context, space),
-          .usable = [&space, gpu](const std::vector<TunedValue>& values) {
-            const std::size_t index = index_of(space, values);
-            return index < space.configurations.size() &&
-                   // With the same mark on fields that change bits.
-                   space.configurations[index].values == values &&
-                   fits(space.configurations[index], gpu);
-          }};
+// XXH3-128 over the code of these templates, found in these folders first.
+std::string templates_digest(std::vector<std::string> kernels,
+                             const std::vector<std::string>& template_dirs) {
+  std::sort(kernels.begin(), kernels.end());
+  kernels.erase(std::unique(kernels.begin(), kernels.end()), kernels.end());
+  std::string digests;
+  for (const std::string& kernel : kernels) {
+    const Result<TemplateSource> source = find_template(kernel, template_dirs);
+    // One that is not there compiles to nothing: as good a digest as any.
+    digests += source ? code_digest(source->files, kernel) : fmt::format("no {}", kernel);
+  }
+  return digest_of(digests);
+}
+
+std::map<std::string, std::string, std::less<>> templates_of(
+    const PathKernels& paths, const std::vector<std::string>& template_dirs) {
+  std::map<std::string, std::string, std::less<>> templates;
+  for (const auto& [path, kernels] : paths) {
+    templates.emplace(path, templates_digest(kernels, template_dirs));
+  }
+  return templates;
 }
 
 // In the order of precedence.
-std::vector<TuningResult> results_of(const Context::State& state, const WantedResults& wanted) {
+std::vector<TuningResult> results_of(const Context::State& state, const Wanted& wanted) {
   if (!paths::is_kernel_name(wanted.op)) return {};  // files are named after it
   const auto& log = state.options.log;
   std::vector<TuningResult> results;
@@ -60,7 +69,7 @@ std::vector<TuningResult> results_of(const Context::State& state, const WantedRe
     }
   }
   std::vector<TuningResult> inside = embedded_results(
-      [&](std::string_view op, std::string_view fixed) { return wanted.includes(op, fixed); });
+      [&](std::string_view op, std::string_view problem) { return wanted.includes(op, problem); });
   results.insert(results.end(), std::make_move_iterator(inside.begin()),
                  std::make_move_iterator(inside.end()));
   return results;
@@ -87,31 +96,40 @@ Result<GpuIdentity> gpu_identity(const Context& context) {
                      .name = device->name()};
 }
 
-std::string templates_digest(std::vector<std::string> kernels,
-                             const std::vector<std::string>& template_dirs) {
-  std::sort(kernels.begin(), kernels.end());
-  kernels.erase(std::unique(kernels.begin(), kernels.end()), kernels.end());
-  std::string digests;
-  for (const std::string& kernel : kernels) {
-    const Result<TemplateSource> source = find_template(kernel, template_dirs);
-    // One that is not there compiles to nothing: as good a digest as any.
-    digests += source ? kernel_digest(source->files, kernel) : fmt::format("no {}", kernel);
-  }
-  return digest_of(digests);
+Arch arch_of(const Context& context) { return parse_arch(context.arch()).value_or(Arch{}); }
+
+Result<Arch> check_arch(std::string_view op, std::string_view name) {
+  if (const std::optional<Arch> arch = parse_arch(name)) return *arch;
+  return Status(Code::kInvalidArgument, fmt::format("{}: arch = {}; accepted: {}", op, name,
+                                                    fmt::join(known_architectures(), ", ")));
 }
 
-Toolchain toolchain_of(const Context& context, std::vector<std::string> kernels) {
-  const auto& nvrtc = context.state().nvrtc;
-  return {.nvrtc = nvrtc ? (*nvrtc)->version() : "",
-          .templates = templates_digest(std::move(kernels), context.state().options.template_dirs)};
+Target target_of(const Context& context) {
+  const Result<GpuIdentity> gpu = gpu_identity(context);
+  if (gpu) return target_of(arch_of(context), *gpu);
+  // Launches take their geometry from it.
+  Target target = typical_target(arch_of(context));
+  if (context.sm_count() > 0) target.sm_count = context.sm_count();
+  return target;
 }
 
-Toolchain toolchain_of(const Context& context, const TuningSpace& space) {
-  std::vector<std::string> kernels;
+const std::vector<std::string>& path_options(const Context& context) {
+  return context.state().options.paths;
+}
+
+PathKernels path_kernels(const TuningSpace& space) {
+  PathKernels paths;
   for (const Configuration& configuration : space.configurations) {
+    std::vector<std::string>& kernels = paths[std::string(path_of(configuration.values))];
     for (const KernelSpec& spec : configuration.kernels) kernels.push_back(spec.kernel);
   }
-  return toolchain_of(context, std::move(kernels));
+  return paths;
+}
+
+Toolchain toolchain_of(const Context& context, const PathKernels& paths) {
+  const auto& nvrtc = context.state().nvrtc;
+  return {.nvrtc = nvrtc ? (*nvrtc)->version() : "",
+          .templates = templates_of(paths, context.state().options.template_dirs)};
 }
 
 std::string tuning_directory(const Context& context) {
@@ -119,27 +137,64 @@ std::string tuning_directory(const Context& context) {
   return store == nullptr ? "" : store->options().dir + "/tuning";
 }
 
-std::vector<TuningResult> tuning_results(const Context& context, std::string_view op) {
-  return results_of(context.state(), {.op = std::string(op)});
+std::vector<TuningResult> tuning_results(const Context& context, const Wanted& wanted) {
+  return results_of(context.state(), wanted);
 }
 
-std::vector<TuningResult> tuning_results(const Context& context, const Question& question) {
-  return results_of(context.state(),
-                    {.op = question.op, .fixed = question.fixed, .outline = question.outline});
+Answers answers_to(const Context& context, Question question, const PathKernels& paths) {
+  std::vector<TuningResult> results;
+  if (Result<GpuIdentity> gpu = gpu_identity(context)) {
+    question.gpu = *std::move(gpu);
+    results = tuning_results(context, question.wanted);
+    // What it takes to tell stale results is read for nothing where there are none.
+    if (!results.empty()) question.toolchain = toolchain_of(context, paths);
+  }
+  return {std::move(question), std::move(results)};
+}
+
+KnownResults known_results_inside(std::string_view op, const PathKernels& paths) {
+  return {.results = embedded_results(
+              [&](std::string_view its_op, std::string_view) { return its_op == op; }),
+          .templates = templates_of(paths, {})};
+}
+
+KnownResults known_results_of(const Context& context, std::string_view op,
+                              const PathKernels& paths) {
+  return {.results = tuning_results(context, {.op = std::string(op)}),
+          .templates = toolchain_of(context, paths).templates};
+}
+
+std::string without_results(const Context& context, std::string_view op, const Status& error) {
+  std::string why = fmt::format("the kernels that tuning chose cannot be had: {}", error.message());
+  const auto& log = context.state().options.log;
+  if (log) log(LogLevel::kWarning, fmt::format("{}: {}; taking those of the cost model", op, why));
+  return why;
 }
 
 Choice choose(const Context& context, const TuningSpace& space, const Shape& features,
               std::size_t otherwise) {
   const Result<GpuIdentity> gpu = gpu_identity(context);
   if (!gpu) return {.configuration = otherwise, .why = std::string(gpu.error().message())};
-  const Question question = question_of(context, space, *gpu);
-  const std::vector<TuningResult> results = tuning_results(context, question);
-  const Answers answers(question, results);
-  std::optional<Answers::Answer> answer = answers.find(features);
-  if (!answer) return {.configuration = otherwise, .why = answers.unanswered()};
-  return {.configuration = index_of(space, answer->result->configuration),
-          .rung = answer->rung,
-          .why = std::move(answer->why)};
+  Question question{.wanted = {.op = space.op,
+                               .problem = space.problem,
+                               .defaults = space.defaults,
+                               .outline = space.outline},
+                    .batch_invariant = space.batch_invariant,
+                    .gpu = {},
+                    .toolchain = {},
+                    .usable = [&](const std::vector<TunedValue>& values) {
+                      const std::size_t index = index_of(space, values);
+                      return index < space.configurations.size() &&
+                             // With the same mark on fields that change bits.
+                             space.configurations[index].values == values &&
+                             fits(space.configurations[index], *gpu);
+                    }};
+  const Answers answers = answers_to(context, std::move(question), path_kernels(space));
+  const std::optional<Answers::Nearest> nearest = answers.nearest(features);
+  if (!nearest) return {.configuration = otherwise, .why = answers.unanswered()};
+  return {.configuration = index_of(space, answers.configuration(*nearest)),
+          .rung = nearest->rung,
+          .why = answers.why(*nearest)};
 }
 
 }  // namespace cubinery

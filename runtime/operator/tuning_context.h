@@ -2,34 +2,59 @@
 // gpu_identity() and choose() are in cubinery/tuning.h.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "codegen/arch.h"
 #include "cubinery/tuning.h"
 #include "tuner/choose/choose.h"
 #include "tuner/choose/records.h"
+#include "tuner/choose/target.h"
 
 namespace cubinery {
 
-// What compiles these kernels (by name) in this context.  nvrtc is empty where the context has
+// The architecture of a context, which is a known one; and the one of a name, or kInvalidArgument.
+Arch arch_of(const Context& context);
+Result<Arch> check_arch(std::string_view op, std::string_view name);
+// The GPU that a context's operators are planned for; a typical one of the architecture where there
+// is no device.
+Target target_of(const Context& context);
+// Options::paths.
+const std::vector<std::string>& path_options(const Context& context);
+
+// Paths by name, and the templates of their kernels.
+using PathKernels = std::map<std::string, std::vector<std::string>, std::less<>>;
+PathKernels path_kernels(const TuningSpace& space);
+
+// What compiles the kernels of these paths in this context.  nvrtc is empty where the context has
 // none: then any version will do.
-Toolchain toolchain_of(const Context& context, std::vector<std::string> kernels);
-Toolchain toolchain_of(const Context& context, const TuningSpace& space);
+Toolchain toolchain_of(const Context& context, const PathKernels& paths);
 
-// Toolchain::templates of these kernels, found in these folders first.
-std::string templates_digest(std::vector<std::string> kernels,
-                             const std::vector<std::string>& template_dirs);
-
-// Every result of an operator: those of the cache directory, then of its layers in order, then
+// Every result that is wanted: those of the cache directory, then of its layers in order, then
 // those inside the library.  Damaged lines and files that cannot be read are warnings in
-// Options::log.  Files are read again when they have changed.
-std::vector<TuningResult> tuning_results(const Context& context, std::string_view op);
-// Only those that may answer the question, by its op, fixed and outline.  What cannot is not
-// parsed: this takes a fraction of the time.
-std::vector<TuningResult> tuning_results(const Context& context, const Question& question);
+// Options::log.  Files are read again when they have changed.  What is not wanted is not parsed:
+// that takes a fraction of the time.
+std::vector<TuningResult> tuning_results(const Context& context, const Wanted& wanted);
+
+// Answers to a question of which the GPU and the toolchain are not given yet.
+Answers answers_to(const Context& context, Question question, const PathKernels& paths);
+
+// All results of one operator, and the templates that they must have been measured with.
+struct KnownResults {
+  std::vector<TuningResult> results;
+  std::map<std::string, std::string, std::less<>> templates;  // Toolchain::templates
+};
+// Those inside the library, for its own templates.
+KnownResults known_results_inside(std::string_view op, const PathKernels& paths);
+KnownResults known_results_of(const Context& context, std::string_view op,
+                              const PathKernels& paths);
 
 // "<cache directory>/tuning"; empty without a disk cache.
 std::string tuning_directory(const Context& context);
+
+// Says in Options::log that tuned kernels cannot be had.  Returns the reason as Chosen::why has it.
+std::string without_results(const Context& context, std::string_view op, const Status& error);
 
 }  // namespace cubinery

@@ -30,12 +30,13 @@ TEST_CASE("EveryFieldIsSetByItsName", "[cpu]") {
       {"trust_shared_dirs", "1"},
       {"lock_wait", "1500"},
       {"template_dirs", "/t"},
+      {"paths", "gdn_decode=portable:gdn_prefill=-split"},
   };
   for (const auto& [field, value] : values) test::set(handle, field, value);
   // Does not compile when Options has a field that is not looked at here.
   const auto& [device, arch, offline, nvrtc_path, driver_path, cache_dir, cache_layers,
                use_disk_cache, cache_limit_bytes, trust_shared_dirs, lock_wait, template_dirs,
-               log] = handle->value;
+               paths, log] = handle->value;
   CHECK(device == 3);
   CHECK(arch == "sm_90a");
   CHECK(offline);
@@ -43,6 +44,7 @@ TEST_CASE("EveryFieldIsSetByItsName", "[cpu]") {
   CHECK(driver_path == "/d/libcuda.so");
   CHECK(cache_dir == "/c");
   CHECK(cache_layers == Texts{"/a", "/b c"});
+  CHECK(paths == Texts{"gdn_decode=portable", "gdn_prefill=-split"});
   CHECK_FALSE(use_disk_cache);
   CHECK(cache_limit_bytes == ~std::uint64_t{0});
   CHECK(trust_shared_dirs);
@@ -81,7 +83,7 @@ TEST_CASE("AnUnknownFieldListsTheKnownOnes", "[cpu]") {
   CHECK(refused(cubinery_options_set(handle.get(), "log", "1")) ==
         "Options has no field \"log\"; accepted: device, arch, offline, nvrtc_path, driver_path, "
         "cache_dir, cache_layers, use_disk_cache, cache_limit_bytes, trust_shared_dirs, lock_wait, "
-        "template_dirs");
+        "template_dirs, paths");
 }
 
 TEST_CASE("NullsAmongTheArgumentsOfOptionsAreNamed", "[cpu]") {

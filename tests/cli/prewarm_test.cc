@@ -1,11 +1,12 @@
 #include <fstream>
 #include <set>
 
-#include "runtime/gdn/decode_plan.h"
 #include "runtime/gdn/decode_problem.h"
 #include "runtime/operator/tuning_context.h"
+#include "runtime/registry/operators.h"
 #include "tests/cli/run_cli.h"
 #include "tests/runtime/made_up_results.h"
+#include "tests/runtime/portable_keys.h"
 #include "tuner/choose/record_file.h"
 
 namespace cubinery {
@@ -58,13 +59,13 @@ TEST_CASE("kernels that results of the cache can choose are wanted", "[cpu]") {
   const std::string arguments = "--dry-run --op gdn_decode --key-dim 64 --arch sm_90a";
   const std::set<std::string> before = kernels_of(cli.prewarm(arguments));
   const gdn::DecodeProblem problem{.key_dim = 64};
-  const TuningSpace space = gdn::decode_space(problem);
-  const Toolchain toolchain{.nvrtc = "1.2.3",
-                            .templates = templates_digest(kernel_names("gdn_decode"), {})};
+  const TuningSpace space = test::planner_of(problem).space();
+  const std::string templates =
+      known_results_inside("gdn_decode", path_kernels("gdn_decode")).templates.at("portable");
   std::string lines;
   for (const std::size_t i : {std::size_t{0}, space.configurations.size() - 1}) {
-    lines += to_line(
-        test::made_up_result(space, {{"states", 64}}, space.configurations[i].values, toolchain));
+    lines += to_line(test::made_up_result(space, {{"states", 64}}, space.configurations[i].values,
+                                          "1.2.3", templates));
   }
   REQUIRE(append_lines(results_path(cli.cache() + "/tuning", "gdn_decode"), lines).ok());
   std::set<std::string> expected = before;
@@ -73,7 +74,7 @@ TEST_CASE("kernels that results of the cache can choose are wanted", "[cpu]") {
   CHECK(kernels_of(cli.prewarm(arguments)) == expected);
   CHECK(expected.size() == before.size() + 1);
   CHECK(kernels_of(cli.prewarm("--dry-run --op gdn_decode --key-dim 64 --arch sm_80")).size() ==
-        gdn::kernels(problem, "sm_80", {})->size());
+        kernels_for(problem, "sm_80", {})->size());
 }
 
 TEST_CASE("the option --op chooses the operators", "[cpu]") {

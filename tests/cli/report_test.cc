@@ -48,7 +48,7 @@ TEST_CASE("a result of other templates is stale", "[cpu]") {
       std::find_if(report.settings.begin(), report.settings.end(),
                    [](const ReportedSetting& reported) { return reported.result.has_value(); });
   REQUIRE(decided != report.settings.end());
-  decided->result->setting.toolchain.templates = std::string(32, '0');
+  decided->result->templates = std::string(32, '0');
   const std::string dir = cli.dir() + "/tuning";
   REQUIRE(append_lines(results_path(dir, decided->setting.op), to_line(*decided->result)).ok());
   const Output output = cli.run("report --dir " + dir);
@@ -160,7 +160,7 @@ TEST_CASE("the page is one file that names of kernels cannot break", "[cpu]") {
   TuningReport report = recorded();
   const std::string dir = cli.dir() + "/tuning";
   Setting setting = report.settings[0].setting;
-  setting.fixed = "</script><script>alert(1)</script><!--";
+  setting.problem = "</script><script>alert(1)</script><!--";
   REQUIRE(append_lines(measurements_path(dir, setting.op), to_line(setting)).ok());
   const Output output = cli.run("report --format html --dir " + dir);
   CHECK(output.exit_code == 0);

@@ -90,8 +90,8 @@ TEST_CASE("shapes of one bucket are measured once", "[cpu]") {
   const auto plan = plan_tuning({request_of(decode_with(16, 32))}, grid, "sm_90a").value();
   REQUIRE(plan.size() == 1);
   CHECK(plan[0].op == "gdn_decode");
-  CHECK(contains(plan[0].fixed, "key_dim=128;"));
-  CHECK(!contains(plan[0].fixed, "warps"));
+  CHECK(contains(plan[0].text, "key_dim=128;"));
+  CHECK(!contains(plan[0].text, "warps"));
   CHECK(plan[0].configurations > 1);
   // 3, 4 and 5 requests of 32 heads are 96, 128 and 160 states.
   const std::vector<PlannedShape>& shapes = plan[0].buckets;
@@ -312,7 +312,7 @@ TEST_CASE("the summary compares with the default", "[cpu]") {
   tuned.margin = 0.02;
   tuned.uncertainty = 0.015;
   tuned.complete = true;
-  TuneSpace plan{.op = "gdn_decode", .fixed = "key_dim=128", .configurations = 9, .problems = 1};
+  TuneSpace plan{.op = "gdn_decode", .text = "key_dim=128", .configurations = 9, .problems = 1};
   const PlannedShape rest{{{"batch", 16}}, "states=512", "test", 1};
   plan.buckets = {planned, rest};
   run.spaces.push_back({plan, {{planned, tuned, "warps=4", "warps=1"}, {rest, {}, "", ""}}, 7});

@@ -11,7 +11,7 @@
 #include "tests/gpu/decode_runs.h"
 #include "tests/gpu/prefill_runs.h"
 #include "tuner/choose/record_file.h"
-#include "tuner/gdn/gdn_tunables.h"
+#include "tuner/gdn/gdn_tunable.h"
 #include "tuner/measure/candidates.h"
 #include "tuner/measure/clocks.h"
 #include "tuner/measure/device_memory.h"

@@ -7,10 +7,9 @@
 
 #include "cubinery/gdn.h"
 #include "gdn_decode/fields.h"
-#include "runtime/gdn/decode_plan.h"
 #include "tests/catch.h"
 #include "tests/runtime/fake_operator.h"
-#include "tests/runtime/made_up_results.h"
+#include "tests/runtime/portable_keys.h"
 
 namespace cubinery::gdn {
 namespace {
@@ -100,9 +99,9 @@ TEST_CASE("EnoughWarpsForTheGridAndNoMore", "[cpu]") {
   const Bench bench({.key_dim = 64, .value_dim = 96});
   for (const std::int64_t batch : {1, 2, 3, 7, 64, 1001}) {
     bench.launched(bench.args(batch));
-    const GdnDecodeKey key = decode_key(bench.decode().problem(),
-                                        test::values_in(bench.decode().choice(batch).configuration))
-                                 .value();
+    const DecodeProblem& problem = bench.decode().problem();
+    const std::string chosen = bench.decode().choice(batch).configuration;
+    const GdnDecodeKey key = test::decode_key(problem, test::values_in(problem, chosen)).value();
     CHECK(bench.decode().kernel(batch).info().canonical == canonical(key));
     const std::int64_t warps = batch * 32 * 96 / key.warp_v;
     const CUlaunchConfig& config = bench.fake->launches.back().config;

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "gdn_decode/fields.h"
+#include "runtime/operator/planner.h"
 #include "tests/catch.h"
+#include "tests/runtime/portable_keys.h"
 #include "tests/runtime/problem_changes.h"
 
 namespace cubinery::gdn {
@@ -16,6 +18,8 @@ namespace {
 using test::Change;
 using test::changed;
 using test::compiled_in_changes;
+using test::decode_keys;
+using test::DecodeKeys;
 
 std::string wide_text(const DecodeProblem& problem) { return canonical(decode_keys(problem).wide); }
 
@@ -57,7 +61,7 @@ TEST_CASE("EveryShapeHasTwoValidKernelsThatSumAlike", "[cpu]") {
 TEST_CASE("KernelsWithoutResultsAreThoseOfTheKeys", "[cpu]") {
   const DecodeProblem problem{.key_dim = 64, .gate_mode = GateMode::kComputed};
   for (const std::string& arch : known_architectures()) {
-    const Result<std::vector<KernelSpec>> kernels = gdn::kernels(problem, arch, {});
+    const Result<std::vector<KernelSpec>> kernels = kernels_for(problem, arch, {});
     REQUIRE(kernels);
     REQUIRE(kernels->size() == 2);
     CHECK(problem.kernels(arch)->size() >= 2);
@@ -117,13 +121,13 @@ TEST_CASE("EveryOtherFieldIsCompiledIn", "[cpu]") {
 
 // Persistent: manifests hold this.
 TEST_CASE("ProblemsSurviveJson", "[cpu]") {
-  CHECK(
-      DecodeProblem{}.to_json() ==
-      R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,"dtype":"bf16",)"
-      R"("output_dtype":"bf16","gate_dtype":"f32","beta_dtype":"f32","a_log_dtype":"f32",)"
-      R"("dt_bias_dtype":"f32","state_dtype":"f32","index_dtype":"i32","state_layout":"vk",)"
-      R"("state_location":"dense","padding":"none","pad_index":"negative","gate_mode":"log",)"
-      R"("beta_mode":"given","use_qk_l2norm":false,"has_initial_state":true,"store_state":true})");
+  CHECK(DecodeProblem{}.to_json() ==
+        R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,"dtype":"bf16",)"
+        R"("output_dtype":"bf16","gate_dtype":"f32","beta_dtype":"f32","a_log_dtype":"f32",)"
+        R"("dt_bias_dtype":"f32","state_dtype":"f32","index_dtype":"i32","state_layout":"vk",)"
+        R"("state_location":"dense","padding":"none","pad_index":"negative","gate_mode":"log",)"
+        R"("beta_mode":"given","use_qk_l2norm":false,"has_initial_state":true,"store_state":true,)"
+        R"("batch_invariant":false})");
   const DecodeProblem problem{.q_heads = 2,
                               .k_heads = 4,
                               .v_heads = 8,

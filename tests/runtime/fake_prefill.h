@@ -8,9 +8,8 @@
 #include "cubinery/gdn_prefill.h"
 #include "gdn_prefill_chunks/key.h"
 #include "gdn_prefill_scan/key.h"
-#include "runtime/gdn/prefill_plan.h"
 #include "tests/runtime/fake_operator.h"
-#include "tests/runtime/made_up_results.h"
+#include "tests/runtime/portable_keys.h"
 
 namespace cubinery::test {
 
@@ -21,9 +20,8 @@ class FakePrefill {
 
   const gdn::Prefill& prefill() const { return prefill_; }
   // What a launch of this size runs on the fake device, an sm_90.
-  gdn::PrefillPair keys(const gdn::PrefillSize& size) const {
-    const auto values = values_in(prefill_.choice(size).configuration);
-    return gdn::prefill_pair(problem_, values, 227 * 1024).value();
+  PrefillPair keys(const gdn::PrefillSize& size) const {
+    return prefill_pair(problem_, values_in(problem_, prefill_.choice(size).configuration)).value();
   }
   int chunk_size() const { return keys({}).chunks.chunk_size; }
   // Bytes of one slot of the workspace.

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -25,16 +24,18 @@ inline GpuIdentity fake_gpu(int sm_count = 132) {
 
 // `values` won for the shape with these features.
 inline TuningResult made_up_result(const TuningSpace& space, Shape features,
-                                   std::vector<TunedValue> values, const Toolchain& toolchain,
+                                   std::vector<TunedValue> values, const std::string& nvrtc,
+                                   const std::string& templates,
                                    const GpuIdentity& gpu = fake_gpu()) {
   TuningResult result{};
   result.setting.op = space.op;
-  result.setting.fixed = space.fixed;
+  result.setting.problem = space.problem;
   result.setting.shape = features;
   result.setting.bucket = bucket_of(features);
   result.setting.features = std::move(features);
   result.setting.gpu = gpu;
-  result.setting.toolchain = toolchain;
+  result.setting.nvrtc = nvrtc;
+  result.templates = templates;
   result.ms = {.median = 0.1, .p10 = 0.1, .p90 = 0.1, .samples = 20};
   result.otherwise = values;
   result.otherwise_ms = result.ms;
@@ -42,17 +43,6 @@ inline TuningResult made_up_result(const TuningSpace& space, Shape features,
   result.configuration = std::move(values);
   result.time = "2026-01-01T00:00:00Z";
   return result;
-}
-
-// The values of a configuration's text: names and values alone.
-inline std::vector<TunedValue> values_in(const std::string& configuration) {
-  std::vector<TunedValue> values;
-  std::istringstream parts(configuration);
-  TunedValue value;
-  while (std::getline(parts, value.name, '=') && std::getline(parts, value.value, ';')) {
-    values.push_back(value);
-  }
-  return values;
 }
 
 }  // namespace cubinery::test

@@ -159,7 +159,7 @@ TEST_CASE("DenseCheckpointsFollowEachOther", "[cpu]") {
 
 TEST_CASE("KernelsGetTheThreadsAndSharedMemoryOfTheirKeys", "[cpu]") {
   const FakePrefill bench({});
-  const PrefillPair keys = bench.keys({.tokens = 1000 * 100, .sequences = 1000});
+  const test::PrefillPair keys = bench.keys({.tokens = 1000 * 100, .sequences = 1000});
   const auto launched = bench.launched(1000, 100);
   CHECK(launched.chunks->config.blockDimX == static_cast<unsigned>(threads(keys.chunks)));
   CHECK(launched.chunks->config.sharedMemBytes == static_cast<unsigned>(shared_bytes(keys.chunks)));

@@ -8,7 +8,9 @@
 #include "codegen/arch.h"
 #include "gdn_prefill_chunks/fields.h"
 #include "gdn_prefill_scan/fields.h"
+#include "runtime/operator/planner.h"
 #include "tests/catch.h"
+#include "tests/runtime/portable_keys.h"
 #include "tests/runtime/problem_changes.h"
 #include "tests/runtime/problem_refusal.h"
 
@@ -18,6 +20,8 @@ namespace {
 using test::Change;
 using test::changed;
 using test::compiled_in_changes;
+using test::prefill_keys;
+using test::PrefillKeys;
 using test::refusal;
 
 constexpr int kLimits[] = {99 * 1024, 163 * 1024, 227 * 1024};
@@ -132,7 +136,7 @@ TEST_CASE("EveryShapeFitsEveryArchitecture", "[cpu]") {
 TEST_CASE("PrefillKernelsWithoutResultsAreThoseOfTheKeys", "[cpu]") {
   const PrefillProblem problem{.key_dim = 64, .gate_mode = GateMode::kComputed};
   for (const std::string& arch : known_architectures()) {
-    const Result<std::vector<KernelSpec>> kernels = gdn::kernels(problem, arch, {});
+    const Result<std::vector<KernelSpec>> kernels = kernels_for(problem, arch, {});
     REQUIRE(kernels);
     CHECK(problem.kernels(arch)->size() >= kernels->size());
     const PrefillKeys keys = prefill_keys(problem, max_shared_bytes(parse_arch(arch).value()));

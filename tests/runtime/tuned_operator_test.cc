@@ -4,20 +4,25 @@
 
 #include "gdn_decode/fields.h"
 #include "gdn_prefill_scan/fields.h"
-#include "runtime/gdn/decode_plan.h"
 #include "runtime/gdn/decode_problem.h"
-#include "runtime/gdn/prefill_plan.h"
 #include "runtime/gdn/prefill_problem.h"
 #include "runtime/operator/tuning_context.h"
-#include "runtime/registry/known_results.h"
-#include "runtime/registry/problem.h"
+#include "runtime/registry/operators.h"
 #include "tests/runtime/fake_prefill.h"
+#include "tests/runtime/made_up_results.h"
+#include "tests/runtime/portable_keys.h"
 #include "tuner/choose/record_file.h"
 
 namespace cubinery::gdn {
 namespace {
 
+using test::decode_keys;
+using test::decode_values;
 using test::FakeDriver;
+using test::planner_of;
+using test::prefill_keys;
+using test::prefill_values;
+using test::PrefillKeys;
 
 // An offline deployment: a cache directory, and a GPU that is not there.
 class Deployment {
@@ -42,9 +47,10 @@ class Deployment {
 
   void tuned(const TuningSpace& space, const Shape& features, std::vector<TunedValue> values) {
     const Context here = context();
-    const TuningResult result = test::made_up_result(space, features, std::move(values),
-                                                     toolchain_of(here, kernel_names(space.op)),
-                                                     gpu_identity(here).value());
+    const Toolchain toolchain = toolchain_of(here, path_kernels(space.op));
+    const std::string templates = toolchain.templates.find(path_of(values))->second;
+    const TuningResult result = test::made_up_result(
+        space, features, std::move(values), toolchain.nvrtc, templates, gpu_identity(here).value());
     const std::string path = results_path(tuning_directory(here), space.op);
     REQUIRE(append_lines(path, to_line(result)).ok());
   }
@@ -76,14 +82,18 @@ std::vector<TunedValue> four_warps() {
 TEST_CASE("OperatorsLaunchWhatTuningChose", "[cpu]") {
   const DecodeProblem problem;
   Deployment deployment;
-  deployment.tuned(decode_space(problem), decode_features(problem, 4), four_warps());
+  deployment.tuned(planner_of(problem).space(), features_at(problem, point_of(problem, 4)),
+                   four_warps());
   deployment.prewarm(problem);
   const Decode decode = deployment.context().prepare(problem).value();
   CHECK(decode.choice(4).rung == Rung::kExact);
   CHECK(decode.choice(4).configuration == to_text(four_warps()));
   CHECK(decode.choice(5).rung == Rung::kExact);
   CHECK(decode.choice(8).rung == Rung::kNearestShape);
-  CHECK(decode.kernel(4).info().canonical.ends_with(";" + to_text(four_warps())));
+  CHECK(decode.choice(4).path == "portable");
+  CHECK("path=portable" + decode.kernel(4).info().canonical.substr(
+                              decode.kernel(4).info().canonical.find(";warp_v")) ==
+        to_text(four_warps()));
   CHECK(decode.choice(-1).configuration == decode.choice(0).configuration);
   CHECK(deployment.warnings.empty());
 }
@@ -91,8 +101,9 @@ TEST_CASE("OperatorsLaunchWhatTuningChose", "[cpu]") {
 TEST_CASE("ADeploymentWithoutTheTunedKernelsGoesOn", "[cpu]") {
   const DecodeProblem problem;
   Deployment deployment;
-  deployment.prewarm(kernels(problem, "sm_90a", {}).value());  // before it was tuned
-  deployment.tuned(decode_space(problem), decode_features(problem, 4), four_warps());
+  deployment.prewarm(kernels_for(problem, "sm_90a", {}).value());  // before it was tuned
+  deployment.tuned(planner_of(problem).space(), features_at(problem, point_of(problem, 4)),
+                   four_warps());
   const Decode decode = deployment.context().prepare(problem).value();
   CHECK(decode.choice(4).rung == Rung::kDefault);
   CHECK(decode.choice(4).why.starts_with("the kernels that tuning chose cannot be had: "));
@@ -103,16 +114,15 @@ TEST_CASE("ADeploymentWithoutTheTunedKernelsGoesOn", "[cpu]") {
 
 TEST_CASE("TheLongestSequenceChoosesTheScan", "[cpu]") {
   const PrefillProblem problem{.varlen = true};
-  constexpr int kLimit = 227 * 1024;
   const PrefillSize even{.tokens = 1000, .sequences = 4, .max_seqlen = 250};
   const PrefillSize skewed{.tokens = 1000, .sequences = 4, .max_seqlen = 1000};
-  const PrefillKeys keys = prefill_keys(problem, kLimit);
-  const TuningSpace space = prefill_space(problem, kLimit);
+  const PrefillKeys keys = prefill_keys(problem);
+  const TuningSpace space = planner_of(problem).space();
   Deployment deployment;
-  deployment.tuned(space, prefill_features(problem, even),
-                   prefill_values({keys.chunks, keys.scans.front()}));
-  deployment.tuned(space, prefill_features(problem, skewed),
-                   prefill_values({keys.chunks, keys.scans.back()}));
+  deployment.tuned(space, features_at(problem, point_of(problem, even)),
+                   prefill_values(keys.chunks, keys.scans.front()));
+  deployment.tuned(space, features_at(problem, point_of(problem, skewed)),
+                   prefill_values(keys.chunks, keys.scans.back()));
   deployment.prewarm(problem);
   const Prefill prefill = deployment.context().prepare(problem).value();
   CHECK(prefill.choice(even).rung == Rung::kExact);

@@ -20,7 +20,7 @@ using test::FakeDriver;
 using test::twice_spec;
 using test::Workshop;
 
-const std::vector<std::string> kTwice{"twice"};
+const PathKernels kTwice{{"", {"twice"}}};
 
 // Offline: any NVRTC, and none is opened.
 Options on_fake_gpu(Workshop& shop) {
@@ -36,7 +36,7 @@ std::vector<TunedValue> threads(int count) {
 }
 
 TuningSpace space() {
-  TuningSpace space{.op = "twice", .fixed = "dtype=f32", .configurations = {}};
+  TuningSpace space{.op = "twice", .problem = "dtype=f32", .configurations = {}};
   for (const int count : {32, 64, 128}) {
     space.configurations.push_back({threads(count), {twice_spec(count)}});
   }
@@ -48,13 +48,15 @@ TuningResult result_of(const Context& context, int chosen, std::int64_t rows = 6
   TuningResult result{};
   Setting& setting = result.setting;
   setting.op = "twice";
-  setting.fixed = "dtype=f32";
+  setting.problem = "dtype=f32";
   setting.shape = setting.features = {{"rows", rows}};
   setting.bucket = bucket_of(setting.features);
   const Result<GpuIdentity> gpu = gpu_identity(context);
   REQUIRE(gpu);
   setting.gpu = *gpu;
-  setting.toolchain = toolchain_of(context, kTwice);
+  const Toolchain toolchain = toolchain_of(context, kTwice);
+  setting.nvrtc = toolchain.nvrtc;
+  result.templates = toolchain.templates.at("");
   result.configuration = threads(chosen);
   result.otherwise = threads(32);
   result.ms.median = 0.1;
@@ -73,7 +75,7 @@ std::string write_results(const std::string& cache_dir, const std::string& lines
 // The chosen threads of all results that the context has.
 std::vector<std::string> results_in(const Context& context) {
   std::vector<std::string> chosen;
-  for (const TuningResult& result : tuning_results(context, "twice")) {
+  for (const TuningResult& result : tuning_results(context, {.op = "twice"})) {
     chosen.push_back(result.configuration.at(0).value);
   }
   return chosen;
@@ -148,9 +150,10 @@ TEST_CASE("AToolchainIsTheTextOfItsKernels", "[cpu]") {
   shop.write("common/unused.h", "// of no kernel\n");
   const Context context = context_of(shop.options());
   const auto templates = [&](const std::vector<std::string>& kernels) {
-    return toolchain_of(context, kernels).templates;
+    return toolchain_of(context, {{"", kernels}}).templates.at("");
   };
-  const std::string before = templates(kTwice);
+  const std::vector<std::string> twice{"twice"};
+  const std::string before = templates(twice);
   CHECK(before.size() == 32);
   CHECK(templates({"twice", "twice"}) == before);
   CHECK(templates({"other", "twice"}) == templates({"twice", "other"}));
@@ -159,9 +162,12 @@ TEST_CASE("AToolchainIsTheTextOfItsKernels", "[cpu]") {
 
   shop.write("other/other.cu", "// another kernel, changed\n");
   shop.write("common/unused.h", "// of no kernel, changed\n");
-  CHECK(templates(kTwice) == before);
-  shop.write("twice/key.h", std::string(test::kTwiceKey) + "// changed\n");
-  CHECK(templates(kTwice) != before);
+  CHECK(templates(twice) == before);
+  shop.write("twice/key.h",
+             "\n\n" + std::string(test::kTwiceKey) + "  // a comment\n/* two\nlines */\n");
+  CHECK(templates(twice) == before);
+  shop.write("twice/key.h", std::string(test::kTwiceKey) + "struct Changed {};\n");
+  CHECK(templates(twice) != before);
 }
 
 TEST_CASE("AnOfflineToolchainIsOfAnyCompiler", "[cpu]") {
@@ -222,7 +228,7 @@ TEST_CASE("OnlyResultsThatMayAnswerAreParsed", "[cpu]") {
   const Context context = context_of(on_fake_gpu(shop));
   const auto line_of = [&](int threads, const char* fixed) {
     TuningResult result = result_of(context, threads);
-    result.setting.fixed = fixed;
+    result.setting.problem = fixed;
     return to_line(result);
   };
   // The last of another problem is damaged, which nobody needs to know who does not ask for it.
@@ -232,12 +238,9 @@ TEST_CASE("OnlyResultsThatMayAnswerAreParsed", "[cpu]") {
       shop.cache(), line_of(32, "dtype=f32;mode=a") + line_of(64, "dtype=f32;mode=b") +
                         line_of(96, "dtype=f16;mode=b") + damaged);
   const auto answering = [&](const char* fixed, std::vector<std::string> outline) {
-    Question question{};
-    question.op = "twice";
-    question.fixed = fixed;
-    question.outline = std::move(outline);
+    const Wanted wanted{.op = "twice", .problem = fixed, .outline = std::move(outline)};
     std::vector<std::string> chosen;
-    for (const TuningResult& result : tuning_results(context, question)) {
+    for (const TuningResult& result : tuning_results(context, wanted)) {
       chosen.push_back(result.configuration.at(0).value);
     }
     return chosen;
@@ -262,7 +265,7 @@ TEST_CASE("DamagedLinesAreNamedAndPassedOver", "[cpu]") {
   };
   const Context context = context_of(options);
   const std::string path =
-      write_results(shop.cache(), to_line(result_of(context, 32)) + "{\"result\":1,\n" +
+      write_results(shop.cache(), to_line(result_of(context, 32)) + "{\"result\":2,\n" +
                                       to_line(result_of(context, 64, 4096)));
   CHECK(results_in(context) == Chosen{"32", "64"});
   CHECK(count(text, "\n") == 1);
@@ -320,9 +323,9 @@ TEST_CASE("OnlyNamesOfOperatorsBecomeNamesOfFiles", "[cpu]") {
   Workshop shop;
   const Context context = context_of(on_fake_gpu(shop));
   write_results(shop.cache(), to_line(result_of(context, 32)));
-  CHECK(tuning_results(context, "../tuning/twice").empty());
-  CHECK(tuning_results(context, "").empty());
-  CHECK(tuning_results(context, "twic").empty());
+  CHECK(tuning_results(context, {.op = "../tuning/twice"}).empty());
+  CHECK(tuning_results(context, {.op = ""}).empty());
+  CHECK(tuning_results(context, {.op = "twic"}).empty());
 }
 
 TEST_CASE("AChoiceIsOneOfTheSpace", "[cpu]") {
@@ -351,10 +354,10 @@ TEST_CASE("AnOfflineContextTakesResultsOfAnyCompiler", "[cpu]") {
   Workshop shop;
   const Context context = context_of(on_fake_gpu(shop));
   TuningResult result = result_of(context, 128);
-  result.setting.toolchain.nvrtc = "99.1.2";
+  result.setting.nvrtc = "99.1.2";
   write_results(shop.cache(), to_line(result));
   CHECK(choose(context, space(), {{"rows", 64}}, 0).configuration == 2);
-  shop.write("twice/key.h", std::string(test::kTwiceKey) + "// changed\n");
+  shop.write("twice/key.h", std::string(test::kTwiceKey) + "struct Changed {};\n");
   CHECK(choose(context, space(), {{"rows", 64}}, 0).why ==
         "1 result is stale: the kernels' templates have changed");
 }
@@ -364,7 +367,7 @@ TEST_CASE("ResultsInsideTheLibraryAreGood", "[cpu]") {
   Workshop shop;
   const Context context = context_of(on_fake_gpu(shop));
   for (const char* op : {"gdn_decode", "gdn_prefill"}) {
-    for (const TuningResult& result : tuning_results(context, op)) {
+    for (const TuningResult& result : tuning_results(context, {.op = op})) {
       CHECK(result.setting.op == op);
       CHECK_FALSE(result.configuration.empty());
     }

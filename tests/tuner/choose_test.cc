@@ -43,22 +43,22 @@ TuningResult result_of(std::int64_t states, std::vector<TunedValue> configuratio
                        std::string fixed = kFixed, GpuIdentity gpu = h200()) {
   TuningResult result{};
   result.setting.op = "toy";
-  result.setting.fixed = std::move(fixed);
+  result.setting.problem = std::move(fixed);
   result.setting.features = {{"states", states}};
   result.setting.bucket = bucket_of(result.setting.features);
   result.setting.gpu = std::move(gpu);
-  result.setting.toolchain = {.nvrtc = "13.0.88", .templates = "t1"};
+  result.setting.nvrtc = "13.0.88";
+  result.templates = "t1";
   result.configuration = std::move(configuration);
   result.otherwise = warps(99);
   return result;
 }
 
 Question question() {
-  return {.op = "toy",
-          .fixed = kFixed,
-          .outline = {"dtype", "dim"},
+  return {.wanted = {.op = "toy", .problem = kFixed, .outline = {"dtype", "dim"}},
+          .batch_invariant = true,
           .gpu = h200(),
-          .toolchain = {.nvrtc = "13.0.88", .templates = "t1"},
+          .toolchain = {.nvrtc = "13.0.88", .templates = {{"", "t1"}}},
           .usable = {}};
 }
 
@@ -112,12 +112,12 @@ TEST_CASE("ResultsOfOtherThingsDoNotAnswer", "[tuner]") {
   CHECK(answer({result_of(64, warps(1), kOtherDim)}, 64) ==
         "not measured for this problem on this GPU");
   Question no_outline = question();
-  no_outline.outline.clear();
+  no_outline.wanted.outline.clear();
   CHECK(answer({result_of(64, warps(1), kOtherGate)}, 64, no_outline) ==
         "not measured for this problem on this GPU");
   // A field of the outline that neither has, and one whose name only ends alike.
   Question odd_outline = question();
-  odd_outline.outline = {"im"};
+  odd_outline.wanted.outline = {"im"};
   CHECK(answer({result_of(64, warps(1), kOtherGate)}, 64, odd_outline) ==
         "not measured for this problem on this GPU");
   CHECK(answer(Answers(question(), {result_of(64, warps(1))}), {{"rows", 64}}) ==
@@ -218,9 +218,9 @@ TEST_CASE("AbsurdSizesAndGpusDoNotOverflow", "[tuner]") {
 
 TEST_CASE("StaleResultsDoNotAnswerAndAreCounted", "[tuner]") {
   TuningResult old_compiler = result_of(64, warps(1));
-  old_compiler.setting.toolchain.nvrtc = "12.9.41";
+  old_compiler.setting.nvrtc = "12.9.41";
   TuningResult old_template = result_of(64, warps(2));
-  old_template.setting.toolchain.templates = "t0";
+  old_template.templates = "t0";
   std::vector<TuningResult> results{old_compiler, old_template, old_compiler};
   CHECK(answer(results, 64) ==
         "2 results are stale: NVRTC 12.9.41, here 13.0.88; "

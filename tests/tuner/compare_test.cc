@@ -65,9 +65,9 @@ TEST_CASE("Compare.AnotherChoiceAgreesWhereItsTimeDoes", "[cpu]") {
   CHECK(comparison.agreeing() == 1);
 }
 
-TEST_CASE("Compare.SettingsAreMatchedButForTheToolchain", "[cpu]") {
+TEST_CASE("Compare.SettingsAreMatchedButForTheCompiler", "[cpu]") {
   TuningResult newer = scaled(1.3, 0.01);
-  newer.setting.toolchain.nvrtc = "14.0.1";
+  newer.setting.nvrtc = "14.0.1";
   TuningResult elsewhere = scaled(1, 0.01);
   elsewhere.setting.gpu.sm_count = 66;
   const TuningReport here = report_of({scaled(1, 0.01), scaled(1, 0.01, 64), elsewhere});

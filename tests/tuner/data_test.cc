@@ -9,7 +9,7 @@
 #include "tuner/gdn/gdn_check.h"
 #include "tuner/gdn/gdn_operands.h"
 #include "tuner/gdn/gdn_shapes.h"
-#include "tuner/gdn/gdn_tunables.h"
+#include "tuner/gdn/gdn_tunable.h"
 #include "tuner/gdn/rounding.h"
 
 namespace cubinery {
@@ -406,11 +406,11 @@ TEST_CASE("PatternsHaveTheRowsThatTheyPromise", "[cpu]") {
 
 TEST_CASE("DecodeShapes", "[cpu]") {
   const gdn::DecodeProblem problem;  // 16, 16 and 32 heads
-  const auto same = decode_shape(problem, {{"batch", 8}});
+  const auto same = gdn_shape(problem, {{"batch", 8}});
   REQUIRE(same);
   CHECK(same->batch == 8);
   CHECK(same->problem.heads() == 32);
-  const auto more = decode_shape(problem, {{"batch", 8}, {"k_heads", 32}, {"v_heads", 64}});
+  const auto more = gdn_shape(problem, {{"batch", 8}, {"k_heads", 32}, {"v_heads", 64}});
   REQUIRE(more);
   CHECK(more->problem.q_heads == 16);
   CHECK(more->problem.k_heads == 32);
@@ -418,7 +418,7 @@ TEST_CASE("DecodeShapes", "[cpu]") {
   for (const Shape& shape :
        {Shape{}, Shape{{"v_heads", 32}}, Shape{{"batch", 0}}, Shape{{"batch", 8}, {"v_heads", 33}},
         Shape{{"batch", 8}, {"rows", 1}}, Shape{{"tokens", 8}}}) {
-    const auto refused = decode_shape(problem, shape);
+    const auto refused = gdn_shape(problem, shape);
     REQUIRE_FALSE(refused);
     CHECK(refused.error().code() == Code::kInvalidArgument);
   }
@@ -428,14 +428,14 @@ TEST_CASE("PrefillShapes", "[cpu]") {
   PrefillProblem problem;
   problem.varlen = true;
   using Lengths = std::vector<std::int64_t>;
-  CHECK(prefill_shape(problem, {{"tokens", 10}, {"sequences", 3}})->lengths == Lengths{4, 3, 3});
-  CHECK(prefill_shape(problem, {{"tokens", 10}, {"sequences", 3}, {"max_seqlen", 7}})->lengths ==
+  CHECK(gdn_shape(problem, {{"tokens", 10}, {"sequences", 3}})->lengths() == Lengths{4, 3, 3});
+  CHECK(gdn_shape(problem, {{"tokens", 10}, {"sequences", 3}, {"max_seqlen", 7}})->lengths() ==
         Lengths{7, 2, 1});
-  CHECK(prefill_shape(problem, {{"tokens", 10}, {"sequences", 3}, {"max_seqlen", 8}})->lengths ==
+  CHECK(gdn_shape(problem, {{"tokens", 10}, {"sequences", 3}, {"max_seqlen", 8}})->lengths() ==
         Lengths{8, 1, 1});
-  CHECK(prefill_shape(problem, {{"tokens", 10}, {"sequences", 1}, {"max_seqlen", 10}})->lengths ==
+  CHECK(gdn_shape(problem, {{"tokens", 10}, {"sequences", 1}, {"max_seqlen", 10}})->lengths() ==
         Lengths{10});
-  const auto rank = prefill_shape(
+  const auto rank = gdn_shape(
       problem, {{"tokens", 10}, {"sequences", 1}, {"q_heads", 2}, {"k_heads", 2}, {"v_heads", 8}});
   REQUIRE(rank);
   CHECK(rank->problem.k_heads == 2);
@@ -445,13 +445,13 @@ TEST_CASE("PrefillShapes", "[cpu]") {
         Shape{{"tokens", 10}, {"sequences", 3}, {"max_seqlen", 3}},
         Shape{{"tokens", 10}, {"sequences", 3}, {"max_seqlen", 9}},
         Shape{{"tokens", 10}, {"sequences", 3}, {"batch", 9}}}) {
-    const auto refused = prefill_shape(problem, shape);
+    const auto refused = gdn_shape(problem, shape);
     REQUIRE_FALSE(refused);
     CHECK(refused.error().code() == Code::kInvalidArgument);
   }
   problem.varlen = false;
-  CHECK(prefill_shape(problem, {{"tokens", 12}, {"sequences", 3}}));
-  CHECK_FALSE(prefill_shape(problem, {{"tokens", 10}, {"sequences", 3}}));
+  CHECK(gdn_shape(problem, {{"tokens", 12}, {"sequences", 3}}));
+  CHECK_FALSE(gdn_shape(problem, {{"tokens", 10}, {"sequences", 3}}));
 }
 
 TEST_CASE("TunablesWithoutADevice", "[cpu]") {

@@ -21,13 +21,13 @@ TEST_CASE("EmbeddedResultsAreThoseOfTheFile", "[cpu]") {
 
 TEST_CASE("EmbeddedResultsAreHandedOutByProblem", "[cpu]") {
   const std::vector<TuningResult> all = embedded_results();
-  const std::string fixed = all.front().setting.fixed;
+  const std::string fixed = all.front().setting.problem;
   const auto same = [&](std::string_view op, std::string_view one) {
     return op == all.front().setting.op && one == fixed;
   };
   const std::vector<TuningResult> some = embedded_results(same);
   CHECK(some.size() < all.size());
-  for (const TuningResult& result : some) CHECK(result.setting.fixed == fixed);
+  for (const TuningResult& result : some) CHECK(result.setting.problem == fixed);
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
 // The cost model: that it is sane, and near what was measured.
-#include "tuner/choose/model.h"
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -9,17 +7,18 @@
 
 #include "cubinery/context.h"
 #include "gdn_decode/fields.h"
-#include "runtime/gdn/decode_plan.h"
-#include "runtime/gdn/prefill_plan.h"
+#include "runtime/gdn/decode_cost.h"
+#include "runtime/gdn/prefill_cost.h"
 #include "tests/cache/temp_dir.h"
 #include "tests/catch.h"
+#include "tests/runtime/portable_keys.h"
 
 namespace cubinery {
 namespace {
 
 using nlohmann::json;
 
-const GpuRates kH200 = nominal_rates({9, 0, 'a'});
+const Target kH200 = typical_target({9, 0, 'a'});
 
 json h200_rows(std::string_view op) {
   const json file =
@@ -63,7 +62,8 @@ TEST_CASE("TheModelKnowsWhatTheH200TookToDecode", "[cpu]") {
     const GdnDecodeKey key = from_json<GdnDecodeKey>(fields.dump()).value();
     const std::int64_t states = row.at("batch").get<int>() * row.at("v_heads").get<int>();
     INFO(row.dump());
-    CHECK(std::abs(std::log(decode_us(key, states, kH200) / measured_us(row))) < std::log(1.25));
+    CHECK(std::abs(std::log(gdn::decode_us(key, states, kH200) / measured_us(row))) <
+          std::log(1.25));
   }
 }
 
@@ -76,11 +76,11 @@ TEST_CASE("TheModelKnowsWhatTheH200TookToPrefill", "[cpu]") {
     std::int64_t tokens = 0;
     for (const std::int64_t length : lengths) tokens += length;
     const int heads = row.at("v_heads");
-    const PrefillLoad load{.sequences = count,
-                           .length = tokens / count,
-                           .longest = *std::max_element(lengths.begin(), lengths.end()),
-                           .heads = heads,
-                           .shared_heads = heads / row.at("qk_heads").get<int>()};
+    const gdn::PrefillLoad load{.sequences = count,
+                                .length = tokens / count,
+                                .longest = *std::max_element(lengths.begin(), lengths.end()),
+                                .heads = heads,
+                                .shared_heads = heads / row.at("qk_heads").get<int>()};
     const std::string tuned = row.at("tuned");
     GdnPrefillChunksKey chunks;
     GdnPrefillScanKey scan;
@@ -89,15 +89,15 @@ TEST_CASE("TheModelKnowsWhatTheH200TookToPrefill", "[cpu]") {
     scan.warps = value_in(tuned, "scan.warps=");
     scan.stages = value_in(tuned, "scan.stages=");
     INFO(row.dump());
-    CHECK(std::abs(std::log(prefill_us(chunks, scan, load, kH200) / measured_us(row))) <
+    CHECK(std::abs(std::log(gdn::prefill_us(chunks, scan, load, kH200) / measured_us(row))) <
           std::log(1.3));
   }
 }
 
-std::vector<GpuRates> all_rates() {
-  std::vector<GpuRates> rates;
+std::vector<Target> all_rates() {
+  std::vector<Target> rates;
   for (const std::string& arch : known_architectures()) {
-    rates.push_back(nominal_rates(parse_arch(arch).value()));
+    rates.push_back(typical_target(parse_arch(arch).value()));
   }
   return rates;
 }
@@ -106,7 +106,7 @@ TEST_CASE("EveryArchitectureHasRates", "[cpu]") {
   for (const std::string& name : known_architectures()) {
     INFO(name);
     const Arch arch = parse_arch(name).value();
-    const GpuRates rates = nominal_rates(arch);
+    const Target rates = typical_target(arch);
     CHECK(rates.sm_count >= 16);
     CHECK(rates.clock_ghz > 1);
     CHECK(rates.memory_gb_s > 100);
@@ -121,24 +121,25 @@ TEST_CASE("APartOfAGpuHasItsPartOfTheMemory", "[cpu]") {
   GpuIdentity part{};
   part.sm_count = 66;
   part.shared_bytes_per_sm = 200 << 10;
-  const GpuRates rates = rates_of(arch, part);
+  const Target rates = target_of(arch, part);
   CHECK(rates.sm_count == 66);
   CHECK(rates.memory_gb_s == kH200.memory_gb_s / 2);
   CHECK(rates.shared_bytes_per_sm == 200 << 10);
-  CHECK(rates_of(arch, {}).sm_count == kH200.sm_count);
+  CHECK(target_of(arch, {}).sm_count == kH200.sm_count);
 }
 
 TEST_CASE("MoreStatesTakeLonger", "[cpu]") {
   const gdn::DecodeProblem vk;
   const gdn::DecodeProblem kv{.state_dtype = DType::kBF16, .state_layout = gdn::StateLayout::kKV};
-  for (const GpuRates& gpu : all_rates()) {
+  for (const Target& gpu : all_rates()) {
     for (const gdn::DecodeProblem& problem : {vk, kv}) {
-      for (const Configuration& configuration : gdn::decode_space(problem).configurations) {
-        const GdnDecodeKey key = *gdn::decode_key(problem, configuration.values);
+      const TuningSpace space = test::planner_of(problem).space();
+      for (const Configuration& configuration : space.configurations) {
+        const GdnDecodeKey key = *test::decode_key(problem, configuration.values);
         INFO(canonical(key) << " on " << gpu.sm_count << " SMs");
         double last = 0;
         for (std::int64_t states = 1; states <= 1 << 20; states *= 2) {
-          const double us = decode_us(key, states, gpu);
+          const double us = gdn::decode_us(key, states, gpu);
           if (!(us >= last)) FAIL_CHECK(states << " states: " << us << " after " << last);
           last = us;
         }
@@ -149,14 +150,14 @@ TEST_CASE("MoreStatesTakeLonger", "[cpu]") {
 }
 
 TEST_CASE("MoreBytesCostMore", "[cpu]") {
-  for (const GpuRates& gpu : all_rates()) {
+  for (const Target& gpu : all_rates()) {
     const GdnDecodeKey key;
     GdnDecodeKey reads = key;
     reads.store_state = false;
-    CHECK(decode_us(reads, 4096, gpu) < decode_us(key, 4096, gpu));
+    CHECK(gdn::decode_us(reads, 4096, gpu) < gdn::decode_us(key, 4096, gpu));
     GdnDecodeKey half = key;
     half.state_dtype = DType::kBF16;
-    CHECK(decode_us(half, 4096, kH200) < decode_us(key, 4096, kH200));
+    CHECK(gdn::decode_us(half, 4096, kH200) < gdn::decode_us(key, 4096, kH200));
   }
 }
 
@@ -164,18 +165,19 @@ TEST_CASE("LongerSequencesTakeLonger", "[cpu]") {
   const gdn::PrefillProblem problem{.varlen = true};
   for (const std::string& name : known_architectures()) {
     const Arch arch = parse_arch(name).value();
-    const GpuRates gpu = nominal_rates(arch);
-    for (const Configuration& configuration :
-         gdn::prefill_space(problem, max_shared_bytes(arch)).configurations) {
-      const auto pair = *gdn::prefill_pair(problem, configuration.values, max_shared_bytes(arch));
+    const Target gpu = typical_target(arch);
+    const TuningSpace space = test::planner_of(problem, gpu).space();
+    for (const Configuration& configuration : space.configurations) {
+      const auto pair = *test::prefill_pair(problem, configuration.values, max_shared_bytes(arch));
       double last = 0;
       for (std::int64_t length = 16; length <= 1 << 17; length *= 2) {
-        const PrefillLoad even{.sequences = 4, .length = length, .longest = length, .heads = 32};
-        PrefillLoad skewed = even;
+        const gdn::PrefillLoad even{
+            .sequences = 4, .length = length, .longest = length, .heads = 32};
+        gdn::PrefillLoad skewed = even;
         skewed.longest = 4 * length;
-        const double us = prefill_us(pair.chunks, pair.scan, even, gpu);
+        const double us = gdn::prefill_us(pair.chunks, pair.scan, even, gpu);
         if (!(us >= last)) FAIL_CHECK(name << ": " << us << " after " << last);
-        if (!(prefill_us(pair.chunks, pair.scan, skewed, gpu) >= us)) FAIL_CHECK(name);
+        if (!(gdn::prefill_us(pair.chunks, pair.scan, skewed, gpu) >= us)) FAIL_CHECK(name);
         last = us;
       }
     }
@@ -183,9 +185,9 @@ TEST_CASE("LongerSequencesTakeLonger", "[cpu]") {
 }
 
 TEST_CASE("HeadsShareABlockWhereManyBlocksRemain", "[cpu]") {
-  CHECK(heads_per_block(32, 32, 2, 132) == 1);
-  CHECK(heads_per_block(33, 32, 2, 132) == 2);
-  CHECK(heads_per_block(1 << 20, 24, 1, 132) == 1);
+  CHECK(gdn::heads_per_block(32, 32, 2, 132) == 1);
+  CHECK(gdn::heads_per_block(33, 32, 2, 132) == 2);
+  CHECK(gdn::heads_per_block(1 << 20, 24, 1, 132) == 1);
 }
 
 }  // namespace

@@ -44,9 +44,10 @@ std::string why_no_result(const std::string& line) {
   return std::string(result.error().message());
 }
 
-// Lines of these records were written by format 1.  Persistent: they must stay readable.
-std::string golden(int number) {
-  std::ifstream file(CUBINERY_TEST_DIR "/golden/tuning_v1.jsonl");
+// Lines of these records were written by this format.  Persistent: those of the newest must stay
+// readable.
+std::string golden(int number, int format = kRecordFormat) {
+  std::ifstream file(CUBINERY_TEST_DIR "/golden/tuning_v" + std::to_string(format) + ".jsonl");
   std::string line;
   for (int i = 0; i <= number; ++i) std::getline(file, line);
   REQUIRE_FALSE(line.empty());
@@ -88,7 +89,7 @@ TEST_CASE("ValuesKeepTheirTypeOrderAndBits", "[cpu]") {
   const Setting setting = *parse_setting(to_line(sample_setting()));
   CHECK(setting.shape == Shape{{"batch", 8}, {"heads", 32}});
   CHECK(setting.gpu.is_same(sample_setting().gpu));
-  CHECK(setting.toolchain == sample_setting().toolchain);
+  CHECK(setting.nvrtc == sample_setting().nvrtc);
 }
 
 TEST_CASE("EveryLineEndsOnce", "[cpu]") {
@@ -157,23 +158,23 @@ TEST_CASE("UnknownMembersArePassedOver", "[cpu]") {
 
 TEST_CASE("MissingMembersKeepTheirDefaults", "[cpu]") {
   const Result<Setting> setting = parse_setting(
-      R"({"setting":1,"op":"k","fixed":"","shape":{"n":3},"features":{"n":3},"bucket":"n=4",)"
-      R"("gpu":{"arch":"sm_80"},"toolchain":{"nvrtc":"13.0.88"}})");
+      R"({"setting":2,"op":"k","problem":"","shape":{"n":3},"features":{"n":3},"bucket":"n=4",)"
+      R"("gpu":{"arch":"sm_80"},"nvrtc":"13.0.88"})");
   REQUIRE(setting);
   CHECK(setting->gpu.sm_count == 0);
-  CHECK(setting->toolchain.templates == "");
   CHECK(setting->bytes == 0);
   const Result<Measurement> measurement = parse_measurement(
-      R"({"measurement":1,"of":"x","configuration":{"w":1},"verdict":"correct","ms":{"median":2}})");
+      R"({"measurement":2,"of":"x","configuration":{"w":1},"verdict":"correct","ms":{"median":2}})");
   REQUIRE(measurement);
   CHECK(measurement->configuration == std::vector<TunedValue>{{"w", "1"}});
+  CHECK(measurement->templates == "");
   CHECK(measurement->ms.samples == 0);
   CHECK(measurement->check.limit == 0);
   CHECK(measurement->kernels.empty());
 }
 
 TEST_CASE("NothingStandsInForTheseMembers", "[cpu]") {
-  for (const char* name : {"op", "fixed", "shape", "features", "bucket", "gpu", "toolchain"}) {
+  for (const char* name : {"op", "problem", "shape", "features", "bucket", "gpu", "nvrtc"}) {
     const std::string quoted = '"' + std::string(name) + "\":";
     CHECK(why_no_setting(with(to_line(sample_setting()), quoted, "\"was\":")) ==
           std::string(name) + " is missing");
@@ -192,13 +193,21 @@ TEST_CASE("NothingStandsInForTheseMembers", "[cpu]") {
 }
 
 TEST_CASE("NewerFormatsAreNamed", "[cpu]") {
-  const std::string what = "newer format 2, of which this version knows 1";
-  CHECK(why_no_setting(with(to_line(sample_setting()), "{\"setting\":1", "{\"setting\":2")) ==
+  const std::string what = "newer format 3, of which this version knows 2";
+  CHECK(why_no_setting(with(to_line(sample_setting()), "{\"setting\":2", "{\"setting\":3")) ==
         what);
-  CHECK(why_no_measurement(with(to_line(sample_measurement()), "\":1,", "\":2,")) == what);
-  CHECK(why_no_result("{\"result\":2}") == what);
+  CHECK(why_no_measurement(with(to_line(sample_measurement()), "\":2,", "\":3,")) == what);
+  CHECK(why_no_result("{\"result\":3}") == what);
   CHECK(why_no_result("{\"result\":0}") == "result is not a format number");
   CHECK(why_no_result("{\"result\":\"1\"}") == "result is not a format number");
+}
+
+// Format 1 named the kernels of a problem, which cannot be told apart by path.
+TEST_CASE("OlderFormatsAreNamed", "[cpu]") {
+  const std::string what = "older format 1, which this version does not read: tune again";
+  CHECK(why_no_setting(golden(0, 1)) == what);
+  CHECK(why_no_measurement(golden(1, 1)) == what);
+  CHECK(why_no_result(golden(2, 1)) == what);
 }
 
 TEST_CASE("OtherLinesAreRefused", "[cpu]") {
@@ -276,7 +285,7 @@ TEST_CASE("IdsSeeWhatMakesASetting", "[cpu]") {
   };
   CHECK(id_of(setting).size() == 32);
   CHECK(differs([](Setting& s) { s.op = "gdn_prefill"; }));
-  CHECK(differs([](Setting& s) { s.fixed += "x"; }));
+  CHECK(differs([](Setting& s) { s.problem += "x"; }));
   CHECK(differs([](Setting& s) { s.bucket = "states=512"; }));
   CHECK(differs([](Setting& s) { s.gpu.arch = "sm_90"; }));
   CHECK(differs([](Setting& s) { s.gpu.capability = "9.1"; }));
@@ -284,8 +293,7 @@ TEST_CASE("IdsSeeWhatMakesASetting", "[cpu]") {
   CHECK(differs([](Setting& s) { s.gpu.l2_bytes = 1; }));
   CHECK(differs([](Setting& s) { s.gpu.shared_bytes_per_sm = 1; }));
   CHECK(differs([](Setting& s) { s.gpu.mig = ""; }));
-  CHECK(differs([](Setting& s) { s.toolchain.nvrtc = "13.1.12"; }));
-  CHECK(differs([](Setting& s) { s.toolchain.templates[0] = 'f'; }));
+  CHECK(differs([](Setting& s) { s.nvrtc = "13.1.12"; }));
   // A bucket stands for many shapes; names and drivers are information.
   CHECK_FALSE(differs([](Setting& s) { s.shape = {{"batch", 9}}; }));
   CHECK_FALSE(differs([](Setting& s) { s.features = {{"states", 260}}; }));

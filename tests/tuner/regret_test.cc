@@ -10,10 +10,10 @@
 #include "gdn_decode/fields.h"
 #include "gdn_prefill_chunks/fields.h"
 #include "gdn_prefill_scan/fields.h"
-#include "runtime/gdn/decode_plan.h"
-#include "runtime/gdn/prefill_plan.h"
+#include "runtime/gdn/decode_cost.h"
+#include "runtime/gdn/prefill_cost.h"
 #include "tests/catch.h"
-#include "tuner/choose/model.h"
+#include "tests/runtime/portable_keys.h"
 #include "tuner/choose/record_file.h"
 #include "tuner/choose/shape.h"
 #include "tuner/choose/space.h"
@@ -24,7 +24,7 @@ namespace {
 using Values = std::vector<TunedValue>;
 
 const Arch kArch{9, 0, 'a'};
-const GpuRates kH200 = nominal_rates(kArch);
+const Target kH200 = typical_target(kArch);
 
 // What the model says of one setting: the configuration that an operator would launch, and the cost
 // of any.
@@ -37,9 +37,9 @@ Modelled decode_model(const Setting& setting) {
   gdn::DecodeProblem problem;
   problem.q_heads = problem.k_heads = problem.v_heads = 1;
   const std::int64_t states = size_in(setting.features, "states").value_or(0);
-  return {gdn::decode_values(gdn::decode_plan(problem, kH200, nullptr).key(states)),
+  return {test::planner_of(problem, kH200).plan(nullptr).values(point_of(problem, states)),
           [=](const Values& values) {
-            return decode_us(gdn::decode_key(problem, values).value(), states, kH200);
+            return gdn::decode_us(test::decode_key(problem, values).value(), states, kH200);
           }};
 }
 
@@ -54,16 +54,15 @@ Modelled prefill_model(const Setting& setting) {
   problem.v_heads = static_cast<int>(heads);
   problem.q_heads = problem.k_heads = static_cast<int>(heads / group);
   const std::int64_t length = size_in(setting.features, "length").value_or(0);
-  const PrefillLoad load{.sequences = size.sequences,
-                         .length = length,
-                         .longest = std::max(length, size.max_seqlen),
-                         .heads = problem.v_heads,
-                         .shared_heads = gdn::shared_heads(problem)};
-  const int limit = max_shared_bytes(kArch);
-  const gdn::PrefillPlan plan = gdn::prefill_plan(problem, limit, kH200, nullptr);
-  return {gdn::prefill_values(plan.pair(size)), [=](const Values& values) {
-            const gdn::PrefillPair pair = gdn::prefill_pair(problem, values, limit).value();
-            return prefill_us(pair.chunks, pair.scan, load, kH200);
+  const gdn::PrefillLoad load{.sequences = size.sequences,
+                              .length = length,
+                              .longest = std::max(length, size.max_seqlen),
+                              .heads = problem.v_heads,
+                              .shared_heads = gdn::shared_heads(problem)};
+  const Plan plan = test::planner_of(problem, kH200).plan(nullptr);
+  return {plan.values(point_of(problem, size)), [=](const Values& values) {
+            const test::PrefillPair pair = test::prefill_pair(problem, values).value();
+            return gdn::prefill_us(pair.chunks, pair.scan, load, kH200);
           }};
 }
 

@@ -112,7 +112,7 @@ TEST_CASE("the table has the result, the best so far where there is none, and th
   }
   const std::string text = report_table(report);
   const TuningResult& result = records.decided.results[0];
-  CHECK(contains(text, result.setting.fixed));
+  CHECK(contains(text, result.setting.problem));
   CHECK(contains(text, to_text(result.configuration)));
   CHECK(contains(text, "stale: NVRTC 1.2, here 3.4"));
   CHECK(contains(text, "no result yet"));

@@ -71,7 +71,7 @@ inline Configuration toy(const ToyKey& key) {
 
 // 32, 64, 128 and 256 threads, each in order 1, then in order 2.
 inline TuningSpace toy_space() {
-  TuningSpace space{.op = "toy", .fixed = "dtype=f32", .configurations = {}};
+  TuningSpace space{.op = "toy", .problem = "dtype=f32", .configurations = {}};
   for (const int order : {1, 2}) {
     for (const int threads : {32, 64, 128, 256}) {
       space.configurations.push_back(toy({.threads = threads, .order = order}));

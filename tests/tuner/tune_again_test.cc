@@ -152,7 +152,7 @@ TEST_CASE("Tune.AnInterruptedCallIsContinuedAtEveryStep", "[nvrtc]") {
   }
 }
 
-TEST_CASE("Tune.ResultsAgreeInTheFieldsThatChangeBits", "[nvrtc]") {
+TEST_CASE("Tune.ResultsAlsoSayWhatAllShapesAgreeOn", "[nvrtc]") {
   const Bench bench;
   ToyTunable tunable;
   tunable.otherwise = 3;  // the best for few rows, which gives other bits than the best for many
@@ -165,17 +165,26 @@ TEST_CASE("Tune.ResultsAgreeInTheFieldsThatChangeBits", "[nvrtc]") {
   const TuneSettings settings = bench.settings();
   const TuneSummary few = bench.tuned(timer, tunable, {100}, settings);
   CHECK(few.shapes[0].chosen == 3);
+  CHECK(few.shapes[0].agreed == 3);
   const TuneSummary many = bench.tuned(timer, tunable, {1000}, settings);
   CHECK(many.shapes[0].chosen == 7);
+  CHECK(many.shapes[0].agreed == 7);
   const std::vector<TuningResult> results = results_in(settings);
   REQUIRE(results.size() == 2);
   for (const TuningResult& result : results) {
-    CHECK(result.configuration == tunable.of.configurations[7].values);
+    const Decision agreed = decision_of(result, /*batch_invariant=*/true);
+    CHECK(agreed.configuration == tunable.of.configurations[7].values);
+    CHECK(agreed.templates == result.templates);
   }
-  // The older one was written again from its medians; when its shape is tuned, they meet.
-  CHECK(results[0].ms.samples < kRunOffRounds);
-  CHECK(bench.tuned(timer, tunable, {100}, settings).shapes[0].chosen == 7);
-  CHECK(results_in(settings)[0].ms.samples == kRunOffRounds);
+  // The older one keeps its own choice; what all agree on was written again from its medians.  When
+  // its shape is tuned, they meet.
+  CHECK(results[0].configuration == tunable.of.configurations[3].values);
+  CHECK(results[0].ms.samples == kRunOffRounds);
+  CHECK(results[0].agreed_ms.samples < kRunOffRounds);
+  const TuneSummary again = bench.tuned(timer, tunable, {100}, settings);
+  CHECK(again.shapes[0].chosen == 3);
+  CHECK(again.shapes[0].agreed == 7);
+  CHECK(results_in(settings)[0].agreed_ms.samples == kRunOffRounds);
 }
 
 TEST_CASE("Tune.ADirectoryThatCannotBeWrittenIsAnError", "[nvrtc]") {

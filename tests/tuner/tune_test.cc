@@ -47,7 +47,7 @@ TEST_CASE("Tune.FindsTheBestAndWritesItDown", "[nvrtc]") {
   CHECK(results[1].clocks.sm_mhz == 1980);
   CHECK(results[1].setting.bytes == 8000);
   CHECK(results[1].setting.driver == bench.driver);
-  CHECK(results[1].setting.toolchain.nvrtc == bench.context->nvrtc_version().value());
+  CHECK(results[1].setting.nvrtc == bench.context->nvrtc_version().value());
   const Measurements all = measurements_in(settings);
   CHECK(all.settings.size() == 2);
   REQUIRE(all.measurements.size() == 16);
@@ -174,18 +174,21 @@ TEST_CASE("Tune.DifferencesWithinTheNoiseDecideNothing", "[cpu]") {
   const TimeOf time_of = [&](std::size_t i) -> const Timing* {
     return times.count(i) != 0 ? &times.at(i) : nullptr;
   };
-  const Finalists finalists{.best = 1, .runner_up = 2, .otherwise = 0};
-  CHECK(decide(finalists, true, time_of) == 0);   // the default wins ties
-  CHECK(decide(finalists, false, time_of) == 1);  // unless it gives other bits
+  const Finalists finalists{.best = 1, .runner_up = 2, .otherwise = 0, .agreed = 1};
+  const auto agree = [](std::size_t) { return true; };
+  const auto but_the_default = [](std::size_t i) { return i != 0; };
+  CHECK(decide(finalists, time_of) == 0);  // the default wins ties
+  CHECK(decide_agreed(finalists, agree, time_of) == 0);
+  CHECK(decide_agreed(finalists, but_the_default, time_of) == 1);  // unless it gives other bits
   times[0] = timing(1.02);
-  CHECK(decide(finalists, true, time_of) == 1);
+  CHECK(decide(finalists, time_of) == 1);
   times[2] = timing(0.97);
-  CHECK(decide(finalists, true, time_of) == 2);
+  CHECK(decide(finalists, time_of) == 2);
   times[2] = timing(0.97, 0.2);  // within a quarter of its spread
   times[1] = timing(1);
-  CHECK(decide(finalists, false, time_of) == 1);
+  CHECK(decide_agreed(finalists, but_the_default, time_of) == 1);
   times.erase(0);
-  CHECK(decide(finalists, true, time_of) == 1);
+  CHECK(decide(finalists, time_of) == 1);
 }
 
 TEST_CASE("Tune.TheDefaultWinsTies", "[nvrtc]") {

@@ -46,8 +46,8 @@ std::string differing_fields(std::string_view theirs, std::string_view ours) {
 
 // What id_of() says, without the price of a digest.
 bool is_same_setting(const Setting& a, const Setting& b) {
-  return a.bucket == b.bucket && a.fixed == b.fixed && a.gpu.is_same(b.gpu) &&
-         a.toolchain == b.toolchain;
+  return a.bucket == b.bucket && a.problem == b.problem && a.gpu.is_same(b.gpu) &&
+         a.nvrtc == b.nvrtc;
 }
 
 // Any difference in parallel work comes before all others.
@@ -65,11 +65,11 @@ std::string name_of(const GpuIdentity& gpu) {
 }
 
 // ": 3.1 % faster than the default (142.1 against 146.7 us)"; nothing where times are not known.
-std::string gain(const TuningResult& result) {
-  const double us = result.ms.median * 1000;
+std::string gain(const TuningResult& result, const Decision& decision) {
+  const double us = decision.ms.median * 1000;
   const double default_us = result.otherwise_ms.median * 1000;
   if (!(us > 0)) return "";
-  if (result.configuration == result.otherwise) {
+  if (decision.configuration == result.otherwise) {
     return fmt::format(": the default is the fastest ({:.1f} us)", us);
   }
   if (!(default_us > 0)) return fmt::format(" ({:.1f} us)", us);
@@ -80,58 +80,79 @@ std::string gain(const TuningResult& result) {
 
 }  // namespace
 
-bool may_answer(std::string_view theirs, std::string_view ours,
-                const std::vector<std::string>& outline) {
-  if (theirs == ours) return true;
-  return !outline.empty() && std::all_of(outline.begin(), outline.end(), [&](const auto& name) {
-    const auto value = value_of(ours, name);
-    return value && value == value_of(theirs, name);
-  });
+Wanted::Match Wanted::match(std::string_view their_problem) const {
+  if (their_problem == problem) return Match::kSame;
+  const auto same = [&](std::string_view name) {
+    const auto value = [&](std::string_view text) {
+      const std::optional<std::string_view> given = value_of(text, name);
+      return given ? given : value_of(defaults, name);
+    };
+    const std::optional<std::string_view> ours = value(problem);
+    return ours && ours == value(their_problem);
+  };
+  const auto is_same_field = [&](const auto& field) { return same(field.first); };
+  const auto ours = fields_of(problem), theirs = fields_of(their_problem);
+  if (!problem.empty() && std::all_of(ours.begin(), ours.end(), is_same_field) &&
+      std::all_of(theirs.begin(), theirs.end(), is_same_field)) {
+    return Match::kSame;
+  }
+  return !outline.empty() && std::all_of(outline.begin(), outline.end(), same) ? Match::kOutline
+                                                                               : Match::kNone;
 }
 
-std::optional<std::string> stale(const Toolchain& theirs, const Toolchain& ours) {
-  if (theirs.templates != ours.templates) return "the kernels' templates have changed";
-  if (ours.nvrtc.empty() || theirs.nvrtc == ours.nvrtc) return std::nullopt;
-  return fmt::format("NVRTC {}, here {}", theirs.nvrtc, ours.nvrtc);
+std::optional<std::string> stale(const Setting& setting, const Decision& decision,
+                                 const Toolchain& ours) {
+  const auto templates = ours.templates.find(path_of(decision.configuration));
+  if (templates == ours.templates.end()) return "this version has no such path";
+  if (templates->second != decision.templates) return "the kernels' templates have changed";
+  if (ours.nvrtc.empty() || setting.nvrtc == ours.nvrtc) return std::nullopt;
+  return fmt::format("NVRTC {}, here {}", setting.nvrtc, ours.nvrtc);
 }
 
-Answers::Answers(const Question& question, const std::vector<TuningResult>& results)
-    : gpu_(question.gpu), fixed_(question.fixed) {
+Answers::Answers(Question question, std::vector<TuningResult> results)
+    : question_(std::move(question)), results_(std::move(results)) {
   // Many results have the same configuration, and asking is what takes time here.
   std::vector<std::pair<const std::vector<TunedValue>*, bool>> asked;
   const auto is_usable = [&](const std::vector<TunedValue>& values) {
-    if (!question.usable) return true;
+    if (!question_.usable) return true;
     const auto known = std::find_if(asked.begin(), asked.end(),
                                     [&](const auto& one) { return *one.first == values; });
     if (known != asked.end()) return known->second;
-    return asked.emplace_back(&values, question.usable(values)).second;
+    return asked.emplace_back(&values, question_.usable(values)).second;
   };
-  for (const TuningResult& result : results) {
+  for (const TuningResult& result : results_) {
     const Setting& setting = result.setting;
-    if (setting.op != question.op) continue;
-    const std::optional<Step> step = step_of(question, setting);
+    if (setting.op != question_.wanted.op) continue;
+    const std::optional<Step> step = step_of(setting);
     if (!step) continue;
-    if (const auto reason = stale(setting.toolchain, question.toolchain)) {
+    const Decision decision = decision_of(result);
+    if (const auto reason = stale(setting, decision, question_.toolchain)) {
       count("stale: " + *reason);
-    } else if (!is_usable(result.configuration)) {
+    } else if (!is_usable(decision.configuration)) {
       count("of configurations that cannot be used here");
     } else {
-      const double per_sm = log_ratio_of_sms(gpu_, setting.gpu);
+      const double per_sm = log_ratio_of_sms(question_.gpu, setting.gpu);
       ranked_.push_back({&result, *step, point_of(setting.features, per_sm)});
     }
   }
   std::stable_sort(ranked_.begin(), ranked_.end(),
                    [](const Ranked& a, const Ranked& b) { return a.step < b.step; });
-  keep_agreeing();
+  if (question_.batch_invariant) keep_agreeing();
   drop_repeated();
 }
 
-std::optional<Answers::Step> Answers::step_of(const Question& question, const Setting& setting) {
-  if (setting.gpu.arch != question.gpu.arch) return std::nullopt;
-  const bool here = setting.gpu.is_same(question.gpu);
-  if (setting.fixed == question.fixed) return here ? Step::kOwn : Step::kOtherGpu;
-  if (!may_answer(setting.fixed, question.fixed, question.outline)) return std::nullopt;
-  return here ? Step::kSimilar : Step::kOtherGpuSimilar;
+std::optional<Answers::Step> Answers::step_of(const Setting& setting) const {
+  if (setting.gpu.arch != question_.gpu.arch) return std::nullopt;
+  const bool here = setting.gpu.is_same(question_.gpu);
+  switch (question_.wanted.match(setting.problem)) {
+    case Wanted::Match::kSame:
+      return here ? Step::kOwn : Step::kOtherGpu;
+    case Wanted::Match::kOutline:
+      return here ? Step::kSimilar : Step::kOtherGpuSimilar;
+    case Wanted::Match::kNone:
+      break;
+  }
+  return std::nullopt;
 }
 
 void Answers::count(std::string reason) {
@@ -146,9 +167,9 @@ void Answers::count(std::string reason) {
 
 void Answers::keep_agreeing() {
   if (ranked_.empty()) return;
-  const std::vector<TunedValue> bits = bits_of(ranked_.front().result->configuration);
+  const std::vector<TunedValue> bits = bits_of(decision_of(*ranked_.front().result).configuration);
   std::erase_if(ranked_, [&](const Ranked& ranked) {
-    const bool differs = bits_of(ranked.result->configuration) != bits;
+    const bool differs = bits_of(decision_of(*ranked.result).configuration) != bits;
     if (differs) count("left out: their outputs differ in bits from those with " + to_text(bits));
     return differs;
   });
@@ -227,18 +248,23 @@ std::optional<Answers::Answer> Answers::find(const Shape& features) const {
   return Answer{found->result, found->rung, why(*found)};
 }
 
+const std::vector<TunedValue>& Answers::configuration(const Nearest& nearest) const {
+  return decision_of(*nearest.result).configuration;
+}
+
 std::string Answers::why(const Nearest& nearest) const {
   const TuningResult& result = *nearest.result;
   const Setting& setting = result.setting;
   std::string text = fmt::format("measured on {}", name_of(setting.gpu));
   if (nearest.rung == Rung::kSameArch) {
-    text += fmt::format(" ({} SMs, here {})", setting.gpu.sm_count, gpu_.sm_count);
+    text += fmt::format(" ({} SMs, here {})", setting.gpu.sm_count, question_.gpu.sm_count);
   }
   text += " for " + to_text(setting.features);
-  if (setting.fixed != fixed_) {
-    text += fmt::format(" of a similar problem ({})", differing_fields(setting.fixed, fixed_));
+  const std::string& ours = question_.wanted.problem;
+  if (question_.wanted.match(setting.problem) != Wanted::Match::kSame) {
+    text += fmt::format(" of a similar problem ({})", differing_fields(setting.problem, ours));
   }
-  text += gain(result);
+  text += gain(result, decision_of(result));
   if (!nearest.is_here) {
     text += fmt::format("; the nearest of {} measured shape{}", nearest.among,
                         nearest.among == 1 ? "" : "s");
@@ -264,7 +290,7 @@ std::string Answers::unanswered() const {
 std::vector<std::vector<TunedValue>> Answers::configurations() const {
   std::vector<std::vector<TunedValue>> found;
   for (const Ranked& ranked : ranked_) {
-    const std::vector<TunedValue>& values = ranked.result->configuration;
+    const std::vector<TunedValue>& values = decision_of(*ranked.result).configuration;
     if (std::find(found.begin(), found.end(), values) == found.end()) found.push_back(values);
   }
   return found;

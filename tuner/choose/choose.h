@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,33 +14,58 @@
 
 namespace cubinery {
 
-// Who asks.
-struct Question {
+// The problem that results are wanted for.
+struct Wanted {
   std::string op;
-  std::string fixed;
-  std::vector<std::string> outline;  // TuningSpace::outline
-  GpuIdentity gpu;
-  Toolchain toolchain;  // nvrtc empty: results of any version
-  // Whether a configuration can be used: it is one of the space, and fits the GPU.  Empty: any.
-  std::function<bool(const std::vector<TunedValue>&)> usable;
+  // TuningSpace's members of the same names.  An empty problem: all results of the op.
+  std::string problem{};
+  std::string defaults{};
+  std::vector<std::string> outline{};
+
+  // A field that one side does not name has its default there.
+  enum class Match { kNone, kOutline, kSame };
+  Match match(std::string_view their_problem) const;
+  // Whether a result may answer.
+  bool includes(std::string_view their_op, std::string_view their_problem) const {
+    return their_op == op && (problem.empty() || match(their_problem) != Match::kNone);
+  }
 };
 
-// The results that may answer, best rung first.  Their configurations agree in the fields that
-// change bits: those that differ from the first of the best rung are left out.
+// What compiles the kernels of each path.
+struct Toolchain {
+  std::string nvrtc;  // empty: results of any version will do
+  std::map<std::string, std::string, std::less<>>
+      templates;  // path -> code_digest() of its kernels
+};
+
+// Who asks.
+struct Question {
+  Wanted wanted;
+  bool batch_invariant = false;
+  GpuIdentity gpu;
+  Toolchain toolchain;
+  // Whether a configuration can be used: it is one of the space, and fits the GPU.  Empty: any.
+  std::function<bool(const std::vector<TunedValue>&)> usable{};
+};
+
+// The results that may answer, best rung first.  With Question::batch_invariant their
+// configurations agree in the fields that change bits: those that differ from the first of the best
+// rung are left out.
 class Answers {
  public:
-  // `results`: in the order of precedence (the user's before the library's); they must outlive
-  // this.
-  Answers(const Question& question, const std::vector<TuningResult>& results);
+  // `results`: in the order of precedence (the user's before the library's).
+  Answers(Question question, std::vector<TuningResult> results);
+  Answers(Answers&&) = default;
+  Answers& operator=(Answers&&) = default;
 
   struct Answer {
-    const TuningResult* result;  // of the vector that the constructor got
+    const TuningResult* result;
     Rung rung;
     std::string why;
   };
   // The result that answers for a shape.
   struct Nearest {
-    const TuningResult* result = nullptr;
+    const TuningResult* result = nullptr;  // of this object's
     Rung rung = Rung::kDefault;
     bool is_here = false;   // the shape itself, or its bucket
     std::size_t among = 0;  // results that were as good but for their shape
@@ -52,13 +78,14 @@ class Answers {
   // On another GPU of the architecture results for the problem itself come before those for similar
   // ones, and a size that counts parallel work stands for as much work per multiprocessor: names in
   // kPerSm are scaled by the ratio of SM counts.
-  std::optional<Answer> find(const Shape& features) const;
-  // find() in two steps, for those who ask for many shapes.
   std::optional<Nearest> nearest(const Shape& features) const;
+  std::optional<Answer> find(const Shape& features) const;
+  // What that result says to launch.
+  const std::vector<TunedValue>& configuration(const Nearest& nearest) const;
   std::string why(const Nearest& nearest) const;
   std::string unanswered() const;
 
-  // Every configuration that find() can return, each once.
+  // Every configuration that nearest() can lead to, each once.
   std::vector<std::vector<TunedValue>> configurations() const;
 
  private:
@@ -77,15 +104,18 @@ class Answers {
     Point point;  // of its features, as large for our GPU as they were for its own
   };
 
-  static std::optional<Step> step_of(const Question& question, const Setting& setting);
+  std::optional<Step> step_of(const Setting& setting) const;
+  Decision decision_of(const TuningResult& result) const {
+    return cubinery::decision_of(result, question_.batch_invariant);
+  }
   void count(std::string reason);
   void keep_agreeing();
   void drop_repeated();
   static Point point_of(const Shape& features, double per_sm);
   std::optional<Nearest> nearest(Step step, const Point& point) const;
 
-  GpuIdentity gpu_;
-  std::string fixed_;
+  Question question_;
+  std::vector<TuningResult> results_;
   std::vector<Ranked> ranked_;
   std::vector<std::pair<std::string, int>> reasons_;  // why how many results were left out
 };
@@ -93,12 +123,8 @@ class Answers {
 inline constexpr double kMaxDistance = 3;  // in all sizes together, a factor of eight
 inline constexpr std::string_view kPerSm[] = {"states"};
 
-// Whether results for a problem with the fixed text `theirs` may answer for one with `ours`: it is
-// the same, or agrees in all fields of the outline, if there are any.
-bool may_answer(std::string_view theirs, std::string_view ours,
-                const std::vector<std::string>& outline);
-
-// Why a result of `theirs` is stale for `ours` ("NVRTC 13.0.88, here 13.1.12"); nullopt: it is not.
-std::optional<std::string> stale(const Toolchain& theirs, const Toolchain& ours);
+// Why a decision of a result is not for this toolchain, in words; nullopt when it is.
+std::optional<std::string> stale(const Setting& setting, const Decision& decision,
+                                 const Toolchain& ours);
 
 }  // namespace cubinery

@@ -41,16 +41,20 @@ GpuIdentity gpu_of(const EmbeddedResult::Gpu& gpu) {
 
 TuningResult result_of(const EmbeddedResult& from) {
   return {.setting = {.op = from.op,
-                      .fixed = from.fixed,
+                      .problem = from.problem,
                       .shape = shape_of(from.shape),
                       .features = shape_of(from.features),
                       .bucket = from.bucket,
                       .gpu = gpu_of(from.gpu),
-                      .toolchain = {from.toolchain.nvrtc, from.toolchain.templates},
+                      .nvrtc = from.nvrtc,
                       .driver = from.driver,
                       .bytes = from.bytes},
           .configuration = values_of(from.configuration, from.bits),
           .ms = from.ms,
+          .templates = from.templates,
+          .agreed = values_of(from.agreed, from.bits),
+          .agreed_ms = from.agreed_ms,
+          .agreed_templates = from.agreed_templates,
           .otherwise = values_of(from.otherwise, from.bits),
           .otherwise_ms = from.otherwise_ms,
           .runner_up = values_of(from.runner_up, from.bits),
@@ -69,7 +73,7 @@ std::vector<TuningResult> embedded_results(
     const std::function<bool(std::string_view, std::string_view)>& is_wanted) {
   std::vector<TuningResult> results;
   for (const EmbeddedResult* from = internal::kEmbeddedResults; from->op != nullptr; ++from) {
-    if (!is_wanted || is_wanted(from->op, from->fixed)) results.push_back(result_of(*from));
+    if (!is_wanted || is_wanted(from->op, from->problem)) results.push_back(result_of(*from));
   }
   return results;
 }

@@ -32,21 +32,21 @@ struct EmbeddedResult {
     std::int64_t l2_bytes, shared_bytes_per_sm;
     const char *mig, *name;
   };
-  struct Compiler {
-    const char *nvrtc, *templates;
-  };
 
   int result;  // the format
-  const char *op, *fixed;
+  const char *op, *problem;
   Size shape[kMost], features[kMost];
   const char* bucket;
   Gpu gpu;
-  Compiler toolchain;
-  const char* driver;
+  const char *nvrtc, *driver;
   std::int64_t bytes;
   Value configuration[kMost];
   const char* bits[kMost];
   Timing ms;
+  const char* templates;
+  Value agreed[kMost] = {};
+  Timing agreed_ms{};
+  const char* agreed_templates = "";
   Value otherwise[kMost];
   Timing otherwise_ms;
   Value runner_up[kMost];

@@ -143,9 +143,12 @@ Result<Json> parse_line(std::string_view line, std::string_view kind) {
   if (!format.is_number_unsigned() || format.get<std::uint64_t>() < 1) {
     return wrong(fmt::format("{} is not a format number", kind));
   }
-  if (format.get<std::uint64_t>() > kRecordFormat) {
-    return wrong(fmt::format("newer format {}, of which this version knows {}",
-                             format.get<std::uint64_t>(), kRecordFormat));
+  if (format.get<std::uint64_t>() != kRecordFormat) {
+    const auto found = format.get<std::uint64_t>();
+    return wrong(
+        found > kRecordFormat
+            ? fmt::format("newer format {}, of which this version knows {}", found, kRecordFormat)
+            : fmt::format("older format {}, which this version does not read: tune again", found));
   }
   return json;
 }
@@ -172,7 +175,7 @@ Setting read_setting(const Members& members) {
   if (!paths::is_kernel_name(setting.op)) {
     members.refuse("op", "is not of letters, digits and _");
   }
-  members.read("fixed", &setting.fixed, Need::kRequired);
+  members.read("problem", &setting.problem, Need::kRequired);
   members.read("shape", &setting.shape);
   members.read("features", &setting.features);
   members.read("bucket", &setting.bucket, Need::kRequired);
@@ -181,9 +184,7 @@ Setting read_setting(const Members& members) {
                    fmt::format("is not that of the features, {}", bucket_of(setting.features)));
   }
   read_gpu(members.object("gpu", Need::kRequired), &setting.gpu);
-  const Members toolchain = members.object("toolchain", Need::kRequired);
-  toolchain.read("nvrtc", &setting.toolchain.nvrtc, Need::kRequired);
-  toolchain.read("templates", &setting.toolchain.templates);
+  members.read("nvrtc", &setting.nvrtc, Need::kRequired);
   members.read("driver", &setting.driver);
   members.read("bytes", &setting.bytes);
   return setting;
@@ -290,6 +291,7 @@ Result<Measurement> parse_measurement(std::string_view line) {
   members.read("of", &measurement.setting, Need::kRequired);
   members.read("bits", &bits);
   members.read("configuration", bits, &measurement.configuration, Need::kRequired);
+  members.read("templates", &measurement.templates);
   measurement.verdict = read_verdict(members);
   members.read("reason", &measurement.reason);
   const bool is_timed = measurement.verdict == Verdict::kCorrect;
@@ -314,6 +316,11 @@ Result<TuningResult> parse_result(std::string_view line) {
   members.read("bits", &bits);
   members.read("configuration", bits, &result.configuration, Need::kRequired);
   result.ms = read_timing(members, "ms", Need::kRequired);
+  members.read("templates", &result.templates);
+  members.read("agreed", bits, &result.agreed);
+  const Need agreed = result.agreed.empty() ? Need::kOptional : Need::kRequired;
+  result.agreed_ms = read_timing(members, "agreed_ms", agreed);
+  members.read("agreed_templates", &result.agreed_templates);
   members.read("otherwise", bits, &result.otherwise);
   result.otherwise_ms = read_timing(members, "otherwise_ms", Need::kOptional);
   members.read("runner_up", bits, &result.runner_up);

@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 
 #include "codegen/identity.h"
@@ -44,10 +46,14 @@ Json json_of(const std::vector<TunedValue>& values) {
   return json;
 }
 
-Json bit_names(const std::vector<TunedValue>& values) {
+// Each once: configurations of several paths have different fields.
+Json bit_names(std::initializer_list<const std::vector<TunedValue>*> configurations) {
   Json names = Json::array();
-  for (const TunedValue& value : values) {
-    if (value.changes_bits) names.push_back(value.name);
+  for (const std::vector<TunedValue>* values : configurations) {
+    for (const TunedValue& value : *values) {
+      const bool is_new = std::find(names.begin(), names.end(), value.name) == names.end();
+      if (value.changes_bits && is_new) names.push_back(value.name);
+    }
   }
   return names;
 }
@@ -64,13 +70,12 @@ Json json_of(const GpuIdentity& gpu) {
 
 void add_setting(const Setting& setting, Json* json) {
   (*json)["op"] = setting.op;
-  (*json)["fixed"] = setting.fixed;
+  (*json)["problem"] = setting.problem;
   (*json)["shape"] = json_of(setting.shape);
   (*json)["features"] = json_of(setting.features);
   (*json)["bucket"] = setting.bucket;
   (*json)["gpu"] = json_of(setting.gpu);
-  (*json)["toolchain"] = {{"nvrtc", setting.toolchain.nvrtc},
-                          {"templates", setting.toolchain.templates}};
+  (*json)["nvrtc"] = setting.nvrtc;
   (*json)["driver"] = setting.driver;
   (*json)["bytes"] = setting.bytes;
 }
@@ -125,18 +130,17 @@ const char* to_string(Verdict verdict) {
 
 std::string id_of(const Setting& setting) {
   const GpuIdentity& gpu = setting.gpu;
-  const Json parts = {setting.op,
-                      setting.fixed,
-                      setting.bucket,
-                      gpu.arch,
-                      gpu.capability,
-                      gpu.sm_count,
-                      gpu.l2_bytes,
-                      gpu.shared_bytes_per_sm,
-                      gpu.mig,
-                      setting.toolchain.nvrtc,
-                      setting.toolchain.templates};
+  const Json parts = {setting.op,     setting.problem, setting.bucket, gpu.arch,
+                      gpu.capability, gpu.sm_count,    gpu.l2_bytes,   gpu.shared_bytes_per_sm,
+                      gpu.mig,        setting.nvrtc};
   return digest_of(dump(parts));
+}
+
+Decision decision_of(const TuningResult& result, bool batch_invariant) {
+  if (batch_invariant && !result.agreed.empty()) {
+    return {result.agreed, result.agreed_ms, result.agreed_templates};
+  }
+  return {result.configuration, result.ms, result.templates};
 }
 
 std::string to_line(const Setting& setting) {
@@ -148,7 +152,8 @@ std::string to_line(const Setting& setting) {
 std::string to_line(const Measurement& measurement) {
   Json json = {{"measurement", kRecordFormat}, {"of", measurement.setting}};
   json["configuration"] = json_of(measurement.configuration);
-  json["bits"] = bit_names(measurement.configuration);
+  json["bits"] = bit_names({&measurement.configuration});
+  json["templates"] = measurement.templates;
   json["verdict"] = to_string(measurement.verdict);
   if (!measurement.reason.empty()) json["reason"] = measurement.reason;
   if (measurement.verdict == Verdict::kCorrect) json["ms"] = json_of(measurement.ms);
@@ -165,8 +170,15 @@ std::string to_line(const TuningResult& result) {
   Json json = {{"result", kRecordFormat}};
   add_setting(result.setting, &json);
   json["configuration"] = json_of(result.configuration);
-  json["bits"] = bit_names(result.configuration);
+  json["bits"] =
+      bit_names({&result.configuration, &result.agreed, &result.otherwise, &result.runner_up});
   json["ms"] = json_of(result.ms);
+  json["templates"] = result.templates;
+  if (!result.agreed.empty()) {
+    json["agreed"] = json_of(result.agreed);
+    json["agreed_ms"] = json_of(result.agreed_ms);
+    json["agreed_templates"] = result.agreed_templates;
+  }
   json["otherwise"] = json_of(result.otherwise);
   json["otherwise_ms"] = json_of(result.otherwise_ms);
   json["runner_up"] = json_of(result.runner_up);

@@ -14,29 +14,22 @@
 
 namespace cubinery {
 
-inline constexpr int kRecordFormat = 1;
-
-// What compiled the kernels: a result of another toolchain is stale.
-struct Toolchain {
-  std::string nvrtc;      // "13.0.88"; empty in a question: any
-  std::string templates;  // XXH3-128 over the digests of the kernels' files and shared headers
-  bool operator==(const Toolchain&) const = default;
-};
+inline constexpr int kRecordFormat = 2;
 
 // The bucket that a measurement belongs to: written once per bucket and process, named by the
 // measurements.
 struct Setting {
   std::string op;
-  std::string fixed;
+  std::string problem;  // TuningSpace::problem
   Shape shape;
   Shape features;
   std::string bucket;  // bucket_of(features)
   GpuIdentity gpu;
-  Toolchain toolchain;
+  std::string nvrtc;       // "13.0.88"
   std::string driver;      // "580.159.04": information only
   std::int64_t bytes = 0;  // Workload::bytes()
 };
-// XXH3-128 of op, fixed, bucket, gpu (without its name) and toolchain: what names a setting.
+// XXH3-128 of op, problem, bucket, gpu (without its name) and nvrtc: what names a setting.
 std::string id_of(const Setting& setting);
 
 enum class Verdict : int {
@@ -68,6 +61,7 @@ struct Clocks {
 struct Measurement {
   std::string setting;  // id_of()
   std::vector<TunedValue> configuration;
+  std::string templates;  // code_digest() of the configuration's kernels
   Verdict verdict = Verdict::kCorrect;
   std::string reason;  // of a verdict other than kCorrect
   Timing ms;           // kCorrect only
@@ -82,7 +76,13 @@ struct Measurement {
 struct TuningResult {
   Setting setting;
   std::vector<TunedValue> configuration;
-  Timing ms;                          // in the run-off
+  Timing ms;              // in the run-off
+  std::string templates;  // code_digest() of the configuration's kernels
+  // The fastest of those that agree, for all settings of the space, in the fields that change bits;
+  // its times, and the digest of its kernels.  Empty: the configuration itself.
+  std::vector<TunedValue> agreed;
+  Timing agreed_ms;
+  std::string agreed_templates;
   std::vector<TunedValue> otherwise;  // the default
   Timing otherwise_ms;                // in the same run-off
   // The best two, interleaved: by how much the slower one was slower, as a share; and which it was.
@@ -95,6 +95,15 @@ struct TuningResult {
   std::string time;
 };
 
+// What a result gives: with `batch_invariant` its agreed part, which is part of the same choice for
+// all settings.
+struct Decision {
+  const std::vector<TunedValue>& configuration;
+  const Timing& ms;
+  const std::string& templates;
+};
+Decision decision_of(const TuningResult& result, bool batch_invariant);
+
 // One line each, ending in '\n'.  Times are shortened to six digits; infinity becomes NaN.
 std::string to_line(const Setting& setting);
 std::string to_line(const Measurement& measurement);
@@ -104,7 +113,7 @@ std::string to_line(const TuningResult& result);
 enum class RecordKind : int { kSetting, kMeasurement, kResult, kOther };
 RecordKind kind_of(std::string_view line);
 
-// kInvalidArgument says what is wrong: not JSON, a newer format, a member of another type or a
+// kInvalidArgument says what is wrong: not JSON, another format, a member of another type or a
 // missing one that nothing can stand in for.
 Result<Setting> parse_setting(std::string_view line);
 Result<Measurement> parse_measurement(std::string_view line);

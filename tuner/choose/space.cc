@@ -18,6 +18,11 @@ std::string to_text(const std::vector<TunedValue>& values) {
   return text;
 }
 
+std::string_view path_of(const std::vector<TunedValue>& values) {
+  const bool has_path = !values.empty() && values.front().name == kPath;
+  return has_path ? std::string_view(values.front().value) : std::string_view();
+}
+
 std::size_t index_of(const TuningSpace& space, const std::vector<TunedValue>& values) {
   // Not what the fields declare besides: a record may be older than a declaration.
   const auto same = [](const TunedValue& a, const TunedValue& b) {

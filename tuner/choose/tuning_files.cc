@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "cache/trust.h"
-#include "tuner/choose/choose.h"
 #include "tuner/choose/record_file.h"
 
 namespace cubinery {
@@ -18,8 +17,8 @@ bool is_unchanged(const FileInfo& then, const FileInfo& now) {
          then.mode == now.mode;
 }
 
-std::string text_of(const WantedResults& wanted) {
-  return fmt::format("{}\n{}\n{}", wanted.op, wanted.fixed, fmt::join(wanted.outline, ";"));
+std::string text_of(const Wanted& wanted) {
+  return fmt::format("{}\n{}\n{}", wanted.op, wanted.problem, fmt::join(wanted.outline, ";"));
 }
 
 // What follows `member` ("\"op\":\"") up to a quotation mark; nullopt: not to be had so cheaply.
@@ -34,14 +33,14 @@ std::optional<std::string_view> text_after(std::string_view line, std::string_vi
 
 // The text without lines that are known not to be wanted: parsing is what takes time.  They stay as
 // empty lines, so that line numbers are right.
-std::string without_others(std::string_view text, const WantedResults& wanted) {
+std::string without_others(std::string_view text, const Wanted& wanted) {
   std::string lines;
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     const auto op = text_after(line, "\"op\":\"");
-    const auto fixed = text_after(line, "\"fixed\":\"");
-    if (!op || !fixed || wanted.includes(*op, *fixed)) lines += line;
+    const auto problem = text_after(line, "\"problem\":\"");
+    if (!op || !problem || wanted.includes(*op, *problem)) lines += line;
     lines += '\n';
   }
   return lines;
@@ -49,18 +48,14 @@ std::string without_others(std::string_view text, const WantedResults& wanted) {
 
 }  // namespace
 
-bool WantedResults::includes(std::string_view its_op, std::string_view its_fixed) const {
-  return its_op == op && (fixed.empty() || may_answer(its_fixed, fixed, outline));
-}
-
 TuningFiles::Results TuningFiles::parse(std::string_view text, const std::string& path,
-                                        const WantedResults& wanted, const Log& log) {
+                                        const Wanted& wanted, const Log& log) {
   TuningResults parsed = parse_results(without_others(text, wanted), path);
   for (const DamagedLine& line : parsed.damaged) {
     warn_once(fmt::format("tuning: a result is passed over: {}", line.text()), log);
   }
   std::erase_if(parsed.results, [&](const TuningResult& result) {
-    return !wanted.includes(result.setting.op, result.setting.fixed);
+    return !wanted.includes(result.setting.op, result.setting.problem);
   });
   return std::make_shared<const std::vector<TuningResult>>(std::move(parsed.results));
 }
@@ -70,9 +65,8 @@ Status TuningFiles::check(const std::string& cache_dir) const {
   return check_owner(*env_, cache_dir + "/tuning");
 }
 
-Result<TuningFiles::Parsed> TuningFiles::parse_file(const std::string& path,
-                                                    const WantedResults& wanted, bool trust,
-                                                    const Log& log) {
+Result<TuningFiles::Parsed> TuningFiles::parse_file(const std::string& path, const Wanted& wanted,
+                                                    bool trust, const Log& log) {
   Parsed parsed;
   std::string text;
   const std::error_code error = env_->read(path, &text, &parsed.info);
@@ -82,7 +76,7 @@ Result<TuningFiles::Parsed> TuningFiles::parse_file(const std::string& path,
   return parsed;
 }
 
-TuningFiles::Results TuningFiles::read(const std::string& cache_dir, const WantedResults& wanted,
+TuningFiles::Results TuningFiles::read(const std::string& cache_dir, const Wanted& wanted,
                                        bool trust, const Log& log) {
   const auto none = [] { return std::make_shared<const std::vector<TuningResult>>(); };
   const Status trusted = trust ? Status() : check(cache_dir);

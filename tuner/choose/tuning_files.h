@@ -14,19 +14,10 @@
 
 #include "cache/env.h"
 #include "cubinery/options.h"
+#include "tuner/choose/choose.h"
 #include "tuner/choose/records.h"
 
 namespace cubinery {
-
-// Which results are wanted.
-struct WantedResults {
-  std::string op;
-  // Those that may answer for a problem (may_answer() of tuner/choose/choose.h); empty: all.
-  std::string fixed{};
-  std::vector<std::string> outline{};
-
-  bool includes(std::string_view its_op, std::string_view its_fixed) const;
-};
 
 // Thread-safe.
 class TuningFiles {
@@ -34,12 +25,11 @@ class TuningFiles {
   using Log = std::function<void(LogLevel, std::string_view)>;
   using Results = std::shared_ptr<const std::vector<TuningResult>>;
 
-  // Results in <cache_dir>/tuning; never null.  The file is parsed again when its time or size has
-  // changed.  Results decide what is compiled, so that without `trust` they are read under the
-  // rules for cubins (cache/trust.h).  A damaged line, or a directory or file that is not read, is
-  // one warning.
-  Results read(const std::string& cache_dir, const WantedResults& wanted, bool trust,
-               const Log& log);
+  // Results in <cache_dir>/tuning that may answer; never null.  The file is parsed again when its
+  // time or size has changed.  Results decide what is compiled, so that without `trust` they are
+  // read under the rules for cubins (cache/trust.h).  A damaged line, or a directory or file that
+  // is not read, is one warning.
+  Results read(const std::string& cache_dir, const Wanted& wanted, bool trust, const Log& log);
 
  private:
   struct Parsed {
@@ -50,9 +40,9 @@ class TuningFiles {
   using Name = std::pair<std::string, std::string>;
 
   Status check(const std::string& cache_dir) const;
-  Result<Parsed> parse_file(const std::string& path, const WantedResults& wanted, bool trust,
+  Result<Parsed> parse_file(const std::string& path, const Wanted& wanted, bool trust,
                             const Log& log);
-  Results parse(std::string_view text, const std::string& path, const WantedResults& wanted,
+  Results parse(std::string_view text, const std::string& path, const Wanted& wanted,
                 const Log& log);
   void warn_once(const std::string& text, const Log& log);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -70,14 +71,14 @@ void append_even(std::int64_t sum, std::int64_t count, std::vector<std::int64_t>
 
 }  // namespace
 
-Result<DecodeShape> decode_shape(const gdn::DecodeProblem& problem, const Shape& shape) {
+Result<DecodeShape> gdn_shape(const gdn::DecodeProblem& problem, const Shape& shape) {
   CUBINERY_RETURN_IF_ERROR(check_sizes(gdn::kDecodeOp, shape, {"batch"}, {}));
   DecodeShape made{.problem = problem, .batch = *size_in(shape, "batch")};
   CUBINERY_RETURN_IF_ERROR(set_heads(gdn::kDecodeOp, shape, &made.problem));
   return made;
 }
 
-Result<PrefillShape> prefill_shape(const gdn::PrefillProblem& problem, const Shape& shape) {
+Result<PrefillShape> gdn_shape(const gdn::PrefillProblem& problem, const Shape& shape) {
   CUBINERY_RETURN_IF_ERROR(
       check_sizes(gdn::kPrefillOp, shape, {"tokens", "sequences"}, {"max_seqlen"}));
   const std::int64_t tokens = *size_in(shape, "tokens"), sequences = *size_in(shape, "sequences");
@@ -85,7 +86,7 @@ Result<PrefillShape> prefill_shape(const gdn::PrefillProblem& problem, const Sha
   if (tokens < sequences) {
     return refused(gdn::kPrefillOp, shape, "every sequence has at least one token");
   }
-  PrefillShape made{.problem = problem, .lengths = {}};
+  PrefillShape made{.problem = problem, .tokens = {}};
   CUBINERY_RETURN_IF_ERROR(set_heads(gdn::kPrefillOp, shape, &made.problem));
   if (longest) {
     const std::int64_t least = (tokens + sequences - 1) / sequences;
@@ -94,17 +95,25 @@ Result<PrefillShape> prefill_shape(const gdn::PrefillProblem& problem, const Sha
       return refused(gdn::kPrefillOp, shape,
                      fmt::format("max_seqlen must be from {} to {}", least, most));
     }
-    made.lengths.push_back(*longest);
-    append_even(tokens - *longest, sequences - 1, &made.lengths);
+    made.tokens.push_back(*longest);
+    append_even(tokens - *longest, sequences - 1, &made.tokens);
   } else {
-    append_even(tokens, sequences, &made.lengths);
+    append_even(tokens, sequences, &made.tokens);
   }
-  if (!problem.varlen && made.lengths.front() != made.lengths.back()) {
+  if (!problem.varlen && made.tokens.front() != made.tokens.back()) {
     return refused(gdn::kPrefillOp, shape,
                    "sequences of the problem have one length, varlen is false");
   }
   return made;
 }
+
+gdn::PrefillSize PrefillShape::size() const {
+  return {.tokens = std::accumulate(tokens.begin(), tokens.end(), std::int64_t{0}),
+          .sequences = static_cast<std::int64_t>(tokens.size()),
+          .max_seqlen = *std::max_element(tokens.begin(), tokens.end())};
+}
+
+std::size_t most_workspace_bytes(const gdn::DecodeProblem&, std::int64_t) { return 0; }
 
 std::size_t most_workspace_bytes(const gdn::PrefillProblem& problem, const gdn::PrefillSize& size) {
   constexpr long long kAlignment = 256;

@@ -8,8 +8,20 @@ namespace cubinery {
 namespace {
 
 bool is_of(const Setting& setting, const Setting& space) {
-  return setting.op == space.op && setting.fixed == space.fixed && setting.gpu.is_same(space.gpu) &&
-         setting.toolchain == space.toolchain;
+  return setting.op == space.op && setting.problem == space.problem &&
+         setting.gpu.is_same(space.gpu) && setting.nvrtc == space.nvrtc;
+}
+
+bool is_current(const std::vector<TunedValue>& configuration, const std::string& templates,
+                const Toolchain& toolchain) {
+  const auto ours = toolchain.templates.find(path_of(configuration));
+  return ours != toolchain.templates.end() && ours->second == templates;
+}
+
+bool is_current(const TuningResult& result, const Toolchain& toolchain) {
+  const Decision agreed = decision_of(result, /*batch_invariant=*/true);
+  return is_current(result.configuration, result.templates, toolchain) &&
+         is_current(agreed.configuration, agreed.templates, toolchain);
 }
 
 }  // namespace
@@ -20,7 +32,8 @@ const Timing* KnownSetting::time_of(const std::string& configuration) const {
   return is_correct ? &found->second.ms : nullptr;
 }
 
-Result<Journal> Journal::open(const std::string& directory, const Setting& space, bool again) {
+Result<Journal> Journal::open(const std::string& directory, const Setting& space,
+                              const Toolchain& toolchain, bool again) {
   Journal journal;
   journal.measurements_path_ = measurements_path(directory, space.op);
   journal.results_path_ = results_path(directory, space.op);
@@ -34,11 +47,13 @@ Result<Journal> Journal::open(const std::string& directory, const Setting& space
   for (const Measurement& measurement : measured->measurements) {
     const auto known = journal.settings_.find(measurement.setting);
     if (known == journal.settings_.end()) continue;
+    if (!is_current(measurement.configuration, measurement.templates, toolchain)) continue;
     known->second.measurements[to_text(measurement.configuration)] = measurement;
     if (!again) journal.judge(measurement);
   }
   for (const TuningResult& result : results->results) {
-    if (is_of(result.setting, space)) journal.at(result.setting).result = result;
+    if (!is_of(result.setting, space) || !is_current(result, toolchain)) continue;
+    journal.at(result.setting).result = result;
   }
   return journal;
 }

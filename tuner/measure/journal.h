@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cubinery/status.h"
+#include "tuner/choose/choose.h"
 #include "tuner/choose/records.h"
 
 namespace cubinery {
@@ -26,10 +27,12 @@ struct KnownSetting {
 // For one thread at a time.
 class Journal {
  public:
-  // The settings in `directory` with the op, the fixed fields, the GPU and the toolchain of
-  // `space`. Damaged lines are passed over.  `again`: what they say of configurations is not used,
-  // see forget() for times.  kIo: a file is there and cannot be read.
-  static Result<Journal> open(const std::string& directory, const Setting& space, bool again);
+  // The settings in `directory` with the op, the problem, the GPU and the compiler of `space`; of
+  // those, what was measured with these templates.  Damaged lines are passed over.  `again`: what
+  // they say of configurations is not used, see forget() for times.  kIo: a file is there and
+  // cannot be read.
+  static Result<Journal> open(const std::string& directory, const Setting& space,
+                              const Toolchain& toolchain, bool again);
 
   // The setting, which becomes known.
   KnownSetting& at(const Setting& setting);

@@ -100,6 +100,7 @@ Status TuneRun::measure_one(ShapeRun* shape, std::size_t configuration) {
   Measurement measurement;
   measurement.setting = shape->id;
   measurement.configuration = space_.configurations[configuration].values;
+  measurement.templates = templates_of(configuration);
   measurement.kernels = candidates_[configuration].kernels;
   Status lost = judge(shape, configuration, &measurement);
   measurement.time = utc_now();

@@ -20,12 +20,14 @@ std::optional<std::size_t> runner_up_of(const Finalists& finalists, std::size_t 
   return finalists.runner_up;
 }
 
-// Who meets in a run-off: the best, the runner-up and the default, each once.
+// Who meets in a run-off: the best, the runner-up, the default and the agreed one, each once.
 std::vector<std::size_t> contenders_of(const Finalists& finalists) {
   std::vector<std::size_t> contenders{finalists.best};
   if (finalists.runner_up) contenders.push_back(*finalists.runner_up);
-  if (std::find(contenders.begin(), contenders.end(), finalists.otherwise) == contenders.end()) {
-    contenders.push_back(finalists.otherwise);
+  for (const std::size_t contender : {finalists.otherwise, finalists.agreed}) {
+    if (std::find(contenders.begin(), contenders.end(), contender) == contenders.end()) {
+      contenders.push_back(contender);
+    }
   }
   return contenders;
 }
@@ -43,13 +45,22 @@ double uncertainty(const Timing& here, const Timing* earlier) {
   return std::max(of_rounds, std::max(ratio, 1 / ratio) - 1);
 }
 
-std::size_t decide(const Finalists& finalists, bool default_agrees, const TimeOf& time_of) {
+std::size_t decide(const Finalists& finalists, const TimeOf& time_of) {
   std::size_t chosen = finalists.best;
   const auto runner_up = finalists.runner_up;
   if (runner_up && is_faster(*time_of(*runner_up), *time_of(chosen))) chosen = *runner_up;
   const Timing* otherwise = time_of(finalists.otherwise);
-  if (!default_agrees || otherwise == nullptr) return chosen;
-  return is_faster(*time_of(chosen), *otherwise) ? chosen : finalists.otherwise;
+  if (otherwise == nullptr || is_faster(*time_of(chosen), *otherwise)) return chosen;
+  return finalists.otherwise;
+}
+
+std::size_t decide_agreed(const Finalists& finalists,
+                          const std::function<bool(std::size_t)>& agrees, const TimeOf& time_of) {
+  const std::size_t chosen = decide(finalists, time_of);
+  if (agrees(chosen)) return chosen;
+  const Timing* otherwise = time_of(finalists.otherwise);
+  if (!agrees(finalists.otherwise) || otherwise == nullptr) return finalists.agreed;
+  return is_faster(*time_of(finalists.agreed), *otherwise) ? finalists.agreed : finalists.otherwise;
 }
 
 bool TuneRun::agrees(std::size_t configuration, const std::vector<TunedValue>& bits) const {
@@ -112,17 +123,22 @@ Status TuneRun::finish() {
   }
   for (std::size_t i = 0; i < others.size(); ++i) {
     const KnownSetting known = journal_.settings().at(others[i]);
-    if (bits_of(known.result->configuration) == selection->bits) continue;
-    CUBINERY_RETURN_IF_ERROR(
-        write(known, selection->finalists[ours.size() + i], selection->bits,
-              [&](std::size_t configuration) { return known.time_of(texts_[configuration]); }));
+    const Decision agreed = decision_of(*known.result, /*batch_invariant=*/true);
+    if (bits_of(agreed.configuration) == selection->bits) continue;
+    CUBINERY_RETURN_IF_ERROR(write_agreed(known, selection->finalists[ours.size() + i].agreed));
   }
   return {};
 }
 
 // Whether a result came from these finalists, or would have.
 bool TuneRun::is_settled(const TuningResult& result, const Finalists& finalists) const {
-  if (result.ms.samples < kRunOffRounds) return false;  // of medians, without a run-off
+  const Decision agreed = decision_of(result, /*batch_invariant=*/true);
+  if (agreed.ms.samples < kRunOffRounds) return false;  // of medians, without a run-off
+  const std::string agreed_text = to_text(agreed.configuration);
+  if (agreed_text != texts_[finalists.agreed] && agreed_text != texts_[finalists.otherwise] &&
+      agreed_text != to_text(result.configuration)) {
+    return false;
+  }
   if (to_text(result.otherwise) != texts_[finalists.otherwise]) return false;
   const std::string chosen = to_text(result.configuration);
   const std::string runner_up = to_text(result.runner_up);
@@ -197,7 +213,9 @@ double TuneRun::uncertainty(const KnownSetting& known, const Finalists& finalist
 // Decides and writes the result of a setting.
 Status TuneRun::write(const KnownSetting& known, const Finalists& finalists,
                       const std::vector<TunedValue>& bits, const TimeOf& time_of) {
-  const std::size_t chosen = decide(finalists, agrees(finalists.otherwise, bits), time_of);
+  const std::size_t chosen = decide(finalists, time_of);
+  const std::size_t agreed = decide_agreed(
+      finalists, [&](std::size_t configuration) { return agrees(configuration, bits); }, time_of);
   const auto values_of = [&](std::size_t configuration) {
     return space_.configurations[configuration].values;
   };
@@ -205,6 +223,8 @@ Status TuneRun::write(const KnownSetting& known, const Finalists& finalists,
   result.setting = known.setting;
   result.configuration = values_of(chosen);
   result.ms = *time_of(chosen);
+  result.templates = templates_of(chosen);
+  if (agreed != chosen) set_agreed(agreed, *time_of(agreed), &result);
   result.otherwise = values_of(finalists.otherwise);
   result.candidates = static_cast<int>(texts_.size());
   result.measured = static_cast<int>(known.measurements.size());
@@ -223,11 +243,29 @@ Status TuneRun::write(const KnownSetting& known, const Finalists& finalists,
   return journal_.add(result);
 }
 
+void TuneRun::set_agreed(std::size_t configuration, const Timing& ms, TuningResult* result) const {
+  result->agreed = space_.configurations[configuration].values;
+  result->agreed_ms = ms;
+  result->agreed_templates = templates_of(configuration);
+}
+
+// The result of an earlier call, of which all shapes together have changed the agreed part: without
+// a run-off, from its measurement.
+Status TuneRun::write_agreed(const KnownSetting& known, std::size_t configuration) {
+  TuningResult result = *known.result;
+  set_agreed(configuration, *known.time_of(texts_[configuration]), &result);
+  result.time = utc_now();
+  return journal_.add(result);
+}
+
 // Takes the result of the journal over into the shape.
 void TuneRun::settle(ShapeRun* shape) const {
   const TuningResult& result = *journal_.settings().at(shape->id).result;
   shape->tuned.chosen = index_of(space_, result.configuration);
   shape->tuned.chosen_ms = result.ms;
+  const Decision agreed = decision_of(result, /*batch_invariant=*/true);
+  shape->tuned.agreed = index_of(space_, agreed.configuration);
+  shape->tuned.agreed_ms = agreed.ms;
   shape->tuned.otherwise_ms = result.otherwise_ms;
   shape->tuned.margin = result.margin;
   shape->tuned.uncertainty = result.uncertainty;

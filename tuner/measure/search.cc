@@ -22,13 +22,33 @@ bool is_smaller(const std::string& a, const std::string& b) {
   return x.has_value() != y.has_value() ? x.has_value() : a < b;
 }
 
-// The values that each field has somewhere, in order.
-std::vector<std::vector<std::string>> values_of(const std::vector<Configuration>& configurations) {
-  std::vector<std::vector<std::string>> values(configurations.front().values.size());
-  for (std::size_t field = 0; field < values.size(); ++field) {
-    for (const Configuration& configuration : configurations) {
-      values[field].push_back(configuration.values[field].value);
+// The text of every field that some configuration has, by configuration; empty where it is not one
+// of its path's.
+std::vector<std::vector<std::string>> rows_of(const std::vector<Configuration>& configurations) {
+  std::vector<std::string> names;
+  for (const Configuration& configuration : configurations) {
+    for (const TunedValue& value : configuration.values) {
+      if (std::find(names.begin(), names.end(), value.name) == names.end()) {
+        names.push_back(value.name);
+      }
     }
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const Configuration& configuration : configurations) {
+    std::vector<std::string>& row = rows.emplace_back(names.size());
+    for (const TunedValue& value : configuration.values) {
+      const auto name = std::find(names.begin(), names.end(), value.name);
+      row[static_cast<std::size_t>(name - names.begin())] = value.value;
+    }
+  }
+  return rows;
+}
+
+// The values that each field has somewhere, in order.
+std::vector<std::vector<std::string>> values_of(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::vector<std::string>> values(rows.front().size());
+  for (std::size_t field = 0; field < values.size(); ++field) {
+    for (const std::vector<std::string>& row : rows) values[field].push_back(row[field]);
     std::sort(values[field].begin(), values[field].end(), is_smaller);
     values[field].erase(std::unique(values[field].begin(), values[field].end()),
                         values[field].end());
@@ -55,12 +75,13 @@ Search::Search(const std::vector<Configuration>& configurations, std::size_t fir
   if (configurations.size() > exhaustive_up_to) {
     at_random_ = static_cast<std::size_t>(kRandomShare * static_cast<double>(exhaustive_up_to)) + 1;
     shuffle(&order_, seed);
-    const auto values = values_of(configurations);
+    const auto rows = rows_of(configurations);
+    const auto values = values_of(rows);
     for (std::size_t i = 0; i < configurations.size(); ++i) {
       Point& point = points_.emplace_back(values.size());
       for (std::size_t field = 0; field < values.size(); ++field) {
         const auto place = std::lower_bound(values[field].begin(), values[field].end(),
-                                            configurations[i].values[field].value, is_smaller);
+                                            rows[i][field], is_smaller);
         point[field] = static_cast<int>(place - values[field].begin());
       }
       configurations_.emplace(point, i);

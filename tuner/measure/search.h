@@ -20,7 +20,7 @@ class Search {
   // what exhaustive_up_to allows), then neighbours of the best so far (one tuned field moved to the
   // next value that the space has), and random ones again where there are none left.
   //
-  // Requires: first is an index of configurations, all of which have the same fields.
+  // Requires: first is an index of configurations.
   Search(const std::vector<Configuration>& configurations, std::size_t first,
          std::size_t exhaustive_up_to, std::uint64_t seed);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 #include <set>
 
 #include "tuner/choose/space.h"
@@ -164,12 +165,17 @@ std::optional<Selection> select(const std::vector<Configuration>& configurations
   const std::vector<Group> groups = groups_of(configurations);
   const Group* group = choose_group(groups, shapes, worth);
   if (group == nullptr) return std::nullopt;
+  Group everything;
+  everything.members.resize(configurations.size());
+  std::iota(everything.members.begin(), everything.members.end(), std::size_t{0});
   Selection selection{.bits = group->bits, .finalists = {}};
-  const std::vector<std::size_t> best = assign(*group, shapes, worth);
+  const std::vector<std::size_t> best = assign(everything, shapes, worth);
+  const std::vector<std::size_t> agreed = assign(*group, shapes, worth);
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     selection.finalists.push_back({.best = best[i],
-                                   .runner_up = fastest(shapes[i], group->members, best[i]),
-                                   .otherwise = shapes[i].otherwise});
+                                   .runner_up = fastest(shapes[i], everything.members, best[i]),
+                                   .otherwise = shapes[i].otherwise,
+                                   .agreed = agreed[i]});
   }
   return selection;
 }

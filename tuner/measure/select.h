@@ -19,22 +19,23 @@ struct ShapeTimes {
 // What goes into the run-off of one shape.
 struct Finalists {
   std::size_t best = 0;
-  std::optional<std::size_t> runner_up{};  // the fastest of the others with the same bits
-  std::size_t otherwise = 0;               // the default, whatever its bits
+  std::optional<std::size_t> runner_up{};  // the fastest of the others
+  std::size_t otherwise = 0;               // the default
+  std::size_t agreed = 0;                  // the best of those that have Selection::bits
 };
 
 struct Selection {
-  std::vector<TunedValue> bits;      // what all finalists but the defaults agree in
+  std::vector<TunedValue> bits;      // what the agreed ones agree in
   std::vector<Finalists> finalists;  // by shape
 };
 
-// Values of the bit-changing fields are chosen for all shapes together: those with the least mean
-// of log(time / best time of the shape), among those that every shape has a time for and that make
-// no shape slower than its default by more than `worth` (0.01 is 1 %); those of the first shape's
-// default when that is not worse by more than `worth`.  Then fewer
-// configurations are better than many: one that is within `worth` of a shape's best and already
-// serves another shape is taken there too; a default that is within `worth` goes before all.
-// On ties the lower index counts.
+// Any configuration may be a shape's best; the agreed ones have one value of each bit-changing
+// field for all shapes together: those with the least mean of log(time / best time of the shape),
+// among those that every shape has a time for and that make no shape slower than its default by
+// more than `worth` (0.01 is 1 %); those of the first shape's default when that is not worse by
+// more than `worth`.  Then fewer configurations are better than many: one that is within `worth` of
+// a shape's best and already serves another shape is taken there too; a default that is within
+// `worth` goes before all. On ties the lower index counts.
 //
 // nullopt: no shapes, or no values of the bit-changing fields that are possible for all.
 std::optional<Selection> select(const std::vector<Configuration>& configurations,

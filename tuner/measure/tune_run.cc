@@ -55,11 +55,11 @@ Result<TuneSummary> TuneRun::run(const std::vector<Shape>& shapes) {
 Status TuneRun::open(const std::vector<Shape>& shapes) {
   if (space_.configurations.empty()) {
     return Status(Code::kInvalidArgument, fmt::format("{}: no configurations to choose from for {}",
-                                                      space_.op, space_.fixed));
+                                                      space_.op, space_.problem));
   }
   const Result<std::string> nvrtc = machine_.context.nvrtc_version();
   if (!nvrtc) return Status(Code::kUnsupported, std::string(nvrtc.error().message()));
-  toolchain_ = toolchain_of(machine_.context, space_);
+  toolchain_ = toolchain_of(machine_.context, path_kernels(space_));
   summary_.directory =
       settings_.directory.empty() ? tuning_directory(machine_.context) : settings_.directory;
   if (summary_.directory.empty()) {
@@ -74,7 +74,7 @@ Status TuneRun::open(const std::vector<Shape>& shapes) {
   }
   if (shapes_.empty()) return {};
   Result<Journal> journal =
-      Journal::open(summary_.directory, shapes_.front().setting, settings_.again);
+      Journal::open(summary_.directory, shapes_.front().setting, toolchain_, settings_.again);
   if (!journal) return std::move(journal).error();
   journal_ = *std::move(journal);
   for (const ShapeRun& shape : shapes_) {
@@ -88,18 +88,18 @@ Result<TuneRun::ShapeRun> TuneRun::start(const Shape& shape) const {
   ShapeRun run{};
   run.tuned.shape = shape;
   run.setting = {.op = space_.op,
-                 .fixed = space_.fixed,
+                 .problem = space_.problem,
                  .shape = shape,
                  .features = tunable_.features(shape),
                  .bucket = {},
                  .gpu = machine_.gpu,
-                 .toolchain = toolchain_,
+                 .nvrtc = toolchain_.nvrtc,
                  .driver = machine_.driver};
   CUBINERY_RETURN_IF_ERROR(check_shape(space_.op, run.setting.features));
   run.setting.bucket = run.tuned.bucket = bucket_of(run.setting.features);
   run.id = id_of(run.setting);
   const std::size_t all = space_.configurations.size();
-  run.tuned.otherwise = run.tuned.chosen = tunable_.default_configuration(shape);
+  run.tuned.otherwise = run.tuned.chosen = run.tuned.agreed = tunable_.default_configuration(shape);
   if (run.tuned.otherwise >= all) {
     return Status(Code::kInvalidArgument,
                   fmt::format("{}: default_configuration() is {} for {}; there are {}", space_.op,
@@ -149,6 +149,10 @@ const Measurement* TuneRun::known(const ShapeRun& shape, std::size_t configurati
   if (setting == journal_.settings().end()) return nullptr;
   const auto found = setting->second.measurements.find(texts_[configuration]);
   return found == setting->second.measurements.end() ? nullptr : &found->second;
+}
+
+const std::string& TuneRun::templates_of(std::size_t configuration) const {
+  return toolchain_.templates.find(path_of(space_.configurations[configuration].values))->second;
 }
 
 // After an error of CUDA: OK where it leaves the device usable.

@@ -26,7 +26,7 @@ namespace cubinery {
 inline constexpr int kQuickReplays = 5;
 inline constexpr int kFullReplays = 20;
 inline constexpr int kRunOffRounds = 40;
-inline constexpr int kMostContenders = 3;  // the best, the runner-up, the default
+inline constexpr int kMostContenders = 4;  // the best, the runner-up, the default, the agreed
 // What comes close: within this share of the best, and no more than so many.
 inline constexpr double kClose = 0.10;
 inline constexpr std::size_t kMostClose = 8;
@@ -39,9 +39,14 @@ double noise(const Timing& a, const Timing& b);
 // The time of a configuration; nullptr: it has none.
 using TimeOf = std::function<const Timing*(std::size_t)>;
 // Which of the finalists is taken, given their times in the run-off: the selection's best; the
-// runner-up when it is faster by more than the noise; the default, if `default_agrees` (in the
-// fields that change bits), unless the one so far is faster by more than the noise.
-std::size_t decide(const Finalists& finalists, bool default_agrees, const TimeOf& time_of);
+// runner-up when it is faster by more than the noise; the default, unless the one so far is faster
+// by more than the noise.
+std::size_t decide(const Finalists& finalists, const TimeOf& time_of);
+// Which one is taken where all shapes must agree in the fields that change bits: the one taken
+// anyway if it does (`agrees`); else the agreed one; the default, if it agrees, unless that is
+// faster by more than the noise.
+std::size_t decide_agreed(const Finalists& finalists,
+                          const std::function<bool(std::size_t)>& agrees, const TimeOf& time_of);
 
 // How far the times of a configuration in another call may be from those of its run-off, `here`, as
 // a share: noise(), or how far its earlier measurement, with other memory, is from it (nullptr:
@@ -85,6 +90,7 @@ class TuneRun {
   bool goes_on(const ShapeRun& shape) const { return !stopped_ && shape.tuned.why.empty(); }
   void report(const ShapeRun& shape, std::string_view what) const;
   const Measurement* known(const ShapeRun& shape, std::size_t configuration) const;
+  const std::string& templates_of(std::size_t configuration) const;
   Status failed(const Status& error);
   Status allocate(ShapeRun* shape);
 
@@ -114,6 +120,8 @@ class TuneRun {
                      const TimeOf& time_of) const;
   Status write(const KnownSetting& known, const Finalists& finalists,
                const std::vector<TunedValue>& bits, const TimeOf& time_of);
+  Status write_agreed(const KnownSetting& known, std::size_t configuration);
+  void set_agreed(std::size_t configuration, const Timing& ms, TuningResult* result) const;
   void settle(ShapeRun* shape) const;
 
   Machine machine_;

@@ -26,15 +26,15 @@ bool is_within(double change, double allowed) {
   return std::max(1 + change, 1 / (1 + change)) - 1 <= allowed + 1e-5;
 }
 
-std::string id_without_toolchain(Setting setting) {
-  setting.toolchain = {};
+std::string id_without_compiler(Setting setting) {
+  setting.nvrtc.clear();
   return id_of(setting);
 }
 
 std::map<std::string, const TuningResult*> by_id(const TuningReport& report) {
   std::map<std::string, const TuningResult*> results;
   for (const ReportedSetting& reported : report.settings) {
-    if (reported.result) results[id_without_toolchain(reported.setting)] = &*reported.result;
+    if (reported.result) results[id_without_compiler(reported.setting)] = &*reported.result;
   }
   return results;
 }
@@ -89,7 +89,7 @@ Comparison compare(const TuningReport& here, const TuningReport& there) {
   Comparison comparison;
   for (const ReportedSetting& reported : here.settings) {
     if (!reported.result) continue;
-    const std::string id = id_without_toolchain(reported.setting);
+    const std::string id = id_without_compiler(reported.setting);
     const auto their = theirs.find(id);
     if (ours.at(id) != &*reported.result || their == theirs.end()) continue;
     comparison.settings.push_back({&*reported.result, their->second});
@@ -115,7 +115,7 @@ std::string comparison_json(const Comparison& comparison) {
   for (const ComparedSetting& compared : comparison.settings) {
     const Setting& setting = compared.here->setting;
     document["settings"].push_back({{"op", setting.op},
-                                    {"fixed", setting.fixed},
+                                    {"problem", setting.problem},
                                     {"bucket", setting.bucket},
                                     {"gpu", setting.gpu.name},
                                     {"configuration", to_text(compared.here->configuration)},

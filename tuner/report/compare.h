@@ -9,7 +9,7 @@
 
 namespace cubinery {
 
-// One setting that both have.  The toolchains may differ.
+// One setting that both have.  The compilers may differ.
 struct ComparedSetting {
   const TuningResult* here = nullptr;
   const TuningResult* there = nullptr;
@@ -31,7 +31,7 @@ struct Comparison {
   std::size_t agreeing() const;
 };
 
-// Settings are the same in operator, problem, bucket and GPU; of several with different toolchains
+// Settings are the same in operator, problem, bucket and GPU; of several of different compilers
 // the last one counts.  Points into both reports.
 Comparison compare(const TuningReport& here, const TuningReport& there);
 

@@ -15,8 +15,7 @@ namespace {
 
 bool comes_before(const ReportedSetting& a, const ReportedSetting& b) {
   const auto place = [](const Setting& s) {
-    return std::tie(s.op, s.fixed, s.gpu.name, s.gpu.arch, s.gpu.sm_count, s.gpu.mig,
-                    s.toolchain.nvrtc, s.toolchain.templates);
+    return std::tie(s.op, s.problem, s.gpu.name, s.gpu.arch, s.gpu.sm_count, s.gpu.mig, s.nvrtc);
   };
   if (place(a.setting) != place(b.setting)) return place(a.setting) < place(b.setting);
   const auto is_smaller = [](const ShapeSize& x, const ShapeSize& y) {
@@ -28,7 +27,7 @@ bool comes_before(const ReportedSetting& a, const ReportedSetting& b) {
 }
 
 bool same_group(const Setting& a, const Setting& b) {
-  return a.op == b.op && a.fixed == b.fixed && a.gpu.is_same(b.gpu) && a.toolchain == b.toolchain;
+  return a.op == b.op && a.problem == b.problem && a.gpu.is_same(b.gpu) && a.nvrtc == b.nvrtc;
 }
 
 std::string gpu_text(const GpuIdentity& gpu) {
@@ -89,8 +88,8 @@ Table empty_table(double copy_rate) {
 }
 
 std::string heading(const Setting& setting) {
-  return fmt::format("{} on {}, NVRTC {}\n{}\n", setting.op, gpu_text(setting.gpu),
-                     setting.toolchain.nvrtc, setting.fixed);
+  return fmt::format("{} on {}, NVRTC {}\n{}\n", setting.op, gpu_text(setting.gpu), setting.nvrtc,
+                     setting.problem);
 }
 
 // For messages that ask to choose.

@@ -1,18 +1,24 @@
-#include "runtime/registry/problem.h"
+#include "runtime/registry/operators.h"
 
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 
-#include "runtime/gdn/decode_problem.h"
-#include "runtime/gdn/prefill_problem.h"
+#include "runtime/gdn/decode_operator.h"
+#include "runtime/gdn/prefill_operator.h"
+#include "runtime/operator/planner.h"
 
 namespace cubinery {
 namespace {
 
 // One problem of each operator, all fields at their default.
+template <std::size_t... kIndex>
+std::vector<Problem> make_defaults(std::index_sequence<kIndex...>) {
+  return {Problem(std::in_place_index<kIndex>)...};
+}
 const std::vector<Problem>& default_problems() {
-  static const std::vector<Problem> kProblems = {gdn::DecodeProblem{}, gdn::PrefillProblem{}};
-  static_assert(std::variant_size_v<Problem> == 2, "name a default for each operator");
+  static const auto kProblems =
+      make_defaults(std::make_index_sequence<std::variant_size_v<Problem>>());
   return kProblems;
 }
 
@@ -57,11 +63,32 @@ Result<std::vector<KernelSpec>> kernels(const Problem& problem, std::string_view
 
 Result<std::vector<KernelSpec>> kernels(const Problem& problem, std::string_view arch,
                                         const KnownResults& known) {
-  return std::visit([&](const auto& p) { return gdn::kernels(p, arch, known); }, problem);
+  return std::visit([&](const auto& p) { return kernels_for(p, arch, known); }, problem);
 }
 
 std::string to_json(const Problem& problem) {
   return std::visit([](const auto& p) { return p.to_json(); }, problem);
+}
+
+PathKernels path_kernels(std::string_view op) {
+  const std::vector<std::string>& names = operator_names();
+  if (std::find(names.begin(), names.end(), op) == names.end()) return {};
+  return std::visit([](const auto& p) { return path_kernels<std::decay_t<decltype(p)>>(); },
+                    default_problem(op));
+}
+
+KnownResults known_results(const Context& context, std::string_view op) {
+  return known_results_of(context, op, path_kernels(op));
+}
+
+Result<TuningSpace> tuning_space(const Problem& problem, const Target& target) {
+  return std::visit(
+      [&](const auto& p) -> Result<TuningSpace> {
+        const auto planner = Planner<std::decay_t<decltype(p)>>::create(p, target);
+        if (!planner) return planner.error().clone();
+        return planner->space();
+      },
+      problem);
 }
 
 }  // namespace cubinery

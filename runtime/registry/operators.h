@@ -1,4 +1,5 @@
-// A problem of any operator, and the operators by name.  Pure functions.
+// The operators of the library by name, and a problem of any of them.  Pure functions but for those
+// that take a context.
 #pragma once
 
 #include <string>
@@ -6,13 +7,15 @@
 #include <variant>
 #include <vector>
 
+#include "cubinery/context.h"
 #include "cubinery/fields.h"
 #include "cubinery/gdn.h"
 #include "cubinery/status.h"
-#include "runtime/registry/known_results.h"
+#include "runtime/operator/tuning_context.h"
 
 namespace cubinery {
 
+// The list of operators: everything below follows from it, in its order.
 using Problem = std::variant<gdn::DecodeProblem, gdn::PrefillProblem>;
 
 // "gdn_decode", "gdn_prefill": the order in which the command line goes through them.
@@ -31,5 +34,13 @@ std::string to_json(const Problem& problem);
 // kernels(), with these results (of the problem's operator) in place of those inside the library.
 Result<std::vector<KernelSpec>> kernels(const Problem& problem, std::string_view arch,
                                         const KnownResults& known);
+
+// The paths of an operator and their kernels.  Empty: no operator of the library.
+PathKernels path_kernels(std::string_view op);
+// All results of an operator that this context may use.  Requires: `op` as above.
+KnownResults known_results(const Context& context, std::string_view op);
+
+// What there is to choose from on such a GPU.  Errors of Planner::create().
+Result<TuningSpace> tuning_space(const Problem& problem, const Target& target);
 
 }  // namespace cubinery

@@ -1,7 +1,4 @@
 // The operators as tune() sees them.  Workloads must not outlive their tunable.
-//
-// Without a device a tunable still has its space, features and defaults (of a typical GPU of the
-// architecture); checks and workloads are kUnsupported.  Errors: those of the problem's check().
 #pragma once
 
 #include <memory>
@@ -11,14 +8,18 @@
 
 namespace cubinery {
 
-// Shapes have the size batch: {"batch", 8}.  Features: states.
+// Decode: shapes have the size batch; features: states.  Prefill: shapes have the sizes tokens (of
+// all sequences), sequences and, when one sequence is longer than the others, max_seqlen; features:
+// states, length, skew and group.
 //
-// Shapes of both operators may also have q_heads, k_heads and v_heads, in place of the problem's:
+// Shapes of both may also have q_heads, k_heads and v_heads, in place of the problem's:
 // tensor-parallel ranks and models of other sizes are tuned in one call.
+//
+// Without a device a tunable still has its space, features and defaults (of a typical GPU of the
+// architecture); checks and workloads are kUnsupported.  Errors: those of the problem's check();
+// kUnsupported: no path computes the problem there.
 Result<std::unique_ptr<Tunable>> make_tunable(const Context& context,
                                               const gdn::DecodeProblem& problem);
-// Shapes have the sizes tokens (of all sequences), sequences and, when one sequence is longer than
-// the others, max_seqlen.  Features: states, length, skew and group.
 Result<std::unique_ptr<Tunable>> make_tunable(const Context& context,
                                               const gdn::PrefillProblem& problem);
 

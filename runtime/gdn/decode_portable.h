@@ -1,0 +1,41 @@
+// The portable path of decode: one pass over the state, which stays in registers; every
+// architecture.
+#pragma once
+
+#include <tuple>
+
+#include "gdn_decode/fields.h"
+#include "gdn_decode/key.h"
+#include "runtime/gdn/decode_operator.h"
+#include "runtime/operator/keyed_path.h"
+
+namespace cubinery::gdn {
+
+using DecodePortableBase = KeyedPath<DecodeProblem, DecodeRunner, GdnDecodeKey>;
+
+class DecodePortable final : public DecodePortableBase {
+ public:
+  DecodePortable() : KeyedPath("portable", {KernelNames{}}) {}
+
+  std::optional<std::string> why_not(const DecodeProblem&, const Target&) const override {
+    return std::nullopt;
+  }
+
+  // Two that sum in the same order.  The first is wide: many value columns per warp, few and long
+  // streams of loads, for large batches.  The second is narrow: more warps, for small batches.
+  std::vector<KeySet> default_keys(const DecodeProblem& problem,
+                                   const Target& target) const override;
+
+ protected:
+  bool fits(const DecodeProblem& problem, const KeySet& keys, const Target& target) const override;
+  double us(const DecodeProblem& problem, const KeySet& keys, const Point& at,
+            const Target& target) const override;
+  std::unique_ptr<const DecodeRunner> loaded(const DecodeProblem& problem, const KeySet& keys,
+                                             const Target& target,
+                                             std::vector<Kernel> kernels) const override;
+  void correct_bits(const KeySet& keys, Values* values) const override;
+};
+
+const DecodePortable& decode_portable();
+
+}  // namespace cubinery::gdn

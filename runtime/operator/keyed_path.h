@@ -1,0 +1,197 @@
+// A path whose kernels have keys: what follows from their field tables.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "cubinery/fields.h"
+#include "runtime/operator/path.h"
+#include "tuner/choose/space.h"
+
+namespace cubinery {
+
+// Sets every fixed field of `key` to the problem's field of the same name.
+template <class Problem, class Key>
+void copy_fields(const Problem& problem, Key* key) {
+  internal::for_each_field<Key>([&](const auto& to) {
+    using To = std::decay_t<decltype(to)>;
+    if constexpr (!To::kTuned) {
+      internal::for_each_field<Problem>([&](const auto& from) {
+        using From = std::decay_t<decltype(from)>;
+        if constexpr (std::is_same_v<typename To::Type, typename From::Type>) {
+          if (std::strcmp(to.name, from.name) == 0) key->*to.member = problem.*from.member;
+        }
+      });
+    }
+  });
+}
+
+// Sets every tuned field of `key` to the value that is named `prefix` and the field's name, or the
+// field's name alone where kernels share it.  False: one is missing, or the field does not take it.
+template <class Key>
+bool set_tuned_fields(const std::vector<TunedValue>& values, std::string_view prefix, Key* key) {
+  bool is_complete = true;
+  internal::for_each_field<Key>([&](const auto& field) {
+    if constexpr (std::decay_t<decltype(field)>::kTuned) {
+      const std::string own = std::string(prefix).append(field.name);
+      const auto is_named = [&](const TunedValue& value) {
+        return value.name == own || value.name == field.name;
+      };
+      const auto found = std::find_if(values.begin(), values.end(), is_named);
+      is_complete = is_complete && found != values.end() &&
+                    internal::parse_field(found->value, &(key->*field.member));
+    }
+  });
+  return is_complete;
+}
+
+// One kernel of a path, as values name its tuned fields.
+struct KernelNames {
+  std::string_view prefix;  // "scan.": "scan.warps"; empty where the path has one kernel
+  // A tuned field that the kernels share: one value without a prefix.
+  std::string_view shared{};
+};
+
+// The path's kernels have the keys `Keys`, in the order of their launches.
+template <class Problem, class Runner, class... Keys>
+class KeyedPath : public Path<Problem, Runner> {
+ public:
+  using KeySet = std::tuple<Keys...>;
+  using Values = std::vector<TunedValue>;
+
+  KeyedPath(std::string_view name, std::array<KernelNames, sizeof...(Keys)> names)
+      : name_(name), names_(names) {}
+
+  std::string_view name() const final { return name_; }
+  std::vector<std::string> kernels() const final { return {Fields<Keys>::kName...}; }
+
+  std::vector<Configuration> configurations(const Problem& problem,
+                                            const Target& target) const final {
+    std::vector<Configuration> all;
+    KeySet keys = fixed_keys(problem);
+    for_each_choice<0>(&keys, [&] {
+      if (fits(problem, keys, target)) all.push_back(configuration(keys));
+    });
+    return all;
+  }
+
+  std::vector<Configuration> defaults(const Problem& problem, const Target& target) const final {
+    std::vector<Configuration> few;
+    for (const KeySet& keys : default_keys(problem, target)) few.push_back(configuration(keys));
+    return few;
+  }
+
+  bool has(const Problem& problem, const Values& values, const Target& target) const final {
+    return keys_of(problem, values, target).has_value();
+  }
+  Configuration find(const Problem& problem, const Values& values,
+                     const Target& target) const final {
+    return configuration(*keys_of(problem, values, target));
+  }
+
+  std::function<double(const Point&)> cost(const Problem& problem, const Values& values,
+                                           const Target& target) const final {
+    return [this, problem, target, keys = *keys_of(problem, values, target)](const Point& at) {
+      return us(problem, keys, at, target);
+    };
+  }
+
+  std::unique_ptr<const Runner> runner(const Problem& problem, const Values& values,
+                                       const Target& target,
+                                       std::vector<Kernel> kernels) const final {
+    return loaded(problem, *keys_of(problem, values, target), target, std::move(kernels));
+  }
+
+  // The keys that values stand for; nullopt: they are not those of a configuration.
+  std::optional<KeySet> keys_of(const Problem& problem, const Values& values,
+                                const Target& target) const {
+    KeySet keys = fixed_keys(problem);
+    if (!set_tuned(values, &keys, std::index_sequence_for<Keys...>()) ||
+        !fits(problem, keys, target) || values_of(keys) != values) {
+      return std::nullopt;
+    }
+    return keys;
+  }
+
+  // The path, then the tuned fields of all kernels, those that they share once.
+  Values values_of(const KeySet& keys) const {
+    Values values{
+        {.name = std::string(kPath), .value = name_, .is_text = true, .changes_bits = true}};
+    add_values(keys, std::index_sequence_for<Keys...>(), &values);
+    return values;
+  }
+
+  // The keys of a problem, their tuned fields at their defaults.
+  KeySet fixed_keys(const Problem& problem) const {
+    const Problem normal = normalised(problem);
+    KeySet keys;
+    std::apply([&](auto&... key) { (copy_fields(normal, &key), ...); }, keys);
+    return keys;
+  }
+
+  // What defaults() are configurations of.
+  virtual std::vector<KeySet> default_keys(const Problem& problem, const Target& target) const = 0;
+
+ protected:
+  // Whether the kernels run together, and on the target.
+  virtual bool fits(const Problem& problem, const KeySet& keys, const Target& target) const = 0;
+  virtual double us(const Problem& problem, const KeySet& keys, const Point& at,
+                    const Target& target) const = 0;
+  virtual std::unique_ptr<const Runner> loaded(const Problem& problem, const KeySet& keys,
+                                               const Target& target,
+                                               std::vector<Kernel> kernels) const = 0;
+  // Where the table says that a field changes bits and for some keys it does not.
+  virtual void correct_bits(const KeySet&, Values*) const {}
+
+ private:
+  Configuration configuration(const KeySet& keys) const {
+    // Keys that fit are valid.
+    return {values_of(keys),
+            std::apply([](const auto&... key) { return std::vector{*spec_of(key)...}; }, keys)};
+  }
+
+  // Calls f() for every choice of the tuned fields of all kernels; those of the last vary fastest.
+  template <std::size_t kIndex, class Function>
+  static void for_each_choice(KeySet* keys, const Function& f) {
+    if constexpr (kIndex == sizeof...(Keys)) {
+      f();
+    } else {
+      for_each_candidate(std::get<kIndex>(*keys), [&](const auto& candidate) {
+        std::get<kIndex>(*keys) = candidate;
+        for_each_choice<kIndex + 1>(keys, f);
+      });
+    }
+  }
+
+  template <std::size_t... kIndex>
+  bool set_tuned(const Values& values, KeySet* keys, std::index_sequence<kIndex...>) const {
+    return (set_tuned_fields(values, names_[kIndex].prefix, &std::get<kIndex>(*keys)) && ...);
+  }
+
+  template <std::size_t... kIndex>
+  void add_values(const KeySet& keys, std::index_sequence<kIndex...>, Values* values) const {
+    (add_values(names_[kIndex], std::get<kIndex>(keys), values), ...);
+    correct_bits(keys, values);
+  }
+
+  template <class Key>
+  static void add_values(const KernelNames& names, const Key& key, Values* values) {
+    for (TunedValue& value : tuned_values(key)) {
+      if (value.name == names.shared) {
+        const auto same = [&](const TunedValue& other) { return other.name == value.name; };
+        if (std::any_of(values->begin(), values->end(), same)) continue;
+      } else {
+        value.name.insert(0, names.prefix);
+      }
+      values->push_back(std::move(value));
+    }
+  }
+
+  std::string name_;
+  std::array<KernelNames, sizeof...(Keys)> names_;
+};
+
+}  // namespace cubinery

@@ -1,0 +1,317 @@
+// From a problem and a GPU to what an operator can launch: its paths, their configurations, and the
+// plan that says which of them runs for which size.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cubinery/context.h"
+#include "cubinery/fields.h"
+#include "runtime/jit/get_kernels.h"
+#include "runtime/operator/path.h"
+#include "runtime/operator/path_options.h"
+#include "runtime/operator/plan.h"
+#include "runtime/operator/tuning_context.h"
+#include "tuner/choose/choose.h"
+#include "tuner/choose/space.h"
+
+namespace cubinery {
+
+// What the library knows of an operator.  Specialised for each problem
+// (docs/adding_an_operator.md):
+//
+//   using Runner                      what a launch is handed to: one configuration, loaded
+//   static const std::vector<const Path<Problem, Runner>*>& paths()
+//                                     the first that runs is the one of batch_invariant
+//   static constexpr std::string_view kOutline[]
+//                                     fields of the problem that decide what is fast
+//   static constexpr std::string_view kNotForSpeed[]
+//                                     fields that results do not name: features say what they mean
+//                                     for speed, or they mean nothing
+//   static Sizes sizes(const Problem&)
+//
+// The problem's namespace has normalised(problem): fields that the others leave without meaning at
+// their defaults.
+template <class Problem>
+struct OperatorOf;
+
+template <class Problem>
+using RunnerOf = typename OperatorOf<Problem>::Runner;
+template <class Problem>
+using PathOf = Path<Problem, RunnerOf<Problem>>;
+
+// A plan and its configurations, loaded.  Immutable.
+template <class Problem>
+struct Loaded {
+  Problem problem;
+  Plan plan;
+  std::vector<std::unique_ptr<const RunnerOf<Problem>>> runners;  // of plan.configurations
+
+  const RunnerOf<Problem>& runner(const Point& at) const {
+    return *runners[plan.cell(at).configuration];
+  }
+};
+
+// "key_dim=128;dtype=bf16;...": what results name of a problem.
+template <class Problem>
+std::string text_for_results(const Problem& problem) {
+  std::string text;
+  for (const FieldText& field : field_texts(normalised(problem))) {
+    const auto& skipped = OperatorOf<Problem>::kNotForSpeed;
+    if (std::find(std::begin(skipped), std::end(skipped), field.name) != std::end(skipped))
+      continue;
+    if (!text.empty()) text += ';';
+    text.append(field.name).append("=").append(field.value);
+  }
+  return text;
+}
+
+template <class Problem>
+PathKernels path_kernels() {
+  PathKernels kernels;
+  for (const auto* path : OperatorOf<Problem>::paths()) {
+    kernels.emplace(path->name(), path->kernels());
+  }
+  return kernels;
+}
+
+template <class Problem>
+class Planner {
+ public:
+  using Values = std::vector<TunedValue>;
+
+  // `options`: Options::paths.  kInvalidArgument: problem.check() is not OK, or an option names a
+  // path that there is not.  kUnsupported: no path computes the problem there; says why of each.
+  static Result<Planner> create(const Problem& problem, const Target& target,
+                                const std::vector<std::string>& options = {}) {
+    CUBINERY_RETURN_IF_ERROR(problem.check());
+    const std::string_view op = Fields<Problem>::kName;
+    std::vector<std::string_view> names;
+    for (const auto* path : OperatorOf<Problem>::paths()) names.push_back(path->name());
+    const Result<PathOptions> allowed = PathOptions::parse(op, names, options);
+    if (!allowed) return allowed.error().clone();
+    Planner planner(problem, target);
+    std::vector<std::string> reasons;
+    for (const auto* path : OperatorOf<Problem>::paths()) {
+      std::optional<std::string> why_not = allowed->why_not(path->name());
+      if (!why_not) why_not = path->why_not(problem, target);
+      if (why_not) {
+        reasons.push_back(std::string(path->name()) + ": " + *why_not);
+      } else {
+        planner.paths_.push_back(path);
+      }
+    }
+    if (planner.paths_.empty()) return no_path(op, target, reasons);
+    return planner;
+  }
+
+  // Without what it takes a context to know: the GPU's identity and the toolchain.
+  Question question() const {
+    return {.wanted = {.op = Fields<Problem>::kName,
+                       .problem = text_for_results(problem_),
+                       .defaults = text_for_results(Problem{}),
+                       .outline = outline()},
+            .batch_invariant = problem_.batch_invariant,
+            .gpu = {},
+            .toolchain = {},
+            .usable = [here = *this](const Values& values) { return here.has(values); }};
+  }
+
+  TuningSpace space() const {
+    TuningSpace space{.op = Fields<Problem>::kName,
+                      .problem = text_for_results(problem_),
+                      .configurations = {},
+                      .defaults = text_for_results(Problem{}),
+                      .outline = outline(),
+                      .batch_invariant = problem_.batch_invariant};
+    for (const auto* path : paths_) {
+      for (Configuration& configuration : path->configurations(problem_, target_)) {
+        space.configurations.push_back(std::move(configuration));
+      }
+    }
+    return space;
+  }
+
+  // Measured answers first, then the cost model.  `answers` may be null: no results, for the reason
+  // `why_not`.
+  Plan plan(const Answers* answers, std::string_view why_not = "") const {
+    const auto cost = [this](const Values& values) {
+      return path(values)->cost(problem_, values, target_);
+    };
+    std::vector<Option> defaults;
+    for (Configuration& configuration : default_configurations()) {
+      defaults.push_back({configuration.values, cost(configuration.values)});
+    }
+    return make_plan(
+        OperatorOf<Problem>::sizes(problem_),
+        Chooser(std::move(defaults), problem_.batch_invariant, answers, why_not, cost));
+  }
+
+  // Every kernel that a plan can have on any GPU of the target's architecture: those of the default
+  // configurations, and of what results for these templates, compiled by any NVRTC, can choose.
+  std::vector<KernelSpec> kernels(const KnownResults& known) const {
+    std::vector<KernelSpec> specs;
+    for (const Configuration& configuration : default_configurations()) {
+      add_kernels(configuration, &specs);
+    }
+    Question asked = question();
+    asked.gpu.arch = target_.arch.name();
+    asked.toolchain.templates = known.templates;
+    for (const TuningResult& result : known.results) {
+      // Each alone: which of those that disagree counts depends on the GPU.
+      for (const Values& values : Answers(asked, {result}).configurations()) {
+        add_kernels(find(values), &specs);
+      }
+    }
+    return specs;
+  }
+
+  // What the plan launches, compiled side by side where it has to be.  Errors of Context::get().
+  Result<Loaded<Problem>> load(const Context& context, Plan plan) const {
+    std::vector<Configuration> configurations;
+    std::vector<KernelSpec> specs;
+    for (const Values& values : plan.configurations) {
+      configurations.push_back(find(values));
+      add_kernels(configurations.back(), &specs);
+    }
+    const Result<std::vector<Kernel>> loaded = get_kernels(context, specs);
+    if (!loaded) return loaded.error().clone();
+    Loaded<Problem> made{.problem = problem_, .plan = std::move(plan), .runners = {}};
+    for (const Configuration& configuration : configurations) {
+      std::vector<Kernel> kernels;
+      for (const KernelSpec& spec : configuration.kernels) {
+        kernels.push_back((*loaded)[place_of(spec, specs)]);
+      }
+      made.runners.push_back(
+          path(configuration.values)
+              ->runner(problem_, configuration.values, target_, std::move(kernels)));
+    }
+    return made;
+  }
+
+  bool has(const Values& values) const {
+    const auto* found = path(values);
+    return found != nullptr && found->has(problem_, values, target_);
+  }
+  // Requires: has(values).
+  Configuration find(const Values& values) const {
+    return path(values)->find(problem_, values, target_);
+  }
+
+ private:
+  Planner(const Problem& problem, const Target& target) : problem_(problem), target_(target) {}
+
+  static std::vector<std::string> outline() {
+    const auto& names = OperatorOf<Problem>::kOutline;
+    return {std::begin(names), std::end(names)};
+  }
+
+  // nullptr: of none of these paths.
+  const PathOf<Problem>* path(const Values& values) const {
+    const auto is_it = [&](const auto* path) { return path->name() == path_of(values); };
+    const auto found = std::find_if(paths_.begin(), paths_.end(), is_it);
+    return found == paths_.end() ? nullptr : *found;
+  }
+
+  // Of all paths; of the first alone where all sizes must agree in bits.
+  std::vector<Configuration> default_configurations() const {
+    std::vector<Configuration> all;
+    for (const auto* path : paths_) {
+      for (Configuration& configuration : path->defaults(problem_, target_)) {
+        all.push_back(std::move(configuration));
+      }
+      if (problem_.batch_invariant) break;
+    }
+    return all;
+  }
+
+  static std::size_t place_of(const KernelSpec& spec, const std::vector<KernelSpec>& specs) {
+    const auto same = [&](const KernelSpec& other) { return other.canonical == spec.canonical; };
+    return static_cast<std::size_t>(std::find_if(specs.begin(), specs.end(), same) - specs.begin());
+  }
+  static void add_kernels(const Configuration& configuration, std::vector<KernelSpec>* specs) {
+    for (const KernelSpec& spec : configuration.kernels) {
+      if (place_of(spec, *specs) == specs->size()) specs->push_back(spec);
+    }
+  }
+
+  Problem problem_;
+  Target target_;
+  std::vector<const PathOf<Problem>*> paths_;  // those that compute the problem
+};
+
+// An operator for a problem on a context's GPU: kernels by the context's results, or by the cost
+// model.  When one that results chose cannot be had, the cost model chooses.
+template <class Problem>
+Result<Loaded<Problem>> load_operator(const Context& context, const Problem& problem) {
+  const Result<Planner<Problem>> planner =
+      Planner<Problem>::create(problem, target_of(context), path_options(context));
+  if (!planner) return planner.error().clone();
+  const Answers answers = answers_to(context, planner->question(), path_kernels<Problem>());
+  Plan plan = planner->plan(&answers);
+  const bool uses_results = plan.uses_results;
+  Result<Loaded<Problem>> loaded = planner->load(context, std::move(plan));
+  if (loaded || !uses_results) return loaded;
+  const std::string why_not = without_results(context, Fields<Problem>::kName, loaded.error());
+  return planner->load(context, planner->plan(nullptr, why_not));
+}
+
+// The same with one configuration of the caller's choice for all sizes, launched as on `target`.
+// kInvalidKey: the problem has no such configuration.
+template <class Problem>
+Result<Loaded<Problem>> load_configuration(const Context& context, const Problem& problem,
+                                           const Target& target,
+                                           const std::vector<TunedValue>& values) {
+  const Result<Planner<Problem>> planner = Planner<Problem>::create(problem, target);
+  if (!planner) return planner.error().clone();
+  if (!planner->has(values)) {
+    return Status(Code::kInvalidKey, std::string(Fields<Problem>::kName) + ": " + to_text(values) +
+                                         " is not a configuration of the problem");
+  }
+  return planner->load(context, one_choice_plan(values));
+}
+
+// `State` of an operator is its Loaded.
+template <class Operator, class Problem>
+Result<Operator> made(Result<Loaded<Problem>> loaded) {
+  using State = typename Operator::State;
+  if (!loaded) return std::move(loaded).error();
+  return Operator(std::make_shared<const State>(State{*std::move(loaded)}));
+}
+
+// What choices depend on, of a launch of this size.
+template <class Problem>
+Shape features_at(const Problem& problem, const Point& at) {
+  return OperatorOf<Problem>::sizes(problem).features(at);
+}
+
+// Problem::kernels(): with these results in place of those inside the library.
+template <class Problem>
+Result<std::vector<KernelSpec>> kernels_for(const Problem& problem, std::string_view arch,
+                                            const KnownResults& known) {
+  const Result<Arch> found = check_arch(Fields<Problem>::kName, arch);
+  if (!found) return found.error().clone();
+  const Result<Planner<Problem>> planner =
+      Planner<Problem>::create(problem, typical_target(*found));
+  if (!planner) return planner.error().clone();
+  return planner->kernels(known);
+}
+
+// Results of an operator, of all problems, as prewarming needs them: inside the library, and those
+// that an operator of this context may use.
+template <class Problem>
+const KnownResults& embedded_known_results() {
+  static const KnownResults kKnown =
+      known_results_inside(Fields<Problem>::kName, path_kernels<Problem>());
+  return kKnown;
+}
+template <class Problem>
+KnownResults known_results(const Context& context) {
+  return known_results_of(context, Fields<Problem>::kName, path_kernels<Problem>());
+}
+
+}  // namespace cubinery

@@ -1,0 +1,93 @@
+// The portable paths' configurations as keys.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "runtime/gdn/decode_portable.h"
+#include "runtime/gdn/prefill_portable.h"
+#include "runtime/operator/planner.h"
+#include "tests/catch.h"
+
+namespace cubinery::test {
+
+// A typical GPU of sm_90a, with so much shared memory per block.
+inline Target sm_90(int shared_bytes_per_block = 227 * 1024) {
+  Target target = typical_target({9, 0, 'a'});
+  target.shared_bytes_per_block = shared_bytes_per_block;
+  return target;
+}
+
+template <class Problem>
+Planner<Problem> planner_of(const Problem& problem, const Target& target = sm_90()) {
+  auto planner = Planner<Problem>::create(problem, target);
+  REQUIRE(planner);
+  return *std::move(planner);
+}
+
+// The values of the configuration that has this text, which there is.
+template <class Problem>
+std::vector<TunedValue> values_in(const Problem& problem, const std::string& text) {
+  for (Configuration& configuration : planner_of(problem).space().configurations) {
+    if (to_text(configuration.values) == text) return std::move(configuration.values);
+  }
+  FAIL("not a configuration: " << text);
+  return {};
+}
+
+// The two defaults of decode.
+struct DecodeKeys {
+  GdnDecodeKey wide;
+  GdnDecodeKey narrow;
+};
+inline DecodeKeys decode_keys(const gdn::DecodeProblem& problem) {
+  const auto keys = gdn::decode_portable().default_keys(problem, sm_90());
+  REQUIRE(keys.size() == 2);
+  return {std::get<0>(keys[0]), std::get<0>(keys[1])};
+}
+inline std::vector<TunedValue> decode_values(const GdnDecodeKey& key) {
+  return gdn::decode_portable().values_of({key});
+}
+inline std::optional<GdnDecodeKey> decode_key(const gdn::DecodeProblem& problem,
+                                              const std::vector<TunedValue>& values) {
+  const auto keys = gdn::decode_portable().keys_of(problem, values, sm_90());
+  return keys ? std::optional(std::get<0>(*keys)) : std::nullopt;
+}
+
+// The defaults of prefill: one key of the first kernel with several of the second.
+struct PrefillKeys {
+  GdnPrefillChunksKey chunks{};
+  std::vector<GdnPrefillScanKey> scans{};
+};
+inline PrefillKeys prefill_keys(const gdn::PrefillProblem& problem,
+                                int shared_bytes_per_block = 227 * 1024) {
+  PrefillKeys found;
+  for (const auto& [chunks, scan] :
+       gdn::prefill_portable().default_keys(problem, sm_90(shared_bytes_per_block))) {
+    if (!found.scans.empty()) CHECK(canonical(chunks) == canonical(found.chunks));
+    found.chunks = chunks;
+    found.scans.push_back(scan);
+  }
+  return found;
+}
+inline std::vector<TunedValue> prefill_values(const GdnPrefillChunksKey& chunks,
+                                              const GdnPrefillScanKey& scan) {
+  return gdn::prefill_portable().values_of({chunks, scan});
+}
+
+struct PrefillPair {
+  GdnPrefillChunksKey chunks;
+  GdnPrefillScanKey scan;
+};
+inline std::optional<PrefillPair> prefill_pair(const gdn::PrefillProblem& problem,
+                                               const std::vector<TunedValue>& values,
+                                               int shared_bytes_per_block = 227 * 1024) {
+  const auto keys = gdn::prefill_portable().keys_of(problem, values, sm_90(shared_bytes_per_block));
+  if (!keys) return std::nullopt;
+  return PrefillPair{std::get<0>(*keys), std::get<1>(*keys)};
+}
+
+}  // namespace cubinery::test
