@@ -56,8 +56,8 @@ def draw_latency(rows, gpu, peer_name):
     panel = LABELS + BARS + VALUES
     first, first_end = _panel(LEFT, "Decode, 16 key and 32 value heads, f32 states, us", decode, contenders,
                               lambda ms: f"{ms * 1e3:.1f}")
-    second, second_end = _panel(LEFT + panel + BETWEEN, f"Prefill of {PREFILL_TOKENS} tokens, bf16, ms", prefill,
-                                contenders, lambda ms: f"{ms:.2f}")
+    second, second_end = _panel(LEFT + panel + BETWEEN, f"Prefill of {PREFILL_TOKENS} tokens, by heads, bf16, ms",
+                                prefill, contenders, lambda ms: f"{ms:.2f}")
     width, height = LEFT + 2 * panel + BETWEEN, max(first_end, second_end) + 6
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
              f'viewBox="0 0 {width} {height}" font-family="Helvetica, Arial, sans-serif" fill="#24292f">',
