@@ -115,8 +115,12 @@ def data(row):
     return row["protocol"] if row["op"] == "gdn_prefill" else f"{row['state_dtype']} states"
 
 
-def compared_table(rows, more=()):
-    """cubinery and each peer in the same run, then the rows of `more`."""
+def dtype(row):
+    return data(row).split("-")[-1]
+
+
+def compared_table(rows, data, more=()):
+    """cubinery and each peer in the same run, then the rows of `more`; `data` says what a row is measured on."""
     peers = sorted({peer for row in rows for peer in row["peers_ms"]})
     lines = []
     for row in rows:
@@ -253,8 +257,9 @@ class Records:
     def of(self, op):
         return [r for r in self.alone["rows"] if r["op"] == op]
 
-    def gpu(self):
-        return f"{self.alone['gpu']}, driver {self.alone['driver']}, NVRTC {self.alone['nvrtc']}"
+    def machine(self):
+        return listed(f"{record['gpu']}, driver {record['driver']}, NVRTC {record['nvrtc']}"
+                      for record in [self.alone, *self.side_by_side] if "nvrtc" in record)
 
 
 def readme_rows(records):
@@ -262,12 +267,12 @@ def readme_rows(records):
     requests = first_requests(records.first)
     ours, fla = (requests[c, "empty"]["after_import_torch"] for c in ("cubinery-python", "fla-0.6.0"))
     first = ["first prefill", "16, 32", "256 tokens", "", "", duration(ours), duration(fla), "", f"{fla / ours:.0f}x"]
-    lines = compared_table([rows[label] for label in README_ROWS], [first])
+    lines = compared_table([rows[label] for label in README_ROWS], dtype, [first])
     return "\n".join(lines + paragraph(
-        f"{records.gpu()}; {origin(records.compared)}. Heads: key, value, of 128 x 128. Each row is one run of all "
-        "libraries on the same tensors: medians of CUDA graph replays with a cold L2. The byte floor is the time to "
-        "move every operand once at the measured copy rate. The last row is a new Python process with an empty cache, "
-        "after `import torch`."))
+        f"{records.machine()}; {origin([*records.compared, *requests.values()])}. Heads are key heads, value heads, of "
+        "128 x 128. Each row but the last is one run of all libraries on the same tensors: medians of CUDA graph replays "
+        "with a cold L2. The byte floor is the time to move every operand once at the measured copy rate. The last row "
+        "is a new Python process with an empty cache, after `import torch`."))
 
 
 def results_page(records):
@@ -278,9 +283,9 @@ def results_page(records):
     lines = ["# Results", "",
              "<!-- Written by scripts/write_results.py from benchmarks/results and tuner/measured. -->", ""]
     lines += paragraph(
-        f"Measured on an {records.gpu()}. Times of kernels are medians of CUDA graph replays with a cold L2 and random "
-        "data. Heads are key heads, value heads, of 128 x 128. The *byte floor* is the time to move every operand once "
-        f"at the rate of a device-to-device copy, measured in the same run (here {copy_rate}). "
+        f"Measured on an {records.machine()}. Times of kernels are medians of CUDA graph replays with a cold L2 and "
+        "random data. Heads are key heads, value heads, of 128 x 128. The *byte floor* is the time to move every "
+        f"operand once at the rate of a device-to-device copy, measured in the same run (here {copy_rate}). "
         "[benchmarks.md](benchmarks.md) has the protocol, [performance.md](performance.md) what was predicted and "
         "tried.")
     lines += paragraph(
@@ -294,7 +299,7 @@ def results_page(records):
         "FlashQLA's cell is empty it has no such kernel, or the row was not run with it. FLA's decode writes f32 "
         "states even where the old ones are bf16. The data of prefill is a distribution of gates and a dtype "
         "([benchmarks.md](benchmarks.md)). In the last column, more than 1 means that cubinery is faster.")
-    lines += compared_table(records.compared)
+    lines += compared_table(records.compared, data)
 
     lines += ["## The first prefill of a process", ""]
     lines += paragraph(
