@@ -106,30 +106,30 @@ def compared_rows(records):
 
 
 def size(row):
-    if row["op"] == "gdn_prefill":
+    if "seqlens" in row:
         return f"{tokens(row)} tokens"
     return f"{row['batch']} request{'s' if row['batch'] > 1 else ''}"
 
 
 def data(row):
-    return row["protocol"] if row["op"] == "gdn_prefill" else f"{row['state_dtype']} states"
+    return row["protocol"] if "protocol" in row else f"{row['state_dtype']} states"
 
 
 def dtype(row):
     return data(row).split("-")[-1]
 
 
-def compared_table(rows, data, more=()):
-    """cubinery and each peer in the same run, then the rows of `more`; `data` says what a row is measured on."""
+def compared_table(rows, data):
+    """cubinery and each peer in the same run; `data` says what a row was measured on."""
     peers = sorted({peer for row in rows for peer in row["peers_ms"]})
     lines = []
     for row in rows:
-        times = [row["peers_ms"].get(peer) for peer in peers]
+        times = [row["byte_floor_ms"], row["ms"], *(row["peers_ms"].get(peer) for peer in peers)]
+        ratio = min(row["peers_ms"].values()) / row["ms"]
         lines.append([row["op"].removeprefix("gdn_"), heads(row), size(row), data(row),
-                      duration(row["byte_floor_ms"] / 1e3), duration(row["ms"] / 1e3),
-                      *(duration(t / 1e3) if t else "" for t in times), f"{min(filter(None, times)) / row['ms']:.2f}x"])
+                      *(duration(ms / 1e3) if ms else "" for ms in times), f"{ratio:.{2 if ratio < 10 else 0}f}x"])
     return table(["", "heads", "size", "data", "byte floor", "cubinery", *map(peer_name, peers),
-                  "fastest peer / cubinery"], [*lines, *more])
+                  "fastest peer / cubinery"], lines)
 
 
 def first_requests(record):
@@ -179,7 +179,7 @@ def prefill_table(rows):
 def host_table(rows):
     by_name = {row["name"]: row for row in rows}
     lines = []
-    for name, text in HOST_NAMES.items():
+    for name, text in ((n, t) for n, t in HOST_NAMES.items() if n in by_name):
         row = by_name[name]
         scale = {"s": 1, "ms": 1e-3, "us": 1e-6}.get(row["unit"])
         lines.append([text, duration(row["value"] * scale) if scale else f"{row['value']:.2f}x"])
@@ -265,13 +265,15 @@ class Records:
 def readme_rows(records):
     rows = {row["label"]: row for row in records.compared}
     requests = first_requests(records.first)
-    ours, fla = (requests[c, "empty"]["after_import_torch"] for c in ("cubinery-python", "fla-0.6.0"))
-    first = ["first prefill", "16, 32", "256 tokens", "", "", duration(ours), duration(fla), "", f"{fla / ours:.0f}x"]
-    lines = compared_table([rows[label] for label in README_ROWS], dtype, [first])
+    empty_ms = {contender: row["after_import_torch"] * 1e3 for (contender, cache), row in requests.items()
+                if cache == "empty" and "after_import_torch" in row}
+    first = {"op": "first prefill", "qk_heads": 16, "v_heads": 32, "seqlens": [256], "protocol": "",
+             "byte_floor_ms": None, "ms": empty_ms.pop("cubinery-python"), "peers_ms": empty_ms}
+    lines = compared_table([*(rows[label] for label in README_ROWS), first], dtype)
     return "\n".join(lines + paragraph(
         f"{records.machine()}; {origin([*records.compared, *requests.values()])}. Heads are key heads, value heads, of "
-        "128 x 128. Each row but the last is one run of all libraries on the same tensors: medians of CUDA graph replays "
-        "with a cold L2. The byte floor is the time to move every operand once at the measured copy rate. The last row "
+        "128 x 128. Each row but the last is one run of all libraries on the same tensors: medians of CUDA graph "
+        "replays with a cold L2. The byte floor is the time to move every operand once at the measured copy rate. The last row "
         "is a new Python process with an empty cache, after `import torch`."))
 
 
