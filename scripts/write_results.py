@@ -158,7 +158,7 @@ def decode_table(rows):
     kinds = [("f32", "vk"), ("f32", "kv"), ("bf16", "vk"), ("bf16", "kv")]
     lines = []
     for batch in sorted({key[0] for key in cells}):
-        found = [cells[batch, *kind] for kind in kinds]
+        found = [cells[(batch, *kind)] for kind in kinds]
         lines.append([f"{batch}", *(f"{duration(r['ms'] / 1e3)}, {r['copy_rate_share']:.0%}" for r in found)])
     return table(["requests", *(f"{dtype}, {layout.upper()}" for dtype, layout in kinds)], lines)
 
@@ -273,8 +273,8 @@ def readme_rows(records):
     return "\n".join(lines + paragraph(
         f"{records.machine()}; {origin([*records.compared, *requests.values()])}. Heads are key heads, value heads, of "
         "128 x 128. Each row but the last is one run of all libraries on the same tensors: medians of CUDA graph "
-        "replays with a cold L2. The byte floor is the time to move every operand once at the measured copy rate. The last row "
-        "is a new Python process with an empty cache, after `import torch`."))
+        "replays with a cold L2. The byte floor is the time to move every operand once at the measured copy rate. The "
+        "last row is a new Python process with an empty cache, after `import torch`."))
 
 
 def results_page(records):
