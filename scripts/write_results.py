@@ -58,7 +58,7 @@ def duration(seconds):
         value = seconds * scale
         if value >= 1:
             break
-    return f"{value:.{max(0, 2 - len(str(int(value))) + 1)}f} {unit}"
+    return f"{value:.{max(0, 3 - len(str(int(value))))}f} {unit}"
 
 
 def peer_name(contender):
