@@ -15,10 +15,15 @@ if [[ $what == shell ]]; then
     exit 77
   fi
   cd "$source"
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
   while read -r line; do
-    [[ $line == scripts/test.sh ]] && continue  # what runs this
+    case $line in
+      scripts/test.sh) continue ;;  # what runs this
+      "pip install .") continue ;;  # the test `python`: scripts/test_python.sh
+    esac
     echo "+ $line"
-    bash -euo pipefail -c "$line"
+    DESTDIR=$work bash -euo pipefail -c "$line"  # an installation goes there
   done < <(blocks sh)
   exit 0
 fi

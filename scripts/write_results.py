@@ -1,0 +1,360 @@
+#!/usr/bin/env python3
+"""Writes what was measured into the documents: README's rows, docs/results.md and docs/plots/latency.svg, from the
+records in benchmarks/results and tuner/measured.
+
+    scripts/write_results.py          writes them
+    scripts/write_results.py --check  exits 1 when one of them is not what the records say
+"""
+import json
+import pathlib
+import sys
+import textwrap
+
+from draw_latency import draw_latency
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BEGIN = "<!-- measured: begin (written by scripts/write_results.py) -->\n"
+END = "<!-- measured: end -->\n"
+
+PEERS = {"fla": "FLA", "flash-qla": "FlashQLA", "flashinfer": "FlashInfer"}
+README_ROWS = [  # labels of side-by-side rows
+    "decode 16,32 B=1 f32",
+    "decode 16,32 B=128 f32",
+    "prefill 16,32 8192 qwen-bf16",
+    "prefill 16,64 8192x4 qwen-bf16",
+    "prefill 2,8 32768 qwen-bf16",
+]
+TUNING_ROWS = 25  # at most
+WORTH = 0.01  # a gain, as a share; a prefill that gains less has no row
+
+HOST_NAMES = {
+    "launch_over_bare": "`Decode::launch` over a bare `cuLaunchKernel` of the same kernel, host time",
+    "prepare_cold_ms": "`prepare` of decode, empty cache: compiles its kernels",
+    "prepare_disk_ms": "`prepare` of decode, filled cache",
+    "context_create_ms": "`Context::create`, with the driver already started",
+    "first_result_cold_s": "process start to first checked decode, empty cache",
+    "first_result_prewarmed_s": "process start to first checked decode, filled cache",
+    "python_decode_us": "decode step from Python, operator object and PyTorch tensors, host time",
+    "python_gdn_decode_us": "the same through `gdn_decode`, which infers the problem and allocates `o`",
+    "fla_decode_us": "the same through FLA's `fused_recurrent_gated_delta_rule`",
+    "python_prefill_us": "prefill from Python, operator object, host time",
+    "python_gdn_prefill_us": "the same through `gdn_prefill`, which infers the problem and allocates",
+    "fla_prefill_us": "the same through FLA's `chunk_gated_delta_rule`",
+    "import_cubinery_s": "`import cubinery`",
+}
+
+
+def paragraph(text):
+    return [*textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False), ""]
+
+
+def table(head, rows):
+    return [f"| {' | '.join(head)} |", "|" + "---|" * len(head), *(f"| {' | '.join(row)} |" for row in rows), ""]
+
+
+def duration(seconds):
+    """Three digits, in the unit that suits."""
+    for unit, scale in (("s", 1), ("ms", 1e3), ("us", 1e6)):
+        value = seconds * scale
+        if value >= 1:
+            break
+    return f"{value:.{max(0, 3 - len(str(int(value))))}f} {unit}"
+
+
+def peer_name(contender):
+    name, _, version = contender.rpartition("-")
+    return f"{PEERS[name]} {version}"
+
+
+def listed(values):
+    return ", ".join(sorted(set(values)))
+
+
+def origin(rows):
+    return f"commit {listed(r['commit'] for r in rows)}, {listed(r['date'] for r in rows)}"
+
+
+def heads(row):
+    return f"{row['qk_heads']}, {row['v_heads']}"
+
+
+def tokens(row):
+    """One sequence: its length; several equal ones: count x length."""
+    lengths = row["seqlens"]
+    if len(lengths) == 1:
+        return f"{lengths[0]}"
+    if len(set(lengths)) == 1:
+        return f"{len(lengths)} x {lengths[0]}"
+    return " + ".join(map(str, lengths))
+
+
+# --- Side by side with other libraries
+
+
+def compared_rows(records):
+    """The rows of all side-by-side records; of one that was run twice, the one with most contenders."""
+    rows = {}
+    for record in records:
+        for row in record["rows"]:
+            if "contenders" not in row:
+                continue
+            kept = rows.get(row["label"])
+            if kept is None or len(row["peers_ms"]) > len(kept["peers_ms"]):
+                rows[row["label"]] = row
+    return sorted(rows.values(), key=lambda r: (r["op"], r.get("state_dtype") == "bf16", r["v_heads"], r["qk_heads"],
+                                                r.get("batch", 0), sum(r.get("seqlens", [])), r["label"]))
+
+
+def size(row):
+    if "seqlens" in row:
+        return f"{tokens(row)} tokens"
+    return f"{row['batch']} request{'s' if row['batch'] > 1 else ''}"
+
+
+def data(row):
+    return row["protocol"] if "protocol" in row else f"{row['state_dtype']} states"
+
+
+def dtype(row):
+    return data(row).split("-")[-1]
+
+
+def compared_table(rows, data):
+    """cubinery and each peer in the same run; `data` says what a row was measured on."""
+    peers = sorted({peer for row in rows for peer in row["peers_ms"]})
+    lines = []
+    for row in rows:
+        times = [row["byte_floor_ms"], row["ms"], *(row["peers_ms"].get(peer) for peer in peers)]
+        ratio = min(row["peers_ms"].values()) / row["ms"]
+        lines.append([row["op"].removeprefix("gdn_"), heads(row), size(row), data(row),
+                      *(duration(ms / 1e3) if ms else "" for ms in times), f"{ratio:.{2 if ratio < 10 else 0}f}x"])
+    return table(["", "heads", "size", "data", "byte floor", "cubinery", *map(peer_name, peers),
+                  "fastest peer / cubinery"], lines)
+
+
+def first_requests(record):
+    return {(r["contender"], r["cache"]): r for r in record["rows"] if r["op"] == "first_request"}
+
+
+def first_request_table(record):
+    requests = first_requests(record)
+    rows = []
+    for contender in dict.fromkeys(contender for contender, _ in requests):
+        both = [requests[contender, cache] for cache in ("empty", "filled")]
+        after = [r.get("after_import_torch") for r in both]
+        name = {"cubinery-cpp": "cubinery, C++", "cubinery-python": "cubinery, Python"}.get(contender)
+        rows.append([name or peer_name(contender), *(duration(r["seconds"]) for r in both),
+                     *(duration(t) if t else "" for t in after)])
+    return table(["", "empty cache", "filled cache", "empty, after `import torch`", "filled, after `import torch`"],
+                 rows)
+
+
+# --- cubinery alone
+
+
+def decode_table(rows):
+    """One line for each batch size: time and share of the copy rate for each state dtype and layout."""
+    cells = {(r["batch"], r["state_dtype"], r["state_layout"]): r for r in rows}
+    kinds = [("f32", "vk"), ("f32", "kv"), ("bf16", "vk"), ("bf16", "kv")]
+    lines = []
+    for batch in sorted({key[0] for key in cells}):
+        found = [cells[(batch, *kind)] for kind in kinds]
+        lines.append([f"{batch}", *(f"{duration(r['ms'] / 1e3)}, {r['copy_rate_share']:.0%}" for r in found)])
+    return table(["requests", *(f"{dtype}, {layout.upper()}" for dtype, layout in kinds)], lines)
+
+
+def prefill_table(rows):
+    lines = []
+    for row in rows:
+        fla = row.get("peers_ms", {}).get("fla-0.5.2")
+        published = row.get("best_published_ms")
+        lines.append([tokens(row), heads(row), row["protocol"], duration(row["byte_floor_ms"] / 1e3),
+                      duration(row["ms"] / 1e3), duration(fla / 1e3) if fla else "",
+                      f"{duration(published / 1e3)} {row['best_published']}" if published else "",
+                      f"{published / row['ms']:.2f}x" if published else ""])
+    return table(["tokens", "heads", "protocol", "byte floor", "cubinery", "FLA 0.5.2", "best published",
+                  "published / cubinery"], lines)
+
+
+def host_table(rows):
+    by_name = {row["name"]: row for row in rows}
+    lines = []
+    for name, text in ((n, t) for n, t in HOST_NAMES.items() if n in by_name):
+        row = by_name[name]
+        scale = {"s": 1, "ms": 1e-3, "us": 1e-6}.get(row["unit"])
+        lines.append([text, duration(row["value"] * scale) if scale else f"{row['value']:.2f}x"])
+    return table(["", ""], lines)
+
+
+# --- Tuning
+
+
+def tuning_results():
+    """Of two lines for one setting, the later one."""
+    results = {}
+    for path in sorted((ROOT / "tuner" / "measured").glob("*.results.jsonl")):
+        for line in filter(None, path.read_text().splitlines()):
+            result = json.loads(line)
+            results[result["op"], result["fixed"], result["bucket"], result["gpu"]["name"]] = result
+    return sorted(results.values(), key=lambda r: (r["op"], r["fixed"], r["gpu"]["name"], list(r["features"].values())))
+
+
+def is_default(result):
+    return result["configuration"] == result["otherwise"]
+
+
+def gain(result):
+    """How much less time the result takes than the default, as a share of the default's."""
+    return 1 - result["ms"]["median"] / result["otherwise_ms"]["median"]
+
+
+def fixed_fields(result):
+    """Without the names of kernels: those that are launched together agree."""
+    fields = (field.split("=") for field in result["fixed"].split(";"))
+    return {name.split(".")[-1]: value for name, value in fields}
+
+
+def tuning_label(result, results):
+    """The operator, the fixed fields in which its problems differ, and the bucket."""
+    fields = fixed_fields(result)
+    others = [fixed_fields(other) for other in results if other["op"] == result["op"]]
+    texts = [f"{name}={value}" for name, value in fields.items() if any(o.get(name) != value for o in others)]
+    texts += [f"{name} {value}" for name, value in
+              (part.split("=") for part in result["bucket"].split(";"))]
+    return f"{result['op'].removeprefix('gdn_')}: {', '.join(texts)}"
+
+
+def tuning_table(results):
+    """The results that gain most, and how many are left out."""
+    shown = [r for r in results if r["op"] == "gdn_decode" or gain(r) >= WORTH]
+    shown = sorted(shown, key=gain, reverse=True)[:TUNING_ROWS]
+    rows = []
+    for result in (r for r in results if r in shown):
+        changes = [f"{name} {value} for {result['otherwise'][name]}" for name, value in result["configuration"].items()
+                   if value != result["otherwise"][name]]
+        rows.append([tuning_label(result, results), duration(result["otherwise_ms"]["median"] / 1e3),
+                     duration(result["ms"]["median"] / 1e3), f"{gain(result):.1%}",
+                     ", ".join(changes) or "the default won"])
+    left_out = [r for r in results if r not in shown]
+    defaults = sum(map(is_default, left_out))
+    return [*table(["", "default", "chosen", "gain", "chosen in place of the default's"], rows),
+            *paragraph(f"The default won {defaults} others; {len(left_out) - defaults} others gain less.")]
+
+
+# --- The documents
+
+
+class Records:
+    def __init__(self):
+        folder = ROOT / "benchmarks" / "results"
+        self.alone = json.loads((folder / "h200.json").read_text())
+        self.first = json.loads((folder / "compare" / "h200_first_request.json").read_text())
+        self.side_by_side = [json.loads(p.read_text()) for p in sorted((folder / "compare").glob("*.json"))]
+        self.compared = compared_rows(self.side_by_side)
+        self.host = [r for record in [self.alone, *self.side_by_side] for r in record["rows"] if r["op"] == "host"]
+        self.tuned = tuning_results()
+
+    def of(self, op):
+        return [r for r in self.alone["rows"] if r["op"] == op]
+
+    def machine(self):
+        return listed(f"{record['gpu']}, driver {record['driver']}, NVRTC {record['nvrtc']}"
+                      for record in [self.alone, *self.side_by_side] if "nvrtc" in record)
+
+
+def readme_rows(records):
+    rows = {row["label"]: row for row in records.compared}
+    requests = first_requests(records.first)
+    empty_ms = {contender: row["after_import_torch"] * 1e3 for (contender, cache), row in requests.items()
+                if cache == "empty" and "after_import_torch" in row}
+    first = {"op": "first prefill", "qk_heads": 16, "v_heads": 32, "seqlens": [256], "protocol": "",
+             "byte_floor_ms": None, "ms": empty_ms.pop("cubinery-python"), "peers_ms": empty_ms}
+    lines = compared_table([*(rows[label] for label in README_ROWS), first], dtype)
+    return "\n".join(lines + paragraph(
+        f"{records.machine()}; {origin([*records.compared, *requests.values()])}. Heads are key heads, value heads, of "
+        "128 x 128. Each row but the last is one run of all libraries on the same tensors: medians of CUDA graph "
+        "replays with a cold L2. The byte floor is the time to move every operand once at the measured copy rate. The "
+        "last row is a new Python process with an empty cache, after `import torch`."))
+
+
+def results_page(records):
+    alone = records.alone
+    tests = alone["tests"]
+    copy_rate = f"{alone['ceilings']['copy_tb_s']:.2f} TB/s"
+    decode, prefill = records.of("gdn_decode"), records.of("gdn_prefill")
+    lines = ["# Results", "",
+             "<!-- Written by scripts/write_results.py from benchmarks/results and tuner/measured. -->", ""]
+    lines += paragraph(
+        f"Measured on an {records.machine()}. Times of kernels are medians of CUDA graph replays with a cold L2 and "
+        "random data. Heads are key heads, value heads, of 128 x 128. The *byte floor* is the time to move every "
+        f"operand once at the rate of a device-to-device copy, measured in the same run (here {copy_rate}). "
+        "[benchmarks.md](benchmarks.md) has the protocol, [performance.md](performance.md) what was predicted and "
+        "tried.")
+    lines += paragraph(
+        f"GPU tests at commit {tests['commit']}, {tests['date']}: {tests['passed']} passed, {tests['failed']} failed. "
+        f"Sanitizers {'clean' if tests['sanitizers_clean'] else 'not clean'} at commit {tests['sanitizers_commit']}.")
+    lines += ["![Decode and prefill times against other libraries](plots/latency.svg)", ""]
+
+    lines += ["## Against other libraries", ""]
+    lines += paragraph(
+        f"From Python, all libraries in turn on the same tensors in one process; {origin(records.compared)}. Where "
+        "FlashQLA's cell is empty it has no such kernel, or the row was not run with it. FLA's decode writes f32 "
+        "states even where the old ones are bf16. The data of prefill is a distribution of gates and a dtype "
+        "([benchmarks.md](benchmarks.md)). In the last column, more than 1 means that cubinery is faster.")
+    lines += compared_table(records.compared, data)
+
+    lines += ["## The first prefill of a process", ""]
+    lines += paragraph(
+        "From the start of a process until the result of a prefill of 256 tokens is on the host; "
+        f"{origin(first_requests(records.first).values())}. Medians of fresh processes; every result was checked.")
+    lines += first_request_table(records.first)
+
+    lines += ["## On the host", ""]
+    lines += paragraph(f"{origin(records.host).capitalize()}.")
+    lines += host_table(records.host)
+
+    lines += ["## Decode", ""]
+    lines += paragraph(
+        f"16 key heads and 32 value heads, states in a pool, gates and norms computed in the kernel; {origin(decode)}. "
+        "For each dtype and layout of the states: the time, and the rate of moving the bytes as a share of the copy "
+        "rate.")
+    lines += decode_table(decode)
+
+    lines += ["## Prefill", ""]
+    lines += paragraph(
+        f"{origin(prefill).capitalize()}. FLA 0.5.2 was measured with the same protocol on the same kind of GPU, on "
+        "another day. Published times are their authors' own, on the same kind of GPU.")
+    lines += prefill_table(prefill)
+
+    lines += ["## Tuning", ""]
+    gpus = listed(r["gpu"]["name"] for r in records.tuned)
+    lines += paragraph(
+        f"The results inside the library ({gpus}) that gain most. The default is what the cost model chooses; both "
+        "times are from one run-off, their replays interleaved.")
+    lines += tuning_table(records.tuned)
+    return "\n".join(lines[:-1]) + "\n"
+
+
+def documents():
+    """The path of each document and the text that it should have."""
+    records = Records()
+    readme = ROOT / "README.md"
+    before, _, rest = readme.read_text().partition(BEGIN)
+    after = rest.partition(END)[2]
+    return {
+        readme: before + BEGIN + readme_rows(records) + END + after,
+        ROOT / "docs" / "results.md": results_page(records),
+        ROOT / "docs" / "plots" / "latency.svg": draw_latency(records.compared, records.alone["gpu"], peer_name),
+    }
+
+
+def main():
+    for path, text in documents().items():
+        if "--check" not in sys.argv:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            sys.exit(f"{path.relative_to(ROOT)} is not what the records say: run scripts/write_results.py")
+
+
+if __name__ == "__main__":
+    main()
