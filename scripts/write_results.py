@@ -195,8 +195,8 @@ def tuning_results():
     for path in sorted((ROOT / "tuner" / "measured").glob("*.results.jsonl")):
         for line in filter(None, path.read_text().splitlines()):
             result = json.loads(line)
-            results[result["op"], result["fixed"], result["bucket"], result["gpu"]["name"]] = result
-    return sorted(results.values(), key=lambda r: (r["op"], r["fixed"], r["gpu"]["name"], list(r["features"].values())))
+            results[result["op"], result["problem"], result["bucket"], result["gpu"]["name"]] = result
+    return sorted(results.values(), key=lambda r: (r["op"], r["problem"], r["gpu"]["name"], list(r["features"].values())))
 
 
 def is_default(result):
@@ -208,16 +208,14 @@ def gain(result):
     return 1 - result["ms"]["median"] / result["otherwise_ms"]["median"]
 
 
-def fixed_fields(result):
-    """Without the names of kernels: those that are launched together agree."""
-    fields = (field.split("=") for field in result["fixed"].split(";"))
-    return {name.split(".")[-1]: value for name, value in fields}
+def problem_fields(result):
+    return dict(field.split("=") for field in result["problem"].split(";"))
 
 
 def tuning_label(result, results):
-    """The operator, the fixed fields in which its problems differ, and the bucket."""
-    fields = fixed_fields(result)
-    others = [fixed_fields(other) for other in results if other["op"] == result["op"]]
+    """The operator, the fields in which its problems differ, and the bucket."""
+    fields = problem_fields(result)
+    others = [problem_fields(other) for other in results if other["op"] == result["op"]]
     texts = [f"{name}={value}" for name, value in fields.items() if any(o.get(name) != value for o in others)]
     texts += [f"{name} {value}" for name, value in
               (part.split("=") for part in result["bucket"].split(";"))]
@@ -230,8 +228,8 @@ def tuning_table(results):
     shown = sorted(shown, key=gain, reverse=True)[:TUNING_ROWS]
     rows = []
     for result in (r for r in results if r in shown):
-        changes = [f"{name} {value} for {result['otherwise'][name]}" for name, value in result["configuration"].items()
-                   if value != result["otherwise"][name]]
+        changes = [f"{name} {value} for {result['otherwise'].get(name)}"
+                   for name, value in result["configuration"].items() if value != result["otherwise"].get(name)]
         rows.append([tuning_label(result, results), duration(result["otherwise_ms"]["median"] / 1e3),
                      duration(result["ms"]["median"] / 1e3), f"{gain(result):.1%}",
                      ", ".join(changes) or "the default won"])
