@@ -55,11 +55,22 @@ std::size_t literal_length(std::string_view text) {
   return 1;
 }
 
-// Appends the line without blanks at its end, unless it is blank, and empties it.
-void end_line(std::string* line, std::string* text) {
-  line->resize(line->find_last_not_of(" \t\r") + 1);
-  if (!line->empty()) *text += *line + '\n';
-  line->clear();
+// Ends the last line of `code`: without blanks at its end, and without the line if it is blank.
+void end_line(std::string* code) {
+  std::size_t end = code->size();
+  while (end > 0 && ((*code)[end - 1] == ' ' || (*code)[end - 1] == '\t')) --end;
+  code->resize(end);
+  if (end > 0 && (*code)[end - 1] != '\n') *code += '\n';
+}
+
+// Where the first line end, quotation mark or slash is; the length if there is none.
+std::size_t plain_length(std::string_view text) {
+  std::size_t i = 0;
+  while (i < text.size() && text[i] != '\n' && text[i] != '/' && text[i] != '"' &&
+         text[i] != '\'') {
+    ++i;
+  }
+  return i;
 }
 
 // A kernel's own files and every header that they include, directly or not.
@@ -101,26 +112,30 @@ std::string digest_below(const TemplateFiles& files, std::string_view prefix) {
 }
 
 std::string without_comments(std::string_view text) {
-  if (text.find("R\"") != text.npos) return std::string(text);
+  if (text.find("R\"") != text.npos || text.find('\r') != text.npos) return std::string(text);
   std::string code;
-  std::string line;
+  code.reserve(text.size());
   while (!text.empty()) {
-    const char c = text.front();
-    std::size_t taken = 1;
-    if (text.starts_with("//")) {
+    std::size_t taken = plain_length(text);
+    if (taken > 0) {
+      code += text.substr(0, taken);
+    } else if (text.front() == '\n') {
+      taken = 1;
+      end_line(&code);
+    } else if (text.starts_with("//")) {
       taken = std::min(text.find('\n'), text.size());
     } else if (text.starts_with("/*")) {
       taken = std::min(text.find("*/", 2), text.size() - 2) + 2;
-      line += ' ';
-    } else if (c == '\n') {
-      end_line(&line, &code);
+      code += ' ';
     } else {
-      if (c == '"' || (c == '\'' && !is_in_number(line))) taken = literal_length(text);
-      line += text.substr(0, taken);
+      taken = text.front() == '/' || (text.front() == '\'' && is_in_number(code))
+                  ? 1
+                  : literal_length(text);
+      code += text.substr(0, taken);
     }
     text.remove_prefix(taken);
   }
-  end_line(&line, &code);
+  end_line(&code);
   return code;
 }
 

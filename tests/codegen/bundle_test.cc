@@ -183,5 +183,36 @@ TEST_CASE("DigestsOfAFolderSeeNoOther", "[cpu]") {
   CHECK(headers_digest({{"common/a.h", "1"}}) != headers_digest({{"cubinery/a.h", "1"}}));
 }
 
+TEST_CASE("CommentsAndBlankLinesAreNoCode", "[cpu]") {
+  CHECK(without_comments("") == "");
+  CHECK(without_comments("int a;") == "int a;\n");
+  CHECK(without_comments("\n\n  int a;  // one\n\t\n/* two\nlines */int b;\n") ==
+        "  int a;\n int b;\n");
+  CHECK(without_comments("int a;/* never closed") == "int a;\n");
+  CHECK(without_comments("x = y / z;") == "x = y / z;\n");
+  // What looks like a comment in a literal is none.
+  CHECK(without_comments(R"(s = "// no /* comment \\"; t)") == R"(s = "// no /* comment \\"; t)"
+                                                               "\n");
+  CHECK(without_comments("c = '\"'; // yes") == "c = '\"';\n");
+  CHECK(without_comments("n = 1'000; // yes 'n") == "n = 1'000;\n");
+  CHECK(without_comments("c = '\\''; // yes") == "c = '\\'';\n");
+  const std::string raw = "s = R\"(// no comment)\";\n\n";
+  CHECK(without_comments(raw) == raw);
+}
+
+TEST_CASE("ACommentDoesNotChangeTheDigestOfCode", "[cpu]") {
+  TemplateFiles files = {{"k/k.cu", "#include \"common/a.h\"\nint k;\n"},
+                         {"common/a.h", "int a;\n"},
+                         {"common/b.h", "int b;\n"}};
+  const std::string code = code_digest(files, "k");
+  const std::string text = kernel_digest(files, "k");
+  files["common/a.h"] = "// says what a is\n\nint a;\n";
+  files["common/b.h"] = "int c;\n";
+  CHECK(code_digest(files, "k") == code);
+  CHECK(kernel_digest(files, "k") != text);
+  files["common/a.h"] = "int a = 1;\n";
+  CHECK(code_digest(files, "k") != code);
+}
+
 }  // namespace
 }  // namespace cubinery

@@ -90,14 +90,16 @@ Wanted::Match Wanted::match(std::string_view their_problem) const {
     const std::optional<std::string_view> ours = value(problem);
     return ours && ours == value(their_problem);
   };
+  // Most results are for problems that differ here already.
+  const bool is_outlined = std::all_of(outline.begin(), outline.end(), same);
+  if (!is_outlined) return Match::kNone;
   const auto is_same_field = [&](const auto& field) { return same(field.first); };
   const auto ours = fields_of(problem), theirs = fields_of(their_problem);
-  if (!problem.empty() && std::all_of(ours.begin(), ours.end(), is_same_field) &&
+  if (std::all_of(ours.begin(), ours.end(), is_same_field) &&
       std::all_of(theirs.begin(), theirs.end(), is_same_field)) {
     return Match::kSame;
   }
-  return !outline.empty() && std::all_of(outline.begin(), outline.end(), same) ? Match::kOutline
-                                                                               : Match::kNone;
+  return outline.empty() ? Match::kNone : Match::kOutline;
 }
 
 std::optional<std::string> stale(const Setting& setting, const Decision& decision,
