@@ -30,6 +30,13 @@ struct Tile<DType::kF32> {
   float x[2][2][2];
 };
 
+// Calls f(row half, column half, column) for each of this lane's elements of a tile of fp32.
+template <class Function>
+__device__ void for_each_element(Function f) {
+#pragma unroll
+  for (int e = 0; e < 8; ++e) f(e / 4, e / 2 % 2, e % 2);
+}
+
 // Rounds to the operand's type.
 template <DType kDType>
 __device__ Tile<kDType> round_to(const Acc& acc) {
@@ -124,13 +131,11 @@ struct SharedMatrix {
     Tile<kDType> tile;
     if constexpr (kDType == DType::kF32) {
       const unsigned at = element(row + tile_column(), column + tile_row());
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const int r = i / 4, c = i / 2 % 2, j = i % 2;
+      for_each_element([&](int r, int c, int j) {
         asm volatile("ld.shared.f32 %0, [%1];"
                      : "=f"(tile.x[r][c][j])
                      : "r"(at + ((8 * c + j) * kStride + 8 * r) * 4));
-      }
+      });
     } else {
       const unsigned lane = threadIdx.x % 32;
       asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"

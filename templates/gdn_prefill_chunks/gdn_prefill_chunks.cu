@@ -160,11 +160,9 @@ __device__ void multiply_rows(dev::Acc (&kk)[kTilesOfWarp], dev::Acc (&qk)[kTile
 
 // x[i][j] *= rows[i] * columns[j].
 __device__ void scale_tile(dev::Acc& acc, const float* rows, const float* columns) {
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const int r = i / 4, c = i / 2 % 2, j = i % 2;
+  dev::for_each_element([&](int r, int c, int j) {
     acc.x[r][c][j] *= rows[dev::tile_row() + 8 * r] * columns[dev::tile_column() + 8 * c + j];
-  }
+  });
 }
 
 __device__ void store_products(const dev::Acc (&kk)[kTilesOfWarp],
@@ -178,8 +176,7 @@ __device__ void store_products(const dev::Acc (&kk)[kTilesOfWarp],
     dev::Acc q = qk[i];
     scale_tile(k, k_norms() + 16 * at.row, k_norms() + 16 * at.column);
     scale_tile(q, q_norms() + 16 * at.row, k_norms() + 16 * at.column);
-#pragma unroll
-    for (int e = 0; e < 8; ++e) q.x[e / 4][e / 2 % 2][e % 2] *= scale;
+    dev::for_each_element([&](int r, int c, int j) { q.x[r][c][j] *= scale; });
     dev::store_tile<kF32>(kk_tiles(), tile, dev::round_to<kF32>(k));
     dev::store_tile<kF32>(qk_tiles(), tile, dev::round_to<kF32>(q));
   }
@@ -193,16 +190,14 @@ __device__ void store_matrices(char* record, const float* sums, const float* bet
     dev::Acc t =
         dev::to_float<kF32>(dev::load_tile<kF32>(dev::shared_address(inverse_tiles()), tile));
     dev::Acc s = dev::to_float<kF32>(dev::load_tile<kF32>(dev::shared_address(qk_tiles()), tile));
-#pragma unroll
-    for (int e = 0; e < 8; ++e) {
-      const int r = e / 4, c = e / 2 % 2, j = e % 2;
+    dev::for_each_element([&](int r, int c, int j) {
       const int row = 16 * at.row + dev::tile_row() + 8 * r;
       const int column = 16 * at.column + dev::tile_column() + 8 * c + j;
       const float decay = dev::exp2(sums[row] - sums[column]);
       t.x[r][c][j] *= decay * beta[column];
       s.x[r][c][j] *= decay;
       if (at.row == at.column && row < column) t.x[r][c][j] = s.x[r][c][j] = 0.0f;
-    }
+    });
     dev::store_tile<kKey.dtype>(record, tile, dev::round_to<kKey.dtype>(t));
     dev::store_tile<kKey.dtype>(record + kRecord.attention, tile, dev::round_to<kKey.dtype>(s));
   }

@@ -125,8 +125,7 @@ struct Factors {
 
 // acc[i][j] *= factors[j].
 __device__ void scale_columns(dev::Acc& acc, const Factors& factors) {
-#pragma unroll
-  for (int e = 0; e < 8; ++e) acc.x[e / 4][e / 2 % 2][e % 2] *= factors.x[e / 2 % 2][e % 2];
+  dev::for_each_element([&](int r, int c, int j) { acc.x[r][c][j] *= factors.x[c][j]; });
 }
 
 // With f32 operands and a long key_dim, ptxas loads so far ahead that it runs out of registers.  It
@@ -162,11 +161,10 @@ __device__ void correct_values(Tile (&values)[kTokens], const dev::Acc (&ks)[kTo
   for (int i = 0; i < kTokens; ++i) {
     dev::Acc value = dev::to_float(given.load_transposed(16 * i, threadIdx.x / 32 * 16));
     const Factors k_in(stage, kRecord.k_in, i);
-#pragma unroll
-    for (int e = 0; e < 8; ++e) {
-      const int r = e / 4, c = e / 2 % 2, j = e % 2;
-      value.x[r][c][j] = fmaf(-k_in.x[c][j], ks[i].x[r][c][j], value.x[r][c][j]);
-    }
+    const dev::Acc& recalled = ks[i];
+    dev::for_each_element([&](int r, int c, int j) {
+      value.x[r][c][j] = fmaf(-k_in.x[c][j], recalled.x[r][c][j], value.x[r][c][j]);
+    });
     values[i] = dev::round_to<kKey.dtype>(value);
   }
 }
@@ -208,15 +206,13 @@ __device__ void update_state(State& state, const Tile (&values)[kTokens], unsign
     stop_loading_ahead(stage);
     float(&s)[2][2][2] = state.tiles[k].x;
     dev::Acc added{};
-#pragma unroll
-    for (int e = 0; e < 8; ++e) s[e / 4][e / 2 % 2][e % 2] *= decay;
+    dev::for_each_element([&](int r, int c, int j) { s[r][c][j] *= decay; });
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
       dev::mma(kApart ? added : state.tiles[k], values[i], keys.load_transposed(16 * i, 16 * k));
     }
-#pragma unroll
-    for (int e = 0; kApart && e < 8; ++e) {
-      s[e / 4][e / 2 % 2][e % 2] += added.x[e / 4][e / 2 % 2][e % 2];
+    if constexpr (kApart) {
+      dev::for_each_element([&](int r, int c, int j) { s[r][c][j] += added.x[r][c][j]; });
     }
   }
 }
