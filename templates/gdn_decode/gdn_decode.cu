@@ -34,6 +34,7 @@ using gdn::StateLayout;
 
 constexpr bool kRowsAreV = kKey.state_layout == StateLayout::kVK;
 constexpr int kVLanes = 32 / kKey.k_lanes;
+constexpr int kKLaneStride = kRowsAreV ? 1 : kVLanes;  // between the lanes of a value column
 constexpr int kVec = kKey.vec_bytes / size_of(kKey.state_dtype);
 constexpr int kKPart = kKey.key_dim / kKey.k_lanes;          // elements of k and q per thread
 constexpr int kVPart = kKey.warp_v / kVLanes;                // value columns per thread
@@ -47,9 +48,7 @@ struct Lane {
   int v = kRowsAreV ? threadIdx.x % 32 / kKey.k_lanes : threadIdx.x % kVLanes;
 };
 
-__device__ float sum_over_k(float x) {
-  return dev::sum_over_lanes < kKey.k_lanes, kRowsAreV ? 1 : kVLanes > (x);
-}
+__device__ float sum_over_k(float x) { return dev::sum_over_lanes<kKey.k_lanes, kKLaneStride>(x); }
 
 // Position in key_dim of this thread's element `e` of k and q.
 __device__ int k_index(Lane lane, int e) {
@@ -185,8 +184,8 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
     const int v = first_v + v_index(lane, ve);
     const long long v_row = n * p.v_request + h / p.v_group * p.v_head;
     const float value = dev::load<kKey.dtype>(p.v, v_row + v);
-    // Every fusion is written out: left to the compiler, it differs between tilings, and so would
-    // bits.
+    // Every fused multiply-add is written out: the compiler's choice differs between tilings, and
+    // so would bits.
     d[ve] = beta * fmaf(-decay, s, value);
     store_output(p, lane, n, h, v, p.scale * fmaf(qk, d[ve], __fmul_rn(decay, r)));
   }
