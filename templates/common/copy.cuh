@@ -1,6 +1,7 @@
 // Asynchronous copies from global to shared memory (cp.async).
 #pragma once
 
+#include "common/shared.cuh"
 #include "common/types.cuh"
 
 namespace cubinery::dev {
@@ -94,12 +95,7 @@ class RowCopier {
     for (int i = threadIdx.x % kThreads; i < kRows * kDim; i += kThreads) {
       const int row = i / kDim;
       const unsigned at = shared + (row * kStride + i % kDim) * kSize;
-      const auto x = row < valid ? from_[row * stride + i % kDim] : Storage<kDType>{};
-      if constexpr (kDType == DType::kF32) {
-        asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory");
-      } else {
-        asm volatile("st.shared.u16 [%0], %1;" ::"r"(at), "h"(x) : "memory");
-      }
+      store_shared(at, row < valid ? from_[row * stride + i % kDim] : Storage<kDType>{});
     }
   }
 

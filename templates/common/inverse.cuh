@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/chunk_record.h"
+#include "common/shared.cuh"
 #include "common/tile.cuh"
 
 namespace cubinery::dev {

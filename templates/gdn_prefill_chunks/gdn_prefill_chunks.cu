@@ -10,6 +10,7 @@
 #include "common/inverse.cuh"
 #include "common/launch.cuh"
 #include "common/sequences.cuh"
+#include "common/shared.cuh"
 #include "common/tile.cuh"
 #include "common/warp.cuh"
 #include "gdn_prefill_chunks/key.h"

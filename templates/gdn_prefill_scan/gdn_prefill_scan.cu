@@ -14,6 +14,7 @@
 #include "common/math.cuh"
 #include "common/output.cuh"
 #include "common/sequences.cuh"
+#include "common/shared.cuh"
 #include "common/slots.cuh"
 #include "common/state.cuh"
 #include "common/tile.cuh"
@@ -115,11 +116,7 @@ struct Factors {
   __device__ Factors(unsigned stage, int vector, int i) {
     const unsigned at = stage + kRecordAt + vector + (16 * i + dev::tile_column()) * 4;
 #pragma unroll
-    for (int c = 0; c < 2; ++c) {
-      asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-                   : "=f"(x[c][0]), "=f"(x[c][1])
-                   : "r"(at + 32 * c));
-    }
+    for (int c = 0; c < 2; ++c) dev::load_shared(x[c], at + 32 * c);
   }
 };
 
@@ -196,7 +193,7 @@ __device__ void round_values(Tile (&plain)[kTokens], Tile (&scaled)[kTokens],
 // S <- decay S + K^T values.
 __device__ void update_state(State& state, const Tile (&values)[kTokens], unsigned stage) {
   float decay;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(decay) : "r"(stage + kRecordAt + kRecord.decay));
+  dev::load_shared(decay, stage + kRecordAt + kRecord.decay);
   const dev::SharedMatrix<kKey.dtype, kRow> keys{stage};
 #pragma unroll
   for (int k = 0; k < kKeys; ++k) {
