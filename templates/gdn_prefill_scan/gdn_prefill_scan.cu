@@ -13,6 +13,7 @@
 #include "common/launch.cuh"
 #include "common/math.cuh"
 #include "common/output.cuh"
+#include "common/schedule.cuh"
 #include "common/sequences.cuh"
 #include "common/shared.cuh"
 #include "common/slots.cuh"
@@ -125,10 +126,11 @@ __device__ void scale_columns(dev::Acc& acc, const Factors& factors) {
   dev::for_each_element([&](int r, int c, int j) { acc.x[r][c][j] *= factors.x[c][j]; });
 }
 
-// With f32 operands and a long key_dim, ptxas loads so far ahead that it runs out of registers.  It
-// does not load ahead of a branch; this one is never taken: no stage starts there.
+// For each step along key_dim: with f32 operands and a long key_dim, the loads of all steps
+// together take more registers than there are.
 __device__ void stop_loading_ahead(unsigned stage) {
-  if (kKey.dtype == DType::kF32 && kKey.key_dim > 128 && stage == 16) __trap();
+  constexpr bool kTooLong = kKey.dtype == DType::kF32 && kKey.key_dim > 128;
+  dev::stop_loading_ahead(kTooLong && stage == 16);  // no stage starts there
 }
 
 // (K S)^T and (Q S)^T.
