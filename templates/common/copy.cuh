@@ -38,17 +38,18 @@ constexpr int greatest_common_divisor(int a, int b) {
 template <DType kDType, int kRows, int kDim, int kStride, int kThreads>
 class RowCopier {
  public:
-  // `rows` is the first row; they lie `stride` elements apart.  `aligned`: every row starts at a
-  // multiple of 16 bytes; otherwise elements are copied one by one, and not asynchronously.
-  __device__ RowCopier(const void* rows, long long stride, bool aligned) : from_(as<kDType>(rows)) {
-    if (aligned) from_ += first_row() * stride + first_column();
+  // The rows of neighbouring tokens, the first one at `first`.  Where they are not aligned,
+  // elements are copied one by one, and not asynchronously.
+  __device__ RowCopier(const TokenRows& rows, long long first)
+      : from_(as<kDType>(rows.data) + first) {
+    if (rows.aligned) from_ += first_row() * rows.stride.token + first_column();
   }
 
   // Starts copying the next kRows rows.  Those from `valid` on become zeros and are not read.
-  // NOTE: takes stride and aligned again instead of keeping them: they are kernel parameters, which
-  // need no registers.
-  __device__ void copy_next(unsigned shared, int valid, long long stride, bool aligned) {
-    if (!aligned) {
+  // NOTE: takes `rows` again instead of keeping it: kernel parameters need no registers.
+  __device__ void copy_next(unsigned shared, int valid, const TokenRows& rows) {
+    const long long stride = rows.stride.token;
+    if (!rows.aligned) {
       copy_elements(shared, valid, stride);
       from_ += kRows * stride;
     } else if (valid >= kRows) {

@@ -80,18 +80,18 @@ struct StatePart {
 
 __device__ float decay_of(const GdnDecodeParams& p, long long n, int h) {
   if constexpr (kKey.gate_mode == GateMode::kNone) return 1.0f;
-  const float g = dev::load<kKey.gate_dtype>(p.g, n * p.g_request + h * p.g_head);
+  const float g = dev::load<kKey.gate_dtype>(p.gates.g.data, p.gates.g.stride.offset(n, 0, h));
   if constexpr (kKey.gate_mode == GateMode::kAlpha) return g;
   if constexpr (kKey.gate_mode == GateMode::kLog) return expf(g);
-  const float A_log = dev::load<kKey.a_log_dtype>(p.A_log, h * p.A_log_head);
-  const float dt_bias = dev::load<kKey.dt_bias_dtype>(p.dt_bias, h * p.dt_bias_head);
+  const float A_log = dev::load<kKey.a_log_dtype>(p.gates.A_log, h);
+  const float dt_bias = dev::load<kKey.dt_bias_dtype>(p.gates.dt_bias, h);
   return expf(dev::computed_log_decay(g, A_log, dt_bias));
 }
 
 __device__ float beta_of(const GdnDecodeParams& p, long long n, int h) {
   if constexpr (kKey.beta_mode == BetaMode::kOne) return 1.0f;
   return dev::write_strength<kKey.beta_mode>(
-      dev::load<kKey.beta_dtype>(p.beta, n * p.beta_request + h * p.beta_head));
+      dev::load<kKey.beta_dtype>(p.gates.beta.data, p.gates.beta.stride.offset(n, 0, h)));
 }
 
 // This thread's elements of a row of key_dim, divided by the row's norm with use_qk_l2norm.
@@ -112,7 +112,7 @@ __device__ void load_key_row(float (&dst)[kKPart], Lane lane, const void* p, lon
 __device__ void store_output(const GdnDecodeParams& p, Lane lane, long long n, int h, int v,
                              float value) {
   if (lane.k != 0) return;  // all k lanes of a column hold the same value
-  dev::as<kKey.output_dtype>(p.o)[n * p.o_request + h * p.o_head + v] =
+  dev::as<kKey.output_dtype>(p.o.data)[p.o.stride.offset(n, 0, h) + v] =
       dev::from_float<kKey.output_dtype>(value);
 }
 
@@ -131,7 +131,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   const Lane lane;
 
   dev::wait_for_previous_kernel();
-  const dev::Slots slots = dev::slots_of<kKey>(p, n, p.read_slots_request, p.write_slots_request);
+  const dev::Slots slots = dev::slots_of<kKey>(p.states, n);
   if (slots.kind == dev::Slots::Kind::kSkip) return;
   if (slots.kind != dev::Slots::Kind::kCompute) {
     const float fill = slots.kind == dev::Slots::Kind::kZero ? 0.0f : dev::nan();
@@ -145,8 +145,8 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   // The long loads first; everything up to their first use hides behind them.
   StatePart state;
   if constexpr (kKey.has_initial_state) {
-    const auto* head =
-        dev::as<kKey.state_dtype>(p.state) + slots.read * p.state_slot + h * p.state_head;
+    const ReadStates& read = p.states.read;
+    const auto* head = dev::as<kKey.state_dtype>(read.data) + read.stride.offset(slots.read, h);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
 #pragma unroll
@@ -158,8 +158,8 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   dev::allow_next_kernel();
   float k[kKPart];
   float q[kKPart];
-  load_key_row(k, lane, p.k, n * p.k_request + h / p.k_group * p.k_head);
-  load_key_row(q, lane, p.q, n * p.q_request + h / p.q_group * p.q_head);
+  load_key_row(k, lane, p.k.data, p.k.offset(n, 0, h));
+  load_key_row(q, lane, p.q.data, p.q.offset(n, 0, h));
   float qk = 0.0f;
 #pragma unroll
   for (int e = 0; e < kKPart; ++e) qk = fmaf(q[e], k[e], qk);
@@ -182,8 +182,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
       r = sum_over_k(r);
     }
     const int v = first_v + v_index(lane, ve);
-    const long long v_row = n * p.v_request + h / p.v_group * p.v_head;
-    const float value = dev::load<kKey.dtype>(p.v, v_row + v);
+    const float value = dev::load<kKey.dtype>(p.v.data, p.v.offset(n, 0, h) + v);
     // Every fused multiply-add is written out: the compiler's choice differs between tilings, and
     // so would bits.
     d[ve] = beta * fmaf(-decay, s, value);
@@ -192,8 +191,8 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
 
   if constexpr (kKey.store_state) {
     if (!slots.store) return;
-    auto* head = dev::as<kKey.state_dtype>(p.state_out) + slots.write * p.state_out_slot +
-                 h * p.state_out_head;
+    const WrittenStates& written = p.states.written;
+    auto* head = dev::as<kKey.state_dtype>(written.data) + written.stride.offset(slots.write, h);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
 #pragma unroll

@@ -65,11 +65,11 @@ struct Chunk {
 __device__ float log_decay_of(const GdnPrefillChunksParams& p, long long batch, long long token,
                               int h) {
   if constexpr (kKey.gate_mode == GateMode::kNone) return 0.0f;
-  float g = dev::load<kKey.gate_dtype>(p.g, batch * p.g_batch + token * p.g_token + h * p.g_head);
+  float g = dev::load<kKey.gate_dtype>(p.gates.g.data, p.gates.g.stride.offset(batch, token, h));
   if constexpr (kKey.gate_mode == GateMode::kAlpha) g = logf(g);
   if constexpr (kKey.gate_mode == GateMode::kComputed) {
-    const float A_log = dev::load<kKey.a_log_dtype>(p.A_log, h * p.A_log_head);
-    const float dt_bias = dev::load<kKey.dt_bias_dtype>(p.dt_bias, h * p.dt_bias_head);
+    const float A_log = dev::load<kKey.a_log_dtype>(p.gates.A_log, h);
+    const float dt_bias = dev::load<kKey.dt_bias_dtype>(p.gates.dt_bias, h);
     g = dev::computed_log_decay(g, A_log, dt_bias);
   }
   return g < kLeastLogDecay ? kLeastLogDecay : g;  // NOTE: fmaxf would drop a NaN
@@ -77,8 +77,8 @@ __device__ float log_decay_of(const GdnPrefillChunksParams& p, long long batch, 
 
 __device__ float beta_of(const GdnPrefillChunksParams& p, long long batch, long long token, int h) {
   if constexpr (kKey.beta_mode == BetaMode::kOne) return 1.0f;
-  return dev::write_strength<kKey.beta_mode>(dev::load<kKey.beta_dtype>(
-      p.beta, batch * p.beta_batch + token * p.beta_token + h * p.beta_head));
+  return dev::write_strength<kKey.beta_mode>(
+      dev::load<kKey.beta_dtype>(p.gates.beta.data, p.gates.beta.stride.offset(batch, token, h)));
 }
 
 // Sums of g inside the chunk, for base 2, and betas of the block's heads, a warp for each head.
@@ -224,8 +224,8 @@ __device__ Chunk chunk_of(const GdnPrefillChunksParams& p, int slot) {
   dev::Sequence sequence;
   if constexpr (kKey.varlen) {
     constexpr DType kIndex = kKey.cu_seqlens_dtype;
-    n = dev::sequence_of_slot<kChunk, kIndex>(slot, p.cu_seqlens, p.cu_seqlens_stride, p.sequences);
-    sequence = dev::packed_sequence<kChunk, kIndex>(n, p.cu_seqlens, p.cu_seqlens_stride);
+    n = dev::sequence_of_slot<kChunk, kIndex>(slot, p.cu_seqlens, p.sequences);
+    sequence = dev::packed_sequence<kChunk, kIndex>(n, p.cu_seqlens);
   } else {
     n = slot / ((p.tokens + kChunk - 1) / kChunk);
     sequence = dev::dense_sequence<kChunk>(n, p.tokens);
@@ -252,8 +252,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   if constexpr (kKey.varlen) {
     if (first_head == 0 && slot < p.sequences) {
       dev::rank_sequence<kKey.cu_seqlens_dtype, threads(kKey)>(
-          slot, p.cu_seqlens, p.cu_seqlens_stride, p.sequences, p.tokens, p.order,
-          reinterpret_cast<int*>(shared));
+          slot, p.cu_seqlens, p.sequences, p.tokens, p.order, reinterpret_cast<int*>(shared));
       // Orders the use of `shared` there before the rows'.
       __syncthreads();
     }
@@ -261,15 +260,11 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   const Chunk chunk = chunk_of(p, slot);
   if (chunk.tokens == 0) return;  // all threads
 
-  const long long k_row =
-      chunk.batch * p.k_batch + chunk.first * p.k_token + first_head / p.k_group * p.k_head;
-  const long long q_row =
-      chunk.batch * p.q_batch + chunk.first * p.q_token + first_head / p.q_group * p.q_head;
   using Copier = dev::RowCopier<kKey.dtype, kChunk, kKey.key_dim, kStride, threads(kKey)>;
-  Copier(dev::as<kKey.dtype>(p.k) + k_row, p.k_token, p.k_aligned)
-      .copy_next(dev::shared_address(shared), chunk.tokens, p.k_token, p.k_aligned);
-  Copier(dev::as<kKey.dtype>(p.q) + q_row, p.q_token, p.q_aligned)
-      .copy_next(dev::shared_address(shared + kRowsBytes), chunk.tokens, p.q_token, p.q_aligned);
+  Copier(p.k, p.k.offset(chunk.batch, chunk.first, first_head))
+      .copy_next(dev::shared_address(shared), chunk.tokens, p.k);
+  Copier(p.q, p.q.offset(chunk.batch, chunk.first, first_head))
+      .copy_next(dev::shared_address(shared + kRowsBytes), chunk.tokens, p.q);
   dev::commit_copies();
   load_gates(p, chunk, first_head);
   dev::wait_copies<0>();
