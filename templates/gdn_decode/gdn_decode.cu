@@ -13,6 +13,7 @@
 #include "common/gates.cuh"
 #include "common/launch.cuh"
 #include "common/math.cuh"
+#include "common/norm.cuh"
 #include "common/slots.cuh"
 #include "common/vec.cuh"
 #include "common/warp.cuh"
@@ -28,8 +29,6 @@ static_assert(cubinery::valid(kKey), "gdn_decode: key outside the tuning space")
 namespace {
 
 using namespace cubinery;  // NOLINT: a translation unit of its own
-using gdn::BetaMode;
-using gdn::GateMode;
 using gdn::StateLayout;
 
 constexpr bool kRowsAreV = kKey.state_layout == StateLayout::kVK;
@@ -78,35 +77,11 @@ struct StatePart {
   }
 };
 
-__device__ float decay_of(const GdnDecodeParams& p, long long n, int h) {
-  if constexpr (kKey.gate_mode == GateMode::kNone) return 1.0f;
-  const float g = dev::load<kKey.gate_dtype>(p.gates.g.data, p.gates.g.stride.offset(n, 0, h));
-  if constexpr (kKey.gate_mode == GateMode::kAlpha) return g;
-  if constexpr (kKey.gate_mode == GateMode::kLog) return expf(g);
-  const float A_log = dev::load<kKey.a_log_dtype>(p.gates.A_log, h);
-  const float dt_bias = dev::load<kKey.dt_bias_dtype>(p.gates.dt_bias, h);
-  return expf(dev::computed_log_decay(g, A_log, dt_bias));
-}
-
-__device__ float beta_of(const GdnDecodeParams& p, long long n, int h) {
-  if constexpr (kKey.beta_mode == BetaMode::kOne) return 1.0f;
-  return dev::write_strength<kKey.beta_mode>(
-      dev::load<kKey.beta_dtype>(p.gates.beta.data, p.gates.beta.stride.offset(n, 0, h)));
-}
-
 // This thread's elements of a row of key_dim, divided by the row's norm with use_qk_l2norm.
 __device__ void load_key_row(float (&dst)[kKPart], Lane lane, const void* p, long long row) {
-  float squares = 0.0f;
 #pragma unroll
-  for (int e = 0; e < kKPart; ++e) {
-    dst[e] = dev::load<kKey.dtype>(p, row + k_index(lane, e));
-    squares = fmaf(dst[e], dst[e], squares);
-  }
-  if constexpr (kKey.use_qk_l2norm) {
-    const float inverse_norm = rsqrtf(sum_over_k(squares) + 1e-6f);
-#pragma unroll
-    for (int e = 0; e < kKPart; ++e) dst[e] *= inverse_norm;
-  }
+  for (int e = 0; e < kKPart; ++e) dst[e] = dev::load<kKey.dtype>(p, row + k_index(lane, e));
+  if constexpr (kKey.use_qk_l2norm) dev::normalize<kKey.k_lanes, kKLaneStride>(dst);
 }
 
 __device__ void store_output(const GdnDecodeParams& p, Lane lane, long long n, int h, int v,
@@ -164,8 +139,8 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
 #pragma unroll
   for (int e = 0; e < kKPart; ++e) qk = fmaf(q[e], k[e], qk);
   qk = sum_over_k(qk);
-  const float decay = decay_of(p, n, h);
-  const float beta = beta_of(p, n, h);
+  const float decay = dev::decay_of<kKey>(p.gates, n, 0, h);
+  const float beta = dev::beta_of<kKey>(p.gates, n, 0, h);
 
   float d[kVPart];
 #pragma unroll

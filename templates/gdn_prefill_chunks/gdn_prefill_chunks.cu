@@ -9,6 +9,7 @@
 #include "common/gates.cuh"
 #include "common/inverse.cuh"
 #include "common/launch.cuh"
+#include "common/norm.cuh"
 #include "common/sequences.cuh"
 #include "common/shared.cuh"
 #include "common/tile.cuh"
@@ -25,8 +26,6 @@ static_assert(cubinery::valid(kKey), "gdn_prefill_chunks: key outside the tuning
 namespace {
 
 using namespace cubinery;  // NOLINT: a translation unit of its own
-using gdn::BetaMode;
-using gdn::GateMode;
 
 constexpr DType kF32 = DType::kF32;
 constexpr int kChunk = kKey.chunk_size;
@@ -37,9 +36,6 @@ constexpr int kStride = padded_row(kKey.key_dim, kKey.dtype);
 constexpr int kRowsBytes = kChunk * kStride * size_of(kKey.dtype);
 constexpr int kTilesBytes = kTiles * 16 * 16 * 4;
 constexpr ChunkRecord kRecord = chunk_record(kChunk, kKey.dtype);
-// A decay below e^-128 is 0 in fp32; clamping there keeps the sums finite where alpha is 0.
-constexpr float kLeastLogDecay = -128.0f;
-
 constexpr float kLog2e = 1.4426950408889634f;
 
 extern __shared__ __align__(16) unsigned char shared[];
@@ -62,25 +58,6 @@ struct Chunk {
   int tokens;       // fewer than kChunk at the end of a sequence
 };
 
-__device__ float log_decay_of(const GdnPrefillChunksParams& p, long long batch, long long token,
-                              int h) {
-  if constexpr (kKey.gate_mode == GateMode::kNone) return 0.0f;
-  float g = dev::load<kKey.gate_dtype>(p.gates.g.data, p.gates.g.stride.offset(batch, token, h));
-  if constexpr (kKey.gate_mode == GateMode::kAlpha) g = logf(g);
-  if constexpr (kKey.gate_mode == GateMode::kComputed) {
-    const float A_log = dev::load<kKey.a_log_dtype>(p.gates.A_log, h);
-    const float dt_bias = dev::load<kKey.dt_bias_dtype>(p.gates.dt_bias, h);
-    g = dev::computed_log_decay(g, A_log, dt_bias);
-  }
-  return g < kLeastLogDecay ? kLeastLogDecay : g;  // NOTE: fmaxf would drop a NaN
-}
-
-__device__ float beta_of(const GdnPrefillChunksParams& p, long long batch, long long token, int h) {
-  if constexpr (kKey.beta_mode == BetaMode::kOne) return 1.0f;
-  return dev::write_strength<kKey.beta_mode>(
-      dev::load<kKey.beta_dtype>(p.gates.beta.data, p.gates.beta.stride.offset(batch, token, h)));
-}
-
 // Sums of g inside the chunk, for base 2, and betas of the block's heads, a warp for each head.
 // Tokens behind the sequence's end neither decay nor write.
 __device__ void load_gates(const GdnPrefillChunksParams& p, const Chunk& chunk, int first_head) {
@@ -94,9 +71,10 @@ __device__ void load_gates(const GdnPrefillChunksParams& p, const Chunk& chunk, 
       const int token = lane * kEach + e;
       const bool exists = token < chunk.tokens;
       const long long at = chunk.first + token;
-      if (exists) sum += log_decay_of(p, chunk.batch, at, first_head + i);
+      if (exists) sum += dev::log_decay_of<kKey>(p.gates, chunk.batch, at, first_head + i);
       sums[e] = sum;
-      const float beta = exists ? beta_of(p, chunk.batch, at, first_head + i) : 0.0f;
+      const float beta =
+          exists ? dev::beta_of<kKey>(p.gates, chunk.batch, at, first_head + i) : 0.0f;
       if (token < kChunk) betas(i)[token] = beta;
     }
     const float before = dev::sum_of_lanes_before(sum);
@@ -108,23 +86,12 @@ __device__ void load_gates(const GdnPrefillChunksParams& p, const Chunk& chunk, 
   }
 }
 
-// 1 / sqrt(sum x^2 + 1e-6) of each row, eight lanes to a row; 1 without use_qk_l2norm.
+// The inverse norms of the rows; 1 without use_qk_l2norm.
 __device__ void compute_norms(float* norms, const unsigned char* rows) {
-  if constexpr (!kKey.use_qk_l2norm) {
+  if constexpr (kKey.use_qk_l2norm) {
+    dev::inverse_norms<kKey.dtype, kChunk, kKey.key_dim, kStride, threads(kKey)>(norms, rows);
+  } else {
     for (int row = threadIdx.x; row < kChunk; row += threads(kKey)) norms[row] = 1.0f;
-    return;
-  }
-  constexpr int kPart = kKey.key_dim / 8;
-  const int part = threadIdx.x % 8;
-  for (int row = threadIdx.x / 8; row < kChunk; row += threads(kKey) / 8) {
-    float squares = 0.0f;
-#pragma unroll
-    for (int e = 0; e < kPart; ++e) {
-      const float x = dev::load<kKey.dtype>(rows, row * kStride + e * 8 + part);
-      squares = fmaf(x, x, squares);
-    }
-    squares = dev::sum_over_lanes<8, 1>(squares);
-    if (part == 0) norms[row] = rsqrtf(squares + 1e-6f);
   }
 }
 
