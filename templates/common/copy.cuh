@@ -1,6 +1,7 @@
 // Asynchronous copies from global to shared memory (cp.async).
 #pragma once
 
+#include "common/params.h"
 #include "common/shared.cuh"
 #include "common/types.cuh"
 
@@ -38,10 +39,9 @@ constexpr int greatest_common_divisor(int a, int b) {
 template <DType kDType, int kRows, int kDim, int kStride, int kThreads>
 class RowCopier {
  public:
-  // The rows of neighbouring tokens, the first one at `first`.  Where they are not aligned,
-  // elements are copied one by one, and not asynchronously.
-  __device__ RowCopier(const TokenRows& rows, long long first)
-      : from_(as<kDType>(rows.data) + first) {
+  // Of `rows`, those of neighbouring tokens from `first` on.  Where they are not aligned, elements
+  // are copied one by one, and not asynchronously.
+  __device__ RowCopier(const TokenRows& rows, const Storage<kDType>* first) : from_(first) {
     if (rows.aligned) from_ += first_row() * rows.stride.token + first_column();
   }
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "common/math.cuh"
+#include "common/operands.cuh"
 #include "common/params.h"
-#include "common/types.cuh"
 #include "cubinery/gdn_types.h"
 
 namespace cubinery::dev {
@@ -20,7 +20,7 @@ __device__ inline float computed_log_decay(float a, float A_log, float dt_bias) 
 // The decay with GateMode::kAlpha, else its logarithm.  Requires: there is a gate.
 template <auto kKey>
 __device__ float given_gate(const GateParams& p, long long batch, long long token, int h) {
-  const float g = load<kKey.gate_dtype>(p.g.data, p.g.stride.offset(batch, token, h));
+  const float g = load<kKey.gate_dtype>(p.g, batch, token, h);
   if constexpr (kKey.gate_mode != gdn::GateMode::kComputed) return g;
   return computed_log_decay(g, load<kKey.a_log_dtype>(p.A_log, h),
                             load<kKey.dt_bias_dtype>(p.dt_bias, h));
@@ -47,7 +47,7 @@ __device__ float log_decay_of(const GateParams& p, long long batch, long long to
 template <auto kKey>
 __device__ float beta_of(const GateParams& p, long long batch, long long token, int h) {
   if constexpr (kKey.beta_mode == gdn::BetaMode::kOne) return 1.0f;
-  const float b = load<kKey.beta_dtype>(p.beta.data, p.beta.stride.offset(batch, token, h));
+  const float b = load<kKey.beta_dtype>(p.beta, batch, token, h);
   if constexpr (kKey.beta_mode == gdn::BetaMode::kGiven) return b;
   return (kKey.beta_mode == gdn::BetaMode::kDoubledLogit ? 2.0f : 1.0f) * sigmoid(b);
 }

@@ -12,13 +12,8 @@ struct StridedVector {
   long long stride;
 };
 
-// Strides of a tensor of tokens, and where its element or row (batch, token, head) lies.
 struct TokenStrides {
   long long batch, token, head;
-
-  constexpr long long offset(long long b, long long t, long long h) const {
-    return b * batch + t * token + h * head;
-  }
   bool operator==(const TokenStrides&) const = default;
 };
 
@@ -28,11 +23,6 @@ struct TokenRows {
   TokenStrides stride;
   int group;     // heads of the operator for each head of the tensor
   bool aligned;  // every row starts at a multiple of 16 bytes
-
-  // Of the row for a head of the operator.
-  constexpr long long offset(long long b, long long t, int h) const {
-    return stride.offset(b, t, h / group);
-  }
 };
 
 // o: a row for each token and head.
@@ -55,11 +45,8 @@ struct GateParams {
   StridedVector dt_bias;
 };
 
-// Strides of a tensor of states, and where the matrix of a slot and head lies.
 struct StateStrides {
   long long slot, head;
-
-  constexpr long long offset(long long s, long long h) const { return s * slot + h * head; }
   bool operator==(const StateStrides&) const = default;
 };
 

@@ -2,7 +2,8 @@
 #pragma once
 
 #include "common/chunk_record.h"
-#include "common/types.cuh"
+#include "common/operands.cuh"
+#include "common/params.h"
 
 namespace cubinery::dev {
 

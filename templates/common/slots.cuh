@@ -2,7 +2,8 @@
 // none.
 #pragma once
 
-#include "common/types.cuh"
+#include "common/operands.cuh"
+#include "common/params.h"
 #include "cubinery/gdn_types.h"
 
 namespace cubinery::dev {

@@ -2,7 +2,6 @@
 // and cuda_bf16.h, so that NVRTC needs no include path and no time to parse them.
 #pragma once
 
-#include "common/params.h"
 #include "cubinery/dtype.h"
 
 namespace cubinery::dev {
@@ -80,16 +79,6 @@ __device__ Storage<kDType>* as(void* p) {
 template <DType kDType>
 __device__ float load(const void* p, long long i) {
   return to_float<kDType>(as<kDType>(p)[i]);
-}
-template <DType kDType>
-__device__ float load(const StridedVector& vector, long long i) {
-  return load<kDType>(vector.data, i * vector.stride);
-}
-
-// Element `i` of a vector of integers.
-template <DType kDType>
-__device__ long long load_index(const StridedVector& vector, long long i) {
-  return as<kDType>(vector.data)[i * vector.stride];
 }
 
 }  // namespace cubinery::dev

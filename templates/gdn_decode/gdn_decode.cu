@@ -14,6 +14,7 @@
 #include "common/launch.cuh"
 #include "common/math.cuh"
 #include "common/norm.cuh"
+#include "common/operands.cuh"
 #include "common/slots.cuh"
 #include "common/vec.cuh"
 #include "common/warp.cuh"
@@ -78,17 +79,16 @@ struct StatePart {
 };
 
 // This thread's elements of a row of key_dim, divided by the row's norm with use_qk_l2norm.
-__device__ void load_key_row(float (&dst)[kKPart], Lane lane, const void* p, long long row) {
+__device__ void load_key_row(float (&dst)[kKPart], Lane lane, const dev::Storage<kKey.dtype>* row) {
 #pragma unroll
-  for (int e = 0; e < kKPart; ++e) dst[e] = dev::load<kKey.dtype>(p, row + k_index(lane, e));
+  for (int e = 0; e < kKPart; ++e) dst[e] = dev::load<kKey.dtype>(row, k_index(lane, e));
   if constexpr (kKey.use_qk_l2norm) dev::normalize<kKey.k_lanes, kKLaneStride>(dst);
 }
 
 __device__ void store_output(const GdnDecodeParams& p, Lane lane, long long n, int h, int v,
                              float value) {
   if (lane.k != 0) return;  // all k lanes of a column hold the same value
-  dev::as<kKey.output_dtype>(p.o.data)[p.o.stride.offset(n, 0, h) + v] =
-      dev::from_float<kKey.output_dtype>(value);
+  dev::row_at<kKey.output_dtype>(p.o, n, 0, h)[v] = dev::from_float<kKey.output_dtype>(value);
 }
 
 }  // namespace
@@ -120,8 +120,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   // The long loads first; everything up to their first use hides behind them.
   StatePart state;
   if constexpr (kKey.has_initial_state) {
-    const ReadStates& read = p.states.read;
-    const auto* head = dev::as<kKey.state_dtype>(read.data) + read.stride.offset(slots.read, h);
+    const auto* head = dev::matrix_at<kKey.state_dtype>(p.states.read, slots.read, h);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
 #pragma unroll
@@ -133,8 +132,8 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   dev::allow_next_kernel();
   float k[kKPart];
   float q[kKPart];
-  load_key_row(k, lane, p.k.data, p.k.offset(n, 0, h));
-  load_key_row(q, lane, p.q.data, p.q.offset(n, 0, h));
+  load_key_row(k, lane, dev::row_at<kKey.dtype>(p.k, n, 0, h));
+  load_key_row(q, lane, dev::row_at<kKey.dtype>(p.q, n, 0, h));
   float qk = 0.0f;
 #pragma unroll
   for (int e = 0; e < kKPart; ++e) qk = fmaf(q[e], k[e], qk);
@@ -157,7 +156,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
       r = sum_over_k(r);
     }
     const int v = first_v + v_index(lane, ve);
-    const float value = dev::load<kKey.dtype>(p.v.data, p.v.offset(n, 0, h) + v);
+    const float value = dev::load<kKey.dtype>(dev::row_at<kKey.dtype>(p.v, n, 0, h), v);
     // Every fused multiply-add is written out: the compiler's choice differs between tilings, and
     // so would bits.
     d[ve] = beta * fmaf(-decay, s, value);
@@ -166,8 +165,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
 
   if constexpr (kKey.store_state) {
     if (!slots.store) return;
-    const WrittenStates& written = p.states.written;
-    auto* head = dev::as<kKey.state_dtype>(written.data) + written.stride.offset(slots.write, h);
+    auto* head = dev::matrix_at<kKey.state_dtype>(p.states.written, slots.write, h);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
 #pragma unroll

@@ -10,6 +10,7 @@
 #include "common/inverse.cuh"
 #include "common/launch.cuh"
 #include "common/norm.cuh"
+#include "common/operands.cuh"
 #include "common/sequences.cuh"
 #include "common/shared.cuh"
 #include "common/tile.cuh"
@@ -228,9 +229,9 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   if (chunk.tokens == 0) return;  // all threads
 
   using Copier = dev::RowCopier<kKey.dtype, kChunk, kKey.key_dim, kStride, threads(kKey)>;
-  Copier(p.k, p.k.offset(chunk.batch, chunk.first, first_head))
+  Copier(p.k, dev::row_at<kKey.dtype>(p.k, chunk.batch, chunk.first, first_head))
       .copy_next(dev::shared_address(shared), chunk.tokens, p.k);
-  Copier(p.q, p.q.offset(chunk.batch, chunk.first, first_head))
+  Copier(p.q, dev::row_at<kKey.dtype>(p.q, chunk.batch, chunk.first, first_head))
       .copy_next(dev::shared_address(shared + kRowsBytes), chunk.tokens, p.q);
   dev::commit_copies();
   load_gates(p, chunk, first_head);

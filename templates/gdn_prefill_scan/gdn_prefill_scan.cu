@@ -12,6 +12,7 @@
 #include "common/copy.cuh"
 #include "common/launch.cuh"
 #include "common/math.cuh"
+#include "common/operands.cuh"
 #include "common/output.cuh"
 #include "common/schedule.cuh"
 #include "common/sequences.cuh"
@@ -93,8 +94,9 @@ class ChunkCopier {
   using KeyRows = dev::RowCopier<kKey.dtype, kChunk, kKey.key_dim, kRow, 32>;
   using ValueRows = dev::RowCopier<kKey.dtype, kChunk, kColumns, kValueRow, 32>;
 
-  static __device__ long long first_row(const TokenRows& rows, const Unit& unit) {
-    return rows.offset(unit.sequence.batch, unit.sequence.first, unit.h);
+  static __device__ const dev::Storage<kKey.dtype>* first_row(const TokenRows& rows,
+                                                              const Unit& unit) {
+    return dev::row_at<kKey.dtype>(rows, unit.sequence.batch, unit.sequence.first, unit.h);
   }
 
   KeyRows k_;
@@ -213,15 +215,15 @@ __device__ Output output_of(const GdnPrefillScanParams& p, const Unit& unit) {
   const TokenStrides& stride = p.o.stride;
   const bool even = reinterpret_cast<unsigned long long>(p.o.data) % 4 == 0 &&
                     ((stride.batch | stride.token | stride.head) & 1) == 0;
-  const long long row = stride.offset(unit.sequence.batch, unit.sequence.first, unit.h);
-  return Output(dev::as<kKey.output_dtype>(p.o.data) + row + warp_column(unit), even);
+  auto* row = dev::row_at<kKey.output_dtype>(p.o, unit.sequence.batch, unit.sequence.first, unit.h);
+  return Output(row + warp_column(unit), even);
 }
 
 // The same value for tokens first to end - 1 of the unit's row of the batch, this block's columns.
 __device__ void fill_output(const GdnPrefillScanParams& p, const Unit& unit, long long first,
                             long long end, float value) {
-  auto* rows = dev::as<kKey.output_dtype>(p.o.data) +
-               p.o.stride.offset(unit.sequence.batch, 0, unit.h) + unit.first_column;
+  auto* rows =
+      dev::row_at<kKey.output_dtype>(p.o, unit.sequence.batch, 0, unit.h) + unit.first_column;
   for (long long i = threadIdx.x; i < (end - first) * kColumns; i += threads(kKey)) {
     rows[(first + i / kColumns) * p.o.stride.token + i % kColumns] =
         dev::from_float<kKey.output_dtype>(value);
@@ -247,9 +249,8 @@ __device__ CheckpointRows checkpoint_rows(const GdnPrefillScanParams& p, const U
 
 __device__ void store_state(State& state, const WrittenStates& states, long long slot,
                             const Unit& unit) {
-  state.store<kKey.state_dtype>(
-      dev::as<kKey.state_dtype>(states.data) + states.stride.offset(slot, unit.h),
-      warp_column(unit));
+  state.store<kKey.state_dtype>(dev::matrix_at<kKey.state_dtype>(states, slot, unit.h),
+                                warp_column(unit));
 }
 
 __device__ unsigned stage_of(int chunk) {
@@ -345,10 +346,8 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   const bool copies = threadIdx.x >= 32 * kKey.warps;
   State state{};
   if (kKey.has_initial_state && !copies) {
-    const ReadStates& read = p.states.read;
     state.load<kKey.state_dtype>(
-        dev::as<kKey.state_dtype>(read.data) + read.stride.offset(slots.read, unit.h),
-        warp_column(unit));
+        dev::matrix_at<kKey.state_dtype>(p.states.read, slots.read, unit.h), warp_column(unit));
   }
   run_sequence(state, p, unit, copies, checkpoints.first);
   if (kKey.store_state && slots.store && !copies) {
