@@ -22,7 +22,7 @@ __device__ void normalize(float (&x)[kCount]) {
 }
 
 // The inverse norms of kRows rows of kDim elements, kStride elements apart, with kThreads threads
-// from the block's first on: eight lanes to a row.
+// from the block's first on, eight lanes to a row.  Requires: kThreads / 8 divides kRows.
 template <DType kDType, int kRows, int kDim, int kStride, int kThreads>
 __device__ void inverse_norms(float* norms, const void* rows) {
   constexpr int kPart = kDim / 8;
