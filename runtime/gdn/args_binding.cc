@@ -4,12 +4,26 @@
 
 #include <array>
 #include <cmath>
+#include <cstddef>
+#include <span>
 
 namespace cubinery::gdn {
 namespace {
 
 // State matrices are read and written in vectors of up to 16 bytes.
 constexpr std::int64_t kStateAlignment = 16;
+
+// Rows that start at multiples of this are read in whole vectors.
+constexpr std::uint64_t kRowAlignment = 16;
+
+bool rows_aligned(const Tensor& x) {
+  const auto size = static_cast<std::uint64_t>(size_of(x.dtype));
+  std::uint64_t bits = reinterpret_cast<std::uintptr_t>(x.data);
+  for (std::size_t d = 0; d + 1 < static_cast<std::size_t>(x.rank); ++d) {
+    if (x.shape[d] > 1) bits |= static_cast<std::uint64_t>(x.strides[d]) * size;
+  }
+  return bits % kRowAlignment == 0;
+}
 
 // Whole vectors between matrices, and no matrix on top of another.
 Status check_gap(TensorName name, Dim dim, std::int64_t stride, DType dtype, std::int64_t matrix) {
@@ -19,10 +33,8 @@ Status check_gap(TensorName name, Dim dim, std::int64_t stride, DType dtype, std
                                    dim.name, stride, unit, matrix));
 }
 
-}  // namespace
-
 Status check_states(TensorName name, const Tensor& x, Dim outer, const StateForm& form,
-                    long long* outer_stride, long long* head_stride) {
+                    StateStrides* stride) {
   const Dim columns = form.columns;
   std::array<std::int64_t, 4> strides{};
   CUBINERY_RETURN_IF_ERROR(check_data(name, x, form.dtype));
@@ -41,9 +53,69 @@ Status check_states(TensorName name, const Tensor& x, Dim outer, const StateForm
   const Dim head{"head", form.heads.extent};
   CUBINERY_RETURN_IF_ERROR(check_gap(name, head, strides[1], form.dtype, matrix));
   CUBINERY_RETURN_IF_ERROR(check_gap(name, outer, strides[0], form.dtype, matrix));
-  *outer_stride = strides[0];
-  *head_stride = strides[1];
+  *stride = {.slot = strides[0], .head = strides[1]};
   return {};
+}
+
+}  // namespace
+
+Status check_tokens(TensorName name, const Tensor& x, DType dtype, const TokenForm& form, Dim heads,
+                    std::optional<Dim> dim, TokenStrides* stride) {
+  std::array<Dim, 4> dims{};
+  std::array<long long*, 4> wanted{};
+  std::size_t rank = 0;
+  const auto add = [&](const std::optional<Dim>& next, long long* stride_of_next) {
+    if (!next) return;
+    dims[rank] = *next;
+    wanted[rank++] = stride_of_next;
+  };
+  *stride = {};
+  long long innermost = 1;
+  add(form.batch, &stride->batch);
+  if (form.heads_first) add(heads, &stride->head);
+  add(form.tokens, &stride->token);
+  if (!form.heads_first) add(heads, &stride->head);
+  add(dim, &innermost);
+  std::array<std::int64_t, 4> strides{};
+  CUBINERY_RETURN_IF_ERROR(check_data(name, x, dtype));
+  CUBINERY_RETURN_IF_ERROR(
+      check_shape(name, x, std::span(dims.data(), rank), form.extra, strides.data()));
+  for (std::size_t d = 0; d < rank; ++d) *wanted[d] = strides[d];
+  return check_innermost(name, innermost);
+}
+
+Status bind_token_rows(TensorName name, const Tensor& x, DType dtype, const TokenForm& form,
+                       Dim own_heads, Dim dim, int heads, TokenRows* rows) {
+  CUBINERY_RETURN_IF_ERROR(check_tokens(name, x, dtype, form, own_heads, dim, &rows->stride));
+  rows->data = x.data;
+  rows->group = heads / static_cast<int>(own_heads.extent);
+  rows->aligned = rows_aligned(x);
+  return {};
+}
+
+Status bind_token_scalars(TensorName name, const Tensor& x, DType dtype, const TokenForm& form,
+                          Dim heads, TokenScalars* scalars) {
+  scalars->data = x.data;
+  return check_tokens(name, x, dtype, form, heads, {}, &scalars->stride);
+}
+
+Status bind_vector(TensorName name, const Tensor& x, DType dtype, Dim dim, StridedVector* vector) {
+  return cubinery::bind_vector(name, x, dtype, dim, &vector->data, &vector->stride);
+}
+
+Status bind_read_states(TensorName name, const Tensor& x, Dim outer, const StateForm& form,
+                        ReadStates* states) {
+  states->data = x.data;
+  states->slots = outer.extent;
+  return check_states(name, x, outer, form, &states->stride);
+}
+
+Status bind_written_states(TensorName name, const Tensor& x, Dim outer, const StateForm& form,
+                           WrittenStates* states) {
+  states->data = x.data;
+  states->slots = outer.extent;
+  CUBINERY_RETURN_IF_ERROR(check_states(name, x, outer, form, &states->stride));
+  return check_no_overlap(name, x);
 }
 
 Status check_scratch(std::string_view op, Padding padding, std::int64_t slot, std::int64_t slots) {

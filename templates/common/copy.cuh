@@ -1,6 +1,8 @@
 // Asynchronous copies from global to shared memory (cp.async).
 #pragma once
 
+#include "common/params.h"
+#include "common/shared.cuh"
 #include "common/types.cuh"
 
 namespace cubinery::dev {
@@ -37,17 +39,17 @@ constexpr int greatest_common_divisor(int a, int b) {
 template <DType kDType, int kRows, int kDim, int kStride, int kThreads>
 class RowCopier {
  public:
-  // `rows` is the first row; they lie `stride` elements apart.  `aligned`: every row starts at a
-  // multiple of 16 bytes; otherwise elements are copied one by one, and not asynchronously.
-  __device__ RowCopier(const void* rows, long long stride, bool aligned) : from_(as<kDType>(rows)) {
-    if (aligned) from_ += first_row() * stride + first_column();
+  // Of `rows`, those of neighbouring tokens from `first` on.  Where they are not aligned, elements
+  // are copied one by one, and not asynchronously.
+  __device__ RowCopier(const TokenRows& rows, const Storage<kDType>* first) : from_(first) {
+    if (rows.aligned) from_ += first_row() * rows.stride.token + first_column();
   }
 
   // Starts copying the next kRows rows.  Those from `valid` on become zeros and are not read.
-  // NOTE: takes stride and aligned again instead of keeping them: they are kernel parameters, which
-  // need no registers.
-  __device__ void copy_next(unsigned shared, int valid, long long stride, bool aligned) {
-    if (!aligned) {
+  // NOTE: takes `rows` again instead of keeping it: kernel parameters need no registers.
+  __device__ void copy_next(unsigned shared, int valid, const TokenRows& rows) {
+    const long long stride = rows.stride.token;
+    if (!rows.aligned) {
       copy_elements(shared, valid, stride);
       from_ += kRows * stride;
     } else if (valid >= kRows) {
@@ -94,12 +96,7 @@ class RowCopier {
     for (int i = threadIdx.x % kThreads; i < kRows * kDim; i += kThreads) {
       const int row = i / kDim;
       const unsigned at = shared + (row * kStride + i % kDim) * kSize;
-      const auto x = row < valid ? from_[row * stride + i % kDim] : Storage<kDType>{};
-      if constexpr (kDType == DType::kF32) {
-        asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory");
-      } else {
-        asm volatile("st.shared.u16 [%0], %1;" ::"r"(at), "h"(x) : "memory");
-      }
+      store_shared(at, row < valid ? from_[row * stride + i % kDim] : Storage<kDType>{});
     }
   }
 

@@ -1,21 +1,55 @@
-// The decay and the write strength of a token and head, from what the caller gives.
+// The decay and the write strength of a token and head, from what the caller gives.  Templates over
+// the kernels' keys, which name the modes and dtypes of gates alike.
 #pragma once
 
 #include "common/math.cuh"
+#include "common/operands.cuh"
+#include "common/params.h"
 #include "cubinery/gdn_types.h"
 
 namespace cubinery::dev {
+
+// A decay below e^-128 is 0 in fp32; clamping there keeps sums finite where alpha is 0.
+inline constexpr float kLeastLogDecay = -128.0f;
 
 // -exp(A_log) softplus(a + dt_bias).
 __device__ inline float computed_log_decay(float a, float A_log, float dt_bias) {
   return -expf(A_log) * softplus(a + dt_bias);
 }
 
-// `b` is beta or its logit.
-template <gdn::BetaMode kMode>
-__device__ float write_strength(float b) {
-  if constexpr (kMode == gdn::BetaMode::kGiven) return b;
-  return (kMode == gdn::BetaMode::kDoubledLogit ? 2.0f : 1.0f) * sigmoid(b);
+// The decay with GateMode::kAlpha, else its logarithm.  Requires: there is a gate.
+template <auto kKey>
+__device__ float given_gate(const GateParams& p, long long batch, long long token, int h) {
+  const float g = load<kKey.gate_dtype>(p.g, batch, token, h);
+  if constexpr (kKey.gate_mode != gdn::GateMode::kComputed) return g;
+  return computed_log_decay(g, load<kKey.a_log_dtype>(p.A_log, h),
+                            load<kKey.dt_bias_dtype>(p.dt_bias, h));
+}
+
+// What the state is multiplied by.
+template <auto kKey>
+__device__ float decay_of(const GateParams& p, long long batch, long long token, int h) {
+  if constexpr (kKey.gate_mode == gdn::GateMode::kNone) return 1.0f;
+  const float g = given_gate<kKey>(p, batch, token, h);
+  return kKey.gate_mode == gdn::GateMode::kAlpha ? g : expf(g);
+}
+
+// Its logarithm, to be summed: kLeastLogDecay or more.
+template <auto kKey>
+__device__ float log_decay_of(const GateParams& p, long long batch, long long token, int h) {
+  if constexpr (kKey.gate_mode == gdn::GateMode::kNone) return 0.0f;
+  float g = given_gate<kKey>(p, batch, token, h);
+  if constexpr (kKey.gate_mode == gdn::GateMode::kAlpha) g = logf(g);
+  return g < kLeastLogDecay ? kLeastLogDecay : g;  // NOTE: fmaxf would drop a NaN
+}
+
+// The write strength.
+template <auto kKey>
+__device__ float beta_of(const GateParams& p, long long batch, long long token, int h) {
+  if constexpr (kKey.beta_mode == gdn::BetaMode::kOne) return 1.0f;
+  const float b = load<kKey.beta_dtype>(p.beta, batch, token, h);
+  if constexpr (kKey.beta_mode == gdn::BetaMode::kGiven) return b;
+  return (kKey.beta_mode == gdn::BetaMode::kDoubledLogit ? 2.0f : 1.0f) * sigmoid(b);
 }
 
 }  // namespace cubinery::dev

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/chunk_record.h"
+#include "common/shared.cuh"
 #include "common/tile.cuh"
 
 namespace cubinery::dev {
@@ -86,8 +87,7 @@ class UnitLowerInverse {
       }
       multiply(sum, inverse(row, low + r), round_to<DType::kF32>(x));
     }
-#pragma unroll
-    for (int e = 0; e < 8; ++e) sum.x[e / 4][e / 2 % 2][e % 2] *= -1.0f;
+    for_each_element([&](int r, int c, int j) { sum.x[r][c][j] *= -1.0f; });
     store_tile<DType::kF32>(inverse_, lower_tile(row, column), round_to<DType::kF32>(sum));
   }
 
@@ -102,10 +102,8 @@ class UnitLowerInverse {
   // Block (row, column) of diag(scale) A.
   __device__ Tile<DType::kF32> scaled(int row, int column) const {
     auto tile = load_tile<DType::kF32>(shared_address(matrix_), lower_tile(row, column));
-#pragma unroll
-    for (int e = 0; e < 8; ++e) {
-      tile.x[e / 4][e / 2 % 2][e % 2] *= scale_[16 * row + tile_row() + 8 * (e / 4)];
-    }
+    for_each_element(
+        [&](int r, int c, int j) { tile.x[r][c][j] *= scale_[16 * row + tile_row() + 8 * r]; });
     return tile;
   }
 
@@ -116,11 +114,9 @@ class UnitLowerInverse {
   __device__ Tile<DType::kF32> transposed_inverse(int row, int column) const {
     const float* from = inverse_ + lower_tile(row, column) * 256;
     Tile<DType::kF32> tile;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const int r = i / 4, c = i / 2 % 2, j = i % 2;
+    for_each_element([&](int r, int c, int j) {
       tile.x[r][c][j] = from[tile_element(tile_column() + 8 * c + j, tile_row() + 8 * r)];
-    }
+    });
     return tile;
   }
 

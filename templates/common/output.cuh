@@ -42,12 +42,10 @@ class OutputWriter {
   template <bool kFast>
   static __device__ void write_floats(Storage<kDType>* to, const Acc& tile, long long stride,
                                       int left) {
-#pragma unroll
-    for (int e = 0; e < 8; ++e) {
-      const int r = e / 4, c = e / 2 % 2, j = e % 2;
+    for_each_element([&](int r, int c, int j) {
       const int row = tile_column() + 8 * c + j;
       if (kFast || row < left) to[row * stride + tile_row() + 8 * r] = tile.x[r][c][j];
-    }
+    });
   }
 
   // Four lanes write eight neighbours of a row.

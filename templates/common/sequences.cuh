@@ -2,7 +2,8 @@
 #pragma once
 
 #include "common/chunk_record.h"
-#include "common/types.cuh"
+#include "common/operands.cuh"
+#include "common/params.h"
 
 namespace cubinery::dev {
 
@@ -22,22 +23,21 @@ __device__ Sequence dense_sequence(long long n, long long tokens) {
 
 // Sequence n of packed tensors.  Requires: cu_seqlens never decreases.
 template <int kChunk, DType kIndex>
-__device__ Sequence packed_sequence(long long n, const void* cu_seqlens, long long stride) {
-  const long long first = as<kIndex>(cu_seqlens)[n * stride];
-  const long long end = as<kIndex>(cu_seqlens)[(n + 1) * stride];
+__device__ Sequence packed_sequence(long long n, const StridedVector& cu_seqlens) {
+  const long long first = load_index<kIndex>(cu_seqlens, n);
+  const long long end = load_index<kIndex>(cu_seqlens, n + 1);
   return {.batch = 0, .first = first, .tokens = end - first, .slot = first / kChunk + n};
 }
 
 // The packed sequence that owns a slot, or would if it were longer: the last one whose first slot
 // is not behind it.  Whatever cu_seqlens holds, the result is one of 0 ... sequences - 1.
 template <int kChunk, DType kIndex>
-__device__ int sequence_of_slot(long long slot, const void* cu_seqlens, long long stride,
-                                int sequences) {
+__device__ int sequence_of_slot(long long slot, const StridedVector& cu_seqlens, int sequences) {
   int low = 0;
   int high = sequences;
   while (high - low > 1) {
     const int middle = (low + high) / 2;
-    const long long first = as<kIndex>(cu_seqlens)[middle * stride];
+    const long long first = load_index<kIndex>(cu_seqlens, middle);
     (first / kChunk + middle <= slot ? low : high) = middle;
   }
   return low;
@@ -51,18 +51,17 @@ inline constexpr int kMalformed = -1;
 // sequences start first.  Called by all threads of one block for each n.  `scratch` is in shared
 // memory.
 template <DType kIndex, int kThreads>
-__device__ void rank_sequence(int n, const void* cu_seqlens, long long stride, int sequences,
+__device__ void rank_sequence(int n, const StridedVector& cu_seqlens, int sequences,
                               long long tokens, int* order, int* scratch) {
-  const auto* cu = as<kIndex>(cu_seqlens);
-  const long long mine = cu[(n + 1) * stride] - cu[n * stride];
+  const long long mine = load_index<kIndex>(cu_seqlens, n + 1) - load_index<kIndex>(cu_seqlens, n);
   if (threadIdx.x == 0) *scratch = 0;
   // Orders the zero before the additions.
   __syncthreads();
   int before = 0;
   bool malformed = false;
   for (int j = threadIdx.x; j < sequences; j += kThreads) {
-    const long long first = cu[j * stride];
-    const long long end = cu[(j + 1) * stride];
+    const long long first = load_index<kIndex>(cu_seqlens, j);
+    const long long end = load_index<kIndex>(cu_seqlens, j + 1);
     malformed |= first < 0 || end < first || end > tokens;
     before += end - first > mine || (end - first == mine && j < n);
   }

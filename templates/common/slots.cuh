@@ -2,7 +2,8 @@
 // none.
 #pragma once
 
-#include "common/types.cuh"
+#include "common/operands.cuh"
+#include "common/params.h"
 #include "cubinery/gdn_types.h"
 
 namespace cubinery::dev {
@@ -52,15 +53,14 @@ __device__ Slots resolve_slots(long long read, long long write, long long read_s
   return slots;
 }
 
-// The slots of request or sequence n.  Strides are those of its parameters' index tensors.
-template <auto kKey, class Params>
-__device__ Slots slots_of(const Params& p, long long n, long long read_stride,
-                          long long write_stride) {
+// The slots of request or sequence n.
+template <auto kKey>
+__device__ Slots slots_of(const StateParams& states, long long n) {
   if constexpr (kKey.state_location == gdn::StateLocation::kDense) return {.read = n, .write = n};
-  const long long read = as<kKey.index_dtype>(p.read_slots)[n * read_stride];
-  const long long write = as<kKey.index_dtype>(p.write_slots)[n * write_stride];
-  return resolve_slots<kKey.padding, kKey.pad_index>(read, write, p.slots, p.state_out_slots,
-                                                     p.scratch_slot);
+  const long long read = load_index<kKey.index_dtype>(states.read_indices, n);
+  const long long write = load_index<kKey.index_dtype>(states.write_indices, n);
+  return resolve_slots<kKey.padding, kKey.pad_index>(read, write, states.read.slots,
+                                                     states.written.slots, states.scratch_slot);
 }
 
 }  // namespace cubinery::dev

@@ -36,11 +36,8 @@ struct State {
   __device__ void for_each(Function f) {
 #pragma unroll
     for (int k = 0; k < kKeyDim / 16; ++k) {
-#pragma unroll
-      for (int e = 0; e < 8; ++e) {
-        const int r = e / 4, c = e / 2 % 2, j = e % 2;
-        f(tiles[k].x[r][c][j], offset(16 * k + 8 * c + j, 8 * r));
-      }
+      for_each_element(
+          [&](int r, int c, int j) { f(tiles[k].x[r][c][j], offset(16 * k + 8 * c + j, 8 * r)); });
     }
   }
 };

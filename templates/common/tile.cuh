@@ -6,6 +6,7 @@
 // product from registers, and no element ever changes lanes.
 #pragma once
 
+#include "common/shared.cuh"
 #include "common/types.cuh"
 
 namespace cubinery::dev {
@@ -29,6 +30,13 @@ template <>
 struct Tile<DType::kF32> {
   float x[2][2][2];
 };
+
+// Calls f(row half, column half, column) for each of this lane's elements of a tile of fp32.
+template <class Function>
+__device__ void for_each_element(Function f) {
+#pragma unroll
+  for (int e = 0; e < 8; ++e) f(e / 4, e / 2 % 2, e % 2);
+}
 
 // Rounds to the operand's type.
 template <DType kDType>
@@ -98,9 +106,7 @@ struct SharedMatrix {
       for (int r = 0; r < 2; ++r) {
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
-          asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-                       : "=f"(tile.x[r][c][0]), "=f"(tile.x[r][c][1])
-                       : "r"(at + (8 * r * kStride + 8 * c) * 4));
+          load_shared(tile.x[r][c], at + (8 * r * kStride + 8 * c) * 4);
         }
       }
     } else {
@@ -112,9 +118,7 @@ struct SharedMatrix {
       const unsigned at =
           element(row + lane % 8 + (kLeft ? first : second), column + (kLeft ? second : first));
       unsigned(&x)[2][2] = tile.x;
-      asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(x[0][0]), "=r"(x[kLeft][!kLeft]), "=r"(x[!kLeft][kLeft]), "=r"(x[1][1])
-                   : "r"(at));
+      load_matrices(x[0][0], x[kLeft][!kLeft], x[!kLeft][kLeft], x[1][1], at);
     }
     return tile;
   }
@@ -124,18 +128,13 @@ struct SharedMatrix {
     Tile<kDType> tile;
     if constexpr (kDType == DType::kF32) {
       const unsigned at = element(row + tile_column(), column + tile_row());
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const int r = i / 4, c = i / 2 % 2, j = i % 2;
-        asm volatile("ld.shared.f32 %0, [%1];"
-                     : "=f"(tile.x[r][c][j])
-                     : "r"(at + ((8 * c + j) * kStride + 8 * r) * 4));
-      }
+      for_each_element([&](int r, int c, int j) {
+        load_shared(tile.x[r][c][j], at + ((8 * c + j) * kStride + 8 * r) * 4);
+      });
     } else {
       const unsigned lane = threadIdx.x % 32;
-      asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(tile.x[0][0]), "=r"(tile.x[0][1]), "=r"(tile.x[1][0]), "=r"(tile.x[1][1])
-                   : "r"(element(row + lane % 16, column + lane / 16 * 8)));
+      load_transposed_matrices(tile.x[0][0], tile.x[0][1], tile.x[1][0], tile.x[1][1],
+                               element(row + lane % 16, column + lane / 16 * 8));
     }
     return tile;
   }
@@ -144,10 +143,6 @@ struct SharedMatrix {
     return address + (row * kStride + column) * size_of(kDType);
   }
 };
-
-__device__ inline unsigned shared_address(const void* p) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(p));
-}
 
 // One m16n8k16 product: columns 8 half to 8 half + 7 of c.
 template <DType kDType>
@@ -266,17 +261,9 @@ __device__ Tile<kDType> load_tile(unsigned shared, int tile) {
   Tile<kDType> loaded;
   if constexpr (kDType == DType::kF32) {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                   : "=f"(loaded.x[r][0][0]), "=f"(loaded.x[r][0][1]), "=f"(loaded.x[r][1][0]),
-                     "=f"(loaded.x[r][1][1])
-                   : "r"(at + 16 * r));
-    }
+    for (int r = 0; r < 2; ++r) load_shared(loaded.x[r], at + 16 * r);
   } else {
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(loaded.x[0][0]), "=r"(loaded.x[0][1]), "=r"(loaded.x[1][0]),
-                   "=r"(loaded.x[1][1])
-                 : "r"(at));
+    load_shared(loaded.x, at);
   }
   return loaded;
 }

@@ -35,22 +35,24 @@ struct Vec {
 
 // Streaming accesses (.cs): the data is not used again soon, so it leaves the caches first.
 // `volatile` keeps the loads in program order, in front of the arithmetic, so that all of them are
-// in flight at once. Requires: p is aligned to the vector.
+// in flight at once.  Requires: p is aligned to the vector.
 template <DType kDType>
 __device__ void load_streaming(Vec<kDType, 16>& dst, const void* p) {
   asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(dst.words[0]), "=r"(dst.words[1]), "=r"(dst.words[2]), "=r"(dst.words[3])
-               : "l"(p));
+               : "l"(p)
+               : "memory");
 }
 template <DType kDType>
 __device__ void load_streaming(Vec<kDType, 8>& dst, const void* p) {
   asm volatile("ld.global.cs.v2.u32 {%0, %1}, [%2];"
                : "=r"(dst.words[0]), "=r"(dst.words[1])
-               : "l"(p));
+               : "l"(p)
+               : "memory");
 }
 template <DType kDType>
 __device__ void load_streaming(Vec<kDType, 4>& dst, const void* p) {
-  asm volatile("ld.global.cs.u32 %0, [%1];" : "=r"(dst.words[0]) : "l"(p));
+  asm volatile("ld.global.cs.u32 %0, [%1];" : "=r"(dst.words[0]) : "l"(p) : "memory");
 }
 
 template <DType kDType>

@@ -13,6 +13,8 @@
 #include "common/gates.cuh"
 #include "common/launch.cuh"
 #include "common/math.cuh"
+#include "common/norm.cuh"
+#include "common/operands.cuh"
 #include "common/slots.cuh"
 #include "common/vec.cuh"
 #include "common/warp.cuh"
@@ -28,12 +30,11 @@ static_assert(cubinery::valid(kKey), "gdn_decode: key outside the tuning space")
 namespace {
 
 using namespace cubinery;  // NOLINT: a translation unit of its own
-using gdn::BetaMode;
-using gdn::GateMode;
 using gdn::StateLayout;
 
 constexpr bool kRowsAreV = kKey.state_layout == StateLayout::kVK;
 constexpr int kVLanes = 32 / kKey.k_lanes;
+constexpr int kKLaneStride = kRowsAreV ? 1 : kVLanes;  // between the lanes of a value column
 constexpr int kVec = kKey.vec_bytes / size_of(kKey.state_dtype);
 constexpr int kKPart = kKey.key_dim / kKey.k_lanes;          // elements of k and q per thread
 constexpr int kVPart = kKey.warp_v / kVLanes;                // value columns per thread
@@ -47,9 +48,7 @@ struct Lane {
   int v = kRowsAreV ? threadIdx.x % 32 / kKey.k_lanes : threadIdx.x % kVLanes;
 };
 
-__device__ float sum_over_k(float x) {
-  return dev::sum_over_lanes < kKey.k_lanes, kRowsAreV ? 1 : kVLanes > (x);
-}
+__device__ float sum_over_k(float x) { return dev::sum_over_lanes<kKey.k_lanes, kKLaneStride>(x); }
 
 // Position in key_dim of this thread's element `e` of k and q.
 __device__ int k_index(Lane lane, int e) {
@@ -79,42 +78,17 @@ struct StatePart {
   }
 };
 
-__device__ float decay_of(const GdnDecodeParams& p, long long n, int h) {
-  if constexpr (kKey.gate_mode == GateMode::kNone) return 1.0f;
-  const float g = dev::load<kKey.gate_dtype>(p.g, n * p.g_request + h * p.g_head);
-  if constexpr (kKey.gate_mode == GateMode::kAlpha) return g;
-  if constexpr (kKey.gate_mode == GateMode::kLog) return expf(g);
-  const float A_log = dev::load<kKey.a_log_dtype>(p.A_log, h * p.A_log_head);
-  const float dt_bias = dev::load<kKey.dt_bias_dtype>(p.dt_bias, h * p.dt_bias_head);
-  return expf(dev::computed_log_decay(g, A_log, dt_bias));
-}
-
-__device__ float beta_of(const GdnDecodeParams& p, long long n, int h) {
-  if constexpr (kKey.beta_mode == BetaMode::kOne) return 1.0f;
-  return dev::write_strength<kKey.beta_mode>(
-      dev::load<kKey.beta_dtype>(p.beta, n * p.beta_request + h * p.beta_head));
-}
-
 // This thread's elements of a row of key_dim, divided by the row's norm with use_qk_l2norm.
-__device__ void load_key_row(float (&dst)[kKPart], Lane lane, const void* p, long long row) {
-  float squares = 0.0f;
+__device__ void load_key_row(float (&dst)[kKPart], Lane lane, const dev::Storage<kKey.dtype>* row) {
 #pragma unroll
-  for (int e = 0; e < kKPart; ++e) {
-    dst[e] = dev::load<kKey.dtype>(p, row + k_index(lane, e));
-    squares = fmaf(dst[e], dst[e], squares);
-  }
-  if constexpr (kKey.use_qk_l2norm) {
-    const float inverse_norm = rsqrtf(sum_over_k(squares) + 1e-6f);
-#pragma unroll
-    for (int e = 0; e < kKPart; ++e) dst[e] *= inverse_norm;
-  }
+  for (int e = 0; e < kKPart; ++e) dst[e] = dev::load<kKey.dtype>(row, k_index(lane, e));
+  if constexpr (kKey.use_qk_l2norm) dev::normalize<kKey.k_lanes, kKLaneStride>(dst);
 }
 
 __device__ void store_output(const GdnDecodeParams& p, Lane lane, long long n, int h, int v,
                              float value) {
   if (lane.k != 0) return;  // all k lanes of a column hold the same value
-  dev::as<kKey.output_dtype>(p.o)[n * p.o_request + h * p.o_head + v] =
-      dev::from_float<kKey.output_dtype>(value);
+  dev::row_at<kKey.output_dtype>(p.o, n, 0, h)[v] = dev::from_float<kKey.output_dtype>(value);
 }
 
 }  // namespace
@@ -132,7 +106,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   const Lane lane;
 
   dev::wait_for_previous_kernel();
-  const dev::Slots slots = dev::slots_of<kKey>(p, n, p.read_slots_request, p.write_slots_request);
+  const dev::Slots slots = dev::slots_of<kKey>(p.states, n);
   if (slots.kind == dev::Slots::Kind::kSkip) return;
   if (slots.kind != dev::Slots::Kind::kCompute) {
     const float fill = slots.kind == dev::Slots::Kind::kZero ? 0.0f : dev::nan();
@@ -146,8 +120,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   // The long loads first; everything up to their first use hides behind them.
   StatePart state;
   if constexpr (kKey.has_initial_state) {
-    const auto* head =
-        dev::as<kKey.state_dtype>(p.state) + slots.read * p.state_slot + h * p.state_head;
+    const auto* head = dev::matrix_at<kKey.state_dtype>(p.states.read, slots.read, h);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
 #pragma unroll
@@ -159,14 +132,14 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   dev::allow_next_kernel();
   float k[kKPart];
   float q[kKPart];
-  load_key_row(k, lane, p.k, n * p.k_request + h / p.k_group * p.k_head);
-  load_key_row(q, lane, p.q, n * p.q_request + h / p.q_group * p.q_head);
+  load_key_row(k, lane, dev::row_at<kKey.dtype>(p.k, n, 0, h));
+  load_key_row(q, lane, dev::row_at<kKey.dtype>(p.q, n, 0, h));
   float qk = 0.0f;
 #pragma unroll
   for (int e = 0; e < kKPart; ++e) qk = fmaf(q[e], k[e], qk);
   qk = sum_over_k(qk);
-  const float decay = decay_of(p, n, h);
-  const float beta = beta_of(p, n, h);
+  const float decay = dev::decay_of<kKey>(p.gates, n, 0, h);
+  const float beta = dev::beta_of<kKey>(p.gates, n, 0, h);
 
   float d[kVPart];
 #pragma unroll
@@ -183,18 +156,16 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
       r = sum_over_k(r);
     }
     const int v = first_v + v_index(lane, ve);
-    const long long v_row = n * p.v_request + h / p.v_group * p.v_head;
-    const float value = dev::load<kKey.dtype>(p.v, v_row + v);
-    // Every fusion is written out: left to the compiler, it differs between tilings, and so would
-    // bits.
+    const float value = dev::load<kKey.dtype>(dev::row_at<kKey.dtype>(p.v, n, 0, h), v);
+    // Every fused multiply-add is written out: the compiler's choice differs between tilings, and
+    // so would bits.
     d[ve] = beta * fmaf(-decay, s, value);
     store_output(p, lane, n, h, v, p.scale * fmaf(qk, d[ve], __fmul_rn(decay, r)));
   }
 
   if constexpr (kKey.store_state) {
     if (!slots.store) return;
-    auto* head = dev::as<kKey.state_dtype>(p.state_out) + slots.write * p.state_out_slot +
-                 h * p.state_out_head;
+    auto* head = dev::matrix_at<kKey.state_dtype>(p.states.written, slots.write, h);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
 #pragma unroll

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/key_rules.h"
+#include "common/params.h"
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_types.h"
 
@@ -83,38 +84,13 @@ constexpr const char* why_invalid(const GdnDecodeKey& key) {
 
 constexpr bool valid(const GdnDecodeKey& key) { return why_invalid(key) == nullptr; }
 
-// Strides are in elements.  A stride of a dimension that the tensor does not have is 0.
 struct GdnDecodeParams {
-  const void* q;
-  const void* k;
-  const void* v;
-  const void* g;     // g, alpha or a
-  const void* beta;  // beta or its logit
-  const void* A_log;
-  const void* dt_bias;
-  void* o;
-  const void* state;
-  void* state_out;
-  const void* read_slots;   // pool: int32 or int64 per request
-  const void* write_slots;  // may be read_slots
-
-  long long q_request, q_head;
-  long long k_request, k_head;
-  long long v_request, v_head;
-  long long g_request, g_head;
-  long long beta_request, beta_head;
-  long long A_log_head, dt_bias_head;
-  long long o_request, o_head;
-  long long state_slot, state_head;
-  long long state_out_slot, state_out_head;
-  long long read_slots_request, write_slots_request;
-
-  long long slots;  // of state
-  long long state_out_slots;
-  long long scratch_slot;  // Padding::kScratch
+  TokenRows q, k, v;
+  OutputRows o;
+  GateParams gates;
+  StateParams states;
   int requests;
   int heads;
-  int q_group, k_group, v_group;  // heads per head of q, k, v
   float scale;
 };
 

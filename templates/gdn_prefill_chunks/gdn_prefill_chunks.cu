@@ -9,7 +9,10 @@
 #include "common/gates.cuh"
 #include "common/inverse.cuh"
 #include "common/launch.cuh"
+#include "common/norm.cuh"
+#include "common/operands.cuh"
 #include "common/sequences.cuh"
+#include "common/shared.cuh"
 #include "common/tile.cuh"
 #include "common/warp.cuh"
 #include "gdn_prefill_chunks/key.h"
@@ -24,8 +27,6 @@ static_assert(cubinery::valid(kKey), "gdn_prefill_chunks: key outside the tuning
 namespace {
 
 using namespace cubinery;  // NOLINT: a translation unit of its own
-using gdn::BetaMode;
-using gdn::GateMode;
 
 constexpr DType kF32 = DType::kF32;
 constexpr int kChunk = kKey.chunk_size;
@@ -36,9 +37,6 @@ constexpr int kStride = padded_row(kKey.key_dim, kKey.dtype);
 constexpr int kRowsBytes = kChunk * kStride * size_of(kKey.dtype);
 constexpr int kTilesBytes = kTiles * 16 * 16 * 4;
 constexpr ChunkRecord kRecord = chunk_record(kChunk, kKey.dtype);
-// A decay below e^-128 is 0 in fp32; clamping there keeps the sums finite where alpha is 0.
-constexpr float kLeastLogDecay = -128.0f;
-
 constexpr float kLog2e = 1.4426950408889634f;
 
 extern __shared__ __align__(16) unsigned char shared[];
@@ -61,25 +59,6 @@ struct Chunk {
   int tokens;       // fewer than kChunk at the end of a sequence
 };
 
-__device__ float log_decay_of(const GdnPrefillChunksParams& p, long long batch, long long token,
-                              int h) {
-  if constexpr (kKey.gate_mode == GateMode::kNone) return 0.0f;
-  float g = dev::load<kKey.gate_dtype>(p.g, batch * p.g_batch + token * p.g_token + h * p.g_head);
-  if constexpr (kKey.gate_mode == GateMode::kAlpha) g = logf(g);
-  if constexpr (kKey.gate_mode == GateMode::kComputed) {
-    const float A_log = dev::load<kKey.a_log_dtype>(p.A_log, h * p.A_log_head);
-    const float dt_bias = dev::load<kKey.dt_bias_dtype>(p.dt_bias, h * p.dt_bias_head);
-    g = dev::computed_log_decay(g, A_log, dt_bias);
-  }
-  return g < kLeastLogDecay ? kLeastLogDecay : g;  // NOTE: fmaxf would drop a NaN
-}
-
-__device__ float beta_of(const GdnPrefillChunksParams& p, long long batch, long long token, int h) {
-  if constexpr (kKey.beta_mode == BetaMode::kOne) return 1.0f;
-  return dev::write_strength<kKey.beta_mode>(dev::load<kKey.beta_dtype>(
-      p.beta, batch * p.beta_batch + token * p.beta_token + h * p.beta_head));
-}
-
 // Sums of g inside the chunk, for base 2, and betas of the block's heads, a warp for each head.
 // Tokens behind the sequence's end neither decay nor write.
 __device__ void load_gates(const GdnPrefillChunksParams& p, const Chunk& chunk, int first_head) {
@@ -93,9 +72,10 @@ __device__ void load_gates(const GdnPrefillChunksParams& p, const Chunk& chunk, 
       const int token = lane * kEach + e;
       const bool exists = token < chunk.tokens;
       const long long at = chunk.first + token;
-      if (exists) sum += log_decay_of(p, chunk.batch, at, first_head + i);
+      if (exists) sum += dev::log_decay_of<kKey>(p.gates, chunk.batch, at, first_head + i);
       sums[e] = sum;
-      const float beta = exists ? beta_of(p, chunk.batch, at, first_head + i) : 0.0f;
+      const float beta =
+          exists ? dev::beta_of<kKey>(p.gates, chunk.batch, at, first_head + i) : 0.0f;
       if (token < kChunk) betas(i)[token] = beta;
     }
     const float before = dev::sum_of_lanes_before(sum);
@@ -107,23 +87,12 @@ __device__ void load_gates(const GdnPrefillChunksParams& p, const Chunk& chunk, 
   }
 }
 
-// 1 / sqrt(sum x^2 + 1e-6) of each row, eight lanes to a row; 1 without use_qk_l2norm.
+// The inverse norms of the rows; 1 without use_qk_l2norm.
 __device__ void compute_norms(float* norms, const unsigned char* rows) {
-  if constexpr (!kKey.use_qk_l2norm) {
+  if constexpr (kKey.use_qk_l2norm) {
+    dev::inverse_norms<kKey.dtype, kChunk, kKey.key_dim, kStride, threads(kKey)>(norms, rows);
+  } else {
     for (int row = threadIdx.x; row < kChunk; row += threads(kKey)) norms[row] = 1.0f;
-    return;
-  }
-  constexpr int kPart = kKey.key_dim / 8;
-  const int part = threadIdx.x % 8;
-  for (int row = threadIdx.x / 8; row < kChunk; row += threads(kKey) / 8) {
-    float squares = 0.0f;
-#pragma unroll
-    for (int e = 0; e < kPart; ++e) {
-      const float x = dev::load<kKey.dtype>(rows, row * kStride + e * 8 + part);
-      squares = fmaf(x, x, squares);
-    }
-    squares = dev::sum_over_lanes<8, 1>(squares);
-    if (part == 0) norms[row] = rsqrtf(squares + 1e-6f);
   }
 }
 
@@ -160,11 +129,9 @@ __device__ void multiply_rows(dev::Acc (&kk)[kTilesOfWarp], dev::Acc (&qk)[kTile
 
 // x[i][j] *= rows[i] * columns[j].
 __device__ void scale_tile(dev::Acc& acc, const float* rows, const float* columns) {
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const int r = i / 4, c = i / 2 % 2, j = i % 2;
+  dev::for_each_element([&](int r, int c, int j) {
     acc.x[r][c][j] *= rows[dev::tile_row() + 8 * r] * columns[dev::tile_column() + 8 * c + j];
-  }
+  });
 }
 
 __device__ void store_products(const dev::Acc (&kk)[kTilesOfWarp],
@@ -178,8 +145,7 @@ __device__ void store_products(const dev::Acc (&kk)[kTilesOfWarp],
     dev::Acc q = qk[i];
     scale_tile(k, k_norms() + 16 * at.row, k_norms() + 16 * at.column);
     scale_tile(q, q_norms() + 16 * at.row, k_norms() + 16 * at.column);
-#pragma unroll
-    for (int e = 0; e < 8; ++e) q.x[e / 4][e / 2 % 2][e % 2] *= scale;
+    dev::for_each_element([&](int r, int c, int j) { q.x[r][c][j] *= scale; });
     dev::store_tile<kF32>(kk_tiles(), tile, dev::round_to<kF32>(k));
     dev::store_tile<kF32>(qk_tiles(), tile, dev::round_to<kF32>(q));
   }
@@ -193,16 +159,14 @@ __device__ void store_matrices(char* record, const float* sums, const float* bet
     dev::Acc t =
         dev::to_float<kF32>(dev::load_tile<kF32>(dev::shared_address(inverse_tiles()), tile));
     dev::Acc s = dev::to_float<kF32>(dev::load_tile<kF32>(dev::shared_address(qk_tiles()), tile));
-#pragma unroll
-    for (int e = 0; e < 8; ++e) {
-      const int r = e / 4, c = e / 2 % 2, j = e % 2;
+    dev::for_each_element([&](int r, int c, int j) {
       const int row = 16 * at.row + dev::tile_row() + 8 * r;
       const int column = 16 * at.column + dev::tile_column() + 8 * c + j;
       const float decay = dev::exp2(sums[row] - sums[column]);
       t.x[r][c][j] *= decay * beta[column];
       s.x[r][c][j] *= decay;
       if (at.row == at.column && row < column) t.x[r][c][j] = s.x[r][c][j] = 0.0f;
-    }
+    });
     dev::store_tile<kKey.dtype>(record, tile, dev::round_to<kKey.dtype>(t));
     dev::store_tile<kKey.dtype>(record + kRecord.attention, tile, dev::round_to<kKey.dtype>(s));
   }
@@ -228,8 +192,8 @@ __device__ Chunk chunk_of(const GdnPrefillChunksParams& p, int slot) {
   dev::Sequence sequence;
   if constexpr (kKey.varlen) {
     constexpr DType kIndex = kKey.cu_seqlens_dtype;
-    n = dev::sequence_of_slot<kChunk, kIndex>(slot, p.cu_seqlens, p.cu_seqlens_stride, p.sequences);
-    sequence = dev::packed_sequence<kChunk, kIndex>(n, p.cu_seqlens, p.cu_seqlens_stride);
+    n = dev::sequence_of_slot<kChunk, kIndex>(slot, p.cu_seqlens, p.sequences);
+    sequence = dev::packed_sequence<kChunk, kIndex>(n, p.cu_seqlens);
   } else {
     n = slot / ((p.tokens + kChunk - 1) / kChunk);
     sequence = dev::dense_sequence<kChunk>(n, p.tokens);
@@ -256,8 +220,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   if constexpr (kKey.varlen) {
     if (first_head == 0 && slot < p.sequences) {
       dev::rank_sequence<kKey.cu_seqlens_dtype, threads(kKey)>(
-          slot, p.cu_seqlens, p.cu_seqlens_stride, p.sequences, p.tokens, p.order,
-          reinterpret_cast<int*>(shared));
+          slot, p.cu_seqlens, p.sequences, p.tokens, p.order, reinterpret_cast<int*>(shared));
       // Orders the use of `shared` there before the rows'.
       __syncthreads();
     }
@@ -265,15 +228,11 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   const Chunk chunk = chunk_of(p, slot);
   if (chunk.tokens == 0) return;  // all threads
 
-  const long long k_row =
-      chunk.batch * p.k_batch + chunk.first * p.k_token + first_head / p.k_group * p.k_head;
-  const long long q_row =
-      chunk.batch * p.q_batch + chunk.first * p.q_token + first_head / p.q_group * p.q_head;
   using Copier = dev::RowCopier<kKey.dtype, kChunk, kKey.key_dim, kStride, threads(kKey)>;
-  Copier(dev::as<kKey.dtype>(p.k) + k_row, p.k_token, p.k_aligned)
-      .copy_next(dev::shared_address(shared), chunk.tokens, p.k_token, p.k_aligned);
-  Copier(dev::as<kKey.dtype>(p.q) + q_row, p.q_token, p.q_aligned)
-      .copy_next(dev::shared_address(shared + kRowsBytes), chunk.tokens, p.q_token, p.q_aligned);
+  Copier(p.k, dev::row_at<kKey.dtype>(p.k, chunk.batch, chunk.first, first_head))
+      .copy_next(dev::shared_address(shared), chunk.tokens, p.k);
+  Copier(p.q, dev::row_at<kKey.dtype>(p.q, chunk.batch, chunk.first, first_head))
+      .copy_next(dev::shared_address(shared + kRowsBytes), chunk.tokens, p.q);
   dev::commit_copies();
   load_gates(p, chunk, first_head);
   dev::wait_copies<0>();

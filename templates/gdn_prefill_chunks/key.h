@@ -3,6 +3,7 @@
 
 #include "common/chunk_record.h"
 #include "common/key_rules.h"
+#include "common/params.h"
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_types.h"
 
@@ -60,34 +61,18 @@ constexpr const char* why_invalid(const GdnPrefillChunksKey& key) {
 
 constexpr bool valid(const GdnPrefillChunksKey& key) { return why_invalid(key) == nullptr; }
 
-// Strides are in elements.  A stride of a dimension that the tensor does not have is 0: packed
-// tensors have no batch.
 struct GdnPrefillChunksParams {
-  const void* q;
-  const void* k;
-  const void* g;     // g, alpha or a
-  const void* beta;  // beta or its logit
-  const void* A_log;
-  const void* dt_bias;
-  const void* cu_seqlens;
+  TokenRows q, k;
+  GateParams gates;
+  StridedVector cu_seqlens;
   void* records;  // [chunk_slots][heads] of chunk_record().bytes
   int* order;     // [sequences], varlen: written; see common/sequences.cuh
-
-  long long q_batch, q_token, q_head;
-  long long k_batch, k_token, k_head;
-  long long g_batch, g_token, g_head;
-  long long beta_batch, beta_token, beta_head;
-  long long A_log_head, dt_bias_head;
-  long long cu_seqlens_stride;
 
   long long tokens;  // of a sequence; varlen: of all
   int sequences;
   int slots;  // chunk_slots of the launch
   int heads;
-  int heads_per_block;   // divides heads, q_group and k_group; at most kMaxHeadsPerBlock
-  int q_group, k_group;  // heads per head of q, k
-  // Whether every row starts at a multiple of 16 bytes.
-  bool q_aligned, k_aligned;
+  int heads_per_block;  // divides heads and the groups of q and k; at most kMaxHeadsPerBlock
   float scale;
 };
 

@@ -12,8 +12,11 @@
 #include "common/copy.cuh"
 #include "common/launch.cuh"
 #include "common/math.cuh"
+#include "common/operands.cuh"
 #include "common/output.cuh"
+#include "common/schedule.cuh"
 #include "common/sequences.cuh"
+#include "common/shared.cuh"
 #include "common/slots.cuh"
 #include "common/state.cuh"
 #include "common/tile.cuh"
@@ -67,12 +70,9 @@ __device__ int warp_column(const Unit& unit) { return unit.first_column + thread
 class ChunkCopier {
  public:
   __device__ ChunkCopier(const GdnPrefillScanParams& p, const Unit& unit)
-      : k_(rows(p.k, p.k_batch, p.k_token, p.k_head, unit, unit.h / p.k_group), p.k_token,
-           p.k_aligned),
-        q_(rows(p.q, p.q_batch, p.q_token, p.q_head, unit, unit.h / p.q_group), p.q_token,
-           p.q_aligned),
-        v_(rows(p.v, p.v_batch, p.v_token, p.v_head, unit, unit.h / p.v_group) + unit.first_column,
-           p.v_token, p.v_aligned),
+      : k_(p.k, first_row(p.k, unit)),
+        q_(p.q, first_row(p.q, unit)),
+        v_(p.v, first_row(p.v, unit) + unit.first_column),
         record_(static_cast<const char*>(p.records) +
                 (unit.sequence.slot * p.heads + unit.h) * kRecord.bytes),
         left_(static_cast<int>(unit.sequence.tokens)) {}
@@ -80,9 +80,9 @@ class ChunkCopier {
   // Starts copying the next chunk, if there is one, into a stage.
   __device__ void copy_next(const GdnPrefillScanParams& p, unsigned stage) {
     if (left_ > 0) {
-      k_.copy_next(stage, left_, p.k_token, p.k_aligned);
-      q_.copy_next(stage + kQueries, left_, p.q_token, p.q_aligned);
-      v_.copy_next(stage + kValues, left_, p.v_token, p.v_aligned);
+      k_.copy_next(stage, left_, p.k);
+      q_.copy_next(stage + kQueries, left_, p.q);
+      v_.copy_next(stage + kValues, left_, p.v);
       dev::copy_bytes<kRecord.bytes, 32>(stage + kRecordAt, record_);
       record_ += static_cast<long long>(p.heads) * kRecord.bytes;
       left_ -= kChunk;
@@ -94,12 +94,9 @@ class ChunkCopier {
   using KeyRows = dev::RowCopier<kKey.dtype, kChunk, kKey.key_dim, kRow, 32>;
   using ValueRows = dev::RowCopier<kKey.dtype, kChunk, kColumns, kValueRow, 32>;
 
-  // The sequence's first row of a tensor of tokens.
-  static __device__ const dev::Storage<kKey.dtype>* rows(const void* tensor, long long batch,
-                                                         long long token, long long head,
-                                                         const Unit& unit, int h) {
-    return dev::as<kKey.dtype>(tensor) + unit.sequence.batch * batch + unit.sequence.first * token +
-           h * head;
+  static __device__ const dev::Storage<kKey.dtype>* first_row(const TokenRows& rows,
+                                                              const Unit& unit) {
+    return dev::row_at<kKey.dtype>(rows, unit.sequence.batch, unit.sequence.first, unit.h);
   }
 
   KeyRows k_;
@@ -115,24 +112,20 @@ struct Factors {
   __device__ Factors(unsigned stage, int vector, int i) {
     const unsigned at = stage + kRecordAt + vector + (16 * i + dev::tile_column()) * 4;
 #pragma unroll
-    for (int c = 0; c < 2; ++c) {
-      asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-                   : "=f"(x[c][0]), "=f"(x[c][1])
-                   : "r"(at + 32 * c));
-    }
+    for (int c = 0; c < 2; ++c) dev::load_shared(x[c], at + 32 * c);
   }
 };
 
 // acc[i][j] *= factors[j].
 __device__ void scale_columns(dev::Acc& acc, const Factors& factors) {
-#pragma unroll
-  for (int e = 0; e < 8; ++e) acc.x[e / 4][e / 2 % 2][e % 2] *= factors.x[e / 2 % 2][e % 2];
+  dev::for_each_element([&](int r, int c, int j) { acc.x[r][c][j] *= factors.x[c][j]; });
 }
 
-// With f32 operands and a long key_dim, ptxas loads so far ahead that it runs out of registers.  It
-// does not load ahead of a branch; this one is never taken: no stage starts there.
+// For each step along key_dim: with f32 operands and a long key_dim, the loads of all steps
+// together take more registers than there are.
 __device__ void stop_loading_ahead(unsigned stage) {
-  if (kKey.dtype == DType::kF32 && kKey.key_dim > 128 && stage == 16) __trap();
+  constexpr bool kTooLong = kKey.dtype == DType::kF32 && kKey.key_dim > 128;
+  dev::stop_loading_ahead(kTooLong && stage == 16);  // no stage starts there
 }
 
 // (K S)^T and (Q S)^T.
@@ -162,11 +155,10 @@ __device__ void correct_values(Tile (&values)[kTokens], const dev::Acc (&ks)[kTo
   for (int i = 0; i < kTokens; ++i) {
     dev::Acc value = dev::to_float(given.load_transposed(16 * i, threadIdx.x / 32 * 16));
     const Factors k_in(stage, kRecord.k_in, i);
-#pragma unroll
-    for (int e = 0; e < 8; ++e) {
-      const int r = e / 4, c = e / 2 % 2, j = e % 2;
-      value.x[r][c][j] = fmaf(-k_in.x[c][j], ks[i].x[r][c][j], value.x[r][c][j]);
-    }
+    const dev::Acc& recalled = ks[i];
+    dev::for_each_element([&](int r, int c, int j) {
+      value.x[r][c][j] = fmaf(-k_in.x[c][j], recalled.x[r][c][j], value.x[r][c][j]);
+    });
     values[i] = dev::round_to<kKey.dtype>(value);
   }
 }
@@ -198,7 +190,7 @@ __device__ void round_values(Tile (&plain)[kTokens], Tile (&scaled)[kTokens],
 // S <- decay S + K^T values.
 __device__ void update_state(State& state, const Tile (&values)[kTokens], unsigned stage) {
   float decay;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(decay) : "r"(stage + kRecordAt + kRecord.decay));
+  dev::load_shared(decay, stage + kRecordAt + kRecord.decay);
   const dev::SharedMatrix<kKey.dtype, kRow> keys{stage};
 #pragma unroll
   for (int k = 0; k < kKeys; ++k) {
@@ -208,34 +200,32 @@ __device__ void update_state(State& state, const Tile (&values)[kTokens], unsign
     stop_loading_ahead(stage);
     float(&s)[2][2][2] = state.tiles[k].x;
     dev::Acc added{};
-#pragma unroll
-    for (int e = 0; e < 8; ++e) s[e / 4][e / 2 % 2][e % 2] *= decay;
+    dev::for_each_element([&](int r, int c, int j) { s[r][c][j] *= decay; });
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
       dev::mma(kApart ? added : state.tiles[k], values[i], keys.load_transposed(16 * i, 16 * k));
     }
-#pragma unroll
-    for (int e = 0; kApart && e < 8; ++e) {
-      s[e / 4][e / 2 % 2][e % 2] += added.x[e / 4][e / 2 % 2][e % 2];
+    if constexpr (kApart) {
+      dev::for_each_element([&](int r, int c, int j) { s[r][c][j] += added.x[r][c][j]; });
     }
   }
 }
 
 __device__ Output output_of(const GdnPrefillScanParams& p, const Unit& unit) {
-  const bool even = reinterpret_cast<unsigned long long>(p.o) % 4 == 0 &&
-                    ((p.o_batch | p.o_token | p.o_head) & 1) == 0;
-  return Output(dev::as<kKey.output_dtype>(p.o) + unit.sequence.batch * p.o_batch +
-                    unit.sequence.first * p.o_token + unit.h * p.o_head + warp_column(unit),
-                even);
+  const TokenStrides& stride = p.o.stride;
+  const bool even = reinterpret_cast<unsigned long long>(p.o.data) % 4 == 0 &&
+                    ((stride.batch | stride.token | stride.head) & 1) == 0;
+  auto* row = dev::row_at<kKey.output_dtype>(p.o, unit.sequence.batch, unit.sequence.first, unit.h);
+  return Output(row + warp_column(unit), even);
 }
 
 // The same value for tokens first to end - 1 of the unit's row of the batch, this block's columns.
 __device__ void fill_output(const GdnPrefillScanParams& p, const Unit& unit, long long first,
                             long long end, float value) {
-  auto* rows = dev::as<kKey.output_dtype>(p.o) + unit.sequence.batch * p.o_batch +
-               unit.h * p.o_head + unit.first_column;
+  auto* rows =
+      dev::row_at<kKey.output_dtype>(p.o, unit.sequence.batch, 0, unit.h) + unit.first_column;
   for (long long i = threadIdx.x; i < (end - first) * kColumns; i += threads(kKey)) {
-    rows[(first + i / kColumns) * p.o_token + i % kColumns] =
+    rows[(first + i / kColumns) * p.o.stride.token + i % kColumns] =
         dev::from_float<kKey.output_dtype>(value);
   }
 }
@@ -252,16 +242,14 @@ __device__ CheckpointRows checkpoint_rows(const GdnPrefillScanParams& p, const U
   const bool part = unit.sequence.tokens % p.checkpoint_every != 0;
   const long long count = spans + (kKey.checkpoints == Checkpoints::kBefore && part ? 1 : 0);
   if constexpr (!kKey.varlen) return {.first = unit.n * count};
-  const auto* starts = dev::as<kKey.cu_seqlens_dtype>(p.checkpoint_cu_starts);
-  const long long first = starts[unit.n * p.checkpoint_cu_starts_stride];
-  const long long end = starts[(unit.n + 1) * p.checkpoint_cu_starts_stride];
-  return {.first = first, .fit = first >= 0 && end <= p.checkpoint_rows && count <= end - first};
+  const long long first = dev::load_index<kKey.cu_seqlens_dtype>(p.checkpoint_cu_starts, unit.n);
+  const long long end = dev::load_index<kKey.cu_seqlens_dtype>(p.checkpoint_cu_starts, unit.n + 1);
+  return {.first = first, .fit = first >= 0 && end <= p.checkpoints.slots && count <= end - first};
 }
 
-__device__ void store_checkpoint(State& state, const GdnPrefillScanParams& p, const Unit& unit,
-                                 long long row) {
-  state.store<kKey.state_dtype>(dev::as<kKey.state_dtype>(p.checkpoints) + row * p.checkpoint_row +
-                                    unit.h * p.checkpoint_head,
+__device__ void store_state(State& state, const WrittenStates& states, long long slot,
+                            const Unit& unit) {
+  state.store<kKey.state_dtype>(dev::matrix_at<kKey.state_dtype>(states, slot, unit.h),
                                 warp_column(unit));
 }
 
@@ -286,7 +274,7 @@ __device__ void run_chunk(State& state, const GdnPrefillScanParams& p, Output& o
 #pragma unroll
   for (int i = 0; i < kTokens; ++i) scale_columns(o[i], Factors(stage, kRecord.q_in, i));
   add_lower_product(o, values, stage, kRecord.attention);
-  output.write_next(o, p.o_token, left);
+  output.write_next(o, p.o.stride.token, left);
 }
 
 // Carries the state through the sequence; `copies`: the copying warp, which has none.  Every warp
@@ -312,12 +300,12 @@ __device__ void run_sequence(State& state, const GdnPrefillScanParams& p, const 
     }
     const int token = chunk * kChunk;
     if constexpr (kKey.checkpoints == Checkpoints::kBefore) {
-      if (token % p.checkpoint_every == 0) store_checkpoint(state, p, unit, checkpoint++);
+      if (token % p.checkpoint_every == 0) store_state(state, p.checkpoints, checkpoint++, unit);
     }
     run_chunk(state, p, output, stage_of(chunk), tokens - token);
     if constexpr (kKey.checkpoints == Checkpoints::kAfter) {
       if ((token + kChunk) % p.checkpoint_every == 0 && token + kChunk <= tokens) {
-        store_checkpoint(state, p, unit, checkpoint++);
+        store_state(state, p.checkpoints, checkpoint++, unit);
       }
     }
   }
@@ -341,14 +329,12 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
       return fill_output(p, unit, p.tokens * rank / p.sequences,
                          p.tokens * (rank + 1) / p.sequences, dev::nan());
     }
-    unit.sequence = dev::packed_sequence<kChunk, kKey.cu_seqlens_dtype>(unit.n, p.cu_seqlens,
-                                                                        p.cu_seqlens_stride);
+    unit.sequence = dev::packed_sequence<kChunk, kKey.cu_seqlens_dtype>(unit.n, p.cu_seqlens);
   } else {
     unit.sequence = dev::dense_sequence<kChunk>(unit.n, p.tokens);
   }
 
-  const dev::Slots slots =
-      dev::slots_of<kKey>(p, unit.n, p.read_slots_sequence, p.write_slots_sequence);
+  const dev::Slots slots = dev::slots_of<kKey>(p.states, unit.n);
   const CheckpointRows checkpoints = checkpoint_rows(p, unit);
   if (slots.kind == dev::Slots::Kind::kSkip) return;
   if (slots.kind != dev::Slots::Kind::kCompute || !checkpoints.fit) {
@@ -361,13 +347,10 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   State state{};
   if (kKey.has_initial_state && !copies) {
     state.load<kKey.state_dtype>(
-        dev::as<kKey.state_dtype>(p.state) + slots.read * p.state_slot + unit.h * p.state_head,
-        warp_column(unit));
+        dev::matrix_at<kKey.state_dtype>(p.states.read, slots.read, unit.h), warp_column(unit));
   }
   run_sequence(state, p, unit, copies, checkpoints.first);
   if (kKey.store_state && slots.store && !copies) {
-    state.store<kKey.state_dtype>(dev::as<kKey.state_dtype>(p.state_out) +
-                                      slots.write * p.state_out_slot + unit.h * p.state_out_head,
-                                  warp_column(unit));
+    store_state(state, p.states.written, slots.write, unit);
   }
 }

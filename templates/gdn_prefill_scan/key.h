@@ -3,6 +3,7 @@
 
 #include "common/chunk_record.h"
 #include "common/key_rules.h"
+#include "common/params.h"
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_types.h"
 
@@ -69,45 +70,20 @@ constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
 
 constexpr bool valid(const GdnPrefillScanKey& key) { return why_invalid(key) == nullptr; }
 
-// Strides are in elements.  A stride of a dimension that the tensor does not have is 0: packed
-// tensors have no batch.
 struct GdnPrefillScanParams {
-  const void* q;
-  const void* k;
-  const void* v;
-  void* o;
-  const void* state;
-  void* state_out;
-  const void* read_slots;   // pool: int32 or int64 per sequence
-  const void* write_slots;  // may be read_slots
-  void* checkpoints;
-  const void* checkpoint_cu_starts;  // varlen
-  const void* cu_seqlens;
+  TokenRows q, k, v;
+  OutputRows o;
+  StateParams states;
+  WrittenStates checkpoints;           // a slot for each checkpoint
+  StridedVector checkpoint_cu_starts;  // varlen
+  StridedVector cu_seqlens;
   const void* records;  // as in GdnPrefillChunksParams
   const int* order;
 
-  long long q_batch, q_token, q_head;
-  long long k_batch, k_token, k_head;
-  long long v_batch, v_token, v_head;
-  long long o_batch, o_token, o_head;
-  long long state_slot, state_head;
-  long long state_out_slot, state_out_head;
-  long long read_slots_sequence, write_slots_sequence;
-  long long checkpoint_row, checkpoint_head;
-  long long checkpoint_cu_starts_stride;
-  long long cu_seqlens_stride;
-
-  long long tokens;  // of a sequence; varlen: of all
-  long long slots;   // of state
-  long long state_out_slots;
-  long long scratch_slot;     // Padding::kScratch
-  long long checkpoint_rows;  // of checkpoints
-  int checkpoint_every;       // tokens, a multiple of chunk_size
+  long long tokens;      // of a sequence; varlen: of all
+  int checkpoint_every;  // tokens, a multiple of chunk_size
   int sequences;
   int heads;
-  int q_group, k_group, v_group;  // heads per head of q, k, v
-  // Whether every row starts at a multiple of 16 bytes.
-  bool q_aligned, k_aligned, v_aligned;
 };
 
 }  // namespace cubinery

@@ -73,14 +73,17 @@ TEST_CASE("ALaunchPassesPointersStridesAndGroups", "[cpu]") {
   args.q.strides = {10000, 200, 1};
   args.scale = 0.5f;
   const GdnDecodeParams p = bench.launched(args);
-  CHECK((p.q == address(1) && p.k == address(2) && p.v == address(3) && p.o == address(4)));
-  CHECK((p.g == address(5) && p.beta == address(6) && p.A_log == nullptr));
-  CHECK((p.state == address(7) && p.state_out == address(7) && p.read_slots == nullptr));
-  CHECK((p.q_request == 10000 && p.q_head == 200));
-  CHECK((p.k_request == 8 * 128 && p.k_head == 128));
-  CHECK((p.state_slot == 16 * 128 * 128 && p.state_head == 128 * 128));
+  CHECK((p.q.data == address(1) && p.k.data == address(2) && p.v.data == address(3) &&
+         p.o.data == address(4)));
+  CHECK((p.gates.g.data == address(5) && p.gates.beta.data == address(6) &&
+         p.gates.A_log.data == nullptr));
+  CHECK((p.states.read.data == address(7) && p.states.written.data == address(7) &&
+         p.states.read_indices.data == nullptr));
+  CHECK(p.q.stride == TokenStrides{10000, 0, 200});
+  CHECK(p.k.stride == TokenStrides{8 * 128, 0, 128});
+  CHECK(p.states.read.stride == StateStrides{16 * 128 * 128, 128 * 128});
   CHECK((p.requests == 3 && p.heads == 16));
-  CHECK((p.q_group == 4 && p.k_group == 2 && p.v_group == 1));
+  CHECK((p.q.group == 4 && p.k.group == 2 && p.v.group == 1));
   CHECK(p.scale == 0.5f);
   CHECK(bench.launched(bench.args(1)).scale == 1.0f / std::sqrt(128.0f));
 }
@@ -211,7 +214,7 @@ TEST_CASE("StatesAreRefusedWithNameAndReason", "[cpu]") {
   DecodeArgs args = bench.args(2);
   args.state.strides[1] += 4;
   args.state.strides[0] = 33 * args.state.strides[1];
-  CHECK(bench.launched(args).state_head == 8196);
+  CHECK(bench.launched(args).states.read.stride.head == 8196);
 }
 
 TEST_CASE("PoolsHaveSlotsAndIndices", "[cpu]") {
@@ -221,12 +224,12 @@ TEST_CASE("PoolsHaveSlotsAndIndices", "[cpu]") {
   DecodeArgs args = bench.args(2);
   args.scratch_slot = 8;
   GdnDecodeParams p = bench.launched(args);
-  CHECK((p.slots == 9 && p.state_out_slots == 9 && p.scratch_slot == 8));
-  CHECK((p.read_slots == address(8) && p.write_slots == address(8)));
+  CHECK((p.states.read.slots == 9 && p.states.written.slots == 9 && p.states.scratch_slot == 8));
+  CHECK((p.states.read_indices.data == address(8) && p.states.write_indices.data == address(8)));
   args.state_out_indices = args.state_indices;
   args.state_out_indices.data = address(9);
   p = bench.launched(args);
-  CHECK((p.read_slots == address(8) && p.write_slots == address(9)));
+  CHECK((p.states.read_indices.data == address(8) && p.states.write_indices.data == address(9)));
   CHECK(bench.refusal([](auto& a) { a.scratch_slot = 9; }) ==
         "gdn_decode: scratch_slot is 9; accepted: 0 to 8");
   CHECK(bench.refusal([](auto& a) { a.state_indices = {}; })

@@ -208,7 +208,7 @@ TEST_CASE("CheckpointsAreRefusedWithNameAndReason", "[cpu]") {
   PrefillArgs args = packed.args(2, 100);
   args.checkpoints.shape[0] = 0;
   args.checkpoints.data = nullptr;
-  CHECK(packed.launched(args, packed.workspace(2, 100)).scan_params.checkpoint_rows == 0);
+  CHECK(packed.launched(args, packed.workspace(2, 100)).scan_params.checkpoints.slots == 0);
 }
 
 TEST_CASE("ThePrefillsScaleIsFinite", "[cpu]") {

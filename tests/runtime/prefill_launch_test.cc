@@ -24,29 +24,33 @@ TEST_CASE("ADensePrefillPassesPointersStridesAndCounts", "[cpu]") {
   args.scale = 0.5f;
   const auto [chunks, scan, c, s] = bench.launched(args, bench.workspace(3, 100));
   REQUIRE(chunks);
-  CHECK((c.q == address(1) && c.k == address(2) && c.g == address(5) && c.beta == address(6)));
-  CHECK((c.A_log == nullptr && c.dt_bias == nullptr && c.cu_seqlens == nullptr));
-  CHECK((c.q_batch == 1000000 && c.q_token == 1000 && c.q_head == 200));
-  CHECK((c.k_batch == 100 * 8 * 128 && c.k_token == 8 * 128 && c.k_head == 128));
-  CHECK((c.g_batch == 1600 && c.g_token == 16 && c.g_head == 1));
-  CHECK((c.beta_batch == 1600 && c.beta_token == 16 && c.beta_head == 1));
+  CHECK((c.q.data == address(1) && c.k.data == address(2) && c.gates.g.data == address(5) &&
+         c.gates.beta.data == address(6)));
+  CHECK((c.gates.A_log.data == nullptr && c.gates.dt_bias.data == nullptr &&
+         c.cu_seqlens.data == nullptr));
+  CHECK(c.q.stride == TokenStrides{1000000, 1000, 200});
+  CHECK(c.k.stride == TokenStrides{100 * 8 * 128, 8 * 128, 128});
+  CHECK(c.gates.g.stride == TokenStrides{1600, 16, 1});
+  CHECK(c.gates.beta.stride == TokenStrides{1600, 16, 1});
   CHECK((c.tokens == 100 && c.sequences == 3 && c.heads == 16));
   CHECK(c.slots == 3 * ((100 + bench.chunk_size() - 1) / bench.chunk_size()));
-  CHECK((c.q_group == 4 && c.k_group == 2));
+  CHECK((c.q.group == 4 && c.k.group == 2));
   CHECK((c.order == nullptr && c.records == address(20)));
   CHECK(c.scale == 0.5f);
 
-  CHECK((s.q == address(1) && s.k == address(2) && s.v == address(3) && s.o == address(4)));
-  CHECK((s.q_batch == 1000000 && s.q_token == 1000 && s.q_head == 200));
-  CHECK((s.k_batch == 100 * 8 * 128 && s.k_token == 8 * 128 && s.k_head == 128));
-  CHECK((s.v_batch == 100 * 16 * 64 && s.v_token == 16 * 64 && s.v_head == 64));
-  CHECK((s.o_batch == 100 * 16 * 64 && s.o_token == 16 * 64 && s.o_head == 64));
-  CHECK((s.state == address(7) && s.state_out == address(15)));
-  CHECK((s.state_slot == 16 * 64 * 128 && s.state_head == 64 * 128));
-  CHECK((s.state_out_slot == 16 * 64 * 128 && s.state_out_head == 64 * 128));
-  CHECK((s.read_slots == nullptr && s.checkpoints == nullptr && s.cu_seqlens == nullptr));
+  CHECK((s.q.data == address(1) && s.k.data == address(2) && s.v.data == address(3) &&
+         s.o.data == address(4)));
+  CHECK(s.q.stride == TokenStrides{1000000, 1000, 200});
+  CHECK(s.k.stride == TokenStrides{100 * 8 * 128, 8 * 128, 128});
+  CHECK(s.v.stride == TokenStrides{100 * 16 * 64, 16 * 64, 64});
+  CHECK(s.o.stride == TokenStrides{100 * 16 * 64, 16 * 64, 64});
+  CHECK((s.states.read.data == address(7) && s.states.written.data == address(15)));
+  CHECK(s.states.read.stride == StateStrides{16 * 64 * 128, 64 * 128});
+  CHECK(s.states.written.stride == StateStrides{16 * 64 * 128, 64 * 128});
+  CHECK((s.states.read_indices.data == nullptr && s.checkpoints.data == nullptr &&
+         s.cu_seqlens.data == nullptr));
   CHECK((s.tokens == 100 && s.sequences == 3 && s.heads == 16));
-  CHECK((s.q_group == 4 && s.k_group == 2 && s.v_group == 1));
+  CHECK((s.q.group == 4 && s.k.group == 2 && s.v.group == 1));
   CHECK((s.order == nullptr && s.records == address(20)));
   CHECK(bench.launched(1, 1).chunks_params.scale == 1.0f / std::sqrt(128.0f));
 }
@@ -58,11 +62,12 @@ TEST_CASE("APackedPrefillHasNoBatch", "[cpu]") {
   const auto plain = bench.launched(args, bench.workspace(70, 1000));
   const GdnPrefillChunksParams& c = plain.chunks_params;
   const GdnPrefillScanParams& s = plain.scan_params;
-  CHECK((c.q_batch == 0 && c.q_token == 16 * 128 && c.q_head == 128));
-  CHECK((c.g_batch == 0 && c.g_token == 32 && c.g_head == 1));
-  CHECK((s.v_batch == 0 && s.o_batch == 0 && s.v_token == 32 * 128 && s.o_token == 32 * 128));
-  CHECK((c.cu_seqlens == address(9) && s.cu_seqlens == address(9)));
-  CHECK((c.cu_seqlens_stride == 3 && s.cu_seqlens_stride == 3));
+  CHECK(c.q.stride == TokenStrides{0, 16 * 128, 128});
+  CHECK(c.gates.g.stride == TokenStrides{0, 32, 1});
+  CHECK(s.v.stride == TokenStrides{0, 32 * 128, 128});
+  CHECK(s.o.stride == TokenStrides{0, 32 * 128, 128});
+  CHECK((c.cu_seqlens.data == address(9) && s.cu_seqlens.data == address(9)));
+  CHECK((c.cu_seqlens.stride == 3 && s.cu_seqlens.stride == 3));
   CHECK((c.tokens == 1000 && c.sequences == 70 && s.tokens == 1000 && s.sequences == 70));
   CHECK(c.slots == 1000 / bench.chunk_size() + 70);
   // The order of 70 sequences takes 280 bytes, rounded up to 512.
@@ -86,14 +91,14 @@ TEST_CASE("APackedPrefillHasNoBatch", "[cpu]") {
 TEST_CASE("HeadsMayComeBeforeTokens", "[cpu]") {
   const FakePrefill dense({.token_layout = TokenLayout::kBHTD});
   const auto d = dense.launched(2, 100);
-  CHECK((d.chunks_params.q_batch == 16 * 100 * 128 && d.chunks_params.q_token == 128));
-  CHECK((d.chunks_params.q_head == 100 * 128 && d.scan_params.o_head == 100 * 128));
-  CHECK((d.chunks_params.g_batch == 3200 && d.chunks_params.g_token == 1));
-  CHECK((d.chunks_params.g_head == 100 && d.chunks_params.tokens == 100));
+  CHECK(d.chunks_params.q.stride == TokenStrides{16 * 100 * 128, 128, 100 * 128});
+  CHECK(d.scan_params.o.stride == TokenStrides{32 * 100 * 128, 128, 100 * 128});
+  CHECK(d.chunks_params.gates.g.stride == TokenStrides{3200, 1, 100});
+  CHECK(d.chunks_params.tokens == 100);
   const FakePrefill packed({.token_layout = TokenLayout::kBHTD, .varlen = true});
   const auto p = packed.launched(2, 100);
-  CHECK((p.chunks_params.q_batch == 0 && p.chunks_params.q_token == 128));
-  CHECK((p.chunks_params.q_head == 100 * 128 && p.chunks_params.beta_head == 100));
+  CHECK(p.chunks_params.q.stride == TokenStrides{0, 128, 100 * 128});
+  CHECK(p.chunks_params.gates.beta.stride == TokenStrides{0, 1, 100});
   CHECK(p.chunks_params.tokens == 100);
 }
 
@@ -102,9 +107,9 @@ TEST_CASE("RowsAtMultiplesOf16BytesAreReportedAsAligned", "[cpu]") {
   const auto aligned = [&](const PrefillArgs& args, std::int64_t sequences) {
     const auto launched = bench.launched(args, bench.workspace(sequences, 100));
     const GdnPrefillScanParams& s = launched.scan_params;
-    CHECK(launched.chunks_params.q_aligned == s.q_aligned);
-    CHECK(launched.chunks_params.k_aligned == s.k_aligned);
-    return std::vector<bool>{s.q_aligned, s.k_aligned, s.v_aligned};
+    CHECK(launched.chunks_params.q.aligned == s.q.aligned);
+    CHECK(launched.chunks_params.k.aligned == s.k.aligned);
+    return std::vector<bool>{s.q.aligned, s.k.aligned, s.v.aligned};
   };
   using Flags = std::vector<bool>;
   CHECK(aligned(bench.args(2, 100), 2) == Flags{true, true, true});
@@ -136,20 +141,21 @@ TEST_CASE("PoolsGatesAndCheckpointsReachTheKernels", "[cpu]") {
   const auto launched = bench.launched(args, bench.workspace(2, 1000));
   const GdnPrefillChunksParams& c = launched.chunks_params;
   const GdnPrefillScanParams& s = launched.scan_params;
-  CHECK((c.A_log == address(12) && c.A_log_head == 1));
-  CHECK((c.dt_bias == address(13) && c.dt_bias_head == 0));
-  CHECK((s.slots == 9 && s.state_out_slots == 9 && s.scratch_slot == 8));
-  CHECK((s.read_slots == address(8) && s.read_slots_sequence == 1));
-  CHECK((s.write_slots == address(14) && s.write_slots_sequence == 5));
-  CHECK((s.checkpoints == address(10) && s.checkpoint_rows == 11 && s.checkpoint_every == 128));
-  CHECK((s.checkpoint_row == 32 * 128 * 128 && s.checkpoint_head == 128 * 128));
-  CHECK((s.checkpoint_cu_starts == address(11) && s.checkpoint_cu_starts_stride == 1));
+  CHECK((c.gates.A_log.data == address(12) && c.gates.A_log.stride == 1));
+  CHECK((c.gates.dt_bias.data == address(13) && c.gates.dt_bias.stride == 0));
+  CHECK((s.states.read.slots == 9 && s.states.written.slots == 9 && s.states.scratch_slot == 8));
+  CHECK((s.states.read_indices.data == address(8) && s.states.read_indices.stride == 1));
+  CHECK((s.states.write_indices.data == address(14) && s.states.write_indices.stride == 5));
+  CHECK((s.checkpoints.data == address(10) && s.checkpoints.slots == 11 &&
+         s.checkpoint_every == 128));
+  CHECK(s.checkpoints.stride == StateStrides{32 * 128 * 128, 128 * 128});
+  CHECK((s.checkpoint_cu_starts.data == address(11) && s.checkpoint_cu_starts.stride == 1));
 }
 
 TEST_CASE("DenseCheckpointsFollowEachOther", "[cpu]") {
   const auto rows = [](Checkpoints checkpoints, std::int64_t tokens) {
     const FakePrefill bench({.checkpoints = checkpoints, .checkpoint_every = 32});
-    return bench.launched(3, tokens).scan_params.checkpoint_rows;
+    return bench.launched(3, tokens).scan_params.checkpoints.slots;
   };
   CHECK(rows(Checkpoints::kBefore, 100) == 3 * 4);
   CHECK(rows(Checkpoints::kBefore, 96) == 3 * 3);

@@ -1,6 +1,7 @@
 // Every kernel that can be asked for compiles, without warnings and without spills.
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "gdn_prefill_chunks/fields.h"
 #include "gdn_prefill_scan/fields.h"
 #include "runtime/jit/on_threads.h"
+#include "tests/cache/temp_dir.h"
 #include "tests/catch.h"
 
 namespace cubinery {
@@ -49,15 +51,22 @@ std::string fault(const Context& context, const KernelSpec& spec) {
   return "";
 }
 
-void check_all(const std::string& arch, const std::vector<KernelSpec>& specs) {
+// Compiles for `arch`, with the templates of these folders in front of the library's.
+Context compiler(const std::string& arch, const std::vector<std::string>& template_dirs = {}) {
   Options options;
   options.device = kNoDevice;
   options.arch = arch;
   options.use_disk_cache = false;
-  const Result<Context> context = Context::create(options);
+  options.template_dirs = template_dirs;
+  Result<Context> context = Context::create(options);
   REQUIRE(context);
+  return *std::move(context);
+}
+
+void check_all(const std::string& arch, const std::vector<KernelSpec>& specs) {
+  const Context context = compiler(arch);
   std::vector<std::string> faults(specs.size());
-  on_threads(specs.size(), kThreads, [&](std::size_t n) { faults[n] = fault(*context, specs[n]); });
+  on_threads(specs.size(), kThreads, [&](std::size_t n) { faults[n] = fault(context, specs[n]); });
   for (std::size_t n = 0; n < specs.size(); ++n) {
     if (!faults[n].empty()) FAIL_CHECK(arch << ": " << specs[n].canonical << ": " << faults[n]);
   }
@@ -258,6 +267,28 @@ TEST_CASE("EveryPrefillOptionCompiles", "[nvrtc]") {
 
 TEST_CASE("PrefillHeadSizesCompile", "[nvrtc]") {
   check_all("sm_90a", kernels_of(prefill_head_sizes(), "sm_90a", kChunksAndWidestScan));
+}
+
+// When this fails, stop_loading_ahead() does nothing any more, and can go.
+TEST_CASE("LongRowsOfF32SpillUnlessTheirLoadsAreHeldBack", "[nvrtc]") {
+  const KernelSpec spec = spec_of(GdnPrefillScanKey{.key_dim = 256,
+                                                    .value_dim = 256,
+                                                    .dtype = DType::kF32,
+                                                    .chunk_size = 16,
+                                                    .warps = 4,
+                                                    .stages = 2})
+                              .value();
+  const test::TempDir dir;
+  std::filesystem::create_directories(dir.path() + "/common");
+  test::write_bytes(dir.path() + "/common/schedule.cuh", R"(#pragma once
+namespace cubinery::dev {
+__device__ inline void stop_loading_ahead(bool) {}
+}
+)");
+  for (const std::string arch : {"sm_80", "sm_90a"}) {
+    CHECK(fault(compiler(arch), spec).empty());
+    CHECK(fault(compiler(arch, {dir.path()}), spec).starts_with("spills "));
+  }
 }
 
 TEST_CASE("EveryPrefillChunksCandidateCompiles", "[nvrtc]") {

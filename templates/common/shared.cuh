@@ -1,0 +1,58 @@
+// Shared memory by the 32-bit addresses that its own instructions take.
+//
+// Every access says "memory", so that the compiler moves it neither past a barrier nor past C++
+// accesses to the same bytes.
+#pragma once
+
+namespace cubinery::dev {
+
+__device__ inline unsigned shared_address(const void* p) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(p));
+}
+
+// Load one, two or four words.  Requires: `at` is a multiple of their size.
+__device__ inline void load_shared(float& x, unsigned at) {
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at) : "memory");
+}
+__device__ inline void load_shared(float (&x)[2], unsigned at) {
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x[0]), "=f"(x[1]) : "r"(at) : "memory");
+}
+__device__ inline void load_shared(float (&x)[2][2], unsigned at) {
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x[0][0]), "=f"(x[0][1]), "=f"(x[1][0]), "=f"(x[1][1])
+               : "r"(at)
+               : "memory");
+}
+__device__ inline void load_shared(unsigned (&x)[2][2], unsigned at) {
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0][0]), "=r"(x[0][1]), "=r"(x[1][0]), "=r"(x[1][1])
+               : "r"(at)
+               : "memory");
+}
+
+__device__ inline void store_shared(unsigned at, float x) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory");
+}
+__device__ inline void store_shared(unsigned at, unsigned short x) {
+  asm volatile("st.shared.u16 [%0], %1;" ::"r"(at), "h"(x) : "memory");
+}
+
+// Load four 8x8 matrices of 16-bit elements, with a whole warp.  Lanes 8 m to 8 m + 7 pass the
+// addresses of the rows of the m-th, which arrives in the m-th word.
+__device__ inline void load_matrices(unsigned& x0, unsigned& x1, unsigned& x2, unsigned& x3,
+                                     unsigned at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x0), "=r"(x1), "=r"(x2), "=r"(x3)
+               : "r"(at)
+               : "memory");
+}
+// The transposes of the matrices.
+__device__ inline void load_transposed_matrices(unsigned& x0, unsigned& x1, unsigned& x2,
+                                                unsigned& x3, unsigned at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x0), "=r"(x1), "=r"(x2), "=r"(x3)
+               : "r"(at)
+               : "memory");
+}
+
+}  // namespace cubinery::dev
