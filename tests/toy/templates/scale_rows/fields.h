@@ -1,0 +1,21 @@
+// The field table of ScaleRowsKey.  Persistent: names are part of kernel identities and results.
+#pragma once
+
+#include <tuple>
+
+#include "cubinery/fields.h"
+#include "tests/toy/templates/scale_rows/key.h"
+
+namespace cubinery {
+
+template <>
+struct Fields<ScaleRowsKey> {
+  static constexpr const char* kName = "scale_rows";
+  using Params = ScaleRowsParams;
+  static constexpr auto kList = std::tuple{
+      fixed("dtype", &ScaleRowsKey::dtype),
+      tuned("threads", &ScaleRowsKey::threads, 64, 128, 256),
+  };
+};
+
+}  // namespace cubinery

@@ -1,0 +1,23 @@
+// The field table of ScaleRowsWideKey.  Persistent: names are part of kernel identities and
+// results.
+#pragma once
+
+#include <tuple>
+
+#include "cubinery/fields.h"
+#include "tests/toy/templates/scale_rows_wide/key.h"
+
+namespace cubinery {
+
+template <>
+struct Fields<ScaleRowsWideKey> {
+  static constexpr const char* kName = "scale_rows_wide";
+  using Params = ScaleRowsWideParams;
+  static constexpr auto kList = std::tuple{
+      fixed("dtype", &ScaleRowsWideKey::dtype),
+      tuned_bits("vec", &ScaleRowsWideKey::vec, 2, 4),
+      tuned("threads", &ScaleRowsWideKey::threads, 64, 128, 256),
+  };
+};
+
+}  // namespace cubinery
