@@ -38,7 +38,6 @@
 #include <vector>
 
 #include "cubinery/dtype.h"
-#include "cubinery/gdn_types.h"
 #include "cubinery/status.h"
 
 namespace cubinery {
@@ -312,75 +311,6 @@ struct EnumNames<DType> {
                                                           {DType::kF16, "kF16", "f16"},
                                                           {DType::kI32, "kI32", "i32"},
                                                           {DType::kI64, "kI64", "i64"}}};
-};
-
-template <>
-struct EnumNames<gdn::StateLayout> {
-  static constexpr const char* kType = "cubinery::gdn::StateLayout";
-  static constexpr std::array<EnumName<gdn::StateLayout>, 2> kNames{
-      {{gdn::StateLayout::kKV, "kKV", "kv"}, {gdn::StateLayout::kVK, "kVK", "vk"}}};
-};
-
-template <>
-struct EnumNames<gdn::StateLocation> {
-  static constexpr const char* kType = "cubinery::gdn::StateLocation";
-  static constexpr std::array<EnumName<gdn::StateLocation>, 2> kNames{
-      {{gdn::StateLocation::kDense, "kDense", "dense"},
-       {gdn::StateLocation::kPool, "kPool", "pool"}}};
-};
-
-template <>
-struct EnumNames<gdn::TokenLayout> {
-  static constexpr const char* kType = "cubinery::gdn::TokenLayout";
-  static constexpr std::array<EnumName<gdn::TokenLayout>, 2> kNames{
-      {{gdn::TokenLayout::kBTHD, "kBTHD", "bthd"}, {gdn::TokenLayout::kBHTD, "kBHTD", "bhtd"}}};
-};
-
-template <>
-struct EnumNames<gdn::Checkpoints> {
-  static constexpr const char* kType = "cubinery::gdn::Checkpoints";
-  static constexpr std::array<EnumName<gdn::Checkpoints>, 3> kNames{
-      {{gdn::Checkpoints::kNone, "kNone", "none"},
-       {gdn::Checkpoints::kBefore, "kBefore", "before"},
-       {gdn::Checkpoints::kAfter, "kAfter", "after"}}};
-};
-
-template <>
-struct EnumNames<gdn::Padding> {
-  static constexpr const char* kType = "cubinery::gdn::Padding";
-  static constexpr std::array<EnumName<gdn::Padding>, 4> kNames{
-      {{gdn::Padding::kNone, "kNone", "none"},
-       {gdn::Padding::kSkip, "kSkip", "skip"},
-       {gdn::Padding::kZero, "kZero", "zero"},
-       {gdn::Padding::kScratch, "kScratch", "scratch"}}};
-};
-
-template <>
-struct EnumNames<gdn::PadIndex> {
-  static constexpr const char* kType = "cubinery::gdn::PadIndex";
-  static constexpr std::array<EnumName<gdn::PadIndex>, 2> kNames{
-      {{gdn::PadIndex::kNegative, "kNegative", "negative"},
-       {gdn::PadIndex::kZero, "kZero", "zero"}}};
-};
-
-template <>
-struct EnumNames<gdn::GateMode> {
-  static constexpr const char* kType = "cubinery::gdn::GateMode";
-  static constexpr std::array<EnumName<gdn::GateMode>, 4> kNames{
-      {{gdn::GateMode::kNone, "kNone", "none"},
-       {gdn::GateMode::kLog, "kLog", "log"},
-       {gdn::GateMode::kAlpha, "kAlpha", "alpha"},
-       {gdn::GateMode::kComputed, "kComputed", "computed"}}};
-};
-
-template <>
-struct EnumNames<gdn::BetaMode> {
-  static constexpr const char* kType = "cubinery::gdn::BetaMode";
-  static constexpr std::array<EnumName<gdn::BetaMode>, 4> kNames{
-      {{gdn::BetaMode::kOne, "kOne", "one"},
-       {gdn::BetaMode::kGiven, "kGiven", "given"},
-       {gdn::BetaMode::kLogit, "kLogit", "logit"},
-       {gdn::BetaMode::kDoubledLogit, "kDoubledLogit", "doubled_logit"}}};
 };
 
 }  // namespace cubinery

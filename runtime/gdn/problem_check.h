@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cubinery/fields.h"
-#include "cubinery/gdn_types.h"
+#include "cubinery/gdn_names.h"
 #include "cubinery/status.h"
 
 namespace cubinery::gdn {
