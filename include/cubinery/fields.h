@@ -14,6 +14,9 @@
 //     };
 //   };
 //
+// Problems, from which the library makes keys, have tables too.  There fixed() goes on with a line
+// of help and, where not every value of an enumeration will do, the values that are accepted.
+//
 // and key.h gives three constexpr functions besides the struct:
 //
 //   const char* why_invalid(const RowScaleKey&)   // nullptr, or the rule that the key breaks
@@ -27,9 +30,11 @@
 //   for_each_candidate(key, f)   every valid choice of the tuned fields, the fixed ones as in key
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -65,6 +70,8 @@ struct FixedField {
   static constexpr bool changes_bits = true;
   const char* name;
   T Key::*member;
+  const char* help;             // a line for callers who set the field, as those of a problem
+  std::span<const T> accepted;  // of an enumeration; empty: all values
 };
 
 template <class Key, class T, std::size_t kCount>
@@ -78,8 +85,9 @@ struct TunedField {
 };
 
 template <class Key, class T>
-constexpr FixedField<Key, T> fixed(const char* name, T Key::*member) {
-  return {name, member};
+constexpr FixedField<Key, T> fixed(const char* name, T Key::*member, const char* help = "",
+                                   std::span<const std::type_identity_t<T>> accepted = {}) {
+  return {name, member, help, accepted};
 }
 
 template <class Key, class T, class... Choices>
@@ -181,11 +189,19 @@ bool parse_field(std::string_view text, T* value) {
   }
 }
 
+// What a field takes: `accepted`, or every value where that is empty.
 template <class T>
-std::string accepted_values() {
+bool accepts(std::span<const T> accepted, T value) {
+  return accepted.empty() || std::find(accepted.begin(), accepted.end(), value) != accepted.end();
+}
+
+// "f32, bf16, f16".
+template <class T>
+std::string accepted_values(std::span<const T> accepted = {}) {
   if constexpr (std::is_enum_v<T>) {
     std::string text;
     for (const EnumName<T>& entry : EnumNames<T>::kNames) {
+      if (!accepts(accepted, entry.value)) continue;
       if (!text.empty()) text += ", ";
       text += entry.text;
     }
