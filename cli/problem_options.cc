@@ -81,8 +81,9 @@ const std::vector<ProblemField>& problem_fields() {
       for (const FieldDescription& field : op.fields) {
         auto known = std::find_if(fields.begin(), fields.end(),
                                   [&](const ProblemField& of) { return of.name == field.name; });
-        if (known == fields.end())
+        if (known == fields.end()) {
           known = fields.insert(place, {std::string(field.name), help_of(field)});
+        }
         place = known + 1;
       }
     }
@@ -135,8 +136,8 @@ void ProblemOptions::add_problems_to(CLI::App& app) {
            [this, name = field.name](const std::string& text) { fields_[name] = text; }, field.help)
         ->type_name("VALUE")
         ->group(
-            "Problem fields (one problem of their own for each operator, what is missing as in "
-            "brackets; or replaced in every problem of the files)");
+            "Problem fields (one problem of their own for each operator, defaults in brackets; or "
+            "replaced in every problem of the files)");
   }
 }
 

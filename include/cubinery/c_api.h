@@ -130,8 +130,8 @@ CUBINERY_C_API int cubinery_context_stats(const CubineryContext* context,
  * gdn::PrefillProblem ("gdn_prefill"): {"k_heads":16,"dtype":"bf16","gate_mode":"log"}.  Missing
  * fields keep their default. */
 
-/* The operators and the fields of their problems: a JSON array of {"op", "help", "fields":
- * [{"name", "type": "integer" | "boolean" | "string", "default", "choices" (of a string),
+/* The operators and the fields of their problems, for bindings: a JSON array of {"op", "help",
+ * "fields": [{"name", "type": "integer" | "boolean" | "string", "default", "choices" (of strings),
  * "help"}]}.  Since version 3. */
 CUBINERY_C_API const char* cubinery_operators(void);
 /* *full: the problem with every field, for cubinery_free_text().  CUBINERY_INVALID_ARGUMENT:

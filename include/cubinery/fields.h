@@ -14,9 +14,6 @@
 //     };
 //   };
 //
-// Problems, from which the library makes keys, have tables too.  There fixed() goes on with a line
-// of help and, where not every value of an enumeration will do, the values that are accepted.
-//
 // and key.h gives three constexpr functions besides the struct:
 //
 //   const char* why_invalid(const RowScaleKey&)   // nullptr, or the rule that the key breaks
@@ -28,6 +25,9 @@
 //   canonical(key)     row_scale;dtype=f16;threads=128               -> identity, logs, test names
 //   to_json(key)       {"dtype":"f16","threads":128}                 -> results, reports
 //   for_each_candidate(key, f)   every valid choice of the tuned fields, the fixed ones as in key
+//
+// The problems that operators are made for have tables too.  There fixed() goes on with a line of
+// help and, where a field does not take every value of its enumeration, those that it takes.
 #pragma once
 
 #include <algorithm>
@@ -70,7 +70,7 @@ struct FixedField {
   static constexpr bool changes_bits = true;
   const char* name;
   T Key::*member;
-  const char* help;             // a line for callers who set the field, as those of a problem
+  const char* help;             // for callers who set the field; of problems only
   std::span<const T> accepted;  // of an enumeration; empty: all values
 };
 
