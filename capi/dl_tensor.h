@@ -14,12 +14,4 @@ namespace cubinery::capi {
 // dimensions.
 Status from_dlpack(TensorName name, const DLTensor* given, int device, Tensor* tensor);
 
-// A tensor of a C struct of arguments and its place in the C++ struct.
-template <class From, class To>
-struct TensorField {
-  const char* name;
-  const DLTensor* From::*from;
-  Tensor To::*to;
-};
-
 }  // namespace cubinery::capi

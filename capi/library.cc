@@ -9,6 +9,7 @@
 #include "cubinery/c_api.h"
 #include "cubinery/context.h"
 #include "cubinery/version.h"
+#include "runtime/registry/describe.h"
 
 int cubinery_c_api_version(void) { return CUBINERY_C_API_VERSION; }
 
@@ -23,6 +24,16 @@ const char* cubinery_architectures(void) {
     return cubinery::Status();
   });
   return names;
+}
+
+const char* cubinery_operators(void) {
+  const char* operators = "[]";
+  cubinery::capi::guarded([&operators] {
+    static const std::string kJson = cubinery::operators_json();
+    operators = kJson.c_str();
+    return cubinery::Status();
+  });
+  return operators;
 }
 
 const char* cubinery_code_name(int code) {

@@ -1,56 +1,33 @@
 // CubineryDecode and CubineryPrefill.
-#include <array>
+#include <cstddef>
+#include <string_view>
 
 #include "capi/arguments.h"
 #include "capi/dl_tensor.h"
 #include "capi/documents.h"
 #include "capi/handles.h"
 #include "capi/last_error.h"
+#include "capi/tensors.h"
 #include "runtime/gdn/decode_problem.h"
 #include "runtime/gdn/prefill_problem.h"
 
 namespace cubinery::capi {
 namespace {
 
-// The tensors that both operators take.
-template <class C, class Cpp>
-constexpr std::array kSharedTensors{
-    TensorField<C, Cpp>{"q", &C::q, &Cpp::q},
-    TensorField<C, Cpp>{"k", &C::k, &Cpp::k},
-    TensorField<C, Cpp>{"v", &C::v, &Cpp::v},
-    TensorField<C, Cpp>{"g", &C::g, &Cpp::g},
-    TensorField<C, Cpp>{"beta", &C::beta, &Cpp::beta},
-    TensorField<C, Cpp>{"A_log", &C::A_log, &Cpp::A_log},
-    TensorField<C, Cpp>{"dt_bias", &C::dt_bias, &Cpp::dt_bias},
-    TensorField<C, Cpp>{"o", &C::o, &Cpp::o},
-    TensorField<C, Cpp>{"state", &C::state, &Cpp::state},
-    TensorField<C, Cpp>{"state_out", &C::state_out, &Cpp::state_out},
-    TensorField<C, Cpp>{"state_indices", &C::state_indices, &Cpp::state_indices},
-    TensorField<C, Cpp>{"state_out_indices", &C::state_out_indices, &Cpp::state_out_indices},
-};
-
-constexpr std::array kPrefillTensors{
-    TensorField<CubineryPrefillArgs, gdn::PrefillArgs>{
-        "cu_seqlens", &CubineryPrefillArgs::cu_seqlens, &gdn::PrefillArgs::cu_seqlens},
-    TensorField<CubineryPrefillArgs, gdn::PrefillArgs>{
-        "checkpoints", &CubineryPrefillArgs::checkpoints, &gdn::PrefillArgs::checkpoints},
-    TensorField<CubineryPrefillArgs, gdn::PrefillArgs>{"checkpoint_cu_starts",
-                                                       &CubineryPrefillArgs::checkpoint_cu_starts,
-                                                       &gdn::PrefillArgs::checkpoint_cu_starts},
-};
-
-template <class Fields, class C, class Cpp>
-Status bind_tensors(std::string_view op, const Fields& fields, const C& from, int device, Cpp* to) {
-  for (const auto& field : fields) {
+// `from_members` and `to_members`: the same list of capi/tensors.h for the two structs.
+Status bind_tensors(std::string_view op, const auto& from_members, const auto& to_members,
+                    const auto& from, int device, auto* to) {
+  for (std::size_t i = 0; i < from_members.size(); ++i) {
+    const auto& [name, member] = from_members[i];
     CUBINERY_RETURN_IF_ERROR(
-        from_dlpack({op, field.name}, from.*field.from, device, &(to->*field.to)));
+        from_dlpack({op, name}, from.*member, device, &(to->*to_members[i].member)));
   }
   return {};
 }
 
 template <class C, class Cpp>
 Status bind_shared(std::string_view op, const C& from, int device, Cpp* to) {
-  CUBINERY_RETURN_IF_ERROR(bind_tensors(op, kSharedTensors<C, Cpp>, from, device, to));
+  CUBINERY_RETURN_IF_ERROR(bind_tensors(op, kTensors<C>, kTensors<Cpp>, from, device, to));
   to->scratch_slot = from.scratch_slot;
   if (from.scale != nullptr) to->scale = *from.scale;
   if (from.programmatic != 0 && from.programmatic != 1) {
@@ -163,8 +140,9 @@ int cubinery_prefill_launch(const CubineryPrefill* prefill, void* stream,
     CUBINERY_RETURN_IF_ERROR(read_struct("args", args, &given));
     gdn::PrefillArgs bound;
     CUBINERY_RETURN_IF_ERROR(bind_shared(gdn::kPrefillOp, given, prefill->device, &bound));
-    CUBINERY_RETURN_IF_ERROR(
-        bind_tensors(gdn::kPrefillOp, kPrefillTensors, given, prefill->device, &bound));
+    CUBINERY_RETURN_IF_ERROR(bind_tensors(gdn::kPrefillOp, kPrefillTensors<CubineryPrefillArgs>,
+                                          kPrefillTensors<gdn::PrefillArgs>, given, prefill->device,
+                                          &bound));
     bound.max_seqlen = given.max_seqlen;
     return prefill->value.launch(static_cast<Stream>(stream), bound, {workspace, workspace_bytes});
   });

@@ -1,4 +1,4 @@
-// The command line: cubinery prewarm | tune | report | cache | explain | doctor.
+// The command line: cubinery prewarm | tune | report | cache | explain | doctor | operators.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -51,6 +51,7 @@ int main_without_exceptions(int argc, char** argv) {
   add_explain(app, &exit_code);
   add_cache(app, &exit_code);
   add_doctor(app, &exit_code);
+  add_operators(app, &exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -8,6 +8,7 @@
 
 #include "cli/gpus.h"
 #include "cli/print.h"
+#include "runtime/registry/describe.h"
 
 namespace cubinery {
 namespace {
@@ -19,6 +20,19 @@ std::string option_name(std::string name) {
 
 bool is_in(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// "what it is: f32, bf16, f16 [bf16]", after the operators' names where others lack the field.
+std::string help_of(const FieldDescription& field) {
+  std::vector<std::string> owners;
+  for (const OperatorDescription& op : operator_descriptions()) {
+    for (const FieldDescription& its : op.fields) {
+      if (its.name == field.name) owners.emplace_back(op.name);
+    }
+  }
+  const bool all_have_it = owners.size() == operator_descriptions().size();
+  return fmt::format("{}{}{} [{}]", all_have_it ? "" : join(owners) + ": ", field.help,
+                     field.type == "integer" ? "" : ": " + field.accepted, field.default_value);
 }
 
 // The files' requests, one after the other.
@@ -60,36 +74,21 @@ const char* const kModelAssumptions =
 Each field can be replaced, for example with --state-dtype bf16 or --state-location dense --padding none.)";
 
 const std::vector<ProblemField>& problem_fields() {
-  static const std::vector<ProblemField> kFields = {
-      {"q_heads", "query heads of one GPU"},
-      {"k_heads", "key heads of one GPU"},
-      {"v_heads", "value heads of one GPU"},
-      {"key_dim", "16 to 256, a multiple of 16"},
-      {"value_dim", "16 to 256, a multiple of 16"},
-      {"dtype", "q, k, v: f32, bf16, f16"},
-      {"output_dtype", "o: f32, bf16, f16"},
-      {"gate_dtype", "g, alpha or a: f32, bf16, f16"},
-      {"beta_dtype", "beta or its logit: f32, bf16, f16"},
-      {"a_log_dtype", "A_log: f32, bf16, f16"},
-      {"dt_bias_dtype", "dt_bias: f32, bf16, f16"},
-      {"state_dtype", "the state as stored: f32, bf16, f16"},
-      {"index_dtype", "state indices: i32, i64"},
-      {"cu_seqlens_dtype", "prefill: cu_seqlens, checkpoint_cu_starts: i32, i64"},
-      {"token_layout", "prefill: bthd, bhtd (heads before tokens)"},
-      {"varlen", "prefill: sequences packed behind each other: true, false"},
-      {"state_layout", "kv (FLA), vk (vLLM, SGLang, FlashInfer, llama.cpp)"},
-      {"state_location", "dense, pool (slots named by indices)"},
-      {"padding", "what a padding index does: none, skip, zero, scratch"},
-      {"pad_index", "which index is padding: negative, zero"},
-      {"gate_mode", "none, log, alpha, computed (from A_log, a, dt_bias)"},
-      {"beta_mode", "one, given, logit, doubled_logit"},
-      {"use_qk_l2norm", "normalise q and k in the kernel: true, false"},
-      {"has_initial_state", "true, false (every request starts from zero)"},
-      {"store_state", "true, false (the state is only read)"},
-      {"checkpoints", "prefill: states kept besides the final one: none, before, after"},
-      {"checkpoint_every", "prefill: tokens, a multiple of 16"},
-      {"batch_invariant", "prefill: results must not depend on the batch: true, false"},
-  };
+  static const std::vector<ProblemField> kFields = [] {
+    std::vector<ProblemField> fields;
+    for (const OperatorDescription& op : operator_descriptions()) {
+      auto place = fields.begin();
+      for (const FieldDescription& field : op.fields) {
+        auto known = std::find_if(fields.begin(), fields.end(),
+                                  [&](const ProblemField& of) { return of.name == field.name; });
+        if (known == fields.end()) {
+          known = fields.insert(place, {std::string(field.name), help_of(field)});
+        }
+        place = known + 1;
+      }
+    }
+    return fields;
+  }();
   return kFields;
 }
 
@@ -137,8 +136,8 @@ void ProblemOptions::add_problems_to(CLI::App& app) {
            [this, name = field.name](const std::string& text) { fields_[name] = text; }, field.help)
         ->type_name("VALUE")
         ->group(
-            "Problem fields (one problem of their own for each operator, or replaced in every "
-            "problem of the files)");
+            "Problem fields (one problem of their own for each operator, defaults in brackets; or "
+            "replaced in every problem of the files)");
   }
 }
 

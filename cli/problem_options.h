@@ -15,9 +15,10 @@ namespace cubinery {
 
 // One field of the operators' problems on the command line: --name-with-dashes.
 struct ProblemField {
-  const char* name;  // as to_json() names it
-  const char* help;
+  std::string name;  // as to_json() names it
+  std::string help;
 };
+// Those of all operators, each once; each operator's are in its own order.
 const std::vector<ProblemField>& problem_fields();
 
 // `problem` with some fields replaced by what their texts say; those that its operator does not

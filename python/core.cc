@@ -5,11 +5,11 @@
 // into the library release the GIL: compilation takes seconds, the log takes it back.
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <memory>
 #include <new>
 
 #include "array_views.h"
+#include "capi/tensors.h"
 #include "cubinery/c_api.h"
 
 namespace cubinery_python {
@@ -290,48 +290,13 @@ PyObject* prefill_create(PyObject*, PyObject* arguments) {
   return create_operator<CubineryPrefill, cubinery_prefill_create>(arguments, kPrefillName);
 }
 
-// A tensor of a launch: the arguments come in the order of these tables.
-template <class Args>
-struct TensorSlot {
-  const char* name;
-  const DLTensor* Args::*member;
-};
+using cubinery::capi::kPrefillTensors;
+using cubinery::capi::kTensors;
 
-using D = CubineryDecodeArgs;
-constexpr TensorSlot<D> kDecodeTensors[] = {
-    {"q", &D::q},
-    {"k", &D::k},
-    {"v", &D::v},
-    {"g", &D::g},
-    {"beta", &D::beta},
-    {"A_log", &D::A_log},
-    {"dt_bias", &D::dt_bias},
-    {"o", &D::o},
-    {"state", &D::state},
-    {"state_out", &D::state_out},
-    {"state_indices", &D::state_indices},
-    {"state_out_indices", &D::state_out_indices},
-};
-
-using P = CubineryPrefillArgs;
-constexpr TensorSlot<P> kPrefillTensors[] = {
-    {"q", &P::q},
-    {"k", &P::k},
-    {"v", &P::v},
-    {"g", &P::g},
-    {"beta", &P::beta},
-    {"A_log", &P::A_log},
-    {"dt_bias", &P::dt_bias},
-    {"o", &P::o},
-    {"state", &P::state},
-    {"state_out", &P::state_out},
-    {"state_indices", &P::state_indices},
-    {"state_out_indices", &P::state_out_indices},
-    {"cu_seqlens", &P::cu_seqlens},
-    {"checkpoints", &P::checkpoints},
-    {"checkpoint_cu_starts", &P::checkpoint_cu_starts},
-};
-static_assert(std::size(kPrefillTensors) < ArrayViews::kCapacity);
+constexpr std::size_t kDecodeTensorCount = kTensors<CubineryDecodeArgs>.size();
+constexpr std::size_t kPrefillTensorCount =
+    kTensors<CubineryPrefillArgs>.size() + kPrefillTensors<CubineryPrefillArgs>.size();
+static_assert(kPrefillTensorCount < ArrayViews::kCapacity);
 
 bool right_count(Py_ssize_t given, std::size_t taken) {
   if (given == static_cast<Py_ssize_t>(taken)) return true;
@@ -340,13 +305,18 @@ bool right_count(Py_ssize_t given, std::size_t taken) {
   return false;
 }
 
-// The tensors of `table`, then scratch_slot, scale (None: the default) and programmatic.
-template <class Args, std::size_t kCount>
-bool read_arguments(const TensorSlot<Args> (&table)[kCount], PyObject* const* given,
-                    ArrayViews* views, float* scale, Args* args) {
-  for (const TensorSlot<Args>& slot : table) {
-    if (!views->view(slot.name, *given++, &(args->*slot.member))) return false;
+// Reads a list of capi/tensors.h, and moves `given` behind it.
+template <class Args>
+bool read_tensors(const auto& tensors, PyObject* const*& given, ArrayViews* views, Args* args) {
+  for (const auto& tensor : tensors) {
+    if (!views->view(tensor.name, *given++, &(args->*tensor.member))) return false;
   }
+  return true;
+}
+
+// scratch_slot, scale (None: the default) and programmatic.
+template <class Args>
+bool read_numbers(PyObject* const* given, float* scale, Args* args) {
   args->scratch_slot = PyLong_AsLongLong(given[0]);
   if (args->scratch_slot == -1 && PyErr_Occurred() != nullptr) return false;
   if (given[1] != Py_None) {
@@ -364,24 +334,26 @@ PyObject* done(int code) {
   Py_RETURN_NONE;
 }
 
-// (Decode, stream, kDecodeTensors..., scratch_slot, scale, programmatic)
+// (Decode, stream, kTensors..., scratch_slot, scale, programmatic)
 PyObject* decode_launch(PyObject*, PyObject* const* given, Py_ssize_t count) {
-  if (!right_count(count, 2 + std::size(kDecodeTensors) + 3)) return nullptr;
+  if (!right_count(count, 2 + kDecodeTensorCount + 3)) return nullptr;
   const auto* decode = unwrap<Decode>(given[0], kDecodeName);
   if (decode == nullptr) return nullptr;
   ArrayViews views(decode->device);
   CubineryDecodeArgs args = CUBINERY_DECODE_ARGS_INIT;
   float scale = 0;
   if (!views.choose_stream(given[1], given[2])) return nullptr;
-  if (!read_arguments(kDecodeTensors, given + 2, &views, &scale, &args)) return nullptr;
+  given += 2;
+  if (!read_tensors(kTensors<CubineryDecodeArgs>, given, &views, &args)) return nullptr;
+  if (!read_numbers(given, &scale, &args)) return nullptr;
   return done(
       without_gil([&] { return cubinery_decode_launch(decode->handle, views.stream(), &args); }));
 }
 
-// (Prefill, stream, workspace, kPrefillTensors..., scratch_slot, scale, programmatic, max_seqlen)
+// (Prefill, stream, workspace, kTensors..., kPrefillTensors..., scratch_slot, scale, programmatic,
+// max_seqlen)
 PyObject* prefill_launch(PyObject*, PyObject* const* given, Py_ssize_t count) {
-  constexpr std::size_t kMaxSeqlen = 3 + std::size(kPrefillTensors) + 3;
-  if (!right_count(count, kMaxSeqlen + 1)) return nullptr;
+  if (!right_count(count, 3 + kPrefillTensorCount + 4)) return nullptr;
   const auto* prefill = unwrap<Prefill>(given[0], kPrefillName);
   if (prefill == nullptr) return nullptr;
   ArrayViews views(prefill->device);
@@ -391,8 +363,11 @@ PyObject* prefill_launch(PyObject*, PyObject* const* given, Py_ssize_t count) {
   std::size_t bytes = 0;
   if (!views.choose_stream(given[1], given[3])) return nullptr;
   if (!views.view_bytes("workspace", given[2], &workspace, &bytes)) return nullptr;
-  if (!read_arguments(kPrefillTensors, given + 3, &views, &scale, &args)) return nullptr;
-  args.max_seqlen = PyLong_AsLongLong(given[kMaxSeqlen]);
+  given += 3;
+  if (!read_tensors(kTensors<CubineryPrefillArgs>, given, &views, &args)) return nullptr;
+  if (!read_tensors(kPrefillTensors<CubineryPrefillArgs>, given, &views, &args)) return nullptr;
+  if (!read_numbers(given, &scale, &args)) return nullptr;
+  args.max_seqlen = PyLong_AsLongLong(given[3]);
   if (args.max_seqlen == -1 && PyErr_Occurred() != nullptr) return nullptr;
   return done(without_gil([&] {
     return cubinery_prefill_launch(prefill->handle, views.stream(), &args, workspace, bytes);

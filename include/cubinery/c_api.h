@@ -40,7 +40,7 @@
 extern "C" {
 #endif
 
-#define CUBINERY_C_API_VERSION 2
+#define CUBINERY_C_API_VERSION 3
 
 /* The codes of cubinery/status.h, which says what each asks of the caller. */
 typedef enum CubineryCode {
@@ -127,9 +127,13 @@ CUBINERY_C_API int cubinery_context_stats(const CubineryContext* context,
 
 /* ---- Problems --------------------------------------------------------------------------------
  * A problem is flat JSON with the fields of gdn::DecodeProblem (op "gdn_decode") or
- * gdn::PrefillProblem ("gdn_prefill") and the values that `cubinery explain` shows:
- * {"k_heads":16,"dtype":"bf16","gate_mode":"log"}.  Missing fields keep their default. */
+ * gdn::PrefillProblem ("gdn_prefill"): {"k_heads":16,"dtype":"bf16","gate_mode":"log"}.  Missing
+ * fields keep their default. */
 
+/* The operators and the fields of their problems, for bindings: a JSON array of {"op", "help",
+ * "fields": [{"name", "type": "integer" | "boolean" | "string", "default", "choices" (of strings),
+ * "help"}]}.  Since version 3. */
+CUBINERY_C_API const char* cubinery_operators(void);
 /* *full: the problem with every field, for cubinery_free_text().  CUBINERY_INVALID_ARGUMENT:
  * malformed, an unknown field or value, or a combination that is not supported. */
 CUBINERY_C_API int cubinery_check_problem(const char* op, const char* problem, char** full);

@@ -25,11 +25,16 @@
 //   canonical(key)     row_scale;dtype=f16;threads=128               -> identity, logs, test names
 //   to_json(key)       {"dtype":"f16","threads":128}                 -> results, reports
 //   for_each_candidate(key, f)   every valid choice of the tuned fields, the fixed ones as in key
+//
+// The problems that operators are made for have tables too.  There fixed() goes on with a line of
+// help and, where a field does not take every value of its enumeration, those that it takes.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -38,7 +43,6 @@
 #include <vector>
 
 #include "cubinery/dtype.h"
-#include "cubinery/gdn_types.h"
 #include "cubinery/status.h"
 
 namespace cubinery {
@@ -66,6 +70,8 @@ struct FixedField {
   static constexpr bool changes_bits = true;
   const char* name;
   T Key::*member;
+  const char* help;             // for callers who set the field; of problems only
+  std::span<const T> accepted;  // of an enumeration; empty: all values
 };
 
 template <class Key, class T, std::size_t kCount>
@@ -79,8 +85,9 @@ struct TunedField {
 };
 
 template <class Key, class T>
-constexpr FixedField<Key, T> fixed(const char* name, T Key::*member) {
-  return {name, member};
+constexpr FixedField<Key, T> fixed(const char* name, T Key::*member, const char* help = "",
+                                   std::span<const std::type_identity_t<T>> accepted = {}) {
+  return {name, member, help, accepted};
 }
 
 template <class Key, class T, class... Choices>
@@ -182,11 +189,19 @@ bool parse_field(std::string_view text, T* value) {
   }
 }
 
+// What a field takes: `accepted`, or every value where that is empty.
 template <class T>
-std::string accepted_values() {
+bool accepts(std::span<const T> accepted, T value) {
+  return accepted.empty() || std::find(accepted.begin(), accepted.end(), value) != accepted.end();
+}
+
+// "f32, bf16, f16".
+template <class T>
+std::string accepted_values(std::span<const T> accepted = {}) {
   if constexpr (std::is_enum_v<T>) {
     std::string text;
     for (const EnumName<T>& entry : EnumNames<T>::kNames) {
+      if (!accepts(accepted, entry.value)) continue;
       if (!text.empty()) text += ", ";
       text += entry.text;
     }
@@ -312,75 +327,6 @@ struct EnumNames<DType> {
                                                           {DType::kF16, "kF16", "f16"},
                                                           {DType::kI32, "kI32", "i32"},
                                                           {DType::kI64, "kI64", "i64"}}};
-};
-
-template <>
-struct EnumNames<gdn::StateLayout> {
-  static constexpr const char* kType = "cubinery::gdn::StateLayout";
-  static constexpr std::array<EnumName<gdn::StateLayout>, 2> kNames{
-      {{gdn::StateLayout::kKV, "kKV", "kv"}, {gdn::StateLayout::kVK, "kVK", "vk"}}};
-};
-
-template <>
-struct EnumNames<gdn::StateLocation> {
-  static constexpr const char* kType = "cubinery::gdn::StateLocation";
-  static constexpr std::array<EnumName<gdn::StateLocation>, 2> kNames{
-      {{gdn::StateLocation::kDense, "kDense", "dense"},
-       {gdn::StateLocation::kPool, "kPool", "pool"}}};
-};
-
-template <>
-struct EnumNames<gdn::TokenLayout> {
-  static constexpr const char* kType = "cubinery::gdn::TokenLayout";
-  static constexpr std::array<EnumName<gdn::TokenLayout>, 2> kNames{
-      {{gdn::TokenLayout::kBTHD, "kBTHD", "bthd"}, {gdn::TokenLayout::kBHTD, "kBHTD", "bhtd"}}};
-};
-
-template <>
-struct EnumNames<gdn::Checkpoints> {
-  static constexpr const char* kType = "cubinery::gdn::Checkpoints";
-  static constexpr std::array<EnumName<gdn::Checkpoints>, 3> kNames{
-      {{gdn::Checkpoints::kNone, "kNone", "none"},
-       {gdn::Checkpoints::kBefore, "kBefore", "before"},
-       {gdn::Checkpoints::kAfter, "kAfter", "after"}}};
-};
-
-template <>
-struct EnumNames<gdn::Padding> {
-  static constexpr const char* kType = "cubinery::gdn::Padding";
-  static constexpr std::array<EnumName<gdn::Padding>, 4> kNames{
-      {{gdn::Padding::kNone, "kNone", "none"},
-       {gdn::Padding::kSkip, "kSkip", "skip"},
-       {gdn::Padding::kZero, "kZero", "zero"},
-       {gdn::Padding::kScratch, "kScratch", "scratch"}}};
-};
-
-template <>
-struct EnumNames<gdn::PadIndex> {
-  static constexpr const char* kType = "cubinery::gdn::PadIndex";
-  static constexpr std::array<EnumName<gdn::PadIndex>, 2> kNames{
-      {{gdn::PadIndex::kNegative, "kNegative", "negative"},
-       {gdn::PadIndex::kZero, "kZero", "zero"}}};
-};
-
-template <>
-struct EnumNames<gdn::GateMode> {
-  static constexpr const char* kType = "cubinery::gdn::GateMode";
-  static constexpr std::array<EnumName<gdn::GateMode>, 4> kNames{
-      {{gdn::GateMode::kNone, "kNone", "none"},
-       {gdn::GateMode::kLog, "kLog", "log"},
-       {gdn::GateMode::kAlpha, "kAlpha", "alpha"},
-       {gdn::GateMode::kComputed, "kComputed", "computed"}}};
-};
-
-template <>
-struct EnumNames<gdn::BetaMode> {
-  static constexpr const char* kType = "cubinery::gdn::BetaMode";
-  static constexpr std::array<EnumName<gdn::BetaMode>, 4> kNames{
-      {{gdn::BetaMode::kOne, "kOne", "one"},
-       {gdn::BetaMode::kGiven, "kGiven", "given"},
-       {gdn::BetaMode::kLogit, "kLogit", "logit"},
-       {gdn::BetaMode::kDoubledLogit, "kDoubledLogit", "doubled_logit"}}};
 };
 
 }  // namespace cubinery

@@ -1,96 +1,161 @@
 """What is fixed when a model is loaded: the fields and defaults of the C++ problems.
 
-``include/cubinery/gdn_decode.h`` and ``gdn_prefill.h`` say what each field means.
+``include/cubinery/gdn_decode.h`` and ``gdn_prefill.h`` are their manual.
 """
+
+# Written by scripts/print_fields.py: change the field tables, runtime/gdn/problem_fields.h, instead.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
-from typing import ClassVar, Self
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
-from cubinery import _core
+from cubinery._problem import Problem
+
+Dtype = Literal["f32", "bf16", "f16"]
+IndexDtype = Literal["i32", "i64"]
+StateLayout = Literal["kv", "vk"]
+StateLocation = Literal["dense", "pool"]
+Padding = Literal["none", "skip", "zero", "scratch"]
+PadIndex = Literal["negative", "zero"]
+GateMode = Literal["none", "log", "alpha", "computed"]
+BetaMode = Literal["one", "given", "logit", "doubled_logit"]
+TokenLayout = Literal["bthd", "bhtd"]
+Checkpoints = Literal["none", "before", "after"]
 
 
 @dataclass(frozen=True)
-class _Problem:
-    """What both problems have."""
+class DecodeProblem(Problem):
+    """One decode step: one token per request.
 
-    op: ClassVar[str]
+    Args:
+        q_heads: query heads of one GPU.
+        k_heads: key heads of one GPU.
+        v_heads: value heads of one GPU.
+        key_dim: size of q and k of a head; 16 to 256, a multiple of 16.
+        value_dim: size of v of a head; 16 to 256, a multiple of 16.
+        dtype: dtype of q, k and v.
+        output_dtype: dtype of o.
+        gate_dtype: dtype of g, alpha or a.
+        beta_dtype: dtype of beta or its logit.
+        a_log_dtype: dtype of A_log (gate_mode computed).
+        dt_bias_dtype: dtype of dt_bias (gate_mode computed).
+        state_dtype: dtype of states as they are stored.
+        index_dtype: dtype of state indices (state_location pool).
+        state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
+            vLLM, SGLang, FlashInfer, llama.cpp).
+        state_location: states lie in the order of the batch (dense) or in slots that indices name
+            (pool).
+        padding: a row whose index means padding is left alone (skip), its output set to zero
+            (zero), or computed on scratch_slot (scratch); needs state_location pool.
+        pad_index: the index that means padding.
+        gate_mode: the decay is given as g (log) or e^g (alpha), or computed from A_log, a and
+            dt_bias.
+        beta_mode: the write strength is 1 (one), beta as given, its sigmoid (logit) or twice that
+            (doubled_logit).
+        use_qk_l2norm: normalise q and k in the kernel.
+        has_initial_state: sequences start from a state, not from zero.
+        store_state: new states are kept.
+        batch_invariant: the same bits for a request whatever the batch, instead of the fastest
+            kernels for each size.
+    """
+
+    op: ClassVar[str] = "gdn_decode"
 
     q_heads: int = 16
     k_heads: int = 16
     v_heads: int = 32
-    key_dim: int = 128  # 16 to 256, a multiple of 16
-    value_dim: int = 128  # likewise
-    dtype: str = "bf16"  # q, k, v: f32, bf16 or f16; likewise below
-    output_dtype: str = "bf16"
-    gate_dtype: str = "f32"
-    beta_dtype: str = "f32"
-    a_log_dtype: str = "f32"
-    dt_bias_dtype: str = "f32"
-    state_dtype: str = "f32"
-    index_dtype: str = "i32"  # i32 or i64
-
-    @property
-    def heads(self) -> int:
-        """States and outputs per sequence: the largest of the three head counts."""
-        return max(self.q_heads, self.k_heads, self.v_heads)
-
-    def to_json(self) -> str:
-        """Flat JSON with every field, as manifests of ``cubinery prewarm`` hold it."""
-        return json.dumps(asdict(self), separators=(",", ":"))
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """The problem that flat JSON describes; missing fields keep their default.
-
-        Raises:
-            InvalidArgumentError: malformed, an unknown field or value, or a combination that is
-                not supported.
-        """
-        return cls(**json.loads(_core.check_problem(cls.op, text)))
-
-    def check(self) -> None:
-        """Raises InvalidArgumentError, which names the field, its value and what is accepted."""
-        _core.check_problem(self.op, self.to_json())
-
-
-@dataclass(frozen=True)
-class DecodeProblem(_Problem):
-    """One decode step: one token per request."""
-
-    op: ClassVar[str] = "gdn_decode"
-
-    state_layout: str = "vk"  # vk, kv
-    state_location: str = "dense"  # dense, pool
-    padding: str = "none"  # none, skip, zero, scratch
-    pad_index: str = "negative"  # negative, zero
-    gate_mode: str = "log"  # none, log, alpha, computed
-    beta_mode: str = "given"  # one, given, logit, doubled_logit
+    key_dim: int = 128
+    value_dim: int = 128
+    dtype: Dtype = "bf16"
+    output_dtype: Dtype = "bf16"
+    gate_dtype: Dtype = "f32"
+    beta_dtype: Dtype = "f32"
+    a_log_dtype: Dtype = "f32"
+    dt_bias_dtype: Dtype = "f32"
+    state_dtype: Dtype = "f32"
+    index_dtype: IndexDtype = "i32"
+    state_layout: StateLayout = "vk"
+    state_location: StateLocation = "dense"
+    padding: Padding = "none"
+    pad_index: PadIndex = "negative"
+    gate_mode: GateMode = "log"
+    beta_mode: BetaMode = "given"
     use_qk_l2norm: bool = False
     has_initial_state: bool = True
     store_state: bool = True
+    batch_invariant: bool = False
 
 
 @dataclass(frozen=True)
-class PrefillProblem(_Problem):
-    """A prefill: whole sequences."""
+class PrefillProblem(Problem):
+    """A prefill: whole sequences.
+
+    Args:
+        q_heads: query heads of one GPU.
+        k_heads: key heads of one GPU.
+        v_heads: value heads of one GPU.
+        key_dim: size of q and k of a head; 16 to 256, a multiple of 16.
+        value_dim: size of v of a head; 16 to 256, a multiple of 16.
+        dtype: dtype of q, k and v.
+        output_dtype: dtype of o.
+        gate_dtype: dtype of g, alpha or a.
+        beta_dtype: dtype of beta or its logit.
+        a_log_dtype: dtype of A_log (gate_mode computed).
+        dt_bias_dtype: dtype of dt_bias (gate_mode computed).
+        state_dtype: dtype of states as they are stored.
+        index_dtype: dtype of state indices (state_location pool).
+        cu_seqlens_dtype: dtype of cu_seqlens and checkpoint_cu_starts (varlen).
+        token_layout: heads come after the tokens (bthd) or before them (bhtd).
+        varlen: sequences are packed behind each other, their bounds in cu_seqlens.
+        state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
+            vLLM, SGLang, FlashInfer, llama.cpp).
+        state_location: states lie in the order of the batch (dense) or in slots that indices name
+            (pool).
+        padding: a row whose index means padding is left alone (skip), its output set to zero
+            (zero), or computed on scratch_slot (scratch); needs state_location pool.
+        pad_index: the index that means padding.
+        gate_mode: the decay is given as g (log) or e^g (alpha), or computed from A_log, a and
+            dt_bias.
+        beta_mode: the write strength is 1 (one), beta as given, its sigmoid (logit) or twice that
+            (doubled_logit).
+        use_qk_l2norm: normalise q and k in the kernel.
+        has_initial_state: sequences start from a state, not from zero.
+        store_state: new states are kept.
+        checkpoints: states are also kept from before tokens 0, N, 2N... (before) or after tokens N,
+            2N... (after); N is checkpoint_every.
+        checkpoint_every: tokens from one checkpoint to the next; a multiple of 16.
+        batch_invariant: the same bits for a request whatever the batch, instead of the fastest
+            kernels for each size.
+    """
 
     op: ClassVar[str] = "gdn_prefill"
 
-    cu_seqlens_dtype: str = "i32"  # i32 or i64
-    token_layout: str = "bthd"  # bthd, bhtd
+    q_heads: int = 16
+    k_heads: int = 16
+    v_heads: int = 32
+    key_dim: int = 128
+    value_dim: int = 128
+    dtype: Dtype = "bf16"
+    output_dtype: Dtype = "bf16"
+    gate_dtype: Dtype = "f32"
+    beta_dtype: Dtype = "f32"
+    a_log_dtype: Dtype = "f32"
+    dt_bias_dtype: Dtype = "f32"
+    state_dtype: Dtype = "f32"
+    index_dtype: IndexDtype = "i32"
+    cu_seqlens_dtype: IndexDtype = "i32"
+    token_layout: TokenLayout = "bthd"
     varlen: bool = False
-    state_layout: str = "vk"  # vk, kv
-    state_location: str = "dense"  # dense, pool
-    padding: str = "none"  # none, skip, zero, scratch
-    pad_index: str = "negative"  # negative, zero
-    gate_mode: str = "log"  # none, log, alpha, computed
-    beta_mode: str = "given"  # one, given, logit, doubled_logit
+    state_layout: StateLayout = "vk"
+    state_location: StateLocation = "dense"
+    padding: Padding = "none"
+    pad_index: PadIndex = "negative"
+    gate_mode: GateMode = "log"
+    beta_mode: BetaMode = "given"
     use_qk_l2norm: bool = False
     has_initial_state: bool = True
     store_state: bool = True
-    checkpoints: str = "none"  # none, before, after
-    checkpoint_every: int = 64  # a multiple of 16
+    checkpoints: Checkpoints = "none"
+    checkpoint_every: int = 64
     batch_invariant: bool = False

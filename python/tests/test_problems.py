@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 
 import cubinery
 import pytest
@@ -53,3 +54,28 @@ def test_problems_are_keys():
     assert hash(cubinery.DecodeProblem()) == hash(cubinery.DecodeProblem())
     with pytest.raises(dataclasses.FrozenInstanceError):
         cubinery.DecodeProblem().q_heads = 1
+
+
+CALLS = """
+import cubinery
+cubinery.{cls}(gate_mode="{mode}", state_dtype="bf16", index_dtype="i64")
+cubinery.gdn_decode(0, 0, 0, padding="{padding}")
+"""
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize(("mode", "padding"), [("alpha", "skip"), ("aplha", "skipp")])
+def test_a_type_checker_catches_a_misspelt_mode(problem, mode, padding):
+    api = pytest.importorskip("mypy.api")
+    calls = CALLS.format(cls=problem.__name__, mode=mode, padding=padding)
+    text, errors, _ = api.run(
+        ["--config-file=", "--cache-dir=/dev/null", f"--python-executable={sys.executable}"]
+        + ["-c", calls]
+    )
+    assert errors == ""
+    found = [line for line in text.splitlines() if "error:" in line]
+    if mode == "alpha":
+        assert found == []
+    else:
+        assert len(found) == 2
+        assert all("Literal" in line for line in found)

@@ -14,9 +14,9 @@ std::int64_t warps_of(const GdnDecodeKey& key, std::int64_t requests, int heads)
   return requests * heads * (key.value_dim / key.warp_v);
 }
 
-class Runner final : public DecodeRunner {
+class PortableDecodeRunner final : public DecodeRunner {
  public:
-  Runner(const DecodeProblem& problem, const GdnDecodeKey& key, Kernel kernel)
+  PortableDecodeRunner(const DecodeProblem& problem, const GdnDecodeKey& key, Kernel kernel)
       : problem_(problem), key_(key), kernel_(std::move(kernel)) {}
 
   const Kernel& kernel() const override { return kernel_; }
@@ -92,7 +92,8 @@ double DecodePortable::us(const DecodeProblem&, const KeySet& keys, const Point&
 std::unique_ptr<const DecodeRunner> DecodePortable::loaded(const DecodeProblem& problem,
                                                            const KeySet& keys, const Target&,
                                                            std::vector<Kernel> kernels) const {
-  return std::make_unique<Runner>(problem, std::get<0>(keys), std::move(kernels.front()));
+  return std::make_unique<PortableDecodeRunner>(problem, std::get<0>(keys),
+                                                std::move(kernels.front()));
 }
 
 // With rows along value_dim a vector holds columns, each of which is summed by itself.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/gdn/decode_operator.h"
+#include "runtime/gdn/problem_check.h"
 
 namespace cubinery::gdn {
 

@@ -35,11 +35,11 @@ void place_workspace(const PrefillProblem& problem, const Workspace& workspace,
   params->scan.order = params->chunks.order;
 }
 
-class Runner final : public PrefillRunner {
+class PortablePrefillRunner final : public PrefillRunner {
  public:
   // Launches take their geometry from `sm_count`.
-  Runner(const PrefillProblem& problem, const KeySet& keys, int sm_count, bool programmatic,
-         std::vector<Kernel> kernels)
+  PortablePrefillRunner(const PrefillProblem& problem, const KeySet& keys, int sm_count,
+                        bool programmatic, std::vector<Kernel> kernels)
       : problem_(problem),
         keys_(keys),
         sm_count_(sm_count),
@@ -186,8 +186,8 @@ std::unique_ptr<const PrefillRunner> PrefillPortable::loaded(const PrefillProble
                                                              const KeySet& keys,
                                                              const Target& target,
                                                              std::vector<Kernel> kernels) const {
-  return std::make_unique<Runner>(problem, keys, target.sm_count, has_clusters(target.arch.major),
-                                  std::move(kernels));
+  return std::make_unique<PortablePrefillRunner>(
+      problem, keys, target.sm_count, has_clusters(target.arch.major), std::move(kernels));
 }
 
 const PrefillPortable& prefill_portable() {

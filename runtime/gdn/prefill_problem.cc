@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/gdn/prefill_operator.h"
+#include "runtime/gdn/problem_check.h"
 
 namespace cubinery::gdn {
 
@@ -10,7 +11,6 @@ int PrefillProblem::heads() const { return std::max({q_heads, k_heads, v_heads})
 
 Status PrefillProblem::check() const {
   CUBINERY_RETURN_IF_ERROR(check_shared_fields(*this));
-  CUBINERY_RETURN_IF_ERROR(check_integer(kPrefillOp, "cu_seqlens_dtype", cu_seqlens_dtype));
   if (checkpoints != Checkpoints::kNone && (checkpoint_every < 16 || checkpoint_every % 16 != 0)) {
     return bad_field(kPrefillOp, "checkpoint_every", value_text(checkpoint_every),
                      "multiples of 16 from 16 up");

@@ -39,14 +39,4 @@ Status check_dim(std::string_view op, std::string_view name, int dim) {
   return bad_field(op, name, value_text(dim), "multiples of 16 from 16 to 256");
 }
 
-Status check_float(std::string_view op, std::string_view name, DType dtype) {
-  if (is_float(dtype)) return {};
-  return bad_field(op, name, value_text(dtype), "f32, bf16, f16");
-}
-
-Status check_integer(std::string_view op, std::string_view name, DType dtype) {
-  if (dtype == DType::kI32 || dtype == DType::kI64) return {};
-  return bad_field(op, name, value_text(dtype), "i32, i64");
-}
-
 }  // namespace cubinery::gdn

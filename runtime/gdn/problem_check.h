@@ -1,52 +1,16 @@
-// What the problems of the Gated DeltaNet operators have in common: fields, rules, text.
+// What the problems of the Gated DeltaNet operators have in common: rules, text.
 #pragma once
 
 #include <algorithm>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include "cubinery/fields.h"
-#include "cubinery/gdn_types.h"
 #include "cubinery/status.h"
+#include "runtime/gdn/problem_fields.h"
 
 namespace cubinery::gdn {
-
-// The fields that every problem has, in the two runs in which the structs declare them.
-// Persistent: names are those of manifests.
-template <class P>
-constexpr auto operand_fields() {
-  return std::tuple{
-      fixed("q_heads", &P::q_heads),
-      fixed("k_heads", &P::k_heads),
-      fixed("v_heads", &P::v_heads),
-      fixed("key_dim", &P::key_dim),
-      fixed("value_dim", &P::value_dim),
-      fixed("dtype", &P::dtype),
-      fixed("output_dtype", &P::output_dtype),
-      fixed("gate_dtype", &P::gate_dtype),
-      fixed("beta_dtype", &P::beta_dtype),
-      fixed("a_log_dtype", &P::a_log_dtype),
-      fixed("dt_bias_dtype", &P::dt_bias_dtype),
-      fixed("state_dtype", &P::state_dtype),
-      fixed("index_dtype", &P::index_dtype),
-  };
-}
-template <class P>
-constexpr auto mode_fields() {
-  return std::tuple{
-      fixed("state_layout", &P::state_layout),
-      fixed("state_location", &P::state_location),
-      fixed("padding", &P::padding),
-      fixed("pad_index", &P::pad_index),
-      fixed("gate_mode", &P::gate_mode),
-      fixed("beta_mode", &P::beta_mode),
-      fixed("use_qk_l2norm", &P::use_qk_l2norm),
-      fixed("has_initial_state", &P::has_initial_state),
-      fixed("store_state", &P::store_state),
-  };
-}
 
 // "gdn_decode: key_dim = 100; accepted: multiples of 16 from 16 to 256"
 Status bad_field(std::string_view op, std::string_view field, std::string_view value,
@@ -59,8 +23,19 @@ std::string value_text(T value) {
 
 Status check_heads(std::string_view op, int q_heads, int k_heads, int v_heads);
 Status check_dim(std::string_view op, std::string_view name, int dim);
-Status check_float(std::string_view op, std::string_view name, DType dtype);
-Status check_integer(std::string_view op, std::string_view name, DType dtype);
+
+// Every field has a value that its line of the table accepts.
+template <class Problem>
+Status check_accepted(const Problem& problem) {
+  Status status;
+  internal::for_each_field<Problem>([&](const auto& field) {
+    const auto value = problem.*field.member;
+    if (!status.ok() || internal::accepts(field.accepted, value)) return;
+    status = bad_field(Fields<Problem>::kName, field.name, value_text(value),
+                       internal::accepted_values(field.accepted));
+  });
+  return status;
+}
 
 // The rules of the fields that every problem has.
 template <class Problem>
@@ -69,14 +44,7 @@ Status check_shared_fields(const Problem& p) {
   CUBINERY_RETURN_IF_ERROR(check_heads(kOp, p.q_heads, p.k_heads, p.v_heads));
   CUBINERY_RETURN_IF_ERROR(check_dim(kOp, "key_dim", p.key_dim));
   CUBINERY_RETURN_IF_ERROR(check_dim(kOp, "value_dim", p.value_dim));
-  CUBINERY_RETURN_IF_ERROR(check_float(kOp, "dtype", p.dtype));
-  CUBINERY_RETURN_IF_ERROR(check_float(kOp, "output_dtype", p.output_dtype));
-  CUBINERY_RETURN_IF_ERROR(check_float(kOp, "gate_dtype", p.gate_dtype));
-  CUBINERY_RETURN_IF_ERROR(check_float(kOp, "beta_dtype", p.beta_dtype));
-  CUBINERY_RETURN_IF_ERROR(check_float(kOp, "a_log_dtype", p.a_log_dtype));
-  CUBINERY_RETURN_IF_ERROR(check_float(kOp, "dt_bias_dtype", p.dt_bias_dtype));
-  CUBINERY_RETURN_IF_ERROR(check_float(kOp, "state_dtype", p.state_dtype));
-  CUBINERY_RETURN_IF_ERROR(check_integer(kOp, "index_dtype", p.index_dtype));
+  CUBINERY_RETURN_IF_ERROR(check_accepted(p));
   if (p.padding != Padding::kNone && p.state_location != StateLocation::kPool) {
     return bad_field(kOp, "padding", value_text(p.padding),
                      "none (padding needs state_location = pool)");

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "cubinery/fields.h"
+#include "cubinery/gdn_names.h"
 #include "gdn_prefill_scan/key.h"
 
 namespace cubinery {

@@ -64,6 +64,7 @@ int main(void) {
   CHECK(cubinery_c_api_version() == CUBINERY_C_API_VERSION);
   CHECK(strlen(cubinery_version()) > 0);
   CHECK(strstr(cubinery_architectures(), "sm_90a") != NULL);
+  CHECK(strstr(cubinery_operators(), "\"op\":\"gdn_prefill\"") != NULL);
   CHECK(strcmp(cubinery_code_name(CUBINERY_IO), "Io") == 0);
   CHECK(cubinery_check_problem("gdn_decode", "{\"v_heads\":64}", &text) == CUBINERY_OK);
   CHECK(text != NULL && strstr(text, "\"v_heads\":64,") != NULL);

@@ -7,6 +7,7 @@
 #include "cubinery/context.h"
 #include "cubinery/options.h"
 #include "cubinery/version.h"
+#include "runtime/registry/describe.h"
 #include "tests/capi/handles.h"
 
 namespace cubinery {
@@ -40,6 +41,7 @@ TEST_CASE("TheLibrarySaysWhatItIs", "[cpu]") {
   std::string names;
   for (const std::string& name : known_architectures()) names += (names.empty() ? "" : ",") + name;
   CHECK(cubinery_architectures() == names);
+  CHECK(cubinery_operators() == operators_json());
 }
 
 TEST_CASE("TheLastErrorIsThatOfTheThread", "[cpu]") {

@@ -3,6 +3,7 @@
 #include "tests/cli/run_cli.h"
 
 #include "cubinery/version.h"
+#include "runtime/registry/describe.h"
 
 namespace cubinery {
 namespace {
@@ -10,8 +11,8 @@ namespace {
 TEST_CASE("version and help", "[cpu]") {
   const Cli cli;
   CHECK(cli.run("--version").out == "cubinery " CUBINERY_VERSION "\n");
-  for (const char* command :
-       {"", "prewarm", "tune", "report", "explain", "cache", "cache ls", "cache gc", "doctor"}) {
+  for (const char* command : {"", "prewarm", "tune", "report", "explain", "cache", "cache ls",
+                              "cache gc", "doctor", "operators"}) {
     const Output help = cli.run(std::string(command) + " --help");
     CHECK(help.exit_code == 0);
     CHECK(contains(help.out, "Usage: cubinery"));
@@ -20,6 +21,18 @@ TEST_CASE("version and help", "[cpu]") {
   CHECK(contains(cli.run("--help").out, "Examples:"));
   CHECK(contains(cli.run("prewarm --help").out, "--state-dtype"));
   CHECK(contains(cli.run("prewarm --help").out, "[gdn_decode,gdn_prefill]"));
+}
+
+TEST_CASE("help and operators say what a field accepts", "[cpu]") {
+  const Cli cli;
+  const std::string help = cli.run("prewarm --help").out;
+  CHECK(contains(help, "dtype of q, k and v: f32, bf16, f16 [bf16]"));
+  CHECK(contains(help, "gdn_prefill: dtype of cu_seqlens"));
+  const Output list = cli.run("operators");
+  CHECK(list.exit_code == 0);
+  CHECK(contains(list.out, "gdn_decode: One decode step"));
+  CHECK(contains(list.out, "none, log, alpha, computed"));
+  CHECK(json::parse(cli.run("operators --json -").out) == json::parse(operators_json()));
 }
 
 TEST_CASE("bad arguments exit with 2 and say what is accepted", "[cpu]") {

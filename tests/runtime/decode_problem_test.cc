@@ -110,6 +110,7 @@ TEST_CASE("EqualCodeHasEqualKeys", "[cpu]") {
   CHECK(same(pool, pad_index));
   const DecodeProblem padded{.state_location = StateLocation::kPool, .padding = Padding::kSkip};
   CHECK_FALSE(same(padded, pad_index));
+  CHECK(same(log, [](auto& p) { p.batch_invariant = true; }));
 }
 
 TEST_CASE("EveryOtherFieldIsCompiledIn", "[cpu]") {

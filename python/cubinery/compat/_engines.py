@@ -7,9 +7,10 @@ from typing import Any
 from cubinery import _arrays, functional
 from cubinery._errors import InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
+from cubinery.problems import PadIndex
 
 
-def pad_index(function: str, pad_slot_id: int) -> str:
+def pad_index(function: str, pad_slot_id: int) -> PadIndex:
     """functional's name of the index that is padding."""
     arguments.require_value(function, "pad_slot_id", pad_slot_id, (0, -1))
     return "zero" if pad_slot_id == 0 else "negative"

@@ -14,6 +14,7 @@ from typing import Any
 from cubinery import _arrays, functional
 from cubinery._errors import InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
+from cubinery.problems import StateLayout
 
 _BACKENDS = ("auto", "flashinfer")
 
@@ -341,7 +342,7 @@ def _decode(
     scale: float | None,
     output: Any,
     use_qk_l2norm: bool,
-    layout: str,
+    layout: StateLayout,
     **pool: Any,
 ) -> Any:
     arguments.refuse_autograd(

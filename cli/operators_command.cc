@@ -1,0 +1,46 @@
+// cubinery operators: what a problem of each operator consists of.
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/commands.h"
+#include "cli/print.h"
+#include "runtime/registry/describe.h"
+
+namespace cubinery {
+namespace {
+
+std::string fields_text(const OperatorDescription& op) {
+  Table table({"field", "default", "values", "meaning"});
+  for (const FieldDescription& field : op.fields) {
+    table.add(
+        {std::string(field.name), field.default_value, field.accepted, std::string(field.help)});
+  }
+  return table.text();
+}
+
+int run(const std::string& json) {
+  if (json != "-") {
+    for (const OperatorDescription& op : operator_descriptions()) {
+      print(fmt::format("{}: {}\n{}\n", op.name, op.help, indented(fields_text(op), "  ")));
+    }
+  }
+  if (json.empty()) return kExitOk;
+  const Status written = write_json(json, nlohmann::ordered_json::parse(operators_json()));
+  return written.ok() ? kExitOk : usage_error(written);
+}
+
+}  // namespace
+
+void add_operators(CLI::App& app, int* exit_code) {
+  CLI::App* command =
+      app.add_subcommand("operators", "List the operators and the fields of their problems");
+  const auto json = std::make_shared<std::string>();
+  command->add_option("--json", *json, "Write the list, to stdout with -")->type_name("FILE");
+  command->callback([json, exit_code] { *exit_code = run(*json); });
+}
+
+}  // namespace cubinery

@@ -1,0 +1,54 @@
+#include "runtime/registry/describe.h"
+
+#include <nlohmann/json.hpp>
+#include <type_traits>
+#include <variant>
+
+#include "runtime/gdn/problem_fields.h"
+#include "runtime/registry/operators.h"
+
+namespace cubinery {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const FieldDescription& field) {
+  Json object{{"name", field.name}, {"type", field.type}};
+  if (field.choices.empty()) {
+    object["default"] = Json::parse(field.default_value);
+  } else {
+    object["default"] = field.default_value;
+    object["choices"] = field.choices;
+  }
+  object["help"] = field.help;
+  return object;
+}
+
+}  // namespace
+
+const std::vector<OperatorDescription>& operator_descriptions() {
+  static const std::vector<OperatorDescription> kDescriptions = [] {
+    std::vector<OperatorDescription> operators;
+    for (const std::string& op : operator_names()) {
+      const auto describe = [](const auto& problem) -> OperatorDescription {
+        using P = std::decay_t<decltype(problem)>;
+        return {Fields<P>::kName, Fields<P>::kHelp, describe_fields<P>()};
+      };
+      operators.push_back(std::visit(describe, default_problem(op)));
+    }
+    return operators;
+  }();
+  return kDescriptions;
+}
+
+std::string operators_json() {
+  Json document = Json::array();
+  for (const OperatorDescription& op : operator_descriptions()) {
+    Json fields = Json::array();
+    for (const FieldDescription& field : op.fields) fields.push_back(json_of(field));
+    document.push_back({{"op", op.name}, {"help", op.help}, {"fields", std::move(fields)}});
+  }
+  return document.dump();
+}
+
+}  // namespace cubinery

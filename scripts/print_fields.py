@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Prints what is made from the field tables of the operators' problems: python/cubinery/problems.py and the tables of
+docs/problems.md.
+
+    scripts/print_fields.py CUBINERY          rewrites both from the tables inside this command line
+    scripts/print_fields.py CUBINERY --check  exits 1 when they are not what it says
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BEGIN = "<!-- fields: begin (scripts/print_fields.py writes this) -->\n"
+END = "<!-- fields: end -->\n"
+
+MODULE = '''"""What is fixed when a model is loaded: the fields and defaults of the C++ problems.
+
+``include/cubinery/gdn_decode.h`` and ``gdn_prefill.h`` are their manual.
+"""
+
+# Written by scripts/print_fields.py: change the field tables, runtime/gdn/problem_fields.h, instead.
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from cubinery._problem import Problem
+
+{types}
+{classes}'''
+
+CLASS = '''
+
+@dataclass(frozen=True)
+class {name}(Problem):
+    """{help}
+
+    Args:
+{args}
+    """
+
+    op: ClassVar[str] = "{op}"
+
+{fields}
+'''
+
+
+def literal_types(operators):
+    """A type for each set of choices, named after the first field that has it: {choices: name}."""
+    types = {}
+    for operator in operators:
+        for field in operator["fields"]:
+            if "choices" in field:
+                types.setdefault(tuple(field["choices"]), field["name"].title().replace("_", ""))
+    return types
+
+
+def quoted(texts):
+    return ", ".join(f'"{text}"' for text in texts)
+
+
+def python_class(operator, types):
+    def declared(field):
+        kind = {"integer": "int", "boolean": "bool"}.get(field["type"]) or types[tuple(field["choices"])]
+        default = f'"{field["default"]}"' if "choices" in field else field["default"]
+        return f"    {field['name']}: {kind} = {default}"
+
+    def described(field):
+        return textwrap.fill(f"{field['name']}: {field['help']}.", 100, initial_indent=8 * " ",
+                             subsequent_indent=12 * " ")
+
+    return CLASS.format(
+        name=operator["op"].removeprefix("gdn_").title() + "Problem", op=operator["op"], help=operator["help"],
+        args="\n".join(map(described, operator["fields"])), fields="\n".join(map(declared, operator["fields"])))
+
+
+def python_module(operators):
+    types = literal_types(operators)
+    return MODULE.format(
+        types="\n".join(f"{name} = Literal[{quoted(choices)}]" for choices, name in types.items()),
+        classes="".join(python_class(operator, types) for operator in operators))
+
+
+def table(fields):
+    """One line for each field."""
+    lines = ["| field | values | default | |", "|---|---|---|---|"]
+    for field in fields:
+        values = {"integer": "an integer", "boolean": "true, false"}.get(field["type"])
+        values = values or ", ".join(f"`{choice}`" for choice in field["choices"])
+        default = field["default"] if "choices" in field else json.dumps(field["default"])
+        lines.append(f"| `{field['name']}` | {values} | `{default}` | {field['help']} |")
+    return lines
+
+
+def tables(operators):
+    """The fields that all operators have, then those of each alone."""
+    common = [field for field in operators[0]["fields"] if all(field in o["fields"] for o in operators)]
+    lines = ["Every operator:", "", *table(common), ""]
+    for operator in operators:
+        own = [field for field in operator["fields"] if field not in common]
+        if own:
+            lines += [f"`{operator['op']}` too:", "", *table(own), ""]
+    return "\n".join(lines)
+
+
+def between_markers(text, lines):
+    start, end = text.index(BEGIN) + len(BEGIN), text.index(END)
+    return text[:start] + lines + text[end:]
+
+
+def main():
+    printed = subprocess.run([sys.argv[1], "operators", "--json", "-"], check=True, capture_output=True, text=True)
+    operators = json.loads(printed.stdout)
+    page = ROOT / "docs" / "problems.md"
+    wanted = {ROOT / "python" / "cubinery" / "problems.py": python_module(operators),
+              page: between_markers(page.read_text(), tables(operators))}
+    for path, text in wanted.items():
+        if "--check" not in sys.argv:
+            path.write_text(text)
+        elif path.read_text() != text:
+            sys.exit(f"{path.relative_to(ROOT)} is not up to date: run scripts/print_fields.py {sys.argv[1]}")
+
+
+if __name__ == "__main__":
+    main()

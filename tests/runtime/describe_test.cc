@@ -1,0 +1,58 @@
+// What is said of the operators' problems is what they take.
+#include "runtime/registry/describe.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "runtime/registry/operators.h"
+#include "tests/catch.h"
+
+namespace cubinery {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+TEST_CASE("TheFieldsAndDefaultsAreThoseOfTheProblems", "[cpu]") {
+  const Json operators = Json::parse(operators_json());
+  REQUIRE(operators.size() == operator_names().size());
+  for (std::size_t i = 0; i < operators.size(); ++i) {
+    CHECK(operators[i]["op"] == operator_names()[i]);
+    Json defaults = Json::object();
+    for (const Json& field : operators[i]["fields"]) {
+      defaults[field["name"].get<std::string>()] = field["default"];
+    }
+    CHECK(defaults.dump() == to_json(default_problem(operator_names()[i])));
+  }
+}
+
+// Calls f(op, field) for every field with choices.
+template <class Function>
+void for_each_choice_field(const Function& f) {
+  for (const OperatorDescription& op : operator_descriptions()) {
+    for (const FieldDescription& field : op.fields) {
+      if (!field.choices.empty()) f(op, field);
+    }
+  }
+}
+
+TEST_CASE("TheChoicesAreWhatAFieldTakes", "[cpu]") {
+  std::set<std::string> texts;
+  for_each_choice_field([&](const auto&, const FieldDescription& field) {
+    texts.insert(field.choices.begin(), field.choices.end());
+  });
+  for_each_choice_field([&](const OperatorDescription& op, const FieldDescription& field) {
+    for (const std::string& text : texts) {
+      Json object{{"state_location", "pool"}};  // which padding needs
+      object[std::string(field.name)] = text;
+      INFO(object.dump());
+      const bool is_choice = std::count(field.choices.begin(), field.choices.end(), text) == 1;
+      const Result<Problem> problem = parse_problem(op.name, object.dump());
+      CHECK((problem && check(*problem).ok()) == is_choice);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace cubinery
