@@ -57,7 +57,8 @@ Status not_negative(std::string_view name, std::int64_t value) {
 }
 
 Json json_of(const Chosen& chosen) {
-  return {{"configuration", chosen.configuration},
+  return {{"path", chosen.path},
+          {"configuration", chosen.configuration},
           {"rung", to_string(chosen.rung)},
           {"why", chosen.why}};
 }

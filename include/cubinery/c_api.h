@@ -192,8 +192,8 @@ CUBINERY_C_API void cubinery_decode_destroy(CubineryDecode* decode);
 CUBINERY_C_API int cubinery_decode_launch(const CubineryDecode* decode, void* stream,
                                           const CubineryDecodeArgs* args);
 
-/* What a batch of this size launches, and why: gdn::Decode::choice().  *choice: {"configuration":
- * "warp_v=16;k_lanes=8;...", "rung": "exact" | "nearest shape" | "similar problem" | "same
+/* What a batch of this size launches, and why: gdn::Decode::choice().  *choice: {"path": "portable",
+ * "configuration": "path=portable;warp_v=16;k_lanes=8;...", "rung": "exact" | "nearest shape" | "similar problem" | "same
  * architecture" | "default", "why"}, for cubinery_free_text().  Since version 2. */
 CUBINERY_C_API int cubinery_decode_choice(const CubineryDecode* decode, int64_t batch,
                                           char** choice);

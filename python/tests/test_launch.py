@@ -69,10 +69,11 @@ def test_a_short_workspace_is_refused(prefill, gpu):
 
 def test_choices_say_what_runs_and_why(decode, prefill):
     for choice in (decode.choice(8), prefill.choice(1000, 4), prefill.choice(1000, 4, 900)):
-        assert set(choice) == {"configuration", "rung", "why"}
+        assert set(choice) == {"path", "configuration", "rung", "why"}
         assert all(choice.values())
-    assert decode.choice(1)["configuration"].startswith("warp_v=")
-    assert prefill.choice(1000, 4)["configuration"].startswith("chunk_size=")
+    assert decode.choice(1)["path"] == "portable"
+    assert decode.choice(1)["configuration"].startswith("path=portable;warp_v=")
+    assert prefill.choice(1000, 4)["configuration"].startswith("path=portable;chunk_size=")
     with pytest.raises(cubinery.InvalidArgumentError, match="batch is -1"):
         decode.choice(-1)
     with pytest.raises(cubinery.InvalidArgumentError, match="max_seqlen is -1"):

@@ -55,7 +55,9 @@ class Bench {
   void prewarm(const ScaleProblem& problem) const {
     const Context here = context();
     const auto known = known_results<ScaleProblem>(here);
-    for (const KernelSpec& spec : kernels_for(problem, here.arch(), known).value()) {
+    const auto specs = kernels_for(problem, here.arch(), known);
+    REQUIRE(specs);
+    for (const KernelSpec& spec : *specs) {
       REQUIRE_FALSE(test::store_trivial(here, spec, dir_.path()).empty());
     }
   }
