@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "benchmarks/bench.h"
-#include "benchmarks/decode_check.h"
+#include "benchmarks/decode_rows.h"
 #include "benchmarks/prepared_launch.h"
 
 namespace {
@@ -41,19 +41,19 @@ void put(bench::Results* results, const char* name, double value, const char* un
 
 // Microseconds per call of `launches` calls in a row; the queue is empty before and after.
 template <class Call>
-double microseconds_per_call(const test::TestStream& stream, int launches, const Call& call) {
-  stream.synchronize();
+double microseconds_per_call(const cubinery::DeviceStream& stream, int launches, const Call& call) {
+  stream.synchronize().value();
   const Clock::time_point start = Clock::now();
   bool ok = true;
   for (int i = 0; i < launches; ++i) ok = call() && ok;
   const double seconds = seconds_since(start);
-  stream.synchronize();
+  stream.synchronize().value();
   if (!ok) throw std::runtime_error("a launch failed");
   return seconds * 1e6 / launches;
 }
 
 void launch_rows(const bench::Gpu& gpu, bool quick, bench::Results* results) {
-  const test::TestStream stream(gpu);
+  const cubinery::DeviceStream stream = test::make_stream(gpu);
   const gdn::Decode decode = gpu.context().prepare(problem()).value();
   const cubinery::GdnOperands operands = bench::decode_operands(gpu, problem(), 1);
   const gdn::DecodeArgs args = cubinery::as_decode(operands.args(0));
@@ -126,9 +126,9 @@ int first_result(const std::string& dir, int signal_fd) {
   args.o = cubinery::Tensor::contiguous(o.data(), DType::kBF16, {1, 32, 128});
   args.state = cubinery::Tensor::contiguous(state.data(), DType::kF32, {1, 32, 128, 128});
   args.state_indices = cubinery::Tensor::contiguous(rows.data(), DType::kI32, {1});
-  const test::TestStream stream(*gpu);
+  const cubinery::DeviceStream stream = test::make_stream(*gpu);
   decode.launch(stream.get(), args).value();
-  stream.synchronize();
+  stream.synchronize().value();
   // All inputs are zero, so is the result; the buffer was NaN before.
   const bool right = o.download() == std::vector<std::byte>(o.bytes());
   const char byte = right ? 1 : 0;

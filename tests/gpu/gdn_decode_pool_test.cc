@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "tests/gpu/decode_runs.h"
+#include "tests/gpu/cases.h"
 #include "tests/gpu/far_pool.h"
 
 namespace cubinery::test {
@@ -171,7 +171,7 @@ TEST_CASE("GdnDecodePool.WriteIndexOutsideThePool", "[gpu]") {
 
 TEST_CASE("GdnDecodePool.SlotsBeyond32BitOffsets", "[gpu][big]") {
   expect_far_pools_work<DecodeProblem>(
-      [](const DecodeProblem& problem) { return DecodeCase(gpu(), problem, 4, near_options()); });
+      [](const DecodeProblem& problem) { return DecodeCase(problem, 4, near_options()); });
 }
 
 }  // namespace

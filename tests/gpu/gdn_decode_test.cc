@@ -2,7 +2,7 @@
 // named case per rule.
 #include <vector>
 
-#include "tests/gpu/decode_runs.h"
+#include "tests/gpu/cases.h"
 #include "tests/gpu/problem_sweeps.h"
 #include "tuner/gdn/random.h"
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include "tests/gpu/cases.h"
 #include "tests/gpu/far_pool.h"
-#include "tests/gpu/prefill_runs.h"
 
 namespace cubinery::test {
 namespace {
@@ -24,10 +24,10 @@ PrefillProblem pool_problem() {
 }
 
 // Nine sequences of any kind; those of no tokens keep their state.
-const PrefillShape kNine{.lengths = {70, 20, 0, 64, 33, 100, 1, 0, 16}, .lead = 2, .tail = 3};
+const CaseShape kNine{.lengths = {70, 20, 0, 64, 33, 100, 1, 0, 16}, .lead = 2, .tail = 3};
 
-PrefillShape first_of_nine(std::size_t count) {
-  PrefillShape shape = kNine;
+CaseShape first_of_nine(std::size_t count) {
+  CaseShape shape = kNine;
   shape.lengths.resize(count);
   return shape;
 }
@@ -190,7 +190,7 @@ TEST_CASE("GdnPrefillPool.WriteIndexOutsideThePool", "[gpu][prefill]") {
 
 TEST_CASE("GdnPrefillPool.SlotsBeyond32BitOffsets", "[gpu][prefill][big]") {
   expect_far_pools_work<PrefillProblem>([](const PrefillProblem& problem) {
-    return PrefillCase(gpu(), problem, uniform(4, 70), near_options());
+    return PrefillCase(problem, uniform(4, 70), near_options());
   });
 }
 

@@ -2,7 +2,7 @@
 // One named case per rule.
 #include <vector>
 
-#include "tests/gpu/prefill_runs.h"
+#include "tests/gpu/cases.h"
 #include "tests/gpu/problem_sweeps.h"
 #include "tuner/gdn/random.h"
 
@@ -15,7 +15,7 @@ using gdn::PrefillProblem;
 using gdn::StateLayout;
 
 // Three chunks and a piece of one.
-const PrefillShape kShape = uniform(2, 203);
+const CaseShape kShape = uniform(2, 203);
 
 TEST_CASE("GdnPrefill.EveryOperandAndOutputDtype", "[gpu][prefill]") {
   run_cases(operand_and_output_dtypes(small_prefill()), kShape);

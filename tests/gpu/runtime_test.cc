@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "codegen/arch.h"
-#include "tests/gpu/decode_runs.h"
+#include "tests/gpu/cases.h"
 
 namespace cubinery::test {
 namespace {
@@ -202,7 +202,7 @@ TEST_CASE("Runtime.OperatorsOutliveTheirContext", "[gpu]") {
   Result<gdn::Decode> decode = context->prepare(small_problem());
   REQUIRE(decode.has_value());
   context.reset();
-  const DecodeCase c(gpu(), small_problem(), 3, {.seed = seed()});
+  const DecodeCase c(small_problem(), 3, {.seed = seed()});
   CHECK(c.check(run(c, *decode)).ok());
 }
 

@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/gpu/decode_runs.h"
-#include "tests/gpu/prefill_runs.h"
+#include "tests/gpu/cases.h"
 #include "tuner/choose/record_file.h"
 #include "tuner/gdn/gdn_tunable.h"
 #include "tuner/measure/candidates.h"
@@ -20,7 +19,7 @@
 namespace cubinery::test {
 namespace {
 
-std::shared_ptr<const Device> device() { return device_of(gpu().context()).value(); }
+std::shared_ptr<const Device> device() { return gpu().device(); }
 
 // The device, NVRTC and driver of the tests with a cache, and results, of its own.
 Context context_in(const std::string& cache_dir) {
@@ -152,9 +151,9 @@ void expect_tuned(const Context& context, Tunable& tunable, const std::vector<Sh
   CHECK(all.settings.size() == shapes.size());
   for (const Measurement& measurement : all.measurements) {
     INFO(to_text(measurement.configuration) << ": " << measurement.reason);
-    CHECK(measurement.verdict != cubinery::Verdict::kWrong);
-    CHECK(measurement.verdict != cubinery::Verdict::kRuntime);
-    CHECK(measurement.verdict != cubinery::Verdict::kCompile);
+    CHECK(measurement.verdict != Verdict::kWrong);
+    CHECK(measurement.verdict != Verdict::kRuntime);
+    CHECK(measurement.verdict != Verdict::kCompile);
   }
   for (const TunedShape& shape : summary->shapes) {
     INFO(shape.bucket << ": " << shape.why);
