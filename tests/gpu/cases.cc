@@ -130,36 +130,21 @@ bool same_sequence(const GdnCase& c, std::int64_t n, const GdnMemory& a, const G
   return true;
 }
 
-DeviceBuffer make_workspace(const PrefillCase& prefill_case, const gdn::Prefill& prefill,
+std::size_t workspace_bytes(const PrefillCase& one, const gdn::Prefill& prefill,
                             const PrefillArgs& args) {
-  return DeviceBuffer(gpu(), prefill.workspace_bytes(prefill_case.size(args)));
+  return prefill.workspace_bytes(one.size(args));
 }
 
-gdn::Workspace workspace_of(const DeviceBuffer& buffer) {
-  return {.data = buffer.data(), .bytes = buffer.bytes()};
+std::size_t workspace_bytes(const DecodeCase&, const gdn::Decode&, const DecodeArgs&) { return 0; }
+
+Status launch(const gdn::Prefill& prefill, Stream stream, const PrefillArgs& args,
+              const DeviceBuffer& workspace) {
+  return prefill.launch(stream, args, {.data = workspace.data(), .bytes = workspace.bytes()});
 }
 
-GdnMemory run(const DecodeCase& decode_case, const gdn::Decode& decode, const DecodeArgs& args) {
-  const DeviceStream stream = make_stream(gpu());
-  decode_case.upload();
-  const Status status = decode.launch(stream.get(), args);
-  INFO(status.message());
-  REQUIRE(status.ok());
-  stream.synchronize().value();
-  return decode_case.download();
-}
-
-GdnMemory run(const PrefillCase& prefill_case, const gdn::Prefill& prefill,
-              const PrefillArgs& args) {
-  const DeviceStream stream = make_stream(gpu());
-  prefill_case.upload();
-  const DeviceBuffer workspace = make_workspace(prefill_case, prefill, args);
-  const Status status = prefill.launch(stream.get(), args, workspace_of(workspace));
-  INFO(status.message() << "; problem " << prefill_case.problem().to_json());
-  REQUIRE(status.ok());
-  stream.synchronize().value();
-  CHECK(workspace.guards_intact());
-  return prefill_case.download();
+Status launch(const gdn::Decode& decode, Stream stream, const DecodeArgs& args,
+              const DeviceBuffer&) {
+  return decode.launch(stream, args);
 }
 
 void expect_good(const GdnCase& one, const GdnMemory& after, const std::string& what) {

@@ -19,6 +19,7 @@ void slice(Tensor* tensor, std::size_t dimension, std::int64_t first, std::int64
 class PrefillCase : public GdnCase {
  public:
   using Operator = gdn::Prefill;
+  using Args = gdn::PrefillArgs;
 
   PrefillCase(const gdn::PrefillProblem& problem, const CaseShape& shape,
               const CaseOptions& options = {});
@@ -40,6 +41,7 @@ class PrefillCase : public GdnCase {
 class DecodeCase : public PrefillCase {
  public:
   using Operator = gdn::Decode;
+  using Args = gdn::DecodeArgs;
 
   DecodeCase(const gdn::DecodeProblem& problem, std::int64_t batch, CaseOptions options = {});
 
@@ -64,17 +66,60 @@ inline bool same_head(const GdnCase& c, std::int64_t n, std::int64_t h, const Gd
 }
 bool same_sequence(const GdnCase& c, std::int64_t n, const GdnMemory& a, const GdnMemory& b);
 
-// A workspace of exactly the size that the launch asks for, all NaN.
-DeviceBuffer make_workspace(const PrefillCase& prefill_case, const gdn::Prefill& prefill,
+// What a prefill's launch with these arguments asks for; nothing for decode.
+std::size_t workspace_bytes(const PrefillCase& one, const gdn::Prefill& prefill,
                             const gdn::PrefillArgs& args);
-gdn::Workspace workspace_of(const DeviceBuffer& buffer);
+std::size_t workspace_bytes(const DecodeCase& one, const gdn::Decode& decode,
+                            const gdn::DecodeArgs& args);
+Status launch(const gdn::Prefill& prefill, Stream stream, const gdn::PrefillArgs& args,
+              const DeviceBuffer& workspace);
+Status launch(const gdn::Decode& decode, Stream stream, const gdn::DecodeArgs& args,
+              const DeviceBuffer& workspace);
 
-// One launch on a fresh copy of the case's data.  Prefill: fails the test case when the guard bands
-// of the workspace are damaged.
-GdnMemory run(const DecodeCase& decode_case, const gdn::Decode& decode,
-              const gdn::DecodeArgs& args);
-GdnMemory run(const PrefillCase& prefill_case, const gdn::Prefill& prefill,
-              const gdn::PrefillArgs& args);
+// Launches of a case on a stream of its own, with a workspace of exactly the size that those with
+// `args` ask for, all NaN.  The case and the operator must outlive it.
+template <class Case>
+class Session {
+ public:
+  using Operator = typename Case::Operator;
+  using Args = typename Case::Args;
+
+  Session(const Case& one, const Operator& prepared, const Args& args)
+      : one_(one),
+        prepared_(prepared),
+        stream_(make_stream(gpu())),
+        workspace_(gpu(), workspace_bytes(one, prepared, args)) {}
+
+  const DeviceStream& stream() const { return stream_; }
+  const DeviceBuffer& workspace() const { return workspace_; }
+  Status launch(const Args& args) const {
+    return test::launch(prepared_, stream_.get(), args, workspace_);
+  }
+  // Waits.  Fails the test case when the guard bands of the workspace are damaged.
+  GdnMemory finish() const {
+    stream_.synchronize().value();
+    CHECK(workspace_.guards_intact());
+    return one_.download();
+  }
+
+ private:
+  const Case& one_;
+  const Operator& prepared_;
+  DeviceStream stream_;
+  DeviceBuffer workspace_;
+};
+
+// One launch on a fresh copy of the case's data.
+template <class Case>
+GdnMemory run(const Case& one, const typename Case::Operator& prepared,
+              const typename Case::Args& args) {
+  const Session<Case> session(one, prepared, args);
+  one.upload();
+  const Status status = session.launch(args);
+  INFO(status.message() << "; problem " << one.problem().to_json());
+  REQUIRE(status.ok());
+  return session.finish();
+}
 template <class Case>
 GdnMemory run(const Case& one, const typename Case::Operator& prepared) {
   return run(one, prepared, one.args());

@@ -1,12 +1,11 @@
 // GDN decode and how its operands lie; what one request may do to another; launches in graphs, from
 // several threads and overlapping; many steps.
-#include <algorithm>
-#include <cmath>
-#include <limits>
+#include <memory>
 #include <set>
+#include <string>
 #include <vector>
 
-#include "tests/gpu/cases.h"
+#include "tests/gpu/launches.h"
 #include "tuner/gdn/rounding.h"
 
 namespace cubinery::test {
@@ -37,48 +36,11 @@ TEST_CASE("GdnDecode.TakesOperandsAsTheyLie", "[gpu]") {
   }
 }
 
-bool finite_output(const DecodeCase& c, const GdnMemory& results, std::int64_t n, std::int64_t h) {
-  const std::vector<float> row =
-      c.row_values(results, &PrefillArgs::o, n, 0, h, c.problem().value_dim);
-  return std::all_of(row.begin(), row.end(), [](float value) { return std::isfinite(value); });
-}
-
-// Puts `value` into one element that request 1 and only the `group` heads from `first` on use, and
-// expects every other request and head to have the bits it has without.
-void expect_confined(const DecodeProblem& problem, const char* what, float value, TensorOf tensor,
-                     std::int64_t head, std::int64_t first, std::int64_t group) {
-  const std::int64_t batch = 3;
-  DecodeCase c(problem, batch, {.seed = seed()});
-  const gdn::Decode decode = prepare(problem);
-  const GdnMemory clean = run(c, decode);
-  const bool in_state = tensor == &PrefillArgs::state;
-  store((c.PrefillCase::args().*tensor).dtype,
-        c.at(in_state ? c.matrix_at(tensor, 1, head) : c.row_at(tensor, 1, 0, head)), value);
-  const GdnMemory results = run(c, decode);
-  for (std::int64_t n = 0; n < batch; ++n) {
-    for (std::int64_t h = 0; h < problem.heads(); ++h) {
-      INFO(value << " in " << what << "; request " << n << ", head " << h << ", seed " << seed());
-      if (n == 1 && h >= first && h < first + group) {
-        CHECK(!finite_output(c, results, n, h));
-      } else {
-        CHECK(same_head(c, n, h, clean, results));
-      }
-    }
-  }
-}
-
 TEST_CASE("GdnDecode.NonFiniteInputsStayInTheirRequestAndHead", "[gpu]") {
   DecodeProblem problem = small_problem();  // two value heads per key head
   problem.beta_mode = BetaMode::kGiven;
-  for (const float value :
-       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-    expect_confined(problem, "q", value, &PrefillArgs::q, 1, 2, 2);
-    expect_confined(problem, "k", value, &PrefillArgs::k, 0, 0, 2);
-    expect_confined(problem, "v", value, &PrefillArgs::v, 2, 2, 1);
-    expect_confined(problem, "g", value, &PrefillArgs::g, 3, 3, 1);
-    expect_confined(problem, "beta", value, &PrefillArgs::beta, 1, 1, 1);
-    expect_confined(problem, "state", value, &PrefillArgs::state, 2, 2, 1);
-  }
+  expect_all_confined([&] { return DecodeCase(problem, 3, {.seed = seed()}); }, prepare(problem),
+                      0);
 }
 
 // The bits of a request must not depend on the batch around it.
@@ -186,30 +148,10 @@ TEST_CASE("GdnDecode.ManySteps", "[gpu]") {
   }
 }
 
-// `launches` launches in place on one stream, one after the other.
-GdnMemory run_repeatedly(const DecodeCase& c, const gdn::Decode& decode, bool programmatic,
-                         int launches) {
-  const DeviceStream stream = make_stream(gpu());
-  c.upload();
-  gdn::DecodeArgs args = c.args();
-  args.programmatic = programmatic;
-  for (int i = 0; i < launches; ++i) REQUIRE(decode.launch(stream.get(), args).ok());
-  stream.synchronize().value();
-  return c.download();
-}
-
 TEST_CASE("GdnDecode.GraphReplayEqualsEagerLaunch", "[gpu]") {
   for (const std::int64_t batch : {2, 130}) {
     const DecodeCase c(small_problem(), batch, {.seed = seed()});
-    const gdn::Decode decode = prepare(small_problem());
-    const GdnMemory eager = run_repeatedly(c, decode, false, 3);
-    const DeviceStream stream = make_stream(gpu());
-    const DeviceGraph graph =
-        DeviceGraph::capture(stream, [&] { return decode.launch(stream.get(), c.args()); }).value();
-    c.upload();
-    for (int i = 0; i < 3; ++i) graph.launch(stream).value();
-    stream.synchronize().value();
-    CHECK(c.download() == eager);
+    expect_same_in_graph(c, prepare(small_problem()), 1, 3);
   }
 }
 
@@ -217,57 +159,22 @@ TEST_CASE("GdnDecode.ProgrammaticLaunchEqualsPlainLaunch", "[gpu]") {
   for (const std::int64_t batch : {1, 3, 130}) {
     DecodeProblem problem = small_problem();
     problem.state_location = StateLocation::kPool;
-    CaseOptions options{.seed = seed(), .programmatic = true};
-    const DecodeCase c(problem, batch, options);
+    const DecodeCase c(problem, batch, {.seed = seed(), .programmatic = true});
     const gdn::Decode decode = prepare(problem);
-    {
-      const DeviceStream stream = make_stream(gpu());
-      const Status status = decode.launch(stream.get(), c.args());
-      stream.synchronize().value();
-      if (status.code() == Code::kUnsupported)
-        return skip_test("no programmatic launch on this device");
-      REQUIRE(status.ok());
-    }
-    CHECK(run_repeatedly(c, decode, true, 2) == run_repeatedly(c, decode, false, 2));
-    CHECK(run_repeatedly(c, decode, true, 40) == run_repeatedly(c, decode, false, 40));
-    // In a graph, too.
-    const DeviceStream stream = make_stream(gpu());
-    const DeviceGraph graph = DeviceGraph::capture(stream, [&] {
-                                for (int i = 0; i < 3; ++i)
-                                  CUBINERY_RETURN_IF_ERROR(decode.launch(stream.get(), c.args()));
-                                return Status();
-                              }).value();
-    c.upload();
-    graph.launch(stream).value();
-    stream.synchronize().value();
-    CHECK(c.download() == run_repeatedly(c, decode, false, 3));
+    if (!can_be_programmatic(c, decode)) return;
+    expect_same_programmatic(c, decode, 2);
+    expect_same_programmatic(c, decode, 40);
+    expect_same_in_graph(c, decode, 3, 1);
   }
 }
 
-// One operator, eight threads, eight streams.  The threads have no current CUDA context: launch()
-// needs none.
 TEST_CASE("GdnDecode.LaunchesFromSeveralThreads", "[gpu]") {
-  constexpr int kThreads = 8;
-  constexpr int kLaunches = 50;
-  const gdn::Decode decode = prepare(small_problem());
   std::vector<std::unique_ptr<DecodeCase>> cases;
-  std::vector<DeviceStream> streams;
-  std::vector<GdnMemory> expected;
-  for (int i = 0; i < kThreads; ++i) {
+  for (int i = 0; i < 8; ++i) {
     const CaseOptions options{.seed = seed() + static_cast<std::uint64_t>(i)};
     cases.push_back(std::make_unique<DecodeCase>(small_problem(), 1 + 20 * i, options));
-    streams.push_back(make_stream(gpu()));
-    expected.push_back(run_repeatedly(*cases.back(), decode, false, kLaunches));
-    cases.back()->upload();
   }
-  const std::vector<int> failures = launch_from_threads(kThreads, kLaunches, [&](std::size_t t) {
-    return decode.launch(streams[t].get(), cases[t]->args());
-  });
-  for (int i = 0; i < kThreads; ++i) {
-    INFO("thread " << i << ", seed " << seed());
-    CHECK(failures[idx(i)] == 0);
-    CHECK(cases[idx(i)]->download() == expected[idx(i)]);
-  }
+  expect_same_from_threads(cases, prepare(small_problem()), 50);
 }
 
 }  // namespace

@@ -1,14 +1,11 @@
 // What must not change a bit of a GDN prefill: the batch around a sequence, other sequences'
 // values, the workspace, graphs, streams, threads, and pieces.
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <vector>
 
-#include "tests/gpu/cases.h"
+#include "tests/gpu/launches.h"
 #include "tuner/gdn/random.h"
-#include "tuner/gdn/rounding.h"
 
 namespace cubinery::test {
 namespace {
@@ -102,69 +99,16 @@ TEST_CASE("GdnPrefill.BitsDoNotDependOnThePlace", "[gpu][prefill]") {
   }
 }
 
-bool finite(const std::vector<float>& row) {
-  for (const float value : row) {
-    if (!std::isfinite(value)) return false;
-  }
-  return true;
-}
-
-// Puts `value` into one element that sequence 1 and only the `group` heads from `first` on use, at
-// token t or in the state, and expects every other sequence and head to have the bits it has
-// without.
-void expect_confined(const PrefillProblem& problem, const char* what, float value, TensorOf tensor,
-                     std::int64_t head, std::int64_t first, std::int64_t group) {
-  constexpr std::int64_t kToken = 70;
-  PrefillCase c(problem, {.lengths = {90, 100, 75}}, {.seed = seed()});
-  const gdn::Prefill prefill = prepare(problem);
-  const GdnMemory clean = run(c, prefill);
-  const bool in_state = tensor == &PrefillArgs::state;
-  store((c.args().*tensor).dtype,
-        c.at(in_state ? c.matrix_at(tensor, 1, head) : c.row_at(tensor, 1, kToken, head)), value);
-  const GdnMemory results = run(c, prefill);
-  for (std::int64_t n = 0; n < 3; ++n) {
-    for (std::int64_t h = 0; h < problem.heads(); ++h) {
-      INFO(value << " in " << what << "; sequence " << n << ", head " << h << ", problem "
-                 << problem.to_json() << ", seed " << seed());
-      if (n == 1 && h >= first && h < first + group) {
-        CHECK(!finite(c.row_values(results, &PrefillArgs::o, n, in_state ? 0 : kToken, h,
-                                   problem.value_dim)));
-      } else {
-        CHECK(same_head(c, n, h, clean, results));
-      }
-    }
-  }
-}
-
 TEST_CASE("GdnPrefill.NonFiniteInputsStayInTheirSequenceAndHead", "[gpu][prefill]") {
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
     PrefillProblem problem = small_varlen();  // two value heads per key head
     problem.dtype = dtype;
-    for (const float value :
-         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-      expect_confined(problem, "q", value, &PrefillArgs::q, 1, 2, 2);
-      expect_confined(problem, "k", value, &PrefillArgs::k, 0, 0, 2);
-      expect_confined(problem, "v", value, &PrefillArgs::v, 2, 2, 1);
-      expect_confined(problem, "g", value, &PrefillArgs::g, 3, 3, 1);
-      expect_confined(problem, "beta", value, &PrefillArgs::beta, 1, 1, 1);
-      expect_confined(problem, "state", value, &PrefillArgs::state, 2, 2, 1);
-    }
+    expect_all_confined(
+        [&] {
+          return PrefillCase(problem, {.lengths = {90, 100, 75}}, {.seed = seed()});
+        },
+        prepare(problem), 70);
   }
-}
-
-// `launches` launches in place on one stream and workspace, one after the other.
-GdnMemory run_repeatedly(const PrefillCase& c, const gdn::Prefill& prefill, bool programmatic,
-                         int launches) {
-  const DeviceStream stream = make_stream(gpu());
-  c.upload();
-  gdn::PrefillArgs args = c.args();
-  args.programmatic = programmatic;
-  const DeviceBuffer workspace = make_workspace(c, prefill, args);
-  for (int i = 0; i < launches; ++i) {
-    REQUIRE(prefill.launch(stream.get(), args, workspace_of(workspace)).ok());
-  }
-  stream.synchronize().value();
-  return c.download();
 }
 
 CaseShape mixed_shape() { return {.lengths = {5, 300, 0, 64, 129, 17}, .lead = 2, .tail = 2}; }
@@ -177,7 +121,7 @@ TEST_CASE("GdnPrefill.SameBitsEveryTime", "[gpu][prefill]") {
     const PrefillCase c(problem, mixed_shape(), {.seed = seed()});
     const gdn::Prefill prefill = prepare(problem);
     const GdnMemory first = run(c, prefill);
-    for (int i = 0; i < 5; ++i) CHECK(run(c, prefill) == first);
+    for (int i = 0; i < 5; ++i) CHECK(first_difference(run(c, prefill), first) == "");
   }
 }
 
@@ -185,22 +129,20 @@ TEST_CASE("GdnPrefill.ContentOfTheWorkspaceDoesNotMatter", "[gpu][prefill]") {
   const PrefillCase c(small_varlen(), mixed_shape(), {.seed = seed()});
   const gdn::Prefill prefill = prepare(c.problem());
   const GdnMemory expected = run(c, prefill);  // on NaN
-  const DeviceBuffer workspace = make_workspace(c, prefill, c.args());
-  const DeviceStream stream = make_stream(gpu());
+  const Session<PrefillCase> session(c, prefill, c.args());
+  const DeviceBuffer& workspace = session.workspace();
   for (const int fill : {0x00, 0x7f, 0x3c}) {
     workspace.upload(std::vector<std::byte>(workspace.bytes(), static_cast<std::byte>(fill)));
     c.upload();
-    REQUIRE(prefill.launch(stream.get(), c.args(), workspace_of(workspace)).ok());
-    stream.synchronize().value();
-    CHECK(c.download() == expected);
+    REQUIRE(session.launch(c.args()).ok());
+    CHECK(first_difference(session.finish(), expected) == "");
   }
   // As another launch left it.
   const PrefillCase other(small_varlen(), {.lengths = {200, 31}}, {.seed = seed() + 1});
   c.upload();
-  REQUIRE(prefill.launch(stream.get(), other.args(), workspace_of(workspace)).ok());
-  REQUIRE(prefill.launch(stream.get(), c.args(), workspace_of(workspace)).ok());
-  stream.synchronize().value();
-  CHECK(c.download() == expected);
+  REQUIRE(session.launch(other.args()).ok());
+  REQUIRE(session.launch(c.args()).ok());
+  CHECK(first_difference(session.finish(), expected) == "");
 }
 
 TEST_CASE("GdnPrefill.GraphReplayEqualsEagerLaunch", "[gpu][prefill]") {
@@ -208,22 +150,8 @@ TEST_CASE("GdnPrefill.GraphReplayEqualsEagerLaunch", "[gpu][prefill]") {
     const PrefillCase c(small_varlen(), mixed_shape(),
                         {.seed = seed(), .programmatic = programmatic});
     const gdn::Prefill prefill = prepare(c.problem());
-    const GdnMemory eager = run_repeatedly(c, prefill, false, 2);
-    const DeviceBuffer workspace = make_workspace(c, prefill, c.args());
-    const DeviceStream stream = make_stream(gpu());
-    const Status status = prefill.launch(stream.get(), c.args(), workspace_of(workspace));
-    stream.synchronize().value();
-    if (status.code() == Code::kUnsupported) {
-      return skip_test("no programmatic launch on this device");
-    }
-    const DeviceGraph graph =
-        DeviceGraph::capture(stream, [&] {
-          return prefill.launch(stream.get(), c.args(), workspace_of(workspace));
-        }).value();
-    c.upload();
-    for (int i = 0; i < 2; ++i) graph.launch(stream).value();
-    stream.synchronize().value();
-    CHECK(c.download() == eager);
+    if (programmatic && !can_be_programmatic(c, prefill)) return;
+    expect_same_in_graph(c, prefill, 1, 2);
   }
 }
 
@@ -231,67 +159,36 @@ TEST_CASE("GdnPrefill.ProgrammaticLaunchEqualsPlainLaunch", "[gpu][prefill]") {
   for (const std::int64_t count : {1, 3, 40}) {
     const PrefillCase c(small_prefill(), uniform(count, 100), {.seed = seed()});
     const gdn::Prefill prefill = prepare(c.problem());
-    const DeviceBuffer workspace = make_workspace(c, prefill, c.args());
-    const DeviceStream stream = make_stream(gpu());
-    gdn::PrefillArgs args = c.args();
-    args.programmatic = true;
-    const Status status = prefill.launch(stream.get(), args, workspace_of(workspace));
-    stream.synchronize().value();
-    if (status.code() == Code::kUnsupported) {
-      return skip_test("no programmatic launch on this device");
-    }
-    REQUIRE(status.ok());
-    CHECK(run_repeatedly(c, prefill, true, 2) == run_repeatedly(c, prefill, false, 2));
-    CHECK(run_repeatedly(c, prefill, true, 20) == run_repeatedly(c, prefill, false, 20));
+    if (!can_be_programmatic(c, prefill)) return;
+    expect_same_programmatic(c, prefill, 2);
+    expect_same_programmatic(c, prefill, 20);
   }
 }
 
-// One operator, four threads, four streams, a workspace each.  The threads have no current CUDA
-// context: launch() needs none.
 TEST_CASE("GdnPrefill.LaunchesFromSeveralThreadsAndStreams", "[gpu][prefill]") {
-  constexpr int kThreads = 4;
-  constexpr int kLaunches = 20;
-  const gdn::Prefill prefill = prepare(small_varlen());
   std::vector<std::unique_ptr<PrefillCase>> cases;
-  std::vector<DeviceStream> streams;
-  std::vector<DeviceBuffer> workspaces;
-  std::vector<GdnMemory> expected;
-  for (int i = 0; i < kThreads; ++i) {
+  for (int i = 0; i < 4; ++i) {
     const CaseOptions options{.seed = seed() + static_cast<std::uint64_t>(i)};
     cases.push_back(
         std::make_unique<PrefillCase>(small_varlen(), uniform(1 + 7 * i, 130), options));
-    streams.push_back(make_stream(gpu()));
-    workspaces.push_back(make_workspace(*cases.back(), prefill, cases.back()->args()));
-    expected.push_back(run_repeatedly(*cases.back(), prefill, false, kLaunches));
-    cases.back()->upload();
   }
-  const std::vector<int> failures = launch_from_threads(kThreads, kLaunches, [&](std::size_t t) {
-    return prefill.launch(streams[t].get(), cases[t]->args(), workspace_of(workspaces[t]));
-  });
-  for (int i = 0; i < kThreads; ++i) {
-    INFO("thread " << i << ", seed " << seed());
-    CHECK(failures[idx(i)] == 0);
-    CHECK(cases[idx(i)]->download() == expected[idx(i)]);
-    CHECK(workspaces[idx(i)].guards_intact());
-  }
+  expect_same_from_threads(cases, prepare(small_varlen()), 20);
 }
 
 // Tokens bounds[i] to bounds[i + 1] - 1 of every sequence, piece after piece, the state carried
 // over.
 GdnMemory run_in_pieces(const PrefillCase& c, const gdn::Prefill& prefill,
                         const std::vector<std::int64_t>& bounds) {
-  const DeviceStream stream = make_stream(gpu());
+  const Session<PrefillCase> session(c, prefill, c.args());
   c.upload();
-  const DeviceBuffer workspace = make_workspace(c, prefill, c.args());
   for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
     gdn::PrefillArgs args = c.args();
     for (Tensor* tensor : token_tensors(&args)) {
       slice(tensor, c.token_dimension(), bounds[i], bounds[i + 1] - bounds[i]);
     }
-    REQUIRE(prefill.launch(stream.get(), args, workspace_of(workspace)).ok());
+    REQUIRE(session.launch(args).ok());
   }
-  stream.synchronize().value();
-  return c.download();
+  return session.finish();
 }
 
 TEST_CASE("GdnPrefill.PiecesEqualTheWhole", "[gpu][prefill]") {
@@ -309,7 +206,7 @@ TEST_CASE("GdnPrefill.PiecesEqualTheWhole", "[gpu][prefill]") {
                {0, 64, 300}, {0, 128, 300}, {0, 192, 256, 300}, {0, 64, 128, 192, 256, 300}}) {
         INFO("pieces up to " << bounds[1] << ", problem " << problem.to_json() << ", seed "
                              << seed());
-        CHECK(run_in_pieces(c, prefill, bounds) == whole);
+        CHECK(first_difference(run_in_pieces(c, prefill, bounds), whole) == "");
       }
       // Other chunks, other roundings.
       for (const auto& bounds : std::vector<std::vector<std::int64_t>>{

@@ -293,15 +293,9 @@ std::string GdnCase::fault(const std::vector<Row>& rows, const GdnMemory& after)
       forgive_written(n, rows[idx(n)], after, &expected);
     }
   }
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (after[i] == expected[i]) continue;
-    const auto [changed, before] =
-        std::mismatch(after[i].begin(), after[i].end(), expected[i].begin(), expected[i].end());
-    return fmt::format("writes in or around {} where no sequence may: byte {} of {}",
-                       kTensors[i].name, changed - after[i].begin() - std::ptrdiff_t{kGuardBytes},
-                       expected[i].size() - 2 * kGuardBytes);
-  }
-  return "";
+  const std::string difference = first_difference(after, expected);
+  if (difference.empty()) return "";
+  return fmt::format("writes in or around {}, where no sequence may", difference);
 }
 
 }  // namespace cubinery

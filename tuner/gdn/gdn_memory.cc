@@ -1,6 +1,11 @@
 #include "tuner/gdn/gdn_memory.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <utility>
+
+#include "tuner/gdn/gdn_tensors.h"
 
 namespace cubinery {
 
@@ -8,6 +13,17 @@ std::vector<void*> addresses(GdnMemory* memory) {
   std::vector<void*> all;
   for (std::vector<std::byte>& piece : *memory) all.push_back(piece.data());
   return all;
+}
+
+std::string first_difference(const GdnMemory& a, const GdnMemory& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i] == b[i]) continue;
+    const auto [at, other] = std::mismatch(a[i].begin(), a[i].end(), b[i].begin(), b[i].end());
+    return fmt::format("{}, byte {} of {}", kTensors[i].name,
+                       at - a[i].begin() - std::ptrdiff_t{kGuardBytes},
+                       a[i].size() - 2 * kGuardBytes);
+  }
+  return "";
 }
 
 Result<GdnDeviceMemory> GdnDeviceMemory::allocate(const std::shared_ptr<const Device>& device,

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 #include <memory>
-#include <span>
+#include <string>
 #include <vector>
 
 #include "tuner/measure/device_memory.h"
@@ -21,6 +21,10 @@ constexpr std::byte kPoison{0xff};
 
 // Where each piece begins.
 std::vector<void*> addresses(GdnMemory* memory);
+
+// "state, byte 20 of 4096": the first byte that differs, counted from the end of the guard band in
+// front.  Empty when there is none.
+std::string first_difference(const GdnMemory& a, const GdnMemory& b);
 
 // The same on a device.  Each piece is an allocation of its own, so that memory checkers see what
 // leaves it.
