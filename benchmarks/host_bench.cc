@@ -15,6 +15,7 @@
 #include "benchmarks/bench.h"
 #include "benchmarks/decode_rows.h"
 #include "benchmarks/prepared_launch.h"
+#include "tests/cache/temp_dir.h"
 
 namespace {
 
@@ -87,7 +88,7 @@ cubinery::Options with_cache(const bench::Gpu& gpu, const std::string& dir) {
 void prepare_rows(const bench::Gpu& gpu, bool quick, bench::Results* results) {
   std::vector<double> create_ms, cold_ms, disk_ms;
   for (int i = 0; i < (quick ? 2 : 9); ++i) {
-    const test::TemporaryDirectory dir;
+    const test::TempDir dir;
     for (std::vector<double>* times : {&cold_ms, &disk_ms}) {
       Clock::time_point start = Clock::now();
       const cubinery::Context context =
@@ -164,7 +165,7 @@ double fresh_process_s(const std::string& dir) {
 void first_result_rows(bool quick, bench::Results* results) {
   std::vector<double> cold, prewarmed;
   for (int i = 0; i < (quick ? 1 : 5); ++i) {
-    const test::TemporaryDirectory dir;
+    const test::TempDir dir;
     cold.push_back(fresh_process_s(dir.path()));
     prewarmed.push_back(fresh_process_s(dir.path()));
   }

@@ -1,25 +1,11 @@
 #include "tests/gpu/device.h"
 
-#include <stdlib.h>
-
 #include <algorithm>
-#include <filesystem>
-#include <stdexcept>
 #include <utility>
 
 #include "tuner/gdn/gdn_memory.h"
 
 namespace cubinery::test {
-
-TemporaryDirectory::TemporaryDirectory()
-    : path_((std::filesystem::temp_directory_path() / "cubinery_test_XXXXXX").string()) {
-  if (mkdtemp(path_.data()) == nullptr) throw std::runtime_error("cannot make " + path_);
-}
-
-TemporaryDirectory::~TemporaryDirectory() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
 
 Result<std::unique_ptr<const Gpu>> Gpu::open(const Options& options) {
   Result<Context> context = Context::create(options);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/cache/temp_dir.h"
 #include "tests/gpu/cases.h"
 #include "tuner/choose/record_file.h"
 #include "tuner/gdn/gdn_tunable.h"
@@ -73,7 +74,7 @@ TEST_CASE("DeviceGraph.AnErrorOfItsBodyIsReturned", "[gpu]") {
 }
 
 TEST_CASE("Timer.RepeatsItselfWithinTheSpread", "[gpu][slow]") {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   const Context context = context_in(dir.path());
   const std::unique_ptr<Tunable> tunable = make_tunable(context, small_problem()).value();
   const Shape shape{{"batch", 64}};
@@ -171,14 +172,14 @@ void expect_tuned(const Context& context, Tunable& tunable, const std::vector<Sh
 }
 
 TEST_CASE("Tune.ADecodeIsTunedAndThenChosen", "[gpu][slow]") {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   const Context context = context_in(dir.path());
   const std::unique_ptr<Tunable> tunable = make_tunable(context, small_problem()).value();
   expect_tuned(context, *tunable, {{{"batch", 4}}, {{"batch", 256}}});
 }
 
 TEST_CASE("Tune.APrefillIsTunedAndThenChosen", "[gpu][slow]") {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   const Context context = context_in(dir.path());
   const std::unique_ptr<Tunable> tunable = make_tunable(context, small_varlen()).value();
   expect_tuned(context, *tunable,
@@ -186,7 +187,7 @@ TEST_CASE("Tune.APrefillIsTunedAndThenChosen", "[gpu][slow]") {
 }
 
 TEST_CASE("Tune.AShapeThatTheOperatorDoesNotTakeIsRefused", "[gpu]") {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   const Context context = context_in(dir.path());
   const std::unique_ptr<Tunable> tunable = make_tunable(context, small_problem()).value();
   const Result<TuneSummary> summary = tune(context, *tunable, {{{"pages", 4}}}, {});
