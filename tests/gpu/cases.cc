@@ -194,16 +194,16 @@ void run_both_kernels(const std::vector<DecodeProblem>& problems, const CaseOpti
   }
 }
 
-std::string text(const Comparison& comparison, const char* name) {
-  const Comparison::Index& index = comparison.index;
+std::string text(const Deviation& deviation, const char* name) {
+  const Deviation::Index& index = deviation.index;
   std::ostringstream out;
   out.precision(9);
   out << name << ": worst at request " << index[0] << ", head " << index[1] << ", "
       << (std::string_view(name) == "o" ? "token " : "span ") << index[2] << ", element ("
-      << index[3] << ", " << index[4] << "): " << comparison.actual << ", reference "
-      << comparison.expected << ", error " << comparison.worst << " = "
-      << 100 * comparison.worst / comparison.budget() << " % of the budget (naive error "
-      << comparison.naive << ")";
+      << index[3] << ", " << index[4] << "): " << deviation.actual << ", reference "
+      << deviation.expected << ", error " << deviation.worst << " = "
+      << 100 * deviation.worst / deviation.budget() << " % of the budget (naive error "
+      << deviation.naive << ")";
   return out.str();
 }
 

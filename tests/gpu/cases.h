@@ -147,8 +147,8 @@ void run_cases(const std::vector<Problem>& problems, const Size& size,
 void run_both_kernels(const std::vector<gdn::DecodeProblem>& problems,
                       const CaseOptions& options = {});
 
-// Where a comparison is worst, for people; `name` is the tensor's.
-std::string text(const Comparison& comparison, const char* name);
+// Where a tensor is worst, for people; `name` is the tensor's.
+std::string text(const Deviation& deviation, const char* name);
 
 // Lengths around every boundary of a chunk or of a tile of it.
 inline const std::vector<std::int64_t> kBoundaryLengths{

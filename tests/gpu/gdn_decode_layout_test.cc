@@ -94,7 +94,7 @@ void run_chain(const DecodeProblem& problem, Gates gates) {
     state.push_back(first.initial_state<double>(unit / heads, unit % heads));
     naive.push_back(first.initial_state<float>(unit / heads, unit % heads));
   }
-  Comparison outputs, states;
+  Deviation outputs, states;
   for (int step = 0; step < kSteps; ++step) {
     const DecodeCase c(problem, kBatch, options(step));
     gdn::DecodeArgs args = c.args();

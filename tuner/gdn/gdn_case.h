@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "gdn_prefill_scan/gdn_prefill_ref.h"
-#include "tuner/gdn/comparison.h"
+#include "tuner/gdn/deviation.h"
 #include "tuner/gdn/gdn_data.h"
 #include "tuner/gdn/gdn_layout.h"
 
@@ -77,9 +77,9 @@ struct Row {
 };
 
 // How far the results of a launch are from the reference.
-struct GdnComparison {
-  Comparison o{}, state{}, checkpoints{};
-  void merge(const GdnComparison& other);
+struct GdnDeviations {
+  Deviation o{}, state{}, checkpoints{};
+  void merge(const GdnDeviations& other);
   bool ok() const { return o.ok() && state.ok() && checkpoints.ok(); }
 };
 
@@ -88,11 +88,11 @@ struct GdnReference {
   std::vector<double> o{};            // [length][value_dim]
   std::vector<double> state{};        // [key_dim][value_dim]
   std::vector<double> checkpoints{};  // [count][key_dim][value_dim]
-  GdnComparison naive{};
+  GdnDeviations naive{};
 };
 
 struct GdnVerdict {
-  GdnComparison errors{};
+  GdnDeviations errors{};
   // The first violation that is no matter of tolerance: rows that should be zero, NaN or finite and
   // are not, and bytes that changed and are nobody's to write.  Empty when there is none.
   std::string fault{};
@@ -153,8 +153,8 @@ class GdnCase {
   std::vector<Real> initial_state(std::int64_t n, std::int64_t h) const;
   // Compares a matrix.  `at`: sequence, head and number of the checkpoint.
   void compare_matrix(const GdnMemory& after, TensorOf tensor, std::int64_t row,
-                      std::span<const double> expected, Comparison::Index at,
-                      Comparison* comparison) const;
+                      std::span<const double> expected, Deviation::Index at,
+                      Deviation* deviation) const;
 
   // One for each sequence and head, on all processors.
   std::vector<GdnReference> references() const;
@@ -184,7 +184,7 @@ class GdnCase {
   GdnReference reference(std::int64_t n, std::int64_t h, const Row& row) const;
   void advance(std::int64_t n, std::int64_t h, std::int64_t first, std::int64_t last,
                std::vector<float>* naive_state, GdnReference* reference) const;
-  GdnComparison compare(std::int64_t n, std::int64_t h, const Row& row,
+  GdnDeviations compare(std::int64_t n, std::int64_t h, const Row& row,
                         const GdnReference& expected, const GdnMemory& after) const;
   std::string fault(const std::vector<Row>& rows, const GdnMemory& after) const;
   std::string row_fault(std::int64_t n, RowKind kind, const GdnMemory& after) const;

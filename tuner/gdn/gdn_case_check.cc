@@ -21,8 +21,8 @@ constexpr std::int64_t kSpan = 1024;
 
 // `naive` as a tensor of `dtype` holds it.
 void add_naive(DType dtype, const std::vector<float>& naive, const double* expected,
-               Comparison* comparison) {
-  for (const float value : naive) comparison->add_naive(rounded(dtype, value), *expected++);
+               Deviation* deviation) {
+  for (const float value : naive) deviation->add_naive(rounded(dtype, value), *expected++);
 }
 
 // What is wrong with a row whose values are not compared.  Empty when nothing is.
@@ -43,7 +43,7 @@ std::string value_fault(RowKind kind, const std::vector<float>& values) {
 
 }  // namespace
 
-void GdnComparison::merge(const GdnComparison& other) {
+void GdnDeviations::merge(const GdnDeviations& other) {
   o.merge(other.o);
   state.merge(other.state);
   checkpoints.merge(other.checkpoints);
@@ -187,25 +187,25 @@ std::vector<GdnReference> GdnCase::references() const {
 }
 
 void GdnCase::compare_matrix(const GdnMemory& after, TensorOf tensor, std::int64_t row,
-                             std::span<const double> expected, Comparison::Index at,
-                             Comparison* comparison) const {
+                             std::span<const double> expected, Deviation::Index at,
+                             Deviation* deviation) const {
   const std::vector<double> actual = matrix_values<double>(after, tensor, row, at[1]);
   for (std::size_t e = 0; e < actual.size(); ++e) {
     at[3] = static_cast<std::int64_t>(e) / problem_.value_dim;
     at[4] = static_cast<std::int64_t>(e) % problem_.value_dim;
-    comparison->add_actual(actual[e], expected[e], at);
+    deviation->add_actual(actual[e], expected[e], at);
   }
 }
 
-GdnComparison GdnCase::compare(std::int64_t n, std::int64_t h, const Row& row,
+GdnDeviations GdnCase::compare(std::int64_t n, std::int64_t h, const Row& row,
                                const GdnReference& expected, const GdnMemory& after) const {
-  GdnComparison comparison = expected.naive;
+  GdnDeviations deviation = expected.naive;
   const double* o = expected.o.data();
   for (std::int64_t t = 0; t < length(n); ++t) {
     const std::vector<float> actual =
         row_values(after, &PrefillArgs::o, n, t, h, problem_.value_dim);
     for (std::int64_t d = 0; d < problem_.value_dim; ++d) {
-      comparison.o.add_actual(actual[idx(d)], *o++, {n, h, t, d, 0});
+      deviation.o.add_actual(actual[idx(d)], *o++, {n, h, t, d, 0});
     }
   }
   const auto elements = idx(problem_.key_dim * problem_.value_dim);
@@ -213,17 +213,17 @@ GdnComparison GdnCase::compare(std::int64_t n, std::int64_t h, const Row& row,
     const auto number = static_cast<std::int64_t>(c);
     compare_matrix(after, &PrefillArgs::checkpoints, first_checkpoint(n) + number,
                    std::span(expected.checkpoints).subspan(c * elements, elements), {n, h, number},
-                   &comparison.checkpoints);
+                   &deviation.checkpoints);
   }
   if (row.writes()) {
-    compare_matrix(after, target(), row.write, expected.state, {n, h}, &comparison.state);
+    compare_matrix(after, target(), row.write, expected.state, {n, h}, &deviation.state);
   }
-  return comparison;
+  return deviation;
 }
 
 GdnVerdict GdnCase::check(const GdnMemory& after, std::span<const GdnReference> references) const {
   const std::vector<Row> rows = this->rows();
-  std::vector<GdnComparison> each(units());
+  std::vector<GdnDeviations> each(units());
   on_all_processors(each.size(), [&](std::size_t unit) {
     const auto n = static_cast<std::int64_t>(unit) / heads_;
     const auto h = static_cast<std::int64_t>(unit) % heads_;
@@ -233,7 +233,7 @@ GdnVerdict GdnCase::check(const GdnMemory& after, std::span<const GdnReference> 
                                     : compare(n, h, row, references[unit], after);
   });
   GdnVerdict verdict{.fault = fault(rows, after)};
-  for (const GdnComparison& one : each) verdict.errors.merge(one);
+  for (const GdnDeviations& one : each) verdict.errors.merge(one);
   return verdict;
 }
 

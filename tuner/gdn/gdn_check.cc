@@ -34,15 +34,14 @@ constexpr Distribution kDistributions[] = {
 };
 constexpr std::uint64_t kSeed = 6;  // qwen: of the first 8 heads a quarter never decays
 
-double share(const Comparison& comparison) {
-  if (comparison.ok()) return comparison.worst == 0 ? 0 : comparison.worst / comparison.budget();
-  const double share = comparison.worst / comparison.budget();
+double share(const Deviation& deviation) {
+  if (deviation.ok()) return deviation.worst == 0 ? 0 : deviation.worst / deviation.budget();
+  const double share = deviation.worst / deviation.budget();
   return share > 1 ? share : std::numeric_limits<double>::infinity();
 }
 
-void add(const Comparison& comparison, std::string_view tensor, std::string_view name,
-         Check* check) {
-  const double error = share(comparison);
+void add(const Deviation& deviation, std::string_view tensor, std::string_view name, Check* check) {
+  const double error = share(deviation);
   if (error <= check->error && !check->worst.empty()) return;
   check->error = error;
   check->worst = fmt::format("{}, {}", tensor, name);
