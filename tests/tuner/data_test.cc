@@ -123,7 +123,17 @@ class HostPrefill {
       }
       if (drops) write = kNowhere;
     }
+    if (!has_room(n)) return fill_rows(tokens(n), n, NAN);
     for (std::int64_t h = 0; h < p_.heads(); ++h) run_head(n, h, read, write);
+  }
+
+  // For its checkpoints.
+  bool has_room(std::int64_t n) const {
+    if (!args_.checkpoint_cu_starts.present()) return true;
+    const std::int64_t first = integer(args_.checkpoint_cu_starts, n);
+    const std::int64_t end = integer(args_.checkpoint_cu_starts, n + 1);
+    return first >= 0 && end <= args_.checkpoints.shape[0] &&
+           end - first >= checkpoints_of(p_, tokens(n).last - tokens(n).first);
   }
 
   void fill_rows(const Span& span, std::int64_t n, float value) const {
@@ -442,6 +452,7 @@ TEST_CASE("GdnCase.RangesThatCannotBe", "[cpu]") {
   store_integer(DType::kI32, kept.at(kept.vector_at(&PrefillArgs::checkpoint_cu_starts, 2)), 3);
   CHECK(kept.row(0).kind == RowKind::kComputed);
   CHECK(kept.row(1).kind == RowKind::kInvalid);
+  CHECK(kept.check(play(kept)).ok());
 }
 
 // What a launch leaves, one value changed.
