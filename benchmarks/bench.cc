@@ -72,13 +72,12 @@ std::vector<int> Arguments::get_list(const std::string& name,
 
 Timing time_graph(const Gpu& gpu, int sets, int replays,
                   const std::function<Status(Stream, int)>& launch) {
-  const std::shared_ptr<const Device> device = device_of(gpu.context()).value();
-  return time_launches(device, sets, replays, {launch}).value().front();
+  return time_launches(gpu.device(), sets, replays, {launch}).value().front();
 }
 
 double copy_rate_tb_s(const Gpu& gpu, bool quick) {
   const std::size_t bytes = std::size_t{quick ? 256u : 2048u} << 20;
-  const std::shared_ptr<const Device> device = device_of(gpu.context()).value();
+  const std::shared_ptr<const Device>& device = gpu.device();
   const DeviceMemory from = DeviceMemory::allocate(device, bytes).value();
   const DeviceMemory to = DeviceMemory::allocate(device, bytes).value();
   from.fill(random_bytes(std::size_t{64} << 20)).value();

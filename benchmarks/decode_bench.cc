@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "benchmarks/bench.h"
-#include "benchmarks/decode_check.h"
+#include "benchmarks/decode_rows.h"
+#include "benchmarks/launch_check.h"
 #include "tuner/gdn/gdn_tensors.h"
 
 namespace {
@@ -30,7 +31,7 @@ void run_row(const bench::Gpu& gpu, const gdn::DecodeProblem& problem, int batch
   const gdn::Decode decode = gpu.context().prepare(problem).value();
   const cubinery::Chosen chosen = decode.choice(batch);
   const cubinery::GdnOperands operands = bench::decode_operands(gpu, problem, batch);
-  const bench::Errors errors = bench::decode_errors(decode, problem, gpu, operands);
+  const bench::Errors errors = bench::launch_errors(decode, gpu, operands);
   const auto launch = [&](cubinery::Stream stream, int set) {
     gdn::DecodeArgs args = cubinery::as_decode(operands.args(set));
     args.programmatic = settings.programmatic;

@@ -7,12 +7,9 @@
 // started, in nanoseconds of CLOCK_MONOTONIC.  Without it the program starts itself anew.
 #include <unistd.h>
 
-#include <array>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -20,25 +17,17 @@
 #include "benchmarks/bench.h"
 #include "benchmarks/operands.h"
 #include "cubinery/gdn.h"
-#include "templates/gdn_prefill_scan/gdn_prefill_ref.h"
-#include "tuner/gdn/random.h"
-#include "tuner/gdn/rounding.h"
+#include "tuner/gdn/gdn_case.h"
 
 namespace {
 
-using cubinery::DType;
-using cubinery::Tensor;
 using nlohmann::ordered_json;
 namespace bench = cubinery::bench;
 namespace gdn = cubinery::gdn;
 namespace test = cubinery::test;
 
 constexpr int kTokens = 256, kKeyHeads = 16, kHeads = 32, kDim = 128;
-constexpr std::size_t kKeyCount = std::size_t{kTokens} * kKeyHeads * kDim;
-constexpr std::size_t kValueCount = std::size_t{kTokens} * kHeads * kDim;
-constexpr std::size_t kStateCount = std::size_t{kDim} * kDim;  // of a head
-constexpr double kLargestError = 0.05;                         // as in prefill_bench
-constexpr std::array kCheckedHeads{0, kHeads - 1};
+constexpr double kLargestError = 0.05;  // as in prefill_bench
 
 // steady_clock's zero is that of CLOCK_MONOTONIC, which all processes share.
 std::chrono::nanoseconds now() { return std::chrono::steady_clock::now().time_since_epoch(); }
@@ -76,112 +65,20 @@ gdn::PrefillProblem problem() {
           .has_initial_state = false};
 }
 
-// One sequence on the host.
-struct Operands {
-  std::vector<std::byte> q = bench::normal_bytes(DType::kBF16, kKeyCount, 1);
-  std::vector<std::byte> k = bench::normal_bytes(DType::kBF16, kKeyCount, 2);
-  std::vector<std::byte> v = bench::normal_bytes(DType::kBF16, kValueCount, 3);
-  std::vector<float> g, beta;  // [kTokens][kHeads]
-
-  Operands() {
-    cubinery::Random random(1, 4);
-    for (int i = 0; i < kTokens * kHeads; ++i) {
-      g.push_back(static_cast<float>(random.uniform(-0.1, 0)));
-      beta.push_back(static_cast<float>(random.uniform()));
-    }
-  }
-};
-
-class Device {
- public:
-  Device(const bench::Gpu& gpu, const gdn::Prefill& prefill, const Operands& host)
-      : gpu_(gpu),
-        q_(bench::upload(gpu, host.q)),
-        k_(bench::upload(gpu, host.k)),
-        v_(bench::upload(gpu, host.v)),
-        g_(bench::upload(gpu, bench::bytes_of(host.g))),
-        beta_(bench::upload(gpu, bench::bytes_of(host.beta))),
-        o_(gpu, host.v.size()),
-        state_(gpu, sizeof(float) * kHeads * kStateCount),
-        workspace_(gpu, prefill.workspace_bytes({.tokens = kTokens, .sequences = 1})) {}
-
-  // Launches and waits.
-  void run(const gdn::Prefill& prefill) const {
-    const auto rows = [](const bench::DeviceBuffer& buffer, std::int64_t heads) {
-      return Tensor::contiguous(buffer.data(), DType::kBF16, {1, kTokens, heads, kDim});
-    };
-    const auto gates = [](const bench::DeviceBuffer& buffer) {
-      return Tensor::contiguous(buffer.data(), DType::kF32, {1, kTokens, kHeads});
-    };
-    gdn::PrefillArgs args{.q = rows(q_, kKeyHeads),
-                          .k = rows(k_, kKeyHeads),
-                          .v = rows(v_, kHeads),
-                          .g = gates(g_),
-                          .beta = gates(beta_)};
-    args.o = rows(o_, kHeads);
-    args.state = Tensor::contiguous(state_.data(), DType::kF32, {1, kHeads, kDim, kDim});
-    const test::TestStream stream(gpu_);
-    prefill.launch(stream.get(), args, {.data = workspace_.data(), .bytes = workspace_.bytes()})
-        .value();
-    stream.synchronize();
-  }
-
-  std::vector<std::byte> o() const { return o_.download(); }
-  // [value][key] of a head.
-  std::vector<double> state(int head) const {
-    constexpr auto kCount = static_cast<std::int64_t>(kStateCount);
-    return bench::values(DType::kF32, state_, head * kCount, kCount);
-  }
-
- private:
-  const bench::Gpu& gpu_;
-  bench::DeviceBuffer q_, k_, v_, g_, beta_, o_, state_, workspace_;
-};
-
-// Rows of one head out of [kTokens][heads][width].
-std::vector<double> head_rows(const std::vector<double>& all, int heads, int head, int width) {
-  std::vector<double> rows;
-  for (int t = 0; t < kTokens; ++t) {
-    const auto first = all.begin() + std::ptrdiff_t{t * heads + head} * width;
-    rows.insert(rows.end(), first, first + width);
-  }
-  return rows;
-}
-
-// Of the checked heads, against the recurrence in double.
-bench::Errors errors(const Operands& host, const std::vector<std::byte>& o, const Device& device) {
-  const auto bf16 = [](const std::vector<std::byte>& bytes) {
-    return cubinery::from_bytes(DType::kBF16, bytes);
-  };
-  const auto wide = [](const std::vector<float>& values) {
-    return std::vector<double>(values.begin(), values.end());
-  };
-  const std::vector<double> all_o = bf16(o);
+// Of all heads, against the recurrence in double.
+bench::Errors errors(const cubinery::GdnCase& one, const cubinery::GdnMemory& after) {
+  const std::vector<cubinery::GdnReference> references = one.references();
   bench::Errors errors;
-  for (const int head : kCheckedHeads) {
-    const int key_head = head / (kHeads / kKeyHeads);
-    const gdn::PrefillRefHead<double> reference{
-        .key_dim = kDim,
-        .value_dim = kDim,
-        .gate_mode = gdn::GateMode::kLog,
-        .beta_mode = gdn::BetaMode::kGiven,
-        .use_qk_l2norm = true,
-        .scale = 1 / std::sqrt(double{kDim}),
-        .q = head_rows(bf16(host.q), kKeyHeads, key_head, kDim),
-        .k = head_rows(bf16(host.k), kKeyHeads, key_head, kDim),
-        .v = head_rows(bf16(host.v), kHeads, head, kDim),
-        .gate = head_rows(wide(host.g), kHeads, head, 1),
-        .beta = head_rows(wide(host.beta), kHeads, head, 1)};
-    std::vector<double> expected_o(kValueCount / kHeads), state(kStateCount);
-    gdn::gdn_prefill_ref(reference, state.data(), expected_o.data());
-    const std::vector<double> actual_o = head_rows(all_o, kHeads, head, kDim);
-    const std::vector<double> actual_state = device.state(head);
-    for (std::size_t i = 0; i < actual_o.size(); ++i) errors.o.add(actual_o[i], expected_o[i]);
-    for (std::size_t key = 0; key < kDim; ++key) {
-      for (std::size_t value = 0; value < kDim; ++value) {
-        errors.state.add(actual_state[value * kDim + key], state[key * kDim + value]);
+  for (std::int64_t h = 0; h < kHeads; ++h) {
+    const cubinery::GdnReference& expected = references[cubinery::idx(h)];
+    for (std::int64_t t = 0; t < kTokens; ++t) {
+      const std::vector<float> o = one.row_values(after, &gdn::PrefillArgs::o, 0, t, h, kDim);
+      for (int d = 0; d < kDim; ++d) {
+        errors.o.add(o[cubinery::idx(d)], expected.o[cubinery::idx(t * kDim + d)]);
       }
     }
+    const auto state = one.matrix_values<double>(after, &gdn::PrefillArgs::state, 0, h);
+    for (std::size_t e = 0; e < state.size(); ++e) errors.state.add(state[e], expected.state[e]);
   }
   return errors;
 }
@@ -200,14 +97,22 @@ int run(int argc, char** argv) {
   steps.end("context");
   const gdn::Prefill prefill = gpu->context().prepare(problem()).value();
   steps.end("prepare");
-  const Operands host;
-  const Device device(*gpu, prefill, host);
+  const cubinery::GdnCase one(problem(), cubinery::uniform(1, kTokens));
+  const auto memory = cubinery::GdnDeviceMemory::allocate(gpu->device(), one.memory()).value();
+  memory.upload(one.memory()).value();
+  const bench::DeviceBuffer workspace(*gpu,
+                                      prefill.workspace_bytes({.tokens = kTokens, .sequences = 1}));
   steps.end("operands");
-  device.run(prefill);
-  const std::vector<std::byte> o = device.o();
+  const cubinery::DeviceStream stream = test::make_stream(*gpu);
+  prefill
+      .launch(stream.get(), one.args(memory.addresses()),
+              {.data = workspace.data(), .bytes = workspace.bytes()})
+      .value();
+  stream.synchronize().value();
+  memory.download(one.row_at(&gdn::PrefillArgs::o, 0, 0, 0).piece).value();
   steps.end("first_call");
 
-  const bench::Errors error = errors(host, o, device);
+  const bench::Errors error = errors(one, memory.download().value());
   const bool right = error.o.value() < kLargestError && error.state.value() < kLargestError;
   const ordered_json line = {{"gpu", gpu->name()},
                              {"seconds", bench::significant(steps.total())},

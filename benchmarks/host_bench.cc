@@ -13,8 +13,9 @@
 #include <vector>
 
 #include "benchmarks/bench.h"
-#include "benchmarks/decode_check.h"
+#include "benchmarks/decode_rows.h"
 #include "benchmarks/prepared_launch.h"
+#include "tests/cache/temp_dir.h"
 
 namespace {
 
@@ -41,19 +42,19 @@ void put(bench::Results* results, const char* name, double value, const char* un
 
 // Microseconds per call of `launches` calls in a row; the queue is empty before and after.
 template <class Call>
-double microseconds_per_call(const test::TestStream& stream, int launches, const Call& call) {
-  stream.synchronize();
+double microseconds_per_call(const cubinery::DeviceStream& stream, int launches, const Call& call) {
+  stream.synchronize().value();
   const Clock::time_point start = Clock::now();
   bool ok = true;
   for (int i = 0; i < launches; ++i) ok = call() && ok;
   const double seconds = seconds_since(start);
-  stream.synchronize();
+  stream.synchronize().value();
   if (!ok) throw std::runtime_error("a launch failed");
   return seconds * 1e6 / launches;
 }
 
 void launch_rows(const bench::Gpu& gpu, bool quick, bench::Results* results) {
-  const test::TestStream stream(gpu);
+  const cubinery::DeviceStream stream = test::make_stream(gpu);
   const gdn::Decode decode = gpu.context().prepare(problem()).value();
   const cubinery::GdnOperands operands = bench::decode_operands(gpu, problem(), 1);
   const gdn::DecodeArgs args = cubinery::as_decode(operands.args(0));
@@ -87,7 +88,7 @@ cubinery::Options with_cache(const bench::Gpu& gpu, const std::string& dir) {
 void prepare_rows(const bench::Gpu& gpu, bool quick, bench::Results* results) {
   std::vector<double> create_ms, cold_ms, disk_ms;
   for (int i = 0; i < (quick ? 2 : 9); ++i) {
-    const test::TemporaryDirectory dir;
+    const test::TempDir dir;
     for (std::vector<double>* times : {&cold_ms, &disk_ms}) {
       Clock::time_point start = Clock::now();
       const cubinery::Context context =
@@ -126,9 +127,9 @@ int first_result(const std::string& dir, int signal_fd) {
   args.o = cubinery::Tensor::contiguous(o.data(), DType::kBF16, {1, 32, 128});
   args.state = cubinery::Tensor::contiguous(state.data(), DType::kF32, {1, 32, 128, 128});
   args.state_indices = cubinery::Tensor::contiguous(rows.data(), DType::kI32, {1});
-  const test::TestStream stream(*gpu);
+  const cubinery::DeviceStream stream = test::make_stream(*gpu);
   decode.launch(stream.get(), args).value();
-  stream.synchronize();
+  stream.synchronize().value();
   // All inputs are zero, so is the result; the buffer was NaN before.
   const bool right = o.download() == std::vector<std::byte>(o.bytes());
   const char byte = right ? 1 : 0;
@@ -164,7 +165,7 @@ double fresh_process_s(const std::string& dir) {
 void first_result_rows(bool quick, bench::Results* results) {
   std::vector<double> cold, prewarmed;
   for (int i = 0; i < (quick ? 1 : 5); ++i) {
-    const test::TemporaryDirectory dir;
+    const test::TempDir dir;
     cold.push_back(fresh_process_s(dir.path()));
     prewarmed.push_back(fresh_process_s(dir.path()));
   }

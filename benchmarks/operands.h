@@ -2,13 +2,10 @@
 #pragma once
 
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "benchmarks/bench.h"
-#include "cubinery/dtype.h"
 #include "tuner/gdn/gdn_operands.h"
 
 namespace cubinery::bench {
@@ -17,23 +14,9 @@ namespace cubinery::bench {
 GdnOperands make_operands(const Gpu& gpu, const gdn::PrefillProblem& problem,
                           GdnOperands::Options options);
 
-// Random::normal() of that stream, in `dtype`.
-std::vector<std::byte> normal_bytes(DType dtype, std::size_t count, std::uint64_t stream);
-
-// `count` elements from element `first` on: of a buffer, of a tensor of set 0.
-std::vector<double> values(DType dtype, const DeviceBuffer& buffer, std::int64_t first,
+// `count` elements of a tensor of set 0, from element `first` on.
+std::vector<double> values(const GdnOperands& operands, TensorOf tensor, std::int64_t first,
                            std::int64_t count);
-std::vector<double> values(const GdnOperands& operands, Tensor gdn::PrefillArgs::*member,
-                           std::int64_t first, std::int64_t count);
-
-DeviceBuffer upload(const Gpu& gpu, const std::vector<std::byte>& bytes);
-
-template <class T>
-std::vector<std::byte> bytes_of(const std::vector<T>& values) {
-  std::vector<std::byte> bytes(values.size() * sizeof(T));
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
-}
 
 // Error of many values: root of the sum of squares, relative to that of the expected ones.
 class RelativeRms {

@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "benchmarks/bench.h"
-#include "benchmarks/operands.h"
-#include "benchmarks/prefill_check.h"
+#include "benchmarks/launch_check.h"
 #include "benchmarks/prefill_rows.h"
 #include "tuner/gdn/gdn_workload.h"
 
@@ -40,7 +39,7 @@ void run_row(const bench::Gpu& gpu, const bench::ListedRow& listed, int replays,
   const cubinery::Chosen chosen = prefill.choice(size);
   const cubinery::GdnOperands operands =
       bench::prefill_operands(gpu, row, prefill.workspace_bytes(size));
-  const bench::Errors errors = bench::PrefillCheck(gpu, operands).errors(prefill);
+  const bench::Errors errors = bench::launch_errors(prefill, gpu, operands);
   require_right(errors.o, "o");
   require_right(errors.state, "the state");
   const cubinery::Timing ms = bench::time_graph(

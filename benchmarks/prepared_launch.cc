@@ -5,10 +5,27 @@
 
 namespace cubinery::bench {
 
-PreparedLaunch::PreparedLaunch(const Gpu& gpu, const test::TestStream& stream,
+namespace {
+
+internal::Owned<CUgraph, &Driver::cuGraphDestroy> record(const Gpu& gpu, const DeviceStream& stream,
+                                                         const std::function<Status()>& body) {
+  const Driver& cuda = gpu.driver();
+  gpu.must(cuda.cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+           "cuStreamBeginCapture");
+  const Status launched = body();
+  CUgraph graph = nullptr;
+  const CUresult ended = cuda.cuStreamEndCapture(stream.get(), &graph);
+  launched.value();
+  gpu.must(ended, "cuStreamEndCapture");
+  return {gpu.device(), graph};
+}
+
+}  // namespace
+
+PreparedLaunch::PreparedLaunch(const Gpu& gpu, const DeviceStream& stream,
                                const std::function<Status()>& body, const Kernel& kernel,
                                int shared_bytes)
-    : gpu_(gpu), graph_(gpu, stream, body) {
+    : gpu_(gpu), graph_(record(gpu, stream, body)) {
   const Driver& cuda = gpu.driver();
   std::size_t count = 0;
   gpu.must(cuda.cuGraphGetNodes(graph_.get(), nullptr, &count), "cuGraphGetNodes");

@@ -14,14 +14,14 @@ class PreparedLaunch {
  public:
   // The launch of `kernel` among those that `body` enqueues on `stream`: the one with
   // `shared_bytes` of dynamic shared memory.  Throws std::runtime_error unless there is one.
-  PreparedLaunch(const Gpu& gpu, const test::TestStream& stream,
-                 const std::function<Status()>& body, const Kernel& kernel, int shared_bytes);
+  PreparedLaunch(const Gpu& gpu, const DeviceStream& stream, const std::function<Status()>& body,
+                 const Kernel& kernel, int shared_bytes);
 
   CUresult launch(Stream stream) const;
 
  private:
   const Gpu& gpu_;
-  test::Graph graph_;  // owns the parameters
+  internal::Owned<CUgraph, &Driver::cuGraphDestroy> graph_;  // owns the parameters
   CUDA_KERNEL_NODE_PARAMS params_{};
 };
 

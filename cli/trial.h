@@ -1,4 +1,4 @@
-// One decode step on a GPU, with numbers that are known beforehand.
+// Decode steps on a GPU, and whether the numbers are right.
 #pragma once
 
 #include "cubinery/options.h"
@@ -6,7 +6,8 @@
 
 namespace cubinery {
 
-// Compiles gdn_decode for options.device, runs it on a tiny problem and compares output and state.
+// Compiles gdn_decode for options.device, runs it on small batches of every distribution that the
+// tuner checks with (tuner/gdn/gdn_check.h) and compares with the reference.
 // kDriver: CUDA refused, or the numbers are wrong.  Other errors: those of Context::prepare().
 Status trial_launch(const Options& options);
 

@@ -3,12 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "tests/gpu/gpu_test.h"
+#include "tests/gpu/cases.h"
 #include "tests/gpu/problem_sweeps.h"
 
 namespace cubinery::test {
@@ -52,7 +51,7 @@ void expect_no_wrapped_slot(const Problem& problem, const DeviceBuffer& pool, st
                                  (std::size_t{1} << 31) * size, (std::size_t{1} << 32) * size}) {
     if (offset < wrap) continue;
     const std::vector<std::byte> there = pool.download(offset % wrap, slot);
-    CHECK(there == std::vector<std::byte>(slot, std::byte{DeviceBuffer::kPoison}));
+    CHECK(there == std::vector<std::byte>(slot, kPoison));
   }
 }
 
@@ -63,30 +62,34 @@ void expect_same_far_away(const Case& near, const typename Case::Operator& prepa
                           std::int64_t slots) {
   const auto& problem = near.problem();
   const std::size_t slot = slot_bytes(problem);
-  const Results expected = run(near, prepared);
+  const GdnMemory expected = run(near, prepared);
+  const auto of = [&](const GdnMemory& memory, TensorOf tensor) {
+    return near.bytes(memory, tensor);
+  };
+  const auto near_pool = of(near.memory(), &gdn::PrefillArgs::state);
   const DeviceBuffer far(gpu(), slot * static_cast<std::size_t>(slots));  // all ones
   const DeviceBuffer indices(gpu(), 4 * sizeof(std::int64_t));
   std::vector<std::int64_t> far_slots;
   for (const std::int64_t read : near_options().read) {
     far_slots.push_back(slots - 1 - read);
-    far.upload(
-        std::span(near.state().storage->bytes).subspan(static_cast<std::size_t>(read) * slot, slot),
-        static_cast<std::size_t>(far_slots.back()) * slot);
+    far.upload(near_pool.subspan(static_cast<std::size_t>(read) * slot, slot),
+               static_cast<std::size_t>(far_slots.back()) * slot);
   }
   indices.upload(std::as_bytes(std::span(far_slots)));
   auto args = near.args();
   args.state.data = far.data();
   args.state.shape[0] = slots;
   args.state_indices = Tensor::contiguous(indices.data(), DType::kI64, {4});
-  const Results results = run(near, prepared, args);
-  CHECK(results.o == expected.o);
-  CHECK(results.state == near.state().storage->bytes);
+  const GdnMemory results = run(near, prepared, args);
+  CHECK(same_bytes(of(results, &gdn::PrefillArgs::o), of(expected, &gdn::PrefillArgs::o)));
+  CHECK(same_bytes(of(results, &gdn::PrefillArgs::state), near_pool));
   for (std::size_t n = 0; n < far_slots.size(); ++n) {
     const std::size_t offset = static_cast<std::size_t>(far_slots[n]) * slot;
     const std::size_t read = static_cast<std::size_t>(near_options().read[n]) * slot;
     INFO("pool of " << slots << " slots, slot " << far_slots[n] << ", problem "
                     << problem.to_json());
-    CHECK(std::memcmp(far.download(offset, slot).data(), expected.state.data() + read, slot) == 0);
+    CHECK(same_bytes(far.download(offset, slot),
+                     of(expected, &gdn::PrefillArgs::state).subspan(read, slot)));
     expect_no_wrapped_slot(problem, far, offset);
   }
   CHECK(far.guards_intact());

@@ -2,14 +2,13 @@
 // named case per rule.
 #include <vector>
 
-#include "tests/gpu/decode_runs.h"
+#include "tests/gpu/cases.h"
 #include "tests/gpu/problem_sweeps.h"
 #include "tuner/gdn/random.h"
 
 namespace cubinery::test {
 namespace {
 
-using gdn::BetaMode;
 using gdn::DecodeProblem;
 using gdn::GateMode;
 using gdn::StateLayout;
@@ -60,24 +59,7 @@ TEST_CASE("GdnDecode.NormalisesKeysAndQueries", "[gpu]") {
   strong.gates = Gates::kStrong;
   run_both_kernels(problems, strong);
 }
-
-TEST_CASE("GdnDecode.EveryHeadRatio", "[gpu]") {
-  struct Heads {
-    int q, k, v;
-  };
-  constexpr Heads kHeads[] = {{1, 1, 1}, {3, 3, 3}, {2, 2, 4},
-                              {2, 2, 6}, {2, 2, 8}, {2, 2, 16},  // grouped values
-                              {4, 2, 2}, {6, 2, 2}, {8, 1, 1},   // grouped queries
-                              {6, 6, 2}, {2, 6, 3}, {1, 4, 2}};  // any other divisors
-  std::vector<DecodeProblem> problems;
-  for (const Heads& heads : kHeads) {
-    DecodeProblem& problem = problems.emplace_back(small_problem());
-    problem.q_heads = heads.q;
-    problem.k_heads = heads.k;
-    problem.v_heads = heads.v;
-  }
-  run_both_kernels(problems);
-}
+TEST_CASE("GdnDecode.EveryHeadRatio", "[gpu]") { run_both_kernels(head_ratios(small_problem())); }
 
 DecodeProblem with_dims(int key_dim, int value_dim, StateLayout layout, DType state_dtype) {
   DecodeProblem problem = small_problem();
@@ -168,24 +150,13 @@ TEST_CASE("GdnDecode.EveryBatchSize", "[gpu]") {
     for (const std::int64_t batch : {0, 1, 2, 3, 7, 32, 257}) run_case(problem, batch);
   }
 }
-
-// What engines run: Qwen3-Next's heads, gates from logits, a bf16 or f32 pool.
 TEST_CASE("GdnDecode.QwenInAnEngine", "[gpu][big]") {
+  CaseOptions options;
+  options.gates = Gates::kInit;
+  options.placement = Placement::kPackedRows;
   for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
     for (const StateLayout layout : kLayouts) {
-      DecodeProblem problem;
-      problem.state_dtype = state_dtype;
-      problem.state_layout = layout;
-      problem.state_location = gdn::StateLocation::kPool;
-      problem.padding = gdn::Padding::kSkip;
-      problem.gate_mode = GateMode::kComputed;
-      problem.gate_dtype = problem.beta_dtype = DType::kBF16;
-      problem.dt_bias_dtype = DType::kBF16;
-      problem.beta_mode = BetaMode::kLogit;
-      problem.use_qk_l2norm = true;
-      CaseOptions options;
-      options.gates = Gates::kInit;
-      options.placement = Placement::kPackedRows;
+      const auto problem = engine_problem<DecodeProblem>(state_dtype, layout);
       run_case(problem, 1, options);
       run_case(problem, 20, options);
     }

@@ -1,36 +1,32 @@
 // What must not change a bit of a GDN prefill: the batch around a sequence, other sequences'
 // values, the workspace, graphs, streams, threads, and pieces.
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <vector>
 
-#include "tests/gpu/prefill_runs.h"
+#include "tests/gpu/launches.h"
 #include "tuner/gdn/random.h"
-#include "tuner/gdn/rounding.h"
 
 namespace cubinery::test {
 namespace {
 
 using gdn::Checkpoints;
+using gdn::PrefillArgs;
 using gdn::PrefillProblem;
 using gdn::StateLayout;
 using gdn::TokenLayout;
 
-std::size_t idx(std::int64_t value) { return static_cast<std::size_t>(value); }
-
 // Sub-batches of `c` have the bits that the whole has.  Few sequences run other kernels than many.
 void expect_same_in_parts(const PrefillCase& c) {
   const gdn::Prefill prefill = prepare(c.problem());
-  const Results all = run(c, prefill);
+  const GdnMemory all = run(c, prefill);
   for (const std::int64_t count : {1, 4, 14, 30}) {
     for (std::int64_t first = count % 3; first + count <= c.sequences(); first += 9 + count) {
-      const Results some = run(c, prefill, c.args(first, count));
+      const GdnMemory some = run(c, prefill, c.args(first, count));
       for (std::int64_t n = first; n < first + count; ++n) {
         INFO("sequence " << n << " of " << c.sequences() << " with " << count - 1
                          << " others, problem " << c.problem().to_json() << ", seed " << seed());
-        CHECK(c.same_sequence(n, all, some));
+        CHECK(same_sequence(c, n, all, some));
       }
     }
   }
@@ -38,7 +34,7 @@ void expect_same_in_parts(const PrefillCase& c) {
 
 TEST_CASE("GdnPrefill.BitsDoNotDependOnTheBatch", "[gpu][prefill][slow]") {
   Random random(seed(), 41);
-  PrefillShape shape{.lead = 1, .tail = 2};
+  CaseShape shape{.lead = 1, .tail = 2};
   for (int n = 0; n < 40; ++n) shape.lengths.push_back(random.below(200));
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
     PrefillProblem problem = small_prefill();
@@ -46,85 +42,58 @@ TEST_CASE("GdnPrefill.BitsDoNotDependOnTheBatch", "[gpu][prefill][slow]") {
     problem.value_dim = 128;
     problem.use_qk_l2norm = true;
     problem.batch_invariant = true;
-    expect_same_in_parts(PrefillCase(gpu(), problem, uniform(40, 100), {.seed = seed()}));
+    expect_same_in_parts(PrefillCase(problem, uniform(40, 100), {.seed = seed()}));
     problem.varlen = true;
-    expect_same_in_parts(PrefillCase(gpu(), problem, shape, {.seed = seed()}));
+    expect_same_in_parts(PrefillCase(problem, shape, {.seed = seed()}));
   }
 }
 
-// Whether sequence n of `c` and sequence m of `other` have the same bits.
-bool same_across(const PrefillCase& c, std::int64_t n, const Results& a, const PrefillCase& other,
-                 std::int64_t m, const Results& b) {
-  const PrefillProblem& p = c.problem();
-  const std::size_t row = idx(p.value_dim * size_of(p.output_dtype));
-  for (std::int64_t h = 0; h < p.heads(); ++h) {
-    for (std::int64_t t = 0; t < c.length(n); ++t) {
-      if (std::memcmp(a.o.data() + c.row_offset(c.o(), n, t, h),
-                      b.o.data() + other.row_offset(other.o(), m, t, h), row) != 0) {
-        return false;
+// Makes sequence n of `to` what `from` has as sequence m, of the same length.
+void take_sequence(PrefillCase* to, std::int64_t n, const PrefillCase& from, std::int64_t m) {
+  const auto copy = [&](const GdnCase::Place& there, const GdnCase::Place& here,
+                        std::size_t bytes) {
+    std::memcpy(to->at(there), from.memory()[here.piece].data() + here.byte, bytes);
+  };
+  const PrefillProblem& p = from.problem();
+  const auto copy_rows = [&](TensorOf tensor, std::int64_t heads, int width) {
+    const Tensor x = from.args().*tensor;
+    for (std::int64_t t = 0; t < from.length(m) && x.present(); ++t) {
+      for (std::int64_t h = 0; h < heads; ++h) {
+        copy(to->row_at(tensor, n, t, h), from.row_at(tensor, m, t, h),
+             idx(width * size_of(x.dtype)));
       }
     }
-    if (std::memcmp(a.state.data() + c.state().offset(c.row(n).write, h),
-                    b.state.data() + other.state().offset(other.row(m).write, h),
-                    idx(c.states().matrix_bytes())) != 0) {
-      return false;
-    }
+  };
+  copy_rows(&PrefillArgs::q, p.q_heads, p.key_dim);
+  copy_rows(&PrefillArgs::k, p.k_heads, p.key_dim);
+  copy_rows(&PrefillArgs::v, p.v_heads, p.value_dim);
+  copy_rows(&PrefillArgs::g, p.heads(), 1);
+  copy_rows(&PrefillArgs::beta, p.heads(), 1);
+  for (std::int64_t h = 0; h < p.heads() && p.has_initial_state; ++h) {
+    copy(to->matrix_at(&PrefillArgs::state, to->row(n).read, h),
+         from.matrix_at(&PrefillArgs::state, from.row(m).read, h), from.matrix_bytes());
   }
-  return true;
 }
 
 // The same tokens at another place of another batch, lying otherwise.
 TEST_CASE("GdnPrefill.BitsDoNotDependOnThePlace", "[gpu][prefill]") {
-  const PrefillCase c(gpu(), small_varlen(), {.lengths = {130, 77, 200}}, {.seed = seed()});
+  const PrefillCase c(small_varlen(), {.lengths = {130, 77, 200}}, {.seed = seed()});
   const gdn::Prefill prefill = prepare(c.problem());
-  const Results expected = run(c, prefill);
+  const GdnMemory expected = run(c, prefill);
   for (const Placement placement :
        {Placement::kContiguous, Placement::kRank4, Placement::kUnaligned}) {
     for (const TokenLayout layout : {TokenLayout::kBTHD, TokenLayout::kBHTD}) {
       PrefillProblem problem = small_varlen();
       problem.token_layout = layout;
       // Another seed: everything but the sequence taken over is different.
-      const PrefillCase other(gpu(), problem, {.lengths = {31, 200, 0, 5}, .lead = 3, .tail = 1},
-                              {.seed = seed() + 1, .placement = placement});
-      other.take_sequence(1, c, 2);
+      PrefillCase other(problem, {.lengths = {31, 200, 0, 5}, .lead = 3, .tail = 1},
+                        {.seed = seed() + 1, .placement = placement});
+      take_sequence(&other, 1, c, 2);
+      const GdnMemory results = run(other, prepare(problem));
       INFO("placement " << static_cast<int>(placement) << ", problem " << problem.to_json()
                         << ", seed " << seed());
-      CHECK(same_across(c, 2, expected, other, 1, run(other, prepare(problem))));
-    }
-  }
-}
-
-bool finite(const std::vector<float>& row) {
-  for (const float value : row) {
-    if (!std::isfinite(value)) return false;
-  }
-  return true;
-}
-
-// Puts `value` into one element that sequence 1 and only the `group` heads from `first` on use, at
-// token t or in the state, and expects every other sequence and head to have the bits it has
-// without.
-void expect_confined(const PrefillProblem& problem, const char* what, float value,
-                     const Operand& (PrefillCase::*operand)() const, std::int64_t head,
-                     std::int64_t first, std::int64_t group) {
-  constexpr std::int64_t kToken = 70;
-  const PrefillCase c(gpu(), problem, {.lengths = {90, 100, 75}}, {.seed = seed()});
-  const gdn::Prefill prefill = prepare(problem);
-  const Results clean = run(c, prefill);
-  const Operand& poisoned = (c.*operand)();
-  const bool in_state = &poisoned == &c.state();
-  const std::size_t at =
-      in_state ? poisoned.offset(1, head) : c.row_offset(poisoned, 1, kToken, head);
-  store(poisoned.view.dtype, poisoned.storage->bytes.data() + at, value);
-  const Results results = run(c, prefill);
-  for (std::int64_t n = 0; n < 3; ++n) {
-    for (std::int64_t h = 0; h < problem.heads(); ++h) {
-      INFO(value << " in " << what << "; sequence " << n << ", head " << h << ", problem "
-                 << problem.to_json() << ", seed " << seed());
-      if (n == 1 && h >= first && h < first + group) {
-        CHECK(!finite(c.o_row(results, n, in_state ? 0 : kToken, h)));
-      } else {
-        CHECK(c.same_head(n, h, clean, results));
+      for (std::int64_t h = 0; h < problem.heads(); ++h) {
+        CHECK(same_head(c, 2, h, expected, other, 1, results));
       }
     }
   }
@@ -134,157 +103,92 @@ TEST_CASE("GdnPrefill.NonFiniteInputsStayInTheirSequenceAndHead", "[gpu][prefill
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
     PrefillProblem problem = small_varlen();  // two value heads per key head
     problem.dtype = dtype;
-    for (const float value :
-         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-      expect_confined(problem, "q", value, &PrefillCase::q, 1, 2, 2);
-      expect_confined(problem, "k", value, &PrefillCase::k, 0, 0, 2);
-      expect_confined(problem, "v", value, &PrefillCase::v, 2, 2, 1);
-      expect_confined(problem, "g", value, &PrefillCase::gate, 3, 3, 1);
-      expect_confined(problem, "beta", value, &PrefillCase::beta, 1, 1, 1);
-      expect_confined(problem, "state", value, &PrefillCase::state, 2, 2, 1);
-    }
+    expect_all_confined(
+        [&] {
+          return PrefillCase(problem, {.lengths = {90, 100, 75}}, {.seed = seed()});
+        },
+        prepare(problem), 70);
   }
 }
 
-// `launches` launches in place on one stream and workspace, one after the other.
-Results run_repeatedly(const PrefillCase& c, const gdn::Prefill& prefill, bool programmatic,
-                       int launches) {
-  const TestStream stream(gpu());
-  c.upload();
-  gdn::PrefillArgs args = c.args();
-  args.programmatic = programmatic;
-  const DeviceBuffer workspace = make_workspace(c, prefill, args);
-  for (int i = 0; i < launches; ++i) {
-    REQUIRE(prefill.launch(stream.get(), args, workspace_of(workspace)).ok());
-  }
-  stream.synchronize();
-  return c.download();
-}
-
-PrefillShape mixed_shape() { return {.lengths = {5, 300, 0, 64, 129, 17}, .lead = 2, .tail = 2}; }
+CaseShape mixed_shape() { return {.lengths = {5, 300, 0, 64, 129, 17}, .lead = 2, .tail = 2}; }
 
 TEST_CASE("GdnPrefill.SameBitsEveryTime", "[gpu][prefill]") {
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
     PrefillProblem problem = small_varlen();
     problem.dtype = dtype;
     problem.checkpoints = Checkpoints::kBefore;
-    const PrefillCase c(gpu(), problem, mixed_shape(), {.seed = seed()});
+    const PrefillCase c(problem, mixed_shape(), {.seed = seed()});
     const gdn::Prefill prefill = prepare(problem);
-    const Results first = run(c, prefill);
-    for (int i = 0; i < 5; ++i) CHECK(run(c, prefill) == first);
+    const GdnMemory first = run(c, prefill);
+    for (int i = 0; i < 5; ++i) CHECK(first_difference(run(c, prefill), first) == "");
   }
 }
 
 TEST_CASE("GdnPrefill.ContentOfTheWorkspaceDoesNotMatter", "[gpu][prefill]") {
-  const PrefillCase c(gpu(), small_varlen(), mixed_shape(), {.seed = seed()});
+  const PrefillCase c(small_varlen(), mixed_shape(), {.seed = seed()});
   const gdn::Prefill prefill = prepare(c.problem());
-  const Results expected = run(c, prefill);  // on NaN
-  const DeviceBuffer workspace = make_workspace(c, prefill, c.args());
-  const TestStream stream(gpu());
+  const GdnMemory expected = run(c, prefill);  // on NaN
+  const Session<PrefillCase> session(c, prefill, c.args());
+  const DeviceBuffer& workspace = session.workspace();
   for (const int fill : {0x00, 0x7f, 0x3c}) {
     workspace.upload(std::vector<std::byte>(workspace.bytes(), static_cast<std::byte>(fill)));
     c.upload();
-    REQUIRE(prefill.launch(stream.get(), c.args(), workspace_of(workspace)).ok());
-    stream.synchronize();
-    CHECK(c.download() == expected);
+    REQUIRE(session.launch(c.args()).ok());
+    CHECK(first_difference(session.finish(), expected) == "");
   }
   // As another launch left it.
-  const PrefillCase other(gpu(), small_varlen(), {.lengths = {200, 31}}, {.seed = seed() + 1});
+  const PrefillCase other(small_varlen(), {.lengths = {200, 31}}, {.seed = seed() + 1});
   c.upload();
-  REQUIRE(prefill.launch(stream.get(), other.args(), workspace_of(workspace)).ok());
-  REQUIRE(prefill.launch(stream.get(), c.args(), workspace_of(workspace)).ok());
-  stream.synchronize();
-  CHECK(c.download() == expected);
+  REQUIRE(session.launch(other.args()).ok());
+  REQUIRE(session.launch(c.args()).ok());
+  CHECK(first_difference(session.finish(), expected) == "");
 }
 
 TEST_CASE("GdnPrefill.GraphReplayEqualsEagerLaunch", "[gpu][prefill]") {
   for (const bool programmatic : {false, true}) {
-    const PrefillCase c(gpu(), small_varlen(), mixed_shape(),
+    const PrefillCase c(small_varlen(), mixed_shape(),
                         {.seed = seed(), .programmatic = programmatic});
     const gdn::Prefill prefill = prepare(c.problem());
-    const Results eager = run_repeatedly(c, prefill, false, 2);
-    const DeviceBuffer workspace = make_workspace(c, prefill, c.args());
-    const TestStream stream(gpu());
-    const Status status = prefill.launch(stream.get(), c.args(), workspace_of(workspace));
-    stream.synchronize();
-    if (status.code() == Code::kUnsupported) {
-      return skip_test("no programmatic launch on this device");
-    }
-    const Graph graph(gpu(), stream, [&] {
-      return prefill.launch(stream.get(), c.args(), workspace_of(workspace));
-    });
-    c.upload();
-    for (int i = 0; i < 2; ++i) graph.launch();
-    stream.synchronize();
-    CHECK(c.download() == eager);
+    if (programmatic && !can_be_programmatic(c, prefill)) return;
+    expect_same_in_graph(c, prefill, 1, 2);
   }
 }
 
 TEST_CASE("GdnPrefill.ProgrammaticLaunchEqualsPlainLaunch", "[gpu][prefill]") {
   for (const std::int64_t count : {1, 3, 40}) {
-    const PrefillCase c(gpu(), small_prefill(), uniform(count, 100), {.seed = seed()});
+    const PrefillCase c(small_prefill(), uniform(count, 100), {.seed = seed()});
     const gdn::Prefill prefill = prepare(c.problem());
-    const DeviceBuffer workspace = make_workspace(c, prefill, c.args());
-    const TestStream stream(gpu());
-    gdn::PrefillArgs args = c.args();
-    args.programmatic = true;
-    const Status status = prefill.launch(stream.get(), args, workspace_of(workspace));
-    stream.synchronize();
-    if (status.code() == Code::kUnsupported) {
-      return skip_test("no programmatic launch on this device");
-    }
-    REQUIRE(status.ok());
-    CHECK(run_repeatedly(c, prefill, true, 2) == run_repeatedly(c, prefill, false, 2));
-    CHECK(run_repeatedly(c, prefill, true, 20) == run_repeatedly(c, prefill, false, 20));
+    if (!can_be_programmatic(c, prefill)) return;
+    expect_same_programmatic(c, prefill, 2);
+    expect_same_programmatic(c, prefill, 20);
   }
 }
 
-// One operator, four threads, four streams, a workspace each.  The threads have no current CUDA
-// context: launch() needs none.
 TEST_CASE("GdnPrefill.LaunchesFromSeveralThreadsAndStreams", "[gpu][prefill]") {
-  constexpr int kThreads = 4;
-  constexpr int kLaunches = 20;
-  const gdn::Prefill prefill = prepare(small_varlen());
   std::vector<std::unique_ptr<PrefillCase>> cases;
-  std::vector<std::unique_ptr<TestStream>> streams;
-  std::vector<DeviceBuffer> workspaces;
-  std::vector<Results> expected;
-  for (int i = 0; i < kThreads; ++i) {
+  for (int i = 0; i < 4; ++i) {
     const CaseOptions options{.seed = seed() + static_cast<std::uint64_t>(i)};
     cases.push_back(
-        std::make_unique<PrefillCase>(gpu(), small_varlen(), uniform(1 + 7 * i, 130), options));
-    streams.push_back(std::make_unique<TestStream>(gpu()));
-    workspaces.push_back(make_workspace(*cases.back(), prefill, cases.back()->args()));
-    expected.push_back(run_repeatedly(*cases.back(), prefill, false, kLaunches));
-    cases.back()->upload();
+        std::make_unique<PrefillCase>(small_varlen(), uniform(1 + 7 * i, 130), options));
   }
-  const std::vector<int> failures = launch_from_threads(kThreads, kLaunches, [&](std::size_t t) {
-    return prefill.launch(streams[t]->get(), cases[t]->args(), workspace_of(workspaces[t]));
-  });
-  for (int i = 0; i < kThreads; ++i) {
-    INFO("thread " << i << ", seed " << seed());
-    CHECK(failures[idx(i)] == 0);
-    CHECK(cases[idx(i)]->download() == expected[idx(i)]);
-    CHECK(workspaces[idx(i)].guards_intact());
-  }
+  expect_same_from_threads(cases, prepare(small_varlen()), 20);
 }
 
 // Tokens bounds[i] to bounds[i + 1] - 1 of every sequence, piece after piece, the state carried
 // over.
-Results run_in_pieces(const PrefillCase& c, const gdn::Prefill& prefill,
-                      const std::vector<std::int64_t>& bounds) {
-  const TestStream stream(gpu());
+GdnMemory run_in_pieces(const PrefillCase& c, const gdn::Prefill& prefill,
+                        const std::vector<std::int64_t>& bounds) {
+  const Session<PrefillCase> session(c, prefill, c.args());
   c.upload();
-  const DeviceBuffer workspace = make_workspace(c, prefill, c.args());
   for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
     gdn::PrefillArgs args = c.args();
     for (Tensor* tensor : token_tensors(&args)) {
       slice(tensor, c.token_dimension(), bounds[i], bounds[i + 1] - bounds[i]);
     }
-    REQUIRE(prefill.launch(stream.get(), args, workspace_of(workspace)).ok());
+    REQUIRE(session.launch(args).ok());
   }
-  stream.synchronize();
-  return c.download();
+  return session.finish();
 }
 
 TEST_CASE("GdnPrefill.PiecesEqualTheWhole", "[gpu][prefill]") {
@@ -294,21 +198,20 @@ TEST_CASE("GdnPrefill.PiecesEqualTheWhole", "[gpu][prefill]") {
       problem.dtype = dtype;
       problem.state_layout = layout;
       const CaseOptions options{.seed = seed()};
-      const PrefillShape shape = uniform(2, 300);
-      const PrefillCase c(gpu(), problem, shape, options);
+      const CaseShape shape = uniform(2, 300);
+      const PrefillCase c(problem, shape, options);
       const gdn::Prefill prefill = prepare(problem);
-      const Results whole = run(c, prefill);
+      const GdnMemory whole = run(c, prefill);
       for (const auto& bounds : std::vector<std::vector<std::int64_t>>{
                {0, 64, 300}, {0, 128, 300}, {0, 192, 256, 300}, {0, 64, 128, 192, 256, 300}}) {
         INFO("pieces up to " << bounds[1] << ", problem " << problem.to_json() << ", seed "
                              << seed());
-        CHECK(run_in_pieces(c, prefill, bounds) == whole);
+        CHECK(first_difference(run_in_pieces(c, prefill, bounds), whole) == "");
       }
       // Other chunks, other roundings.
       for (const auto& bounds : std::vector<std::vector<std::int64_t>>{
                {0, 1, 300}, {0, 37, 38, 300}, {0, 100, 200, 300}, {0, 0, 299, 300}}) {
-        const Results results = run_in_pieces(c, prefill, bounds);
-        expect_good(c.check(results), c.guards_intact(), options,
+        expect_good(c, run_in_pieces(c, prefill, bounds),
                     "pieces up to " + std::to_string(bounds[1]) + ", problem " + problem.to_json());
       }
     }

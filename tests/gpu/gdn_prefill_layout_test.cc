@@ -1,18 +1,18 @@
 // GDN prefill and how its operands lie.
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "tests/gpu/prefill_runs.h"
+#include "tests/gpu/cases.h"
 
 namespace cubinery::test {
 namespace {
 
 using gdn::Checkpoints;
 using gdn::GateMode;
+using gdn::PrefillArgs;
 using gdn::PrefillProblem;
 using gdn::TokenLayout;
 
@@ -65,13 +65,13 @@ TEST_CASE("GdnPrefill.UnalignedRowsOfEveryWidth", "[gpu][prefill][slow]") {
 
 // One of q, k and v is aligned and the others are not.
 TEST_CASE("GdnPrefill.MixedAlignment", "[gpu][prefill]") {
-  const PrefillShape shape = uniform(2, 99);
+  const CaseShape shape = uniform(2, 99);
   const gdn::Prefill prefill = prepare(small_prefill());
   CaseOptions options{.seed = seed()};
-  const PrefillCase aligned(gpu(), small_prefill(), shape, options);
+  const PrefillCase aligned(small_prefill(), shape, options);
   options.placement = Placement::kUnaligned;
-  const PrefillCase odd(gpu(), small_prefill(), shape, options);  // the same values
-  const Results expected = run(aligned, prefill);
+  const PrefillCase odd(small_prefill(), shape, options);  // the same values
+  const GdnMemory expected = run(aligned, prefill);
   for (int mask = 1; mask < 16; ++mask) {
     gdn::PrefillArgs args = aligned.args();
     if ((mask & 1) != 0) args.q = odd.args().q;
@@ -79,7 +79,7 @@ TEST_CASE("GdnPrefill.MixedAlignment", "[gpu][prefill]") {
     if ((mask & 4) != 0) args.v = odd.args().v;
     if ((mask & 8) != 0) args.g = odd.args().g;
     INFO("unaligned: " << mask << " (1 q, 2 k, 4 v, 8 g), seed " << seed());
-    CHECK(run(aligned, prefill, args) == expected);
+    CHECK(first_difference(run(aligned, prefill, args), expected) == "");
   }
 }
 
@@ -103,14 +103,14 @@ TEST_CASE("GdnPrefill.StatesWithGaps", "[gpu][prefill]") {
   run_cases(problems, uniform(3, 130), options);
 }
 
-// `operand`'s rows at `at`, `stride` elements from token to token.
-void scatter(const PrefillCase& c, const Operand& operand, std::int64_t width, std::int64_t stride,
+// The rows of a tensor at `at`, `stride` elements from token to token.
+void scatter(const PrefillCase& c, TensorOf tensor, std::int64_t width, std::int64_t stride,
              std::int64_t at, const DeviceBuffer& far) {
-  const auto size = static_cast<std::size_t>(size_of(operand.view.dtype));
+  const std::size_t size = idx(size_of((c.args().*tensor).dtype));
   for (std::int64_t t = 0; t < c.length(0); ++t) {
-    far.upload(std::span(operand.storage->bytes)
-                   .subspan(c.row_offset(operand, 0, t, 0), static_cast<std::size_t>(width) * size),
-               static_cast<std::size_t>(t * stride + at) * size);
+    const GdnCase::Place row = c.row_at(tensor, 0, t, 0);
+    far.upload(std::span(c.memory()[row.piece]).subspan(row.byte, idx(width) * size),
+               idx(t * stride + at) * size);
   }
 }
 
@@ -131,15 +131,15 @@ TEST_CASE("GdnPrefill.TokensBeyond32BitOffsets", "[gpu][prefill][big][slow]") {
   if (gpu().free_bytes() < 8 * span + (std::size_t{2} << 30)) {
     return skip_test("not enough device memory for tensors of tokens beyond 2^32 elements");
   }
-  const PrefillCase c(gpu(), problem, uniform(1, kTokens), {.seed = seed()});
+  const PrefillCase c(problem, uniform(1, kTokens), {.seed = seed()});
   const gdn::Prefill prefill = prepare(problem);
-  const Results expected = run(c, prefill);
+  const GdnMemory expected = run(c, prefill);
   const DeviceBuffer rows(gpu(), 2 * span), outputs(gpu(), 2 * span), gates(gpu(), 4 * span);
-  scatter(c, c.q(), qk_width, kStride, 0, rows);
-  scatter(c, c.k(), qk_width, kStride, qk_width, rows);
-  scatter(c, c.v(), v_width, kStride, 2 * qk_width, rows);
-  scatter(c, c.gate(), problem.heads(), kStride, 0, gates);
-  scatter(c, c.beta(), problem.heads(), kStride, problem.heads(), gates);
+  scatter(c, &PrefillArgs::q, qk_width, kStride, 0, rows);
+  scatter(c, &PrefillArgs::k, qk_width, kStride, qk_width, rows);
+  scatter(c, &PrefillArgs::v, v_width, kStride, 2 * qk_width, rows);
+  scatter(c, &PrefillArgs::g, problem.heads(), kStride, 0, gates);
+  scatter(c, &PrefillArgs::beta, problem.heads(), kStride, problem.heads(), gates);
   gdn::PrefillArgs args = c.args();
   args.q = far_view(args.q, rows, kStride, 0);
   args.k = far_view(args.k, rows, kStride, qk_width);
@@ -147,16 +147,17 @@ TEST_CASE("GdnPrefill.TokensBeyond32BitOffsets", "[gpu][prefill][big][slow]") {
   args.g = far_view(args.g, gates, kStride, 0);
   args.beta = far_view(args.beta, gates, kStride, problem.heads());
   args.o = far_view(args.o, outputs, kStride, 0);
-  const Results results = run(c, prefill, args);
-  CHECK(results.state == expected.state);
-  CHECK(results.o == c.o().storage->bytes);
+  const GdnMemory results = run(c, prefill, args);
+  CHECK(same_bytes(c.bytes(results, &PrefillArgs::state), c.bytes(expected, &PrefillArgs::state)));
+  CHECK(same_bytes(c.bytes(results, &PrefillArgs::o), c.bytes(c.memory(), &PrefillArgs::o)));
   const auto row_bytes = static_cast<std::size_t>(2 * v_width);
   for (std::int64_t t = 0; t < kTokens; ++t) {
-    const auto row = std::span(expected.o).subspan(c.row_offset(c.o(), 0, t, 0), row_bytes);
+    const GdnCase::Place at = c.row_at(&PrefillArgs::o, 0, t, 0);
+    const auto row = std::span(expected[at.piece]).subspan(at.byte, row_bytes);
     const std::vector<std::byte> far =
         outputs.download(static_cast<std::size_t>(2 * t * kStride), row_bytes);
     INFO("token " << t << ", seed " << seed());
-    REQUIRE(std::equal(far.begin(), far.end(), row.begin()));
+    REQUIRE(same_bytes(far, row));
   }
 }
 

@@ -4,8 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "tests/gpu/decode_runs.h"
-#include "tests/gpu/prefill_runs.h"
+#include "tests/gpu/cases.h"
 #include "tests/gpu/problem_sweeps.h"
 #include "tuner/gdn/random.h"
 
@@ -17,6 +16,7 @@ using gdn::Checkpoints;
 using gdn::DecodeProblem;
 using gdn::GateMode;
 using gdn::Padding;
+using gdn::PrefillArgs;
 using gdn::PrefillProblem;
 using gdn::StateLocation;
 
@@ -103,9 +103,9 @@ DecodeProblem decode_problem(const PrefillProblem& p) {
 
 // The same tokens by decode, one step for each.  Requires: dense, BTHD, every dtype of decode's
 // default but those that decode_problem() takes over.
-Results run_steps(const PrefillCase& c) {
+GdnMemory run_steps(const PrefillCase& c) {
   const gdn::Decode decode = prepare(decode_problem(c.problem()));
-  const TestStream stream(gpu());
+  const DeviceStream stream = make_stream(gpu());
   c.upload();
   for (std::int64_t t = 0; t < c.length(0); ++t) {
     gdn::PrefillArgs token = c.args();
@@ -119,7 +119,7 @@ Results run_steps(const PrefillCase& c) {
     INFO(status.message());
     REQUIRE(status.ok());
   }
-  stream.synchronize();
+  stream.synchronize().value();
   return c.download();
 }
 
@@ -141,30 +141,30 @@ double difference(const std::vector<Real>& a, const std::vector<Real>& b) {
 // The worst difference of a row of o, relative to its largest value.  A row whose q is nearly
 // orthogonal to the state is what large terms leave when they cancel: it counts as no smaller than
 // 1/16 of the head's largest.
-double row_difference(const PrefillCase& c, const Results& a, const Results& b, std::int64_t n,
+double row_difference(const PrefillCase& c, const GdnMemory& a, const GdnMemory& b, std::int64_t n,
                       std::int64_t h) {
+  const auto o_row = [&](const GdnMemory& memory, std::int64_t t) {
+    return c.row_values(memory, &PrefillArgs::o, n, t, h, c.problem().value_dim);
+  };
   double head = 0, worst = 0;
+  for (std::int64_t t = 0; t < c.length(n); ++t) head = std::max(head, largest(o_row(b, t)));
   for (std::int64_t t = 0; t < c.length(n); ++t) {
-    head = std::max(head, largest(c.o_row(b, n, t, h)));
-  }
-  for (std::int64_t t = 0; t < c.length(n); ++t) {
-    const std::vector<float> row = c.o_row(b, n, t, h);
-    worst =
-        std::max(worst, difference(c.o_row(a, n, t, h), row) / std::max(largest(row), head / 16));
+    const std::vector<float> row = o_row(b, t);
+    worst = std::max(worst, difference(o_row(a, t), row) / std::max(largest(row), head / 16));
   }
   return worst;
 }
 
 void expect_agreement(const PrefillProblem& problem, Gates gates) {
-  const PrefillCase c(gpu(), problem, uniform(2, 200), {.seed = seed(), .gates = gates});
-  const Results whole = run(c, prepare(problem));
-  const Results steps = run_steps(c);
+  const PrefillCase c(problem, uniform(2, 200), {.seed = seed(), .gates = gates});
+  const GdnMemory whole = run(c, prepare(problem));
+  const GdnMemory steps = run_steps(c);
   for (std::int64_t n = 0; n < c.sequences(); ++n) {
     for (std::int64_t h = 0; h < problem.heads(); ++h) {
       const double o = row_difference(c, whole, steps, n, h);
-      const auto by_decode = c.states().matrix<double>(c.state(), steps.state, n, h);
+      const auto by_decode = c.matrix_values<double>(steps, &PrefillArgs::state, n, h);
       const double state =
-          difference(c.states().matrix<double>(c.state(), whole.state, n, h), by_decode) /
+          difference(c.matrix_values<double>(whole, &PrefillArgs::state, n, h), by_decode) /
           largest(by_decode);
       INFO("sequence " << n << ", head " << h << ": o differs by " << o
                        << " of a row's largest value, the state by " << state << "; gates "
@@ -194,7 +194,7 @@ TEST_CASE("GdnPrefill.AgreesWithDecode", "[gpu][prefill]") {
 // A problem with every field random, and a case that goes with it.
 struct AnyCase {
   PrefillProblem problem;
-  PrefillShape shape;
+  CaseShape shape;
   CaseOptions options;
 };
 

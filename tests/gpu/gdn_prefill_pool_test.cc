@@ -1,11 +1,10 @@
 // GDN prefill and where its states are: pools, indices, padding, 64-bit offsets.
 #include <cstdint>
-#include <limits>
-#include <optional>
 #include <vector>
 
+#include "tests/gpu/cases.h"
 #include "tests/gpu/far_pool.h"
-#include "tests/gpu/prefill_runs.h"
+#include "tests/gpu/pool_sweeps.h"
 
 namespace cubinery::test {
 namespace {
@@ -24,10 +23,10 @@ PrefillProblem pool_problem() {
 }
 
 // Nine sequences of any kind; those of no tokens keep their state.
-const PrefillShape kNine{.lengths = {70, 20, 0, 64, 33, 100, 1, 0, 16}, .lead = 2, .tail = 3};
+const CaseShape kNine{.lengths = {70, 20, 0, 64, 33, 100, 1, 0, 16}, .lead = 2, .tail = 3};
 
-PrefillShape first_of_nine(std::size_t count) {
-  PrefillShape shape = kNine;
+CaseShape first_of_nine(std::size_t count) {
+  CaseShape shape = kNine;
   shape.lengths.resize(count);
   return shape;
 }
@@ -63,15 +62,9 @@ TEST_CASE("GdnPrefillPool.WritesOtherSlotsThanItReads", "[gpu][prefill]") {
     }
   }
 }
-
 TEST_CASE("GdnPrefillPool.SeveralSequencesReadOneSlot", "[gpu][prefill]") {
-  CaseOptions options;
-  options.slots = 8;
-  options.read = {2, 2, 2, 5};
-  options.write = {1, 3, 4, 5};
-  run_case(pool_problem(), first_of_nine(4), options);
+  run_shared_slots(pool_problem(), first_of_nine);
 }
-
 TEST_CASE("GdnPrefillPool.WritesAnotherTensor", "[gpu][prefill]") {
   CaseOptions options;
   options.separate_out = true;
@@ -79,21 +72,10 @@ TEST_CASE("GdnPrefillPool.WritesAnotherTensor", "[gpu][prefill]") {
   run_case(small_prefill(), uniform(3, 100), options);
   run_case(small_prefill(), uniform(3, 0), options);
   run_case(small_varlen(), kNine, options);
-  run_case(pool_problem(), kNine, options);
-  options.write_indices = true;
-  run_case(pool_problem(), kNine, options);
-  PrefillProblem fresh = pool_problem();
-  fresh.has_initial_state = false;
-  run_case(fresh, kNine, options);
+  run_other_tensors(pool_problem(), kNine);
 }
-
 TEST_CASE("GdnPrefillPool.PoolWithoutInitialStateOrStore", "[gpu][prefill]") {
-  PrefillProblem fresh = pool_problem();
-  fresh.has_initial_state = false;
-  run_case(fresh, kNine);
-  PrefillProblem read_only = pool_problem();
-  read_only.store_state = false;
-  run_case(read_only, kNine);
+  run_half_states(pool_problem(), kNine);
 }
 
 TEST_CASE("GdnPrefillPool.LeavesGapsAlone", "[gpu][prefill]") {
@@ -107,37 +89,8 @@ TEST_CASE("GdnPrefillPool.LeavesGapsAlone", "[gpu][prefill]") {
     run_case(problem, kNine, options);
   }
 }
-
-// The same batch under every policy.  -5 is padding where negative indices are, else no slot; 0
-// likewise is padding or a slot; 16 and up are no slots; 2^32 + 3 must not be taken for 3.
 TEST_CASE("GdnPrefillPool.EveryPaddingPolicy", "[gpu][prefill]") {
-  std::vector<PrefillProblem> problems;
-  for (const Padding padding :
-       {Padding::kNone, Padding::kSkip, Padding::kZero, Padding::kScratch}) {
-    for (const PadIndex pad_index : {PadIndex::kNegative, PadIndex::kZero}) {
-      for (const DType index_dtype : {DType::kI32, DType::kI64}) {
-        PrefillProblem& problem = problems.emplace_back(pool_problem());
-        problem.padding = padding;
-        problem.pad_index = pad_index;
-        problem.index_dtype = index_dtype;
-        if (index_dtype == DType::kI64) problem.checkpoints = Checkpoints::kBefore;
-      }
-    }
-  }
-  prewarm(problems);
-  for (const PrefillProblem& problem : problems) {
-    const std::int64_t huge = problem.index_dtype == DType::kI64
-                                  ? (std::int64_t{1} << 32) + 3
-                                  : std::numeric_limits<std::int32_t>::max();
-    CaseOptions options;
-    options.slots = 16;
-    options.scratch_slot = problem.padding == Padding::kScratch ? 15 : 0;
-    options.read = {5, -1, 7, 0, huge, 9, 16, 2, -5};
-    run_case(problem, kNine, options);
-    // One padding sequence only: on a scratch slot its values are as certain as any.
-    options.read = {5, problem.pad_index == PadIndex::kNegative ? -1 : 0, 7};
-    run_case(problem, first_of_nine(3), options);
-  }
+  run_padding_policies(pool_problem(), first_of_nine);
 }
 
 TEST_CASE("GdnPrefillPool.AllSequencesArePadding", "[gpu][prefill]") {
@@ -158,39 +111,16 @@ TEST_CASE("GdnPrefillPool.AllSequencesArePadding", "[gpu][prefill]") {
     run_case(problem, uniform(30, 40), options);
   }
 }
-
 TEST_CASE("GdnPrefillPool.PaddingWithSeparateWriteIndices", "[gpu][prefill]") {
-  for (const Padding padding : {Padding::kSkip, Padding::kZero, Padding::kScratch}) {
-    PrefillProblem problem = pool_problem();
-    problem.padding = padding;
-    CaseOptions options;
-    options.slots = 16;
-    options.scratch_slot = padding == Padding::kScratch ? 15 : 0;
-    options.read = {5, -1, 7};
-    options.write = {1, -1, 2};
-    run_case(problem, first_of_nine(3), options);
-    // Only the write index is padding: the output is computed, the final state dropped (or
-    // scratched).
-    options.read = {5, 6, -1};
-    options.write = {1, -1, -1};
-    if (padding != Padding::kScratch) run_case(problem, first_of_nine(3), options);
-    options.read = {5, 6};
-    options.write = {-1, 6};
-    run_case(problem, first_of_nine(2), options);
-  }
+  run_padded_write_indices(pool_problem(), first_of_nine);
 }
-
 TEST_CASE("GdnPrefillPool.WriteIndexOutsideThePool", "[gpu][prefill]") {
-  CaseOptions options;
-  options.slots = 8;
-  options.read = {1, 2, 3};
-  options.write = {1, 8, -1};
-  run_case(pool_problem(), uniform(3, 70), options);
+  run_outside_the_pool(pool_problem(), uniform(3, 70));
 }
 
 TEST_CASE("GdnPrefillPool.SlotsBeyond32BitOffsets", "[gpu][prefill][big]") {
   expect_far_pools_work<PrefillProblem>([](const PrefillProblem& problem) {
-    return PrefillCase(gpu(), problem, uniform(4, 70), near_options());
+    return PrefillCase(problem, uniform(4, 70), near_options());
   });
 }
 

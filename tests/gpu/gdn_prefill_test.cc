@@ -2,20 +2,18 @@
 // One named case per rule.
 #include <vector>
 
-#include "tests/gpu/prefill_runs.h"
+#include "tests/gpu/cases.h"
 #include "tests/gpu/problem_sweeps.h"
 #include "tuner/gdn/random.h"
 
 namespace cubinery::test {
 namespace {
 
-using gdn::BetaMode;
-using gdn::GateMode;
 using gdn::PrefillProblem;
 using gdn::StateLayout;
 
 // Three chunks and a piece of one.
-const PrefillShape kShape = uniform(2, 203);
+const CaseShape kShape = uniform(2, 203);
 
 TEST_CASE("GdnPrefill.EveryOperandAndOutputDtype", "[gpu][prefill]") {
   run_cases(operand_and_output_dtypes(small_prefill()), kShape);
@@ -53,24 +51,9 @@ TEST_CASE("GdnPrefill.TakesTheScaleItIsGiven", "[gpu][prefill]") {
     run_case(small_prefill(), kShape, options);
   }
 }
-
 TEST_CASE("GdnPrefill.EveryHeadRatio", "[gpu][prefill]") {
-  struct Heads {
-    int q, k, v;
-  };
-  constexpr Heads kHeads[] = {{1, 1, 1}, {3, 3, 3},  {2, 2, 4},  {2, 2, 6},
-                              {2, 2, 8}, {1, 1, 16}, {1, 1, 11},  // grouped values
-                              {4, 2, 2}, {6, 2, 2},  {8, 1, 1},   // grouped queries
-                              {6, 6, 2}, {2, 6, 3},  {1, 4, 2}};  // any other divisors
-  for (const bool varlen : {false, true}) {
-    for (const Heads& heads : kHeads) {
-      PrefillProblem problem = varlen ? small_varlen() : small_prefill();
-      problem.q_heads = heads.q;
-      problem.k_heads = heads.k;
-      problem.v_heads = heads.v;
-      run_case(problem, uniform(2, 75));
-    }
-  }
+  run_cases(head_ratios(small_prefill()), uniform(2, 75));
+  run_cases(head_ratios(small_varlen()), uniform(2, 75));
 }
 
 // Many heads: blocks may take several heads of a group at once.
@@ -174,23 +157,13 @@ TEST_CASE("GdnPrefill.ExhaustiveSmallShapes", "[gpu][prefill]") {
     run_case(problem, {.lengths = lengths, .lead = 3, .tail = 5});
   }
 }
-
-// What engines run: Qwen3-Next's heads, gates from logits, a bf16 or f32 pool.
 TEST_CASE("GdnPrefill.QwenInAnEngine", "[gpu][prefill][slow]") {
+  CaseOptions options;
+  options.gates = Gates::kInit;
+  options.placement = Placement::kPackedRows;
   for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
-    PrefillProblem problem;
+    auto problem = engine_problem<PrefillProblem>(state_dtype, PrefillProblem{}.state_layout);
     problem.varlen = true;
-    problem.state_dtype = state_dtype;
-    problem.state_location = gdn::StateLocation::kPool;
-    problem.padding = gdn::Padding::kSkip;
-    problem.gate_mode = GateMode::kComputed;
-    problem.gate_dtype = problem.beta_dtype = DType::kBF16;
-    problem.dt_bias_dtype = DType::kBF16;
-    problem.beta_mode = BetaMode::kLogit;
-    problem.use_qk_l2norm = true;
-    CaseOptions options;
-    options.gates = Gates::kInit;
-    options.placement = Placement::kPackedRows;
     run_case(problem, {.lengths = {700}}, options);
     run_case(problem, {.lengths = {5, 300, 64, 1, 129}, .tail = 13}, options);
   }

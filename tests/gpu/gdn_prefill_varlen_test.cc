@@ -3,13 +3,15 @@
 #include <limits>
 #include <vector>
 
-#include "tests/gpu/prefill_runs.h"
+#include "tests/gpu/cases.h"
 #include "tuner/gdn/random.h"
+#include "tuner/gdn/rounding.h"
 
 namespace cubinery::test {
 namespace {
 
 using gdn::Checkpoints;
+using gdn::PrefillArgs;
 using gdn::PrefillProblem;
 
 TEST_CASE("GdnPrefillVarlen.EveryKindOfCuSeqlens", "[gpu][prefill]") {
@@ -41,7 +43,7 @@ TEST_CASE("GdnPrefillVarlen.SequencesWithoutTokens", "[gpu][prefill]") {
 TEST_CASE("GdnPrefillVarlen.ManyShortSequences", "[gpu][prefill]") {
   Random random(seed(), 31);
   for (const std::int64_t longest : {3, 20, 70}) {
-    PrefillShape shape{.lead = 1, .tail = 1};
+    CaseShape shape{.lead = 1, .tail = 1};
     for (int n = 0; n < 300; ++n) shape.lengths.push_back(random.below(longest + 1));
     run_case(small_varlen(), shape);
   }
@@ -50,7 +52,7 @@ TEST_CASE("GdnPrefillVarlen.ManyShortSequences", "[gpu][prefill]") {
 // One sequence is as long as all others together, wherever it is.
 TEST_CASE("GdnPrefillVarlen.SkewedLengths", "[gpu][prefill]") {
   for (const std::size_t where : {0, 20, 40}) {
-    PrefillShape shape{.lengths = std::vector<std::int64_t>(41, 50)};
+    CaseShape shape{.lengths = std::vector<std::int64_t>(41, 50)};
     shape.lengths[where] = 2100;
     run_case(small_varlen(), shape);
   }
@@ -58,7 +60,7 @@ TEST_CASE("GdnPrefillVarlen.SkewedLengths", "[gpu][prefill]") {
 
 // Ranges of tokens that cannot be: every output is NaN, nothing else is touched.
 TEST_CASE("GdnPrefillVarlen.MalformedCuSeqlens", "[gpu][prefill]") {
-  const PrefillShape shape{.lengths = {70, 20, 100, 5}};  // 0 70 90 190 195
+  const CaseShape shape{.lengths = {70, 20, 100, 5}};  // 0 70 90 190 195
   struct Bad {
     std::int64_t index, value;
   };
@@ -71,30 +73,29 @@ TEST_CASE("GdnPrefillVarlen.MalformedCuSeqlens", "[gpu][prefill]") {
       problem.checkpoints = checkpoints;
       const gdn::Prefill prefill = prepare(problem);
       for (const Bad& bad : kBad) {
-        const CaseOptions options{.seed = seed()};
-        const PrefillCase c(gpu(), problem, shape, options);
-        store_index(c.cu_seqlens(), bad.index, bad.value);
+        PrefillCase c(problem, shape, {.seed = seed()});
+        store_integer(problem.cu_seqlens_dtype,
+                      c.at(c.vector_at(&PrefillArgs::cu_seqlens, bad.index)), bad.value);
         INFO("cu_seqlens[" << bad.index << "] = " << bad.value);
         REQUIRE(c.row(0).kind == RowKind::kInvalid);
-        expect_good(c, prefill, shape, options);
+        expect_good(c, prefill, shape);
       }
     }
   }
 }
 
 TEST_CASE("GdnPrefillVarlen.CuSeqlensBeyond32Bits", "[gpu][prefill]") {
-  const PrefillShape shape{.lengths = {70, 20}};
+  const CaseShape shape{.lengths = {70, 20}};
   PrefillProblem problem = small_varlen();
   problem.cu_seqlens_dtype = DType::kI64;
   const gdn::Prefill prefill = prepare(problem);
   for (const std::int64_t value :
        {(std::int64_t{1} << 32) + 90, (std::int64_t{1} << 40),
         std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()}) {
-    const CaseOptions options{.seed = seed()};
-    const PrefillCase c(gpu(), problem, shape, options);
-    store_index(c.cu_seqlens(), 2, value);
+    PrefillCase c(problem, shape, {.seed = seed()});
+    store_integer(problem.cu_seqlens_dtype, c.at(c.vector_at(&PrefillArgs::cu_seqlens, 2)), value);
     INFO("cu_seqlens[2] = " << value);
-    expect_good(c, prefill, shape, options);
+    expect_good(c, prefill, shape);
   }
 }
 
@@ -116,9 +117,9 @@ TEST_CASE("GdnPrefillCheckpoints.BeforeAndAfterEverySpan", "[gpu][prefill]") {
       run_case(problem, uniform(2, length));
     }
     if (!problem.varlen) continue;
-    const PrefillShape shape{.lengths = {0, 127, 128, 129, 64, 1, 300, 16}, .lead = 7, .tail = 5};
+    const CaseShape shape{.lengths = {0, 127, 128, 129, 64, 1, 300, 16}, .lead = 7, .tail = 5};
     run_case(problem, shape);
-    PrefillShape roomy = shape;
+    CaseShape roomy = shape;
     roomy.spare_checkpoints = 2;
     run_case(problem, roomy);
   }
@@ -148,21 +149,21 @@ TEST_CASE("GdnPrefillCheckpoints.RangesThatAreTooSmall", "[gpu][prefill]") {
       problem.cu_seqlens_dtype = dtype;
       const gdn::Prefill prefill = prepare(problem);
       // Of 2 checkpoints each: 0 2 4 6, with nothing spare.
-      const PrefillShape shape{.lengths = {128, 128, 128}};
+      const CaseShape shape{.lengths = {128, 128, 128}};
       struct Bad {
         std::int64_t index, value;
         std::int64_t invalid;  // sequence
       };
       for (const Bad& bad :
            {Bad{0, -1, 0}, Bad{0, 1, 0}, Bad{3, 5, 2}, Bad{3, 7, 2}, Bad{3, 1 << 30, 2}}) {
-        const CaseOptions options{.seed = seed()};
-        const PrefillCase c(gpu(), problem, shape, options);
-        store_index(c.checkpoint_cu_starts(), bad.index, bad.value);
+        PrefillCase c(problem, shape, {.seed = seed()});
+        store_integer(problem.cu_seqlens_dtype,
+                      c.at(c.vector_at(&PrefillArgs::checkpoint_cu_starts, bad.index)), bad.value);
         INFO("checkpoint_cu_starts[" << bad.index << "] = " << bad.value);
         for (std::int64_t n = 0; n < 3; ++n) {
           REQUIRE((c.row(n).kind == RowKind::kInvalid) == (n == bad.invalid));
         }
-        expect_good(c, prefill, shape, options);
+        expect_good(c, prefill, shape);
       }
     }
   }

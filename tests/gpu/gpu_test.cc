@@ -12,9 +12,9 @@ namespace {
 const Gpu* the_gpu = nullptr;
 std::set<std::string> skipped;
 
-std::string test_name() { return Catch::getResultCapture().getCurrentTestName(); }
-
 }  // namespace
+
+std::string test_name() { return Catch::getResultCapture().getCurrentTestName(); }
 
 const Gpu& gpu() { return *the_gpu; }
 
@@ -34,20 +34,6 @@ void skip_test(const std::string& why) {
 }
 
 int skipped_tests() { return static_cast<int>(skipped.size()); }
-
-void expect_good(const Verdict& verdict, bool guards_intact, const CaseOptions& options,
-                 const std::string& what) {
-  INFO(what << "\nseed " << options.seed << ", gates " << static_cast<int>(options.gates)
-            << ", placement " << static_cast<int>(options.placement)
-            << "\nagain: CUBINERY_TEST_SEED=" << seed() << " <this program> '" << test_name()
-            << "'\n"
-            << verdict.text());
-  CHECK(verdict.o.ok());
-  CHECK(verdict.state.ok());
-  CHECK(verdict.checkpoints.ok());
-  CHECK(verdict.fault == "");
-  CHECK(guards_intact);
-}
 
 std::vector<int> launch_from_threads(int threads, int launches,
                                      const std::function<Status(std::size_t)>& launch) {

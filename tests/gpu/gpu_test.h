@@ -1,17 +1,16 @@
-// What GPU tests share: the device, the seed, operators, and one launch of a case.
+// What GPU tests share: the device, the seed and operators.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "cubinery/gdn.h"
 #include "tests/catch.h"
 #include "tests/gpu/device.h"
-#include "tests/gpu/gdn_case.h"
+#include "tuner/gdn/gdn_case.h"
 
 namespace cubinery::test {
 
@@ -22,14 +21,11 @@ void set_gpu(const Gpu* gpu);
 // CUBINERY_TEST_SEED, or a fixed number.  Printed at the start and with every failure.
 std::uint64_t seed();
 
+std::string test_name();
+
 // Counts the running test case as skipped, once; the caller returns.
 void skip_test(const std::string& why);
 int skipped_tests();
-
-// Fails the running test case unless `verdict` is good and the guard bands are intact.  `what`, the
-// options and the seed are what is needed to run the case again.
-void expect_good(const Verdict& verdict, bool guards_intact, const CaseOptions& options,
-                 const std::string& what);
 
 // Calls launch(0) ... launch(threads - 1), each `launches` times and all from threads of their own,
 // which have no current CUDA context.  Returns the failures of each once the device is idle.
@@ -48,8 +44,8 @@ void prewarm(const std::vector<Problem>& problems) {
     if (!kernels) continue;  // prepare() reports it
     specs.insert(specs.end(), kernels->begin(), kernels->end());
   }
-  parallel_for(static_cast<std::int64_t>(specs.size()), [&](std::int64_t i) {
-    (void)gpu().context().compile(specs[static_cast<std::size_t>(i)]);  // prepare() reports errors
+  on_all_processors(specs.size(), [&](std::size_t i) {
+    (void)gpu().context().compile(specs[i]);  // prepare() reports errors
   });
 }
 

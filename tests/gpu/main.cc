@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "cubinery/options.h"
+#include "tests/cache/temp_dir.h"
 #include "tests/catch.h"
 #include "tests/gpu/device.h"
 #include "tests/gpu/gpu_test.h"
@@ -61,7 +62,7 @@ bool only_lists(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   if (only_lists(argc, argv)) return Catch::Session().run(argc, argv);
-  std::optional<cubinery::test::TemporaryDirectory> directory;
+  std::optional<cubinery::test::TempDir> directory;
   cubinery::Options options = cubinery::Options::from_env().value();
   options.cache_layers.clear();
   if (const char* cache = std::getenv("CUBINERY_TEST_CACHE")) {

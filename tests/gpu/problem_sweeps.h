@@ -77,4 +77,39 @@ std::vector<Problem> beta_modes_and_dtypes(const Problem& base) {
   return problems;
 }
 
+template <class Problem>
+std::vector<Problem> head_ratios(const Problem& base) {
+  struct Heads {
+    int q, k, v;
+  };
+  constexpr Heads kHeads[] = {{1, 1, 1}, {3, 3, 3},  {2, 2, 4},  {2, 2, 6},
+                              {2, 2, 8}, {2, 2, 16}, {1, 1, 16}, {1, 1, 11},  // grouped values
+                              {4, 2, 2}, {6, 2, 2},  {8, 1, 1},               // grouped queries
+                              {6, 6, 2}, {2, 6, 3},  {1, 4, 2}};              // any other divisors
+  std::vector<Problem> problems;
+  for (const Heads& heads : kHeads) {
+    Problem& problem = problems.emplace_back(base);
+    problem.q_heads = heads.q;
+    problem.k_heads = heads.k;
+    problem.v_heads = heads.v;
+  }
+  return problems;
+}
+
+// What engines run: Qwen3-Next's heads, gates from logits, a bf16 or f32 pool.
+template <class Problem>
+Problem engine_problem(DType state_dtype, gdn::StateLayout layout) {
+  Problem problem;
+  problem.state_dtype = state_dtype;
+  problem.state_layout = layout;
+  problem.state_location = gdn::StateLocation::kPool;
+  problem.padding = gdn::Padding::kSkip;
+  problem.gate_mode = gdn::GateMode::kComputed;
+  problem.gate_dtype = problem.beta_dtype = DType::kBF16;
+  problem.dt_bias_dtype = DType::kBF16;
+  problem.beta_mode = gdn::BetaMode::kLogit;
+  problem.use_qk_l2norm = true;
+  return problem;
+}
+
 }  // namespace cubinery::test

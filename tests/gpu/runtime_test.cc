@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "codegen/arch.h"
-#include "tests/gpu/decode_runs.h"
+#include "tests/cache/temp_dir.h"
+#include "tests/gpu/cases.h"
 
 namespace cubinery::test {
 namespace {
@@ -44,16 +45,8 @@ Kernel get(const Context& context, const KernelSpec& spec) {
   return *kernel;
 }
 
-std::size_t count_files(const std::string& dir) {
-  std::size_t count = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(dir)) {
-    count += entry.is_regular_file() ? 1 : 0;
-  }
-  return count;
-}
-
 TEST_CASE("Runtime.TheSecondGetComesFromMemory", "[gpu]") {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   const Context context = create(options_with(dir.path()));
   const Kernel first = get(context, a_kernel());
   CHECK(context.stats().misses == 1);
@@ -68,7 +61,7 @@ TEST_CASE("Runtime.TheSecondGetComesFromMemory", "[gpu]") {
 }
 
 TEST_CASE("Runtime.AnotherContextFindsTheKernelOnDisk", "[gpu]") {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   get(create(options_with(dir.path())), a_kernel());
   const Context context = create(options_with(dir.path()));
   get(context, a_kernel());
@@ -77,7 +70,7 @@ TEST_CASE("Runtime.AnotherContextFindsTheKernelOnDisk", "[gpu]") {
 }
 
 TEST_CASE("Runtime.ACacheLayerIsSearchedToo", "[gpu]") {
-  const TemporaryDirectory layer, dir;
+  const TempDir layer, dir;
   get(create(options_with(layer.path())), a_kernel());
   Options options = options_with(dir.path());
   options.cache_layers = {layer.path()};
@@ -88,7 +81,7 @@ TEST_CASE("Runtime.ACacheLayerIsSearchedToo", "[gpu]") {
 }
 
 TEST_CASE("Runtime.OfflineTakesWhatIsCachedAndNothingElse", "[gpu]") {
-  const TemporaryDirectory filled, empty;
+  const TempDir filled, empty;
   get(create(options_with(filled.path())), a_kernel());
   Options options = options_with(filled.path());
   options.offline = true;
@@ -102,7 +95,7 @@ TEST_CASE("Runtime.OfflineTakesWhatIsCachedAndNothingElse", "[gpu]") {
 }
 
 TEST_CASE("Runtime.WithoutNvrtcAFilledCacheIsEnough", "[gpu]") {
-  const TemporaryDirectory filled, empty;
+  const TempDir filled, empty;
   get(create(options_with(filled.path())), a_kernel());
   Options options = options_with(filled.path());
   options.nvrtc_path = "/nonexistent/libnvrtc.so";
@@ -117,7 +110,7 @@ TEST_CASE("Runtime.WithoutNvrtcAFilledCacheIsEnough", "[gpu]") {
 }
 
 TEST_CASE("Runtime.ADamagedEntryIsCompiledAgain", "[gpu]") {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   Result<CompiledKernel> compiled = create(options_with(dir.path())).compile(a_kernel());
   REQUIRE(compiled.has_value());
   CHECK(compiled->source == Source::kCompiled);
@@ -133,7 +126,7 @@ TEST_CASE("Runtime.ADamagedEntryIsCompiledAgain", "[gpu]") {
 }
 
 TEST_CASE("Runtime.WithoutDiskCacheNothingIsWritten", "[gpu]") {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   Options options = options_with(dir.path());
   options.use_disk_cache = false;
   const Context context = create(options);
@@ -143,7 +136,7 @@ TEST_CASE("Runtime.WithoutDiskCacheNothingIsWritten", "[gpu]") {
 }
 
 TEST_CASE("Runtime.ConcurrentCallersShareOneCompile", "[gpu]") {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   const Context context = create(options_with(dir.path()));
   const KernelSpec spec = a_kernel();
   std::vector<int> failures(8);
@@ -158,7 +151,7 @@ TEST_CASE("Runtime.ConcurrentCallersShareOneCompile", "[gpu]") {
 }
 
 TEST_CASE("Runtime.AnArchThatTheDeviceCannotRunIsUnsupported", "[gpu]") {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   const std::string& native = gpu().context().arch();  // "sm_90a"
   const std::string digits = native.substr(0, native.find_first_not_of("0123456789", 3));
   const std::string major = digits.substr(0, digits.size() - 1);
@@ -178,7 +171,7 @@ TEST_CASE("Runtime.AnArchThatTheDeviceCannotRunIsUnsupported", "[gpu]") {
 }
 
 TEST_CASE("Runtime.ADeviceThatIsNotThereIsAnInvalidArgument", "[gpu]") {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   Options options = options_with(dir.path());
   options.device = 4096;
   const Result<Context> context = Context::create(options);
@@ -197,12 +190,12 @@ TEST_CASE("Runtime.KernelsPreloadAndCheckTheirParameters", "[gpu]") {
 
 // The last copy of a kernel keeps what it needs, whatever becomes of its context.
 TEST_CASE("Runtime.OperatorsOutliveTheirContext", "[gpu]") {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   std::optional<Context> context = create(options_with(dir.path()));
   Result<gdn::Decode> decode = context->prepare(small_problem());
   REQUIRE(decode.has_value());
   context.reset();
-  const DecodeCase c(gpu(), small_problem(), 3, {.seed = seed()});
+  const DecodeCase c(small_problem(), 3, {.seed = seed()});
   CHECK(c.check(run(c, *decode)).ok());
 }
 
@@ -224,7 +217,7 @@ TEST_CASE("Runtime.ClustersAndSharedMemoryBeyondThePlainLimit", "[gpu]") {
   const std::optional<Arch> arch = parse_arch(gpu().context().arch());
   REQUIRE(arch);
   if (!has_clusters(arch->major)) return skip_test("no clusters before sm_90");
-  const TemporaryDirectory dir;
+  const TempDir dir;
   std::filesystem::create_directories(dir.path() + "/templates/cluster");
   std::ofstream(dir.path() + "/templates/cluster/cluster.cu") << kClusterKernel;
   Options options = options_with(dir.path() + "/cache");

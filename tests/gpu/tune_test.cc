@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/gpu/decode_runs.h"
-#include "tests/gpu/prefill_runs.h"
+#include "tests/cache/temp_dir.h"
+#include "tests/gpu/cases.h"
 #include "tuner/choose/record_file.h"
 #include "tuner/gdn/gdn_tunable.h"
 #include "tuner/measure/candidates.h"
@@ -20,7 +20,7 @@
 namespace cubinery::test {
 namespace {
 
-std::shared_ptr<const Device> device() { return device_of(gpu().context()).value(); }
+std::shared_ptr<const Device> device() { return gpu().device(); }
 
 // The device, NVRTC and driver of the tests with a cache, and results, of its own.
 Context context_in(const std::string& cache_dir) {
@@ -74,7 +74,7 @@ TEST_CASE("DeviceGraph.AnErrorOfItsBodyIsReturned", "[gpu]") {
 }
 
 TEST_CASE("Timer.RepeatsItselfWithinTheSpread", "[gpu][slow]") {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   const Context context = context_in(dir.path());
   const std::unique_ptr<Tunable> tunable = make_tunable(context, small_problem()).value();
   const Shape shape{{"batch", 64}};
@@ -152,9 +152,9 @@ void expect_tuned(const Context& context, Tunable& tunable, const std::vector<Sh
   CHECK(all.settings.size() == shapes.size());
   for (const Measurement& measurement : all.measurements) {
     INFO(to_text(measurement.configuration) << ": " << measurement.reason);
-    CHECK(measurement.verdict != cubinery::Verdict::kWrong);
-    CHECK(measurement.verdict != cubinery::Verdict::kRuntime);
-    CHECK(measurement.verdict != cubinery::Verdict::kCompile);
+    CHECK(measurement.verdict != Verdict::kWrong);
+    CHECK(measurement.verdict != Verdict::kRuntime);
+    CHECK(measurement.verdict != Verdict::kCompile);
   }
   for (const TunedShape& shape : summary->shapes) {
     INFO(shape.bucket << ": " << shape.why);
@@ -172,14 +172,14 @@ void expect_tuned(const Context& context, Tunable& tunable, const std::vector<Sh
 }
 
 TEST_CASE("Tune.ADecodeIsTunedAndThenChosen", "[gpu][slow]") {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   const Context context = context_in(dir.path());
   const std::unique_ptr<Tunable> tunable = make_tunable(context, small_problem()).value();
   expect_tuned(context, *tunable, {{{"batch", 4}}, {{"batch", 256}}});
 }
 
 TEST_CASE("Tune.APrefillIsTunedAndThenChosen", "[gpu][slow]") {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   const Context context = context_in(dir.path());
   const std::unique_ptr<Tunable> tunable = make_tunable(context, small_varlen()).value();
   expect_tuned(context, *tunable,
@@ -187,7 +187,7 @@ TEST_CASE("Tune.APrefillIsTunedAndThenChosen", "[gpu][slow]") {
 }
 
 TEST_CASE("Tune.AShapeThatTheOperatorDoesNotTakeIsRefused", "[gpu]") {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   const Context context = context_in(dir.path());
   const std::unique_ptr<Tunable> tunable = make_tunable(context, small_problem()).value();
   const Result<TuneSummary> summary = tune(context, *tunable, {{{"pages", 4}}}, {});

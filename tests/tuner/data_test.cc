@@ -1,7 +1,6 @@
 // What tuning launches and what it compares with: data, layouts, shapes, checks.  The operators are
 // played by the reference in float, on the host.
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -40,6 +39,7 @@ class HostPrefill {
 
   void run() const {
     const std::int64_t sequences = p_.varlen ? args_.cu_seqlens.shape[0] - 1 : args_.q.shape[0];
+    if (malformed(sequences)) return fill_rows({0, tensor_tokens()}, 0, NAN);
     for (std::int64_t n = 0; n < sequences; ++n) run_sequence(n);
   }
 
@@ -49,23 +49,30 @@ class HostPrefill {
   };
 
   static std::int64_t integer(const Tensor& x, std::int64_t i) {
-    std::int64_t wide = 0;
-    std::int32_t narrow = 0;
-    const std::byte* const from = static_cast<std::byte*>(x.data) + i * size_of(x.dtype);
-    if (x.dtype == DType::kI64) std::memcpy(&wide, from, sizeof(wide));
-    if (x.dtype == DType::kI32) std::memcpy(&narrow, from, sizeof(narrow));
-    return x.dtype == DType::kI64 ? wide : narrow;
+    return load_integer(x.dtype,
+                        static_cast<std::byte*>(x.data) + i * x.strides[0] * size_of(x.dtype));
+  }
+  bool heads_first() const { return p_.token_layout == gdn::TokenLayout::kBHTD; }
+  bool has_batch() const { return args_.q.rank == 4; }
+  std::int64_t tensor_tokens() const {
+    return args_.q.shape[(has_batch() ? 1u : 0u) + (heads_first() ? 1u : 0u)];
   }
 
   Span tokens(std::int64_t n) const {
     if (p_.varlen) return {integer(args_.cu_seqlens, n), integer(args_.cu_seqlens, n + 1)};
-    return {0, args_.q.shape[p_.token_layout == gdn::TokenLayout::kBHTD ? 2 : 1]};
+    return {0, tensor_tokens()};
+  }
+  bool malformed(std::int64_t sequences) const {
+    if (!p_.varlen) return false;
+    bool bad = tokens(0).first < 0 || integer(args_.cu_seqlens, sequences) > tensor_tokens();
+    for (std::int64_t n = 0; n < sequences; ++n) bad |= tokens(n).last < tokens(n).first;
+    return bad;
   }
 
   std::byte* row(const Tensor& x, std::int64_t n, std::int64_t t, std::int64_t h) const {
     std::vector<std::int64_t> index{t, h};
-    if (p_.token_layout == gdn::TokenLayout::kBHTD) std::swap(index[0], index[1]);
-    if (!p_.varlen) index.insert(index.begin(), n);
+    if (heads_first()) std::swap(index[0], index[1]);
+    if (has_batch()) index.insert(index.begin(), p_.varlen ? 0 : n);
     std::int64_t at = 0;
     for (std::size_t d = 0; d < index.size(); ++d) at += index[d] * x.strides[d];
     return static_cast<std::byte*>(x.data) + at * size_of(x.dtype);
@@ -95,49 +102,73 @@ class HostPrefill {
     }
   }
 
-  void run_sequence(std::int64_t n) const {
-    std::int64_t slot = n;
-    if (p_.state_location == StateLocation::kPool) {
-      slot = integer(args_.state_indices, n);
-      const bool zero = p_.pad_index == gdn::PadIndex::kZero;
-      const bool padded = p_.padding != Padding::kNone && (zero ? slot == 0 : slot < 0);
-      if (padded && p_.padding == Padding::kSkip) return;
-      if (padded && p_.padding == Padding::kZero) return zero_rows(n);
-      if (padded) slot = args_.scratch_slot;
-    }
-    for (std::int64_t h = 0; h < p_.heads(); ++h) run_head(n, h, slot);
+  bool padded(std::int64_t slot) const {
+    if (p_.padding == Padding::kNone) return false;
+    return p_.pad_index == gdn::PadIndex::kZero ? slot == 0 : slot < 0;
   }
 
-  void zero_rows(std::int64_t n) const {
-    const Span span = tokens(n);
+  void run_sequence(std::int64_t n) const {
+    std::int64_t read = n, write = n;
+    if (p_.state_location == StateLocation::kPool) {
+      read = write = integer(args_.state_indices, n);
+      if (args_.state_out_indices.present()) write = integer(args_.state_out_indices, n);
+      if (padded(read) && p_.padding == Padding::kSkip) return;
+      if (padded(read) && p_.padding == Padding::kZero) return fill_rows(tokens(n), n, 0);
+      if (padded(read)) read = write = args_.scratch_slot;
+      const bool drops = padded(write) && p_.padding != Padding::kScratch;
+      if (padded(write)) write = args_.scratch_slot;
+      const std::int64_t slots = args_.state.shape[0];
+      if (read < 0 || read >= slots || write < 0 || write >= slots) {
+        return fill_rows(tokens(n), n, NAN);
+      }
+      if (drops) write = kNowhere;
+    }
+    if (!has_room(n)) return fill_rows(tokens(n), n, NAN);
+    for (std::int64_t h = 0; h < p_.heads(); ++h) run_head(n, h, read, write);
+  }
+
+  // For its checkpoints.
+  bool has_room(std::int64_t n) const {
+    if (!args_.checkpoint_cu_starts.present()) return true;
+    const std::int64_t first = integer(args_.checkpoint_cu_starts, n);
+    const std::int64_t end = integer(args_.checkpoint_cu_starts, n + 1);
+    return first >= 0 && end <= args_.checkpoints.shape[0] &&
+           end - first >= checkpoints_of(p_, tokens(n).last - tokens(n).first);
+  }
+
+  void fill_rows(const Span& span, std::int64_t n, float value) const {
     for (std::int64_t t = span.first; t < span.last; ++t) {
       for (std::int64_t h = 0; h < p_.heads(); ++h) {
-        std::memset(row(args_.o, n, t, h), 0, idx(p_.value_dim * size_of(p_.output_dtype)));
+        std::byte* const to = row(args_.o, n, t, h);
+        for (int d = 0; d < p_.value_dim; ++d) {
+          store(p_.output_dtype, to + d * size_of(p_.output_dtype), value);
+        }
       }
     }
   }
 
-  void run_head(std::int64_t n, std::int64_t h, std::int64_t slot) const {
-    gdn::PrefillRefHead<float> head{.key_dim = p_.key_dim,
-                                    .value_dim = p_.value_dim,
-                                    .gate_mode = p_.gate_mode,
-                                    .beta_mode = p_.beta_mode,
-                                    .use_qk_l2norm = p_.use_qk_l2norm,
-                                    .scale = 1 / std::sqrt(static_cast<float>(p_.key_dim))};
+  void run_head(std::int64_t n, std::int64_t h, std::int64_t read, std::int64_t write) const {
+    gdn::PrefillRefHead<float> head{
+        .key_dim = p_.key_dim,
+        .value_dim = p_.value_dim,
+        .gate_mode = p_.gate_mode,
+        .beta_mode = p_.beta_mode,
+        .use_qk_l2norm = p_.use_qk_l2norm,
+        .scale = args_.scale.value_or(1 / std::sqrt(static_cast<float>(p_.key_dim)))};
     append(args_.q, n, h, p_.q_heads, p_.key_dim, &head.q);
     append(args_.k, n, h, p_.k_heads, p_.key_dim, &head.k);
     append(args_.v, n, h, p_.v_heads, p_.value_dim, &head.v);
     append(args_.g, n, h, p_.heads(), 1, &head.gate);
     append(args_.beta, n, h, p_.heads(), 1, &head.beta);
     const auto vector_value = [&](const Tensor& x) {
-      return load(x.dtype, static_cast<std::byte*>(x.data) + h * size_of(x.dtype));
+      return load(x.dtype, static_cast<std::byte*>(x.data) + h * x.strides[0] * size_of(x.dtype));
     };
     if (args_.A_log.present()) head.a_log = vector_value(args_.A_log);
     if (args_.dt_bias.present()) head.dt_bias = vector_value(args_.dt_bias);
     std::vector<float> state(idx(p_.key_dim * p_.value_dim)), o(head.v.size());
     for (int i = 0; i < p_.key_dim && p_.has_initial_state; ++i) {
       for (int j = 0; j < p_.value_dim; ++j) {
-        state[idx(i * p_.value_dim + j)] = load(p_.state_dtype, matrix(args_.state, slot, h, i, j));
+        state[idx(i * p_.value_dim + j)] = load(p_.state_dtype, matrix(args_.state, read, h, i, j));
       }
     }
     std::int64_t kept = 0;
@@ -158,7 +189,8 @@ class HostPrefill {
         store(p_.output_dtype, to + d * size_of(p_.output_dtype), o[idx(t * p_.value_dim + d)]);
       }
     }
-    if (p_.store_state) put(args_.state, slot, h, state);
+    if (!p_.store_state || write == kNowhere) return;
+    put(args_.state_out.present() ? args_.state_out : args_.state, write, h, state);
   }
 
   const PrefillProblem& p_;
@@ -167,45 +199,30 @@ class HostPrefill {
 
 constexpr int kChunk = 16;
 
-struct Played {
-  GdnCase data;
-  std::vector<std::byte> memory;
-  PrefillArgs args;
-};
-
-// A case with its references, and what HostPrefill makes of it.
-Played play(const PrefillProblem& problem, const DataOptions& options = {}) {
-  Played played{.data = GdnCase(problem, check_lengths(problem, kChunk), options, kChunk),
-                .memory{},
-                .args{}};
-  for (std::size_t unit = 0; unit < played.data.units(); ++unit) played.data.compute(unit);
-  const auto image = played.data.image();
-  played.memory.assign(image.begin(), image.end());
-  played.args = played.data.args(played.memory.data());
-  HostPrefill(problem, played.args).run();
-  return played;
+// What HostPrefill makes of a case.
+GdnMemory play(const GdnCase& data) {
+  GdnMemory memory = data.memory();
+  const PrefillArgs args = data.args(addresses(&memory));
+  HostPrefill(data.problem(), args).run();
+  return memory;
 }
 
-GdnComparison compare(const Played& played) {
-  GdnComparison whole;
-  for (std::size_t unit = 0; unit < played.data.units(); ++unit) {
-    whole.merge(played.data.compare(unit, played.memory));
-  }
-  return whole;
+void check_plays(const GdnCase& data) {
+  const PrefillProblem& problem = data.problem();
+  INFO(problem.to_json() << ", placement " << static_cast<int>(data.options().placement));
+  REQUIRE(problem.check().ok());
+  const GdnVerdict verdict = data.check(play(data), data.references());
+  CHECK(verdict.errors.o.ok());
+  CHECK(verdict.errors.o.magnitude > 0);
+  CHECK(verdict.errors.state.ok());
+  CHECK((verdict.errors.state.magnitude > 0) == problem.store_state);
+  CHECK(verdict.errors.checkpoints.ok());
+  CHECK((verdict.errors.checkpoints.magnitude > 0) == (problem.checkpoints != Checkpoints::kNone));
+  CHECK(verdict.fault == "");
 }
 
 void check_plays(const PrefillProblem& problem, const DataOptions& options = {}) {
-  INFO(problem.to_json());
-  REQUIRE(problem.check().ok());
-  Played played = play(problem, options);
-  const GdnComparison whole = compare(played);
-  CHECK(whole.o.ok());
-  CHECK(whole.o.magnitude > 0);
-  CHECK(whole.state.ok());
-  CHECK((whole.state.magnitude > 0) == problem.store_state);
-  CHECK(whole.checkpoints.ok());
-  CHECK((whole.checkpoints.magnitude > 0) == (problem.checkpoints != Checkpoints::kNone));
-  CHECK(played.data.fault(played.memory) == "");
+  check_plays(check_case(problem, options, kChunk));
 }
 
 TEST_CASE("GdnCase.EveryLayout", "[cpu]") {
@@ -291,55 +308,224 @@ TEST_CASE("GdnCase.DecodeIsPackedTokens", "[cpu]") {
   problem.state_location = StateLocation::kPool;
   problem.padding = Padding::kSkip;
   problem.gate_mode = GateMode::kComputed;
-  const PrefillProblem packed = small_problem(as_prefill(problem));
-  GdnCase data(packed, check_lengths(packed, 0), {}, 0);
-  for (std::size_t unit = 0; unit < data.units(); ++unit) data.compute(unit);
-  std::vector<std::byte> memory(data.image().begin(), data.image().end());
-  const PrefillArgs args = data.args(memory.data());
-  const gdn::DecodeArgs step = as_decode(args);
+  const GdnCase data = check_case(small_problem(as_prefill(problem)), {}, 0);
+  GdnMemory memory = data.memory();
+  const gdn::DecodeArgs step = as_decode(data.args(addresses(&memory)));
   CHECK(step.q.rank == 3);
   CHECK(step.q.shape[0] == 6);
   CHECK(step.g.rank == 2);
   CHECK(step.state_indices.shape[0] == 6);
   CHECK(step.A_log.present());
-  HostPrefill(packed, args).run();
-  GdnComparison whole;
-  for (std::size_t unit = 0; unit < data.units(); ++unit) whole.merge(data.compare(unit, memory));
-  CHECK(whole.o.ok());
-  CHECK(whole.state.ok());
-  CHECK(whole.state.magnitude > 0);
-  CHECK(data.fault(memory) == "");
+  const GdnVerdict verdict = data.check(play(data));
+  CHECK(verdict.errors.o.ok());
+  CHECK(verdict.errors.state.ok());
+  CHECK(verdict.errors.state.magnitude > 0);
+  CHECK(verdict.fault == "");
 }
+
+TEST_CASE("GdnCase.DecodeOfRank4HasOneToken", "[cpu]") {
+  const gdn::DecodeProblem problem;
+  const GdnCase data(as_prefill(problem), uniform(5, 1), {.placement = Placement::kRank4});
+  GdnMemory memory = data.memory();
+  const PrefillArgs packed = data.args(addresses(&memory));
+  const gdn::DecodeArgs step = as_decode(packed);
+  REQUIRE(step.q.rank == 4);
+  CHECK(step.q.shape[0] == 5);
+  CHECK(step.q.shape[1] == 1);
+  CHECK(step.q.shape[2] == problem.q_heads);
+  CHECK(step.q.strides[0] == packed.q.strides[1]);
+  CHECK(step.q.strides[0] == problem.q_heads * problem.key_dim + 16);
+  REQUIRE(step.g.rank == 3);
+  CHECK(step.g.shape[0] == 5);
+  CHECK(step.g.shape[1] == 1);
+  CHECK(step.A_log.rank == 0);
+}
+
+TEST_CASE("GdnCase.EveryPlacement", "[cpu]") {
+  for (const Placement placement :
+       {Placement::kContiguous, Placement::kPackedRows, Placement::kTransposedHeads,
+        Placement::kRank4, Placement::kUnaligned}) {
+    for (const auto tokens : {gdn::TokenLayout::kBTHD, gdn::TokenLayout::kBHTD}) {
+      for (const bool varlen : {false, true}) {
+        PrefillProblem problem = tiny();
+        problem.gate_mode = GateMode::kComputed;
+        problem.token_layout = tokens;
+        problem.varlen = varlen;
+        problem.state_location = StateLocation::kPool;
+        problem.checkpoints = Checkpoints::kAfter;
+        problem.checkpoint_every = kChunk;
+        CaseShape shape = uniform(3, 37);
+        if (varlen) shape = {{21, 0, 40}, 3, 2, 1};
+        CaseOptions options{.placement = placement, .scale = 0.5f};
+        options.write_indices = true;
+        check_plays(GdnCase(problem, shape, options));
+        options.head_gap = 8;
+        options.slot_gap = 24;
+        options.separate_out = true;
+        options.out_slot_gap = 40;
+        check_plays(GdnCase(problem, shape, options));
+      }
+    }
+  }
+}
+
+// However a case lies, its numbers are the same: operands can be exchanged between cases.
+TEST_CASE("GdnCase.PlacementChangesNoNumber", "[cpu]") {
+  PrefillProblem problem = tiny();
+  problem.varlen = true;
+  const CaseShape shape{.lengths = {20, 3}};
+  const GdnCase plain(problem, shape), odd(problem, shape, {.placement = Placement::kUnaligned});
+  const GdnMemory a = play(plain), b = play(odd);
+  for (std::int64_t n = 0; n < 2; ++n) {
+    for (std::int64_t t = 0; t < plain.length(n); ++t) {
+      CHECK(plain.row_values(a, &PrefillArgs::o, n, t, 1, 32) ==
+            odd.row_values(b, &PrefillArgs::o, n, t, 1, 32));
+    }
+    CHECK(plain.matrix_values<float>(a, &PrefillArgs::state, n, 1) ==
+          odd.matrix_values<float>(b, &PrefillArgs::state, n, 1));
+  }
+}
+
+TEST_CASE("GdnCase.NoSequencesAndNoTokens", "[cpu]") {
+  PrefillProblem problem = tiny();
+  for (const Placement placement :
+       {Placement::kContiguous, Placement::kPackedRows, Placement::kRank4, Placement::kUnaligned}) {
+    for (const bool varlen : {false, true}) {
+      problem.varlen = varlen;
+      for (const CaseShape& shape : {CaseShape{}, uniform(2, 0)}) {
+        const GdnCase data(problem, shape, {.placement = placement});
+        CHECK(data.check(play(data)).ok());
+      }
+    }
+  }
+  const GdnCase spare(problem, {.tail = 10});
+  CHECK(spare.check(play(spare)).ok());
+}
+
+// Padding, invalid slots, and slots that sequences share.
+TEST_CASE("GdnCase.EveryKindOfIndex", "[cpu]") {
+  for (const Padding padding :
+       {Padding::kNone, Padding::kSkip, Padding::kZero, Padding::kScratch}) {
+    for (const DType index_dtype : {DType::kI32, DType::kI64}) {
+      PrefillProblem problem = tiny();
+      problem.varlen = true;
+      problem.state_location = StateLocation::kPool;
+      problem.padding = padding;
+      problem.index_dtype = index_dtype;
+      CaseOptions options{.slots = 16};
+      options.scratch_slot = padding == Padding::kScratch ? 15 : 0;
+      options.read = {5, -1, 7, 0, 16, 9, -5};
+      const GdnCase data(problem, {.lengths = {7, 2, 0, 6, 3, 10, 1}, .lead = 2}, options);
+      const bool none = padding == Padding::kNone;
+      CHECK(data.row(0).kind == RowKind::kComputed);
+      CHECK(data.row(1).kind == (none                        ? RowKind::kInvalid
+                                 : padding == Padding::kSkip ? RowKind::kSkipped
+                                 : padding == Padding::kZero ? RowKind::kZeroed
+                                                             : RowKind::kShared));
+      CHECK(data.row(4).kind == RowKind::kInvalid);
+      CHECK(data.check(play(data)).ok());
+      if (none) continue;
+      options.read = {5, 6, 3};
+      options.write = {-1, 6, -1};
+      const GdnCase dropped(problem, uniform(3, 4), options);
+      CHECK(dropped.row(0).write == (padding == Padding::kScratch ? 15 : kNowhere));
+      if (padding != Padding::kScratch) CHECK(dropped.check(play(dropped)).ok());
+    }
+  }
+}
+
+TEST_CASE("GdnCase.RangesThatCannotBe", "[cpu]") {
+  PrefillProblem problem = tiny();
+  problem.varlen = true;
+  GdnCase data(problem, {.lengths = {7, 2, 10}});  // 0 7 9 19
+  for (const auto& [index, value] : {std::pair{1, 10}, {3, 20}, {0, -1}, {2, -70}}) {
+    GdnCase bad = data;
+    store_integer(DType::kI32, bad.at(bad.vector_at(&PrefillArgs::cu_seqlens, index)), value);
+    CHECK(bad.row(0).kind == RowKind::kInvalid);
+    CHECK(bad.check(play(bad)).ok());
+    CHECK_FALSE(bad.check(play(data)).ok());  // outputs that are not NaN
+  }
+  problem.checkpoints = Checkpoints::kAfter;
+  problem.checkpoint_every = kChunk;
+  GdnCase kept(problem, {.lengths = {16, 16}});  // 0 1 2
+  CHECK(kept.check(play(kept)).ok());
+  store_integer(DType::kI32, kept.at(kept.vector_at(&PrefillArgs::checkpoint_cu_starts, 2)), 3);
+  CHECK(kept.row(0).kind == RowKind::kComputed);
+  CHECK(kept.row(1).kind == RowKind::kInvalid);
+  CHECK(kept.check(play(kept)).ok());
+}
+
+// What a launch leaves, one value changed.
+struct Spoilt {
+  GdnCase data;
+  GdnMemory memory;
+
+  GdnVerdict with(TensorOf tensor, std::ptrdiff_t element, float value) const {
+    GdnMemory changed = memory;
+    const Tensor x = data.args(addresses(&changed)).*tensor;
+    store(x.dtype, static_cast<std::byte*>(x.data) + element * size_of(x.dtype), value);
+    return data.check(changed);
+  }
+};
 
 TEST_CASE("GdnCase.FindsWhatIsWrong", "[cpu]") {
   PrefillProblem problem = tiny();
   problem.varlen = true;
   problem.state_location = StateLocation::kPool;
   problem.padding = Padding::kZero;
-  const Played right = play(problem);
-  const auto spoil = [&](const Tensor& tensor, std::int64_t element, float value) {
-    Played played = right;
-    const std::ptrdiff_t at = static_cast<std::byte*>(tensor.data) - right.memory.data() +
-                              element * size_of(tensor.dtype);
-    store(tensor.dtype, played.memory.data() + at, value);
-    return played;
-  };
+  const GdnCase data = check_case(problem, {}, kChunk);
+  const Spoilt spoilt{data, play(data)};
   const std::int64_t heads = 2, dim = 32, matrix = 16 * 32;
+  REQUIRE(data.check(spoilt.memory).ok());
   // The padded sequence is tokens 17 to 19.
-  CHECK_FALSE(compare(spoil(right.args.o, 0, 99)).o.ok());
-  CHECK_FALSE(compare(spoil(right.args.o, 0, NAN)).o.ok());
-  Played padded = spoil(right.args.o, 17 * heads * dim, 1);
-  CHECK(compare(padded).o.ok());
-  CHECK(padded.data.fault(padded.memory) == "o of padding is 1, expected 0");
+  CHECK_FALSE(spoilt.with(&PrefillArgs::o, 0, 99).errors.o.ok());
+  CHECK_FALSE(spoilt.with(&PrefillArgs::o, 0, NAN).errors.o.ok());
+  const GdnVerdict padded = spoilt.with(&PrefillArgs::o, 17 * heads * dim, 1);
+  CHECK(padded.errors.o.ok());
+  CHECK(padded.fault == "o of sequence 1, head 0, token 0: element 0 is 1, expected 0 (padding)");
 
-  std::int32_t slot = 0;
-  std::memcpy(&slot, right.args.state_indices.data, sizeof(slot));
-  CHECK_FALSE(compare(spoil(right.args.state, slot * heads * matrix + 5, 99)).state.ok());
-  Played foreign = spoil(right.args.state, 5, 99);  // slot 0 is nobody's
-  CHECK(compare(foreign).state.ok());
-  CHECK(foreign.data.fault(foreign.memory) == "writes in or around state where no sequence may");
-  Played behind = spoil(right.args.v, elements_of(right.args.v), 1);
-  CHECK(behind.data.fault(behind.memory) == "writes in or around v where no sequence may");
+  const std::int64_t slot = data.row(0).write;
+  CHECK_FALSE(spoilt.with(&PrefillArgs::state, slot * heads * matrix + 5, 99).errors.state.ok());
+  const GdnVerdict foreign = spoilt.with(&PrefillArgs::state, 5, 99);  // slot 0 is nobody's
+  CHECK(foreign.errors.state.ok());
+  CHECK(foreign.fault.starts_with("writes in or around state, byte 2"));
+}
+
+TEST_CASE("GdnCase.FindsWritesAroundEveryTensor", "[cpu]") {
+  PrefillProblem problem = tiny();
+  problem.varlen = true;
+  problem.gate_mode = GateMode::kComputed;
+  problem.state_location = StateLocation::kPool;
+  problem.checkpoints = Checkpoints::kBefore;
+  problem.checkpoint_every = kChunk;
+  for (const Placement placement : {Placement::kContiguous, Placement::kUnaligned}) {
+    CaseOptions options{.placement = placement, .separate_out = true, .write_indices = true};
+    const GdnCase data(problem, {.lengths = {20, 3}, .lead = 1, .tail = 1}, options);
+    const GdnMemory right = play(data);
+    REQUIRE(data.check(right).ok());
+    for (std::size_t i = 0; i < right.size(); ++i) {
+      REQUIRE(right[i].size() > 2 * kGuardBytes);
+      for (const std::size_t byte :
+           {std::size_t{0}, kGuardBytes - 1, right[i].size() - kGuardBytes, right[i].size() - 1}) {
+        GdnMemory changed = right;
+        changed[i][byte] = std::byte{0};
+        INFO(kTensors[i].name << ", byte " << byte);
+        const GdnVerdict verdict = data.check(changed);
+        CHECK(verdict.errors.ok());
+        const auto at = static_cast<std::ptrdiff_t>(byte) - std::ptrdiff_t{kGuardBytes};
+        CHECK(verdict.fault == "writes in or around " + std::string(kTensors[i].name) + ", byte " +
+                                   std::to_string(at) + " of " +
+                                   std::to_string(right[i].size() - 2 * kGuardBytes) +
+                                   ", where no sequence may");
+      }
+    }
+    // Rows of no sequence, and elements between heads.
+    GdnMemory changed = right;
+    const Tensor o = data.args(addresses(&changed)).o;
+    const std::int64_t gap = placement == Placement::kUnaligned ? problem.value_dim : 0;
+    store(o.dtype, static_cast<std::byte*>(o.data) + gap * size_of(o.dtype), 1);
+    CHECK(data.check(changed).fault.starts_with("writes in or around o, byte "));
+  }
 }
 
 TEST_CASE("SmallProblemsKeepTheGroups", "[cpu]") {

@@ -6,10 +6,7 @@
 #include <limits>
 #include <numeric>
 #include <string_view>
-#include <thread>
 #include <utility>
-
-#include "runtime/jit/on_threads.h"
 
 namespace cubinery {
 namespace {
@@ -37,17 +34,14 @@ constexpr Distribution kDistributions[] = {
 };
 constexpr std::uint64_t kSeed = 6;  // qwen: of the first 8 heads a quarter never decays
 
-std::size_t processors() { return std::max(1u, std::thread::hardware_concurrency()); }
-
-double share(const Comparison& comparison) {
-  if (comparison.ok()) return comparison.worst == 0 ? 0 : comparison.worst / comparison.budget();
-  const double share = comparison.worst / comparison.budget();
+double share(const Deviation& deviation) {
+  if (deviation.ok()) return deviation.worst == 0 ? 0 : deviation.worst / deviation.budget();
+  const double share = deviation.worst / deviation.budget();
   return share > 1 ? share : std::numeric_limits<double>::infinity();
 }
 
-void add(const Comparison& comparison, std::string_view tensor, std::string_view name,
-         Check* check) {
-  const double error = share(comparison);
+void add(const Deviation& deviation, std::string_view tensor, std::string_view name, Check* check) {
+  const double error = share(deviation);
   if (error <= check->error && !check->worst.empty()) return;
   check->error = error;
   check->worst = fmt::format("{}, {}", tensor, name);
@@ -83,61 +77,48 @@ gdn::PrefillSize GdnCheck::size(int chunk_size) const {
   return {.tokens = extent.tokens(), .sequences = extent.sequences()};
 }
 
-std::vector<GdnCheck::Case>& GdnCheck::cases(int chunk_size) {
+GdnCase check_case(const gdn::PrefillProblem& problem, const DataOptions& data, int chunk_size) {
+  CaseOptions options{
+      .seed = data.seed, .gates = data.gates, .key_correlation = data.key_correlation};
+  options.padded = 1;
+  options.chunk_size = chunk_size;
+  return GdnCase(problem, {.lengths = check_lengths(problem, chunk_size)}, options);
+}
+
+const std::vector<GdnCheck::Case>& GdnCheck::cases(int chunk_size) {
   std::vector<Case>& cases = cases_[chunk_size];
   if (!cases.empty()) return cases;
-  const std::vector<std::int64_t> lengths = check_lengths(problem_, chunk_size);
   for (const Distribution& d : kDistributions) {
     const DataOptions data{.seed = kSeed, .gates = d.gates, .key_correlation = d.key_correlation};
-    cases.push_back({.name = d.name, .data = GdnCase(problem_, lengths, data, chunk_size)});
-    cases.back().after.resize(cases.back().data.image().size());
+    GdnCase made = check_case(problem_, data, chunk_size);
+    std::vector<GdnReference> references = made.references();
+    cases.push_back({d.name, std::move(made), std::move(references)});
   }
-  const std::size_t units = cases.front().data.units();
-  on_threads(cases.size() * units, processors(),
-             [&](std::size_t i) { cases[i / units].data.compute(i % units); });
   return cases;
 }
 
-Status GdnCheck::launch_all(std::vector<Case>* cases, const Launch& launch) {
-  const std::size_t bytes = cases->front().data.image().size();
-  Result<DeviceMemory> memory = DeviceMemory::allocate(device_, bytes);
-  if (!memory) return std::move(memory).error();
-  Result<DeviceStream> stream = DeviceStream::create(device_);
-  if (!stream) return std::move(stream).error();
-  for (std::size_t i = 0; i < cases->size(); ++i) {
-    Case& one = (*cases)[i];
-    CUBINERY_RETURN_IF_ERROR(memory->upload(one.data.image()));
-    CUBINERY_RETURN_IF_ERROR(launch(stream->get(), one.data.args(memory->data()), i));
-    CUBINERY_RETURN_IF_ERROR(stream->synchronize());
-    CUBINERY_RETURN_IF_ERROR(memory->download(one.after));
-  }
-  return {};
-}
-
 Result<Check> GdnCheck::run(int chunk_size, const Launch& launch) {
-  std::vector<Case>& cases = this->cases(chunk_size);
-  CUBINERY_RETURN_IF_ERROR(launch_all(&cases, launch));
-  const std::size_t units = cases.front().data.units();
-  std::vector<GdnComparison> comparisons(cases.size() * units);
-  on_threads(comparisons.size(), processors(), [&](std::size_t i) {
-    const Case& one = cases[i / units];
-    comparisons[i] = one.data.compare(i % units, one.after);
-  });
-  std::vector<std::string> faults(cases.size());
-  on_threads(cases.size(), processors(),
-             [&](std::size_t i) { faults[i] = cases[i].data.fault(cases[i].after); });
+  const std::vector<Case>& cases = this->cases(chunk_size);
+  const Result<GdnDeviceMemory> memory =
+      GdnDeviceMemory::allocate(device_, cases.front().data.memory());
+  if (!memory) return memory.error().clone();
+  const Result<DeviceStream> stream = DeviceStream::create(device_);
+  if (!stream) return stream.error().clone();
   Check check{.limit = 1};
   for (std::size_t i = 0; i < cases.size(); ++i) {
-    GdnComparison whole;
-    for (std::size_t unit = 0; unit < units; ++unit) whole.merge(comparisons[i * units + unit]);
-    add(whole.o, "o", cases[i].name, &check);
-    add(whole.state, "state", cases[i].name, &check);
-    add(whole.checkpoints, "checkpoints", cases[i].name, &check);
-  }
-  for (std::size_t i = 0; i < cases.size(); ++i) {
-    if (faults[i].empty()) continue;
+    const auto& [name, data, references] = cases[i];
+    CUBINERY_RETURN_IF_ERROR(memory->upload(data.memory()));
+    CUBINERY_RETURN_IF_ERROR(launch(stream->get(), data.args(memory->addresses()), i));
+    CUBINERY_RETURN_IF_ERROR(stream->synchronize());
+    const Result<GdnMemory> after = memory->download();
+    if (!after) return after.error().clone();
+    const GdnVerdict verdict = data.check(*after, references);
+    add(verdict.errors.o, "o", name, &check);
+    add(verdict.errors.state, "state", name, &check);
+    add(verdict.errors.checkpoints, "checkpoints", name, &check);
+    if (verdict.fault.empty()) continue;
     check.error = std::numeric_limits<double>::infinity();
-    check.worst = fmt::format("{}, {}", faults[i], cases[i].name);
+    check.worst = fmt::format("{}, {}", verdict.fault, name);
   }
   return check;
 }

@@ -10,7 +10,6 @@
 
 #include "cubinery/tuning.h"
 #include "tuner/gdn/gdn_case.h"
-#include "tuner/measure/device_memory.h"
 
 namespace cubinery {
 
@@ -18,8 +17,10 @@ namespace cubinery {
 // kernels are compiled for stays the same.
 gdn::PrefillProblem small_problem(const gdn::PrefillProblem& problem);
 
-// Lengths around the boundaries of chunks, for GdnCase; a chunk_size of 0: one token each (decode).
+// Lengths around the boundaries of chunks; a chunk_size of 0: one token each (decode).
 std::vector<std::int64_t> check_lengths(const gdn::PrefillProblem& problem, int chunk_size);
+// The case with these lengths; its second sequence is padding where the problem has any.
+GdnCase check_case(const gdn::PrefillProblem& problem, const DataOptions& data, int chunk_size);
 
 // For one thread at a time.
 class GdnCheck {
@@ -43,11 +44,10 @@ class GdnCheck {
   struct Case {
     std::string name;  // "init gates, key correlation 0.9"
     GdnCase data;
-    std::vector<std::byte> after{};
+    std::vector<GdnReference> references;
   };
 
-  std::vector<Case>& cases(int chunk_size);
-  Status launch_all(std::vector<Case>* cases, const Launch& launch);
+  const std::vector<Case>& cases(int chunk_size);
 
   std::shared_ptr<const Device> device_;
   gdn::PrefillProblem problem_;

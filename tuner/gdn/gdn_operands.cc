@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <iterator>
 #include <span>
 #include <utility>
@@ -32,10 +31,7 @@ std::vector<std::byte> integers(DType dtype, const std::vector<std::int64_t>& va
   const std::size_t size = idx(size_of(dtype));
   std::vector<std::byte> bytes(values.size() * size);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto narrow = static_cast<std::int32_t>(values[i]);
-    const bool wide = dtype == DType::kI64;
-    std::memcpy(bytes.data() + i * size, wide ? static_cast<const void*>(&values[i]) : &narrow,
-                size);
+    store_integer(dtype, bytes.data() + i * size, values[i]);
   }
   return bytes;
 }

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <numeric>
+#include <utility>
 
 namespace cubinery {
 namespace {
@@ -17,7 +18,7 @@ using gdn::StateLocation;
 Tensor token_tensor(const PrefillProblem& p, const GdnExtent& extent, DType dtype, int heads,
                     int dim) {
   const bool heads_first = p.token_layout == gdn::TokenLayout::kBHTD;
-  const std::int64_t tokens = p.varlen                 ? extent.tokens()
+  const std::int64_t tokens = p.varlen                 ? extent.tokens() + extent.spare_tokens
                               : extent.lengths.empty() ? 0
                                                        : extent.lengths.front();
   std::vector<std::int64_t> shape;
@@ -71,21 +72,27 @@ PrefillProblem as_prefill(const gdn::DecodeProblem& problem) {
 }
 
 gdn::DecodeArgs as_decode(const PrefillArgs& args) {
-  return {.q = args.q,
-          .k = args.k,
-          .v = args.v,
-          .g = args.g,
-          .beta = args.beta,
-          .A_log = args.A_log,
-          .dt_bias = args.dt_bias,
-          .o = args.o,
-          .state = args.state,
-          .state_out = args.state_out,
-          .state_indices = args.state_indices,
-          .state_out_indices = args.state_out_indices,
-          .scratch_slot = args.scratch_slot,
-          .scale = args.scale,
-          .programmatic = args.programmatic};
+  gdn::DecodeArgs step{.q = args.q,
+                       .k = args.k,
+                       .v = args.v,
+                       .g = args.g,
+                       .beta = args.beta,
+                       .A_log = args.A_log,
+                       .dt_bias = args.dt_bias,
+                       .o = args.o,
+                       .state = args.state,
+                       .state_out = args.state_out,
+                       .state_indices = args.state_indices,
+                       .state_out_indices = args.state_out_indices,
+                       .scratch_slot = args.scratch_slot,
+                       .scale = args.scale,
+                       .programmatic = args.programmatic};
+  if (args.q.rank != 4) return step;
+  for (Tensor* rows : {&step.q, &step.k, &step.v, &step.g, &step.beta, &step.o}) {
+    std::swap(rows->shape[0], rows->shape[1]);
+    rows->strides[0] = rows->strides[1];
+  }
+  return step;
 }
 
 std::int64_t GdnExtent::tokens() const {
@@ -114,6 +121,7 @@ PrefillArgs tensors_of(const PrefillProblem& p, const GdnExtent& extent) {
   if (p.has_initial_state || p.store_state) args.state = matrices(p, rows);
   if (extent.separate_out) args.state_out = matrices(p, rows);
   if (pool) args.state_indices = Tensor::contiguous(nullptr, p.index_dtype, {sequences});
+  if (pool && extent.write_indices) args.state_out_indices = args.state_indices;
   if (p.varlen) {
     args.cu_seqlens = Tensor::contiguous(nullptr, p.cu_seqlens_dtype, {sequences + 1});
   }
@@ -131,14 +139,6 @@ std::int64_t elements_of(const Tensor& tensor) {
 
 std::size_t bytes_of(const Tensor& tensor) {
   return idx(elements_of(tensor)) * idx(size_of(tensor.dtype));
-}
-
-std::int64_t row_element(const PrefillProblem& problem, const Tensor& tensor, std::int64_t sequence,
-                         std::int64_t token, std::int64_t head) {
-  const bool heads_first = problem.token_layout == gdn::TokenLayout::kBHTD;
-  const std::int64_t* const strides = tensor.strides.data() + (problem.varlen ? 0 : 1);
-  const std::int64_t first = problem.varlen ? 0 : sequence * tensor.strides[0];
-  return first + token * strides[heads_first ? 1 : 0] + head * strides[heads_first ? 0 : 1];
 }
 
 std::int64_t checkpoints_of(const PrefillProblem& problem, std::int64_t tokens) {

@@ -1,5 +1,5 @@
-// The tensors of one launch of a Gated DeltaNet operator, as checks and workloads lay them out:
-// contiguous.  Pure functions.
+// The tensors of one launch of a Gated DeltaNet operator, contiguous: as workloads have them, and
+// what GdnLayout starts from.  Pure functions.
 //
 // A decode step is the prefill of packed sequences of one token each: its tensors are the same, so
 // all of this is written for prefill.
@@ -21,6 +21,7 @@ inline std::size_t aligned(std::size_t bytes) {
 }
 
 gdn::PrefillProblem as_prefill(const gdn::DecodeProblem& problem);
+// Packed tensors of rank 4, [1, batch, ...], become [batch, 1, ...].
 gdn::DecodeArgs as_decode(const gdn::PrefillArgs& args);
 
 struct GdnExtent {
@@ -28,6 +29,8 @@ struct GdnExtent {
   std::int64_t slots = 0;               // of the pool; not used with dense states
   std::int64_t checkpoints = 0;         // in all
   bool separate_out = false;            // new states go to a tensor of their own
+  bool write_indices = false;           // to slots of their own; not used with dense states
+  std::int64_t spare_tokens = 0;        // packed: of no sequence
 
   std::int64_t sequences() const { return static_cast<std::int64_t>(lengths.size()); }
   std::int64_t tokens() const;
@@ -36,10 +39,12 @@ struct GdnExtent {
 // The tensors that the problem uses, without data.
 gdn::PrefillArgs tensors_of(const gdn::PrefillProblem& problem, const GdnExtent& extent);
 
+using TensorOf = Tensor gdn::PrefillArgs::*;
+
 // All that a launch may have.
 struct TensorMember {
   const char* name;
-  Tensor gdn::PrefillArgs::*member;
+  TensorOf member;
 };
 inline constexpr TensorMember kTensors[] = {
     {"q", &gdn::PrefillArgs::q},
@@ -54,17 +59,13 @@ inline constexpr TensorMember kTensors[] = {
     {"state", &gdn::PrefillArgs::state},
     {"state_out", &gdn::PrefillArgs::state_out},
     {"state_indices", &gdn::PrefillArgs::state_indices},
+    {"state_out_indices", &gdn::PrefillArgs::state_out_indices},
     {"checkpoints", &gdn::PrefillArgs::checkpoints},
     {"checkpoint_cu_starts", &gdn::PrefillArgs::checkpoint_cu_starts},
 };
 
 std::int64_t elements_of(const Tensor& tensor);
 std::size_t bytes_of(const Tensor& tensor);
-
-// The element that the row of a token and head starts with, in q, k, v, g, beta or o.  Dense:
-// `token` counts in its sequence; packed: over all, and `sequence` does not count.
-std::int64_t row_element(const gdn::PrefillProblem& problem, const Tensor& tensor,
-                         std::int64_t sequence, std::int64_t token, std::int64_t head);
 
 // How many checkpoints a sequence has.
 std::int64_t checkpoints_of(const gdn::PrefillProblem& problem, std::int64_t tokens);

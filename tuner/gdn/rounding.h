@@ -1,4 +1,4 @@
-// Conversions between float and the types that tensors are stored in, rounding to nearest even.
+// Conversions between numbers and the types that tensors are stored in, rounding to nearest even.
 #pragma once
 
 #include <bit>
@@ -71,6 +71,24 @@ inline float load(DType dtype, const std::byte* from) {
   std::uint16_t bits = 0;
   std::memcpy(&bits, from, sizeof(bits));
   return dtype == DType::kBF16 ? float_from_bf16(bits) : float_from_f16(bits);
+}
+
+// An element of an i32 or i64 tensor.
+inline void store_integer(DType dtype, std::byte* to, std::int64_t value) {
+  const auto narrow = static_cast<std::int32_t>(value);
+  const bool wide = dtype == DType::kI64;
+  std::memcpy(to, wide ? static_cast<const void*>(&value) : &narrow,
+              wide ? sizeof(value) : sizeof(narrow));
+}
+inline std::int64_t load_integer(DType dtype, const std::byte* from) {
+  std::int64_t wide = 0;
+  std::int32_t narrow = 0;
+  if (dtype == DType::kI64) {
+    std::memcpy(&wide, from, sizeof(wide));
+    return wide;
+  }
+  std::memcpy(&narrow, from, sizeof(narrow));
+  return narrow;
 }
 
 // `values` as a tensor of `dtype` holds them, and back.  Requires: is_float(dtype).

@@ -12,7 +12,7 @@ double distance(double a, double b);
 // The worst element of a tensor, and the budget it is held to: twice the worst error of naive
 // arithmetic in the operator's precision on the same data, plus a floor of 1e-6 of the largest
 // value.
-struct Comparison {
+struct Deviation {
   // Request or sequence, head, token or checkpoint, and element: (d) of o, (i, j) of a state S.
   using Index = std::array<std::int64_t, 5>;
 
@@ -31,7 +31,7 @@ struct Comparison {
     add_naive(naive_value, expected_value);
     add_actual(actual_value, expected_value, at);
   }
-  void merge(const Comparison& other);
+  void merge(const Deviation& other);
   double budget() const { return 2 * naive + 1e-6 * magnitude; }
   // A naive result that is not finite where the reference is would make any budget: it never
   // passes.

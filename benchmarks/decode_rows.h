@@ -1,9 +1,7 @@
-// Decode as engines run it at every step, on the operands that the tuner has, and whether it
-// computes what it should.
+// Rows of the decode benchmark: decode as engines run it at every step.
 #pragma once
 
 #include "benchmarks/bench.h"
-#include "benchmarks/operands.h"
 #include "cubinery/gdn.h"
 #include "tuner/gdn/gdn_operands.h"
 
@@ -15,10 +13,5 @@ gdn::DecodeProblem engine_problem(DType state_dtype, gdn::StateLayout layout);
 
 // Gates as a model is initialised.
 GdnOperands decode_operands(const Gpu& gpu, const gdn::DecodeProblem& problem, int batch);
-
-// Launches once on set 0 and compares a few requests with the double reference.  Changes the
-// states.  `operands` were made for `problem`.
-Errors decode_errors(const gdn::Decode& decode, const gdn::DecodeProblem& problem, const Gpu& gpu,
-                     const GdnOperands& operands);
 
 }  // namespace cubinery::bench

@@ -1,4 +1,4 @@
-#include "tuner/gdn/comparison.h"
+#include "tuner/gdn/deviation.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,12 +12,12 @@ double distance(double a, double b) {
   return std::isfinite(difference) ? difference : std::numeric_limits<double>::infinity();
 }
 
-void Comparison::add_naive(double naive_value, double expected_value) {
+void Deviation::add_naive(double naive_value, double expected_value) {
   naive = std::max(naive, distance(naive_value, expected_value));
   if (std::isfinite(expected_value)) magnitude = std::max(magnitude, std::abs(expected_value));
 }
 
-void Comparison::add_actual(double actual_value, double expected_value, const Index& at) {
+void Deviation::add_actual(double actual_value, double expected_value, const Index& at) {
   const double error = distance(actual_value, expected_value);
   if (error <= worst) return;
   worst = error;
@@ -26,7 +26,7 @@ void Comparison::add_actual(double actual_value, double expected_value, const In
   index = at;
 }
 
-void Comparison::merge(const Comparison& other) {
+void Deviation::merge(const Deviation& other) {
   naive = std::max(naive, other.naive);
   magnitude = std::max(magnitude, other.magnitude);
   if (other.worst <= worst) return;
@@ -36,6 +36,6 @@ void Comparison::merge(const Comparison& other) {
   index = other.index;
 }
 
-bool Comparison::ok() const { return std::isfinite(naive) && worst <= budget(); }
+bool Deviation::ok() const { return std::isfinite(naive) && worst <= budget(); }
 
 }  // namespace cubinery

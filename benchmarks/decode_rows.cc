@@ -1,0 +1,30 @@
+#include "benchmarks/decode_rows.h"
+
+#include <vector>
+
+#include "benchmarks/operands.h"
+
+namespace cubinery::bench {
+
+using gdn::DecodeProblem;
+
+DecodeProblem engine_problem(DType state_dtype, gdn::StateLayout layout) {
+  DecodeProblem problem;
+  problem.gate_dtype = problem.beta_dtype = DType::kBF16;
+  problem.state_dtype = state_dtype;
+  problem.state_layout = layout;
+  problem.state_location = gdn::StateLocation::kPool;
+  problem.padding = gdn::Padding::kSkip;
+  problem.gate_mode = gdn::GateMode::kComputed;
+  problem.beta_mode = gdn::BetaMode::kLogit;
+  problem.use_qk_l2norm = true;
+  return problem;
+}
+
+GdnOperands decode_operands(const Gpu& gpu, const DecodeProblem& problem, int batch) {
+  return make_operands(
+      gpu, as_prefill(problem),
+      {.lengths = std::vector<std::int64_t>(idx(batch), 1), .data = {.gates = Gates::kInit}});
+}
+
+}  // namespace cubinery::bench

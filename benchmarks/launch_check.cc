@@ -1,0 +1,165 @@
+#include "benchmarks/launch_check.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <vector>
+
+#include "tuner/gdn/gdn_case.h"
+#include "tuner/gdn/gdn_reference.h"
+#include "tuner/gdn/gdn_workload.h"
+#include "tuner/gdn/rounding.h"
+
+namespace cubinery::bench {
+namespace {
+
+using gdn::PrefillArgs;
+
+constexpr std::int64_t kComparedRequests = 4;  // more would only take time of the host
+constexpr std::int64_t kComparedTokens = 4096;
+
+// A head of a sequence, and what the reference makes of it.
+struct Part {
+  std::int64_t sequence = 0;
+  std::int64_t head = 0;
+  std::vector<double> o{};      // [tokens][value_dim]
+  std::vector<double> state{};  // [key_dim][value_dim]
+};
+
+// `count` elements of a tensor that repeats `pattern`, from element `first` on.
+std::vector<double> repeated(DType dtype, const std::vector<std::byte>& pattern, std::int64_t first,
+                             std::int64_t count) {
+  const std::size_t size = idx(size_of(dtype));
+  std::vector<double> values;
+  for (std::int64_t i = first; i < first + count; ++i) {
+    values.push_back(load(dtype, pattern.data() + idx(i) * size % pattern.size()));
+  }
+  return values;
+}
+
+const std::vector<std::byte>& pattern_of(const GdnPatterns& patterns, TensorOf tensor) {
+  const std::pair<TensorOf, const std::vector<std::byte>*> all[] = {
+      {&PrefillArgs::q, &patterns.q},
+      {&PrefillArgs::k, &patterns.k},
+      {&PrefillArgs::v, &patterns.v},
+      {&PrefillArgs::g, &patterns.g},
+      {&PrefillArgs::beta, &patterns.beta},
+      {&PrefillArgs::A_log, &patterns.A_log},
+      {&PrefillArgs::dt_bias, &patterns.dt_bias}};
+  return *std::find_if(std::begin(all), std::end(all), [&](const auto& x) {
+            return x.first == tensor;
+          })->second;
+}
+
+// A stored matrix as [key_dim][value_dim].
+std::vector<double> by_keys(const gdn::PrefillProblem& p, std::vector<double> stored) {
+  if (p.state_layout == gdn::StateLayout::kKV) return stored;
+  std::vector<double> matrix(stored.size());
+  for (std::size_t e = 0; e < stored.size(); ++e) {
+    matrix[e % idx(p.key_dim) * idx(p.value_dim) + e / idx(p.key_dim)] = stored[e];
+  }
+  return matrix;
+}
+
+class LaunchCheck {
+ public:
+  LaunchCheck(const GdnOperands& operands, std::vector<Part> parts)
+      : operands_(operands), p_(operands.problem()), parts_(std::move(parts)) {
+    on_all_processors(parts_.size(), [&](std::size_t i) { compute(&parts_[i]); });
+  }
+
+  template <class Operator>
+  Errors errors(const Operator& prepared, const Gpu& gpu) const {
+    const DeviceStream stream = test::make_stream(gpu);
+    launch(prepared, stream.get(), operands_, 0).value();
+    stream.synchronize().value();
+    Errors errors;
+    for (const Part& part : parts_) compare(part, &errors);
+    return errors;
+  }
+
+ private:
+  std::int64_t length(const Part& part) const {
+    return operands_.options().lengths[idx(part.sequence)];
+  }
+  std::int64_t tokens(const Part& part) const { return std::min(length(part), kComparedTokens); }
+  // In a launch, of the sequence.
+  std::int64_t first_token(const Part& part) const {
+    const auto& lengths = operands_.options().lengths;
+    return std::accumulate(lengths.begin(), lengths.begin() + part.sequence, std::int64_t{0});
+  }
+  std::int64_t matrix_elements() const { return std::int64_t{p_.key_dim} * p_.value_dim; }
+  std::int64_t first_state_element(const Part& part) const {
+    const std::int64_t slot = operands_.slots(0)[idx(part.sequence)];
+    return (slot * p_.heads() + part.head) * matrix_elements();
+  }
+
+  void compute(Part* part) const {
+    const GdnPatterns& patterns = operands_.patterns();
+    const PrefillArgs tensors = operands_.args(0);
+    const std::int64_t first = first_token(*part);
+    const auto head = reference_head<double>(
+        p_, operands_.options().scale, part->head, first, first + tokens(*part),
+        [&](TensorOf tensor, std::int64_t t, std::int64_t h, int width) {
+          const Tensor& x = tensors.*tensor;
+          const std::int64_t heads = x.rank == 1 ? 0 : x.shape[p_.varlen ? 1 : 2];
+          return repeated(x.dtype, pattern_of(patterns, tensor), (t * heads + h) * width, width);
+        });
+    part->state.resize(idx(matrix_elements()));
+    if (p_.has_initial_state) {
+      part->state = by_keys(p_, repeated(p_.state_dtype, patterns.state, first_state_element(*part),
+                                         matrix_elements()));
+    }
+    part->o.resize(head.v.size());
+    gdn::gdn_prefill_ref(head, part->state.data(), part->o.data());
+  }
+
+  void compare(const Part& part, Errors* errors) const {
+    const std::int64_t heads = p_.heads(), dim = p_.value_dim;
+    const std::vector<double> o = values(
+        operands_, &PrefillArgs::o, first_token(part) * heads * dim, tokens(part) * heads * dim);
+    for (std::int64_t t = 0; t < tokens(part); ++t) {
+      const double* const row = o.data() + (t * heads + part.head) * dim;
+      for (std::int64_t j = 0; j < dim; ++j) errors->o.add(row[j], part.o[idx(t * dim + j)]);
+    }
+    if (tokens(part) != length(part)) return;
+    const bool apart = operands_.args(0).state_out.present();
+    const std::vector<double> state =
+        by_keys(p_, values(operands_, apart ? &PrefillArgs::state_out : &PrefillArgs::state,
+                           first_state_element(part), matrix_elements()));
+    for (std::size_t e = 0; e < state.size(); ++e) errors->state.add(state[e], part.state[e]);
+  }
+
+  const GdnOperands& operands_;
+  const gdn::PrefillProblem& p_;
+  std::vector<Part> parts_;
+};
+
+}  // namespace
+
+Errors launch_errors(const gdn::Decode& decode, const Gpu& gpu, const GdnOperands& operands) {
+  std::vector<Part> parts;
+  const std::int64_t heads = operands.problem().heads();
+  const std::int64_t compared = std::min(operands.size().sequences, kComparedRequests);
+  for (std::int64_t unit = 0; unit < compared * heads; ++unit) {
+    parts.push_back({.sequence = unit / heads, .head = unit % heads});
+  }
+  return LaunchCheck(operands, std::move(parts)).errors(decode, gpu);
+}
+
+Errors launch_errors(const gdn::Prefill& prefill, const Gpu& gpu, const GdnOperands& operands) {
+  std::vector<Part> parts;
+  const std::vector<std::int64_t>& lengths = operands.options().lengths;
+  const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
+  // To forget; two heads if there are two.
+  const std::vector<double>& decay = operands.patterns().decay;
+  const auto [slowest, fastest] = std::minmax_element(decay.begin(), decay.end());
+  for (const auto sequence : std::set{shortest, longest}) {
+    for (const auto decays : std::set{slowest, fastest}) {
+      parts.push_back({.sequence = sequence - lengths.begin(), .head = decays - decay.begin()});
+    }
+  }
+  return LaunchCheck(operands, std::move(parts)).errors(prefill, gpu);
+}
+
+}  // namespace cubinery::bench

@@ -1,0 +1,220 @@
+#include "tests/gpu/cases.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+#include <string_view>
+
+namespace cubinery::test {
+namespace {
+
+using gdn::DecodeArgs;
+using gdn::DecodeProblem;
+using gdn::PrefillArgs;
+using gdn::PrefillProblem;
+
+// The first power of two that runs another kernel than a batch of one; 64 when none does.
+std::int64_t large_batch(const gdn::Decode& decode) {
+  for (std::int64_t batch = 2; batch <= 4096; batch *= 2) {
+    if (decode.kernel(batch).info().canonical != decode.kernel(1).info().canonical) return batch;
+  }
+  return 64;
+}
+
+CaseOptions token_by_token(CaseOptions options) {
+  options.chunk_size = 0;
+  return options;
+}
+
+template <class Args>
+void slice_states(Args* args, bool pool, std::int64_t first, std::int64_t count) {
+  slice(&args->state_indices, 0, first, count);
+  slice(&args->state_out_indices, 0, first, count);
+  if (pool) return;
+  slice(&args->state, 0, first, count);
+  slice(&args->state_out, 0, first, count);
+}
+
+bool is_pool(const PrefillProblem& problem) {
+  return problem.state_location == gdn::StateLocation::kPool;
+}
+
+template <class Problem>
+Problem small() {
+  Problem problem;
+  problem.q_heads = problem.k_heads = 2;
+  problem.v_heads = 4;
+  problem.key_dim = problem.value_dim = 64;
+  return problem;
+}
+
+}  // namespace
+
+std::vector<Tensor*> token_tensors(PrefillArgs* args) {
+  return {&args->q, &args->k, &args->v, &args->g, &args->beta, &args->o};
+}
+
+void slice(Tensor* tensor, std::size_t dimension, std::int64_t first, std::int64_t count) {
+  if (!tensor->present()) return;
+  tensor->data = static_cast<std::byte*>(tensor->data) +
+                 first * tensor->strides[dimension] * size_of(tensor->dtype);
+  tensor->shape[dimension] = count;
+}
+
+PrefillCase::PrefillCase(const PrefillProblem& problem, const CaseShape& shape,
+                         const CaseOptions& options)
+    : GdnCase(problem, shape, options),
+      device_(GdnDeviceMemory::allocate(gpu().device(), memory()).value()) {
+  upload();
+}
+
+PrefillArgs PrefillCase::args(std::int64_t first, std::int64_t count) const {
+  PrefillArgs args = this->args();
+  slice_states(&args, is_pool(problem()), first, count);
+  if (problem().varlen) {
+    slice(&args.cu_seqlens, 0, first, count + 1);
+    slice(&args.checkpoint_cu_starts, 0, first, count + 1);
+    return args;
+  }
+  for (Tensor* tensor : token_tensors(&args)) slice(tensor, 0, first, count);
+  const std::int64_t kept = checkpoints_of(problem(), length(0));
+  slice(&args.checkpoints, 0, first * kept, count * kept);
+  return args;
+}
+
+gdn::PrefillSize PrefillCase::size(const PrefillArgs& args) const {
+  const std::int64_t tokens = args.q.shape[token_dimension()];
+  if (problem().varlen) return {.tokens = tokens, .sequences = args.cu_seqlens.shape[0] - 1};
+  return {.tokens = args.q.shape[0] * tokens, .sequences = args.q.shape[0]};
+}
+
+DecodeCase::DecodeCase(const DecodeProblem& problem, std::int64_t batch, CaseOptions options)
+    : PrefillCase(as_prefill(problem), uniform(batch, 1), token_by_token(std::move(options))),
+      problem_(problem) {}
+
+DecodeArgs DecodeCase::args(std::int64_t first, std::int64_t count) const {
+  DecodeArgs args = this->args();
+  for (Tensor* tensor : {&args.q, &args.k, &args.v, &args.g, &args.beta, &args.o}) {
+    slice(tensor, 0, first, count);
+  }
+  slice_states(&args, is_pool(PrefillCase::problem()), first, count);
+  return args;
+}
+
+bool same_bytes(std::span<const std::byte> a, std::span<const std::byte> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
+
+bool same_head(const GdnCase& c, std::int64_t n, std::int64_t h, const GdnMemory& a,
+               const GdnCase& other, std::int64_t m, const GdnMemory& b) {
+  const auto same = [&](const GdnCase::Place& x, const GdnCase::Place& y, std::size_t bytes) {
+    return std::memcmp(a[x.piece].data() + x.byte, b[y.piece].data() + y.byte, bytes) == 0;
+  };
+  const std::size_t row_bytes = idx(c.problem().value_dim * size_of(c.problem().output_dtype));
+  for (std::int64_t t = 0; t < c.length(n); ++t) {
+    if (!same(c.row_at(&PrefillArgs::o, n, t, h), other.row_at(&PrefillArgs::o, m, t, h),
+              row_bytes)) {
+      return false;
+    }
+  }
+  const Row row = c.row(n);
+  return !row.writes() ||
+         same(c.matrix_at(c.target(), row.write, h),
+              other.matrix_at(other.target(), other.row(m).write, h), c.matrix_bytes());
+}
+
+bool same_sequence(const GdnCase& c, std::int64_t n, const GdnMemory& a, const GdnMemory& b) {
+  for (std::int64_t h = 0; h < c.problem().heads(); ++h) {
+    if (!same_head(c, n, h, a, b)) return false;
+  }
+  return true;
+}
+
+std::size_t workspace_bytes(const PrefillCase& one, const gdn::Prefill& prefill,
+                            const PrefillArgs& args) {
+  return prefill.workspace_bytes(one.size(args));
+}
+
+std::size_t workspace_bytes(const DecodeCase&, const gdn::Decode&, const DecodeArgs&) { return 0; }
+
+Status launch(const gdn::Prefill& prefill, Stream stream, const PrefillArgs& args,
+              const DeviceBuffer& workspace) {
+  return prefill.launch(stream, args, {.data = workspace.data(), .bytes = workspace.bytes()});
+}
+
+Status launch(const gdn::Decode& decode, Stream stream, const DecodeArgs& args,
+              const DeviceBuffer&) {
+  return decode.launch(stream, args);
+}
+
+void expect_good(const GdnCase& one, const GdnMemory& after, const std::string& what) {
+  const GdnVerdict verdict = one.check(after);
+  const CaseOptions& options = one.options();
+  std::string errors = text(verdict.errors.o, "o") + "\n" + text(verdict.errors.state, "state");
+  if (verdict.errors.checkpoints.magnitude != 0) {
+    errors += "\n" + text(verdict.errors.checkpoints, "checkpoints");
+  }
+  INFO(what << "\nseed " << options.seed << ", gates " << static_cast<int>(options.gates)
+            << ", placement " << static_cast<int>(options.placement)
+            << "\nagain: CUBINERY_TEST_SEED=" << seed() << " <this program> '" << test_name()
+            << "'\n"
+            << errors);
+  CHECK(verdict.errors.o.ok());
+  CHECK(verdict.errors.state.ok());
+  CHECK(verdict.errors.checkpoints.ok());
+  CHECK(verdict.fault == "");  // guard bands included
+}
+
+void expect_good(const PrefillCase& prefill_case, const gdn::Prefill& prefill,
+                 const CaseShape& shape) {
+  expect_good(prefill_case, run(prefill_case, prefill),
+              "problem " + prefill_case.problem().to_json() + "\n" + shape.text());
+}
+
+void run_case(const DecodeProblem& problem, std::int64_t batch, CaseOptions options) {
+  options.seed += seed();
+  const gdn::Decode decode = prepare(problem);
+  const DecodeCase decode_case(problem, batch, options);
+  expect_good(decode_case, run(decode_case, decode),
+              "problem " + problem.to_json() + "\nkernel " + decode.kernel(batch).info().canonical +
+                  "\nbatch " + std::to_string(batch));
+}
+
+void run_case(const PrefillProblem& problem, const CaseShape& shape, CaseOptions options) {
+  options.seed += seed();
+  const gdn::Prefill prefill = prepare(problem);
+  expect_good(PrefillCase(problem, shape, options), prefill, shape);
+}
+
+void run_both_kernels(const std::vector<DecodeProblem>& problems, const CaseOptions& options) {
+  prewarm(problems);
+  for (const DecodeProblem& problem : problems) {
+    run_case(problem, 3, options);
+    run_case(problem, large_batch(prepare(problem)), options);
+  }
+}
+
+std::string text(const Deviation& deviation, const char* name) {
+  const Deviation::Index& index = deviation.index;
+  std::ostringstream out;
+  out.precision(9);
+  out << name << ": worst at request " << index[0] << ", head " << index[1] << ", "
+      << (std::string_view(name) == "o" ? "token " : "span ") << index[2] << ", element ("
+      << index[3] << ", " << index[4] << "): " << deviation.actual << ", reference "
+      << deviation.expected << ", error " << deviation.worst << " = "
+      << 100 * deviation.worst / deviation.budget() << " % of the budget (naive error "
+      << deviation.naive << ")";
+  return out.str();
+}
+
+DecodeProblem small_problem() { return small<DecodeProblem>(); }
+
+PrefillProblem small_prefill() { return small<PrefillProblem>(); }
+
+PrefillProblem small_varlen() {
+  PrefillProblem problem = small_prefill();
+  problem.varlen = true;
+  return problem;
+}
+
+}  // namespace cubinery::test

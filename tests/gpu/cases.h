@@ -1,0 +1,162 @@
+// GdnCases of prefill and decode on the device: their launches, and the checks of these.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tests/gpu/gpu_test.h"
+#include "tuner/gdn/gdn_case.h"
+
+namespace cubinery::test {
+
+// q, k, v, g, beta and o.
+std::vector<Tensor*> token_tensors(gdn::PrefillArgs* args);
+// Rows first ... first + count - 1 of dimension `dimension` alone.
+void slice(Tensor* tensor, std::size_t dimension, std::int64_t first, std::int64_t count);
+
+class PrefillCase : public GdnCase {
+ public:
+  using Operator = gdn::Prefill;
+  using Args = gdn::PrefillArgs;
+
+  PrefillCase(const gdn::PrefillProblem& problem, const CaseShape& shape,
+              const CaseOptions& options = {});
+
+  gdn::PrefillArgs args() const { return GdnCase::args(device_.addresses()); }
+  // The same for sequences first ... first + count - 1 alone.
+  gdn::PrefillArgs args(std::int64_t first, std::int64_t count) const;
+  gdn::PrefillSize size(const gdn::PrefillArgs& args) const;
+
+  // Sends all bytes (again): outputs become NaN.
+  void upload() const { device_.upload(memory()).value(); }
+  GdnMemory download() const { return device_.download().value(); }
+
+ private:
+  GdnDeviceMemory device_;
+};
+
+// The prefill of packed sequences of one token each.
+class DecodeCase : public PrefillCase {
+ public:
+  using Operator = gdn::Decode;
+  using Args = gdn::DecodeArgs;
+
+  DecodeCase(const gdn::DecodeProblem& problem, std::int64_t batch, CaseOptions options = {});
+
+  const gdn::DecodeProblem& problem() const { return problem_; }
+  gdn::DecodeArgs args() const { return as_decode(PrefillCase::args()); }
+  // The same for requests first ... first + count - 1 alone.
+  gdn::DecodeArgs args(std::int64_t first, std::int64_t count) const;
+
+ private:
+  gdn::DecodeProblem problem_;
+};
+
+bool same_bytes(std::span<const std::byte> a, std::span<const std::byte> b);
+
+// Whether a head of a sequence has the same bits of o and of its new state in both: heads of the
+// same case, or of cases whose sequences n and m have the same length.
+bool same_head(const GdnCase& c, std::int64_t n, std::int64_t h, const GdnMemory& a,
+               const GdnCase& other, std::int64_t m, const GdnMemory& b);
+inline bool same_head(const GdnCase& c, std::int64_t n, std::int64_t h, const GdnMemory& a,
+                      const GdnMemory& b) {
+  return same_head(c, n, h, a, c, n, b);
+}
+bool same_sequence(const GdnCase& c, std::int64_t n, const GdnMemory& a, const GdnMemory& b);
+
+// What a prefill's launch with these arguments asks for; nothing for decode.
+std::size_t workspace_bytes(const PrefillCase& one, const gdn::Prefill& prefill,
+                            const gdn::PrefillArgs& args);
+std::size_t workspace_bytes(const DecodeCase& one, const gdn::Decode& decode,
+                            const gdn::DecodeArgs& args);
+Status launch(const gdn::Prefill& prefill, Stream stream, const gdn::PrefillArgs& args,
+              const DeviceBuffer& workspace);
+Status launch(const gdn::Decode& decode, Stream stream, const gdn::DecodeArgs& args,
+              const DeviceBuffer& workspace);
+
+// Launches of a case on a stream of its own, with a workspace of exactly the size that those with
+// `args` ask for, all NaN.  The case and the operator must outlive it.
+template <class Case>
+class Session {
+ public:
+  using Operator = typename Case::Operator;
+  using Args = typename Case::Args;
+
+  Session(const Case& one, const Operator& prepared, const Args& args)
+      : one_(one),
+        prepared_(prepared),
+        stream_(make_stream(gpu())),
+        workspace_(gpu(), workspace_bytes(one, prepared, args)) {}
+
+  const DeviceStream& stream() const { return stream_; }
+  const DeviceBuffer& workspace() const { return workspace_; }
+  Status launch(const Args& args) const {
+    return test::launch(prepared_, stream_.get(), args, workspace_);
+  }
+  // Waits.  Fails the test case when the guard bands of the workspace are damaged.
+  GdnMemory finish() const {
+    stream_.synchronize().value();
+    CHECK(workspace_.guards_intact());
+    return one_.download();
+  }
+
+ private:
+  const Case& one_;
+  const Operator& prepared_;
+  DeviceStream stream_;
+  DeviceBuffer workspace_;
+};
+
+// One launch on a fresh copy of the case's data.
+template <class Case>
+GdnMemory run(const Case& one, const typename Case::Operator& prepared,
+              const typename Case::Args& args) {
+  const Session<Case> session(one, prepared, args);
+  one.upload();
+  const Status status = session.launch(args);
+  INFO(status.message() << "; problem " << one.problem().to_json());
+  REQUIRE(status.ok());
+  return session.finish();
+}
+template <class Case>
+GdnMemory run(const Case& one, const typename Case::Operator& prepared) {
+  return run(one, prepared, one.args());
+}
+
+// Fails the running test case unless `after` is good.  `what`, the options and the seed are what is
+// needed to run the case again.
+void expect_good(const GdnCase& one, const GdnMemory& after, const std::string& what);
+// Runs the case and checks it.
+void expect_good(const PrefillCase& prefill_case, const gdn::Prefill& prefill,
+                 const CaseShape& shape);
+
+// Runs the operator on random data and checks results and surroundings; a failure prints all that
+// is needed to run only this case.
+void run_case(const gdn::DecodeProblem& problem, std::int64_t batch, CaseOptions options = {});
+void run_case(const gdn::PrefillProblem& problem, const CaseShape& shape, CaseOptions options = {});
+template <class Problem, class Size>
+void run_cases(const std::vector<Problem>& problems, const Size& size,
+               const CaseOptions& options = {}) {
+  prewarm(problems);
+  for (const Problem& problem : problems) run_case(problem, size, options);
+}
+// Each problem with a small batch and with one that is large enough for the kernel of large
+// batches.
+void run_both_kernels(const std::vector<gdn::DecodeProblem>& problems,
+                      const CaseOptions& options = {});
+
+// Where a tensor is worst, for people; `name` is the tensor's.
+std::string text(const Deviation& deviation, const char* name);
+
+// Lengths around every boundary of a chunk or of a tile of it.
+inline const std::vector<std::int64_t> kBoundaryLengths{
+    0, 1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 127, 128, 129, 255, 256, 257};
+
+// Small problems to vary: 2 key heads, 4 value heads, 64 x 64.
+gdn::DecodeProblem small_problem();
+gdn::PrefillProblem small_prefill();  // dense
+gdn::PrefillProblem small_varlen();
+
+}  // namespace cubinery::test

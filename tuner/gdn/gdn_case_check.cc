@@ -1,0 +1,301 @@
+// What a launch of a GdnCase must give, and whether it did.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "tuner/gdn/gdn_case.h"
+#include "tuner/gdn/gdn_reference.h"
+#include "tuner/gdn/rounding.h"
+
+namespace cubinery {
+namespace {
+
+using gdn::Checkpoints;
+using gdn::Padding;
+using gdn::PrefillArgs;
+
+// The reference goes by spans of this many tokens: whole chunks of every size.
+constexpr std::int64_t kSpan = 1024;
+
+// `naive` as a tensor of `dtype` holds it.
+void add_naive(DType dtype, const std::vector<float>& naive, const double* expected,
+               Deviation* deviation) {
+  for (const float value : naive) deviation->add_naive(rounded(dtype, value), *expected++);
+}
+
+// What is wrong with a row whose values are not compared.  Empty when nothing is.
+std::string value_fault(RowKind kind, const std::vector<float>& values) {
+  for (std::size_t d = 0; d < values.size(); ++d) {
+    const float value = values[d];
+    const bool good = kind == RowKind::kZeroed    ? value == 0
+                      : kind == RowKind::kInvalid ? std::isnan(value)
+                                                  : std::isfinite(value);
+    if (good) continue;
+    const char* const expected = kind == RowKind::kZeroed    ? "0 (padding)"
+                                 : kind == RowKind::kInvalid ? "NaN (an index that cannot be)"
+                                                             : "a finite value (scratch slot)";
+    return fmt::format("element {} is {}, expected {}", d, value, expected);
+  }
+  return "";
+}
+
+}  // namespace
+
+void GdnDeviations::merge(const GdnDeviations& other) {
+  o.merge(other.o);
+  state.merge(other.state);
+  checkpoints.merge(other.checkpoints);
+}
+
+bool GdnCase::malformed() const {
+  if (!problem_.varlen) return false;
+  bool malformed = start(0) < 0 || start(sequences_) > tokens_;
+  for (std::int64_t n = 0; n < sequences_; ++n) malformed |= start(n + 1) < start(n);
+  return malformed;
+}
+
+bool GdnCase::is_padding(std::int64_t index) const {
+  if (problem_.padding == Padding::kNone) return false;
+  return problem_.pad_index == gdn::PadIndex::kNegative ? index < 0 : index == 0;
+}
+
+// By the indices alone.
+Row GdnCase::slots_of(std::int64_t n) const {
+  const PrefillArgs& tensors = layout_.tensors();
+  const auto stored = [&](std::int64_t slot) { return problem_.store_state ? slot : kNowhere; };
+  if (!tensors.state_indices.present()) return {RowKind::kComputed, n, stored(n)};
+  const std::int64_t scratch = options_.scratch_slot;
+  const std::int64_t read = integer(&PrefillArgs::state_indices, n);
+  const std::int64_t write =
+      tensors.state_out_indices.present() ? integer(&PrefillArgs::state_out_indices, n) : read;
+  if (is_padding(read)) {
+    if (problem_.padding == Padding::kSkip) return {RowKind::kSkipped, 0, 0};
+    if (problem_.padding == Padding::kZero) return {RowKind::kZeroed, 0, 0};
+    int sharing = 0;
+    for (std::int64_t other = 0; other < sequences_; ++other) {
+      sharing += is_padding(integer(&PrefillArgs::state_indices, other)) ? 1 : 0;
+    }
+    return {sharing == 1 ? RowKind::kComputed : RowKind::kShared, scratch, stored(scratch)};
+  }
+  // A padding write index drops the new state, or sends it to the scratch slot.
+  if (is_padding(write)) {
+    const bool kept = problem_.padding == Padding::kScratch;
+    return {RowKind::kComputed, read, kept ? stored(scratch) : kNowhere};
+  }
+  const auto outside = [&](std::int64_t slot) {
+    return slot < 0 || slot >= tensors.state.shape[0];
+  };
+  if (outside(read) || outside(write)) return {RowKind::kInvalid, 0, 0};
+  return {RowKind::kComputed, read, stored(write)};
+}
+
+Row GdnCase::row(std::int64_t n, bool malformed) const {
+  if (malformed) return {RowKind::kInvalid, 0, 0};
+  const Row row = slots_of(n);
+  if (problem_.checkpoints == Checkpoints::kNone || !problem_.varlen || !row.runs()) return row;
+  const std::int64_t first = first_checkpoint(n), end = first_checkpoint(n + 1);
+  const bool fits = first >= 0 && end <= layout_.tensors().checkpoints.shape[0] &&
+                    end - first >= checkpoints_of(problem_, length(n));
+  return fits ? row : Row{RowKind::kInvalid, 0, 0};
+}
+
+std::vector<Row> GdnCase::rows() const {
+  const bool malformed = this->malformed();
+  std::vector<Row> rows;
+  for (std::int64_t n = 0; n < sequences_; ++n) rows.push_back(row(n, malformed));
+  return rows;
+}
+
+template <class Real>
+gdn::PrefillRefHead<Real> GdnCase::head(std::int64_t n, std::int64_t h, std::int64_t first,
+                                        std::int64_t last) const {
+  return reference_head<Real>(
+      problem_, options_.scale, h, first, last,
+      [&](TensorOf tensor, std::int64_t t, std::int64_t of, int width) {
+        const bool vector = (layout_.tensors().*tensor).rank == 1;
+        return values_at(memory_, tensor, vector ? vector_at(tensor, of) : row_at(tensor, n, t, of),
+                         width);
+      });
+}
+template gdn::PrefillRefHead<double> GdnCase::head(std::int64_t, std::int64_t, std::int64_t,
+                                                   std::int64_t) const;
+template gdn::PrefillRefHead<float> GdnCase::head(std::int64_t, std::int64_t, std::int64_t,
+                                                  std::int64_t) const;
+
+template <class Real>
+std::vector<Real> GdnCase::initial_state(std::int64_t n, std::int64_t h) const {
+  if (problem_.has_initial_state) {
+    return matrix_values<Real>(memory_, &PrefillArgs::state, slots_of(n).read, h);
+  }
+  return std::vector<Real>(idx(problem_.key_dim * problem_.value_dim));
+}
+template std::vector<double> GdnCase::initial_state(std::int64_t, std::int64_t) const;
+template std::vector<float> GdnCase::initial_state(std::int64_t, std::int64_t) const;
+
+// Goes on by a span of tokens.
+void GdnCase::advance(std::int64_t n, std::int64_t h, std::int64_t first, std::int64_t last,
+                      std::vector<float>* naive_state, GdnReference* reference) const {
+  std::vector<double> o(idx((last - first) * problem_.value_dim));
+  std::vector<float> naive_o(o.size());
+  const auto plain = head<float>(n, h, first, last);
+  gdn_prefill_ref(head<double>(n, h, first, last), reference->state.data(), o.data());
+  if (options_.chunk_size == 0) {
+    gdn_prefill_ref(plain, naive_state->data(), naive_o.data());
+  } else {
+    gdn_prefill_chunked_ref(
+        plain, options_.chunk_size, [&](float x) { return rounded_operand(problem_.dtype, x); },
+        naive_state->data(), naive_o.data());
+  }
+  add_naive(problem_.output_dtype, naive_o, o.data(), &reference->naive.o);
+  reference->o.insert(reference->o.end(), o.begin(), o.end());
+}
+
+GdnReference GdnCase::reference(std::int64_t n, std::int64_t h, const Row& row) const {
+  GdnReference made;
+  if (row.kind != RowKind::kComputed) return made;
+  made.state = initial_state<double>(n, h);
+  std::vector<float> naive_state = initial_state<float>(n, h);
+  const auto keep = [&](Checkpoints when) {
+    if (problem_.checkpoints != when) return;
+    made.checkpoints.insert(made.checkpoints.end(), made.state.begin(), made.state.end());
+    add_naive(problem_.state_dtype, naive_state, made.state.data(), &made.naive.checkpoints);
+  };
+  const bool keeps = problem_.checkpoints != Checkpoints::kNone;
+  const std::int64_t span = keeps ? problem_.checkpoint_every : kSpan;
+  for (std::int64_t first = 0; first < length(n); first += span) {
+    const std::int64_t last = std::min(first + span, length(n));
+    keep(Checkpoints::kBefore);
+    advance(n, h, first, last, &naive_state, &made);
+    if (last - first == span) keep(Checkpoints::kAfter);
+  }
+  if (row.writes()) {
+    add_naive(problem_.state_dtype, naive_state, made.state.data(), &made.naive.state);
+  }
+  return made;
+}
+
+std::vector<GdnReference> GdnCase::references() const {
+  const std::vector<Row> rows = this->rows();
+  std::vector<GdnReference> all(units());
+  on_all_processors(all.size(), [&](std::size_t unit) {
+    const auto n = static_cast<std::int64_t>(unit) / heads_;
+    all[unit] = reference(n, static_cast<std::int64_t>(unit) % heads_, rows[idx(n)]);
+  });
+  return all;
+}
+
+void GdnCase::compare_matrix(const GdnMemory& after, TensorOf tensor, std::int64_t row,
+                             std::span<const double> expected, Deviation::Index at,
+                             Deviation* deviation) const {
+  const std::vector<double> actual = matrix_values<double>(after, tensor, row, at[1]);
+  for (std::size_t e = 0; e < actual.size(); ++e) {
+    at[3] = static_cast<std::int64_t>(e) / problem_.value_dim;
+    at[4] = static_cast<std::int64_t>(e) % problem_.value_dim;
+    deviation->add_actual(actual[e], expected[e], at);
+  }
+}
+
+GdnDeviations GdnCase::compare(std::int64_t n, std::int64_t h, const Row& row,
+                               const GdnReference& expected, const GdnMemory& after) const {
+  GdnDeviations deviation = expected.naive;
+  const double* o = expected.o.data();
+  for (std::int64_t t = 0; t < length(n); ++t) {
+    const std::vector<float> actual =
+        row_values(after, &PrefillArgs::o, n, t, h, problem_.value_dim);
+    for (std::int64_t d = 0; d < problem_.value_dim; ++d) {
+      deviation.o.add_actual(actual[idx(d)], *o++, {n, h, t, d, 0});
+    }
+  }
+  const auto elements = idx(problem_.key_dim * problem_.value_dim);
+  for (std::size_t c = 0; c * elements < expected.checkpoints.size(); ++c) {
+    const auto number = static_cast<std::int64_t>(c);
+    compare_matrix(after, &PrefillArgs::checkpoints, first_checkpoint(n) + number,
+                   std::span(expected.checkpoints).subspan(c * elements, elements), {n, h, number},
+                   &deviation.checkpoints);
+  }
+  if (row.writes()) {
+    compare_matrix(after, target(), row.write, expected.state, {n, h}, &deviation.state);
+  }
+  return deviation;
+}
+
+GdnVerdict GdnCase::check(const GdnMemory& after, std::span<const GdnReference> references) const {
+  const std::vector<Row> rows = this->rows();
+  std::vector<GdnDeviations> each(units());
+  on_all_processors(each.size(), [&](std::size_t unit) {
+    const auto n = static_cast<std::int64_t>(unit) / heads_;
+    const auto h = static_cast<std::int64_t>(unit) % heads_;
+    const Row& row = rows[idx(n)];
+    if (row.kind != RowKind::kComputed) return;
+    each[unit] = references.empty() ? compare(n, h, row, reference(n, h, row), after)
+                                    : compare(n, h, row, references[unit], after);
+  });
+  GdnVerdict verdict{.fault = fault(rows, after)};
+  for (const GdnDeviations& one : each) verdict.errors.merge(one);
+  return verdict;
+}
+
+// Rows that are not computed from the sequence's own slot.
+std::string GdnCase::row_fault(std::int64_t n, RowKind kind, const GdnMemory& after) const {
+  if (kind == RowKind::kComputed || kind == RowKind::kSkipped) return "";
+  // Of a malformed batch every token is invalid, also those of no sequence.
+  const bool all = malformed();
+  const std::int64_t begin = all ? -start(n) : 0, end = all ? tokens_ - start(n) : length(n);
+  for (std::int64_t t = begin; t < end; ++t) {
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      const std::string fault =
+          value_fault(kind, row_values(after, &PrefillArgs::o, n, t, h, problem_.value_dim));
+      if (fault.empty()) continue;
+      return fmt::format("o of sequence {}, head {}, token {}: {}", n, h, t, fault);
+    }
+  }
+  return "";
+}
+
+void GdnCase::forgive(const GdnMemory& after, const Place& place, std::size_t count,
+                      GdnMemory* expected) const {
+  std::memcpy((*expected)[place.piece].data() + place.byte, after[place.piece].data() + place.byte,
+              count);
+}
+
+// All that the sequence may write.
+void GdnCase::forgive_written(std::int64_t n, const Row& row, const GdnMemory& after,
+                              GdnMemory* expected) const {
+  const std::size_t row_bytes = idx(problem_.value_dim * size_of(problem_.output_dtype));
+  for (std::int64_t h = 0; h < heads_; ++h) {
+    for (std::int64_t t = 0; t < length(n) && row.kind != RowKind::kSkipped; ++t) {
+      forgive(after, row_at(&PrefillArgs::o, n, t, h), row_bytes, expected);
+    }
+    if (row.writes()) forgive(after, matrix_at(target(), row.write, h), matrix_bytes(), expected);
+    const std::int64_t kept = row.runs() ? checkpoints_of(problem_, length(n)) : 0;
+    for (std::int64_t c = 0; c < kept; ++c) {
+      forgive(after, matrix_at(&PrefillArgs::checkpoints, first_checkpoint(n) + c, h),
+              matrix_bytes(), expected);
+    }
+  }
+}
+
+std::string GdnCase::fault(const std::vector<Row>& rows, const GdnMemory& after) const {
+  for (std::int64_t n = 0; n < sequences_; ++n) {
+    std::string fault = row_fault(n, rows[idx(n)].kind, after);
+    if (!fault.empty()) return fault;
+  }
+  GdnMemory expected = memory_;
+  if (malformed()) {
+    for (std::int64_t unit = 0; unit < tokens_ * heads_; ++unit) {
+      forgive(after, layout_.row_at(&PrefillArgs::o, 0, unit / heads_, unit % heads_),
+              idx(problem_.value_dim * size_of(problem_.output_dtype)), &expected);
+    }
+  } else {
+    for (std::int64_t n = 0; n < sequences_; ++n) {
+      forgive_written(n, rows[idx(n)], after, &expected);
+    }
+  }
+  const std::string difference = first_difference(after, expected);
+  if (difference.empty()) return "";
+  return fmt::format("writes in or around {}, where no sequence may", difference);
+}
+
+}  // namespace cubinery

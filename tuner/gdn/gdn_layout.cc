@@ -1,0 +1,166 @@
+#include "tuner/gdn/gdn_layout.h"
+
+#include <algorithm>
+
+namespace cubinery {
+
+namespace {
+
+using gdn::PrefillArgs;
+
+constexpr std::int64_t kRowGap = 16;  // Placement::kRank4
+
+bool holds_rows(TensorOf tensor) {
+  constexpr TensorOf kRows[] = {&PrefillArgs::q, &PrefillArgs::k,    &PrefillArgs::v,
+                                &PrefillArgs::g, &PrefillArgs::beta, &PrefillArgs::o};
+  return std::find(std::begin(kRows), std::end(kRows), tensor) != std::end(kRows);
+}
+
+void insert_front(Tensor* tensor) {
+  std::copy_backward(tensor->shape.begin(), tensor->shape.begin() + tensor->rank,
+                     tensor->shape.begin() + tensor->rank + 1);
+  tensor->shape[0] = 1;
+  ++tensor->rank;
+}
+
+}  // namespace
+
+GdnLayout::GdnLayout(const gdn::PrefillProblem& problem, const GdnExtent& extent,
+                     const LayoutOptions& options)
+    : problem_(problem), options_(options), tensors_(tensors_of(problem, extent)) {
+  for (std::size_t i = 0; i < spots_.size(); ++i) {
+    const TensorOf member = kTensors[i].member;
+    Tensor* const tensor = &(tensors_.*member);
+    Spot* const spot = &spots_[i];
+    spot->piece = i;
+    if (!tensor->present()) continue;
+    if (holds_rows(member)) {
+      place_rows(tensor, spot);
+    } else if (tensor->rank == 1) {
+      place_vector(tensor, spot);
+    } else {
+      const bool out = member == &PrefillArgs::state_out;
+      place_matrices(tensor, out ? options.out_slot_gap : options.slot_gap, spot);
+    }
+  }
+  if (options.placement == Placement::kPackedRows) pack_rows();
+}
+
+bool GdnLayout::has_batch_dimension() const {
+  return !problem_.varlen || options_.placement == Placement::kRank4;
+}
+
+std::size_t GdnLayout::token_dimension() const {
+  const bool heads_first = problem_.token_layout == gdn::TokenLayout::kBHTD;
+  return (has_batch_dimension() ? 1u : 0u) + (heads_first ? 1u : 0u);
+}
+
+std::size_t GdnLayout::head_dimension() const {
+  const bool heads_first = problem_.token_layout == gdn::TokenLayout::kBHTD;
+  return heads_first ? token_dimension() - 1 : token_dimension() + 1;
+}
+
+// [batch, tokens, heads, dim], or without batch or dim; heads before tokens as the problem says.
+void GdnLayout::place_rows(Tensor* tensor, Spot* spot) const {
+  if (problem_.varlen && has_batch_dimension()) insert_front(tensor);
+  const std::size_t t = token_dimension(), h = head_dimension();
+  const std::int64_t batch = has_batch_dimension() ? tensor->shape[0] : 1;
+  const std::int64_t heads = tensor->shape[h];
+  const std::int64_t tokens = std::max<std::int64_t>(tensor->shape[t], 1);
+  const std::size_t d = std::max(t, h) + 1;
+  const std::int64_t width = idx(tensor->rank) > d ? tensor->shape[d] : 1;
+  const bool heads_first = (problem_.token_layout == gdn::TokenLayout::kBHTD) !=
+                           (options_.placement == Placement::kTransposedHeads);
+  const std::int64_t gap = options_.placement == Placement::kRank4 ? kRowGap : 0;
+  std::int64_t batch_stride = 0, token_stride = 0, head_stride = 0;
+  if (options_.placement == Placement::kUnaligned) {
+    spot->first = 1;
+    head_stride = width + 1;
+    token_stride = heads * head_stride + 1;
+    batch_stride = tokens * token_stride + 1;
+  } else if (heads_first && options_.placement != Placement::kPackedRows) {
+    token_stride = width + gap;
+    head_stride = tokens * token_stride + gap;
+    batch_stride = heads * head_stride + gap;
+  } else {
+    head_stride = width;
+    token_stride = heads * width + gap;
+    batch_stride = tokens * token_stride + gap;
+  }
+  tensor->strides = {};
+  if (has_batch_dimension()) tensor->strides[0] = batch_stride;
+  tensor->strides[t] = token_stride;
+  tensor->strides[h] = head_stride;
+  if (idx(tensor->rank) > d) tensor->strides[d] = 1;
+  if (batch * tensor->shape[t] == 0) return;
+  spot->elements = spot->first + (batch - 1) * batch_stride + (tokens - 1) * token_stride +
+                   (heads - 1) * head_stride + width;
+}
+
+void GdnLayout::place_matrices(Tensor* tensor, std::int64_t row_gap, Spot* spot) const {
+  tensor->strides[1] = tensor->shape[2] * tensor->shape[3] + options_.head_gap;
+  tensor->strides[0] = tensor->shape[1] * tensor->strides[1] + row_gap;
+  spot->elements = tensor->shape[0] * tensor->strides[0];
+}
+
+void GdnLayout::place_vector(Tensor* tensor, Spot* spot) const {
+  tensor->strides[0] = options_.placement == Placement::kUnaligned ? 2 : 1;
+  spot->elements = tensor->shape[0] * tensor->strides[0];
+}
+
+// q, k and v, which come first in kTensors, become slices of one [batch, tokens, channels] tensor.
+void GdnLayout::pack_rows() {
+  std::int64_t channels = 0;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Tensor& tensor = tensors_.*kTensors[i].member;
+    spots_[i].piece = 0;
+    spots_[i].first = channels;
+    channels += tensor.shape[head_dimension()] * tensor.strides[head_dimension()];
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    Tensor& tensor = tensors_.*kTensors[i].member;
+    const std::int64_t tokens = tensor.shape[token_dimension()];
+    const std::int64_t batch = has_batch_dimension() ? tensor.shape[0] : 1;
+    tensor.strides[token_dimension()] = channels;
+    if (has_batch_dimension()) tensor.strides[0] = std::max<std::int64_t>(tokens, 1) * channels;
+    spots_[i].elements = i == 0 ? batch * tokens * channels : 0;
+  }
+}
+
+GdnMemory GdnLayout::memory() const {
+  GdnMemory memory(spots_.size());
+  for (std::size_t i = 0; i < spots_.size(); ++i) {
+    const Tensor& tensor = tensors_.*kTensors[i].member;
+    if (!tensor.present() || spots_[i].piece != i) continue;
+    memory[i].assign(idx(spots_[i].elements * size_of(tensor.dtype)) + 2 * kGuardBytes, kPoison);
+  }
+  return memory;
+}
+
+GdnLayout::Place GdnLayout::at(TensorOf tensor, std::int64_t element) const {
+  const auto found = std::find_if(std::begin(kTensors), std::end(kTensors),
+                                  [&](const TensorMember& x) { return x.member == tensor; });
+  const Spot& spot = spots_[idx(found - std::begin(kTensors))];
+  const std::int64_t bytes = (spot.first + element) * size_of((tensors_.*tensor).dtype);
+  return {.piece = spot.piece, .byte = kGuardBytes + idx(bytes)};
+}
+
+GdnLayout::Place GdnLayout::row_at(TensorOf tensor, std::int64_t batch, std::int64_t token,
+                                   std::int64_t head) const {
+  const Tensor& x = tensors_.*tensor;
+  return at(tensor, batch * x.strides[0] + token * x.strides[token_dimension()] +
+                        head * x.strides[head_dimension()]);
+}
+
+PrefillArgs GdnLayout::args(std::span<void* const> pieces) const {
+  PrefillArgs args = tensors_;
+  for (const auto& [name, member] : kTensors) {
+    Tensor& tensor = args.*member;
+    if (!tensor.present()) continue;
+    const Place place = at(member, 0);
+    tensor.data = static_cast<std::byte*>(pieces[place.piece]) + place.byte;
+  }
+  return args;
+}
+
+}  // namespace cubinery
