@@ -237,8 +237,8 @@ class Decode:
         self._handle = _core.decode_create(context._handle, problem.to_json())
 
     def choice(self, batch: int) -> dict[str, str]:
-        """What a batch of this size launches: "configuration", "rung" (how good a choice it is,
-        "exact" to "default") and "why".
+        """What a batch of this size launches: "path", "configuration", "rung" (how good a choice
+        it is, "exact" to "default") and "why".
         """
         choice: dict[str, str] = json.loads(_core.decode_choice(self._handle, batch))
         return choice
