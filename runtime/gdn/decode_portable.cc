@@ -9,35 +9,34 @@
 namespace cubinery::gdn {
 namespace {
 
-// Warps that some requests need.
-std::int64_t warps_of(const GdnDecodeKey& key, std::int64_t requests, int heads) {
-  return requests * heads * (key.value_dim / key.warp_v);
-}
-
 class PortableDecodeRunner final : public DecodeRunner {
  public:
   PortableDecodeRunner(const DecodeProblem& problem, const GdnDecodeKey& key, Kernel kernel)
-      : problem_(problem), key_(key), kernel_(std::move(kernel)) {}
+      : problem_(problem),
+        warps_per_request_(problem.heads() * (key.value_dim / key.warp_v)),
+        warps_per_block_(key.warps),
+        max_batch_(std::numeric_limits<int>::max() / 2 / warps_per_request_),
+        kernel_(std::move(kernel)) {}
 
   const Kernel& kernel() const override { return kernel_; }
-
-  std::int64_t max_batch() const override {
-    return std::numeric_limits<int>::max() / 2 / warps_of(key_, 1, problem_.heads());
-  }
+  std::int64_t max_batch() const override { return max_batch_; }
 
   Status launch(Stream stream, const DecodeArgs& args, std::int64_t batch) const override {
     GdnDecodeParams params{};
     CUBINERY_RETURN_IF_ERROR(bind_decode(problem_, args, batch, &params));
-    const std::int64_t warps = warps_of(key_, batch, problem_.heads());
-    const std::int64_t blocks = (warps + key_.warps - 1) / key_.warps;
+    // At most half of what an int holds.
+    const auto warps = static_cast<unsigned>(batch) * static_cast<unsigned>(warps_per_request_);
+    const auto per_block = static_cast<unsigned>(warps_per_block_);
     return kernel_.launch(
-        stream, {.grid_x = static_cast<unsigned>(blocks), .programmatic = args.programmatic},
+        stream, {.grid_x = (warps + per_block - 1) / per_block, .programmatic = args.programmatic},
         params);
   }
 
  private:
   DecodeProblem problem_;
-  GdnDecodeKey key_;
+  int warps_per_request_;
+  int warps_per_block_;
+  std::int64_t max_batch_;
   Kernel kernel_;
 };
 

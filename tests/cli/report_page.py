@@ -64,7 +64,7 @@ def check_setting(browser, setting):
     link, = browser.find(f"#settings a[href='#{setting['id']}']")
     browser.click(link)
     shown = browser.run("return document.getElementById('detail').textContent;")
-    for text in (setting["fixed"], setting["gpu"]["name"], setting["toolchain"]["nvrtc"]):
+    for text in (setting["problem"], setting["gpu"]["name"], setting["nvrtc"]):
         assert text in shown, text
     for measurement in setting["measurements"]:
         if measurement["verdict"] != "correct":
