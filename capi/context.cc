@@ -118,14 +118,14 @@ int cubinery_context_compile(const CubineryContext* context, const char* op, con
                              char** report) {
   return guarded([&]() -> Status {
     if (report != nullptr) *report = nullptr;
-    const Result<std::vector<KernelSpec>> specs = specs_for(context, op, problem);
-    if (!specs) return specs.error().clone();
+    CUBINERY_RETURN_IF_ERROR(not_null("context", context));
+    const Result<Problem> parsed = read_problem(op, problem);
+    if (!parsed) return parsed.error().clone();
+    const Result<std::vector<CompiledKernel>> kernels =
+        std::visit([&](const auto& one) { return context->value.compile(one); }, *parsed);
+    if (!kernels) return kernels.error().clone();
     Json document = Json::array();
-    for (const KernelSpec& spec : *specs) {
-      const Result<CompiledKernel> kernel = context->value.compile(spec);
-      if (!kernel) return kernel.error().clone();
-      document.push_back(json_of(*kernel));
-    }
+    for (const CompiledKernel& kernel : *kernels) document.push_back(json_of(kernel));
     if (report != nullptr) *report = json_text(document);
     return {};
   });

@@ -192,10 +192,10 @@ CUBINERY_C_API void cubinery_decode_destroy(CubineryDecode* decode);
 CUBINERY_C_API int cubinery_decode_launch(const CubineryDecode* decode, void* stream,
                                           const CubineryDecodeArgs* args);
 
-/* What a batch of this size launches, and why: gdn::Decode::choice().  *choice: {"path": "portable",
- * "configuration": "path=portable;warp_v=16;...", "rung": "exact" | "nearest shape" | "similar
- * problem" | "same architecture" | "default", "why"}, for cubinery_free_text().  Since version 2;
- * "path" since version 3. */
+/* What a batch of this size launches, and why: gdn::Decode::choice().  *choice: {"path":
+ * "portable", "configuration": "path=portable;warp_v=16;...", "rung": "exact" | "nearest shape" |
+ * "similar problem" | "same architecture" | "default", "why"}, for cubinery_free_text().  Since
+ * version 2; "path" since version 3. */
 CUBINERY_C_API int cubinery_decode_choice(const CubineryDecode* decode, int64_t batch,
                                           char** choice);
 

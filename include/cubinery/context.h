@@ -94,6 +94,15 @@ class Context {
   }
   Result<CompiledKernel> compile(const KernelSpec& spec) const;
 
+  // The same for every kernel that an operator for the problem may launch on any GPU of the
+  // context's architecture: context.compile(gdn::DecodeProblem{...}).  Errors of the problem's
+  // kernels(), or the first of the above.
+  template <class Problem>
+  requires requires { typename Problem::Operator; }
+  Result<std::vector<CompiledKernel>> compile(const Problem& problem) const {
+    return Problem::Operator::compile(*this, problem);
+  }
+
   // Why `spec` is or is not in the cache.  Compiles nothing.  kIo: a template folder cannot be
   // read; kInvalidKey: there is no such template.
   Result<Explanation> explain(const KernelSpec& spec) const;

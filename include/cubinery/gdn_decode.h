@@ -110,6 +110,10 @@ class Decode {
   // the cost model chooses, and Options::log has a warning.  kInvalidArgument from
   // DecodeProblem::check(); else as Context::get().
   static Result<Decode> create(const Context& context, const DecodeProblem& problem);
+  // Fills the cache with every kernel that create() may choose on any GPU of the context's
+  // architecture, by the context's results or by the cost model.  Needs no GPU.  Errors as above.
+  static Result<std::vector<CompiledKernel>> compile(const Context& context,
+                                                     const DecodeProblem& problem);
 
   // Enqueues one step on `stream`.  Checks every argument; does not allocate, lock or synchronise,
   // and may be captured in a CUDA graph.  B = 0 does nothing.

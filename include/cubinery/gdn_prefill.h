@@ -154,6 +154,10 @@ class Prefill {
   // the cost model chooses, and Options::log has a warning.  kInvalidArgument from
   // PrefillProblem::check(); else as Context::get().
   static Result<Prefill> create(const Context& context, const PrefillProblem& problem);
+  // Fills the cache with every kernel that create() may choose on any GPU of the context's
+  // architecture, by the context's results or by the cost model.  Needs no GPU.  Errors as above.
+  static Result<std::vector<CompiledKernel>> compile(const Context& context,
+                                                     const PrefillProblem& problem);
 
   // Bytes of workspace that every launch of at most this size needs, whatever its max_seqlen.
   std::size_t workspace_bytes(const PrefillSize& size) const;

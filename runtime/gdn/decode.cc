@@ -36,6 +36,11 @@ Result<Decode> Decode::create(const Context& context, const DecodeProblem& probl
   return made<Decode>(load_operator(context, problem));
 }
 
+Result<std::vector<CompiledKernel>> Decode::compile(const Context& context,
+                                                    const DecodeProblem& problem) {
+  return compile_operator(context, problem);
+}
+
 Result<Decode> create_decode(const Context& context, const DecodeProblem& problem,
                              const Target& target, const std::vector<TunedValue>& values) {
   return made<Decode>(load_configuration(context, problem, target, values));

@@ -100,6 +100,11 @@ Result<Prefill> Prefill::create(const Context& context, const PrefillProblem& pr
   return made<Prefill>(load_operator(context, problem));
 }
 
+Result<std::vector<CompiledKernel>> Prefill::compile(const Context& context,
+                                                     const PrefillProblem& problem) {
+  return compile_operator(context, problem);
+}
+
 Result<Prefill> create_prefill(const Context& context, const PrefillProblem& problem,
                                const Target& target, const std::vector<TunedValue>& values) {
   return made<Prefill>(load_configuration(context, problem, target, values));

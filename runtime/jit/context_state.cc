@@ -180,22 +180,29 @@ Status Context::State::not_cached(const Identity& identity) const {
                                     fmt::join(explanation.differences, "; "))));
 }
 
-Result<CompiledKernel> Context::State::compile(const KernelSpec& spec) const {
+Result<Context::State::Held> Context::State::hold(const KernelSpec& spec) const {
   Result<TemplateSource> source = find_template(spec.kernel, options.template_dirs);
   if (!source) return std::move(source).error();
-  const Identity identity = identity_of(spec, *source);
-  const std::shared_ptr<Slot> slot = slot_of(identity);
-  const std::lock_guard lock(slot->mutex);
-  if (slot->compiled) {
+  Identity identity = identity_of(spec, *source);
+  std::shared_ptr<Slot> slot = slot_of(identity);
+  std::unique_lock lock(slot->mutex);
+  return Held{*std::move(source), std::move(identity), std::move(slot), std::move(lock)};
+}
+
+Result<CompiledKernel> Context::State::compile(const KernelSpec& spec) const {
+  Result<Held> held = hold(spec);
+  if (!held) return std::move(held).error();
+  Slot& slot = *held->slot;
+  if (slot.compiled) {
     ++memory_hits_;
-    CompiledKernel compiled = *slot->compiled;
+    CompiledKernel compiled = *slot.compiled;
     compiled.source = Source::kMemory;
     return compiled;
   }
-  Result<Made> made = make(spec, *source, identity);
+  Result<Made> made = make(spec, held->source, held->identity);
   if (!made) return std::move(made).error();
-  slot->compiled = made->compiled;
-  if (made->compiled.path.empty()) slot->cubin = std::move(made->cubin);
+  slot.compiled = made->compiled;
+  if (made->compiled.path.empty()) slot.cubin = std::move(made->cubin);
   return std::move(made->compiled);
 }
 
@@ -205,28 +212,26 @@ Result<Kernel> Context::State::get(const KernelSpec& spec) const {
                   fmt::format("{}: a context with kNoDevice loads no kernels; use compile()",
                               spec.canonical));
   }
-  Result<TemplateSource> source = find_template(spec.kernel, options.template_dirs);
-  if (!source) return std::move(source).error();
-  const Identity identity = identity_of(spec, *source);
-  const std::shared_ptr<Slot> slot = slot_of(identity);
-  const std::lock_guard lock(slot->mutex);
-  if (slot->kernel) {
+  Result<Held> held = hold(spec);
+  if (!held) return std::move(held).error();
+  Slot& slot = *held->slot;
+  if (slot.kernel) {
     ++memory_hits_;
-    return *slot->kernel;
+    return *slot.kernel;
   }
   Made made;
-  if (!slot->cubin.empty()) {
+  if (!slot.cubin.empty()) {
     ++memory_hits_;
-    made = {.compiled = *slot->compiled, .cubin = std::move(slot->cubin)};
+    made = {.compiled = *slot.compiled, .cubin = std::move(slot.cubin)};
   } else {
-    Result<Made> result = make(spec, *source, identity);
+    Result<Made> result = make(spec, held->source, held->identity);
     if (!result) return std::move(result).error();
     made = std::move(*result);
   }
   Result<Kernel> kernel = load_kernel(device, spec, made.compiled.info, made.cubin);
   if (!kernel) return kernel;
-  slot->compiled = std::move(made.compiled);
-  slot->kernel = *kernel;
+  slot.compiled = std::move(made.compiled);
+  slot.kernel = *kernel;
   return kernel;
 }
 

@@ -47,6 +47,15 @@ struct Context::State {
     std::string cubin;  // kept only while it is neither loaded nor on disk
   };
 
+  // A kernel's template and its place in the memory table, locked.
+  struct Held {
+    TemplateSource source;
+    Identity identity;
+    std::shared_ptr<Slot> slot;
+    std::unique_lock<std::mutex> lock;  // ends before the slot may
+  };
+
+  Result<Held> hold(const KernelSpec& spec) const;
   Identity identity_of(const KernelSpec& spec, const TemplateSource& source) const;
   std::shared_ptr<Slot> slot_of(const Identity& identity) const;
   std::optional<Made> find(const Identity& identity) const;

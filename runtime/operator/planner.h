@@ -314,4 +314,15 @@ KnownResults known_results(const Context& context) {
   return known_results_of(context, Fields<Problem>::kName, path_kernels<Problem>());
 }
 
+// Every kernel that an operator for the problem may launch on any GPU of the context's
+// architecture, in the cache.
+template <class Problem>
+Result<std::vector<CompiledKernel>> compile_operator(const Context& context,
+                                                     const Problem& problem) {
+  const Result<Planner<Problem>> planner =
+      Planner<Problem>::create(problem, target_of(context), path_options(context));
+  if (!planner) return planner.error().clone();
+  return compile_kernels(context, planner->kernels(known_results<Problem>(context)));
+}
+
 }  // namespace cubinery

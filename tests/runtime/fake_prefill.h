@@ -15,8 +15,9 @@ namespace cubinery::test {
 
 class FakePrefill {
  public:
+  // One chunk size for all launches: that of batch_invariant.
   explicit FakePrefill(const gdn::PrefillProblem& problem)
-      : problem_(problem), prefill_(fake_operator(fake, dir_, problem)) {}
+      : problem_(invariant(problem)), prefill_(fake_operator(fake, dir_, problem_)) {}
 
   const gdn::Prefill& prefill() const { return prefill_; }
   // What a launch of this size runs on the fake device, an sm_90.
@@ -106,6 +107,11 @@ class FakePrefill {
     std::int64_t sequences, tokens, heads;
     std::int64_t dim;  // 0: none
   };
+
+  static gdn::PrefillProblem invariant(gdn::PrefillProblem problem) {
+    problem.batch_invariant = true;
+    return problem;
+  }
 
   Tensor token_tensor(int at, DType dtype, const TokenShape& shape) const {
     const bool heads_first = problem_.token_layout == gdn::TokenLayout::kBHTD;

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Counts the files that a change of each kind touches, by what an earlier change of that kind touched: the hand-kept
+files whose code (not comments) names an existing field, option, operator or path.
+
+    scripts/count_places.py            # a table
+    scripts/count_places.py --files    # and the files
+
+Not counted: tests, documents, examples, benchmarks, records of measurements, what scripts/print_fields.py prints, and
+the adapters to other libraries, which choose among options but need not know a new one.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SKIPPED = re.compile(r"^(tests|docs|examples|benchmarks|tuner/measured|python/tests|python/cubinery/compat)/"
+                     r"|^python/cubinery/problems\.py$|^cli/model_config\.|\.md$|^scripts/")
+COMMENTS = {".py": r"#[^\n]*|\"\"\".*?\"\"\"", "": r"//[^\n]*|/\*.*?\*/"}
+
+
+def code_of(path):
+    text = (ROOT / path).read_text(errors="replace")
+    pattern = COMMENTS.get(pathlib.Path(path).suffix, COMMENTS[""])
+    return re.sub(pattern, " ", text, flags=re.S)
+
+
+def hand_kept():
+    paths = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).split()
+    return {path: code_of(path) for path in paths
+            if not SKIPPED.search(path) and pathlib.Path(path).suffix in (".h", ".cc", ".cu", ".cuh", ".py", ".txt", ".sh")}
+
+
+def naming(files, *words):
+    patterns = [re.compile(rf"(?<![A-Za-z0-9_]){word}(?![A-Za-z0-9_])") for word in words]
+    return sorted(path for path, code in files.items() if all(p.search(code) for p in patterns))
+
+
+def toy_path():
+    """Files of the toy operator that name its second path, without those that are the path's own."""
+    own = re.compile(r"scale_wide\.cc$|/scale_rows_wide/|_test\.cc$")
+    paths = subprocess.check_output(["git", "ls-files", "tests/toy", "tests/CMakeLists.txt"], cwd=ROOT, text=True).split()
+    return sorted(p for p in paths if "scale_wide" in code_of(p) and not own.search(p))
+
+
+def main():
+    files = hand_kept()
+    either = [r"\w*[dD]ecode\w*", r"\w*[pP]refill\w*"]
+    rows = [
+        ("a tuned field of one kernel (stages of gdn_prefill_scan)", naming(files, "stages"), 3),
+        ("an option without a tensor (use_qk_l2norm)", naming(files, "use_qk_l2norm"), 8),
+        ("an option with a tensor (A_log)", naming(files, "A_log"), 10),
+        ("a new operator: shared files that name both", naming(files, *either), 10),
+        ("a second path (the toy operator's), without its own files", toy_path(), 4),
+    ]
+    print(f"{'change':60}  files  aim")
+    for change, found, aim in rows:
+        print(f"{change:60}  {len(found):5}  {aim:3}")
+        if "--files" in sys.argv[1:]:
+            print("".join(f"    {path}\n" for path in found), end="")
+
+
+main()
