@@ -22,13 +22,13 @@ class PortableDecodeRunner final : public DecodeRunner {
   const Kernel& kernel() const override { return kernel_; }
 
   std::int64_t max_batch() const override {
-    return std::numeric_limits<int>::max() / 2 / warps_of(key_, 1, problem_.heads());
+    return std::numeric_limits<int>::max() / 2 / warps_of(key_, 1, problem_.heads.count());
   }
 
   Status launch(Stream stream, const DecodeArgs& args, std::int64_t batch) const override {
     GdnDecodeParams params{};
     CUBINERY_RETURN_IF_ERROR(bind_decode(problem_, args, batch, &params));
-    const std::int64_t warps = warps_of(key_, batch, problem_.heads());
+    const std::int64_t warps = warps_of(key_, batch, problem_.heads.count());
     const std::int64_t blocks = (warps + key_.warps - 1) / key_.warps;
     return kernel_.launch(
         stream, {.grid_x = static_cast<unsigned>(blocks), .programmatic = args.programmatic},
@@ -77,7 +77,7 @@ std::vector<std::tuple<GdnDecodeKey>> kv_keys(GdnDecodeKey key) {
 std::vector<DecodePortable::KeySet> DecodePortable::default_keys(const DecodeProblem& problem,
                                                                  const Target&) const {
   const GdnDecodeKey key = std::get<0>(fixed_keys(problem));
-  return problem.state_layout == StateLayout::kVK ? vk_keys(key) : kv_keys(key);
+  return problem.states.layout == StateLayout::kVK ? vk_keys(key) : kv_keys(key);
 }
 
 bool DecodePortable::fits(const DecodeProblem&, const KeySet& keys, const Target&) const {

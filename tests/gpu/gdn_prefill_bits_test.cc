@@ -55,8 +55,8 @@ void take_sequence(PrefillCase* to, std::int64_t n, const PrefillCase& from, std
     std::memcpy(to->at(there), from.memory()[here.piece].data() + here.byte, bytes);
   };
   const PrefillProblem& p = from.problem();
-  const auto copy_rows = [&](TensorOf tensor, std::int64_t heads, int width) {
-    const Tensor x = from.args().*tensor;
+  const auto copy_rows = [&](GdnTensor tensor, std::int64_t heads, int width) {
+    const Tensor x = tensor_of(from.args(), tensor);
     for (std::int64_t t = 0; t < from.length(m) && x.present(); ++t) {
       for (std::int64_t h = 0; h < heads; ++h) {
         copy(to->row_at(tensor, n, t, h), from.row_at(tensor, m, t, h),
@@ -64,14 +64,14 @@ void take_sequence(PrefillCase* to, std::int64_t n, const PrefillCase& from, std
       }
     }
   };
-  copy_rows(&PrefillArgs::q, p.q_heads, p.key_dim);
-  copy_rows(&PrefillArgs::k, p.k_heads, p.key_dim);
-  copy_rows(&PrefillArgs::v, p.v_heads, p.value_dim);
-  copy_rows(&PrefillArgs::g, p.heads(), 1);
-  copy_rows(&PrefillArgs::beta, p.heads(), 1);
-  for (std::int64_t h = 0; h < p.heads() && p.has_initial_state; ++h) {
-    copy(to->matrix_at(&PrefillArgs::state, to->row(n).read, h),
-         from.matrix_at(&PrefillArgs::state, from.row(m).read, h), from.matrix_bytes());
+  copy_rows(GdnTensor::kQ, p.heads.q, p.key_dim);
+  copy_rows(GdnTensor::kK, p.heads.k, p.key_dim);
+  copy_rows(GdnTensor::kV, p.heads.v, p.value_dim);
+  copy_rows(GdnTensor::kG, p.heads.count(), 1);
+  copy_rows(GdnTensor::kBeta, p.heads.count(), 1);
+  for (std::int64_t h = 0; h < p.heads.count() && p.states.has_initial; ++h) {
+    copy(to->matrix_at(GdnTensor::kState, to->row(n).read, h),
+         from.matrix_at(GdnTensor::kState, from.row(m).read, h), from.matrix_bytes());
   }
 }
 
@@ -92,7 +92,7 @@ TEST_CASE("GdnPrefill.BitsDoNotDependOnThePlace", "[gpu][prefill]") {
       const GdnMemory results = run(other, prepare(problem));
       INFO("placement " << static_cast<int>(placement) << ", problem " << problem.to_json()
                         << ", seed " << seed());
-      for (std::int64_t h = 0; h < problem.heads(); ++h) {
+      for (std::int64_t h = 0; h < problem.heads.count(); ++h) {
         CHECK(same_head(c, 2, h, expected, other, 1, results));
       }
     }
@@ -196,7 +196,7 @@ TEST_CASE("GdnPrefill.PiecesEqualTheWhole", "[gpu][prefill]") {
     for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
       PrefillProblem problem = small_prefill();
       problem.dtype = dtype;
-      problem.state_layout = layout;
+      problem.states.layout = layout;
       const CaseOptions options{.seed = seed()};
       const CaseShape shape = uniform(2, 300);
       const PrefillCase c(problem, shape, options);
