@@ -136,10 +136,11 @@ TEST_CASE("ChoicesAreThoseOfTheCppApi", "[cpu]") {
     REQUIRE(code == CUBINERY_OK);
     const auto found = nlohmann::json::parse(text);
     cubinery_free_text(text);
+    CHECK(found.at("path") == chosen.path);
     CHECK(found.at("configuration") == chosen.configuration);
     CHECK(found.at("rung") == to_string(chosen.rung));
     CHECK(found.at("why") == chosen.why);
-    CHECK(found.size() == 3);
+    CHECK(found.size() == 4);
   };
   const FakeDecode decode;
   check(cubinery_decode_choice(&decode.decode, 8, &text), decode.decode.value.choice(8));
