@@ -39,13 +39,13 @@ void run_row(const bench::Gpu& gpu, const gdn::DecodeProblem& problem, int batch
   };
   const cubinery::Timing ms = bench::time_graph(gpu, operands.sets(), settings.replays, launch);
   const double floor_ms = static_cast<double>(operands.bytes()) / (settings.copy_tb_s * 1e9);
-  const bool kv = problem.state_layout == StateLayout::kKV;
+  const bool kv = problem.states.layout == StateLayout::kKV;
   const ordered_json identity = {
       {"op", "gdn_decode"},
       {"batch", batch},
-      {"qk_heads", problem.k_heads},
-      {"v_heads", problem.v_heads},
-      {"state_dtype", problem.state_dtype == DType::kF32 ? "f32" : "bf16"},
+      {"qk_heads", problem.heads.k},
+      {"v_heads", problem.heads.v},
+      {"state_dtype", problem.states.dtype == DType::kF32 ? "f32" : "bf16"},
       {"state_layout", kv ? "kv" : "vk"}};
   ordered_json measured = {{"kernel", "gdn_decode"},
                            {"tuned", chosen.configuration},

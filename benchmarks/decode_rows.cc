@@ -10,13 +10,13 @@ using gdn::DecodeProblem;
 
 DecodeProblem engine_problem(DType state_dtype, gdn::StateLayout layout) {
   DecodeProblem problem;
-  problem.gate_dtype = problem.beta_dtype = DType::kBF16;
-  problem.state_dtype = state_dtype;
-  problem.state_layout = layout;
-  problem.state_location = gdn::StateLocation::kPool;
-  problem.padding = gdn::Padding::kSkip;
-  problem.gate_mode = gdn::GateMode::kComputed;
-  problem.beta_mode = gdn::BetaMode::kLogit;
+  problem.gates.dtype = problem.gates.beta_dtype = DType::kBF16;
+  problem.states.dtype = state_dtype;
+  problem.states.layout = layout;
+  problem.states.location = gdn::StateLocation::kPool;
+  problem.states.padding = gdn::Padding::kSkip;
+  problem.gates.mode = gdn::GateMode::kComputed;
+  problem.gates.beta_mode = gdn::BetaMode::kLogit;
   problem.use_qk_l2norm = true;
   return problem;
 }

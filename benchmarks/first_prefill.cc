@@ -58,11 +58,9 @@ class Steps {
 };
 
 gdn::PrefillProblem problem() {
-  return {.q_heads = kKeyHeads,
-          .k_heads = kKeyHeads,
-          .v_heads = kHeads,
-          .use_qk_l2norm = true,
-          .has_initial_state = false};
+  return {.heads = {.q = kKeyHeads, .k = kKeyHeads, .v = kHeads},
+          .states = {.has_initial = false},
+          .use_qk_l2norm = true};
 }
 
 // Of all heads, against the recurrence in double.
@@ -72,12 +70,12 @@ bench::Errors errors(const cubinery::GdnCase& one, const cubinery::GdnMemory& af
   for (std::int64_t h = 0; h < kHeads; ++h) {
     const cubinery::GdnReference& expected = references[cubinery::idx(h)];
     for (std::int64_t t = 0; t < kTokens; ++t) {
-      const std::vector<float> o = one.row_values(after, &gdn::PrefillArgs::o, 0, t, h, kDim);
+      const std::vector<float> o = one.row_values(after, cubinery::GdnTensor::kO, 0, t, h, kDim);
       for (int d = 0; d < kDim; ++d) {
         errors.o.add(o[cubinery::idx(d)], expected.o[cubinery::idx(t * kDim + d)]);
       }
     }
-    const auto state = one.matrix_values<double>(after, &gdn::PrefillArgs::state, 0, h);
+    const auto state = one.matrix_values<double>(after, cubinery::GdnTensor::kState, 0, h);
     for (std::size_t e = 0; e < state.size(); ++e) errors.state.add(state[e], expected.state[e]);
   }
   return errors;
@@ -109,7 +107,7 @@ int run(int argc, char** argv) {
               {.data = workspace.data(), .bytes = workspace.bytes()})
       .value();
   stream.synchronize().value();
-  memory.download(one.row_at(&gdn::PrefillArgs::o, 0, 0, 0).piece).value();
+  memory.download(one.row_at(cubinery::GdnTensor::kO, 0, 0, 0).piece).value();
   steps.end("first_call");
 
   const bench::Errors error = errors(one, memory.download().value());

@@ -122,11 +122,12 @@ int first_result(const std::string& dir, int signal_fd) {
   args.q = cubinery::Tensor::contiguous(rows.data(), DType::kBF16, {1, 16, 128});
   args.k = args.q;
   args.v = cubinery::Tensor::contiguous(rows.data(), DType::kBF16, {1, 32, 128});
-  args.g = args.beta = cubinery::Tensor::contiguous(rows.data(), DType::kBF16, {1, 32});
-  args.A_log = args.dt_bias = cubinery::Tensor::contiguous(rows.data(), DType::kF32, {32});
+  args.gates.g = args.gates.beta = cubinery::Tensor::contiguous(rows.data(), DType::kBF16, {1, 32});
+  args.gates.A_log = args.gates.dt_bias =
+      cubinery::Tensor::contiguous(rows.data(), DType::kF32, {32});
   args.o = cubinery::Tensor::contiguous(o.data(), DType::kBF16, {1, 32, 128});
-  args.state = cubinery::Tensor::contiguous(state.data(), DType::kF32, {1, 32, 128, 128});
-  args.state_indices = cubinery::Tensor::contiguous(rows.data(), DType::kI32, {1});
+  args.states.in = cubinery::Tensor::contiguous(state.data(), DType::kF32, {1, 32, 128, 128});
+  args.states.indices = cubinery::Tensor::contiguous(rows.data(), DType::kI32, {1});
   const cubinery::DeviceStream stream = test::make_stream(*gpu);
   decode.launch(stream.get(), args).value();
   stream.synchronize().value();

@@ -37,15 +37,12 @@ std::vector<double> repeated(DType dtype, const std::vector<std::byte>& pattern,
   return values;
 }
 
-const std::vector<std::byte>& pattern_of(const GdnPatterns& patterns, TensorOf tensor) {
-  const std::pair<TensorOf, const std::vector<std::byte>*> all[] = {
-      {&PrefillArgs::q, &patterns.q},
-      {&PrefillArgs::k, &patterns.k},
-      {&PrefillArgs::v, &patterns.v},
-      {&PrefillArgs::g, &patterns.g},
-      {&PrefillArgs::beta, &patterns.beta},
-      {&PrefillArgs::A_log, &patterns.A_log},
-      {&PrefillArgs::dt_bias, &patterns.dt_bias}};
+const std::vector<std::byte>& pattern_of(const GdnPatterns& patterns, GdnTensor tensor) {
+  const std::pair<GdnTensor, const std::vector<std::byte>*> all[] = {
+      {GdnTensor::kQ, &patterns.q},           {GdnTensor::kK, &patterns.k},
+      {GdnTensor::kV, &patterns.v},           {GdnTensor::kG, &patterns.g},
+      {GdnTensor::kBeta, &patterns.beta},     {GdnTensor::kALog, &patterns.A_log},
+      {GdnTensor::kDtBias, &patterns.dt_bias}};
   return *std::find_if(std::begin(all), std::end(all), [&](const auto& x) {
             return x.first == tensor;
           })->second;
@@ -53,7 +50,7 @@ const std::vector<std::byte>& pattern_of(const GdnPatterns& patterns, TensorOf t
 
 // A stored matrix as [key_dim][value_dim].
 std::vector<double> by_keys(const gdn::PrefillProblem& p, std::vector<double> stored) {
-  if (p.state_layout == gdn::StateLayout::kKV) return stored;
+  if (p.states.layout == gdn::StateLayout::kKV) return stored;
   std::vector<double> matrix(stored.size());
   for (std::size_t e = 0; e < stored.size(); ++e) {
     matrix[e % idx(p.key_dim) * idx(p.value_dim) + e / idx(p.key_dim)] = stored[e];
@@ -91,7 +88,7 @@ class LaunchCheck {
   std::int64_t matrix_elements() const { return std::int64_t{p_.key_dim} * p_.value_dim; }
   std::int64_t first_state_element(const Part& part) const {
     const std::int64_t slot = operands_.slots(0)[idx(part.sequence)];
-    return (slot * p_.heads() + part.head) * matrix_elements();
+    return (slot * p_.heads.count() + part.head) * matrix_elements();
   }
 
   void compute(Part* part) const {
@@ -100,32 +97,32 @@ class LaunchCheck {
     const std::int64_t first = first_token(*part);
     const auto head = reference_head<double>(
         p_, operands_.options().scale, part->head, first, first + tokens(*part),
-        [&](TensorOf tensor, std::int64_t t, std::int64_t h, int width) {
-          const Tensor& x = tensors.*tensor;
+        [&](GdnTensor tensor, std::int64_t t, std::int64_t h, int width) {
+          const Tensor& x = tensor_of(tensors, tensor);
           const std::int64_t heads = x.rank == 1 ? 0 : x.shape[p_.varlen ? 1 : 2];
           return repeated(x.dtype, pattern_of(patterns, tensor), (t * heads + h) * width, width);
         });
     part->state.resize(idx(matrix_elements()));
-    if (p_.has_initial_state) {
-      part->state = by_keys(p_, repeated(p_.state_dtype, patterns.state, first_state_element(*part),
-                                         matrix_elements()));
+    if (p_.states.has_initial) {
+      part->state = by_keys(p_, repeated(p_.states.dtype, patterns.state,
+                                         first_state_element(*part), matrix_elements()));
     }
     part->o.resize(head.v.size());
     gdn::gdn_prefill_ref(head, part->state.data(), part->o.data());
   }
 
   void compare(const Part& part, Errors* errors) const {
-    const std::int64_t heads = p_.heads(), dim = p_.value_dim;
-    const std::vector<double> o = values(
-        operands_, &PrefillArgs::o, first_token(part) * heads * dim, tokens(part) * heads * dim);
+    const std::int64_t heads = p_.heads.count(), dim = p_.value_dim;
+    const std::vector<double> o = values(operands_, GdnTensor::kO, first_token(part) * heads * dim,
+                                         tokens(part) * heads * dim);
     for (std::int64_t t = 0; t < tokens(part); ++t) {
       const double* const row = o.data() + (t * heads + part.head) * dim;
       for (std::int64_t j = 0; j < dim; ++j) errors->o.add(row[j], part.o[idx(t * dim + j)]);
     }
     if (tokens(part) != length(part)) return;
-    const bool apart = operands_.args(0).state_out.present();
+    const bool apart = operands_.args(0).states.out.present();
     const std::vector<double> state =
-        by_keys(p_, values(operands_, apart ? &PrefillArgs::state_out : &PrefillArgs::state,
+        by_keys(p_, values(operands_, apart ? GdnTensor::kStateOut : GdnTensor::kState,
                            first_state_element(part), matrix_elements()));
     for (std::size_t e = 0; e < state.size(); ++e) errors->state.add(state[e], part.state[e]);
   }
@@ -139,7 +136,7 @@ class LaunchCheck {
 
 Errors launch_errors(const gdn::Decode& decode, const Gpu& gpu, const GdnOperands& operands) {
   std::vector<Part> parts;
-  const std::int64_t heads = operands.problem().heads();
+  const std::int64_t heads = operands.problem().heads.count();
   const std::int64_t compared = std::min(operands.size().sequences, kComparedRequests);
   for (std::int64_t unit = 0; unit < compared * heads; ++unit) {
     parts.push_back({.sequence = unit / heads, .head = unit % heads});

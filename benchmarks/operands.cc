@@ -12,9 +12,9 @@ GdnOperands make_operands(const Gpu& gpu, const gdn::PrefillProblem& problem,
   return GdnOperands::create(gpu.device(), problem, std::move(options)).value();
 }
 
-std::vector<double> values(const GdnOperands& operands, TensorOf tensor, std::int64_t first,
+std::vector<double> values(const GdnOperands& operands, GdnTensor tensor, std::int64_t first,
                            std::int64_t count) {
-  const DType dtype = (operands.args(0).*tensor).dtype;
+  const DType dtype = tensor_of(operands.args(0), tensor).dtype;
   const std::size_t size = idx(size_of(dtype));
   std::vector<std::byte> bytes(idx(count) * size);
   operands.download(tensor, 0, idx(first) * size, bytes).value();

@@ -15,7 +15,7 @@ GdnOperands make_operands(const Gpu& gpu, const gdn::PrefillProblem& problem,
                           GdnOperands::Options options);
 
 // `count` elements of a tensor of set 0, from element `first` on.
-std::vector<double> values(const GdnOperands& operands, TensorOf tensor, std::int64_t first,
+std::vector<double> values(const GdnOperands& operands, GdnTensor tensor, std::int64_t first,
                            std::int64_t count);
 
 // Error of many values: root of the sum of squares, relative to that of the expected ones.

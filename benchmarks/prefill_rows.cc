@@ -61,13 +61,13 @@ gdn::PrefillProblem prefill_problem(const PrefillRow& row) {
   const Protocol protocol = protocol_of(row);
   const bool strong = protocol.gates == Gates::kStrong;
   gdn::PrefillProblem problem;
-  problem.q_heads = problem.k_heads = row.qk_heads;
-  problem.v_heads = row.v_heads;
+  problem.heads.q = problem.heads.k = row.qk_heads;
+  problem.heads.v = row.v_heads;
   problem.dtype = problem.output_dtype = protocol.dtype;
-  if (strong) problem.gate_dtype = problem.beta_dtype = problem.dtype;
+  if (strong) problem.gates.dtype = problem.gates.beta_dtype = problem.dtype;
   problem.varlen = !strong || row.seqlens.size() > 1;
-  problem.state_layout = gdn::StateLayout::kKV;
-  problem.has_initial_state = !strong;
+  problem.states.layout = gdn::StateLayout::kKV;
+  problem.states.has_initial = !strong;
   return problem;
 }
 

@@ -14,21 +14,19 @@
 namespace cubinery::capi {
 namespace {
 
-// `from_members` and `to_members`: the same list of capi/tensors.h for the two structs.
-Status bind_tensors(std::string_view op, const auto& from_members, const auto& to_members,
-                    const auto& from, int device, auto* to) {
-  for (std::size_t i = 0; i < from_members.size(); ++i) {
-    const auto& [name, member] = from_members[i];
-    CUBINERY_RETURN_IF_ERROR(
-        from_dlpack({op, name}, from.*member, device, &(to->*to_members[i].member)));
+// `from` and `to`: the same list of capi/tensors.h for the two structs.
+Status bind_tensors(std::string_view op, const auto& from, int device, const auto& to) {
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const auto& [name, tensor] = from[i];
+    CUBINERY_RETURN_IF_ERROR(from_dlpack({op, name}, *tensor, device, to[i].tensor));
   }
   return {};
 }
 
 template <class C, class Cpp>
 Status bind_shared(std::string_view op, const C& from, int device, Cpp* to) {
-  CUBINERY_RETURN_IF_ERROR(bind_tensors(op, kTensors<C>, kTensors<Cpp>, from, device, to));
-  to->scratch_slot = from.scratch_slot;
+  CUBINERY_RETURN_IF_ERROR(bind_tensors(op, shared_tensors(from), device, shared_tensors(*to)));
+  to->states.scratch_slot = from.states.scratch_slot;
   if (from.scale != nullptr) to->scale = *from.scale;
   if (from.programmatic != 0 && from.programmatic != 1) {
     return invalid({op, "programmatic"}, fmt::format("is {}; accepted: 0, 1", from.programmatic));
@@ -141,9 +139,8 @@ int cubinery_prefill_launch(const CubineryPrefill* prefill, void* stream,
     CUBINERY_RETURN_IF_ERROR(read_struct("args", args, &given));
     gdn::PrefillArgs bound;
     CUBINERY_RETURN_IF_ERROR(bind_shared(gdn::kPrefillOp, given, prefill->device, &bound));
-    CUBINERY_RETURN_IF_ERROR(bind_tensors(gdn::kPrefillOp, kPrefillTensors<CubineryPrefillArgs>,
-                                          kPrefillTensors<gdn::PrefillArgs>, given, prefill->device,
-                                          &bound));
+    CUBINERY_RETURN_IF_ERROR(bind_tensors(gdn::kPrefillOp, prefill_tensors(given), prefill->device,
+                                          prefill_tensors(bound)));
     bound.max_seqlen = given.max_seqlen;
     return prefill->value.launch(static_cast<Stream>(stream), bound, {workspace, workspace_bytes});
   });

@@ -6,37 +6,39 @@
 
 namespace cubinery::capi {
 
-template <class Args, class T>
-struct TensorMember {
+template <class T>
+struct NamedTensor {
   const char* name;
-  T Args::*member;
+  T* tensor;
 };
-template <class Args, class T>
-TensorMember(const char*, T Args::*) -> TensorMember<Args, T>;
+template <class T>
+NamedTensor(const char*, T*) -> NamedTensor<T>;
 
 // Of every operator.  The Python module takes tensors in this order.
-template <class Args>
-inline constexpr std::array kTensors{
-    TensorMember{"q", &Args::q},
-    TensorMember{"k", &Args::k},
-    TensorMember{"v", &Args::v},
-    TensorMember{"g", &Args::g},
-    TensorMember{"beta", &Args::beta},
-    TensorMember{"A_log", &Args::A_log},
-    TensorMember{"dt_bias", &Args::dt_bias},
-    TensorMember{"o", &Args::o},
-    TensorMember{"state", &Args::state},
-    TensorMember{"state_out", &Args::state_out},
-    TensorMember{"state_indices", &Args::state_indices},
-    TensorMember{"state_out_indices", &Args::state_out_indices},
-};
+constexpr auto shared_tensors(auto& args) {
+  return std::array{
+      NamedTensor{"q", &args.q},
+      NamedTensor{"k", &args.k},
+      NamedTensor{"v", &args.v},
+      NamedTensor{"g", &args.gates.g},
+      NamedTensor{"beta", &args.gates.beta},
+      NamedTensor{"A_log", &args.gates.A_log},
+      NamedTensor{"dt_bias", &args.gates.dt_bias},
+      NamedTensor{"o", &args.o},
+      NamedTensor{"state", &args.states.in},
+      NamedTensor{"state_out", &args.states.out},
+      NamedTensor{"state_indices", &args.states.indices},
+      NamedTensor{"state_out_indices", &args.states.out_indices},
+  };
+}
 
 // Of a prefill, after those.
-template <class Args>
-inline constexpr std::array kPrefillTensors{
-    TensorMember{"cu_seqlens", &Args::cu_seqlens},
-    TensorMember{"checkpoints", &Args::checkpoints},
-    TensorMember{"checkpoint_cu_starts", &Args::checkpoint_cu_starts},
-};
+constexpr auto prefill_tensors(auto& args) {
+  return std::array{
+      NamedTensor{"cu_seqlens", &args.cu_seqlens},
+      NamedTensor{"checkpoints", &args.checkpoints},
+      NamedTensor{"checkpoint_cu_starts", &args.checkpoint_cu_starts},
+  };
+}
 
 }  // namespace cubinery::capi

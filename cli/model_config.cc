@@ -111,28 +111,27 @@ Status read_model(const Config& config, Model* model) {
 // What the operators have in common.
 template <class P>
 P served(const Model& model, int tp) {
-  return {.q_heads = model.key_heads / tp,
-          .k_heads = model.key_heads / tp,
-          .v_heads = model.value_heads / tp,
-          .key_dim = model.key_dim,
-          .value_dim = model.value_dim,
-          .dtype = model.dtype,
-          .output_dtype = model.dtype,
-          .gate_dtype = model.dtype,
-          .beta_dtype = model.dtype,
-          .a_log_dtype = DType::kF32,
-          .dt_bias_dtype = model.dtype,
-          .state_dtype = model.state_dtype,
-          .index_dtype = DType::kI32,
-          .state_layout = gdn::StateLayout::kVK,
-          .state_location = gdn::StateLocation::kPool,
-          .padding = gdn::Padding::kSkip,
-          .pad_index = gdn::PadIndex::kNegative,
-          .gate_mode = gdn::GateMode::kComputed,
-          .beta_mode = gdn::BetaMode::kLogit,
-          .use_qk_l2norm = true,
-          .has_initial_state = true,
-          .store_state = true};
+  return {
+      .heads = {.q = model.key_heads / tp, .k = model.key_heads / tp, .v = model.value_heads / tp},
+      .key_dim = model.key_dim,
+      .value_dim = model.value_dim,
+      .dtype = model.dtype,
+      .output_dtype = model.dtype,
+      .gates = {.mode = gdn::GateMode::kComputed,
+                .dtype = model.dtype,
+                .beta_mode = gdn::BetaMode::kLogit,
+                .beta_dtype = model.dtype,
+                .a_log_dtype = DType::kF32,
+                .dt_bias_dtype = model.dtype},
+      .states = {.dtype = model.state_dtype,
+                 .layout = gdn::StateLayout::kVK,
+                 .location = gdn::StateLocation::kPool,
+                 .index_dtype = DType::kI32,
+                 .padding = gdn::Padding::kSkip,
+                 .pad_index = gdn::PadIndex::kNegative,
+                 .has_initial = true,
+                 .store = true},
+      .use_qk_l2norm = true};
 }
 
 // In the order of operator_names().

@@ -15,7 +15,7 @@ Status trial_launch(const Options& options) {
   if (!context) return context.error().clone();
   Result<std::shared_ptr<const Device>> device = device_of(*context);
   if (!device) return std::move(device).error();
-  const gdn::DecodeProblem problem{.q_heads = 2, .k_heads = 2, .v_heads = 4};
+  const gdn::DecodeProblem problem{.heads = {.q = 2, .k = 2, .v = 4}};
   const Result<gdn::Decode> decode = context->prepare(problem);
   if (!decode) return decode.error().clone();
   GdnCheck check(*std::move(device), as_prefill(problem));

@@ -41,9 +41,9 @@ double off_centre(const Shape& features) {
 Shape with_heads(Shape shape, const Problem& problem) {
   std::visit(
       [&](const auto& one) {
-        shape.push_back({"q_heads", one.q_heads});
-        shape.push_back({"k_heads", one.k_heads});
-        shape.push_back({"v_heads", one.v_heads});
+        shape.push_back({"q_heads", one.heads.q});
+        shape.push_back({"k_heads", one.heads.k});
+        shape.push_back({"v_heads", one.heads.v});
       },
       problem);
   return shape;

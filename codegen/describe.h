@@ -36,14 +36,14 @@ constexpr bool has_help() {
 template <class Problem>
 std::vector<FieldDescription> describe_fields() {
   static_assert(internal::has_help<Problem>(), "every field of a problem must have a line of help");
+  const Problem plain{};
   std::vector<FieldDescription> descriptions;
   internal::for_each_field<Problem>([&](const auto& field) {
     using T = typename std::decay_t<decltype(field)>::Type;
     FieldDescription description{
         .name = field.name,
         .type = std::is_same_v<T, bool> ? "boolean" : "integer",
-        .default_value =
-            internal::field_text(field.name, Problem{}.*field.member, field.kTuned).value,
+        .default_value = internal::field_text(field.name, field.of(plain), field.kTuned).value,
         .accepted = internal::accepted_values(field.accepted),
         .choices = {},
         .help = field.help};

@@ -45,15 +45,17 @@ int main() {
   Values o(0, {kBatch, kHeads, kDim});
 
   const Context context = Context::create(Options::from_env().value()).value();
-  gdn::DecodeProblem problem{.q_heads = kKeyHeads, .k_heads = kKeyHeads, .v_heads = kHeads};
+  gdn::DecodeProblem problem{.heads = {.q = kKeyHeads, .k = kKeyHeads, .v = kHeads}};
   problem.dtype = problem.output_dtype = DType::kF32;
-  problem.state_layout = gdn::StateLayout::kKV;
+  problem.states.layout = gdn::StateLayout::kKV;
   problem.use_qk_l2norm = true;
   const gdn::Decode decode = context.prepare(problem).value();
-  gdn::DecodeArgs args{.q = q.device, .k = k.device, .v = v.device, .g = g.device};
-  args.beta = beta.device;
-  args.o = o.device;
-  args.state = state.device;
+  const gdn::DecodeArgs args{.q = q.device,
+                             .k = k.device,
+                             .v = v.device,
+                             .gates = {.g = g.device, .beta = beta.device},
+                             .o = o.device,
+                             .states = {.in = state.device}};
   decode.launch(nullptr, args).value();
   cudaMemcpy(o.host.data(), o.device.data, o.host.size() * sizeof(float), cudaMemcpyDeviceToHost);
 

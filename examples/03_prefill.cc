@@ -52,19 +52,20 @@ struct Layer {
       x.shape[1] = count;
       return x;
     };
-    Args args{.q = span(q), .k = span(k), .v = span(v), .g = span(g), .beta = span(beta)};
-    args.o = span(o);
-    args.state = pool;
-    args.state_indices =
-        Tensor::contiguous(static_cast<std::int32_t*>(slots.data) + slot, DType::kI32, {1});
-    return args;
+    const auto index = static_cast<std::int32_t*>(slots.data) + slot;
+    return {.q = span(q),
+            .k = span(k),
+            .v = span(v),
+            .gates = {.g = span(g), .beta = span(beta)},
+            .o = span(o),
+            .states = {.in = pool, .indices = Tensor::contiguous(index, DType::kI32, {1})}};
   }
 
   template <class Problem>
   static Problem problem() {
-    Problem problem{.q_heads = kKeyHeads, .k_heads = kKeyHeads, .v_heads = kHeads};
+    Problem problem{.heads = {.q = kKeyHeads, .k = kKeyHeads, .v = kHeads}};
     problem.dtype = problem.output_dtype = DType::kF32;
-    problem.state_location = gdn::StateLocation::kPool;
+    problem.states.location = gdn::StateLocation::kPool;
     problem.use_qk_l2norm = true;
     return problem;
   }

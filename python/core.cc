@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "array_views.h"
 #include "capi/tensors.h"
@@ -290,12 +291,15 @@ PyObject* prefill_create(PyObject*, PyObject* arguments) {
   return create_operator<CubineryPrefill, cubinery_prefill_create>(arguments, kPrefillName);
 }
 
-using cubinery::capi::kPrefillTensors;
-using cubinery::capi::kTensors;
+using cubinery::capi::prefill_tensors;
+using cubinery::capi::shared_tensors;
 
-constexpr std::size_t kDecodeTensorCount = kTensors<CubineryDecodeArgs>.size();
+template <class List>
+constexpr std::size_t kCount = std::tuple_size_v<List>;
+constexpr std::size_t kDecodeTensorCount =
+    kCount<decltype(shared_tensors(std::declval<CubineryDecodeArgs&>()))>;
 constexpr std::size_t kPrefillTensorCount =
-    kTensors<CubineryPrefillArgs>.size() + kPrefillTensors<CubineryPrefillArgs>.size();
+    kDecodeTensorCount + kCount<decltype(prefill_tensors(std::declval<CubineryPrefillArgs&>()))>;
 static_assert(kPrefillTensorCount < ArrayViews::kCapacity);
 
 bool right_count(Py_ssize_t given, std::size_t taken) {
@@ -306,10 +310,9 @@ bool right_count(Py_ssize_t given, std::size_t taken) {
 }
 
 // Reads a list of capi/tensors.h, and moves `given` behind it.
-template <class Args>
-bool read_tensors(const auto& tensors, PyObject* const*& given, ArrayViews* views, Args* args) {
-  for (const auto& tensor : tensors) {
-    if (!views->view(tensor.name, *given++, &(args->*tensor.member))) return false;
+bool read_tensors(const auto& tensors, PyObject* const*& given, ArrayViews* views) {
+  for (const auto& [name, tensor] : tensors) {
+    if (!views->view(name, *given++, tensor)) return false;
   }
   return true;
 }
@@ -317,8 +320,8 @@ bool read_tensors(const auto& tensors, PyObject* const*& given, ArrayViews* view
 // scratch_slot, scale (None: the default) and programmatic.
 template <class Args>
 bool read_numbers(PyObject* const* given, float* scale, Args* args) {
-  args->scratch_slot = PyLong_AsLongLong(given[0]);
-  if (args->scratch_slot == -1 && PyErr_Occurred() != nullptr) return false;
+  args->states.scratch_slot = PyLong_AsLongLong(given[0]);
+  if (args->states.scratch_slot == -1 && PyErr_Occurred() != nullptr) return false;
   if (given[1] != Py_None) {
     const double value = PyFloat_AsDouble(given[1]);
     if (value == -1.0 && PyErr_Occurred() != nullptr) return false;
@@ -334,7 +337,7 @@ PyObject* done(int code) {
   Py_RETURN_NONE;
 }
 
-// (Decode, stream, kTensors..., scratch_slot, scale, programmatic)
+// (Decode, stream, shared_tensors()..., scratch_slot, scale, programmatic)
 PyObject* decode_launch(PyObject*, PyObject* const* given, Py_ssize_t count) {
   if (!right_count(count, 2 + kDecodeTensorCount + 3)) return nullptr;
   const auto* decode = unwrap<Decode>(given[0], kDecodeName);
@@ -344,14 +347,14 @@ PyObject* decode_launch(PyObject*, PyObject* const* given, Py_ssize_t count) {
   float scale = 0;
   if (!views.choose_stream(given[1], given[2])) return nullptr;
   given += 2;
-  if (!read_tensors(kTensors<CubineryDecodeArgs>, given, &views, &args)) return nullptr;
+  if (!read_tensors(shared_tensors(args), given, &views)) return nullptr;
   if (!read_numbers(given, &scale, &args)) return nullptr;
   return done(
       without_gil([&] { return cubinery_decode_launch(decode->handle, views.stream(), &args); }));
 }
 
-// (Prefill, stream, workspace, kTensors..., kPrefillTensors..., scratch_slot, scale, programmatic,
-// max_seqlen)
+// (Prefill, stream, workspace, shared_tensors()..., prefill_tensors()..., scratch_slot, scale,
+// programmatic, max_seqlen)
 PyObject* prefill_launch(PyObject*, PyObject* const* given, Py_ssize_t count) {
   if (!right_count(count, 3 + kPrefillTensorCount + 4)) return nullptr;
   const auto* prefill = unwrap<Prefill>(given[0], kPrefillName);
@@ -364,8 +367,8 @@ PyObject* prefill_launch(PyObject*, PyObject* const* given, Py_ssize_t count) {
   if (!views.choose_stream(given[1], given[3])) return nullptr;
   if (!views.view_bytes("workspace", given[2], &workspace, &bytes)) return nullptr;
   given += 3;
-  if (!read_tensors(kTensors<CubineryPrefillArgs>, given, &views, &args)) return nullptr;
-  if (!read_tensors(kPrefillTensors<CubineryPrefillArgs>, given, &views, &args)) return nullptr;
+  if (!read_tensors(shared_tensors(args), given, &views)) return nullptr;
+  if (!read_tensors(prefill_tensors(args), given, &views)) return nullptr;
   if (!read_numbers(given, &scale, &args)) return nullptr;
   args.max_seqlen = PyLong_AsLongLong(given[3]);
   if (args.max_seqlen == -1 && PyErr_Occurred() != nullptr) return nullptr;

@@ -156,6 +156,27 @@ CUBINERY_C_API int cubinery_context_explain(const CubineryContext* context, cons
  * gaps).  float32, bfloat16, float16, int32, int64; one lane.  `stream` is a CUstream or
  * cudaStream_t, NULL the legacy default stream. */
 
+/* gdn::GateArgs, field by field. */
+typedef struct CubineryGateArgs {
+  const DLTensor* g;
+  const DLTensor* beta;
+  const DLTensor* A_log;
+  const DLTensor* dt_bias;
+} CubineryGateArgs;
+#define CUBINERY_GATE_ARGS_INIT \
+  { NULL, NULL, NULL, NULL }
+
+/* gdn::StateArgs, field by field. */
+typedef struct CubineryStateArgs {
+  const DLTensor* in;
+  const DLTensor* out;
+  const DLTensor* indices;
+  const DLTensor* out_indices;
+  int64_t scratch_slot;
+} CubineryStateArgs;
+#define CUBINERY_STATE_ARGS_INIT \
+  { NULL, NULL, NULL, NULL, 0 }
+
 typedef struct CubineryDecode CubineryDecode;
 
 /* gdn::DecodeArgs, field by field. */
@@ -164,23 +185,16 @@ typedef struct CubineryDecodeArgs {
   const DLTensor* q;
   const DLTensor* k;
   const DLTensor* v;
-  const DLTensor* g;
-  const DLTensor* beta;
-  const DLTensor* A_log;
-  const DLTensor* dt_bias;
+  CubineryGateArgs gates;
   const DLTensor* o;
-  const DLTensor* state;
-  const DLTensor* state_out;
-  const DLTensor* state_indices;
-  const DLTensor* state_out_indices;
-  int64_t scratch_slot;
+  CubineryStateArgs states;
   const float* scale;   /* NULL: key_dim^-1/2 */
   int64_t programmatic; /* 0 or 1 */
 } CubineryDecodeArgs;
-#define CUBINERY_DECODE_ARGS_INIT                                                                 \
-  {                                                                                               \
-    sizeof(CubineryDecodeArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-        NULL, 0, NULL, 0                                                                          \
+#define CUBINERY_DECODE_ARGS_INIT                                                \
+  {                                                                              \
+    sizeof(CubineryDecodeArgs), NULL, NULL, NULL, CUBINERY_GATE_ARGS_INIT, NULL, \
+        CUBINERY_STATE_ARGS_INIT, NULL, 0                                        \
   }
 
 /* Loads or compiles the problem's kernels: slow. */
@@ -207,27 +221,20 @@ typedef struct CubineryPrefillArgs {
   const DLTensor* q;
   const DLTensor* k;
   const DLTensor* v;
-  const DLTensor* g;
-  const DLTensor* beta;
-  const DLTensor* A_log;
-  const DLTensor* dt_bias;
+  CubineryGateArgs gates;
   const DLTensor* o;
   const DLTensor* cu_seqlens;
-  const DLTensor* state;
-  const DLTensor* state_out;
-  const DLTensor* state_indices;
-  const DLTensor* state_out_indices;
-  int64_t scratch_slot;
+  CubineryStateArgs states;
   const DLTensor* checkpoints;
   const DLTensor* checkpoint_cu_starts;
   const float* scale;   /* NULL: key_dim^-1/2 */
   int64_t programmatic; /* 0 or 1 */
   int64_t max_seqlen;   /* 0: not known.  Since version 2 */
 } CubineryPrefillArgs;
-#define CUBINERY_PREFILL_ARGS_INIT                                                                 \
-  {                                                                                                \
-    sizeof(CubineryPrefillArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-        NULL, NULL, 0, NULL, NULL, NULL, 0, 0                                                      \
+#define CUBINERY_PREFILL_ARGS_INIT                                                      \
+  {                                                                                     \
+    sizeof(CubineryPrefillArgs), NULL, NULL, NULL, CUBINERY_GATE_ARGS_INIT, NULL, NULL, \
+        CUBINERY_STATE_ARGS_INIT, NULL, NULL, NULL, 0, 0                                \
   }
 
 CUBINERY_C_API int cubinery_prefill_create(const CubineryContext* context, const char* problem,

@@ -27,7 +27,8 @@
 //   for_each_candidate(key, f)   every valid choice of the tuned fields, the fixed ones as in key
 //
 // The problems that operators are made for have tables too.  There fixed() goes on with a line of
-// help and, where a field does not take every value of its enumeration, those that it takes.
+// help and, where a field does not take every value of its enumeration, those that it takes.  A
+// problem's fields may be members of its parts: fixed("gate_mode", &Problem::gates, &Gates::mode).
 #pragma once
 
 #include <algorithm>
@@ -63,15 +64,25 @@ struct EnumName {
   const char* text;        // "bf16"
 };
 
-template <class Key, class T>
+// A member of the key, or of a part of it.
+template <class Key, class T, class Part = Key>
 struct FixedField {
   using Type = T;
   static constexpr bool kTuned = false;
   static constexpr bool changes_bits = true;
   const char* name;
-  T Key::*member;
+  Part Key::*part;  // not used where the member is the key's own
+  T Part::*member;
   const char* help;             // for callers who set the field; of problems only
   std::span<const T> accepted;  // of an enumeration; empty: all values
+
+  constexpr auto& of(auto& key) const {
+    if constexpr (std::is_same_v<Part, Key>) {
+      return key.*member;
+    } else {
+      return key.*part.*member;
+    }
+  }
 };
 
 template <class Key, class T, std::size_t kCount>
@@ -82,12 +93,21 @@ struct TunedField {
   T Key::*member;
   std::array<T, kCount> choices;
   bool changes_bits = false;
+
+  constexpr auto& of(auto& key) const { return key.*member; }
 };
 
 template <class Key, class T>
 constexpr FixedField<Key, T> fixed(const char* name, T Key::*member, const char* help = "",
                                    std::span<const std::type_identity_t<T>> accepted = {}) {
-  return {name, member, help, accepted};
+  return {name, nullptr, member, help, accepted};
+}
+
+template <class Key, class Part, class T>
+constexpr FixedField<Key, T, Part> fixed(const char* name, Part Key::*part, T Part::*member,
+                                         const char* help = "",
+                                         std::span<const std::type_identity_t<T>> accepted = {}) {
+  return {name, part, member, help, accepted};
 }
 
 template <class Key, class T, class... Choices>
@@ -136,9 +156,10 @@ Result<std::vector<std::pair<std::string, std::string>>> parse_flat_json(std::st
 Status bad_field(std::string_view kernel, std::string_view field, std::string_view value,
                  std::string_view accepted);
 
-// Converts to any type except an aggregate of its own, to count the members of a struct.
+// Converts to any type except an aggregate, to count the members of a struct; those of a part count
+// in place of the part.
 struct AnyMember {
-  template <class T>
+  template <class T, class = std::enable_if_t<!std::is_aggregate_v<T>>>
   constexpr operator T() const;  // NOLINT(google-explicit-constructor)
 };
 template <class T, class... Members>
@@ -224,7 +245,7 @@ void enumerate(Key& key, Function&& function) {
     constexpr auto kField = std::get<kIndex>(Fields<Key>::kList);
     if constexpr (kField.kTuned) {
       for (const auto& choice : kField.choices) {
-        key.*kField.member = choice;
+        kField.of(key) = choice;
         enumerate<kIndex + 1>(key, function);
       }
     } else {
@@ -241,7 +262,7 @@ std::vector<FieldText> field_texts(const Key& key) {
                 "the field table must list every member of the key");
   std::vector<FieldText> texts{};
   internal::for_each_field<Key>([&](const auto& field) {
-    texts.push_back(internal::field_text(field.name, key.*field.member, field.kTuned));
+    texts.push_back(internal::field_text(field.name, field.of(key), field.kTuned));
     texts.back().changes_bits = field.changes_bits;
   });
   return texts;
@@ -281,7 +302,7 @@ Result<Key> from_json(std::string_view json) {
       using T = typename std::decay_t<decltype(field)>::Type;
       if (name != field.name) return;
       known = true;
-      if (!internal::parse_field(value, &(key.*field.member))) {
+      if (!internal::parse_field(value, &field.of(key))) {
         status =
             internal::bad_field(Fields<Key>::kName, name, value, internal::accepted_values<T>());
       }

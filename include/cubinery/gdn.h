@@ -9,8 +9,8 @@
 // (Yang, Kautz, Hatamizadeh: Gated Delta Networks, 2024, equation 10; o reads the updated state.)
 // With GateMode::kComputed, g = -exp(A_log) softplus(a + dt_bias) with softplus(x) = x for x > 20.
 //
-// Heads.  There are heads() = max(q_heads, k_heads, v_heads) states and outputs per sequence.  Head
-// h uses q head h / (heads / q_heads), and k and v heads likewise: contiguous groups.  v_heads >
+// Heads.  There are heads = max(q_heads, k_heads, v_heads) states and outputs per sequence.  Head h
+// uses q head h / (heads / q_heads), and k and v heads likewise: contiguous groups.  v_heads >
 // q_heads = k_heads is grouped value attention (Qwen: 2 to 4 value heads per key head), q_heads >
 // v_heads grouped query attention.
 //

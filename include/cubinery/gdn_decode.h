@@ -10,6 +10,7 @@
 
 #include "cubinery/context.h"
 #include "cubinery/dtype.h"
+#include "cubinery/gdn_parts.h"
 #include "cubinery/gdn_types.h"
 #include "cubinery/kernel.h"
 #include "cubinery/rung.h"
@@ -24,44 +25,27 @@ class Decode;
 struct DecodeProblem {
   using Operator = Decode;
 
-  int q_heads = 16;
-  int k_heads = 16;
-  int v_heads = 32;
+  Heads heads{};
   int key_dim = 128;    // 16 to 256, a multiple of 16
   int value_dim = 128;  // likewise
 
   DType dtype = DType::kBF16;         // q, k, v: f32, bf16 or f16
   DType output_dtype = DType::kBF16;  // o: likewise
-  DType gate_dtype = DType::kF32;     // g, alpha or a: likewise
-  DType beta_dtype = DType::kF32;     // beta or its logit: likewise
-  DType a_log_dtype = DType::kF32;    // A_log: likewise (GateMode::kComputed)
-  DType dt_bias_dtype = DType::kF32;  // dt_bias: likewise (GateMode::kComputed)
-  DType state_dtype = DType::kF32;    // f32, bf16 or f16; rounded to nearest when stored
-  DType index_dtype = DType::kI32;    // state indices: i32 or i64 (StateLocation::kPool)
 
-  StateLayout state_layout = StateLayout::kVK;
-  StateLocation state_location = StateLocation::kDense;
-  Padding padding = Padding::kNone;  // needs StateLocation::kPool
-  PadIndex pad_index = PadIndex::kNegative;
-  GateMode gate_mode = GateMode::kLog;
-  BetaMode beta_mode = BetaMode::kGiven;
+  Gates gates{};
+  States states{};
   bool use_qk_l2norm = false;
-  bool has_initial_state =
-      true;                 // false: every request starts from zero, the state is only written
-  bool store_state = true;  // false: the state is only read
   // The same bits for a request whatever the batch: one path and one value of the fields that
   // change bits for all sizes.  Off: the fastest for each size; results may differ in their last
   // bits between sizes, never from run to run.
   bool batch_invariant = false;
-
-  int heads() const;
 
   // OK, or kInvalidArgument naming the field, its value and what is accepted.
   Status check() const;
   // The kernels that the operator may launch on any GPU of an architecture, by the cost model or by
   // the results inside the library, for pre-warming.  Errors as for check().
   Result<std::vector<KernelSpec>> kernels(std::string_view arch) const;
-  // As flat JSON with the field names above, and back.  Missing fields keep their default.
+  // As flat JSON, and back.  Missing fields keep their default.
   // kInvalidArgument: malformed, an unknown field or value.
   std::string to_json() const;
   static Result<DecodeProblem> from_json(std::string_view json);
@@ -74,27 +58,9 @@ struct DecodeArgs {
   Tensor q{};        // [B, q_heads, key_dim], also [B, 1, q_heads, key_dim]; unit innermost stride
   Tensor k{};        // [B, k_heads, key_dim], likewise
   Tensor v{};        // [B, v_heads, value_dim], likewise
-  Tensor g{};        // [B, heads], also [B, 1, heads]: g, alpha or a; absent for GateMode::kNone
-  Tensor beta{};     // [B, heads], also [B, 1, heads]: beta or its logit; absent for BetaMode::kOne
-  Tensor A_log{};    // [heads]; gate_mode kComputed only
-  Tensor dt_bias{};  // [heads]; gate_mode kComputed only
+  GateArgs gates{};  // g and beta: [B, heads], also [B, 1, heads]
   Tensor o{};        // [B, heads, value_dim], also [B, 1, ...]; unit innermost stride; written
-
-  // [B or slots, heads, rows, columns], rows x columns = key_dim x value_dim (kKV) or value_dim x
-  // key_dim (kVK).  Each matrix lies without gaps; heads and slots may have gaps of whole 16-byte
-  // units; 16-byte aligned.  Absent only without both has_initial_state and store_state.
-  Tensor state{};
-  // Where the new state goes.  Absent: in place.  May be `state` itself but must not overlap it
-  // otherwise.
-  Tensor state_out{};
-  // [B], state_location kPool: the slots that requests read.  No two requests may write one slot.
-  // An index that is neither padding nor a slot touches no state and fills that request's output
-  // with NaN.
-  Tensor state_indices{};
-  // [B]: the slots that requests write.  Absent: those they read.  A padding index here, beside a
-  // slot to read, only drops the new state (Padding::kScratch: sends it to the scratch slot).
-  Tensor state_out_indices{};
-  std::int64_t scratch_slot = 0;  // Padding::kScratch: the slot that padding rows read and write
+  StateArgs states{};
 
   std::optional<float> scale{};  // default key_dim^-1/2
   // The launch may overlap the kernel in front of it on the stream (sm_90 and newer).

@@ -11,6 +11,7 @@
 
 #include "cubinery/context.h"
 #include "cubinery/dtype.h"
+#include "cubinery/gdn_parts.h"
 #include "cubinery/gdn_types.h"
 #include "cubinery/kernel.h"
 #include "cubinery/rung.h"
@@ -26,48 +27,34 @@ class Prefill;
 struct PrefillProblem {
   using Operator = Prefill;
 
-  int q_heads = 16;
-  int k_heads = 16;
-  int v_heads = 32;
+  Heads heads{};
   int key_dim = 128;    // 16 to 256, a multiple of 16
   int value_dim = 128;  // likewise
 
-  DType dtype = DType::kBF16;            // q, k, v: f32, bf16 or f16
-  DType output_dtype = DType::kBF16;     // o: likewise
-  DType gate_dtype = DType::kF32;        // g, alpha or a: likewise
-  DType beta_dtype = DType::kF32;        // beta or its logit: likewise
-  DType a_log_dtype = DType::kF32;       // A_log: likewise (GateMode::kComputed)
-  DType dt_bias_dtype = DType::kF32;     // dt_bias: likewise (GateMode::kComputed)
-  DType state_dtype = DType::kF32;       // f32, bf16 or f16; rounded to nearest when stored
-  DType index_dtype = DType::kI32;       // state indices: i32 or i64 (StateLocation::kPool)
-  DType cu_seqlens_dtype = DType::kI32;  // cu_seqlens, checkpoint_cu_starts: i32 or i64 (varlen)
+  DType dtype = DType::kBF16;         // q, k, v: f32, bf16 or f16
+  DType output_dtype = DType::kBF16;  // o: likewise
+
+  Gates gates{};
+  States states{};
+  bool use_qk_l2norm = false;
 
   TokenLayout token_layout = TokenLayout::kBTHD;
   bool varlen = false;  // sequences packed behind each other, their bounds in cu_seqlens
-  StateLayout state_layout = StateLayout::kVK;
-  StateLocation state_location = StateLocation::kDense;
-  Padding padding = Padding::kNone;  // needs StateLocation::kPool
-  PadIndex pad_index = PadIndex::kNegative;
-  GateMode gate_mode = GateMode::kLog;
-  BetaMode beta_mode = BetaMode::kGiven;
-  bool use_qk_l2norm = false;
-  bool has_initial_state = true;  // false: every sequence starts from zero
-  bool store_state = true;        // false: the final state is not kept
+  DType cu_seqlens_dtype = DType::kI32;  // cu_seqlens, checkpoint_cu_starts: i32 or i64 (varlen)
   Checkpoints checkpoints = Checkpoints::kNone;
   int checkpoint_every = 64;  // tokens; a multiple of 16 (used with checkpoints)
+
   // The same bits for a sequence whatever the batch: one path and one value of the fields that
   // change bits for all sizes.  Off: the fastest for each size; results may differ in their last
   // bits between sizes, never from run to run.
   bool batch_invariant = false;
-
-  int heads() const;
 
   // OK, or kInvalidArgument naming the field, its value and what is accepted.
   Status check() const;
   // The kernels that the operator may launch on any GPU of an architecture, by the cost model or by
   // the results inside the library, for pre-warming.  Errors as for check().
   Result<std::vector<KernelSpec>> kernels(std::string_view arch) const;
-  // As flat JSON with the field names above, and back.  Missing fields keep their default.
+  // As flat JSON, and back.  Missing fields keep their default.
   // kInvalidArgument: malformed, an unknown field or value.
   std::string to_json() const;
   static Result<PrefillProblem> from_json(std::string_view json);
@@ -84,10 +71,7 @@ struct PrefillArgs {
   Tensor q{};        // [B, T, q_heads, key_dim]; unit innermost stride
   Tensor k{};        // [B, T, k_heads, key_dim]; unit innermost stride
   Tensor v{};        // [B, T, v_heads, value_dim]; unit innermost stride
-  Tensor g{};        // [B, T, heads]: g, alpha or a; absent for GateMode::kNone
-  Tensor beta{};     // [B, T, heads]: beta or its logit; absent for BetaMode::kOne
-  Tensor A_log{};    // [heads]; gate_mode kComputed only
-  Tensor dt_bias{};  // [heads]; gate_mode kComputed only
+  GateArgs gates{};  // g and beta: [B, T, heads]
   Tensor o{};        // [B, T, heads, value_dim]; unit innermost stride; written
 
   // [N + 1], varlen only: sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1.  Tokens
@@ -95,23 +79,9 @@ struct PrefillArgs {
   // 0 to total, are an error only the device can see: every o is then NaN and no state is touched.
   Tensor cu_seqlens{};
 
-  // [N or slots, heads, rows, columns], rows x columns = key_dim x value_dim (kKV) or value_dim x
-  // key_dim (kVK).  Each matrix lies without gaps; heads and slots may have gaps of whole 16-byte
-  // units; 16-byte aligned.  Absent only without both has_initial_state and store_state.
-  Tensor state{};
-  // Where final states go.  Absent: in place.  May be `state` itself but must not overlap it
-  // otherwise.  A sequence of no tokens has its initial state as final state.
-  Tensor state_out{};
-  // [N], state_location kPool: the slots that sequences read.  No two sequences may write one slot.
-  // An index that is neither padding nor a slot touches no state and fills that sequence's output
-  // with NaN.
-  Tensor state_indices{};
-  // [N]: the slots that sequences write.  Absent: those they read.  A padding index here, beside a
-  // slot to read, only drops the final state (Padding::kScratch: sends it to the scratch slot).
-  Tensor state_out_indices{};
-  std::int64_t scratch_slot = 0;  // Padding::kScratch: the slot that padding rows read and write
+  StateArgs states{};  // a sequence of no tokens has its initial state as new state
 
-  // [rows, heads, ...] as `state`, in state_dtype: the states kept with
+  // [rows, heads, ...] as states.in, in its dtype: the states kept with
   // PrefillProblem::checkpoints, those of one sequence in order and behind each other.  A sequence
   // of L tokens has ceil(L / checkpoint_every) of them (kBefore) or floor(L / checkpoint_every)
   // (kAfter).  Dense: the sequences follow each other.  Padding sequences that are skipped or

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <span>
 
 namespace cubinery::gdn {
@@ -57,6 +59,72 @@ Status check_states(TensorName name, const Tensor& x, Dim outer, const StateForm
   return {};
 }
 
+Status bind_token_scalars(TensorName name, const Tensor& x, DType dtype, const TokenForm& form,
+                          Dim heads, TokenScalars* scalars) {
+  scalars->data = x.data;
+  return check_tokens(name, x, dtype, form, heads, {}, &scalars->stride);
+}
+
+Status bind_read_states(TensorName name, const Tensor& x, Dim outer, const StateForm& form,
+                        ReadStates* states) {
+  states->data = x.data;
+  states->slots = outer.extent;
+  return check_states(name, x, outer, form, &states->stride);
+}
+
+// 0 to slots - 1 with Padding::kScratch, else 0.
+Status check_scratch(std::string_view op, Padding padding, std::int64_t slot, std::int64_t slots) {
+  const bool uses_scratch = padding == Padding::kScratch;
+  if (uses_scratch && (slot < 0 || slot >= slots)) {
+    return invalid({op, "scratch_slot"}, fmt::format("is {}; accepted: 0 to {}", slot, slots - 1));
+  }
+  if (!uses_scratch && slot != 0) {
+    return invalid({op, "scratch_slot"},
+                   fmt::format("is {}; accepted: 0, padding is not scratch", slot));
+  }
+  return {};
+}
+
+Status bind_computed_gate(std::string_view op, const Gates& gates, const GateArgs& args, Dim heads,
+                          GateParams* params) {
+  if (gates.mode != GateMode::kComputed) {
+    constexpr std::string_view kWhy = "gate_mode is not computed";
+    CUBINERY_RETURN_IF_ERROR(check_absent({op, "A_log"}, args.A_log, kWhy));
+    return check_absent({op, "dt_bias"}, args.dt_bias, kWhy);
+  }
+  CUBINERY_RETURN_IF_ERROR(
+      bind_vector({op, "A_log"}, args.A_log, gates.a_log_dtype, heads, &params->A_log));
+  return bind_vector({op, "dt_bias"}, args.dt_bias, gates.dt_bias_dtype, heads, &params->dt_bias);
+}
+
+// state and state_out.
+Status bind_state_tensors(std::string_view op, const States& states, const StateArgs& args,
+                          const StateForm& form, Dim sequences, StateParams* params) {
+  const bool pool = states.location == StateLocation::kPool;
+  const auto outer = [&](const Tensor& x) {
+    return pool ? Dim{"slots", std::max<std::int64_t>(x.shape[0], 0)} : sequences;
+  };
+  if (states.has_initial) {
+    CUBINERY_RETURN_IF_ERROR(
+        bind_read_states({op, "state"}, args.in, outer(args.in), form, &params->read));
+  }
+  if (states.store) {
+    const bool in_place = !args.out.present();
+    const Tensor& written = in_place ? args.in : args.out;
+    CUBINERY_RETURN_IF_ERROR(bind_written_states({op, in_place ? "state" : "state_out"}, written,
+                                                 outer(written), form, &params->written));
+  } else {
+    CUBINERY_RETURN_IF_ERROR(check_absent({op, "state_out"}, args.out, "store_state is false"));
+  }
+  // Without one of the two, its indices are held to the range of the other.
+  if (!states.has_initial) {
+    params->read.slots =
+        states.store ? params->written.slots : std::numeric_limits<long long>::max();
+  }
+  if (!states.store) params->written.slots = params->read.slots;
+  return {};
+}
+
 }  // namespace
 
 Status check_tokens(TensorName name, const Tensor& x, DType dtype, const TokenForm& form, Dim heads,
@@ -93,21 +161,8 @@ Status bind_token_rows(TensorName name, const Tensor& x, DType dtype, const Toke
   return {};
 }
 
-Status bind_token_scalars(TensorName name, const Tensor& x, DType dtype, const TokenForm& form,
-                          Dim heads, TokenScalars* scalars) {
-  scalars->data = x.data;
-  return check_tokens(name, x, dtype, form, heads, {}, &scalars->stride);
-}
-
 Status bind_vector(TensorName name, const Tensor& x, DType dtype, Dim dim, StridedVector* vector) {
   return cubinery::bind_vector(name, x, dtype, dim, &vector->data, &vector->stride);
-}
-
-Status bind_read_states(TensorName name, const Tensor& x, Dim outer, const StateForm& form,
-                        ReadStates* states) {
-  states->data = x.data;
-  states->slots = outer.extent;
-  return check_states(name, x, outer, form, &states->stride);
 }
 
 Status bind_written_states(TensorName name, const Tensor& x, Dim outer, const StateForm& form,
@@ -118,16 +173,40 @@ Status bind_written_states(TensorName name, const Tensor& x, Dim outer, const St
   return check_no_overlap(name, x);
 }
 
-Status check_scratch(std::string_view op, Padding padding, std::int64_t slot, std::int64_t slots) {
-  const bool uses_scratch = padding == Padding::kScratch;
-  if (uses_scratch && (slot < 0 || slot >= slots)) {
-    return invalid({op, "scratch_slot"}, fmt::format("is {}; accepted: 0 to {}", slot, slots - 1));
+Status bind_gates(std::string_view op, const Gates& gates, const GateArgs& args,
+                  const TokenForm& form, Dim heads, GateParams* params) {
+  if (gates.mode == GateMode::kNone) {
+    CUBINERY_RETURN_IF_ERROR(check_absent({op, "g"}, args.g, "gate_mode is none"));
+  } else {
+    CUBINERY_RETURN_IF_ERROR(
+        bind_token_scalars({op, "g"}, args.g, gates.dtype, form, heads, &params->g));
   }
-  if (!uses_scratch && slot != 0) {
-    return invalid({op, "scratch_slot"},
-                   fmt::format("is {}; accepted: 0, padding is not scratch", slot));
+  if (gates.beta_mode == BetaMode::kOne) {
+    CUBINERY_RETURN_IF_ERROR(check_absent({op, "beta"}, args.beta, "beta_mode is one"));
+  } else {
+    CUBINERY_RETURN_IF_ERROR(
+        bind_token_scalars({op, "beta"}, args.beta, gates.beta_dtype, form, heads, &params->beta));
   }
-  return {};
+  return bind_computed_gate(op, gates, args, heads, params);
+}
+
+Status bind_states(std::string_view op, const States& states, const StateArgs& args,
+                   const StateForm& form, Dim sequences, StateParams* params) {
+  CUBINERY_RETURN_IF_ERROR(bind_state_tensors(op, states, args, form, sequences, params));
+  CUBINERY_RETURN_IF_ERROR(check_scratch(op, states.padding, args.scratch_slot,
+                                         std::min(params->read.slots, params->written.slots)));
+  params->scratch_slot = args.scratch_slot;
+  if (states.location == StateLocation::kDense) {
+    constexpr std::string_view kWhy = "state_location is dense";
+    CUBINERY_RETURN_IF_ERROR(check_absent({op, "state_indices"}, args.indices, kWhy));
+    return check_absent({op, "state_out_indices"}, args.out_indices, kWhy);
+  }
+  CUBINERY_RETURN_IF_ERROR(bind_vector({op, "state_indices"}, args.indices, states.index_dtype,
+                                       sequences, &params->read_indices));
+  params->write_indices = params->read_indices;
+  if (!args.out_indices.present()) return {};
+  return bind_vector({op, "state_out_indices"}, args.out_indices, states.index_dtype, sequences,
+                     &params->write_indices);
 }
 
 Status bind_scale(std::string_view op, std::optional<float> given, int key_dim, float* scale) {

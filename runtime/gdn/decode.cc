@@ -21,7 +21,7 @@ Sizes OperatorOf<gdn::DecodeProblem>::sizes(const gdn::DecodeProblem& problem) {
   return {.axes = {{.first = 0, .count = 32}},
           // A batch has whole requests.
           .possible =
-              [heads = std::int64_t{problem.heads()}](const Point& at) {
+              [heads = std::int64_t{problem.heads.count()}](const Point& at) {
                 return Point{std::max(at[0], heads), 1, 1};
               },
           .features =

@@ -9,11 +9,13 @@ Status bind_decode(const DecodeProblem& problem, const DecodeArgs& args, std::in
                    GdnDecodeParams* params) {
   const Dim requests{"B", batch};
   const TokenForm form{.batch = requests, .tokens = {}, .extra = ExtraDim::kSecond};
+  params->heads = problem.heads.count();
   CUBINERY_RETURN_IF_ERROR(bind_rows(problem, args, form, params));
-  CUBINERY_RETURN_IF_ERROR(bind_gates(problem, args, form, &params->gates));
-  CUBINERY_RETURN_IF_ERROR(bind_states(problem, args, requests, &params->states));
+  CUBINERY_RETURN_IF_ERROR(bind_gates(kDecodeOp, problem.gates, args.gates, form,
+                                      {"heads", params->heads}, &params->gates));
+  CUBINERY_RETURN_IF_ERROR(bind_states(kDecodeOp, problem.states, args.states, state_form(problem),
+                                       requests, &params->states));
   params->requests = static_cast<int>(batch);
-  params->heads = problem.heads();
   return bind_scale(kDecodeOp, args.scale, problem.key_dim, &params->scale);
 }
 

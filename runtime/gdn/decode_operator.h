@@ -31,7 +31,7 @@ using DecodePath = Path<DecodeProblem, DecodeRunner>;
 // A launch of so many requests; counts below 1 are taken as 1.
 inline Point point_of(const DecodeProblem& problem, std::int64_t batch) {
   constexpr std::int64_t kMost = std::numeric_limits<int>::max();
-  return {std::clamp<std::int64_t>(batch, 1, kMost) * problem.heads(), 1, 1};
+  return {std::clamp<std::int64_t>(batch, 1, kMost) * problem.heads.count(), 1, 1};
 }
 
 }  // namespace gdn

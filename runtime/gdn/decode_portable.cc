@@ -13,7 +13,7 @@ class PortableDecodeRunner final : public DecodeRunner {
  public:
   PortableDecodeRunner(const DecodeProblem& problem, const GdnDecodeKey& key, Kernel kernel)
       : problem_(problem),
-        warps_per_request_(problem.heads() * (key.value_dim / key.warp_v)),
+        warps_per_request_(problem.heads.count() * (key.value_dim / key.warp_v)),
         warps_per_block_(key.warps),
         max_batch_(std::numeric_limits<int>::max() / 2 / warps_per_request_),
         kernel_(std::move(kernel)) {}
@@ -76,7 +76,7 @@ std::vector<std::tuple<GdnDecodeKey>> kv_keys(GdnDecodeKey key) {
 std::vector<DecodePortable::KeySet> DecodePortable::default_keys(const DecodeProblem& problem,
                                                                  const Target&) const {
   const GdnDecodeKey key = std::get<0>(fixed_keys(problem));
-  return problem.state_layout == StateLayout::kVK ? vk_keys(key) : kv_keys(key);
+  return problem.states.layout == StateLayout::kVK ? vk_keys(key) : kv_keys(key);
 }
 
 bool DecodePortable::fits(const DecodeProblem&, const KeySet& keys, const Target&) const {

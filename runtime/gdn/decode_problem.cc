@@ -1,13 +1,9 @@
 #include "runtime/gdn/decode_problem.h"
 
-#include <algorithm>
-
 #include "runtime/gdn/decode_operator.h"
 #include "runtime/gdn/problem_check.h"
 
 namespace cubinery::gdn {
-
-int DecodeProblem::heads() const { return std::max({q_heads, k_heads, v_heads}); }
 
 Status DecodeProblem::check() const { return check_shared_fields(*this); }
 
@@ -22,7 +18,8 @@ Result<DecodeProblem> DecodeProblem::from_json(std::string_view json) {
 }
 
 DecodeProblem normalised(DecodeProblem problem) {
-  normalise_shared_fields(&problem);
+  problem.gates = normalised(problem.gates);
+  problem.states = normalised(problem.states);
   return problem;
 }
 

@@ -29,7 +29,7 @@ const std::vector<const gdn::PrefillPath*>& OperatorOf<gdn::PrefillProblem>::pat
 }
 
 Sizes OperatorOf<gdn::PrefillProblem>::sizes(const gdn::PrefillProblem& problem) {
-  const int heads = problem.heads(), group = problem.heads() / problem.k_heads;
+  const int heads = problem.heads.count(), group = heads / problem.heads.k;
   return {
       .axes = kAxes,
       // No sequence is longer than all of them; dense ones are equally long.
@@ -73,7 +73,8 @@ Point point_of(const PrefillProblem&, const PrefillSize& size) {
 }
 
 int shared_heads(const PrefillProblem& problem) {
-  const int group = std::gcd(problem.heads() / problem.q_heads, problem.heads() / problem.k_heads);
+  const Heads& heads = problem.heads;
+  const int group = std::gcd(heads.count() / heads.q, heads.count() / heads.k);
   int shared = std::min(group, kMaxHeadsPerBlock);
   while (group % shared != 0) --shared;
   return shared;

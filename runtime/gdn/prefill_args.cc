@@ -33,11 +33,13 @@ class PrefillBinder {
     CUBINERY_RETURN_IF_ERROR(bind_rows(problem_, args_, form, &scan_));
     chunks_.q = scan_.q;
     chunks_.k = scan_.k;
-    CUBINERY_RETURN_IF_ERROR(bind_gates(problem_, args_, form, &chunks_.gates));
-    CUBINERY_RETURN_IF_ERROR(bind_states(problem_, args_, sequences_, &scan_.states));
+    CUBINERY_RETURN_IF_ERROR(bind_gates(kPrefillOp, problem_.gates, args_.gates, form,
+                                        {"heads", problem_.heads.count()}, &chunks_.gates));
+    CUBINERY_RETURN_IF_ERROR(bind_states(kPrefillOp, problem_.states, args_.states,
+                                         state_form(problem_), sequences_, &scan_.states));
     CUBINERY_RETURN_IF_ERROR(bind_cu_seqlens());
     CUBINERY_RETURN_IF_ERROR(bind_checkpoints());
-    chunks_.heads = scan_.heads = problem_.heads();
+    chunks_.heads = scan_.heads = problem_.heads.count();
     chunks_.tokens = scan_.tokens = tokens_.extent;
     chunks_.sequences = scan_.sequences = static_cast<int>(sequences_.extent);
     return bind_scale(kPrefillOp, args_.scale, problem_.key_dim, &chunks_.scale);
@@ -105,7 +107,7 @@ Status wrong_rank(std::string_view tensor, int rank, std::string_view accepted) 
 
 PrefillLimits prefill_limits(const PrefillProblem& problem, int chunk_size) {
   // Half of what a grid takes, so that the sum of whole chunks and last chunks fits too.
-  const std::int64_t blocks = kMaxInt / 2 / problem.heads();
+  const std::int64_t blocks = kMaxInt / 2 / problem.heads.count();
   return {.sequences = blocks / (problem.value_dim / 16),
           .tokens = std::min(kMaxInt, blocks * chunk_size)};
 }

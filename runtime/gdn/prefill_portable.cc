@@ -87,7 +87,7 @@ class PortablePrefillRunner final : public PrefillRunner {
   std::size_t bytes_for(std::int64_t slots, std::int64_t sequences) const {
     const auto record = std::int64_t{chunk_record(chunk_size(), problem_.dtype).bytes};
     std::int64_t bytes = 0;
-    if (__builtin_mul_overflow(slots, record * problem_.heads(), &bytes) ||
+    if (__builtin_mul_overflow(slots, record * problem_.heads.count(), &bytes) ||
         __builtin_add_overflow(bytes, order_bytes(problem_, sequences), &bytes)) {
       return std::numeric_limits<std::size_t>::max();
     }
@@ -97,8 +97,9 @@ class PortablePrefillRunner final : public PrefillRunner {
   Status launch_chunks(Stream stream, bool programmatic, std::int64_t slots,
                        GdnPrefillChunksParams params) const {
     params.slots = static_cast<int>(slots);
-    params.heads_per_block = heads_per_block(slots, problem_.heads(), shared_heads_, sm_count_);
-    const std::int64_t blocks = slots * (problem_.heads() / params.heads_per_block);
+    params.heads_per_block =
+        heads_per_block(slots, problem_.heads.count(), shared_heads_, sm_count_);
+    const std::int64_t blocks = slots * (problem_.heads.count() / params.heads_per_block);
     return chunks_.launch(
         stream, {.grid_x = static_cast<unsigned>(blocks), .programmatic = programmatic}, params);
   }
@@ -106,7 +107,7 @@ class PortablePrefillRunner final : public PrefillRunner {
   Status launch_scan(Stream stream, bool programmatic, const GdnPrefillScanParams& params) const {
     const GdnPrefillScanKey& key = std::get<1>(keys_);
     const std::int64_t per_sequence =
-        std::int64_t{problem_.heads()} * (key.value_dim / (16 * key.warps));
+        std::int64_t{problem_.heads.count()} * (key.value_dim / (16 * key.warps));
     const std::int64_t blocks = params.sequences * per_sequence;
     return scan_.launch(
         stream, {.grid_x = static_cast<unsigned>(blocks), .programmatic = programmatic}, params);
@@ -177,7 +178,7 @@ double PrefillPortable::us(const PrefillProblem& problem, const KeySet& keys, co
                     {.sequences = at[0],
                      .length = at[1],
                      .longest = at[1] * at[2],
-                     .heads = problem.heads(),
+                     .heads = problem.heads.count(),
                      .shared_heads = shared_heads(problem)},
                     target);
 }

@@ -1,13 +1,9 @@
 #include "runtime/gdn/prefill_problem.h"
 
-#include <algorithm>
-
 #include "runtime/gdn/prefill_operator.h"
 #include "runtime/gdn/problem_check.h"
 
 namespace cubinery::gdn {
-
-int PrefillProblem::heads() const { return std::max({q_heads, k_heads, v_heads}); }
 
 Status PrefillProblem::check() const {
   CUBINERY_RETURN_IF_ERROR(check_shared_fields(*this));
@@ -29,13 +25,14 @@ Result<PrefillProblem> PrefillProblem::from_json(std::string_view json) {
 }
 
 PrefillProblem normalised(PrefillProblem problem) {
-  normalise_shared_fields(&problem);
+  problem.gates = normalised(problem.gates);
+  problem.states = normalised(problem.states);
   const PrefillProblem plain;
   if (!problem.varlen) problem.cu_seqlens_dtype = plain.cu_seqlens_dtype;
-  if (!problem.has_initial_state && !problem.store_state &&
-      problem.checkpoints == Checkpoints::kNone) {
-    problem.state_dtype = plain.state_dtype;
-    problem.state_layout = plain.state_layout;
+  States& states = problem.states;
+  if (!states.has_initial && !states.store && problem.checkpoints == Checkpoints::kNone) {
+    states.dtype = plain.states.dtype;
+    states.layout = plain.states.layout;
   }
   return problem;
 }

@@ -22,21 +22,44 @@ Status bad_field(std::string_view op, std::string_view field, std::string_view v
                 fmt::format("{}: {} = {}; accepted: {}", op, field, value, accepted));
 }
 
-Status check_heads(std::string_view op, int q_heads, int k_heads, int v_heads) {
+Status check_heads(std::string_view op, const Heads& heads) {
   // v_heads first: the usual mistake is a tensor-parallel split that leaves groups uneven.
-  if (v_heads > k_heads && k_heads >= 1 && v_heads % k_heads != 0) {
-    return bad_field(op, "v_heads", value_text(v_heads),
-                     fmt::format("a multiple of k_heads = {}", k_heads));
+  if (heads.v > heads.k && heads.k >= 1 && heads.v % heads.k != 0) {
+    return bad_field(op, "v_heads", value_text(heads.v),
+                     fmt::format("a multiple of k_heads = {}", heads.k));
   }
-  const int heads = std::max({q_heads, k_heads, v_heads});
-  CUBINERY_RETURN_IF_ERROR(check_divides(op, "q_heads", q_heads, heads));
-  CUBINERY_RETURN_IF_ERROR(check_divides(op, "k_heads", k_heads, heads));
-  return check_divides(op, "v_heads", v_heads, heads);
+  CUBINERY_RETURN_IF_ERROR(check_divides(op, "q_heads", heads.q, heads.count()));
+  CUBINERY_RETURN_IF_ERROR(check_divides(op, "k_heads", heads.k, heads.count()));
+  return check_divides(op, "v_heads", heads.v, heads.count());
 }
 
 Status check_dim(std::string_view op, std::string_view name, int dim) {
   if (is_head_dim(dim)) return {};
   return bad_field(op, name, value_text(dim), "multiples of 16 from 16 to 256");
+}
+
+Status check_padding(std::string_view op, const States& states) {
+  if (states.padding == Padding::kNone || states.location == StateLocation::kPool) return {};
+  return bad_field(op, "padding", value_text(states.padding),
+                   "none (padding needs state_location = pool)");
+}
+
+Gates normalised(Gates gates) {
+  const Gates plain;
+  if (gates.mode == GateMode::kNone) gates.dtype = plain.dtype;
+  if (gates.beta_mode == BetaMode::kOne) gates.beta_dtype = plain.beta_dtype;
+  if (gates.mode != GateMode::kComputed) {
+    gates.a_log_dtype = plain.a_log_dtype;
+    gates.dt_bias_dtype = plain.dt_bias_dtype;
+  }
+  return gates;
+}
+
+States normalised(States states) {
+  const States plain;
+  if (states.location == StateLocation::kDense) states.index_dtype = plain.index_dtype;
+  if (states.padding == Padding::kNone) states.pad_index = plain.pad_index;
+  return states;
 }
 
 }  // namespace cubinery::gdn

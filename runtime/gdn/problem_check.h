@@ -1,7 +1,6 @@
 // What the problems of the Gated DeltaNet operators have in common: rules, text.
 #pragma once
 
-#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,15 +20,16 @@ std::string value_text(T value) {
   return internal::field_text("", value, false).value;
 }
 
-Status check_heads(std::string_view op, int q_heads, int k_heads, int v_heads);
+Status check_heads(std::string_view op, const Heads& heads);
 Status check_dim(std::string_view op, std::string_view name, int dim);
+Status check_padding(std::string_view op, const States& states);
 
 // Every field has a value that its line of the table accepts.
 template <class Problem>
 Status check_accepted(const Problem& problem) {
   Status status;
   internal::for_each_field<Problem>([&](const auto& field) {
-    const auto value = problem.*field.member;
+    const auto value = field.of(problem);
     if (!status.ok() || internal::accepts(field.accepted, value)) return;
     status = bad_field(Fields<Problem>::kName, field.name, value_text(value),
                        internal::accepted_values(field.accepted));
@@ -41,15 +41,11 @@ Status check_accepted(const Problem& problem) {
 template <class Problem>
 Status check_shared_fields(const Problem& p) {
   constexpr std::string_view kOp = Fields<Problem>::kName;
-  CUBINERY_RETURN_IF_ERROR(check_heads(kOp, p.q_heads, p.k_heads, p.v_heads));
+  CUBINERY_RETURN_IF_ERROR(check_heads(kOp, p.heads));
   CUBINERY_RETURN_IF_ERROR(check_dim(kOp, "key_dim", p.key_dim));
   CUBINERY_RETURN_IF_ERROR(check_dim(kOp, "value_dim", p.value_dim));
   CUBINERY_RETURN_IF_ERROR(check_accepted(p));
-  if (p.padding != Padding::kNone && p.state_location != StateLocation::kPool) {
-    return bad_field(kOp, "padding", value_text(p.padding),
-                     "none (padding needs state_location = pool)");
-  }
-  return {};
+  return check_padding(kOp, p.states);
 }
 
 // from_json(), whose errors name a key, for a problem.
@@ -60,19 +56,8 @@ Result<Problem> problem_from_json(std::string_view json) {
   return Status(Code::kInvalidArgument, std::string(problem.error().message()));
 }
 
-// The fields that every problem has, those that the others leave without meaning at their defaults:
-// equal code has equal keys.
-template <class Problem>
-void normalise_shared_fields(Problem* problem) {
-  const Problem plain;
-  if (problem->gate_mode == GateMode::kNone) problem->gate_dtype = plain.gate_dtype;
-  if (problem->beta_mode == BetaMode::kOne) problem->beta_dtype = plain.beta_dtype;
-  if (problem->gate_mode != GateMode::kComputed) {
-    problem->a_log_dtype = plain.a_log_dtype;
-    problem->dt_bias_dtype = plain.dt_bias_dtype;
-  }
-  if (problem->state_location == StateLocation::kDense) problem->index_dtype = plain.index_dtype;
-  if (problem->padding == Padding::kNone) problem->pad_index = plain.pad_index;
-}
+// Fields that the others leave without meaning at their defaults: equal code has equal keys.
+Gates normalised(Gates gates);
+States normalised(States states);
 
 }  // namespace cubinery::gdn

@@ -22,7 +22,7 @@ void copy_fields(const Problem& problem, Key* key) {
       internal::for_each_field<Problem>([&](const auto& from) {
         using From = std::decay_t<decltype(from)>;
         if constexpr (std::is_same_v<typename To::Type, typename From::Type>) {
-          if (std::strcmp(to.name, from.name) == 0) key->*to.member = problem.*from.member;
+          if (std::strcmp(to.name, from.name) == 0) to.of(*key) = from.of(problem);
         }
       });
     }
@@ -42,7 +42,7 @@ bool set_tuned_fields(const std::vector<TunedValue>& values, std::string_view pr
       };
       const auto found = std::find_if(values.begin(), values.end(), is_named);
       is_complete = is_complete && found != values.end() &&
-                    internal::parse_field(found->value, &(key->*field.member));
+                    internal::parse_field(found->value, &field.of(*key));
     }
   });
   return is_complete;

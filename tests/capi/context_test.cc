@@ -94,7 +94,8 @@ TEST_CASE("AProblemIsReadAndWrittenInFull", "[cpu]") {
   char* text = nullptr;
   REQUIRE(cubinery_check_problem("gdn_decode", R"({"v_heads":64,"state_dtype":"bf16"})", &text) ==
           CUBINERY_OK);
-  CHECK(taken(text) == gdn::DecodeProblem{.v_heads = 64, .state_dtype = DType::kBF16}.to_json());
+  CHECK(taken(text) ==
+        gdn::DecodeProblem{.heads = {.v = 64}, .states = {.dtype = DType::kBF16}}.to_json());
   REQUIRE(cubinery_check_problem("gdn_prefill", R"({"varlen":true})", &text) == CUBINERY_OK);
   const std::string full = taken(text);
   CHECK(full == gdn::PrefillProblem{.varlen = true}.to_json());
@@ -159,14 +160,14 @@ TEST_CASE("AStructOfAnImpossibleSizeIsRefused", "[cpu]") {
 
 TEST_CASE("FieldsThatAnOlderCallerLacksAreZero", "[cpu]") {
   CubineryDecodeArgs given = CUBINERY_DECODE_ARGS_INIT;
-  given.scratch_slot = 5;
+  given.states.scratch_slot = 5;
   const float scale = 1;
   given.scale = &scale;
   given.programmatic = 1;
   given.struct_size = offsetof(CubineryDecodeArgs, scale);
   CubineryDecodeArgs read;
   REQUIRE(capi::read_struct("args", &given, &read).ok());
-  CHECK(read.scratch_slot == 5);
+  CHECK(read.states.scratch_slot == 5);
   CHECK(read.scale == nullptr);
   CHECK(read.programmatic == 0);
 }

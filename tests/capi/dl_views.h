@@ -62,16 +62,16 @@ class DlViews {
     views->q = of(args.q);
     views->k = of(args.k);
     views->v = of(args.v);
-    views->g = of(args.g);
-    views->beta = of(args.beta);
-    views->A_log = of(args.A_log);
-    views->dt_bias = of(args.dt_bias);
+    views->gates.g = of(args.gates.g);
+    views->gates.beta = of(args.gates.beta);
+    views->gates.A_log = of(args.gates.A_log);
+    views->gates.dt_bias = of(args.gates.dt_bias);
     views->o = of(args.o);
-    views->state = of(args.state);
-    views->state_out = of(args.state_out);
-    views->state_indices = of(args.state_indices);
-    views->state_out_indices = of(args.state_out_indices);
-    views->scratch_slot = args.scratch_slot;
+    views->states.in = of(args.states.in);
+    views->states.out = of(args.states.out);
+    views->states.indices = of(args.states.indices);
+    views->states.out_indices = of(args.states.out_indices);
+    views->states.scratch_slot = args.states.scratch_slot;
     if (args.scale) views->scale = &scales_.emplace_back(*args.scale);
     views->programmatic = args.programmatic;
   }

@@ -27,17 +27,17 @@ struct FakeDecode {
     gdn::DecodeArgs args{.q = tensor(1, DType::kBF16, {batch, 16, 128}),
                          .k = tensor(2, DType::kBF16, {batch, 16, 128}),
                          .v = tensor(3, DType::kBF16, {batch, 32, 128}),
-                         .g = tensor(4, DType::kF32, {batch, 32}),
-                         .beta = tensor(5, DType::kF32, {batch, 32}),
-                         .A_log = tensor(6, DType::kF32, {32}),
-                         .dt_bias = tensor(7, DType::kF32, {32}),
+                         .gates = {.g = tensor(4, DType::kF32, {batch, 32}),
+                                   .beta = tensor(5, DType::kF32, {batch, 32}),
+                                   .A_log = tensor(6, DType::kF32, {32}),
+                                   .dt_bias = tensor(7, DType::kF32, {32})},
                          .o = tensor(8, DType::kBF16, {batch, 32, 128}),
-                         .state = tensor(9, DType::kF32, {9, 32, 128, 128}),
-                         .state_out = tensor(10, DType::kF32, {8, 32, 128, 128}),
-                         .state_indices = tensor(11, DType::kI32, {batch}),
-                         .state_out_indices = tensor(12, DType::kI32, {batch})};
+                         .states = {.in = tensor(9, DType::kF32, {9, 32, 128, 128}),
+                                    .out = tensor(10, DType::kF32, {8, 32, 128, 128}),
+                                    .indices = tensor(11, DType::kI32, {batch}),
+                                    .out_indices = tensor(12, DType::kI32, {batch})}};
     args.q.strides = {10000, 200, 1};
-    args.scratch_slot = 7;
+    args.states.scratch_slot = 7;
     args.scale = 0.25f;
     args.programmatic = true;
     return args;
@@ -47,9 +47,9 @@ struct FakeDecode {
   test::TempDir dir;
   CubineryDecode decode{
       test::fake_operator(fake, dir,
-                          gdn::DecodeProblem{.state_location = gdn::StateLocation::kPool,
-                                             .padding = gdn::Padding::kScratch,
-                                             .gate_mode = gdn::GateMode::kComputed}),
+                          gdn::DecodeProblem{.gates = {.mode = gdn::GateMode::kComputed},
+                                             .states = {.location = gdn::StateLocation::kPool,
+                                                        .padding = gdn::Padding::kScratch}}),
       /*device=*/0};
 };
 
@@ -95,15 +95,15 @@ TEST_CASE("ALaunchAllocatesNothingOfItsOwn", "[cpu]") {
 }
 
 TEST_CASE("APrefillLaunchIsThatOfTheCppApi", "[cpu]") {
-  const FakePrefill bench({.varlen = true,
-                           .state_location = gdn::StateLocation::kPool,
+  const FakePrefill bench({.states = {.location = gdn::StateLocation::kPool},
+                           .varlen = true,
                            .checkpoints = gdn::Checkpoints::kBefore});
   gdn::PrefillArgs args = bench.args(2, 100);
   args.scale = 2.0f;
-  args.state_out = args.state;
-  args.state_out.data = address(15);
-  args.state_out_indices = args.state_indices;
-  args.state_out_indices.data = address(16);
+  args.states.out = args.states.in;
+  args.states.out.data = address(15);
+  args.states.out_indices = args.states.indices;
+  args.states.out_indices.data = address(16);
   const CubineryPrefill prefill{bench.prefill(), 0};
   std::size_t bytes = 0;
   REQUIRE(cubinery_prefill_workspace_bytes(&prefill, 100, 2, &bytes) == CUBINERY_OK);
@@ -169,7 +169,7 @@ TEST_CASE("BadArgumentsOfALaunchAreNamed", "[cpu]") {
     return message;
   };
   CHECK(refusal([](auto& a, auto&) { a.q = nullptr; }).starts_with("gdn_decode: q has B = -1"));
-  CHECK(refusal([](auto& a, auto&) { a.dt_bias = nullptr; }) ==
+  CHECK(refusal([](auto& a, auto&) { a.gates.dt_bias = nullptr; }) ==
         "gdn_decode: dt_bias is missing; accepted: a tensor");
   CHECK(refusal([&](auto& a, auto& views) {
           DLTensor* const k = views.of(bench.args(2).k);

@@ -44,9 +44,9 @@ template <class P>
 void check_heads_and_dims(const Problem& problem, int key_heads, int value_heads) {
   const P* const held = std::get_if<P>(&problem);
   REQUIRE(held != nullptr);
-  CHECK(held->q_heads == key_heads);
-  CHECK(held->k_heads == key_heads);
-  CHECK(held->v_heads == value_heads);
+  CHECK(held->heads.q == key_heads);
+  CHECK(held->heads.k == key_heads);
+  CHECK(held->heads.v == value_heads);
   CHECK(held->key_dim == 128);
   CHECK(held->value_dim == 128);
   CHECK(held->check().ok());
@@ -111,19 +111,19 @@ TEST_CASE("dtypes come from the model config", "[cpu]") {
     const auto& prefill = std::get<gdn::PrefillProblem>(requests[1].problem);
     CHECK(prefill.dtype == decode.dtype);
     CHECK(prefill.output_dtype == decode.output_dtype);
-    CHECK(prefill.dt_bias_dtype == decode.dt_bias_dtype);
-    CHECK(prefill.a_log_dtype == decode.a_log_dtype);
-    CHECK(prefill.state_dtype == decode.state_dtype);
+    CHECK(prefill.gates.dt_bias_dtype == decode.gates.dt_bias_dtype);
+    CHECK(prefill.gates.a_log_dtype == decode.gates.a_log_dtype);
+    CHECK(prefill.states.dtype == decode.states.dtype);
     return decode;
   };
   CHECK(problem_of(changed("torch_dtype", "float16")).dtype == DType::kF16);
   CHECK(problem_of(changed("torch_dtype", "float16")).output_dtype == DType::kF16);
-  CHECK(problem_of(changed("torch_dtype", "float16")).dt_bias_dtype == DType::kF16);
-  CHECK(problem_of(changed("torch_dtype", "float16")).a_log_dtype == DType::kF32);
+  CHECK(problem_of(changed("torch_dtype", "float16")).gates.dt_bias_dtype == DType::kF16);
+  CHECK(problem_of(changed("torch_dtype", "float16")).gates.a_log_dtype == DType::kF32);
   CHECK(problem_of(changed("dtype", "float32")).dtype == DType::kF32);
   CHECK(problem_of(changed("torch_dtype", nullptr)).dtype == DType::kBF16);
-  CHECK(problem_of(changed("mamba_ssm_dtype", "bfloat16")).state_dtype == DType::kBF16);
-  CHECK(problem_of(changed("mamba_ssm_dtype", nullptr)).state_dtype == DType::kF32);
+  CHECK(problem_of(changed("mamba_ssm_dtype", "bfloat16")).states.dtype == DType::kBF16);
+  CHECK(problem_of(changed("mamba_ssm_dtype", nullptr)).states.dtype == DType::kF32);
   // The text model's field goes before one at the top.
   CHECK(problem_of(changed("text_config", {{"dtype", "float16"}})).dtype == DType::kF16);
 }
@@ -159,7 +159,7 @@ TEST_CASE("malformed JSON is reported with its position", "[cpu]") {
 }
 
 TEST_CASE("a manifest gives the problems that it lists", "[cpu]") {
-  const Problem decode = gdn::DecodeProblem{.v_heads = 48, .state_dtype = DType::kBF16};
+  const Problem decode = gdn::DecodeProblem{.heads = {.v = 48}, .states = {.dtype = DType::kBF16}};
   const Problem prefill =
       gdn::PrefillProblem{.varlen = true, .checkpoints = gdn::Checkpoints::kAfter};
   nlohmann::json manifest = nlohmann::json::array();
@@ -229,12 +229,13 @@ TEST_CASE("field options replace fields", "[cpu]") {
                                                      {"checkpoints", "before"},
                                                      {"checkpoint_every", "128"}};
   const Problem decode = with_fields(gdn::DecodeProblem{}, fields).value();
-  CHECK(to_json(decode) ==
-        gdn::DecodeProblem{.v_heads = 64, .state_dtype = DType::kBF16, .use_qk_l2norm = true}
-            .to_json());
+  CHECK(to_json(decode) == gdn::DecodeProblem{.heads = {.v = 64},
+                                              .states = {.dtype = DType::kBF16},
+                                              .use_qk_l2norm = true}
+                               .to_json());
   const Problem prefill = with_fields(gdn::PrefillProblem{}, fields).value();
-  CHECK(to_json(prefill) == gdn::PrefillProblem{.v_heads = 64,
-                                                .state_dtype = DType::kBF16,
+  CHECK(to_json(prefill) == gdn::PrefillProblem{.heads = {.v = 64},
+                                                .states = {.dtype = DType::kBF16},
                                                 .use_qk_l2norm = true,
                                                 .checkpoints = gdn::Checkpoints::kBefore,
                                                 .checkpoint_every = 128}

@@ -76,9 +76,9 @@ TEST_CASE("shards are written i/n", "[cpu]") {
 
 TEST_CASE("problems that share a kernel are merged", "[cpu]") {
   gdn::DecodeProblem large;
-  large.v_heads = 64;
+  large.heads.v = 64;
   gdn::DecodeProblem half;
-  half.state_dtype = DType::kBF16;
+  half.states.dtype = DType::kBF16;
   const std::vector<Request> requests = {
       {.problem = gdn::DecodeProblem{}, .origin = "a", .arch = {}},
       {.problem = large, .origin = "b", .arch = {}},  // head counts are not in the key
@@ -97,8 +97,10 @@ TEST_CASE("problems that share a kernel are merged", "[cpu]") {
 TEST_CASE("prefill problems share what their states leave alone", "[cpu]") {
   const std::vector<Request> requests = {
       {.problem = gdn::PrefillProblem{}, .origin = "a", .arch = {}},
-      {.problem = gdn::PrefillProblem{.v_heads = 64}, .origin = "b", .arch = {}},
-      {.problem = gdn::PrefillProblem{.state_dtype = DType::kBF16}, .origin = "c", .arch = {}},
+      {.problem = gdn::PrefillProblem{.heads = {.v = 64}}, .origin = "b", .arch = {}},
+      {.problem = gdn::PrefillProblem{.states = {.dtype = DType::kBF16}},
+       .origin = "c",
+       .arch = {}},
   };
   const std::vector<Job> jobs = plan_jobs(requests, {"sm_80"}).value();
   std::map<std::string, std::vector<std::size_t>> problems;  // of each kernel's jobs

@@ -22,8 +22,8 @@ Request request_of(const Problem& problem, std::string arch = "") {
 
 gdn::DecodeProblem decode_with(int k_heads, int v_heads) {
   gdn::DecodeProblem problem;
-  problem.q_heads = problem.k_heads = k_heads;
-  problem.v_heads = v_heads;
+  problem.heads.q = problem.heads.k = k_heads;
+  problem.heads.v = v_heads;
   return problem;
 }
 

@@ -28,22 +28,22 @@ CaseOptions token_by_token(CaseOptions options) {
 
 template <class Args>
 void slice_states(Args* args, bool pool, std::int64_t first, std::int64_t count) {
-  slice(&args->state_indices, 0, first, count);
-  slice(&args->state_out_indices, 0, first, count);
+  slice(&args->states.indices, 0, first, count);
+  slice(&args->states.out_indices, 0, first, count);
   if (pool) return;
-  slice(&args->state, 0, first, count);
-  slice(&args->state_out, 0, first, count);
+  slice(&args->states.in, 0, first, count);
+  slice(&args->states.out, 0, first, count);
 }
 
 bool is_pool(const PrefillProblem& problem) {
-  return problem.state_location == gdn::StateLocation::kPool;
+  return problem.states.location == gdn::StateLocation::kPool;
 }
 
 template <class Problem>
 Problem small() {
   Problem problem;
-  problem.q_heads = problem.k_heads = 2;
-  problem.v_heads = 4;
+  problem.heads.q = problem.heads.k = 2;
+  problem.heads.v = 4;
   problem.key_dim = problem.value_dim = 64;
   return problem;
 }
@@ -51,7 +51,7 @@ Problem small() {
 }  // namespace
 
 std::vector<Tensor*> token_tensors(PrefillArgs* args) {
-  return {&args->q, &args->k, &args->v, &args->g, &args->beta, &args->o};
+  return {&args->q, &args->k, &args->v, &args->gates.g, &args->gates.beta, &args->o};
 }
 
 void slice(Tensor* tensor, std::size_t dimension, std::int64_t first, std::int64_t count) {
@@ -94,7 +94,7 @@ DecodeCase::DecodeCase(const DecodeProblem& problem, std::int64_t batch, CaseOpt
 
 DecodeArgs DecodeCase::args(std::int64_t first, std::int64_t count) const {
   DecodeArgs args = this->args();
-  for (Tensor* tensor : {&args.q, &args.k, &args.v, &args.g, &args.beta, &args.o}) {
+  for (Tensor* tensor : {&args.q, &args.k, &args.v, &args.gates.g, &args.gates.beta, &args.o}) {
     slice(tensor, 0, first, count);
   }
   slice_states(&args, is_pool(PrefillCase::problem()), first, count);
@@ -112,8 +112,7 @@ bool same_head(const GdnCase& c, std::int64_t n, std::int64_t h, const GdnMemory
   };
   const std::size_t row_bytes = idx(c.problem().value_dim * size_of(c.problem().output_dtype));
   for (std::int64_t t = 0; t < c.length(n); ++t) {
-    if (!same(c.row_at(&PrefillArgs::o, n, t, h), other.row_at(&PrefillArgs::o, m, t, h),
-              row_bytes)) {
+    if (!same(c.row_at(GdnTensor::kO, n, t, h), other.row_at(GdnTensor::kO, m, t, h), row_bytes)) {
       return false;
     }
   }
@@ -124,7 +123,7 @@ bool same_head(const GdnCase& c, std::int64_t n, std::int64_t h, const GdnMemory
 }
 
 bool same_sequence(const GdnCase& c, std::int64_t n, const GdnMemory& a, const GdnMemory& b) {
-  for (std::int64_t h = 0; h < c.problem().heads(); ++h) {
+  for (std::int64_t h = 0; h < c.problem().heads.count(); ++h) {
     if (!same_head(c, n, h, a, b)) return false;
   }
   return true;

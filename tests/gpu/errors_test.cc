@@ -1,4 +1,5 @@
 // Every bad argument of gdn::Decode::launch is kInvalidArgument, and the message names it.
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "capi/tensors.h"
 #include "tests/gpu/cases.h"
 
 namespace cubinery::test {
@@ -65,10 +67,17 @@ void shift(Tensor& tensor, std::ptrdiff_t bytes) {
   tensor.data = static_cast<std::byte*>(tensor.data) + bytes;
 }
 
+Tensor& tensor_named(DecodeArgs& args, std::string_view name) {
+  const auto tensors = capi::shared_tensors(args);
+  return *std::find_if(tensors.begin(), tensors.end(), [&](const auto& tensor) {
+            return tensor.name == name;
+          })->tensor;
+}
+
 // The mistakes that can be made with any of q, k, v and o.
-std::vector<BadCall> bad_rows(const char* name, Tensor DecodeArgs::*member) {
-  const auto spoil = [member](auto change) {
-    return [=](DecodeArgs& args) { change(args.*member); };
+std::vector<BadCall> bad_rows(const char* name) {
+  const auto spoil = [=](auto change) {
+    return [=](DecodeArgs& args) { change(tensor_named(args, name)); };
   };
   return {
       {"null", name, spoil([](Tensor& t) { t.data = nullptr; })},
@@ -106,17 +115,17 @@ TEST_CASE("GdnDecodeErrors.RowsOfABatch", "[gpu]") {
       {"o onto itself", "o", [](DecodeArgs& a) { a.o.strides[0] = 0; }},
       {"scale not a number", "scale", [](DecodeArgs& a) { a.scale = NAN; }},
   };
-  append(&calls, bad_rows("q", &DecodeArgs::q));
-  append(&calls, bad_rows("k", &DecodeArgs::k));
-  append(&calls, bad_rows("v", &DecodeArgs::v));
-  append(&calls, bad_rows("o", &DecodeArgs::o));
+  append(&calls, bad_rows("q"));
+  append(&calls, bad_rows("k"));
+  append(&calls, bad_rows("v"));
+  append(&calls, bad_rows("o"));
   expect_refused(small_problem(), {.seed = seed()}, calls);
 }
 
 // [B, heads] and [heads] tensors.
-std::vector<BadCall> bad_scalars(const char* name, Tensor DecodeArgs::*member, DType other) {
-  const auto spoil = [member](auto change) {
-    return [=](DecodeArgs& args) { change(args.*member); };
+std::vector<BadCall> bad_scalars(const char* name, DType other) {
+  const auto spoil = [=](auto change) {
+    return [=](DecodeArgs& args) { change(tensor_named(args, name)); };
   };
   return {
       {"missing", name, spoil([](Tensor& t) { t = {}; })},
@@ -130,42 +139,43 @@ std::vector<BadCall> bad_scalars(const char* name, Tensor DecodeArgs::*member, D
 
 TEST_CASE("GdnDecodeErrors.GatesAndBeta", "[gpu]") {
   DecodeProblem problem = small_problem();
-  problem.gate_mode = GateMode::kComputed;
+  problem.gates.mode = GateMode::kComputed;
   std::vector<BadCall> calls{
-      {"one head more", "g", [](DecodeArgs& a) { ++a.g.shape[1]; }},
-      {"one head more", "beta", [](DecodeArgs& a) { ++a.beta.shape[1]; }},
+      {"one head more", "g", [](DecodeArgs& a) { ++a.gates.g.shape[1]; }},
+      {"one head more", "beta", [](DecodeArgs& a) { ++a.gates.beta.shape[1]; }},
   };
-  append(&calls, bad_scalars("g", &DecodeArgs::g, DType::kBF16));
-  append(&calls, bad_scalars("beta", &DecodeArgs::beta, DType::kBF16));
-  append(&calls, bad_scalars("A_log", &DecodeArgs::A_log, DType::kBF16));
-  append(&calls, bad_scalars("dt_bias", &DecodeArgs::dt_bias, DType::kBF16));
+  append(&calls, bad_scalars("g", DType::kBF16));
+  append(&calls, bad_scalars("beta", DType::kBF16));
+  append(&calls, bad_scalars("A_log", DType::kBF16));
+  append(&calls, bad_scalars("dt_bias", DType::kBF16));
   expect_refused(problem, {.seed = seed()}, calls);
 }
 
 TEST_CASE("GdnDecodeErrors.TensorsThatTheProblemDoesNotUse", "[gpu]") {
-  const auto extra = [](const char* name, Tensor DecodeArgs::*member) {
-    return BadCall{"given though unused", name, [member](DecodeArgs& a) { a.*member = a.o; }};
+  const auto extra = [](const char* name) {
+    return BadCall{"given though unused", name,
+                   [name](DecodeArgs& a) { tensor_named(a, name) = a.o; }};
   };
   DecodeProblem problem = small_problem();
-  problem.gate_mode = GateMode::kNone;
-  problem.beta_mode = gdn::BetaMode::kOne;
+  problem.gates.mode = GateMode::kNone;
+  problem.gates.beta_mode = gdn::BetaMode::kOne;
   expect_refused(problem, {.seed = seed()},
-                 {extra("g", &DecodeArgs::g),
-                  extra("beta", &DecodeArgs::beta),
-                  extra("A_log", &DecodeArgs::A_log),
-                  extra("dt_bias", &DecodeArgs::dt_bias),
-                  extra("state_indices", &DecodeArgs::state_indices),
-                  extra("state_out_indices", &DecodeArgs::state_out_indices),
+                 {extra("g"),
+                  extra("beta"),
+                  extra("A_log"),
+                  extra("dt_bias"),
+                  extra("state_indices"),
+                  extra("state_out_indices"),
                   {"a scratch slot without scratch", "scratch_slot",
-                   [](DecodeArgs& a) { a.scratch_slot = 1; }}});
-  problem.store_state = false;
-  expect_refused(problem, {.seed = seed()}, {extra("state_out", &DecodeArgs::state_out)});
+                   [](DecodeArgs& a) { a.states.scratch_slot = 1; }}});
+  problem.states.store = false;
+  expect_refused(problem, {.seed = seed()}, {extra("state_out")});
 }
 
 // The mistakes that can be made with state and state_out.
-std::vector<BadCall> bad_states(const char* name, Tensor DecodeArgs::*member) {
-  const auto spoil = [member](auto change) {
-    return [=](DecodeArgs& args) { change(args.*member); };
+std::vector<BadCall> bad_states(const char* name) {
+  const auto spoil = [=](auto change) {
+    return [=](DecodeArgs& args) { change(tensor_named(args, name)); };
   };
   return {
       {"null", name, spoil([](Tensor& t) { t.data = nullptr; })},
@@ -189,40 +199,41 @@ std::vector<BadCall> bad_states(const char* name, Tensor DecodeArgs::*member) {
 TEST_CASE("GdnDecodeErrors.States", "[gpu]") {
   DecodeProblem problem = small_problem();
   problem.key_dim = 32;  // not square
-  std::vector<BadCall> calls = bad_states("state", &DecodeArgs::state);
-  calls.push_back({"no state", "state", [](DecodeArgs& a) { a.state = {}; }});
-  calls.push_back({"a state of another batch", "state", [](DecodeArgs& a) { ++a.state.shape[0]; }});
+  std::vector<BadCall> calls = bad_states("state");
+  calls.push_back({"no state", "state", [](DecodeArgs& a) { a.states.in = {}; }});
+  calls.push_back(
+      {"a state of another batch", "state", [](DecodeArgs& a) { ++a.states.in.shape[0]; }});
   expect_refused(problem, {.seed = seed()}, calls);
   CaseOptions separate{.seed = seed(), .separate_out = true};
-  calls = bad_states("state_out", &DecodeArgs::state_out);
-  calls.push_back({"of another batch", "state_out", [](DecodeArgs& a) { ++a.state_out.shape[0]; }});
+  calls = bad_states("state_out");
+  calls.push_back(
+      {"of another batch", "state_out", [](DecodeArgs& a) { ++a.states.out.shape[0]; }});
   expect_refused(problem, separate, calls);
-  problem.state_location = StateLocation::kPool;
-  expect_refused(problem, {.seed = seed()}, bad_states("state", &DecodeArgs::state));
+  problem.states.location = StateLocation::kPool;
+  expect_refused(problem, {.seed = seed()}, bad_states("state"));
 }
 
 TEST_CASE("GdnDecodeErrors.Indices", "[gpu]") {
   DecodeProblem problem = small_problem();
-  problem.state_location = StateLocation::kPool;
-  std::vector<BadCall> calls =
-      bad_scalars("state_indices", &DecodeArgs::state_indices, DType::kI64);
-  std::vector<BadCall> more =
-      bad_scalars("state_out_indices", &DecodeArgs::state_out_indices, DType::kI64);
+  problem.states.location = StateLocation::kPool;
+  std::vector<BadCall> calls = bad_scalars("state_indices", DType::kI64);
+  std::vector<BadCall> more = bad_scalars("state_out_indices", DType::kI64);
   more.erase(more.begin());  // these may be missing
   append(&calls, more);
   calls.push_back({"a float dtype", "state_indices",
-                   [](DecodeArgs& a) { a.state_indices.dtype = DType::kF32; }});
+                   [](DecodeArgs& a) { a.states.indices.dtype = DType::kF32; }});
   expect_refused(problem, {.seed = seed(), .write_indices = true}, calls);
 }
 
 TEST_CASE("GdnDecodeErrors.ScratchSlot", "[gpu]") {
   DecodeProblem problem = small_problem();
-  problem.state_location = StateLocation::kPool;
-  problem.padding = Padding::kScratch;
-  expect_refused(problem, {.seed = seed()},
-                 {{"a negative slot", "scratch_slot", [](DecodeArgs& a) { a.scratch_slot = -1; }},
-                  {"a slot behind the pool", "scratch_slot",
-                   [](DecodeArgs& a) { a.scratch_slot = a.state.shape[0]; }}});
+  problem.states.location = StateLocation::kPool;
+  problem.states.padding = Padding::kScratch;
+  expect_refused(
+      problem, {.seed = seed()},
+      {{"a negative slot", "scratch_slot", [](DecodeArgs& a) { a.states.scratch_slot = -1; }},
+       {"a slot behind the pool", "scratch_slot",
+        [](DecodeArgs& a) { a.states.scratch_slot = a.states.in.shape[0]; }}});
 }
 
 TEST_CASE("GdnDecodeErrors.AnEmptyBatchIsNone", "[gpu]") {

@@ -23,8 +23,8 @@ inline CaseOptions near_options() {
 // Bytes of one slot of a contiguous pool.
 template <class Problem>
 std::size_t slot_bytes(const Problem& problem) {
-  return static_cast<std::size_t>(problem.heads() * problem.key_dim * problem.value_dim *
-                                  size_of(problem.state_dtype));
+  return static_cast<std::size_t>(problem.heads.count() * problem.key_dim * problem.value_dim *
+                                  size_of(problem.states.dtype));
 }
 
 // Slots that pass 2^32 elements where the device has the memory, else 4 GiB; none when it has not
@@ -32,7 +32,7 @@ std::size_t slot_bytes(const Problem& problem) {
 template <class Problem>
 std::optional<std::int64_t> far_slots(const Problem& problem) {
   const std::size_t slot = slot_bytes(problem);
-  const auto size = static_cast<std::size_t>(size_of(problem.state_dtype));
+  const auto size = static_cast<std::size_t>(size_of(problem.states.dtype));
   const std::size_t spare = std::size_t{2} << 30;
   for (const std::size_t bytes :
        {((std::size_t{1} << 32) + (std::size_t{1} << 22)) * size, (std::size_t{5} << 30)}) {
@@ -46,7 +46,7 @@ std::optional<std::int64_t> far_slots(const Problem& problem) {
 template <class Problem>
 void expect_no_wrapped_slot(const Problem& problem, const DeviceBuffer& pool, std::size_t offset) {
   const std::size_t slot = slot_bytes(problem);
-  const auto size = static_cast<std::size_t>(size_of(problem.state_dtype));
+  const auto size = static_cast<std::size_t>(size_of(problem.states.dtype));
   for (const std::size_t wrap : {std::size_t{1} << 31, std::size_t{1} << 32,
                                  (std::size_t{1} << 31) * size, (std::size_t{1} << 32) * size}) {
     if (offset < wrap) continue;
@@ -63,10 +63,10 @@ void expect_same_far_away(const Case& near, const typename Case::Operator& prepa
   const auto& problem = near.problem();
   const std::size_t slot = slot_bytes(problem);
   const GdnMemory expected = run(near, prepared);
-  const auto of = [&](const GdnMemory& memory, TensorOf tensor) {
+  const auto of = [&](const GdnMemory& memory, GdnTensor tensor) {
     return near.bytes(memory, tensor);
   };
-  const auto near_pool = of(near.memory(), &gdn::PrefillArgs::state);
+  const auto near_pool = of(near.memory(), GdnTensor::kState);
   const DeviceBuffer far(gpu(), slot * static_cast<std::size_t>(slots));  // all ones
   const DeviceBuffer indices(gpu(), 4 * sizeof(std::int64_t));
   std::vector<std::int64_t> far_slots;
@@ -77,19 +77,19 @@ void expect_same_far_away(const Case& near, const typename Case::Operator& prepa
   }
   indices.upload(std::as_bytes(std::span(far_slots)));
   auto args = near.args();
-  args.state.data = far.data();
-  args.state.shape[0] = slots;
-  args.state_indices = Tensor::contiguous(indices.data(), DType::kI64, {4});
+  args.states.in.data = far.data();
+  args.states.in.shape[0] = slots;
+  args.states.indices = Tensor::contiguous(indices.data(), DType::kI64, {4});
   const GdnMemory results = run(near, prepared, args);
-  CHECK(same_bytes(of(results, &gdn::PrefillArgs::o), of(expected, &gdn::PrefillArgs::o)));
-  CHECK(same_bytes(of(results, &gdn::PrefillArgs::state), near_pool));
+  CHECK(same_bytes(of(results, GdnTensor::kO), of(expected, GdnTensor::kO)));
+  CHECK(same_bytes(of(results, GdnTensor::kState), near_pool));
   for (std::size_t n = 0; n < far_slots.size(); ++n) {
     const std::size_t offset = static_cast<std::size_t>(far_slots[n]) * slot;
     const std::size_t read = static_cast<std::size_t>(near_options().read[n]) * slot;
     INFO("pool of " << slots << " slots, slot " << far_slots[n] << ", problem "
                     << problem.to_json());
     CHECK(same_bytes(far.download(offset, slot),
-                     of(expected, &gdn::PrefillArgs::state).subspan(read, slot)));
+                     of(expected, GdnTensor::kState).subspan(read, slot)));
     expect_no_wrapped_slot(problem, far, offset);
   }
   CHECK(far.guards_intact());
@@ -102,10 +102,10 @@ void expect_far_pools_work(MakeNear make_near) {
   for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
     for (const gdn::StateLayout layout : kLayouts) {
       Problem problem;  // 32 heads of 128 x 128: 2^19 elements per slot
-      problem.state_location = gdn::StateLocation::kPool;
-      problem.index_dtype = DType::kI64;
-      problem.state_dtype = state_dtype;
-      problem.state_layout = layout;
+      problem.states.location = gdn::StateLocation::kPool;
+      problem.states.index_dtype = DType::kI64;
+      problem.states.dtype = state_dtype;
+      problem.states.layout = layout;
       const std::optional<std::int64_t> slots = far_slots(problem);
       if (!slots) return skip_test("not enough device memory for a pool beyond 4 GiB");
       expect_same_far_away(make_near(problem), prepare(problem), *slots);

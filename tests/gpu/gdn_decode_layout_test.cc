@@ -24,9 +24,9 @@ TEST_CASE("GdnDecode.TakesOperandsAsTheyLie", "[gpu]") {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       DecodeProblem problem = small_problem();
       problem.dtype = problem.output_dtype = dtype;
-      problem.gate_dtype = problem.beta_dtype = DType::kBF16;
-      problem.gate_mode = GateMode::kComputed;
-      problem.state_location = StateLocation::kPool;
+      problem.gates.dtype = problem.gates.beta_dtype = DType::kBF16;
+      problem.gates.mode = GateMode::kComputed;
+      problem.states.location = StateLocation::kPool;
       CaseOptions options;
       options.placement = placement;
       options.write_indices = true;
@@ -38,21 +38,39 @@ TEST_CASE("GdnDecode.TakesOperandsAsTheyLie", "[gpu]") {
 
 TEST_CASE("GdnDecode.NonFiniteInputsStayInTheirRequestAndHead", "[gpu]") {
   DecodeProblem problem = small_problem();  // two value heads per key head
-  problem.beta_mode = BetaMode::kGiven;
+  problem.gates.beta_mode = BetaMode::kGiven;
   expect_all_confined([&] { return DecodeCase(problem, 3, {.seed = seed()}); }, prepare(problem),
                       0);
 }
 
-// The bits of a request must not depend on the batch around it.
+// Each size has its fastest configuration: right, and the same from run to run.
+TEST_CASE("GdnDecode.WithoutBatchInvariantEverySizeIsRightAndRepeats", "[gpu]") {
+  DecodeProblem problem;
+  problem.heads = {.q = 4, .k = 4, .v = 8};
+  problem.use_qk_l2norm = true;
+  const gdn::Decode decode = prepare(problem);
+  std::set<std::string> configurations;
+  for (const std::int64_t batch : {1, 8, 64}) {
+    configurations.insert(decode.choice(batch).configuration);
+    const DecodeCase c(problem, batch, {.seed = seed()});
+    const GdnMemory first = run(c, decode);
+    expect_good(c, first, "batch " + std::to_string(batch));
+    CHECK(first_difference(run(c, decode), first) == "");
+  }
+  if (configurations.size() < 2) WARN("one configuration: " << *configurations.begin());
+}
+
+// With batch_invariant the bits of a request do not depend on the batch around it.
 TEST_CASE("GdnDecode.BitsDoNotDependOnTheBatch", "[gpu][big]") {
   for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
     for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
       DecodeProblem problem;
-      problem.q_heads = problem.k_heads = 4;
-      problem.v_heads = 8;
-      problem.state_layout = layout;
-      problem.state_dtype = state_dtype;
+      problem.heads.q = problem.heads.k = 4;
+      problem.heads.v = 8;
+      problem.states.layout = layout;
+      problem.states.dtype = state_dtype;
       problem.use_qk_l2norm = true;
+      problem.batch_invariant = true;
       const std::int64_t batch = 257;
       const DecodeCase c(problem, batch, {.seed = seed()});
       const gdn::Decode decode = prepare(problem);
@@ -87,7 +105,7 @@ void run_chain(const DecodeProblem& problem, Gates gates) {
         .seed = seed() + static_cast<std::uint64_t>(step), .gates = gates, .key_correlation = 0.9};
   };
   const DecodeCase first(problem, kBatch, options(0));
-  const std::int64_t heads = problem.heads();
+  const std::int64_t heads = problem.heads.count();
   std::vector<std::vector<double>> state;
   std::vector<std::vector<float>> naive;
   for (std::int64_t unit = 0; unit < kBatch * heads; ++unit) {
@@ -98,7 +116,7 @@ void run_chain(const DecodeProblem& problem, Gates gates) {
   for (int step = 0; step < kSteps; ++step) {
     const DecodeCase c(problem, kBatch, options(step));
     gdn::DecodeArgs args = c.args();
-    args.state = first.args().state;
+    args.states.in = first.args().states.in;
     REQUIRE(decode.launch(stream.get(), args).ok());
     stream.synchronize().value();
     const GdnMemory results = c.download();
@@ -108,9 +126,9 @@ void run_chain(const DecodeProblem& problem, Gates gates) {
       std::vector<float> naive_o(o.size());
       gdn_prefill_ref(c.head<double>(n, h, 0, 1), state[idx(unit)].data(), o.data());
       gdn_prefill_ref(c.head<float>(n, h, 0, 1), naive[idx(unit)].data(), naive_o.data());
-      for (float& value : naive[idx(unit)]) value = rounded(problem.state_dtype, value);
+      for (float& value : naive[idx(unit)]) value = rounded(problem.states.dtype, value);
       const std::vector<float> actual =
-          c.row_values(results, &PrefillArgs::o, n, 0, h, problem.value_dim);
+          c.row_values(results, GdnTensor::kO, n, 0, h, problem.value_dim);
       for (std::int64_t d = 0; d < problem.value_dim; ++d) {
         outputs.add(actual[idx(d)], rounded(problem.output_dtype, naive_o[idx(d)]), o[idx(d)],
                     {n, h, step, d, 0});
@@ -124,7 +142,7 @@ void run_chain(const DecodeProblem& problem, Gates gates) {
     for (std::size_t e = 0; e < expected.size(); ++e) {
       states.add_naive(naive[idx(unit)][e], expected[e]);
     }
-    first.compare_matrix(last, &PrefillArgs::state, n, expected, {n, h}, &states);
+    first.compare_matrix(last, GdnTensor::kState, n, expected, {n, h}, &states);
   }
   INFO("problem " << problem.to_json() << ", " << kSteps << " steps, seed " << seed() << "\n"
                   << text(outputs, "o (token: step)") << "\n"
@@ -138,8 +156,8 @@ TEST_CASE("GdnDecode.ManySteps", "[gpu]") {
     for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
       for (const Gates gates : {Gates::kInit, Gates::kUndecayed, Gates::kQwen}) {
         DecodeProblem problem = small_problem();
-        problem.state_layout = layout;
-        problem.state_dtype = state_dtype;
+        problem.states.layout = layout;
+        problem.states.dtype = state_dtype;
         problem.output_dtype = DType::kF32;  // else its rounding hides what the state lost
         problem.use_qk_l2norm = true;
         run_chain(problem, gates);
@@ -158,7 +176,7 @@ TEST_CASE("GdnDecode.GraphReplayEqualsEagerLaunch", "[gpu]") {
 TEST_CASE("GdnDecode.ProgrammaticLaunchEqualsPlainLaunch", "[gpu]") {
   for (const std::int64_t batch : {1, 3, 130}) {
     DecodeProblem problem = small_problem();
-    problem.state_location = StateLocation::kPool;
+    problem.states.location = StateLocation::kPool;
     const DecodeCase c(problem, batch, {.seed = seed(), .programmatic = true});
     const gdn::Decode decode = prepare(problem);
     if (!can_be_programmatic(c, decode)) return;

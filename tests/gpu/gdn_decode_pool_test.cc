@@ -16,7 +16,7 @@ using gdn::StateLocation;
 
 DecodeProblem pool_problem() {
   DecodeProblem problem = small_problem();
-  problem.state_location = StateLocation::kPool;
+  problem.states.location = StateLocation::kPool;
   return problem;
 }
 
@@ -27,9 +27,9 @@ TEST_CASE("GdnDecodePool.ReadsAndWritesOneSlot", "[gpu]") {
     for (const DType index_dtype : {DType::kI32, DType::kI64}) {
       for (const DType state_dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
         DecodeProblem problem = pool_problem();
-        problem.index_dtype = index_dtype;
-        problem.state_dtype = state_dtype;
-        problem.state_layout = layout;
+        problem.states.index_dtype = index_dtype;
+        problem.states.dtype = state_dtype;
+        problem.states.layout = layout;
         run_case(problem, 3);
         run_case(problem, 130);
       }
@@ -40,7 +40,7 @@ TEST_CASE("GdnDecodePool.ReadsAndWritesOneSlot", "[gpu]") {
 TEST_CASE("GdnDecodePool.WritesOtherSlotsThanItReads", "[gpu]") {
   for (const DType index_dtype : {DType::kI32, DType::kI64}) {
     DecodeProblem problem = pool_problem();
-    problem.index_dtype = index_dtype;
+    problem.states.index_dtype = index_dtype;
     CaseOptions options;
     options.write_indices = true;
     run_case(problem, 5, options);
@@ -66,9 +66,9 @@ TEST_CASE("GdnDecodePool.LeavesGapsAlone", "[gpu]") {
     for (const StateLocation location : {StateLocation::kDense, StateLocation::kPool}) {
       for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
         DecodeProblem problem = small_problem();
-        problem.state_dtype = state_dtype;
-        problem.state_location = location;
-        problem.state_layout = layout;
+        problem.states.dtype = state_dtype;
+        problem.states.location = location;
+        problem.states.layout = layout;
         CaseOptions options;
         options.slot_gap = 24;  // whole 16-byte units, but no power of two
         run_case(problem, 5, options);
@@ -87,8 +87,8 @@ TEST_CASE("GdnDecodePool.AllRowsArePadding", "[gpu]") {
   for (const Padding padding : {Padding::kSkip, Padding::kZero, Padding::kScratch}) {
     for (const PadIndex pad_index : {PadIndex::kNegative, PadIndex::kZero}) {
       DecodeProblem problem = pool_problem();
-      problem.padding = padding;
-      problem.pad_index = pad_index;
+      problem.states.padding = padding;
+      problem.states.pad_index = pad_index;
       CaseOptions options;
       options.slots = 4;
       options.scratch_slot = padding == Padding::kScratch ? 2 : 0;

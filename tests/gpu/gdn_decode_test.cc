@@ -34,7 +34,7 @@ TEST_CASE("GdnDecode.EveryBetaModeAndDtype", "[gpu]") {
 TEST_CASE("GdnDecode.EveryGateDistribution", "[gpu]") {
   std::vector<DecodeProblem> problems;
   for (const GateMode mode : {GateMode::kLog, GateMode::kAlpha, GateMode::kComputed}) {
-    problems.emplace_back(small_problem()).gate_mode = mode;
+    problems.emplace_back(small_problem()).gates.mode = mode;
   }
   for (const Gates gates :
        {Gates::kStrong, Gates::kQwen, Gates::kUndecayed, Gates::kInit, Gates::kExtreme}) {
@@ -51,7 +51,7 @@ TEST_CASE("GdnDecode.NormalisesKeysAndQueries", "[gpu]") {
       DecodeProblem& problem = problems.emplace_back(small_problem());
       problem.use_qk_l2norm = true;
       problem.dtype = dtype;
-      problem.state_layout = layout;
+      problem.states.layout = layout;
     }
   }
   run_cases(problems, kSmallBatch);
@@ -65,8 +65,8 @@ DecodeProblem with_dims(int key_dim, int value_dim, StateLayout layout, DType st
   DecodeProblem problem = small_problem();
   problem.key_dim = key_dim;
   problem.value_dim = value_dim;
-  problem.state_layout = layout;
-  problem.state_dtype = state_dtype;
+  problem.states.layout = layout;
+  problem.states.dtype = state_dtype;
   return problem;
 }
 
@@ -118,9 +118,9 @@ TEST_CASE("GdnDecode.WithoutInitialStateTheStateIsNotRead", "[gpu]") {
   for (const StateLayout layout : kLayouts) {
     for (const DType dtype : kFloats) {
       DecodeProblem problem = small_problem();
-      problem.has_initial_state = false;
-      problem.state_layout = layout;
-      problem.state_dtype = dtype;
+      problem.states.has_initial = false;
+      problem.states.layout = layout;
+      problem.states.dtype = dtype;
       run_both_kernels({problem});  // the state is NaN before the launch
     }
   }
@@ -129,16 +129,16 @@ TEST_CASE("GdnDecode.WithoutInitialStateTheStateIsNotRead", "[gpu]") {
 TEST_CASE("GdnDecode.WithoutStoreTheStateIsNotWritten", "[gpu]") {
   for (const StateLayout layout : kLayouts) {
     DecodeProblem problem = small_problem();
-    problem.store_state = false;
-    problem.state_layout = layout;
+    problem.states.store = false;
+    problem.states.layout = layout;
     run_both_kernels({problem});
   }
 }
 
 TEST_CASE("GdnDecode.WithoutAnyState", "[gpu]") {
   DecodeProblem problem = small_problem();
-  problem.has_initial_state = false;
-  problem.store_state = false;
+  problem.states.has_initial = false;
+  problem.states.store = false;
   run_case(problem, kSmallBatch);
 }
 
@@ -146,7 +146,7 @@ TEST_CASE("GdnDecode.EveryBatchSize", "[gpu]") {
   for (const StateLayout layout : kLayouts) {
     DecodeProblem problem = small_problem();
     problem.key_dim = problem.value_dim = 128;
-    problem.state_layout = layout;
+    problem.states.layout = layout;
     for (const std::int64_t batch : {0, 1, 2, 3, 7, 32, 257}) run_case(problem, batch);
   }
 }

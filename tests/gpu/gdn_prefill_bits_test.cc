@@ -48,6 +48,22 @@ TEST_CASE("GdnPrefill.BitsDoNotDependOnTheBatch", "[gpu][prefill][slow]") {
   }
 }
 
+// Each size has its fastest configuration: right, and the same from run to run, whatever the
+// others.
+TEST_CASE("GdnPrefill.WithoutBatchInvariantEverySizeIsRightAndRepeats", "[gpu][prefill]") {
+  PrefillProblem problem;  // of the dimensions that results are for
+  problem.heads = {.q = 2, .k = 2, .v = 4};
+  problem.varlen = true;
+  problem.use_qk_l2norm = true;
+  const gdn::Prefill prefill = prepare(problem);
+  for (const std::int64_t count : {1, 8, 40}) {
+    const PrefillCase c(problem, uniform(count, 150), {.seed = seed()});
+    const GdnMemory first = run(c, prefill);
+    expect_good(c, first, std::to_string(count) + " sequences");
+    CHECK(first_difference(run(c, prefill), first) == "");
+  }
+}
+
 // Makes sequence n of `to` what `from` has as sequence m, of the same length.
 void take_sequence(PrefillCase* to, std::int64_t n, const PrefillCase& from, std::int64_t m) {
   const auto copy = [&](const GdnCase::Place& there, const GdnCase::Place& here,
@@ -55,8 +71,8 @@ void take_sequence(PrefillCase* to, std::int64_t n, const PrefillCase& from, std
     std::memcpy(to->at(there), from.memory()[here.piece].data() + here.byte, bytes);
   };
   const PrefillProblem& p = from.problem();
-  const auto copy_rows = [&](TensorOf tensor, std::int64_t heads, int width) {
-    const Tensor x = from.args().*tensor;
+  const auto copy_rows = [&](GdnTensor tensor, std::int64_t heads, int width) {
+    const Tensor x = tensor_of(from.args(), tensor);
     for (std::int64_t t = 0; t < from.length(m) && x.present(); ++t) {
       for (std::int64_t h = 0; h < heads; ++h) {
         copy(to->row_at(tensor, n, t, h), from.row_at(tensor, m, t, h),
@@ -64,26 +80,28 @@ void take_sequence(PrefillCase* to, std::int64_t n, const PrefillCase& from, std
       }
     }
   };
-  copy_rows(&PrefillArgs::q, p.q_heads, p.key_dim);
-  copy_rows(&PrefillArgs::k, p.k_heads, p.key_dim);
-  copy_rows(&PrefillArgs::v, p.v_heads, p.value_dim);
-  copy_rows(&PrefillArgs::g, p.heads(), 1);
-  copy_rows(&PrefillArgs::beta, p.heads(), 1);
-  for (std::int64_t h = 0; h < p.heads() && p.has_initial_state; ++h) {
-    copy(to->matrix_at(&PrefillArgs::state, to->row(n).read, h),
-         from.matrix_at(&PrefillArgs::state, from.row(m).read, h), from.matrix_bytes());
+  copy_rows(GdnTensor::kQ, p.heads.q, p.key_dim);
+  copy_rows(GdnTensor::kK, p.heads.k, p.key_dim);
+  copy_rows(GdnTensor::kV, p.heads.v, p.value_dim);
+  copy_rows(GdnTensor::kG, p.heads.count(), 1);
+  copy_rows(GdnTensor::kBeta, p.heads.count(), 1);
+  for (std::int64_t h = 0; h < p.heads.count() && p.states.has_initial; ++h) {
+    copy(to->matrix_at(GdnTensor::kState, to->row(n).read, h),
+         from.matrix_at(GdnTensor::kState, from.row(m).read, h), from.matrix_bytes());
   }
 }
 
 // The same tokens at another place of another batch, lying otherwise.
 TEST_CASE("GdnPrefill.BitsDoNotDependOnThePlace", "[gpu][prefill]") {
-  const PrefillCase c(small_varlen(), {.lengths = {130, 77, 200}}, {.seed = seed()});
+  PrefillProblem invariant = small_varlen();
+  invariant.batch_invariant = true;
+  const PrefillCase c(invariant, {.lengths = {130, 77, 200}}, {.seed = seed()});
   const gdn::Prefill prefill = prepare(c.problem());
   const GdnMemory expected = run(c, prefill);
   for (const Placement placement :
        {Placement::kContiguous, Placement::kRank4, Placement::kUnaligned}) {
     for (const TokenLayout layout : {TokenLayout::kBTHD, TokenLayout::kBHTD}) {
-      PrefillProblem problem = small_varlen();
+      PrefillProblem problem = invariant;
       problem.token_layout = layout;
       // Another seed: everything but the sequence taken over is different.
       PrefillCase other(problem, {.lengths = {31, 200, 0, 5}, .lead = 3, .tail = 1},
@@ -92,7 +110,7 @@ TEST_CASE("GdnPrefill.BitsDoNotDependOnThePlace", "[gpu][prefill]") {
       const GdnMemory results = run(other, prepare(problem));
       INFO("placement " << static_cast<int>(placement) << ", problem " << problem.to_json()
                         << ", seed " << seed());
-      for (std::int64_t h = 0; h < problem.heads(); ++h) {
+      for (std::int64_t h = 0; h < problem.heads.count(); ++h) {
         CHECK(same_head(c, 2, h, expected, other, 1, results));
       }
     }
@@ -195,8 +213,9 @@ TEST_CASE("GdnPrefill.PiecesEqualTheWhole", "[gpu][prefill]") {
   for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
     for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
       PrefillProblem problem = small_prefill();
+      problem.batch_invariant = true;  // pieces are as long as they are
       problem.dtype = dtype;
-      problem.state_layout = layout;
+      problem.states.layout = layout;
       const CaseOptions options{.seed = seed()};
       const CaseShape shape = uniform(2, 300);
       const PrefillCase c(problem, shape, options);

@@ -24,8 +24,8 @@ PrefillProblem computed_gates(bool varlen, TokenLayout layout, DType dtype) {
   PrefillProblem problem = varlen ? small_varlen() : small_prefill();
   problem.token_layout = layout;
   problem.dtype = problem.output_dtype = dtype;
-  problem.gate_dtype = problem.beta_dtype = DType::kBF16;
-  problem.gate_mode = GateMode::kComputed;
+  problem.gates.dtype = problem.gates.beta_dtype = DType::kBF16;
+  problem.gates.mode = GateMode::kComputed;
   return problem;
 }
 
@@ -77,7 +77,7 @@ TEST_CASE("GdnPrefill.MixedAlignment", "[gpu][prefill]") {
     if ((mask & 1) != 0) args.q = odd.args().q;
     if ((mask & 2) != 0) args.k = odd.args().k;
     if ((mask & 4) != 0) args.v = odd.args().v;
-    if ((mask & 8) != 0) args.g = odd.args().g;
+    if ((mask & 8) != 0) args.gates.g = odd.args().gates.g;
     INFO("unaligned: " << mask << " (1 q, 2 k, 4 v, 8 g), seed " << seed());
     CHECK(first_difference(run(aligned, prefill, args), expected) == "");
   }
@@ -90,7 +90,7 @@ TEST_CASE("GdnPrefill.StatesWithGaps", "[gpu][prefill]") {
     for (const bool varlen : {false, true}) {
       PrefillProblem& problem = problems.emplace_back(small_prefill());
       problem.varlen = varlen;
-      problem.state_dtype = state_dtype;
+      problem.states.dtype = state_dtype;
       problem.checkpoints = Checkpoints::kBefore;
     }
   }
@@ -104,9 +104,9 @@ TEST_CASE("GdnPrefill.StatesWithGaps", "[gpu][prefill]") {
 }
 
 // The rows of a tensor at `at`, `stride` elements from token to token.
-void scatter(const PrefillCase& c, TensorOf tensor, std::int64_t width, std::int64_t stride,
+void scatter(const PrefillCase& c, GdnTensor tensor, std::int64_t width, std::int64_t stride,
              std::int64_t at, const DeviceBuffer& far) {
-  const std::size_t size = idx(size_of((c.args().*tensor).dtype));
+  const std::size_t size = idx(size_of(tensor_of(c.args(), tensor).dtype));
   for (std::int64_t t = 0; t < c.length(0); ++t) {
     const GdnCase::Place row = c.row_at(tensor, 0, t, 0);
     far.upload(std::span(c.memory()[row.piece]).subspan(row.byte, idx(width) * size),
@@ -125,8 +125,8 @@ Tensor far_view(Tensor view, const DeviceBuffer& far, std::int64_t stride, std::
 TEST_CASE("GdnPrefill.TokensBeyond32BitOffsets", "[gpu][prefill][big][slow]") {
   constexpr std::int64_t kTokens = 4160, kStride = 1 << 20;  // 2^32 + 2^26 elements
   PrefillProblem problem = small_prefill();
-  const std::int64_t qk_width = problem.q_heads * problem.key_dim;
-  const std::int64_t v_width = problem.v_heads * problem.value_dim;
+  const std::int64_t qk_width = problem.heads.q * problem.key_dim;
+  const std::int64_t v_width = problem.heads.v * problem.value_dim;
   const auto span = static_cast<std::size_t>((kTokens - 1) * kStride + 2 * qk_width + v_width);
   if (gpu().free_bytes() < 8 * span + (std::size_t{2} << 30)) {
     return skip_test("not enough device memory for tensors of tokens beyond 2^32 elements");
@@ -135,24 +135,24 @@ TEST_CASE("GdnPrefill.TokensBeyond32BitOffsets", "[gpu][prefill][big][slow]") {
   const gdn::Prefill prefill = prepare(problem);
   const GdnMemory expected = run(c, prefill);
   const DeviceBuffer rows(gpu(), 2 * span), outputs(gpu(), 2 * span), gates(gpu(), 4 * span);
-  scatter(c, &PrefillArgs::q, qk_width, kStride, 0, rows);
-  scatter(c, &PrefillArgs::k, qk_width, kStride, qk_width, rows);
-  scatter(c, &PrefillArgs::v, v_width, kStride, 2 * qk_width, rows);
-  scatter(c, &PrefillArgs::g, problem.heads(), kStride, 0, gates);
-  scatter(c, &PrefillArgs::beta, problem.heads(), kStride, problem.heads(), gates);
+  scatter(c, GdnTensor::kQ, qk_width, kStride, 0, rows);
+  scatter(c, GdnTensor::kK, qk_width, kStride, qk_width, rows);
+  scatter(c, GdnTensor::kV, v_width, kStride, 2 * qk_width, rows);
+  scatter(c, GdnTensor::kG, problem.heads.count(), kStride, 0, gates);
+  scatter(c, GdnTensor::kBeta, problem.heads.count(), kStride, problem.heads.count(), gates);
   gdn::PrefillArgs args = c.args();
   args.q = far_view(args.q, rows, kStride, 0);
   args.k = far_view(args.k, rows, kStride, qk_width);
   args.v = far_view(args.v, rows, kStride, 2 * qk_width);
-  args.g = far_view(args.g, gates, kStride, 0);
-  args.beta = far_view(args.beta, gates, kStride, problem.heads());
+  args.gates.g = far_view(args.gates.g, gates, kStride, 0);
+  args.gates.beta = far_view(args.gates.beta, gates, kStride, problem.heads.count());
   args.o = far_view(args.o, outputs, kStride, 0);
   const GdnMemory results = run(c, prefill, args);
-  CHECK(same_bytes(c.bytes(results, &PrefillArgs::state), c.bytes(expected, &PrefillArgs::state)));
-  CHECK(same_bytes(c.bytes(results, &PrefillArgs::o), c.bytes(c.memory(), &PrefillArgs::o)));
+  CHECK(same_bytes(c.bytes(results, GdnTensor::kState), c.bytes(expected, GdnTensor::kState)));
+  CHECK(same_bytes(c.bytes(results, GdnTensor::kO), c.bytes(c.memory(), GdnTensor::kO)));
   const auto row_bytes = static_cast<std::size_t>(2 * v_width);
   for (std::int64_t t = 0; t < kTokens; ++t) {
-    const GdnCase::Place at = c.row_at(&PrefillArgs::o, 0, t, 0);
+    const GdnCase::Place at = c.row_at(GdnTensor::kO, 0, t, 0);
     const auto row = std::span(expected[at.piece]).subspan(at.byte, row_bytes);
     const std::vector<std::byte> far =
         outputs.download(static_cast<std::size_t>(2 * t * kStride), row_bytes);

@@ -28,12 +28,12 @@ TEST_CASE("GdnPrefill.EveryGateDistribution", "[gpu][prefill][slow]") {
     given.output_dtype = DType::kF32;  // else its rounding hides what was lost before
     problems.push_back(given);
     PrefillProblem computed = given;
-    computed.gate_mode = GateMode::kComputed;
+    computed.gates.mode = GateMode::kComputed;
     computed.use_qk_l2norm = true;
     problems.push_back(computed);
     PrefillProblem alpha = given;
-    alpha.gate_mode = GateMode::kAlpha;
-    alpha.gate_dtype = dtype;  // f16: e^-31 is 0
+    alpha.gates.mode = GateMode::kAlpha;
+    alpha.gates.dtype = dtype;  // f16: e^-31 is 0
     problems.push_back(alpha);
   }
   prewarm(problems);
@@ -67,8 +67,8 @@ TEST_CASE("GdnPrefill.CorrelatedKeys", "[gpu][prefill][slow]") {
 TEST_CASE("GdnPrefill.LongSequence", "[gpu][prefill][big][slow]") {
   for (const Gates gates : {Gates::kQwen, Gates::kUndecayed}) {
     PrefillProblem problem = small_varlen();
-    problem.q_heads = problem.k_heads = 1;
-    problem.v_heads = 2;
+    problem.heads.q = problem.heads.k = 1;
+    problem.heads.v = 2;
     problem.key_dim = problem.value_dim = 128;
     CaseOptions options;
     options.gates = gates;
@@ -88,15 +88,13 @@ double agreement(DType dtype) {
 
 DecodeProblem decode_problem(const PrefillProblem& p) {
   DecodeProblem problem;
-  problem.q_heads = p.q_heads;
-  problem.k_heads = p.k_heads;
-  problem.v_heads = p.v_heads;
+  problem.heads = p.heads;
   problem.key_dim = p.key_dim;
   problem.value_dim = p.value_dim;
   problem.dtype = p.dtype;
   problem.output_dtype = p.output_dtype;
-  problem.gate_mode = p.gate_mode;
-  problem.beta_mode = p.beta_mode;
+  problem.gates.mode = p.gates.mode;
+  problem.gates.beta_mode = p.gates.beta_mode;
   problem.use_qk_l2norm = p.use_qk_l2norm;
   return problem;
 }
@@ -110,11 +108,12 @@ GdnMemory run_steps(const PrefillCase& c) {
   for (std::int64_t t = 0; t < c.length(0); ++t) {
     gdn::PrefillArgs token = c.args();
     for (Tensor* tensor : token_tensors(&token)) slice(tensor, c.token_dimension(), t, 1);
-    gdn::DecodeArgs args{.q = token.q, .k = token.k, .v = token.v};
-    args.g = token.g;
-    args.beta = token.beta;
-    args.o = token.o;
-    args.state = token.state;
+    const gdn::DecodeArgs args{.q = token.q,
+                               .k = token.k,
+                               .v = token.v,
+                               .gates = {.g = token.gates.g, .beta = token.gates.beta},
+                               .o = token.o,
+                               .states = {.in = token.states.in}};
     const Status status = decode.launch(stream.get(), args);
     INFO(status.message());
     REQUIRE(status.ok());
@@ -144,7 +143,7 @@ double difference(const std::vector<Real>& a, const std::vector<Real>& b) {
 double row_difference(const PrefillCase& c, const GdnMemory& a, const GdnMemory& b, std::int64_t n,
                       std::int64_t h) {
   const auto o_row = [&](const GdnMemory& memory, std::int64_t t) {
-    return c.row_values(memory, &PrefillArgs::o, n, t, h, c.problem().value_dim);
+    return c.row_values(memory, GdnTensor::kO, n, t, h, c.problem().value_dim);
   };
   double head = 0, worst = 0;
   for (std::int64_t t = 0; t < c.length(n); ++t) head = std::max(head, largest(o_row(b, t)));
@@ -160,11 +159,11 @@ void expect_agreement(const PrefillProblem& problem, Gates gates) {
   const GdnMemory whole = run(c, prepare(problem));
   const GdnMemory steps = run_steps(c);
   for (std::int64_t n = 0; n < c.sequences(); ++n) {
-    for (std::int64_t h = 0; h < problem.heads(); ++h) {
+    for (std::int64_t h = 0; h < problem.heads.count(); ++h) {
       const double o = row_difference(c, whole, steps, n, h);
-      const auto by_decode = c.matrix_values<double>(steps, &PrefillArgs::state, n, h);
+      const auto by_decode = c.matrix_values<double>(steps, GdnTensor::kState, n, h);
       const double state =
-          difference(c.matrix_values<double>(whole, &PrefillArgs::state, n, h), by_decode) /
+          difference(c.matrix_values<double>(whole, GdnTensor::kState, n, h), by_decode) /
           largest(by_decode);
       INFO("sequence " << n << ", head " << h << ": o differs by " << o
                        << " of a row's largest value, the state by " << state << "; gates "
@@ -207,17 +206,17 @@ void choose_heads(Random* random, PrefillProblem* problem) {
   const int few = static_cast<int>(1 + random->below(3));
   const int many = few * static_cast<int>(1 + random->below(4));
   const bool grouped_values = random->below(3) != 0;
-  problem->k_heads = few;
-  problem->q_heads = grouped_values ? few : many;
-  problem->v_heads = grouped_values ? many : few;
+  problem->heads.k = few;
+  problem->heads.q = grouped_values ? few : many;
+  problem->heads.v = grouped_values ? many : few;
 }
 
 void choose_types(Random* random, PrefillProblem* p) {
-  for (DType* dtype : {&p->dtype, &p->output_dtype, &p->gate_dtype, &p->beta_dtype, &p->a_log_dtype,
-                       &p->dt_bias_dtype, &p->state_dtype}) {
+  for (DType* dtype : {&p->dtype, &p->output_dtype, &p->gates.dtype, &p->gates.beta_dtype,
+                       &p->gates.a_log_dtype, &p->gates.dt_bias_dtype, &p->states.dtype}) {
     *dtype = any_of(random, kFloats);
   }
-  for (DType* dtype : {&p->index_dtype, &p->cu_seqlens_dtype}) {
+  for (DType* dtype : {&p->states.index_dtype, &p->cu_seqlens_dtype}) {
     *dtype = any_of(random, {DType::kI32, DType::kI64});
   }
 }
@@ -226,21 +225,21 @@ void choose_modes(Random* random, PrefillProblem* p) {
   const auto coin = [random] { return random->below(2) != 0; };
   p->token_layout = any_of(random, {gdn::TokenLayout::kBTHD, gdn::TokenLayout::kBHTD});
   p->varlen = coin();
-  p->state_layout = any_of(random, {gdn::StateLayout::kKV, gdn::StateLayout::kVK});
-  p->has_initial_state = random->below(4) != 0;
-  p->store_state = random->below(4) != 0;
+  p->states.layout = any_of(random, {gdn::StateLayout::kKV, gdn::StateLayout::kVK});
+  p->states.has_initial = random->below(4) != 0;
+  p->states.store = random->below(4) != 0;
   // Without any state there is no pool.
-  if (p->has_initial_state || p->store_state) {
-    p->state_location = any_of(random, {StateLocation::kDense, StateLocation::kPool});
+  if (p->states.has_initial || p->states.store) {
+    p->states.location = any_of(random, {StateLocation::kDense, StateLocation::kPool});
   }
-  if (p->state_location == StateLocation::kPool) {
-    p->padding =
+  if (p->states.location == StateLocation::kPool) {
+    p->states.padding =
         any_of(random, {Padding::kNone, Padding::kSkip, Padding::kZero, Padding::kScratch});
-    p->pad_index = any_of(random, {gdn::PadIndex::kNegative, gdn::PadIndex::kZero});
+    p->states.pad_index = any_of(random, {gdn::PadIndex::kNegative, gdn::PadIndex::kZero});
   }
-  p->gate_mode =
+  p->gates.mode =
       any_of(random, {GateMode::kNone, GateMode::kLog, GateMode::kAlpha, GateMode::kComputed});
-  p->beta_mode =
+  p->gates.beta_mode =
       any_of(random, {BetaMode::kOne, BetaMode::kGiven, BetaMode::kLogit, BetaMode::kDoubledLogit});
   p->use_qk_l2norm = coin();
   p->checkpoints = any_of(random, {Checkpoints::kNone, Checkpoints::kBefore, Checkpoints::kAfter});
@@ -268,7 +267,7 @@ AnyCase any_case(std::uint64_t number) {
   CaseOptions& options = any.options;
   options.seed = number;
   // Strong: keys may be longer than 1, which needs small betas not to grow without bound.
-  const bool may_be_strong = p.beta_mode == BetaMode::kGiven;
+  const bool may_be_strong = p.gates.beta_mode == BetaMode::kGiven;
   options.gates =
       kAllGates[static_cast<std::size_t>(may_be_strong ? random.below(5) : 1 + random.below(4))];
   options.placement = static_cast<Placement>(random.below(5));
@@ -276,9 +275,9 @@ AnyCase any_case(std::uint64_t number) {
   if (random.below(2) != 0) options.scale = static_cast<float>(random.uniform(0.1, 2));
   options.head_gap = 8 * random.below(2);
   options.slot_gap = 8 * random.below(3);
-  options.separate_out = p.store_state && random.below(2) != 0;
+  options.separate_out = p.states.store && random.below(2) != 0;
   options.write_indices =
-      p.state_location == StateLocation::kPool && p.store_state && random.below(2) != 0;
+      p.states.location == StateLocation::kPool && p.states.store && random.below(2) != 0;
   return any;
 }
 

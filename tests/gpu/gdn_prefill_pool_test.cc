@@ -18,7 +18,7 @@ using gdn::StateLocation;
 
 PrefillProblem pool_problem() {
   PrefillProblem problem = small_varlen();
-  problem.state_location = StateLocation::kPool;
+  problem.states.location = StateLocation::kPool;
   return problem;
 }
 
@@ -37,9 +37,9 @@ TEST_CASE("GdnPrefillPool.ReadsAndWritesOneSlot", "[gpu][prefill]") {
     for (const DType index_dtype : {DType::kI32, DType::kI64}) {
       for (const bool varlen : {false, true}) {
         PrefillProblem& problem = problems.emplace_back(pool_problem());
-        problem.index_dtype = index_dtype;
-        problem.state_layout = layout;
-        problem.state_dtype = varlen ? DType::kF32 : DType::kBF16;
+        problem.states.index_dtype = index_dtype;
+        problem.states.layout = layout;
+        problem.states.dtype = varlen ? DType::kF32 : DType::kBF16;
         problem.varlen = varlen;
       }
     }
@@ -54,7 +54,7 @@ TEST_CASE("GdnPrefillPool.WritesOtherSlotsThanItReads", "[gpu][prefill]") {
   for (const DType index_dtype : {DType::kI32, DType::kI64}) {
     for (const Placement placement : {Placement::kContiguous, Placement::kUnaligned}) {
       PrefillProblem problem = pool_problem();
-      problem.index_dtype = index_dtype;
+      problem.states.index_dtype = index_dtype;
       CaseOptions options;
       options.write_indices = true;
       options.placement = placement;  // unaligned: indices have gaps, too
@@ -81,7 +81,7 @@ TEST_CASE("GdnPrefillPool.PoolWithoutInitialStateOrStore", "[gpu][prefill]") {
 TEST_CASE("GdnPrefillPool.LeavesGapsAlone", "[gpu][prefill]") {
   for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
     PrefillProblem problem = pool_problem();
-    problem.state_dtype = state_dtype;
+    problem.states.dtype = state_dtype;
     CaseOptions options;
     options.slot_gap = 24;  // whole 16-byte units, but no power of two
     run_case(problem, kNine, options);
@@ -98,7 +98,7 @@ TEST_CASE("GdnPrefillPool.AllSequencesArePadding", "[gpu][prefill]") {
   for (const Padding padding : {Padding::kSkip, Padding::kZero, Padding::kScratch}) {
     for (const bool varlen : {false, true}) {
       PrefillProblem& problem = problems.emplace_back(pool_problem());
-      problem.padding = padding;
+      problem.states.padding = padding;
       problem.varlen = varlen;
     }
   }
@@ -106,7 +106,7 @@ TEST_CASE("GdnPrefillPool.AllSequencesArePadding", "[gpu][prefill]") {
   for (const PrefillProblem& problem : problems) {
     CaseOptions options;
     options.slots = 4;
-    options.scratch_slot = problem.padding == Padding::kScratch ? 2 : 0;
+    options.scratch_slot = problem.states.padding == Padding::kScratch ? 2 : 0;
     options.read.assign(30, -1);
     run_case(problem, uniform(30, 40), options);
   }

@@ -60,7 +60,7 @@ TEST_CASE("GdnPrefill.EveryHeadRatio", "[gpu][prefill]") {
 TEST_CASE("GdnPrefill.ManyHeadsOfAGroup", "[gpu][prefill]") {
   for (const int v_heads : {16, 24, 40}) {
     PrefillProblem problem = small_prefill();
-    problem.v_heads = v_heads;
+    problem.heads.v = v_heads;
     run_case(problem, uniform(17, 130));
     run_case(problem, uniform(40, 130));
   }
@@ -74,7 +74,7 @@ void run_dims(const std::vector<std::pair<int, int>>& dims, DType dtype) {
     problem.dtype = problem.output_dtype = dtype;
     problem.key_dim = key_dim;
     problem.value_dim = value_dim;
-    problem.state_layout = problems.size() % 2 == 0 ? StateLayout::kKV : StateLayout::kVK;
+    problem.states.layout = problems.size() % 2 == 0 ? StateLayout::kKV : StateLayout::kVK;
   }
   run_cases(problems, uniform(2, 150));
 }
@@ -106,8 +106,8 @@ TEST_CASE("GdnPrefill.WithoutInitialStateTheStateIsNotRead", "[gpu][prefill]") {
     for (const bool store_state : {true, false}) {
       PrefillProblem& problem = problems.emplace_back(small_prefill());
       problem.varlen = varlen;
-      problem.has_initial_state = false;  // the state is NaN before the launch
-      problem.store_state = store_state;
+      problem.states.has_initial = false;  // the state is NaN before the launch
+      problem.states.store = store_state;
     }
   }
   run_cases(problems, kShape);
@@ -117,8 +117,8 @@ TEST_CASE("GdnPrefill.WithoutInitialStateTheStateIsNotRead", "[gpu][prefill]") {
 TEST_CASE("GdnPrefill.WithoutStoreTheStateIsNotWritten", "[gpu][prefill]") {
   for (const StateLayout layout : kLayouts) {
     PrefillProblem problem = small_prefill();
-    problem.store_state = false;
-    problem.state_layout = layout;
+    problem.states.store = false;
+    problem.states.layout = layout;
     run_case(problem, kShape);
   }
 }
@@ -144,8 +144,8 @@ TEST_CASE("GdnPrefill.ExhaustiveSmallShapes", "[gpu][prefill]") {
   constexpr std::pair<int, int> kHeads[] = {{1, 1}, {1, 2}, {2, 1}};  // of q and k, of v
   for (const auto& [key_heads, v_heads] : kHeads) {
     PrefillProblem problem = small_prefill();
-    problem.q_heads = problem.k_heads = key_heads;
-    problem.v_heads = v_heads;
+    problem.heads.q = problem.heads.k = key_heads;
+    problem.heads.v = v_heads;
     problem.key_dim = problem.value_dim = 16;
     for (std::int64_t batch = 1; batch <= 3; ++batch) {
       for (std::int64_t length = 0; length <= 40; ++length) {
@@ -162,7 +162,7 @@ TEST_CASE("GdnPrefill.QwenInAnEngine", "[gpu][prefill][slow]") {
   options.gates = Gates::kInit;
   options.placement = Placement::kPackedRows;
   for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
-    auto problem = engine_problem<PrefillProblem>(state_dtype, PrefillProblem{}.state_layout);
+    auto problem = engine_problem<PrefillProblem>(state_dtype, gdn::States{}.layout);
     problem.varlen = true;
     run_case(problem, {.lengths = {700}}, options);
     run_case(problem, {.lengths = {5, 300, 64, 1, 129}, .tail = 13}, options);

@@ -31,7 +31,7 @@ TEST_CASE("GdnPrefillVarlen.EveryKindOfCuSeqlens", "[gpu][prefill]") {
 TEST_CASE("GdnPrefillVarlen.SequencesWithoutTokens", "[gpu][prefill]") {
   for (const bool has_initial_state : {true, false}) {
     PrefillProblem problem = small_varlen();
-    problem.has_initial_state = has_initial_state;
+    problem.states.has_initial = has_initial_state;
     for (const auto& lengths : std::vector<std::vector<std::int64_t>>{
              {0, 70, 70}, {70, 0, 70}, {70, 70, 0}, {0, 0, 70, 0, 0}, {0}, {0, 0, 0}}) {
       run_case(problem, {.lengths = lengths});
@@ -74,8 +74,8 @@ TEST_CASE("GdnPrefillVarlen.MalformedCuSeqlens", "[gpu][prefill]") {
       const gdn::Prefill prefill = prepare(problem);
       for (const Bad& bad : kBad) {
         PrefillCase c(problem, shape, {.seed = seed()});
-        store_integer(problem.cu_seqlens_dtype,
-                      c.at(c.vector_at(&PrefillArgs::cu_seqlens, bad.index)), bad.value);
+        store_integer(problem.cu_seqlens_dtype, c.at(c.vector_at(GdnTensor::kCuSeqlens, bad.index)),
+                      bad.value);
         INFO("cu_seqlens[" << bad.index << "] = " << bad.value);
         REQUIRE(c.row(0).kind == RowKind::kInvalid);
         expect_good(c, prefill, shape);
@@ -93,7 +93,7 @@ TEST_CASE("GdnPrefillVarlen.CuSeqlensBeyond32Bits", "[gpu][prefill]") {
        {(std::int64_t{1} << 32) + 90, (std::int64_t{1} << 40),
         std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()}) {
     PrefillCase c(problem, shape, {.seed = seed()});
-    store_integer(problem.cu_seqlens_dtype, c.at(c.vector_at(&PrefillArgs::cu_seqlens, 2)), value);
+    store_integer(problem.cu_seqlens_dtype, c.at(c.vector_at(GdnTensor::kCuSeqlens, 2)), value);
     INFO("cu_seqlens[2] = " << value);
     expect_good(c, prefill, shape);
   }
@@ -132,9 +132,9 @@ TEST_CASE("GdnPrefillCheckpoints.EveryStateDtypeAndLayout", "[gpu][prefill]") {
       PrefillProblem& problem = problems.emplace_back(small_prefill());
       problem.checkpoints = Checkpoints::kAfter;
       problem.value_dim = 96;
-      problem.state_dtype = dtype;
-      problem.state_layout = layout;
-      problem.has_initial_state = problem.store_state = layout == gdn::StateLayout::kVK;
+      problem.states.dtype = dtype;
+      problem.states.layout = layout;
+      problem.states.has_initial = problem.states.store = layout == gdn::StateLayout::kVK;
     }
   }
   run_cases(problems, uniform(2, 200));
@@ -158,7 +158,7 @@ TEST_CASE("GdnPrefillCheckpoints.RangesThatAreTooSmall", "[gpu][prefill]") {
            {Bad{0, -1, 0}, Bad{0, 1, 0}, Bad{3, 5, 2}, Bad{3, 7, 2}, Bad{3, 1 << 30, 2}}) {
         PrefillCase c(problem, shape, {.seed = seed()});
         store_integer(problem.cu_seqlens_dtype,
-                      c.at(c.vector_at(&PrefillArgs::checkpoint_cu_starts, bad.index)), bad.value);
+                      c.at(c.vector_at(GdnTensor::kCheckpointCuStarts, bad.index)), bad.value);
         INFO("checkpoint_cu_starts[" << bad.index << "] = " << bad.value);
         for (std::int64_t n = 0; n < 3; ++n) {
           REQUIRE((c.row(n).kind == RowKind::kInvalid) == (n == bad.invalid));

@@ -93,25 +93,22 @@ void expect_same_from_threads(const std::vector<std::unique_ptr<Case>>& cases,
 // without.
 template <class Case>
 void expect_confined(Case one, const typename Case::Operator& prepared, float value,
-                     TensorOf tensor, std::int64_t t, std::int64_t head, std::int64_t first,
+                     GdnTensor tensor, std::int64_t t, std::int64_t head, std::int64_t first,
                      std::int64_t group) {
   const gdn::PrefillProblem& p = one.PrefillCase::problem();
   const GdnMemory clean = run(one, prepared);
-  const bool in_state = tensor == &gdn::PrefillArgs::state;
-  store((one.PrefillCase::args().*tensor).dtype,
+  const bool in_state = tensor == GdnTensor::kState;
+  store(tensor_of(one.PrefillCase::args(), tensor).dtype,
         one.at(in_state ? one.matrix_at(tensor, 1, head) : one.row_at(tensor, 1, t, head)), value);
   const GdnMemory results = run(one, prepared);
   for (std::int64_t n = 0; n < one.sequences(); ++n) {
-    for (std::int64_t h = 0; h < p.heads(); ++h) {
-      const char* const name =
-          std::find_if(std::begin(kTensors), std::end(kTensors), [&](const TensorMember& x) {
-            return x.member == tensor;
-          })->name;
+    for (std::int64_t h = 0; h < p.heads.count(); ++h) {
+      const char* const name = kTensors[static_cast<std::size_t>(tensor)].name;
       INFO(value << " in " << name << "; sequence " << n << ", head " << h << ", problem "
                  << one.problem().to_json() << ", seed " << seed());
       if (n == 1 && h >= first && h < first + group) {
         const std::vector<float> row =
-            one.row_values(results, &gdn::PrefillArgs::o, n, in_state ? 0 : t, h, p.value_dim);
+            one.row_values(results, GdnTensor::kO, n, in_state ? 0 : t, h, p.value_dim);
         CHECK(!std::all_of(row.begin(), row.end(), [](float x) { return std::isfinite(x); }));
       } else {
         CHECK(same_head(one, n, h, clean, results));
@@ -126,12 +123,12 @@ void expect_all_confined(const MakeCase& make, const Operator& prepared, std::in
   using gdn::PrefillArgs;
   for (const float value :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-    expect_confined(make(), prepared, value, &PrefillArgs::q, t, 1, 2, 2);
-    expect_confined(make(), prepared, value, &PrefillArgs::k, t, 0, 0, 2);
-    expect_confined(make(), prepared, value, &PrefillArgs::v, t, 2, 2, 1);
-    expect_confined(make(), prepared, value, &PrefillArgs::g, t, 3, 3, 1);
-    expect_confined(make(), prepared, value, &PrefillArgs::beta, t, 1, 1, 1);
-    expect_confined(make(), prepared, value, &PrefillArgs::state, t, 2, 2, 1);
+    expect_confined(make(), prepared, value, GdnTensor::kQ, t, 1, 2, 2);
+    expect_confined(make(), prepared, value, GdnTensor::kK, t, 0, 0, 2);
+    expect_confined(make(), prepared, value, GdnTensor::kV, t, 2, 2, 1);
+    expect_confined(make(), prepared, value, GdnTensor::kG, t, 3, 3, 1);
+    expect_confined(make(), prepared, value, GdnTensor::kBeta, t, 1, 1, 1);
+    expect_confined(make(), prepared, value, GdnTensor::kState, t, 2, 2, 1);
   }
 }
 

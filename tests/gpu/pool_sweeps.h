@@ -28,17 +28,17 @@ void run_other_tensors(const Problem& pool, const Size& size) {
   options.write_indices = true;
   run_case(pool, size, options);
   Problem fresh = pool;
-  fresh.has_initial_state = false;
+  fresh.states.has_initial = false;
   run_case(fresh, size, options);
 }
 
 template <class Problem, class Size>
 void run_half_states(const Problem& pool, const Size& size) {
   Problem fresh = pool;
-  fresh.has_initial_state = false;
+  fresh.states.has_initial = false;
   run_case(fresh, size);
   Problem read_only = pool;
-  read_only.store_state = false;
+  read_only.states.store = false;
   run_case(read_only, size);
 }
 
@@ -53,9 +53,9 @@ void run_padding_policies(const Problem& pool, const SizeOfFirst& size_of_first)
     for (const gdn::PadIndex pad_index : {gdn::PadIndex::kNegative, gdn::PadIndex::kZero}) {
       for (const DType index_dtype : {DType::kI32, DType::kI64}) {
         Problem& problem = problems.emplace_back(pool);
-        problem.padding = padding;
-        problem.pad_index = pad_index;
-        problem.index_dtype = index_dtype;
+        problem.states.padding = padding;
+        problem.states.pad_index = pad_index;
+        problem.states.index_dtype = index_dtype;
         if constexpr (requires { problem.checkpoints; }) {
           if (index_dtype == DType::kI64) problem.checkpoints = gdn::Checkpoints::kBefore;
         }
@@ -64,16 +64,16 @@ void run_padding_policies(const Problem& pool, const SizeOfFirst& size_of_first)
   }
   prewarm(problems);
   for (const Problem& problem : problems) {
-    const std::int64_t huge = problem.index_dtype == DType::kI64
+    const std::int64_t huge = problem.states.index_dtype == DType::kI64
                                   ? (std::int64_t{1} << 32) + 3
                                   : std::numeric_limits<std::int32_t>::max();
     CaseOptions options;
     options.slots = 16;
-    options.scratch_slot = problem.padding == Padding::kScratch ? 15 : 0;
+    options.scratch_slot = problem.states.padding == Padding::kScratch ? 15 : 0;
     options.read = {5, -1, 7, 0, huge, 9, 16, 2, -5};
     run_case(problem, size_of_first(9), options);
     // One padding row only: on a scratch slot its values are as certain as any.
-    options.read = {5, problem.pad_index == gdn::PadIndex::kNegative ? -1 : 0, 7};
+    options.read = {5, problem.states.pad_index == gdn::PadIndex::kNegative ? -1 : 0, 7};
     run_case(problem, size_of_first(3), options);
   }
 }
@@ -82,7 +82,7 @@ template <class Problem, class SizeOfFirst>
 void run_padded_write_indices(Problem problem, const SizeOfFirst& size_of_first) {
   using gdn::Padding;
   for (const Padding padding : {Padding::kSkip, Padding::kZero, Padding::kScratch}) {
-    problem.padding = padding;
+    problem.states.padding = padding;
     CaseOptions options;
     options.slots = 16;
     options.scratch_slot = padding == Padding::kScratch ? 15 : 0;

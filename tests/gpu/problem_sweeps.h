@@ -31,8 +31,8 @@ std::vector<Problem> state_dtypes_and_layouts(const Problem& base) {
       Problem& problem = problems.emplace_back(base);
       problem.key_dim = 64;
       problem.value_dim = 128;  // not square: a swapped layout cannot pass
-      problem.state_dtype = dtype;
-      problem.state_layout = layout;
+      problem.states.dtype = dtype;
+      problem.states.layout = layout;
     }
   }
   return problems;
@@ -46,17 +46,17 @@ std::vector<Problem> gate_modes_and_dtypes(const Problem& base) {
     for (const GateMode mode :
          {GateMode::kNone, GateMode::kLog, GateMode::kAlpha, GateMode::kComputed}) {
       Problem& problem = problems.emplace_back(base);
-      problem.gate_mode = mode;
-      problem.gate_dtype = dtype;
+      problem.gates.mode = mode;
+      problem.gates.dtype = dtype;
     }
   }
   for (const DType dtype : kFloats) {
     Problem& a_log = problems.emplace_back(base);
-    a_log.gate_mode = GateMode::kComputed;
-    a_log.a_log_dtype = dtype;
+    a_log.gates.mode = GateMode::kComputed;
+    a_log.gates.a_log_dtype = dtype;
     Problem& dt_bias = problems.emplace_back(base);
-    dt_bias.gate_mode = GateMode::kComputed;
-    dt_bias.dt_bias_dtype = dtype;
+    dt_bias.gates.mode = GateMode::kComputed;
+    dt_bias.gates.dt_bias_dtype = dtype;
   }
   return problems;
 }
@@ -69,8 +69,8 @@ std::vector<Problem> beta_modes_and_dtypes(const Problem& base) {
     for (const BetaMode mode :
          {BetaMode::kOne, BetaMode::kGiven, BetaMode::kLogit, BetaMode::kDoubledLogit}) {
       Problem& problem = problems.emplace_back(base);
-      problem.beta_mode = mode;
-      problem.beta_dtype = dtype;
+      problem.gates.beta_mode = mode;
+      problem.gates.beta_dtype = dtype;
       problem.use_qk_l2norm = true;
     }
   }
@@ -79,20 +79,12 @@ std::vector<Problem> beta_modes_and_dtypes(const Problem& base) {
 
 template <class Problem>
 std::vector<Problem> head_ratios(const Problem& base) {
-  struct Heads {
-    int q, k, v;
-  };
-  constexpr Heads kHeads[] = {{1, 1, 1}, {3, 3, 3},  {2, 2, 4},  {2, 2, 6},
-                              {2, 2, 8}, {2, 2, 16}, {1, 1, 16}, {1, 1, 11},  // grouped values
-                              {4, 2, 2}, {6, 2, 2},  {8, 1, 1},               // grouped queries
-                              {6, 6, 2}, {2, 6, 3},  {1, 4, 2}};              // any other divisors
+  constexpr gdn::Heads kHeads[] = {{1, 1, 1}, {3, 3, 3},  {2, 2, 4},  {2, 2, 6},
+                                   {2, 2, 8}, {2, 2, 16}, {1, 1, 16}, {1, 1, 11},  // grouped values
+                                   {4, 2, 2}, {6, 2, 2},  {8, 1, 1},   // grouped queries
+                                   {6, 6, 2}, {2, 6, 3},  {1, 4, 2}};  // any other divisors
   std::vector<Problem> problems;
-  for (const Heads& heads : kHeads) {
-    Problem& problem = problems.emplace_back(base);
-    problem.q_heads = heads.q;
-    problem.k_heads = heads.k;
-    problem.v_heads = heads.v;
-  }
+  for (const gdn::Heads& heads : kHeads) problems.emplace_back(base).heads = heads;
   return problems;
 }
 
@@ -100,14 +92,14 @@ std::vector<Problem> head_ratios(const Problem& base) {
 template <class Problem>
 Problem engine_problem(DType state_dtype, gdn::StateLayout layout) {
   Problem problem;
-  problem.state_dtype = state_dtype;
-  problem.state_layout = layout;
-  problem.state_location = gdn::StateLocation::kPool;
-  problem.padding = gdn::Padding::kSkip;
-  problem.gate_mode = gdn::GateMode::kComputed;
-  problem.gate_dtype = problem.beta_dtype = DType::kBF16;
-  problem.dt_bias_dtype = DType::kBF16;
-  problem.beta_mode = gdn::BetaMode::kLogit;
+  problem.states.dtype = state_dtype;
+  problem.states.layout = layout;
+  problem.states.location = gdn::StateLocation::kPool;
+  problem.states.padding = gdn::Padding::kSkip;
+  problem.gates.mode = gdn::GateMode::kComputed;
+  problem.gates.dtype = problem.gates.beta_dtype = DType::kBF16;
+  problem.gates.dt_bias_dtype = DType::kBF16;
+  problem.gates.beta_mode = gdn::BetaMode::kLogit;
   problem.use_qk_l2norm = true;
   return problem;
 }

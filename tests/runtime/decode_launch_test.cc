@@ -29,19 +29,19 @@ class Bench {
     const auto rows = [&](int at, DType dtype, std::int64_t heads, std::int64_t dim) {
       return Tensor::contiguous(address(at), dtype, {batch, heads, dim});
     };
-    const bool kv = p.state_layout == StateLayout::kKV;
-    const std::int64_t heads = p.heads();
-    DecodeArgs args{.q = rows(1, p.dtype, p.q_heads, p.key_dim),
-                    .k = rows(2, p.dtype, p.k_heads, p.key_dim),
-                    .v = rows(3, p.dtype, p.v_heads, p.value_dim),
+    const bool kv = p.states.layout == StateLayout::kKV;
+    const std::int64_t heads = p.heads.count();
+    DecodeArgs args{.q = rows(1, p.dtype, p.heads.q, p.key_dim),
+                    .k = rows(2, p.dtype, p.heads.k, p.key_dim),
+                    .v = rows(3, p.dtype, p.heads.v, p.value_dim),
                     .o = rows(4, p.output_dtype, heads, p.value_dim)};
-    args.g = Tensor::contiguous(address(5), p.gate_dtype, {batch, heads});
-    args.beta = Tensor::contiguous(address(6), p.beta_dtype, {batch, heads});
-    const bool pool = p.state_location == StateLocation::kPool;
-    args.state = Tensor::contiguous(
-        address(7), p.state_dtype,
+    args.gates.g = Tensor::contiguous(address(5), p.gates.dtype, {batch, heads});
+    args.gates.beta = Tensor::contiguous(address(6), p.gates.beta_dtype, {batch, heads});
+    const bool pool = p.states.location == StateLocation::kPool;
+    args.states.in = Tensor::contiguous(
+        address(7), p.states.dtype,
         {pool ? 9 : batch, heads, kv ? p.key_dim : p.value_dim, kv ? p.value_dim : p.key_dim});
-    if (pool) args.state_indices = Tensor::contiguous(address(8), p.index_dtype, {batch});
+    if (pool) args.states.indices = Tensor::contiguous(address(8), p.states.index_dtype, {batch});
     return args;
   }
 
@@ -68,7 +68,7 @@ class Bench {
 };
 
 TEST_CASE("ALaunchPassesPointersStridesAndGroups", "[cpu]") {
-  const Bench bench({.q_heads = 4, .k_heads = 8, .v_heads = 16});
+  const Bench bench({.heads = {.q = 4, .k = 8, .v = 16}});
   DecodeArgs args = bench.args(3);
   args.q.strides = {10000, 200, 1};
   args.scale = 0.5f;
@@ -93,7 +93,7 @@ TEST_CASE("OneTokenMayBeADimensionOfItsOwn", "[cpu]") {
   const GdnDecodeParams plain = bench.launched(bench.args(2));
   DecodeArgs args = bench.args(2);
   args.q = Tensor::contiguous(args.q.data, args.q.dtype, {2, 1, 16, 128});
-  args.g = Tensor::contiguous(args.g.data, args.g.dtype, {2, 1, 32});
+  args.gates.g = Tensor::contiguous(args.gates.g.data, args.gates.g.dtype, {2, 1, 32});
   const GdnDecodeParams with_token = bench.launched(args);
   CHECK(std::memcmp(&plain, &with_token, sizeof plain) == 0);
 }
@@ -162,79 +162,76 @@ TEST_CASE("RowsAreRefusedWithNameAndReason", "[cpu]") {
   }
   // Inputs may be broadcast.
   DecodeArgs args = bench.args(2);
-  args.q.strides[0] = args.k.strides[1] = args.g.strides[0] = 0;
+  args.q.strides[0] = args.k.strides[1] = args.gates.g.strides[0] = 0;
   bench.launched(args);
 }
 
 TEST_CASE("TensorsThatTheProblemDoesNotUseAreRefused", "[cpu]") {
   const Bench plain({});
-  const auto copy_of_g = [](Tensor DecodeArgs::*member) {
-    return [=](DecodeArgs& args) { args.*member = args.g; };
-  };
-  CHECK(plain.refusal(copy_of_g(&DecodeArgs::A_log)) ==
+  CHECK(plain.refusal([](auto& a) { a.gates.A_log = a.gates.g; }) ==
         "gdn_decode: A_log is given; accepted: no tensor, gate_mode is not computed");
-  CHECK(plain.refusal(copy_of_g(&DecodeArgs::dt_bias)) ==
+  CHECK(plain.refusal([](auto& a) { a.gates.dt_bias = a.gates.g; }) ==
         "gdn_decode: dt_bias is given; accepted: no tensor, gate_mode is not computed");
-  CHECK(plain.refusal(copy_of_g(&DecodeArgs::state_indices)) ==
+  CHECK(plain.refusal([](auto& a) { a.states.indices = a.gates.g; }) ==
         "gdn_decode: state_indices is given; accepted: no tensor, state_location is dense");
-  CHECK(plain.refusal([](auto& a) { a.scratch_slot = 1; }) ==
+  CHECK(plain.refusal([](auto& a) { a.states.scratch_slot = 1; }) ==
         "gdn_decode: scratch_slot is 1; accepted: 0, padding is not scratch");
 
-  const Bench bare({.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne});
-  CHECK(bare.refusal([](auto& a) { a.beta = {}; }) ==
+  const Bench bare({.gates = {.mode = GateMode::kNone, .beta_mode = BetaMode::kOne}});
+  CHECK(bare.refusal([](auto& a) { a.gates.beta = {}; }) ==
         "gdn_decode: g is given; accepted: no tensor, gate_mode is none");
-  CHECK(bare.refusal([](auto& a) { a.g = {}; }) ==
+  CHECK(bare.refusal([](auto& a) { a.gates.g = {}; }) ==
         "gdn_decode: beta is given; accepted: no tensor, beta_mode is one");
-  const Bench reader({.store_state = false});
-  CHECK(reader.refusal([](auto& a) { a.state_out = a.state; }) ==
+  const Bench reader({.states = {.store = false}});
+  CHECK(reader.refusal([](auto& a) { a.states.out = a.states.in; }) ==
         "gdn_decode: state_out is given; accepted: no tensor, store_state is false");
 }
 
 TEST_CASE("StatesAreRefusedWithNameAndReason", "[cpu]") {
   const Bench bench({.value_dim = 64});
-  CHECK(bench.refusal([](auto& a) { a.state.shape[2] = 128; }) ==
+  CHECK(bench.refusal([](auto& a) { a.states.in.shape[2] = 128; }) ==
         "gdn_decode: state has shape [2, 32, 128, 128]; accepted: [B = 2, heads = 32, value_dim = "
         "64, key_dim = 128]");
-  CHECK(bench.refusal([](auto& a) { a.state.data = reinterpret_cast<void*>(8); }) ==
+  CHECK(bench.refusal([](auto& a) { a.states.in.data = reinterpret_cast<void*>(8); }) ==
         "gdn_decode: state at 0x8 is misaligned; accepted: a multiple of 16 bytes");
-  CHECK(bench.refusal([](auto& a) { a.state.strides[2] = 132; }) ==
+  CHECK(bench.refusal([](auto& a) { a.states.in.strides[2] = 132; }) ==
         "gdn_decode: state has strides 132, 1 in its matrices; accepted: 128, 1 (no gaps)");
-  CHECK(bench.refusal([](auto& a) { a.state.strides[1] += 2; }) ==
+  CHECK(bench.refusal([](auto& a) { a.states.in.strides[1] += 2; }) ==
         "gdn_decode: state has head stride 8194; accepted: multiples of 4 from 8192 up");
-  CHECK(bench.refusal([](auto& a) { a.state.strides[0] = 0; }) ==
+  CHECK(bench.refusal([](auto& a) { a.states.in.strides[0] = 0; }) ==
         "gdn_decode: state has B stride 0; accepted: multiples of 4 from 8192 up");
   CHECK(bench.refusal([](auto& a) {
-    a.state_out = a.state;
-    a.state_out.dtype = DType::kBF16;
+    a.states.out = a.states.in;
+    a.states.out.dtype = DType::kBF16;
   }) == "gdn_decode: state_out has dtype bf16; accepted: f32");
   // Two requests' heads, each without gaps, one upon the other.
-  CHECK(bench.refusal([](auto& a) { a.state.strides[0] = a.state.strides[1]; }) ==
+  CHECK(bench.refusal([](auto& a) { a.states.in.strides[0] = a.states.in.strides[1]; }) ==
         "gdn_decode: state is written and has overlapping elements, by stride 8192; accepted: no "
         "overlap");
   DecodeArgs args = bench.args(2);
-  args.state.strides[1] += 4;
-  args.state.strides[0] = 33 * args.state.strides[1];
+  args.states.in.strides[1] += 4;
+  args.states.in.strides[0] = 33 * args.states.in.strides[1];
   CHECK(bench.launched(args).states.read.stride.head == 8196);
 }
 
 TEST_CASE("PoolsHaveSlotsAndIndices", "[cpu]") {
-  const Bench bench({.index_dtype = DType::kI64,
-                     .state_location = StateLocation::kPool,
-                     .padding = Padding::kScratch});
+  const Bench bench({.states = {.location = StateLocation::kPool,
+                                .index_dtype = DType::kI64,
+                                .padding = Padding::kScratch}});
   DecodeArgs args = bench.args(2);
-  args.scratch_slot = 8;
+  args.states.scratch_slot = 8;
   GdnDecodeParams p = bench.launched(args);
   CHECK((p.states.read.slots == 9 && p.states.written.slots == 9 && p.states.scratch_slot == 8));
   CHECK((p.states.read_indices.data == address(8) && p.states.write_indices.data == address(8)));
-  args.state_out_indices = args.state_indices;
-  args.state_out_indices.data = address(9);
+  args.states.out_indices = args.states.indices;
+  args.states.out_indices.data = address(9);
   p = bench.launched(args);
   CHECK((p.states.read_indices.data == address(8) && p.states.write_indices.data == address(9)));
-  CHECK(bench.refusal([](auto& a) { a.scratch_slot = 9; }) ==
+  CHECK(bench.refusal([](auto& a) { a.states.scratch_slot = 9; }) ==
         "gdn_decode: scratch_slot is 9; accepted: 0 to 8");
-  CHECK(bench.refusal([](auto& a) { a.state_indices = {}; })
+  CHECK(bench.refusal([](auto& a) { a.states.indices = {}; })
             .starts_with("gdn_decode: state_indices "));
-  CHECK(bench.refusal([](auto& a) { a.state_indices.dtype = DType::kI32; }) ==
+  CHECK(bench.refusal([](auto& a) { a.states.indices.dtype = DType::kI32; }) ==
         "gdn_decode: state_indices has dtype i32; accepted: i64");
 }
 

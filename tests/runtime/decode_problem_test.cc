@@ -31,8 +31,7 @@ void for_each_shape(const std::function<void(const DecodeProblem&)>& f) {
         for (int value_dim = 16; value_dim <= 256; value_dim += 16) {
           f({.key_dim = key_dim,
              .value_dim = value_dim,
-             .state_dtype = dtype,
-             .state_layout = layout});
+             .states = {.dtype = dtype, .layout = layout}});
         }
       }
     }
@@ -50,7 +49,7 @@ TEST_CASE("EveryShapeHasTwoValidKernelsThatSumAlike", "[cpu]") {
       if (!valid(key)) FAIL_CHECK(canonical(key) << ": " << why_invalid(key));
     }
     if (keys.wide.k_lanes != keys.narrow.k_lanes) FAIL_CHECK("k_lanes");
-    if (problem.state_layout == StateLayout::kVK && keys.wide.vec_bytes != keys.narrow.vec_bytes) {
+    if (problem.states.layout == StateLayout::kVK && keys.wide.vec_bytes != keys.narrow.vec_bytes) {
       FAIL_CHECK("vec_bytes");
     }
     if (keys.wide.warp_v < keys.narrow.warp_v) FAIL_CHECK("warp_v");
@@ -59,7 +58,7 @@ TEST_CASE("EveryShapeHasTwoValidKernelsThatSumAlike", "[cpu]") {
 }
 
 TEST_CASE("KernelsWithoutResultsAreThoseOfTheKeys", "[cpu]") {
-  const DecodeProblem problem{.key_dim = 64, .gate_mode = GateMode::kComputed};
+  const DecodeProblem problem{.key_dim = 64, .gates = {.mode = GateMode::kComputed}};
   for (const std::string& arch : known_architectures()) {
     const Result<std::vector<KernelSpec>> kernels = kernels_for(problem, arch, {});
     REQUIRE(kernels);
@@ -76,8 +75,8 @@ TEST_CASE("KernelsWithoutResultsAreThoseOfTheKeys", "[cpu]") {
 
 TEST_CASE("HeadCountsAreNotCompiledIn", "[cpu]") {
   const DecodeProblem problem;
-  CHECK(wide_text({.q_heads = 1, .k_heads = 1, .v_heads = 1}) == wide_text(problem));
-  CHECK(wide_text({.q_heads = 64, .k_heads = 4, .v_heads = 4}) == wide_text(problem));
+  CHECK(wide_text({.heads = {.q = 1, .k = 1, .v = 1}}) == wide_text(problem));
+  CHECK(wide_text({.heads = {.q = 64, .k = 4, .v = 4}}) == wide_text(problem));
 }
 
 // What does not reach the code does not make another kernel.
@@ -85,14 +84,14 @@ TEST_CASE("EqualCodeHasEqualKeys", "[cpu]") {
   const auto same = [](const DecodeProblem& base, const Change<DecodeProblem>& change) {
     return wide_text(changed(base, change)) == wide_text(base);
   };
-  const auto gate = [](auto& p) { p.gate_dtype = DType::kBF16; };
-  const auto beta = [](auto& p) { p.beta_dtype = DType::kBF16; };
-  const auto a_log = [](auto& p) { p.a_log_dtype = DType::kBF16; };
-  const auto dt_bias = [](auto& p) { p.dt_bias_dtype = DType::kBF16; };
-  const auto index = [](auto& p) { p.index_dtype = DType::kI64; };
-  const auto pad_index = [](auto& p) { p.pad_index = PadIndex::kZero; };
+  const auto gate = [](auto& p) { p.gates.dtype = DType::kBF16; };
+  const auto beta = [](auto& p) { p.gates.beta_dtype = DType::kBF16; };
+  const auto a_log = [](auto& p) { p.gates.a_log_dtype = DType::kBF16; };
+  const auto dt_bias = [](auto& p) { p.gates.dt_bias_dtype = DType::kBF16; };
+  const auto index = [](auto& p) { p.states.index_dtype = DType::kI64; };
+  const auto pad_index = [](auto& p) { p.states.pad_index = PadIndex::kZero; };
 
-  const DecodeProblem plain{.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne};
+  const DecodeProblem plain{.gates = {.mode = GateMode::kNone, .beta_mode = BetaMode::kOne}};
   for (const auto& change :
        std::vector<Change<DecodeProblem>>{gate, beta, a_log, dt_bias, index, pad_index}) {
     CHECK(same(plain, change));
@@ -102,13 +101,14 @@ TEST_CASE("EqualCodeHasEqualKeys", "[cpu]") {
   CHECK_FALSE(same(log, beta));
   CHECK(same(log, a_log));
   CHECK(same(log, dt_bias));
-  const DecodeProblem computed{.gate_mode = GateMode::kComputed};
+  const DecodeProblem computed{.gates = {.mode = GateMode::kComputed}};
   CHECK_FALSE(same(computed, a_log));
   CHECK_FALSE(same(computed, dt_bias));
-  const DecodeProblem pool{.state_location = StateLocation::kPool};
+  const DecodeProblem pool{.states = {.location = StateLocation::kPool}};
   CHECK_FALSE(same(pool, index));
   CHECK(same(pool, pad_index));
-  const DecodeProblem padded{.state_location = StateLocation::kPool, .padding = Padding::kSkip};
+  const DecodeProblem padded{
+      .states = {.location = StateLocation::kPool, .padding = Padding::kSkip}};
   CHECK_FALSE(same(padded, pad_index));
   CHECK(same(log, [](auto& p) { p.batch_invariant = true; }));
 }
@@ -129,19 +129,16 @@ TEST_CASE("ProblemsSurviveJson", "[cpu]") {
         R"("state_location":"dense","padding":"none","pad_index":"negative","gate_mode":"log",)"
         R"("beta_mode":"given","use_qk_l2norm":false,"has_initial_state":true,"store_state":true,)"
         R"("batch_invariant":false})");
-  const DecodeProblem problem{.q_heads = 2,
-                              .k_heads = 4,
-                              .v_heads = 8,
-                              .dt_bias_dtype = DType::kF16,
-                              .padding = Padding::kSkip,
-                              .gate_mode = GateMode::kComputed,
+  const DecodeProblem problem{.heads = {.q = 2, .k = 4, .v = 8},
+                              .gates = {.mode = GateMode::kComputed, .dt_bias_dtype = DType::kF16},
+                              .states = {.padding = Padding::kSkip},
                               .use_qk_l2norm = true};
   const Result<DecodeProblem> parsed = DecodeProblem::from_json(problem.to_json());
   REQUIRE(parsed);
   CHECK(parsed->to_json() == problem.to_json());
   const Result<DecodeProblem> sparse = DecodeProblem::from_json(R"({"v_heads":64})");
   REQUIRE(sparse);
-  CHECK(sparse->to_json() == DecodeProblem{.v_heads = 64}.to_json());
+  CHECK(sparse->to_json() == DecodeProblem{.heads = {.v = 64}}.to_json());
 }
 
 }  // namespace

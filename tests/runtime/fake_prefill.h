@@ -28,25 +28,27 @@ class FakePrefill {
   // Bytes of one slot of the workspace.
   std::size_t slot_bytes() const {
     const int record = chunk_record(chunk_size(), problem_.dtype).bytes;
-    return static_cast<std::size_t>(record * problem_.heads());
+    return static_cast<std::size_t>(record * problem_.heads.count());
   }
 
   // `tokens` of each sequence; varlen: of all.
   gdn::PrefillArgs args(std::int64_t sequences, std::int64_t tokens) const {
     const gdn::PrefillProblem& p = problem_;
-    const std::int64_t heads = p.heads();
+    const std::int64_t heads = p.heads.count();
     const auto of_tokens = [&](int at, DType dtype, std::int64_t count, std::int64_t dim) {
       return token_tensor(at, dtype, {sequences, tokens, count, dim});
     };
-    gdn::PrefillArgs args{.q = of_tokens(1, p.dtype, p.q_heads, p.key_dim),
-                          .k = of_tokens(2, p.dtype, p.k_heads, p.key_dim),
-                          .v = of_tokens(3, p.dtype, p.v_heads, p.value_dim),
+    gdn::PrefillArgs args{.q = of_tokens(1, p.dtype, p.heads.q, p.key_dim),
+                          .k = of_tokens(2, p.dtype, p.heads.k, p.key_dim),
+                          .v = of_tokens(3, p.dtype, p.heads.v, p.value_dim),
                           .o = of_tokens(4, p.output_dtype, heads, p.value_dim)};
-    if (p.gate_mode != gdn::GateMode::kNone) args.g = of_tokens(5, p.gate_dtype, heads, 0);
-    if (p.beta_mode != gdn::BetaMode::kOne) args.beta = of_tokens(6, p.beta_dtype, heads, 0);
-    const bool pool = p.state_location == gdn::StateLocation::kPool;
-    args.state = states(7, pool ? 9 : sequences);
-    if (pool) args.state_indices = Tensor::contiguous(address(8), p.index_dtype, {sequences});
+    if (p.gates.mode != gdn::GateMode::kNone) args.gates.g = of_tokens(5, p.gates.dtype, heads, 0);
+    if (p.gates.beta_mode != gdn::BetaMode::kOne)
+      args.gates.beta = of_tokens(6, p.gates.beta_dtype, heads, 0);
+    const bool pool = p.states.location == gdn::StateLocation::kPool;
+    args.states.in = states(7, pool ? 9 : sequences);
+    if (pool)
+      args.states.indices = Tensor::contiguous(address(8), p.states.index_dtype, {sequences});
     if (p.varlen) args.cu_seqlens = bounds(9, sequences);
     if (p.checkpoints == gdn::Checkpoints::kNone) return args;
     const bool before = p.checkpoints == gdn::Checkpoints::kBefore;
@@ -127,10 +129,10 @@ class FakePrefill {
 
   Tensor states(int at, std::int64_t count) const {
     const gdn::PrefillProblem& p = problem_;
-    const bool kv = p.state_layout == gdn::StateLayout::kKV;
+    const bool kv = p.states.layout == gdn::StateLayout::kKV;
     return Tensor::contiguous(
-        address(at), p.state_dtype,
-        {count, p.heads(), kv ? p.key_dim : p.value_dim, kv ? p.value_dim : p.key_dim});
+        address(at), p.states.dtype,
+        {count, p.heads.count(), kv ? p.key_dim : p.value_dim, kv ? p.value_dim : p.key_dim});
   }
 
   Tensor bounds(int at, std::int64_t sequences) const {

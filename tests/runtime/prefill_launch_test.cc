@@ -16,11 +16,11 @@ using test::address;
 using test::FakePrefill;
 
 TEST_CASE("ADensePrefillPassesPointersStridesAndCounts", "[cpu]") {
-  const FakePrefill bench({.q_heads = 4, .k_heads = 8, .v_heads = 16, .value_dim = 64});
+  const FakePrefill bench({.heads = {.q = 4, .k = 8, .v = 16}, .value_dim = 64});
   PrefillArgs args = bench.args(3, 100);
   args.q.strides = {1000000, 1000, 200, 1};
-  args.state_out = args.state;
-  args.state_out.data = address(15);
+  args.states.out = args.states.in;
+  args.states.out.data = address(15);
   args.scale = 0.5f;
   const auto [chunks, scan, c, s] = bench.launched(args, bench.workspace(3, 100));
   REQUIRE(chunks);
@@ -56,7 +56,7 @@ TEST_CASE("ADensePrefillPassesPointersStridesAndCounts", "[cpu]") {
 }
 
 TEST_CASE("APackedPrefillHasNoBatch", "[cpu]") {
-  const FakePrefill bench({.cu_seqlens_dtype = DType::kI64, .varlen = true});
+  const FakePrefill bench({.varlen = true, .cu_seqlens_dtype = DType::kI64});
   PrefillArgs args = bench.args(70, 1000);
   args.cu_seqlens.strides[0] = 3;
   const auto plain = bench.launched(args, bench.workspace(70, 1000));
@@ -74,7 +74,7 @@ TEST_CASE("APackedPrefillHasNoBatch", "[cpu]") {
   CHECK((static_cast<void*>(c.order) == address(20) && s.order == c.order));
   CHECK((c.records == static_cast<char*>(address(20)) + 512 && s.records == c.records));
 
-  for (Tensor* x : {&args.q, &args.k, &args.v, &args.o, &args.g, &args.beta}) {
+  for (Tensor* x : {&args.q, &args.k, &args.v, &args.o, &args.gates.g, &args.gates.beta}) {
     for (int d = x->rank++; d > 0; --d) {
       const auto at = static_cast<std::size_t>(d);
       x->shape[at] = x->shape[at - 1];
@@ -124,20 +124,20 @@ TEST_CASE("RowsAtMultiplesOf16BytesAreReportedAsAligned", "[cpu]") {
 }
 
 TEST_CASE("PoolsGatesAndCheckpointsReachTheKernels", "[cpu]") {
-  const FakePrefill bench({.varlen = true,
-                           .state_location = StateLocation::kPool,
-                           .padding = Padding::kScratch,
-                           .gate_mode = GateMode::kComputed,
-                           .checkpoints = Checkpoints::kAfter,
-                           .checkpoint_every = 128});
+  const FakePrefill bench(
+      {.gates = {.mode = GateMode::kComputed},
+       .states = {.location = StateLocation::kPool, .padding = Padding::kScratch},
+       .varlen = true,
+       .checkpoints = Checkpoints::kAfter,
+       .checkpoint_every = 128});
   PrefillArgs args = bench.args(2, 1000);
-  args.A_log = Tensor::contiguous(address(12), DType::kF32, {32});
-  args.dt_bias = Tensor::contiguous(address(13), DType::kF32, {32});
-  args.dt_bias.strides[0] = 0;
-  args.state_out_indices = args.state_indices;
-  args.state_out_indices.data = address(14);
-  args.state_out_indices.strides[0] = 5;
-  args.scratch_slot = 8;
+  args.gates.A_log = Tensor::contiguous(address(12), DType::kF32, {32});
+  args.gates.dt_bias = Tensor::contiguous(address(13), DType::kF32, {32});
+  args.gates.dt_bias.strides[0] = 0;
+  args.states.out_indices = args.states.indices;
+  args.states.out_indices.data = address(14);
+  args.states.out_indices.strides[0] = 5;
+  args.states.scratch_slot = 8;
   const auto launched = bench.launched(args, bench.workspace(2, 1000));
   const GdnPrefillChunksParams& c = launched.chunks_params;
   const GdnPrefillScanParams& s = launched.scan_params;
@@ -183,7 +183,7 @@ TEST_CASE("HeadsShareABlockWhenThereAreManyChunks", "[cpu]") {
     CHECK(launched.chunks_params.slots == chunks);
     const int heads = launched.chunks_params.heads_per_block;
     CHECK(launched.chunks->config.gridDimX * static_cast<unsigned>(heads) ==
-          static_cast<unsigned>(launched.chunks_params.slots * problem.heads()));
+          static_cast<unsigned>(launched.chunks_params.slots * problem.heads.count()));
     CHECK(launched.chunks->config.gridDimY * launched.chunks->config.gridDimZ == 1);
     return heads;
   };
@@ -191,17 +191,17 @@ TEST_CASE("HeadsShareABlockWhenThereAreManyChunks", "[cpu]") {
   CHECK(grid({}, 1) == 1);
   CHECK(grid({}, 32) == 1);
   CHECK(grid({}, 33) == 2);
-  CHECK(grid({.q_heads = 32, .k_heads = 32}, 1000) == 1);
-  CHECK(grid({.q_heads = 32, .k_heads = 4, .v_heads = 4}, 1000) == 1);  // queries differ
-  CHECK(grid({.q_heads = 1, .k_heads = 2, .v_heads = 24}, 1000) == 6);  // of 12
-  CHECK(grid({.q_heads = 1, .k_heads = 1, .v_heads = 32}, 1000) == 8);
+  CHECK(grid({.heads = {.q = 32, .k = 32}}, 1000) == 1);
+  CHECK(grid({.heads = {.q = 32, .k = 4, .v = 4}}, 1000) == 1);  // queries differ
+  CHECK(grid({.heads = {.q = 1, .k = 2, .v = 24}}, 1000) == 6);  // of 12
+  CHECK(grid({.heads = {.q = 1, .k = 1, .v = 32}}, 1000) == 8);
 }
 
 TEST_CASE("BlocksAreAsWideAsTheChosenScan", "[cpu]") {
   for (const int value_dim : {48, 128}) {
     for (const int heads : {1, 11, 32}) {
       const FakePrefill bench(
-          {.q_heads = heads, .k_heads = heads, .v_heads = heads, .value_dim = value_dim});
+          {.heads = {.q = heads, .k = heads, .v = heads}, .value_dim = value_dim});
       for (const std::int64_t sequences : {1, 4, 40}) {
         const CUlaunchConfig config = bench.launched(sequences, 64).scan.config;
         const int warps = bench.keys({.tokens = 64 * sequences, .sequences = sequences}).scan.warps;
@@ -255,7 +255,8 @@ TEST_CASE("NoSequencesLaunchNothing", "[cpu]") {
 TEST_CASE("SequencesOfNoTokensOnlyRunTheScan", "[cpu]") {
   const FakePrefill dense({});
   PrefillArgs args = dense.args(2, 0);
-  for (Tensor* x : {&args.q, &args.k, &args.v, &args.o, &args.g, &args.beta}) x->data = nullptr;
+  for (Tensor* x : {&args.q, &args.k, &args.v, &args.o, &args.gates.g, &args.gates.beta})
+    x->data = nullptr;
   for (const bool programmatic : {false, true}) {
     args.programmatic = programmatic;
     const auto launched = dense.launched(args, {});

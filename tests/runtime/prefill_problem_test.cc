@@ -134,7 +134,7 @@ TEST_CASE("EveryShapeFitsEveryArchitecture", "[cpu]") {
 }
 
 TEST_CASE("PrefillKernelsWithoutResultsAreThoseOfTheKeys", "[cpu]") {
-  const PrefillProblem problem{.key_dim = 64, .gate_mode = GateMode::kComputed};
+  const PrefillProblem problem{.key_dim = 64, .gates = {.mode = GateMode::kComputed}};
   for (const std::string& arch : known_architectures()) {
     const Result<std::vector<KernelSpec>> kernels = kernels_for(problem, arch, {});
     REQUIRE(kernels);
@@ -155,24 +155,22 @@ TEST_CASE("EqualPrefillCodeHasEqualKeys", "[cpu]") {
   const auto same = [](const PrefillProblem& base, const To& change) {
     return text_of(changed(base, change)) == text_of(base);
   };
-  const To gate = [](auto& p) { p.gate_dtype = DType::kBF16; };
-  const To beta = [](auto& p) { p.beta_dtype = DType::kBF16; };
-  const To a_log = [](auto& p) { p.a_log_dtype = DType::kBF16; };
-  const To dt_bias = [](auto& p) { p.dt_bias_dtype = DType::kBF16; };
-  const To index = [](auto& p) { p.index_dtype = DType::kI64; };
+  const To gate = [](auto& p) { p.gates.dtype = DType::kBF16; };
+  const To beta = [](auto& p) { p.gates.beta_dtype = DType::kBF16; };
+  const To a_log = [](auto& p) { p.gates.a_log_dtype = DType::kBF16; };
+  const To dt_bias = [](auto& p) { p.gates.dt_bias_dtype = DType::kBF16; };
+  const To index = [](auto& p) { p.states.index_dtype = DType::kI64; };
   const To cu_seqlens = [](auto& p) { p.cu_seqlens_dtype = DType::kI64; };
-  const To pad_index = [](auto& p) { p.pad_index = PadIndex::kZero; };
-  const To state = [](auto& p) { p.state_dtype = DType::kBF16; };
-  const To layout = [](auto& p) { p.state_layout = StateLayout::kKV; };
-  const To heads = [](auto& p) { p.q_heads = p.k_heads = p.v_heads = 64; };
+  const To pad_index = [](auto& p) { p.states.pad_index = PadIndex::kZero; };
+  const To state = [](auto& p) { p.states.dtype = DType::kBF16; };
+  const To layout = [](auto& p) { p.states.layout = StateLayout::kKV; };
+  const To heads = [](auto& p) { p.heads.q = p.heads.k = p.heads.v = 64; };
   const To tokens = [](auto& p) { p.token_layout = TokenLayout::kBHTD; };
   const To invariant = [](auto& p) { p.batch_invariant = true; };
   const To every = [](auto& p) { p.checkpoint_every = 16; };
 
-  const PrefillProblem plain{.gate_mode = GateMode::kNone,
-                             .beta_mode = BetaMode::kOne,
-                             .has_initial_state = false,
-                             .store_state = false};
+  const PrefillProblem plain{.gates = {.mode = GateMode::kNone, .beta_mode = BetaMode::kOne},
+                             .states = {.has_initial = false, .store = false}};
   for (const To& change : {gate, beta, a_log, dt_bias, index, cu_seqlens, pad_index, state, layout,
                            heads, tokens, invariant, every}) {
     CHECK(same(plain, change));
@@ -180,16 +178,16 @@ TEST_CASE("EqualPrefillCodeHasEqualKeys", "[cpu]") {
   const PrefillProblem log;
   for (const To& change : {gate, beta, state, layout}) CHECK_FALSE(same(log, change));
   for (const To& change : {a_log, dt_bias, index, cu_seqlens}) CHECK(same(log, change));
-  const PrefillProblem computed{.gate_mode = GateMode::kComputed};
+  const PrefillProblem computed{.gates = {.mode = GateMode::kComputed}};
   for (const To& change : {a_log, dt_bias}) CHECK_FALSE(same(computed, change));
-  const PrefillProblem pool{.state_location = StateLocation::kPool};
+  const PrefillProblem pool{.states = {.location = StateLocation::kPool}};
   CHECK_FALSE(same(pool, index));
   CHECK(same(pool, pad_index));
-  const PrefillProblem padded{.state_location = StateLocation::kPool, .padding = Padding::kSkip};
+  const PrefillProblem padded{
+      .states = {.location = StateLocation::kPool, .padding = Padding::kSkip}};
   CHECK_FALSE(same(padded, pad_index));
   CHECK_FALSE(same({.varlen = true}, cu_seqlens));
-  const PrefillProblem kept{.has_initial_state = false,
-                            .store_state = false,
+  const PrefillProblem kept{.states = {.has_initial = false, .store = false},
                             .checkpoints = Checkpoints::kAfter,
                             .checkpoint_every = 128};
   for (const To& change : {state, layout}) CHECK_FALSE(same(kept, change));
@@ -216,11 +214,11 @@ TEST_CASE("PrefillProblemsSurviveJson", "[cpu]") {
         R"("padding":"none","pad_index":"negative","gate_mode":"log","beta_mode":"given",)"
         R"("use_qk_l2norm":false,"has_initial_state":true,"store_state":true,"checkpoints":"none",)"
         R"("checkpoint_every":64,"batch_invariant":false})");
-  const PrefillProblem problem{.q_heads = 2,
-                               .cu_seqlens_dtype = DType::kI64,
+  const PrefillProblem problem{.heads = {.q = 2},
+                               .states = {.padding = Padding::kSkip},
                                .token_layout = TokenLayout::kBHTD,
                                .varlen = true,
-                               .padding = Padding::kSkip,
+                               .cu_seqlens_dtype = DType::kI64,
                                .checkpoints = Checkpoints::kAfter,
                                .checkpoint_every = 4096,
                                .batch_invariant = true};

@@ -28,18 +28,18 @@ std::vector<Change<Problem>> compiled_in_changes() {
       [](auto& p) { p.value_dim = 64; },
       [](auto& p) { p.dtype = DType::kF16; },
       [](auto& p) { p.output_dtype = DType::kF16; },
-      [](auto& p) { p.state_dtype = DType::kF16; },
-      [](auto& p) { p.state_layout = gdn::StateLayout::kKV; },
-      [](auto& p) { p.state_location = gdn::StateLocation::kPool; },
+      [](auto& p) { p.states.dtype = DType::kF16; },
+      [](auto& p) { p.states.layout = gdn::StateLayout::kKV; },
+      [](auto& p) { p.states.location = gdn::StateLocation::kPool; },
       [](auto& p) {
-        p.state_location = gdn::StateLocation::kPool;
-        p.padding = gdn::Padding::kZero;
+        p.states.location = gdn::StateLocation::kPool;
+        p.states.padding = gdn::Padding::kZero;
       },
-      [](auto& p) { p.gate_mode = gdn::GateMode::kAlpha; },
-      [](auto& p) { p.beta_mode = gdn::BetaMode::kLogit; },
+      [](auto& p) { p.gates.mode = gdn::GateMode::kAlpha; },
+      [](auto& p) { p.gates.beta_mode = gdn::BetaMode::kLogit; },
       [](auto& p) { p.use_qk_l2norm = true; },
-      [](auto& p) { p.has_initial_state = false; },
-      [](auto& p) { p.store_state = false; },
+      [](auto& p) { p.states.has_initial = false; },
+      [](auto& p) { p.states.store = false; },
   };
 }
 

@@ -25,21 +25,21 @@ TEMPLATE_TEST_CASE("HeadCountsMustDivideTheLargest", "[cpu]", DecodeProblem, Pre
   using P = TestType;
   const std::string divisor =
       "; accepted: a divisor of 32, the largest of q_heads, k_heads and v_heads";
-  CHECK(refusal<P>([](P& p) { p.q_heads = 0; }) == op<P>() + "q_heads = 0" + divisor);
-  CHECK(refusal<P>([](P& p) { p.q_heads = -16; }) == op<P>() + "q_heads = -16" + divisor);
-  CHECK(refusal<P>([](P& p) { p.q_heads = 5; }) == op<P>() + "q_heads = 5" + divisor);
-  CHECK(refusal<P>([](P& p) { p.k_heads = 0; }) == op<P>() + "k_heads = 0" + divisor);
+  CHECK(refusal<P>([](P& p) { p.heads.q = 0; }) == op<P>() + "q_heads = 0" + divisor);
+  CHECK(refusal<P>([](P& p) { p.heads.q = -16; }) == op<P>() + "q_heads = -16" + divisor);
+  CHECK(refusal<P>([](P& p) { p.heads.q = 5; }) == op<P>() + "q_heads = 5" + divisor);
+  CHECK(refusal<P>([](P& p) { p.heads.k = 0; }) == op<P>() + "k_heads = 0" + divisor);
   CHECK(refusal<P>([](P& p) {
-          p.q_heads = 32;
-          p.v_heads = 3;
+          p.heads.q = 32;
+          p.heads.v = 3;
         }) == op<P>() + "v_heads = 3" + divisor);
-  CHECK(refusal<P>([](P& p) { p.q_heads = p.k_heads = p.v_heads = 0; }) ==
+  CHECK(refusal<P>([](P& p) { p.heads.q = p.heads.k = p.heads.v = 0; }) ==
         op<P>() +
             "q_heads = 0; accepted: a divisor of 0, the largest of q_heads, k_heads and v_heads");
 }
 
 TEMPLATE_TEST_CASE("AnUnevenSplitOfValueHeadsIsExplained", "[cpu]", DecodeProblem, PrefillProblem) {
-  CHECK(refusal<TestType>([](auto& p) { p.v_heads = 24; }) ==
+  CHECK(refusal<TestType>([](auto& p) { p.heads.v = 24; }) ==
         op<TestType>() + "v_heads = 24; accepted: a multiple of k_heads = 16");
 }
 
@@ -55,25 +55,24 @@ TEMPLATE_TEST_CASE("HeadSizesAreMultiplesOfSixteen", "[cpu]", DecodeProblem, Pre
 
 TEMPLATE_TEST_CASE("TensorsAreFloatsAndIndicesIntegers", "[cpu]", DecodeProblem, PrefillProblem) {
   using P = TestType;
-  const auto refuses = [](const char* name, DType P::*field) {
-    CHECK(refusal<P>([&](P& p) { p.*field = DType::kI32; }) ==
-          op<P>() + name + " = i32; accepted: f32, bf16, f16");
+  const auto refuses = [](const char* name, const std::function<void(P&)>& change) {
+    CHECK(refusal<P>(change) == op<P>() + name + " = i32; accepted: f32, bf16, f16");
   };
-  refuses("dtype", &P::dtype);
-  refuses("output_dtype", &P::output_dtype);
-  refuses("gate_dtype", &P::gate_dtype);
-  refuses("beta_dtype", &P::beta_dtype);
-  refuses("a_log_dtype", &P::a_log_dtype);
-  refuses("dt_bias_dtype", &P::dt_bias_dtype);
-  refuses("state_dtype", &P::state_dtype);
-  CHECK(refusal<P>([](P& p) { p.index_dtype = DType::kBF16; }) ==
+  refuses("dtype", [](P& p) { p.dtype = DType::kI32; });
+  refuses("output_dtype", [](P& p) { p.output_dtype = DType::kI32; });
+  refuses("gate_dtype", [](P& p) { p.gates.dtype = DType::kI32; });
+  refuses("beta_dtype", [](P& p) { p.gates.beta_dtype = DType::kI32; });
+  refuses("a_log_dtype", [](P& p) { p.gates.a_log_dtype = DType::kI32; });
+  refuses("dt_bias_dtype", [](P& p) { p.gates.dt_bias_dtype = DType::kI32; });
+  refuses("state_dtype", [](P& p) { p.states.dtype = DType::kI32; });
+  CHECK(refusal<P>([](P& p) { p.states.index_dtype = DType::kBF16; }) ==
         op<P>() + "index_dtype = bf16; accepted: i32, i64");
-  CHECK(refusal<P>([](P& p) { p.index_dtype = static_cast<DType>(9); }) ==
+  CHECK(refusal<P>([](P& p) { p.states.index_dtype = static_cast<DType>(9); }) ==
         op<P>() + "index_dtype = ?9; accepted: i32, i64");
 }
 
 TEMPLATE_TEST_CASE("PaddingNeedsAPool", "[cpu]", DecodeProblem, PrefillProblem) {
-  CHECK(refusal<TestType>([](auto& p) { p.padding = Padding::kScratch; }) ==
+  CHECK(refusal<TestType>([](auto& p) { p.states.padding = Padding::kScratch; }) ==
         op<TestType>() + "padding = scratch; accepted: none (padding needs state_location = pool)");
 }
 

@@ -136,7 +136,7 @@ TEST_CASE("TheLongestSequenceChoosesTheScan", "[cpu]") {
     args.max_seqlen = longest;
     deployment.fake->launches.clear();
     REQUIRE(prefill.launch(nullptr, args, arguments.workspace(4, 1000)).ok());
-    return 4 * problem.heads() * problem.value_dim /
+    return 4 * problem.heads.count() * problem.value_dim /
            static_cast<int>(deployment.fake->launches.back().config.gridDimX);
   };
   CHECK(columns(250) == 16 * keys.scans.front().warps);

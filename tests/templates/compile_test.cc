@@ -112,25 +112,25 @@ std::vector<DecodeProblem> decode_options() {
   return {{},
           {.dtype = DType::kF32, .output_dtype = DType::kF32},
           {.dtype = DType::kF16, .output_dtype = DType::kF16},
-          {.gate_dtype = DType::kBF16, .beta_dtype = DType::kF16},
-          {.state_dtype = DType::kF16},
-          {.state_dtype = DType::kBF16},
-          {.state_dtype = DType::kBF16, .state_layout = StateLayout::kKV},
-          {.state_layout = StateLayout::kKV},
-          {.state_location = kPool},
-          {.index_dtype = DType::kI64, .state_location = kPool, .padding = Padding::kSkip},
-          {.state_location = kPool, .padding = Padding::kZero, .pad_index = PadIndex::kZero},
-          {.state_location = kPool, .padding = Padding::kScratch},
-          {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne},
-          {.gate_mode = GateMode::kAlpha, .beta_mode = BetaMode::kLogit},
-          {.a_log_dtype = DType::kBF16,
-           .dt_bias_dtype = DType::kF16,
-           .gate_mode = GateMode::kComputed,
-           .beta_mode = BetaMode::kDoubledLogit},
+          {.gates = {.dtype = DType::kBF16, .beta_dtype = DType::kF16}},
+          {.states = {.dtype = DType::kF16}},
+          {.states = {.dtype = DType::kBF16}},
+          {.states = {.dtype = DType::kBF16, .layout = StateLayout::kKV}},
+          {.states = {.layout = StateLayout::kKV}},
+          {.states = {.location = kPool}},
+          {.states = {.location = kPool, .index_dtype = DType::kI64, .padding = Padding::kSkip}},
+          {.states = {.location = kPool, .padding = Padding::kZero, .pad_index = PadIndex::kZero}},
+          {.states = {.location = kPool, .padding = Padding::kScratch}},
+          {.gates = {.mode = GateMode::kNone, .beta_mode = BetaMode::kOne}},
+          {.gates = {.mode = GateMode::kAlpha, .beta_mode = BetaMode::kLogit}},
+          {.gates = {.mode = GateMode::kComputed,
+                     .beta_mode = BetaMode::kDoubledLogit,
+                     .a_log_dtype = DType::kBF16,
+                     .dt_bias_dtype = DType::kF16}},
           {.use_qk_l2norm = true},
-          {.has_initial_state = false},
-          {.store_state = false},
-          {.has_initial_state = false, .store_state = false}};
+          {.states = {.has_initial = false}},
+          {.states = {.store = false}},
+          {.states = {.has_initial = false, .store = false}}};
 }
 
 // Extreme and odd head sizes.
@@ -140,7 +140,8 @@ std::vector<DecodeProblem> decode_head_sizes() {
     for (const auto& [key_dim, value_dim] :
          {std::pair{16, 16}, std::pair{48, 96}, std::pair{96, 48}, std::pair{256, 256},
           std::pair{240, 240}}) {
-      problems.push_back({.key_dim = key_dim, .value_dim = value_dim, .state_layout = layout});
+      problems.push_back(
+          {.key_dim = key_dim, .value_dim = value_dim, .states = {.layout = layout}});
     }
   }
   return problems;
@@ -148,22 +149,21 @@ std::vector<DecodeProblem> decode_head_sizes() {
 
 // As engines serve Qwen3-Next and Qwen3.5.
 PrefillProblem served_prefill() {
-  return {.gate_dtype = DType::kBF16,
-          .beta_dtype = DType::kBF16,
-          .dt_bias_dtype = DType::kBF16,
-          .varlen = true,
-          .state_location = StateLocation::kPool,
-          .padding = Padding::kSkip,
-          .gate_mode = GateMode::kComputed,
-          .beta_mode = BetaMode::kLogit,
-          .use_qk_l2norm = true};
+  return {.gates = {.mode = GateMode::kComputed,
+                    .dtype = DType::kBF16,
+                    .beta_mode = BetaMode::kLogit,
+                    .beta_dtype = DType::kBF16,
+                    .dt_bias_dtype = DType::kBF16},
+          .states = {.location = StateLocation::kPool, .padding = Padding::kSkip},
+          .use_qk_l2norm = true,
+          .varlen = true};
 }
 
 // The problems whose registers and shared memory differ most from those.
 std::vector<PrefillProblem> prefill_extremes() {
   return {{.dtype = DType::kF32,
            .output_dtype = DType::kF32,
-           .state_layout = StateLayout::kKV,
+           .states = {.layout = StateLayout::kKV},
            .checkpoints = Checkpoints::kAfter},
           {.key_dim = 256, .value_dim = 256},
           {.key_dim = 240, .value_dim = 240, .dtype = DType::kF32}};
@@ -172,29 +172,30 @@ std::vector<PrefillProblem> prefill_extremes() {
 // Each option at least once.
 std::vector<PrefillProblem> prefill_options() {
   constexpr StateLocation kPool = StateLocation::kPool;
-  return {{.dtype = DType::kF16, .output_dtype = DType::kF16, .state_layout = StateLayout::kKV},
-          {.output_dtype = DType::kF32},
-          {.gate_dtype = DType::kBF16, .beta_dtype = DType::kF16},
-          {.state_dtype = DType::kF16},
-          {.state_dtype = DType::kBF16, .state_layout = StateLayout::kKV},
-          {.cu_seqlens_dtype = DType::kI64, .varlen = true},
-          {.index_dtype = DType::kI64, .state_location = kPool},
-          {.state_location = kPool, .padding = Padding::kZero, .pad_index = PadIndex::kZero},
-          {.state_location = kPool, .padding = Padding::kScratch},
-          {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne},
-          {.gate_mode = GateMode::kAlpha, .beta_mode = BetaMode::kLogit},
-          {.a_log_dtype = DType::kBF16,
-           .dt_bias_dtype = DType::kF16,
-           .gate_mode = GateMode::kComputed,
-           .beta_mode = BetaMode::kDoubledLogit},
-          {.use_qk_l2norm = true},
-          {.has_initial_state = false},
-          {.store_state = false},
-          {.has_initial_state = false, .store_state = false},
-          {.varlen = true, .checkpoints = Checkpoints::kBefore, .checkpoint_every = 32},
-          {.state_layout = StateLayout::kKV,
-           .checkpoints = Checkpoints::kAfter,
-           .checkpoint_every = 16}};
+  return {
+      {.dtype = DType::kF16, .output_dtype = DType::kF16, .states = {.layout = StateLayout::kKV}},
+      {.output_dtype = DType::kF32},
+      {.gates = {.dtype = DType::kBF16, .beta_dtype = DType::kF16}},
+      {.states = {.dtype = DType::kF16}},
+      {.states = {.dtype = DType::kBF16, .layout = StateLayout::kKV}},
+      {.varlen = true, .cu_seqlens_dtype = DType::kI64},
+      {.states = {.location = kPool, .index_dtype = DType::kI64}},
+      {.states = {.location = kPool, .padding = Padding::kZero, .pad_index = PadIndex::kZero}},
+      {.states = {.location = kPool, .padding = Padding::kScratch}},
+      {.gates = {.mode = GateMode::kNone, .beta_mode = BetaMode::kOne}},
+      {.gates = {.mode = GateMode::kAlpha, .beta_mode = BetaMode::kLogit}},
+      {.gates = {.mode = GateMode::kComputed,
+                 .beta_mode = BetaMode::kDoubledLogit,
+                 .a_log_dtype = DType::kBF16,
+                 .dt_bias_dtype = DType::kF16}},
+      {.use_qk_l2norm = true},
+      {.states = {.has_initial = false}},
+      {.states = {.store = false}},
+      {.states = {.has_initial = false, .store = false}},
+      {.varlen = true, .checkpoints = Checkpoints::kBefore, .checkpoint_every = 32},
+      {.states = {.layout = StateLayout::kKV},
+       .checkpoints = Checkpoints::kAfter,
+       .checkpoint_every = 16}};
 }
 
 std::vector<PrefillProblem> prefill_head_sizes() {
@@ -232,7 +233,7 @@ TEST_CASE("EveryHeadSizeCompiles", "[nvrtc]") {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       for (int dim = 16; dim <= 256; dim += 16) {
         problems.push_back(
-            {.key_dim = dim, .value_dim = dim, .state_dtype = dtype, .state_layout = layout});
+            {.key_dim = dim, .value_dim = dim, .states = {.dtype = dtype, .layout = layout}});
       }
     }
   }

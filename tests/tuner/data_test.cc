@@ -25,8 +25,8 @@ using gdn::StateLocation;
 
 PrefillProblem tiny() {
   PrefillProblem problem;
-  problem.q_heads = problem.k_heads = 1;
-  problem.v_heads = 2;
+  problem.heads.q = problem.heads.k = 1;
+  problem.heads.v = 2;
   problem.key_dim = 16;
   problem.value_dim = 32;
   return problem;
@@ -83,13 +83,13 @@ class HostPrefill {
     if (!x.present()) return;
     const Span span = tokens(n);
     for (std::int64_t t = span.first; t < span.last; ++t) {
-      const std::byte* const from = row(x, n, t, h / (p_.heads() / heads));
+      const std::byte* const from = row(x, n, t, h / (p_.heads.count() / heads));
       for (int d = 0; d < width; ++d) to->push_back(load(x.dtype, from + d * size_of(x.dtype)));
     }
   }
 
   std::byte* matrix(const Tensor& x, std::int64_t r, std::int64_t h, int i, int j) const {
-    const bool kv = p_.state_layout == StateLayout::kKV;
+    const bool kv = p_.states.layout == StateLayout::kKV;
     return static_cast<std::byte*>(x.data) +
            (r * x.strides[0] + h * x.strides[1] + (kv ? i : j) * x.strides[2] + (kv ? j : i)) *
                size_of(x.dtype);
@@ -103,28 +103,28 @@ class HostPrefill {
   }
 
   bool padded(std::int64_t slot) const {
-    if (p_.padding == Padding::kNone) return false;
-    return p_.pad_index == gdn::PadIndex::kZero ? slot == 0 : slot < 0;
+    if (p_.states.padding == Padding::kNone) return false;
+    return p_.states.pad_index == gdn::PadIndex::kZero ? slot == 0 : slot < 0;
   }
 
   void run_sequence(std::int64_t n) const {
     std::int64_t read = n, write = n;
-    if (p_.state_location == StateLocation::kPool) {
-      read = write = integer(args_.state_indices, n);
-      if (args_.state_out_indices.present()) write = integer(args_.state_out_indices, n);
-      if (padded(read) && p_.padding == Padding::kSkip) return;
-      if (padded(read) && p_.padding == Padding::kZero) return fill_rows(tokens(n), n, 0);
-      if (padded(read)) read = write = args_.scratch_slot;
-      const bool drops = padded(write) && p_.padding != Padding::kScratch;
-      if (padded(write)) write = args_.scratch_slot;
-      const std::int64_t slots = args_.state.shape[0];
+    if (p_.states.location == StateLocation::kPool) {
+      read = write = integer(args_.states.indices, n);
+      if (args_.states.out_indices.present()) write = integer(args_.states.out_indices, n);
+      if (padded(read) && p_.states.padding == Padding::kSkip) return;
+      if (padded(read) && p_.states.padding == Padding::kZero) return fill_rows(tokens(n), n, 0);
+      if (padded(read)) read = write = args_.states.scratch_slot;
+      const bool drops = padded(write) && p_.states.padding != Padding::kScratch;
+      if (padded(write)) write = args_.states.scratch_slot;
+      const std::int64_t slots = args_.states.in.shape[0];
       if (read < 0 || read >= slots || write < 0 || write >= slots) {
         return fill_rows(tokens(n), n, NAN);
       }
       if (drops) write = kNowhere;
     }
     if (!has_room(n)) return fill_rows(tokens(n), n, NAN);
-    for (std::int64_t h = 0; h < p_.heads(); ++h) run_head(n, h, read, write);
+    for (std::int64_t h = 0; h < p_.heads.count(); ++h) run_head(n, h, read, write);
   }
 
   // For its checkpoints.
@@ -138,7 +138,7 @@ class HostPrefill {
 
   void fill_rows(const Span& span, std::int64_t n, float value) const {
     for (std::int64_t t = span.first; t < span.last; ++t) {
-      for (std::int64_t h = 0; h < p_.heads(); ++h) {
+      for (std::int64_t h = 0; h < p_.heads.count(); ++h) {
         std::byte* const to = row(args_.o, n, t, h);
         for (int d = 0; d < p_.value_dim; ++d) {
           store(p_.output_dtype, to + d * size_of(p_.output_dtype), value);
@@ -151,24 +151,25 @@ class HostPrefill {
     gdn::PrefillRefHead<float> head{
         .key_dim = p_.key_dim,
         .value_dim = p_.value_dim,
-        .gate_mode = p_.gate_mode,
-        .beta_mode = p_.beta_mode,
+        .gate_mode = p_.gates.mode,
+        .beta_mode = p_.gates.beta_mode,
         .use_qk_l2norm = p_.use_qk_l2norm,
         .scale = args_.scale.value_or(1 / std::sqrt(static_cast<float>(p_.key_dim)))};
-    append(args_.q, n, h, p_.q_heads, p_.key_dim, &head.q);
-    append(args_.k, n, h, p_.k_heads, p_.key_dim, &head.k);
-    append(args_.v, n, h, p_.v_heads, p_.value_dim, &head.v);
-    append(args_.g, n, h, p_.heads(), 1, &head.gate);
-    append(args_.beta, n, h, p_.heads(), 1, &head.beta);
+    append(args_.q, n, h, p_.heads.q, p_.key_dim, &head.q);
+    append(args_.k, n, h, p_.heads.k, p_.key_dim, &head.k);
+    append(args_.v, n, h, p_.heads.v, p_.value_dim, &head.v);
+    append(args_.gates.g, n, h, p_.heads.count(), 1, &head.gate);
+    append(args_.gates.beta, n, h, p_.heads.count(), 1, &head.beta);
     const auto vector_value = [&](const Tensor& x) {
       return load(x.dtype, static_cast<std::byte*>(x.data) + h * x.strides[0] * size_of(x.dtype));
     };
-    if (args_.A_log.present()) head.a_log = vector_value(args_.A_log);
-    if (args_.dt_bias.present()) head.dt_bias = vector_value(args_.dt_bias);
+    if (args_.gates.A_log.present()) head.a_log = vector_value(args_.gates.A_log);
+    if (args_.gates.dt_bias.present()) head.dt_bias = vector_value(args_.gates.dt_bias);
     std::vector<float> state(idx(p_.key_dim * p_.value_dim)), o(head.v.size());
-    for (int i = 0; i < p_.key_dim && p_.has_initial_state; ++i) {
+    for (int i = 0; i < p_.key_dim && p_.states.has_initial; ++i) {
       for (int j = 0; j < p_.value_dim; ++j) {
-        state[idx(i * p_.value_dim + j)] = load(p_.state_dtype, matrix(args_.state, read, h, i, j));
+        state[idx(i * p_.value_dim + j)] =
+            load(p_.states.dtype, matrix(args_.states.in, read, h, i, j));
       }
     }
     std::int64_t kept = 0;
@@ -189,8 +190,8 @@ class HostPrefill {
         store(p_.output_dtype, to + d * size_of(p_.output_dtype), o[idx(t * p_.value_dim + d)]);
       }
     }
-    if (!p_.store_state || write == kNowhere) return;
-    put(args_.state_out.present() ? args_.state_out : args_.state, write, h, state);
+    if (!p_.states.store || write == kNowhere) return;
+    put(args_.states.out.present() ? args_.states.out : args_.states.in, write, h, state);
   }
 
   const PrefillProblem& p_;
@@ -215,7 +216,7 @@ void check_plays(const GdnCase& data) {
   CHECK(verdict.errors.o.ok());
   CHECK(verdict.errors.o.magnitude > 0);
   CHECK(verdict.errors.state.ok());
-  CHECK((verdict.errors.state.magnitude > 0) == problem.store_state);
+  CHECK((verdict.errors.state.magnitude > 0) == problem.states.store);
   CHECK(verdict.errors.checkpoints.ok());
   CHECK((verdict.errors.checkpoints.magnitude > 0) == (problem.checkpoints != Checkpoints::kNone));
   CHECK(verdict.fault == "");
@@ -232,7 +233,7 @@ TEST_CASE("GdnCase.EveryLayout", "[cpu]") {
         PrefillProblem problem = tiny();
         problem.varlen = varlen;
         problem.token_layout = tokens;
-        problem.state_layout = states;
+        problem.states.layout = states;
         problem.cu_seqlens_dtype = varlen ? DType::kI64 : DType::kI32;
         check_plays(problem);
       }
@@ -244,22 +245,22 @@ TEST_CASE("GdnCase.EveryModeOfGatesAndStates", "[cpu]") {
   for (const GateMode mode :
        {GateMode::kNone, GateMode::kLog, GateMode::kAlpha, GateMode::kComputed}) {
     PrefillProblem problem = tiny();
-    problem.gate_mode = mode;
+    problem.gates.mode = mode;
     problem.use_qk_l2norm = true;
     check_plays(problem);
   }
   for (const BetaMode mode :
        {BetaMode::kOne, BetaMode::kGiven, BetaMode::kLogit, BetaMode::kDoubledLogit}) {
     PrefillProblem problem = tiny();
-    problem.beta_mode = mode;
-    problem.state_dtype = DType::kBF16;
+    problem.gates.beta_mode = mode;
+    problem.states.dtype = DType::kBF16;
     check_plays(problem);
   }
   for (const bool initial : {false, true}) {
     for (const bool store : {false, true}) {
       PrefillProblem problem = tiny();
-      problem.has_initial_state = initial;
-      problem.store_state = store;
+      problem.states.has_initial = initial;
+      problem.states.store = store;
       check_plays(problem);
     }
   }
@@ -271,10 +272,10 @@ TEST_CASE("GdnCase.EveryKindOfPadding", "[cpu]") {
     for (const gdn::PadIndex index : {gdn::PadIndex::kNegative, gdn::PadIndex::kZero}) {
       PrefillProblem problem = tiny();
       problem.varlen = index == gdn::PadIndex::kZero;
-      problem.state_location = StateLocation::kPool;
-      problem.padding = padding;
-      problem.pad_index = index;
-      problem.index_dtype = problem.varlen ? DType::kI64 : DType::kI32;
+      problem.states.location = StateLocation::kPool;
+      problem.states.padding = padding;
+      problem.states.pad_index = index;
+      problem.states.index_dtype = problem.varlen ? DType::kI64 : DType::kI32;
       problem.checkpoints = Checkpoints::kBefore;
       problem.checkpoint_every = kChunk;
       check_plays(problem);
@@ -305,17 +306,17 @@ TEST_CASE("GdnCase.EveryDistribution", "[cpu]") {
 TEST_CASE("GdnCase.DecodeIsPackedTokens", "[cpu]") {
   gdn::DecodeProblem problem;
   problem.key_dim = problem.value_dim = 32;
-  problem.state_location = StateLocation::kPool;
-  problem.padding = Padding::kSkip;
-  problem.gate_mode = GateMode::kComputed;
+  problem.states.location = StateLocation::kPool;
+  problem.states.padding = Padding::kSkip;
+  problem.gates.mode = GateMode::kComputed;
   const GdnCase data = check_case(small_problem(as_prefill(problem)), {}, 0);
   GdnMemory memory = data.memory();
   const gdn::DecodeArgs step = as_decode(data.args(addresses(&memory)));
   CHECK(step.q.rank == 3);
   CHECK(step.q.shape[0] == 6);
-  CHECK(step.g.rank == 2);
-  CHECK(step.state_indices.shape[0] == 6);
-  CHECK(step.A_log.present());
+  CHECK(step.gates.g.rank == 2);
+  CHECK(step.states.indices.shape[0] == 6);
+  CHECK(step.gates.A_log.present());
   const GdnVerdict verdict = data.check(play(data));
   CHECK(verdict.errors.o.ok());
   CHECK(verdict.errors.state.ok());
@@ -332,13 +333,13 @@ TEST_CASE("GdnCase.DecodeOfRank4HasOneToken", "[cpu]") {
   REQUIRE(step.q.rank == 4);
   CHECK(step.q.shape[0] == 5);
   CHECK(step.q.shape[1] == 1);
-  CHECK(step.q.shape[2] == problem.q_heads);
+  CHECK(step.q.shape[2] == problem.heads.q);
   CHECK(step.q.strides[0] == packed.q.strides[1]);
-  CHECK(step.q.strides[0] == problem.q_heads * problem.key_dim + 16);
-  REQUIRE(step.g.rank == 3);
-  CHECK(step.g.shape[0] == 5);
-  CHECK(step.g.shape[1] == 1);
-  CHECK(step.A_log.rank == 0);
+  CHECK(step.q.strides[0] == problem.heads.q * problem.key_dim + 16);
+  REQUIRE(step.gates.g.rank == 3);
+  CHECK(step.gates.g.shape[0] == 5);
+  CHECK(step.gates.g.shape[1] == 1);
+  CHECK(step.gates.A_log.rank == 0);
 }
 
 TEST_CASE("GdnCase.EveryPlacement", "[cpu]") {
@@ -348,10 +349,10 @@ TEST_CASE("GdnCase.EveryPlacement", "[cpu]") {
     for (const auto tokens : {gdn::TokenLayout::kBTHD, gdn::TokenLayout::kBHTD}) {
       for (const bool varlen : {false, true}) {
         PrefillProblem problem = tiny();
-        problem.gate_mode = GateMode::kComputed;
+        problem.gates.mode = GateMode::kComputed;
         problem.token_layout = tokens;
         problem.varlen = varlen;
-        problem.state_location = StateLocation::kPool;
+        problem.states.location = StateLocation::kPool;
         problem.checkpoints = Checkpoints::kAfter;
         problem.checkpoint_every = kChunk;
         CaseShape shape = uniform(3, 37);
@@ -378,11 +379,11 @@ TEST_CASE("GdnCase.PlacementChangesNoNumber", "[cpu]") {
   const GdnMemory a = play(plain), b = play(odd);
   for (std::int64_t n = 0; n < 2; ++n) {
     for (std::int64_t t = 0; t < plain.length(n); ++t) {
-      CHECK(plain.row_values(a, &PrefillArgs::o, n, t, 1, 32) ==
-            odd.row_values(b, &PrefillArgs::o, n, t, 1, 32));
+      CHECK(plain.row_values(a, GdnTensor::kO, n, t, 1, 32) ==
+            odd.row_values(b, GdnTensor::kO, n, t, 1, 32));
     }
-    CHECK(plain.matrix_values<float>(a, &PrefillArgs::state, n, 1) ==
-          odd.matrix_values<float>(b, &PrefillArgs::state, n, 1));
+    CHECK(plain.matrix_values<float>(a, GdnTensor::kState, n, 1) ==
+          odd.matrix_values<float>(b, GdnTensor::kState, n, 1));
   }
 }
 
@@ -409,9 +410,9 @@ TEST_CASE("GdnCase.EveryKindOfIndex", "[cpu]") {
     for (const DType index_dtype : {DType::kI32, DType::kI64}) {
       PrefillProblem problem = tiny();
       problem.varlen = true;
-      problem.state_location = StateLocation::kPool;
-      problem.padding = padding;
-      problem.index_dtype = index_dtype;
+      problem.states.location = StateLocation::kPool;
+      problem.states.padding = padding;
+      problem.states.index_dtype = index_dtype;
       CaseOptions options{.slots = 16};
       options.scratch_slot = padding == Padding::kScratch ? 15 : 0;
       options.read = {5, -1, 7, 0, 16, 9, -5};
@@ -440,7 +441,7 @@ TEST_CASE("GdnCase.RangesThatCannotBe", "[cpu]") {
   GdnCase data(problem, {.lengths = {7, 2, 10}});  // 0 7 9 19
   for (const auto& [index, value] : {std::pair{1, 10}, {3, 20}, {0, -1}, {2, -70}}) {
     GdnCase bad = data;
-    store_integer(DType::kI32, bad.at(bad.vector_at(&PrefillArgs::cu_seqlens, index)), value);
+    store_integer(DType::kI32, bad.at(bad.vector_at(GdnTensor::kCuSeqlens, index)), value);
     CHECK(bad.row(0).kind == RowKind::kInvalid);
     CHECK(bad.check(play(bad)).ok());
     CHECK_FALSE(bad.check(play(data)).ok());  // outputs that are not NaN
@@ -449,7 +450,7 @@ TEST_CASE("GdnCase.RangesThatCannotBe", "[cpu]") {
   problem.checkpoint_every = kChunk;
   GdnCase kept(problem, {.lengths = {16, 16}});  // 0 1 2
   CHECK(kept.check(play(kept)).ok());
-  store_integer(DType::kI32, kept.at(kept.vector_at(&PrefillArgs::checkpoint_cu_starts, 2)), 3);
+  store_integer(DType::kI32, kept.at(kept.vector_at(GdnTensor::kCheckpointCuStarts, 2)), 3);
   CHECK(kept.row(0).kind == RowKind::kComputed);
   CHECK(kept.row(1).kind == RowKind::kInvalid);
   CHECK(kept.check(play(kept)).ok());
@@ -460,9 +461,9 @@ struct Spoilt {
   GdnCase data;
   GdnMemory memory;
 
-  GdnVerdict with(TensorOf tensor, std::ptrdiff_t element, float value) const {
+  GdnVerdict with(GdnTensor tensor, std::ptrdiff_t element, float value) const {
     GdnMemory changed = memory;
-    const Tensor x = data.args(addresses(&changed)).*tensor;
+    const Tensor x = tensor_of(data.args(addresses(&changed)), tensor);
     store(x.dtype, static_cast<std::byte*>(x.data) + element * size_of(x.dtype), value);
     return data.check(changed);
   }
@@ -471,22 +472,22 @@ struct Spoilt {
 TEST_CASE("GdnCase.FindsWhatIsWrong", "[cpu]") {
   PrefillProblem problem = tiny();
   problem.varlen = true;
-  problem.state_location = StateLocation::kPool;
-  problem.padding = Padding::kZero;
+  problem.states.location = StateLocation::kPool;
+  problem.states.padding = Padding::kZero;
   const GdnCase data = check_case(problem, {}, kChunk);
   const Spoilt spoilt{data, play(data)};
   const std::int64_t heads = 2, dim = 32, matrix = 16 * 32;
   REQUIRE(data.check(spoilt.memory).ok());
   // The padded sequence is tokens 17 to 19.
-  CHECK_FALSE(spoilt.with(&PrefillArgs::o, 0, 99).errors.o.ok());
-  CHECK_FALSE(spoilt.with(&PrefillArgs::o, 0, NAN).errors.o.ok());
-  const GdnVerdict padded = spoilt.with(&PrefillArgs::o, 17 * heads * dim, 1);
+  CHECK_FALSE(spoilt.with(GdnTensor::kO, 0, 99).errors.o.ok());
+  CHECK_FALSE(spoilt.with(GdnTensor::kO, 0, NAN).errors.o.ok());
+  const GdnVerdict padded = spoilt.with(GdnTensor::kO, 17 * heads * dim, 1);
   CHECK(padded.errors.o.ok());
   CHECK(padded.fault == "o of sequence 1, head 0, token 0: element 0 is 1, expected 0 (padding)");
 
   const std::int64_t slot = data.row(0).write;
-  CHECK_FALSE(spoilt.with(&PrefillArgs::state, slot * heads * matrix + 5, 99).errors.state.ok());
-  const GdnVerdict foreign = spoilt.with(&PrefillArgs::state, 5, 99);  // slot 0 is nobody's
+  CHECK_FALSE(spoilt.with(GdnTensor::kState, slot * heads * matrix + 5, 99).errors.state.ok());
+  const GdnVerdict foreign = spoilt.with(GdnTensor::kState, 5, 99);  // slot 0 is nobody's
   CHECK(foreign.errors.state.ok());
   CHECK(foreign.fault.starts_with("writes in or around state, byte 2"));
 }
@@ -494,8 +495,8 @@ TEST_CASE("GdnCase.FindsWhatIsWrong", "[cpu]") {
 TEST_CASE("GdnCase.FindsWritesAroundEveryTensor", "[cpu]") {
   PrefillProblem problem = tiny();
   problem.varlen = true;
-  problem.gate_mode = GateMode::kComputed;
-  problem.state_location = StateLocation::kPool;
+  problem.gates.mode = GateMode::kComputed;
+  problem.states.location = StateLocation::kPool;
   problem.checkpoints = Checkpoints::kBefore;
   problem.checkpoint_every = kChunk;
   for (const Placement placement : {Placement::kContiguous, Placement::kUnaligned}) {
@@ -530,35 +531,35 @@ TEST_CASE("GdnCase.FindsWritesAroundEveryTensor", "[cpu]") {
 
 TEST_CASE("SmallProblemsKeepTheGroups", "[cpu]") {
   PrefillProblem problem;
-  problem.q_heads = problem.k_heads = 16;
-  problem.v_heads = 64;
+  problem.heads.q = problem.heads.k = 16;
+  problem.heads.v = 64;
   problem.checkpoint_every = 4096;
   const PrefillProblem grouped = small_problem(problem);
-  CHECK(grouped.k_heads == 1);
-  CHECK(grouped.q_heads == 1);
-  CHECK(grouped.v_heads == 4);
+  CHECK(grouped.heads.k == 1);
+  CHECK(grouped.heads.q == 1);
+  CHECK(grouped.heads.v == 4);
   CHECK(grouped.checkpoint_every == 64);
-  problem.v_heads = 16;
-  CHECK(small_problem(problem).k_heads == 2);
-  CHECK(small_problem(problem).v_heads == 2);
-  problem.q_heads = 64;
-  problem.k_heads = problem.v_heads = 1;  // groups of 64 are taken as groups of 4
-  CHECK(small_problem(problem).q_heads == 4);
+  problem.heads.v = 16;
+  CHECK(small_problem(problem).heads.k == 2);
+  CHECK(small_problem(problem).heads.v == 2);
+  problem.heads.q = 64;
+  problem.heads.k = problem.heads.v = 1;  // groups of 64 are taken as groups of 4
+  CHECK(small_problem(problem).heads.q == 4);
   CHECK(small_problem(problem).check().ok());
 }
 
 // The floors that docs/performance.md refers to.
 TEST_CASE("LeastBytesCountEveryOperandOnce", "[cpu]") {
   gdn::DecodeProblem decode;
-  decode.gate_dtype = decode.beta_dtype = DType::kBF16;
-  decode.state_location = StateLocation::kPool;
+  decode.gates.dtype = decode.gates.beta_dtype = DType::kBF16;
+  decode.states.location = StateLocation::kPool;
   const std::int64_t states = 2 * 32 * 128 * 128 * 4, rows = (2 * 16 + 2 * 32) * 128 * 2;
   CHECK(least_bytes(as_prefill(decode), {.lengths = std::vector<std::int64_t>(8, 1)}) ==
         8 * (states + rows + 32 * (2 + 2) + 4));
   PrefillProblem prefill;
-  prefill.v_heads = 16;
+  prefill.heads.v = 16;
   prefill.varlen = true;
-  prefill.has_initial_state = false;
+  prefill.states.has_initial = false;
   CHECK(least_bytes(prefill, {.lengths = {1000, 24}}) ==
         1024 * (4 * 16 * 128 * 2 + 16 * (4 + 4)) + 2 * 16 * 128 * 128 * 4);
   prefill.checkpoints = Checkpoints::kAfter;
@@ -583,7 +584,7 @@ TEST_CASE("PatternsHaveTheRowsThatTheyPromise", "[cpu]") {
   CHECK(patterns.g.size() == idx(GdnPatterns::kRows * 2 * 4));
   CHECK(patterns.A_log.empty());
   PrefillProblem eight = problem;
-  eight.q_heads = eight.k_heads = eight.v_heads = 8;
+  eight.heads.q = eight.heads.k = eight.heads.v = 8;
   const GdnPatterns qwen(eight, {.seed = 6});
   int still = 0;
   for (const double decay : qwen.decay) still += decay == 0 ? 1 : 0;
@@ -595,12 +596,12 @@ TEST_CASE("DecodeShapes", "[cpu]") {
   const auto same = gdn_shape(problem, {{"batch", 8}});
   REQUIRE(same);
   CHECK(same->batch == 8);
-  CHECK(same->problem.heads() == 32);
+  CHECK(same->problem.heads.count() == 32);
   const auto more = gdn_shape(problem, {{"batch", 8}, {"k_heads", 32}, {"v_heads", 64}});
   REQUIRE(more);
-  CHECK(more->problem.q_heads == 16);
-  CHECK(more->problem.k_heads == 32);
-  CHECK(more->problem.v_heads == 64);
+  CHECK(more->problem.heads.q == 16);
+  CHECK(more->problem.heads.k == 32);
+  CHECK(more->problem.heads.v == 64);
   for (const Shape& shape :
        {Shape{}, Shape{{"v_heads", 32}}, Shape{{"batch", 0}}, Shape{{"batch", 8}, {"v_heads", 33}},
         Shape{{"batch", 8}, {"rows", 1}}, Shape{{"tokens", 8}}}) {
@@ -624,8 +625,8 @@ TEST_CASE("PrefillShapes", "[cpu]") {
   const auto rank = gdn_shape(
       problem, {{"tokens", 10}, {"sequences", 1}, {"q_heads", 2}, {"k_heads", 2}, {"v_heads", 8}});
   REQUIRE(rank);
-  CHECK(rank->problem.k_heads == 2);
-  CHECK(rank->problem.heads() == 8);
+  CHECK(rank->problem.heads.k == 2);
+  CHECK(rank->problem.heads.count() == 8);
   for (const Shape& shape :
        {Shape{{"tokens", 10}}, Shape{{"sequences", 1}}, Shape{{"tokens", 2}, {"sequences", 3}},
         Shape{{"tokens", 10}, {"sequences", 3}, {"max_seqlen", 3}},

@@ -130,7 +130,7 @@ TEST_CASE("APartOfAGpuHasItsPartOfTheMemory", "[cpu]") {
 
 TEST_CASE("MoreStatesTakeLonger", "[cpu]") {
   const gdn::DecodeProblem vk;
-  const gdn::DecodeProblem kv{.state_dtype = DType::kBF16, .state_layout = gdn::StateLayout::kKV};
+  const gdn::DecodeProblem kv{.states = {.dtype = DType::kBF16, .layout = gdn::StateLayout::kKV}};
   for (const Target& gpu : all_rates()) {
     for (const gdn::DecodeProblem& problem : {vk, kv}) {
       const TuningSpace space = test::planner_of(problem).space();

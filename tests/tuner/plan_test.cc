@@ -125,7 +125,7 @@ TEST_CASE("CellsAreTheBucketsOfResults", "[cpu]") {
 
 TEST_CASE("DecodeSpacesHoldTheirDefaults", "[cpu]") {
   for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
-    const DecodeProblem problem{.state_layout = layout};
+    const DecodeProblem problem{.states = {.layout = layout}};
     const TuningSpace space = planner_of(problem).space();
     CHECK(space.op == "gdn_decode");
     CHECK(space.configurations.size() > 10);
@@ -143,9 +143,9 @@ TEST_CASE("DecodeSpacesHoldTheirDefaults", "[cpu]") {
 
 TEST_CASE("SpacesDoNotDependOnHeadCounts", "[cpu]") {
   CHECK(planner_of(DecodeProblem{}).space().problem ==
-        planner_of(DecodeProblem{.q_heads = 2, .k_heads = 2, .v_heads = 4}).space().problem);
+        planner_of(DecodeProblem{.heads = {.q = 2, .k = 2, .v = 4}}).space().problem);
   CHECK(planner_of(PrefillProblem{}).space().problem ==
-        planner_of(PrefillProblem{.v_heads = 64}).space().problem);
+        planner_of(PrefillProblem{.heads = {.v = 64}}).space().problem);
 }
 
 TEST_CASE("OutlinesAreFieldsOfTheProblem", "[cpu]") {
@@ -179,7 +179,7 @@ TEST_CASE("PrefillSpacesHaveOneChunkSize", "[cpu]") {
 }
 
 TEST_CASE("PrefillFeaturesCountSequencesLengthAndSkew", "[cpu]") {
-  const PrefillProblem problem{.k_heads = 8};
+  const PrefillProblem problem{.heads = {.k = 8}};
   CHECK(features_at(problem, point_of(problem, PrefillSize{.tokens = 1001, .sequences = 4})) ==
         Shape{{"states", 128}, {"length", 251}, {"skew", 1}, {"group", 4}});
   CHECK(features_at(
@@ -224,7 +224,7 @@ TEST_CASE("WithoutResultsTheModelChooses", "[cpu]") {
 
 TEST_CASE("EachRungAppearsInAPlan", "[cpu]") {
   const DecodeProblem problem;
-  const DecodeProblem other_gate{.gate_mode = GateMode::kAlpha};
+  const DecodeProblem other_gate{.gates = {.mode = GateMode::kAlpha}};
   const auto values = wide_with(problem, {{"warps", "2"}});
   const auto rung = [&](const TuningResult& result, std::int64_t states) {
     const Plan plan = planned(problem, {result});
@@ -247,7 +247,7 @@ TEST_CASE("EachRungAppearsInAPlan", "[cpu]") {
 
 TEST_CASE("AResultIsNotTakenWhereTheModelKnowsBetter", "[cpu]") {
   PrefillProblem problem;
-  problem.v_heads = 16;
+  problem.heads.v = 16;
   problem.varlen = true;
   // One warp per block is right for one sequence; for eight times as many blocks it is not.
   const PrefillSize one{.tokens = 8192, .sequences = 1};
@@ -314,7 +314,7 @@ TEST_CASE("WithoutBatchInvariantEachSizeHasItsFastest", "[cpu]") {
 
 // With rows along value_dim a vector holds columns, which are summed apart.
 TEST_CASE("VectorsOfColumnsDoNotChangeBits", "[cpu]") {
-  const DecodeProblem problem{.state_layout = StateLayout::kKV, .batch_invariant = true};
+  const DecodeProblem problem{.states = {.layout = StateLayout::kKV}, .batch_invariant = true};
   const DecodeKeys keys = decode_keys(problem);
   const auto narrow = decode_values(keys.narrow);
   const Plan plan = planned(problem, {decode_result(problem, 64, narrow)});
@@ -341,7 +341,7 @@ TEST_CASE("ResultsThatCannotBeUsedAreLeftOut", "[cpu]") {
 }
 
 TEST_CASE("CellsThatNoBatchReachesNeedNoKernels", "[cpu]") {
-  const DecodeProblem problem{.q_heads = 1024, .k_heads = 1024, .v_heads = 1024};
+  const DecodeProblem problem{.heads = {.q = 1024, .k = 1024, .v = 1024}};
   const Plan plan =
       planned(problem, {decode_result(problem, 32, wide_with(problem, {{"warps", "2"}}))});
   CHECK_FALSE(plan.uses_results);

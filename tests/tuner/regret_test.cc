@@ -35,7 +35,7 @@ struct Modelled {
 
 Modelled decode_model(const Setting& setting) {
   gdn::DecodeProblem problem;
-  problem.q_heads = problem.k_heads = problem.v_heads = 1;
+  problem.heads.q = problem.heads.k = problem.heads.v = 1;
   const std::int64_t states = size_in(setting.features, "states").value_or(0);
   return {test::planner_of(problem, kH200).plan(nullptr).values(point_of(problem, states)),
           [=](const Values& values) {
@@ -51,13 +51,13 @@ Modelled prefill_model(const Setting& setting) {
   const std::int64_t group = size_in(setting.features, "group").value_or(0);
   gdn::PrefillProblem problem;
   problem.varlen = true;
-  problem.v_heads = static_cast<int>(heads);
-  problem.q_heads = problem.k_heads = static_cast<int>(heads / group);
+  problem.heads.v = static_cast<int>(heads);
+  problem.heads.q = problem.heads.k = static_cast<int>(heads / group);
   const std::int64_t length = size_in(setting.features, "length").value_or(0);
   const gdn::PrefillLoad load{.sequences = size.sequences,
                               .length = length,
                               .longest = std::max(length, size.max_seqlen),
-                              .heads = problem.v_heads,
+                              .heads = problem.heads.v,
                               .shared_heads = gdn::shared_heads(problem)};
   const Plan plan = test::planner_of(problem, kH200).plan(nullptr);
   return {plan.values(point_of(problem, size)), [=](const Values& values) {

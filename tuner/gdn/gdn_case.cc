@@ -27,7 +27,8 @@ bool writes_elsewhere(const CaseOptions& options) {
 // Where the checkpoints of each sequence begin, and where all end.
 std::vector<std::int64_t> checkpoint_starts(const PrefillProblem& problem, const CaseShape& shape,
                                             const CaseOptions& options) {
-  const bool keeps_none = problem.padding == Padding::kSkip || problem.padding == Padding::kZero;
+  const bool keeps_none =
+      problem.states.padding == Padding::kSkip || problem.states.padding == Padding::kZero;
   const std::int64_t spare = problem.varlen ? shape.spare_checkpoints : 0;
   std::vector<std::int64_t> starts{spare};
   for (std::size_t n = 0; n < shape.lengths.size(); ++n) {
@@ -42,7 +43,7 @@ std::vector<std::int64_t> checkpoint_starts(const PrefillProblem& problem, const
 GdnExtent extent_of(const PrefillProblem& problem, const CaseShape& shape,
                     const CaseOptions& options) {
   GdnExtent extent{.lengths = shape.lengths};
-  const bool pool = problem.state_location == gdn::StateLocation::kPool;
+  const bool pool = problem.states.location == gdn::StateLocation::kPool;
   const std::int64_t used = (writes_elsewhere(options) ? 2 : 1) * extent.sequences();
   extent.slots = options.slots != 0 ? options.slots : used + kSpareSlots;
   extent.checkpoints = checkpoint_starts(problem, shape, options).back();
@@ -71,7 +72,7 @@ GdnCase::GdnCase(const PrefillProblem& problem, const CaseShape& shape, const Ca
     : problem_(problem),
       options_(options),
       sequences_(static_cast<std::int64_t>(shape.lengths.size())),
-      heads_(problem.heads()),
+      heads_(problem.heads.count()),
       layout_(problem, extent_of(problem, shape, options),
               {.placement = options.placement,
                .head_gap = options.head_gap,
@@ -81,9 +82,9 @@ GdnCase::GdnCase(const PrefillProblem& problem, const CaseShape& shape, const Ca
   tokens_ = layout_.tensors().q.shape[token_dimension()];
   fill_bounds(shape);
   fill_indices();
-  fill_rows(&PrefillArgs::q, DataStream::kQ, problem.q_heads, problem.key_dim);
-  fill_rows(&PrefillArgs::k, DataStream::kK, problem.k_heads, problem.key_dim);
-  fill_rows(&PrefillArgs::v, DataStream::kV, problem.v_heads, problem.value_dim);
+  fill_rows(GdnTensor::kQ, DataStream::kQ, problem.heads.q, problem.key_dim);
+  fill_rows(GdnTensor::kK, DataStream::kK, problem.heads.k, problem.key_dim);
+  fill_rows(GdnTensor::kV, DataStream::kV, problem.heads.v, problem.value_dim);
   fill_gates();
   fill_states();
 }
@@ -95,9 +96,9 @@ void GdnCase::fill_bounds(const CaseShape& shape) {
   for (std::size_t n = 0; n <= shape.lengths.size(); ++n) {
     const auto i = static_cast<std::int64_t>(n);
     const DType dtype = problem_.cu_seqlens_dtype;
-    store_integer(dtype, at(vector_at(&PrefillArgs::cu_seqlens, i)), bound);
+    store_integer(dtype, at(vector_at(GdnTensor::kCuSeqlens, i)), bound);
     if (problem_.checkpoints != gdn::Checkpoints::kNone) {
-      store_integer(dtype, at(vector_at(&PrefillArgs::checkpoint_cu_starts, i)), checkpoints[n]);
+      store_integer(dtype, at(vector_at(GdnTensor::kCheckpointCuStarts, i)), checkpoints[n]);
     }
     if (n < shape.lengths.size()) bound += shape.lengths[n];
   }
@@ -105,31 +106,31 @@ void GdnCase::fill_bounds(const CaseShape& shape) {
 
 void GdnCase::fill_indices() {
   const PrefillArgs& tensors = layout_.tensors();
-  if (!tensors.state_indices.present()) return;
+  if (!tensors.states.indices.present()) return;
   Random random(options_.seed, static_cast<std::uint64_t>(DataStream::kIndices));
-  const std::vector<std::int64_t> order = random.permutation(1, tensors.state.shape[0] - 1);
-  const auto fill = [&](TensorOf indices, const std::vector<std::int64_t>& given,
+  const std::vector<std::int64_t> order = random.permutation(1, tensors.states.in.shape[0] - 1);
+  const auto fill = [&](GdnTensor indices, const std::vector<std::int64_t>& given,
                         std::int64_t skip) {
     for (std::int64_t n = 0; n < sequences_; ++n) {
       std::int64_t slot = given.empty() ? order.at(idx(skip + n)) : given.at(idx(n));
-      if (n == options_.padded && problem_.padding != Padding::kNone) {
-        slot = problem_.pad_index == gdn::PadIndex::kNegative ? -1 : 0;
+      if (n == options_.padded && problem_.states.padding != Padding::kNone) {
+        slot = problem_.states.pad_index == gdn::PadIndex::kNegative ? -1 : 0;
       }
-      store_integer(problem_.index_dtype, at(vector_at(indices, n)), slot);
+      store_integer(problem_.states.index_dtype, at(vector_at(indices, n)), slot);
     }
   };
-  fill(&PrefillArgs::state_indices, options_.read, 0);
-  if (!tensors.state_out_indices.present()) return;
-  fill(&PrefillArgs::state_out_indices, options_.write, sequences_);
+  fill(GdnTensor::kStateIndices, options_.read, 0);
+  if (!tensors.states.out_indices.present()) return;
+  fill(GdnTensor::kStateOutIndices, options_.write, sequences_);
 }
 
-void GdnCase::put(TensorOf tensor, const Place& place, float value) {
-  store((layout_.tensors().*tensor).dtype, at(place), value);
+void GdnCase::put(GdnTensor tensor, const Place& place, float value) {
+  store(tensor_of(layout_.tensors(), tensor).dtype, at(place), value);
 }
 
-void GdnCase::fill_rows(TensorOf tensor, DataStream stream, std::int64_t heads, int dim) {
+void GdnCase::fill_rows(GdnTensor tensor, DataStream stream, std::int64_t heads, int dim) {
   const bool raw = stream == DataStream::kV || problem_.use_qk_l2norm;
-  const DType dtype = (layout_.tensors().*tensor).dtype;
+  const DType dtype = tensor_of(layout_.tensors(), tensor).dtype;
   on_all_processors(idx(sequences_ * heads), [&](std::size_t unit) {
     const auto n = static_cast<std::int64_t>(unit) / heads;
     const auto h = static_cast<std::int64_t>(unit) % heads;
@@ -146,87 +147,88 @@ void GdnCase::fill_rows(TensorOf tensor, DataStream stream, std::int64_t heads, 
 
 void GdnCase::fill_gates() {
   const PrefillArgs& tensors = layout_.tensors();
-  for (std::int64_t h = 0; h < heads_ && tensors.A_log.present(); ++h) {
-    const GateSource head(problem_.gate_mode, problem_.beta_mode, options_.data(), 0, h);
-    put(&PrefillArgs::A_log, vector_at(&PrefillArgs::A_log, h), head.a_log());
-    put(&PrefillArgs::dt_bias, vector_at(&PrefillArgs::dt_bias, h), head.dt_bias());
+  for (std::int64_t h = 0; h < heads_ && tensors.gates.A_log.present(); ++h) {
+    const GateSource head(problem_.gates.mode, problem_.gates.beta_mode, options_.data(), 0, h);
+    put(GdnTensor::kALog, vector_at(GdnTensor::kALog, h), head.a_log());
+    put(GdnTensor::kDtBias, vector_at(GdnTensor::kDtBias, h), head.dt_bias());
   }
   on_all_processors(units(), [&](std::size_t unit) {
     const auto n = static_cast<std::int64_t>(unit) / heads_;
     const auto h = static_cast<std::int64_t>(unit) % heads_;
-    GateSource source(problem_.gate_mode, problem_.beta_mode, options_.data(), n, h);
-    const auto put_row = [&](TensorOf tensor, std::int64_t t, float value) {
-      if ((tensors.*tensor).present()) put(tensor, row_at(tensor, n, t, h), value);
+    GateSource source(problem_.gates.mode, problem_.gates.beta_mode, options_.data(), n, h);
+    const auto put_row = [&](GdnTensor tensor, std::int64_t t, float value) {
+      if (tensor_of(tensors, tensor).present()) put(tensor, row_at(tensor, n, t, h), value);
     };
     for (std::int64_t t = 0; t < length(n); ++t) {
-      put_row(&PrefillArgs::g, t, source.next_gate());
-      put_row(&PrefillArgs::beta, t, source.next_beta());
+      put_row(GdnTensor::kG, t, source.next_gate());
+      put_row(GdnTensor::kBeta, t, source.next_beta());
     }
   });
 }
 
 // Random matrices; gaps keep their poison.  A state that must not be read is NaN everywhere.
 void GdnCase::fill_states() {
-  if (!problem_.has_initial_state) return;
-  const std::int64_t rows = layout_.tensors().state.shape[0];
+  if (!problem_.states.has_initial) return;
+  const std::int64_t rows = layout_.tensors().states.in.shape[0];
   on_all_processors(idx(rows * heads_), [&](std::size_t unit) {
     const auto row = static_cast<std::int64_t>(unit) / heads_;
     const auto h = static_cast<std::int64_t>(unit) % heads_;
     Random random = random_of(options_.seed, DataStream::kState, row, h);
-    std::byte* to = at(matrix_at(&PrefillArgs::state, row, h));
+    std::byte* to = at(matrix_at(GdnTensor::kState, row, h));
     for (int e = 0; e < problem_.key_dim * problem_.value_dim; ++e) {
-      store(problem_.state_dtype, to, random.normal());
-      to += size_of(problem_.state_dtype);
+      store(problem_.states.dtype, to, random.normal());
+      to += size_of(problem_.states.dtype);
     }
   });
 }
 
 PrefillArgs GdnCase::args(std::span<void* const> pieces) const {
   PrefillArgs args = layout_.args(pieces);
-  args.scratch_slot = options_.scratch_slot;
+  args.states.scratch_slot = options_.scratch_slot;
   args.scale = options_.scale;
   args.programmatic = options_.programmatic;
   return args;
 }
 
-GdnCase::Place GdnCase::row_at(TensorOf tensor, std::int64_t n, std::int64_t t,
+GdnCase::Place GdnCase::row_at(GdnTensor tensor, std::int64_t n, std::int64_t t,
                                std::int64_t h) const {
   return problem_.varlen ? layout_.row_at(tensor, 0, start(n) + t, h)
                          : layout_.row_at(tensor, n, t, h);
 }
 
-GdnCase::Place GdnCase::matrix_at(TensorOf tensor, std::int64_t row, std::int64_t h) const {
-  const Tensor& matrices = layout_.tensors().*tensor;
+GdnCase::Place GdnCase::matrix_at(GdnTensor tensor, std::int64_t row, std::int64_t h) const {
+  const Tensor& matrices = tensor_of(layout_.tensors(), tensor);
   return layout_.at(tensor, row * matrices.strides[0] + h * matrices.strides[1]);
 }
 
-GdnCase::Place GdnCase::vector_at(TensorOf tensor, std::int64_t i) const {
-  return layout_.at(tensor, i * (layout_.tensors().*tensor).strides[0]);
+GdnCase::Place GdnCase::vector_at(GdnTensor tensor, std::int64_t i) const {
+  return layout_.at(tensor, i * tensor_of(layout_.tensors(), tensor).strides[0]);
 }
 
-std::int64_t GdnCase::integer(TensorOf vector, std::int64_t i) const {
+std::int64_t GdnCase::integer(GdnTensor vector, std::int64_t i) const {
   const Place place = vector_at(vector, i);
-  return load_integer((layout_.tensors().*vector).dtype, memory_[place.piece].data() + place.byte);
+  return load_integer(tensor_of(layout_.tensors(), vector).dtype,
+                      memory_[place.piece].data() + place.byte);
 }
 
-std::int64_t GdnCase::start(std::int64_t n) const { return integer(&PrefillArgs::cu_seqlens, n); }
+std::int64_t GdnCase::start(std::int64_t n) const { return integer(GdnTensor::kCuSeqlens, n); }
 
 std::int64_t GdnCase::length(std::int64_t n) const {
   return problem_.varlen ? start(n + 1) - start(n) : tokens_;
 }
 
 std::int64_t GdnCase::first_checkpoint(std::int64_t n) const {
-  return problem_.varlen ? integer(&PrefillArgs::checkpoint_cu_starts, n)
+  return problem_.varlen ? integer(GdnTensor::kCheckpointCuStarts, n)
                          : n * checkpoints_of(problem_, tokens_);
 }
 
-TensorOf GdnCase::target() const {
-  return layout_.tensors().state_out.present() ? &PrefillArgs::state_out : &PrefillArgs::state;
+GdnTensor GdnCase::target() const {
+  return layout_.tensors().states.out.present() ? GdnTensor::kStateOut : GdnTensor::kState;
 }
 
-std::vector<float> GdnCase::values_at(const GdnMemory& memory, TensorOf tensor, const Place& place,
+std::vector<float> GdnCase::values_at(const GdnMemory& memory, GdnTensor tensor, const Place& place,
                                       int count) const {
-  const DType dtype = (layout_.tensors().*tensor).dtype;
+  const DType dtype = tensor_of(layout_.tensors(), tensor).dtype;
   const std::byte* from = memory[place.piece].data() + place.byte;
   std::vector<float> values(idx(count));
   for (float& value : values) {
@@ -237,33 +239,33 @@ std::vector<float> GdnCase::values_at(const GdnMemory& memory, TensorOf tensor, 
 }
 
 template <class Real>
-std::vector<Real> GdnCase::matrix_values(const GdnMemory& memory, TensorOf tensor, std::int64_t row,
-                                         std::int64_t h) const {
+std::vector<Real> GdnCase::matrix_values(const GdnMemory& memory, GdnTensor tensor,
+                                         std::int64_t row, std::int64_t h) const {
   const Place place = matrix_at(tensor, row, h);
   const std::byte* const from = memory[place.piece].data() + place.byte;
-  const bool kv = problem_.state_layout == gdn::StateLayout::kKV;
+  const bool kv = problem_.states.layout == gdn::StateLayout::kKV;
   std::vector<Real> matrix;
   matrix.reserve(idx(problem_.key_dim * problem_.value_dim));
   for (int i = 0; i < problem_.key_dim; ++i) {
     for (int j = 0; j < problem_.value_dim; ++j) {
       const int e = kv ? i * problem_.value_dim + j : j * problem_.key_dim + i;
-      matrix.push_back(load(problem_.state_dtype, from + e * size_of(problem_.state_dtype)));
+      matrix.push_back(load(problem_.states.dtype, from + e * size_of(problem_.states.dtype)));
     }
   }
   return matrix;
 }
-template std::vector<double> GdnCase::matrix_values(const GdnMemory&, TensorOf, std::int64_t,
+template std::vector<double> GdnCase::matrix_values(const GdnMemory&, GdnTensor, std::int64_t,
                                                     std::int64_t) const;
-template std::vector<float> GdnCase::matrix_values(const GdnMemory&, TensorOf, std::int64_t,
+template std::vector<float> GdnCase::matrix_values(const GdnMemory&, GdnTensor, std::int64_t,
                                                    std::int64_t) const;
 
-std::span<const std::byte> GdnCase::bytes(const GdnMemory& memory, TensorOf tensor) const {
+std::span<const std::byte> GdnCase::bytes(const GdnMemory& memory, GdnTensor tensor) const {
   const std::vector<std::byte>& piece = memory[layout_.at(tensor, 0).piece];
   return std::span(piece).subspan(kGuardBytes, piece.size() - 2 * kGuardBytes);
 }
 
 std::size_t GdnCase::matrix_bytes() const {
-  return idx(problem_.key_dim) * idx(problem_.value_dim) * idx(size_of(problem_.state_dtype));
+  return idx(problem_.key_dim) * idx(problem_.value_dim) * idx(size_of(problem_.states.dtype));
 }
 
 }  // namespace cubinery

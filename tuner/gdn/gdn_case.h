@@ -120,29 +120,29 @@ class GdnCase {
 
   // Where a row of q, k, v, g, beta or o begins, a matrix of states or checkpoints, and an element
   // of a vector.
-  Place row_at(TensorOf tensor, std::int64_t n, std::int64_t t, std::int64_t h) const;
-  Place matrix_at(TensorOf tensor, std::int64_t row, std::int64_t h) const;
-  Place vector_at(TensorOf tensor, std::int64_t i) const;
+  Place row_at(GdnTensor tensor, std::int64_t n, std::int64_t t, std::int64_t h) const;
+  Place matrix_at(GdnTensor tensor, std::int64_t row, std::int64_t h) const;
+  Place vector_at(GdnTensor tensor, std::int64_t i) const;
   // For changes before the launch; references follow them.
   std::byte* at(const Place& place) { return memory_[place.piece].data() + place.byte; }
 
   // Rows of `count` values, and matrices as [key_dim][value_dim], in memory of this case before or
   // after a launch.
-  std::vector<float> row_values(const GdnMemory& memory, TensorOf tensor, std::int64_t n,
+  std::vector<float> row_values(const GdnMemory& memory, GdnTensor tensor, std::int64_t n,
                                 std::int64_t t, std::int64_t h, int count) const {
     return values_at(memory, tensor, row_at(tensor, n, t, h), count);
   }
   template <class Real>
-  std::vector<Real> matrix_values(const GdnMemory& memory, TensorOf tensor, std::int64_t row,
+  std::vector<Real> matrix_values(const GdnMemory& memory, GdnTensor tensor, std::int64_t row,
                                   std::int64_t h) const;
   // A tensor without its guard bands.
-  std::span<const std::byte> bytes(const GdnMemory& memory, TensorOf tensor) const;
+  std::span<const std::byte> bytes(const GdnMemory& memory, GdnTensor tensor) const;
   std::size_t matrix_bytes() const;
 
   // What sequence n is expected to do, its state and the checks of its indices.
   Row row(std::int64_t n) const { return row(n, malformed()); }
   // Where new states go: state_out, or state.
-  TensorOf target() const;
+  GdnTensor target() const;
 
   // Operands of a head's tokens first ... last - 1 as the reference takes them, and the state that
   // the sequence starts from.
@@ -152,7 +152,7 @@ class GdnCase {
   template <class Real>
   std::vector<Real> initial_state(std::int64_t n, std::int64_t h) const;
   // Compares a matrix.  `at`: sequence, head and number of the checkpoint.
-  void compare_matrix(const GdnMemory& after, TensorOf tensor, std::int64_t row,
+  void compare_matrix(const GdnMemory& after, GdnTensor tensor, std::int64_t row,
                       std::span<const double> expected, Deviation::Index at,
                       Deviation* deviation) const;
 
@@ -164,17 +164,17 @@ class GdnCase {
  private:
   void fill_bounds(const CaseShape& shape);
   void fill_indices();
-  void fill_rows(TensorOf tensor, DataStream stream, std::int64_t heads, int dim);
+  void fill_rows(GdnTensor tensor, DataStream stream, std::int64_t heads, int dim);
   void fill_gates();
   void fill_states();
-  void put(TensorOf tensor, const Place& place, float value);
+  void put(GdnTensor tensor, const Place& place, float value);
 
-  std::vector<float> values_at(const GdnMemory& memory, TensorOf tensor, const Place& place,
+  std::vector<float> values_at(const GdnMemory& memory, GdnTensor tensor, const Place& place,
                                int count) const;
   std::size_t units() const { return idx(sequences_ * heads_); }
   std::int64_t start(std::int64_t n) const;  // packed: its first token
   std::int64_t first_checkpoint(std::int64_t n) const;
-  std::int64_t integer(TensorOf vector, std::int64_t i) const;
+  std::int64_t integer(GdnTensor vector, std::int64_t i) const;
   bool malformed() const;
   bool is_padding(std::int64_t index) const;
   Row row(std::int64_t n, bool malformed) const;

@@ -57,35 +57,35 @@ bool GdnCase::malformed() const {
 }
 
 bool GdnCase::is_padding(std::int64_t index) const {
-  if (problem_.padding == Padding::kNone) return false;
-  return problem_.pad_index == gdn::PadIndex::kNegative ? index < 0 : index == 0;
+  if (problem_.states.padding == Padding::kNone) return false;
+  return problem_.states.pad_index == gdn::PadIndex::kNegative ? index < 0 : index == 0;
 }
 
 // By the indices alone.
 Row GdnCase::slots_of(std::int64_t n) const {
   const PrefillArgs& tensors = layout_.tensors();
-  const auto stored = [&](std::int64_t slot) { return problem_.store_state ? slot : kNowhere; };
-  if (!tensors.state_indices.present()) return {RowKind::kComputed, n, stored(n)};
+  const auto stored = [&](std::int64_t slot) { return problem_.states.store ? slot : kNowhere; };
+  if (!tensors.states.indices.present()) return {RowKind::kComputed, n, stored(n)};
   const std::int64_t scratch = options_.scratch_slot;
-  const std::int64_t read = integer(&PrefillArgs::state_indices, n);
+  const std::int64_t read = integer(GdnTensor::kStateIndices, n);
   const std::int64_t write =
-      tensors.state_out_indices.present() ? integer(&PrefillArgs::state_out_indices, n) : read;
+      tensors.states.out_indices.present() ? integer(GdnTensor::kStateOutIndices, n) : read;
   if (is_padding(read)) {
-    if (problem_.padding == Padding::kSkip) return {RowKind::kSkipped, 0, 0};
-    if (problem_.padding == Padding::kZero) return {RowKind::kZeroed, 0, 0};
+    if (problem_.states.padding == Padding::kSkip) return {RowKind::kSkipped, 0, 0};
+    if (problem_.states.padding == Padding::kZero) return {RowKind::kZeroed, 0, 0};
     int sharing = 0;
     for (std::int64_t other = 0; other < sequences_; ++other) {
-      sharing += is_padding(integer(&PrefillArgs::state_indices, other)) ? 1 : 0;
+      sharing += is_padding(integer(GdnTensor::kStateIndices, other)) ? 1 : 0;
     }
     return {sharing == 1 ? RowKind::kComputed : RowKind::kShared, scratch, stored(scratch)};
   }
   // A padding write index drops the new state, or sends it to the scratch slot.
   if (is_padding(write)) {
-    const bool kept = problem_.padding == Padding::kScratch;
+    const bool kept = problem_.states.padding == Padding::kScratch;
     return {RowKind::kComputed, read, kept ? stored(scratch) : kNowhere};
   }
   const auto outside = [&](std::int64_t slot) {
-    return slot < 0 || slot >= tensors.state.shape[0];
+    return slot < 0 || slot >= tensors.states.in.shape[0];
   };
   if (outside(read) || outside(write)) return {RowKind::kInvalid, 0, 0};
   return {RowKind::kComputed, read, stored(write)};
@@ -113,8 +113,8 @@ gdn::PrefillRefHead<Real> GdnCase::head(std::int64_t n, std::int64_t h, std::int
                                         std::int64_t last) const {
   return reference_head<Real>(
       problem_, options_.scale, h, first, last,
-      [&](TensorOf tensor, std::int64_t t, std::int64_t of, int width) {
-        const bool vector = (layout_.tensors().*tensor).rank == 1;
+      [&](GdnTensor tensor, std::int64_t t, std::int64_t of, int width) {
+        const bool vector = tensor_of(layout_.tensors(), tensor).rank == 1;
         return values_at(memory_, tensor, vector ? vector_at(tensor, of) : row_at(tensor, n, t, of),
                          width);
       });
@@ -126,8 +126,8 @@ template gdn::PrefillRefHead<float> GdnCase::head(std::int64_t, std::int64_t, st
 
 template <class Real>
 std::vector<Real> GdnCase::initial_state(std::int64_t n, std::int64_t h) const {
-  if (problem_.has_initial_state) {
-    return matrix_values<Real>(memory_, &PrefillArgs::state, slots_of(n).read, h);
+  if (problem_.states.has_initial) {
+    return matrix_values<Real>(memory_, GdnTensor::kState, slots_of(n).read, h);
   }
   return std::vector<Real>(idx(problem_.key_dim * problem_.value_dim));
 }
@@ -160,7 +160,7 @@ GdnReference GdnCase::reference(std::int64_t n, std::int64_t h, const Row& row) 
   const auto keep = [&](Checkpoints when) {
     if (problem_.checkpoints != when) return;
     made.checkpoints.insert(made.checkpoints.end(), made.state.begin(), made.state.end());
-    add_naive(problem_.state_dtype, naive_state, made.state.data(), &made.naive.checkpoints);
+    add_naive(problem_.states.dtype, naive_state, made.state.data(), &made.naive.checkpoints);
   };
   const bool keeps = problem_.checkpoints != Checkpoints::kNone;
   const std::int64_t span = keeps ? problem_.checkpoint_every : kSpan;
@@ -171,7 +171,7 @@ GdnReference GdnCase::reference(std::int64_t n, std::int64_t h, const Row& row) 
     if (last - first == span) keep(Checkpoints::kAfter);
   }
   if (row.writes()) {
-    add_naive(problem_.state_dtype, naive_state, made.state.data(), &made.naive.state);
+    add_naive(problem_.states.dtype, naive_state, made.state.data(), &made.naive.state);
   }
   return made;
 }
@@ -186,7 +186,7 @@ std::vector<GdnReference> GdnCase::references() const {
   return all;
 }
 
-void GdnCase::compare_matrix(const GdnMemory& after, TensorOf tensor, std::int64_t row,
+void GdnCase::compare_matrix(const GdnMemory& after, GdnTensor tensor, std::int64_t row,
                              std::span<const double> expected, Deviation::Index at,
                              Deviation* deviation) const {
   const std::vector<double> actual = matrix_values<double>(after, tensor, row, at[1]);
@@ -202,8 +202,7 @@ GdnDeviations GdnCase::compare(std::int64_t n, std::int64_t h, const Row& row,
   GdnDeviations deviation = expected.naive;
   const double* o = expected.o.data();
   for (std::int64_t t = 0; t < length(n); ++t) {
-    const std::vector<float> actual =
-        row_values(after, &PrefillArgs::o, n, t, h, problem_.value_dim);
+    const std::vector<float> actual = row_values(after, GdnTensor::kO, n, t, h, problem_.value_dim);
     for (std::int64_t d = 0; d < problem_.value_dim; ++d) {
       deviation.o.add_actual(actual[idx(d)], *o++, {n, h, t, d, 0});
     }
@@ -211,7 +210,7 @@ GdnDeviations GdnCase::compare(std::int64_t n, std::int64_t h, const Row& row,
   const auto elements = idx(problem_.key_dim * problem_.value_dim);
   for (std::size_t c = 0; c * elements < expected.checkpoints.size(); ++c) {
     const auto number = static_cast<std::int64_t>(c);
-    compare_matrix(after, &PrefillArgs::checkpoints, first_checkpoint(n) + number,
+    compare_matrix(after, GdnTensor::kCheckpoints, first_checkpoint(n) + number,
                    std::span(expected.checkpoints).subspan(c * elements, elements), {n, h, number},
                    &deviation.checkpoints);
   }
@@ -246,7 +245,7 @@ std::string GdnCase::row_fault(std::int64_t n, RowKind kind, const GdnMemory& af
   for (std::int64_t t = begin; t < end; ++t) {
     for (std::int64_t h = 0; h < heads_; ++h) {
       const std::string fault =
-          value_fault(kind, row_values(after, &PrefillArgs::o, n, t, h, problem_.value_dim));
+          value_fault(kind, row_values(after, GdnTensor::kO, n, t, h, problem_.value_dim));
       if (fault.empty()) continue;
       return fmt::format("o of sequence {}, head {}, token {}: {}", n, h, t, fault);
     }
@@ -266,13 +265,13 @@ void GdnCase::forgive_written(std::int64_t n, const Row& row, const GdnMemory& a
   const std::size_t row_bytes = idx(problem_.value_dim * size_of(problem_.output_dtype));
   for (std::int64_t h = 0; h < heads_; ++h) {
     for (std::int64_t t = 0; t < length(n) && row.kind != RowKind::kSkipped; ++t) {
-      forgive(after, row_at(&PrefillArgs::o, n, t, h), row_bytes, expected);
+      forgive(after, row_at(GdnTensor::kO, n, t, h), row_bytes, expected);
     }
     if (row.writes()) forgive(after, matrix_at(target(), row.write, h), matrix_bytes(), expected);
     const std::int64_t kept = row.runs() ? checkpoints_of(problem_, length(n)) : 0;
     for (std::int64_t c = 0; c < kept; ++c) {
-      forgive(after, matrix_at(&PrefillArgs::checkpoints, first_checkpoint(n) + c, h),
-              matrix_bytes(), expected);
+      forgive(after, matrix_at(GdnTensor::kCheckpoints, first_checkpoint(n) + c, h), matrix_bytes(),
+              expected);
     }
   }
 }
@@ -285,7 +284,7 @@ std::string GdnCase::fault(const std::vector<Row>& rows, const GdnMemory& after)
   GdnMemory expected = memory_;
   if (malformed()) {
     for (std::int64_t unit = 0; unit < tokens_ * heads_; ++unit) {
-      forgive(after, layout_.row_at(&PrefillArgs::o, 0, unit / heads_, unit % heads_),
+      forgive(after, layout_.row_at(GdnTensor::kO, 0, unit / heads_, unit % heads_),
               idx(problem_.value_dim * size_of(problem_.output_dtype)), &expected);
     }
   } else {

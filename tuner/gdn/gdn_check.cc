@@ -51,15 +51,15 @@ void add(const Deviation& deviation, std::string_view tensor, std::string_view n
 
 gdn::PrefillProblem small_problem(const gdn::PrefillProblem& problem) {
   const auto group = [&](int heads) {
-    return std::min(problem.heads() / heads, kMostHeadsInGroup);
+    return std::min(problem.heads.count() / heads, kMostHeadsInGroup);
   };
-  const int q = group(problem.q_heads), k = group(problem.k_heads), v = group(problem.v_heads);
+  const int q = group(problem.heads.q), k = group(problem.heads.k), v = group(problem.heads.v);
   int heads = std::lcm(std::lcm(q, k), v);
   if (heads <= 2) heads *= 2;
   gdn::PrefillProblem small = problem;
-  small.q_heads = heads / q;
-  small.k_heads = heads / k;
-  small.v_heads = heads / v;
+  small.heads.q = heads / q;
+  small.heads.k = heads / k;
+  small.heads.v = heads / v;
   small.checkpoint_every = kCheckpointEvery;
   return small;
 }

@@ -10,9 +10,9 @@ using gdn::PrefillArgs;
 
 constexpr std::int64_t kRowGap = 16;  // Placement::kRank4
 
-bool holds_rows(TensorOf tensor) {
-  constexpr TensorOf kRows[] = {&PrefillArgs::q, &PrefillArgs::k,    &PrefillArgs::v,
-                                &PrefillArgs::g, &PrefillArgs::beta, &PrefillArgs::o};
+bool holds_rows(GdnTensor tensor) {
+  constexpr GdnTensor kRows[] = {GdnTensor::kQ, GdnTensor::kK,    GdnTensor::kV,
+                                 GdnTensor::kG, GdnTensor::kBeta, GdnTensor::kO};
   return std::find(std::begin(kRows), std::end(kRows), tensor) != std::end(kRows);
 }
 
@@ -29,17 +29,17 @@ GdnLayout::GdnLayout(const gdn::PrefillProblem& problem, const GdnExtent& extent
                      const LayoutOptions& options)
     : problem_(problem), options_(options), tensors_(tensors_of(problem, extent)) {
   for (std::size_t i = 0; i < spots_.size(); ++i) {
-    const TensorOf member = kTensors[i].member;
-    Tensor* const tensor = &(tensors_.*member);
+    const GdnTensor which = kTensors[i].tensor;
+    Tensor* const tensor = &tensor_of(tensors_, which);
     Spot* const spot = &spots_[i];
     spot->piece = i;
     if (!tensor->present()) continue;
-    if (holds_rows(member)) {
+    if (holds_rows(which)) {
       place_rows(tensor, spot);
     } else if (tensor->rank == 1) {
       place_vector(tensor, spot);
     } else {
-      const bool out = member == &PrefillArgs::state_out;
+      const bool out = which == GdnTensor::kStateOut;
       place_matrices(tensor, out ? options.out_slot_gap : options.slot_gap, spot);
     }
   }
@@ -112,13 +112,13 @@ void GdnLayout::place_vector(Tensor* tensor, Spot* spot) const {
 void GdnLayout::pack_rows() {
   std::int64_t channels = 0;
   for (std::size_t i = 0; i < 3; ++i) {
-    const Tensor& tensor = tensors_.*kTensors[i].member;
+    const Tensor& tensor = tensor_of(tensors_, kTensors[i].tensor);
     spots_[i].piece = 0;
     spots_[i].first = channels;
     channels += tensor.shape[head_dimension()] * tensor.strides[head_dimension()];
   }
   for (std::size_t i = 0; i < 3; ++i) {
-    Tensor& tensor = tensors_.*kTensors[i].member;
+    Tensor& tensor = tensor_of(tensors_, kTensors[i].tensor);
     const std::int64_t tokens = tensor.shape[token_dimension()];
     const std::int64_t batch = has_batch_dimension() ? tensor.shape[0] : 1;
     tensor.strides[token_dimension()] = channels;
@@ -130,34 +130,32 @@ void GdnLayout::pack_rows() {
 GdnMemory GdnLayout::memory() const {
   GdnMemory memory(spots_.size());
   for (std::size_t i = 0; i < spots_.size(); ++i) {
-    const Tensor& tensor = tensors_.*kTensors[i].member;
+    const Tensor& tensor = tensor_of(tensors_, kTensors[i].tensor);
     if (!tensor.present() || spots_[i].piece != i) continue;
     memory[i].assign(idx(spots_[i].elements * size_of(tensor.dtype)) + 2 * kGuardBytes, kPoison);
   }
   return memory;
 }
 
-GdnLayout::Place GdnLayout::at(TensorOf tensor, std::int64_t element) const {
-  const auto found = std::find_if(std::begin(kTensors), std::end(kTensors),
-                                  [&](const TensorMember& x) { return x.member == tensor; });
-  const Spot& spot = spots_[idx(found - std::begin(kTensors))];
-  const std::int64_t bytes = (spot.first + element) * size_of((tensors_.*tensor).dtype);
+GdnLayout::Place GdnLayout::at(GdnTensor tensor, std::int64_t element) const {
+  const Spot& spot = spots_[static_cast<std::size_t>(tensor)];
+  const std::int64_t bytes = (spot.first + element) * size_of(tensor_of(tensors_, tensor).dtype);
   return {.piece = spot.piece, .byte = kGuardBytes + idx(bytes)};
 }
 
-GdnLayout::Place GdnLayout::row_at(TensorOf tensor, std::int64_t batch, std::int64_t token,
+GdnLayout::Place GdnLayout::row_at(GdnTensor tensor, std::int64_t batch, std::int64_t token,
                                    std::int64_t head) const {
-  const Tensor& x = tensors_.*tensor;
+  const Tensor& x = tensor_of(tensors_, tensor);
   return at(tensor, batch * x.strides[0] + token * x.strides[token_dimension()] +
                         head * x.strides[head_dimension()]);
 }
 
 PrefillArgs GdnLayout::args(std::span<void* const> pieces) const {
   PrefillArgs args = tensors_;
-  for (const auto& [name, member] : kTensors) {
-    Tensor& tensor = args.*member;
+  for (const auto& [name, which] : kTensors) {
+    Tensor& tensor = tensor_of(args, which);
     if (!tensor.present()) continue;
-    const Place place = at(member, 0);
+    const Place place = at(which, 0);
     tensor.data = static_cast<std::byte*>(pieces[place.piece]) + place.byte;
   }
   return args;

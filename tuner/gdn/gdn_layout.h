@@ -48,9 +48,9 @@ class GdnLayout {
     std::size_t byte = 0;
   };
   // Of an element, `element` from [0, ..., 0] on.
-  Place at(TensorOf tensor, std::int64_t element) const;
+  Place at(GdnTensor tensor, std::int64_t element) const;
   // Of the row of a token and head; packed: `batch` is 0.
-  Place row_at(TensorOf tensor, std::int64_t batch, std::int64_t token, std::int64_t head) const;
+  Place row_at(GdnTensor tensor, std::int64_t batch, std::int64_t token, std::int64_t head) const;
 
  private:
   // Where a tensor lies.

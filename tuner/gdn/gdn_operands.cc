@@ -48,13 +48,13 @@ GdnPatterns::GdnPatterns(const PrefillProblem& p, const DataOptions& options)
     : q(random_rows(options, DataStream::kQ, p.dtype, p.key_dim, p.use_qk_l2norm)),
       k(random_rows(options, DataStream::kK, p.dtype, p.key_dim, p.use_qk_l2norm)),
       v(random_rows(options, DataStream::kV, p.dtype, p.value_dim, true)),
-      state(random_rows(options, DataStream::kState, p.state_dtype, p.value_dim, true)),
-      decay(idx(p.heads())) {
+      state(random_rows(options, DataStream::kState, p.states.dtype, p.value_dim, true)),
+      decay(idx(p.heads.count())) {
   const std::size_t heads = decay.size();
   std::vector<float> gates(idx(kRows) * heads), betas(gates.size());
   std::vector<float> a_log, bias;
   for (std::size_t h = 0; h < heads; ++h) {
-    GateSource source(p.gate_mode, p.beta_mode, options, 0, static_cast<std::int64_t>(h));
+    GateSource source(p.gates.mode, p.gates.beta_mode, options, 0, static_cast<std::int64_t>(h));
     a_log.push_back(source.a_log());
     bias.push_back(source.dt_bias());
     for (std::size_t at = h; at < gates.size(); at += heads) {
@@ -63,11 +63,11 @@ GdnPatterns::GdnPatterns(const PrefillProblem& p, const DataOptions& options)
       decay[h] -= gates[at];
     }
   }
-  if (p.gate_mode != gdn::GateMode::kNone) g = to_bytes(p.gate_dtype, gates);
-  if (p.beta_mode != gdn::BetaMode::kOne) beta = to_bytes(p.beta_dtype, betas);
-  if (p.gate_mode != gdn::GateMode::kComputed) return;
-  A_log = to_bytes(p.a_log_dtype, a_log);
-  dt_bias = to_bytes(p.dt_bias_dtype, bias);
+  if (p.gates.mode != gdn::GateMode::kNone) g = to_bytes(p.gates.dtype, gates);
+  if (p.gates.beta_mode != gdn::BetaMode::kOne) beta = to_bytes(p.gates.beta_dtype, betas);
+  if (p.gates.mode != gdn::GateMode::kComputed) return;
+  A_log = to_bytes(p.gates.a_log_dtype, a_log);
+  dt_bias = to_bytes(p.gates.dt_bias_dtype, bias);
 }
 
 GdnOperands::GdnOperands(const PrefillProblem& problem, Options options)
@@ -75,16 +75,17 @@ GdnOperands::GdnOperands(const PrefillProblem& problem, Options options)
       options_(std::move(options)),
       extent_{.lengths = options_.lengths},
       patterns_(problem, options_.data) {
-  extent_.separate_out = options_.separate_out && problem.has_initial_state && problem.store_state;
+  extent_.separate_out =
+      options_.separate_out && problem.states.has_initial && problem.states.store;
   for (const std::int64_t length : extent_.lengths) {
     extent_.checkpoints += checkpoints_of(problem, length);
   }
   const std::int64_t sequences = extent_.sequences();
-  const bool pool = problem.state_location == gdn::StateLocation::kPool;
+  const bool pool = problem.states.location == gdn::StateLocation::kPool;
   extent_.slots = sequences;
   std::size_t bytes = 0;  // of a set
   tensors_ = tensors_of(problem, extent_);
-  for (const auto& [name, member] : kTensors) bytes += bytes_of(tensors_.*member);
+  for (const auto& [name, tensor] : kTensors) bytes += bytes_of(tensor_of(tensors_, tensor));
   sets_ = rotation(bytes, options_.l2_bytes);
   // Slot 0 is nobody's: it may mean padding.
   if (pool) extent_.slots = sequences * sets_ + 1;
@@ -119,36 +120,34 @@ Status GdnOperands::allocate(const std::shared_ptr<const Device>& device) {
     column->memory = std::move(*memory);
     return {};
   };
-  const bool pool = problem_.state_location == gdn::StateLocation::kPool;
-  for (const auto& [name, member] : kTensors) {
-    const bool state = member == &PrefillArgs::state || member == &PrefillArgs::state_out;
-    const bool shared = (pool && state) || member == &PrefillArgs::cu_seqlens ||
-                        member == &PrefillArgs::checkpoint_cu_starts ||
-                        member == &PrefillArgs::A_log || member == &PrefillArgs::dt_bias;
+  const bool pool = problem_.states.location == gdn::StateLocation::kPool;
+  for (const auto& [name, tensor] : kTensors) {
+    const bool state = tensor == GdnTensor::kState || tensor == GdnTensor::kStateOut;
+    const bool shared = (pool && state) || tensor == GdnTensor::kCuSeqlens ||
+                        tensor == GdnTensor::kCheckpointCuStarts || tensor == GdnTensor::kALog ||
+                        tensor == GdnTensor::kDtBias;
     Column& column = columns_.emplace_back();
-    CUBINERY_RETURN_IF_ERROR(allocate(bytes_of(tensors_.*member), shared, &column));
+    CUBINERY_RETURN_IF_ERROR(allocate(bytes_of(tensor_of(tensors_, tensor)), shared, &column));
   }
   return allocate(options_.workspace_bytes, false, &workspace_);
 }
 
-const GdnOperands::Column& GdnOperands::column(Tensor PrefillArgs::*member) const {
-  const auto at = std::find_if(std::begin(kTensors), std::end(kTensors),
-                               [&](const TensorMember& tensor) { return tensor.member == member; });
-  return columns_[idx(at - std::begin(kTensors))];
+const GdnOperands::Column& GdnOperands::column(GdnTensor tensor) const {
+  return columns_[static_cast<std::size_t>(tensor)];
 }
 
 Status GdnOperands::fill() const {
-  const std::pair<Tensor PrefillArgs::*, const std::vector<std::byte>*> patterns[] = {
-      {&PrefillArgs::q, &patterns_.q},
-      {&PrefillArgs::k, &patterns_.k},
-      {&PrefillArgs::v, &patterns_.v},
-      {&PrefillArgs::g, &patterns_.g},
-      {&PrefillArgs::beta, &patterns_.beta},
-      {&PrefillArgs::A_log, &patterns_.A_log},
-      {&PrefillArgs::dt_bias, &patterns_.dt_bias},
-      {&PrefillArgs::state, &patterns_.state}};
-  for (const auto& [member, pattern] : patterns) {
-    const DeviceMemory& memory = column(member).memory;
+  const std::pair<GdnTensor, const std::vector<std::byte>*> patterns[] = {
+      {GdnTensor::kQ, &patterns_.q},
+      {GdnTensor::kK, &patterns_.k},
+      {GdnTensor::kV, &patterns_.v},
+      {GdnTensor::kG, &patterns_.g},
+      {GdnTensor::kBeta, &patterns_.beta},
+      {GdnTensor::kALog, &patterns_.A_log},
+      {GdnTensor::kDtBias, &patterns_.dt_bias},
+      {GdnTensor::kState, &patterns_.state}};
+  for (const auto& [tensor, pattern] : patterns) {
+    const DeviceMemory& memory = column(tensor).memory;
     if (memory.bytes() == 0) continue;
     CUBINERY_RETURN_IF_ERROR(memory.fill(*pattern));
   }
@@ -163,17 +162,17 @@ Status GdnOperands::fill_bounds() const {
     checkpoints.push_back(checkpoints.back() + checkpoints_of(problem_, length));
   }
   const DType dtype = problem_.cu_seqlens_dtype;
-  CUBINERY_RETURN_IF_ERROR(column(&PrefillArgs::cu_seqlens).memory.upload(integers(dtype, bounds)));
+  CUBINERY_RETURN_IF_ERROR(column(GdnTensor::kCuSeqlens).memory.upload(integers(dtype, bounds)));
   if (problem_.checkpoints == gdn::Checkpoints::kNone) return {};
-  return column(&PrefillArgs::checkpoint_cu_starts).memory.upload(integers(dtype, checkpoints));
+  return column(GdnTensor::kCheckpointCuStarts).memory.upload(integers(dtype, checkpoints));
 }
 
 Status GdnOperands::fill_indices() {
-  const Column& indices = column(&PrefillArgs::state_indices);
+  const Column& indices = column(GdnTensor::kStateIndices);
   if (indices.memory.bytes() == 0) return {};
   for (std::size_t set = 0; set < slots_.size(); ++set) {
-    CUBINERY_RETURN_IF_ERROR(
-        indices.memory.upload(integers(problem_.index_dtype, slots_[set]), set * indices.stride));
+    CUBINERY_RETURN_IF_ERROR(indices.memory.upload(
+        integers(problem_.states.index_dtype, slots_[set]), set * indices.stride));
   }
   return {};
 }
@@ -189,7 +188,7 @@ gdn::PrefillSize GdnOperands::size() const {
 PrefillArgs GdnOperands::args(int set) const {
   PrefillArgs args = tensors_;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
-    Tensor& tensor = args.*kTensors[i].member;
+    Tensor& tensor = tensor_of(args, kTensors[i].tensor);
     if (!tensor.present()) continue;
     tensor.data =
         static_cast<std::byte*>(columns_[i].memory.data()) + idx(set) * columns_[i].stride;
@@ -199,9 +198,9 @@ PrefillArgs GdnOperands::args(int set) const {
   return args;
 }
 
-Status GdnOperands::download(Tensor PrefillArgs::*member, int set, std::size_t offset,
+Status GdnOperands::download(GdnTensor tensor, int set, std::size_t offset,
                              std::span<std::byte> to) const {
-  const Column& from = column(member);
+  const Column& from = column(tensor);
   return from.memory.download(to, idx(set) * from.stride + offset);
 }
 

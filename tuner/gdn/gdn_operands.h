@@ -59,8 +59,7 @@ class GdnOperands {
   gdn::PrefillArgs args(int set) const;
   gdn::Workspace workspace(int set) const;
   // Bytes of a tensor of a set (of the whole pool: the sets share it), from `offset` on.
-  Status download(Tensor gdn::PrefillArgs::*member, int set, std::size_t offset,
-                  std::span<std::byte> to) const;
+  Status download(GdnTensor tensor, int set, std::size_t offset, std::span<std::byte> to) const;
   // The slots of the pool that the set's sequences have; dense: their rows.
   const std::vector<std::int64_t>& slots(int set) const { return slots_[idx(set)]; }
 
@@ -76,7 +75,7 @@ class GdnOperands {
   Status fill() const;
   Status fill_bounds() const;
   Status fill_indices();
-  const Column& column(Tensor gdn::PrefillArgs::*member) const;
+  const Column& column(GdnTensor tensor) const;
 
   gdn::PrefillProblem problem_;
   Options options_;

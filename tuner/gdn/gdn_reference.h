@@ -21,25 +21,26 @@ gdn::PrefillRefHead<Real> reference_head(const gdn::PrefillProblem& p, std::opti
   using gdn::PrefillArgs;
   gdn::PrefillRefHead<Real> head{.key_dim = p.key_dim,
                                  .value_dim = p.value_dim,
-                                 .gate_mode = p.gate_mode,
-                                 .beta_mode = p.beta_mode,
+                                 .gate_mode = p.gates.mode,
+                                 .beta_mode = p.gates.beta_mode,
                                  .use_qk_l2norm = p.use_qk_l2norm};
   head.scale = scale ? static_cast<Real>(*scale) : 1 / std::sqrt(static_cast<Real>(p.key_dim));
-  const auto append = [&](TensorOf tensor, int heads, int width, std::vector<Real>* to) {
+  const auto append = [&](GdnTensor tensor, int heads, int width, std::vector<Real>* to) {
     to->reserve(idx((last - first) * width));
     for (std::int64_t t = first; t < last; ++t) {
-      const auto row = read(tensor, t, h / (p.heads() / heads), width);
+      const auto row = read(tensor, t, h / (p.heads.count() / heads), width);
       to->insert(to->end(), row.begin(), row.end());
     }
   };
-  append(&PrefillArgs::q, p.q_heads, p.key_dim, &head.q);
-  append(&PrefillArgs::k, p.k_heads, p.key_dim, &head.k);
-  append(&PrefillArgs::v, p.v_heads, p.value_dim, &head.v);
-  if (p.gate_mode != gdn::GateMode::kNone) append(&PrefillArgs::g, p.heads(), 1, &head.gate);
-  if (p.beta_mode != gdn::BetaMode::kOne) append(&PrefillArgs::beta, p.heads(), 1, &head.beta);
-  if (p.gate_mode != gdn::GateMode::kComputed) return head;
-  head.a_log = static_cast<Real>(read(&PrefillArgs::A_log, 0, h, 1)[0]);
-  head.dt_bias = static_cast<Real>(read(&PrefillArgs::dt_bias, 0, h, 1)[0]);
+  append(GdnTensor::kQ, p.heads.q, p.key_dim, &head.q);
+  append(GdnTensor::kK, p.heads.k, p.key_dim, &head.k);
+  append(GdnTensor::kV, p.heads.v, p.value_dim, &head.v);
+  if (p.gates.mode != gdn::GateMode::kNone) append(GdnTensor::kG, p.heads.count(), 1, &head.gate);
+  if (p.gates.beta_mode != gdn::BetaMode::kOne)
+    append(GdnTensor::kBeta, p.heads.count(), 1, &head.beta);
+  if (p.gates.mode != gdn::GateMode::kComputed) return head;
+  head.a_log = static_cast<Real>(read(GdnTensor::kALog, 0, h, 1)[0]);
+  head.dt_bias = static_cast<Real>(read(GdnTensor::kDtBias, 0, h, 1)[0]);
   return head;
 }
 

@@ -53,7 +53,7 @@ Status check_sizes(std::string_view op, const Shape& shape,
 // Puts the heads of the shape into the problem.
 template <class Problem>
 Status set_heads(std::string_view op, const Shape& shape, Problem* problem) {
-  int* const counts[] = {&problem->q_heads, &problem->k_heads, &problem->v_heads};
+  int* const counts[] = {&problem->heads.q, &problem->heads.k, &problem->heads.v};
   for (std::size_t i = 0; i < std::size(kHeads); ++i) {
     const std::int64_t heads = size_in(shape, kHeads[i]).value_or(*counts[i]);
     if (heads > std::numeric_limits<int>::max()) return refused(op, shape, "too many heads");
@@ -122,7 +122,7 @@ std::size_t most_workspace_bytes(const gdn::PrefillProblem& problem, const gdn::
   for (const int chunk : kChunkSizes) {
     const long long record = chunk_record(chunk, problem.dtype).bytes;
     const long long slots = chunk_slots(size.tokens, size.sequences, chunk);
-    most = std::max(most, order + slots * record * problem.heads());
+    most = std::max(most, order + slots * record * problem.heads.count());
   }
   return static_cast<std::size_t>(most);
 }

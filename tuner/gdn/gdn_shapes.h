@@ -38,7 +38,7 @@ struct PrefillShape {
   gdn::PrefillSize size() const;
   const std::vector<std::int64_t>& lengths() const { return tokens; }
   // Dense states are written beside those that are read.
-  bool separate_out() const { return problem.state_location == gdn::StateLocation::kDense; }
+  bool separate_out() const { return problem.states.location == gdn::StateLocation::kDense; }
 };
 Result<PrefillShape> gdn_shape(const gdn::PrefillProblem& problem, const Shape& shape);
 

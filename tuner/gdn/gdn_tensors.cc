@@ -1,5 +1,6 @@
 #include "tuner/gdn/gdn_tensors.h"
 
+#include <cstdlib>
 #include <functional>
 #include <numeric>
 #include <utility>
@@ -37,58 +38,37 @@ Tensor token_tensor(const PrefillProblem& p, const GdnExtent& extent, DType dtyp
 }
 
 Tensor matrices(const PrefillProblem& p, std::int64_t rows) {
-  const bool kv = p.state_layout == gdn::StateLayout::kKV;
+  const bool kv = p.states.layout == gdn::StateLayout::kKV;
   return Tensor::contiguous(
-      nullptr, p.state_dtype,
-      {rows, p.heads(), kv ? p.key_dim : p.value_dim, kv ? p.value_dim : p.key_dim});
+      nullptr, p.states.dtype,
+      {rows, p.heads.count(), kv ? p.key_dim : p.value_dim, kv ? p.value_dim : p.key_dim});
 }
 
 }  // namespace
 
 PrefillProblem as_prefill(const gdn::DecodeProblem& problem) {
-  return {.q_heads = problem.q_heads,
-          .k_heads = problem.k_heads,
-          .v_heads = problem.v_heads,
+  return {.heads = problem.heads,
           .key_dim = problem.key_dim,
           .value_dim = problem.value_dim,
           .dtype = problem.dtype,
           .output_dtype = problem.output_dtype,
-          .gate_dtype = problem.gate_dtype,
-          .beta_dtype = problem.beta_dtype,
-          .a_log_dtype = problem.a_log_dtype,
-          .dt_bias_dtype = problem.dt_bias_dtype,
-          .state_dtype = problem.state_dtype,
-          .index_dtype = problem.index_dtype,
-          .varlen = true,
-          .state_layout = problem.state_layout,
-          .state_location = problem.state_location,
-          .padding = problem.padding,
-          .pad_index = problem.pad_index,
-          .gate_mode = problem.gate_mode,
-          .beta_mode = problem.beta_mode,
+          .gates = problem.gates,
+          .states = problem.states,
           .use_qk_l2norm = problem.use_qk_l2norm,
-          .has_initial_state = problem.has_initial_state,
-          .store_state = problem.store_state};
+          .varlen = true};
 }
 
 gdn::DecodeArgs as_decode(const PrefillArgs& args) {
   gdn::DecodeArgs step{.q = args.q,
                        .k = args.k,
                        .v = args.v,
-                       .g = args.g,
-                       .beta = args.beta,
-                       .A_log = args.A_log,
-                       .dt_bias = args.dt_bias,
+                       .gates = args.gates,
                        .o = args.o,
-                       .state = args.state,
-                       .state_out = args.state_out,
-                       .state_indices = args.state_indices,
-                       .state_out_indices = args.state_out_indices,
-                       .scratch_slot = args.scratch_slot,
+                       .states = args.states,
                        .scale = args.scale,
                        .programmatic = args.programmatic};
   if (args.q.rank != 4) return step;
-  for (Tensor* rows : {&step.q, &step.k, &step.v, &step.g, &step.beta, &step.o}) {
+  for (Tensor* rows : {&step.q, &step.k, &step.v, &step.gates.g, &step.gates.beta, &step.o}) {
     std::swap(rows->shape[0], rows->shape[1]);
     rows->strides[0] = rows->strides[1];
   }
@@ -101,27 +81,27 @@ std::int64_t GdnExtent::tokens() const {
 
 PrefillArgs tensors_of(const PrefillProblem& p, const GdnExtent& extent) {
   PrefillArgs args;
-  args.q = token_tensor(p, extent, p.dtype, p.q_heads, p.key_dim);
-  args.k = token_tensor(p, extent, p.dtype, p.k_heads, p.key_dim);
-  args.v = token_tensor(p, extent, p.dtype, p.v_heads, p.value_dim);
-  args.o = token_tensor(p, extent, p.output_dtype, p.heads(), p.value_dim);
-  if (p.gate_mode != GateMode::kNone) {
-    args.g = token_tensor(p, extent, p.gate_dtype, p.heads(), 0);
+  args.q = token_tensor(p, extent, p.dtype, p.heads.q, p.key_dim);
+  args.k = token_tensor(p, extent, p.dtype, p.heads.k, p.key_dim);
+  args.v = token_tensor(p, extent, p.dtype, p.heads.v, p.value_dim);
+  args.o = token_tensor(p, extent, p.output_dtype, p.heads.count(), p.value_dim);
+  if (p.gates.mode != GateMode::kNone) {
+    args.gates.g = token_tensor(p, extent, p.gates.dtype, p.heads.count(), 0);
   }
-  if (p.beta_mode != BetaMode::kOne) {
-    args.beta = token_tensor(p, extent, p.beta_dtype, p.heads(), 0);
+  if (p.gates.beta_mode != BetaMode::kOne) {
+    args.gates.beta = token_tensor(p, extent, p.gates.beta_dtype, p.heads.count(), 0);
   }
-  if (p.gate_mode == GateMode::kComputed) {
-    args.A_log = Tensor::contiguous(nullptr, p.a_log_dtype, {p.heads()});
-    args.dt_bias = Tensor::contiguous(nullptr, p.dt_bias_dtype, {p.heads()});
+  if (p.gates.mode == GateMode::kComputed) {
+    args.gates.A_log = Tensor::contiguous(nullptr, p.gates.a_log_dtype, {p.heads.count()});
+    args.gates.dt_bias = Tensor::contiguous(nullptr, p.gates.dt_bias_dtype, {p.heads.count()});
   }
   const std::int64_t sequences = extent.sequences();
-  const bool pool = p.state_location == StateLocation::kPool;
+  const bool pool = p.states.location == StateLocation::kPool;
   const std::int64_t rows = pool ? extent.slots : sequences;
-  if (p.has_initial_state || p.store_state) args.state = matrices(p, rows);
-  if (extent.separate_out) args.state_out = matrices(p, rows);
-  if (pool) args.state_indices = Tensor::contiguous(nullptr, p.index_dtype, {sequences});
-  if (pool && extent.write_indices) args.state_out_indices = args.state_indices;
+  if (p.states.has_initial || p.states.store) args.states.in = matrices(p, rows);
+  if (extent.separate_out) args.states.out = matrices(p, rows);
+  if (pool) args.states.indices = Tensor::contiguous(nullptr, p.states.index_dtype, {sequences});
+  if (pool && extent.write_indices) args.states.out_indices = args.states.indices;
   if (p.varlen) {
     args.cu_seqlens = Tensor::contiguous(nullptr, p.cu_seqlens_dtype, {sequences + 1});
   }
@@ -129,6 +109,46 @@ PrefillArgs tensors_of(const PrefillProblem& p, const GdnExtent& extent) {
   args.checkpoints = matrices(p, extent.checkpoints);
   if (p.varlen) args.checkpoint_cu_starts = args.cu_seqlens;
   return args;
+}
+
+const Tensor& tensor_of(const PrefillArgs& args, GdnTensor tensor) {
+  switch (tensor) {
+    case GdnTensor::kQ:
+      return args.q;
+    case GdnTensor::kK:
+      return args.k;
+    case GdnTensor::kV:
+      return args.v;
+    case GdnTensor::kG:
+      return args.gates.g;
+    case GdnTensor::kBeta:
+      return args.gates.beta;
+    case GdnTensor::kALog:
+      return args.gates.A_log;
+    case GdnTensor::kDtBias:
+      return args.gates.dt_bias;
+    case GdnTensor::kO:
+      return args.o;
+    case GdnTensor::kCuSeqlens:
+      return args.cu_seqlens;
+    case GdnTensor::kState:
+      return args.states.in;
+    case GdnTensor::kStateOut:
+      return args.states.out;
+    case GdnTensor::kStateIndices:
+      return args.states.indices;
+    case GdnTensor::kStateOutIndices:
+      return args.states.out_indices;
+    case GdnTensor::kCheckpoints:
+      return args.checkpoints;
+    case GdnTensor::kCheckpointCuStarts:
+      return args.checkpoint_cu_starts;
+  }
+  std::abort();
+}
+
+Tensor& tensor_of(PrefillArgs& args, GdnTensor tensor) {
+  return const_cast<Tensor&>(tensor_of(std::as_const(args), tensor));
 }
 
 std::int64_t elements_of(const Tensor& tensor) {
@@ -156,12 +176,12 @@ std::int64_t checkpoints_of(const PrefillProblem& problem, std::int64_t tokens) 
 
 std::int64_t least_bytes(const PrefillProblem& problem, const GdnExtent& extent) {
   const PrefillArgs args = tensors_of(problem, extent);
-  const int passes = (problem.has_initial_state ? 1 : 0) + (problem.store_state ? 1 : 0);
+  const int passes = (problem.states.has_initial ? 1 : 0) + (problem.states.store ? 1 : 0);
   const std::size_t states = idx(passes) * bytes_of(matrices(problem, extent.sequences()));
   return static_cast<std::int64_t>(bytes_of(args.q) + bytes_of(args.k) + bytes_of(args.v) +
-                                   bytes_of(args.g) + bytes_of(args.beta) + bytes_of(args.o) +
-                                   bytes_of(args.state_indices) + bytes_of(args.checkpoints) +
-                                   states);
+                                   bytes_of(args.gates.g) + bytes_of(args.gates.beta) +
+                                   bytes_of(args.o) + bytes_of(args.states.indices) +
+                                   bytes_of(args.checkpoints) + states);
 }
 
 }  // namespace cubinery

@@ -39,30 +39,50 @@ struct GdnExtent {
 // The tensors that the problem uses, without data.
 gdn::PrefillArgs tensors_of(const gdn::PrefillProblem& problem, const GdnExtent& extent);
 
-using TensorOf = Tensor gdn::PrefillArgs::*;
-
 // All that a launch may have.
-struct TensorMember {
+enum class GdnTensor {
+  kQ,
+  kK,
+  kV,
+  kG,
+  kBeta,
+  kALog,
+  kDtBias,
+  kO,
+  kCuSeqlens,
+  kState,
+  kStateOut,
+  kStateIndices,
+  kStateOutIndices,
+  kCheckpoints,
+  kCheckpointCuStarts,
+};
+
+struct NamedTensor {
   const char* name;
-  TensorOf member;
+  GdnTensor tensor;
 };
-inline constexpr TensorMember kTensors[] = {
-    {"q", &gdn::PrefillArgs::q},
-    {"k", &gdn::PrefillArgs::k},
-    {"v", &gdn::PrefillArgs::v},
-    {"g", &gdn::PrefillArgs::g},
-    {"beta", &gdn::PrefillArgs::beta},
-    {"A_log", &gdn::PrefillArgs::A_log},
-    {"dt_bias", &gdn::PrefillArgs::dt_bias},
-    {"o", &gdn::PrefillArgs::o},
-    {"cu_seqlens", &gdn::PrefillArgs::cu_seqlens},
-    {"state", &gdn::PrefillArgs::state},
-    {"state_out", &gdn::PrefillArgs::state_out},
-    {"state_indices", &gdn::PrefillArgs::state_indices},
-    {"state_out_indices", &gdn::PrefillArgs::state_out_indices},
-    {"checkpoints", &gdn::PrefillArgs::checkpoints},
-    {"checkpoint_cu_starts", &gdn::PrefillArgs::checkpoint_cu_starts},
+// In the order of the enumeration.
+inline constexpr NamedTensor kTensors[] = {
+    {"q", GdnTensor::kQ},
+    {"k", GdnTensor::kK},
+    {"v", GdnTensor::kV},
+    {"g", GdnTensor::kG},
+    {"beta", GdnTensor::kBeta},
+    {"A_log", GdnTensor::kALog},
+    {"dt_bias", GdnTensor::kDtBias},
+    {"o", GdnTensor::kO},
+    {"cu_seqlens", GdnTensor::kCuSeqlens},
+    {"state", GdnTensor::kState},
+    {"state_out", GdnTensor::kStateOut},
+    {"state_indices", GdnTensor::kStateIndices},
+    {"state_out_indices", GdnTensor::kStateOutIndices},
+    {"checkpoints", GdnTensor::kCheckpoints},
+    {"checkpoint_cu_starts", GdnTensor::kCheckpointCuStarts},
 };
+
+Tensor& tensor_of(gdn::PrefillArgs& args, GdnTensor tensor);
+const Tensor& tensor_of(const gdn::PrefillArgs& args, GdnTensor tensor);
 
 std::int64_t elements_of(const Tensor& tensor);
 std::size_t bytes_of(const Tensor& tensor);

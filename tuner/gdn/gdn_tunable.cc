@@ -99,9 +99,9 @@ class GdnTunable final : public Tunable {
     if (!device) return std::move(device).error();
     if (!check_) check_.emplace(*device, small_problem(as_prefill(problem_)));
     Problem small = problem_;
-    small.q_heads = check_->problem().q_heads;
-    small.k_heads = check_->problem().k_heads;
-    small.v_heads = check_->problem().v_heads;
+    small.heads.q = check_->problem().heads.q;
+    small.heads.k = check_->problem().heads.k;
+    small.heads.v = check_->problem().heads.v;
     if constexpr (requires { small.checkpoint_every; }) {
       small.checkpoint_every = check_->problem().checkpoint_every;
     }
