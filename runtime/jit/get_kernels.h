@@ -7,12 +7,9 @@
 
 namespace cubinery {
 
-// context.get(), or context.compile(), of every spec, in their order; or the first error, in their
-// order.  What has to be compiled is compiled at the same time, on threads that end before the call
-// does.
+// context.get() of every spec, in their order; or the first error, in their order.  What has to be
+// compiled is compiled at the same time, on threads that end before the call does.
 Result<std::vector<Kernel>> get_kernels(const Context& context,
                                         const std::vector<KernelSpec>& specs);
-Result<std::vector<CompiledKernel>> compile_kernels(const Context& context,
-                                                    const std::vector<KernelSpec>& specs);
 
 }  // namespace cubinery

@@ -322,7 +322,13 @@ Result<std::vector<CompiledKernel>> compile_operator(const Context& context,
   const Result<Planner<Problem>> planner =
       Planner<Problem>::create(problem, target_of(context), path_options(context));
   if (!planner) return planner.error().clone();
-  return compile_kernels(context, planner->kernels(known_results<Problem>(context)));
+  std::vector<CompiledKernel> compiled;
+  for (const KernelSpec& spec : planner->kernels(known_results<Problem>(context))) {
+    Result<CompiledKernel> kernel = context.compile(spec);
+    if (!kernel) return std::move(kernel).error();
+    compiled.push_back(*std::move(kernel));
+  }
+  return compiled;
 }
 
 }  // namespace cubinery

@@ -68,6 +68,8 @@ class Browser:
         return [element[ELEMENT] for element in found]
 
     def click(self, element):
+        # A sticky header may lie on what is merely in view.
+        self.run("arguments[0].scrollIntoView({block: 'center'});", {ELEMENT: element})
         self._call("POST", f"/element/{element}/click", {})
 
     def type(self, element, text):
