@@ -397,7 +397,7 @@ class Prefill:
                 nothing is kept in it between launches, launches that may overlap need one each.
                 None: torch or cupy allocates it, tied to the launch's stream.
             max_seqlen: varlen: tokens of the longest sequence, as far as the caller knows; a hint
-                for the choice of kernels, which results do not depend on.
+                for the choice of kernels; with batch_invariant results do not depend on it.
             scale, programmatic, stream: as for Decode.
 
         Returns:
