@@ -116,8 +116,8 @@ constexpr TunedField<Key, T, sizeof...(Choices)> tuned(const char* name, T Key::
   return {name, member, {static_cast<T>(choices)...}};
 }
 
-// As tuned(), for a field that results depend on to the last bits (the order of a sum, say): an
-// operator uses one value of it whatever the shape.
+// As tuned(), for a field that results depend on to the last bits (the order of a sum, say): with
+// batch_invariant an operator uses one value of it whatever the shape.
 template <class Key, class T, class... Choices>
 constexpr TunedField<Key, T, sizeof...(Choices)> tuned_bits(const char* name, T Key::*member,
                                                             Choices... choices) {

@@ -1,6 +1,6 @@
 """What is fixed when a model is loaded: the fields and defaults of the C++ problems.
 
-``include/cubinery/gdn_decode.h`` and ``gdn_prefill.h`` are their manual.
+``include/cubinery/gdn_parts.h``, ``gdn_decode.h`` and ``gdn_prefill.h`` are their manual.
 """
 
 # Written by scripts/print_fields.py: change the field tables, runtime/gdn/problem_fields.h, instead.
