@@ -28,15 +28,16 @@ bool rows_aligned(const Tensor& x) {
 }
 
 // Whole vectors between matrices, and no matrix on top of another.
-Status check_gap(TensorName name, Dim dim, std::int64_t stride, DType dtype, std::int64_t matrix) {
-  const std::int64_t unit = kStateAlignment / size_of(dtype);
-  if (dim.extent <= 1 || (stride % unit == 0 && stride >= matrix)) return {};
+Status check_gap(const TensorName& name, const Dim& dim, std::int64_t stride, DType dtype,
+                 std::int64_t matrix) {
+  if (dim.extent <= 1) return {};
+  if (stride * size_of(dtype) % kStateAlignment == 0 && stride >= matrix) return {};
   return invalid(name, fmt::format("has {} stride {}; accepted: multiples of {} from {} up",
-                                   dim.name, stride, unit, matrix));
+                                   dim.name, stride, kStateAlignment / size_of(dtype), matrix));
 }
 
-Status check_states(TensorName name, const Tensor& x, Dim outer, const StateForm& form,
-                    StateStrides* stride) {
+Status check_states(const TensorName& name, const Tensor& x, const Dim& outer,
+                    const StateForm& form, StateStrides* stride) {
   const Dim columns = form.columns;
   std::array<std::int64_t, 4> strides{};
   CUBINERY_RETURN_IF_ERROR(check_data(name, x, form.dtype));
@@ -59,14 +60,38 @@ Status check_states(TensorName name, const Tensor& x, Dim outer, const StateForm
   return {};
 }
 
-Status bind_token_scalars(TensorName name, const Tensor& x, DType dtype, const TokenForm& form,
-                          Dim heads, TokenScalars* scalars) {
-  scalars->data = x.data;
-  return check_tokens(name, x, dtype, form, heads, {}, &scalars->stride);
+void set(TokenStrides* stride, long long batch, long long token, long long head) {
+  *stride = {.batch = batch, .token = token, .head = head};
+}
+void set(RequestStrides* stride, long long batch, long long, long long head) {
+  *stride = {.request = batch, .head = head};
 }
 
-Status bind_read_states(TensorName name, const Tensor& x, Dim outer, const StateForm& form,
-                        ReadStates* states) {
+// The form's dimensions, `heads` among them, then `row` if there is one, which has unit stride.
+template <class Strides>
+Status check_tokens(const TensorName& name, const Tensor& x, DType dtype, const TokenForm& form,
+                    const Dim& heads, const Dim* row, Strides* stride) {
+  std::array<Dim, 4> dims{form.dims[0], form.dims[1], form.dims[2]};
+  std::size_t rank = form.rank;
+  dims[form.head] = heads;
+  if (row != nullptr) dims[rank++] = *row;
+  std::array<std::int64_t, TokenForm::kNone + 1> strides{};  // the last one: of no dimension
+  CUBINERY_RETURN_IF_ERROR(check_data(name, x, dtype));
+  CUBINERY_RETURN_IF_ERROR(
+      check_shape(name, x, std::span(dims.data(), rank), form.extra, strides.data()));
+  set(stride, strides[form.batch], strides[form.token], strides[form.head]);
+  return row != nullptr ? check_innermost(name, strides[rank - 1]) : Status();
+}
+
+template <class Strides>
+Status bind_scalars(const TensorName& name, const Tensor& x, DType dtype, const TokenForm& form,
+                    const Dim& heads, Scalars<Strides>* scalars) {
+  scalars->data = x.data;
+  return check_tokens(name, x, dtype, form, heads, nullptr, &scalars->stride);
+}
+
+Status bind_read_states(const TensorName& name, const Tensor& x, const Dim& outer,
+                        const StateForm& form, ReadStates* states) {
   states->data = x.data;
   states->slots = outer.extent;
   return check_states(name, x, outer, form, &states->stride);
@@ -85,8 +110,9 @@ Status check_scratch(std::string_view op, Padding padding, std::int64_t slot, st
   return {};
 }
 
-Status bind_computed_gate(std::string_view op, const Gates& gates, const GateArgs& args, Dim heads,
-                          GateParams* params) {
+template <class Strides>
+Status bind_computed_gate(std::string_view op, const Gates& gates, const GateArgs& args,
+                          const Dim& heads, GateParams<Strides>* params) {
   if (gates.mode != GateMode::kComputed) {
     constexpr std::string_view kWhy = "gate_mode is not computed";
     CUBINERY_RETURN_IF_ERROR(check_absent({op, "A_log"}, args.A_log, kWhy));
@@ -99,7 +125,7 @@ Status bind_computed_gate(std::string_view op, const Gates& gates, const GateArg
 
 // state and state_out.
 Status bind_state_tensors(std::string_view op, const States& states, const StateArgs& args,
-                          const StateForm& form, Dim sequences, StateParams* params) {
+                          const StateForm& form, const Dim& sequences, StateParams* params) {
   const bool pool = states.location == StateLocation::kPool;
   const auto outer = [&](const Tensor& x) {
     return pool ? Dim{"slots", std::max<std::int64_t>(x.shape[0], 0)} : sequences;
@@ -127,71 +153,56 @@ Status bind_state_tensors(std::string_view op, const States& states, const State
 
 }  // namespace
 
-Status check_tokens(TensorName name, const Tensor& x, DType dtype, const TokenForm& form, Dim heads,
-                    std::optional<Dim> dim, TokenStrides* stride) {
-  std::array<Dim, 4> dims{};
-  std::array<long long*, 4> wanted{};
-  std::size_t rank = 0;
-  const auto add = [&](const std::optional<Dim>& next, long long* stride_of_next) {
-    if (!next) return;
-    dims[rank] = *next;
-    wanted[rank++] = stride_of_next;
-  };
-  *stride = {};
-  long long innermost = 1;
-  add(form.batch, &stride->batch);
-  if (form.heads_first) add(heads, &stride->head);
-  add(form.tokens, &stride->token);
-  if (!form.heads_first) add(heads, &stride->head);
-  add(dim, &innermost);
-  std::array<std::int64_t, 4> strides{};
-  CUBINERY_RETURN_IF_ERROR(check_data(name, x, dtype));
-  CUBINERY_RETURN_IF_ERROR(
-      check_shape(name, x, std::span(dims.data(), rank), form.extra, strides.data()));
-  for (std::size_t d = 0; d < rank; ++d) *wanted[d] = strides[d];
-  return check_innermost(name, innermost);
-}
-
-Status bind_token_rows(TensorName name, const Tensor& x, DType dtype, const TokenForm& form,
-                       Dim own_heads, Dim dim, int heads, TokenRows* rows) {
-  CUBINERY_RETURN_IF_ERROR(check_tokens(name, x, dtype, form, own_heads, dim, &rows->stride));
+template <class Strides>
+Status bind_input_rows(const TensorName& name, const Tensor& x, DType dtype, const TokenForm& form,
+                       const Dim& own_heads, const Dim& dim, int heads, InputRows<Strides>* rows) {
+  CUBINERY_RETURN_IF_ERROR(check_tokens(name, x, dtype, form, own_heads, &dim, &rows->stride));
   rows->data = x.data;
   rows->group = heads / static_cast<int>(own_heads.extent);
   rows->aligned = rows_aligned(x);
   return {};
 }
 
-Status bind_vector(TensorName name, const Tensor& x, DType dtype, Dim dim, StridedVector* vector) {
+template <class Strides>
+Status bind_output_rows(const TensorName& name, const Tensor& x, DType dtype, const TokenForm& form,
+                        const Dim& heads, const Dim& dim, OutputRows<Strides>* rows) {
+  CUBINERY_RETURN_IF_ERROR(check_tokens(name, x, dtype, form, heads, &dim, &rows->stride));
+  rows->data = x.data;
+  return check_no_overlap(name, x);
+}
+
+Status bind_vector(const TensorName& name, const Tensor& x, DType dtype, const Dim& dim,
+                   StridedVector* vector) {
   return cubinery::bind_vector(name, x, dtype, dim, &vector->data, &vector->stride);
 }
 
-Status bind_written_states(TensorName name, const Tensor& x, Dim outer, const StateForm& form,
-                           WrittenStates* states) {
+Status bind_written_states(const TensorName& name, const Tensor& x, const Dim& outer,
+                           const StateForm& form, WrittenStates* states) {
   states->data = x.data;
   states->slots = outer.extent;
   CUBINERY_RETURN_IF_ERROR(check_states(name, x, outer, form, &states->stride));
   return check_no_overlap(name, x);
 }
 
+template <class Strides>
 Status bind_gates(std::string_view op, const Gates& gates, const GateArgs& args,
-                  const TokenForm& form, Dim heads, GateParams* params) {
+                  const TokenForm& form, const Dim& heads, GateParams<Strides>* params) {
   if (gates.mode == GateMode::kNone) {
     CUBINERY_RETURN_IF_ERROR(check_absent({op, "g"}, args.g, "gate_mode is none"));
   } else {
-    CUBINERY_RETURN_IF_ERROR(
-        bind_token_scalars({op, "g"}, args.g, gates.dtype, form, heads, &params->g));
+    CUBINERY_RETURN_IF_ERROR(bind_scalars({op, "g"}, args.g, gates.dtype, form, heads, &params->g));
   }
   if (gates.beta_mode == BetaMode::kOne) {
     CUBINERY_RETURN_IF_ERROR(check_absent({op, "beta"}, args.beta, "beta_mode is one"));
   } else {
     CUBINERY_RETURN_IF_ERROR(
-        bind_token_scalars({op, "beta"}, args.beta, gates.beta_dtype, form, heads, &params->beta));
+        bind_scalars({op, "beta"}, args.beta, gates.beta_dtype, form, heads, &params->beta));
   }
   return bind_computed_gate(op, gates, args, heads, params);
 }
 
 Status bind_states(std::string_view op, const States& states, const StateArgs& args,
-                   const StateForm& form, Dim sequences, StateParams* params) {
+                   const StateForm& form, const Dim& sequences, StateParams* params) {
   CUBINERY_RETURN_IF_ERROR(bind_state_tensors(op, states, args, form, sequences, params));
   CUBINERY_RETURN_IF_ERROR(check_scratch(op, states.padding, args.scratch_slot,
                                          std::min(params->read.slots, params->written.slots)));
@@ -214,5 +225,16 @@ Status bind_scale(std::string_view op, std::optional<float> given, int key_dim, 
   if (std::isfinite(*scale)) return {};
   return invalid({op, "scale"}, fmt::format("is {}; accepted: a finite number", *scale));
 }
+
+#define CUBINERY_BINDERS_OF(Strides)                                                            \
+  template Status bind_input_rows(const TensorName&, const Tensor&, DType, const TokenForm&,    \
+                                  const Dim&, const Dim&, int, InputRows<Strides>*);            \
+  template Status bind_output_rows(const TensorName&, const Tensor&, DType, const TokenForm&,   \
+                                   const Dim&, const Dim&, OutputRows<Strides>*);               \
+  template Status bind_gates(std::string_view, const Gates&, const GateArgs&, const TokenForm&, \
+                             const Dim&, GateParams<Strides>*)
+CUBINERY_BINDERS_OF(TokenStrides);
+CUBINERY_BINDERS_OF(RequestStrides);
+#undef CUBINERY_BINDERS_OF
 
 }  // namespace cubinery::gdn

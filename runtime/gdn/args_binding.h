@@ -2,6 +2,8 @@
 // the kernels' parameters (common/params.h): rows of tokens, gates, states, scale.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -14,11 +16,15 @@
 
 namespace cubinery::gdn {
 
-// The outer dimensions of an operator's tensors of tokens; their heads come behind.
+// The dimensions of an operator's tensors of tokens and heads, and which of them is what.
 struct TokenForm {
-  std::optional<Dim> batch;   // packed tensors have none
-  std::optional<Dim> tokens;  // one step of decoding has none
-  bool heads_first = false;   // heads come before tokens
+  static constexpr std::size_t kNone = 4;  // no such dimension
+
+  std::array<Dim, 3> dims{};
+  std::size_t rank = 0;       // of dims
+  std::size_t batch = kNone;  // packed tensors have none
+  std::size_t token = kNone;  // one step of decoding has none
+  std::size_t head = kNone;   // each tensor has an extent of its own here
   ExtraDim extra = ExtraDim::kNone;
 };
 
@@ -30,26 +36,29 @@ struct StateForm {
   DType dtype;
 };
 
-// The form's dimensions and heads, then `dim` if there is one, which has unit stride.
-Status check_tokens(TensorName name, const Tensor& x, DType dtype, const TokenForm& form, Dim heads,
-                    std::optional<Dim> dim, TokenStrides* stride);
+// Rows of `dim` elements, of q, k or v, for an operator of so many heads.
+template <class Strides>
+Status bind_input_rows(const TensorName& name, const Tensor& x, DType dtype, const TokenForm& form,
+                       const Dim& own_heads, const Dim& dim, int heads, InputRows<Strides>* rows);
 
-// Rows of q, k or v, for an operator of so many heads.
-Status bind_token_rows(TensorName name, const Tensor& x, DType dtype, const TokenForm& form,
-                       Dim own_heads, Dim dim, int heads, TokenRows* rows);
+template <class Strides>
+Status bind_output_rows(const TensorName& name, const Tensor& x, DType dtype, const TokenForm& form,
+                        const Dim& heads, const Dim& dim, OutputRows<Strides>* rows);
 
-Status bind_vector(TensorName name, const Tensor& x, DType dtype, Dim dim, StridedVector* vector);
+Status bind_vector(const TensorName& name, const Tensor& x, DType dtype, const Dim& dim,
+                   StridedVector* vector);
 
+template <class Strides>
 Status bind_gates(std::string_view op, const Gates& gates, const GateArgs& args,
-                  const TokenForm& form, Dim heads, GateParams* params);
+                  const TokenForm& form, const Dim& heads, GateParams<Strides>* params);
 
 // States that are only written: the new ones, checkpoints.
-Status bind_written_states(TensorName name, const Tensor& x, Dim outer, const StateForm& form,
-                           WrittenStates* states);
+Status bind_written_states(const TensorName& name, const Tensor& x, const Dim& outer,
+                           const StateForm& form, WrittenStates* states);
 
 // `sequences` has the name and the extent of the batch.
 Status bind_states(std::string_view op, const States& states, const StateArgs& args,
-                   const StateForm& form, Dim sequences, StateParams* params);
+                   const StateForm& form, const Dim& sequences, StateParams* params);
 
 // The caller's scale, or key_dim^-1/2.
 Status bind_scale(std::string_view op, std::optional<float> given, int key_dim, float* scale);
@@ -73,16 +82,14 @@ Status bind_rows(const Problem& problem, const Args& args, const TokenForm& form
   const Dim value_dim{"value_dim", problem.value_dim};
   const DType dtype = problem.dtype;
   const int heads = problem.heads.count();
-  CUBINERY_RETURN_IF_ERROR(bind_token_rows({kOp, "q"}, args.q, dtype, form,
+  CUBINERY_RETURN_IF_ERROR(bind_input_rows({kOp, "q"}, args.q, dtype, form,
                                            {"q_heads", problem.heads.q}, key_dim, heads, &p->q));
-  CUBINERY_RETURN_IF_ERROR(bind_token_rows({kOp, "k"}, args.k, dtype, form,
+  CUBINERY_RETURN_IF_ERROR(bind_input_rows({kOp, "k"}, args.k, dtype, form,
                                            {"k_heads", problem.heads.k}, key_dim, heads, &p->k));
-  CUBINERY_RETURN_IF_ERROR(bind_token_rows({kOp, "v"}, args.v, dtype, form,
+  CUBINERY_RETURN_IF_ERROR(bind_input_rows({kOp, "v"}, args.v, dtype, form,
                                            {"v_heads", problem.heads.v}, value_dim, heads, &p->v));
-  CUBINERY_RETURN_IF_ERROR(check_tokens({kOp, "o"}, args.o, problem.output_dtype, form,
-                                        {"heads", heads}, value_dim, &p->o.stride));
-  p->o.data = args.o.data;
-  return check_no_overlap({kOp, "o"}, args.o);
+  return bind_output_rows({kOp, "o"}, args.o, problem.output_dtype, form, {"heads", heads},
+                          value_dim, &p->o);
 }
 
 }  // namespace cubinery::gdn

@@ -8,11 +8,13 @@ namespace cubinery::gdn {
 Status bind_decode(const DecodeProblem& problem, const DecodeArgs& args, std::int64_t batch,
                    GdnDecodeParams* params) {
   const Dim requests{"B", batch};
-  const TokenForm form{.batch = requests, .tokens = {}, .extra = ExtraDim::kSecond};
   params->heads = problem.heads.count();
+  const Dim heads{"heads", params->heads};
+  const TokenForm form{
+      .dims = {requests, heads}, .rank = 2, .batch = 0, .head = 1, .extra = ExtraDim::kSecond};
   CUBINERY_RETURN_IF_ERROR(bind_rows(problem, args, form, params));
-  CUBINERY_RETURN_IF_ERROR(bind_gates(kDecodeOp, problem.gates, args.gates, form,
-                                      {"heads", params->heads}, &params->gates));
+  CUBINERY_RETURN_IF_ERROR(
+      bind_gates(kDecodeOp, problem.gates, args.gates, form, heads, &params->gates));
   CUBINERY_RETURN_IF_ERROR(bind_states(kDecodeOp, problem.states, args.states, state_form(problem),
                                        requests, &params->states));
   params->requests = static_cast<int>(batch);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 
 #include "runtime/gdn/args_binding.h"
 #include "runtime/gdn/prefill_problem.h"
@@ -26,10 +25,7 @@ class PrefillBinder {
         scan_(params->scan) {}
 
   Status bind() {
-    const TokenForm form{.batch = problem_.varlen ? std::nullopt : std::optional(sequences_),
-                         .tokens = tokens_,
-                         .heads_first = problem_.token_layout == TokenLayout::kBHTD,
-                         .extra = problem_.varlen ? ExtraDim::kFirst : ExtraDim::kNone};
+    const TokenForm form = token_form();
     CUBINERY_RETURN_IF_ERROR(bind_rows(problem_, args_, form, &scan_));
     chunks_.q = scan_.q;
     chunks_.k = scan_.k;
@@ -46,6 +42,18 @@ class PrefillBinder {
   }
 
  private:
+  TokenForm token_form() const {
+    const std::size_t first = problem_.varlen ? 0 : 1;  // of tokens and heads
+    const std::size_t heads_behind = problem_.token_layout == TokenLayout::kBHTD ? 0 : 1;
+    TokenForm form{.rank = first + 2,
+                   .token = first + 1 - heads_behind,
+                   .head = first + heads_behind,
+                   .extra = problem_.varlen ? ExtraDim::kFirst : ExtraDim::kNone};
+    if (!problem_.varlen) form.dims[form.batch = 0] = sequences_;
+    form.dims[form.token] = tokens_;
+    return form;
+  }
+
   Status bind_cu_seqlens() {
     if (!problem_.varlen) {
       return check_absent({kPrefillOp, "cu_seqlens"}, args_.cu_seqlens, "varlen is false");

@@ -12,6 +12,9 @@
 namespace cubinery {
 namespace {
 
+constexpr std::int64_t kSmallStride = 0xffff'ffff;
+constexpr std::int64_t kSmallExtent = 0xff'ffff;
+
 std::string shape_text(const Tensor& tensor) {
   std::string text = "[";
   for (int d = 0; d < tensor.rank && d < Tensor::kMaxRank; ++d) {
@@ -40,8 +43,8 @@ bool is_empty(const Tensor& tensor) {
                      [](std::int64_t extent) { return extent == 0; });
 }
 
-// Whether every element's offset in bytes fits in 63 bits.
-bool offsets_fit(const Tensor& tensor) {
+// Whether every element's offset in bytes fits in 63 bits, of strides and extents of any size.
+bool large_offsets_fit(const Tensor& tensor) {
   std::int64_t reach = size_of(tensor.dtype);
   for (std::size_t d = 0; d < static_cast<std::size_t>(tensor.rank); ++d) {
     std::int64_t step = 0;
@@ -55,13 +58,25 @@ bool offsets_fit(const Tensor& tensor) {
   return true;
 }
 
+// Whether every dimension steps over all of those behind it, as in most tensors.
+bool is_nested(const Tensor& tensor) {
+  std::int64_t reach = 0;  // offset of the last element of the dimensions so far
+  for (auto d = static_cast<std::size_t>(tensor.rank); d-- > 0;) {
+    const std::int64_t extent = tensor.shape[d];
+    if (extent == 1) continue;
+    if (tensor.strides[d] <= reach) return false;
+    reach += tensor.strides[d] * (extent - 1);
+  }
+  return true;
+}
+
 }  // namespace
 
-Status invalid(TensorName name, std::string_view what) {
+Status invalid(const TensorName& name, std::string_view what) {
   return Status(Code::kInvalidArgument, fmt::format("{}: {} {}", name.op, name.tensor, what));
 }
 
-Status check_data(TensorName name, const Tensor& tensor, DType dtype) {
+Status check_data(const TensorName& name, const Tensor& tensor, DType dtype) {
   if (!tensor.present()) return invalid(name, "is missing; accepted: a tensor");
   if (tensor.dtype != dtype) {
     return invalid(name, fmt::format("has dtype {}; accepted: {}",
@@ -72,26 +87,31 @@ Status check_data(TensorName name, const Tensor& tensor, DType dtype) {
     return invalid(name, "is null; accepted: a device pointer");
   }
   const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
-  if (address % static_cast<std::uintptr_t>(size_of(dtype)) != 0) {
+  if ((address & static_cast<std::uintptr_t>(size_of(dtype) - 1)) != 0) {  // a power of two
     return invalid(name, fmt::format("at {:#x} is misaligned; accepted: a multiple of {} bytes",
                                      address, size_of(dtype)));
   }
   return {};
 }
 
-Status check_shape(TensorName name, const Tensor& tensor, std::span<const Dim> dims, ExtraDim extra,
-                   std::int64_t* strides) {
+Status check_shape(const TensorName& name, const Tensor& tensor, std::span<const Dim> dims,
+                   ExtraDim extra, std::int64_t* strides) {
   const int rank = static_cast<int>(dims.size());
   const std::size_t extra_at = extra == ExtraDim::kSecond ? 1 : 0;
   const bool has_extra =
       extra != ExtraDim::kNone && tensor.rank == rank + 1 && tensor.shape[extra_at] == 1;
   bool same = tensor.rank == rank || has_extra;
+  std::int64_t all_strides = 0;
+  std::int64_t all_extents = 0;
   for (std::size_t d = 0; same && d < dims.size(); ++d) {
     const std::size_t at = d + (has_extra && d >= extra_at ? 1 : 0);
     same = tensor.shape[at] == dims[d].extent;
-    strides[d] = tensor.strides[at];
+    all_extents |= tensor.shape[at];
+    all_strides |= strides[d] = tensor.strides[at];
   }
-  if (same && offsets_fit(tensor)) return {};
+  // Five products of 56 bits and 8 bytes for each element stay below 63 bits.
+  const bool small = (all_strides & ~kSmallStride) == 0 && (all_extents & ~kSmallExtent) == 0;
+  if (same && (small || large_offsets_fit(tensor))) return {};
   if (same) {
     return invalid(name,
                    "has strides that overflow 64-bit offsets; accepted: strides inside its memory");
@@ -100,13 +120,13 @@ Status check_shape(TensorName name, const Tensor& tensor, std::span<const Dim> d
                                    shape_text(dims), extra_text(extra)));
 }
 
-Status check_innermost(TensorName name, std::int64_t stride) {
+Status check_innermost(const TensorName& name, std::int64_t stride) {
   if (stride == 1) return {};
   return invalid(name, fmt::format("has innermost stride {}; accepted: 1", stride));
 }
 
-Status check_no_overlap(TensorName name, const Tensor& tensor) {
-  if (is_empty(tensor)) return {};
+Status check_no_overlap(const TensorName& name, const Tensor& tensor) {
+  if (is_nested(tensor) || is_empty(tensor)) return {};
   struct Axis {
     std::int64_t stride;
     std::int64_t extent;
@@ -131,13 +151,13 @@ Status check_no_overlap(TensorName name, const Tensor& tensor) {
   return {};
 }
 
-Status check_absent(TensorName name, const Tensor& tensor, std::string_view why) {
+Status check_absent(const TensorName& name, const Tensor& tensor, std::string_view why) {
   if (!tensor.present()) return {};
   return invalid(name, fmt::format("is given; accepted: no tensor, {}", why));
 }
 
-Status bind_vector(TensorName name, const Tensor& tensor, DType dtype, Dim dim, const void** data,
-                   long long* stride) {
+Status bind_vector(const TensorName& name, const Tensor& tensor, DType dtype, const Dim& dim,
+                   const void** data, long long* stride) {
   std::int64_t found = 0;
   CUBINERY_RETURN_IF_ERROR(check_data(name, tensor, dtype));
   CUBINERY_RETURN_IF_ERROR(check_shape(name, tensor, {dim}, ExtraDim::kNone, &found));

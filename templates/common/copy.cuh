@@ -41,13 +41,14 @@ class RowCopier {
  public:
   // Of `rows`, those of neighbouring tokens from `first` on.  Where they are not aligned, elements
   // are copied one by one, and not asynchronously.
-  __device__ RowCopier(const TokenRows& rows, const Storage<kDType>* first) : from_(first) {
+  __device__ RowCopier(const InputRows<TokenStrides>& rows, const Storage<kDType>* first)
+      : from_(first) {
     if (rows.aligned) from_ += first_row() * rows.stride.token + first_column();
   }
 
   // Starts copying the next kRows rows.  Those from `valid` on become zeros and are not read.
   // NOTE: takes `rows` again instead of keeping it: kernel parameters need no registers.
-  __device__ void copy_next(unsigned shared, int valid, const TokenRows& rows) {
+  __device__ void copy_next(unsigned shared, int valid, const InputRows<TokenStrides>& rows) {
     const long long stride = rows.stride.token;
     if (!rows.aligned) {
       copy_elements(shared, valid, stride);

@@ -6,21 +6,22 @@
 
 namespace cubinery::dev {
 
-__device__ inline long long offset_of(const TokenStrides& stride, long long batch, long long token,
-                                      int h) {
-  return batch * stride.batch + token * stride.token + h * stride.head;
+__device__ inline long long offset_of(const TokenStrides& stride, TokenStrides::At at) {
+  return at.batch * stride.batch + at.token * stride.token + at.head * stride.head;
+}
+__device__ inline long long offset_of(const RequestStrides& stride, RequestStrides::At at) {
+  return at.request * stride.request + at.head * stride.head;
 }
 
-// The row for head h of the operator.
-template <DType kDType>
-__device__ const Storage<kDType>* row_at(const TokenRows& rows, long long batch, long long token,
-                                         int h) {
-  return as<kDType>(rows.data) + offset_of(rows.stride, batch, token, h / rows.group);
+// The row for a head of the operator.
+template <DType kDType, class Strides>
+__device__ const Storage<kDType>* row_at(const InputRows<Strides>& rows, typename Strides::At at) {
+  at.head /= rows.group;
+  return as<kDType>(rows.data) + offset_of(rows.stride, at);
 }
-template <DType kDType>
-__device__ Storage<kDType>* row_at(const OutputRows& rows, long long batch, long long token,
-                                   int h) {
-  return as<kDType>(rows.data) + offset_of(rows.stride, batch, token, h);
+template <DType kDType, class Strides>
+__device__ Storage<kDType>* row_at(const OutputRows<Strides>& rows, typename Strides::At at) {
+  return as<kDType>(rows.data) + offset_of(rows.stride, at);
 }
 
 // The matrix of a slot and head.
@@ -33,9 +34,9 @@ __device__ Storage<kDType>* matrix_at(const WrittenStates& states, long long slo
   return as<kDType>(states.data) + slot * states.stride.slot + h * states.stride.head;
 }
 
-template <DType kDType>
-__device__ float load(const TokenScalars& scalars, long long batch, long long token, int h) {
-  return load<kDType>(scalars.data, offset_of(scalars.stride, batch, token, h));
+template <DType kDType, class Strides>
+__device__ float load(const Scalars<Strides>& scalars, typename Strides::At at) {
+  return load<kDType>(scalars.data, offset_of(scalars.stride, at));
 }
 
 template <DType kDType>

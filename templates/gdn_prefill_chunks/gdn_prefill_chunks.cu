@@ -71,11 +71,10 @@ __device__ void load_gates(const GdnPrefillChunksParams& p, const Chunk& chunk, 
     for (int e = 0; e < kEach; ++e) {
       const int token = lane * kEach + e;
       const bool exists = token < chunk.tokens;
-      const long long at = chunk.first + token;
-      if (exists) sum += dev::log_decay_of<kKey>(p.gates, chunk.batch, at, first_head + i);
+      const TokenStrides::At at{chunk.batch, chunk.first + token, first_head + i};
+      if (exists) sum += dev::log_decay_of<kKey>(p.gates, at);
       sums[e] = sum;
-      const float beta =
-          exists ? dev::beta_of<kKey>(p.gates, chunk.batch, at, first_head + i) : 0.0f;
+      const float beta = exists ? dev::beta_of<kKey>(p.gates, at) : 0.0f;
       if (token < kChunk) betas(i)[token] = beta;
     }
     const float before = dev::sum_of_lanes_before(sum);
@@ -229,9 +228,9 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   if (chunk.tokens == 0) return;  // all threads
 
   using Copier = dev::RowCopier<kKey.dtype, kChunk, kKey.key_dim, kStride, threads(kKey)>;
-  Copier(p.k, dev::row_at<kKey.dtype>(p.k, chunk.batch, chunk.first, first_head))
+  Copier(p.k, dev::row_at<kKey.dtype>(p.k, {chunk.batch, chunk.first, first_head}))
       .copy_next(dev::shared_address(shared), chunk.tokens, p.k);
-  Copier(p.q, dev::row_at<kKey.dtype>(p.q, chunk.batch, chunk.first, first_head))
+  Copier(p.q, dev::row_at<kKey.dtype>(p.q, {chunk.batch, chunk.first, first_head}))
       .copy_next(dev::shared_address(shared + kRowsBytes), chunk.tokens, p.q);
   dev::commit_copies();
   load_gates(p, chunk, first_head);

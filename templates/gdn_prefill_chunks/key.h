@@ -62,8 +62,8 @@ constexpr const char* why_invalid(const GdnPrefillChunksKey& key) {
 constexpr bool valid(const GdnPrefillChunksKey& key) { return why_invalid(key) == nullptr; }
 
 struct GdnPrefillChunksParams {
-  TokenRows q, k;
-  GateParams gates;
+  InputRows<TokenStrides> q, k;
+  GateParams<TokenStrides> gates;
   StridedVector cu_seqlens;
   void* records;  // [chunk_slots][heads] of chunk_record().bytes
   int* order;     // [sequences], varlen: written; see common/sequences.cuh

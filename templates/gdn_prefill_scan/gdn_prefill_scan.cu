@@ -94,9 +94,9 @@ class ChunkCopier {
   using KeyRows = dev::RowCopier<kKey.dtype, kChunk, kKey.key_dim, kRow, 32>;
   using ValueRows = dev::RowCopier<kKey.dtype, kChunk, kColumns, kValueRow, 32>;
 
-  static __device__ const dev::Storage<kKey.dtype>* first_row(const TokenRows& rows,
+  static __device__ const dev::Storage<kKey.dtype>* first_row(const InputRows<TokenStrides>& rows,
                                                               const Unit& unit) {
-    return dev::row_at<kKey.dtype>(rows, unit.sequence.batch, unit.sequence.first, unit.h);
+    return dev::row_at<kKey.dtype>(rows, {unit.sequence.batch, unit.sequence.first, unit.h});
   }
 
   KeyRows k_;
@@ -215,7 +215,8 @@ __device__ Output output_of(const GdnPrefillScanParams& p, const Unit& unit) {
   const TokenStrides& stride = p.o.stride;
   const bool even = reinterpret_cast<unsigned long long>(p.o.data) % 4 == 0 &&
                     ((stride.batch | stride.token | stride.head) & 1) == 0;
-  auto* row = dev::row_at<kKey.output_dtype>(p.o, unit.sequence.batch, unit.sequence.first, unit.h);
+  auto* row =
+      dev::row_at<kKey.output_dtype>(p.o, {unit.sequence.batch, unit.sequence.first, unit.h});
   return Output(row + warp_column(unit), even);
 }
 
@@ -223,7 +224,7 @@ __device__ Output output_of(const GdnPrefillScanParams& p, const Unit& unit) {
 __device__ void fill_output(const GdnPrefillScanParams& p, const Unit& unit, long long first,
                             long long end, float value) {
   auto* rows =
-      dev::row_at<kKey.output_dtype>(p.o, unit.sequence.batch, 0, unit.h) + unit.first_column;
+      dev::row_at<kKey.output_dtype>(p.o, {unit.sequence.batch, 0, unit.h}) + unit.first_column;
   for (long long i = threadIdx.x; i < (end - first) * kColumns; i += threads(kKey)) {
     rows[(first + i / kColumns) * p.o.stride.token + i % kColumns] =
         dev::from_float<kKey.output_dtype>(value);

@@ -71,8 +71,8 @@ constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
 constexpr bool valid(const GdnPrefillScanKey& key) { return why_invalid(key) == nullptr; }
 
 struct GdnPrefillScanParams {
-  TokenRows q, k, v;
-  OutputRows o;
+  InputRows<TokenStrides> q, k, v;
+  OutputRows<TokenStrides> o;
   StateParams states;
   WrittenStates checkpoints;           // a slot for each checkpoint
   StridedVector checkpoint_cu_starts;  // varlen

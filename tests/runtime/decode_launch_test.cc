@@ -79,8 +79,8 @@ TEST_CASE("ALaunchPassesPointersStridesAndGroups", "[cpu]") {
          p.gates.A_log.data == nullptr));
   CHECK((p.states.read.data == address(7) && p.states.written.data == address(7) &&
          p.states.read_indices.data == nullptr));
-  CHECK(p.q.stride == TokenStrides{10000, 0, 200});
-  CHECK(p.k.stride == TokenStrides{8 * 128, 0, 128});
+  CHECK(p.q.stride == RequestStrides{10000, 200});
+  CHECK(p.k.stride == RequestStrides{8 * 128, 128});
   CHECK(p.states.read.stride == StateStrides{16 * 128 * 128, 128 * 128});
   CHECK((p.requests == 3 && p.heads == 16));
   CHECK((p.q.group == 4 && p.k.group == 2 && p.v.group == 1));
