@@ -10,14 +10,14 @@ using gdn::DecodeProblem;
 
 DecodeProblem engine_problem(DType state_dtype, gdn::StateLayout layout) {
   DecodeProblem problem;
-  problem.gates.dtype = problem.gates.beta_dtype = DType::kBF16;
+  problem.inputs.gate_dtype = problem.inputs.beta_dtype = DType::kBF16;
   problem.states.dtype = state_dtype;
   problem.states.layout = layout;
   problem.states.location = gdn::StateLocation::kPool;
   problem.states.padding = gdn::Padding::kSkip;
-  problem.gates.mode = gdn::GateMode::kComputed;
-  problem.gates.beta_mode = gdn::BetaMode::kLogit;
-  problem.use_qk_l2norm = true;
+  problem.inputs.gate_mode = gdn::GateMode::kComputed;
+  problem.inputs.beta_mode = gdn::BetaMode::kLogit;
+  problem.inputs.use_qk_l2norm = true;
   return problem;
 }
 

@@ -59,8 +59,8 @@ class Steps {
 
 gdn::PrefillProblem problem() {
   return {.heads = {.q = kKeyHeads, .k = kKeyHeads, .v = kHeads},
-          .states = {.has_initial = false},
-          .use_qk_l2norm = true};
+          .inputs = {.use_qk_l2norm = true},
+          .states = {.has_initial = false}};
 }
 
 // Of all heads, against the recurrence in double.

@@ -64,7 +64,7 @@ gdn::PrefillProblem prefill_problem(const PrefillRow& row) {
   problem.heads.q = problem.heads.k = row.qk_heads;
   problem.heads.v = row.v_heads;
   problem.dtype = problem.output_dtype = protocol.dtype;
-  if (strong) problem.gates.dtype = problem.gates.beta_dtype = problem.dtype;
+  if (strong) problem.inputs.gate_dtype = problem.inputs.beta_dtype = problem.dtype;
   problem.varlen = !strong || row.seqlens.size() > 1;
   problem.states.layout = gdn::StateLayout::kKV;
   problem.states.has_initial = !strong;

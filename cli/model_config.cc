@@ -117,21 +117,21 @@ P served(const Model& model, int tp) {
       .value_dim = model.value_dim,
       .dtype = model.dtype,
       .output_dtype = model.dtype,
-      .gates = {.mode = gdn::GateMode::kComputed,
-                .dtype = model.dtype,
-                .beta_mode = gdn::BetaMode::kLogit,
-                .beta_dtype = model.dtype,
-                .a_log_dtype = DType::kF32,
-                .dt_bias_dtype = model.dtype},
+      .inputs = {.gate_dtype = model.dtype,
+                 .beta_dtype = model.dtype,
+                 .a_log_dtype = DType::kF32,
+                 .dt_bias_dtype = model.dtype,
+                 .gate_mode = gdn::GateMode::kComputed,
+                 .beta_mode = gdn::BetaMode::kLogit,
+                 .use_qk_l2norm = true},
       .states = {.dtype = model.state_dtype,
+                 .index_dtype = DType::kI32,
                  .layout = gdn::StateLayout::kVK,
                  .location = gdn::StateLocation::kPool,
-                 .index_dtype = DType::kI32,
                  .padding = gdn::Padding::kSkip,
                  .pad_index = gdn::PadIndex::kNegative,
                  .has_initial = true,
-                 .store = true},
-      .use_qk_l2norm = true};
+                 .store = true}};
 }
 
 // In the order of operator_names().

@@ -9,9 +9,25 @@
 namespace cubinery::internal {
 
 std::string initializer_text(const std::vector<FieldText>& fields) {
-  std::string text;
+  // A part's members stand together, where the first of them does.
+  std::vector<std::pair<std::string_view, std::string>> members;
   for (const FieldText& field : fields) {
-    text += fmt::format("{}.{}={}", text.empty() ? "{" : ",", field.name, field.initializer);
+    const std::size_t dot = field.member_name.find('.');
+    const std::string_view member = field.member_name.substr(0, dot);
+    if (dot == field.member_name.npos) {
+      members.emplace_back(member, field.initializer);
+      continue;
+    }
+    const auto same = [&](const auto& other) { return other.first == member; };
+    auto part = std::find_if(members.begin(), members.end(), same);
+    if (part == members.end()) part = members.insert(part, {member, ""});
+    part->second += fmt::format("{}.{}={}", part->second.empty() ? "{" : ",",
+                                field.member_name.substr(dot + 1), field.initializer);
+  }
+  std::string text;
+  for (const auto& [member, value] : members) {
+    text += fmt::format("{}.{}={}{}", text.empty() ? "{" : ",", member, value,
+                        value.front() == '{' ? "}" : "");
   }
   return text.empty() ? "{}" : text + "}";
 }

@@ -48,7 +48,7 @@ int main() {
   gdn::DecodeProblem problem{.heads = {.q = kKeyHeads, .k = kKeyHeads, .v = kHeads}};
   problem.dtype = problem.output_dtype = DType::kF32;
   problem.states.layout = gdn::StateLayout::kKV;
-  problem.use_qk_l2norm = true;
+  problem.inputs.use_qk_l2norm = true;
   const gdn::Decode decode = context.prepare(problem).value();
   const gdn::DecodeArgs args{.q = q.device,
                              .k = k.device,
@@ -61,9 +61,7 @@ int main() {
 
   double worst = 0;
   for (std::size_t h = 0; h < kBatch * kHeads; ++h) {  // a request and head
-    gdn::DecodeRefHead<double> head{.key_dim = kDim, .value_dim = kDim, .use_qk_l2norm = true};
-    head.gate_mode = gdn::GateMode::kLog;
-    head.beta_mode = gdn::BetaMode::kGiven;
+    gdn::DecodeRefHead<double> head{.key_dim = kDim, .value_dim = kDim, .inputs = problem.inputs};
     head.scale = 1 / std::sqrt(double{kDim});
     head.q = q.row(h / (kHeads / kKeyHeads), kDim);
     head.k = k.row(h / (kHeads / kKeyHeads), kDim);

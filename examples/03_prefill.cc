@@ -66,7 +66,7 @@ struct Layer {
     Problem problem{.heads = {.q = kKeyHeads, .k = kKeyHeads, .v = kHeads}};
     problem.dtype = problem.output_dtype = DType::kF32;
     problem.states.location = gdn::StateLocation::kPool;
-    problem.use_qk_l2norm = true;
+    problem.inputs.use_qk_l2norm = true;
     return problem;
   }
 };

@@ -114,11 +114,11 @@ class GoldenCase {
     gdn::PrefillRefHead<double> head{
         .key_dim = static_cast<int>(key_dim_),
         .value_dim = static_cast<int>(value_dim_),
-        .gate_mode = computed_gate() ? gdn::GateMode::kComputed : gdn::GateMode::kLog,
-        .beta_mode = given_beta()                         ? gdn::BetaMode::kGiven
-                     : options_.at("beta") == "2*sigmoid" ? gdn::BetaMode::kDoubledLogit
-                                                          : gdn::BetaMode::kLogit,
-        .use_qk_l2norm = options_.at("use_qk_l2norm").get<bool>(),
+        .inputs = {.gate_mode = computed_gate() ? gdn::GateMode::kComputed : gdn::GateMode::kLog,
+                   .beta_mode = given_beta()                         ? gdn::BetaMode::kGiven
+                                : options_.at("beta") == "2*sigmoid" ? gdn::BetaMode::kDoubledLogit
+                                                                     : gdn::BetaMode::kLogit,
+                   .use_qk_l2norm = options_.at("use_qk_l2norm").get<bool>()},
         .scale = options_.at("scale").get<double>()};
     for (std::size_t t = span.first; t < span.second; ++t) {
       const std::size_t key_row = t * key_heads_ + h / (heads_ / key_heads_);

@@ -27,8 +27,10 @@
 //   for_each_candidate(key, f)   every valid choice of the tuned fields, the fixed ones as in key
 //
 // The problems that operators are made for have tables too.  There fixed() goes on with a line of
-// help and, where a field does not take every value of its enumeration, those that it takes.  A
-// problem's fields may be members of its parts: fixed("gate_mode", &Problem::gates, &Gates::mode).
+// help and, where a field does not take every value of its enumeration, those that it takes.
+//
+// Fields of keys and problems may be members of a part, a struct that others share:
+// fixed("state_dtype", "states.dtype", &Key::states, &States::dtype).
 #pragma once
 
 #include <algorithm>
@@ -71,7 +73,8 @@ struct FixedField {
   static constexpr bool kTuned = false;
   static constexpr bool changes_bits = true;
   const char* name;
-  Part Key::*part;  // not used where the member is the key's own
+  const char* member_name;  // "dtype", "states.dtype"
+  Part Key::*part;          // not used where the member is the key's own
   T Part::*member;
   const char* help;             // for callers who set the field; of problems only
   std::span<const T> accepted;  // of an enumeration; empty: all values
@@ -100,14 +103,14 @@ struct TunedField {
 template <class Key, class T>
 constexpr FixedField<Key, T> fixed(const char* name, T Key::*member, const char* help = "",
                                    std::span<const std::type_identity_t<T>> accepted = {}) {
-  return {name, nullptr, member, help, accepted};
+  return {name, name, nullptr, member, help, accepted};
 }
 
 template <class Key, class Part, class T>
-constexpr FixedField<Key, T, Part> fixed(const char* name, Part Key::*part, T Part::*member,
-                                         const char* help = "",
+constexpr FixedField<Key, T, Part> fixed(const char* name, const char* member_name, Part Key::*part,
+                                         T Part::*member, const char* help = "",
                                          std::span<const std::type_identity_t<T>> accepted = {}) {
-  return {name, part, member, help, accepted};
+  return {name, member_name, part, member, help, accepted};
 }
 
 template <class Key, class T, class... Choices>
@@ -131,7 +134,8 @@ struct FieldText {
   std::string initializer{};  // C++: "cubinery::DType::kBF16", "128", "true"
   bool quoted = false;        // JSON string, as opposed to a number or a boolean
   bool is_tuned = false;
-  bool changes_bits = false;  // always so for fixed fields
+  bool changes_bits = false;       // always so for fixed fields
+  std::string_view member_name{};  // "dtype", "states.dtype"
 };
 
 // What a template gets compiled from; `kernel` is the template's folder, file stem and symbol.
@@ -264,6 +268,8 @@ std::vector<FieldText> field_texts(const Key& key) {
   internal::for_each_field<Key>([&](const auto& field) {
     texts.push_back(internal::field_text(field.name, field.of(key), field.kTuned));
     texts.back().changes_bits = field.changes_bits;
+    texts.back().member_name = field.name;
+    if constexpr (!field.kTuned) texts.back().member_name = field.member_name;
   });
   return texts;
 }

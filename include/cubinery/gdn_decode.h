@@ -10,6 +10,7 @@
 
 #include "cubinery/context.h"
 #include "cubinery/dtype.h"
+#include "cubinery/gdn_args.h"
 #include "cubinery/gdn_parts.h"
 #include "cubinery/gdn_types.h"
 #include "cubinery/kernel.h"
@@ -32,9 +33,8 @@ struct DecodeProblem {
   DType dtype = DType::kBF16;         // q, k, v: f32, bf16 or f16
   DType output_dtype = DType::kBF16;  // o: likewise
 
-  Gates gates{};
+  Inputs inputs{};
   States states{};
-  bool use_qk_l2norm = false;
   // The same bits for a request whatever the batch: one path and one value of the fields that
   // change bits for all sizes.  Off: the fastest for each size; results may differ in their last
   // bits between sizes, never from run to run.

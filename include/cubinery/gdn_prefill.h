@@ -11,6 +11,7 @@
 
 #include "cubinery/context.h"
 #include "cubinery/dtype.h"
+#include "cubinery/gdn_args.h"
 #include "cubinery/gdn_parts.h"
 #include "cubinery/gdn_types.h"
 #include "cubinery/kernel.h"
@@ -34,9 +35,8 @@ struct PrefillProblem {
   DType dtype = DType::kBF16;         // q, k, v: f32, bf16 or f16
   DType output_dtype = DType::kBF16;  // o: likewise
 
-  Gates gates{};
+  Inputs inputs{};
   States states{};
-  bool use_qk_l2norm = false;
 
   TokenLayout token_layout = TokenLayout::kBTHD;
   bool varlen = false;  // sequences packed behind each other, their bounds in cu_seqlens

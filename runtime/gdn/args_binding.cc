@@ -111,16 +111,16 @@ Status check_scratch(std::string_view op, Padding padding, std::int64_t slot, st
 }
 
 template <class Strides>
-Status bind_computed_gate(std::string_view op, const Gates& gates, const GateArgs& args,
+Status bind_computed_gate(std::string_view op, const Inputs& inputs, const GateArgs& args,
                           const Dim& heads, GateParams<Strides>* params) {
-  if (gates.mode != GateMode::kComputed) {
+  if (inputs.gate_mode != GateMode::kComputed) {
     constexpr std::string_view kWhy = "gate_mode is not computed";
     CUBINERY_RETURN_IF_ERROR(check_absent({op, "A_log"}, args.A_log, kWhy));
     return check_absent({op, "dt_bias"}, args.dt_bias, kWhy);
   }
   CUBINERY_RETURN_IF_ERROR(
-      bind_vector({op, "A_log"}, args.A_log, gates.a_log_dtype, heads, &params->A_log));
-  return bind_vector({op, "dt_bias"}, args.dt_bias, gates.dt_bias_dtype, heads, &params->dt_bias);
+      bind_vector({op, "A_log"}, args.A_log, inputs.a_log_dtype, heads, &params->A_log));
+  return bind_vector({op, "dt_bias"}, args.dt_bias, inputs.dt_bias_dtype, heads, &params->dt_bias);
 }
 
 // state and state_out.
@@ -185,20 +185,21 @@ Status bind_written_states(const TensorName& name, const Tensor& x, const Dim& o
 }
 
 template <class Strides>
-Status bind_gates(std::string_view op, const Gates& gates, const GateArgs& args,
+Status bind_gates(std::string_view op, const Inputs& inputs, const GateArgs& args,
                   const TokenForm& form, const Dim& heads, GateParams<Strides>* params) {
-  if (gates.mode == GateMode::kNone) {
+  if (inputs.gate_mode == GateMode::kNone) {
     CUBINERY_RETURN_IF_ERROR(check_absent({op, "g"}, args.g, "gate_mode is none"));
   } else {
-    CUBINERY_RETURN_IF_ERROR(bind_scalars({op, "g"}, args.g, gates.dtype, form, heads, &params->g));
+    CUBINERY_RETURN_IF_ERROR(
+        bind_scalars({op, "g"}, args.g, inputs.gate_dtype, form, heads, &params->g));
   }
-  if (gates.beta_mode == BetaMode::kOne) {
+  if (inputs.beta_mode == BetaMode::kOne) {
     CUBINERY_RETURN_IF_ERROR(check_absent({op, "beta"}, args.beta, "beta_mode is one"));
   } else {
     CUBINERY_RETURN_IF_ERROR(
-        bind_scalars({op, "beta"}, args.beta, gates.beta_dtype, form, heads, &params->beta));
+        bind_scalars({op, "beta"}, args.beta, inputs.beta_dtype, form, heads, &params->beta));
   }
-  return bind_computed_gate(op, gates, args, heads, params);
+  return bind_computed_gate(op, inputs, args, heads, params);
 }
 
 Status bind_states(std::string_view op, const States& states, const StateArgs& args,
@@ -226,12 +227,12 @@ Status bind_scale(std::string_view op, std::optional<float> given, int key_dim, 
   return invalid({op, "scale"}, fmt::format("is {}; accepted: a finite number", *scale));
 }
 
-#define CUBINERY_BINDERS_OF(Strides)                                                            \
-  template Status bind_input_rows(const TensorName&, const Tensor&, DType, const TokenForm&,    \
-                                  const Dim&, const Dim&, int, InputRows<Strides>*);            \
-  template Status bind_output_rows(const TensorName&, const Tensor&, DType, const TokenForm&,   \
-                                   const Dim&, const Dim&, OutputRows<Strides>*);               \
-  template Status bind_gates(std::string_view, const Gates&, const GateArgs&, const TokenForm&, \
+#define CUBINERY_BINDERS_OF(Strides)                                                             \
+  template Status bind_input_rows(const TensorName&, const Tensor&, DType, const TokenForm&,     \
+                                  const Dim&, const Dim&, int, InputRows<Strides>*);             \
+  template Status bind_output_rows(const TensorName&, const Tensor&, DType, const TokenForm&,    \
+                                   const Dim&, const Dim&, OutputRows<Strides>*);                \
+  template Status bind_gates(std::string_view, const Inputs&, const GateArgs&, const TokenForm&, \
                              const Dim&, GateParams<Strides>*)
 CUBINERY_BINDERS_OF(TokenStrides);
 CUBINERY_BINDERS_OF(RequestStrides);

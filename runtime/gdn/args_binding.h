@@ -10,6 +10,7 @@
 
 #include "common/params.h"
 #include "cubinery/fields.h"
+#include "cubinery/gdn_args.h"
 #include "cubinery/gdn_parts.h"
 #include "cubinery/gdn_types.h"
 #include "runtime/operator/tensor_check.h"
@@ -49,7 +50,7 @@ Status bind_vector(const TensorName& name, const Tensor& x, DType dtype, const D
                    StridedVector* vector);
 
 template <class Strides>
-Status bind_gates(std::string_view op, const Gates& gates, const GateArgs& args,
+Status bind_gates(std::string_view op, const Inputs& inputs, const GateArgs& args,
                   const TokenForm& form, const Dim& heads, GateParams<Strides>* params);
 
 // States that are only written: the new ones, checkpoints.

@@ -14,7 +14,7 @@ Status bind_decode(const DecodeProblem& problem, const DecodeArgs& args, std::in
       .dims = {requests, heads}, .rank = 2, .batch = 0, .head = 1, .extra = ExtraDim::kSecond};
   CUBINERY_RETURN_IF_ERROR(bind_rows(problem, args, form, params));
   CUBINERY_RETURN_IF_ERROR(
-      bind_gates(kDecodeOp, problem.gates, args.gates, form, heads, &params->gates));
+      bind_gates(kDecodeOp, problem.inputs, args.gates, form, heads, &params->gates));
   CUBINERY_RETURN_IF_ERROR(bind_states(kDecodeOp, problem.states, args.states, state_form(problem),
                                        requests, &params->states));
   params->requests = static_cast<int>(batch);

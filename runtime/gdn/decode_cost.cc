@@ -31,7 +31,7 @@ constexpr double kSegmentBytes = 9;
 
 // Bytes of a row of the state that a warp's lanes read side by side.
 double segment_bytes(const GdnDecodeKey& key) {
-  const bool rows_are_v = key.state_layout == StateLayout::kVK;
+  const bool rows_are_v = key.states.layout == StateLayout::kVK;
   return (rows_are_v ? key.k_lanes : 32.0 / key.k_lanes) * key.vec_bytes;
 }
 
@@ -52,11 +52,11 @@ double decode_us(const GdnDecodeKey& key, std::int64_t states, const Target& tar
   const double fullest =
       (is_one_wave ? ceil_div(blocks, target.sm_count) : blocks / target.sm_count) * key.warps;
 
-  const bool is_short = size_of(key.state_dtype) < 4;
+  const bool is_short = size_of(key.states.dtype) < 4;
   const double elements = key.key_dim * key.warp_v / 32.0;  // of a lane
-  const double passes = (key.has_initial_state ? 1 : 0) + (key.store_state ? 1 : 0);
+  const double passes = (key.states.has_initial ? 1 : 0) + (key.states.store ? 1 : 0);
   const double bytes =
-      passes * elements * 32 * size_of(key.state_dtype) * (1 + kSegmentBytes / segment_bytes(key));
+      passes * elements * 32 * size_of(key.states.dtype) * (1 + kSegmentBytes / segment_bytes(key));
   const double cycles =
       (kDecodeWarpCycles +
        elements * (kDecodeElementCycles + (is_short ? kDecodeShortElementCycles : 0))) *

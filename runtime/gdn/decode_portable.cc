@@ -43,7 +43,7 @@ class PortableDecodeRunner final : public DecodeRunner {
 // Rows of the state lie along key_dim: eight lanes share one, so that a warp reads four at a time,
 // in the longest vectors that fit eight of them into a row.
 std::vector<std::tuple<GdnDecodeKey>> vk_keys(GdnDecodeKey key) {
-  const int row_bytes = key.key_dim * size_of(key.state_dtype);
+  const int row_bytes = key.key_dim * size_of(key.states.dtype);
   key.k_lanes = 8;
   key.vec_bytes = 16;
   while (row_bytes % (key.k_lanes * key.vec_bytes) != 0) key.vec_bytes /= 2;
@@ -63,7 +63,7 @@ std::vector<std::tuple<GdnDecodeKey>> kv_keys(GdnDecodeKey key) {
   key.k_lanes = key.key_dim > 128 ? 16 : 8;
   const auto with_vector_of = [&](int elements, int warps) {
     GdnDecodeKey made = key;
-    made.vec_bytes = elements * size_of(key.state_dtype);
+    made.vec_bytes = elements * size_of(key.states.dtype);
     made.warp_v = 32 / key.k_lanes * elements;
     made.warps = warps;
     return made;
@@ -97,7 +97,7 @@ std::unique_ptr<const DecodeRunner> DecodePortable::loaded(const DecodeProblem& 
 
 // With rows along value_dim a vector holds columns, each of which is summed by itself.
 void DecodePortable::correct_bits(const KeySet& keys, Values* values) const {
-  if (std::get<0>(keys).state_layout == StateLayout::kVK) return;
+  if (std::get<0>(keys).states.layout == StateLayout::kVK) return;
   for (TunedValue& value : *values) {
     if (value.name == "vec_bytes") value.changes_bits = false;
   }

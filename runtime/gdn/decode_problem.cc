@@ -18,7 +18,7 @@ Result<DecodeProblem> DecodeProblem::from_json(std::string_view json) {
 }
 
 DecodeProblem normalised(DecodeProblem problem) {
-  problem.gates = normalised(problem.gates);
+  problem.inputs = normalised(problem.inputs);
   problem.states = normalised(problem.states);
   return problem;
 }

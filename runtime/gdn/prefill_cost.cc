@@ -61,7 +61,7 @@ ScanChunk scan_chunk(const GdnPrefillScanKey& key, const Target& target) {
   ScanChunk chunk;
   chunk.lone = kScanCycles + tokens * (kScanTokenCycles + kScanRowCycles * key.key_dim / 128);
   if (is_f32) chunk.lone *= kF32Lone;
-  if (key.stages == 2) chunk.lone *= kScanTwoStages;
+  if (!copies_far_ahead(key)) chunk.lone *= kScanTwoStages;
   chunk.warp = flop * (is_f32 ? kF32Products : 1) / target.mma_flop_per_clock_per_sm +
                operands / kSharedBytesPerClock;
   chunk.copy = stage_bytes(key) / kL2BytesPerClock;
@@ -70,8 +70,8 @@ ScanChunk scan_chunk(const GdnPrefillScanKey& key, const Target& target) {
 
 // Of one state, read and written.
 double state_bytes(const GdnPrefillScanKey& key) {
-  const int passes = (key.has_initial_state ? 1 : 0) + (key.store_state ? 1 : 0);
-  return static_cast<double>(passes) * key.key_dim * key.value_dim * size_of(key.state_dtype);
+  const int passes = (key.states.has_initial ? 1 : 0) + (key.states.store ? 1 : 0);
+  return static_cast<double>(passes) * key.key_dim * key.value_dim * size_of(key.states.dtype);
 }
 
 double scan_us(const GdnPrefillScanKey& key, const PrefillLoad& load, const Target& target) {

@@ -131,13 +131,9 @@ std::vector<KeySet> with_chunk_size(KeySet keys, int chunk_size, int shared_limi
   std::vector<KeySet> found;
   if (shared_bytes(chunks) > shared_limit) return found;
   for (const int warps : {4, 3, 2, 1}) {
-    for (const int stages : {3, 2}) {
-      scan.warps = warps;
-      scan.stages = stages;
-      if (!valid(scan) || shared_bytes(scan) > shared_limit) continue;
-      found.push_back(keys);
-      break;
-    }
+    scan.warps = warps;
+    const GdnPrefillScanKey fitted = with_stages_in(shared_limit, scan);
+    if (valid(fitted) && shared_bytes(fitted) <= shared_limit) found.emplace_back(chunks, fitted);
   }
   return found;
 }

@@ -25,7 +25,7 @@ Result<PrefillProblem> PrefillProblem::from_json(std::string_view json) {
 }
 
 PrefillProblem normalised(PrefillProblem problem) {
-  problem.gates = normalised(problem.gates);
+  problem.inputs = normalised(problem.inputs);
   problem.states = normalised(problem.states);
   const PrefillProblem plain;
   if (!problem.varlen) problem.cu_seqlens_dtype = plain.cu_seqlens_dtype;

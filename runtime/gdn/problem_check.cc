@@ -44,15 +44,15 @@ Status check_padding(std::string_view op, const States& states) {
                    "none (padding needs state_location = pool)");
 }
 
-Gates normalised(Gates gates) {
-  const Gates plain;
-  if (gates.mode == GateMode::kNone) gates.dtype = plain.dtype;
-  if (gates.beta_mode == BetaMode::kOne) gates.beta_dtype = plain.beta_dtype;
-  if (gates.mode != GateMode::kComputed) {
-    gates.a_log_dtype = plain.a_log_dtype;
-    gates.dt_bias_dtype = plain.dt_bias_dtype;
+Inputs normalised(Inputs inputs) {
+  const Inputs plain;
+  if (inputs.gate_mode == GateMode::kNone) inputs.gate_dtype = plain.gate_dtype;
+  if (inputs.beta_mode == BetaMode::kOne) inputs.beta_dtype = plain.beta_dtype;
+  if (inputs.gate_mode != GateMode::kComputed) {
+    inputs.a_log_dtype = plain.a_log_dtype;
+    inputs.dt_bias_dtype = plain.dt_bias_dtype;
   }
-  return gates;
+  return inputs;
 }
 
 States normalised(States states) {

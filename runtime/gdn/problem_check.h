@@ -57,7 +57,7 @@ Result<Problem> problem_from_json(std::string_view json) {
 }
 
 // Fields that the others leave without meaning at their defaults: equal code has equal keys.
-Gates normalised(Gates gates);
+Inputs normalised(Inputs inputs);
 States normalised(States states);
 
 }  // namespace cubinery::gdn

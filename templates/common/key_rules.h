@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cubinery/dtype.h"
+#include "cubinery/gdn_parts.h"
 
 namespace cubinery {
 
@@ -14,4 +15,24 @@ constexpr bool is_head_dim(int x) { return x >= 16 && x <= 256 && x % 16 == 0; }
 // multiple of 16.
 constexpr int padded_row(int dim, DType dtype) { return dim + 16 / size_of(dtype); }
 
+namespace gdn {
+
+// The rule that a part of a key breaks, or nullptr.
+constexpr const char* why_invalid(const Inputs& inputs) {
+  if (!is_float(inputs.gate_dtype)) return "gate_dtype must be f32, bf16 or f16";
+  if (!is_float(inputs.beta_dtype)) return "beta_dtype must be f32, bf16 or f16";
+  if (!is_float(inputs.a_log_dtype)) return "a_log_dtype must be f32, bf16 or f16";
+  if (!is_float(inputs.dt_bias_dtype)) return "dt_bias_dtype must be f32, bf16 or f16";
+  return nullptr;
+}
+
+constexpr const char* why_invalid(const States& states) {
+  if (!is_float(states.dtype)) return "state_dtype must be f32, bf16 or f16";
+  if (is_float(states.index_dtype)) return "index_dtype must be i32 or i64";
+  if (states.padding != Padding::kNone && states.location != StateLocation::kPool)
+    return "padding needs state_location = pool";
+  return nullptr;
+}
+
+}  // namespace gdn
 }  // namespace cubinery

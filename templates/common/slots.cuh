@@ -56,11 +56,11 @@ __device__ Slots resolve_slots(long long read, long long write, long long read_s
 // The slots of request or sequence n.
 template <auto kKey>
 __device__ Slots slots_of(const StateParams& states, long long n) {
-  if constexpr (kKey.state_location == gdn::StateLocation::kDense) return {.read = n, .write = n};
-  const long long read = load_index<kKey.index_dtype>(states.read_indices, n);
-  const long long write = load_index<kKey.index_dtype>(states.write_indices, n);
-  return resolve_slots<kKey.padding, kKey.pad_index>(read, write, states.read.slots,
-                                                     states.written.slots, states.scratch_slot);
+  if constexpr (kKey.states.location == gdn::StateLocation::kDense) return {.read = n, .write = n};
+  const long long read = load_index<kKey.states.index_dtype>(states.read_indices, n);
+  const long long write = load_index<kKey.states.index_dtype>(states.write_indices, n);
+  return resolve_slots<kKey.states.padding, kKey.states.pad_index>(
+      read, write, states.read.slots, states.written.slots, states.scratch_slot);
 }
 
 }  // namespace cubinery::dev

@@ -32,10 +32,10 @@ namespace {
 using namespace cubinery;  // NOLINT: a translation unit of its own
 using gdn::StateLayout;
 
-constexpr bool kRowsAreV = kKey.state_layout == StateLayout::kVK;
+constexpr bool kRowsAreV = kKey.states.layout == StateLayout::kVK;
 constexpr int kVLanes = 32 / kKey.k_lanes;
 constexpr int kKLaneStride = kRowsAreV ? 1 : kVLanes;  // between the lanes of a value column
-constexpr int kVec = kKey.vec_bytes / size_of(kKey.state_dtype);
+constexpr int kVec = kKey.vec_bytes / size_of(kKey.states.dtype);
 constexpr int kKPart = kKey.key_dim / kKey.k_lanes;          // elements of k and q per thread
 constexpr int kVPart = kKey.warp_v / kVLanes;                // value columns per thread
 constexpr int kRows = kRowsAreV ? kVPart : kKPart;           // state rows per thread
@@ -63,7 +63,7 @@ __device__ int v_index(Lane lane, int e) {
 
 // A thread's part of the state: rows[r][c] holds kVec neighbours of one state row.
 struct StatePart {
-  dev::Vec<kKey.state_dtype, kKey.vec_bytes> rows[kRows][kVecs];
+  dev::Vec<kKey.states.dtype, kKey.vec_bytes> rows[kRows][kVecs];
 
   // Element (k_index(ke), v_index(ve)).
   __device__ float get(int ke, int ve) const {
@@ -82,7 +82,7 @@ struct StatePart {
 __device__ void load_key_row(float (&dst)[kKPart], Lane lane, const dev::Storage<kKey.dtype>* row) {
 #pragma unroll
   for (int e = 0; e < kKPart; ++e) dst[e] = dev::load<kKey.dtype>(row, k_index(lane, e));
-  if constexpr (kKey.use_qk_l2norm) dev::normalize<kKey.k_lanes, kKLaneStride>(dst);
+  if constexpr (kKey.inputs.use_qk_l2norm) dev::normalize<kKey.k_lanes, kKLaneStride>(dst);
 }
 
 __device__ void store_output(const GdnDecodeParams& p, Lane lane, long long n, int h, int v,
@@ -119,8 +119,8 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
 
   // The long loads first; everything up to their first use hides behind them.
   StatePart state;
-  if constexpr (kKey.has_initial_state) {
-    const auto* head = dev::matrix_at<kKey.state_dtype>(p.states.read, slots.read, h);
+  if constexpr (kKey.states.has_initial) {
+    const auto* head = dev::matrix_at<kKey.states.dtype>(p.states.read, slots.read, h);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
 #pragma unroll
@@ -146,7 +146,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   for (int ve = 0; ve < kVPart; ++ve) {
     float s = 0.0f;
     float r = 0.0f;
-    if constexpr (kKey.has_initial_state) {
+    if constexpr (kKey.states.has_initial) {
 #pragma unroll
       for (int ke = 0; ke < kKPart; ++ke) {
         s = fmaf(k[ke], state.get(ke, ve), s);
@@ -163,9 +163,9 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
     store_output(p, lane, n, h, v, p.scale * fmaf(qk, d[ve], __fmul_rn(decay, r)));
   }
 
-  if constexpr (kKey.store_state) {
+  if constexpr (kKey.states.store) {
     if (!slots.store) return;
-    auto* head = dev::matrix_at<kKey.state_dtype>(p.states.written, slots.write, h);
+    auto* head = dev::matrix_at<kKey.states.dtype>(p.states.written, slots.write, h);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
 #pragma unroll
@@ -175,10 +175,10 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
         for (int i = 0; i < kVec; ++i) {
           const int ke = kRowsAreV ? c * kVec + i : r;
           const int ve = kRowsAreV ? r : c * kVec + i;
-          const float old = kKey.has_initial_state ? __fmul_rn(decay, state.get(ke, ve)) : 0.0f;
+          const float old = kKey.states.has_initial ? __fmul_rn(decay, state.get(ke, ve)) : 0.0f;
           values[i] = fmaf(k[ke], d[ve], old);
         }
-        dev::Vec<kKey.state_dtype, kKey.vec_bytes> updated;
+        dev::Vec<kKey.states.dtype, kKey.vec_bytes> updated;
         updated.set(values);
         dev::store_streaming(head + StatePart::offset(lane, first_v, r, c), updated);
       }

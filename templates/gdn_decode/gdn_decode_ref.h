@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "cubinery/gdn_types.h"
+#include "cubinery/gdn_parts.h"
 
 namespace cubinery::gdn {
 
@@ -15,9 +15,7 @@ template <class Real>
 struct DecodeRefHead {
   int key_dim = 0;
   int value_dim = 0;
-  GateMode gate_mode = GateMode::kNone;
-  BetaMode beta_mode = BetaMode::kOne;
-  bool use_qk_l2norm = false;
+  Inputs inputs{};  // dtypes do not matter
   Real scale = 1;
   std::vector<Real> q{};  // [key_dim]
   std::vector<Real> k{};  // [key_dim]
@@ -30,9 +28,9 @@ struct DecodeRefHead {
 
 template <class Real>
 Real log_decay_ref(const DecodeRefHead<Real>& head) {
-  if (head.gate_mode == GateMode::kNone) return 0;
-  if (head.gate_mode == GateMode::kAlpha) return std::log(head.gate);
-  if (head.gate_mode == GateMode::kLog) return head.gate;
+  if (head.inputs.gate_mode == GateMode::kNone) return 0;
+  if (head.inputs.gate_mode == GateMode::kAlpha) return std::log(head.gate);
+  if (head.inputs.gate_mode == GateMode::kLog) return head.gate;
   const Real x = head.gate + head.dt_bias;
   const Real softplus = x > 20 ? x : std::log1p(std::exp(x));
   return -std::exp(head.a_log) * softplus;
@@ -40,29 +38,29 @@ Real log_decay_ref(const DecodeRefHead<Real>& head) {
 
 template <class Real>
 Real decay_ref(const DecodeRefHead<Real>& head) {
-  return head.gate_mode == GateMode::kAlpha ? head.gate : std::exp(log_decay_ref(head));
+  return head.inputs.gate_mode == GateMode::kAlpha ? head.gate : std::exp(log_decay_ref(head));
 }
 
 template <class Real>
 Real beta_ref(const DecodeRefHead<Real>& head) {
-  if (head.beta_mode == BetaMode::kOne) return 1;
-  if (head.beta_mode == BetaMode::kGiven) return head.beta;
+  if (head.inputs.beta_mode == BetaMode::kOne) return 1;
+  if (head.inputs.beta_mode == BetaMode::kGiven) return head.beta;
   const Real sigmoid = 1 / (1 + std::exp(-head.beta));
-  return head.beta_mode == BetaMode::kDoubledLogit ? 2 * sigmoid : sigmoid;
+  return head.inputs.beta_mode == BetaMode::kDoubledLogit ? 2 * sigmoid : sigmoid;
 }
 
-// What a row is divided by: sqrt(sum x^2 + 1e-6), or 1.
+// What a row of q or k is divided by: sqrt(sum x^2 + 1e-6), or 1.
 template <class Real>
-Real norm_ref(const std::vector<Real>& x, bool normalise) {
-  if (!normalise) return 1;
+Real norm_ref(const std::vector<Real>& x, const Inputs& inputs) {
+  if (!inputs.use_qk_l2norm) return 1;
   Real sum = 0;
   for (const Real value : x) sum += value * value;
   return std::sqrt(sum + static_cast<Real>(1e-6));
 }
 
 template <class Real>
-std::vector<Real> scaled_ref(std::vector<Real> x, bool normalise, Real factor) {
-  const Real norm = norm_ref(x, normalise);
+std::vector<Real> scaled_ref(std::vector<Real> x, const Inputs& inputs, Real factor) {
+  const Real norm = norm_ref(x, inputs);
   for (Real& value : x) value = value / norm * factor;
   return x;
 }
@@ -70,8 +68,8 @@ std::vector<Real> scaled_ref(std::vector<Real> x, bool normalise, Real factor) {
 // Advances `state` [key_dim][value_dim] by one token and writes `o` [value_dim].
 template <class Real>
 void gdn_decode_ref(const DecodeRefHead<Real>& head, Real* state, Real* o) {
-  const std::vector<Real> k = scaled_ref<Real>(head.k, head.use_qk_l2norm, 1);
-  const std::vector<Real> q = scaled_ref<Real>(head.q, head.use_qk_l2norm, head.scale);
+  const std::vector<Real> k = scaled_ref<Real>(head.k, head.inputs, 1);
+  const std::vector<Real> q = scaled_ref<Real>(head.q, head.inputs, head.scale);
   const Real decay = decay_ref(head);
   const Real beta = beta_ref(head);
   std::vector<Real> u(head.v.size());  // first S^T k^, then the new value

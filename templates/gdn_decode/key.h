@@ -4,7 +4,7 @@
 #include "common/key_rules.h"
 #include "common/params.h"
 #include "cubinery/dtype.h"
-#include "cubinery/gdn_types.h"
+#include "cubinery/gdn_parts.h"
 
 namespace cubinery {
 
@@ -14,21 +14,8 @@ struct GdnDecodeKey {
   int value_dim = 128;
   DType dtype = DType::kBF16;
   DType output_dtype = DType::kBF16;
-  DType gate_dtype = DType::kF32;
-  DType beta_dtype = DType::kF32;
-  DType a_log_dtype = DType::kF32;
-  DType dt_bias_dtype = DType::kF32;
-  DType state_dtype = DType::kF32;
-  DType index_dtype = DType::kI32;
-  gdn::StateLayout state_layout = gdn::StateLayout::kVK;
-  gdn::StateLocation state_location = gdn::StateLocation::kDense;
-  gdn::Padding padding = gdn::Padding::kNone;
-  gdn::PadIndex pad_index = gdn::PadIndex::kNegative;
-  gdn::GateMode gate_mode = gdn::GateMode::kLog;
-  gdn::BetaMode beta_mode = gdn::BetaMode::kGiven;
-  bool use_qk_l2norm = false;
-  bool has_initial_state = true;
-  bool store_state = true;
+  gdn::Inputs inputs{};
+  gdn::States states{};
 
   // Tuned.  A warp owns warp_v value columns of one head's state; k_lanes of its lanes lie along
   // key_dim. Results depend on k_lanes and vec_bytes (the order of summation), not on warp_v and
@@ -43,26 +30,20 @@ constexpr int threads(const GdnDecodeKey& key) { return key.warps * 32; }
 
 // Registers that a thread needs for its part of the state, of k and of q.
 constexpr int data_registers(const GdnDecodeKey& key) {
-  return key.key_dim * key.warp_v * size_of(key.state_dtype) / (32 * 4) +
+  return key.key_dim * key.warp_v * size_of(key.states.dtype) / (32 * 4) +
          2 * key.key_dim / key.k_lanes;
 }
 
 constexpr const char* why_invalid(const GdnDecodeKey& key) {
   const int v_lanes = key.k_lanes > 0 && key.k_lanes <= 32 ? 32 / key.k_lanes : 0;
-  const int vec = key.vec_bytes / size_of(key.state_dtype);
-  const bool rows_are_v = key.state_layout == gdn::StateLayout::kVK;
+  const int vec = key.vec_bytes / size_of(key.states.dtype);
+  const bool rows_are_v = key.states.layout == gdn::StateLayout::kVK;
   if (!is_head_dim(key.key_dim)) return "key_dim must be a multiple of 16 from 16 to 256";
   if (!is_head_dim(key.value_dim)) return "value_dim must be a multiple of 16 from 16 to 256";
   if (!is_float(key.dtype)) return "dtype must be f32, bf16 or f16";
   if (!is_float(key.output_dtype)) return "output_dtype must be f32, bf16 or f16";
-  if (!is_float(key.gate_dtype)) return "gate_dtype must be f32, bf16 or f16";
-  if (!is_float(key.beta_dtype)) return "beta_dtype must be f32, bf16 or f16";
-  if (!is_float(key.a_log_dtype)) return "a_log_dtype must be f32, bf16 or f16";
-  if (!is_float(key.dt_bias_dtype)) return "dt_bias_dtype must be f32, bf16 or f16";
-  if (!is_float(key.state_dtype)) return "state_dtype must be f32, bf16 or f16";
-  if (is_float(key.index_dtype)) return "index_dtype must be i32 or i64";
-  if (key.padding != gdn::Padding::kNone && key.state_location != gdn::StateLocation::kPool)
-    return "padding needs state_location = pool";
+  if (const char* reason = gdn::why_invalid(key.inputs)) return reason;
+  if (const char* reason = gdn::why_invalid(key.states)) return reason;
   if (!is_power_of_two(key.k_lanes) || v_lanes == 0) return "k_lanes must be 1, 2, 4, 8, 16 or 32";
   if (key.vec_bytes != 4 && key.vec_bytes != 8 && key.vec_bytes != 16)
     return "vec_bytes must be 4, 8 or 16";

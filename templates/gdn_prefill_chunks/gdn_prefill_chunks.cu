@@ -88,7 +88,7 @@ __device__ void load_gates(const GdnPrefillChunksParams& p, const Chunk& chunk, 
 
 // The inverse norms of the rows; 1 without use_qk_l2norm.
 __device__ void compute_norms(float* norms, const unsigned char* rows) {
-  if constexpr (kKey.use_qk_l2norm) {
+  if constexpr (kKey.inputs.use_qk_l2norm) {
     dev::inverse_norms<kKey.dtype, kChunk, kKey.key_dim, kStride, threads(kKey)>(norms, rows);
   } else {
     for (int row = threadIdx.x; row < kChunk; row += threads(kKey)) norms[row] = 1.0f;

@@ -5,7 +5,7 @@
 #include "common/key_rules.h"
 #include "common/params.h"
 #include "cubinery/dtype.h"
-#include "cubinery/gdn_types.h"
+#include "cubinery/gdn_parts.h"
 
 namespace cubinery {
 
@@ -13,15 +13,9 @@ struct GdnPrefillChunksKey {
   // The problem: gdn::PrefillProblem explains each.
   int key_dim = 128;
   DType dtype = DType::kBF16;
-  DType gate_dtype = DType::kF32;
-  DType beta_dtype = DType::kF32;
-  DType a_log_dtype = DType::kF32;
-  DType dt_bias_dtype = DType::kF32;
+  gdn::Inputs inputs{};
   DType cu_seqlens_dtype = DType::kI32;
   bool varlen = false;
-  gdn::GateMode gate_mode = gdn::GateMode::kLog;
-  gdn::BetaMode beta_mode = gdn::BetaMode::kGiven;
-  bool use_qk_l2norm = false;
 
   // Tuned.
   int chunk_size = 32;  // tokens
@@ -48,10 +42,7 @@ constexpr int shared_bytes(const GdnPrefillChunksKey& key) {
 constexpr const char* why_invalid(const GdnPrefillChunksKey& key) {
   if (!is_head_dim(key.key_dim)) return "key_dim must be a multiple of 16 from 16 to 256";
   if (!is_float(key.dtype)) return "dtype must be f32, bf16 or f16";
-  if (!is_float(key.gate_dtype)) return "gate_dtype must be f32, bf16 or f16";
-  if (!is_float(key.beta_dtype)) return "beta_dtype must be f32, bf16 or f16";
-  if (!is_float(key.a_log_dtype)) return "a_log_dtype must be f32, bf16 or f16";
-  if (!is_float(key.dt_bias_dtype)) return "dt_bias_dtype must be f32, bf16 or f16";
+  if (const char* reason = gdn::why_invalid(key.inputs)) return reason;
   if (is_float(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
   if (key.chunk_size != 16 && key.chunk_size != 32 && key.chunk_size != 64)
     return "chunk_size must be 16, 32 or 64";

@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "cubinery/gdn_types.h"
+#include "cubinery/gdn_parts.h"
 #include "gdn_decode/gdn_decode_ref.h"
 
 namespace cubinery::gdn {
@@ -22,15 +22,13 @@ template <class Real>
 struct PrefillRefHead {
   int key_dim = 0;
   int value_dim = 0;  // not 0
-  GateMode gate_mode = GateMode::kNone;
-  BetaMode beta_mode = BetaMode::kOne;
-  bool use_qk_l2norm = false;
+  Inputs inputs{};    // dtypes do not matter
   Real scale = 1;
   std::vector<Real> q{};     // [T][key_dim]
   std::vector<Real> k{};     // [T][key_dim]
   std::vector<Real> v{};     // [T][value_dim]
-  std::vector<Real> gate{};  // [T]: g, alpha or a; empty for kNone
-  std::vector<Real> beta{};  // [T]: beta or its logit; empty for kOne
+  std::vector<Real> gate{};  // [T]: g, alpha or a; empty for GateMode::kNone
+  std::vector<Real> beta{};  // [T]: beta or its logit; empty for BetaMode::kOne
   Real a_log = 0;
   Real dt_bias = 0;
 
@@ -45,9 +43,7 @@ template <class Real>
 void set_token_ref(const PrefillRefHead<Real>& head, int t, DecodeRefHead<Real>* token) {
   token->key_dim = head.key_dim;
   token->value_dim = head.value_dim;
-  token->gate_mode = head.gate_mode;
-  token->beta_mode = head.beta_mode;
-  token->use_qk_l2norm = head.use_qk_l2norm;
+  token->inputs = head.inputs;
   token->scale = head.scale;
   token->q.assign(head.q_row(t), head.q_row(t + 1));
   token->k.assign(head.k_row(t), head.k_row(t + 1));
@@ -138,8 +134,8 @@ std::vector<ChunkTokenRef<Real>> chunk_tokens_ref(const PrefillRefHead<Real>& he
     gate_sum += g < least ? least : g;  // keeps a NaN
     tokens.push_back({.q = rounded_ref(token.q, round),
                       .k = rounded_ref(token.k, round),
-                      .q_factor = head.scale / norm_ref(token.q, head.use_qk_l2norm),
-                      .k_factor = 1 / norm_ref(token.k, head.use_qk_l2norm),
+                      .q_factor = head.scale / norm_ref(token.q, head.inputs),
+                      .k_factor = 1 / norm_ref(token.k, head.inputs),
                       .beta = beta_ref(token),
                       .gate_sum = gate_sum});
   }

@@ -49,7 +49,7 @@ constexpr int kValues = 2 * kQueries;
 constexpr int kRecordAt = kValues + kChunk * kValueRow * kSize;
 
 using Tile = dev::Tile<kKey.dtype>;
-using State = dev::State<kKey.state_layout, kKey.key_dim, kKey.value_dim>;
+using State = dev::State<kKey.states.layout, kKey.key_dim, kKey.value_dim>;
 using Output = dev::OutputWriter<kKey.output_dtype, kChunk>;
 
 extern __shared__ __align__(16) unsigned char shared[];
@@ -250,8 +250,8 @@ __device__ CheckpointRows checkpoint_rows(const GdnPrefillScanParams& p, const U
 
 __device__ void store_state(State& state, const WrittenStates& states, long long slot,
                             const Unit& unit) {
-  state.store<kKey.state_dtype>(dev::matrix_at<kKey.state_dtype>(states, slot, unit.h),
-                                warp_column(unit));
+  state.store<kKey.states.dtype>(dev::matrix_at<kKey.states.dtype>(states, slot, unit.h),
+                                 warp_column(unit));
 }
 
 __device__ unsigned stage_of(int chunk) {
@@ -346,12 +346,12 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
 
   const bool copies = threadIdx.x >= 32 * kKey.warps;
   State state{};
-  if (kKey.has_initial_state && !copies) {
-    state.load<kKey.state_dtype>(
-        dev::matrix_at<kKey.state_dtype>(p.states.read, slots.read, unit.h), warp_column(unit));
+  if (kKey.states.has_initial && !copies) {
+    state.load<kKey.states.dtype>(
+        dev::matrix_at<kKey.states.dtype>(p.states.read, slots.read, unit.h), warp_column(unit));
   }
   run_sequence(state, p, unit, copies, checkpoints.first);
-  if (kKey.store_state && slots.store && !copies) {
+  if (kKey.states.store && slots.store && !copies) {
     store_state(state, p.states.written, slots.write, unit);
   }
 }

@@ -5,7 +5,7 @@
 #include "common/key_rules.h"
 #include "common/params.h"
 #include "cubinery/dtype.h"
-#include "cubinery/gdn_types.h"
+#include "cubinery/gdn_parts.h"
 
 namespace cubinery {
 
@@ -15,16 +15,9 @@ struct GdnPrefillScanKey {
   int value_dim = 128;
   DType dtype = DType::kBF16;
   DType output_dtype = DType::kBF16;
-  DType state_dtype = DType::kF32;
-  DType index_dtype = DType::kI32;
+  gdn::States states{};
   DType cu_seqlens_dtype = DType::kI32;
   bool varlen = false;
-  gdn::StateLayout state_layout = gdn::StateLayout::kVK;
-  gdn::StateLocation state_location = gdn::StateLocation::kDense;
-  gdn::Padding padding = gdn::Padding::kNone;
-  gdn::PadIndex pad_index = gdn::PadIndex::kNegative;
-  bool has_initial_state = true;
-  bool store_state = true;
   gdn::Checkpoints checkpoints = gdn::Checkpoints::kNone;
 
   // Tuned.  Results depend on chunk_size, not on the others.
@@ -42,16 +35,21 @@ constexpr int stage_bytes(const GdnPrefillScanKey& key) {
 }
 constexpr int shared_bytes(const GdnPrefillScanKey& key) { return key.stages * stage_bytes(key); }
 
+// With as many stages as so much shared memory holds, at most the key's and at least two.
+constexpr GdnPrefillScanKey with_stages_in(int shared_limit, GdnPrefillScanKey key) {
+  while (key.stages > 2 && shared_bytes(key) > shared_limit) --key.stages;
+  return key;
+}
+// Whether the copies of a chunk have more time than the work on the chunk in front of it.
+constexpr bool copies_far_ahead(const GdnPrefillScanKey& key) { return key.stages > 2; }
+
 constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
   if (!is_head_dim(key.key_dim)) return "key_dim must be a multiple of 16 from 16 to 256";
   if (!is_head_dim(key.value_dim)) return "value_dim must be a multiple of 16 from 16 to 256";
   if (!is_float(key.dtype)) return "dtype must be f32, bf16 or f16";
   if (!is_float(key.output_dtype)) return "output_dtype must be f32, bf16 or f16";
-  if (!is_float(key.state_dtype)) return "state_dtype must be f32, bf16 or f16";
-  if (is_float(key.index_dtype)) return "index_dtype must be i32 or i64";
+  if (const char* reason = gdn::why_invalid(key.states)) return reason;
   if (is_float(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
-  if (key.padding != gdn::Padding::kNone && key.state_location != gdn::StateLocation::kPool)
-    return "padding needs state_location = pool";
   if (key.chunk_size != 16 && key.chunk_size != 32 && key.chunk_size != 64)
     return "chunk_size must be 16, 32 or 64";
   // With the copying warp eight, the most that leave each thread all registers.

@@ -47,7 +47,7 @@ struct FakeDecode {
   test::TempDir dir;
   CubineryDecode decode{
       test::fake_operator(fake, dir,
-                          gdn::DecodeProblem{.gates = {.mode = gdn::GateMode::kComputed},
+                          gdn::DecodeProblem{.inputs = {.gate_mode = gdn::GateMode::kComputed},
                                              .states = {.location = gdn::StateLocation::kPool,
                                                         .padding = gdn::Padding::kScratch}}),
       /*device=*/0};

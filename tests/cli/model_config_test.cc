@@ -111,15 +111,15 @@ TEST_CASE("dtypes come from the model config", "[cpu]") {
     const auto& prefill = std::get<gdn::PrefillProblem>(requests[1].problem);
     CHECK(prefill.dtype == decode.dtype);
     CHECK(prefill.output_dtype == decode.output_dtype);
-    CHECK(prefill.gates.dt_bias_dtype == decode.gates.dt_bias_dtype);
-    CHECK(prefill.gates.a_log_dtype == decode.gates.a_log_dtype);
+    CHECK(prefill.inputs.dt_bias_dtype == decode.inputs.dt_bias_dtype);
+    CHECK(prefill.inputs.a_log_dtype == decode.inputs.a_log_dtype);
     CHECK(prefill.states.dtype == decode.states.dtype);
     return decode;
   };
   CHECK(problem_of(changed("torch_dtype", "float16")).dtype == DType::kF16);
   CHECK(problem_of(changed("torch_dtype", "float16")).output_dtype == DType::kF16);
-  CHECK(problem_of(changed("torch_dtype", "float16")).gates.dt_bias_dtype == DType::kF16);
-  CHECK(problem_of(changed("torch_dtype", "float16")).gates.a_log_dtype == DType::kF32);
+  CHECK(problem_of(changed("torch_dtype", "float16")).inputs.dt_bias_dtype == DType::kF16);
+  CHECK(problem_of(changed("torch_dtype", "float16")).inputs.a_log_dtype == DType::kF32);
   CHECK(problem_of(changed("dtype", "float32")).dtype == DType::kF32);
   CHECK(problem_of(changed("torch_dtype", nullptr)).dtype == DType::kBF16);
   CHECK(problem_of(changed("mamba_ssm_dtype", "bfloat16")).states.dtype == DType::kBF16);
@@ -230,13 +230,13 @@ TEST_CASE("field options replace fields", "[cpu]") {
                                                      {"checkpoint_every", "128"}};
   const Problem decode = with_fields(gdn::DecodeProblem{}, fields).value();
   CHECK(to_json(decode) == gdn::DecodeProblem{.heads = {.v = 64},
-                                              .states = {.dtype = DType::kBF16},
-                                              .use_qk_l2norm = true}
+                                              .inputs = {.use_qk_l2norm = true},
+                                              .states = {.dtype = DType::kBF16}}
                                .to_json());
   const Problem prefill = with_fields(gdn::PrefillProblem{}, fields).value();
   CHECK(to_json(prefill) == gdn::PrefillProblem{.heads = {.v = 64},
+                                                .inputs = {.use_qk_l2norm = true},
                                                 .states = {.dtype = DType::kBF16},
-                                                .use_qk_l2norm = true,
                                                 .checkpoints = gdn::Checkpoints::kBefore,
                                                 .checkpoint_every = 128}
                                 .to_json());

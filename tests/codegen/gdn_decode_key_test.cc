@@ -20,7 +20,7 @@ using gdn::StateLayout;
 using gdn::StateLocation;
 
 GdnDecodeKey key_of(StateLayout layout, DType state_dtype) {
-  return {.state_dtype = state_dtype, .state_layout = layout};
+  return {.states = {.dtype = state_dtype, .layout = layout}};
 }
 
 // No field has its default.
@@ -28,21 +28,21 @@ constexpr GdnDecodeKey kUnusual{.key_dim = 64,
                                 .value_dim = 96,
                                 .dtype = DType::kF32,
                                 .output_dtype = DType::kF16,
-                                .gate_dtype = DType::kBF16,
-                                .beta_dtype = DType::kF16,
-                                .a_log_dtype = DType::kBF16,
-                                .dt_bias_dtype = DType::kF16,
-                                .state_dtype = DType::kBF16,
-                                .index_dtype = DType::kI64,
-                                .state_layout = StateLayout::kKV,
-                                .state_location = StateLocation::kPool,
-                                .padding = Padding::kScratch,
-                                .pad_index = PadIndex::kZero,
-                                .gate_mode = GateMode::kComputed,
-                                .beta_mode = BetaMode::kDoubledLogit,
-                                .use_qk_l2norm = true,
-                                .has_initial_state = false,
-                                .store_state = false,
+                                .inputs = {.gate_dtype = DType::kBF16,
+                                           .beta_dtype = DType::kF16,
+                                           .a_log_dtype = DType::kBF16,
+                                           .dt_bias_dtype = DType::kF16,
+                                           .gate_mode = GateMode::kComputed,
+                                           .beta_mode = BetaMode::kDoubledLogit,
+                                           .use_qk_l2norm = true},
+                                .states = {.dtype = DType::kBF16,
+                                           .index_dtype = DType::kI64,
+                                           .layout = StateLayout::kKV,
+                                           .location = StateLocation::kPool,
+                                           .padding = Padding::kScratch,
+                                           .pad_index = PadIndex::kZero,
+                                           .has_initial = false,
+                                           .store = false},
                                 .warp_v = 32,
                                 .k_lanes = 16,
                                 .vec_bytes = 8,
@@ -80,21 +80,21 @@ TEST_CASE("FieldsCarryTheNamesOfTheirMembers", "[cpu]") {
   CHECK_MEMBER(GdnDecodeKey, value_dim, 64);
   CHECK_MEMBER(GdnDecodeKey, dtype, DType::kF16);
   CHECK_MEMBER(GdnDecodeKey, output_dtype, DType::kF16);
-  CHECK_MEMBER(GdnDecodeKey, gate_dtype, DType::kF16);
-  CHECK_MEMBER(GdnDecodeKey, beta_dtype, DType::kF16);
-  CHECK_MEMBER(GdnDecodeKey, a_log_dtype, DType::kF16);
-  CHECK_MEMBER(GdnDecodeKey, dt_bias_dtype, DType::kF16);
-  CHECK_MEMBER(GdnDecodeKey, state_dtype, DType::kF16);
-  CHECK_MEMBER(GdnDecodeKey, index_dtype, DType::kI64);
-  CHECK_MEMBER(GdnDecodeKey, state_layout, StateLayout::kKV);
-  CHECK_MEMBER(GdnDecodeKey, state_location, StateLocation::kPool);
-  CHECK_MEMBER(GdnDecodeKey, padding, Padding::kSkip);
-  CHECK_MEMBER(GdnDecodeKey, pad_index, PadIndex::kZero);
-  CHECK_MEMBER(GdnDecodeKey, gate_mode, GateMode::kAlpha);
-  CHECK_MEMBER(GdnDecodeKey, beta_mode, BetaMode::kLogit);
-  CHECK_MEMBER(GdnDecodeKey, use_qk_l2norm, true);
-  CHECK_MEMBER(GdnDecodeKey, has_initial_state, false);
-  CHECK_MEMBER(GdnDecodeKey, store_state, false);
+  CHECK_PART_MEMBER(GdnDecodeKey, "gate_dtype", inputs.gate_dtype, DType::kF16);
+  CHECK_PART_MEMBER(GdnDecodeKey, "beta_dtype", inputs.beta_dtype, DType::kF16);
+  CHECK_PART_MEMBER(GdnDecodeKey, "a_log_dtype", inputs.a_log_dtype, DType::kF16);
+  CHECK_PART_MEMBER(GdnDecodeKey, "dt_bias_dtype", inputs.dt_bias_dtype, DType::kF16);
+  CHECK_PART_MEMBER(GdnDecodeKey, "state_dtype", states.dtype, DType::kF16);
+  CHECK_PART_MEMBER(GdnDecodeKey, "index_dtype", states.index_dtype, DType::kI64);
+  CHECK_PART_MEMBER(GdnDecodeKey, "state_layout", states.layout, StateLayout::kKV);
+  CHECK_PART_MEMBER(GdnDecodeKey, "state_location", states.location, StateLocation::kPool);
+  CHECK_PART_MEMBER(GdnDecodeKey, "padding", states.padding, Padding::kSkip);
+  CHECK_PART_MEMBER(GdnDecodeKey, "pad_index", states.pad_index, PadIndex::kZero);
+  CHECK_PART_MEMBER(GdnDecodeKey, "gate_mode", inputs.gate_mode, GateMode::kAlpha);
+  CHECK_PART_MEMBER(GdnDecodeKey, "beta_mode", inputs.beta_mode, BetaMode::kLogit);
+  CHECK_PART_MEMBER(GdnDecodeKey, "use_qk_l2norm", inputs.use_qk_l2norm, true);
+  CHECK_PART_MEMBER(GdnDecodeKey, "has_initial_state", states.has_initial, false);
+  CHECK_PART_MEMBER(GdnDecodeKey, "store_state", states.store, false);
   CHECK_MEMBER(GdnDecodeKey, warp_v, 64);
   CHECK_MEMBER(GdnDecodeKey, k_lanes, 16);
   CHECK_MEMBER(GdnDecodeKey, vec_bytes, 8);
@@ -152,20 +152,20 @@ TEST_CASE("EachRuleOfAProblemIsNamed", "[cpu]") {
     CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.dtype = dtype; }) == "dtype" + floats);
     CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.output_dtype = dtype; }) ==
           "output_dtype" + floats);
-    CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.gate_dtype = dtype; }) ==
+    CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.inputs.gate_dtype = dtype; }) ==
           "gate_dtype" + floats);
-    CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.beta_dtype = dtype; }) ==
+    CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.inputs.beta_dtype = dtype; }) ==
           "beta_dtype" + floats);
-    CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.a_log_dtype = dtype; }) ==
+    CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.inputs.a_log_dtype = dtype; }) ==
           "a_log_dtype" + floats);
-    CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.dt_bias_dtype = dtype; }) ==
+    CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.inputs.dt_bias_dtype = dtype; }) ==
           "dt_bias_dtype" + floats);
-    CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.state_dtype = dtype; }) ==
+    CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.states.dtype = dtype; }) ==
           "state_dtype" + floats);
   }
-  CHECK(broken_rule<GdnDecodeKey>([](Key& key) { key.index_dtype = DType::kF32; }) ==
+  CHECK(broken_rule<GdnDecodeKey>([](Key& key) { key.states.index_dtype = DType::kF32; }) ==
         "index_dtype must be i32 or i64");
-  CHECK(broken_rule<GdnDecodeKey>([](Key& key) { key.padding = Padding::kSkip; }) ==
+  CHECK(broken_rule<GdnDecodeKey>([](Key& key) { key.states.padding = Padding::kSkip; }) ==
         "padding needs state_location = pool");
 }
 
@@ -173,7 +173,7 @@ TEST_CASE("EachRuleOfTuningIsNamed", "[cpu]") {
   using Key = GdnDecodeKey;
   const auto kv = [](int warp_v, int k_lanes, int vec_bytes) {
     return broken_rule<GdnDecodeKey>([=](Key& key) {
-      key.state_layout = StateLayout::kKV;
+      key.states.layout = StateLayout::kKV;
       key.warp_v = warp_v;
       key.k_lanes = k_lanes;
       key.vec_bytes = vec_bytes;
@@ -200,7 +200,7 @@ TEST_CASE("EachRuleOfTuningIsNamed", "[cpu]") {
   CHECK(broken_rule<GdnDecodeKey>([](Key& key) { key.warp_v = 2; }) ==
         "warp_v must be a multiple of 32 / k_lanes");
   CHECK(broken_rule<GdnDecodeKey>([](Key& key) {
-          key.state_layout = StateLayout::kKV;
+          key.states.layout = StateLayout::kKV;
           key.key_dim = 16;
           key.k_lanes = 32;
           key.vec_bytes = 4;

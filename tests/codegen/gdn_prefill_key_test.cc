@@ -37,15 +37,15 @@ TEST_CASE("PrefillKeysPrintTheirFields", "[cpu]") {
 TEST_CASE("ChunksFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
   CHECK_MEMBER(Chunks, key_dim, 64);
   CHECK_MEMBER(Chunks, dtype, DType::kF16);
-  CHECK_MEMBER(Chunks, gate_dtype, DType::kF16);
-  CHECK_MEMBER(Chunks, beta_dtype, DType::kF16);
-  CHECK_MEMBER(Chunks, a_log_dtype, DType::kF16);
-  CHECK_MEMBER(Chunks, dt_bias_dtype, DType::kF16);
+  CHECK_PART_MEMBER(Chunks, "gate_dtype", inputs.gate_dtype, DType::kF16);
+  CHECK_PART_MEMBER(Chunks, "beta_dtype", inputs.beta_dtype, DType::kF16);
+  CHECK_PART_MEMBER(Chunks, "a_log_dtype", inputs.a_log_dtype, DType::kF16);
+  CHECK_PART_MEMBER(Chunks, "dt_bias_dtype", inputs.dt_bias_dtype, DType::kF16);
   CHECK_MEMBER(Chunks, cu_seqlens_dtype, DType::kI64);
   CHECK_MEMBER(Chunks, varlen, true);
-  CHECK_MEMBER(Chunks, gate_mode, GateMode::kAlpha);
-  CHECK_MEMBER(Chunks, beta_mode, BetaMode::kLogit);
-  CHECK_MEMBER(Chunks, use_qk_l2norm, true);
+  CHECK_PART_MEMBER(Chunks, "gate_mode", inputs.gate_mode, GateMode::kAlpha);
+  CHECK_PART_MEMBER(Chunks, "beta_mode", inputs.beta_mode, BetaMode::kLogit);
+  CHECK_PART_MEMBER(Chunks, "use_qk_l2norm", inputs.use_qk_l2norm, true);
   CHECK_MEMBER(Chunks, chunk_size, 16);
   CHECK_MEMBER(Chunks, warps, 4);
 }
@@ -55,16 +55,16 @@ TEST_CASE("ScanFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
   CHECK_MEMBER(Scan, value_dim, 64);
   CHECK_MEMBER(Scan, dtype, DType::kF16);
   CHECK_MEMBER(Scan, output_dtype, DType::kF16);
-  CHECK_MEMBER(Scan, state_dtype, DType::kF16);
-  CHECK_MEMBER(Scan, index_dtype, DType::kI64);
+  CHECK_PART_MEMBER(Scan, "state_dtype", states.dtype, DType::kF16);
+  CHECK_PART_MEMBER(Scan, "index_dtype", states.index_dtype, DType::kI64);
   CHECK_MEMBER(Scan, cu_seqlens_dtype, DType::kI64);
   CHECK_MEMBER(Scan, varlen, true);
-  CHECK_MEMBER(Scan, state_layout, StateLayout::kKV);
-  CHECK_MEMBER(Scan, state_location, StateLocation::kPool);
-  CHECK_MEMBER(Scan, padding, Padding::kSkip);
-  CHECK_MEMBER(Scan, pad_index, PadIndex::kZero);
-  CHECK_MEMBER(Scan, has_initial_state, false);
-  CHECK_MEMBER(Scan, store_state, false);
+  CHECK_PART_MEMBER(Scan, "state_layout", states.layout, StateLayout::kKV);
+  CHECK_PART_MEMBER(Scan, "state_location", states.location, StateLocation::kPool);
+  CHECK_PART_MEMBER(Scan, "padding", states.padding, Padding::kSkip);
+  CHECK_PART_MEMBER(Scan, "pad_index", states.pad_index, PadIndex::kZero);
+  CHECK_PART_MEMBER(Scan, "has_initial_state", states.has_initial, false);
+  CHECK_PART_MEMBER(Scan, "store_state", states.store, false);
   CHECK_MEMBER(Scan, checkpoints, Checkpoints::kAfter);
   CHECK_MEMBER(Scan, chunk_size, 16);
   CHECK_MEMBER(Scan, warps, 2);
@@ -112,13 +112,13 @@ TEMPLATE_TEST_CASE("PrefillKernelsShareTheseRules", "[cpu]", Chunks, Scan) {
 
 TEST_CASE("EachRuleOfChunksIsNamed", "[cpu]") {
   const std::string floats = " must be f32, bf16 or f16";
-  CHECK(broken_rule<Chunks>([](auto& key) { key.gate_dtype = DType::kI64; }) ==
+  CHECK(broken_rule<Chunks>([](auto& key) { key.inputs.gate_dtype = DType::kI64; }) ==
         "gate_dtype" + floats);
-  CHECK(broken_rule<Chunks>([](auto& key) { key.beta_dtype = DType::kI64; }) ==
+  CHECK(broken_rule<Chunks>([](auto& key) { key.inputs.beta_dtype = DType::kI64; }) ==
         "beta_dtype" + floats);
-  CHECK(broken_rule<Chunks>([](auto& key) { key.a_log_dtype = DType::kI64; }) ==
+  CHECK(broken_rule<Chunks>([](auto& key) { key.inputs.a_log_dtype = DType::kI64; }) ==
         "a_log_dtype" + floats);
-  CHECK(broken_rule<Chunks>([](auto& key) { key.dt_bias_dtype = DType::kI64; }) ==
+  CHECK(broken_rule<Chunks>([](auto& key) { key.inputs.dt_bias_dtype = DType::kI64; }) ==
         "dt_bias_dtype" + floats);
   for (const int warps : {-1, 0, 3, 8}) {
     CHECK(broken_rule<Chunks>([&](auto& key) { key.warps = warps; }) == "warps must be 1, 2 or 4");
@@ -132,11 +132,11 @@ TEST_CASE("EachRuleOfTheScanIsNamed", "[cpu]") {
   }
   CHECK(broken_rule<Scan>([](auto& key) { key.output_dtype = DType::kI64; }) ==
         "output_dtype must be f32, bf16 or f16");
-  CHECK(broken_rule<Scan>([](auto& key) { key.state_dtype = DType::kI64; }) ==
+  CHECK(broken_rule<Scan>([](auto& key) { key.states.dtype = DType::kI64; }) ==
         "state_dtype must be f32, bf16 or f16");
-  CHECK(broken_rule<Scan>([](auto& key) { key.index_dtype = DType::kF32; }) ==
+  CHECK(broken_rule<Scan>([](auto& key) { key.states.index_dtype = DType::kF32; }) ==
         "index_dtype must be i32 or i64");
-  CHECK(broken_rule<Scan>([](auto& key) { key.padding = Padding::kSkip; }) ==
+  CHECK(broken_rule<Scan>([](auto& key) { key.states.padding = Padding::kSkip; }) ==
         "padding needs state_location = pool");
   for (const int warps : {-1, 0, 8}) {
     CHECK(broken_rule<Scan>([&](auto& key) { key.warps = warps; }) == "warps must be from 1 to 7");

@@ -25,12 +25,13 @@ std::string changed_fields(const Key& key) {
 
 // A table entry with the name of one member and the pointer of another would compile a wrong
 // kernel.
-#define CHECK_MEMBER(Key, member, other)                           \
-  do {                                                             \
-    Key changed_key;                                               \
-    changed_key.member = other;                                    \
-    CHECK(cubinery::test::changed_fields(changed_key) == #member); \
+#define CHECK_PART_MEMBER(Key, name, member, other)             \
+  do {                                                          \
+    Key changed_key;                                            \
+    changed_key.member = other;                                 \
+    CHECK(cubinery::test::changed_fields(changed_key) == name); \
   } while (false)
+#define CHECK_MEMBER(Key, member, other) CHECK_PART_MEMBER(Key, #member, member, other)
 
 // The rule that a key breaks when `change` is made to the default key.
 template <class Key>

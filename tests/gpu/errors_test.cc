@@ -139,7 +139,7 @@ std::vector<BadCall> bad_scalars(const char* name, DType other) {
 
 TEST_CASE("GdnDecodeErrors.GatesAndBeta", "[gpu]") {
   DecodeProblem problem = small_problem();
-  problem.gates.mode = GateMode::kComputed;
+  problem.inputs.gate_mode = GateMode::kComputed;
   std::vector<BadCall> calls{
       {"one head more", "g", [](DecodeArgs& a) { ++a.gates.g.shape[1]; }},
       {"one head more", "beta", [](DecodeArgs& a) { ++a.gates.beta.shape[1]; }},
@@ -157,8 +157,8 @@ TEST_CASE("GdnDecodeErrors.TensorsThatTheProblemDoesNotUse", "[gpu]") {
                    [name](DecodeArgs& a) { tensor_named(a, name) = a.o; }};
   };
   DecodeProblem problem = small_problem();
-  problem.gates.mode = GateMode::kNone;
-  problem.gates.beta_mode = gdn::BetaMode::kOne;
+  problem.inputs.gate_mode = GateMode::kNone;
+  problem.inputs.beta_mode = gdn::BetaMode::kOne;
   expect_refused(problem, {.seed = seed()},
                  {extra("g"),
                   extra("beta"),

@@ -24,8 +24,8 @@ TEST_CASE("GdnDecode.TakesOperandsAsTheyLie", "[gpu]") {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       DecodeProblem problem = small_problem();
       problem.dtype = problem.output_dtype = dtype;
-      problem.gates.dtype = problem.gates.beta_dtype = DType::kBF16;
-      problem.gates.mode = GateMode::kComputed;
+      problem.inputs.gate_dtype = problem.inputs.beta_dtype = DType::kBF16;
+      problem.inputs.gate_mode = GateMode::kComputed;
       problem.states.location = StateLocation::kPool;
       CaseOptions options;
       options.placement = placement;
@@ -38,7 +38,7 @@ TEST_CASE("GdnDecode.TakesOperandsAsTheyLie", "[gpu]") {
 
 TEST_CASE("GdnDecode.NonFiniteInputsStayInTheirRequestAndHead", "[gpu]") {
   DecodeProblem problem = small_problem();  // two value heads per key head
-  problem.gates.beta_mode = BetaMode::kGiven;
+  problem.inputs.beta_mode = BetaMode::kGiven;
   expect_all_confined([&] { return DecodeCase(problem, 3, {.seed = seed()}); }, prepare(problem),
                       0);
 }
@@ -47,7 +47,7 @@ TEST_CASE("GdnDecode.NonFiniteInputsStayInTheirRequestAndHead", "[gpu]") {
 TEST_CASE("GdnDecode.WithoutBatchInvariantEverySizeIsRightAndRepeats", "[gpu]") {
   DecodeProblem problem;
   problem.heads = {.q = 4, .k = 4, .v = 8};
-  problem.use_qk_l2norm = true;
+  problem.inputs.use_qk_l2norm = true;
   const gdn::Decode decode = prepare(problem);
   std::set<std::string> configurations;
   for (const std::int64_t batch : {1, 8, 64}) {
@@ -69,7 +69,7 @@ TEST_CASE("GdnDecode.BitsDoNotDependOnTheBatch", "[gpu][big]") {
       problem.heads.v = 8;
       problem.states.layout = layout;
       problem.states.dtype = state_dtype;
-      problem.use_qk_l2norm = true;
+      problem.inputs.use_qk_l2norm = true;
       problem.batch_invariant = true;
       const std::int64_t batch = 257;
       const DecodeCase c(problem, batch, {.seed = seed()});
@@ -159,7 +159,7 @@ TEST_CASE("GdnDecode.ManySteps", "[gpu]") {
         problem.states.layout = layout;
         problem.states.dtype = state_dtype;
         problem.output_dtype = DType::kF32;  // else its rounding hides what the state lost
-        problem.use_qk_l2norm = true;
+        problem.inputs.use_qk_l2norm = true;
         run_chain(problem, gates);
       }
     }

@@ -34,7 +34,7 @@ TEST_CASE("GdnDecode.EveryBetaModeAndDtype", "[gpu]") {
 TEST_CASE("GdnDecode.EveryGateDistribution", "[gpu]") {
   std::vector<DecodeProblem> problems;
   for (const GateMode mode : {GateMode::kLog, GateMode::kAlpha, GateMode::kComputed}) {
-    problems.emplace_back(small_problem()).gates.mode = mode;
+    problems.emplace_back(small_problem()).inputs.gate_mode = mode;
   }
   for (const Gates gates :
        {Gates::kStrong, Gates::kQwen, Gates::kUndecayed, Gates::kInit, Gates::kExtreme}) {
@@ -49,7 +49,7 @@ TEST_CASE("GdnDecode.NormalisesKeysAndQueries", "[gpu]") {
   for (const DType dtype : kFloats) {
     for (const StateLayout layout : kLayouts) {
       DecodeProblem& problem = problems.emplace_back(small_problem());
-      problem.use_qk_l2norm = true;
+      problem.inputs.use_qk_l2norm = true;
       problem.dtype = dtype;
       problem.states.layout = layout;
     }

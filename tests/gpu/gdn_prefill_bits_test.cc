@@ -40,7 +40,7 @@ TEST_CASE("GdnPrefill.BitsDoNotDependOnTheBatch", "[gpu][prefill][slow]") {
     PrefillProblem problem = small_prefill();
     problem.dtype = dtype;
     problem.value_dim = 128;
-    problem.use_qk_l2norm = true;
+    problem.inputs.use_qk_l2norm = true;
     problem.batch_invariant = true;
     expect_same_in_parts(PrefillCase(problem, uniform(40, 100), {.seed = seed()}));
     problem.varlen = true;
@@ -54,7 +54,7 @@ TEST_CASE("GdnPrefill.WithoutBatchInvariantEverySizeIsRightAndRepeats", "[gpu][p
   PrefillProblem problem;  // of the dimensions that results are for
   problem.heads = {.q = 2, .k = 2, .v = 4};
   problem.varlen = true;
-  problem.use_qk_l2norm = true;
+  problem.inputs.use_qk_l2norm = true;
   const gdn::Prefill prefill = prepare(problem);
   for (const std::int64_t count : {1, 8, 40}) {
     const PrefillCase c(problem, uniform(count, 150), {.seed = seed()});

@@ -24,8 +24,8 @@ PrefillProblem computed_gates(bool varlen, TokenLayout layout, DType dtype) {
   PrefillProblem problem = varlen ? small_varlen() : small_prefill();
   problem.token_layout = layout;
   problem.dtype = problem.output_dtype = dtype;
-  problem.gates.dtype = problem.gates.beta_dtype = DType::kBF16;
-  problem.gates.mode = GateMode::kComputed;
+  problem.inputs.gate_dtype = problem.inputs.beta_dtype = DType::kBF16;
+  problem.inputs.gate_mode = GateMode::kComputed;
   return problem;
 }
 

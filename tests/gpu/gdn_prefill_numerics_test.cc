@@ -28,12 +28,12 @@ TEST_CASE("GdnPrefill.EveryGateDistribution", "[gpu][prefill][slow]") {
     given.output_dtype = DType::kF32;  // else its rounding hides what was lost before
     problems.push_back(given);
     PrefillProblem computed = given;
-    computed.gates.mode = GateMode::kComputed;
-    computed.use_qk_l2norm = true;
+    computed.inputs.gate_mode = GateMode::kComputed;
+    computed.inputs.use_qk_l2norm = true;
     problems.push_back(computed);
     PrefillProblem alpha = given;
-    alpha.gates.mode = GateMode::kAlpha;
-    alpha.gates.dtype = dtype;  // f16: e^-31 is 0
+    alpha.inputs.gate_mode = GateMode::kAlpha;
+    alpha.inputs.gate_dtype = dtype;  // f16: e^-31 is 0
     problems.push_back(alpha);
   }
   prewarm(problems);
@@ -51,7 +51,7 @@ TEST_CASE("GdnPrefill.CorrelatedKeys", "[gpu][prefill][slow]") {
     PrefillProblem& problem = problems.emplace_back(small_prefill());
     problem.dtype = dtype;
     problem.output_dtype = DType::kF32;
-    problem.use_qk_l2norm = dtype == DType::kBF16;
+    problem.inputs.use_qk_l2norm = dtype == DType::kBF16;
   }
   prewarm(problems);
   for (const double rho : {0.0, 0.5, 0.9, 0.99, 1.0}) {
@@ -93,9 +93,9 @@ DecodeProblem decode_problem(const PrefillProblem& p) {
   problem.value_dim = p.value_dim;
   problem.dtype = p.dtype;
   problem.output_dtype = p.output_dtype;
-  problem.gates.mode = p.gates.mode;
-  problem.gates.beta_mode = p.gates.beta_mode;
-  problem.use_qk_l2norm = p.use_qk_l2norm;
+  problem.inputs.gate_mode = p.inputs.gate_mode;
+  problem.inputs.beta_mode = p.inputs.beta_mode;
+  problem.inputs.use_qk_l2norm = p.inputs.use_qk_l2norm;
   return problem;
 }
 
@@ -181,7 +181,7 @@ TEST_CASE("GdnPrefill.AgreesWithDecode", "[gpu][prefill]") {
     for (const DType dtype : kFloats) {
       PrefillProblem& problem = problems.emplace_back(small_prefill());
       problem.dtype = problem.output_dtype = dtype;
-      problem.use_qk_l2norm = normalised;
+      problem.inputs.use_qk_l2norm = normalised;
     }
   }
   prewarm(problems);
@@ -212,8 +212,8 @@ void choose_heads(Random* random, PrefillProblem* problem) {
 }
 
 void choose_types(Random* random, PrefillProblem* p) {
-  for (DType* dtype : {&p->dtype, &p->output_dtype, &p->gates.dtype, &p->gates.beta_dtype,
-                       &p->gates.a_log_dtype, &p->gates.dt_bias_dtype, &p->states.dtype}) {
+  for (DType* dtype : {&p->dtype, &p->output_dtype, &p->inputs.gate_dtype, &p->inputs.beta_dtype,
+                       &p->inputs.a_log_dtype, &p->inputs.dt_bias_dtype, &p->states.dtype}) {
     *dtype = any_of(random, kFloats);
   }
   for (DType* dtype : {&p->states.index_dtype, &p->cu_seqlens_dtype}) {
@@ -237,11 +237,11 @@ void choose_modes(Random* random, PrefillProblem* p) {
         any_of(random, {Padding::kNone, Padding::kSkip, Padding::kZero, Padding::kScratch});
     p->states.pad_index = any_of(random, {gdn::PadIndex::kNegative, gdn::PadIndex::kZero});
   }
-  p->gates.mode =
+  p->inputs.gate_mode =
       any_of(random, {GateMode::kNone, GateMode::kLog, GateMode::kAlpha, GateMode::kComputed});
-  p->gates.beta_mode =
+  p->inputs.beta_mode =
       any_of(random, {BetaMode::kOne, BetaMode::kGiven, BetaMode::kLogit, BetaMode::kDoubledLogit});
-  p->use_qk_l2norm = coin();
+  p->inputs.use_qk_l2norm = coin();
   p->checkpoints = any_of(random, {Checkpoints::kNone, Checkpoints::kBefore, Checkpoints::kAfter});
   p->checkpoint_every = static_cast<int>(16 * (1 + random->below(8)));
   p->batch_invariant = coin();
@@ -267,7 +267,7 @@ AnyCase any_case(std::uint64_t number) {
   CaseOptions& options = any.options;
   options.seed = number;
   // Strong: keys may be longer than 1, which needs small betas not to grow without bound.
-  const bool may_be_strong = p.gates.beta_mode == BetaMode::kGiven;
+  const bool may_be_strong = p.inputs.beta_mode == BetaMode::kGiven;
   options.gates =
       kAllGates[static_cast<std::size_t>(may_be_strong ? random.below(5) : 1 + random.below(4))];
   options.placement = static_cast<Placement>(random.below(5));

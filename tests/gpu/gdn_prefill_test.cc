@@ -35,7 +35,7 @@ TEST_CASE("GdnPrefill.NormalisesKeysAndQueries", "[gpu][prefill]") {
   std::vector<PrefillProblem> problems;
   for (const DType dtype : kFloats) {
     PrefillProblem& problem = problems.emplace_back(small_prefill());
-    problem.use_qk_l2norm = true;
+    problem.inputs.use_qk_l2norm = true;
     problem.dtype = dtype;
   }
   run_cases(problems, kShape);

@@ -46,17 +46,17 @@ std::vector<Problem> gate_modes_and_dtypes(const Problem& base) {
     for (const GateMode mode :
          {GateMode::kNone, GateMode::kLog, GateMode::kAlpha, GateMode::kComputed}) {
       Problem& problem = problems.emplace_back(base);
-      problem.gates.mode = mode;
-      problem.gates.dtype = dtype;
+      problem.inputs.gate_mode = mode;
+      problem.inputs.gate_dtype = dtype;
     }
   }
   for (const DType dtype : kFloats) {
     Problem& a_log = problems.emplace_back(base);
-    a_log.gates.mode = GateMode::kComputed;
-    a_log.gates.a_log_dtype = dtype;
+    a_log.inputs.gate_mode = GateMode::kComputed;
+    a_log.inputs.a_log_dtype = dtype;
     Problem& dt_bias = problems.emplace_back(base);
-    dt_bias.gates.mode = GateMode::kComputed;
-    dt_bias.gates.dt_bias_dtype = dtype;
+    dt_bias.inputs.gate_mode = GateMode::kComputed;
+    dt_bias.inputs.dt_bias_dtype = dtype;
   }
   return problems;
 }
@@ -69,9 +69,9 @@ std::vector<Problem> beta_modes_and_dtypes(const Problem& base) {
     for (const BetaMode mode :
          {BetaMode::kOne, BetaMode::kGiven, BetaMode::kLogit, BetaMode::kDoubledLogit}) {
       Problem& problem = problems.emplace_back(base);
-      problem.gates.beta_mode = mode;
-      problem.gates.beta_dtype = dtype;
-      problem.use_qk_l2norm = true;
+      problem.inputs.beta_mode = mode;
+      problem.inputs.beta_dtype = dtype;
+      problem.inputs.use_qk_l2norm = true;
     }
   }
   return problems;
@@ -96,11 +96,11 @@ Problem engine_problem(DType state_dtype, gdn::StateLayout layout) {
   problem.states.layout = layout;
   problem.states.location = gdn::StateLocation::kPool;
   problem.states.padding = gdn::Padding::kSkip;
-  problem.gates.mode = gdn::GateMode::kComputed;
-  problem.gates.dtype = problem.gates.beta_dtype = DType::kBF16;
-  problem.gates.dt_bias_dtype = DType::kBF16;
-  problem.gates.beta_mode = gdn::BetaMode::kLogit;
-  problem.use_qk_l2norm = true;
+  problem.inputs.gate_mode = gdn::GateMode::kComputed;
+  problem.inputs.gate_dtype = problem.inputs.beta_dtype = DType::kBF16;
+  problem.inputs.dt_bias_dtype = DType::kBF16;
+  problem.inputs.beta_mode = gdn::BetaMode::kLogit;
+  problem.inputs.use_qk_l2norm = true;
   return problem;
 }
 

@@ -35,8 +35,8 @@ class Bench {
                     .k = rows(2, p.dtype, p.heads.k, p.key_dim),
                     .v = rows(3, p.dtype, p.heads.v, p.value_dim),
                     .o = rows(4, p.output_dtype, heads, p.value_dim)};
-    args.gates.g = Tensor::contiguous(address(5), p.gates.dtype, {batch, heads});
-    args.gates.beta = Tensor::contiguous(address(6), p.gates.beta_dtype, {batch, heads});
+    args.gates.g = Tensor::contiguous(address(5), p.inputs.gate_dtype, {batch, heads});
+    args.gates.beta = Tensor::contiguous(address(6), p.inputs.beta_dtype, {batch, heads});
     const bool pool = p.states.location == StateLocation::kPool;
     args.states.in = Tensor::contiguous(
         address(7), p.states.dtype,
@@ -177,7 +177,7 @@ TEST_CASE("TensorsThatTheProblemDoesNotUseAreRefused", "[cpu]") {
   CHECK(plain.refusal([](auto& a) { a.states.scratch_slot = 1; }) ==
         "gdn_decode: scratch_slot is 1; accepted: 0, padding is not scratch");
 
-  const Bench bare({.gates = {.mode = GateMode::kNone, .beta_mode = BetaMode::kOne}});
+  const Bench bare({.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne}});
   CHECK(bare.refusal([](auto& a) { a.gates.beta = {}; }) ==
         "gdn_decode: g is given; accepted: no tensor, gate_mode is none");
   CHECK(bare.refusal([](auto& a) { a.gates.g = {}; }) ==
@@ -215,8 +215,8 @@ TEST_CASE("StatesAreRefusedWithNameAndReason", "[cpu]") {
 }
 
 TEST_CASE("PoolsHaveSlotsAndIndices", "[cpu]") {
-  const Bench bench({.states = {.location = StateLocation::kPool,
-                                .index_dtype = DType::kI64,
+  const Bench bench({.states = {.index_dtype = DType::kI64,
+                                .location = StateLocation::kPool,
                                 .padding = Padding::kScratch}});
   DecodeArgs args = bench.args(2);
   args.states.scratch_slot = 8;

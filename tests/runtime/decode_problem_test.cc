@@ -58,7 +58,7 @@ TEST_CASE("EveryShapeHasTwoValidKernelsThatSumAlike", "[cpu]") {
 }
 
 TEST_CASE("KernelsWithoutResultsAreThoseOfTheKeys", "[cpu]") {
-  const DecodeProblem problem{.key_dim = 64, .gates = {.mode = GateMode::kComputed}};
+  const DecodeProblem problem{.key_dim = 64, .inputs = {.gate_mode = GateMode::kComputed}};
   for (const std::string& arch : known_architectures()) {
     const Result<std::vector<KernelSpec>> kernels = kernels_for(problem, arch, {});
     REQUIRE(kernels);
@@ -84,14 +84,14 @@ TEST_CASE("EqualCodeHasEqualKeys", "[cpu]") {
   const auto same = [](const DecodeProblem& base, const Change<DecodeProblem>& change) {
     return wide_text(changed(base, change)) == wide_text(base);
   };
-  const auto gate = [](auto& p) { p.gates.dtype = DType::kBF16; };
-  const auto beta = [](auto& p) { p.gates.beta_dtype = DType::kBF16; };
-  const auto a_log = [](auto& p) { p.gates.a_log_dtype = DType::kBF16; };
-  const auto dt_bias = [](auto& p) { p.gates.dt_bias_dtype = DType::kBF16; };
+  const auto gate = [](auto& p) { p.inputs.gate_dtype = DType::kBF16; };
+  const auto beta = [](auto& p) { p.inputs.beta_dtype = DType::kBF16; };
+  const auto a_log = [](auto& p) { p.inputs.a_log_dtype = DType::kBF16; };
+  const auto dt_bias = [](auto& p) { p.inputs.dt_bias_dtype = DType::kBF16; };
   const auto index = [](auto& p) { p.states.index_dtype = DType::kI64; };
   const auto pad_index = [](auto& p) { p.states.pad_index = PadIndex::kZero; };
 
-  const DecodeProblem plain{.gates = {.mode = GateMode::kNone, .beta_mode = BetaMode::kOne}};
+  const DecodeProblem plain{.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne}};
   for (const auto& change :
        std::vector<Change<DecodeProblem>>{gate, beta, a_log, dt_bias, index, pad_index}) {
     CHECK(same(plain, change));
@@ -101,7 +101,7 @@ TEST_CASE("EqualCodeHasEqualKeys", "[cpu]") {
   CHECK_FALSE(same(log, beta));
   CHECK(same(log, a_log));
   CHECK(same(log, dt_bias));
-  const DecodeProblem computed{.gates = {.mode = GateMode::kComputed}};
+  const DecodeProblem computed{.inputs = {.gate_mode = GateMode::kComputed}};
   CHECK_FALSE(same(computed, a_log));
   CHECK_FALSE(same(computed, dt_bias));
   const DecodeProblem pool{.states = {.location = StateLocation::kPool}};
@@ -130,9 +130,10 @@ TEST_CASE("ProblemsSurviveJson", "[cpu]") {
         R"("beta_mode":"given","use_qk_l2norm":false,"has_initial_state":true,"store_state":true,)"
         R"("batch_invariant":false})");
   const DecodeProblem problem{.heads = {.q = 2, .k = 4, .v = 8},
-                              .gates = {.mode = GateMode::kComputed, .dt_bias_dtype = DType::kF16},
-                              .states = {.padding = Padding::kSkip},
-                              .use_qk_l2norm = true};
+                              .inputs = {.dt_bias_dtype = DType::kF16,
+                                         .gate_mode = GateMode::kComputed,
+                                         .use_qk_l2norm = true},
+                              .states = {.padding = Padding::kSkip}};
   const Result<DecodeProblem> parsed = DecodeProblem::from_json(problem.to_json());
   REQUIRE(parsed);
   CHECK(parsed->to_json() == problem.to_json());

@@ -42,9 +42,10 @@ class FakePrefill {
                           .k = of_tokens(2, p.dtype, p.heads.k, p.key_dim),
                           .v = of_tokens(3, p.dtype, p.heads.v, p.value_dim),
                           .o = of_tokens(4, p.output_dtype, heads, p.value_dim)};
-    if (p.gates.mode != gdn::GateMode::kNone) args.gates.g = of_tokens(5, p.gates.dtype, heads, 0);
-    if (p.gates.beta_mode != gdn::BetaMode::kOne)
-      args.gates.beta = of_tokens(6, p.gates.beta_dtype, heads, 0);
+    if (p.inputs.gate_mode != gdn::GateMode::kNone)
+      args.gates.g = of_tokens(5, p.inputs.gate_dtype, heads, 0);
+    if (p.inputs.beta_mode != gdn::BetaMode::kOne)
+      args.gates.beta = of_tokens(6, p.inputs.beta_dtype, heads, 0);
     const bool pool = p.states.location == gdn::StateLocation::kPool;
     args.states.in = states(7, pool ? 9 : sequences);
     if (pool)

@@ -132,7 +132,7 @@ TEST_CASE("WhatThePrefillDoesNotUseIsRefused", "[cpu]") {
         "gdn_prefill: checkpoint_cu_starts is given; accepted: no tensor, checkpoints is none");
   CHECK(plain.refusal([](auto& a) { a.states.scratch_slot = 1; }) ==
         "gdn_prefill: scratch_slot is 1; accepted: 0, padding is not scratch");
-  const FakePrefill bare({.gates = {.mode = GateMode::kNone, .beta_mode = BetaMode::kOne}});
+  const FakePrefill bare({.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne}});
   const Tensor gate = plain.args(2, 100).gates.g;
   CHECK(bare.refusal([&](auto& a) { a.gates.g = gate; }) ==
         "gdn_prefill: g is given; accepted: no tensor, gate_mode is none");
@@ -164,8 +164,8 @@ TEST_CASE("PrefillStatesAreRefusedWithNameAndReason", "[cpu]") {
 }
 
 TEST_CASE("PrefillPoolsAreRefusedWithNameAndReason", "[cpu]") {
-  const FakePrefill bench({.states = {.location = StateLocation::kPool,
-                                      .index_dtype = DType::kI64,
+  const FakePrefill bench({.states = {.index_dtype = DType::kI64,
+                                      .location = StateLocation::kPool,
                                       .padding = Padding::kScratch}});
   CHECK(bench.refusal([](auto& a) { a.states.scratch_slot = 9; }) ==
         "gdn_prefill: scratch_slot is 9; accepted: 0 to 8");

@@ -125,7 +125,7 @@ TEST_CASE("RowsAtMultiplesOf16BytesAreReportedAsAligned", "[cpu]") {
 
 TEST_CASE("PoolsGatesAndCheckpointsReachTheKernels", "[cpu]") {
   const FakePrefill bench(
-      {.gates = {.mode = GateMode::kComputed},
+      {.inputs = {.gate_mode = GateMode::kComputed},
        .states = {.location = StateLocation::kPool, .padding = Padding::kScratch},
        .varlen = true,
        .checkpoints = Checkpoints::kAfter,

@@ -134,7 +134,7 @@ TEST_CASE("EveryShapeFitsEveryArchitecture", "[cpu]") {
 }
 
 TEST_CASE("PrefillKernelsWithoutResultsAreThoseOfTheKeys", "[cpu]") {
-  const PrefillProblem problem{.key_dim = 64, .gates = {.mode = GateMode::kComputed}};
+  const PrefillProblem problem{.key_dim = 64, .inputs = {.gate_mode = GateMode::kComputed}};
   for (const std::string& arch : known_architectures()) {
     const Result<std::vector<KernelSpec>> kernels = kernels_for(problem, arch, {});
     REQUIRE(kernels);
@@ -155,10 +155,10 @@ TEST_CASE("EqualPrefillCodeHasEqualKeys", "[cpu]") {
   const auto same = [](const PrefillProblem& base, const To& change) {
     return text_of(changed(base, change)) == text_of(base);
   };
-  const To gate = [](auto& p) { p.gates.dtype = DType::kBF16; };
-  const To beta = [](auto& p) { p.gates.beta_dtype = DType::kBF16; };
-  const To a_log = [](auto& p) { p.gates.a_log_dtype = DType::kBF16; };
-  const To dt_bias = [](auto& p) { p.gates.dt_bias_dtype = DType::kBF16; };
+  const To gate = [](auto& p) { p.inputs.gate_dtype = DType::kBF16; };
+  const To beta = [](auto& p) { p.inputs.beta_dtype = DType::kBF16; };
+  const To a_log = [](auto& p) { p.inputs.a_log_dtype = DType::kBF16; };
+  const To dt_bias = [](auto& p) { p.inputs.dt_bias_dtype = DType::kBF16; };
   const To index = [](auto& p) { p.states.index_dtype = DType::kI64; };
   const To cu_seqlens = [](auto& p) { p.cu_seqlens_dtype = DType::kI64; };
   const To pad_index = [](auto& p) { p.states.pad_index = PadIndex::kZero; };
@@ -169,7 +169,7 @@ TEST_CASE("EqualPrefillCodeHasEqualKeys", "[cpu]") {
   const To invariant = [](auto& p) { p.batch_invariant = true; };
   const To every = [](auto& p) { p.checkpoint_every = 16; };
 
-  const PrefillProblem plain{.gates = {.mode = GateMode::kNone, .beta_mode = BetaMode::kOne},
+  const PrefillProblem plain{.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne},
                              .states = {.has_initial = false, .store = false}};
   for (const To& change : {gate, beta, a_log, dt_bias, index, cu_seqlens, pad_index, state, layout,
                            heads, tokens, invariant, every}) {
@@ -178,7 +178,7 @@ TEST_CASE("EqualPrefillCodeHasEqualKeys", "[cpu]") {
   const PrefillProblem log;
   for (const To& change : {gate, beta, state, layout}) CHECK_FALSE(same(log, change));
   for (const To& change : {a_log, dt_bias, index, cu_seqlens}) CHECK(same(log, change));
-  const PrefillProblem computed{.gates = {.mode = GateMode::kComputed}};
+  const PrefillProblem computed{.inputs = {.gate_mode = GateMode::kComputed}};
   for (const To& change : {a_log, dt_bias}) CHECK_FALSE(same(computed, change));
   const PrefillProblem pool{.states = {.location = StateLocation::kPool}};
   CHECK_FALSE(same(pool, index));

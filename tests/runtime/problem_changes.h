@@ -35,9 +35,9 @@ std::vector<Change<Problem>> compiled_in_changes() {
         p.states.location = gdn::StateLocation::kPool;
         p.states.padding = gdn::Padding::kZero;
       },
-      [](auto& p) { p.gates.mode = gdn::GateMode::kAlpha; },
-      [](auto& p) { p.gates.beta_mode = gdn::BetaMode::kLogit; },
-      [](auto& p) { p.use_qk_l2norm = true; },
+      [](auto& p) { p.inputs.gate_mode = gdn::GateMode::kAlpha; },
+      [](auto& p) { p.inputs.beta_mode = gdn::BetaMode::kLogit; },
+      [](auto& p) { p.inputs.use_qk_l2norm = true; },
       [](auto& p) { p.states.has_initial = false; },
       [](auto& p) { p.states.store = false; },
   };

@@ -60,10 +60,10 @@ TEMPLATE_TEST_CASE("TensorsAreFloatsAndIndicesIntegers", "[cpu]", DecodeProblem,
   };
   refuses("dtype", [](P& p) { p.dtype = DType::kI32; });
   refuses("output_dtype", [](P& p) { p.output_dtype = DType::kI32; });
-  refuses("gate_dtype", [](P& p) { p.gates.dtype = DType::kI32; });
-  refuses("beta_dtype", [](P& p) { p.gates.beta_dtype = DType::kI32; });
-  refuses("a_log_dtype", [](P& p) { p.gates.a_log_dtype = DType::kI32; });
-  refuses("dt_bias_dtype", [](P& p) { p.gates.dt_bias_dtype = DType::kI32; });
+  refuses("gate_dtype", [](P& p) { p.inputs.gate_dtype = DType::kI32; });
+  refuses("beta_dtype", [](P& p) { p.inputs.beta_dtype = DType::kI32; });
+  refuses("a_log_dtype", [](P& p) { p.inputs.a_log_dtype = DType::kI32; });
+  refuses("dt_bias_dtype", [](P& p) { p.inputs.dt_bias_dtype = DType::kI32; });
   refuses("state_dtype", [](P& p) { p.states.dtype = DType::kI32; });
   CHECK(refusal<P>([](P& p) { p.states.index_dtype = DType::kBF16; }) ==
         op<P>() + "index_dtype = bf16; accepted: i32, i64");

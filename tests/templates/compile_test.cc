@@ -103,7 +103,7 @@ std::vector<KernelSpec> candidates_of(const Key& key) {
 }
 
 std::vector<KernelSpec> decode_candidates(StateLayout layout, DType state_dtype) {
-  return candidates_of(GdnDecodeKey{.state_dtype = state_dtype, .state_layout = layout});
+  return candidates_of(GdnDecodeKey{.states = {.dtype = state_dtype, .layout = layout}});
 }
 
 // Each option at least once.
@@ -112,22 +112,22 @@ std::vector<DecodeProblem> decode_options() {
   return {{},
           {.dtype = DType::kF32, .output_dtype = DType::kF32},
           {.dtype = DType::kF16, .output_dtype = DType::kF16},
-          {.gates = {.dtype = DType::kBF16, .beta_dtype = DType::kF16}},
+          {.inputs = {.gate_dtype = DType::kBF16, .beta_dtype = DType::kF16}},
           {.states = {.dtype = DType::kF16}},
           {.states = {.dtype = DType::kBF16}},
           {.states = {.dtype = DType::kBF16, .layout = StateLayout::kKV}},
           {.states = {.layout = StateLayout::kKV}},
           {.states = {.location = kPool}},
-          {.states = {.location = kPool, .index_dtype = DType::kI64, .padding = Padding::kSkip}},
+          {.states = {.index_dtype = DType::kI64, .location = kPool, .padding = Padding::kSkip}},
           {.states = {.location = kPool, .padding = Padding::kZero, .pad_index = PadIndex::kZero}},
           {.states = {.location = kPool, .padding = Padding::kScratch}},
-          {.gates = {.mode = GateMode::kNone, .beta_mode = BetaMode::kOne}},
-          {.gates = {.mode = GateMode::kAlpha, .beta_mode = BetaMode::kLogit}},
-          {.gates = {.mode = GateMode::kComputed,
-                     .beta_mode = BetaMode::kDoubledLogit,
-                     .a_log_dtype = DType::kBF16,
-                     .dt_bias_dtype = DType::kF16}},
-          {.use_qk_l2norm = true},
+          {.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne}},
+          {.inputs = {.gate_mode = GateMode::kAlpha, .beta_mode = BetaMode::kLogit}},
+          {.inputs = {.a_log_dtype = DType::kBF16,
+                      .dt_bias_dtype = DType::kF16,
+                      .gate_mode = GateMode::kComputed,
+                      .beta_mode = BetaMode::kDoubledLogit}},
+          {.inputs = {.use_qk_l2norm = true}},
           {.states = {.has_initial = false}},
           {.states = {.store = false}},
           {.states = {.has_initial = false, .store = false}}};
@@ -149,13 +149,13 @@ std::vector<DecodeProblem> decode_head_sizes() {
 
 // As engines serve Qwen3-Next and Qwen3.5.
 PrefillProblem served_prefill() {
-  return {.gates = {.mode = GateMode::kComputed,
-                    .dtype = DType::kBF16,
-                    .beta_mode = BetaMode::kLogit,
-                    .beta_dtype = DType::kBF16,
-                    .dt_bias_dtype = DType::kBF16},
+  return {.inputs = {.gate_dtype = DType::kBF16,
+                     .beta_dtype = DType::kBF16,
+                     .dt_bias_dtype = DType::kBF16,
+                     .gate_mode = GateMode::kComputed,
+                     .beta_mode = BetaMode::kLogit,
+                     .use_qk_l2norm = true},
           .states = {.location = StateLocation::kPool, .padding = Padding::kSkip},
-          .use_qk_l2norm = true,
           .varlen = true};
 }
 
@@ -175,20 +175,20 @@ std::vector<PrefillProblem> prefill_options() {
   return {
       {.dtype = DType::kF16, .output_dtype = DType::kF16, .states = {.layout = StateLayout::kKV}},
       {.output_dtype = DType::kF32},
-      {.gates = {.dtype = DType::kBF16, .beta_dtype = DType::kF16}},
+      {.inputs = {.gate_dtype = DType::kBF16, .beta_dtype = DType::kF16}},
       {.states = {.dtype = DType::kF16}},
       {.states = {.dtype = DType::kBF16, .layout = StateLayout::kKV}},
       {.varlen = true, .cu_seqlens_dtype = DType::kI64},
-      {.states = {.location = kPool, .index_dtype = DType::kI64}},
+      {.states = {.index_dtype = DType::kI64, .location = kPool}},
       {.states = {.location = kPool, .padding = Padding::kZero, .pad_index = PadIndex::kZero}},
       {.states = {.location = kPool, .padding = Padding::kScratch}},
-      {.gates = {.mode = GateMode::kNone, .beta_mode = BetaMode::kOne}},
-      {.gates = {.mode = GateMode::kAlpha, .beta_mode = BetaMode::kLogit}},
-      {.gates = {.mode = GateMode::kComputed,
-                 .beta_mode = BetaMode::kDoubledLogit,
-                 .a_log_dtype = DType::kBF16,
-                 .dt_bias_dtype = DType::kF16}},
-      {.use_qk_l2norm = true},
+      {.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne}},
+      {.inputs = {.gate_mode = GateMode::kAlpha, .beta_mode = BetaMode::kLogit}},
+      {.inputs = {.a_log_dtype = DType::kBF16,
+                  .dt_bias_dtype = DType::kF16,
+                  .gate_mode = GateMode::kComputed,
+                  .beta_mode = BetaMode::kDoubledLogit}},
+      {.inputs = {.use_qk_l2norm = true}},
       {.states = {.has_initial = false}},
       {.states = {.store = false}},
       {.states = {.has_initial = false, .store = false}},
@@ -293,16 +293,16 @@ __device__ inline void stop_loading_ahead(bool) {}
 }
 
 TEST_CASE("EveryPrefillChunksCandidateCompiles", "[nvrtc]") {
-  check_all("sm_80", candidates_of(GdnPrefillChunksKey{.varlen = true,
-                                                       .gate_mode = GateMode::kComputed,
-                                                       .beta_mode = BetaMode::kLogit,
-                                                       .use_qk_l2norm = true}));
+  check_all("sm_80", candidates_of(GdnPrefillChunksKey{.inputs = {.gate_mode = GateMode::kComputed,
+                                                                  .beta_mode = BetaMode::kLogit,
+                                                                  .use_qk_l2norm = true},
+                                                       .varlen = true}));
 }
 
 TEST_CASE("EveryPrefillScanCandidateCompiles", "[nvrtc]") {
-  check_all("sm_90a", candidates_of(GdnPrefillScanKey{.varlen = true,
-                                                      .state_location = StateLocation::kPool,
-                                                      .padding = Padding::kSkip}));
+  check_all("sm_90a", candidates_of(GdnPrefillScanKey{
+                          .states = {.location = StateLocation::kPool, .padding = Padding::kSkip},
+                          .varlen = true}));
 }
 
 }  // namespace

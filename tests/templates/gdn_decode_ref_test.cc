@@ -26,8 +26,7 @@ TEST_CASE("GdnDecodeRef.ReproducesFlaGoldens", "[cpu]") {
 TEST_CASE("GdnDecodeRef.OneStepByHand", "[cpu]") {
   const DecodeRefHead<double> head{.key_dim = 2,
                                    .value_dim = 1,
-                                   .gate_mode = GateMode::kAlpha,
-                                   .beta_mode = BetaMode::kGiven,
+                                   .inputs = {.gate_mode = GateMode::kAlpha},
                                    .scale = 2,
                                    .q = {3, 5},
                                    .k = {0, 1},

@@ -55,9 +55,9 @@ Sequence<Real> make_sequence(const Shape& shape, const DataOptions& data, const 
                              DType dtype = DType::kF32) {
   Sequence<Real> sequence{.head = {.key_dim = shape.key_dim,
                                    .value_dim = shape.value_dim,
-                                   .gate_mode = modes.gate,
-                                   .beta_mode = modes.beta,
-                                   .use_qk_l2norm = modes.use_qk_l2norm,
+                                   .inputs = {.gate_mode = modes.gate,
+                                              .beta_mode = modes.beta,
+                                              .use_qk_l2norm = modes.use_qk_l2norm},
                                    .scale = 1 / std::sqrt(static_cast<Real>(shape.key_dim))}};
   PrefillRefHead<Real>& head = sequence.head;
   const bool raw = modes.use_qk_l2norm;
@@ -247,8 +247,7 @@ TEST_CASE("GdnPrefillRef.TwoPiecesAreOne", "[cpu]") {
 TEST_CASE("GdnPrefillRef.RecordOfTwoTokensByHand", "[cpu]") {
   const PrefillRefHead<double> head{.key_dim = 2,
                                     .value_dim = 1,
-                                    .gate_mode = GateMode::kAlpha,
-                                    .beta_mode = BetaMode::kGiven,
+                                    .inputs = {.gate_mode = GateMode::kAlpha},
                                     .scale = 2,
                                     .q = {1, 0, 3, 5},
                                     .k = {1, 2, 4, 3},
@@ -277,8 +276,7 @@ TEST_CASE("GdnPrefillRef.RecordOfTwoTokensByHand", "[cpu]") {
 TEST_CASE("GdnPrefillRef.RoundingByHand", "[cpu]") {
   const PrefillRefHead<double> head{.key_dim = 1,
                                     .value_dim = 1,
-                                    .gate_mode = GateMode::kAlpha,
-                                    .beta_mode = BetaMode::kGiven,
+                                    .inputs = {.gate_mode = GateMode::kAlpha},
                                     .scale = 1.1,
                                     .q = {2.1, 0},
                                     .k = {3.1, 0},

@@ -151,9 +151,7 @@ class HostPrefill {
     gdn::PrefillRefHead<float> head{
         .key_dim = p_.key_dim,
         .value_dim = p_.value_dim,
-        .gate_mode = p_.gates.mode,
-        .beta_mode = p_.gates.beta_mode,
-        .use_qk_l2norm = p_.use_qk_l2norm,
+        .inputs = p_.inputs,
         .scale = args_.scale.value_or(1 / std::sqrt(static_cast<float>(p_.key_dim)))};
     append(args_.q, n, h, p_.heads.q, p_.key_dim, &head.q);
     append(args_.k, n, h, p_.heads.k, p_.key_dim, &head.k);
@@ -245,14 +243,14 @@ TEST_CASE("GdnCase.EveryModeOfGatesAndStates", "[cpu]") {
   for (const GateMode mode :
        {GateMode::kNone, GateMode::kLog, GateMode::kAlpha, GateMode::kComputed}) {
     PrefillProblem problem = tiny();
-    problem.gates.mode = mode;
-    problem.use_qk_l2norm = true;
+    problem.inputs.gate_mode = mode;
+    problem.inputs.use_qk_l2norm = true;
     check_plays(problem);
   }
   for (const BetaMode mode :
        {BetaMode::kOne, BetaMode::kGiven, BetaMode::kLogit, BetaMode::kDoubledLogit}) {
     PrefillProblem problem = tiny();
-    problem.gates.beta_mode = mode;
+    problem.inputs.beta_mode = mode;
     problem.states.dtype = DType::kBF16;
     check_plays(problem);
   }
@@ -308,7 +306,7 @@ TEST_CASE("GdnCase.DecodeIsPackedTokens", "[cpu]") {
   problem.key_dim = problem.value_dim = 32;
   problem.states.location = StateLocation::kPool;
   problem.states.padding = Padding::kSkip;
-  problem.gates.mode = GateMode::kComputed;
+  problem.inputs.gate_mode = GateMode::kComputed;
   const GdnCase data = check_case(small_problem(as_prefill(problem)), {}, 0);
   GdnMemory memory = data.memory();
   const gdn::DecodeArgs step = as_decode(data.args(addresses(&memory)));
@@ -349,7 +347,7 @@ TEST_CASE("GdnCase.EveryPlacement", "[cpu]") {
     for (const auto tokens : {gdn::TokenLayout::kBTHD, gdn::TokenLayout::kBHTD}) {
       for (const bool varlen : {false, true}) {
         PrefillProblem problem = tiny();
-        problem.gates.mode = GateMode::kComputed;
+        problem.inputs.gate_mode = GateMode::kComputed;
         problem.token_layout = tokens;
         problem.varlen = varlen;
         problem.states.location = StateLocation::kPool;
@@ -495,7 +493,7 @@ TEST_CASE("GdnCase.FindsWhatIsWrong", "[cpu]") {
 TEST_CASE("GdnCase.FindsWritesAroundEveryTensor", "[cpu]") {
   PrefillProblem problem = tiny();
   problem.varlen = true;
-  problem.gates.mode = GateMode::kComputed;
+  problem.inputs.gate_mode = GateMode::kComputed;
   problem.states.location = StateLocation::kPool;
   problem.checkpoints = Checkpoints::kBefore;
   problem.checkpoint_every = kChunk;
@@ -551,7 +549,7 @@ TEST_CASE("SmallProblemsKeepTheGroups", "[cpu]") {
 // The floors that docs/performance.md refers to.
 TEST_CASE("LeastBytesCountEveryOperandOnce", "[cpu]") {
   gdn::DecodeProblem decode;
-  decode.gates.dtype = decode.gates.beta_dtype = DType::kBF16;
+  decode.inputs.gate_dtype = decode.inputs.beta_dtype = DType::kBF16;
   decode.states.location = StateLocation::kPool;
   const std::int64_t states = 2 * 32 * 128 * 128 * 4, rows = (2 * 16 + 2 * 32) * 128 * 2;
   CHECK(least_bytes(as_prefill(decode), {.lengths = std::vector<std::int64_t>(8, 1)}) ==

@@ -153,10 +153,10 @@ TEST_CASE("MoreBytesCostMore", "[cpu]") {
   for (const Target& gpu : all_rates()) {
     const GdnDecodeKey key;
     GdnDecodeKey reads = key;
-    reads.store_state = false;
+    reads.states.store = false;
     CHECK(gdn::decode_us(reads, 4096, gpu) < gdn::decode_us(key, 4096, gpu));
     GdnDecodeKey half = key;
-    half.state_dtype = DType::kBF16;
+    half.states.dtype = DType::kBF16;
     CHECK(gdn::decode_us(half, 4096, kH200) < gdn::decode_us(key, 4096, kH200));
   }
 }

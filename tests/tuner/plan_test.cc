@@ -224,7 +224,7 @@ TEST_CASE("WithoutResultsTheModelChooses", "[cpu]") {
 
 TEST_CASE("EachRungAppearsInAPlan", "[cpu]") {
   const DecodeProblem problem;
-  const DecodeProblem other_gate{.gates = {.mode = GateMode::kAlpha}};
+  const DecodeProblem other_gate{.inputs = {.gate_mode = GateMode::kAlpha}};
   const auto values = wide_with(problem, {{"warps", "2"}});
   const auto rung = [&](const TuningResult& result, std::int64_t states) {
     const Plan plan = planned(problem, {result});

@@ -129,7 +129,7 @@ void GdnCase::put(GdnTensor tensor, const Place& place, float value) {
 }
 
 void GdnCase::fill_rows(GdnTensor tensor, DataStream stream, std::int64_t heads, int dim) {
-  const bool raw = stream == DataStream::kV || problem_.use_qk_l2norm;
+  const bool raw = stream == DataStream::kV || problem_.inputs.use_qk_l2norm;
   const DType dtype = tensor_of(layout_.tensors(), tensor).dtype;
   on_all_processors(idx(sequences_ * heads), [&](std::size_t unit) {
     const auto n = static_cast<std::int64_t>(unit) / heads;
@@ -148,14 +148,15 @@ void GdnCase::fill_rows(GdnTensor tensor, DataStream stream, std::int64_t heads,
 void GdnCase::fill_gates() {
   const PrefillArgs& tensors = layout_.tensors();
   for (std::int64_t h = 0; h < heads_ && tensors.gates.A_log.present(); ++h) {
-    const GateSource head(problem_.gates.mode, problem_.gates.beta_mode, options_.data(), 0, h);
+    const GateSource head(problem_.inputs.gate_mode, problem_.inputs.beta_mode, options_.data(), 0,
+                          h);
     put(GdnTensor::kALog, vector_at(GdnTensor::kALog, h), head.a_log());
     put(GdnTensor::kDtBias, vector_at(GdnTensor::kDtBias, h), head.dt_bias());
   }
   on_all_processors(units(), [&](std::size_t unit) {
     const auto n = static_cast<std::int64_t>(unit) / heads_;
     const auto h = static_cast<std::int64_t>(unit) % heads_;
-    GateSource source(problem_.gates.mode, problem_.gates.beta_mode, options_.data(), n, h);
+    GateSource source(problem_.inputs.gate_mode, problem_.inputs.beta_mode, options_.data(), n, h);
     const auto put_row = [&](GdnTensor tensor, std::int64_t t, float value) {
       if (tensor_of(tensors, tensor).present()) put(tensor, row_at(tensor, n, t, h), value);
     };

@@ -45,8 +45,8 @@ int rotation(std::size_t bytes_per_set, std::int64_t l2_bytes) {
 }
 
 GdnPatterns::GdnPatterns(const PrefillProblem& p, const DataOptions& options)
-    : q(random_rows(options, DataStream::kQ, p.dtype, p.key_dim, p.use_qk_l2norm)),
-      k(random_rows(options, DataStream::kK, p.dtype, p.key_dim, p.use_qk_l2norm)),
+    : q(random_rows(options, DataStream::kQ, p.dtype, p.key_dim, p.inputs.use_qk_l2norm)),
+      k(random_rows(options, DataStream::kK, p.dtype, p.key_dim, p.inputs.use_qk_l2norm)),
       v(random_rows(options, DataStream::kV, p.dtype, p.value_dim, true)),
       state(random_rows(options, DataStream::kState, p.states.dtype, p.value_dim, true)),
       decay(idx(p.heads.count())) {
@@ -54,7 +54,8 @@ GdnPatterns::GdnPatterns(const PrefillProblem& p, const DataOptions& options)
   std::vector<float> gates(idx(kRows) * heads), betas(gates.size());
   std::vector<float> a_log, bias;
   for (std::size_t h = 0; h < heads; ++h) {
-    GateSource source(p.gates.mode, p.gates.beta_mode, options, 0, static_cast<std::int64_t>(h));
+    GateSource source(p.inputs.gate_mode, p.inputs.beta_mode, options, 0,
+                      static_cast<std::int64_t>(h));
     a_log.push_back(source.a_log());
     bias.push_back(source.dt_bias());
     for (std::size_t at = h; at < gates.size(); at += heads) {
@@ -63,11 +64,11 @@ GdnPatterns::GdnPatterns(const PrefillProblem& p, const DataOptions& options)
       decay[h] -= gates[at];
     }
   }
-  if (p.gates.mode != gdn::GateMode::kNone) g = to_bytes(p.gates.dtype, gates);
-  if (p.gates.beta_mode != gdn::BetaMode::kOne) beta = to_bytes(p.gates.beta_dtype, betas);
-  if (p.gates.mode != gdn::GateMode::kComputed) return;
-  A_log = to_bytes(p.gates.a_log_dtype, a_log);
-  dt_bias = to_bytes(p.gates.dt_bias_dtype, bias);
+  if (p.inputs.gate_mode != gdn::GateMode::kNone) g = to_bytes(p.inputs.gate_dtype, gates);
+  if (p.inputs.beta_mode != gdn::BetaMode::kOne) beta = to_bytes(p.inputs.beta_dtype, betas);
+  if (p.inputs.gate_mode != gdn::GateMode::kComputed) return;
+  A_log = to_bytes(p.inputs.a_log_dtype, a_log);
+  dt_bias = to_bytes(p.inputs.dt_bias_dtype, bias);
 }
 
 GdnOperands::GdnOperands(const PrefillProblem& problem, Options options)

@@ -19,11 +19,8 @@ gdn::PrefillRefHead<Real> reference_head(const gdn::PrefillProblem& p, std::opti
                                          std::int64_t h, std::int64_t first, std::int64_t last,
                                          const Read& read) {
   using gdn::PrefillArgs;
-  gdn::PrefillRefHead<Real> head{.key_dim = p.key_dim,
-                                 .value_dim = p.value_dim,
-                                 .gate_mode = p.gates.mode,
-                                 .beta_mode = p.gates.beta_mode,
-                                 .use_qk_l2norm = p.use_qk_l2norm};
+  gdn::PrefillRefHead<Real> head{
+      .key_dim = p.key_dim, .value_dim = p.value_dim, .inputs = p.inputs};
   head.scale = scale ? static_cast<Real>(*scale) : 1 / std::sqrt(static_cast<Real>(p.key_dim));
   const auto append = [&](GdnTensor tensor, int heads, int width, std::vector<Real>* to) {
     to->reserve(idx((last - first) * width));
@@ -35,10 +32,11 @@ gdn::PrefillRefHead<Real> reference_head(const gdn::PrefillProblem& p, std::opti
   append(GdnTensor::kQ, p.heads.q, p.key_dim, &head.q);
   append(GdnTensor::kK, p.heads.k, p.key_dim, &head.k);
   append(GdnTensor::kV, p.heads.v, p.value_dim, &head.v);
-  if (p.gates.mode != gdn::GateMode::kNone) append(GdnTensor::kG, p.heads.count(), 1, &head.gate);
-  if (p.gates.beta_mode != gdn::BetaMode::kOne)
+  if (p.inputs.gate_mode != gdn::GateMode::kNone)
+    append(GdnTensor::kG, p.heads.count(), 1, &head.gate);
+  if (p.inputs.beta_mode != gdn::BetaMode::kOne)
     append(GdnTensor::kBeta, p.heads.count(), 1, &head.beta);
-  if (p.gates.mode != gdn::GateMode::kComputed) return head;
+  if (p.inputs.gate_mode != gdn::GateMode::kComputed) return head;
   head.a_log = static_cast<Real>(read(GdnTensor::kALog, 0, h, 1)[0]);
   head.dt_bias = static_cast<Real>(read(GdnTensor::kDtBias, 0, h, 1)[0]);
   return head;

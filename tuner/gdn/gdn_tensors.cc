@@ -52,9 +52,8 @@ PrefillProblem as_prefill(const gdn::DecodeProblem& problem) {
           .value_dim = problem.value_dim,
           .dtype = problem.dtype,
           .output_dtype = problem.output_dtype,
-          .gates = problem.gates,
+          .inputs = problem.inputs,
           .states = problem.states,
-          .use_qk_l2norm = problem.use_qk_l2norm,
           .varlen = true};
 }
 
@@ -85,15 +84,15 @@ PrefillArgs tensors_of(const PrefillProblem& p, const GdnExtent& extent) {
   args.k = token_tensor(p, extent, p.dtype, p.heads.k, p.key_dim);
   args.v = token_tensor(p, extent, p.dtype, p.heads.v, p.value_dim);
   args.o = token_tensor(p, extent, p.output_dtype, p.heads.count(), p.value_dim);
-  if (p.gates.mode != GateMode::kNone) {
-    args.gates.g = token_tensor(p, extent, p.gates.dtype, p.heads.count(), 0);
+  if (p.inputs.gate_mode != GateMode::kNone) {
+    args.gates.g = token_tensor(p, extent, p.inputs.gate_dtype, p.heads.count(), 0);
   }
-  if (p.gates.beta_mode != BetaMode::kOne) {
-    args.gates.beta = token_tensor(p, extent, p.gates.beta_dtype, p.heads.count(), 0);
+  if (p.inputs.beta_mode != BetaMode::kOne) {
+    args.gates.beta = token_tensor(p, extent, p.inputs.beta_dtype, p.heads.count(), 0);
   }
-  if (p.gates.mode == GateMode::kComputed) {
-    args.gates.A_log = Tensor::contiguous(nullptr, p.gates.a_log_dtype, {p.heads.count()});
-    args.gates.dt_bias = Tensor::contiguous(nullptr, p.gates.dt_bias_dtype, {p.heads.count()});
+  if (p.inputs.gate_mode == GateMode::kComputed) {
+    args.gates.A_log = Tensor::contiguous(nullptr, p.inputs.a_log_dtype, {p.heads.count()});
+    args.gates.dt_bias = Tensor::contiguous(nullptr, p.inputs.dt_bias_dtype, {p.heads.count()});
   }
   const std::int64_t sequences = extent.sequences();
   const bool pool = p.states.location == StateLocation::kPool;

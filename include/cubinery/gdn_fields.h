@@ -1,0 +1,89 @@
+// The fields of the parts of cubinery/gdn_parts.h, for the tables of the problems and keys that
+// have them.  In the runs in which JSON has them; a table takes all runs of a part, in their order.
+// Persistent: names are part of kernel identities, manifests and tuning results.
+#pragma once
+
+#include <array>
+#include <tuple>
+
+#include "cubinery/fields.h"
+#include "cubinery/gdn_names.h"
+#include "cubinery/gdn_parts.h"
+
+namespace cubinery::gdn {
+
+inline constexpr std::array kFloats{DType::kF32, DType::kBF16, DType::kF16};
+inline constexpr std::array kIntegers{DType::kI32, DType::kI64};
+
+// Of an `inputs`.
+
+template <class T>
+constexpr auto input_dtype_fields() {
+  constexpr auto kPart = &T::inputs;
+  return std::tuple{
+      fixed("gate_dtype", "inputs.gate_dtype", kPart, &Inputs::gate_dtype, "dtype of g, alpha or a",
+            kFloats),
+      fixed("beta_dtype", "inputs.beta_dtype", kPart, &Inputs::beta_dtype,
+            "dtype of beta or its logit", kFloats),
+      fixed("a_log_dtype", "inputs.a_log_dtype", kPart, &Inputs::a_log_dtype,
+            "dtype of A_log (gate_mode computed)", kFloats),
+      fixed("dt_bias_dtype", "inputs.dt_bias_dtype", kPart, &Inputs::dt_bias_dtype,
+            "dtype of dt_bias (gate_mode computed)", kFloats),
+  };
+}
+
+template <class T>
+constexpr auto input_mode_fields() {
+  constexpr auto kPart = &T::inputs;
+  return std::tuple{
+      fixed("gate_mode", "inputs.gate_mode", kPart, &Inputs::gate_mode,
+            "the decay is given as g (log) or e^g (alpha), or computed from A_log, a and dt_bias"),
+      fixed("beta_mode", "inputs.beta_mode", kPart, &Inputs::beta_mode,
+            "the write strength is 1 (one), beta as given, its sigmoid (logit) or twice that "
+            "(doubled_logit)"),
+      fixed("use_qk_l2norm", "inputs.use_qk_l2norm", kPart, &Inputs::use_qk_l2norm,
+            "normalise q and k in the kernel"),
+  };
+}
+
+// Of a `states`.
+
+template <class T>
+constexpr auto state_dtype_fields() {
+  constexpr auto kPart = &T::states;
+  return std::tuple{
+      fixed("state_dtype", "states.dtype", kPart, &States::dtype,
+            "dtype of states as they are stored", kFloats),
+      fixed("index_dtype", "states.index_dtype", kPart, &States::index_dtype,
+            "dtype of state indices (state_location pool)", kIntegers),
+  };
+}
+
+template <class T>
+constexpr auto state_place_fields() {
+  constexpr auto kPart = &T::states;
+  return std::tuple{
+      fixed("state_layout", "states.layout", kPart, &States::layout,
+            "a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk: vLLM, "
+            "SGLang, FlashInfer, llama.cpp)"),
+      fixed("state_location", "states.location", kPart, &States::location,
+            "states lie in the order of the batch (dense) or in slots that indices name (pool)"),
+      fixed("padding", "states.padding", kPart, &States::padding,
+            "a row whose index means padding is left alone (skip), its output set to zero (zero), "
+            "or computed on scratch_slot (scratch); needs state_location pool"),
+      fixed("pad_index", "states.pad_index", kPart, &States::pad_index,
+            "the index that means padding"),
+  };
+}
+
+template <class T>
+constexpr auto state_use_fields() {
+  constexpr auto kPart = &T::states;
+  return std::tuple{
+      fixed("has_initial_state", "states.has_initial", kPart, &States::has_initial,
+            "sequences start from a state, not from zero"),
+      fixed("store_state", "states.store", kPart, &States::store, "new states are kept"),
+  };
+}
+
+}  // namespace cubinery::gdn
