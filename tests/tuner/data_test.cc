@@ -1,9 +1,11 @@
 // What tuning launches and what it compares with: data, layouts, shapes, checks.  The operators are
 // played by the reference in float, on the host.
 #include <cmath>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "codegen/identity.h"
 #include "tests/catch.h"
 #include "tuner/gdn/gdn_check.h"
 #include "tuner/gdn/gdn_operands.h"
@@ -590,6 +592,110 @@ TEST_CASE("PatternsHaveTheRowsThatTheyPromise", "[cpu]") {
   for (const double decay : qwen.decay) still += decay == 0 ? 1 : 0;
   CHECK(still == 2);
 }
+
+// Problems and data of every kind of number that is drawn.
+std::vector<std::pair<PrefillProblem, DataOptions>> drawn_problems() {
+  std::vector<std::pair<PrefillProblem, DataOptions>> all;
+  for (const Gates gates : kAllGates) {
+    for (const GateMode mode :
+         {GateMode::kNone, GateMode::kLog, GateMode::kAlpha, GateMode::kComputed}) {
+      for (const BetaMode beta : {BetaMode::kOne, BetaMode::kGiven, BetaMode::kLogit}) {
+        PrefillProblem problem = tiny();
+        problem.gates.mode = mode;
+        problem.gates.beta_mode = beta;
+        problem.gates.a_log_dtype = problem.gates.beta_dtype = DType::kBF16;
+        problem.gates.dt_bias_dtype = DType::kF16;
+        problem.states.dtype = beta == BetaMode::kOne ? DType::kBF16 : DType::kF32;
+        problem.use_qk_l2norm = beta == BetaMode::kLogit;
+        problem.varlen = mode != GateMode::kLog;
+        problem.states.location =
+            mode == GateMode::kNone ? StateLocation::kDense : StateLocation::kPool;
+        problem.states.layout = mode == GateMode::kAlpha ? StateLayout::kKV : StateLayout::kVK;
+        problem.checkpoints = Checkpoints::kBefore;
+        problem.checkpoint_every = kChunk;
+        all.push_back({problem, {.seed = 6, .gates = gates, .key_correlation = 0.9}});
+      }
+    }
+  }
+  return all;
+}
+
+// A digest of all bytes that each tensor was given.
+class Digests {
+ public:
+  void add(const std::string& name, const std::vector<std::byte>& bytes) {
+    std::string& digest = all_[name];
+    digest.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    digest = digest_of(digest).substr(0, 12);
+  }
+  void expect(const std::map<std::string, std::string>& expected) const {
+    for (const auto& [name, digest] : all_) UNSCOPED_INFO(name << " " << digest);
+    CHECK(all_ == expected);
+  }
+
+ private:
+  std::map<std::string, std::string> all_;
+};
+
+// Measurements and the budgets of tests are of these numbers.  Other processors may round the last
+// bit of a sum otherwise.
+#if defined(__x86_64__)
+TEST_CASE("DrawnNumbersStayTheSame", "[cpu]") {
+  Digests digests;
+  for (const auto& [problem, data] : drawn_problems()) {
+    const CaseOptions options{.seed = data.seed,
+                              .gates = data.gates,
+                              .key_correlation = data.key_correlation,
+                              .separate_out = true,
+                              .write_indices = true};
+    const GdnCase made(problem, uniform(3, 21), options);
+    for (std::size_t i = 0; i < made.memory().size(); ++i) {
+      digests.add(kTensors[i].name, made.memory()[i]);
+    }
+  }
+  digests.expect({{"A_log", "5474ee8c1566"},
+                  {"beta", "8187a2da095e"},
+                  {"checkpoint_cu_starts", "18abf5174477"},
+                  {"checkpoints", "9655071e4697"},
+                  {"cu_seqlens", "b8897c1d5b13"},
+                  {"dt_bias", "d271cb4c1678"},
+                  {"g", "f7574a8eb2c6"},
+                  {"k", "cf6bd09909c8"},
+                  {"o", "b4bb5691aaf2"},
+                  {"q", "2bb691856737"},
+                  {"state", "954e1b728b71"},
+                  {"state_indices", "07aa3e124ed9"},
+                  {"state_out", "e8ef309eb25c"},
+                  {"state_out_indices", "af39198c003b"},
+                  {"v", "232392ab73ef"}});
+}
+
+TEST_CASE("RepeatedNumbersStayTheSame", "[cpu]") {
+  Digests digests;
+  for (const auto& [problem, data] : drawn_problems()) {
+    const GdnPatterns patterns(problem, data);
+    digests.add("q", patterns.q);
+    digests.add("k", patterns.k);
+    digests.add("v", patterns.v);
+    digests.add("g", patterns.g);
+    digests.add("beta", patterns.beta);
+    digests.add("A_log", patterns.A_log);
+    digests.add("dt_bias", patterns.dt_bias);
+    digests.add("state", patterns.state);
+    const std::vector<float> decay(patterns.decay.begin(), patterns.decay.end());
+    digests.add("decay", to_bytes(DType::kF32, decay));
+  }
+  digests.expect({{"A_log", "4c98edfe95da"},
+                  {"beta", "b456e995b308"},
+                  {"decay", "25c028db2c20"},
+                  {"dt_bias", "71d128f86de6"},
+                  {"g", "4ca99d9bb167"},
+                  {"k", "4fe5698c1d77"},
+                  {"q", "8411ba80f6f9"},
+                  {"state", "6af90f38a05d"},
+                  {"v", "c711c611ca6f"}});
+}
+#endif
 
 TEST_CASE("DecodeShapes", "[cpu]") {
   const gdn::DecodeProblem problem;  // 16, 16 and 32 heads
