@@ -578,18 +578,18 @@ TEST_CASE("RotationsLeaveNothingInTheCache", "[cpu]") {
 TEST_CASE("PatternsHaveTheRowsThatTheyPromise", "[cpu]") {
   const PrefillProblem problem = tiny();
   const GdnPatterns patterns(problem, {.seed = 6});
-  const std::vector<double> k = from_bytes(problem.dtype, patterns.k);
+  const std::vector<double> k = from_bytes(problem.dtype, patterns.of(GdnTensor::kK));
   REQUIRE(k.size() == idx(GdnPatterns::kRows * problem.key_dim));
   double sum = 0;
   for (std::size_t d = 0; d < 16; ++d) sum += k[d] * k[d];
   CHECK(std::abs(sum - 1) < 0.02);  // unit rows where the kernel does not make them so
-  CHECK(patterns.g.size() == idx(GdnPatterns::kRows * 2 * 4));
-  CHECK(patterns.A_log.empty());
+  CHECK(patterns.of(GdnTensor::kG).size() == idx(GdnPatterns::kRows * 2 * 4));
+  CHECK(patterns.of(GdnTensor::kALog).empty());
   PrefillProblem eight = problem;
   eight.heads.q = eight.heads.k = eight.heads.v = 8;
   const GdnPatterns qwen(eight, {.seed = 6});
   int still = 0;
-  for (const double decay : qwen.decay) still += decay == 0 ? 1 : 0;
+  for (const double decay : qwen.decay()) still += decay == 0 ? 1 : 0;
   CHECK(still == 2);
 }
 
@@ -674,15 +674,10 @@ TEST_CASE("RepeatedNumbersStayTheSame", "[cpu]") {
   Digests digests;
   for (const auto& [problem, data] : drawn_problems()) {
     const GdnPatterns patterns(problem, data);
-    digests.add("q", patterns.q);
-    digests.add("k", patterns.k);
-    digests.add("v", patterns.v);
-    digests.add("g", patterns.g);
-    digests.add("beta", patterns.beta);
-    digests.add("A_log", patterns.A_log);
-    digests.add("dt_bias", patterns.dt_bias);
-    digests.add("state", patterns.state);
-    const std::vector<float> decay(patterns.decay.begin(), patterns.decay.end());
+    for (const GdnTensorInfo& info : kTensors) {
+      if (info.draw != nullptr) digests.add(info.name, patterns.of(info.tensor));
+    }
+    const std::vector<float> decay(patterns.decay().begin(), patterns.decay().end());
     digests.add("decay", to_bytes(DType::kF32, decay));
   }
   digests.expect({{"A_log", "4c98edfe95da"},

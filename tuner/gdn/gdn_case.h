@@ -164,10 +164,7 @@ class GdnCase {
  private:
   void fill_bounds(const CaseShape& shape);
   void fill_indices();
-  void fill_rows(GdnTensor tensor, DataStream stream, std::int64_t heads, int dim);
-  void fill_gates();
-  void fill_states();
-  void put(GdnTensor tensor, const Place& place, float value);
+  void fill(const GdnTensorInfo& info);
 
   std::vector<float> values_at(const GdnMemory& memory, GdnTensor tensor, const Place& place,
                                int count) const;

@@ -44,8 +44,8 @@ inline Random random_of(std::uint64_t seed, DataStream stream, std::int64_t n, s
   return Random(seed, static_cast<std::uint64_t>(stream) + 1000 * unit);
 }
 
-// Random rows of q, k or v of one sequence and head.  They have length one, or about 0.1 sqrt(dim)
-// (strong), or about sqrt(dim) when `raw`.
+// Random rows of one sequence and head, or of a state.  They have length one, or about
+// 0.1 sqrt(dim) (strong), or about sqrt(dim) when `raw`.
 class RowSource {
  public:
   RowSource(const DataOptions& options, DataStream stream, std::int64_t n, std::int64_t h, int dim,
@@ -59,7 +59,8 @@ class RowSource {
         row_(common_.size()) {
     Random common(static_cast<std::uint64_t>(h),
                   static_cast<std::uint64_t>(DataStream::kCommonKey));
-    for (float& x : common_) x = common.normal();  // the same for every seed
+    // The same for every seed.
+    for (float& x : common_) x = rho_ == 0 ? 0 : common.normal();
   }
 
   // Valid until the next call.
