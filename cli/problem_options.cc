@@ -64,15 +64,6 @@ Result<ResultsByOperator> results_of(Options options) {
 
 }  // namespace
 
-const char* const kModelAssumptions =
-    R"(--hf-config asks for what vLLM and SGLang serve such a model with.
-  from the file: head counts (divided by --tp), head dims, dtype or torch_dtype (for q, k, v, o, a, b and
-                 dt_bias; bf16 when missing), mamba_ssm_dtype (for the state; f32 when missing)
-  assumed:       A_log in f32; vk states in a pool, i32 indices, negative ones skipped; the gate computed
-                 from A_log, a and dt_bias; beta from its logit; q and k normalised in the kernel;
-                 for prefill packed sequences, i32 cu_seqlens, no checkpoints
-Each field can be replaced, for example with --state-dtype bf16 or --state-location dense --padding none.)";
-
 const std::vector<ProblemField>& problem_fields() {
   static const std::vector<ProblemField> kFields = [] {
     std::vector<ProblemField> fields;

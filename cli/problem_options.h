@@ -26,9 +26,6 @@ const std::vector<ProblemField>& problem_fields();
 Result<Problem> with_fields(const Problem& problem,
                             const std::map<std::string, std::string>& fields);
 
-// What --hf-config assumes, for --help.
-extern const char* const kModelAssumptions;
-
 // Where the problems and the architectures of one command come from.
 class ProblemOptions {
  public:
