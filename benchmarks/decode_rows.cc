@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "benchmarks/operands.h"
+#include "tuner/gdn/gdn_operators.h"
 
 namespace cubinery::bench {
 

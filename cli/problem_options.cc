@@ -13,11 +13,6 @@
 namespace cubinery {
 namespace {
 
-std::string option_name(std::string name) {
-  std::replace(name.begin(), name.end(), '_', '-');
-  return "--" + name;
-}
-
 bool is_in(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -63,6 +58,12 @@ Result<ResultsByOperator> results_of(Options options) {
 }
 
 }  // namespace
+
+std::string option_name(std::string_view name) {
+  std::string option = fmt::format("--{}", name);
+  std::replace(option.begin(), option.end(), '_', '-');
+  return option;
+}
 
 const std::vector<ProblemField>& problem_fields() {
   static const std::vector<ProblemField> kFields = [] {

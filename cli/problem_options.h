@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/plan.h"
@@ -13,7 +14,10 @@
 
 namespace cubinery {
 
-// One field of the operators' problems on the command line: --name-with-dashes.
+// "--key-dim" of "key_dim".
+std::string option_name(std::string_view name);
+
+// One field of the operators' problems on the command line.
 struct ProblemField {
   std::string name;  // as to_json() names it
   std::string help;

@@ -9,6 +9,7 @@
 #include "tests/catch.h"
 #include "tuner/gdn/gdn_check.h"
 #include "tuner/gdn/gdn_operands.h"
+#include "tuner/gdn/gdn_operators.h"
 #include "tuner/gdn/gdn_shapes.h"
 #include "tuner/gdn/gdn_tunable.h"
 #include "tuner/gdn/rounding.h"
@@ -696,7 +697,7 @@ TEST_CASE("DecodeShapes", "[cpu]") {
   const gdn::DecodeProblem problem;  // 16, 16 and 32 heads
   const auto same = gdn_shape(problem, {{"batch", 8}});
   REQUIRE(same);
-  CHECK(same->batch == 8);
+  CHECK(same->lengths == std::vector<std::int64_t>(8, 1));
   CHECK(same->problem.heads.count() == 32);
   const auto more = gdn_shape(problem, {{"batch", 8}, {"k_heads", 32}, {"v_heads", 64}});
   REQUIRE(more);
@@ -716,12 +717,12 @@ TEST_CASE("PrefillShapes", "[cpu]") {
   PrefillProblem problem;
   problem.varlen = true;
   using Lengths = std::vector<std::int64_t>;
-  CHECK(gdn_shape(problem, {{"tokens", 10}, {"sequences", 3}})->lengths() == Lengths{4, 3, 3});
-  CHECK(gdn_shape(problem, {{"tokens", 10}, {"sequences", 3}, {"max_seqlen", 7}})->lengths() ==
+  CHECK(gdn_shape(problem, {{"tokens", 10}, {"sequences", 3}})->lengths == Lengths{4, 3, 3});
+  CHECK(gdn_shape(problem, {{"tokens", 10}, {"sequences", 3}, {"max_seqlen", 7}})->lengths ==
         Lengths{7, 2, 1});
-  CHECK(gdn_shape(problem, {{"tokens", 10}, {"sequences", 3}, {"max_seqlen", 8}})->lengths() ==
+  CHECK(gdn_shape(problem, {{"tokens", 10}, {"sequences", 3}, {"max_seqlen", 8}})->lengths ==
         Lengths{8, 1, 1});
-  CHECK(gdn_shape(problem, {{"tokens", 10}, {"sequences", 1}, {"max_seqlen", 10}})->lengths() ==
+  CHECK(gdn_shape(problem, {{"tokens", 10}, {"sequences", 1}, {"max_seqlen", 10}})->lengths ==
         Lengths{10});
   const auto rank = gdn_shape(
       problem, {{"tokens", 10}, {"sequences", 1}, {"q_heads", 2}, {"k_heads", 2}, {"v_heads", 8}});

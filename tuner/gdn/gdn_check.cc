@@ -15,7 +15,7 @@ using gdn::Checkpoints;
 
 constexpr int kMostHeadsInGroup = 4;
 constexpr int kCheckpointEvery = 64;  // whole chunks of every size
-constexpr std::int64_t kDecodeRequests = 6;
+constexpr std::int64_t kRequests = 6;
 constexpr std::int64_t kDenseSequences = 3;
 
 struct Distribution {
@@ -65,16 +65,11 @@ gdn::PrefillProblem small_problem(const gdn::PrefillProblem& problem) {
 }
 
 std::vector<std::int64_t> check_lengths(const gdn::PrefillProblem& problem, int chunk_size) {
-  if (chunk_size == 0) return std::vector<std::int64_t>(idx(kDecodeRequests), 1);
+  if (chunk_size == 0) return std::vector<std::int64_t>(idx(kRequests), 1);
   const std::int64_t chunk = chunk_size;
   const std::int64_t several = 3 * chunk + 5;
   if (!problem.varlen) return std::vector<std::int64_t>(idx(kDenseSequences), several);
   return {chunk + 1, 3, 0, 1, chunk - 1, chunk, several};
-}
-
-gdn::PrefillSize GdnCheck::size(int chunk_size) const {
-  const GdnExtent extent{.lengths = check_lengths(problem_, chunk_size)};
-  return {.tokens = extent.tokens(), .sequences = extent.sequences()};
 }
 
 GdnCase check_case(const gdn::PrefillProblem& problem, const DataOptions& data, int chunk_size) {

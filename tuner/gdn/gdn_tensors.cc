@@ -2,10 +2,6 @@
 
 #include <functional>
 #include <numeric>
-#include <utility>
-
-#include "runtime/gdn/problem_fields.h"
-#include "runtime/operator/keyed_path.h"
 
 namespace cubinery {
 
@@ -59,31 +55,6 @@ std::vector<float> draw_rows(const GdnDraw& draw, DataStream stream, int dim, bo
     numbers.insert(numbers.end(), row.begin(), row.end());
   }
   return numbers;
-}
-
-// The fields that both have are copied by their names.
-PrefillProblem as_prefill(const gdn::DecodeProblem& problem) {
-  PrefillProblem same{.varlen = true};
-  copy_fields(problem, &same);
-  return same;
-}
-
-gdn::DecodeArgs as_decode(const PrefillArgs& packed) {
-  PrefillArgs args = packed;
-  for (const GdnTensorInfo& info : kTensors) {
-    if (packed.q.rank != 4 || !is_of_tokens(info.kind)) continue;
-    Tensor& rows = info.in(args);
-    std::swap(rows.shape[0], rows.shape[1]);
-    rows.strides[0] = rows.strides[1];
-  }
-  return {.q = args.q,
-          .k = args.k,
-          .v = args.v,
-          .gates = args.gates,
-          .o = args.o,
-          .states = args.states,
-          .scale = args.scale,
-          .programmatic = args.programmatic};
 }
 
 std::int64_t GdnExtent::tokens() const {

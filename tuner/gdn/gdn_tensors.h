@@ -2,8 +2,7 @@
 // (contiguous: as workloads have them, and what GdnLayout starts from), and what numbers they get.
 // Pure functions.
 //
-// A decode step is the prefill of packed sequences of one token each: its tensors are the same, so
-// all of this is written for prefill.
+// All of this is written for prefill: gdn_operators.h says how the others look as one.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +20,6 @@ constexpr std::size_t kTensorAlignment = 256;
 inline std::size_t aligned(std::size_t bytes) {
   return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
 }
-
-gdn::PrefillProblem as_prefill(const gdn::DecodeProblem& problem);
-// Packed tensors of rank 4, [1, batch, ...], become [batch, 1, ...].
-gdn::DecodeArgs as_decode(const gdn::PrefillArgs& args);
 
 struct GdnExtent {
   std::vector<std::int64_t> lengths{};  // of the sequences, in tokens; dense: all the same
