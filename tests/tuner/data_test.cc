@@ -299,7 +299,7 @@ TEST_CASE("GdnCase.CheckpointsOfBothKinds", "[cpu]") {
 }
 
 TEST_CASE("GdnCase.EveryDistribution", "[cpu]") {
-  for (const Gates gates : kAllGates) {
+  for (const GateDistribution gates : kGateDistributions) {
     PrefillProblem problem = tiny();
     problem.varlen = true;
     check_plays(problem, {.seed = 6, .gates = gates, .key_correlation = 0.9});
@@ -597,7 +597,7 @@ TEST_CASE("PatternsHaveTheRowsThatTheyPromise", "[cpu]") {
 // Problems and data of every kind of number that is drawn.
 std::vector<std::pair<PrefillProblem, DataOptions>> drawn_problems() {
   std::vector<std::pair<PrefillProblem, DataOptions>> all;
-  for (const Gates gates : kAllGates) {
+  for (const GateDistribution gates : kGateDistributions) {
     for (const GateMode mode :
          {GateMode::kNone, GateMode::kLog, GateMode::kAlpha, GateMode::kComputed}) {
       for (const BetaMode beta : {BetaMode::kOne, BetaMode::kGiven, BetaMode::kLogit}) {

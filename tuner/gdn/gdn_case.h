@@ -33,7 +33,7 @@ CaseShape uniform(std::int64_t count, std::int64_t tokens);
 
 struct CaseOptions {
   std::uint64_t seed = 1;
-  Gates gates = Gates::kQwen;
+  GateDistribution gates = GateDistribution::kQwen;
   Placement placement = Placement::kContiguous;
   double key_correlation = 0;  // of keys of one head, over tokens, sequences and seeds
   std::optional<float> scale{};

@@ -19,18 +19,18 @@ constexpr std::int64_t kRequests = 6;
 constexpr std::int64_t kDenseSequences = 3;
 
 struct Distribution {
-  Gates gates;
+  GateDistribution gates;
   double key_correlation;
   const char* name;
 };
 // Correlated keys are the hardest for the inverse of a chunk.
 constexpr Distribution kDistributions[] = {
-    {Gates::kStrong, 0, "strong gates"},
-    {Gates::kQwen, 0, "qwen gates"},
-    {Gates::kUndecayed, 0.5, "undecayed gates, key correlation 0.5"},
-    {Gates::kInit, 0.9, "init gates, key correlation 0.9"},
-    {Gates::kInit, 0.99, "init gates, key correlation 0.99"},
-    {Gates::kExtreme, 0, "extreme gates"},
+    {GateDistribution::kStrong, 0, "strong gates"},
+    {GateDistribution::kQwen, 0, "qwen gates"},
+    {GateDistribution::kUndecayed, 0.5, "undecayed gates, key correlation 0.5"},
+    {GateDistribution::kInit, 0.9, "init gates, key correlation 0.9"},
+    {GateDistribution::kInit, 0.99, "init gates, key correlation 0.99"},
+    {GateDistribution::kExtreme, 0, "extreme gates"},
 };
 constexpr std::uint64_t kSeed = 6;  // qwen: of the first 8 heads a quarter never decays
 
