@@ -10,7 +10,7 @@
 #include "benchmarks/bench.h"
 #include "benchmarks/decode_rows.h"
 #include "benchmarks/launch_check.h"
-#include "tuner/gdn/gdn_tensors.h"
+#include "tuner/gdn/gdn_operators.h"
 
 namespace {
 

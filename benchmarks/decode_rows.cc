@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "benchmarks/operands.h"
+#include "tuner/gdn/gdn_operators.h"
 
 namespace cubinery::bench {
 
@@ -22,9 +23,9 @@ DecodeProblem engine_problem(DType state_dtype, gdn::StateLayout layout) {
 }
 
 GdnOperands decode_operands(const Gpu& gpu, const DecodeProblem& problem, int batch) {
-  return make_operands(
-      gpu, as_prefill(problem),
-      {.lengths = std::vector<std::int64_t>(idx(batch), 1), .data = {.gates = Gates::kInit}});
+  return make_operands(gpu, as_prefill(problem),
+                       {.lengths = std::vector<std::int64_t>(idx(batch), 1),
+                        .data = {.gates = GateDistribution::kInit}});
 }
 
 }  // namespace cubinery::bench

@@ -16,6 +16,7 @@
 #include "benchmarks/decode_rows.h"
 #include "benchmarks/prepared_launch.h"
 #include "tests/cache/temp_dir.h"
+#include "tuner/gdn/gdn_operators.h"
 
 namespace {
 

@@ -37,17 +37,6 @@ std::vector<double> repeated(DType dtype, const std::vector<std::byte>& pattern,
   return values;
 }
 
-const std::vector<std::byte>& pattern_of(const GdnPatterns& patterns, GdnTensor tensor) {
-  const std::pair<GdnTensor, const std::vector<std::byte>*> all[] = {
-      {GdnTensor::kQ, &patterns.q},           {GdnTensor::kK, &patterns.k},
-      {GdnTensor::kV, &patterns.v},           {GdnTensor::kG, &patterns.g},
-      {GdnTensor::kBeta, &patterns.beta},     {GdnTensor::kALog, &patterns.A_log},
-      {GdnTensor::kDtBias, &patterns.dt_bias}};
-  return *std::find_if(std::begin(all), std::end(all), [&](const auto& x) {
-            return x.first == tensor;
-          })->second;
-}
-
 // A stored matrix as [key_dim][value_dim].
 std::vector<double> by_keys(const gdn::PrefillProblem& p, std::vector<double> stored) {
   if (p.states.layout == gdn::StateLayout::kKV) return stored;
@@ -100,11 +89,11 @@ class LaunchCheck {
         [&](GdnTensor tensor, std::int64_t t, std::int64_t h, int width) {
           const Tensor& x = tensor_of(tensors, tensor);
           const std::int64_t heads = x.rank == 1 ? 0 : x.shape[p_.varlen ? 1 : 2];
-          return repeated(x.dtype, pattern_of(patterns, tensor), (t * heads + h) * width, width);
+          return repeated(x.dtype, patterns.of(tensor), (t * heads + h) * width, width);
         });
     part->state.resize(idx(matrix_elements()));
     if (p_.states.has_initial) {
-      part->state = by_keys(p_, repeated(p_.states.dtype, patterns.state,
+      part->state = by_keys(p_, repeated(p_.states.dtype, patterns.of(GdnTensor::kState),
                                          first_state_element(*part), matrix_elements()));
     }
     part->o.resize(head.v.size());
@@ -149,7 +138,7 @@ Errors launch_errors(const gdn::Prefill& prefill, const Gpu& gpu, const GdnOpera
   const std::vector<std::int64_t>& lengths = operands.options().lengths;
   const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
   // To forget; two heads if there are two.
-  const std::vector<double>& decay = operands.patterns().decay;
+  const std::vector<double>& decay = operands.patterns().decay();
   const auto [slowest, fastest] = std::minmax_element(decay.begin(), decay.end());
   for (const auto sequence : std::set{shortest, longest}) {
     for (const auto decays : std::set{slowest, fastest}) {

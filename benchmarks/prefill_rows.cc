@@ -17,16 +17,16 @@ constexpr double kKeyCorrelation = 0.9;  // init
 constexpr std::uint64_t kSeed = 6;  // qwen: of the first 8, 16 and 32 heads a quarter never decays
 
 struct Protocol {
-  Gates gates;
+  GateDistribution gates;
   DType dtype;
 };
 
 Protocol protocol_of(const PrefillRow& row) {
-  for (const auto& [gates_name, gates] : {std::pair{"strong", Gates::kStrong},
-                                          {"qwen", Gates::kQwen},
-                                          {"undecayed", Gates::kUndecayed},
-                                          {"init", Gates::kInit},
-                                          {"extreme", Gates::kExtreme}}) {
+  for (const auto& [gates_name, gates] : {std::pair{"strong", GateDistribution::kStrong},
+                                          {"qwen", GateDistribution::kQwen},
+                                          {"undecayed", GateDistribution::kUndecayed},
+                                          {"init", GateDistribution::kInit},
+                                          {"extreme", GateDistribution::kExtreme}}) {
     for (const auto& [name, dtype] : {std::pair{"-bf16", DType::kBF16}, {"-fp16", DType::kF16}}) {
       if (row.protocol == std::string(gates_name) + name) return {gates, dtype};
     }
@@ -59,7 +59,7 @@ std::vector<ListedRow> read(const std::string& path) {
 
 gdn::PrefillProblem prefill_problem(const PrefillRow& row) {
   const Protocol protocol = protocol_of(row);
-  const bool strong = protocol.gates == Gates::kStrong;
+  const bool strong = protocol.gates == GateDistribution::kStrong;
   gdn::PrefillProblem problem;
   problem.heads.q = problem.heads.k = row.qk_heads;
   problem.heads.v = row.v_heads;
@@ -78,15 +78,15 @@ gdn::PrefillSize prefill_size(const PrefillRow& row) {
 }
 
 GdnOperands prefill_operands(const Gpu& gpu, const PrefillRow& row, std::size_t workspace_bytes) {
-  const Gates gates = protocol_of(row).gates;
+  const GateDistribution gates = protocol_of(row).gates;
   GdnOperands::Options options{
       .lengths = row.seqlens,
       .data = {.seed = kSeed,
                .gates = gates,
-               .key_correlation = gates == Gates::kInit ? kKeyCorrelation : 0},
+               .key_correlation = gates == GateDistribution::kInit ? kKeyCorrelation : 0},
       .workspace_bytes = workspace_bytes,
       .separate_out = true};
-  if (gates == Gates::kStrong) options.scale = 1.0f;
+  if (gates == GateDistribution::kStrong) options.scale = 1.0f;
   return make_operands(gpu, prefill_problem(row), std::move(options));
 }
 

@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/library_options.h"
+#include "cli/model_config.h"
 #include "cli/plan.h"
 #include "cli/prewarm_run.h"
 #include "cli/print.h"

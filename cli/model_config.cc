@@ -155,6 +155,15 @@ std::string divisors(int key_heads, int value_heads) {
 
 }  // namespace
 
+const char* const kModelAssumptions =
+    R"(--hf-config asks for what vLLM and SGLang serve such a model with.
+  from the file: head counts (divided by --tp), head dims, dtype or torch_dtype (for q, k, v, o, a, b and
+                 dt_bias; bf16 when missing), mamba_ssm_dtype (for the state; f32 when missing)
+  assumed:       A_log in f32; vk states in a pool, i32 indices, negative ones skipped; the gate computed
+                 from A_log, a and dt_bias; beta from its logit; q and k normalised in the kernel;
+                 for prefill packed sequences, i32 cu_seqlens, no checkpoints
+Each field can be replaced, for example with --state-dtype bf16 or --state-location dense --padding none.)";
+
 Result<std::vector<Request>> read_model_config(std::string_view file, std::string_view text,
                                                const std::vector<int>& tp) {
   const Result<json> root = parse(file, text);

@@ -34,6 +34,9 @@ struct Request {
 Result<std::vector<Request>> read_model_config(std::string_view file, std::string_view text,
                                                const std::vector<int>& tp);
 
+// The same in the words of --help, where files are named --hf-config.
+extern const char* const kModelAssumptions;
+
 // A JSON array of flat objects: "op" (one of operator_names()), the fields of the problem's
 // to_json(), those that are missing at their default, and optionally "arch".  Errors as above; they
 // name the entry, from 1.

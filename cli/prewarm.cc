@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/library_options.h"
+#include "cli/model_config.h"
 #include "cli/plan.h"
 #include "cli/prewarm_report.h"
 #include "cli/prewarm_run.h"

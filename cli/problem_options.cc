@@ -13,11 +13,6 @@
 namespace cubinery {
 namespace {
 
-std::string option_name(std::string name) {
-  std::replace(name.begin(), name.end(), '_', '-');
-  return "--" + name;
-}
-
 bool is_in(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -64,14 +59,11 @@ Result<ResultsByOperator> results_of(Options options) {
 
 }  // namespace
 
-const char* const kModelAssumptions =
-    R"(--hf-config asks for what vLLM and SGLang serve such a model with.
-  from the file: head counts (divided by --tp), head dims, dtype or torch_dtype (for q, k, v, o, a, b and
-                 dt_bias; bf16 when missing), mamba_ssm_dtype (for the state; f32 when missing)
-  assumed:       A_log in f32; vk states in a pool, i32 indices, negative ones skipped; the gate computed
-                 from A_log, a and dt_bias; beta from its logit; q and k normalised in the kernel;
-                 for prefill packed sequences, i32 cu_seqlens, no checkpoints
-Each field can be replaced, for example with --state-dtype bf16 or --state-location dense --padding none.)";
+std::string option_name(std::string_view name) {
+  std::string option = fmt::format("--{}", name);
+  std::replace(option.begin(), option.end(), '_', '-');
+  return option;
+}
 
 const std::vector<ProblemField>& problem_fields() {
   static const std::vector<ProblemField> kFields = [] {

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/plan.h"
@@ -13,7 +14,10 @@
 
 namespace cubinery {
 
-// One field of the operators' problems on the command line: --name-with-dashes.
+// "--key-dim" of "key_dim".
+std::string option_name(std::string_view name);
+
+// One field of the operators' problems on the command line.
 struct ProblemField {
   std::string name;  // as to_json() names it
   std::string help;
@@ -25,9 +29,6 @@ const std::vector<ProblemField>& problem_fields();
 // have are left out.  kInvalidArgument names the field, its value and what is accepted.
 Result<Problem> with_fields(const Problem& problem,
                             const std::map<std::string, std::string>& fields);
-
-// What --hf-config assumes, for --help.
-extern const char* const kModelAssumptions;
 
 // Where the problems and the architectures of one command come from.
 class ProblemOptions {

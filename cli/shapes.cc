@@ -5,13 +5,15 @@
 #include <algorithm>
 #include <charconv>
 #include <set>
+#include <type_traits>
+#include <variant>
+
+#include "cli/print.h"
+#include "cli/problem_options.h"
 
 namespace cubinery {
 namespace {
 
-constexpr const char* kDefaultBatch = "1:256";
-constexpr const char* kDefaultTokens = "512:32768";
-constexpr const char* kDefaultSequences = "1,4,8";
 constexpr std::int64_t kLargest = std::int64_t{1} << 30;
 
 std::optional<std::int64_t> parse_number(std::string_view text, std::int64_t largest) {
@@ -22,7 +24,8 @@ std::optional<std::int64_t> parse_number(std::string_view text, std::int64_t lar
   return value;
 }
 
-Status read_sizes(const char* option, std::string_view text, std::vector<std::int64_t>* sizes) {
+Status read_sizes(std::string_view option, std::string_view text,
+                  std::vector<std::int64_t>* sizes) {
   std::optional<std::vector<std::int64_t>> read = parse_sizes(text);
   if (!read) {
     return Status(Code::kInvalidArgument,
@@ -34,20 +37,33 @@ Status read_sizes(const char* option, std::string_view text, std::vector<std::in
   return {};
 }
 
-void add_prefill_shapes(std::int64_t tokens, std::int64_t sequences, bool varlen,
-                        const ShapeGrid& grid, std::vector<Shape>* shapes) {
-  if (tokens < sequences || (!varlen && tokens % sequences != 0)) return;
-  const Shape even = {{"tokens", tokens}, {"sequences", sequences}};
-  shapes->push_back(even);
-  if (!varlen || sequences == 1) return;
-  const std::vector<std::int64_t> half = {tokens / 2};
-  for (const std::int64_t longest : grid.max_seqlen.value_or(half)) {
-    const bool is_longest = longest * sequences > tokens;
-    const bool leaves_tokens = tokens - longest >= sequences - 1;
-    if (!is_longest || !leaves_tokens) continue;
-    shapes->push_back(even);
-    shapes->back().push_back({"max_seqlen", longest});
-  }
+// A size that has an option, and the operators whose shapes have it.
+struct SizeOption {
+  SizeInfo size;
+  std::vector<std::string> operators;
+};
+
+// In the order of operator_names(), each once.
+const std::vector<SizeOption>& size_options() {
+  static const std::vector<SizeOption> kOptions = [] {
+    std::vector<SizeOption> options;
+    const auto add = [&](const std::string& op, const SizeInfo& size) {
+      const auto same = [&](const SizeOption& known) { return known.size.name == size.name; };
+      auto known = std::find_if(options.begin(), options.end(), same);
+      if (known == options.end()) known = options.insert(known, {size, {}});
+      known->operators.push_back(op);
+    };
+    for (const std::string& op : operator_names()) {
+      std::visit(
+          [&](const auto& problem) {
+            using Harness = HarnessOf<std::decay_t<decltype(problem)>>;
+            for (const SizeInfo& size : Harness::kSizes) add(op, size);
+          },
+          default_problem(op));
+    }
+    return options;
+  }();
+  return kOptions;
 }
 
 }  // namespace
@@ -82,53 +98,40 @@ std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {
 }
 
 std::vector<Shape> shapes_of(const Problem& problem, const ShapeGrid& grid) {
-  std::vector<Shape> shapes;
-  if (const auto* prefill = std::get_if<gdn::PrefillProblem>(&problem)) {
-    for (const std::int64_t sequences : grid.sequences) {
-      for (const std::int64_t tokens : grid.tokens) {
-        add_prefill_shapes(tokens, sequences, prefill->varlen, grid, &shapes);
-      }
-    }
-    return shapes;
-  }
-  for (const std::int64_t batch : grid.batch) shapes.push_back({{"batch", batch}});
-  return shapes;
+  return std::visit(
+      [&](const auto& one) { return HarnessOf<std::decay_t<decltype(one)>>::shapes(one, grid); },
+      problem);
 }
 
 void ShapeOptions::add_to(CLI::App& app) {
-  const std::string group = "Shapes (numbers and ranges: 1,3,8:64 is 1,3,8,16,32,64)";
-  const auto add = [&](const char* name, std::string* text, const std::string& help) {
-    app.add_option(name, *text, help)->type_name("N,A:B,...")->group(group);
-  };
-  add("--batch", &batch_, fmt::format("Decode: requests of a step [{}]", kDefaultBatch));
-  add("--tokens", &tokens_, fmt::format("Prefill: tokens of all sequences [{}]", kDefaultTokens));
-  add("--sequences", &sequences_,
-      fmt::format("Prefill: sequences, equally long [{}]", kDefaultSequences));
-  add("--max-seqlen", &max_seqlen_,
-      "Packed prefill: besides, one sequence has this many tokens and the others share the rest; "
-      "none [half of the tokens]");
+  for (const SizeOption& option : size_options()) {
+    const auto& [name, help, otherwise, optional] = option.size;
+    app.add_option(option_name(name), texts_[std::string(name)],
+                   fmt::format("{}{} [{}]", help, optional ? "; none" : "", otherwise))
+        ->type_name("N,A:B,...")
+        ->group("Shapes (numbers and ranges: 1,3,8:64 is 1,3,8,16,32,64)");
+  }
 }
 
 Result<ShapeGrid> ShapeOptions::grid(const std::vector<Problem>& problems) const {
-  const auto read = [&](const char* option, std::string_view op, const std::string& text,
-                        std::string_view otherwise, std::vector<std::int64_t>* sizes) -> Status {
-    const auto is_of_op = [&](const Problem& problem) { return operator_of(problem) == op; };
-    if (!text.empty() && std::none_of(problems.begin(), problems.end(), is_of_op)) {
-      return Status(Code::kInvalidArgument,
-                    fmt::format("{} {}: no problem is a {}", option, text, op));
-    }
-    return read_sizes(option, text.empty() ? otherwise : text, sizes);
-  };
   ShapeGrid grid;
-  CUBINERY_RETURN_IF_ERROR(read("--batch", "gdn_decode", batch_, kDefaultBatch, &grid.batch));
-  CUBINERY_RETURN_IF_ERROR(read("--tokens", "gdn_prefill", tokens_, kDefaultTokens, &grid.tokens));
-  CUBINERY_RETURN_IF_ERROR(
-      read("--sequences", "gdn_prefill", sequences_, kDefaultSequences, &grid.sequences));
-  if (max_seqlen_.empty()) return grid;
-  grid.max_seqlen.emplace();
-  // "1" is longer than no other sequence: what `none` means.
-  CUBINERY_RETURN_IF_ERROR(read("--max-seqlen", "gdn_prefill",
-                                max_seqlen_ == "none" ? "1" : max_seqlen_, {}, &*grid.max_seqlen));
+  for (const auto& [size, operators] : size_options()) {
+    const std::string option = option_name(size.name);
+    const auto given = texts_.find(size.name);
+    const std::string text = given == texts_.end() ? "" : given->second;
+    const auto has_it = [&of = operators](const Problem& problem) {
+      return std::find(of.begin(), of.end(), operator_of(problem)) != of.end();
+    };
+    if (!text.empty() && std::none_of(problems.begin(), problems.end(), has_it)) {
+      return Status(Code::kInvalidArgument, fmt::format("{} {}: no problem is a {}", option, text,
+                                                        join(operators, " or ")));
+    }
+    if (size.optional && text.empty()) continue;
+    std::vector<std::int64_t>& sizes = grid[std::string(size.name)];
+    if (size.optional && text == "none") continue;
+    CUBINERY_RETURN_IF_ERROR(
+        read_sizes(option, text.empty() ? size.otherwise : std::string_view(text), &sizes));
+  }
   return grid;
 }
 

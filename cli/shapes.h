@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +14,7 @@
 #include "cubinery/status.h"
 #include "cubinery/tuning.h"
 #include "runtime/registry/operators.h"
+#include "tuner/gdn/gdn_operators.h"
 
 namespace cubinery {
 
@@ -22,20 +25,10 @@ std::optional<std::vector<std::int64_t>> parse_sizes(std::string_view text);
 // "90s", "10m", "2h"; nullopt: anything else, and what is not positive.
 std::optional<std::chrono::milliseconds> parse_duration(std::string_view text);
 
-struct ShapeGrid {
-  std::vector<std::int64_t> batch;  // decode
-  // Prefill: tokens of all sequences, for each number of sequences, which are equally long.
-  std::vector<std::int64_t> tokens, sequences;
-  // Packed prefill, besides: the longest sequence has this many tokens, the others share the rest.
-  // nullopt: half of the tokens.
-  std::optional<std::vector<std::int64_t>> max_seqlen{};
-};
-
-// The grid's shapes that a problem can have: a sequence has a token at least, sequences that are
-// not packed have equally many, and the longest one has more than its share.  make_tunable() says
-// what the sizes are.
+// The grid's shapes that a problem can have.
 std::vector<Shape> shapes_of(const Problem& problem, const ShapeGrid& grid);
 
+// An option for each size of the operators' shapes.
 class ShapeOptions {
  public:
   // Requires: this object outlives the parse and does not move.
@@ -45,10 +38,7 @@ class ShapeOptions {
   Result<ShapeGrid> grid(const std::vector<Problem>& problems) const;
 
  private:
-  std::string batch_;
-  std::string tokens_;
-  std::string sequences_;
-  std::string max_seqlen_;
+  std::map<std::string, std::string, std::less<>> texts_;  // by size; empty: not given
 };
 
 }  // namespace cubinery

@@ -7,6 +7,7 @@
 
 #include "cubinery/gdn.h"
 #include "tuner/gdn/gdn_check.h"
+#include "tuner/gdn/gdn_operators.h"
 
 namespace cubinery {
 
@@ -15,14 +16,14 @@ Status trial_launch(const Options& options) {
   if (!context) return context.error().clone();
   Result<std::shared_ptr<const Device>> device = device_of(*context);
   if (!device) return std::move(device).error();
+  using Harness = HarnessOf<gdn::DecodeProblem>;
   const gdn::DecodeProblem problem{.heads = {.q = 2, .k = 2, .v = 4}};
   const Result<gdn::Decode> decode = context->prepare(problem);
   if (!decode) return decode.error().clone();
-  GdnCheck check(*std::move(device), as_prefill(problem));
-  const Result<Check> checked =
-      check.run(0, [&](Stream stream, const gdn::PrefillArgs& args, std::size_t) {
-        return decode->launch(stream, as_decode(args));
-      });
+  GdnCheck check(*std::move(device), Harness::reference(problem));
+  const Result<Check> checked = check.run(0, [&](Stream stream, const auto& args, std::size_t) {
+    return Harness::launch(*decode, stream, args, {});
+  });
   if (!checked) return checked.error().clone();
   if (checked->passed()) return {};
   return Status(Code::kDriver,

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/library_options.h"
+#include "cli/model_config.h"
 #include "cli/print.h"
 #include "cli/problem_options.h"
 #include "cli/shapes.h"

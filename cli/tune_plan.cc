@@ -9,8 +9,6 @@
 #include "cli/print.h"
 #include "codegen/arch.h"
 #include "cubinery/context.h"
-#include "runtime/gdn/decode_operator.h"
-#include "runtime/gdn/prefill_operator.h"
 #include "tuner/choose/shape.h"
 #include "tuner/gdn/gdn_shapes.h"
 
@@ -18,12 +16,7 @@ namespace cubinery {
 namespace {
 
 Shape features_of(const Problem& problem, const Shape& shape) {
-  return std::visit(
-      [&](const auto& one) {
-        const auto made = gdn_shape(one, shape);
-        return made ? features_at(made->problem, point_of(made->problem, made->size())) : shape;
-      },
-      problem);
+  return std::visit([&](const auto& one) { return gdn_features(one, shape); }, problem);
 }
 
 // How far the sizes are from the powers of two that name their bucket.

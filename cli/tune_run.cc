@@ -10,14 +10,10 @@
 namespace cubinery {
 namespace {
 
-Result<std::unique_ptr<Tunable>> tunable_of(const Context& context, const Problem& problem) {
-  return std::visit([&](const auto& one) { return make_tunable(context, one); }, problem);
-}
-
 // One call of tune(), the first one for the space or one that goes on.
 Status tune_space(const Context& context, const TuneSettings& settings, TunedSpace* space,
                   std::string* directory) {
-  const Result<std::unique_ptr<Tunable>> tunable = tunable_of(context, space->plan.problem);
+  const Result<std::unique_ptr<Tunable>> tunable = make_tunable(context, space->plan.problem);
   if (!tunable) return tunable.error().clone();
   std::vector<Shape> shapes;
   for (const PlannedShape& planned : space->plan.buckets) shapes.push_back(planned.shape);

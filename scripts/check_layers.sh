@@ -39,7 +39,7 @@ check runtime/operator "$operator"
 check runtime/gdn "runtime/gdn/|$operator|$kernels"
 check runtime/registry "runtime/registry/|runtime/gdn/|$operator|$kernels"
 check tuner/measure "tuner/measure/|$operator"
-check tuner/gdn "tuner/gdn/|tuner/measure/|runtime/gdn/|$operator|$kernels"
+check tuner/gdn "tuner/gdn/|tuner/measure/|runtime/registry/|runtime/gdn/|$operator|$kernels"
 check templates "$kernels"
 check capi 'capi/|runtime/|tuner/'
 check cli "cli/|tuner/|runtime/|cache/|codegen/|$kernels"

@@ -5,8 +5,9 @@ files whose code (not comments) names an existing field, option, operator or pat
     scripts/count_places.py            # a table
     scripts/count_places.py --files    # and the files
 
-Not counted: tests, documents, examples, benchmarks, records of measurements, what scripts/print_fields.py prints, and
-the adapters to other libraries, which choose among options but need not know a new one.
+Not counted: tests, documents, examples (also those of the command line's help: raw strings that begin with
+"Examples:"), benchmarks, records of measurements, what scripts/print_fields.py prints, and the adapters to other
+libraries, which choose among options but need not know a new one.
 """
 import pathlib
 import re
@@ -16,7 +17,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SKIPPED = re.compile(r"^(tests|docs|examples|benchmarks|tuner/measured|python/tests|python/cubinery/compat)/"
                      r"|^python/cubinery/problems\.py$|^cli/model_config\.|\.md$|^scripts/")
-COMMENTS = {".py": r"#[^\n]*|\"\"\".*?\"\"\"", "": r"//[^\n]*|/\*.*?\*/"}
+COMMENTS = {".py": r"#[^\n]*|\"\"\".*?\"\"\"", "": r"//[^\n]*|/\*.*?\*/|R\"\(Examples:.*?\)\""}
 
 
 def code_of(path):

@@ -65,7 +65,7 @@ TEST_CASE("durations have a unit", "[cpu]") {
 }
 
 TEST_CASE("shapes that a problem cannot have are left out", "[cpu]") {
-  const ShapeGrid grid{.batch = {1, 8}, .tokens = {8, 64}, .sequences = {1, 3, 16}};
+  const ShapeGrid grid{{"batch", {1, 8}}, {"tokens", {8, 64}}, {"sequences", {1, 3, 16}}};
   CHECK(texts(shapes_of(gdn::DecodeProblem{}, grid)) ==
         std::vector<std::string>{"batch=1", "batch=8"});
   gdn::PrefillProblem prefill;
@@ -79,14 +79,13 @@ TEST_CASE("shapes that a problem cannot have are left out", "[cpu]") {
                                  "tokens=64;sequences=3", "tokens=64;sequences=3;max_seqlen=32",
                                  "tokens=64;sequences=16", "tokens=64;sequences=16;max_seqlen=32"});
   // Not the longest; the longest; nothing left for the others.
-  const ShapeGrid longest{
-      .batch = {}, .tokens = {64}, .sequences = {4}, .max_seqlen = Sizes{16, 17, 62}};
+  const ShapeGrid longest{{"tokens", {64}}, {"sequences", {4}}, {"max_seqlen", {16, 17, 62}}};
   CHECK(texts(shapes_of(prefill, longest)) ==
         std::vector<std::string>{"tokens=64;sequences=4", "tokens=64;sequences=4;max_seqlen=17"});
 }
 
 TEST_CASE("shapes of one bucket are measured once", "[cpu]") {
-  const ShapeGrid grid{.batch = {3, 4, 5, 8}, .tokens = {}, .sequences = {}};
+  const ShapeGrid grid{{"batch", {3, 4, 5, 8}}};
   const auto plan = plan_tuning({request_of(decode_with(16, 32))}, grid, "sm_90a").value();
   REQUIRE(plan.size() == 1);
   CHECK(plan[0].op == "gdn_decode");
@@ -105,7 +104,7 @@ TEST_CASE("shapes of one bucket are measured once", "[cpu]") {
 }
 
 TEST_CASE("problems that differ in heads share a space", "[cpu]") {
-  const ShapeGrid grid{.batch = {1, 2}, .tokens = {512}, .sequences = {1}};
+  const ShapeGrid grid{{"batch", {1, 2}}, {"tokens", {512}}, {"sequences", {1}}};
   const auto plan = plan_tuning({request_of(decode_with(16, 32)), request_of(decode_with(8, 16)),
                                  request_of(decode_with(2, 8)), request_of(gdn::PrefillProblem{})},
                                 grid, "sm_90a")
@@ -126,13 +125,13 @@ TEST_CASE("problems that differ in heads share a space", "[cpu]") {
 }
 
 TEST_CASE("problems for another architecture are left out", "[cpu]") {
-  const ShapeGrid grid{.batch = {1}, .tokens = {512}, .sequences = {1}};
+  const ShapeGrid grid{{"batch", {1}}, {"tokens", {512}}, {"sequences", {1}}};
   const std::vector<Request> requests = {request_of(gdn::DecodeProblem{}, "sm_80")};
   CHECK(plan_tuning(requests, grid, "sm_80").value().size() == 1);
   CHECK(plan_tuning(requests, grid, "sm_90a").value().empty());
   CHECK(contains(std::string(plan_tuning(requests, grid, "sm_1").error().message()),
                  "--arch sm_1; accepted: sm_80"));
-  const ShapeGrid none{.batch = {1}, .tokens = {4}, .sequences = {8}};
+  const ShapeGrid none{{"batch", {1}}, {"tokens", {4}}, {"sequences", {8}}};
   CHECK(contains(
       std::string(
           plan_tuning({request_of(gdn::PrefillProblem{})}, none, "sm_80").error().message()),

@@ -8,6 +8,7 @@
 
 #include "tests/gpu/gpu_test.h"
 #include "tuner/gdn/gdn_case.h"
+#include "tuner/gdn/gdn_operators.h"
 
 namespace cubinery::test {
 

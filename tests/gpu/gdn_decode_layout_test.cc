@@ -95,7 +95,7 @@ TEST_CASE("GdnDecode.BitsDoNotDependOnTheBatch", "[gpu][big]") {
 
 // 64 steps on one state against the reference chained in double; the budget is what naive float
 // arithmetic, rounding the state after every step like the operator, loses over the same steps.
-void run_chain(const DecodeProblem& problem, Gates gates) {
+void run_chain(const DecodeProblem& problem, GateDistribution gates) {
   constexpr int kSteps = 64;
   constexpr std::int64_t kBatch = 3;
   const DeviceStream stream = make_stream(gpu());
@@ -154,7 +154,8 @@ void run_chain(const DecodeProblem& problem, Gates gates) {
 TEST_CASE("GdnDecode.ManySteps", "[gpu]") {
   for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
     for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
-      for (const Gates gates : {Gates::kInit, Gates::kUndecayed, Gates::kQwen}) {
+      for (const GateDistribution gates :
+           {GateDistribution::kInit, GateDistribution::kUndecayed, GateDistribution::kQwen}) {
         DecodeProblem problem = small_problem();
         problem.states.layout = layout;
         problem.states.dtype = state_dtype;

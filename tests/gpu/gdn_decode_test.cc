@@ -36,8 +36,9 @@ TEST_CASE("GdnDecode.EveryGateDistribution", "[gpu]") {
   for (const GateMode mode : {GateMode::kLog, GateMode::kAlpha, GateMode::kComputed}) {
     problems.emplace_back(small_problem()).inputs.gate_mode = mode;
   }
-  for (const Gates gates :
-       {Gates::kStrong, Gates::kQwen, Gates::kUndecayed, Gates::kInit, Gates::kExtreme}) {
+  for (const GateDistribution gates :
+       {GateDistribution::kStrong, GateDistribution::kQwen, GateDistribution::kUndecayed,
+        GateDistribution::kInit, GateDistribution::kExtreme}) {
     CaseOptions options;
     options.gates = gates;
     run_both_kernels(problems, options);
@@ -56,7 +57,7 @@ TEST_CASE("GdnDecode.NormalisesKeysAndQueries", "[gpu]") {
   }
   run_cases(problems, kSmallBatch);
   CaseOptions strong;
-  strong.gates = Gates::kStrong;
+  strong.gates = GateDistribution::kStrong;
   run_both_kernels(problems, strong);
 }
 TEST_CASE("GdnDecode.EveryHeadRatio", "[gpu]") { run_both_kernels(head_ratios(small_problem())); }
@@ -152,7 +153,7 @@ TEST_CASE("GdnDecode.EveryBatchSize", "[gpu]") {
 }
 TEST_CASE("GdnDecode.QwenInAnEngine", "[gpu][big]") {
   CaseOptions options;
-  options.gates = Gates::kInit;
+  options.gates = GateDistribution::kInit;
   options.placement = Placement::kPackedRows;
   for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
     for (const StateLayout layout : kLayouts) {

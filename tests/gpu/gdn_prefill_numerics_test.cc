@@ -37,7 +37,7 @@ TEST_CASE("GdnPrefill.EveryGateDistribution", "[gpu][prefill][slow]") {
     problems.push_back(alpha);
   }
   prewarm(problems);
-  for (const Gates gates : kAllGates) {
+  for (const GateDistribution gates : kGateDistributions) {
     CaseOptions options;
     options.gates = gates;
     run_cases(problems, uniform(1, 1000), options);
@@ -55,7 +55,7 @@ TEST_CASE("GdnPrefill.CorrelatedKeys", "[gpu][prefill][slow]") {
   }
   prewarm(problems);
   for (const double rho : {0.0, 0.5, 0.9, 0.99, 1.0}) {
-    for (const Gates gates : {Gates::kInit, Gates::kUndecayed}) {
+    for (const GateDistribution gates : {GateDistribution::kInit, GateDistribution::kUndecayed}) {
       CaseOptions options;
       options.gates = gates;
       options.key_correlation = rho;
@@ -65,7 +65,7 @@ TEST_CASE("GdnPrefill.CorrelatedKeys", "[gpu][prefill][slow]") {
 }
 
 TEST_CASE("GdnPrefill.LongSequence", "[gpu][prefill][big][slow]") {
-  for (const Gates gates : {Gates::kQwen, Gates::kUndecayed}) {
+  for (const GateDistribution gates : {GateDistribution::kQwen, GateDistribution::kUndecayed}) {
     PrefillProblem problem = small_varlen();
     problem.heads.q = problem.heads.k = 1;
     problem.heads.v = 2;
@@ -154,7 +154,7 @@ double row_difference(const PrefillCase& c, const GdnMemory& a, const GdnMemory&
   return worst;
 }
 
-void expect_agreement(const PrefillProblem& problem, Gates gates) {
+void expect_agreement(const PrefillProblem& problem, GateDistribution gates) {
   const PrefillCase c(problem, uniform(2, 200), {.seed = seed(), .gates = gates});
   const GdnMemory whole = run(c, prepare(problem));
   const GdnMemory steps = run_steps(c);
@@ -186,7 +186,7 @@ TEST_CASE("GdnPrefill.AgreesWithDecode", "[gpu][prefill]") {
   }
   prewarm(problems);
   for (const PrefillProblem& problem : problems) {
-    for (const Gates gates : kAllGates) expect_agreement(problem, gates);
+    for (const GateDistribution gates : kGateDistributions) expect_agreement(problem, gates);
   }
 }
 
@@ -268,8 +268,8 @@ AnyCase any_case(std::uint64_t number) {
   options.seed = number;
   // Strong: keys may be longer than 1, which needs small betas not to grow without bound.
   const bool may_be_strong = p.inputs.beta_mode == BetaMode::kGiven;
-  options.gates =
-      kAllGates[static_cast<std::size_t>(may_be_strong ? random.below(5) : 1 + random.below(4))];
+  options.gates = kGateDistributions[static_cast<std::size_t>(may_be_strong ? random.below(5)
+                                                                            : 1 + random.below(4))];
   options.placement = static_cast<Placement>(random.below(5));
   options.key_correlation = any_of(&random, {0.0, 0.5, 0.9});
   if (random.below(2) != 0) options.scale = static_cast<float>(random.uniform(0.1, 2));

@@ -40,7 +40,7 @@ TEST_CASE("GdnPrefill.NormalisesKeysAndQueries", "[gpu][prefill]") {
   }
   run_cases(problems, kShape);
   CaseOptions strong;
-  strong.gates = Gates::kStrong;
+  strong.gates = GateDistribution::kStrong;
   run_cases(problems, kShape, strong);
 }
 
@@ -159,7 +159,7 @@ TEST_CASE("GdnPrefill.ExhaustiveSmallShapes", "[gpu][prefill]") {
 }
 TEST_CASE("GdnPrefill.QwenInAnEngine", "[gpu][prefill][slow]") {
   CaseOptions options;
-  options.gates = Gates::kInit;
+  options.gates = GateDistribution::kInit;
   options.placement = Placement::kPackedRows;
   for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
     auto problem = engine_problem<PrefillProblem>(state_dtype, gdn::States{}.layout);

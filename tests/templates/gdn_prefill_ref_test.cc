@@ -27,7 +27,7 @@ constexpr auto kExact = [](double x) { return x; };
 // What two orders of summation in double differ by, relative to the largest value.
 constexpr double kReordered = 1e-12;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// One with which Gates::kQwen decays.
+// One with which GateDistribution::kQwen decays.
 constexpr std::uint64_t kSeed = 2;
 // What float arithmetic loses.
 constexpr double kFloat = 1e-6;
@@ -135,9 +135,10 @@ void check_chunked(const Sequence<double>& sequence) {
 // for the inverse.
 std::vector<DataOptions> all_data() {
   std::vector<DataOptions> all;
-  for (const Gates gates : kAllGates) all.push_back({.seed = kSeed, .gates = gates});
+  for (const GateDistribution gates : kGateDistributions)
+    all.push_back({.seed = kSeed, .gates = gates});
   for (const double rho : {0.5, 0.9, 0.99})
-    all.push_back({.seed = kSeed, .gates = Gates::kInit, .key_correlation = rho});
+    all.push_back({.seed = kSeed, .gates = GateDistribution::kInit, .key_correlation = rho});
   return all;
 }
 
@@ -174,7 +175,7 @@ TEST_CASE("GdnPrefillRef.EveryModeAgrees", "[cpu]") {
     for (const BetaMode beta :
          {BetaMode::kOne, BetaMode::kGiven, BetaMode::kLogit, BetaMode::kDoubledLogit}) {
       for (const bool l2norm : {false, true}) {
-        for (const Gates gates : kAllGates) {
+        for (const GateDistribution gates : kGateDistributions) {
           INFO("gate mode " << static_cast<int>(gate) << ", beta mode " << static_cast<int>(beta)
                             << ", l2norm " << l2norm << ", gates " << static_cast<int>(gates));
           check_chunked(make_sequence<double>({.tokens = 70}, {.seed = kSeed, .gates = gates},
@@ -218,7 +219,7 @@ TEST_CASE("GdnPrefillRef.NanInAGateSurvives", "[cpu]") {
 
 TEST_CASE("GdnPrefillRef.TwoPiecesAreOne", "[cpu]") {
   const Sequence<double> sequence =
-      make_sequence<double>({}, {.seed = kSeed, .gates = Gates::kUndecayed});
+      make_sequence<double>({}, {.seed = kSeed, .gates = GateDistribution::kUndecayed});
   const Outputs<double> whole = recurrence(sequence);
   const Outputs<double> whole_chunked = chunked(sequence, 64, kExact);
   const int tokens = sequence.head.tokens();

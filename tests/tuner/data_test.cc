@@ -1,12 +1,15 @@
 // What tuning launches and what it compares with: data, layouts, shapes, checks.  The operators are
 // played by the reference in float, on the host.
 #include <cmath>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "codegen/identity.h"
 #include "tests/catch.h"
 #include "tuner/gdn/gdn_check.h"
 #include "tuner/gdn/gdn_operands.h"
+#include "tuner/gdn/gdn_operators.h"
 #include "tuner/gdn/gdn_shapes.h"
 #include "tuner/gdn/gdn_tunable.h"
 #include "tuner/gdn/rounding.h"
@@ -294,7 +297,7 @@ TEST_CASE("GdnCase.CheckpointsOfBothKinds", "[cpu]") {
 }
 
 TEST_CASE("GdnCase.EveryDistribution", "[cpu]") {
-  for (const Gates gates : kAllGates) {
+  for (const GateDistribution gates : kGateDistributions) {
     PrefillProblem problem = tiny();
     problem.varlen = true;
     check_plays(problem, {.seed = 6, .gates = gates, .key_correlation = 0.9});
@@ -574,26 +577,125 @@ TEST_CASE("RotationsLeaveNothingInTheCache", "[cpu]") {
 TEST_CASE("PatternsHaveTheRowsThatTheyPromise", "[cpu]") {
   const PrefillProblem problem = tiny();
   const GdnPatterns patterns(problem, {.seed = 6});
-  const std::vector<double> k = from_bytes(problem.dtype, patterns.k);
+  const std::vector<double> k = from_bytes(problem.dtype, patterns.of(GdnTensor::kK));
   REQUIRE(k.size() == idx(GdnPatterns::kRows * problem.key_dim));
   double sum = 0;
   for (std::size_t d = 0; d < 16; ++d) sum += k[d] * k[d];
   CHECK(std::abs(sum - 1) < 0.02);  // unit rows where the kernel does not make them so
-  CHECK(patterns.g.size() == idx(GdnPatterns::kRows * 2 * 4));
-  CHECK(patterns.A_log.empty());
+  CHECK(patterns.of(GdnTensor::kG).size() == idx(GdnPatterns::kRows * 2 * 4));
+  CHECK(patterns.of(GdnTensor::kALog).empty());
   PrefillProblem eight = problem;
   eight.heads.q = eight.heads.k = eight.heads.v = 8;
   const GdnPatterns qwen(eight, {.seed = 6});
   int still = 0;
-  for (const double decay : qwen.decay) still += decay == 0 ? 1 : 0;
+  for (const double decay : qwen.decay()) still += decay == 0 ? 1 : 0;
   CHECK(still == 2);
 }
+
+// Problems and data of every kind of number that is drawn.
+std::vector<std::pair<PrefillProblem, DataOptions>> drawn_problems() {
+  std::vector<std::pair<PrefillProblem, DataOptions>> all;
+  for (const GateDistribution gates : kGateDistributions) {
+    for (const GateMode mode :
+         {GateMode::kNone, GateMode::kLog, GateMode::kAlpha, GateMode::kComputed}) {
+      for (const BetaMode beta : {BetaMode::kOne, BetaMode::kGiven, BetaMode::kLogit}) {
+        PrefillProblem problem = tiny();
+        problem.inputs.gate_mode = mode;
+        problem.inputs.beta_mode = beta;
+        problem.inputs.a_log_dtype = problem.inputs.beta_dtype = DType::kBF16;
+        problem.inputs.dt_bias_dtype = DType::kF16;
+        problem.states.dtype = beta == BetaMode::kOne ? DType::kBF16 : DType::kF32;
+        problem.inputs.use_qk_l2norm = beta == BetaMode::kLogit;
+        problem.varlen = mode != GateMode::kLog;
+        problem.states.location =
+            mode == GateMode::kNone ? StateLocation::kDense : StateLocation::kPool;
+        problem.states.layout = mode == GateMode::kAlpha ? StateLayout::kKV : StateLayout::kVK;
+        problem.checkpoints = Checkpoints::kBefore;
+        problem.checkpoint_every = kChunk;
+        all.push_back({problem, {.seed = 6, .gates = gates, .key_correlation = 0.9}});
+      }
+    }
+  }
+  return all;
+}
+
+// A digest of all bytes that each tensor was given.
+class Digests {
+ public:
+  void add(const std::string& name, const std::vector<std::byte>& bytes) {
+    std::string& digest = all_[name];
+    digest.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    digest = digest_of(digest).substr(0, 12);
+  }
+  void expect(const std::map<std::string, std::string>& expected) const {
+    for (const auto& [name, digest] : all_) UNSCOPED_INFO(name << " " << digest);
+    CHECK(all_ == expected);
+  }
+
+ private:
+  std::map<std::string, std::string> all_;
+};
+
+// Measurements and the budgets of tests are of these numbers.  Other processors may round the last
+// bit of a sum otherwise.
+#if defined(__x86_64__)
+TEST_CASE("DrawnNumbersStayTheSame", "[cpu]") {
+  Digests digests;
+  for (const auto& [problem, data] : drawn_problems()) {
+    const CaseOptions options{.seed = data.seed,
+                              .gates = data.gates,
+                              .key_correlation = data.key_correlation,
+                              .separate_out = true,
+                              .write_indices = true};
+    const GdnCase made(problem, uniform(3, 21), options);
+    for (std::size_t i = 0; i < made.memory().size(); ++i) {
+      digests.add(kTensors[i].name, made.memory()[i]);
+    }
+  }
+  digests.expect({{"A_log", "5474ee8c1566"},
+                  {"beta", "8187a2da095e"},
+                  {"checkpoint_cu_starts", "18abf5174477"},
+                  {"checkpoints", "9655071e4697"},
+                  {"cu_seqlens", "b8897c1d5b13"},
+                  {"dt_bias", "d271cb4c1678"},
+                  {"g", "f7574a8eb2c6"},
+                  {"k", "cf6bd09909c8"},
+                  {"o", "b4bb5691aaf2"},
+                  {"q", "2bb691856737"},
+                  {"state", "954e1b728b71"},
+                  {"state_indices", "07aa3e124ed9"},
+                  {"state_out", "e8ef309eb25c"},
+                  {"state_out_indices", "af39198c003b"},
+                  {"v", "232392ab73ef"}});
+}
+
+TEST_CASE("RepeatedNumbersStayTheSame", "[cpu]") {
+  Digests digests;
+  for (const auto& [problem, data] : drawn_problems()) {
+    const GdnPatterns patterns(problem, data);
+    for (const GdnTensorInfo& info : kTensors) {
+      if (info.draw != nullptr) digests.add(info.name, patterns.of(info.tensor));
+    }
+    const std::vector<float> decay(patterns.decay().begin(), patterns.decay().end());
+    digests.add("decay", to_bytes(DType::kF32, decay));
+  }
+  digests.expect({{"A_log", "4c98edfe95da"},
+                  {"beta", "b456e995b308"},
+                  {"decay", "25c028db2c20"},
+                  {"dt_bias", "71d128f86de6"},
+                  {"g", "4ca99d9bb167"},
+                  {"k", "4fe5698c1d77"},
+                  {"q", "8411ba80f6f9"},
+                  {"state", "6af90f38a05d"},
+                  {"v", "c711c611ca6f"}});
+}
+#endif
 
 TEST_CASE("DecodeShapes", "[cpu]") {
   const gdn::DecodeProblem problem;  // 16, 16 and 32 heads
   const auto same = gdn_shape(problem, {{"batch", 8}});
   REQUIRE(same);
-  CHECK(same->batch == 8);
+  CHECK(same->lengths == std::vector<std::int64_t>(8, 1));
   CHECK(same->problem.heads.count() == 32);
   const auto more = gdn_shape(problem, {{"batch", 8}, {"k_heads", 32}, {"v_heads", 64}});
   REQUIRE(more);
@@ -613,12 +715,12 @@ TEST_CASE("PrefillShapes", "[cpu]") {
   PrefillProblem problem;
   problem.varlen = true;
   using Lengths = std::vector<std::int64_t>;
-  CHECK(gdn_shape(problem, {{"tokens", 10}, {"sequences", 3}})->lengths() == Lengths{4, 3, 3});
-  CHECK(gdn_shape(problem, {{"tokens", 10}, {"sequences", 3}, {"max_seqlen", 7}})->lengths() ==
+  CHECK(gdn_shape(problem, {{"tokens", 10}, {"sequences", 3}})->lengths == Lengths{4, 3, 3});
+  CHECK(gdn_shape(problem, {{"tokens", 10}, {"sequences", 3}, {"max_seqlen", 7}})->lengths ==
         Lengths{7, 2, 1});
-  CHECK(gdn_shape(problem, {{"tokens", 10}, {"sequences", 3}, {"max_seqlen", 8}})->lengths() ==
+  CHECK(gdn_shape(problem, {{"tokens", 10}, {"sequences", 3}, {"max_seqlen", 8}})->lengths ==
         Lengths{8, 1, 1});
-  CHECK(gdn_shape(problem, {{"tokens", 10}, {"sequences", 1}, {"max_seqlen", 10}})->lengths() ==
+  CHECK(gdn_shape(problem, {{"tokens", 10}, {"sequences", 1}, {"max_seqlen", 10}})->lengths ==
         Lengths{10});
   const auto rank = gdn_shape(
       problem, {{"tokens", 10}, {"sequences", 1}, {"q_heads", 2}, {"k_heads", 2}, {"v_heads", 8}});

@@ -148,19 +148,19 @@ TEST_CASE("Tune.WhatCannotRunIsRecordedWithItsReason", "[nvrtc]") {
 TEST_CASE("Tune.RegistersOfABlockAreLimited", "[cpu]") {
   KernelSpec spec{.kernel = "toy"};
   spec.threads = 512;
-  const BlockLimits limits = limits_of(toy_gpu());
+  const Target target = target_of(*parse_arch(toy_gpu().arch), toy_gpu());
   KernelInfo info;
   info.registers = 128;
-  CHECK_FALSE(why_rejected(spec, info, limits));
+  CHECK_FALSE(why_rejected(spec, info, target));
   info.registers = 129;  // handed out as 136
-  const auto rejection = why_rejected(spec, info, limits);
+  const auto rejection = why_rejected(spec, info, target);
   REQUIRE(rejection);
   CHECK(rejection->verdict == Verdict::kConstraints);
   CHECK(contains(rejection->reason, "69632 in all, of which a block has 65536"));
   info.registers = 16;
   info.log = "warning: something\nand more\n";
-  CHECK(why_rejected(spec, info, limits)->verdict == Verdict::kSpills);
-  CHECK(why_rejected(spec, info, limits)->reason == "toy: warning: something");
+  CHECK(why_rejected(spec, info, target)->verdict == Verdict::kSpills);
+  CHECK(why_rejected(spec, info, target)->reason == "toy: warning: something");
 }
 
 Timing timing(double median, double spread = 0) {

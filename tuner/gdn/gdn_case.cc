@@ -82,11 +82,7 @@ GdnCase::GdnCase(const PrefillProblem& problem, const CaseShape& shape, const Ca
   tokens_ = layout_.tensors().q.shape[token_dimension()];
   fill_bounds(shape);
   fill_indices();
-  fill_rows(GdnTensor::kQ, DataStream::kQ, problem.heads.q, problem.key_dim);
-  fill_rows(GdnTensor::kK, DataStream::kK, problem.heads.k, problem.key_dim);
-  fill_rows(GdnTensor::kV, DataStream::kV, problem.heads.v, problem.value_dim);
-  fill_gates();
-  fill_states();
+  for (const GdnTensorInfo& info : kTensors) fill(info);
 }
 
 void GdnCase::fill_bounds(const CaseShape& shape) {
@@ -124,63 +120,43 @@ void GdnCase::fill_indices() {
   fill(GdnTensor::kStateOutIndices, options_.write, sequences_);
 }
 
-void GdnCase::put(GdnTensor tensor, const Place& place, float value) {
-  store(tensor_of(layout_.tensors(), tensor).dtype, at(place), value);
-}
-
-void GdnCase::fill_rows(GdnTensor tensor, DataStream stream, std::int64_t heads, int dim) {
-  const bool raw = stream == DataStream::kV || problem_.inputs.use_qk_l2norm;
-  const DType dtype = tensor_of(layout_.tensors(), tensor).dtype;
-  on_all_processors(idx(sequences_ * heads), [&](std::size_t unit) {
-    const auto n = static_cast<std::int64_t>(unit) / heads;
-    const auto h = static_cast<std::int64_t>(unit) % heads;
-    RowSource source(options_.data(), stream, n, h, dim, raw);
-    for (std::int64_t t = 0; t < length(n); ++t) {
-      std::byte* to = at(row_at(tensor, n, t, h));
-      for (const float value : source.next()) {
-        store(dtype, to, value);
-        to += size_of(dtype);
+// The drawn numbers; gaps keep their poison.  A state that must not be read is NaN everywhere.
+void GdnCase::fill(const GdnTensorInfo& info) {
+  const Tensor& tensor = tensor_of(layout_.tensors(), info.tensor);
+  if (info.draw == nullptr || !tensor.present()) return;
+  const auto draw = [&](std::int64_t n, std::int64_t h, std::int64_t rows) {
+    return info.draw({problem_, options_.data(), n, h, rows});
+  };
+  const auto put = [&](const Place& place, std::span<const float> numbers) {
+    std::byte* to = at(place);
+    for (const float number : numbers) {
+      store(tensor.dtype, to, number);
+      to += size_of(tensor.dtype);
+    }
+  };
+  const auto for_each = [](std::int64_t count, std::int64_t heads, const auto& work) {
+    on_all_processors(idx(count * heads), [&](std::size_t unit) {
+      work(static_cast<std::int64_t>(unit) / heads, static_cast<std::int64_t>(unit) % heads);
+    });
+  };
+  if (is_of_tokens(info.kind)) {
+    const std::int64_t heads = tensor.shape[layout_.head_dimension()];
+    for_each(sequences_, heads, [&](std::int64_t n, std::int64_t h) {
+      const std::vector<float> numbers = draw(n, h, length(n));
+      for (std::int64_t t = 0; t < length(n); ++t) {
+        const std::size_t width = numbers.size() / idx(length(n));
+        put(row_at(info.tensor, n, t, h), std::span(numbers).subspan(idx(t) * width, width));
       }
-    }
-  });
-}
-
-void GdnCase::fill_gates() {
-  const PrefillArgs& tensors = layout_.tensors();
-  for (std::int64_t h = 0; h < heads_ && tensors.gates.A_log.present(); ++h) {
-    const GateSource head(problem_.inputs.gate_mode, problem_.inputs.beta_mode, options_.data(), 0,
-                          h);
-    put(GdnTensor::kALog, vector_at(GdnTensor::kALog, h), head.a_log());
-    put(GdnTensor::kDtBias, vector_at(GdnTensor::kDtBias, h), head.dt_bias());
+    });
+  } else if (info.kind == GdnKind::kHeads) {
+    for_each(1, heads_, [&](std::int64_t n, std::int64_t h) {
+      put(vector_at(info.tensor, h), draw(n, h, 1));
+    });
+  } else if (problem_.states.has_initial) {
+    for_each(tensor.shape[0], heads_, [&](std::int64_t row, std::int64_t h) {
+      put(matrix_at(info.tensor, row, h), draw(row, h, problem_.key_dim));
+    });
   }
-  on_all_processors(units(), [&](std::size_t unit) {
-    const auto n = static_cast<std::int64_t>(unit) / heads_;
-    const auto h = static_cast<std::int64_t>(unit) % heads_;
-    GateSource source(problem_.inputs.gate_mode, problem_.inputs.beta_mode, options_.data(), n, h);
-    const auto put_row = [&](GdnTensor tensor, std::int64_t t, float value) {
-      if (tensor_of(tensors, tensor).present()) put(tensor, row_at(tensor, n, t, h), value);
-    };
-    for (std::int64_t t = 0; t < length(n); ++t) {
-      put_row(GdnTensor::kG, t, source.next_gate());
-      put_row(GdnTensor::kBeta, t, source.next_beta());
-    }
-  });
-}
-
-// Random matrices; gaps keep their poison.  A state that must not be read is NaN everywhere.
-void GdnCase::fill_states() {
-  if (!problem_.states.has_initial) return;
-  const std::int64_t rows = layout_.tensors().states.in.shape[0];
-  on_all_processors(idx(rows * heads_), [&](std::size_t unit) {
-    const auto row = static_cast<std::int64_t>(unit) / heads_;
-    const auto h = static_cast<std::int64_t>(unit) % heads_;
-    Random random = random_of(options_.seed, DataStream::kState, row, h);
-    std::byte* to = at(matrix_at(GdnTensor::kState, row, h));
-    for (int e = 0; e < problem_.key_dim * problem_.value_dim; ++e) {
-      store(problem_.states.dtype, to, random.normal());
-      to += size_of(problem_.states.dtype);
-    }
-  });
 }
 
 PrefillArgs GdnCase::args(std::span<void* const> pieces) const {

@@ -33,7 +33,7 @@ CaseShape uniform(std::int64_t count, std::int64_t tokens);
 
 struct CaseOptions {
   std::uint64_t seed = 1;
-  Gates gates = Gates::kQwen;
+  GateDistribution gates = GateDistribution::kQwen;
   Placement placement = Placement::kContiguous;
   double key_correlation = 0;  // of keys of one head, over tokens, sequences and seeds
   std::optional<float> scale{};
@@ -164,10 +164,7 @@ class GdnCase {
  private:
   void fill_bounds(const CaseShape& shape);
   void fill_indices();
-  void fill_rows(GdnTensor tensor, DataStream stream, std::int64_t heads, int dim);
-  void fill_gates();
-  void fill_states();
-  void put(GdnTensor tensor, const Place& place, float value);
+  void fill(const GdnTensorInfo& info);
 
   std::vector<float> values_at(const GdnMemory& memory, GdnTensor tensor, const Place& place,
                                int count) const;

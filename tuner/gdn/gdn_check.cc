@@ -15,22 +15,22 @@ using gdn::Checkpoints;
 
 constexpr int kMostHeadsInGroup = 4;
 constexpr int kCheckpointEvery = 64;  // whole chunks of every size
-constexpr std::int64_t kDecodeRequests = 6;
+constexpr std::int64_t kRequests = 6;
 constexpr std::int64_t kDenseSequences = 3;
 
 struct Distribution {
-  Gates gates;
+  GateDistribution gates;
   double key_correlation;
   const char* name;
 };
 // Correlated keys are the hardest for the inverse of a chunk.
 constexpr Distribution kDistributions[] = {
-    {Gates::kStrong, 0, "strong gates"},
-    {Gates::kQwen, 0, "qwen gates"},
-    {Gates::kUndecayed, 0.5, "undecayed gates, key correlation 0.5"},
-    {Gates::kInit, 0.9, "init gates, key correlation 0.9"},
-    {Gates::kInit, 0.99, "init gates, key correlation 0.99"},
-    {Gates::kExtreme, 0, "extreme gates"},
+    {GateDistribution::kStrong, 0, "strong gates"},
+    {GateDistribution::kQwen, 0, "qwen gates"},
+    {GateDistribution::kUndecayed, 0.5, "undecayed gates, key correlation 0.5"},
+    {GateDistribution::kInit, 0.9, "init gates, key correlation 0.9"},
+    {GateDistribution::kInit, 0.99, "init gates, key correlation 0.99"},
+    {GateDistribution::kExtreme, 0, "extreme gates"},
 };
 constexpr std::uint64_t kSeed = 6;  // qwen: of the first 8 heads a quarter never decays
 
@@ -65,16 +65,11 @@ gdn::PrefillProblem small_problem(const gdn::PrefillProblem& problem) {
 }
 
 std::vector<std::int64_t> check_lengths(const gdn::PrefillProblem& problem, int chunk_size) {
-  if (chunk_size == 0) return std::vector<std::int64_t>(idx(kDecodeRequests), 1);
+  if (chunk_size == 0) return std::vector<std::int64_t>(idx(kRequests), 1);
   const std::int64_t chunk = chunk_size;
   const std::int64_t several = 3 * chunk + 5;
   if (!problem.varlen) return std::vector<std::int64_t>(idx(kDenseSequences), several);
   return {chunk + 1, 3, 0, 1, chunk - 1, chunk, several};
-}
-
-gdn::PrefillSize GdnCheck::size(int chunk_size) const {
-  const GdnExtent extent{.lengths = check_lengths(problem_, chunk_size)};
-  return {.tokens = extent.tokens(), .sequences = extent.sequences()};
 }
 
 GdnCase check_case(const gdn::PrefillProblem& problem, const DataOptions& data, int chunk_size) {

@@ -17,7 +17,8 @@ namespace cubinery {
 // kernels are compiled for stays the same.
 gdn::PrefillProblem small_problem(const gdn::PrefillProblem& problem);
 
-// Lengths around the boundaries of chunks; a chunk_size of 0: one token each (decode).
+// Of each launch: lengths around the boundaries of chunks; a chunk_size of 0: one token each
+// (decode).
 std::vector<std::int64_t> check_lengths(const gdn::PrefillProblem& problem, int chunk_size);
 // The case with these lengths; its second sequence is padding where the problem has any.
 GdnCase check_case(const gdn::PrefillProblem& problem, const DataOptions& data, int chunk_size);
@@ -30,8 +31,6 @@ class GdnCheck {
       : device_(std::move(device)), problem_(problem) {}
 
   const gdn::PrefillProblem& problem() const { return problem_; }
-  // Of each launch.
-  gdn::PrefillSize size(int chunk_size) const;
 
   // Enqueues the launch number `launch`, from 0.
   using Launch = std::function<Status(Stream, const gdn::PrefillArgs&, std::size_t launch)>;

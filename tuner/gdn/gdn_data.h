@@ -14,13 +14,14 @@ namespace cubinery {
 
 // Distributions of the decay: strong (-U(0,1)), Qwen (slow, none for a quarter of the heads),
 // undecayed (0), init (a freshly initialised model), extreme (-31 to -69: exp underflows).
-enum class Gates { kStrong, kQwen, kUndecayed, kInit, kExtreme };
-inline constexpr Gates kAllGates[] = {Gates::kStrong, Gates::kQwen, Gates::kUndecayed, Gates::kInit,
-                                      Gates::kExtreme};
+enum class GateDistribution { kStrong, kQwen, kUndecayed, kInit, kExtreme };
+inline constexpr GateDistribution kGateDistributions[] = {
+    GateDistribution::kStrong, GateDistribution::kQwen, GateDistribution::kUndecayed,
+    GateDistribution::kInit, GateDistribution::kExtreme};
 
 struct DataOptions {
   std::uint64_t seed = 1;
-  Gates gates = Gates::kQwen;
+  GateDistribution gates = GateDistribution::kQwen;
   double key_correlation = 0;  // of keys of one head, over tokens, sequences and seeds
 };
 
@@ -44,22 +45,23 @@ inline Random random_of(std::uint64_t seed, DataStream stream, std::int64_t n, s
   return Random(seed, static_cast<std::uint64_t>(stream) + 1000 * unit);
 }
 
-// Random rows of q, k or v of one sequence and head.  They have length one, or about 0.1 sqrt(dim)
-// (strong), or about sqrt(dim) when `raw`.
+// Random rows of one sequence and head, or of a state.  They have length one, or about
+// 0.1 sqrt(dim) (strong), or about sqrt(dim) when `raw`.
 class RowSource {
  public:
   RowSource(const DataOptions& options, DataStream stream, std::int64_t n, std::int64_t h, int dim,
             bool raw)
       : random_(random_of(options.seed, stream, n, h)),
         rho_(static_cast<float>(stream == DataStream::kK ? options.key_correlation : 0)),
-        factor_(raw                               ? 1.0f
-                : options.gates == Gates::kStrong ? 0.1f
-                                                  : 0.0f),
+        factor_(raw                                          ? 1.0f
+                : options.gates == GateDistribution::kStrong ? 0.1f
+                                                             : 0.0f),
         common_(static_cast<std::size_t>(dim)),
         row_(common_.size()) {
     Random common(static_cast<std::uint64_t>(h),
                   static_cast<std::uint64_t>(DataStream::kCommonKey));
-    for (float& x : common_) x = common.normal();  // the same for every seed
+    // The same for every seed.
+    for (float& x : common_) x = rho_ == 0 ? 0 : common.normal();
   }
 
   // Valid until the next call.
@@ -92,8 +94,9 @@ class GateSource {
         head_(h),
         gate_(random_of(options.seed, DataStream::kGate, n, h)),
         beta_(random_of(options.seed, DataStream::kBeta, n, h)) {
-    still_ = gates_ == Gates::kUndecayed || (gates_ == Gates::kQwen && gate_.uniform() < 0.25);
-    const bool extreme = gates_ == Gates::kExtreme;
+    still_ = gates_ == GateDistribution::kUndecayed ||
+             (gates_ == GateDistribution::kQwen && gate_.uniform() < 0.25);
+    const bool extreme = gates_ == GateDistribution::kExtreme;
     // Extreme: either a large A, or a large a that takes softplus(x) = x.
     const double a = extreme ? (h % 2 == 0 ? 16 : 1)
                              : random_of(options.seed, DataStream::kALog, 0, h).uniform(1, 16);
@@ -112,15 +115,15 @@ class GateSource {
       return static_cast<float>(gate_mode_ == gdn::GateMode::kAlpha ? std::exp(g) : g);
     }
     if (still_) return -200;
-    if (gates_ != Gates::kExtreme) return gate_.normal();
+    if (gates_ != GateDistribution::kExtreme) return gate_.normal();
     return static_cast<float>(head_ % 2 == 0 ? -log_decay() / 16 : -log_decay());
   }
 
   float next_beta() {
     const double logit = beta_.normal();
     if (beta_mode_ != gdn::BetaMode::kGiven) return static_cast<float>(logit);
-    return static_cast<float>(gates_ == Gates::kStrong ? beta_.uniform(0, 0.5)
-                                                       : 1 / (1 + std::exp(-logit)));
+    return static_cast<float>(gates_ == GateDistribution::kStrong ? beta_.uniform(0, 0.5)
+                                                                  : 1 / (1 + std::exp(-logit)));
   }
 
  private:
@@ -130,15 +133,15 @@ class GateSource {
     if (still_) return 0;
     const double normal = gate_.normal();
     switch (gates_) {
-      case Gates::kStrong:
+      case GateDistribution::kStrong:
         return -gate_.uniform();
-      case Gates::kQwen:
+      case GateDistribution::kQwen:
         return -softplus(-normal) / 16;
-      case Gates::kInit:
+      case GateDistribution::kInit:
         return -std::exp(a_log_) * softplus(normal + dt_bias_);
-      case Gates::kExtreme:
+      case GateDistribution::kExtreme:
         return -gate_.uniform(31, 69);
-      case Gates::kUndecayed:
+      case GateDistribution::kUndecayed:
         break;
     }
     return 0;
@@ -146,7 +149,7 @@ class GateSource {
 
   gdn::GateMode gate_mode_;
   gdn::BetaMode beta_mode_;
-  Gates gates_;
+  GateDistribution gates_;
   std::int64_t head_;
   bool still_;  // never decays
   float a_log_, dt_bias_;

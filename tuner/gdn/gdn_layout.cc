@@ -10,12 +10,6 @@ using gdn::PrefillArgs;
 
 constexpr std::int64_t kRowGap = 16;  // Placement::kRank4
 
-bool holds_rows(GdnTensor tensor) {
-  constexpr GdnTensor kRows[] = {GdnTensor::kQ, GdnTensor::kK,    GdnTensor::kV,
-                                 GdnTensor::kG, GdnTensor::kBeta, GdnTensor::kO};
-  return std::find(std::begin(kRows), std::end(kRows), tensor) != std::end(kRows);
-}
-
 void insert_front(Tensor* tensor) {
   std::copy_backward(tensor->shape.begin(), tensor->shape.begin() + tensor->rank,
                      tensor->shape.begin() + tensor->rank + 1);
@@ -29,17 +23,17 @@ GdnLayout::GdnLayout(const gdn::PrefillProblem& problem, const GdnExtent& extent
                      const LayoutOptions& options)
     : problem_(problem), options_(options), tensors_(tensors_of(problem, extent)) {
   for (std::size_t i = 0; i < spots_.size(); ++i) {
-    const GdnTensor which = kTensors[i].tensor;
-    Tensor* const tensor = &tensor_of(tensors_, which);
+    const GdnTensorInfo& info = kTensors[i];
+    Tensor* const tensor = &info.in(tensors_);
     Spot* const spot = &spots_[i];
     spot->piece = i;
     if (!tensor->present()) continue;
-    if (holds_rows(which)) {
+    if (is_of_tokens(info.kind)) {
       place_rows(tensor, spot);
     } else if (tensor->rank == 1) {
       place_vector(tensor, spot);
     } else {
-      const bool out = which == GdnTensor::kStateOut;
+      const bool out = info.tensor == GdnTensor::kStateOut;
       place_matrices(tensor, out ? options.out_slot_gap : options.slot_gap, spot);
     }
   }
@@ -112,13 +106,13 @@ void GdnLayout::place_vector(Tensor* tensor, Spot* spot) const {
 void GdnLayout::pack_rows() {
   std::int64_t channels = 0;
   for (std::size_t i = 0; i < 3; ++i) {
-    const Tensor& tensor = tensor_of(tensors_, kTensors[i].tensor);
+    const Tensor& tensor = kTensors[i].in(tensors_);
     spots_[i].piece = 0;
     spots_[i].first = channels;
     channels += tensor.shape[head_dimension()] * tensor.strides[head_dimension()];
   }
   for (std::size_t i = 0; i < 3; ++i) {
-    Tensor& tensor = tensor_of(tensors_, kTensors[i].tensor);
+    Tensor& tensor = kTensors[i].in(tensors_);
     const std::int64_t tokens = tensor.shape[token_dimension()];
     const std::int64_t batch = has_batch_dimension() ? tensor.shape[0] : 1;
     tensor.strides[token_dimension()] = channels;
@@ -152,10 +146,10 @@ GdnLayout::Place GdnLayout::row_at(GdnTensor tensor, std::int64_t batch, std::in
 
 PrefillArgs GdnLayout::args(std::span<void* const> pieces) const {
   PrefillArgs args = tensors_;
-  for (const auto& [name, which] : kTensors) {
-    Tensor& tensor = tensor_of(args, which);
+  for (const GdnTensorInfo& info : kTensors) {
+    Tensor& tensor = info.in(args);
     if (!tensor.present()) continue;
-    const Place place = at(which, 0);
+    const Place place = at(info.tensor, 0);
     tensor.data = static_cast<std::byte*>(pieces[place.piece]) + place.byte;
   }
   return args;

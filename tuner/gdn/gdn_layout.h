@@ -39,8 +39,9 @@ class GdnLayout {
   const gdn::PrefillArgs& tensors() const { return tensors_; }
   // The same in pieces of memory that begin at these addresses.
   gdn::PrefillArgs args(std::span<void* const> pieces) const;
-  // Which dimension of q, k, v, g, beta and o counts tokens.
+  // Which dimension of tensors of tokens counts tokens, and which heads.
   std::size_t token_dimension() const;
+  std::size_t head_dimension() const;
 
   // A byte of the memory.
   struct Place {
@@ -60,7 +61,6 @@ class GdnLayout {
     std::int64_t elements = 0;  // of the piece; 0 where it is another tensor's
   };
 
-  std::size_t head_dimension() const;
   bool has_batch_dimension() const;
   void place_rows(Tensor* tensor, Spot* spot) const;
   void place_matrices(Tensor* tensor, std::int64_t row_gap, Spot* spot) const;

@@ -1,8 +1,8 @@
 #include "tuner/gdn/gdn_operands.h"
 
 #include <algorithm>
-#include <array>
-#include <iterator>
+#include <functional>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -16,15 +16,21 @@ using gdn::PrefillProblem;
 
 constexpr std::int64_t kLeastL2Bytes = 60'000'000;
 
-std::vector<std::byte> random_rows(const DataOptions& options, DataStream stream, DType dtype,
-                                   int dim, bool raw) {
-  RowSource source(options, stream, 0, 0, dim, raw);
-  std::vector<float> rows;
-  for (std::int64_t r = 0; r < GdnPatterns::kRows; ++r) {
-    const std::vector<float>& next = source.next();
-    rows.insert(rows.end(), next.begin(), next.end());
+std::vector<float> pattern_of(const GdnTensorInfo& info, const PrefillProblem& problem,
+                              const DataOptions& options) {
+  const auto draw = [&](std::int64_t h, std::int64_t rows) {
+    return info.draw({problem, options, /*n=*/0, h, rows});
+  };
+  const bool by_head = info.kind == GdnKind::kScalars || info.kind == GdnKind::kHeads;
+  if (!by_head) return draw(0, GdnPatterns::kRows);
+  const std::size_t rows = info.kind == GdnKind::kHeads ? 1 : GdnPatterns::kRows;
+  const std::size_t heads = idx(problem.heads.count());
+  std::vector<float> numbers(rows * heads);
+  for (std::size_t h = 0; h < heads; ++h) {
+    const std::vector<float> drawn = draw(static_cast<std::int64_t>(h), rows);
+    for (std::size_t r = 0; r < rows; ++r) numbers[r * heads + h] = drawn[r];
   }
-  return to_bytes(dtype, rows);
+  return numbers;
 }
 
 std::vector<std::byte> integers(DType dtype, const std::vector<std::int64_t>& values) {
@@ -44,31 +50,18 @@ int rotation(std::size_t bytes_per_set, std::int64_t l2_bytes) {
       std::max<std::size_t>(3, cold / std::max<std::size_t>(1, bytes_per_set) + 1));
 }
 
-GdnPatterns::GdnPatterns(const PrefillProblem& p, const DataOptions& options)
-    : q(random_rows(options, DataStream::kQ, p.dtype, p.key_dim, p.inputs.use_qk_l2norm)),
-      k(random_rows(options, DataStream::kK, p.dtype, p.key_dim, p.inputs.use_qk_l2norm)),
-      v(random_rows(options, DataStream::kV, p.dtype, p.value_dim, true)),
-      state(random_rows(options, DataStream::kState, p.states.dtype, p.value_dim, true)),
-      decay(idx(p.heads.count())) {
-  const std::size_t heads = decay.size();
-  std::vector<float> gates(idx(kRows) * heads), betas(gates.size());
-  std::vector<float> a_log, bias;
-  for (std::size_t h = 0; h < heads; ++h) {
-    GateSource source(p.inputs.gate_mode, p.inputs.beta_mode, options, 0,
-                      static_cast<std::int64_t>(h));
-    a_log.push_back(source.a_log());
-    bias.push_back(source.dt_bias());
-    for (std::size_t at = h; at < gates.size(); at += heads) {
-      gates[at] = source.next_gate();
-      betas[at] = source.next_beta();
-      decay[h] -= gates[at];
-    }
+GdnPatterns::GdnPatterns(const PrefillProblem& problem, const DataOptions& options) {
+  for (const GdnTensorInfo& info : kTensors) {
+    const Tensor tensor = info.form(problem, {});
+    if (info.draw == nullptr || !tensor.present()) continue;
+    patterns_[static_cast<std::size_t>(info.tensor)] =
+        to_bytes(tensor.dtype, pattern_of(info, problem, options));
   }
-  if (p.inputs.gate_mode != gdn::GateMode::kNone) g = to_bytes(p.inputs.gate_dtype, gates);
-  if (p.inputs.beta_mode != gdn::BetaMode::kOne) beta = to_bytes(p.inputs.beta_dtype, betas);
-  if (p.inputs.gate_mode != gdn::GateMode::kComputed) return;
-  A_log = to_bytes(p.inputs.a_log_dtype, a_log);
-  dt_bias = to_bytes(p.inputs.dt_bias_dtype, bias);
+  for (std::int64_t h = 0; h < problem.heads.count(); ++h) {
+    const std::vector<float> gates =
+        draw_gates({problem, options, /*n=*/0, h, kRows}, &GateSource::next_gate);
+    decay_.push_back(std::accumulate(gates.begin(), gates.end(), 0.0, std::minus<>()));
+  }
 }
 
 GdnOperands::GdnOperands(const PrefillProblem& problem, Options options)
@@ -86,7 +79,7 @@ GdnOperands::GdnOperands(const PrefillProblem& problem, Options options)
   extent_.slots = sequences;
   std::size_t bytes = 0;  // of a set
   tensors_ = tensors_of(problem, extent_);
-  for (const auto& [name, tensor] : kTensors) bytes += bytes_of(tensor_of(tensors_, tensor));
+  for (const GdnTensorInfo& info : kTensors) bytes += bytes_of(info.in(tensors_));
   sets_ = rotation(bytes, options_.l2_bytes);
   // Slot 0 is nobody's: it may mean padding.
   if (pool) extent_.slots = sequences * sets_ + 1;
@@ -122,13 +115,11 @@ Status GdnOperands::allocate(const std::shared_ptr<const Device>& device) {
     return {};
   };
   const bool pool = problem_.states.location == gdn::StateLocation::kPool;
-  for (const auto& [name, tensor] : kTensors) {
-    const bool state = tensor == GdnTensor::kState || tensor == GdnTensor::kStateOut;
-    const bool shared = (pool && state) || tensor == GdnTensor::kCuSeqlens ||
-                        tensor == GdnTensor::kCheckpointCuStarts || tensor == GdnTensor::kALog ||
-                        tensor == GdnTensor::kDtBias;
+  for (const GdnTensorInfo& info : kTensors) {
+    const bool shared = (pool && info.kind == GdnKind::kStates) || info.kind == GdnKind::kBounds ||
+                        info.kind == GdnKind::kHeads;
     Column& column = columns_.emplace_back();
-    CUBINERY_RETURN_IF_ERROR(allocate(bytes_of(tensor_of(tensors_, tensor)), shared, &column));
+    CUBINERY_RETURN_IF_ERROR(allocate(bytes_of(info.in(tensors_)), shared, &column));
   }
   return allocate(options_.workspace_bytes, false, &workspace_);
 }
@@ -138,19 +129,10 @@ const GdnOperands::Column& GdnOperands::column(GdnTensor tensor) const {
 }
 
 Status GdnOperands::fill() const {
-  const std::pair<GdnTensor, const std::vector<std::byte>*> patterns[] = {
-      {GdnTensor::kQ, &patterns_.q},
-      {GdnTensor::kK, &patterns_.k},
-      {GdnTensor::kV, &patterns_.v},
-      {GdnTensor::kG, &patterns_.g},
-      {GdnTensor::kBeta, &patterns_.beta},
-      {GdnTensor::kALog, &patterns_.A_log},
-      {GdnTensor::kDtBias, &patterns_.dt_bias},
-      {GdnTensor::kState, &patterns_.state}};
-  for (const auto& [tensor, pattern] : patterns) {
-    const DeviceMemory& memory = column(tensor).memory;
-    if (memory.bytes() == 0) continue;
-    CUBINERY_RETURN_IF_ERROR(memory.fill(*pattern));
+  for (const GdnTensorInfo& info : kTensors) {
+    const DeviceMemory& memory = column(info.tensor).memory;
+    if (info.draw == nullptr || memory.bytes() == 0) continue;
+    CUBINERY_RETURN_IF_ERROR(memory.fill(patterns_.of(info.tensor)));
   }
   return {};
 }
@@ -189,7 +171,7 @@ gdn::PrefillSize GdnOperands::size() const {
 PrefillArgs GdnOperands::args(int set) const {
   PrefillArgs args = tensors_;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
-    Tensor& tensor = tensor_of(args, kTensors[i].tensor);
+    Tensor& tensor = kTensors[i].in(args);
     if (!tensor.present()) continue;
     tensor.data =
         static_cast<std::byte*>(columns_[i].memory.data()) + idx(set) * columns_[i].stride;

@@ -2,8 +2,10 @@
 // launch finds a cold L2: what tuning and the benchmarks time.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,17 +23,23 @@ int rotation(std::size_t bytes_per_set, std::int64_t l2_bytes);
 
 // Random rows and gates, of which tensors are made by repetition: that saves time of the host.  A
 // prime number of them, so that the rows that one head sees are not the same few.
-struct GdnPatterns {
+class GdnPatterns {
+ public:
   static constexpr std::int64_t kRows = 4099;
 
   GdnPatterns(const gdn::PrefillProblem& problem, const DataOptions& options);
 
-  std::vector<std::byte> q, k;            // [kRows][key_dim]
-  std::vector<std::byte> v;               // [kRows][value_dim]
-  std::vector<std::byte> state;           // likewise
-  std::vector<std::byte> g, beta;         // [kRows][heads], empty where the problem has none
-  std::vector<std::byte> A_log, dt_bias;  // [heads], likewise
-  std::vector<double> decay;              // [heads]: of the gates as they are given, summed up
+  // As in the tensor's memory: kRows rows, of all heads where each has a number of its own; vectors
+  // of heads whole.  Empty where the problem has no such tensor, and of what is not drawn.
+  const std::vector<std::byte>& of(GdnTensor tensor) const {
+    return patterns_[static_cast<std::size_t>(tensor)];
+  }
+  // Of each head: of the gates as they are given, summed up.
+  const std::vector<double>& decay() const { return decay_; }
+
+ private:
+  std::array<std::vector<std::byte>, std::size(kTensors)> patterns_;
+  std::vector<double> decay_;
 };
 
 class GdnOperands {

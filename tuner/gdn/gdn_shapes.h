@@ -1,49 +1,56 @@
 // From the shapes that the operators are tuned for to launches.  Pure functions.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
-#include "cubinery/gdn.h"
-#include "cubinery/tuning.h"
+#include "cubinery/fields.h"
+#include "runtime/gdn/problem_fields.h"
+#include "runtime/operator/planner.h"
+#include "tuner/gdn/gdn_operators.h"
 
 namespace cubinery {
 
-// Both take q_heads, k_heads and v_heads besides what they name: those of the problem where they
-// are not given.  kInvalidArgument: a size that is missing, that the operator does not have or that
-// the others do not allow; what check() of the problem says of the heads.
+// kInvalidArgument: 'gdn_prefill: shape "tokens=2;sequences=3": why'.
+Status refused_shape(std::string_view op, const Shape& shape, std::string_view why);
+// That a shape has all sizes that are not optional, and nothing else but heads.
+Status check_sizes(std::string_view op, std::span<const SizeInfo> sizes, const Shape& shape);
+// Replaces those that the shape has.
+Status set_heads(std::string_view op, const Shape& shape, gdn::Heads* heads);
 
-// batch.
-struct DecodeShape {
-  gdn::DecodeProblem problem;
-  std::int64_t batch = 0;
-
-  std::int64_t size() const { return batch; }
-  std::vector<std::int64_t> lengths() const {
-    return std::vector<std::int64_t>(static_cast<std::size_t>(batch), 1);
-  }
-  bool separate_out() const { return false; }
+template <class Problem>
+struct GdnShape {
+  Problem problem;                    // with the shape's heads
+  std::vector<std::int64_t> lengths;  // of the sequences, in tokens
 };
-Result<DecodeShape> gdn_shape(const gdn::DecodeProblem& problem, const Shape& shape);
 
-// tokens, sequences and max_seqlen: the tokens of each sequence, at least one.  Without max_seqlen
-// they differ by one at most, and not at all where sequences are dense; with it, the first has so
-// many and the others share the rest as evenly.
-struct PrefillShape {
-  gdn::PrefillProblem problem;
-  std::vector<std::int64_t> tokens;  // of each sequence
+// Shapes have the operator's sizes (HarnessOf) and may have q_heads, k_heads and v_heads, in place
+// of the problem's.  kInvalidArgument: a size that is missing, that the operator does not have or
+// that the others do not allow; what check() of the problem says of the heads.
+template <class Problem>
+Result<GdnShape<Problem>> gdn_shape(const Problem& problem, const Shape& shape) {
+  using Harness = HarnessOf<Problem>;
+  constexpr std::string_view kOp = Fields<Problem>::kName;
+  CUBINERY_RETURN_IF_ERROR(check_sizes(kOp, Harness::kSizes, shape));
+  GdnShape<Problem> made{.problem = problem, .lengths = {}};
+  CUBINERY_RETURN_IF_ERROR(set_heads(kOp, shape, &made.problem.heads));
+  CUBINERY_RETURN_IF_ERROR(made.problem.check());
+  Result<std::vector<std::int64_t>> lengths = Harness::lengths(made.problem, shape);
+  if (!lengths) return std::move(lengths).error();
+  made.lengths = *std::move(lengths);
+  return made;
+}
 
-  gdn::PrefillSize size() const;
-  const std::vector<std::int64_t>& lengths() const { return tokens; }
-  // Dense states are written beside those that are read.
-  bool separate_out() const { return problem.states.location == gdn::StateLocation::kDense; }
-};
-Result<PrefillShape> gdn_shape(const gdn::PrefillProblem& problem, const Shape& shape);
-
-// Bytes of workspace that suffice for launches of this size with any configuration.
-std::size_t most_workspace_bytes(const gdn::DecodeProblem& problem, std::int64_t batch);
-std::size_t most_workspace_bytes(const gdn::PrefillProblem& problem, const gdn::PrefillSize& size);
+// Under which results are found; the shape itself where the problem cannot have it.
+template <class Problem>
+Shape gdn_features(const Problem& problem, const Shape& shape) {
+  const auto made = gdn_shape(problem, shape);
+  if (!made) return shape;
+  return features_at(made->problem, HarnessOf<Problem>::point(made->problem, made->lengths));
+}
 
 }  // namespace cubinery

@@ -1,8 +1,8 @@
-// The tensors of one launch of a Gated DeltaNet operator, contiguous: as workloads have them, and
-// what GdnLayout starts from.  Pure functions.
+// The tensors of one launch of a Gated DeltaNet operator: what they are called, how they look
+// (contiguous: as workloads have them, and what GdnLayout starts from), and what numbers they get.
+// Pure functions.
 //
-// A decode step is the prefill of packed sequences of one token each: its tensors are the same, so
-// all of this is written for prefill.
+// All of this is written for prefill: gdn_operators.h says how the others look as one.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cubinery/gdn.h"
+#include "tuner/gdn/gdn_data.h"
 
 namespace cubinery {
 
@@ -19,10 +20,6 @@ constexpr std::size_t kTensorAlignment = 256;
 inline std::size_t aligned(std::size_t bytes) {
   return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
 }
-
-gdn::PrefillProblem as_prefill(const gdn::DecodeProblem& problem);
-// Packed tensors of rank 4, [1, batch, ...], become [batch, 1, ...].
-gdn::DecodeArgs as_decode(const gdn::PrefillArgs& args);
 
 struct GdnExtent {
   std::vector<std::int64_t> lengths{};  // of the sequences, in tokens; dense: all the same
@@ -36,8 +33,36 @@ struct GdnExtent {
   std::int64_t tokens() const;
 };
 
-// The tensors that the problem uses, without data.
-gdn::PrefillArgs tensors_of(const gdn::PrefillProblem& problem, const GdnExtent& extent);
+// What tensors look like; without data.
+
+// Of tokens: the rows of so many heads, or without `dim` (0) a number of each.
+Tensor token_tensor(const gdn::PrefillProblem& problem, const GdnExtent& extent, DType dtype,
+                    int heads, int dim);
+Tensor vector_tensor(DType dtype, std::int64_t count);
+// Matrices as states are, of all heads.
+Tensor matrix_tensor(const gdn::PrefillProblem& problem, std::int64_t rows);
+// As many as there are sequences, or slots in the pool.
+Tensor state_tensor(const gdn::PrefillProblem& problem, const GdnExtent& extent);
+
+// What a tensor's numbers are drawn for: `rows` rows of sequence n (of states: matrix n) and head
+// h, behind each other.
+struct GdnDraw {
+  const gdn::PrefillProblem& problem;
+  const DataOptions& data;
+  std::int64_t n = 0;
+  std::int64_t h = 0;
+  std::int64_t rows = 1;
+};
+std::vector<float> draw_rows(const GdnDraw& draw, DataStream stream, int dim, bool raw);
+// `next`: of a GateSource.
+template <class Next>
+std::vector<float> draw_gates(const GdnDraw& draw, Next next) {
+  GateSource source(draw.problem.inputs.gate_mode, draw.problem.inputs.beta_mode, draw.data, draw.n,
+                    draw.h);
+  std::vector<float> numbers(idx(draw.rows));
+  for (float& number : numbers) number = (source.*next)();
+  return numbers;
+}
 
 // All that a launch may have.
 enum class GdnTensor {
@@ -58,31 +83,155 @@ enum class GdnTensor {
   kCheckpointCuStarts,
 };
 
-struct NamedTensor {
+// What a tensor counts.
+enum class GdnKind {
+  kRows,     // tokens and heads: a row each
+  kScalars,  // tokens and heads: a number each
+  kHeads,
+  kBounds,  // sequences: where they begin, and where the last ends
+  kStates,
+  kIndices,  // sequences: their states
+  kCheckpoints,
+};
+constexpr bool is_of_tokens(GdnKind kind) {
+  return kind == GdnKind::kRows || kind == GdnKind::kScalars;
+}
+
+struct GdnTensorInfo {
   const char* name;
   GdnTensor tensor;
-};
-// In the order of the enumeration.
-inline constexpr NamedTensor kTensors[] = {
-    {"q", GdnTensor::kQ},
-    {"k", GdnTensor::kK},
-    {"v", GdnTensor::kV},
-    {"g", GdnTensor::kG},
-    {"beta", GdnTensor::kBeta},
-    {"A_log", GdnTensor::kALog},
-    {"dt_bias", GdnTensor::kDtBias},
-    {"o", GdnTensor::kO},
-    {"cu_seqlens", GdnTensor::kCuSeqlens},
-    {"state", GdnTensor::kState},
-    {"state_out", GdnTensor::kStateOut},
-    {"state_indices", GdnTensor::kStateIndices},
-    {"state_out_indices", GdnTensor::kStateOutIndices},
-    {"checkpoints", GdnTensor::kCheckpoints},
-    {"checkpoint_cu_starts", GdnTensor::kCheckpointCuStarts},
+  GdnKind kind;
+  Tensor& (*in)(gdn::PrefillArgs& args);
+  // Absent where the problem has none.
+  Tensor (*form)(const gdn::PrefillProblem& problem, const GdnExtent& extent);
+  // nullptr: outputs, bounds and indices.
+  std::vector<float> (*draw)(const GdnDraw& draw) = nullptr;
 };
 
-Tensor& tensor_of(gdn::PrefillArgs& args, GdnTensor tensor);
-const Tensor& tensor_of(const gdn::PrefillArgs& args, GdnTensor tensor);
+// member<&A::b, &B::c>(a) is a.b.c.
+template <auto... kMembers>
+Tensor& member(gdn::PrefillArgs& args) {
+  return (args.*....*kMembers);
+}
+
+// The one list of tensors, in the order of the enumeration.
+inline constexpr GdnTensorInfo kTensors[] = {
+    {"q", GdnTensor::kQ, GdnKind::kRows, member<&gdn::PrefillArgs::q>,
+     [](const auto& p, const auto& extent) {
+       return token_tensor(p, extent, p.dtype, p.heads.q, p.key_dim);
+     },
+     [](const auto& draw) {
+       return draw_rows(draw, DataStream::kQ, draw.problem.key_dim,
+                        draw.problem.inputs.use_qk_l2norm);
+     }},
+    {"k", GdnTensor::kK, GdnKind::kRows, member<&gdn::PrefillArgs::k>,
+     [](const auto& p, const auto& extent) {
+       return token_tensor(p, extent, p.dtype, p.heads.k, p.key_dim);
+     },
+     [](const auto& draw) {
+       return draw_rows(draw, DataStream::kK, draw.problem.key_dim,
+                        draw.problem.inputs.use_qk_l2norm);
+     }},
+    {"v", GdnTensor::kV, GdnKind::kRows, member<&gdn::PrefillArgs::v>,
+     [](const auto& p, const auto& extent) {
+       return token_tensor(p, extent, p.dtype, p.heads.v, p.value_dim);
+     },
+     [](const auto& draw) {
+       return draw_rows(draw, DataStream::kV, draw.problem.value_dim, /*raw=*/true);
+     }},
+    {"g", GdnTensor::kG, GdnKind::kScalars, member<&gdn::PrefillArgs::gates, &gdn::GateArgs::g>,
+     [](const auto& p, const auto& extent) {
+       return p.inputs.gate_mode == gdn::GateMode::kNone
+                  ? Tensor{}
+                  : token_tensor(p, extent, p.inputs.gate_dtype, p.heads.count(), 0);
+     },
+     [](const auto& draw) { return draw_gates(draw, &GateSource::next_gate); }},
+    {"beta", GdnTensor::kBeta, GdnKind::kScalars,
+     member<&gdn::PrefillArgs::gates, &gdn::GateArgs::beta>,
+     [](const auto& p, const auto& extent) {
+       return p.inputs.beta_mode == gdn::BetaMode::kOne
+                  ? Tensor{}
+                  : token_tensor(p, extent, p.inputs.beta_dtype, p.heads.count(), 0);
+     },
+     [](const auto& draw) { return draw_gates(draw, &GateSource::next_beta); }},
+    {"A_log", GdnTensor::kALog, GdnKind::kHeads,
+     member<&gdn::PrefillArgs::gates, &gdn::GateArgs::A_log>,
+     [](const auto& p, const auto&) {
+       return p.inputs.gate_mode == gdn::GateMode::kComputed
+                  ? vector_tensor(p.inputs.a_log_dtype, p.heads.count())
+                  : Tensor{};
+     },
+     [](const auto& draw) { return draw_gates(draw, &GateSource::a_log); }},
+    {"dt_bias", GdnTensor::kDtBias, GdnKind::kHeads,
+     member<&gdn::PrefillArgs::gates, &gdn::GateArgs::dt_bias>,
+     [](const auto& p, const auto&) {
+       return p.inputs.gate_mode == gdn::GateMode::kComputed
+                  ? vector_tensor(p.inputs.dt_bias_dtype, p.heads.count())
+                  : Tensor{};
+     },
+     [](const auto& draw) { return draw_gates(draw, &GateSource::dt_bias); }},
+    {"o", GdnTensor::kO, GdnKind::kRows, member<&gdn::PrefillArgs::o>,
+     [](const auto& p, const auto& extent) {
+       return token_tensor(p, extent, p.output_dtype, p.heads.count(), p.value_dim);
+     }},
+    {"cu_seqlens", GdnTensor::kCuSeqlens, GdnKind::kBounds, member<&gdn::PrefillArgs::cu_seqlens>,
+     [](const auto& p, const auto& extent) {
+       return p.varlen ? vector_tensor(p.cu_seqlens_dtype, extent.sequences() + 1) : Tensor{};
+     }},
+    {"state", GdnTensor::kState, GdnKind::kStates,
+     member<&gdn::PrefillArgs::states, &gdn::StateArgs::in>,
+     [](const auto& p, const auto& extent) {
+       return p.states.has_initial || p.states.store ? state_tensor(p, extent) : Tensor{};
+     },
+     [](const auto& draw) {
+       return draw_rows(draw, DataStream::kState, draw.problem.value_dim, /*raw=*/true);
+     }},
+    {"state_out", GdnTensor::kStateOut, GdnKind::kStates,
+     member<&gdn::PrefillArgs::states, &gdn::StateArgs::out>,
+     [](const auto& p, const auto& extent) {
+       return extent.separate_out ? state_tensor(p, extent) : Tensor{};
+     }},
+    {"state_indices", GdnTensor::kStateIndices, GdnKind::kIndices,
+     member<&gdn::PrefillArgs::states, &gdn::StateArgs::indices>,
+     [](const auto& p, const auto& extent) {
+       return p.states.location == gdn::StateLocation::kPool
+                  ? vector_tensor(p.states.index_dtype, extent.sequences())
+                  : Tensor{};
+     }},
+    {"state_out_indices", GdnTensor::kStateOutIndices, GdnKind::kIndices,
+     member<&gdn::PrefillArgs::states, &gdn::StateArgs::out_indices>,
+     [](const auto& p, const auto& extent) {
+       return p.states.location == gdn::StateLocation::kPool && extent.write_indices
+                  ? vector_tensor(p.states.index_dtype, extent.sequences())
+                  : Tensor{};
+     }},
+    {"checkpoints", GdnTensor::kCheckpoints, GdnKind::kCheckpoints,
+     member<&gdn::PrefillArgs::checkpoints>,
+     [](const auto& p, const auto& extent) {
+       return p.checkpoints == gdn::Checkpoints::kNone ? Tensor{}
+                                                       : matrix_tensor(p, extent.checkpoints);
+     }},
+    {"checkpoint_cu_starts", GdnTensor::kCheckpointCuStarts, GdnKind::kBounds,
+     member<&gdn::PrefillArgs::checkpoint_cu_starts>,
+     [](const auto& p, const auto& extent) {
+       return p.varlen && p.checkpoints != gdn::Checkpoints::kNone
+                  ? vector_tensor(p.cu_seqlens_dtype, extent.sequences() + 1)
+                  : Tensor{};
+     }},
+};
+
+// The tensors that the problem uses, without data.
+gdn::PrefillArgs tensors_of(const gdn::PrefillProblem& problem, const GdnExtent& extent);
+
+inline const GdnTensorInfo& info_of(GdnTensor tensor) {
+  return kTensors[static_cast<std::size_t>(tensor)];
+}
+inline Tensor& tensor_of(gdn::PrefillArgs& args, GdnTensor tensor) {
+  return info_of(tensor).in(args);
+}
+inline const Tensor& tensor_of(const gdn::PrefillArgs& args, GdnTensor tensor) {
+  return info_of(tensor).in(const_cast<gdn::PrefillArgs&>(args));
+}
 
 std::int64_t elements_of(const Tensor& tensor);
 std::size_t bytes_of(const Tensor& tensor);

@@ -3,22 +3,20 @@
 
 #include <functional>
 #include <map>
+#include <type_traits>
 #include <utility>
 
-#include "cubinery/gdn.h"
 #include "cubinery/tuning.h"
 #include "tuner/gdn/gdn_operands.h"
+#include "tuner/gdn/gdn_operators.h"
 
 namespace cubinery {
 
-// `operands` were made for the operator's problem; prefill: with workspace enough.
-inline Status launch(const gdn::Decode& decode, Stream stream, const GdnOperands& operands,
-                     int set) {
-  return decode.launch(stream, as_decode(operands.args(set)));
-}
-inline Status launch(const gdn::Prefill& prefill, Stream stream, const GdnOperands& operands,
-                     int set) {
-  return prefill.launch(stream, operands.args(set), operands.workspace(set));
+// `operands` were made for the operator's problem, with workspace enough.
+template <class Operator>
+Status launch(const Operator& prepared, Stream stream, const GdnOperands& operands, int set) {
+  using Problem = std::decay_t<decltype(prepared.problem())>;
+  return HarnessOf<Problem>::launch(prepared, stream, operands.args(set), operands.workspace(set));
 }
 
 template <class Operator>

@@ -13,6 +13,8 @@
 namespace cubinery {
 namespace {
 
+constexpr unsigned kMaxThreads = 1024;  // of a block, on every GPU
+
 std::string first_line(std::string_view text) {
   const std::size_t start = std::min(text.size(), text.find_first_not_of("\r\n"));
   text.remove_prefix(start);
@@ -37,34 +39,26 @@ MeasuredKernel measured_kernel(const KernelSpec& spec, const KernelInfo& info) {
 }
 
 std::optional<Rejection> too_much_shared(const KernelSpec& spec, int static_bytes,
-                                         const BlockLimits& limits) {
+                                         const Target& target) {
   const int bytes = static_cast<int>(spec.shared_bytes) + static_bytes;
-  if (bytes <= limits.shared_bytes) return std::nullopt;
+  if (bytes <= target.shared_bytes_per_block) return std::nullopt;
   return Rejection{Verdict::kConstraints,
                    fmt::format("{}: {} bytes of shared memory, of which a block has {}",
-                               spec.kernel, bytes, limits.shared_bytes)};
+                               spec.kernel, bytes, target.shared_bytes_per_block)};
 }
 
 }  // namespace
 
-BlockLimits limits_of(const GpuIdentity& gpu) {
-  BlockLimits limits;
-  if (const std::optional<Arch> arch = parse_arch(gpu.arch)) {
-    limits.shared_bytes = max_shared_bytes(*arch);
-  }
-  return limits;
-}
-
-std::optional<Rejection> why_impossible(const KernelSpec& spec, const BlockLimits& limits) {
-  if (spec.threads < 1 || spec.threads > limits.threads) {
+std::optional<Rejection> why_impossible(const KernelSpec& spec, const Target& target) {
+  if (spec.threads < 1 || spec.threads > kMaxThreads) {
     return Rejection{Verdict::kConstraints, fmt::format("{}: {} threads, of which a block has {}",
-                                                        spec.kernel, spec.threads, limits.threads)};
+                                                        spec.kernel, spec.threads, kMaxThreads)};
   }
-  return too_much_shared(spec, 0, limits);
+  return too_much_shared(spec, 0, target);
 }
 
 std::optional<Rejection> why_rejected(const KernelSpec& spec, const KernelInfo& info,
-                                      const BlockLimits& limits) {
+                                      const Target& target) {
   if (info.spill_store_bytes + info.spill_load_bytes > 0) {
     return Rejection{Verdict::kSpills, fmt::format("{}: spills {} bytes and loads {}", spec.kernel,
                                                    info.spill_store_bytes, info.spill_load_bytes)};
@@ -75,13 +69,19 @@ std::optional<Rejection> why_rejected(const KernelSpec& spec, const KernelInfo& 
   // Registers are handed out to threads by the eight, threads by the warp.
   const int registers =
       (info.registers + 7) / 8 * 8 * static_cast<int>((spec.threads + 31) / 32 * 32);
-  if (registers > limits.registers) {
+  if (registers > target.registers_per_sm) {
     return Rejection{
         Verdict::kConstraints,
         fmt::format("{}: {} registers in {} threads, {} in all, of which a block has {}",
-                    spec.kernel, info.registers, spec.threads, registers, limits.registers)};
+                    spec.kernel, info.registers, spec.threads, registers, target.registers_per_sm)};
   }
-  return too_much_shared(spec, info.static_shared_bytes, limits);
+  return too_much_shared(spec, info.static_shared_bytes, target);
+}
+
+// Of an architecture that is not known a block has no shared memory.
+Candidates::Candidates(const Context& context, const TuningSpace& space, const GpuIdentity& gpu)
+    : context_(context), space_(space), all_(space.configurations.size()) {
+  if (const std::optional<Arch> arch = parse_arch(gpu.arch)) target_ = target_of(*arch, gpu);
 }
 
 Status Candidates::make_known(std::size_t configuration) {
@@ -89,7 +89,7 @@ Status Candidates::make_known(std::size_t configuration) {
   candidate.is_known = true;
   const std::vector<KernelSpec>& kernels = space_.configurations[configuration].kernels;
   for (const KernelSpec& spec : kernels) {
-    candidate.rejection = why_impossible(spec, limits_);
+    candidate.rejection = why_impossible(spec, target_);
     if (candidate.rejection) break;
   }
   for (const KernelSpec& spec : kernels) {
@@ -102,7 +102,7 @@ Status Candidates::make_known(std::size_t configuration) {
       break;
     }
     candidate.kernels.push_back(measured_kernel(spec, compiled->info));
-    candidate.rejection = why_rejected(spec, compiled->info, limits_);
+    candidate.rejection = why_rejected(spec, compiled->info, target_);
   }
   all_[configuration] = std::move(candidate);
   return {};

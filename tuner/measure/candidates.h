@@ -10,6 +10,7 @@
 #include "cubinery/context.h"
 #include "cubinery/tuning.h"
 #include "tuner/choose/records.h"
+#include "tuner/choose/target.h"
 
 namespace cubinery {
 
@@ -26,28 +27,16 @@ struct Candidate {
   std::vector<MeasuredKernel> kernels{};
 };
 
-// Of a block on a GPU.
-struct BlockLimits {
-  unsigned threads = 1024;
-  int shared_bytes = 0;
-  int registers = 65536;
-};
-BlockLimits limits_of(const GpuIdentity& gpu);
-
-// Why a kernel cannot run under the limits: before it is compiled, and with what the compiler says.
-std::optional<Rejection> why_impossible(const KernelSpec& spec, const BlockLimits& limits);
+// Why a kernel cannot run on the target: before it is compiled, and with what the compiler says.
+std::optional<Rejection> why_impossible(const KernelSpec& spec, const Target& target);
 std::optional<Rejection> why_rejected(const KernelSpec& spec, const KernelInfo& info,
-                                      const BlockLimits& limits);
+                                      const Target& target);
 
 // For one thread at a time.
 class Candidates {
  public:
-  // All three outlive this.
-  Candidates(const Context& context, const TuningSpace& space, const GpuIdentity& gpu)
-      : context_(context),
-        space_(space),
-        limits_(limits_of(gpu)),
-        all_(space.configurations.size()) {}
+  // `context` and `space` outlive this.
+  Candidates(const Context& context, const TuningSpace& space, const GpuIdentity& gpu);
 
   Candidate& operator[](std::size_t configuration) { return all_[configuration]; }
 
@@ -62,7 +51,7 @@ class Candidates {
 
   const Context& context_;
   const TuningSpace& space_;
-  BlockLimits limits_;
+  Target target_;
   std::vector<Candidate> all_;
 };
 

@@ -1,0 +1,179 @@
+#include "tuner/gdn/gdn_operators.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "common/chunk_record.h"
+#include "runtime/gdn/decode_state.h"
+#include "runtime/gdn/prefill_state.h"
+#include "runtime/gdn/problem_fields.h"
+#include "runtime/operator/keyed_path.h"
+#include "tuner/choose/shape.h"
+#include "tuner/gdn/gdn_shapes.h"
+#include "tuner/gdn/gdn_tensors.h"
+
+namespace cubinery {
+namespace {
+
+using gdn::DecodeProblem;
+using gdn::PrefillArgs;
+using gdn::PrefillProblem;
+using gdn::PrefillSize;
+using Lengths = std::vector<std::int64_t>;
+
+constexpr int kChunkSizes[] = {16, 32, 64};
+
+Lengths values_in(const ShapeGrid& grid, std::string_view size) {
+  const auto found = grid.find(size);
+  return found == grid.end() ? Lengths() : found->second;
+}
+
+// `count` numbers that differ by one at most, with this sum, the larger first.
+void append_even(std::int64_t sum, std::int64_t count, Lengths* lengths) {
+  for (std::int64_t n = 0; n < count; ++n) {
+    lengths->push_back(sum / count + (n < sum % count ? 1 : 0));
+  }
+}
+
+PrefillSize size_of_launch(const Lengths& lengths) {
+  return {.tokens = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}),
+          .sequences = static_cast<std::int64_t>(lengths.size()),
+          .max_seqlen = *std::max_element(lengths.begin(), lengths.end())};
+}
+
+void add_shapes(std::int64_t tokens, std::int64_t sequences, bool varlen, const ShapeGrid& grid,
+                std::vector<Shape>* shapes) {
+  if (tokens < sequences || (!varlen && tokens % sequences != 0)) return;
+  const Shape even = {{"tokens", tokens}, {"sequences", sequences}};
+  shapes->push_back(even);
+  if (!varlen || sequences == 1) return;
+  const bool given = grid.contains("max_seqlen");
+  for (const std::int64_t longest : given ? values_in(grid, "max_seqlen") : Lengths{tokens / 2}) {
+    const bool is_longest = longest * sequences > tokens;
+    const bool leaves_tokens = tokens - longest >= sequences - 1;
+    if (!is_longest || !leaves_tokens) continue;
+    shapes->push_back(even);
+    shapes->back().push_back({"max_seqlen", longest});
+  }
+}
+
+}  // namespace
+
+// The fields that both have are copied by their names.
+PrefillProblem as_prefill(const DecodeProblem& problem) {
+  PrefillProblem same{.varlen = true};
+  copy_fields(problem, &same);
+  return same;
+}
+
+gdn::DecodeArgs as_decode(const PrefillArgs& packed) {
+  PrefillArgs args = packed;
+  for (const GdnTensorInfo& info : kTensors) {
+    if (packed.q.rank != 4 || !is_of_tokens(info.kind)) continue;
+    Tensor& rows = info.in(args);
+    std::swap(rows.shape[0], rows.shape[1]);
+    rows.strides[0] = rows.strides[1];
+  }
+  return {.q = args.q,
+          .k = args.k,
+          .v = args.v,
+          .gates = args.gates,
+          .o = args.o,
+          .states = args.states,
+          .scale = args.scale,
+          .programmatic = args.programmatic};
+}
+
+std::vector<Shape> HarnessOf<DecodeProblem>::shapes(const DecodeProblem&, const ShapeGrid& grid) {
+  std::vector<Shape> shapes;
+  for (const std::int64_t batch : values_in(grid, "batch")) shapes.push_back({{"batch", batch}});
+  return shapes;
+}
+
+Result<Lengths> HarnessOf<DecodeProblem>::lengths(const DecodeProblem&, const Shape& shape) {
+  return Lengths(idx(*size_in(shape, "batch")), 1);
+}
+
+Point HarnessOf<DecodeProblem>::point(const DecodeProblem& problem, const Lengths& lengths) {
+  return gdn::point_of(problem, static_cast<std::int64_t>(lengths.size()));
+}
+
+Result<gdn::Decode> HarnessOf<DecodeProblem>::create(const Context& context,
+                                                     const DecodeProblem& problem,
+                                                     const Target& target,
+                                                     const std::vector<TunedValue>& values) {
+  return gdn::create_decode(context, problem, target, values);
+}
+
+std::vector<Shape> HarnessOf<PrefillProblem>::shapes(const PrefillProblem& problem,
+                                                     const ShapeGrid& grid) {
+  std::vector<Shape> shapes;
+  for (const std::int64_t sequences : values_in(grid, "sequences")) {
+    for (const std::int64_t tokens : values_in(grid, "tokens")) {
+      add_shapes(tokens, sequences, problem.varlen, grid, &shapes);
+    }
+  }
+  return shapes;
+}
+
+Result<Lengths> HarnessOf<PrefillProblem>::lengths(const PrefillProblem& problem,
+                                                   const Shape& shape) {
+  const std::int64_t tokens = *size_in(shape, "tokens"), sequences = *size_in(shape, "sequences");
+  const std::optional<std::int64_t> longest = size_in(shape, "max_seqlen");
+  const auto refused = [&](std::string_view why) {
+    return refused_shape(gdn::kPrefillOp, shape, why);
+  };
+  if (tokens < sequences) return refused("every sequence has at least one token");
+  Lengths lengths;
+  if (longest) {
+    const std::int64_t least = (tokens + sequences - 1) / sequences;
+    const std::int64_t most = tokens - (sequences - 1);
+    if (*longest < least || *longest > most) {
+      return refused(fmt::format("max_seqlen must be from {} to {}", least, most));
+    }
+    lengths.push_back(*longest);
+    append_even(tokens - *longest, sequences - 1, &lengths);
+  } else {
+    append_even(tokens, sequences, &lengths);
+  }
+  if (!problem.varlen && lengths.front() != lengths.back()) {
+    return refused("sequences of the problem have one length, varlen is false");
+  }
+  return lengths;
+}
+
+Point HarnessOf<PrefillProblem>::point(const PrefillProblem& problem, const Lengths& lengths) {
+  return gdn::point_of(problem, size_of_launch(lengths));
+}
+
+Result<gdn::Prefill> HarnessOf<PrefillProblem>::create(const Context& context,
+                                                       const PrefillProblem& problem,
+                                                       const Target& target,
+                                                       const std::vector<TunedValue>& values) {
+  return gdn::create_prefill(context, problem, target, values);
+}
+
+std::size_t HarnessOf<PrefillProblem>::workspace_bytes(const gdn::Prefill& prefill,
+                                                       const Lengths& lengths) {
+  return prefill.workspace_bytes(size_of_launch(lengths));
+}
+
+std::size_t HarnessOf<PrefillProblem>::most_workspace_bytes(const PrefillProblem& problem,
+                                                            const Lengths& lengths) {
+  const PrefillSize size = size_of_launch(lengths);
+  constexpr long long kAlignment = 256;
+  const long long order = (size.sequences * 4 + kAlignment - 1) / kAlignment * kAlignment;
+  long long most = 0;
+  for (const int chunk : kChunkSizes) {
+    const long long record = chunk_record(chunk, problem.dtype).bytes;
+    const long long slots = chunk_slots(size.tokens, size.sequences, chunk);
+    most = std::max(most, order + slots * record * problem.heads.count());
+  }
+  return static_cast<std::size_t>(most);
+}
+
+}  // namespace cubinery

@@ -1,0 +1,117 @@
+// What the harness asks of each operator: everything else in tuner/gdn, and the command line, go
+// through HarnessOf.  Pure functions but for create() and launch().
+//
+// Operands and references are those of a prefill.  Another operator says which prefill does the
+// same, and takes its arguments from that one's: a decode step is the prefill of packed sequences
+// of one token each.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cubinery/gdn.h"
+#include "cubinery/tuning.h"
+#include "runtime/gdn/decode_operator.h"
+#include "runtime/gdn/prefill_operator.h"
+
+namespace cubinery {
+
+// A size of an operator's shapes, beside those that all have: q_heads, k_heads and v_heads.
+struct SizeInfo {
+  std::string_view name;  // "max_seqlen"
+  std::string_view help;  // of the command line
+  // What the command line takes where it is not given: values (cli/shapes.h); of an optional one
+  // words, HarnessOf::shapes() has the values.
+  std::string_view otherwise;
+  bool optional = false;  // shapes need not have it
+};
+// The values of each size that shapes are made of; an optional size may be missing.
+using ShapeGrid = std::map<std::string, std::vector<std::int64_t>, std::less<>>;
+
+// What a prefill that does the same as a decode step is made for.
+gdn::PrefillProblem as_prefill(const gdn::DecodeProblem& problem);
+// Packed tensors of rank 4, [1, batch, ...], become [batch, 1, ...].
+gdn::DecodeArgs as_decode(const gdn::PrefillArgs& args);
+
+// Specialised for the problem of each operator.  `lengths`: of the sequences of a launch, in
+// tokens.
+template <class Problem>
+struct HarnessOf;
+
+template <>
+struct HarnessOf<gdn::DecodeProblem> {
+  using Problem = gdn::DecodeProblem;
+  using Operator = gdn::Decode;
+  static constexpr SizeInfo kSizes[] = {{"batch", "Decode: requests of a step", "1:256"}};
+
+  // Those of the grid's shapes that the problem can have.
+  static std::vector<Shape> shapes(const Problem& problem, const ShapeGrid& grid);
+  // Requires: a shape with the sizes above.  kInvalidArgument: they do not go together.
+  static Result<std::vector<std::int64_t>> lengths(const Problem& problem, const Shape& shape);
+  // What choices depend on.
+  static Point point(const Problem& problem, const std::vector<std::int64_t>& lengths);
+
+  // Whose operands and results are the same.
+  static gdn::PrefillProblem reference(const Problem& problem) { return as_prefill(problem); }
+  // Tuned with new states in a tensor of their own.
+  static bool separate_out(const Problem&) { return false; }
+
+  // With one configuration.  Errors of create_decode().
+  static Result<Operator> create(const Context& context, const Problem& problem,
+                                 const Target& target, const std::vector<TunedValue>& values);
+  static std::size_t workspace_bytes(const Operator&, const std::vector<std::int64_t>&) {
+    return 0;
+  }
+  // That suffices for any configuration.
+  static std::size_t most_workspace_bytes(const Problem&, const std::vector<std::int64_t>&) {
+    return 0;
+  }
+  // With arguments of reference().
+  static Status launch(const Operator& decode, Stream stream, const gdn::PrefillArgs& args,
+                       const gdn::Workspace&) {
+    return decode.launch(stream, as_decode(args));
+  }
+};
+
+template <>
+struct HarnessOf<gdn::PrefillProblem> {
+  using Problem = gdn::PrefillProblem;
+  using Operator = gdn::Prefill;
+  // Without max_seqlen lengths differ by one at most, and not at all where sequences are dense;
+  // with it, the first sequence has so many tokens and the others share the rest as evenly.
+  static constexpr SizeInfo kSizes[] = {
+      {"tokens", "Prefill: tokens of all sequences", "512:32768"},
+      {"sequences", "Prefill: sequences, equally long", "1,4,8"},
+      {"max_seqlen",
+       "Packed prefill: besides, one sequence has this many tokens and the others share the rest",
+       "half of the tokens", /*optional=*/true}};
+
+  // A sequence has a token at least, sequences that are not packed have equally many, and the
+  // longest one has more than its share.
+  static std::vector<Shape> shapes(const Problem& problem, const ShapeGrid& grid);
+  static Result<std::vector<std::int64_t>> lengths(const Problem& problem, const Shape& shape);
+  static Point point(const Problem& problem, const std::vector<std::int64_t>& lengths);
+
+  static gdn::PrefillProblem reference(const Problem& problem) { return problem; }
+  // Dense states are written beside those that are read.
+  static bool separate_out(const Problem& problem) {
+    return problem.states.location == gdn::StateLocation::kDense;
+  }
+
+  static Result<Operator> create(const Context& context, const Problem& problem,
+                                 const Target& target, const std::vector<TunedValue>& values);
+  static std::size_t workspace_bytes(const Operator& prefill,
+                                     const std::vector<std::int64_t>& lengths);
+  static std::size_t most_workspace_bytes(const Problem& problem,
+                                          const std::vector<std::int64_t>& lengths);
+  static Status launch(const Operator& prefill, Stream stream, const gdn::PrefillArgs& args,
+                       const gdn::Workspace& workspace) {
+    return prefill.launch(stream, args, workspace);
+  }
+};
+
+}  // namespace cubinery
