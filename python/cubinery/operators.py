@@ -234,13 +234,13 @@ class Decode:
     def __init__(self, context: Context, problem: DecodeProblem) -> None:
         self.context = context
         self.problem = problem
-        self._handle = _core.decode_create(context._handle, problem.to_json())
+        self._handle = _core.operator_create(context._handle, problem.op, problem.to_json())
 
     def choice(self, batch: int) -> dict[str, str]:
         """What a batch of this size launches: "path", "configuration", "rung" (how good a choice
         it is, "exact" to "default") and "why".
         """
-        choice: dict[str, str] = json.loads(_core.decode_choice(self._handle, batch))
+        choice: dict[str, str] = json.loads(_core.operator_choice(self._handle, batch))
         return choice
 
     def __call__(
@@ -292,7 +292,7 @@ class Decode:
             UnsupportedError: programmatic before sm_90.
             DriverError: CUDA refused the launch.
         """
-        _core.decode_launch(
+        _core.operator_launch(
             self._handle,
             stream,
             q,
@@ -323,7 +323,7 @@ class Prefill:
     def __init__(self, context: Context, problem: PrefillProblem) -> None:
         self.context = context
         self.problem = problem
-        self._handle = _core.prefill_create(context._handle, problem.to_json())
+        self._handle = _core.operator_create(context._handle, problem.op, problem.to_json())
         self._token_axis = 1 if problem.token_layout == "bthd" else 2
 
     def workspace_bytes(self, tokens: int, sequences: int) -> int:
@@ -333,7 +333,7 @@ class Prefill:
             tokens: of all sequences: B T, or the packed total.
             sequences: B, or N.
         """
-        return _core.prefill_workspace_bytes(self._handle, tokens, sequences)
+        return _core.operator_workspace_bytes(self._handle, tokens, sequences)
 
     def choice(self, tokens: int, sequences: int, max_seqlen: int | None = None) -> dict[str, str]:
         """What a launch of this size runs, as Decode.choice().
@@ -342,7 +342,7 @@ class Prefill:
             tokens, sequences: as for workspace_bytes().
             max_seqlen: tokens of the longest sequence; None: not known.
         """
-        text = _core.prefill_choice(self._handle, tokens, sequences, max_seqlen or 0)
+        text = _core.operator_choice(self._handle, tokens, sequences, max_seqlen or 0)
         choice: dict[str, str] = json.loads(text)
         return choice
 
@@ -410,7 +410,7 @@ class Prefill:
         """
         if workspace is None:
             workspace = self._new_workspace(q, cu_seqlens, stream)
-        _core.prefill_launch(
+        _core.operator_launch(
             self._handle,
             stream,
             workspace,
