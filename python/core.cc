@@ -37,12 +37,14 @@ namespace {
 // ---- Handles ------------------------------------------------------------------------------------
 
 struct Context {
+  static constexpr const char* kName = "cubinery.Context";
   CubineryContext* handle;
   PyObject* log;  // may be null; outlives the handle, which calls it
 };
 
 // Keeps its context's capsule: both may still write to the context's log.
 struct ContextOperator {
+  static constexpr const char* kName = "cubinery.Operator";
   Operator* handle;
   PyObject* context;
 };
@@ -54,15 +56,8 @@ void release(Context* context) { Py_XDECREF(context->log); }
 void release(ContextOperator* op) { Py_DECREF(op->context); }
 
 template <class T>
-constexpr const char* kName = nullptr;
-template <>
-constexpr const char* kName<Context> = "cubinery.Context";
-template <>
-constexpr const char* kName<ContextOperator> = "cubinery.Operator";
-
-template <class T>
 T* unwrap(PyObject* capsule) {
-  return static_cast<T*>(PyCapsule_GetPointer(capsule, kName<T>));
+  return static_cast<T*>(PyCapsule_GetPointer(capsule, T::kName));
 }
 
 template <class T>
@@ -78,7 +73,7 @@ template <class T>
 PyObject* new_capsule(T object) {
   T* kept = new (std::nothrow) T(object);
   PyObject* capsule =
-      kept == nullptr ? PyErr_NoMemory() : PyCapsule_New(kept, kName<T>, delete_capsule<T>);
+      kept == nullptr ? PyErr_NoMemory() : PyCapsule_New(kept, T::kName, delete_capsule<T>);
   if (capsule == nullptr) {
     destroy(object.handle);
     release(&object);
