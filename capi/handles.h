@@ -1,9 +1,8 @@
-// What stands behind the handles of the C ABI.
+// What stands behind the handles of the C ABI, less those of operators (operator.h).
 #pragma once
 
 #include "cubinery/c_api.h"
 #include "cubinery/context.h"
-#include "cubinery/gdn.h"
 #include "cubinery/options.h"
 
 struct CubineryOptions {
@@ -12,14 +11,4 @@ struct CubineryOptions {
 
 struct CubineryContext {
   cubinery::Context value;
-};
-
-struct CubineryDecode {
-  cubinery::gdn::Decode value;
-  int device;
-};
-
-struct CubineryPrefill {
-  cubinery::gdn::Prefill value;
-  int device;
 };

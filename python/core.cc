@@ -4,32 +4,15 @@
 // Only the limited API of Python 3.11 is used: one module serves every later CPython.  All calls
 // into the library release the GIL: compilation takes seconds, the log takes it back.
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <new>
 #include <utility>
 
-#include "array_views.h"
-#include "capi/tensors.h"
-#include "cubinery/c_api.h"
+#include "module.h"
+#include "operator.h"
 
 namespace cubinery_python {
-namespace {
 
-constexpr const char* kContextName = "cubinery.Context";
-constexpr const char* kDecodeName = "cubinery.Decode";
-constexpr const char* kPrefillName = "cubinery.Prefill";
-
-// Runs a call of the library with the GIL released.
-template <class Call>
-auto without_gil(const Call& call) {
-  PyThreadState* state = PyEval_SaveThread();
-  const auto result = call();
-  PyEval_RestoreThread(state);
-  return result;
-}
-
-// Sets the exception of cubinery._errors that a failed call of this thread stands for.
 PyObject* raise(int code) {
   PyObject* errors = PyImport_ImportModule("cubinery._errors");
   if (errors == nullptr) return nullptr;
@@ -42,43 +25,44 @@ PyObject* raise(int code) {
   return nullptr;
 }
 
-// Takes text that the library returned.
-PyObject* take_text(char* text) {
+PyObject* take_text(int code, char* text) {
+  if (code != CUBINERY_OK) return raise(code);
   PyObject* result = PyUnicode_FromString(text);
   cubinery_free_text(text);
   return result;
 }
 
+namespace {
+
 // ---- Handles ------------------------------------------------------------------------------------
 
 struct Context {
+  static constexpr const char* kName = "cubinery.Context";
   CubineryContext* handle;
   PyObject* log;  // may be null; outlives the handle, which calls it
 };
 
-// An operator keeps its context's capsule: both may still write to the context's log.
-template <class Handle>
-struct Operator {
-  Handle* handle;
+// Keeps its context's capsule: both may still write to the context's log.
+struct ContextOperator {
+  static constexpr const char* kName = "cubinery.Operator";
+  Operator* handle;
   PyObject* context;
-  int device;
 };
-using Decode = Operator<CubineryDecode>;
-using Prefill = Operator<CubineryPrefill>;
 
 void destroy(CubineryContext* handle) { cubinery_context_destroy(handle); }
-void destroy(CubineryDecode* handle) { cubinery_decode_destroy(handle); }
-void destroy(CubineryPrefill* handle) { cubinery_prefill_destroy(handle); }
+void destroy(Operator* handle) { delete handle; }
 
 void release(Context* context) { Py_XDECREF(context->log); }
-template <class Handle>
-void release(Operator<Handle>* op) {
-  Py_DECREF(op->context);
+void release(ContextOperator* op) { Py_DECREF(op->context); }
+
+template <class T>
+T* unwrap(PyObject* capsule) {
+  return static_cast<T*>(PyCapsule_GetPointer(capsule, T::kName));
 }
 
 template <class T>
 void delete_capsule(PyObject* capsule) {
-  auto* object = static_cast<T*>(PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule)));
+  T* object = unwrap<T>(capsule);
   without_gil([&] { return destroy(object->handle), 0; });
   release(object);
   delete object;
@@ -86,21 +70,16 @@ void delete_capsule(PyObject* capsule) {
 
 // Takes `object` over, also when it fails.
 template <class T>
-PyObject* new_capsule(T object, const char* name) {
+PyObject* new_capsule(T object) {
   T* kept = new (std::nothrow) T(object);
   PyObject* capsule =
-      kept == nullptr ? PyErr_NoMemory() : PyCapsule_New(kept, name, delete_capsule<T>);
+      kept == nullptr ? PyErr_NoMemory() : PyCapsule_New(kept, T::kName, delete_capsule<T>);
   if (capsule == nullptr) {
     destroy(object.handle);
     release(&object);
     delete kept;
   }
   return capsule;
-}
-
-template <class T>
-T* unwrap(PyObject* capsule, const char* name) {
-  return static_cast<T*>(PyCapsule_GetPointer(capsule, name));
 }
 
 // ---- Contexts -----------------------------------------------------------------------------------
@@ -151,12 +130,12 @@ PyObject* context_create(PyObject*, PyObject* arguments) {
     return raise(code);
   }
   if (logs) Py_INCREF(log);
-  return new_capsule(Context{handle, logs ? log : nullptr}, kContextName);
+  return new_capsule(Context{handle, logs ? log : nullptr});
 }
 
 // (Context) -> (arch, device, sm_count)
 PyObject* context_info(PyObject*, PyObject* capsule) {
-  const auto* context = unwrap<Context>(capsule, kContextName);
+  const auto* context = unwrap<Context>(capsule);
   if (context == nullptr) return nullptr;
   return Py_BuildValue("sii", cubinery_context_arch(context->handle),
                        cubinery_context_device(context->handle),
@@ -165,17 +144,17 @@ PyObject* context_info(PyObject*, PyObject* capsule) {
 
 // (Context) -> str
 PyObject* context_nvrtc_version(PyObject*, PyObject* capsule) {
-  const auto* context = unwrap<Context>(capsule, kContextName);
+  const auto* context = unwrap<Context>(capsule);
   if (context == nullptr) return nullptr;
   char* version = nullptr;
   const int code =
       without_gil([&] { return cubinery_context_nvrtc_version(context->handle, &version); });
-  return code == CUBINERY_OK ? take_text(version) : raise(code);
+  return take_text(code, version);
 }
 
 // (Context) -> the counts of CubineryCacheStats, in its order
 PyObject* context_stats(PyObject*, PyObject* capsule) {
-  const auto* context = unwrap<Context>(capsule, kContextName);
+  const auto* context = unwrap<Context>(capsule);
   if (context == nullptr) return nullptr;
   CubineryCacheStats stats = CUBINERY_CACHE_STATS_INIT;
   if (const int code = cubinery_context_stats(context->handle, &stats)) return raise(code);
@@ -195,11 +174,11 @@ PyObject* context_report(PyObject*, PyObject* arguments) {
   const char* op = nullptr;
   const char* problem = nullptr;
   if (!PyArg_ParseTuple(arguments, "Oss", &capsule, &op, &problem)) return nullptr;
-  const auto* context = unwrap<Context>(capsule, kContextName);
+  const auto* context = unwrap<Context>(capsule);
   if (context == nullptr) return nullptr;
   char* report = nullptr;
   const int code = without_gil([&] { return kReport(context->handle, op, problem, &report); });
-  return code == CUBINERY_OK ? take_text(report) : raise(code);
+  return take_text(code, report);
 }
 
 // Asks a callable whether to stop.  An exception stops too; a callable that wants it to be seen
@@ -224,14 +203,14 @@ PyObject* tune(PyObject*, PyObject* arguments) {
                         &progress)) {
     return nullptr;
   }
-  const auto* context = unwrap<Context>(capsule, kContextName);
+  const auto* context = unwrap<Context>(capsule);
   if (context == nullptr) return nullptr;
   char* summary = nullptr;
   const int code = without_gil([&] {
     return cubinery_tune(context->handle, op, problem, shapes, settings, call_progress, progress,
                          &summary);
   });
-  return code == CUBINERY_OK ? take_text(summary) : raise(code);
+  return take_text(code, summary);
 }
 
 // (directory, request) -> str
@@ -241,7 +220,7 @@ PyObject* tuning_report(PyObject*, PyObject* arguments) {
   if (!PyArg_ParseTuple(arguments, "ss", &directory, &request)) return nullptr;
   char* report = nullptr;
   const int code = without_gil([&] { return cubinery_tuning_report(directory, request, &report); });
-  return code == CUBINERY_OK ? take_text(report) : raise(code);
+  return take_text(code, report);
 }
 
 // (op, problem) -> the problem with every field, as JSON
@@ -251,7 +230,7 @@ PyObject* check_problem(PyObject*, PyObject* arguments) {
   if (!PyArg_ParseTuple(arguments, "ss", &op, &problem)) return nullptr;
   char* full = nullptr;
   const int code = cubinery_check_problem(op, problem, &full);
-  return code == CUBINERY_OK ? take_text(full) : raise(code);
+  return take_text(code, full);
 }
 
 // () -> str
@@ -263,162 +242,30 @@ PyObject* version(PyObject*, PyObject*) { return PyUnicode_FromString(cubinery_v
 
 // ---- Operators ----------------------------------------------------------------------------------
 
-template <class Handle>
-using Create = int (*)(const CubineryContext*, const char*, Handle**);
-
-// (Context, problem) -> operator
-template <class Handle, Create<Handle> kCreate>
-PyObject* create_operator(PyObject* arguments, const char* name) {
+// (Context, op, problem) -> operator
+PyObject* operator_create(PyObject*, PyObject* arguments) {
   PyObject* capsule = nullptr;
+  const char* op = nullptr;
   const char* problem = nullptr;
-  if (!PyArg_ParseTuple(arguments, "Os", &capsule, &problem)) return nullptr;
-  const auto* context = unwrap<Context>(capsule, kContextName);
+  if (!PyArg_ParseTuple(arguments, "Oss", &capsule, &op, &problem)) return nullptr;
+  const auto* context = unwrap<Context>(capsule);
   if (context == nullptr) return nullptr;
-  Handle* handle = nullptr;
-  if (const int code = without_gil([&] { return kCreate(context->handle, problem, &handle); })) {
-    return raise(code);
-  }
+  const OperatorClass::Create create = OperatorClass::find(op);
+  if (create == nullptr) return nullptr;
+  Operator* made = create(context->handle, problem);
+  if (made == nullptr) return nullptr;
   Py_INCREF(capsule);
-  return new_capsule(Operator<Handle>{handle, capsule, cubinery_context_device(context->handle)},
-                     name);
+  return new_capsule(ContextOperator{made, capsule});
 }
 
-PyObject* decode_create(PyObject*, PyObject* arguments) {
-  return create_operator<CubineryDecode, cubinery_decode_create>(arguments, kDecodeName);
-}
+using Call = PyObject* (Operator::*)(PyObject* const*, Py_ssize_t) const;
 
-PyObject* prefill_create(PyObject*, PyObject* arguments) {
-  return create_operator<CubineryPrefill, cubinery_prefill_create>(arguments, kPrefillName);
-}
-
-using cubinery::capi::prefill_tensors;
-using cubinery::capi::shared_tensors;
-
-template <class List>
-constexpr std::size_t kCount = std::tuple_size_v<List>;
-constexpr std::size_t kDecodeTensorCount =
-    kCount<decltype(shared_tensors(std::declval<CubineryDecodeArgs&>()))>;
-constexpr std::size_t kPrefillTensorCount =
-    kDecodeTensorCount + kCount<decltype(prefill_tensors(std::declval<CubineryPrefillArgs&>()))>;
-static_assert(kPrefillTensorCount < ArrayViews::kCapacity);
-
-bool right_count(Py_ssize_t given, std::size_t taken) {
-  if (given == static_cast<Py_ssize_t>(taken)) return true;
-  PyErr_Format(PyExc_TypeError, "%zd arguments given; taken: %zd", given,
-               static_cast<Py_ssize_t>(taken));
-  return false;
-}
-
-// Reads a list of capi/tensors.h, and moves `given` behind it.
-bool read_tensors(const auto& tensors, PyObject* const*& given, ArrayViews* views) {
-  for (const auto& [name, tensor] : tensors) {
-    if (!views->view(name, *given++, tensor)) return false;
-  }
-  return true;
-}
-
-// scratch_slot, scale (None: the default) and programmatic.
-template <class Args>
-bool read_numbers(PyObject* const* given, float* scale, Args* args) {
-  args->states.scratch_slot = PyLong_AsLongLong(given[0]);
-  if (args->states.scratch_slot == -1 && PyErr_Occurred() != nullptr) return false;
-  if (given[1] != Py_None) {
-    const double value = PyFloat_AsDouble(given[1]);
-    if (value == -1.0 && PyErr_Occurred() != nullptr) return false;
-    *scale = static_cast<float>(value);
-    args->scale = scale;
-  }
-  args->programmatic = PyObject_IsTrue(given[2]);
-  return args->programmatic != -1;
-}
-
-PyObject* done(int code) {
-  if (code != CUBINERY_OK) return raise(code);
-  Py_RETURN_NONE;
-}
-
-// (Decode, stream, shared_tensors()..., scratch_slot, scale, programmatic)
-PyObject* decode_launch(PyObject*, PyObject* const* given, Py_ssize_t count) {
-  if (!right_count(count, 2 + kDecodeTensorCount + 3)) return nullptr;
-  const auto* decode = unwrap<Decode>(given[0], kDecodeName);
-  if (decode == nullptr) return nullptr;
-  ArrayViews views(decode->device);
-  CubineryDecodeArgs args = CUBINERY_DECODE_ARGS_INIT;
-  float scale = 0;
-  if (!views.choose_stream(given[1], given[2])) return nullptr;
-  given += 2;
-  if (!read_tensors(shared_tensors(args), given, &views)) return nullptr;
-  if (!read_numbers(given, &scale, &args)) return nullptr;
-  return done(
-      without_gil([&] { return cubinery_decode_launch(decode->handle, views.stream(), &args); }));
-}
-
-// (Prefill, stream, workspace, shared_tensors()..., prefill_tensors()..., scratch_slot, scale,
-// programmatic, max_seqlen)
-PyObject* prefill_launch(PyObject*, PyObject* const* given, Py_ssize_t count) {
-  if (!right_count(count, 3 + kPrefillTensorCount + 4)) return nullptr;
-  const auto* prefill = unwrap<Prefill>(given[0], kPrefillName);
-  if (prefill == nullptr) return nullptr;
-  ArrayViews views(prefill->device);
-  CubineryPrefillArgs args = CUBINERY_PREFILL_ARGS_INIT;
-  float scale = 0;
-  void* workspace = nullptr;
-  std::size_t bytes = 0;
-  if (!views.choose_stream(given[1], given[3])) return nullptr;
-  if (!views.view_bytes("workspace", given[2], &workspace, &bytes)) return nullptr;
-  given += 3;
-  if (!read_tensors(shared_tensors(args), given, &views)) return nullptr;
-  if (!read_tensors(prefill_tensors(args), given, &views)) return nullptr;
-  if (!read_numbers(given, &scale, &args)) return nullptr;
-  args.max_seqlen = PyLong_AsLongLong(given[3]);
-  if (args.max_seqlen == -1 && PyErr_Occurred() != nullptr) return nullptr;
-  return done(without_gil([&] {
-    return cubinery_prefill_launch(prefill->handle, views.stream(), &args, workspace, bytes);
-  }));
-}
-
-// (Prefill, tokens, sequences) -> int
-PyObject* prefill_workspace_bytes(PyObject*, PyObject* arguments) {
-  PyObject* capsule = nullptr;
-  long long tokens = 0;
-  long long sequences = 0;
-  if (!PyArg_ParseTuple(arguments, "OLL", &capsule, &tokens, &sequences)) return nullptr;
-  const auto* prefill = unwrap<Prefill>(capsule, kPrefillName);
-  if (prefill == nullptr) return nullptr;
-  std::size_t bytes = 0;
-  if (const int code =
-          cubinery_prefill_workspace_bytes(prefill->handle, tokens, sequences, &bytes)) {
-    return raise(code);
-  }
-  return PyLong_FromSize_t(bytes);
-}
-
-// (Decode, batch) -> JSON
-PyObject* decode_choice(PyObject*, PyObject* arguments) {
-  PyObject* capsule = nullptr;
-  long long batch = 0;
-  if (!PyArg_ParseTuple(arguments, "OL", &capsule, &batch)) return nullptr;
-  const auto* decode = unwrap<Decode>(capsule, kDecodeName);
-  if (decode == nullptr) return nullptr;
-  char* text = nullptr;
-  const int code = cubinery_decode_choice(decode->handle, batch, &text);
-  return code == CUBINERY_OK ? take_text(text) : raise(code);
-}
-
-// (Prefill, tokens, sequences, max_seqlen) -> JSON
-PyObject* prefill_choice(PyObject*, PyObject* arguments) {
-  PyObject* capsule = nullptr;
-  long long tokens = 0;
-  long long sequences = 0;
-  long long max_seqlen = 0;
-  if (!PyArg_ParseTuple(arguments, "OLLL", &capsule, &tokens, &sequences, &max_seqlen)) {
-    return nullptr;
-  }
-  const auto* prefill = unwrap<Prefill>(capsule, kPrefillName);
-  if (prefill == nullptr) return nullptr;
-  char* text = nullptr;
-  const int code = cubinery_prefill_choice(prefill->handle, tokens, sequences, max_seqlen, &text);
-  return code == CUBINERY_OK ? take_text(text) : raise(code);
+// (operator, what the call takes...)
+template <Call kCall>
+PyObject* operator_call(PyObject*, PyObject* const* given, Py_ssize_t count) {
+  if (count < 1) return right_count(count, 1), nullptr;
+  const auto* op = unwrap<ContextOperator>(given[0]);
+  return op == nullptr ? nullptr : (op->handle->*kCall)(given + 1, count - 1);
 }
 
 // ---- Module -------------------------------------------------------------------------------------
@@ -443,13 +290,10 @@ PyMethodDef methods[] = {
     {"context_explain", context_report<cubinery_context_explain>, METH_VARARGS, nullptr},
     {"tune", tune, METH_VARARGS, nullptr},
     {"tuning_report", tuning_report, METH_VARARGS, nullptr},
-    {"decode_create", decode_create, METH_VARARGS, nullptr},
-    {"decode_choice", decode_choice, METH_VARARGS, nullptr},
-    {"prefill_create", prefill_create, METH_VARARGS, nullptr},
-    {"prefill_choice", prefill_choice, METH_VARARGS, nullptr},
-    {"prefill_workspace_bytes", prefill_workspace_bytes, METH_VARARGS, nullptr},
-    fast_method("decode_launch", decode_launch),
-    fast_method("prefill_launch", prefill_launch),
+    {"operator_create", operator_create, METH_VARARGS, nullptr},
+    fast_method("operator_launch", operator_call<&Operator::launch>),
+    fast_method("operator_choice", operator_call<&Operator::choice>),
+    fast_method("operator_workspace_bytes", operator_call<&Operator::workspace_bytes>),
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -43,7 +43,7 @@ check tuner/gdn "tuner/gdn/|tuner/measure/|runtime/registry/|runtime/gdn/|$opera
 check templates "$kernels"
 check capi 'capi/|runtime/|tuner/'
 check cli "cli/|tuner/|runtime/|cache/|codegen/|$kernels"
-check python "array_views|capi/tensors|tests/data/|$kernels"
+check python "array_views|module|operator\.h|capi/tensors|tests/data/|$kernels"
 
 if grep -rnE '#include <(cuda|nvrtc)' include codegen cache capi cli templates tuner/choose tuner/report runtime/gdn \
     runtime/registry; then

@@ -25,9 +25,12 @@ MODULE = '''"""What is fixed when a model is loaded: the fields and defaults of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from cubinery._problem import Problem
+
+if TYPE_CHECKING:
+    from cubinery import {names}
 
 {types}
 {classes}'''
@@ -35,7 +38,7 @@ from cubinery._problem import Problem
 CLASS = '''
 
 @dataclass(frozen=True)
-class {name}(Problem):
+class {name}Problem(Problem["{name}"]):
     """{help}
 
     Args:
@@ -58,6 +61,10 @@ def literal_types(operators):
     return types
 
 
+def class_name(operator):
+    return operator["op"].removeprefix("gdn_").title()
+
+
 def quoted(texts):
     return ", ".join(f'"{text}"' for text in texts)
 
@@ -73,13 +80,14 @@ def python_class(operator, types):
                              subsequent_indent=12 * " ")
 
     return CLASS.format(
-        name=operator["op"].removeprefix("gdn_").title() + "Problem", op=operator["op"], help=operator["help"],
+        name=class_name(operator), op=operator["op"], help=operator["help"],
         args="\n".join(map(described, operator["fields"])), fields="\n".join(map(declared, operator["fields"])))
 
 
 def python_module(operators):
     types = literal_types(operators)
     return MODULE.format(
+        names=", ".join(sorted(map(class_name, operators))),
         types="\n".join(f"{name} = Literal[{quoted(choices)}]" for choices, name in types.items()),
         classes="".join(python_class(operator, types) for operator in operators))
 

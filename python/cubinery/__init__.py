@@ -10,6 +10,7 @@ Works on arrays of PyTorch, CuPy, JAX and whatever else speaks DLPack; none of t
 
 from cubinery._core import architectures as _architectures
 from cubinery._core import version as _version
+from cubinery._context import CacheStats, Context
 from cubinery._errors import (
     CacheIOError,
     CompileError,
@@ -21,8 +22,7 @@ from cubinery._errors import (
     NotCachedError,
     UnsupportedError,
 )
-from cubinery.functional import gdn_decode, gdn_prefill
-from cubinery.operators import CacheStats, Context, Decode, Prefill
+from cubinery.gdn import Decode, Prefill, gdn_decode, gdn_prefill
 from cubinery.problems import DecodeProblem, PrefillProblem
 from cubinery.tuning import tuning_report
 

@@ -48,6 +48,25 @@ def dtype_name(array: Any) -> str:
     return name
 
 
+def dtype_or(array: Any, default: str) -> str:
+    """dtype_name(); of None: the default."""
+    return default if array is None else dtype_name(array)
+
+
+def heads(name: str, array: Any, ranks: tuple[int, ...], axis: int) -> tuple[int, int]:
+    """The extents of the axis of heads and of the last one; `ranks` are those that are accepted.
+
+    Raises:
+        InvalidArgumentError: no array, or of another rank; the message begins with `name`.
+    """
+    shape = getattr(array, "shape", None)
+    if shape is None or len(shape) not in ranks:
+        found = type(array).__name__ if shape is None else f"{len(shape)} dimensions"
+        accepted = " or ".join(str(rank) for rank in ranks)
+        raise InvalidArgumentError(f"{name}: {found}; accepted: arrays of {accepted} dimensions")
+    return shape[axis], shape[-1]
+
+
 def device_of(array: Any, name: str = "array") -> int:
     """The ordinal of the array's CUDA device.
 

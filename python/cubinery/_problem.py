@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from cubinery import _core
 
+if TYPE_CHECKING:
+    from cubinery._operator import Operator
+
+OperatorT = TypeVar("OperatorT", bound="Operator[Any]", covariant=True)
+
 
 @dataclass(frozen=True)
-class Problem:
-    """A problem: an operator's class of them adds the fields."""
+class Problem(Generic[OperatorT]):
+    """A problem of operators of class OperatorT: an operator's class of problems adds the fields."""
 
     op: ClassVar[str]
 

@@ -8,9 +8,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from cubinery._problem import Problem
+
+if TYPE_CHECKING:
+    from cubinery import Decode, Prefill
 
 Dtype = Literal["f32", "bf16", "f16"]
 IndexDtype = Literal["i32", "i64"]
@@ -25,7 +28,7 @@ Checkpoints = Literal["none", "before", "after"]
 
 
 @dataclass(frozen=True)
-class DecodeProblem(Problem):
+class DecodeProblem(Problem["Decode"]):
     """One decode step: one token per request.
 
     Args:
@@ -88,7 +91,7 @@ class DecodeProblem(Problem):
 
 
 @dataclass(frozen=True)
-class PrefillProblem(Problem):
+class PrefillProblem(Problem["Prefill"]):
     """A prefill: whole sequences.
 
     Args:

@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from typing import Any
 
 from cubinery import _core
-from cubinery.problems import DecodeProblem, PrefillProblem
+from cubinery._problem import Problem
 
 # As Context.tune() describes it.
 Progress = Callable[[dict[str, Any]], object]
@@ -31,7 +31,7 @@ class _Asked:
 
 def tune(
     handle: object,
-    problem: DecodeProblem | PrefillProblem,
+    problem: Problem[Any],
     shapes: Sequence[Mapping[str, int]],
     settings: Mapping[str, object],
     progress: Progress | None,

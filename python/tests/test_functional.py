@@ -4,7 +4,7 @@ import threading
 
 import cubinery
 import pytest
-from cubinery import _arrays, functional
+from cubinery import _arrays, _context, functional
 from fake_gpu import CPU, FakeArray
 
 B, T, HK, HV, D = 2, 32, 2, 4, 16
@@ -235,8 +235,8 @@ def test_threads_share_one_operator(context, gpu):
 
 def test_one_context_per_device(monkeypatch, context, gpu):
     made = []
-    monkeypatch.setattr(functional, "_contexts", {})
-    monkeypatch.setattr(functional, "Context", lambda device: made.append(device) or context)
+    monkeypatch.setattr(_context, "_contexts", {})
+    monkeypatch.setattr(_context, "Context", lambda device: made.append(device) or context)
     for _ in range(2):
         q, k, v, out = tokens(B)
         functional.gdn_decode(q, k, v, out=out)

@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "capi/handles.h"
+#include "capi/decode.h"
+#include "capi/prefill.h"
 #include "tests/capi/allocations.h"
 #include "tests/capi/dl_views.h"
 #include "tests/capi/handles.h"

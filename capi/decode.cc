@@ -1,0 +1,35 @@
+#include "capi/decode.h"
+
+#include "runtime/gdn/decode_problem.h"
+
+using namespace cubinery;
+using namespace cubinery::capi;
+
+int cubinery_decode_create(const CubineryContext* context, const char* problem,
+                           CubineryDecode** decode) {
+  return guarded([&] { return create<gdn::DecodeProblem>(context, problem, "decode", decode); });
+}
+
+void cubinery_decode_destroy(CubineryDecode* decode) { delete decode; }
+
+int cubinery_decode_launch(const CubineryDecode* decode, void* stream,
+                           const CubineryDecodeArgs* args) {
+  return guarded([&]() -> Status {
+    CUBINERY_RETURN_IF_ERROR(not_null("decode", decode));
+    CubineryDecodeArgs given;
+    CUBINERY_RETURN_IF_ERROR(read_struct("args", args, &given));
+    gdn::DecodeArgs bound;
+    CUBINERY_RETURN_IF_ERROR(bind_shared(gdn::kDecodeOp, given, decode->device, &bound));
+    return decode->value.launch(static_cast<Stream>(stream), bound);
+  });
+}
+
+int cubinery_decode_choice(const CubineryDecode* decode, int64_t batch, char** choice) {
+  return guarded([&]() -> Status {
+    CUBINERY_RETURN_IF_ERROR(cleared("choice", choice));
+    CUBINERY_RETURN_IF_ERROR(not_null("decode", decode));
+    CUBINERY_RETURN_IF_ERROR(not_negative("batch", batch));
+    *choice = choice_text(decode->value.choice(batch));
+    return {};
+  });
+}

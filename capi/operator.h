@@ -1,0 +1,77 @@
+// What the C functions of all operators share.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "capi/arguments.h"
+#include "capi/dl_tensor.h"
+#include "capi/documents.h"
+#include "capi/handles.h"
+#include "capi/last_error.h"
+#include "capi/tensors.h"
+
+namespace cubinery::capi {
+
+// What stands behind an operator's handle.
+template <class Operator>
+struct OperatorHandle {
+  Operator value;
+  int device;
+};
+
+// `from` and `to`: the same list of capi/tensors.h for the two structs.
+Status bind_tensors(std::string_view op, const auto& from, int device, const auto& to) {
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const auto& [name, tensor] = from[i];
+    CUBINERY_RETURN_IF_ERROR(from_dlpack({op, name}, *tensor, device, to[i].tensor));
+  }
+  return {};
+}
+
+// What the arguments of every operator have.
+template <class C, class Cpp>
+Status bind_shared(std::string_view op, const C& from, int device, Cpp* to) {
+  CUBINERY_RETURN_IF_ERROR(bind_tensors(op, shared_tensors(from), device, shared_tensors(*to)));
+  to->states.scratch_slot = from.states.scratch_slot;
+  if (from.scale != nullptr) to->scale = *from.scale;
+  if (from.programmatic != 0 && from.programmatic != 1) {
+    return cubinery::invalid({op, "programmatic"},
+                             fmt::format("is {}; accepted: 0, 1", from.programmatic));
+  }
+  to->programmatic = from.programmatic == 1;
+  return {};
+}
+
+template <class Problem, class Handle>
+Status create(const CubineryContext* context, const char* problem, std::string_view name,
+              Handle** handle) {
+  CUBINERY_RETURN_IF_ERROR(cleared(name, handle));
+  CUBINERY_RETURN_IF_ERROR(not_null("context", context));
+  CUBINERY_RETURN_IF_ERROR(not_null("problem", problem));
+  const Result<Problem> parsed = Problem::from_json(problem);
+  if (!parsed) return parsed.error().clone();
+  auto prepared = context->value.prepare(*parsed);
+  if (!prepared) return std::move(prepared).error();
+  *handle = new Handle{{*std::move(prepared), context->value.device()}};
+  return {};
+}
+
+inline Status not_negative(std::string_view name, std::int64_t value) {
+  if (value >= 0) return {};
+  return Status(Code::kInvalidArgument, fmt::format("{} is {}; accepted: 0 or more", name, value));
+}
+
+// For cubinery_free_text().
+inline char* choice_text(const Chosen& chosen) {
+  return json_text({{"path", chosen.path},
+                    {"configuration", chosen.configuration},
+                    {"rung", to_string(chosen.rung)},
+                    {"why", chosen.why}});
+}
+
+}  // namespace cubinery::capi

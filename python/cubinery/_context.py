@@ -1,0 +1,247 @@
+"""Contexts, which know no operator by name."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import Any
+
+from cubinery import _core, tuning
+from cubinery._errors import InvalidArgumentError
+from cubinery._operator import Operator, operator_class
+from cubinery._problem import OperatorT, Problem
+
+StrPath = str | PathLike[str]
+
+
+@dataclass(frozen=True)
+class CacheStats:
+    """Counts since the context was created."""
+
+    memory_hits: int
+    disk_hits: int
+    misses: int  # neither in memory nor on disk
+    compiles: int
+    damaged: int  # entries that were passed over: damaged, foreign or newer
+    failed_writes: int  # entries that could not be published
+
+
+def _option_text(name: str, value: object) -> str:
+    """An option as the C API takes it."""
+    if isinstance(value, bool):
+        return str(int(value))
+    if not isinstance(value, (list, tuple)):
+        return str(value)
+    paths = [str(path) for path in value]
+    for path in paths:
+        if ":" in path:
+            raise InvalidArgumentError(f"{name}: {path!r}; accepted: paths without a colon")
+    return ":".join(paths)
+
+
+class Context:
+    """Where kernels come from: compiler, cache and loaded kernels of one device.
+
+    Immutable apart from its caches; all methods may be called from any thread.  The driver and the
+    device's context are kept until the context and its operators are gone.
+
+    Args:
+        device: CUDA ordinal; -1 compiles for `arch` and needs no GPU.
+        arch: "sm_90a" and so on (`cubinery.architectures()`); None: the device's own.
+        offline: never compile; a kernel that the cache does not hold is a NotCachedError.
+        nvrtc_path: path of libnvrtc.so.
+        driver_path: path of libcuda.so.1.
+        cache_dir: the writable cache directory.
+        cache_layers: read-only directories searched after it, in order.
+        use_disk_cache: False: nothing is read from or written to disk.
+        cache_limit_bytes: entries of cache_dir are evicted when they pass this size in all.
+        trust_shared_dirs: load from directories that others can write.
+        lock_wait: seconds to wait for another process that compiles the same kernel.
+        template_dirs: folders of templates searched before those of the library.
+        log: called as log(level, message), level "info" or "warning", from any thread; must not
+            call the library.
+
+    None leaves what the environment says (CUBINERY_CACHE_DIR and others, `cubinery/options.h`).
+
+    Raises:
+        InvalidArgumentError: an unknown or missing arch, a device that is not there, an option or
+            variable with a value that it does not take.
+        UnsupportedError: no driver, one that is too old, or an arch that does not run there.
+    """
+
+    def __init__(
+        self,
+        device: int = 0,
+        *,
+        arch: str | None = None,
+        offline: bool | None = None,
+        nvrtc_path: StrPath | None = None,
+        driver_path: StrPath | None = None,
+        cache_dir: StrPath | None = None,
+        cache_layers: Sequence[StrPath] | None = None,
+        use_disk_cache: bool | None = None,
+        cache_limit_bytes: int | None = None,
+        trust_shared_dirs: bool | None = None,
+        lock_wait: float | None = None,
+        template_dirs: Sequence[StrPath] | None = None,
+        log: Callable[[str, str], object] | None = None,
+    ) -> None:
+        options = {
+            "device": device,
+            "arch": arch,
+            "offline": offline,
+            "nvrtc_path": nvrtc_path,
+            "driver_path": driver_path,
+            "cache_dir": cache_dir,
+            "cache_layers": cache_layers,
+            "use_disk_cache": use_disk_cache,
+            "cache_limit_bytes": cache_limit_bytes,
+            "trust_shared_dirs": trust_shared_dirs,
+            "lock_wait": None if lock_wait is None else round(lock_wait * 1000),
+            "template_dirs": template_dirs,
+        }
+        given = {
+            name: _option_text(name, value) for name, value in options.items() if value is not None
+        }
+        self._handle = _core.context_create(given, log)
+        self._arch, self._device, self._sm_count = _core.context_info(self._handle)
+        self._operators: dict[tuple[Any, ...], Operator[Any]] = {}
+
+    @property
+    def arch(self) -> str:
+        """ "sm_90a"."""
+        return self._arch
+
+    @property
+    def device(self) -> int:
+        """CUDA ordinal; -1 without one."""
+        return self._device
+
+    @property
+    def sm_count(self) -> int:
+        """Streaming multiprocessors; 0 without a device."""
+        return self._sm_count
+
+    @property
+    def nvrtc_version(self) -> str:
+        """ "13.0.88".  Raises UnsupportedError: says where NVRTC was looked for, or offline."""
+        return _core.context_nvrtc_version(self._handle)
+
+    def stats(self) -> CacheStats:
+        return CacheStats(*_core.context_stats(self._handle))
+
+    def prepare(self, problem: Problem[OperatorT]) -> OperatorT:
+        """The problem's operator: loads or compiles its kernels, so call it off the request path.
+
+        Raises:
+            InvalidArgumentError: names the field of the problem.
+            CompileError, NotCachedError, UnsupportedError, DriverError.
+        """
+        operator: OperatorT = operator_class(problem.op)(self, problem)
+        return operator
+
+    def _kept_operator(self, fields: tuple[str, ...], key: tuple[Any, ...]) -> Any:
+        """The operator of a problem whose class and values of `fields` are the key: made once."""
+        operator = self._operators.get(key)
+        if operator is None:
+            problem, *values = key
+            made = self.prepare(problem(**dict(zip(fields, values))))
+            # Of threads that come here at the same time, all go on with the first one's operator;
+            # the library has compiled its kernels once.
+            operator = self._operators.setdefault(key, made)
+        return operator
+
+    def compile(self, problem: Problem[Any]) -> list[dict[str, Any]]:
+        """Makes sure that the cache holds the problem's kernels, without loading them.  Needs no GPU.
+
+        Returns:
+            For each kernel "kernel", "canonical", "arch", "source" ("memory", "disk" or
+            "compiled"), "path", "nvrtc", "registers", "spill_store_bytes", "spill_load_bytes",
+            "compile_ms".
+
+        Raises: as prepare(), less DriverError.
+        """
+        text = _core.context_compile(self._handle, problem.op, problem.to_json())
+        reports: list[dict[str, Any]] = json.loads(text)
+        return reports
+
+    def explain(self, problem: Problem[Any]) -> list[dict[str, Any]]:
+        """Why the problem's kernels are, or are not, in the cache.  Compiles nothing.
+
+        Returns:
+            For each kernel "kernel", "canonical", "identity", "source_path", "options", "cached",
+            "path", "nearest_path", "differences".
+        """
+        text = _core.context_explain(self._handle, problem.op, problem.to_json())
+        reports: list[dict[str, Any]] = json.loads(text)
+        return reports
+
+    def tune(
+        self,
+        problem: Problem[Any],
+        shapes: Sequence[Mapping[str, int]],
+        *,
+        budget: float = 600,
+        progress: tuning.Progress | None = None,
+        exhaustive_up_to: int = 256,
+        seed: int = 1,
+        compile_threads: int = 0,
+        directory: StrPath = "",
+        again: bool = False,
+    ) -> dict[str, Any]:
+        """Measures which kernels of the problem are fastest for some shapes, and writes it down.
+
+        Slow; needs the GPU for itself.  Continues where an earlier call stopped.  Operators that
+        are created afterwards take the results.
+
+        Args:
+            shapes: {"batch": 8} for a decode; {"tokens": 8192, "sequences": 4} for a prefill, with
+                "max_seqlen" where one sequence is longer than the others.
+            budget: seconds for all shapes.
+            progress: called with a dict of "op", "bucket", "shapes_done", "shapes", "measured",
+                "candidates", "best", "best_ms", "default_ms", "what"; ends the tuning when it
+                returns something true or raises, after the measurement that is running.
+            exhaustive_up_to: larger spaces are searched instead of gone through.
+            seed: of that search.
+            compile_threads: 0: as many as there are processors.
+            directory: where measurements and results are; "": "tuning" in the cache directory.
+            again: measure again what the directory already has.
+
+        Returns:
+            "shapes" (for each "shape", "bucket", "complete", "why", and when it is complete
+            "chosen", "default", "chosen_ms", "default_ms", "margin", "uncertainty"), "measured",
+            "reused", "rejected", "stopped", "directory".
+
+        Raises:
+            InvalidArgumentError: a shape or setting that is not taken.
+            UnsupportedError: no device, or no NVRTC.
+            CacheIOError: the directory cannot be written.
+            DriverError: CUDA failed in a way that ends everything.
+        """
+        settings = {
+            "budget_ms": round(budget * 1000),
+            "exhaustive_up_to": exhaustive_up_to,
+            "seed": seed,
+            "compile_threads": compile_threads,
+            "directory": fspath(directory),
+            "again": again,
+        }
+        return tuning.tune(self._handle, problem, shapes, settings, progress)
+
+
+_contexts: dict[int, Context] = {}
+_contexts_lock = threading.Lock()
+
+
+def context_of(device: int) -> Context:
+    """The context that calls without one use: one per device, made from the environment."""
+    context = _contexts.get(device)
+    if context is None:
+        with _contexts_lock:
+            context = _contexts.get(device)
+            if context is None:
+                context = _contexts[device] = Context(device)
+    return context

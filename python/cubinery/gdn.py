@@ -1,0 +1,470 @@
+"""The operators of Gated DeltaNet: as objects for one problem, and as functions that infer it.
+
+What an option of them adds in Python is in this file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cubinery import _arrays, _core
+from cubinery._arrays import dtype_or, heads
+from cubinery._context import Context, context_of
+from cubinery._errors import InvalidArgumentError
+from cubinery._operator import Operator
+from cubinery.problems import (
+    BetaMode,
+    Checkpoints,
+    DecodeProblem,
+    Dtype,
+    GateMode,
+    Padding,
+    PadIndex,
+    PrefillProblem,
+    StateLayout,
+    TokenLayout,
+)
+
+__all__ = ["Decode", "Prefill", "gdn_decode", "gdn_prefill"]
+
+
+class Decode(Operator[DecodeProblem], op=DecodeProblem.op):
+    """A decode operator on one device: one token per request.  Thread-safe.
+
+    Raises: as Context.prepare().
+    """
+
+    def choice(self, batch: int) -> dict[str, str]:
+        """What a batch of this size launches: "path", "configuration", "rung" (how good a choice
+        it is, "exact" to "default") and "why".
+        """
+        return self._choice(batch)
+
+    def __call__(
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        g: Any = None,
+        beta: Any = None,
+        *,
+        A_log: Any = None,
+        dt_bias: Any = None,
+        out: Any,
+        state: Any = None,
+        state_out: Any = None,
+        state_indices: Any = None,
+        state_out_indices: Any = None,
+        scratch_slot: int = 0,
+        scale: float | None = None,
+        programmatic: bool = False,
+        stream: int | None = None,
+    ) -> Any:
+        """Enqueues one step of B requests on `stream`; does not allocate or wait.
+
+        Arrays are on the context's device, have the problem's dtypes, and are read as they lie.
+        H is the problem's heads; rows x cols of a state is V x K (vk) or K x V (kv).
+
+        Args:
+            q, k, v: [B, heads, dim] or [B, 1, heads, dim] with their own head counts.
+            g: [B, H] or [B, 1, H]: g, alpha or a of gate_mode; None for gate_mode "none".
+            beta: likewise; beta or its logit; None for beta_mode "one".
+            A_log, dt_bias: [H], gate_mode "computed" only.
+            out: [B, H, V] or [B, 1, H, V]; written.
+            state: [B or slots, H, rows, cols].  None without has_initial_state and store_state.
+            state_out: likewise, where new states go; None: in place.
+            state_indices: [B], state_location "pool": slots that requests read.
+            state_out_indices: [B]: slots that they write; None: those they read.
+            scratch_slot: the slot of padding requests, padding "scratch".
+            scale: None: key_dim ** -0.5.
+            programmatic: the launch may overlap the kernel in front of it (sm_90 and newer).
+            stream: a cudaStream_t as a number; None: the current stream of q's library (torch and
+                cupy; for others the legacy default stream).
+
+        Returns:
+            out.
+
+        Raises:
+            InvalidArgumentError: names the array, what it is and what is accepted.
+            UnsupportedError: programmatic before sm_90.
+            DriverError: CUDA refused the launch.
+        """
+        _core.operator_launch(
+            self._handle, stream, q, k, v, g, beta, A_log, dt_bias, out, state, state_out,
+            state_indices, state_out_indices, scratch_slot, scale, programmatic,
+        )  # fmt: skip
+        return out
+
+
+class Prefill(Operator[PrefillProblem], op=PrefillProblem.op):
+    """A prefill operator on one device: whole sequences.  Thread-safe.
+
+    Raises: as Context.prepare().
+    """
+
+    def __init__(self, context: Context, problem: PrefillProblem) -> None:
+        super().__init__(context, problem)
+        self._token_axis = 1 if problem.token_layout == "bthd" else 2
+
+    def workspace_bytes(self, tokens: int, sequences: int) -> int:
+        """Bytes of workspace that every launch of at most this size needs.
+
+        Args:
+            tokens: of all sequences: B T, or the packed total.
+            sequences: B, or N.
+        """
+        return _core.operator_workspace_bytes(self._handle, tokens, sequences)
+
+    def choice(self, tokens: int, sequences: int, max_seqlen: int | None = None) -> dict[str, str]:
+        """What a launch of this size runs, as Decode.choice().
+
+        Args:
+            tokens, sequences: as for workspace_bytes().
+            max_seqlen: tokens of the longest sequence; None: not known.
+        """
+        return self._choice(tokens, sequences, max_seqlen or 0)
+
+    def __call__(
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        g: Any = None,
+        beta: Any = None,
+        *,
+        A_log: Any = None,
+        dt_bias: Any = None,
+        out: Any,
+        state: Any = None,
+        state_out: Any = None,
+        state_indices: Any = None,
+        state_out_indices: Any = None,
+        scratch_slot: int = 0,
+        cu_seqlens: Any = None,
+        checkpoints: Any = None,
+        checkpoint_cu_starts: Any = None,
+        workspace: Any = None,
+        max_seqlen: int | None = None,
+        scale: float | None = None,
+        programmatic: bool = False,
+        stream: int | None = None,
+    ) -> Any:
+        """Enqueues one prefill on `stream`; allocates nothing but a missing workspace.
+
+        Arrays are on the context's device, have the problem's dtypes, and are read as they lie.
+        H is the problem's heads; rows x cols of a state is V x K (vk) or K x V (kv).  Shapes are
+        those of token_layout "bthd"; "bhtd" has the heads before the tokens everywhere.
+
+        Args:
+            q, k, v: [B, T, heads, dim] with their own head counts; varlen: [total, heads, dim] or
+                [1, total, heads, dim].
+            g: [B, T, H]: g, alpha or a of gate_mode; None for gate_mode "none".
+            beta: likewise; beta or its logit; None for beta_mode "one".
+            A_log, dt_bias: [H], gate_mode "computed" only.
+            out: [B, T, H, V]; written.
+            state: [N or slots, H, rows, cols].  None without has_initial_state and store_state.
+            state_out: likewise, where final states go; None: in place.
+            state_indices: [N], state_location "pool": slots that sequences read.
+            state_out_indices: [N]: slots that they write; None: those they read.
+            scratch_slot: the slot of padding sequences, padding "scratch".
+            cu_seqlens: [N + 1], varlen only: sequence n is tokens cu_seqlens[n] to
+                cu_seqlens[n + 1] - 1.
+            checkpoints: [rows, H, rows of a state, cols]; with the problem's checkpoints.
+            checkpoint_cu_starts: [N + 1], varlen with checkpoints: the rows of sequence n.
+            workspace: one dimension without gaps, 256-byte aligned, of workspace_bytes() or more;
+                nothing is kept in it between launches, launches that may overlap need one each.
+                None: torch or cupy allocates it, tied to the launch's stream.
+            max_seqlen: varlen: tokens of the longest sequence, as far as the caller knows; a hint
+                for the choice of kernels; with batch_invariant results do not depend on it.
+            scale, programmatic, stream: as for Decode.
+
+        Returns:
+            out.
+
+        Raises:
+            InvalidArgumentError: names the array, what it is and what is accepted.
+            UnsupportedError: programmatic before sm_90.
+            DriverError: CUDA refused the launch.
+        """
+        if workspace is None:
+            workspace = self._new_workspace(q, cu_seqlens, stream)
+        _core.operator_launch(
+            self._handle, stream, workspace, q, k, v, g, beta, A_log, dt_bias, out, state,
+            state_out, state_indices, state_out_indices, cu_seqlens, checkpoints,
+            checkpoint_cu_starts, scratch_slot, scale, programmatic, max_seqlen or 0,
+        )  # fmt: skip
+        return out
+
+    def _new_workspace(self, q: Any, cu_seqlens: Any, stream: int | None) -> Any:
+        """A workspace for one launch."""
+        shape = tuple(q.shape)
+        if len(shape) == 4:
+            sequences, tokens = shape[0], shape[0] * shape[self._token_axis]
+        else:
+            sequences, tokens = 1, shape[self._token_axis - 1] if len(shape) == 3 else 0
+        if cu_seqlens is not None:
+            sequences = max(cu_seqlens.shape[0] - 1, 0)
+        size = self.workspace_bytes(tokens, sequences)
+        return _arrays.workspace(q, size, stream, self.context.device) if size > 0 else None
+
+
+def _gate_mode(gate_mode: str | None, g: Any, A_log: Any) -> str:
+    if gate_mode is not None:
+        return gate_mode
+    if g is None:
+        return "none"
+    return "log" if A_log is None else "computed"
+
+
+def _check_states(state: Any, state_out: Any, store_state: bool, indices: tuple[Any, Any]) -> None:
+    """Refuses what the inferred problem could not say."""
+    if state_out is not None and not store_state:
+        raise InvalidArgumentError("state_out: given; accepted: None, store_state is False")
+    if state is None and state_out is None:
+        for name, array in zip(("state_indices", "state_out_indices"), indices):
+            if array is not None:
+                raise InvalidArgumentError(
+                    f"{name}: given; accepted: None, without state and state_out"
+                )
+
+
+def _shared_key(
+    problem: type, tokens: tuple[Any, Any, Any], ranks: tuple[int, ...], axis: int, out_dtype: str,
+    g: Any, beta: Any, A_log: Any, dt_bias: Any, gate_mode: str | None, beta_mode: str | None,
+    use_qk_l2norm: bool, state: Any, state_out: Any, store_state: bool, state_layout: str,
+    state_indices: Any, padding: str, pad_index: str,
+) -> tuple[Any, ...]:  # fmt: skip
+    """The problem's class and the values of _SHARED_FIELDS."""
+    q, k, v = tokens
+    q_heads, key_dim = heads("q", q, ranks, axis)
+    k_heads, _ = heads("k", k, ranks, axis)
+    v_heads, value_dim = heads("v", v, ranks, axis)
+    return (
+        problem,
+        q_heads,
+        k_heads,
+        v_heads,
+        key_dim,
+        value_dim,
+        _arrays.dtype_name(q),
+        out_dtype,
+        dtype_or(g, "f32"),
+        dtype_or(beta, "f32"),
+        dtype_or(A_log, "f32"),
+        dtype_or(dt_bias, "f32"),
+        dtype_or(state_out if state is None else state, "f32"),
+        dtype_or(state_indices, "i32"),
+        state_layout,
+        "dense" if state_indices is None else "pool",
+        padding,
+        pad_index,
+        _gate_mode(gate_mode, g, A_log),
+        ("one" if beta is None else "given") if beta_mode is None else beta_mode,
+        bool(use_qk_l2norm),
+        state is not None,
+        bool(store_state) and (state is not None or state_out is not None),
+    )
+
+
+_SHARED_FIELDS = (
+    "q_heads",
+    "k_heads",
+    "v_heads",
+    "key_dim",
+    "value_dim",
+    "dtype",
+    "output_dtype",
+    "gate_dtype",
+    "beta_dtype",
+    "a_log_dtype",
+    "dt_bias_dtype",
+    "state_dtype",
+    "index_dtype",
+    "state_layout",
+    "state_location",
+    "padding",
+    "pad_index",
+    "gate_mode",
+    "beta_mode",
+    "use_qk_l2norm",
+    "has_initial_state",
+    "store_state",
+)
+_PREFILL_FIELDS = (
+    *_SHARED_FIELDS,
+    "cu_seqlens_dtype",
+    "token_layout",
+    "varlen",
+    "checkpoints",
+    "checkpoint_every",
+)
+
+
+def gdn_decode(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any = None,
+    beta: Any = None,
+    *,
+    A_log: Any = None,
+    dt_bias: Any = None,
+    gate_mode: GateMode | None = None,
+    beta_mode: BetaMode | None = None,
+    use_qk_l2norm: bool = False,
+    scale: float | None = None,
+    state: Any = None,
+    state_out: Any = None,
+    store_state: bool = True,
+    state_layout: StateLayout = "vk",
+    state_indices: Any = None,
+    state_out_indices: Any = None,
+    padding: Padding = "none",
+    pad_index: PadIndex = "negative",
+    scratch_slot: int = 0,
+    out: Any = None,
+    output_dtype: Dtype | None = None,
+    stream: int | None = None,
+    context: Context | None = None,
+) -> Any:
+    """One token for each of B requests.
+
+    H is the largest of the three head counts.  Dtypes are those of the arrays: f32, bf16 or f16,
+    indices i32 or i64.
+
+    Args:
+        q, k, v: [B, heads, dim] or [B, 1, heads, dim].
+        g: [B, H] or [B, 1, H], as gate_mode says; None: no decay.
+        beta: likewise, as beta_mode says; None: 1.
+        A_log, dt_bias: [H], for gate_mode "computed".
+        gate_mode: "none"; "log": g; "alpha": exp(g); "computed": a, with
+            g = -exp(A_log) softplus(a + dt_bias).  None: "none" without g, "computed" with A_log,
+            else "log".
+        beta_mode: "one"; "given"; "logit": its sigmoid; "doubled_logit": twice that.  None: "one"
+            without beta, else "given".
+        use_qk_l2norm: q and k are normalised in the kernel.
+        scale: None: K ** -0.5.
+        state: [B or slots, H, rows, cols] (state_layout "vk": V x K, "kv": K x V); None: zero.
+        state_out: likewise, where new states go; None: in place.
+        store_state: False: new states are not kept.
+        state_indices: [B], slots that requests read; makes states a pool.
+        state_out_indices: [B], slots that they write; None: those they read.
+        padding, pad_index, scratch_slot: what an index that means padding does (`cubinery/gdn.h`).
+        out: [B, H, V] or [B, 1, H, V]; None: allocated, of v's rank.
+        output_dtype: "f32", "bf16" or "f16"; None: out's, else q's.
+        stream: a cudaStream_t as a number; None: the library's current one.
+        context: None: one per device, made at first use from the environment.
+
+    Returns:
+        out.
+
+    Raises:
+        InvalidArgumentError: names the array or field, what it is and what is accepted.
+        CompileError, NotCachedError, UnsupportedError, DriverError: as Context.prepare().
+    """
+    _check_states(state, state_out, store_state, (state_indices, state_out_indices))
+    if context is None:
+        context = context_of(_arrays.device_of(q, "q"))
+    out_dtype = output_dtype or _arrays.dtype_name(q if out is None else out)
+    key = _shared_key(
+        DecodeProblem, (q, k, v), (3, 4), -2, out_dtype, g, beta, A_log, dt_bias, gate_mode,
+        beta_mode, use_qk_l2norm, state, state_out, store_state, state_layout, state_indices,
+        padding, pad_index,
+    )  # fmt: skip
+    decode: Decode = context._kept_operator(_SHARED_FIELDS, key)
+    if out is None:
+        *batch, _, value_dim = v.shape
+        out = _arrays.empty(q, (*batch, decode.problem.heads, value_dim), out_dtype)
+    return decode(
+        q, k, v, g, beta, A_log=A_log, dt_bias=dt_bias, out=out, state=state, state_out=state_out,
+        state_indices=state_indices, state_out_indices=state_out_indices, scratch_slot=scratch_slot,
+        scale=scale, stream=stream,
+    )  # fmt: skip
+
+
+def gdn_prefill(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any = None,
+    beta: Any = None,
+    *,
+    A_log: Any = None,
+    dt_bias: Any = None,
+    gate_mode: GateMode | None = None,
+    beta_mode: BetaMode | None = None,
+    use_qk_l2norm: bool = False,
+    scale: float | None = None,
+    state: Any = None,
+    state_out: Any = None,
+    store_state: bool = True,
+    state_layout: StateLayout = "vk",
+    state_indices: Any = None,
+    state_out_indices: Any = None,
+    padding: Padding = "none",
+    pad_index: PadIndex = "negative",
+    scratch_slot: int = 0,
+    cu_seqlens: Any = None,
+    token_layout: TokenLayout = "bthd",
+    checkpoints: Any = None,
+    checkpoint_mode: Checkpoints = "none",
+    checkpoint_every: int = 64,
+    checkpoint_cu_starts: Any = None,
+    out: Any = None,
+    output_dtype: Dtype | None = None,
+    workspace: Any = None,
+    max_seqlen: int | None = None,
+    stream: int | None = None,
+    context: Context | None = None,
+) -> Any:
+    """Whole sequences: B of T tokens, or N packed behind each other.
+
+    Arguments that are not named here are those of gdn_decode(), with sequences for requests.
+
+    Args:
+        q, k, v: [B, T, heads, dim]; packed [total, heads, dim] or [1, total, heads, dim].
+        g, beta: [B, T, H]; packed likewise.
+        cu_seqlens: [N + 1], i32 or i64: sequence n is tokens cu_seqlens[n] to
+            cu_seqlens[n + 1] - 1.
+        token_layout: "bthd"; "bhtd": the heads come before the tokens everywhere.
+        checkpoints: [rows, H, rows of a state, cols]: states kept besides the final one.
+        checkpoint_mode: "none"; "before": those before tokens 0, N, 2N...; "after": those after
+            tokens N, 2N...
+        checkpoint_every: N, a multiple of 16.
+        checkpoint_cu_starts: [N + 1], packed with checkpoints: the first row of each sequence.
+        out: None: allocated, v's shape with H heads.
+        workspace: as for Prefill; None: allocated with torch and cupy.
+        max_seqlen: as for Prefill.
+
+    Returns:
+        out.
+
+    Raises: as gdn_decode().
+    """
+    _check_states(state, state_out, store_state, (state_indices, state_out_indices))
+    if context is None:
+        context = context_of(_arrays.device_of(q, "q"))
+    varlen = cu_seqlens is not None
+    axis = -3 if token_layout == "bhtd" else -2
+    out_dtype = output_dtype or _arrays.dtype_name(q if out is None else out)
+    kept = state_out if state is None else state
+    key = _shared_key(
+        PrefillProblem, (q, k, v), (3, 4) if varlen else (4,), axis, out_dtype, g, beta, A_log,
+        dt_bias, gate_mode, beta_mode, use_qk_l2norm, state,
+        checkpoints if kept is None else state_out, store_state and kept is not None, state_layout,
+        state_indices, padding, pad_index,
+    ) + (
+        dtype_or(cu_seqlens, "i32"), token_layout, varlen, checkpoint_mode,
+        checkpoint_every,
+    )  # fmt: skip
+    prefill: Prefill = context._kept_operator(_PREFILL_FIELDS, key)
+    if out is None:
+        shape = list(v.shape)
+        shape[axis] = prefill.problem.heads
+        out = _arrays.empty(q, tuple(shape), out_dtype)
+    return prefill(
+        q, k, v, g, beta, A_log=A_log, dt_bias=dt_bias, out=out, state=state, state_out=state_out,
+        state_indices=state_indices, state_out_indices=state_out_indices, scratch_slot=scratch_slot,
+        cu_seqlens=cu_seqlens, checkpoints=checkpoints, checkpoint_cu_starts=checkpoint_cu_starts,
+        workspace=workspace, max_seqlen=max_seqlen, scale=scale, stream=stream,
+    )  # fmt: skip

@@ -1,0 +1,53 @@
+#include "operator.h"
+
+#include <cstring>
+
+namespace cubinery_python {
+
+const OperatorClass* OperatorClass::first_ = nullptr;
+
+OperatorClass::Create OperatorClass::find(const char* op) {
+  for (const OperatorClass* at = first_; at != nullptr; at = at->next_) {
+    if (std::strcmp(at->op_, op) == 0) return at->create_;
+  }
+  PyErr_Format(PyExc_ValueError, "the module has no operator \"%s\"", op);
+  return nullptr;
+}
+
+PyObject* Operator::workspace_bytes(PyObject* const*, Py_ssize_t) const {
+  PyErr_SetString(PyExc_TypeError, "the operator has no workspace");
+  return nullptr;
+}
+
+bool right_count(Py_ssize_t given, std::size_t taken) {
+  if (given == static_cast<Py_ssize_t>(taken)) return true;
+  PyErr_Format(PyExc_TypeError, "%zd arguments given; taken: %zd", given,
+               static_cast<Py_ssize_t>(taken));
+  return false;
+}
+
+bool read_integers(PyObject* const* given, Py_ssize_t count,
+                   std::initializer_list<std::int64_t*> into) {
+  if (!right_count(count, into.size())) return false;
+  for (std::int64_t* value : into) {
+    *value = PyLong_AsLongLong(*given++);
+    if (*value == -1 && PyErr_Occurred() != nullptr) return false;
+  }
+  return true;
+}
+
+bool read_scale(PyObject* given, float* scale, const float** to) {
+  if (given == Py_None) return true;
+  const double value = PyFloat_AsDouble(given);
+  if (value == -1.0 && PyErr_Occurred() != nullptr) return false;
+  *scale = static_cast<float>(value);
+  *to = scale;
+  return true;
+}
+
+PyObject* done(int code) {
+  if (code != CUBINERY_OK) return raise(code);
+  Py_RETURN_NONE;
+}
+
+}  // namespace cubinery_python
