@@ -91,21 +91,18 @@ TEST_CASE("Compare.SettingsAreMatchedButForTheCompiler", "[cpu]") {
   CHECK(document["settings"][0]["allowed"] == 0.02);
 }
 
-// The results inside the library, and those of another run from nothing, of some of its shapes, on
-// the same kind of GPU.  For one number of states the first run kept the default and the second
-// found a configuration that is 2 % faster; everything else must agree.
+// The results inside the library, and those of another run from nothing on another GPU of the same
+// kind.
 TEST_CASE("Compare.TwoRunsOnAnH200Agree", "[cpu]") {
   const TuningReport inside = report_of(embedded_results());
   const TuningReport again = read_report(CUBINERY_TEST_DIR "/data/tuning/again").value();
   const Comparison comparison = compare(inside, again);
   INFO(comparison_table(comparison));
   CHECK(comparison.settings.size() == again.settings.size());
-  std::vector<std::string> apart;
   for (const ComparedSetting& compared : comparison.settings) {
     CHECK(compared.here->setting.features == compared.there->setting.features);
-    if (!compared.agrees()) apart.push_back(compared.here->setting.bucket);
   }
-  CHECK(apart == std::vector<std::string>{"states=4096"});
+  CHECK(comparison.agreeing() == again.settings.size());
 }
 
 }  // namespace

@@ -1,10 +1,14 @@
-// How much slower the cost model's choices are than the fastest configurations, where all of them
-// were measured: on the H200 recordings in tests/data/tuning.
+// How much slower choices are than the fastest configurations, where all of them were measured: the
+// cost model's, on the H200 recordings in tests/data/tuning, and those that the ladder takes from
+// another GPU of the architecture, between the two whose results are inside the library.
 #include <algorithm>
+#include <fstream>
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gdn_decode/fields.h"
@@ -14,6 +18,8 @@
 #include "runtime/gdn/prefill_cost.h"
 #include "tests/catch.h"
 #include "tests/runtime/portable_keys.h"
+#include "tuner/choose/choose.h"
+#include "tuner/choose/embedded.h"
 #include "tuner/choose/record_file.h"
 #include "tuner/choose/shape.h"
 #include "tuner/choose/space.h"
@@ -130,6 +136,56 @@ TEST_CASE("TheModelsChoicesAreNearTheBestOnTheH200", "[tuner]") {
   CHECK(mean(prefill.otherwise) < 0.04);
   CHECK(most(prefill.otherwise) < 0.12);
   CHECK(mean(prefill.any) < 0.04);
+}
+
+std::vector<TuningResult> results_of(const std::string& gpu) {
+  std::vector<TuningResult> results = embedded_results();
+  std::erase_if(results, [&](const TuningResult& one) { return one.setting.gpu.name != gpu; });
+  return results;
+}
+
+// The rung and the configuration that the results of another GPU answer the question of `result`
+// with.
+std::pair<Rung, std::string> answer_to(const TuningResult& result, const std::string& other_gpu) {
+  const Setting& setting = result.setting;
+  const Answers answers(
+      {.wanted = {.op = setting.op, .problem = setting.problem},
+       .gpu = setting.gpu,
+       .toolchain = {.nvrtc = setting.nvrtc, .templates = {{"portable", result.templates}}}},
+      results_of(other_gpu));
+  const std::optional<Answers::Nearest> nearest = answers.nearest(setting.features);
+  if (!nearest) return {Rung::kDefault, answers.unanswered()};
+  return {nearest->rung, to_text(answers.configuration(*nearest))};
+}
+
+// Rows written by scripts/regret.py, by the GPU's name and the operator's.  docs/performance.md has
+// the figures.
+TEST_CASE("WhatWasFastestOnTheOtherGpuIsNearTheBest", "[tuner]") {
+  std::map<std::pair<std::string, std::string>, std::vector<double>> regrets;
+  std::ifstream file(CUBINERY_TEST_DIR "/data/tuning/two_gpus.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    const auto row = nlohmann::json::parse(line);
+    INFO(line);
+    const std::vector<TuningResult> own = results_of(row["gpu"]);
+    const auto result = std::find_if(own.begin(), own.end(), [&](const TuningResult& one) {
+      return one.setting.op == row["op"] && one.setting.problem == row["problem"] &&
+             one.setting.bucket == row["bucket"];
+    });
+    REQUIRE(result != own.end());
+    CHECK(to_text(result->configuration) == row["best"].get<std::string>());
+    const auto [rung, configuration] = answer_to(*result, row["of"]);
+    CHECK(rung == Rung::kSameArch);
+    CHECK(configuration == row["theirs"].get<std::string>());
+    regrets[{row["gpu"], row["op"]}].push_back(
+        row["theirs_ms"].get<double>() / row["best_ms"].get<double>() - 1);
+  }
+  CHECK(regrets.size() == 4);
+  for (const auto& [of, values] : regrets) {
+    INFO(of.first << ", " << of.second);
+    CHECK(values.size() >= 53);
+    CHECK(mean(values) < 0.005);
+    CHECK(most(values) < 0.1);
+  }
 }
 
 }  // namespace
