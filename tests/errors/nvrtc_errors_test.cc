@@ -77,8 +77,8 @@ TEST_CASE("AKeyOutsideTheRulesDoesNotCompile", "[nvrtc]") {
   const std::string text = "gdn_decode: key outside the tuning space";
   CHECK(refused("{.key_dim=100}", text));
   CHECK(refused("{.warp_v=12}", text));
-  CHECK(refused("{.state_dtype=cubinery::DType::kI32}", text));
-  CHECK(refused("{.padding=cubinery::gdn::Padding::kSkip}", text));
+  CHECK(refused("{.states={.dtype=cubinery::DType::kI32}}", text));
+  CHECK(refused("{.states={.padding=cubinery::gdn::Padding::kSkip}}", text));
 }
 
 TEST_CASE("AnArchitectureThatNvrtcDoesNotKnowIsUnsupported", "[nvrtc]") {
