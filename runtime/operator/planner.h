@@ -289,14 +289,16 @@ Shape features_at(const Problem& problem, const Point& at) {
   return OperatorOf<Problem>::sizes(problem).features(at);
 }
 
-// Problem::kernels(): with these results in place of those inside the library.
+// Problem::kernels(): with these results in place of those inside the library.  `paths`:
+// Options::paths.  Errors of Planner::create(); kInvalidArgument: no such architecture.
 template <class Problem>
 Result<std::vector<KernelSpec>> kernels_for(const Problem& problem, std::string_view arch,
-                                            const KnownResults& known) {
+                                            const KnownResults& known,
+                                            const std::vector<std::string>& paths = {}) {
   const Result<Arch> found = check_arch(Fields<Problem>::kName, arch);
   if (!found) return found.error().clone();
   const Result<Planner<Problem>> planner =
-      Planner<Problem>::create(problem, typical_target(*found));
+      Planner<Problem>::create(problem, typical_target(*found), paths);
   if (!planner) return planner.error().clone();
   return planner->kernels(known);
 }
