@@ -36,9 +36,9 @@ std::string templates_digest(std::vector<std::string> kernels,
   kernels.erase(std::unique(kernels.begin(), kernels.end()), kernels.end());
   std::string digests;
   for (const std::string& kernel : kernels) {
-    const Result<TemplateSource> source = find_template(kernel, template_dirs);
+    const Result<std::string> digest = find_code_digest(kernel, template_dirs);
     // One that is not there compiles to nothing: as good a digest as any.
-    digests += source ? code_digest(source->files, kernel) : fmt::format("no {}", kernel);
+    digests += digest ? *digest : fmt::format("no {}", kernel);
   }
   return digest_of(digests);
 }
