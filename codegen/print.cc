@@ -11,7 +11,8 @@ namespace cubinery::internal {
 std::string initializer_text(const std::vector<FieldText>& fields) {
   std::string text;
   for (const FieldText& field : fields) {
-    text += fmt::format("{}.{}={}", text.empty() ? "{" : ",", field.name, field.initializer);
+    text.append(text.empty() ? "{." : ",.").append(field.name).append("=");
+    text += field.initializer;
   }
   return text.empty() ? "{}" : text + "}";
 }
@@ -19,7 +20,7 @@ std::string initializer_text(const std::vector<FieldText>& fields) {
 std::string canonical_text(std::string_view kernel, const std::vector<FieldText>& fields) {
   std::string text(kernel);
   for (const FieldText& field : fields) {
-    text += fmt::format(";{}={}", field.name, field.value);
+    text.append(";").append(field.name).append("=").append(field.value);
   }
   return text;
 }

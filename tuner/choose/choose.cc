@@ -111,6 +111,16 @@ std::optional<std::string> stale(const Setting& setting, const Decision& decisio
   return fmt::format("NVRTC {}, here {}", setting.nvrtc, ours.nvrtc);
 }
 
+Question question_of(const TuningSpace& space) {
+  return {.wanted = {.op = space.op,
+                     .problem = space.problem,
+                     .defaults = space.defaults,
+                     .outline = space.outline},
+          .batch_invariant = space.batch_invariant,
+          .gpu = {},
+          .toolchain = {}};
+}
+
 Answers::Answers(Question question, std::vector<TuningResult> results)
     : question_(std::move(question)), results_(std::move(results)) {
   // Many results have the same configuration, and asking is what takes time here.

@@ -38,7 +38,7 @@ struct Toolchain {
       templates;  // path -> code_digest() of its kernels
 };
 
-// Who asks.
+// Who asks.  question_of() a space leaves out what it takes a context to know.
 struct Question {
   Wanted wanted;
   bool batch_invariant = false;
@@ -47,6 +47,7 @@ struct Question {
   // Whether a configuration can be used: it is one of the space, and fits the GPU.  Empty: any.
   std::function<bool(const std::vector<TunedValue>&)> usable{};
 };
+Question question_of(const TuningSpace& space);
 
 // The results that may answer, best rung first.  With Question::batch_invariant their
 // configurations agree in the fields that change bits: those that differ from the first of the best
