@@ -254,12 +254,6 @@ std::optional<Answers::Nearest> Answers::nearest(const Shape& features) const {
   return std::nullopt;
 }
 
-std::optional<Answers::Answer> Answers::find(const Shape& features) const {
-  const std::optional<Nearest> found = nearest(features);
-  if (!found) return std::nullopt;
-  return Answer{found->result, found->rung, why(*found)};
-}
-
 const std::vector<TunedValue>& Answers::configuration(const Nearest& nearest) const {
   return decision_of(*nearest.result).configuration;
 }

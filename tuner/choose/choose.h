@@ -59,11 +59,6 @@ class Answers {
   Answers(Answers&&) = default;
   Answers& operator=(Answers&&) = default;
 
-  struct Answer {
-    const TuningResult* result;
-    Rung rung;
-    std::string why;
-  };
   // The result that answers for a shape.
   struct Nearest {
     const TuningResult* result = nullptr;  // of this object's
@@ -80,7 +75,6 @@ class Answers {
   // ones, and a size that counts parallel work stands for as much work per multiprocessor: names in
   // kPerSm are scaled by the ratio of SM counts.
   std::optional<Nearest> nearest(const Shape& features) const;
-  std::optional<Answer> find(const Shape& features) const;
   // What that result says to launch.
   const std::vector<TunedValue>& configuration(const Nearest& nearest) const;
   std::string why(const Nearest& nearest) const;
