@@ -86,12 +86,15 @@ class Answers {
  private:
   // Steps of the ladder; kOwn is both kExact and kNearestShape.
   enum class Step : int { kOwn, kSimilar, kOtherGpu, kOtherGpuSimilar };
-  // A shape as a point: the logarithms of its sizes, sorted by their names.
+  // A shape as a point: its sizes, those that weigh most first.
+  struct Coordinate {
+    double log = 0;
+    double weight = 1;       // to compare distances
+    std::size_t bucket = 0;  // the nearest power of two
+  };
   struct Point {
-    std::string names;  // "length;states;"
-    std::vector<double> logs;
-    std::vector<double> weights;      // of each size, to compare distances
-    std::vector<std::size_t> bucket;  // of each size
+    std::string names;  // "states;length;"
+    std::vector<Coordinate> sizes;
   };
   struct Ranked {
     const TuningResult* result;
