@@ -15,7 +15,8 @@ Result<std::vector<KernelSpec>> specs_for(const CubineryContext* context, const 
   CUBINERY_RETURN_IF_ERROR(not_null("context", context));
   const Result<Problem> parsed = read_problem(op, problem);
   if (!parsed) return parsed.error().clone();
-  return kernels(*parsed, context->value.arch(), known_results(context->value, op));
+  return kernels(*parsed, context->value.arch(), path_options(context->value),
+                 known_results(context->value, op));
 }
 
 Json json_of(const CompiledKernel& kernel) {

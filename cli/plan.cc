@@ -30,9 +30,11 @@ Result<std::vector<std::string>> all_archs(const std::vector<Request>& requests,
 }
 
 Result<std::vector<KernelSpec>> kernels_of(const Problem& problem, std::string_view arch,
-                                           const ResultsByOperator& results) {
+                                           const ResultsByOperator& results,
+                                           const std::vector<std::string>& paths) {
   const auto known = results.find(operator_of(problem));
-  return known != results.end() ? kernels(problem, arch, known->second) : kernels(problem, arch);
+  return known != results.end() ? kernels(problem, arch, paths, known->second)
+                                : kernels(problem, arch, paths);
 }
 
 std::string rank_of(const Job& job) { return digest_of(job.arch + " " + job.spec.canonical); }
@@ -41,7 +43,8 @@ std::string rank_of(const Job& job) { return digest_of(job.arch + " " + job.spec
 
 Result<std::vector<Job>> plan_jobs(const std::vector<Request>& requests,
                                    const std::vector<std::string>& archs,
-                                   const ResultsByOperator& results) {
+                                   const ResultsByOperator& results,
+                                   const std::vector<std::string>& paths) {
   const Result<std::vector<std::string>> wanted = all_archs(requests, archs);
   if (!wanted) return wanted.error().clone();
   std::vector<Job> jobs;
@@ -50,7 +53,8 @@ Result<std::vector<Job>> plan_jobs(const std::vector<Request>& requests,
     const bool is_common = std::find(archs.begin(), archs.end(), arch) != archs.end();
     for (const Request& request : requests) {
       if (request.arch.empty() ? !is_common : request.arch != arch) continue;
-      const Result<std::vector<KernelSpec>> specs = kernels_of(request.problem, arch, results);
+      const Result<std::vector<KernelSpec>> specs =
+          kernels_of(request.problem, arch, results, paths);
       if (!specs) {
         return Status(specs.error().code(),
                       fmt::format("{}: {}", request.origin, specs.error().message()));

@@ -29,10 +29,11 @@ using ResultsByOperator = std::map<std::string, KnownResults, std::less<>>;
 // Each kernel once, in the order in which architectures and problems name it first.  A request with
 // an architecture of its own wants its kernels for that one only.  Operators that `results` does
 // not have get those inside the library.  kInvalidArgument: a request's architecture is not known;
-// errors of kernels().
+// errors of kernels().  `paths`: Options::paths.
 Result<std::vector<Job>> plan_jobs(const std::vector<Request>& requests,
                                    const std::vector<std::string>& archs,
-                                   const ResultsByOperator& results = {});
+                                   const ResultsByOperator& results = {},
+                                   const std::vector<std::string>& paths = {});
 
 // Part `index` of `count`, from 1.
 struct Shard {

@@ -256,7 +256,7 @@ Result<std::vector<Job>> ProblemOptions::jobs(const std::vector<Request>& reques
   }
   const Result<ResultsByOperator> results = results_of(options);
   if (!results) return results.error().clone();
-  return plan_jobs(requests, named, *results);
+  return plan_jobs(requests, named, *results, options.paths);
 }
 
 }  // namespace cubinery

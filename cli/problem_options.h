@@ -43,9 +43,9 @@ class ProblemOptions {
   // that none of the problems has; kIo: a file that cannot be read.
   Result<std::vector<Request>> requests() const;
 
-  // Each kernel that the requests need, as plan_jobs() with the results of these options' cache and
-  // of the library; where they leave the architecture open, for
-  // those of --arch, without it for those of this machine's GPUs.  kInvalidArgument: a name that is
+  // Each kernel that the requests need, as plan_jobs() with the paths of these options, and the
+  // results of their cache and of the library; where they leave the architecture open, for those of
+  // --arch, without it for those of this machine's GPUs.  kInvalidArgument: a name that is
   // not known, or neither --arch nor a GPU where one is needed: names the known ones.
   Result<std::vector<Job>> jobs(const std::vector<Request>& requests, const Options& options) const;
 

@@ -14,6 +14,16 @@ using TemplateFiles = std::map<std::string, std::string, std::less<>>;
 // The files inside the library: every kernel's folder, common/ and the device headers of cubinery/.
 const TemplateFiles& embedded_templates();
 
+// What follows from them, worked out when the library is built.
+struct EmbeddedDigests {
+  std::string_view kernel;
+  std::string_view own;      // digest_below() its folder
+  std::string_view headers;  // headers_digest()
+  std::string_view code;     // code_digest()
+};
+// nullptr: not a kernel of the library.
+const EmbeddedDigests* embedded_digests(std::string_view kernel);
+
 // Whether the compiler may see a file of a template folder: device code and key.h, but not fields.h
 // and the references, which only the host compiles.
 bool is_device_file(std::string_view file_name);

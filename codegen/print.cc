@@ -21,13 +21,13 @@ std::string initializer_text(const std::vector<FieldText>& fields) {
     const auto same = [&](const auto& other) { return other.first == member; };
     auto part = std::find_if(members.begin(), members.end(), same);
     if (part == members.end()) part = members.insert(part, {member, ""});
-    part->second += fmt::format("{}.{}={}", part->second.empty() ? "{" : ",",
-                                field.member_name.substr(dot + 1), field.initializer);
+    part->second.append(part->second.empty() ? "{." : ",.").append(field.member_name, dot + 1);
+    part->second.append("=").append(field.initializer);
   }
   std::string text;
   for (const auto& [member, value] : members) {
-    text += fmt::format("{}.{}={}{}", text.empty() ? "{" : ",", member, value,
-                        value.front() == '{' ? "}" : "");
+    text.append(text.empty() ? "{." : ",.").append(member).append("=").append(value);
+    if (value.front() == '{') text += '}';
   }
   return text.empty() ? "{}" : text + "}";
 }
@@ -35,7 +35,7 @@ std::string initializer_text(const std::vector<FieldText>& fields) {
 std::string canonical_text(std::string_view kernel, const std::vector<FieldText>& fields) {
   std::string text(kernel);
   for (const FieldText& field : fields) {
-    text += fmt::format(";{}={}", field.name, field.value);
+    text.append(";").append(field.name).append("=").append(field.value);
   }
   return text;
 }

@@ -265,6 +265,7 @@ std::vector<FieldText> field_texts(const Key& key) {
   static_assert(std::tuple_size_v<decltype(Fields<Key>::kList)> == internal::member_count<Key>(),
                 "the field table must list every member of the key");
   std::vector<FieldText> texts{};
+  texts.reserve(std::tuple_size_v<decltype(Fields<Key>::kList)>);
   internal::for_each_field<Key>([&](const auto& field) {
     texts.push_back(internal::field_text(field.name, field.of(key), field.kTuned));
     texts.back().changes_bits = field.changes_bits;
@@ -335,9 +336,10 @@ Result<KernelSpec> spec_of(const Key& key) {
   if (const char* reason = why_invalid(key)) {
     return Status(Code::kInvalidKey, canonical(key) + ": " + reason);
   }
+  const std::vector<FieldText> texts = field_texts(key);
   KernelSpec spec{.kernel = Fields<Key>::kName,
-                  .canonical = canonical(key),
-                  .initializer = initializer(key),
+                  .canonical = internal::canonical_text(Fields<Key>::kName, texts),
+                  .initializer = internal::initializer_text(texts),
                   .threads = static_cast<unsigned>(threads(key)),
                   .param_bytes = sizeof(typename Fields<Key>::Params)};
   if constexpr (requires { shared_bytes(key); }) {

@@ -52,8 +52,10 @@ struct PrefillProblem {
   // OK, or kInvalidArgument naming the field, its value and what is accepted.
   Status check() const;
   // The kernels that the operator may launch on any GPU of an architecture, by the cost model or by
-  // the results inside the library, for pre-warming.  Errors as for check().
-  Result<std::vector<KernelSpec>> kernels(std::string_view arch) const;
+  // the results inside the library, for pre-warming.  `paths`: Options::paths of the contexts that
+  // will launch them.  Errors as for check() and prepare().
+  Result<std::vector<KernelSpec>> kernels(std::string_view arch,
+                                          const std::vector<std::string>& paths = {}) const;
   // As flat JSON, and back.  Missing fields keep their default.
   // kInvalidArgument: malformed, an unknown field or value.
   std::string to_json() const;

@@ -55,7 +55,7 @@ struct Options {
 
   // Which ways to compute (paths) operators may take: "gdn_prefill=portable" only that one,
   // "gdn_prefill=-portable" never that one.  Chosen::path names paths.  For debugging, and to
-  // switch off a path that turns out wrong.
+  // switch off a path that turns out wrong.  Kernels must be pre-warmed with the same paths.
   std::vector<std::string> paths{};
 
   // Receives what the library has to say; silent when empty.  Called from any thread that calls the

@@ -18,6 +18,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -76,11 +77,12 @@ struct TuningSpace {
 template <class Key>
 std::vector<TunedValue> tuned_values(const Key& key) {
   std::vector<TunedValue> values{};
-  for (const FieldText& field : field_texts(key)) {
-    if (field.is_tuned) {
-      values.push_back({std::string(field.name), field.value, field.quoted, field.changes_bits});
+  internal::for_each_field<Key>([&](const auto& field) {
+    if constexpr (std::decay_t<decltype(field)>::kTuned) {
+      FieldText text = internal::field_text(field.name, field.of(key), true);
+      values.push_back({field.name, std::move(text.value), text.quoted, field.changes_bits});
     }
-  }
+  });
   return values;
 }
 template <class Key>

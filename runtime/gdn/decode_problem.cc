@@ -7,8 +7,9 @@ namespace cubinery::gdn {
 
 Status DecodeProblem::check() const { return check_shared_fields(*this); }
 
-Result<std::vector<KernelSpec>> DecodeProblem::kernels(std::string_view arch) const {
-  return kernels_for(*this, arch, embedded_known_results<DecodeProblem>());
+Result<std::vector<KernelSpec>> DecodeProblem::kernels(
+    std::string_view arch, const std::vector<std::string>& paths) const {
+  return kernels_for(*this, arch, embedded_known_results<DecodeProblem>(), paths);
 }
 
 std::string DecodeProblem::to_json() const { return cubinery::to_json(*this); }

@@ -14,8 +14,9 @@ Status PrefillProblem::check() const {
   return {};
 }
 
-Result<std::vector<KernelSpec>> PrefillProblem::kernels(std::string_view arch) const {
-  return kernels_for(*this, arch, embedded_known_results<PrefillProblem>());
+Result<std::vector<KernelSpec>> PrefillProblem::kernels(
+    std::string_view arch, const std::vector<std::string>& paths) const {
+  return kernels_for(*this, arch, embedded_known_results<PrefillProblem>(), paths);
 }
 
 std::string PrefillProblem::to_json() const { return cubinery::to_json(*this); }

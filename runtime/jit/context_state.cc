@@ -57,11 +57,12 @@ std::optional<std::string> cubin_mismatch(const Entry& entry) {
   return std::nullopt;
 }
 
-Identity Context::State::identity_of(const KernelSpec& spec, const TemplateSource& source) const {
+Identity Context::State::identity_of(const KernelSpec& spec, std::string_view template_digest,
+                                     std::string_view headers_digest) const {
   return {.kernel = spec.kernel,
           .key = spec.canonical,
-          .template_digest = source.template_digest,
-          .headers_digest = source.headers_digest,
+          .template_digest = std::string(template_digest),
+          .headers_digest = std::string(headers_digest),
           .options = fmt::format("{}", fmt::join(fixed_compile_options(), " ")),
           .arch = arch,
           .nvrtc = nvrtc ? (*nvrtc)->version() : ""};
@@ -86,12 +87,13 @@ std::optional<Context::State::Made> Context::State::find(const Identity& identit
   return made;
 }
 
-Result<Context::State::Made> Context::State::build(const KernelSpec& spec,
-                                                   const TemplateSource& source,
-                                                   const Identity& identity) const {
-  CompileInput input{.path = source.path,
-                     .source = source.text,
-                     .headers = {source.files.begin(), source.files.end()},
+Result<Context::State::Made> Context::State::build(const KernelSpec& spec, const Held& held) const {
+  const Identity& identity = held.identity;
+  const Result<TemplateSource> source = held.source ? *held.source : find_template(spec.kernel, {});
+  if (!source) return source.error().clone();
+  CompileInput input{.path = source->path,
+                     .source = source->text,
+                     .headers = {source->files.begin(), source->files.end()},
                      .options = compile_options(spec, arch)};
   const auto start = std::chrono::steady_clock::now();
   Result<CompileOutput> output = (*nvrtc)->compile(input);
@@ -113,7 +115,7 @@ Result<Context::State::Made> Context::State::build(const KernelSpec& spec,
     return Status(Code::kCompileFailed,
                   fmt::format("{}: the compiler reports no kernel {} in {}; accepted: a template "
                               "with extern \"C\" __global__ void {}",
-                              spec.canonical, spec.kernel, source.path, spec.kernel),
+                              spec.canonical, spec.kernel, source->path, spec.kernel),
                   std::move(output->log));
   }
   if (const std::optional<int> count = count_parameters(made.cubin, spec.kernel);
@@ -127,8 +129,8 @@ Result<Context::State::Made> Context::State::build(const KernelSpec& spec,
 }
 
 Result<Context::State::Made> Context::State::make_once(const KernelSpec& spec,
-                                                       const TemplateSource& source,
-                                                       const Identity& identity) const {
+                                                       const Held& held) const {
+  const Identity& identity = held.identity;
   std::unique_ptr<MakeLock> lock;
   if (store) {
     lock = store->lock(identity);
@@ -139,7 +141,7 @@ Result<Context::State::Made> Context::State::make_once(const KernelSpec& spec,
     }
   }
   ++misses_;
-  Result<Made> made = build(spec, source, identity);
+  Result<Made> made = build(spec, held);
   if (!made || !store) return made;
   const Entry entry{
       .identity = identity, .metadata = metadata_json(made->compiled.info), .cubin = made->cubin};
@@ -148,22 +150,20 @@ Result<Context::State::Made> Context::State::make_once(const KernelSpec& spec,
   return made;
 }
 
-Result<Context::State::Made> Context::State::make(const KernelSpec& spec,
-                                                  const TemplateSource& source,
-                                                  const Identity& identity) const {
-  if (std::optional<Made> found = find(identity)) {
+Result<Context::State::Made> Context::State::make(const KernelSpec& spec, const Held& held) const {
+  if (std::optional<Made> found = find(held.identity)) {
     ++disk_hits_;
     return std::move(*found);
   }
   if (options.offline) {
     ++misses_;
-    return not_cached(identity);
+    return not_cached(held.identity);
   }
   if (!nvrtc) {
     ++misses_;
     return nvrtc.error().clone();
   }
-  return make_once(spec, source, identity);
+  return make_once(spec, held);
 }
 
 Status Context::State::not_cached(const Identity& identity) const {
@@ -181,12 +181,19 @@ Status Context::State::not_cached(const Identity& identity) const {
 }
 
 Result<Context::State::Held> Context::State::hold(const KernelSpec& spec) const {
-  Result<TemplateSource> source = find_template(spec.kernel, options.template_dirs);
-  if (!source) return std::move(source).error();
-  Identity identity = identity_of(spec, *source);
-  std::shared_ptr<Slot> slot = slot_of(identity);
-  std::unique_lock lock(slot->mutex);
-  return Held{*std::move(source), std::move(identity), std::move(slot), std::move(lock)};
+  Held held;
+  const EmbeddedDigests* embedded = embedded_digests(spec.kernel);
+  if (embedded != nullptr && options.template_dirs.empty()) {
+    held.identity = identity_of(spec, embedded->own, embedded->headers);
+  } else {
+    Result<TemplateSource> source = find_template(spec.kernel, options.template_dirs);
+    if (!source) return std::move(source).error();
+    held.identity = identity_of(spec, source->template_digest, source->headers_digest);
+    held.source = *std::move(source);
+  }
+  held.slot = slot_of(held.identity);
+  held.lock = std::unique_lock(held.slot->mutex);
+  return held;
 }
 
 Result<CompiledKernel> Context::State::compile(const KernelSpec& spec) const {
@@ -199,7 +206,7 @@ Result<CompiledKernel> Context::State::compile(const KernelSpec& spec) const {
     compiled.source = Source::kMemory;
     return compiled;
   }
-  Result<Made> made = make(spec, held->source, held->identity);
+  Result<Made> made = make(spec, *held);
   if (!made) return std::move(made).error();
   slot.compiled = made->compiled;
   if (made->compiled.path.empty()) slot.cubin = std::move(made->cubin);
@@ -224,7 +231,7 @@ Result<Kernel> Context::State::get(const KernelSpec& spec) const {
     ++memory_hits_;
     made = {.compiled = *slot.compiled, .cubin = std::move(slot.cubin)};
   } else {
-    Result<Made> result = make(spec, held->source, held->identity);
+    Result<Made> result = make(spec, *held);
     if (!result) return std::move(result).error();
     made = std::move(*result);
   }
@@ -253,7 +260,7 @@ void Context::State::explain_miss(const Identity& identity, Explanation* explana
 Result<Explanation> Context::State::explain(const KernelSpec& spec) const {
   Result<TemplateSource> source = find_template(spec.kernel, options.template_dirs);
   if (!source) return std::move(source).error();
-  const Identity identity = identity_of(spec, *source);
+  const Identity identity = identity_of(spec, source->template_digest, source->headers_digest);
   Explanation explanation;
   explanation.identity = to_text(identity);
   explanation.source_path = source->origin;

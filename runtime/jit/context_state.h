@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "cache/store.h"
 #include "codegen/arch.h"
@@ -47,24 +48,23 @@ struct Context::State {
     std::string cubin;  // kept only while it is neither loaded nor on disk
   };
 
-  // A kernel's template and its place in the memory table, locked.
+  // A kernel's identity and its place in the memory table, locked.
   struct Held {
-    TemplateSource source;
+    // What the identity was read from; nullopt: the library's own, which only a compiler reads.
+    std::optional<TemplateSource> source;
     Identity identity;
     std::shared_ptr<Slot> slot;
     std::unique_lock<std::mutex> lock;  // ends before the slot may
   };
 
   Result<Held> hold(const KernelSpec& spec) const;
-  Identity identity_of(const KernelSpec& spec, const TemplateSource& source) const;
+  Identity identity_of(const KernelSpec& spec, std::string_view template_digest,
+                       std::string_view headers_digest) const;
   std::shared_ptr<Slot> slot_of(const Identity& identity) const;
   std::optional<Made> find(const Identity& identity) const;
-  Result<Made> make(const KernelSpec& spec, const TemplateSource& source,
-                    const Identity& identity) const;
-  Result<Made> make_once(const KernelSpec& spec, const TemplateSource& source,
-                         const Identity& identity) const;
-  Result<Made> build(const KernelSpec& spec, const TemplateSource& source,
-                     const Identity& identity) const;
+  Result<Made> make(const KernelSpec& spec, const Held& held) const;
+  Result<Made> make_once(const KernelSpec& spec, const Held& held) const;
+  Result<Made> build(const KernelSpec& spec, const Held& held) const;
   Status not_cached(const Identity& identity) const;
   void explain_miss(const Identity& identity, Explanation* explanation) const;
 

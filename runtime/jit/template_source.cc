@@ -90,4 +90,13 @@ Result<TemplateSource> find_template(std::string_view kernel,
   return source;
 }
 
+Result<std::string> find_code_digest(std::string_view kernel,
+                                     const std::vector<std::string>& template_dirs) {
+  const EmbeddedDigests* embedded = embedded_digests(kernel);
+  if (embedded != nullptr && template_dirs.empty()) return std::string(embedded->code);
+  const Result<TemplateSource> source = find_template(kernel, template_dirs);
+  if (!source) return source.error().clone();
+  return code_digest(source->files, kernel);
+}
+
 }  // namespace cubinery

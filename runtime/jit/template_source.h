@@ -25,4 +25,9 @@ struct TemplateSource {
 Result<TemplateSource> find_template(std::string_view kernel,
                                      const std::vector<std::string>& template_dirs);
 
+// code_digest() of the template, its errors as above.  Without folders nothing is read for a kernel
+// of the library.
+Result<std::string> find_code_digest(std::string_view kernel,
+                                     const std::vector<std::string>& template_dirs);
+
 }  // namespace cubinery

@@ -78,9 +78,9 @@ class KeyedPath : public Path<Problem, Runner> {
     return all;
   }
 
-  std::vector<Configuration> defaults(const Problem& problem, const Target& target) const final {
-    std::vector<Configuration> few;
-    for (const KeySet& keys : default_keys(problem, target)) few.push_back(configuration(keys));
+  std::vector<Values> defaults(const Problem& problem, const Target& target) const final {
+    std::vector<Values> few;
+    for (const KeySet& keys : default_keys(problem, target)) few.push_back(values_of(keys));
     return few;
   }
 

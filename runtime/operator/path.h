@@ -51,10 +51,10 @@ class Path {
   // Everything that there is to choose from.
   virtual std::vector<Configuration> configurations(const Problem& problem,
                                                     const Target& target) const = 0;
-  // The few of them that the cost model chooses from, the same for every GPU of an architecture.
-  // They agree in the fields that change bits.
-  virtual std::vector<Configuration> defaults(const Problem& problem,
-                                              const Target& target) const = 0;
+  // Values of the few of them that the cost model chooses from, the same for every GPU of an
+  // architecture.  They agree in the fields that change bits.
+  virtual std::vector<std::vector<TunedValue>> defaults(const Problem& problem,
+                                                        const Target& target) const = 0;
   // Whether these values are those of a configuration, and the configuration; requires that they
   // are.
   virtual bool has(const Problem& problem, const std::vector<TunedValue>& values,

@@ -111,23 +111,13 @@ class Planner {
 
   // Without what it takes a context to know: the GPU's identity and the toolchain.
   Question question() const {
-    return {.wanted = {.op = Fields<Problem>::kName,
-                       .problem = text_for_results(problem_),
-                       .defaults = text_for_results(Problem{}),
-                       .outline = outline()},
-            .batch_invariant = problem_.batch_invariant,
-            .gpu = {},
-            .toolchain = {},
-            .usable = [here = *this](const Values& values) { return here.has(values); }};
+    Question asked = question_of(empty_space());
+    asked.usable = [here = *this](const Values& values) { return here.has(values); };
+    return asked;
   }
 
   TuningSpace space() const {
-    TuningSpace space{.op = Fields<Problem>::kName,
-                      .problem = text_for_results(problem_),
-                      .configurations = {},
-                      .defaults = text_for_results(Problem{}),
-                      .outline = outline(),
-                      .batch_invariant = problem_.batch_invariant};
+    TuningSpace space = empty_space();
     for (const auto* path : paths_) {
       for (Configuration& configuration : path->configurations(problem_, target_)) {
         space.configurations.push_back(std::move(configuration));
@@ -143,8 +133,9 @@ class Planner {
       return path(values)->cost(problem_, values, target_);
     };
     std::vector<Option> defaults;
-    for (Configuration& configuration : default_configurations()) {
-      defaults.push_back({configuration.values, cost(configuration.values)});
+    for (Values& values : default_values()) {
+      auto us = cost(values);
+      defaults.push_back({std::move(values), std::move(us)});
     }
     return make_plan(
         OperatorOf<Problem>::sizes(problem_),
@@ -155,9 +146,7 @@ class Planner {
   // configurations, and of what results for these templates, compiled by any NVRTC, can choose.
   std::vector<KernelSpec> kernels(const KnownResults& known) const {
     std::vector<KernelSpec> specs;
-    for (const Configuration& configuration : default_configurations()) {
-      add_kernels(configuration, &specs);
-    }
+    for (const Values& values : default_values()) add_kernels(find(values), &specs);
     Question asked = question();
     asked.gpu.arch = target_.arch.name();
     asked.toolchain.templates = known.templates;
@@ -205,9 +194,15 @@ class Planner {
  private:
   Planner(const Problem& problem, const Target& target) : problem_(problem), target_(target) {}
 
-  static std::vector<std::string> outline() {
-    const auto& names = OperatorOf<Problem>::kOutline;
-    return {std::begin(names), std::end(names)};
+  // Without configurations.
+  TuningSpace empty_space() const {
+    const auto& outline = OperatorOf<Problem>::kOutline;
+    return {.op = Fields<Problem>::kName,
+            .problem = text_for_results(problem_),
+            .configurations = {},
+            .defaults = text_for_results(Problem{}),
+            .outline = {std::begin(outline), std::end(outline)},
+            .batch_invariant = problem_.batch_invariant};
   }
 
   // nullptr: of none of these paths.
@@ -218,12 +213,10 @@ class Planner {
   }
 
   // Of all paths; of the first alone where all sizes must agree in bits.
-  std::vector<Configuration> default_configurations() const {
-    std::vector<Configuration> all;
+  std::vector<Values> default_values() const {
+    std::vector<Values> all;
     for (const auto* path : paths_) {
-      for (Configuration& configuration : path->defaults(problem_, target_)) {
-        all.push_back(std::move(configuration));
-      }
+      for (Values& values : path->defaults(problem_, target_)) all.push_back(std::move(values));
       if (problem_.batch_invariant) break;
     }
     return all;
@@ -289,14 +282,16 @@ Shape features_at(const Problem& problem, const Point& at) {
   return OperatorOf<Problem>::sizes(problem).features(at);
 }
 
-// Problem::kernels(): with these results in place of those inside the library.
+// Problem::kernels(): with these results in place of those inside the library.  `paths`:
+// Options::paths.  Errors of Planner::create(); kInvalidArgument: no such architecture.
 template <class Problem>
 Result<std::vector<KernelSpec>> kernels_for(const Problem& problem, std::string_view arch,
-                                            const KnownResults& known) {
+                                            const KnownResults& known,
+                                            const std::vector<std::string>& paths = {}) {
   const Result<Arch> found = check_arch(Fields<Problem>::kName, arch);
   if (!found) return found.error().clone();
   const Result<Planner<Problem>> planner =
-      Planner<Problem>::create(problem, typical_target(*found));
+      Planner<Problem>::create(problem, typical_target(*found), paths);
   if (!planner) return planner.error().clone();
   return planner->kernels(known);
 }

@@ -36,9 +36,9 @@ std::string templates_digest(std::vector<std::string> kernels,
   kernels.erase(std::unique(kernels.begin(), kernels.end()), kernels.end());
   std::string digests;
   for (const std::string& kernel : kernels) {
-    const Result<TemplateSource> source = find_template(kernel, template_dirs);
+    const Result<std::string> digest = find_code_digest(kernel, template_dirs);
     // One that is not there compiles to nothing: as good a digest as any.
-    digests += source ? code_digest(source->files, kernel) : fmt::format("no {}", kernel);
+    digests += digest ? *digest : fmt::format("no {}", kernel);
   }
   return digest_of(digests);
 }
@@ -175,20 +175,13 @@ Choice choose(const Context& context, const TuningSpace& space, const Shape& fea
               std::size_t otherwise) {
   const Result<GpuIdentity> gpu = gpu_identity(context);
   if (!gpu) return {.configuration = otherwise, .why = std::string(gpu.error().message())};
-  Question question{.wanted = {.op = space.op,
-                               .problem = space.problem,
-                               .defaults = space.defaults,
-                               .outline = space.outline},
-                    .batch_invariant = space.batch_invariant,
-                    .gpu = {},
-                    .toolchain = {},
-                    .usable = [&](const std::vector<TunedValue>& values) {
-                      const std::size_t index = index_of(space, values);
-                      return index < space.configurations.size() &&
-                             // With the same mark on fields that change bits.
-                             space.configurations[index].values == values &&
-                             fits(space.configurations[index], *gpu);
-                    }};
+  Question question = question_of(space);
+  question.usable = [&](const std::vector<TunedValue>& values) {
+    const std::size_t index = index_of(space, values);
+    return index < space.configurations.size() &&
+           // With the same mark on fields that change bits.
+           space.configurations[index].values == values && fits(space.configurations[index], *gpu);
+  };
   const Answers answers = answers_to(context, std::move(question), path_kernels(space));
   const std::optional<Answers::Nearest> nearest = answers.nearest(features);
   if (!nearest) return {.configuration = otherwise, .why = answers.unanswered()};

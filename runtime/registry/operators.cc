@@ -57,13 +57,15 @@ Status check(const Problem& problem) {
   return std::visit([](const auto& p) { return p.check(); }, problem);
 }
 
-Result<std::vector<KernelSpec>> kernels(const Problem& problem, std::string_view arch) {
-  return std::visit([arch](const auto& p) { return p.kernels(arch); }, problem);
+Result<std::vector<KernelSpec>> kernels(const Problem& problem, std::string_view arch,
+                                        const std::vector<std::string>& paths) {
+  return std::visit([&](const auto& p) { return p.kernels(arch, paths); }, problem);
 }
 
 Result<std::vector<KernelSpec>> kernels(const Problem& problem, std::string_view arch,
+                                        const std::vector<std::string>& paths,
                                         const KnownResults& known) {
-  return std::visit([&](const auto& p) { return kernels_for(p, arch, known); }, problem);
+  return std::visit([&](const auto& p) { return kernels_for(p, arch, known, paths); }, problem);
 }
 
 std::string to_json(const Problem& problem) {

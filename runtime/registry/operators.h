@@ -29,10 +29,12 @@ Result<Problem> parse_problem(std::string_view op, std::string_view json);
 
 // The methods of the same name.
 Status check(const Problem& problem);
-Result<std::vector<KernelSpec>> kernels(const Problem& problem, std::string_view arch);
 std::string to_json(const Problem& problem);
-// kernels(), with these results (of the problem's operator) in place of those inside the library.
 Result<std::vector<KernelSpec>> kernels(const Problem& problem, std::string_view arch,
+                                        const std::vector<std::string>& paths);
+// The same with these results (of the problem's operator) in place of those inside the library.
+Result<std::vector<KernelSpec>> kernels(const Problem& problem, std::string_view arch,
+                                        const std::vector<std::string>& paths,
                                         const KnownResults& known);
 
 // The paths of an operator and their kernels.  Empty: no operator of the library.

@@ -77,6 +77,20 @@ TEST_CASE("kernels that results of the cache can choose are wanted", "[cpu]") {
         kernels_for(problem, "sm_80", {})->size());
 }
 
+TEST_CASE("kernels are those of the paths that operators may take", "[cpu]") {
+  const Cli cli;
+  for (const std::string command : {"prewarm --dry-run", "explain"}) {
+    const std::string arguments = command + " --op gdn_decode --key-dim 64 --arch sm_80";
+    CHECK(cli.run(arguments, "CUBINERY_PATHS=gdn_decode=portable").exit_code == 0);
+    const Output unknown = cli.run(arguments, "CUBINERY_PATHS=gdn_decode=fast");
+    CHECK(unknown.exit_code == 2);
+    CHECK(contains(unknown.err, "\"gdn_decode=fast\"; paths of gdn_decode: portable"));
+    const Output none = cli.run(arguments, "CUBINERY_PATHS=gdn_decode=-portable");
+    CHECK(none.exit_code == 2);
+    CHECK(contains(none.err, "excluded by Options::paths"));
+  }
+}
+
 TEST_CASE("the option --op chooses the operators", "[cpu]") {
   const Cli cli;
   const std::string manifest = cli.dir() + "/problems.json";

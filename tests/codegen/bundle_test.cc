@@ -90,6 +90,21 @@ TEST_CASE("EveryIncludeOfADeviceFileIsInTheBundle", "[cpu]") {
   }
 }
 
+TEST_CASE("DigestsOfTheBuildAreThoseOfTheFiles", "[cpu]") {
+  for (const auto& [path, text] : embedded_templates()) {
+    const std::string kernel = path.substr(0, path.find('/'));
+    if (!path.ends_with(".cu")) continue;
+    INFO(kernel);
+    const EmbeddedDigests* digests = embedded_digests(kernel);
+    REQUIRE(digests != nullptr);
+    CHECK(digests->own == digest_below(embedded_templates(), kernel + "/"));
+    CHECK(digests->headers == headers_digest(embedded_templates()));
+    CHECK(digests->code == code_digest(embedded_templates(), kernel));
+  }
+  CHECK(embedded_digests("gdn_decode") != nullptr);
+  CHECK(embedded_digests("common") == nullptr);
+}
+
 TEST_CASE("DigestsSeeEveryName", "[cpu]") {
   for (const auto& [path, text] : embedded_templates()) {
     INFO(path);

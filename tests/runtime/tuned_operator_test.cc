@@ -63,7 +63,7 @@ class Deployment {
   // With what tuning found, as the command line does.
   void prewarm(const Problem& problem) {
     const Context here = context();
-    prewarm(kernels(problem, here.arch(), known_results(here, operator_of(problem))).value());
+    prewarm(kernels(problem, here.arch(), {}, known_results(here, operator_of(problem))).value());
   }
 
   FakeDriver fake{CUBINERY_FAKE_DRIVER};

@@ -1,6 +1,7 @@
 // A toy operator with two paths, on the fake libcuda: what docs/adding_an_operator.md describes
 // works.
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -51,15 +52,19 @@ class Bench {
     return Context::create(options).value();
   }
 
-  // Stores every kernel that the operator may launch.
-  void prewarm(const ScaleProblem& problem) const {
-    const Context here = context();
+  // Stores every kernel that the operator may launch; their names.
+  std::set<std::string> prewarm(const ScaleProblem& problem,
+                                const std::vector<std::string>& paths = {}) const {
+    const Context here = context(paths);
     const auto known = known_results<ScaleProblem>(here);
-    const auto specs = kernels_for(problem, here.arch(), known);
+    const auto specs = kernels_for(problem, here.arch(), known, path_options(here));
     REQUIRE(specs);
+    std::set<std::string> names;
     for (const KernelSpec& spec : *specs) {
       REQUIRE_FALSE(test::store_trivial(here, spec, dir_.path()).empty());
+      names.insert(spec.kernel);
     }
+    return names;
   }
 
   // `path`'s configuration `number` won.
@@ -176,6 +181,25 @@ TEST_CASE("Toy.ResultsChooseAmongPaths", "[cpu]") {
   const Scale off = bench.context({"toy_scale=-wide"}).prepare(problem).value();
   CHECK(off.choice(kFew).path == "portable");
   CHECK(off.choice(kFew).why.find("cannot be used here") != std::string::npos);
+}
+
+TEST_CASE("Toy.PrewarmingTakesThePathsOfTheOptions", "[cpu]") {
+  const Bench bench;
+  // By default batch_invariant is the first path.
+  const ScaleProblem problem{.batch_invariant = true};
+  const std::vector<std::string> wide{"toy_scale=wide"};
+  CHECK(bench.prewarm(problem, wide) == std::set<std::string>{"scale_rows_wide"});
+  const Result<Scale> scale = bench.context(wide).prepare(problem);
+  REQUIRE(scale);
+  CHECK(scale->choice(kFew).path == "wide");
+  CHECK(bench.prewarm({}, {"toy_scale=-wide"}) == std::set<std::string>{"scale_rows"});
+
+  const auto unknown = kernels_for(problem, "sm_90a", {}, {"toy_scale=fast"});
+  REQUIRE_FALSE(unknown);
+  CHECK(unknown.error().code() == Code::kInvalidArgument);
+  const auto none = kernels_for(problem, "sm_80", {}, wide);
+  REQUIRE_FALSE(none);
+  CHECK(none.error().code() == Code::kUnsupported);
 }
 
 TEST_CASE("Toy.AFieldThatOldResultsDoNotNameHasItsDefault", "[cpu]") {

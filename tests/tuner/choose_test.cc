@@ -64,7 +64,7 @@ Question question() {
 
 // The rung and the number of warps that answer, or why none does: "exact: 4".
 std::string answer(const Answers& answers, const Shape& features) {
-  const auto found = answers.find(features);
+  const auto found = answers.nearest(features);
   if (!found) return answers.unanswered();
   return std::string(to_string(found->rung)) + ": " + found->result->configuration.at(0).value;
 }
@@ -74,8 +74,9 @@ std::string answer(const std::vector<TuningResult>& results, std::int64_t states
 }
 std::string why(const std::vector<TuningResult>& results, std::int64_t states,
                 const Question& asked = question()) {
-  const auto found = Answers(asked, results).find({{"states", states}});
-  return found ? found->why : "";
+  const Answers answers(asked, results);
+  const auto found = answers.nearest({{"states", states}});
+  return found ? answers.why(*found) : "";
 }
 
 TEST_CASE("EachRungAnswersWhereTheOnesAboveItAreMissing", "[tuner]") {

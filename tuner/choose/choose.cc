@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "tuner/choose/shape.h"
@@ -111,6 +112,16 @@ std::optional<std::string> stale(const Setting& setting, const Decision& decisio
   return fmt::format("NVRTC {}, here {}", setting.nvrtc, ours.nvrtc);
 }
 
+Question question_of(const TuningSpace& space) {
+  return {.wanted = {.op = space.op,
+                     .problem = space.problem,
+                     .defaults = space.defaults,
+                     .outline = space.outline},
+          .batch_invariant = space.batch_invariant,
+          .gpu = {},
+          .toolchain = {}};
+}
+
 Answers::Answers(Question question, std::vector<TuningResult> results)
     : question_(std::move(question)), results_(std::move(results)) {
   // Many results have the same configuration, and asking is what takes time here.
@@ -191,17 +202,23 @@ void Answers::drop_repeated() {
 }
 
 Answers::Point Answers::point_of(const Shape& features, double per_sm) {
-  Shape sorted = features;
-  std::sort(sorted.begin(), sorted.end(),
-            [](const ShapeSize& a, const ShapeSize& b) { return a.name < b.name; });
+  std::vector<std::pair<bool, const ShapeSize*>> sorted;  // whether it does not scale
+  sorted.reserve(features.size());
+  for (const ShapeSize& size : features) {
+    sorted.emplace_back(
+        std::find(std::begin(kPerSm), std::end(kPerSm), size.name) == std::end(kPerSm), &size);
+  }
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.first, a.second->name) < std::tie(b.first, b.second->name);
+  });
   Point point;
-  for (const ShapeSize& size : sorted) {
-    const bool scales =
-        std::find(std::begin(kPerSm), std::end(kPerSm), size.name) != std::end(kPerSm);
-    point.names += size.name + ";";
-    point.logs.push_back(std::log2(static_cast<double>(size.value)) + (scales ? per_sm : 0));
-    point.weights.push_back(scales ? kWorkWeight : 1);
-    point.bucket.push_back(nearest_log2(size.value));
+  point.sizes.reserve(sorted.size());
+  for (const auto& [is_plain, size] : sorted) {
+    point.names.append(size->name).append(";");
+    point.sizes.push_back(
+        {.log = std::log2(static_cast<double>(size->value)) + (is_plain ? 0 : per_sm),
+         .weight = is_plain ? 1 : kWorkWeight,
+         .bucket = nearest_log2(size->value)});
   }
   return point;
 }
@@ -209,26 +226,35 @@ Answers::Point Answers::point_of(const Shape& features, double per_sm) {
 std::optional<Answers::Nearest> Answers::nearest(Step step, const Point& point) const {
   const Ranked* best = nullptr;
   double least = 0;
+  bool is_exact = false;
   std::size_t among = 0;
   for (const Ranked& ranked : ranked_) {
     if (ranked.step != step) continue;
     ++among;
-    if (ranked.point.names != point.names) continue;
+    if (ranked.point.sizes.size() != point.sizes.size()) continue;
     double away = 0;
     double weighted = 0;
-    for (std::size_t i = 0; i < point.logs.size(); ++i) {
-      const double size_away = std::abs(point.logs[i] - ranked.point.logs[i]);
+    bool is_here = step == Step::kOwn;  // in the same bucket, as far as we got
+    const auto is_farther = [&] { return best != nullptr && weighted > least - kRounding; };
+    for (std::size_t i = 0; i < point.sizes.size() && (is_here || !is_farther()); ++i) {
+      const Coordinate& ours = point.sizes[i];
+      const Coordinate& theirs = ranked.point.sizes[i];
+      const double size_away = std::abs(ours.log - theirs.log);
       away += size_away;
-      weighted += point.weights[i] * size_away;
+      if (away > kMaxDistance + kRounding) break;
+      weighted += ours.weight * size_away;
+      is_here = is_here && ours.bucket == theirs.bucket;
     }
-    if (step == Step::kOwn && ranked.point.bucket == point.bucket) weighted = 0;
-    if (away > kMaxDistance + kRounding) continue;
-    if (best != nullptr && weighted > least - kRounding) continue;
+    if (is_here) weighted = 0;
+    // Names come last: to compare them takes the most time.
+    if (away > kMaxDistance + kRounding || is_farther() || ranked.point.names != point.names) {
+      continue;
+    }
     best = &ranked;
     least = weighted;
+    is_exact = is_here;
   }
   if (best == nullptr) return std::nullopt;
-  const bool is_exact = step == Step::kOwn && best->point.bucket == point.bucket;
   const Rung rung = is_exact                 ? Rung::kExact
                     : step == Step::kOwn     ? Rung::kNearestShape
                     : step == Step::kSimilar ? Rung::kSimilarProblem
@@ -242,12 +268,6 @@ std::optional<Answers::Nearest> Answers::nearest(const Shape& features) const {
     if (const std::optional<Nearest> found = nearest(step, point)) return found;
   }
   return std::nullopt;
-}
-
-std::optional<Answers::Answer> Answers::find(const Shape& features) const {
-  const std::optional<Nearest> found = nearest(features);
-  if (!found) return std::nullopt;
-  return Answer{found->result, found->rung, why(*found)};
 }
 
 const std::vector<TunedValue>& Answers::configuration(const Nearest& nearest) const {

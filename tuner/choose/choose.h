@@ -38,7 +38,7 @@ struct Toolchain {
       templates;  // path -> code_digest() of its kernels
 };
 
-// Who asks.
+// Who asks.  question_of() a space leaves out what it takes a context to know.
 struct Question {
   Wanted wanted;
   bool batch_invariant = false;
@@ -47,6 +47,7 @@ struct Question {
   // Whether a configuration can be used: it is one of the space, and fits the GPU.  Empty: any.
   std::function<bool(const std::vector<TunedValue>&)> usable{};
 };
+Question question_of(const TuningSpace& space);
 
 // The results that may answer, best rung first.  With Question::batch_invariant their
 // configurations agree in the fields that change bits: those that differ from the first of the best
@@ -58,11 +59,6 @@ class Answers {
   Answers(Answers&&) = default;
   Answers& operator=(Answers&&) = default;
 
-  struct Answer {
-    const TuningResult* result;
-    Rung rung;
-    std::string why;
-  };
   // The result that answers for a shape.
   struct Nearest {
     const TuningResult* result = nullptr;  // of this object's
@@ -79,7 +75,6 @@ class Answers {
   // ones, and a size that counts parallel work stands for as much work per multiprocessor: names in
   // kPerSm are scaled by the ratio of SM counts.
   std::optional<Nearest> nearest(const Shape& features) const;
-  std::optional<Answer> find(const Shape& features) const;
   // What that result says to launch.
   const std::vector<TunedValue>& configuration(const Nearest& nearest) const;
   std::string why(const Nearest& nearest) const;
@@ -91,12 +86,15 @@ class Answers {
  private:
   // Steps of the ladder; kOwn is both kExact and kNearestShape.
   enum class Step : int { kOwn, kSimilar, kOtherGpu, kOtherGpuSimilar };
-  // A shape as a point: the logarithms of its sizes, sorted by their names.
+  // A shape as a point: its sizes, those that weigh most first.
+  struct Coordinate {
+    double log = 0;
+    double weight = 1;       // to compare distances
+    std::size_t bucket = 0;  // the nearest power of two
+  };
   struct Point {
-    std::string names;  // "length;states;"
-    std::vector<double> logs;
-    std::vector<double> weights;      // of each size, to compare distances
-    std::vector<std::size_t> bucket;  // of each size
+    std::string names;  // "states;length;"
+    std::vector<Coordinate> sizes;
   };
   struct Ranked {
     const TuningResult* result;

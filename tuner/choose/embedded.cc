@@ -8,8 +8,10 @@ namespace {
 
 Shape shape_of(const EmbeddedResult::Size (&sizes)[EmbeddedResult::kMost]) {
   Shape shape;
+  shape.reserve(EmbeddedResult::kMost);
   for (const EmbeddedResult::Size& size : sizes) {
-    if (size.name != nullptr) shape.push_back({size.name, size.value});
+    if (size.name == nullptr) break;
+    shape.push_back({size.name, size.value});
   }
   return shape;
 }
@@ -22,8 +24,9 @@ bool is_in(const char* const (&bits)[EmbeddedResult::kMost], std::string_view na
 std::vector<TunedValue> values_of(const EmbeddedResult::Value (&values)[EmbeddedResult::kMost],
                                   const char* const (&bits)[EmbeddedResult::kMost]) {
   std::vector<TunedValue> made;
+  made.reserve(EmbeddedResult::kMost);
   for (const EmbeddedResult::Value& value : values) {
-    if (value.name == nullptr) continue;
+    if (value.name == nullptr) break;
     made.push_back({value.name, value.value, value.is_text, is_in(bits, value.name)});
   }
   return made;
@@ -72,8 +75,15 @@ TuningResult result_of(const EmbeddedResult& from) {
 std::vector<TuningResult> embedded_results(
     const std::function<bool(std::string_view, std::string_view)>& is_wanted) {
   std::vector<TuningResult> results;
+  const EmbeddedResult* before = nullptr;
+  bool wanted = !is_wanted;
   for (const EmbeddedResult* from = internal::kEmbeddedResults; from->op != nullptr; ++from) {
-    if (!is_wanted || is_wanted(from->op, from->problem)) results.push_back(result_of(*from));
+    // Neighbours are mostly for one problem: it is asked for once.
+    const bool is_next = before == nullptr || std::string_view(before->op) != from->op ||
+                         std::string_view(before->problem) != from->problem;
+    if (is_wanted && is_next) wanted = is_wanted(from->op, from->problem);
+    before = from;
+    if (wanted) results.push_back(result_of(*from));
   }
   return results;
 }
