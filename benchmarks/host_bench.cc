@@ -36,7 +36,7 @@ double seconds_since(Clock::time_point start) {
 
 gdn::DecodeProblem problem() { return bench::engine_problem(DType::kF32, StateLayout::kVK); }
 
-void put(bench::Results* results, const char* name, double value, const char* unit) {
+void put(bench::Results* results, const std::string& name, double value, const char* unit) {
   results->put({{"op", "host"}, {"name", name}},
                {{"value", bench::significant(value)}, {"unit", unit}});
 }
@@ -84,9 +84,17 @@ cubinery::Options with_cache(const bench::Gpu& gpu, const std::string& dir) {
   return options;
 }
 
-// The first get of a process opens more than later ones do: the context of `gpu` has been through
-// that.
-void prepare_rows(const bench::Gpu& gpu, bool quick, bench::Results* results) {
+// Of the model that problem() is of.
+gdn::PrefillProblem prefill_problem() {
+  const gdn::DecodeProblem decode = problem();
+  return {.heads = decode.heads, .inputs = decode.inputs, .states = decode.states, .varlen = true};
+}
+
+// `prefix`: of the rows' names.  The first get of a process opens more than later ones do: the
+// context of `gpu` has been through that.
+template <class Problem>
+void prepare_rows(const bench::Gpu& gpu, bool quick, const Problem& problem,
+                  const std::string& prefix, bench::Results* results) {
   std::vector<double> create_ms, cold_ms, disk_ms;
   for (int i = 0; i < (quick ? 2 : 9); ++i) {
     const test::TempDir dir;
@@ -96,7 +104,7 @@ void prepare_rows(const bench::Gpu& gpu, bool quick, bench::Results* results) {
           cubinery::Context::create(with_cache(gpu, dir.path())).value();
       create_ms.push_back(seconds_since(start) * 1e3);
       start = Clock::now();
-      const gdn::Decode decode = context.prepare(problem()).value();
+      const auto prepared = context.prepare(problem).value();
       times->push_back(seconds_since(start) * 1e3);
       const bool compiled = context.stats().compiles != 0;
       if (compiled != (times == &cold_ms))
@@ -104,8 +112,8 @@ void prepare_rows(const bench::Gpu& gpu, bool quick, bench::Results* results) {
     }
   }
   put(results, "context_create_ms", cubinery::summarise(create_ms).median, "ms");
-  put(results, "prepare_cold_ms", cubinery::summarise(cold_ms).median, "ms");
-  put(results, "prepare_disk_ms", cubinery::summarise(disk_ms).median, "ms");
+  put(results, prefix + "_cold_ms", cubinery::summarise(cold_ms).median, "ms");
+  put(results, prefix + "_disk_ms", cubinery::summarise(disk_ms).median, "ms");
 }
 
 // In the child process: one decode step with nothing prepared but the cache in `dir`.
@@ -185,7 +193,8 @@ int run(int argc, char** argv) {
   bench::Results results(arguments.get("--out"), arguments.get("--commit", "unknown"));
   bench::describe(*gpu, &results);
   launch_rows(*gpu, quick, &results);
-  prepare_rows(*gpu, quick, &results);
+  prepare_rows(*gpu, quick, prefill_problem(), "prepare_prefill", &results);
+  prepare_rows(*gpu, quick, problem(), "prepare", &results);
   first_result_rows(quick, &results);
   results.save();
   return 0;

@@ -24,13 +24,15 @@ README_ROWS = [  # labels of side-by-side rows
     "prefill 16,64 8192x4 qwen-bf16",
     "prefill 2,8 32768 qwen-bf16",
 ]
-TUNING_ROWS = 25  # at most
+TUNING_ROWS = 20  # of a GPU, at most
 WORTH = 0.01  # a gain, as a share; a prefill that gains less has no row
 
 HOST_NAMES = {
     "launch_over_bare": "`Decode::launch` over a bare `cuLaunchKernel` of the same kernel, host time",
     "prepare_cold_ms": "`prepare` of decode, empty cache: compiles its kernels",
     "prepare_disk_ms": "`prepare` of decode, filled cache",
+    "prepare_prefill_cold_ms": "`prepare` of prefill, empty cache",
+    "prepare_prefill_disk_ms": "`prepare` of prefill, filled cache",
     "context_create_ms": "`Context::create`, with the driver already started",
     "first_result_cold_s": "process start to first checked decode, empty cache",
     "first_result_prewarmed_s": "process start to first checked decode, filled cache",
@@ -325,11 +327,12 @@ def results_page(records):
     lines += prefill_table(prefill)
 
     lines += ["## Tuning", ""]
-    gpus = listed(r["gpu"]["name"] for r in records.tuned)
     lines += paragraph(
-        f"The results inside the library ({gpus}) that gain most. The default is what the cost model chooses; both "
-        "times are from one run-off, their replays interleaved.")
-    lines += tuning_table(records.tuned)
+        "The results inside the library that gain most. The default is what the cost model chooses; both times are from "
+        "one run-off, their replays interleaved.")
+    for gpu in sorted({r["gpu"]["name"] for r in records.tuned}):
+        lines += [f"### {gpu}", ""]
+        lines += tuning_table([r for r in records.tuned if r["gpu"]["name"] == gpu])
     return "\n".join(lines[:-1]) + "\n"
 
 
