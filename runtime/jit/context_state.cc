@@ -155,6 +155,11 @@ Result<Context::State::Made> Context::State::make(const KernelSpec& spec, const 
     ++disk_hits_;
     return std::move(*found);
   }
+  return make_missing(spec, held);
+}
+
+Result<Context::State::Made> Context::State::make_missing(const KernelSpec& spec,
+                                                          const Held& held) const {
   if (options.offline) {
     ++misses_;
     return not_cached(held.identity);
@@ -213,7 +218,7 @@ Result<CompiledKernel> Context::State::compile(const KernelSpec& spec) const {
   return std::move(made->compiled);
 }
 
-Result<Kernel> Context::State::get(const KernelSpec& spec) const {
+Result<std::optional<Kernel>> Context::State::load(const KernelSpec& spec, bool may_make) const {
   if (!device) {
     return Status(Code::kUnsupported,
                   fmt::format("{}: a context with kNoDevice loads no kernels; use compile()",
@@ -224,22 +229,37 @@ Result<Kernel> Context::State::get(const KernelSpec& spec) const {
   Slot& slot = *held->slot;
   if (slot.kernel) {
     ++memory_hits_;
-    return *slot.kernel;
+    return slot.kernel;
   }
   Made made;
   if (!slot.cubin.empty()) {
     ++memory_hits_;
     made = {.compiled = *slot.compiled, .cubin = std::move(slot.cubin)};
-  } else {
-    Result<Made> result = make(spec, *held);
+  } else if (std::optional<Made> found = find(held->identity)) {
+    ++disk_hits_;
+    made = *std::move(found);
+  } else if (may_make) {
+    Result<Made> result = make_missing(spec, *held);
     if (!result) return std::move(result).error();
-    made = std::move(*result);
+    made = *std::move(result);
+  } else {
+    return std::optional<Kernel>();
   }
   Result<Kernel> kernel = load_kernel(device, spec, made.compiled.info, made.cubin);
-  if (!kernel) return kernel;
+  if (!kernel) return std::move(kernel).error();
   slot.compiled = std::move(made.compiled);
   slot.kernel = *kernel;
-  return kernel;
+  return slot.kernel;
+}
+
+Result<Kernel> Context::State::get(const KernelSpec& spec) const {
+  Result<std::optional<Kernel>> kernel = load(spec, /*may_make=*/true);
+  if (!kernel) return std::move(kernel).error();
+  return **std::move(kernel);
+}
+
+Result<std::optional<Kernel>> Context::State::get_cached(const KernelSpec& spec) const {
+  return load(spec, /*may_make=*/false);
 }
 
 void Context::State::explain_miss(const Identity& identity, Explanation* explanation) const {

@@ -30,6 +30,8 @@ struct Context::State {
 
   Result<CompiledKernel> compile(const KernelSpec& spec) const;
   Result<Kernel> get(const KernelSpec& spec) const;
+  // The same; nullopt where the kernel is neither in memory nor on disk.
+  Result<std::optional<Kernel>> get_cached(const KernelSpec& spec) const;
   Result<Explanation> explain(const KernelSpec& spec) const;
   CacheStats stats() const;
 
@@ -62,7 +64,11 @@ struct Context::State {
                        std::string_view headers_digest) const;
   std::shared_ptr<Slot> slot_of(const Identity& identity) const;
   std::optional<Made> find(const Identity& identity) const;
+  // Without `may_make` nullopt where it would have to be compiled.
+  Result<std::optional<Kernel>> load(const KernelSpec& spec, bool may_make) const;
   Result<Made> make(const KernelSpec& spec, const Held& held) const;
+  // Requires: find() has none.
+  Result<Made> make_missing(const KernelSpec& spec, const Held& held) const;
   Result<Made> make_once(const KernelSpec& spec, const Held& held) const;
   Result<Made> build(const KernelSpec& spec, const Held& held) const;
   Status not_cached(const Identity& identity) const;

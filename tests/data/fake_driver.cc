@@ -132,6 +132,7 @@ CUresult cuLibraryLoadData(CUlibrary* loaded, const void*, CUjit_option*, void**
   const std::lock_guard lock(mutex);
   if (settings.load_library != CUDA_SUCCESS) return settings.load_library;
   ++settings.libraries;
+  settings.loaders.insert(std::this_thread::get_id());
   *loaded = reinterpret_cast<CUlibrary>(&library);
   return CUDA_SUCCESS;
 }

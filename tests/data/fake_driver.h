@@ -16,6 +16,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace cubinery::test {
@@ -47,6 +48,7 @@ struct FakeSettings {
   // What happened.
   int contexts = 0;                                   // retained and not released
   int libraries = 0;                                  // loaded and not unloaded
+  std::set<std::thread::id> loaders;                  // threads that loaded them
   int pushed = 0;                                     // contexts pushed and not popped
   std::map<std::string, std::set<int>> shared_bytes;  // what kernels of this name asked for
   std::vector<FakeLaunch> launches;

@@ -1,7 +1,9 @@
 // All kernels of an operator at once, on a fake libcuda.
 #include "runtime/jit/get_kernels.h"
 
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gdn_decode/fields.h"
@@ -46,6 +48,7 @@ TEST_CASE("KernelsComeInTheOrderOfTheirSpecs", "[cpu]") {
     CHECK((*kernels)[i].info().canonical == specs[i].canonical);
   }
   CHECK(context.stats().disk_hits == specs.size());
+  CHECK(fake->loaders == std::set{std::this_thread::get_id()});
   CHECK(get_kernels(context, {}).value().empty());
 }
 
