@@ -76,7 +76,7 @@ Status invalid(const TensorName& name, std::string_view what) {
   return Status(Code::kInvalidArgument, fmt::format("{}: {} {}", name.op, name.tensor, what));
 }
 
-Status check_data(const TensorName& name, const Tensor& tensor, DType dtype) {
+Status internal::bad_data(const TensorName& name, const Tensor& tensor, DType dtype) {
   if (!tensor.present()) return invalid(name, "is missing; accepted: a tensor");
   if (tensor.dtype != dtype) {
     return invalid(name, fmt::format("has dtype {}; accepted: {}",
@@ -87,7 +87,7 @@ Status check_data(const TensorName& name, const Tensor& tensor, DType dtype) {
     return invalid(name, "is null; accepted: a device pointer");
   }
   const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
-  if ((address & static_cast<std::uintptr_t>(size_of(dtype) - 1)) != 0) {  // a power of two
+  if (address % static_cast<std::uintptr_t>(size_of(dtype)) != 0) {
     return invalid(name, fmt::format("at {:#x} is misaligned; accepted: a multiple of {} bytes",
                                      address, size_of(dtype)));
   }
@@ -100,15 +100,17 @@ Status check_shape(const TensorName& name, const Tensor& tensor, std::span<const
   const std::size_t extra_at = extra == ExtraDim::kSecond ? 1 : 0;
   const bool has_extra =
       extra != ExtraDim::kNone && tensor.rank == rank + 1 && tensor.shape[extra_at] == 1;
-  bool same = tensor.rank == rank || has_extra;
+  const std::size_t skipped = has_extra ? extra_at : dims.size();
+  std::int64_t differences = 0;
   std::int64_t all_strides = 0;
   std::int64_t all_extents = 0;
-  for (std::size_t d = 0; same && d < dims.size(); ++d) {
-    const std::size_t at = d + (has_extra && d >= extra_at ? 1 : 0);
-    same = tensor.shape[at] == dims[d].extent;
+  for (std::size_t d = 0; d < dims.size(); ++d) {
+    const std::size_t at = d + (d >= skipped ? 1 : 0);
+    differences |= tensor.shape[at] ^ dims[d].extent;
     all_extents |= tensor.shape[at];
     all_strides |= strides[d] = tensor.strides[at];
   }
+  const bool same = (tensor.rank == rank || has_extra) && differences == 0;
   // Five products of 56 bits and 8 bytes for each element stay below 63 bits.
   const bool small = (all_strides & ~kSmallStride) == 0 && (all_extents & ~kSmallExtent) == 0;
   if (same && (small || large_offsets_fit(tensor))) return {};

@@ -27,8 +27,18 @@ struct Dim {
 // Where a tensor may have one dimension more than it must, of extent 1.
 enum class ExtraDim { kNone, kFirst, kSecond };
 
+namespace internal {
+// check_data() of a tensor without an address, of another dtype, or that is not aligned.
+Status bad_data(const TensorName& name, const Tensor& tensor, DType dtype);
+}  // namespace internal
+
 // Not null (unless it has no elements), aligned to its elements, of this dtype.
-Status check_data(const TensorName& name, const Tensor& tensor, DType dtype);
+inline Status check_data(const TensorName& name, const Tensor& tensor, DType dtype) {
+  const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
+  const auto odd_bytes = static_cast<std::uintptr_t>(size_of(dtype) - 1);  // of a power of two
+  if (tensor.dtype == dtype && address != 0 && (address & odd_bytes) == 0) return {};
+  return internal::bad_data(name, tensor, dtype);
+}
 
 // Of this shape, with strides that do not overflow.  On success strides[i] is that of dims[i].
 Status check_shape(const TensorName& name, const Tensor& tensor, std::span<const Dim> dims,
@@ -37,6 +47,8 @@ inline Status check_shape(const TensorName& name, const Tensor& tensor,
                           std::initializer_list<Dim> dims, ExtraDim extra, std::int64_t* strides) {
   return check_shape(name, tensor, std::span(dims.begin(), dims.size()), extra, strides);
 }
+
+Status invalid(const TensorName& name, std::string_view what);
 
 // For tensors whose rows are read whole.
 Status check_innermost(const TensorName& name, std::int64_t stride);
@@ -50,7 +62,5 @@ Status check_absent(const TensorName& name, const Tensor& tensor, std::string_vi
 // One dimension, any stride.
 Status bind_vector(const TensorName& name, const Tensor& tensor, DType dtype, const Dim& dim,
                    const void** data, long long* stride);
-
-Status invalid(const TensorName& name, std::string_view what);
 
 }  // namespace cubinery
