@@ -1,5 +1,5 @@
 // cubinery._core: the C API (cubinery/c_api.h) as functions over capsules.  What users see is in
-// cubinery/operators.py.
+// cubinery/gdn.py and cubinery/_context.py.
 //
 // Only the limited API of Python 3.11 is used: one module serves every later CPython.  All calls
 // into the library release the GIL: compilation takes seconds, the log takes it back.
