@@ -34,7 +34,7 @@ struct CacheStats {
   std::uint64_t disk_hits = 0;
   std::uint64_t misses = 0;  // neither in memory nor on disk
   std::uint64_t compiles = 0;
-  std::uint64_t damaged = 0;        // entries that were passed over: damaged, foreign or newer
+  std::uint64_t damaged = 0;  // entries passed over: damaged, foreign, newer, refused by the driver
   std::uint64_t failed_writes = 0;  // entries that could not be published
 };
 

@@ -75,9 +75,10 @@ std::shared_ptr<Context::State::Slot> Context::State::slot_of(const Identity& id
   return slot;
 }
 
-std::optional<Context::State::Made> Context::State::find(const Identity& identity) const {
+std::optional<Context::State::Made> Context::State::find(const Identity& identity,
+                                                         const Accept& accept) const {
   if (!store) return std::nullopt;
-  std::optional<StoredEntry> stored = store->lookup(identity, cubin_mismatch);
+  std::optional<StoredEntry> stored = store->lookup(identity, accept);
   if (!stored) return std::nullopt;
   Made made{.compiled = {.info = info_of(stored->entry.identity),
                          .source = Source::kDisk,
@@ -128,14 +129,14 @@ Result<Context::State::Made> Context::State::build(const KernelSpec& spec, const
   return made;
 }
 
-Result<Context::State::Made> Context::State::make_once(const KernelSpec& spec,
-                                                       const Held& held) const {
+Result<Context::State::Made> Context::State::make_once(const KernelSpec& spec, const Held& held,
+                                                       const Accept& accept) const {
   const Identity& identity = held.identity;
   std::unique_ptr<MakeLock> lock;
   if (store) {
     lock = store->lock(identity);
     // Whoever held the lock has usually made what we want.
-    if (std::optional<Made> found = find(identity)) {
+    if (std::optional<Made> found = find(identity, accept)) {
       ++disk_hits_;
       return std::move(*found);
     }
@@ -150,16 +151,8 @@ Result<Context::State::Made> Context::State::make_once(const KernelSpec& spec,
   return made;
 }
 
-Result<Context::State::Made> Context::State::make(const KernelSpec& spec, const Held& held) const {
-  if (std::optional<Made> found = find(held.identity)) {
-    ++disk_hits_;
-    return std::move(*found);
-  }
-  return make_missing(spec, held);
-}
-
-Result<Context::State::Made> Context::State::make_missing(const KernelSpec& spec,
-                                                          const Held& held) const {
+Result<Context::State::Made> Context::State::make_missing(const KernelSpec& spec, const Held& held,
+                                                          const Accept& accept) const {
   if (options.offline) {
     ++misses_;
     return not_cached(held.identity);
@@ -168,7 +161,7 @@ Result<Context::State::Made> Context::State::make_missing(const KernelSpec& spec
     ++misses_;
     return nvrtc.error().clone();
   }
-  return make_once(spec, held);
+  return make_once(spec, held, accept);
 }
 
 Status Context::State::not_cached(const Identity& identity) const {
@@ -211,11 +204,18 @@ Result<CompiledKernel> Context::State::compile(const KernelSpec& spec) const {
     compiled.source = Source::kMemory;
     return compiled;
   }
-  Result<Made> made = make(spec, *held);
-  if (!made) return std::move(made).error();
-  slot.compiled = made->compiled;
-  if (made->compiled.path.empty()) slot.cubin = std::move(made->cubin);
-  return std::move(made->compiled);
+  Made made;
+  if (std::optional<Made> found = find(held->identity, cubin_mismatch)) {
+    ++disk_hits_;
+    made = *std::move(found);
+  } else {
+    Result<Made> result = make_missing(spec, *held, cubin_mismatch);
+    if (!result) return std::move(result).error();
+    made = *std::move(result);
+  }
+  slot.compiled = made.compiled;
+  if (made.compiled.path.empty()) slot.cubin = std::move(made.cubin);
+  return std::move(made.compiled);
 }
 
 Result<std::optional<Kernel>> Context::State::load(const KernelSpec& spec, bool may_make) const {
@@ -231,25 +231,57 @@ Result<std::optional<Kernel>> Context::State::load(const KernelSpec& spec, bool 
     ++memory_hits_;
     return slot.kernel;
   }
+  // The driver has the last word on an entry: one that it refuses is passed over as a damaged one
+  // is, for the next, or for the compiler.
+  std::optional<Kernel> kernel;
+  Status refusal;  // of the first entry that was refused
+  Status failure;  // of an entry that is good
+  const Accept accept = [&](const Entry& entry) -> std::optional<std::string> {
+    if (std::optional<std::string> mismatch = cubin_mismatch(entry)) return mismatch;
+    KernelInfo info = info_of(entry.identity);
+    read_metadata(entry.metadata, &info);
+    bool blames_cubin = false;
+    Result<Kernel> loaded = load_kernel(device, spec, std::move(info), entry.cubin, &blames_cubin);
+    if (loaded) {
+      kernel = *std::move(loaded);
+      return std::nullopt;
+    }
+    if (!blames_cubin) {
+      failure = std::move(loaded).error();
+      return std::nullopt;
+    }
+    std::string why(loaded.error().message());
+    if (refusal.ok()) refusal = std::move(loaded).error();
+    return why;
+  };
   Made made;
   if (!slot.cubin.empty()) {
     ++memory_hits_;
     made = {.compiled = *slot.compiled, .cubin = std::move(slot.cubin)};
-  } else if (std::optional<Made> found = find(held->identity)) {
+  } else if (std::optional<Made> found = find(held->identity, accept)) {
     ++disk_hits_;
     made = *std::move(found);
   } else if (may_make) {
-    Result<Made> result = make_missing(spec, *held);
-    if (!result) return std::move(result).error();
+    Result<Made> result = make_missing(spec, *held, accept);
+    if (!result) {
+      // Where nothing can be compiled, what is wrong with the entry says more.
+      const bool cannot_compile =
+          result.error().code() == Code::kNotCached || result.error().code() == Code::kUnsupported;
+      return cannot_compile && !refusal.ok() ? std::move(refusal) : std::move(result).error();
+    }
     made = *std::move(result);
   } else {
     return std::optional<Kernel>();
   }
-  Result<Kernel> kernel = load_kernel(device, spec, made.compiled.info, made.cubin);
-  if (!kernel) return std::move(kernel).error();
+  if (!failure.ok()) return failure;
+  if (!kernel) {
+    Result<Kernel> loaded = load_kernel(device, spec, made.compiled.info, made.cubin);
+    if (!loaded) return std::move(loaded).error();
+    kernel = *std::move(loaded);
+  }
   slot.compiled = std::move(made.compiled);
-  slot.kernel = *kernel;
-  return slot.kernel;
+  slot.kernel = kernel;
+  return kernel;
 }
 
 Result<Kernel> Context::State::get(const KernelSpec& spec) const {
@@ -288,7 +320,7 @@ Result<Explanation> Context::State::explain(const KernelSpec& spec) const {
   explanation.options = compile_options(spec, arch);
   explanation.path = store ? store->path_of(identity) : "";
   explanation.info = info_of(identity);
-  if (std::optional<Made> found = find(identity)) {
+  if (std::optional<Made> found = find(identity, cubin_mismatch)) {
     explanation.cached = true;
     explanation.path = std::move(found->compiled.path);
     explanation.info = std::move(found->compiled.info);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -63,13 +64,15 @@ struct Context::State {
   Identity identity_of(const KernelSpec& spec, std::string_view template_digest,
                        std::string_view headers_digest) const;
   std::shared_ptr<Slot> slot_of(const Identity& identity) const;
-  std::optional<Made> find(const Identity& identity) const;
+  // What refuses entries on disk, as Store::lookup() takes it.
+  using Accept = std::function<std::optional<std::string>(const Entry&)>;
+
+  std::optional<Made> find(const Identity& identity, const Accept& accept) const;
   // Without `may_make` nullopt where it would have to be compiled.
   Result<std::optional<Kernel>> load(const KernelSpec& spec, bool may_make) const;
-  Result<Made> make(const KernelSpec& spec, const Held& held) const;
   // Requires: find() has none.
-  Result<Made> make_missing(const KernelSpec& spec, const Held& held) const;
-  Result<Made> make_once(const KernelSpec& spec, const Held& held) const;
+  Result<Made> make_missing(const KernelSpec& spec, const Held& held, const Accept& accept) const;
+  Result<Made> make_once(const KernelSpec& spec, const Held& held, const Accept& accept) const;
   Result<Made> build(const KernelSpec& spec, const Held& held) const;
   Status not_cached(const Identity& identity) const;
   void explain_miss(const Identity& identity, Explanation* explanation) const;

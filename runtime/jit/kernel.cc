@@ -18,49 +18,82 @@ Status from_driver(const Kernel::State& state, CUresult result, const char* call
   return state.device->driver().check(result, fmt::format("{}: {}", state.info.canonical, call));
 }
 
-// The kernel's parameter must be as long as the struct that launches will pass.
-Status check_parameter(const Kernel::State& state, CUkernel kernel) {
-  std::size_t offset = 0;
-  std::size_t bytes = 0;
-  CUBINERY_RETURN_IF_ERROR(
-      from_driver(state, state.device->driver().cuKernelGetParamInfo(kernel, 0, &offset, &bytes),
-                  "cuKernelGetParamInfo"));
-  if (bytes == state.param_bytes) return {};
-  return Status(
-      Code::kInvalidKey,
-      fmt::format("{}: the __global__ function takes a parameter of {} bytes; accepted: the "
-                  "struct Fields::Params of {} bytes",
-                  state.info.canonical, bytes, state.param_bytes));
+// Whether this is said of the image, not of the device or the process.
+bool is_of_image(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_INVALID_VALUE:  // no image at all
+    case CUDA_ERROR_INVALID_IMAGE:
+    case CUDA_ERROR_NO_BINARY_FOR_GPU:
+    case CUDA_ERROR_INVALID_PTX:
+    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+    case CUDA_ERROR_INVALID_SOURCE:
+    case CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND:
+    case CUDA_ERROR_NOT_FOUND:  // no such kernel in it
+      return true;
+    default:
+      return false;
+  }
 }
 
-Status load(Kernel::State* state, const std::string& cubin) {
-  const Driver& driver = state->device->driver();
-  const CurrentContext current(driver, state->device->context());
-  CUBINERY_RETURN_IF_ERROR(current.status().clone());
-  CUBINERY_RETURN_IF_ERROR(
-      from_driver(*state,
-                  driver.cuLibraryLoadData(&state->library, cubin.data(), nullptr, nullptr, 0,
-                                           nullptr, nullptr, 0),
-                  "cuLibraryLoadData"));
-  CUkernel kernel = nullptr;
-  CUBINERY_RETURN_IF_ERROR(from_driver(
-      *state, driver.cuLibraryGetKernel(&kernel, state->library, state->info.kernel.c_str()),
-      "cuLibraryGetKernel"));
-  CUBINERY_RETURN_IF_ERROR(check_parameter(*state, kernel));
-  CUBINERY_RETURN_IF_ERROR(from_driver(*state, driver.cuKernelGetFunction(&state->function, kernel),
-                                       "cuKernelGetFunction"));
-  if (state->shared_bytes > kPlainSharedBytes) {
-    CUdevice device = 0;
+// Loads a cubin into a kernel's state.
+class Loader {
+ public:
+  explicit Loader(Kernel::State* state) : state_(state), driver_(state->device->driver()) {}
+
+  Status load(const std::string& cubin) {
+    const CurrentContext current(driver_, state_->device->context());
+    CUBINERY_RETURN_IF_ERROR(current.status().clone());
     CUBINERY_RETURN_IF_ERROR(
-        from_driver(*state, driver.cuDeviceGet(&device, state->device->ordinal()), "cuDeviceGet"));
-    CUBINERY_RETURN_IF_ERROR(from_driver(
-        *state,
-        driver.cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                    static_cast<int>(state->shared_bytes), kernel, device),
-        "cuKernelSetAttribute"));
+        check(driver_.cuLibraryLoadData(&state_->library, cubin.data(), nullptr, nullptr, 0,
+                                        nullptr, nullptr, 0),
+              "cuLibraryLoadData"));
+    CUkernel kernel = nullptr;
+    CUBINERY_RETURN_IF_ERROR(
+        check(driver_.cuLibraryGetKernel(&kernel, state_->library, state_->info.kernel.c_str()),
+              "cuLibraryGetKernel"));
+    CUBINERY_RETURN_IF_ERROR(check_parameter(kernel));
+    CUBINERY_RETURN_IF_ERROR(
+        check(driver_.cuKernelGetFunction(&state_->function, kernel), "cuKernelGetFunction"));
+    if (state_->shared_bytes > kPlainSharedBytes) {
+      CUdevice device = 0;
+      CUBINERY_RETURN_IF_ERROR(
+          check(driver_.cuDeviceGet(&device, state_->device->ordinal()), "cuDeviceGet"));
+      CUBINERY_RETURN_IF_ERROR(check(
+          driver_.cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                       static_cast<int>(state_->shared_bytes), kernel, device),
+          "cuKernelSetAttribute"));
+    }
+    return check(driver_.cuFuncLoad(state_->function), "cuFuncLoad");
   }
-  return from_driver(*state, driver.cuFuncLoad(state->function), "cuFuncLoad");
-}
+
+  // Of the error of load().
+  bool blames_cubin() const { return blames_cubin_; }
+
+ private:
+  Status check(CUresult result, const char* call) {
+    blames_cubin_ = is_of_image(result);
+    return from_driver(*state_, result, call);
+  }
+
+  // The kernel's parameter must be as long as the struct that launches will pass.
+  Status check_parameter(CUkernel kernel) {
+    std::size_t offset = 0;
+    std::size_t bytes = 0;
+    CUBINERY_RETURN_IF_ERROR(
+        check(driver_.cuKernelGetParamInfo(kernel, 0, &offset, &bytes), "cuKernelGetParamInfo"));
+    if (bytes == state_->param_bytes) return {};
+    blames_cubin_ = true;
+    return Status(
+        Code::kInvalidKey,
+        fmt::format("{}: the __global__ function takes a parameter of {} bytes; accepted: the "
+                    "struct Fields::Params of {} bytes",
+                    state_->info.canonical, bytes, state_->param_bytes));
+  }
+
+  Kernel::State* state_;
+  const Driver& driver_;
+  bool blames_cubin_ = false;
+};
 
 }  // namespace
 
@@ -71,14 +104,17 @@ Kernel::State::~State() {
 }
 
 Result<Kernel> load_kernel(std::shared_ptr<const Device> device, const KernelSpec& spec,
-                           KernelInfo info, const std::string& cubin) {
+                           KernelInfo info, const std::string& cubin, bool* blames_cubin) {
   auto state = std::make_shared<Kernel::State>();
   state->info = std::move(info);
   state->device = std::move(device);
   state->threads = spec.threads;
   state->shared_bytes = spec.shared_bytes;
   state->param_bytes = spec.param_bytes;
-  CUBINERY_RETURN_IF_ERROR(load(state.get(), cubin));
+  Loader loader(state.get());
+  Status status = loader.load(cubin);
+  if (blames_cubin != nullptr) *blames_cubin = loader.blames_cubin();
+  if (!status.ok()) return status;
   return Kernel(std::move(state));
 }
 

@@ -28,8 +28,9 @@ struct Kernel::State {
 
 // Loads a cubin on a device and puts its code there.
 // kDriver: the driver refuses it.  kInvalidKey: the kernel's parameter is not spec.param_bytes
-// long.
+// long.  `blames_cubin`, if given: whether an error is the cubin's fault, so that another one may
+// do better; it is not where the device has no memory left, say.
 Result<Kernel> load_kernel(std::shared_ptr<const Device> device, const KernelSpec& spec,
-                           KernelInfo info, const std::string& cubin);
+                           KernelInfo info, const std::string& cubin, bool* blames_cubin = nullptr);
 
 }  // namespace cubinery

@@ -131,6 +131,7 @@ CUresult cuLibraryLoadData(CUlibrary* loaded, const void*, CUjit_option*, void**
                            CUlibraryOption*, void**, unsigned) {
   const std::lock_guard lock(mutex);
   if (settings.load_library != CUDA_SUCCESS) return settings.load_library;
+  if (settings.refused_images > 0) return --settings.refused_images, CUDA_ERROR_INVALID_IMAGE;
   ++settings.libraries;
   settings.loaders.insert(std::this_thread::get_id());
   *loaded = reinterpret_cast<CUlibrary>(&library);

@@ -41,6 +41,7 @@ struct FakeSettings {
   std::string name = "Fake GPU";
   CUresult retain_context = CUDA_SUCCESS;
   CUresult load_library = CUDA_SUCCESS;
+  int refused_images = 0;  // so many loads fail first
   CUresult get_kernel = CUDA_SUCCESS;
   std::map<std::string, std::size_t> param_bytes;  // of the parameter of each kernel, by name
   CUresult launch = CUDA_SUCCESS;

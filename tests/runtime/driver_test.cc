@@ -207,6 +207,54 @@ TEST_CASE("ACubinThatTheDriverRefusesIsADriverErrorWithTheKey", "[cpu]") {
   CHECK(context.get(loading.spec));
 }
 
+TEST_CASE("AnEntryThatTheDriverRefusesIsPassedOver", "[cpu]") {
+  Loading loading;
+  const TempDir layer;
+  Options options = fake_options();
+  options.use_disk_cache = true;
+  options.cache_dir = loading.dir.path();
+  options.cache_layers = {layer.path()};
+  const Context filled = loading.context();
+  const std::string path = test::store_trivial(filled, loading.spec, layer.path());
+  const Context context = Context::create(options).value();
+  loading.fake->refused_images = 1;
+  const Result<Kernel> kernel = context.get(loading.spec);
+  REQUIRE(kernel);
+  CHECK(kernel->info().registers == 7);
+  CHECK(context.stats().damaged == 1);
+  CHECK(context.stats().disk_hits == 1);
+  CHECK(context.compile(loading.spec)->path == path);
+}
+
+TEST_CASE("AnEntryThatTheDriverRefusesIsCompiledAgain", "[nvrtc]") {
+  Loading loading;
+  Options options = fake_options();
+  options.offline = false;
+  options.use_disk_cache = true;
+  options.cache_dir = loading.dir.path();
+  loading.fake->param_bytes["gdn_decode"] = sizeof(GdnDecodeParams);
+  REQUIRE(Context::create(options).value().compile(loading.spec));
+
+  const Context context = Context::create(options).value();
+  loading.fake->refused_images = 2;  // in front of the lock that one compiler has, and behind it
+  REQUIRE(context.get(loading.spec));
+  CHECK(context.stats().compiles == 1);
+  CHECK(context.stats().damaged == 2);
+  const Context next = Context::create(options).value();
+  REQUIRE(next.get(loading.spec));
+  CHECK(next.stats().disk_hits == 1);
+}
+
+TEST_CASE("ADeviceWithoutMemoryIsNoFaultOfTheEntry", "[cpu]") {
+  Loading loading;
+  const Context context = loading.context();
+  loading.fake->load_library = CUDA_ERROR_OUT_OF_MEMORY;
+  const Result<Kernel> kernel = context.get(loading.spec);
+  REQUIRE_FALSE(kernel);
+  CHECK(kernel.error().code() == Code::kDriver);
+  CHECK(context.stats().damaged == 0);
+}
+
 TEST_CASE("AKernelThatIsNotInItsCubinIsADriverError", "[cpu]") {
   Loading loading;
   const Context context = loading.context();
