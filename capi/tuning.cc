@@ -10,7 +10,6 @@
 #include <string_view>
 #include <tuple>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "capi/arguments.h"
@@ -185,8 +184,7 @@ int cubinery_tune(const CubineryContext* context, const char* op, const char* pr
     if (!sizes) return sizes.error().clone();
     Result<TuneSettings> given = read_object<TuneSettings>("settings", settings, kSettings);
     if (!given) return std::move(given).error();
-    const Result<std::unique_ptr<Tunable>> tunable =
-        std::visit([&](const auto& one) { return make_tunable(context->value, one); }, *parsed);
+    const Result<std::unique_ptr<Tunable>> tunable = make_tunable(context->value, *parsed);
     if (!tunable) return tunable.error().clone();
 
     bool stop = false;
