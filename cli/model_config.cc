@@ -203,7 +203,8 @@ Result<std::vector<Request>> read_manifest(std::string_view file, std::string_vi
       return invalid(fmt::format("{}: {}; accepted: an object", where, entry.dump()));
     }
     const json op = entry.value("op", json());
-    if (std::find(operators.begin(), operators.end(), op) == operators.end()) {
+    const auto is_op = [&](const std::string& name) { return op == json(name); };
+    if (std::none_of(operators.begin(), operators.end(), is_op)) {
       return invalid(fmt::format("{}: op = {}; accepted: {}", where, op.dump(), join(operators)));
     }
     const json arch = entry.value("arch", json(""));

@@ -15,6 +15,7 @@ class DynamicLibrary {
 
   // False: error() says why.
   bool open(const std::string& path);
+  bool is_open() const { return handle_ != nullptr; }
   const std::string& error() const { return error_; }
   // nullptr when the library has no such symbol.
   void* symbol(const char* name) const;

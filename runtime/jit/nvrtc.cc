@@ -6,6 +6,7 @@
 #include <glob.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "cache/cubin_note.h"
 
@@ -70,7 +71,9 @@ Result<std::shared_ptr<const Nvrtc>> Nvrtc::open(const std::string& path) {
                               fmt::join(places, ", "), why_not));
   }
   CUBINERY_RETURN_IF_ERROR(nvrtc->load());
-  CUBINERY_RETURN_IF_ERROR(nvrtc->find_version());
+  CUBINERY_RETURN_IF_ERROR(nvrtc->check_version());
+  nvrtc->open_builtins();
+  CUBINERY_RETURN_IF_ERROR(nvrtc->find_build());
   return std::shared_ptr<const Nvrtc>(std::move(nvrtc));
 }
 
@@ -102,7 +105,7 @@ Status Nvrtc::load() {
   return {};
 }
 
-Status Nvrtc::find_version() {
+Status Nvrtc::check_version() {
   int major = 0;
   int minor = 0;
   if (nvrtcVersion_(&major, &minor) != NVRTC_SUCCESS || major < kMinMajor ||
@@ -111,24 +114,48 @@ Status Nvrtc::find_version() {
                   fmt::format("NVRTC: {} is version {}.{}; needs {}.{} or newer", path_, major,
                               minor, kMinMajor, kMinMinor));
   }
+  version_ = fmt::format("{}.{}", major, minor);
+  return {};
+}
+
+// NVRTC opens this library by its name when it compiles.  The loader finds it by that name where
+// it knows the toolkit's folder, or where it has it open already: then whoever opened it knew the
+// path, as we do.  Where it is elsewhere, NVRTC says so.
+void Nvrtc::open_builtins() {
+  const std::string name = "libnvrtc-builtins.so." + version_;
+  std::error_code ignored;
+  const std::filesystem::path real = std::filesystem::canonical(path_, ignored);
+  const std::string beside = (std::filesystem::path(path_).parent_path() / name).string();
+  const std::string beside_real = (real.parent_path() / name).string();
+  (void)(builtins_.open(beside) || builtins_.open(beside_real) || builtins_.open(name));
+}
+
+Status Nvrtc::find_build() {
   Result<CompileOutput> probe =
       compile({.path = "probe.cu",
                .source = "extern \"C\" __global__ void probe() {}",
                .headers = {},
                .options = {"--gpu-architecture=sm_80", "--modify-stack-limit=false"}});
   if (!probe) {
-    return Status(
-        Code::kUnsupported,
-        fmt::format("NVRTC: {} cannot compile an empty kernel: {}", path_, probe.error().message()),
-        std::string(probe.error().log()));
+    const std::string builtins =
+        builtins_.is_open()
+            ? ""
+            : fmt::format(
+                  "; it needs libnvrtc-builtins.so.{}, which is neither beside it nor on "
+                  "the loader's search path",
+                  version_);
+    return Status(Code::kUnsupported,
+                  fmt::format("NVRTC: {} cannot compile an empty kernel: {}{}", path_,
+                              probe.error().message(), builtins),
+                  std::string(probe.error().log()));
   }
   const std::optional<CubinNote> note = read_cubin_note(probe->cubin);
   if (!note) {
     return Status(
         Code::kUnsupported,
-        fmt::format("NVRTC: cubins of {} (version {}.{}) do not name their compiler; needs "
-                    "{}.{} or newer",
-                    path_, major, minor, kMinMajor, kMinMinor));
+        fmt::format("NVRTC: cubins of {} (version {}) do not name their compiler; needs {}.{} or "
+                    "newer",
+                    path_, version_, kMinMajor, kMinMinor));
   }
   version_ = note->compiler;
   return {};

@@ -47,9 +47,12 @@ class Nvrtc {
   Nvrtc() = default;
   bool open_first(const std::vector<std::string>& candidates, std::string* why_not);
   Status load();
-  Status find_version();
+  Status check_version();
+  void open_builtins();
+  Status find_build();
 
   DynamicLibrary library_;
+  DynamicLibrary builtins_;
   std::string path_;
   std::string version_;
 #define CUBINERY_NVRTC_FUNCTIONS(F) \

@@ -15,7 +15,7 @@ find_package(cubinery REQUIRED)
 add_executable(engine $source/examples/04_c_decode.c)
 target_link_libraries(engine PRIVATE cubinery::cubinery_c CUDA::cudart_static m)
 EOF
-cmake -S "$work/engine" -B "$work/engine/build" -DCMAKE_PREFIX_PATH="$work/prefix" \
+cmake -G Ninja -S "$work/engine" -B "$work/engine/build" -DCMAKE_PREFIX_PATH="$work/prefix" \
       -DCMAKE_C_FLAGS="-std=c11 -Wall -Wextra"
 cmake --build "$work/engine/build"
 

@@ -45,7 +45,7 @@ blocks c >"$work/engine/engine.c"
   echo '  target_link_options(engine_c PRIVATE -Wl,--no-undefined)'
   echo 'endif()'
 } >"$work/engine/CMakeLists.txt"
-cmake -S "$work/engine" -B "$work/engine/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_FLAGS="-Wall -Wextra" \
+cmake -G Ninja -S "$work/engine" -B "$work/engine/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_FLAGS="-Wall -Wextra" \
       -DCMAKE_C_FLAGS="-std=c11 -Wall -Wextra -Werror"
 cmake --build "$work/engine/build"
 

@@ -1,6 +1,7 @@
 // Opening the driver, a device and a kernel, on a fake libcuda (tests/data/fake_driver.h).
 #include "runtime/jit/driver.h"
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -280,6 +281,33 @@ TEST_CASE("AnNvrtcThatIsTooOldIsNamed", "[cpu]") {
   CHECK(version.error().message() == "NVRTC: " CUBINERY_FAKE_NVRTC
                                      " is version 12.9; needs 13.0 or newer");
   CHECK(context->compile(GdnDecodeKey{}).error().message() == version.error().message());
+}
+
+// What a copy of the NVRTC of version 99.1, in a folder that the loader does not know, says of the
+// probe.
+std::string probe_of_copy(const TempDir& dir) {
+  const std::string path = dir.path() + "/libnvrtc.so.99";
+  std::filesystem::copy_file(CUBINERY_FAKE_NVRTC_99, path);
+  const Options options{
+      .device = kNoDevice, .arch = "sm_90a", .nvrtc_path = path, .use_disk_cache = false};
+  const Result<std::string> version = Context::create(options)->nvrtc_version();
+  REQUIRE_FALSE(version);
+  CHECK(version.error().code() == Code::kUnsupported);
+  const std::string text(version.error().message());
+  const std::string start = "NVRTC: " + path + " cannot compile an empty kernel: probe.cu: ";
+  REQUIRE(text.starts_with(start));
+  return text.substr(start.size());
+}
+
+TEST_CASE("TheBuiltinsBesideNvrtcAreFound", "[cpu]") {
+  const TempDir bare;
+  CHECK(probe_of_copy(bare) ==
+        "compile failed: no builtins (NVRTC 99.1); it needs libnvrtc-builtins.so.99.1, which is "
+        "neither beside it nor on the loader's search path");
+  const TempDir whole;
+  const std::filesystem::path builtins(CUBINERY_FAKE_BUILTINS);
+  std::filesystem::copy_file(builtins, whole.path() / builtins.filename());
+  CHECK(probe_of_copy(whole) == "compile failed: fake (NVRTC 99.1)");
 }
 
 TEST_CASE("AKernelTakesAParameterOfTheDeclaredSize", "[cpu]") {

@@ -168,8 +168,9 @@ TEST_CASE("WhatWasFastestOnTheOtherGpuIsNearTheBest", "[tuner]") {
     INFO(line);
     const std::vector<TuningResult> own = results_of(row["gpu"]);
     const auto result = std::find_if(own.begin(), own.end(), [&](const TuningResult& one) {
-      return one.setting.op == row["op"] && one.setting.problem == row["problem"] &&
-             one.setting.bucket == row["bucket"];
+      return row["op"] == nlohmann::json(one.setting.op) &&
+             row["problem"] == nlohmann::json(one.setting.problem) &&
+             row["bucket"] == nlohmann::json(one.setting.bucket);
     });
     REQUIRE(result != own.end());
     CHECK(to_text(result->configuration) == row["best"].get<std::string>());
