@@ -3,7 +3,8 @@
 # one thing that must be there already: the build needs its headers, NVRTC compiles the kernels.
 set -euo pipefail
 
-packages=(cmake ninja-build g++ libfmt-dev nlohmann-json3-dev libxxhash-dev libdlpack-dev libcli11-dev catch2 libjs-chart.js
+packages=(cmake ninja-build g++ pkg-config libfmt-dev nlohmann-json3-dev libxxhash-dev libdlpack-dev libcli11-dev
+          catch2 libjs-chart.js
           python3-dev python3-pip python3-venv python3-jsonschema)
 # A browser for the test of the report's page, which is skipped without.  Ubuntu has it as a snap only, which this
 # does not install.

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs a build, and builds and runs README's blocks against it, the way a user would: C++ and C in a project that
-# finds the package with the CMake lines, the shell lines in the source tree.
-#   check.sh install SOURCE BUILD     the package and the C++, C and CMake blocks
+# Builds and runs README's blocks the way a user would: C++ and C in a project that finds the installed package with the
+# CMake lines, or by pkg-config, or that takes the source tree in; the shell lines in the source tree.
+#   check.sh install SOURCE BUILD     the installed package and the C++, C and CMake blocks
+#   check.sh fetch SOURCE BUILD       the C block in a project of C alone that has the source tree inside
 #   check.sh shell SOURCE BUILD       the shell blocks (README's commands use SOURCE/build)
 set -euo pipefail
 what=$1 source=$2 build=$3
@@ -30,6 +31,25 @@ fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+if [[ $what == fetch ]]; then
+  { blocks c; echo 'int main(void) { return cubinery_version()[0] == 0; }'; } >"$work/engine.c"
+  cat >"$work/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.24)
+project(engine LANGUAGES C)
+include(FetchContent)
+set(CUBINERY_C ON)
+FetchContent_Declare(cubinery SOURCE_DIR $source)
+FetchContent_MakeAvailable(cubinery)
+add_executable(engine engine.c)
+target_link_libraries(engine PRIVATE cubinery::cubinery_c)
+END
+  # Unoptimised, which is quicker.
+  cmake -G Ninja -S "$work" -B "$work/build" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_UNITY_BUILD=ON -DCMAKE_CXX_FLAGS_DEBUG=-O0
+  cmake --build "$work/build"
+  "$work/build/engine"
+  exit 0
+fi
+
 cmake --install "$build" --prefix "$work/prefix" >/dev/null
 mkdir "$work/engine"
 blocks cpp >"$work/engine/engine.cc"
@@ -54,3 +74,19 @@ status=0
 CUBINERY_CACHE_DIR="$work/cache" "$work/engine/build/engine" || status=$?
 if [[ -x $work/prefix/bin/cubinery ]]; then "$work/prefix/bin/cubinery" --version; fi
 [[ $status == 0 || $status == 2 ]]
+
+# Without CMake.
+export PKG_CONFIG_PATH=$work/prefix/lib/pkgconfig
+# shellcheck disable=SC2046
+c++ -std=c++20 "$work/engine/engine.cc" -o "$work/by_pkg_config" $(pkg-config --cflags --libs cubinery)
+status=0
+CUBINERY_CACHE_DIR="$work/cache" "$work/by_pkg_config" || status=$?
+[[ $status == 0 || $status == 2 ]]
+if [[ -e $work/prefix/lib/pkgconfig/cubinery_c.pc ]]; then
+  # shellcheck disable=SC2046
+  cc -std=c11 -shared -fPIC "$work/engine/engine.c" -o "$work/by_pkg_config.so" -Wl,--no-undefined \
+    $(pkg-config --cflags --libs cubinery_c)
+fi
+for file in LICENSE THIRD_PARTY_LICENSES README.md docs/design.md examples/01_decode.cc; do
+  test -s "$work/prefix/share/doc/cubinery/$file"
+done
