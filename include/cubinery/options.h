@@ -33,8 +33,9 @@ struct Options {
   // Path of libcuda.so.1.  Empty: the loader's search path.
   std::string driver_path{};
 
-  // The writable cache directory.  Empty: ~/.cache/cubinery, the home directory from the password
-  // database.  Created with mode 0700 at the first write.
+  // The writable cache directory.  Empty: ~/.cache/cubinery, the home directory of the effective
+  // user from the password database; none, with a warning, in a privileged process (from_env())
+  // whose effective user is the one who started it.  Created with mode 0700 at the first write.
   std::string cache_dir{};
   // Read-only directories searched after cache_dir, in order.
   std::vector<std::string> cache_layers{};
@@ -75,6 +76,10 @@ struct Options {
   //   CUBINERY_TEMPLATE_DIR   template_dirs, separated by colons
   //   CUBINERY_PATHS          paths, separated by colons
   //   CUDA_HOME, CUDA_PATH    the toolkit whose libnvrtc is used when CUBINERY_NVRTC is not set
+  //
+  // A privileged process (setuid, setgid, file capabilities: AT_SECURE of getauxval(3)) reads none
+  // of them: whoever starts it would choose the libraries, templates and cubins that it runs.
+  // Every variable counts as unset there, and that is no error.  Such a program sets the fields.
   static Result<Options> from_env();
 };
 
