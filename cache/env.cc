@@ -10,9 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <thread>
 #include <utility>
 
 #include "cache/system_call.h"
@@ -55,7 +57,7 @@ FileInfo info_of(const struct ::stat& status) {
               : S_ISDIR(status.st_mode) ? FileKind::kDirectory
                                         : FileKind::kOther;
   info.bytes = static_cast<std::uint64_t>(status.st_size);
-  info.mtime_ns = std::int64_t{status.st_mtim.tv_sec} * kNsPerSecond + status.st_mtim.tv_nsec;
+  info.mtime_ns = saturated_ns(status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
   info.owner = status.st_uid;
   info.mode = status.st_mode & 07777u;
   return info;
@@ -208,7 +210,7 @@ class PosixEnv : public Env {
   std::int64_t now_ns() override {
     timespec now{};
     ::clock_gettime(CLOCK_REALTIME, &now);
-    return std::int64_t{now.tv_sec} * kNsPerSecond + now.tv_nsec;
+    return saturated_ns(now.tv_sec, now.tv_nsec);
   }
 
   std::uint64_t random() override {
@@ -243,6 +245,19 @@ class PosixEnv : public Env {
 };
 
 }  // namespace
+
+std::int64_t saturated_ns(std::int64_t seconds, std::int64_t nanoseconds) {
+  constexpr std::int64_t kMostSeconds = 9'000'000'000;
+  if (seconds >= kMostSeconds) return kMostSeconds * kNsPerSecond;
+  return std::max(seconds, -kMostSeconds) * kNsPerSecond + nanoseconds;
+}
+
+std::chrono::milliseconds Env::uptime() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now().time_since_epoch());
+}
+
+void Env::pause(std::chrono::milliseconds time) { std::this_thread::sleep_for(time); }
 
 std::shared_ptr<Env> posix_env() { return std::make_shared<PosixEnv>(); }
 
