@@ -78,7 +78,9 @@ class Env {
 
   // Takes the lock on a file, which is created when missing, without waiting; writes `owner` into
   // it. operation_would_block: somebody else holds it, another thread of this process perhaps, or
-  // let go of it this very moment.  Any other error: there is no lock to be had here.
+  // let go of it this very moment.  Any other error: there is no lock to be had here.  That is so
+  // too where the path is a symbolic link, a file with other names, or no regular file: nothing is
+  // written to it.
   virtual std::error_code try_lock(const std::string& path, std::string_view owner,
                                    std::unique_ptr<HeldLock>* held) = 0;
 

@@ -208,6 +208,19 @@ TEST_CASE("ALockFileThatIsASymbolicLinkIsNotFollowed", "[cache]") {
   CHECK(test::read_bytes(target) == "precious");
 }
 
+TEST_CASE("AFileWithAnotherNameIsNoLock", "[cache]") {
+  const test::TempDir temp;
+  const std::string target = temp.path() + "/target";
+  const std::string path = temp.path() + "/x.lock";
+  test::write_bytes(target, "precious");
+  REQUIRE(::link(target.c_str(), path.c_str()) == 0);
+  std::unique_ptr<HeldLock> held;
+  CHECK(posix_env()->try_lock(path, "me", &held) == std::errc::too_many_links);
+  CHECK_FALSE(held);
+  CHECK(test::read_bytes(target) == "precious");
+  CHECK(test::read_bytes(path) == "precious");
+}
+
 TEST_CASE("WithoutLocksNobodyWaits", "[cache]") {
   const std::errc error = GENERATE(std::errc::no_lock_available, std::errc::operation_not_supported,
                                    std::errc::read_only_file_system, std::errc::permission_denied);
