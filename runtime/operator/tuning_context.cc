@@ -117,6 +117,10 @@ const std::vector<std::string>& path_options(const Context& context) {
   return context.state().options.paths;
 }
 
+bool trusts_shared_dirs(const Context& context) {
+  return context.state().options.trust_shared_dirs;
+}
+
 PathKernels path_kernels(const TuningSpace& space) {
   PathKernels paths;
   for (const Configuration& configuration : space.configurations) {
