@@ -43,15 +43,17 @@ struct Options {
   bool use_disk_cache = true;
   // Entries of cache_dir are evicted, least recently used first, when they pass this size in all.
   std::uint64_t cache_limit_bytes = std::uint64_t{1} << 30;
-  // Load from directories that belong to another user (not root) or that group or others can write.
-  // A cubin is code: whoever can write it runs code as you.
+  // Load cubins, tuning files and templates from directories and files that belong to another user
+  // (not root) or that group or others can write.  All are code: whoever can write them runs code
+  // as you.
   bool trust_shared_dirs = false;
   // How long to wait for another process that compiles the same kernel before compiling it here
   // too.
   std::chrono::milliseconds lock_wait{60000};
 
   // Folders of templates (each holds <kernel>/<kernel>.cu, <kernel>/key.h and possibly common/),
-  // searched before the templates inside the library.
+  // searched before the templates inside the library.  Others must not be able to write them:
+  // trust_shared_dirs.
   std::vector<std::string> template_dirs{};
 
   // Which ways to compute (paths) operators may take: "gdn_prefill=portable" only that one,

@@ -58,7 +58,7 @@ class Context:
         cache_layers: read-only directories searched after it, in order.
         use_disk_cache: False: nothing is read from or written to disk.
         cache_limit_bytes: entries of cache_dir are evicted when they pass this size in all.
-        trust_shared_dirs: load from directories that others can write.
+        trust_shared_dirs: load (templates too) from directories that others can write.
         lock_wait: seconds to wait for another process that compiles the same kernel.
         template_dirs: folders of templates searched before those of the library.
         log: called as log(level, message), level "info" or "warning", from any thread; must not

@@ -178,13 +178,17 @@ Status Context::State::not_cached(const Identity& identity) const {
                                     fmt::join(explanation.differences, "; "))));
 }
 
+Result<TemplateSource> Context::State::template_of(const KernelSpec& spec) const {
+  return find_template(spec.kernel, options.template_dirs, options.trust_shared_dirs);
+}
+
 Result<Context::State::Held> Context::State::hold(const KernelSpec& spec) const {
   Held held;
   const EmbeddedDigests* embedded = embedded_digests(spec.kernel);
   if (embedded != nullptr && options.template_dirs.empty()) {
     held.identity = identity_of(spec, embedded->own, embedded->headers);
   } else {
-    Result<TemplateSource> source = find_template(spec.kernel, options.template_dirs);
+    Result<TemplateSource> source = template_of(spec);
     if (!source) return std::move(source).error();
     held.identity = identity_of(spec, source->template_digest, source->headers_digest);
     held.source = *std::move(source);
@@ -310,7 +314,7 @@ void Context::State::explain_miss(const Identity& identity, Explanation* explana
 }
 
 Result<Explanation> Context::State::explain(const KernelSpec& spec) const {
-  Result<TemplateSource> source = find_template(spec.kernel, options.template_dirs);
+  Result<TemplateSource> source = template_of(spec);
   if (!source) return std::move(source).error();
   const Identity identity = identity_of(spec, source->template_digest, source->headers_digest);
   Explanation explanation;

@@ -60,6 +60,7 @@ struct Context::State {
     std::unique_lock<std::mutex> lock;  // ends before the slot may
   };
 
+  Result<TemplateSource> template_of(const KernelSpec& spec) const;
   Result<Held> hold(const KernelSpec& spec) const;
   Identity identity_of(const KernelSpec& spec, std::string_view template_digest,
                        std::string_view headers_digest) const;

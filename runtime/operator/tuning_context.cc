@@ -31,12 +31,12 @@ bool fits(const Configuration& configuration, const GpuIdentity& gpu) {
 
 // XXH3-128 over the code of these templates, found in these folders first.
 std::string templates_digest(std::vector<std::string> kernels,
-                             const std::vector<std::string>& template_dirs) {
+                             const std::vector<std::string>& template_dirs, bool trust) {
   std::sort(kernels.begin(), kernels.end());
   kernels.erase(std::unique(kernels.begin(), kernels.end()), kernels.end());
   std::string digests;
   for (const std::string& kernel : kernels) {
-    const Result<std::string> digest = find_code_digest(kernel, template_dirs);
+    const Result<std::string> digest = find_code_digest(kernel, template_dirs, trust);
     // One that is not there compiles to nothing: as good a digest as any.
     digests += digest ? *digest : fmt::format("no {}", kernel);
   }
@@ -44,10 +44,10 @@ std::string templates_digest(std::vector<std::string> kernels,
 }
 
 std::map<std::string, std::string, std::less<>> templates_of(
-    const PathKernels& paths, const std::vector<std::string>& template_dirs) {
+    const PathKernels& paths, const std::vector<std::string>& template_dirs, bool trust) {
   std::map<std::string, std::string, std::less<>> templates;
   for (const auto& [path, kernels] : paths) {
-    templates.emplace(path, templates_digest(kernels, template_dirs));
+    templates.emplace(path, templates_digest(kernels, template_dirs, trust));
   }
   return templates;
 }
@@ -133,7 +133,8 @@ PathKernels path_kernels(const TuningSpace& space) {
 Toolchain toolchain_of(const Context& context, const PathKernels& paths) {
   const auto& nvrtc = context.state().nvrtc;
   return {.nvrtc = nvrtc ? (*nvrtc)->version() : "",
-          .templates = templates_of(paths, context.state().options.template_dirs)};
+          .templates = templates_of(paths, context.state().options.template_dirs,
+                                    trusts_shared_dirs(context))};
 }
 
 std::string tuning_directory(const Context& context) {
@@ -159,7 +160,7 @@ Answers answers_to(const Context& context, Question question, const PathKernels&
 KnownResults known_results_inside(std::string_view op, const PathKernels& paths) {
   return {.results = embedded_results(
               [&](std::string_view its_op, std::string_view) { return its_op == op; }),
-          .templates = templates_of(paths, {})};
+          .templates = templates_of(paths, {}, false)};
 }
 
 KnownResults known_results_of(const Context& context, std::string_view op,
