@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "cache/env.h"
 #include "cache/trust.h"
@@ -45,6 +46,7 @@ class Overlay {
       if (!is_device_file(name) || name.starts_with('.')) continue;
       Result<std::string> text = read_file(entry->path().string());
       if (!text) return std::move(text).error();
+      CUBINERY_RETURN_IF_ERROR(check_directives(entry->path().string(), *text));
       files_->insert_or_assign(fmt::format("{}/{}", folder, name), std::move(*text));
     }
     if (!error) return {};
@@ -55,6 +57,17 @@ class Overlay {
   Status check(const std::string& path) const {
     const Status owner = trust_ ? Status() : check_owner(*env_, path);
     return owner.ok() ? Status() : template_error(owner);
+  }
+
+  // An identity covers the files of the folders, and no others.
+  static Status check_directives(const std::string& path, std::string_view text) {
+    const std::optional<std::string> directive = outside_directive(text);
+    if (!directive) return {};
+    return Status(Code::kCompileFailed,
+                  fmt::format("template: {}: {}: may read a file outside the template folders, "
+                              "whose changes would go unseen; accepted: a name in quotes or angle "
+                              "brackets, \"<folder>/<file>\", no absolute path and no macro",
+                              path, *directive));
   }
 
   Result<std::string> read_file(const std::string& path) const {

@@ -246,6 +246,23 @@ TEST_CASE("AMissIsExplainedByTheNearestEntry", "[nvrtc]") {
   CHECK(context.stats().compiles + context.stats().misses == 0);
 }
 
+std::size_t entries_of(const Workshop& shop) {
+  return test::count_files(shop.cache() + "/entries");
+}
+
+TEST_CASE("ATemplateThatReadsOtherFilesIsNotCompiled", "[nvrtc]") {
+  Workshop shop;
+  const std::string header = shop.path("elsewhere.h");
+  test::write_bytes(header, "#define FACTOR 2.0f\n");
+  shop.write("twice/key.h", "#include \"" + header + "\"\n" + std::string(test::kTwiceKey));
+  const Result<CompiledKernel> kernel = context_of(shop.options()).compile(twice_spec());
+  REQUIRE_FALSE(kernel);
+  CHECK(kernel.error().code() == Code::kCompileFailed);
+  CHECK(kernel.error().message().starts_with("template: " + shop.templates() +
+                                             "/twice/key.h: #include \"" + header + "\": "));
+  CHECK(entries_of(shop) == 0);
+}
+
 // Forks: each child opens NVRTC itself.
 TEST_CASE("ProcessesShareOneCompilation", "[nvrtc]") {
   constexpr int kProcesses = 16;

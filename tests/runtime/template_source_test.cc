@@ -174,6 +174,19 @@ TEST_CASE("AFileThatNeverEndsIsAnError", "[cpu]") {
         "template: cannot read " + path + ": Invalid argument");
 }
 
+TEST_CASE("AnIncludeThatNoIdentityCoversIsRefused", "[cpu]") {
+  const Templates mine;
+  mine.write("k/k.cu", "#include \"k/key.h\"\n");
+  mine.write("k/key.h", "#define HEADER \"/opt/x.h\"\n#include HEADER\n");
+  const Status status = refused("k", {mine.path()});
+  CHECK(status.code() == Code::kCompileFailed);
+  CHECK(status.message() ==
+        "template: " + mine.path() +
+            "/k/key.h: #include HEADER: may read a file outside the template folders, whose "
+            "changes would go unseen; accepted: a name in quotes or angle brackets, "
+            "\"<folder>/<file>\", no absolute path and no macro");
+}
+
 TEST_CASE("ATemplateThatOthersCanWriteIsRefused", "[cpu]") {
   const Templates mine;
   mine.write("k/k.cu", "text");
