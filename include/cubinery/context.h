@@ -72,9 +72,10 @@ class Context {
   // The kernel of `key`: from memory, from the cache, or compiled and cached.  Slow; call it off
   // the request path.
   //
-  // kInvalidKey, kCompileFailed (with log), kNotCached (offline), kUnsupported (no NVRTC, or one
-  // that does not know the architecture; kNoDevice), kDriver (the driver refused the cubin), kIo (a
-  // template folder that cannot be read).  A cache that cannot be read or written is never an
+  // kInvalidKey (also where the kernel's parameter has not the size of the Params struct),
+  // kCompileFailed (with log), kNotCached (offline), kUnsupported (no NVRTC, or one that does not
+  // know the architecture; kNoDevice), kDriver (the driver refused the cubin), kIo
+  // (a template folder that cannot be read).  A cache that cannot be read or written is never an
   // error.
   template <class Key>
   Result<Kernel> get(const Key& key) const {

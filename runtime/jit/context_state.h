@@ -68,6 +68,10 @@ struct Context::State {
   // What refuses entries on disk, as Store::lookup() takes it.
   using Accept = std::function<std::optional<std::string>(const Entry&)>;
 
+  // Accepts what fits its identity and the kernel's parameter; *refusal: the first error of one
+  // that does not fit the parameter.  Both live as long as what is returned.
+  static Accept fitting(const KernelSpec& spec, Status* refusal);
+
   std::optional<Made> find(const Identity& identity, const Accept& accept) const;
   // Without `may_make` nullopt where it would have to be compiled.
   Result<std::optional<Kernel>> load(const KernelSpec& spec, bool may_make) const;

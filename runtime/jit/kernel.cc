@@ -83,11 +83,8 @@ class Loader {
         check(driver_.cuKernelGetParamInfo(kernel, 0, &offset, &bytes), "cuKernelGetParamInfo"));
     if (bytes == state_->param_bytes) return {};
     blames_cubin_ = true;
-    return Status(
-        Code::kInvalidKey,
-        fmt::format("{}: the __global__ function takes a parameter of {} bytes; accepted: the "
-                    "struct Fields::Params of {} bytes",
-                    state_->info.canonical, bytes, state_->param_bytes));
+    return Status(Code::kInvalidKey, fmt::format("{}: {}", state_->info.canonical,
+                                                 wrong_parameter(bytes, state_->param_bytes)));
   }
 
   Kernel::State* state_;
@@ -96,6 +93,13 @@ class Loader {
 };
 
 }  // namespace
+
+std::string wrong_parameter(std::size_t bytes, std::size_t accepted) {
+  return fmt::format(
+      "the __global__ function takes a parameter of {} bytes; accepted: the struct Fields::Params "
+      "of {} bytes",
+      bytes, accepted);
+}
 
 Kernel::State::~State() {
   // After the driver has shut down (static destructors) this fails, and there is nothing left to

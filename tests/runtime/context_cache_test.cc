@@ -250,6 +250,57 @@ std::size_t entries_of(const Workshop& shop) {
   return test::count_files(shop.cache() + "/entries");
 }
 
+const std::string kWrongParameter =
+    "twice;threads=64: the __global__ function takes a parameter of 16 bytes; accepted: the struct "
+    "Fields::Params of 24 bytes";
+
+TEST_CASE("AParameterOfAnotherSizeDoesNotReachTheCache", "[nvrtc]") {
+  Workshop shop;
+  KernelSpec spec = twice_spec();
+  spec.param_bytes = 24;
+  const Result<CompiledKernel> kernel = context_of(shop.options()).compile(spec);
+  REQUIRE_FALSE(kernel);
+  CHECK(kernel.error().code() == Code::kInvalidKey);
+  CHECK(kernel.error().message() == kWrongParameter);
+  CHECK(entries_of(shop) == 0);
+}
+
+TEST_CASE("AnEntryWithAnotherParameterIsPassedOver", "[nvrtc]") {
+  Workshop shop;
+  filled(shop);
+  KernelSpec spec = twice_spec();
+  spec.param_bytes = 24;
+  for (const bool is_offline : {false, true}) {
+    const Context context = context_of(is_offline ? offline(shop) : shop.options());
+    const Result<CompiledKernel> kernel = context.compile(spec);
+    REQUIRE_FALSE(kernel);
+    CHECK(kernel.error().code() == Code::kInvalidKey);
+    CHECK(kernel.error().message() == kWrongParameter);
+    CHECK(context.stats().damaged >= 1);
+    CHECK_FALSE(context.explain(spec)->cached);
+  }
+  // Whose struct it is finds it.
+  CHECK(outcome(offline(shop)) == "disk");
+}
+
+TEST_CASE("AParameterMayHaveAsManyBytesAsCudaTakes", "[nvrtc]") {
+  Workshop shop;
+  shop.write("large/large.cu", R"(struct Params { char bytes[CUBINERY_KEY]; };
+extern "C" __global__ void large(const __grid_constant__ Params p) {}
+)");
+  for (const std::size_t bytes : {1, 4352, 4353, 32764}) {
+    const std::string number = std::to_string(bytes);
+    const KernelSpec spec{.kernel = "large",
+                          .canonical = "large;bytes=" + number,
+                          .initializer = number,
+                          .threads = 32,
+                          .param_bytes = bytes};
+    INFO(number);
+    CHECK(outcome(context_of(shop.options()), spec) == "compiled");
+    CHECK(outcome(context_of(offline(shop)), spec) == "disk");
+  }
+}
+
 TEST_CASE("ATemplateThatReadsOtherFilesIsNotCompiled", "[nvrtc]") {
   Workshop shop;
   const std::string header = shop.path("elsewhere.h");
