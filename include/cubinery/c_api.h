@@ -14,6 +14,8 @@
  *
  * Threads.  Handles may be used from any thread at the same time, except while they are destroyed
  * or, for CubineryOptions, changed.  A context may be destroyed before the operators made from it.
+ * In a child of fork() contexts and operators of the parent are CUBINERY_UNSUPPORTED (launches
+ * CUBINERY_DRIVER), and can be destroyed: make contexts after fork().
  *
  * Versions.  CUBINERY_C_API_VERSION grows when something is added; nothing is ever removed,
  * renumbered or reordered.  What is not of version 1 says since when it is there.  Structs begin

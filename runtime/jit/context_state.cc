@@ -212,6 +212,7 @@ Result<TemplateSource> Context::State::template_of(const KernelSpec& spec) const
 }
 
 Result<Context::State::Held> Context::State::hold(const KernelSpec& spec) const {
+  CUBINERY_RETURN_IF_ERROR(process.check());  // before any lock
   Held held;
   const EmbeddedDigests* embedded = embedded_digests(spec.kernel);
   if (embedded != nullptr && options.template_dirs.empty()) {
@@ -341,6 +342,7 @@ void Context::State::explain_miss(const Identity& identity, Explanation* explana
 }
 
 Result<Explanation> Context::State::explain(const KernelSpec& spec) const {
+  CUBINERY_RETURN_IF_ERROR(process.check());
   Result<TemplateSource> source = template_of(spec);
   if (!source) return std::move(source).error();
   const Identity identity = identity_of(spec, source->template_digest, source->headers_digest);

@@ -15,6 +15,7 @@
 #include "cubinery/context.h"
 #include "runtime/jit/device.h"
 #include "runtime/jit/nvrtc.h"
+#include "runtime/jit/owner_process.h"
 #include "runtime/jit/template_source.h"
 #include "tuner/choose/tuning_files.h"
 
@@ -22,6 +23,7 @@ namespace cubinery {
 
 // Thread-safe.
 struct Context::State {
+  const OwnerProcess process;
   Options options;
   std::string arch;
   std::shared_ptr<const Device> device;  // null with kNoDevice

@@ -103,8 +103,9 @@ std::string wrong_parameter(std::size_t bytes, std::size_t accepted) {
 
 Kernel::State::~State() {
   // After the driver has shut down (static destructors) this fails, and there is nothing left to
-  // unload.
-  if (library != nullptr) device->driver().cuLibraryUnload(library);
+  // unload.  In a forked child it is the parent's, and the driver may hang.
+  if (library != nullptr && device->process().is_current())
+    device->driver().cuLibraryUnload(library);
 }
 
 Result<Kernel> load_kernel(std::shared_ptr<const Device> device, const KernelSpec& spec,

@@ -55,6 +55,7 @@ std::map<std::string, std::string, std::less<>> templates_of(
 // In the order of precedence.
 std::vector<TuningResult> results_of(const Context::State& state, const Wanted& wanted) {
   if (!paths::is_kernel_name(wanted.op)) return {};  // files are named after it
+  if (!state.process.is_current()) return {};        // no lock can be taken
   const auto& log = state.options.log;
   std::vector<TuningResult> results;
   if (state.store) {
@@ -78,6 +79,7 @@ std::vector<TuningResult> results_of(const Context::State& state, const Wanted& 
 }  // namespace
 
 Result<GpuIdentity> gpu_identity(const Context& context) {
+  CUBINERY_RETURN_IF_ERROR(context.state().process.check());
   const Device* device = context.state().device.get();
   if (device == nullptr) {
     return Status(Code::kUnsupported, "tuning: a context with kNoDevice has no GPU");

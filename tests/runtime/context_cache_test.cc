@@ -1,6 +1,9 @@
 // Contexts without a GPU: what happens when the compiler, or a good cache entry, is not there.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cache/cubin_note.h"
@@ -312,6 +315,30 @@ TEST_CASE("ATemplateThatReadsOtherFilesIsNotCompiled", "[nvrtc]") {
   CHECK(kernel.error().message().starts_with("template: " + shop.templates() +
                                              "/twice/key.h: #include \"" + header + "\": "));
   CHECK(entries_of(shop) == 0);
+}
+
+TEST_CASE("AForkInTheMiddleOfACompilationDoesNotHang", "[nvrtc]") {
+  constexpr int kForks = 20;
+  Workshop shop;
+  const Context context = context_of(shop.options());
+  std::atomic<bool> stop{false};
+  std::thread compiler([&] {
+    for (int threads = 32; !stop; threads += 32) (void)context.compile(twice_spec(threads));
+  });
+  int refused = 0;
+  for (int i = 0; i < kForks; ++i) {
+    const pid_t child = test::start_child([&] {
+      ::alarm(300);  // a child that hangs dies
+      const Result<CompiledKernel> kernel = context.compile(twice_spec(32));
+      return !kernel && kernel.error().code() == Code::kUnsupported ? 0 : 1;
+    });
+    refused += test::wait_for(child) == 0 ? 1 : 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(i));
+  }
+  stop = true;
+  compiler.join();
+  CHECK(refused == kForks);
+  CHECK(context.stats().compiles > 0);
 }
 
 // Forks: each child opens NVRTC itself.
