@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -234,6 +235,15 @@ class Context:
 
 _contexts: dict[int, Context] = {}
 _contexts_lock = threading.Lock()
+
+
+def _forget_lock() -> None:
+    """A thread that held it may not be in this child of a fork."""
+    global _contexts_lock
+    _contexts_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_lock)
 
 
 def context_of(device: int) -> Context:
