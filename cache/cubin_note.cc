@@ -29,6 +29,8 @@ constexpr std::size_t kStringTable = 24;
 // Attributes of .nv.info.<kernel>.
 constexpr std::uint64_t kFormSized = 4;
 constexpr std::uint64_t kKindParameter = 0x17;
+constexpr std::uint64_t kKindLargeParameter = 0x45;  // of a kernel that takes more than 4352 bytes
+constexpr std::uint64_t kKindParameterBytes = 0x19;  // of all; the value itself
 
 // `size` bytes at `offset`; nullopt when they are not all there.
 std::optional<std::string_view> slice(std::string_view bytes, std::uint64_t offset,
@@ -156,19 +158,23 @@ std::optional<CubinNote> read_cubin_note(std::string_view cubin) {
   return note;
 }
 
-std::optional<int> count_parameters(std::string_view cubin, std::string_view kernel) {
+std::optional<KernelParameters> read_parameters(std::string_view cubin, std::string_view kernel) {
   if (!is_gpu_elf(cubin)) return std::nullopt;
   std::string_view attributes = Sections(cubin).named(".nv.info." + std::string(kernel));
   if (attributes.empty()) return std::nullopt;
-  int count = 0;
+  KernelParameters found;
   while (!attributes.empty()) {
     const bool is_sized = number(attributes, 0, 1) == kFormSized;
-    const std::uint64_t bytes = 4 + (is_sized ? number(attributes, 2, 2) : 0);
+    const std::uint64_t kind = number(attributes, 1, 1);
+    const std::uint64_t value = number(attributes, 2, 2);
+    const std::uint64_t bytes = 4 + (is_sized ? value : 0);
     if (bytes > attributes.size()) return std::nullopt;
-    count += is_sized && number(attributes, 1, 1) == kKindParameter ? 1 : 0;
+    if (is_sized && (kind == kKindParameter || kind == kKindLargeParameter)) ++found.count;
+    if (!is_sized && kind == kKindParameterBytes) found.bytes = static_cast<std::size_t>(value);
     attributes.remove_prefix(static_cast<std::size_t>(bytes));
   }
-  return count;
+  if (found.count > 0 && found.bytes == 0) return std::nullopt;
+  return found;
 }
 
 }  // namespace cubinery

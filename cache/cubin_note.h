@@ -1,6 +1,7 @@
 // What a cubin says of itself, in the ELF sections that ptxas writes.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,7 +16,12 @@ struct CubinNote {
 // nullopt: not a 64-bit ELF file for NVIDIA GPUs, damaged, or without the note.
 std::optional<CubinNote> read_cubin_note(std::string_view cubin);
 
-// How many parameters a kernel takes.  nullopt: the cubin does not say.
-std::optional<int> count_parameters(std::string_view cubin, std::string_view kernel);
+struct KernelParameters {
+  int count = 0;
+  std::size_t bytes = 0;  // of all of them
+};
+
+// What a kernel takes.  nullopt: the cubin does not say.
+std::optional<KernelParameters> read_parameters(std::string_view cubin, std::string_view kernel);
 
 }  // namespace cubinery

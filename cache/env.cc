@@ -10,9 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <thread>
 #include <utility>
 
 #include "cache/system_call.h"
@@ -55,7 +57,7 @@ FileInfo info_of(const struct ::stat& status) {
               : S_ISDIR(status.st_mode) ? FileKind::kDirectory
                                         : FileKind::kOther;
   info.bytes = static_cast<std::uint64_t>(status.st_size);
-  info.mtime_ns = std::int64_t{status.st_mtim.tv_sec} * kNsPerSecond + status.st_mtim.tv_nsec;
+  info.mtime_ns = saturated_ns(status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
   info.owner = status.st_uid;
   info.mode = status.st_mode & 07777u;
   return info;
@@ -85,11 +87,18 @@ std::error_code sync(int fd) {
   return uninterrupted([&] { return ::fsync(fd); }) == 0 ? std::error_code() : last_error();
 }
 
-bool same_file(int fd, const std::string& path) {
+// Whether the path means the open file, and nothing else does.
+std::error_code check_lock_file(int fd, const std::string& path) {
   struct ::stat open_status {};
   struct ::stat path_status {};
-  return ::fstat(fd, &open_status) == 0 && ::stat(path.c_str(), &path_status) == 0 &&
-         open_status.st_dev == path_status.st_dev && open_status.st_ino == path_status.st_ino;
+  if (::fstat(fd, &open_status) != 0) return last_error();
+  if (!S_ISREG(open_status.st_mode)) return error_of(EINVAL);
+  // Somebody's file that is no lock: it is not ours to write to.
+  if (open_status.st_nlink > 1) return error_of(EMLINK);
+  const bool same = ::lstat(path.c_str(), &path_status) == 0 &&
+                    open_status.st_dev == path_status.st_dev &&
+                    open_status.st_ino == path_status.st_ino;
+  return same ? std::error_code() : error_of(EWOULDBLOCK);
 }
 
 class PosixLock : public HeldLock {
@@ -190,15 +199,16 @@ class PosixEnv : public Env {
   std::error_code try_lock(const std::string& path, std::string_view owner,
                            std::unique_ptr<HeldLock>* held) override {
     // Each call opens the file anew, so threads of one process exclude each other too.
-    Descriptor file = open_file(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
+    Descriptor file = open_file(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (!file.ok()) return last_error();
-    if (uninterrupted([&] { return ::flock(file.get(), LOCK_EX | LOCK_NB); }) != 0) {
-      const std::error_code error = last_error();
-      // Without locks nobody else would ever remove the file.
-      if (error != std::errc::operation_would_block) ::unlink(path.c_str());
-      return error;
+    const bool locked = uninterrupted([&] { return ::flock(file.get(), LOCK_EX | LOCK_NB); }) == 0;
+    const std::error_code lock_error = locked ? std::error_code() : last_error();
+    if (lock_error == std::errc::operation_would_block) return lock_error;
+    if (const std::error_code error = check_lock_file(file.get(), path)) return error;
+    if (lock_error) {
+      ::unlink(path.c_str());  // without locks nobody else would ever remove it
+      return lock_error;
     }
-    if (!same_file(file.get(), path)) return error_of(EWOULDBLOCK);
     // The text only serves whoever reads a log: a full disk does not make the lock void.
     if (::ftruncate(file.get(), 0) == 0) (void)write_all(file.get(), owner);
     *held = std::make_unique<PosixLock>(path, std::move(file));
@@ -208,7 +218,7 @@ class PosixEnv : public Env {
   std::int64_t now_ns() override {
     timespec now{};
     ::clock_gettime(CLOCK_REALTIME, &now);
-    return std::int64_t{now.tv_sec} * kNsPerSecond + now.tv_nsec;
+    return saturated_ns(now.tv_sec, now.tv_nsec);
   }
 
   std::uint64_t random() override {
@@ -243,6 +253,19 @@ class PosixEnv : public Env {
 };
 
 }  // namespace
+
+std::int64_t saturated_ns(std::int64_t seconds, std::int64_t nanoseconds) {
+  constexpr std::int64_t kMostSeconds = 9'000'000'000;
+  if (seconds >= kMostSeconds) return kMostSeconds * kNsPerSecond;
+  return std::max(seconds, -kMostSeconds) * kNsPerSecond + nanoseconds;
+}
+
+std::chrono::milliseconds Env::uptime() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now().time_since_epoch());
+}
+
+void Env::pause(std::chrono::milliseconds time) { std::this_thread::sleep_for(time); }
 
 std::shared_ptr<Env> posix_env() { return std::make_shared<PosixEnv>(); }
 

@@ -3,6 +3,7 @@
 // Every failure is a value: an errno in std::generic_category().
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -21,7 +22,7 @@ enum class FileKind : int { kRegular, kDirectory, kOther };
 struct FileInfo {
   FileKind kind = FileKind::kRegular;
   std::uint64_t bytes = 0;
-  std::int64_t mtime_ns = 0;  // since 1970
+  std::int64_t mtime_ns = 0;  // since 1970, as saturated_ns() has it
   std::uint32_t owner = 0;    // user id
   std::uint32_t mode = 0;     // permission bits
 };
@@ -30,6 +31,10 @@ struct DirEntry {
   std::string name;
   FileInfo info;
 };
+
+// Times of files can lie in any year.  Saturated in 1684 and 2255, so that differences to clocks,
+// and ages added to them, do not overflow.
+std::int64_t saturated_ns(std::int64_t seconds, std::int64_t nanoseconds);
 
 // An exclusive lock on a file.  The destructor removes the file, then releases the lock.
 class HeldLock {
@@ -73,11 +78,16 @@ class Env {
 
   // Takes the lock on a file, which is created when missing, without waiting; writes `owner` into
   // it. operation_would_block: somebody else holds it, another thread of this process perhaps, or
-  // let go of it this very moment.  Any other error: there is no lock to be had here.
+  // let go of it this very moment.  Any other error: there is no lock to be had here.  That is so
+  // too where the path is a symbolic link, a file with other names, or no regular file: nothing is
+  // written to it.
   virtual std::error_code try_lock(const std::string& path, std::string_view owner,
                                    std::unique_ptr<HeldLock>* held) = 0;
 
   virtual std::int64_t now_ns() = 0;  // since 1970
+  // For waiting: a clock that nobody sets, and a pause of this thread.
+  virtual std::chrono::milliseconds uptime();
+  virtual void pause(std::chrono::milliseconds time);
   virtual std::uint64_t random() = 0;
   virtual std::uint32_t user() = 0;    // effective user id
   virtual std::int64_t process() = 0;  // its id; not remembered, so that it is right after a fork()

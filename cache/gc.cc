@@ -7,6 +7,7 @@
 
 #include "cache/entry_file.h"
 #include "cache/paths.h"
+#include "cache/trust.h"
 
 namespace cubinery {
 namespace {
@@ -14,12 +15,14 @@ namespace {
 // Writing a temporary takes milliseconds, and a lock is held while one kernel compiles.
 constexpr std::int64_t kStaleAfterNs = std::int64_t{3600} * 1'000'000'000;
 
-std::vector<DirEntry> list_stale(Env& env, const std::string& dir, std::string_view suffix) {
+std::vector<DirEntry> list_stale(Env& env, const std::string& dir, bool trust,
+                                 bool (*is_ours)(std::string_view name)) {
   std::vector<DirEntry> files;
+  if (!trust && !check_owner(env, dir).ok()) return {};
   if (env.list(dir, &files)) return {};
   const std::int64_t newest = env.now_ns() - kStaleAfterNs;
   std::erase_if(files, [&](const DirEntry& file) {
-    return !file.name.ends_with(suffix) || file.info.mtime_ns > newest;
+    return !is_ours(file.name) || file.info.mtime_ns > newest;
   });
   return files;
 }
@@ -65,11 +68,12 @@ void remove_damaged(Env& env, const std::string& dir, bool trust, GcResult* resu
   }
 }
 
-void sweep(Env& env, const std::string& dir, GcResult* result) {
-  for (const DirEntry& file : list_stale(env, paths::tmp_dir(dir), paths::kTemporarySuffix)) {
+void sweep(Env& env, const std::string& dir, bool trust, GcResult* result) {
+  for (const DirEntry& file :
+       list_stale(env, paths::tmp_dir(dir), trust, paths::is_temporary_name)) {
     if (!env.remove(paths::tmp_dir(dir) + "/" + file.name)) ++result->temporaries_removed;
   }
-  for (const DirEntry& file : list_stale(env, paths::locks_dir(dir), paths::kLockSuffix)) {
+  for (const DirEntry& file : list_stale(env, paths::locks_dir(dir), trust, paths::is_lock_name)) {
     // Removed by whoever holds it only: a lock that can be had is nobody's, and goes when let go.
     std::unique_ptr<HeldLock> held;
     if (!env.try_lock(paths::locks_dir(dir) + "/" + file.name, "gc", &held)) {

@@ -30,7 +30,8 @@ void evict(Env& env, const std::string& dir, std::uint64_t limit_bytes, const st
 // Removes entries that no lookup can use.  Those of newer formats stay: a newer library can.
 void remove_damaged(Env& env, const std::string& dir, bool trust, GcResult* result);
 
-// Removes temporaries and lock files that nobody has touched for an hour.
-void sweep(Env& env, const std::string& dir, GcResult* result);
+// Removes temporaries and lock files that nobody has touched for an hour.  Unless `trust`, nothing
+// from a directory that others could have put together (cache/trust.h).
+void sweep(Env& env, const std::string& dir, bool trust, GcResult* result);
 
 }  // namespace cubinery

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "cache/env.h"
@@ -23,6 +24,12 @@ class MakeLock {
  private:
   const std::unique_ptr<HeldLock> held_;
 };
+
+// Calls `attempt` until it returns anything but operation_would_block, or until `wait` has passed;
+// at least once.  Its last error.  `waited` hears before each pause how long it has been.
+std::error_code poll_lock(Env& env, std::chrono::milliseconds wait,
+                          const std::function<std::error_code()>& attempt,
+                          const std::function<void(std::chrono::milliseconds)>& waited = nullptr);
 
 // Takes the lock on `path`, waiting at most `wait` while somebody else holds it; tries at least
 // once. nullptr: the time ran out, or there is no lock to be had.  `tell` hears of waits that take

@@ -22,6 +22,7 @@ inline constexpr std::string_view kTemporarySuffix = ".tmp";
 inline constexpr std::string_view kLockSuffix = ".lock";
 inline constexpr std::string_view kVersionMark = "-nvrtc";
 inline constexpr std::size_t kDigestLength = 32;
+inline constexpr std::string_view kDigestCharacters = "0123456789abcdef";
 
 inline std::string entries_dir(const std::string& dir) { return dir + "/entries"; }
 inline std::string tmp_dir(const std::string& dir) { return dir + "/tmp"; }
@@ -52,7 +53,7 @@ inline std::optional<std::string> version_in(std::string_view name) {
   if (dash == name.npos || !is_kernel_name(name.substr(0, dash))) return std::nullopt;
   name.remove_prefix(dash + 1);
   const std::string_view digest = name.substr(0, kDigestLength);
-  if (digest.size() != kDigestLength || !consists_of(digest, "0123456789abcdef"))
+  if (digest.size() != kDigestLength || !consists_of(digest, kDigestCharacters))
     return std::nullopt;
   name.remove_prefix(kDigestLength);
   if (!name.starts_with(kVersionMark)) return std::nullopt;
@@ -63,6 +64,24 @@ inline std::optional<std::string> version_in(std::string_view name) {
 
 inline std::string lock_path(const std::string& dir, const Identity& identity) {
   return fmt::format("{}/{}{}", locks_dir(dir), request_digest(identity), kLockSuffix);
+}
+
+// Whether temporary_path() and lock_path() may have made the name.
+inline bool is_temporary_name(std::string_view name) {
+  if (!name.ends_with(kTemporarySuffix)) return false;
+  name.remove_suffix(kTemporarySuffix.size());
+  constexpr std::string_view kDigits = "0123456789";
+  for (int number = 0; number < 2; ++number) {  // random and counter; a host may have dashes
+    const std::size_t dash = name.rfind('-');
+    if (dash == name.npos || !consists_of(name.substr(dash + 1), kDigits)) return false;
+    name = name.substr(0, dash);
+  }
+  const std::size_t dash = name.find('-');
+  return dash != name.npos && consists_of(name.substr(0, dash), kDigits);
+}
+inline bool is_lock_name(std::string_view name) {
+  return name.size() == kDigestLength + kLockSuffix.size() && name.ends_with(kLockSuffix) &&
+         consists_of(name.substr(0, kDigestLength), kDigestCharacters);
 }
 
 inline std::string temporary_path(const std::string& dir, std::int64_t process, std::string host,

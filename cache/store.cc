@@ -120,7 +120,7 @@ Result<GcResult> Store::gc(std::optional<std::uint64_t> limit_bytes) {
   CUBINERY_RETURN_IF_ERROR(check_trusted(options_.dir));
   GcResult result;
   result.bytes_before = total_bytes(list_entries(*env_, options_.dir));
-  sweep(*env_, options_.dir, &result);
+  sweep(*env_, options_.dir, options_.trust_shared_dirs, &result);
   remove_damaged(*env_, options_.dir, options_.trust_shared_dirs, &result);
   evict(*env_, options_.dir, limit_bytes.value_or(options_.limit_bytes), /*keep=*/"", &result);
   return result;
@@ -268,7 +268,9 @@ Result<std::string> Store::write_entry(const Entry& entry) {
 
 void Store::tidy(const std::string& published_name) {
   GcResult ignored;
-  if (!swept_.exchange(true)) sweep(*env_, options_.dir, &ignored);
+  if (!swept_.exchange(true)) {
+    sweep(*env_, options_.dir, options_.trust_shared_dirs, &ignored);
+  }
   evict(*env_, options_.dir, options_.limit_bytes, published_name, &ignored);
 }
 

@@ -14,13 +14,13 @@ Status check_owner(Env& env, const std::string& path, const FileInfo& info) {
   if (info.owner != env.user() && info.owner != kRoot) {
     return Status(Code::kIo,
                   fmt::format("{} belongs to user {}, who could run code as us through it; "
-                              "allow shared cache directories if that user is trusted",
+                              "set trust_shared_dirs if that user is trusted",
                               path, info.owner));
   }
   if ((info.mode & kGroupOrOthersWrite) != 0) {
     return Status(Code::kIo,
                   fmt::format("{} can be written by other users, who could run code as us "
-                              "through it; chmod go-w, or allow shared cache directories",
+                              "through it; chmod go-w, or set trust_shared_dirs",
                               path));
   }
   return Status();

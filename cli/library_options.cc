@@ -30,7 +30,7 @@ void LibraryOptions::add_to(CLI::App& app, Scope scope) {
       ->type_name("DIR:DIR:...")
       ->group(kGroup);
   app.add_flag("--trust-shared-dirs", trust_shared_dirs_,
-               "Load cubins from directories that others can write")
+               "Load cubins and templates from directories that others can write")
       ->group(kGroup);
   app.add_flag("--verbose", verbose_, "Show what the library does, on stderr")->group(kGroup);
   if (scope == Scope::kCache) return;

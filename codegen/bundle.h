@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -41,6 +42,11 @@ std::string code_digest(const TemplateFiles& files, std::string_view kernel);
 // C++ text without comments, blanks at the ends of lines, and blank lines.  A text with a raw
 // string literal is returned as it is.
 std::string without_comments(std::string_view text);
+
+// The first preprocessor directive of a text that may open, or ask for, a file that is not one of
+// the template's: an absolute path, which compilers open wherever it leads, or a name that is a
+// macro's.  nullopt: there is none, so that a template's files are all that its code depends on.
+std::optional<std::string> outside_directive(std::string_view text);
 
 // Digest of the headers that any kernel may include: common/ and cubinery/.
 std::string headers_digest(const TemplateFiles& files);

@@ -54,4 +54,9 @@ if grep -rnE '#include <(fmt|nlohmann|xxhash|CLI)' include; then
   echo "layers: public headers take no third-party header"
   status=1
 fi
+if grep -rnE 'getenv *\(' include codegen cache templates tuner runtime capi cli python/*.cc |
+    grep -v '^runtime/jit/options\.cc:.*::secure_getenv('; then
+  echo "layers: the environment is read in Options::from_env() only, by secure_getenv()"
+  status=1
+fi
 exit $status

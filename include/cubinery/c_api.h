@@ -14,6 +14,8 @@
  *
  * Threads.  Handles may be used from any thread at the same time, except while they are destroyed
  * or, for CubineryOptions, changed.  A context may be destroyed before the operators made from it.
+ * In a child of fork() contexts and operators of the parent are CUBINERY_UNSUPPORTED (launches
+ * CUBINERY_DRIVER), and can be destroyed: make contexts after fork().
  *
  * Versions.  CUBINERY_C_API_VERSION grows when something is added; nothing is ever removed,
  * renumbered or reordered.  What is not of version 1 says since when it is there.  Structs begin
@@ -80,7 +82,9 @@ typedef struct CubineryOptions CubineryOptions;
 /* level: 0 information, 1 warning.  `message` ends with '\0' and is valid during the call. */
 typedef void (*CubineryLog)(int level, const char* message, void* user);
 
-/* Options as the environment gives them (Options::from_env). */
+/* Options as the environment gives them (Options::from_env in cubinery/options.h lists the
+ * variables).  A privileged process (setuid, setgid, file capabilities) reads none of them: every
+ * option then has its default. */
 CUBINERY_C_API int cubinery_options_create(CubineryOptions** options);
 CUBINERY_C_API void cubinery_options_destroy(CubineryOptions* options);
 /* Sets a field of cubinery::Options by its name; paths of lists are separated by colons, booleans

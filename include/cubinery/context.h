@@ -56,6 +56,11 @@ struct Explanation {
 // thread, and concurrent callers of one key share one compilation.  Nothing is global: two
 // contexts, for two devices or for the same one, know nothing of each other but the files they
 // share.
+//
+// A context belongs to the process that made it.  In a child of fork(), also one that was forked
+// while a kernel compiled, every call that finds, compiles, loads or tunes is kUnsupported, and
+// does not hang; stats() and the destructor work; a launch is kDriver, as CUDA refuses it.  Make
+// contexts after fork().
 class Context {
  public:
   // Opens the driver and makes the device's primary context (kept until the last copy of this
@@ -72,9 +77,10 @@ class Context {
   // The kernel of `key`: from memory, from the cache, or compiled and cached.  Slow; call it off
   // the request path.
   //
-  // kInvalidKey, kCompileFailed (with log), kNotCached (offline), kUnsupported (no NVRTC, or one
-  // that does not know the architecture; kNoDevice), kDriver (the driver refused the cubin), kIo (a
-  // template folder that cannot be read).  A cache that cannot be read or written is never an
+  // kInvalidKey (also where the kernel's parameter has not the size of the Params struct),
+  // kCompileFailed (with log), kNotCached (offline), kUnsupported (no NVRTC, or one that does not
+  // know the architecture; kNoDevice; a forked child), kDriver (the driver refused the cubin), kIo
+  // (a template folder that cannot be read).  A cache that cannot be read or written is never an
   // error.
   template <class Key>
   Result<Kernel> get(const Key& key) const {

@@ -33,8 +33,9 @@ struct Options {
   // Path of libcuda.so.1.  Empty: the loader's search path.
   std::string driver_path{};
 
-  // The writable cache directory.  Empty: ~/.cache/cubinery, the home directory from the password
-  // database.  Created with mode 0700 at the first write.
+  // The writable cache directory.  Empty: ~/.cache/cubinery, the home directory of the effective
+  // user from the password database; none, with a warning, in a privileged process (from_env())
+  // whose effective user is the one who started it.  Created with mode 0700 at the first write.
   std::string cache_dir{};
   // Read-only directories searched after cache_dir, in order.
   std::vector<std::string> cache_layers{};
@@ -42,15 +43,17 @@ struct Options {
   bool use_disk_cache = true;
   // Entries of cache_dir are evicted, least recently used first, when they pass this size in all.
   std::uint64_t cache_limit_bytes = std::uint64_t{1} << 30;
-  // Load from directories that belong to another user (not root) or that group or others can write.
-  // A cubin is code: whoever can write it runs code as you.
+  // Load cubins, tuning files and templates from directories and files that belong to another user
+  // (not root) or that group or others can write.  All are code: whoever can write them runs code
+  // as you.
   bool trust_shared_dirs = false;
   // How long to wait for another process that compiles the same kernel before compiling it here
   // too.
   std::chrono::milliseconds lock_wait{60000};
 
   // Folders of templates (each holds <kernel>/<kernel>.cu, <kernel>/key.h and possibly common/),
-  // searched before the templates inside the library.
+  // searched before the templates inside the library.  Others must not be able to write them:
+  // trust_shared_dirs.
   std::vector<std::string> template_dirs{};
 
   // Which ways to compute (paths) operators may take: "gdn_prefill=portable" only that one,
@@ -75,6 +78,10 @@ struct Options {
   //   CUBINERY_TEMPLATE_DIR   template_dirs, separated by colons
   //   CUBINERY_PATHS          paths, separated by colons
   //   CUDA_HOME, CUDA_PATH    the toolkit whose libnvrtc is used when CUBINERY_NVRTC is not set
+  //
+  // A privileged process (setuid, setgid, file capabilities: AT_SECURE of getauxval(3)) reads none
+  // of them: whoever starts it would choose the libraries, templates and cubins that it runs.
+  // Every variable counts as unset there, and that is no error.  Such a program sets the fields.
   static Result<Options> from_env();
 };
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ class Context:
         cache_layers: read-only directories searched after it, in order.
         use_disk_cache: False: nothing is read from or written to disk.
         cache_limit_bytes: entries of cache_dir are evicted when they pass this size in all.
-        trust_shared_dirs: load from directories that others can write.
+        trust_shared_dirs: load (templates too) from directories that others can write.
         lock_wait: seconds to wait for another process that compiles the same kernel.
         template_dirs: folders of templates searched before those of the library.
         log: called as log(level, message), level "info" or "warning", from any thread; must not
@@ -234,6 +235,15 @@ class Context:
 
 _contexts: dict[int, Context] = {}
 _contexts_lock = threading.Lock()
+
+
+def _forget_lock() -> None:
+    """A thread that held it may not be in this child of a fork."""
+    global _contexts_lock
+    _contexts_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_lock)
 
 
 def context_of(device: int) -> Context:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import cubinery
 import pytest
+from cubinery import _context
 
 
 def test_a_context_without_a_device(compiler):
@@ -139,3 +140,35 @@ def test_compiling_lets_other_threads_run(tmp_path, compiler):
         turns += 1
     # With the lock held this loop would get one turn, or two.
     assert turns > 10
+
+
+def exit_code_of_child(body) -> int:
+    """What body() returns in a child of os.fork(); 100 where it raises."""
+    child = os.fork()
+    if child == 0:
+        code = 100
+        try:
+            code = body()
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_forked_child_is_refused(tmp_path):
+    context = cubinery.Context(-1, arch="sm_90a", offline=True, cache_dir=tmp_path)
+
+    def compile_in_child() -> int:
+        try:
+            context.compile(cubinery.DecodeProblem())
+        except cubinery.UnsupportedError as error:
+            return 0 if "fork()" in str(error) else 1
+        return 2
+
+    assert exit_code_of_child(compile_in_child) == 0
+
+
+def test_a_forked_child_can_make_contexts_of_its_own():
+    # As if another thread had been making one.
+    with _context._contexts_lock:
+        code = exit_code_of_child(lambda: 0 if _context._contexts_lock.acquire(timeout=60) else 1)
+    assert code == 0

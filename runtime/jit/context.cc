@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <pwd.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <array>
@@ -13,8 +14,13 @@
 namespace cubinery {
 namespace {
 
+// Whether this process may do more than the user who started it, and acts as that user all the
+// same: file capabilities, or another group.  That user's files are then not this process's own.
+bool has_foreign_home() { return getauxval(AT_SECURE) != 0 && getuid() == geteuid(); }
+
 // ~/.cache/cubinery by the password database: the environment is read in Options::from_env() only.
 std::string home_cache_dir() {
+  if (has_foreign_home()) return "";
   std::array<char, 4096> buffer{};
   passwd entry{};
   passwd* found = nullptr;
@@ -59,7 +65,10 @@ std::unique_ptr<Store> open_store(const Options& options) {
   if (of_store.dir.empty()) {
     if (options.log) {
       options.log(LogLevel::kWarning,
-                  "cache: no home directory for this user; set Options::cache_dir");
+                  has_foreign_home()
+                      ? "cache: the home directory is that of the user who started this "
+                        "privileged process; set Options::cache_dir"
+                      : "cache: no home directory for this user; set Options::cache_dir");
     }
     return nullptr;
   }

@@ -20,6 +20,30 @@ std::vector<std::string> compile_options(const KernelSpec& spec, const std::stri
   return options;
 }
 
+// Why launches could not pass their parameter struct to the cubin's kernel.
+Status check_parameter(const KernelSpec& spec, std::string_view cubin) {
+  const std::optional<KernelParameters> parameters = read_parameters(cubin, spec.kernel);
+  if (!parameters) return {};
+  if (parameters->count != 1) {
+    return Status(
+        Code::kCompileFailed,
+        fmt::format("{}: {} takes {} parameters; accepted: one, the struct Fields::Params",
+                    spec.canonical, spec.kernel, parameters->count));
+  }
+  if (parameters->bytes == spec.param_bytes) return {};
+  return Status(
+      Code::kInvalidKey,
+      fmt::format("{}: {}", spec.canonical, wrong_parameter(parameters->bytes, spec.param_bytes)));
+}
+
+// Of two errors the one that says more: what is wrong with an entry, where nothing can be compiled
+// in its place.
+Status telling(Status error, Status refusal) {
+  const bool cannot_compile =
+      error.code() == Code::kNotCached || error.code() == Code::kUnsupported;
+  return cannot_compile && !refusal.ok() ? std::move(refusal) : std::move(error);
+}
+
 KernelInfo info_of(const Identity& identity) {
   return {.kernel = identity.kernel,
           .canonical = identity.key,
@@ -75,6 +99,17 @@ std::shared_ptr<Context::State::Slot> Context::State::slot_of(const Identity& id
   return slot;
 }
 
+Context::State::Accept Context::State::fitting(const KernelSpec& spec, Status* refusal) {
+  return [&spec, refusal](const Entry& entry) -> std::optional<std::string> {
+    if (std::optional<std::string> mismatch = cubin_mismatch(entry)) return mismatch;
+    Status parameter = check_parameter(spec, entry.cubin);
+    if (parameter.ok()) return std::nullopt;
+    std::string why(parameter.message());
+    if (refusal->ok()) *refusal = std::move(parameter);
+    return why;
+  };
+}
+
 std::optional<Context::State::Made> Context::State::find(const Identity& identity,
                                                          const Accept& accept) const {
   if (!store) return std::nullopt;
@@ -119,13 +154,7 @@ Result<Context::State::Made> Context::State::build(const KernelSpec& spec, const
                               spec.canonical, spec.kernel, source->path, spec.kernel),
                   std::move(output->log));
   }
-  if (const std::optional<int> count = count_parameters(made.cubin, spec.kernel);
-      count && *count != 1) {
-    return Status(
-        Code::kCompileFailed,
-        fmt::format("{}: {} takes {} parameters; accepted: one, the struct Fields::Params",
-                    spec.canonical, spec.kernel, *count));
-  }
+  CUBINERY_RETURN_IF_ERROR(check_parameter(spec, made.cubin));
   return made;
 }
 
@@ -178,13 +207,18 @@ Status Context::State::not_cached(const Identity& identity) const {
                                     fmt::join(explanation.differences, "; "))));
 }
 
+Result<TemplateSource> Context::State::template_of(const KernelSpec& spec) const {
+  return find_template(spec.kernel, options.template_dirs, options.trust_shared_dirs);
+}
+
 Result<Context::State::Held> Context::State::hold(const KernelSpec& spec) const {
+  CUBINERY_RETURN_IF_ERROR(process.check());  // before any lock
   Held held;
   const EmbeddedDigests* embedded = embedded_digests(spec.kernel);
   if (embedded != nullptr && options.template_dirs.empty()) {
     held.identity = identity_of(spec, embedded->own, embedded->headers);
   } else {
-    Result<TemplateSource> source = find_template(spec.kernel, options.template_dirs);
+    Result<TemplateSource> source = template_of(spec);
     if (!source) return std::move(source).error();
     held.identity = identity_of(spec, source->template_digest, source->headers_digest);
     held.source = *std::move(source);
@@ -204,13 +238,15 @@ Result<CompiledKernel> Context::State::compile(const KernelSpec& spec) const {
     compiled.source = Source::kMemory;
     return compiled;
   }
+  Status refusal;
+  const Accept accept = fitting(spec, &refusal);
   Made made;
-  if (std::optional<Made> found = find(held->identity, cubin_mismatch)) {
+  if (std::optional<Made> found = find(held->identity, accept)) {
     ++disk_hits_;
     made = *std::move(found);
   } else {
-    Result<Made> result = make_missing(spec, *held, cubin_mismatch);
-    if (!result) return std::move(result).error();
+    Result<Made> result = make_missing(spec, *held, accept);
+    if (!result) return telling(std::move(result).error(), std::move(refusal));
     made = *std::move(result);
   }
   slot.compiled = made.compiled;
@@ -236,8 +272,9 @@ Result<std::optional<Kernel>> Context::State::load(const KernelSpec& spec, bool 
   std::optional<Kernel> kernel;
   Status refusal;  // of the first entry that was refused
   Status failure;  // of an entry that is good
+  const Accept fits = fitting(spec, &refusal);
   const Accept accept = [&](const Entry& entry) -> std::optional<std::string> {
-    if (std::optional<std::string> mismatch = cubin_mismatch(entry)) return mismatch;
+    if (std::optional<std::string> mismatch = fits(entry)) return mismatch;
     KernelInfo info = info_of(entry.identity);
     read_metadata(entry.metadata, &info);
     bool blames_cubin = false;
@@ -263,12 +300,7 @@ Result<std::optional<Kernel>> Context::State::load(const KernelSpec& spec, bool 
     made = *std::move(found);
   } else if (may_make) {
     Result<Made> result = make_missing(spec, *held, accept);
-    if (!result) {
-      // Where nothing can be compiled, what is wrong with the entry says more.
-      const bool cannot_compile =
-          result.error().code() == Code::kNotCached || result.error().code() == Code::kUnsupported;
-      return cannot_compile && !refusal.ok() ? std::move(refusal) : std::move(result).error();
-    }
+    if (!result) return telling(std::move(result).error(), std::move(refusal));
     made = *std::move(result);
   } else {
     return std::optional<Kernel>();
@@ -310,7 +342,8 @@ void Context::State::explain_miss(const Identity& identity, Explanation* explana
 }
 
 Result<Explanation> Context::State::explain(const KernelSpec& spec) const {
-  Result<TemplateSource> source = find_template(spec.kernel, options.template_dirs);
+  CUBINERY_RETURN_IF_ERROR(process.check());
+  Result<TemplateSource> source = template_of(spec);
   if (!source) return std::move(source).error();
   const Identity identity = identity_of(spec, source->template_digest, source->headers_digest);
   Explanation explanation;
@@ -320,7 +353,8 @@ Result<Explanation> Context::State::explain(const KernelSpec& spec) const {
   explanation.options = compile_options(spec, arch);
   explanation.path = store ? store->path_of(identity) : "";
   explanation.info = info_of(identity);
-  if (std::optional<Made> found = find(identity, cubin_mismatch)) {
+  Status refusal;
+  if (std::optional<Made> found = find(identity, fitting(spec, &refusal))) {
     explanation.cached = true;
     explanation.path = std::move(found->compiled.path);
     explanation.info = std::move(found->compiled.info);

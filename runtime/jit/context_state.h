@@ -15,6 +15,7 @@
 #include "cubinery/context.h"
 #include "runtime/jit/device.h"
 #include "runtime/jit/nvrtc.h"
+#include "runtime/jit/owner_process.h"
 #include "runtime/jit/template_source.h"
 #include "tuner/choose/tuning_files.h"
 
@@ -22,6 +23,7 @@ namespace cubinery {
 
 // Thread-safe.
 struct Context::State {
+  const OwnerProcess process;
   Options options;
   std::string arch;
   std::shared_ptr<const Device> device;  // null with kNoDevice
@@ -60,12 +62,17 @@ struct Context::State {
     std::unique_lock<std::mutex> lock;  // ends before the slot may
   };
 
+  Result<TemplateSource> template_of(const KernelSpec& spec) const;
   Result<Held> hold(const KernelSpec& spec) const;
   Identity identity_of(const KernelSpec& spec, std::string_view template_digest,
                        std::string_view headers_digest) const;
   std::shared_ptr<Slot> slot_of(const Identity& identity) const;
   // What refuses entries on disk, as Store::lookup() takes it.
   using Accept = std::function<std::optional<std::string>(const Entry&)>;
+
+  // Accepts what fits its identity and the kernel's parameter; *refusal: the first error of one
+  // that does not fit the parameter.  Both live as long as what is returned.
+  static Accept fitting(const KernelSpec& spec, Status* refusal);
 
   std::optional<Made> find(const Identity& identity, const Accept& accept) const;
   // Without `may_make` nullopt where it would have to be compiled.

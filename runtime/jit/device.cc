@@ -14,7 +14,8 @@ Result<std::shared_ptr<const Device>> Device::open(std::shared_ptr<const Driver>
 }
 
 Device::~Device() {
-  if (context_ != nullptr) driver_->cuDevicePrimaryCtxRelease(device_);
+  // In a forked child it is the parent's, and the driver may hang.
+  if (context_ != nullptr && process_.is_current()) driver_->cuDevicePrimaryCtxRelease(device_);
 }
 
 Status Device::attribute(CUdevice_attribute attribute, int* value) const {

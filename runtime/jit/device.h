@@ -8,6 +8,7 @@
 
 #include "cubinery/status.h"
 #include "runtime/jit/driver.h"
+#include "runtime/jit/owner_process.h"
 
 namespace cubinery {
 
@@ -22,6 +23,7 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   const Driver& driver() const { return *driver_; }
+  const OwnerProcess& process() const { return process_; }
   CUcontext context() const { return context_; }
   int ordinal() const { return ordinal_; }
   int major() const { return major_; }
@@ -34,6 +36,7 @@ class Device {
   explicit Device(std::shared_ptr<const Driver> driver) : driver_(std::move(driver)) {}
   Status load(int ordinal);
 
+  const OwnerProcess process_;
   std::shared_ptr<const Driver> driver_;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;

@@ -5,14 +5,10 @@
 
 namespace cubinery {
 
-// Stays open while the object lives.  Not copyable.
+// The library stays open: NVRTC leaks what it allocated each time it is unmapped, the driver has
+// threads, and closing takes the loader's lock, which a forked child may never get.
 class DynamicLibrary {
  public:
-  DynamicLibrary() = default;
-  ~DynamicLibrary();
-  DynamicLibrary(DynamicLibrary&& other) noexcept;
-  DynamicLibrary& operator=(DynamicLibrary&& other) noexcept;
-
   // False: error() says why.
   bool open(const std::string& path);
   bool is_open() const { return handle_ != nullptr; }

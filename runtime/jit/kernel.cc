@@ -83,11 +83,8 @@ class Loader {
         check(driver_.cuKernelGetParamInfo(kernel, 0, &offset, &bytes), "cuKernelGetParamInfo"));
     if (bytes == state_->param_bytes) return {};
     blames_cubin_ = true;
-    return Status(
-        Code::kInvalidKey,
-        fmt::format("{}: the __global__ function takes a parameter of {} bytes; accepted: the "
-                    "struct Fields::Params of {} bytes",
-                    state_->info.canonical, bytes, state_->param_bytes));
+    return Status(Code::kInvalidKey, fmt::format("{}: {}", state_->info.canonical,
+                                                 wrong_parameter(bytes, state_->param_bytes)));
   }
 
   Kernel::State* state_;
@@ -97,10 +94,18 @@ class Loader {
 
 }  // namespace
 
+std::string wrong_parameter(std::size_t bytes, std::size_t accepted) {
+  return fmt::format(
+      "the __global__ function takes a parameter of {} bytes; accepted: the struct Fields::Params "
+      "of {} bytes",
+      bytes, accepted);
+}
+
 Kernel::State::~State() {
   // After the driver has shut down (static destructors) this fails, and there is nothing left to
-  // unload.
-  if (library != nullptr) device->driver().cuLibraryUnload(library);
+  // unload.  In a forked child it is the parent's, and the driver may hang.
+  if (library != nullptr && device->process().is_current())
+    device->driver().cuLibraryUnload(library);
 }
 
 Result<Kernel> load_kernel(std::shared_ptr<const Device> device, const KernelSpec& spec,

@@ -26,6 +26,10 @@ struct Kernel::State {
   State& operator=(const State&) = delete;
 };
 
+// "the __global__ function takes a parameter of 8 bytes; accepted: ...": what is wrong with a
+// kernel whose parameter is not spec.param_bytes long.
+std::string wrong_parameter(std::size_t bytes, std::size_t accepted);
+
 // Loads a cubin on a device and puts its code there.
 // kDriver: the driver refuses it.  kInvalidKey: the kernel's parameter is not spec.param_bytes
 // long.  `blames_cubin`, if given: whether an error is the cubin's fault, so that another one may

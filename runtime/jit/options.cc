@@ -1,6 +1,7 @@
 #include "cubinery/options.h"
 
-#include <cstdlib>
+#include <stdlib.h>
+
 #include <filesystem>
 
 #include "runtime/jit/options_text.h"
@@ -8,9 +9,11 @@
 namespace cubinery {
 namespace {
 
+// The one door for the environment.  Whoever starts a privileged process chooses its environment,
+// and must not choose what it runs: there every variable is as good as unset.
 std::string variable(const char* name) {
   const char* value =
-      std::getenv(name);  // NOLINT(concurrency-mt-unsafe): documented, once per call
+      ::secure_getenv(name);  // NOLINT(concurrency-mt-unsafe): documented, once per call
   return value != nullptr ? value : "";
 }
 

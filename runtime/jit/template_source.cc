@@ -4,11 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <memory>
+#include <optional>
+
+#include "cache/env.h"
+#include "cache/trust.h"
 
 namespace cubinery {
 namespace {
@@ -23,41 +24,72 @@ bool is_identifier(std::string_view name) {
          !(name[0] >= '0' && name[0] <= '9');
 }
 
-Result<std::string> read_file(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::string text;
-  std::array<char, 16384> buffer{};
-  while (stream.read(buffer.data(), buffer.size()) || stream.gcount() > 0) {
-    text.append(buffer.data(), static_cast<std::size_t>(stream.gcount()));
-  }
-  if (!stream.eof()) {
-    return Status(Code::kIo,
-                  fmt::format("template: cannot read {}: {}", path.string(), std::strerror(errno)));
-  }
-  return text;
+Status template_error(const Status& error) {
+  return Status(error.code(), fmt::format("template: {}", error.message()));
 }
 
-// Puts the device files of root/folder into `files`, in place of those of the same name.
-Status overlay(const fs::path& root, std::string_view folder, TemplateFiles* files) {
-  std::error_code error;
-  fs::directory_iterator entry(root / folder, error);
-  if (error == std::errc::no_such_file_or_directory) return {};
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (!is_device_file(name) || name.starts_with('.')) continue;
-    Result<std::string> text = read_file(entry->path());
-    if (!text) return std::move(text).error();
-    files->insert_or_assign(fmt::format("{}/{}", folder, name), std::move(*text));
+// The folders of the caller.  A template is code: whoever can write it runs code as us.
+class Overlay {
+ public:
+  Overlay(bool trust, TemplateFiles* files) : trust_(trust), files_(files) {}
+
+  // Puts the device files of root/folder into the files, in place of those of the same name.
+  Status add(const fs::path& root, std::string_view folder) {
+    CUBINERY_RETURN_IF_ERROR(check(root.string()));
+    const fs::path dir = root / folder;
+    CUBINERY_RETURN_IF_ERROR(check(dir.string()));
+    std::error_code error;
+    fs::directory_iterator entry(dir, error);
+    if (error == std::errc::no_such_file_or_directory) return {};
+    for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+      const std::string name = entry->path().filename().string();
+      if (!is_device_file(name) || name.starts_with('.')) continue;
+      Result<std::string> text = read_file(entry->path().string());
+      if (!text) return std::move(text).error();
+      CUBINERY_RETURN_IF_ERROR(check_directives(entry->path().string(), *text));
+      files_->insert_or_assign(fmt::format("{}/{}", folder, name), std::move(*text));
+    }
+    if (!error) return {};
+    return template_error(io_error("list", dir.string(), error));
   }
-  if (!error) return {};
-  return Status(Code::kIo, fmt::format("template: cannot list {}: {}", (root / folder).string(),
-                                       error.message()));
-}
+
+ private:
+  Status check(const std::string& path) const {
+    const Status owner = trust_ ? Status() : check_owner(*env_, path);
+    return owner.ok() ? Status() : template_error(owner);
+  }
+
+  // An identity covers the files of the folders, and no others.
+  static Status check_directives(const std::string& path, std::string_view text) {
+    const std::optional<std::string> directive = outside_directive(text);
+    if (!directive) return {};
+    return Status(Code::kCompileFailed,
+                  fmt::format("template: {}: {}: may read a file outside the template folders, "
+                              "whose changes would go unseen; accepted: a name in quotes or angle "
+                              "brackets, \"<folder>/<file>\", no absolute path and no macro",
+                              path, *directive));
+  }
+
+  Result<std::string> read_file(const std::string& path) const {
+    std::string text;
+    FileInfo info;
+    if (const std::error_code error = env_->read(path, &text, &info)) {
+      return template_error(io_error("read", path, error));
+    }
+    const Status owner = trust_ ? Status() : check_owner(*env_, path, info);
+    if (!owner.ok()) return template_error(owner);
+    return text;
+  }
+
+  const std::shared_ptr<Env> env_ = posix_env();
+  const bool trust_;
+  TemplateFiles* const files_;
+};
 
 }  // namespace
 
 Result<TemplateSource> find_template(std::string_view kernel,
-                                     const std::vector<std::string>& template_dirs) {
+                                     const std::vector<std::string>& template_dirs, bool trust) {
   if (!is_identifier(kernel)) {
     return Status(Code::kInvalidKey,
                   fmt::format("template: kernel name \"{}\" is not a C identifier", kernel));
@@ -72,9 +104,10 @@ Result<TemplateSource> find_template(std::string_view kernel,
     }
   }
   // Backwards, so that the first folder has the last word.
+  Overlay overlay(trust, &source.files);
   for (auto dir = template_dirs.rbegin(); dir != template_dirs.rend(); ++dir) {
-    CUBINERY_RETURN_IF_ERROR(overlay(*dir, "common", &source.files));
-    CUBINERY_RETURN_IF_ERROR(overlay(*dir, kernel, &source.files));
+    CUBINERY_RETURN_IF_ERROR(overlay.add(*dir, "common"));
+    CUBINERY_RETURN_IF_ERROR(overlay.add(*dir, kernel));
     std::error_code ignored;
     const fs::path file = fs::path(*dir) / source.path;
     if (fs::exists(file, ignored)) source.origin = file.string();
@@ -91,10 +124,10 @@ Result<TemplateSource> find_template(std::string_view kernel,
 }
 
 Result<std::string> find_code_digest(std::string_view kernel,
-                                     const std::vector<std::string>& template_dirs) {
+                                     const std::vector<std::string>& template_dirs, bool trust) {
   const EmbeddedDigests* embedded = embedded_digests(kernel);
   if (embedded != nullptr && template_dirs.empty()) return std::string(embedded->code);
-  const Result<TemplateSource> source = find_template(kernel, template_dirs);
+  const Result<TemplateSource> source = find_template(kernel, template_dirs, trust);
   if (!source) return source.error().clone();
   return code_digest(source->files, kernel);
 }

@@ -31,12 +31,12 @@ bool fits(const Configuration& configuration, const GpuIdentity& gpu) {
 
 // XXH3-128 over the code of these templates, found in these folders first.
 std::string templates_digest(std::vector<std::string> kernels,
-                             const std::vector<std::string>& template_dirs) {
+                             const std::vector<std::string>& template_dirs, bool trust) {
   std::sort(kernels.begin(), kernels.end());
   kernels.erase(std::unique(kernels.begin(), kernels.end()), kernels.end());
   std::string digests;
   for (const std::string& kernel : kernels) {
-    const Result<std::string> digest = find_code_digest(kernel, template_dirs);
+    const Result<std::string> digest = find_code_digest(kernel, template_dirs, trust);
     // One that is not there compiles to nothing: as good a digest as any.
     digests += digest ? *digest : fmt::format("no {}", kernel);
   }
@@ -44,10 +44,10 @@ std::string templates_digest(std::vector<std::string> kernels,
 }
 
 std::map<std::string, std::string, std::less<>> templates_of(
-    const PathKernels& paths, const std::vector<std::string>& template_dirs) {
+    const PathKernels& paths, const std::vector<std::string>& template_dirs, bool trust) {
   std::map<std::string, std::string, std::less<>> templates;
   for (const auto& [path, kernels] : paths) {
-    templates.emplace(path, templates_digest(kernels, template_dirs));
+    templates.emplace(path, templates_digest(kernels, template_dirs, trust));
   }
   return templates;
 }
@@ -55,6 +55,7 @@ std::map<std::string, std::string, std::less<>> templates_of(
 // In the order of precedence.
 std::vector<TuningResult> results_of(const Context::State& state, const Wanted& wanted) {
   if (!paths::is_kernel_name(wanted.op)) return {};  // files are named after it
+  if (!state.process.is_current()) return {};        // no lock can be taken
   const auto& log = state.options.log;
   std::vector<TuningResult> results;
   if (state.store) {
@@ -78,6 +79,7 @@ std::vector<TuningResult> results_of(const Context::State& state, const Wanted& 
 }  // namespace
 
 Result<GpuIdentity> gpu_identity(const Context& context) {
+  CUBINERY_RETURN_IF_ERROR(context.state().process.check());
   const Device* device = context.state().device.get();
   if (device == nullptr) {
     return Status(Code::kUnsupported, "tuning: a context with kNoDevice has no GPU");
@@ -117,6 +119,10 @@ const std::vector<std::string>& path_options(const Context& context) {
   return context.state().options.paths;
 }
 
+bool trusts_shared_dirs(const Context& context) {
+  return context.state().options.trust_shared_dirs;
+}
+
 PathKernels path_kernels(const TuningSpace& space) {
   PathKernels paths;
   for (const Configuration& configuration : space.configurations) {
@@ -129,7 +135,8 @@ PathKernels path_kernels(const TuningSpace& space) {
 Toolchain toolchain_of(const Context& context, const PathKernels& paths) {
   const auto& nvrtc = context.state().nvrtc;
   return {.nvrtc = nvrtc ? (*nvrtc)->version() : "",
-          .templates = templates_of(paths, context.state().options.template_dirs)};
+          .templates = templates_of(paths, context.state().options.template_dirs,
+                                    trusts_shared_dirs(context))};
 }
 
 std::string tuning_directory(const Context& context) {
@@ -155,7 +162,7 @@ Answers answers_to(const Context& context, Question question, const PathKernels&
 KnownResults known_results_inside(std::string_view op, const PathKernels& paths) {
   return {.results = embedded_results(
               [&](std::string_view its_op, std::string_view) { return its_op == op; }),
-          .templates = templates_of(paths, {})};
+          .templates = templates_of(paths, {}, false)};
 }
 
 KnownResults known_results_of(const Context& context, std::string_view op,

@@ -85,6 +85,8 @@ class FaultEnv : public Env {
     return fault ? fault : base_->try_lock(path, owner, held);
   }
   std::int64_t now_ns() override { return base_->now_ns() + clock_offset_ns_; }
+  std::chrono::milliseconds uptime() override { return base_->uptime(); }
+  void pause(std::chrono::milliseconds time) override { base_->pause(time); }
   std::uint64_t random() override { return base_->random(); }
   std::uint32_t user() override { return base_->user(); }
   std::int64_t process() override { return base_->process(); }

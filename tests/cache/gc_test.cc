@@ -1,11 +1,19 @@
 // Recency, eviction and sweeping.
 #include "cache/gc.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <limits>
 #include <memory>
 #include <string>
 
 #include "cache/store.h"
 #include "tests/cache/mem_cache.h"
+#include "tests/cache/temp_dir.h"
 #include "tests/catch.h"
 
 namespace cubinery {
@@ -115,6 +123,12 @@ TEST_CASE("GcRemovesDamagedEntriesButNotNewerOnes", "[cache]") {
   CHECK(files.contains(readme));
 }
 
+const std::string kStaleTemporary = "12-a-host-0-34.tmp";
+const std::string kYoungTemporary = "13-host-1-35.tmp";
+const std::string kStaleLock = std::string(32, 'a') + ".lock";
+const std::string kHeldLock = std::string(32, 'b') + ".lock";
+const std::string kYoungLock = std::string(32, '0') + ".lock";
+
 TEST_CASE("StaleTemporariesAndLockFilesAreSwept", "[cache]") {
   MemCache cache;
   REQUIRE(cache.env->make_dirs(kDir + "/tmp") == std::error_code());
@@ -124,18 +138,25 @@ TEST_CASE("StaleTemporariesAndLockFilesAreSwept", "[cache]") {
   MemEnv::File young = stale;
   young.info.mtime_ns += 2 * kSecond;
   auto& files = cache.env->files();
-  files = {{kDir + "/tmp/stale.tmp", stale},   {kDir + "/tmp/young.tmp", young},
-           {kDir + "/tmp/README", stale},      {kDir + "/locks/stale.lock", stale},
-           {kDir + "/locks/held.lock", stale}, {kDir + "/locks/young.lock", young}};
+  files = {{kDir + "/tmp/" + kStaleTemporary, stale},
+           {kDir + "/tmp/" + kYoungTemporary, young},
+           {kDir + "/tmp/README", stale},
+           {kDir + "/tmp/mine.tmp", stale},
+           {kDir + "/locks/mine.lock", stale},
+           {kDir + "/locks/" + kStaleLock, stale},
+           {kDir + "/locks/" + kHeldLock, stale},
+           {kDir + "/locks/" + kYoungLock, young}};
   std::unique_ptr<HeldLock> held;
-  REQUIRE_FALSE(cache.env->try_lock(kDir + "/locks/held.lock", "test", &held));
+  REQUIRE_FALSE(cache.env->try_lock(kDir + "/locks/" + kHeldLock, "test", &held));
   const auto check_swept = [&] {
-    CHECK_FALSE(files.contains(kDir + "/tmp/stale.tmp"));
-    CHECK(files.contains(kDir + "/tmp/young.tmp"));
-    CHECK(files.contains(kDir + "/tmp/README"));
-    CHECK_FALSE(files.contains(kDir + "/locks/stale.lock"));
-    CHECK(files.contains(kDir + "/locks/held.lock"));
-    CHECK(files.contains(kDir + "/locks/young.lock"));
+    CHECK_FALSE(files.contains(kDir + "/tmp/" + kStaleTemporary));
+    CHECK(files.contains(kDir + "/tmp/" + kYoungTemporary));
+    for (const char* foreign : {"/tmp/README", "/tmp/mine.tmp", "/locks/mine.lock"}) {
+      CHECK(files.contains(kDir + foreign));
+    }
+    CHECK_FALSE(files.contains(kDir + "/locks/" + kStaleLock));
+    CHECK(files.contains(kDir + "/locks/" + kHeldLock));
+    CHECK(files.contains(kDir + "/locks/" + kYoungLock));
   };
   SECTION("by gc") {
     const Result<GcResult> result = cache.store.gc();
@@ -146,10 +167,83 @@ TEST_CASE("StaleTemporariesAndLockFilesAreSwept", "[cache]") {
   SECTION("by the first publish of a store, not by later ones") {
     REQUIRE(publishes(cache.store, sample_entry()));
     check_swept();
-    files[kDir + "/tmp/stale.tmp"] = stale;
+    files[kDir + "/tmp/" + kStaleTemporary] = stale;
     REQUIRE(publishes(cache.store, sample_entry()));
-    CHECK(files.contains(kDir + "/tmp/stale.tmp"));
+    CHECK(files.contains(kDir + "/tmp/" + kStaleTemporary));
   }
+}
+
+TEST_CASE("WhatOthersCouldHavePlacedIsNotSwept", "[cache]") {
+  struct Case {
+    std::uint32_t owner;
+    std::uint32_t mode;
+  };
+  const Case whose = GENERATE(Case{1234, 0755}, Case{MemEnv::kUser, 0777});
+  MemCache cache;
+  REQUIRE(publishes(cache.store, sample_entry()));
+  auto& files = cache.env->files();
+  MemEnv::File stale{"half an entry", {}};
+  stale.info.mtime_ns = cache.env->now - 3601 * kSecond;
+  for (const char* sub : {"/tmp", "/locks"}) {
+    REQUIRE_FALSE(cache.env->make_dirs(kDir + sub));
+    cache.env->dirs()[kDir + sub].owner = whose.owner;
+    cache.env->dirs()[kDir + sub].mode = whose.mode;
+  }
+  files[kDir + "/tmp/" + kStaleTemporary] = stale;
+  files[kDir + "/locks/" + kStaleLock] = stale;
+  REQUIRE(cache.store.gc());
+  CHECK(files.contains(kDir + "/tmp/" + kStaleTemporary));
+  CHECK(files[kDir + "/locks/" + kStaleLock].bytes == "half an entry");
+  Store trusting({.dir = kDir, .trust_shared_dirs = true}, cache.env);
+  CHECK(trusting.gc().value().temporaries_removed == 2);
+}
+
+// What gc() did to the files of somebody who can write to locks/ or tmp/, on a real disk.
+TEST_CASE("LinksInLocksAndTmpLoseNothing", "[cache]") {
+  const test::TempDir temp;
+  const std::string dir = temp.path() + "/cache";
+  const std::string precious = temp.path() + "/precious";
+  std::filesystem::create_directories(dir + "/locks");
+  std::filesystem::create_directories(precious);
+  test::write_bytes(precious + "/thesis", "text");
+  test::write_bytes(precious + "/notes.tmp", "text");
+  REQUIRE(::link((precious + "/thesis").c_str(), (dir + "/locks/" + kStaleLock).c_str()) == 0);
+  REQUIRE(::symlink(precious.c_str(), (dir + "/tmp").c_str()) == 0);
+  const auto env = posix_env();
+  for (const char* file : {"/thesis", "/notes.tmp"}) {
+    REQUIRE_FALSE(env->set_mtime(precious + file, env->now_ns() - 7200 * kSecond));
+  }
+  Store store({.dir = dir, .trust_shared_dirs = GENERATE(false, true)});
+  REQUIRE(store.gc());
+  CHECK(test::read_bytes(precious + "/thesis") == "text");
+  CHECK(test::read_bytes(precious + "/notes.tmp") == "text");
+}
+
+// A file's time has 64 bits of seconds, as many as nanoseconds have in all.
+TEST_CASE("TimesOfAnyYearAreSaturated", "[cache]") {
+  constexpr std::int64_t kLimit = std::int64_t{9'000'000'000} * kSecond;
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  CHECK(saturated_ns(1'700'000'000, 5) == 1'700'000'000 * kSecond + 5);
+  CHECK(saturated_ns(-1, 999'999'999) == -1);
+  CHECK(saturated_ns(8'999'999'999, 999'999'999) == kLimit - 1);
+  CHECK(saturated_ns(9'000'000'000, 999'999'999) == kLimit);
+  CHECK(saturated_ns(kMost, 999'999'999) == kLimit);
+  CHECK(saturated_ns(-kMost - 1, 0) == -kLimit);
+
+  const test::TempDir temp;
+  Store store({.dir = temp.path()});
+  REQUIRE(publishes(store, sample_entry()));
+  const std::string path = store.path_of(sample_identity());
+  constexpr std::int64_t kYear2400 = 13'569'465'600;
+  const std::array<timespec, 2> times{timespec{kYear2400, 0}, timespec{kYear2400, 0}};
+  REQUIRE(::utimensat(AT_FDCWD, path.c_str(), times.data(), 0) == 0);
+  FileInfo info;
+  REQUIRE_FALSE(posix_env()->stat(path, &info));
+  CHECK(info.mtime_ns == kLimit);
+  // From the future: renewed by a hit.
+  REQUIRE(store.lookup(sample_identity()));
+  REQUIRE_FALSE(posix_env()->stat(path, &info));
+  CHECK(info.mtime_ns < kLimit);
 }
 
 TEST_CASE("GcOfNothingIsFine", "[cache]") {

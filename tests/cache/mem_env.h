@@ -120,6 +120,8 @@ class MemEnv : public Env {
   }
 
   std::int64_t now_ns() override { return now; }
+  std::chrono::milliseconds uptime() override { return paused; }
+  void pause(std::chrono::milliseconds time) override { paused += time; }
   std::uint64_t random() override { return ++random_; }
   std::uint32_t user() override { return kUser; }
   std::int64_t process() override { return 1; }
@@ -138,7 +140,8 @@ class MemEnv : public Env {
 
   static constexpr std::uint32_t kUser = 1000;
   std::int64_t now = std::int64_t{1'700'000'000} * 1'000'000'000;
-  bool sync_fails = false;  // bytes are written, then fsync() reports an error
+  std::chrono::milliseconds paused{0};  // by pause() in all; nobody really waits
+  bool sync_fails = false;              // bytes are written, then fsync() reports an error
 
  private:
   class Lock : public HeldLock {

@@ -4,6 +4,7 @@
 
 #include "capi/arguments.h"
 #include "capi/handles.h"
+#include "tests/cache/child.h"
 #include "tests/cache/temp_dir.h"
 #include "tests/capi/handles.h"
 
@@ -37,6 +38,28 @@ TEST_CASE("AContextSaysWhatItIsFor", "[cpu]") {
   CHECK(std::string(cubinery_context_arch(nullptr)).empty());
   CHECK(cubinery_context_device(nullptr) == -1);
   CHECK(cubinery_context_sm_count(nullptr) == 0);
+}
+
+TEST_CASE("InAForkedChildAContextIsUnsupported", "[cpu]") {
+  Bench bench;
+  const pid_t child = test::start_child([&] {
+    CubineryContext* const context = bench.context.release();
+    CubineryDecode* decode = nullptr;
+    char* text = nullptr;
+    if (cubinery_context_compile(context, "gdn_decode", "{}", &text) != CUBINERY_UNSUPPORTED) {
+      return 1;
+    }
+    if (std::string(cubinery_last_error()).find("fork()") == std::string::npos) return 2;
+    if (cubinery_context_explain(context, "gdn_decode", "{}", &text) != CUBINERY_UNSUPPORTED) {
+      return 3;
+    }
+    if (cubinery_decode_create(context, "{}", &decode) != CUBINERY_UNSUPPORTED) return 4;
+    CubineryCacheStats stats = CUBINERY_CACHE_STATS_INIT;
+    if (cubinery_context_stats(context, &stats) != CUBINERY_OK) return 5;
+    cubinery_context_destroy(context);
+    return 0;
+  });
+  CHECK(test::wait_for(child) == 0);
 }
 
 TEST_CASE("AContextThatCannotBeIsNull", "[cpu]") {

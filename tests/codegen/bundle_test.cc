@@ -190,6 +190,53 @@ TEST_CASE("KernelDigestsOfTheLibrarySeeEveryFileThatTheyNeed", "[cpu]") {
   }
 }
 
+TEST_CASE("DirectivesThatMayReadOtherFilesAreFound", "[cpu]") {
+  for (const char* text : {"#include \"/opt/x.h\"",
+                           "#include </opt/x.h>",
+                           "int i;\n  #  include\t\"/opt/x.h\"\n",
+                           "#include_next \"/opt/x.h\"",
+                           "#include X",
+                           "#include X(y)",
+                           "#include",
+                           "#embed \"/opt/x.h\"",
+                           "#inc\\\nlude \"/opt/x.h\"",
+                           "#inc\\\r\nlude \"/opt/x.h\"\r\n",
+                           "/* a */ # /* b */ include /* c */ \"/opt/x.h\"",
+                           "\v#\finclude \"/opt/x.h\"",
+                           "%:include \"/opt/x.h\"",
+                           "#if __has_include(\"/opt/x.h\")",
+                           "#if 1 && __has_include ( </opt/x.h> )",
+                           "#elif __has_include_next(\"/opt/x.h\")",
+                           "#if __has_include(X)",
+                           "#define HAS __has_include",
+                           "#if __has_embed(\"/opt/x.h\")",
+                           "#if __has_include(\"k/k.h\") && __has_include(X)",
+                           "auto s = R\"(\n)\";\n#include \"/opt/x.h\"",
+                           "auto s = R\"x( )\" )x\"; // \n#include \"/opt/x.h\"",
+                           "int R; char c = '\"';\n#include X",
+                           "#error don't\n#include X"}) {
+    INFO(text);
+    CHECK(outside_directive(text));
+  }
+  CHECK(outside_directive("#pragma once\n  #include X  // why\n") == "#include X");
+}
+
+TEST_CASE("OtherDirectivesAreLeftAlone", "[cpu]") {
+  for (const char* text :
+       {"#include \"k/k.h\"", "#include <cuda_fp16.h>", "#ifdef __has_include\n#endif",
+        "#if defined(__has_include) && __has_include(<cuda.h>)", "#if defined __has_include",
+        "// #include \"/opt/x.h\"", "/*\n#include \"/opt/x.h\"\n*/",
+        "auto s = R\"(\n#include \"/opt/x.h\"\n)\";", "auto s = u8R\"x(\n#include X\n)\" )x\";",
+        "auto s = \"#include X\";", "#define include X\n#pragma include X", "#includes X", "#"}) {
+    INFO(text);
+    CHECK_FALSE(outside_directive(text));
+  }
+  for (const auto& [path, text] : embedded_templates()) {
+    INFO(path);
+    CHECK_FALSE(outside_directive(text));
+  }
+}
+
 TEST_CASE("DigestsOfAFolderSeeNoOther", "[cpu]") {
   const TemplateFiles files{{"k/a.h", "1"}};
   CHECK(digest_below(files, "k/") ==

@@ -1,6 +1,9 @@
 // Contexts without a GPU: what happens when the compiler, or a good cache entry, is not there.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cache/cubin_note.h"
@@ -244,6 +247,98 @@ TEST_CASE("AMissIsExplainedByTheNearestEntry", "[nvrtc]") {
   CHECK(explanation->nearest_path == near);
   CHECK(explanation->differences == std::vector<std::string>{"key.threads: 128 -> 64"});
   CHECK(context.stats().compiles + context.stats().misses == 0);
+}
+
+std::size_t entries_of(const Workshop& shop) {
+  return test::count_files(shop.cache() + "/entries");
+}
+
+const std::string kWrongParameter =
+    "twice;threads=64: the __global__ function takes a parameter of 16 bytes; accepted: the struct "
+    "Fields::Params of 24 bytes";
+
+TEST_CASE("AParameterOfAnotherSizeDoesNotReachTheCache", "[nvrtc]") {
+  Workshop shop;
+  KernelSpec spec = twice_spec();
+  spec.param_bytes = 24;
+  const Result<CompiledKernel> kernel = context_of(shop.options()).compile(spec);
+  REQUIRE_FALSE(kernel);
+  CHECK(kernel.error().code() == Code::kInvalidKey);
+  CHECK(kernel.error().message() == kWrongParameter);
+  CHECK(entries_of(shop) == 0);
+}
+
+TEST_CASE("AnEntryWithAnotherParameterIsPassedOver", "[nvrtc]") {
+  Workshop shop;
+  filled(shop);
+  KernelSpec spec = twice_spec();
+  spec.param_bytes = 24;
+  for (const bool is_offline : {false, true}) {
+    const Context context = context_of(is_offline ? offline(shop) : shop.options());
+    const Result<CompiledKernel> kernel = context.compile(spec);
+    REQUIRE_FALSE(kernel);
+    CHECK(kernel.error().code() == Code::kInvalidKey);
+    CHECK(kernel.error().message() == kWrongParameter);
+    CHECK(context.stats().damaged >= 1);
+    CHECK_FALSE(context.explain(spec)->cached);
+  }
+  // Whose struct it is finds it.
+  CHECK(outcome(offline(shop)) == "disk");
+}
+
+TEST_CASE("AParameterMayHaveAsManyBytesAsCudaTakes", "[nvrtc]") {
+  Workshop shop;
+  shop.write("large/large.cu", R"(struct Params { char bytes[CUBINERY_KEY]; };
+extern "C" __global__ void large(const __grid_constant__ Params p) {}
+)");
+  for (const std::size_t bytes : {1, 4352, 4353, 32764}) {
+    const std::string number = std::to_string(bytes);
+    const KernelSpec spec{.kernel = "large",
+                          .canonical = "large;bytes=" + number,
+                          .initializer = number,
+                          .threads = 32,
+                          .param_bytes = bytes};
+    INFO(number);
+    CHECK(outcome(context_of(shop.options()), spec) == "compiled");
+    CHECK(outcome(context_of(offline(shop)), spec) == "disk");
+  }
+}
+
+TEST_CASE("ATemplateThatReadsOtherFilesIsNotCompiled", "[nvrtc]") {
+  Workshop shop;
+  const std::string header = shop.path("elsewhere.h");
+  test::write_bytes(header, "#define FACTOR 2.0f\n");
+  shop.write("twice/key.h", "#include \"" + header + "\"\n" + std::string(test::kTwiceKey));
+  const Result<CompiledKernel> kernel = context_of(shop.options()).compile(twice_spec());
+  REQUIRE_FALSE(kernel);
+  CHECK(kernel.error().code() == Code::kCompileFailed);
+  CHECK(kernel.error().message().starts_with("template: " + shop.templates() +
+                                             "/twice/key.h: #include \"" + header + "\": "));
+  CHECK(entries_of(shop) == 0);
+}
+
+TEST_CASE("AForkInTheMiddleOfACompilationDoesNotHang", "[nvrtc]") {
+  constexpr int kForks = 20;
+  Workshop shop;
+  const Context context = context_of(shop.options());
+  std::atomic<bool> stop{false};
+  std::thread compiler([&] {
+    for (int threads = 32; !stop; threads += 32) (void)context.compile(twice_spec(threads));
+  });
+  int refused = 0;
+  for (int i = 0; i < kForks; ++i) {
+    const pid_t child = test::start_child([&] {
+      ::alarm(300);  // a child that hangs dies
+      const Result<CompiledKernel> kernel = context.compile(twice_spec(32));
+      return !kernel && kernel.error().code() == Code::kUnsupported ? 0 : 1;
+    });
+    refused += test::wait_for(child) == 0 ? 1 : 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(i));
+  }
+  stop = true;
+  compiler.join();
+  CHECK(refused == kForks);
+  CHECK(context.stats().compiles > 0);
 }
 
 // Forks: each child opens NVRTC itself.

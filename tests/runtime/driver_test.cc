@@ -227,6 +227,46 @@ TEST_CASE("AnEntryThatTheDriverRefusesIsPassedOver", "[cpu]") {
   CHECK(context.compile(loading.spec)->path == path);
 }
 
+// The entry of the kernel with the trivial cubin, as if another compiler had made it.
+Entry entry_of_compiler(const Context& context, const KernelSpec& spec,
+                        const std::string& version) {
+  Entry entry{.identity = test::identity_of(context, spec),
+              .metadata = metadata_json({.registers = 9, .log = {}}),
+              .cubin = test::trivial_cubin()};
+  const std::string mark = ", V" + entry.identity.nvrtc;
+  REQUIRE(version.size() == entry.identity.nvrtc.size());
+  for (std::size_t at = 0; (at = entry.cubin.find(mark, at)) != std::string::npos; ++at) {
+    entry.cubin.replace(at, mark.size(), ", V" + version);
+  }
+  entry.identity.nvrtc = version;
+  return entry;
+}
+
+TEST_CASE("OfflineAnOlderCompilersEntryComesAfterARefusedOne", "[cpu]") {
+  Loading loading;
+  Options options = fake_options();
+  options.use_disk_cache = true;
+  options.cache_dir = loading.dir.path();
+  const Context filled = loading.context();
+  const std::string older = test::identity_of(filled, loading.spec).nvrtc;
+  std::string newer = older;
+  newer.back() = '9';
+  REQUIRE(newer > older);
+  Store store({.dir = loading.dir.path()});
+  REQUIRE(store.publish(entry_of_compiler(filled, loading.spec, newer)));
+
+  const auto loaded_of = [&](int refused) {
+    const Context context = Context::create(options).value();
+    loading.fake->refused_images = refused;
+    const Result<Kernel> kernel = context.get(loading.spec);
+    CHECK(context.stats().damaged == static_cast<std::uint64_t>(refused));
+    return kernel ? kernel->info().nvrtc : to_string(kernel.error().code());
+  };
+  CHECK(loaded_of(0) == newer);
+  CHECK(loaded_of(1) == older);
+  CHECK(loaded_of(2) == "Driver");
+}
+
 TEST_CASE("AnEntryThatTheDriverRefusesIsCompiledAgain", "[nvrtc]") {
   Loading loading;
   Options options = fake_options();

@@ -1,5 +1,7 @@
 #include "runtime/jit/template_source.h"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -159,7 +161,47 @@ TEST_CASE("AFileThatCannotBeReadIsAnError", "[cpu]") {
   fs::create_directory(folder.path() + "/k/key.h");
   const Status other = refused("k", {folder.path()});
   CHECK(other.code() == Code::kIo);
-  CHECK(other.message() == "template: cannot read " + folder.path() + "/k/key.h: Is a directory");
+  CHECK(other.message() == "template: cannot read " + folder.path() + "/k/key.h: Invalid argument");
+}
+
+TEST_CASE("AFileThatNeverEndsIsAnError", "[cpu]") {
+  const Templates mine;
+  mine.write("k/k.cu", "text");
+  const std::string path = mine.path() + "/k/key.h";
+  SECTION("a named pipe that nobody writes to") { REQUIRE(::mkfifo(path.c_str(), 0600) == 0); }
+  SECTION("a device") { fs::create_symlink("/dev/zero", path); }
+  CHECK(refused("k", {mine.path()}).message() ==
+        "template: cannot read " + path + ": Invalid argument");
+}
+
+TEST_CASE("AnIncludeThatNoIdentityCoversIsRefused", "[cpu]") {
+  const Templates mine;
+  mine.write("k/k.cu", "#include \"k/key.h\"\n");
+  mine.write("k/key.h", "#define HEADER \"/opt/x.h\"\n#include HEADER\n");
+  const Status status = refused("k", {mine.path()});
+  CHECK(status.code() == Code::kCompileFailed);
+  CHECK(status.message() ==
+        "template: " + mine.path() +
+            "/k/key.h: #include HEADER: may read a file outside the template folders, whose "
+            "changes would go unseen; accepted: a name in quotes or angle brackets, "
+            "\"<folder>/<file>\", no absolute path and no macro");
+}
+
+TEST_CASE("ATemplateThatOthersCanWriteIsRefused", "[cpu]") {
+  const Templates mine;
+  mine.write("k/k.cu", "text");
+  mine.write("common/mine.cuh", "text");
+  const std::string name = GENERATE("", "/k", "/k/k.cu", "/common", "/common/mine.cuh");
+  const std::string path = mine.path() + name;
+  REQUIRE(::chmod(path.c_str(), 0777) == 0);
+  const Status status = refused("k", {mine.path()});
+  CHECK(status.code() == Code::kIo);
+  CHECK(status.message() == "template: " + path +
+                                " can be written by other users, who could run code as us through "
+                                "it; chmod go-w, or set trust_shared_dirs");
+  CHECK(find_template("k", {mine.path()}, /*trust=*/true));
+  REQUIRE(::chmod(path.c_str(), 0755) == 0);
+  CHECK(find_template("k", {mine.path()}));
 }
 
 TEST_CASE("AFolderThatCannotBeListedIsAnError", "[cpu]") {

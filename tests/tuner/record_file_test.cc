@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <chrono>
@@ -174,6 +175,51 @@ TEST_CASE("FilesThatCannotBeWrittenAreErrors", "[cpu]") {
   REQUIRE_FALSE(read);
   CHECK(read.error().code() == Code::kIo);
   CHECK(read.error().message() == "cannot read " + path + ": Invalid argument");
+}
+
+TEST_CASE("AppendingFollowsNoSymbolicLink", "[cpu]") {
+  const TempDir temp;
+  const std::string path = temp.path() + "/k.results.jsonl";
+  test::write_bytes(temp.path() + "/target", "precious");
+  REQUIRE(::symlink((temp.path() + "/target").c_str(), path.c_str()) == 0);
+  const Status status = append_lines(path, "x\n");
+  CHECK(status.code() == Code::kIo);
+  CHECK(status.message() ==
+        "cannot append to " + path + ": it is a symbolic link; accepted: a regular file");
+  CHECK(test::read_bytes(temp.path() + "/target") == "precious");
+}
+
+TEST_CASE("FilesThatOthersCouldHaveWrittenAreNotUsed", "[cpu]") {
+  const TempDir temp;
+  const std::string path = temp.path() + "/k.results.jsonl";
+  REQUIRE(append_lines(path, to_line(sample_result())).ok());
+  REQUIRE(::chmod(path.c_str(), 0666) == 0);
+  const std::string refusal = path +
+                              " can be written by other users, who could run code as us through "
+                              "it; chmod go-w, or set trust_shared_dirs";
+  CHECK(append_lines(path, "x\n").message() == refusal);
+  CHECK(read_results(path, /*trust=*/false).error().message() == refusal);
+  CHECK(read_measurements(path, /*trust=*/false).error().message() == refusal);
+  CHECK(read_results(path)->results.size() == 1);
+  CHECK(append_lines(path, to_line(sample_result(64, 3)), /*trust=*/true).ok());
+  CHECK(read_results(path)->results.size() == 2);
+}
+
+// A holder that was stopped: it took 'for ever'.
+TEST_CASE("ALockThatStaysTakenLosesNothing", "[cpu]") {
+  const TempDir temp;
+  const std::string path = temp.path() + "/k.results.jsonl";
+  REQUIRE(append_lines(path, to_line(sample_result())).ok());
+  const int holder = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  REQUIRE(holder >= 0);
+  REQUIRE(::flock(holder, LOCK_EX) == 0);
+  CHECK(
+      append_lines(path, to_line(sample_result(64, 3)), false, std::chrono::milliseconds(1)).ok());
+  ::close(holder);
+  const Result<TuningResults> read = read_results(path);
+  REQUIRE(read);
+  CHECK(read->results.size() == 2);
+  CHECK(read->damaged.empty());
 }
 
 TEST_CASE("FilesLargerThanReasonAreErrors", "[cpu]") {

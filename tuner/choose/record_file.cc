@@ -14,8 +14,10 @@
 #include <utility>
 
 #include "cache/env.h"
+#include "cache/lock.h"
 #include "cache/paths.h"
 #include "cache/system_call.h"
+#include "cache/trust.h"
 
 namespace cubinery {
 namespace {
@@ -63,12 +65,14 @@ void put(const std::string& name, Record record, std::map<std::string, std::size
 std::string message_of(const Status& status) { return std::string(status.message()); }
 
 // The file's bytes; empty for one that is absent.
-Result<std::string> read_text(const std::string& path) {
+Result<std::string> read_text(const std::string& path, bool trust) {
+  const std::shared_ptr<Env> env = posix_env();
   std::string text;
   FileInfo info;
-  const std::error_code error = posix_env()->read(path, &text, &info);
+  const std::error_code error = env->read(path, &text, &info);
   if (is_absent(error)) return std::string();
   if (error) return io_error("read", path, error);
+  if (!trust) CUBINERY_RETURN_IF_ERROR(check_owner(*env, path, info));
   return text;
 }
 
@@ -76,8 +80,9 @@ Result<std::string> read_text(const std::string& path) {
 class Appender {
  public:
   explicit Appender(const std::string& path)
-      : fd_(uninterrupted([&] {
-          return ::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+      : path_(path), fd_(uninterrupted([&] {
+          constexpr int kFlags = O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
+          return ::open(path.c_str(), kFlags, 0644);
         })) {}
   Appender(const Appender&) = delete;
   Appender& operator=(const Appender&) = delete;
@@ -85,16 +90,34 @@ class Appender {
     if (fd_ >= 0) ::close(fd_);
   }
 
-  bool ok() const { return fd_ >= 0; }
+  // OK: it is open, and a file to append to.
+  Status check(Env& env, bool trust) const {
+    if (fd_ < 0 && errno == ELOOP) {
+      return Status(Code::kIo, fmt::format("cannot append to {}: it is a symbolic link; accepted: "
+                                           "a regular file",
+                                           path_));
+    }
+    if (fd_ < 0) return io_error("open", path_, last_error());
+    struct ::stat status {};
+    if (::fstat(fd_, &status) != 0) return io_error("examine", path_, last_error());
+    if (!S_ISREG(status.st_mode)) {
+      return io_error("append to", path_, std::make_error_code(std::errc::invalid_argument));
+    }
+    if (trust) return {};
+    return check_owner(env, path_, {.owner = status.st_uid, .mode = status.st_mode & 07777u});
+  }
 
-  // `made`: nothing had been written to it.
-  std::error_code append(std::string_view lines, bool* made) {
-    // Only to see no half of another process's write as a cut line; a file system without locks
-    // does no harm.
-    (void)uninterrupted([&] { return ::flock(fd_, LOCK_EX); });
+  // `made`: nothing had been written to it.  Requires: check().ok().
+  std::error_code append(Env& env, std::string_view lines, std::chrono::milliseconds lock_wait,
+                         bool* made) {
+    // Only to see no half of another process's write as a cut line: without a lock, because there
+    // are none or because its holder was stopped, nothing is lost.
+    (void)poll_lock(env, lock_wait, [&] {
+      const bool locked = uninterrupted([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); }) == 0;
+      return locked ? std::error_code() : last_error();
+    });
     struct ::stat status {};
     if (::fstat(fd_, &status) != 0) return last_error();
-    if (!S_ISREG(status.st_mode)) return std::make_error_code(std::errc::invalid_argument);
     *made = status.st_size == 0;
     std::string bytes(*made || ends_line(status.st_size) ? "" : "\n");
     bytes += lines;
@@ -118,7 +141,8 @@ class Appender {
     return {};
   }
 
-  int fd_;
+  const std::string path_;
+  const int fd_;
 };
 
 }  // namespace
@@ -204,19 +228,20 @@ TuningResults parse_results(std::string_view text, const std::string& path) {
   return read;
 }
 
-Result<Measurements> read_measurements(const std::string& path) {
-  const Result<std::string> text = read_text(path);
+Result<Measurements> read_measurements(const std::string& path, bool trust) {
+  const Result<std::string> text = read_text(path, trust);
   if (!text) return text.error().clone();
   return parse_measurements(*text, path);
 }
 
-Result<TuningResults> read_results(const std::string& path) {
-  const Result<std::string> text = read_text(path);
+Result<TuningResults> read_results(const std::string& path, bool trust) {
+  const Result<std::string> text = read_text(path, trust);
   if (!text) return text.error().clone();
   return parse_results(*text, path);
 }
 
-Status append_lines(const std::string& path, std::string_view lines) {
+Status append_lines(const std::string& path, std::string_view lines, bool trust,
+                    std::chrono::milliseconds lock_wait) {
   const std::shared_ptr<Env> env = posix_env();
   const std::size_t slash = path.find_last_of('/');
   const std::string directory =
@@ -225,9 +250,9 @@ Status append_lines(const std::string& path, std::string_view lines) {
     return io_error("make the directory", directory, error);
   }
   Appender file(path);
-  if (!file.ok()) return io_error("open", path, last_error());
+  CUBINERY_RETURN_IF_ERROR(file.check(*env, trust));
   bool made = false;
-  if (const std::error_code error = file.append(lines, &made)) {
+  if (const std::error_code error = file.append(*env, lines, lock_wait, &made)) {
     return io_error("append to", path, error);
   }
   // The name of a new file has to reach the disk too.

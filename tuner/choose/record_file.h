@@ -7,6 +7,7 @@
 // rules.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <string>
 #include <vector>
@@ -42,16 +43,21 @@ std::string results_path(const std::string& directory, std::string_view op);
 // has none.  kIo: it is there and cannot be listed.
 Result<std::vector<std::string>> tuned_operators(const std::string& directory);
 
-// A file that is absent has no records.  kIo: it is there and cannot be read.
-Result<Measurements> read_measurements(const std::string& path);
-Result<TuningResults> read_results(const std::string& path);
+// A file that is absent has no records.  kIo: it is there and cannot be read; or, without `trust`,
+// others could have written it (cache/trust.h): what is launched must not depend on them.
+Result<Measurements> read_measurements(const std::string& path, bool trust = true);
+Result<TuningResults> read_results(const std::string& path, bool trust = true);
 // Of the text of such files; `path` only names them in damage.  Records of the other file are no
 // damage, and of no interest.
 Measurements parse_measurements(std::string_view text, const std::string& path);
 TuningResults parse_results(std::string_view text, const std::string& path);
 
 // Appends lines, each ending in '\n', with one write and syncs them: a crash leaves whole lines, or
-// one cut line at the end, which the next append closes.  Makes the directory (mode 0700).  kIo.
-Status append_lines(const std::string& path, std::string_view lines);
+// one cut line at the end, which the next append closes.  Makes the directory (mode 0700).  Waits
+// at most `lock_wait` for another process that appends, then goes on beside it: what that can cost
+// is a blank line.  kIo: the file cannot be written, or is a symbolic link; without `trust` also
+// where others own or can write it.
+Status append_lines(const std::string& path, std::string_view lines, bool trust = false,
+                    std::chrono::milliseconds lock_wait = std::chrono::seconds(2));
 
 }  // namespace cubinery

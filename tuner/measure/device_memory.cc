@@ -40,6 +40,7 @@ Status settle(const Device& device) {
 }  // namespace
 
 Result<std::shared_ptr<const Device>> device_of(const Context& context) {
+  CUBINERY_RETURN_IF_ERROR(context.state().process.check());
   if (context.state().device == nullptr) {
     return Status(Code::kUnsupported, "the context has no device (Options::device = kNoDevice)");
   }

@@ -33,13 +33,14 @@ const Timing* KnownSetting::time_of(const std::string& configuration) const {
 }
 
 Result<Journal> Journal::open(const std::string& directory, const Setting& space,
-                              const Toolchain& toolchain, bool again) {
+                              const Toolchain& toolchain, bool again, bool trust) {
   Journal journal;
+  journal.trust_ = trust;
   journal.measurements_path_ = measurements_path(directory, space.op);
   journal.results_path_ = results_path(directory, space.op);
-  const Result<Measurements> measured = read_measurements(journal.measurements_path_);
+  const Result<Measurements> measured = read_measurements(journal.measurements_path_, trust);
   if (!measured) return measured.error().clone();
-  const Result<TuningResults> results = read_results(journal.results_path_);
+  const Result<TuningResults> results = read_results(journal.results_path_, trust);
   if (!results) return results.error().clone();
   for (const auto& [id, setting] : measured->settings) {
     if (is_of(setting, space)) journal.at(setting).has_line = true;
@@ -87,7 +88,7 @@ Status Journal::add(const Setting& setting) {
   KnownSetting& known = at(setting);
   if (known.has_line) return {};
   known.setting = setting;
-  CUBINERY_RETURN_IF_ERROR(append_lines(measurements_path_, to_line(setting)));
+  CUBINERY_RETURN_IF_ERROR(append_lines(measurements_path_, to_line(setting), trust_));
   known.has_line = true;
   return {};
 }
@@ -97,7 +98,7 @@ Status Journal::add(const Measurement& measurement) {
   // What the line says, whose times have fewer digits: a later call then decides alike.
   Result<Measurement> said = parse_measurement(line);
   if (!said) return std::move(said).error();
-  CUBINERY_RETURN_IF_ERROR(append_lines(measurements_path_, line));
+  CUBINERY_RETURN_IF_ERROR(append_lines(measurements_path_, line, trust_));
   judge(*said);
   const std::string configuration = to_text(said->configuration);
   settings_[measurement.setting].measurements[configuration] = *std::move(said);
@@ -108,7 +109,7 @@ Status Journal::add(const TuningResult& result) {
   const std::string line = to_line(result);
   Result<TuningResult> said = parse_result(line);
   if (!said) return std::move(said).error();
-  CUBINERY_RETURN_IF_ERROR(append_lines(results_path_, line));
+  CUBINERY_RETURN_IF_ERROR(append_lines(results_path_, line, trust_));
   at(result.setting).result = *std::move(said);
   return {};
 }
