@@ -4,6 +4,8 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <grp.h>
+#include <pwd.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -59,6 +61,7 @@ FileInfo info_of(const struct ::stat& status) {
   info.bytes = static_cast<std::uint64_t>(status.st_size);
   info.mtime_ns = saturated_ns(status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
   info.owner = status.st_uid;
+  info.group = status.st_gid;
   info.mode = status.st_mode & 07777u;
   return info;
 }
@@ -228,6 +231,26 @@ class PosixEnv : public Env {
   }
 
   std::uint32_t user() override { return ::geteuid(); }
+
+  std::optional<std::uint32_t> private_group() override {
+    std::array<char, 16384> user_text{};
+    std::array<char, 16384> group_text{};
+    passwd user{};
+    ::group group{};
+    passwd* found_user = nullptr;
+    ::group* found_group = nullptr;
+    const uid_t id = ::geteuid();
+    if (id == 0) return std::nullopt;
+    (void)::getpwuid_r(id, &user, user_text.data(), user_text.size(), &found_user);
+    if (found_user == nullptr) return std::nullopt;
+    (void)::getgrgid_r(user.pw_gid, &group, group_text.data(), group_text.size(), &found_group);
+    const std::string_view name = user.pw_name;
+    if (found_group == nullptr || group.gr_name != name) return std::nullopt;
+    for (char** member = group.gr_mem; *member != nullptr; ++member) {
+      if (*member != name) return std::nullopt;
+    }
+    return user.pw_gid;
+  }
 
   std::int64_t process() override { return ::getpid(); }
 

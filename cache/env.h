@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -24,6 +25,7 @@ struct FileInfo {
   std::uint64_t bytes = 0;
   std::int64_t mtime_ns = 0;  // since 1970, as saturated_ns() has it
   std::uint32_t owner = 0;    // user id
+  std::uint32_t group = 0;    // group id
   std::uint32_t mode = 0;     // permission bits
 };
 
@@ -89,7 +91,10 @@ class Env {
   virtual std::chrono::milliseconds uptime();
   virtual void pause(std::chrono::milliseconds time);
   virtual std::uint64_t random() = 0;
-  virtual std::uint32_t user() = 0;    // effective user id
+  virtual std::uint32_t user() = 0;  // effective user id
+  // The group that has the effective user's name and nobody else in it: many systems give users
+  // one, and let it write what they make.  nullopt: none; root has none.
+  virtual std::optional<std::uint32_t> private_group() { return std::nullopt; }
   virtual std::int64_t process() = 0;  // its id; not remembered, so that it is right after a fork()
   virtual std::string host() = 0;
 };

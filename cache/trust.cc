@@ -6,7 +6,13 @@ namespace cubinery {
 namespace {
 
 constexpr std::uint32_t kRoot = 0;
-constexpr std::uint32_t kGroupOrOthersWrite = 022;
+constexpr std::uint32_t kGroupWrites = 020;
+constexpr std::uint32_t kOthersWrite = 002;
+
+bool others_can_write(Env& env, const FileInfo& info) {
+  if ((info.mode & kOthersWrite) != 0) return true;
+  return (info.mode & kGroupWrites) != 0 && info.group != env.private_group();
+}
 
 }  // namespace
 
@@ -17,7 +23,7 @@ Status check_owner(Env& env, const std::string& path, const FileInfo& info) {
                               "set trust_shared_dirs if that user is trusted",
                               path, info.owner));
   }
-  if ((info.mode & kGroupOrOthersWrite) != 0) {
+  if (others_can_write(env, info)) {
     return Status(Code::kIo,
                   fmt::format("{} can be written by other users, who could run code as us "
                               "through it; chmod go-w, or set trust_shared_dirs",

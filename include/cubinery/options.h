@@ -44,8 +44,8 @@ struct Options {
   // Entries of cache_dir are evicted, least recently used first, when they pass this size in all.
   std::uint64_t cache_limit_bytes = std::uint64_t{1} << 30;
   // Load cubins, tuning files and templates from directories and files that belong to another user
-  // (not root) or that group or others can write.  All are code: whoever can write them runs code
-  // as you.
+  // (not root) or that others can write: anyone, or a group that is not the user's own private one.
+  // All are code: whoever can write them runs code as you.
   bool trust_shared_dirs = false;
   // How long to wait for another process that compiles the same kernel before compiling it here
   // too.

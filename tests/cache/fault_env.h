@@ -89,6 +89,7 @@ class FaultEnv : public Env {
   void pause(std::chrono::milliseconds time) override { base_->pause(time); }
   std::uint64_t random() override { return base_->random(); }
   std::uint32_t user() override { return base_->user(); }
+  std::optional<std::uint32_t> private_group() override { return base_->private_group(); }
   std::int64_t process() override { return base_->process(); }
   std::string host() override { return base_->host(); }
 

@@ -124,6 +124,7 @@ class MemEnv : public Env {
   void pause(std::chrono::milliseconds time) override { paused += time; }
   std::uint64_t random() override { return ++random_; }
   std::uint32_t user() override { return kUser; }
+  std::optional<std::uint32_t> private_group() override { return own_group; }
   std::int64_t process() override { return 1; }
   std::string host() override { return "host/with/slashes"; }
 
@@ -140,6 +141,7 @@ class MemEnv : public Env {
 
   static constexpr std::uint32_t kUser = 1000;
   std::int64_t now = std::int64_t{1'700'000'000} * 1'000'000'000;
+  std::optional<std::uint32_t> own_group;
   std::chrono::milliseconds paused{0};  // by pause() in all; nobody really waits
   bool sync_fails = false;              // bytes are written, then fsync() reports an error
 

@@ -1,6 +1,7 @@
 // Directories and files that others could have written.
 #include "cache/trust.h"
 
+#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,6 +56,40 @@ TEST_CASE("OtherPeoplesDirectoriesAreNotUsed", "[cache]") {
   Store trusting({.dir = kDir, .trust_shared_dirs = true}, cache.env);
   CHECK(trusting.lookup(sample_identity()));
   CHECK(publishes(trusting, numbered_entry(1)));
+}
+
+// With the umask 002, of which many systems make use.
+TEST_CASE("AUsersPrivateGroupMayWrite", "[cache]") {
+  MemCache cache;
+  REQUIRE(publishes(cache.store, sample_entry()));
+  FileInfo& dir = cache.env->dirs()[kDir];
+  dir.mode = 0775;
+  dir.group = 1000;
+  CHECK_FALSE(cache.store.lookup(sample_identity()));
+  cache.env->own_group = 1001;
+  CHECK_FALSE(cache.store.lookup(sample_identity()));
+  cache.env->own_group = 1000;
+  CHECK(cache.store.lookup(sample_identity()));
+  dir.mode = 0777;
+  CHECK_FALSE(cache.store.lookup(sample_identity()));
+}
+
+TEST_CASE("ThePrivateGroupOfAUserIsInTheDatabases", "[cache]") {
+  if (::geteuid() != 0) {
+    WARN("not root: cannot be another user");
+    return;
+  }
+  CHECK_FALSE(posix_env()->private_group());
+  const passwd* const daemon = ::getpwnam("daemon");  // with a group of its own everywhere
+  if (daemon == nullptr) return;
+  REQUIRE(::seteuid(daemon->pw_uid) == 0);
+  const std::optional<std::uint32_t> group = posix_env()->private_group();
+  REQUIRE(::seteuid(0) == 0);
+  CHECK(group == daemon->pw_gid);
+  REQUIRE(::seteuid(4'000'000) == 0);
+  const std::optional<std::uint32_t> none = posix_env()->private_group();
+  REQUIRE(::seteuid(0) == 0);
+  CHECK_FALSE(none);
 }
 
 TEST_CASE("TemporariesAreNotWrittenWhereOthersCanWrite", "[cache]") {

@@ -227,8 +227,7 @@ TEST_CASE("AKernelTakesOneParameter", "[nvrtc]") {
 
 TEST_CASE("WarningsAreKeptInTheInfo", "[nvrtc]") {
   Workshop shop;
-  shop.write("twice/twice.cu",
-             "extern \"C\" __global__ void twice(double2) {\n  int unused;\n}\n");
+  shop.write("twice/twice.cu", "extern \"C\" __global__ void twice(double2) {\n  int unused;\n}\n");
   const Context context = context_of(shop.options());
   const CompiledKernel first = compiled(context, twice_spec(), Source::kCompiled);
   CHECK(contains(first.info.log, "twice/twice.cu(2): warning"));

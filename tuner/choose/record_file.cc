@@ -104,7 +104,9 @@ class Appender {
       return io_error("append to", path_, std::make_error_code(std::errc::invalid_argument));
     }
     if (trust) return {};
-    return check_owner(env, path_, {.owner = status.st_uid, .mode = status.st_mode & 07777u});
+    return check_owner(
+        env, path_,
+        {.owner = status.st_uid, .group = status.st_gid, .mode = status.st_mode & 07777u});
   }
 
   // `made`: nothing had been written to it.  Requires: check().ok().

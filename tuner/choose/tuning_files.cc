@@ -14,7 +14,7 @@ namespace {
 
 bool is_unchanged(const FileInfo& then, const FileInfo& now) {
   return then.mtime_ns == now.mtime_ns && then.bytes == now.bytes && then.owner == now.owner &&
-         then.mode == now.mode;
+         then.group == now.group && then.mode == now.mode;
 }
 
 std::string text_of(const Wanted& wanted) {
