@@ -111,7 +111,7 @@ Result<Prefill> create_prefill(const Context& context, const PrefillProblem& pro
   return made<Prefill>(load_configuration(context, problem, target, values));
 }
 
-const PrefillProblem& Prefill::problem() const { return state_->problem; }
+const PrefillProblem& Prefill::problem() const& { return state_->problem; }
 
 // Which configuration a launch runs depends on its max_seqlen.
 std::size_t Prefill::workspace_bytes(const PrefillSize& size) const {
