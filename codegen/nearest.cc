@@ -51,7 +51,8 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   for (const std::string& candidate : candidates) {
     const std::string name = folded(candidate);
     std::size_t cost = distance(wanted, name);
-    if (wanted.size() >= 3 && name.starts_with(wanted)) cost = std::min<std::size_t>(cost, 1);
+    if (wanted.size() >= 3 && name.ends_with("_" + wanted)) cost = std::min<std::size_t>(cost, 1);
+    if (wanted.size() >= 3 && name.starts_with(wanted)) cost = 0;
     if (cost > limit) continue;
     if (cost < limit) best.clear();
     limit = cost;

@@ -84,7 +84,8 @@ typedef void (*CubineryLog)(int level, const char* message, void* user);
 CUBINERY_C_API int cubinery_options_create(CubineryOptions** options);
 CUBINERY_C_API void cubinery_options_destroy(CubineryOptions* options);
 /* Sets a field of cubinery::Options by its name; paths of lists are separated by colons, booleans
- * are "0" or "1", lock_wait is in milliseconds.  CUBINERY_INVALID_ARGUMENT: no such field, or a
+ * are "0" or "1", lock_wait is in milliseconds, cache_limit_bytes in bytes or with K, M, G or T
+ * (powers of 1024).  CUBINERY_INVALID_ARGUMENT: no such field, or a
  * value that it does not take. */
 CUBINERY_C_API int cubinery_options_set(CubineryOptions* options, const char* field,
                                         const char* value);

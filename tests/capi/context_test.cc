@@ -126,7 +126,8 @@ TEST_CASE("AProblemThatIsNoneIsRefused", "[cpu]") {
   const auto message = [&](const char* op, const char* problem) {
     return refused(cubinery_check_problem(op, problem, &text));
   };
-  CHECK(message("gdn", "{}") == "op = \"gdn\"; accepted: gdn_decode, gdn_prefill; did you mean gdn_decode or gdn_prefill?");
+  CHECK(message("gdn", "{}") ==
+        "op = \"gdn\"; accepted: gdn_decode, gdn_prefill; did you mean gdn_decode or gdn_prefill?");
   CHECK(message("gdn_decode", "[]").starts_with("gdn_decode: not a JSON object"));
   CHECK(message("gdn_decod", "{}") ==
         "op = \"gdn_decod\"; accepted: gdn_decode, gdn_prefill; did you mean gdn_decode?");
