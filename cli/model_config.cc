@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/print.h"
+#include "codegen/bundle.h"
+#include "codegen/nearest.h"
 
 namespace cubinery {
 namespace {
@@ -29,6 +31,57 @@ Result<json> parse(std::string_view file, std::string_view text) {
   } catch (const json::parse_error& error) {
     return invalid(fmt::format("{}: not JSON at {}", file, position(text, error.byte)));
   }
+}
+
+// Manifests name kernels by what a field table prints: not those that have one here.
+Status check_is_not_ours(const std::string& kernel) {
+  if (embedded_digests(kernel) == nullptr) return {};
+  return invalid(
+      fmt::format("spec: {} is a kernel of the library; accepted: its problem, as "
+                  "{{\"op\": ...}}",
+                  kernel));
+}
+
+// A manifest's entry {"spec": ...}, "arch" taken out.
+Result<Request> read_own_kernel(const json& entry) {
+  for (const auto& [name, ignored] : entry.items()) {
+    if (name != "spec") return invalid(fmt::format("{} beside spec; accepted: arch", name));
+  }
+  Result<KernelSpec> spec = kernel_spec_from_json(entry.at("spec").dump());
+  if (!spec) return std::move(spec).error();
+  CUBINERY_RETURN_IF_ERROR(check_is_not_ours(spec->kernel));
+  Request request;
+  request.own_kernel = *std::move(spec);
+  return request;
+}
+
+// A manifest's entry {"op": ..., fields}, "arch" taken out.
+Result<Request> read_listed_problem(json entry) {
+  const std::vector<std::string>& operators = operator_names();
+  const json op = entry.value("op", json());
+  const std::string name = op.is_string() ? op.get<std::string>() : "";
+  if (std::find(operators.begin(), operators.end(), name) == operators.end()) {
+    return invalid(fmt::format("op = {}; accepted: {}{}", op.dump(), join(operators),
+                               did_you_mean(name, operators)));
+  }
+  entry.erase("op");
+  Result<Problem> problem = parse_problem(name, entry.dump());
+  if (!problem) return std::move(problem).error();
+  return Request{.problem = *std::move(problem), .origin = {}, .arch = {}};
+}
+
+Result<Request> read_entry(json entry) {
+  if (!entry.is_object()) return invalid(fmt::format("{}; accepted: an object", entry.dump()));
+  const json arch = entry.value("arch", json(""));
+  if (!arch.is_string()) {
+    return invalid(
+        fmt::format("arch = {}; accepted: {}", arch.dump(), join(known_architectures())));
+  }
+  entry.erase("arch");
+  Result<Request> request =
+      entry.contains("spec") ? read_own_kernel(entry) : read_listed_problem(std::move(entry));
+  if (request) request->arch = arch.get<std::string>();
+  return request;
 }
 
 }  // namespace
@@ -59,27 +112,13 @@ Result<std::vector<Request>> read_manifest(std::string_view file, std::string_vi
   const Result<json> root = parse(file, text);
   if (!root) return root.error().clone();
   if (!root->is_array()) return invalid(fmt::format("{}: accepted: a JSON array of objects", file));
-  const std::vector<std::string>& operators = operator_names();
   std::vector<Request> requests;
-  for (json entry : *root) {
+  for (const json& entry : *root) {
     const std::string where = fmt::format("{}, entry {}", file, requests.size() + 1);
-    if (!entry.is_object()) {
-      return invalid(fmt::format("{}: {}; accepted: an object", where, entry.dump()));
-    }
-    const json op = entry.value("op", json());
-    if (std::find(operators.begin(), operators.end(), op) == operators.end()) {
-      return invalid(fmt::format("{}: op = {}; accepted: {}", where, op.dump(), join(operators)));
-    }
-    const json arch = entry.value("arch", json(""));
-    if (!arch.is_string()) {
-      return invalid(fmt::format("{}: arch = {}; accepted: {}", where, arch.dump(),
-                                 join(known_architectures())));
-    }
-    entry.erase("op");
-    entry.erase("arch");
-    const Result<Problem> problem = parse_problem(op.get<std::string>(), entry.dump());
-    if (!problem) return invalid(fmt::format("{}: {}", where, problem.error().message()));
-    requests.push_back({.problem = *problem, .origin = where, .arch = arch.get<std::string>()});
+    Result<Request> request = read_entry(entry);
+    if (!request) return invalid(fmt::format("{}: {}", where, request.error().message()));
+    request->origin = where;
+    requests.push_back(*std::move(request));
   }
   return requests;
 }

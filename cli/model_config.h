@@ -1,6 +1,7 @@
 // Problems from files: a model's config.json and a manifest.  Pure functions.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,24 +11,27 @@
 
 namespace cubinery {
 
-// One problem that somebody wants kernels for.
+// One problem that somebody wants kernels for, or one kernel of their own.
 struct Request {
   Problem problem;
   std::string origin;  // "config.json, tp 4"; "problems.json, entry 3"; "command line"
   std::string arch;    // empty: every architecture of --arch
+  std::optional<KernelSpec> own_kernel{};  // then `problem` means nothing
 };
 
-// problems_for_model() for each tensor-parallel size: one request per size and operator, in the order
-// of `tp` and operator_names().  `file` only names it in messages.  Errors as there.
+// problems_for_model() for each tensor-parallel size: one request per size and operator, in the
+// order of `tp` and operator_names().  `file` only names it in messages.  Errors as there.
 Result<std::vector<Request>> read_model_config(std::string_view file, std::string_view text,
                                                const std::vector<int>& tp);
 
-// The same in the words of --help, where files are named --hf-config: what problems_for_model() does.
+// The same in the words of --help, where files are named --hf-config: what problems_for_model()
+// does.
 extern const char* const kModelAssumptions;
 
 // A JSON array of flat objects: "op" (one of operator_names()), the fields of the problem's
-// to_json(), those that are missing at their default, and optionally "arch".  Errors as above; they
-// name the entry, from 1.
+// to_json(), those that are missing at their default, and optionally "arch".  For a kernel that is
+// not the library's "spec", what to_json() prints of its KernelSpec, in place of "op" and fields.
+// Errors as above; they name the entry, from 1.
 Result<std::vector<Request>> read_manifest(std::string_view file, std::string_view text);
 
 }  // namespace cubinery

@@ -31,6 +31,18 @@ struct Problems {
   int run() const;
 };
 
+nlohmann::ordered_json json_of(const Request& request) {
+  nlohmann::ordered_json object;
+  if (!request.own_kernel) object["op"] = operator_of(request.problem);
+  if (!request.arch.empty()) object["arch"] = request.arch;
+  if (request.own_kernel) {
+    object["spec"] = nlohmann::ordered_json::parse(to_json(*request.own_kernel));
+  } else {
+    object.update(nlohmann::ordered_json::parse(to_json(request.problem)));
+  }
+  return object;
+}
+
 // One problem on each line.
 Result<std::string> text_of(const std::vector<Request>& requests, bool alone) {
   if (alone) {
@@ -43,15 +55,13 @@ Result<std::string> text_of(const std::vector<Request>& requests, bool alone) {
   }
   std::string text;
   for (const Request& request : requests) {
-    nlohmann::ordered_json object = {{"op", operator_of(request.problem)}};
-    if (!request.arch.empty()) object["arch"] = request.arch;
-    object.update(nlohmann::ordered_json::parse(to_json(request.problem)));
-    text += fmt::format("{}  {}", text.empty() ? "[\n" : ",\n", object.dump());
+    text += fmt::format("{}  {}", text.empty() ? "[\n" : ",\n", json_of(request).dump());
   }
   return text.empty() ? "[]\n" : text + "\n]\n";
 }
 
 int Problems::run() const {
+  if (const Status bad = check_output(output); !bad.ok()) return usage_error(bad);
   const Result<std::vector<Request>> requests = problems.requests();
   if (!requests) return usage_error(requests.error());
   const Result<std::string> text = text_of(*requests, problems.names_one_operator());
