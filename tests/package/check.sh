@@ -2,7 +2,7 @@
 # Installs a build, and builds and runs README's blocks against it, the way a user would: C++ and C in a project that
 # finds the package with the CMake lines, the shell lines in the source tree.
 #   check.sh install SOURCE BUILD FAKE_DRIVER   the package and the C++, C and CMake blocks; the programs find what
-#                                               README's prewarm compiles
+#                                               README's prewarm compiles; the device headers compile with nvcc
 #   check.sh shell SOURCE BUILD                 the shell blocks (README's commands use SOURCE/build)
 set -euo pipefail
 what=$1 source=$2 build=$3 fake_driver=${4:-}
@@ -53,6 +53,20 @@ blocks c >"$work/engine/engine.c"
 cmake -S "$work/engine" -B "$work/engine/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_FLAGS="-Wall -Wextra" \
       -DCMAKE_C_FLAGS="-std=c11 -Wall -Wextra -Werror"
 cmake --build "$work/engine/build"
+
+# The documented nvcc line, and every device header, against the installed files.
+nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
+if [[ -x $nvcc ]]; then
+  mkdir "$work/nvcc"
+  ln -s "$work/prefix" "$work/.local"
+  ln -s "$source/examples" "$work/nvcc/examples"
+  line=$(awk '/^    nvcc/ {on = 1} /^$/ {on = 0} on' "$source/docs/adding_a_kernel.md")
+  (cd "$work/nvcc" && HOME=$work PATH=$(dirname "$nvcc"):$PATH bash -euo pipefail -c "$line")
+  [[ -s $work/nvcc/rms_norm.cubin ]]
+  headers=$work/prefix/include/cubinery/templates
+  (cd "$headers" && printf '#include "%s"\n' common/*) >"$work/nvcc/all.cu"
+  (cd "$work/nvcc" && "$nvcc" -std=c++20 -I "$work/prefix/include" -I "$headers" -arch=sm_90a -cubin all.cu)
+fi
 
 # 0: prepared on a GPU.  2: no context, because there is no driver; anything else is a failure.
 status=0

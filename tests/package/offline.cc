@@ -18,8 +18,8 @@ int main(int argc, char** argv) {
   if (argc != 3) return 64;
   void* const library = dlopen(argv[1], RTLD_NOW);
   if (library == nullptr) return std::puts(dlerror()), 65;
-  auto* const settings = reinterpret_cast<test::FakeSettings* (*)()>(
-      dlsym(library, "fake_driver_settings"))();
+  auto* const settings =
+      reinterpret_cast<test::FakeSettings* (*)()>(dlsym(library, "fake_driver_settings"))();
   std::ifstream file(argv[2]);
   const std::string config{std::istreambuf_iterator<char>(file), {}};
   const gdn::ModelProblems model = gdn::problems_for_model(config, 2).value();
