@@ -1,6 +1,7 @@
 // CubineryOptions: the fields of Options, set by name.
 #include <fmt/format.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -38,7 +39,10 @@ const char* set(std::string_view text, int* field) {
 }
 
 const char* set(std::string_view text, std::uint64_t* field) {
-  return parse_integer(text, field) ? nullptr : "a number of bytes";
+  const std::optional<std::uint64_t> bytes = parse_bytes(text);
+  if (!bytes) return kBytesAccepted;
+  *field = *bytes;
+  return nullptr;
 }
 
 const char* set(std::string_view text, bool* field) {

@@ -14,6 +14,7 @@
 #include "cli/entry_check.h"
 #include "cli/library_options.h"
 #include "cli/print.h"
+#include "runtime/jit/options_text.h"
 
 namespace cubinery {
 namespace {
@@ -67,7 +68,7 @@ int Cache::ls(const Store& store) const {
     nlohmann::ordered_json document = nlohmann::ordered_json::array();
     for (const ListedEntry& listed : entries) document.push_back(json_of(listed));
     const Status written = write_json(json, document);
-    if (!written.ok()) return usage_error(written);
+    if (!written.ok()) return exit_code_of(written);
     if (json == "-") return kExitOk;
   }
   Table table({"kernel", "arch", "nvrtc", "size", "last used", "path"});
@@ -160,9 +161,8 @@ int Cache::gc(Store& store) const {
   if (!limit.empty()) {
     bytes = parse_bytes(limit);
     if (!bytes) {
-      return usage_error(
-          Status(Code::kInvalidArgument,
-                 fmt::format("--limit {}; accepted: bytes such as 4096, 64K, 512M, 2G", limit)));
+      return usage_error(Status(Code::kInvalidArgument,
+                                fmt::format("--limit {}; accepted: {}", limit, kBytesAccepted)));
     }
   }
   const Result<GcResult> result = store.gc(bytes);
@@ -213,8 +213,9 @@ void add_cache(CLI::App& app, int* exit_code) {
   add("verify", "Check every entry; exit code 1 when one is bad, removed or not", &Cache::verify)
       ->add_flag("--remove", cache->remove, "Delete damaged entries of the writable directory");
   add("gc", "Remove leftovers, damaged and least recently used entries", &Cache::gc)
-      ->add_option("--limit", cache->limit,
-                   "Bytes to keep at most: 4096, 64K, 512M, 2G [the cache's limit]")
+      ->add_option(
+          "--limit", cache->limit,
+          "Bytes to keep at most: 4096, 64K, 512M, 1G, 2T (powers of 1024) [the cache's limit]")
       ->type_name("BYTES");
 }
 

@@ -245,6 +245,7 @@ std::vector<Finding> Doctor::examine() {
 }
 
 int run(const LibraryOptions& library, const std::string& json) {
+  if (const Status bad = check_output(json); !bad.ok()) return usage_error(bad);
   const Result<Options> options = library.resolve();
   if (!options) return usage_error(options.error());
   const std::vector<Finding> findings = Doctor(*options).examine();
@@ -262,7 +263,7 @@ int run(const LibraryOptions& library, const std::string& json) {
   }
   if (!json.empty()) {
     const Status written = write_json(json, {{"ok", !failed}, {"checks", std::move(checks)}});
-    if (!written.ok()) return usage_error(written);
+    if (!written.ok()) return exit_code_of(written);
   }
   return failed ? kExitFailed : kExitOk;
 }

@@ -12,6 +12,7 @@
 #include "cli/prewarm_run.h"
 #include "cli/print.h"
 #include "cli/problem_options.h"
+#include "codegen/nearest.h"
 
 namespace cubinery {
 namespace {
@@ -103,11 +104,13 @@ Result<std::vector<Job>> Explain::plan(const Options& options) const {
   if (!requests) return requests.error().clone();
   Result<std::vector<Job>> jobs = problems.jobs(*requests, options);
   if (!jobs) return jobs;
+  CUBINERY_RETURN_IF_ERROR(library.check_template_dirs(*jobs));
   std::set<std::string> names;
   for (const Job& job : *jobs) names.insert(job.spec.kernel);
   if (!kernel.empty() && !names.contains(kernel)) {
-    return Status(Code::kInvalidArgument, fmt::format("--kernel {}; accepted: {}", kernel,
-                                                      join({names.begin(), names.end()})));
+    const std::vector<std::string> known(names.begin(), names.end());
+    return Status(Code::kInvalidArgument, fmt::format("--kernel {}; accepted: {}{}", kernel,
+                                                      join(known), did_you_mean(kernel, known)));
   }
   std::erase_if(*jobs,
                 [&](const Job& job) { return !kernel.empty() && job.spec.kernel != kernel; });
@@ -116,6 +119,7 @@ Result<std::vector<Job>> Explain::plan(const Options& options) const {
 }
 
 int Explain::run() const {
+  if (const Status bad = check_output(json); !bad.ok()) return usage_error(bad);
   const Result<Options> resolved = library.resolve();
   if (!resolved) return usage_error(resolved.error());
   const Options& options = *resolved;
@@ -135,9 +139,7 @@ int Explain::run() const {
     }
     document.push_back(json_of(job, *found));
   }
-  if (json.empty()) return kExitOk;
-  const Status written = write_json(json, document);
-  return written.ok() ? kExitOk : usage_error(written);
+  return json.empty() ? kExitOk : exit_code_of(write_json(json, document));
 }
 
 }  // namespace

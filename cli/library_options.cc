@@ -3,8 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <set>
+#include <system_error>
 
+#include "cli/print.h"
 #include "runtime/jit/options_text.h"
 
 namespace cubinery {
@@ -53,11 +58,38 @@ Result<Options> LibraryOptions::resolve() const {
   if (!cache_layers_.empty()) options.cache_layers = split_at_colons(cache_layers_);
   if (!nvrtc_.empty()) options.nvrtc_path = nvrtc_;
   if (!template_dirs_.empty()) options.template_dirs = template_dirs_;
+  for (const std::string& folder : options.template_dirs) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(folder, ignored)) continue;
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("{} {}: no such directory; accepted: a folder of templates, each as "
+                    "KERNEL/KERNEL.cu",
+                    template_dirs_.empty() ? "CUBINERY_TEMPLATE_DIR" : "--template-dir", folder));
+  }
   options.trust_shared_dirs = trust_shared_dirs_;
   options.log = [verbose = verbose_](LogLevel level, std::string_view text) {
     if (verbose || level == LogLevel::kWarning) log_to_stderr(level, text);
   };
   return options;
+}
+
+Status LibraryOptions::check_template_dirs(const std::vector<Job>& jobs) const {
+  std::set<std::string> names = {"common"};  // whose headers may be replaced
+  for (const Job& job : jobs) names.insert(job.spec.kernel);
+  for (const std::string& folder : template_dirs_) {
+    const auto is_there = [&](const std::string& name) {
+      std::error_code ignored;
+      return std::filesystem::is_directory(std::filesystem::path(folder) / name, ignored);
+    };
+    if (std::any_of(names.begin(), names.end(), is_there)) continue;
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("--template-dir {}: nothing for these kernels; accepted: a folder that "
+                    "holds one of {}",
+                    folder, join({names.begin(), names.end()})));
+  }
+  return {};
 }
 
 }  // namespace cubinery

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cache/store.h"
+#include "cli/plan.h"
 #include "cubinery/options.h"
 #include "cubinery/status.h"
 
@@ -21,8 +22,13 @@ class LibraryOptions {
   void add_to(CLI::App& app, Scope scope);
 
   // Options::from_env() and the flags over it, for no device.  The log goes to stderr, information
-  // only with --verbose.  Errors of from_env().
+  // only with --verbose.  Errors of from_env(); kInvalidArgument: a folder of templates that is not
+  // there.
   Result<Options> resolve() const;
+
+  // Whether each --template-dir has something for these kernels: one that has nothing is misspelt.
+  // (A folder of the environment is there for every command.)  kInvalidArgument.
+  Status check_template_dirs(const std::vector<Job>& jobs) const;
 
  private:
   std::string cache_dir_;

@@ -1,12 +1,16 @@
-// The command line: cubinery prewarm | tune | report | cache | explain | doctor | operators.
+// The command line: cubinery prewarm | tune | report | cache | explain | doctor | problems |
+// operators.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include <exception>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/print.h"
+#include "codegen/nearest.h"
 #include "cubinery/version.h"
 
 namespace cubinery {
@@ -18,24 +22,59 @@ constexpr const char* kMainExamples = R"(Examples:
   cubinery tune --hf-config config.json --tp 1,2,4,8 --budget 30m
   cubinery report --format html -o report.html
   cubinery explain --hf-config config.json --arch sm_90a
+  cubinery problems --hf-config config.json --tp 2
   cubinery cache ls
 
 Environment (options go over it): CUBINERY_CACHE_DIR, CUBINERY_CACHE_LAYERS, CUBINERY_CACHE_LIMIT,
 CUBINERY_OFFLINE, CUBINERY_NVRTC, CUBINERY_DRIVER, CUBINERY_TEMPLATE_DIR, CUDA_HOME, CUDA_PATH.
-Exit code: 0 good, 1 something is bad, 2 wrong usage.)";
+Sizes are bytes, or have K, M, G or T behind them: CUBINERY_CACHE_LIMIT=1G is 1024 x 1024 x 1024 bytes.
+Exit code: 0 good, 1 something is bad or cannot be written, 2 wrong usage.)";
 
-// What CLI11 says of a command line that it cannot parse, and where to read what it accepts.
+// The subcommands' names, or the options' with their dashes.
+std::vector<std::string> names_of(const CLI::App& app, bool of_options) {
+  std::vector<std::string> names;
+  if (!of_options) {
+    for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
+      names.push_back(sub->get_name());
+    }
+    return names;
+  }
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// The word that is wrong, and which one it may be meant to be.  Empty: no word is.
+std::string wrong_word_text(const CLI::App& app, const std::string& command) {
+  const std::vector<std::string> words = app.remaining();
+  if (words.empty()) return "";
+  const std::vector<std::string> commands = names_of(app, /*of_options=*/false);
+  const bool is_option = words.front().starts_with("-");
+  const std::string word =
+      is_option ? words.front().substr(0, words.front().find('=')) : words.front();
+  if (!is_option && commands.empty()) {
+    return fmt::format("{} is not expected after {}", word, command);
+  }
+  return fmt::format("{} is no {} of {}{}{}", word, is_option ? "option" : "command", command,
+                     is_option ? "" : "; accepted: " + join(commands),
+                     did_you_mean(word, names_of(app, is_option)));
+}
+
+// What is wrong with a command line that CLI11 cannot parse, and where to read what it accepts.
 std::string failure_text(const CLI::App* app, const CLI::Error& error) {
   std::string command = "cubinery";
-  std::string accepted;
   while (!app->get_subcommands().empty()) {
     app = app->get_subcommands().front();
     command += " " + app->get_name();
   }
-  for (const CLI::App* sub : app->get_subcommands([](const CLI::App*) { return true; })) {
-    accepted += (accepted.empty() ? "; accepted: " : ", ") + sub->get_name();
+  std::string text = wrong_word_text(*app, command);
+  if (text.empty()) {
+    const std::vector<std::string> commands = names_of(*app, /*of_options=*/false);
+    text = error.what();
+    if (!commands.empty()) text += "; accepted: " + join(commands);
   }
-  return fmt::format("cubinery: {}{}; see {} --help\n", error.what(), accepted, command);
+  return fmt::format("cubinery: {}; see {} --help\n", text, command);
 }
 
 int main_without_exceptions(int argc, char** argv) {
@@ -51,14 +90,20 @@ int main_without_exceptions(int argc, char** argv) {
   add_explain(app, &exit_code);
   add_cache(app, &exit_code);
   add_doctor(app, &exit_code);
+  add_problems(app, &exit_code);
   add_operators(app, &exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     // Success is how CLI11 reports --help and --version.
-    return app.exit(error) == static_cast<int>(CLI::ExitCodes::Success) ? kExitOk : kExitUsage;
+    std::ostringstream out;
+    const int code = app.exit(error, out);
+    print(out.str());
+    if (code != static_cast<int>(CLI::ExitCodes::Success)) exit_code = kExitUsage;
   }
-  return exit_code;
+  // Whatever a command did, nobody has seen it.
+  const int output_code = exit_code_of(output_error());
+  return exit_code == kExitOk ? output_code : exit_code;
 }
 
 }  // namespace

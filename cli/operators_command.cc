@@ -23,14 +23,14 @@ std::string fields_text(const OperatorDescription& op) {
 }
 
 int run(const std::string& json) {
+  if (const Status bad = check_output(json); !bad.ok()) return usage_error(bad);
   if (json != "-") {
     for (const OperatorDescription& op : operator_descriptions()) {
       print(fmt::format("{}: {}\n{}\n", op.name, op.help, indented(fields_text(op), "  ")));
     }
   }
   if (json.empty()) return kExitOk;
-  const Status written = write_json(json, nlohmann::ordered_json::parse(operators_json()));
-  return written.ok() ? kExitOk : usage_error(written);
+  return exit_code_of(write_json(json, nlohmann::ordered_json::parse(operators_json())));
 }
 
 }  // namespace

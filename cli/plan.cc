@@ -8,6 +8,7 @@
 
 #include "cli/print.h"
 #include "codegen/identity.h"
+#include "codegen/nearest.h"
 
 namespace cubinery {
 namespace {
@@ -19,8 +20,9 @@ Result<std::vector<std::string>> all_archs(const std::vector<Request>& requests,
   for (const Request& request : requests) {
     if (request.arch.empty()) continue;
     if (std::find(known.begin(), known.end(), request.arch) == known.end()) {
-      return Status(Code::kInvalidArgument, fmt::format("{}: arch = \"{}\"; accepted: {}",
-                                                        request.origin, request.arch, join(known)));
+      return Status(Code::kInvalidArgument,
+                    fmt::format("{}: arch = \"{}\"; accepted: {}{}", request.origin, request.arch,
+                                join(known), did_you_mean(request.arch, known)));
     }
     if (std::find(archs.begin(), archs.end(), request.arch) == archs.end()) {
       archs.push_back(request.arch);
@@ -29,9 +31,11 @@ Result<std::vector<std::string>> all_archs(const std::vector<Request>& requests,
   return archs;
 }
 
-Result<std::vector<KernelSpec>> kernels_of(const Problem& problem, std::string_view arch,
+Result<std::vector<KernelSpec>> kernels_of(const Request& request, std::string_view arch,
                                            const ResultsByOperator& results,
                                            const std::vector<std::string>& paths) {
+  if (request.own_kernel) return std::vector<KernelSpec>{*request.own_kernel};
+  const Problem& problem = request.problem;
   const auto known = results.find(operator_of(problem));
   return known != results.end() ? kernels(problem, arch, paths, known->second)
                                 : kernels(problem, arch, paths);
@@ -53,8 +57,7 @@ Result<std::vector<Job>> plan_jobs(const std::vector<Request>& requests,
     const bool is_common = std::find(archs.begin(), archs.end(), arch) != archs.end();
     for (const Request& request : requests) {
       if (request.arch.empty() ? !is_common : request.arch != arch) continue;
-      const Result<std::vector<KernelSpec>> specs =
-          kernels_of(request.problem, arch, results, paths);
+      const Result<std::vector<KernelSpec>> specs = kernels_of(request, arch, results, paths);
       if (!specs) {
         return Status(specs.error().code(),
                       fmt::format("{}: {}", request.origin, specs.error().message()));

@@ -65,10 +65,12 @@ Result<std::vector<Job>> Prewarm::plan(const Options& options, std::size_t* prob
   *problem_count = requests->size();
   Result<std::vector<Job>> jobs = problems.jobs(*requests, options);
   if (!jobs) return jobs;
+  CUBINERY_RETURN_IF_ERROR(library.check_template_dirs(*jobs));
   return select_shard(*std::move(jobs), *part);
 }
 
 int Prewarm::run() const {
+  if (const Status bad = check_output(json); !bad.ok()) return usage_error(bad);
   const auto start = std::chrono::steady_clock::now();
   const Result<Options> resolved = library.resolve();
   if (!resolved) return usage_error(resolved.error());
@@ -78,6 +80,11 @@ int Prewarm::run() const {
   if (!jobs) return usage_error(jobs.error());
   const Result<std::map<std::string, Context>> contexts = make_contexts(*jobs, options);
   if (!contexts) return usage_error(contexts.error());
+
+  if (!settings.dry_run) {
+    const Status able = check_can_make(*jobs, *contexts, options);
+    if (!able.ok()) return exit_code_of(able);
+  }
 
   PrewarmSettings chosen = settings;
   chosen.threads = threads > 0 ? static_cast<std::size_t>(threads)
@@ -94,7 +101,7 @@ int Prewarm::run() const {
   if (json != "-") print(report_text(report));
   if (!json.empty()) {
     if (const Status written = write_json(json, report_json(report)); !written.ok()) {
-      return usage_error(written);
+      return exit_code_of(written);
     }
   }
   if (report.interrupted) return kExitInterrupted;

@@ -65,13 +65,32 @@ std::string table_text(const PrewarmReport& report) {
   return table.text();
 }
 
+// What went wrong, without the kernel that it went wrong for.
+std::string cause_of(const Job& job, const Outcome& outcome) {
+  const std::string_view error = outcome.error;
+  const std::string name = job.spec.canonical + ": ";
+  return std::string(error.starts_with(name) ? error.substr(name.size()) : error) + "\n" +
+         outcome.log;
+}
+
+// Kernels with the same cause share one message.
 std::string errors_text(const PrewarmReport& report) {
-  std::string text;
+  std::vector<std::pair<std::string, std::vector<std::size_t>>> causes;
   for (std::size_t i = 0; i < report.jobs.size(); ++i) {
-    const Outcome& outcome = report.outcomes[i];
-    if (outcome.state != OutcomeState::kFailed) continue;
-    text += fmt::format("failed: {} for {}\n    {}\n{}", report.jobs[i].spec.canonical,
-                        report.jobs[i].arch, outcome.error, indented(outcome.log, "    "));
+    if (report.outcomes[i].state != OutcomeState::kFailed) continue;
+    std::string cause = cause_of(report.jobs[i], report.outcomes[i]);
+    auto same = std::find_if(causes.begin(), causes.end(),
+                             [&](const auto& known) { return known.first == cause; });
+    if (same == causes.end()) same = causes.insert(same, {std::move(cause), {}});
+    same->second.push_back(i);
+  }
+  std::string text;
+  for (const auto& [cause, failed] : causes) {
+    const Job& first = report.jobs[failed.front()];
+    const std::string others =
+        failed.size() == 1 ? "" : fmt::format(", and {} more in the same way", failed.size() - 1);
+    text += fmt::format("failed: {} for {}{}\n{}", first.spec.canonical, first.arch, others,
+                        indented(cause, "    "));
   }
   return text;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "cache/store.h"
 #include "cli/entry_check.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
@@ -69,8 +70,21 @@ std::string describe(const Job& job, const Outcome& outcome) {
   std::string text = fmt::format("{} {} {}", to_string(outcome.state), job.spec.kernel, job.arch);
   if (outcome.state == OutcomeState::kCompiled)
     text += fmt::format(" {:.0f} ms", outcome.info.compile_ms);
-  if (outcome.state == OutcomeState::kFailed) text += ": " + outcome.error;
   return text;
+}
+
+// Why no kernel at all can be compiled and stored; OK: some may.
+Status check_compiler_and_cache(const Context& context, const Options& options) {
+  if (options.offline) {
+    return Status(Code::kNotCached, "CUBINERY_OFFLINE=1 forbids it; --dry-run lists them");
+  }
+  if (const Result<std::string> nvrtc = context.nvrtc_version(); !nvrtc) {
+    return nvrtc.error().clone();
+  }
+  if (options.cache_dir.empty()) {
+    return Status(Code::kIo, "no home directory for the cache; name one with --cache-dir");
+  }
+  return Store(store_options(options)).check_writable();
 }
 
 }  // namespace
@@ -104,6 +118,22 @@ Result<std::map<std::string, Context>> make_contexts(const std::vector<Job>& job
     contexts.emplace(job.arch, *std::move(context));
   }
   return contexts;
+}
+
+Status check_can_make(const std::vector<Job>& jobs, const std::map<std::string, Context>& contexts,
+                      const Options& options) {
+  if (jobs.empty()) return {};
+  const Status fault = check_compiler_and_cache(contexts.begin()->second, options);
+  if (fault.ok()) return {};
+  const auto is_missing = [&](const Job& job) {
+    return look_up(job, contexts.at(job.arch)).state == OutcomeState::kMissing;
+  };
+  const auto missing = std::count_if(jobs.begin(), jobs.end(), is_missing);
+  if (missing == 0) return {};
+  return Status(
+      fault.code(),
+      fmt::format("{} of {} kernels are not in the cache and cannot be compiled into it: {}",
+                  missing, jobs.size(), fault.message()));
 }
 
 std::vector<Outcome> run_jobs(const std::vector<Job>& jobs,

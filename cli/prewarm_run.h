@@ -34,6 +34,11 @@ struct Outcome {
 Result<std::map<std::string, Context>> make_contexts(const std::vector<Job>& jobs,
                                                      const Options& options);
 
+// Whether what the cache lacks of the jobs can be compiled and stored: what is wrong with all of
+// them is said once, before the first.  OK where nothing is missing.
+Status check_can_make(const std::vector<Job>& jobs, const std::map<std::string, Context>& contexts,
+                      const Options& options);
+
 // The outcomes, in the order of the jobs; reports each to stderr.  An interrupt (SIGINT) lets what
 // is running finish and leaves the rest kNotStarted; a second one ends the process.
 std::vector<Outcome> run_jobs(const std::vector<Job>& jobs,

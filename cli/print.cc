@@ -1,16 +1,72 @@
 #include "cli/print.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace cubinery {
+namespace {
+
+// Of the first write to stdout that failed; 0: none.
+int stdout_errno = 0;
+
+Status cannot_write(std::string_view what, int error) {
+  return Status(Code::kIo, fmt::format("cannot write {}: {}", what, std::strerror(error)));
+}
+
+// Where a file goes.
+struct OutputPlace {
+  std::string path;         // behind symbolic links
+  bool is_special = false;  // a terminal, a pipe, /dev/null: written in place, never replaced
+  bool is_directory = false;
+  mode_t mode = 0;          // of the file that is there; 0: none is
+  std::string temporary{};  // beside it, of this process
+};
+
+OutputPlace place_of(const std::string& path) {
+  OutputPlace place{.path = path};
+  const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr),
+                                                         &std::free);
+  if (real) place.path = real.get();
+  struct stat found {};
+  if (stat(path.c_str(), &found) == 0) {
+    place.is_special = !S_ISREG(found.st_mode) || path.starts_with("/dev/");
+    place.is_directory = S_ISDIR(found.st_mode);
+    place.mode = found.st_mode & ACCESSPERMS;
+  }
+  place.temporary = fmt::format("{}.{}.tmp", place.path, getpid());
+  return place;
+}
+
+// The descriptor, or -1 with errno.
+int open_new(const std::string& path) {
+  constexpr mode_t kMode = 0666;  // less the umask
+  return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode);
+}
+
+// False: errno says why.
+bool write_all(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = write(file, text.data(), text.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return true;
+}
+
+}  // namespace
 
 std::string bytes_text(std::uint64_t bytes) {
   constexpr std::array kUnits = {"KiB", "MiB", "GiB", "TiB"};
@@ -19,19 +75,6 @@ std::string bytes_text(std::uint64_t bytes) {
   std::size_t unit = 0;
   for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
   return fmt::format("{:.1f} {}", value, kUnits[unit]);
-}
-
-std::optional<std::uint64_t> parse_bytes(std::string_view text) {
-  int shift = 0;
-  if (text.ends_with('K')) shift = 10;
-  if (text.ends_with('M')) shift = 20;
-  if (text.ends_with('G')) shift = 30;
-  if (shift != 0) text.remove_suffix(1);
-  std::uint64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end || value > (UINT64_MAX >> shift)) return std::nullopt;
-  return value << shift;
 }
 
 std::string age_text(std::int64_t then_unix, std::int64_t now_unix) {
@@ -76,8 +119,14 @@ Result<std::string> read_file(const std::string& path) {
 }
 
 void print(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  errno = 0;
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if ((std::fflush(stdout) != 0 || !written) && stdout_errno == 0) stdout_errno = errno;
+}
+
+Status output_error() {
+  const int error = std::exchange(stdout_errno, 0);
+  return error == 0 ? Status() : cannot_write("stdout", error);
 }
 
 void print_error(std::string_view message, std::string_view log) {
@@ -90,16 +139,46 @@ int usage_error(const Status& error) {
   return kExitUsage;
 }
 
+int exit_code_of(const Status& status) {
+  if (status.ok()) return kExitOk;
+  print_error(status.message(), status.log());
+  return kExitFailed;
+}
+
+Status check_output(const std::string& path) {
+  if (path.empty() || path == "-") return {};
+  const OutputPlace place = place_of(path);
+  if (place.is_directory) return cannot_write(path, EISDIR);
+  if (place.is_special) {
+    return access(path.c_str(), W_OK) == 0 ? Status() : cannot_write(path, errno);
+  }
+  const int file = open_new(place.temporary);
+  if (file < 0) return cannot_write(path, errno);
+  close(file);
+  unlink(place.temporary.c_str());
+  return {};
+}
+
 Status write_text(const std::string& path, std::string_view text) {
   if (path == "-") {
     print(text);
-    return {};
+    return output_error();
   }
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (file != nullptr && std::fclose(file) != 0) written = false;
-  if (written) return {};
-  return Status(Code::kIo, fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+  const OutputPlace place = place_of(path);
+  const int file = place.is_special ? open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC)
+                                    : open_new(place.temporary);
+  if (file < 0) return cannot_write(path, errno);
+  int error = write_all(file, text) ? 0 : errno;
+  if (!place.is_special && place.mode != 0 && error == 0 && fchmod(file, place.mode) != 0) {
+    error = errno;
+  }
+  if (!place.is_special && error == 0 && fsync(file) != 0) error = errno;
+  if (close(file) != 0 && error == 0) error = errno;
+  if (place.is_special) return error == 0 ? Status() : cannot_write(path, error);
+  if (error == 0 && rename(place.temporary.c_str(), place.path.c_str()) != 0) error = errno;
+  if (error == 0) return {};
+  unlink(place.temporary.c_str());
+  return cannot_write(path, error);
 }
 
 Status write_json(const std::string& path, const nlohmann::ordered_json& document) {

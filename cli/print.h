@@ -21,8 +21,6 @@ inline constexpr int kExitInterrupted = 130;  // as shells report SIGINT
 
 // "1.5 MiB".
 std::string bytes_text(std::uint64_t bytes);
-// "64", "64K", "10M", "2G": binary multiples.  nullopt: anything else.
-std::optional<std::uint64_t> parse_bytes(std::string_view text);
 // "just now", "5 min ago", "3 days ago".
 std::string age_text(std::int64_t then_unix, std::int64_t now_unix);
 // "a, b, c".
@@ -33,13 +31,22 @@ std::string indented(std::string_view text, std::string_view prefix);
 // The file's bytes; kIo names the file and the reason.
 Result<std::string> read_file(const std::string& path);
 
-// To stdout, unbuffered errors ignored: a closed pipe is the reader's choice.
+// To stdout.  What goes wrong is kept for output_error(): a command prints on, and fails at its
+// end.
 void print(std::string_view text);
+// OK, or why something that was printed since the last call did not reach stdout.
+Status output_error();
 // One line to stderr: "cubinery: message", and the compiler's log under it.
 void print_error(std::string_view message, std::string_view log = {});
 // Prints the error; returns kExitUsage.
 int usage_error(const Status& error);
-// Writes to `path`, or to stdout for "-".  kIo.
+// OK: kExitOk.  Else prints the error; returns kExitFailed.
+int exit_code_of(const Status& status);
+// Whether write_text() will be able to write there, as far as can be known: for commands to ask
+// before their work.  An empty path is nobody's output.  kIo.
+Status check_output(const std::string& path);
+// Writes to `path`, or to stdout for "-".  A file is there as a whole or, after an error, as it was
+// before.  kIo.
 Status write_text(const std::string& path, std::string_view text);
 Status write_json(const std::string& path, const nlohmann::ordered_json& document);
 

@@ -8,6 +8,8 @@
 
 #include "cli/gpus.h"
 #include "cli/print.h"
+#include "codegen/nearest.h"
+#include "runtime/jit/template_source.h"
 #include "runtime/registry/describe.h"
 
 namespace cubinery {
@@ -30,6 +32,22 @@ std::string help_of(const FieldDescription& field) {
                      field.type == "integer" ? "" : ": " + field.accepted, field.default_value);
 }
 
+bool has_field(const Request& request, const std::string& field) {
+  return !request.own_kernel && nlohmann::json::parse(to_json(request.problem)).contains(field);
+}
+
+// The options of the fields that the requests' problems have.
+std::vector<std::string> field_options(const std::vector<Request>& requests) {
+  std::vector<std::string> options;
+  for (const ProblemField& field : problem_fields()) {
+    const bool is_used = std::any_of(requests.begin(), requests.end(), [&](const Request& request) {
+      return has_field(request, field.name);
+    });
+    if (is_used) options.push_back(option_name(field.name));
+  }
+  return options;
+}
+
 // The files' requests, one after the other.
 template <class Reader>
 Status read_files(const std::vector<std::string>& files, std::vector<Request>* requests,
@@ -40,6 +58,19 @@ Status read_files(const std::vector<std::string>& files, std::vector<Request>* r
     Result<std::vector<Request>> found = reader(file, *text);
     if (!found) return std::move(found).error();
     requests->insert(requests->end(), found->begin(), found->end());
+  }
+  return {};
+}
+
+// Every kernel of the caller's own has its template.
+Status check_templates(const std::vector<Request>& requests, const Options& options) {
+  for (const Request& request : requests) {
+    if (!request.own_kernel) continue;
+    const Result<TemplateSource> found =
+        find_template(request.own_kernel->kernel, options.template_dirs, options.trust_shared_dirs);
+    if (found) continue;
+    return Status(found.error().code(),
+                  fmt::format("{}: {}", request.origin, found.error().message()));
   }
   return {};
 }
@@ -115,7 +146,8 @@ void ProblemOptions::add_problems_to(CLI::App& app) {
   app.add_option(
          "--manifest", manifests_,
          fmt::format("JSON array of problems (repeatable): {{\"op\": \"{}\", the fields below with "
-                     "underscores, optionally \"arch\"}}",
+                     "underscores, optionally \"arch\"}}, or kernels of your own: {{\"spec\": what "
+                     "to_json() prints of a KernelSpec}}",
                      join(operator_names(), "\" or \"")))
       ->type_name("FILE");
   app.add_option("--op", operators_,
@@ -157,8 +189,8 @@ Result<std::vector<std::string>> ProblemOptions::operators() const {
   const std::vector<std::string>& known = operator_names();
   for (const std::string& name : operators_) {
     if (!is_in(known, name)) {
-      return Status(Code::kInvalidArgument,
-                    fmt::format("--op {}; accepted: {}", name, join(known)));
+      return Status(Code::kInvalidArgument, fmt::format("--op {}; accepted: {}{}", name,
+                                                        join(known), did_you_mean(name, known)));
     }
   }
   return operators_.empty() ? known : operators_;
@@ -190,14 +222,11 @@ Result<std::vector<Request>> ProblemOptions::unmodified() const {
 
 Status ProblemOptions::check_fields_are_used(const std::vector<Request>& requests) const {
   for (const auto& [name, text] : fields_) {
-    const auto has_it = [&name = name](const Request& request) {
-      return nlohmann::json::parse(to_json(request.problem)).contains(name);
-    };
+    const auto has_it = [&name = name](const Request& request) { return has_field(request, name); };
     if (requests.empty() || std::any_of(requests.begin(), requests.end(), has_it)) continue;
     return Status(Code::kInvalidArgument,
-                  fmt::format("{} {}: no problem is of an operator with this field; accepted: the "
-                              "fields of {}",
-                              option_name(name), text, operator_of(requests[0].problem)));
+                  fmt::format("{} {}: no problem is of an operator with this field; accepted: {}",
+                              option_name(name), text, join(field_options(requests))));
   }
   return {};
 }
@@ -208,10 +237,11 @@ Result<std::vector<Request>> ProblemOptions::requests() const {
   Result<std::vector<Request>> requests = unmodified();
   if (!requests) return requests;
   std::erase_if(*requests, [&](const Request& request) {
-    return !is_in(*wanted, operator_of(request.problem));
+    return request.own_kernel ? !operators_.empty() : !is_in(*wanted, operator_of(request.problem));
   });
   CUBINERY_RETURN_IF_ERROR(check_fields_are_used(*requests));
   for (Request& request : *requests) {
+    if (request.own_kernel) continue;
     const Result<Problem> problem = with_fields(request.problem, fields_);
     if (!problem) {
       return Status(Code::kInvalidArgument,
@@ -235,8 +265,8 @@ Result<std::vector<std::string>> ProblemOptions::archs(const Options& options) c
   std::vector<std::string> archs;
   for (const std::string& name : archs_) {
     if (!is_in(known, name)) {
-      return Status(Code::kInvalidArgument,
-                    fmt::format("--arch {}; accepted: {}, all", name, join(known)));
+      return Status(Code::kInvalidArgument, fmt::format("--arch {}; accepted: {}, all{}", name,
+                                                        join(known), did_you_mean(name, known)));
     }
     if (!is_in(archs, name)) archs.push_back(name);
   }
@@ -256,6 +286,7 @@ Result<std::vector<Job>> ProblemOptions::jobs(const std::vector<Request>& reques
   }
   const Result<ResultsByOperator> results = results_of(options);
   if (!results) return results.error().clone();
+  CUBINERY_RETURN_IF_ERROR(check_templates(requests, options));
   return plan_jobs(requests, named, *results, options.paths);
 }
 

@@ -67,6 +67,8 @@ struct Report {
   std::string place(const Options& options) const;
   Result<TuningReport> read(const Options& options) const;
   Status write(TuningReport report) const;
+  // Whether --output names a directory for a file of each setting.
+  bool writes_each() const;
   Status write_each(const TuningReport& report, const OneSetting& how) const;
   int write_comparison(const TuningReport& here) const;
 };
@@ -120,6 +122,12 @@ std::string file_name(const ReportedSetting& reported, const char* ending) {
   return name + ending;
 }
 
+bool Report::writes_each() const {
+  const auto is_format = [this](const OneSetting& how) { return format == how.format; };
+  return std::any_of(std::begin(kOneSetting), std::end(kOneSetting), is_format) &&
+         (output.ends_with('/') || fs::is_directory(output));
+}
+
 Status Report::write_each(const TuningReport& report, const OneSetting& how) const {
   std::error_code error;
   fs::create_directories(output, error);
@@ -137,7 +145,7 @@ Status Report::write_each(const TuningReport& report, const OneSetting& how) con
 Status Report::write(TuningReport report) const {
   for (const OneSetting& how : kOneSetting) {
     if (format != how.format) continue;
-    if (output.ends_with('/') || fs::is_directory(output)) return write_each(report, how);
+    if (writes_each()) return write_each(report, how);
     const Result<const ReportedSetting*> only = only_setting(report);
     if (!only) return only.error().clone();
     return write_text(output, how.print(**only));
@@ -163,11 +171,14 @@ int Report::write_comparison(const TuningReport& here) const {
   }
   const Status written = write_text(
       output, format == "json" ? comparison_json(comparison) : comparison_table(comparison));
-  if (!written.ok()) return usage_error(written);
+  if (!written.ok()) return exit_code_of(written);
   return comparison.agreeing() == comparison.settings.size() ? kExitOk : kExitFailed;
 }
 
 int Report::run() const {
+  if (!writes_each()) {
+    if (const Status bad = check_output(output); !bad.ok()) return usage_error(bad);
+  }
   const Result<Options> options = library.resolve();
   if (!options) return usage_error(options.error());
   Result<TuningReport> report = read(*options);
@@ -184,7 +195,9 @@ int Report::run() const {
   if (!against.empty()) return write_comparison(*report);
   mark_stale(*options, &*report);
   const Status written = write(*std::move(report));
-  return written.ok() ? kExitOk : usage_error(written);
+  return written.code() == Code::kIo ? exit_code_of(written)
+         : written.ok()              ? kExitOk
+                                     : usage_error(written);
 }
 
 }  // namespace

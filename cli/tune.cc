@@ -90,7 +90,17 @@ Result<std::vector<TuneSpace>> Tune::plan(const std::string& for_arch) const {
   const Result<std::vector<Request>> requests = problems.requests();
   if (!requests) return requests.error().clone();
   std::vector<Problem> wanted;
-  for (const Request& request : *requests) wanted.push_back(request.problem);
+  for (const Request& request : *requests) {
+    if (request.own_kernel) {
+      return Status(
+          Code::kInvalidArgument,
+          fmt::format("{}: {} is no kernel of the library; accepted: problems (kernels of "
+                      "your own are tuned by cubinery::tune() in C++, see "
+                      "examples/05_tune_own_kernel.cc)",
+                      request.origin, request.own_kernel->kernel));
+    }
+    wanted.push_back(request.problem);
+  }
   const Result<ShapeGrid> grid = shapes.grid(wanted);
   if (!grid) return grid.error().clone();
   Result<std::vector<TuneSpace>> spaces = plan_tuning(*requests, *grid, for_arch);
@@ -112,8 +122,7 @@ Result<std::string> Tune::arch_of_gpu(const Options& options) const {
 int Tune::finish(const std::string& text, const nlohmann::ordered_json& document) const {
   if (json != "-") print(text);
   if (json.empty()) return kExitOk;
-  const Status written = write_json(json, document);
-  return written.ok() ? kExitOk : usage_error(written);
+  return exit_code_of(write_json(json, document));
 }
 
 int Tune::show_plan(const Options& options, TuneReport report) const {
@@ -154,6 +163,7 @@ int Tune::measure(const Options& options, TuneReport report) const {
 }
 
 int Tune::run() const {
+  if (const Status bad = check_output(json); !bad.ok()) return usage_error(bad);
   const std::optional<std::chrono::milliseconds> time = parse_duration(budget);
   if (!time) {
     return usage_error(

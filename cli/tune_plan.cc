@@ -8,6 +8,7 @@
 
 #include "cli/print.h"
 #include "codegen/arch.h"
+#include "codegen/nearest.h"
 #include "cubinery/context.h"
 #include "tuner/choose/shape.h"
 #include "tuner/gdn/gdn_shapes.h"
@@ -132,7 +133,8 @@ Result<std::vector<TuneSpace>> plan_tuning(const std::vector<Request>& requests,
   const std::optional<Arch> known = parse_arch(arch);
   if (!known) {
     return Status(Code::kInvalidArgument,
-                  fmt::format("--arch {}; accepted: {}", arch, join(known_architectures())));
+                  fmt::format("--arch {}; accepted: {}{}", arch, join(known_architectures()),
+                              did_you_mean(arch, known_architectures())));
   }
   Gatherer gatherer(grid, typical_target(*known));
   for (const Request& request : requests) {

@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstring>
+#include <string>
 #include <vector>
 
 #include "cubinery/context.h"
@@ -31,6 +33,16 @@ void prewarm(const char* arch) {
       cubinery::Context::create(no_gpu).value().compile(kKey).value();
   std::printf("%s for %s: %s, %d registers, %s\n", made.info.canonical.c_str(), arch,
               to_string(made.source), made.info.registers, made.path.c_str());
+}
+
+// A manifest of every variant, for cubinery prewarm --manifest.
+void print_manifest() {
+  std::string manifest;
+  for_each_candidate(kKey, [&](const RmsNormKey& candidate) {
+    manifest += (manifest.empty() ? "[" : ",\n") +
+                ("{\"spec\":" + to_json(cubinery::spec_of(candidate).value()) + "}");
+  });
+  std::puts((manifest + "]").c_str());
 }
 
 // Runs the kernel and returns its largest error against the reference.
@@ -67,7 +79,8 @@ double run() {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], "--manifest") == 0) return print_manifest(), 0;
   prewarm("sm_90a");
   int devices = 0;
   if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {

@@ -42,7 +42,7 @@
 extern "C" {
 #endif
 
-#define CUBINERY_C_API_VERSION 3
+#define CUBINERY_C_API_VERSION 4
 
 /* The codes of cubinery/status.h, which says what each asks of the caller. */
 typedef enum CubineryCode {
@@ -88,7 +88,8 @@ typedef void (*CubineryLog)(int level, const char* message, void* user);
 CUBINERY_C_API int cubinery_options_create(CubineryOptions** options);
 CUBINERY_C_API void cubinery_options_destroy(CubineryOptions* options);
 /* Sets a field of cubinery::Options by its name; paths of lists are separated by colons, booleans
- * are "0" or "1", lock_wait is in milliseconds.  CUBINERY_INVALID_ARGUMENT: no such field, or a
+ * are "0" or "1", lock_wait is in milliseconds, cache_limit_bytes in bytes or with K, M, G or T
+ * (powers of 1024).  CUBINERY_INVALID_ARGUMENT: no such field, or a
  * value that it does not take. */
 CUBINERY_C_API int cubinery_options_set(CubineryOptions* options, const char* field,
                                         const char* value);
@@ -141,6 +142,13 @@ CUBINERY_C_API const char* cubinery_operators(void);
 /* *full: the problem with every field, for cubinery_free_text().  CUBINERY_INVALID_ARGUMENT:
  * malformed, an unknown field or value, or a combination that is not supported. */
 CUBINERY_C_API int cubinery_check_problem(const char* op, const char* problem, char** full);
+/* What engines serve a model with: *problem is the operator's, with every field, for
+ * cubinery_free_text().  config: the text of the model's config.json; tp: the tensor-parallel size,
+ * which divides its heads.  cubinery_decode_create() finds the kernels that
+ * `cubinery prewarm --hf-config config.json --tp 2` compiled (gdn::problems_for_model()).
+ * CUBINERY_INVALID_ARGUMENT: not JSON, not such a model, or another size.  Since version 4. */
+CUBINERY_C_API int cubinery_problem_for_model(const char* op, const char* config, int tp,
+                                              char** problem);
 /* Makes sure that the cache holds the problem's kernels, without loading them: needs no GPU.
  * *report: a JSON array of {"kernel", "canonical", "arch", "source": "memory" | "disk" |
  * "compiled", "path", "nvrtc", "registers", "spill_store_bytes", "spill_load_bytes", "compile_ms"};

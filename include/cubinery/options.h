@@ -71,7 +71,8 @@ struct Options {
   //
   //   CUBINERY_CACHE_DIR      cache_dir; else $XDG_CACHE_HOME/cubinery; else $HOME/.cache/cubinery
   //   CUBINERY_CACHE_LAYERS   cache_layers, separated by colons
-  //   CUBINERY_CACHE_LIMIT    cache_limit_bytes, an integer number of bytes
+  //   CUBINERY_CACHE_LIMIT    cache_limit_bytes: a number of bytes, or 64K, 512M, 1G, 2T (powers
+  //                           of 1024)
   //   CUBINERY_OFFLINE        offline: 0 or 1
   //   CUBINERY_NVRTC          nvrtc_path
   //   CUBINERY_DRIVER         driver_path

@@ -62,10 +62,13 @@ Result<Options> Options::from_env() {
   options.paths = split_at_colons(variable("CUBINERY_PATHS"));
   options.nvrtc_path = chosen_nvrtc();
   options.driver_path = variable("CUBINERY_DRIVER");
-  const std::string limit = variable("CUBINERY_CACHE_LIMIT");
-  if (!limit.empty() && !parse_integer(limit, &options.cache_limit_bytes)) {
-    return Status(Code::kInvalidArgument,
-                  "CUBINERY_CACHE_LIMIT = \"" + limit + "\"; accepted: a number of bytes");
+  if (const std::string limit = variable("CUBINERY_CACHE_LIMIT"); !limit.empty()) {
+    const std::optional<std::uint64_t> bytes = parse_bytes(limit);
+    if (!bytes) {
+      return Status(Code::kInvalidArgument,
+                    "CUBINERY_CACHE_LIMIT = \"" + limit + "\"; accepted: " + kBytesAccepted);
+    }
+    options.cache_limit_bytes = *bytes;
   }
   const std::string offline = variable("CUBINERY_OFFLINE");
   if (!offline.empty() && !parse_switch(offline, &options.offline)) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <charconv>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +20,12 @@ Status check_paths(const std::vector<std::string>& paths);
 
 // Whether `text` is "0" or "1"; *value says which.
 bool parse_switch(std::string_view text, bool* value);
+
+// A number of bytes: "4096", or with K, M, G or T for multiples by powers of 1024, "512M". nullopt:
+// anything else, or more than 64 bits hold.
+std::optional<std::uint64_t> parse_bytes(std::string_view text);
+inline constexpr const char* kBytesAccepted =
+    "a number of bytes such as 4096, 64K, 512M, 1G or 2T (powers of 1024)";
 
 // Whether `text` is nothing but an integer that *value can hold.
 template <class Integer>

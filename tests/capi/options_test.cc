@@ -67,8 +67,9 @@ TEST_CASE("ABadValueIsRefusedAndChangesNothing", "[cpu]") {
   }
   CHECK(message("offline", "true") == "Options::offline = \"true\"; accepted: 0 or 1");
   CHECK(message("use_disk_cache", "") == "Options::use_disk_cache = \"\"; accepted: 0 or 1");
-  CHECK(message("cache_limit_bytes", "1G") ==
-        "Options::cache_limit_bytes = \"1G\"; accepted: a number of bytes");
+  CHECK(message("cache_limit_bytes", "1X") ==
+        "Options::cache_limit_bytes = \"1X\"; accepted: a number of bytes such as 4096, 64K, 512M, "
+        "1G or 2T (powers of 1024)");
   CHECK(message("lock_wait", "-1") ==
         "Options::lock_wait = \"-1\"; accepted: a number of milliseconds");
   CHECK(handle->value.device == before.device);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds and runs the Rust of a document against the library.
+# Builds and runs the Rust of a document against the library, with the document's own commands.
 #   rust.sh DOCUMENT FOLDER
 set -euo pipefail
 work=$(mktemp -d)
@@ -9,8 +9,17 @@ if ! rustc --edition 2021 -o "$work/new" "$work/new.rs"; then
   echo "no rustc of 1.77 or newer"
   exit 77
 fi
-awk '$0 == "```rust" {on = 1; next} /^```/ {on = 0} on' "$1" >"$work/check.rs"
-rustc --edition 2021 -o "$work/check" -L "$2" -C link-arg="-Wl,-rpath,$2" -D warnings "$work/check.rs"
-mapfile -t lines < <("$work/check")
+blocks() { awk -v fence="\`\`\`$1" '$0 == fence {on = 1; next} /^```/ {on = 0} on' "$2"; }
+blocks rust "$1" >"$work/check.rs"
+commands=$(blocks sh "$1")
+[[ $commands == *rustc*check.rs*./check* ]]
+
+# The commands find the library where README installs it.
+export RUSTUP_HOME=${RUSTUP_HOME:-$HOME/.rustup} CARGO_HOME=${CARGO_HOME:-$HOME/.cargo}
+export HOME=$work
+mkdir "$HOME/.local"
+ln -s "$2" "$HOME/.local/lib"
+cd "$work"
+mapfile -t lines < <(bash -euo pipefail -c "$commands")
 printf '%s\n' "${lines[@]}"
 [[ ${lines[0]} == *'"v_heads":64,'* && ${lines[1]} == 'gdn_decode: key_dim = 100; accepted: '* ]]

@@ -12,7 +12,7 @@ TEST_CASE("version and help", "[cpu]") {
   const Cli cli;
   CHECK(cli.run("--version").out == "cubinery " CUBINERY_VERSION "\n");
   for (const char* command : {"", "prewarm", "tune", "report", "explain", "cache", "cache ls",
-                              "cache gc", "doctor", "operators"}) {
+                              "cache gc", "doctor", "problems", "operators"}) {
     const Output help = cli.run(std::string(command) + " --help");
     CHECK(help.exit_code == 0);
     CHECK(contains(help.out, "Usage: cubinery"));
@@ -58,8 +58,8 @@ TEST_CASE("bad arguments exit with 2 and say what is accepted", "[cpu]") {
       {model + " --arch sm_80 --state-location dense", "needs state_location = pool"},
       {model + " --arch sm_80 --op decode", "--op decode; accepted: gdn_decode, gdn_prefill"},
       {model + " --arch sm_80 --op gdn_decode --varlen false",
-       "--varlen false: no problem is of an operator with this field; accepted: the fields of "
-       "gdn_decode"},
+       "--varlen false: no problem is of an operator with this field; accepted: --q-heads, "
+       "--k-heads"},
       {model + " --arch sm_80 --checkpoints after --checkpoint-every 8",
        "accepted: multiples of 16"},
       {"prewarm --arch sm_80 --hf-config " + odd_model,
@@ -72,7 +72,21 @@ TEST_CASE("bad arguments exit with 2 and say what is accepted", "[cpu]") {
       {"explain --key-dim 128 --arch sm_9", "accepted: sm_80"},
       {"explain --key-dim 128 --arch sm_80 --kernel gdn_prefill",
        "--kernel gdn_prefill; accepted: gdn_decode, gdn_prefill_chunks, gdn_prefill_scan"},
-      {"cache gc --limit 3X", "accepted: bytes such as"},
+      {"cache gc --limit 3X", "accepted: a number of bytes such as 4096, 64K, 512M, 1G or 2T"},
+      {"prewarn --tp 2",
+       "prewarn is no command of cubinery; accepted: prewarm, tune, report, explain, cache, "
+       "doctor, "
+       "problems, operators; did you mean prewarm?; see cubinery --help"},
+      {"cache lss",
+       "lss is no command of cubinery cache; accepted: ls, show, verify, gc; did you "
+       "mean ls?; see cubinery cache --help"},
+      {"tune --toknes=8", "--toknes is no option of cubinery tune; did you mean --tokens?"},
+      {"explain --state_dtype f32", "did you mean --state-dtype?"},
+      {"prewarm config.json", "config.json is not expected after cubinery prewarm"},
+      {model + " --arch sm_90", "did you mean sm_90a?"},
+      {model + " --arch sm_80 --op gdn_decod", "did you mean gdn_decode?"},
+      {model + " --arch sm_80 --json /nowhere/file", "cannot write /nowhere/file: No such file"},
+      {"problems --hf-config " + kModel + " -o " + cli.dir(), "Is a directory"},
       {"cache show nothing", "accepted: a path"},
   };
   for (const auto& [arguments, text] : cases) {
@@ -162,6 +176,8 @@ TEST_CASE("a bad environment variable is a usage error", "[cpu]") {
   const Output output = cli.run("doctor", "CUBINERY_CACHE_LIMIT=much");
   CHECK(output.exit_code == 2);
   CHECK(contains(output.err, "CUBINERY_CACHE_LIMIT"));
+  CHECK(contains(cli.run("doctor --nvrtc /nowhere", "CUBINERY_CACHE_LIMIT=512M").out,
+                 "0 B of at most 512.0 MiB"));
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <fstream>
 #include <set>
 
@@ -125,12 +126,38 @@ TEST_CASE("a field of one operator changes nothing of the other", "[cpu]") {
   }
 }
 
-TEST_CASE("without NVRTC every kernel fails and nothing is stored", "[cpu]") {
+TEST_CASE("what keeps every kernel from being made is said once, before the first", "[cpu]") {
   const Cli cli;
-  const json summary = cli.prewarm("--nvrtc /nowhere --key-dim 64 --arch sm_80", 1);
-  CHECK(summary["failed"] == summary["requested"]);
-  CHECK(contains(summary["entries"][0]["error"], "/nowhere"));
+  const std::string file = cli.dir() + "/file";
+  std::ofstream(file) << "no directory";
+  const std::string problem = "prewarm --key-dim 64 --arch sm_80,sm_90a ";
+  const auto refused = [&](const std::string& arguments, const std::string& environment,
+                           const std::string& cause) {
+    const Output output = cli.run(problem + arguments, environment);
+    INFO(output.err);
+    CHECK(output.exit_code == 1);
+    CHECK(output.out.empty());
+    CHECK(std::count(output.err.begin(), output.err.end(), '\n') == 1);
+    CHECK(contains(output.err, " kernels are not in the cache and cannot be compiled into it: "));
+    CHECK(contains(output.err, cause));
+  };
+  refused("--nvrtc /nowhere", "", "/nowhere");
+  refused("", "CUBINERY_OFFLINE=1", "CUBINERY_OFFLINE=1 forbids it; --dry-run lists them");
+  refused("--cache-dir " + file, "", file);
+  CHECK(cli.run(problem + "--dry-run", "CUBINERY_OFFLINE=1").exit_code == 0);
   CHECK(cli.entries().empty());
+}
+
+TEST_CASE("a full cache needs no compiler", "[nvrtc]") {
+  const Cli cli;
+  const std::string problem = "--op gdn_decode --key-dim 64 --value-dim 64 --arch sm_80 ";
+  const json made = cli.prewarm(problem);
+  for (const char* environment : {"CUBINERY_OFFLINE=1", "CUBINERY_NVRTC=/nowhere"}) {
+    const Output again = cli.run("prewarm --json - " + problem, environment);
+    INFO(again.err);
+    CHECK(again.exit_code == 0);
+    CHECK(json::parse(again.out)["hits"] == made["requested"]);
+  }
 }
 
 TEST_CASE("prewarm fills the cache once", "[nvrtc]") {
@@ -219,6 +246,12 @@ TEST_CASE("a template that does not compile is reported with its log", "[nvrtc]"
   const Output text = cli.run("prewarm " + arguments);
   CHECK(text.exit_code == 1);
   CHECK(contains(text.out, "error"));
+  // One message for all of them.
+  REQUIRE(summary["requested"] > 1);
+  const std::string others =
+      "and " + std::to_string(summary["requested"].get<int>() - 1) + " more in the same way";
+  CHECK(contains(text.out, others));
+  CHECK(!contains(text.out, "\nfailed: "));
 }
 
 TEST_CASE("an interrupted prewarm reports and leaves whole entries", "[nvrtc]") {

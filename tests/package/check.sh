@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Builds and runs README's blocks the way a user would: C++ and C in a project that finds the installed package with the
 # CMake lines, or by pkg-config, or that takes the source tree in; the shell lines in the source tree.
-#   check.sh install SOURCE BUILD     the installed package and the C++, C and CMake blocks
-#   check.sh fetch SOURCE BUILD       the C block in a project of C alone that has the source tree inside
-#   check.sh shell SOURCE BUILD       the shell blocks (README's commands use SOURCE/build)
+#   check.sh install SOURCE BUILD FAKE_DRIVER   the package and the C++, C and CMake blocks; the programs find what
+#                                               README's prewarm compiles; the device headers compile with nvcc
+#   check.sh fetch SOURCE BUILD                 the C block in a project of C alone that has the source tree inside
+#   check.sh shell SOURCE BUILD                 the shell blocks (README's commands use SOURCE/build)
 set -euo pipefail
-what=$1 source=$2 build=$3
+what=$1 source=$2 build=$3 fake_driver=${4:-}
 
 # The lines of README's blocks in a language.
 blocks() { awk -v fence="\`\`\`$1" '$0 == fence {on = 1; next} /^```/ {on = 0} on' "$source/README.md"; }
@@ -63,16 +64,34 @@ blocks c >"$work/engine/engine.c"
   echo '  add_library(engine_c SHARED engine.c)'
   echo '  target_link_libraries(engine_c PRIVATE cubinery::cubinery_c)'
   echo '  target_link_options(engine_c PRIVATE -Wl,--no-undefined)'
+  echo "  add_executable(offline $source/tests/package/offline.cc)"
+  echo '  find_package(CUDAToolkit REQUIRED)'
+  echo "  target_include_directories(offline PRIVATE $work/engine $source \${CUDAToolkit_INCLUDE_DIRS})"
+  echo '  target_link_libraries(offline PRIVATE cubinery::cubinery engine_c cubinery::cubinery_c)'
   echo 'endif()'
 } >"$work/engine/CMakeLists.txt"
 cmake -G Ninja -S "$work/engine" -B "$work/engine/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_FLAGS="-Wall -Wextra" \
       -DCMAKE_C_FLAGS="-std=c11 -Wall -Wextra -Werror"
 cmake --build "$work/engine/build"
 
+# The documented nvcc line, and every device header, against the installed files.
+nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
+if [[ -x $nvcc ]]; then
+  mkdir "$work/nvcc"
+  ln -s "$work/prefix" "$work/.local"
+  ln -s "$source/examples" "$work/nvcc/examples"
+  line=$(awk '/^    nvcc/ {on = 1} /^$/ {on = 0} on' "$source/docs/adding_a_kernel.md")
+  (cd "$work/nvcc" && HOME=$work PATH=$(dirname "$nvcc"):$PATH bash -euo pipefail -c "$line")
+  [[ -s $work/nvcc/rms_norm.cubin ]]
+  headers=$work/prefix/include/cubinery/templates
+  (cd "$headers" && printf '#include "%s"\n' common/*) >"$work/nvcc/all.cu"
+  (cd "$work/nvcc" && "$nvcc" -std=c++20 -I "$work/prefix/include" -I "$headers" -arch=sm_90a -cubin all.cu)
+fi
+
 # 0: prepared on a GPU.  2: no context, because there is no driver; anything else is a failure.
 status=0
-CUBINERY_CACHE_DIR="$work/cache" "$work/engine/build/engine" || status=$?
-if [[ -x $work/prefix/bin/cubinery ]]; then "$work/prefix/bin/cubinery" --version; fi
+config=$source/tests/data/models/Qwen3.5-27B/config.json
+CUBINERY_CACHE_DIR="$work/cache" "$work/engine/build/engine" "$config" || status=$?
 [[ $status == 0 || $status == 2 ]]
 
 # Without CMake.
@@ -80,7 +99,7 @@ export PKG_CONFIG_PATH=$work/prefix/lib/pkgconfig
 # shellcheck disable=SC2046
 c++ -std=c++20 "$work/engine/engine.cc" -o "$work/by_pkg_config" $(pkg-config --cflags --libs cubinery)
 status=0
-CUBINERY_CACHE_DIR="$work/cache" "$work/by_pkg_config" || status=$?
+CUBINERY_CACHE_DIR="$work/cache" "$work/by_pkg_config" "$config" || status=$?
 [[ $status == 0 || $status == 2 ]]
 if [[ -e $work/prefix/lib/pkgconfig/cubinery_c.pc ]]; then
   # shellcheck disable=SC2046
@@ -90,3 +109,13 @@ fi
 for file in LICENSE THIRD_PARTY_LICENSES README.md docs/design.md examples/01_decode.cc; do
   test -s "$work/prefix/share/doc/cubinery/$file"
 done
+if [[ ! -x $work/prefix/bin/cubinery ]]; then exit 0; fi
+"$work/prefix/bin/cubinery" --version
+if [[ ! -x $work/engine/build/offline ]]; then exit 0; fi
+
+# README's own command fills the cache that its programs use.
+prewarm=$(blocks sh | grep 'cubinery prewarm' | sed "s|build/cli/cubinery|$work/prefix/bin/cubinery|; s| --dry-run||")
+echo "+ $prewarm"
+export CUBINERY_CACHE_DIR=$work/offline
+(cd "$source" && bash -euo pipefail -c "$prewarm")
+CUBINERY_OFFLINE=1 CUBINERY_DRIVER=$fake_driver "$work/engine/build/offline" "$fake_driver" "$config"

@@ -110,10 +110,18 @@ TEST_CASE("TheCacheLimitIsANumberOfBytes", "[cpu]") {
   CHECK(options().cache_limit_bytes == 0);
   environment.set("CUBINERY_CACHE_LIMIT", "18446744073709551615");
   CHECK(options().cache_limit_bytes == ~std::uint64_t{0});
-  for (const char* value : {"1G", "-1", "1e9", " 1", "0x10", "18446744073709551616", "many"}) {
+  environment.set("CUBINERY_CACHE_LIMIT", "64K");
+  CHECK(options().cache_limit_bytes == 65536);
+  environment.set("CUBINERY_CACHE_LIMIT", "1G");
+  CHECK(options().cache_limit_bytes == std::uint64_t{1} << 30);
+  environment.set("CUBINERY_CACHE_LIMIT", "2T");
+  CHECK(options().cache_limit_bytes == std::uint64_t{2} << 40);
+  for (const char* value : {"1X", "-1", "G", "1GB", "1 G", "1.5M", "16777216T", "1e9", " 1", "0x10",
+                            "18446744073709551616", "many"}) {
     environment.set("CUBINERY_CACHE_LIMIT", value);
     CHECK(refusal() ==
-          "CUBINERY_CACHE_LIMIT = \"" + std::string(value) + "\"; accepted: a number of bytes");
+          "CUBINERY_CACHE_LIMIT = \"" + std::string(value) +
+              "\"; accepted: a number of bytes such as 4096, 64K, 512M, 1G or 2T (powers of 1024)");
   }
 }
 
