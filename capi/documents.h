@@ -1,15 +1,13 @@
 // JSON that goes through the C functions.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "codegen/read_json.h"
 #include "cubinery/status.h"
 #include "runtime/registry/operators.h"
 
 namespace cubinery::capi {
-
-using Json = nlohmann::ordered_json;
 
 // A problem that passes check().  kInvalidArgument: NULL, an operator that is not known, or a
 // problem that cannot be read or used.

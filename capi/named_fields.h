@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "codegen/read_json.h"
 #include "cubinery/status.h"
 
 namespace cubinery::capi {
@@ -44,7 +45,7 @@ Status set_field(const GivenField& given, const Fields& fields, Struct* object, 
   std::apply([&](const auto&... field) { (offer(field), ...); }, fields);
   if (!is_known) {
     return {Code::kInvalidArgument, fmt::format("{} has no field \"{}\"; accepted: {}", given.owner,
-                                                given.name, fmt::join(names, ", "))};
+                                                excerpt(given.name), fmt::join(names, ", "))};
   }
   if (accepted == nullptr) return {};
   return {Code::kInvalidArgument, fmt::format("{}{}{} = {}; accepted: {}", given.owner,

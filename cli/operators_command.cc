@@ -3,11 +3,11 @@
 #include <CLI/CLI.hpp>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "cli/commands.h"
 #include "cli/print.h"
+#include "codegen/read_json.h"
 #include "runtime/registry/describe.h"
 
 namespace cubinery {
@@ -29,7 +29,7 @@ int run(const std::string& json) {
     }
   }
   if (json.empty()) return kExitOk;
-  const Status written = write_json(json, nlohmann::ordered_json::parse(operators_json()));
+  const Status written = write_json(json, *read_json("operators", operators_json()));
   return written.ok() ? kExitOk : usage_error(written);
 }
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "cli/gpus.h"
 #include "cli/print.h"
+#include "codegen/read_json.h"
 #include "runtime/registry/describe.h"
 
 namespace cubinery {
@@ -86,12 +86,13 @@ const std::vector<ProblemField>& problem_fields() {
 
 Result<Problem> with_fields(const Problem& problem,
                             const std::map<std::string, std::string>& fields) {
-  nlohmann::json object = nlohmann::json::parse(to_json(problem));
+  Json object = *read_json(operator_of(problem), to_json(problem));
   // Texts go in as they are: parse_problem() is the judge of what each field takes.
   for (const auto& [name, text] : fields) {
     if (object.contains(name)) object[name] = text;
   }
-  Result<Problem> changed = parse_problem(operator_of(problem), object.dump());
+  const std::string json = object.dump(-1, ' ', false, Json::error_handler_t::replace);
+  Result<Problem> changed = parse_problem(operator_of(problem), json);
   if (!changed) return changed;
   CUBINERY_RETURN_IF_ERROR(check(*changed));
   return changed;
@@ -191,7 +192,7 @@ Result<std::vector<Request>> ProblemOptions::unmodified() const {
 Status ProblemOptions::check_fields_are_used(const std::vector<Request>& requests) const {
   for (const auto& [name, text] : fields_) {
     const auto has_it = [&name = name](const Request& request) {
-      return nlohmann::json::parse(to_json(request.problem)).contains(name);
+      return read_json(name, to_json(request.problem))->contains(name);
     };
     if (requests.empty() || std::any_of(requests.begin(), requests.end(), has_it)) continue;
     return Status(Code::kInvalidArgument,

@@ -41,9 +41,9 @@ check runtime/registry "runtime/registry/|runtime/gdn/|$operator|$kernels"
 check tuner/measure "tuner/measure/|$operator"
 check tuner/gdn "tuner/gdn/|tuner/measure/|runtime/registry/|runtime/gdn/|$operator|$kernels"
 check templates "$kernels"
-check capi 'capi/|runtime/|tuner/'
+check capi 'capi/|runtime/|tuner/|codegen/read_json'
 check cli "cli/|tuner/|runtime/|cache/|codegen/|$kernels"
-check python "array_views|module|operator\.h|capi/tensors|tests/data/|$kernels"
+check python "array_views|module|operator\.h|capi/(tensors|dl_data)|tests/data/|$kernels"
 
 if grep -rnE '#include <(cuda|nvrtc)' include codegen cache capi cli templates tuner/choose tuner/report runtime/gdn \
     runtime/registry; then
@@ -52,6 +52,11 @@ if grep -rnE '#include <(cuda|nvrtc)' include codegen cache capi cli templates t
 fi
 if grep -rnE '#include <(fmt|nlohmann|xxhash|CLI)' include; then
   echo "layers: public headers take no third-party header"
+  status=1
+fi
+if grep -rnE '(json|Json)(::|\(\)\.)(sax_parse|parse|accept)\(|(json|Json)::from_|operator""_json' codegen cache runtime tuner \
+    capi cli python --include='*.cc' --include='*.h' | grep -v '^codegen/read_json\.cc:'; then
+  echo "layers: JSON is read by read_json() of codegen/read_json.h, which has limits"
   status=1
 fi
 exit $status
