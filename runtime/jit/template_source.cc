@@ -4,11 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
+
+#include "cache/env.h"
 
 namespace cubinery {
 namespace {
@@ -23,20 +21,6 @@ bool is_identifier(std::string_view name) {
          !(name[0] >= '0' && name[0] <= '9');
 }
 
-Result<std::string> read_file(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::string text;
-  std::array<char, 16384> buffer{};
-  while (stream.read(buffer.data(), buffer.size()) || stream.gcount() > 0) {
-    text.append(buffer.data(), static_cast<std::size_t>(stream.gcount()));
-  }
-  if (!stream.eof()) {
-    return Status(Code::kIo,
-                  fmt::format("template: cannot read {}: {}", path.string(), std::strerror(errno)));
-  }
-  return text;
-}
-
 // Puts the device files of root/folder into `files`, in place of those of the same name.
 Status overlay(const fs::path& root, std::string_view folder, TemplateFiles* files) {
   std::error_code error;
@@ -45,8 +29,8 @@ Status overlay(const fs::path& root, std::string_view folder, TemplateFiles* fil
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     if (!is_device_file(name) || name.starts_with('.')) continue;
-    Result<std::string> text = read_file(entry->path());
-    if (!text) return std::move(text).error();
+    Result<std::string> text = read_file(entry->path().string());
+    if (!text) return Status(Code::kIo, fmt::format("template: {}", text.error().message()));
     files->insert_or_assign(fmt::format("{}/{}", folder, name), std::move(*text));
   }
   if (!error) return {};

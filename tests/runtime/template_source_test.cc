@@ -1,5 +1,7 @@
 #include "runtime/jit/template_source.h"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -159,7 +161,20 @@ TEST_CASE("AFileThatCannotBeReadIsAnError", "[cpu]") {
   fs::create_directory(folder.path() + "/k/key.h");
   const Status other = refused("k", {folder.path()});
   CHECK(other.code() == Code::kIo);
-  CHECK(other.message() == "template: cannot read " + folder.path() + "/k/key.h: Is a directory");
+  CHECK(other.message() ==
+        "template: cannot read " + folder.path() + "/k/key.h: it is not a regular file");
+}
+
+// A pipe has no end, and nobody may ever write to it.
+TEST_CASE("APipeIsNoHeader", "[cpu]") {
+  const Templates mine;
+  mine.write("k/k.cu", "text");
+  REQUIRE(::mkfifo((mine.path() + "/k/key.h").c_str(), 0600) == 0);
+  CHECK(refused("k", {mine.path()}).message() ==
+        "template: cannot read " + mine.path() + "/k/key.h: it is not a regular file");
+  fs::remove(mine.path() + "/k/key.h");
+  fs::create_symlink("/dev/zero", mine.path() + "/k/key.h");
+  CHECK(refused("k", {mine.path()}).code() == Code::kIo);
 }
 
 TEST_CASE("AFolderThatCannotBeListedIsAnError", "[cpu]") {

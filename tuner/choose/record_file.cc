@@ -68,7 +68,7 @@ Result<std::string> read_text(const std::string& path) {
   FileInfo info;
   const std::error_code error = posix_env()->read(path, &text, &info);
   if (is_absent(error)) return std::string();
-  if (error) return io_error("read", path, error);
+  if (error) return read_error(path, error);
   return text;
 }
 
