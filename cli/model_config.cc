@@ -2,47 +2,28 @@
 
 #include <fmt/format.h>
 
-#include <climits>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 
 #include "cli/print.h"
+#include "codegen/read_json.h"
+#include "runtime/gdn/problem_check.h"
 
 namespace cubinery {
 namespace {
 
-using nlohmann::json;
-
 Status invalid(std::string message) { return Status(Code::kInvalidArgument, std::move(message)); }
-
-// "line 3, column 7" of the byte that a parser stopped at, counted from 1.
-std::string position(std::string_view text, std::size_t byte) {
-  const std::string_view before = text.substr(0, byte > 0 ? byte - 1 : 0);
-  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
-  const std::size_t newline = before.rfind('\n');
-  const std::size_t column = before.size() - (newline == before.npos ? 0 : newline + 1) + 1;
-  return fmt::format("line {}, column {}", line, column);
-}
-
-Result<json> parse(std::string_view file, std::string_view text) {
-  try {
-    return json::parse(text);
-  } catch (const json::parse_error& error) {
-    return invalid(fmt::format("{}: not JSON at {}", file, position(text, error.byte)));
-  }
-}
 
 // A model's config.json; fields are looked up under "text_config" first, then at the top.
 class Config {
  public:
-  Config(std::string_view file, const json& root) : file_(file), root_(root) {
+  Config(std::string_view file, const Json& root) : file_(file), root_(root) {
     const auto nested = root.find("text_config");
     if (nested != root.end() && nested->is_object()) text_ = &*nested;
   }
 
-  const json* find(const char* name) const {
-    for (const json* object : {text_, &root_}) {
+  const Json* find(const char* name) const {
+    for (const Json* object : {text_, &root_}) {
       if (object == nullptr) continue;
       const auto found = object->find(name);
       if (found != object->end() && !found->is_null()) return &*found;
@@ -51,19 +32,20 @@ class Config {
   }
 
   Status read(const char* name, int* value) const {
-    const json* found = find(name);
+    const Json* found = find(name);
     if (found == nullptr) {
-      const json* type = find("model_type");
+      const Json* type = find("model_type");
       return invalid(
           fmt::format("{}: no field {}, neither at the top nor under text_config (model_type {}); "
                       "accepted: models "
                       "with Gated DeltaNet layers, such as Qwen3-Next and Qwen3.5",
-                      file_, name, type != nullptr ? type->dump() : "not given"));
+                      file_, name, type != nullptr ? json_excerpt(*type) : "not given"));
     }
-    const bool fits = found->is_number_integer() && *found >= 1 && *found <= INT_MAX;
+    // No more than a problem may have: sizes are multiplied and divided before it is checked.
+    const bool fits = found->is_number_integer() && *found >= 1 && *found <= gdn::kMaxHeads;
     if (!fits) {
-      return invalid(
-          fmt::format("{}: {} = {}; accepted: a positive integer", file_, name, found->dump()));
+      return invalid(fmt::format("{}: {} = {}; accepted: an integer from 1 to {}", file_, name,
+                                 json_excerpt(*found), gdn::kMaxHeads));
     }
     *value = found->get<int>();
     return {};
@@ -72,21 +54,21 @@ class Config {
   // Leaves *value as it is when none of the fields is there.
   Status read(std::initializer_list<const char*> names, DType* value) const {
     for (const char* name : names) {
-      const json* found = find(name);
+      const Json* found = find(name);
       if (found == nullptr) continue;
       if (*found == "bfloat16") return *value = DType::kBF16, Status();
       if (*found == "float16") return *value = DType::kF16, Status();
       if (*found == "float32") return *value = DType::kF32, Status();
       return invalid(fmt::format("{}: {} = {}; accepted: bfloat16, float16, float32", file_, name,
-                                 found->dump()));
+                                 json_excerpt(*found)));
     }
     return {};
   }
 
  private:
   std::string_view file_;
-  const json& root_;
-  const json* text_ = nullptr;
+  const Json& root_;
+  const Json* text_ = nullptr;
 };
 
 // What a model's config.json says of its Gated DeltaNet layers.
@@ -166,7 +148,7 @@ Each field can be replaced, for example with --state-dtype bf16 or --state-locat
 
 Result<std::vector<Request>> read_model_config(std::string_view file, std::string_view text,
                                                const std::vector<int>& tp) {
-  const Result<json> root = parse(file, text);
+  const Result<Json> root = read_json(file, text);
   if (!root) return root.error().clone();
   if (!root->is_object()) return invalid(fmt::format("{}: accepted: a JSON object", file));
   const Config config(file, *root);
@@ -192,23 +174,24 @@ Result<std::vector<Request>> read_model_config(std::string_view file, std::strin
 }
 
 Result<std::vector<Request>> read_manifest(std::string_view file, std::string_view text) {
-  const Result<json> root = parse(file, text);
+  const Result<Json> root = read_json(file, text);
   if (!root) return root.error().clone();
   if (!root->is_array()) return invalid(fmt::format("{}: accepted: a JSON array of objects", file));
   const std::vector<std::string>& operators = operator_names();
   std::vector<Request> requests;
-  for (json entry : *root) {
+  for (Json entry : *root) {
     const std::string where = fmt::format("{}, entry {}", file, requests.size() + 1);
     if (!entry.is_object()) {
-      return invalid(fmt::format("{}: {}; accepted: an object", where, entry.dump()));
+      return invalid(fmt::format("{}: {}; accepted: an object", where, json_excerpt(entry)));
     }
-    const json op = entry.value("op", json());
+    const Json op = entry.value("op", Json());
     if (std::find(operators.begin(), operators.end(), op) == operators.end()) {
-      return invalid(fmt::format("{}: op = {}; accepted: {}", where, op.dump(), join(operators)));
+      return invalid(
+          fmt::format("{}: op = {}; accepted: {}", where, json_excerpt(op), join(operators)));
     }
-    const json arch = entry.value("arch", json(""));
+    const Json arch = entry.value("arch", Json(""));
     if (!arch.is_string()) {
-      return invalid(fmt::format("{}: arch = {}; accepted: {}", where, arch.dump(),
+      return invalid(fmt::format("{}: arch = {}; accepted: {}", where, json_excerpt(arch),
                                  join(known_architectures())));
     }
     entry.erase("op");
