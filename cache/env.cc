@@ -300,4 +300,24 @@ Status io_error(std::string_view verb, std::string_view path, std::error_code er
   return Status(Code::kIo, fmt::format("cannot {} {}: {}", verb, path, error.message()));
 }
 
+Status read_error(std::string_view path, std::error_code error) {
+  const auto refuse = [&](std::string_view why) {
+    return Status(Code::kIo, fmt::format("cannot read {}: {}", path, why));
+  };
+  if (error == std::errc::invalid_argument) return refuse("it is not a regular file");
+  if (error == std::errc::file_too_large) {
+    return refuse(fmt::format("it has more than {} MiB", Env::kMaxFileBytes >> 20));
+  }
+  return io_error("read", path, error);
+}
+
+Result<std::string> read_file(const std::string& path) {
+  std::string bytes;
+  FileInfo info;
+  if (const std::error_code error = posix_env()->read(path, &bytes, &info)) {
+    return read_error(path, error);
+  }
+  return bytes;
+}
+
 }  // namespace cubinery

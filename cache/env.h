@@ -60,7 +60,7 @@ class Env {
   Env& operator=(const Env&) = delete;
 
   // The whole file.  `info` describes the file that was read, whatever the path has come to mean
-  // since.
+  // since.  invalid_argument: it is not a regular file.
   virtual std::error_code read(const std::string& path, std::string* bytes, FileInfo* info) = 0;
   // Creates the file with mode 0644; it must not exist, not even as a symbolic link.  OK: the bytes
   // are on the disk, though the directory may not be.  An error may leave part of the file behind.
@@ -106,5 +106,10 @@ bool is_absent(std::error_code error);
 
 // kIo: "cannot <verb> <path>: <text of error>".
 Status io_error(std::string_view verb, std::string_view path, std::error_code error);
+// The same of Env::read(), in whose errors some texts of the system would say too little.
+Status read_error(std::string_view path, std::error_code error);
+
+// The whole of a regular file: never waits for a pipe's writer, never reads without end.  kIo.
+Result<std::string> read_file(const std::string& path);
 
 }  // namespace cubinery

@@ -1,6 +1,4 @@
 // CubineryContext, and problems as text.
-#include <nlohmann/json.hpp>
-
 #include "capi/arguments.h"
 #include "capi/documents.h"
 #include "capi/handles.h"

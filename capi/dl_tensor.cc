@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "capi/dl_data.h"
+
 namespace cubinery::capi {
 namespace {
 
@@ -99,8 +101,10 @@ Status from_dlpack(TensorName name, const DLTensor* given, int device, Tensor* t
         name, fmt::format("has {} dimensions; accepted: 1 to {}", given->ndim, Tensor::kMaxRank));
   }
   if (given->shape == nullptr) return invalid(name, "has shape NULL; accepted: its extents");
-  tensor->data = given->data;
-  if (given->data != nullptr) tensor->data = static_cast<char*>(given->data) + given->byte_offset;
+  if (!first_element(*given, &tensor->data)) {
+    return invalid(
+        name, fmt::format("has byte_offset {}; accepted: what memory holds", given->byte_offset));
+  }
   tensor->dtype = *dtype;
   tensor->rank = given->ndim;
   const auto rank = static_cast<std::size_t>(given->ndim);

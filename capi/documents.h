@@ -1,15 +1,13 @@
 // JSON that goes through the C functions.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "codegen/read_json.h"
 #include "cubinery/status.h"
 #include "runtime/registry/operators.h"
 
 namespace cubinery::capi {
-
-using Json = nlohmann::ordered_json;
 
 // Whether it is one of operator_names().  kInvalidArgument: NULL, or it is not.
 Status check_operator(const char* op);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "codegen/nearest.h"
+#include "codegen/read_json.h"
 #include "cubinery/status.h"
 
 namespace cubinery::capi {
@@ -46,7 +47,7 @@ Status set_field(const GivenField& given, const Fields& fields, Struct* object, 
   std::apply([&](const auto&... field) { (offer(field), ...); }, fields);
   if (!is_known) {
     return {Code::kInvalidArgument,
-            fmt::format("{} has no field \"{}\"; accepted: {}{}", given.owner, given.name,
+            fmt::format("{} has no field \"{}\"; accepted: {}{}", given.owner, excerpt(given.name),
                         fmt::join(names, ", "), did_you_mean(given.name, names))};
   }
   if (accepted == nullptr) return {};

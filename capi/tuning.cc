@@ -26,12 +26,12 @@ namespace {
 Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
 
 // NULL is an empty document of the type of `otherwise`.
-Result<Json> read_json(std::string_view name, const char* text, const Json& otherwise) {
+Result<Json> read_document(std::string_view name, const char* text, const Json& otherwise) {
   if (text == nullptr) return otherwise;
-  Json document = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (document.is_discarded()) return invalid(fmt::format("{} is not JSON: {}", name, text));
-  if (document.type() == otherwise.type()) return document;
-  return invalid(fmt::format("{} = {}; accepted: a JSON {}", name, text, otherwise.type_name()));
+  Result<Json> document = read_json(name, text);
+  if (!document || document->type() == otherwise.type()) return document;
+  return invalid(fmt::format("{} = {}; accepted: a JSON {}", name, json_excerpt(*document),
+                             otherwise.type_name()));
 }
 
 // Every field that text can give.
@@ -51,6 +51,7 @@ constexpr std::tuple kRequest{
 
 // Each sets *field to what `value` says, or returns what is accepted.
 const char* set(const Json& value, std::unsigned_integral auto* field) {
+  static_assert(sizeof *field == sizeof(std::uint64_t), "every number that JSON has fits");
   if (!value.is_number_unsigned()) return "integers from 0 up";
   value.get_to(*field);
   return nullptr;
@@ -99,11 +100,11 @@ const char* set(const Json& value, ReportFormat* field) {
 // NULL: every field has its default.
 template <class Struct, class Fields>
 Result<Struct> read_object(std::string_view where, const char* text, const Fields& fields) {
-  const Result<Json> document = read_json(where, text, Json::object());
+  const Result<Json> document = read_document(where, text, Json::object());
   if (!document) return document.error().clone();
   Struct read;
   for (const auto& [name, value] : document->items()) {
-    CUBINERY_RETURN_IF_ERROR(set_field({where, ".", name, value.dump()}, fields, &read,
+    CUBINERY_RETURN_IF_ERROR(set_field({where, ".", name, json_excerpt(value)}, fields, &read,
                                        [&json = value](auto* to) { return set(json, to); }));
   }
   return read;
@@ -111,18 +112,21 @@ Result<Struct> read_object(std::string_view where, const char* text, const Field
 
 Result<std::vector<Shape>> read_shapes(const char* text) {
   CUBINERY_RETURN_IF_ERROR(not_null("shapes", text));
-  const Result<Json> document = read_json("shapes", text, Json::array());
+  const Result<Json> document = read_document("shapes", text, Json::array());
   if (!document) return document.error().clone();
   std::vector<Shape> shapes;
   for (const Json& object : *document) {
     const std::string where = fmt::format("shapes[{}]", shapes.size());
     if (!object.is_object()) {
-      return invalid(fmt::format("{} = {}; accepted: a JSON object", where, object.dump()));
+      return invalid(fmt::format("{} = {}; accepted: a JSON object", where, json_excerpt(object)));
     }
     shapes.emplace_back();
     for (const auto& [name, value] : object.items()) {
-      if (!value.is_number_integer()) {
-        return invalid(fmt::format("{}.{} = {}; accepted: integers", where, name, value.dump()));
+      const bool fits = value.is_number_integer() &&
+                        (!value.is_number_unsigned() || value.get<std::uint64_t>() <= INT64_MAX);
+      if (!fits) {
+        return invalid(
+            fmt::format("{}.{} = {}; accepted: integers", where, name, json_excerpt(value)));
       }
       shapes.back().push_back({name, value.get<std::int64_t>()});
     }

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "cache/cubin_note.h"
 #include "cache/paths.h"
@@ -14,6 +13,7 @@
 #include "cli/entry_check.h"
 #include "cli/library_options.h"
 #include "cli/print.h"
+#include "codegen/read_json.h"
 #include "runtime/jit/options_text.h"
 
 namespace cubinery {
@@ -47,8 +47,8 @@ std::string totals_text(const std::vector<ListedEntry>& entries, const StoreOpti
   return text + "\n";
 }
 
-nlohmann::ordered_json json_of(const ListedEntry& listed) {
-  nlohmann::ordered_json object = {
+Json json_of(const ListedEntry& listed) {
+  Json object = {
       {"path", listed.path}, {"bytes", listed.bytes}, {"last_used_unix", listed.last_used_unix}};
   if (!listed.problem.empty()) object["problem"] = listed.problem;
   if (listed.entry) {
@@ -65,7 +65,7 @@ nlohmann::ordered_json json_of(const ListedEntry& listed) {
 int Cache::ls(const Store& store) const {
   const std::vector<ListedEntry> entries = store.list();
   if (!json.empty()) {
-    nlohmann::ordered_json document = nlohmann::ordered_json::array();
+    Json document = Json::array();
     for (const ListedEntry& listed : entries) document.push_back(json_of(listed));
     const Status written = write_json(json, document);
     if (!written.ok()) return exit_code_of(written);
@@ -103,10 +103,8 @@ std::string show_text(const ListedEntry& listed) {
   const Entry& entry = *listed.entry;
   text += fmt::format("  digest     {}\n", request_digest(entry.identity));
   text += "  identity\n" + indented(to_text(entry.identity), "    ");
-  const nlohmann::json metadata =
-      nlohmann::json::parse(entry.metadata, nullptr, /*allow_exceptions=*/false);
-  text += "  metadata\n";
-  text += indented(metadata.is_discarded() ? entry.metadata : metadata.dump(2), "    ");
+  const Result<Json> metadata = read_json("", entry.metadata);
+  text += "  metadata\n" + indented(metadata ? metadata->dump(2) : entry.metadata, "    ");
   const std::optional<CubinNote> note = read_cubin_note(entry.cubin);
   text += fmt::format("  cubin      {}, {}\n", bytes_text(entry.cubin.size()),
                       note ? fmt::format("{} by compiler {}", note->arch, note->compiler)

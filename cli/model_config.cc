@@ -3,35 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "cli/print.h"
 #include "codegen/bundle.h"
 #include "codegen/nearest.h"
+#include "codegen/read_json.h"
 
 namespace cubinery {
 namespace {
 
-using nlohmann::json;
-
 Status invalid(std::string message) { return Status(Code::kInvalidArgument, std::move(message)); }
-
-// "line 3, column 7" of the byte that a parser stopped at, counted from 1.
-std::string position(std::string_view text, std::size_t byte) {
-  const std::string_view before = text.substr(0, byte > 0 ? byte - 1 : 0);
-  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
-  const std::size_t newline = before.rfind('\n');
-  const std::size_t column = before.size() - (newline == before.npos ? 0 : newline + 1) + 1;
-  return fmt::format("line {}, column {}", line, column);
-}
-
-Result<json> parse(std::string_view file, std::string_view text) {
-  try {
-    return json::parse(text);
-  } catch (const json::parse_error& error) {
-    return invalid(fmt::format("{}: not JSON at {}", file, position(text, error.byte)));
-  }
-}
 
 // Manifests name kernels by what a field table prints: not those that have one here.
 Status check_is_not_ours(const std::string& kernel) {
@@ -43,7 +24,7 @@ Status check_is_not_ours(const std::string& kernel) {
 }
 
 // A manifest's entry {"spec": ...}, "arch" taken out.
-Result<Request> read_own_kernel(const json& entry) {
+Result<Request> read_own_kernel(const Json& entry) {
   for (const auto& [name, ignored] : entry.items()) {
     if (name != "spec") return invalid(fmt::format("{} beside spec; accepted: arch", name));
   }
@@ -56,12 +37,12 @@ Result<Request> read_own_kernel(const json& entry) {
 }
 
 // A manifest's entry {"op": ..., fields}, "arch" taken out.
-Result<Request> read_listed_problem(json entry) {
+Result<Request> read_listed_problem(Json entry) {
   const std::vector<std::string>& operators = operator_names();
-  const json op = entry.value("op", json());
+  const Json op = entry.value("op", Json());
   const std::string name = op.is_string() ? op.get<std::string>() : "";
   if (std::find(operators.begin(), operators.end(), name) == operators.end()) {
-    return invalid(fmt::format("op = {}; accepted: {}{}", op.dump(), join(operators),
+    return invalid(fmt::format("op = {}; accepted: {}{}", json_excerpt(op), join(operators),
                                did_you_mean(name, operators)));
   }
   entry.erase("op");
@@ -70,12 +51,12 @@ Result<Request> read_listed_problem(json entry) {
   return Request{.problem = *std::move(problem), .origin = {}, .arch = {}};
 }
 
-Result<Request> read_entry(json entry) {
-  if (!entry.is_object()) return invalid(fmt::format("{}; accepted: an object", entry.dump()));
-  const json arch = entry.value("arch", json(""));
+Result<Request> read_entry(Json entry) {
+  if (!entry.is_object()) return invalid(fmt::format("{}; accepted: an object", json_excerpt(entry)));
+  const Json arch = entry.value("arch", Json(""));
   if (!arch.is_string()) {
     return invalid(
-        fmt::format("arch = {}; accepted: {}", arch.dump(), join(known_architectures())));
+        fmt::format("arch = {}; accepted: {}", json_excerpt(arch), join(known_architectures())));
   }
   entry.erase("arch");
   Result<Request> request =
@@ -109,11 +90,11 @@ Result<std::vector<Request>> read_model_config(std::string_view file, std::strin
 }
 
 Result<std::vector<Request>> read_manifest(std::string_view file, std::string_view text) {
-  const Result<json> root = parse(file, text);
+  const Result<Json> root = read_json(file, text);
   if (!root) return root.error().clone();
   if (!root->is_array()) return invalid(fmt::format("{}: accepted: a JSON array of objects", file));
   std::vector<Request> requests;
-  for (const json& entry : *root) {
+  for (const Json& entry : *root) {
     const std::string where = fmt::format("{}, entry {}", file, requests.size() + 1);
     Result<Request> request = read_entry(entry);
     if (!request) return invalid(fmt::format("{}: {}", where, request.error().message()));

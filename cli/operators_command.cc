@@ -3,11 +3,11 @@
 #include <CLI/CLI.hpp>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "cli/commands.h"
 #include "cli/print.h"
+#include "codegen/read_json.h"
 #include "runtime/registry/describe.h"
 
 namespace cubinery {
@@ -30,7 +30,7 @@ int run(const std::string& json) {
     }
   }
   if (json.empty()) return kExitOk;
-  return exit_code_of(write_json(json, nlohmann::ordered_json::parse(operators_json())));
+  return exit_code_of(write_json(json, *read_json("operators", operators_json())));
 }
 
 }  // namespace

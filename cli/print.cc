@@ -102,22 +102,6 @@ std::string indented(std::string_view text, std::string_view prefix) {
   return result;
 }
 
-Result<std::string> read_file(const std::string& path) {
-  const auto failed = [&] {
-    return Status(Code::kIo, fmt::format("cannot read {}: {}", path, std::strerror(errno)));
-  };
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                             &std::fclose);
-  if (file == nullptr) return failed();
-  std::string text;
-  std::array<char, 65536> buffer;
-  while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), file.get())) {
-    text.append(buffer.data(), count);
-  }
-  if (std::ferror(file.get()) != 0) return failed();
-  return text;
-}
-
 void print(std::string_view text) {
   errno = 0;
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();

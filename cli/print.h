@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cache/env.h"  // read_file(), for the commands
 #include "cubinery/status.h"
 #include "tuner/report/table.h"  // Table, for the commands
 
@@ -27,9 +28,6 @@ std::string age_text(std::int64_t then_unix, std::int64_t now_unix);
 std::string join(const std::vector<std::string>& parts, std::string_view separator = ", ");
 // `text` with `prefix` before each of its lines.
 std::string indented(std::string_view text, std::string_view prefix);
-
-// The file's bytes; kIo names the file and the reason.
-Result<std::string> read_file(const std::string& path);
 
 // To stdout.  What goes wrong is kept for output_error(): a command prints on, and fails at its
 // end.

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "cli/gpus.h"
 #include "cli/print.h"
 #include "codegen/nearest.h"
 #include "runtime/jit/template_source.h"
+#include "codegen/read_json.h"
 #include "runtime/registry/describe.h"
 
 namespace cubinery {
@@ -33,7 +33,7 @@ std::string help_of(const FieldDescription& field) {
 }
 
 bool has_field(const Request& request, const std::string& field) {
-  return !request.own_kernel && nlohmann::json::parse(to_json(request.problem)).contains(field);
+  return !request.own_kernel && read_json(field, to_json(request.problem))->contains(field);
 }
 
 // The options of the fields that the requests' problems have.
@@ -117,12 +117,13 @@ const std::vector<ProblemField>& problem_fields() {
 
 Result<Problem> with_fields(const Problem& problem,
                             const std::map<std::string, std::string>& fields) {
-  nlohmann::json object = nlohmann::json::parse(to_json(problem));
+  Json object = *read_json(operator_of(problem), to_json(problem));
   // Texts go in as they are: parse_problem() is the judge of what each field takes.
   for (const auto& [name, text] : fields) {
     if (object.contains(name)) object[name] = text;
   }
-  Result<Problem> changed = parse_problem(operator_of(problem), object.dump());
+  const std::string json = object.dump(-1, ' ', false, Json::error_handler_t::replace);
+  Result<Problem> changed = parse_problem(operator_of(problem), json);
   if (!changed) return changed;
   CUBINERY_RETURN_IF_ERROR(check(*changed));
   return changed;

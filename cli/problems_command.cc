@@ -3,13 +3,13 @@
 #include <CLI/CLI.hpp>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "cli/commands.h"
 #include "cli/model_config.h"
 #include "cli/print.h"
 #include "cli/problem_options.h"
+#include "codegen/read_json.h"
 
 namespace cubinery {
 namespace {
@@ -31,14 +31,14 @@ struct Problems {
   int run() const;
 };
 
-nlohmann::ordered_json json_of(const Request& request) {
-  nlohmann::ordered_json object;
+Json json_of(const Request& request) {
+  Json object;
   if (!request.own_kernel) object["op"] = operator_of(request.problem);
   if (!request.arch.empty()) object["arch"] = request.arch;
   if (request.own_kernel) {
-    object["spec"] = nlohmann::ordered_json::parse(to_json(*request.own_kernel));
+    object["spec"] = *read_json("spec", to_json(*request.own_kernel));
   } else {
-    object.update(nlohmann::ordered_json::parse(to_json(request.problem)));
+    object.update(*read_json("problem", to_json(request.problem)));
   }
   return object;
 }

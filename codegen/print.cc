@@ -3,9 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "codegen/nearest.h"
+#include "codegen/read_json.h"
 #include "cubinery/fields.h"
 
 namespace cubinery::internal {
@@ -54,8 +54,8 @@ std::string json_text(const std::vector<FieldText>& fields) {
 
 Status bad_field(std::string_view kernel, std::string_view field, std::string_view value,
                  std::string_view accepted) {
-  return Status(Code::kInvalidKey,
-                fmt::format("{}: field {} = {}; accepted: {}", kernel, field, value, accepted));
+  return Status(Code::kInvalidKey, fmt::format("{}: field {} = {}; accepted: {}", kernel,
+                                               excerpt(field), excerpt(value), accepted));
 }
 
 Status no_such_field(std::string_view kernel, std::string_view field,
@@ -63,42 +63,23 @@ Status no_such_field(std::string_view kernel, std::string_view field,
   std::vector<std::string> names;
   for (const FieldText& known : fields) names.emplace_back(known.name);
   return Status(Code::kInvalidKey,
-                fmt::format("{} has no field \"{}\"; accepted: {}{}", kernel, field,
+                fmt::format("{} has no field \"{}\"; accepted: {}{}", kernel, excerpt(field),
                             fmt::join(names, ", "), did_you_mean(field, names)));
 }
 
 Result<std::vector<std::pair<std::string, std::string>>> parse_flat_json(std::string_view kernel,
                                                                          std::string_view json) {
-  // Duplicate names are lost in a parsed object, and a deeply nested one overflows the stack when
-  // it is printed or destroyed: both are caught on the way.
-  using Event = nlohmann::json::parse_event_t;
-  std::vector<std::string> names;
-  std::string duplicate;
-  std::string nested;
-  const auto on_event = [&](int depth, Event event, const nlohmann::json& value) {
-    if (depth > 0 && (event == Event::object_start || event == Event::array_start)) {
-      if (nested.empty() && !names.empty()) nested = names.back();
-      return false;
-    }
-    if (event != Event::key || depth != 1) return true;
-    std::string name = value.get<std::string>();
-    if (std::find(names.begin(), names.end(), name) != names.end()) duplicate = name;
-    names.push_back(std::move(name));
-    return true;
-  };
-  const nlohmann::json object = nlohmann::json::parse(json, on_event, /*allow_exceptions=*/false);
-  if (!object.is_object()) {
+  const Result<Json> object = read_json(kernel, json);
+  if (!object) return Status(Code::kInvalidKey, std::string(object.error().message()));
+  if (!object->is_object()) {
     return Status(Code::kInvalidKey,
-                  fmt::format("{}: not a JSON object: {}", kernel, json.substr(0, 80)));
-  }
-  constexpr std::string_view kScalar = "a string, a number or a boolean";
-  if (!nested.empty()) return bad_field(kernel, nested, "a nested value", kScalar);
-  if (!duplicate.empty()) {
-    return bad_field(kernel, duplicate, object[duplicate].dump(), "each field once");
+                  fmt::format("{}: not a JSON object: {}", kernel, json_excerpt(*object)));
   }
   std::vector<std::pair<std::string, std::string>> pairs;
-  for (const auto& [name, value] : object.items()) {
-    if (value.is_null()) return bad_field(kernel, name, "null", kScalar);
+  for (const auto& [name, value] : object->items()) {
+    if (value.is_structured() || value.is_null()) {
+      return bad_field(kernel, name, json_excerpt(value), "a string, a number or a boolean");
+    }
     pairs.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
   }
   return pairs;

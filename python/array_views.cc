@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "capi/dl_data.h"
+
 namespace cubinery_python {
 namespace {
 
@@ -138,9 +140,16 @@ bool ArrayViews::view_bytes(const char* name, PyObject* array, void** data, std:
                   static_cast<int>(tensor->device.device_type), device_);
     return set_invalid_argument(message);
   }
-  *data = static_cast<char*>(tensor->data) + tensor->byte_offset;
-  *bytes = static_cast<std::size_t>(tensor->shape[0]) * ((tensor->dtype.bits + 7u) / 8u) *
-           tensor->dtype.lanes;
+  const std::size_t item = ((tensor->dtype.bits + 7u) / 8u) * std::size_t{tensor->dtype.lanes};
+  if (!cubinery::capi::first_element(*tensor, data) || tensor->shape[0] < 0 ||
+      __builtin_mul_overflow(static_cast<std::size_t>(tensor->shape[0]), item, bytes)) {
+    char message[160];
+    PyOS_snprintf(message, sizeof(message),
+                  "%s: %lld elements at byte_offset %llu; accepted: what memory holds", name,
+                  static_cast<long long>(tensor->shape[0]),
+                  static_cast<unsigned long long>(tensor->byte_offset));
+    return set_invalid_argument(message);
+  }
   return true;
 }
 

@@ -43,7 +43,7 @@ check tuner/gdn "tuner/gdn/|tuner/measure/|runtime/registry/|runtime/gdn/|$opera
 check templates "$kernels"
 check capi 'capi/|runtime/|tuner/|codegen/'
 check cli "cli/|tuner/|runtime/|cache/|codegen/|$kernels"
-check python "array_views|module|operator\.h|capi/tensors|tests/data/|$kernels"
+check python "array_views|module|operator\.h|capi/(tensors|dl_data)|tests/data/|$kernels"
 
 if grep -rnE '#include <(cuda|nvrtc)' include codegen cache capi cli templates tuner/choose tuner/report runtime/gdn \
     runtime/registry; then
@@ -57,6 +57,11 @@ fi
 if grep -rnE 'getenv *\(' include codegen cache templates tuner runtime capi cli python/*.cc |
     grep -v '^runtime/jit/options\.cc:.*::secure_getenv('; then
   echo "layers: the environment is read in Options::from_env() only, by secure_getenv()"
+  status=1
+fi
+if grep -rnE '(json|Json)(::|\(\)\.)(sax_parse|parse|accept)\(|(json|Json)::from_|operator""_json' codegen cache runtime tuner \
+    capi cli python --include='*.cc' --include='*.h' | grep -v '^codegen/read_json\.cc:'; then
+  echo "layers: JSON is read by read_json() of codegen/read_json.h, which has limits"
   status=1
 fi
 exit $status

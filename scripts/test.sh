@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs the tests; with --sanitizers those of the host also under AddressSanitizer
-# with UndefinedBehaviorSanitizer, and those that have threads under ThreadSanitizer.  Tests that need a GPU are
-# skipped without one.
+# with UndefinedBehaviorSanitizer, those that have threads under ThreadSanitizer, and a minute of every fuzzer where there
+# is clang.  Tests that need a GPU are skipped without one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,3 +13,6 @@ for preset in "${presets[@]}"; do
   cmake --build --preset "$preset"
   ctest --preset "$preset"
 done
+if [[ ${1:-} == --sanitizers ]]; then
+  scripts/fuzz.sh || [[ $? == 77 ]]
+fi

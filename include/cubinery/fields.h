@@ -161,8 +161,8 @@ namespace internal {
 std::string initializer_text(const std::vector<FieldText>& fields);
 std::string canonical_text(std::string_view kernel, const std::vector<FieldText>& fields);
 std::string json_text(const std::vector<FieldText>& fields);
-// A flat JSON object as (name, value text) pairs.  kInvalidKey: not JSON, not an object, a nested
-// value, or a name twice.
+// A flat JSON object as (name, value text) pairs, in its order.  kInvalidKey: not JSON, not an
+// object, a nested value, a name twice, or far larger or deeper than any object of fields.
 Result<std::vector<std::pair<std::string, std::string>>> parse_flat_json(std::string_view kernel,
                                                                          std::string_view json);
 Status bad_field(std::string_view kernel, std::string_view field, std::string_view value,
@@ -281,7 +281,8 @@ std::vector<FieldText> field_texts(const Key& key) {
     texts.push_back(internal::field_text(field.name, field.of(key), field.kTuned));
     texts.back().changes_bits = field.changes_bits;
     texts.back().member_name = field.name;
-    if constexpr (!field.kTuned) texts.back().member_name = field.member_name;
+    using Field = std::decay_t<decltype(field)>;
+    if constexpr (!Field::kTuned) texts.back().member_name = field.member_name;
   });
   return texts;
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 
 #include "cubinery/dtype.h"
 
@@ -23,7 +24,8 @@ struct Tensor {
   std::array<std::int64_t, kMaxRank> strides{};
 
   // Row-major without gaps.  Requires: at most kMaxRank dimensions (further ones are dropped, and
-  // the operator reports the rank).
+  // the operator reports the rank).  Strides that no memory has room for become the largest number,
+  // which operators refuse.
   static Tensor contiguous(const void* data, DType dtype,
                            std::initializer_list<std::int64_t> shape) {
     Tensor tensor{.data = const_cast<void*>(data), .dtype = dtype};
@@ -33,7 +35,10 @@ struct Tensor {
     std::int64_t stride = 1;
     for (int d = tensor.rank - 1; d >= 0; --d) {
       tensor.strides[static_cast<std::size_t>(d)] = stride;
-      stride *= tensor.shape[static_cast<std::size_t>(d)];
+      const std::int64_t extent = tensor.shape[static_cast<std::size_t>(d)];
+      if (__builtin_mul_overflow(stride, extent, &stride)) {
+        stride = std::numeric_limits<std::int64_t>::max();
+      }
     }
     return tensor;
   }

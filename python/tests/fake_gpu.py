@@ -85,6 +85,7 @@ class FakeArray:
         dtype: str = "f32",
         device: tuple[int, int] = (CUDA, 0),
         strides: tuple[int, ...] | None = None,
+        byte_offset: int = 0,
     ) -> None:
         self.shape = shape
         self.dtype = _LONG[dtype]
@@ -96,7 +97,7 @@ class FakeArray:
         code, bits = _CODES[dtype]
         address = next(self._addresses)
         tensor = _DLTensor(
-            address, *device, len(shape), code, bits, 1, self._shape, self._strides, 0
+            address, *device, len(shape), code, bits, 1, self._shape, self._strides, byte_offset
         )
         self._managed = _DLManagedTensor(tensor, None, None)
 

@@ -67,6 +67,19 @@ def test_a_short_workspace_is_refused(prefill, gpu):
     assert gpu.launches == 0
 
 
+def test_what_no_memory_holds_is_refused(decode, prefill, gpu):
+    far = 2**64 - 1
+    arrays, named = decode_arrays()
+    arrays[0] = FakeArray(B, H, D, dtype="bf16", byte_offset=far)
+    with pytest.raises(cubinery.InvalidArgumentError, match=f"q has byte_offset {far}; "):
+        decode(*arrays, **named)
+    arrays, named = prefill_arrays()
+    for workspace in (FakeArray(1 << 20, byte_offset=far), FakeArray(-1), FakeArray(2**62)):
+        with pytest.raises(cubinery.InvalidArgumentError, match="workspace: .* elements at byte"):
+            prefill(*arrays, workspace=workspace, **named)
+    assert gpu.launches == 0
+
+
 def test_choices_say_what_runs_and_why(decode, prefill):
     for choice in (decode.choice(8), prefill.choice(1000, 4), prefill.choice(1000, 4, 900)):
         assert set(choice) == {"path", "configuration", "rung", "why"}

@@ -138,7 +138,8 @@ Status prefill_extent(const PrefillProblem& problem, const PrefillArgs& args,
       check_data({kPrefillOp, "cu_seqlens"}, cu_seqlens, problem.cu_seqlens_dtype));
   if (cu_seqlens.rank != 1) return wrong_rank("cu_seqlens", cu_seqlens.rank, "1");
   const std::size_t first = q.rank == 4 ? 1 : 0;
-  *extent = {.sequences = cu_seqlens.shape[0] - 1, .tokens = q.shape[first + behind]};
+  *extent = {.sequences = std::max<std::int64_t>(cu_seqlens.shape[0], 0) - 1,
+             .tokens = q.shape[first + behind]};
   CUBINERY_RETURN_IF_ERROR(check_count("cu_seqlens", "N", extent->sequences, limits.sequences));
   return check_count("q", "total", extent->tokens, limits.tokens);
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "common/key_rules.h"
 
 namespace cubinery::gdn {
@@ -23,6 +25,12 @@ Status bad_field(std::string_view op, std::string_view field, std::string_view v
 }
 
 Status check_heads(std::string_view op, const Heads& heads) {
+  const std::pair<std::string_view, int> counts[] = {
+      {"q_heads", heads.q}, {"k_heads", heads.k}, {"v_heads", heads.v}};
+  for (const auto& [name, count] : counts) {
+    if (count <= kMaxHeads) continue;
+    return bad_field(op, name, value_text(count), fmt::format("1 to {}", kMaxHeads));
+  }
   // v_heads first: the usual mistake is a tensor-parallel split that leaves groups uneven.
   if (heads.v > heads.k && heads.k >= 1 && heads.v % heads.k != 0) {
     return bad_field(op, "v_heads", value_text(heads.v),

@@ -11,6 +11,10 @@
 
 namespace cubinery::gdn {
 
+// The most heads of one kind.  Far above any model's, so that products with a head's size, and with
+// what a grid or a plan counts, stay inside their integers.
+inline constexpr int kMaxHeads = 1 << 16;
+
 // "gdn_decode: key_dim = 100; accepted: multiples of 16 from 16 to 256"
 Status bad_field(std::string_view op, std::string_view field, std::string_view value,
                  std::string_view accepted);

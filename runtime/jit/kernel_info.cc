@@ -1,10 +1,17 @@
 #include "runtime/jit/kernel_info.h"
 
+#include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
+
+#include "codegen/read_json.h"
 
 namespace cubinery {
 namespace {
+
+// More than any GPU or compilation has.
+constexpr int kMostRegisters = 1 << 12;      // per thread
+constexpr int kMostBytes = 1 << 30;          // shared, or spilled
+constexpr double kMostCompileMs = 604800e3;  // a week
 
 // The integer in front of `unit`, as in "16 bytes spill stores"; 0 when the line does not have it.
 int number_before(std::string_view line, std::string_view unit) {
@@ -51,34 +58,38 @@ bool read_resources(std::string_view log, KernelInfo* info) {
 }
 
 std::string metadata_json(const KernelInfo& info) {
-  return nlohmann::json{{"registers", info.registers},
-                        {"static_shared_bytes", info.static_shared_bytes},
-                        {"spill_store_bytes", info.spill_store_bytes},
-                        {"spill_load_bytes", info.spill_load_bytes},
-                        {"compile_ms", info.compile_ms},
-                        {"log", info.log}}
-      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  // Persistent: the order too, that of the alphabet.
+  return Json{{"compile_ms", info.compile_ms},
+              {"log", info.log},
+              {"registers", info.registers},
+              {"spill_load_bytes", info.spill_load_bytes},
+              {"spill_store_bytes", info.spill_store_bytes},
+              {"static_shared_bytes", info.static_shared_bytes}}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 bool read_metadata(std::string_view json, KernelInfo* info) {
-  const nlohmann::json object = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) return false;
-  const auto integer = [&](const char* name, int* value) {
-    const auto found = object.find(name);
-    if (found == object.end() || !found->is_number_integer()) return false;
+  const Result<Json> object = read_json("", json);
+  if (!object || !object->is_object()) return false;
+  const auto integer = [&](const char* name, int most, int* value) {
+    const auto found = object->find(name);
+    if (found == object->end() || !found->is_number_unsigned()) return false;
+    if (found->get<std::uint64_t>() > static_cast<std::uint64_t>(most)) return false;
     *value = found->get<int>();
     return true;
   };
-  const auto ms = object.find("compile_ms");
-  const auto log = object.find("log");
-  if (ms == object.end() || !ms->is_number() || log == object.end() || !log->is_string())
+  const auto ms = object->find("compile_ms");
+  const auto log = object->find("log");
+  if (ms == object->end() || !ms->is_number() || log == object->end() || !log->is_string()) {
     return false;
+  }
   info->compile_ms = ms->get<double>();
   info->log = log->get<std::string>();
-  return integer("registers", &info->registers) &&
-         integer("static_shared_bytes", &info->static_shared_bytes) &&
-         integer("spill_store_bytes", &info->spill_store_bytes) &&
-         integer("spill_load_bytes", &info->spill_load_bytes);
+  return info->compile_ms >= 0 && info->compile_ms <= kMostCompileMs &&
+         integer("registers", kMostRegisters, &info->registers) &&
+         integer("static_shared_bytes", kMostBytes, &info->static_shared_bytes) &&
+         integer("spill_store_bytes", kMostBytes, &info->spill_store_bytes) &&
+         integer("spill_load_bytes", kMostBytes, &info->spill_load_bytes);
 }
 
 }  // namespace cubinery

@@ -16,7 +16,7 @@ bool read_resources(std::string_view log, KernelInfo* info);
 // The metadata of a cache entry.  Persistent names; identity fields (kernel, key, arch, nvrtc) are
 // not repeated in it.
 std::string metadata_json(const KernelInfo& info);
-// Fills the same fields; false: not what metadata_json() prints.
+// Fills the same fields; false: not what metadata_json() prints, or numbers that no kernel has.
 bool read_metadata(std::string_view json, KernelInfo* info);
 
 }  // namespace cubinery

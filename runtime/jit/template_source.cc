@@ -74,7 +74,7 @@ class Overlay {
     std::string text;
     FileInfo info;
     if (const std::error_code error = env_->read(path, &text, &info)) {
-      return template_error(io_error("read", path, error));
+      return template_error(read_error(path, error));
     }
     const Status owner = trust_ ? Status() : check_owner(*env_, path, info);
     if (!owner.ok()) return template_error(owner);

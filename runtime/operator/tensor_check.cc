@@ -43,7 +43,8 @@ bool is_empty(const Tensor& tensor) {
                      [](std::int64_t extent) { return extent == 0; });
 }
 
-// Whether every element's offset in bytes fits in 63 bits, of strides and extents of any size.
+// Whether every element's offset in bytes fits in 63 bits, of strides of any size.  Requires: no
+// extent is negative.
 bool large_offsets_fit(const Tensor& tensor) {
   std::int64_t reach = size_of(tensor.dtype);
   for (std::size_t d = 0; d < static_cast<std::size_t>(tensor.rank); ++d) {
@@ -110,7 +111,7 @@ Status check_shape(const TensorName& name, const Tensor& tensor, std::span<const
     all_extents |= tensor.shape[at];
     all_strides |= strides[d] = tensor.strides[at];
   }
-  const bool same = (tensor.rank == rank || has_extra) && differences == 0;
+  const bool same = (tensor.rank == rank || has_extra) && differences == 0 && all_extents >= 0;
   // Five products of 56 bits and 8 bytes for each element stay below 63 bits.
   const bool small = (all_strides & ~kSmallStride) == 0 && (all_extents & ~kSmallExtent) == 0;
   if (same && (small || large_offsets_fit(tensor))) return {};

@@ -1,21 +1,19 @@
 #include "runtime/registry/describe.h"
 
-#include <nlohmann/json.hpp>
 #include <type_traits>
 #include <variant>
 
+#include "codegen/read_json.h"
 #include "runtime/gdn/problem_fields.h"
 #include "runtime/registry/operators.h"
 
 namespace cubinery {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 Json json_of(const FieldDescription& field) {
   Json object{{"name", field.name}, {"type", field.type}};
   if (field.choices.empty()) {
-    object["default"] = Json::parse(field.default_value);
+    object["default"] = *read_json(field.name, field.default_value);
   } else {
     object["default"] = field.default_value;
     object["choices"] = field.choices;

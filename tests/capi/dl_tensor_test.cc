@@ -72,6 +72,19 @@ TEST_CASE("TheByteOffsetIsAdded", "[cpu]") {
   CHECK(bench.tensor.present());
 }
 
+TEST_CASE("AByteOffsetBeyondTheAddressSpaceIsRefused", "[cpu]") {
+  Bench bench;
+  const std::uint64_t room = UINT64_MAX - reinterpret_cast<std::uintptr_t>(&bench.data);
+  bench.given.byte_offset = room;
+  CHECK(bench.read().ok());
+  CHECK(reinterpret_cast<std::uintptr_t>(bench.tensor.data) == UINT64_MAX);
+  for (const std::uint64_t offset : {room + 1, UINT64_MAX}) {
+    bench.given.byte_offset = offset;
+    CHECK(bench.refusal() ==
+          "op: x has byte_offset " + std::to_string(offset) + "; accepted: what memory holds");
+  }
+}
+
 TEST_CASE("NullIsAnAbsentTensor", "[cpu]") {
   float data = 0;
   Tensor tensor = Tensor::contiguous(&data, DType::kF32, {1});

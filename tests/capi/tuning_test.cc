@@ -41,11 +41,31 @@ TEST_CASE("TuningNamesTheArgumentThatIsWrong", "[cpu]") {
   CHECK(message("gdn_decode", R"({"key_dim":100})", kShapes, nullptr)
             .starts_with("gdn_decode: key_dim = 100; "));
   CHECK(message("gdn_decode", "{}", nullptr, nullptr) == "shapes is NULL; accepted: a pointer");
-  CHECK(message("gdn_decode", "{}", "[", nullptr) == "shapes is not JSON: [");
+  CHECK(message("gdn_decode", "{}", "[", nullptr) == "shapes: not JSON at column 2");
   CHECK(message("gdn_decode", "{}", "{}", nullptr) == "shapes = {}; accepted: a JSON array");
   CHECK(message("gdn_decode", "{}", "[8]", nullptr) == "shapes[0] = 8; accepted: a JSON object");
   CHECK(message("gdn_decode", "{}", R"([{"batch":1},{"batch":"8"}])", nullptr) ==
         "shapes[1].batch = \"8\"; accepted: integers");
+  CHECK(message("gdn_decode", "{}", R"([{"batch":9223372036854775808}])", nullptr) ==
+        "shapes[0].batch = 9223372036854775808; accepted: integers");
+}
+
+// Whoever recurses overflows the stack.
+TEST_CASE("DeeplyNestedTextIsRefused", "[cpu]") {
+  const Bench bench;
+  const std::string deep(1'000'000, '[');
+  const std::string wrong = "arrays and objects more than 64 deep at column ";
+  CHECK(refused(bench.tune("gdn_decode", deep.c_str(), kShapes, nullptr)) ==
+        "gdn_decode: " + wrong + "65");
+  const std::string shapes = R"([{"batch":)" + deep;
+  CHECK(refused(bench.tune("gdn_decode", "{}", shapes.c_str(), nullptr)) ==
+        "shapes: " + wrong + "73");
+  const std::string settings = R"({"seed":)" + deep;
+  CHECK(refused(bench.tune("gdn_decode", "{}", kShapes, settings.c_str())) ==
+        "settings: " + wrong + "72");
+  char* report = nullptr;
+  CHECK(refused(cubinery_tuning_report(bench.dir.path().c_str(), settings.c_str(), &report)) ==
+        "request: " + wrong + "72");
 }
 
 TEST_CASE("TuningNamesTheSettingThatIsWrong", "[cpu]") {

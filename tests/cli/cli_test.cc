@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <fstream>
 
 #include "tests/cli/run_cli.h"
@@ -41,6 +43,8 @@ TEST_CASE("bad arguments exit with 2 and say what is accepted", "[cpu]") {
   const std::string odd_model = cli.dir() + "/config.json";
   std::ofstream(odd_model) << R"({"linear_num_key_heads": 16, "linear_num_value_heads": 32,
                                   "linear_key_head_dim": 100, "linear_value_head_dim": 128})";
+  const std::string pipe = cli.dir() + "/pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", "accepted: prewarm, tune, report, explain, cache, doctor"},
       {"bogus", "accepted: prewarm, tune, report, explain, cache, doctor"},
@@ -69,6 +73,12 @@ TEST_CASE("bad arguments exit with 2 and say what is accepted", "[cpu]") {
       {"prewarm --key-dim 128 --arch sm_80 --tp 2", "--hf-config, which is missing"},
       {"prewarm --hf-config /nowhere --arch sm_80", "cannot read /nowhere"},
       {"prewarm --manifest " + kModel + " --arch sm_80", "accepted: a JSON array"},
+      {"prewarm --manifest /dev/zero --arch sm_80",
+       "cannot read /dev/zero: it is not a regular file"},
+      {"prewarm --hf-config " + pipe + " --arch sm_80",
+       "cannot read " + pipe + ": it is not a regular file"},
+      {model + " --arch sm_80 --v-heads 2147483647", "accepted: 1 to 65536"},
+      {model + " --arch sm_80 --dtype '\xff'", "accepted: f32, bf16, f16"},
       {"explain --key-dim 128 --arch sm_9", "accepted: sm_80"},
       {"explain --key-dim 128 --arch sm_80 --kernel gdn_prefill",
        "--kernel gdn_prefill; accepted: gdn_decode, gdn_prefill_chunks, gdn_prefill_scan"},

@@ -106,26 +106,36 @@ TEST_CASE("AWrongValueIsRefusedWithWhatIsAccepted", "[cpu]") {
 
 TEST_CASE("ARepeatedFieldIsRefused", "[cpu]") {
   CHECK(refusal(R"({"rows":4,"warps":1,"rows":5})") ==
-        "toy: field rows = 5; accepted: each field once");
+        "toy: \"rows\" twice in one object at column 26");
 }
 
 TEST_CASE("NestedAndNullValuesAreRefused", "[cpu]") {
   const std::string accepted = "; accepted: a string, a number or a boolean";
-  CHECK(refusal(R"({"rows":{"a":1}})") == "toy: field rows = a nested value" + accepted);
-  CHECK(refusal(R"({"warps":1,"rows":[[4]]})") == "toy: field rows = a nested value" + accepted);
+  CHECK(refusal(R"({"rows":{"a":1}})") == "toy: field rows = {\"a\":1}" + accepted);
+  CHECK(refusal(R"({"warps":1,"rows":[[4]]})") == "toy: field rows = [[4]]" + accepted);
   CHECK(refusal(R"({"rows":null})") == "toy: field rows = null" + accepted);
   // Deep enough to overflow the stack of whoever recurses.
   const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
-  CHECK(refusal(R"({"rows":)" + deep + "}") == "toy: field rows = a nested value" + accepted);
-  CHECK(refusal(deep) == "toy: not a JSON object: " + std::string(80, '['));
+  CHECK(refusal(R"({"rows":)" + deep + "}") ==
+        "toy: arrays and objects more than 64 deep at column 72");
+  CHECK(refusal(deep) == "toy: arrays and objects more than 64 deep at column 65");
 }
 
 TEST_CASE("TextThatIsNoJsonObjectIsRefused", "[cpu]") {
-  for (const char* text :
-       {"", " ", "4", "\"rows\"", "[]", "null", "{", "{\"rows\":4", "{\"rows\"}", "{rows:4}",
-        "{\"rows\":4} x", "{}{}", "{\"rows\":4,}", "{\"rows\":04}", "{\"rows\":\"\xff\"}"}) {
+  for (const char* text : {"4", "\"rows\"", "[]", "null"}) {
     CHECK(refusal(text) == "toy: not a JSON object: " + std::string(text));
   }
+  for (const char* text : {"", " ", "{", "{\"rows\":4", "{\"rows\"}", "{rows:4}", "{\"rows\":4} x",
+                           "{}{}", "{\"rows\":4,}", "{\"rows\":04}", "{\"rows\":\"\xff\"}"}) {
+    CHECK(refusal(text).starts_with("toy: not JSON at column "));
+  }
+  CHECK(refusal("{\"rows\":1e999}") == "toy: a number that no double holds at column 13");
+}
+
+TEST_CASE("AMessageQuotesNoMoreThanItMust", "[cpu]") {
+  CHECK(refusal(R"({")" + std::string(1000, 'r') + R"(":")" + std::string(1000, 'v') + R"("})") ==
+        "toy: field " + std::string(160, 'r') + "... = " + std::string(160, 'v') +
+            "...; accepted: no such field");
 }
 
 TEST_CASE("AKeyOutsideItsRulesIsRefusedWithTheRule", "[cpu]") {

@@ -126,6 +126,10 @@ TEST_CASE("ABatchThatNoGridCanHoldIsRefused", "[cpu]") {
     return [=](DecodeArgs& args) { args.q.shape[0] = batch; };
   };
   CHECK(bench.refusal(with_batch(-1)).starts_with("gdn_decode: q has B = -1; accepted: 0 to "));
+  for (const std::int64_t batch : {INT64_MIN, INT64_MAX}) {
+    CHECK(bench.refusal(with_batch(batch))
+              .starts_with("gdn_decode: q has B = " + std::to_string(batch) + "; accepted: 0 to "));
+  }
   for (const int bits : {32, 40, 62}) {
     const std::string text = bench.refusal(with_batch(std::int64_t{1} << bits));
     CHECK(text.find("accepted: 0 to ") != std::string::npos);

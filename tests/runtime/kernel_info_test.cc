@@ -133,5 +133,35 @@ TEST_CASE("DamagedMetadataIsRefused", "[cpu]") {
   }
 }
 
+// A checksum says that the bytes are those that somebody wrote, not that they make sense.
+TEST_CASE("MetadataWithAbsurdNumbersIsRefused", "[cpu]") {
+  const std::string json = metadata_json(sample());
+  const auto reads = [&](const std::string& name, const std::string& value) {
+    std::string changed = json;
+    const std::size_t at = changed.find("\"" + name + "\":") + name.size() + 3;
+    changed.replace(at, changed.find_first_of(",}", at) - at, value);
+    INFO(changed);
+    KernelInfo info;
+    return read_metadata(changed, &info);
+  };
+  for (const char* name :
+       {"registers", "static_shared_bytes", "spill_store_bytes", "spill_load_bytes"}) {
+    CHECK(reads(name, "0"));
+    CHECK(reads(name, "4096"));
+    for (const char* absurd : {"-1", "1.5", "2147483647", "2147483648", "9223372036854775808",
+                               "18446744073709551616", "1e3"}) {
+      CHECK_FALSE(reads(name, absurd));
+    }
+  }
+  CHECK_FALSE(reads("registers", "4097"));
+  CHECK(reads("spill_load_bytes", "1073741824"));
+  CHECK(reads("compile_ms", "0"));
+  CHECK(reads("compile_ms", "604800000"));
+  for (const char* absurd : {"-0.001", "1e300", "1e999"}) CHECK_FALSE(reads("compile_ms", absurd));
+  KernelInfo info;
+  CHECK_FALSE(read_metadata(
+      json.substr(0, json.size() - 1) + ",\"x\":" + std::string(1'000'000, '['), &info));
+}
+
 }  // namespace
 }  // namespace cubinery

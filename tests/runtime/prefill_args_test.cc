@@ -100,6 +100,10 @@ TEST_CASE("SizesThatNoGridCanHoldAreRefused", "[cpu]") {
   const auto with_shape = [&](std::size_t d, std::int64_t extent) {
     return dense.refusal([=](auto& a) { a.q.shape[d] = extent; });
   };
+  for (std::size_t d = 0; d < 4; ++d) {
+    CHECK_FALSE(with_shape(d, INT64_MIN).empty());
+    CHECK_FALSE(with_shape(d, INT64_MAX).empty());
+  }
   CHECK(with_shape(0, -1) == "gdn_prefill: q has B = -1; accepted: 0 to 4194303");
   CHECK(with_shape(0, 4194304) == "gdn_prefill: q has B = 4194304; accepted: 0 to 4194303");
   CHECK(with_shape(1, -1) ==
@@ -111,6 +115,11 @@ TEST_CASE("SizesThatNoGridCanHoldAreRefused", "[cpu]") {
         "gdn_prefill: q has total = 2147483648; accepted: 0 to " + std::to_string(tokens));
   CHECK(packed.refusal([](auto& a) { a.cu_seqlens.shape[0] = std::int64_t{1} << 40; }) ==
         "gdn_prefill: cu_seqlens has N = 1099511627775; accepted: 0 to 4194303");
+  for (const std::int64_t least : {std::int64_t{0}, std::int64_t{-1}, INT64_MIN}) {
+    CHECK(packed.refusal([=](auto& a) { a.cu_seqlens.shape[0] = least; }) ==
+          "gdn_prefill: cu_seqlens has N = -1; accepted: 0 to 4194303");
+    CHECK_FALSE(packed.refusal([=](auto& a) { a.q.shape[0] = least - (least == 0); }).empty());
+  }
   const FakePrefill one({.heads = {.q = 1, .k = 1, .v = 1}, .varlen = true});
   CHECK(one.refusal([](auto& a) { a.q.shape[0] = std::int64_t{1} << 31; }) ==
         "gdn_prefill: q has total = 2147483648; accepted: 0 to 2147483647");

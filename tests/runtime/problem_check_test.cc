@@ -38,6 +38,17 @@ TEMPLATE_TEST_CASE("HeadCountsMustDivideTheLargest", "[cpu]", DecodeProblem, Pre
             "q_heads = 0; accepted: a divisor of 0, the largest of q_heads, k_heads and v_heads");
 }
 
+TEMPLATE_TEST_CASE("HeadCountsHaveALimit", "[cpu]", DecodeProblem, PrefillProblem) {
+  using P = TestType;
+  CHECK(P{.heads = {.q = kMaxHeads, .k = kMaxHeads, .v = kMaxHeads}}.check().ok());
+  for (const int heads : {kMaxHeads + 1, 2147483647}) {
+    const std::string refused = " = " + std::to_string(heads) + "; accepted: 1 to 65536";
+    CHECK(refusal<P>([&](P& p) { p.heads.q = heads; }) == op<P>() + "q_heads" + refused);
+    CHECK(refusal<P>([&](P& p) { p.heads.k = heads; }) == op<P>() + "k_heads" + refused);
+    CHECK(refusal<P>([&](P& p) { p.heads.v = heads; }) == op<P>() + "v_heads" + refused);
+  }
+}
+
 TEMPLATE_TEST_CASE("AnUnevenSplitOfValueHeadsIsExplained", "[cpu]", DecodeProblem, PrefillProblem) {
   CHECK(refusal<TestType>([](auto& p) { p.heads.v = 24; }) ==
         op<TestType>() + "v_heads = 24; accepted: a multiple of k_heads = 16");

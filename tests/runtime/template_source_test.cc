@@ -161,7 +161,7 @@ TEST_CASE("AFileThatCannotBeReadIsAnError", "[cpu]") {
   fs::create_directory(folder.path() + "/k/key.h");
   const Status other = refused("k", {folder.path()});
   CHECK(other.code() == Code::kIo);
-  CHECK(other.message() == "template: cannot read " + folder.path() + "/k/key.h: Invalid argument");
+  CHECK(other.message() == "template: cannot read " + folder.path() + "/k/key.h: it is not a regular file");
 }
 
 TEST_CASE("AFileThatNeverEndsIsAnError", "[cpu]") {
@@ -171,7 +171,7 @@ TEST_CASE("AFileThatNeverEndsIsAnError", "[cpu]") {
   SECTION("a named pipe that nobody writes to") { REQUIRE(::mkfifo(path.c_str(), 0600) == 0); }
   SECTION("a device") { fs::create_symlink("/dev/zero", path); }
   CHECK(refused("k", {mine.path()}).message() ==
-        "template: cannot read " + path + ": Invalid argument");
+        "template: cannot read " + path + ": it is not a regular file");
 }
 
 TEST_CASE("AnIncludeThatNoIdentityCoversIsRefused", "[cpu]") {

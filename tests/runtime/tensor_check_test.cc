@@ -177,6 +177,28 @@ TEST_CASE("StridesMayNotOverflow", "[cpu]") {
   CHECK(check(kMin / 4, 2) == refused);  // the product is kMin itself
   CHECK(check(kMin / 8, 2).empty());
   CHECK(check(std::int64_t{1} << 40, std::int64_t{1} << 40) == refused);
+  CHECK(check(8, kMax) == refused);
+}
+
+// One less than the least would be a number that there is not.
+TEST_CASE("NegativeExtentsAreRefused", "[cpu]") {
+  std::int64_t stride = 0;
+  for (const std::int64_t extent : {std::int64_t{-1}, kMin + 1, kMin}) {
+    Tensor t = tensor({extent});
+    CHECK(message(check_shape(kName, t, {{"n", extent}}, ExtraDim::kNone, &stride))
+              .starts_with("op: x has shape [" + std::to_string(extent) + "]; "));
+  }
+}
+
+TEST_CASE("StridesOfContiguousTensorsDoNotOverflow", "[cpu]") {
+  std::array<std::int64_t, 3> strides{};
+  const std::int64_t huge = std::int64_t{1} << 40;
+  const Tensor t = tensor({2, huge, huge});
+  CHECK(t.strides[0] == kMax);
+  CHECK(message(check_shape(kName, t, {{"a", 2}, {"b", huge}, {"c", huge}}, ExtraDim::kNone,
+                            strides.data())) ==
+        "op: x has strides that overflow 64-bit offsets; accepted: strides inside its memory");
+  CHECK(tensor({1, kMin, kMin}).strides[0] == kMax);
 }
 
 }  // namespace

@@ -1,12 +1,14 @@
 // What tuning launches and what it compares with: data, layouts, shapes, checks.  The operators are
 // played by the reference in float, on the host.
 #include <cmath>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "codegen/identity.h"
 #include "tests/catch.h"
+#include "tuner/choose/shape.h"
 #include "tuner/gdn/gdn_check.h"
 #include "tuner/gdn/gdn_operands.h"
 #include "tuner/gdn/gdn_operators.h"
@@ -739,6 +741,36 @@ TEST_CASE("PrefillShapes", "[cpu]") {
   problem.varlen = false;
   CHECK(gdn_shape(problem, {{"tokens", 12}, {"sequences", 3}}));
   CHECK_FALSE(gdn_shape(problem, {{"tokens", 10}, {"sequences", 3}}));
+}
+
+// Lists of their lengths would eat the memory, products with heads overflow.
+TEST_CASE("ShapesBeyondAnyGpuAreRefused", "[cpu]") {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  const auto why = [](const auto& problem, const Shape& shape) {
+    const auto refused = gdn_shape(problem, shape);
+    REQUIRE_FALSE(refused);
+    return std::string(refused.error().message());
+  };
+  const gdn::DecodeProblem decode;
+  CHECK(gdn_shape(decode, {{"batch", 4194304}}));
+  CHECK(why(decode, {{"batch", kMax}}) ==
+        "gdn_decode: shape \"batch=9223372036854775807\": batch must be at most 4194304");
+  CHECK(gdn_features(decode, {{"batch", kMax}}) == Shape{{"batch", kMax}});
+  const PrefillProblem prefill{.varlen = true};
+  CHECK(why(prefill, {{"tokens", kMax}, {"sequences", 1}})
+            .find(": tokens must be at most 1073741824") != std::string::npos);
+  CHECK(why(prefill, {{"tokens", kMax}, {"sequences", kMax}})
+            .find(": sequences must be at most 4194304") != std::string::npos);
+  const Shape largest{{"tokens", 1 << 30},
+                      {"sequences", 1 << 22},
+                      {"q_heads", 1 << 16},
+                      {"k_heads", 1 << 16},
+                      {"v_heads", 1 << 16}};
+  CHECK(*size_in(gdn_features(prefill, largest), "states") == std::int64_t{1} << 38);
+  using Harness = HarnessOf<PrefillProblem>;
+  const auto made = gdn_shape(prefill, largest);
+  REQUIRE(made);
+  CHECK(Harness::most_workspace_bytes(made->problem, made->lengths) > std::size_t{1} << 40);
 }
 
 TEST_CASE("TunablesWithoutADevice", "[cpu]") {

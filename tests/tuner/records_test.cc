@@ -211,9 +211,12 @@ TEST_CASE("OlderFormatsAreNamed", "[cpu]") {
 }
 
 TEST_CASE("OtherLinesAreRefused", "[cpu]") {
-  for (const char* line : {"", "{", "{\"setting\":1,}", "\"setting", "{\"setting\":1e999}"}) {
-    CHECK(why_no_setting(line) == "not JSON");
+  for (const char* line : {"", "{", "{\"setting\":1,}", "\"setting"}) {
+    CHECK(why_no_setting(line).starts_with("not JSON at column "));
   }
+  CHECK(why_no_setting("{\"setting\":1e999}") == "a number that no double holds at column 16");
+  CHECK(why_no_setting("{\"setting\":2,\"op\":" + std::string(1'000'000, '[')) ==
+        "arrays and objects more than 8 deep at column 26");
   for (const char* line :
        {"1", "null", "[]", "{}", "{\"result\":1}", "{\"op\":\"k\",\"setting\":1}"}) {
     CHECK(why_no_setting(line) == "not a setting");

@@ -74,6 +74,11 @@ TEST_CASE("BadShapesAreRefusedInWords", "[cpu]") {
   CHECK(why({{"a b", 2}}) == "row_scale: the name of size \"a b\" is not of letters, digits and _");
   CHECK(why({{"a=1;b", 2}}) ==
         "row_scale: the name of size \"a=1;b\" is not of letters, digits and _");
+  Shape many;
+  for (int i = 0; i < 33; ++i) many.push_back({"size" + std::to_string(i), 1});
+  CHECK(why(many) == "row_scale: the shape has 33 sizes, of which there may be 32");
+  many.pop_back();
+  CHECK(check_shape("row_scale", many).ok());
 }
 
 TEST_CASE("ConfigurationsPrintTheirValues", "[cpu]") {

@@ -2,6 +2,7 @@
 // knows what everything costs.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -141,6 +142,7 @@ class ToyTimer : public Timer {
     return timings;
   }
   Clocks clocks() override { return {.sm_mhz = 1980, .memory_mhz = 3201}; }
+  std::chrono::steady_clock::time_point now() const override { return clock; }
   Status usable() override {
     return dead ? Status(Code::kDriver, "CUDA_ERROR_ILLEGAL_ADDRESS") : Status();
   }
@@ -149,6 +151,7 @@ class ToyTimer : public Timer {
   std::uint64_t seed = 1;
   std::set<std::size_t> failing{}, deadly{};
   bool dead = false;
+  std::chrono::steady_clock::time_point clock{};  // stands still, unless a test lets it go on
   // How often a shape's configuration was timed with so many replays.
   std::map<std::tuple<std::int64_t, std::size_t, int>, int> calls{};
 

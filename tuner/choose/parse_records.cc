@@ -6,17 +6,18 @@
 #include <cmath>
 #include <concepts>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cache/paths.h"
+#include "codegen/read_json.h"
 #include "tuner/choose/records.h"
 #include "tuner/choose/shape.h"
 
 namespace cubinery {
 namespace {
 
-using Json = nlohmann::ordered_json;
+// What reads a record looks through its members once for each name.
+constexpr JsonLimits kRecordLimits{.depth = 8, .members = 256, .values = 1 << 14};
 
 enum class Need : int { kOptional, kRequired };
 
@@ -111,7 +112,7 @@ class Members {
   }
 
   std::nullptr_t refuse(std::string_view name, std::string_view what) const {
-    if (wrong_->empty()) *wrong_ = fmt::format("{}{} {}", where_, name, what);
+    if (wrong_->empty()) *wrong_ = fmt::format("{}{} {}", where_, excerpt(name), what);
     return nullptr;
   }
 
@@ -134,12 +135,12 @@ Result<Json> parse_line(std::string_view line, std::string_view kind) {
   const auto wrong = [](std::string what) {
     return Status(Code::kInvalidArgument, std::move(what));
   };
-  Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return wrong("not JSON");
-  if (!json.is_object() || json.empty() || json.begin().key() != kind) {
+  Result<Json> json = read_json("", line, kRecordLimits);
+  if (!json) return json;
+  if (!json->is_object() || json->empty() || json->begin().key() != kind) {
     return wrong(fmt::format("not a {}", kind));
   }
-  const Json& format = json.front();
+  const Json& format = json->front();
   if (!format.is_number_unsigned() || format.get<std::uint64_t>() < 1) {
     return wrong(fmt::format("{} is not a format number", kind));
   }
@@ -245,7 +246,7 @@ Verdict read_verdict(const Members& members) {
                                 Verdict::kSpills, Verdict::kRuntime, Verdict::kWrong}) {
     if (text == to_string(verdict)) return verdict;
   }
-  members.refuse("verdict", fmt::format("is unknown: \"{}\"", text));
+  members.refuse("verdict", fmt::format("is unknown: \"{}\"", excerpt(text)));
   return Verdict::kWrong;
 }
 

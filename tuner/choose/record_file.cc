@@ -71,7 +71,7 @@ Result<std::string> read_text(const std::string& path, bool trust) {
   FileInfo info;
   const std::error_code error = env->read(path, &text, &info);
   if (is_absent(error)) return std::string();
-  if (error) return io_error("read", path, error);
+  if (error) return read_error(path, error);
   if (!trust) CUBINERY_RETURN_IF_ERROR(check_owner(*env, path, info));
   return text;
 }

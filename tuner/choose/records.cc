@@ -6,14 +6,13 @@
 #include <algorithm>
 #include <charconv>
 #include <initializer_list>
-#include <nlohmann/json.hpp>
 
 #include "codegen/identity.h"
+#include "codegen/read_json.h"
+#include "tuner/choose/records_json.h"
 
 namespace cubinery {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Bytes that are not UTF-8 (an operating system's message) must not cost the record.
 std::string dump(const Json& json) {
@@ -38,10 +37,10 @@ Json json_of(const Shape& shape) {
 Json json_of(const std::vector<TunedValue>& values) {
   Json json = Json::object();
   for (const TunedValue& value : values) {
-    const Json typed = Json::parse(value.value, nullptr, /*allow_exceptions=*/false);
-    const bool is_typed =
-        !value.is_text && (typed.is_number() || typed.is_boolean()) && typed.dump() == value.value;
-    json[value.name] = is_typed ? typed : Json(value.value);
+    const Result<Json> typed = read_json("", value.value);
+    const bool is_typed = !value.is_text && typed && (typed->is_number() || typed->is_boolean()) &&
+                          typed->dump() == value.value;
+    json[value.name] = is_typed ? *typed : Json(value.value);
   }
   return json;
 }
@@ -143,13 +142,13 @@ Decision decision_of(const TuningResult& result, bool batch_invariant) {
   return {result.configuration, result.ms, result.templates};
 }
 
-std::string to_line(const Setting& setting) {
+Json json_of(const Setting& setting) {
   Json json = {{"setting", kRecordFormat}, {"id", id_of(setting)}};
   add_setting(setting, &json);
-  return line_of(json);
+  return json;
 }
 
-std::string to_line(const Measurement& measurement) {
+Json json_of(const Measurement& measurement) {
   Json json = {{"measurement", kRecordFormat}, {"of", measurement.setting}};
   json["configuration"] = json_of(measurement.configuration);
   json["bits"] = bit_names({&measurement.configuration});
@@ -163,10 +162,10 @@ std::string to_line(const Measurement& measurement) {
   json["check_ms"] = shortened(measurement.check_ms);
   json["timing_ms"] = shortened(measurement.timing_ms);
   json["time"] = measurement.time;
-  return line_of(json);
+  return json;
 }
 
-std::string to_line(const TuningResult& result) {
+Json json_of(const TuningResult& result) {
   Json json = {{"result", kRecordFormat}};
   add_setting(result.setting, &json);
   json["configuration"] = json_of(result.configuration);
@@ -189,7 +188,13 @@ std::string to_line(const TuningResult& result) {
   json["measured"] = result.measured;
   json["rejected"] = result.rejected;
   json["time"] = result.time;
-  return line_of(json);
+  return json;
 }
+
+std::string to_line(const Setting& setting) { return line_of(json_of(setting)); }
+
+std::string to_line(const Measurement& measurement) { return line_of(json_of(measurement)); }
+
+std::string to_line(const TuningResult& result) { return line_of(json_of(result)); }
 
 }  // namespace cubinery

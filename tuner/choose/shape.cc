@@ -8,9 +8,12 @@
 #include <cstdint>
 
 #include "cache/paths.h"
+#include "codegen/read_json.h"
 
 namespace cubinery {
 namespace {
+
+constexpr std::size_t kMaxSizes = 32;
 
 // Exact for every value: a logarithm in floating point would not be, half way between large powers.
 std::uint64_t nearest_power(std::int64_t size) {
@@ -66,10 +69,14 @@ Status check_shape(std::string_view op, const Shape& shape) {
     return Status(Code::kInvalidArgument, fmt::format("{}: {}", op, what));
   };
   if (shape.empty()) return refuse("the shape has no sizes");
+  if (shape.size() > kMaxSizes) {
+    return refuse(
+        fmt::format("the shape has {} sizes, of which there may be {}", shape.size(), kMaxSizes));
+  }
   for (const ShapeSize& size : shape) {
     if (!paths::is_kernel_name(size.name)) {
-      return refuse(
-          fmt::format("the name of size \"{}\" is not of letters, digits and _", size.name));
+      return refuse(fmt::format("the name of size \"{}\" is not of letters, digits and _",
+                                excerpt(size.name)));
     }
     const auto is_named = [&](const ShapeSize& other) { return other.name == size.name; };
     if (std::count_if(shape.begin(), shape.end(), is_named) > 1) {

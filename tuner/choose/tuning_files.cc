@@ -70,7 +70,7 @@ Result<TuningFiles::Parsed> TuningFiles::parse_file(const std::string& path, con
   Parsed parsed;
   std::string text;
   const std::error_code error = env_->read(path, &text, &parsed.info);
-  if (error && !is_absent(error)) return io_error("read", path, error);
+  if (error && !is_absent(error)) return read_error(path, error);
   if (!error && !trust) CUBINERY_RETURN_IF_ERROR(check_owner(*env_, path, parsed.info));
   parsed.results = parse(text, path, wanted, log);
   return parsed;

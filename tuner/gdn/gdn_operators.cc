@@ -25,6 +25,16 @@ using gdn::PrefillProblem;
 using gdn::PrefillSize;
 using Lengths = std::vector<std::int64_t>;
 
+// More than any GPU has memory for; products with heads and their sizes stay below 2^63.
+constexpr std::int64_t kMostSequences = std::int64_t{1} << 22;
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 30;
+
+Status check_most(std::string_view op, const Shape& shape, std::string_view size,
+                  std::int64_t most) {
+  if (*size_in(shape, size) <= most) return {};
+  return refused_shape(op, shape, fmt::format("{} must be at most {}", size, most));
+}
+
 constexpr int kChunkSizes[] = {16, 32, 64};
 
 Lengths values_in(const ShapeGrid& grid, std::string_view size) {
@@ -95,6 +105,7 @@ std::vector<Shape> HarnessOf<DecodeProblem>::shapes(const DecodeProblem&, const 
 }
 
 Result<Lengths> HarnessOf<DecodeProblem>::lengths(const DecodeProblem&, const Shape& shape) {
+  CUBINERY_RETURN_IF_ERROR(check_most(gdn::kDecodeOp, shape, "batch", kMostSequences));
   return Lengths(idx(*size_in(shape, "batch")), 1);
 }
 
@@ -122,6 +133,8 @@ std::vector<Shape> HarnessOf<PrefillProblem>::shapes(const PrefillProblem& probl
 
 Result<Lengths> HarnessOf<PrefillProblem>::lengths(const PrefillProblem& problem,
                                                    const Shape& shape) {
+  CUBINERY_RETURN_IF_ERROR(check_most(gdn::kPrefillOp, shape, "sequences", kMostSequences));
+  CUBINERY_RETURN_IF_ERROR(check_most(gdn::kPrefillOp, shape, "tokens", kMostTokens));
   const std::int64_t tokens = *size_in(shape, "tokens"), sequences = *size_in(shape, "sequences");
   const std::optional<std::int64_t> longest = size_in(shape, "max_seqlen");
   const auto refused = [&](std::string_view why) {

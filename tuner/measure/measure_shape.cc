@@ -15,10 +15,6 @@ namespace {
 // again.
 constexpr std::size_t kSearchBatch = 8;
 
-double ms_since(std::chrono::steady_clock::time_point start) {
-  return Milliseconds(std::chrono::steady_clock::now() - start).count();
-}
-
 void reject(Measurement* measurement, Verdict verdict, std::string_view reason) {
   measurement->verdict = verdict;
   measurement->reason = reason;
@@ -147,9 +143,9 @@ Status TuneRun::prepare(std::size_t configuration, Measurement* measurement) {
 }
 
 Status TuneRun::check(std::size_t configuration, Measurement* measurement) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = machine_.timer.now();
   const Result<Check> checked = tunable_.check(configuration);
-  measurement->check_ms = ms_since(start);
+  measurement->check_ms = Milliseconds(machine_.timer.now() - start).count();
   if (!checked) {
     reject(measurement, Verdict::kRuntime, checked.error().message());
     return failed(checked.error());
@@ -165,9 +161,9 @@ Status TuneRun::check(std::size_t configuration, Measurement* measurement) {
 
 Status TuneRun::time(ShapeRun* shape, std::size_t configuration, int replays,
                      Measurement* measurement) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = machine_.timer.now();
   const Result<Timing> timing = machine_.timer.time(*shape->workload, configuration, replays);
-  measurement->timing_ms = ms_since(start);
+  measurement->timing_ms = Milliseconds(machine_.timer.now() - start).count();
   if (!timing) {
     reject(measurement, Verdict::kRuntime, timing.error().message());
     return failed(timing.error());

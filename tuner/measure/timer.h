@@ -1,6 +1,7 @@
 // Times launches on a device: graph replays, cold L2, medians with spread.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -29,6 +30,10 @@ class Timer {
   // kDriver: a kernel has left the device's context unusable (an illegal address, say); nothing
   // runs any more in this process.
   virtual Status usable() = 0;
+  // The clock of budgets, and of how long everything took.
+  virtual std::chrono::steady_clock::time_point now() const {
+    return std::chrono::steady_clock::now();
+  }
 };
 
 // The real one.  Errors as for gpu_identity().

@@ -25,7 +25,7 @@ TuneRun::TuneRun(const Machine& machine, Tunable& tunable, const TuneSettings& s
       tunable_(tunable),
       settings_(settings),
       space_(tunable.space()),
-      start_(std::chrono::steady_clock::now()),
+      start_(machine.timer.now()),
       candidates_(machine.context, space_, machine.gpu) {
   for (const Configuration& configuration : space_.configurations) {
     texts_.push_back(to_text(configuration.values));
@@ -123,7 +123,7 @@ Milliseconds TuneRun::run_off_time(const ShapeRun& shape) const {
 
 // Whether there is time for more.
 bool TuneRun::go_on() {
-  const auto elapsed = std::chrono::steady_clock::now() - start_;
+  const auto elapsed = machine_.timer.now() - start_;
   if (elapsed + reserved_ >= settings_.budget) stopped_ = true;
   if (!stopped_ && settings_.should_stop && settings_.should_stop()) stopped_ = true;
   return !stopped_;

@@ -4,15 +4,12 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "tuner/report/report_json.h"
 #include "tuner/report/table.h"
 
 namespace cubinery {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Goes up when a member is removed or changes its meaning.
 constexpr int kComparisonFormat = 1;

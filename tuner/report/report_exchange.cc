@@ -7,13 +7,12 @@
 #include <utility>
 
 #include "cubinery/version.h"
+#include "tuner/choose/records_json.h"
 #include "tuner/report/report.h"
 #include "tuner/report/report_json.h"
 
 namespace cubinery {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 const char* t4_invalidity(Verdict verdict) {
   switch (verdict) {
@@ -90,7 +89,7 @@ Json runtimes(const Measurement& measurement) {
 }
 
 Json t4_result(const Setting& setting, const Measurement& measurement) {
-  const Json record = members_of(to_line(measurement));
+  const Json record = members_of(json_of(measurement));
   const double compiled = compile_ms(measurement);
   Json measured = Json::array();
   for (const Quantity& quantity : quantities(setting, measurement)) {
@@ -130,9 +129,9 @@ Json t4_metadata(const ReportedSetting& reported) {
                    {"autotuner", "cubinery"},
                    {"autotuner_version", CUBINERY_VERSION},
                    {"timestamp", last}};
-  metadata.update(members_of(to_line(setting)));
+  metadata.update(members_of(json_of(setting)));
   if (reported.result) {
-    const Json result = members_of(to_line(*reported.result));
+    const Json result = members_of(json_of(*reported.result));
     for (const char* name : {"configuration", "otherwise", "runner_up", "margin"}) {
       metadata[name] = result[name];
     }
@@ -200,7 +199,7 @@ std::string report_kernel_tuner(const ReportedSetting& reported) {
   Json fields = Json::object();
   Json cache = Json::object();
   for (const Measurement& measurement : reported.measurements) {
-    const Json configuration = members_of(to_line(measurement))["configuration"];
+    const Json configuration = members_of(json_of(measurement))["configuration"];
     add_values(configuration, &fields);
     cache[entry_name(configuration)] = kernel_tuner_entry(setting, measurement, configuration);
   }

@@ -5,25 +5,24 @@
 #include <utility>
 
 #include "cubinery/version.h"
+#include "tuner/choose/records_json.h"
 #include "tuner/report/report.h"
 
 namespace cubinery {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 // Goes up when a member is removed or changes its meaning.
 constexpr int kReportFormat = 1;
 
 Json result_json(const TuningResult& result, const Json& setting) {
-  Json object = members_of(to_line(result));
+  Json object = members_of(json_of(result));
   for (const auto& [name, value] : setting.items()) object.erase(name);
   object["gain"] = gain_of(result);
   return object;
 }
 
 Json setting_json(const ReportedSetting& reported, double copy_rate) {
-  Json object = members_of(to_line(reported.setting));
+  Json object = members_of(json_of(reported.setting));
   // While the object has the members of the record alone.
   Json result = reported.result ? result_json(*reported.result, object) : Json();
   if (copy_rate > 0 && reported.setting.bytes > 0) {
@@ -34,7 +33,7 @@ Json setting_json(const ReportedSetting& reported, double copy_rate) {
   object["result"] = std::move(result);
   object["measurements"] = Json::array();
   for (const Measurement& measurement : reported.measurements) {
-    Json members = members_of(to_line(measurement));
+    Json members = members_of(json_of(measurement));
     members.erase("of");
     object["measurements"].push_back(std::move(members));
   }
@@ -43,10 +42,9 @@ Json setting_json(const ReportedSetting& reported, double copy_rate) {
 
 }  // namespace
 
-Json members_of(std::string_view line) {
-  Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  object.erase(object.begin());
-  return object;
+Json members_of(Json record) {
+  record.erase(record.begin());
+  return record;
 }
 
 std::string printed(const Json& document) {

@@ -1,0 +1,13 @@
+#include "cache/cubin_note.h"
+
+#include "tests/fuzz/target.h"
+
+using namespace cubinery;
+
+CUBINERY_FUZZ_TARGET(cubin_note) {
+  if (const auto note = read_cubin_note(input)) {
+    fuzz::require(!note->arch.empty() && !note->compiler.empty());
+  }
+  const auto count = read_parameters(input, "trivial");
+  fuzz::require(!count || count->count >= 0);
+}
