@@ -14,5 +14,6 @@ void add_explain(CLI::App& app, int* exit_code);
 void add_doctor(CLI::App& app, int* exit_code);
 void add_problems(CLI::App& app, int* exit_code);
 void add_operators(CLI::App& app, int* exit_code);
+void add_completion(CLI::App& app, int* exit_code);
 
 }  // namespace cubinery

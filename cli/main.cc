@@ -79,6 +79,7 @@ std::string failure_text(const CLI::App* app, const CLI::Error& error) {
 
 int main_without_exceptions(int argc, char** argv) {
   CLI::App app("cubinery makes, caches and checks CUDA kernels for Gated DeltaNet.", "cubinery");
+  app.set_help_all_flag("--help-all", "Print the help of every command and exit");
   app.set_version_flag("--version", "cubinery " CUBINERY_VERSION);
   app.require_subcommand(1);
   app.failure_message(failure_text);
@@ -92,6 +93,7 @@ int main_without_exceptions(int argc, char** argv) {
   add_doctor(app, &exit_code);
   add_problems(app, &exit_code);
   add_operators(app, &exit_code);
+  add_completion(app, &exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
