@@ -1,5 +1,6 @@
 """Contexts without a GPU: options, pre-warming, explanations."""
 
+import fcntl
 import json
 import os
 import subprocess
@@ -128,14 +129,29 @@ def test_the_log_is_called_and_may_fail(tmp_path, compiler, monkeypatch):
 
 
 def test_compiling_lets_other_threads_run(tmp_path, compiler):
-    context = cubinery.Context(-1, arch="sm_90a", cache_dir=tmp_path)
-    thread = threading.Thread(
-        target=context.compile, args=(cubinery.DecodeProblem(key_dim=240, value_dim=240),)
-    )
+    """A call that waits inside the library ends because this thread lets go of what it waits for."""
+    problem = cubinery.DecodeProblem(key_dim=16, value_dim=16)
+    locks = tmp_path / "locks"
+    locks.mkdir(mode=0o700)
+    names = [Path(report["path"]).name for report in compiler.compile(problem)]
+    files = [open(locks / f"{name.split('-')[1]}.lock", "w") for name in names]
+    for file in files:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    lines = []
+    waits = threading.Event()
+
+    def log(level, text):
+        lines.append(text)
+        waits.set()
+
+    # With the interpreter's lock held, this thread would be back when the wait is over.
+    context = cubinery.Context(-1, arch="sm_90a", cache_dir=tmp_path, lock_wait=300, log=log)
+    thread = threading.Thread(target=context.compile, args=(problem,))
     thread.start()
-    turns = 0
-    while thread.is_alive():
-        thread.join(0.001)
-        turns += 1
-    # With the lock held this loop would get one turn, or two.
-    assert turns > 10
+    while thread.is_alive() and not waits.wait(0.1):
+        pass
+    for file in files:
+        file.close()
+    thread.join()
+    assert all("waiting for" in text for text in lines), lines
+    assert context.stats().compiles == len(names)
