@@ -115,6 +115,20 @@ int cubinery_check_problem(const char* op, const char* problem, char** full) {
   });
 }
 
+int cubinery_problem_for_model(const char* op, const char* config, int tp, char** problem) {
+  return guarded([&]() -> Status {
+    CUBINERY_RETURN_IF_ERROR(cleared("problem", problem));
+    CUBINERY_RETURN_IF_ERROR(check_operator(op));
+    CUBINERY_RETURN_IF_ERROR(not_null("config", config));
+    const Result<std::vector<Problem>> problems = problems_for_model(config, tp);
+    if (!problems) return problems.error().clone();
+    for (const Problem& one : *problems) {
+      if (operator_of(one) == op) *problem = new_text(to_json(one));
+    }
+    return {};
+  });
+}
+
 int cubinery_context_compile(const CubineryContext* context, const char* op, const char* problem,
                              char** report) {
   return guarded([&]() -> Status {

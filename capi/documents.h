@@ -11,6 +11,9 @@ namespace cubinery::capi {
 
 using Json = nlohmann::ordered_json;
 
+// Whether it is one of operator_names().  kInvalidArgument: NULL, or it is not.
+Status check_operator(const char* op);
+
 // A problem that passes check().  kInvalidArgument: NULL, an operator that is not known, or a
 // problem that cannot be read or used.
 Result<Problem> read_problem(const char* op, const char* problem);

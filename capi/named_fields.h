@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "codegen/nearest.h"
 #include "cubinery/status.h"
 
 namespace cubinery::capi {
@@ -30,11 +32,11 @@ struct GivenField {
 // what is accepted; then the object is left as it was.
 template <class Struct, class Fields, class Set>
 Status set_field(const GivenField& given, const Fields& fields, Struct* object, Set set) {
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   bool is_known = false;
   const char* accepted = nullptr;
   const auto offer = [&](const auto& field) {
-    names.push_back(field.name);
+    names.emplace_back(field.name);
     if (given.name != field.name) return;
     is_known = true;
     auto value = object->*field.member;
@@ -43,8 +45,9 @@ Status set_field(const GivenField& given, const Fields& fields, Struct* object, 
   };
   std::apply([&](const auto&... field) { (offer(field), ...); }, fields);
   if (!is_known) {
-    return {Code::kInvalidArgument, fmt::format("{} has no field \"{}\"; accepted: {}", given.owner,
-                                                given.name, fmt::join(names, ", "))};
+    return {Code::kInvalidArgument,
+            fmt::format("{} has no field \"{}\"; accepted: {}{}", given.owner, given.name,
+                        fmt::join(names, ", "), did_you_mean(given.name, names))};
   }
   if (accepted == nullptr) return {};
   return {Code::kInvalidArgument, fmt::format("{}{}{} = {}; accepted: {}", given.owner,

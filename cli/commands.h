@@ -12,6 +12,7 @@ void add_report(CLI::App& app, int* exit_code);
 void add_cache(CLI::App& app, int* exit_code);
 void add_explain(CLI::App& app, int* exit_code);
 void add_doctor(CLI::App& app, int* exit_code);
+void add_problems(CLI::App& app, int* exit_code);
 void add_operators(CLI::App& app, int* exit_code);
 
 }  // namespace cubinery

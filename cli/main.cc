@@ -1,4 +1,5 @@
-// The command line: cubinery prewarm | tune | report | cache | explain | doctor | operators.
+// The command line: cubinery prewarm | tune | report | cache | explain | doctor | problems |
+// operators.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -18,6 +19,7 @@ constexpr const char* kMainExamples = R"(Examples:
   cubinery tune --hf-config config.json --tp 1,2,4,8 --budget 30m
   cubinery report --format html -o report.html
   cubinery explain --hf-config config.json --arch sm_90a
+  cubinery problems --hf-config config.json --tp 2
   cubinery cache ls
 
 Environment (options go over it): CUBINERY_CACHE_DIR, CUBINERY_CACHE_LAYERS, CUBINERY_CACHE_LIMIT,
@@ -51,6 +53,7 @@ int main_without_exceptions(int argc, char** argv) {
   add_explain(app, &exit_code);
   add_cache(app, &exit_code);
   add_doctor(app, &exit_code);
+  add_problems(app, &exit_code);
   add_operators(app, &exit_code);
   try {
     app.parse(argc, argv);

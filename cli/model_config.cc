@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <climits>
+#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <numeric>
-#include <optional>
 
 #include "cli/print.h"
 
@@ -33,126 +31,6 @@ Result<json> parse(std::string_view file, std::string_view text) {
   }
 }
 
-// A model's config.json; fields are looked up under "text_config" first, then at the top.
-class Config {
- public:
-  Config(std::string_view file, const json& root) : file_(file), root_(root) {
-    const auto nested = root.find("text_config");
-    if (nested != root.end() && nested->is_object()) text_ = &*nested;
-  }
-
-  const json* find(const char* name) const {
-    for (const json* object : {text_, &root_}) {
-      if (object == nullptr) continue;
-      const auto found = object->find(name);
-      if (found != object->end() && !found->is_null()) return &*found;
-    }
-    return nullptr;
-  }
-
-  Status read(const char* name, int* value) const {
-    const json* found = find(name);
-    if (found == nullptr) {
-      const json* type = find("model_type");
-      return invalid(
-          fmt::format("{}: no field {}, neither at the top nor under text_config (model_type {}); "
-                      "accepted: models "
-                      "with Gated DeltaNet layers, such as Qwen3-Next and Qwen3.5",
-                      file_, name, type != nullptr ? type->dump() : "not given"));
-    }
-    const bool fits = found->is_number_integer() && *found >= 1 && *found <= INT_MAX;
-    if (!fits) {
-      return invalid(
-          fmt::format("{}: {} = {}; accepted: a positive integer", file_, name, found->dump()));
-    }
-    *value = found->get<int>();
-    return {};
-  }
-
-  // Leaves *value as it is when none of the fields is there.
-  Status read(std::initializer_list<const char*> names, DType* value) const {
-    for (const char* name : names) {
-      const json* found = find(name);
-      if (found == nullptr) continue;
-      if (*found == "bfloat16") return *value = DType::kBF16, Status();
-      if (*found == "float16") return *value = DType::kF16, Status();
-      if (*found == "float32") return *value = DType::kF32, Status();
-      return invalid(fmt::format("{}: {} = {}; accepted: bfloat16, float16, float32", file_, name,
-                                 found->dump()));
-    }
-    return {};
-  }
-
- private:
-  std::string_view file_;
-  const json& root_;
-  const json* text_ = nullptr;
-};
-
-// What a model's config.json says of its Gated DeltaNet layers.
-struct Model {
-  int key_heads = 0;
-  int value_heads = 0;
-  int key_dim = 0;
-  int value_dim = 0;
-  DType dtype = DType::kBF16;
-  DType state_dtype = DType::kF32;
-};
-
-Status read_model(const Config& config, Model* model) {
-  CUBINERY_RETURN_IF_ERROR(config.read("linear_num_key_heads", &model->key_heads));
-  CUBINERY_RETURN_IF_ERROR(config.read("linear_num_value_heads", &model->value_heads));
-  CUBINERY_RETURN_IF_ERROR(config.read("linear_key_head_dim", &model->key_dim));
-  CUBINERY_RETURN_IF_ERROR(config.read("linear_value_head_dim", &model->value_dim));
-  CUBINERY_RETURN_IF_ERROR(config.read({"dtype", "torch_dtype"}, &model->dtype));
-  return config.read({"mamba_ssm_dtype"}, &model->state_dtype);
-}
-
-// What the operators have in common.
-template <class P>
-P served(const Model& model, int tp) {
-  return {
-      .heads = {.q = model.key_heads / tp, .k = model.key_heads / tp, .v = model.value_heads / tp},
-      .key_dim = model.key_dim,
-      .value_dim = model.value_dim,
-      .dtype = model.dtype,
-      .output_dtype = model.dtype,
-      .inputs = {.gate_dtype = model.dtype,
-                 .beta_dtype = model.dtype,
-                 .a_log_dtype = DType::kF32,
-                 .dt_bias_dtype = model.dtype,
-                 .gate_mode = gdn::GateMode::kComputed,
-                 .beta_mode = gdn::BetaMode::kLogit,
-                 .use_qk_l2norm = true},
-      .states = {.dtype = model.state_dtype,
-                 .index_dtype = DType::kI32,
-                 .layout = gdn::StateLayout::kVK,
-                 .location = gdn::StateLocation::kPool,
-                 .padding = gdn::Padding::kSkip,
-                 .pad_index = gdn::PadIndex::kNegative,
-                 .has_initial = true,
-                 .store = true}};
-}
-
-// In the order of operator_names().
-std::vector<Problem> served_problems(const Model& model, int tp) {
-  auto prefill = served<gdn::PrefillProblem>(model, tp);
-  prefill.cu_seqlens_dtype = DType::kI32;
-  prefill.varlen = true;
-  prefill.checkpoints = gdn::Checkpoints::kNone;
-  return {served<gdn::DecodeProblem>(model, tp), prefill};
-}
-
-// The sizes that divide both head counts: "1, 2, 4".
-std::string divisors(int key_heads, int value_heads) {
-  const int common = std::gcd(key_heads, value_heads);
-  std::vector<std::string> sizes;
-  for (int size = 1; size <= common; ++size) {
-    if (common % size == 0) sizes.push_back(std::to_string(size));
-  }
-  return join(sizes);
-}
-
 }  // namespace
 
 const char* const kModelAssumptions =
@@ -166,25 +44,11 @@ Each field can be replaced, for example with --state-dtype bf16 or --state-locat
 
 Result<std::vector<Request>> read_model_config(std::string_view file, std::string_view text,
                                                const std::vector<int>& tp) {
-  const Result<json> root = parse(file, text);
-  if (!root) return root.error().clone();
-  if (!root->is_object()) return invalid(fmt::format("{}: accepted: a JSON object", file));
-  const Config config(file, *root);
-
-  Model model;
-  CUBINERY_RETURN_IF_ERROR(read_model(config, &model));
-
   std::vector<Request> requests;
   for (const int size : tp) {
-    if (size < 1 || model.key_heads % size != 0 || model.value_heads % size != 0) {
-      return invalid(
-          fmt::format("{}: linear_num_key_heads = {} and linear_num_value_heads = {} are not both "
-                      "divisible by --tp "
-                      "{}; accepted: {}",
-                      file, model.key_heads, model.value_heads, size,
-                      divisors(model.key_heads, model.value_heads)));
-    }
-    for (const Problem& problem : served_problems(model, size)) {
+    const Result<std::vector<Problem>> problems = problems_for_model(text, size);
+    if (!problems) return invalid(fmt::format("{}: {}", file, problems.error().message()));
+    for (const Problem& problem : *problems) {
       requests.push_back({problem, fmt::format("{}, tp {}", file, size), /*arch=*/{}});
     }
   }

@@ -90,6 +90,12 @@ int usage_error(const Status& error) {
   return kExitUsage;
 }
 
+int exit_code_of(const Status& status) {
+  if (status.ok()) return kExitOk;
+  print_error(status.message(), status.log());
+  return kExitFailed;
+}
+
 Status write_text(const std::string& path, std::string_view text) {
   if (path == "-") {
     print(text);

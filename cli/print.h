@@ -39,6 +39,8 @@ void print(std::string_view text);
 void print_error(std::string_view message, std::string_view log = {});
 // Prints the error; returns kExitUsage.
 int usage_error(const Status& error);
+// OK: kExitOk.  Else prints the error; returns kExitFailed.
+int exit_code_of(const Status& status);
 // Writes to `path`, or to stdout for "-".  kIo.
 Status write_text(const std::string& path, std::string_view text);
 Status write_json(const std::string& path, const nlohmann::ordered_json& document);

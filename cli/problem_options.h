@@ -43,6 +43,9 @@ class ProblemOptions {
   // that none of the problems has; kIo: a file that cannot be read.
   Result<std::vector<Request>> requests() const;
 
+  // Whether --op names exactly one.
+  bool names_one_operator() const { return operators_.size() == 1; }
+
   // Each kernel that the requests need, as plan_jobs() with the paths of these options, and the
   // results of their cache and of the library; where they leave the architecture open, for those of
   // --arch, without it for those of this machine's GPUs.  kInvalidArgument: a name that is

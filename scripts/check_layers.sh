@@ -41,7 +41,7 @@ check runtime/registry "runtime/registry/|runtime/gdn/|$operator|$kernels"
 check tuner/measure "tuner/measure/|$operator"
 check tuner/gdn "tuner/gdn/|tuner/measure/|runtime/registry/|runtime/gdn/|$operator|$kernels"
 check templates "$kernels"
-check capi 'capi/|runtime/|tuner/'
+check capi 'capi/|runtime/|tuner/|codegen/'
 check cli "cli/|tuner/|runtime/|cache/|codegen/|$kernels"
 check python "array_views|module|operator\.h|capi/tensors|tests/data/|$kernels"
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cubinery/fields.h"
@@ -115,7 +116,8 @@ class Context {
   }
 
   // "sm_90a".
-  const std::string& arch() const;
+  const std::string& arch() const&;
+  std::string arch() && { return std::as_const(*this).arch(); }
   // The device ordinal, or kNoDevice.
   int device() const;
   // Streaming multiprocessors of the device; 0 with kNoDevice.

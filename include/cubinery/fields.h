@@ -148,6 +148,14 @@ struct KernelSpec {
   std::size_t param_bytes = 0;  // size of the parameter struct
 };
 
+// A specification as flat JSON, and back.  What a program prints of a kernel of its own goes into a
+// manifest for the command line, {"spec": ..., "arch": "sm_90a"}, which cannot see its field table.
+// The JSON ends with a digest of the rest: kernels are cached under `canonical`, and only a field
+// table knows which initializer belongs to it.
+// kInvalidKey: not such an object, or one that was changed since to_json() printed it.
+std::string to_json(const KernelSpec& spec);
+Result<KernelSpec> kernel_spec_from_json(std::string_view json);
+
 namespace internal {
 
 std::string initializer_text(const std::vector<FieldText>& fields);
@@ -159,6 +167,9 @@ Result<std::vector<std::pair<std::string, std::string>>> parse_flat_json(std::st
                                                                          std::string_view json);
 Status bad_field(std::string_view kernel, std::string_view field, std::string_view value,
                  std::string_view accepted);
+// `fields`: those that there are.
+Status no_such_field(std::string_view kernel, std::string_view field,
+                     const std::vector<FieldText>& fields);
 
 // Converts to any type except an aggregate, to count the members of a struct; those of a part count
 // in place of the part.
@@ -310,11 +321,13 @@ Result<Key> from_json(std::string_view json) {
       if (name != field.name) return;
       known = true;
       if (!internal::parse_field(value, &field.of(key))) {
-        status =
-            internal::bad_field(Fields<Key>::kName, name, value, internal::accepted_values<T>());
+        std::span<const T> accepted{};
+        if constexpr (requires { field.accepted; }) accepted = field.accepted;
+        status = internal::bad_field(Fields<Key>::kName, name, value,
+                                     internal::accepted_values(accepted));
       }
     });
-    if (!known) status = internal::bad_field(Fields<Key>::kName, name, value, "no such field");
+    if (!known) status = internal::no_such_field(Fields<Key>::kName, name, field_texts(key));
     CUBINERY_RETURN_IF_ERROR(std::move(status));
   }
   if (const char* reason = why_invalid(key)) {
@@ -328,6 +341,22 @@ Result<Key> from_json(std::string_view json) {
 template <class Key, class Function>
 void for_each_candidate(Key key, Function&& function) {
   internal::enumerate<0>(key, function);
+}
+
+// Why for_each_candidate() has none: the rule that the key itself breaks, or where its own tuned
+// fields are none of the choices, the first candidate.  Empty: it has some.
+template <class Key>
+std::string why_no_candidate(Key key) {
+  bool has_one = false;
+  for_each_candidate(key, [&](const Key&) { has_one = true; });
+  if (has_one) return {};
+  if (why_invalid(key) == nullptr) {
+    internal::for_each_field<Key>([&](const auto& field) {
+      if constexpr (std::decay_t<decltype(field)>::kTuned) field.of(key) = field.choices.front();
+    });
+  }
+  const char* const reason = why_invalid(key);
+  return canonical(key) + ": " + (reason != nullptr ? reason : "no such choice");
 }
 
 // What the runtime needs to know of a key.  kInvalidKey names the rule that the key breaks.

@@ -27,4 +27,5 @@
 #pragma once
 
 #include "cubinery/gdn_decode.h"
+#include "cubinery/gdn_models.h"
 #include "cubinery/gdn_prefill.h"

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cubinery/context.h"
@@ -90,9 +91,11 @@ class Decode {
   // programmatic on a device before sm_90.  kDriver: CUDA refused the launch.
   Status launch(Stream stream, const DecodeArgs& args) const;
 
-  const DecodeProblem& problem() const;
+  const DecodeProblem& problem() const&;
+  DecodeProblem problem() && { return std::as_const(*this).problem(); }
   // The kernel that a batch of this size runs.
-  const Kernel& kernel(std::int64_t batch) const;
+  const Kernel& kernel(std::int64_t batch) const&;
+  Kernel kernel(std::int64_t batch) && { return std::as_const(*this).kernel(batch); }
   // What such a batch runs, and why.
   Chosen choice(std::int64_t batch) const;
 

@@ -141,7 +141,8 @@ class Prefill {
   // programmatic on a device before sm_90.  kDriver: CUDA refused the launch.
   Status launch(Stream stream, const PrefillArgs& args, const Workspace& workspace) const;
 
-  const PrefillProblem& problem() const;
+  const PrefillProblem& problem() const&;
+  PrefillProblem problem() && { return std::as_const(*this).problem(); }
   // What a launch of this size runs, and why.  Sizes below 0 are taken as 0.
   Chosen choice(const PrefillSize& size) const;
 

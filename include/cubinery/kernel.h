@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "cubinery/status.h"
 
@@ -43,7 +44,8 @@ struct Launch {
 // any thread.  Keeps the driver and the library loaded while any copy lives.
 class Kernel {
  public:
-  const KernelInfo& info() const;
+  const KernelInfo& info() const&;
+  KernelInfo info() && { return std::as_const(*this).info(); }
 
   // Enqueues the kernel on `stream` with `params`, the struct that its __global__ function takes.
   // Does not allocate, lock or synchronise, and may be captured in a CUDA graph.

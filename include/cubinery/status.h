@@ -49,10 +49,12 @@ class [[nodiscard]] Status {
 
   bool ok() const { return error_ == nullptr; }
   Code code() const { return error_ ? error_->code : Code::kOk; }
-  // Who, what, for which value.  Empty when OK.
-  std::string_view message() const { return error_ ? std::string_view(error_->message) : ""; }
+  // Who, what, for which value.  Empty when OK.  Of a temporary: a copy.
+  std::string_view message() const& { return error_ ? std::string_view(error_->message) : ""; }
+  std::string message() && { return error_ ? error_->message : ""; }
   // The compiler's log.  Empty when there is none.
-  std::string_view log() const { return error_ ? std::string_view(error_->log) : ""; }
+  std::string_view log() const& { return error_ ? std::string_view(error_->log) : ""; }
+  std::string log() && { return error_ ? error_->log : ""; }
 
   // The same error again, for a second owner.
   Status clone() const {
@@ -103,7 +105,9 @@ inline void Status::value() const {
   if (!ok()) internal::raise(clone());
 }
 
-// A T, or the Status that says why there is none.  Member names are those of std::expected.
+// A T, or the Status that says why there is none.  Member names are those of std::expected, but
+// what a temporary holds is returned by value: for (auto& kernel : problem.kernels(arch).value())
+// is safe.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -119,21 +123,25 @@ class [[nodiscard]] Result {
   // Requires: has_value().
   T& operator*() & { return *std::get_if<0>(&data_); }
   const T& operator*() const& { return *std::get_if<0>(&data_); }
-  T&& operator*() && { return std::move(*std::get_if<0>(&data_)); }
+  T operator*() && { return std::move(*std::get_if<0>(&data_)); }
   T* operator->() { return std::get_if<0>(&data_); }
   const T* operator->() const { return std::get_if<0>(&data_); }
   // Requires: !has_value().
   const Status& error() const& { return *std::get_if<1>(&data_); }
-  Status&& error() && { return std::move(*std::get_if<1>(&data_)); }
+  Status error() && { return std::move(*std::get_if<1>(&data_)); }
 
   // The value; an error throws Error or aborts.
   T& value() & {
     if (!has_value()) internal::raise(error().clone());
     return **this;
   }
-  T&& value() && {
+  const T& value() const& {
     if (!has_value()) internal::raise(error().clone());
-    return std::move(**this);
+    return **this;
+  }
+  T value() && {
+    if (!has_value()) internal::raise(error().clone());
+    return *std::move(*this);
   }
 
  private:

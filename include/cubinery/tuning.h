@@ -71,6 +71,8 @@ struct TuningSpace {
   std::vector<std::string> outline{};
   // choose() gives all shapes the same values of the fields that change bits.
   bool batch_invariant = false;
+  // Of a space without configurations: the rule that is in the way.
+  std::string why_empty{};
 };
 
 // The tuned and the fixed part of one key.
@@ -107,6 +109,7 @@ TuningSpace tuning_space(const Key& key) {
     // for_each_candidate() gives valid keys only.
     space.configurations.push_back({tuned_values(candidate), {*spec_of(candidate)}});
   });
+  space.why_empty = why_no_candidate(key);
   return space;
 }
 // The index of `key` among them; the number of configurations if it is none.

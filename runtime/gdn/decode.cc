@@ -46,9 +46,9 @@ Result<Decode> create_decode(const Context& context, const DecodeProblem& proble
   return made<Decode>(load_configuration(context, problem, target, values));
 }
 
-const DecodeProblem& Decode::problem() const { return state_->problem; }
+const DecodeProblem& Decode::problem() const& { return state_->problem; }
 
-const Kernel& Decode::kernel(std::int64_t batch) const {
+const Kernel& Decode::kernel(std::int64_t batch) const& {
   return state_->runner(point_of(state_->problem, batch)).kernel();
 }
 

@@ -47,7 +47,7 @@ Sizes OperatorOf<gdn::PrefillProblem>::sizes(const gdn::PrefillProblem& problem)
 namespace gdn {
 namespace {
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+std::int64_t int_ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
 Status check_max_seqlen(std::int64_t max_seqlen, std::int64_t tokens) {
   if (max_seqlen >= 0 && max_seqlen <= tokens) return {};
@@ -68,8 +68,8 @@ Prefill::State::State(Loaded<PrefillProblem> loaded)
 
 Point point_of(const PrefillProblem&, const PrefillSize& size) {
   const std::int64_t sequences = std::max<std::int64_t>(size.sequences, 1);
-  const std::int64_t length = ceil_div(std::max<std::int64_t>(size.tokens, 1), sequences);
-  return {sequences, length, std::max<std::int64_t>(ceil_div(size.max_seqlen, length), 1)};
+  const std::int64_t length = int_ceil_div(std::max<std::int64_t>(size.tokens, 1), sequences);
+  return {sequences, length, std::max<std::int64_t>(int_ceil_div(size.max_seqlen, length), 1)};
 }
 
 int shared_heads(const PrefillProblem& problem) {
@@ -111,7 +111,7 @@ Result<Prefill> create_prefill(const Context& context, const PrefillProblem& pro
   return made<Prefill>(load_configuration(context, problem, target, values));
 }
 
-const PrefillProblem& Prefill::problem() const { return state_->problem; }
+const PrefillProblem& Prefill::problem() const& { return state_->problem; }
 
 // Which configuration a launch runs depends on its max_seqlen.
 std::size_t Prefill::workspace_bytes(const PrefillSize& size) const {

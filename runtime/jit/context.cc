@@ -111,7 +111,7 @@ Result<CompiledKernel> Context::compile(const KernelSpec& spec) const {
 
 Result<Explanation> Context::explain(const KernelSpec& spec) const { return state_->explain(spec); }
 
-const std::string& Context::arch() const { return state_->arch; }
+const std::string& Context::arch() const& { return state_->arch; }
 
 int Context::device() const { return state_->options.device; }
 

@@ -118,7 +118,7 @@ Result<Kernel> load_kernel(std::shared_ptr<const Device> device, const KernelSpe
   return Kernel(std::move(state));
 }
 
-const KernelInfo& Kernel::info() const { return state_->info; }
+const KernelInfo& Kernel::info() const& { return state_->info; }
 
 void* Kernel::cuda_function() const { return state_->function; }
 

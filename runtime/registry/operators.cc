@@ -53,6 +53,15 @@ Result<Problem> parse_problem(std::string_view op, std::string_view json) {
       default_problem(op));
 }
 
+Result<std::vector<Problem>> problems_for_model(std::string_view config_json, int tp) {
+  const Result<gdn::ModelProblems> of_model = gdn::problems_for_model(config_json, tp);
+  if (!of_model) return of_model.error().clone();
+  const auto& [decode, prefill] = *of_model;  // every member: one for each operator
+  std::vector<Problem> problems{decode, prefill};
+  static_assert(std::variant_size_v<Problem> == 2, "the new operator is missing here");
+  return problems;
+}
+
 Status check(const Problem& problem) {
   return std::visit([](const auto& p) { return p.check(); }, problem);
 }

@@ -26,6 +26,8 @@ Problem default_problem(std::string_view op);
 // The problem that flat JSON describes; it need not pass check().  Requires and errors: `op` as
 // above, from_json() of the operator's problem.
 Result<Problem> parse_problem(std::string_view op, std::string_view json);
+// gdn::problems_for_model(), in the order of operator_names().
+Result<std::vector<Problem>> problems_for_model(std::string_view config_json, int tp);
 
 // The methods of the same name.
 Status check(const Problem& problem);

@@ -6,6 +6,7 @@
 #include "capi/handles.h"
 #include "tests/cache/temp_dir.h"
 #include "tests/capi/handles.h"
+#include "tests/model_configs.h"
 
 namespace cubinery {
 namespace {
@@ -103,17 +104,36 @@ TEST_CASE("AProblemIsReadAndWrittenInFull", "[cpu]") {
   CHECK(taken(text) == full);
 }
 
+TEST_CASE("TheProblemOfAModelIsThatOfCpp", "[cpu]") {
+  const std::string config = test::config_of("Qwen3.5-27B");
+  const gdn::ModelProblems problems = gdn::problems_for_model(config, 2).value();
+  char* text = nullptr;
+  REQUIRE(cubinery_problem_for_model("gdn_decode", config.c_str(), 2, &text) == CUBINERY_OK);
+  CHECK(taken(text) == problems.decode.to_json());
+  REQUIRE(cubinery_problem_for_model("gdn_prefill", config.c_str(), 2, &text) == CUBINERY_OK);
+  CHECK(taken(text) == problems.prefill.to_json());
+  CHECK(refused(cubinery_problem_for_model("gdn", config.c_str(), 2, &text))
+            .starts_with("op = \"gdn\"; accepted: "));
+  CHECK(text == nullptr);
+  CHECK(refused(cubinery_problem_for_model("gdn_decode", nullptr, 1, &text))
+            .starts_with("config is NULL"));
+  CHECK(refused(cubinery_problem_for_model("gdn_decode", config.c_str(), 3, &text)) ==
+        gdn::problems_for_model(config, 3).error().message());
+}
+
 TEST_CASE("AProblemThatIsNoneIsRefused", "[cpu]") {
   char* text = nullptr;
   const auto message = [&](const char* op, const char* problem) {
     return refused(cubinery_check_problem(op, problem, &text));
   };
-  CHECK(message("gdn", "{}") == "op = \"gdn\"; accepted: gdn_decode, gdn_prefill");
+  CHECK(message("gdn", "{}") == "op = \"gdn\"; accepted: gdn_decode, gdn_prefill; did you mean gdn_decode or gdn_prefill?");
   CHECK(message("gdn_decode", "[]").starts_with("gdn_decode: not a JSON object"));
-  CHECK(message("gdn_decode", R"({"varlen":true})") ==
-        "gdn_decode: field varlen = true; accepted: no such field");
+  CHECK(message("gdn_decod", "{}") ==
+        "op = \"gdn_decod\"; accepted: gdn_decode, gdn_prefill; did you mean gdn_decode?");
+  CHECK(message("gdn_decode", R"({"varlen":true})")
+            .starts_with("gdn_decode has no field \"varlen\"; accepted: q_heads, k_heads, "));
   CHECK(message("gdn_decode", R"({"dtype":"f64"})") ==
-        "gdn_decode: field dtype = f64; accepted: f32, bf16, f16, i32, i64");
+        "gdn_decode: field dtype = f64; accepted: f32, bf16, f16");
   CHECK(message("gdn_prefill", R"({"key_dim":100})") ==
         "gdn_prefill: key_dim = 100; accepted: multiples of 16 from 16 to 256");
 }

@@ -36,7 +36,7 @@ TEST_CASE("TuningNamesTheArgumentThatIsWrong", "[cpu]") {
                               nullptr)) == "context is NULL; accepted: a pointer");
   CHECK(message(nullptr, "{}", kShapes, nullptr) == "op is NULL; accepted: a pointer");
   CHECK(message("gdn", "{}", kShapes, nullptr) ==
-        "op = \"gdn\"; accepted: gdn_decode, gdn_prefill");
+        "op = \"gdn\"; accepted: gdn_decode, gdn_prefill; did you mean gdn_decode or gdn_prefill?");
   CHECK(message("gdn_decode", nullptr, kShapes, nullptr) == "problem is NULL; accepted: a pointer");
   CHECK(message("gdn_decode", R"({"key_dim":100})", kShapes, nullptr)
             .starts_with("gdn_decode: key_dim = 100; "));
@@ -61,7 +61,7 @@ TEST_CASE("TuningNamesTheSettingThatIsWrong", "[cpu]") {
   CHECK(message(R"({"again":1})") == "settings.again = 1; accepted: true, false");
   CHECK(message(R"({"budget":1})") ==
         "settings has no field \"budget\"; accepted: budget_ms, exhaustive_up_to, seed, "
-        "compile_threads, directory, again");
+        "compile_threads, directory, again; did you mean budget_ms?");
 }
 
 TEST_CASE("TuningNeedsADevice", "[cpu]") {

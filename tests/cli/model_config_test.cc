@@ -8,13 +8,12 @@
 #include "cli/print.h"
 #include "cli/problem_options.h"
 #include "tests/catch.h"
+#include "tests/model_configs.h"
 
 namespace cubinery {
 namespace {
 
-std::string config_of(const std::string& model) {
-  return read_file(CUBINERY_TEST_DIR "/data/models/" + model + "/config.json").value();
-}
+using test::config_of;
 
 std::string model_error(std::string_view text, const std::vector<int>& tp = {1}) {
   const auto requests = read_model_config("config.json", text, tp);
@@ -147,8 +146,8 @@ TEST_CASE("a model config that cannot be used says why", "[cpu]") {
 TEST_CASE("a size that does not divide the heads names those that do", "[cpu]") {
   CHECK(model_error(config_of("Qwen3.5-27B"), {1, 3}) ==
         "config.json: linear_num_key_heads = 16 and linear_num_value_heads = 48 are not both "
-        "divisible by --tp 3; accepted: 1, 2, 4, 8, 16");
-  CHECK(model_error(config_of("Qwen3.5-27B"), {32}).find("--tp 32") != std::string::npos);
+        "divisible by tp = 3; accepted: 1, 2, 4, 8, 16");
+  CHECK(model_error(config_of("Qwen3.5-27B"), {32}).find("tp = 32;") != std::string::npos);
 }
 
 TEST_CASE("malformed JSON is reported with its position", "[cpu]") {

@@ -87,7 +87,8 @@ TEST_CASE("MissingFieldsKeepTheirDefault", "[cpu]") {
 }
 
 TEST_CASE("AnUnknownFieldIsRefused", "[cpu]") {
-  CHECK(refusal(R"({"row":4})") == "toy: field row = 4; accepted: no such field");
+  CHECK(refusal(R"({"row":4})") ==
+        "toy has no field \"row\"; accepted: rows, dtype, colour, fast, warps; did you mean rows?");
 }
 
 TEST_CASE("AWrongValueIsRefusedWithWhatIsAccepted", "[cpu]") {

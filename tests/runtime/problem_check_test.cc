@@ -87,14 +87,18 @@ TEMPLATE_TEST_CASE("AnUnknownArchitectureHasNoKernels", "[cpu]", DecodeProblem, 
 TEMPLATE_TEST_CASE("OtherJsonIsRefusedAsAnArgument", "[cpu]", DecodeProblem, PrefillProblem) {
   for (const auto& [json, message] :
        {std::pair{"[]", "not a JSON object: []"},
-        std::pair{R"({"heads":1})", "field heads = 1; accepted: no such field"},
-        std::pair{R"({"warps":1})", "field warps = 1; accepted: no such field"},
-        std::pair{R"({"state_layout":"vkv"})", "field state_layout = vkv; accepted: kv, vk"}}) {
+        std::pair{R"({"state_layout":"vkv"})", "field state_layout = vkv; accepted: kv, vk"},
+        std::pair{R"({"dtype":"f64"})", "field dtype = f64; accepted: f32, bf16, f16"}}) {
     const Result<TestType> problem = TestType::from_json(json);
     REQUIRE_FALSE(problem);
     CHECK(problem.error().code() == Code::kInvalidArgument);
     CHECK(problem.error().message() == op<TestType>() + message);
   }
+  const Result<TestType> misspelt = TestType::from_json(R"({"k_head":16})");
+  REQUIRE_FALSE(misspelt);
+  const std::string message(misspelt.error().message());
+  CHECK(message.find(" has no field \"k_head\"; accepted: q_heads, k_heads, ") != message.npos);
+  CHECK(message.ends_with("; did you mean k_heads?"));
 }
 
 }  // namespace

@@ -1,0 +1,37 @@
+// From a model's config.json to the problems of its Gated DeltaNet layers.  The command line's
+// --hf-config goes through the same function: what `cubinery prewarm` compiled for a model is what
+// these problems need.
+#pragma once
+
+#include <string_view>
+
+#include "cubinery/gdn_decode.h"
+#include "cubinery/gdn_prefill.h"
+#include "cubinery/status.h"
+
+namespace cubinery::gdn {
+
+// One problem for each operator.
+struct ModelProblems {
+  DecodeProblem decode{};
+  PrefillProblem prefill{};
+};
+
+// What an engine serves a Qwen3-Next or Qwen3.5 model with on each of `tp` GPUs.  `config_json` is
+// the text of the model's config.json; its fields may lie under "text_config".  Pure function.
+//
+// From the config: head counts (divided by `tp`), head dims, the model's dtype (dtype or
+// torch_dtype, bf16 when neither is there) for q, k, v, o, a, b and dt_bias, and the state's dtype
+// (mamba_ssm_dtype, f32 when it is not there).  The rest is what vLLM and SGLang do: A_log in f32,
+// VK states in a pool with i32 indices where a negative one is skipped, the gate computed from
+// A_log, a and dt_bias, beta from its logit, q and k normalised in the kernel.  A prefill takes
+// packed sequences with i32 cu_seqlens and keeps no checkpoints.  An engine that does otherwise
+// changes the fields of the result, and pre-warms with the same changes
+// (`cubinery prewarm --state-dtype bf16`).
+//
+// kInvalidArgument: not JSON (with line and column), a field that is missing or has another type,
+// or a `tp` that does not divide the heads.  Whether the problems pass check() is for their users
+// to see: prepare() says so.
+Result<ModelProblems> problems_for_model(std::string_view config_json, int tp = 1);
+
+}  // namespace cubinery::gdn

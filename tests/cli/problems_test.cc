@@ -1,0 +1,84 @@
+#include <fstream>
+#include <set>
+
+#include "cubinery/gdn.h"
+#include "runtime/registry/operators.h"
+#include "tests/cli/run_cli.h"
+#include "tests/model_configs.h"
+
+namespace cubinery {
+namespace {
+
+const std::string kModelOptions = "--hf-config " + kModel + " --tp 2";
+
+gdn::ModelProblems model_problems() {
+  return gdn::problems_for_model(read_file(kModel).value(), 2).value();
+}
+
+TEST_CASE("problems prints what programs get", "[cpu]") {
+  const Cli cli;
+  const Output all = cli.run("problems " + kModelOptions);
+  CHECK(all.exit_code == 0);
+  json expected = json::array();
+  for (const Problem& problem : problems_for_model(read_file(kModel).value(), 2).value()) {
+    expected.push_back(json::parse(to_json(problem)));
+    expected.back()["op"] = operator_of(problem);
+  }
+  CHECK(json::parse(all.out) == expected);
+
+  const Output one = cli.run("problems --op gdn_decode " + kModelOptions);
+  CHECK(gdn::DecodeProblem::from_json(one.out)->to_json() == model_problems().decode.to_json());
+  const Output two = cli.run("problems --op gdn_decode --tp 1,2 --hf-config " + kModel);
+  CHECK(two.exit_code == 2);
+  CHECK(contains(two.err, "--op prints one problem, and here are 2; accepted: one size in --tp"));
+}
+
+TEST_CASE("problems prints a manifest", "[cpu]") {
+  const Cli cli;
+  const std::string file = cli.dir() + "/problems.json";
+  const std::string with_dtype = kModelOptions + " --state-dtype bf16";
+  CHECK(cli.run("problems " + with_dtype + " -o " + file).exit_code == 0);
+  const json direct = cli.prewarm("--dry-run --arch sm_90a " + with_dtype);
+  const json listed = cli.prewarm("--dry-run --arch sm_90a --manifest " + file);
+  CHECK(listed["entries"] == direct["entries"]);
+  // And again from the manifest, architectures kept.
+  std::ofstream(file) << R"([{"op": "gdn_decode", "arch": "sm_80", "key_dim": 64}])";
+  const json kept = json::parse(cli.run("problems --manifest " + file).out);
+  CHECK(kept.at(0).at("arch") == "sm_80");
+  CHECK(kept.at(0).at("key_dim") == 64);
+}
+
+TEST_CASE("prewarm compiles what a model's problems need", "[cpu]") {
+  const Cli cli;
+  const json summary = cli.prewarm("--dry-run --arch sm_90a,sm_80 " + kModelOptions);
+  std::set<std::string> prewarmed;
+  for (const json& entry : summary["entries"]) {
+    prewarmed.insert(entry["arch"].get<std::string>() + entry["canonical"].get<std::string>());
+  }
+  std::set<std::string> wanted;
+  for (const std::string arch : {"sm_90a", "sm_80"}) {
+    const gdn::ModelProblems problems = model_problems();
+    for (const auto& spec : problems.decode.kernels(arch).value())
+      wanted.insert(arch + spec.canonical);
+    for (const auto& spec : problems.prefill.kernels(arch).value())
+      wanted.insert(arch + spec.canonical);
+  }
+  CHECK(prewarmed == wanted);
+}
+
+TEST_CASE("an offline context finds what prewarm compiled for a model", "[nvrtc]") {
+  const Cli cli;
+  cli.prewarm("--op gdn_decode --arch sm_80 " + kModelOptions);
+  Options options;
+  options.device = kNoDevice;
+  options.arch = "sm_80";
+  options.offline = true;
+  options.cache_dir = cli.cache();
+  const Context context = Context::create(options).value();
+  for (const CompiledKernel& kernel : context.compile(model_problems().decode).value()) {
+    CHECK(kernel.source == Source::kDisk);
+  }
+}
+
+}  // namespace
+}  // namespace cubinery
