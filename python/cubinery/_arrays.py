@@ -59,9 +59,7 @@ def dtype_of(name: str, array: Any) -> str:
     except AttributeError:
         _refuse_value(name, array)
     if dtype not in _LONG_NAMES:
-        raise InvalidArgumentError(
-            f"{name}: has dtype {dtype}; accepted: {', '.join(_LONG_NAMES)}"
-        )
+        raise InvalidArgumentError(f"{name}: has dtype {dtype}; accepted: {', '.join(_LONG_NAMES)}")
     return dtype
 
 

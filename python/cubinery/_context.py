@@ -95,9 +95,7 @@ class Context:
             "template_dirs": template_dirs,
             "paths": paths,
         }
-        given = {
-            name: text_of(name, value) for name, value in options.items() if value is not None
-        }
+        given = {name: text_of(name, value) for name, value in options.items() if value is not None}
         if log is not None and not callable(log):
             refuse_type("log", log, "a callable of level and message, or None")
         self._handle = _core.context_create(given, log)
