@@ -88,6 +88,6 @@ def test_readmes_program_finds_what_the_command_line_compiled(
     monkeypatch.setenv("CUBINERY_OFFLINE", "1")
     monkeypatch.setenv("CUBINERY_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("CUBINERY_DRIVER", str(gpu.path))
-    decode, prefill = names["prepare"](CONFIG)
+    decode, prefill = names["prepare"](CONFIG, cubinery.Context(0))
     assert (decode.problem, prefill.problem) == (problems.decode, problems.prefill)
     assert decode.context.stats().compiles == 0
