@@ -78,7 +78,19 @@ bool is_cuda(const DLDevice& device) {
 
 bool to_stream(PyObject* number, void** stream) {
   *stream = PyLong_AsVoidPtr(number);
-  return *stream != nullptr || PyErr_Occurred() == nullptr;
+  if (*stream != nullptr || PyErr_Occurred() == nullptr) return true;
+  return refuse_value("stream", number, "a cudaStream_t as an int, or None");
+}
+
+// "cuda:0", "cpu", or DLPack's number of another kind.
+void print_device(const DLDevice& device, char* text, std::size_t size) {
+  if (device.device_type == kDLCPU) {
+    PyOS_snprintf(text, size, "cpu");
+  } else if (is_cuda(device)) {
+    PyOS_snprintf(text, size, "cuda:%d", device.device_id);
+  } else {
+    PyOS_snprintf(text, size, "a device of DLPack type %d", static_cast<int>(device.device_type));
+  }
 }
 
 }  // namespace
@@ -87,15 +99,16 @@ ArrayViews::~ArrayViews() {
   for (std::size_t i = 0; i < capsule_count_; ++i) Py_DECREF(capsules_[i]);
 }
 
-bool ArrayViews::choose_stream(PyObject* given, PyObject* array) {
+bool ArrayViews::choose_stream(PyObject* given, PyObject* q) {
+  if (q == Py_None) return set_invalid_argument("q is None; accepted: an array");
   if (given != Py_None) return to_stream(given, &stream_);
-  if (const ExchangeApi* api = exchange_api(array)) {
+  if (const ExchangeApi* api = exchange_api(q)) {
     DLTensor tensor;
-    if (api->dltensor_from_py_object_no_sync(array, &tensor) != 0) return false;
+    if (api->dltensor_from_py_object_no_sync(q, &tensor) != 0) return false;
     // A library without CUDA has no stream to tell; launch() then refuses its arrays by name.
     return !is_cuda(tensor.device) || api->current_work_stream(kDLCUDA, device_, &stream_) == 0;
   }
-  PyObject* number = call_arrays("current_stream", "(Oi)", array, device_);
+  PyObject* number = call_arrays("current_stream", "(Oi)", q, device_);
   if (number == nullptr) return false;
   const bool ok = to_stream(number, &stream_);
   Py_DECREF(number);
@@ -132,12 +145,13 @@ bool ArrayViews::view_bytes(const char* name, PyObject* array, void** data, std:
   const bool contiguous = tensor->ndim == 1 && (tensor->strides == nullptr ||
                                                 tensor->strides[0] == 1 || tensor->shape[0] <= 1);
   if (!is_cuda(tensor->device) || tensor->device.device_id != device_ || !contiguous) {
+    char device[48];
     char message[160];
+    print_device(tensor->device, device, sizeof(device));
     PyOS_snprintf(message, sizeof(message),
-                  "%s: %d dimensions on device %d of DLPack type %d; accepted: one dimension "
-                  "without gaps on cuda:%d",
-                  name, tensor->ndim, tensor->device.device_id,
-                  static_cast<int>(tensor->device.device_type), device_);
+                  "%s: %d dimensions%s on %s; accepted: one dimension without gaps on cuda:%d",
+                  name, tensor->ndim, tensor->ndim == 1 && !contiguous ? " with gaps" : "", device,
+                  device_);
     return set_invalid_argument(message);
   }
   const std::size_t item = ((tensor->dtype.bits + 7u) / 8u) * std::size_t{tensor->dtype.lanes};
@@ -153,13 +167,34 @@ bool ArrayViews::view_bytes(const char* name, PyObject* array, void** data, std:
   return true;
 }
 
-bool set_invalid_argument(const char* message) {
+namespace {
+
+// A new reference; nullptr: an exception is set.
+PyObject* invalid_argument_error() {
   PyObject* errors = PyImport_ImportModule("cubinery._errors");
-  if (errors == nullptr) return false;
+  if (errors == nullptr) return nullptr;
   PyObject* type = PyObject_GetAttrString(errors, "InvalidArgumentError");
   Py_DECREF(errors);
+  return type;
+}
+
+}  // namespace
+
+bool set_invalid_argument(const char* message) {
+  PyObject* type = invalid_argument_error();
   if (type == nullptr) return false;
   PyErr_SetString(type, message);
+  Py_DECREF(type);
+  return false;
+}
+
+bool refuse_value(const char* name, PyObject* value, const char* accepted) {
+  const bool out_of_range = PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
+  if (!out_of_range && PyErr_ExceptionMatches(PyExc_TypeError) == 0) return false;
+  PyErr_Clear();
+  PyObject* type = out_of_range ? invalid_argument_error() : Py_NewRef(PyExc_TypeError);
+  if (type == nullptr) return false;
+  PyErr_Format(type, "%s = %R; accepted: %s", name, value, accepted);
   Py_DECREF(type);
   return false;
 }

@@ -25,8 +25,8 @@ class ArrayViews {
   ~ArrayViews();
 
   // The stream to launch on: `given` as an integer; None: the current stream of the library that
-  // `array` comes from.  Comes before view(): other libraries order their work before this stream.
-  bool choose_stream(PyObject* given, PyObject* array);
+  // `q` comes from.  Comes before view(): other libraries order their work before this stream.
+  bool choose_stream(PyObject* given, PyObject* q);
   void* stream() const { return stream_; }
 
   // *view: nullptr for None, else valid as long as this object and `array`.
@@ -45,5 +45,9 @@ class ArrayViews {
 
 // Sets a cubinery._errors.InvalidArgumentError; returns false.
 bool set_invalid_argument(const char* message);
+
+// Names an argument that could not be converted: of another type (TypeError) or out of range
+// (InvalidArgumentError), in place of the exception that says so.  Returns false.
+bool refuse_value(const char* name, PyObject* value, const char* accepted);
 
 }  // namespace cubinery_python

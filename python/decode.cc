@@ -29,7 +29,7 @@ class Decode final
   // batch
   PyObject* choice(PyObject* const* given, Py_ssize_t count) const override {
     std::int64_t batch = 0;
-    if (!read_integers(given, count, {&batch})) return nullptr;
+    if (!read_integers(given, count, {{"batch", &batch}})) return nullptr;
     char* text = nullptr;
     const int code = cubinery_decode_choice(handle(), batch, &text);
     return take_text(code, text);

@@ -1,6 +1,7 @@
 #include "operator.h"
 
 #include <cstring>
+#include <string_view>
 
 namespace cubinery_python {
 
@@ -26,12 +27,18 @@ bool right_count(Py_ssize_t given, std::size_t taken) {
   return false;
 }
 
+const char* python_name(const char* tensor) {
+  return std::string_view(tensor) == "o" ? "out" : tensor;
+}
+
 bool read_integers(PyObject* const* given, Py_ssize_t count,
-                   std::initializer_list<std::int64_t*> into) {
+                   std::initializer_list<NamedInteger> into) {
   if (!right_count(count, into.size())) return false;
-  for (std::int64_t* value : into) {
-    *value = PyLong_AsLongLong(*given++);
-    if (*value == -1 && PyErr_Occurred() != nullptr) return false;
+  for (const auto& [name, value] : into) {
+    PyObject* number = *given++;
+    *value = PyLong_AsLongLong(number);
+    if (*value == -1 && PyErr_Occurred() != nullptr)
+      return refuse_value(name, number, "integers of 64 bits");
   }
   return true;
 }
@@ -39,7 +46,8 @@ bool read_integers(PyObject* const* given, Py_ssize_t count,
 bool read_scale(PyObject* given, float* scale, const float** to) {
   if (given == Py_None) return true;
   const double value = PyFloat_AsDouble(given);
-  if (value == -1.0 && PyErr_Occurred() != nullptr) return false;
+  if (value == -1.0 && PyErr_Occurred() != nullptr)
+    return refuse_value("scale", given, "a number, or None");
   *scale = static_cast<float>(value);
   *to = scale;
   return true;

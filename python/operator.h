@@ -91,14 +91,22 @@ class HandleOperator : public Operator {
 
 bool right_count(Py_ssize_t given, std::size_t taken);
 
+struct NamedInteger {
+  const char* name;
+  std::int64_t* value;
+};
+
 // All of them, as integers.
 bool read_integers(PyObject* const* given, Py_ssize_t count,
-                   std::initializer_list<std::int64_t*> into);
+                   std::initializer_list<NamedInteger> into);
+
+// What Python calls a tensor of capi/tensors.h.
+const char* python_name(const char* tensor);
 
 // Reads a list of capi/tensors.h, and moves `given` behind it.
 bool read_tensors(const auto& tensors, PyObject* const*& given, ArrayViews* views) {
   for (const auto& [name, tensor] : tensors) {
-    if (!views->view(name, *given++, tensor)) return false;
+    if (!views->view(python_name(name), *given++, tensor)) return false;
   }
   return true;
 }
@@ -108,7 +116,7 @@ bool read_scale(PyObject* given, float* scale, const float** to);
 // Reads scratch_slot, scale (None: the default) and programmatic, and moves `given` behind them.
 template <class Args>
 bool read_numbers(PyObject* const*& given, float* scale, Args* args) {
-  if (!read_integers(given, 1, {&args->states.scratch_slot})) return false;
+  if (!read_integers(given, 1, {{"scratch_slot", &args->states.scratch_slot}})) return false;
   if (!read_scale(given[1], scale, &args->scale)) return false;
   args->programmatic = PyObject_IsTrue(given[2]);
   given += 3;

@@ -29,7 +29,7 @@ class Prefill final
     if (!read_tensors(shared, given, &views)) return nullptr;
     if (!read_tensors(own, given, &views)) return nullptr;
     if (!read_numbers(given, &scale, &args)) return nullptr;
-    if (!read_integers(given, 1, {&args.max_seqlen})) return nullptr;
+    if (!read_integers(given, 1, {{"max_seqlen", &args.max_seqlen}})) return nullptr;
     return done(without_gil([&] {
       return cubinery_prefill_launch(handle(), views.stream(), &args, workspace, bytes);
     }));
@@ -38,7 +38,11 @@ class Prefill final
   // tokens, sequences, max_seqlen
   PyObject* choice(PyObject* const* given, Py_ssize_t count) const override {
     std::int64_t tokens = 0, sequences = 0, max_seqlen = 0;
-    if (!read_integers(given, count, {&tokens, &sequences, &max_seqlen})) return nullptr;
+    if (!read_integers(
+            given, count,
+            {{"tokens", &tokens}, {"sequences", &sequences}, {"max_seqlen", &max_seqlen}})) {
+      return nullptr;
+    }
     char* text = nullptr;
     const int code = cubinery_prefill_choice(handle(), tokens, sequences, max_seqlen, &text);
     return take_text(code, text);
@@ -47,7 +51,9 @@ class Prefill final
   // tokens, sequences
   PyObject* workspace_bytes(PyObject* const* given, Py_ssize_t count) const override {
     std::int64_t tokens = 0, sequences = 0;
-    if (!read_integers(given, count, {&tokens, &sequences})) return nullptr;
+    if (!read_integers(given, count, {{"tokens", &tokens}, {"sequences", &sequences}})) {
+      return nullptr;
+    }
     std::size_t bytes = 0;
     const int code = cubinery_prefill_workspace_bytes(handle(), tokens, sequences, &bytes);
     return code == CUBINERY_OK ? PyLong_FromSize_t(bytes) : raise(code);

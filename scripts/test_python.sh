@@ -28,7 +28,7 @@ trap 'rm -rf "$work"' EXIT
 "${pythons[0]}" -m venv "$work/build"
 # The library without exceptions and RTTI, as engines may compile it, and unoptimised, which is quicker.
 "$work/build/bin/pip" wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$work" \
-  --config-settings=cmake.define.CMAKE_UNITY_BUILD=ON --config-settings=cmake.build-type=Debug \
+  --config-settings=cmake.build-type=Debug \
   --config-settings=cmake.define.CMAKE_CXX_FLAGS_DEBUG=-O0 \
   --config-settings="cmake.define.CMAKE_CXX_FLAGS=-fno-exceptions -fno-rtti" .
 wheel=("$work"/cubinery-*.whl)
@@ -37,5 +37,6 @@ for python in "${pythons[@]}"; do
   "$python" -m venv "$work/venv"
   "$work/venv/bin/pip" install --quiet --disable-pip-version-check "${wheel[0]}[test]"
   "$work/venv/bin/python" --version
+  "$work/venv/bin/cubinery" --version  # the wheel brings the command
   "$work/venv/bin/python" -m pytest --quiet -p no:cacheprovider python/tests
 done

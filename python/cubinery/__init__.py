@@ -23,6 +23,7 @@ from cubinery._errors import (
     UnsupportedError,
 )
 from cubinery.gdn import Decode, Prefill, gdn_decode, gdn_prefill
+from cubinery.models import ModelProblems, problems_for_model
 from cubinery.problems import DecodeProblem, PrefillProblem
 from cubinery.tuning import tuning_report
 
@@ -46,6 +47,7 @@ __all__ = [
     "InternalError",
     "InvalidArgumentError",
     "InvalidKeyError",
+    "ModelProblems",
     "NotCachedError",
     "Prefill",
     "PrefillProblem",
@@ -53,5 +55,6 @@ __all__ = [
     "architectures",
     "gdn_decode",
     "gdn_prefill",
+    "problems_for_model",
     "tuning_report",
 ]

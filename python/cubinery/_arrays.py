@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
-from cubinery._errors import InvalidArgumentError
+from cubinery._errors import InvalidArgumentError, refuse_type
 
 _CUDA_DEVICE_TYPES = (2, 13)  # DLPack's kDLCUDA and kDLCUDAManaged
 _SHORT_NAMES = {
@@ -48,9 +48,32 @@ def dtype_name(array: Any) -> str:
     return name
 
 
-def dtype_or(array: Any, default: str) -> str:
-    """dtype_name(); of None: the default."""
-    return default if array is None else dtype_name(array)
+def dtype_of(name: str, array: Any) -> str:
+    """dtype_name() of one that the library knows.
+
+    Raises:
+        InvalidArgumentError: no array, or another dtype; the message begins with `name`.
+    """
+    try:
+        dtype = dtype_name(array)
+    except AttributeError:
+        _refuse_value(name, array)
+    if dtype not in _LONG_NAMES:
+        raise InvalidArgumentError(f"{name}: has dtype {dtype}; accepted: {', '.join(_LONG_NAMES)}")
+    return dtype
+
+
+def dtype_or(name: str, array: Any, default: str) -> str:
+    """dtype_of(); of None: the default."""
+    return default if array is None else dtype_of(name, array)
+
+
+def shape_of(name: str, array: Any) -> tuple[int, ...]:
+    """Raises InvalidArgumentError for what is no array."""
+    shape = getattr(array, "shape", None)
+    if shape is None:
+        _refuse_value(name, array)
+    return tuple(shape)
 
 
 def heads(name: str, array: Any, ranks: tuple[int, ...], axis: int) -> tuple[int, int]:
@@ -59,11 +82,12 @@ def heads(name: str, array: Any, ranks: tuple[int, ...], axis: int) -> tuple[int
     Raises:
         InvalidArgumentError: no array, or of another rank; the message begins with `name`.
     """
-    shape = getattr(array, "shape", None)
-    if shape is None or len(shape) not in ranks:
-        found = type(array).__name__ if shape is None else f"{len(shape)} dimensions"
+    shape = shape_of(name, array)
+    if len(shape) not in ranks:
         accepted = " or ".join(str(rank) for rank in ranks)
-        raise InvalidArgumentError(f"{name}: {found}; accepted: arrays of {accepted} dimensions")
+        raise InvalidArgumentError(
+            f"{name}: {len(shape)} dimensions; accepted: arrays of {accepted} dimensions"
+        )
     return shape[axis], shape[-1]
 
 
@@ -80,7 +104,7 @@ def device_of(array: Any, name: str = "array") -> int:
             return int(array.device.index)
         raise InvalidArgumentError(f"{name}: is on device {array.device}; accepted: CUDA devices")
     if not hasattr(array, "__dlpack_device__"):
-        raise _no_array(name, array)
+        _refuse_value(name, array)
     device_type, ordinal = array.__dlpack_device__()
     if int(device_type) not in _CUDA_DEVICE_TYPES:
         where = "cpu" if int(device_type) == 1 else f"of DLPack type {int(device_type)}"
@@ -180,14 +204,12 @@ def capsule(name: str, array: Any, stream: int) -> Any:
     if module is not None and module.__name__ == "torch":
         return module.utils.dlpack.to_dlpack(array)
     if not hasattr(array, "__dlpack__"):
-        raise _no_array(name, array)
+        _refuse_value(name, array)
     if int(array.__dlpack_device__()[0]) not in _CUDA_DEVICE_TYPES:
         return array.__dlpack__()
     # DLPack writes the legacy default stream as 1.
     return array.__dlpack__(stream=stream or 1)
 
 
-def _no_array(name: str, value: Any) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        f"{name}: is of type {type(value).__name__}; accepted: arrays with __dlpack__"
-    )
+def _refuse_value(name: str, value: object) -> NoReturn:
+    refuse_type(name, value, "arrays with __dlpack__")

@@ -7,13 +7,14 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any
 
 from cubinery import _core, tuning
-from cubinery._errors import InvalidArgumentError
+from cubinery._errors import refuse_type
 from cubinery._operator import Operator, operator_class
-from cubinery._problem import OperatorT, Problem
+from cubinery._options import milliseconds, path_text, text_of
+from cubinery._problem import OperatorT, Problem, checked
 
 StrPath = str | PathLike[str]
 
@@ -28,19 +29,6 @@ class CacheStats:
     compiles: int
     damaged: int  # entries that were passed over: damaged, foreign or newer
     failed_writes: int  # entries that could not be published
-
-
-def _option_text(name: str, value: object) -> str:
-    """An option as the C API takes it."""
-    if isinstance(value, bool):
-        return str(int(value))
-    if not isinstance(value, (list, tuple)):
-        return str(value)
-    paths = [str(path) for path in value]
-    for path in paths:
-        if ":" in path:
-            raise InvalidArgumentError(f"{name}: {path!r}; accepted: paths without a colon")
-    return ":".join(paths)
 
 
 class Context:
@@ -62,6 +50,8 @@ class Context:
         trust_shared_dirs: load (templates too) from directories that others can write.
         lock_wait: seconds to wait for another process that compiles the same kernel.
         template_dirs: folders of templates searched before those of the library.
+        paths: ways to compute that operators may take: "gdn_prefill=portable" only this one,
+            "gdn_prefill=-portable" never this one; `choice()` names them.
         log: called as log(level, message), level "info" or "warning", from any thread; must not
             call the library.
 
@@ -88,6 +78,7 @@ class Context:
         trust_shared_dirs: bool | None = None,
         lock_wait: float | None = None,
         template_dirs: Sequence[StrPath] | None = None,
+        paths: Sequence[str] | None = None,
         log: Callable[[str, str], object] | None = None,
     ) -> None:
         options = {
@@ -101,12 +92,13 @@ class Context:
             "use_disk_cache": use_disk_cache,
             "cache_limit_bytes": cache_limit_bytes,
             "trust_shared_dirs": trust_shared_dirs,
-            "lock_wait": None if lock_wait is None else round(lock_wait * 1000),
+            "lock_wait": lock_wait,
             "template_dirs": template_dirs,
+            "paths": paths,
         }
-        given = {
-            name: _option_text(name, value) for name, value in options.items() if value is not None
-        }
+        given = {name: text_of(name, value) for name, value in options.items() if value is not None}
+        if log is not None and not callable(log):
+            refuse_type("log", log, "a callable of level and message, or None")
         self._handle = _core.context_create(given, log)
         self._arch, self._device, self._sm_count = _core.context_info(self._handle)
         self._operators: dict[tuple[Any, ...], Operator[Any]] = {}
@@ -141,7 +133,7 @@ class Context:
             InvalidArgumentError: names the field of the problem.
             CompileError, NotCachedError, UnsupportedError, DriverError.
         """
-        operator: OperatorT = operator_class(problem.op)(self, problem)
+        operator: OperatorT = operator_class(checked(problem).op)(self, problem)
         return operator
 
     def _kept_operator(self, fields: tuple[str, ...], key: tuple[Any, ...]) -> Any:
@@ -165,7 +157,7 @@ class Context:
 
         Raises: as prepare(), less DriverError.
         """
-        text = _core.context_compile(self._handle, problem.op, problem.to_json())
+        text = _core.context_compile(self._handle, checked(problem).op, problem.to_json())
         reports: list[dict[str, Any]] = json.loads(text)
         return reports
 
@@ -176,7 +168,7 @@ class Context:
             For each kernel "kernel", "canonical", "identity", "source_path", "options", "cached",
             "path", "nearest_path", "differences".
         """
-        text = _core.context_explain(self._handle, problem.op, problem.to_json())
+        text = _core.context_explain(self._handle, checked(problem).op, problem.to_json())
         reports: list[dict[str, Any]] = json.loads(text)
         return reports
 
@@ -223,14 +215,14 @@ class Context:
             DriverError: CUDA failed in a way that ends everything.
         """
         settings = {
-            "budget_ms": round(budget * 1000),
+            "budget_ms": milliseconds("budget", budget),
             "exhaustive_up_to": exhaustive_up_to,
             "seed": seed,
             "compile_threads": compile_threads,
-            "directory": fspath(directory),
+            "directory": path_text("directory", directory),
             "again": again,
         }
-        return tuning.tune(self._handle, problem, shapes, settings, progress)
+        return tuning.tune(self._handle, checked(problem), shapes, settings, progress)
 
 
 _contexts: dict[int, Context] = {}
@@ -244,6 +236,13 @@ def _forget_lock() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_lock)
+
+
+def checked_context(context: object) -> Context:
+    """The context.  Raises InvalidArgumentError for anything else."""
+    if not isinstance(context, Context):
+        refuse_type("context", context, "a cubinery.Context, or None")
+    return context
 
 
 def context_of(device: int) -> Context:

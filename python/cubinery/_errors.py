@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import NoReturn
+
 
 class Error(Exception):
     """What the library refused or failed to do.
@@ -80,6 +83,33 @@ _CLASSES: dict[str, type[Error]] = {
 }
 
 
+# What the library's messages, which speak C++, call what Python calls otherwise.
+_WORDS = (
+    (r"\bOptions::(?=\w)", ""),
+    (r"\A(settings|request)\.(?=\w)", ""),
+    (r"\bwith kNoDevice\b", "with device=-1"),
+    (r"\b(device = )?kNoDevice\b", "device=-1"),
+    (r'\Aarch = ""(?=;)', "arch = None"),
+    (r"\bleave it empty for\b", "leave it out for"),
+    (r"\A(\w+): o (?=is |has )", r"\1: out "),
+    (r"\bis missing; accepted: a tensor\b", "is None; accepted: an array"),
+    (r"\bis given; accepted: no tensor\b", "is given; accepted: None"),
+    (r"; accepted: true, false\Z", "; accepted: True, False"),
+)
+
+
 def from_code(code: str, message: str, log: str) -> Error:
     """The exception of a code's name; InternalError for one that is not known here."""
+    for words, ours in _WORDS:
+        message = re.sub(words, ours, message)
     return _CLASSES.get(code, InternalError)(message, log)
+
+
+def refuse(name: str, value: object, accepted: str) -> NoReturn:
+    """Raises the InvalidArgumentError of an argument's value."""
+    raise InvalidArgumentError(f"{name} = {value!r:.200}; accepted: {accepted}")
+
+
+def refuse_type(name: str, value: object, accepted: str) -> NoReturn:
+    """Raises the InvalidArgumentError of an argument that is of another kind."""
+    raise InvalidArgumentError(f"{name}: is of type {type(value).__name__}; accepted: {accepted}")

@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Self,
+    TypeVar,
+    cast,
+    get_args,
+    get_type_hints,
+)
 
 from cubinery import _core
+from cubinery._errors import refuse, refuse_type
 
 if TYPE_CHECKING:
     from cubinery._operator import Operator
 
 OperatorT = TypeVar("OperatorT", bound="Operator[Any]", covariant=True)
+
+
+@cache
+def _values(problem: Any) -> dict[str, tuple[type, tuple[str, ...]]]:
+    """Of each field of a class of problems its type and, for a str, the values that it takes."""
+    hints = get_type_hints(problem)
+    return {
+        field.name: (type(field.default), get_args(hints[field.name])) for field in fields(problem)
+    }
 
 
 @dataclass(frozen=True)
@@ -30,8 +51,18 @@ class Problem(Generic[OperatorT]):
         return max(self.q_heads, self.k_heads, self.v_heads)
 
     def to_json(self) -> str:
-        """Flat JSON with every field, as manifests of ``cubinery prewarm`` hold it."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        """Flat JSON with every field, as manifests of ``cubinery prewarm`` hold it.
+
+        Raises:
+            InvalidArgumentError: a field of another type, or a str that it does not take.
+        """
+        given = {}
+        for name, (kind, values) in _values(cast(Any, type(self))).items():
+            value = given[name] = getattr(self, name)
+            if type(value) is not kind or (values and value not in values):
+                words = {int: "an int", bool: "True, False"}
+                refuse(f"{self.op}: {name}", value, words.get(kind) or ", ".join(map(repr, values)))
+        return json.dumps(given, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -41,8 +72,17 @@ class Problem(Generic[OperatorT]):
             InvalidArgumentError: malformed, an unknown field or value, or a combination that is
                 not supported.
         """
+        if not isinstance(text, str):
+            refuse_type("text", text, "a str of JSON")
         return cls(**json.loads(_core.check_problem(cls.op, text)))
 
     def check(self) -> None:
         """Raises InvalidArgumentError, which names the field, its value and what is accepted."""
         _core.check_problem(self.op, self.to_json())
+
+
+def checked(problem: Any) -> Problem[Any]:
+    """The problem.  Raises InvalidArgumentError for anything else."""
+    if not isinstance(problem, Problem):
+        refuse_type("problem", problem, "problems, such as cubinery.DecodeProblem()")
+    return problem

@@ -5,12 +5,12 @@ What an option of them adds in Python is in this file.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from cubinery import _arrays, _core
-from cubinery._arrays import dtype_or, heads
-from cubinery._context import Context, context_of
-from cubinery._errors import InvalidArgumentError
+from cubinery._arrays import dtype_of, dtype_or, heads, shape_of
+from cubinery._context import Context, checked_context, context_of
+from cubinery._errors import InvalidArgumentError, refuse
 from cubinery._operator import Operator
 from cubinery.problems import (
     BetaMode,
@@ -197,15 +197,22 @@ class Prefill(Operator[PrefillProblem], op=PrefillProblem.op):
 
     def _new_workspace(self, q: Any, cu_seqlens: Any, stream: int | None) -> Any:
         """A workspace for one launch."""
-        shape = tuple(q.shape)
+        shape = shape_of("q", q)
         if len(shape) == 4:
             sequences, tokens = shape[0], shape[0] * shape[self._token_axis]
         else:
             sequences, tokens = 1, shape[self._token_axis - 1] if len(shape) == 3 else 0
         if cu_seqlens is not None:
-            sequences = max(cu_seqlens.shape[0] - 1, 0)
+            sequences = max(shape_of("cu_seqlens", cu_seqlens)[0] - 1, 0)
         size = self.workspace_bytes(tokens, sequences)
         return _arrays.workspace(q, size, stream, self.context.device) if size > 0 else None
+
+
+def _context_for(context: Context | None, q: Any) -> Context:
+    """The context that is given, or the one of q's device."""
+    if context is None:
+        return context_of(_arrays.device_of(q, "q"))
+    return context if type(context) is Context else checked_context(context)
 
 
 def _gate_mode(gate_mode: str | None, g: Any, A_log: Any) -> str:
@@ -246,14 +253,14 @@ def _shared_key(
         v_heads,
         key_dim,
         value_dim,
-        _arrays.dtype_name(q),
+        dtype_of("q", q),
         out_dtype,
-        dtype_or(g, "f32"),
-        dtype_or(beta, "f32"),
-        dtype_or(A_log, "f32"),
-        dtype_or(dt_bias, "f32"),
-        dtype_or(state_out if state is None else state, "f32"),
-        dtype_or(state_indices, "i32"),
+        dtype_or("g", g, "f32"),
+        dtype_or("beta", beta, "f32"),
+        dtype_or("A_log", A_log, "f32"),
+        dtype_or("dt_bias", dt_bias, "f32"),
+        dtype_or("state", state_out if state is None else state, "f32"),
+        dtype_or("state_indices", state_indices, "i32"),
         state_layout,
         "dense" if state_indices is None else "pool",
         padding,
@@ -290,6 +297,7 @@ _SHARED_FIELDS = (
     "has_initial_state",
     "store_state",
 )
+_CHECKPOINT_MODES = get_args(Checkpoints)
 _PREFILL_FIELDS = (
     *_SHARED_FIELDS,
     "cu_seqlens_dtype",
@@ -363,9 +371,8 @@ def gdn_decode(
         CompileError, NotCachedError, UnsupportedError, DriverError: as Context.prepare().
     """
     _check_states(state, state_out, store_state, (state_indices, state_out_indices))
-    if context is None:
-        context = context_of(_arrays.device_of(q, "q"))
-    out_dtype = output_dtype or _arrays.dtype_name(q if out is None else out)
+    context = _context_for(context, q)
+    out_dtype = output_dtype or (dtype_of("q", q) if out is None else dtype_of("out", out))
     key = _shared_key(
         DecodeProblem, (q, k, v), (3, 4), -2, out_dtype, g, beta, A_log, dt_bias, gate_mode,
         beta_mode, use_qk_l2norm, state, state_out, store_state, state_layout, state_indices,
@@ -442,11 +449,12 @@ def gdn_prefill(
     Raises: as gdn_decode().
     """
     _check_states(state, state_out, store_state, (state_indices, state_out_indices))
-    if context is None:
-        context = context_of(_arrays.device_of(q, "q"))
+    context = _context_for(context, q)
+    if checkpoint_mode not in _CHECKPOINT_MODES:  # the problem calls it otherwise
+        refuse("checkpoint_mode", checkpoint_mode, ", ".join(map(repr, _CHECKPOINT_MODES)))
     varlen = cu_seqlens is not None
     axis = -3 if token_layout == "bhtd" else -2
-    out_dtype = output_dtype or _arrays.dtype_name(q if out is None else out)
+    out_dtype = output_dtype or (dtype_of("q", q) if out is None else dtype_of("out", out))
     kept = state_out if state is None else state
     key = _shared_key(
         PrefillProblem, (q, k, v), (3, 4) if varlen else (4,), axis, out_dtype, g, beta, A_log,
@@ -454,7 +462,7 @@ def gdn_prefill(
         checkpoints if kept is None else state_out, store_state and kept is not None, state_layout,
         state_indices, padding, pad_index,
     ) + (
-        dtype_or(cu_seqlens, "i32"), token_layout, varlen, checkpoint_mode,
+        dtype_or("cu_seqlens", cu_seqlens, "i32"), token_layout, varlen, checkpoint_mode,
         checkpoint_every,
     )  # fmt: skip
     prefill: Prefill = context._kept_operator(_PREFILL_FIELDS, key)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any
 
 from cubinery import _core
+from cubinery._errors import refuse, refuse_type
+from cubinery._options import path_text
 from cubinery._problem import Problem
 
 # As Context.tune() describes it.
@@ -29,6 +31,23 @@ class _Asked:
             return True
 
 
+def _json(name: str, value: object) -> str:
+    try:
+        return json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        refuse(name, value, "numbers, text, True and False")
+
+
+def _shapes_json(shapes: object) -> str:
+    """A sequence of mappings as JSON."""
+    if not isinstance(shapes, Sequence) or isinstance(shapes, str):
+        refuse_type("shapes", shapes, "a sequence of mappings such as {'batch': 8}")
+    for i, shape in enumerate(shapes):
+        if not isinstance(shape, Mapping):
+            refuse_type(f"shapes[{i}]", shape, "a mapping such as {'batch': 8}")
+    return _json("shapes", [dict(shape) for shape in shapes])
+
+
 def tune(
     handle: object,
     problem: Problem[Any],
@@ -37,13 +56,15 @@ def tune(
     progress: Progress | None,
 ) -> dict[str, Any]:
     """Context.tune() with the context's handle, and settings as the C API names them."""
+    if progress is not None and not callable(progress):
+        refuse_type("progress", progress, "a callable, or None")
     asked = _Asked(progress)
     text = _core.tune(
         handle,
         problem.op,
         problem.to_json(),
-        json.dumps([dict(shape) for shape in shapes]),
-        json.dumps(settings),
+        _shapes_json(shapes),
+        _json("settings", settings),
         asked,
     )
     if asked.error is not None:
@@ -83,4 +104,4 @@ def tuning_report(
         "setting": setting,
         "copy_rate": copy_rate,
     }
-    return _core.tuning_report(fspath(directory), json.dumps(request))
+    return _core.tuning_report(path_text("directory", directory), _json("request", request))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +27,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     for item in marked:
         item.add_marker(pytest.mark.skip(reason="no CUDA device with PyTorch"))
+
+
+@pytest.fixture(scope="session")
+def command() -> str:
+    """The command line: the wheel's, or the one that CUBINERY_CLI names."""
+    installed = shutil.which("cubinery", path=Path(sys.executable).parent)
+    found = installed or os.environ.get("CUBINERY_CLI")
+    return found or pytest.skip("no command cubinery beside Python or in CUBINERY_CLI")
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,9 @@
 // and arrays "on" its device, in C for ctypes.  fake_gpu.py builds it.
 #include <dlpack/dlpack.h>
 
+#include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <unordered_map>
 #include <vector>
 
@@ -22,10 +24,13 @@ struct FakeArray {
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides;
 };
+// ctypes calls without the interpreter's lock, the module asks for views with it.
+std::mutex mutex;
 std::unordered_map<const void*, FakeArray> arrays;  // by the address of the Python object
-void* current_stream = nullptr;
+std::atomic<void*> current_stream = nullptr;
 
 int view(void* object, DLTensor* out) {
+  const std::lock_guard lock(mutex);
   *out = arrays.at(object).tensor;
   return 0;
 }
@@ -70,6 +75,7 @@ void* fake_exchange_api() { return &exchange_api; }
 void fake_set_current_stream(void* stream) { current_stream = stream; }
 
 void fake_add_array(const void* object, const DLTensor* tensor) {
+  const std::lock_guard lock(mutex);
   FakeArray& array = arrays[object];
   array.tensor = *tensor;
   array.shape.assign(tensor->shape, tensor->shape + tensor->ndim);
@@ -79,6 +85,14 @@ void fake_add_array(const void* object, const DLTensor* tensor) {
   array.tensor.strides = array.strides.data();
 }
 
-void fake_remove_array(const void* object) { arrays.erase(object); }
+int fake_arrays() {
+  const std::lock_guard lock(mutex);
+  return static_cast<int>(arrays.size());
+}
+
+void fake_remove_array(const void* object) {
+  const std::lock_guard lock(mutex);
+  arrays.erase(object);
+}
 
 }  // extern "C"

@@ -139,6 +139,11 @@ class FakeGpu:
         self.FastArray = FastArray
 
     @property
+    def arrays(self) -> int:
+        """The FastArrays that there are."""
+        return self._library.fake_arrays()
+
+    @property
     def launches(self) -> int:
         return self._library.fake_launches()
 

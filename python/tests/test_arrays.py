@@ -70,19 +70,16 @@ def test_devices():
         _arrays.device_of(FakeArray(1, device=(10, 0)), "k")
 
 
-def test_import_is_light():
+def test_import_takes_the_standard_library_alone():
     program = """
-import sys, time
-start = time.perf_counter()
+import sys
+before = set(sys.modules)
 import cubinery
-took = time.perf_counter() - start
-assert not {"torch", "numpy", "cupy", "jax"} & set(sys.modules), sorted(sys.modules)
-print(took)
+tops = {name.partition(".")[0] for name in set(sys.modules) - before}
+print(sorted(tops - {"cubinery"} - sys.stdlib_module_names), "cubinery.compat" in sys.modules)
 """
-    command = [sys.executable, "-c", program]
-    best = min(float(subprocess.check_output(command, text=True)) for _ in range(3))
-    print(f"import cubinery: {best * 1e3:.0f} ms")
-    assert best < 0.3
+    shown = subprocess.check_output([sys.executable, "-c", program], text=True)
+    assert shown == "[] False\n"
 
 
 def test_the_package_has_what_it_names():

@@ -250,7 +250,7 @@ def test_one_context_per_device(monkeypatch, context, gpu):
         ({"state_indices": FakeArray(B, dtype="i32")}, "state_indices: given"),
         ({"state_out": state(), "store_state": False}, "state_out: given"),
         ({"gate_mode": "log"}, "gdn_decode: g "),
-        ({"gate_mode": "exp"}, "gate_mode = exp; accepted: none, log, alpha, computed"),
+        ({"gate_mode": "exp"}, "gate_mode = 'exp'; accepted: 'none', 'log', 'alpha', 'computed'"),
         ({"beta_mode": "given"}, "gdn_decode: beta "),
         ({"padding": "skip", "state": state()}, "padding = skip"),
         ({"A_log": FakeArray(HV)}, "gdn_decode: A_log"),

@@ -8,7 +8,6 @@ the operands of its products (three units).  A decode's f32 state carries f32 ar
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import cubinery
@@ -325,27 +324,3 @@ def test_refusals_name_the_array(context):
         cubinery.gdn_decode(**{**x, "q": x["q"].cpu()})
     with pytest.raises(cubinery.InvalidArgumentError, match="gdn_decode: k .*f32.*bf16"):
         cubinery.gdn_decode(**{**x, "k": x["k"].float()}, context=context)
-
-
-def test_host_time(context):
-    """What a call costs the host: printed, and held to something generous."""
-    x = operands(1)
-    state = random(1, HV, D, D, dtype=torch.float32)
-    out = torch.empty(1, HV, D, dtype=torch.bfloat16, device="cuda")
-    heads = {"q_heads": HK, "k_heads": HK, "v_heads": HV, "key_dim": D, "value_dim": D}
-    decode = context.prepare(cubinery.DecodeProblem(**heads))
-    arrays = [x[name] for name in ("q", "k", "v", "g", "beta")]
-    calls = {
-        "Decode": lambda: decode(*arrays, out=out, state=state),
-        "gdn_decode": lambda: cubinery.gdn_decode(*arrays, state=state, context=context),
-    }
-    for name, call in calls.items():
-        best = float("inf")
-        for _ in range(20):
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            for _ in range(200):
-                call()
-            best = min(best, (time.perf_counter() - start) / 200)
-        print(f"host time of {name}: {best * 1e6:.2f} us")
-        assert best < 100e-6

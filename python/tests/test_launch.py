@@ -3,7 +3,6 @@
 import gc
 import sys
 import threading
-import time
 import weakref
 
 import cubinery
@@ -181,7 +180,7 @@ def test_what_is_no_array_is_refused(decode):
     arrays, named = decode_arrays()
     with pytest.raises(cubinery.InvalidArgumentError, match="beta: is of type list"):
         decode(*arrays[:4], [1.0], **named)
-    with pytest.raises(cubinery.InvalidArgumentError, match="gdn_decode: q"):
+    with pytest.raises(cubinery.InvalidArgumentError, match="q is None"):
         decode(None, *arrays[1:], **named)
     with pytest.raises(TypeError):
         decode(*arrays, **named, stream="main")
@@ -234,9 +233,9 @@ def test_operators_are_shared_by_threads(decode, gpu):
     errors = []
 
     def work():
-        arrays, named = decode_arrays(gpu.FastArray)
         try:
             for _ in range(200):
+                arrays, named = decode_arrays(gpu.FastArray)
                 decode(*arrays, **named)
             arrays[0] = FakeArray(B, H, D, dtype="f16")
             for _ in range(50):
@@ -254,14 +253,18 @@ def test_operators_are_shared_by_threads(decode, gpu):
     assert gpu.launches == 4 * 200
 
 
-def test_host_time_of_a_call(decode, gpu):
-    arrays, named = decode_arrays(gpu.FastArray)
-    best = float("inf")
-    for _ in range(5):
-        gpu.forget_launches()
-        start = time.perf_counter()
-        for _ in range(1000):
-            decode(*arrays, **named)
-        best = min(best, (time.perf_counter() - start) / 1000)
-    print(f"host time of a decode, fake driver: {best * 1e6:.2f} us")
-    assert best < 50e-6
+def test_arrays_are_made_in_threads(gpu):
+    """The fake GPU's own list of arrays: ctypes calls it without the interpreter's lock."""
+
+    before = gpu.arrays
+
+    def work():
+        for _ in range(30000):
+            gpu.FastArray(1), gpu.FastArray(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert gpu.arrays <= before

@@ -28,6 +28,22 @@ CANVASES = """return [...document.querySelectorAll('canvas')].map((canvas) => {
     return [canvas.getAttribute('aria-label'), drawn];
 });"""
 HEADERS = "return [...document.querySelectorAll('#settings th')].map((th) => th.textContent);"
+# What does not fit: the page itself, boxes and cells whose content is wider than they are, and elements that reach beyond
+# their box or the page.
+OVERFLOWS = """const wide = [];
+    const page = document.scrollingElement;
+    if (page.scrollWidth > innerWidth) wide.push(`the page: ${page.scrollWidth} > ${innerWidth}`);
+    for (const one of document.querySelectorAll('body *')) {
+        if (one.getClientRects().length === 0) continue;
+        const {left, right} = one.getBoundingClientRect();
+        const box = (one.parentElement.closest('.card') || page).getBoundingClientRect();
+        const name = `${one.tagName} ${one.className} ${one.textContent.slice(0, 40)}`;
+        if (one.clientWidth > 0 && one.scrollWidth > one.clientWidth + 1) {
+            wide.push(`${name}: ${one.scrollWidth} > ${one.clientWidth}`);
+        }
+        if (left < box.left - 1 || right > box.right + 1) wide.push(`${name}: ${left} to ${right}`);
+    }
+    return [innerWidth, wide];"""
 SORTED = "return document.querySelectorAll('#settings th')[arguments[0]].getAttribute('aria-sort');"
 
 
@@ -41,9 +57,13 @@ def check_sorting(browser):
     for click, order in ((lambda: browser.click(button), "ascending"),
                          (lambda: browser.type(button, "\ue007"), "descending")):  # the Enter key
         click()
-        shown = [float(text) for text in browser.run(COLUMN, at + 1)]
-        assert shown == sorted(values, reverse=order == "descending"), (order, shown)
-        assert browser.run(SORTED, at) == order
+
+        def check():
+            shown = [float(text) for text in browser.run(COLUMN, at + 1)]
+            assert shown == sorted(values, reverse=order == "descending"), (order, shown)
+            assert browser.run(SORTED, at) == order
+
+        webdriver.eventually(check)
 
 
 def check_charts(browser, setting):
@@ -63,13 +83,34 @@ def check_setting(browser, setting):
     """The link of a setting shows its facts, charts, candidates and what was rejected."""
     link, = browser.find(f"#settings a[href='#{setting['id']}']")
     browser.click(link)
-    shown = browser.run("return document.getElementById('detail').textContent;")
-    for text in (setting["problem"], setting["gpu"]["name"], setting["nvrtc"]):
-        assert text in shown, text
-    for measurement in setting["measurements"]:
-        if measurement["verdict"] != "correct":
-            assert measurement["reason"] in shown, measurement["reason"]
-    check_charts(browser, setting)
+
+    def check():
+        shown = browser.run("return document.getElementById('detail').textContent;")
+        for text in (setting["bucket"], setting["problem"], setting["gpu"]["name"], setting["nvrtc"]):
+            assert text in shown, text
+        for measurement in setting["measurements"]:
+            if measurement["verdict"] != "correct":
+                assert measurement["reason"] in shown, measurement["reason"]
+        check_charts(browser, setting)
+
+    webdriver.eventually(check)
+
+
+def check_width(browser, screenshot):
+    """Nothing overflows, is cut off or hides behind a scroll bar across, whatever the width and the colours."""
+    for scheme in ("light", "dark"):
+        for width in (320, 400, 768, 1280, 1500):
+            browser.show_as(width, 2000, scheme)
+
+            def check():
+                shown, wide = browser.run(OVERFLOWS)
+                assert (shown, wide) == (width, []), (shown, wide[:10])
+
+            webdriver.eventually(check)
+            if screenshot:
+                browser.run("window.scrollTo(0, 0);")
+                path = screenshot.with_stem(f"{screenshot.stem}_{scheme}_{width}")
+                path.write_bytes(browser.screenshot())
 
 
 def check_filter(browser, settings):
@@ -77,10 +118,17 @@ def check_filter(browser, settings):
     field, = browser.find("#filter")
     bucket = settings[0]["bucket"]
     browser.type(field, bucket)
-    shown = browser.run(COLUMN, 1)
-    assert shown and all(bucket in text for text in shown), shown
+
+    def check_some():
+        shown = browser.run(COLUMN, 1)
+        assert shown and all(bucket in text for text in shown), shown
+
+    def check_all():
+        assert len(browser.run(COLUMN, 1)) == len(settings)
+
+    webdriver.eventually(check_some)
     browser.type(field, "\ue003" * len(bucket))  # Backspace
-    assert len(browser.run(COLUMN, 1)) == len(settings)
+    webdriver.eventually(check_all)
 
 
 def check_png(data):
@@ -105,6 +153,10 @@ def main():
     settings = json.loads(subprocess.check_output(report + ["--format", "json"]))["settings"]
     with tempfile.TemporaryDirectory() as folder, webdriver.Browser(*paths) as browser:
         page = pathlib.Path(folder) / "report.html"
+        # More columns than the recorded results have: several problems and GPUs.
+        subprocess.run([cubinery, "report", "--library", "--format", "html", "-o", str(page)], check=True)
+        browser.open(page.as_uri())
+        check_width(browser, None)
         subprocess.run(report + ["--format", "html", "-o", str(page)], check=True)
         browser.open(page.as_uri())
         assert len(browser.run(COLUMN, 1)) == len(settings)
@@ -112,6 +164,7 @@ def main():
         check_filter(browser, settings)
         for setting in settings:
             check_setting(browser, setting)
+        check_width(browser, screenshot)
         assert browser.run("return performance.getEntriesByType('resource').length;") == 0
         browser.run("window.scrollTo(0, 0);")
         image = browser.screenshot()

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 import urllib.error
 import urllib.request
 
@@ -18,6 +19,20 @@ def find_browser():
     browser = next(filter(None, map(shutil.which, browsers)), None)
     driver = shutil.which("chromedriver")
     return (browser, driver) if browser and driver else None
+
+
+def eventually(check):
+    """What check() returns, as soon as it raises no AssertionError: pages act on input when they get to it.  A page that
+    never does is given up after a minute or more."""
+    tries = 600
+    while True:
+        try:
+            return check()
+        except AssertionError:
+            tries -= 1
+            if tries == 0:
+                raise
+        time.sleep(0.1)
 
 
 class Browser:
@@ -51,7 +66,7 @@ class Browser:
                                          method=method)
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with opener.open(request, timeout=120) as answer:
+            with opener.open(request, timeout=500) as answer:
                 return json.load(answer)["value"]
         except urllib.error.HTTPError as error:
             raise RuntimeError(f"{method} {path}: {error.read().decode()[:500]}") from error
@@ -74,6 +89,15 @@ class Browser:
 
     def type(self, element, text):
         self._call("POST", f"/element/{element}/value", {"text": text})
+
+    def show_as(self, width, height, scheme):
+        """The size of the page's view in CSS pixels, and the colours that the user prefers: "light" or "dark"."""
+        self._devtools("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
+                       mobile=False)
+        self._devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def _devtools(self, command, **parameters):
+        self._call("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def screenshot(self):
         """The visible part, a PNG's bytes."""

@@ -1,0 +1,25 @@
+"""The command line that the wheel brings."""
+
+import subprocess
+
+import cubinery
+
+
+def run(*arguments):
+    return subprocess.run(arguments, capture_output=True, text=True)
+
+
+def test_it_is_of_the_packages_version(command):
+    assert run(command, "--version").stdout.strip().endswith(cubinery.__version__)
+
+
+def test_doctor_cache_and_prewarm(command, compiler, tmp_path):
+    where = ["--cache-dir", str(tmp_path)]
+    assert "nvrtc" in run(command, "doctor", *where).stdout
+    problem = "--op gdn_decode --key-dim 16 --value-dim 16 --arch sm_90a".split()
+    filled = run(command, "prewarm", *problem, *where)
+    assert filled.returncode == 0, filled.stderr
+    listed = run(command, "cache", "ls", *where)
+    assert listed.returncode == 0 and "gdn_decode" in listed.stdout
+    ours = cubinery.Context(-1, arch="sm_90a", offline=True, cache_dir=tmp_path)
+    assert ours.compile(cubinery.DecodeProblem(key_dim=16, value_dim=16))

@@ -1,0 +1,93 @@
+"""Problems of models, and that the command line's prewarm compiles what they need."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import cubinery
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MODELS = ROOT / "tests" / "data" / "models"
+CONFIG = MODELS / "Qwen3.5-27B" / "config.json"
+
+
+@pytest.mark.parametrize(
+    "folder", sorted(path.parent.name for path in MODELS.glob("*/config.json"))
+)
+def test_every_model_has_problems(folder):
+    problems = cubinery.problems_for_model(MODELS / folder)
+    problems.decode.check()
+    problems.prefill.check()
+    assert problems.decode.use_qk_l2norm and problems.prefill.varlen
+
+
+def test_a_configuration_is_a_path_text_a_dict_or_an_object():
+    values = json.loads(CONFIG.read_text())
+
+    class Configuration:
+        def to_dict(self):
+            return values
+
+    expected = cubinery.problems_for_model(CONFIG, tp=2)
+    assert expected.decode.v_heads == 24
+    others = [str(CONFIG), CONFIG.parent, CONFIG.read_text(), "\n" + CONFIG.read_text(), values]
+    for config in [*others, Configuration()]:
+        assert cubinery.problems_for_model(config, 2) == expected
+
+    class Half:
+        def __str__(self):
+            return "torch.float16"
+
+    values["text_config"]["dtype"] = Half()
+    assert cubinery.problems_for_model(values).decode.dtype == "f16"
+
+
+@pytest.mark.parametrize(
+    ("config", "tp", "message"),
+    [
+        (3, 1, "config: is of type int; accepted: a path, JSON, a dict, or an object with to_dict"),
+        ({}, 1, "config: no field linear_num_key_heads"),
+        ("{", 1, "config: not JSON at line 1, column 2"),
+        (CONFIG, 0, "tp = 0; accepted: an int from 1 up"),
+        (CONFIG, "2", "tp = '2'; accepted: an int from 1 up"),
+        (CONFIG, 5, f"{CONFIG}: .*divisible by tp = 5; accepted: 1, 2, 4, 8, 16"),
+    ],
+)
+def test_refusals(config, tp, message):
+    with pytest.raises(cubinery.InvalidArgumentError, match=message):
+        cubinery.problems_for_model(config, tp)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(cubinery.CacheIOError, match="config: cannot read .*No such file"):
+        cubinery.problems_for_model(tmp_path)
+    with pytest.raises(cubinery.CacheIOError, match="config: /dev/zero is no file"):
+        cubinery.problems_for_model("/dev/zero")
+    (tmp_path / "config.json").write_bytes(b"{\xff")
+    with pytest.raises(cubinery.InvalidArgumentError, match="config.json: not UTF-8 at byte 1"):
+        cubinery.problems_for_model(tmp_path)
+
+
+def test_readmes_program_finds_what_the_command_line_compiled(
+    gpu, compiler, command, tmp_path, monkeypatch
+):
+    where = ["--arch", "sm_90a", "--cache-dir", tmp_path]
+    run = [command, "prewarm", "--hf-config", CONFIG, "--tp", "2", *where]
+    subprocess.run(run, check=True, capture_output=True)
+    offline = cubinery.Context(-1, arch="sm_90a", offline=True, cache_dir=tmp_path)
+    problems = cubinery.problems_for_model(CONFIG, tp=2)
+    for problem in (problems.decode, problems.prefill):
+        assert {kernel["source"] for kernel in offline.compile(problem)} == {"disk"}
+
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.S | re.M)
+    (program,) = (block for block in blocks if "problems_for_model" in block)
+    names = {}
+    exec(program, names)
+    monkeypatch.setenv("CUBINERY_OFFLINE", "1")
+    monkeypatch.setenv("CUBINERY_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("CUBINERY_DRIVER", str(gpu.path))
+    decode, prefill = names["prepare"](CONFIG, cubinery.Context(0))
+    assert (decode.problem, prefill.problem) == (problems.decode, problems.prefill)
+    assert decode.context.stats().compiles == 0
