@@ -18,10 +18,10 @@ constexpr int kMinMajor = 13;
 constexpr int kMinMinor = 0;
 
 // Paths that match a pattern, the highest version first.
-std::vector<std::string> matches(const char* pattern) {
+std::vector<std::string> matches(const std::string& pattern) {
   glob_t found{};
   std::vector<std::string> paths;
-  if (glob(pattern, 0, nullptr, &found) == 0) {
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
     paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   }
   globfree(&found);
@@ -29,15 +29,35 @@ std::vector<std::string> matches(const char* pattern) {
   return paths;
 }
 
+// The folder of the library that this is in, and that of the program.
+std::vector<std::filesystem::path> own_folders() {
+  std::error_code ignored;
+  std::vector<std::filesystem::path> folders = {
+      std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path()};
+  Dl_info info;
+  if (dladdr(reinterpret_cast<void*>(&matches), &info) != 0 && info.dli_fname != nullptr) {
+    folders.push_back(std::filesystem::path(info.dli_fname).parent_path());
+  }
+  std::erase_if(folders, [](const auto& folder) { return !folder.is_absolute(); });
+  return folders;
+}
+
 // Where libnvrtc lives, in the order of docs/design.md.
 std::vector<std::string> usual_places() {
+  std::vector<std::string> folders = {"/usr/local/cuda/lib64", "/usr/local/cuda-*/lib64",
+                                      "/opt/cuda/lib64"};
+  // The PyPI wheel in the environment that holds our Python package, or our command.
+  for (const std::filesystem::path& own : own_folders()) {
+    folders.push_back((own / "../nvidia/*/lib").string());
+    folders.push_back((own / "../lib/python3*/site-packages/nvidia/*/lib").string());
+  }
+  folders.push_back("/usr/local/lib/python3*/*-packages/nvidia/*/lib");
+  folders.push_back("/usr/lib/python3*/*-packages/nvidia/*/lib");
   std::vector<std::string> places = {"libnvrtc.so.13", "libnvrtc.so"};
-  for (const char* pattern :
-       {"/usr/local/cuda/lib64/libnvrtc.so.1[3-9]", "/usr/local/cuda-*/lib64/libnvrtc.so.1[3-9]",
-        "/opt/cuda/lib64/libnvrtc.so.1[3-9]",
-        "/usr/local/lib/python3*/*-packages/nvidia/*/lib/libnvrtc.so.1[3-9]",
-        "/usr/lib/python3*/*-packages/nvidia/*/lib/libnvrtc.so.1[3-9]"}) {
-    for (std::string& path : matches(pattern)) places.push_back(std::move(path));
+  for (const std::string& folder : folders) {
+    for (std::string& path : matches(folder + "/libnvrtc.so.1[3-9]")) {
+      places.push_back(std::move(path));
+    }
   }
   return places;
 }
