@@ -281,7 +281,8 @@ std::vector<FieldText> field_texts(const Key& key) {
     texts.push_back(internal::field_text(field.name, field.of(key), field.kTuned));
     texts.back().changes_bits = field.changes_bits;
     texts.back().member_name = field.name;
-    if constexpr (!field.kTuned) texts.back().member_name = field.member_name;
+    if constexpr (!std::decay_t<decltype(field)>::kTuned)
+      texts.back().member_name = field.member_name;
   });
   return texts;
 }
