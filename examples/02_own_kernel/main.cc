@@ -37,12 +37,12 @@ void prewarm(const char* arch) {
 
 // A manifest of every variant, for cubinery prewarm --manifest.
 void print_manifest() {
-  std::string manifest;
-  for_each_candidate(kKey, [&](const RmsNormKey& candidate) {
-    manifest += (manifest.empty() ? "[" : ",\n") +
-                ("{\"spec\":" + to_json(cubinery::spec_of(candidate).value()) + "}");
+  std::string entries;
+  cubinery::for_each_candidate(kKey, [&](const RmsNormKey& candidate) {
+    if (!entries.empty()) entries += ",\n";
+    entries += "{\"spec\":" + to_json(cubinery::spec_of(candidate).value()) + "}";
   });
-  std::puts((manifest + "]").c_str());
+  std::puts(("[" + entries + "]").c_str());
 }
 
 // Runs the kernel and returns its largest error against the reference.
