@@ -31,6 +31,24 @@ struct DirEntry {
   FileInfo info;
 };
 
+// A regular file that is open: the same file, whatever its path comes to mean.  Thread-safe.
+class OpenFile {
+ public:
+  explicit OpenFile(FileInfo info) : info_(info) {}
+  virtual ~OpenFile() = default;
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  // As it was when it was opened.
+  const FileInfo& info() const { return info_; }
+  // `size` bytes from `offset` on, fewer where the file ends.
+  virtual std::error_code read_at(std::uint64_t offset, std::size_t size,
+                                  std::string* bytes) const = 0;
+
+ private:
+  const FileInfo info_;
+};
+
 // An exclusive lock on a file.  The destructor removes the file, then releases the lock.
 class HeldLock {
  public:
@@ -55,6 +73,8 @@ class Env {
   // The whole file.  `info` describes the file that was read, whatever the path has come to mean
   // since.
   virtual std::error_code read(const std::string& path, std::string* bytes, FileInfo* info) = 0;
+  // For files that are larger, or of which less is wanted.
+  virtual std::error_code open(const std::string& path, std::unique_ptr<OpenFile>* file) = 0;
   // Creates the file with mode 0644; it must not exist, not even as a symbolic link.  OK: the bytes
   // are on the disk, though the directory may not be.  An error may leave part of the file behind.
   virtual std::error_code write_synced(const std::string& path, std::string_view bytes) = 0;

@@ -27,6 +27,10 @@ inline std::string entries_dir(const std::string& dir) { return dir + "/entries"
 inline std::string tmp_dir(const std::string& dir) { return dir + "/tmp"; }
 inline std::string locks_dir(const std::string& dir) { return dir + "/locks"; }
 
+inline std::string_view file_name(std::string_view path) {
+  return path.substr(path.find_last_of('/') + 1);
+}
+
 inline bool consists_of(std::string_view text, std::string_view characters) {
   return !text.empty() && text.find_first_not_of(characters) == text.npos;
 }

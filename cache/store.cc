@@ -115,6 +115,23 @@ std::vector<ListedEntry> Store::list() const {
   return listed;
 }
 
+std::vector<KnownEntry> Store::known(std::string_view kernel) const {
+  const std::string prefix = fmt::format("{}-", kernel);
+  std::vector<KnownEntry> known;
+  // Many kernels may be missed at once: the first one reads, the others find what it has read.
+  const std::lock_guard<std::mutex> guard(fronts_mutex_);
+  for (const Layer& layer : layers()) {
+    for (const DirEntry& file : list_entries(*env_, layer.dir)) {
+      if (!file.name.starts_with(prefix)) continue;
+      std::string path = paths::entries_dir(layer.dir) + "/" + file.name;
+      if (std::optional<Identity> identity = identity_of(path, file)) {
+        known.push_back({std::move(path), *std::move(identity)});
+      }
+    }
+  }
+  return known;
+}
+
 Result<GcResult> Store::gc(std::optional<std::uint64_t> limit_bytes) {
   if (options_.dir.empty()) return no_directory();
   CUBINERY_RETURN_IF_ERROR(check_trusted(options_.dir));
@@ -205,6 +222,18 @@ std::optional<Store::Found> Store::load(
   }
   if (!file.entry) return std::nullopt;
   return Found{std::move(*file.entry), file.info.mtime_ns};
+}
+
+std::optional<Identity> Store::identity_of(const std::string& path, const DirEntry& file) const {
+  const auto [front, is_new] = fronts_.try_emplace(path);
+  Front& held = front->second;
+  if (!is_new && held.info.mtime_ns == file.info.mtime_ns && held.info.bytes == file.info.bytes) {
+    return held.identity;
+  }
+  held = {file.info, std::nullopt};
+  std::unique_ptr<OpenFile> open;
+  if (!env_->open(path, &open)) held.identity = read_identity(*open, 0, file.name);
+  return held.identity;
 }
 
 void Store::renew_stamp(const std::string& path, std::int64_t mtime_ns) {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -56,6 +57,12 @@ struct ListedEntry {
   std::optional<Entry> entry;
 };
 
+// An entry that is there, whether or not it can be used.
+struct KnownEntry {
+  std::string path;
+  Identity identity;
+};
+
 // Thread-safe.  Several stores, in one process or many, may share a directory.
 class Store {
  public:
@@ -85,6 +92,10 @@ class Store {
   // verified.
   std::vector<ListedEntry> list() const;
 
+  // The entries of one kernel in every layer, from the fronts of their files: a file is read once
+  // per store, and again when its time or size has changed.  For telling why there was a miss.
+  std::vector<KnownEntry> known(std::string_view kernel) const;
+
   // Removes stale temporaries and lock files, damaged entries, and least recently used entries
   // until the directory holds at most `limit_bytes` (the store's own limit when not given).
   Result<GcResult> gc(std::optional<std::uint64_t> limit_bytes = std::nullopt);
@@ -108,12 +119,17 @@ class Store {
     bool writable = false;
   };
   struct Found;
+  struct Front {
+    FileInfo info;
+    std::optional<Identity> identity;
+  };
 
   std::vector<Layer> layers() const;
   bool trusted(const std::string& dir);
   std::vector<std::string> candidates(const std::string& dir, const Identity& wanted) const;
   std::optional<Found> load(const std::string& path, const Identity& wanted,
                             const std::function<std::optional<std::string>(const Entry&)>& accept);
+  std::optional<Identity> identity_of(const std::string& path, const DirEntry& file) const;
   void renew_stamp(const std::string& path, std::int64_t mtime_ns);
 
   // Makes a directory under the writable one fit to be written to, or says why it is not.
@@ -136,6 +152,8 @@ class Store {
   std::atomic<bool> swept_{false};
   std::mutex warned_mutex_;
   std::set<std::string> warned_;  // guarded by warned_mutex_
+  mutable std::mutex fronts_mutex_;
+  mutable std::map<std::string, Front> fronts_;  // by path; guarded by fronts_mutex_
 };
 
 }  // namespace cubinery
