@@ -47,7 +47,7 @@ Sizes OperatorOf<gdn::PrefillProblem>::sizes(const gdn::PrefillProblem& problem)
 namespace gdn {
 namespace {
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+std::int64_t int_ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
 Status check_max_seqlen(std::int64_t max_seqlen, std::int64_t tokens) {
   if (max_seqlen >= 0 && max_seqlen <= tokens) return {};
@@ -68,8 +68,8 @@ Prefill::State::State(Loaded<PrefillProblem> loaded)
 
 Point point_of(const PrefillProblem&, const PrefillSize& size) {
   const std::int64_t sequences = std::max<std::int64_t>(size.sequences, 1);
-  const std::int64_t length = ceil_div(std::max<std::int64_t>(size.tokens, 1), sequences);
-  return {sequences, length, std::max<std::int64_t>(ceil_div(size.max_seqlen, length), 1)};
+  const std::int64_t length = int_ceil_div(std::max<std::int64_t>(size.tokens, 1), sequences);
+  return {sequences, length, std::max<std::int64_t>(int_ceil_div(size.max_seqlen, length), 1)};
 }
 
 int shared_heads(const PrefillProblem& problem) {
