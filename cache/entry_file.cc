@@ -12,6 +12,11 @@ constexpr std::size_t kLongestFront = std::size_t{1} << 20;
 
 }  // namespace
 
+std::string trouble_with(const EntryFile& file, const AcceptEntry& accept) {
+  if (!file.entry || !accept) return file.trouble;
+  return accept(*file.entry).value_or("");
+}
+
 EntryFile check_entry(std::string_view bytes, std::string_view name) {
   EntryFile file;
   Entry entry;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,13 @@ struct EntryFile {
   EntryProblem problem =
       EntryProblem::kNone;  // what is wrong with the bytes, where that is the trouble
 };
+
+// Why an entry that decodes well is of no use; nullopt: it is of use.
+using AcceptEntry = std::function<std::optional<std::string>(const Entry&)>;
+
+// Why there is no entry to be used, by `accept` too unless that is null; empty: there is one, or no
+// file.
+std::string trouble_with(const EntryFile& file, const AcceptEntry& accept);
 
 // Checks the bytes of the entry file called `name`, and that its name is the one its identity asks
 // for; sets all but `info`.

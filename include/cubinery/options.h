@@ -36,7 +36,8 @@ struct Options {
   // The writable cache directory.  Empty: ~/.cache/cubinery, the home directory from the password
   // database.  Created with mode 0700 at the first write.
   std::string cache_dir{};
-  // Read-only directories searched after cache_dir, in order.
+  // Read-only directories and packs (files of `cubinery cache export`), searched after cache_dir, in
+  // order.
   std::vector<std::string> cache_layers{};
   // False: nothing is read from or written to disk.
   bool use_disk_cache = true;
