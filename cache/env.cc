@@ -194,7 +194,11 @@ class PosixEnv : public Env {
       const dirent* entry = ::readdir(stream.get());
       if (entry == nullptr) return last_error();  // no error at the end: errno is 0
       struct ::stat status {};
-      if (::fstatat(::dirfd(stream.get()), entry->d_name, &status, 0) != 0) continue;
+      if (::fstatat(::dirfd(stream.get()), entry->d_name, &status, 0) != 0) {
+        const std::error_code error = last_error();
+        if (is_file_fault(error)) continue;
+        return error;
+      }
       if (!S_ISDIR(status.st_mode)) entries->push_back({entry->d_name, info_of(status)});
     }
   }
@@ -266,6 +270,12 @@ class PosixEnv : public Env {
  private:
   static std::error_code result_of(int result) {
     return result == 0 ? std::error_code() : last_error();
+  }
+
+  // Whether it is the file that cannot be examined, rather than the disk.
+  static bool is_file_fault(std::error_code error) {
+    return is_absent(error) || error == std::errc::permission_denied ||
+           error == std::errc::too_many_symbolic_link_levels;
   }
 
   static std::error_code open_regular(const std::string& path, std::unique_ptr<PosixFile>* file) {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "cache/gc.h"
 #include "cache/paths.h"
 #include "cache/trust.h"
 
@@ -12,13 +11,23 @@ std::string Layer::path_of(std::string_view name) const {
   return fmt::format("{}/{}", pack ? path : paths::entries_dir(path), name);
 }
 
-std::vector<DirEntry> Layer::files(Env& env) const {
-  if (!pack) return list_entries(env, path);
-  std::vector<DirEntry> files;
-  for (const Pack::Record& record : pack->records()) {
-    files.push_back({record.name, pack->info()});
-    files.back().info.bytes = record.bytes;
+std::error_code Layer::list(Env& env, std::vector<DirEntry>* files) const {
+  files->clear();
+  if (!pack) {
+    const std::error_code error = env.list(paths::entries_dir(path), files);
+    std::erase_if(*files, [](const DirEntry& file) { return !paths::version_in(file.name); });
+    return is_absent(error) ? std::error_code() : error;
   }
+  for (const Pack::Record& record : pack->records()) {
+    files->push_back({record.name, pack->info()});
+    files->back().info.bytes = record.bytes;
+  }
+  return {};
+}
+
+std::vector<DirEntry> Layer::files(Env& env) const {
+  std::vector<DirEntry> files;
+  (void)list(env, &files);
   return files;
 }
 
@@ -47,9 +56,15 @@ Layer open_layer(Env& env, const std::string& path, bool trust, std::shared_ptr<
   Layer layer;
   layer.path = path;
   layer.pack = std::move(pack);
+  FileInfo info;
+  const std::error_code error = layer.pack ? std::error_code() : env.stat(path, &info);
+  if (error && !is_absent(error)) {
+    layer.trouble = io_error("examine", path, error).message();
+    return layer;
+  }
   if (layer.pack) {
     layer.info = layer.pack->info();
-  } else if (FileInfo info; !env.stat(path, &info) && info.kind == FileKind::kRegular) {
+  } else if (!error && info.kind == FileKind::kRegular) {
     PackFile file = open_pack(env, path);
     layer.info = file.info;
     layer.pack = std::move(file.pack);

@@ -23,7 +23,10 @@ struct Layer {
   bool is_broken_pack() const { return !pack && info.kind == FileKind::kRegular; }
   // "<dir>/entries/<name>", "<pack>/<name>".
   std::string path_of(std::string_view name) const;
-  // Entries in no particular order; the time of a pack's entries is the pack's.
+  // Entries in no particular order; the time of a pack's entries is the pack's.  An error: there
+  // may be more of them.
+  std::error_code list(Env& env, std::vector<DirEntry>* files) const;
+  // The same where fewer will do.
   std::vector<DirEntry> files(Env& env) const;
   EntryFile read(Env& env, std::string_view name, bool trust) const;
   std::optional<Identity> read_identity(Env& env, std::string_view name) const;

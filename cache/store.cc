@@ -118,7 +118,7 @@ std::vector<ListedEntry> Store::list() const {
 }
 
 std::vector<KnownEntry> Store::known(std::string_view kernel) const {
-  const std::string prefix = fmt::format("{}-", kernel);
+  const std::string prefix = kernel.empty() ? "" : fmt::format("{}-", kernel);
   std::vector<KnownEntry> known;
   // Many kernels may be missed at once: the first one reads, the others find what it has read.
   const std::lock_guard<std::mutex> guard(fronts_mutex_);
@@ -244,12 +244,15 @@ std::optional<Store::Found> Store::load(const Layer& layer, const std::string& n
 }
 
 std::optional<Identity> Store::identity_of(const Layer& layer, const DirEntry& file) const {
-  const auto [front, is_new] = fronts_.try_emplace(layer.path_of(file.name));
-  Front& held = front->second;
-  if (is_new || held.info.mtime_ns != file.info.mtime_ns || held.info.bytes != file.info.bytes) {
-    held = {file.info, layer.read_identity(*env_, file.name)};
+  const std::string path = layer.path_of(file.name);
+  const auto held = fronts_.find(path);
+  if (held != fronts_.end() && held->second.info.mtime_ns == file.info.mtime_ns &&
+      held->second.info.bytes == file.info.bytes) {
+    return held->second.identity;
   }
-  return held.identity;
+  std::optional<Identity> identity = layer.read_identity(*env_, file.name);
+  if (identity) fronts_.insert_or_assign(path, Front{file.info, *identity});
+  return identity;
 }
 
 void Store::renew_stamp(const std::string& path, std::int64_t mtime_ns) {

@@ -104,8 +104,9 @@ class Store {
   // verified. A pack that cannot be read is listed as one entry with a problem.
   std::vector<ListedEntry> list() const;
 
-  // The entries of one kernel in every layer, from the fronts of their files: a file is read once
-  // per store, and again when its time or size has changed.  For telling why there was a miss.
+  // The entries of one kernel (empty: of each) in every layer, from the fronts of their files: a
+  // file is read once per store, and again when its time or size has changed.  For telling why
+  // there was a miss.
   std::vector<KnownEntry> known(std::string_view kernel) const;
 
   // Removes stale temporaries and lock files, damaged entries, and least recently used entries
@@ -114,12 +115,13 @@ class Store {
 
   // Writes the entries of all layers that `wanted` names into one file, a pack, durably and
   // atomically; of two with one name the first layer's.  kInvalidArgument: there are none, or the
-  // path is that of a file which is not a pack.  kIo.
+  // path is that of a file which is not a pack.  kIo: a layer cannot be listed or trusted, or the
+  // file cannot be written.
   Result<ExportResult> export_pack(const std::string& path,
                                    const std::function<bool(const Identity&)>& wanted,
                                    const AcceptEntry& accept);
-  // Publishes the entries of a pack that the writable directory lacks.  kInvalidArgument: the pack
-  // is larger than the directory may be.  kIo: it cannot be read or trusted, or an entry cannot be
+  // Publishes the entries of a pack that the writable directory lacks.  kInvalidArgument: it is no
+  // pack that may be loaded, or is larger than the directory may be.  kIo: an entry cannot be
   // written; those before it are there.
   Result<ImportResult> import_pack(const std::string& path, const AcceptEntry& accept);
 
@@ -140,7 +142,7 @@ class Store {
   struct Found;
   struct Front {
     FileInfo info;
-    std::optional<Identity> identity;
+    Identity identity;
   };
 
   std::vector<Layer> layers() const;

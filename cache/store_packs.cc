@@ -38,8 +38,16 @@ Result<ExportResult> Store::export_pack(const std::string& path,
   std::set<std::string> names;
   std::vector<PackedEntry> entries;
   for (const Layer& layer : layers()) {
-    if (!usable(layer)) continue;
-    for (const DirEntry& file : layer.files(*env_)) {
+    // What is lacking in a pack is found out in production.
+    if (!layer.trouble.empty()) {
+      return Status(Code::kIo,
+                    fmt::format("nothing can be exported from {}: {}", layer.path, layer.trouble));
+    }
+    std::vector<DirEntry> files;
+    if (const std::error_code error = layer.list(*env_, &files)) {
+      return io_error("list", layer.path, error);
+    }
+    for (const DirEntry& file : files) {
       if (names.contains(file.name)) continue;
       const EntryFile read = layer.read(*env_, file.name, options_.trust_shared_dirs);
       if (read.entry && !wanted(read.entry->identity)) {
@@ -71,10 +79,11 @@ Result<ExportResult> Store::export_pack(const std::string& path,
 Result<ImportResult> Store::import_pack(const std::string& path, const AcceptEntry& accept) {
   const Layer layer = open_layer(*env_, path, options_.trust_shared_dirs);
   if (layer.info.kind != FileKind::kRegular) {
-    return Status(Code::kIo, fmt::format("{}: no such pack", path));
+    return Status(Code::kInvalidArgument, fmt::format("{}: no such pack", path));
   }
   if (!layer.trouble.empty()) {
-    return Status(Code::kIo, fmt::format("nothing is imported from {}: {}", path, layer.trouble));
+    return Status(Code::kInvalidArgument,
+                  fmt::format("nothing is imported from {}: {}", path, layer.trouble));
   }
   if (layer.info.bytes > options_.limit_bytes) {
     return Status(

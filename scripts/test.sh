@@ -13,3 +13,5 @@ for preset in "${presets[@]}"; do
   cmake --build --preset "$preset"
   ctest --preset "$preset"
 done
+# What takes minutes and would find nothing else under a sanitizer.
+if [[ ${1:-} == --sanitizers ]]; then build/tests/cache_tests "[slow]"; fi

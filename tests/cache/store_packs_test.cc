@@ -224,6 +224,18 @@ TEST_CASE("ExportPassesOverWhatCannotBeUsed", "[cache]") {
   CHECK(cache.log.count("made for sm_80") == 1);
 }
 
+TEST_CASE("ALayerThatCannotBeExportedIsAnError", "[cache]") {
+  PackedCache cache;
+  REQUIRE(publishes(cache.store, sample_entry()));
+  SECTION("another owner") { cache.env->files()[kPack].info.owner = 1234; }
+  SECTION("damaged") { cache.bytes().pop_back(); }
+  const Result<ExportResult> result = cache.store.export_pack("/out/other", all, any);
+  REQUIRE_FALSE(result);
+  CHECK(result.error().code() == Code::kIo);
+  CHECK(result.error().message().starts_with("nothing can be exported from " + kPack + ": "));
+  CHECK_FALSE(cache.env->files().contains("/out/other"));
+}
+
 TEST_CASE("AnEmptyPackIsNotWritten", "[cache]") {
   MemCache cache;
   cache.env->make_dirs("/out");
