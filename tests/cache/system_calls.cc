@@ -79,6 +79,7 @@ CUBINERY_WRAP(DIR*, opendir, (const char* path), (path), nullptr)
 CUBINERY_WRAP(struct dirent*, readdir, (DIR * stream), (stream), nullptr)
 CUBINERY_WRAP(int, fstat, (int fd, struct stat* status), (fd, status), -1)
 CUBINERY_WRAP(int, stat, (const char* path, struct stat* status), (path, status), -1)
+CUBINERY_WRAP(int, lstat, (const char* path, struct stat* status), (path, status), -1)
 CUBINERY_WRAP(int, fstatat, (int fd, const char* path, struct stat* status, int flags),
               (fd, path, status, flags), -1)
 CUBINERY_WRAP(int, utimensat, (int fd, const char* path, const struct timespec* times, int flags),
