@@ -1,11 +1,9 @@
 #include "cache/entry.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "cache/bytes.h"
 
 namespace cubinery {
 namespace {
@@ -17,28 +15,6 @@ constexpr std::size_t kIdentityLengthOffset = 12;
 constexpr std::size_t kMetadataLengthOffset = 16;
 constexpr std::size_t kCubinLengthOffset = 20;
 constexpr std::size_t kHeaderBytes = 24;
-constexpr std::size_t kChecksumBytes = 16;
-
-void append_u32(std::string* bytes, std::size_t value) {
-  for (int shift = 0; shift < 32; shift += 8) {
-    bytes->push_back(static_cast<char>((value >> shift) & 0xff));
-  }
-}
-
-// Requires: offset + 4 <= bytes.size().
-std::uint32_t read_u32(std::string_view bytes, std::size_t offset) {
-  std::uint32_t value = 0;
-  for (std::size_t i = 4; i-- > 0;) {
-    value = value << 8 | static_cast<unsigned char>(bytes[offset + i]);
-  }
-  return value;
-}
-
-std::string checksum(std::string_view bytes) {
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes.data(), bytes.size()));
-  return std::string(std::begin(canonical.digest), std::end(canonical.digest));
-}
 
 // The front of a file up to and including the format: what every format, past and future, has in
 // common.
@@ -115,6 +91,17 @@ EntryProblem decode_entry(std::string_view bytes, Entry* entry) {
   entry->metadata = body.substr(kHeaderBytes + identity_bytes, metadata_bytes);
   entry->cubin = body.substr(kHeaderBytes + identity_bytes + metadata_bytes);
   return EntryProblem::kNone;
+}
+
+std::size_t identity_end(std::string_view front) {
+  if (check_format(front) != EntryProblem::kNone || front.size() < kHeaderBytes) return 0;
+  return kHeaderBytes + read_u32(front, kIdentityLengthOffset);
+}
+
+std::optional<Identity> decode_identity(std::string_view front) {
+  const std::size_t end = identity_end(front);
+  if (end == 0 || end > front.size()) return std::nullopt;
+  return parse_identity(front.substr(kHeaderBytes, end - kHeaderBytes));
 }
 
 }  // namespace cubinery

@@ -1,7 +1,9 @@
 // One cache entry as bytes; docs/cache_format.md is its grammar.  Pure functions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -39,5 +41,12 @@ std::string encode_entry(const Entry& entry);
 // kNone and the entry, or what is wrong with the bytes; then *entry is as it was.  The metadata's
 // JSON is not looked at.
 EntryProblem decode_entry(std::string_view bytes, Entry* entry);
+
+// Where the identity ends in an entry that begins with `front`; 0: no entry of this format, or too
+// little of it to say.
+std::size_t identity_end(std::string_view front);
+// The identity of an entry that begins with `front`; nullopt: there is none, or not all of it.
+// Nothing vouches for it: the checksum is at the end.
+std::optional<Identity> decode_identity(std::string_view front);
 
 }  // namespace cubinery

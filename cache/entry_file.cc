@@ -6,28 +6,22 @@
 namespace cubinery {
 namespace {
 
-bool has_name(const std::string& path, const std::string& name) {
-  return path.substr(path.find_last_of('/') + 1) == name;
-}
+// Most identities have less than 1 KiB; a key of more than 1 MiB is no key.
+constexpr std::size_t kUsualFront = 4096;
+constexpr std::size_t kLongestFront = std::size_t{1} << 20;
 
 }  // namespace
 
-EntryFile read_entry_file(Env& env, const std::string& path, bool trust) {
+std::string trouble_with(const EntryFile& file, const AcceptEntry& accept) {
+  if (!file.entry || !accept) return file.trouble;
+  return accept(*file.entry).value_or("");
+}
+
+EntryFile check_entry(std::string_view bytes, std::string_view name) {
   EntryFile file;
-  std::string bytes;
-  if (const std::error_code error = env.read(path, &bytes, &file.info)) {
-    if (!is_absent(error)) file.trouble = io_error("read", path, error).message();
-    return file;
-  }
-  // The owner of the open file, not of its path: a symbolic link is fine when what it leads to is.
-  const Status owner = trust ? Status() : check_owner(env, path, file.info);
-  if (!owner.ok()) {
-    file.trouble = owner.message();
-    return file;
-  }
   Entry entry;
   file.problem = decode_entry(bytes, &entry);
-  if (file.problem == EntryProblem::kNone && !has_name(path, paths::entry_name(entry.identity))) {
+  if (file.problem == EntryProblem::kNone && name != paths::entry_name(entry.identity)) {
     file.problem = EntryProblem::kIdentity;
   }
   if (file.problem == EntryProblem::kNone) {
@@ -36,6 +30,37 @@ EntryFile read_entry_file(Env& env, const std::string& path, bool trust) {
     file.trouble = to_string(file.problem);
   }
   return file;
+}
+
+EntryFile read_entry_file(Env& env, const std::string& path, bool trust) {
+  EntryFile file;
+  std::string bytes;
+  if (const std::error_code error = env.read(path, &bytes, &file.info)) {
+    if (!is_absent(error)) file.trouble = read_error(path, error).message();
+    return file;
+  }
+  // The owner of the open file, not of its path: a symbolic link is fine when what it leads to is.
+  const Status owner = trust ? Status() : check_owner(env, path, file.info);
+  if (!owner.ok()) {
+    file.trouble = owner.message();
+    return file;
+  }
+  const FileInfo info = file.info;
+  file = check_entry(bytes, paths::file_name(path));
+  file.info = info;
+  return file;
+}
+
+std::optional<Identity> read_identity(const OpenFile& file, std::uint64_t offset,
+                                      std::string_view name) {
+  std::string front;
+  if (file.read_at(offset, kUsualFront, &front)) return std::nullopt;
+  const std::size_t end = identity_end(front);
+  if (end > kLongestFront) return std::nullopt;
+  if (end > kUsualFront && file.read_at(offset, end, &front)) return std::nullopt;
+  std::optional<Identity> identity = decode_identity(front);
+  if (!identity || paths::entry_name(*identity) != name) return std::nullopt;
+  return identity;
 }
 
 }  // namespace cubinery

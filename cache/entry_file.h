@@ -1,8 +1,11 @@
 // One entry file, read and verified.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "cache/entry.h"
 #include "cache/env.h"
@@ -17,8 +20,24 @@ struct EntryFile {
       EntryProblem::kNone;  // what is wrong with the bytes, where that is the trouble
 };
 
+// Why an entry that decodes well is of no use; nullopt: it is of use.
+using AcceptEntry = std::function<std::optional<std::string>(const Entry&)>;
+
+// Why there is no entry to be used, by `accept` too unless that is null; empty: there is one, or no
+// file.
+std::string trouble_with(const EntryFile& file, const AcceptEntry& accept);
+
+// Checks the bytes of the entry file called `name`, and that its name is the one its identity asks
+// for; sets all but `info`.
+EntryFile check_entry(std::string_view bytes, std::string_view name);
+
 // Reads the file and checks everything that can be checked without knowing what is wanted: its
-// owner (unless `trust`), its bytes, and that its name is the one its identity asks for.
+// owner (unless `trust`), its bytes and its name.
 EntryFile read_entry_file(Env& env, const std::string& path, bool trust);
+
+// The identity of the entry called `name` that starts at `offset`, from its front alone: enough to
+// compare, not to load.  nullopt: it cannot be read, or is not that of the name.
+std::optional<Identity> read_identity(const OpenFile& file, std::uint64_t offset,
+                                      std::string_view name);
 
 }  // namespace cubinery

@@ -77,6 +77,21 @@ std::error_code read_all(int fd, std::string* bytes) {
   }
 }
 
+std::error_code read_range(int fd, std::uint64_t offset, std::size_t size, std::string* bytes) {
+  bytes->resize(size);
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t count = uninterrupted([&] {
+      return ::pread(fd, bytes->data() + done, size - done, static_cast<off_t>(offset + done));
+    });
+    if (count < 0) return last_error();
+    if (count == 0) break;
+    done += static_cast<std::size_t>(count);
+  }
+  bytes->resize(done);
+  return {};
+}
+
 std::error_code write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = uninterrupted([&] { return ::write(fd, bytes.data(), bytes.size()); });
@@ -104,6 +119,23 @@ std::error_code check_lock_file(int fd, const std::string& path) {
   return same ? std::error_code() : error_of(EWOULDBLOCK);
 }
 
+class PosixFile : public OpenFile {
+ public:
+  PosixFile(Descriptor fd, FileInfo info) : OpenFile(info), fd_(std::move(fd)) {}
+
+  int fd() const { return fd_.get(); }
+  std::error_code read_at(std::uint64_t offset, std::size_t size,
+                          std::string* bytes) const override {
+    // What is asked for may come from a damaged file: no memory for bytes that are not there.
+    const std::uint64_t left = info().bytes - std::min(info().bytes, offset);
+    return read_range(fd_.get(), offset,
+                      static_cast<std::size_t>(std::min<std::uint64_t>(size, left)), bytes);
+  }
+
+ private:
+  const Descriptor fd_;
+};
+
 class PosixLock : public HeldLock {
  public:
   PosixLock(std::string path, Descriptor fd) : path_(std::move(path)), fd_(std::move(fd)) {}
@@ -125,16 +157,19 @@ class PosixEnv : public Env {
  public:
   std::error_code read(const std::string& path, std::string* bytes, FileInfo* info) override {
     bytes->clear();
-    // Non-blocking: opening a named pipe must not wait for its writer.
-    const Descriptor file = open_file(path, O_RDONLY | O_NONBLOCK);
-    if (!file.ok()) return last_error();
-    struct ::stat status {};
-    if (::fstat(file.get(), &status) != 0) return last_error();
-    *info = info_of(status);
-    if (info->kind != FileKind::kRegular) return error_of(EINVAL);
+    std::unique_ptr<PosixFile> file;
+    if (const std::error_code error = open_regular(path, &file)) return error;
+    *info = file->info();
     if (info->bytes > kMaxFileBytes) return error_of(EFBIG);
     bytes->reserve(static_cast<std::size_t>(info->bytes));
-    return read_all(file.get(), bytes);
+    return read_all(file->fd(), bytes);
+  }
+
+  std::error_code open(const std::string& path, std::unique_ptr<OpenFile>* file) override {
+    std::unique_ptr<PosixFile> opened;
+    if (const std::error_code error = open_regular(path, &opened)) return error;
+    *file = std::move(opened);
+    return {};
   }
 
   std::error_code write_synced(const std::string& path, std::string_view bytes) override {
@@ -170,7 +205,11 @@ class PosixEnv : public Env {
       const dirent* entry = ::readdir(stream.get());
       if (entry == nullptr) return last_error();  // no error at the end: errno is 0
       struct ::stat status {};
-      if (::fstatat(::dirfd(stream.get()), entry->d_name, &status, 0) != 0) continue;
+      if (::fstatat(::dirfd(stream.get()), entry->d_name, &status, 0) != 0) {
+        const std::error_code error = last_error();
+        if (is_file_fault(error)) continue;
+        return error;
+      }
       if (!S_ISDIR(status.st_mode)) entries->push_back({entry->d_name, info_of(status)});
     }
   }
@@ -263,6 +302,24 @@ class PosixEnv : public Env {
  private:
   static std::error_code result_of(int result) {
     return result == 0 ? std::error_code() : last_error();
+  }
+
+  // Whether it is the file that cannot be examined, rather than the disk.
+  static bool is_file_fault(std::error_code error) {
+    return is_absent(error) || error == std::errc::permission_denied ||
+           error == std::errc::too_many_symbolic_link_levels;
+  }
+
+  static std::error_code open_regular(const std::string& path, std::unique_ptr<PosixFile>* file) {
+    // Non-blocking: opening a named pipe must not wait for its writer.
+    Descriptor fd = open_file(path, O_RDONLY | O_NONBLOCK);
+    if (!fd.ok()) return last_error();
+    struct ::stat status {};
+    if (::fstat(fd.get(), &status) != 0) return last_error();
+    const FileInfo info = info_of(status);
+    if (info.kind != FileKind::kRegular) return error_of(EINVAL);
+    *file = std::make_unique<PosixFile>(std::move(fd), info);
+    return {};
   }
 
   static std::error_code make_dir(const std::string& dir) {

@@ -37,6 +37,23 @@ struct DirEntry {
 // Times of files can lie in any year.  Saturated in 1684 and 2255, so that differences to clocks,
 // and ages added to them, do not overflow.
 std::int64_t saturated_ns(std::int64_t seconds, std::int64_t nanoseconds);
+// A regular file that is open: the same file, whatever its path comes to mean.  Thread-safe.
+class OpenFile {
+ public:
+  explicit OpenFile(FileInfo info) : info_(info) {}
+  virtual ~OpenFile() = default;
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  // As it was when it was opened.
+  const FileInfo& info() const { return info_; }
+  // `size` bytes from `offset` on, fewer where the file ends.
+  virtual std::error_code read_at(std::uint64_t offset, std::size_t size,
+                                  std::string* bytes) const = 0;
+
+ private:
+  const FileInfo info_;
+};
 
 // An exclusive lock on a file.  The destructor removes the file, then releases the lock.
 class HeldLock {
@@ -62,6 +79,8 @@ class Env {
   // The whole file.  `info` describes the file that was read, whatever the path has come to mean
   // since.  invalid_argument: it is not a regular file.
   virtual std::error_code read(const std::string& path, std::string* bytes, FileInfo* info) = 0;
+  // For files that are larger, or of which less is wanted.
+  virtual std::error_code open(const std::string& path, std::unique_ptr<OpenFile>* file) = 0;
   // Creates the file with mode 0644; it must not exist, not even as a symbolic link.  OK: the bytes
   // are on the disk, though the directory may not be.  An error may leave part of the file behind.
   virtual std::error_code write_synced(const std::string& path, std::string_view bytes) = 0;

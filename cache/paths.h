@@ -3,6 +3,7 @@
 //   <dir>/entries/<kernel>-<request digest>-nvrtc<version>.entry
 //   <dir>/tmp/<pid>-<host>-<counter>-<random>.tmp      not yet an entry
 //   <dir>/locks/<request digest>.lock                  somebody is making the entry
+//   <pack>.<pid>-<random>.tmp                          not yet a pack
 #pragma once
 
 #include <fmt/format.h>
@@ -27,6 +28,16 @@ inline constexpr std::string_view kDigestCharacters = "0123456789abcdef";
 inline std::string entries_dir(const std::string& dir) { return dir + "/entries"; }
 inline std::string tmp_dir(const std::string& dir) { return dir + "/tmp"; }
 inline std::string locks_dir(const std::string& dir) { return dir + "/locks"; }
+
+inline std::string_view file_name(std::string_view path) {
+  return path.substr(path.find_last_of('/') + 1);
+}
+
+// "." for a name alone.
+inline std::string parent(const std::string& path) {
+  const std::size_t slash = path.find_last_of('/');
+  return slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
 
 inline bool consists_of(std::string_view text, std::string_view characters) {
   return !text.empty() && text.find_first_not_of(characters) == text.npos;
@@ -89,6 +100,11 @@ inline std::string temporary_path(const std::string& dir, std::int64_t process, 
   std::replace(host.begin(), host.end(), '/', '_');
   return fmt::format("{}/{}-{}-{}-{}{}", tmp_dir(dir), process, host, counter, random,
                      kTemporarySuffix);
+}
+
+inline std::string pack_temporary_path(const std::string& path, std::int64_t process,
+                                       std::uint64_t random) {
+  return fmt::format("{}.{}-{}{}", path, process, random, kTemporarySuffix);
 }
 
 }  // namespace cubinery::paths

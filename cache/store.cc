@@ -64,13 +64,13 @@ Store::Store(StoreOptions options, std::shared_ptr<Env> env)
 
 Store::~Store() = default;
 
-std::optional<StoredEntry> Store::lookup(
-    const Identity& wanted, const std::function<std::optional<std::string>(const Entry&)>& accept) {
+std::optional<StoredEntry> Store::lookup(const Identity& wanted, const AcceptEntry& accept) {
   for (const Layer& layer : layers()) {
-    if (!trusted(layer.dir)) continue;
-    for (const std::string& path : candidates(layer.dir, wanted)) {
-      std::optional<Found> found = load(path, wanted, accept);
+    if (!usable(layer)) continue;
+    for (const std::string& name : candidates(layer, wanted)) {
+      std::optional<Found> found = load(layer, name, wanted, accept);
       if (!found) continue;
+      const std::string path = layer.path_of(name);
       if (layer.writable) renew_stamp(path, found->mtime_ns);
       return StoredEntry{std::move(found->entry), path, layer.writable};
     }
@@ -100,19 +100,37 @@ std::unique_ptr<MakeLock> Store::lock(const Identity& wanted) {
 std::vector<ListedEntry> Store::list() const {
   std::vector<ListedEntry> listed;
   for (const Layer& layer : layers()) {
-    const Status trust = check_trusted(layer.dir);
-    std::vector<DirEntry> files = list_entries(*env_, layer.dir);
+    if (layer.is_broken_pack()) {
+      listed.push_back({layer.path, layer.info.bytes, layer.info.mtime_ns / kNsPerSecond,
+                        layer.trouble, std::nullopt});
+    }
+    std::vector<DirEntry> files = layer.files(*env_);
     std::sort(files.begin(), files.end(),
               [](const DirEntry& a, const DirEntry& b) { return a.name < b.name; });
     for (const DirEntry& file : files) {
-      const std::string path = paths::entries_dir(layer.dir) + "/" + file.name;
-      EntryFile read = read_entry_file(*env_, path, options_.trust_shared_dirs);
-      listed.push_back({path, file.info.bytes, file.info.mtime_ns / kNsPerSecond,
-                        read.entry ? std::string(trust.message()) : std::move(read.trouble),
-                        std::move(read.entry)});
+      EntryFile read = layer.read(*env_, file.name, options_.trust_shared_dirs);
+      listed.push_back(
+          {layer.path_of(file.name), file.info.bytes, file.info.mtime_ns / kNsPerSecond,
+           read.entry ? layer.trouble : std::move(read.trouble), std::move(read.entry)});
     }
   }
   return listed;
+}
+
+std::vector<KnownEntry> Store::known(std::string_view kernel) const {
+  const std::string prefix = kernel.empty() ? "" : fmt::format("{}-", kernel);
+  std::vector<KnownEntry> known;
+  // Many kernels may be missed at once: the first one reads, the others find what it has read.
+  const std::lock_guard<std::mutex> guard(fronts_mutex_);
+  for (const Layer& layer : layers()) {
+    for (const DirEntry& file : layer.files(*env_)) {
+      if (!file.name.starts_with(prefix)) continue;
+      if (std::optional<Identity> identity = identity_of(layer, file)) {
+        known.push_back({layer.path_of(file.name), *std::move(identity)});
+      }
+    }
+  }
+  return known;
 }
 
 Result<GcResult> Store::gc(std::optional<std::uint64_t> limit_bytes) {
@@ -146,65 +164,95 @@ Status Store::check_writable() {
 }
 
 Status Store::check_trusted(const std::string& dir) const {
-  if (options_.trust_shared_dirs) return Status();
-  CUBINERY_RETURN_IF_ERROR(check_owner(*env_, dir));
-  return check_owner(*env_, paths::entries_dir(dir));
+  return options_.trust_shared_dirs ? Status() : check_cache_dir(*env_, dir);
 }
 
-std::vector<Store::Layer> Store::layers() const {
+std::vector<Layer> Store::layers() const {
   std::vector<Layer> layers;
-  if (!options_.dir.empty()) layers.push_back({options_.dir, true});
-  for (const std::string& dir : options_.layers) {
-    if (!dir.empty()) layers.push_back({dir, false});
+  if (!options_.dir.empty()) layers.push_back(writable_layer());
+  for (const std::string& path : options_.layers) {
+    if (!path.empty()) layers.push_back(layer_at(path));
   }
   return layers;
 }
 
-bool Store::trusted(const std::string& dir) {
-  const Status status = check_trusted(dir);
-  if (!status.ok()) {
-    warn_once(dir, fmt::format("nothing is loaded from {}: {}", dir, status.message()));
-  }
-  return status.ok();
+Layer Store::writable_layer() const {
+  Layer layer;
+  layer.path = options_.dir;
+  layer.writable = true;
+  layer.trouble = check_trusted(options_.dir).message();
+  return layer;
 }
 
-std::vector<std::string> Store::candidates(const std::string& dir, const Identity& wanted) const {
-  const std::string entries = paths::entries_dir(dir) + "/";
+Layer Store::layer_at(const std::string& path) const {
+  std::shared_ptr<const Pack> known;
+  {
+    const std::lock_guard<std::mutex> guard(packs_mutex_);
+    if (const auto found = packs_.find(path); found != packs_.end()) known = found->second;
+  }
+  Layer layer = open_layer(*env_, path, options_.trust_shared_dirs, std::move(known));
+  if (layer.pack) {
+    const std::lock_guard<std::mutex> guard(packs_mutex_);
+    layer.pack = packs_.try_emplace(path, layer.pack).first->second;  // a thread that was faster
+  }
+  return layer;
+}
+
+bool Store::usable(const Layer& layer) {
+  if (layer.trouble.empty()) return true;
+  warn_once(layer.path, fmt::format("nothing is loaded from {}: {}", layer.path, layer.trouble));
+  return false;
+}
+
+std::vector<std::string> Store::candidates(const Layer& layer, const Identity& wanted) const {
   if (!paths::is_kernel_name(wanted.kernel)) return {};
   if (!wanted.nvrtc.empty()) {
     if (!paths::is_version(wanted.nvrtc)) return {};
-    return {entries + paths::entry_name(wanted)};
+    return {paths::entry_name(wanted)};
   }
   const std::string prefix = paths::entry_prefix(wanted);
   std::vector<std::pair<std::vector<std::uint64_t>, std::string>> versions;
-  for (const DirEntry& file : list_entries(*env_, dir)) {
+  for (DirEntry& file : layer.files(*env_)) {
     if (!file.name.starts_with(prefix)) continue;
-    versions.emplace_back(version_numbers(*paths::version_in(file.name)), entries + file.name);
+    versions.emplace_back(version_numbers(*paths::version_in(file.name)), std::move(file.name));
   }
   std::sort(versions.rbegin(), versions.rend());
-  std::vector<std::string> found;
-  found.reserve(versions.size());
-  for (auto& [version, path] : versions) found.push_back(std::move(path));
-  return found;
+  std::vector<std::string> names;
+  names.reserve(versions.size());
+  for (auto& [version, name] : versions) names.push_back(std::move(name));
+  return names;
 }
 
-std::optional<Store::Found> Store::load(
-    const std::string& path, const Identity& wanted,
-    const std::function<std::optional<std::string>(const Entry&)>& accept) {
-  EntryFile file = read_entry_file(*env_, path, options_.trust_shared_dirs);
-  std::string trouble = std::move(file.trouble);
-  if (file.entry && !is_wanted(wanted, file.entry->identity)) {
-    trouble = to_string(EntryProblem::kIdentity);  // two requests with one digest
-  } else if (file.entry && accept) {
-    trouble = accept(*file.entry).value_or("");
-  }
+void Store::pass_over(const std::string& path, std::string_view trouble) {
+  ++damaged_;
+  warn_once(path, fmt::format("passed over {}: {}", path, trouble));
+}
+
+std::optional<Store::Found> Store::load(const Layer& layer, const std::string& name,
+                                        const Identity& wanted, const AcceptEntry& accept) {
+  EntryFile file = layer.read(*env_, name, options_.trust_shared_dirs);
+  const bool is_other = file.entry && !is_wanted(wanted, file.entry->identity);
+  const std::string trouble = is_other
+                                  ? to_string(EntryProblem::kIdentity)  // requests of one digest
+                                  : trouble_with(file, accept);
   if (!trouble.empty()) {
-    ++damaged_;
-    warn_once(path, fmt::format("passed over {}: {}", path, trouble));
+    pass_over(layer.path_of(name), trouble);
     return std::nullopt;
   }
   if (!file.entry) return std::nullopt;
   return Found{std::move(*file.entry), file.info.mtime_ns};
+}
+
+std::optional<Identity> Store::identity_of(const Layer& layer, const DirEntry& file) const {
+  const std::string path = layer.path_of(file.name);
+  const auto held = fronts_.find(path);
+  if (held != fronts_.end() && held->second.info.mtime_ns == file.info.mtime_ns &&
+      held->second.info.bytes == file.info.bytes) {
+    return held->second.identity;
+  }
+  std::optional<Identity> identity = layer.read_identity(*env_, file.name);
+  if (identity) fronts_.insert_or_assign(path, Front{file.info, *identity});
+  return identity;
 }
 
 void Store::renew_stamp(const std::string& path, std::int64_t mtime_ns) {
@@ -231,8 +279,8 @@ std::string Store::temporary_path() {
                                env_->random());
 }
 
-Status Store::write_file(const std::string& path, std::string_view bytes) {
-  const std::string temporary = temporary_path();
+Status Store::write_file(const std::string& temporary, const std::string& path,
+                         std::string_view bytes) {
   if (const std::error_code error = env_->write_synced(temporary, bytes)) {
     (void)env_->remove(temporary);
     return io_error("write", temporary, error);
@@ -244,10 +292,8 @@ Status Store::write_file(const std::string& path, std::string_view bytes) {
     (void)env_->remove(temporary);
     return io_error("replace", path, error);
   }
-  const std::string entries = paths::entries_dir(options_.dir);
-  if (const std::error_code error = env_->sync_dir(entries)) {
-    return io_error("sync", entries, error);
-  }
+  const std::string dir = paths::parent(path);
+  if (const std::error_code error = env_->sync_dir(dir)) return io_error("sync", dir, error);
   return Status();
 }
 
@@ -262,7 +308,7 @@ Result<std::string> Store::write_entry(const Entry& entry) {
   }
   CUBINERY_RETURN_IF_ERROR(prepare(paths::entries_dir(options_.dir)));
   CUBINERY_RETURN_IF_ERROR(prepare(paths::tmp_dir(options_.dir)));
-  CUBINERY_RETURN_IF_ERROR(write_file(path, encode_entry(entry)));
+  CUBINERY_RETURN_IF_ERROR(write_file(temporary_path(), path, encode_entry(entry)));
   return path;
 }
 

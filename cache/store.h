@@ -1,4 +1,5 @@
-// Cubins on disk: one writable directory over any number of read-only layers.
+// Cubins on disk: one writable directory over any number of read-only layers, which are directories
+// or packs.
 //
 // The disk is an accelerator, not a dependency: what cannot be read is a miss, what cannot be
 // written is a warning, and the loser of a race uses its own bytes.  docs/cache_format.md describes
@@ -9,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,6 +22,7 @@
 #include "cache/entry.h"
 #include "cache/env.h"
 #include "cache/gc.h"
+#include "cache/layer.h"
 #include "cache/lock.h"
 #include "codegen/identity.h"
 #include "cubinery/options.h"
@@ -30,7 +33,7 @@ namespace cubinery {
 struct StoreOptions {
   // `{}`: g++ warns about a designated initialiser that leaves a member without one out.
   std::string dir{};                  // writable; created at the first write; empty: there is none
-  std::vector<std::string> layers{};  // read-only, searched after dir
+  std::vector<std::string> layers{};  // read-only directories and packs, searched after dir
   std::uint64_t limit_bytes = std::uint64_t{1} << 30;
   bool trust_shared_dirs = false;
   std::chrono::milliseconds lock_wait{60000};
@@ -56,6 +59,24 @@ struct ListedEntry {
   std::optional<Entry> entry;
 };
 
+struct ExportResult {
+  std::uint64_t entries = 0;
+  std::uint64_t bytes = 0;     // of the pack
+  std::uint64_t unusable = 0;  // passed over, and logged
+};
+
+struct ImportResult {
+  std::uint64_t imported = 0;
+  std::uint64_t present = 0;  // were there already
+  std::uint64_t damaged = 0;  // passed over, and logged
+};
+
+// An entry that is there, whether or not it can be used.
+struct KnownEntry {
+  std::string path;
+  Identity identity;
+};
+
 // Thread-safe.  Several stores, in one process or many, may share a directory.
 class Store {
  public:
@@ -67,9 +88,7 @@ class Store {
   // compiler, the highest version first.  `accept` may reject an entry that decodes well (its cubin
   // does not fit its identity); the text says why.  Rejected, damaged, foreign and newer entries
   // are passed over, logged and counted.  A hit in the writable layer renews its recency stamp.
-  std::optional<StoredEntry> lookup(
-      const Identity& wanted,
-      const std::function<std::optional<std::string>(const Entry&)>& accept = nullptr);
+  std::optional<StoredEntry> lookup(const Identity& wanted, const AcceptEntry& accept = nullptr);
 
   // Writes the entry durably and atomically, then evicts if the directory passes its limit.
   // Returns the entry's path.  An error means only that the entry is not on disk, or not durably;
@@ -81,13 +100,30 @@ class Store {
   // ran out, the directory cannot be written, the file system has no locks); go on without one.
   std::unique_ptr<MakeLock> lock(const Identity& wanted);
 
-  // Every entry file of every layer, the writable one first, sorted by path; cubins are read and
-  // verified.
+  // Every entry of every layer, the writable one first, sorted by path; cubins are read and
+  // verified. A pack that cannot be read is listed as one entry with a problem.
   std::vector<ListedEntry> list() const;
+
+  // The entries of one kernel (empty: of each) in every layer, from the fronts of their files: a
+  // file is read once per store, and again when its time or size has changed.  For telling why
+  // there was a miss.
+  std::vector<KnownEntry> known(std::string_view kernel) const;
 
   // Removes stale temporaries and lock files, damaged entries, and least recently used entries
   // until the directory holds at most `limit_bytes` (the store's own limit when not given).
   Result<GcResult> gc(std::optional<std::uint64_t> limit_bytes = std::nullopt);
+
+  // Writes the entries of all layers that `wanted` names into one file, a pack, durably and
+  // atomically; of two with one name the first layer's.  kInvalidArgument: there are none, or the
+  // path is that of a file which is not a pack.  kIo: a layer cannot be listed or trusted, or the
+  // file cannot be written.
+  Result<ExportResult> export_pack(const std::string& path,
+                                   const std::function<bool(const Identity&)>& wanted,
+                                   const AcceptEntry& accept);
+  // Publishes the entries of a pack that the writable directory lacks.  kInvalidArgument: it is no
+  // pack that may be loaded, or is larger than the directory may be.  kIo: an entry cannot be
+  // written; those before it are there.
+  Result<ImportResult> import_pack(const std::string& path, const AcceptEntry& accept);
 
   // Where the entry is, or would be, in the writable directory; empty without one.
   std::string path_of(const Identity& identity) const;
@@ -103,24 +139,31 @@ class Store {
   const StoreOptions& options() const { return options_; }
 
  private:
-  struct Layer {
-    std::string dir;
-    bool writable = false;
-  };
   struct Found;
+  struct Front {
+    FileInfo info;
+    Identity identity;
+  };
 
   std::vector<Layer> layers() const;
-  bool trusted(const std::string& dir);
-  std::vector<std::string> candidates(const std::string& dir, const Identity& wanted) const;
-  std::optional<Found> load(const std::string& path, const Identity& wanted,
-                            const std::function<std::optional<std::string>(const Entry&)>& accept);
+  Layer writable_layer() const;
+  // A pack is opened once and kept.
+  Layer layer_at(const std::string& path) const;
+  // False: nothing is loaded from the layer, and that has been said.
+  bool usable(const Layer& layer);
+  std::vector<std::string> candidates(const Layer& layer, const Identity& wanted) const;
+  // Counts and logs an entry that cannot be used.
+  void pass_over(const std::string& path, std::string_view trouble);
+  std::optional<Found> load(const Layer& layer, const std::string& name, const Identity& wanted,
+                            const AcceptEntry& accept);
+  std::optional<Identity> identity_of(const Layer& layer, const DirEntry& file) const;
   void renew_stamp(const std::string& path, std::int64_t mtime_ns);
 
   // Makes a directory under the writable one fit to be written to, or says why it is not.
   Status prepare(const std::string& subdir) const;
   std::string temporary_path();
-  // Durably and atomically.  Nothing else is left behind when it fails.
-  Status write_file(const std::string& path, std::string_view bytes);
+  // Durably and atomically, by a temporary file.  Nothing else is left behind when it fails.
+  Status write_file(const std::string& temporary, const std::string& path, std::string_view bytes);
   Result<std::string> write_entry(const Entry& entry);
   void tidy(const std::string& published_name);
 
@@ -136,6 +179,10 @@ class Store {
   std::atomic<bool> swept_{false};
   std::mutex warned_mutex_;
   std::set<std::string> warned_;  // guarded by warned_mutex_
+  mutable std::mutex packs_mutex_;
+  mutable std::map<std::string, std::shared_ptr<const Pack>> packs_;  // guarded by packs_mutex_
+  mutable std::mutex fronts_mutex_;
+  mutable std::map<std::string, Front> fronts_;  // by path; guarded by fronts_mutex_
 };
 
 }  // namespace cubinery

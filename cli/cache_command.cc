@@ -14,6 +14,7 @@
 #include "cli/library_options.h"
 #include "cli/print.h"
 #include "codegen/read_json.h"
+#include "runtime/jit/context_state.h"
 #include "runtime/jit/options_text.h"
 
 namespace cubinery {
@@ -25,11 +26,17 @@ struct Cache {
   std::string name;     // show
   bool remove = false;  // verify
   std::string limit;    // gc
+  // export, import
+  std::string pack;
+  std::vector<std::string> archs;
+  std::vector<std::string> kernels;
 
   int ls(const Store& store) const;
   int show(const Store& store) const;
   int verify(const Store& store) const;
   int gc(Store& store) const;
+  int export_pack(Store& store) const;
+  int import_pack(Store& store) const;
 };
 
 std::string totals_text(const std::vector<ListedEntry>& entries, const StoreOptions& options) {
@@ -93,7 +100,9 @@ int Cache::ls(const Store& store) const {
 bool is_named(const ListedEntry& listed, const std::string& name) {
   const std::filesystem::path path(listed.path);
   std::error_code ignored;
-  if (name == path.filename() || std::filesystem::equivalent(path, name, ignored)) return true;
+  // In a pack the path is none to the system.
+  if (name == listed.path || name == path.filename()) return true;
+  if (std::filesystem::equivalent(path, name, ignored)) return true;
   return listed.entry && request_digest(listed.entry->identity).starts_with(name);
 }
 
@@ -154,6 +163,13 @@ int Cache::verify(const Store& store) const {
   return bad == 0 ? kExitOk : kExitFailed;
 }
 
+// Prints the error of a store; returns the exit code.
+int failure(const Status& error) {
+  if (error.code() == Code::kInvalidArgument) return usage_error(error);
+  print_error(error.message());
+  return kExitFailed;
+}
+
 int Cache::gc(Store& store) const {
   std::optional<std::uint64_t> bytes;
   if (!limit.empty()) {
@@ -164,14 +180,63 @@ int Cache::gc(Store& store) const {
     }
   }
   const Result<GcResult> result = store.gc(bytes);
-  if (!result) {
-    print_error(result.error().message());
-    return kExitFailed;
-  }
+  if (!result) return failure(result.error());
   print(fmt::format("{} entries and {} temporary files removed; {} before, {} now\n",
                     result->entries_removed, result->temporaries_removed,
                     bytes_text(result->bytes_before), bytes_text(result->bytes_after)));
   return kExitOk;
+}
+
+bool is_in(const std::vector<std::string>& values, const std::string& value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+// OK when the cache has entries with each of the values of an option.
+Status check_filter(const Store& store, std::string_view option,
+                    const std::vector<std::string>& values, std::string Identity::*field) {
+  if (values.empty()) return Status();
+  std::vector<std::string> present;
+  for (const KnownEntry& known : store.known("")) {
+    const std::string& value = known.identity.*field;
+    if (!is_in(present, value)) present.push_back(value);
+  }
+  std::sort(present.begin(), present.end());
+  for (const std::string& value : values) {
+    if (is_in(present, value)) continue;
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("{} {}: no such entry in {}; accepted: {}", option, value, store.options().dir,
+                    present.empty() ? "nothing, the cache is empty" : join(present)));
+  }
+  return Status();
+}
+
+int Cache::export_pack(Store& store) const {
+  for (const Status& status : {check_filter(store, "--arch", archs, &Identity::arch),
+                               check_filter(store, "--kernel", kernels, &Identity::kernel)}) {
+    if (!status.ok()) return usage_error(status);
+  }
+  const auto wanted = [&](const Identity& identity) {
+    return (archs.empty() || is_in(archs, identity.arch)) &&
+           (kernels.empty() || is_in(kernels, identity.kernel));
+  };
+  const Result<ExportResult> result = store.export_pack(pack, wanted, cubin_mismatch);
+  if (!result) return failure(result.error());
+  print(fmt::format("{} entries, {} in {}\n", result->entries, bytes_text(result->bytes), pack));
+  if (result->unusable == 0) return kExitOk;
+  print_error(
+      fmt::format("{} entries cannot be used and are not in the pack, see cubinery cache "
+                  "verify",
+                  result->unusable));
+  return kExitFailed;
+}
+
+int Cache::import_pack(Store& store) const {
+  const Result<ImportResult> result = store.import_pack(pack, cubin_mismatch);
+  if (!result) return failure(result.error());
+  print(fmt::format("{} entries imported, {} were there, {} are damaged\n", result->imported,
+                    result->present, result->damaged));
+  return result->damaged == 0 ? kExitOk : kExitFailed;
 }
 
 // Runs a subcommand on the store that the options name.
@@ -189,7 +254,7 @@ int on_store(const Cache& cache, const std::function<int(Store&)>& command) {
 }  // namespace
 
 void add_cache(CLI::App& app, int* exit_code) {
-  CLI::App* command = app.add_subcommand("cache", "List, show, verify and shrink the cache");
+  CLI::App* command = app.add_subcommand("cache", "List, show, verify, shrink and ship the cache");
   command->require_subcommand(1);
   command->footer("cubinery cache COMMAND --help tells more.");
   const auto cache = std::make_shared<Cache>();
@@ -215,6 +280,29 @@ void add_cache(CLI::App& app, int* exit_code) {
           "--limit", cache->limit,
           "Bytes to keep at most: 4096, 64K, 512M, 1G, 2T (powers of 1024) [the cache's limit]")
       ->type_name("BYTES");
+  CLI::App* exporting =
+      add("export", "Write entries into one file, a pack, to be shipped", &Cache::export_pack);
+  exporting->add_option("-o,--output", cache->pack, "The pack; replaced when there is one")
+      ->type_name("FILE")
+      ->required();
+  exporting->add_option("--arch", cache->archs, "Only these architectures: sm_90a,sm_100a")
+      ->delimiter(',')
+      ->type_name("ARCH,...");
+  exporting->add_option("--kernel", cache->kernels, "Only these kernels: gdn_decode")
+      ->delimiter(',')
+      ->type_name("NAME,...");
+  exporting->footer(
+      "The entries of every directory and layer. Name the pack in CUBINERY_CACHE_LAYERS or\n"
+      "Options::cache_layers to use it as it is.\n"
+      "Exit code: 1 when an entry cannot be used and is left out, 2 when none is left.");
+  CLI::App* importing =
+      add("import", "Take the entries of a pack into the cache", &Cache::import_pack);
+  importing->add_option("pack", cache->pack, "A file of cubinery cache export")
+      ->type_name("FILE")
+      ->required();
+  importing->footer(
+      "Every entry is verified; those that are there are skipped.\n"
+      "Exit code: 1 when an entry is damaged or cannot be written.");
 }
 
 }  // namespace cubinery

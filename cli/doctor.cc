@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cache/layer.h"
 #include "cli/commands.h"
 #include "cli/gpus.h"
 #include "cli/library_options.h"
@@ -64,6 +65,7 @@ class Doctor {
   void nvrtc();
   void cache();
   void layers(const Store& store);
+  void pack(const std::string& path);
   void trial_compile(const std::string& arch, const std::string& dir);
   void trial_launches(const std::string& dir);
 
@@ -157,12 +159,27 @@ void Doctor::cache() {
   layers(store);
 }
 
+void Doctor::pack(const std::string& path) {
+  const Layer layer = open_layer(*posix_env(), path, options_.trust_shared_dirs);
+  if (!layer.trouble.empty()) {
+    add(Health::kFail, "layer", fmt::format("{}: {}", path, layer.trouble),
+        "export the pack again, or remove it from the cache layers");
+  } else {
+    add(Health::kOk, "layer",
+        fmt::format("{}: a pack of {} entries, {}", path, layer.pack->records().size(),
+                    bytes_text(layer.info.bytes)));
+  }
+}
+
 void Doctor::layers(const Store& store) {
   for (const std::string& layer : options_.cache_layers) {
     std::error_code ignored;
     const Status trusted = store.check_trusted(layer);
-    if (!std::filesystem::is_directory(layer, ignored)) {
-      add(Health::kWarn, "layer", layer + ": no such directory", "remove it from the cache layers");
+    if (std::filesystem::is_regular_file(layer, ignored)) {
+      pack(layer);
+    } else if (!std::filesystem::is_directory(layer, ignored)) {
+      add(Health::kWarn, "layer", layer + ": no such directory or pack",
+          "remove it from the cache layers");
     } else if (!trusted.ok() && !options_.trust_shared_dirs) {
       add(Health::kFail, "layer", std::string(trusted.message()),
           "chmod go-w or chown the directory, or set --trust-shared-dirs");

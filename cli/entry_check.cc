@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "cache/entry_file.h"
+#include "cache/layer.h"
 #include "runtime/jit/context_state.h"
 
 namespace cubinery {
@@ -19,9 +19,13 @@ std::optional<EntryTrouble> trouble_of(const ListedEntry& listed) {
   return std::nullopt;
 }
 
+std::uint64_t entry_bytes(const std::string& path, bool trust) {
+  return read_stored_entry(*posix_env(), path, trust).info.bytes;
+}
+
 std::optional<std::string> check_entry_file(const std::string& path, const std::string& canonical,
                                             const std::string& arch, bool trust) {
-  const EntryFile file = read_entry_file(*posix_env(), path, trust);
+  const EntryFile file = read_stored_entry(*posix_env(), path, trust);
   if (!file.entry) return file.trouble.empty() ? "the entry is gone" : file.trouble;
   const Identity& identity = file.entry->identity;
   if (identity.key != canonical || identity.arch != arch) {

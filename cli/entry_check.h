@@ -1,6 +1,7 @@
 // Whether a cache entry holds what its name says.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -19,6 +20,9 @@ struct EntryTrouble {
 // Of a file that Store::list() found, its cubin's compiler note included; nullopt: nothing is
 // wrong, or the entry is of a newer format, which is somebody else's to judge.
 std::optional<EntryTrouble> trouble_of(const ListedEntry& listed);
+
+// The size of the entry at a path, in a pack as well; 0 when it is gone.
+std::uint64_t entry_bytes(const std::string& path, bool trust);
 
 // Reads the file again, checks it likewise, and that it holds the kernel `canonical` for `arch`.
 std::optional<std::string> check_entry_file(const std::string& path, const std::string& canonical,

@@ -70,7 +70,8 @@ std::string text_of(const Job& job, const Explanation& found) {
   } else {
     text += fmt::format("  would be   {}\n", found.path);
     text += fmt::format("  nearest    {}\n", found.nearest_path);
-    text += indented(join(found.differences, "\n"), "    differs in ");
+    text += found.differences.empty() ? "    cannot be used: cubinery cache verify says why\n"
+                                      : indented(join(found.differences, "\n"), "    differs in ");
   }
   return text;
 }

@@ -31,8 +31,8 @@ void LibraryOptions::add_to(CLI::App& app, Scope scope) {
       ->type_name("DIR")
       ->group(kGroup);
   app.add_option("--cache-layers", cache_layers_,
-                 "Read-only directories below it [$CUBINERY_CACHE_LAYERS]")
-      ->type_name("DIR:DIR:...")
+                 "Read-only directories and packs below it [$CUBINERY_CACHE_LAYERS]")
+      ->type_name("PATH:PATH:...")
       ->group(kGroup);
   app.add_flag("--trust-shared-dirs", trust_shared_dirs_,
                "Load cubins and templates from directories that others can write")

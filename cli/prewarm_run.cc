@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "cache/store.h"
 #include "cli/entry_check.h"
@@ -55,9 +54,7 @@ Outcome run_job(const Job& job, const Context& context, const Options& options,
   Outcome outcome = settings.dry_run ? look_up(job, context) : make(job, context);
   if (outcome.state != OutcomeState::kHit && outcome.state != OutcomeState::kCompiled)
     return outcome;
-  std::error_code ignored;
-  const std::uintmax_t bytes = std::filesystem::file_size(outcome.path, ignored);
-  if (!ignored) outcome.bytes = bytes;
+  outcome.bytes = entry_bytes(outcome.path, options.trust_shared_dirs);
   if (!settings.verify) return outcome;
   if (std::optional<std::string> problem =
           check_entry_file(outcome.path, job.spec.canonical, job.arch, options.trust_shared_dirs)) {

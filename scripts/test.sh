@@ -13,6 +13,8 @@ for preset in "${presets[@]}"; do
   cmake --build --preset "$preset"
   ctest --preset "$preset"
 done
+# What takes minutes.
 if [[ ${1:-} == --sanitizers ]]; then
-  scripts/fuzz.sh || [[ $? == 77 ]]
+  build/tests/cache_tests "[slow]"
+  scripts/fuzz.sh || [[ $? == 77 ]]  # no clang
 fi

@@ -48,7 +48,8 @@ struct Explanation {
   bool cached = false;
   std::string path{};  // the entry that was found, or where it would be
   KernelInfo info;     // of the entry that was found
-  // Not cached: the most similar entry, and "field: theirs -> ours" for what differs.
+  // Not cached: the most similar entry, and "field: theirs -> ours" for what differs.  Nothing
+  // differs: it is the entry, and cannot be used (damage, permissions).
   std::string nearest_path{};
   std::vector<std::string> differences{};
 };

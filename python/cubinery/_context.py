@@ -44,7 +44,8 @@ class Context:
         nvrtc_path: path of libnvrtc.so.
         driver_path: path of libcuda.so.1.
         cache_dir: the writable cache directory.
-        cache_layers: read-only directories searched after it, in order.
+        cache_layers: read-only directories and packs (files of `cubinery cache export`),
+            searched after it, in order.
         use_disk_cache: False: nothing is read from or written to disk.
         cache_limit_bytes: entries of cache_dir are evicted when they pass this size in all.
         trust_shared_dirs: load (templates too) from directories that others can write.

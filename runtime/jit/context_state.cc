@@ -193,18 +193,35 @@ Result<Context::State::Made> Context::State::make_missing(const KernelSpec& spec
   return make_once(spec, held, accept);
 }
 
+std::string Context::State::remedy(const Identity& identity) const {
+  if (!store) return "the context has no cache on disk";
+  if (embedded_digests(identity.kernel) == nullptr) {
+    return "fill the cache by compile() in a context that is not offline";
+  }
+  std::string command =
+      fmt::format("cubinery prewarm --arch {} --cache-dir {}", arch, store->options().dir);
+  for (const std::string& dir : options.template_dirs) command += " --template-dir " + dir;
+  return fmt::format("fill the cache with {} and --hf-config FILE or --manifest FILE", command);
+}
+
 Status Context::State::not_cached(const Identity& identity) const {
   Explanation explanation;
   explain_miss(identity, &explanation);
+  std::string nearest;
+  if (!explanation.differences.empty()) {
+    nearest =
+        fmt::format("; the nearest entry differs in {}", fmt::join(explanation.differences, "; "));
+  } else if (!explanation.nearest_path.empty()) {
+    nearest = fmt::format("; {} cannot be used, cubinery cache verify says why",
+                          explanation.nearest_path);
+  }
   return Status(
       Code::kNotCached,
-      fmt::format("{}: not in the cache for {} and the context is offline; looked in [{}{}{}]{}",
-                  identity.key, arch, store ? store->options().dir : "",
-                  options.cache_layers.empty() ? "" : ", ", fmt::join(options.cache_layers, ", "),
-                  explanation.differences.empty()
-                      ? ""
-                      : fmt::format("; the nearest entry differs in {}",
-                                    fmt::join(explanation.differences, "; "))));
+      fmt::format(
+          "{}: not in the cache for {} and the context is offline; looked in [{}{}{}]{}; {}",
+          identity.key, arch, store ? store->options().dir : "",
+          options.cache_layers.empty() ? "" : ", ", fmt::join(options.cache_layers, ", "), nearest,
+          remedy(identity)));
 }
 
 Result<TemplateSource> Context::State::template_of(const KernelSpec& spec) const {
@@ -329,14 +346,12 @@ Result<std::optional<Kernel>> Context::State::get_cached(const KernelSpec& spec)
 void Context::State::explain_miss(const Identity& identity, Explanation* explanation) const {
   if (!store) return;
   bool found = false;
-  for (const ListedEntry& listed : store->list()) {
-    if (!listed.entry || listed.entry->identity.kernel != identity.kernel) continue;
-    Identity theirs = listed.entry->identity;
-    if (identity.nvrtc.empty()) theirs.nvrtc.clear();  // any compiler is accepted
-    std::vector<std::string> changes = differences(theirs, identity);
+  for (KnownEntry& known : store->known(identity.kernel)) {
+    if (identity.nvrtc.empty()) known.identity.nvrtc.clear();  // any compiler is accepted
+    std::vector<std::string> changes = differences(known.identity, identity);
     if (found && changes.size() >= explanation->differences.size()) continue;
     found = true;
-    explanation->nearest_path = listed.path;
+    explanation->nearest_path = std::move(known.path);
     explanation->differences = std::move(changes);
   }
 }

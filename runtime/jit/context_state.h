@@ -82,6 +82,8 @@ struct Context::State {
   Result<Made> make_once(const KernelSpec& spec, const Held& held, const Accept& accept) const;
   Result<Made> build(const KernelSpec& spec, const Held& held) const;
   Status not_cached(const Identity& identity) const;
+  // What puts a kernel into the cache, for people.
+  std::string remedy(const Identity& identity) const;
   void explain_miss(const Identity& identity, Explanation* explanation) const;
 
   mutable std::mutex mutex_;

@@ -126,6 +126,22 @@ TEST_CASE("AnIdentityThatWeDidNotPrintIsRefused", "[cache]") {
   }
 }
 
+TEST_CASE("TheIdentityIsInTheFront", "[cache]") {
+  const std::string bytes = encode_entry(sample_entry());
+  const std::size_t end = identity_end(bytes.substr(0, 24));
+  CHECK(end == 24 + to_text(sample_identity()).size());
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    INFO("first " << size << " bytes");
+    REQUIRE(identity_end(bytes.substr(0, size)) == (size < 24 ? 0 : end));
+    const std::optional<Identity> identity = decode_identity(bytes.substr(0, size));
+    REQUIRE(identity.has_value() == (size >= end));
+    if (identity) REQUIRE(*identity == sample_identity());
+  }
+  CHECK(identity_end(with_format(bytes, kEntryFormat + 1)) == 0);
+  CHECK(identity_end("#!/bin/sh" + std::string(100, ' ')) == 0);
+  CHECK_FALSE(decode_identity(bytes.substr(0, 12) + std::string(4, '\xff') + bytes.substr(16)));
+}
+
 TEST_CASE("EntryBytesAreThoseOfTheGolden", "[cache]") {
   const std::string golden = test::read_bytes(golden_path());
   REQUIRE_FALSE(golden.empty());

@@ -45,6 +45,10 @@ class FaultEnv : public Env {
     const std::error_code fault = fault_of(Op::kRead);
     return fault ? fault : base_->read(path, bytes, info);
   }
+  std::error_code open(const std::string& path, std::unique_ptr<OpenFile>* file) override {
+    const std::error_code fault = fault_of(Op::kRead);
+    return fault ? fault : base_->open(path, file);
+  }
   std::error_code write_synced(const std::string& path, std::string_view bytes) override {
     if (const std::error_code fault = fault_of(Op::kWrite)) return fault;
     if (!bytes_left_ || *bytes_left_ >= bytes.size()) return base_->write_synced(path, bytes);

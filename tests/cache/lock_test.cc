@@ -61,7 +61,7 @@ pid_t start_holder(const std::string& dir, const Pipe& ready) {
 }
 
 TEST_CASE("OneOfManyProcessesMakesAnEntry", "[cache]") {
-  constexpr int kProcesses = 16;
+  constexpr int kProcesses = 64;
   const test::TempDir temp;
   const std::string made = temp.path() + "/made";
   const Pipe start;

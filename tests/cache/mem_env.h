@@ -1,6 +1,7 @@
 // A file system in memory that can lose what was not synced.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -31,6 +32,16 @@ class MemEnv : public Env {
     if (file == files_.end()) return error_of(std::errc::no_such_file_or_directory);
     *bytes = file->second.bytes;
     *info = info_of(file->second);
+    bytes_read += bytes->size();
+    return {};
+  }
+
+  std::error_code open(const std::string& path, std::unique_ptr<OpenFile>* file) override {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    const auto found = files_.find(path);
+    if (found == files_.end()) return error_of(std::errc::no_such_file_or_directory);
+    ++opened;
+    *file = std::make_unique<Open>(this, found->second.bytes, info_of(found->second));
     return {};
   }
 
@@ -142,10 +153,29 @@ class MemEnv : public Env {
   static constexpr std::uint32_t kUser = 1000;
   std::int64_t now = std::int64_t{1'700'000'000} * 1'000'000'000;
   std::optional<std::uint32_t> own_group;
-  std::chrono::milliseconds paused{0};  // by pause() in all; nobody really waits
-  bool sync_fails = false;              // bytes are written, then fsync() reports an error
+  std::chrono::milliseconds paused{0};       // by pause() in all; nobody really waits
+  std::size_t opened = 0;                    // calls of open()
+  std::atomic<std::uint64_t> bytes_read{0};  // of all files
+  bool sync_fails = false;                   // bytes are written, then fsync() reports an error
 
  private:
+  // Keeps the bytes: files are replaced, never written to.
+  class Open : public OpenFile {
+   public:
+    Open(MemEnv* env, std::string bytes, FileInfo info)
+        : OpenFile(info), env_(env), bytes_(std::move(bytes)) {}
+    std::error_code read_at(std::uint64_t offset, std::size_t size,
+                            std::string* bytes) const override {
+      *bytes = offset < bytes_.size() ? bytes_.substr(static_cast<std::size_t>(offset), size) : "";
+      env_->bytes_read += bytes->size();
+      return {};
+    }
+
+   private:
+    MemEnv* const env_;
+    const std::string bytes_;
+  };
+
   class Lock : public HeldLock {
    public:
     Lock(MemEnv* env, std::string path) : env_(env), path_(std::move(path)) {}

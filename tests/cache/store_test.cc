@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -255,6 +256,46 @@ TEST_CASE("ListShowsEveryEntryOfEveryLayer", "[cache]") {
     CHECK(entry.problem == (damaged ? "checksum" : ""));
     CHECK(entry.entry.has_value() != damaged);
   }
+  CHECK(cache.store.damaged() == 0);
+}
+
+TEST_CASE("KnownEntriesAreReadFromTheirFrontsAndOnce", "[cache]") {
+  MemCache cache;
+  constexpr int kEntries = 8;
+  constexpr std::size_t kCubin = 1 << 20;
+  std::set<std::string> expected;
+  for (int n = 0; n < kEntries; ++n) {
+    Entry entry = numbered_entry(n);
+    entry.cubin.append(kCubin, 'x');
+    Store& store = n % 2 == 0 ? cache.store : cache.layer;
+    REQUIRE(publishes(store, entry));
+    expected.insert(store.path_of(entry.identity));
+  }
+  Entry other = sample_entry();
+  other.identity.kernel = "row";  // its files begin with the name of another kernel
+  REQUIRE(publishes(cache.store, other));
+  cache.env->bytes_read = 0;
+  cache.env->opened = 0;
+
+  const std::vector<KnownEntry> known = cache.store.known("row_scale");
+  std::set<std::string> found;
+  for (const KnownEntry& entry : known) {
+    found.insert(entry.path);
+    CHECK(entry.path.ends_with("/" + paths::entry_name(entry.identity)));
+  }
+  CHECK(found == expected);
+  CHECK(cache.env->opened == kEntries);
+  CHECK(cache.env->bytes_read < kEntries * 8192);
+
+  cache.env->bytes_read = 0;
+  CHECK(cache.store.known("row_scale").size() == kEntries);
+  CHECK(cache.store.known("scale").empty());
+  CHECK(cache.env->bytes_read == 0);
+
+  // A file that has changed is read again, and what is no identity of that name is none.
+  cache.env->files()[*expected.begin()].bytes.resize(100);
+  CHECK(cache.store.known("row_scale").size() == kEntries - 1);
+  CHECK(cache.env->opened == kEntries + 1);
   CHECK(cache.store.damaged() == 0);
 }
 

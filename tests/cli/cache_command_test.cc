@@ -99,5 +99,103 @@ TEST_CASE("entries are listed, shown and collected", "[nvrtc]") {
   CHECK(cli.entries().empty());
 }
 
+TEST_CASE("a pack is exported, used where it lies, and imported", "[nvrtc]") {
+  const Cli shop;
+  const std::string arguments = "--op gdn_decode --key-dim 64 --value-dim 64";
+  const json made = shop.prewarm(arguments + " --arch sm_80,sm_90a");
+  const std::string pack = shop.dir() + "/model.pack";
+  const Output written = shop.run("cache export --arch sm_80 -o " + pack);
+  INFO(written.err);
+  REQUIRE(written.exit_code == 0);
+  const std::size_t half = made["requested"].get<std::size_t>() / 2;
+  CHECK(contains(written.out, std::to_string(half) + " entries, "));
+  CHECK(contains(written.out, " in " + pack));
+  const std::string copy = shop.dir() + "/copy.pack";
+  REQUIRE(shop.run("cache export --arch sm_80 --kernel gdn_decode -o " + copy).exit_code == 0);
+  CHECK(read_file(copy).value() == read_file(pack).value());
+
+  // On a machine without a compiler.
+  const Cli user;
+  const std::string layered = "CUBINERY_OFFLINE=1 CUBINERY_CACHE_LAYERS=" + pack;
+  const Output used = user.run("prewarm --verify --json - " + arguments + " --arch sm_80", layered);
+  INFO(used.err);
+  REQUIRE(used.exit_code == 0);
+  const json summary = json::parse(used.out);
+  CHECK(summary["hits"] == half);
+  const std::string path = summary["entries"][0]["path"];
+  CHECK(path.rfind(pack + "/gdn_decode-", 0) == 0);
+  CHECK(summary["entries"][0]["bytes"].get<std::uint64_t>() > 1000);
+  CHECK(user.run("prewarm " + arguments + " --arch sm_90a", layered).exit_code == 1);
+  CHECK(contains(user.run("cache ls", layered).out, path));
+  CHECK(contains(user.run("cache show " + path, layered).out, "check      good"));
+  CHECK(user.run("cache verify", layered).exit_code == 0);
+  CHECK(contains(user.run("explain " + arguments + " --arch sm_80", layered).out, path));
+  CHECK(contains(user.run("doctor", layered).out,
+                 pack + ": a pack of " + std::to_string(half) + " entries, "));
+  CHECK(user.entries().empty());
+
+  const Output imported = user.run("cache import " + pack);
+  CHECK(imported.exit_code == 0);
+  CHECK(contains(imported.out, std::to_string(half) + " entries imported, 0 were there"));
+  CHECK(user.entries().size() == half);
+  CHECK(contains(user.run("cache import " + pack).out,
+                 "0 entries imported, " + std::to_string(half) + " were there, 0 are damaged"));
+}
+
+TEST_CASE("a damaged pack is named", "[nvrtc]") {
+  const Cli shop;
+  const std::string arguments = "--op gdn_decode --key-dim 64 --value-dim 64 --arch sm_80";
+  shop.prewarm(arguments);
+  const std::string pack = shop.dir() + "/model.pack";
+  REQUIRE(shop.run("cache export -o " + pack).exit_code == 0);
+  const std::string good = read_file(pack).value();
+  const Cli user;
+  const std::string layered = "CUBINERY_CACHE_LAYERS=" + pack;
+
+  flip_byte(pack, 100);  // an entry
+  Output output = user.run("cache import " + pack);
+  CHECK(output.exit_code == 1);
+  CHECK(contains(output.out, ", 1 are damaged"));
+  CHECK(contains(output.err, "passed over " + pack + "/gdn_decode-"));
+  output = user.run("cache verify --remove", layered);
+  CHECK(output.exit_code == 1);
+  CHECK(contains(output.out, "bad: " + pack + "/gdn_decode-"));
+  CHECK(contains(output.out, "(kept: in a read-only layer)"));
+
+  std::ofstream(pack, std::ios::binary) << good.substr(0, good.size() - 1);
+  output = user.run("cache verify", layered);
+  CHECK(output.exit_code == 1);
+  CHECK(contains(output.out, "bad: " + pack + ": truncated"));
+  CHECK(contains(user.run("cache ls", layered).out, "(truncated)"));
+  CHECK(contains(user.run("doctor", layered).out, pack + ": truncated"));
+  output = user.run("cache import " + pack);
+  CHECK(output.exit_code == 2);
+  CHECK(contains(output.err, "nothing is imported from " + pack + ": truncated"));
+}
+
+TEST_CASE("a pack of nothing is not written", "[nvrtc]") {
+  const Cli cli;
+  const std::string pack = cli.dir() + "/model.pack";
+  Output output = cli.run("cache export -o " + pack);
+  CHECK(output.exit_code == 2);
+  CHECK(contains(output.err, "no entry to be exported"));
+  output = cli.run("cache export --arch sm_80 -o " + pack);
+  CHECK(output.exit_code == 2);
+  CHECK(contains(output.err, "--arch sm_80: no such entry in "));
+  CHECK(contains(output.err, "accepted: nothing, the cache is empty"));
+  cli.prewarm("--op gdn_decode --key-dim 64 --value-dim 64 --arch sm_80");
+  output = cli.run("cache export --arch sm_80,sm_90a -o " + pack);
+  CHECK(output.exit_code == 2);
+  CHECK(
+      contains(output.err, "--arch sm_90a: no such entry in " + cli.cache() + "; accepted: sm_80"));
+  output = cli.run("cache export --kernel gdn_prefill_scan -o " + pack);
+  CHECK(output.exit_code == 2);
+  CHECK(contains(output.err, "accepted: gdn_decode"));
+  output = cli.run("cache export -o " + kModel);
+  CHECK(output.exit_code == 2);
+  CHECK(contains(output.err, "is there and is not a pack"));
+  CHECK(!fs::exists(pack));
+}
+
 }  // namespace
 }  // namespace cubinery

@@ -105,7 +105,8 @@ TEST_CASE("OfflineAnEmptyCacheSaysWhereItLooked", "[cpu]") {
   CHECK(kernel.error().code() == Code::kNotCached);
   CHECK(kernel.error().message() ==
         "twice;threads=64: not in the cache for sm_90a and the context is offline; looked in [" +
-            shop.cache() + ", /layer/a, /layer/b]");
+            shop.cache() +
+            ", /layer/a, /layer/b]; fill the cache by compile() in a context that is not offline");
   CHECK(context.stats().misses == 1);
 }
 
@@ -118,18 +119,50 @@ TEST_CASE("OfflineWithoutADiskCacheNothingIsFound", "[cpu]") {
 
 TEST_CASE("OfflineTheNearestEntryIsCompared", "[nvrtc]") {
   Workshop shop;
-  filled(shop);
-  const Result<CompiledKernel> kernel = context_of(offline(shop)).compile(twice_spec(128));
-  REQUIRE_FALSE(kernel);
-  CHECK(
-      kernel.error().message().ends_with("; the nearest entry differs in key.threads: 64 -> 128"));
-
+  const std::string path = filled(shop);
+  const auto says = [&](const Options& options, const std::string& text) {
+    const Result<CompiledKernel> kernel = context_of(options).compile(twice_spec(128));
+    REQUIRE_FALSE(kernel);
+    INFO(kernel.error().message());
+    CHECK(kernel.error().message().find("; the nearest entry differs in " + text + "; fill ") !=
+          std::string_view::npos);
+  };
+  says(offline(shop), "key.threads: 64 -> 128");
   Options options = offline(shop);
   options.arch = "sm_80";
-  const Result<CompiledKernel> other = context_of(options).compile(twice_spec(128));
-  REQUIRE_FALSE(other);
-  CHECK(other.error().message().ends_with(
-      "; the nearest entry differs in key.threads: 64 -> 128; arch: sm_90a -> sm_80"));
+  says(options, "key.threads: 64 -> 128; arch: sm_90a -> sm_80");
+
+  // The comparison reads the front of an entry and leaves the rest alone.
+  std::filesystem::resize_file(path, 4000);
+  says(offline(shop), "key.threads: 64 -> 128");
+}
+
+TEST_CASE("OfflineAnEntryThatCannotBeUsedIsNamed", "[nvrtc]") {
+  Workshop shop;
+  const std::string path = filled(shop);
+  std::filesystem::resize_file(path, 4000);
+  const Result<CompiledKernel> kernel = context_of(offline(shop)).compile(twice_spec());
+  REQUIRE_FALSE(kernel);
+  CHECK(kernel.error().code() == Code::kNotCached);
+  CHECK(kernel.error().message().find("; " + path + " cannot be used, cubinery cache verify ") !=
+        std::string_view::npos);
+}
+
+TEST_CASE("OfflineAMissOfTheLibrarysOwnNamesTheCommand", "[cpu]") {
+  Workshop shop;
+  Options options = offline(shop);
+  KernelSpec spec = twice_spec();
+  spec.kernel = "gdn_decode";
+  const auto message = [&](const Options& of) {
+    const Result<CompiledKernel> kernel = context_of(of).compile(spec);
+    return kernel ? std::string() : std::string(kernel.error().message());
+  };
+  const std::string command =
+      "; fill the cache with cubinery prewarm --arch sm_90a --cache-dir " + shop.cache();
+  options.template_dirs.clear();
+  CHECK(message(options).ends_with(command + " and --hf-config FILE or --manifest FILE"));
+  options.use_disk_cache = false;
+  CHECK(message(options).ends_with("; the context has no cache on disk"));
 }
 
 TEST_CASE("OfflineAnEditedTemplateIsNotCached", "[nvrtc]") {

@@ -1,0 +1,93 @@
+#include "cache/layer.h"
+
+#include <fmt/format.h>
+
+#include "cache/paths.h"
+#include "cache/trust.h"
+
+namespace cubinery {
+
+std::string Layer::path_of(std::string_view name) const {
+  return fmt::format("{}/{}", pack ? path : paths::entries_dir(path), name);
+}
+
+std::error_code Layer::list(Env& env, std::vector<DirEntry>* files) const {
+  files->clear();
+  if (!pack) {
+    const std::error_code error = env.list(paths::entries_dir(path), files);
+    std::erase_if(*files, [](const DirEntry& file) { return !paths::version_in(file.name); });
+    return is_absent(error) ? std::error_code() : error;
+  }
+  for (const Pack::Record& record : pack->records()) {
+    files->push_back({record.name, pack->info()});
+    files->back().info.bytes = record.bytes;
+  }
+  return {};
+}
+
+std::vector<DirEntry> Layer::files(Env& env) const {
+  std::vector<DirEntry> files;
+  (void)list(env, &files);
+  return files;
+}
+
+EntryFile Layer::read(Env& env, std::string_view name, bool trust) const {
+  if (!pack) return read_entry_file(env, path_of(name), trust);
+  const Pack::Record* record = pack->find(name);
+  return record != nullptr ? pack->read(*record) : EntryFile{};
+}
+
+std::optional<Identity> Layer::read_identity(Env& env, std::string_view name) const {
+  if (pack) {
+    const Pack::Record* record = pack->find(name);
+    return record != nullptr ? pack->read_identity(*record) : std::nullopt;
+  }
+  std::unique_ptr<OpenFile> file;
+  if (env.open(path_of(name), &file)) return std::nullopt;
+  return cubinery::read_identity(*file, 0, name);
+}
+
+Status check_cache_dir(Env& env, const std::string& dir) {
+  CUBINERY_RETURN_IF_ERROR(check_owner(env, dir));
+  return check_owner(env, paths::entries_dir(dir));
+}
+
+Layer open_layer(Env& env, const std::string& path, bool trust, std::shared_ptr<const Pack> pack) {
+  Layer layer;
+  layer.path = path;
+  layer.pack = std::move(pack);
+  FileInfo info;
+  const std::error_code error = layer.pack ? std::error_code() : env.stat(path, &info);
+  if (error && !is_absent(error)) {
+    layer.trouble = io_error("examine", path, error).message();
+    return layer;
+  }
+  if (layer.pack) {
+    layer.info = layer.pack->info();
+  } else if (!error && info.kind == FileKind::kRegular) {
+    PackFile file = open_pack(env, path);
+    layer.info = file.info;
+    layer.pack = std::move(file.pack);
+    layer.trouble = std::move(file.trouble);
+  } else {
+    if (!trust) layer.trouble = check_cache_dir(env, path).message();
+    return layer;
+  }
+  const Status owner = trust ? Status() : check_owner(env, path, layer.info);
+  if (!owner.ok()) layer.trouble = owner.message();
+  return layer;
+}
+
+EntryFile read_stored_entry(Env& env, const std::string& path, bool trust) {
+  FileInfo info;
+  // "pack/name" is no path to the system.
+  const std::error_code error = env.stat(path, &info);
+  if (error != std::errc::not_a_directory) return read_entry_file(env, path, trust);
+  const Layer layer = open_layer(env, paths::parent(path), trust);
+  if (layer.trouble.empty()) return layer.read(env, paths::file_name(path), trust);
+  EntryFile file;
+  file.trouble = layer.trouble;
+  return file;
+}
+
+}  // namespace cubinery
