@@ -133,9 +133,10 @@ TEST_CASE("TextThatIsNoJsonObjectIsRefused", "[cpu]") {
 }
 
 TEST_CASE("AMessageQuotesNoMoreThanItMust", "[cpu]") {
-  CHECK(refusal(R"({")" + std::string(1000, 'r') + R"(":")" + std::string(1000, 'v') + R"("})") ==
-        "toy: field " + std::string(160, 'r') + "... = " + std::string(160, 'v') +
-            "...; accepted: no such field");
+  CHECK(refusal(R"({")" + std::string(1000, 'r') + R"(":4})")
+            .starts_with("toy has no field \"" + std::string(160, 'r') + "...\"; accepted: "));
+  CHECK(refusal(R"({"rows":")" + std::string(1000, 'v') + R"("})")
+            .starts_with("toy: field rows = " + std::string(160, 'v') + "...; accepted: "));
 }
 
 TEST_CASE("AKeyOutsideItsRulesIsRefusedWithTheRule", "[cpu]") {

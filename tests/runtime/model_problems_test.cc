@@ -35,7 +35,7 @@ TEST_CASE("AConfigThatIsNoneIsRefusedWithItsPlace", "[cpu]") {
     return std::string(problems.error().message());
   };
   CHECK(message("{\n  \"a\": 1,\n  \"b\": x\n}") == "not JSON at line 3, column 8");
-  CHECK(message("{\"a\": 1e999}").starts_with("not JSON at line 1, column 1"));
+  CHECK(message("{\"a\": 1e999}") == "a number that no double holds at column 11");
   CHECK(message("[]") == "accepted: a JSON object");
   CHECK(message("{}").starts_with("no field linear_num_key_heads"));
   CHECK(message(config_of("Qwen3.5-27B"), 0).ends_with("by tp = 0; accepted: 1, 2, 4, 8, 16"));
