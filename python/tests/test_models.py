@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -70,13 +71,19 @@ def test_files_that_cannot_be_read(tmp_path):
         cubinery.problems_for_model(tmp_path)
 
 
-def test_readmes_program_finds_what_the_command_line_compiled(
+def test_readmes_program_runs_from_a_pack_of_the_command_line(
     gpu, compiler, command, tmp_path, monkeypatch
 ):
-    where = ["--arch", "sm_90a", "--cache-dir", tmp_path]
-    run = [command, "prewarm", "--hf-config", CONFIG, "--tp", "2", *where]
-    subprocess.run(run, check=True, capture_output=True)
-    offline = cubinery.Context(-1, arch="sm_90a", offline=True, cache_dir=tmp_path)
+    made, pack, empty = tmp_path / "made", tmp_path / "my.pack", tmp_path / "empty"
+    for run in (
+        ["prewarm", "--hf-config", CONFIG, "--tp", "2", "--arch", "sm_90a"],
+        ["cache", "export", "--arch", "sm_90a", "-o", pack],
+    ):
+        subprocess.run([command, *run, "--cache-dir", made], check=True, capture_output=True)
+    shutil.rmtree(made)
+    offline = cubinery.Context(
+        -1, arch="sm_90a", offline=True, cache_dir=empty, cache_layers=[pack]
+    )
     problems = cubinery.problems_for_model(CONFIG, tp=2)
     for problem in (problems.decode, problems.prefill):
         assert {kernel["source"] for kernel in offline.compile(problem)} == {"disk"}
@@ -86,7 +93,8 @@ def test_readmes_program_finds_what_the_command_line_compiled(
     names = {}
     exec(program, names)
     monkeypatch.setenv("CUBINERY_OFFLINE", "1")
-    monkeypatch.setenv("CUBINERY_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("CUBINERY_CACHE_DIR", str(empty))
+    monkeypatch.setenv("CUBINERY_CACHE_LAYERS", str(pack))
     monkeypatch.setenv("CUBINERY_DRIVER", str(gpu.path))
     decode, prefill = names["prepare"](CONFIG, cubinery.Context(0))
     assert (decode.problem, prefill.problem) == (problems.decode, problems.prefill)

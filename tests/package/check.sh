@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Builds and runs README's blocks the way a user would: C++ and C in a project that finds the installed package with the
 # CMake lines, or by pkg-config, or that takes the source tree in; the shell lines in the source tree.
-#   check.sh install SOURCE BUILD FAKE_DRIVER   the package and the C++, C and CMake blocks; the programs find what
-#                                               README's prewarm compiles; the device headers compile with nvcc
+#   check.sh install SOURCE BUILD FAKE_DRIVER   the package and the C++, C and CMake blocks; the programs, and one with
+#                                               a kernel of its own, run offline from a pack of what prewarm compiles;
+#                                               the device headers compile with nvcc
 #   check.sh fetch SOURCE BUILD                 the C block in a project of C alone that has the source tree inside
 #   check.sh shell SOURCE BUILD                 the shell blocks (README's commands use SOURCE/build)
 set -euo pipefail
@@ -53,6 +54,7 @@ fi
 
 cmake --install "$build" --prefix "$work/prefix" >/dev/null
 mkdir "$work/engine"
+own_templates=$source/examples/02_own_kernel/templates
 blocks cpp >"$work/engine/engine.cc"
 blocks c >"$work/engine/engine.c"
 {
@@ -68,6 +70,10 @@ blocks c >"$work/engine/engine.c"
   echo '  find_package(CUDAToolkit REQUIRED)'
   echo "  target_include_directories(offline PRIVATE $work/engine $source \${CUDAToolkit_INCLUDE_DIRS})"
   echo '  target_link_libraries(offline PRIVATE cubinery::cubinery engine_c cubinery::cubinery_c)'
+  echo "  add_executable(own $source/examples/02_own_kernel/main.cc)"
+  echo "  target_include_directories(own PRIVATE $own_templates)"
+  echo "  target_compile_definitions(own PRIVATE RMS_NORM_TEMPLATE_DIR=\"$own_templates\")"
+  echo '  target_link_libraries(own PRIVATE cubinery::cubinery CUDA::cudart_static)'
   echo 'endif()'
 } >"$work/engine/CMakeLists.txt"
 cmake -G Ninja -S "$work/engine" -B "$work/engine/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_FLAGS="-Wall -Wextra" \
@@ -113,9 +119,18 @@ if [[ ! -x $work/prefix/bin/cubinery ]]; then exit 0; fi
 "$work/prefix/bin/cubinery" --version
 if [[ ! -x $work/engine/build/offline ]]; then exit 0; fi
 
-# README's own command fills the cache that its programs use.
+# README's own command fills the cache that its programs use; an own kernel's program says what it needs.
 prewarm=$(blocks sh | grep 'cubinery prewarm' | sed "s|build/cli/cubinery|$work/prefix/bin/cubinery|; s| --dry-run||")
 echo "+ $prewarm"
 export CUBINERY_CACHE_DIR=$work/offline
 (cd "$source" && bash -euo pipefail -c "$prewarm")
-CUBINERY_OFFLINE=1 CUBINERY_DRIVER=$fake_driver "$work/engine/build/offline" "$fake_driver" "$config"
+"$work/engine/build/own" --manifest >"$work/own.json"
+"$work/prefix/bin/cubinery" prewarm --manifest "$work/own.json" --template-dir "$own_templates" --arch sm_90a
+
+# What is shipped is one file, and all that the programs have.
+"$work/prefix/bin/cubinery" cache export --arch sm_90a -o "$work/my.pack"
+rm -r "$CUBINERY_CACHE_DIR"
+export CUBINERY_CACHE_LAYERS=$work/my.pack CUBINERY_OFFLINE=1
+CUBINERY_DRIVER=$fake_driver "$work/engine/build/offline" "$fake_driver" "$config"
+"$work/engine/build/own" | tee "$work/own.txt"
+grep -q ' for sm_90a: disk,' "$work/own.txt"
