@@ -50,7 +50,7 @@ def test_a_configuration_is_a_path_text_a_dict_or_an_object():
     [
         (3, 1, "config: is of type int; accepted: a path, JSON, a dict, or an object with to_dict"),
         ({}, 1, "config: no field linear_num_key_heads"),
-        ("{", 1, "config: not JSON at line 1, column 2"),
+        ("{", 1, "config: not JSON at column 2"),
         (CONFIG, 0, "tp = 0; accepted: an int from 1 up"),
         (CONFIG, "2", "tp = '2'; accepted: an int from 1 up"),
         (CONFIG, 5, f"{CONFIG}: .*divisible by tp = 5; accepted: 1, 2, 4, 8, 16"),
