@@ -6,11 +6,17 @@
 #   scripts/clean_root.sh bookworm scripts/run.sh
 #   scripts/clean_root.sh trixie scripts/test.sh
 #   CUBINERY_MIRROR=http://archive.ubuntu.com/ubuntu scripts/clean_root.sh noble scripts/run.sh
+#
+# With BRING the files that it names are in brought/ of the checkout; with TOOLKIT=none there is no toolkit:
+#
+#   TOOLKIT=none BRING=dist/*.whl scripts/clean_root.sh bookworm tests/package/wheel_alone.sh
+#   TOOLKIT=none BRING=build-deb/*.deb scripts/clean_root.sh bookworm tests/package/deb_alone.sh
 set -euo pipefail
 suite=$1
 shift
 source=$(cd "$(dirname "$0")/.." && pwd)
 toolkit=$(readlink -f "${CUDA_HOME:-/usr/local/cuda}")
+if [[ ${TOOLKIT:-} == none ]]; then toolkit=; fi
 base=${CUBINERY_ROOTS:-/var/cache/cubinery-roots}/$suite
 
 if [[ ! -e $base.complete ]]; then
@@ -24,15 +30,25 @@ root=$(mktemp -d /var/tmp/clean-root-XXXXXX)
 trap 'rm -rf --one-file-system "$root"' EXIT
 cp -a "$base/." "$root"
 cp -L /etc/resolv.conf "$root/etc/"
+if [[ -n ${PIP_CERT:-} ]]; then  # a network with a certificate authority of its own
+  cp -L "$PIP_CERT" "$root/etc/pip-cert.crt"
+  printf '[global]\ncert = /etc/pip-cert.crt\n' >"$root/etc/pip.conf"
+fi
 git clone --quiet "file://$source" "$root/root/cubinery"
-mkdir -p "$root$toolkit"
-ln -sfn "$toolkit" "$root/usr/local/cuda"
+# shellcheck disable=SC2086
+if [[ -n ${BRING:-} ]]; then mkdir "$root/root/cubinery/brought" && cp $BRING "$root/root/cubinery/brought"; fi
+if [[ -n $toolkit ]]; then
+  mkdir -p "$root$toolkit"
+  ln -sfn "$toolkit" "$root/usr/local/cuda"
+fi
 
 # The mounts are this process's own and end with it.
 export root toolkit
 unshare --mount --pid --fork bash -euo pipefail -c '
-  mount --bind "$toolkit" "$root$toolkit"
-  mount -o remount,ro,bind "$root$toolkit"
+  if [[ -n $toolkit ]]; then
+    mount --bind "$toolkit" "$root$toolkit"
+    mount -o remount,ro,bind "$root$toolkit"
+  fi
   mount -t proc proc "$root/proc"
   mount --rbind /dev "$root/dev"
   exec chroot "$root" /usr/bin/env -i HOME=/root TERM="${TERM:-dumb}" LANG=C.UTF-8 CI="${CI:-}" \
