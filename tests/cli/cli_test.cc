@@ -145,10 +145,10 @@ TEST_CASE("explain shows the kernels of one name, or the source of one", "[cpu]"
   CHECK(own.out.find("gdn_prefill_chunks for sm_90a: not cached") == 0);
 
   const Output first = cli.run("explain --source" + problem);
-  CHECK(first.out == all[0]["source"]);
+  CHECK(first.out == all[0]["source"].get<std::string>());
   CHECK(contains(first.out, "__global__"));
   const Output chosen = cli.run("explain --source --kernel gdn_prefill_scan" + problem);
-  CHECK(chosen.out == one[0]["source"]);
+  CHECK(chosen.out == one[0]["source"].get<std::string>());
   CHECK(chosen.out != first.out);
 }
 
