@@ -10,6 +10,7 @@
 #include "gdn_prefill_chunks/key.h"
 #include "runtime/gdn/prefill_operator.h"
 #include "runtime/gdn/prefill_portable.h"
+#include "runtime/gdn/prefill_split.h"
 #include "runtime/gdn/prefill_state.h"
 #include "runtime/operator/tensor_check.h"
 
@@ -24,7 +25,8 @@ const std::vector<Axis> kAxes = {
 }  // namespace
 
 const std::vector<const gdn::PrefillPath*>& OperatorOf<gdn::PrefillProblem>::paths() {
-  static const std::vector<const gdn::PrefillPath*> kPaths = {&gdn::prefill_portable()};
+  static const std::vector<const gdn::PrefillPath*> kPaths = {&gdn::prefill_portable(),
+                                                              &gdn::prefill_split()};
   return kPaths;
 }
 

@@ -39,6 +39,11 @@ constexpr double kScanTwoStages = 1.33;
 // From the start of a block to its first chunk and from its last to its end, besides the bytes of
 // its state.
 constexpr double kScanBlockUs = 2.5;
+// Tickets and certificates of blocks.  Joining parts: fixed, and as a share of their scan; many
+// heads forget.
+constexpr double kTicketUs = 4;
+constexpr double kPartUs = 10;
+constexpr double kPartShare = 0.35;
 // f32 operands: three products of tf32, which run at half the rate of bf16, twice the bytes.
 constexpr double kF32Products = 6;
 constexpr double kF32Lone = 3;
@@ -134,6 +139,21 @@ int heads_per_block(std::int64_t slots, int heads, int shared_heads, int sm_coun
 double prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanKey& scan,
                   const PrefillLoad& load, const Target& target) {
   return 2 * kPrefillStartUs + chunks_us(chunks, load, target) + scan_us(scan, load, target);
+}
+
+double split_prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanKey& scan,
+                        const PartRule& rule, const PrefillLoad& load, const Target& target) {
+  const std::int64_t part =
+      std::int64_t{rule.chunks(load.sequences * load.length)} * scan.chunk_size;
+  const std::int64_t parts = (load.length + part - 1) / part;
+  const std::int64_t longest = (load.longest + part - 1) / part;
+  PrefillLoad cut = load;
+  cut.sequences = load.sequences * parts;
+  cut.length = (load.length + parts - 1) / parts;
+  cut.longest = (load.longest + longest - 1) / longest;
+  const double once = scan_us(scan, cut, target);
+  const double joined = longest > 1 ? kPartUs + once * kPartShare : 0;
+  return 2 * kPrefillStartUs + chunks_us(chunks, load, target) + kTicketUs + once + joined;
 }
 
 }  // namespace cubinery::gdn

@@ -6,6 +6,7 @@
 
 #include "gdn_prefill_chunks/key.h"
 #include "gdn_prefill_scan/key.h"
+#include "runtime/gdn/prefill_parts.h"
 #include "tuner/choose/target.h"
 
 namespace cubinery::gdn {
@@ -26,5 +27,9 @@ int heads_per_block(std::int64_t slots, int heads, int shared_heads, int sm_coun
 // Microseconds of one prefill launch: of both kernels, behind each other.
 double prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanKey& scan,
                   const PrefillLoad& load, const Target& target);
+
+// The same with sequences cut into parts.
+double split_prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanKey& scan,
+                        const PartRule& rule, const PrefillLoad& load, const Target& target);
 
 }  // namespace cubinery::gdn

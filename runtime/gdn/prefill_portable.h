@@ -22,8 +22,7 @@ class PrefillPortable final : public PrefillPortableBase {
   std::optional<std::string> why_not(const PrefillProblem& problem,
                                      const Target& target) const override;
 
-  // One key of the first kernel, with scans from most warps per block (least traffic) to one (most
-  // blocks).  All have the same chunk_size, which is all that results depend on.
+  // Of default_kernels() (prefill_kernels.h).
   std::vector<KeySet> default_keys(const PrefillProblem& problem,
                                    const Target& target) const override;
 

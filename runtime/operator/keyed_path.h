@@ -48,14 +48,21 @@ bool set_tuned_fields(const std::vector<TunedValue>& values, std::string_view pr
   return is_complete;
 }
 
-// One kernel of a path, as values name its tuned fields.
+// Keys without parameters are no kernel's: choices that the path's launches depend on.
+template <class Key>
+inline constexpr bool kIsKernel = requires {
+  typename Fields<Key>::Params;
+};
+
+// One key of a path, as values name its tuned fields.
 struct KernelNames {
   std::string_view prefix;  // "scan.": "scan.warps"; empty where the path has one kernel
   // A tuned field that the kernels share: one value without a prefix.
   std::string_view shared{};
 };
 
-// The path's kernels have the keys `Keys`, in the order of their launches.
+// The path's kernels have the keys `Keys`, in the order of their launches; those that are no
+// kernel's stand behind them.
 template <class Problem, class Runner, class... Keys>
 class KeyedPath : public Path<Problem, Runner> {
  public:
@@ -66,7 +73,11 @@ class KeyedPath : public Path<Problem, Runner> {
       : name_(name), names_(names) {}
 
   std::string_view name() const final { return name_; }
-  std::vector<std::string> kernels() const final { return {Fields<Keys>::kName...}; }
+  std::vector<std::string> kernels() const final {
+    std::vector<std::string> names;
+    (add_kernel_name<Keys>(&names), ...);
+    return names;
+  }
 
   std::vector<Configuration> configurations(const Problem& problem,
                                             const Target& target) const final {
@@ -129,6 +140,7 @@ class KeyedPath : public Path<Problem, Runner> {
     const Problem normal = normalised(problem);
     KeySet keys;
     std::apply([&](auto&... key) { (copy_fields(normal, &key), ...); }, keys);
+    set_own_fields(&keys);
     return keys;
   }
 
@@ -143,14 +155,26 @@ class KeyedPath : public Path<Problem, Runner> {
   virtual std::unique_ptr<const Runner> loaded(const Problem& problem, const KeySet& keys,
                                                const Target& target,
                                                std::vector<Kernel> kernels) const = 0;
+  // Sets the fixed fields by which the path's kernels differ from those of other paths.
+  virtual void set_own_fields(KeySet*) const {}
   // Where the table says that a field changes bits and for some keys it does not.
   virtual void correct_bits(const KeySet&, Values*) const {}
 
  private:
   Configuration configuration(const KeySet& keys) const {
-    // Keys that fit are valid.
-    return {values_of(keys),
-            std::apply([](const auto&... key) { return std::vector{*spec_of(key)...}; }, keys)};
+    std::vector<KernelSpec> specs;
+    std::apply([&](const auto&... key) { (add_spec(key, &specs), ...); }, keys);
+    return {values_of(keys), std::move(specs)};
+  }
+
+  template <class Key>
+  static void add_kernel_name(std::vector<std::string>* names) {
+    if constexpr (kIsKernel<Key>) names->emplace_back(Fields<Key>::kName);
+  }
+  // Requires: the key is valid.
+  template <class Key>
+  static void add_spec(const Key& key, std::vector<KernelSpec>* specs) {
+    if constexpr (kIsKernel<Key>) specs->push_back(*spec_of(key));
   }
 
   // Calls f() for every choice of the tuned fields of all kernels; those of the last vary fastest.

@@ -11,6 +11,11 @@
 //   v_out[i]    rk_i e^(G_C - G_i)    what the new value of token i is multiplied by on its way
 //                                     into the state
 //   decay       e^G_C                 what the state is multiplied by
+//   bound       sum_i log2(e^g_i max(1, |1 - beta_i |k^_i|^2|))
+//                                     what the chunk makes of a state in front of it, its values
+//                                     aside, is at most 2^bound times as large: the norm of
+//                                     e^g (I - beta k^ k^T) is the larger of e^g and
+//                                     e^g |1 - beta |k^|^2|
 #pragma once
 
 #include "cubinery/dtype.h"
@@ -29,6 +34,7 @@ struct ChunkRecord {
   int q_in;
   int v_out;
   int decay;
+  int bound;
   int bytes;
 };
 
@@ -42,6 +48,7 @@ constexpr ChunkRecord chunk_record(int chunk_size, DType dtype) {
   record.q_in = record.k_in + vector;
   record.v_out = record.q_in + vector;
   record.decay = record.v_out + vector;
+  record.bound = record.decay + 4;
   record.bytes = record.decay + 16;
   return record;
 }

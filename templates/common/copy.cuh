@@ -60,6 +60,9 @@ class RowCopier {
     }
   }
 
+  // Goes past the next kRows rows.
+  __device__ void skip(const InputRows<TokenStrides>& rows) { from_ += kRows * rows.stride.token; }
+
  private:
   static constexpr int kSize = size_of(kDType);
   static constexpr int kPieces = kDim * kSize / 16;  // of a row

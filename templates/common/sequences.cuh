@@ -29,16 +29,18 @@ __device__ Sequence packed_sequence(long long n, const StridedVector& cu_seqlens
   return {.batch = 0, .first = first, .tokens = end - first, .slot = first / kChunk + n};
 }
 
-// The packed sequence that owns a slot, or would if it were longer: the last one whose first slot
-// is not behind it.  Whatever cu_seqlens holds, the result is one of 0 ... sequences - 1.
-template <int kChunk, DType kIndex>
-__device__ int sequence_of_slot(long long slot, const StridedVector& cu_seqlens, int sequences) {
+// The packed sequence that owns a slot of `slot_tokens` tokens, or would if it were longer: the
+// last one whose first slot is not behind it.  Whatever cu_seqlens holds, the result is one of 0
+// ... sequences - 1.
+template <DType kIndex>
+__device__ int sequence_of_slot(long long slot, int slot_tokens, const StridedVector& cu_seqlens,
+                                int sequences) {
   int low = 0;
   int high = sequences;
   while (high - low > 1) {
     const int middle = (low + high) / 2;
     const long long first = load_index<kIndex>(cu_seqlens, middle);
-    (first / kChunk + middle <= slot ? low : high) = middle;
+    (first / slot_tokens + middle <= slot ? low : high) = middle;
   }
   return low;
 }

@@ -270,6 +270,22 @@ __device__ Tile<kDType> load_tile(unsigned shared, int tile) {
 
 // The same in generic memory.  Requires: tiles is 16-byte aligned.
 template <DType kDType>
+__device__ Tile<kDType> load_tile(const void* tiles, int tile) {
+  constexpr int kBytes = 8 * size_of(kDType);
+  const auto* from = reinterpret_cast<const uint4*>(static_cast<const char*>(tiles) +
+                                                    (tile * 32 + threadIdx.x % 32) * kBytes);
+  if constexpr (kDType == DType::kF32) {
+    const uint4 x = from[0], y = from[1];
+    return {{{{__uint_as_float(x.x), __uint_as_float(x.y)},
+              {__uint_as_float(x.z), __uint_as_float(x.w)}},
+             {{__uint_as_float(y.x), __uint_as_float(y.y)},
+              {__uint_as_float(y.z), __uint_as_float(y.w)}}}};
+  } else {
+    const uint4 x = *from;
+    return {{{x.x, x.y}, {x.z, x.w}}};
+  }
+}
+template <DType kDType>
 __device__ void store_tile(void* tiles, int tile, const Tile<kDType>& stored) {
   constexpr int kBytes = 8 * size_of(kDType);
   auto* to =
@@ -285,7 +301,7 @@ __device__ void store_tile(void* tiles, int tile, const Tile<kDType>& stored) {
   }
 }
 
-// Where element (row, column) of an fp32 tile lies, in elements from the tile's first.
+// Where element (row, column) of a stored tile lies, in elements from the tile's first.
 __device__ inline int tile_element(int row, int column) {
   return (row % 8 * 4 + column % 8 / 2) * 8 + row / 8 * 4 + column / 8 * 2 + column % 2;
 }

@@ -171,18 +171,36 @@ __device__ void store_matrices(char* record, const float* sums, const float* bet
   }
 }
 
+// Element (i, i) of fp32 tiles.
+__device__ float diagonal(const float* tiles, int i) {
+  return tiles[lower_tile(i / 16, i / 16) * 256 + dev::tile_element(i % 16, i % 16)];
+}
+
+// The logarithm of max(1, |1 - beta k^2|).  NOTE: fmaxf would drop a NaN.
+__device__ float log2_growth(float beta, float k_squared) {
+  const float factor = fabsf(1.0f - beta * k_squared);
+  return factor <= 1.0f ? 0.0f : __log2f(factor);
+}
+
 // The record's vectors, with one warp.  `tokens` are there.  NOTE: sums behind the last one differ
 // from its own by rounding.
-__device__ void store_factors(char* record, const float* sums, int tokens, float scale) {
+__device__ void store_factors(char* record, const float* sums, const float* beta, int tokens,
+                              float scale) {
   const float last = sums[tokens - 1];
   const int lane = threadIdx.x % 32;
+  float growth = 0.0f;
   for (int i = lane; i < kChunk; i += 32) {
+    growth += log2_growth(beta[i], diagonal(kk_tiles(), i));
     const float decay = dev::exp2(sums[i]);
     reinterpret_cast<float*>(record + kRecord.k_in)[i] = k_norms()[i] * decay;
     reinterpret_cast<float*>(record + kRecord.q_in)[i] = scale * q_norms()[i] * decay;
     reinterpret_cast<float*>(record + kRecord.v_out)[i] = k_norms()[i] * dev::exp2(last - sums[i]);
   }
-  if (lane == 0) *reinterpret_cast<float*>(record + kRecord.decay) = dev::exp2(last);
+  growth = dev::sum_over_lanes<32, 1>(growth);
+  if (lane == 0) {
+    *reinterpret_cast<float*>(record + kRecord.decay) = dev::exp2(last);
+    *reinterpret_cast<float*>(record + kRecord.bound) = last + growth;
+  }
 }
 
 // The chunk of a slot.  No tokens: the slot is not used.
@@ -191,7 +209,7 @@ __device__ Chunk chunk_of(const GdnPrefillChunksParams& p, int slot) {
   dev::Sequence sequence;
   if constexpr (kKey.varlen) {
     constexpr DType kIndex = kKey.cu_seqlens_dtype;
-    n = dev::sequence_of_slot<kChunk, kIndex>(slot, p.cu_seqlens, p.sequences);
+    n = dev::sequence_of_slot<kIndex>(slot, kChunk, p.cu_seqlens, p.sequences);
     sequence = dev::packed_sequence<kChunk, kIndex>(n, p.cu_seqlens);
   } else {
     n = slot / ((p.tokens + kChunk - 1) / kChunk);
@@ -216,6 +234,10 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   const int slot = blockIdx.x / head_blocks;
   const int first_head = blockIdx.x % head_blocks * p.heads_per_block;
   dev::wait_for_previous_kernel();
+  for (long long i = 1LL * blockIdx.x * threads(kKey) + threadIdx.x; i < p.counters;
+       i += 1LL * gridDim.x * threads(kKey)) {
+    p.zeroed[i] = 0;
+  }
   if constexpr (kKey.varlen) {
     if (first_head == 0 && slot < p.sequences) {
       dev::rank_sequence<kKey.cu_seqlens_dtype, threads(kKey)>(
@@ -256,6 +278,6 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
     char* record = static_cast<char*>(p.records) +
                    (static_cast<long long>(slot) * p.heads + first_head + i) * kRecord.bytes;
     store_matrices(record, gate_sums(i), betas(i));
-    store_factors(record, gate_sums(i), chunk.tokens, p.scale);
+    store_factors(record, gate_sums(i), betas(i), chunk.tokens, p.scale);
   }
 }

@@ -56,8 +56,10 @@ struct GdnPrefillChunksParams {
   InputRows<TokenStrides> q, k;
   GateParams<TokenStrides> gates;
   StridedVector cu_seqlens;
-  void* records;  // [chunk_slots][heads] of chunk_record().bytes
-  int* order;     // [sequences], varlen: written; see common/sequences.cuh
+  void* records;     // [chunk_slots][heads] of chunk_record().bytes
+  int* order;        // [sequences], varlen: written; see common/sequences.cuh
+  unsigned* zeroed;  // [counters]: set to 0, for the kernels behind this one
+  long long counters;
 
   long long tokens;  // of a sequence; varlen: of all
   int sequences;

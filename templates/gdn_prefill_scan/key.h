@@ -4,6 +4,7 @@
 #include "common/chunk_record.h"
 #include "common/key_rules.h"
 #include "common/params.h"
+#include "common/parts.h"
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_parts.h"
 
@@ -19,6 +20,8 @@ struct GdnPrefillScanKey {
   DType cu_seqlens_dtype = DType::kI32;
   bool varlen = false;
   gdn::Checkpoints checkpoints = gdn::Checkpoints::kNone;
+
+  bool parts = false;  // long sequences are cut into parts: common/parts.h
 
   // Tuned.  Results depend on chunk_size, not on the others.
   int chunk_size = 32;  // tokens
@@ -55,10 +58,13 @@ constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
   // With the copying warp eight, the most that leave each thread all registers.
   if (key.warps < 1 || key.warps > 7) return "warps must be from 1 to 7";
   if (key.value_dim % (16 * key.warps) != 0) return "16 * warps must divide value_dim";
+  if (key.parts && key.key_dim % (16 * key.warps) != 0)
+    return "16 * warps must divide key_dim, with parts";
   if (key.stages < 2 || key.stages > 4) return "stages must be 2, 3 or 4";
   // The largest block of any architecture so far.
   if (shared_bytes(key) > 227 * 1024) return "the stages pass 227 KiB of shared memory";
   // Compilers spill registers for these.
+  if (key.parts && key.key_dim > 128) return "parts need key_dim <= 128";
   const bool is_long = key.key_dim > 128;
   if (is_long && key.chunk_size > 32) return "key_dim > 128 needs chunk_size = 16 or 32";
   if (key.dtype == DType::kF32 && key.chunk_size > (is_long ? 16 : 32))
@@ -77,6 +83,7 @@ struct GdnPrefillScanParams {
   StridedVector cu_seqlens;
   const void* records;  // as in GdnPrefillChunksParams
   const int* order;
+  PartParams parts;  // with the key's `parts`
 
   long long tokens;      // of a sequence; varlen: of all
   int checkpoint_every;  // tokens, a multiple of chunk_size

@@ -67,7 +67,7 @@ gdn::PrefillProblem small_problem(const gdn::PrefillProblem& problem) {
 std::vector<std::int64_t> check_lengths(const gdn::PrefillProblem& problem, int chunk_size) {
   if (chunk_size == 0) return std::vector<std::int64_t>(idx(kRequests), 1);
   const std::int64_t chunk = chunk_size;
-  const std::int64_t several = 3 * chunk + 5;
+  const std::int64_t several = 11 * chunk + 5;  // and several parts, where sequences are cut
   if (!problem.varlen) return std::vector<std::int64_t>(idx(kDenseSequences), several);
   return {chunk + 1, 3, 0, 1, chunk - 1, chunk, several};
 }

@@ -7,8 +7,10 @@
 #include <optional>
 #include <utility>
 
-#include "common/chunk_record.h"
 #include "runtime/gdn/decode_state.h"
+#include "runtime/gdn/prefill_kernels.h"
+#include "runtime/gdn/prefill_portable.h"
+#include "runtime/gdn/prefill_split.h"
 #include "runtime/gdn/prefill_state.h"
 #include "runtime/gdn/problem_fields.h"
 #include "runtime/operator/keyed_path.h"
@@ -176,17 +178,23 @@ std::size_t HarnessOf<PrefillProblem>::workspace_bytes(const gdn::Prefill& prefi
 }
 
 std::size_t HarnessOf<PrefillProblem>::most_workspace_bytes(const PrefillProblem& problem,
+                                                            const Target& target,
                                                             const Lengths& lengths) {
   const PrefillSize size = size_of_launch(lengths);
-  constexpr long long kAlignment = 256;
-  const long long order = (size.sequences * 4 + kAlignment - 1) / kAlignment * kAlignment;
-  long long most = 0;
+  const auto [chunks, scan] = gdn::prefill_portable().fixed_keys(problem);
+  gdn::PrefillKernels keys{.chunks = chunks, .scan = scan};
+  std::size_t most = 0;
+  const auto add = [&](const std::optional<gdn::PartRule>& rule) {
+    most = std::max(most, gdn::workspace_bytes(problem, keys, rule, size.tokens, size.sequences));
+  };
   for (const int chunk : kChunkSizes) {
-    const long long record = chunk_record(chunk, problem.dtype).bytes;
-    const long long slots = chunk_slots(size.tokens, size.sequences, chunk);
-    most = std::max(most, order + slots * record * problem.heads.count());
+    keys.chunks.chunk_size = keys.scan.chunk_size = chunk;
+    add({});
+    for_each_candidate(gdn::PartChoice{}, [&](const gdn::PartChoice& choice) {
+      add(gdn::PartRule(problem, keys.scan, choice.warps_per_sm, target.sm_count));
+    });
   }
-  return static_cast<std::size_t>(most);
+  return most;
 }
 
 }  // namespace cubinery

@@ -67,7 +67,8 @@ struct HarnessOf<gdn::DecodeProblem> {
     return 0;
   }
   // That suffices for any configuration.
-  static std::size_t most_workspace_bytes(const Problem&, const std::vector<std::int64_t>&) {
+  static std::size_t most_workspace_bytes(const Problem&, const Target&,
+                                          const std::vector<std::int64_t>&) {
     return 0;
   }
   // With arguments of reference().
@@ -106,7 +107,7 @@ struct HarnessOf<gdn::PrefillProblem> {
                                  const Target& target, const std::vector<TunedValue>& values);
   static std::size_t workspace_bytes(const Operator& prefill,
                                      const std::vector<std::int64_t>& lengths);
-  static std::size_t most_workspace_bytes(const Problem& problem,
+  static std::size_t most_workspace_bytes(const Problem& problem, const Target& target,
                                           const std::vector<std::int64_t>& lengths);
   static Status launch(const Operator& prefill, Stream stream, const gdn::PrefillArgs& args,
                        const gdn::Workspace& workspace) {

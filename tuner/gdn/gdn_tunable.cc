@@ -99,7 +99,8 @@ class GdnTunable final : public Tunable {
     if (!made) return std::move(made).error();
     Result<std::shared_ptr<const Device>> device = device_of(context_);
     if (!device) return std::move(device).error();
-    const std::size_t workspace = Harness::most_workspace_bytes(made->problem, made->lengths);
+    const std::size_t workspace =
+        Harness::most_workspace_bytes(made->problem, target_, made->lengths);
     Result<GdnOperands> operands =
         GdnOperands::create(*device, Harness::reference(made->problem),
                             {.lengths = made->lengths,

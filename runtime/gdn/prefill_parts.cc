@@ -1,0 +1,37 @@
+#include "runtime/gdn/prefill_parts.h"
+
+#include <algorithm>
+
+#include "common/parts.h"
+
+namespace cubinery::gdn {
+namespace {
+
+// With batch_invariant, where the length must not depend on what else there is in the batch.
+constexpr int kFixedTokens = 4096;
+// A whole number of chunks of any size.
+constexpr int kLeastTokens = 64;
+
+}  // namespace
+
+PartRule::PartRule(const PrefillProblem& problem, const GdnPrefillScanKey& scan, int warps_per_sm,
+                   int sm_count)
+    : chunk_size_(scan.chunk_size),
+      has_fixed_length_(problem.batch_invariant),
+      wanted_(std::max<std::int64_t>(
+          std::int64_t{sm_count} * warps_per_sm / (problem.heads.count() * (scan.value_dim / 16)),
+          1)) {}
+
+int PartRule::chunks(std::int64_t tokens) const {
+  if (has_fixed_length_) return kFixedTokens / chunk_size_;
+  const std::int64_t chunks = (tokens + chunk_size_ - 1) / chunk_size_;
+  const std::int64_t even = (chunks + wanted_ - 1) / wanted_;
+  return static_cast<int>(std::max<std::int64_t>(even, kLeastTokens / chunk_size_));
+}
+
+std::int64_t PartRule::most_results(std::int64_t tokens) const {
+  if (has_fixed_length_) return part_results(tokens, kFixedTokens);
+  return std::min(part_results(tokens, kLeastTokens), wanted_);
+}
+
+}  // namespace cubinery::gdn

@@ -1,0 +1,30 @@
+// How long the parts are that long sequences are cut into (common/parts.h).
+#pragma once
+
+#include <cstdint>
+
+#include "cubinery/gdn_prefill.h"
+#include "gdn_prefill_scan/key.h"
+
+namespace cubinery::gdn {
+
+// Of one configuration on one GPU.
+class PartRule {
+ public:
+  // As many parts as give every multiprocessor `warps_per_sm` warps of the scan.  With
+  // batch_invariant always the same length.
+  PartRule(const PrefillProblem& problem, const GdnPrefillScanKey& scan, int warps_per_sm,
+           int sm_count);
+
+  // Chunks of a part, at most, in a launch of so many tokens.
+  int chunks(std::int64_t tokens) const;
+  // Parts with results (common/parts.h) of any launch of at most so many tokens.
+  std::int64_t most_results(std::int64_t tokens) const;
+
+ private:
+  int chunk_size_;
+  bool has_fixed_length_;
+  std::int64_t wanted_;  // parts of a launch
+};
+
+}  // namespace cubinery::gdn

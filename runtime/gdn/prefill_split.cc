@@ -1,0 +1,81 @@
+#include "runtime/gdn/prefill_split.h"
+
+#include <utility>
+
+#include "runtime/gdn/prefill_cost.h"
+#include "runtime/gdn/prefill_kernels.h"
+
+namespace cubinery::gdn {
+namespace {
+
+using SplitKeys = PrefillSplit::KeySet;
+
+PrefillKernels split_kernels_of(const SplitKeys& keys) {
+  return {.chunks = std::get<0>(keys), .scan = std::get<1>(keys)};
+}
+
+PartRule rule_of(const PrefillProblem& problem, const SplitKeys& keys, const Target& target) {
+  return {problem, std::get<1>(keys), std::get<2>(keys).warps_per_sm, target.sm_count};
+}
+
+}  // namespace
+
+void PrefillSplit::set_own_fields(KeySet* keys) const { std::get<1>(*keys).parts = true; }
+
+std::vector<SplitKeys> PrefillSplit::default_keys(const PrefillProblem& problem,
+                                                  const Target& target) const {
+  std::vector<SplitKeys> found;
+  for (const auto& [chunks, scan] :
+       default_kernels(split_kernels_of(fixed_keys(problem)), problem, target)) {
+    found.emplace_back(chunks, scan, PartChoice{});
+  }
+  return found;
+}
+
+std::optional<std::string> PrefillSplit::why_not(const PrefillProblem& problem,
+                                                 const Target& target) const {
+  if (problem.split == Split::kNever) return "the problem asks for sequences in one piece";
+  if (problem.split == Split::kAuto && problem.batch_invariant) {
+    return "batch_invariant, and the problem does not ask for it";
+  }
+  const SplitKeys keys = fixed_keys(problem);
+  if (const char* reason = why_invalid(std::get<1>(keys)); reason != nullptr) {
+    // The widest block's rules: narrower ones have fewer.
+    GdnPrefillScanKey narrow = std::get<1>(keys);
+    narrow.warps = 1;
+    narrow.chunk_size = 16;
+    if (const char* still = why_invalid(narrow)) return still;
+  }
+  if (!default_keys(problem, target).empty()) return std::nullopt;
+  return "its blocks need more shared memory";
+}
+
+bool PrefillSplit::fits(const PrefillProblem& problem, const KeySet& keys,
+                        const Target& target) const {
+  return fit(split_kernels_of(keys), problem, target);
+}
+
+double PrefillSplit::us(const PrefillProblem& problem, const KeySet& keys, const Point& at,
+                        const Target& target) const {
+  return split_prefill_us(std::get<0>(keys), std::get<1>(keys), rule_of(problem, keys, target),
+                          {.sequences = at[0],
+                           .length = at[1],
+                           .longest = at[1] * at[2],
+                           .heads = problem.heads.count(),
+                           .shared_heads = shared_heads(problem)},
+                          target);
+}
+
+std::unique_ptr<const PrefillRunner> PrefillSplit::loaded(const PrefillProblem& problem,
+                                                          const KeySet& keys, const Target& target,
+                                                          std::vector<Kernel> kernels) const {
+  return prefill_runner(problem, split_kernels_of(keys), rule_of(problem, keys, target), target,
+                        std::move(kernels));
+}
+
+const PrefillSplit& prefill_split() {
+  static const PrefillSplit kPath;
+  return kPath;
+}
+
+}  // namespace cubinery::gdn

@@ -1,0 +1,64 @@
+// The path of prefill that cuts long sequences into parts: the portable kernels, the scan with its
+// `parts` (common/parts.h).
+#pragma once
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "gdn_prefill_chunks/fields.h"
+#include "gdn_prefill_scan/fields.h"
+#include "runtime/gdn/prefill_operator.h"
+#include "runtime/operator/keyed_path.h"
+
+namespace cubinery {
+namespace gdn {
+
+// What decides how long parts are.  No kernel's key.
+struct PartChoice {
+  int warps_per_sm = 8;  // of the scan, that a launch aims at
+};
+
+inline const char* why_invalid(const PartChoice&) { return nullptr; }
+
+}  // namespace gdn
+
+template <>
+struct Fields<gdn::PartChoice> {
+  static constexpr const char* kName = "parts";
+  static constexpr auto kList =
+      std::tuple{tuned_bits("warps_per_sm", &gdn::PartChoice::warps_per_sm, 4, 8, 16)};
+};
+
+namespace gdn {
+
+using PrefillSplitBase =
+    KeyedPath<PrefillProblem, PrefillRunner, GdnPrefillChunksKey, GdnPrefillScanKey, PartChoice>;
+
+class PrefillSplit final : public PrefillSplitBase {
+ public:
+  PrefillSplit()
+      : KeyedPath("split", {KernelNames{.prefix = "chunks.", .shared = "chunk_size"},
+                            KernelNames{.prefix = "scan.", .shared = "chunk_size"},
+                            KernelNames{.prefix = "parts."}}) {}
+
+  std::optional<std::string> why_not(const PrefillProblem& problem,
+                                     const Target& target) const override;
+  // Of default_kernels() (prefill_kernels.h), with the default PartChoice.
+  std::vector<KeySet> default_keys(const PrefillProblem& problem,
+                                   const Target& target) const override;
+
+ protected:
+  void set_own_fields(KeySet* keys) const override;
+  bool fits(const PrefillProblem& problem, const KeySet& keys, const Target& target) const override;
+  double us(const PrefillProblem& problem, const KeySet& keys, const Point& at,
+            const Target& target) const override;
+  std::unique_ptr<const PrefillRunner> loaded(const PrefillProblem& problem, const KeySet& keys,
+                                              const Target& target,
+                                              std::vector<Kernel> kernels) const override;
+};
+
+const PrefillSplit& prefill_split();
+
+}  // namespace gdn
+}  // namespace cubinery
