@@ -31,7 +31,7 @@ int PartRule::chunks(std::int64_t tokens) const {
 
 std::int64_t PartRule::most_results(std::int64_t tokens) const {
   if (has_fixed_length_) return part_results(tokens, kFixedTokens);
-  return std::min(part_results(tokens, kLeastTokens), wanted_);
+  return std::min<std::int64_t>(part_results(tokens, kLeastTokens), wanted_);
 }
 
 }  // namespace cubinery::gdn

@@ -12,8 +12,9 @@
 //   carried    S_(j+1) = decay_j S_j + D_j S_j + N_j, where the part j, run from a state of zero,
 //              ends with N_j, and run from the identity without values, with decay_j I + D_j.
 //
-// Part j's results are looked for at first token / tokens of a part + j.  Only parts with another
-// one behind them have results, so those of different sequences lie in different places.
+// N of a part whose state is not carried is the state behind it: what the next one goes on from.
+// Part j's N and D are looked for at first token / tokens of a part + j.  Only parts with another
+// one behind them have any, so those of different sequences lie in different places.
 #pragma once
 
 #include "cubinery/dtype.h"
@@ -41,13 +42,17 @@ constexpr long long part_results(long long tokens, long long part_tokens) {
   return tokens / part_tokens;
 }
 
-// Of one part and head: N, as fp32 tiles, all of 16 value columns behind each other.
+// Of one part and head: N^T as fp32 tiles, [key_dim / 16][value_dim / 16] of them.
 constexpr long long part_state_bytes(int key_dim, int value_dim) {
   return 4LL * key_dim * value_dim;
 }
-// Of one part and head: D as tiles of operands, then the decay.
+// Of 16 columns of D: their tiles as right operands, then the decay.
+constexpr int transition_slice_bytes(int key_dim, DType dtype) {
+  return 16 * key_dim * size_of(dtype) + 16;
+}
+// Of one part and head: D.
 constexpr long long part_transition_bytes(int key_dim, DType dtype) {
-  return 1LL * key_dim * key_dim * size_of(dtype) + 16;
+  return key_dim / 16 * transition_slice_bytes(key_dim, dtype);
 }
 // Counters of a launch: tickets, then two for each part and head with results.
 constexpr long long part_counters(long long results, int heads) { return 1 + 2 * results * heads; }
@@ -58,7 +63,7 @@ struct PartParams {
   int slots;           // of the launch
   unsigned* tickets;   // one
   unsigned* started;   // [results][heads]: blocks that have read the initial state
-  unsigned* finished;  // [results][heads]: blocks that have left their result
+  unsigned* finished;  // [results][heads]: blocks that have left N or D
   void* states;        // [results][heads] of part_state_bytes()
   void* transitions;   // [results][heads] of part_transition_bytes()
 };

@@ -74,13 +74,11 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
     if (!copies) load_state(state, p, slots.read, unit);
   }
   run_span(state, p, unit, copies, checkpoints.first + checkpoints_before(p, unit.span.begin));
-  bool is_last = true;
+  bool stores = kKey.states.store && slots.store;
   if constexpr (kKey.parts) {
-    end_part(state, p, unit, part, copies);
-    is_last = part.is_last();
+    if (part.role != Role::kOutputs) return leave_result(state, p, unit, part, copies);
+    stores = stores && part.is_last();
+    if (stores && !copies) wait_for_readers(p, unit, part);
   }
-  if (kKey.states.store && slots.store && is_last && !copies) {
-    if constexpr (kKey.parts) wait_for_readers(p, unit, part);
-    store_state(state, p.states.written, slots.write, unit);
-  }
+  if (stores && !copies) store_state(state, p.states.written, slots.write, unit);
 }

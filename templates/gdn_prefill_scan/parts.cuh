@@ -20,7 +20,6 @@ struct Part {
   int number;        // in its sequence
   long long result;  // of the sequence's first part
 
-  __device__ int begin() const { return number * cut.chunks; }  // first chunk
   __device__ bool is_last() const { return number + 1 == cut.parts; }
 };
 
@@ -30,33 +29,46 @@ constexpr int kResults = kSlices + kKey.key_dim / kColumns;  // blocks that find
 // last place.
 constexpr float kForgotten = -24.0f;
 
-// Chunks in front of chunk `begin` that forget what is in front of them, as few as possible, at
-// most half a part; 0: they do not.  For a whole warp.
+// Chunks in front of part `number`, which is not the first, that forget what is in front of them,
+// as few as possible; 0: there are none within half a part and the 32 that a warp looks at.
 __device__ int chunks_to_forget(const GdnPrefillScanParams& p, const Unit& unit, const Part& part,
-                                int begin) {
-  const int most = part.cut.chunks / 2;
-  const int lane = threadIdx.x % 32;
-  float sum = 0.0f;
-  for (int i = lane; i - lane < most; i += 32) {
-    float own = 0.0f;
-    if (i < most) {
-      own = *reinterpret_cast<const float*>(record_of(p, unit, begin - 1 - i) + kRecord.bound);
-    }
-    const float upto = sum + dev::sum_of_lanes_before(own) + own;
-    const unsigned found = __ballot_sync(0xffffffffu, i < most && upto <= kForgotten);
-    if (found != 0) return i - lane + __ffs(found);
-    sum = __shfl_sync(0xffffffffu, upto, 31);
+                                int number) {
+  const int i = threadIdx.x % 32;
+  const bool may = i < part.cut.chunks / 2;
+  float bound = 0.0f;
+  if (may) {
+    const char* record = record_of(p, unit, number * part.cut.chunks - 1 - i);
+    bound = *reinterpret_cast<const float*>(record + kRecord.bound);
   }
-  return 0;
+  const float sum = dev::sum_of_lanes_before(bound) + bound;
+  return __ffs(__ballot_sync(0xffffffffu, may && sum <= kForgotten));
 }
 
-// Whether the state in front of part `number`, which is not 0, has to be carried there.
+// Whether the state in front of part `number`, which is not the first, has to be carried there.
 __device__ bool is_carried(const GdnPrefillScanParams& p, const Unit& unit, const Part& part,
                            int number) {
-  return chunks_to_forget(p, unit, part, number * part.cut.chunks) == 0;
+  return chunks_to_forget(p, unit, part, number) == 0;
 }
 
-// Where the result of part `number` is told of, and where it lies.
+// The last part in front of this one that no state is carried to.  Requires: one is carried to
+// this.
+__device__ int chain_start(const GdnPrefillScanParams& p, const Unit& unit, const Part& part) {
+  constexpr int kAtOnce = 4;  // their loads overlap
+  for (int last = part.number - 1;; last -= kAtOnce) {
+    bool carried[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      carried[i] = is_carried(p, unit, part, last - i > 1 ? last - i : 1);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (last - i <= 0) return 0;
+      if (!carried[i]) return last - i;
+    }
+  }
+}
+
+// Where N and D of part `number` are told of, and where they lie.
 __device__ long long result_of(const GdnPrefillScanParams& p, const Unit& unit, const Part& part,
                                int number) {
   return (part.result + number) * p.heads + unit.h;
@@ -69,7 +81,25 @@ __device__ char* transition_at(const GdnPrefillScanParams& p, long long result) 
   return static_cast<char*>(p.parts.transitions) +
          result * part_transition_bytes(kKey.key_dim, kKey.dtype);
 }
-constexpr int kDecayAt = kKey.key_dim * kKey.key_dim * kSize;  // in a transition
+
+// A slice of a transition, and the decay's place in it.
+constexpr int kTransitionSlice = transition_slice_bytes(kKey.key_dim, kKey.dtype);
+constexpr int kDecayAt = kTransitionSlice - 16;
+
+// The block has read the initial state, or will not.  For all threads.
+__device__ void count_reader(const GdnPrefillScanParams& p, const Unit& unit, const Part& part) {
+  if (kKey.states.has_initial && !part.is_last()) {
+    dev::arrive(p.parts.started + result_of(p, unit, part, 0));
+  }
+}
+// Waits until all blocks that read the initial state have: the new state may overwrite it.  For a
+// whole warp.
+__device__ void wait_for_readers(const GdnPrefillScanParams& p, const Unit& unit,
+                                 const Part& part) {
+  if (kKey.states.has_initial && part.number != 0) {
+    dev::wait_for(p.parts.started + result_of(p, unit, part, 0), 2 * kSlices);
+  }
+}
 
 // The part and the columns of this block, by its ticket.  False: there is nothing to do.
 __device__ bool take_part(const GdnPrefillScanParams& p, Unit* unit, Part* part) {
@@ -77,7 +107,7 @@ __device__ bool take_part(const GdnPrefillScanParams& p, Unit* unit, Part* part)
   if (p.parts.tickets != nullptr) {
     ticket = dev::take_ticket(p.parts.tickets, reinterpret_cast<unsigned*>(shared));
   }
-  // First what others may wait for: first parts, and N and D of the others.
+  // First what others may wait for.
   const unsigned ahead = static_cast<unsigned>(p.parts.slots) * p.heads * kResults;
   const bool is_ahead = ticket < ahead;
   const unsigned blocks = is_ahead ? kResults : kSlices;
@@ -112,41 +142,49 @@ __device__ bool take_part(const GdnPrefillScanParams& p, Unit* unit, Part* part)
     part->result = unit->n * (part->cut.parts - 1);
     part->number = slot % part->cut.parts;
   }
-  if (part->number >= part->cut.parts) return false;
+  if (part->number < 0 || part->number >= part->cut.parts) return false;
 
   const int chunks = chunks_of(unit->sequence);
-  const int begin = part->begin();
+  const int begin = part->number * part->cut.chunks;
   const int end = part->is_last() ? chunks : begin + part->cut.chunks;
   unit->span = {.first = begin, .begin = begin, .end = end};
   unit->first_column = block * kColumns;
   part->role = Role::kOutputs;
-  if (!is_ahead) return part->number != 0;
-  if (part->number == 0) return block < kSlices;
-  // N and D, for a state that is carried here and on.
-  if (part->is_last() || !is_carried(p, *unit, *part, part->number) ||
-      !is_carried(p, *unit, *part, part->number + 1)) {
-    return false;
-  }
-  unit->span.begin = end;
+  if (!is_ahead) return true;
+
+  // N and D, for a state that is carried on.
   part->role = block < kSlices ? Role::kValues : Role::kTransition;
-  if (part->role == Role::kTransition) {
-    unit->first_column = (block - kSlices) * kColumns;
-    unit->has_values = false;
+  if (part->is_last()) return false;
+  const bool is_needed = is_carried(p, *unit, *part, part->number + 1);
+  unit->span.begin = end;
+  if (part->role == Role::kValues) {
+    if (!is_needed && part->number == 0) count_reader(p, *unit, *part);
+    return is_needed;
   }
-  return true;
+  unit->first_column = (block - kSlices) * kColumns;
+  unit->has_values = false;
+  return is_needed && part->number != 0 && is_carried(p, *unit, *part, part->number);
+}
+
+// Tile of N^T: of 16 keys, and of this warp's columns.
+__device__ int part_tile(const Unit& unit, int k) {
+  return k * (kKey.value_dim / 16) + warp_column(unit) / 16;
 }
 
 __device__ void store_part_state(const State& state, char* to, const Unit& unit) {
 #pragma unroll
   for (int k = 0; k < kKeys; ++k) {
-    dev::store_tile<DType::kF32>(to, warp_column(unit) / 16 * kKeys + k,
+    dev::store_tile<DType::kF32>(to, part_tile(unit, k),
                                  dev::round_to<DType::kF32>(state.tiles[k]));
   }
 }
 
-__device__ dev::Acc load_part_tile(const char* from, const Unit& unit, int k) {
-  return dev::to_float<DType::kF32>(
-      dev::load_tile<DType::kF32>(from, warp_column(unit) / 16 * kKeys + k));
+__device__ void load_part_state(State& state, const char* from, const Unit& unit) {
+#pragma unroll
+  for (int k = 0; k < kKeys; ++k) {
+    state.tiles[k] =
+        dev::to_float<DType::kF32>(dev::load_tile<DType::kF32>(from, part_tile(unit, k)));
+  }
 }
 
 // The identity's columns of this warp, as a state.
@@ -176,63 +214,113 @@ __device__ float decay_of_span(const GdnPrefillScanParams& p, const Unit& unit) 
 __device__ void store_transition(const State& state, char* to, const GdnPrefillScanParams& p,
                                  const Unit& unit) {
   const float decay = decay_of_span(p, unit);
-  if (warp_column(unit) == 0 && threadIdx.x == 0) {
-    *reinterpret_cast<float*>(to + kDecayAt) = decay;
-  }
-  auto* tiles = dev::as<kKey.dtype>(static_cast<void*>(to));
+  char* slice = to + warp_column(unit) / 16 * kTransitionSlice;
+  if (threadIdx.x % 32 == 0) *reinterpret_cast<float*>(slice + kDecayAt) = decay;
+  auto* tiles = dev::as<kKey.dtype>(static_cast<void*>(slice));
 #pragma unroll
   for (int k = 0; k < kKeys; ++k) {
     dev::for_each_element([&](int r, int c, int j) {
       const int column = dev::tile_row() + 8 * r;
       const int row = dev::tile_column() + 8 * c + j;
-      const int tile = warp_column(unit) / 16 * kKeys + k;
       const bool is_diagonal = warp_column(unit) == 16 * k && row == column;
-      tiles[tile * 256 + dev::tile_element(row, column)] =
+      tiles[k * 256 + dev::tile_element(row, column)] =
           dev::from_float<kKey.dtype>(state.tiles[k].x[r][c][j] - (is_diagonal ? decay : 0.0f));
     });
   }
 }
 
-// S <- decay S + D S + N.
-__device__ void carry(State& state, const char* transition, const char* added, const Unit& unit) {
-  const float decay = *reinterpret_cast<const float*>(transition + kDecayAt);
-  Tile old[kKeys];
-#pragma unroll
-  for (int k = 0; k < kKeys; ++k) {
-    dev::stop_loading_ahead(transition == nullptr);
-    old[k] = dev::round_to<kKey.dtype>(state.tiles[k]);
-    const dev::Acc n = load_part_tile(added, unit, k);
-    dev::for_each_element([&](int r, int c, int j) {
-      float& x = state.tiles[k].x[r][c][j];
-      x = fmaf(decay, x, n.x[r][c][j]);
-    });
+// Brings D and N of the parts that a state is carried over to shared memory, in slices: 16 columns
+// of D, and 16 rows of N, of the block's columns.  For one warp.
+class SliceCopier {
+ public:
+  // In a slice: D's part, then N's.
+  static constexpr int kStates = kTransitionSlice;
+  static constexpr int kBytes = kTransitionSlice + kKey.warps * 256 * 4;
+  static constexpr int kFit = shared_bytes(kKey) / kBytes;
+  static constexpr int kRing = kFit < 2 * kKeys ? kFit : 2 * kKeys;  // slices in shared memory
+  static_assert(kRing >= 2, "one at work, one on its way");
+
+  __device__ SliceCopier(const GdnPrefillScanParams& p, const Unit& unit, long long result,
+                         int slices)
+      : result_(result), tile_(part_tile(unit, 0) - threadIdx.x / 32), slices_(slices) {}
+
+  static __device__ unsigned place(int slice) {
+    return dev::shared_address(shared) + slice % kRing * kBytes;
   }
+
+  // Starts copying the next slice, if there is one; waits for the part that it is of.
+  __device__ void copy_next(const GdnPrefillScanParams& p) {
+    if (next_ < slices_) {
+      const int k = next_ % kKeys;
+      if (k == 0) {
+        if (next_ != 0) result_ += p.heads;
+        dev::wait_for(p.parts.finished + result_, kResults);
+      }
+      const char* states = state_at(p, result_) + (k * (kKey.value_dim / 16) + tile_) * 1024;
+      dev::copy_bytes<kTransitionSlice, 32>(place(next_),
+                                            transition_at(p, result_) + k * kTransitionSlice);
+      dev::copy_bytes<kKey.warps * 1024, 32>(place(next_) + kStates, states);
+      ++next_;
+    }
+    dev::commit_copies();  // also when the group is empty: groups are counted
+  }
+
+ private:
+  long long result_;
+  int tile_;  // the block's first in a row of N's
+  int slices_;
+  int next_ = 0;
+};
+
+// The state in front of the part, from the last one that no state was carried to.  For all threads;
+// the copying warp has no state.
+__device__ void carry_state(State& state, const GdnPrefillScanParams& p, const Unit& unit,
+                            const Part& part, bool copies) {
+  const int start = chain_start(p, unit, part);
+  const int steps = part.number - 1 - start;
+  const long long result = result_of(p, unit, part, start);
+  SliceCopier copier(p, unit, result + p.heads, steps * kKeys);
+  if (copies) {
+    for (int i = 0; i < SliceCopier::kRing - 1; ++i) copier.copy_next(p);
+  } else {
+    dev::wait_for(p.parts.finished + result, kSlices);
+    load_part_state(state, state_at(p, result), unit);
+  }
+  for (int step = 0; step < steps; ++step) {
+    Tile old[kKeys];
 #pragma unroll
-  for (int m = 0; m < kKeys; ++m) {
-    dev::stop_loading_ahead(transition == nullptr);
+    for (int k = 0; k < kKeys; ++k) old[k] = dev::round_to<kKey.dtype>(state.tiles[k]);
 #pragma unroll
-    for (int k = 0; k < kKeys; ++k) {
-      dev::mma(state.tiles[k], old[m], dev::load_tile<kKey.dtype>(transition, m * kKeys + k));
+    for (int m = 0; m < kKeys; ++m) {
+      if (copies) dev::wait_copies<SliceCopier::kRing - 2>();
+      // Orders the copies of this slice before its reading, and the last slice's reading before the
+      // copies into the place that it leaves.
+      __syncthreads();
+      if (copies) {
+        copier.copy_next(p);
+        continue;
+      }
+      const unsigned slice = SliceCopier::place(step * kKeys + m);
+      if (m == 0) {
+        float decay;
+        dev::load_shared(decay, slice + kDecayAt);
+#pragma unroll
+        for (int k = 0; k < kKeys; ++k) {
+          dev::for_each_element([&](int r, int c, int j) { state.tiles[k].x[r][c][j] *= decay; });
+        }
+      }
+      const dev::Acc n = dev::to_float<DType::kF32>(
+          dev::load_tile<DType::kF32>(slice + SliceCopier::kStates, threadIdx.x / 32));
+      dev::for_each_element(
+          [&](int r, int c, int j) { state.tiles[m].x[r][c][j] += n.x[r][c][j]; });
+#pragma unroll
+      for (int k = 0; k < kKeys; ++k) {
+        dev::mma(state.tiles[k], old[m], dev::load_tile<kKey.dtype>(slice, k));
+      }
     }
   }
-}
-
-// The state in front of the part, from the last one that no carried state went into.
-__device__ void carry_state(State& state, const GdnPrefillScanParams& p, const Unit& unit,
-                            const Part& part) {
-  int from = part.number - 1;
-  while (from > 0 && is_carried(p, unit, part, from)) --from;
-  long long result = result_of(p, unit, part, from);
-  dev::wait_for(p.parts.finished + result, kSlices);
-#pragma unroll
-  for (int k = 0; k < kKeys; ++k) {
-    state.tiles[k] = load_part_tile(state_at(p, result), unit, k);
-  }
-  while (++from < part.number) {
-    result += p.heads;
-    dev::wait_for(p.parts.finished + result, kResults);
-    carry(state, transition_at(p, result), state_at(p, result), unit);
-  }
+  // Orders the last slice's reading before the copies of chunks.
+  __syncthreads();
 }
 
 // What a part's run starts from.  May move the start of the unit's span forward.
@@ -240,25 +328,21 @@ __device__ void start_part(State& state, const GdnPrefillScanParams& p, Unit& un
                            const Part& part, const dev::Slots& slots, bool copies) {
   if (part.role == Role::kTransition) {
     if (!copies) set_identity(state, unit);
-  } else if (part.role == Role::kOutputs && part.number == 0) {
+  } else if (part.number == 0) {
     if constexpr (kKey.states.has_initial) {
       if (!copies) load_state(state, p, slots.read, unit);
-      if (!part.is_last()) dev::arrive(p.parts.started + result_of(p, unit, part, 0));
+      count_reader(p, unit, part);
     }
-  } else if (part.role == Role::kOutputs) {
-    const int warm_up = chunks_to_forget(p, unit, part, unit.span.begin);
+  } else {
+    const int warm_up = chunks_to_forget(p, unit, part, part.number);
     unit.span.first -= warm_up;
-    if (warm_up == 0 && !copies) carry_state(state, p, unit, part);
+    if (part.role == Role::kOutputs && warm_up == 0) carry_state(state, p, unit, part, copies);
   }
 }
 
-// Where the state goes that a part's run ended with.
-__device__ void end_part(const State& state, const GdnPrefillScanParams& p, const Unit& unit,
-                         const Part& part, bool copies) {
-  if (part.is_last() ||
-      (part.role == Role::kOutputs && !is_carried(p, unit, part, part.number + 1))) {
-    return;
-  }
+// Leaves N or D for the parts behind this one.
+__device__ void leave_result(const State& state, const GdnPrefillScanParams& p, const Unit& unit,
+                             const Part& part, bool copies) {
   const long long result = result_of(p, unit, part, part.number);
   if (!copies) {
     if (part.role == Role::kTransition) {
@@ -268,14 +352,6 @@ __device__ void end_part(const State& state, const GdnPrefillScanParams& p, cons
     }
   }
   dev::arrive(p.parts.finished + result);
-}
-
-// The new state may overwrite the initial one: waits until all blocks have that.  For a warp.
-__device__ void wait_for_readers(const GdnPrefillScanParams& p, const Unit& unit,
-                                 const Part& part) {
-  if constexpr (kKey.states.has_initial) {
-    if (part.number != 0) dev::wait_for(p.parts.started + result_of(p, unit, part, 0), kSlices);
-  }
 }
 
 }  // namespace
