@@ -45,6 +45,13 @@ struct Span {
   int first, begin, end;
 };
 
+// What a block finds: outputs, or what parts leave for each other.
+enum class Role {
+  kOutputs,
+  kValues,      // N
+  kTransition,  // D: from the identity, v taken as zero
+};
+
 // What a block works on.
 struct Unit {
   dev::Sequence sequence;
@@ -52,7 +59,7 @@ struct Unit {
   int h;
   int first_column;  // of the block
   Span span;
-  bool has_values = true;  // false: v is taken as zero
+  Role role;
 };
 
 __device__ int chunks_of(const dev::Sequence& sequence) {
@@ -74,6 +81,10 @@ __device__ const char* record_of(const GdnPrefillScanParams& p, const Unit& unit
          ((unit.sequence.slot + chunk) * p.heads + unit.h) * kRecord.bytes;
 }
 
+__device__ unsigned stage_of(int chunk) {
+  return dev::shared_address(shared) + chunk % kKey.stages * stage_bytes(kKey);
+}
+
 // Copies the unit's chunks, one after the other.  For one warp: the others' arithmetic must not
 // wait until the addresses of copies have been read.
 class ChunkCopier {
@@ -82,20 +93,24 @@ class ChunkCopier {
       : k_(p.k, first_row(p.k, unit)),
         q_(p.q, first_row(p.q, unit)),
         v_(p.v, first_row(p.v, unit) + unit.first_column),
-        record_(record_of(p, unit, unit.span.first)),
-        left_(tokens_before(unit, unit.span.end) - unit.span.first * kChunk),
-        without_q_(unit.span.begin - unit.span.first),
-        has_values_(unit.has_values) {}
+        record_(record_of(p, unit, unit.span.first)) {}
 
-  // Starts copying the next chunk, if there is one, into a stage.
-  __device__ void copy_next(const GdnPrefillScanParams& p, unsigned stage) {
-    if (left_ > 0) {
-      k_.copy_next(stage, left_, p.k);
-      copy_q(p, stage + kQueries);
-      v_.copy_next(stage + kValues, !kKey.parts || has_values_ ? left_ : 0, p.v);
+  // Starts copying the next chunk into a stage.  `chunk`: which it is; none from the span's end on.
+  // kOutputs: it has some.
+  template <bool kOutputs>
+  __device__ void copy_next(const GdnPrefillScanParams& p, const Unit& unit, int chunk) {
+    if (chunk < unit.span.end) {
+      const unsigned stage = stage_of(chunk);
+      const int left = static_cast<int>(unit.sequence.tokens) - chunk * kChunk;
+      k_.copy_next(stage, left, p.k);
+      if (kKey.parts && !kOutputs && chunk < unit.span.begin) {
+        q_.skip(p.q);  // there are no outputs
+      } else {
+        q_.copy_next(stage + kQueries, left, p.q);
+      }
+      v_.copy_next(stage + kValues, !kKey.parts || unit.role != Role::kTransition ? left : 0, p.v);
       dev::copy_bytes<kRecord.bytes, 32>(stage + kRecordAt, record_);
       record_ += static_cast<long long>(p.heads) * kRecord.bytes;
-      left_ -= kChunk;
     }
     dev::commit_copies();  // also when the group is empty: groups are counted
   }
@@ -110,22 +125,10 @@ class ChunkCopier {
     return dev::row_at<kKey.dtype>(rows, {unit.sequence.batch, token, unit.h});
   }
 
-  __device__ void copy_q(const GdnPrefillScanParams& p, unsigned to) {
-    if (kKey.parts && without_q_ > 0) {
-      --without_q_;
-      q_.skip(p.q);
-    } else {
-      q_.copy_next(to, left_, p.q);
-    }
-  }
-
   KeyRows k_;
   KeyRows q_;
   ValueRows v_;
   const char* record_;
-  int left_;       // tokens
-  int without_q_;  // chunks that have no outputs
-  bool has_values_;
 };
 
 // Of a record's vector at byte `vector`, the factors of this lane's tokens in tile i.
@@ -290,10 +293,6 @@ __device__ void store_state(State& state, const WrittenStates& states, long long
                                  warp_column(unit));
 }
 
-__device__ unsigned stage_of(int chunk) {
-  return dev::shared_address(shared) + chunk % kKey.stages * stage_bytes(kKey);
-}
-
 // One chunk, of whose tokens `left` are there.
 template <bool kOutputs = true>
 __device__ void run_chunk(State& state, const GdnPrefillScanParams& p, Output& output,
@@ -325,42 +324,50 @@ __device__ int checkpoints_before(const GdnPrefillScanParams& p, int chunk) {
   return (token + rest) / p.checkpoint_every;
 }
 
-// Carries the state through the unit's span; `copies`: the copying warp, which has none.
-// `checkpoint`: where the first one goes.  Every warp comes to the same barrier once for each
-// chunk.
-__device__ void run_span(State& state, const GdnPrefillScanParams& p, const Unit& unit, bool copies,
-                         long long checkpoint) {
-  ChunkCopier copier(p, unit);
+// Carries the state through chunks first ... end - 1 of the unit's span, all of which have outputs
+// or none; `copies`: the copying warp, which has no state.  `checkpoint`: where the first one goes.
+// Every warp comes to the same barrier once for each chunk.
+template <bool kOutputs>
+__device__ void run_chunks(State& state, const GdnPrefillScanParams& p, const Unit& unit,
+                           ChunkCopier& copier, int first, int end, bool copies,
+                           long long checkpoint) {
   Output output = output_of(p, unit);
   const int tokens = static_cast<int>(unit.sequence.tokens);
-  if (copies) {
-#pragma unroll
-    for (int i = 0; i < kKey.stages - 1; ++i) copier.copy_next(p, stage_of(unit.span.first + i));
-  }
-  for (int chunk = unit.span.first; chunk < unit.span.end; ++chunk) {
+  for (int chunk = first; chunk < end; ++chunk) {
     if (copies) dev::wait_copies<kKey.stages - 2>();
     // Orders the copies of this chunk before its reading, and the last chunk's reading before the
     // copies into the stage that it leaves.
     __syncthreads();
     if (copies) {
-      copier.copy_next(p, stage_of(chunk + kKey.stages - 1));
+      copier.copy_next<kOutputs>(p, unit, chunk + kKey.stages - 1);
       continue;
     }
     const int token = chunk * kChunk;
-    if (kKey.parts && chunk < unit.span.begin) {
-      run_chunk<false>(state, p, output, stage_of(chunk), tokens - token);
-      continue;
-    }
-    if constexpr (kKey.checkpoints == Checkpoints::kBefore) {
+    if constexpr (kOutputs && kKey.checkpoints == Checkpoints::kBefore) {
       if (token % p.checkpoint_every == 0) store_state(state, p.checkpoints, checkpoint++, unit);
     }
-    run_chunk<true>(state, p, output, stage_of(chunk), tokens - token);
-    if constexpr (kKey.checkpoints == Checkpoints::kAfter) {
+    run_chunk<kOutputs>(state, p, output, stage_of(chunk), tokens - token);
+    if constexpr (kOutputs && kKey.checkpoints == Checkpoints::kAfter) {
       if ((token + kChunk) % p.checkpoint_every == 0 && token + kChunk <= tokens) {
         store_state(state, p.checkpoints, checkpoint++, unit);
       }
     }
   }
+}
+
+// Carries the state through the unit's span.
+__device__ void run_span(State& state, const GdnPrefillScanParams& p, const Unit& unit, bool copies,
+                         long long checkpoint) {
+  const Span& span = unit.span;
+  ChunkCopier copier(p, unit);
+  if (copies) {
+#pragma unroll
+    for (int i = 0; i < kKey.stages - 1; ++i) copier.copy_next<false>(p, unit, span.first + i);
+  }
+  if constexpr (kKey.parts) {
+    run_chunks<false>(state, p, unit, copier, span.first, span.begin, copies, 0);
+  }
+  run_chunks<true>(state, p, unit, copier, span.begin, span.end, copies, checkpoint);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ __device__ bool take_sequence(const GdnPrefillScanParams& p, Unit* unit) {
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
+extern "C" __global__ void __launch_bounds__(threads(kKey), resident_blocks(kKey))
     gdn_prefill_scan(const __grid_constant__ GdnPrefillScanParams p) {
   Unit unit{};
   Part part{};
@@ -68,17 +68,17 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   }
   const bool copies = threadIdx.x >= 32 * kKey.warps;
   State state{};
+  Destination to{};
   if constexpr (kKey.parts) {
     start_part(state, p, unit, part, slots, copies);
+    to = destination_of(p, unit, part, slots, copies);
   } else if constexpr (kKey.states.has_initial) {
     if (!copies) load_state(state, p, slots.read, unit);
   }
   run_span(state, p, unit, copies, checkpoints.first + checkpoints_before(p, unit.span.begin));
-  bool stores = kKey.states.store && slots.store;
   if constexpr (kKey.parts) {
-    if (part.role != Role::kOutputs) return leave_result(state, p, unit, part, copies);
-    stores = stores && part.is_last();
-    if (stores && !copies) wait_for_readers(p, unit, part);
+    end_part(state, unit, to, copies);
+  } else if (kKey.states.store && slots.store && !copies) {
+    store_state(state, p.states.written, slots.write, unit);
   }
-  if (stores && !copies) store_state(state, p.states.written, slots.write, unit);
 }

@@ -31,12 +31,34 @@ struct GdnPrefillScanKey {
 
 constexpr int threads(const GdnPrefillScanKey& key) { return (key.warps + 1) * 32; }
 
+// Blocks that a multiprocessor is to hold, as far as registers go.  A scheduler has them for three
+// warps of at most 168 and for two of more: twelve warps or eight on a multiprocessor.  Where that
+// would spill, compilers are free.
+constexpr int resident_blocks(const GdnPrefillScanKey& key) {
+  const bool is_small = key.dtype != DType::kF32 && key.key_dim <= 128 && key.chunk_size <= 32 &&
+                        key.checkpoints == gdn::Checkpoints::kNone;
+  return is_small ? 12 / (key.warps + 1) : 1;
+}
+
 // One stage of shared memory: k, q, the block's columns of v, and the chunk's record.
 constexpr int stage_bytes(const GdnPrefillScanKey& key) {
   const int row = 2 * padded_row(key.key_dim, key.dtype) + padded_row(16 * key.warps, key.dtype);
   return key.chunk_size * row * size_of(key.dtype) + chunk_record(key.chunk_size, key.dtype).bytes;
 }
 constexpr int shared_bytes(const GdnPrefillScanKey& key) { return key.stages * stage_bytes(key); }
+
+// The same memory while a state is carried (common/parts.h): the state as an operand, then a ring
+// of slices, each of 16 columns of D and as many rows of N.
+constexpr int carried_state_bytes(const GdnPrefillScanKey& key) {
+  return 16 * key.warps * key.key_dim * size_of(key.dtype);
+}
+constexpr int slice_bytes(const GdnPrefillScanKey& key) {
+  return transition_slice_bytes(key.key_dim, key.dtype) + key.warps * 16 * 16 * 4;
+}
+constexpr int ring_slices(const GdnPrefillScanKey& key) {
+  const int fit = (shared_bytes(key) - carried_state_bytes(key)) / slice_bytes(key);
+  return fit < 16 ? fit : 16;
+}
 
 // With as many stages as so much shared memory holds, at most the key's and at least two.
 constexpr GdnPrefillScanKey with_stages_in(int shared_limit, GdnPrefillScanKey key) {
@@ -65,6 +87,7 @@ constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
   if (shared_bytes(key) > 227 * 1024) return "the stages pass 227 KiB of shared memory";
   // Compilers spill registers for these.
   if (key.parts && key.key_dim > 128) return "parts need key_dim <= 128";
+  if (key.parts && ring_slices(key) < 2) return "with parts the stages must hold two slices of D";
   const bool is_long = key.key_dim > 128;
   if (is_long && key.chunk_size > 32) return "key_dim > 128 needs chunk_size = 16 or 32";
   if (key.dtype == DType::kF32 && key.chunk_size > (is_long ? 16 : 32))

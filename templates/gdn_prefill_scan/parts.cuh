@@ -12,10 +12,7 @@
 
 namespace {
 
-enum class Role { kOutputs, kValues, kTransition };
-
 struct Part {
-  Role role;
   Cut cut;
   int number;        // in its sequence
   long long result;  // of the sequence's first part
@@ -92,15 +89,6 @@ __device__ void count_reader(const GdnPrefillScanParams& p, const Unit& unit, co
     dev::arrive(p.parts.started + result_of(p, unit, part, 0));
   }
 }
-// Waits until all blocks that read the initial state have: the new state may overwrite it.  For a
-// whole warp.
-__device__ void wait_for_readers(const GdnPrefillScanParams& p, const Unit& unit,
-                                 const Part& part) {
-  if (kKey.states.has_initial && part.number != 0) {
-    dev::wait_for(p.parts.started + result_of(p, unit, part, 0), 2 * kSlices);
-  }
-}
-
 // The part and the columns of this block, by its ticket.  False: there is nothing to do.
 __device__ bool take_part(const GdnPrefillScanParams& p, Unit* unit, Part* part) {
   unsigned ticket = blockIdx.x;
@@ -149,20 +137,19 @@ __device__ bool take_part(const GdnPrefillScanParams& p, Unit* unit, Part* part)
   const int end = part->is_last() ? chunks : begin + part->cut.chunks;
   unit->span = {.first = begin, .begin = begin, .end = end};
   unit->first_column = block * kColumns;
-  part->role = Role::kOutputs;
+  unit->role = Role::kOutputs;
   if (!is_ahead) return true;
 
   // N and D, for a state that is carried on.
-  part->role = block < kSlices ? Role::kValues : Role::kTransition;
+  unit->role = block < kSlices ? Role::kValues : Role::kTransition;
   if (part->is_last()) return false;
   const bool is_needed = is_carried(p, *unit, *part, part->number + 1);
   unit->span.begin = end;
-  if (part->role == Role::kValues) {
+  if (unit->role == Role::kValues) {
     if (!is_needed && part->number == 0) count_reader(p, *unit, *part);
     return is_needed;
   }
   unit->first_column = (block - kSlices) * kColumns;
-  unit->has_values = false;
   return is_needed && part->number != 0 && is_carried(p, *unit, *part, part->number);
 }
 
@@ -210,12 +197,23 @@ __device__ float decay_of_span(const GdnPrefillScanParams& p, const Unit& unit) 
   return decay;
 }
 
-// D from decay I + D, this warp's columns, and the decay.
-__device__ void store_transition(const State& state, char* to, const GdnPrefillScanParams& p,
-                                 const Unit& unit) {
-  const float decay = decay_of_span(p, unit);
-  char* slice = to + warp_column(unit) / 16 * kTransitionSlice;
-  if (threadIdx.x % 32 == 0) *reinterpret_cast<float*>(slice + kDecayAt) = decay;
+// This warp's columns of a transition.
+__device__ char* slice_at(char* transition, const Unit& unit) {
+  return transition + warp_column(unit) / 16 * kTransitionSlice;
+}
+
+__device__ void store_decay(float decay, char* transition, const Unit& unit) {
+  if (threadIdx.x % 32 == 0) {
+    *reinterpret_cast<float*>(slice_at(transition, unit) + kDecayAt) = decay;
+  }
+}
+
+// D from decay I + D, this warp's columns.  The decay is there already.
+__device__ void store_transition(const State& state, char* transition, const Unit& unit) {
+  char* slice = slice_at(transition, unit);
+  // Orders the decay's store before its reading.
+  __syncwarp();
+  const float decay = *reinterpret_cast<const float*>(slice + kDecayAt);
   auto* tiles = dev::as<kKey.dtype>(static_cast<void*>(slice));
 #pragma unroll
   for (int k = 0; k < kKeys; ++k) {
@@ -233,19 +231,16 @@ __device__ void store_transition(const State& state, char* to, const GdnPrefillS
 // of D, and 16 rows of N, of the block's columns.  For one warp.
 class SliceCopier {
  public:
-  // In a slice: D's part, then N's.
-  static constexpr int kStates = kTransitionSlice;
-  static constexpr int kBytes = kTransitionSlice + kKey.warps * 256 * 4;
-  static constexpr int kFit = shared_bytes(kKey) / kBytes;
-  static constexpr int kRing = kFit < 2 * kKeys ? kFit : 2 * kKeys;  // slices in shared memory
-  static_assert(kRing >= 2, "one at work, one on its way");
+  static constexpr int kRing = ring_slices(kKey);
+  static constexpr int kStates = kTransitionSlice;  // N's part, behind D's
 
   __device__ SliceCopier(const GdnPrefillScanParams& p, const Unit& unit, long long result,
                          int slices)
       : result_(result), tile_(part_tile(unit, 0) - threadIdx.x / 32), slices_(slices) {}
 
   static __device__ unsigned place(int slice) {
-    return dev::shared_address(shared) + slice % kRing * kBytes;
+    return dev::shared_address(shared) + carried_state_bytes(kKey) +
+           slice % kRing * slice_bytes(kKey);
   }
 
   // Starts copying the next slice, if there is one; waits for the part that it is of.
@@ -272,6 +267,16 @@ class SliceCopier {
   int next_ = 0;
 };
 
+// S <- decay S, with the decay at `at`.
+__device__ void scale_state(State& state, unsigned at) {
+  float decay;
+  dev::load_shared(decay, at);
+#pragma unroll
+  for (int k = 0; k < kKeys; ++k) {
+    dev::for_each_element([&](int r, int c, int j) { state.tiles[k].x[r][c][j] *= decay; });
+  }
+}
+
 // The state in front of the part, from the last one that no state was carried to.  For all threads;
 // the copying warp has no state.
 __device__ void carry_state(State& state, const GdnPrefillScanParams& p, const Unit& unit,
@@ -286,10 +291,15 @@ __device__ void carry_state(State& state, const GdnPrefillScanParams& p, const U
     dev::wait_for(p.parts.finished + result, kSlices);
     load_part_state(state, state_at(p, result), unit);
   }
+  // This lane's part of the state as an operand: registers are needed for the products.
+  char* const old = reinterpret_cast<char*>(shared) + threadIdx.x / 32 * kKeys * 256 * kSize;
   for (int step = 0; step < steps; ++step) {
-    Tile old[kKeys];
+    if (!copies) {
 #pragma unroll
-    for (int k = 0; k < kKeys; ++k) old[k] = dev::round_to<kKey.dtype>(state.tiles[k]);
+      for (int k = 0; k < kKeys; ++k) {
+        dev::store_tile<kKey.dtype>(old, k, dev::round_to<kKey.dtype>(state.tiles[k]));
+      }
+    }
 #pragma unroll
     for (int m = 0; m < kKeys; ++m) {
       if (copies) dev::wait_copies<SliceCopier::kRing - 2>();
@@ -301,21 +311,15 @@ __device__ void carry_state(State& state, const GdnPrefillScanParams& p, const U
         continue;
       }
       const unsigned slice = SliceCopier::place(step * kKeys + m);
-      if (m == 0) {
-        float decay;
-        dev::load_shared(decay, slice + kDecayAt);
-#pragma unroll
-        for (int k = 0; k < kKeys; ++k) {
-          dev::for_each_element([&](int r, int c, int j) { state.tiles[k].x[r][c][j] *= decay; });
-        }
-      }
+      if (m == 0) scale_state(state, slice + kDecayAt);
       const dev::Acc n = dev::to_float<DType::kF32>(
           dev::load_tile<DType::kF32>(slice + SliceCopier::kStates, threadIdx.x / 32));
       dev::for_each_element(
           [&](int r, int c, int j) { state.tiles[m].x[r][c][j] += n.x[r][c][j]; });
+      const Tile column = dev::load_tile<kKey.dtype>(dev::shared_address(old), m);
 #pragma unroll
       for (int k = 0; k < kKeys; ++k) {
-        dev::mma(state.tiles[k], old[m], dev::load_tile<kKey.dtype>(slice, k));
+        dev::mma(state.tiles[k], column, dev::load_tile<kKey.dtype>(slice, k));
       }
     }
   }
@@ -323,10 +327,36 @@ __device__ void carry_state(State& state, const GdnPrefillScanParams& p, const U
   __syncthreads();
 }
 
+// Where the state goes that a part's run ends with, and who is told or waited for.  Found before
+// the run, which has no registers for what leads there.
+struct Destination {
+  char* state = nullptr;  // null: nowhere
+  unsigned* counter = nullptr;
+};
+
+__device__ Destination destination_of(const GdnPrefillScanParams& p, const Unit& unit,
+                                      const Part& part, const dev::Slots& slots, bool copies) {
+  if (unit.role != Role::kOutputs) {
+    const long long result = result_of(p, unit, part, part.number);
+    if (unit.role == Role::kValues) return {state_at(p, result), p.parts.finished + result};
+    const float decay = decay_of_span(p, unit);
+    if (!copies) store_decay(decay, transition_at(p, result), unit);
+    return {transition_at(p, result), p.parts.finished + result};
+  }
+  Destination to;
+  if (!kKey.states.store || !slots.store || !part.is_last()) return to;
+  to.state = reinterpret_cast<char*>(
+      dev::matrix_at<kKey.states.dtype>(p.states.written, slots.write, unit.h));
+  if (kKey.states.has_initial && part.number != 0) {
+    to.counter = p.parts.started + result_of(p, unit, part, 0);
+  }
+  return to;
+}
+
 // What a part's run starts from.  May move the start of the unit's span forward.
 __device__ void start_part(State& state, const GdnPrefillScanParams& p, Unit& unit,
                            const Part& part, const dev::Slots& slots, bool copies) {
-  if (part.role == Role::kTransition) {
+  if (unit.role == Role::kTransition) {
     if (!copies) set_identity(state, unit);
   } else if (part.number == 0) {
     if constexpr (kKey.states.has_initial) {
@@ -336,22 +366,23 @@ __device__ void start_part(State& state, const GdnPrefillScanParams& p, Unit& un
   } else {
     const int warm_up = chunks_to_forget(p, unit, part, part.number);
     unit.span.first -= warm_up;
-    if (part.role == Role::kOutputs && warm_up == 0) carry_state(state, p, unit, part, copies);
+    if (unit.role == Role::kOutputs && warm_up == 0) carry_state(state, p, unit, part, copies);
   }
 }
 
-// Leaves N or D for the parts behind this one.
-__device__ void leave_result(const State& state, const GdnPrefillScanParams& p, const Unit& unit,
-                             const Part& part, bool copies) {
-  const long long result = result_of(p, unit, part, part.number);
-  if (!copies) {
-    if (part.role == Role::kTransition) {
-      store_transition(state, transition_at(p, result), p, unit);
-    } else {
-      store_part_state(state, state_at(p, result), unit);
-    }
+// Stores the state, rounded where it is the sequence's, and tells who waits for it.
+__device__ void end_part(State& state, const Unit& unit, const Destination& to, bool copies) {
+  if (unit.role == Role::kOutputs) {
+    if (to.state == nullptr || copies) return;
+    // The new state may overwrite the initial one, which other blocks read.
+    if (to.counter != nullptr) dev::wait_for(to.counter, 2 * kSlices);
+    state.store<kKey.states.dtype>(dev::as<kKey.states.dtype>(static_cast<void*>(to.state)),
+                                   warp_column(unit));
+    return;
   }
-  dev::arrive(p.parts.finished + result);
+  if (!copies && unit.role == Role::kTransition) store_transition(state, to.state, unit);
+  if (!copies && unit.role == Role::kValues) store_part_state(state, to.state, unit);
+  dev::arrive(to.counter);
 }
 
 }  // namespace
