@@ -23,6 +23,14 @@ namespace cubinery::gdn {
 
 class Prefill;
 
+// Whether a prefill cuts long sequences into parts that run side by side.  Not in gdn_types.h: no
+// kernel knows it, and what kernels include decides which measured results are theirs.
+enum class Split : int {
+  kAuto,    // where that is expected to be faster
+  kNever,   // every sequence is one piece
+  kAlways,  // by kernels that cut; sequences too short for that are one piece
+};
+
 // A prefill: what is fixed when a model is loaded.  Never here: token counts, the number of
 // sequences, strides, slots.
 struct PrefillProblem {
@@ -43,6 +51,9 @@ struct PrefillProblem {
   DType cu_seqlens_dtype = DType::kI32;  // cu_seqlens, checkpoint_cu_starts: i32 or i64 (varlen)
   Checkpoints checkpoints = Checkpoints::kNone;
   int checkpoint_every = 64;  // tokens; a multiple of 16 (used with checkpoints)
+
+  // With batch_invariant kAuto is kNever; kAlways cuts by a sequence's own length.
+  Split split = Split::kAuto;
 
   // The same bits for a sequence whatever the batch: one path and one value of the fields that
   // change bits for all sizes.  Off: the fastest for each size; results may differ in their last

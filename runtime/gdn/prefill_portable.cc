@@ -154,6 +154,7 @@ std::vector<KeySet> PrefillPortable::default_keys(const PrefillProblem& problem,
 
 std::optional<std::string> PrefillPortable::why_not(const PrefillProblem& problem,
                                                     const Target& target) const {
+  if (problem.split == Split::kAlways) return "the problem asks for split sequences";
   if (!default_keys(problem, target).empty()) return std::nullopt;
   return "its blocks need more shared memory";
 }

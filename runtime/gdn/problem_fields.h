@@ -2,6 +2,7 @@
 // classes and the documents' tables are printed from.  Persistent: names are those of manifests.
 #pragma once
 
+#include <array>
 #include <string_view>
 #include <tuple>
 
@@ -11,6 +12,16 @@
 #include "cubinery/gdn_prefill.h"
 
 namespace cubinery {
+
+template <>
+struct EnumNames<gdn::Split> {
+  static constexpr const char* kType = "cubinery::gdn::Split";
+  static constexpr std::array<EnumName<gdn::Split>, 3> kNames{
+      {{gdn::Split::kAuto, "kAuto", "auto"},
+       {gdn::Split::kNever, "kNever", "never"},
+       {gdn::Split::kAlways, "kAlways", "always"}}};
+};
+
 namespace gdn {
 
 // The fields that every problem has, in the runs in which JSON has them.
@@ -73,6 +84,9 @@ struct Fields<gdn::PrefillProblem> {
                 "2N... (after); N is checkpoint_every"),
           fixed("checkpoint_every", &P::checkpoint_every,
                 "tokens from one checkpoint to the next; a multiple of 16"),
+          fixed("split", &P::split,
+                "long sequences are cut into parts that run side by side: where that is faster "
+                "(auto), never, or always; with batch_invariant, auto means never"),
           gdn::batch_invariant_field<P>(),
       });
 };
