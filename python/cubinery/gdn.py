@@ -110,6 +110,8 @@ class Prefill(Operator[PrefillProblem], op=PrefillProblem.op):
     def workspace_bytes(self, tokens: int, sequences: int) -> int:
         """Bytes of workspace that every launch of at most this size needs.
 
+        At sizes that launches refuse because no grid holds them this may be 2**64 - 1.
+
         Args:
             tokens: of all sequences: B T, or the packed total.
             sequences: B, or N.
