@@ -65,17 +65,20 @@ Store::Store(StoreOptions options, std::shared_ptr<Env> env)
 Store::~Store() = default;
 
 std::optional<StoredEntry> Store::lookup(const Identity& wanted, const AcceptEntry& accept) {
-  for (const Layer& layer : layers()) {
-    if (!usable(layer)) continue;
+  std::optional<StoredEntry> stored;
+  visit_layers([&](const Layer& layer) {
+    if (!usable(layer)) return false;
     for (const std::string& name : candidates(layer, wanted)) {
       std::optional<Found> found = load(layer, name, wanted, accept);
       if (!found) continue;
       const std::string path = layer.path_of(name);
       if (layer.writable) renew_stamp(path, found->mtime_ns);
-      return StoredEntry{std::move(found->entry), path, layer.writable};
+      stored = StoredEntry{std::move(found->entry), path, layer.writable};
+      return true;
     }
-  }
-  return std::nullopt;
+    return false;
+  });
+  return stored;
 }
 
 Result<std::string> Store::publish(const Entry& entry) {
@@ -167,12 +170,19 @@ Status Store::check_trusted(const std::string& dir) const {
   return options_.trust_shared_dirs ? Status() : check_cache_dir(*env_, dir);
 }
 
+void Store::visit_layers(const std::function<bool(const Layer&)>& visit) const {
+  if (!options_.dir.empty() && visit(writable_layer())) return;
+  for (const std::string& path : options_.layers) {
+    if (!path.empty() && visit(layer_at(path))) return;
+  }
+}
+
 std::vector<Layer> Store::layers() const {
   std::vector<Layer> layers;
-  if (!options_.dir.empty()) layers.push_back(writable_layer());
-  for (const std::string& path : options_.layers) {
-    if (!path.empty()) layers.push_back(layer_at(path));
-  }
+  visit_layers([&](const Layer& layer) {
+    layers.push_back(layer);
+    return false;
+  });
   return layers;
 }
 
