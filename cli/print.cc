@@ -125,6 +125,7 @@ int usage_error(const Status& error) {
 
 int exit_code_of(const Status& status) {
   if (status.ok()) return kExitOk;
+  if (status.code() == Code::kInvalidArgument) return usage_error(status);
   print_error(status.message(), status.log());
   return kExitFailed;
 }
