@@ -16,6 +16,9 @@ namespace {
 // Renewing a stamp is a write to the disk: not at each hit.
 constexpr std::int64_t kStampAgeNs = 600 * kNsPerSecond;
 
+// Never the group's to write, whatever the umask: such files are not loaded.
+constexpr std::uint32_t kFileMode = 0644;
+
 // "13.0.88" -> {13, 0, 88}, which compares as versions do.
 std::vector<std::uint64_t> version_numbers(std::string_view version) {
   std::vector<std::uint64_t> numbers;
@@ -157,7 +160,7 @@ Status Store::check_writable() {
   CUBINERY_RETURN_IF_ERROR(prepare(entries));
   CUBINERY_RETURN_IF_ERROR(prepare(paths::tmp_dir(options_.dir)));
   const std::string probe = temporary_path();
-  const std::error_code error = env_->write_synced(probe, "probe");
+  const std::error_code error = env_->write_synced(probe, "probe", kFileMode);
   (void)env_->remove(probe);
   if (error) return io_error("write", probe, error);
   if (const std::error_code sync_error = env_->sync_dir(entries)) {
@@ -291,16 +294,15 @@ std::string Store::temporary_path() {
 
 Status Store::write_file(const std::string& temporary, const std::string& path,
                          std::string_view bytes) {
-  if (const std::error_code error = env_->write_synced(temporary, bytes)) {
-    (void)env_->remove(temporary);
-    return io_error("write", temporary, error);
-  }
-  (void)env_->set_mtime(temporary, env_->now_ns());
-  // A reader sees the whole old file or the whole new one.  Losing a race is harmless: both writers
-  // hold the same identity.
-  if (const std::error_code error = env_->rename(temporary, path)) {
-    (void)env_->remove(temporary);
-    return io_error("replace", path, error);
+  const auto stamp = [&] {
+    (void)env_->set_mtime(temporary, env_->now_ns());
+    return std::error_code();
+  };
+  // Losing a race is harmless: both writers hold the same identity.
+  if (const std::error_code error = replace_file(
+          *env_, {.path = path, .temporary = temporary, .mode = kFileMode, .finish = stamp},
+          bytes)) {
+    return io_error("write", path, error);
   }
   const std::string dir = paths::parent(path);
   if (const std::error_code error = env_->sync_dir(dir)) return io_error("sync", dir, error);

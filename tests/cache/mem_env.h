@@ -45,14 +45,15 @@ class MemEnv : public Env {
     return {};
   }
 
-  std::error_code write_synced(const std::string& path, std::string_view bytes) override {
+  std::error_code write_synced(const std::string& path, std::string_view bytes,
+                               std::uint32_t mode) override {
     const std::lock_guard<std::mutex> guard(mutex_);
     if (!dirs_.contains(parent(path))) return error_of(std::errc::no_such_file_or_directory);
     if (files_.contains(path)) return error_of(std::errc::file_exists);
     File file{std::string(bytes), {}, !sync_fails};
     file.info.mtime_ns = now;
     file.info.owner = kUser;
-    file.info.mode = 0644;
+    file.info.mode = mode;
     files_[path] = std::move(file);
     return sync_fails ? error_of(std::errc::io_error) : std::error_code();
   }
