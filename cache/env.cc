@@ -172,8 +172,9 @@ class PosixEnv : public Env {
     return {};
   }
 
-  std::error_code write_synced(const std::string& path, std::string_view bytes) override {
-    Descriptor file = open_file(path, O_WRONLY | O_CREAT | O_EXCL, 0644);
+  std::error_code write_synced(const std::string& path, std::string_view bytes,
+                               std::uint32_t mode) override {
+    Descriptor file = open_file(path, O_WRONLY | O_CREAT | O_EXCL, mode);
     if (!file.ok()) return last_error();
     if (const std::error_code error = write_all(file.get(), bytes)) return error;
     if (const std::error_code error = sync(file.get())) return error;
@@ -348,6 +349,15 @@ std::chrono::milliseconds Env::uptime() {
 void Env::pause(std::chrono::milliseconds time) { std::this_thread::sleep_for(time); }
 
 std::shared_ptr<Env> posix_env() { return std::make_shared<PosixEnv>(); }
+
+std::error_code replace_file(Env& env, const Replacement& file, std::string_view bytes) {
+  std::error_code error = env.write_synced(file.temporary, bytes, file.mode);
+  if (error == std::errc::file_exists) return error;  // somebody else's
+  if (!error && file.finish) error = file.finish();
+  if (!error) error = env.rename(file.temporary, file.path);
+  if (error) (void)env.remove(file.temporary);
+  return error;
+}
 
 bool is_absent(std::error_code error) {
   return error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;

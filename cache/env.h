@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -81,9 +82,11 @@ class Env {
   virtual std::error_code read(const std::string& path, std::string* bytes, FileInfo* info) = 0;
   // For files that are larger, or of which less is wanted.
   virtual std::error_code open(const std::string& path, std::unique_ptr<OpenFile>* file) = 0;
-  // Creates the file with mode 0644; it must not exist, not even as a symbolic link.  OK: the bytes
-  // are on the disk, though the directory may not be.  An error may leave part of the file behind.
-  virtual std::error_code write_synced(const std::string& path, std::string_view bytes) = 0;
+  // Creates the file with this mode less the umask; it must not exist, not even as a symbolic link.
+  // OK: the bytes are on the disk, though the directory may not be.  An error may leave part of the
+  // file behind.
+  virtual std::error_code write_synced(const std::string& path, std::string_view bytes,
+                                       std::uint32_t mode) = 0;
   // Replaces `to` atomically.
   virtual std::error_code rename(const std::string& from, const std::string& to) = 0;
   // Makes renames in this directory durable.
@@ -119,6 +122,17 @@ class Env {
 };
 
 std::shared_ptr<Env> posix_env();
+
+// A file of these bytes at `path`: who reads it, even after a crash, sees it whole or as it was
+// before.  Renames are durable after sync_dir().
+struct Replacement {
+  std::string path;
+  std::string temporary;  // on the same file system, and not there; never left behind
+  std::uint32_t mode;     // less the umask
+  // What is done to the temporary before it takes its place.  Null: nothing.
+  std::function<std::error_code()> finish;
+};
+std::error_code replace_file(Env& env, const Replacement& file, std::string_view bytes);
 
 // Whether an error says that there is no such file.
 bool is_absent(std::error_code error);

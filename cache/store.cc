@@ -16,6 +16,9 @@ namespace {
 // Renewing a stamp is a write to the disk: not at each hit.
 constexpr std::int64_t kStampAgeNs = 600 * kNsPerSecond;
 
+// Never the group's to write, whatever the umask: such files are not loaded.
+constexpr std::uint32_t kFileMode = 0644;
+
 // "13.0.88" -> {13, 0, 88}, which compares as versions do.
 std::vector<std::uint64_t> version_numbers(std::string_view version) {
   std::vector<std::uint64_t> numbers;
@@ -65,17 +68,20 @@ Store::Store(StoreOptions options, std::shared_ptr<Env> env)
 Store::~Store() = default;
 
 std::optional<StoredEntry> Store::lookup(const Identity& wanted, const AcceptEntry& accept) {
-  for (const Layer& layer : layers()) {
-    if (!usable(layer)) continue;
+  std::optional<StoredEntry> stored;
+  visit_layers([&](const Layer& layer) {
+    if (!usable(layer)) return false;
     for (const std::string& name : candidates(layer, wanted)) {
       std::optional<Found> found = load(layer, name, wanted, accept);
       if (!found) continue;
       const std::string path = layer.path_of(name);
       if (layer.writable) renew_stamp(path, found->mtime_ns);
-      return StoredEntry{std::move(found->entry), path, layer.writable};
+      stored = StoredEntry{std::move(found->entry), path, layer.writable};
+      return true;
     }
-  }
-  return std::nullopt;
+    return false;
+  });
+  return stored;
 }
 
 Result<std::string> Store::publish(const Entry& entry) {
@@ -154,7 +160,7 @@ Status Store::check_writable() {
   CUBINERY_RETURN_IF_ERROR(prepare(entries));
   CUBINERY_RETURN_IF_ERROR(prepare(paths::tmp_dir(options_.dir)));
   const std::string probe = temporary_path();
-  const std::error_code error = env_->write_synced(probe, "probe");
+  const std::error_code error = env_->write_synced(probe, "probe", kFileMode);
   (void)env_->remove(probe);
   if (error) return io_error("write", probe, error);
   if (const std::error_code sync_error = env_->sync_dir(entries)) {
@@ -167,12 +173,19 @@ Status Store::check_trusted(const std::string& dir) const {
   return options_.trust_shared_dirs ? Status() : check_cache_dir(*env_, dir);
 }
 
+void Store::visit_layers(const std::function<bool(const Layer&)>& visit) const {
+  if (!options_.dir.empty() && visit(writable_layer())) return;
+  for (const std::string& path : options_.layers) {
+    if (!path.empty() && visit(layer_at(path))) return;
+  }
+}
+
 std::vector<Layer> Store::layers() const {
   std::vector<Layer> layers;
-  if (!options_.dir.empty()) layers.push_back(writable_layer());
-  for (const std::string& path : options_.layers) {
-    if (!path.empty()) layers.push_back(layer_at(path));
-  }
+  visit_layers([&](const Layer& layer) {
+    layers.push_back(layer);
+    return false;
+  });
   return layers;
 }
 
@@ -281,16 +294,15 @@ std::string Store::temporary_path() {
 
 Status Store::write_file(const std::string& temporary, const std::string& path,
                          std::string_view bytes) {
-  if (const std::error_code error = env_->write_synced(temporary, bytes)) {
-    (void)env_->remove(temporary);
-    return io_error("write", temporary, error);
-  }
-  (void)env_->set_mtime(temporary, env_->now_ns());
-  // A reader sees the whole old file or the whole new one.  Losing a race is harmless: both writers
-  // hold the same identity.
-  if (const std::error_code error = env_->rename(temporary, path)) {
-    (void)env_->remove(temporary);
-    return io_error("replace", path, error);
+  const auto stamp = [&] {
+    (void)env_->set_mtime(temporary, env_->now_ns());
+    return std::error_code();
+  };
+  // Losing a race is harmless: both writers hold the same identity.
+  if (const std::error_code error = replace_file(
+          *env_, {.path = path, .temporary = temporary, .mode = kFileMode, .finish = stamp},
+          bytes)) {
+    return io_error("write", path, error);
   }
   const std::string dir = paths::parent(path);
   if (const std::error_code error = env_->sync_dir(dir)) return io_error("sync", dir, error);

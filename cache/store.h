@@ -84,10 +84,11 @@ class Store {
   explicit Store(StoreOptions options, std::shared_ptr<Env> env = nullptr);
   ~Store();
 
-  // The entry for `wanted`, from the first layer that has one; an empty wanted.nvrtc accepts any
-  // compiler, the highest version first.  `accept` may reject an entry that decodes well (its cubin
-  // does not fit its identity); the text says why.  Rejected, damaged, foreign and newer entries
-  // are passed over, logged and counted.  A hit in the writable layer renews its recency stamp.
+  // The entry for `wanted`, from the first layer that has one; those behind it are not touched.  An
+  // empty wanted.nvrtc accepts any compiler, the highest version first.  `accept` may reject an
+  // entry that decodes well (its cubin does not fit its identity); the text says why.  Rejected,
+  // damaged, foreign and newer entries are passed over, logged and counted.  A hit in the writable
+  // layer renews its recency stamp.
   std::optional<StoredEntry> lookup(const Identity& wanted, const AcceptEntry& accept = nullptr);
 
   // Writes the entry durably and atomically, then evicts if the directory passes its limit.
@@ -145,6 +146,8 @@ class Store {
     Identity identity;
   };
 
+  // In the order of a lookup, until `visit` returns true.  A layer is examined when its turn comes.
+  void visit_layers(const std::function<bool(const Layer&)>& visit) const;
   std::vector<Layer> layers() const;
   Layer writable_layer() const;
   // A pack is opened once and kept.

@@ -163,13 +163,6 @@ int Cache::verify(const Store& store) const {
   return bad == 0 ? kExitOk : kExitFailed;
 }
 
-// Prints the error of a store; returns the exit code.
-int failure(const Status& error) {
-  if (error.code() == Code::kInvalidArgument) return usage_error(error);
-  print_error(error.message());
-  return kExitFailed;
-}
-
 int Cache::gc(Store& store) const {
   std::optional<std::uint64_t> bytes;
   if (!limit.empty()) {
@@ -180,7 +173,7 @@ int Cache::gc(Store& store) const {
     }
   }
   const Result<GcResult> result = store.gc(bytes);
-  if (!result) return failure(result.error());
+  if (!result) return exit_code_of(result.error());
   print(fmt::format("{} entries and {} temporary files removed; {} before, {} now\n",
                     result->entries_removed, result->temporaries_removed,
                     bytes_text(result->bytes_before), bytes_text(result->bytes_after)));
@@ -221,7 +214,7 @@ int Cache::export_pack(Store& store) const {
            (kernels.empty() || is_in(kernels, identity.kernel));
   };
   const Result<ExportResult> result = store.export_pack(pack, wanted, cubin_mismatch);
-  if (!result) return failure(result.error());
+  if (!result) return exit_code_of(result.error());
   print(fmt::format("{} entries, {} in {}\n", result->entries, bytes_text(result->bytes), pack));
   if (result->unusable == 0) return kExitOk;
   print_error(
@@ -233,7 +226,7 @@ int Cache::export_pack(Store& store) const {
 
 int Cache::import_pack(Store& store) const {
   const Result<ImportResult> result = store.import_pack(pack, cubin_mismatch);
-  if (!result) return failure(result.error());
+  if (!result) return exit_code_of(result.error());
   print(fmt::format("{} entries imported, {} were there, {} are damaged\n", result->imported,
                     result->present, result->damaged));
   return result->damaged == 0 ? kExitOk : kExitFailed;

@@ -1,6 +1,5 @@
 #include "cli/print.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,9 +9,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
 namespace cubinery {
@@ -21,9 +20,9 @@ namespace {
 // Of the first write to stdout that failed; 0: none.
 int stdout_errno = 0;
 
-Status cannot_write(std::string_view what, int error) {
-  return Status(Code::kIo, fmt::format("cannot write {}: {}", what, std::strerror(error)));
-}
+std::error_code error_of(int number) { return {number, std::generic_category()}; }
+
+constexpr std::uint32_t kNewFileMode = 0666;  // less the umask
 
 // Where a file goes.
 struct OutputPlace {
@@ -49,21 +48,13 @@ OutputPlace place_of(const std::string& path) {
   return place;
 }
 
-// The descriptor, or -1 with errno.
-int open_new(const std::string& path) {
-  constexpr mode_t kMode = 0666;  // less the umask
-  return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode);
-}
-
-// False: errno says why.
-bool write_all(int file, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t count = write(file, text.data(), text.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(count));
-  }
-  return true;
+// A device or a pipe: the error, or none.
+std::error_code write_in_place(const std::string& path, std::string_view text) {
+  std::FILE* const file = std::fopen(path.c_str(), "we");
+  if (file == nullptr) return error_of(errno);
+  int error = std::fwrite(text.data(), 1, text.size(), file) == text.size() ? 0 : errno;
+  if (std::fclose(file) != 0 && error == 0) error = errno;
+  return error_of(error);
 }
 
 }  // namespace
@@ -110,7 +101,7 @@ void print(std::string_view text) {
 
 Status output_error() {
   const int error = std::exchange(stdout_errno, 0);
-  return error == 0 ? Status() : cannot_write("stdout", error);
+  return error == 0 ? Status() : io_error("write", "stdout", error_of(error));
 }
 
 void print_error(std::string_view message, std::string_view log) {
@@ -125,6 +116,7 @@ int usage_error(const Status& error) {
 
 int exit_code_of(const Status& status) {
   if (status.ok()) return kExitOk;
+  if (status.code() == Code::kInvalidArgument) return usage_error(status);
   print_error(status.message(), status.log());
   return kExitFailed;
 }
@@ -132,15 +124,17 @@ int exit_code_of(const Status& status) {
 Status check_output(const std::string& path) {
   if (path.empty() || path == "-") return {};
   const OutputPlace place = place_of(path);
-  if (place.is_directory) return cannot_write(path, EISDIR);
-  if (place.is_special) {
-    return access(path.c_str(), W_OK) == 0 ? Status() : cannot_write(path, errno);
+  std::error_code error;
+  if (place.is_directory) {
+    error = error_of(EISDIR);
+  } else if (place.is_special) {
+    if (access(path.c_str(), W_OK) != 0) error = error_of(errno);
+  } else {
+    const std::shared_ptr<Env> env = posix_env();
+    error = env->write_synced(place.temporary, "", kNewFileMode);
+    if (!error) (void)env->remove(place.temporary);
   }
-  const int file = open_new(place.temporary);
-  if (file < 0) return cannot_write(path, errno);
-  close(file);
-  unlink(place.temporary.c_str());
-  return {};
+  return error ? io_error("write", path, error) : Status();
 }
 
 Status write_text(const std::string& path, std::string_view text) {
@@ -149,20 +143,15 @@ Status write_text(const std::string& path, std::string_view text) {
     return output_error();
   }
   const OutputPlace place = place_of(path);
-  const int file = place.is_special ? open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC)
-                                    : open_new(place.temporary);
-  if (file < 0) return cannot_write(path, errno);
-  int error = write_all(file, text) ? 0 : errno;
-  if (!place.is_special && place.mode != 0 && error == 0 && fchmod(file, place.mode) != 0) {
-    error = errno;
-  }
-  if (!place.is_special && error == 0 && fsync(file) != 0) error = errno;
-  if (close(file) != 0 && error == 0) error = errno;
-  if (place.is_special) return error == 0 ? Status() : cannot_write(path, error);
-  if (error == 0 && rename(place.temporary.c_str(), place.path.c_str()) != 0) error = errno;
-  if (error == 0) return {};
-  unlink(place.temporary.c_str());
-  return cannot_write(path, error);
+  const auto keep_mode = [&] {
+    const bool kept = place.mode == 0 || chmod(place.temporary.c_str(), place.mode) == 0;
+    return error_of(kept ? 0 : errno);
+  };
+  const Replacement file{
+      .path = place.path, .temporary = place.temporary, .mode = kNewFileMode, .finish = keep_mode};
+  const std::error_code error =
+      place.is_special ? write_in_place(path, text) : replace_file(*posix_env(), file, text);
+  return error ? io_error("write", path, error) : Status();
 }
 
 Status write_json(const std::string& path, const nlohmann::ordered_json& document) {

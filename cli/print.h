@@ -38,7 +38,7 @@ Status output_error();
 void print_error(std::string_view message, std::string_view log = {});
 // Prints the error; returns kExitUsage.
 int usage_error(const Status& error);
-// OK: kExitOk.  Else prints the error; returns kExitFailed.
+// OK: kExitOk.  Else prints the error; returns kExitUsage for kInvalidArgument, or kExitFailed.
 int exit_code_of(const Status& status);
 // Whether write_text() will be able to write there, as far as can be known: for commands to ask
 // before their work.  An empty path is nobody's output.  kIo.

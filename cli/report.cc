@@ -194,10 +194,7 @@ int Report::run() const {
   if (!fits.ok()) return usage_error(fits);
   if (!against.empty()) return write_comparison(*report);
   mark_stale(*options, &*report);
-  const Status written = write(*std::move(report));
-  return written.code() == Code::kIo ? exit_code_of(written)
-         : written.ok()              ? kExitOk
-                                     : usage_error(written);
+  return exit_code_of(write(*std::move(report)));
 }
 
 }  // namespace

@@ -252,7 +252,8 @@ typedef struct CubineryPrefillArgs {
 CUBINERY_C_API int cubinery_prefill_create(const CubineryContext* context, const char* problem,
                                            CubineryPrefill** prefill);
 CUBINERY_C_API void cubinery_prefill_destroy(CubineryPrefill* prefill);
-/* Bytes of workspace that every launch of at most this many tokens and sequences needs. */
+/* Bytes of workspace that every launch of at most this many tokens and sequences needs.  At sizes
+   that launches refuse because no grid holds them this may be the largest number. */
 CUBINERY_C_API int cubinery_prefill_workspace_bytes(const CubineryPrefill* prefill, int64_t tokens,
                                                     int64_t sequences, size_t* bytes);
 /* What a launch of this size runs, and why, as cubinery_decode_choice().  max_seqlen: tokens of the

@@ -142,7 +142,8 @@ class Prefill {
   static Result<std::vector<CompiledKernel>> compile(const Context& context,
                                                      const PrefillProblem& problem);
 
-  // Bytes of workspace that every launch of at most this size needs, whatever its max_seqlen.
+  // Bytes of workspace that every launch of at most this size needs, whatever its max_seqlen.  At
+  // sizes that launches refuse because no grid holds them this may be the largest number.
   std::size_t workspace_bytes(const PrefillSize& size) const;
 
   // Enqueues one prefill on `stream`: two kernels.  Checks every argument; does not allocate, lock

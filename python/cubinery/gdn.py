@@ -21,6 +21,7 @@ from cubinery.problems import (
     Padding,
     PadIndex,
     PrefillProblem,
+    Split,
     StateLayout,
     TokenLayout,
 )
@@ -108,6 +109,8 @@ class Prefill(Operator[PrefillProblem], op=PrefillProblem.op):
 
     def workspace_bytes(self, tokens: int, sequences: int) -> int:
         """Bytes of workspace that every launch of at most this size needs.
+
+        At sizes that launches refuse because no grid holds them this may be 2**64 - 1.
 
         Args:
             tokens: of all sequences: B T, or the packed total.
@@ -305,6 +308,7 @@ _PREFILL_FIELDS = (
     "varlen",
     "checkpoints",
     "checkpoint_every",
+    "split",
 )
 
 
@@ -417,6 +421,7 @@ def gdn_prefill(
     checkpoint_mode: Checkpoints = "none",
     checkpoint_every: int = 64,
     checkpoint_cu_starts: Any = None,
+    split: Split = "auto",
     out: Any = None,
     output_dtype: Dtype | None = None,
     workspace: Any = None,
@@ -439,6 +444,9 @@ def gdn_prefill(
             tokens N, 2N...
         checkpoint_every: N, a multiple of 16.
         checkpoint_cu_starts: [N + 1], packed with checkpoints: the first row of each sequence.
+        split: long sequences are cut into parts that run side by side: where that is expected to
+            be faster ("auto"), "never", or "always" (by kernels that cut; sequences too short for
+            that are one piece).
         out: None: allocated, v's shape with H heads.
         workspace: as for Prefill; None: allocated with torch and cupy.
         max_seqlen: as for Prefill.
@@ -463,7 +471,7 @@ def gdn_prefill(
         state_indices, padding, pad_index,
     ) + (
         dtype_or("cu_seqlens", cu_seqlens, "i32"), token_layout, varlen, checkpoint_mode,
-        checkpoint_every,
+        checkpoint_every, split,
     )  # fmt: skip
     prefill: Prefill = context._kept_operator(_PREFILL_FIELDS, key)
     if out is None:

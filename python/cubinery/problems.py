@@ -25,6 +25,7 @@ GateMode = Literal["none", "log", "alpha", "computed"]
 BetaMode = Literal["one", "given", "logit", "doubled_logit"]
 TokenLayout = Literal["bthd", "bhtd"]
 Checkpoints = Literal["none", "before", "after"]
+Split = Literal["auto", "never", "always"]
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,8 @@ class PrefillProblem(Problem["Prefill"]):
         checkpoints: states are also kept from before tokens 0, N, 2N... (before) or after tokens N,
             2N... (after); N is checkpoint_every.
         checkpoint_every: tokens from one checkpoint to the next; a multiple of 16.
+        split: long sequences are cut into parts that run side by side: where that is faster (auto),
+            never, or always; with batch_invariant, auto means never.
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
             kernels for each size.
     """
@@ -161,4 +164,5 @@ class PrefillProblem(Problem["Prefill"]):
     store_state: bool = True
     checkpoints: Checkpoints = "none"
     checkpoint_every: int = 64
+    split: Split = "auto"
     batch_invariant: bool = False

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import recurrence
 
-from cubinery import InvalidArgumentError, UnsupportedError
+from cubinery import InvalidArgumentError, UnsupportedError, functional
 from cubinery.compat import flashinfer
 
 H, HV, K, V = 2, 4, 8, 6
@@ -180,9 +180,27 @@ def test_prefill_hints_change_nothing():
     x = prefill_inputs(8)
     plain = flashinfer.chunk_gated_delta_rule(**x, cu_seqlens=BOUNDS)
     longest = ({"max_seqlen": 5}, {"max_seqlen": 0}, {"max_seqlen": -1}, {"max_seqlen": 1 << 40})
-    for hints in ({"use_cp": False}, {"backend": "flashinfer"}, *longest):
+    for hints in ({"use_cp": False}, {"use_cp": True}, {"backend": "flashinfer"}, *longest):
         o = flashinfer.chunk_gated_delta_rule(**x, cu_seqlens=BOUNDS, **hints)
         np.testing.assert_array_equal(o, plain)
+
+
+@pytest.mark.parametrize(
+    "named, split",
+    [({}, "auto"), ({"use_cp": "auto"}, "auto"), ({"use_cp": True}, "always")]
+    + [({"use_cp": False}, "never")],
+)
+def test_use_cp_is_split(monkeypatch, named, split):
+    asked = []
+    run = functional.gdn_prefill
+
+    def noted(*args, **options):
+        asked.append(options["split"])
+        return run(*args, **options)
+
+    monkeypatch.setattr(functional, "gdn_prefill", noted)
+    flashinfer.chunk_gated_delta_rule(**prefill_inputs(8), cu_seqlens=BOUNDS, **named)
+    assert asked == [split]
 
 
 STATES = np.zeros((COUNT, HV, V, K), np.float32)
@@ -193,8 +211,8 @@ STATES = np.zeros((COUNT, HV, V, K), np.float32)
     [
         ({"cu_seqlens": None}, InvalidArgumentError, "cu_seqlens is required"),
         ({"cu_seqlens": np.array([0])}, InvalidArgumentError, "cu_seqlens"),
-        ({"use_cp": True}, UnsupportedError, "use_cp"),
-        ({"use_cp": "never"}, InvalidArgumentError, "use_cp is 'never'"),
+        ({"use_cp": "never"}, InvalidArgumentError, "use_cp is 'never'; supported: 'auto' or True"),
+        ({"use_cp": None}, InvalidArgumentError, "use_cp is None"),
         ({"_cp_chunk_len": 64}, UnsupportedError, "_cp_chunk_len"),
         ({"backend": "cudnn"}, UnsupportedError, "backend 'cudnn'"),
         ({"backend": "mine"}, InvalidArgumentError, "backend is 'mine'"),

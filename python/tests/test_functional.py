@@ -142,6 +142,7 @@ def test_states_are_inferred(context, prepared, gpu, named, expected):
             },
             {"checkpoints": "before", "checkpoint_every": 16, "state_dtype": "bf16"},
         ),
+        ((B, T), {"split": "never"}, {"split": "never"}),
     ],
 )
 def test_prefills_are_inferred(context, prepared, gpu, lead, named, expected):

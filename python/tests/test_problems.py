@@ -33,7 +33,7 @@ def test_json_round_trip(problem):
 
 def test_prefill_fields_round_trip():
     changed = cubinery.PrefillProblem(
-        varlen=True, token_layout="bhtd", checkpoints="after", checkpoint_every=32
+        varlen=True, token_layout="bhtd", checkpoints="after", checkpoint_every=32, split="never"
     )
     assert cubinery.PrefillProblem.from_json(changed.to_json()) == changed
 

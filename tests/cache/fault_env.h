@@ -49,10 +49,11 @@ class FaultEnv : public Env {
     const std::error_code fault = fault_of(Op::kRead);
     return fault ? fault : base_->open(path, file);
   }
-  std::error_code write_synced(const std::string& path, std::string_view bytes) override {
+  std::error_code write_synced(const std::string& path, std::string_view bytes,
+                               std::uint32_t mode) override {
     if (const std::error_code fault = fault_of(Op::kWrite)) return fault;
-    if (!bytes_left_ || *bytes_left_ >= bytes.size()) return base_->write_synced(path, bytes);
-    (void)base_->write_synced(path, bytes.substr(0, *bytes_left_));
+    if (!bytes_left_ || *bytes_left_ >= bytes.size()) return base_->write_synced(path, bytes, mode);
+    (void)base_->write_synced(path, bytes.substr(0, *bytes_left_), mode);
     return std::make_error_code(std::errc::no_space_on_device);
   }
   std::error_code rename(const std::string& from, const std::string& to) override {

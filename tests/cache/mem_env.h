@@ -45,14 +45,15 @@ class MemEnv : public Env {
     return {};
   }
 
-  std::error_code write_synced(const std::string& path, std::string_view bytes) override {
+  std::error_code write_synced(const std::string& path, std::string_view bytes,
+                               std::uint32_t mode) override {
     const std::lock_guard<std::mutex> guard(mutex_);
     if (!dirs_.contains(parent(path))) return error_of(std::errc::no_such_file_or_directory);
     if (files_.contains(path)) return error_of(std::errc::file_exists);
     File file{std::string(bytes), {}, !sync_fails};
     file.info.mtime_ns = now;
     file.info.owner = kUser;
-    file.info.mode = 0644;
+    file.info.mode = mode;
     files_[path] = std::move(file);
     return sync_fails ? error_of(std::errc::io_error) : std::error_code();
   }
@@ -102,6 +103,7 @@ class MemEnv : public Env {
 
   std::error_code stat(const std::string& path, FileInfo* info) override {
     const std::lock_guard<std::mutex> guard(mutex_);
+    examined.insert(path);
     if (const auto dir = dirs_.find(path); dir != dirs_.end()) {
       *info = dir->second;
     } else if (const auto file = files_.find(path); file != files_.end()) {
@@ -154,6 +156,7 @@ class MemEnv : public Env {
   std::int64_t now = std::int64_t{1'700'000'000} * 1'000'000'000;
   std::optional<std::uint32_t> own_group;
   std::chrono::milliseconds paused{0};       // by pause() in all; nobody really waits
+  std::set<std::string> examined;            // by stat()
   std::size_t opened = 0;                    // calls of open()
   std::atomic<std::uint64_t> bytes_read{0};  // of all files
   bool sync_fails = false;                   // bytes are written, then fsync() reports an error

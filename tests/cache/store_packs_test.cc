@@ -86,6 +86,29 @@ TEST_CASE("APackIsALayer", "[cache]") {
   CHECK(cache.store.lookup(numbered_entry(1).identity)->writable_layer);
 }
 
+TEST_CASE("ALookupExaminesNoLayerBehindTheOneThatAnswers", "[cache]") {
+  PackedCache cache;
+  Store store({.dir = kDir, .layers = {kLayer, kPack}}, cache.env);
+  Store layer({.dir = kLayer}, cache.env);
+  REQUIRE(publishes(store, sample_entry()));
+  REQUIRE(publishes(layer, sample_entry()));
+  REQUIRE(publishes(layer, numbered_entry(0)));
+  const auto examined = [&](const Entry& entry) {
+    cache.env->examined.clear();
+    cache.env->opened = 0;
+    REQUIRE(store.lookup(entry.identity));
+    std::set<std::string> layers;
+    for (const std::string& path : {kDir, kLayer, kPack}) {
+      if (cache.env->examined.contains(path)) layers.insert(path);
+    }
+    CHECK(cache.env->opened == (layers.contains(kPack) ? 1 : 0));
+    return layers;
+  };
+  CHECK(examined(sample_entry()) == std::set{kDir});
+  CHECK(examined(numbered_entry(0)) == std::set{kDir, kLayer});
+  CHECK(examined(numbered_entry(1)) == std::set{kDir, kLayer, kPack});
+}
+
 TEST_CASE("APackIsOpenedOncePerStore", "[cache]") {
   PackedCache cache;
   cache.env->opened = 0;

@@ -100,7 +100,7 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("state_layout":"vk","state_location":"pool","padding":"skip","pad_index":"negative",)"
         R"("gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
         R"("has_initial_state":true,"store_state":true,"checkpoints":"none",)"
-        R"("checkpoint_every":64,"batch_invariant":false})");
+        R"("checkpoint_every":64,"split":"auto","batch_invariant":false})");
 }
 
 TEST_CASE("dtypes come from the model config", "[cpu]") {
@@ -242,11 +242,9 @@ TEST_CASE("every field of every operator is an option, once and in the same orde
 }
 
 TEST_CASE("field options replace fields", "[cpu]") {
-  const std::map<std::string, std::string> fields = {{"state_dtype", "bf16"},
-                                                     {"use_qk_l2norm", "true"},
-                                                     {"v_heads", "64"},
-                                                     {"checkpoints", "before"},
-                                                     {"checkpoint_every", "128"}};
+  const std::map<std::string, std::string> fields = {
+      {"state_dtype", "bf16"},   {"use_qk_l2norm", "true"},   {"v_heads", "64"},
+      {"checkpoints", "before"}, {"checkpoint_every", "128"}, {"split", "never"}};
   const Problem decode = with_fields(gdn::DecodeProblem{}, fields).value();
   CHECK(to_json(decode) == gdn::DecodeProblem{.heads = {.v = 64},
                                               .inputs = {.use_qk_l2norm = true},
@@ -257,7 +255,8 @@ TEST_CASE("field options replace fields", "[cpu]") {
                                                 .inputs = {.use_qk_l2norm = true},
                                                 .states = {.dtype = DType::kBF16},
                                                 .checkpoints = gdn::Checkpoints::kBefore,
-                                                .checkpoint_every = 128}
+                                                .checkpoint_every = 128,
+                                                .split = gdn::Split::kNever}
                                 .to_json());
 }
 

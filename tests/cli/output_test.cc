@@ -69,6 +69,23 @@ TEST_CASE("a file is replaced, and what is no file is written in place", "[cpu]"
   CHECK(contains(cli.run("problems --key-dim 64 -o /dev/stdout").out, "\"key_dim\":64"));
 }
 
+TEST_CASE("a file is made with the umask and replaced with the mode that it had", "[cpu]") {
+  const Cli cli;
+  const std::string folder = cli.dir() + "/out";
+  fs::create_directory(folder);
+  const std::string file = folder + "/file";
+  const auto mode_after = [&](const std::string& umask) {
+    const std::string shell = "sh -c 'umask " + umask + "; exec \"$@\"' sh";
+    CHECK(cli.run("problems --key-dim 64 -o " + file, shell).exit_code == 0);
+    return static_cast<int>(fs::status(file).permissions());
+  };
+  CHECK(mode_after("002") == 0664);
+  CHECK(mode_after("077") == 0664);
+  fs::remove(file);
+  CHECK(mode_after("077") == 0600);
+  CHECK(std::distance(fs::directory_iterator(folder), {}) == 1);
+}
+
 TEST_CASE("an output that cannot be is refused before the work", "[cpu]") {
   const Cli cli;
   for (const std::string command :

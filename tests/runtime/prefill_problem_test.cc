@@ -149,6 +149,22 @@ TEST_CASE("PrefillKernelsWithoutResultsAreThoseOfTheKeys", "[cpu]") {
   }
 }
 
+TEST_CASE("ThePortablePathDoesNotSplit", "[cpu]") {
+  for (const Split split : {Split::kAuto, Split::kNever}) {
+    CHECK_FALSE(prefill_portable().why_not({.split = split}, test::sm_90()));
+  }
+  CHECK(prefill_portable().why_not({.split = Split::kAlways}, test::sm_90()) ==
+        "the problem asks for split sequences");
+}
+
+// A result serves a problem whatever it says of splitting: its path does what it does.
+TEST_CASE("ResultsDoNotNameSplit", "[cpu]") {
+  const std::string text = text_for_results(PrefillProblem{});
+  for (const Split split : {Split::kNever, Split::kAlways}) {
+    CHECK(text_for_results(PrefillProblem{.split = split}) == text);
+  }
+}
+
 // What does not reach the code does not make another kernel.
 TEST_CASE("EqualPrefillCodeHasEqualKeys", "[cpu]") {
   using To = Change<PrefillProblem>;
@@ -168,11 +184,12 @@ TEST_CASE("EqualPrefillCodeHasEqualKeys", "[cpu]") {
   const To tokens = [](auto& p) { p.token_layout = TokenLayout::kBHTD; };
   const To invariant = [](auto& p) { p.batch_invariant = true; };
   const To every = [](auto& p) { p.checkpoint_every = 16; };
+  const To never = [](auto& p) { p.split = Split::kNever; };
 
   const PrefillProblem plain{.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne},
                              .states = {.has_initial = false, .store = false}};
   for (const To& change : {gate, beta, a_log, dt_bias, index, cu_seqlens, pad_index, state, layout,
-                           heads, tokens, invariant, every}) {
+                           heads, tokens, invariant, every, never}) {
     CHECK(same(plain, change));
   }
   const PrefillProblem log;
@@ -213,7 +230,7 @@ TEST_CASE("PrefillProblemsSurviveJson", "[cpu]") {
         R"("token_layout":"bthd","varlen":false,"state_layout":"vk","state_location":"dense",)"
         R"("padding":"none","pad_index":"negative","gate_mode":"log","beta_mode":"given",)"
         R"("use_qk_l2norm":false,"has_initial_state":true,"store_state":true,"checkpoints":"none",)"
-        R"("checkpoint_every":64,"batch_invariant":false})");
+        R"("checkpoint_every":64,"split":"auto","batch_invariant":false})");
   const PrefillProblem problem{.heads = {.q = 2},
                                .states = {.padding = Padding::kSkip},
                                .token_layout = TokenLayout::kBHTD,
@@ -221,6 +238,7 @@ TEST_CASE("PrefillProblemsSurviveJson", "[cpu]") {
                                .cu_seqlens_dtype = DType::kI64,
                                .checkpoints = Checkpoints::kAfter,
                                .checkpoint_every = 4096,
+                               .split = Split::kAlways,
                                .batch_invariant = true};
   const Result<PrefillProblem> parsed = PrefillProblem::from_json(problem.to_json());
   REQUIRE(parsed);

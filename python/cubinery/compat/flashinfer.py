@@ -14,9 +14,10 @@ from typing import Any
 from cubinery import _arrays, functional
 from cubinery._errors import InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
-from cubinery.problems import StateLayout
+from cubinery.problems import Split, StateLayout
 
 _BACKENDS = ("auto", "flashinfer")
+_SPLITS: dict[str | bool, Split] = {"auto": "auto", True: "always", False: "never"}  # by use_cp
 
 
 def chunk_gated_delta_rule(
@@ -49,13 +50,13 @@ def chunk_gated_delta_rule(
     (output, final states).  Final states go to `output_state`, when given even without
     `output_final_state`, else to a new f32 array.  With `state_indices` [N] the states are pools,
     and no index is padding.  Checkpoints are the states after each `checkpoint_every_n_tokens`
-    tokens.
+    tokens.  `use_cp` is cubinery's `split`: "auto", True "always", False "never".
 
     `max_seqlen` is a hint that cannot change the result; values that cannot be are passed over.
 
-    Raises InvalidArgumentError where FlashInfer would raise, UnsupportedError for use_cp=True, a
-    `_cp_chunk_len`, other backends, fp8 states, and states of two dtypes, unless a dense
-    `output_state` is f32.
+    Raises InvalidArgumentError where FlashInfer would raise, UnsupportedError for a
+    `_cp_chunk_len`, use_cp=True where no kernel of cubinery's splits, other backends, fp8 states,
+    and states of two dtypes, unless a dense `output_state` is f32.
     """
     name = "flashinfer.chunk_gated_delta_rule"
     _check_prefill(name, q, v, cu_seqlens, use_cp, _cp_chunk_len, backend)
@@ -90,6 +91,7 @@ def chunk_gated_delta_rule(
             state_indices if initial_state is not None or output_state is not None else None
         ),
         cu_seqlens=cu_seqlens,
+        split=_SPLITS[use_cp],
         max_seqlen=min(max(max_seqlen or 0, 0), q.shape[0]),
         out=output,
         **options,
@@ -100,10 +102,8 @@ def chunk_gated_delta_rule(
 def _check_prefill(
     name: str, q: Any, v: Any, cu_seqlens: Any, use_cp: Any, cp_chunk_len: Any, backend: str
 ) -> None:
-    arguments.refuse_given(
-        name, 'pass use_cp="auto" or False', use_cp=use_cp is True, _cp_chunk_len=cp_chunk_len
-    )
-    arguments.require_value(name, "use_cp", use_cp, ("auto", False))
+    arguments.refuse_given(name, "cubinery chooses the length", _cp_chunk_len=cp_chunk_len)
+    arguments.require_value(name, "use_cp", use_cp, tuple(_SPLITS))
     _check_backend(name, backend)
     arguments.require_rank(name, "q", q, "[total, Hq, K]")
     arguments.require_rank(name, "v", v, "[total, Hv, V]")
