@@ -16,7 +16,7 @@ namespace gdn {
 
 // What decides how long parts are.  No kernel's key.
 struct PartChoice {
-  int warps_per_sm = 8;  // of the scan, that a launch aims at
+  int warps_per_sm = 4;  // of the scan, that a launch aims at
 };
 
 inline const char* why_invalid(const PartChoice&) { return nullptr; }
@@ -27,7 +27,7 @@ template <>
 struct Fields<gdn::PartChoice> {
   static constexpr const char* kName = "parts";
   static constexpr auto kList =
-      std::tuple{tuned_bits("warps_per_sm", &gdn::PartChoice::warps_per_sm, 4, 8, 16)};
+      std::tuple{tuned_bits("warps_per_sm", &gdn::PartChoice::warps_per_sm, 2, 4, 8, 16)};
 };
 
 namespace gdn {

@@ -213,6 +213,14 @@ __device__ void round_values(Tile (&plain)[kTokens], Tile (&scaled)[kTokens],
   }
 }
 
+// f32: the tensor core's own sum would cut off the state's last bits, chunk after chunk.  For
+// 16-bit operands these do not matter, and registers do.
+constexpr bool kSumApart = kKey.dtype == DType::kF32;
+
+__device__ void add(dev::Acc& sum, const dev::Acc& x) {
+  dev::for_each_element([&](int r, int c, int j) { sum.x[r][c][j] += x.x[r][c][j]; });
+}
+
 // S <- decay S + K^T values.
 __device__ void update_state(State& state, const Tile (&values)[kTokens], unsigned stage) {
   float decay;
@@ -220,20 +228,15 @@ __device__ void update_state(State& state, const Tile (&values)[kTokens], unsign
   const dev::SharedMatrix<kKey.dtype, kRow> keys{stage};
 #pragma unroll
   for (int k = 0; k < kKeys; ++k) {
-    // f32: the tensor core's own sum would cut off the state's last bits, chunk after chunk.  For
-    // 16-bit operands these do not matter, and registers do.
-    constexpr bool kApart = kKey.dtype == DType::kF32;
     stop_loading_ahead(stage);
     float(&s)[2][2][2] = state.tiles[k].x;
     dev::Acc added{};
     dev::for_each_element([&](int r, int c, int j) { s[r][c][j] *= decay; });
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
-      dev::mma(kApart ? added : state.tiles[k], values[i], keys.load_transposed(16 * i, 16 * k));
+      dev::mma(kSumApart ? added : state.tiles[k], values[i], keys.load_transposed(16 * i, 16 * k));
     }
-    if constexpr (kApart) {
-      dev::for_each_element([&](int r, int c, int j) { s[r][c][j] += added.x[r][c][j]; });
-    }
+    if constexpr (kSumApart) add(state.tiles[k], added);
   }
 }
 

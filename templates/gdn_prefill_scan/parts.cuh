@@ -312,14 +312,14 @@ __device__ void carry_state(State& state, const GdnPrefillScanParams& p, const U
       }
       const unsigned slice = SliceCopier::place(step * kKeys + m);
       if (m == 0) scale_state(state, slice + kDecayAt);
-      const dev::Acc n = dev::to_float<DType::kF32>(
-          dev::load_tile<DType::kF32>(slice + SliceCopier::kStates, threadIdx.x / 32));
-      dev::for_each_element(
-          [&](int r, int c, int j) { state.tiles[m].x[r][c][j] += n.x[r][c][j]; });
+      add(state.tiles[m], dev::to_float<DType::kF32>(dev::load_tile<DType::kF32>(
+                              slice + SliceCopier::kStates, threadIdx.x / 32)));
       const Tile column = dev::load_tile<kKey.dtype>(dev::shared_address(old), m);
 #pragma unroll
       for (int k = 0; k < kKeys; ++k) {
-        dev::mma(state.tiles[k], column, dev::load_tile<kKey.dtype>(slice, k));
+        dev::Acc added{};
+        dev::mma(kSumApart ? added : state.tiles[k], column, dev::load_tile<kKey.dtype>(slice, k));
+        if constexpr (kSumApart) add(state.tiles[k], added);
       }
     }
   }
