@@ -31,7 +31,7 @@ TEST_CASE("PrefillKeysPrintTheirFields", "[cpu]") {
         "gdn_prefill_scan;key_dim=128;value_dim=128;dtype=bf16;output_dtype=bf16;state_dtype=f32;"
         "index_dtype=i32;cu_seqlens_dtype=i32;varlen=false;state_layout=vk;state_location=dense;"
         "padding=none;pad_index=negative;has_initial_state=true;store_state=true;checkpoints=none;"
-        "chunk_size=32;warps=4;stages=3");
+        "parts=false;chunk_size=32;warps=4;stages=3");
 }
 
 TEST_CASE("ChunksFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
