@@ -127,7 +127,6 @@ class PortablePrefillRunner final : public PrefillRunner {
 std::vector<KeySet> with_chunk_size(KeySet keys, int chunk_size, int shared_limit) {
   auto& [chunks, scan] = keys;
   chunks.chunk_size = scan.chunk_size = chunk_size;
-  chunks.warps = chunk_size / 16;
   std::vector<KeySet> found;
   if (shared_bytes(chunks) > shared_limit) return found;
   for (const int warps : {4, 3, 2, 1}) {
