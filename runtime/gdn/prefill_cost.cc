@@ -21,8 +21,6 @@ constexpr double kChunksFixedCycles = 140;
 constexpr double kChunksLone = 1.5;
 constexpr double kChunksLonePerWarp = 3;
 constexpr int kChunksRegisters = 128;
-// Heads share a block of the first kernel when there remain this many blocks per multiprocessor.
-constexpr std::int64_t kSharedBlocksPerSm = 4;
 // The second kernel's cycles for a chunk when a warp has the multiprocessor to itself: fixed, for
 // each token, and for each token of 128 key dims.  740, 1230, 2210 for 16, 32, 64 tokens.
 constexpr double kScanCycles = 250;
@@ -132,8 +130,9 @@ double chunks_us(const GdnPrefillChunksKey& key, const PrefillLoad& load, const 
 }  // namespace
 
 int heads_per_block(std::int64_t slots, int heads, int shared_heads, int sm_count) {
-  const std::int64_t blocks = slots * (heads / shared_heads);
-  return blocks >= kSharedBlocksPerSm * sm_count ? shared_heads : 1;
+  int most = shared_heads;
+  while (shared_heads % most != 0 || (most > 1 && slots * (heads / most) < sm_count)) --most;
+  return most;
 }
 
 double prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanKey& scan,

@@ -21,7 +21,8 @@ struct PrefillLoad {
 };
 
 // Heads that share a block of the first kernel in a launch of so many slots (chunks of all
-// sequences), when at most `shared_heads` may.
+// sequences), when at most `shared_heads` may: the most that leave a block for every
+// multiprocessor.
 int heads_per_block(std::int64_t slots, int heads, int shared_heads, int sm_count);
 
 // Microseconds of one prefill launch: of both kernels, behind each other.

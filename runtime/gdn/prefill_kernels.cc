@@ -194,7 +194,6 @@ class MmaPrefillRunner final : public PrefillRunner {
 std::vector<PrefillKernels> with_chunk_size(PrefillKernels keys, int chunk_size,
                                             const PrefillProblem& problem, const Target& target) {
   keys.chunks.chunk_size = keys.scan.chunk_size = chunk_size;
-  keys.chunks.warps = chunk_size / 16;
   std::vector<PrefillKernels> found;
   for (const int warps : {4, 3, 2, 1}) {
     keys.scan.warps = warps;

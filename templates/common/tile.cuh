@@ -164,35 +164,24 @@ __device__ void mma_half(Acc& c, const Tile<kDType>& a, const Tile<kDType>& b, i
   }
 }
 
-// Half of a tile, columns 8 part to 8 part + 7, as mma.sync takes tf32: it reads the upper 19 bits
-// of a float.  [row half][column].  mma.sync wants columns t and t + 4 in lane t; this lane has 2t
-// and 2t + 1.  The order of a sum's terms is free as long as both operands keep to the same.
-struct Tf32Half {
-  unsigned x[2][2];
-};
+// Rounds to the 11 bits of tf32; mma.sync ignores the others.  NOTE: turns some NaN into 0, for an
+// eighth of the instructions of cvt.rna.
+__device__ inline unsigned round_to_tf32(float x) { return __float_as_uint(x) + 0x1000u; }
 
-// c += a b^T over the eight columns of the halves.
-__device__ inline void mma_tf32(Acc& c, const Tf32Half& a, const Tf32Half& b) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    float(&low)[2] = c.x[0][half];
-    float(&high)[2] = c.x[1][half];
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(low[0]), "+f"(low[1]), "+f"(high[0]), "+f"(high[1])
-        : "r"(a.x[0][0]), "r"(a.x[1][0]), "r"(a.x[0][1]), "r"(a.x[1][1]), "r"(b.x[half][0]),
-          "r"(b.x[half][1]));
-  }
-}
-
-// Rounds to 11 bits.  NOTE: turns some NaN into 0, for an eighth of the instructions of cvt.rna.
-__device__ inline Tf32Half round_to_tf32(const Tile<DType::kF32>& tile, int part) {
-  Tf32Half rounded;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    rounded.x[i / 2][i % 2] = __float_as_uint(tile.x[i / 2][part][i % 2]) + 0x1000u;
-  }
-  return rounded;
+// Columns 8 half to 8 half + 7 of c += a b^T over the operands' columns 8 part to 8 part + 7,
+// rounded to tf32: an 11-bit significand and fp32's range.  mma.sync wants columns t and t + 4 in
+// lane t; this lane has 2t and 2t + 1.  The order of a sum's terms is free as long as both operands
+// keep to the same.
+__device__ inline void mma_tf32(Acc& c, const Tile<DType::kF32>& a, const Tile<DType::kF32>& b,
+                                int part, int half) {
+  float(&low)[2] = c.x[0][half];
+  float(&high)[2] = c.x[1][half];
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(low[0]), "+f"(low[1]), "+f"(high[0]), "+f"(high[1])
+      : "r"(round_to_tf32(a.x[0][part][0])), "r"(round_to_tf32(a.x[1][part][0])),
+        "r"(round_to_tf32(a.x[0][part][1])), "r"(round_to_tf32(a.x[1][part][1])),
+        "r"(round_to_tf32(b.x[half][part][0])), "r"(round_to_tf32(b.x[half][part][1])));
 }
 
 // c += a b^T over the operands' columns 8 part to 8 part + 7, nearly to fp32's precision: every x
@@ -241,15 +230,6 @@ __device__ void mma(Acc& c, const Tile<kDType>& a, const Tile<kDType>& b) {
   } else {
     mma_half<kDType>(c, a, b, 0);
     mma_half<kDType>(c, a, b, 1);
-  }
-}
-
-// c += a b^T with the operands rounded to tf32: an 11-bit significand and fp32's range.
-__device__ inline void mma_rounded_to_tf32(Acc& c, const Tile<DType::kF32>& a,
-                                           const Tile<DType::kF32>& b) {
-#pragma unroll
-  for (int part = 0; part < 2; ++part) {
-    mma_tf32(c, round_to_tf32(a, part), round_to_tf32(b, part));
   }
 }
 
@@ -304,6 +284,29 @@ __device__ void store_tile(void* tiles, int tile, const Tile<kDType>& stored) {
 // Where element (row, column) of a stored tile lies, in elements from the tile's first.
 __device__ inline int tile_element(int row, int column) {
   return (row % 8 * 4 + column % 8 / 2) * 8 + row / 8 * 4 + column / 8 * 2 + column % 2;
+}
+
+// fp32 tiles in shared memory: the upper rows of all lanes, then the lower ones.  Neighbouring
+// lanes then touch neighbouring 16 bytes, and a warp every bank once.
+__device__ inline Tile<DType::kF32> load_shared_tile(const float* tiles, int tile) {
+  const unsigned at = shared_address(tiles) + tile * 1024 + threadIdx.x % 32 * 16;
+  Tile<DType::kF32> loaded;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) load_shared(loaded.x[r], at + 512 * r);
+  return loaded;
+}
+__device__ inline void store_shared_tile(float* tiles, int tile, const Acc& stored) {
+  auto* to = reinterpret_cast<float4*>(tiles + tile * 256) + threadIdx.x % 32;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const float(&x)[2][2] = stored.x[r];
+    to[32 * r] = make_float4(x[0][0], x[0][1], x[1][0], x[1][1]);
+  }
+}
+
+// Where element (row, column) of such a tile lies, in elements from the tile's first.
+__device__ inline int shared_tile_element(int row, int column) {
+  return row / 8 * 128 + (row % 8 * 4 + column % 8 / 2) * 4 + column / 8 * 2 + column % 2;
 }
 
 }  // namespace cubinery::dev

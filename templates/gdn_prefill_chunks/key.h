@@ -27,12 +27,16 @@ inline constexpr int kMaxHeadsPerBlock = 8;
 
 constexpr int threads(const GdnPrefillChunksKey& key) { return key.warps * 32; }
 
-// Shared memory: k and q of the chunk, later overwritten by sets of fp32 tiles: the products, and
-// an inverse for each warp.
+// What the inverse of a chunk takes for each warp (common/inverse.cuh).
+inline constexpr int kInverseScratchBytes = 32 * 12 * 4;
+
+// Shared memory: k and q of the chunk, later overwritten by the fp32 tiles of both products and by
+// each warp's scratch.
 constexpr int tile_area_bytes(const GdnPrefillChunksKey& key) {
   const int rows = 2 * key.chunk_size * padded_row(key.key_dim, key.dtype) * size_of(key.dtype);
-  const int tiles = (2 + key.warps) * lower_tiles(key.chunk_size) * 16 * 16 * 4;
-  return rows > tiles ? rows : tiles;
+  const int tiles = 2 * lower_tiles(key.chunk_size) * 16 * 16 * 4;
+  const int used = tiles + key.warps * kInverseScratchBytes;
+  return rows > used ? rows : used;
 }
 // Behind it: inverse norms of k and q, then gate sums and betas of each head.
 constexpr int shared_bytes(const GdnPrefillChunksKey& key) {

@@ -187,10 +187,10 @@ TEST_CASE("HeadsShareABlockWhenThereAreManyChunks", "[cpu]") {
     CHECK(launched.chunks->config.gridDimY * launched.chunks->config.gridDimZ == 1);
     return heads;
   };
-  // Four blocks on each of 132 multiprocessors: from 33 chunks of 16 pairs of heads on.
+  // A block on each of 132 multiprocessors: from 9 chunks of 16 pairs of heads on.
   CHECK(grid({}, 1) == 1);
-  CHECK(grid({}, 32) == 1);
-  CHECK(grid({}, 33) == 2);
+  CHECK(grid({}, 8) == 1);
+  CHECK(grid({}, 9) == 2);
   CHECK(grid({.heads = {.q = 32, .k = 32}}, 1000) == 1);
   CHECK(grid({.heads = {.q = 32, .k = 4, .v = 4}}, 1000) == 1);  // queries differ
   CHECK(grid({.heads = {.q = 1, .k = 2, .v = 24}}, 1000) == 6);  // of 12

@@ -185,9 +185,12 @@ TEST_CASE("LongerSequencesTakeLonger", "[cpu]") {
   }
 }
 
-TEST_CASE("HeadsShareABlockWhereManyBlocksRemain", "[cpu]") {
-  CHECK(gdn::heads_per_block(32, 32, 2, 132) == 1);
-  CHECK(gdn::heads_per_block(33, 32, 2, 132) == 2);
+TEST_CASE("HeadsShareABlockWhereEveryMultiprocessorKeepsOne", "[cpu]") {
+  CHECK(gdn::heads_per_block(8, 32, 2, 132) == 1);
+  CHECK(gdn::heads_per_block(9, 32, 2, 132) == 2);
+  CHECK(gdn::heads_per_block(33, 8, 4, 132) == 2);
+  CHECK(gdn::heads_per_block(66, 8, 4, 132) == 4);
+  CHECK(gdn::heads_per_block(40, 12, 6, 132) == 3);
   CHECK(gdn::heads_per_block(1 << 20, 24, 1, 132) == 1);
 }
 
