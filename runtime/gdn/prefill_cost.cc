@@ -41,7 +41,7 @@ constexpr double kScanBlockUs = 2.5;
 // heads forget.
 constexpr double kTicketUs = 4;
 constexpr double kPartUs = 10;
-constexpr double kPartShare = 0.35;
+constexpr double kPartShare = 0.6;
 // f32 operands: three products of tf32, which run at half the rate of bf16, twice the bytes.
 constexpr double kF32Products = 6;
 constexpr double kF32Lone = 3;

@@ -53,10 +53,10 @@ std::optional<std::string> PrefillSplit::why_not(const PrefillProblem& problem,
 bool PrefillSplit::fits(const PrefillProblem& problem, const KeySet& keys,
                         const Target& target) const {
   // Fewer candidates to measure: others were not faster where these were measured.
-  const GdnPrefillScanKey& scan = std::get<1>(keys);
+  const auto& [chunks, scan, choice] = keys;
   GdnPrefillScanKey three = scan;
   three.stages = 3;
-  return scan.chunk_size <= 32 &&
+  return scan.chunk_size <= 32 && chunks.warps == GdnPrefillChunksKey{}.warps &&
          scan.stages == with_stages_in(target.shared_bytes_per_block, three).stages &&
          fit(split_kernels_of(keys), problem, target);
 }

@@ -17,57 +17,39 @@ __device__ inline float computed_log_decay(float a, float A_log, float dt_bias) 
   return -expf(A_log) * softplus(a + dt_bias);
 }
 
-// What is given of a token's gates, and nothing computed from it yet: whoever needs many of them
-// loads all before the first is used.
-struct GivenGates {
-  float g = 0.0f;     // g, alpha or a
-  float beta = 0.0f;  // beta or its logit
-};
-
-template <auto kKey, class Strides>
-__device__ GivenGates load_gates(const GateParams<Strides>& p, typename Strides::At at) {
-  GivenGates given;
-  if constexpr (kKey.inputs.gate_mode != gdn::GateMode::kNone) {
-    given.g = load<kKey.inputs.gate_dtype>(p.g, at);
-  }
-  if constexpr (kKey.inputs.beta_mode != gdn::BetaMode::kOne) {
-    given.beta = load<kKey.inputs.beta_dtype>(p.beta, at);
-  }
-  return given;
-}
-
 // The decay with GateMode::kAlpha, else its logarithm.  Requires: there is a gate.
 template <auto kKey, class Strides>
-__device__ float gate_of(const GateParams<Strides>& p, const GivenGates& given, int head) {
-  if constexpr (kKey.inputs.gate_mode != gdn::GateMode::kComputed) return given.g;
-  return computed_log_decay(given.g, load<kKey.inputs.a_log_dtype>(p.A_log, head),
-                            load<kKey.inputs.dt_bias_dtype>(p.dt_bias, head));
+__device__ float given_gate(const GateParams<Strides>& p, typename Strides::At at) {
+  const float g = load<kKey.inputs.gate_dtype>(p.g, at);
+  if constexpr (kKey.inputs.gate_mode != gdn::GateMode::kComputed) return g;
+  return computed_log_decay(g, load<kKey.inputs.a_log_dtype>(p.A_log, at.head),
+                            load<kKey.inputs.dt_bias_dtype>(p.dt_bias, at.head));
 }
 
 // What the state is multiplied by.
 template <auto kKey, class Strides>
-__device__ float decay_of(const GateParams<Strides>& p, const GivenGates& given, int head) {
+__device__ float decay_of(const GateParams<Strides>& p, typename Strides::At at) {
   if constexpr (kKey.inputs.gate_mode == gdn::GateMode::kNone) return 1.0f;
-  const float g = gate_of<kKey>(p, given, head);
+  const float g = given_gate<kKey>(p, at);
   return kKey.inputs.gate_mode == gdn::GateMode::kAlpha ? g : expf(g);
 }
 
 // Its logarithm, to be summed: kLeastLogDecay or more.
 template <auto kKey, class Strides>
-__device__ float log_decay_of(const GateParams<Strides>& p, const GivenGates& given, int head) {
+__device__ float log_decay_of(const GateParams<Strides>& p, typename Strides::At at) {
   if constexpr (kKey.inputs.gate_mode == gdn::GateMode::kNone) return 0.0f;
-  float g = gate_of<kKey>(p, given, head);
+  float g = given_gate<kKey>(p, at);
   if constexpr (kKey.inputs.gate_mode == gdn::GateMode::kAlpha) g = logf(g);
   return g < kLeastLogDecay ? kLeastLogDecay : g;  // NOTE: fmaxf would drop a NaN
 }
 
 // The write strength.
-template <auto kKey>
-__device__ float beta_of(const GivenGates& given) {
+template <auto kKey, class Strides>
+__device__ float beta_of(const GateParams<Strides>& p, typename Strides::At at) {
   if constexpr (kKey.inputs.beta_mode == gdn::BetaMode::kOne) return 1.0f;
-  if constexpr (kKey.inputs.beta_mode == gdn::BetaMode::kGiven) return given.beta;
-  return (kKey.inputs.beta_mode == gdn::BetaMode::kDoubledLogit ? 2.0f : 1.0f) *
-         sigmoid(given.beta);
+  const float b = load<kKey.inputs.beta_dtype>(p.beta, at);
+  if constexpr (kKey.inputs.beta_mode == gdn::BetaMode::kGiven) return b;
+  return (kKey.inputs.beta_mode == gdn::BetaMode::kDoubledLogit ? 2.0f : 1.0f) * sigmoid(b);
 }
 
 }  // namespace cubinery::dev

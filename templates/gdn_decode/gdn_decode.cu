@@ -138,9 +138,8 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
 #pragma unroll
   for (int e = 0; e < kKPart; ++e) qk = fmaf(q[e], k[e], qk);
   qk = sum_over_k(qk);
-  const dev::GivenGates gates = dev::load_gates<kKey>(p.gates, {n, h});
-  const float decay = dev::decay_of<kKey>(p.gates, gates, h);
-  const float beta = dev::beta_of<kKey>(gates);
+  const float decay = dev::decay_of<kKey>(p.gates, {n, h});
+  const float beta = dev::beta_of<kKey>(p.gates, {n, h});
 
   float d[kVPart];
 #pragma unroll

@@ -7,7 +7,7 @@
 // inverse is taken without gates, which a product of decays could not survive, and gated element by
 // element afterwards, on its way from registers to the record.
 #include "common/copy.cuh"
-#include "common/gates.cuh"
+#include "common/given_gates.cuh"
 #include "common/inverse.cuh"
 #include "common/launch.cuh"
 #include "common/norm.cuh"

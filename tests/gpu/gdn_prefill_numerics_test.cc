@@ -256,6 +256,8 @@ AnyCase any_case(std::uint64_t number) {
   choose_modes(&random, &p);
   p.key_dim = static_cast<int>(16 * (1 + random.below(16)));
   p.value_dim = static_cast<int>(16 * (1 + random.below(16)));
+  // Longer keys are not split.
+  if (p.key_dim <= 128 && random.below(2) != 0) p.split = gdn::Split::kAlways;
   const std::int64_t sequences = 1 + random.below(4);
   any.shape = uniform(sequences, random.below(700));
   if (p.varlen) {

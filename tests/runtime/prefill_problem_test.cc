@@ -134,7 +134,8 @@ TEST_CASE("EveryShapeFitsEveryArchitecture", "[cpu]") {
 }
 
 TEST_CASE("PrefillKernelsWithoutResultsAreThoseOfTheKeys", "[cpu]") {
-  const PrefillProblem problem{.key_dim = 64, .inputs = {.gate_mode = GateMode::kComputed}};
+  const PrefillProblem problem{
+      .key_dim = 64, .inputs = {.gate_mode = GateMode::kComputed}, .split = Split::kNever};
   for (const std::string& arch : known_architectures()) {
     const Result<std::vector<KernelSpec>> kernels = kernels_for(problem, arch, {});
     REQUIRE(kernels);

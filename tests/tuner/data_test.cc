@@ -770,7 +770,8 @@ TEST_CASE("ShapesBeyondAnyGpuAreRefused", "[cpu]") {
   using Harness = HarnessOf<PrefillProblem>;
   const auto made = gdn_shape(prefill, largest);
   REQUIRE(made);
-  CHECK(Harness::most_workspace_bytes(made->problem, Target{}, made->lengths) > std::size_t{1} << 40);
+  CHECK(Harness::most_workspace_bytes(made->problem, Target{}, made->lengths) > std::size_t{1}
+                                                                                    << 40);
 }
 
 TEST_CASE("TunablesWithoutADevice", "[cpu]") {

@@ -161,7 +161,7 @@ TEST_CASE("OutlinesAreFieldsOfTheProblem", "[cpu]") {
 }
 
 TEST_CASE("PrefillSpacesHaveOneChunkSize", "[cpu]") {
-  const PrefillProblem problem;
+  const PrefillProblem problem{.split = gdn::Split::kNever};
   const TuningSpace space = planner_of(problem).space();
   CHECK(space.configurations.size() > 50);
   for (const Configuration& configuration : space.configurations) {

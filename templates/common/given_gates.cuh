@@ -1,0 +1,49 @@
+// Gates in two steps, for kernels that need many of them: all are loaded before the first is used.
+// common/gates.cuh has them in one.
+#pragma once
+
+#include "common/gates.cuh"
+
+namespace cubinery::dev {
+
+// What is given of a token's gates, and nothing computed from it yet.
+struct GivenGates {
+  float g = 0.0f;     // g, alpha or a
+  float beta = 0.0f;  // beta or its logit
+};
+
+template <auto kKey, class Strides>
+__device__ GivenGates load_gates(const GateParams<Strides>& p, typename Strides::At at) {
+  GivenGates given;
+  if constexpr (kKey.inputs.gate_mode != gdn::GateMode::kNone) {
+    given.g = load<kKey.inputs.gate_dtype>(p.g, at);
+  }
+  if constexpr (kKey.inputs.beta_mode != gdn::BetaMode::kOne) {
+    given.beta = load<kKey.inputs.beta_dtype>(p.beta, at);
+  }
+  return given;
+}
+
+// The logarithm of the decay, to be summed: kLeastLogDecay or more.
+template <auto kKey, class Strides>
+__device__ float log_decay_of(const GateParams<Strides>& p, const GivenGates& given, int head) {
+  if constexpr (kKey.inputs.gate_mode == gdn::GateMode::kNone) return 0.0f;
+  float g = given.g;
+  if constexpr (kKey.inputs.gate_mode == gdn::GateMode::kAlpha) g = logf(g);
+  if constexpr (kKey.inputs.gate_mode == gdn::GateMode::kComputed) {
+    g = computed_log_decay(g, load<kKey.inputs.a_log_dtype>(p.A_log, head),
+                           load<kKey.inputs.dt_bias_dtype>(p.dt_bias, head));
+  }
+  return g < kLeastLogDecay ? kLeastLogDecay : g;  // NOTE: fmaxf would drop a NaN
+}
+
+// The write strength.
+template <auto kKey>
+__device__ float beta_of(const GivenGates& given) {
+  if constexpr (kKey.inputs.beta_mode == gdn::BetaMode::kOne) return 1.0f;
+  if constexpr (kKey.inputs.beta_mode == gdn::BetaMode::kGiven) return given.beta;
+  return (kKey.inputs.beta_mode == gdn::BetaMode::kDoubledLogit ? 2.0f : 1.0f) *
+         sigmoid(given.beta);
+}
+
+}  // namespace cubinery::dev

@@ -1,0 +1,144 @@
+// Prefill with sequences cut into parts: exact, whatever the gates, and the same bits every time.
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "tests/gpu/launches.h"
+#include "tuner/gdn/gdn_data.h"
+
+namespace cubinery::test {
+namespace {
+
+using gdn::Checkpoints;
+using gdn::PrefillProblem;
+using gdn::Split;
+using gdn::StateLocation;
+
+PrefillProblem split_varlen() {
+  PrefillProblem problem = small_varlen();
+  problem.split = Split::kAlways;
+  return problem;
+}
+
+// Parts of small problems have 64 tokens.
+TEST_CASE("GdnPrefillSplit.LengthsAroundEveryPart", "[gpu][prefill]") {
+  for (const std::int64_t length : {63, 64, 65, 95, 96, 97, 127, 128, 129, 191, 192, 193, 640}) {
+    PrefillProblem dense = small_prefill();
+    dense.split = Split::kAlways;
+    run_case(dense, uniform(2, length));
+    run_case(split_varlen(), {.lengths = {length, 1, length + 1, 0, 70}, .lead = 65, .tail = 3});
+  }
+}
+
+TEST_CASE("GdnPrefillSplit.EveryGateDistribution", "[gpu][prefill]") {
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+    PrefillProblem problem = split_varlen();
+    problem.dtype = dtype;
+    problem.inputs.use_qk_l2norm = true;
+    for (const GateDistribution gates : kGateDistributions) {
+      run_case(problem, {.lengths = {1000, 333}}, {.seed = seed(), .gates = gates});
+    }
+    for (const double rho : {0.5, 0.9, 0.99}) {
+      for (const GateDistribution gates : {GateDistribution::kUndecayed, GateDistribution::kInit}) {
+        run_case(problem, {.lengths = {1000, 333}},
+                 {.seed = seed(), .gates = gates, .key_correlation = rho});
+      }
+    }
+  }
+}
+
+TEST_CASE("GdnPrefillSplit.CheckpointsInsideParts", "[gpu][prefill]") {
+  for (const Checkpoints checkpoints : {Checkpoints::kBefore, Checkpoints::kAfter}) {
+    for (const int every : {16, 64, 160}) {
+      PrefillProblem problem = split_varlen();
+      problem.checkpoints = checkpoints;
+      problem.checkpoint_every = every;
+      run_case(problem, {.lengths = {700, 64, 0, 129}});
+    }
+  }
+}
+
+// New states over the initial ones, which other parts may still read.
+TEST_CASE("GdnPrefillSplit.StatesInPlace", "[gpu][prefill]") {
+  PrefillProblem problem = split_varlen();
+  problem.states.location = StateLocation::kPool;
+  problem.states.padding = gdn::Padding::kSkip;
+  for (const GateDistribution gates : kGateDistributions) {
+    run_case(problem, {.lengths = {900, 70, 400}}, {.seed = seed(), .gates = gates, .padded = 1});
+  }
+  for (const bool has_initial : {true, false}) {
+    for (const bool store : {true, false}) {
+      problem.states.has_initial = has_initial;
+      problem.states.store = store;
+      run_case(problem, {.lengths = {900, 70, 400}}, {.seed = seed(), .padded = 1});
+    }
+  }
+}
+
+// Heads of dense f32 results, one after the other.
+std::vector<float> outputs(const PrefillCase& c, const GdnMemory& memory, std::int64_t n) {
+  std::vector<float> all;
+  for (std::int64_t t = 0; t < c.length(n); ++t) {
+    for (std::int64_t h = 0; h < c.problem().heads.count(); ++h) {
+      const std::vector<float> row =
+          c.row_values(memory, GdnTensor::kO, n, t, h, c.problem().value_dim);
+      all.insert(all.end(), row.begin(), row.end());
+    }
+  }
+  return all;
+}
+
+// What is forgotten is below fp32's last bit: gates that forget within a chunk.
+TEST_CASE("GdnPrefillSplit.WhatIsForgottenChangesNothing", "[gpu][prefill]") {
+  PrefillProblem problem = small_prefill();
+  problem.dtype = problem.output_dtype = DType::kF32;
+  problem.inputs.use_qk_l2norm = true;
+  const CaseOptions options{.seed = seed(), .gates = GateDistribution::kExtreme};
+  const PrefillCase c(problem, uniform(1, 1000), options);
+  problem.split = Split::kNever;
+  const std::vector<float> whole = outputs(c, run(c, prepare(problem)), 0);
+  problem.split = Split::kAlways;
+  const std::vector<float> split = outputs(c, run(c, prepare(problem)), 0);
+  float largest = 0, difference = 0;
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    largest = std::max(largest, std::abs(whole[i]));
+    difference = std::max(difference, std::abs(whole[i] - split[i]));
+  }
+  CHECK(difference <= 0x1p-23f * largest);
+}
+
+// Parts are cut by a sequence's own length alone: of 4096 tokens.
+TEST_CASE("GdnPrefillSplit.BatchInvariantBitsDoNotDependOnTheBatch", "[gpu][prefill][slow]") {
+  PrefillProblem problem = split_varlen();
+  problem.batch_invariant = true;
+  const PrefillCase c(problem, {.lengths = {9000, 100, 4097, 4096}}, {.seed = seed()});
+  const gdn::Prefill prefill = prepare(problem);
+  const GdnMemory all = run(c, prefill);
+  for (std::int64_t n = 0; n < c.sequences(); ++n) {
+    CHECK(same_sequence(c, n, all, run(c, prefill, c.args(n, 1))));
+  }
+}
+
+void expect_same_bits(int launches) {
+  PrefillProblem problem = split_varlen();
+  problem.inputs.use_qk_l2norm = true;
+  const PrefillCase c(problem, {.lengths = {1000, 64, 333}}, {.seed = seed()});
+  const gdn::Prefill prefill = prepare(problem);
+  const GdnMemory first = run(c, prefill);
+  const Session<PrefillCase> session(c, prefill, c.args());
+  int different = 0;
+  for (int i = 0; i < launches; ++i) {
+    c.upload();
+    REQUIRE(session.launch(c.args()).ok());
+    different += first_difference(session.finish(), first) != "" ? 1 : 0;
+  }
+  CHECK(different == 0);
+}
+
+TEST_CASE("GdnPrefillSplit.SameBitsEveryTime", "[gpu][prefill]") { expect_same_bits(500); }
+TEST_CASE("GdnPrefillSplit.SameBitsInAHundredThousandLaunches", "[gpu][prefill][big]") {
+  expect_same_bits(100000);
+}
+
+}  // namespace
+}  // namespace cubinery::test
