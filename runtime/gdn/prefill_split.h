@@ -16,7 +16,7 @@ namespace gdn {
 
 // What decides how long parts are.  No kernel's key.
 struct PartChoice {
-  int warps_per_sm = 4;  // of the scan, that a launch aims at
+  int warps_per_sm = 8;  // of the scan, that a launch aims at
 };
 
 inline const char* why_invalid(const PartChoice&) { return nullptr; }

@@ -33,11 +33,11 @@ constexpr int threads(const GdnPrefillScanKey& key) { return (key.warps + 1) * 3
 
 // Blocks that a multiprocessor is to hold, as far as registers go.  A scheduler has them for three
 // warps of at most 168 and for two of more: twelve warps or eight on a multiprocessor.  Where that
-// would spill, compilers are free.
+// would spill, or gained nothing, compilers are free.
 constexpr int resident_blocks(const GdnPrefillScanKey& key) {
   const bool is_small = key.dtype != DType::kF32 && key.key_dim <= 128 && key.chunk_size <= 32 &&
                         key.checkpoints == gdn::Checkpoints::kNone;
-  return is_small ? 12 / (key.warps + 1) : 1;
+  return key.parts && is_small ? 12 / (key.warps + 1) : 1;
 }
 
 // One stage of shared memory: k, q, the block's columns of v, and the chunk's record.

@@ -231,7 +231,7 @@ __device__ void store_transition(const State& state, char* transition, const Uni
 // of D, and 16 rows of N, of the block's columns.  For one warp.
 class SliceCopier {
  public:
-  static constexpr int kRing = ring_slices(kKey);
+  static constexpr int kRing = kKey.parts ? ring_slices(kKey) : 2;
   static constexpr int kStates = kTransitionSlice;  // N's part, behind D's
 
   __device__ SliceCopier(const GdnPrefillScanParams& p, const Unit& unit, long long result,

@@ -60,34 +60,47 @@ std::optional<double> mean_log(const Group& group, const std::vector<ShapeTimes>
   return sum / static_cast<double>(shapes.size());
 }
 
-// Whether no shape loses by leaving its default for the group.
-bool is_no_loss(const Group& group, const std::vector<ShapeTimes>& shapes, double worth) {
+bool has(const Group& group, std::size_t configuration) {
+  return std::binary_search(group.members.begin(), group.members.end(), configuration);
+}
+
+// The group that agreed configurations are compared with: of the defaults' the first.
+const Group* usual_group(const std::vector<Group>& groups, const std::vector<ShapeTimes>& shapes) {
+  std::size_t first = shapes[0].otherwise;
+  for (const ShapeTimes& shape : shapes) first = std::min(first, shape.otherwise);
+  const auto found = std::find_if(groups.begin(), groups.end(),
+                                  [&](const Group& group) { return has(group, first); });
+  return found == groups.end() ? nullptr : &*found;
+}
+
+// Whether no shape loses by leaving the usual group for this one.
+bool is_no_loss(const Group& group, const Group* usual, const std::vector<ShapeTimes>& shapes,
+                double worth) {
   return std::all_of(shapes.begin(), shapes.end(), [&](const ShapeTimes& shape) {
-    const std::optional<double> usual = time_of(shape, shape.otherwise);
+    std::optional<std::size_t> before = shape.otherwise;
+    if (usual != nullptr && !has(*usual, *before)) before = fastest(shape, usual->members);
+    const std::optional<double> ms = before ? time_of(shape, *before) : std::nullopt;
     const std::optional<std::size_t> best = fastest(shape, group.members);
-    return !usual || (best && *time_of(shape, *best) <= *usual * (1 + worth));
+    return !ms || (best && *time_of(shape, *best) <= *ms * (1 + worth));
   });
 }
 
 const Group* choose_group(const std::vector<Group>& groups, const std::vector<ShapeTimes>& shapes,
                           double worth) {
+  const Group* const usual = usual_group(groups, shapes);
   const Group* best = nullptr;
-  const Group* usual = nullptr;  // of the first shape's default
   double best_mean = 0;
-  double usual_mean = 0;
+  std::optional<double> usual_mean;
   for (const Group& group : groups) {
     const std::optional<double> mean = mean_log(group, shapes);
-    if (!mean || !is_no_loss(group, shapes, worth)) continue;
+    if (!mean || !is_no_loss(group, usual, shapes, worth)) continue;
     if (best == nullptr || *mean < best_mean) {
       best = &group;
       best_mean = *mean;
     }
-    if (std::binary_search(group.members.begin(), group.members.end(), shapes[0].otherwise)) {
-      usual = &group;
-      usual_mean = *mean;
-    }
+    if (&group == usual) usual_mean = *mean;
   }
-  return usual != nullptr && usual_mean <= best_mean + std::log1p(worth) ? usual : best;
+  return usual_mean && *usual_mean <= best_mean + std::log1p(worth) ? usual : best;
 }
 
 // Members of the group within `worth` of the shape's best in it.

@@ -32,10 +32,12 @@ struct Selection {
 // Any configuration may be a shape's best; the agreed ones have one value of each bit-changing
 // field for all shapes together: those with the least mean of log(time / best time of the shape),
 // among those that every shape has a time for and that make no shape slower than its default by
-// more than `worth` (0.01 is 1 %); those of the first shape's default when that is not worse by
-// more than `worth`.  Then fewer configurations are better than many: one that is within `worth` of
-// a shape's best and already serves another shape is taken there too; a default that is within
-// `worth` goes before all. On ties the lower index counts.
+// more than `worth` (0.01 is 1 %); the usual ones when these are not worse by more than `worth`.
+// The usual ones are those of the default with the lowest index; a shape whose default has others
+// is compared with its fastest configuration that has the usual ones.  Then fewer configurations
+// are better than many: one that is within `worth` of a shape's best and already serves another
+// shape is taken there too; a default that is within `worth` goes before all. On ties the lower
+// index counts.
 //
 // nullopt: no shapes, or no values of the bit-changing fields that are possible for all.
 std::optional<Selection> select(const std::vector<Configuration>& configurations,
