@@ -11,6 +11,9 @@ namespace {
 constexpr int kFixedTokens = 4096;
 // A whole number of chunks of any size.
 constexpr int kLeastTokens = 64;
+// Carrying a state from part to part is a chain of steps; of more parts it takes longer than it
+// saves.
+constexpr std::int64_t kMostParts = 32;
 
 }  // namespace
 
@@ -18,9 +21,9 @@ PartRule::PartRule(const PrefillProblem& problem, const GdnPrefillScanKey& scan,
                    int sm_count)
     : chunk_size_(scan.chunk_size),
       has_fixed_length_(problem.batch_invariant),
-      wanted_(std::max<std::int64_t>(
+      wanted_(std::clamp<std::int64_t>(
           std::int64_t{sm_count} * warps_per_sm / (problem.heads.count() * (scan.value_dim / 16)),
-          1)) {}
+          1, kMostParts)) {}
 
 int PartRule::chunks(std::int64_t tokens) const {
   if (has_fixed_length_) return kFixedTokens / chunk_size_;

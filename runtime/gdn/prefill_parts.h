@@ -11,7 +11,7 @@ namespace cubinery::gdn {
 // Of one configuration on one GPU.
 class PartRule {
  public:
-  // As many parts as give every multiprocessor `warps_per_sm` warps of the scan.  With
+  // As many parts as give every multiprocessor `warps_per_sm` warps of the scan, at most 32.  With
   // batch_invariant always the same length.
   PartRule(const PrefillProblem& problem, const GdnPrefillScanKey& scan, int warps_per_sm,
            int sm_count);

@@ -44,7 +44,7 @@ class PrefillSplit final : public PrefillSplitBase {
 
   std::optional<std::string> why_not(const PrefillProblem& problem,
                                      const Target& target) const override;
-  // Of default_kernels() (prefill_kernels.h), with the default PartChoice.
+  // The first of default_kernels() (prefill_kernels.h), with the default PartChoice.
   std::vector<KeySet> default_keys(const PrefillProblem& problem,
                                    const Target& target) const override;
 

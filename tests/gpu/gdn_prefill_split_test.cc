@@ -66,13 +66,8 @@ TEST_CASE("GdnPrefillSplit.StatesInPlace", "[gpu][prefill]") {
   for (const GateDistribution gates : kGateDistributions) {
     run_case(problem, {.lengths = {900, 70, 400}}, {.seed = seed(), .gates = gates, .padded = 1});
   }
-  for (const bool has_initial : {true, false}) {
-    for (const bool store : {true, false}) {
-      problem.states.has_initial = has_initial;
-      problem.states.store = store;
-      run_case(problem, {.lengths = {900, 70, 400}}, {.seed = seed(), .padded = 1});
-    }
-  }
+  problem.states.store = false;
+  run_case(problem, {.lengths = {900, 70, 400}}, {.seed = seed(), .padded = 1});
 }
 
 // Heads of dense f32 results, one after the other.

@@ -139,6 +139,33 @@ TEST_CASE("TheModelsChoicesAreNearTheBestOnTheH200", "[tuner]") {
   CHECK(mean(prefill.any) < 0.04);
 }
 
+// By the times of both paths' defaults on an H200, the fastest of each:
+// tests/data/tuning/split.jsonl.
+TEST_CASE("TheModelSplitsWhereThatIsFaster", "[tuner]") {
+  std::vector<double> regrets;
+  std::ifstream file(CUBINERY_TEST_DIR "/data/tuning/split.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    const auto row = nlohmann::json::parse(line);
+    const auto& shape = row["shape"];
+    gdn::PrefillProblem problem;
+    problem.heads = {.q = shape["q_heads"], .k = shape["k_heads"], .v = shape["v_heads"]};
+    problem.varlen = true;
+    problem.inputs.use_qk_l2norm = true;
+    const gdn::PrefillSize size{.tokens = shape["tokens"],
+                                .sequences = shape["sequences"],
+                                .max_seqlen = shape.value("max_seqlen", 0)};
+    const Plan plan = test::planner_of(problem, kH200).plan(nullptr);
+    const bool splits = path_of(plan.values(point_of(problem, size))) == "split";
+    const double portable = row["portable_us"], split = row["split_us"];
+    const double here = (splits ? split : portable) / std::min(split, portable) - 1;
+    UNSCOPED_INFO(line << ": " << (splits ? "split" : "portable") << ", " << here);
+    regrets.push_back(here);
+  }
+  CHECK(regrets.size() > 100);
+  CHECK(mean(regrets) < 0.03);
+  CHECK(most(regrets) < 0.35);
+}
+
 std::vector<TuningResult> results_of(const std::string& gpu) {
   std::vector<TuningResult> results = embedded_results();
   std::erase_if(results, [&](const TuningResult& one) { return one.setting.gpu.name != gpu; });

@@ -90,6 +90,16 @@ TEST_CASE("TheDefaultsBitsStayUnlessOthersAreWorthIt", "[tuner]") {
   CHECK(bits(1.0, 0.0) == "lanes=8");
 }
 
+// Such as a path that only long sequences gain by.
+TEST_CASE("AShapeWithAnotherDefaultIsComparedWithItsBestOfTheUsualBits", "[tuner]") {
+  const auto selection =
+      select(configurations({4, 8}), {{{1.0, 2.0}, 0}, {{5.0, 1.0}, 1}}, kWorth);
+  CHECK(bits_of(selection) == "lanes=4");
+  REQUIRE(selection);
+  CHECK(best_of(selection) == Indices{0, 1});
+  CHECK(selection->finalists[1].agreed == 0u);
+}
+
 TEST_CASE("BitsNeedATimeForEveryShape", "[tuner]") {
   const auto both = configurations({4, 8});
   CHECK(bits_of(select(both, {{{1.0, 9.0}, 1}, {{kNone, 9.0}, 1}}, kWorth)) == "lanes=8");

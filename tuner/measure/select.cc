@@ -64,12 +64,11 @@ bool has(const Group& group, std::size_t configuration) {
   return std::binary_search(group.members.begin(), group.members.end(), configuration);
 }
 
-// The group that agreed configurations are compared with: of the defaults' the first.
+// The group that the others are compared with: of the first shape's default.
 const Group* usual_group(const std::vector<Group>& groups, const std::vector<ShapeTimes>& shapes) {
-  std::size_t first = shapes[0].otherwise;
-  for (const ShapeTimes& shape : shapes) first = std::min(first, shape.otherwise);
-  const auto found = std::find_if(groups.begin(), groups.end(),
-                                  [&](const Group& group) { return has(group, first); });
+  const auto found = std::find_if(groups.begin(), groups.end(), [&](const Group& group) {
+    return has(group, shapes[0].otherwise);
+  });
   return found == groups.end() ? nullptr : &*found;
 }
 

@@ -33,8 +33,8 @@ struct Selection {
 // field for all shapes together: those with the least mean of log(time / best time of the shape),
 // among those that every shape has a time for and that make no shape slower than its default by
 // more than `worth` (0.01 is 1 %); the usual ones when these are not worse by more than `worth`.
-// The usual ones are those of the default with the lowest index; a shape whose default has others
-// is compared with its fastest configuration that has the usual ones.  Then fewer configurations
+// The usual ones are those of the first shape's default; a shape whose default has others is
+// compared with its fastest configuration that has the usual ones.  Then fewer configurations
 // are better than many: one that is within `worth` of a shape's best and already serves another
 // shape is taken there too; a default that is within `worth` goes before all. On ties the lower
 // index counts.
