@@ -89,13 +89,14 @@ __device__ void count_reader(const GdnPrefillScanParams& p, const Unit& unit, co
     dev::arrive(p.parts.started + result_of(p, unit, part, 0));
   }
 }
+
 // The part and the columns of this block, by its ticket.  False: there is nothing to do.
 __device__ bool take_part(const GdnPrefillScanParams& p, Unit* unit, Part* part) {
   unsigned ticket = blockIdx.x;
   if (p.parts.tickets != nullptr) {
     ticket = dev::take_ticket(p.parts.tickets, reinterpret_cast<unsigned*>(shared));
   }
-  // First what others may wait for.
+  // Small tickets are of what others may wait for.
   const unsigned ahead = static_cast<unsigned>(p.parts.slots) * p.heads * kResults;
   const bool is_ahead = ticket < ahead;
   const unsigned blocks = is_ahead ? kResults : kSlices;
@@ -104,7 +105,6 @@ __device__ bool take_part(const GdnPrefillScanParams& p, Unit* unit, Part* part)
   const int slot = static_cast<int>(ticket / blocks / p.heads);
   unit->h = static_cast<int>(ticket / blocks % p.heads);
 
-  long long first;
   if constexpr (kKey.varlen) {
     if (p.order[0] == dev::kMalformed) {
       // The blocks of outputs fill their share of all tokens.
@@ -118,8 +118,7 @@ __device__ bool take_part(const GdnPrefillScanParams& p, Unit* unit, Part* part)
     const int tokens = p.parts.chunks * kChunk;
     unit->n = dev::sequence_of_slot<kKey.cu_seqlens_dtype>(slot, tokens, p.cu_seqlens, p.sequences);
     unit->sequence = dev::packed_sequence<kChunk, kKey.cu_seqlens_dtype>(unit->n, p.cu_seqlens);
-    first = unit->sequence.first;
-    part->result = first / tokens;
+    part->result = unit->sequence.first / tokens;
     part->number = static_cast<int>(slot - part->result - unit->n);
     part->cut = cut(chunks_of(unit->sequence), p.parts.chunks);
   } else {
