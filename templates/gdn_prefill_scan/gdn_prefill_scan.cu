@@ -49,7 +49,14 @@ __device__ bool take_sequence(const GdnPrefillScanParams& p, Unit* unit) {
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(threads(kKey), resident_blocks(kKey))
+// Compilers for sm_100 to sm_110 spill to keep within fewer registers.
+#if __CUDA_ARCH__ >= 1000 && __CUDA_ARCH__ < 1200
+constexpr int kResident = 1;
+#else
+constexpr int kResident = resident_blocks(kKey);
+#endif
+
+extern "C" __global__ void __launch_bounds__(threads(kKey), kResident)
     gdn_prefill_scan(const __grid_constant__ GdnPrefillScanParams p) {
   Unit unit{};
   Part part{};
