@@ -23,7 +23,7 @@ namespace cubinery {
 
 // Thread-safe.
 struct Context::State {
-  const OwnerProcess process;
+  const OwnerProcess process{};
   Options options;
   std::string arch;
   std::shared_ptr<const Device> device;  // null with kNoDevice
