@@ -30,6 +30,7 @@ root=$(mktemp -d /var/tmp/clean-root-XXXXXX)
 trap 'rm -rf --one-file-system "$root"' EXIT
 cp -a "$base/." "$root"
 cp -L /etc/resolv.conf "$root/etc/"
+printf '127.0.0.1 localhost\n' >"$root/etc/hosts"  # as installers and containers do
 if [[ -n ${PIP_CERT:-} ]]; then  # a network with a certificate authority of its own
   cp -L "$PIP_CERT" "$root/etc/pip-cert.crt"
   printf '[global]\ncert = /etc/pip-cert.crt\n' >"$root/etc/pip.conf"

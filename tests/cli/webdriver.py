@@ -45,20 +45,10 @@ class Browser:
         try:
             port = next(match[1] for match in map(re.compile(r"successfully on port (\d+)").search, self.driver.stdout) if match)
             self.url = f"http://127.0.0.1:{port}/session"
-            self.session = self._start_patiently(browser)
+            self.session = self._start(browser)
         except BaseException:
             self.close()
             raise
-
-    def _start_patiently(self, browser):
-        """A browser that cannot reach a process of its own in time gives up; on a busy machine the next one may not."""
-        for _ in range(4):
-            try:
-                return self._start(browser)
-            except RuntimeError as error:
-                failed = error
-            time.sleep(5)
-        raise failed
 
     def _start(self, browser):
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
