@@ -6,7 +6,6 @@
 
 #include "codegen/arch.h"
 #include "runtime/gdn/prefill_args.h"
-#include "runtime/gdn/prefill_cost.h"
 
 namespace cubinery::gdn {
 namespace {
@@ -219,6 +218,14 @@ bool fit(const PrefillKernels& keys, const PrefillProblem& problem, const Target
          shared_bytes(keys.chunks) <= limit && shared_bytes(keys.scan) <= limit &&
          (problem.checkpoints == Checkpoints::kNone ||
           problem.checkpoint_every % keys.scan.chunk_size == 0);
+}
+
+PrefillLoad load_at(const PrefillProblem& problem, const Point& at) {
+  return {.sequences = at[0],
+          .length = at[1],
+          .longest = at[1] * at[2],
+          .heads = problem.heads.count(),
+          .shared_heads = shared_heads(problem)};
 }
 
 std::size_t workspace_bytes(const PrefillProblem& problem, const PrefillKernels& keys,

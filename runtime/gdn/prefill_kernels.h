@@ -7,6 +7,7 @@
 
 #include "gdn_prefill_chunks/key.h"
 #include "gdn_prefill_scan/key.h"
+#include "runtime/gdn/prefill_cost.h"
 #include "runtime/gdn/prefill_operator.h"
 #include "runtime/gdn/prefill_parts.h"
 
@@ -25,6 +26,9 @@ std::vector<PrefillKernels> default_kernels(const PrefillKernels& fixed,
 
 // Whether they run together, and on the target.
 bool fit(const PrefillKernels& keys, const PrefillProblem& problem, const Target& target);
+
+// What the cost model is asked about, of a cell of the operator's table.
+PrefillLoad load_at(const PrefillProblem& problem, const Point& at);
 
 // That every launch of at most this size needs; saturates.  `rule`: with the scan's `parts`.
 std::size_t workspace_bytes(const PrefillProblem& problem, const PrefillKernels& keys,

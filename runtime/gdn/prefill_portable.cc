@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "runtime/gdn/prefill_cost.h"
 #include "runtime/gdn/prefill_kernels.h"
 
 namespace cubinery::gdn {
@@ -40,13 +39,7 @@ bool PrefillPortable::fits(const PrefillProblem& problem, const KeySet& keys,
 
 double PrefillPortable::us(const PrefillProblem& problem, const KeySet& keys, const Point& at,
                            const Target& target) const {
-  return prefill_us(std::get<0>(keys), std::get<1>(keys),
-                    {.sequences = at[0],
-                     .length = at[1],
-                     .longest = at[1] * at[2],
-                     .heads = problem.heads.count(),
-                     .shared_heads = shared_heads(problem)},
-                    target);
+  return prefill_us(std::get<0>(keys), std::get<1>(keys), load_at(problem, at), target);
 }
 
 std::unique_ptr<const PrefillRunner> PrefillPortable::loaded(const PrefillProblem& problem,

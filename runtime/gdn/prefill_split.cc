@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "runtime/gdn/prefill_cost.h"
 #include "runtime/gdn/prefill_kernels.h"
 
 namespace cubinery::gdn {
@@ -39,14 +38,10 @@ std::optional<std::string> PrefillSplit::why_not(const PrefillProblem& problem,
   if (problem.split == Split::kAuto && problem.batch_invariant) {
     return "batch_invariant, and the problem does not ask for it";
   }
-  const SplitKeys keys = fixed_keys(problem);
-  if (const char* reason = why_invalid(std::get<1>(keys)); reason != nullptr) {
-    // The widest block's rules: narrower ones have fewer.
-    GdnPrefillScanKey narrow = std::get<1>(keys);
-    narrow.warps = 1;
-    narrow.chunk_size = 16;
-    if (const char* still = why_invalid(narrow)) return still;
-  }
+  GdnPrefillScanKey narrow = std::get<1>(fixed_keys(problem));  // wider ones have more rules
+  narrow.warps = 1;
+  narrow.chunk_size = 16;
+  if (const char* reason = why_invalid(narrow)) return reason;
   if (!default_keys(problem, target).empty()) return std::nullopt;
   return "its blocks need more shared memory";
 }
@@ -65,12 +60,7 @@ bool PrefillSplit::fits(const PrefillProblem& problem, const KeySet& keys,
 double PrefillSplit::us(const PrefillProblem& problem, const KeySet& keys, const Point& at,
                         const Target& target) const {
   return split_prefill_us(std::get<0>(keys), std::get<1>(keys), rule_of(problem, keys, target),
-                          {.sequences = at[0],
-                           .length = at[1],
-                           .longest = at[1] * at[2],
-                           .heads = problem.heads.count(),
-                           .shared_heads = shared_heads(problem)},
-                          target);
+                          load_at(problem, at), target);
 }
 
 std::unique_ptr<const PrefillRunner> PrefillSplit::loaded(const PrefillProblem& problem,
