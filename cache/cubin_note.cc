@@ -30,7 +30,9 @@ constexpr std::size_t kStringTable = 24;
 constexpr std::uint64_t kFormSized = 4;
 constexpr std::uint64_t kKindParameter = 0x17;
 constexpr std::uint64_t kKindLargeParameter = 0x45;  // of a kernel that takes more than 4352 bytes
-constexpr std::uint64_t kKindParameterBytes = 0x19;  // of all; the value itself
+constexpr std::uint64_t kKindParameterBytes = 0x19;  // of all, up to the last one's end; the value
+// Where a parameter starts, in its attribute; large ones start at 0.
+constexpr std::size_t kParameterStart = 4 + 6;
 
 // `size` bytes at `offset`; nullopt when they are not all there.
 std::optional<std::string_view> slice(std::string_view bytes, std::uint64_t offset,
@@ -163,6 +165,7 @@ std::optional<KernelParameters> read_parameters(std::string_view cubin, std::str
   std::string_view attributes = Sections(cubin).named(".nv.info." + std::string(kernel));
   if (attributes.empty()) return std::nullopt;
   KernelParameters found;
+  std::size_t start = 0;
   while (!attributes.empty()) {
     const bool is_sized = number(attributes, 0, 1) == kFormSized;
     const std::uint64_t kind = number(attributes, 1, 1);
@@ -170,10 +173,18 @@ std::optional<KernelParameters> read_parameters(std::string_view cubin, std::str
     const std::uint64_t bytes = 4 + (is_sized ? value : 0);
     if (bytes > attributes.size()) return std::nullopt;
     if (is_sized && (kind == kKindParameter || kind == kKindLargeParameter)) ++found.count;
+    if (is_sized && kind == kKindParameter) {
+      start = static_cast<std::size_t>(number(attributes, kParameterStart, 2));
+    }
     if (!is_sized && kind == kKindParameterBytes) found.bytes = static_cast<std::size_t>(value);
     attributes.remove_prefix(static_cast<std::size_t>(bytes));
   }
   if (found.count > 0 && found.bytes == 0) return std::nullopt;
+  // One whose type is aligned to more than 16 bytes starts behind a gap.
+  if (found.count == 1) {
+    if (start > found.bytes) return std::nullopt;
+    found.bytes -= start;
+  }
   return found;
 }
 
