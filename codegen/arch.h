@@ -31,6 +31,9 @@ bool runs_on(const Arch& arch, int major, int minor);
 // Whether the architecture has thread block clusters and programmatic dependent launch.
 inline bool has_clusters(int major) { return major >= 9; }
 
+// Whether code for the architecture may use wgmma.
+inline bool has_wgmma(const Arch& arch) { return arch.major == 9 && arch.suffix == 'a'; }
+
 // Bytes of dynamic shared memory that one block may use on a device of exactly this architecture.
 int max_shared_bytes(const Arch& arch);
 

@@ -118,11 +118,11 @@ def section(path):
     prose, code = split_purpose(lines)
     for comment, text in declarations(lines):
         code += printed_declaration(comment, text)
-    return f"\n## common/{path.name}\n\n{prose}```\n" + "\n".join(code) + "\n```\n"
+    return f"\n## {path.relative_to(ROOT / 'templates')}\n\n{prose}```\n" + "\n".join(code) + "\n```\n"
 
 
 def main():
-    headers = sorted([*(ROOT / "templates/common").glob("*.cuh"), *(ROOT / "templates/common").glob("*.h")])
+    headers = sorted([*(ROOT / "templates/common").rglob("*.cuh"), *(ROOT / "templates/common").rglob("*.h")])
     page = TOP + "".join(section(path) for path in headers)
     if "--check" not in sys.argv:
         PAGE.write_text(page)

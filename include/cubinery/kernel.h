@@ -68,8 +68,10 @@ class Kernel {
   // CUDA's own handle, a CUfunction, for tools and comparisons.
   void* cuda_function() const;
 
+  // For the library itself.
   struct State;
   explicit Kernel(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+  const State& state() const& { return *state_; }
 
  private:
   Status launch_bytes(Stream stream, const Launch& launch, const void* params,

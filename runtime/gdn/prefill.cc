@@ -9,9 +9,9 @@
 
 #include "gdn_prefill_chunks/key.h"
 #include "runtime/gdn/prefill_operator.h"
-#include "runtime/gdn/prefill_portable.h"
 #include "runtime/gdn/prefill_split.h"
 #include "runtime/gdn/prefill_state.h"
+#include "runtime/gdn/prefill_whole.h"
 #include "runtime/operator/tensor_check.h"
 
 namespace cubinery {
@@ -25,8 +25,9 @@ const std::vector<Axis> kAxes = {
 }  // namespace
 
 const std::vector<const gdn::PrefillPath*>& OperatorOf<gdn::PrefillProblem>::paths() {
-  static const std::vector<const gdn::PrefillPath*> kPaths = {&gdn::prefill_portable(),
-                                                              &gdn::prefill_split()};
+  static const std::vector<const gdn::PrefillPath*> kPaths = {
+      &gdn::prefill_portable(), &gdn::prefill_split(), &gdn::prefill_hopper(),
+      &gdn::prefill_hopper_split()};
   return kPaths;
 }
 

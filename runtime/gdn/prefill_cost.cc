@@ -43,6 +43,15 @@ constexpr double kScanBlockUs = 2.5;
 constexpr double kCutUs = 12;
 constexpr double kCutShare = 0.6;
 constexpr double kCarryUs = 3;
+// The second kernel with wgmma, fitted to (2, 8) and (16, 64) heads on an H200: cycles for a chunk
+// when a block has the multiprocessor to itself, fixed and for each token; and of the
+// multiprocessor for each block, all for 128 key dims.
+constexpr double kWgmmaCycles = 900;
+constexpr double kWgmmaTokenCycles = 30;
+constexpr double kWgmmaBlockCycles = 200;
+constexpr double kWgmmaBlockTokenCycles = 18.7;
+constexpr double kWgmmaRegisters = 168;
+constexpr double kWgmmaCutShare = 1;
 // f32 operands: three products of tf32, which run at half the rate of bf16, twice the bytes.
 constexpr double kF32Products = 6;
 constexpr double kF32Lone = 3;
@@ -63,6 +72,12 @@ ScanChunk scan_chunk(const GdnPrefillScanKey& key, const Target& target) {
   const double flop = 2 * kColumns * (3 * tokens * key.key_dim + 2 * triangle);
   const double operands = (3 * tokens * key.key_dim + 2 * triangle) * size_of(key.dtype);
   ScanChunk chunk;
+  if (key.wgmma) {
+    const double rows = tokens * (1 + key.key_dim / 128.0) / 2;
+    chunk.lone = kWgmmaCycles + rows * kWgmmaTokenCycles;
+    chunk.warp = (kWgmmaBlockCycles + rows * kWgmmaBlockTokenCycles) / key.warps;
+    return chunk;
+  }
   chunk.lone = kScanCycles + tokens * (kScanTokenCycles + kScanRowCycles * key.key_dim / 128);
   if (is_f32) chunk.lone *= kF32Lone;
   if (!copies_far_ahead(key)) chunk.lone *= kScanTwoStages;
@@ -79,10 +94,11 @@ double state_bytes(const GdnPrefillScanKey& key) {
 }
 
 double scan_us(const GdnPrefillScanKey& key, const PrefillLoad& load, const Target& target) {
-  const double registers = key.dtype == DType::kF32
-                               ? 255
-                               : kScanRegisters + kScanTokenRegisters * key.chunk_size +
-                                     kScanStateRegisters * key.key_dim / 128;
+  const bool takes_all = key.dtype == DType::kF32 || (key.wgmma && resident_blocks(key) == 1);
+  const double registers = takes_all   ? 255
+                           : key.wgmma ? kWgmmaRegisters
+                                       : kScanRegisters + kScanTokenRegisters * key.chunk_size +
+                                             kScanStateRegisters * key.key_dim / 128;
   const double most = resident_blocks({registers, threads(key), shared_bytes(key)}, target);
   const double per_sequence = load.heads * (key.value_dim / (16.0 * key.warps));
   const double blocks = static_cast<double>(load.sequences) * per_sequence;
@@ -152,8 +168,8 @@ double split_prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanK
   cut.length = (load.length + parts - 1) / parts;
   cut.longest = (load.longest + longest - 1) / longest;
   const double once = scan_us(scan, cut, target);
-  const double joined =
-      longest > 1 ? once * kCutShare + static_cast<double>(longest) * kCarryUs : 0;
+  const double share = scan.wgmma ? kWgmmaCutShare : kCutShare;
+  const double joined = longest > 1 ? once * share + static_cast<double>(longest) * kCarryUs : 0;
   return 2 * kPrefillStartUs + chunks_us(chunks, load, target) + kCutUs + once + joined;
 }
 

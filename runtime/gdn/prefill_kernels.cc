@@ -6,6 +6,7 @@
 
 #include "codegen/arch.h"
 #include "runtime/gdn/prefill_args.h"
+#include "runtime/jit/tensor_map.h"
 
 namespace cubinery::gdn {
 namespace {
@@ -71,11 +72,11 @@ Places places_of(const PrefillProblem& problem, const PrefillKernels& keys,
   return found;
 }
 
-class MmaPrefillRunner final : public PrefillRunner {
+class TwoKernelRunner final : public PrefillRunner {
  public:
   // Launches take their geometry from the target.
-  MmaPrefillRunner(const PrefillProblem& problem, const PrefillKernels& keys,
-                   std::optional<PartRule> rule, const Target& target, std::vector<Kernel> kernels)
+  TwoKernelRunner(const PrefillProblem& problem, const PrefillKernels& keys,
+                  std::optional<PartRule> rule, const Target& target, std::vector<Kernel> kernels)
       : problem_(problem),
         keys_(keys),
         rule_(rule),
@@ -106,6 +107,7 @@ class MmaPrefillRunner final : public PrefillRunner {
     CUBINERY_RETURN_IF_ERROR(check_workspace(workspace, found.bytes));
     place_workspace(found, workspace, &params);
     if (rule_) cut_sequences(found, extent, workspace, &params);
+    if (keys_.scan.wgmma) map_tensors(extent, &params.scan);
     if (slots == 0) return launch_scan(stream, args.programmatic, params.scan);
     CUBINERY_RETURN_IF_ERROR(launch_chunks(stream, args.programmatic, slots, params.chunks));
     // It may start early wherever that is possible: it waits itself for the chunks, which have
@@ -154,6 +156,39 @@ class MmaPrefillRunner final : public PrefillRunner {
     parts.transitions = base + found.transitions;
     params->chunks.zeroed = parts.tickets;
     params->chunks.counters = 1 + 2 * results;
+  }
+
+  // What the copy engine cannot read or write, threads do.
+  void map_tensors(const PrefillExtent& extent, GdnPrefillScanParams* params) const {
+    const GdnPrefillScanKey& key = keys_.scan;
+    const int key_row = swizzled_row_bytes(key);
+    const int value_row = 16 * key.warps * 2;
+    params->has_maps = extent.tokens > 0 &&
+                       map_rows(extent, params->q, params->q.group, key.dtype, key.key_dim, key_row,
+                                &params->q_map) &&
+                       map_rows(extent, params->k, params->k.group, key.dtype, key.key_dim, key_row,
+                                &params->k_map) &&
+                       map_rows(extent, params->v, params->v.group, key.dtype, key.value_dim,
+                                value_row, &params->v_map);
+    params->has_output_map =
+        params->has_maps && size_of(key.output_dtype) == 2 &&
+        map_rows(extent, params->o, 1, key.output_dtype, key.value_dim, value_row, &params->o_map);
+  }
+
+  // Boxes of a chunk's rows, of `row_bytes` of a row.
+  template <class Rows>
+  bool map_rows(const PrefillExtent& extent, const Rows& rows, int group, DType dtype, int dim,
+                int row_bytes, TensorMap* map) const {
+    const std::int64_t sequences = problem_.varlen ? 1 : extent.sequences;
+    const auto made = tensor_map(
+        scan_, {.data = rows.data,
+                .dtype = dtype,
+                .extents = {dim, problem_.heads.count() / group, extent.tokens, sequences},
+                .strides = {1, rows.stride.head, rows.stride.token, rows.stride.batch},
+                .box = {row_bytes / 2, 1, chunk_size(), 1},
+                .swizzle_bytes = row_bytes});
+    if (made) *map = *made;
+    return made.has_value();
   }
 
   Status launch_chunks(Stream stream, bool programmatic, std::int64_t slots,
@@ -212,10 +247,23 @@ std::vector<PrefillKernels> default_kernels(const PrefillKernels& fixed,
   return found.empty() ? with_chunk_size(fixed, 16, problem, target) : found;
 }
 
+std::optional<std::string> why_no_kernels(const PrefillKernels& fixed,
+                                          const PrefillProblem& problem, const Target& target) {
+  if (fixed.scan.wgmma && !has_wgmma(target.arch)) return "it needs sm_90a";
+  // Wider ones have more rules.
+  GdnPrefillScanKey narrow = fixed.scan;
+  if (!narrow.wgmma) narrow.warps = 1;
+  narrow.chunk_size = 16;
+  if (const char* reason = why_invalid(narrow)) return reason;
+  if (!default_kernels(fixed, problem, target).empty()) return std::nullopt;
+  return "its blocks need more shared memory";
+}
+
 bool fit(const PrefillKernels& keys, const PrefillProblem& problem, const Target& target) {
   const int limit = target.shared_bytes_per_block;
   return valid(keys.chunks) && valid(keys.scan) && keys.chunks.chunk_size == keys.scan.chunk_size &&
          shared_bytes(keys.chunks) <= limit && shared_bytes(keys.scan) <= limit &&
+         (!keys.scan.wgmma || has_wgmma(target.arch)) &&
          (problem.checkpoints == Checkpoints::kNone ||
           problem.checkpoint_every % keys.scan.chunk_size == 0);
 }
@@ -243,7 +291,7 @@ std::unique_ptr<const PrefillRunner> prefill_runner(const PrefillProblem& proble
                                                     std::optional<PartRule> rule,
                                                     const Target& target,
                                                     std::vector<Kernel> kernels) {
-  return std::make_unique<MmaPrefillRunner>(problem, keys, rule, target, std::move(kernels));
+  return std::make_unique<TwoKernelRunner>(problem, keys, rule, target, std::move(kernels));
 }
 
 }  // namespace cubinery::gdn

@@ -1,8 +1,9 @@
-// The two kernels that the mma.sync paths of prefill launch: which go together, and how.
+// The two kernels that the paths of prefill launch: which go together, and how.
 #pragma once
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "gdn_prefill_chunks/key.h"
@@ -23,6 +24,10 @@ struct PrefillKernels {
 // chunk_size, which is all that their results depend on.  None: their blocks do not fit.
 std::vector<PrefillKernels> default_kernels(const PrefillKernels& fixed,
                                             const PrefillProblem& problem, const Target& target);
+
+// nullopt: there are default_kernels().
+std::optional<std::string> why_no_kernels(const PrefillKernels& fixed,
+                                          const PrefillProblem& problem, const Target& target);
 
 // Whether they run together, and on the target.
 bool fit(const PrefillKernels& keys, const PrefillProblem& problem, const Target& target);

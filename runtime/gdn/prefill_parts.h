@@ -24,6 +24,7 @@ class PartRule {
  private:
   int chunk_size_;
   bool has_fixed_length_;
+  bool parts_grow_slowly_;
   std::int64_t wanted_;  // parts of a launch
 };
 

@@ -19,15 +19,20 @@ PartRule rule_of(const PrefillProblem& problem, const SplitKeys& keys, const Tar
 
 }  // namespace
 
-void PrefillSplit::set_own_fields(KeySet* keys) const { std::get<1>(*keys).parts = true; }
+void PrefillSplit::set_own_fields(KeySet* keys) const {
+  std::get<1>(*keys).parts = true;
+  std::get<1>(*keys).wgmma = wgmma_;
+}
 
 std::vector<SplitKeys> PrefillSplit::default_keys(const PrefillProblem& problem,
                                                   const Target& target) const {
-  // The widest scan was the fastest for nearly every shape: parts fill the machine.
+  // The widest scan was the fastest for nearly every shape: parts fill the machine.  With wgmma a
+  // multiprocessor holds more of them.
+  const PartChoice choice = wgmma_ ? PartChoice{.warps_per_sm = 16} : PartChoice{};
   std::vector<SplitKeys> found;
   const auto kernels = default_kernels(split_kernels_of(fixed_keys(problem)), problem, target);
   if (!kernels.empty()) {
-    found.emplace_back(kernels.front().chunks, kernels.front().scan, PartChoice{});
+    found.emplace_back(kernels.front().chunks, kernels.front().scan, choice);
   }
   return found;
 }
@@ -38,12 +43,7 @@ std::optional<std::string> PrefillSplit::why_not(const PrefillProblem& problem,
   if (problem.split == Split::kAuto && problem.batch_invariant) {
     return "batch_invariant, and the problem does not ask for it";
   }
-  GdnPrefillScanKey narrow = std::get<1>(fixed_keys(problem));  // wider ones have more rules
-  narrow.warps = 1;
-  narrow.chunk_size = 16;
-  if (const char* reason = why_invalid(narrow)) return reason;
-  if (!default_keys(problem, target).empty()) return std::nullopt;
-  return "its blocks need more shared memory";
+  return why_no_kernels(split_kernels_of(fixed_keys(problem)), problem, target);
 }
 
 bool PrefillSplit::fits(const PrefillProblem& problem, const KeySet& keys,
@@ -71,7 +71,12 @@ std::unique_ptr<const PrefillRunner> PrefillSplit::loaded(const PrefillProblem& 
 }
 
 const PrefillSplit& prefill_split() {
-  static const PrefillSplit kPath;
+  static const PrefillSplit kPath("split", false);
+  return kPath;
+}
+
+const PrefillSplit& prefill_hopper_split() {
+  static const PrefillSplit kPath("hopper_split", true);
   return kPath;
 }
 

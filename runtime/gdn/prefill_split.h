@@ -1,5 +1,5 @@
-// The path of prefill that cuts long sequences into parts: the portable kernels, the scan with its
-// `parts` (common/parts.h).
+// The paths of prefill that cut long sequences into parts: the kernels of prefill_whole.h, the scan
+// with its `parts` (common/parts.h).
 #pragma once
 
 #include <string>
@@ -37,10 +37,11 @@ using PrefillSplitBase =
 
 class PrefillSplit final : public PrefillSplitBase {
  public:
-  PrefillSplit()
-      : KeyedPath("split", {KernelNames{.prefix = "chunks.", .shared = "chunk_size"},
-                            KernelNames{.prefix = "scan.", .shared = "chunk_size"},
-                            KernelNames{.prefix = "parts."}}) {}
+  PrefillSplit(std::string_view name, bool wgmma)
+      : KeyedPath(name, {KernelNames{.prefix = "chunks.", .shared = "chunk_size"},
+                         KernelNames{.prefix = "scan.", .shared = "chunk_size"},
+                         KernelNames{.prefix = "parts."}}),
+        wgmma_(wgmma) {}
 
   std::optional<std::string> why_not(const PrefillProblem& problem,
                                      const Target& target) const override;
@@ -56,9 +57,13 @@ class PrefillSplit final : public PrefillSplitBase {
   std::unique_ptr<const PrefillRunner> loaded(const PrefillProblem& problem, const KeySet& keys,
                                               const Target& target,
                                               std::vector<Kernel> kernels) const override;
+
+ private:
+  bool wgmma_;
 };
 
 const PrefillSplit& prefill_split();
+const PrefillSplit& prefill_hopper_split();
 
 }  // namespace gdn
 }  // namespace cubinery

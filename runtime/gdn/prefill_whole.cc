@@ -1,4 +1,4 @@
-#include "runtime/gdn/prefill_portable.h"
+#include "runtime/gdn/prefill_whole.h"
 
 #include <utility>
 
@@ -7,7 +7,7 @@
 namespace cubinery::gdn {
 namespace {
 
-using KeySet = PrefillPortable::KeySet;
+using KeySet = PrefillWhole::KeySet;
 
 PrefillKernels kernels_of(const KeySet& keys) {
   return {.chunks = std::get<0>(keys), .scan = std::get<1>(keys)};
@@ -15,8 +15,8 @@ PrefillKernels kernels_of(const KeySet& keys) {
 
 }  // namespace
 
-std::vector<KeySet> PrefillPortable::default_keys(const PrefillProblem& problem,
-                                                  const Target& target) const {
+std::vector<KeySet> PrefillWhole::default_keys(const PrefillProblem& problem,
+                                               const Target& target) const {
   std::vector<KeySet> found;
   for (const auto& [chunks, scan] :
        default_kernels(kernels_of(fixed_keys(problem)), problem, target)) {
@@ -25,32 +25,35 @@ std::vector<KeySet> PrefillPortable::default_keys(const PrefillProblem& problem,
   return found;
 }
 
-std::optional<std::string> PrefillPortable::why_not(const PrefillProblem& problem,
-                                                    const Target& target) const {
+std::optional<std::string> PrefillWhole::why_not(const PrefillProblem& problem,
+                                                 const Target& target) const {
   if (problem.split == Split::kAlways) return "the problem asks for split sequences";
-  if (!default_keys(problem, target).empty()) return std::nullopt;
-  return "its blocks need more shared memory";
+  return why_no_kernels(kernels_of(fixed_keys(problem)), problem, target);
 }
 
-bool PrefillPortable::fits(const PrefillProblem& problem, const KeySet& keys,
-                           const Target& target) const {
+bool PrefillWhole::fits(const PrefillProblem& problem, const KeySet& keys,
+                        const Target& target) const {
   return fit(kernels_of(keys), problem, target);
 }
 
-double PrefillPortable::us(const PrefillProblem& problem, const KeySet& keys, const Point& at,
-                           const Target& target) const {
+double PrefillWhole::us(const PrefillProblem& problem, const KeySet& keys, const Point& at,
+                        const Target& target) const {
   return prefill_us(std::get<0>(keys), std::get<1>(keys), load_at(problem, at), target);
 }
 
-std::unique_ptr<const PrefillRunner> PrefillPortable::loaded(const PrefillProblem& problem,
-                                                             const KeySet& keys,
-                                                             const Target& target,
-                                                             std::vector<Kernel> kernels) const {
+std::unique_ptr<const PrefillRunner> PrefillWhole::loaded(const PrefillProblem& problem,
+                                                          const KeySet& keys, const Target& target,
+                                                          std::vector<Kernel> kernels) const {
   return prefill_runner(problem, kernels_of(keys), {}, target, std::move(kernels));
 }
 
-const PrefillPortable& prefill_portable() {
-  static const PrefillPortable kPath;
+const PrefillWhole& prefill_portable() {
+  static const PrefillWhole kPath("portable", false);
+  return kPath;
+}
+
+const PrefillWhole& prefill_hopper() {
+  static const PrefillWhole kPath("hopper", true);
   return kPath;
 }
 

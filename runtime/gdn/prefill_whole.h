@@ -1,4 +1,5 @@
-// The portable path of prefill: chunk records, then a scan with mma.sync; every architecture.
+// The paths of prefill that take every sequence in one piece: chunk records, then a scan, with
+// mma.sync on every architecture or with wgmma on sm_90a.
 #pragma once
 
 #include <tuple>
@@ -10,14 +11,15 @@
 
 namespace cubinery::gdn {
 
-using PrefillPortableBase =
+using PrefillWholeBase =
     KeyedPath<PrefillProblem, PrefillRunner, GdnPrefillChunksKey, GdnPrefillScanKey>;
 
-class PrefillPortable final : public PrefillPortableBase {
+class PrefillWhole final : public PrefillWholeBase {
  public:
-  PrefillPortable()
-      : KeyedPath("portable", {KernelNames{.prefix = "chunks.", .shared = "chunk_size"},
-                               KernelNames{.prefix = "scan.", .shared = "chunk_size"}}) {}
+  PrefillWhole(std::string_view name, bool wgmma)
+      : KeyedPath(name, {KernelNames{.prefix = "chunks.", .shared = "chunk_size"},
+                         KernelNames{.prefix = "scan.", .shared = "chunk_size"}}),
+        wgmma_(wgmma) {}
 
   std::optional<std::string> why_not(const PrefillProblem& problem,
                                      const Target& target) const override;
@@ -27,14 +29,19 @@ class PrefillPortable final : public PrefillPortableBase {
                                    const Target& target) const override;
 
  protected:
+  void set_own_fields(KeySet* keys) const override { std::get<1>(*keys).wgmma = wgmma_; }
   bool fits(const PrefillProblem& problem, const KeySet& keys, const Target& target) const override;
   double us(const PrefillProblem& problem, const KeySet& keys, const Point& at,
             const Target& target) const override;
   std::unique_ptr<const PrefillRunner> loaded(const PrefillProblem& problem, const KeySet& keys,
                                               const Target& target,
                                               std::vector<Kernel> kernels) const override;
+
+ private:
+  bool wgmma_;
 };
 
-const PrefillPortable& prefill_portable();
+const PrefillWhole& prefill_portable();
+const PrefillWhole& prefill_hopper();
 
 }  // namespace cubinery::gdn

@@ -39,6 +39,7 @@ namespace cubinery {
   F(cuFuncLoad)                      \
   F(cuLaunchKernel)                  \
   F(cuLaunchKernelEx)                \
+  F(cuTensorMapEncodeTiled)          \
   F(cuMemAlloc)                      \
   F(cuMemFree)                       \
   F(cuMemcpyHtoD)                    \

@@ -22,10 +22,16 @@
 
 namespace cubinery {
 
-// T and P are stored as their lower 16x16 tiles, row by row, each as a warp holds it (tile.cuh).
+// The 16x16 tiles of a lower triangular matrix; kernels keep them row by row.
 constexpr int lower_tiles(int chunk_size) { return chunk_size / 16 * (chunk_size / 16 + 1) / 2; }
 // Position of tile (row, column), column <= row.
 constexpr int lower_tile(int row, int column) { return row * (row + 1) / 2 + column; }
+// The same in a record, where T and P lie column by column, the last column first, as
+// record_tiles.cuh says.
+constexpr int record_tile(int row, int column, int chunk_size) {
+  const int behind = chunk_size / 16 - 1 - column;  // columns
+  return behind * (behind + 1) / 2 + row - column;
+}
 
 struct ChunkRecord {
   // Byte offsets, all multiples of 16.

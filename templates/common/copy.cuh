@@ -33,17 +33,41 @@ constexpr int greatest_common_divisor(int a, int b) {
   return b == 0 ? a : greatest_common_divisor(b, a % b);
 }
 
+// Where the 16-byte pieces of rows lie in shared memory: rows kBytes apart.
+template <int kBytes>
+struct PlainRows {
+  static constexpr bool kIsLinear = true;  // at() of a sum is the sum
+  static __device__ constexpr unsigned at(unsigned row, unsigned piece) {
+    return row * kBytes + piece * 16;
+  }
+};
+
+// Whose part of the work it is.
+struct ThisThread {
+  static __device__ unsigned number() { return threadIdx.x; }
+};
+
+// The same for what is seldom done in a loop: the compiler would work out ahead of the loop what
+// follows from the number, and keep that in registers.
+struct ThisThreadInLoop {
+  static __device__ unsigned number() {
+    unsigned number;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
+    return number;
+  }
+};
+
 // Copies the rows of a matrix to shared memory, kRows at a time, with kThreads neighbouring
-// threads, the first one's number a multiple of kThreads.  A row has kDim elements; rows lie
-// kStride elements apart there.
-template <DType kDType, int kRows, int kDim, int kStride, int kThreads>
+// threads, the first one's number a multiple of kThreads.  A row has kDim elements; its pieces lie
+// there where Layout::at() says.
+template <DType kDType, int kRows, int kDim, class Layout, int kThreads, class Thread = ThisThread>
 class RowCopier {
  public:
   // Of `rows`, those of neighbouring tokens from `first` on.  Where they are not aligned, elements
   // are copied one by one, and not asynchronously.
   __device__ RowCopier(const InputRows<TokenStrides>& rows, const Storage<kDType>* first)
       : from_(first) {
-    if (rows.aligned) from_ += first_row() * rows.stride.token + first_column();
+    if (rows.aligned) from_ += first_row() * rows.stride.token + first_piece() * (16 / kSize);
   }
 
   // Starts copying the next kRows rows.  Those from `valid` on become zeros and are not read.
@@ -71,12 +95,13 @@ class RowCopier {
   static constexpr int kStep = kThreads / kAcross;  // rows
   static constexpr int kSteps = (kRows + kStep - 1) / kStep;
 
-  static __device__ int first_row() { return threadIdx.x % kThreads / kAcross; }
-  static __device__ int first_column() { return threadIdx.x % kThreads % kAcross * (16 / kSize); }
+  static __device__ int thread() { return static_cast<int>(Thread::number() % kThreads); }
+  static __device__ int first_row() { return thread() / kAcross; }
+  static __device__ int first_piece() { return thread() % kAcross; }
 
   template <bool kAllValid>
   __device__ void copy_pieces(unsigned shared, int valid, long long stride) {
-    shared += (first_row() * kStride + first_column()) * kSize;
+    const unsigned first = shared + Layout::at(first_row(), first_piece());
     const Storage<kDType>* from = from_;
 #pragma unroll
     for (int i = 0; i < kSteps; ++i, from += kStep * stride) {
@@ -84,7 +109,9 @@ class RowCopier {
       if (kRows % kStep != 0 && row >= kRows) break;
 #pragma unroll
       for (int c = 0; c < kPieces / kAcross; ++c) {
-        const unsigned to = shared + i * kStep * kStride * kSize + c * kAcross * 16;
+        const unsigned to = Layout::kIsLinear
+                                ? first + Layout::at(i * kStep, c * kAcross)
+                                : shared + Layout::at(row, first_piece() + c * kAcross);
         const auto* piece = from + c * kAcross * (16 / kSize);
         if constexpr (kAllValid) {
           copy_16(to, piece);
@@ -97,9 +124,10 @@ class RowCopier {
   }
 
   __device__ void copy_elements(unsigned shared, int valid, long long stride) {
-    for (int i = threadIdx.x % kThreads; i < kRows * kDim; i += kThreads) {
+    for (int i = thread(); i < kRows * kDim; i += kThreads) {
       const int row = i / kDim;
-      const unsigned at = shared + (row * kStride + i % kDim) * kSize;
+      const int byte = i % kDim * kSize;
+      const unsigned at = shared + Layout::at(row, byte / 16) + byte % 16;
       store_shared(at, row < valid ? from_[row * stride + i % kDim] : Storage<kDType>{});
     }
   }

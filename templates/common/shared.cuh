@@ -30,6 +30,17 @@ __device__ inline void load_shared(unsigned (&x)[2][2], unsigned at) {
                : "memory");
 }
 
+__device__ inline void load_shared(uint4& x, unsigned at) {
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+               : "r"(at)
+               : "memory");
+}
+
+// 16 bytes of zeros.
+__device__ inline void store_shared_zeros(unsigned at) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(at), "r"(0) : "memory");
+}
 __device__ inline void store_shared(unsigned at, float x) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory");
 }
@@ -53,6 +64,17 @@ __device__ inline void load_transposed_matrices(unsigned& x0, unsigned& x1, unsi
                : "=r"(x0), "=r"(x1), "=r"(x2), "=r"(x3)
                : "r"(at)
                : "memory");
+}
+
+// Stores the transposes of four 8x8 matrices of 16-bit elements, as load_transposed_matrices()
+// loads them.
+__device__ inline void store_transposed_matrices(unsigned at, unsigned x0, unsigned x1, unsigned x2,
+                                                 unsigned x3) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at),
+               "r"(x0), "r"(x1), "r"(x2), "r"(x3)
+               : "memory");
+#endif
 }
 
 }  // namespace cubinery::dev

@@ -12,6 +12,7 @@
 #include "common/launch.cuh"
 #include "common/norm.cuh"
 #include "common/operands.cuh"
+#include "common/record_tiles.cuh"
 #include "common/sequences.cuh"
 #include "common/shared.cuh"
 #include "common/tile.cuh"
@@ -246,8 +247,10 @@ __device__ void store_matrices(char* record, const Inverse& inverse, const float
         const bool above = row == column && (r < c || (r == c && i < m));
         if (above) t.x[r][c][j] = s.x[r][c][j] = 0.0f;
       });
-      dev::store_tile<kKey.dtype>(record, tile, dev::round_to<kKey.dtype>(t));
-      dev::store_tile<kKey.dtype>(record + kRecord.attention, tile, dev::round_to<kKey.dtype>(s));
+      const int place = record_tile(row, column, kChunk);
+      dev::store_record_tile<kKey.dtype>(record, place, dev::round_to<kKey.dtype>(t));
+      dev::store_record_tile<kKey.dtype>(record + kRecord.attention, place,
+                                         dev::round_to<kKey.dtype>(s));
     }
   }
 }
@@ -330,7 +333,8 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   const Chunk chunk = chunk_of(p, slot);
   if (chunk.tokens == 0) return;  // all threads
 
-  using Copier = dev::RowCopier<kKey.dtype, kChunk, kKey.key_dim, kStride, threads(kKey)>;
+  using Copier = dev::RowCopier<kKey.dtype, kChunk, kKey.key_dim,
+                                dev::PlainRows<kStride * size_of(kKey.dtype)>, threads(kKey)>;
   Gates gates;
   load_gates(gates, p, chunk, first_head);
   Copier(p.k, dev::row_at<kKey.dtype>(p.k, {chunk.batch, chunk.first, first_head}))

@@ -3,14 +3,15 @@
 #pragma once
 
 #include "common/copy.cuh"
+#include "common/hopper/wgmma.cuh"
 #include "common/math.cuh"
 #include "common/operands.cuh"
 #include "common/output.cuh"
-#include "common/schedule.cuh"
 #include "common/sequences.cuh"
 #include "common/shared.cuh"
 #include "common/state.cuh"
 #include "common/tile.cuh"
+#include "common/uniform.cuh"
 #include "gdn_prefill_scan/key.h"
 
 namespace {
@@ -24,20 +25,41 @@ constexpr int kKeys = kKey.key_dim / 16;            // tiles along key_dim
 constexpr int kColumns = 16 * kKey.warps;           // value columns of the block
 constexpr int kSlices = kKey.value_dim / kColumns;  // blocks of a head
 constexpr int kSize = size_of(kKey.dtype);
-constexpr int kRow = padded_row(kKey.key_dim, kKey.dtype);
+constexpr int kRow = key_row_elements(kKey);
 constexpr int kValueRow = padded_row(kColumns, kKey.dtype);
 constexpr ChunkRecord kRecord = chunk_record(kChunk, kKey.dtype);
 
-// Byte offsets in a stage of shared memory.
-constexpr int kQueries = kChunk * kRow * kSize;
-constexpr int kValues = 2 * kQueries;
-constexpr int kRecordAt = kValues + kChunk * kValueRow * kSize;
+// In a stage of shared memory k's rows and q's lie behind each other, then v's, the block's
+// columns. For wgmma those of k and q are the rows of one matrix, in blocks of columns.
+template <bool kWgmma>
+struct Layout {
+  using Keys = dev::PlainRows<kRow * kSize>;
+  using Values = dev::PlainRows<kValueRow * kSize>;
+  static constexpr int kQueries = kChunk * kRow * kSize;
+  static constexpr int kRecordAt = 2 * kQueries + Values::at(kChunk, 0);
+};
+template <>
+struct Layout<true> {
+  using Keys = dev::SwizzledRows<2 * kChunk, swizzled_row_bytes(kKey)>;
+  using Values = dev::SwizzledRows<kChunk, 128>;
+  static constexpr int kQueries = kChunk * Keys::kRow;
+  static constexpr int kRecordAt = 2 * kChunk * kRow * kSize + kChunk * Values::kRow;
+};
+// Byte offsets.
+constexpr int kQueries = Layout<kKey.wgmma>::kQueries;
+constexpr int kValues = 2 * kChunk * kRow * kSize;
+constexpr int kRecordAt = Layout<kKey.wgmma>::kRecordAt;
 
 using Tile = dev::Tile<kKey.dtype>;
 using State = dev::State<kKey.states.layout, kKey.key_dim, kKey.value_dim>;
 using Output = dev::OutputWriter<kKey.output_dtype, kChunk>;
 
-extern __shared__ __align__(16) unsigned char shared[];
+extern __shared__ __align__(kKey.wgmma ? 1024 : 16) unsigned char shared[];
+
+// What this thread does: with wgmma both.
+constexpr int kCopiers = has_copying_warp(kKey) ? 32 : threads(kKey);
+__device__ bool copies() { return !has_copying_warp(kKey) || threadIdx.x >= 32 * kKey.warps; }
+__device__ bool computes() { return !has_copying_warp(kKey) || !copies(); }
 
 // Chunks first ... end - 1 of a sequence, of which those from `begin` on have outputs.  Only parts
 // (parts.cuh) have others.
@@ -62,6 +84,22 @@ struct Unit {
   Role role;
 };
 
+// The same, known to be so in all lanes.
+__device__ Unit uniform(const Unit& unit) {
+  const dev::Sequence& sequence = unit.sequence;
+  return {.sequence = {.batch = dev::uniform(sequence.batch),
+                       .first = dev::uniform(sequence.first),
+                       .tokens = dev::uniform(sequence.tokens),
+                       .slot = dev::uniform(sequence.slot)},
+          .n = dev::uniform(unit.n),
+          .h = dev::uniform(unit.h),
+          .first_column = dev::uniform(unit.first_column),
+          .span = {.first = dev::uniform(unit.span.first),
+                   .begin = dev::uniform(unit.span.begin),
+                   .end = dev::uniform(unit.span.end)},
+          .role = static_cast<Role>(dev::uniform(static_cast<int>(unit.role)))};
+}
+
 __device__ int chunks_of(const dev::Sequence& sequence) {
   return static_cast<int>((sequence.tokens + kChunk - 1) / kChunk);
 }
@@ -81,61 +119,12 @@ __device__ const char* record_of(const GdnPrefillScanParams& p, const Unit& unit
          ((unit.sequence.slot + chunk) * p.heads + unit.h) * kRecord.bytes;
 }
 
-__device__ unsigned stage_of(int chunk) {
-  return dev::shared_address(shared) + chunk % kKey.stages * stage_bytes(kKey);
-}
-
-// Copies the unit's chunks, one after the other.  For one warp: the others' arithmetic must not
-// wait until the addresses of copies have been read.
-class ChunkCopier {
- public:
-  __device__ ChunkCopier(const GdnPrefillScanParams& p, const Unit& unit)
-      : k_(p.k, first_row(p.k, unit)),
-        q_(p.q, first_row(p.q, unit)),
-        v_(p.v, first_row(p.v, unit) + unit.first_column),
-        record_(record_of(p, unit, unit.span.first)) {}
-
-  // Starts copying the next chunk into a stage.  `chunk`: which it is; none from the span's end on.
-  // kOutputs: it has some.
-  template <bool kOutputs>
-  __device__ void copy_next(const GdnPrefillScanParams& p, const Unit& unit, int chunk) {
-    if (chunk < unit.span.end) {
-      const unsigned stage = stage_of(chunk);
-      const int left = static_cast<int>(unit.sequence.tokens) - chunk * kChunk;
-      k_.copy_next(stage, left, p.k);
-      if (kKey.parts && !kOutputs && chunk < unit.span.begin) {
-        q_.skip(p.q);  // there are no outputs
-      } else {
-        q_.copy_next(stage + kQueries, left, p.q);
-      }
-      v_.copy_next(stage + kValues, !kKey.parts || unit.role != Role::kTransition ? left : 0, p.v);
-      dev::copy_bytes<kRecord.bytes, 32>(stage + kRecordAt, record_);
-      record_ += static_cast<long long>(p.heads) * kRecord.bytes;
-    }
-    dev::commit_copies();  // also when the group is empty: groups are counted
-  }
-
- private:
-  using KeyRows = dev::RowCopier<kKey.dtype, kChunk, kKey.key_dim, kRow, 32>;
-  using ValueRows = dev::RowCopier<kKey.dtype, kChunk, kColumns, kValueRow, 32>;
-
-  static __device__ const dev::Storage<kKey.dtype>* first_row(const InputRows<TokenStrides>& rows,
-                                                              const Unit& unit) {
-    const long long token = unit.sequence.first + unit.span.first * kChunk;
-    return dev::row_at<kKey.dtype>(rows, {unit.sequence.batch, token, unit.h});
-  }
-
-  KeyRows k_;
-  KeyRows q_;
-  ValueRows v_;
-  const char* record_;
-};
-
-// Of a record's vector at byte `vector`, the factors of this lane's tokens in tile i.
+// Of the vector at byte `vector` of a record in shared memory, the factors of this lane's tokens in
+// tile i.
 struct Factors {
   float x[2][2];  // [column half][column]
-  __device__ Factors(unsigned stage, int vector, int i) {
-    const unsigned at = stage + kRecordAt + vector + (16 * i + dev::tile_column()) * 4;
+  __device__ Factors(unsigned record, int vector, int i) {
+    const unsigned at = record + vector + (16 * i + dev::tile_column()) * 4;
 #pragma unroll
     for (int c = 0; c < 2; ++c) dev::load_shared(x[c], at + 32 * c);
   }
@@ -146,70 +135,19 @@ __device__ void scale_columns(dev::Acc& acc, const Factors& factors) {
   dev::for_each_element([&](int r, int c, int j) { acc.x[r][c][j] *= factors.x[c][j]; });
 }
 
-// For each step along key_dim: with f32 operands and a long key_dim, the loads of all steps
-// together take more registers than there are.
-__device__ void stop_loading_ahead(unsigned stage) {
-  constexpr bool kTooLong = kKey.dtype == DType::kF32 && kKey.key_dim > 128;
-  dev::stop_loading_ahead(kTooLong && stage == 16);  // no stage starts there
-}
-
-// (K S)^T, and (Q S)^T where there are outputs.
-template <bool kOutputs>
-__device__ void read_state(dev::Acc (&ks)[kTokens], dev::Acc (&qs)[kTokens], const State& state,
-                           unsigned stage) {
-  const dev::SharedMatrix<kKey.dtype, kRow> keys{stage};
-  const dev::SharedMatrix<kKey.dtype, kRow> queries{stage + kQueries};
-#pragma unroll
-  for (int i = 0; i < kTokens; ++i) ks[i] = qs[i] = {};
-#pragma unroll
-  for (int k = 0; k < kKeys; ++k) {
-    stop_loading_ahead(stage);
-    const Tile s = dev::round_to<kKey.dtype>(state.tiles[k]);
-#pragma unroll
-    for (int i = 0; i < kTokens; ++i) {
-      dev::mma(ks[i], s, keys.load(16 * i, 16 * k));
-      if constexpr (kOutputs) dev::mma(qs[i], s, queries.load(16 * i, 16 * k));
-    }
-  }
-}
-
-// V'^T from (K S)^T.
-__device__ void correct_values(Tile (&values)[kTokens], const dev::Acc (&ks)[kTokens],
-                               unsigned stage) {
-  const dev::SharedMatrix<kKey.dtype, kValueRow> given{stage + kValues};
+// V'^T from (K S)^T, of which the products are the first tiles.  values_of(i): V^T's i-th tile.
+template <int kTiles, class Values>
+__device__ void correct_values(Tile (&values)[kTokens], const dev::Acc (&products)[kTiles],
+                               unsigned record, Values values_of) {
 #pragma unroll
   for (int i = 0; i < kTokens; ++i) {
-    dev::Acc value = dev::to_float(given.load_transposed(16 * i, threadIdx.x / 32 * 16));
-    const Factors k_in(stage, kRecord.k_in, i);
-    const dev::Acc& recalled = ks[i];
+    dev::Acc value = dev::to_float(values_of(i));
+    const Factors k_in(record, kRecord.k_in, i);
+    const dev::Acc& recalled = products[i];
     dev::for_each_element([&](int r, int c, int j) {
       value.x[r][c][j] = fmaf(-k_in.x[c][j], recalled.x[r][c][j], value.x[r][c][j]);
     });
     values[i] = dev::round_to<kKey.dtype>(value);
-  }
-}
-
-// sums += (M X)^T for the record's lower triangular matrix M at byte `matrix` and X^T = x.
-__device__ void add_lower_product(dev::Acc (&sums)[kTokens], const Tile (&x)[kTokens],
-                                  unsigned stage, int matrix) {
-#pragma unroll
-  for (int i = 0; i < kTokens; ++i) {
-#pragma unroll
-    for (int j = 0; j <= i; ++j) {
-      dev::mma(sums[i], x[j],
-               dev::load_tile<kKey.dtype>(stage + kRecordAt + matrix, lower_tile(i, j)));
-    }
-  }
-}
-
-// Rounds x, once as it is and once times v_out: what the output and the state take.
-__device__ void round_values(Tile (&plain)[kTokens], Tile (&scaled)[kTokens],
-                             dev::Acc (&x)[kTokens], unsigned stage) {
-#pragma unroll
-  for (int i = 0; i < kTokens; ++i) {
-    plain[i] = dev::round_to<kKey.dtype>(x[i]);
-    scale_columns(x[i], Factors(stage, kRecord.v_out, i));
-    scaled[i] = dev::round_to<kKey.dtype>(x[i]);
   }
 }
 
@@ -221,32 +159,23 @@ __device__ void add(dev::Acc& sum, const dev::Acc& x) {
   dev::for_each_element([&](int r, int c, int j) { sum.x[r][c][j] += x.x[r][c][j]; });
 }
 
-// S <- decay S + K^T values.
-__device__ void update_state(State& state, const Tile (&values)[kTokens], unsigned stage) {
-  float decay;
-  dev::load_shared(decay, stage + kRecordAt + kRecord.decay);
-  const dev::SharedMatrix<kKey.dtype, kRow> keys{stage};
+// Rounds x, once as it is and once times v_out: what the output and the state take.
+__device__ void round_values(Tile (&plain)[kTokens], Tile (&scaled)[kTokens],
+                             dev::Acc (&x)[kTokens], unsigned record) {
 #pragma unroll
-  for (int k = 0; k < kKeys; ++k) {
-    stop_loading_ahead(stage);
-    float(&s)[2][2][2] = state.tiles[k].x;
-    dev::Acc added{};
-    dev::for_each_element([&](int r, int c, int j) { s[r][c][j] *= decay; });
-#pragma unroll
-    for (int i = 0; i < kTokens; ++i) {
-      dev::mma(kSumApart ? added : state.tiles[k], values[i], keys.load_transposed(16 * i, 16 * k));
-    }
-    if constexpr (kSumApart) add(state.tiles[k], added);
+  for (int i = 0; i < kTokens; ++i) {
+    plain[i] = dev::round_to<kKey.dtype>(x[i]);
+    scale_columns(x[i], Factors(record, kRecord.v_out, i));
+    scaled[i] = dev::round_to<kKey.dtype>(x[i]);
   }
 }
 
-__device__ Output output_of(const GdnPrefillScanParams& p, const Unit& unit) {
+// Whether every row of o starts at a multiple of `bytes`.
+__device__ bool output_rows_at(const GdnPrefillScanParams& p, int bytes) {
   const TokenStrides& stride = p.o.stride;
-  const bool even = reinterpret_cast<unsigned long long>(p.o.data) % 4 == 0 &&
-                    ((stride.batch | stride.token | stride.head) & 1) == 0;
-  const long long token = unit.sequence.first + unit.span.begin * kChunk;
-  auto* row = dev::row_at<kKey.output_dtype>(p.o, {unit.sequence.batch, token, unit.h});
-  return Output(row + warp_column(unit), even);
+  const long long elements = stride.batch | stride.token | stride.head;
+  const auto data = reinterpret_cast<unsigned long long>(p.o.data);
+  return (data | elements * size_of(kKey.output_dtype)) % bytes == 0;
 }
 
 // The same value for tokens first to end - 1 of the unit's row of the batch, this block's columns.
@@ -296,29 +225,6 @@ __device__ void store_state(State& state, const WrittenStates& states, long long
                                  warp_column(unit));
 }
 
-// One chunk, of whose tokens `left` are there.
-template <bool kOutputs = true>
-__device__ void run_chunk(State& state, const GdnPrefillScanParams& p, Output& output,
-                          unsigned stage, int left) {
-  dev::Acc ks[kTokens];
-  dev::Acc o[kTokens];
-  read_state<kOutputs>(ks, o, state, stage);
-  Tile values[kTokens];
-  correct_values(values, ks, stage);
-  dev::Acc u[kTokens] = {};
-  add_lower_product(u, values, stage, 0);
-  Tile scaled[kTokens];
-  round_values(values, scaled, u, stage);
-  // The state first: the next chunk waits for it.
-  update_state(state, scaled, stage);
-  if constexpr (kOutputs) {
-#pragma unroll
-    for (int i = 0; i < kTokens; ++i) scale_columns(o[i], Factors(stage, kRecord.q_in, i));
-    add_lower_product(o, values, stage, kRecord.attention);
-    output.write_next(o, p.o.stride.token, left);
-  }
-}
-
 // Checkpoints of the sequence in front of a chunk.
 __device__ int checkpoints_before(const GdnPrefillScanParams& p, int chunk) {
   if constexpr (kKey.checkpoints == Checkpoints::kNone) return 0;
@@ -327,50 +233,63 @@ __device__ int checkpoints_before(const GdnPrefillScanParams& p, int chunk) {
   return (token + rest) / p.checkpoint_every;
 }
 
-// Carries the state through chunks first ... end - 1 of the unit's span, all of which have outputs
-// or none; `copies`: the copying warp, which has no state.  `checkpoint`: where the first one goes.
-// Every warp comes to the same barrier once for each chunk.
-template <bool kOutputs>
-__device__ void run_chunks(State& state, const GdnPrefillScanParams& p, const Unit& unit,
-                           ChunkCopier& copier, int first, int end, bool copies,
-                           long long checkpoint) {
-  Output output = output_of(p, unit);
-  const int tokens = static_cast<int>(unit.sequence.tokens);
-  for (int chunk = first; chunk < end; ++chunk) {
-    if (copies) dev::wait_copies<kKey.stages - 2>();
-    // Orders the copies of this chunk before its reading, and the last chunk's reading before the
-    // copies into the stage that it leaves.
-    __syncthreads();
-    if (copies) {
-      copier.copy_next<kOutputs>(p, unit, chunk + kKey.stages - 1);
-      continue;
-    }
-    const int token = chunk * kChunk;
-    if constexpr (kOutputs && kKey.checkpoints == Checkpoints::kBefore) {
-      if (token % p.checkpoint_every == 0) store_state(state, p.checkpoints, checkpoint++, unit);
-    }
-    run_chunk<kOutputs>(state, p, output, stage_of(chunk), tokens - token);
-    if constexpr (kOutputs && kKey.checkpoints == Checkpoints::kAfter) {
-      if ((token + kChunk) % p.checkpoint_every == 0 && token + kChunk <= tokens) {
-        store_state(state, p.checkpoints, checkpoint++, unit);
-      }
+// Where the state goes that a run ends with, and, with parts, who is told or waited for.  Found
+// before the run, which has no registers for what leads there, and kept in shared memory.
+struct Destination {
+  char* state = nullptr;  // null: nowhere
+  unsigned* counter = nullptr;
+};
+struct Kept {
+  Destination destination;
+  long long end;  // of the unit's span
+};
+static_assert(sizeof(Kept) + plan_bytes(kKey) == kept_bytes(kKey));
+
+__device__ Kept& kept() {
+  return *reinterpret_cast<Kept*>(shared + shared_bytes(kKey) - sizeof(Kept));
+}
+__device__ void keep(const Destination& to, const Unit& unit) {
+  if (threadIdx.x == 0) kept() = {to, unit.span.end};
+  // Orders it before its reading.
+  __syncthreads();
+}
+
+// f32 operands and a long key_dim take all registers.
+constexpr bool kIsTight = kKey.dtype == DType::kF32 && kKey.key_dim > 128;
+__device__ int end_of_span(const Unit& unit) {
+  if constexpr (!kIsTight) return unit.span.end;
+  return static_cast<int>(static_cast<volatile Kept&>(kept()).end);
+}
+
+__device__ Destination destination_of_sequence(const GdnPrefillScanParams& p, const Unit& unit,
+                                               const dev::Slots& slots) {
+  if (!kKey.states.store || !slots.store) return {};
+  auto* state = dev::matrix_at<kKey.states.dtype>(p.states.written, slots.write, unit.h);
+  return {.state = reinterpret_cast<char*>(state)};
+}
+
+__device__ void store_sequence_state(State& state, const Destination& to, const Unit& unit) {
+  // warp_column(), but not kept since the run's start.
+  const int column = unit.first_column + dev::ThisThreadInLoop::number() / 32 * 16;
+  state.store<kKey.states.dtype>(dev::as<kKey.states.dtype>(static_cast<void*>(to.state)), column);
+}
+
+// Of a chunk whose first token is `token`.
+__device__ void store_checkpoint_before(State& state, const GdnPrefillScanParams& p,
+                                        const Unit& unit, int token, long long* checkpoint) {
+  if constexpr (kKey.checkpoints == Checkpoints::kBefore) {
+    if (token % p.checkpoint_every == 0) {
+      store_state(state, p.checkpoints, (*checkpoint)++, unit);
     }
   }
 }
-
-// Carries the state through the unit's span.
-__device__ void run_span(State& state, const GdnPrefillScanParams& p, const Unit& unit, bool copies,
-                         long long checkpoint) {
-  const Span& span = unit.span;
-  ChunkCopier copier(p, unit);
-  if (copies) {
-#pragma unroll
-    for (int i = 0; i < kKey.stages - 1; ++i) copier.copy_next<false>(p, unit, span.first + i);
+__device__ void store_checkpoint_after(State& state, const GdnPrefillScanParams& p,
+                                       const Unit& unit, int token, long long* checkpoint) {
+  if constexpr (kKey.checkpoints == Checkpoints::kAfter) {
+    if ((token + kChunk) % p.checkpoint_every == 0 && token + kChunk <= unit.sequence.tokens) {
+      store_state(state, p.checkpoints, (*checkpoint)++, unit);
+    }
   }
-  if constexpr (kKey.parts) {
-    run_chunks<false>(state, p, unit, copier, span.first, span.begin, copies, 0);
-  }
-  run_chunks<true>(state, p, unit, copier, span.begin, span.end, copies, checkpoint);
 }
 
 }  // namespace

@@ -20,6 +20,8 @@ constexpr cubinery::GdnPrefillScanKey kKey{};  // stand-alone build: nvcc, clang
 #endif
 static_assert(cubinery::valid(kKey), "gdn_prefill_scan: key outside the tuning space");
 
+#include "gdn_prefill_scan/by_mma.cuh"
+#include "gdn_prefill_scan/by_wgmma.cuh"
 #include "gdn_prefill_scan/chunk.cuh"
 #include "gdn_prefill_scan/parts.cuh"
 
@@ -47,22 +49,27 @@ __device__ bool take_sequence(const GdnPrefillScanParams& p, Unit* unit) {
   return true;
 }
 
+template <bool kWgmma = kKey.wgmma>
+__device__ void run_span(State& state, const GdnPrefillScanParams& p, const Unit& unit,
+                         long long checkpoint) {
+  if constexpr (kWgmma) {
+    run_span_by_wgmma(state, p, unit, checkpoint);
+  } else {
+    run_span_by_mma(state, p, unit, checkpoint);
+  }
+}
+
 }  // namespace
 
-// Compilers for sm_100 to sm_110 spill to keep within fewer registers.
-#if __CUDA_ARCH__ >= 1000 && __CUDA_ARCH__ < 1200
-constexpr int kResident = 1;
-#else
-constexpr int kResident = resident_blocks(kKey);
-#endif
-
-extern "C" __global__ void __launch_bounds__(threads(kKey), kResident)
+extern "C" __global__ void __launch_bounds__(threads(kKey), resident_blocks(kKey))
     gdn_prefill_scan(const __grid_constant__ GdnPrefillScanParams p) {
   Unit unit{};
   Part part{};
   dev::wait_for_previous_kernel();
   if constexpr (kKey.parts) {
     if (!take_part(p, &unit, &part)) return;
+    unit = uniform(unit);  // both follow from a ticket
+    part = uniform(part);
   } else {
     if (!take_sequence(p, &unit)) return;
   }
@@ -73,19 +80,19 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), kResident)
     const float fill = slots.kind == dev::Slots::Kind::kZero ? 0.0f : dev::nan();
     return fill_span(p, unit, fill);
   }
-  const bool copies = threadIdx.x >= 32 * kKey.warps;
   State state{};
-  Destination to{};
   if constexpr (kKey.parts) {
-    start_part(state, p, unit, part, slots, copies);
-    to = destination_of(p, unit, part, slots, copies);
-  } else if constexpr (kKey.states.has_initial) {
-    if (!copies) load_state(state, p, slots.read, unit);
+    keep(destination_of(p, unit, part, slots), unit);
+    start_part(state, p, unit, part, slots);
+  } else {
+    keep(destination_of_sequence(p, unit, slots), unit);
+    if (kKey.states.has_initial && computes()) load_state(state, p, slots.read, unit);
   }
-  run_span(state, p, unit, copies, checkpoints.first + checkpoints_before(p, unit.span.begin));
+  run_span(state, p, unit, checkpoints.first + checkpoints_before(p, unit.span.begin));
+  const Destination to = kept().destination;
   if constexpr (kKey.parts) {
-    end_part(state, unit, to, copies);
-  } else if (kKey.states.store && slots.store && !copies) {
-    store_state(state, p.states.written, slots.write, unit);
+    end_part(state, unit, to);
+  } else if (to.state != nullptr && computes()) {
+    store_sequence_state(state, to, unit);
   }
 }

@@ -7,6 +7,7 @@
 #include "common/parts.h"
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_parts.h"
+#include "cubinery/tensor_map.h"
 
 namespace cubinery {
 
@@ -22,30 +23,61 @@ struct GdnPrefillScanKey {
   gdn::Checkpoints checkpoints = gdn::Checkpoints::kNone;
 
   bool parts = false;  // long sequences are cut into parts: common/parts.h
+  bool wgmma = false;  // products by wgmma, only on sm_90a; else by mma.sync
 
   // Tuned.  Results depend on chunk_size, not on the others.
   int chunk_size = 32;  // tokens
-  int warps = 4;        // per block, each with 16 value columns; one more does the copies
+  int warps = 4;        // per block, each with 16 value columns
   int stages = 3;       // chunks in shared memory: one at work, the others on their way
 };
 
-constexpr int threads(const GdnPrefillScanKey& key) { return (key.warps + 1) * 32; }
+// With mma.sync one more warp does the copies: the others' arithmetic must not wait until the
+// addresses of copies have been read.  With wgmma the copy engine does them.
+constexpr bool has_copying_warp(const GdnPrefillScanKey& key) { return !key.wgmma; }
+constexpr int threads(const GdnPrefillScanKey& key) {
+  return (key.warps + (has_copying_warp(key) ? 1 : 0)) * 32;
+}
 
-// Blocks that a multiprocessor is to hold, as far as registers go.  A scheduler has them for three
-// warps of at most 168 and for two of more: twelve warps or eight on a multiprocessor.  Where that
-// would spill, or gained nothing, compilers are free.
+// Blocks that a multiprocessor is to hold, as far as registers go: with wgmma they work while
+// others wait for their products.  Where that would spill, and with mma.sync, where it gained
+// nothing, compilers are free.
 constexpr int resident_blocks(const GdnPrefillScanKey& key) {
-  const bool is_small = key.dtype != DType::kF32 && key.key_dim <= 128 && key.chunk_size <= 32 &&
-                        key.checkpoints == gdn::Checkpoints::kNone;
-  return key.parts && is_small ? 12 / (key.warps + 1) : 1;
+  const bool is_small = key.chunk_size <= 32 && key.checkpoints == gdn::Checkpoints::kNone &&
+                        (key.parts || key.states.dtype != DType::kBF16);
+  return key.wgmma && is_small ? 3 : 1;
 }
 
-// One stage of shared memory: k, q, the block's columns of v, and the chunk's record.
-constexpr int stage_bytes(const GdnPrefillScanKey& key) {
-  const int row = 2 * padded_row(key.key_dim, key.dtype) + padded_row(16 * key.warps, key.dtype);
-  return key.chunk_size * row * size_of(key.dtype) + chunk_record(key.chunk_size, key.dtype).bytes;
+// Bytes of a row of k or q in one of the blocks that wgmma reads (common/hopper/wgmma.cuh).
+constexpr int swizzled_row_bytes(const GdnPrefillScanKey& key) {
+  return key.key_dim % 64 == 0 ? 128 : 64;
 }
-constexpr int shared_bytes(const GdnPrefillScanKey& key) { return key.stages * stage_bytes(key); }
+// One stage of shared memory: k, q, the block's columns of v, and the chunk's record.
+constexpr int key_row_elements(const GdnPrefillScanKey& key) {
+  return key.wgmma ? key.key_dim : padded_row(key.key_dim, key.dtype);
+}
+constexpr int stage_bytes(const GdnPrefillScanKey& key) {
+  const ChunkRecord record = chunk_record(key.chunk_size, key.dtype);
+  const int columns = 16 * key.warps;
+  const int row =
+      2 * key_row_elements(key) + (key.wgmma ? columns : padded_row(columns, key.dtype));
+  // wgmma reads whole matrices.
+  const int matrices = 2 * key.chunk_size * key.chunk_size * size_of(key.dtype);
+  return key.chunk_size * row * size_of(key.dtype) + (key.wgmma ? matrices : record.bytes);
+}
+// Behind the stages, with wgmma: the rest of each one's record, and a barrier for each
+// (common/hopper/tma.cuh).
+constexpr int stage_factor_bytes(const GdnPrefillScanKey& key) {
+  const ChunkRecord record = chunk_record(key.chunk_size, key.dtype);
+  return record.bytes - record.k_in;
+}
+// Then what a block keeps from its start on, and has no registers for: with wgmma where its chunks
+// lie, and where its last state goes.
+constexpr int plan_bytes(const GdnPrefillScanKey& key) { return key.wgmma ? 48 : 0; }
+constexpr int kept_bytes(const GdnPrefillScanKey& key) { return plan_bytes(key) + 24; }
+constexpr int shared_bytes(const GdnPrefillScanKey& key) {
+  const int behind = key.wgmma ? stage_factor_bytes(key) + 8 : 0;
+  return key.stages * (stage_bytes(key) + behind) + kept_bytes(key);
+}
 
 // The same memory while a state is carried (common/parts.h): the state as an operand, then a ring
 // of slices, each of 16 columns of D and as many rows of N.
@@ -56,7 +88,7 @@ constexpr int slice_bytes(const GdnPrefillScanKey& key) {
   return transition_slice_bytes(key.key_dim, key.dtype) + key.warps * 16 * 16 * 4;
 }
 constexpr int ring_slices(const GdnPrefillScanKey& key) {
-  const int fit = (shared_bytes(key) - carried_state_bytes(key)) / slice_bytes(key);
+  const int fit = (key.stages * stage_bytes(key) - carried_state_bytes(key)) / slice_bytes(key);
   return fit < 16 ? fit : 16;
 }
 
@@ -82,9 +114,17 @@ constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
   if (key.value_dim % (16 * key.warps) != 0) return "16 * warps must divide value_dim";
   if (key.parts && key.key_dim % (16 * key.warps) != 0)
     return "16 * warps must divide key_dim, with parts";
-  if (key.stages < 2 || key.stages > 4) return "stages must be 2, 3 or 4";
+  if (key.stages != 2 && key.stages != 3 && key.stages != 4 && key.stages != 6)
+    return "stages must be 2, 3, 4 or 6";
+  if (key.stages == 6 && !key.wgmma) return "6 stages need wgmma";
   // The largest block of any architecture so far.
   if (shared_bytes(key) > 227 * 1024) return "the stages pass 227 KiB of shared memory";
+  if (key.wgmma) {
+    if (size_of(key.dtype) != 2) return "wgmma needs dtype = bf16 or f16";
+    if (key.key_dim % 32 != 0 || key.key_dim > 128)
+      return "wgmma needs key_dim = 32, 64, 96 or 128";
+    if (key.warps != 4) return "wgmma needs warps = 4";
+  }
   // Compilers spill registers for these.
   if (key.parts && key.key_dim > 128) return "parts need key_dim <= 128";
   if (key.parts && ring_slices(key) < 2) return "with parts the stages must hold two slices of D";
@@ -107,6 +147,11 @@ struct GdnPrefillScanParams {
   const void* records;  // as in GdnPrefillChunksParams
   const int* order;
   PartParams parts;  // with the key's `parts`
+  // With wgmma, where the copy engine can read all three, and can write o: tensors [rows of the
+  // batch][tokens][heads][dims], in boxes of a chunk's rows, swizzled (common/hopper/wgmma.cuh).
+  TensorMap q_map, k_map, v_map, o_map;
+  bool has_maps;
+  bool has_output_map;
 
   long long tokens;      // of a sequence; varlen: of all
   int checkpoint_every;  // tokens, a multiple of chunk_size

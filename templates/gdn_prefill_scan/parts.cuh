@@ -20,6 +20,13 @@ struct Part {
   __device__ bool is_last() const { return number + 1 == cut.parts; }
 };
 
+// The same, known to be so in all lanes.
+__device__ Part uniform(const Part& part) {
+  return {.cut = {.parts = dev::uniform(part.cut.parts), .chunks = dev::uniform(part.cut.chunks)},
+          .number = dev::uniform(part.number),
+          .result = dev::uniform(part.result)};
+}
+
 constexpr int kResults = kSlices + kKey.key_dim / kColumns;  // blocks that find N and D
 
 // The logarithm of what a state may be multiplied by and count as forgotten: half a unit in fp32's
@@ -227,7 +234,7 @@ __device__ void store_transition(const State& state, char* transition, const Uni
 }
 
 // Brings D and N of the parts that a state is carried over to shared memory, in slices: 16 columns
-// of D, and 16 rows of N, of the block's columns.  For one warp.
+// of D, and 16 rows of N, of the block's columns.  For the threads that copy.
 class SliceCopier {
  public:
   static constexpr int kRing = kKey.parts ? ring_slices(kKey) : 2;
@@ -235,7 +242,7 @@ class SliceCopier {
 
   __device__ SliceCopier(const GdnPrefillScanParams& p, const Unit& unit, long long result,
                          int slices)
-      : result_(result), tile_(part_tile(unit, 0) - threadIdx.x / 32), slices_(slices) {}
+      : result_(result), tile_(unit.first_column / 16), slices_(slices) {}
 
   static __device__ unsigned place(int slice) {
     return dev::shared_address(shared) + carried_state_bytes(kKey) +
@@ -251,9 +258,9 @@ class SliceCopier {
         dev::wait_for(p.parts.finished + result_, kResults);
       }
       const char* states = state_at(p, result_) + (k * (kKey.value_dim / 16) + tile_) * 1024;
-      dev::copy_bytes<kTransitionSlice, 32>(place(next_),
-                                            transition_at(p, result_) + k * kTransitionSlice);
-      dev::copy_bytes<kKey.warps * 1024, 32>(place(next_) + kStates, states);
+      dev::copy_bytes<kTransitionSlice, kCopiers>(place(next_),
+                                                  transition_at(p, result_) + k * kTransitionSlice);
+      dev::copy_bytes<kKey.warps * 1024, kCopiers>(place(next_) + kStates, states);
       ++next_;
     }
     dev::commit_copies();  // also when the group is empty: groups are counted
@@ -276,24 +283,24 @@ __device__ void scale_state(State& state, unsigned at) {
   }
 }
 
-// The state in front of the part, from the last one that no state was carried to.  For all threads;
-// the copying warp has no state.
+// The state in front of the part, from the last one that no state was carried to.  For all threads.
 __device__ void carry_state(State& state, const GdnPrefillScanParams& p, const Unit& unit,
-                            const Part& part, bool copies) {
+                            const Part& part) {
   const int start = chain_start(p, unit, part);
   const int steps = part.number - 1 - start;
   const long long result = result_of(p, unit, part, start);
   SliceCopier copier(p, unit, result + p.heads, steps * kKeys);
-  if (copies) {
+  if (copies()) {
     for (int i = 0; i < SliceCopier::kRing - 1; ++i) copier.copy_next(p);
-  } else {
+  }
+  if (computes()) {
     dev::wait_for(p.parts.finished + result, kSlices);
     load_part_state(state, state_at(p, result), unit);
   }
   // This lane's part of the state as an operand: registers are needed for the products.
   char* const old = reinterpret_cast<char*>(shared) + threadIdx.x / 32 * kKeys * 256 * kSize;
   for (int step = 0; step < steps; ++step) {
-    if (!copies) {
+    if (computes()) {
 #pragma unroll
       for (int k = 0; k < kKeys; ++k) {
         dev::store_tile<kKey.dtype>(old, k, dev::round_to<kKey.dtype>(state.tiles[k]));
@@ -301,14 +308,12 @@ __device__ void carry_state(State& state, const GdnPrefillScanParams& p, const U
     }
 #pragma unroll
     for (int m = 0; m < kKeys; ++m) {
-      if (copies) dev::wait_copies<SliceCopier::kRing - 2>();
+      if (copies()) dev::wait_copies<SliceCopier::kRing - 2>();
       // Orders the copies of this slice before its reading, and the last slice's reading before the
       // copies into the place that it leaves.
       __syncthreads();
-      if (copies) {
-        copier.copy_next(p);
-        continue;
-      }
+      if (copies()) copier.copy_next(p);
+      if (!computes()) continue;
       const unsigned slice = SliceCopier::place(step * kKeys + m);
       if (m == 0) scale_state(state, slice + kDecayAt);
       add(state.tiles[m], dev::to_float<DType::kF32>(dev::load_tile<DType::kF32>(
@@ -326,27 +331,18 @@ __device__ void carry_state(State& state, const GdnPrefillScanParams& p, const U
   __syncthreads();
 }
 
-// Where the state goes that a part's run ends with, and who is told or waited for.  Found before
-// the run, which has no registers for what leads there.
-struct Destination {
-  char* state = nullptr;  // null: nowhere
-  unsigned* counter = nullptr;
-};
-
 __device__ Destination destination_of(const GdnPrefillScanParams& p, const Unit& unit,
-                                      const Part& part, const dev::Slots& slots, bool copies) {
+                                      const Part& part, const dev::Slots& slots) {
   if (unit.role != Role::kOutputs) {
     const long long result = result_of(p, unit, part, part.number);
     if (unit.role == Role::kValues) return {state_at(p, result), p.parts.finished + result};
     const float decay = decay_of_span(p, unit);
-    if (!copies) store_decay(decay, transition_at(p, result), unit);
+    if (computes()) store_decay(decay, transition_at(p, result), unit);
     return {transition_at(p, result), p.parts.finished + result};
   }
-  Destination to;
-  if (!kKey.states.store || !slots.store || !part.is_last()) return to;
-  to.state = reinterpret_cast<char*>(
-      dev::matrix_at<kKey.states.dtype>(p.states.written, slots.write, unit.h));
-  if (kKey.states.has_initial && part.number != 0) {
+  if (!part.is_last()) return {};
+  Destination to = destination_of_sequence(p, unit, slots);
+  if (to.state != nullptr && kKey.states.has_initial && part.number != 0) {
     to.counter = p.parts.started + result_of(p, unit, part, 0);
   }
   return to;
@@ -354,33 +350,31 @@ __device__ Destination destination_of(const GdnPrefillScanParams& p, const Unit&
 
 // What a part's run starts from.  May move the start of the unit's span forward.
 __device__ void start_part(State& state, const GdnPrefillScanParams& p, Unit& unit,
-                           const Part& part, const dev::Slots& slots, bool copies) {
+                           const Part& part, const dev::Slots& slots) {
   if (unit.role == Role::kTransition) {
-    if (!copies) set_identity(state, unit);
+    if (computes()) set_identity(state, unit);
   } else if (part.number == 0) {
     if constexpr (kKey.states.has_initial) {
-      if (!copies) load_state(state, p, slots.read, unit);
+      if (computes()) load_state(state, p, slots.read, unit);
       count_reader(p, unit, part);
     }
   } else {
     const int warm_up = chunks_to_forget(p, unit, part, part.number);
     unit.span.first -= warm_up;
-    if (unit.role == Role::kOutputs && warm_up == 0) carry_state(state, p, unit, part, copies);
+    if (unit.role == Role::kOutputs && warm_up == 0) carry_state(state, p, unit, part);
   }
 }
 
 // Stores the state, rounded where it is the sequence's, and tells who waits for it.
-__device__ void end_part(State& state, const Unit& unit, const Destination& to, bool copies) {
+__device__ void end_part(State& state, const Unit& unit, const Destination& to) {
   if (unit.role == Role::kOutputs) {
-    if (to.state == nullptr || copies) return;
+    if (to.state == nullptr || !computes()) return;
     // The new state may overwrite the initial one, which other blocks read.
     if (to.counter != nullptr) dev::wait_for(to.counter, 2 * kSlices);
-    state.store<kKey.states.dtype>(dev::as<kKey.states.dtype>(static_cast<void*>(to.state)),
-                                   warp_column(unit));
-    return;
+    return store_sequence_state(state, to, unit);
   }
-  if (!copies && unit.role == Role::kTransition) store_transition(state, to.state, unit);
-  if (!copies && unit.role == Role::kValues) store_part_state(state, to.state, unit);
+  if (computes() && unit.role == Role::kTransition) store_transition(state, to.state, unit);
+  if (computes() && unit.role == Role::kValues) store_part_state(state, to.state, unit);
   dev::arrive(to.counter);
 }
 

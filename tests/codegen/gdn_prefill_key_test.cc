@@ -31,7 +31,7 @@ TEST_CASE("PrefillKeysPrintTheirFields", "[cpu]") {
         "gdn_prefill_scan;key_dim=128;value_dim=128;dtype=bf16;output_dtype=bf16;state_dtype=f32;"
         "index_dtype=i32;cu_seqlens_dtype=i32;varlen=false;state_layout=vk;state_location=dense;"
         "padding=none;pad_index=negative;has_initial_state=true;store_state=true;checkpoints=none;"
-        "parts=false;chunk_size=32;warps=4;stages=3");
+        "parts=false;wgmma=false;chunk_size=32;warps=4;stages=3");
 }
 
 TEST_CASE("ChunksFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
@@ -143,8 +143,23 @@ TEST_CASE("EachRuleOfTheScanIsNamed", "[cpu]") {
   }
   CHECK(broken_rule<Scan>([](auto& key) { key.warps = 3; }) == "16 * warps must divide value_dim");
   for (const int stages : {-1, 1, 5}) {
-    CHECK(broken_rule<Scan>([&](auto& key) { key.stages = stages; }) == "stages must be 2, 3 or 4");
+    CHECK(broken_rule<Scan>([&](auto& key) { key.stages = stages; }) ==
+          "stages must be 2, 3, 4 or 6");
   }
+  CHECK(broken_rule<Scan>([](auto& key) { key.stages = 6; }) == "6 stages need wgmma");
+  const auto broken_with_wgmma = [](auto change) {
+    return broken_rule<Scan>([&](auto& key) {
+      key.wgmma = true;
+      change(key);
+    });
+  };
+  CHECK(broken_with_wgmma([](auto& key) { key.dtype = DType::kF32; }) ==
+        "wgmma needs dtype = bf16 or f16");
+  for (const int dim : {16, 48, 80, 112, 160, 256}) {
+    CHECK(broken_with_wgmma([&](auto& key) { key.key_dim = dim; }) ==
+          "wgmma needs key_dim = 32, 64, 96 or 128");
+  }
+  CHECK(broken_with_wgmma([](auto& key) { key.warps = 2; }) == "wgmma needs warps = 4");
   CHECK(broken_rule<Scan>([](auto& key) {
           key.chunk_size = 64;
           key.stages = 4;

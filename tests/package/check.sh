@@ -90,7 +90,7 @@ if [[ -x $nvcc ]]; then
   (cd "$work/nvcc" && HOME=$work PATH=$(dirname "$nvcc"):$PATH bash -euo pipefail -c "$line")
   [[ -s $work/nvcc/rms_norm.cubin ]]
   headers=$work/prefix/include/cubinery/templates
-  (cd "$headers" && printf '#include "%s"\n' common/*) >"$work/nvcc/all.cu"
+  (cd "$headers" && printf '#include "%s"\n' common/*.* common/*/*) >"$work/nvcc/all.cu"
   (cd "$work/nvcc" && "$nvcc" -std=c++20 -I "$work/prefix/include" -I "$headers" -arch=sm_90a -cubin all.cu)
 fi
 

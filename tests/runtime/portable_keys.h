@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/gdn/decode_portable.h"
-#include "runtime/gdn/prefill_portable.h"
+#include "runtime/gdn/prefill_whole.h"
 #include "runtime/operator/planner.h"
 #include "tests/catch.h"
 
@@ -75,7 +75,7 @@ inline PrefillKeys prefill_keys(const gdn::PrefillProblem& problem,
 }
 inline std::vector<TunedValue> prefill_values(const GdnPrefillChunksKey& chunks,
                                               const GdnPrefillScanKey& scan) {
-  return gdn::prefill_portable().values_of({chunks, scan});
+  return (scan.wgmma ? gdn::prefill_hopper() : gdn::prefill_portable()).values_of({chunks, scan});
 }
 
 struct PrefillPair {
@@ -85,9 +85,12 @@ struct PrefillPair {
 inline std::optional<PrefillPair> prefill_pair(const gdn::PrefillProblem& problem,
                                                const std::vector<TunedValue>& values,
                                                int shared_bytes_per_block = 227 * 1024) {
-  const auto keys = gdn::prefill_portable().keys_of(problem, values, sm_90(shared_bytes_per_block));
-  if (!keys) return std::nullopt;
-  return PrefillPair{std::get<0>(*keys), std::get<1>(*keys)};
+  const Target target = sm_90(shared_bytes_per_block);
+  for (const gdn::PrefillWhole* path : {&gdn::prefill_portable(), &gdn::prefill_hopper()}) {
+    const auto keys = path->keys_of(problem, values, target);
+    if (keys) return PrefillPair{std::get<0>(*keys), std::get<1>(*keys)};
+  }
+  return std::nullopt;
 }
 
 }  // namespace cubinery::test

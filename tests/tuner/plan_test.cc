@@ -247,6 +247,7 @@ TEST_CASE("EachRungAppearsInAPlan", "[cpu]") {
 
 TEST_CASE("AResultIsNotTakenWhereTheModelKnowsBetter", "[cpu]") {
   PrefillProblem problem;
+  problem.dtype = DType::kF32;  // no wgmma
   problem.heads.v = 16;
   problem.varlen = true;
   // One warp per block is right for one sequence; for eight times as many blocks it is not.
@@ -388,7 +389,7 @@ TEST_CASE("EverySizeHasACell", "[cpu]") {
 // Without a skew more sequences never make narrower blocks.
 TEST_CASE("ModelledWidthsGrowWithTheSequences", "[cpu]") {
   for (const std::int64_t length : {64, 1024, 16384}) {
-    const PrefillProblem problem{.varlen = true};
+    const PrefillProblem problem{.varlen = true, .split = gdn::Split::kNever};
     const Plan plan = planned(problem, {});
     CHECK(pair(plan, {.tokens = length, .sequences = 1}, problem).scan.warps <
           pair(plan, {.tokens = length * 64, .sequences = 64}, problem).scan.warps);

@@ -30,7 +30,12 @@ namespace {
 using Values = std::vector<TunedValue>;
 
 const Arch kArch{9, 0, 'a'};
-const Target kH200 = typical_target(kArch);
+// What was recorded is of kernels with mma.sync.
+const Target kH200 = [] {
+  Target target = typical_target(kArch);
+  target.arch.suffix = '\0';
+  return target;
+}();
 
 // What the model says of one setting: the configuration that an operator would launch, and the cost
 // of any.

@@ -9,7 +9,7 @@
 
 #include "runtime/gdn/decode_state.h"
 #include "runtime/gdn/prefill_kernels.h"
-#include "runtime/gdn/prefill_portable.h"
+#include "runtime/gdn/prefill_whole.h"
 #include "runtime/gdn/prefill_split.h"
 #include "runtime/gdn/prefill_state.h"
 #include "runtime/gdn/problem_fields.h"

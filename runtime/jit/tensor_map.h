@@ -1,0 +1,29 @@
+// Tensor maps: how the copy engine of sm_90 and newer learns of a tensor (common/hopper/tma.cuh).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "cubinery/tensor_map.h"
+#include "cubinery/dtype.h"
+#include "cubinery/kernel.h"
+
+namespace cubinery {
+
+// A tensor of 16-bit elements, its dimensions from the innermost one out, whose elements are
+// neighbours; and the boxes that are copied.
+struct BoxedTensor {
+  const void* data = nullptr;
+  DType dtype = DType::kBF16;
+  std::array<std::int64_t, 4> extents{};
+  std::array<std::int64_t, 4> strides{};  // in elements; the first is 1
+  std::array<int, 4> box{};
+  int swizzle_bytes = 128;  // 128 or 64: common/hopper/wgmma.cuh
+};
+
+// For launches of `kernel`.  nullopt: the engine cannot read the tensor, which needs addresses and
+// strides in multiples of 16 bytes, among other things.
+std::optional<TensorMap> tensor_map(const Kernel& kernel, const BoxedTensor& tensor);
+
+}  // namespace cubinery

@@ -1,0 +1,199 @@
+// The chunks of a unit by mma.sync: each warp has a share of the columns, one more does the copies.
+// Part of gdn_prefill_scan.cu.
+#pragma once
+
+#include "common/copy.cuh"
+#include "common/record_tiles.cuh"
+#include "common/schedule.cuh"
+#include "gdn_prefill_scan/chunk.cuh"
+
+namespace {
+
+__device__ unsigned stage_of(int chunk) {
+  return dev::shared_address(shared) + chunk % kKey.stages * stage_bytes(kKey);
+}
+
+// Copies the unit's chunks, one after the other.  For one warp: the others' arithmetic must not
+// wait until the addresses of copies have been read.
+class WarpCopier {
+ public:
+  __device__ WarpCopier(const GdnPrefillScanParams& p, const Unit& unit)
+      : k_(p.k, first_row(p.k, unit)),
+        q_(p.q, first_row(p.q, unit)),
+        v_(p.v, first_row(p.v, unit) + unit.first_column),
+        record_(record_of(p, unit, unit.span.first)) {}
+
+  // Starts copying the next chunk into a stage.  `chunk`: which it is; none from the span's end on.
+  // kOutputs: it has some.
+  template <bool kOutputs>
+  __device__ void copy_next(const GdnPrefillScanParams& p, const Unit& unit, int chunk) {
+    if (chunk < end_of_span(unit)) {
+      const unsigned stage = stage_of(chunk);
+      const int left = static_cast<int>(unit.sequence.tokens) - chunk * kChunk;
+      k_.copy_next(stage, left, p.k);
+      if (kKey.parts && !kOutputs && chunk < unit.span.begin) {
+        q_.skip(p.q);  // there are no outputs
+      } else {
+        q_.copy_next(stage + kQueries, left, p.q);
+      }
+      v_.copy_next(stage + kValues, !kKey.parts || unit.role != Role::kTransition ? left : 0, p.v);
+      dev::copy_bytes<kRecord.bytes, 32>(stage + kRecordAt, record_);
+      record_ += static_cast<long long>(p.heads) * kRecord.bytes;
+    }
+    dev::commit_copies();  // also when the group is empty: groups are counted
+  }
+
+ private:
+  using KeyRows = dev::RowCopier<kKey.dtype, kChunk, kKey.key_dim, Layout<false>::Keys, 32>;
+  using ValueRows = dev::RowCopier<kKey.dtype, kChunk, kColumns, Layout<false>::Values, 32>;
+
+  static __device__ const dev::Storage<kKey.dtype>* first_row(const InputRows<TokenStrides>& rows,
+                                                              const Unit& unit) {
+    const long long token = unit.sequence.first + unit.span.first * kChunk;
+    return dev::row_at<kKey.dtype>(rows, {unit.sequence.batch, token, unit.h});
+  }
+
+  KeyRows k_;
+  KeyRows q_;
+  ValueRows v_;
+  const char* record_;
+};
+
+// For each step along key_dim: the loads of all steps together may take more registers than there
+// are.
+__device__ void stop_loading_ahead(const GdnPrefillScanParams& p) {
+  dev::stop_loading_ahead(kIsTight && p.heads == 0);  // there are some
+}
+
+// (K S)^T, and (Q S)^T where there are outputs.
+template <bool kOutputs>
+__device__ void read_state(dev::Acc (&ks)[kTokens], dev::Acc (&qs)[kTokens], const State& state,
+                           const GdnPrefillScanParams& p, unsigned stage) {
+  const dev::SharedMatrix<kKey.dtype, kRow> keys{stage};
+  const dev::SharedMatrix<kKey.dtype, kRow> queries{stage + kQueries};
+#pragma unroll
+  for (int i = 0; i < kTokens; ++i) ks[i] = qs[i] = {};
+#pragma unroll
+  for (int k = 0; k < kKeys; ++k) {
+    stop_loading_ahead(p);
+    const Tile s = dev::round_to<kKey.dtype>(state.tiles[k]);
+#pragma unroll
+    for (int i = 0; i < kTokens; ++i) {
+      dev::mma(ks[i], s, keys.load(16 * i, 16 * k));
+      if constexpr (kOutputs) dev::mma(qs[i], s, queries.load(16 * i, 16 * k));
+    }
+  }
+}
+
+// sums += (M X)^T for a record's lower triangular matrix M and X^T = x.
+__device__ void add_lower_product(dev::Acc (&sums)[kTokens], const Tile (&x)[kTokens],
+                                  unsigned matrix) {
+#pragma unroll
+  for (int i = 0; i < kTokens; ++i) {
+#pragma unroll
+    for (int j = 0; j <= i; ++j) {
+      dev::mma(sums[i], x[j], dev::load_record_tile<kKey.dtype>(matrix, record_tile(i, j, kChunk)));
+    }
+  }
+}
+
+// S <- decay S + K^T values.
+__device__ void update_state(State& state, const GdnPrefillScanParams& p,
+                             const Tile (&values)[kTokens], unsigned stage) {
+  float decay;
+  dev::load_shared(decay, stage + kRecordAt + kRecord.decay);
+  const dev::SharedMatrix<kKey.dtype, kRow> keys{stage};
+#pragma unroll
+  for (int k = 0; k < kKeys; ++k) {
+    stop_loading_ahead(p);
+    float(&s)[2][2][2] = state.tiles[k].x;
+    dev::Acc added{};
+    dev::for_each_element([&](int r, int c, int j) { s[r][c][j] *= decay; });
+#pragma unroll
+    for (int i = 0; i < kTokens; ++i) {
+      dev::mma(kSumApart ? added : state.tiles[k], values[i], keys.load_transposed(16 * i, 16 * k));
+    }
+    if constexpr (kSumApart) add(state.tiles[k], added);
+  }
+}
+
+__device__ Output output_of(const GdnPrefillScanParams& p, const Unit& unit) {
+  const long long token = unit.sequence.first + unit.span.begin * kChunk;
+  auto* row = dev::row_at<kKey.output_dtype>(p.o, {unit.sequence.batch, token, unit.h});
+  if constexpr (kIsTight && kSlices == 1) {
+    row += dev::ThisThreadInLoop::number() / 32 * 16;
+  } else {
+    row += warp_column(unit);
+  }
+  // Else the compiler keeps what leads there besides; of the ways to say so these are the ones that
+  // keep NVRTC 13.0 from spilling (tests/templates/compile_test.cc).
+  if constexpr (kIsTight) asm("" : "+l"(row));
+  return Output(row, output_rows_at(p, 4));
+}
+
+// One chunk, of whose tokens `left` are there.
+template <bool kOutputs>
+__device__ void run_chunk(State& state, const GdnPrefillScanParams& p, Output& output,
+                          unsigned stage, int left) {
+  dev::Acc ks[kTokens];
+  dev::Acc o[kTokens];
+  read_state<kOutputs>(ks, o, state, p, stage);
+  Tile values[kTokens];
+  const unsigned record = stage + kRecordAt;
+  const dev::SharedMatrix<kKey.dtype, kValueRow> given{stage + kValues};
+  correct_values(values, ks, record,
+                 [&](int i) { return given.load_transposed(16 * i, threadIdx.x / 32 * 16); });
+  dev::Acc u[kTokens] = {};
+  add_lower_product(u, values, record);
+  Tile scaled[kTokens];
+  round_values(values, scaled, u, record);
+  // The state first: the next chunk waits for it.
+  update_state(state, p, scaled, stage);
+  if constexpr (kOutputs) {
+#pragma unroll
+    for (int i = 0; i < kTokens; ++i) scale_columns(o[i], Factors(record, kRecord.q_in, i));
+    add_lower_product(o, values, record + kRecord.attention);
+    output.write_next(o, p.o.stride.token, left);
+  }
+}
+
+// Carries the state through chunks first ... end - 1 of the unit's span, all of which have outputs
+// or none.  `checkpoint`: where the first one goes.  Every warp comes to the same barrier once for
+// each chunk.
+template <bool kOutputs>
+__device__ void run_chunks(State& state, const GdnPrefillScanParams& p, const Unit& unit,
+                           WarpCopier& copier, int first, int end, long long checkpoint) {
+  Output output = output_of(p, unit);
+  const int tokens = static_cast<int>(unit.sequence.tokens);
+  for (int chunk = first; chunk < (kIsTight ? end_of_span(unit) : end); ++chunk) {
+    if (copies()) dev::wait_copies<kKey.stages - 2>();
+    // Orders the copies of this chunk before its reading, and the last chunk's reading before the
+    // copies into the stage that it leaves.
+    __syncthreads();
+    if (copies()) {
+      copier.copy_next<kOutputs>(p, unit, chunk + kKey.stages - 1);
+      continue;
+    }
+    const int token = chunk * kChunk;
+    if constexpr (kOutputs) store_checkpoint_before(state, p, unit, token, &checkpoint);
+    run_chunk<kOutputs>(state, p, output, stage_of(chunk), tokens - token);
+    if constexpr (kOutputs) store_checkpoint_after(state, p, unit, token, &checkpoint);
+  }
+}
+
+// Carries the state through the unit's span.
+__device__ void run_span_by_mma(State& state, const GdnPrefillScanParams& p, const Unit& unit,
+                                long long checkpoint) {
+  const Span& span = unit.span;
+  WarpCopier copier(p, unit);
+  if (copies()) {
+#pragma unroll
+    for (int i = 0; i < kKey.stages - 1; ++i) copier.copy_next<false>(p, unit, span.first + i);
+  }
+  if constexpr (kKey.parts) {
+    run_chunks<false>(state, p, unit, copier, span.first, span.begin, 0);
+  }
+  run_chunks<true>(state, p, unit, copier, span.begin, span.end, checkpoint);
+}
+
+}  // namespace
