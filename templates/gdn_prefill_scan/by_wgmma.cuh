@@ -362,9 +362,9 @@ __device__ void run_chunks_by_wgmma(State& state, const GdnPrefillScanParams& p,
     // Orders the last chunk's outputs before the engine reads them.
     __syncthreads();
     write_by_engine(p, end - 1, end - 1 - unit.span.first);
-    // Shared memory stays until they have been read.
-    dev::wait_for_boxes_read();
   }
+  // Shared memory stays until all outputs have been read from it.
+  if (kOutputs && p.has_output_map) dev::wait_for_boxes_read();
 }
 
 // Carries the state through the unit's span.
