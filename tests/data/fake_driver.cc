@@ -175,11 +175,15 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkerne
 
 CUresult cuFuncLoad(CUfunction) { return CUDA_SUCCESS; }
 
-// The map is the address.
-CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType, cuuint32_t, void* address,
-                                const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
-                                const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
-                                CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+// The map starts with the address.
+CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType, cuuint32_t rank,
+                                void* address, const cuuint64_t*, const cuuint64_t* strides,
+                                const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
+                                CUtensorMapSwizzle, CUtensorMapL2promotion,
+                                CUtensorMapFloatOOBfill) {
+  const std::lock_guard lock(mutex);
+  if (settings.encode != CUDA_SUCCESS) return settings.encode;
+  settings.map_strides.emplace_back(strides, strides + rank - 1);
   std::memcpy(map, &address, sizeof(address));
   return CUDA_SUCCESS;
 }

@@ -45,6 +45,7 @@ struct FakeSettings {
   CUresult get_kernel = CUDA_SUCCESS;
   std::map<std::string, std::size_t> param_bytes;  // of the parameter of each kernel, by name
   CUresult launch = CUDA_SUCCESS;
+  CUresult encode = CUDA_SUCCESS;  // of tensor maps
 
   // What happened.
   int contexts = 0;                                   // retained and not released
@@ -53,6 +54,7 @@ struct FakeSettings {
   int pushed = 0;                                     // contexts pushed and not popped
   std::map<std::string, std::set<int>> shared_bytes;  // what kernels of this name asked for
   std::vector<FakeLaunch> launches;
+  std::vector<std::vector<cuuint64_t>> map_strides;  // of the maps that were encoded
 };
 
 class FakeDriver {

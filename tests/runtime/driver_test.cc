@@ -1,6 +1,7 @@
 // Opening the driver, a device and a kernel, on a fake libcuda (tests/data/fake_driver.h).
 #include "runtime/jit/driver.h"
 
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "cubinery/context.h"
 #include "gdn_decode/fields.h"
+#include "runtime/jit/tensor_map.h"
 #include "tests/catch.h"
 #include "tests/data/fake_driver.h"
 #include "tests/runtime/cached_kernel.h"
@@ -402,6 +404,50 @@ TEST_CASE("ALaunchNeedsParametersOfTheKernelsSize", "[cpu]") {
   CHECK(status.message() == loading.spec.canonical + ": params has 4 bytes; accepted: " +
                                 std::to_string(sizeof(GdnDecodeParams)));
   CHECK(loading.fake->launches.empty());
+}
+
+// [rows of a batch][tokens][heads][dims], from the innermost out.
+BoxedTensor boxed(std::uintptr_t address) {
+  return {.data = reinterpret_cast<const void*>(address),
+          .dtype = DType::kF16,
+          .extents = {128, 4, 100, 2},
+          .strides = {1, 128, 512, 51200},
+          .box = {64, 1, 32, 1},
+          .swizzle_bytes = 128};
+}
+
+TEST_CASE("ATensorMapHasStridesInBytes", "[cpu]") {
+  Loading loading;
+  const Context context = loading.context();
+  const Kernel kernel = context.get(loading.spec).value();
+  const auto map = tensor_map(kernel, boxed(4096));
+  REQUIRE(map);
+  std::uintptr_t address = 0;
+  std::memcpy(&address, map->bytes, sizeof(address));
+  CHECK(address == 4096);
+  // That of a dimension of one element may be anything.
+  BoxedTensor one = boxed(4096);
+  one.extents[1] = 1;
+  one.strides[1] = 3;
+  CHECK(tensor_map(kernel, one));
+  CHECK(loading.fake->map_strides ==
+        std::vector<std::vector<cuuint64_t>>{{256, 1024, 102400}, {16, 1024, 102400}});
+}
+
+TEST_CASE("WhatTheCopyEngineCannotReadHasNoTensorMap", "[cpu]") {
+  Loading loading;
+  const Context context = loading.context();
+  const Kernel kernel = context.get(loading.spec).value();
+  CHECK_FALSE(tensor_map(kernel, boxed(4096 + 8)));
+  for (const std::int64_t stride :
+       {std::int64_t{0}, std::int64_t{-512}, std::int64_t{516}, std::int64_t{1} << 39}) {
+    BoxedTensor strided = boxed(4096);
+    strided.strides[2] = stride;
+    CHECK_FALSE(tensor_map(kernel, strided));
+  }
+  CHECK(loading.fake->map_strides.empty());
+  loading.fake->encode = CUDA_ERROR_INVALID_VALUE;
+  CHECK_FALSE(tensor_map(kernel, boxed(4096)));
 }
 
 TEST_CASE("ALaunchThatCudaRefusesIsADriverError", "[cpu]") {
