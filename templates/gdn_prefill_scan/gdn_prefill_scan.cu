@@ -8,7 +8,8 @@
 // transposed, with the warp's value columns as rows, so that S^T stays in registers as fp32
 // accumulators from the first chunk to the last and every product takes its left operand from the
 // registers that the one before it left (common/tile.cuh).  Warps share K, Q and the record in
-// shared memory, which one more warp fills some chunks ahead, and exchange nothing.
+// shared memory.  by_mma.cuh has the chunks for every GPU, by_wgmma.cuh for Hopper; parts.cuh cuts
+// long sequences.
 #include "common/launch.cuh"
 #include "common/slots.cuh"
 #include "gdn_prefill_scan/key.h"
