@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "cubinery/tensor_map.h"
 #include "cubinery/dtype.h"
 #include "cubinery/kernel.h"
+#include "cubinery/tensor_map.h"
 
 namespace cubinery {
 

@@ -367,7 +367,8 @@ __device__ void run_chunks_by_wgmma(State& state, const GdnPrefillScanParams& p,
   if (kOutputs && p.has_output_map) dev::wait_for_boxes_read();
 }
 
-// Carries the state through the unit's span.
+// Carries the state through the unit's span.  A template, so that keys without wgmma do not compile
+// it.
 template <bool kWgmma = kKey.wgmma>
 __device__ void run_span_by_wgmma(State& state, const GdnPrefillScanParams& p, const Unit& unit,
                                   long long checkpoint) {

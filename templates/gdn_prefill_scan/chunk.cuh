@@ -35,20 +35,16 @@ template <bool kWgmma>
 struct Layout {
   using Keys = dev::PlainRows<kRow * kSize>;
   using Values = dev::PlainRows<kValueRow * kSize>;
-  static constexpr int kQueries = kChunk * kRow * kSize;
-  static constexpr int kRecordAt = 2 * kQueries + Values::at(kChunk, 0);
 };
 template <>
 struct Layout<true> {
   using Keys = dev::SwizzledRows<2 * kChunk, swizzled_row_bytes(kKey)>;
   using Values = dev::SwizzledRows<kChunk, 128>;
-  static constexpr int kQueries = kChunk * Keys::kRow;
-  static constexpr int kRecordAt = 2 * kChunk * kRow * kSize + kChunk * Values::kRow;
 };
 // Byte offsets.
-constexpr int kQueries = Layout<kKey.wgmma>::kQueries;
+constexpr int kQueries = Layout<kKey.wgmma>::Keys::at(kChunk, 0);
 constexpr int kValues = 2 * kChunk * kRow * kSize;
-constexpr int kRecordAt = Layout<kKey.wgmma>::kRecordAt;
+constexpr int kRecordAt = kValues + Layout<kKey.wgmma>::Values::at(kChunk, 0);
 
 using Tile = dev::Tile<kKey.dtype>;
 using State = dev::State<kKey.states.layout, kKey.key_dim, kKey.value_dim>;

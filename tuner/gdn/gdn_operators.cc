@@ -9,9 +9,9 @@
 
 #include "runtime/gdn/decode_state.h"
 #include "runtime/gdn/prefill_kernels.h"
-#include "runtime/gdn/prefill_whole.h"
 #include "runtime/gdn/prefill_split.h"
 #include "runtime/gdn/prefill_state.h"
+#include "runtime/gdn/prefill_whole.h"
 #include "runtime/gdn/problem_fields.h"
 #include "runtime/operator/keyed_path.h"
 #include "tuner/choose/shape.h"

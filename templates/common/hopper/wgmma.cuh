@@ -52,7 +52,6 @@ template <int kRows, int kRowBytes>
 struct SwizzledRows {
   static_assert(kRowBytes == 128 || kRowBytes == 64);
   static constexpr bool kIsLinear = false;
-  static constexpr int kRow = kRowBytes;
   static constexpr int kPieces = kRowBytes / 16;
   static constexpr int kBlock = kRows * kRowBytes;  // bytes
   static constexpr int kColumns = kRowBytes / 2;    // of a block
@@ -85,8 +84,7 @@ struct SwizzledRows {
 // 16 columns.  kByColumns: how the descriptor was made.
 template <DType kDType, bool kByColumns, bool kAdd, int kTiles>
 __device__ void multiply(Acc (&sums)[kTiles], const Tile<kDType>& a, unsigned long long b) {
-  static_assert(kTiles == 1 || kTiles == 2 || kTiles == 3 || kTiles == 4 || kTiles == 6 ||
-                kTiles == 8);
+  static_assert(kTiles == 1 || kTiles == 2 || kTiles == 4 || kTiles == 6 || kTiles == 8);
   // clang-format off
 #define SUM(i) \
   "+f"(sums[i].x[0][0][0]), "+f"(sums[i].x[0][0][1]), "+f"(sums[i].x[1][0][0]), \
@@ -118,10 +116,6 @@ __device__ void multiply(Acc (&sums)[kTiles], const Tile<kDType>& a, unsigned lo
     MULTIPLY("32", N0 ", " N1,
              "%16", "%17", "%18", "%19", "%20", "%21", "%22",
              SUM(0), SUM(1));
-  } else if constexpr (kTiles == 3) {
-    MULTIPLY("48", N0 ", " N1 ", " N2,
-             "%24", "%25", "%26", "%27", "%28", "%29", "%30",
-             SUM(0), SUM(1), SUM(2));
   } else if constexpr (kTiles == 4) {
     MULTIPLY("64", N0 ", " N1 ", " N2 ", " N3,
              "%32", "%33", "%34", "%35", "%36", "%37", "%38",
