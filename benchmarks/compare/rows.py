@@ -133,6 +133,14 @@ def rotation(bytes_per_set: int) -> int:
     return max(3, 4 * _L2_BYTES // max(1, bytes_per_set) + 1)
 
 
+# Where long sequences leave most of a GPU idle unless they are cut: by length, then by heads.
+_LONG = [
+    *((*heads, (tokens,)) for heads in ((2, 8), (16, 16)) for tokens in (4096, 16384, 65536)),
+    (4, 16, (32768,)),
+    *((*heads, (28672, 4096)) for heads in ((2, 8), (16, 32))),
+]
+
+
 def chosen_rows(which: str, gates: str | None = None) -> list[Row]:
     """The rows of `--rows quick` or `--rows all`, those of quick first.
 
@@ -148,11 +156,15 @@ def chosen_rows(which: str, gates: str | None = None) -> list[Row]:
     rows += [PrefillRow(*shape, gates=gates or "qwen") for shape in prefill]
     if which == "quick":
         return rows
+    rows += [PrefillRow(*shape, gates=gates or "qwen") for shape in _LONG]
+    if gates is None:
+        rows += [PrefillRow(*heads, (32768,), gates="undecayed") for heads in ((2, 8), (16, 16))]
+        rows += [PrefillRow(16, 16, (tokens,), gates="strong") for tokens in (32768, 131072)]
+        rows.append(PrefillRow(32, 32, (131072,), gates="strong"))
     rows += [DecodeRow(batch, dtype) for dtype in ("f32", "bf16") for batch in (1, 8, 32, 128)]
     for seqlens in ((8192,), (32768,), (8192,) * 4, (1024,) * 8, (2048,)):
         for heads in ((2, 8), (16, 32), (16, 64), (16, 16)):
             rows.append(PrefillRow(*heads, seqlens, gates=gates or "qwen"))
     if gates is None:
         rows += [PrefillRow(16, 32, (8192,), gates=each) for each in GATES]
-        rows.append(PrefillRow(16, 16, (32768,), gates="strong"))
     return list(dict.fromkeys(rows))

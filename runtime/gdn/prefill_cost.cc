@@ -52,6 +52,7 @@ constexpr double kWgmmaBlockCycles = 200;
 constexpr double kWgmmaBlockTokenCycles = 18.7;
 constexpr double kWgmmaRegisters = 168;
 constexpr double kWgmmaCutShare = 1;
+constexpr double kWgmmaCarryUs = 2;
 // f32 operands: three products of tf32, which run at half the rate of bf16, twice the bytes.
 constexpr double kF32Products = 6;
 constexpr double kF32Lone = 3;
@@ -169,7 +170,8 @@ double split_prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanK
   cut.longest = (load.longest + longest - 1) / longest;
   const double once = scan_us(scan, cut, target);
   const double share = scan.wgmma ? kWgmmaCutShare : kCutShare;
-  const double joined = longest > 1 ? once * share + static_cast<double>(longest) * kCarryUs : 0;
+  const double carry = scan.wgmma ? kWgmmaCarryUs : kCarryUs;
+  const double joined = longest > 1 ? once * share + static_cast<double>(longest) * carry : 0;
   return 2 * kPrefillStartUs + chunks_us(chunks, load, target) + kCutUs + once + joined;
 }
 

@@ -88,8 +88,8 @@ class TwoKernelRunner final : public PrefillRunner {
 
   PrefillLimits limits() const override {
     PrefillLimits limits = prefill_limits(problem_, chunk_size());
-    // Blocks for outputs, and twice for what parts leave for others.
-    if (rule_) limits.sequences /= 3 + problem_.key_dim / problem_.value_dim;
+    // Blocks for outputs, and three times for what parts leave for others.
+    if (rule_) limits.sequences /= 4 + problem_.key_dim / problem_.value_dim;
     return limits;
   }
 
@@ -143,19 +143,22 @@ class TwoKernelRunner final : public PrefillRunner {
     parts.chunks = rule_->chunks(tokens);
     const int part_tokens = parts.chunks * chunk_size();
     const auto chunks = static_cast<int>((extent.tokens + chunk_size() - 1) / chunk_size());
+    const int most = cut(chunks, parts.chunks).parts;  // of a sequence
     parts.slots =
         static_cast<int>(problem_.varlen ? part_slots(tokens, extent.sequences, part_tokens)
-                                         : extent.sequences * cut(chunks, parts.chunks).parts);
+                                         : extent.sequences * most);
+    parts.chains = most > 2 ? static_cast<int>(extent.sequences) : 0;
     if (tokens == 0) return;
     const std::int64_t results = part_results(tokens, part_tokens) * problem_.heads.count();
     char* const base = static_cast<char*>(workspace.data);
     parts.tickets = reinterpret_cast<unsigned*>(base + found.counters);
     parts.started = parts.tickets + 1;
     parts.finished = parts.started + results;
+    parts.ready = parts.finished + results;
     parts.states = base + found.states;
     parts.transitions = base + found.transitions;
     params->chunks.zeroed = parts.tickets;
-    params->chunks.counters = 1 + 2 * results;
+    params->chunks.counters = 1 + 3 * results;
   }
 
   // What the copy engine cannot read or write, threads do.
@@ -204,13 +207,13 @@ class TwoKernelRunner final : public PrefillRunner {
   Status launch_scan(Stream stream, bool programmatic, const GdnPrefillScanParams& params) const {
     const int columns = 16 * keys_.scan.warps;
     const int outputs = keys_.scan.value_dim / columns;
-    std::int64_t blocks = std::int64_t{problem_.heads.count()} * outputs;
+    std::int64_t blocks = outputs * std::int64_t{params.sequences};
     if (rule_) {
-      blocks = std::int64_t{problem_.heads.count()} * (2 * outputs + keys_.scan.key_dim / columns) *
-               params.parts.slots;
-    } else {
-      blocks *= params.sequences;
+      const int transitions = keys_.scan.key_dim / columns;
+      blocks = std::int64_t{2 * outputs + transitions} * params.parts.slots +
+               std::int64_t{outputs} * params.parts.chains;
     }
+    blocks *= problem_.heads.count();
     return scan_.launch(
         stream, {.grid_x = static_cast<unsigned>(blocks), .programmatic = programmatic}, params);
   }

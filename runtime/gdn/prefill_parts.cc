@@ -16,9 +16,9 @@ constexpr int kLeastTokens = 64;
 // saves.
 constexpr std::int64_t kMostParts = 32;
 // With wgmma chunks are done sooner, and that chain is the larger part: of tokens / parts and of
-// parts, the sum is least near the square root.  (2, 8) to (16, 64) heads on an H200: 16 parts of
-// 32768 tokens, 8 of 8192.
-constexpr double kTokensPerSquare = 128;
+// parts, the sum is least near the square root.  (2, 8) to (16, 32) heads on an H200: 24 parts of
+// 32768 tokens, 12 of 8192.
+constexpr double kTokensPerSquare = 57;
 
 }  // namespace
 

@@ -28,7 +28,7 @@ std::vector<SplitKeys> PrefillSplit::default_keys(const PrefillProblem& problem,
                                                   const Target& target) const {
   // The widest scan was the fastest for nearly every shape: parts fill the machine.  With wgmma a
   // multiprocessor holds more of them.
-  const PartChoice choice = wgmma_ ? PartChoice{.warps_per_sm = 16} : PartChoice{};
+  const PartChoice choice = wgmma_ ? PartChoice{.warps_per_sm = 24} : PartChoice{};
   std::vector<SplitKeys> found;
   const auto kernels = default_kernels(split_kernels_of(fixed_keys(problem)), problem, target);
   if (!kernels.empty()) {
@@ -46,13 +46,18 @@ std::optional<std::string> PrefillSplit::why_not(const PrefillProblem& problem,
   return why_no_kernels(split_kernels_of(fixed_keys(problem)), problem, target);
 }
 
+bool PrefillSplit::is_worth_measuring(const PartChoice& choice) const {
+  const int warps = choice.warps_per_sm;
+  return wgmma_ ? warps == 8 || warps == 12 || warps == 24 : warps <= 8 || warps == 16;
+}
+
 bool PrefillSplit::fits(const PrefillProblem& problem, const KeySet& keys,
                         const Target& target) const {
   // Fewer candidates to measure: others were not faster where these were measured.
   const auto& [chunks, scan, choice] = keys;
   GdnPrefillScanKey three = scan;
   three.stages = 3;
-  return scan.chunk_size <= 32 && chunks.warps == GdnPrefillChunksKey{}.warps &&
+  return scan.chunk_size <= 32 && is_worth_measuring(choice) && chunks.warps == GdnPrefillChunksKey{}.warps &&
          scan.stages == with_stages_in(target.shared_bytes_per_block, three).stages &&
          fit(split_kernels_of(keys), problem, target);
 }

@@ -27,7 +27,7 @@ template <>
 struct Fields<gdn::PartChoice> {
   static constexpr const char* kName = "parts";
   static constexpr auto kList =
-      std::tuple{tuned_bits("warps_per_sm", &gdn::PartChoice::warps_per_sm, 2, 4, 8, 16)};
+      std::tuple{tuned_bits("warps_per_sm", &gdn::PartChoice::warps_per_sm, 2, 4, 8, 12, 16, 24)};
 };
 
 namespace gdn {
@@ -59,6 +59,8 @@ class PrefillSplit final : public PrefillSplitBase {
                                               std::vector<Kernel> kernels) const override;
 
  private:
+  bool is_worth_measuring(const PartChoice& choice) const;
+
   bool wgmma_;
 };
 

@@ -16,15 +16,17 @@ __device__ inline unsigned take_ticket(unsigned* tickets, unsigned* shared) {
   return ticket;
 }
 
-// Counts this block.  What its threads have read and written so far comes before what they do who
-// have waited for the count.  For all threads.
+// Counts this block.  What its threads have read and written in front of their last barrier comes
+// before what they do who have waited for the count.  For one thread.
+__device__ inline void count_block(unsigned* counter) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+}
+
+// The same for what they have read and written so far.  For all threads.
 __device__ inline void arrive(unsigned* counter) {
   // Orders the block's accesses before the counting by its first thread.
   __syncthreads();
-  if (threadIdx.x == 0) {
-    __threadfence();
-    atomicAdd(counter, 1u);
-  }
+  if (threadIdx.x == 0) count_block(counter);
 }
 
 // Waits until `blocks` have arrived.  For a whole warp.

@@ -56,7 +56,7 @@ class UnitLowerInverse {
     if (b >= kBlocks) return;
     const int half = lane / 8 % 2;
     const unsigned a =
-        shared_address(matrix_ + lower_tile(b, b) * 256 + shared_tile_element(8 * half, 8 * half));
+        shared_address(matrix_ + lower_tile(b, b) * 256 + tile_element<DType::kF32>(8 * half, 8 * half));
     float scale[2][2][2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -69,7 +69,7 @@ class UnitLowerInverse {
 #pragma unroll
       for (int m = 0; m < i; m += 2) {
         float x[2];
-        load_shared(x, a + shared_tile_element(i, m) * 4);
+        load_shared(x, a + tile_element<DType::kF32>(i, m) * 4);
         sum = fmaf(x[0], t[m], sum);
         if (m + 1 < i) sum = fmaf(x[1], t[m + 1], sum);
       }
@@ -180,7 +180,7 @@ class UnitLowerInverse {
 
   // Block (row, column) of diag(scale) A.
   __device__ Tile<DType::kF32> scaled(int row, int column) const {
-    auto tile = load_shared_tile(matrix_, lower_tile(row, column));
+    auto tile = load_tile<DType::kF32>(shared_address(matrix_), lower_tile(row, column));
     for_each_element(
         [&](int r, int c, int j) { tile.x[r][c][j] *= scale_[16 * row + tile_row() + 8 * r]; });
     return tile;

@@ -12,7 +12,7 @@
 //   carried    S_(j+1) = decay_j S_j + D_j S_j + N_j, where the part j, run from a state of zero,
 //              ends with N_j, and run from the identity without values, with decay_j I + D_j.
 //
-// N of a part whose state is not carried is the state behind it: what the next one goes on from.
+// N of a part that no state is carried to is the state behind it: what the next one goes on from.
 // Part j's N and D are looked for at first token / tokens of a part + j.  Only parts with another
 // one behind them have any, so those of different sequences lie in different places.
 #pragma once
@@ -42,11 +42,11 @@ constexpr long long part_results(long long tokens, long long part_tokens) {
   return tokens / part_tokens;
 }
 
-// Of one part and head: N^T as fp32 tiles, [key_dim / 16][value_dim / 16] of them.
+// Of one part and head: N^T as fp32 tiles, then, in their place, the state behind the part.
 constexpr long long part_state_bytes(int key_dim, int value_dim) {
   return 4LL * key_dim * value_dim;
 }
-// Of 16 columns of D: their tiles as right operands, then the decay.
+// Of 16 columns of D, and of the decay.
 constexpr int transition_slice_bytes(int key_dim, DType dtype) {
   return 16 * key_dim * size_of(dtype) + 16;
 }
@@ -54,16 +54,18 @@ constexpr int transition_slice_bytes(int key_dim, DType dtype) {
 constexpr long long part_transition_bytes(int key_dim, DType dtype) {
   return key_dim / 16 * transition_slice_bytes(key_dim, dtype);
 }
-// Counters of a launch: tickets, then two for each part and head with results.
-constexpr long long part_counters(long long results, int heads) { return 1 + 2 * results * heads; }
+// Counters of a launch: tickets, then three for each part and head with results.
+constexpr long long part_counters(long long results, int heads) { return 1 + 3 * results * heads; }
 
 // Pointers may be null where no sequence of the launch has more than one part.
 struct PartParams {
   int chunks;          // of a part, at most
   int slots;           // of the launch
+  int chains;          // sequences, if any may have more than two parts
   unsigned* tickets;   // one
   unsigned* started;   // [results][heads]: blocks that have read the initial state
   unsigned* finished;  // [results][heads]: blocks that have left N or D
+  unsigned* ready;     // [results][heads]: blocks that have left the state behind the part
   void* states;        // [results][heads] of part_state_bytes()
   void* transitions;   // [results][heads] of part_transition_bytes()
 };

@@ -233,15 +233,15 @@ __device__ void mma(Acc& c, const Tile<kDType>& a, const Tile<kDType>& b) {
   }
 }
 
-// Tiles that are stored as a warp holds them: each lane's elements behind those of the lane before.
+// Tiles that are stored as a warp holds them: each lane's 16 bytes behind those of the lane before.
+// Of fp32, whose lanes have twice as many, the upper rows of all lanes come first.
 template <DType kDType>
 __device__ Tile<kDType> load_tile(unsigned shared, int tile) {
-  constexpr int kBytes = 8 * size_of(kDType);  // of a lane
-  const unsigned at = shared + (tile * 32 + threadIdx.x % 32) * kBytes;
+  const unsigned at = shared + tile * 256 * size_of(kDType) + threadIdx.x % 32 * 16;
   Tile<kDType> loaded;
   if constexpr (kDType == DType::kF32) {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) load_shared(loaded.x[r], at + 16 * r);
+    for (int r = 0; r < 2; ++r) load_shared(loaded.x[r], at + 512 * r);
   } else {
     load_shared(loaded.x, at);
   }
@@ -251,30 +251,28 @@ __device__ Tile<kDType> load_tile(unsigned shared, int tile) {
 // The same in generic memory.  Requires: tiles is 16-byte aligned.
 template <DType kDType>
 __device__ Tile<kDType> load_tile(const void* tiles, int tile) {
-  constexpr int kBytes = 8 * size_of(kDType);
-  const auto* from = reinterpret_cast<const uint4*>(static_cast<const char*>(tiles) +
-                                                    (tile * 32 + threadIdx.x % 32) * kBytes);
+  const auto* from =
+      static_cast<const uint4*>(tiles) + tile * 16 * size_of(kDType) + threadIdx.x % 32;
+  const uint4 x = from[0];
   if constexpr (kDType == DType::kF32) {
-    const uint4 x = from[0], y = from[1];
+    const uint4 y = from[32];
     return {{{{__uint_as_float(x.x), __uint_as_float(x.y)},
               {__uint_as_float(x.z), __uint_as_float(x.w)}},
              {{__uint_as_float(y.x), __uint_as_float(y.y)},
               {__uint_as_float(y.z), __uint_as_float(y.w)}}}};
   } else {
-    const uint4 x = *from;
     return {{{x.x, x.y}, {x.z, x.w}}};
   }
 }
 template <DType kDType>
 __device__ void store_tile(void* tiles, int tile, const Tile<kDType>& stored) {
-  constexpr int kBytes = 8 * size_of(kDType);
-  auto* to =
-      reinterpret_cast<uint4*>(static_cast<char*>(tiles) + (tile * 32 + threadIdx.x % 32) * kBytes);
+  auto* to = static_cast<uint4*>(tiles) + tile * 16 * size_of(kDType) + threadIdx.x % 32;
   if constexpr (kDType == DType::kF32) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      to[r] = make_uint4(__float_as_uint(stored.x[r][0][0]), __float_as_uint(stored.x[r][0][1]),
-                         __float_as_uint(stored.x[r][1][0]), __float_as_uint(stored.x[r][1][1]));
+      to[32 * r] =
+          make_uint4(__float_as_uint(stored.x[r][0][0]), __float_as_uint(stored.x[r][0][1]),
+                     __float_as_uint(stored.x[r][1][0]), __float_as_uint(stored.x[r][1][1]));
     }
   } else {
     *to = make_uint4(stored.x[0][0], stored.x[0][1], stored.x[1][0], stored.x[1][1]);
@@ -282,31 +280,12 @@ __device__ void store_tile(void* tiles, int tile, const Tile<kDType>& stored) {
 }
 
 // Where element (row, column) of a stored tile lies, in elements from the tile's first.
-__device__ inline int tile_element(int row, int column) {
-  return (row % 8 * 4 + column % 8 / 2) * 8 + row / 8 * 4 + column / 8 * 2 + column % 2;
-}
-
-// fp32 tiles in shared memory: the upper rows of all lanes, then the lower ones.  Neighbouring
-// lanes then touch neighbouring 16 bytes, and a warp every bank once.
-__device__ inline Tile<DType::kF32> load_shared_tile(const float* tiles, int tile) {
-  const unsigned at = shared_address(tiles) + tile * 1024 + threadIdx.x % 32 * 16;
-  Tile<DType::kF32> loaded;
-#pragma unroll
-  for (int r = 0; r < 2; ++r) load_shared(loaded.x[r], at + 512 * r);
-  return loaded;
-}
-__device__ inline void store_shared_tile(float* tiles, int tile, const Acc& stored) {
-  auto* to = reinterpret_cast<float4*>(tiles + tile * 256) + threadIdx.x % 32;
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const float(&x)[2][2] = stored.x[r];
-    to[32 * r] = make_float4(x[0][0], x[0][1], x[1][0], x[1][1]);
-  }
-}
-
-// Where element (row, column) of such a tile lies, in elements from the tile's first.
-__device__ inline int shared_tile_element(int row, int column) {
-  return row / 8 * 128 + (row % 8 * 4 + column % 8 / 2) * 4 + column / 8 * 2 + column % 2;
+template <DType kDType>
+__device__ int tile_element(int row, int column) {
+  const int lane = row % 8 * 4 + column % 8 / 2;
+  const int of_lane = column / 8 * 2 + column % 2;
+  if constexpr (kDType == DType::kF32) return row / 8 * 128 + lane * 4 + of_lane;
+  return lane * 8 + row / 8 * 4 + of_lane;
 }
 
 }  // namespace cubinery::dev

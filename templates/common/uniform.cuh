@@ -1,4 +1,4 @@
-// Numbers that all lanes of a warp have alike.
+// Numbers that all lanes of a warp, or all threads of a block, have alike.
 #pragma once
 
 namespace cubinery::dev {
@@ -8,6 +8,21 @@ namespace cubinery::dev {
 template <class T>
 __device__ T uniform(T x) {
   return static_cast<T>(__shfl_sync(0xffffffffu, x, 0));
+}
+
+// The bits that any warp of the block has; each has the same x in all lanes.  For all threads;
+// `shared` is kWarps words of shared memory.
+template <int kWarps>
+__device__ unsigned or_over_block(unsigned x, unsigned* shared) {
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
+  // Orders the words before their reading.
+  __syncthreads();
+  unsigned bits = 0;
+#pragma unroll
+  for (int i = 0; i < kWarps; ++i) bits |= static_cast<volatile unsigned*>(shared)[i];
+  // Orders the reading before the words' next use.
+  __syncthreads();
+  return bits;
 }
 
 }  // namespace cubinery::dev

@@ -202,8 +202,8 @@ __device__ void store_rows(Rows& rows, float scale) {
       dev::Acc& tile = rows.tiles[i][column];
       dev::for_each_element(
           [&](int r, int c, int j) { tile.x[r][c][j] *= factors[r] * columns[8 * c + j]; });
-      dev::store_shared_tile(kProduct == kKeys ? kk_tiles() : qk_tiles(), lower_tile(row, column),
-                             tile);
+      dev::store_tile(kProduct == kKeys ? kk_tiles() : qk_tiles(), lower_tile(row, column),
+                      dev::round_to<DType::kF32>(tile));
     }
   }
 }
@@ -237,7 +237,7 @@ __device__ void store_matrices(char* record, const Inverse& inverse, const float
     for (int column = 0; column <= row; ++column) {
       const int tile = lower_tile(row, column);
       dev::Acc t = inverse.block(row, column);
-      dev::Acc s = dev::to_float<DType::kF32>(dev::load_shared_tile(qk_tiles(), tile));
+      dev::Acc s = dev::to_float(dev::load_tile<DType::kF32>(dev::shared_address(qk_tiles()), tile));
       dev::for_each_element([&](int r, int c, int j) {
         const int i = dev::tile_row() + 8 * r;
         const int m = dev::tile_column() + 8 * c + j;
@@ -257,7 +257,7 @@ __device__ void store_matrices(char* record, const Inverse& inverse, const float
 
 // Element (i, i) of fp32 tiles.
 __device__ float diagonal(const float* tiles, int i) {
-  return tiles[lower_tile(i / 16, i / 16) * 256 + dev::shared_tile_element(i % 16, i % 16)];
+  return tiles[lower_tile(i / 16, i / 16) * 256 + dev::tile_element<DType::kF32>(i % 16, i % 16)];
 }
 
 // The logarithm of max(1, |1 - beta k^2|).  NOTE: fmaxf would drop a NaN.

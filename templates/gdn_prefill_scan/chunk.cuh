@@ -68,6 +68,7 @@ enum class Role {
   kOutputs,
   kValues,      // N
   kTransition,  // D: from the identity, v taken as zero
+  kChain,       // the states between parts: carry.cuh
 };
 
 // What a block works on.

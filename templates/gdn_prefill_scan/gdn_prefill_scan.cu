@@ -9,7 +9,7 @@
 // accumulators from the first chunk to the last and every product takes its left operand from the
 // registers that the one before it left (common/tile.cuh).  Warps share K, Q and the record in
 // shared memory.  by_mma.cuh has the chunks for every GPU, by_wgmma.cuh for Hopper; parts.cuh cuts
-// long sequences.
+// long sequences, part.cuh and carry.cuh have what it needs.
 #include "common/launch.cuh"
 #include "common/slots.cuh"
 #include "gdn_prefill_scan/key.h"
@@ -60,6 +60,15 @@ __device__ void run_span(State& state, const GdnPrefillScanParams& p, const Unit
   }
 }
 
+template <bool kWgmma = kKey.wgmma>
+__device__ void run_chain(const GdnPrefillScanParams& p, const Unit& unit, const Part& part) {
+  if constexpr (kWgmma) {
+    carry_states<EngineCarrier<>>(p, unit, part);
+  } else {
+    carry_states<MmaCarrier>(p, unit, part);
+  }
+}
+
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(threads(kKey), resident_blocks(kKey))
@@ -83,6 +92,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), resident_blocks(kKey
   }
   State state{};
   if constexpr (kKey.parts) {
+    if (unit.role == Role::kChain) return run_chain(p, unit, part);
     keep(destination_of(p, unit, part, slots), unit);
     start_part(state, p, unit, part, slots);
   } else {

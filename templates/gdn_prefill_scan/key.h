@@ -74,13 +74,15 @@ constexpr int stage_factor_bytes(const GdnPrefillScanKey& key) {
 // lie, and where its last state goes.
 constexpr int plan_bytes(const GdnPrefillScanKey& key) { return key.wgmma ? 48 : 0; }
 constexpr int kept_bytes(const GdnPrefillScanKey& key) { return plan_bytes(key) + 24; }
-constexpr int shared_bytes(const GdnPrefillScanKey& key) {
-  const int behind = key.wgmma ? stage_factor_bytes(key) + 8 : 0;
-  return key.stages * (stage_bytes(key) + behind) + kept_bytes(key);
-}
 
-// The same memory while a state is carried (common/parts.h): the state as an operand, then a ring
-// of slices, each of 16 columns of D and as many rows of N.
+// The same memory while states are carried (common/parts.h).  With wgmma D, N, of the block's
+// columns, the decay, three barriers, and a word for each warp.
+constexpr int carry_bytes(const GdnPrefillScanKey& key) {
+  return key.key_dim * (key.key_dim * size_of(key.dtype) + 16 * key.warps * 4) + 16 + 3 * 8 +
+         key.warps * 4;
+}
+// With mma.sync the state as an operand, then a ring of slices, each of 16 columns of D and as many
+// rows of N.
 constexpr int carried_state_bytes(const GdnPrefillScanKey& key) {
   return 16 * key.warps * key.key_dim * size_of(key.dtype);
 }
@@ -90,6 +92,13 @@ constexpr int slice_bytes(const GdnPrefillScanKey& key) {
 constexpr int ring_slices(const GdnPrefillScanKey& key) {
   const int fit = (key.stages * stage_bytes(key) - carried_state_bytes(key)) / slice_bytes(key);
   return fit < 16 ? fit : 16;
+}
+
+constexpr int shared_bytes(const GdnPrefillScanKey& key) {
+  const int behind = key.wgmma ? stage_factor_bytes(key) + 8 : 0;
+  const int chunks = key.stages * (stage_bytes(key) + behind);
+  const int carry = key.parts && key.wgmma ? carry_bytes(key) : 0;
+  return (chunks > carry ? chunks : carry) + kept_bytes(key);
 }
 
 // With as many stages as so much shared memory holds, at most the key's and at least two.

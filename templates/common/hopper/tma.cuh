@@ -17,6 +17,11 @@ __device__ inline void show_to_engines() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+// The same for accesses to global memory, in front of the engine's.
+__device__ inline void show_global_to_engines() {
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+}
+
 // A barrier whose phase ends when one thread has said how many bytes are copied and they are there.
 __device__ inline void set_up_barrier(unsigned barrier) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");

@@ -18,10 +18,16 @@ __device__ inline void commit_products() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until at most the kPending last groups run; `sums` are those of a group that has ended.
+// Waits until at most the kPending last groups run.  The others have read their matrices.
+template <int kPending>
+__device__ void wait_for_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+// The same; `sums` are those of a group that has ended.
 template <int kPending, int kTiles>
 __device__ void finish_products(Acc (&sums)[kTiles]) {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+  wait_for_products<kPending>();
   // Keeps the compiler from using the sums before the wait.
 #pragma unroll
   for (int i = 0; i < kTiles; ++i) {

@@ -1,0 +1,277 @@
+// Carries a sequence's states from part to part: S <- decay S + D S + N.  Part of
+// gdn_prefill_scan.cu.
+//
+// One block does so for a sequence, a head and some value columns.  It puts the state behind a part
+// where the part's N was, and goes on to the next one, while others compute the part's outputs.
+#pragma once
+
+#include "common/counters.cuh"
+#include "common/hopper/tma.cuh"
+#include "common/hopper/wgmma.cuh"
+#include "common/uniform.cuh"
+#include "gdn_prefill_scan/part.cuh"
+
+namespace {
+
+constexpr int kResults = kSlices + kKey.key_dim / kColumns;  // blocks that find N and D
+
+// The state behind a part, once it is there.  For all threads.
+__device__ void load_state_behind(State& state, const GdnPrefillScanParams& p, const Unit& unit,
+                                  long long result) {
+  if (!computes()) return;
+  dev::wait_for(p.parts.ready + result, kSlices);
+  load_part_state(state, state_at(p, result), unit);
+}
+
+// Puts it there.  For all threads.
+__device__ void store_state_behind(const State& state, const GdnPrefillScanParams& p,
+                                   const Unit& unit, long long result) {
+  if (computes()) store_part_state(state, state_at(p, result), unit);
+  dev::arrive(p.parts.ready + result);
+}
+
+// S <- decay S, with the decay at `at`.
+__device__ void scale_state(State& state, unsigned at) {
+  float decay;
+  dev::load_shared(decay, at);
+#pragma unroll
+  for (int k = 0; k < kKeys; ++k) {
+    dev::for_each_element([&](int r, int c, int j) { state.tiles[k].x[r][c][j] *= decay; });
+  }
+}
+
+// Brings D and N of the parts that a state is carried over to shared memory, in slices: 16 columns
+// of D, and 16 rows of N, of the block's columns.  For the threads that copy.
+class SliceCopier {
+ public:
+  static constexpr int kRing = kKey.parts ? ring_slices(kKey) : 2;
+  static constexpr int kStates = kTransitionSlice;  // N's part, behind D's
+  static constexpr int kDecay = kTransitionSlice - 16;
+
+  __device__ SliceCopier(long long result, int slices) : result_(result), slices_(slices) {}
+
+  static __device__ unsigned place(int slice) {
+    return dev::shared_address(shared) + carried_state_bytes(kKey) +
+           slice % kRing * slice_bytes(kKey);
+  }
+
+  // Starts copying the next slice, if there is one; waits for the part that it is of.
+  __device__ void copy_next(const GdnPrefillScanParams& p, const Unit& unit) {
+    if (next_ < slices_) {
+      const int k = next_ % kKeys;
+      if (k == 0) {
+        if (next_ != 0) result_ += p.heads;
+        dev::wait_for(p.parts.finished + result_, kResults);
+      }
+      const int states = (unit.first_column / kColumns * kKeys + k) * kKey.warps * 1024;
+      dev::copy_bytes<kTransitionSlice, kCopiers>(place(next_),
+                                                  transition_at(p, result_) + k * kTransitionSlice);
+      dev::copy_bytes<kKey.warps * 1024, kCopiers>(place(next_) + kStates,
+                                                   state_at(p, result_) + states);
+      ++next_;
+    }
+    dev::commit_copies();  // also when the group is empty: groups are counted
+  }
+
+ private:
+  long long result_;
+  int slices_;
+  int next_ = 0;
+};
+
+struct MmaCarrier {
+  // Carries the state over `steps` parts, the first of which has this result.  For all threads.
+  static __device__ void carry(State& state, const GdnPrefillScanParams& p, const Unit& unit,
+                               long long result, int steps) {
+    SliceCopier copier(result, steps * kKeys);
+    if (copies()) {
+      for (int i = 0; i < SliceCopier::kRing - 1; ++i) copier.copy_next(p, unit);
+    }
+    // This lane's part of the state as an operand: registers are needed for the products.
+    char* const old = reinterpret_cast<char*>(shared) + threadIdx.x / 32 * kKeys * 256 * kSize;
+    for (int step = 0; step < steps; ++step, result += p.heads) {
+      if (computes()) {
+#pragma unroll
+        for (int k = 0; k < kKeys; ++k) {
+          dev::store_tile<kKey.dtype>(old, k, dev::round_to<kKey.dtype>(state.tiles[k]));
+        }
+      }
+#pragma unroll
+      for (int m = 0; m < kKeys; ++m) {
+        if (copies()) dev::wait_copies<SliceCopier::kRing - 2>();
+        // Orders the copies of this slice before its reading, and the last slice's reading before
+        // the copies into the place that it leaves.
+        __syncthreads();
+        if (copies()) copier.copy_next(p, unit);
+        if (!computes()) continue;
+        const unsigned slice = SliceCopier::place(step * kKeys + m);
+        if (m == 0) scale_state(state, slice + SliceCopier::kDecay);
+        add(state.tiles[m], dev::to_float(dev::load_tile<DType::kF32>(slice + SliceCopier::kStates,
+                                                                      threadIdx.x / 32)));
+        const Tile column = dev::load_tile<kKey.dtype>(dev::shared_address(old), m);
+#pragma unroll
+        for (int k = 0; k < kKeys; ++k) {
+          dev::Acc added{};
+          dev::mma(kSumApart ? added : state.tiles[k], column,
+                   dev::load_tile<kKey.dtype>(slice, k));
+          if constexpr (kSumApart) add(state.tiles[k], added);
+        }
+      }
+      // Also orders the last slice's reading before the copies of the next run.
+      store_state_behind(state, p, unit, result);
+    }
+  }
+};
+
+// The same by wgmma: D^T and N of a part are brought by the copy engine.
+template <bool kWgmma = kKey.wgmma>  // so that keys without wgmma do not compile it
+class EngineCarrier {
+ public:
+  // For all threads.
+  __device__ EngineCarrier() {
+    if (threadIdx.x == 0) {
+      for (int i = 0; i <= kHalves; ++i) dev::set_up_barrier(barrier(i));
+    }
+    dev::show_to_engines();
+    // Orders the barriers before their use.
+    __syncthreads();
+  }
+
+  __device__ void carry(State& state, const GdnPrefillScanParams& p, const Unit& unit,
+                        long long result, int steps) {
+    wait_for_part(p, result);
+    copy_states(p, unit, result);
+    for (int half = 0; half < kHalves; ++half) copy_half(p, result, half);
+    if (steps > 1) wait_for_part(p, result + p.heads);
+    for (int step = 0; step < steps; ++step, result += p.heads, ++phase_) {
+      const bool is_last = step + 1 == steps;
+      const long long next = result + p.heads;
+      dev::wait_for_phase(barrier(0), phase_ % 2);
+      Tile s[kKeys];
+#pragma unroll
+      for (int k = 0; k < kKeys; ++k) s[k] = dev::round_to<kKey.dtype>(state.tiles[k]);
+      scale_state(state, decay());
+#pragma unroll
+      for (int k = 0; k < kKeys; ++k) {
+        add(state.tiles[k], dev::to_float(dev::load_tile<DType::kF32>(
+                                states(), k * kKey.warps + dev::ThisThreadInLoop::number() / 32)));
+      }
+      dev::show_to_engines();
+      // Orders the reading of N before the next one's copy, and the storing of the last state
+      // before its counting.
+      __syncthreads();
+      if (!is_last) copy_states(p, unit, next);
+#pragma unroll
+      for (int half = 0; half < kHalves; ++half) {
+        dev::wait_for_phase(barrier(1 + half), phase_ % 2);
+        dev::start_products();
+#pragma unroll
+        for (int k = 0; k < kKeys / kHalves; ++k) {
+          dev::multiply<kKey.dtype, true, true>(state.tiles, s[half * (kKeys / kHalves) + k],
+                                                TransitionHalf::by_columns(place_of_half(half), k));
+        }
+        dev::commit_products();
+      }
+      // What takes long, while products run.
+      if (step + 2 < steps) wait_for_part(p, next + p.heads);
+      if (step != 0) count(p, result - p.heads);
+      dev::wait_for_products<1>();
+      // Orders all warps' products with the first half before the next one's copy.
+      __syncthreads();
+      if (!is_last) copy_half(p, next, 0);
+      dev::finish_products<0>(state.tiles);
+      // The same for the second half.
+      __syncthreads();
+      if (!is_last) copy_half(p, next, 1);
+      store_part_state(state, state_at(p, result), unit);
+    }
+    // Orders the storing of the last state before its counting.
+    __syncthreads();
+    count(p, result - p.heads);
+  }
+
+ private:
+  static constexpr int kHalves = kTransitionHalves;
+  static constexpr int kStateBytes = kColumns * kKey.key_dim * 4;
+
+  static __device__ unsigned place_of_half(int half) {
+    return dev::shared_address(shared) + half * kTransitionHalf;
+  }
+  static __device__ unsigned states() { return place_of_half(kHalves); }
+  static __device__ unsigned decay() { return states() + kStateBytes; }
+  // Of the copies of N, then of those of D's halves.
+  static __device__ unsigned barrier(int i) { return decay() + 16 + i * 8; }
+
+  // Waits for the N and D of a part.
+  static __device__ void wait_for_part(const GdnPrefillScanParams& p, long long result) {
+    if (threadIdx.x >= 32) return;
+    dev::wait_for(p.parts.finished + result, kResults);
+    // Orders what the waiting has shown this thread before what the engine reads.
+    dev::show_global_to_engines();
+  }
+  static __device__ void copy_states(const GdnPrefillScanParams& p, const Unit& unit,
+                                     long long result) {
+    if (threadIdx.x != 0) return;
+    dev::expect_bytes(barrier(0), kStateBytes + 16);
+    dev::copy_run(states(), state_at(p, result) + unit.first_column / kColumns * kStateBytes,
+                  kStateBytes, barrier(0));
+    dev::copy_run(decay(), transition_at(p, result) + kTransitionRows, 16, barrier(0));
+  }
+  static __device__ void copy_half(const GdnPrefillScanParams& p, long long result, int half) {
+    if (threadIdx.x != 0) return;
+    dev::expect_bytes(barrier(1 + half), kTransitionHalf);
+    dev::copy_run(place_of_half(half), transition_at(p, result) + half * kTransitionHalf,
+                  kTransitionHalf, barrier(1 + half));
+  }
+  // Counts the block, by a thread that copies nothing.
+  static __device__ void count(const GdnPrefillScanParams& p, long long result) {
+    if (threadIdx.x == threads(kKey) - 1) dev::count_block(p.parts.ready + result);
+  }
+
+  int phase_ = 0;  // of the barriers
+};
+
+// Of parts `first` to first + 31, a bit for each that a state is carried to.  For all threads.
+__device__ unsigned parts_carried_to(const GdnPrefillScanParams& p, const Unit& unit,
+                                     const Part& part, int first) {
+  constexpr int kWarps = threads(kKey) / 32;
+  constexpr int kEach = (32 + kWarps - 1) / kWarps;
+  const int warp = threadIdx.x / 32;
+  const int last = part.cut.parts - 1;
+  unsigned carried = 0;  // of every kWarps-th part
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {  // their loads overlap
+    const int at = i * kWarps + warp;
+    const bool is_one = is_carried(p, unit, part, first + at < last ? first + at : last);
+    if (is_one && at < 32 && first + at <= last) carried |= 1u << at;
+  }
+  // Not where the engine copies to: that would need another fence.
+  unsigned char* const words = shared + (kKey.wgmma ? carry_bytes(kKey) - 4 * kWarps : 0);
+  return dev::or_over_block<kWarps>(carried, reinterpret_cast<unsigned*>(words));
+}
+
+// Carries the states of the unit's sequence, from every part whose state is known to those behind
+// it.  For all threads.
+template <class Carrier>
+__device__ void carry_states(const GdnPrefillScanParams& p, const Unit& unit, const Part& part) {
+  constexpr int kAtOnce = 31;
+  Carrier carrier;
+  State state;
+  for (int first = 1; first + 1 < part.cut.parts; first += kAtOnce) {
+    const unsigned carried = dev::uniform(parts_carried_to(p, unit, part, first));
+    unsigned over = carried & carried >> 1;  // parts that a state is carried to and on from
+    int number = first;
+    while (over != 0) {
+      const int gap = __ffs(over) - 1;
+      over >>= gap;
+      number += gap;
+      const int steps = __ffs(~over) - 1;
+      load_state_behind(state, p, unit, result_of(p, unit, part, number - 1));
+      carrier.carry(state, p, unit, result_of(p, unit, part, number), steps);
+      over >>= steps;
+      number += steps;
+    }
+  }
+}
+
+}  // namespace

@@ -1,0 +1,174 @@
+// A part of a sequence (common/parts.h), and what it leaves for those behind it.  Part of
+// gdn_prefill_scan.cu.
+#pragma once
+
+#include "common/hopper/wgmma.cuh"
+#include "common/parts.h"
+#include "common/warp.cuh"
+#include "gdn_prefill_scan/chunk.cuh"
+
+namespace {
+
+struct Part {
+  Cut cut;
+  int number;        // in its sequence
+  long long result;  // of the sequence's first part
+  int warm_up = 0;   // chunks_to_forget(), of this part
+
+  // Whether the state in front of the part is carried there, and not found by warming up.
+  __device__ bool is_carried_to() const { return number != 0 && warm_up == 0; }
+  __device__ bool is_last() const { return number + 1 == cut.parts; }
+};
+
+// The same, known to be so in all lanes.
+__device__ Part uniform(const Part& part) {
+  return {.cut = {.parts = dev::uniform(part.cut.parts), .chunks = dev::uniform(part.cut.chunks)},
+          .number = dev::uniform(part.number),
+          .result = dev::uniform(part.result),
+          .warm_up = dev::uniform(part.warm_up)};
+}
+
+// The logarithm of what a state may be multiplied by and count as forgotten: half a unit in fp32's
+// last place.
+constexpr float kForgotten = -24.0f;
+
+// Chunks in front of part `number`, which is not the first, that forget what is in front of them,
+// as few as possible; 0: there are none within half a part and the 32 that a warp looks at.
+__device__ int chunks_to_forget(const GdnPrefillScanParams& p, const Unit& unit, const Part& part,
+                                int number) {
+  const int i = threadIdx.x % 32;
+  const bool may = i < part.cut.chunks / 2;
+  float bound = 0.0f;
+  if (may) {
+    const char* record = record_of(p, unit, number * part.cut.chunks - 1 - i);
+    bound = *reinterpret_cast<const float*>(record + kRecord.bound);
+  }
+  const float sum = dev::sum_of_lanes_before(bound) + bound;
+  return __ffs(__ballot_sync(0xffffffffu, may && sum <= kForgotten));
+}
+
+// Whether the state in front of part `number`, which is not the first, has to be carried there.
+__device__ bool is_carried(const GdnPrefillScanParams& p, const Unit& unit, const Part& part,
+                           int number) {
+  return chunks_to_forget(p, unit, part, number) == 0;
+}
+
+// Where N and D of part `number` are told of, and where they lie.
+__device__ long long result_of(const GdnPrefillScanParams& p, const Unit& unit, const Part& part,
+                               int number) {
+  return (part.result + number) * p.heads + unit.h;
+}
+__device__ char* state_at(const GdnPrefillScanParams& p, long long result) {
+  return static_cast<char*>(p.parts.states) +
+         result * part_state_bytes(kKey.key_dim, kKey.value_dim);
+}
+__device__ char* transition_at(const GdnPrefillScanParams& p, long long result) {
+  return static_cast<char*>(p.parts.transitions) +
+         result * part_transition_bytes(kKey.key_dim, kKey.dtype);
+}
+
+// Tile of N^T: of 16 keys, and of this warp's columns.  Those of a block lie behind each other.
+__device__ int part_tile(const Unit& unit, int k) {
+  return (unit.first_column / kColumns * kKeys + k) * kKey.warps + threadIdx.x / 32;
+}
+
+__device__ void store_part_state(const State& state, char* to, const Unit& unit) {
+#pragma unroll
+  for (int k = 0; k < kKeys; ++k) {
+    dev::store_tile<DType::kF32>(to, part_tile(unit, k),
+                                 dev::round_to<DType::kF32>(state.tiles[k]));
+  }
+}
+
+__device__ void load_part_state(State& state, const char* from, const Unit& unit) {
+#pragma unroll
+  for (int k = 0; k < kKeys; ++k) {
+    state.tiles[k] = dev::to_float(dev::load_tile<DType::kF32>(from, part_tile(unit, k)));
+  }
+}
+
+// The identity's columns of this warp, as a state.
+__device__ void set_identity(State& state, const Unit& unit) {
+#pragma unroll
+  for (int k = 0; k < kKeys; ++k) {
+    dev::for_each_element([&](int r, int c, int j) {
+      const int column = warp_column(unit) + dev::tile_row() + 8 * r;
+      const int row = 16 * k + dev::tile_column() + 8 * c + j;
+      state.tiles[k].x[r][c][j] = row == column ? 1.0f : 0.0f;
+    });
+  }
+}
+
+// The product of the chunks' decays.  For a whole warp.
+__device__ float decay_of_span(const GdnPrefillScanParams& p, const Unit& unit) {
+  float decay = 1.0f;
+  for (int i = unit.span.first + threadIdx.x % 32; i < unit.span.end; i += 32) {
+    decay *= *reinterpret_cast<const float*>(record_of(p, unit, i) + kRecord.decay);
+  }
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) decay *= __shfl_xor_sync(0xffffffffu, decay, step);
+  return decay;
+}
+
+// D as the step from part to part takes it.  By mma.sync: in slices of 16 columns, right operands,
+// each with the decay behind it.  By wgmma: in halves of D's columns, each the rows of D^T as one
+// operand, and behind both the decay, once for every 16 columns.
+constexpr int kTransitionSlice = transition_slice_bytes(kKey.key_dim, kKey.dtype);
+constexpr int kTransitionRows = kKey.key_dim * kKey.key_dim * kSize;
+constexpr int kTransitionHalves = 2;
+constexpr int kTransitionHalf = kTransitionRows / kTransitionHalves;
+using TransitionHalf =
+    dev::SwizzledRows<kKey.key_dim / kTransitionHalves, swizzled_row_bytes(kKey)>;
+
+// The decay beside this warp's columns of D.
+__device__ float* decay_at(char* transition, const Unit& unit) {
+  const int slice = warp_column(unit) / 16;
+  const int at = kKey.wgmma ? kTransitionRows + slice * 16 : (slice + 1) * kTransitionSlice - 16;
+  return reinterpret_cast<float*>(transition + at);
+}
+
+__device__ void store_decay(float decay, char* transition, const Unit& unit) {
+  if (threadIdx.x % 32 == 0) *decay_at(transition, unit) = decay;
+}
+
+// D from decay I + D, this warp's columns.  The decay is there already.
+__device__ void store_transition(const State& state, char* transition, const Unit& unit) {
+  // Orders the decay's store before its reading.
+  __syncwarp();
+  const float decay = *decay_at(transition, unit);
+  const auto d_at = [&](int k, int r, int c, int j) {
+    const bool is_diagonal =
+        warp_column(unit) == 16 * k && dev::tile_row() + 8 * r == dev::tile_column() + 8 * c + j;
+    return state.tiles[k].x[r][c][j] - (is_diagonal ? decay : 0.0f);
+  };
+  if constexpr (kKey.wgmma) {
+    constexpr int kRows = kKey.key_dim / kTransitionHalves;
+    char* const half = transition + warp_column(unit) / kRows * kTransitionHalf;
+    const int row = warp_column(unit) % kRows + dev::tile_row();
+#pragma unroll
+    for (int k = 0; k < kKeys; ++k) {
+#pragma unroll
+      for (int part = 0; part < 4; ++part) {
+        const int r = part / 2;
+        const int c = part % 2;
+        const unsigned at = TransitionHalf::at(row + 8 * r, 2 * k + c) + dev::tile_column() * kSize;
+        *reinterpret_cast<unsigned*>(half + at) =
+            dev::pack<kKey.dtype>(d_at(k, r, c, 0), d_at(k, r, c, 1));
+      }
+    }
+  } else {
+    auto* tiles = dev::as<kKey.dtype>(
+        static_cast<void*>(transition + warp_column(unit) / 16 * kTransitionSlice));
+#pragma unroll
+    for (int k = 0; k < kKeys; ++k) {
+      dev::for_each_element([&](int r, int c, int j) {
+        const int column = dev::tile_row() + 8 * r;
+        const int row = dev::tile_column() + 8 * c + j;
+        tiles[k * 256 + dev::tile_element<kKey.dtype>(row, column)] =
+            dev::from_float<kKey.dtype>(d_at(k, r, c, j));
+      });
+    }
+  }
+}
+
+}  // namespace
