@@ -57,7 +57,8 @@ bool PrefillSplit::fits(const PrefillProblem& problem, const KeySet& keys,
   const auto& [chunks, scan, choice] = keys;
   GdnPrefillScanKey three = scan;
   three.stages = 3;
-  return scan.chunk_size <= 32 && is_worth_measuring(choice) && chunks.warps == GdnPrefillChunksKey{}.warps &&
+  return scan.chunk_size <= 32 && is_worth_measuring(choice) &&
+         chunks.warps == GdnPrefillChunksKey{}.warps &&
          scan.stages == with_stages_in(target.shared_bytes_per_block, three).stages &&
          fit(split_kernels_of(keys), problem, target);
 }

@@ -55,8 +55,8 @@ class UnitLowerInverse {
     const int b = 2 * pair + lane / 16;
     if (b >= kBlocks) return;
     const int half = lane / 8 % 2;
-    const unsigned a =
-        shared_address(matrix_ + lower_tile(b, b) * 256 + tile_element<DType::kF32>(8 * half, 8 * half));
+    const unsigned a = shared_address(matrix_ + lower_tile(b, b) * 256 +
+                                      tile_element<DType::kF32>(8 * half, 8 * half));
     float scale[2][2][2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {

@@ -237,7 +237,8 @@ __device__ void store_matrices(char* record, const Inverse& inverse, const float
     for (int column = 0; column <= row; ++column) {
       const int tile = lower_tile(row, column);
       dev::Acc t = inverse.block(row, column);
-      dev::Acc s = dev::to_float(dev::load_tile<DType::kF32>(dev::shared_address(qk_tiles()), tile));
+      dev::Acc s =
+          dev::to_float(dev::load_tile<DType::kF32>(dev::shared_address(qk_tiles()), tile));
       dev::for_each_element([&](int r, int c, int j) {
         const int i = dev::tile_row() + 8 * r;
         const int m = dev::tile_column() + 8 * c + j;
