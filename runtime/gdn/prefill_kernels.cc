@@ -84,7 +84,9 @@ class TwoKernelRunner final : public PrefillRunner {
         programmatic_(has_clusters(target.arch.major)),
         shared_heads_(shared_heads(problem)),
         chunks_(std::move(kernels[0])),
-        scan_(std::move(kernels[1])) {}
+        scan_(std::move(kernels[1])) {
+    if (kernels.size() > 2) scan_by_threads_ = std::move(kernels[2]);
+  }
 
   PrefillLimits limits() const override {
     PrefillLimits limits = prefill_limits(problem_, chunk_size());
@@ -107,12 +109,13 @@ class TwoKernelRunner final : public PrefillRunner {
     CUBINERY_RETURN_IF_ERROR(check_workspace(workspace, found.bytes));
     place_workspace(found, workspace, &params);
     if (rule_) cut_sequences(found, extent, workspace, &params);
-    if (keys_.scan.wgmma) map_tensors(extent, &params.scan);
-    if (slots == 0) return launch_scan(stream, args.programmatic, params.scan);
+    const Kernel& scan =
+        scan_by_threads_ && !map_tensors(extent, &params.scan) ? *scan_by_threads_ : scan_;
+    if (slots == 0) return launch_scan(scan, stream, args.programmatic, params.scan);
     CUBINERY_RETURN_IF_ERROR(launch_chunks(stream, args.programmatic, slots, params.chunks));
     // It may start early wherever that is possible: it waits itself for the chunks, which have
     // waited for what is in front of them.
-    return launch_scan(stream, programmatic_, params.scan);
+    return launch_scan(scan, stream, programmatic_, params.scan);
   }
 
  private:
@@ -161,21 +164,20 @@ class TwoKernelRunner final : public PrefillRunner {
     params->chunks.counters = 1 + 3 * results;
   }
 
-  // What the copy engine cannot read or write, threads do.
-  void map_tensors(const PrefillExtent& extent, GdnPrefillScanParams* params) const {
+  // False: the copy engine cannot read or write one of them.
+  bool map_tensors(const PrefillExtent& extent, GdnPrefillScanParams* params) const {
     const GdnPrefillScanKey& key = keys_.scan;
     const int key_row = swizzled_row_bytes(key);
     const int value_row = 16 * key.warps * 2;
-    params->has_maps = extent.tokens > 0 &&
-                       map_rows(extent, params->q, params->q.group, key.dtype, key.key_dim, key_row,
-                                &params->q_map) &&
-                       map_rows(extent, params->k, params->k.group, key.dtype, key.key_dim, key_row,
-                                &params->k_map) &&
-                       map_rows(extent, params->v, params->v.group, key.dtype, key.value_dim,
-                                value_row, &params->v_map);
-    params->has_output_map =
-        params->has_maps && size_of(key.output_dtype) == 2 &&
-        map_rows(extent, params->o, 1, key.output_dtype, key.value_dim, value_row, &params->o_map);
+    return extent.tokens > 0 &&
+           map_rows(extent, params->q, params->q.group, key.dtype, key.key_dim, key_row,
+                    &params->q_map) &&
+           map_rows(extent, params->k, params->k.group, key.dtype, key.key_dim, key_row,
+                    &params->k_map) &&
+           map_rows(extent, params->v, params->v.group, key.dtype, key.value_dim, value_row,
+                    &params->v_map) &&
+           (size_of(key.output_dtype) != 2 || map_rows(extent, params->o, 1, key.output_dtype,
+                                                       key.value_dim, value_row, &params->o_map));
   }
 
   // Boxes of a chunk's rows, of `row_bytes` of a row.
@@ -204,7 +206,8 @@ class TwoKernelRunner final : public PrefillRunner {
         stream, {.grid_x = static_cast<unsigned>(blocks), .programmatic = programmatic}, params);
   }
 
-  Status launch_scan(Stream stream, bool programmatic, const GdnPrefillScanParams& params) const {
+  Status launch_scan(const Kernel& scan, Stream stream, bool programmatic,
+                     const GdnPrefillScanParams& params) const {
     const int columns = 16 * keys_.scan.warps;
     const int outputs = keys_.scan.value_dim / columns;
     std::int64_t blocks = outputs * std::int64_t{params.sequences};
@@ -214,7 +217,7 @@ class TwoKernelRunner final : public PrefillRunner {
                std::int64_t{outputs} * params.parts.chains;
     }
     blocks *= problem_.heads.count();
-    return scan_.launch(
+    return scan.launch(
         stream, {.grid_x = static_cast<unsigned>(blocks), .programmatic = programmatic}, params);
   }
 
@@ -226,6 +229,7 @@ class TwoKernelRunner final : public PrefillRunner {
   int shared_heads_;   // the most heads that may share a block of the first kernel
   Kernel chunks_;
   Kernel scan_;
+  std::optional<Kernel> scan_by_threads_;  // with wgmma
 };
 
 std::vector<PrefillKernels> with_chunk_size(PrefillKernels keys, int chunk_size,
@@ -260,6 +264,12 @@ std::optional<std::string> why_no_kernels(const PrefillKernels& fixed,
   if (const char* reason = why_invalid(narrow)) return reason;
   if (!default_kernels(fixed, problem, target).empty()) return std::nullopt;
   return "its blocks need more shared memory";
+}
+
+void add_scan_by_threads(GdnPrefillScanKey key, std::vector<KernelSpec>* specs) {
+  if (!key.wgmma) return;
+  key.threads_copy = true;
+  specs->push_back(*spec_of(key));
 }
 
 bool fit(const PrefillKernels& keys, const PrefillProblem& problem, const Target& target) {

@@ -51,6 +51,10 @@ bool PrefillSplit::is_worth_measuring(const PartChoice& choice) const {
   return wgmma_ ? warps == 8 || warps == 12 || warps == 24 : warps <= 8 || warps == 16;
 }
 
+void PrefillSplit::add_other_kernels(const KeySet& keys, std::vector<KernelSpec>* specs) const {
+  add_scan_by_threads(std::get<1>(keys), specs);
+}
+
 bool PrefillSplit::fits(const PrefillProblem& problem, const KeySet& keys,
                         const Target& target) const {
   // Fewer candidates to measure: others were not faster where these were measured.

@@ -51,6 +51,7 @@ class PrefillSplit final : public PrefillSplitBase {
 
  protected:
   void set_own_fields(KeySet* keys) const override;
+  void add_other_kernels(const KeySet& keys, std::vector<KernelSpec>* specs) const override;
   bool fits(const PrefillProblem& problem, const KeySet& keys, const Target& target) const override;
   double us(const PrefillProblem& problem, const KeySet& keys, const Point& at,
             const Target& target) const override;

@@ -31,6 +31,10 @@ std::optional<std::string> PrefillWhole::why_not(const PrefillProblem& problem,
   return why_no_kernels(kernels_of(fixed_keys(problem)), problem, target);
 }
 
+void PrefillWhole::add_other_kernels(const KeySet& keys, std::vector<KernelSpec>* specs) const {
+  add_scan_by_threads(std::get<1>(keys), specs);
+}
+
 bool PrefillWhole::fits(const PrefillProblem& problem, const KeySet& keys,
                         const Target& target) const {
   return fit(kernels_of(keys), problem, target);

@@ -30,6 +30,7 @@ class PrefillWhole final : public PrefillWholeBase {
 
  protected:
   void set_own_fields(KeySet* keys) const override { std::get<1>(*keys).wgmma = wgmma_; }
+  void add_other_kernels(const KeySet& keys, std::vector<KernelSpec>* specs) const override;
   bool fits(const PrefillProblem& problem, const KeySet& keys, const Target& target) const override;
   double us(const PrefillProblem& problem, const KeySet& keys, const Point& at,
             const Target& target) const override;

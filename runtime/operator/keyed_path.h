@@ -157,6 +157,8 @@ class KeyedPath : public Path<Problem, Runner> {
                                                std::vector<Kernel> kernels) const = 0;
   // Sets the fixed fields by which the path's kernels differ from those of other paths.
   virtual void set_own_fields(KeySet*) const {}
+  // Kernels that launches may need besides those of the keys; they stand behind them.
+  virtual void add_other_kernels(const KeySet&, std::vector<KernelSpec>*) const {}
   // Where the table says that a field changes bits and for some keys it does not.
   virtual void correct_bits(const KeySet&, Values*) const {}
 
@@ -164,6 +166,7 @@ class KeyedPath : public Path<Problem, Runner> {
   Configuration configuration(const KeySet& keys) const {
     std::vector<KernelSpec> specs;
     std::apply([&](const auto&... key) { (add_spec(key, &specs), ...); }, keys);
+    add_other_kernels(keys, &specs);
     return {values_of(keys), std::move(specs)};
   }
 

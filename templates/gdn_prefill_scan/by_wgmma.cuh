@@ -4,6 +4,9 @@
 // A stage of shared memory is filled by the engine, read by a chunk's products, and takes the
 // chunk's outputs where its values were, on their way to global memory.  The n-th chunk is that of
 // the unit's span.
+//
+// Whether the engine can read the tensors is a field of the key: a branch around the code for those
+// that it cannot read costs every chunk 20 to 40 cycles.
 #pragma once
 
 #include "common/copy.cuh"
@@ -13,24 +16,39 @@
 
 namespace {
 
+constexpr bool kEngine = !kKey.threads_copy;
+
 using SwizzledKeys = Layout<true>::Keys;
 using SwizzledValues = Layout<true>::Values;
 
-__device__ unsigned stage_of_nth(int n) {
-  return dev::shared_address(shared) + n % kKey.stages * stage_bytes(kKey);
+// Stages take turns: the n-th chunk is in stage n % stages.
+__device__ unsigned stage_at(int stage) {
+  return dev::shared_address(shared) + stage * stage_bytes(kKey);
 }
-// Of the n-th chunk's record the matrices are in the stage, whole, column of tiles by column, the
-// last one first, with zeros above the diagonal.  What is behind them is behind the stages.
+// Of a chunk's record the matrices are in the stage, whole, column of tiles by column, the last one
+// first, with zeros above the diagonal.  What is behind them is behind the stages.
 constexpr int kTile = 16 * 16 * 2;
 constexpr int kMatrix = kTokens * kTokens * kTile;
-__device__ unsigned factors_of_nth(int n) {
-  return dev::shared_address(shared) + kKey.stages * stage_bytes(kKey) +
-         n % kKey.stages * stage_factor_bytes(kKey);
+__device__ unsigned factors_at(int stage) {
+  return stage_at(kKey.stages) + stage * stage_factor_bytes(kKey);
 }
-// Of the n-th chunk's copies.
-__device__ unsigned barrier_of_nth(int n) {
-  return factors_of_nth(0) + kKey.stages * stage_factor_bytes(kKey) + n % kKey.stages * 8;
-}
+// Of the copies to a stage.
+__device__ unsigned barrier_at(int stage) { return factors_at(kKey.stages) + stage * 8; }
+
+// Whose turn it is.
+struct Turn {
+  int stage = 0;
+  unsigned parity = 0;  // of the phase of the stage's barrier
+
+  __device__ void pass() {
+    if (++stage == kKey.stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+  // The stage of the last chunk, which takes the next copies.
+  __device__ int last() const { return (stage == 0 ? kKey.stages : stage) - 1; }
+};
 
 // Where the unit's chunks and outputs lie, for which the run has no registers: in shared memory.
 struct Plan {
@@ -91,14 +109,14 @@ struct Brought {
 // Starts the copies of values, and the writing of outputs, which come from the same place.
 constexpr unsigned kValueThread = 64;
 
-// Starts copying a chunk, the n-th, by the engine.  Each copy takes a while to start, so every warp
+// Starts copying a chunk to a stage by the engine.  Each copy takes a while to start, so every warp
 // has some.
-__device__ void copy_by_engine(const GdnPrefillScanParams& p, int chunk, int n, Brought brought) {
+__device__ void copy_by_engine(const GdnPrefillScanParams& p, int chunk, int to, Brought brought) {
   const unsigned thread = dev::ThisThreadInLoop::number();
   if (thread % 32 != 0) return;
   const Plan& at = plan();
-  const unsigned stage = stage_of_nth(n);
-  const unsigned barrier = barrier_of_nth(n);
+  const unsigned stage = stage_at(to);
+  const unsigned barrier = barrier_at(to);
   const int token = at.token + chunk * kChunk;
   constexpr int kRows = kChunk * kKey.key_dim * kSize;
   if (thread == 0) {
@@ -118,7 +136,7 @@ __device__ void copy_by_engine(const GdnPrefillScanParams& p, int chunk, int n, 
                     b * SwizzledKeys::kColumns, at.q_head, token, at.row, barrier);
     }
   } else if (thread == kValueThread) {
-    dev::copy_run(factors_of_nth(n), record_of_chunk(p, chunk) + kRecord.k_in,
+    dev::copy_run(factors_at(to), record_of_chunk(p, chunk) + kRecord.k_in,
                   stage_factor_bytes(kKey), barrier);
     if (!brought.values) return;
     dev::wait_for_boxes_read();  // the outputs of the stage's last chunk
@@ -141,7 +159,7 @@ __device__ const dev::Storage<kKey.dtype>* row_of_head(const InputRows<TokenStri
 
 // The same for tensors that the engine cannot read, with all threads.  `left`: tokens of the
 // sequence from the chunk on.
-__device__ void copy_by_threads(const GdnPrefillScanParams& p, int chunk, int n, int left,
+__device__ void copy_by_threads(const GdnPrefillScanParams& p, int chunk, int to, int left,
                                 Brought brought) {
   constexpr int kThreads = threads(kKey);
   using KeyRows = dev::RowCopier<kKey.dtype, kChunk, kKey.key_dim, SwizzledKeys, kThreads,
@@ -150,7 +168,7 @@ __device__ void copy_by_threads(const GdnPrefillScanParams& p, int chunk, int n,
       dev::RowCopier<kKey.dtype, kChunk, kColumns, SwizzledValues, kThreads, dev::ThisThreadInLoop>;
   const Plan at = plan();
   const unsigned thread = dev::ThisThreadInLoop::number();
-  const unsigned stage = stage_of_nth(n);
+  const unsigned stage = stage_at(to);
   const int token = at.token + chunk * kChunk;
   KeyRows(p.k, row_of_head(p.k, at.row, token, at.k_head, 0)).copy_next(stage, left, p.k);
   if (brought.queries) {
@@ -164,33 +182,32 @@ __device__ void copy_by_threads(const GdnPrefillScanParams& p, int chunk, int n,
   const char* record = record_of_chunk(p, chunk);
   for_each_run([&](int place, int from, int bytes) {
     for (int i = thread * 16; i < bytes; i += kThreads * 16) {
-      const unsigned to = stage + kRecordAt + place + i;
-      dev::copy_16(to, record + from + i);
-      dev::copy_16(to + kMatrix, record + kRecord.attention + from + i);
+      const unsigned piece = stage + kRecordAt + place + i;
+      dev::copy_16(piece, record + from + i);
+      dev::copy_16(piece + kMatrix, record + kRecord.attention + from + i);
     }
   });
-  dev::copy_bytes<stage_factor_bytes(kKey), kThreads>(factors_of_nth(n), record + kRecord.k_in);
+  dev::copy_bytes<stage_factor_bytes(kKey), kThreads>(factors_at(to), record + kRecord.k_in);
 }
 
-// Starts copying a chunk, if it is one of the span.  For all threads.
-__device__ void start_copies(const GdnPrefillScanParams& p, const Unit& unit, int chunk) {
+// Starts copying a chunk to a stage, if it is one of the span.  For all threads.
+__device__ void start_copies(const GdnPrefillScanParams& p, const Unit& unit, int chunk, int to) {
   const bool is_there = chunk < unit.span.end;
-  const int n = chunk - unit.span.first;
   const Brought brought{.queries = !kKey.parts || chunk >= unit.span.begin,
                         .values = !kKey.parts || unit.role != Role::kTransition};
-  if (__builtin_expect(p.has_maps, true)) {
-    if (is_there) copy_by_engine(p, chunk, n, brought);
+  if constexpr (kEngine) {
+    if (is_there) copy_by_engine(p, chunk, to, brought);
   } else {
     const int left = static_cast<int>(unit.sequence.tokens) - chunk * kChunk;
-    if (is_there) copy_by_threads(p, chunk, n, left, brought);
+    if (is_there) copy_by_threads(p, chunk, to, left, brought);
     dev::commit_copies();  // also when the group is empty: groups are counted
   }
 }
 
-// Waits for the n-th chunk's copies, of this thread or of the engine.
-__device__ void wait_for_nth(const GdnPrefillScanParams& p, int n) {
-  if (p.has_maps) {
-    dev::wait_for_phase(barrier_of_nth(n), n / kKey.stages % 2);
+// Waits for the copies of the chunk whose turn it is, of this thread or of the engine.
+__device__ void wait_for_copies(const Turn& turn) {
+  if constexpr (kEngine) {
+    dev::wait_for_phase(barrier_at(turn.stage), turn.parity);
   } else {
     dev::wait_copies<kKey.stages - 2>();
   }
@@ -199,6 +216,7 @@ __device__ void wait_for_nth(const GdnPrefillScanParams& p, int n) {
 // Zeros for the pieces of 16 bytes of rows `first` to kRows - 1.
 template <class Rows, int kRows, int kPieces>
 __device__ void clear_rows(unsigned address, int first) {
+#pragma unroll 1  // rare: short code, so that the chunks' loop is near
   for (int i = first * kPieces + dev::ThisThreadInLoop::number(); i < kRows * kPieces;
        i += threads(kKey)) {
     dev::store_shared_zeros(address + Rows::at(i / kPieces, i % kPieces));
@@ -228,11 +246,11 @@ __device__ dev::Tile<kDType> values_at(unsigned values, int i) {
 template <bool kAdd>
 __device__ void multiply_lower(dev::Acc (&sums)[kTokens], const Tile (&x)[kTokens],
                                unsigned matrix) {
-  dev::multiply<kKey.dtype, false, kAdd>(sums, x[0], dev::record_tiles(matrix + column_place(0)));
+  dev::multiply<kKey.dtype, false, kAdd>(sums, x[0], dev::record_tiles(matrix, column_place(0)));
 #pragma unroll
   for (int column = 1; column < kTokens; ++column) {
     dev::multiply<kKey.dtype, false, true>(sums, x[column],
-                                           dev::record_tiles(matrix + column_place(column)));
+                                           dev::record_tiles(matrix, column_place(column)));
   }
 }
 
@@ -252,20 +270,33 @@ __device__ void stage_outputs(const dev::Acc (&o)[kTokens], unsigned stage) {
   }
 }
 
-// Starts writing the staged outputs of a chunk, the n-th, by the engine.
-__device__ void write_by_engine(const GdnPrefillScanParams& p, int chunk, int n) {
+// Starts writing the outputs of a chunk, from its stage, by the engine.
+__device__ void write_by_engine(const GdnPrefillScanParams& p, int chunk, int stage) {
   if (dev::ThisThreadInLoop::number() != kValueThread) return;
   const Plan& at = plan();
   dev::write_box(p.o_map, at.column, at.head, at.token + chunk * kChunk, at.row,
-                 stage_of_nth(n) + kValues);
+                 stage_at(stage) + kValues);
 }
 
-// One chunk.  `meanwhile` is called while products run; `write` takes the outputs.
-template <bool kOutputs, class Function, class Write>
-__device__ void run_chunk_by_wgmma(State& state, int n, Function meanwhile, Write write) {
-  const unsigned stage = stage_of_nth(n);
-  const unsigned record = factors_of_nth(n) - kRecord.k_in;
-  // K S, and Q S behind it.
+// S <- decay S.
+__device__ void decay_state(State& state, unsigned record) {
+  float decay;
+  dev::load_shared(decay, record + kRecord.decay);
+#pragma unroll
+  for (int k = 0; k < kKeys; ++k) {
+    dev::for_each_element([&](int r, int c, int j) { state.tiles[k].x[r][c][j] *= decay; });
+  }
+  dev::hold(state.tiles);
+}
+
+// The chunk in a stage.  `at_first` and `at_last` are called while the first products run and the
+// last ones; `write` takes the outputs.
+template <bool kOutputs, class First, class Last, class Write>
+__device__ void run_chunk_by_wgmma(State& state, int in, First at_first, Last at_last,
+                                   Write write) {
+  const unsigned stage = dev::uniform(stage_at(in));
+  const unsigned record = factors_at(in) - kRecord.k_in;
+  // K S, and Q S behind it; meanwhile S decays.
   dev::Acc products[kOutputs ? 2 * kTokens : kTokens];
   Tile s[kKeys];
 #pragma unroll
@@ -277,25 +308,22 @@ __device__ void run_chunk_by_wgmma(State& state, int n, Function meanwhile, Writ
     dev::multiply<kKey.dtype, false, true>(products, s[k], SwizzledKeys::by_rows(stage, k));
   }
   dev::commit_products();
+  at_first();
+  decay_state(state, record);
   dev::finish_products<0>(products);
 
-  // U = T V', and meanwhile what does not wait for it: decay S, and q_in Q S.
+  // U = T V', and meanwhile q_in Q S.
   Tile values[kTokens];
   correct_values(values, products, record, [&](int i) { return values_at(stage + kValues, i); });
   dev::Acc u[kTokens];
   dev::start_products();
   multiply_lower<false>(u, values, stage + kRecordAt);
   dev::commit_products();
-  float decay;
-  dev::load_shared(decay, record + kRecord.decay);
-#pragma unroll
-  for (int k = 0; k < kKeys; ++k) {
-    dev::for_each_element([&](int r, int c, int j) { state.tiles[k].x[r][c][j] *= decay; });
-  }
   auto& o = reinterpret_cast<dev::Acc(&)[kTokens]>(products[kOutputs ? kTokens : 0]);
   if constexpr (kOutputs) {
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) scale_columns(o[i], Factors(record, kRecord.q_in, i));
+    dev::hold(o);
   }
   dev::finish_products<0>(u);
 
@@ -313,7 +341,7 @@ __device__ void run_chunk_by_wgmma(State& state, int n, Function meanwhile, Writ
                                           SwizzledKeys::by_columns(stage, i));
   }
   dev::commit_products();
-  meanwhile();
+  at_last();
   if constexpr (kOutputs) {
     dev::finish_products<1>(o);
     write(o);
@@ -325,46 +353,52 @@ __device__ void run_chunk_by_wgmma(State& state, int n, Function meanwhile, Writ
 // or none.  `checkpoint`: where the first one goes.
 template <bool kOutputs>
 __device__ void run_chunks_by_wgmma(State& state, const GdnPrefillScanParams& p, const Unit& unit,
-                                    int first, int end, long long checkpoint) {
+                                    int first, int end, Turn* turn, long long checkpoint) {
+  constexpr bool kWrites = kOutputs && kEngine && size_of(kKey.output_dtype) == 2;
   const bool even = output_rows_at(p, 4);
   const int tokens = static_cast<int>(unit.sequence.tokens);
   for (int chunk = first; chunk < end; ++chunk) {
-    const int n = chunk - unit.span.first;
-    const unsigned stage = stage_of_nth(n);
     const int token = chunk * kChunk;
-    wait_for_nth(p, n);
-    // This thread's accesses to the last chunk's stage, its outputs too, before the engine's; and
-    // its own copies of this chunk, before the products.
-    dev::show_to_engines();
-    // Orders all of that for everybody.
-    __syncthreads();
-    if (kOutputs && p.has_output_map && chunk > first) write_by_engine(p, chunk - 1, n - 1);
-    if (kKey.varlen && p.has_maps && tokens - token < kChunk) {
-      clear_tokens_from(stage, tokens - token);
+    // The engine neither stops reading nor writing behind a packed sequence's last token.
+    const bool has_tail = kEngine && kKey.varlen && tokens - token < kChunk;
+    wait_for_copies(*turn);
+    dev::finish_products<0>(state.tiles);  // none runs; the compiler does not see that over a loop
+    if (!kEngine || has_tail) {
+      if (kEngine) clear_tokens_from(stage_at(turn->stage), tokens - token);
       dev::show_to_engines();
-      // Orders the zeros before the products.
+      // Orders the zeros, or the copies of all threads, before the products.
       __syncthreads();
     }
     if constexpr (kOutputs) store_checkpoint_before(state, p, unit, token, &checkpoint);
-    const auto copy_next = [&] { start_copies(p, unit, chunk + kKey.stages - 1); };
-    run_chunk_by_wgmma<kOutputs>(state, n, copy_next, [&](const dev::Acc(&o)[kTokens]) {
-      if (p.has_output_map && tokens - token >= kChunk) {
-        stage_outputs(o, stage);
-      } else {
-        Output(plan().output + token * p.o.stride.token + threadIdx.x / 32 * 16, even)
-            .write_next(o, p.o.stride.token, tokens - token);
-      }
-    });
+    const auto at_first = [&] {
+      if constexpr (!kEngine) return;
+      // This thread's accesses to the last chunk's stage, its outputs too, before the engine's.
+      dev::show_to_engines();
+      // Orders them, and all warps' products with that stage, for everybody.
+      __syncthreads();
+      if (kWrites && chunk > first) write_by_engine(p, chunk - 1, turn->last());
+    };
+    const auto at_last = [&] { start_copies(p, unit, chunk + kKey.stages - 1, turn->last()); };
+    run_chunk_by_wgmma<kOutputs>(
+        state, turn->stage, at_first, at_last, [&](const dev::Acc(&o)[kTokens]) {
+          if (kWrites && !has_tail) {
+            stage_outputs(o, stage_at(turn->stage));
+          } else {
+            Output(plan().output + token * p.o.stride.token + threadIdx.x / 32 * 16, even)
+                .write_next(o, p.o.stride.token, tokens - token);
+          }
+        });
     if constexpr (kOutputs) store_checkpoint_after(state, p, unit, token, &checkpoint);
+    turn->pass();
   }
-  if (kOutputs && p.has_output_map && first < end && tokens >= end * kChunk) {
+  if (kWrites && first < end && (!kKey.varlen || tokens >= end * kChunk)) {
     dev::show_to_engines();
     // Orders the last chunk's outputs before the engine reads them.
     __syncthreads();
-    write_by_engine(p, end - 1, end - 1 - unit.span.first);
+    write_by_engine(p, end - 1, turn->last());
   }
   // Shared memory stays until all outputs have been read from it.
-  if (kOutputs && p.has_output_map) dev::wait_for_boxes_read();
+  if (kWrites) dev::wait_for_boxes_read();
 }
 
 // Carries the state through the unit's span.  A template, so that keys without wgmma do not compile
@@ -375,15 +409,15 @@ __device__ void run_span_by_wgmma(State& state, const GdnPrefillScanParams& p, c
   const Span& span = unit.span;
   if (threadIdx.x == 0) {
     plan() = plan_of(p, unit);
-    for (int n = 0; n < kKey.stages; ++n) dev::set_up_barrier(barrier_of_nth(n));
+    for (int i = 0; i < kKey.stages; ++i) dev::set_up_barrier(barrier_at(i));
   }
   // Above the diagonals, and for D the values.
-  for (int n = 0; n < kKey.stages; ++n) {
+  for (int stage = 0; stage < kKey.stages; ++stage) {
     for (int i = threadIdx.x * 16; i < 2 * kMatrix; i += threads(kKey) * 16) {
-      dev::store_shared_zeros(stage_of_nth(n) + kRecordAt + i);
+      dev::store_shared_zeros(stage_at(stage) + kRecordAt + i);
     }
     if (kKey.parts && unit.role == Role::kTransition) {
-      clear_rows<SwizzledValues, kChunk, kColumns * kSize / 16>(stage_of_nth(n) + kValues, 0);
+      clear_rows<SwizzledValues, kChunk, kColumns * kSize / 16>(stage_at(stage) + kValues, 0);
     }
   }
   // Orders these, and what the block has done with shared memory before, before the engine's copies
@@ -391,11 +425,12 @@ __device__ void run_span_by_wgmma(State& state, const GdnPrefillScanParams& p, c
   dev::show_to_engines();
   __syncthreads();
 #pragma unroll
-  for (int n = 0; n < kKey.stages - 1; ++n) start_copies(p, unit, span.first + n);
+  for (int n = 0; n < kKey.stages - 1; ++n) start_copies(p, unit, span.first + n, n);
+  Turn turn;
   if constexpr (kKey.parts) {
-    run_chunks_by_wgmma<false>(state, p, unit, span.first, span.begin, 0);
+    run_chunks_by_wgmma<false>(state, p, unit, span.first, span.begin, &turn, 0);
   }
-  run_chunks_by_wgmma<true>(state, p, unit, span.begin, span.end, checkpoint);
+  run_chunks_by_wgmma<true>(state, p, unit, span.begin, span.end, &turn, checkpoint);
 }
 
 }  // namespace

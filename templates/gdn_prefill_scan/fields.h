@@ -21,10 +21,11 @@ struct Fields<GdnPrefillScanKey> {
       gdn::state_dtype_fields<Key>(),
       std::tuple{fixed("cu_seqlens_dtype", &Key::cu_seqlens_dtype), fixed("varlen", &Key::varlen)},
       gdn::state_place_fields<Key>(), gdn::state_use_fields<Key>(),
-      std::tuple{
-          fixed("checkpoints", &Key::checkpoints), fixed("parts", &Key::parts),
-          fixed("wgmma", &Key::wgmma), tuned_bits("chunk_size", &Key::chunk_size, 16, 32, 64),
-          tuned("warps", &Key::warps, 1, 2, 3, 4), tuned("stages", &Key::stages, 2, 3, 4, 6)});
+      std::tuple{fixed("checkpoints", &Key::checkpoints), fixed("parts", &Key::parts),
+                 fixed("wgmma", &Key::wgmma), fixed("threads_copy", &Key::threads_copy),
+                 tuned_bits("chunk_size", &Key::chunk_size, 16, 32, 64),
+                 tuned("warps", &Key::warps, 1, 2, 3, 4),
+                 tuned("stages", &Key::stages, 2, 3, 4, 6)});
 };
 
 }  // namespace cubinery

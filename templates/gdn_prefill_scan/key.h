@@ -22,8 +22,9 @@ struct GdnPrefillScanKey {
   bool varlen = false;
   gdn::Checkpoints checkpoints = gdn::Checkpoints::kNone;
 
-  bool parts = false;  // long sequences are cut into parts: common/parts.h
-  bool wgmma = false;  // products by wgmma, only on sm_90a; else by mma.sync
+  bool parts = false;         // long sequences are cut into parts: common/parts.h
+  bool wgmma = false;         // products by wgmma, only on sm_90a; else by mma.sync
+  bool threads_copy = false;  // with wgmma: for tensors that the copy engine cannot read or write
 
   // Tuned.  Results depend on chunk_size, not on the others.
   int chunk_size = 32;  // tokens
@@ -43,7 +44,7 @@ constexpr int threads(const GdnPrefillScanKey& key) {
 // nothing, compilers are free.
 constexpr int resident_blocks(const GdnPrefillScanKey& key) {
   const bool is_small = key.chunk_size <= 32 && key.checkpoints == gdn::Checkpoints::kNone &&
-                        (key.parts || key.states.dtype != DType::kBF16);
+                        key.states.dtype != DType::kBF16;
   return key.wgmma && is_small ? 3 : 1;
 }
 
@@ -128,6 +129,7 @@ constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
   if (key.stages == 6 && !key.wgmma) return "6 stages need wgmma";
   // The largest block of any architecture so far.
   if (shared_bytes(key) > 227 * 1024) return "the stages pass 227 KiB of shared memory";
+  if (key.threads_copy && !key.wgmma) return "threads_copy needs wgmma";
   if (key.wgmma) {
     if (size_of(key.dtype) != 2) return "wgmma needs dtype = bf16 or f16";
     if (key.key_dim % 32 != 0 || key.key_dim > 128)
@@ -156,11 +158,10 @@ struct GdnPrefillScanParams {
   const void* records;  // as in GdnPrefillChunksParams
   const int* order;
   PartParams parts;  // with the key's `parts`
-  // With wgmma, where the copy engine can read all three, and can write o: tensors [rows of the
-  // batch][tokens][heads][dims], in boxes of a chunk's rows, swizzled (common/hopper/wgmma.cuh).
+  // With wgmma, but not with threads_copy: tensors [rows of the batch][tokens][heads][dims], in
+  // boxes of a chunk's rows, swizzled (common/hopper/wgmma.cuh).  o_map only where o has 16-bit
+  // elements.
   TensorMap q_map, k_map, v_map, o_map;
-  bool has_maps;
-  bool has_output_map;
 
   long long tokens;      // of a sequence; varlen: of all
   int checkpoint_every;  // tokens, a multiple of chunk_size

@@ -31,7 +31,7 @@ TEST_CASE("PrefillKeysPrintTheirFields", "[cpu]") {
         "gdn_prefill_scan;key_dim=128;value_dim=128;dtype=bf16;output_dtype=bf16;state_dtype=f32;"
         "index_dtype=i32;cu_seqlens_dtype=i32;varlen=false;state_layout=vk;state_location=dense;"
         "padding=none;pad_index=negative;has_initial_state=true;store_state=true;checkpoints=none;"
-        "parts=false;wgmma=false;chunk_size=32;warps=4;stages=3");
+        "parts=false;wgmma=false;threads_copy=false;chunk_size=32;warps=4;stages=3");
 }
 
 TEST_CASE("ChunksFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
@@ -147,6 +147,8 @@ TEST_CASE("EachRuleOfTheScanIsNamed", "[cpu]") {
           "stages must be 2, 3, 4 or 6");
   }
   CHECK(broken_rule<Scan>([](auto& key) { key.stages = 6; }) == "6 stages need wgmma");
+  CHECK(broken_rule<Scan>([](auto& key) { key.threads_copy = true; }) ==
+        "threads_copy needs wgmma");
   const auto broken_with_wgmma = [](auto change) {
     return broken_rule<Scan>([&](auto& key) {
       key.wgmma = true;

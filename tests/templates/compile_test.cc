@@ -277,8 +277,11 @@ TEST_CASE("PrefillHeadSizesCompile", "[nvrtc]") {
 // Serialised wgmma is in the log, which is a fault.
 TEST_CASE("EveryWgmmaScanCandidateCompiles", "[nvrtc]") {
   for (const bool parts : {false, true}) {
-    check_all("sm_90a",
-              candidates_of(GdnPrefillScanKey{.varlen = true, .parts = parts, .wgmma = true}));
+    for (const bool threads_copy : {false, true}) {
+      check_all("sm_90a",
+                candidates_of(GdnPrefillScanKey{
+                    .varlen = true, .parts = parts, .wgmma = true, .threads_copy = threads_copy}));
+    }
   }
 }
 
@@ -290,8 +293,11 @@ TEST_CASE("EveryPrefillOptionCompilesForWgmma", "[nvrtc]") {
   }
   std::vector<KernelSpec> specs;
   std::set<std::string> seen;
-  const auto add = [&](const GdnPrefillScanKey& key) {
-    if (seen.insert(canonical(key)).second) specs.push_back(spec_of(key).value());
+  const auto add = [&](GdnPrefillScanKey key) {
+    for (const bool threads_copy : {false, true}) {
+      key.threads_copy = threads_copy;
+      if (seen.insert(canonical(key)).second) specs.push_back(spec_of(key).value());
+    }
   };
   for (const PrefillProblem& problem : problems) {
     for (const auto& [chunks, scan] : gdn::prefill_hopper().default_keys(problem, target)) {
@@ -301,7 +307,7 @@ TEST_CASE("EveryPrefillOptionCompilesForWgmma", "[nvrtc]") {
       add(std::get<1>(keys));
     }
   }
-  CHECK(specs.size() > 20);
+  CHECK(specs.size() > 40);
   check_all("sm_90a", specs);
 }
 

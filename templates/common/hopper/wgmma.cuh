@@ -18,6 +18,17 @@ __device__ inline void commit_products() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
+// Keeps the compiler from moving what computes or uses these over this point.  It does not know
+// that products take time, and would do after the wait for them what was meant to be done
+// meanwhile.
+template <int kTiles>
+__device__ void hold(Acc (&x)[kTiles]) {
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) {
+    for_each_element([&](int r, int c, int j) { asm volatile("" : "+f"(x[i].x[r][c][j])); });
+  }
+}
+
 // Waits until at most the kPending last groups run.  The others have read their matrices.
 template <int kPending>
 __device__ void wait_for_products() {
@@ -28,26 +39,29 @@ __device__ void wait_for_products() {
 template <int kPending, int kTiles>
 __device__ void finish_products(Acc (&sums)[kTiles]) {
   wait_for_products<kPending>();
-  // Keeps the compiler from using the sums before the wait.
-#pragma unroll
-  for (int i = 0; i < kTiles; ++i) {
-    for_each_element([&](int r, int c, int j) { asm volatile("" : "+f"(sums[i].x[r][c][j])); });
-  }
+  hold(sums);
 }
 
-// Of a right operand in shared memory: where it starts, and the bytes from one 8x8 matrix to the
-// next, by the rules of the swizzle: 0 without, 1 for blocks of 128 bytes, 2 for those of 64.
+// Of a right operand in shared memory: where it starts, `offset` bytes behind an address, and the
+// bytes from one 8x8 matrix to the next, by the rules of the swizzle: 0 without, 1 for blocks of
+// 128 bytes, 2 for those of 64.
 // https://docs.nvidia.com/cuda/parallel-thread-execution/#asynchronous-warpgroup-level-matrix-shared-memory-layout-matrix-descriptor
-__device__ inline unsigned long long matrix_descriptor(unsigned address, int leading, int stride,
-                                                       unsigned long long swizzle) {
-  return (address & 0x3ffff) >> 4 | static_cast<unsigned long long>(leading >> 4) << 16 |
-         static_cast<unsigned long long>(stride >> 4) << 32 | swizzle << 62;
+//
+// NOTE: instructions take descriptors from registers that a warp has once, and the compiler
+// computes them there only if it knows the address to be the same in all lanes (uniform.cuh).
+// What differs between the products of an operand is then one addition: an address never carries
+// into the bits behind it.
+__device__ inline unsigned long long matrix_descriptor(unsigned address, int offset, int leading,
+                                                       int stride, unsigned swizzle) {
+  const unsigned start = (address >> 4 | static_cast<unsigned>(leading >> 4) << 16) + (offset >> 4);
+  const unsigned rest = static_cast<unsigned>(stride >> 4) | swizzle << 30;
+  return static_cast<unsigned long long>(rest) << 32 | start;
 }
 
 // Tiles of a record (common/record_tiles.cuh), one behind the other: their rows are the product's
 // columns.
-__device__ inline unsigned long long record_tiles(unsigned address) {
-  return matrix_descriptor(address, 128, 256, 0);
+__device__ inline unsigned long long record_tiles(unsigned address, int offset) {
+  return matrix_descriptor(address, offset, 128, 256, 0);
 }
 
 // Rows of 16-bit elements as wgmma reads them: in blocks of kRowBytes columns, 128 or 64 bytes,
@@ -73,16 +87,16 @@ struct SwizzledRows {
   // Rows are the product's columns, and columns from 16 step on what is summed over.
   static __device__ unsigned long long by_rows(unsigned address, int step) {
     const int column = 16 * step;
-    return descriptor(address + column / kColumns * kBlock + column % kColumns * 2, 16);
+    return descriptor(address, column / kColumns * kBlock + column % kColumns * 2, 16);
   }
   // Columns are the product's columns, and rows from 16 step on what is summed over.
   static __device__ unsigned long long by_columns(unsigned address, int step) {
-    return descriptor(address + 16 * step * kRowBytes, kBlock);
+    return descriptor(address, 16 * step * kRowBytes, kBlock);
   }
 
  private:
-  static __device__ unsigned long long descriptor(unsigned address, int leading) {
-    return matrix_descriptor(address, leading, 8 * kRowBytes, kRowBytes == 128 ? 1 : 2);
+  static __device__ unsigned long long descriptor(unsigned address, int offset, int leading) {
+    return matrix_descriptor(address, offset, leading, 8 * kRowBytes, kRowBytes == 128 ? 1 : 2);
   }
 };
 
