@@ -1,4 +1,7 @@
-"""Draws docs/plots/latency.svg: cubinery and its peers side by side, a bar for each."""
+"""Draws docs/plots/latency.svg, cubinery and its peers side by side, a bar for each, and docs/plots/tokens.svg, the
+time of one sequence against its length.
+"""
+import math
 
 DECODE_BATCHES = (1, 8, 32, 128)
 PREFILL_TOKENS = 32768
@@ -15,9 +18,9 @@ def _decode_groups(rows):
             if r["op"] == "gdn_decode" and r["state_dtype"] == "f32" and r["batch"] in DECODE_BATCHES]
 
 
-def _prefill_groups(rows):
-    return [(f"{r['qk_heads']} key, {r['v_heads']} value", r) for r in rows
-            if r["op"] == "gdn_prefill" and r["seqlens"] == [PREFILL_TOKENS] and r["protocol"] == "qwen-bf16"]
+def _prefill_groups(rows, tokens):
+    return [(f"{r['qk_heads']}, {r['v_heads']}: {tokens(r)}", r) for r in rows
+            if r["op"] == "gdn_prefill" and sum(r["seqlens"]) == PREFILL_TOKENS and r["protocol"] == "qwen-bf16"]
 
 
 def _text(x, y, words, size=12, anchor="start", more=""):
@@ -48,27 +51,91 @@ def _panel(left, title, groups, contenders, value_text):
     return lines, y
 
 
-def draw_latency(rows, gpu, peer_name):
+def draw_latency(rows, gpu, peer_name, tokens):
     """The text of the picture, from side-by-side rows."""
-    decode, prefill = _decode_groups(rows), _prefill_groups(rows)
+    decode, prefill = _decode_groups(rows), _prefill_groups(rows, tokens)
     peers = sorted({peer for _, row in decode + prefill for peer in row["peers_ms"]})
     contenders = ["cubinery", *peers]
     panel = LABELS + BARS + VALUES
     first, first_end = _panel(LEFT, "Decode, 16 key and 32 value heads, f32 states, us", decode, contenders,
                               lambda ms: f"{ms * 1e3:.1f}")
-    second, second_end = _panel(LEFT + panel + BETWEEN, f"Prefill of {PREFILL_TOKENS} tokens, by heads, bf16, ms",
+    second, second_end = _panel(LEFT + panel + BETWEEN, f"Prefill of {PREFILL_TOKENS} tokens, heads: sequences, bf16, ms",
                                 prefill, contenders, lambda ms: f"{ms:.2f}")
     width, height = LEFT + 2 * panel + BETWEEN, max(first_end, second_end) + 6
+    head = _head(width, height, f"Gated DeltaNet on {gpu}: shorter is faster", contenders, peer_name)
+    return "\n".join([*head, *first, *second, "</svg>"]) + "\n"
+
+
+def _head(width, height, title, contenders, peer_name):
+    """The lines in front of the panels: the title and who has which colour."""
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
              f'viewBox="0 0 {width} {height}" font-family="Helvetica, Arial, sans-serif" fill="#24292f">',
              f'<rect width="{width}" height="{height}" rx="6" fill="#ffffff"/>',
-             _text(LEFT, 28, f"Gated DeltaNet on {gpu}: shorter is faster", 15, more=' font-weight="600"')]
+             _text(LEFT, 28, title, 15, more=' font-weight="600"')]
     x = LEFT
     for contender, colour in zip(contenders, COLOURS):
         lines.append(f'<rect x="{x}" y="42" width="12" height="12" fill="{colour}"/>')
-        lines.append(_text(x + 18, 52, contender if contender == "cubinery" else peer_name(contender)))
-        x += 120
+        name = contender if contender == "cubinery" else peer_name(contender)
+        lines.append(_text(x + 18, 52, name))
+        x += 44 + 7 * len(name)
     lines.append(f'<line x1="{x + 6}" x2="{x + 6}" y1="40" y2="56" stroke="{FLOOR}" stroke-width="2" '
                  'stroke-dasharray="3 2"/>')
-    lines.append(_text(x + 18, 52, "byte floor: the time to move every operand once"))
-    return "\n".join([*lines, *first, *second, "</svg>"]) + "\n"
+    lines.append(_text(x + 18, 52, "byte floor"))
+    return lines
+
+
+# --- Time against tokens
+
+TOKEN_HEADS = ((2, 8), (16, 16))
+PLOT_WIDTH, PLOT_HEIGHT, PLOT_LEFT = 330, 260, 56
+LEAST_US, MOST_US = 5, 5000
+
+
+def _curves(left, heads, rows, contenders):
+    """Lines of SVG of one panel, both axes logarithmic."""
+    rows = sorted(rows, key=lambda row: row["seqlens"][0])
+    lengths = [row["seqlens"][0] for row in rows]
+    least, most = math.log(lengths[0]), math.log(lengths[-1])
+    bottom = TOP + PLOT_HEIGHT
+
+    def x_of(tokens):
+        return left + PLOT_LEFT + 12 + (math.log(tokens) - least) / (most - least) * (PLOT_WIDTH - 24)
+
+    def y_of(us):
+        return bottom - math.log(us / LEAST_US) / math.log(MOST_US / LEAST_US) * PLOT_HEIGHT
+
+    lines = [_text(left, TOP - 16, f"{heads[0]} key, {heads[1]} value heads: us against tokens of one sequence", 12,
+                   more=' font-weight="600"')]
+    for us in (5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000):
+        y = round(y_of(us), 1)
+        lines.append(f'<line x1="{left + PLOT_LEFT}" x2="{left + PLOT_LEFT + PLOT_WIDTH}" y1="{y:g}" y2="{y:g}" '
+                     'stroke="#d0d7de"/>')
+        lines.append(_text(left + PLOT_LEFT - 6, y + 4, f"{us}", 11, "end"))
+    lines += [_text(round(x_of(tokens), 1), bottom + 18, f"{tokens}", 11, "middle") for tokens in lengths]
+
+    def curve(times, colour, more=""):
+        points = [(round(x_of(tokens), 1), round(y_of(ms * 1e3), 1)) for tokens, ms in times]
+        path = " ".join(f"{x:g},{y:g}" for x, y in points)
+        return points, f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"{more}/>'
+
+    lines.append(curve([(n, row["byte_floor_ms"]) for n, row in zip(lengths, rows)], FLOOR,
+                       ' stroke-dasharray="3 2"')[1])
+    for contender, colour in zip(contenders, COLOURS):
+        times = [(n, {"cubinery": row["ms"], **row["peers_ms"]}.get(contender)) for n, row in zip(lengths, rows)]
+        points, line = curve([(n, ms) for n, ms in times if ms], colour)
+        lines += [line, *(f'<circle cx="{x:g}" cy="{y:g}" r="3" fill="{colour}"/>' for x, y in points)]
+    return lines
+
+
+def draw_tokens(rows, gpu, peer_name):
+    """The text of the picture, from side-by-side rows."""
+    panels = [[r for r in rows if r["op"] == "gdn_prefill" and r["protocol"] == "qwen-bf16" and len(r["seqlens"]) == 1
+               and (r["qk_heads"], r["v_heads"]) == heads] for heads in TOKEN_HEADS]
+    peers = sorted({peer for panel in panels for row in panel for peer in row["peers_ms"]})
+    contenders = ["cubinery", *peers]
+    panel_width = PLOT_LEFT + PLOT_WIDTH + BETWEEN
+    lines = _head(LEFT + len(panels) * panel_width, TOP + PLOT_HEIGHT + 32, f"Prefill on {gpu}: lower is faster",
+                  contenders, peer_name)
+    for i, (heads, panel) in enumerate(zip(TOKEN_HEADS, panels)):
+        lines += _curves(LEFT + i * panel_width, heads, panel, contenders)
+    return "\n".join([*lines, "</svg>"]) + "\n"

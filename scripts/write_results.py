@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what was measured into the documents: README's rows, docs/results.md and docs/plots/latency.svg, from the
+"""Writes what was measured into the documents: README's rows, docs/results.md and docs/plots, from the
 records in benchmarks/results and tuner/measured.
 
     scripts/write_results.py          writes them
@@ -10,7 +10,7 @@ import pathlib
 import sys
 import textwrap
 
-from draw_latency import draw_latency
+from draw_latency import draw_latency, draw_tokens
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BEGIN = "<!-- measured: begin (written by scripts/write_results.py) -->\n"
@@ -298,10 +298,11 @@ def results_page(records):
     lines += ["## Against other libraries", ""]
     lines += paragraph(
         f"From Python, all libraries in turn on the same tensors in one process; {origin(records.compared)}. Where "
-        "FlashQLA's cell is empty it has no such kernel, or the row was not run with it. FLA's decode writes f32 "
+        "a cell is empty the library has no such kernel, or the row was not run with it. FLA's decode writes f32 "
         "states even where the old ones are bf16. The data of prefill is a distribution of gates and a dtype "
         "([benchmarks.md](benchmarks.md)). In the last column, more than 1 means that cubinery is faster.")
     lines += compared_table(records.compared, data)
+    lines += ["![Prefill time against the length of a sequence](plots/tokens.svg)", ""]
 
     lines += ["## The first prefill of a process", ""]
     lines += paragraph(
@@ -339,13 +340,15 @@ def results_page(records):
 def documents():
     """The path of each document and the text that it should have."""
     records = Records()
+    gpu = records.alone["gpu"]
     readme = ROOT / "README.md"
     before, _, rest = readme.read_text().partition(BEGIN)
     after = rest.partition(END)[2]
     return {
         readme: before + BEGIN + readme_rows(records) + END + after,
         ROOT / "docs" / "results.md": results_page(records),
-        ROOT / "docs" / "plots" / "latency.svg": draw_latency(records.compared, records.alone["gpu"], peer_name),
+        ROOT / "docs" / "plots" / "latency.svg": draw_latency(records.compared, gpu, peer_name, tokens),
+        ROOT / "docs" / "plots" / "tokens.svg": draw_tokens(records.compared, gpu, peer_name),
     }
 
 

@@ -43,16 +43,17 @@ constexpr double kScanBlockUs = 2.5;
 constexpr double kCutUs = 12;
 constexpr double kCutShare = 0.6;
 constexpr double kCarryUs = 3;
-// The second kernel with wgmma, fitted to (2, 8) and (16, 64) heads on an H200: cycles for a chunk
+// The second kernel with wgmma, fitted to (2, 8) to (16, 64) heads on an H200: cycles for a chunk
 // when a block has the multiprocessor to itself, fixed and for each token; and of the
 // multiprocessor for each block, all for 128 key dims.
-constexpr double kWgmmaCycles = 900;
-constexpr double kWgmmaTokenCycles = 30;
+constexpr double kWgmmaCycles = 750;
+constexpr double kWgmmaTokenCycles = 25;
 constexpr double kWgmmaBlockCycles = 200;
-constexpr double kWgmmaBlockTokenCycles = 18.7;
+constexpr double kWgmmaBlockTokenCycles = 20;
 constexpr double kWgmmaRegisters = 168;
-constexpr double kWgmmaCutShare = 1;
-constexpr double kWgmmaCarryUs = 2;
+constexpr double kWgmmaCutUs = 14;
+constexpr double kWgmmaCutShare = 0.6;
+constexpr double kWgmmaCarryUs = 1;
 // f32 operands: three products of tf32, which run at half the rate of bf16, twice the bytes.
 constexpr double kF32Products = 6;
 constexpr double kF32Lone = 3;
@@ -111,7 +112,16 @@ double scan_us(const GdnPrefillScanKey& key, const PrefillLoad& load, const Targ
   // Of so many blocks, each of so many chunks: each waits for itself, and all share what a
   // multiprocessor can do.
   const auto scan_of = [&](double count, double chunks) {
-    const double waves = ceil_div(count, target.sm_count * most);
+    const double places = target.sm_count * most;
+    if (key.wgmma) {
+      // Blocks of one length, which end together: wave after wave, the last of them less full.
+      const auto wave_of = [&](double each) { return std::max(chunk.lone, each * block); };
+      const double rest = std::fmod(count, places);
+      const double cycles = std::floor(count / places) * wave_of(most) +
+                            (rest > 0 ? wave_of(ceil_div(rest, target.sm_count)) : 0);
+      return chunks * us_of(cycles, target);
+    }
+    const double waves = ceil_div(count, places);
     const double fullest = waves > 1 ? count / target.sm_count : ceil_div(count, target.sm_count);
     return chunks *
            us_of(std::max({waves * chunk.lone, fullest * block, fullest * chunk.copy}), target);
@@ -172,7 +182,8 @@ double split_prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanK
   const double share = scan.wgmma ? kWgmmaCutShare : kCutShare;
   const double carry = scan.wgmma ? kWgmmaCarryUs : kCarryUs;
   const double joined = longest > 1 ? once * share + static_cast<double>(longest) * carry : 0;
-  return 2 * kPrefillStartUs + chunks_us(chunks, load, target) + kCutUs + once + joined;
+  const double cut_us = scan.wgmma ? kWgmmaCutUs : kCutUs;
+  return 2 * kPrefillStartUs + chunks_us(chunks, load, target) + cut_us + once + joined;
 }
 
 }  // namespace cubinery::gdn
