@@ -278,17 +278,6 @@ __device__ void write_by_engine(const GdnPrefillScanParams& p, int chunk, int st
                  stage_at(stage) + kValues);
 }
 
-// S <- decay S.
-__device__ void decay_state(State& state, unsigned record) {
-  float decay;
-  dev::load_shared(decay, record + kRecord.decay);
-#pragma unroll
-  for (int k = 0; k < kKeys; ++k) {
-    dev::for_each_element([&](int r, int c, int j) { state.tiles[k].x[r][c][j] *= decay; });
-  }
-  dev::hold(state.tiles);
-}
-
 // The chunk in a stage.  `at_first` and `at_last` are called while the first products run and the
 // last ones; `write` takes the outputs.
 template <bool kOutputs, class First, class Last, class Write>
@@ -309,7 +298,8 @@ __device__ void run_chunk_by_wgmma(State& state, int in, First at_first, Last at
   }
   dev::commit_products();
   at_first();
-  decay_state(state, record);
+  scale_state(state, record + kRecord.decay);
+  dev::hold(state.tiles);
   dev::finish_products<0>(products);
 
   // U = T V', and meanwhile q_in Q S.

@@ -30,16 +30,6 @@ __device__ void store_state_behind(const State& state, const GdnPrefillScanParam
   dev::arrive(p.parts.ready + result);
 }
 
-// S <- decay S, with the decay at `at`.
-__device__ void scale_state(State& state, unsigned at) {
-  float decay;
-  dev::load_shared(decay, at);
-#pragma unroll
-  for (int k = 0; k < kKeys; ++k) {
-    dev::for_each_element([&](int r, int c, int j) { state.tiles[k].x[r][c][j] *= decay; });
-  }
-}
-
 // Brings D and N of the parts that a state is carried over to shared memory, in slices: 16 columns
 // of D, and 16 rows of N, of the block's columns.  For the threads that copy.
 class SliceCopier {
@@ -79,6 +69,7 @@ class SliceCopier {
   int next_ = 0;
 };
 
+// By mma.sync.
 struct MmaCarrier {
   // Carries the state over `steps` parts, the first of which has this result.  For all threads.
   static __device__ void carry(State& state, const GdnPrefillScanParams& p, const Unit& unit,

@@ -167,6 +167,16 @@ __device__ void round_values(Tile (&plain)[kTokens], Tile (&scaled)[kTokens],
   }
 }
 
+// S <- decay S, with the decay at `at` in shared memory.
+__device__ void scale_state(State& state, unsigned at) {
+  float decay;
+  dev::load_shared(decay, at);
+#pragma unroll
+  for (int k = 0; k < kKeys; ++k) {
+    dev::for_each_element([&](int r, int c, int j) { state.tiles[k].x[r][c][j] *= decay; });
+  }
+}
+
 // Whether every row of o starts at a multiple of `bytes`.
 __device__ bool output_rows_at(const GdnPrefillScanParams& p, int bytes) {
   const TokenStrides& stride = p.o.stride;

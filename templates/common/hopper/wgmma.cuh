@@ -18,9 +18,8 @@ __device__ inline void commit_products() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Keeps the compiler from moving what computes or uses these over this point.  It does not know
-// that products take time, and would do after the wait for them what was meant to be done
-// meanwhile.
+// Keeps the compiler from moving what computes or uses these over this point.  NOTE: ptxas, behind
+// it, sees nothing of this: it may do after a wait what was meant to be done meanwhile.
 template <int kTiles>
 __device__ void hold(Acc (&x)[kTiles]) {
 #pragma unroll
