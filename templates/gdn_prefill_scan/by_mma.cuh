@@ -4,7 +4,6 @@
 
 #include "common/copy.cuh"
 #include "common/record_tiles.cuh"
-#include "common/schedule.cuh"
 #include "gdn_prefill_scan/chunk.cuh"
 
 namespace {
@@ -59,23 +58,16 @@ class WarpCopier {
   const char* record_;
 };
 
-// For each step along key_dim: the loads of all steps together may take more registers than there
-// are.
-__device__ void stop_loading_ahead(const GdnPrefillScanParams& p) {
-  dev::stop_loading_ahead(kIsTight && p.heads == 0);  // there are some
-}
-
 // (K S)^T, and (Q S)^T where there are outputs.
 template <bool kOutputs>
 __device__ void read_state(dev::Acc (&ks)[kTokens], dev::Acc (&qs)[kTokens], const State& state,
-                           const GdnPrefillScanParams& p, unsigned stage) {
+                           unsigned stage) {
   const dev::SharedMatrix<kKey.dtype, kRow> keys{stage};
   const dev::SharedMatrix<kKey.dtype, kRow> queries{stage + kQueries};
 #pragma unroll
   for (int i = 0; i < kTokens; ++i) ks[i] = qs[i] = {};
 #pragma unroll
   for (int k = 0; k < kKeys; ++k) {
-    stop_loading_ahead(p);
     const Tile s = dev::round_to<kKey.dtype>(state.tiles[k]);
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
@@ -98,14 +90,12 @@ __device__ void add_lower_product(dev::Acc (&sums)[kTokens], const Tile (&x)[kTo
 }
 
 // S <- decay S + K^T values.
-__device__ void update_state(State& state, const GdnPrefillScanParams& p,
-                             const Tile (&values)[kTokens], unsigned stage) {
+__device__ void update_state(State& state, const Tile (&values)[kTokens], unsigned stage) {
   float decay;
   dev::load_shared(decay, stage + kRecordAt + kRecord.decay);
   const dev::SharedMatrix<kKey.dtype, kRow> keys{stage};
 #pragma unroll
   for (int k = 0; k < kKeys; ++k) {
-    stop_loading_ahead(p);
     float(&s)[2][2][2] = state.tiles[k].x;
     dev::Acc added{};
     dev::for_each_element([&](int r, int c, int j) { s[r][c][j] *= decay; });
@@ -137,7 +127,7 @@ __device__ void run_chunk(State& state, const GdnPrefillScanParams& p, Output& o
                           unsigned stage, int left) {
   dev::Acc ks[kTokens];
   dev::Acc o[kTokens];
-  read_state<kOutputs>(ks, o, state, p, stage);
+  read_state<kOutputs>(ks, o, state, stage);
   Tile values[kTokens];
   const unsigned record = stage + kRecordAt;
   const dev::SharedMatrix<kKey.dtype, kValueRow> given{stage + kValues};
@@ -148,7 +138,7 @@ __device__ void run_chunk(State& state, const GdnPrefillScanParams& p, Output& o
   Tile scaled[kTokens];
   round_values(values, scaled, u, record);
   // The state first: the next chunk waits for it.
-  update_state(state, p, scaled, stage);
+  update_state(state, scaled, stage);
   if constexpr (kOutputs) {
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) scale_columns(o[i], Factors(record, kRecord.q_in, i));

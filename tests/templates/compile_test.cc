@@ -311,30 +311,6 @@ TEST_CASE("EveryPrefillOptionCompilesForWgmma", "[nvrtc]") {
   check_all("sm_90a", specs);
 }
 
-// When this fails, stop_loading_ahead() does nothing any more, and can go.
-TEST_CASE("LongRowsOfF32SpillUnlessTheirLoadsAreHeldBack", "[nvrtc]") {
-  const KernelSpec spec = spec_of(GdnPrefillScanKey{.key_dim = 256,
-                                                    .value_dim = 256,
-                                                    .dtype = DType::kF32,
-                                                    .chunk_size = 16,
-                                                    .warps = 4,
-                                                    .stages = 2})
-                              .value();
-  const test::TempDir dir;
-  std::filesystem::create_directories(dir.path() + "/common");
-  test::write_bytes(dir.path() + "/common/schedule.cuh", R"(#pragma once
-namespace cubinery::dev {
-__device__ inline void stop_loading_ahead(bool) {}
-}
-)");
-  bool spills = false;
-  for (const std::string arch : {"sm_80", "sm_90a"}) {
-    CHECK(fault(compiler(arch), spec).empty());
-    spills = spills || fault(compiler(arch, {dir.path()}), spec).starts_with("spills ");
-  }
-  CHECK(spills);
-}
-
 TEST_CASE("EveryPrefillChunksCandidateCompiles", "[nvrtc]") {
   check_all("sm_80", candidates_of(GdnPrefillChunksKey{.inputs = {.gate_mode = GateMode::kComputed,
                                                                   .beta_mode = BetaMode::kLogit,
