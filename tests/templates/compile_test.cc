@@ -1,7 +1,6 @@
 // Every kernel that can be asked for compiles, without warnings and without spills.
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <set>
 #include <string>
 #include <string_view>
@@ -16,7 +15,6 @@
 #include "runtime/gdn/prefill_split.h"
 #include "runtime/gdn/prefill_whole.h"
 #include "runtime/jit/on_threads.h"
-#include "tests/cache/temp_dir.h"
 #include "tests/catch.h"
 
 namespace cubinery {
@@ -55,13 +53,12 @@ std::string fault(const Context& context, const KernelSpec& spec) {
   return "";
 }
 
-// Compiles for `arch`, with the templates of these folders in front of the library's.
-Context compiler(const std::string& arch, const std::vector<std::string>& template_dirs = {}) {
+// Compiles for `arch`.
+Context compiler(const std::string& arch) {
   Options options;
   options.device = kNoDevice;
   options.arch = arch;
   options.use_disk_cache = false;
-  options.template_dirs = template_dirs;
   Result<Context> context = Context::create(options);
   REQUIRE(context);
   return *std::move(context);
