@@ -48,8 +48,9 @@ __device__ void finish_products(Acc (&sums)[kTiles]) {
 //
 // NOTE: instructions take descriptors from registers that a warp has once, and the compiler
 // computes them there only if it knows the address to be the same in all lanes (uniform.cuh).
-// What differs between the products of an operand is then one addition: an address never carries
-// into the bits behind it.
+// What differs between the products of an operand is then one addition: an address is below 2^18,
+// so it never reaches the bits behind its own.  Requires: the block is in no cluster, where it
+// would not be.
 __device__ inline unsigned long long matrix_descriptor(unsigned address, int offset, int leading,
                                                        int stride, unsigned swizzle) {
   const unsigned start = (address >> 4 | static_cast<unsigned>(leading >> 4) << 16) + (offset >> 4);
