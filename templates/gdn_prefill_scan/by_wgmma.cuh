@@ -299,7 +299,6 @@ __device__ void run_chunk_by_wgmma(State& state, int in, First at_first, Last at
   dev::commit_products();
   at_first();
   scale_state(state, record + kRecord.decay);
-  dev::hold(state.tiles);
   dev::finish_products<0>(products);
 
   // U = T V', and meanwhile q_in Q S.
@@ -313,7 +312,6 @@ __device__ void run_chunk_by_wgmma(State& state, int in, First at_first, Last at
   if constexpr (kOutputs) {
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) scale_columns(o[i], Factors(record, kRecord.q_in, i));
-    dev::hold(o);
   }
   dev::finish_products<0>(u);
 

@@ -53,11 +53,10 @@ class SliceCopier {
         if (next_ != 0) result_ += p.heads;
         dev::wait_for(p.parts.finished + result_, kResults);
       }
-      const int states = (unit.first_column / kColumns * kKeys + k) * kKey.warps * 1024;
       dev::copy_bytes<kTransitionSlice, kCopiers>(place(next_),
                                                   transition_at(p, result_) + k * kTransitionSlice);
-      dev::copy_bytes<kKey.warps * 1024, kCopiers>(place(next_) + kStates,
-                                                   state_at(p, result_) + states);
+      dev::copy_bytes<kStateRowBytes, kCopiers>(place(next_) + kStates,
+                                                state_at(p, result_) + state_row_at(unit, k));
       ++next_;
     }
     dev::commit_copies();  // also when the group is empty: groups are counted
@@ -183,7 +182,7 @@ class EngineCarrier {
 
  private:
   static constexpr int kHalves = kTransitionHalves;
-  static constexpr int kStateBytes = kColumns * kKey.key_dim * 4;
+  static constexpr int kStateBytes = kKeys * kStateRowBytes;
 
   static __device__ unsigned place_of_half(int half) {
     return dev::shared_address(shared) + half * kTransitionHalf;
@@ -204,8 +203,7 @@ class EngineCarrier {
                                      long long result) {
     if (threadIdx.x != 0) return;
     dev::expect_bytes(barrier(0), kStateBytes + 16);
-    dev::copy_run(states(), state_at(p, result) + unit.first_column / kColumns * kStateBytes,
-                  kStateBytes, barrier(0));
+    dev::copy_run(states(), state_at(p, result) + state_row_at(unit, 0), kStateBytes, barrier(0));
     dev::copy_run(decay(), transition_at(p, result) + kTransitionRows, 16, barrier(0));
   }
   static __device__ void copy_half(const GdnPrefillScanParams& p, long long result, int half) {

@@ -67,7 +67,12 @@ __device__ char* transition_at(const GdnPrefillScanParams& p, long long result) 
          result * part_transition_bytes(kKey.key_dim, kKey.dtype);
 }
 
-// Tile of N^T: of 16 keys, and of this warp's columns.  Those of a block lie behind each other.
+// N^T's tiles of a block's columns lie behind each other; those of 16 keys:
+constexpr int kStateRowBytes = kColumns * 16 * 4;
+__device__ int state_row_at(const Unit& unit, int k) {
+  return (unit.first_column / kColumns * kKeys + k) * kStateRowBytes;
+}
+// Tile of N^T: of 16 keys, and of this warp's columns.
 __device__ int part_tile(const Unit& unit, int k) {
   return (unit.first_column / kColumns * kKeys + k) * kKey.warps + threadIdx.x / 32;
 }

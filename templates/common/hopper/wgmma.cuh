@@ -18,16 +18,6 @@ __device__ inline void commit_products() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Keeps the compiler from moving what computes or uses these over this point.  NOTE: ptxas, behind
-// it, sees nothing of this: it may do after a wait what was meant to be done meanwhile.
-template <int kTiles>
-__device__ void hold(Acc (&x)[kTiles]) {
-#pragma unroll
-  for (int i = 0; i < kTiles; ++i) {
-    for_each_element([&](int r, int c, int j) { asm volatile("" : "+f"(x[i].x[r][c][j])); });
-  }
-}
-
 // Waits until at most the kPending last groups run.  The others have read their matrices.
 template <int kPending>
 __device__ void wait_for_products() {
@@ -38,7 +28,11 @@ __device__ void wait_for_products() {
 template <int kPending, int kTiles>
 __device__ void finish_products(Acc (&sums)[kTiles]) {
   wait_for_products<kPending>();
-  hold(sums);
+  // Keeps the compiler from using the sums before the wait.
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) {
+    for_each_element([&](int r, int c, int j) { asm volatile("" : "+f"(sums[i].x[r][c][j])); });
+  }
 }
 
 // Of a right operand in shared memory: where it starts, `offset` bytes behind an address, and the
