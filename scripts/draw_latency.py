@@ -23,6 +23,10 @@ def _prefill_groups(rows, tokens):
             if r["op"] == "gdn_prefill" and sum(r["seqlens"]) == PREFILL_TOKENS and r["protocol"] == "qwen-bf16"]
 
 
+def _times(row):
+    return {"cubinery": row["ms"], **row["peers_ms"]}
+
+
 def _text(x, y, words, size=12, anchor="start", more=""):
     return f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}"{more}>{words}</text>'
 
@@ -34,7 +38,7 @@ def _panel(left, title, groups, contenders, value_text):
     bars = left + LABELS
     y = TOP
     for name, row in groups:
-        times = {"cubinery": row["ms"], **row["peers_ms"]}
+        times = _times(row)
         there = [c for c in contenders if c in times]
         height = BAR * len(there)
         lines.append(_text(bars - 8, y + height / 2 + 4, name, anchor="end"))
@@ -121,7 +125,7 @@ def _curves(left, heads, rows, contenders):
     lines.append(curve([(n, row["byte_floor_ms"]) for n, row in zip(lengths, rows)], FLOOR,
                        ' stroke-dasharray="3 2"')[1])
     for contender, colour in zip(contenders, COLOURS):
-        times = [(n, {"cubinery": row["ms"], **row["peers_ms"]}.get(contender)) for n, row in zip(lengths, rows)]
+        times = [(n, _times(row).get(contender)) for n, row in zip(lengths, rows)]
         points, line = curve([(n, ms) for n, ms in times if ms], colour)
         lines += [line, *(f'<circle cx="{x:g}" cy="{y:g}" r="3" fill="{colour}"/>' for x, y in points)]
     return lines

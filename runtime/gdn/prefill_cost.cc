@@ -37,12 +37,16 @@ constexpr double kScanTwoStages = 1.33;
 // From the start of a block to its first chunk and from its last to its end, besides the bytes of
 // its state.
 constexpr double kScanBlockUs = 2.5;
-// Where sequences are cut: tickets and certificates; what N and D of the heads that do not forget
-// take besides, as a share; and each step of carrying a state.  Fitted to 105 shapes on an H200,
-// -10 to +5 %.
-constexpr double kCutUs = 12;
+// Where sequences are cut: tickets and certificates; each step of carrying a state; and what N and
+// D of the heads that do not forget take besides, as a share.  Fitted to 105 shapes on an H200, -10
+// to +5 %.
+struct CutCost {
+  double us;
+  double carry_us;
+};
+constexpr CutCost kMmaCut{.us = 12, .carry_us = 3};
+constexpr CutCost kWgmmaCut{.us = 14, .carry_us = 1};
 constexpr double kCutShare = 0.6;
-constexpr double kCarryUs = 3;
 // The second kernel with wgmma, fitted to (2, 8) to (16, 64) heads on an H200: cycles for a chunk
 // when a block has the multiprocessor to itself, fixed and for each token; and of the
 // multiprocessor for each block, all for 128 key dims.
@@ -51,9 +55,6 @@ constexpr double kWgmmaTokenCycles = 25;
 constexpr double kWgmmaBlockCycles = 200;
 constexpr double kWgmmaBlockTokenCycles = 20;
 constexpr double kWgmmaRegisters = 168;
-constexpr double kWgmmaCutUs = 14;
-constexpr double kWgmmaCutShare = 0.6;
-constexpr double kWgmmaCarryUs = 1;
 // f32 operands: three products of tf32, which run at half the rate of bf16, twice the bytes.
 constexpr double kF32Products = 6;
 constexpr double kF32Lone = 3;
@@ -102,6 +103,7 @@ double scan_us(const GdnPrefillScanKey& key, const PrefillLoad& load, const Targ
                                        : kScanRegisters + kScanTokenRegisters * key.chunk_size +
                                              kScanStateRegisters * key.key_dim / 128;
   const double most = resident_blocks({registers, threads(key), shared_bytes(key)}, target);
+  const double places = target.sm_count * most;
   const double per_sequence = load.heads * (key.value_dim / (16.0 * key.warps));
   const double blocks = static_cast<double>(load.sequences) * per_sequence;
   const ScanChunk chunk = scan_chunk(key, target);
@@ -112,7 +114,6 @@ double scan_us(const GdnPrefillScanKey& key, const PrefillLoad& load, const Targ
   // Of so many blocks, each of so many chunks: each waits for itself, and all share what a
   // multiprocessor can do.
   const auto scan_of = [&](double count, double chunks) {
-    const double places = target.sm_count * most;
     if (key.wgmma) {
       // Blocks of one length, which end together: wave after wave, the last of them less full.
       const auto wave_of = [&](double each) { return std::max(chunk.lone, each * block); };
@@ -132,7 +133,7 @@ double scan_us(const GdnPrefillScanKey& key, const PrefillLoad& load, const Targ
   const double bytes = static_cast<double>(load.sequences) * chunks_of(load.length) * load.heads *
                        key.chunk_size * 2 * key.value_dim * size_of(key.dtype);
   const double states = static_cast<double>(load.sequences) * load.heads * state_bytes(key);
-  const double waves = ceil_div(blocks, target.sm_count * most);
+  const double waves = ceil_div(blocks, places);
   return waves * kScanBlockUs + states / copy_rate(target) +
          std::max({work, tail, bytes / copy_rate(target)});
 }
@@ -179,11 +180,10 @@ double split_prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanK
   cut.length = (load.length + parts - 1) / parts;
   cut.longest = (load.longest + longest - 1) / longest;
   const double once = scan_us(scan, cut, target);
-  const double share = scan.wgmma ? kWgmmaCutShare : kCutShare;
-  const double carry = scan.wgmma ? kWgmmaCarryUs : kCarryUs;
-  const double joined = longest > 1 ? once * share + static_cast<double>(longest) * carry : 0;
-  const double cut_us = scan.wgmma ? kWgmmaCutUs : kCutUs;
-  return 2 * kPrefillStartUs + chunks_us(chunks, load, target) + cut_us + once + joined;
+  const CutCost& cost = scan.wgmma ? kWgmmaCut : kMmaCut;
+  const double joined =
+      longest > 1 ? once * kCutShare + static_cast<double>(longest) * cost.carry_us : 0;
+  return 2 * kPrefillStartUs + chunks_us(chunks, load, target) + cost.us + once + joined;
 }
 
 }  // namespace cubinery::gdn

@@ -266,12 +266,6 @@ std::optional<std::string> why_no_kernels(const PrefillKernels& fixed,
   return "its blocks need more shared memory";
 }
 
-void add_scan_by_threads(GdnPrefillScanKey key, std::vector<KernelSpec>* specs) {
-  if (!key.wgmma) return;
-  key.threads_copy = true;
-  specs->push_back(*spec_of(key));
-}
-
 bool fit(const PrefillKernels& keys, const PrefillProblem& problem, const Target& target) {
   const int limit = target.shared_bytes_per_block;
   return valid(keys.chunks) && valid(keys.scan) && keys.chunks.chunk_size == keys.scan.chunk_size &&

@@ -29,9 +29,6 @@ std::vector<PrefillKernels> default_kernels(const PrefillKernels& fixed,
 std::optional<std::string> why_no_kernels(const PrefillKernels& fixed,
                                           const PrefillProblem& problem, const Target& target);
 
-// With wgmma, the scan for tensors that the copy engine cannot read or write.
-void add_scan_by_threads(GdnPrefillScanKey key, std::vector<KernelSpec>* specs);
-
 // Whether they run together, and on the target.
 bool fit(const PrefillKernels& keys, const PrefillProblem& problem, const Target& target);
 

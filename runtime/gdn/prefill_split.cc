@@ -2,16 +2,10 @@
 
 #include <utility>
 
-#include "runtime/gdn/prefill_kernels.h"
-
 namespace cubinery::gdn {
 namespace {
 
 using SplitKeys = PrefillSplit::KeySet;
-
-PrefillKernels split_kernels_of(const SplitKeys& keys) {
-  return {.chunks = std::get<0>(keys), .scan = std::get<1>(keys)};
-}
 
 PartRule rule_of(const PrefillProblem& problem, const SplitKeys& keys, const Target& target) {
   return {problem, std::get<1>(keys), std::get<2>(keys).warps_per_sm, target.sm_count};
@@ -20,17 +14,17 @@ PartRule rule_of(const PrefillProblem& problem, const SplitKeys& keys, const Tar
 }  // namespace
 
 void PrefillSplit::set_own_fields(KeySet* keys) const {
+  PrefillScanPath::set_own_fields(keys);
   std::get<1>(*keys).parts = true;
-  std::get<1>(*keys).wgmma = wgmma_;
 }
 
 std::vector<SplitKeys> PrefillSplit::default_keys(const PrefillProblem& problem,
                                                   const Target& target) const {
   // The widest scan was the fastest for nearly every shape: parts fill the machine.  With wgmma a
   // multiprocessor holds more of them.
-  const PartChoice choice = wgmma_ ? PartChoice{.warps_per_sm = 24} : PartChoice{};
+  const PartChoice choice = with_wgmma() ? PartChoice{.warps_per_sm = 24} : PartChoice{};
   std::vector<SplitKeys> found;
-  const auto kernels = default_kernels(split_kernels_of(fixed_keys(problem)), problem, target);
+  const auto kernels = default_kernels(kernels_of(fixed_keys(problem)), problem, target);
   if (!kernels.empty()) {
     found.emplace_back(kernels.front().chunks, kernels.front().scan, choice);
   }
@@ -43,16 +37,12 @@ std::optional<std::string> PrefillSplit::why_not(const PrefillProblem& problem,
   if (problem.split == Split::kAuto && problem.batch_invariant) {
     return "batch_invariant, and the problem does not ask for it";
   }
-  return why_no_kernels(split_kernels_of(fixed_keys(problem)), problem, target);
+  return why_no_kernels(kernels_of(fixed_keys(problem)), problem, target);
 }
 
 bool PrefillSplit::is_worth_measuring(const PartChoice& choice) const {
   const int warps = choice.warps_per_sm;
-  return wgmma_ ? warps == 8 || warps == 12 || warps == 24 : warps <= 8 || warps == 16;
-}
-
-void PrefillSplit::add_other_kernels(const KeySet& keys, std::vector<KernelSpec>* specs) const {
-  add_scan_by_threads(std::get<1>(keys), specs);
+  return with_wgmma() ? warps == 8 || warps == 12 || warps == 24 : warps <= 8 || warps == 16;
 }
 
 bool PrefillSplit::fits(const PrefillProblem& problem, const KeySet& keys,
@@ -64,7 +54,7 @@ bool PrefillSplit::fits(const PrefillProblem& problem, const KeySet& keys,
   return scan.chunk_size <= 32 && is_worth_measuring(choice) &&
          chunks.warps == GdnPrefillChunksKey{}.warps &&
          scan.stages == with_stages_in(target.shared_bytes_per_block, three).stages &&
-         fit(split_kernels_of(keys), problem, target);
+         fit(kernels_of(keys), problem, target);
 }
 
 double PrefillSplit::us(const PrefillProblem& problem, const KeySet& keys, const Point& at,
@@ -76,7 +66,7 @@ double PrefillSplit::us(const PrefillProblem& problem, const KeySet& keys, const
 std::unique_ptr<const PrefillRunner> PrefillSplit::loaded(const PrefillProblem& problem,
                                                           const KeySet& keys, const Target& target,
                                                           std::vector<Kernel> kernels) const {
-  return prefill_runner(problem, split_kernels_of(keys), rule_of(problem, keys, target), target,
+  return prefill_runner(problem, kernels_of(keys), rule_of(problem, keys, target), target,
                         std::move(kernels));
 }
 

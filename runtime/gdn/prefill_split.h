@@ -1,15 +1,10 @@
-// The paths of prefill that cut long sequences into parts: the kernels of prefill_whole.h, the scan
-// with its `parts` (common/parts.h).
+// The paths of prefill that cut long sequences into parts: the scan with its `parts`
+// (common/parts.h).
 #pragma once
 
-#include <string>
 #include <tuple>
-#include <vector>
 
-#include "gdn_prefill_chunks/fields.h"
-#include "gdn_prefill_scan/fields.h"
-#include "runtime/gdn/prefill_operator.h"
-#include "runtime/operator/keyed_path.h"
+#include "runtime/gdn/prefill_scan_path.h"
 
 namespace cubinery {
 namespace gdn {
@@ -32,16 +27,10 @@ struct Fields<gdn::PartChoice> {
 
 namespace gdn {
 
-using PrefillSplitBase =
-    KeyedPath<PrefillProblem, PrefillRunner, GdnPrefillChunksKey, GdnPrefillScanKey, PartChoice>;
-
-class PrefillSplit final : public PrefillSplitBase {
+class PrefillSplit final : public PrefillScanPath<PartChoice> {
  public:
   PrefillSplit(std::string_view name, bool wgmma)
-      : KeyedPath(name, {KernelNames{.prefix = "chunks.", .shared = "chunk_size"},
-                         KernelNames{.prefix = "scan.", .shared = "chunk_size"},
-                         KernelNames{.prefix = "parts."}}),
-        wgmma_(wgmma) {}
+      : PrefillScanPath(name, wgmma, KernelNames{.prefix = "parts."}) {}
 
   std::optional<std::string> why_not(const PrefillProblem& problem,
                                      const Target& target) const override;
@@ -51,7 +40,6 @@ class PrefillSplit final : public PrefillSplitBase {
 
  protected:
   void set_own_fields(KeySet* keys) const override;
-  void add_other_kernels(const KeySet& keys, std::vector<KernelSpec>* specs) const override;
   bool fits(const PrefillProblem& problem, const KeySet& keys, const Target& target) const override;
   double us(const PrefillProblem& problem, const KeySet& keys, const Point& at,
             const Target& target) const override;
@@ -61,8 +49,6 @@ class PrefillSplit final : public PrefillSplitBase {
 
  private:
   bool is_worth_measuring(const PartChoice& choice) const;
-
-  bool wgmma_;
 };
 
 const PrefillSplit& prefill_split();

@@ -2,21 +2,10 @@
 
 #include <utility>
 
-#include "runtime/gdn/prefill_kernels.h"
-
 namespace cubinery::gdn {
-namespace {
 
-using KeySet = PrefillWhole::KeySet;
-
-PrefillKernels kernels_of(const KeySet& keys) {
-  return {.chunks = std::get<0>(keys), .scan = std::get<1>(keys)};
-}
-
-}  // namespace
-
-std::vector<KeySet> PrefillWhole::default_keys(const PrefillProblem& problem,
-                                               const Target& target) const {
+std::vector<PrefillWhole::KeySet> PrefillWhole::default_keys(const PrefillProblem& problem,
+                                                             const Target& target) const {
   std::vector<KeySet> found;
   for (const auto& [chunks, scan] :
        default_kernels(kernels_of(fixed_keys(problem)), problem, target)) {
@@ -29,10 +18,6 @@ std::optional<std::string> PrefillWhole::why_not(const PrefillProblem& problem,
                                                  const Target& target) const {
   if (problem.split == Split::kAlways) return "the problem asks for split sequences";
   return why_no_kernels(kernels_of(fixed_keys(problem)), problem, target);
-}
-
-void PrefillWhole::add_other_kernels(const KeySet& keys, std::vector<KernelSpec>* specs) const {
-  add_scan_by_threads(std::get<1>(keys), specs);
 }
 
 bool PrefillWhole::fits(const PrefillProblem& problem, const KeySet& keys,

@@ -1,0 +1,56 @@
+// What the paths of prefill have in common: chunk records, then a scan, with mma.sync on every
+// architecture or with wgmma on sm_90a.
+#pragma once
+
+#include <array>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "gdn_prefill_chunks/fields.h"
+#include "gdn_prefill_scan/fields.h"
+#include "runtime/gdn/prefill_kernels.h"
+#include "runtime/gdn/prefill_operator.h"
+#include "runtime/operator/keyed_path.h"
+
+namespace cubinery::gdn {
+
+// `More`: keys behind those of the two kernels.
+template <class... More>
+class PrefillScanPath : public KeyedPath<PrefillProblem, PrefillRunner, GdnPrefillChunksKey,
+                                         GdnPrefillScanKey, More...> {
+  using Base =
+      KeyedPath<PrefillProblem, PrefillRunner, GdnPrefillChunksKey, GdnPrefillScanKey, More...>;
+
+ public:
+  using typename Base::KeySet;
+
+ protected:
+  // `more`: a KernelNames for each of `More`.
+  template <class... Names>
+  PrefillScanPath(std::string_view name, bool wgmma, Names... more)
+      : Base(name, std::array{KernelNames{.prefix = "chunks.", .shared = "chunk_size"},
+                              KernelNames{.prefix = "scan.", .shared = "chunk_size"}, more...}),
+        wgmma_(wgmma) {}
+
+  static PrefillKernels kernels_of(const KeySet& keys) {
+    return {.chunks = std::get<0>(keys), .scan = std::get<1>(keys)};
+  }
+
+  void set_own_fields(KeySet* keys) const override { std::get<1>(*keys).wgmma = wgmma_; }
+
+  // With wgmma, the scan for tensors that the copy engine cannot read or write.
+  void add_other_kernels(const KeySet& keys, std::vector<KernelSpec>* specs) const final {
+    if (!wgmma_) return;
+    GdnPrefillScanKey key = std::get<1>(keys);
+    key.threads_copy = true;
+    specs->push_back(*spec_of(key));
+  }
+
+  bool with_wgmma() const { return wgmma_; }
+
+ private:
+  bool wgmma_;
+};
+
+}  // namespace cubinery::gdn
