@@ -246,6 +246,7 @@ __device__ void carry_states(const GdnPrefillScanParams& p, const Unit& unit, co
   constexpr int kAtOnce = 31;
   Carrier carrier;
   State state;
+  int held = -1;  // the part that `state` lies behind; -1: none
   for (int first = 1; first + 1 < part.cut.parts; first += kAtOnce) {
     const unsigned carried = dev::uniform(parts_carried_to(p, unit, part, first));
     unsigned over = carried & carried >> 1;  // parts that a state is carried to and on from
@@ -255,10 +256,15 @@ __device__ void carry_states(const GdnPrefillScanParams& p, const Unit& unit, co
       over >>= gap;
       number += gap;
       const int steps = __ffs(~over) - 1;
-      load_state_behind(state, p, unit, result_of(p, unit, part, number - 1));
+      // Where it goes on from the parts looked at before, the state is still in registers; the
+      // stored one may not be whole before the blocks of other columns have run.
+      if (number - 1 != held) {
+        load_state_behind(state, p, unit, result_of(p, unit, part, number - 1));
+      }
       carrier.carry(state, p, unit, result_of(p, unit, part, number), steps);
       over >>= steps;
       number += steps;
+      held = number - 1;
     }
   }
 }

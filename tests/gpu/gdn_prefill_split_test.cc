@@ -1,6 +1,8 @@
 // Prefill with sequences cut into parts: exact, whatever the gates, and the same bits every time.
 #include <cmath>
 #include <cstring>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "tests/gpu/launches.h"
@@ -114,25 +116,42 @@ TEST_CASE("GdnPrefillSplit.BatchInvariantBitsDoNotDependOnTheBatch", "[gpu][pref
   }
 }
 
-void expect_same_bits(int launches) {
+// More than 32 parts, the states of which are not all carried in one go.
+TEST_CASE("GdnPrefillSplit.MoreThan32Parts", "[gpu][prefill][big][slow]") {
   PrefillProblem problem = split_varlen();
-  problem.inputs.use_qk_l2norm = true;
-  const PrefillCase c(problem, {.lengths = {1000, 64, 333}}, {.seed = seed()});
-  const gdn::Prefill prefill = prepare(problem);
-  const GdnMemory first = run(c, prefill);
-  const Session<PrefillCase> session(c, prefill, c.args());
-  for (int i = 0; i < launches; ++i) {
-    c.upload();
-    const Status status = session.launch(c.args());
-    if (!status.ok() || first_difference(session.finish(), first) != "") {
-      FAIL("launch " << i << ": " << status.message() << first_difference(session.finish(), first));
-    }
+  problem.batch_invariant = true;
+  for (const GateDistribution gates : {GateDistribution::kQwen, GateDistribution::kUndecayed}) {
+    run_case(problem, {.lengths = {100, 70 * 4096}}, {.seed = seed(), .gates = gates});
   }
 }
 
-TEST_CASE("GdnPrefillSplit.SameBitsEveryTime", "[gpu][prefill]") { expect_same_bits(500); }
+// From threads with data of their own, so that launches meet on the device in many ways.
+void expect_same_bits(int threads, int launches) {
+  PrefillProblem problem = split_varlen();
+  problem.inputs.use_qk_l2norm = true;
+  const gdn::Prefill prefill = prepare(problem);
+  std::vector<std::unique_ptr<PrefillCase>> cases;
+  std::vector<std::unique_ptr<Session<PrefillCase>>> sessions;
+  for (int t = 0; t < threads; ++t) {
+    const PrefillCase& c = *cases.emplace_back(std::make_unique<PrefillCase>(
+        problem, CaseShape{.lengths = {1000, 64, 333}}, CaseOptions{.seed = seed()}));
+    sessions.push_back(std::make_unique<Session<PrefillCase>>(c, prefill, c.args()));
+  }
+  const GdnMemory first = run(*cases[0], prefill);
+  const std::vector<int> failures =
+      failures_in_threads(threads, launches / threads, [&](std::size_t t) {
+        cases[t]->upload();
+        return sessions[t]->launch(cases[t]->args()).ok() &&
+               sessions[t]->stream().synchronize().ok() &&
+               first_difference(cases[t]->download(), first).empty();
+      });
+  CHECK(failures == std::vector<int>(failures.size()));
+  for (const auto& session : sessions) session->finish();  // guard bands
+}
+
+TEST_CASE("GdnPrefillSplit.SameBitsEveryTime", "[gpu][prefill]") { expect_same_bits(2, 500); }
 TEST_CASE("GdnPrefillSplit.SameBitsInAHundredThousandLaunches", "[gpu][prefill][big]") {
-  expect_same_bits(100000);
+  expect_same_bits(8, 100000);
 }
 
 }  // namespace

@@ -35,14 +35,14 @@ void skip_test(const std::string& why) {
 
 int skipped_tests() { return static_cast<int>(skipped.size()); }
 
-std::vector<int> launch_from_threads(int threads, int launches,
-                                     const std::function<Status(std::size_t)>& launch) {
+std::vector<int> failures_in_threads(int threads, int times,
+                                     const std::function<bool(std::size_t)>& run) {
   std::vector<int> failures(static_cast<std::size_t>(threads));
   {
     std::vector<std::jthread> running;
     for (std::size_t t = 0; t < failures.size(); ++t) {
       running.emplace_back([&, t] {
-        for (int i = 0; i < launches; ++i) failures[t] += launch(t).ok() ? 0 : 1;
+        for (int i = 0; i < times; ++i) failures[t] += run(t) ? 0 : 1;
       });
     }
   }

@@ -27,10 +27,10 @@ std::string test_name();
 void skip_test(const std::string& why);
 int skipped_tests();
 
-// Calls launch(0) ... launch(threads - 1), each `launches` times and all from threads of their own,
-// which have no current CUDA context.  Returns the failures of each once the device is idle.
-std::vector<int> launch_from_threads(int threads, int launches,
-                                     const std::function<Status(std::size_t)>& launch);
+// Calls run(0) ... run(threads - 1), each `times` times and all from threads of their own, which
+// have no current CUDA context.  Returns how often each gave false, once the device is idle.
+std::vector<int> failures_in_threads(int threads, int times,
+                                     const std::function<bool(std::size_t)>& run);
 
 // Fails the running test case.
 [[noreturn]] void fail_to_prepare(const std::string& problem, const Status& error);

@@ -78,9 +78,9 @@ void expect_same_from_threads(const std::vector<std::unique_ptr<Case>>& cases,
     expected.push_back(run_repeatedly(*one, prepared, false, launches));
     one->upload();
   }
-  const std::vector<int> failures =
-      launch_from_threads(static_cast<int>(cases.size()), launches,
-                          [&](std::size_t t) { return sessions[t]->launch(cases[t]->args()); });
+  const std::vector<int> failures = failures_in_threads(
+      static_cast<int>(cases.size()), launches,
+      [&](std::size_t t) { return sessions[t]->launch(cases[t]->args()).ok(); });
   for (std::size_t t = 0; t < cases.size(); ++t) {
     INFO("thread " << t << ", seed " << seed());
     CHECK(failures[t] == 0);
