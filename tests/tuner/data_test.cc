@@ -794,6 +794,9 @@ TEST_CASE("TunablesWithoutADevice", "[cpu]") {
         Shape{{"states", 128}, {"length", 2048}, {"skew", 2}, {"group", 2}});
   CHECK(prefill->default_configuration(shape) < prefill->space().configurations.size());
   CHECK(prefill->check(0).error().code() == Code::kUnsupported);
+  options.paths = {"gdn_prefill=split"};
+  const auto split = make_tunable(Context::create(options).value(), problem).value();
+  CHECK(split->default_configuration(shape) < split->space().configurations.size());
   problem.key_dim = 17;
   CHECK(make_tunable(context, problem).error().code() == Code::kInvalidArgument);
 }

@@ -50,7 +50,7 @@ class GdnTunable final : public Tunable {
   std::size_t default_configuration(const Shape& shape) const override {
     const auto made = gdn_shape(problem_, shape);
     const Problem& problem = made ? made->problem : problem_;
-    const auto planner = Planner<Problem>::create(problem, target_);
+    const auto planner = Planner<Problem>::create(problem, target_, path_options(context_));
     if (!planner) return space_.configurations.size();
     const Point at = made ? Harness::point(problem, made->lengths) : Point{1, 1, 1};
     return index_of(space_, planner->plan(nullptr).values(at));
