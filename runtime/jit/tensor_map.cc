@@ -29,8 +29,11 @@ std::optional<TensorMap> tensor_map(const Kernel& kernel, const BoxedTensor& ten
     if (bytes <= 0 || bytes >= kMostBytes || bytes % kUnit != 0) return std::nullopt;
     strides[d - 1] = static_cast<cuuint64_t>(bytes);
   }
+  const Device& device = *kernel.state().device;
+  // Without a current context, the driver makes no map.
+  const CurrentContext current(device.driver(), device.context());
   CUtensorMap made{};
-  const CUresult result = kernel.state().device->driver().cuTensorMapEncodeTiled(
+  const CUresult result = device.driver().cuTensorMapEncodeTiled(
       &made,
       tensor.dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                    : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,

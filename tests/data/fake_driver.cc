@@ -182,6 +182,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType, cuuint32_
                                 CUtensorMapSwizzle, CUtensorMapL2promotion,
                                 CUtensorMapFloatOOBfill) {
   const std::lock_guard lock(mutex);
+  if (current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (settings.encode != CUDA_SUCCESS) return settings.encode;
   settings.map_strides.emplace_back(strides, strides + rank - 1);
   std::memcpy(map, &address, sizeof(address));

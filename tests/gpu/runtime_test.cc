@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "codegen/arch.h"
+#include "runtime/jit/tensor_map.h"
 #include "tests/cache/temp_dir.h"
 #include "tests/gpu/cases.h"
 
@@ -240,6 +241,25 @@ TEST_CASE("Runtime.ClustersAndSharedMemoryBeyondThePlainLimit", "[gpu]") {
   std::vector<int> found(8);
   std::memcpy(found.data(), ranks.download().data(), ranks.bytes());
   CHECK(found == expected);
+}
+
+// The driver makes maps only where a context is current.
+TEST_CASE("Runtime.TensorMapsAreMadeOnAnyThread", "[gpu]") {
+  if (parse_arch(gpu().context().arch())->major < 9) {
+    skip_test("no copy engine on this device");
+    return;
+  }
+  const Kernel kernel = get(gpu().context(), a_kernel());
+  const DeviceBuffer rows(gpu(), 64 * 128 * 2);
+  bool made = false;
+  std::thread([&] {
+    made = tensor_map(kernel, {.data = rows.data(),
+                               .extents = {128, 1, 64, 1},
+                               .strides = {1, 128, 128, 0},
+                               .box = {64, 1, 32, 1}})
+               .has_value();
+  }).join();
+  CHECK(made);
 }
 
 }  // namespace
