@@ -1,5 +1,6 @@
 // What tuning launches and what it compares with: data, layouts, shapes, checks.  The operators are
 // played by the reference in float, on the host.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -586,12 +587,17 @@ TEST_CASE("PatternsHaveTheRowsThatTheyPromise", "[cpu]") {
   CHECK(std::abs(sum - 1) < 0.02);  // unit rows where the kernel does not make them so
   CHECK(patterns.of(GdnTensor::kG).size() == idx(GdnPatterns::kRows * 2 * 4));
   CHECK(patterns.of(GdnTensor::kALog).empty());
-  PrefillProblem eight = problem;
-  eight.heads.q = eight.heads.k = eight.heads.v = 8;
-  const GdnPatterns qwen(eight, {.seed = 6});
-  int still = 0;
-  for (const double decay : qwen.decay()) still += decay == 0 ? 1 : 0;
-  CHECK(still == 2);
+}
+
+// What is timed has heads that never decay and heads that do, however few there are.
+TEST_CASE("TimedOperandsHaveHeadsThatNeverDecay", "[cpu]") {
+  for (const int heads : {2, 4, 8, 16, 32, 64}) {
+    PrefillProblem problem = tiny();
+    problem.heads.q = problem.heads.k = problem.heads.v = heads;
+    const GdnPatterns qwen(problem, GdnOperands::Options{}.data);
+    const auto still = std::count(qwen.decay().begin(), qwen.decay().end(), 0.0);
+    CHECK(still == std::max(1, heads / 4));
+  }
 }
 
 // Problems and data of every kind of number that is drawn.

@@ -46,7 +46,10 @@ class GdnOperands {
  public:
   struct Options {
     std::vector<std::int64_t> lengths{};  // of the sequences; dense: all the same
-    DataOptions data{.seed = 6};  // qwen: of the first 8, 16 and 32 heads a quarter never decays
+    // qwen: of the first 4, 8, 16, 32 and 64 heads a quarter never decays, and of the first 2 one.
+    // Parts of heads that all decay need no states of others: what is fastest for them is not
+    // what is fastest for most.
+    DataOptions data{.seed = 1730};
     std::optional<float> scale{};
     std::size_t workspace_bytes = 0;  // of each set
     std::int64_t l2_bytes = 0;        // of the device
