@@ -165,16 +165,20 @@ def decode_table(rows):
     return table(["requests", *(f"{dtype}, {layout.upper()}" for dtype, layout in kinds)], lines)
 
 
-def prefill_table(rows):
+def prefill_table(rows, h100_rows):
+    def key(row):
+        return row["qk_heads"], row["v_heads"], row["protocol"], tuple(row["seqlens"])
+
+    h100 = {key(row): row["ms"] for row in h100_rows}
     lines = []
     for row in rows:
         fla = row.get("peers_ms", {}).get("fla-0.5.2")
         published = row.get("best_published_ms")
         lines.append([tokens(row), heads(row), row["protocol"], duration(row["byte_floor_ms"] / 1e3),
-                      duration(row["ms"] / 1e3), duration(fla / 1e3) if fla else "",
+                      duration(row["ms"] / 1e3), duration(h100[key(row)] / 1e3), duration(fla / 1e3) if fla else "",
                       f"{duration(published / 1e3)} {row['best_published']}" if published else "",
                       f"{published / row['ms']:.2f}x" if published else ""])
-    return table(["tokens", "heads", "protocol", "byte floor", "cubinery", "FLA 0.5.2", "best published",
+    return table(["tokens", "heads", "protocol", "byte floor", "cubinery", "on an H100", "FLA 0.5.2", "best published",
                   "published / cubinery"], lines)
 
 
@@ -230,8 +234,9 @@ def tuning_table(results):
     shown = sorted(shown, key=gain, reverse=True)[:TUNING_ROWS]
     rows = []
     for result in (r for r in results if r in shown):
-        changes = [f"{name} {value} for {result['otherwise'].get(name)}"
-                   for name, value in result["configuration"].items() if value != result["otherwise"].get(name)]
+        otherwise = result["otherwise"]
+        changes = [f"{name} {value} for {otherwise[name]}" if name in otherwise else f"{name} {value}"
+                   for name, value in result["configuration"].items() if value != otherwise.get(name)]
         rows.append([tuning_label(result, results), duration(result["otherwise_ms"]["median"] / 1e3),
                      duration(result["ms"]["median"] / 1e3), f"{gain(result):.1%}",
                      ", ".join(changes) or "the default won"])
@@ -248,14 +253,15 @@ class Records:
     def __init__(self):
         folder = ROOT / "benchmarks" / "results"
         self.alone = json.loads((folder / "h200.json").read_text())
+        self.h100 = json.loads((folder / "h100.json").read_text())
         self.first = json.loads((folder / "compare" / "h200_first_request.json").read_text())
         self.side_by_side = [json.loads(p.read_text()) for p in sorted((folder / "compare").glob("*.json"))]
         self.compared = compared_rows(self.side_by_side)
         self.host = [r for record in [self.alone, *self.side_by_side] for r in record["rows"] if r["op"] == "host"]
         self.tuned = tuning_results()
 
-    def of(self, op):
-        return [r for r in self.alone["rows"] if r["op"] == op]
+    def of(self, op, record=None):
+        return [r for r in (record or self.alone)["rows"] if r["op"] == op]
 
     def machine(self):
         return listed(f"{record['gpu']}, driver {record['driver']}, NVRTC {record['nvrtc']}"
@@ -323,9 +329,9 @@ def results_page(records):
 
     lines += ["## Prefill", ""]
     lines += paragraph(
-        f"{origin(prefill).capitalize()}. FLA 0.5.2 was measured with the same protocol on the same kind of GPU, on "
-        "another day. Published times are their authors' own, on the same kind of GPU.")
-    lines += prefill_table(prefill)
+        f"{origin(prefill).capitalize()}; one column is from an {records.h100['gpu']}. FLA 0.5.2 was measured with the "
+        "same protocol on the same kind of GPU, on another day. Published times are their authors' own, on the same kind of GPU.")
+    lines += prefill_table(prefill, records.of("gdn_prefill", records.h100))
 
     lines += ["## Tuning", ""]
     lines += paragraph(
