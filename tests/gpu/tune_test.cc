@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -82,8 +83,13 @@ TEST_CASE("Timer.RepeatsItselfWithinTheSpread", "[gpu][slow]") {
   tunable->prepare(configuration).value();
   const std::unique_ptr<Workload> workload = workload_of(*tunable, shape);
   const std::unique_ptr<Timer> timer = make_timer(context).value();
-  const Timing first = timer->time(*workload, configuration, 20).value();
-  const Timing second = timer->time(*workload, configuration, 20).value();
+  constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+  const Timing first = timer->time(*workload, configuration, 20, kNoLimit).value();
+  const Timing second = timer->time(*workload, configuration, 20, 10 * first.median).value();
+  CHECK(second.samples == 20);
+  const Timing over = timer->time(*workload, configuration, 20, 0.5 * first.median).value();
+  CHECK(over.samples == 1);
+  CHECK(over.median > 0.5 * first.median);
   const std::vector<Timing> both =
       timer->run_off(*workload, {configuration, configuration}, 40).value();
   CHECK(first.samples == 20);

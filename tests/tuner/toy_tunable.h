@@ -124,13 +124,16 @@ class ToyTimer : public Timer {
   using Cost = std::function<double(std::int64_t rows, std::size_t configuration)>;
   explicit ToyTimer(Cost cost) : cost_(std::move(cost)) {}
 
-  Result<Timing> time(Workload& workload, std::size_t configuration, int replays) override {
+  Result<Timing> time(Workload& workload, std::size_t configuration, int replays,
+                      double most_ms) override {
     if (deadly.contains(configuration)) {
       dead = true;
       return Status(Code::kDriver, "cuEventSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS");
     }
     if (failing.contains(configuration)) return Status(Code::kDriver, "cuGraphLaunch: refused");
-    return sample(workload, configuration, replays);
+    Timing timing = sample(workload, configuration, replays);
+    if (timing.median > most_ms) timing.samples = 1;
+    return timing;
   }
   Result<std::vector<Timing>> run_off(Workload& workload,
                                       const std::vector<std::size_t>& configurations,

@@ -88,6 +88,21 @@ TEST_CASE("Tune.TheCloseOnesAreTimedInFull", "[nvrtc]") {
   }
 }
 
+TEST_CASE("Tune.WhatIsMuchSlowerThanTheBestIsReplayedOnce", "[nvrtc]") {
+  const Bench bench;
+  ToyTunable tunable;
+  ToyTimer timer(even_cost);
+  const TuneSettings settings = bench.settings();
+  bench.tuned(timer, tunable, {100}, settings);
+  const Measurements all = measurements_in(settings);
+  const auto samples = [&](std::size_t configuration) {
+    return measurement_of(all, tunable.of.configurations[configuration]).ms.samples;
+  };
+  CHECK(samples(4) == 1);  // 80 % slower
+  CHECK(samples(7) == kQuickReplays);
+  CHECK(samples(0) == kFullReplays);  // 50 %, but the default
+}
+
 TEST_CASE("Tune.WrongOnesAreRecordedAndNeverChosen", "[nvrtc]") {
   const Bench bench;
   ToyTunable tunable;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "tuner/measure/search.h"
@@ -162,7 +163,11 @@ Status TuneRun::check(std::size_t configuration, Measurement* measurement) {
 Status TuneRun::time(ShapeRun* shape, std::size_t configuration, int replays,
                      Measurement* measurement) {
   const auto start = machine_.timer.now();
-  const Result<Timing> timing = machine_.timer.time(*shape->workload, configuration, replays);
+  const double most_ms = shape->best && replays == kQuickReplays
+                             ? *shape->ms[*shape->best] * (1 + kHopeless)
+                             : std::numeric_limits<double>::infinity();
+  const Result<Timing> timing =
+      machine_.timer.time(*shape->workload, configuration, replays, most_ms);
   measurement->timing_ms = Milliseconds(machine_.timer.now() - start).count();
   if (!timing) {
     reject(measurement, Verdict::kRuntime, timing.error().message());

@@ -40,9 +40,11 @@ struct Stopwatch {
 struct Replay {
   DeviceGraph graph;
   int launches = 0;
+  bool is_over = false;  // no more samples
   std::vector<double> samples{};
 
-  static Result<Replay> make(const Stopwatch& watch, int sets, const TimedLaunch& launch) {
+  static Result<Replay> make(const Stopwatch& watch, int sets, const TimedLaunch& launch,
+                             double most_ms) {
     const auto round = [&] {
       for (int set = 0; set < sets; ++set) {
         CUBINERY_RETURN_IF_ERROR(launch(watch.stream.get(), set));
@@ -52,8 +54,16 @@ struct Replay {
     Result<DeviceGraph> one_round = DeviceGraph::capture(watch.stream, round);
     if (!one_round) return std::move(one_round).error();
     CUBINERY_RETURN_IF_ERROR(one_round->launch(watch.stream));  // warm-up
-    const Result<double> round_ms = watch.time(*one_round);
-    if (!round_ms) return round_ms.error().clone();
+    Result<double> round_ms = watch.time(*one_round);
+    if (!round_ms) return std::move(round_ms).error();
+    if (*round_ms > most_ms * sets) {
+      const Result<double> again_ms = watch.time(*one_round);
+      if (!again_ms) return again_ms.error().clone();
+      round_ms = std::min(*round_ms, *again_ms);
+      if (*round_ms > most_ms * sets) {
+        return Replay{std::move(*one_round), sets, /*is_over=*/true, {*round_ms / sets}};
+      }
+    }
     const int wanted = static_cast<int>(std::ceil(kGraphMs / std::max(*round_ms, 1e-3)));
     const int rounds = std::clamp(wanted, 1, std::max(1, kMaxLaunches / sets));
     Result<DeviceGraph> graph = DeviceGraph::capture(watch.stream, [&] {
@@ -62,10 +72,11 @@ struct Replay {
     });
     if (!graph) return std::move(graph).error();
     for (int i = 0; i < 2; ++i) CUBINERY_RETURN_IF_ERROR(graph->launch(watch.stream));
-    return Replay{std::move(*graph), rounds * sets};
+    return Replay{.graph = std::move(*graph), .launches = rounds * sets};
   }
 
   Status sample(const Stopwatch& watch) {
+    if (is_over) return {};
     const Result<double> ms = watch.time(graph);
     if (!ms) return ms.error().clone();
     samples.push_back(*ms / launches);
@@ -78,8 +89,10 @@ class DeviceTimer : public Timer {
   explicit DeviceTimer(std::shared_ptr<const Device> device)
       : device_(std::move(device)), clocks_(*device_) {}
 
-  Result<Timing> time(Workload& workload, std::size_t configuration, int replays) override {
-    Result<std::vector<Timing>> timings = run_off(workload, {configuration}, replays);
+  Result<Timing> time(Workload& workload, std::size_t configuration, int replays,
+                      double most_ms) override {
+    Result<std::vector<Timing>> timings = time_launches(
+        device_, workload.sets(), replays, {launch_of(workload, configuration)}, most_ms);
     if (!timings) return std::move(timings).error();
     return timings->front();
   }
@@ -90,9 +103,7 @@ class DeviceTimer : public Timer {
     std::vector<TimedLaunch> launches;
     launches.reserve(configurations.size());
     for (const std::size_t configuration : configurations) {
-      launches.emplace_back([&workload, configuration](Stream stream, int set) {
-        return workload.launch(configuration, stream, set);
-      });
+      launches.push_back(launch_of(workload, configuration));
     }
     return time_launches(device_, workload.sets(), rounds, launches);
   }
@@ -108,6 +119,12 @@ class DeviceTimer : public Timer {
   }
 
  private:
+  static TimedLaunch launch_of(Workload& workload, std::size_t configuration) {
+    return [&workload, configuration](Stream stream, int set) {
+      return workload.launch(configuration, stream, set);
+    };
+  }
+
   std::shared_ptr<const Device> device_;
   ClockReader clocks_;
 };
@@ -124,12 +141,13 @@ Timing summarise(std::vector<double> samples) {
 }
 
 Result<std::vector<Timing>> time_launches(const std::shared_ptr<const Device>& device, int sets,
-                                          int replays, const std::vector<TimedLaunch>& launches) {
+                                          int replays, const std::vector<TimedLaunch>& launches,
+                                          double most_ms) {
   const Result<Stopwatch> watch = Stopwatch::create(device);
   if (!watch) return watch.error().clone();
   std::vector<Replay> all;
   for (const TimedLaunch& launch : launches) {
-    Result<Replay> replay = Replay::make(*watch, sets, launch);
+    Result<Replay> replay = Replay::make(*watch, sets, launch, most_ms);
     if (!replay) return std::move(replay).error();
     all.push_back(std::move(*replay));
   }

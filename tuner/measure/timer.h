@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,8 +19,10 @@ namespace cubinery {
 class Timer {
  public:
   virtual ~Timer() = default;
-  // Milliseconds of one launch of a prepared configuration; `replays` samples.
-  virtual Result<Timing> time(Workload& workload, std::size_t configuration, int replays) = 0;
+  // Milliseconds of one launch of a prepared configuration; `replays` samples, or one, where
+  // launches take longer than `most_ms`.
+  virtual Result<Timing> time(Workload& workload, std::size_t configuration, int replays,
+                              double most_ms) = 0;
   // Several configurations, replays interleaved (a b c a b c ...) so that drifting clocks meet all
   // of them; in the order of `configurations`.
   virtual Result<std::vector<Timing>> run_off(Workload& workload,
@@ -45,8 +48,12 @@ using TimedLaunch = std::function<Status(Stream, int)>;
 // Milliseconds of each of `launches`, their replays interleaved.  A CUDA graph for each holds
 // several launches, going round the sets at least once and about 2 ms long, so that neither host
 // time nor the graph's own start shows; every replay is timed by events.
+//
+// Launches that take longer than `most_ms` have one sample, of one round of the sets: the shorter
+// of two, so that something else that disturbs one of them does not count.
 Result<std::vector<Timing>> time_launches(const std::shared_ptr<const Device>& device, int sets,
-                                          int replays, const std::vector<TimedLaunch>& launches);
+                                          int replays, const std::vector<TimedLaunch>& launches,
+                                          double most_ms = std::numeric_limits<double>::infinity());
 
 // Of any samples.  Requires: !samples.empty().
 Timing summarise(std::vector<double> samples);

@@ -30,6 +30,8 @@ inline constexpr int kMostContenders = 4;  // the best, the runner-up, the defau
 // What comes close: within this share of the best, and no more than so many.
 inline constexpr double kClose = 0.10;
 inline constexpr std::size_t kMostClose = 8;
+// What is slower than the best by more than this share is replayed once.
+inline constexpr double kHopeless = 0.30;
 // Differences below this share are not worth another configuration.
 inline constexpr double kWorth = 0.01;
 
