@@ -330,7 +330,8 @@ def results_page(records):
     lines += ["## Prefill", ""]
     lines += paragraph(
         f"{origin(prefill).capitalize()}; one column is from an {records.h100['gpu']}. FLA 0.5.2 was measured with the "
-        "same protocol on the same kind of GPU, on another day. Published times are their authors' own, on the same kind of GPU.")
+        "same protocol on the same kind of GPU, on another day. Published times are their authors' own, on the same kind "
+        "of GPU.")
     lines += prefill_table(prefill, records.of("gdn_prefill", records.h100))
 
     lines += ["## Tuning", ""]
