@@ -166,16 +166,16 @@ def decode_table(rows):
 
 
 def prefill_table(rows, h100_rows):
-    def key(row):
-        return row["qk_heads"], row["v_heads"], row["protocol"], tuple(row["seqlens"])
+    def labels(row):
+        return tokens(row), heads(row), row["protocol"]
 
-    h100 = {key(row): row["ms"] for row in h100_rows}
+    h100 = {labels(row): row["ms"] for row in h100_rows}
     lines = []
     for row in rows:
         fla = row.get("peers_ms", {}).get("fla-0.5.2")
         published = row.get("best_published_ms")
-        lines.append([tokens(row), heads(row), row["protocol"], duration(row["byte_floor_ms"] / 1e3),
-                      duration(row["ms"] / 1e3), duration(h100[key(row)] / 1e3), duration(fla / 1e3) if fla else "",
+        lines.append([*labels(row), duration(row["byte_floor_ms"] / 1e3), duration(row["ms"] / 1e3),
+                      duration(h100[labels(row)] / 1e3), duration(fla / 1e3) if fla else "",
                       f"{duration(published / 1e3)} {row['best_published']}" if published else "",
                       f"{published / row['ms']:.2f}x" if published else ""])
     return table(["tokens", "heads", "protocol", "byte floor", "cubinery", "on an H100", "FLA 0.5.2", "best published",

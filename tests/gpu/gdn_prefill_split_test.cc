@@ -138,13 +138,18 @@ void expect_same_bits(int threads, int launches) {
     sessions.push_back(std::make_unique<Session<PrefillCase>>(c, prefill, c.args()));
   }
   const GdnMemory first = run(*cases[0], prefill);
+  std::vector<std::string> wrong(sessions.size());  // with the last launch that was
   const std::vector<int> failures =
       failures_in_threads(threads, launches / threads, [&](std::size_t t) {
         cases[t]->upload();
-        return sessions[t]->launch(cases[t]->args()).ok() &&
-               sessions[t]->stream().synchronize().ok() &&
-               first_difference(cases[t]->download(), first).empty();
+        Status status = sessions[t]->launch(cases[t]->args());
+        if (status.ok()) status = sessions[t]->stream().synchronize();
+        const std::string found = status.ok() ? first_difference(cases[t]->download(), first)
+                                              : std::string(status.message());
+        if (!found.empty()) wrong[t] = found;
+        return found.empty();
       });
+  CHECK(wrong == std::vector<std::string>(wrong.size()));
   CHECK(failures == std::vector<int>(failures.size()));
   for (const auto& session : sessions) session->finish();  // guard bands
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -83,7 +82,6 @@ TEST_CASE("Timer.RepeatsItselfWithinTheSpread", "[gpu][slow]") {
   tunable->prepare(configuration).value();
   const std::unique_ptr<Workload> workload = workload_of(*tunable, shape);
   const std::unique_ptr<Timer> timer = make_timer(context).value();
-  constexpr double kNoLimit = std::numeric_limits<double>::infinity();
   const Timing first = timer->time(*workload, configuration, 20, kNoLimit).value();
   const Timing second = timer->time(*workload, configuration, 20, 10 * first.median).value();
   CHECK(second.samples == 20);

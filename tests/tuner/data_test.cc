@@ -587,6 +587,10 @@ TEST_CASE("PatternsHaveTheRowsThatTheyPromise", "[cpu]") {
   CHECK(std::abs(sum - 1) < 0.02);  // unit rows where the kernel does not make them so
   CHECK(patterns.of(GdnTensor::kG).size() == idx(GdnPatterns::kRows * 2 * 4));
   CHECK(patterns.of(GdnTensor::kALog).empty());
+  PrefillProblem eight = problem;
+  eight.heads.q = eight.heads.k = eight.heads.v = 8;
+  const GdnPatterns qwen(eight, {.seed = 6});
+  CHECK(std::count(qwen.decay().begin(), qwen.decay().end(), 0.0) == 2);
 }
 
 // What is timed has heads that never decay and heads that do, however few there are.

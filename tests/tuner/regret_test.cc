@@ -182,8 +182,8 @@ std::vector<TuningResult> results_of(const std::string& gpu) {
 std::pair<Rung, std::string> answer_to(const TuningResult& result, const std::string& other_gpu) {
   const Setting& setting = result.setting;
   Toolchain toolchain{.nvrtc = setting.nvrtc, .templates = {}};
-  for (const char* path : {"portable", "split", "hopper", "hopper_split"}) {
-    toolchain.templates[path] = result.templates;
+  for (const auto* path : OperatorOf<gdn::PrefillProblem>::paths()) {
+    toolchain.templates.emplace(path->name(), result.templates);
   }
   const Answers answers({.wanted = {.op = setting.op, .problem = setting.problem},
                          .gpu = setting.gpu,
@@ -220,8 +220,10 @@ TEST_CASE("WhatWasFastestOnTheOtherGpuIsNearTheBest", "[tuner]") {
   for (const auto& [of, values] : regrets) {
     INFO(of.first << ", " << of.second);
     CHECK(values.size() >= 53);
-    CHECK(mean(values) < 0.015);
-    CHECK(most(values) < 0.26);
+    // (16, 64) heads on an H100, with its slower memory.
+    const bool differ = of.first.find("H100") != std::string::npos && of.second == "gdn_prefill";
+    CHECK(mean(values) < (differ ? 0.015 : 0.005));
+    CHECK(most(values) < (differ ? 0.26 : 0.1));
   }
 }
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "tuner/measure/search.h"
@@ -131,7 +130,8 @@ Status TuneRun::judge(ShapeRun* shape, std::size_t configuration, Measurement* m
   }
   if (measurement->verdict != Verdict::kCorrect) return {};
   report(*shape, "timing");
-  return time(shape, configuration, kQuickReplays, measurement);
+  const double most_ms = shape->best ? *shape->ms[*shape->best] * (1 + kHopeless) : kNoLimit;
+  return time(shape, configuration, kQuickReplays, most_ms, measurement);
 }
 
 Status TuneRun::prepare(std::size_t configuration, Measurement* measurement) {
@@ -160,12 +160,9 @@ Status TuneRun::check(std::size_t configuration, Measurement* measurement) {
   return {};
 }
 
-Status TuneRun::time(ShapeRun* shape, std::size_t configuration, int replays,
+Status TuneRun::time(ShapeRun* shape, std::size_t configuration, int replays, double most_ms,
                      Measurement* measurement) {
   const auto start = machine_.timer.now();
-  const double most_ms = shape->best && replays == kQuickReplays
-                             ? *shape->ms[*shape->best] * (1 + kHopeless)
-                             : std::numeric_limits<double>::infinity();
   const Result<Timing> timing =
       machine_.timer.time(*shape->workload, configuration, replays, most_ms);
   measurement->timing_ms = Milliseconds(machine_.timer.now() - start).count();
@@ -207,7 +204,7 @@ Status TuneRun::confirm(ShapeRun* shape, std::size_t configuration) {
   // compiles.
   Status lost = prepare(configuration, &measurement);
   if (lost.ok() && measurement.verdict == Verdict::kCorrect) {
-    lost = time(shape, configuration, kFullReplays, &measurement);
+    lost = time(shape, configuration, kFullReplays, kNoLimit, &measurement);
   }
   measurement.time = utc_now();
   CUBINERY_RETURN_IF_ERROR(journal_.add(measurement));

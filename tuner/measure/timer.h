@@ -15,6 +15,8 @@
 
 namespace cubinery {
 
+inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();  // ms
+
 // The seam between tuning and the clock, for tests without a GPU.
 class Timer {
  public:
@@ -53,7 +55,7 @@ using TimedLaunch = std::function<Status(Stream, int)>;
 // of two, so that something else that disturbs one of them does not count.
 Result<std::vector<Timing>> time_launches(const std::shared_ptr<const Device>& device, int sets,
                                           int replays, const std::vector<TimedLaunch>& launches,
-                                          double most_ms = std::numeric_limits<double>::infinity());
+                                          double most_ms = kNoLimit);
 
 // Of any samples.  Requires: !samples.empty().
 Timing summarise(std::vector<double> samples);

@@ -104,7 +104,8 @@ class TuneRun {
   Status judge(ShapeRun* shape, std::size_t configuration, Measurement* measurement);
   Status check(std::size_t configuration, Measurement* measurement);
   Status prepare(std::size_t configuration, Measurement* measurement);
-  Status time(ShapeRun* shape, std::size_t configuration, int replays, Measurement* measurement);
+  Status time(ShapeRun* shape, std::size_t configuration, int replays, double most_ms,
+              Measurement* measurement);
   std::optional<std::size_t> to_confirm(const ShapeRun& shape) const;
   Status confirm(ShapeRun* shape, std::size_t configuration);
   void count(ShapeRun* shape, std::size_t configuration) const;
