@@ -50,8 +50,6 @@ Sizes OperatorOf<gdn::PrefillProblem>::sizes(const gdn::PrefillProblem& problem)
 namespace gdn {
 namespace {
 
-std::int64_t int_ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
-
 Status check_max_seqlen(std::int64_t max_seqlen, std::int64_t tokens) {
   if (max_seqlen >= 0 && max_seqlen <= tokens) return {};
   return Status(Code::kInvalidArgument, fmt::format("{}: max_seqlen = {}; accepted: 0 to {}, the "

@@ -127,7 +127,8 @@ Status prefill_extent(const PrefillProblem& problem, const PrefillArgs& args,
   const std::size_t behind = problem.token_layout == TokenLayout::kBHTD ? 1 : 0;
   if (!problem.varlen) {
     if (q.rank != 4) return wrong_rank("q", q.rank, "4");
-    *extent = {.sequences = q.shape[0], .tokens = q.shape[1 + behind]};
+    const std::int64_t tokens = q.shape[1 + behind];
+    *extent = {.sequences = q.shape[0], .tokens = tokens, .longest = tokens};
     CUBINERY_RETURN_IF_ERROR(check_count("q", "B", extent->sequences, limits.sequences));
     return check_count("q", "T", extent->tokens,
                        limits.tokens / std::max<std::int64_t>(extent->sequences, 1));
@@ -141,7 +142,10 @@ Status prefill_extent(const PrefillProblem& problem, const PrefillArgs& args,
   *extent = {.sequences = std::max<std::int64_t>(cu_seqlens.shape[0], 0) - 1,
              .tokens = q.shape[first + behind]};
   CUBINERY_RETURN_IF_ERROR(check_count("cu_seqlens", "N", extent->sequences, limits.sequences));
-  return check_count("q", "total", extent->tokens, limits.tokens);
+  CUBINERY_RETURN_IF_ERROR(check_count("q", "total", extent->tokens, limits.tokens));
+  extent->longest = std::max(
+      args.max_seqlen, int_ceil_div(extent->tokens, std::max<std::int64_t>(extent->sequences, 1)));
+  return {};
 }
 
 Status bind_prefill(const PrefillProblem& problem, const PrefillArgs& args,

@@ -9,9 +9,15 @@
 
 namespace cubinery::gdn {
 
+constexpr std::int64_t int_ceil_div(std::int64_t a, std::int64_t b) {
+  return a / b + (a % b != 0 ? 1 : 0);
+}
+
 struct PrefillExtent {
   std::int64_t sequences = 0;
   std::int64_t tokens = 0;  // of a sequence; varlen: of all
+  // Tokens of the longest sequence; varlen: max_seqlen, but no less than the average.
+  std::int64_t longest = 0;
 
   std::int64_t all_tokens(bool varlen) const { return varlen ? tokens : sequences * tokens; }
 };

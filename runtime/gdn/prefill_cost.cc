@@ -172,7 +172,7 @@ double prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanKey& sc
 double split_prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanKey& scan,
                         const PartRule& rule, const PrefillLoad& load, const Target& target) {
   const std::int64_t part =
-      std::int64_t{rule.chunks(load.sequences * load.length)} * scan.chunk_size;
+      std::int64_t{rule.chunks(load.sequences * load.length, load.longest)} * scan.chunk_size;
   const std::int64_t parts = (load.length + part - 1) / part;
   const std::int64_t longest = (load.longest + part - 1) / part;
   PrefillLoad cut = load;

@@ -60,7 +60,7 @@ Places places_of(const PrefillProblem& problem, const PrefillKernels& keys,
   const GdnPrefillScanKey& scan = keys.scan;
   if (problem.varlen) found.order = pieces.add(sequences, sizeof(int));
   if (rule) {
-    const std::int64_t results = rule->most_results(tokens);
+    const std::int64_t results = rule->most_results(tokens, sequences);
     found.counters = pieces.add(part_counters(results, heads), sizeof(unsigned));
     found.states = pieces.add(results * heads, part_state_bytes(scan.key_dim, scan.value_dim));
     found.transitions =
@@ -143,7 +143,7 @@ class TwoKernelRunner final : public PrefillRunner {
                      PrefillParams* params) const {
     const std::int64_t tokens = extent.all_tokens(problem_.varlen);
     PartParams& parts = params->scan.parts;
-    parts.chunks = rule_->chunks(tokens);
+    parts.chunks = rule_->chunks(tokens, extent.longest);
     const int part_tokens = parts.chunks * chunk_size();
     const auto chunks = static_cast<int>((extent.tokens + chunk_size() - 1) / chunk_size());
     const int most = cut(chunks, parts.chunks).parts;  // of a sequence

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "common/parts.h"
+#include "runtime/gdn/prefill_args.h"
 
 namespace cubinery::gdn {
 namespace {
@@ -27,25 +28,30 @@ PartRule::PartRule(const PrefillProblem& problem, const GdnPrefillScanKey& scan,
     : chunk_size_(scan.chunk_size),
       has_fixed_length_(problem.batch_invariant),
       parts_grow_slowly_(scan.wgmma),
-      wanted_(std::clamp<std::int64_t>(
+      places_(std::max<std::int64_t>(
           std::int64_t{sm_count} * warps_per_sm / (problem.heads.count() * (scan.value_dim / 16)),
-          1, kMostParts)) {}
+          1)) {}
 
-int PartRule::chunks(std::int64_t tokens) const {
+int PartRule::chunks(std::int64_t tokens, std::int64_t longest) const {
   if (has_fixed_length_) return kFixedTokens / chunk_size_;
-  const std::int64_t chunks = (tokens + chunk_size_ - 1) / chunk_size_;
-  std::int64_t wanted = wanted_;
+  const auto share = [&](std::int64_t of, std::int64_t parts) {
+    return int_ceil_div(int_ceil_div(of, chunk_size_), parts);
+  };
+  std::int64_t most = kMostParts;  // of a sequence
   if (parts_grow_slowly_) {
-    const double most = std::ceil(std::sqrt(static_cast<double>(tokens) / kTokensPerSquare));
-    wanted = std::clamp<std::int64_t>(static_cast<std::int64_t>(most), 1, wanted);
+    const double square = std::ceil(std::sqrt(static_cast<double>(longest) / kTokensPerSquare));
+    most = std::clamp<std::int64_t>(static_cast<std::int64_t>(square), 1, kMostParts);
   }
-  const std::int64_t even = (chunks + wanted - 1) / wanted;
-  return static_cast<int>(std::max<std::int64_t>(even, kLeastTokens / chunk_size_));
+  return static_cast<int>(std::max<std::int64_t>(
+      {share(tokens, places_), share(longest, most), kLeastTokens / chunk_size_}));
 }
 
-std::int64_t PartRule::most_results(std::int64_t tokens) const {
+std::int64_t PartRule::most_results(std::int64_t tokens, std::int64_t sequences) const {
   if (has_fixed_length_) return part_results(tokens, kFixedTokens);
-  return std::min<std::int64_t>(part_results(tokens, kLeastTokens), wanted_);
+  const std::int64_t least = part_results(tokens, kLeastTokens);
+  // A sequence of average length or more has at most kMostParts.
+  const std::int64_t of_sequences = std::min(sequences, least) * kMostParts;
+  return std::min({least, places_, of_sequences});
 }
 
 }  // namespace cubinery::gdn

@@ -11,21 +11,22 @@ namespace cubinery::gdn {
 // Of one configuration on one GPU.
 class PartRule {
  public:
-  // As many parts as give every multiprocessor `warps_per_sm` warps of the scan, at most 32.  With
-  // batch_invariant always the same length.
+  // As many parts as give every multiprocessor `warps_per_sm` warps of the scan, at most 32 of a
+  // sequence.  With batch_invariant always the same length.
   PartRule(const PrefillProblem& problem, const GdnPrefillScanKey& scan, int warps_per_sm,
            int sm_count);
 
-  // Chunks of a part, at most, in a launch of so many tokens.
-  int chunks(std::int64_t tokens) const;
-  // Parts with results (common/parts.h) of any launch of at most so many tokens.
-  std::int64_t most_results(std::int64_t tokens) const;
+  // Chunks of a part, at most, in a launch of so many tokens, `longest` of them in the longest
+  // sequence, as far as that is known.
+  int chunks(std::int64_t tokens, std::int64_t longest) const;
+  // Parts with results (common/parts.h) of any launch of at most so many tokens and sequences.
+  std::int64_t most_results(std::int64_t tokens, std::int64_t sequences) const;
 
  private:
   int chunk_size_;
   bool has_fixed_length_;
   bool parts_grow_slowly_;
-  std::int64_t wanted_;  // parts of a launch
+  std::int64_t places_;  // for parts, on all multiprocessors
 };
 
 }  // namespace cubinery::gdn
