@@ -10,6 +10,13 @@ __device__ T uniform(T x) {
   return static_cast<T>(__shfl_sync(0xffffffffu, x, 0));
 }
 
+// The same for an address that descriptors are computed from (hopper/wgmma.cuh): a reduction leaves
+// its result where the warp keeps them.  What a loop carries from round to round, the compiler
+// would keep in a register of every lane, and move at each use.
+__device__ inline unsigned uniform_address(unsigned address) {
+  return __reduce_or_sync(0xffffffffu, address);
+}
+
 // The bits that any warp of the block has; each has the same x in all lanes.  For all threads;
 // `shared` is kWarps words of shared memory.
 template <int kWarps>

@@ -106,20 +106,21 @@ struct Brought {
   bool values;
 };
 
-// Starts the copies of values, and the writing of outputs, which come from the same place.
-constexpr unsigned kValueThread = 64;
+// The warp that starts the copies of values, and the writing of outputs, which come from the same
+// place.
+constexpr unsigned kValueWarp = 2;
 
 // Starts copying a chunk to a stage by the engine.  Each copy takes a while to start, so every warp
 // has some.
 __device__ void copy_by_engine(const GdnPrefillScanParams& p, int chunk, int to, Brought brought) {
-  const unsigned thread = dev::ThisThreadInLoop::number();
-  if (thread % 32 != 0) return;
+  if (!dev::is_elected()) return;
+  const unsigned thread = dev::ThisThreadInLoop::number();  // not its warp: no table of branches
   const Plan& at = plan();
   const unsigned stage = stage_at(to);
   const unsigned barrier = barrier_at(to);
   const int token = at.token + chunk * kChunk;
   constexpr int kRows = kChunk * kKey.key_dim * kSize;
-  if (thread == 0) {
+  if (thread < 32) {
     dev::expect_bytes(barrier, kRows + (brought.queries ? kRows : 0) +
                                    (brought.values ? kChunk * kColumns * kSize : 0) +
                                    kRecord.bytes);
@@ -128,14 +129,14 @@ __device__ void copy_by_engine(const GdnPrefillScanParams& p, int chunk, int to,
       dev::copy_box(stage + b * SwizzledKeys::kBlock, p.k_map, b * SwizzledKeys::kColumns,
                     at.k_head, token, at.row, barrier);
     }
-  } else if (thread == 32) {
+  } else if (thread < 64) {
     if (!brought.queries) return;
 #pragma unroll
     for (int b = 0; b < kKey.key_dim / SwizzledKeys::kColumns; ++b) {
       dev::copy_box(stage + kQueries + b * SwizzledKeys::kBlock, p.q_map,
                     b * SwizzledKeys::kColumns, at.q_head, token, at.row, barrier);
     }
-  } else if (thread == kValueThread) {
+  } else if (thread < 32 * (kValueWarp + 1)) {
     dev::copy_run(factors_at(to), record_of_chunk(p, chunk) + kRecord.k_in,
                   stage_factor_bytes(kKey), barrier);
     if (!brought.values) return;
@@ -272,18 +273,17 @@ __device__ void stage_outputs(const dev::Acc (&o)[kTokens], unsigned stage) {
 
 // Starts writing the outputs of a chunk, from its stage, by the engine.
 __device__ void write_by_engine(const GdnPrefillScanParams& p, int chunk, int stage) {
-  if (dev::ThisThreadInLoop::number() != kValueThread) return;
+  if (dev::ThisThreadInLoop::number() / 32 != kValueWarp || !dev::is_elected()) return;
   const Plan& at = plan();
   dev::write_box(p.o_map, at.column, at.head, at.token + chunk * kChunk, at.row,
                  stage_at(stage) + kValues);
 }
 
-// The chunk in a stage.  `at_first` and `at_last` are called while the first products run and the
-// last ones; `write` takes the outputs.
+// The chunk in stage `in`, which is at `stage`.  `at_first` and `at_last` are called while the
+// first products run and the last ones, `write` as soon as `o` has the outputs.
 template <bool kOutputs, class First, class Last, class Write>
-__device__ void run_chunk_by_wgmma(State& state, int in, First at_first, Last at_last,
-                                   Write write) {
-  const unsigned stage = dev::uniform(stage_at(in));
+__device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigned stage, int in,
+                                   First at_first, Last at_last, Write write) {
   const unsigned record = factors_at(in) - kRecord.k_in;
   // K S, and Q S behind it; meanwhile S decays.
   dev::Acc products[kOutputs ? 2 * kTokens : kTokens];
@@ -308,10 +308,12 @@ __device__ void run_chunk_by_wgmma(State& state, int in, First at_first, Last at
   dev::start_products();
   multiply_lower<false>(u, values, stage + kRecordAt);
   dev::commit_products();
-  auto& o = reinterpret_cast<dev::Acc(&)[kTokens]>(products[kOutputs ? kTokens : 0]);
   if constexpr (kOutputs) {
 #pragma unroll
-    for (int i = 0; i < kTokens; ++i) scale_columns(o[i], Factors(record, kRecord.q_in, i));
+    for (int i = 0; i < kTokens; ++i) {
+      o[i] = products[kTokens + i];
+      scale_columns(o[i], Factors(record, kRecord.q_in, i));
+    }
   }
   dev::finish_products<0>(u);
 
@@ -332,7 +334,7 @@ __device__ void run_chunk_by_wgmma(State& state, int in, First at_first, Last at
   at_last();
   if constexpr (kOutputs) {
     dev::finish_products<1>(o);
-    write(o);
+    write();
   }
   dev::finish_products<0>(state.tiles);
 }
@@ -345,10 +347,18 @@ __device__ void run_chunks_by_wgmma(State& state, const GdnPrefillScanParams& p,
   constexpr bool kWrites = kOutputs && kEngine && size_of(kKey.output_dtype) == 2;
   const bool even = output_rows_at(p, 4);
   const int tokens = static_cast<int>(unit.sequence.tokens);
+  dev::Acc o[kTokens]{};
+  const auto write_by_threads = [&](int token) {
+    Output(plan().output + token * p.o.stride.token + threadIdx.x / 32 * 16, even)
+        .write_next(o, p.o.stride.token, tokens - token);
+  };
   for (int chunk = first; chunk < end; ++chunk) {
     const int token = chunk * kChunk;
     // The engine neither stops reading nor writing behind a packed sequence's last token.
     const bool has_tail = kEngine && kKey.varlen && tokens - token < kChunk;
+    // Where threads copy, that would leave too few registers.
+    const unsigned stage =
+        kEngine ? dev::uniform_address(stage_at(turn->stage)) : stage_at(turn->stage);
     wait_for_copies(*turn);
     dev::finish_products<0>(state.tiles);  // none runs; the compiler does not see that over a loop
     if (!kEngine || has_tail) {
@@ -367,23 +377,25 @@ __device__ void run_chunks_by_wgmma(State& state, const GdnPrefillScanParams& p,
       if (kWrites && chunk > first) write_by_engine(p, chunk - 1, turn->last());
     };
     const auto at_last = [&] { start_copies(p, unit, chunk + kKey.stages - 1, turn->last()); };
-    run_chunk_by_wgmma<kOutputs>(
-        state, turn->stage, at_first, at_last, [&](const dev::Acc(&o)[kTokens]) {
-          if (kWrites && !has_tail) {
-            stage_outputs(o, stage_at(turn->stage));
-          } else {
-            Output(plan().output + token * p.o.stride.token + threadIdx.x / 32 * 16, even)
-                .write_next(o, p.o.stride.token, tokens - token);
-          }
-        });
+    run_chunk_by_wgmma<kOutputs>(state, o, stage, turn->stage, at_first, at_last, [&] {
+      if constexpr (kWrites) {
+        if (!has_tail) stage_outputs(o, stage_at(turn->stage));
+      } else {
+        write_by_threads(token);
+      }
+    });
     if constexpr (kOutputs) store_checkpoint_after(state, p, unit, token, &checkpoint);
     turn->pass();
   }
-  if (kWrites && first < end && (!kKey.varlen || tokens >= end * kChunk)) {
-    dev::show_to_engines();
-    // Orders the last chunk's outputs before the engine reads them.
-    __syncthreads();
-    write_by_engine(p, end - 1, turn->last());
+  if (kWrites && first < end) {
+    if (!kKey.varlen || tokens >= end * kChunk) {
+      dev::show_to_engines();
+      // Orders the last chunk's outputs before the engine reads them.
+      __syncthreads();
+      write_by_engine(p, end - 1, turn->last());
+    } else {
+      write_by_threads((end - 1) * kChunk);
+    }
   }
   // Shared memory stays until all outputs have been read from it.
   if (kWrites) dev::wait_for_boxes_read();

@@ -135,6 +135,8 @@ constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
     if (key.key_dim % 32 != 0 || key.key_dim > 128)
       return "wgmma needs key_dim = 32, 64, 96 or 128";
     if (key.warps != 4) return "wgmma needs warps = 4";
+    // Never near the fastest on an H200 or an H100.
+    if (key.stages == 2) return "wgmma needs stages = 3, 4 or 6";
   }
   // Compilers spill registers for these.
   if (key.parts && key.key_dim > 128) return "parts need key_dim <= 128";

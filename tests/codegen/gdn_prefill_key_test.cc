@@ -162,6 +162,7 @@ TEST_CASE("EachRuleOfTheScanIsNamed", "[cpu]") {
           "wgmma needs key_dim = 32, 64, 96 or 128");
   }
   CHECK(broken_with_wgmma([](auto& key) { key.warps = 2; }) == "wgmma needs warps = 4");
+  CHECK(broken_with_wgmma([](auto& key) { key.stages = 2; }) == "wgmma needs stages = 3, 4 or 6");
   CHECK(broken_rule<Scan>([](auto& key) {
           key.chunk_size = 64;
           key.stages = 4;

@@ -46,6 +46,15 @@ __device__ inline void wait_for_phase(unsigned barrier, unsigned parity) {
       : "memory");
 }
 
+// Whether this lane is the one of its warp that acts for it; always the same one.  Where the
+// compiler sees this choice, it knows that what instructions of the engine take from registers of
+// the warp is one lane's; else it makes a loop over all that lanes may have.  For whole warps.
+__device__ inline bool is_elected() {
+  unsigned elected;
+  asm volatile("{.reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p;}" : "=r"(elected));
+  return elected != 0;
+}
+
 // Starts copying a box of a tensor, whose first element has these coordinates.  What lies outside
 // of the tensor becomes zeros.
 __device__ inline void copy_box(unsigned shared, const TensorMap& map, int x0, int x1, int x2,
