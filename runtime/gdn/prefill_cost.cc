@@ -38,21 +38,21 @@ constexpr double kScanTwoStages = 1.33;
 // its state.
 constexpr double kScanBlockUs = 2.5;
 // Where sequences are cut: tickets and certificates; each step of carrying a state; and what N and
-// D of the heads that do not forget take besides, as a share.  Fitted to 105 shapes on an H200, -10
-// to +5 %.
+// D of the heads that do not forget take besides, as a share of the parts that have them, all but
+// the first of a sequence.
 struct CutCost {
   double us;
   double carry_us;
 };
 constexpr CutCost kMmaCut{.us = 12, .carry_us = 3};
-constexpr CutCost kWgmmaCut{.us = 14, .carry_us = 1};
-constexpr double kCutShare = 0.6;
-// The second kernel with wgmma, fitted to (2, 8) to (16, 64) heads on an H200: cycles for a chunk
-// when a block has the multiprocessor to itself, fixed and for each token; and of the
-// multiprocessor for each block, all for 128 key dims.
-constexpr double kWgmmaCycles = 750;
-constexpr double kWgmmaTokenCycles = 25;
-constexpr double kWgmmaBlockCycles = 200;
+constexpr CutCost kWgmmaCut{.us = 6, .carry_us = 1.5};
+constexpr double kCutShare = 0.4;
+// The second kernel with wgmma, fitted with the above to 105 shapes on an H200 and on an H100:
+// cycles for a chunk when a block has the multiprocessor to itself, fixed and for each token; and
+// of the multiprocessor for each block, all for 128 key dims.
+constexpr double kWgmmaCycles = 650;
+constexpr double kWgmmaTokenCycles = 22;
+constexpr double kWgmmaBlockCycles = 450;
 constexpr double kWgmmaBlockTokenCycles = 20;
 constexpr double kWgmmaRegisters = 168;
 // f32 operands: three products of tf32, which run at half the rate of bf16, twice the bytes.
@@ -181,8 +181,9 @@ double split_prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanK
   cut.longest = (load.longest + longest - 1) / longest;
   const double once = scan_us(scan, cut, target);
   const CutCost& cost = scan.wgmma ? kWgmmaCut : kMmaCut;
+  const auto carries = static_cast<double>(longest - 1);
   const double joined =
-      longest > 1 ? once * kCutShare + static_cast<double>(longest) * cost.carry_us : 0;
+      once * kCutShare * carries / static_cast<double>(longest) + carries * cost.carry_us;
   return 2 * kPrefillStartUs + chunks_us(chunks, load, target) + cost.us + once + joined;
 }
 

@@ -20,15 +20,14 @@ void PrefillSplit::set_own_fields(KeySet* keys) const {
 
 std::vector<SplitKeys> PrefillSplit::default_keys(const PrefillProblem& problem,
                                                   const Target& target) const {
-  // The widest scan was the fastest for nearly every shape: parts fill the machine.  With wgmma a
-  // multiprocessor holds more of them.
-  const PartChoice choice = with_wgmma() ? PartChoice{.warps_per_sm = 24} : PartChoice{};
-  std::vector<SplitKeys> found;
+  // The widest scan was the fastest for nearly every shape: parts fill the machine.
   const auto kernels = default_kernels(kernels_of(fixed_keys(problem)), problem, target);
-  if (!kernels.empty()) {
-    found.emplace_back(kernels.front().chunks, kernels.front().scan, choice);
-  }
-  return found;
+  if (kernels.empty()) return {};
+  const auto& [chunks, scan] = kernels.front();
+  if (!with_wgmma()) return {{chunks, scan, PartChoice{}}};
+  // A multiprocessor holds more of them; 12 is best for few heads, 24 for many.
+  return {{chunks, scan, PartChoice{.warps_per_sm = 12}},
+          {chunks, scan, PartChoice{.warps_per_sm = 24}}};
 }
 
 std::optional<std::string> PrefillSplit::why_not(const PrefillProblem& problem,

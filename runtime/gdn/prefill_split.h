@@ -34,7 +34,7 @@ class PrefillSplit final : public PrefillScanPath<PartChoice> {
 
   std::optional<std::string> why_not(const PrefillProblem& problem,
                                      const Target& target) const override;
-  // The first of default_kernels() (prefill_kernels.h), with the default PartChoice.
+  // The first of default_kernels() (prefill_kernels.h), with one or two choices of parts.
   std::vector<KeySet> default_keys(const PrefillProblem& problem,
                                    const Target& target) const override;
 

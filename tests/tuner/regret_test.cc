@@ -167,8 +167,8 @@ TEST_CASE("TheModelSplitsWhereThatIsFaster", "[tuner]") {
     regrets.push_back(here);
   }
   CHECK(regrets.size() > 100);
-  CHECK(mean(regrets) < 0.03);
-  CHECK(most(regrets) < 0.35);
+  CHECK(mean(regrets) < 0.015);
+  CHECK(most(regrets) < 0.25);
 }
 
 std::vector<TuningResult> results_of(const std::string& gpu) {
@@ -220,8 +220,8 @@ TEST_CASE("WhatWasFastestOnTheOtherGpuIsNearTheBest", "[tuner]") {
   for (const auto& [of, values] : regrets) {
     INFO(of.first << ", " << of.second);
     CHECK(values.size() >= 53);
-    // (16, 64) heads on an H100, with its slower memory.
-    const bool differ = of.first.find("H100") != std::string::npos && of.second == "gdn_prefill";
+    // Where many heads fill the card, the H100's slower memory wants four stages, the H200's three.
+    const bool differ = of.second == "gdn_prefill";
     CHECK(mean(values) < (differ ? 0.015 : 0.005));
     CHECK(most(values) < (differ ? 0.26 : 0.1));
   }
