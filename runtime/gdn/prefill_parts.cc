@@ -18,7 +18,8 @@ constexpr int kLeastTokens = 64;
 constexpr std::int64_t kMostParts = 32;
 // With wgmma chunks are done sooner, and that chain is the larger part: of tokens / parts and of
 // parts, the sum is least near the square root.  (2, 8) to (16, 32) heads on an H200: 24 parts of
-// 32768 tokens, 12 of 8192.
+// 32768 tokens, 12 of 8192.  Fewer where other sequences fill the multiprocessors too: by the
+// fourth root of how many there would be of that length.
 constexpr double kTokensPerSquare = 57;
 
 }  // namespace
@@ -39,8 +40,10 @@ int PartRule::chunks(std::int64_t tokens, std::int64_t longest) const {
   };
   std::int64_t most = kMostParts;  // of a sequence
   if (parts_grow_slowly_) {
-    const double square = std::ceil(std::sqrt(static_cast<double>(longest) / kTokensPerSquare));
-    most = std::clamp<std::int64_t>(static_cast<std::int64_t>(square), 1, kMostParts);
+    const auto of_longest = static_cast<double>(std::max<std::int64_t>(longest, 1));
+    const double count = std::max(1.0, static_cast<double>(tokens) / of_longest);
+    const double square = std::sqrt(of_longest / kTokensPerSquare / std::sqrt(count));
+    most = std::clamp<std::int64_t>(static_cast<std::int64_t>(std::ceil(square)), 1, kMostParts);
   }
   return static_cast<int>(std::max<std::int64_t>(
       {share(tokens, places_), share(longest, most), kLeastTokens / chunk_size_}));

@@ -28,8 +28,10 @@ TEST_CASE("PartsOfOneSequenceGrowWithItsSquareRoot", "[cpu]") {
   CHECK(parts.chunks(64, 64) == 2);                     // of 64 tokens at least
 }
 
-TEST_CASE("PartsOfSeveralSequencesAreThoseOfOneWhereThereIsRoom", "[cpu]") {
-  CHECK(rule(2, true, 24).chunks(8 * 4096, 4096) == rule(2, true, 24).chunks(4096, 4096));
+TEST_CASE("SeveralSequencesHaveFewerPartsEach", "[cpu]") {
+  CHECK(rule(2, true, 24).chunks(4096, 4096) == 15);      // 9 parts
+  CHECK(rule(2, true, 24).chunks(2 * 4096, 4096) == 16);  // 8
+  CHECK(rule(2, true, 24).chunks(8 * 4096, 4096) == 22);  // 6
   // 198 / 64 parts of 4 x 8192 tokens, where one sequence would have 12 by itself.
   CHECK(rule(64, true, 24).chunks(4 * 8192, 8192) == 4 * 8192 / 32 / 6 + 1);
   // The longest one decides.
