@@ -6,6 +6,7 @@
 
 #include "codegen/arch.h"
 #include "runtime/gdn/prefill_args.h"
+#include "runtime/jit/kernel_state.h"
 #include "runtime/jit/tensor_map.h"
 
 namespace cubinery::gdn {
@@ -103,6 +104,8 @@ class TwoKernelRunner final : public PrefillRunner {
                 const Workspace& workspace) const override {
     PrefillParams params;
     CUBINERY_RETURN_IF_ERROR(bind_prefill(problem_, args, extent, &params));
+    const CurrentContext current = with_context_of(scan_);
+    CUBINERY_RETURN_IF_ERROR(current.status().clone());
     const std::int64_t slots = slots_of(extent);
     const Places found = places_of(problem_, keys_, rule_, slots,
                                    extent.all_tokens(problem_.varlen), extent.sequences);

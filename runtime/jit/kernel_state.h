@@ -26,6 +26,13 @@ struct Kernel::State {
   State& operator=(const State&) = delete;
 };
 
+// The context of the kernel's device, current on this thread for the lifetime of what is returned.
+// Launches and tensor maps make it current themselves; around several of them it is done once.
+inline CurrentContext with_context_of(const Kernel& kernel) {
+  const Device& device = *kernel.state().device;
+  return CurrentContext(device.driver(), device.context());
+}
+
 // "the __global__ function takes a parameter of 8 bytes; accepted: ...": what is wrong with a
 // kernel whose parameter is not spec.param_bytes long.
 std::string wrong_parameter(std::size_t bytes, std::size_t accepted);

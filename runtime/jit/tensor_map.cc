@@ -31,7 +31,7 @@ std::optional<TensorMap> tensor_map(const Kernel& kernel, const BoxedTensor& ten
   }
   const Device& device = *kernel.state().device;
   // Without a current context, the driver makes no map.
-  const CurrentContext current(device.driver(), device.context());
+  const CurrentContext current = with_context_of(kernel);
   CUtensorMap made{};
   const CUresult result = device.driver().cuTensorMapEncodeTiled(
       &made,

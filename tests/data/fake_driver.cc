@@ -115,6 +115,7 @@ CUresult cuCtxGetCurrent(CUcontext* found) {
 CUresult cuCtxPushCurrent(CUcontext pushed) {
   const std::lock_guard lock(mutex);
   ++settings.pushed;
+  ++settings.pushes;
   current = pushed;
   return CUDA_SUCCESS;
 }

@@ -52,6 +52,7 @@ struct FakeSettings {
   int libraries = 0;                                  // loaded and not unloaded
   std::set<std::thread::id> loaders;                  // threads that loaded them
   int pushed = 0;                                     // contexts pushed and not popped
+  int pushes = 0;                                     // contexts pushed
   std::map<std::string, std::set<int>> shared_bytes;  // what kernels of this name asked for
   std::vector<FakeLaunch> launches;
   std::vector<std::vector<cuuint64_t>> map_strides;  // of the maps that were encoded

@@ -55,6 +55,17 @@ TEST_CASE("ADensePrefillPassesPointersStridesAndCounts", "[cpu]") {
   CHECK(bench.launched(1, 1).chunks_params.scale == 1.0f / std::sqrt(128.0f));
 }
 
+// For a thread that has none: to push and pop it are calls of the driver.
+TEST_CASE("BothKernelsOfAPrefillShareOneCurrentContext", "[cpu]") {
+  const FakePrefill bench({});
+  const PrefillArgs args = bench.args(1, 100);
+  const Workspace workspace = bench.workspace(1, 100);
+  const int before = bench.fake->pushes;
+  REQUIRE(bench.prefill().launch(nullptr, args, workspace).ok());
+  CHECK(bench.fake->pushes == before + 1);
+  CHECK(bench.fake->pushed == 0);
+}
+
 TEST_CASE("APackedPrefillHasNoBatch", "[cpu]") {
   const FakePrefill bench({.varlen = true, .cu_seqlens_dtype = DType::kI64});
   PrefillArgs args = bench.args(70, 1000);
