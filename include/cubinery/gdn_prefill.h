@@ -107,7 +107,7 @@ struct PrefillArgs {
 
   std::optional<float> scale{};  // default key_dim^-1/2
   // varlen: tokens of the longest sequence, as far as the host knows; 0: it does not.  A hint that
-  // the choice of kernels depends on; with batch_invariant results do not.
+  // the choice of kernels and the length of parts depend on; with batch_invariant results do not.
   std::int64_t max_seqlen = 0;
   // The first kernel may overlap what is in front of it on the stream (sm_90 and newer).
   bool programmatic = false;
