@@ -104,14 +104,14 @@ class TwoKernelRunner final : public PrefillRunner {
                 const Workspace& workspace) const override {
     PrefillParams params;
     CUBINERY_RETURN_IF_ERROR(bind_prefill(problem_, args, extent, &params));
-    const CurrentContext current = with_context_of(scan_);
-    CUBINERY_RETURN_IF_ERROR(current.status().clone());
     const std::int64_t slots = slots_of(extent);
     const Places found = places_of(problem_, keys_, rule_, slots,
                                    extent.all_tokens(problem_.varlen), extent.sequences);
     CUBINERY_RETURN_IF_ERROR(check_workspace(workspace, found.bytes));
     place_workspace(found, workspace, &params);
     if (rule_) cut_sequences(found, extent, workspace, &params);
+    const CurrentContext current = with_context_of(scan_);
+    CUBINERY_RETURN_IF_ERROR(current.status().clone());
     const Kernel& scan =
         scan_by_threads_ && !map_tensors(extent, &params.scan) ? *scan_by_threads_ : scan_;
     if (slots == 0) return launch_scan(scan, stream, args.programmatic, params.scan);
@@ -127,9 +127,8 @@ class TwoKernelRunner final : public PrefillRunner {
   // Records of a launch.  Dense sequences need fewer than chunk_slots(): they know where each
   // other's chunks end.
   std::int64_t slots_of(const PrefillExtent& extent) const {
-    const int chunk = chunk_size();
-    if (problem_.varlen) return chunk_slots(extent.tokens, extent.sequences, chunk);
-    return extent.sequences * ((extent.tokens + chunk - 1) / chunk);
+    if (problem_.varlen) return chunk_slots(extent.tokens, extent.sequences, chunk_size());
+    return extent.sequences * int_ceil_div(extent.tokens, chunk_size());
   }
 
   void place_workspace(const Places& found, const Workspace& workspace,
@@ -148,7 +147,7 @@ class TwoKernelRunner final : public PrefillRunner {
     PartParams& parts = params->scan.parts;
     parts.chunks = rule_->chunks(tokens, extent.longest);
     const int part_tokens = parts.chunks * chunk_size();
-    const auto chunks = static_cast<int>((extent.tokens + chunk_size() - 1) / chunk_size());
+    const auto chunks = static_cast<int>(int_ceil_div(extent.tokens, chunk_size()));
     const int most = cut(chunks, parts.chunks).parts;  // of a sequence
     parts.slots =
         static_cast<int>(problem_.varlen ? part_slots(tokens, extent.sequences, part_tokens)
@@ -275,14 +274,12 @@ bool fit(const PrefillKernels& keys, const PrefillProblem& problem, const Target
   const auto divides_every = [&](int chunk_size) {
     return problem.checkpoints == Checkpoints::kNone || problem.checkpoint_every % chunk_size == 0;
   };
-  if (!divides_every(keys.scan.chunk_size)) return false;
-  if (keys.scan.wgmma) {
-    if (!has_wgmma(target.arch)) return false;
-    // Chunks of 16 were never near the fastest on an H200 or an H100.
-    if (keys.scan.chunk_size == 16 && divides_every(32)) return false;
-  }
+  // Chunks of 16 were never near the fastest on an H200 or an H100.
+  const auto is_worth_it = [&] { return keys.scan.chunk_size != 16 || !divides_every(32); };
   return valid(keys.chunks) && valid(keys.scan) && keys.chunks.chunk_size == keys.scan.chunk_size &&
-         shared_bytes(keys.chunks) <= limit && shared_bytes(keys.scan) <= limit;
+         shared_bytes(keys.chunks) <= limit && shared_bytes(keys.scan) <= limit &&
+         divides_every(keys.scan.chunk_size) &&
+         (!keys.scan.wgmma || (has_wgmma(target.arch) && is_worth_it()));
 }
 
 PrefillLoad load_at(const PrefillProblem& problem, const Point& at) {

@@ -254,5 +254,17 @@ TEST_CASE("PrefillProblemsSurviveJson", "[cpu]") {
   CHECK(sparse->to_json() == PrefillProblem{.varlen = true}.to_json());
 }
 
+// A damaged file of results may have any numbers.
+TEST_CASE("AConfigurationWithoutAChunkSizeIsNone", "[cpu]") {
+  const PrefillProblem problem{.checkpoints = Checkpoints::kBefore, .checkpoint_every = 64};
+  const PrefillKeys keys = prefill_keys(problem);
+  std::vector<TunedValue> values = test::prefill_values(keys.chunks, keys.scans.front());
+  CHECK(test::prefill_pair(problem, values));
+  for (TunedValue& value : values) {
+    if (value.name == "chunk_size") value.value = "0";
+  }
+  CHECK_FALSE(test::prefill_pair(problem, values));
+}
+
 }  // namespace
 }  // namespace cubinery::gdn
