@@ -129,7 +129,7 @@ void* Kernel::cuda_function() const { return state_->function; }
 
 Status Kernel::preload() const {
   const Driver& driver = state_->device->driver();
-  const CurrentContext current(driver, state_->device->context());
+  const CurrentContext current = with_context_of(*this);
   CUBINERY_RETURN_IF_ERROR(current.status().clone());
   return from_driver(*state_, driver.cuFuncLoad(state_->function), "cuFuncLoad");
 }
@@ -171,7 +171,7 @@ Status Kernel::launch_bytes(Stream stream, const Launch& launch, const void* par
                               .attrs = attributes.data(),
                               .numAttrs = count};
   const Driver& driver = state.device->driver();
-  const CurrentContext current(driver, state.device->context());
+  const CurrentContext current = with_context_of(*this);
   CUBINERY_RETURN_IF_ERROR(current.status().clone());
   void* arguments[] = {const_cast<void*>(params)};
   return from_driver(state, driver.cuLaunchKernelEx(&config, state.function, arguments, nullptr),
