@@ -59,6 +59,9 @@ constexpr ChunkRecord chunk_record(int chunk_size, DType dtype) {
   return record;
 }
 
+// What the inverse of a chunk takes of shared memory for each warp (inverse.cuh).
+inline constexpr int kInverseScratchBytes = 32 * 12 * 4;
+
 // Records of one head lie by slot.  Sequence n's first slot is its first token's chunk plus n, so
 // that no sequence needs to know the lengths of those before it; a launch has this many slots.
 constexpr long long chunk_slots(long long tokens, long long sequences, int chunk_size) {

@@ -24,15 +24,27 @@ __device__ GivenGates load_gates(const GateParams<Strides>& p, typename Strides:
   return given;
 }
 
-// The logarithm of the decay, to be summed: kLeastLogDecay or more.
+// What a head's tokens have in common (GateMode::kComputed).
+struct GatesOfTokens {
+  float A_log = 0.0f;
+  float dt_bias = 0.0f;
+};
+
 template <auto kKey, class Strides>
-__device__ float log_decay_of(const GateParams<Strides>& p, const GivenGates& given, int head) {
+__device__ GatesOfTokens gates_of_tokens(const GateParams<Strides>& p, int head) {
+  if constexpr (kKey.inputs.gate_mode != gdn::GateMode::kComputed) return {};
+  return {.A_log = load<kKey.inputs.a_log_dtype>(p.A_log, head),
+          .dt_bias = load<kKey.inputs.dt_bias_dtype>(p.dt_bias, head)};
+}
+
+// The logarithm of the decay, to be summed: kLeastLogDecay or more.
+template <auto kKey>
+__device__ float log_decay_of(const GatesOfTokens& all, const GivenGates& given) {
   if constexpr (kKey.inputs.gate_mode == gdn::GateMode::kNone) return 0.0f;
   float g = given.g;
   if constexpr (kKey.inputs.gate_mode == gdn::GateMode::kAlpha) g = logf(g);
   if constexpr (kKey.inputs.gate_mode == gdn::GateMode::kComputed) {
-    g = computed_log_decay(g, load<kKey.inputs.a_log_dtype>(p.A_log, head),
-                           load<kKey.inputs.dt_bias_dtype>(p.dt_bias, head));
+    g = computed_log_decay(g, all.A_log, all.dt_bias);
   }
   return g < kLeastLogDecay ? kLeastLogDecay : g;  // NOTE: fmaxf would drop a NaN
 }

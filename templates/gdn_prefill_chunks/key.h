@@ -27,9 +27,6 @@ inline constexpr int kMaxHeadsPerBlock = 8;
 
 constexpr int threads(const GdnPrefillChunksKey& key) { return key.warps * 32; }
 
-// What the inverse of a chunk takes for each warp (common/inverse.cuh).
-inline constexpr int kInverseScratchBytes = 32 * 12 * 4;
-
 // Shared memory: k and q of the chunk, later overwritten by the fp32 tiles of both products and by
 // each warp's scratch.
 constexpr int tile_area_bytes(const GdnPrefillChunksKey& key) {
