@@ -55,6 +55,11 @@ constexpr double kWgmmaTokenCycles = 22;
 constexpr double kWgmmaBlockCycles = 450;
 constexpr double kWgmmaBlockTokenCycles = 20;
 constexpr double kWgmmaRegisters = 168;
+// Where the scan makes its records, one block for each multiprocessor: a chunk of 32 tokens with
+// key_dim = 128, and until the first record is made.
+constexpr double kFusedCycles = 2050;
+constexpr double kFusedStartUs = 4;
+constexpr double kFusedRegisters = 128;
 // f32 operands: three products of tf32, which run at half the rate of bf16, twice the bytes.
 constexpr double kF32Products = 6;
 constexpr double kF32Lone = 3;
@@ -75,6 +80,11 @@ ScanChunk scan_chunk(const GdnPrefillScanKey& key, const Target& target) {
   const double flop = 2 * kColumns * (3 * tokens * key.key_dim + 2 * triangle);
   const double operands = (3 * tokens * key.key_dim + 2 * triangle) * size_of(key.dtype);
   ScanChunk chunk;
+  if (key.makes_records) {
+    chunk.lone = kFusedCycles * (1 + key.key_dim / 128.0) / 2;
+    chunk.warp = chunk.lone / key.warps;
+    return chunk;
+  }
   if (key.wgmma) {
     const double rows = tokens * (1 + key.key_dim / 128.0) / 2;
     chunk.lone = kWgmmaCycles + rows * kWgmmaTokenCycles;
@@ -98,8 +108,9 @@ double state_bytes(const GdnPrefillScanKey& key) {
 
 double scan_us(const GdnPrefillScanKey& key, const PrefillLoad& load, const Target& target) {
   const bool takes_all = key.dtype == DType::kF32 || (key.wgmma && resident_blocks(key) == 1);
-  const double registers = takes_all   ? 255
-                           : key.wgmma ? kWgmmaRegisters
+  const double registers = key.makes_records ? kFusedRegisters
+                           : takes_all       ? 255
+                           : key.wgmma       ? kWgmmaRegisters
                                        : kScanRegisters + kScanTokenRegisters * key.chunk_size +
                                              kScanStateRegisters * key.key_dim / 128;
   const double most = resident_blocks({registers, threads(key), shared_bytes(key)}, target);
@@ -166,6 +177,7 @@ int heads_per_block(std::int64_t slots, int heads, int shared_heads, int sm_coun
 
 double prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanKey& scan,
                   const PrefillLoad& load, const Target& target) {
+  if (scan.makes_records) return kPrefillStartUs + kFusedStartUs + scan_us(scan, load, target);
   return 2 * kPrefillStartUs + chunks_us(chunks, load, target) + scan_us(scan, load, target);
 }
 

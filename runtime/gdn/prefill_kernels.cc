@@ -114,7 +114,14 @@ class TwoKernelRunner final : public PrefillRunner {
     CUBINERY_RETURN_IF_ERROR(current.status().clone());
     const Kernel& scan =
         scan_by_threads_ && !map_tensors(extent, &params.scan) ? *scan_by_threads_ : scan_;
-    if (slots == 0) return launch_scan(scan, stream, args.programmatic, params.scan);
+    const bool makes_records = keys_.scan.makes_records && &scan == &scan_;
+    if (makes_records) {
+      params.scan.gates = params.chunks.gates;
+      params.scan.scale = params.chunks.scale;
+    }
+    if (slots == 0 || makes_records) {
+      return launch_scan(scan, stream, args.programmatic, params.scan);
+    }
     CUBINERY_RETURN_IF_ERROR(launch_chunks(stream, args.programmatic, slots, params.chunks));
     // It may start early wherever that is possible: it waits itself for the chunks, which have
     // waited for what is in front of them.
@@ -170,7 +177,7 @@ class TwoKernelRunner final : public PrefillRunner {
   bool map_tensors(const PrefillExtent& extent, GdnPrefillScanParams* params) const {
     const GdnPrefillScanKey& key = keys_.scan;
     const int key_row = swizzled_row_bytes(key);
-    const int value_row = 16 * key.warps * 2;
+    const int value_row = 128;
     return extent.tokens > 0 &&
            map_rows(extent, params->q, params->q.group, key.dtype, key.key_dim, key_row,
                     &params->q_map) &&
@@ -238,11 +245,16 @@ std::vector<PrefillKernels> with_chunk_size(PrefillKernels keys, int chunk_size,
                                             const PrefillProblem& problem, const Target& target) {
   keys.chunks.chunk_size = keys.scan.chunk_size = chunk_size;
   std::vector<PrefillKernels> found;
-  for (const int warps : {4, 3, 2, 1}) {
+  const bool is_fused = keys.scan.makes_records;
+  if (is_fused) keys.scan.stages = 6;
+  for (const int warps : {8, 4, 3, 2, 1}) {
+    if (warps == 8 && !is_fused) continue;
     keys.scan.warps = warps;
     const PrefillKernels fitted{.chunks = keys.chunks,
                                 .scan = with_stages_in(target.shared_bytes_per_block, keys.scan)};
     if (fit(fitted, problem, target)) found.push_back(fitted);
+    // Two heads' halves, each with its own makers, were never faster than a whole one.
+    if (is_fused && !found.empty()) break;
   }
   return found;
 }
@@ -263,7 +275,11 @@ std::optional<std::string> why_no_kernels(const PrefillKernels& fixed,
   // Wider ones have more rules.
   GdnPrefillScanKey narrow = fixed.scan;
   if (!narrow.wgmma) narrow.warps = 1;
-  narrow.chunk_size = 16;
+  if (narrow.makes_records) {
+    narrow.stages = 4;
+  } else {
+    narrow.chunk_size = 16;
+  }
   if (const char* reason = why_invalid(narrow)) return reason;
   if (!default_kernels(fixed, problem, target).empty()) return std::nullopt;
   return "its blocks need more shared memory";

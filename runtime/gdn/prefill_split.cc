@@ -70,12 +70,12 @@ std::unique_ptr<const PrefillRunner> PrefillSplit::loaded(const PrefillProblem& 
 }
 
 const PrefillSplit& prefill_split() {
-  static const PrefillSplit kPath("split", false);
+  static const PrefillSplit kPath("split", ScanForm::kMma);
   return kPath;
 }
 
 const PrefillSplit& prefill_hopper_split() {
-  static const PrefillSplit kPath("hopper_split", true);
+  static const PrefillSplit kPath("hopper_split", ScanForm::kWgmma);
   return kPath;
 }
 

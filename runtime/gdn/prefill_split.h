@@ -29,8 +29,8 @@ namespace gdn {
 
 class PrefillSplit final : public PrefillScanPath<PartChoice> {
  public:
-  PrefillSplit(std::string_view name, bool wgmma)
-      : PrefillScanPath(name, wgmma, KernelNames{.prefix = "parts."}) {}
+  PrefillSplit(std::string_view name, ScanForm form)
+      : PrefillScanPath(name, form, KernelNames{.prefix = "parts."}) {}
 
   std::optional<std::string> why_not(const PrefillProblem& problem,
                                      const Target& target) const override;

@@ -22,7 +22,15 @@ std::optional<std::string> PrefillWhole::why_not(const PrefillProblem& problem,
 
 bool PrefillWhole::fits(const PrefillProblem& problem, const KeySet& keys,
                         const Target& target) const {
-  return fit(kernels_of(keys), problem, target);
+  const PrefillKernels kernels = kernels_of(keys);
+  if (form() != ScanForm::kFused) return fit(kernels, problem, target);
+  // One choice: the fallback's is not worth measuring, nor are fewer warps or stages.
+  const auto best = default_kernels(kernels_of(fixed_keys(problem)), problem, target);
+  if (best.empty()) return false;
+  const auto& [chunks, scan] = best.front();
+  return kernels.chunks.warps == chunks.warps && kernels.chunks.chunk_size == chunks.chunk_size &&
+         kernels.scan.chunk_size == scan.chunk_size && kernels.scan.warps == scan.warps &&
+         kernels.scan.stages == scan.stages;
 }
 
 double PrefillWhole::us(const PrefillProblem& problem, const KeySet& keys, const Point& at,
@@ -37,12 +45,17 @@ std::unique_ptr<const PrefillRunner> PrefillWhole::loaded(const PrefillProblem& 
 }
 
 const PrefillWhole& prefill_portable() {
-  static const PrefillWhole kPath("portable", false);
+  static const PrefillWhole kPath("portable", ScanForm::kMma);
   return kPath;
 }
 
 const PrefillWhole& prefill_hopper() {
-  static const PrefillWhole kPath("hopper", true);
+  static const PrefillWhole kPath("hopper", ScanForm::kWgmma);
+  return kPath;
+}
+
+const PrefillWhole& prefill_hopper_fused() {
+  static const PrefillWhole kPath("hopper_fused", ScanForm::kFused);
   return kPath;
 }
 

@@ -7,7 +7,7 @@ namespace cubinery::gdn {
 
 class PrefillWhole final : public PrefillScanPath<> {
  public:
-  PrefillWhole(std::string_view name, bool wgmma) : PrefillScanPath(name, wgmma) {}
+  PrefillWhole(std::string_view name, ScanForm form) : PrefillScanPath(name, form) {}
 
   std::optional<std::string> why_not(const PrefillProblem& problem,
                                      const Target& target) const override;
@@ -27,5 +27,6 @@ class PrefillWhole final : public PrefillScanPath<> {
 
 const PrefillWhole& prefill_portable();
 const PrefillWhole& prefill_hopper();
+const PrefillWhole& prefill_hopper_fused();
 
 }  // namespace cubinery::gdn

@@ -73,4 +73,36 @@ __device__ void rank_sequence(int n, const StridedVector& cu_seqlens, int sequen
   if (threadIdx.x == 0) order[malformed ? n : *scratch] = malformed ? kMalformed : n;
 }
 
+// The n that rank_sequence() would write to order[rank], or kMalformed; but above kMostRanked
+// sequences keep their order.  Called by all threads of a block; `scratch` is kMostRanked + 1
+// numbers in shared memory.
+inline constexpr int kMostRanked = 128;
+
+template <DType kIndex, int kThreads>
+__device__ int sequence_of_rank(int rank, const StridedVector& cu_seqlens, int sequences,
+                                long long tokens, int* scratch) {
+  bool malformed = false;
+  for (int j = threadIdx.x; j < sequences; j += kThreads) {
+    const long long first = load_index<kIndex>(cu_seqlens, j);
+    const long long end = load_index<kIndex>(cu_seqlens, j + 1);
+    malformed |= first < 0 || end < first || end > tokens;
+    if (j < kMostRanked) scratch[j] = static_cast<int>(end - first);
+  }
+  // Asks all threads, and orders the lengths before their reading.
+  malformed = __syncthreads_or(malformed);
+  if (malformed) return kMalformed;
+  if (sequences > kMostRanked) return rank;
+  int* const found = scratch + kMostRanked;
+  for (int n = threadIdx.x; n < sequences; n += kThreads) {
+    int before = 0;
+    for (int j = 0; j < sequences; ++j) {
+      before += scratch[j] > scratch[n] || (scratch[j] == scratch[n] && j < n);
+    }
+    if (before == rank) *found = n;
+  }
+  // Orders the number before its reading.
+  __syncthreads();
+  return *found;
+}
+
 }  // namespace cubinery::dev

@@ -131,12 +131,13 @@ __device__ void run_chunk(State& state, const GdnPrefillScanParams& p, Output& o
   Tile values[kTokens];
   const unsigned record = stage + kRecordAt;
   const dev::SharedMatrix<kKey.dtype, kValueRow> given{stage + kValues};
-  correct_values(values, ks, record,
-                 [&](int i) { return given.load_transposed(16 * i, threadIdx.x / 32 * 16); });
+  correct_values(
+      values, ks, [&](int i) { return given.load_transposed(16 * i, threadIdx.x / 32 * 16); },
+      [&](int i) { return Factors(record, kRecord.k_in, i); });
   dev::Acc u[kTokens] = {};
   add_lower_product(u, values, record);
   Tile scaled[kTokens];
-  round_values(values, scaled, u, record);
+  round_values(values, scaled, u, [&](int i) { return Factors(record, kRecord.v_out, i); });
   // The state first: the next chunk waits for it.
   update_state(state, scaled, stage);
   if constexpr (kOutputs) {

@@ -1,9 +1,10 @@
-// The chunks of a unit by wgmma: the block is one warpgroup, and the copy engine brings the chunks.
-// Part of gdn_prefill_scan.cu.
+// The chunks of a unit by wgmma: one warpgroup computes, and one more warp has the copy engine
+// bring the chunks and take the outputs away.  Part of gdn_prefill_scan.cu.
 //
 // A stage of shared memory is filled by the engine, read by a chunk's products, and takes the
-// chunk's outputs where its values were, on their way to global memory.  The n-th chunk is that of
-// the unit's span.
+// chunk's outputs where its values were, on their way to global memory.  Two barriers for each
+// stage say that it is filled, and that all warps have left it.  The n-th chunk is that of the
+// unit's span.
 //
 // Whether the engine can read the tensors is a field of the key: a branch around the code for those
 // that it cannot read costs every chunk 20 to 40 cycles.
@@ -32,13 +33,24 @@ constexpr int kMatrix = kTokens * kTokens * kTile;
 __device__ unsigned factors_at(int stage) {
   return stage_at(kKey.stages) + stage * stage_factor_bytes(kKey);
 }
-// Of the copies to a stage.
-__device__ unsigned barrier_at(int stage) { return factors_at(kKey.stages) + stage * 8; }
+// What the makers work in.
+__device__ unsigned char* makers_place() {
+  return shared + kKey.stages * (stage_bytes(kKey) + stage_factor_bytes(kKey));
+}
+// Of a stage: that it is filled, that all warps have left it, and, with makers, that its record is
+// made, and that its values are there, for which makers need not wait.
+__device__ unsigned filled_at(int stage) {
+  constexpr int kBarriers = makers(kKey) > 0 ? 32 : 16;
+  return factors_at(kKey.stages) + maker_bytes(kKey) + stage * kBarriers;
+}
+__device__ unsigned left_at(int stage) { return filled_at(stage) + 8; }
+__device__ unsigned made_at(int stage) { return filled_at(stage) + 16; }
+__device__ unsigned values_at(int stage) { return filled_at(stage) + (makers(kKey) > 0 ? 24 : 0); }
 
 // Whose turn it is.
 struct Turn {
   int stage = 0;
-  unsigned parity = 0;  // of the phase of the stage's barrier
+  unsigned parity = 0;  // of the phase of the stage's barriers
 
   __device__ void pass() {
     if (++stage == kKey.stages) {
@@ -74,13 +86,13 @@ __device__ Plan plan_of(const GdnPrefillScanParams& p, const Unit& unit) {
           .v_head = unit.h / p.v.group,
           .head = unit.h,
           .column = unit.first_column,
-          .record = record_of(p, unit, 0),
+          .record = makers(kKey) > 0 ? nullptr : record_of(p, unit, 0),
           .output = dev::row_at<kKey.output_dtype>(p.o, {sequence.batch, sequence.first, unit.h}) +
                     unit.first_column};
 }
 
-__device__ const char* record_of_chunk(const GdnPrefillScanParams& p, int chunk) {
-  return plan().record + static_cast<long long>(chunk) * p.heads * kRecord.bytes;
+__device__ const char* record_of_chunk(const GdnPrefillScanParams& p, const Plan& at, int chunk) {
+  return at.record + static_cast<long long>(chunk) * p.heads * kRecord.bytes;
 }
 
 // Where column `column` of a matrix in a stage starts.
@@ -100,57 +112,106 @@ __device__ void for_each_run(Function copy) {
   }
 }
 
-// What a chunk's copies bring besides k and its record.
-struct Brought {
-  bool queries;
-  bool values;
-};
+// Whether the outputs go by the engine.
+constexpr bool kWrites = kEngine && size_of(kKey.output_dtype) == 2;
 
-// The warp that starts the copies of values, and the writing of outputs, which come from the same
-// place.
-constexpr unsigned kValueWarp = 2;
+// Whether the chunk has fewer tokens than others: the engine neither stops reading nor writing
+// behind a packed sequence's last token.
+__device__ bool is_tail(const Unit& unit, int chunk) {
+  return kEngine && kKey.varlen && static_cast<int>(unit.sequence.tokens) < (chunk + 1) * kChunk;
+}
 
-// Starts copying a chunk to a stage by the engine.  Each copy takes a while to start, so every warp
-// has some.
-__device__ void copy_by_engine(const GdnPrefillScanParams& p, int chunk, int to, Brought brought) {
-  if (!dev::is_elected()) return;
-  const unsigned thread = dev::ThisThreadInLoop::number();  // not its warp: no table of branches
-  const Plan& at = plan();
-  const unsigned stage = stage_at(to);
-  const unsigned barrier = barrier_at(to);
-  const int token = at.token + chunk * kChunk;
-  constexpr int kRows = kChunk * kKey.key_dim * kSize;
-  if (thread < 32) {
-    dev::expect_bytes(barrier, kRows + (brought.queries ? kRows : 0) +
-                                   (brought.values ? kChunk * kColumns * kSize : 0) +
-                                   kRecord.bytes);
-#pragma unroll
-    for (int b = 0; b < kKey.key_dim / SwizzledKeys::kColumns; ++b) {
-      dev::copy_box(stage + b * SwizzledKeys::kBlock, p.k_map, b * SwizzledKeys::kColumns,
-                    at.k_head, token, at.row, barrier);
+// Has the engine bring the span's chunks, and take away each one's outputs when all warps have left
+// its stage, which the next copies then fill.  For one thread.
+class EngineCopier {
+ public:
+  __device__ EngineCopier(const Unit& unit) : at_(plan()), span_(unit.span), role_(unit.role) {}
+
+  // The first chunks, to stages that nobody has used.
+  __device__ void fill(const GdnPrefillScanParams& p) const {
+    for (int n = 0; n < kKey.stages && span_.first + n < span_.end; ++n) {
+      bring_keys(p, span_.first + n, n);
+      bring_values(p, span_.first + n, n);
     }
-  } else if (thread < 64) {
-    if (!brought.queries) return;
-#pragma unroll
-    for (int b = 0; b < kKey.key_dim / SwizzledKeys::kColumns; ++b) {
-      dev::copy_box(stage + kQueries + b * SwizzledKeys::kBlock, p.q_map,
-                    b * SwizzledKeys::kColumns, at.q_head, token, at.row, barrier);
+  }
+
+  // All else.
+  __device__ void run(const GdnPrefillScanParams& p, const Unit& unit) const {
+    Turn turn;
+    for (int chunk = span_.first; chunk < span_.end; ++chunk, turn.pass()) {
+      const int next = chunk + kKey.stages;
+      dev::wait_for_phase(left_at(turn.stage), turn.parity);
+      if (kWrites && chunk >= span_.begin && !is_tail(unit, chunk)) take_away(p, chunk, turn.stage);
+      if (next >= span_.end) continue;
+      bring_keys(p, next, turn.stage);
+      if (kWrites) dev::wait_for_boxes_read();  // the values come where the outputs are
+      bring_values(p, next, turn.stage);
     }
-  } else if (thread < 32 * (kValueWarp + 1)) {
-    dev::copy_run(factors_at(to), record_of_chunk(p, chunk) + kRecord.k_in,
-                  stage_factor_bytes(kKey), barrier);
-    if (!brought.values) return;
-    dev::wait_for_boxes_read();  // the outputs of the stage's last chunk
-    dev::copy_box(stage + kValues, p.v_map, at.column, at.v_head, token, at.row, barrier);
-  } else {
-    const char* record = record_of_chunk(p, chunk);
+    // Shared memory stays until all outputs have been read from it.
+    if (kWrites) dev::wait_for_boxes_read();
+  }
+
+ private:
+  static constexpr int kRows = kChunk * kKey.key_dim * kSize;
+
+  // Calls f(column, byte) for each box of the block's columns of v or o.
+  template <class Function>
+  static __device__ void for_each_box_of_values(Function f) {
+#pragma unroll
+    for (int column = 0; column < kColumns; column += SwizzledValues::kColumns) {
+      f(column, column / SwizzledValues::kColumns * SwizzledValues::kBlock);
+    }
+  }
+
+  __device__ void take_away(const GdnPrefillScanParams& p, int chunk, int from) const {
+    for_each_box_of_values([&](int column, int place) {
+      dev::write_box(p.o_map, at_.column + column, at_.head, token_of(chunk), at_.row,
+                     stage_at(from) + kValues + place);
+    });
+  }
+  __device__ int token_of(int chunk) const { return at_.token + chunk * kChunk; }
+  __device__ bool has_queries(int chunk) const { return !kKey.parts || chunk >= span_.begin; }
+  __device__ bool has_values() const { return !kKey.parts || role_ != Role::kTransition; }
+  __device__ int value_bytes() const { return has_values() ? kChunk * kColumns * kSize : 0; }
+
+  // Besides, what the stage's barrier waits for in all, and the chunk's record.
+  __device__ void bring_keys(const GdnPrefillScanParams& p, int chunk, int to) const {
+    const unsigned stage = stage_at(to);
+    const unsigned barrier = filled_at(to);
+    dev::expect_bytes(barrier, kRows + (has_queries(chunk) ? kRows : 0) +
+                                   (makers(kKey) > 0 ? 0 : value_bytes() + kRecord.bytes));
+    bring_rows(p.k_map, at_.k_head, chunk, stage, barrier);
+    if (has_queries(chunk)) bring_rows(p.q_map, at_.q_head, chunk, stage + kQueries, barrier);
+    if (makers(kKey) > 0) return;
+    const char* record = record_of_chunk(p, at_, chunk);
     for_each_run([&](int place, int from, int bytes) {
       dev::copy_run(stage + kRecordAt + place, record + from, bytes, barrier);
       dev::copy_run(stage + kRecordAt + kMatrix + place, record + kRecord.attention + from, bytes,
                     barrier);
     });
+    dev::copy_run(factors_at(to), record + kRecord.k_in, stage_factor_bytes(kKey), barrier);
   }
-}
+  __device__ void bring_values(const GdnPrefillScanParams& p, int chunk, int to) const {
+    if (!has_values()) return;
+    if (makers(kKey) > 0) dev::expect_bytes(values_at(to), value_bytes());
+    for_each_box_of_values([&](int column, int place) {
+      dev::copy_box(stage_at(to) + kValues + place, p.v_map, at_.column + column, at_.v_head,
+                    token_of(chunk), at_.row, values_at(to));
+    });
+  }
+  __device__ void bring_rows(const TensorMap& map, int head, int chunk, unsigned to,
+                             unsigned barrier) const {
+#pragma unroll
+    for (int b = 0; b < kKey.key_dim / SwizzledKeys::kColumns; ++b) {
+      dev::copy_box(to + b * SwizzledKeys::kBlock, map, b * SwizzledKeys::kColumns, head,
+                    token_of(chunk), at_.row, barrier);
+    }
+  }
+
+  const Plan& at_;  // read again and again: registers are few
+  Span span_;
+  Role role_;
+};
 
 // A row of a head of the tensor, from `column` on.
 __device__ const dev::Storage<kKey.dtype>* row_of_head(const InputRows<TokenStrides>& rows, int row,
@@ -158,10 +219,11 @@ __device__ const dev::Storage<kKey.dtype>* row_of_head(const InputRows<TokenStri
   return dev::as<kKey.dtype>(rows.data) + dev::offset_of(rows.stride, {row, token, head}) + column;
 }
 
-// The same for tensors that the engine cannot read, with all threads.  `left`: tokens of the
-// sequence from the chunk on.
-__device__ void copy_by_threads(const GdnPrefillScanParams& p, int chunk, int to, int left,
-                                Brought brought) {
+// The same for tensors that the engine cannot read: starts copying a chunk to a stage, if it is one
+// of the span.  For all threads.
+__device__ void copy_by_threads(const GdnPrefillScanParams& p, const Unit& unit, int chunk,
+                                int to) {
+  const int left = static_cast<int>(unit.sequence.tokens) - chunk * kChunk;
   constexpr int kThreads = threads(kKey);
   using KeyRows = dev::RowCopier<kKey.dtype, kChunk, kKey.key_dim, SwizzledKeys, kThreads,
                                  dev::ThisThreadInLoop>;
@@ -172,15 +234,15 @@ __device__ void copy_by_threads(const GdnPrefillScanParams& p, int chunk, int to
   const unsigned stage = stage_at(to);
   const int token = at.token + chunk * kChunk;
   KeyRows(p.k, row_of_head(p.k, at.row, token, at.k_head, 0)).copy_next(stage, left, p.k);
-  if (brought.queries) {
+  if (!kKey.parts || chunk >= unit.span.begin) {
     KeyRows(p.q, row_of_head(p.q, at.row, token, at.q_head, 0))
         .copy_next(stage + kQueries, left, p.q);
   }
-  if (brought.values) {
+  if (!kKey.parts || unit.role != Role::kTransition) {
     ValueRows(p.v, row_of_head(p.v, at.row, token, at.v_head, at.column))
         .copy_next(stage + kValues, left, p.v);
   }
-  const char* record = record_of_chunk(p, chunk);
+  const char* record = record_of_chunk(p, at, chunk);
   for_each_run([&](int place, int from, int bytes) {
     for (int i = thread * 16; i < bytes; i += kThreads * 16) {
       const unsigned piece = stage + kRecordAt + place + i;
@@ -191,55 +253,54 @@ __device__ void copy_by_threads(const GdnPrefillScanParams& p, int chunk, int to
   dev::copy_bytes<stage_factor_bytes(kKey), kThreads>(factors_at(to), record + kRecord.k_in);
 }
 
-// Starts copying a chunk to a stage, if it is one of the span.  For all threads.
-__device__ void start_copies(const GdnPrefillScanParams& p, const Unit& unit, int chunk, int to) {
-  const bool is_there = chunk < unit.span.end;
-  const Brought brought{.queries = !kKey.parts || chunk >= unit.span.begin,
-                        .values = !kKey.parts || unit.role != Role::kTransition};
-  if constexpr (kEngine) {
-    if (is_there) copy_by_engine(p, chunk, to, brought);
-  } else {
-    const int left = static_cast<int>(unit.sequence.tokens) - chunk * kChunk;
-    if (is_there) copy_by_threads(p, chunk, to, left, brought);
-    dev::commit_copies();  // also when the group is empty: groups are counted
-  }
-}
-
 // Waits for the copies of the chunk whose turn it is, of this thread or of the engine.
 __device__ void wait_for_copies(const Turn& turn) {
   if constexpr (kEngine) {
-    dev::wait_for_phase(barrier_at(turn.stage), turn.parity);
+    // A record that is made comes behind the rows that it is made from.
+    if (makers(kKey) > 0) dev::wait_for_phase(made_at(turn.stage), turn.parity);
+    dev::wait_for_phase(values_at(turn.stage), turn.parity);
   } else {
     dev::wait_copies<kKey.stages - 2>();
   }
 }
 
-// Zeros for the pieces of 16 bytes of rows `first` to kRows - 1.
-template <class Rows, int kRows, int kPieces>
+// Zeros for the pieces of 16 bytes of rows `first` to kRows - 1.  For the first kThreads threads of
+// the block, or for a warp of makers.
+template <class Rows, int kRows, int kPieces, int kThreads = kComputing>
 __device__ void clear_rows(unsigned address, int first) {
 #pragma unroll 1  // rare: short code, so that the chunks' loop is near
-  for (int i = first * kPieces + dev::ThisThreadInLoop::number(); i < kRows * kPieces;
-       i += threads(kKey)) {
+  for (int i = first * kPieces + dev::ThisThreadInLoop::number() % kThreads; i < kRows * kPieces;
+       i += kThreads) {
     dev::store_shared_zeros(address + Rows::at(i / kPieces, i % kPieces));
   }
 }
 
 // Zeros for the tokens behind a packed sequence: the engine has brought those of the next one.
-__device__ void clear_tokens_from(unsigned stage, int left) {
+template <int kThreads>
+__device__ void clear_keys_from(unsigned stage, int left) {
   constexpr int kPieces = kKey.key_dim * kSize / 16;
-  clear_rows<SwizzledKeys, kChunk, kPieces>(stage, left);
-  clear_rows<SwizzledKeys, kChunk, kPieces>(stage + kQueries, left);
-  clear_rows<SwizzledValues, kChunk, kColumns * kSize / 16>(stage + kValues, left);
+  clear_rows<SwizzledKeys, kChunk, kPieces, kThreads>(stage, left);
+  clear_rows<SwizzledKeys, kChunk, kPieces, kThreads>(stage + kQueries, left);
+}
+template <int kThreads>
+__device__ void clear_values_from(unsigned stage, int left) {
+  clear_rows<SwizzledValues, kChunk, kColumns * kSize / 16, kThreads>(stage + kValues, left);
+}
+
+// Of the pieces of 16 tokens, in a stage, this lane's: of its warp's values, then of its outputs.
+__device__ unsigned place_of_values(unsigned stage, int i) {
+  const unsigned lane = threadIdx.x % 32;
+  // After eight rows pieces lie as before: one address serves all tokens.
+  const unsigned first = SwizzledValues::at(lane % 16, threadIdx.x / 32 * 2 + lane / 16);
+  return stage + first + kValues + SwizzledValues::at(16 * i, 0);
 }
 
 // This warp's columns of the values of 16 tokens, transposed.
 template <DType kDType = kKey.dtype>
-__device__ dev::Tile<kDType> values_at(unsigned values, int i) {
-  const int lane = threadIdx.x % 32;
+__device__ dev::Tile<kDType> values_at(unsigned stage, int i) {
   dev::Tile<kDType> tile;
-  dev::load_transposed_matrices(
-      tile.x[0][0], tile.x[0][1], tile.x[1][0], tile.x[1][1],
-      values + SwizzledValues::at(16 * i + lane % 16, threadIdx.x / 32 * 2 + lane / 16));
+  dev::load_transposed_matrices(tile.x[0][0], tile.x[0][1], tile.x[1][0], tile.x[1][1],
+                                place_of_values(stage, i));
   return tile;
 }
 
@@ -259,24 +320,22 @@ __device__ void multiply_lower(dev::Acc (&sums)[kTokens], const Tile (&x)[kToken
 template <DType kOutput = kKey.output_dtype>
 __device__ void stage_outputs(const dev::Acc (&o)[kTokens], unsigned stage) {
   if constexpr (size_of(kOutput) == 2) {
-    const int lane = threadIdx.x % 32;
-    const int piece = threadIdx.x / 32 * 2 + lane / 16;
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
       const auto tile = dev::round_to<kOutput>(o[i]);
-      dev::store_transposed_matrices(
-          stage + kValues + SwizzledValues::at(16 * i + lane % 16, piece), tile.x[0][0],
-          tile.x[0][1], tile.x[1][0], tile.x[1][1]);
+      dev::store_transposed_matrices(place_of_values(stage, i), tile.x[0][0], tile.x[0][1],
+                                     tile.x[1][0], tile.x[1][1]);
     }
   }
 }
 
-// Starts writing the outputs of a chunk, from its stage, by the engine.
-__device__ void write_by_engine(const GdnPrefillScanParams& p, int chunk, int stage) {
-  if (dev::ThisThreadInLoop::number() / 32 != kValueWarp || !dev::is_elected()) return;
-  const Plan& at = plan();
-  dev::write_box(p.o_map, at.column, at.head, at.token + chunk * kChunk, at.row,
-                 stage_at(stage) + kValues);
+// Leaves a stage to the engine, if the last chunk was in it.  For the threads that compute.
+__device__ void leave(int stage, bool was_used) {
+  // This thread's accesses to the stage, its outputs too, before the engine's.
+  dev::show_to_engines();
+  // Each lane comes, behind its accesses and the warp's products with the stage.  One for all would
+  // save nothing, and look like a race to those who count threads (racecheck).
+  if (was_used) dev::come_to(left_at(stage));
 }
 
 // The chunk in stage `in`, which is at `stage`.  `at_first` and `at_last` are called while the
@@ -285,25 +344,42 @@ template <bool kOutputs, class First, class Last, class Write>
 __device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigned stage, int in,
                                    First at_first, Last at_last, Write write) {
   const unsigned record = factors_at(in) - kRecord.k_in;
-  // K S, and Q S behind it; meanwhile S decays.
+  // K S, and Q S behind it.  S decays meanwhile: rounding it leaves room for that.
   dev::Acc products[kOutputs ? 2 * kTokens : kTokens];
+  float decay;
+  dev::load_shared(decay, record + kRecord.decay);
   Tile s[kKeys];
 #pragma unroll
-  for (int k = 0; k < kKeys; ++k) s[k] = dev::round_to<kKey.dtype>(state.tiles[k]);
-  dev::start_products();
-  dev::multiply<kKey.dtype, false, false>(products, s[0], SwizzledKeys::by_rows(stage, 0));
-#pragma unroll
-  for (int k = 1; k < kKeys; ++k) {
+  for (int k = 0; k < kKeys; ++k) {
+    s[k] = dev::round_to<kKey.dtype>(state.tiles[k]);
+    scale(state.tiles[k], decay);
+    // Two at a time, which start as soon as they can.
+    if (k % 2 == 0) continue;
+    dev::start_products();
+    if (k == 1) {
+      dev::multiply<kKey.dtype, false, false>(products, s[0], SwizzledKeys::by_rows(stage, 0));
+    } else {
+      dev::multiply<kKey.dtype, false, true>(products, s[k - 1],
+                                             SwizzledKeys::by_rows(stage, k - 1));
+    }
     dev::multiply<kKey.dtype, false, true>(products, s[k], SwizzledKeys::by_rows(stage, k));
+    dev::commit_products();
   }
-  dev::commit_products();
   at_first();
-  scale_state(state, record + kRecord.decay);
+  // What the products are needed for is at hand when they end.
+  Tile given[kTokens];
+  Factors k_in[kTokens];
+#pragma unroll
+  for (int i = 0; i < kTokens; ++i) {
+    given[i] = values_at(stage, i);
+    k_in[i] = Factors(record, kRecord.k_in, i);
+  }
   dev::finish_products<0>(products);
 
   // U = T V', and meanwhile q_in Q S.
   Tile values[kTokens];
-  correct_values(values, products, record, [&](int i) { return values_at(stage + kValues, i); });
+  correct_values(
+      values, products, [&](int i) { return given[i]; }, [&](int i) { return k_in[i]; });
   dev::Acc u[kTokens];
   dev::start_products();
   multiply_lower<false>(u, values, stage + kRecordAt);
@@ -315,15 +391,20 @@ __device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigne
       scale_columns(o[i], Factors(record, kRecord.q_in, i));
     }
   }
+  Factors v_out[kTokens];
+#pragma unroll
+  for (int i = 0; i < kTokens; ++i) v_out[i] = Factors(record, kRecord.v_out, i);
   dev::finish_products<0>(u);
 
   // O += P U, then S += K^T (v_out U), which runs while outputs are put down.
   Tile scaled[kTokens];
-  round_values(values, scaled, u, record);
+  round_values(values, scaled, u, [&](int i) { return v_out[i]; });
   dev::start_products();
   if constexpr (kOutputs) {
     multiply_lower<true>(o, values, stage + kRecordAt + kMatrix);
     dev::commit_products();
+    // The state has decayed since its last products: else compilers put this here, and warn.
+    if constexpr (makers(kKey) > 0) dev::start_products();
   }
 #pragma unroll
   for (int i = 0; i < kTokens; ++i) {
@@ -344,7 +425,6 @@ __device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigne
 template <bool kOutputs>
 __device__ void run_chunks_by_wgmma(State& state, const GdnPrefillScanParams& p, const Unit& unit,
                                     int first, int end, Turn* turn, long long checkpoint) {
-  constexpr bool kWrites = kOutputs && kEngine && size_of(kKey.output_dtype) == 2;
   const bool even = output_rows_at(p, 4);
   const int tokens = static_cast<int>(unit.sequence.tokens);
   dev::Acc o[kTokens]{};
@@ -354,29 +434,28 @@ __device__ void run_chunks_by_wgmma(State& state, const GdnPrefillScanParams& p,
   };
   for (int chunk = first; chunk < end; ++chunk) {
     const int token = chunk * kChunk;
-    // The engine neither stops reading nor writing behind a packed sequence's last token.
-    const bool has_tail = kEngine && kKey.varlen && tokens - token < kChunk;
+    const bool has_tail = is_tail(unit, chunk);
     // Where threads copy, that would leave too few registers.
     const unsigned stage =
         kEngine ? dev::uniform_address(stage_at(turn->stage)) : stage_at(turn->stage);
     wait_for_copies(*turn);
     dev::finish_products<0>(state.tiles);  // none runs; the compiler does not see that over a loop
-    if (!kEngine || has_tail) {
-      if (kEngine) clear_tokens_from(stage_at(turn->stage), tokens - token);
+    if (!kEngine || (makers(kKey) == 0 && has_tail)) {
+      if (kEngine) {
+        clear_keys_from<kComputing>(stage, tokens - token);
+        clear_values_from<kComputing>(stage, tokens - token);
+      }
       dev::show_to_engines();
       // Orders the zeros, or the copies of all threads, before the products.
-      __syncthreads();
+      sync_computing();
     }
     if constexpr (kOutputs) store_checkpoint_before(state, p, unit, token, &checkpoint);
     const auto at_first = [&] {
-      if constexpr (!kEngine) return;
-      // This thread's accesses to the last chunk's stage, its outputs too, before the engine's.
-      dev::show_to_engines();
-      // Orders them, and all warps' products with that stage, for everybody.
-      __syncthreads();
-      if (kWrites && chunk > first) write_by_engine(p, chunk - 1, turn->last());
+      if constexpr (kEngine) leave(turn->last(), chunk > first);
     };
-    const auto at_last = [&] { start_copies(p, unit, chunk + kKey.stages - 1, turn->last()); };
+    const auto at_last = [&] {
+      if constexpr (!kEngine) copy_by_threads(p, unit, chunk + kKey.stages - 1, turn->last());
+    };
     run_chunk_by_wgmma<kOutputs>(state, o, stage, turn->stage, at_first, at_last, [&] {
       if constexpr (kWrites) {
         if (!has_tail) stage_outputs(o, stage_at(turn->stage));
@@ -387,33 +466,30 @@ __device__ void run_chunks_by_wgmma(State& state, const GdnPrefillScanParams& p,
     if constexpr (kOutputs) store_checkpoint_after(state, p, unit, token, &checkpoint);
     turn->pass();
   }
-  if (kWrites && first < end) {
-    if (!kKey.varlen || tokens >= end * kChunk) {
-      dev::show_to_engines();
-      // Orders the last chunk's outputs before the engine reads them.
-      __syncthreads();
-      write_by_engine(p, end - 1, turn->last());
-    } else {
-      write_by_threads((end - 1) * kChunk);
-    }
+  if (kEngine && first < end) {
+    leave(turn->last(), true);
+    if (kOutputs && kWrites && is_tail(unit, end - 1)) write_by_threads((end - 1) * kChunk);
   }
-  // Shared memory stays until all outputs have been read from it.
-  if (kWrites) dev::wait_for_boxes_read();
 }
 
-// Carries the state through the unit's span.  A template, so that keys without wgmma do not compile
-// it.
+// Sets up what a span's chunks need, and starts the first copies: these overlap with what the span
+// starts from.  For all threads; a template, so that keys without wgmma do not compile it.
 template <bool kWgmma = kKey.wgmma>
-__device__ void run_span_by_wgmma(State& state, const GdnPrefillScanParams& p, const Unit& unit,
-                                  long long checkpoint) {
-  const Span& span = unit.span;
+__device__ void prepare_span_by_wgmma(const GdnPrefillScanParams& p, const Unit& unit) {
   if (threadIdx.x == 0) {
     plan() = plan_of(p, unit);
-    for (int i = 0; i < kKey.stages; ++i) dev::set_up_barrier(barrier_at(i));
+    for (int i = 0; i < kKey.stages; ++i) {
+      dev::set_up_barrier(filled_at(i));
+      dev::set_up_barrier(left_at(i), kComputing);
+      if (makers(kKey) > 0) {
+        dev::set_up_barrier(made_at(i), 1 + 32);
+        dev::set_up_barrier(values_at(i));
+      }
+    }
   }
   // Above the diagonals, and for D the values.
-  for (int stage = 0; stage < kKey.stages; ++stage) {
-    for (int i = threadIdx.x * 16; i < 2 * kMatrix; i += threads(kKey) * 16) {
+  for (int stage = 0; computes() && stage < kKey.stages; ++stage) {
+    for (int i = threadIdx.x * 16; i < 2 * kMatrix; i += kComputing * 16) {
       dev::store_shared_zeros(stage_at(stage) + kRecordAt + i);
     }
     if (kKey.parts && unit.role == Role::kTransition) {
@@ -424,8 +500,25 @@ __device__ void run_span_by_wgmma(State& state, const GdnPrefillScanParams& p, c
   // and the products.
   dev::show_to_engines();
   __syncthreads();
+  if constexpr (kEngine) {
+    if (copies() && dev::is_elected()) EngineCopier(unit).fill(p);
+    __syncwarp();  // the block's next barrier is for whole warps
+  } else {
 #pragma unroll
-  for (int n = 0; n < kKey.stages - 1; ++n) start_copies(p, unit, span.first + n, n);
+    for (int n = 0; n < kKey.stages - 1; ++n) copy_by_threads(p, unit, unit.span.first + n, n);
+  }
+}
+
+// Carries the state through the unit's span.
+template <bool kWgmma = kKey.wgmma>
+__device__ void run_span_by_wgmma(State& state, const GdnPrefillScanParams& p, const Unit& unit,
+                                  long long checkpoint) {
+  if (kEngine && makers(kKey) == 0 && copies()) {
+    if (dev::is_elected()) EngineCopier(unit).run(p, unit);
+    __syncwarp();
+    return;
+  }
+  const Span& span = unit.span;
   Turn turn;
   if constexpr (kKey.parts) {
     run_chunks_by_wgmma<false>(state, p, unit, span.first, span.begin, &turn, 0);

@@ -129,6 +129,7 @@ class EngineCarrier {
 
   __device__ void carry(State& state, const GdnPrefillScanParams& p, const Unit& unit,
                         long long result, int steps) {
+    if (!computes()) return;
     wait_for_part(p, result);
     copy_states(p, unit, result);
     for (int half = 0; half < kHalves; ++half) copy_half(p, result, half);
@@ -149,7 +150,7 @@ class EngineCarrier {
       dev::show_to_engines();
       // Orders the reading of N before the next one's copy, and the storing of the last state
       // before its counting.
-      __syncthreads();
+      sync_computing();
       if (!is_last) copy_states(p, unit, next);
 #pragma unroll
       for (int half = 0; half < kHalves; ++half) {
@@ -167,16 +168,16 @@ class EngineCarrier {
       if (step != 0) count(p, result - p.heads);
       dev::wait_for_products<1>();
       // Orders all warps' products with the first half before the next one's copy.
-      __syncthreads();
+      sync_computing();
       if (!is_last) copy_half(p, next, 0);
       dev::finish_products<0>(state.tiles);
       // The same for the second half.
-      __syncthreads();
+      sync_computing();
       if (!is_last) copy_half(p, next, 1);
       store_part_state(state, state_at(p, result), unit);
     }
     // Orders the storing of the last state before its counting.
-    __syncthreads();
+    sync_computing();
     count(p, result - p.heads);
   }
 
@@ -214,7 +215,7 @@ class EngineCarrier {
   }
   // Counts the block, by a thread that copies nothing.
   static __device__ void count(const GdnPrefillScanParams& p, long long result) {
-    if (threadIdx.x == threads(kKey) - 1) dev::count_block(p.parts.ready + result);
+    if (threadIdx.x == kComputing - 1) dev::count_block(p.parts.ready + result);
   }
 
   int phase_ = 0;  // of the barriers

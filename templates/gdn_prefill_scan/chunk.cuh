@@ -44,7 +44,7 @@ struct Layout<true> {
 // Byte offsets.
 constexpr int kQueries = Layout<kKey.wgmma>::Keys::at(kChunk, 0);
 constexpr int kValues = 2 * kChunk * kRow * kSize;
-constexpr int kRecordAt = kValues + Layout<kKey.wgmma>::Values::at(kChunk, 0);
+constexpr int kRecordAt = kValues + kChunk * (kKey.wgmma ? kColumns : kValueRow) * kSize;
 
 using Tile = dev::Tile<kKey.dtype>;
 using State = dev::State<kKey.states.layout, kKey.key_dim, kKey.value_dim>;
@@ -52,10 +52,19 @@ using Output = dev::OutputWriter<kKey.output_dtype, kChunk>;
 
 extern __shared__ __align__(kKey.wgmma ? 1024 : 16) unsigned char shared[];
 
-// What this thread does: with wgmma both.
+// What this thread does: with threads_copy both.
+constexpr int kComputing = 32 * kKey.warps;
 constexpr int kCopiers = has_copying_warp(kKey) ? 32 : threads(kKey);
-__device__ bool copies() { return !has_copying_warp(kKey) || threadIdx.x >= 32 * kKey.warps; }
-__device__ bool computes() { return !has_copying_warp(kKey) || !copies(); }
+__device__ bool copies() {
+  if (makers(kKey) > 0) return threadIdx.x / 32 == kKey.warps + makers(kKey);
+  return !has_copying_warp(kKey) || threadIdx.x >= kComputing;
+}
+__device__ bool computes() { return kKey.threads_copy || threadIdx.x < kComputing; }
+__device__ bool makes() {
+  return threadIdx.x >= kComputing && threadIdx.x < kComputing + makers(kKey) * 32;
+}
+// A barrier of the threads that compute.
+__device__ void sync_computing() { asm volatile("bar.sync 1, %0;" ::"n"(kComputing) : "memory"); }
 
 // Chunks first ... end - 1 of a sequence, of which those from `begin` on have outputs.  Only parts
 // (parts.cuh) have others.
@@ -120,6 +129,7 @@ __device__ const char* record_of(const GdnPrefillScanParams& p, const Unit& unit
 // tile i.
 struct Factors {
   float x[2][2];  // [column half][column]
+  Factors() = default;
   __device__ Factors(unsigned record, int vector, int i) {
     const unsigned at = record + vector + (16 * i + dev::tile_column()) * 4;
 #pragma unroll
@@ -132,14 +142,15 @@ __device__ void scale_columns(dev::Acc& acc, const Factors& factors) {
   dev::for_each_element([&](int r, int c, int j) { acc.x[r][c][j] *= factors.x[c][j]; });
 }
 
-// V'^T from (K S)^T, of which the products are the first tiles.  values_of(i): V^T's i-th tile.
-template <int kTiles, class Values>
+// V'^T from (K S)^T, of which the products are the first tiles.  values_of(i), k_in_of(i): V^T's
+// i-th tile, and the factors of its tokens.
+template <int kTiles, class Values, class KIn>
 __device__ void correct_values(Tile (&values)[kTokens], const dev::Acc (&products)[kTiles],
-                               unsigned record, Values values_of) {
+                               Values values_of, KIn k_in_of) {
 #pragma unroll
   for (int i = 0; i < kTokens; ++i) {
     dev::Acc value = dev::to_float(values_of(i));
-    const Factors k_in(record, kRecord.k_in, i);
+    const Factors k_in = k_in_of(i);
     const dev::Acc& recalled = products[i];
     dev::for_each_element([&](int r, int c, int j) {
       value.x[r][c][j] = fmaf(-k_in.x[c][j], recalled.x[r][c][j], value.x[r][c][j]);
@@ -156,15 +167,21 @@ __device__ void add(dev::Acc& sum, const dev::Acc& x) {
   dev::for_each_element([&](int r, int c, int j) { sum.x[r][c][j] += x.x[r][c][j]; });
 }
 
-// Rounds x, once as it is and once times v_out: what the output and the state take.
+// Rounds x, once as it is and once times v_out_of(i), for tile i: what the output and the state
+// take.
+template <class VOut>
 __device__ void round_values(Tile (&plain)[kTokens], Tile (&scaled)[kTokens],
-                             dev::Acc (&x)[kTokens], unsigned record) {
+                             dev::Acc (&x)[kTokens], VOut v_out_of) {
 #pragma unroll
   for (int i = 0; i < kTokens; ++i) {
     plain[i] = dev::round_to<kKey.dtype>(x[i]);
-    scale_columns(x[i], Factors(record, kRecord.v_out, i));
+    scale_columns(x[i], v_out_of(i));
     scaled[i] = dev::round_to<kKey.dtype>(x[i]);
   }
+}
+
+__device__ void scale(dev::Acc& acc, float factor) {
+  dev::for_each_element([&](int r, int c, int j) { acc.x[r][c][j] *= factor; });
 }
 
 // S <- decay S, with the decay at `at` in shared memory.
@@ -172,9 +189,7 @@ __device__ void scale_state(State& state, unsigned at) {
   float decay;
   dev::load_shared(decay, at);
 #pragma unroll
-  for (int k = 0; k < kKeys; ++k) {
-    dev::for_each_element([&](int r, int c, int j) { state.tiles[k].x[r][c][j] *= decay; });
-  }
+  for (int k = 0; k < kKeys; ++k) scale(state.tiles[k], decay);
 }
 
 // Whether every row of o starts at a multiple of `bytes`.

@@ -23,8 +23,10 @@ struct Fields<GdnPrefillScanKey> {
       gdn::state_place_fields<Key>(), gdn::state_use_fields<Key>(),
       std::tuple{fixed("checkpoints", &Key::checkpoints), fixed("parts", &Key::parts),
                  fixed("wgmma", &Key::wgmma), fixed("threads_copy", &Key::threads_copy),
-                 tuned_bits("chunk_size", &Key::chunk_size, 16, 32, 64),
-                 tuned("warps", &Key::warps, 1, 2, 3, 4),
+                 fixed("makes_records", &Key::makes_records)},
+      gdn::input_dtype_fields<Key>(), gdn::input_mode_fields<Key>(),
+      std::tuple{tuned_bits("chunk_size", &Key::chunk_size, 16, 32, 64),
+                 tuned("warps", &Key::warps, 1, 2, 3, 4, 8),
                  tuned("stages", &Key::stages, 2, 3, 4, 6)});
 };
 

@@ -8,8 +8,9 @@
 // transposed, with the warp's value columns as rows, so that S^T stays in registers as fp32
 // accumulators from the first chunk to the last and every product takes its left operand from the
 // registers that the one before it left (common/tile.cuh).  Warps share K, Q and the record in
-// shared memory.  by_mma.cuh has the chunks for every GPU, by_wgmma.cuh for Hopper; parts.cuh cuts
-// long sequences, part.cuh and carry.cuh have what it needs.
+// shared memory.  by_mma.cuh has the chunks for every GPU, by_wgmma.cuh for Hopper; makers.cuh
+// makes records beside them, so that no first kernel is needed; parts.cuh cuts long sequences,
+// part.cuh and carry.cuh have what it needs.
 #include "common/launch.cuh"
 #include "common/slots.cuh"
 #include "gdn_prefill_scan/key.h"
@@ -24,6 +25,7 @@ static_assert(cubinery::valid(kKey), "gdn_prefill_scan: key outside the tuning s
 #include "gdn_prefill_scan/by_mma.cuh"
 #include "gdn_prefill_scan/by_wgmma.cuh"
 #include "gdn_prefill_scan/chunk.cuh"
+#include "gdn_prefill_scan/makers.cuh"
 #include "gdn_prefill_scan/parts.cuh"
 
 namespace {
@@ -35,7 +37,10 @@ __device__ bool take_sequence(const GdnPrefillScanParams& p, Unit* unit) {
   unit->h = static_cast<int>(blockIdx.x / kSlices % p.heads);
   unit->first_column = static_cast<int>(blockIdx.x % kSlices * kColumns);
   if constexpr (kKey.varlen) {
-    unit->n = p.order[rank];
+    unit->n = makers(kKey) > 0
+                  ? dev::sequence_of_rank<kKey.cu_seqlens_dtype, threads(kKey)>(
+                        rank, p.cu_seqlens, p.sequences, p.tokens, reinterpret_cast<int*>(shared))
+                  : p.order[rank];
     if (unit->n == dev::kMalformed) {
       // Every block fills its share of all tokens.
       fill_output(p, *unit, p.tokens * rank / p.sequences, p.tokens * (rank + 1) / p.sequences,
@@ -82,6 +87,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), resident_blocks(kKey
     part = uniform(part);
   } else {
     if (!take_sequence(p, &unit)) return;
+    if constexpr (makers(kKey) > 0) unit = uniform(unit);  // it follows from shared memory
   }
   const dev::Slots slots = dev::slots_of<kKey>(p.states, unit.n);
   const CheckpointRows checkpoints = checkpoint_rows(p, unit);
@@ -90,14 +96,22 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), resident_blocks(kKey
     const float fill = slots.kind == dev::Slots::Kind::kZero ? 0.0f : dev::nan();
     return fill_span(p, unit, fill);
   }
-  State state{};
   if constexpr (kKey.parts) {
     if (unit.role == Role::kChain) return run_chain(p, unit, part);
     keep(destination_of(p, unit, part, slots), unit);
-    start_part(state, p, unit, part, slots);
   } else {
     keep(destination_of_sequence(p, unit, slots), unit);
-    if (kKey.states.has_initial && computes()) load_state(state, p, slots.read, unit);
+  }
+  if constexpr (kKey.wgmma) prepare_span_by_wgmma(p, unit);
+  if constexpr (makers(kKey) > 0) {
+    if (!computes()) return run_beside(p, unit);
+    take_registers();
+  }
+  State state{};
+  if constexpr (kKey.parts) {
+    start_part(state, p, unit, part, slots);
+  } else if (kKey.states.has_initial && computes()) {
+    load_state(state, p, slots.read, unit);
   }
   run_span(state, p, unit, checkpoints.first + checkpoints_before(p, unit.span.begin));
   const Destination to = kept().destination;

@@ -22,9 +22,11 @@ struct GdnPrefillScanKey {
   bool varlen = false;
   gdn::Checkpoints checkpoints = gdn::Checkpoints::kNone;
 
-  bool parts = false;         // long sequences are cut into parts: common/parts.h
-  bool wgmma = false;         // products by wgmma, only on sm_90a; else by mma.sync
-  bool threads_copy = false;  // with wgmma: for tensors that the copy engine cannot read or write
+  bool parts = false;          // long sequences are cut into parts: common/parts.h
+  bool wgmma = false;          // products by wgmma, only on sm_90a; else by mma.sync
+  bool threads_copy = false;   // with wgmma: for tensors that the copy engine cannot read or write
+  bool makes_records = false;  // with wgmma: needs no gdn_prefill_chunks
+  gdn::Inputs inputs{};        // with makes_records
 
   // Tuned.  Results depend on chunk_size, not on the others.
   int chunk_size = 32;  // tokens
@@ -32,11 +34,15 @@ struct GdnPrefillScanKey {
   int stages = 3;       // chunks in shared memory: one at work, the others on their way
 };
 
-// With mma.sync one more warp does the copies: the others' arithmetic must not wait until the
-// addresses of copies have been read.  With wgmma the copy engine does them.
-constexpr bool has_copying_warp(const GdnPrefillScanKey& key) { return !key.wgmma; }
+// One more warp does the copies, or starts those of the copy engine: the others' arithmetic must
+// not wait for their addresses, nor for one another.
+constexpr bool has_copying_warp(const GdnPrefillScanKey& key) { return !key.threads_copy; }
+// Four more make records.  Then those that copy are as many, because registers are shared out by
+// four warps, but only one does.
+constexpr int makers(const GdnPrefillScanKey& key) { return key.makes_records ? 4 : 0; }
 constexpr int threads(const GdnPrefillScanKey& key) {
-  return (key.warps + (has_copying_warp(key) ? 1 : 0)) * 32;
+  const int beside = key.makes_records ? makers(key) + 4 : has_copying_warp(key) ? 1 : 0;
+  return (key.warps + beside) * 32;
 }
 
 // Blocks that a multiprocessor is to hold, as far as registers go: with wgmma they work while
@@ -45,7 +51,7 @@ constexpr int threads(const GdnPrefillScanKey& key) {
 constexpr int resident_blocks(const GdnPrefillScanKey& key) {
   const bool is_small = key.chunk_size <= 32 && key.checkpoints == gdn::Checkpoints::kNone &&
                         key.states.dtype != DType::kBF16;
-  return key.wgmma && is_small ? 3 : 1;
+  return key.wgmma && key.warps == 4 && !key.makes_records && is_small ? 2 : 1;
 }
 
 // Bytes of a row of k or q in one of the blocks that wgmma reads (common/hopper/wgmma.cuh).
@@ -65,11 +71,18 @@ constexpr int stage_bytes(const GdnPrefillScanKey& key) {
   const int matrices = 2 * key.chunk_size * key.chunk_size * size_of(key.dtype);
   return key.chunk_size * row * size_of(key.dtype) + (key.wgmma ? matrices : record.bytes);
 }
-// Behind the stages, with wgmma: the rest of each one's record, and a barrier for each
+// Behind the stages, with wgmma: the rest of each one's record, and two barriers for each
 // (common/hopper/tma.cuh).
 constexpr int stage_factor_bytes(const GdnPrefillScanKey& key) {
   const ChunkRecord record = chunk_record(key.chunk_size, key.dtype);
   return record.bytes - record.k_in;
+}
+// Then what the makers work in, for each of two chunks: tiles, what an inverse takes, gates, norms.
+constexpr int maker_bytes(const GdnPrefillScanKey& key) {
+  if (!key.makes_records) return 0;
+  const int matrix = lower_tiles(key.chunk_size);
+  const int tiles = key.inputs.use_qk_l2norm ? 3 * matrix + 2 : 2 * matrix;
+  return 2 * (tiles * 16 * 16 * 4 + kInverseScratchBytes + 8 * key.chunk_size * 4);
 }
 // Then what a block keeps from its start on, and has no registers for: with wgmma where its chunks
 // lie, and where its last state goes.
@@ -77,10 +90,11 @@ constexpr int plan_bytes(const GdnPrefillScanKey& key) { return key.wgmma ? 48 :
 constexpr int kept_bytes(const GdnPrefillScanKey& key) { return plan_bytes(key) + 24; }
 
 // The same memory while states are carried (common/parts.h).  With wgmma D, N, of the block's
-// columns, the decay, three barriers, and a word for each warp.
+// columns, the decay, three barriers, and a word for each warp, an even number: what is kept holds
+// pointers.
 constexpr int carry_bytes(const GdnPrefillScanKey& key) {
   return key.key_dim * (key.key_dim * size_of(key.dtype) + 16 * key.warps * 4) + 16 + 3 * 8 +
-         key.warps * 4;
+         (threads(key) / 32 + 1) / 2 * 8;
 }
 // With mma.sync the state as an operand, then a ring of slices, each of 16 columns of D and as many
 // rows of N.
@@ -96,8 +110,9 @@ constexpr int ring_slices(const GdnPrefillScanKey& key) {
 }
 
 constexpr int shared_bytes(const GdnPrefillScanKey& key) {
-  const int behind = key.wgmma ? stage_factor_bytes(key) + 8 : 0;
-  const int chunks = key.stages * (stage_bytes(key) + behind);
+  const int barriers = key.makes_records ? 32 : 16;
+  const int behind = key.wgmma ? stage_factor_bytes(key) + barriers : 0;
+  const int chunks = key.stages * (stage_bytes(key) + behind) + maker_bytes(key);
   const int carry = key.parts && key.wgmma ? carry_bytes(key) : 0;
   return (chunks > carry ? chunks : carry) + kept_bytes(key);
 }
@@ -110,6 +125,16 @@ constexpr GdnPrefillScanKey with_stages_in(int shared_limit, GdnPrefillScanKey k
 // Whether the copies of a chunk have more time than the work on the chunk in front of it.
 constexpr bool copies_far_ahead(const GdnPrefillScanKey& key) { return key.stages > 2; }
 
+// Whether the inputs are those of a key that has none.
+constexpr bool has_no_inputs(const GdnPrefillScanKey& key) {
+  const gdn::Inputs& inputs = key.inputs;
+  constexpr gdn::Inputs kNone{};
+  return inputs.gate_dtype == kNone.gate_dtype && inputs.beta_dtype == kNone.beta_dtype &&
+         inputs.a_log_dtype == kNone.a_log_dtype && inputs.dt_bias_dtype == kNone.dt_bias_dtype &&
+         inputs.gate_mode == kNone.gate_mode && inputs.beta_mode == kNone.beta_mode &&
+         inputs.use_qk_l2norm == kNone.use_qk_l2norm;
+}
+
 constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
   if (!is_head_dim(key.key_dim)) return "key_dim must be a multiple of 16 from 16 to 256";
   if (!is_head_dim(key.value_dim)) return "value_dim must be a multiple of 16 from 16 to 256";
@@ -120,7 +145,8 @@ constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
   if (key.chunk_size != 16 && key.chunk_size != 32 && key.chunk_size != 64)
     return "chunk_size must be 16, 32 or 64";
   // With the copying warp eight, the most that leave each thread all registers.
-  if (key.warps < 1 || key.warps > 7) return "warps must be from 1 to 7";
+  if (key.warps < 1 || key.warps > 8 || (key.warps == 8 && !key.wgmma))
+    return "warps must be from 1 to 7, with wgmma 8 too";
   if (key.value_dim % (16 * key.warps) != 0) return "16 * warps must divide value_dim";
   if (key.parts && key.key_dim % (16 * key.warps) != 0)
     return "16 * warps must divide key_dim, with parts";
@@ -134,9 +160,25 @@ constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
     if (size_of(key.dtype) != 2) return "wgmma needs dtype = bf16 or f16";
     if (key.key_dim % 32 != 0 || key.key_dim > 128)
       return "wgmma needs key_dim = 32, 64, 96 or 128";
-    if (key.warps != 4) return "wgmma needs warps = 4";
+    if (key.warps != 4 && key.warps != 8) return "wgmma needs warps = 4 or 8";
+    // More than 4 alone were not faster.
+    if (key.warps == 8 && !key.makes_records && !key.threads_copy)
+      return "warps = 8 needs makes_records or threads_copy";
     // Never near the fastest on an H200 or an H100.
     if (key.stages == 2) return "wgmma needs stages = 3, 4 or 6";
+  }
+  // A kernel that computes the same has the same key.
+  if (!key.makes_records && !has_no_inputs(key)) return "the inputs are of keys with makes_records";
+  if (key.makes_records) {
+    if (!key.wgmma || key.threads_copy || key.parts)
+      return "makes_records needs wgmma, without threads_copy and parts";
+    if (key.chunk_size != 32) return "makes_records needs chunk_size = 32";
+    if (key.stages < 4) return "makes_records needs stages = 4 or 6";
+    if (const char* reason = gdn::why_invalid(key.inputs)) return reason;
+    // Compilers spill registers for others.
+    if (key.states.dtype == DType::kBF16) return "makes_records needs state_dtype = f32 or f16";
+    if (key.checkpoints == gdn::Checkpoints::kBefore)
+      return "makes_records needs checkpoints = none or after";
   }
   // Compilers spill registers for these.
   if (key.parts && key.key_dim > 128) return "parts need key_dim <= 128";
@@ -157,7 +199,9 @@ struct GdnPrefillScanParams {
   WrittenStates checkpoints;           // a slot for each checkpoint
   StridedVector checkpoint_cu_starts;  // varlen
   StridedVector cu_seqlens;
-  const void* records;  // as in GdnPrefillChunksParams
+  GateParams<TokenStrides> gates;  // with makes_records
+  float scale;                     // likewise
+  const void* records;             // as in GdnPrefillChunksParams
   const int* order;
   PartParams parts;  // with the key's `parts`
   // With wgmma, but not with threads_copy: tensors [rows of the batch][tokens][heads][dims], in

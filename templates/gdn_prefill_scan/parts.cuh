@@ -70,8 +70,8 @@ __device__ bool take_part(const GdnPrefillScanParams& p, Unit* unit, Part* part)
   const int chunks = chunks_of(unit->sequence);
   const int begin = part->number * part->cut.chunks;
   const int end = part->is_last() ? chunks : begin + part->cut.chunks;
-  unit->span = {.first = begin, .begin = begin, .end = end};
   if (part->number != 0) part->warm_up = chunks_to_forget(p, *unit, *part, part->number);
+  unit->span = {.first = begin - part->warm_up, .begin = begin, .end = end};
   if (!is_ahead) return true;
 
   // N and D, for a state that is carried on.
@@ -108,8 +108,8 @@ __device__ Destination destination_of(const GdnPrefillScanParams& p, const Unit&
   return to;
 }
 
-// What a part's run starts from.  May move the start of the unit's span forward.
-__device__ void start_part(State& state, const GdnPrefillScanParams& p, Unit& unit,
+// What a part's run starts from: zero where it warms up.
+__device__ void start_part(State& state, const GdnPrefillScanParams& p, const Unit& unit,
                            const Part& part, const dev::Slots& slots) {
   if (unit.role == Role::kTransition) {
     if (computes()) set_identity(state, unit);
@@ -120,8 +120,6 @@ __device__ void start_part(State& state, const GdnPrefillScanParams& p, Unit& un
     }
   } else if (unit.role == Role::kOutputs && part.is_carried_to()) {
     load_state_behind(state, p, unit, result_of(p, unit, part, part.number - 1));
-  } else {
-    unit.span.first -= part.warm_up;
   }
 }
 

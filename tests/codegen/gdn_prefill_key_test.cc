@@ -31,7 +31,9 @@ TEST_CASE("PrefillKeysPrintTheirFields", "[cpu]") {
         "gdn_prefill_scan;key_dim=128;value_dim=128;dtype=bf16;output_dtype=bf16;state_dtype=f32;"
         "index_dtype=i32;cu_seqlens_dtype=i32;varlen=false;state_layout=vk;state_location=dense;"
         "padding=none;pad_index=negative;has_initial_state=true;store_state=true;checkpoints=none;"
-        "parts=false;wgmma=false;threads_copy=false;chunk_size=32;warps=4;stages=3");
+        "parts=false;wgmma=false;threads_copy=false;makes_records=false;gate_dtype=f32;"
+        "beta_dtype=f32;a_log_dtype=f32;dt_bias_dtype=f32;gate_mode=log;beta_mode=given;"
+        "use_qk_l2norm=false;chunk_size=32;warps=4;stages=3");
 }
 
 TEST_CASE("ChunksFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
@@ -57,6 +59,10 @@ TEST_CASE("ScanFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
   CHECK_MEMBER(Scan, output_dtype, DType::kF16);
   CHECK_PART_MEMBER(Scan, "state_dtype", states.dtype, DType::kF16);
   CHECK_PART_MEMBER(Scan, "index_dtype", states.index_dtype, DType::kI64);
+  CHECK_PART_MEMBER(Scan, "gate_dtype", inputs.gate_dtype, DType::kF16);
+  CHECK_PART_MEMBER(Scan, "gate_mode", inputs.gate_mode, GateMode::kAlpha);
+  CHECK_PART_MEMBER(Scan, "use_qk_l2norm", inputs.use_qk_l2norm, true);
+  CHECK_MEMBER(Scan, makes_records, true);
   CHECK_MEMBER(Scan, cu_seqlens_dtype, DType::kI64);
   CHECK_MEMBER(Scan, varlen, true);
   CHECK_PART_MEMBER(Scan, "state_layout", states.layout, StateLayout::kKV);
@@ -139,7 +145,8 @@ TEST_CASE("EachRuleOfTheScanIsNamed", "[cpu]") {
   CHECK(broken_rule<Scan>([](auto& key) { key.states.padding = Padding::kSkip; }) ==
         "padding needs state_location = pool");
   for (const int warps : {-1, 0, 8}) {
-    CHECK(broken_rule<Scan>([&](auto& key) { key.warps = warps; }) == "warps must be from 1 to 7");
+    CHECK(broken_rule<Scan>([&](auto& key) { key.warps = warps; }) ==
+          "warps must be from 1 to 7, with wgmma 8 too");
   }
   CHECK(broken_rule<Scan>([](auto& key) { key.warps = 3; }) == "16 * warps must divide value_dim");
   for (const int stages : {-1, 1, 5}) {
@@ -161,8 +168,38 @@ TEST_CASE("EachRuleOfTheScanIsNamed", "[cpu]") {
     CHECK(broken_with_wgmma([&](auto& key) { key.key_dim = dim; }) ==
           "wgmma needs key_dim = 32, 64, 96 or 128");
   }
-  CHECK(broken_with_wgmma([](auto& key) { key.warps = 2; }) == "wgmma needs warps = 4");
+  CHECK(broken_with_wgmma([](auto& key) { key.warps = 2; }) == "wgmma needs warps = 4 or 8");
+  CHECK(broken_with_wgmma([](auto& key) { key.warps = 8; }) ==
+        "warps = 8 needs makes_records or threads_copy");
   CHECK(broken_with_wgmma([](auto& key) { key.stages = 2; }) == "wgmma needs stages = 3, 4 or 6");
+  const auto broken_with_makers = [&](auto change) {
+    return broken_with_wgmma([&](auto& key) {
+      key.makes_records = true;
+      key.warps = 8;
+      key.stages = 6;
+      change(key);
+    });
+  };
+  CHECK(broken_with_makers([](auto&) {}) == "none");
+  CHECK(broken_rule<Scan>([](auto& key) { key.makes_records = true; }) ==
+        "makes_records needs wgmma, without threads_copy and parts");
+  for (bool Scan::*other : {&Scan::threads_copy, &Scan::parts}) {
+    CHECK(broken_with_makers([&](auto& key) { key.*other = true; }) ==
+          "makes_records needs wgmma, without threads_copy and parts");
+  }
+  CHECK(broken_with_makers([](auto& key) { key.chunk_size = 16; }) ==
+        "makes_records needs chunk_size = 32");
+  CHECK(broken_with_makers([](auto& key) { key.stages = 3; }) ==
+        "makes_records needs stages = 4 or 6");
+  CHECK(broken_with_makers([](auto& key) { key.inputs.gate_dtype = DType::kI64; }) ==
+        "gate_dtype must be f32, bf16 or f16");
+  CHECK(broken_with_makers([](auto& key) { key.states.dtype = DType::kBF16; }) ==
+        "makes_records needs state_dtype = f32 or f16");
+  CHECK(broken_with_makers([](auto& key) { key.checkpoints = gdn::Checkpoints::kBefore; }) ==
+        "makes_records needs checkpoints = none or after");
+  // Kernels that are one have one key.
+  CHECK(broken_with_wgmma([](auto& key) { key.inputs.use_qk_l2norm = true; }) ==
+        "the inputs are of keys with makes_records");
   CHECK(broken_rule<Scan>([](auto& key) {
           key.chunk_size = 64;
           key.stages = 4;
@@ -177,6 +214,22 @@ TEST_CASE("EachRuleOfTheScanIsNamed", "[cpu]") {
           key.key_dim = 144;
           key.chunk_size = 64;
         }) == "key_dim > 128 needs chunk_size = 16 or 32");
+}
+
+// Pointers are kept at the end of a block's shared memory.
+TEST_CASE("SharedMemoryOfTheScanEndsAligned", "[cpu]") {
+  for (const int key_dim : {32, 64, 96, 128}) {
+    for (const bool parts : {false, true}) {
+      for (const bool wgmma : {false, true}) {
+        const Scan problem{
+            .key_dim = key_dim, .value_dim = key_dim, .parts = parts, .wgmma = wgmma};
+        for_each_candidate(problem, [](const Scan& key) {
+          INFO(canonical(key));
+          CHECK(shared_bytes(key) % 8 == 0);
+        });
+      }
+    }
+  }
 }
 
 TEST_CASE("WhatSpillsIsNoCandidate", "[cpu]") {

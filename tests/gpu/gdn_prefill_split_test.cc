@@ -126,15 +126,14 @@ TEST_CASE("GdnPrefillSplit.MoreThan32Parts", "[gpu][prefill][big][slow]") {
 }
 
 // From threads with data of their own, so that launches meet on the device in many ways.
-void expect_same_bits(int threads, int launches) {
-  PrefillProblem problem = split_varlen();
+void expect_same_bits(PrefillProblem problem, const CaseShape& shape, int threads, int launches) {
   problem.inputs.use_qk_l2norm = true;
   const gdn::Prefill prefill = prepare(problem);
   std::vector<std::unique_ptr<PrefillCase>> cases;
   std::vector<std::unique_ptr<Session<PrefillCase>>> sessions;
   for (int t = 0; t < threads; ++t) {
-    const PrefillCase& c = *cases.emplace_back(std::make_unique<PrefillCase>(
-        problem, CaseShape{.lengths = {1000, 64, 333}}, CaseOptions{.seed = seed()}));
+    const PrefillCase& c = *cases.emplace_back(
+        std::make_unique<PrefillCase>(problem, shape, CaseOptions{.seed = seed()}));
     sessions.push_back(std::make_unique<Session<PrefillCase>>(c, prefill, c.args()));
   }
   const GdnMemory first = run(*cases[0], prefill);
@@ -154,9 +153,19 @@ void expect_same_bits(int threads, int launches) {
   for (const auto& session : sessions) session->finish();  // guard bands
 }
 
-TEST_CASE("GdnPrefillSplit.SameBitsEveryTime", "[gpu][prefill]") { expect_same_bits(2, 500); }
+TEST_CASE("GdnPrefillSplit.SameBitsEveryTime", "[gpu][prefill]") {
+  expect_same_bits(split_varlen(), {.lengths = {1000, 64, 333}}, 2, 500);
+}
 TEST_CASE("GdnPrefillSplit.SameBitsInAHundredThousandLaunches", "[gpu][prefill][big]") {
-  expect_same_bits(8, 100000);
+  expect_same_bits(split_varlen(), {.lengths = {1000, 64, 333}}, 8, 100000);
+}
+
+// The same in one piece: copies, records and products meet in many ways there too.
+TEST_CASE("GdnPrefillVarlen.SameBitsInAHundredThousandLaunches", "[gpu][prefill][big]") {
+  PrefillProblem problem = small_varlen();
+  problem.key_dim = problem.value_dim = 128;
+  problem.split = Split::kNever;
+  expect_same_bits(problem, {.lengths = {300, 1, 70}}, 8, 100000);
 }
 
 }  // namespace

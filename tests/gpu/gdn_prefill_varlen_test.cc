@@ -49,6 +49,21 @@ TEST_CASE("GdnPrefillVarlen.ManyShortSequences", "[gpu][prefill]") {
   }
 }
 
+// The heads of most models, around every number of chunks that kernels take together.
+TEST_CASE("GdnPrefillVarlen.HeadsOf128", "[gpu][prefill]") {
+  PrefillProblem problem = small_varlen();
+  problem.key_dim = problem.value_dim = 128;
+  for (const bool norms : {false, true}) {
+    problem.inputs.use_qk_l2norm = norms;
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      problem.dtype = dtype;
+      for (const std::int64_t length : {1, 31, 32, 33, 63, 64, 65, 96, 97, 191, 193, 640}) {
+        run_case(problem, {.lengths = {length, 0, 1, length + 1, 70}, .lead = 65, .tail = 3});
+      }
+    }
+  }
+}
+
 // One sequence is as long as all others together, wherever it is.
 TEST_CASE("GdnPrefillVarlen.SkewedLengths", "[gpu][prefill]") {
   for (const std::size_t where : {0, 20, 40}) {

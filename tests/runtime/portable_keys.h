@@ -75,7 +75,10 @@ inline PrefillKeys prefill_keys(const gdn::PrefillProblem& problem,
 }
 inline std::vector<TunedValue> prefill_values(const GdnPrefillChunksKey& chunks,
                                               const GdnPrefillScanKey& scan) {
-  return (scan.wgmma ? gdn::prefill_hopper() : gdn::prefill_portable()).values_of({chunks, scan});
+  const gdn::PrefillWhole& path = scan.makes_records ? gdn::prefill_hopper_fused()
+                                  : scan.wgmma       ? gdn::prefill_hopper()
+                                                     : gdn::prefill_portable();
+  return path.values_of({chunks, scan});
 }
 
 struct PrefillPair {
@@ -86,7 +89,8 @@ inline std::optional<PrefillPair> prefill_pair(const gdn::PrefillProblem& proble
                                                const std::vector<TunedValue>& values,
                                                int shared_bytes_per_block = 227 * 1024) {
   const Target target = sm_90(shared_bytes_per_block);
-  for (const gdn::PrefillWhole* path : {&gdn::prefill_portable(), &gdn::prefill_hopper()}) {
+  for (const gdn::PrefillWhole* path :
+       {&gdn::prefill_portable(), &gdn::prefill_hopper(), &gdn::prefill_hopper_fused()}) {
     const auto keys = path->keys_of(problem, values, target);
     if (keys) return PrefillPair{std::get<0>(*keys), std::get<1>(*keys)};
   }

@@ -141,9 +141,10 @@ TEST_CASE("PrefillKernelsWithoutResultsAreThoseOfTheKeys", "[cpu]") {
     REQUIRE(kernels);
     CHECK(problem.kernels(arch)->size() >= kernels->size());
     const PrefillKeys keys = prefill_keys(problem, max_shared_bytes(parse_arch(arch).value()));
-    // Where there is wgmma, its scan too, for tensors that the copy engine can read and for others.
+    // Where there is wgmma, its two scans too, each for tensors that the copy engine can read and
+    // for others.
     const bool wgmma = has_wgmma(parse_arch(arch).value());
-    REQUIRE(kernels->size() == 1 + keys.scans.size() + (wgmma ? 2 : 0));
+    REQUIRE(kernels->size() == 1 + keys.scans.size() + (wgmma ? 4 : 0));
     std::string text;
     for (const KernelSpec& spec : *kernels) {
       if (spec.canonical.find("wgmma=true") != std::string::npos) continue;

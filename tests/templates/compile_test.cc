@@ -280,6 +280,8 @@ TEST_CASE("EveryWgmmaScanCandidateCompiles", "[nvrtc]") {
                     .varlen = true, .parts = parts, .wgmma = true, .threads_copy = threads_copy}));
     }
   }
+  check_all("sm_90a", candidates_of(GdnPrefillScanKey{
+                          .varlen = true, .wgmma = true, .makes_records = true, .stages = 6}));
 }
 
 TEST_CASE("EveryPrefillOptionCompilesForWgmma", "[nvrtc]") {
@@ -291,10 +293,11 @@ TEST_CASE("EveryPrefillOptionCompilesForWgmma", "[nvrtc]") {
   std::vector<KernelSpec> specs;
   std::set<std::string> seen;
   const auto add = [&](GdnPrefillScanKey key) {
-    for (const bool threads_copy : {false, true}) {
-      key.threads_copy = threads_copy;
-      if (seen.insert(canonical(key)).second) specs.push_back(spec_of(key).value());
-    }
+    if (seen.insert(canonical(key)).second) specs.push_back(spec_of(key).value());
+    key.makes_records = false;
+    key.inputs = {};
+    key.threads_copy = true;
+    if (seen.insert(canonical(key)).second) specs.push_back(spec_of(key).value());
   };
   for (const PrefillProblem& problem : problems) {
     for (const auto& [chunks, scan] : gdn::prefill_hopper().default_keys(problem, target)) {
@@ -302,6 +305,9 @@ TEST_CASE("EveryPrefillOptionCompilesForWgmma", "[nvrtc]") {
     }
     for (const auto& keys : gdn::prefill_hopper_split().default_keys(problem, target)) {
       add(std::get<1>(keys));
+    }
+    for (const auto& [chunks, scan] : gdn::prefill_hopper_fused().default_keys(problem, target)) {
+      add(scan);
     }
   }
   CHECK(specs.size() > 40);

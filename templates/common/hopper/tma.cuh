@@ -22,9 +22,16 @@ __device__ inline void show_global_to_engines() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
-// A barrier whose phase ends when one thread has said how many bytes are copied and they are there.
-__device__ inline void set_up_barrier(unsigned barrier) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+// A barrier whose phase ends when so many threads have come: one that has said how many bytes are
+// copied, when they are there; or some that leave shared memory to the engine.
+__device__ inline void set_up_barrier(unsigned barrier, int threads = 1) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+// Comes to a barrier, without waiting.  What the thread has done comes before what they do who wait
+// for the phase.
+__device__ inline void come_to(unsigned barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 // The phase is over after `bytes` more.  For the one thread.

@@ -158,4 +158,36 @@ __device__ void multiply(Acc (&sums)[kTiles], const Tile<kDType>& a, unsigned lo
   // clang-format on
 }
 
+// sums += a b, or, without kAdd, sums = a b, where both are in shared memory, a by the descriptor
+// of its 64 rows, b as above, by rows.
+template <DType kDType, bool kAdd, int kTiles>
+__device__ void multiply_shared(Acc (&sums)[kTiles], unsigned long long a, unsigned long long b) {
+  static_assert(kTiles == 2 || kTiles == 4);
+  // clang-format off
+#define SUM(i) \
+  "+f"(sums[i].x[0][0][0]), "+f"(sums[i].x[0][0][1]), "+f"(sums[i].x[1][0][0]), \
+  "+f"(sums[i].x[1][0][1]), "+f"(sums[i].x[0][1][0]), "+f"(sums[i].x[0][1][1]), \
+  "+f"(sums[i].x[1][1][0]), "+f"(sums[i].x[1][1][1])
+#define TYPED(type, columns, numbers, a0, b0, add, ...) \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, " add ", 0; " \
+               "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." type "." type " {" numbers \
+               "}, " a0 ", " b0 ", p, 1, 1, 0, 0;}" \
+               : __VA_ARGS__ : "l"(a), "l"(b), "n"(kAdd ? 1 : 0))
+#define MULTIPLY(...) \
+  if constexpr (kDType == DType::kBF16) TYPED("bf16", __VA_ARGS__); else TYPED("f16", __VA_ARGS__)
+#define N01 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define N23 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+  if constexpr (kTiles == 2) {
+    MULTIPLY("32", N01, "%16", "%17", "%18", SUM(0), SUM(1));
+  } else {
+    MULTIPLY("64", N01 ", " N23, "%32", "%33", "%34", SUM(0), SUM(1), SUM(2), SUM(3));
+  }
+#undef MULTIPLY
+#undef TYPED
+#undef SUM
+#undef N01
+#undef N23
+  // clang-format on
+}
+
 }  // namespace cubinery::dev
