@@ -37,8 +37,9 @@ __device__ unsigned factors_at(int stage) {
 __device__ unsigned char* makers_place() {
   return shared + kKey.stages * (stage_bytes(kKey) + stage_factor_bytes(kKey));
 }
-// Of a stage: that it is filled, that all warps have left it, and, with makers, that its record is
-// made, and that its values are there, for which makers need not wait.
+// Of a stage: that it is filled, with makers that the gates are there too; that all warps have left
+// it; and, with makers, that its record is made, and that its values are there, for which makers
+// need not wait.
 __device__ unsigned filled_at(int stage) {
   constexpr int kBarriers = makers(kKey) > 0 ? 32 : 16;
   return factors_at(kKey.stages) + maker_bytes(kKey) + stage * kBarriers;
@@ -479,10 +480,10 @@ __device__ void prepare_span_by_wgmma(const GdnPrefillScanParams& p, const Unit&
   if (threadIdx.x == 0) {
     plan() = plan_of(p, unit);
     for (int i = 0; i < kKey.stages; ++i) {
-      dev::set_up_barrier(filled_at(i));
+      dev::set_up_barrier(filled_at(i), makers(kKey) > 0 ? 1 + 32 : 1);
       dev::set_up_barrier(left_at(i), kComputing);
       if (makers(kKey) > 0) {
-        dev::set_up_barrier(made_at(i), 1 + 32);
+        dev::set_up_barrier(made_at(i), 2 * 32);
         dev::set_up_barrier(values_at(i));
       }
     }

@@ -77,12 +77,15 @@ constexpr int stage_factor_bytes(const GdnPrefillScanKey& key) {
   const ChunkRecord record = chunk_record(key.chunk_size, key.dtype);
   return record.bytes - record.k_in;
 }
-// Then what the makers work in, for each of two chunks: tiles, what an inverse takes, gates, norms.
+// Then what the makers work in: gates for each stage; for each of two chunks tiles, what an inverse
+// takes, and with norms five vectors.
 constexpr int maker_bytes(const GdnPrefillScanKey& key) {
   if (!key.makes_records) return 0;
-  const int matrix = lower_tiles(key.chunk_size);
-  const int tiles = key.inputs.use_qk_l2norm ? 3 * matrix + 2 : 2 * matrix;
-  return 2 * (tiles * 16 * 16 * 4 + kInverseScratchBytes + 8 * key.chunk_size * 4);
+  const int norms = key.inputs.use_qk_l2norm ? 1 : 0;
+  const int tiles = 2 * lower_tiles(key.chunk_size) + norms * 2;
+  const int vector = key.chunk_size * 4;
+  return key.stages * 2 * vector +
+         2 * (tiles * 16 * 16 * 4 + kInverseScratchBytes + norms * 5 * vector);
 }
 // Then what a block keeps from its start on, and has no registers for: with wgmma where its chunks
 // lie, and where its last state goes.

@@ -2,7 +2,8 @@
 // Part of gdn_prefill_scan.cu.
 //
 // It takes two chunks at a time.  Of each [K; Q] K^T is one product, whose rows lie with the warps;
-// then one warp makes T of a chunk, from k k^T, and another one all else.
+// then one warp makes T of a chunk, from k k^T, and another one all else.  Two more warps have the
+// gates ready, so that nobody waits for these.
 #pragma once
 
 #include "common/hopper/wgmma.cuh"
@@ -11,30 +12,69 @@
 
 namespace {
 
-// For the makers.  A template, so that keys without them do not compile it.
+// The gates of the chunk in a stage.
+__device__ dev::GatesOfHead gates_at(int stage) {
+  float* const sums = reinterpret_cast<float*>(makers_place()) + stage * 2 * kChunk;
+  return {.sums = sums, .betas = sums + kChunk};
+}
+
+// For the warps that have the gates, which take turns.  A template, so that keys without makers do
+// not compile it.
+template <int kMakers = makers(kKey)>
+class GateKeeper {
+ public:
+  __device__ GateKeeper(const GdnPrefillScanParams& p, const Unit& unit)
+      : p_(p),
+        of_all_(dev::gates_of_tokens<kKey>(p.gates, unit.h)),
+        tokens_(static_cast<int>(unit.sequence.tokens)) {}
+
+  __device__ void run(const Span& span) const {
+    const int mine = dev::uniform(static_cast<int>(threadIdx.x / 32)) % kGateWarps;
+    Turn turn;
+    for (int i = 0; i < mine; ++i) turn.pass();
+    dev::GivenGates given = load(span.first + mine);
+    for (int chunk = span.first + mine; chunk < span.end; chunk += kGateWarps) {
+      const dev::GivenGates next = load(chunk + kGateWarps);
+      // The makers have read those of the chunk that was in the stage before.
+      if (chunk >= span.first + kKey.stages) {
+        dev::wait_for_phase(made_at(turn.stage), turn.parity ^ 1);
+      }
+      const dev::GivenGates of_lane[1] = {given};
+      dev::store_gates<kKey, kChunk>(gates_at(turn.stage), of_all_, of_lane,
+                                     tokens_ - chunk * kChunk);
+      dev::come_to(filled_at(turn.stage));  // each lane, behind its writing
+      given = next;
+      for (int i = 0; i < kGateWarps; ++i) turn.pass();
+    }
+  }
+
+ private:
+  // Of this lane's token.
+  __device__ dev::GivenGates load(int chunk) const {
+    const int token = chunk * kChunk + static_cast<int>(threadIdx.x % 32);
+    if (token >= tokens_) return {};
+    const Plan& at = plan();
+    return dev::load_gates<kKey>(p_.gates, TokenStrides::At{at.row, at.token + token, at.head});
+  }
+
+  const GdnPrefillScanParams& p_;
+  dev::GatesOfTokens of_all_;
+  int tokens_;  // of the sequence
+};
+
+// For the makers.
 template <int kMakers = makers(kKey)>
 class Makers {
  public:
   __device__ Makers(const GdnPrefillScanParams& p, const Unit& unit)
-      : p_(p),
-        row_(plan().row),
-        token_(plan().token),
-        head_(plan().head),
+      : scale_(p.scale),
         tokens_(static_cast<int>(unit.sequence.tokens)),
-        warp_(dev::uniform(static_cast<int>(threadIdx.x / 32)) - kKey.warps),
-        of_all_(dev::gates_of_tokens<kKey>(p.gates, unit.h)) {}
+        warp_(dev::uniform(static_cast<int>(threadIdx.x / 32)) - kKey.warps) {}
 
   __device__ void run(const Unit& unit) const {
     const Span& span = unit.span;
     const int mine = warp_ % 2;  // of two chunks
     const bool inverts = warp_ < 2;
-    dev::TokenFactors factors{0.0f, 0.0f};
-    dev::GivenGates given{};
-    if (!inverts) {
-      given = load_gates_of(span.first + mine);
-      factors = store_gates_of(span.first + mine, given);
-      given = load_gates_of(span.first + 2 + mine);
-    }
     Turn turn;  // of the first of the two chunks
     for (int chunk = span.first; chunk < span.end; chunk += 2) {
       Turn second = turn;
@@ -44,30 +84,22 @@ class Makers {
       multiply(products, unit, chunk, turn, second);
 #pragma unroll
       for (int i = 0; i < 2; ++i) store_tiles(products[i], i);
-      // Orders the tiles, and gates, before their reading.
+      // Orders the tiles before their reading.
       sync_makers();
       const int stage = mine == 0 ? turn.stage : second.stage;
+      const unsigned parity = mine == 0 ? turn.parity : second.parity;
       if (chunk + mine < span.end) {
         if (inverts) {
-          make_transition(chunk + mine, stage);
+          make_transition(stage);
         } else {
-          make_attention(chunk + mine, stage, factors);
-          if (is_tail(unit, chunk + mine)) clear_values(chunk + mine, mine == 0 ? turn : second);
+          make_attention(chunk + mine, stage);
+          if (is_tail(unit, chunk + mine)) clear_values(chunk + mine, stage, parity);
         }
         // The record, and zeros, before the products with them, and the rows' reading before the
         // next copies.
         dev::show_to_engines();
-        if (inverts) {
-          // Orders what all lanes have done before the coming of one: nobody but products reads it.
-          __syncwarp();
-          if (dev::is_elected()) dev::come_to(made_at(stage));
-        } else {
-          dev::come_to(made_at(stage));  // each lane: its factors are read by ld
-        }
-      }
-      if (!inverts) {
-        factors = store_gates_of(chunk + 2 + mine, given);
-        given = load_gates_of(chunk + 4 + mine);
+        // Each lane, behind its own.
+        dev::come_to(made_at(stage));
       }
       turn.pass();
       turn.pass();
@@ -79,54 +111,28 @@ class Makers {
   static constexpr int kTiles = kKey.inputs.use_qk_l2norm ? 4 : 2;
   using Products = dev::Acc[kTiles];
   using Inverse = dev::UnitLowerInverse<2, kKey.dtype != DType::kBF16>;
-  using Norms = dev::Norms<kKey.inputs.use_qk_l2norm>;
+  static constexpr bool kNorms = kKey.inputs.use_qk_l2norm;
   static constexpr int kTile = 16 * 16;  // elements
 
   // A barrier of the makers.
   static __device__ void sync_makers() { asm volatile("bar.sync 2, 128;" ::: "memory"); }
 
-  // In shared memory, in fp32, for each of the two chunks: the tiles of k k^T and q k^T,
-  // lower_tile() says where; with norms those on the diagonal of q q^T, and those of k^ k^T; what
-  // an inverse takes; gates of two chunks; and norms for each warp.
+  // In shared memory, behind the gates, in fp32, for each of the two chunks: the tiles of k k^T and
+  // q k^T, lower_tile() says where; with norms those on the diagonal of q q^T; what an inverse
+  // takes; and five vectors.
   static constexpr int kTilesOfMatrix = lower_tiles(kChunk);
-  static constexpr int kTilesOfChunk =
-      kKey.inputs.use_qk_l2norm ? 3 * kTilesOfMatrix + 2 : 2 * kTilesOfMatrix;
+  static constexpr int kTilesOfChunk = 2 * kTilesOfMatrix + (kNorms ? 2 : 0);
   static constexpr int kInverse = kInverseScratchBytes / 4;
-  static constexpr int kWork = kTilesOfChunk * kTile + kInverse + 8 * kChunk;
-  static_assert(kMakers == 0 || 2 * kWork * 4 == maker_bytes(kKey));
+  static constexpr int kWork = kTilesOfChunk * kTile + kInverse + (kNorms ? 5 * kChunk : 0);
+  static_assert(kMakers == 0 || (kKey.stages * 2 * kChunk + 2 * kWork) * 4 == maker_bytes(kKey));
 
-  static __device__ float* tiles_of(int i) {
-    return reinterpret_cast<float*>(makers_place()) + i * kWork;
-  }
+  static __device__ float* tiles_of(int i) { return gates_at(kKey.stages).sums + i * kWork; }
   static __device__ float* kk_tiles(int i) { return tiles_of(i); }
   static __device__ float* qk_tiles(int i) { return tiles_of(i) + kTilesOfMatrix * kTile; }
   static __device__ float* qq_tiles(int i) { return qk_tiles(i) + kTilesOfMatrix * kTile; }
-  static __device__ float* normalised_tiles(int i) {
-    return kKey.inputs.use_qk_l2norm ? qq_tiles(i) + 2 * kTile : kk_tiles(i);
-  }
   static __device__ float* scratch(int i) { return tiles_of(i) + kTilesOfChunk * kTile; }
-  static __device__ dev::GatesOfHead gates_of(int i, int chunk) {
-    float* const sums = scratch(i) + kInverse + chunk / 2 % 2 * 2 * kChunk;
-    return {.sums = sums, .betas = sums + kChunk};
-  }
-  __device__ Norms norms() const {
-    float* const k = scratch(warp_ % 2) + kInverse + (4 + warp_ / 2 * 2) * kChunk;
-    return {.k = k, .q = k + kChunk};
-  }
-
-  // Of this lane's token of a chunk; for one warp.
-  __device__ dev::GivenGates load_gates_of(int chunk) const {
-    const int token = chunk * kChunk + static_cast<int>(threadIdx.x % 32);
-    if (token >= tokens_) return {};
-    return dev::load_gates<kKey>(p_.gates, TokenStrides::At{row_, token_ + token, head_});
-  }
-  // Returns the factors of this lane's token.
-  __device__ dev::TokenFactors store_gates_of(int chunk, const dev::GivenGates& given) const {
-    const dev::GivenGates of_lane[1] = {given};
-    const int left = tokens_ - chunk * kChunk;
-    const float sum =
-        dev::store_gates<kKey, kChunk>(gates_of(warp_ % 2, chunk), of_all_, of_lane, left);
-    return {sum, __shfl_sync(0xffffffffu, sum, left < kChunk ? left - 1 : kChunk - 1)};
+  static __device__ float* vector(int i, int number) {
+    return scratch(i) + kInverse + number * kChunk;
   }
 
   // Waits for two chunks, and multiplies.  Products that ran while records are made would be
@@ -177,110 +183,108 @@ class Makers {
     }
   }
 
-  // Element (i, i) of the tiles of a matrix; kStep: tiles from one on the diagonal to the next.
+  // Of this lane's token: element (i, i) of the tiles of a matrix, `step` tiles from one on the
+  // diagonal to the next.
   static __device__ float diagonal(const float* tiles, int step) {
     const int i = threadIdx.x % 32;
     return tiles[i / 16 * step * kTile + dev::tile_element<DType::kF32>(i % 16, i % 16)];
   }
-  // Writes the norms that this warp needs.
-  __device__ void store_norms() const {
-    if constexpr (kKey.inputs.use_qk_l2norm) {
-      const int i = warp_ % 2;
-      norms().k[threadIdx.x % 32] = dev::inverse_norm(diagonal(kk_tiles(i), 2));
-      if (warp_ >= 2) norms().q[threadIdx.x % 32] = dev::inverse_norm(diagonal(qq_tiles(i), 1));
+
+  // What elements (i, j) of a chunk's matrix are multiplied by beside e^(G_i - G_j): vectors for i
+  // and j, null for ones.
+  struct Vectors {
+    const float* rows;
+    const float* columns;
+  };
+
+  // T.  With norms n the inverse of I + L, L_ij = beta_i n_i k_i.k_j n_j, is that of
+  // I + beta_i n_i^2 k_i.k_j times n_j / n_i: so no matrix is normalised in front of it.
+  __device__ void make_transition(int stage) const {
+    const int mine = warp_;
+    const dev::GatesOfHead gates = gates_at(stage);
+    const float* strengths = gates.betas;
+    Vectors vectors{.rows = nullptr, .columns = gates.betas};
+    if constexpr (kNorms) {
+      const int i = threadIdx.x % 32;
+      const float norm = dev::inverse_norm(diagonal(kk_tiles(mine), 2));
+      const float column = gates.betas[i] * norm;
+      vector(mine, 0)[i] = column * norm;
+      vector(mine, 1)[i] = __fdividef(1.0f, norm);
+      vector(mine, 2)[i] = column;
       // Orders them before their reading.
       __syncwarp();
+      strengths = vector(mine, 0);
+      vectors = {.rows = vector(mine, 1), .columns = vector(mine, 2)};
     }
-  }
-
-  __device__ void make_transition(int chunk, int stage) const {
-    const int mine = warp_;
-    const dev::GatesOfHead gates = gates_of(mine, chunk);
-    store_norms();
-    if constexpr (kKey.inputs.use_qk_l2norm) {
-      // Elsewhere: the other warp reads the squares of k.
-      for_each_tile([&](int row, int column) {
-        dev::Acc x = load(kk_tiles(mine), lower_tile(row, column));
-        dev::for_each_element([&](int r, int c, int j) {
-          x.x[r][c][j] *= norms().of_k(16 * row + dev::tile_row() + 8 * r) *
-                          norms().of_k(16 * column + dev::tile_column() + 8 * c + j);
-        });
-        dev::store_tile(normalised_tiles(mine), lower_tile(row, column),
-                        dev::round_to<DType::kF32>(x));
-      });
-      // Orders the tiles before their reading.
-      __syncwarp();
-    }
-    Inverse inverse(normalised_tiles(mine), gates.betas, scratch(mine));
+    Inverse inverse(kk_tiles(mine), strengths, scratch(mine));
     inverse.compute();
-    unsigned char* const record = shared + stage * stage_bytes(kKey) + kRecordAt;
-    for_each_tile([&](int row, int column) {
-      dev::Acc t = inverse.block(row, column);
-      dev::for_each_gated(row, column, gates,
-                          [&](int r, int c, int j, float decay, float beta, bool is_above) {
-                            float& x = t.x[r][c][j];
-                            x *= decay * beta;
-                            if (is_above) x = 0.0f;
-                          });
-      store(record, t, row, column);
-    });
+    store_gated(shared + stage * stage_bytes(kKey) + kRecordAt, gates.sums, vectors,
+                [&](int row, int column) { return inverse.block(row, column); });
   }
 
-  __device__ void make_attention(int chunk, int stage, const dev::TokenFactors& factors) const {
+  // P, and what a record has beside matrices.
+  __device__ void make_attention(int chunk, int stage) const {
     const int mine = warp_ - 2;
-    const dev::GatesOfHead gates = gates_of(mine, chunk);
-    store_norms();
-    unsigned char* const record = shared + stage * stage_bytes(kKey) + kRecordAt + kMatrix;
-    for_each_tile([&](int row, int column) {
-      dev::Acc s = load(qk_tiles(mine), lower_tile(row, column));
-      dev::for_each_gated(
-          row, column, gates, [&](int r, int c, int j, float decay, float, bool is_above) {
-            float& x = s.x[r][c][j];
-            x *= decay * (p_.scale * norms().of_q(16 * row + dev::tile_row() + 8 * r)) *
-                 norms().of_k(16 * column + dev::tile_column() + 8 * c + j);
-            if (is_above) x = 0.0f;
-          });
-      store(record, s, row, column);
-    });
+    const dev::GatesOfHead gates = gates_at(stage);
+    const int i = threadIdx.x % 32;
+    Vectors vectors{.rows = nullptr, .columns = nullptr};
+    const dev::Norms<kNorms> norms{.k = vector(mine, 3), .q = vector(mine, 4)};
+    if constexpr (kNorms) {
+      norms.k[i] = dev::inverse_norm(diagonal(kk_tiles(mine), 2));
+      norms.q[i] = dev::inverse_norm(diagonal(qq_tiles(mine), 1));
+      // Orders them before their reading.
+      __syncwarp();
+      vectors = {.rows = norms.q, .columns = norms.k};
+    }
+    const int left = tokens_ - chunk * kChunk;
+    const int last = (left < kChunk ? left : kChunk) - 1;
+    const dev::TokenFactors factors(gates.sums[i], gates.sums[last]);
     char* const to = reinterpret_cast<char*>(shared) + kKey.stages * stage_bytes(kKey) +
                      stage * stage_factor_bytes(kKey);
-    const unsigned lane = threadIdx.x % 32;
-    factors.template store<kRecord>(to, lane, norms(), p_.scale);
-    const int left = tokens_ - chunk * kChunk;
-    if (lane == (left < kChunk ? left : kChunk) - 1u) {
-      *reinterpret_cast<float*>(to + kRecord.decay - kRecord.k_in) = factors.in;
+    factors.template store<kRecord>(to, i, norms, scale_);
+    if (i == last) *reinterpret_cast<float*>(to + kRecord.decay - kRecord.k_in) = factors.in;
+    store_gated(shared + stage * stage_bytes(kKey) + kRecordAt + kMatrix, gates.sums, vectors,
+                [&](int row, int column) {
+                  dev::Acc s = dev::to_float(dev::load_tile<DType::kF32>(
+                      dev::shared_address(qk_tiles(mine)), lower_tile(row, column)));
+                  scale(s, scale_);
+                  return s;
+                });
+  }
+
+  // Writes a chunk's matrix, of which tile_of(row, column) are the tiles.
+  template <class TileOf>
+  static __device__ void store_gated(unsigned char* matrix, const float* sums,
+                                     const Vectors& vectors, TileOf tile_of) {
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+#pragma unroll
+      for (int column = 0; column <= row; ++column) {
+        dev::Acc x = tile_of(row, column);
+        dev::for_each_element([&](int r, int c, int j) {
+          const int i = dev::tile_row() + 8 * r;
+          const int m = dev::tile_column() + 8 * c + j;
+          float factor = dev::exp2(sums[16 * row + i] - sums[16 * column + m]);
+          if (vectors.rows != nullptr) factor *= vectors.rows[16 * row + i];
+          if (vectors.columns != nullptr) factor *= vectors.columns[16 * column + m];
+          x.x[r][c][j] *= factor;
+          if (row == column && (r < c || (r == c && i < m))) x.x[r][c][j] = 0.0f;
+        });
+        dev::store_record_tile<kKey.dtype>(matrix, column_place(column) / (kTile * kSize) + row,
+                                           dev::round_to<kKey.dtype>(x));
+      }
     }
   }
 
   // With one warp.
-  __device__ void clear_values(int chunk, const Turn& turn) const {
-    dev::wait_for_phase(values_at(turn.stage), turn.parity);
-    clear_values_from<32>(stage_at(turn.stage), tokens_ - chunk * kChunk);
+  __device__ void clear_values(int chunk, int stage, unsigned parity) const {
+    dev::wait_for_phase(values_at(stage), parity);
+    clear_values_from<32>(stage_at(stage), tokens_ - chunk * kChunk);
   }
 
-  template <class Function>
-  static __device__ void for_each_tile(Function f) {
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-#pragma unroll
-      for (int column = 0; column <= row; ++column) f(row, column);
-    }
-  }
-  static __device__ dev::Acc load(const float* tiles, int tile) {
-    return dev::to_float(dev::load_tile<DType::kF32>(dev::shared_address(tiles), tile));
-  }
-  static __device__ void store(unsigned char* matrix, const dev::Acc& tile, int row, int column) {
-    dev::store_record_tile<kKey.dtype>(matrix, column_place(column) / (kTile * kSize) + row,
-                                       dev::round_to<kKey.dtype>(tile));
-  }
-
-  const GdnPrefillScanParams& p_;
-  int row_;    // of the batch
-  int token_;  // the sequence's first
-  int head_;
+  float scale_;
   int tokens_;  // of the sequence
   int warp_;    // of the makers
-  dev::GatesOfTokens of_all_;
 };
 
 // What warps do beside those that compute.  Four warpgroups start with 128 registers for each
@@ -290,6 +294,7 @@ __device__ void run_beside(const GdnPrefillScanParams& p, const Unit& unit) {
   if (makes()) return Makers<>(p, unit).run(unit);
   asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
   if (copies() && dev::is_elected()) EngineCopier(unit).run(p, unit);
+  if (keeps_gates()) GateKeeper<>(p, unit).run(unit.span);
 }
 __device__ void take_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 168;"); }
 
