@@ -45,20 +45,20 @@ struct CutCost {
   double carry_us;
 };
 constexpr CutCost kMmaCut{.us = 12, .carry_us = 3};
-constexpr CutCost kWgmmaCut{.us = 6, .carry_us = 1.5};
+constexpr CutCost kWgmmaCut{.us = 6.5, .carry_us = 1.9};
 constexpr double kCutShare = 0.4;
 // The second kernel with wgmma, fitted with the above to 105 shapes on an H200 and on an H100:
 // cycles for a chunk when a block has the multiprocessor to itself, fixed and for each token; and
 // of the multiprocessor for each block, all for 128 key dims.
-constexpr double kWgmmaCycles = 650;
-constexpr double kWgmmaTokenCycles = 22;
-constexpr double kWgmmaBlockCycles = 450;
-constexpr double kWgmmaBlockTokenCycles = 20;
+constexpr double kWgmmaCycles = 700;
+constexpr double kWgmmaTokenCycles = 19;
+constexpr double kWgmmaBlockCycles = 540;
+constexpr double kWgmmaBlockTokenCycles = 14.5;
 constexpr double kWgmmaRegisters = 168;
 // Where the scan makes its records, one block for each multiprocessor: a chunk of 32 tokens with
 // key_dim = 128, and until the first record is made.
-constexpr double kFusedCycles = 2050;
-constexpr double kFusedStartUs = 4;
+constexpr double kFusedCycles = 2120;
+constexpr double kFusedStartUs = 11;
 constexpr double kFusedRegisters = 128;
 // f32 operands: three products of tf32, which run at half the rate of bf16, twice the bytes.
 constexpr double kF32Products = 6;

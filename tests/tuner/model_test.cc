@@ -85,7 +85,9 @@ TEST_CASE("TheModelKnowsWhatTheH200TookToPrefill", "[cpu]") {
     const std::string tuned = row.at("tuned");
     const bool splits = tuned.find("split") != std::string::npos;
     GdnPrefillChunksKey chunks;
-    GdnPrefillScanKey scan{.parts = splits, .wgmma = tuned.starts_with("path=hopper")};
+    GdnPrefillScanKey scan{.parts = splits,
+                           .wgmma = tuned.starts_with("path=hopper"),
+                           .makes_records = tuned.starts_with("path=hopper_fused")};
     chunks.chunk_size = scan.chunk_size = value_in(tuned, "chunk_size=");
     chunks.warps = value_in(tuned, "chunks.warps=");
     scan.warps = value_in(tuned, "scan.warps=");
@@ -99,10 +101,11 @@ TEST_CASE("TheModelKnowsWhatTheH200TookToPrefill", "[cpu]") {
       us = gdn::prefill_us(chunks, scan, load, kH200);
     }
     INFO(row.dump() << ", " << us << " us");
-    CHECK(us > measured_us(row) / 1.3);
-    // It knows no gates: parts take less where all of them forget.
+    // It knows no gates: parts take less where all of them forget, and more where none does.
     const std::string protocol = row.at("protocol");
     const bool forgets = protocol.starts_with("strong") || protocol.starts_with("extreme");
+    const bool never = protocol.starts_with("undecayed");
+    CHECK(us > measured_us(row) / (splits && never ? 1.4 : 1.3));
     CHECK(us < measured_us(row) * (splits && forgets ? 1.7 : 1.3));
   }
 }
