@@ -1,6 +1,6 @@
 """Times cubinery and whichever of its peers are installed on the same tensors.  docs/benchmarks.md.
 
-compare.py [--rows quick|all] [--gates qwen|strong|undecayed|init|extreme] [--only prefill|decode]
+compare.py [--rows quick|all|published] [--gates qwen|strong|undecayed|init|extreme] [--only prefill|decode]
            [--contenders cubinery,fla,flash_qla,flashinfer] [--replays 40] [--budget SECONDS]
            [--out FILE.json] [--commit abc1234]
 compare.py table FILE.json
@@ -17,7 +17,7 @@ from compare import record, rows
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", choices=("quick", "all"), default="quick")
+    parser.add_argument("--rows", choices=rows.WHICH, default="quick")
     parser.add_argument(
         "--gates", choices=rows.GATES, help="on all rows; default: all on one shape"
     )

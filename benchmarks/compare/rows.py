@@ -1,9 +1,12 @@
 """The shapes that are compared, and what each must move at least.  Imports nothing but Python."""
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 DIM = 128  # of keys and values
+WHICH = ("quick", "all", "published")
 GATES = ("qwen", "strong", "undecayed", "init", "extreme")
 BYTES = {"f32": 4, "bf16": 2, "f16": 2}
 
@@ -141,16 +144,33 @@ _LONG = [
 ]
 
 
-def chosen_rows(which: str, gates: str | None = None) -> list[Row]:
-    """The rows of `--rows quick` or `--rows all`, those of quick first.
+def _published(gates: str | None) -> list[Row]:
+    listed = json.loads((Path(__file__).parents[1] / "prefill_rows.json").read_text())["rows"]
+    rows = [
+        PrefillRow(
+            line["qk_heads"],
+            line["v_heads"],
+            tuple(line["seqlens"]),
+            gates or line["protocol"].partition("-")[0],
+        )
+        for line in listed
+    ]
+    return list(dict.fromkeys(rows))
 
-    `gates` None: every distribution on one short shape, qwen on the others; else that one on all.
-    Raises ValueError for another name.
+
+def chosen_rows(which: str, gates: str | None = None) -> list[Row]:
+    """The rows of `--rows`: quick; all, those of quick first; or published, the prefills that others
+    have published times of.
+
+    `gates` None: every distribution on one short shape, qwen on the others, and what was published;
+    else that one on all.  Raises ValueError for another name.
     """
-    if which not in ("quick", "all"):
-        raise ValueError(f"rows {which}; accepted: quick, all")
+    if which not in WHICH:
+        raise ValueError(f"rows {which}; accepted: {', '.join(WHICH)}")
     if gates is not None and gates not in GATES:
         raise ValueError(f"gates {gates}; accepted: {', '.join(GATES)}")
+    if which == "published":
+        return _published(gates)
     prefill = [(16, 32, (8192,)), (2, 8, (32768,)), (16, 64, (8192,) * 4)]
     rows: list[Row] = [DecodeRow(1), DecodeRow(32), DecodeRow(128), DecodeRow(128, "bf16")]
     rows += [PrefillRow(*shape, gates=gates or "qwen") for shape in prefill]

@@ -43,7 +43,11 @@ def test_decode_moves_the_state_twice(dtype, share):
     assert row.least_bytes == 8 * (state + operands)
 
 
-@pytest.mark.parametrize("row", rows.chosen_rows("all"), ids=lambda row: row.label)
+@pytest.mark.parametrize(
+    "row",
+    dict.fromkeys(rows.chosen_rows("all") + rows.chosen_rows("published")),
+    ids=lambda row: row.label,
+)
 def test_every_row_is_larger_than_the_cache(row):
     read = row.least_bytes if isinstance(row, rows.PrefillRow) else row.least_bytes // 2
     assert row.sets >= 3 and row.sets * read > 4 * 60e6
@@ -56,6 +60,11 @@ def test_rows_are_chosen_by_name():
     assert {row.gates for row in everything if isinstance(row, rows.PrefillRow)} == set(rows.GATES)
     one = rows.chosen_rows("all", "init")
     assert {row.gates for row in one if isinstance(row, rows.PrefillRow)} == {"init"}
+    published = rows.chosen_rows("published")
+    assert len(published) == 175
+    assert {row.gates for row in rows.chosen_rows("published", "init")} == {"init"}
+    assert rows.PrefillRow(16, 16, (131072,), "strong") in published
+    assert rows.PrefillRow(2, 8, (28672, 4096)) in published
     for wrong in (("some",), ("all", "weak")):
         with pytest.raises(ValueError, match="accepted: quick|accepted: qwen"):
             rows.chosen_rows(*wrong)
