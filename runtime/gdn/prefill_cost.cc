@@ -43,10 +43,10 @@ constexpr double kScanBlockUs = 2.5;
 struct CutCost {
   double us;
   double carry_us;
+  double share;
 };
-constexpr CutCost kMmaCut{.us = 12, .carry_us = 3};
-constexpr CutCost kWgmmaCut{.us = 6.5, .carry_us = 1.9};
-constexpr double kCutShare = 0.4;
+constexpr CutCost kMmaCut{.us = 12, .carry_us = 3, .share = 0.4};
+constexpr CutCost kWgmmaCut{.us = 6.5, .carry_us = 1.9, .share = 0.46};
 // The second kernel with wgmma, fitted with the above to 105 shapes on an H200 and on an H100:
 // cycles for a chunk when a block has the multiprocessor to itself, fixed and for each token; and
 // of the multiprocessor for each block, all for 128 key dims.
@@ -195,7 +195,7 @@ double split_prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanK
   const CutCost& cost = scan.wgmma ? kWgmmaCut : kMmaCut;
   const auto carries = static_cast<double>(longest - 1);
   const double joined =
-      once * kCutShare * carries / static_cast<double>(longest) + carries * cost.carry_us;
+      once * cost.share * carries / static_cast<double>(longest) + carries * cost.carry_us;
   return 2 * kPrefillStartUs + chunks_us(chunks, load, target) + cost.us + once + joined;
 }
 
