@@ -248,7 +248,6 @@ std::vector<PrefillKernels> with_chunk_size(PrefillKernels keys, int chunk_size,
   const bool is_fused = keys.scan.makes_records;
   if (is_fused) keys.scan.stages = 6;
   for (const int warps : {8, 4, 3, 2, 1}) {
-    if (warps == 8 && !is_fused) continue;
     keys.scan.warps = warps;
     const PrefillKernels fitted{.chunks = keys.chunks,
                                 .scan = with_stages_in(target.shared_bytes_per_block, keys.scan)};

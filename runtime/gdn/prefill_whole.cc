@@ -22,15 +22,10 @@ std::optional<std::string> PrefillWhole::why_not(const PrefillProblem& problem,
 
 bool PrefillWhole::fits(const PrefillProblem& problem, const KeySet& keys,
                         const Target& target) const {
-  const PrefillKernels kernels = kernels_of(keys);
-  if (form() != ScanForm::kFused) return fit(kernels, problem, target);
+  if (form() != ScanForm::kFused) return fit(kernels_of(keys), problem, target);
   // One choice: the fallback's is not worth measuring, nor are fewer warps or stages.
-  const auto best = default_kernels(kernels_of(fixed_keys(problem)), problem, target);
-  if (best.empty()) return false;
-  const auto& [chunks, scan] = best.front();
-  return kernels.chunks.warps == chunks.warps && kernels.chunks.chunk_size == chunks.chunk_size &&
-         kernels.scan.chunk_size == scan.chunk_size && kernels.scan.warps == scan.warps &&
-         kernels.scan.stages == scan.stages;
+  const std::vector<Values> best = defaults(problem, target);
+  return !best.empty() && values_of(keys) == best.front();
 }
 
 double PrefillWhole::us(const PrefillProblem& problem, const KeySet& keys, const Point& at,
