@@ -292,22 +292,16 @@ TEST_CASE("EveryPrefillOptionCompilesForWgmma", "[nvrtc]") {
   }
   std::vector<KernelSpec> specs;
   std::set<std::string> seen;
-  const auto add = [&](GdnPrefillScanKey key) {
-    if (seen.insert(canonical(key)).second) specs.push_back(spec_of(key).value());
-    key.makes_records = false;
-    key.inputs = {};
-    key.threads_copy = true;
-    if (seen.insert(canonical(key)).second) specs.push_back(spec_of(key).value());
-  };
+  const std::vector<const gdn::PrefillPath*> paths = {
+      &gdn::prefill_hopper(), &gdn::prefill_hopper_split(), &gdn::prefill_hopper_fused()};
   for (const PrefillProblem& problem : problems) {
-    for (const auto& [chunks, scan] : gdn::prefill_hopper().default_keys(problem, target)) {
-      add(scan);
-    }
-    for (const auto& keys : gdn::prefill_hopper_split().default_keys(problem, target)) {
-      add(std::get<1>(keys));
-    }
-    for (const auto& [chunks, scan] : gdn::prefill_hopper_fused().default_keys(problem, target)) {
-      add(scan);
+    for (const gdn::PrefillPath* path : paths) {
+      for (const auto& values : path->defaults(problem, target)) {
+        for (const KernelSpec& spec : path->find(problem, values, target).kernels) {
+          const bool is_new = seen.insert(spec.canonical).second;
+          if (is_new && spec.kernel == Fields<GdnPrefillScanKey>::kName) specs.push_back(spec);
+        }
+      }
     }
   }
   CHECK(specs.size() > 40);
