@@ -73,11 +73,11 @@ Places places_of(const PrefillProblem& problem, const PrefillKernels& keys,
   return found;
 }
 
-class TwoKernelRunner final : public PrefillRunner {
+class KernelsRunner final : public PrefillRunner {
  public:
   // Launches take their geometry from the target.
-  TwoKernelRunner(const PrefillProblem& problem, const PrefillKernels& keys,
-                  std::optional<PartRule> rule, const Target& target, std::vector<Kernel> kernels)
+  KernelsRunner(const PrefillProblem& problem, const PrefillKernels& keys,
+                std::optional<PartRule> rule, const Target& target, std::vector<Kernel> kernels)
       : problem_(problem),
         keys_(keys),
         rule_(rule),
@@ -177,16 +177,16 @@ class TwoKernelRunner final : public PrefillRunner {
   bool map_tensors(const PrefillExtent& extent, GdnPrefillScanParams* params) const {
     const GdnPrefillScanKey& key = keys_.scan;
     const int key_row = swizzled_row_bytes(key);
-    const int value_row = 128;
     return extent.tokens > 0 &&
            map_rows(extent, params->q, params->q.group, key.dtype, key.key_dim, key_row,
                     &params->q_map) &&
            map_rows(extent, params->k, params->k.group, key.dtype, key.key_dim, key_row,
                     &params->k_map) &&
-           map_rows(extent, params->v, params->v.group, key.dtype, key.value_dim, value_row,
-                    &params->v_map) &&
-           (size_of(key.output_dtype) != 2 || map_rows(extent, params->o, 1, key.output_dtype,
-                                                       key.value_dim, value_row, &params->o_map));
+           map_rows(extent, params->v, params->v.group, key.dtype, key.value_dim,
+                    kSwizzledValueBytes, &params->v_map) &&
+           (size_of(key.output_dtype) != 2 ||
+            map_rows(extent, params->o, 1, key.output_dtype, key.value_dim, kSwizzledValueBytes,
+                     &params->o_map));
   }
 
   // Boxes of a chunk's rows, of `row_bytes` of a row.
@@ -320,7 +320,7 @@ std::unique_ptr<const PrefillRunner> prefill_runner(const PrefillProblem& proble
                                                     std::optional<PartRule> rule,
                                                     const Target& target,
                                                     std::vector<Kernel> kernels) {
-  return std::make_unique<TwoKernelRunner>(problem, keys, rule, target, std::move(kernels));
+  return std::make_unique<KernelsRunner>(problem, keys, rule, target, std::move(kernels));
 }
 
 }  // namespace cubinery::gdn

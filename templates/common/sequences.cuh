@@ -45,8 +45,22 @@ __device__ int sequence_of_slot(long long slot, int slot_tokens, const StridedVe
   return low;
 }
 
-// What order[] holds for every sequence when cu_seqlens is not 0 <= ... never decreasing ... <=
-// tokens.
+// Calls f(j, tokens) for the sequences, a thread for some each.  Whether one that this thread has
+// is malformed: cu_seqlens is not 0 <= ... never decreasing ... <= tokens.
+template <DType kIndex, int kThreads, class Function>
+__device__ bool for_each_length(const StridedVector& cu_seqlens, int sequences, long long tokens,
+                                Function f) {
+  bool malformed = false;
+  for (int j = threadIdx.x; j < sequences; j += kThreads) {
+    const long long first = load_index<kIndex>(cu_seqlens, j);
+    const long long end = load_index<kIndex>(cu_seqlens, j + 1);
+    malformed |= first < 0 || end < first || end > tokens;
+    f(j, end - first);
+  }
+  return malformed;
+}
+
+// What order[] holds for every sequence when cu_seqlens is malformed.
 inline constexpr int kMalformed = -1;
 
 // Writes n to order[rank of n by length, longest first; equal ones by n], so that the longest
@@ -60,13 +74,9 @@ __device__ void rank_sequence(int n, const StridedVector& cu_seqlens, int sequen
   // Orders the zero before the additions.
   __syncthreads();
   int before = 0;
-  bool malformed = false;
-  for (int j = threadIdx.x; j < sequences; j += kThreads) {
-    const long long first = load_index<kIndex>(cu_seqlens, j);
-    const long long end = load_index<kIndex>(cu_seqlens, j + 1);
-    malformed |= first < 0 || end < first || end > tokens;
-    before += end - first > mine || (end - first == mine && j < n);
-  }
+  bool malformed = for_each_length<kIndex, kThreads>(
+      cu_seqlens, sequences, tokens,
+      [&](int j, long long length) { before += length > mine || (length == mine && j < n); });
   atomicAdd(scratch, before);
   // Orders the additions before the reading, and asks all threads.
   malformed = __syncthreads_or(malformed);
@@ -81,13 +91,11 @@ inline constexpr int kMostRanked = 128;
 template <DType kIndex, int kThreads>
 __device__ int sequence_of_rank(int rank, const StridedVector& cu_seqlens, int sequences,
                                 long long tokens, int* scratch) {
-  bool malformed = false;
-  for (int j = threadIdx.x; j < sequences; j += kThreads) {
-    const long long first = load_index<kIndex>(cu_seqlens, j);
-    const long long end = load_index<kIndex>(cu_seqlens, j + 1);
-    malformed |= first < 0 || end < first || end > tokens;
-    if (j < kMostRanked) scratch[j] = static_cast<int>(end - first);
-  }
+  bool malformed = for_each_length<kIndex, kThreads>(cu_seqlens, sequences, tokens,
+                                                     [&](int j, long long length) {
+                                                       if (j < kMostRanked)
+                                                         scratch[j] = static_cast<int>(length);
+                                                     });
   // Asks all threads, and orders the lengths before their reading.
   malformed = __syncthreads_or(malformed);
   if (malformed) return kMalformed;

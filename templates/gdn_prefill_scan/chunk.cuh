@@ -39,7 +39,7 @@ struct Layout {
 template <>
 struct Layout<true> {
   using Keys = dev::SwizzledRows<2 * kChunk, swizzled_row_bytes(kKey)>;
-  using Values = dev::SwizzledRows<kChunk, 128>;
+  using Values = dev::SwizzledRows<kChunk, kSwizzledValueBytes>;
 };
 // Byte offsets.
 constexpr int kQueries = Layout<kKey.wgmma>::Keys::at(kChunk, 0);

@@ -104,7 +104,7 @@ __device__ void multiply(Acc (&sums)[kTiles], const Tile<kDType>& a, unsigned lo
   "+f"(sums[i].x[0][0][0]), "+f"(sums[i].x[0][0][1]), "+f"(sums[i].x[1][0][0]), \
   "+f"(sums[i].x[1][0][1]), "+f"(sums[i].x[0][1][0]), "+f"(sums[i].x[0][1][1]), \
   "+f"(sums[i].x[1][1][0]), "+f"(sums[i].x[1][1][1])
-#define TYPED(columns, type, numbers, a0, a1, a2, a3, b0, add, by_columns, ...) \
+#define TYPED(type, columns, numbers, a0, a1, a2, a3, b0, add, by_columns, ...) \
   asm volatile("{.reg .pred p; setp.ne.b32 p, " add ", 0; " \
                "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." type "." type " {" numbers \
                "}, {" a0 ", " a1 ", " a2 ", " a3 "}, " b0 ", p, 1, 1, " by_columns ";}" \
@@ -112,8 +112,7 @@ __device__ void multiply(Acc (&sums)[kTiles], const Tile<kDType>& a, unsigned lo
                : "r"(a.x[0][0]), "r"(a.x[1][0]), "r"(a.x[0][1]), "r"(a.x[1][1]), "l"(b), \
                  "n"(kAdd ? 1 : 0), "n"(kByColumns ? 1 : 0))
 #define MULTIPLY(...) \
-  if constexpr (kDType == DType::kBF16) TYPED_AS("bf16", __VA_ARGS__); else TYPED_AS("f16", __VA_ARGS__)
-#define TYPED_AS(type, columns, ...) TYPED(columns, type, __VA_ARGS__)
+  if constexpr (kDType == DType::kBF16) TYPED("bf16", __VA_ARGS__); else TYPED("f16", __VA_ARGS__)
 #define N0 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define N1 "%8, %9, %10, %11, %12, %13, %14, %15"
 #define N2 "%16, %17, %18, %19, %20, %21, %22, %23"
@@ -143,18 +142,7 @@ __device__ void multiply(Acc (&sums)[kTiles], const Tile<kDType>& a, unsigned lo
              "%64", "%65", "%66", "%67", "%68", "%69", "%70",
              SUM(0), SUM(1), SUM(2), SUM(3), SUM(4), SUM(5), SUM(6), SUM(7));
   }
-#undef MULTIPLY
-#undef TYPED_AS
 #undef TYPED
-#undef SUM
-#undef N0
-#undef N1
-#undef N2
-#undef N3
-#undef N4
-#undef N5
-#undef N6
-#undef N7
   // clang-format on
 }
 
@@ -164,29 +152,27 @@ template <DType kDType, bool kAdd, int kTiles>
 __device__ void multiply_shared(Acc (&sums)[kTiles], unsigned long long a, unsigned long long b) {
   static_assert(kTiles == 2 || kTiles == 4);
   // clang-format off
-#define SUM(i) \
-  "+f"(sums[i].x[0][0][0]), "+f"(sums[i].x[0][0][1]), "+f"(sums[i].x[1][0][0]), \
-  "+f"(sums[i].x[1][0][1]), "+f"(sums[i].x[0][1][0]), "+f"(sums[i].x[0][1][1]), \
-  "+f"(sums[i].x[1][1][0]), "+f"(sums[i].x[1][1][1])
 #define TYPED(type, columns, numbers, a0, b0, add, ...) \
   asm volatile("{.reg .pred p; setp.ne.b32 p, " add ", 0; " \
                "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." type "." type " {" numbers \
                "}, " a0 ", " b0 ", p, 1, 1, 0, 0;}" \
                : __VA_ARGS__ : "l"(a), "l"(b), "n"(kAdd ? 1 : 0))
-#define MULTIPLY(...) \
-  if constexpr (kDType == DType::kBF16) TYPED("bf16", __VA_ARGS__); else TYPED("f16", __VA_ARGS__)
-#define N01 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define N23 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
   if constexpr (kTiles == 2) {
-    MULTIPLY("32", N01, "%16", "%17", "%18", SUM(0), SUM(1));
+    MULTIPLY("32", N0 ", " N1, "%16", "%17", "%18", SUM(0), SUM(1));
   } else {
-    MULTIPLY("64", N01 ", " N23, "%32", "%33", "%34", SUM(0), SUM(1), SUM(2), SUM(3));
+    MULTIPLY("64", N0 ", " N1 ", " N2 ", " N3, "%32", "%33", "%34", SUM(0), SUM(1), SUM(2), SUM(3));
   }
-#undef MULTIPLY
 #undef TYPED
+#undef MULTIPLY
 #undef SUM
-#undef N01
-#undef N23
+#undef N0
+#undef N1
+#undef N2
+#undef N3
+#undef N4
+#undef N5
+#undef N6
+#undef N7
   // clang-format on
 }
 
