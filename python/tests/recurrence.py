@@ -112,15 +112,15 @@ def chunks(
         sums = np.cumsum(np.maximum(g[part], np.float32(_LEAST_LOG)), axis=0).T
         lower = np.tril(np.ones((qc.shape[1],) * 2, bool))
         gate = np.where(lower, np.exp(np.where(lower, sums[:, :, None] - sums[:, None, :], 0)), 0)
-        system = np.tril(bc[:, :, None] * (kc @ np.swapaxes(kc, 1, 2)), -1) + np.eye(qc.shape[1])
+        system = np.tril((kc @ np.swapaxes(kc, 1, 2)) * bc[:, None, :], -1) + np.eye(qc.shape[1])
         inverse = np.linalg.inv(system).astype(np.float32)
-        transition = rounded(inverse * gate * bc[:, None, :])
-        attention = rounded((qc @ np.swapaxes(kc, 1, 2)) * gate)
+        transition = rounded(inverse * gate)
+        attention = rounded((qc @ np.swapaxes(kc, 1, 2)) * gate * bc[:, None, :])
         decay = np.exp(sums)[:, :, None]
         held = rounded(state)
         new = transition @ rounded(vc - decay * (kc @ held))
         outputs[part] = np.swapaxes(decay * (qc @ held) + attention @ rounded(new), 0, 1)
-        left = np.exp(sums[:, -1:] - sums)[:, :, None]
+        left = (np.exp(sums[:, -1:] - sums) * bc)[:, :, None]
         state = np.exp(sums[:, -1])[:, None, None] * state
         state = (state + np.swapaxes(kc, 1, 2) @ rounded(left * new)).astype(np.float32)
     return outputs, state

@@ -2,14 +2,15 @@
 // and head.  Compiled by the host and by NVRTC.
 //
 // With G_i the sum of the chunk's g up to token i, rk_i and rq_i the inverse norms of k_i and q_i
-// (1 without use_qk_l2norm), and L = strictlower(beta_i k^_i.k^_j):
+// (1 without use_qk_l2norm), and L = strictlower(k^_i.k^_j beta_j):
 //
-//   transition  T_ij = (I + L)^-1_ij e^(G_i - G_j) beta_j      j <= i
-//   attention   P_ij = scale (q^_i . k^_j) e^(G_i - G_j)       j <= i
+//   transition  T_ij = (I + L)^-1_ij e^(G_i - G_j)               j <= i
+//   attention   P_ij = scale (q^_i . k^_j) e^(G_i - G_j) beta_j   j <= i
 //   k_in[i]     rk_i e^G_i            what S^T k_i is multiplied by
 //   q_in[i]     scale rq_i e^G_i      what S^T q_i is multiplied by
-//   v_out[i]    rk_i e^(G_C - G_i)    what the new value of token i is multiplied by on its way
-//                                     into the state
+//   v_out[i]    rk_i e^(G_C - G_i) beta_i
+//                                     what the new value of token i, T's, is multiplied by on its
+//                                     way into the state
 //   decay       e^G_C                 what the state is multiplied by
 //   bound       sum_i log2(e^g_i max(1, |1 - beta_i |k^_i|^2|))
 //                                     what the chunk makes of a state in front of it, its values

@@ -7,7 +7,7 @@
 
 namespace cubinery::dev {
 
-// (I + L)^-1 for L = strictlower(diag(scale) A), kBlocks 16x16 blocks to a side.  A is in shared
+// (I + L)^-1 for L = strictlower(A diag(scale)), kBlocks 16x16 blocks to a side.  A is in shared
 // memory as the fp32 tiles of its lower blocks, row by row; the inverse stays in registers, and so
 // does the transpose of every block that a product wants.
 //
@@ -49,7 +49,7 @@ class UnitLowerInverse {
   static constexpr int kRow = 12;  // of scratch: columns of an 8x8 block lie in different banks
 
   // The inverses of the 8x8 blocks on the diagonal of two 16x16 blocks, a lane for each column:
-  // T_ij = [i = j] - scale_i sum_m<i A_im T_mj.  Leaves the columns in scratch.
+  // T_ij = [i = j] - sum_m<i A_im scale_m T_mj.  Leaves the columns in scratch.
   __device__ void invert_eights(int pair) const {
     const int lane = threadIdx.x % 32;
     const int b = 2 * pair + lane / 16;
@@ -63,6 +63,7 @@ class UnitLowerInverse {
       load_shared(scale[i], shared_address(scale_ + 16 * b + 8 * half + 4 * i));
     }
     float t[8];
+    float scaled[8];
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       float sum = 0.0f;
@@ -70,10 +71,11 @@ class UnitLowerInverse {
       for (int m = 0; m < i; m += 2) {
         float x[2];
         load_shared(x, a + tile_element<DType::kF32>(i, m) * 4);
-        sum = fmaf(x[0], t[m], sum);
-        if (m + 1 < i) sum = fmaf(x[1], t[m + 1], sum);
+        sum = fmaf(x[0], scaled[m], sum);
+        if (m + 1 < i) sum = fmaf(x[1], scaled[m + 1], sum);
       }
-      t[i] = fmaf(-scale[i / 4][i / 2 % 2][i % 2], sum, i == lane % 8 ? 1.0f : 0.0f);
+      t[i] = (i == lane % 8 ? 1.0f : 0.0f) - sum;
+      scaled[i] = scale[i / 4][i / 2 % 2][i % 2] * t[i];
     }
     auto* to = reinterpret_cast<float4*>(scratch_ + lane * kRow);
     to[0] = make_float4(t[0], t[1], t[2], t[3]);
@@ -178,11 +180,12 @@ class UnitLowerInverse {
     }
   }
 
-  // Block (row, column) of diag(scale) A.
+  // Block (row, column) of A diag(scale).
   __device__ Tile<DType::kF32> scaled(int row, int column) const {
     auto tile = load_tile<DType::kF32>(shared_address(matrix_), lower_tile(row, column));
-    for_each_element(
-        [&](int r, int c, int j) { tile.x[r][c][j] *= scale_[16 * row + tile_row() + 8 * r]; });
+    for_each_element([&](int r, int c, int j) {
+      tile.x[r][c][j] *= scale_[16 * column + tile_column() + 8 * c + j];
+    });
     return tile;
   }
 

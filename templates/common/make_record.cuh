@@ -50,15 +50,16 @@ __device__ float store_gates(const GatesOfHead& to, const GatesOfTokens& all,
   return (before + sum) * kLog2e;
 }
 
-// Calls f(r, c, j, decay, beta, is_above) for this lane's elements of tile (row, column) of a
-// chunk's matrix: e^(G_i - G_j), beta_j, and whether the element is above the diagonal.
-template <class Function>
-__device__ void for_each_gated(int row, int column, const GatesOfHead& gates, Function f) {
-  for_each_element([&](int r, int c, int j) {
-    const int i = tile_row() + 8 * r;
-    const int m = tile_column() + 8 * c + j;
-    const float decay = dev::exp2(gates.sums[16 * row + i] - gates.sums[16 * column + m]);
-    f(r, c, j, decay, gates.betas[16 * column + m], row == column && (r < c || (r == c && i < m)));
+// Gates tile (row, column) of a chunk's matrix: element (i, j) of that is multiplied by
+// e^(G_i - G_j) factor(i, j), and 0 above the diagonal, whatever it was.  `sums`: of g.
+template <class Factor>
+__device__ void gate_tile(Acc& tile, int row, int column, const float* sums, Factor factor) {
+  for_each_element([&](int r, int c, int e) {
+    const int i = tile_row() + 8 * r, j = tile_column() + 8 * c + e;  // in the tile
+    float& x = tile.x[r][c][e];
+    x *= dev::exp2(sums[16 * row + i] - sums[16 * column + j]) *
+         factor(16 * row + i, 16 * column + j);
+    if (row == column && (r < c || (r == c && i < j))) x = 0.0f;
   });
 }
 
@@ -93,11 +94,12 @@ struct TokenFactors {
 
   // Writes those of token i to a record, whose byte k_in is at `to`.
   template <ChunkRecord kRecord, bool kNorms>
-  __device__ void store(char* to, int i, const Norms<kNorms>& norms, float scale) const {
+  __device__ void store(char* to, int i, const Norms<kNorms>& norms, float beta,
+                        float scale) const {
     auto* const factors = reinterpret_cast<float*>(to) + i;
     factors[0] = norms.of_k(i) * in;
     factors[(kRecord.q_in - kRecord.k_in) / 4] = scale * norms.of_q(i) * in;
-    factors[(kRecord.v_out - kRecord.k_in) / 4] = norms.of_k(i) * out;
+    factors[(kRecord.v_out - kRecord.k_in) / 4] = norms.of_k(i) * out * beta;
   }
 };
 
@@ -220,14 +222,8 @@ struct RecordMaker {
       for (int column = 0; column <= row; ++column) {
         Acc t = inverse.block(row, column);
         Acc s = to_float(load_tile<DType::kF32>(shared_address(qk_tiles), lower_tile(row, column)));
-        for_each_gated(row, column, gates,
-                       [&](int r, int c, int j, float decay, float beta, bool is_above) {
-                         float& x = t.x[r][c][j];
-                         float& y = s.x[r][c][j];
-                         x *= decay * beta;
-                         y *= decay;
-                         if (is_above) x = y = 0.0f;
-                       });
+        gate_tile(t, row, column, gates.sums, [](int, int) { return 1.0f; });
+        gate_tile(s, row, column, gates.sums, [&](int, int j) { return gates.betas[j]; });
         const int place = record_tile(row, column, kChunk);
         store_record_tile<kShape.dtype>(record, place, round_to<kShape.dtype>(t));
         store_record_tile<kShape.dtype>(record + kRecord.attention, place,
@@ -243,7 +239,7 @@ struct RecordMaker {
     float growth = 0.0f;
     for (int i = threadIdx.x % 32; i < kChunk; i += 32) {
       TokenFactors(gates.sums[i], last)
-          .template store<kRecord>(record + kRecord.k_in, i, norms, scale);
+          .template store<kRecord>(record + kRecord.k_in, i, norms, gates.betas[i], scale);
       growth += log2_growth(gates.betas[i], diagonal(kk_tiles, i));
     }
     growth = sum_over_lanes<32, 1>(growth);

@@ -30,13 +30,12 @@ __device__ unsigned stage_at(int stage) {
 // first, with zeros above the diagonal.  What is behind them is behind the stages.
 constexpr int kTile = 16 * 16 * 2;
 constexpr int kMatrix = kTokens * kTokens * kTile;
-__device__ unsigned factors_at(int stage) {
-  return stage_at(kKey.stages) + stage * stage_factor_bytes(kKey);
+__device__ int factors_place(int stage) {
+  return kKey.stages * stage_bytes(kKey) + stage * stage_factor_bytes(kKey);
 }
+__device__ unsigned factors_at(int stage) { return stage_at(0) + factors_place(stage); }
 // What the makers work in.
-__device__ unsigned char* makers_place() {
-  return shared + kKey.stages * (stage_bytes(kKey) + stage_factor_bytes(kKey));
-}
+__device__ unsigned char* makers_place() { return shared + factors_place(kKey.stages); }
 // Of a stage: that it is filled, with makers that the gates are there too; that all warps have left
 // it; and, with makers, that its record is made, and that its values are there, for which makers
 // need not wait.

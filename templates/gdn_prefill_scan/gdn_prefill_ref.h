@@ -149,7 +149,8 @@ void invert_row_ref(const std::vector<ChunkTokenRef<Real>>& tokens, std::size_t 
   const ChunkTokenRef<Real>& row = tokens[i];
   inverse[i * size + i] = 1;
   for (std::size_t m = 0; m < i; ++m) {
-    const Real lower = row.beta * row.k_factor * tokens[m].k_factor * dot_ref(row.k, tokens[m].k);
+    const ChunkTokenRef<Real>& column = tokens[m];
+    const Real lower = row.k_factor * column.k_factor * column.beta * dot_ref(row.k, column.k);
     add_scaled_ref(inverse + i * size, -lower, inverse + m * size, static_cast<int>(m) + 1);
   }
 }
@@ -169,12 +170,12 @@ ChunkRef<Real> chunk_ref(const PrefillRefHead<Real>& head, int first, int last, 
       const ChunkTokenRef<Real>& column = tokens[j];
       const Real gate = std::exp(row.gate_sum - column.gate_sum);
       const Real qk = row.q_factor * column.k_factor * dot_ref(row.q, column.k);
-      chunk.transition[i * size + j] = round(inverse[i * size + j] * gate * column.beta);
-      chunk.attention[i * size + j] = round(qk * gate);
+      chunk.transition[i * size + j] = round(inverse[i * size + j] * gate);
+      chunk.attention[i * size + j] = round(qk * gate * column.beta);
     }
     chunk.k_in[i] = row.k_factor * std::exp(row.gate_sum);
     chunk.q_in[i] = row.q_factor * std::exp(row.gate_sum);
-    chunk.v_out[i] = row.k_factor * std::exp(total - row.gate_sum);
+    chunk.v_out[i] = row.k_factor * std::exp(total - row.gate_sum) * row.beta;
   }
   chunk.decay = std::exp(total);
   return chunk;

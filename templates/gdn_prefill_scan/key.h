@@ -58,6 +58,8 @@ constexpr int resident_blocks(const GdnPrefillScanKey& key) {
 constexpr int swizzled_row_bytes(const GdnPrefillScanKey& key) {
   return key.key_dim % 64 == 0 ? 128 : 64;
 }
+// The same of v, and of outputs of 16 bits.
+inline constexpr int kSwizzledValueBytes = 128;
 // One stage of shared memory: k, q, the block's columns of v, and the chunk's record.
 constexpr int key_row_elements(const GdnPrefillScanKey& key) {
   return key.wgmma ? key.key_dim : padded_row(key.key_dim, key.dtype);
@@ -78,14 +80,14 @@ constexpr int stage_factor_bytes(const GdnPrefillScanKey& key) {
   return record.bytes - record.k_in;
 }
 // Then what the makers work in: gates for each stage; for each of two chunks tiles, what an inverse
-// takes, and with norms five vectors.
+// takes, and with norms six vectors.
 constexpr int maker_bytes(const GdnPrefillScanKey& key) {
   if (!key.makes_records) return 0;
   const int norms = key.inputs.use_qk_l2norm ? 1 : 0;
   const int tiles = 2 * lower_tiles(key.chunk_size) + norms * 2;
   const int vector = key.chunk_size * 4;
   return key.stages * 2 * vector +
-         2 * (tiles * 16 * 16 * 4 + kInverseScratchBytes + norms * 5 * vector);
+         2 * (tiles * 16 * 16 * 4 + kInverseScratchBytes + norms * 6 * vector);
 }
 // Then what a block keeps from its start on, and has no registers for: with wgmma where its chunks
 // lie, and where its last state goes.

@@ -119,11 +119,11 @@ class Makers {
 
   // In shared memory, behind the gates, in fp32, for each of the two chunks: the tiles of k k^T and
   // q k^T, lower_tile() says where; with norms those on the diagonal of q q^T; what an inverse
-  // takes; and five vectors.
+  // takes; and six vectors.
   static constexpr int kTilesOfMatrix = lower_tiles(kChunk);
   static constexpr int kTilesOfChunk = 2 * kTilesOfMatrix + (kNorms ? 2 : 0);
   static constexpr int kInverse = kInverseScratchBytes / 4;
-  static constexpr int kWork = kTilesOfChunk * kTile + kInverse + (kNorms ? 5 * kChunk : 0);
+  static constexpr int kWork = kTilesOfChunk * kTile + kInverse + (kNorms ? 6 * kChunk : 0);
   static_assert(kMakers == 0 || (kKey.stages * 2 * kChunk + 2 * kWork) * 4 == maker_bytes(kKey));
 
   static __device__ float* tiles_of(int i) { return gates_at(kKey.stages).sums + i * kWork; }
@@ -190,36 +190,29 @@ class Makers {
     return tiles[i / 16 * step * kTile + dev::tile_element<DType::kF32>(i % 16, i % 16)];
   }
 
-  // What elements (i, j) of a chunk's matrix are multiplied by beside e^(G_i - G_j): vectors for i
-  // and j, null for ones.
-  struct Vectors {
-    const float* rows;
-    const float* columns;
-  };
-
-  // T.  With norms n the inverse of I + L, L_ij = beta_i n_i k_i.k_j n_j, is that of
-  // I + beta_i n_i^2 k_i.k_j times n_j / n_i: so no matrix is normalised in front of it.
+  // T.  With norms n the inverse of I + L, L_ij = n_i k_i.k_j n_j beta_j, is that of
+  // I + k_i.k_j n_j^2 beta_j times n_i / n_j: so no matrix is normalised in front of it.
   __device__ void make_transition(int stage) const {
     const int mine = warp_;
     const dev::GatesOfHead gates = gates_at(stage);
     const float* strengths = gates.betas;
-    Vectors vectors{.rows = nullptr, .columns = gates.betas};
+    const float *rows = vector(mine, 1), *columns = vector(mine, 2);
     if constexpr (kNorms) {
       const int i = threadIdx.x % 32;
       const float norm = dev::inverse_norm(diagonal(kk_tiles(mine), 2));
-      const float column = gates.betas[i] * norm;
-      vector(mine, 0)[i] = column * norm;
-      vector(mine, 1)[i] = __fdividef(1.0f, norm);
-      vector(mine, 2)[i] = column;
+      vector(mine, 0)[i] = gates.betas[i] * norm * norm;
+      vector(mine, 1)[i] = norm;
+      vector(mine, 2)[i] = __fdividef(1.0f, norm);
       // Orders them before their reading.
       __syncwarp();
       strengths = vector(mine, 0);
-      vectors = {.rows = vector(mine, 1), .columns = vector(mine, 2)};
     }
     Inverse inverse(kk_tiles(mine), strengths, scratch(mine));
     inverse.compute();
-    store_gated(shared + stage * stage_bytes(kKey) + kRecordAt, gates.sums, vectors,
-                [&](int row, int column) { return inverse.block(row, column); });
+    store_gated(
+        shared + stage * stage_bytes(kKey) + kRecordAt, gates.sums,
+        [&](int row, int column) { return inverse.block(row, column); },
+        [&](int i, int j) { return kNorms ? rows[i] * columns[j] : 1.0f; });
   }
 
   // P, and what a record has beside matrices.
@@ -227,49 +220,43 @@ class Makers {
     const int mine = warp_ - 2;
     const dev::GatesOfHead gates = gates_at(stage);
     const int i = threadIdx.x % 32;
-    Vectors vectors{.rows = nullptr, .columns = nullptr};
     const dev::Norms<kNorms> norms{.k = vector(mine, 3), .q = vector(mine, 4)};
+    const float* columns = gates.betas;
     if constexpr (kNorms) {
       norms.k[i] = dev::inverse_norm(diagonal(kk_tiles(mine), 2));
       norms.q[i] = dev::inverse_norm(diagonal(qq_tiles(mine), 1));
+      vector(mine, 5)[i] = norms.k[i] * gates.betas[i];
       // Orders them before their reading.
       __syncwarp();
-      vectors = {.rows = norms.q, .columns = norms.k};
+      columns = vector(mine, 5);
     }
     const int left = tokens_ - chunk * kChunk;
     const int last = (left < kChunk ? left : kChunk) - 1;
     const dev::TokenFactors factors(gates.sums[i], gates.sums[last]);
-    char* const to = reinterpret_cast<char*>(shared) + kKey.stages * stage_bytes(kKey) +
-                     stage * stage_factor_bytes(kKey);
-    factors.template store<kRecord>(to, i, norms, scale_);
+    char* const to = reinterpret_cast<char*>(shared) + factors_place(stage);
+    factors.template store<kRecord>(to, i, norms, gates.betas[i], scale_);
     if (i == last) *reinterpret_cast<float*>(to + kRecord.decay - kRecord.k_in) = factors.in;
-    store_gated(shared + stage * stage_bytes(kKey) + kRecordAt + kMatrix, gates.sums, vectors,
-                [&](int row, int column) {
-                  dev::Acc s = dev::to_float(dev::load_tile<DType::kF32>(
-                      dev::shared_address(qk_tiles(mine)), lower_tile(row, column)));
-                  scale(s, scale_);
-                  return s;
-                });
+    store_gated(
+        shared + stage * stage_bytes(kKey) + kRecordAt + kMatrix, gates.sums,
+        [&](int row, int column) {
+          dev::Acc s = dev::to_float(dev::load_tile<DType::kF32>(
+              dev::shared_address(qk_tiles(mine)), lower_tile(row, column)));
+          scale(s, scale_);
+          return s;
+        },
+        [&](int i, int j) { return kNorms ? norms.of_q(i) * columns[j] : columns[j]; });
   }
 
-  // Writes a chunk's matrix, of which tile_of(row, column) are the tiles.
-  template <class TileOf>
-  static __device__ void store_gated(unsigned char* matrix, const float* sums,
-                                     const Vectors& vectors, TileOf tile_of) {
+  // Writes a chunk's matrix, of which tile_of(row, column) are the tiles, gated.
+  template <class TileOf, class Factor>
+  static __device__ void store_gated(unsigned char* matrix, const float* sums, TileOf tile_of,
+                                     Factor factor) {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
 #pragma unroll
       for (int column = 0; column <= row; ++column) {
         dev::Acc x = tile_of(row, column);
-        dev::for_each_element([&](int r, int c, int j) {
-          const int i = dev::tile_row() + 8 * r;
-          const int m = dev::tile_column() + 8 * c + j;
-          float factor = dev::exp2(sums[16 * row + i] - sums[16 * column + m]);
-          if (vectors.rows != nullptr) factor *= vectors.rows[16 * row + i];
-          if (vectors.columns != nullptr) factor *= vectors.columns[16 * column + m];
-          x.x[r][c][j] *= factor;
-          if (row == column && (r < c || (r == c && i < m))) x.x[r][c][j] = 0.0f;
-        });
+        dev::gate_tile(x, row, column, sums, factor);
         dev::store_record_tile<kKey.dtype>(matrix, column_place(column) / (kTile * kSize) + row,
                                            dev::round_to<kKey.dtype>(x));
       }

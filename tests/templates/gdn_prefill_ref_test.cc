@@ -257,19 +257,19 @@ TEST_CASE("GdnPrefillRef.RecordOfTwoTokensByHand", "[cpu]") {
                                     .beta = {0.5, 0.125}};
   const gdn::ChunkRef<double> chunk = gdn::chunk_ref(head, 0, 2, kExact);
   const auto near = [](double x) { return Approx(x).epsilon(1e-14); };
-  // k1.k0 = 10; L10 = 0.125 * 10; between the tokens lies a decay of 0.25.
-  CHECK(chunk.transition[0] == near(0.5));
+  // k1.k0 = 10; L10 = 10 * 0.5; between the tokens lies a decay of 0.25.
+  CHECK(chunk.transition[0] == 1);
   CHECK(chunk.transition[1] == 0);
-  CHECK(chunk.transition[2] == near(-1.25 * 0.25 * 0.5));
-  CHECK(chunk.transition[3] == near(0.125));
-  CHECK(chunk.attention[0] == near(2 * 1));
+  CHECK(chunk.transition[2] == near(-5 * 0.25));
+  CHECK(chunk.transition[3] == 1);
+  CHECK(chunk.attention[0] == near(2 * 1 * 0.5));
   CHECK(chunk.attention[1] == 0);
-  CHECK(chunk.attention[2] == near(2 * 13 * 0.25));
-  CHECK(chunk.attention[3] == near(2 * 27));
+  CHECK(chunk.attention[2] == near(2 * 13 * 0.25 * 0.5));
+  CHECK(chunk.attention[3] == near(2 * 27 * 0.125));
   CHECK(chunk.k_in[1] == near(0.125));
   CHECK(chunk.q_in[0] == near(2 * 0.5));
-  CHECK(chunk.v_out[0] == near(0.25));
-  CHECK(chunk.v_out[1] == near(1));
+  CHECK(chunk.v_out[0] == near(0.25 * 0.5));
+  CHECK(chunk.v_out[1] == near(0.125));
   CHECK(chunk.decay == near(0.125));
 }
 
@@ -279,20 +279,22 @@ TEST_CASE("GdnPrefillRef.RoundingByHand", "[cpu]") {
                                     .value_dim = 1,
                                     .inputs = {.gate_mode = GateMode::kAlpha},
                                     .scale = 1.1,
-                                    .q = {2.1, 0},
-                                    .k = {3.1, 0},
-                                    .v = {11.02, 0},
-                                    .gate = {0.5, 0.45},
-                                    .beta = {0.7, 1}};
+                                    .q = {2.1, 0.9},
+                                    .k = {3.1, 1.1},
+                                    .v = {11.02, 12.1},
+                                    .gate = {0.5, 0.35},
+                                    .beta = {0.7, 0.9}};
   double state = 1.3;
   double o[2] = {NAN, NAN};
   gdn_prefill_chunked_ref(
       head, 16, [](double x) { return std::round(4 * x) / 4; }, &state, o);
-  // q 2, k 3, S 1.25, T 0.75, P 6.5 from 6.6; the corrected value 11.02 - 0.5 * 3.75 is 9.25, so
-  // the new value 6.9375: for the output 7, for the state 0.45 of it, 3.
-  CHECK(o[0] == Approx(1.1 * 0.5 * 2.5 + 6.5 * 7).epsilon(1e-14));
-  CHECK(o[1] == 0);
-  CHECK(state == Approx(0.5 * 0.45 * 1.3 + 3 * 3).epsilon(1e-14));
+  // q 2 and 1, k 3 and 1, S 1.25.  T is 1 and -0.75 from -2.1 * 0.35, P 4.5 from 4.62, 0.75 from
+  // 0.8085, 1 from 0.99.  The corrected values 11.02 - 0.5 * 3.75 and 12.1 - 0.175 * 1.25 are 9.25
+  // and 12, so T's are 9.25 and 5.0625: for the output 9.25 and 5, for the state 0.35 * 0.7 and 0.9
+  // of them, 2.25 and 4.5.
+  CHECK(o[0] == Approx(1.1 * 0.5 * 2 * 1.25 + 4.5 * 9.25).epsilon(1e-14));
+  CHECK(o[1] == Approx(1.1 * 0.175 * 1.25 + 0.75 * 9.25 + 5).epsilon(1e-14));
+  CHECK(state == Approx(0.175 * 1.3 + 3 * 2.25 + 4.5).epsilon(1e-14));
 }
 
 // Each operand is rounded relative to itself and errors of many terms cancel in part, so that the
