@@ -136,6 +136,7 @@ class Cubinery:
                 *s.tokens,
                 out=outs[at],
                 cu_seqlens=data.cu_seqlens if row.packed else None,
+                max_seqlen=max(row.seqlens) if row.packed else None,
                 scale=row.scale,
                 workspace=spaces[at],
                 stream=current_stream(),

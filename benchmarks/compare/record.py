@@ -82,9 +82,10 @@ class Record:
         self.add(line)
 
     def add(self, line: dict[str, Any]) -> None:
-        """Adds a row of any kind, with the commit and the day."""
-        today = datetime.date.today().isoformat()
-        self.root["rows"].append({**line, "commit": self._commit, "date": today})
+        """Adds a row of any kind, with the commit, the day and the time, UTC."""
+        now = datetime.datetime.now(datetime.timezone.utc)
+        when = {"date": f"{now:%Y-%m-%d}", "time": f"{now:%H:%M}"}
+        self.root["rows"].append({**line, "commit": self._commit, **when})
 
     def skip(self, rows: list[Row], reason: str) -> None:
         """Names rows that were not run."""
