@@ -1,10 +1,11 @@
-"""Draws docs/plots/latency.svg, cubinery and its peers side by side, a bar for each, and docs/plots/tokens.svg, the
-time of one sequence against its length.
+"""Draws docs/plots/latency.svg, cubinery and its peers side by side, a bar for each, docs/plots/tokens.svg, the time of
+one sequence against its length, and docs/plots/ratios.svg, a point for every prefill.
 """
 import math
 
 DECODE_BATCHES = (1, 8, 32, 128)
 PREFILL_TOKENS = 32768
+PREFILL_HEADS = ((2, 8), (4, 16), (16, 16), (16, 32), (16, 64))
 COLOURS = ("#1f6feb", "#d9730d", "#8250df", "#1a7f37")
 FLOOR = "#57606a"
 
@@ -20,7 +21,8 @@ def _decode_groups(rows):
 
 def _prefill_groups(rows, tokens):
     return [(f"{r['qk_heads']}, {r['v_heads']}: {tokens(r)}", r) for r in rows
-            if r["op"] == "gdn_prefill" and sum(r["seqlens"]) == PREFILL_TOKENS and r["protocol"] == "qwen-bf16"]
+            if r["op"] == "gdn_prefill" and sum(r["seqlens"]) == PREFILL_TOKENS and r["protocol"] == "qwen-bf16"
+            and (r["qk_heads"], r["v_heads"]) in PREFILL_HEADS and len(r["seqlens"]) in (1, 4)]
 
 
 def _times(row):
@@ -92,7 +94,7 @@ def _head(width, height, title, contenders, peer_name):
 
 TOKEN_HEADS = ((2, 8), (16, 16))
 PLOT_WIDTH, PLOT_HEIGHT, PLOT_LEFT = 330, 260, 56
-LEAST_US, MOST_US = 5, 5000
+LEAST_US, MOST_US = 2, 5000
 
 
 def _curves(left, heads, rows, contenders):
@@ -110,7 +112,7 @@ def _curves(left, heads, rows, contenders):
 
     lines = [_text(left, TOP - 16, f"{heads[0]} key, {heads[1]} value heads: us against tokens of one sequence", 12,
                    more=' font-weight="600"')]
-    for us in (5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000):
+    for us in (2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000):
         y = round(y_of(us), 1)
         lines.append(f'<line x1="{left + PLOT_LEFT}" x2="{left + PLOT_LEFT + PLOT_WIDTH}" y1="{y:g}" y2="{y:g}" '
                      'stroke="#d0d7de"/>')
@@ -125,7 +127,7 @@ def _curves(left, heads, rows, contenders):
     lines.append(curve([(n, row["byte_floor_ms"]) for n, row in zip(lengths, rows)], FLOOR,
                        ' stroke-dasharray="3 2"')[1])
     for contender, colour in zip(contenders, COLOURS):
-        times = [(n, _times(row).get(contender)) for n, row in zip(lengths, rows)]
+        times = [(n, {**row["earlier_ms"], **_times(row)}.get(contender)) for n, row in zip(lengths, rows)]
         points, line = curve([(n, ms) for n, ms in times if ms], colour)
         lines += [line, *(f'<circle cx="{x:g}" cy="{y:g}" r="3" fill="{colour}"/>' for x, y in points)]
     return lines
@@ -135,11 +137,59 @@ def draw_tokens(rows, gpu, peer_name):
     """The text of the picture, from side-by-side rows."""
     panels = [[r for r in rows if r["op"] == "gdn_prefill" and r["protocol"] == "qwen-bf16" and len(r["seqlens"]) == 1
                and (r["qk_heads"], r["v_heads"]) == heads] for heads in TOKEN_HEADS]
-    peers = sorted({peer for panel in panels for row in panel for peer in row["peers_ms"]})
+    peers = sorted({peer for panel in panels for row in panel for peer in (*row["peers_ms"], *row["earlier_ms"])})
     contenders = ["cubinery", *peers]
     panel_width = PLOT_LEFT + PLOT_WIDTH + BETWEEN
     lines = _head(LEFT + len(panels) * panel_width, TOP + PLOT_HEIGHT + 32, f"Prefill on {gpu}: lower is faster",
                   contenders, peer_name)
     for i, (heads, panel) in enumerate(zip(TOKEN_HEADS, panels)):
         lines += _curves(LEFT + i * panel_width, heads, panel, contenders)
+    return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+# --- Every prefill
+
+RATIO_WIDTH, RATIO_HEIGHT, RATIO_TOP = 640, 260, 72
+LEAST_RATIO, MOST_RATIO = 0.8, 3.5
+
+
+def draw_ratios(rows, gpu, ratio):
+    """The text of the picture: the fastest peer's time over ours against all tokens, both axes logarithmic."""
+    rows = [r for r in rows if r["op"] == "gdn_prefill"]
+    kinds = ("one sequence", "two", "four and more")
+    tokens = sorted({sum(r["seqlens"]) for r in rows})
+    least, most = math.log(tokens[0]), math.log(tokens[-1])
+    bottom = RATIO_TOP + RATIO_HEIGHT
+    left = LEFT + 40
+
+    def y_of(value):
+        value = min(max(value, LEAST_RATIO), MOST_RATIO)
+        return round(bottom - math.log(value / LEAST_RATIO) / math.log(MOST_RATIO / LEAST_RATIO) * RATIO_HEIGHT, 1)
+
+    width, height = left + RATIO_WIDTH + LEFT, bottom + 32
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+             f'viewBox="0 0 {width} {height}" font-family="Helvetica, Arial, sans-serif" fill="#24292f">',
+             f'<rect width="{width}" height="{height}" rx="6" fill="#ffffff"/>',
+             _text(LEFT, 28, f"Prefill on {gpu}, {len(rows)} shapes: fastest peer / cubinery, against all tokens", 15,
+                   more=' font-weight="600"')]
+    for i, (kind, colour) in enumerate(zip(kinds, COLOURS)):
+        lines.append(f'<circle cx="{LEFT + 6 + 130 * i}" cy="48" r="4" fill="{colour}"/>')
+        lines.append(_text(LEFT + 16 + 130 * i, 52, kind))
+    for value in (0.8, 1, 1.25, 1.5, 2, 2.5, 3, 3.5):
+        colour = FLOOR if value == 1 else "#d0d7de"
+        lines.append(f'<line x1="{left}" x2="{left + RATIO_WIDTH}" y1="{y_of(value):g}" y2="{y_of(value):g}" '
+                     f'stroke="{colour}"/>')
+        lines.append(_text(left - 6, y_of(value) + 4, f"{value:g}", 11, "end"))
+    seen = {}
+    for row in rows:
+        total = sum(row["seqlens"])
+        # Shapes of one length lie beside each other.
+        beside = seen[total] = seen.get(total, -1) + 1
+        x = left + 14 + (math.log(total) - least) / (most - least) * (RATIO_WIDTH - 60) + beside % 16 * 2
+        colour = COLOURS[min(len(row["seqlens"]), 3) - 1]
+        lines.append(f'<circle cx="{x:.1f}" cy="{y_of(ratio(row)):g}" r="3" fill="{colour}"/>')
+    for total in tokens:
+        if math.log2(total).is_integer():
+            x = left + 30 + (math.log(total) - least) / (most - least) * (RATIO_WIDTH - 60)
+            lines.append(_text(round(x, 1), bottom + 18, f"{total}", 11, "middle"))
     return "\n".join([*lines, "</svg>"]) + "\n"

@@ -10,7 +10,7 @@ import pathlib
 import sys
 import textwrap
 
-from draw_latency import draw_latency, draw_tokens
+from draw_latency import draw_latency, draw_ratios, draw_tokens
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BEGIN = "<!-- measured: begin (written by scripts/write_results.py) -->\n"
@@ -94,15 +94,16 @@ def tokens(row):
 
 
 def compared_rows(records):
-    """The rows of all side-by-side records; of one that was run twice, the one with most contenders."""
+    """The rows of all side-by-side records, of one that was run again the latest; earlier_ms: of peers that were not
+    in that run."""
+    def when(row):
+        return row["date"], row.get("time", "")
+
     rows = {}
-    for record in records:
-        for row in record["rows"]:
-            if "contenders" not in row:
-                continue
-            kept = rows.get(row["label"])
-            if kept is None or len(row["peers_ms"]) > len(kept["peers_ms"]):
-                rows[row["label"]] = row
+    for row in sorted((r for record in records for r in record["rows"] if r.get("peers_ms")), key=when):
+        earlier = rows.get(row["label"], {"peers_ms": {}, "earlier_ms": {}})
+        missing = {**earlier["earlier_ms"], **earlier["peers_ms"]}
+        rows[row["label"]] = row | {"earlier_ms": {p: ms for p, ms in missing.items() if p not in row["peers_ms"]}}
     return sorted(rows.values(), key=lambda r: (r["op"], r.get("state_dtype") == "bf16", r["v_heads"], r["qk_heads"],
                                                 r.get("batch", 0), sum(r.get("seqlens", [])), r["label"]))
 
@@ -122,16 +123,53 @@ def dtype(row):
 
 
 def compared_table(rows, data):
-    """cubinery and each peer in the same run; `data` says what a row was measured on."""
-    peers = sorted({peer for row in rows for peer in row["peers_ms"]})
+    """cubinery and each peer in the same run, a star: in an earlier one; `data` says what a row was measured on."""
+    peers = sorted({peer for row in rows for ms in ("peers_ms", "earlier_ms") for peer in row.get(ms, ())})
+
+    def cell(row, peer):
+        if peer in row["peers_ms"]:
+            return duration(row["peers_ms"][peer] / 1e3)
+        return f"{duration(row['earlier_ms'][peer] / 1e3)}*" if peer in row.get("earlier_ms", ()) else ""
+
     lines = []
     for row in rows:
-        times = [row["byte_floor_ms"], row["ms"], *(row["peers_ms"].get(peer) for peer in peers)]
-        ratio = min(row["peers_ms"].values()) / row["ms"]
+        times = [row["byte_floor_ms"], row["ms"]]
         lines.append([row["op"].removeprefix("gdn_"), heads(row), size(row), data(row),
-                      *(duration(ms / 1e3) if ms else "" for ms in times), f"{ratio:.{2 if ratio < 10 else 0}f}x"])
+                      *(duration(ms / 1e3) if ms else "" for ms in times), *(cell(row, peer) for peer in peers),
+                      f"{ratio(row):.{2 if ratio(row) < 10 else 0}f}x"])
     return table(["", "heads", "size", "data", "byte floor", "cubinery", *map(peer_name, peers),
                   "fastest peer / cubinery"], lines)
+
+
+def ratio(row):
+    """The fastest peer's time over cubinery's."""
+    return min(row["peers_ms"].values()) / row["ms"]
+
+
+def error_table(records):
+    """Errors on the same data, each library's from its latest run."""
+    errors = {}
+    for record in records:
+        for row in record["rows"]:
+            if row["op"] != "gdn_prefill" or row["qk_heads"] != 16 or row["v_heads"] != 32 or row["seqlens"] != [8192]:
+                continue
+            for name, entry in row.get("contenders", {}).items():
+                if "error_o" in entry:
+                    kept = errors.setdefault(row["protocol"], {})
+                    when = row["date"], row.get("time", "")
+                    if name not in kept or when > kept[name][0]:
+                        kept[name] = when, entry["error_o"], entry["error_state"]
+    peers = sorted({name for found in errors.values() for name in found} - {"cubinery"})
+    lines = []
+    for protocol, found in sorted(errors.items()):
+        ours = found["cubinery"][1:]
+        cells = [f"{100 * ours[0]:.3f}, {100 * ours[1]:.3f}"]
+        for peer in peers:
+            theirs = found.get(peer, (None, None, None))[1:]
+            cells.append(f"{100 * theirs[0]:.3f}, {100 * theirs[1]:.3f} "
+                         f"({ours[0] / theirs[0]:.2f}, {ours[1] / theirs[1]:.2f})" if theirs[0] else "")
+        lines.append([protocol, *cells])
+    return table(["", "cubinery", *(f"{peer_name(peer)} (cubinery / it)" for peer in peers)], lines)
 
 
 def first_requests(record):
@@ -278,9 +316,9 @@ def readme_rows(records):
     lines = compared_table([*(rows[label] for label in README_ROWS), first], dtype)
     return "\n".join(lines + paragraph(
         f"{records.machine()}; {origin([*records.compared, *requests.values()])}. Heads are key heads, value heads, of "
-        "128 x 128. Each row but the last is one run of all libraries on the same tensors: medians of CUDA graph "
-        "replays with a cold L2. The byte floor is the time to move every operand once at the measured copy rate. The "
-        "last row is a new Python process with an empty cache, after `import torch`."))
+        "128 x 128. Each row but the last is one run on the same tensors (a star: an earlier run): medians of CUDA "
+        "graph replays with a cold L2. The byte floor is the time to move every operand once at the copy rate. The last "
+        "row is a new Python process with an empty cache, after `import torch`."))
 
 
 def results_page(records):
@@ -304,11 +342,18 @@ def results_page(records):
     lines += ["## Against other libraries", ""]
     lines += paragraph(
         f"From Python, all libraries in turn on the same tensors in one process; {origin(records.compared)}. Where "
-        "a cell is empty the library has no such kernel, or the row was not run with it. FLA's decode writes f32 "
-        "states even where the old ones are bf16. The data of prefill is a distribution of gates and a dtype "
-        "([benchmarks.md](benchmarks.md)). In the last column, more than 1 means that cubinery is faster.")
+        "a cell is empty the library has no such kernel, or the row was not run with it; a star: in an earlier run. "
+        "FLA's decode writes f32 states even where the old ones are bf16. The data of prefill is a distribution of gates "
+        "and a dtype ([benchmarks.md](benchmarks.md)). In the last column, more than 1 means that cubinery is faster.")
     lines += compared_table(records.compared, data)
     lines += ["![Prefill time against the length of a sequence](plots/tokens.svg)", ""]
+    lines += ["![Every prefill beside its fastest peer](plots/ratios.svg)", ""]
+
+    lines += ["## Errors", ""]
+    lines += paragraph(
+        "Of o and of the final states, against the recurrence in double precision: the root of the mean square over "
+        "that of what is right, in percent. 16 key heads, 32 value heads, 8192 tokens; each library's latest run.")
+    lines += error_table(records.side_by_side)
 
     lines += ["## The first prefill of a process", ""]
     lines += paragraph(
@@ -356,6 +401,7 @@ def documents():
         ROOT / "docs" / "results.md": results_page(records),
         ROOT / "docs" / "plots" / "latency.svg": draw_latency(records.compared, gpu, peer_name, tokens),
         ROOT / "docs" / "plots" / "tokens.svg": draw_tokens(records.compared, gpu, peer_name),
+        ROOT / "docs" / "plots" / "ratios.svg": draw_ratios(records.compared, gpu, ratio),
     }
 
 
