@@ -1,5 +1,6 @@
 #include "benchmarks/results.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -66,13 +67,15 @@ void Results::put(const ordered_json& identity, const ordered_json& measured) {
   row["date"] = today();
   std::printf("%s\n", row.dump().c_str());
   std::fflush(stdout);
-  for (ordered_json& old : root_["rows"]) {
-    if (has_all(old, identity)) {
-      old = row;
-      return;
-    }
+  ordered_json& rows = root_["rows"];
+  const auto is_old = [&](const ordered_json& other) { return has_all(other, identity); };
+  const auto old = std::find_if(rows.begin(), rows.end(), is_old);
+  if (old != rows.end()) {
+    *old = row;
+  } else {
+    rows.push_back(row);
   }
-  root_["rows"].push_back(row);
+  save();
 }
 
 // One row per line, so that a diff shows which rows changed.

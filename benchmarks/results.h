@@ -18,7 +18,7 @@ class Results {
   void set_ceiling(const std::string& name, double value);
 
   // Adds the row identity + measured + commit + date, in place of the row whose members include all
-  // of `identity`'s, and prints it.
+  // of `identity`'s, prints it and saves the file: a run that is cut off keeps its rows.
   void put(const nlohmann::ordered_json& identity, const nlohmann::ordered_json& measured);
 
   // Writes the file whole: to a temporary file, then renamed.
