@@ -8,6 +8,7 @@ from cubinery import _arrays
 from cubinery._errors import InvalidArgumentError, UnsupportedError
 
 STATE_DTYPES = ("f32", "bf16", "f16")
+_CPU = 1  # DLPack's number of the host
 
 
 def refuse_autograd(function: str, **arrays: Any) -> None:
@@ -93,6 +94,18 @@ def require_initial_state(function: str, state: Any, shape: tuple[int, ...]) -> 
     if state is not None:
         require_shape(function, "initial_state", state, shape)
         require_state_dtype(function, "initial_state", state)
+
+
+def longest_sequence(cu_seqlens: Any, tokens: int) -> int | None:
+    """Tokens of the longest of some sequences, whose bounds are in an array on the host.
+
+    None: there is no such array, or it cannot be the bounds of `tokens` tokens.
+    """
+    if not hasattr(cu_seqlens, "__dlpack_device__") or cu_seqlens.__dlpack_device__()[0] != _CPU:
+        return None  # another device's would have to be waited for
+    lengths = cu_seqlens[1:] - cu_seqlens[:-1]
+    longest = int(lengths.max()) if len(lengths) > 0 else 0
+    return longest if 0 < longest <= tokens else None
 
 
 def final_states(

@@ -53,8 +53,9 @@ def chunk_gated_delta_rule(
     written.  `kwargs`: use_gate_in_kernel and, for it alone, A_log [HV] and dt_bias [HV];
     chunk_size; transpose_state_layout.
 
-    cu_seqlens_cpu, chunk_indices and chunk_size tell FLA how to lay out its work.  They cannot
-    change the result, and cubinery lays out its own: they are accepted and not read.
+    cu_seqlens_cpu, chunk_indices and chunk_size tell FLA how to lay out its work.  cubinery lays
+    out its own: from cu_seqlens_cpu it takes the longest sequence, a hint (PrefillArgs.max_seqlen),
+    the others are accepted and not read.
 
     Raises InvalidArgumentError where FLA would raise and for keywords that FLA does not define,
     UnsupportedError for `cp_context` and for inputs that require grad while grad is enabled.
@@ -147,7 +148,7 @@ def _chunk_call(
     return _Call(
         _CHUNK, q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel,
         use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first, cu_seqlens, use_gate_in_kernel,
-        A_log, dt_bias,
+        A_log, dt_bias, cu_seqlens_cpu,
     )  # fmt: skip
 
 
@@ -198,6 +199,7 @@ class _Call:
     computed_gate: bool
     A_log: Any
     dt_bias: Any
+    cu_seqlens_cpu: Any = None
 
     def __post_init__(self) -> None:
         if not self.computed_gate:
@@ -222,6 +224,10 @@ class _Call:
         options: dict[str, Any] = {}
         if operator is functional.gdn_prefill:
             options["cu_seqlens"] = self.cu_seqlens
+            if self.cu_seqlens is not None:
+                options["max_seqlen"] = arguments.longest_sequence(
+                    self.cu_seqlens_cpu, self.q.shape[1]
+                )
         if self.computed_gate:
             bias = self.dt_bias
             bias = arguments.zeros(self.q, (self.v.shape[2],)) if bias is None else bias
