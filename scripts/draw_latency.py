@@ -179,7 +179,7 @@ def draw_ratios(rows, gpu, ratio):
         colour = FLOOR if value == 1 else "#d0d7de"
         lines.append(f'<line x1="{left}" x2="{left + RATIO_WIDTH}" y1="{y_of(value):g}" y2="{y_of(value):g}" '
                      f'stroke="{colour}"/>')
-        lines.append(_text(left - 6, y_of(value) + 4, f"{value:g}", 11, "end"))
+        lines.append(_text(left - 6, y_of(value) + 4, f"{value:g}{'+' * (value == MOST_RATIO)}", 11, "end"))
     seen = {}
     for row in rows:
         total = sum(row["seqlens"])
