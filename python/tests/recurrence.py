@@ -366,6 +366,19 @@ def gdn_decode(
     return out
 
 
+def noted_option(monkeypatch: Any, name: str) -> list[Any]:
+    """The list of what calls of functional.gdn_prefill pass for an option from now on."""
+    noted: list[Any] = []
+    run = functional.gdn_prefill
+
+    def call(*args: Any, **options: Any) -> Array:
+        noted.append(options[name])
+        return run(*args, **options)
+
+    monkeypatch.setattr(functional, "gdn_prefill", call)
+    return noted
+
+
 def install(monkeypatch: Any) -> dict[str, int]:
     """Puts both in the place of cubinery.functional's; returns the number of calls of each."""
     calls = {"gdn_prefill": 0, "gdn_decode": 0}

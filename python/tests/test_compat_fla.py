@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import recurrence
 
-from cubinery import InvalidArgumentError, UnsupportedError, functional
+from cubinery import InvalidArgumentError, UnsupportedError
 from cubinery.compat import fla
 
 B, T, H, HV, K, V = 2, 5, 2, 4, 8, 6
@@ -221,14 +221,7 @@ def test_hints_change_nothing():
     [(None, None), ([0, 1, 4], 3), ([0, 1, 9], None), ([4, 1, 0], None), ([0], None)],
 )
 def test_bounds_on_the_host_are_a_hint(monkeypatch, bounds, longest):
-    asked = []
-    run = functional.gdn_prefill
-
-    def noted(*args, **options):
-        asked.append(options["max_seqlen"])
-        return run(*args, **options)
-
-    monkeypatch.setattr(functional, "gdn_prefill", noted)
+    asked = recurrence.noted_option(monkeypatch, "max_seqlen")
     on_host = None if bounds is None else np.array(bounds)
     x = inputs(tokens=4, batch=1)
     fla.chunk_gated_delta_rule(**x, cu_seqlens=np.array([0, 1, 4]), cu_seqlens_cpu=on_host)

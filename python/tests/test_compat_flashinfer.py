@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import recurrence
 
-from cubinery import InvalidArgumentError, UnsupportedError, functional
+from cubinery import InvalidArgumentError, UnsupportedError
 from cubinery.compat import flashinfer
 
 H, HV, K, V = 2, 4, 8, 6
@@ -191,14 +191,7 @@ def test_prefill_hints_change_nothing():
     + [({"use_cp": False}, "never")],
 )
 def test_use_cp_is_split(monkeypatch, named, split):
-    asked = []
-    run = functional.gdn_prefill
-
-    def noted(*args, **options):
-        asked.append(options["split"])
-        return run(*args, **options)
-
-    monkeypatch.setattr(functional, "gdn_prefill", noted)
+    asked = recurrence.noted_option(monkeypatch, "split")
     flashinfer.chunk_gated_delta_rule(**prefill_inputs(8), cu_seqlens=BOUNDS, **named)
     assert asked == [split]
 
