@@ -82,7 +82,6 @@ int run(int argc, char** argv) {
       }
     }
   }
-  results.save();
   return 0;
 }
 

@@ -196,7 +196,6 @@ int run(int argc, char** argv) {
   prepare_rows(*gpu, quick, prefill_problem(), "prepare_prefill", &results);
   prepare_rows(*gpu, quick, problem(), "prepare", &results);
   first_result_rows(quick, &results);
-  results.save();
   return 0;
 }
 

@@ -88,7 +88,6 @@ int run(int argc, char** argv) {
   bench::Results results(arguments.get("--out"), arguments.get("--commit", "unknown"));
   bench::describe(*gpu, &results);
   for (const bench::ListedRow& listed : rows) run_row(*gpu, listed, replays, &results);
-  results.save();
   return 0;
 }
 

@@ -21,10 +21,10 @@ class Results {
   // of `identity`'s, prints it and saves the file: a run that is cut off keeps its rows.
   void put(const nlohmann::ordered_json& identity, const nlohmann::ordered_json& measured);
 
+ private:
   // Writes the file whole: to a temporary file, then renamed.
   void save() const;
 
- private:
   std::string path_;
   std::string commit_;
   nlohmann::ordered_json root_;
