@@ -72,12 +72,17 @@ def draw_latency(rows, gpu, peer_name, tokens):
     return "\n".join([*head, *first, *second, "</svg>"]) + "\n"
 
 
+def _opening(width, height, title):
+    """The first lines of a picture."""
+    return [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+            f'viewBox="0 0 {width} {height}" font-family="Helvetica, Arial, sans-serif" fill="#24292f">',
+            f'<rect width="{width}" height="{height}" rx="6" fill="#ffffff"/>',
+            _text(LEFT, 28, title, 15, more=' font-weight="600"')]
+
+
 def _head(width, height, title, contenders, peer_name):
     """The lines in front of the panels: the title and who has which colour."""
-    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-             f'viewBox="0 0 {width} {height}" font-family="Helvetica, Arial, sans-serif" fill="#24292f">',
-             f'<rect width="{width}" height="{height}" rx="6" fill="#ffffff"/>',
-             _text(LEFT, 28, title, 15, more=' font-weight="600"')]
+    lines = _opening(width, height, title)
     x = LEFT
     for contender, colour in zip(contenders, COLOURS):
         lines.append(f'<rect x="{x}" y="42" width="12" height="12" fill="{colour}"/>')
@@ -166,12 +171,11 @@ def draw_ratios(rows, gpu, ratio):
         value = min(max(value, LEAST_RATIO), MOST_RATIO)
         return round(bottom - math.log(value / LEAST_RATIO) / math.log(MOST_RATIO / LEAST_RATIO) * RATIO_HEIGHT, 1)
 
-    width, height = left + RATIO_WIDTH + LEFT, bottom + 32
-    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-             f'viewBox="0 0 {width} {height}" font-family="Helvetica, Arial, sans-serif" fill="#24292f">',
-             f'<rect width="{width}" height="{height}" rx="6" fill="#ffffff"/>',
-             _text(LEFT, 28, f"Prefill on {gpu}, {len(rows)} shapes: fastest peer / cubinery, against all tokens", 15,
-                   more=' font-weight="600"')]
+    def x_of(total):
+        return left + 14 + (math.log(total) - least) / (most - least) * (RATIO_WIDTH - 60)
+
+    lines = _opening(left + RATIO_WIDTH + LEFT, bottom + 32,
+                     f"Prefill on {gpu}, {len(rows)} shapes: fastest peer / cubinery, against all tokens")
     for i, (kind, colour) in enumerate(zip(kinds, COLOURS)):
         lines.append(f'<circle cx="{LEFT + 6 + 130 * i}" cy="48" r="4" fill="{colour}"/>')
         lines.append(_text(LEFT + 16 + 130 * i, 52, kind))
@@ -185,11 +189,10 @@ def draw_ratios(rows, gpu, ratio):
         total = sum(row["seqlens"])
         # Shapes of one length lie beside each other.
         beside = seen[total] = seen.get(total, -1) + 1
-        x = left + 14 + (math.log(total) - least) / (most - least) * (RATIO_WIDTH - 60) + beside % 16 * 2
+        x = x_of(total) + beside % 16 * 2
         colour = COLOURS[min(len(row["seqlens"]), 3) - 1]
         lines.append(f'<circle cx="{x:.1f}" cy="{y_of(ratio(row)):g}" r="3" fill="{colour}"/>')
     for total in tokens:
         if math.log2(total).is_integer():
-            x = left + 30 + (math.log(total) - least) / (most - least) * (RATIO_WIDTH - 60)
-            lines.append(_text(round(x, 1), bottom + 18, f"{total}", 11, "middle"))
+            lines.append(_text(round(x_of(total) + 16, 1), bottom + 18, f"{total}", 11, "middle"))
     return "\n".join([*lines, "</svg>"]) + "\n"

@@ -93,14 +93,16 @@ def tokens(row):
 # --- Side by side with other libraries
 
 
+def in_time(records):
+    """The rows of all records, earlier ones first."""
+    return sorted((row for record in records for row in record["rows"]), key=lambda r: (r["date"], r.get("time", "")))
+
+
 def compared_rows(records):
     """The rows of all side-by-side records, of one that was run again the latest; earlier_ms: of peers that were not
     in that run."""
-    def when(row):
-        return row["date"], row.get("time", "")
-
     rows = {}
-    for row in sorted((r for record in records for r in record["rows"] if r.get("peers_ms")), key=when):
+    for row in (r for r in in_time(records) if r.get("peers_ms")):
         earlier = rows.get(row["label"], {"peers_ms": {}, "earlier_ms": {}})
         missing = {**earlier["earlier_ms"], **earlier["peers_ms"]}
         rows[row["label"]] = row | {"earlier_ms": {p: ms for p, ms in missing.items() if p not in row["peers_ms"]}}
@@ -149,25 +151,21 @@ def ratio(row):
 def error_table(records):
     """Errors on the same data, each library's from its latest run."""
     errors = {}
-    for record in records:
-        for row in record["rows"]:
-            if row["op"] != "gdn_prefill" or row["qk_heads"] != 16 or row["v_heads"] != 32 or row["seqlens"] != [8192]:
-                continue
-            for name, entry in row.get("contenders", {}).items():
-                if "error_o" in entry:
-                    kept = errors.setdefault(row["protocol"], {})
-                    when = row["date"], row.get("time", "")
-                    if name not in kept or when > kept[name][0]:
-                        kept[name] = when, entry["error_o"], entry["error_state"]
+    for row in in_time(records):
+        if row["op"] != "gdn_prefill" or (row["qk_heads"], row["v_heads"], row["seqlens"]) != (16, 32, [8192]):
+            continue
+        errors.setdefault(row["protocol"], {}).update(
+            {name: (entry["error_o"], entry["error_state"])
+             for name, entry in row["contenders"].items() if "error_o" in entry})
     peers = sorted({name for found in errors.values() for name in found} - {"cubinery"})
     lines = []
     for protocol, found in sorted(errors.items()):
-        ours = found["cubinery"][1:]
+        ours = found["cubinery"]
         cells = [f"{100 * ours[0]:.3f}, {100 * ours[1]:.3f}"]
         for peer in peers:
-            theirs = found.get(peer, (None, None, None))[1:]
+            theirs = found.get(peer)
             cells.append(f"{100 * theirs[0]:.3f}, {100 * theirs[1]:.3f} "
-                         f"({ours[0] / theirs[0]:.2f}, {ours[1] / theirs[1]:.2f})" if theirs[0] else "")
+                         f"({ours[0] / theirs[0]:.2f}, {ours[1] / theirs[1]:.2f})" if theirs else "")
         lines.append([protocol, *cells])
     return table(["", "cubinery", *(f"{peer_name(peer)} (cubinery / it)" for peer in peers)], lines)
 
