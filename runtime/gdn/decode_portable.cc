@@ -1,5 +1,6 @@
 #include "runtime/gdn/decode_portable.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -9,34 +10,38 @@
 namespace cubinery::gdn {
 namespace {
 
+// Of a grid's second dimension.
+constexpr unsigned kMostRows = 65535;
+
 class PortableDecodeRunner final : public DecodeRunner {
  public:
   PortableDecodeRunner(const DecodeProblem& problem, const GdnDecodeKey& key, Kernel kernel)
       : problem_(problem),
         warps_per_request_(problem.heads.count() * (key.value_dim / key.warp_v)),
         warps_per_block_(key.warps),
-        max_batch_(std::numeric_limits<int>::max() / 2 / warps_per_request_),
         kernel_(std::move(kernel)) {}
 
   const Kernel& kernel() const override { return kernel_; }
-  std::int64_t max_batch() const override { return max_batch_; }
+  std::int64_t max_batch() const override { return std::numeric_limits<int>::max(); }
 
   Status launch(Stream stream, const DecodeArgs& args, std::int64_t batch) const override {
     GdnDecodeParams params{};
     CUBINERY_RETURN_IF_ERROR(bind_decode(problem_, args, batch, &params));
-    // At most half of what an int holds.
-    const auto warps = static_cast<unsigned>(batch) * static_cast<unsigned>(warps_per_request_);
-    const auto per_block = static_cast<unsigned>(warps_per_block_);
-    return kernel_.launch(
-        stream, {.grid_x = (warps + per_block - 1) / per_block, .programmatic = args.programmatic},
-        params);
+    const auto requests = static_cast<unsigned>(batch);
+    const unsigned rows = std::min(requests, kMostRows);
+    const int blocks = (warps_per_request_ + warps_per_block_ - 1) / warps_per_block_;
+    return kernel_.launch(stream,
+                          {.grid_x = static_cast<unsigned>(blocks),
+                           .grid_y = rows,
+                           .grid_z = (requests - 1) / rows + 1,
+                           .programmatic = args.programmatic},
+                          params);
   }
 
  private:
   DecodeProblem problem_;
   int warps_per_request_;
   int warps_per_block_;
-  std::int64_t max_batch_;
   Kernel kernel_;
 };
 
@@ -48,10 +53,13 @@ std::vector<std::tuple<GdnDecodeKey>> vk_keys(GdnDecodeKey key) {
   key.vec_bytes = 16;
   while (row_bytes % (key.k_lanes * key.vec_bytes) != 0) key.vec_bytes /= 2;
   GdnDecodeKey wide = key, narrow = key;
-  wide.warp_v = 16;
-  if (!valid(wide)) wide.warp_v = 8;  // a long key_dim: half as many columns per thread
+  // Twice what it holds, or what is valid: value_dim may be short, key_dim long.
+  wide.held_v = size_of(key.states.dtype) < 4 ? 16 : 8;
+  wide.warp_v = 2 * wide.held_v;
   wide.warps = 1;
-  narrow.warp_v = 8;
+  if (!valid(wide)) wide.warp_v = wide.held_v;
+  if (!valid(wide)) wide.warp_v = wide.held_v = 8;
+  narrow.warp_v = narrow.held_v = 4;
   narrow.warps = 2;
   return {wide, narrow};
 }
@@ -64,11 +72,11 @@ std::vector<std::tuple<GdnDecodeKey>> kv_keys(GdnDecodeKey key) {
   const auto with_vector_of = [&](int elements, int warps) {
     GdnDecodeKey made = key;
     made.vec_bytes = elements * size_of(key.states.dtype);
-    made.warp_v = 32 / key.k_lanes * elements;
+    made.warp_v = made.held_v = 32 / key.k_lanes * elements;
     made.warps = warps;
     return made;
   };
-  return {with_vector_of(4, 4), with_vector_of(2, 2)};
+  return {with_vector_of(4, 2), with_vector_of(2, 2)};
 }
 
 }  // namespace

@@ -21,8 +21,8 @@ class DecodePortable final : public DecodePortableBase {
     return std::nullopt;
   }
 
-  // Two that sum in the same order.  The first is wide: many value columns per warp, few and long
-  // streams of loads, for large batches.  The second is narrow: more warps, for small batches.
+  // Two that sum in the same order.  The first is wide: many value columns per warp, for large
+  // batches.  The second is narrow: more warps, for small batches.
   std::vector<KeySet> default_keys(const DecodeProblem& problem,
                                    const Target& target) const override;
 

@@ -33,6 +33,22 @@ struct Vec {
   }
 };
 
+// One instruction.  Requires: p is aligned to the vector.
+template <DType kDType>
+__device__ void load_vector(Vec<kDType, 16>& dst, const void* p) {
+  const uint4 words = *static_cast<const uint4*>(p);
+  dst.words[0] = words.x, dst.words[1] = words.y, dst.words[2] = words.z, dst.words[3] = words.w;
+}
+template <DType kDType>
+__device__ void load_vector(Vec<kDType, 8>& dst, const void* p) {
+  const uint2 words = *static_cast<const uint2*>(p);
+  dst.words[0] = words.x, dst.words[1] = words.y;
+}
+template <DType kDType>
+__device__ void load_vector(Vec<kDType, 4>& dst, const void* p) {
+  dst.words[0] = *static_cast<const unsigned*>(p);
+}
+
 // Streaming accesses (.cs): the data is not used again soon, so it leaves the caches first.
 // `volatile` keeps the loads in program order, in front of the arithmetic, so that all of them are
 // in flight at once.  Requires: p is aligned to the vector.

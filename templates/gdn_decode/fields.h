@@ -20,10 +20,10 @@ struct Fields<GdnDecodeKey> {
                  fixed("dtype", &Key::dtype), fixed("output_dtype", &Key::output_dtype)},
       gdn::input_dtype_fields<Key>(), gdn::state_dtype_fields<Key>(),
       gdn::state_place_fields<Key>(), gdn::input_mode_fields<Key>(), gdn::state_use_fields<Key>(),
-      std::tuple{tuned("warp_v", &Key::warp_v, 4, 8, 16),
-                 tuned_bits("k_lanes", &Key::k_lanes, 4, 8, 16),
-                 tuned_bits("vec_bytes", &Key::vec_bytes, 4, 8, 16),
-                 tuned("warps", &Key::warps, 1, 2, 4, 8)});
+      std::tuple{
+          tuned("warp_v", &Key::warp_v, 4, 8, 16, 32), tuned("held_v", &Key::held_v, 4, 8, 16),
+          tuned_bits("k_lanes", &Key::k_lanes, 4, 8, 16),
+          tuned_bits("vec_bytes", &Key::vec_bytes, 4, 8, 16), tuned("warps", &Key::warps, 1, 2)});
 };
 
 }  // namespace cubinery

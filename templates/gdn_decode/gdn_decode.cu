@@ -6,18 +6,20 @@
 //
 //   d = beta (v - e^g s);   o = scale (e^g r + (q.k) d);   S <- e^g S + k d^T
 //
-// One warp <-> (request, head, warp_v value columns).  Its part of S stays in registers between the
-// load and the store; k_lanes lanes share a column and sum over key_dim by shuffles.  Warps share
-// nothing: no shared memory, no block barrier.  The time is that of reading and writing S once. All
-// arithmetic is fp32; o and S are rounded once, when they are stored.
-#include "common/gates.cuh"
+// One warp <-> (request, head, warp_v value columns), of which it holds held_v in registers: where
+// a piece has been updated and stored, the one held_v columns on is loaded.  Warps share nothing:
+// no shared memory, no block barrier.  The time is that of reading and writing S once.  All
+// arithmetic is fp32; o and S are rounded once, when they are stored.  common/step.cuh has how
+// lanes share it.
+#include "common/given_gates.cuh"
 #include "common/launch.cuh"
 #include "common/math.cuh"
 #include "common/norm.cuh"
 #include "common/operands.cuh"
 #include "common/slots.cuh"
+#include "common/step.cuh"
+#include "common/uniform.cuh"
 #include "common/vec.cuh"
-#include "common/warp.cuh"
 #include "gdn_decode/key.h"
 
 #ifdef CUBINERY_KEY
@@ -30,65 +32,97 @@ static_assert(cubinery::valid(kKey), "gdn_decode: key outside the tuning space")
 namespace {
 
 using namespace cubinery;  // NOLINT: a translation unit of its own
-using gdn::StateLayout;
 
-constexpr bool kRowsAreV = kKey.states.layout == StateLayout::kVK;
-constexpr int kVLanes = 32 / kKey.k_lanes;
-constexpr int kKLaneStride = kRowsAreV ? 1 : kVLanes;  // between the lanes of a value column
-constexpr int kVec = kKey.vec_bytes / size_of(kKey.states.dtype);
-constexpr int kKPart = kKey.key_dim / kKey.k_lanes;          // elements of k and q per thread
-constexpr int kVPart = kKey.warp_v / kVLanes;                // value columns per thread
-constexpr int kRows = kRowsAreV ? kVPart : kKPart;           // state rows per thread
-constexpr int kVecs = (kRowsAreV ? kKPart : kVPart) / kVec;  // vectors per row and thread
-constexpr int kRowLength = kRowsAreV ? kKey.key_dim : kKey.value_dim;
+using Step = dev::Step<kKey>;
+using Piece = Step::Piece;
 
-// The lanes that run along a row are neighbours, so that a warp's loads coalesce.
-struct Lane {
-  int k = kRowsAreV ? threadIdx.x % kKey.k_lanes : threadIdx.x % 32 / kVLanes;
-  int v = kRowsAreV ? threadIdx.x % 32 / kKey.k_lanes : threadIdx.x % kVLanes;
-};
+constexpr int kPieces = kKey.warp_v / Step::kPieceV;
+constexpr int kHeld = kKey.held_v / Step::kPieceV;
 
-__device__ float sum_over_k(float x) { return dev::sum_over_lanes<kKey.k_lanes, kKLaneStride>(x); }
-
-// Position in key_dim of this thread's element `e` of k and q.
-__device__ int k_index(Lane lane, int e) {
-  return kRowsAreV ? (e / kVec * kKey.k_lanes + lane.k) * kVec + e % kVec
-                   : e * kKey.k_lanes + lane.k;
-}
-
-// Position in the warp's columns of this thread's column `e`.
-__device__ int v_index(Lane lane, int e) {
-  return kRowsAreV ? e * kVLanes + lane.v : (e / kVec * kVLanes + lane.v) * kVec + e % kVec;
-}
-
-// A thread's part of the state: rows[r][c] holds kVec neighbours of one state row.
-struct StatePart {
-  dev::Vec<kKey.states.dtype, kKey.vec_bytes> rows[kRows][kVecs];
-
-  // Element (k_index(ke), v_index(ve)).
-  __device__ float get(int ke, int ve) const {
-    return kRowsAreV ? rows[ve][ke / kVec].get(ke % kVec) : rows[ke][ve / kVec].get(ve % kVec);
-  }
-
-  // Offset in the head's matrix of rows[r][c]; the warp's columns start at first_v.
-  static __device__ int offset(Lane lane, int first_v, int r, int c) {
-    const int row = kRowsAreV ? first_v + v_index(lane, r) : k_index(lane, r);
-    const int column = kRowsAreV ? k_index(lane, c * kVec) : first_v + v_index(lane, c * kVec);
-    return row * kRowLength + column;
+// The heads of q, k and v for a head of the operator.
+struct OwnHeads {
+  int q, k, v;
+  __device__ OwnHeads(const GdnDecodeParams& p, int h)
+      : k(dev::own_head(p.k, h)), v(dev::own_head(p.v, h)) {
+    q = p.q.group == p.k.group ? k : dev::own_head(p.q, h);
   }
 };
 
-// This thread's elements of a row of key_dim, divided by the row's norm with use_qk_l2norm.
-__device__ void load_key_row(float (&dst)[kKPart], Lane lane, const dev::Storage<kKey.dtype>* row) {
+__device__ const dev::Storage<kKey.dtype>* row_of(const InputRows<RequestStrides>& rows,
+                                                  long long n, int own_head) {
+  return dev::as<kKey.dtype>(rows.data) + dev::offset_of(rows.stride, {n, own_head});
+}
+
+// The output of a request that has no slot.
+__device__ void fill_output(dev::Storage<kKey.output_dtype>* o, dev::Slots::Kind kind) {
+  const float fill = kind == dev::Slots::Kind::kZero ? 0.0f : dev::nan();
+  for (int v = threadIdx.x % 32; v < kKey.warp_v; v += 32) {
+    o[v] = dev::from_float<kKey.output_dtype>(fill);
+  }
+}
+
+// A thread's columns of the state on their way through its registers.
+class Columns {
+ public:
+  // `state`: the thread's first vector; `values`: its first column's.
+  __device__ Columns(const dev::Storage<kKey.states.dtype>* state,
+                     const dev::Storage<kKey.dtype>* values)
+      : state_(state), values_(values) {
 #pragma unroll
-  for (int e = 0; e < kKPart; ++e) dst[e] = dev::load<kKey.dtype>(row, k_index(lane, e));
-  if constexpr (kKey.inputs.use_qk_l2norm) dev::normalize<kKey.k_lanes, kKLaneStride>(dst);
-}
+    for (int i = 0; i < kHeld; ++i) load(i);
+  }
 
-__device__ void store_output(const GdnDecodeParams& p, Lane lane, long long n, int h, int v,
-                             float value) {
-  if (lane.k != 0) return;  // all k lanes of a column hold the same value
-  dev::row_at<kKey.output_dtype>(p.o, {n, h})[v] = dev::from_float<kKey.output_dtype>(value);
+  __device__ const Piece& piece(int place) const { return pieces_[place]; }
+  __device__ float value(int place, int column) const { return given_values_[place][column]; }
+
+  // The piece held_v columns on takes this one's place.
+  __device__ void load_next(int place) {
+    if constexpr (kHeld < kPieces) load(place);
+  }
+
+  // Behind this, load_next() loads what is held_v columns further on.
+  __device__ void advance() {
+    state_ += Piece::offset(kHeld, 0);
+    values_ += kKey.held_v;
+  }
+
+ private:
+  __device__ void load(int place) {
+    if constexpr (kKey.states.has_initial) {
+#pragma unroll
+      for (int c = 0; c < Step::kVecs; ++c) {
+        dev::load_streaming(pieces_[place].vecs[c], state_ + Piece::offset(place, c));
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < Step::kColumns; ++j) {
+      given_values_[place][j] = dev::load<kKey.dtype>(values_, place * Step::kPieceV + j);
+    }
+  }
+
+  const dev::Storage<kKey.states.dtype>* state_;
+  const dev::Storage<kKey.dtype>* values_;
+  Piece pieces_[kHeld];
+  float given_values_[kHeld][Step::kColumns];
+};
+
+// Rounds and stores a piece; `state` is the thread's first vector of it.
+__device__ void store(dev::Storage<kKey.states.dtype>* state, int place, const Piece& old,
+                      const dev::StepFactors& factors, const float (&k)[Step::kKPart],
+                      const float (&d)[Step::kColumns]) {
+#pragma unroll
+  for (int c = 0; c < Step::kVecs; ++c) {
+    float values[Step::kVec];
+#pragma unroll
+    for (int i = 0; i < Step::kVec; ++i) {
+      const int ke = Piece::key_of(c, i), j = Piece::column_of(i);
+      const float before = kKey.states.has_initial ? old.get(ke, j) : 0.0f;
+      values[i] = dev::updated(factors, before, k[ke], d[j]);
+    }
+    dev::Vec<kKey.states.dtype, kKey.vec_bytes> vec;
+    vec.set(values);
+    dev::store_streaming(state + Piece::offset(place, c), vec);
+  }
 }
 
 }  // namespace
@@ -97,91 +131,84 @@ __device__ void store_output(const GdnDecodeParams& p, Lane lane, long long n, i
 extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
     gdn_decode(const __grid_constant__ GdnDecodeParams p) {
   constexpr int kTiles = kKey.value_dim / kKey.warp_v;
-  const int unit = blockIdx.x * kKey.warps + threadIdx.x / 32;
-  const int row = unit / kTiles;  // request and head
+  const int unit = blockIdx.x * kKey.warps + dev::uniform(threadIdx.x / 32);
+  const int h = unit / kTiles;
+  const long long n = blockIdx.y + static_cast<long long>(blockIdx.z) * gridDim.y;
+  if (h >= p.heads || n >= p.requests) return;  // whole warps: no barrier below spans warps
   const int first_v = unit % kTiles * kKey.warp_v;
-  const long long n = row / p.heads;
-  const int h = row % p.heads;
-  if (n >= p.requests) return;  // whole warps leave: no barrier below spans warps
-  const Lane lane;
+  const Step::Lane lane;
+  const RequestStrides::At at{n, h};
 
   dev::wait_for_previous_kernel();
-  const dev::Slots slots = dev::slots_of<kKey>(p.states, n);
-  if (slots.kind == dev::Slots::Kind::kSkip) return;
-  if (slots.kind != dev::Slots::Kind::kCompute) {
-    const float fill = slots.kind == dev::Slots::Kind::kZero ? 0.0f : dev::nan();
-#pragma unroll
-    for (int ve = 0; ve < kVPart; ++ve) {
-      store_output(p, lane, n, h, first_v + v_index(lane, ve), fill);
-    }
-    return;
-  }
+  // Indices first: states wait for them.  Then what does not, used when the states are on their
+  // way.
+  const dev::GivenSlots<kKey> given_slots(p.states, n);
+  const OwnHeads own(p, h);
+  const dev::KeyRow<kKey> given_k(row_of(p.k, n, own.k), p.k.aligned, lane);
+  const dev::KeyRow<kKey> given_q(row_of(p.q, n, own.q), p.q.aligned, lane);
+  const dev::GivenGates given = dev::load_gates<kKey>(p.gates, at);
+  const dev::GatesOfTokens all = dev::gates_of_tokens<kKey>(p.gates, h);
+  auto* o = dev::row_at<kKey.output_dtype>(p.o, at) + first_v;
+  const dev::Slots slots = given_slots.resolve(p.states);
+  if (dev::all_lanes(slots.kind == dev::Slots::Kind::kSkip)) return;
+  if (dev::all_lanes(slots.kind != dev::Slots::Kind::kCompute)) return fill_output(o, slots.kind);
 
-  // The long loads first; everything up to their first use hides behind them.
-  StatePart state;
-  if constexpr (kKey.states.has_initial) {
-    const auto* head = dev::matrix_at<kKey.states.dtype>(p.states.read, slots.read, h);
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-      for (int c = 0; c < kVecs; ++c) {
-        dev::load_streaming(state.rows[r][c], head + StatePart::offset(lane, first_v, r, c));
-      }
-    }
-  }
+  const int v = first_v + lane.v * Step::kColumns;  // this thread's first column
+  const int first_vector = Piece::first(lane, v);
+  Columns columns(dev::matrix_at<kKey.states.dtype>(p.states.read, slots.read, h) + first_vector,
+                  row_of(p.v, n, own.v) + v);
   dev::allow_next_kernel();
-  float k[kKPart];
-  float q[kKPart];
-  load_key_row(k, lane, dev::row_at<kKey.dtype>(p.k, {n, h}));
-  load_key_row(q, lane, dev::row_at<kKey.dtype>(p.q, {n, h}));
+  float k[Step::kKPart], q[Step::kKPart];
+  given_k.get(k);
+  given_q.get(q);
+  if constexpr (kKey.inputs.use_qk_l2norm) {
+    dev::normalize<kKey.k_lanes, Step::kKLaneStride>(k);
+    dev::normalize<kKey.k_lanes, Step::kKLaneStride>(q);
+  }
   float qk = 0.0f;
 #pragma unroll
-  for (int e = 0; e < kKPart; ++e) qk = fmaf(q[e], k[e], qk);
-  qk = sum_over_k(qk);
-  const float decay = dev::decay_of<kKey>(p.gates, {n, h});
-  const float beta = dev::beta_of<kKey>(p.gates, {n, h});
+  for (int e = 0; e < Step::kKPart; ++e) qk = fmaf(q[e], k[e], qk);
+  // e^-128 is 0, which is where the logarithm is cut off.
+  const dev::StepFactors factors{.decay = kKey.inputs.gate_mode == gdn::GateMode::kAlpha
+                                              ? given.g
+                                              : expf(dev::log_decay_of<kKey>(all, given)),
+                                 .beta = dev::beta_of<kKey>(given),
+                                 .qk = Step::sum_over_k(qk),
+                                 .scale = p.scale};
 
-  float d[kVPart];
+  auto* written =
+      dev::matrix_at<kKey.states.dtype>(p.states.written, slots.write, h) + first_vector;
+  const bool stores = kKey.states.store && dev::all_lanes(slots.store);
+  o += lane.v * Step::kColumns;
+#pragma unroll 1
+  for (int first = 0; first < kPieces; first += kHeld) {
+    columns.advance();
 #pragma unroll
-  for (int ve = 0; ve < kVPart; ++ve) {
-    float s = 0.0f;
-    float r = 0.0f;
-    if constexpr (kKey.states.has_initial) {
+    for (int place = 0; place < kHeld; ++place) {
+      const Piece& state = columns.piece(place);
+      float d[Step::kColumns];
 #pragma unroll
-      for (int ke = 0; ke < kKPart; ++ke) {
-        s = fmaf(k[ke], state.get(ke, ve), s);
-        r = fmaf(q[ke], state.get(ke, ve), r);
-      }
-      s = sum_over_k(s);
-      r = sum_over_k(r);
-    }
-    const int v = first_v + v_index(lane, ve);
-    const float value = dev::load<kKey.dtype>(dev::row_at<kKey.dtype>(p.v, {n, h}), v);
-    // Every fused multiply-add is written out: the compiler's choice differs between tilings, and
-    // so would bits.
-    d[ve] = beta * fmaf(-decay, s, value);
-    store_output(p, lane, n, h, v, p.scale * fmaf(qk, d[ve], __fmul_rn(decay, r)));
-  }
-
-  if constexpr (kKey.states.store) {
-    if (!slots.store) return;
-    auto* head = dev::matrix_at<kKey.states.dtype>(p.states.written, slots.write, h);
+      for (int j = 0; j < Step::kColumns; ++j) {
+        float s = 0.0f, r = 0.0f;
+        if constexpr (kKey.states.has_initial) {
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-      for (int c = 0; c < kVecs; ++c) {
-        float values[kVec];
-#pragma unroll
-        for (int i = 0; i < kVec; ++i) {
-          const int ke = kRowsAreV ? c * kVec + i : r;
-          const int ve = kRowsAreV ? r : c * kVec + i;
-          const float old = kKey.states.has_initial ? __fmul_rn(decay, state.get(ke, ve)) : 0.0f;
-          values[i] = fmaf(k[ke], d[ve], old);
+          for (int e = 0; e < Step::kKPart; ++e) {
+            s = fmaf(k[e], state.get(e, j), s);
+            r = fmaf(q[e], state.get(e, j), r);
+          }
+          s = Step::sum_over_k(s);
+          r = Step::sum_over_k(r);
         }
-        dev::Vec<kKey.states.dtype, kKey.vec_bytes> updated;
-        updated.set(values);
-        dev::store_streaming(head + StatePart::offset(lane, first_v, r, c), updated);
+        d[j] = dev::correction(factors, s, columns.value(place, j));
+        if (lane.k == 0) {  // all k lanes of a column hold the same value
+          o[place * Step::kPieceV + j] =
+              dev::from_float<kKey.output_dtype>(dev::output_of(factors, r, d[j]));
+        }
       }
+      if (stores) store(written, place, state, factors, k, d);
+      if (first + kHeld < kPieces) columns.load_next(place);
     }
+    written += Piece::offset(kHeld, 0);
+    o += kKey.held_v;
   }
 }

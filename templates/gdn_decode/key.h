@@ -17,10 +17,12 @@ struct GdnDecodeKey {
   gdn::Inputs inputs{};
   gdn::States states{};
 
-  // Tuned.  A warp owns warp_v value columns of one head's state; k_lanes of its lanes lie along
-  // key_dim. Results depend on k_lanes and vec_bytes (the order of summation), not on warp_v and
-  // warps.
+  // Tuned.  A warp owns warp_v value columns of one head's state and holds held_v of them at a
+  // time, the next ones on their way into the registers of those that are done; k_lanes of its
+  // lanes lie along key_dim. Results depend on k_lanes and vec_bytes (the order of summation)
+  // alone.
   int warp_v = 16;
+  int held_v = 16;
   int k_lanes = 8;
   int vec_bytes = 16;  // of the state, per load and store
   int warps = 4;       // per block
@@ -30,7 +32,7 @@ constexpr int threads(const GdnDecodeKey& key) { return key.warps * 32; }
 
 // Registers that a thread needs for its part of the state, of k and of q.
 constexpr int data_registers(const GdnDecodeKey& key) {
-  return key.key_dim * key.warp_v * size_of(key.states.dtype) / (32 * 4) +
+  return key.key_dim * key.held_v * size_of(key.states.dtype) / (32 * 4) +
          2 * key.key_dim / key.k_lanes;
 }
 
@@ -51,10 +53,11 @@ constexpr const char* why_invalid(const GdnDecodeKey& key) {
   if (key.warp_v < 1 || key.value_dim % key.warp_v != 0) return "warp_v must divide value_dim";
   if (rows_are_v && key.key_dim % (key.k_lanes * vec) != 0)
     return "k_lanes * vec_bytes must divide a row of key_dim";
-  if (rows_are_v && key.warp_v % v_lanes != 0) return "warp_v must be a multiple of 32 / k_lanes";
+  if (key.held_v < 1 || key.warp_v % key.held_v != 0) return "held_v must divide warp_v";
+  if (rows_are_v && key.held_v % v_lanes != 0) return "held_v must be a multiple of 32 / k_lanes";
   if (!rows_are_v && key.key_dim % key.k_lanes != 0) return "k_lanes must divide key_dim";
-  if (!rows_are_v && key.warp_v % (v_lanes * vec) != 0)
-    return "warp_v must be a multiple of a row of (32 / k_lanes) * vec_bytes";
+  if (!rows_are_v && key.held_v % (v_lanes * vec) != 0)
+    return "held_v must be a multiple of a row of (32 / k_lanes) * vec_bytes";
   // Compilers spill registers for these.
   if (!rows_are_v && key.k_lanes == 4 && key.vec_bytes == 4)
     return "k_lanes = 4 needs vec_bytes = 8 or 16 with state_layout = kv";

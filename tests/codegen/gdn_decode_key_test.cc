@@ -44,14 +44,15 @@ constexpr GdnDecodeKey kUnusual{.key_dim = 64,
                                            .has_initial = false,
                                            .store = false},
                                 .warp_v = 32,
+                                .held_v = 16,
                                 .k_lanes = 16,
                                 .vec_bytes = 8,
                                 .warps = 2};
 
-// Bytes of this file change: cubins in every cache are recompiled and results written before are
-// lost. If that is meant, rename the file to v2, raise kIdentitySchema and say so in CHANGELOG.md.
+// Bytes of this file change: decode's cubins in every cache are compiled again, and its results
+// written before are lost.  If that is meant, rename the file and say so in CHANGELOG.md.
 TEST_CASE("GdnDecodeKeysPrintAsInTheGoldenFile", "[cpu]") {
-  std::ifstream file(CUBINERY_TEST_DIR "/golden/gdn_decode_key_v1.txt");
+  std::ifstream file(CUBINERY_TEST_DIR "/golden/gdn_decode_key_v2.txt");
   const std::string golden{std::istreambuf_iterator<char>(file), {}};
   std::string text;
   for (const GdnDecodeKey& key : {GdnDecodeKey{}, kUnusual}) {
@@ -61,7 +62,7 @@ TEST_CASE("GdnDecodeKeysPrintAsInTheGoldenFile", "[cpu]") {
 }
 
 TEST_CASE("TheGoldenKeysAreStillRead", "[cpu]") {
-  std::ifstream file(CUBINERY_TEST_DIR "/golden/gdn_decode_key_v1.txt");
+  std::ifstream file(CUBINERY_TEST_DIR "/golden/gdn_decode_key_v2.txt");
   std::string name;
   std::string json;
   std::string code;
@@ -96,24 +97,26 @@ TEST_CASE("FieldsCarryTheNamesOfTheirMembers", "[cpu]") {
   CHECK_PART_MEMBER(GdnDecodeKey, "has_initial_state", states.has_initial, false);
   CHECK_PART_MEMBER(GdnDecodeKey, "store_state", states.store, false);
   CHECK_MEMBER(GdnDecodeKey, warp_v, 64);
+  CHECK_MEMBER(GdnDecodeKey, held_v, 8);
   CHECK_MEMBER(GdnDecodeKey, k_lanes, 16);
   CHECK_MEMBER(GdnDecodeKey, vec_bytes, 8);
   CHECK_MEMBER(GdnDecodeKey, warps, 2);
 }
 
 TEST_CASE("CandidatesOfTheUsualProblemsAreThisMany", "[cpu]") {
-  CHECK(test::count_candidates(key_of(StateLayout::kVK, DType::kF32)) == 96);
-  CHECK(test::count_candidates(key_of(StateLayout::kVK, DType::kBF16)) == 96);
-  CHECK(test::count_candidates(key_of(StateLayout::kVK, DType::kF16)) == 96);
-  CHECK(test::count_candidates(key_of(StateLayout::kKV, DType::kF32)) == 60);
-  CHECK(test::count_candidates(key_of(StateLayout::kKV, DType::kBF16)) == 36);
-  CHECK(test::count_candidates(key_of(StateLayout::kKV, DType::kF16)) == 36);
+  CHECK(test::count_candidates(key_of(StateLayout::kVK, DType::kF32)) == 138);
+  CHECK(test::count_candidates(key_of(StateLayout::kVK, DType::kBF16)) == 138);
+  CHECK(test::count_candidates(key_of(StateLayout::kVK, DType::kF16)) == 138);
+  CHECK(test::count_candidates(key_of(StateLayout::kKV, DType::kF32)) == 82);
+  CHECK(test::count_candidates(key_of(StateLayout::kKV, DType::kBF16)) == 46);
+  CHECK(test::count_candidates(key_of(StateLayout::kKV, DType::kF16)) == 46);
 }
 
 TEST_CASE("CandidatesKeepTheirProblem", "[cpu]") {
   for_each_candidate(kUnusual, [](const GdnDecodeKey& key) {
     GdnDecodeKey same = kUnusual;
     same.warp_v = key.warp_v;
+    same.held_v = key.held_v;
     same.k_lanes = key.k_lanes;
     same.vec_bytes = key.vec_bytes;
     same.warps = key.warps;
@@ -174,7 +177,7 @@ TEST_CASE("EachRuleOfTuningIsNamed", "[cpu]") {
   const auto kv = [](int warp_v, int k_lanes, int vec_bytes) {
     return broken_rule<GdnDecodeKey>([=](Key& key) {
       key.states.layout = StateLayout::kKV;
-      key.warp_v = warp_v;
+      key.warp_v = key.held_v = warp_v;
       key.k_lanes = k_lanes;
       key.vec_bytes = vec_bytes;
     });
@@ -197,8 +200,12 @@ TEST_CASE("EachRuleOfTuningIsNamed", "[cpu]") {
   }
   CHECK(broken_rule<GdnDecodeKey>([](Key& key) { key.key_dim = 48; }) ==
         "k_lanes * vec_bytes must divide a row of key_dim");
-  CHECK(broken_rule<GdnDecodeKey>([](Key& key) { key.warp_v = 2; }) ==
-        "warp_v must be a multiple of 32 / k_lanes");
+  for (const int columns : {-16, 0, 12, 32}) {
+    CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.held_v = columns; }) ==
+          "held_v must divide warp_v");
+  }
+  CHECK(broken_rule<GdnDecodeKey>([](Key& key) { key.held_v = 2; }) ==
+        "held_v must be a multiple of 32 / k_lanes");
   CHECK(broken_rule<GdnDecodeKey>([](Key& key) {
           key.states.layout = StateLayout::kKV;
           key.key_dim = 16;
@@ -206,7 +213,7 @@ TEST_CASE("EachRuleOfTuningIsNamed", "[cpu]") {
           key.vec_bytes = 4;
         }) == "k_lanes must divide key_dim");
   CHECK(kv(16, 8, 16) == "none");
-  CHECK(kv(8, 8, 16) == "warp_v must be a multiple of a row of (32 / k_lanes) * vec_bytes");
+  CHECK(kv(8, 8, 16) == "held_v must be a multiple of a row of (32 / k_lanes) * vec_bytes");
   CHECK(kv(8, 4, 4) == "k_lanes = 4 needs vec_bytes = 8 or 16 with state_layout = kv");
   CHECK(kv(32, 8, 16) == "a thread's part of the state, k and q passes 128 registers");
 }

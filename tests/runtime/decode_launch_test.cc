@@ -106,12 +106,19 @@ TEST_CASE("EnoughWarpsForTheGridAndNoMore", "[cpu]") {
     const std::string chosen = bench.decode().choice(batch).configuration;
     const GdnDecodeKey key = test::decode_key(problem, test::values_in(problem, chosen)).value();
     CHECK(bench.decode().kernel(batch).info().canonical == canonical(key));
-    const std::int64_t warps = batch * 32 * 96 / key.warp_v;
+    const int warps = 32 * 96 / key.warp_v;  // of a request
     const CUlaunchConfig& config = bench.fake->launches.back().config;
-    CHECK(config.gridDimX == (warps + key.warps - 1) / key.warps);
-    CHECK(config.gridDimY * config.gridDimZ == 1);
+    CHECK(config.gridDimX == static_cast<unsigned>((warps + key.warps - 1) / key.warps));
+    CHECK((config.gridDimY == batch && config.gridDimZ == 1));
     CHECK(config.blockDimX == static_cast<unsigned>(threads(key)));
   }
+}
+
+TEST_CASE("RequestsBeyondAGridsSecondDimensionGoOnInTheThird", "[cpu]") {
+  const Bench bench({});
+  bench.launched(bench.args(65536));
+  const CUlaunchConfig& config = bench.fake->launches.back().config;
+  CHECK((config.gridDimY == 65535 && config.gridDimZ == 2));
 }
 
 TEST_CASE("AnEmptyBatchLaunchesNothing", "[cpu]") {

@@ -102,10 +102,10 @@ TEST_CASE("TheModelKnowsWhatTheH200TookToPrefill", "[cpu]") {
     }
     INFO(row.dump() << ", " << us << " us");
     CHECK(us > measured_us(row) / 1.3);
-    // It knows no gates: parts take less where all of them forget.
+    // It knows no gates: parts take less where some of them forget, or all.
     const std::string protocol = row.at("protocol");
     const bool forgets = protocol.starts_with("strong") || protocol.starts_with("extreme");
-    CHECK(us < measured_us(row) * (splits && forgets ? 1.7 : 1.3));
+    CHECK(us < measured_us(row) * (!splits ? 1.3 : forgets ? 1.7 : 1.5));
   }
 }
 
