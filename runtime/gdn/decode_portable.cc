@@ -53,22 +53,19 @@ std::vector<std::tuple<GdnDecodeKey>> vk_keys(GdnDecodeKey key) {
   key.vec_bytes = 16;
   while (row_bytes % (key.k_lanes * key.vec_bytes) != 0) key.vec_bytes /= 2;
   GdnDecodeKey wide = key, narrow = key;
-  // Twice what it holds, or what is valid: value_dim may be short, key_dim long.
-  wide.held_v = size_of(key.states.dtype) < 4 ? 16 : 8;
-  wide.warp_v = 2 * wide.held_v;
+  wide.warp_v = wide.held_v = size_of(key.states.dtype) < 4 ? 16 : 8;
   wide.warps = 1;
-  if (!valid(wide)) wide.warp_v = wide.held_v;
-  if (!valid(wide)) wide.warp_v = wide.held_v = 8;
   narrow.warp_v = narrow.held_v = 4;
   narrow.warps = 2;
   return {wide, narrow};
 }
 
-// Rows of the state lie along value_dim: a warp reads 16 (wide) or 8 (narrow) columns of eight rows
-// at a time, or half as many of sixteen, where eight would leave each thread more rows than it has
-// registers for.
+// Rows of the state lie along value_dim, and warps of a block side by side along them: a piece of
+// a row that is no whole number of 64 bytes is read twice from memory.  A thread has the rows of
+// key_dim / k_lanes: so many lanes that it has registers for them.
 std::vector<std::tuple<GdnDecodeKey>> kv_keys(GdnDecodeKey key) {
-  key.k_lanes = key.key_dim > 128 ? 16 : 8;
+  const bool is_short = size_of(key.states.dtype) < 4;
+  key.k_lanes = key.key_dim > 128 ? 16 : is_short ? 8 : 4;
   const auto with_vector_of = [&](int elements, int warps) {
     GdnDecodeKey made = key;
     made.vec_bytes = elements * size_of(key.states.dtype);
@@ -76,7 +73,8 @@ std::vector<std::tuple<GdnDecodeKey>> kv_keys(GdnDecodeKey key) {
     made.warps = warps;
     return made;
   };
-  return {with_vector_of(4, 2), with_vector_of(2, 2)};
+  if (key.k_lanes == 4) return {with_vector_of(2, 4), with_vector_of(2, 1)};
+  return {with_vector_of(4, 4), with_vector_of(2, 2)};
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ struct Fields<GdnDecodeKey> {
       std::tuple{
           tuned("warp_v", &Key::warp_v, 4, 8, 16, 32), tuned("held_v", &Key::held_v, 4, 8, 16),
           tuned_bits("k_lanes", &Key::k_lanes, 4, 8, 16),
-          tuned_bits("vec_bytes", &Key::vec_bytes, 4, 8, 16), tuned("warps", &Key::warps, 1, 2)});
+          tuned_bits("vec_bytes", &Key::vec_bytes, 4, 8, 16), tuned("warps", &Key::warps, 1, 2, 4)});
 };
 
 }  // namespace cubinery

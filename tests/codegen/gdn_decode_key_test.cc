@@ -104,12 +104,12 @@ TEST_CASE("FieldsCarryTheNamesOfTheirMembers", "[cpu]") {
 }
 
 TEST_CASE("CandidatesOfTheUsualProblemsAreThisMany", "[cpu]") {
-  CHECK(test::count_candidates(key_of(StateLayout::kVK, DType::kF32)) == 138);
-  CHECK(test::count_candidates(key_of(StateLayout::kVK, DType::kBF16)) == 138);
-  CHECK(test::count_candidates(key_of(StateLayout::kVK, DType::kF16)) == 138);
-  CHECK(test::count_candidates(key_of(StateLayout::kKV, DType::kF32)) == 82);
-  CHECK(test::count_candidates(key_of(StateLayout::kKV, DType::kBF16)) == 46);
-  CHECK(test::count_candidates(key_of(StateLayout::kKV, DType::kF16)) == 46);
+  CHECK(test::count_candidates(key_of(StateLayout::kVK, DType::kF32)) == 207);
+  CHECK(test::count_candidates(key_of(StateLayout::kVK, DType::kBF16)) == 207);
+  CHECK(test::count_candidates(key_of(StateLayout::kVK, DType::kF16)) == 207);
+  CHECK(test::count_candidates(key_of(StateLayout::kKV, DType::kF32)) == 123);
+  CHECK(test::count_candidates(key_of(StateLayout::kKV, DType::kBF16)) == 69);
+  CHECK(test::count_candidates(key_of(StateLayout::kKV, DType::kF16)) == 69);
 }
 
 TEST_CASE("CandidatesKeepTheirProblem", "[cpu]") {
