@@ -46,11 +46,11 @@ void run_row(const bench::Gpu& gpu, const gdn::DecodeProblem& problem, int batch
       {"qk_heads", problem.heads.k},
       {"v_heads", problem.heads.v},
       {"state_dtype", problem.states.dtype == DType::kF32 ? "f32" : "bf16"},
-      {"state_layout", kv ? "kv" : "vk"}};
+      {"state_layout", kv ? "kv" : "vk"},
+      {"programmatic", settings.programmatic}};
   ordered_json measured = {{"kernel", "gdn_decode"},
                            {"tuned", chosen.configuration},
                            {"rung", to_string(chosen.rung)},
-                           {"programmatic", settings.programmatic},
                            {"ms", bench::significant(ms.median)},
                            {"ms_p10", bench::significant(ms.p10)},
                            {"ms_p90", bench::significant(ms.p90)}};

@@ -192,8 +192,9 @@ def first_request_table(record):
 
 def decode_table(rows):
     """One line for each batch size: time and share of the copy rate for each state dtype and layout.  A plus: of
-    programmatic launches."""
-    cells = {(r["batch"], r["state_dtype"], r["state_layout"]): r for r in rows}
+    programmatic launches, where there are no others."""
+    cells = {(r["batch"], r["state_dtype"], r["state_layout"]): r
+             for r in sorted(rows, key=lambda r: not r["programmatic"])}
     kinds = [("f32", "vk"), ("f32", "kv"), ("bf16", "vk"), ("bf16", "kv")]
     lines = []
     for batch in sorted({key[0] for key in cells}):
