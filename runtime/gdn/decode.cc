@@ -58,14 +58,13 @@ Chosen Decode::choice(std::int64_t batch) const {
 
 Status Decode::launch(Stream stream, const DecodeArgs& args) const {
   const std::int64_t batch = args.q.rank > 0 ? args.q.shape[0] : -1;
-  const DecodeRunner& runner = state_->runner(point_of(state_->problem, batch));
-  if (batch < 0 || batch > runner.max_batch()) {
+  if (batch < 0 || batch > kMaxBatch) {
     const TensorName name{kDecodeOp, "q"};
     CUBINERY_RETURN_IF_ERROR(check_data(name, args.q, state_->problem.dtype));
-    return invalid(name, fmt::format("has B = {}; accepted: 0 to {}", batch, runner.max_batch()));
+    return invalid(name, fmt::format("has B = {}; accepted: 0 to {}", batch, kMaxBatch));
   }
   if (batch == 0) return {};
-  return runner.launch(stream, args, batch);
+  return state_->runner(point_of(state_->problem, batch)).launch(stream, args, batch);
 }
 
 }  // namespace gdn

@@ -27,12 +27,18 @@ constexpr int kDecodeRegisters = 57;
 // Warps of a block hold each other's registers.
 constexpr double kDecodeBlockShare = 0.05;
 
-// What pieces of rows cost: as many bytes more for each that is read at a time, by a warp along
-// key_dim or by a block along value_dim.
+// Every piece of a row that is read at a time, by a warp along key_dim or by a block along
+// value_dim, costs as much as so many bytes more.
+constexpr double kKeyPieceBytes = 2.2;
+constexpr double kValuePieceBytes = 14.3;
+
+// What the bytes of the state are multiplied by for that.
 double bytes_factor(const GdnDecodeKey& key) {
-  if (key.states.layout == StateLayout::kVK) return 1 + 2.2 / (key.k_lanes * key.vec_bytes);
+  if (key.states.layout == StateLayout::kVK) {
+    return 1 + kKeyPieceBytes / (key.k_lanes * key.vec_bytes);
+  }
   const int row = key.value_dim * size_of(key.states.dtype);
-  return 1 + 14.3 / std::min(row, 32 / key.k_lanes * key.vec_bytes * key.warps);
+  return 1 + kValuePieceBytes / std::min(row, 32 / key.k_lanes * key.vec_bytes * key.warps);
 }
 
 }  // namespace

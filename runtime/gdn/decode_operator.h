@@ -15,13 +15,14 @@ namespace cubinery {
 
 namespace gdn {
 
+// Kernels count requests in an int.
+inline constexpr std::int64_t kMaxBatch = std::numeric_limits<int>::max();
+
 // One configuration of the operator, loaded.  Immutable.
 class DecodeRunner {
  public:
   virtual ~DecodeRunner() = default;
   virtual const Kernel& kernel() const = 0;
-  // The largest batch whose grid fits.
-  virtual std::int64_t max_batch() const = 0;
   // Checks the arguments of `batch` requests, at least one, and launches.
   virtual Status launch(Stream stream, const DecodeArgs& args, std::int64_t batch) const = 0;
 };
@@ -30,8 +31,7 @@ using DecodePath = Path<DecodeProblem, DecodeRunner>;
 
 // A launch of so many requests; counts below 1 are taken as 1.
 inline Point point_of(const DecodeProblem& problem, std::int64_t batch) {
-  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
-  return {std::clamp<std::int64_t>(batch, 1, kMost) * problem.heads.count(), 1, 1};
+  return {std::clamp<std::int64_t>(batch, 1, kMaxBatch) * problem.heads.count(), 1, 1};
 }
 
 }  // namespace gdn

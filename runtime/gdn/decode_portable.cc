@@ -1,7 +1,6 @@
 #include "runtime/gdn/decode_portable.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "runtime/gdn/decode_args.h"
@@ -13,25 +12,28 @@ namespace {
 // Of a grid's second dimension.
 constexpr unsigned kMostRows = 65535;
 
+// Of a request.
+unsigned blocks_of(const GdnDecodeKey& key, int heads) {
+  const int warps = heads * (key.value_dim / key.warp_v);
+  return static_cast<unsigned>((warps + key.warps - 1) / key.warps);
+}
+
 class PortableDecodeRunner final : public DecodeRunner {
  public:
   PortableDecodeRunner(const DecodeProblem& problem, const GdnDecodeKey& key, Kernel kernel)
       : problem_(problem),
-        warps_per_request_(problem.heads.count() * (key.value_dim / key.warp_v)),
-        warps_per_block_(key.warps),
+        blocks_per_request_(blocks_of(key, problem.heads.count())),
         kernel_(std::move(kernel)) {}
 
   const Kernel& kernel() const override { return kernel_; }
-  std::int64_t max_batch() const override { return std::numeric_limits<int>::max(); }
 
   Status launch(Stream stream, const DecodeArgs& args, std::int64_t batch) const override {
     GdnDecodeParams params{};
     CUBINERY_RETURN_IF_ERROR(bind_decode(problem_, args, batch, &params));
     const auto requests = static_cast<unsigned>(batch);
     const unsigned rows = std::min(requests, kMostRows);
-    const int blocks = (warps_per_request_ + warps_per_block_ - 1) / warps_per_block_;
     return kernel_.launch(stream,
-                          {.grid_x = static_cast<unsigned>(blocks),
+                          {.grid_x = blocks_per_request_,
                            .grid_y = rows,
                            .grid_z = (requests - 1) / rows + 1,
                            .programmatic = args.programmatic},
@@ -40,8 +42,7 @@ class PortableDecodeRunner final : public DecodeRunner {
 
  private:
   DecodeProblem problem_;
-  int warps_per_request_;
-  int warps_per_block_;
+  unsigned blocks_per_request_;
   Kernel kernel_;
 };
 
