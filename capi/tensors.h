@@ -41,4 +41,12 @@ constexpr auto prefill_tensors(auto& args) {
   };
 }
 
+// Of a verification, after the shared ones.
+constexpr auto verify_tensors(auto& args) {
+  return std::array{
+      NamedTensor{"cu_seqlens", &args.cu_seqlens},
+      NamedTensor{"accepted", &args.accepted},
+  };
+}
+
 }  // namespace cubinery::capi

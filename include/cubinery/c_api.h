@@ -42,7 +42,7 @@
 extern "C" {
 #endif
 
-#define CUBINERY_C_API_VERSION 4
+#define CUBINERY_C_API_VERSION 5
 
 /* The codes of cubinery/status.h, which says what each asks of the caller. */
 typedef enum CubineryCode {
@@ -265,6 +265,40 @@ CUBINERY_C_API int cubinery_prefill_launch(const CubineryPrefill* prefill, void*
                                            const CubineryPrefillArgs* args, void* workspace,
                                            size_t workspace_bytes);
 
+typedef struct CubineryVerify CubineryVerify;
+
+/* gdn::VerifyArgs, field by field. */
+typedef struct CubineryVerifyArgs {
+  size_t struct_size;
+  const DLTensor* q;
+  const DLTensor* k;
+  const DLTensor* v;
+  CubineryGateArgs gates;
+  const DLTensor* o;
+  const DLTensor* cu_seqlens;
+  const DLTensor* accepted;
+  CubineryStateArgs states;
+  const float* scale;   /* NULL: key_dim^-1/2 */
+  int64_t programmatic; /* 0 or 1 */
+} CubineryVerifyArgs;
+#define CUBINERY_VERIFY_ARGS_INIT                                                      \
+  {                                                                                    \
+    sizeof(CubineryVerifyArgs), NULL, NULL, NULL, CUBINERY_GATE_ARGS_INIT, NULL, NULL, \
+        NULL, CUBINERY_STATE_ARGS_INIT, NULL, 0                                        \
+  }
+
+/* Loads or compiles the problem's kernels: slow.  All since version 5. */
+CUBINERY_C_API int cubinery_verify_create(const CubineryContext* context, const char* problem,
+                                          CubineryVerify** verify);
+CUBINERY_C_API void cubinery_verify_destroy(CubineryVerify* verify);
+/* Enqueues one verification, as cubinery_decode_launch(). */
+CUBINERY_C_API int cubinery_verify_launch(const CubineryVerify* verify, void* stream,
+                                          const CubineryVerifyArgs* args);
+/* What a launch of so many requests with so many tokens in all runs, and why, as
+ * cubinery_decode_choice(). */
+CUBINERY_C_API int cubinery_verify_choice(const CubineryVerify* verify, int64_t requests,
+                                          int64_t tokens, char** choice);
+
 /* ---- Tuning (cubinery/tuning.h) ---------------------------------------------------------------
  * Of the library's operators; kernels of one's own are tuned in C++ (cubinery::Tunable).  Operators
  * take results by themselves when they are created.  All since version 2. */
@@ -277,8 +311,8 @@ typedef int (*CubineryTuneProgress)(const char* progress, void* user);
 
 /* Measures which kernels of a problem are fastest for some shapes, and writes it down.  Slow; needs
  * the GPU for itself.  Continues where an earlier call stopped.
- * shapes: a JSON array of {"batch"} (gdn_decode) or {"tokens", "sequences", and optionally
- * "max_seqlen"} (gdn_prefill).
+ * shapes: a JSON array of {"batch"} (gdn_decode), {"tokens", "sequences", and optionally
+ * "max_seqlen"} (gdn_prefill) or {"batch", "tokens_each"} (gdn_verify).
  * settings: JSON with any of {"budget_ms", "exhaustive_up_to", "seed", "compile_threads",
  * "directory", "again"}, cubinery::TuneSettings; NULL: all at their default.
  * progress: may be NULL.

@@ -15,8 +15,9 @@
 // v_heads grouped query attention.
 //
 // Rounding.  This is the whole list of what is rounded, and where; everything else is fp32.
-//   Both     o to output_dtype and the state to state_dtype, when they are stored.
+//   All      o to output_dtype and the state to state_dtype, when they are stored.
 //   Decode   nothing else.
+//   Verify   with round_each_token the state to state_dtype after each token; nothing else.
 //   Prefill  the operands of the matrix products to dtype: the state S, the corrected values
 //            v - e^G S^T k^, the new values u (once as they are, once with the decay to the end of
 //            the chunk), and the two chunk matrices (I + L)^-1 and q^ k^T with their gates.  Where a
@@ -31,3 +32,4 @@
 #include "cubinery/gdn_decode.h"
 #include "cubinery/gdn_models.h"
 #include "cubinery/gdn_prefill.h"
+#include "cubinery/gdn_verify.h"

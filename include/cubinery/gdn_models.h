@@ -7,6 +7,7 @@
 
 #include "cubinery/gdn_decode.h"
 #include "cubinery/gdn_prefill.h"
+#include "cubinery/gdn_verify.h"
 #include "cubinery/status.h"
 
 namespace cubinery::gdn {
@@ -15,6 +16,7 @@ namespace cubinery::gdn {
 struct ModelProblems {
   DecodeProblem decode{};
   PrefillProblem prefill{};
+  VerifyProblem verify{};
 };
 
 // What an engine serves a Qwen3-Next or Qwen3.5 model with on each of `tp` GPUs.  `config_json` is
@@ -25,8 +27,10 @@ struct ModelProblems {
 // (mamba_ssm_dtype, f32 when it is not there).  The rest is what vLLM and SGLang do: A_log in f32,
 // VK states in a pool with i32 indices where a negative one is skipped, the gate computed from
 // A_log, a and dt_bias, beta from its logit, q and k normalised in the kernel.  A prefill takes
-// packed sequences with i32 cu_seqlens and keeps no checkpoints.  An engine that does otherwise
-// changes the fields of the result, and pre-warms with the same changes
+// packed sequences with i32 cu_seqlens and keeps no checkpoints.  A verification takes packed
+// requests of up to 4 tokens (three drafts: `--max-tokens` for others), keeps every token's state
+// in slots of the pool, and starts from the state that i32 counts of accepted tokens choose.  An
+// engine that does otherwise changes the fields of the result, and pre-warms with the same changes
 // (`cubinery prewarm --state-dtype bf16`).
 //
 // kInvalidArgument: not JSON (with line and column), a field that is missing or has another type,

@@ -27,6 +27,9 @@ bool rows_aligned(const Tensor& x) {
   return bits % kRowAlignment == 0;
 }
 
+// Of a dimension that a kernel counts along; none has more elements than an int holds numbers.
+int small_extent(std::int64_t extent) { return static_cast<int>(std::min(extent, kMaxInt)); }
+
 // Whole vectors between matrices, and no matrix on top of another.
 Status check_gap(const TensorName& name, const Dim& dim, std::int64_t stride, DType dtype,
                  std::int64_t matrix) {
@@ -36,27 +39,42 @@ Status check_gap(const TensorName& name, const Dim& dim, std::int64_t stride, DT
                                    dim.name, stride, kStateAlignment / size_of(dtype), matrix));
 }
 
+// A dimension of steps, at least so many, that the tensor may have more of.
+Dim steps_of(const Tensor& x, std::int64_t least) {
+  return {"steps", std::max(x.rank > 1 ? x.shape[1] : 0, least)};
+}
+
+// `steps`: as in StepForm; *step is then the stride from one to the next.
 Status check_states(const TensorName& name, const Tensor& x, const Dim& outer,
-                    const StateForm& form, StateStrides* stride) {
-  const Dim columns = form.columns;
-  std::array<std::int64_t, 4> strides{};
+                    const StateForm& form, std::int64_t steps, StateStrides* stride,
+                    long long* step) {
+  const std::size_t heads = steps > 0 ? 2 : 1;  // their dimension
+  const Dim inner = steps_of(x, steps);
+  std::array<Dim, Tensor::kMaxRank> dims{outer, inner};
+  dims[heads] = form.heads;
+  dims[heads + 1] = form.rows;
+  dims[heads + 2] = form.columns;
+  std::array<std::int64_t, Tensor::kMaxRank> strides{};
   CUBINERY_RETURN_IF_ERROR(check_data(name, x, form.dtype));
-  CUBINERY_RETURN_IF_ERROR(check_shape(name, x, {outer, form.heads, form.rows, columns},
-                                       ExtraDim::kNone, strides.data()));
+  CUBINERY_RETURN_IF_ERROR(
+      check_shape(name, x, std::span(dims.data(), heads + 3), ExtraDim::kNone, strides.data()));
   if (reinterpret_cast<std::uintptr_t>(x.data) % kStateAlignment != 0) {
     return invalid(name, fmt::format("at {} is misaligned; accepted: a multiple of {} bytes",
                                      fmt::ptr(x.data), kStateAlignment));
   }
-  if (strides[3] != 1 || strides[2] != columns.extent) {
+  const std::int64_t row = strides[heads + 1], column = strides[heads + 2];
+  if (column != 1 || row != form.columns.extent) {
     return invalid(name,
-                   fmt::format("has strides {}, {} in its matrices; accepted: {}, 1 (no gaps)",
-                               strides[2], strides[3], columns.extent));
+                   fmt::format("has strides {}, {} in its matrices; accepted: {}, 1 (no gaps)", row,
+                               column, form.columns.extent));
   }
-  const std::int64_t matrix = form.rows.extent * columns.extent;
+  const std::int64_t matrix = form.rows.extent * form.columns.extent;
   const Dim head{"head", form.heads.extent};
-  CUBINERY_RETURN_IF_ERROR(check_gap(name, head, strides[1], form.dtype, matrix));
+  CUBINERY_RETURN_IF_ERROR(check_gap(name, head, strides[heads], form.dtype, matrix));
+  if (steps > 0) CUBINERY_RETURN_IF_ERROR(check_gap(name, inner, strides[1], form.dtype, matrix));
   CUBINERY_RETURN_IF_ERROR(check_gap(name, outer, strides[0], form.dtype, matrix));
-  *stride = {.slot = strides[0], .head = strides[1]};
+  *stride = {.slot = strides[0], .head = strides[heads]};
+  *step = steps > 0 ? strides[1] : 0;
   return {};
 }
 
@@ -91,10 +109,20 @@ Status bind_scalars(const TensorName& name, const Tensor& x, DType dtype, const 
 }
 
 Status bind_read_states(const TensorName& name, const Tensor& x, const Dim& outer,
-                        const StateForm& form, ReadStates* states) {
+                        const StateForm& form, std::int64_t steps, ReadStates* states,
+                        long long* step) {
   states->data = x.data;
   states->slots = outer.extent;
-  return check_states(name, x, outer, form, &states->stride);
+  return check_states(name, x, outer, form, steps, &states->stride, step);
+}
+
+Status bind_written_states(const TensorName& name, const Tensor& x, const Dim& outer,
+                           const StateForm& form, std::int64_t steps, WrittenStates* states,
+                           long long* step) {
+  states->data = x.data;
+  states->slots = outer.extent;
+  CUBINERY_RETURN_IF_ERROR(check_states(name, x, outer, form, steps, &states->stride, step));
+  return check_no_overlap(name, x);
 }
 
 // 0 to slots - 1 with Padding::kScratch, else 0.
@@ -123,22 +151,40 @@ Status bind_computed_gate(std::string_view op, const Inputs& inputs, const GateA
   return bind_vector({op, "dt_bias"}, args.dt_bias, inputs.dt_bias_dtype, heads, &params->dt_bias);
 }
 
+// The steps of what is written in place: those that are read, and no fewer than are written.
+Status steps_in_place(const TensorName& missing, const StepForm& steps, std::int64_t* written) {
+  if (steps.written > 0 && steps.read == 0) {
+    return invalid(missing,
+                   "is missing; accepted: a tensor, stored_states is every and "
+                   "from_accepted is false");
+  }
+  *written = steps.read == 0 ? 0 : std::max(steps.read, steps.written);
+  return {};
+}
+
 // state and state_out.
 Status bind_state_tensors(std::string_view op, const States& states, const StateArgs& args,
-                          const StateForm& form, const Dim& sequences, StateParams* params) {
+                          const StateForm& form, const Dim& sequences, StepForm steps,
+                          StateParams* params, StateSteps* strides) {
   const bool pool = states.location == StateLocation::kPool;
+  if (pool) steps = {};
   const auto outer = [&](const Tensor& x) {
     return pool ? Dim{"slots", std::max<std::int64_t>(x.shape[0], 0)} : sequences;
   };
   if (states.has_initial) {
-    CUBINERY_RETURN_IF_ERROR(
-        bind_read_states({op, "state"}, args.in, outer(args.in), form, &params->read));
+    CUBINERY_RETURN_IF_ERROR(bind_read_states({op, "state"}, args.in, outer(args.in), form,
+                                              steps.read, &params->read, &strides->read_state));
+    if (steps.read > 0) strides->readable = small_extent(args.in.shape[1]);
   }
   if (states.store) {
     const bool in_place = !args.out.present();
+    if (in_place) {
+      CUBINERY_RETURN_IF_ERROR(steps_in_place({op, "state_out"}, steps, &steps.written));
+    }
     const Tensor& written = in_place ? args.in : args.out;
     CUBINERY_RETURN_IF_ERROR(bind_written_states({op, in_place ? "state" : "state_out"}, written,
-                                                 outer(written), form, &params->written));
+                                                 outer(written), form, steps.written,
+                                                 &params->written, &strides->written_state));
   } else {
     CUBINERY_RETURN_IF_ERROR(check_absent({op, "state_out"}, args.out, "store_state is false"));
   }
@@ -151,7 +197,49 @@ Status bind_state_tensors(std::string_view op, const States& states, const State
   return {};
 }
 
+// state_indices or state_out_indices.
+Status bind_indices(const TensorName& name, const Tensor& x, DType dtype, const Dim& sequences,
+                    std::int64_t steps, StridedVector* indices, long long* step) {
+  *step = 0;
+  if (steps == 0) return bind_vector(name, x, dtype, sequences, indices);
+  std::array<std::int64_t, 2> strides{};
+  CUBINERY_RETURN_IF_ERROR(check_data(name, x, dtype));
+  CUBINERY_RETURN_IF_ERROR(
+      check_shape(name, x, {sequences, steps_of(x, steps)}, ExtraDim::kNone, strides.data()));
+  *indices = {.data = x.data, .stride = strides[0]};
+  *step = strides[1];
+  return {};
+}
+
+// Those of a pool.
+Status bind_slots(std::string_view op, const States& states, const StateArgs& args,
+                  const Dim& sequences, StepForm steps, StateParams* params, StateSteps* strides) {
+  const bool in_place = !args.out_indices.present();
+  if (in_place) {
+    CUBINERY_RETURN_IF_ERROR(steps_in_place({op, "state_out_indices"}, steps, &steps.read));
+  }
+  CUBINERY_RETURN_IF_ERROR(bind_indices({op, "state_indices"}, args.indices, states.index_dtype,
+                                        sequences, steps.read, &params->read_indices,
+                                        &strides->read_index));
+  if (steps.read > 0) strides->readable = small_extent(args.indices.shape[1]);
+  params->write_indices = params->read_indices;
+  strides->written_index = strides->read_index;
+  if (in_place) return {};
+  return bind_indices({op, "state_out_indices"}, args.out_indices, states.index_dtype, sequences,
+                      steps.written, &params->write_indices, &strides->written_index);
+}
+
 }  // namespace
+
+Status check_count(const TensorName& name, std::string_view dim, std::int64_t count,
+                   std::int64_t limit) {
+  if (count >= 0 && count <= limit) return {};
+  return invalid(name, fmt::format("has {} = {}; accepted: 0 to {}", dim, count, limit));
+}
+
+Status wrong_rank(const TensorName& name, int rank, std::string_view accepted) {
+  return invalid(name, fmt::format("has {} dimensions; accepted: {}", rank, accepted));
+}
 
 template <class Strides>
 Status bind_input_rows(const TensorName& name, const Tensor& x, DType dtype, const TokenForm& form,
@@ -178,10 +266,8 @@ Status bind_vector(const TensorName& name, const Tensor& x, DType dtype, const D
 
 Status bind_written_states(const TensorName& name, const Tensor& x, const Dim& outer,
                            const StateForm& form, WrittenStates* states) {
-  states->data = x.data;
-  states->slots = outer.extent;
-  CUBINERY_RETURN_IF_ERROR(check_states(name, x, outer, form, &states->stride));
-  return check_no_overlap(name, x);
+  long long no_step = 0;
+  return bind_written_states(name, x, outer, form, 0, states, &no_step);
 }
 
 template <class Strides>
@@ -204,21 +290,24 @@ Status bind_gates(std::string_view op, const Inputs& inputs, const GateArgs& arg
 
 Status bind_states(std::string_view op, const States& states, const StateArgs& args,
                    const StateForm& form, const Dim& sequences, StateParams* params) {
-  CUBINERY_RETURN_IF_ERROR(bind_state_tensors(op, states, args, form, sequences, params));
+  StateSteps no_steps{};
+  return bind_states(op, states, args, form, sequences, {}, params, &no_steps);
+}
+
+Status bind_states(std::string_view op, const States& states, const StateArgs& args,
+                   const StateForm& form, const Dim& sequences, const StepForm& steps,
+                   StateParams* params, StateSteps* strides) {
+  CUBINERY_RETURN_IF_ERROR(
+      bind_state_tensors(op, states, args, form, sequences, steps, params, strides));
   CUBINERY_RETURN_IF_ERROR(check_scratch(op, states.padding, args.scratch_slot,
                                          std::min(params->read.slots, params->written.slots)));
   params->scratch_slot = args.scratch_slot;
-  if (states.location == StateLocation::kDense) {
-    constexpr std::string_view kWhy = "state_location is dense";
-    CUBINERY_RETURN_IF_ERROR(check_absent({op, "state_indices"}, args.indices, kWhy));
-    return check_absent({op, "state_out_indices"}, args.out_indices, kWhy);
+  if (states.location == StateLocation::kPool) {
+    return bind_slots(op, states, args, sequences, steps, params, strides);
   }
-  CUBINERY_RETURN_IF_ERROR(bind_vector({op, "state_indices"}, args.indices, states.index_dtype,
-                                       sequences, &params->read_indices));
-  params->write_indices = params->read_indices;
-  if (!args.out_indices.present()) return {};
-  return bind_vector({op, "state_out_indices"}, args.out_indices, states.index_dtype, sequences,
-                     &params->write_indices);
+  constexpr std::string_view kWhy = "state_location is dense";
+  CUBINERY_RETURN_IF_ERROR(check_absent({op, "state_indices"}, args.indices, kWhy));
+  return check_absent({op, "state_out_indices"}, args.out_indices, kWhy);
 }
 
 Status bind_scale(std::string_view op, std::optional<float> given, int key_dim, float* scale) {

@@ -5,10 +5,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string_view>
 
 #include "common/params.h"
+#include "common/verify_params.h"
 #include "cubinery/fields.h"
 #include "cubinery/gdn_args.h"
 #include "cubinery/gdn_parts.h"
@@ -37,6 +39,14 @@ struct StateForm {
   DType dtype;
 };
 
+// The most that a kernel counts in an int.
+inline constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
+
+// 0 to `limit`; `dim` is what the tensor's number counts: "T".
+Status check_count(const TensorName& name, std::string_view dim, std::int64_t count,
+                   std::int64_t limit);
+Status wrong_rank(const TensorName& name, int rank, std::string_view accepted);
+
 // Rows of `dim` elements, of q, k or v, for an operator of so many heads.
 template <class Strides>
 Status bind_input_rows(const TensorName& name, const Tensor& x, DType dtype, const TokenForm& form,
@@ -57,9 +67,20 @@ Status bind_gates(std::string_view op, const Inputs& inputs, const GateArgs& arg
 Status bind_written_states(const TensorName& name, const Tensor& x, const Dim& outer,
                            const StateForm& form, WrittenStates* states);
 
+// Where sequences have a state for each step: one dimension more, of at least so many, behind the
+// first of dense states, or of indices.  0: there is one state.
+struct StepForm {
+  std::int64_t read = 0;
+  std::int64_t written = 0;
+};
+
 // `sequences` has the name and the extent of the batch.
 Status bind_states(std::string_view op, const States& states, const StateArgs& args,
                    const StateForm& form, const Dim& sequences, StateParams* params);
+// With steps.
+Status bind_states(std::string_view op, const States& states, const StateArgs& args,
+                   const StateForm& form, const Dim& sequences, const StepForm& steps,
+                   StateParams* params, StateSteps* strides);
 
 // The caller's scale, or key_dim^-1/2.
 Status bind_scale(std::string_view op, std::optional<float> given, int key_dim, float* scale);

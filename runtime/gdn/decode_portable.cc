@@ -1,28 +1,19 @@
 #include "runtime/gdn/decode_portable.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "runtime/gdn/decode_args.h"
 #include "runtime/gdn/decode_cost.h"
+#include "runtime/gdn/request_grid.h"
 
 namespace cubinery::gdn {
 namespace {
-
-// Of a grid's second dimension.
-constexpr unsigned kMostRows = 65535;
-
-// Of a request.
-unsigned blocks_of(const GdnDecodeKey& key, int heads) {
-  const int warps = heads * (key.value_dim / key.warp_v);
-  return static_cast<unsigned>((warps + key.warps - 1) / key.warps);
-}
 
 class PortableDecodeRunner final : public DecodeRunner {
  public:
   PortableDecodeRunner(const DecodeProblem& problem, const GdnDecodeKey& key, Kernel kernel)
       : problem_(problem),
-        blocks_per_request_(blocks_of(key, problem.heads.count())),
+        blocks_per_request_(blocks_of_request(key, problem.heads.count())),
         kernel_(std::move(kernel)) {}
 
   const Kernel& kernel() const override { return kernel_; }
@@ -30,13 +21,7 @@ class PortableDecodeRunner final : public DecodeRunner {
   Status launch(Stream stream, const DecodeArgs& args, std::int64_t batch) const override {
     GdnDecodeParams params{};
     CUBINERY_RETURN_IF_ERROR(bind_decode(problem_, args, batch, &params));
-    const auto requests = static_cast<unsigned>(batch);
-    const unsigned rows = std::min(requests, kMostRows);
-    return kernel_.launch(stream,
-                          {.grid_x = blocks_per_request_,
-                           .grid_y = rows,
-                           .grid_z = (requests - 1) / rows + 1,
-                           .programmatic = args.programmatic},
+    return kernel_.launch(stream, request_grid(blocks_per_request_, batch, args.programmatic),
                           params);
   }
 
@@ -65,8 +50,7 @@ std::vector<std::tuple<GdnDecodeKey>> vk_keys(GdnDecodeKey key) {
 // a row that is no whole number of 64 bytes is read twice from memory.  A thread has the rows of
 // key_dim / k_lanes: so many lanes that it has registers for them.
 std::vector<std::tuple<GdnDecodeKey>> kv_keys(GdnDecodeKey key) {
-  const bool is_short = size_of(key.states.dtype) < 4;
-  key.k_lanes = key.key_dim > 128 ? 16 : is_short ? 8 : 4;
+  key.k_lanes = kv_lanes(key.key_dim, key.states.dtype);
   const auto with_vector_of = [&](int elements, int warps) {
     GdnDecodeKey made = key;
     made.vec_bytes = elements * size_of(key.states.dtype);
@@ -79,6 +63,11 @@ std::vector<std::tuple<GdnDecodeKey>> kv_keys(GdnDecodeKey key) {
 }
 
 }  // namespace
+
+int kv_lanes(int key_dim, DType dtype) {
+  if (key_dim > 128) return 16;
+  return size_of(dtype) < 4 ? 8 : 4;
+}
 
 std::vector<DecodePortable::KeySet> DecodePortable::default_keys(const DecodeProblem& problem,
                                                                  const Target&) const {

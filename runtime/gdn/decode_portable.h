@@ -38,4 +38,7 @@ class DecodePortable final : public DecodePortableBase {
 
 const DecodePortable& decode_portable();
 
+// Lanes along key_dim of default keys with KV states of `dtype`, of verify's too: both sum alike.
+int kv_lanes(int key_dim, DType dtype);
+
 }  // namespace cubinery::gdn

@@ -153,10 +153,15 @@ Result<ModelProblems> problems_for_model(std::string_view config_json, int tp) {
   CUBINERY_RETURN_IF_ERROR(check_tp(model, tp));
 
   ModelProblems problems{.decode = served<DecodeProblem>(model, tp),
-                         .prefill = served<PrefillProblem>(model, tp)};
+                         .prefill = served<PrefillProblem>(model, tp),
+                         .verify = served<VerifyProblem>(model, tp)};
   problems.prefill.cu_seqlens_dtype = DType::kI32;
   problems.prefill.varlen = true;
   problems.prefill.checkpoints = Checkpoints::kNone;
+  problems.verify.max_tokens = 4;
+  problems.verify.varlen = true;
+  problems.verify.stored_states = StoredStates::kEvery;
+  problems.verify.from_accepted = true;
   return problems;
 }
 

@@ -1,17 +1,12 @@
 #include "runtime/gdn/prefill_args.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <limits>
 
 #include "runtime/gdn/args_binding.h"
 #include "runtime/gdn/prefill_problem.h"
 
 namespace cubinery::gdn {
 namespace {
-
-constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 
 class PrefillBinder {
  public:
@@ -99,18 +94,6 @@ class PrefillBinder {
   GdnPrefillScanParams& scan_;
 };
 
-Status check_count(std::string_view tensor, std::string_view name, std::int64_t count,
-                   std::int64_t limit) {
-  if (count >= 0 && count <= limit) return {};
-  return invalid({kPrefillOp, tensor},
-                 fmt::format("has {} = {}; accepted: 0 to {}", name, count, limit));
-}
-
-Status wrong_rank(std::string_view tensor, int rank, std::string_view accepted) {
-  return invalid({kPrefillOp, tensor},
-                 fmt::format("has {} dimensions; accepted: {}", rank, accepted));
-}
-
 }  // namespace
 
 PrefillLimits prefill_limits(const PrefillProblem& problem, int chunk_size) {
@@ -126,23 +109,26 @@ Status prefill_extent(const PrefillProblem& problem, const PrefillArgs& args,
   CUBINERY_RETURN_IF_ERROR(check_data({kPrefillOp, "q"}, q, problem.dtype));
   const std::size_t behind = problem.token_layout == TokenLayout::kBHTD ? 1 : 0;
   if (!problem.varlen) {
-    if (q.rank != 4) return wrong_rank("q", q.rank, "4");
+    if (q.rank != 4) return wrong_rank({kPrefillOp, "q"}, q.rank, "4");
     const std::int64_t tokens = q.shape[1 + behind];
     *extent = {.sequences = q.shape[0], .tokens = tokens, .longest = tokens};
-    CUBINERY_RETURN_IF_ERROR(check_count("q", "B", extent->sequences, limits.sequences));
-    return check_count("q", "T", extent->tokens,
+    CUBINERY_RETURN_IF_ERROR(
+        check_count({kPrefillOp, "q"}, "B", extent->sequences, limits.sequences));
+    return check_count({kPrefillOp, "q"}, "T", extent->tokens,
                        limits.tokens / std::max<std::int64_t>(extent->sequences, 1));
   }
-  if (q.rank != 3 && q.rank != 4) return wrong_rank("q", q.rank, "3, or 4 with B = 1");
+  if (q.rank != 3 && q.rank != 4)
+    return wrong_rank({kPrefillOp, "q"}, q.rank, "3, or 4 with B = 1");
   const Tensor& cu_seqlens = args.cu_seqlens;
   CUBINERY_RETURN_IF_ERROR(
       check_data({kPrefillOp, "cu_seqlens"}, cu_seqlens, problem.cu_seqlens_dtype));
-  if (cu_seqlens.rank != 1) return wrong_rank("cu_seqlens", cu_seqlens.rank, "1");
+  if (cu_seqlens.rank != 1) return wrong_rank({kPrefillOp, "cu_seqlens"}, cu_seqlens.rank, "1");
   const std::size_t first = q.rank == 4 ? 1 : 0;
   *extent = {.sequences = std::max<std::int64_t>(cu_seqlens.shape[0], 0) - 1,
              .tokens = q.shape[first + behind]};
-  CUBINERY_RETURN_IF_ERROR(check_count("cu_seqlens", "N", extent->sequences, limits.sequences));
-  CUBINERY_RETURN_IF_ERROR(check_count("q", "total", extent->tokens, limits.tokens));
+  CUBINERY_RETURN_IF_ERROR(
+      check_count({kPrefillOp, "cu_seqlens"}, "N", extent->sequences, limits.sequences));
+  CUBINERY_RETURN_IF_ERROR(check_count({kPrefillOp, "q"}, "total", extent->tokens, limits.tokens));
   extent->longest = std::max(
       args.max_seqlen, int_ceil_div(extent->tokens, std::max<std::int64_t>(extent->sequences, 1)));
   return {};

@@ -10,6 +10,8 @@
 #include "cubinery/gdn_decode.h"
 #include "cubinery/gdn_fields.h"
 #include "cubinery/gdn_prefill.h"
+#include "cubinery/gdn_verify.h"
+#include "cubinery/gdn_verify_names.h"
 
 namespace cubinery {
 
@@ -91,11 +93,43 @@ struct Fields<gdn::PrefillProblem> {
       });
 };
 
+template <>
+struct Fields<gdn::VerifyProblem> {
+  static constexpr const char* kName = "gdn_verify";
+  static constexpr const char* kHelp = "A verification: the draft tokens of each request.";
+  using P = gdn::VerifyProblem;
+  static constexpr auto kList = std::tuple_cat(
+      gdn::operand_fields<P>(),
+      std::tuple{
+          fixed("cu_seqlens_dtype", &P::cu_seqlens_dtype, "dtype of cu_seqlens (varlen)",
+                gdn::kIntegers),
+          fixed("varlen", &P::varlen,
+                "requests are packed behind each other, their bounds in cu_seqlens"),
+          fixed("max_tokens", &P::max_tokens,
+                "the most tokens of a request: its drafts and the token in front of them; 1 to 16"),
+      },
+      gdn::mode_fields<P>(),
+      std::tuple{
+          fixed("stored_states", &P::stored_states,
+                "new states are those after a request's last token (last) or after each of its "
+                "tokens (every)"),
+          fixed("from_accepted", &P::from_accepted,
+                "the number of accepted tokens chooses which step's state a request starts from; "
+                "needs has_initial_state"),
+          fixed("accepted_dtype", &P::accepted_dtype, "dtype of accepted (from_accepted)",
+                gdn::kIntegers),
+          fixed("round_each_token", &P::round_each_token,
+                "the state is rounded to state_dtype after each token, as by decode steps"),
+          gdn::batch_invariant_field<P>(),
+      });
+};
+
 namespace gdn {
 
 // The operators' names: those of their results, and what messages begin with.
 inline constexpr std::string_view kDecodeOp = Fields<DecodeProblem>::kName;
 inline constexpr std::string_view kPrefillOp = Fields<PrefillProblem>::kName;
+inline constexpr std::string_view kVerifyOp = Fields<VerifyProblem>::kName;
 
 }  // namespace gdn
 }  // namespace cubinery

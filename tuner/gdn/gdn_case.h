@@ -56,7 +56,8 @@ struct CaseOptions {
   std::int64_t padded = -1;
 
   // Of the naive arithmetic that makes the budget; 0: it goes token by token, as decode does.
-  int chunk_size = 32;  // as the operator chooses for most problems
+  int chunk_size = 32;            // as the operator chooses for most problems
+  bool round_each_token = false;  // the state, to its dtype
 
   DataOptions data() const {
     return {.seed = seed, .gates = gates, .key_correlation = key_correlation};

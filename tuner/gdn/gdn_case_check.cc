@@ -163,11 +163,16 @@ GdnReference GdnCase::reference(std::int64_t n, std::int64_t h, const Row& row) 
     add_naive(problem_.states.dtype, naive_state, made.state.data(), &made.naive.checkpoints);
   };
   const bool keeps = problem_.checkpoints != Checkpoints::kNone;
-  const std::int64_t span = keeps ? problem_.checkpoint_every : kSpan;
+  const std::int64_t span = options_.round_each_token ? 1
+                            : keeps                   ? problem_.checkpoint_every
+                                                      : kSpan;
   for (std::int64_t first = 0; first < length(n); first += span) {
     const std::int64_t last = std::min(first + span, length(n));
     keep(Checkpoints::kBefore);
     advance(n, h, first, last, &naive_state, &made);
+    for (float& value : naive_state) {
+      if (options_.round_each_token) value = rounded(problem_.states.dtype, value);
+    }
     if (last - first == span) keep(Checkpoints::kAfter);
   }
   if (row.writes()) {

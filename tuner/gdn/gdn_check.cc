@@ -60,24 +60,33 @@ gdn::PrefillProblem small_problem(const gdn::PrefillProblem& problem) {
   small.heads.q = heads / q;
   small.heads.k = heads / k;
   small.heads.v = heads / v;
-  small.checkpoint_every = kCheckpointEvery;
+  small.checkpoint_every = std::min(small.checkpoint_every, kCheckpointEvery);
   return small;
 }
 
-std::vector<std::int64_t> check_lengths(const gdn::PrefillProblem& problem, int chunk_size) {
-  if (chunk_size == 0) return std::vector<std::int64_t>(idx(kRequests), 1);
+std::vector<std::int64_t> check_lengths(const gdn::PrefillProblem& problem, int chunk_size,
+                                        const TokenSteps& steps) {
+  if (chunk_size == 0) {
+    std::vector<std::int64_t> lengths(idx(kRequests), steps.most);
+    for (std::int64_t n = 0; problem.varlen && n < kRequests; ++n) {
+      lengths[idx(n)] = std::max<std::int64_t>(steps.most - n, 1);
+    }
+    return lengths;
+  }
   const std::int64_t chunk = chunk_size;
   const std::int64_t several = 11 * chunk + 5;  // and several parts, where sequences are cut
   if (!problem.varlen) return std::vector<std::int64_t>(idx(kDenseSequences), several);
   return {chunk + 1, 3, 0, 1, chunk - 1, chunk, several};
 }
 
-GdnCase check_case(const gdn::PrefillProblem& problem, const DataOptions& data, int chunk_size) {
+GdnCase check_case(const gdn::PrefillProblem& problem, const DataOptions& data, int chunk_size,
+                   const TokenSteps& steps) {
   CaseOptions options{
       .seed = data.seed, .gates = data.gates, .key_correlation = data.key_correlation};
   options.padded = 1;
   options.chunk_size = chunk_size;
-  return GdnCase(problem, {.lengths = check_lengths(problem, chunk_size)}, options);
+  options.round_each_token = steps.round_each_token;
+  return GdnCase(problem, {.lengths = check_lengths(problem, chunk_size, steps)}, options);
 }
 
 const std::vector<GdnCheck::Case>& GdnCheck::cases(int chunk_size) {
@@ -85,7 +94,7 @@ const std::vector<GdnCheck::Case>& GdnCheck::cases(int chunk_size) {
   if (!cases.empty()) return cases;
   for (const Distribution& d : kDistributions) {
     const DataOptions data{.seed = kSeed, .gates = d.gates, .key_correlation = d.key_correlation};
-    GdnCase made = check_case(problem_, data, chunk_size);
+    GdnCase made = check_case(problem_, data, chunk_size, steps_);
     std::vector<GdnReference> references = made.references();
     cases.push_back({d.name, std::move(made), std::move(references)});
   }

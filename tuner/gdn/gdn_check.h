@@ -10,6 +10,7 @@
 
 #include "cubinery/tuning.h"
 #include "tuner/gdn/gdn_case.h"
+#include "tuner/gdn/gdn_operators.h"
 
 namespace cubinery {
 
@@ -17,18 +18,21 @@ namespace cubinery {
 // kernels are compiled for stays the same.
 gdn::PrefillProblem small_problem(const gdn::PrefillProblem& problem);
 
-// Of each launch: lengths around the boundaries of chunks; a chunk_size of 0: one token each
-// (decode).
-std::vector<std::int64_t> check_lengths(const gdn::PrefillProblem& problem, int chunk_size);
+// Of each launch: lengths around the boundaries of chunks; a chunk_size of 0: as many tokens as
+// there are steps, and fewer.
+std::vector<std::int64_t> check_lengths(const gdn::PrefillProblem& problem, int chunk_size,
+                                        const TokenSteps& steps = {});
 // The case with these lengths; its second sequence is padding where the problem has any.
-GdnCase check_case(const gdn::PrefillProblem& problem, const DataOptions& data, int chunk_size);
+GdnCase check_case(const gdn::PrefillProblem& problem, const DataOptions& data, int chunk_size,
+                   const TokenSteps& steps = {});
 
 // For one thread at a time.
 class GdnCheck {
  public:
   // Launches of `problem`, which is taken as it is: see small_problem().
-  GdnCheck(std::shared_ptr<const Device> device, const gdn::PrefillProblem& problem)
-      : device_(std::move(device)), problem_(problem) {}
+  GdnCheck(std::shared_ptr<const Device> device, const gdn::PrefillProblem& problem,
+           const TokenSteps& steps = {})
+      : device_(std::move(device)), problem_(problem), steps_(steps) {}
 
   const gdn::PrefillProblem& problem() const { return problem_; }
 
@@ -50,6 +54,7 @@ class GdnCheck {
 
   std::shared_ptr<const Device> device_;
   gdn::PrefillProblem problem_;
+  TokenSteps steps_;
   std::map<int, std::vector<Case>> cases_;  // by chunk size
 };
 

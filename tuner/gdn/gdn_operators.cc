@@ -13,6 +13,7 @@
 #include "runtime/gdn/prefill_state.h"
 #include "runtime/gdn/prefill_whole.h"
 #include "runtime/gdn/problem_fields.h"
+#include "runtime/gdn/verify_state.h"
 #include "runtime/operator/keyed_path.h"
 #include "tuner/choose/shape.h"
 #include "tuner/gdn/gdn_shapes.h"
@@ -25,6 +26,7 @@ using gdn::DecodeProblem;
 using gdn::PrefillArgs;
 using gdn::PrefillProblem;
 using gdn::PrefillSize;
+using gdn::VerifyProblem;
 using Lengths = std::vector<std::int64_t>;
 
 // More than any GPU has memory for; products with heads and their sizes stay below 2^63.
@@ -71,6 +73,10 @@ void add_shapes(std::int64_t tokens, std::int64_t sequences, bool varlen, const 
     shapes->push_back(even);
     shapes->back().push_back({"max_seqlen", longest});
   }
+}
+
+bool stores_every(const VerifyProblem& problem) {
+  return problem.states.store && problem.stored_states == gdn::StoredStates::kEvery;
 }
 
 }  // namespace
@@ -195,6 +201,83 @@ std::size_t HarnessOf<PrefillProblem>::most_workspace_bytes(const PrefillProblem
     });
   }
   return most;
+}
+
+PrefillProblem as_prefill(const VerifyProblem& problem) {
+  PrefillProblem same;
+  copy_fields(problem, &same);
+  if (stores_every(problem)) {
+    same.states.store = false;
+    same.checkpoints = gdn::Checkpoints::kAfter;
+    same.checkpoint_every = 1;
+  }
+  return same;
+}
+
+gdn::VerifyArgs as_verify(const VerifyProblem& problem, const PrefillArgs& args) {
+  gdn::VerifyArgs same{.q = args.q,
+                       .k = args.k,
+                       .v = args.v,
+                       .gates = args.gates,
+                       .o = args.o,
+                       .cu_seqlens = args.cu_seqlens,
+                       .states = args.states,
+                       .scale = args.scale,
+                       .programmatic = args.programmatic};
+  if (!stores_every(problem)) return same;
+  // [B T, ...] as [B, T, ...]
+  const Tensor& rows = args.checkpoints;
+  const std::int64_t tokens = args.q.shape[1];
+  same.states.out = rows;
+  same.states.out.rank = 5;
+  same.states.out.shape = {args.q.shape[0], tokens, rows.shape[1], rows.shape[2], rows.shape[3]};
+  same.states.out.strides = {tokens * rows.strides[0], rows.strides[0], rows.strides[1],
+                             rows.strides[2], rows.strides[3]};
+  return same;
+}
+
+std::vector<Shape> HarnessOf<VerifyProblem>::shapes(const VerifyProblem& problem,
+                                                    const ShapeGrid& grid) {
+  std::vector<Shape> shapes;
+  for (const std::int64_t requests : values_in(grid, "batch")) {
+    for (const std::int64_t tokens : values_in(grid, "tokens_each")) {
+      if (tokens > problem.max_tokens) continue;
+      shapes.push_back({{"batch", requests}, {"tokens_each", tokens}});
+    }
+  }
+  return shapes;
+}
+
+Result<Lengths> HarnessOf<VerifyProblem>::lengths(const VerifyProblem& problem,
+                                                  const Shape& shape) {
+  CUBINERY_RETURN_IF_ERROR(check_most(gdn::kVerifyOp, shape, "batch", kMostSequences));
+  CUBINERY_RETURN_IF_ERROR(check_most(gdn::kVerifyOp, shape, "tokens_each", problem.max_tokens));
+  return Lengths(idx(*size_in(shape, "batch")), *size_in(shape, "tokens_each"));
+}
+
+Point HarnessOf<VerifyProblem>::point(const VerifyProblem& problem, const Lengths& lengths) {
+  const PrefillSize size = size_of_launch(lengths);
+  return gdn::point_of(problem, {.requests = size.sequences, .tokens = size.tokens});
+}
+
+VerifyProblem HarnessOf<VerifyProblem>::measured(VerifyProblem problem) {
+  problem.from_accepted = false;
+  if (!stores_every(problem)) return problem;
+  problem.varlen = false;
+  problem.states.location = gdn::StateLocation::kDense;
+  problem.states.padding = gdn::Padding::kNone;
+  return problem;
+}
+
+PrefillProblem HarnessOf<VerifyProblem>::reference(const VerifyProblem& problem) {
+  return as_prefill(measured(problem));
+}
+
+Result<gdn::Verify> HarnessOf<VerifyProblem>::create(const Context& context,
+                                                     const VerifyProblem& problem,
+                                                     const Target& target,
+                                                     const std::vector<TunedValue>& values) {
+  return gdn::create_verify(context, measured(problem), target, values);
 }
 
 }  // namespace cubinery

@@ -3,7 +3,8 @@
 //
 // Operands and references are those of a prefill.  Another operator says which prefill does the
 // same, and takes its arguments from that one's: a decode step is the prefill of packed sequences
-// of one token each.
+// of one token each, and a verification that keeps every state the prefill of a few tokens with a
+// checkpoint after each.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +18,7 @@
 #include "cubinery/tuning.h"
 #include "runtime/gdn/decode_operator.h"
 #include "runtime/gdn/prefill_operator.h"
+#include "runtime/gdn/verify_operator.h"
 
 namespace cubinery {
 
@@ -29,6 +31,8 @@ struct SizeInfo {
   std::string_view otherwise;
   bool optional = false;  // shapes need not have it
 };
+// Of operators whose sequences are requests.
+inline constexpr SizeInfo kBatchSize{"batch", "Decode, verify: requests of a launch", "1:256"};
 // The values of each size that shapes are made of; an optional size may be missing.
 using ShapeGrid = std::map<std::string, std::vector<std::int64_t>, std::less<>>;
 
@@ -36,6 +40,16 @@ using ShapeGrid = std::map<std::string, std::vector<std::int64_t>, std::less<>>;
 gdn::PrefillProblem as_prefill(const gdn::DecodeProblem& problem);
 // Packed tensors of rank 4, [1, batch, ...], become [batch, 1, ...].
 gdn::DecodeArgs as_decode(const gdn::PrefillArgs& args);
+
+gdn::PrefillProblem as_prefill(const gdn::VerifyProblem& problem);
+// Requires of StoredStates::kEvery: dense states and tokens.
+gdn::VerifyArgs as_verify(const gdn::VerifyProblem& problem, const gdn::PrefillArgs& args);
+
+// How an operator that goes token by token does it.
+struct TokenSteps {
+  std::int64_t most = 1;          // tokens of a sequence
+  bool round_each_token = false;  // the state, to its dtype
+};
 
 // Specialised for the problem of each operator.  `lengths`: of the sequences of a launch, in
 // tokens.
@@ -46,7 +60,7 @@ template <>
 struct HarnessOf<gdn::DecodeProblem> {
   using Problem = gdn::DecodeProblem;
   using Operator = gdn::Decode;
-  static constexpr SizeInfo kSizes[] = {{"batch", "Decode: requests of a step", "1:256"}};
+  static constexpr SizeInfo kSizes[] = {kBatchSize};
 
   // Those of the grid's shapes that the problem can have.
   static std::vector<Shape> shapes(const Problem& problem, const ShapeGrid& grid);
@@ -57,6 +71,7 @@ struct HarnessOf<gdn::DecodeProblem> {
 
   // Whose operands and results are the same.
   static gdn::PrefillProblem reference(const Problem& problem) { return as_prefill(problem); }
+  static TokenSteps steps(const Problem&) { return {}; }
   // Tuned with new states in a tensor of their own.
   static bool separate_out(const Problem&) { return false; }
 
@@ -98,6 +113,7 @@ struct HarnessOf<gdn::PrefillProblem> {
   static Point point(const Problem& problem, const std::vector<std::int64_t>& lengths);
 
   static gdn::PrefillProblem reference(const Problem& problem) { return problem; }
+  static TokenSteps steps(const Problem&) { return {}; }
   // Dense states are written beside those that are read.
   static bool separate_out(const Problem& problem) {
     return problem.states.location == gdn::StateLocation::kDense;
@@ -113,6 +129,45 @@ struct HarnessOf<gdn::PrefillProblem> {
                        const gdn::Workspace& workspace) {
     return prefill.launch(stream, args, workspace);
   }
+};
+
+template <>
+struct HarnessOf<gdn::VerifyProblem> {
+  using Problem = gdn::VerifyProblem;
+  using Operator = gdn::Verify;
+  static constexpr SizeInfo kSizes[] = {kBatchSize,
+                                        {"tokens_each", "Verify: tokens of a request", "1:16"}};
+
+  // Requests have at most max_tokens.
+  static std::vector<Shape> shapes(const Problem& problem, const ShapeGrid& grid);
+  static Result<std::vector<std::int64_t>> lengths(const Problem& problem, const Shape& shape);
+  static Point point(const Problem& problem, const std::vector<std::int64_t>& lengths);
+
+  static gdn::PrefillProblem reference(const Problem& problem);
+  static TokenSteps steps(const Problem& problem) {
+    return {.most = problem.max_tokens, .round_each_token = problem.round_each_token};
+  }
+  static bool separate_out(const Problem&) { return false; }
+
+  static Result<Operator> create(const Context& context, const Problem& problem,
+                                 const Target& target, const std::vector<TunedValue>& values);
+  static std::size_t workspace_bytes(const Operator&, const std::vector<std::int64_t>&) {
+    return 0;
+  }
+  static std::size_t most_workspace_bytes(const Problem&, const Target&,
+                                          const std::vector<std::int64_t>&) {
+    return 0;
+  }
+  static Status launch(const Operator& verify, Stream stream, const gdn::PrefillArgs& args,
+                       const gdn::Workspace&) {
+    return verify.launch(stream, as_verify(verify.problem(), args));
+  }
+
+ private:
+  // What runs in place of a problem: of the same speed, and with operands that a prefill has too.
+  // Counts of accepted tokens only choose which state is read, and where every state is kept, it is
+  // in rows of a tensor instead of slots of a pool.
+  static Problem measured(Problem problem);
 };
 
 }  // namespace cubinery

@@ -64,7 +64,10 @@ class GdnTunable final : public Tunable {
   Result<Check> check(std::size_t configuration) override {
     Result<std::shared_ptr<const Device>> device = device_of(context_);
     if (!device) return std::move(device).error();
-    if (!check_) check_.emplace(*device, small_problem(Harness::reference(problem_)));
+    if (!check_) {
+      check_.emplace(*device, small_problem(Harness::reference(problem_)),
+                     Harness::steps(problem_));
+    }
     Problem small = problem_;
     small.heads = check_->problem().heads;
     if constexpr (requires { small.checkpoint_every; }) {

@@ -1,0 +1,170 @@
+// The Gated DeltaNet verification operator: the draft tokens of speculative decoding.
+// cubinery/gdn.h states the formulas.
+//
+// One launch takes 1 to 16 tokens of each request through the steps of decode, one after the other,
+// and keeps no state, the last one, or all of them.  What comes next depends on how many tokens
+// turn out to be accepted:
+//
+//   kEvery, from_accepted   the next launch reads that number on the device and starts from the
+//                           state after the last accepted token.  Nothing is copied, nothing is
+//                           decided on the host: verify, sample, verify fits into one CUDA graph.
+//   kEvery                  the caller copies the state that it goes on from.
+//   kLast, store = false    the caller computes the accepted tokens again, by decode or prefill.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cubinery/context.h"
+#include "cubinery/dtype.h"
+#include "cubinery/gdn_args.h"
+#include "cubinery/gdn_parts.h"
+#include "cubinery/gdn_types.h"
+#include "cubinery/gdn_verify_types.h"
+#include "cubinery/kernel.h"
+#include "cubinery/rung.h"
+#include "cubinery/status.h"
+#include "cubinery/tensor.h"
+
+namespace cubinery::gdn {
+
+class Verify;
+
+// A verification: what is fixed when a model is loaded.
+struct VerifyProblem {
+  using Operator = Verify;
+
+  Heads heads{};
+  int key_dim = 128;    // 16 to 256, a multiple of 16
+  int value_dim = 128;  // likewise
+
+  DType dtype = DType::kBF16;         // q, k, v: f32, bf16 or f16
+  DType output_dtype = DType::kBF16;  // o: likewise
+
+  Inputs inputs{};
+  States states{};
+
+  int max_tokens = 4;   // of a request, 1 to 16: its drafts and the token in front of them
+  bool varlen = false;  // requests packed behind each other, their bounds in cu_seqlens
+  DType cu_seqlens_dtype = DType::kI32;              // i32 or i64 (varlen)
+  StoredStates stored_states = StoredStates::kLast;  // with states.store
+  bool from_accepted = false;  // VerifyArgs::accepted chooses the state; needs states.has_initial
+  DType accepted_dtype = DType::kI32;  // i32 or i64 (from_accepted)
+  // The state is rounded to states.dtype after each token, as by decode steps that store it.  Then
+  // T tokens have the bits of T decode steps of a configuration with the same k_lanes and
+  // vec_bytes; with f32 states they always have.  Off: it is rounded only where it is stored.
+  bool round_each_token = false;
+  // The same bits for a request whatever the batch: one path and one value of the fields that
+  // change bits for all sizes.  Off: the fastest for each size; results may differ in their last
+  // bits between sizes, never from run to run.
+  bool batch_invariant = false;
+
+  // OK, or kInvalidArgument naming the field, its value and what is accepted.
+  Status check() const;
+  // The kernels that the operator may launch on any GPU of an architecture, by the cost model or by
+  // the results inside the library, for pre-warming.  `paths`: Options::paths of the contexts that
+  // will launch them.  Errors as for check() and prepare().
+  Result<std::vector<KernelSpec>> kernels(std::string_view arch,
+                                          const std::vector<std::string>& paths = {}) const;
+  // As flat JSON, and back.  Missing fields keep their default.
+  // kInvalidArgument: malformed, an unknown field or value.
+  std::string to_json() const;
+  static Result<VerifyProblem> from_json(std::string_view json);
+};
+
+// The tensors of one verification.  Device memory; absent where the problem does not use them.
+//
+// Dense: B requests of T tokens, shapes as below.  Packed (varlen): N requests, tensors of tokens
+// have one dimension of `total` tokens in place of B and T, or B = 1 and T = total.  Strides are
+// free where nothing else is said: tensors are read and written as they lie.
+struct VerifyArgs {
+  Tensor q{};        // [B, T, q_heads, key_dim]; unit innermost stride
+  Tensor k{};        // [B, T, k_heads, key_dim]; unit innermost stride
+  Tensor v{};        // [B, T, v_heads, value_dim]; unit innermost stride
+  GateArgs gates{};  // g and beta: [B, T, heads]
+  Tensor o{};        // [B, T, heads, value_dim]; unit innermost stride; written
+
+  // [N + 1], varlen only: request n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1.  Tokens
+  // before cu_seqlens[0] and from cu_seqlens[N] on are left alone.  Values that decrease, or leave
+  // 0 to total, are an error only the device can see: every o is then NaN and no state is touched.
+  // So is a request of more than max_tokens: its o is NaN and its states are not touched.
+  Tensor cu_seqlens{};
+
+  // [N], from_accepted only: request n starts from the state of step accepted[n] - 1, 1 to S, of
+  // those that an earlier launch kept.  The first token of a verification comes from the model
+  // itself and is always accepted: 0 is taken as 1.  A count outside of 0 to S touches no state and
+  // fills the request's o with NaN.  The index of a padding request is found by its count, too: 0
+  // or 1 will do.
+  Tensor accepted{};
+
+  // As gdn_args.h says, but where there is a state for each step:
+  //   from_accepted  dense states.in is [N, S, heads, rows, columns]; in a pool states.indices is
+  //                  [N, S].  S is at least 1.
+  //   kEvery         dense states.out is [N, steps, heads, rows, columns]; in a pool
+  //                  states.out_indices is [N, steps].  Step t, from 0, has the state after token
+  //                  t; steps that a request does not have are left alone.  The last state goes to
+  //                  its step's place and no other.  `steps` is at least T, or max_tokens with
+  //                  varlen. In place, without states.out and states.out_indices, needs
+  //                  from_accepted: the steps are then written where S of them were read.
+  //   kLast          in place with from_accepted: the state goes where the request's was read.
+  // The slots of a request's steps differ from each other and from those of other requests; that it
+  // starts from may be one of them.  A padding index of one step drops its state only
+  // (Padding::kScratch: sends it to the scratch slot).
+  //
+  // kLast: a request of no tokens has its initial state as new state.  kEvery: it has none.
+  StateArgs states{};
+
+  std::optional<float> scale{};  // default key_dim^-1/2
+  // The launch may overlap the kernel in front of it on the stream (sm_90 and newer).
+  bool programmatic = false;
+};
+
+// The size of one launch.
+struct VerifySize {
+  std::int64_t requests = 0;  // B, or N
+  std::int64_t tokens = 0;    // of all requests: B T, or total
+};
+
+// A verification operator on one device.  Immutable; copies share it, all methods are safe to call
+// from any thread.
+class Verify {
+ public:
+  // Chooses kernels by the context's tuning results, or by the cost model, and loads or compiles
+  // them.  When one that tuning chose cannot be had (an offline context that was never given it),
+  // the cost model chooses, and Options::log has a warning.  kInvalidArgument from
+  // VerifyProblem::check(); else as Context::get().
+  static Result<Verify> create(const Context& context, const VerifyProblem& problem);
+  // Fills the cache with every kernel that create() may choose on any GPU of the context's
+  // architecture, by the context's results or by the cost model.  Needs no GPU.  Errors as above.
+  static Result<std::vector<CompiledKernel>> compile(const Context& context,
+                                                     const VerifyProblem& problem);
+
+  // Enqueues one verification on `stream`.  Checks every argument; does not allocate, lock or
+  // synchronise, and may be captured in a CUDA graph, whose replays read indices, counts and bounds
+  // anew.  N = 0 does nothing.
+  //
+  // kInvalidArgument: names the tensor, what it is and what is accepted.  kUnsupported:
+  // programmatic on a device before sm_90.  kDriver: CUDA refused the launch.
+  Status launch(Stream stream, const VerifyArgs& args) const;
+
+  const VerifyProblem& problem() const&;
+  VerifyProblem problem() && { return std::as_const(*this).problem(); }
+  // The kernel that a launch of this size runs.  Sizes below 0 are taken as 0.
+  const Kernel& kernel(const VerifySize& size) const&;
+  Kernel kernel(const VerifySize& size) && { return std::as_const(*this).kernel(size); }
+  // What such a launch runs, and why.
+  Chosen choice(const VerifySize& size) const;
+
+  struct State;
+  explicit Verify(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<const State> state_;
+};
+
+}  // namespace cubinery::gdn

@@ -1,0 +1,47 @@
+#include "runtime/gdn/verify_problem.h"
+
+#include <fmt/format.h>
+
+#include "gdn_verify/key.h"
+#include "runtime/gdn/problem_check.h"
+#include "runtime/gdn/verify_operator.h"
+
+namespace cubinery::gdn {
+
+Status VerifyProblem::check() const {
+  CUBINERY_RETURN_IF_ERROR(check_shared_fields(*this));
+  if (max_tokens < 1 || max_tokens > kMaxVerifyTokens) {
+    return bad_field(kVerifyOp, "max_tokens", value_text(max_tokens),
+                     fmt::format("1 to {}", kMaxVerifyTokens));
+  }
+  if (from_accepted && !states.has_initial) {
+    return bad_field(kVerifyOp, "from_accepted", value_text(from_accepted),
+                     "false (true needs has_initial_state = true)");
+  }
+  return {};
+}
+
+Result<std::vector<KernelSpec>> VerifyProblem::kernels(
+    std::string_view arch, const std::vector<std::string>& paths) const {
+  return kernels_for(*this, arch, embedded_known_results<VerifyProblem>(), paths);
+}
+
+std::string VerifyProblem::to_json() const { return cubinery::to_json(*this); }
+
+Result<VerifyProblem> VerifyProblem::from_json(std::string_view json) {
+  return problem_from_json<VerifyProblem>(json);
+}
+
+VerifyProblem normalised(VerifyProblem problem) {
+  problem.inputs = normalised(problem.inputs);
+  problem.states = normalised(problem.states);
+  const VerifyProblem plain;
+  if (!problem.varlen) problem.cu_seqlens_dtype = plain.cu_seqlens_dtype;
+  if (!problem.from_accepted) problem.accepted_dtype = plain.accepted_dtype;
+  if (!problem.states.store) problem.stored_states = plain.stored_states;
+  // The state is in f32 all along.
+  if (problem.states.dtype == DType::kF32) problem.round_each_token = plain.round_each_token;
+  return problem;
+}
+
+}  // namespace cubinery::gdn

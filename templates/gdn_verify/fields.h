@@ -1,0 +1,34 @@
+// The field table of GdnVerifyKey.  Persistent: names are part of kernel identities and tuning
+// results.
+#pragma once
+
+#include <tuple>
+
+#include "cubinery/fields.h"
+#include "cubinery/gdn_fields.h"
+#include "cubinery/gdn_verify_names.h"
+#include "gdn_verify/key.h"
+
+namespace cubinery {
+
+template <>
+struct Fields<GdnVerifyKey> {
+  static constexpr const char* kName = "gdn_verify";
+  using Params = GdnVerifyParams;
+  using Key = GdnVerifyKey;
+  static constexpr auto kList = std::tuple_cat(
+      std::tuple{fixed("key_dim", &Key::key_dim), fixed("value_dim", &Key::value_dim),
+                 fixed("dtype", &Key::dtype), fixed("output_dtype", &Key::output_dtype)},
+      gdn::input_dtype_fields<Key>(), gdn::state_dtype_fields<Key>(),
+      std::tuple{fixed("cu_seqlens_dtype", &Key::cu_seqlens_dtype), fixed("varlen", &Key::varlen)},
+      gdn::state_place_fields<Key>(), gdn::input_mode_fields<Key>(), gdn::state_use_fields<Key>(),
+      std::tuple{
+          fixed("stored_states", &Key::stored_states), fixed("from_accepted", &Key::from_accepted),
+          fixed("accepted_dtype", &Key::accepted_dtype),
+          fixed("round_each_token", &Key::round_each_token),
+          tuned("warp_v", &Key::warp_v, 4, 8, 16), tuned_bits("k_lanes", &Key::k_lanes, 4, 8, 16),
+          tuned_bits("vec_bytes", &Key::vec_bytes, 4, 8, 16),
+          tuned("warps", &Key::warps, 1, 2, 4, 8)});
+};
+
+}  // namespace cubinery

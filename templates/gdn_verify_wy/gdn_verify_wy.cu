@@ -1,0 +1,360 @@
+// The tokens of each request at once against one state, in the WY form, on the tensor cores:
+//
+//   L_ij = beta_i k^_i.k^_j e^(G_i - G_j), j < i     T = (I + L)^-1
+//   P_ij = scale q^_i.k^_j e^(G_i - G_j), j <= i     X = beta (V - e^G K^ S)
+//   U = T X      O = scale e^G Q^ S + P U      S_t = e^(G_t) S + sum over i <= t of
+//                                                    e^(G_t - G_i) k^_i u_i^T
+//
+// with G the sums of g up to and with each token.  Every state comes from the first one: no error
+// adds up.
+//
+// One warp <-> (request, head, 16 value columns).  Everything is computed transposed, value columns
+// as rows: then the state, as it lies in registers, is the left operand of K S and Q S, and each
+// product finds its left operand where the one before left its result.  T, P and the factors need
+// no state: each warp makes them for itself while its part of the state is on its way.  Warps share
+// nothing: no shared memory, no block barrier.
+//
+// What is rounded: nothing but o and stored states, to within a bit or two of fp32.  Products of
+// 16-bit numbers are exact; fp32 goes into them as two tf32 (22 bits).
+#include "common/given_gates.cuh"
+#include "common/launch.cuh"
+#include "common/norm.cuh"
+#include "common/requests.cuh"
+#include "common/tile.cuh"
+#include "common/uniform.cuh"
+#include "common/vec.cuh"
+#include "gdn_verify_wy/key.h"
+#include "gdn_verify_wy/state_rows.cuh"
+#include "gdn_verify_wy/token_rows.cuh"
+
+#ifdef CUBINERY_KEY
+constexpr cubinery::GdnVerifyWyKey kKey = CUBINERY_KEY;
+#else
+constexpr cubinery::GdnVerifyWyKey kKey{};  // stand-alone build: nvcc, clangd, profilers
+#endif
+static_assert(cubinery::valid(kKey), "gdn_verify_wy: key outside the tuning space");
+
+namespace {
+
+using namespace cubinery;  // NOLINT: a translation unit of its own
+
+using Output = dev::Storage<kKey.output_dtype>;
+using StateRows = dev::StateRows<kKey>;
+using TokenRows = dev::TokenRows<kKey>;
+using dev::Acc;
+
+constexpr int kHalves = kKey.tokens / 8;
+constexpr float kLog2E = 1.44269504088896340736f;
+
+// Numbers of this lane's tokens.  Of a row of L and P: tokens row + 8 r; of a column: tokens column
+// + 8 h + e, with tile_row() and tile_column().
+struct RowNumbers {
+  float x[kHalves];
+  // `of_token`: lane l has that of token l % kKey.tokens.
+  explicit __device__ RowNumbers(float of_token) {
+#pragma unroll
+    for (int r = 0; r < kHalves; ++r) {
+      x[r] = __shfl_sync(0xffffffffu, of_token, dev::tile_row() + 8 * r);
+    }
+  }
+};
+struct ColumnNumbers {
+  float x[kHalves][2];
+  explicit __device__ ColumnNumbers(float of_token) {
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        x[h][e] = __shfl_sync(0xffffffffu, of_token, dev::tile_column() + 8 * h + e);
+      }
+    }
+  }
+};
+
+// A matrix of tokens by tokens: row half, column half, column.
+struct TokenMatrix {
+  float x[kHalves][kHalves][2];
+
+  // The right operand of a product with the transpose, of 8 columns: row half r, columns of half h.
+  __device__ const float (&operand(int r, int h) const)[2] { return x[r][h]; }
+};
+
+// The products of tokens that T, P and norms are made of.
+struct Gram {
+  TokenMatrix kk, qk;
+  float k_squares, q_squares;  // lane l: of token l % kKey.tokens
+
+  __device__ Gram(const TokenRows& k, const TokenRows& q) {
+    // 8 tokens: k and q are the halves of one operand.
+    Acc k_by_k{}, q_by_k{}, q_by_q{};
+#pragma unroll
+    for (int s = 0; s < TokenRows::kSteps; ++s) {
+      const auto kt = k.tile(s), qt = q.tile(s);
+      if constexpr (kHalves == 1) {
+        const dev::Tile<kKey.dtype> both{{{kt.x[0][0], kt.x[0][1]}, {qt.x[0][0], qt.x[0][1]}}};
+        dev::mma_half<kKey.dtype>(k_by_k, both, kt, 0);
+        if constexpr (kKey.inputs.use_qk_l2norm) dev::mma_half<kKey.dtype>(q_by_q, both, qt, 0);
+      } else {
+        dev::mma<kKey.dtype>(k_by_k, kt, kt);
+        dev::mma<kKey.dtype>(q_by_k, qt, kt);
+        if constexpr (kKey.inputs.use_qk_l2norm) dev::mma<kKey.dtype>(q_by_q, qt, qt);
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < kHalves; ++r) {
+#pragma unroll
+      for (int h = 0; h < kHalves; ++h) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          kk.x[r][h][e] = k_by_k.x[r][h][e];
+          qk.x[r][h][e] = kHalves == 1 ? k_by_k.x[1][h][e] : q_by_k.x[r][h][e];
+        }
+      }
+    }
+    k_squares = diagonal(k_by_k, 0);
+    q_squares = diagonal(q_by_q, kHalves == 1 ? 1 : 0);
+  }
+
+ private:
+  // `first`: the row half of the first 8 tokens.
+  static __device__ float diagonal(const Acc& acc, int first) {
+    const int row = threadIdx.x % 8;
+    const int holder = row * 4 + row / 2;  // the lane with that row's element
+    const bool is_odd = dev::tile_row() % 2 != 0;
+    const float low = is_odd ? acc.x[first][0][1] : acc.x[first][0][0];
+    const float of_low = __shfl_sync(0xffffffffu, low, holder);
+    if constexpr (kHalves == 1) return of_low;
+    const float high = is_odd ? acc.x[1][1][1] : acc.x[1][1][0];
+    const float of_high = __shfl_sync(0xffffffffu, high, holder);
+    return threadIdx.x % 16 < 8 ? of_low : of_high;
+  }
+};
+
+// What a warp knows of its tokens without a state.
+struct TokenFactors {
+  TokenMatrix t, p;
+  ColumnNumbers sum_g;  // G, in powers of 2
+  ColumnNumbers beta;
+  ColumnNumbers k_norm;  // inverse norms
+  ColumnNumbers q_norm;  // and the scale
+  float all_g;           // lane l: G of token l % kKey.tokens
+
+  // Lane l has the logarithm of the decay, in powers of 2, and the write strength of token
+  // l % kKey.tokens: 0 and 0 where it is not there.
+  __device__ TokenFactors(const Gram& gram, float log_decay, float write, float scale)
+      : TokenFactors(gram, sum_up(log_decay), write, inverse_norm(gram.k_squares),
+                     scale * inverse_norm(gram.q_squares)) {}
+
+ private:
+  __device__ TokenFactors(const Gram& gram, float sum, float write, float k_factor, float q_factor)
+      : sum_g(sum), beta(write), k_norm(k_factor), q_norm(q_factor), all_g(sum) {
+    const RowNumbers row_g(sum), row_k(write * k_factor), row_q(q_factor);
+    TokenMatrix l;
+#pragma unroll
+    for (int r = 0; r < kHalves; ++r) {
+#pragma unroll
+      for (int h = 0; h < kHalves; ++h) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int i = dev::tile_row() + 8 * r, j = dev::tile_column() + 8 * h + e;
+          const float decay = dev::exp2(row_g.x[r] - sum_g.x[h][e]) * k_norm.x[h][e];
+          l.x[r][h][e] = j < i ? row_k.x[r] * gram.kk.x[r][h][e] * decay : 0.0f;
+          p.x[r][h][e] = j <= i ? row_q.x[r] * gram.qk.x[r][h][e] * decay : 0.0f;
+          t.x[r][h][e] = j == i ? 1.0f : 0.0f;
+        }
+      }
+    }
+    substitute(l);
+  }
+
+  static __device__ float sum_up(float x) {
+#pragma unroll
+    for (int step = 1; step < kKey.tokens; step *= 2) {
+      const float below = __shfl_up_sync(0xffffffffu, x, step, kKey.tokens);
+      if (threadIdx.x % kKey.tokens >= step) x += below;
+    }
+    return x;
+  }
+
+  static __device__ float inverse_norm(float squares) {
+    return kKey.inputs.use_qk_l2norm ? dev::inverse_norm(squares) : 1.0f;
+  }
+
+  // T <- (I + L)^-1 T, row by row.
+  __device__ void substitute(const TokenMatrix& l) {
+#pragma unroll
+    for (int j = 0; j + 1 < kKey.tokens; ++j) {
+      const int l_holder = threadIdx.x % 32 / 4 * 4 + j % 8 / 2;
+      const int t_holder = j % 8 * 4 + threadIdx.x % 4;
+      float row[kHalves][2];
+#pragma unroll
+      for (int h = 0; h <= j / 8; ++h) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          row[h][e] = __shfl_sync(0xffffffffu, t.x[j / 8][h][e], t_holder);
+        }
+      }
+#pragma unroll
+      for (int r = j / 8; r < kHalves; ++r) {
+        const float factor = __shfl_sync(0xffffffffu, l.x[r][j / 8][j % 2], l_holder);
+#pragma unroll
+        for (int h = 0; h <= j / 8; ++h) {
+#pragma unroll
+          for (int e = 0; e < 2; ++e) t.x[r][h][e] = fmaf(-factor, row[h][e], t.x[r][h][e]);
+        }
+      }
+    }
+  }
+};
+
+// Columns 8 r to 8 r + 7 of c += a b^T, for a lower triangular b.
+__device__ void multiply_by_lower(Acc& c, const Acc& a, const TokenMatrix& b) {
+#pragma unroll
+  for (int r = 0; r < kHalves; ++r) {
+#pragma unroll
+    for (int h = 0; h <= r; ++h) {
+      dev::PairsOfTf32<4> left({a.x[0][h][0], a.x[1][h][0], a.x[0][h][1], a.x[1][h][1]});
+      dev::PairsOfTf32<2> right({b.operand(r, h)[0], b.operand(r, h)[1]});
+      float(&low)[2] = c.x[0][r];
+      float(&high)[2] = c.x[1][r];
+      dev::mma_tf32(low, high, left.low, right.high);
+      dev::mma_tf32(low, high, left.high, right.low);
+      dev::mma_tf32(low, high, left.high, right.high);
+    }
+  }
+}
+
+// Calls f(row half r, token half h, token e) for each of a lane's numbers of values and tokens.
+template <class Function>
+__device__ void for_each_value(Function f) {
+#pragma unroll
+  for (int i = 0; i < 4 * kHalves; ++i) f(i % 2, i / 4, i / 2 % 2);
+}
+
+// Values v of this lane's tokens, in flight until they are used.
+struct Values {
+  dev::Storage<kKey.dtype> x[kHalves][2][2];  // token half, token, value
+
+  // `v`: the lane's first column.  0 for tokens that are not there.
+  __device__ Values(const GdnVerifyParams& p, TokenStrides::At at, int count, int v) {
+    const auto* rows = dev::row_at<kKey.dtype>(p.v, at) + v;
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int i = dev::tile_column() + 8 * h + e;
+        unsigned pair = 0;
+        if (i < count) pair = dev::load_pair<kKey.dtype>(rows + i * p.v.stride.token, p.v.aligned);
+        x[h][e][0] = static_cast<unsigned short>(pair);
+        x[h][e][1] = static_cast<unsigned short>(pair >> 16);
+      }
+    }
+  }
+};
+
+__device__ void store_outputs(const GdnVerifyParams& p, TokenStrides::At at, int count, int v,
+                              const Acc& o) {
+  Output* const rows = dev::row_at<kKey.output_dtype>(p.o, at) + v;
+#pragma unroll
+  for (int h = 0; h < kHalves; ++h) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int i = dev::tile_column() + 8 * h + e;
+      if (i >= count) continue;
+      Output* const row = rows + i * p.o.stride.token;
+      row[0] = dev::from_float<kKey.output_dtype>(o.x[0][h][e]);
+      row[1] = dev::from_float<kKey.output_dtype>(o.x[1][h][e]);
+    }
+  }
+}
+
+// The state after token `t`, from the first one, to `to`, the warp's columns there.
+__device__ void store_state(const StateRows& state, const TokenFactors& factors, const Acc& u,
+                            const TokenRows::Given& k, int t, dev::Storage<kKey.states.dtype>* to) {
+  const float sum = __shfl_sync(0xffffffffu, factors.all_g, t);
+  // Left operands of the products with k: what is left of each token's update.
+  dev::PairsOfTf32<4> updates[kHalves];
+#pragma unroll
+  for (int h = 0; h < kHalves; ++h) {
+    float factor[2];
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const bool is_in = dev::tile_column() + 8 * h + e <= t;
+      factor[e] = is_in ? dev::exp2(sum - factors.sum_g.x[h][e]) * factors.k_norm.x[h][e] : 0.0f;
+    }
+    updates[h].split({u.x[0][h][0] * factor[0], u.x[1][h][0] * factor[0], u.x[0][h][1] * factor[1],
+                      u.x[1][h][1] * factor[1]});
+  }
+  state.store_updated(to, dev::exp2(sum), updates, k);
+}
+
+}  // namespace
+
+// The 1 offers the compiler every register; left to itself it spills some keys to fit more blocks.
+extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
+    gdn_verify_wy(const __grid_constant__ GdnVerifyParams p) {
+  constexpr int kTiles = kKey.value_dim / kKey.warp_v;
+  const int unit = blockIdx.x * kKey.warps + dev::uniform(threadIdx.x / 32);
+  const int h = unit / kTiles;
+  const long long n = blockIdx.y + static_cast<long long>(blockIdx.z) * gridDim.y;
+  if (h >= p.heads || n >= p.requests) return;  // whole warps: no barrier below spans warps
+  const int first_v = unit % kTiles * kKey.warp_v;
+  const int v = first_v + 2 * dev::tile_row();  // this lane's first column
+
+  dev::wait_for_previous_kernel();
+  dev::Request request;
+  if (!dev::find_request<kKey>(p, n, h, first_v, &request)) return;
+  const TokenStrides::At at = request.at;
+  const dev::Slots& slots = request.places.slots;
+  const int count = request.count;
+  const long long start = request.places.start;
+
+  // All loads first: the state's are the long ones, and what needs no state hides behind them.
+  TokenStrides::At own = at;
+  const int token = threadIdx.x % kKey.tokens;
+  own.token += token < count ? token : 0;
+  dev::GivenGates given;
+  if (count > 0) given = dev::load_gates<kKey>(p.gates, own);
+  const dev::GatesOfTokens all = dev::gates_of_tokens<kKey>(p.gates, h);
+  const TokenRows::Given given_k(p.k, at, count), given_q(p.q, at, count);
+  const TokenRows k(given_k), q(given_q);
+  StateRows state;
+  if constexpr (kKey.states.has_initial) {
+    state.load(dev::matrix_at<kKey.states.dtype>(p.states.read, slots.read, h) +
+               start * p.steps.read_state + StateRows::first(v));
+  }
+  const Values values(p, at, count, v);
+  dev::allow_next_kernel();
+
+  const bool is_there = token < count;
+  const TokenFactors factors(Gram(k, q),
+                             is_there ? dev::log_decay_of<kKey>(all, given) * kLog2E : 0.0f,
+                             is_there ? dev::beta_of<kKey>(given) : 0.0f, p.scale);
+  Acc sk{}, sq{};
+  if constexpr (kKey.states.has_initial) state.multiply(sk, sq, k, q);
+  Acc x{}, u{}, o{};
+  for_each_value([&](int r, int half, int e) {
+    const float decay = dev::exp2(factors.sum_g.x[half][e]);
+    const float given_v = dev::to_float<kKey.dtype>(values.x[half][e][r]);
+    x.x[r][half][e] = factors.beta.x[half][e] *
+                      fmaf(-decay * factors.k_norm.x[half][e], sk.x[r][half][e], given_v);
+    o.x[r][half][e] = decay * factors.q_norm.x[half][e] * sq.x[r][half][e];
+  });
+  multiply_by_lower(u, x, factors.t);
+  multiply_by_lower(o, u, factors.p);
+  store_outputs(p, at, count, v, o);
+
+  const auto matrix = [&](long long slot, long long step) {
+    return dev::matrix_at<kKey.states.dtype>(p.states.written, slot, h) +
+           step * p.steps.written_state + StateRows::first(v);
+  };
+  if constexpr (dev::kStoresEvery<kKey>) {
+#pragma unroll 1
+    for (int t = 0; t < count; ++t) {
+      const dev::KeptStep kept = dev::kept_step<kKey>(slots, t);
+      if (kept.stores) store_state(state, factors, u, given_k, t, matrix(kept.slot, t));
+    }
+  } else if (dev::kStoresLast<kKey> && slots.store) {
+    store_state(state, factors, u, given_k, kKey.tokens - 1, matrix(slots.write, start));
+  }
+}

@@ -1,0 +1,68 @@
+// Compile-time parameters of gdn_verify_wy.  Compiled by the host and by NVRTC.
+#pragma once
+
+#include "common/key_rules.h"
+#include "common/verify_params.h"
+#include "cubinery/dtype.h"
+#include "cubinery/gdn_parts.h"
+#include "cubinery/gdn_verify_types.h"
+
+namespace cubinery {
+
+struct GdnVerifyWyKey {
+  // The problem: gdn::VerifyProblem explains each.
+  int key_dim = 128;
+  int value_dim = 128;
+  DType dtype = DType::kBF16;
+  DType output_dtype = DType::kBF16;
+  gdn::Inputs inputs{};
+  gdn::States states{};
+  DType cu_seqlens_dtype = DType::kI32;
+  bool varlen = false;
+  gdn::StoredStates stored_states = gdn::StoredStates::kLast;
+  bool from_accepted = false;
+  DType accepted_dtype = DType::kI32;
+
+  // Tuned.  Results do not depend on warps; tokens is the least that holds a request's.
+  int tokens = 8;  // rows of the products: 8 or 16
+  int warps = 4;   // per block
+
+  // A warp owns so many value columns of one head's state.
+  static constexpr int warp_v = 16;
+};
+
+constexpr int threads(const GdnVerifyWyKey& key) { return key.warps * 32; }
+
+// Neighbouring keys of a value column that a lane has together, in one vector where they are
+// neighbours in memory too.
+constexpr int key_run(const GdnVerifyWyKey& key) {
+  const bool is_long = size_of(key.states.dtype) == 2 && key.key_dim % 32 == 0;
+  return is_long ? 8 : 4;
+}
+
+// Registers that a thread needs for its part of the state, of k and of q.
+constexpr int data_registers(const GdnVerifyWyKey& key) {
+  const int state = key.key_dim * GdnVerifyWyKey::warp_v * size_of(key.states.dtype) / (32 * 4);
+  return state + 2 * key.key_dim * key.tokens / (32 * 2);
+}
+
+constexpr const char* why_invalid(const GdnVerifyWyKey& key) {
+  if (!is_head_dim(key.key_dim)) return "key_dim must be a multiple of 16 from 16 to 256";
+  if (!is_head_dim(key.value_dim)) return "value_dim must be a multiple of 16 from 16 to 256";
+  if (!is_float(key.dtype) || size_of(key.dtype) != 2) return "dtype must be bf16 or f16";
+  if (!is_float(key.output_dtype)) return "output_dtype must be f32, bf16 or f16";
+  if (const char* reason = gdn::why_invalid(key.inputs)) return reason;
+  if (const char* reason = gdn::why_invalid(key.states)) return reason;
+  if (is_float(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
+  if (is_float(key.accepted_dtype)) return "accepted_dtype must be i32 or i64";
+  if (key.from_accepted && !key.states.has_initial) return "from_accepted needs has_initial_state";
+  if (key.tokens != 8 && key.tokens != 16) return "tokens must be 8 or 16";
+  if (key.warps < 1 || key.warps > 16) return "warps must be from 1 to 16";
+  if (data_registers(key) > 128)
+    return "a thread's part of the state, k and q passes 128 registers";
+  return nullptr;
+}
+
+constexpr bool valid(const GdnVerifyWyKey& key) { return why_invalid(key) == nullptr; }
+
+}  // namespace cubinery
