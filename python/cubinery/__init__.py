@@ -22,9 +22,9 @@ from cubinery._errors import (
     NotCachedError,
     UnsupportedError,
 )
-from cubinery.gdn import Decode, Prefill, gdn_decode, gdn_prefill
+from cubinery.gdn import Decode, Prefill, Verify, gdn_decode, gdn_prefill, gdn_verify
 from cubinery.models import ModelProblems, problems_for_model
-from cubinery.problems import DecodeProblem, PrefillProblem
+from cubinery.problems import DecodeProblem, PrefillProblem, VerifyProblem
 from cubinery.tuning import tuning_report
 
 __version__ = _version()
@@ -52,9 +52,12 @@ __all__ = [
     "Prefill",
     "PrefillProblem",
     "UnsupportedError",
+    "Verify",
+    "VerifyProblem",
     "architectures",
     "gdn_decode",
     "gdn_prefill",
+    "gdn_verify",
     "problems_for_model",
     "tuning_report",
 ]

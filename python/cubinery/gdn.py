@@ -23,10 +23,12 @@ from cubinery.problems import (
     PrefillProblem,
     Split,
     StateLayout,
+    StoredStates,
     TokenLayout,
+    VerifyProblem,
 )
 
-__all__ = ["Decode", "Prefill", "gdn_decode", "gdn_prefill"]
+__all__ = ["Decode", "Prefill", "Verify", "gdn_decode", "gdn_prefill", "gdn_verify"]
 
 
 class Decode(Operator[DecodeProblem], op=DecodeProblem.op):
@@ -211,6 +213,86 @@ class Prefill(Operator[PrefillProblem], op=PrefillProblem.op):
         return _arrays.workspace(q, size, stream, self.context.device) if size > 0 else None
 
 
+class Verify(Operator[VerifyProblem], op=VerifyProblem.op):
+    """A verification operator on one device: the draft tokens of each request.  Thread-safe.
+
+    Raises: as Context.prepare().
+    """
+
+    def choice(self, requests: int, tokens: int) -> dict[str, str]:
+        """What a launch of this size runs, as Decode.choice().
+
+        Args:
+            requests: B, or N.
+            tokens: of all requests: B T, or the packed total.
+        """
+        return self._choice(requests, tokens)
+
+    def __call__(
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        g: Any = None,
+        beta: Any = None,
+        *,
+        A_log: Any = None,
+        dt_bias: Any = None,
+        out: Any,
+        state: Any = None,
+        state_out: Any = None,
+        state_indices: Any = None,
+        state_out_indices: Any = None,
+        scratch_slot: int = 0,
+        cu_seqlens: Any = None,
+        accepted: Any = None,
+        scale: float | None = None,
+        programmatic: bool = False,
+        stream: int | None = None,
+    ) -> Any:
+        """Enqueues one verification on `stream`; does not allocate or wait.
+
+        Arrays are on the context's device, have the problem's dtypes, and are read as they lie.
+        H is the problem's heads; rows x cols of a state is V x K (vk) or K x V (kv).
+
+        Args:
+            q, k, v: [B, T, heads, dim] with their own head counts; varlen: [total, heads, dim] or
+                [1, total, heads, dim].
+            g: [B, T, H]: g, alpha or a of gate_mode; None for gate_mode "none".
+            beta: likewise; beta or its logit; None for beta_mode "one".
+            A_log, dt_bias: [H], gate_mode "computed" only.
+            out: [B, T, H, V]; written.
+            state: [N or slots, H, rows, cols]; dense with from_accepted: [N, S, H, rows, cols].
+                None without has_initial_state and store_state.
+            state_out: [N or slots, H, rows, cols]; dense with stored_states "every":
+                [N, steps, H, rows, cols], the state after token t in step t.  None: in place.
+            state_indices: [N], state_location "pool": slots that requests read; [N, S] with
+                from_accepted.
+            state_out_indices: [N]: slots that they write; [N, steps] with stored_states "every";
+                None: those they read.
+            scratch_slot: the slot of padding requests, padding "scratch".
+            cu_seqlens: [N + 1], varlen only: request n is tokens cu_seqlens[n] to
+                cu_seqlens[n + 1] - 1, at most max_tokens.
+            accepted: [N], from_accepted only: request n starts from the state of step
+                accepted[n] - 1, 1 to S; 0 is taken as 1.
+            scale: None: key_dim ** -0.5.
+            programmatic: the launch may overlap the kernel in front of it (sm_90 and newer).
+            stream: a cudaStream_t as a number; None: the current stream of q's library (torch and
+                cupy; for others the legacy default stream).
+
+        Returns:
+            out.
+
+        Raises: as Decode.
+        """
+        _core.operator_launch(
+            self._handle, stream, q, k, v, g, beta, A_log, dt_bias, out, state, state_out,
+            state_indices, state_out_indices, cu_seqlens, accepted, scratch_slot, scale,
+            programmatic,
+        )  # fmt: skip
+        return out
+
+
 def _context_for(context: Context | None, q: Any) -> Context:
     """The context that is given, or the one of q's device."""
     if context is None:
@@ -309,6 +391,17 @@ _PREFILL_FIELDS = (
     "checkpoints",
     "checkpoint_every",
     "split",
+)
+_MOST_TOKENS = 16  # that any verification takes of a request
+_VERIFY_FIELDS = (
+    *_SHARED_FIELDS,
+    "cu_seqlens_dtype",
+    "varlen",
+    "max_tokens",
+    "stored_states",
+    "from_accepted",
+    "accepted_dtype",
+    "round_each_token",
 )
 
 
@@ -483,4 +576,85 @@ def gdn_prefill(
         state_indices=state_indices, state_out_indices=state_out_indices, scratch_slot=scratch_slot,
         cu_seqlens=cu_seqlens, checkpoints=checkpoints, checkpoint_cu_starts=checkpoint_cu_starts,
         workspace=workspace, max_seqlen=max_seqlen, scale=scale, stream=stream,
+    )  # fmt: skip
+
+
+def gdn_verify(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any = None,
+    beta: Any = None,
+    *,
+    A_log: Any = None,
+    dt_bias: Any = None,
+    gate_mode: GateMode | None = None,
+    beta_mode: BetaMode | None = None,
+    use_qk_l2norm: bool = False,
+    scale: float | None = None,
+    state: Any = None,
+    state_out: Any = None,
+    store_state: bool = True,
+    stored_states: StoredStates = "last",
+    round_each_token: bool = False,
+    state_layout: StateLayout = "vk",
+    state_indices: Any = None,
+    state_out_indices: Any = None,
+    padding: Padding = "none",
+    pad_index: PadIndex = "negative",
+    scratch_slot: int = 0,
+    cu_seqlens: Any = None,
+    max_tokens: int | None = None,
+    accepted: Any = None,
+    out: Any = None,
+    output_dtype: Dtype | None = None,
+    stream: int | None = None,
+    context: Context | None = None,
+) -> Any:
+    """Draft tokens: T of each of B requests, or those of N packed behind each other.
+
+    Arguments that are not named here are those of gdn_decode().
+
+    Args:
+        q, k, v: [B, T, heads, dim]; packed [total, heads, dim] or [1, total, heads, dim].
+        g, beta: [B, T, H]; packed likewise.
+        state: dense with accepted: [N, S, H, rows, cols].
+        state_out: dense with stored_states "every": [N, steps, H, rows, cols].
+        stored_states: "last": new states are those after a request's last token; "every": after
+            each of its tokens.
+        round_each_token: the state is rounded to its dtype after each token, as by decode steps.
+        state_indices: [N]; with accepted [N, S].
+        state_out_indices: [N]; with stored_states "every" [N, steps].
+        cu_seqlens: [N + 1], i32 or i64: request n is tokens cu_seqlens[n] to
+            cu_seqlens[n + 1] - 1.
+        max_tokens: the most tokens of a request, 1 to 16; None: 16.
+        accepted: [N], i32 or i64: request n starts from the state of step accepted[n] - 1.
+        out: None: allocated, v's shape with H heads.
+
+    Returns:
+        out.
+
+    Raises: as gdn_decode().
+    """
+    _check_states(state, state_out, store_state, (state_indices, state_out_indices))
+    context = _context_for(context, q)
+    varlen = cu_seqlens is not None
+    out_dtype = output_dtype or (dtype_of("q", q) if out is None else dtype_of("out", out))
+    key = _shared_key(
+        VerifyProblem, (q, k, v), (3, 4) if varlen else (4,), -2, out_dtype, g, beta, A_log,
+        dt_bias, gate_mode, beta_mode, use_qk_l2norm, state, state_out, store_state, state_layout,
+        state_indices, padding, pad_index,
+    ) + (
+        dtype_or("cu_seqlens", cu_seqlens, "i32"), varlen,
+        _MOST_TOKENS if max_tokens is None else max_tokens, stored_states, accepted is not None,
+        dtype_or("accepted", accepted, "i32"), bool(round_each_token),
+    )  # fmt: skip
+    verify: Verify = context._kept_operator(_VERIFY_FIELDS, key)
+    if out is None:
+        *tokens, _, value_dim = v.shape
+        out = _arrays.empty(q, (*tokens, verify.problem.heads, value_dim), out_dtype)
+    return verify(
+        q, k, v, g, beta, A_log=A_log, dt_bias=dt_bias, out=out, state=state, state_out=state_out,
+        state_indices=state_indices, state_out_indices=state_out_indices, scratch_slot=scratch_slot,
+        cu_seqlens=cu_seqlens, accepted=accepted, scale=scale, stream=stream,
     )  # fmt: skip

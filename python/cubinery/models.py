@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from cubinery import _core
 from cubinery._errors import CacheIOError, InvalidArgumentError, refuse, refuse_type
 from cubinery._options import path_text
-from cubinery.problems import DecodeProblem, PrefillProblem
+from cubinery.problems import DecodeProblem, PrefillProblem, VerifyProblem
 
 
 class _Configuration(Protocol):
@@ -29,6 +29,7 @@ class ModelProblems:
 
     decode: DecodeProblem
     prefill: PrefillProblem
+    verify: VerifyProblem
 
 
 def problems_for_model(config: Config, tp: int = 1) -> ModelProblems:
@@ -53,7 +54,11 @@ def problems_for_model(config: Config, tp: int = 1) -> ModelProblems:
         refuse("tp", tp, "an int from 1 up")
     name, text = _text_of(config)
     try:
-        return ModelProblems(_problem(DecodeProblem, text, tp), _problem(PrefillProblem, text, tp))
+        return ModelProblems(
+            _problem(DecodeProblem, text, tp),
+            _problem(PrefillProblem, text, tp),
+            _problem(VerifyProblem, text, tp),
+        )
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"{name}: {error}") from None
 
