@@ -8,6 +8,7 @@
 namespace cubinery::bench {
 
 using gdn::DecodeProblem;
+using gdn::VerifyProblem;
 
 DecodeProblem engine_problem(DType state_dtype, gdn::StateLayout layout) {
   DecodeProblem problem;
@@ -25,6 +26,27 @@ DecodeProblem engine_problem(DType state_dtype, gdn::StateLayout layout) {
 GdnOperands decode_operands(const Gpu& gpu, const DecodeProblem& problem, int batch) {
   return make_operands(gpu, as_prefill(problem),
                        {.lengths = std::vector<std::int64_t>(idx(batch), 1),
+                        .data = {.gates = GateDistribution::kInit}});
+}
+
+VerifyProblem engine_verification(DType state_dtype, std::string_view stored, int tokens) {
+  const DecodeProblem step = engine_problem(state_dtype, gdn::StateLayout::kVK);
+  VerifyProblem problem;
+  problem.inputs = step.inputs;
+  problem.states = step.states;
+  problem.max_tokens = tokens;
+  problem.states.store = stored != "none";
+  if (stored == "every") {  // to rows of a tensor, as the tuner's operands have them
+    problem.stored_states = gdn::StoredStates::kEvery;
+    problem.states.location = gdn::StateLocation::kDense;
+    problem.states.padding = gdn::Padding::kNone;
+  }
+  return problem;
+}
+
+GdnOperands verify_operands(const Gpu& gpu, const VerifyProblem& problem, int batch, int tokens) {
+  return make_operands(gpu, as_prefill(problem),
+                       {.lengths = std::vector<std::int64_t>(idx(batch), tokens),
                         .data = {.gates = GateDistribution::kInit}});
 }
 

@@ -1,5 +1,7 @@
-// Rows of the decode benchmark: decode as engines run it at every step.
+// Rows of the decode and verify benchmarks: both as engines run them at every step.
 #pragma once
+
+#include <string_view>
 
 #include "benchmarks/bench.h"
 #include "cubinery/gdn.h"
@@ -13,5 +15,11 @@ gdn::DecodeProblem engine_problem(DType state_dtype, gdn::StateLayout layout);
 
 // Gates as a model is initialised.
 GdnOperands decode_operands(const Gpu& gpu, const gdn::DecodeProblem& problem, int batch);
+
+// The same of requests of so many tokens, the state being f32 or bf16, VK, and kept never ("none"),
+// after the last token ("last") or after each ("every").
+gdn::VerifyProblem engine_verification(DType state_dtype, std::string_view stored, int tokens);
+GdnOperands verify_operands(const Gpu& gpu, const gdn::VerifyProblem& problem, int batch,
+                            int tokens);
 
 }  // namespace cubinery::bench

@@ -108,7 +108,7 @@ class LaunchCheck {
       const double* const row = o.data() + (t * heads + part.head) * dim;
       for (std::int64_t j = 0; j < dim; ++j) errors->o.add(row[j], part.o[idx(t * dim + j)]);
     }
-    if (tokens(part) != length(part)) return;
+    if (tokens(part) != length(part) || !p_.states.store) return;
     const bool apart = operands_.args(0).states.out.present();
     const std::vector<double> state =
         by_keys(p_, values(operands_, apart ? GdnTensor::kStateOut : GdnTensor::kState,
@@ -121,16 +121,25 @@ class LaunchCheck {
   std::vector<Part> parts_;
 };
 
-}  // namespace
-
-Errors launch_errors(const gdn::Decode& decode, const Gpu& gpu, const GdnOperands& operands) {
+// All heads of a few requests.
+std::vector<Part> first_requests(const GdnOperands& operands) {
   std::vector<Part> parts;
   const std::int64_t heads = operands.problem().heads.count();
   const std::int64_t compared = std::min(operands.size().sequences, kComparedRequests);
   for (std::int64_t unit = 0; unit < compared * heads; ++unit) {
     parts.push_back({.sequence = unit / heads, .head = unit % heads});
   }
-  return LaunchCheck(operands, std::move(parts)).errors(decode, gpu);
+  return parts;
+}
+
+}  // namespace
+
+Errors launch_errors(const gdn::Decode& decode, const Gpu& gpu, const GdnOperands& operands) {
+  return LaunchCheck(operands, first_requests(operands)).errors(decode, gpu);
+}
+
+Errors launch_errors(const gdn::Verify& verify, const Gpu& gpu, const GdnOperands& operands) {
+  return LaunchCheck(operands, first_requests(operands)).errors(verify, gpu);
 }
 
 Errors launch_errors(const gdn::Prefill& prefill, const Gpu& gpu, const GdnOperands& operands) {

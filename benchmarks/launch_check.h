@@ -9,9 +9,11 @@
 namespace cubinery::bench {
 
 // Launch once on set 0, whose states must be as they were made, and compare: a few requests of a
-// decode; two heads of the shortest and of the longest sequence of a prefill, their first 4096
-// tokens, and their final state where that is the whole sequence.
+// decode or a verification (and the states after their last tokens, where only these are kept); two
+// heads of the shortest and of the longest sequence of a prefill, their first 4096 tokens, and
+// their final state where that is the whole sequence.
 Errors launch_errors(const gdn::Decode& decode, const Gpu& gpu, const GdnOperands& operands);
+Errors launch_errors(const gdn::Verify& verify, const Gpu& gpu, const GdnOperands& operands);
 Errors launch_errors(const gdn::Prefill& prefill, const Gpu& gpu, const GdnOperands& operands);
 
 }  // namespace cubinery::bench

@@ -1,9 +1,13 @@
 #include "tests/gpu/cases.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <sstream>
 #include <string_view>
+
+#include "runtime/gdn/verify_state.h"
+#include "runtime/operator/tuning_context.h"
 
 namespace cubinery::test {
 namespace {
@@ -101,6 +105,11 @@ DecodeArgs DecodeCase::args(std::int64_t first, std::int64_t count) const {
   return args;
 }
 
+VerifyCase::VerifyCase(const gdn::VerifyProblem& problem, const CaseShape& shape,
+                       CaseOptions options)
+    : PrefillCase(as_prefill(problem), shape, token_by_token(std::move(options))),
+      problem_(problem) {}
+
 bool same_bytes(std::span<const std::byte> a, std::span<const std::byte> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());
 }
@@ -129,12 +138,32 @@ bool same_sequence(const GdnCase& c, std::int64_t n, const GdnMemory& a, const G
   return true;
 }
 
+bool is_close(const GdnCase& c, std::int64_t n, const GdnMemory& a, const GdnMemory& b) {
+  float largest = 0, difference = 0;
+  for (std::int64_t t = 0; t < c.length(n); ++t) {
+    for (std::int64_t h = 0; h < c.problem().heads.count(); ++h) {
+      const auto x = c.row_values(a, GdnTensor::kO, n, t, h, c.problem().value_dim);
+      const auto y = c.row_values(b, GdnTensor::kO, n, t, h, c.problem().value_dim);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        if (!std::isfinite(x[i]) || !std::isfinite(y[i])) return false;
+        largest = std::max(largest, std::abs(x[i]));
+        difference = std::max(difference, std::abs(x[i] - y[i]));
+      }
+    }
+  }
+  return difference <= 0.01f * largest;
+}
+
 std::size_t workspace_bytes(const PrefillCase& one, const gdn::Prefill& prefill,
                             const PrefillArgs& args) {
   return prefill.workspace_bytes(one.size(args));
 }
 
 std::size_t workspace_bytes(const DecodeCase&, const gdn::Decode&, const DecodeArgs&) { return 0; }
+
+std::size_t workspace_bytes(const VerifyCase&, const gdn::Verify&, const gdn::VerifyArgs&) {
+  return 0;
+}
 
 Status launch(const gdn::Prefill& prefill, Stream stream, const PrefillArgs& args,
               const DeviceBuffer& workspace) {
@@ -144,6 +173,11 @@ Status launch(const gdn::Prefill& prefill, Stream stream, const PrefillArgs& arg
 Status launch(const gdn::Decode& decode, Stream stream, const DecodeArgs& args,
               const DeviceBuffer&) {
   return decode.launch(stream, args);
+}
+
+Status launch(const gdn::Verify& verify, Stream stream, const gdn::VerifyArgs& args,
+              const DeviceBuffer&) {
+  return verify.launch(stream, args);
 }
 
 void expect_good(const GdnCase& one, const GdnMemory& after, const std::string& what) {
@@ -185,6 +219,30 @@ void run_case(const PrefillProblem& problem, const CaseShape& shape, CaseOptions
   expect_good(PrefillCase(problem, shape, options), prefill, shape);
 }
 
+std::vector<gdn::Verify> on_every_path(const gdn::VerifyProblem& problem) {
+  const Target target = target_of(gpu().context());
+  std::vector<gdn::Verify> verifies;
+  for (const gdn::VerifyPath* path : OperatorOf<gdn::VerifyProblem>::paths()) {
+    if (path->why_not(problem, target)) continue;
+    for (const auto& values : path->defaults(problem, target)) {
+      verifies.push_back(gdn::create_verify(gpu().context(), problem, target, values).value());
+    }
+  }
+  return verifies;
+}
+
+void run_case(const gdn::VerifyProblem& problem, const CaseShape& shape, CaseOptions options) {
+  options.seed += seed();
+  options.round_each_token = problem.round_each_token;
+  const VerifyCase verify_case(problem, shape, options);
+  for (const gdn::Verify& verify : on_every_path(problem)) {
+    const gdn::VerifySize size{.requests = static_cast<std::int64_t>(shape.lengths.size())};
+    expect_good(
+        verify_case, run(verify_case, verify),
+        verify.choice(size).configuration + ", problem " + problem.to_json() + "\n" + shape.text());
+  }
+}
+
 void run_both_kernels(const std::vector<DecodeProblem>& problems, const CaseOptions& options) {
   prewarm(problems);
   for (const DecodeProblem& problem : problems) {
@@ -209,6 +267,12 @@ std::string text(const Deviation& deviation, const char* name) {
 DecodeProblem small_problem() { return small<DecodeProblem>(); }
 
 PrefillProblem small_prefill() { return small<PrefillProblem>(); }
+
+gdn::VerifyProblem small_verify() {
+  auto problem = small<gdn::VerifyProblem>();
+  problem.max_tokens = 16;
+  return problem;
+}
 
 PrefillProblem small_varlen() {
   PrefillProblem problem = small_prefill();

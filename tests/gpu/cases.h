@@ -1,4 +1,4 @@
-// GdnCases of prefill and decode on the device: their launches, and the checks of these.
+// GdnCases of prefill, decode and verify on the device: their launches, and the checks of these.
 #pragma once
 
 #include <cstddef>
@@ -55,6 +55,26 @@ class DecodeCase : public PrefillCase {
   gdn::DecodeProblem problem_;
 };
 
+// Dense or packed; with StoredStates::kEvery dense, states and all: state_out is what a prefill
+// keeps as checkpoints.
+class VerifyCase : public PrefillCase {
+ public:
+  using Operator = gdn::Verify;
+  using Args = gdn::VerifyArgs;
+
+  VerifyCase(const gdn::VerifyProblem& problem, const CaseShape& shape, CaseOptions options = {});
+
+  const gdn::VerifyProblem& problem() const { return problem_; }
+  gdn::VerifyArgs args() const { return as_verify(problem_, PrefillCase::args()); }
+  // The same for requests first ... first + count - 1 alone.
+  gdn::VerifyArgs args(std::int64_t first, std::int64_t count) const {
+    return as_verify(problem_, PrefillCase::args(first, count));
+  }
+
+ private:
+  gdn::VerifyProblem problem_;
+};
+
 bool same_bytes(std::span<const std::byte> a, std::span<const std::byte> b);
 
 // Whether a head of a sequence has the same bits of o and of its new state in both: heads of the
@@ -67,14 +87,21 @@ inline bool same_head(const GdnCase& c, std::int64_t n, std::int64_t h, const Gd
 }
 bool same_sequence(const GdnCase& c, std::int64_t n, const GdnMemory& a, const GdnMemory& b);
 
-// What a prefill's launch with these arguments asks for; nothing for decode.
+// Whether outputs of a sequence differ by no more than rounding does, a hundredth of the largest.
+bool is_close(const GdnCase& c, std::int64_t n, const GdnMemory& a, const GdnMemory& b);
+
+// What a prefill's launch with these arguments asks for; nothing for the others.
 std::size_t workspace_bytes(const PrefillCase& one, const gdn::Prefill& prefill,
                             const gdn::PrefillArgs& args);
 std::size_t workspace_bytes(const DecodeCase& one, const gdn::Decode& decode,
                             const gdn::DecodeArgs& args);
+std::size_t workspace_bytes(const VerifyCase& one, const gdn::Verify& verify,
+                            const gdn::VerifyArgs& args);
 Status launch(const gdn::Prefill& prefill, Stream stream, const gdn::PrefillArgs& args,
               const DeviceBuffer& workspace);
 Status launch(const gdn::Decode& decode, Stream stream, const gdn::DecodeArgs& args,
+              const DeviceBuffer& workspace);
+Status launch(const gdn::Verify& verify, Stream stream, const gdn::VerifyArgs& args,
               const DeviceBuffer& workspace);
 
 // Launches of a case on a stream of its own, with a workspace of exactly the size that those with
@@ -126,6 +153,9 @@ GdnMemory run(const Case& one, const typename Case::Operator& prepared) {
   return run(one, prepared, one.args());
 }
 
+// The operator on each path that computes the problem, by a default configuration.
+std::vector<gdn::Verify> on_every_path(const gdn::VerifyProblem& problem);
+
 // Fails the running test case unless `after` is good.  `what`, the options and the seed are what is
 // needed to run the case again.
 void expect_good(const GdnCase& one, const GdnMemory& after, const std::string& what);
@@ -137,6 +167,7 @@ void expect_good(const PrefillCase& prefill_case, const gdn::Prefill& prefill,
 // is needed to run only this case.
 void run_case(const gdn::DecodeProblem& problem, std::int64_t batch, CaseOptions options = {});
 void run_case(const gdn::PrefillProblem& problem, const CaseShape& shape, CaseOptions options = {});
+void run_case(const gdn::VerifyProblem& problem, const CaseShape& shape, CaseOptions options = {});
 template <class Problem, class Size>
 void run_cases(const std::vector<Problem>& problems, const Size& size,
                const CaseOptions& options = {}) {
@@ -159,5 +190,6 @@ inline const std::vector<std::int64_t> kBoundaryLengths{
 gdn::DecodeProblem small_problem();
 gdn::PrefillProblem small_prefill();  // dense
 gdn::PrefillProblem small_varlen();
+gdn::VerifyProblem small_verify();  // dense, of up to 16 tokens
 
 }  // namespace cubinery::test

@@ -1,0 +1,224 @@
+// Launches of the verify operator on a fake libcuda: what reaches the kernel, and what is refused.
+#include <functional>
+#include <string>
+
+#include "cubinery/gdn.h"
+#include "gdn_verify/fields.h"
+#include "tests/catch.h"
+#include "tests/runtime/fake_operator.h"
+
+namespace cubinery::gdn {
+namespace {
+
+using test::address;
+
+constexpr std::int64_t kRequests = 2, kTokens = 3, kSteps = 5, kSlots = 9;
+
+// An operator on the fake driver, and good arguments for it: two requests of three tokens.
+class VerifyBench {
+ public:
+  explicit VerifyBench(const VerifyProblem& problem)
+      : problem_(problem), verify_(test::fake_operator(fake, dir_, problem)) {}
+
+  const Verify& verify() const { return verify_; }
+
+  VerifyArgs args() const {
+    const VerifyProblem& p = problem_;
+    const std::int64_t heads = p.heads.count();
+    const auto rows = [&](int at, DType dtype, std::int64_t own, std::int64_t dim) {
+      return p.varlen ? Tensor::contiguous(address(at), dtype, {kRequests * kTokens, own, dim})
+                      : Tensor::contiguous(address(at), dtype, {kRequests, kTokens, own, dim});
+    };
+    const auto numbers = [&](int at, DType dtype) {
+      return p.varlen ? Tensor::contiguous(address(at), dtype, {kRequests * kTokens, heads})
+                      : Tensor::contiguous(address(at), dtype, {kRequests, kTokens, heads});
+    };
+    VerifyArgs args{
+        .q = rows(1, p.dtype, p.heads.q, p.key_dim),
+        .k = rows(2, p.dtype, p.heads.k, p.key_dim),
+        .v = rows(3, p.dtype, p.heads.v, p.value_dim),
+        .gates = {.g = numbers(5, p.inputs.gate_dtype), .beta = numbers(6, p.inputs.beta_dtype)},
+        .o = rows(4, p.output_dtype, heads, p.value_dim)};
+    const bool every = p.states.store && p.stored_states == StoredStates::kEvery;
+    const auto states = [&](int at, bool steps) {
+      const bool pool = p.states.location == StateLocation::kPool;
+      if (pool) return matrices(at, {kSlots});
+      return steps ? matrices(at, {kRequests, kSteps}) : matrices(at, {kRequests});
+    };
+    const auto indices = [&](int at, bool steps) {
+      return steps ? Tensor::contiguous(address(at), p.states.index_dtype, {kRequests, kSteps})
+                   : Tensor::contiguous(address(at), p.states.index_dtype, {kRequests});
+    };
+    args.states.in = states(7, p.from_accepted);
+    if (p.states.location == StateLocation::kPool) {
+      args.states.indices = indices(8, p.from_accepted);
+      if (every) args.states.out_indices = indices(9, true);
+    } else if (every) {
+      args.states.out = states(10, true);
+    }
+    if (p.from_accepted) args.accepted = Tensor::contiguous(address(11), p.accepted_dtype, {2});
+    if (p.varlen) args.cu_seqlens = Tensor::contiguous(address(12), p.cu_seqlens_dtype, {3});
+    return args;
+  }
+
+  GdnVerifyParams launched(const VerifyArgs& args) const {
+    const Status status = verify_.launch(nullptr, args);
+    INFO(status.message());
+    REQUIRE(status.ok());
+    return test::params_of<GdnVerifyParams>(fake->launches.back());
+  }
+
+  // The message with which `spoil` makes good arguments bad.
+  std::string refusal(const std::function<void(VerifyArgs&)>& spoil) const {
+    VerifyArgs spoilt = args();
+    spoil(spoilt);
+    return test::refused(fake, [&] { return verify_.launch(nullptr, spoilt); });
+  }
+
+  test::FakeDriver fake{CUBINERY_FAKE_DRIVER};
+
+ private:
+  Tensor matrices(int at, std::vector<std::int64_t> outer) const {
+    const std::int64_t heads = problem_.heads.count(), dim = problem_.key_dim;
+    if (outer.size() == 1) {
+      return Tensor::contiguous(address(at), problem_.states.dtype, {outer[0], heads, dim, dim});
+    }
+    return Tensor::contiguous(address(at), problem_.states.dtype,
+                              {outer[0], outer[1], heads, dim, dim});
+  }
+
+  test::TempDir dir_;
+  VerifyProblem problem_;
+  Verify verify_;
+};
+
+constexpr long long kMatrix = 128 * 128, kSlot = 32 * kMatrix;
+
+TEST_CASE("AVerificationPassesPointersAndStrides", "[cpu]") {
+  const VerifyBench bench({});
+  const GdnVerifyParams p = bench.launched(bench.args());
+  CHECK((p.q.data == address(1) && p.k.data == address(2) && p.v.data == address(3) &&
+         p.o.data == address(4) && p.gates.g.data == address(5)));
+  CHECK((p.requests == 2 && p.tokens == 3 && p.heads == 32 && p.max_tokens == 4));
+  CHECK(p.q.stride == TokenStrides{3 * 16 * 128, 16 * 128, 128});
+  CHECK((p.states.read.data == address(7) && p.states.written.data == address(7)));
+  CHECK(p.states.read.stride == StateStrides{kSlot, kMatrix});
+  CHECK((p.steps.read_state == 0 && p.steps.written_state == 0));
+  CHECK((p.accepted.data == nullptr && p.cu_seqlens.data == nullptr));
+}
+
+TEST_CASE("PackedTokensHaveNoBatch", "[cpu]") {
+  const VerifyBench bench({.varlen = true});
+  VerifyArgs args = bench.args();
+  const GdnVerifyParams p = bench.launched(args);
+  CHECK((p.requests == 2 && p.tokens == 6 && p.cu_seqlens.data == address(12)));
+  CHECK(p.q.stride == TokenStrides{0, 16 * 128, 128});
+  args.q = Tensor::contiguous(address(1), DType::kBF16, {1, 6, 16, 128});
+  CHECK(bench.launched(args).q.stride == p.q.stride);
+}
+
+TEST_CASE("StatesOfStepsHaveOneDimensionMore", "[cpu]") {
+  {
+    const VerifyBench bench({.stored_states = StoredStates::kEvery, .from_accepted = true});
+    VerifyArgs args = bench.args();
+    GdnVerifyParams p = bench.launched(args);
+    CHECK((p.states.read.data == address(7) && p.states.written.data == address(10)));
+    CHECK((p.steps.read_state == kSlot && p.steps.written_state == kSlot));
+    CHECK((p.steps.readable == 5 && p.accepted.data == address(11)));
+    CHECK(p.states.read.stride == StateStrides{5 * kSlot, kMatrix});
+    args.states.out = {};
+    p = bench.launched(args);
+    CHECK((p.states.written.data == address(7) && p.steps.written_state == kSlot));
+  }
+  {
+    const VerifyBench bench({.from_accepted = true});
+    VerifyArgs args = bench.args();
+    CHECK(bench.launched(args).steps.written_state == kSlot);  // where it was read
+    args.states.out = Tensor::contiguous(address(10), DType::kF32, {2, 32, 128, 128});
+    CHECK(bench.launched(args).steps.written_state == 0);
+  }
+  const VerifyBench bench({.states = {.location = StateLocation::kPool},
+                           .stored_states = StoredStates::kEvery,
+                           .from_accepted = true});
+  VerifyArgs args = bench.args();
+  args.states.indices.strides = {7, 2};
+  GdnVerifyParams p = bench.launched(args);
+  CHECK((p.states.read_indices.data == address(8) && p.states.write_indices.data == address(9)));
+  CHECK((p.states.read_indices.stride == 7 && p.steps.read_index == 2));
+  CHECK((p.steps.written_index == 1 && p.steps.readable == 5 && p.steps.read_state == 0));
+  args.states.out_indices = {};
+  p = bench.launched(args);
+  CHECK((p.states.write_indices.data == address(8) && p.steps.written_index == 2));
+}
+
+TEST_CASE("AnEmptyVerificationLaunchesNothing", "[cpu]") {
+  const VerifyBench bench({});
+  VerifyArgs args = bench.args();
+  args.q.shape[0] = 0;
+  CHECK(bench.verify().launch(nullptr, args).ok());
+  CHECK(bench.fake->launches.empty());
+}
+
+TEST_CASE("VerificationsThatCannotBeAreRefused", "[cpu]") {
+  const VerifyBench dense({});
+  CHECK(dense.refusal([](VerifyArgs& args) { args.q.shape[1] = 5; }) ==
+        "gdn_verify: q has T = 5; accepted: 0 to 4");
+  CHECK(dense.refusal([](VerifyArgs& args) { args.q.rank = 3; }) ==
+        "gdn_verify: q has 3 dimensions; accepted: 4");
+  CHECK(dense.refusal([](VerifyArgs& args) { args.k.shape[1] = 2; }) ==
+        "gdn_verify: k has shape [2, 2, 16, 128]; accepted: [B = 2, T = 3, k_heads = 16, key_dim = "
+        "128]");
+  CHECK(dense.refusal([](VerifyArgs& args) {
+    args.accepted = Tensor::contiguous(address(11), DType::kI32, {2});
+  }) == "gdn_verify: accepted is given; accepted: no tensor, from_accepted is false");
+  CHECK(dense.refusal([](VerifyArgs& args) {
+    args.cu_seqlens = Tensor::contiguous(address(12), DType::kI32, {3});
+  }) == "gdn_verify: cu_seqlens is given; accepted: no tensor, varlen is false");
+
+  const VerifyBench every({.stored_states = StoredStates::kEvery});
+  CHECK(every.refusal([](VerifyArgs& args) { args.states.out = {}; }) ==
+        "gdn_verify: state_out is missing; accepted: a tensor, stored_states is every and "
+        "from_accepted is false");
+  CHECK(every.refusal([](VerifyArgs& args) { args.states.out.shape[1] = 2; }) ==
+        "gdn_verify: state_out has shape [2, 2, 32, 128, 128]; accepted: [B = 2, steps = 3, heads "
+        "= 32, value_dim = 128, key_dim = 128]");
+  CHECK(every.refusal([](VerifyArgs& args) { args.states.out.strides[1] = kSlot - 4; }) ==
+        "gdn_verify: state_out is written and has overlapping elements, by stride 524284; "
+        "accepted: no overlap");
+
+  // A launch does not know how long its longest packed request is.
+  const VerifyBench packed({.varlen = true, .stored_states = StoredStates::kEvery});
+  CHECK(packed.refusal([](VerifyArgs& args) { args.states.out.shape[1] = 3; }) ==
+        "gdn_verify: state_out has shape [2, 3, 32, 128, 128]; accepted: [N = 2, steps = 4, heads "
+        "= 32, value_dim = 128, key_dim = 128]");
+  CHECK(packed.refusal([](VerifyArgs& args) { args.cu_seqlens.rank = 2; }) ==
+        "gdn_verify: cu_seqlens has 2 dimensions; accepted: 1");
+}
+
+TEST_CASE("SlotsOfStepsThatCannotBeAreRefused", "[cpu]") {
+  const States pool{.location = StateLocation::kPool};
+  const VerifyBench every({.states = pool, .stored_states = StoredStates::kEvery});
+  CHECK(every.refusal([](VerifyArgs& args) { args.states.out_indices = {}; }) ==
+        "gdn_verify: state_out_indices is missing; accepted: a tensor, stored_states is every and "
+        "from_accepted is false");
+  CHECK(every.refusal([](VerifyArgs& args) { args.states.out_indices.shape[1] = 2; }) ==
+        "gdn_verify: state_out_indices has shape [2, 2]; accepted: [B = 2, steps = 3]");
+
+  const VerifyBench accepted({.states = pool, .from_accepted = true});
+  CHECK(accepted.refusal([](VerifyArgs& args) { args.accepted = {}; }) ==
+        "gdn_verify: accepted is missing; accepted: a tensor");
+  CHECK(accepted.refusal([](VerifyArgs& args) { args.accepted.dtype = DType::kI64; }) ==
+        "gdn_verify: accepted has dtype i64; accepted: i32");
+  CHECK(accepted.refusal([](VerifyArgs& args) { args.states.indices.rank = 1; }) ==
+        "gdn_verify: state_indices has shape [2]; accepted: [B = 2, steps = 1]");
+  // In place there must be room for all tokens.
+  const VerifyBench both(
+      {.states = pool, .stored_states = StoredStates::kEvery, .from_accepted = true});
+  CHECK(both.refusal([](VerifyArgs& args) {
+    args.states.out_indices = {};
+    args.states.indices.shape[1] = 2;
+  }) == "gdn_verify: state_indices has shape [2, 2]; accepted: [B = 2, steps = 3]");
+}
+
+}  // namespace
+}  // namespace cubinery::gdn
