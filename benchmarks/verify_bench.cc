@@ -64,8 +64,9 @@ void run_row(const bench::Gpu& gpu, const gdn::VerifyProblem& problem, int batch
 }
 
 int run(int argc, char** argv) {
-  const bench::Arguments arguments(argc, argv, {"--quick"},
-                                   {"--batch", "--tokens", "--out", "--commit"});
+  const bench::Arguments arguments(
+      argc, argv, {"--quick"},
+      {"--batch", "--tokens", "--state-dtype", "--stored", "--out", "--commit"});
   const bool quick = arguments.has("--quick");
   const auto gpu = bench::open_gpu(cubinery::Options::from_env().value());
   bench::Results results(arguments.get("--out"), arguments.get("--commit", "unknown"));
@@ -77,8 +78,12 @@ int run(int argc, char** argv) {
       arguments.get_list("--batch", quick ? std::vector{1, 32} : std::vector{1, 8, 32, 128});
   const std::vector<int> tokens =
       arguments.get_list("--tokens", quick ? std::vector{4} : std::vector{2, 4, 8, 16});
+  const std::string dtypes = arguments.get("--state-dtype", "f32,bf16");
+  const std::string kept = arguments.get("--stored", "none,last,every");
   for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
+    if (dtypes.find(state_dtype == DType::kF32 ? "f32" : "bf16") == std::string::npos) continue;
     for (const std::string_view stored : {"none", "last", "every"}) {
+      if (kept.find(stored) == std::string::npos) continue;
       for (const int batch : batches) {
         for (const int count : tokens) {
           run_row(*gpu, bench::engine_verification(state_dtype, stored, count), batch, count,

@@ -82,17 +82,18 @@ double verify_us(const GdnVerifyKey& key, std::int64_t states, std::int64_t toke
 
 double verify_us(const GdnVerifyWyKey& key, std::int64_t states, std::int64_t tokens,
                  const Target& target) {
-  const double warps = static_cast<double>(states) * key.value_dim / GdnVerifyWyKey::warp_v;
+  const double warps = static_cast<double>(states) * key.value_dim / key.warp_v;
   const double blocks = ceil_div(warps, key.warps);
   const double resident =
-      resident_blocks({.registers = static_cast<double>(data_registers(key) + kWyRegisters),
-                       .threads = threads(key)},
+      resident_blocks({.registers = 65536.0 / (min_blocks(key) * threads(key)),
+                       .threads = threads(key),
+                       .shared_bytes = shared_bytes(key)},
                       target);
   const bool is_one_wave = blocks <= target.sm_count * resident;
   const double fullest =
       (is_one_wave ? ceil_div(blocks, target.sm_count) : blocks / target.sm_count) * key.warps;
 
-  const double elements = key.key_dim * GdnVerifyWyKey::warp_v / 32.0;  // of a lane
+  const double elements = key.key_dim * key.warp_v / 32.0;  // of a lane
   const double passes = (key.states.has_initial ? 1 : 0) + stored_passes(key, tokens);
   const double bytes = passes * elements * 32 * size_of(key.states.dtype);
   const double cycles =

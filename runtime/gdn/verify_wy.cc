@@ -28,7 +28,7 @@ std::optional<std::string> VerifyWy::why_not(const VerifyProblem& problem, const
   return reason;
 }
 
-// Blocks of four warps, and single warps for few states.
+// Blocks of four warps, and single ones for few states.
 std::vector<VerifyWy::KeySet> VerifyWy::default_keys(const VerifyProblem& problem,
                                                      const Target&) const {
   GdnVerifyWyKey large = first_key(problem), small = large;

@@ -63,7 +63,7 @@ struct Places {
 };
 
 template <auto kKey, class Params>
-__device__ Places places_of(const Params& p, long long n, long long tokens) {
+__device__ Places places_of(const Params& p, long long n, int tokens) {
   Places places{.slots = {.read = n, .write = n}, .start = 0};
   if constexpr (kKey.from_accepted) {
     const long long accepted = load_index<kKey.accepted_dtype>(p.accepted, n);
@@ -79,7 +79,7 @@ __device__ Places places_of(const Params& p, long long n, long long tokens) {
     };
     long long step = places.start;
     if constexpr (kStoresEvery<kKey>) {
-      const long long last = min(tokens, static_cast<long long>(p.max_tokens)) - 1;
+      const long long last = min(tokens, p.max_tokens) - 1;
       step = min(static_cast<long long>(threadIdx.x % 32), last);
     }
     places.slots = resolve_slots<kKey.states.padding, kKey.states.pad_index>(
@@ -93,16 +93,16 @@ __device__ Places places_of(const Params& p, long long n, long long tokens) {
   return places;
 }
 
-// One request as a warp sees it that computes some of its columns.
+// The tokens of one request, as a warp sees them that computes some of its columns.
 struct Request {
   TokenStrides::At at;  // its first token, for the warp's head
-  int count;            // of its tokens
-  Places places;
+  int count;            // of its tokens; one more than there may be: too many
+  long long end;        // behind the last
 };
 
-// False: there is nothing to compute; what is to be said of that is in o.
+// False: the bounds of requests cannot be, and o says so.
 template <auto kKey, class Params>
-__device__ bool find_request(const Params& p, long long n, int h, int first_v, Request* request) {
+__device__ bool find_tokens(const Params& p, long long n, int h, int first_v, Request* request) {
   if constexpr (kKey.varlen) {
     if (is_malformed<kKey>(p)) {
       fill_outputs<kKey>(p, {.batch = 0, .token = n, .head = h}, p.tokens, p.requests, first_v,
@@ -113,15 +113,23 @@ __device__ bool find_request(const Params& p, long long n, int h, int first_v, R
   const Tokens tokens = tokens_of<kKey>(p, n);
   request->at = {.batch = tokens.batch, .token = tokens.first, .head = h};
   request->count = static_cast<int>(min(tokens.count, static_cast<long long>(p.max_tokens) + 1));
-  if (all_lanes(request->count == 0) && !kStoresLast<kKey>) return false;
-  request->places = places_of<kKey>(p, n, tokens.count);
-  Slots& slots = request->places.slots;
-  if (slots.kind == Slots::Kind::kCompute && request->count > p.max_tokens) {
+  request->end = tokens.first + tokens.count;
+  return true;
+}
+
+// False: there is nothing to compute; what is to be said of that is in o.
+template <auto kKey, class Params>
+__device__ bool find_places(const Params& p, long long n, int first_v, const Request& request,
+                            Places* places) {
+  if (all_lanes(request.count == 0) && !kStoresLast<kKey>) return false;
+  *places = places_of<kKey>(p, n, request.count);
+  Slots& slots = places->slots;
+  if (slots.kind == Slots::Kind::kCompute && request.count > p.max_tokens) {
     slots.kind = Slots::Kind::kInvalid;
   }
   if (all_lanes(slots.kind == Slots::Kind::kCompute)) return true;
   if (all_lanes(slots.kind == Slots::Kind::kSkip)) return false;
-  fill_outputs<kKey>(p, request->at, tokens.first + tokens.count, 1, first_v,
+  fill_outputs<kKey>(p, request.at, request.end, 1, first_v,
                      slots.kind == Slots::Kind::kZero ? 0.0f : nan());
   return false;
 }

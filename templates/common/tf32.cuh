@@ -6,7 +6,8 @@
 
 namespace cubinery::dev {
 
-// x = high + low, to 22 bits or more.  NaN stays one: it is in low, whatever becomes of high.
+// x = high + low: high is x cut off to 11 bits, and of the rest, which it takes exactly, mma.sync
+// takes 11 bits more.  NaN stays one: it is in low, whatever becomes of high.
 template <int kCount>
 struct PairsOfTf32 {
   unsigned high[kCount], low[kCount];
@@ -17,9 +18,15 @@ struct PairsOfTf32 {
   __device__ void split(const float (&x)[kCount]) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      high[i] = round_to_tf32(x[i]) & 0xffffe000u;
+      high[i] = __float_as_uint(x[i]) & 0xffffe000u;
       low[i] = __float_as_uint(x[i] - __uint_as_float(high[i]));
     }
+  }
+
+  // To high alone.
+  __device__ void round(const float (&x)[kCount]) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) high[i] = round_to_tf32(x[i]);
   }
 };
 

@@ -178,10 +178,12 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
 
   dev::wait_for_previous_kernel();
   dev::Request request;
-  if (!dev::find_request<kKey>(p, n, h, first_v, &request)) return;
+  if (!dev::find_tokens<kKey>(p, n, h, first_v, &request)) return;
+  dev::Places places;
+  if (!dev::find_places<kKey>(p, n, first_v, request, &places)) return;
   const TokenStrides::At at = request.at;
-  const dev::Slots& slots = request.places.slots;
-  const long long start = request.places.start;
+  const dev::Slots& slots = places.slots;
+  const long long start = places.start;
   const int count = request.count;
 
   // The long loads first; everything up to their first use hides behind them.

@@ -8,14 +8,15 @@
 // with G the sums of g up to and with each token.  Every state comes from the first one: no error
 // adds up.
 //
-// One warp <-> (request, head, 16 value columns).  Everything is computed transposed, value columns
-// as rows: then the state, as it lies in registers, is the left operand of K S and Q S, and each
-// product finds its left operand where the one before left its result.  T, P and the factors need
-// no state: each warp makes them for itself while its part of the state is on its way.  Warps share
-// nothing: no shared memory, no block barrier.
+// One warp <-> (request, head, warp_v value columns).  Everything is computed transposed, value
+// columns as rows: then the state, as it lies in memory, is the left operand of K S and Q S, and
+// each product finds its left operand where the one before left its result.  T, P and the factors
+// need no state: each warp makes them for itself while its part of the state is on its way to
+// shared memory.  Warps share nothing: no block barrier.
 //
-// What is rounded: nothing but o and stored states, to within a bit or two of fp32.  Products of
-// 16-bit numbers are exact; fp32 goes into them as two tf32 (22 bits).
+// What is rounded: o and stored states, and, where no state is stored and o has 16 bits, S to tf32.
+// Products of 16-bit numbers are exact; fp32 goes into others as two tf32, which have 22 of its
+// bits.
 #include "common/given_gates.cuh"
 #include "common/launch.cuh"
 #include "common/norm.cuh"
@@ -24,7 +25,7 @@
 #include "common/uniform.cuh"
 #include "common/vec.cuh"
 #include "gdn_verify_wy/key.h"
-#include "gdn_verify_wy/state_rows.cuh"
+#include "gdn_verify_wy/state_tile.cuh"
 #include "gdn_verify_wy/token_rows.cuh"
 
 #ifdef CUBINERY_KEY
@@ -39,11 +40,12 @@ namespace {
 using namespace cubinery;  // NOLINT: a translation unit of its own
 
 using Output = dev::Storage<kKey.output_dtype>;
-using StateRows = dev::StateRows<kKey>;
+using StateTile = dev::StateTile<kKey>;
 using TokenRows = dev::TokenRows<kKey>;
 using dev::Acc;
 
 constexpr int kHalves = kKey.tokens / 8;
+constexpr int kTiles = kKey.warp_v / 16;  // of a warp
 constexpr float kLog2E = 1.44269504088896340736f;
 
 // Numbers of this lane's tokens.  Of a row of L and P: tokens row + 8 r; of a column: tokens column
@@ -233,22 +235,27 @@ __device__ void for_each_value(Function f) {
 
 // Values v of this lane's tokens, in flight until they are used.
 struct Values {
-  dev::Storage<kKey.dtype> x[kHalves][2][2];  // token half, token, value
+  unsigned pairs[kHalves][2];  // token half, token: of the lane's two columns
 
   // `v`: the lane's first column.  0 for tokens that are not there.
-  __device__ Values(const GdnVerifyParams& p, TokenStrides::At at, int count, int v) {
-    const auto* rows = dev::row_at<kKey.dtype>(p.v, at) + v;
+  __device__ void load(const GdnVerifyParams& p, TokenStrides::At at, int count, int v) {
+    at.head = dev::own_head(p.v, at.head);
+    const auto* rows = dev::as<kKey.dtype>(p.v.data) + dev::offset_of(p.v.stride, at) + v;
 #pragma unroll
     for (int h = 0; h < kHalves; ++h) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const int i = dev::tile_column() + 8 * h + e;
-        unsigned pair = 0;
-        if (i < count) pair = dev::load_pair<kKey.dtype>(rows + i * p.v.stride.token, p.v.aligned);
-        x[h][e][0] = static_cast<unsigned short>(pair);
-        x[h][e][1] = static_cast<unsigned short>(pair >> 16);
+        pairs[h][e] = 0;
+        if (i >= count) continue;
+        pairs[h][e] = dev::load_pair<kKey.dtype>(rows + i * p.v.stride.token, p.v.aligned);
       }
     }
+  }
+
+  __device__ float get(int r, int h, int e) const {
+    const unsigned pair = pairs[h][e];
+    return dev::to_float<kKey.dtype>(static_cast<unsigned short>(r == 0 ? pair : pair >> 16));
   }
 };
 
@@ -269,8 +276,8 @@ __device__ void store_outputs(const GdnVerifyParams& p, TokenStrides::At at, int
 }
 
 // The state after token `t`, from the first one, to `to`, the warp's columns there.
-__device__ void store_state(const StateRows& state, const TokenFactors& factors, const Acc& u,
-                            const TokenRows::Given& k, int t, dev::Storage<kKey.states.dtype>* to) {
+__device__ void store_state(const StateTile& state, const TokenFactors& factors, const Acc& u,
+                            const TokenRows& k, int t, dev::Storage<kKey.states.dtype>* to) {
   const float sum = __shfl_sync(0xffffffffu, factors.all_g, t);
   // Left operands of the products with k: what is left of each token's update.
   dev::PairsOfTf32<4> updates[kHalves];
@@ -288,73 +295,118 @@ __device__ void store_state(const StateRows& state, const TokenFactors& factors,
   state.store_updated(to, dev::exp2(sum), updates, k);
 }
 
+// A warp's part of a request.
+struct Unit {
+  int head, first_v;
+
+  __device__ Unit() {
+    constexpr int kUnits = kKey.value_dim / kKey.warp_v;  // of a head
+    const int warp = dev::uniform(threadIdx.x / 32);
+    if constexpr (kUnits % kKey.warps == 0) {
+      // By the block's number alone: then addresses are computed once for all its threads.
+      constexpr int kBlocks = kUnits / kKey.warps;
+      head = blockIdx.x / kBlocks;
+      first_v = (blockIdx.x % kBlocks * kKey.warps + warp) * kKey.warp_v;
+    } else {
+      const int unit = blockIdx.x * kKey.warps + warp;
+      head = unit / kUnits;
+      first_v = unit % kUnits * kKey.warp_v;
+    }
+  }
+};
+
+// The states of the block's warps, tile by tile.
+extern __shared__ __align__(16) unsigned char shared[];
+
+__device__ StateTile state_tile(int i) {
+  return StateTile(shared + (threadIdx.x / 32 * kTiles + i) * StateTile::kBytes);
+}
+
 }  // namespace
 
-// The 1 offers the compiler every register; left to itself it spills some keys to fit more blocks.
-extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
+extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
     gdn_verify_wy(const __grid_constant__ GdnVerifyParams p) {
-  constexpr int kTiles = kKey.value_dim / kKey.warp_v;
-  const int unit = blockIdx.x * kKey.warps + dev::uniform(threadIdx.x / 32);
-  const int h = unit / kTiles;
+  const Unit unit;
+  const int h = unit.head, first_v = unit.first_v;
   const long long n = blockIdx.y + static_cast<long long>(blockIdx.z) * gridDim.y;
   if (h >= p.heads || n >= p.requests) return;  // whole warps: no barrier below spans warps
-  const int first_v = unit % kTiles * kKey.warp_v;
   const int v = first_v + 2 * dev::tile_row();  // this lane's first column
 
   dev::wait_for_previous_kernel();
   dev::Request request;
-  if (!dev::find_request<kKey>(p, n, h, first_v, &request)) return;
+  if (!dev::find_tokens<kKey>(p, n, h, first_v, &request)) return;
   const TokenStrides::At at = request.at;
-  const dev::Slots& slots = request.places.slots;
   const int count = request.count;
-  const long long start = request.places.start;
 
-  // All loads first: the state's are the long ones, and what needs no state hides behind them.
+  // What needs no slot is loaded in front of the wait for it, and used when the state is on its
+  // way.
   TokenStrides::At own = at;
   const int token = threadIdx.x % kKey.tokens;
   own.token += token < count ? token : 0;
   dev::GivenGates given;
   if (count > 0) given = dev::load_gates<kKey>(p.gates, own);
   const dev::GatesOfTokens all = dev::gates_of_tokens<kKey>(p.gates, h);
-  const TokenRows::Given given_k(p.k, at, count), given_q(p.q, at, count);
-  const TokenRows k(given_k), q(given_q);
-  StateRows state;
+  const int k_head = dev::own_head(p.k, h);
+  const int q_head = p.q.group == p.k.group ? k_head : dev::own_head(p.q, h);
+  TokenRows k(p.k, at, k_head, count), q(p.q, at, q_head, count);
+  Values next_values;
+  next_values.load(p, at, count, v);
+  dev::Places places;
+  if (!dev::find_places<kKey>(p, n, first_v, request, &places)) return;
+  const dev::Slots& slots = places.slots;
+  const long long start = places.start;
   if constexpr (kKey.states.has_initial) {
-    state.load(dev::matrix_at<kKey.states.dtype>(p.states.read, slots.read, h) +
-               start * p.steps.read_state + StateRows::first(v));
+    const auto* matrix = dev::matrix_at<kKey.states.dtype>(p.states.read, slots.read, h) +
+                         start * p.steps.read_state;
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+      state_tile(i).start_loading(matrix + StateTile::first(v + 16 * i));
+    }
+    dev::commit_copies();
   }
-  const Values values(p, at, count, v);
   dev::allow_next_kernel();
 
   const bool is_there = token < count;
   const TokenFactors factors(Gram(k, q),
                              is_there ? dev::log_decay_of<kKey>(all, given) * kLog2E : 0.0f,
                              is_there ? dev::beta_of<kKey>(given) : 0.0f, p.scale);
-  Acc sk{}, sq{};
-  if constexpr (kKey.states.has_initial) state.multiply(sk, sq, k, q);
-  Acc x{}, u{}, o{};
-  for_each_value([&](int r, int half, int e) {
-    const float decay = dev::exp2(factors.sum_g.x[half][e]);
-    const float given_v = dev::to_float<kKey.dtype>(values.x[half][e][r]);
-    x.x[r][half][e] = factors.beta.x[half][e] *
-                      fmaf(-decay * factors.k_norm.x[half][e], sk.x[r][half][e], given_v);
-    o.x[r][half][e] = decay * factors.q_norm.x[half][e] * sq.x[r][half][e];
-  });
-  multiply_by_lower(u, x, factors.t);
-  multiply_by_lower(o, u, factors.p);
-  store_outputs(p, at, count, v, o);
-
-  const auto matrix = [&](long long slot, long long step) {
-    return dev::matrix_at<kKey.states.dtype>(p.states.written, slot, h) +
-           step * p.steps.written_state + StateRows::first(v);
-  };
-  if constexpr (dev::kStoresEvery<kKey>) {
+  // Orders this lane's copies of the state before its reading of them.
+  dev::wait_copies<0>();
 #pragma unroll 1
-    for (int t = 0; t < count; ++t) {
-      const dev::KeptStep kept = dev::kept_step<kKey>(slots, t);
-      if (kept.stores) store_state(state, factors, u, given_k, t, matrix(kept.slot, t));
+  for (int i = 0; i < kTiles; ++i) {
+    const StateTile state = state_tile(i);
+    const int tile_v = v + 16 * i;
+    if constexpr (kTiles > 1) {
+      k.forget_operands();
+      q.forget_operands();
     }
-  } else if (dev::kStoresLast<kKey> && slots.store) {
-    store_state(state, factors, u, given_k, kKey.tokens - 1, matrix(slots.write, start));
+    const Values values = next_values;
+    if (i + 1 < kTiles) next_values.load(p, at, count, tile_v + 16);
+    Acc sk{}, sq{};
+    if constexpr (kKey.states.has_initial) state.multiply(sk, sq, k, q);
+    Acc x{}, u{}, o{};
+    for_each_value([&](int r, int half, int e) {
+      const float decay = dev::exp2(factors.sum_g.x[half][e]);
+      x.x[r][half][e] = factors.beta.x[half][e] * fmaf(-decay * factors.k_norm.x[half][e],
+                                                       sk.x[r][half][e], values.get(r, half, e));
+      o.x[r][half][e] = decay * factors.q_norm.x[half][e] * sq.x[r][half][e];
+    });
+    multiply_by_lower(u, x, factors.t);
+    multiply_by_lower(o, u, factors.p);
+    store_outputs(p, at, count, tile_v, o);
+
+    const auto matrix = [&](long long slot, long long step) {
+      return dev::matrix_at<kKey.states.dtype>(p.states.written, slot, h) +
+             step * p.steps.written_state + StateTile::first(tile_v);
+    };
+    if constexpr (dev::kStoresEvery<kKey>) {
+#pragma unroll 1
+      for (int t = 0; t < count; ++t) {
+        const dev::KeptStep kept = dev::kept_step<kKey>(slots, t);
+        if (kept.stores) store_state(state, factors, u, k, t, matrix(kept.slot, t));
+      }
+    } else if (dev::kStoresLast<kKey> && slots.store) {
+      store_state(state, factors, u, k, kKey.tokens - 1, matrix(slots.write, start));
+    }
   }
 }

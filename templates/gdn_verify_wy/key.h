@@ -23,12 +23,10 @@ struct GdnVerifyWyKey {
   bool from_accepted = false;
   DType accepted_dtype = DType::kI32;
 
-  // Tuned.  Results do not depend on warps; tokens is the least that holds a request's.
-  int tokens = 8;  // rows of the products: 8 or 16
-  int warps = 4;   // per block
-
-  // A warp owns so many value columns of one head's state.
-  static constexpr int warp_v = 16;
+  // Tuned.  Results depend on none of them; tokens is the least that holds a request's.
+  int tokens = 8;   // rows of the products: 8 or 16
+  int warp_v = 16;  // value columns of one head's state that a warp owns: 16, 32 or 64
+  int warps = 4;    // per block
 };
 
 constexpr int threads(const GdnVerifyWyKey& key) { return key.warps * 32; }
@@ -40,10 +38,29 @@ constexpr int key_run(const GdnVerifyWyKey& key) {
   return is_long ? 8 : 4;
 }
 
-// Registers that a thread needs for its part of the state, of k and of q.
+// Registers that a thread needs for its part of k and of q.
 constexpr int data_registers(const GdnVerifyWyKey& key) {
-  const int state = key.key_dim * GdnVerifyWyKey::warp_v * size_of(key.states.dtype) / (32 * 4);
-  return state + 2 * key.key_dim * key.tokens / (32 * 2);
+  return 2 * key.key_dim * key.tokens / (32 * 2);
+}
+
+// Registers of a thread.  Left to itself the compiler holds more in flight than a warp has use for,
+// and while one warp waits for its state others could compute.
+constexpr int registers(const GdnVerifyWyKey& key) {
+  const bool stores_every = key.states.store && key.stored_states == gdn::StoredStates::kEvery;
+  const bool packs = key.states.store && size_of(key.states.dtype) == 2;
+  const int loop = key.warp_v == 16 ? 0 : key.states.store ? 40 : 8;
+  return data_registers(key) + 28 + key.tokens * 9 / 2 + (stores_every ? 16 : 0) + (packs ? 8 : 0) +
+         loop;
+}
+constexpr int min_blocks(const GdnVerifyWyKey& key) {
+  const int blocks = 65536 / (registers(key) * threads(key));
+  return blocks > 0 ? blocks : 1;
+}
+
+// The states of the block's warps.
+constexpr int shared_bytes(const GdnVerifyWyKey& key) {
+  return key.states.has_initial ? key.warps * key.warp_v * key.key_dim * size_of(key.states.dtype)
+                                : 0;
 }
 
 constexpr const char* why_invalid(const GdnVerifyWyKey& key) {
@@ -57,9 +74,13 @@ constexpr const char* why_invalid(const GdnVerifyWyKey& key) {
   if (is_float(key.accepted_dtype)) return "accepted_dtype must be i32 or i64";
   if (key.from_accepted && !key.states.has_initial) return "from_accepted needs has_initial_state";
   if (key.tokens != 8 && key.tokens != 16) return "tokens must be 8 or 16";
+  if (key.warp_v != 16 && key.warp_v != 32 && key.warp_v != 64)
+    return "warp_v must be 16, 32 or 64";
+  if (key.value_dim % key.warp_v != 0) return "warp_v must divide value_dim";
   if (key.warps < 1 || key.warps > 16) return "warps must be from 1 to 16";
-  if (data_registers(key) > 128)
-    return "a thread's part of the state, k and q passes 128 registers";
+  // Of every architecture.
+  if (shared_bytes(key) > 96 * 1024) return "states of a block pass 96 KiB of shared memory";
+  if (data_registers(key) > 128) return "a thread's part of k and q passes 128 registers";
   return nullptr;
 }
 

@@ -26,44 +26,33 @@ class TokenRows {
   static constexpr int kSteps = kKey.key_dim / 16;  // products along key_dim
   using Run = Vec<kKey.dtype, kRun * 2>;
 
-  // Where they lie.
-  class Given {
-   public:
-    __device__ Given(const InputRows<TokenStrides>& rows, TokenStrides::At at, int count)
-        : stride_(rows.stride.token), aligned_(rows.aligned), count_(count) {
-      at.head = own_head(rows, at.head);
-      first_ = as<kKey.dtype>(rows.data) + offset_of(rows.stride, at);
-    }
-
-    // kRun neighbours of token `i` from `key` on, a multiple of kRun; zeros where it is not there.
-    __device__ Run run(int i, int key) const {
-      Run run{};
-      if (i >= count_) return run;
-      const auto* from = first_ + i * stride_ + key;
-      if (aligned_) {
-        load_vector(run, from);
-        return run;
+  // Rows of a head of the tensor; zeros for tokens that are not there.
+  __device__ TokenRows(const InputRows<TokenStrides>& rows, TokenStrides::At at, int head,
+                       int count) {
+    at.head = head;
+    const auto* first =
+        as<kKey.dtype>(rows.data) + offset_of(rows.stride, at) + threadIdx.x % 4 * kRun;
+    for_each_run([&](int h, int s) {
+      const int i = tile_row() + 8 * h;
+      const auto* from = first + i * rows.stride.token + s * 4 * kRun;
+      runs_[h][s] = {};
+      if (rows.aligned) {
+        if (i < count) load_vector(runs_[h][s], from);
+      } else {
+        for (int w = 0; w < kRun / 2 && i < count; ++w) {
+          runs_[h][s].words[w] = load_pair<kKey.dtype>(from + 2 * w, false);
+        }
       }
-#pragma unroll
-      for (int w = 0; w < kRun / 2; ++w) run.words[w] = load_pair<kKey.dtype>(from + 2 * w, false);
-      return run;
-    }
+    });
+  }
 
-   private:
-    const Storage<kKey.dtype>* first_;
-    long long stride_;
-    bool aligned_;
-    int count_;
-  };
-
-  explicit __device__ TokenRows(const Given& given) {
+  // For the top of a loop: without it the compiler works out every operand ahead of the loop, and
+  // has no registers for them.
+  __device__ void forget_operands() {
+    for_each_run([&](int h, int s) {
 #pragma unroll
-    for (int h = 0; h < kHalves; ++h) {
-#pragma unroll
-      for (int s = 0; s < kRuns; ++s) {
-        runs_[h][s] = given.run(tile_row() + 8 * h, (4 * s + threadIdx.x % 4) * kRun);
-      }
-    }
+      for (int w = 0; w < kRun / 2; ++w) asm volatile("" : "+r"(runs_[h][s].words[w]));
+    });
   }
 
   // The operand of step `s`; of 8 tokens the lower half stays empty.
@@ -79,6 +68,14 @@ class TokenRows {
     return tile;
   }
 
+  // The transpose of elements 2 pair and 2 pair + 1 of the lanes' runs `s`, as tf32: this lane has
+  // element l / 4 of the eight of token half h, of tokens 2 (l % 4) and the next.
+  __device__ void tf32_transposed(int h, int s, int pair, unsigned (&tokens)[2]) const {
+    Vec<kKey.dtype, 4> transposed{transpose(runs_[h][s].words[pair])};
+    tokens[0] = __float_as_uint(transposed.get(0));
+    tokens[1] = __float_as_uint(transposed.get(1));
+  }
+
   // Of token half h: elements 2 part and 2 part + 1 of the lane's four of step `s`, as tf32, which
   // holds every 16-bit number.
   __device__ void tf32_pair(int h, int s, int part, unsigned (&pair)[2]) const {
@@ -91,6 +88,12 @@ class TokenRows {
  private:
   static constexpr int kHalves = kKey.tokens / 8;
   static constexpr int kRuns = kKey.key_dim / (4 * kRun);
+
+  template <class Function>
+  static __device__ void for_each_run(Function f) {
+#pragma unroll
+    for (int i = 0; i < kHalves * kRuns; ++i) f(i / kRuns, i % kRuns);
+  }
 
   Run runs_[kHalves][kRuns];
 };

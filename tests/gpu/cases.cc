@@ -221,6 +221,7 @@ void run_case(const PrefillProblem& problem, const CaseShape& shape, CaseOptions
 
 std::vector<gdn::Verify> on_every_path(const gdn::VerifyProblem& problem) {
   const Target target = target_of(gpu().context());
+  prewarm(std::vector{problem});
   std::vector<gdn::Verify> verifies;
   for (const gdn::VerifyPath* path : OperatorOf<gdn::VerifyProblem>::paths()) {
     if (path->why_not(problem, target)) continue;

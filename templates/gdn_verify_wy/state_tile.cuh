@@ -1,0 +1,197 @@
+// 16 value columns of a head's transposed state, by key_dim, in shared memory.
+#pragma once
+
+#include "common/copy.cuh"
+#include "common/tf32.cuh"
+#include "common/vec.cuh"
+#include "gdn_verify_wy/token_rows.cuh"
+
+namespace cubinery::dev {
+
+// A lane reads the bytes that it copied itself, and no others: nothing but its own wait is between
+// the two.  Registers would do as a place too, but the compiler moves loads behind what does not
+// need them, and fewer warps would fit.
+//
+// Row l / 4 of a product's left operand is the first of lane l's two columns, row l / 4 + 8 the
+// second, its neighbour.  Keys lie among lanes as TokenRows has them.
+template <auto kKey>
+class StateTile {
+  using Rows = TokenRows<kKey>;
+  static constexpr DType kDType = kKey.states.dtype;
+  static constexpr bool kRowsAreV = kKey.states.layout == gdn::StateLayout::kVK;
+  static constexpr int kHalves = kKey.tokens / 8;
+  static constexpr int kRun = Rows::kRun;
+  static constexpr int kRuns = kKey.key_dim / (4 * kRun);
+
+  // Products with f32 states.  What a 16-bit o is rounded by afterwards is 16 times as much as tf32
+  // is rounded by, or more.
+  static constexpr bool kPairs =
+      kDType == DType::kF32 && (kKey.states.store || kKey.output_dtype == DType::kF32);
+
+ public:
+  static constexpr int kBytes = 16 * kKey.key_dim * size_of(kDType);
+
+  // `shared`: kBytes of the warp's own, 16-byte aligned.
+  explicit __device__ StateTile(unsigned char* shared)
+      : vectors_(reinterpret_cast<Vector*>(shared) + threadIdx.x % 32) {}
+
+  // Of a lane's first element in the head's matrix; its first column is v.
+  static __device__ int first(int v) {
+    const int key = threadIdx.x % 4 * kRun;
+    return kRowsAreV ? v * kKey.key_dim + key : key * kKey.value_dim + v;
+  }
+
+  // `from`: the lane's first element.
+  __device__ void start_loading(const Storage<kDType>* from) const {
+    const unsigned shared = shared_address(vectors_);
+#pragma unroll
+    for (int s = 0; s < kRuns; ++s) {
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        copy_vector<sizeof(Vector)>(shared + place(s, i) * sizeof(Vector), from + offset(s, i));
+      }
+    }
+  }
+
+  // sk += S^T k^T, sq += S^T q^T.
+  __device__ void multiply(Acc& sk, Acc& sq, const Rows& k, const Rows& q) const {
+    Acc sk_low{}, sq_low{};
+#pragma unroll
+    for (int run = 0; run < kRuns; ++run) {
+      const Part part(*this, run);
+      if constexpr (kDType == kKey.dtype) {
+#pragma unroll
+        for (int i = 0; i < kRun / 4; ++i) {
+          const auto left = part.tile(i);
+          const int s = run * (kRun / 4) + i;
+          const auto k_tile = k.tile(s), q_tile = q.tile(s);
+#pragma unroll
+          for (int h = 0; h < kHalves; ++h) {
+            mma_half<kDType>(sk, left, k_tile, h);
+            mma_half<kDType>(sq, left, q_tile, h);
+          }
+        }
+      } else {
+#pragma unroll
+        for (int j = 0; j < kRun; j += 2) {
+          const float x[4] = {part.get(0, j), part.get(1, j), part.get(0, j + 1),
+                              part.get(1, j + 1)};
+          PairsOfTf32<4> left;
+          if constexpr (kPairs) {
+            left.split(x);
+          } else {
+            left.round(x);
+          }
+          const int s = (run * kRun + j) / 4;
+#pragma unroll
+          for (int h = 0; h < kHalves; ++h) {
+            unsigned k_pair[2], q_pair[2];
+            k.tf32_pair(h, s, j / 2 % 2, k_pair);
+            q.tf32_pair(h, s, j / 2 % 2, q_pair);
+            if constexpr (kPairs) {
+              mma_tf32(sk_low.x[0][h], sk_low.x[1][h], left.low, k_pair);
+              mma_tf32(sq_low.x[0][h], sq_low.x[1][h], left.low, q_pair);
+            }
+            mma_tf32(sk.x[0][h], sk.x[1][h], left.high, k_pair);
+            mma_tf32(sq.x[0][h], sq.x[1][h], left.high, q_pair);
+          }
+        }
+      }
+    }
+    for_each_element([&](int r, int h, int e) {
+      sk.x[r][h][e] += sk_low.x[r][h][e];
+      sq.x[r][h][e] += sq_low.x[r][h][e];
+    });
+  }
+
+  // decay S + updates^T k, rounded, to `to`, the lane's first element.
+  __device__ void store_updated(Storage<kDType>* to, float decay,
+                                const PairsOfTf32<4> (&updates)[kHalves], const Rows& k) const {
+#pragma unroll
+    for (int s = 0; s < kRuns; ++s) {
+      const Part part(*this, s);
+      float x[2][kRun];
+#pragma unroll
+      for (int j = 0; j < kRun; j += 2) {
+        float upper[2] = {decay * part.get(0, j), decay * part.get(0, j + 1)};
+        float lower[2] = {decay * part.get(1, j), decay * part.get(1, j + 1)};
+#pragma unroll
+        for (int h = 0; h < kHalves; ++h) {
+          unsigned right[2];
+          k.tf32_transposed(h, s, j / 2, right);
+          mma_tf32(upper, lower, updates[h].low, right);
+          mma_tf32(upper, lower, updates[h].high, right);
+        }
+        x[0][j] = upper[0], x[0][j + 1] = upper[1];
+        x[1][j] = lower[0], x[1][j + 1] = lower[1];
+      }
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        Vector vector;
+        float values[Vector::kElements];
+#pragma unroll
+        for (int j = 0; j < Vector::kElements; ++j) values[j] = kRowsAreV ? x[i][j] : x[j][i];
+        vector.set(values);
+        store_streaming(to + offset(s, i), vector);
+      }
+    }
+  }
+
+ private:
+  // Rows of V: a column's run of keys, for both columns; else both columns' element of each key.
+  static constexpr int kVectors = kRowsAreV ? 2 : kRun;
+  using Vector = Vec<kDType, (kRowsAreV ? kRun : 2) * size_of(kDType)>;
+
+  // Of vector i of run `s`: behind the lane's first element in memory, and behind its first vector
+  // in shared memory, where those of all lanes lie side by side.
+  static __device__ constexpr int offset(int s, int i) {
+    return kRowsAreV ? i * kKey.key_dim + s * 4 * kRun : (s * 4 * kRun + i) * kKey.value_dim;
+  }
+  static __device__ constexpr int place(int s, int i) { return (s * kVectors + i) * 32; }
+
+  // One run of keys of the lane's two columns.
+  class Part {
+   public:
+    __device__ Part(const StateTile& tile, int s) {
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        if constexpr (kKey.states.has_initial) {
+          vectors_[i] = tile.vectors_[place(s, i)];
+        } else {
+          vectors_[i] = {};
+        }
+      }
+    }
+
+    // Element j of column r.
+    __device__ float get(int r, int j) const {
+      return kRowsAreV ? vectors_[r].get(j) : vectors_[j].get(r);
+    }
+
+    // Four elements from 4 i on, of 16-bit states, as a left operand.
+    __device__ Tile<kDType> tile(int i) const {
+      Tile<kDType> tile;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          const int j = 4 * i + 2 * c;
+          if constexpr (kRowsAreV) {
+            tile.x[r][c] = vectors_[r].words[j / 2];
+          } else {
+            tile.x[r][c] = __byte_perm(vectors_[j].words[0], vectors_[j + 1].words[0],
+                                       r == 0 ? 0x5410 : 0x7632);
+          }
+        }
+      }
+      return tile;
+    }
+
+   private:
+    Vector vectors_[kVectors];
+  };
+
+  const Vector* vectors_;  // the lane's first
+};
+
+}  // namespace cubinery::dev
