@@ -84,11 +84,10 @@ double verify_us(const GdnVerifyWyKey& key, std::int64_t states, std::int64_t to
                  const Target& target) {
   const double warps = static_cast<double>(states) * key.value_dim / key.warp_v;
   const double blocks = ceil_div(warps, key.warps);
-  const double resident =
-      resident_blocks({.registers = 65536.0 / (min_blocks(key) * threads(key)),
-                       .threads = threads(key),
-                       .shared_bytes = shared_bytes(key)},
-                      target);
+  const double resident = resident_blocks({.registers = 65536.0 / (min_blocks(key) * threads(key)),
+                                           .threads = threads(key),
+                                           .shared_bytes = shared_bytes(key)},
+                                          target);
   const bool is_one_wave = blocks <= target.sm_count * resident;
   const double fullest =
       (is_one_wave ? ceil_div(blocks, target.sm_count) : blocks / target.sm_count) * key.warps;

@@ -39,6 +39,7 @@ VerifyProblem normalised(VerifyProblem problem) {
   if (!problem.varlen) problem.cu_seqlens_dtype = plain.cu_seqlens_dtype;
   if (!problem.from_accepted) problem.accepted_dtype = plain.accepted_dtype;
   if (!problem.states.store) problem.stored_states = plain.stored_states;
+  problem.max_tokens = problem.max_tokens <= 8 ? 8 : kMaxVerifyTokens;  // rows of products
   // The state is in f32 all along.
   if (problem.states.dtype == DType::kF32) problem.round_each_token = plain.round_each_token;
   return problem;

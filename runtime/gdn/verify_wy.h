@@ -24,9 +24,6 @@ class VerifyWy final : public KeyedPath<VerifyProblem, VerifyRunner, GdnVerifyWy
   std::unique_ptr<const VerifyRunner> loaded(const VerifyProblem& problem, const KeySet& keys,
                                              const Target& target,
                                              std::vector<Kernel> kernels) const override;
-
- private:
-  GdnVerifyWyKey first_key(const VerifyProblem& problem) const;
 };
 
 const VerifyWy& verify_wy();

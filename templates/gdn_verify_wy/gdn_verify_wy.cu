@@ -11,8 +11,7 @@
 // One warp <-> (request, head, warp_v value columns).  Everything is computed transposed, value
 // columns as rows: then the state, as it lies in memory, is the left operand of K S and Q S, and
 // each product finds its left operand where the one before left its result.  T, P and the factors
-// need no state: each warp makes them for itself while its part of the state is on its way to
-// shared memory.  Warps share nothing: no block barrier.
+// need no state: the block's first warp makes them while the state is on its way to shared memory.
 //
 // What is rounded: o and stored states, and, where no state is stored and o has 16 bits, S to tf32.
 // Products of 16-bit numbers are exact; fp32 goes into others as two tf32, which have 22 of its
@@ -44,15 +43,17 @@ using StateTile = dev::StateTile<kKey>;
 using TokenRows = dev::TokenRows<kKey>;
 using dev::Acc;
 
-constexpr int kHalves = kKey.tokens / 8;
-constexpr int kTiles = kKey.warp_v / 16;  // of a warp
+constexpr int kHalves = kKey.max_tokens / 8;
+constexpr int kTiles = kKey.warp_v / 16;         // of a warp
+constexpr bool kOneHead = is_of_one_head(kKey);  // of a block
+constexpr int kFactorsAt = shared_bytes(kKey) - factor_bytes(kKey);
 constexpr float kLog2E = 1.44269504088896340736f;
 
 // Numbers of this lane's tokens.  Of a row of L and P: tokens row + 8 r; of a column: tokens column
 // + 8 h + e, with tile_row() and tile_column().
 struct RowNumbers {
   float x[kHalves];
-  // `of_token`: lane l has that of token l % kKey.tokens.
+  // `of_token`: lane l has that of token l % kKey.max_tokens.
   explicit __device__ RowNumbers(float of_token) {
 #pragma unroll
     for (int r = 0; r < kHalves; ++r) {
@@ -62,6 +63,7 @@ struct RowNumbers {
 };
 struct ColumnNumbers {
   float x[kHalves][2];
+  ColumnNumbers() = default;
   explicit __device__ ColumnNumbers(float of_token) {
 #pragma unroll
     for (int h = 0; h < kHalves; ++h) {
@@ -84,7 +86,7 @@ struct TokenMatrix {
 // The products of tokens that T, P and norms are made of.
 struct Gram {
   TokenMatrix kk, qk;
-  float k_squares, q_squares;  // lane l: of token l % kKey.tokens
+  float k_squares, q_squares;  // lane l: of token l % kKey.max_tokens
 
   __device__ Gram(const TokenRows& k, const TokenRows& q) {
     // 8 tokens: k and q are the halves of one operand.
@@ -139,15 +141,44 @@ struct TokenFactors {
   ColumnNumbers beta;
   ColumnNumbers k_norm;  // inverse norms
   ColumnNumbers q_norm;  // and the scale
-  float all_g;           // lane l: G of token l % kKey.tokens
+  float all_g;           // lane l: G of token l % kKey.max_tokens
 
+  TokenFactors() = default;
   // Lane l has the logarithm of the decay, in powers of 2, and the write strength of token
-  // l % kKey.tokens: 0 and 0 where it is not there.
+  // l % kKey.max_tokens: 0 and 0 where it is not there.
   __device__ TokenFactors(const Gram& gram, float log_decay, float write, float scale)
       : TokenFactors(gram, sum_up(log_decay), write, inverse_norm(gram.k_squares),
                      scale * inverse_norm(gram.q_squares)) {}
 
+  // For the lanes of other warps.
+  __device__ void share(float* shared) {
+    int i = 0;
+    for_each([&](float& x) { shared[i++ * 32 + threadIdx.x % 32] = x; });
+  }
+  __device__ void take(const float* shared) {
+    int i = 0;
+    for_each([&](float& x) { x = shared[i++ * 32 + threadIdx.x % 32]; });
+  }
+
  private:
+  // Calls f(x) for each of this lane's numbers.
+  template <class Function>
+  __device__ void for_each(Function f) {
+#pragma unroll
+    for (int i = 0; i < kHalves * kHalves * 2; ++i) {
+      f(t.x[i / 2 / kHalves][i / 2 % kHalves][i % 2]);
+      f(p.x[i / 2 / kHalves][i / 2 % kHalves][i % 2]);
+    }
+#pragma unroll
+    for (int i = 0; i < kHalves * 2; ++i) {
+      f(sum_g.x[i / 2][i % 2]);
+      f(beta.x[i / 2][i % 2]);
+      f(k_norm.x[i / 2][i % 2]);
+      f(q_norm.x[i / 2][i % 2]);
+    }
+    f(all_g);
+  }
+
   __device__ TokenFactors(const Gram& gram, float sum, float write, float k_factor, float q_factor)
       : sum_g(sum), beta(write), k_norm(k_factor), q_norm(q_factor), all_g(sum) {
     const RowNumbers row_g(sum), row_k(write * k_factor), row_q(q_factor);
@@ -171,9 +202,9 @@ struct TokenFactors {
 
   static __device__ float sum_up(float x) {
 #pragma unroll
-    for (int step = 1; step < kKey.tokens; step *= 2) {
-      const float below = __shfl_up_sync(0xffffffffu, x, step, kKey.tokens);
-      if (threadIdx.x % kKey.tokens >= step) x += below;
+    for (int step = 1; step < kKey.max_tokens; step *= 2) {
+      const float below = __shfl_up_sync(0xffffffffu, x, step, kKey.max_tokens);
+      if (threadIdx.x % kKey.max_tokens >= step) x += below;
     }
     return x;
   }
@@ -185,7 +216,7 @@ struct TokenFactors {
   // T <- (I + L)^-1 T, row by row.
   __device__ void substitute(const TokenMatrix& l) {
 #pragma unroll
-    for (int j = 0; j + 1 < kKey.tokens; ++j) {
+    for (int j = 0; j + 1 < kKey.max_tokens; ++j) {
       const int l_holder = threadIdx.x % 32 / 4 * 4 + j % 8 / 2;
       const int t_holder = j % 8 * 4 + threadIdx.x % 4;
       float row[kHalves][2];
@@ -297,14 +328,14 @@ __device__ void store_state(const StateTile& state, const TokenFactors& factors,
 
 // A warp's part of a request.
 struct Unit {
-  int head, first_v;
+  int warp, head, first_v;
 
   __device__ Unit() {
     constexpr int kUnits = kKey.value_dim / kKey.warp_v;  // of a head
-    const int warp = dev::uniform(threadIdx.x / 32);
-    if constexpr (kUnits % kKey.warps == 0) {
+    warp = dev::uniform(threadIdx.x / 32);
+    if constexpr (kOneHead) {
       // By the block's number alone: then addresses are computed once for all its threads.
-      constexpr int kBlocks = kUnits / kKey.warps;
+      constexpr int kBlocks = kOneHead ? kUnits / kKey.warps : 1;
       head = blockIdx.x / kBlocks;
       first_v = (blockIdx.x % kBlocks * kKey.warps + warp) * kKey.warp_v;
     } else {
@@ -315,7 +346,7 @@ struct Unit {
   }
 };
 
-// The states of the block's warps, tile by tile.
+// The states of the block's warps, tile by tile, then the factors.
 extern __shared__ __align__(16) unsigned char shared[];
 
 __device__ StateTile state_tile(int i) {
@@ -329,7 +360,8 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   const Unit unit;
   const int h = unit.head, first_v = unit.first_v;
   const long long n = blockIdx.y + static_cast<long long>(blockIdx.z) * gridDim.y;
-  if (h >= p.heads || n >= p.requests) return;  // whole warps: no barrier below spans warps
+  // Whole blocks where a barrier below spans warps: they have one head and one request.
+  if (h >= p.heads || n >= p.requests) return;
   const int v = first_v + 2 * dev::tile_row();  // this lane's first column
 
   dev::wait_for_previous_kernel();
@@ -341,10 +373,11 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   // What needs no slot is loaded in front of the wait for it, and used when the state is on its
   // way.
   TokenStrides::At own = at;
-  const int token = threadIdx.x % kKey.tokens;
+  const int token = threadIdx.x % kKey.max_tokens;
   own.token += token < count ? token : 0;
+  const bool makes_factors = !kOneHead || unit.warp == 0;
   dev::GivenGates given;
-  if (count > 0) given = dev::load_gates<kKey>(p.gates, own);
+  if (count > 0 && makes_factors) given = dev::load_gates<kKey>(p.gates, own);
   const dev::GatesOfTokens all = dev::gates_of_tokens<kKey>(p.gates, h);
   const int k_head = dev::own_head(p.k, h);
   const int q_head = p.q.group == p.k.group ? k_head : dev::own_head(p.q, h);
@@ -366,10 +399,20 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   }
   dev::allow_next_kernel();
 
-  const bool is_there = token < count;
-  const TokenFactors factors(Gram(k, q),
-                             is_there ? dev::log_decay_of<kKey>(all, given) * kLog2E : 0.0f,
-                             is_there ? dev::beta_of<kKey>(given) : 0.0f, p.scale);
+  TokenFactors factors;
+  if (makes_factors) {
+    const bool is_there = token < count;
+    factors =
+        TokenFactors(Gram(k, q), is_there ? dev::log_decay_of<kKey>(all, given) * kLog2E : 0.0f,
+                     is_there ? dev::beta_of<kKey>(given) : 0.0f, p.scale);
+  }
+  if constexpr (kOneHead && kKey.warps > 1) {
+    float* const shared_factors = reinterpret_cast<float*>(shared + kFactorsAt);
+    if (makes_factors) factors.share(shared_factors);
+    // Orders the factors before their reading by other warps.
+    __syncthreads();
+    if (!makes_factors) factors.take(shared_factors);
+  }
   // Orders this lane's copies of the state before its reading of them.
   dev::wait_copies<0>();
 #pragma unroll 1
@@ -406,7 +449,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
         if (kept.stores) store_state(state, factors, u, k, t, matrix(kept.slot, t));
       }
     } else if (dev::kStoresLast<kKey> && slots.store) {
-      store_state(state, factors, u, k, kKey.tokens - 1, matrix(slots.write, start));
+      store_state(state, factors, u, k, kKey.max_tokens - 1, matrix(slots.write, start));
     }
   }
 }

@@ -22,9 +22,9 @@ struct GdnVerifyWyKey {
   gdn::StoredStates stored_states = gdn::StoredStates::kLast;
   bool from_accepted = false;
   DType accepted_dtype = DType::kI32;
+  int max_tokens = 8;  // 8 or 16, rows of the products: the fewest that hold a request's
 
-  // Tuned.  Results depend on none of them; tokens is the least that holds a request's.
-  int tokens = 8;   // rows of the products: 8 or 16
+  // Tuned.  Results depend on neither.
   int warp_v = 16;  // value columns of one head's state that a warp owns: 16, 32 or 64
   int warps = 4;    // per block
 };
@@ -40,27 +40,35 @@ constexpr int key_run(const GdnVerifyWyKey& key) {
 
 // Registers that a thread needs for its part of k and of q.
 constexpr int data_registers(const GdnVerifyWyKey& key) {
-  return 2 * key.key_dim * key.tokens / (32 * 2);
+  return 2 * key.key_dim * key.max_tokens / (32 * 2);
 }
 
 // Registers of a thread.  Left to itself the compiler holds more in flight than a warp has use for,
 // and while one warp waits for its state others could compute.
 constexpr int registers(const GdnVerifyWyKey& key) {
-  const bool stores_every = key.states.store && key.stored_states == gdn::StoredStates::kEvery;
-  const bool packs = key.states.store && size_of(key.states.dtype) == 2;
-  const int loop = key.warp_v == 16 ? 0 : key.states.store ? 40 : 8;
-  return data_registers(key) + 28 + key.tokens * 9 / 2 + (stores_every ? 16 : 0) + (packs ? 8 : 0) +
-         loop;
+  const int loop = key.warp_v > 16 ? 24 : 0;
+  return data_registers(key) + 28 + key.max_tokens * 9 / 2 + (key.states.store ? 32 : 0) + loop;
 }
 constexpr int min_blocks(const GdnVerifyWyKey& key) {
   const int blocks = 65536 / (registers(key) * threads(key));
   return blocks > 0 ? blocks : 1;
 }
 
-// The states of the block's warps.
+// Whether the warps of a block all have columns of one head.  They share what tokens need no state
+// for.
+constexpr bool is_of_one_head(const GdnVerifyWyKey& key) {
+  return key.value_dim / key.warp_v % key.warps == 0;
+}
+constexpr int factor_bytes(const GdnVerifyWyKey& key) {
+  const int halves = key.max_tokens / 8;
+  const int floats = 4 * halves * halves + 8 * halves + 1;  // of a lane
+  return is_of_one_head(key) && key.warps > 1 ? floats * 32 * 4 : 0;
+}
+
+// The states of the block's warps, and the factors.
 constexpr int shared_bytes(const GdnVerifyWyKey& key) {
-  return key.states.has_initial ? key.warps * key.warp_v * key.key_dim * size_of(key.states.dtype)
-                                : 0;
+  const int states = key.warps * key.warp_v * key.key_dim * size_of(key.states.dtype);
+  return (key.states.has_initial ? states : 0) + factor_bytes(key);
 }
 
 constexpr const char* why_invalid(const GdnVerifyWyKey& key) {
@@ -73,7 +81,7 @@ constexpr const char* why_invalid(const GdnVerifyWyKey& key) {
   if (is_float(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
   if (is_float(key.accepted_dtype)) return "accepted_dtype must be i32 or i64";
   if (key.from_accepted && !key.states.has_initial) return "from_accepted needs has_initial_state";
-  if (key.tokens != 8 && key.tokens != 16) return "tokens must be 8 or 16";
+  if (key.max_tokens != 8 && key.max_tokens != 16) return "max_tokens must be 8 or 16";
   if (key.warp_v != 16 && key.warp_v != 32 && key.warp_v != 64)
     return "warp_v must be 16, 32 or 64";
   if (key.value_dim % key.warp_v != 0) return "warp_v must divide value_dim";

@@ -19,7 +19,7 @@ class StateTile {
   using Rows = TokenRows<kKey>;
   static constexpr DType kDType = kKey.states.dtype;
   static constexpr bool kRowsAreV = kKey.states.layout == gdn::StateLayout::kVK;
-  static constexpr int kHalves = kKey.tokens / 8;
+  static constexpr int kHalves = kKey.max_tokens / 8;
   static constexpr int kRun = Rows::kRun;
   static constexpr int kRuns = kKey.key_dim / (4 * kRun);
 

@@ -86,7 +86,7 @@ class TokenRows {
   }
 
  private:
-  static constexpr int kHalves = kKey.tokens / 8;
+  static constexpr int kHalves = kKey.max_tokens / 8;
   static constexpr int kRuns = kKey.key_dim / (4 * kRun);
 
   template <class Function>
