@@ -107,7 +107,7 @@ def test_vllm_recurrent_decode(calls, form, pad_slot_id, slots):
     assert final is states and o.shape == shaped["v"].shape
     g, beta = np.float32(g), np.float32(beta)
     check(x, g, beta, o.reshape(N, HV, V), states, before, slots, pad_slot_id, l2norm=True)
-    assert calls == {"gdn_prefill": 0, "gdn_decode": 1}
+    assert calls == {"gdn_prefill": 0, "gdn_decode": 1, "gdn_verify": 0}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -255,7 +255,7 @@ def vllm_call(**change):
 def test_vllm_decode_refuses(calls, change, error, message):
     with pytest.raises(error, match=message):
         vllm_call(**change)
-    assert calls == {"gdn_prefill": 0, "gdn_decode": 0}
+    assert calls == {"gdn_prefill": 0, "gdn_decode": 0, "gdn_verify": 0}
 
 
 # --- prefill
@@ -412,7 +412,7 @@ def test_sglang_decode_without_states():
 def test_sglang_decode_refuses(calls, change, error, message):
     with pytest.raises(error, match=message):
         sglang_call(**change)
-    assert calls == {"gdn_prefill": 0, "gdn_decode": 0}
+    assert calls == {"gdn_prefill": 0, "gdn_decode": 0, "gdn_verify": 0}
 
 
 @pytest.mark.parametrize(
