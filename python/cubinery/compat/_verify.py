@@ -92,9 +92,9 @@ def run(
     """functional.gdn_verify of `rows`: q, k, v, and what it takes as g and beta.
 
     The states before the first tokens are those that `read` names of `state`.  With `update` those
-    after the last ones go where `write` says (None: where they were read).  With `steps`, which is
-    not `state`, those after each token go there, to `step_slots` in a pool.  An operator keeps
-    either: two launches do both, the first of which leaves `state` as it is.
+    after the last ones go where `write` says (None: where they were read).  With `steps` those
+    after each token go there, to `step_slots` in a pool.  An operator keeps either: two launches do
+    both, the first of which leaves `state` as it is, which is then not `steps`.
     """
     if steps is not None:
         out = functional.gdn_verify(
