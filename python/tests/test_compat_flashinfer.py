@@ -493,6 +493,18 @@ def test_mtp_buffers_of_one_row_or_step(rows, tokens):
     np.testing.assert_array_equal(pool, before)
 
 
+@pytest.mark.parametrize("update", [True, False])
+def test_mtp_of_no_requests(update):
+    pool = pool_of(np.float32)
+    before, none = pool.copy(), np.zeros(0, np.int32)
+    o, _ = MTP(
+        **decode_inputs(0, 2), initial_state=pool, initial_state_indices=none,
+        intermediate_states_buffer=BUFFER, disable_state_update=not update,
+    )  # fmt: skip
+    assert o.shape == (0, 2, HV, V)
+    np.testing.assert_array_equal(pool, before)
+
+
 @pytest.mark.parametrize("index_dtype", [np.int32, np.int64])
 def test_mtp_scatters_the_states_after_each_token(calls, index_dtype):
     """FlashInfer takes int32 for ssm_state_indices, and either for the slots to read."""
@@ -580,6 +592,11 @@ def test_decode_in_the_other_layout_takes_one_token(calls):
             np.zeros((2, 3, HV, V, K), np.float32).swapaxes(0, 1),
             InvalidArgumentError,
             "buffer has strides 192, 576 of rows and steps",
+        ),
+        (
+            np.broadcast_to(BUFFER[:, :1], BUFFER.shape),
+            InvalidArgumentError,
+            "buffer has strides 384, 0 of rows and steps",
         ),
     ],
 )

@@ -50,13 +50,13 @@ def pool_of_steps(function: str, name: str, buffer: Any) -> tuple[Any, int]:
     next.  It is the same memory: rows may lie further apart than their steps need.
     """
     rows, steps = buffer.shape[:2]
-    if rows <= 1:
-        return buffer.reshape(rows * steps, *buffer.shape[2:]) if rows == 0 else buffer[0], steps
+    if rows == 1:
+        return buffer[0], steps
     if steps == 1:
         return buffer[:, 0], 1
     strides = arguments.strides(buffer)
-    apart, gap = divmod(strides[0], strides[1])
-    if gap != 0 or apart < steps:
+    apart, gap = divmod(strides[0], max(strides[1], 1)) if rows > 0 else (steps, 0)
+    if gap != 0 or apart < steps or strides[1] <= 0:
         raise InvalidArgumentError(
             f"{function}: {name} has strides {strides[0]}, {strides[1]} of rows and steps; "
             "expected rows that are whole steps apart, and do not overlap"

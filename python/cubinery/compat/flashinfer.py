@@ -300,19 +300,8 @@ def gated_delta_rule_mtp(
     )
     update = disable_state_update is False
     inputs: tuple[Any, ...] = (
-        q,
-        k,
-        v,
-        initial_state,
-        A_log,
-        a,
-        dt_bias,
-        b,
-        scale,
-        output,
-        use_qk_l2norm,
-        "vk",
-    )
+        q, k, v, initial_state, A_log, a, dt_bias, b, scale, output, use_qk_l2norm, "vk"
+    )  # fmt: skip
     pool = {
         "state_indices": initial_state_indices,
         "state_out_indices": output_state_indices,
