@@ -360,6 +360,21 @@ def test_vllm_draft_tokens_with_given_gates(form):
         np.testing.assert_array_equal(states[table[n, len(kept) :]], before[table[n, len(kept) :]])
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_requests_of_no_tokens_at_all(kept):
+    x, _, _ = several("packed")
+    none, bounds = {name: array[:, :0] for name, array in x.items()}, np.zeros(N + 1, np.int32)
+    for gates in ({}, {name: np.zeros((0, HV), np.float32) for name in ("a", "b")}):
+        states, buffer = wide_pool(), buffer_of("exact") if kept else None
+        assert vllm_verify({**none, **gates}, bounds, initial_state=states).shape[1] == 0
+        o = sglang_verify(
+            {**none, **gates}, bounds, buffer=buffer, initial_state_source=states,
+            disable_state_update=False,
+        )  # fmt: skip
+        assert o.shape[1] == 0 and (buffer is None or np.isnan(buffer).all())
+        np.testing.assert_array_equal(states, wide_pool())
+
+
 def test_gates_of_tokens_alone_are_taken():
     """vLLM's and SGLang's models pass a and b as [total, HV]."""
     for form in FORMS:

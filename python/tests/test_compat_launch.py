@@ -19,6 +19,8 @@ def on_gpu(value):
     if not isinstance(value, np.ndarray):
         return value
     strides = tuple(stride // value.itemsize for stride in value.strides)
+    if value.size == 0:  # numpy's are all 0 then
+        strides = None
     return FakeArray(*value.shape, dtype=_SHORT[value.dtype.name], strides=strides)
 
 
@@ -181,10 +183,10 @@ def test_vllm(launched, pad_slot_id, accepted, packed):
 
 @pytest.mark.parametrize("form", SLOTS_OF)
 @pytest.mark.parametrize("update", [False, True])
-@pytest.mark.parametrize("packed", [False, True])
-def test_sglang(launched, form, update, packed):
+@pytest.mark.parametrize("packed, total", [(False, None), (True, TOTAL), (True, 0)])
+def test_sglang(launched, form, update, packed, total):
     sglang.fused_sigmoid_gating_delta_rule_update(
-        **inputs(*((1, TOTAL) if packed else (N, T))), softplus_beta=1.0, softplus_threshold=20.0,
+        **inputs(*((1, total) if packed else (N, T))), softplus_beta=1.0, softplus_threshold=20.0,
         initial_state_source=pool(), initial_state_indices=READ,
         cu_seqlens=SPANS if packed else None, disable_state_update=not update, cache_steps=T,
         intermediate_states_buffer=buffer_of(form), intermediate_state_indices=READ.astype(np.int64),

@@ -148,7 +148,7 @@ def verify_rows(
     shaped = []
     for name, gate in gates.items():
         if gate is not None and len(gate.shape) == 2 and gate.shape[0] == batch * tokens:
-            gate = gate.reshape(batch, tokens, -1)
+            gate = gate.reshape(batch, tokens, gate.shape[1])
         if gate is not None:
             arguments.require_shape(function, name, gate, (batch, tokens, v.shape[2]))
         shaped.append(gate)

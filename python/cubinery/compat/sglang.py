@@ -173,7 +173,8 @@ def _most_tokens(
         which = "cache_steps" if cache_steps else "intermediate_states_buffer has steps"
         verification.require_tokens(name, which, bound)
         return bound
-    verification.require_tokens(name, "without cache_steps, q has total", q.shape[1])
+    total = max(q.shape[1], 1)  # there may be none at all
+    verification.require_tokens(name, "without cache_steps, q has total", total)
     return None
 
 
