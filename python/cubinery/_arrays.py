@@ -139,6 +139,27 @@ def empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
         return module.empty(shape, _dtype_object(module, dtype))
 
 
+def arange(like: Any, count: int) -> Any:
+    """0 to count - 1, an array of `like`'s library on `like`'s device and in its dtype.
+
+    Raises:
+        InvalidArgumentError: an unknown library.
+    """
+    module = library(like)
+    if module is None:
+        raise InvalidArgumentError(
+            f"an array like {library_name(like)} cannot be allocated; accepted: arrays of torch, "
+            "cupy, jax or numpy"
+        )
+    if module.__name__ == "jax":
+        import jax.numpy
+
+        return jax.numpy.arange(count, dtype=like.dtype, device=like.device)
+    with _device_scope(module, like):
+        options = {"device": like.device} if module.__name__ == "torch" else {}
+        return module.arange(count, dtype=like.dtype, **options)
+
+
 def _dtype_object(module: ModuleType, dtype: str) -> Any:
     """The dtype of numpy and cupy, which have bf16 through ml_dtypes."""
     if dtype != "bf16":

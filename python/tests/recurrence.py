@@ -1,11 +1,12 @@
-"""The Gated DeltaNet recurrence in numpy, and cubinery's two functions on top of it.
+"""The Gated DeltaNet recurrence in numpy, and cubinery's functions on top of it.
 
 `tokens()` is include/cubinery/gdn.h written down, token by token; in float64 it is what results are
 compared with, in float32 what naive arithmetic loses.  `chunks()` is the same algebra by chunks,
 the operands of its products rounded as gdn.h lists: the yardstick of a prefill.
 
-`gdn_prefill` and `gdn_decode` have the contract of cubinery.functional, for numpy arrays on the
-host.  `install()` puts them in its place, so that what calls it can be tested without a GPU.
+`gdn_prefill`, `gdn_decode` and `gdn_verify` have the contract of cubinery.functional, for numpy
+arrays on the host.  `install()` puts them in its place, so that what calls it can be tested without
+a GPU.
 """
 
 from __future__ import annotations
@@ -153,16 +154,27 @@ def _strides(array: Array) -> tuple[int, ...]:
     return tuple(stride // array.itemsize for stride in array.strides)
 
 
-def _check_operands(sequences: int, options: dict[str, Any]) -> None:
-    """What the operators demand of the arrays that adapters may have to copy or cut."""
+def _check_operands(
+    sequences: int, options: dict[str, Any], read_steps: int = 0, written_steps: int = 0
+) -> None:
+    """What the operators demand of the arrays that adapters may have to copy or cut.  Steps: the
+    least of the second dimension of indices; 0: they have none."""
     for name in ("q", "k", "v"):
-        assert _strides(options[name])[-1] == 1, f"{name} has no unit innermost stride"
-    for name in ("state_indices", "state_out_indices"):
-        assert options[name] is None or options[name].shape == (sequences,), name
+        x = options[name]
+        assert x.size == 0 or _strides(x)[-1] == 1, f"{name} has no unit innermost stride"
+    dtypes = set()
+    for name, steps in (("state_indices", read_steps), ("state_out_indices", written_steps)):
+        indices = options[name]
+        if indices is None:
+            continue
+        dtypes.add(indices.dtype)
+        assert indices.ndim == (1 if steps == 0 else 2) and len(indices) == sequences, name
+        assert steps == 0 or indices.shape[1] >= steps, name
+    assert len(dtypes) <= 1, "indices of two dtypes"
 
 
 class _Slots:
-    """Where sequence n reads and writes its state, by the rules of DecodeArgs and PrefillArgs."""
+    """Where sequence n reads and writes its state, by the rules of StateArgs."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
@@ -170,6 +182,7 @@ class _Slots:
         self.target = self.source if options["state_out"] is None else options["state_out"]
         for state in (self.source, self.target):
             assert state is None or _strides(state)[-2:] == (state.shape[-1], 1)
+        assert len({state.dtype for state in (self.source, self.target) if state is not None}) <= 1
         if not options["store_state"]:
             self.target = None
 
@@ -182,8 +195,10 @@ class _Slots:
         if reads is None:
             return "compute", n, n
         writes = self.options["state_out_indices"]
-        read = int(reads[n])
-        write: int | None = read if writes is None else int(writes[n])
+        return self.resolve(int(reads[n]), int((reads if writes is None else writes)[n]))
+
+    def resolve(self, read: int, write: int | None) -> tuple[str, int, int | None]:
+        """of(), from the indices."""
         padding, scratch = self.options["padding"], self.options["scratch_slot"]
         if padding != "none" and self._is_pad(read):
             if padding != "scratch":
@@ -196,13 +211,13 @@ class _Slots:
                 return "invalid", 0, None
         return "compute", read, write
 
-    def load(self, slot: int, shape: tuple[int, ...]) -> Array:
-        """[H, K, V] in float64."""
+    def load(self, slot: int | tuple[int, int], shape: tuple[int, ...]) -> Array:
+        """[H, K, V] in float64.  A pair is a row and a step."""
         if self.source is None:
             return np.zeros(shape)
         return self._turned(np.asarray(self.source[slot], np.float64))
 
-    def store(self, slot: int | None, state: Array) -> None:
+    def store(self, slot: int | tuple[int, int] | None, state: Array) -> None:
         if self.target is not None and slot is not None:
             self.target[slot] = self._turned(state)
 
@@ -366,6 +381,127 @@ def gdn_decode(
     return out
 
 
+class _Steps:
+    """Where request n starts and where the state after each of its tokens goes, by the rules of
+    VerifyArgs."""
+
+    def __init__(self, slots: _Slots, accepted: Array | None, every: bool) -> None:
+        self.slots = slots
+        self.accepted = accepted
+        self.every = every
+        table = slots.options["state_indices"]
+        self.readable = (
+            0 if accepted is None else (slots.source if table is None else table).shape[1]
+        )
+
+    def of(self, n: int, tokens: int) -> tuple[str, Any, list[Any]]:
+        """("compute" | "skip" | "zero" | "invalid", place to read, place to write by token): of
+        every token, or of the last one alone."""
+        start = 0 if self.accepted is None else max(int(self.accepted[n]), 1) - 1
+        if self.accepted is not None and not 0 <= start < self.readable:
+            return "invalid", 0, []
+        read = n if self.accepted is None else (n, start)
+        options = self.slots.options
+        reads, writes = options["state_indices"], options["state_out_indices"]
+        steps = range(tokens) if self.every else [None]
+        if reads is None:
+            in_place = options["state_out"] is None
+            return (
+                "compute",
+                read,
+                [(n, t) if self.every else read if in_place else n for t in steps],
+            )
+        found = []
+        for t in steps:
+            table = reads if writes is None else writes
+            at = (n, t) if self.every else read if writes is None else n
+            found.append(self.slots.resolve(int(reads[read]), int(table[at])))
+        kinds = {kind for kind, _, _ in found}
+        kind = "invalid" if "invalid" in kinds else found[0][0]
+        return kind, found[0][1], [write for _, _, write in found]
+
+
+def gdn_verify(
+    q: Array,
+    k: Array,
+    v: Array,
+    g: Array | None = None,
+    beta: Array | None = None,
+    *,
+    A_log: Array | None = None,
+    dt_bias: Array | None = None,
+    gate_mode: str | None = None,
+    beta_mode: str | None = None,
+    use_qk_l2norm: bool = False,
+    scale: float | None = None,
+    state: Array | None = None,
+    state_out: Array | None = None,
+    store_state: bool = True,
+    stored_states: str = "last",
+    round_each_token: bool = False,
+    state_layout: str = "vk",
+    state_indices: Array | None = None,
+    state_out_indices: Array | None = None,
+    padding: str = "none",
+    pad_index: str = "negative",
+    scratch_slot: int = 0,
+    cu_seqlens: Array | None = None,
+    max_tokens: int | None = None,
+    accepted: Array | None = None,
+    out: Array | None = None,
+    output_dtype: str | None = None,
+    stream: int | None = None,
+    context: Any = None,
+) -> Array:
+    """functional.gdn_verify for numpy arrays, without round_each_token."""
+    options = _settings(dict(locals()))
+    assert not round_each_token
+    most = 16 if max_tokens is None else max_tokens
+    assert 1 <= most <= 16 and (cu_seqlens is not None or q.shape[1] <= most)
+    every = stored_states == "every" and bool(store_state)
+    assert (
+        not every
+        or accepted is not None
+        or (state_out if state_indices is None else state_out_indices) is not None
+    )
+    slots = _Slots(options)
+    steps = _Steps(slots, accepted, every)
+    out = _output(q, k, v, out, output_dtype)
+    requests = len(q) if cu_seqlens is None else len(cu_seqlens) - 1
+    assert accepted is None or accepted.shape == (requests,)
+    written = 0 if not every else most if cu_seqlens is not None else q.shape[1]
+    read = 0 if accepted is None else written if every and state_out_indices is None else 1
+    _check_operands(requests, options, read, written)
+    for n in range(requests):
+        *part, rows = _request(n, (q, k, v, g, beta, out), cu_seqlens)
+        if every and len(rows) == 0:
+            continue
+        kind, source, targets = steps.of(n, len(rows))
+        if kind == "compute" and len(rows) > most:
+            kind = "invalid"
+        if kind != "compute":
+            rows[...] = {"skip": rows, "zero": 0, "invalid": np.nan}[kind]
+            continue
+        operands = sequence_operands(np.float64, *part, **{name: options[name] for name in _MODES})
+        initial = slots.load(source, (rows.shape[1], operands[0].shape[-1], rows.shape[-1]))
+        rows[...], states = tokens(*operands, initial)
+        kept = states if every else np.concatenate([initial[None], states])[-1:]
+        for target, after in zip(targets, kept, strict=True):
+            slots.store(target, after)
+    return out
+
+
+def _request(n: int, arrays: tuple[Any, ...], cu_seqlens: Array | None) -> list[Any]:
+    """The tokens of request n, as views, of q, k, v, g, beta and out."""
+    if cu_seqlens is None:
+        return [None if x is None else x[n] for x in arrays]
+    span = slice(int(cu_seqlens[n]), int(cu_seqlens[n + 1]))
+    inner = (2, 2, 2, 1, 1, 2)  # dimensions besides those of tokens
+    return [
+        None if x is None else (x[0] if x.ndim > d + 1 else x)[span] for x, d in zip(arrays, inner)
+    ]
+
+
 def noted_option(monkeypatch: Any, name: str) -> list[Any]:
     """The list of what calls of functional.gdn_prefill pass for an option from now on."""
     noted: list[Any] = []
@@ -380,8 +516,8 @@ def noted_option(monkeypatch: Any, name: str) -> list[Any]:
 
 
 def install(monkeypatch: Any) -> dict[str, int]:
-    """Puts both in the place of cubinery.functional's; returns the number of calls of each."""
-    calls = {"gdn_prefill": 0, "gdn_decode": 0}
+    """Puts them in the place of cubinery.functional's; returns the number of calls of each."""
+    calls = {"gdn_prefill": 0, "gdn_decode": 0, "gdn_verify": 0}
 
     def counted(function: Callable[..., Array]) -> Callable[..., Array]:
         def call(*args: Any, **kwargs: Any) -> Array:
@@ -390,6 +526,6 @@ def install(monkeypatch: Any) -> dict[str, int]:
 
         return call
 
-    for function in (gdn_prefill, gdn_decode):
+    for function in (gdn_prefill, gdn_decode, gdn_verify):
         monkeypatch.setattr(functional, function.__name__, counted(function))
     return calls

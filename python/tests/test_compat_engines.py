@@ -107,7 +107,7 @@ def test_vllm_recurrent_decode(calls, form, pad_slot_id, slots):
     assert final is states and o.shape == shaped["v"].shape
     g, beta = np.float32(g), np.float32(beta)
     check(x, g, beta, o.reshape(N, HV, V), states, before, slots, pad_slot_id, l2norm=True)
-    assert calls == {"gdn_prefill": 0, "gdn_decode": 1}
+    assert calls == {"gdn_prefill": 0, "gdn_decode": 1, "gdn_verify": 0}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -236,8 +236,7 @@ def vllm_call(**change):
 @pytest.mark.parametrize(
     "change, error, message",
     [
-        ({"num_accepted_tokens": np.ones(N, int)}, UnsupportedError, "num_accepted_tokens"),
-        ({"ssm_state_indices": np.zeros((N, 2), int)}, UnsupportedError, "ssm_state_indices has"),
+        ({"num_accepted_tokens": np.ones(N, int)}, InvalidArgumentError, "num_accepted_tokens"),
         ({"ssm_state_indices": np.zeros(2, int)}, InvalidArgumentError, "state indices have shape"),
         ({"ssm_state_indices": None}, UnsupportedError, "inplace_final_state is True"),
         ({"inplace_final_state": False}, UnsupportedError, "inplace_final_state is False"),
@@ -255,7 +254,367 @@ def vllm_call(**change):
 def test_vllm_decode_refuses(calls, change, error, message):
     with pytest.raises(error, match=message):
         vllm_call(**change)
-    assert calls == {"gdn_prefill": 0, "gdn_decode": 0}
+    assert calls == {"gdn_prefill": 0, "gdn_decode": 0, "gdn_verify": 0}
+
+
+# --- several tokens per request
+
+
+STEPS = 3
+LENGTHS = (3, 0, 1, 2)
+SPANS = np.cumsum((0, *LENGTHS)).astype(np.int32)
+
+
+def several(form: str) -> tuple[dict[str, np.ndarray], np.ndarray | None, list[dict]]:
+    """Inputs in an engine's form, their cu_seqlens, and the tokens of each request."""
+    if form == "packed":
+        x = {name: np.concatenate([array, array[1:3]])[None] for name, array in rows().items()}
+        for seed, array in enumerate(x.values()):
+            array += normal(20 + seed, *array.shape) / 4
+        parts = [{name: array[0, i:j] for name, array in x.items()} for i, j in pairs(SPANS)]
+        return x, SPANS, parts
+    shapes = {"q": (H, K), "k": (H, K), "v": (HV, V), "a": (HV,), "b": (HV,)}
+    x = {name: normal(i, N, STEPS, *shape) for i, (name, shape) in enumerate(shapes.items())}
+    return x, None, [{name: array[n] for name, array in x.items()} for n in range(N)]
+
+
+def pairs(bounds: np.ndarray) -> list[tuple[int, int]]:
+    return list(zip(bounds.tolist(), bounds[1:].tolist()))
+
+
+def steps(x: dict[str, np.ndarray], state: np.ndarray, **options) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens of one request, in float64: o [T, HV, V] and the state after each."""
+    (g, beta), o, after = gates_of(x), [], []
+    for t in range(len(x["q"])):
+        out, state = step(x["q"][t], x["k"][t], x["v"][t], g[t], beta[t], state, **options)
+        o.append(out)
+        after.append(state)
+    return np.array(o).reshape(-1, HV, V), np.array(after).reshape(-1, HV, V, K)
+
+
+def outputs_of(o: np.ndarray, form: str) -> list[np.ndarray]:
+    return [o[0, i:j] for i, j in pairs(SPANS)] if form == "packed" else list(o)
+
+
+def close(actual: np.ndarray, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(actual, expected, rtol=2e-6, atol=1e-6)
+
+
+def wide_pool() -> np.ndarray:
+    return normal(8, 16, HV, V, K)
+
+
+def step_table(padding: int) -> np.ndarray:
+    """[N + 1, S]: a captured graph has more rows than requests.  The third request is padding, the
+    last one drops its second state."""
+    table = np.array([[3, 7, 2], [4, 5, 6], [0, 0, 0], [9, 0, 11], [0, 0, 0]], np.int32)
+    return np.where(table == 0, padding, table)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("pad_slot_id", [0, -1])
+@pytest.mark.parametrize(
+    "accepted, starts",
+    [(None, (0, 0, 0, 0)), ((2, 1, 1, 3), (1, 0, 0, 2)), ((0, 3, 0, 1), (0, 2, 0, 0))],
+    ids=["first", "accepted", "none accepted"],
+)
+def test_vllm_draft_tokens(calls, form, pad_slot_id, accepted, starts):
+    (x, cu_seqlens, parts), states = several(form), wide_pool()
+    before, table = states.copy(), step_table(pad_slot_id)
+    o, final = vllm.fused_sigmoid_gating_delta_rule_update(
+        A_log=A_LOG, dt_bias=DT_BIAS, **x, initial_state=states, cu_seqlens=cu_seqlens,
+        ssm_state_indices=table, use_qk_l2norm_in_kernel=True, pad_slot_id=pad_slot_id,
+        num_accepted_tokens=None if accepted is None else np.array((*accepted, 1), np.int32),
+    )  # fmt: skip
+    assert final is states and o.shape == x["v"].shape
+    after = before.copy()
+    for n, (part, actual) in enumerate(zip(parts, outputs_of(o, form), strict=True)):
+        start = table[n, starts[n]]
+        if start == pad_slot_id:
+            assert not actual.any()
+            continue
+        expected, kept = steps(part, before[start], l2norm=True)
+        close(actual, expected)
+        for slot, state in zip(table[n], kept):
+            if slot != pad_slot_id:
+                after[slot] = state
+    close(states, after)
+    assert calls == {"gdn_prefill": 0, "gdn_decode": 0, "gdn_verify": 1}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_vllm_draft_tokens_with_given_gates(form):
+    (x, cu_seqlens, parts), states = several(form), wide_pool()
+    before = states.copy()
+    g, beta = gates_of(x)
+    table = np.arange(1, 1 + N * STEPS).reshape(N, STEPS)
+    o, final = vllm.fused_recurrent_gated_delta_rule(
+        *(x[name] for name in ("q", "k", "v")), g.astype(np.float32), beta.astype(np.float32),
+        scale=0.5, initial_state=states, cu_seqlens=cu_seqlens, ssm_state_indices=table,
+        num_accepted_tokens=np.array([1, 2, 3, 2]),
+    )  # fmt: skip
+    for n, (part, actual) in enumerate(zip(parts, outputs_of(o, form))):
+        expected, kept = steps(part, before[table[n, (0, 1, 2, 1)[n]]], scale=0.5)
+        close(actual, expected)
+        close(states[table[n, : len(kept)]], kept)
+        np.testing.assert_array_equal(states[table[n, len(kept) :]], before[table[n, len(kept) :]])
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_requests_of_no_tokens_at_all(kept):
+    x, _, _ = several("packed")
+    none, bounds = {name: array[:, :0] for name, array in x.items()}, np.zeros(N + 1, np.int32)
+    for gates in ({}, {name: np.zeros((0, HV), np.float32) for name in ("a", "b")}):
+        states, buffer = wide_pool(), buffer_of("exact") if kept else None
+        assert vllm_verify({**none, **gates}, bounds, initial_state=states).shape[1] == 0
+        o = sglang_verify(
+            {**none, **gates}, bounds, buffer=buffer, initial_state_source=states,
+            disable_state_update=False,
+        )  # fmt: skip
+        assert o.shape[1] == 0 and (buffer is None or np.isnan(buffer).all())
+        np.testing.assert_array_equal(states, wide_pool())
+
+
+def test_gates_of_tokens_alone_are_taken():
+    """vLLM's and SGLang's models pass a and b as [total, HV]."""
+    for form in FORMS:
+        x, cu_seqlens, _ = several(form)
+        flat = {name: x[name].reshape(-1, HV) for name in ("a", "b")}
+        for call, options in ((vllm_verify, {}), (sglang_verify, {"buffer": buffer_of("exact")})):
+            plain = call(x, cu_seqlens, **options)
+            np.testing.assert_array_equal(call({**x, **flat}, cu_seqlens, **options), plain)
+            turned = {name: innermost_tokens(x[name]) for name in ("q", "k", "v")}
+            np.testing.assert_array_equal(call({**x, **turned}, cu_seqlens, **options), plain)
+
+
+def vllm_verify(x, cu_seqlens, **change):
+    table = np.arange(1, 1 + N * STEPS).reshape(N, STEPS)
+    arguments = {
+        "initial_state": wide_pool(),
+        "cu_seqlens": cu_seqlens,
+        "ssm_state_indices": table,
+        "num_accepted_tokens": np.array([1, 2, 3, 2]),
+        **change,
+    }
+    return vllm.fused_sigmoid_gating_delta_rule_update(
+        A_log=A_LOG, dt_bias=DT_BIAS, **x, **arguments
+    )[0]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "change, error, message",
+    [
+        ({"ssm_state_indices": np.zeros((3, 3), int)}, InvalidArgumentError, "N, S., N = 4"),
+        ({"ssm_state_indices": np.zeros((N, 17), int)}, UnsupportedError, "S = 17 tokens"),
+        ({"ssm_state_indices": np.zeros((N, 0), int)}, UnsupportedError, "S = 0 tokens"),
+        (
+            {"ssm_state_indices": np.arange(N)},
+            InvalidArgumentError,
+            "num_accepted_tokens needs ssm_state_indices .N, S.",
+        ),
+        ({"ssm_state_indices": None}, InvalidArgumentError, "num_accepted_tokens needs"),
+        (
+            {"ssm_state_indices": np.arange(N), "num_accepted_tokens": None},
+            UnsupportedError,
+            "supported: one token per request",
+        ),
+        ({"num_accepted_tokens": np.ones(3, int)}, InvalidArgumentError, "num_accepted_tokens has"),
+        ({"num_accepted_tokens": np.ones((N, 1))}, InvalidArgumentError, "num_accepted_tokens has"),
+        ({"inplace_final_state": False}, UnsupportedError, "inplace_final_state is False"),
+        ({"initial_state": None}, InvalidArgumentError, "initial_state is required"),
+        ({"initial_state": pool().astype(float)}, UnsupportedError, "initial_state is float64"),
+        ({"pad_slot_id": 3}, InvalidArgumentError, "pad_slot_id is 3"),
+        ({"is_kda": True}, UnsupportedError, "is_kda"),
+    ],
+)
+def test_vllm_draft_tokens_refuse(calls, form, change, error, message):
+    x, cu_seqlens, _ = several(form)
+    with pytest.raises(error, match=message):
+        vllm_verify(x, cu_seqlens, **change)
+    assert not any(calls.values())
+
+
+def test_verification_refuses_shapes(calls):
+    x, _, _ = several("batched")
+    with pytest.raises(InvalidArgumentError, match="T = 3 tokens per request and .* S = 2"):
+        vllm_verify(x, None, ssm_state_indices=np.zeros((N, 2), int))
+    with pytest.raises(InvalidArgumentError, match="q has B = 4; expected 1 with cu_seqlens"):
+        vllm_verify(x, SPANS)
+    with pytest.raises(InvalidArgumentError, match=r"a has shape \[4, 2, 4\]; expected \[4, 3, 4"):
+        vllm_verify({**x, "a": x["a"][:, :2]}, None)
+    assert not any(calls.values())
+
+
+def buffer_of(form: str, dtype: type = np.float32) -> np.ndarray:
+    """[rows, STEPS or more, HV, V, K], full of NaN."""
+    whole = np.full((6, STEPS + (form != "exact") * 2, HV, V, K), np.nan, dtype)
+    return whole[:, :STEPS] if form == "apart" else whole  # rows of a wider buffer
+
+
+def sglang_verify(x, cu_seqlens, *, buffer=None, **change):
+    arguments = {
+        "initial_state_source": wide_pool(),
+        "initial_state_indices": np.array([3, 1, 9, 5], np.int32),
+        "cu_seqlens": cu_seqlens,
+        "disable_state_update": True,
+        "intermediate_states_buffer": buffer,
+        "intermediate_state_indices": None if buffer is None else np.arange(N),
+        **change,
+    }
+    return sglang.fused_sigmoid_gating_delta_rule_update(
+        A_log=A_LOG, dt_bias=DT_BIAS, softplus_beta=1.0, softplus_threshold=20.0, **x, **arguments
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", [None, "exact", "larger", "apart"])
+@pytest.mark.parametrize("update", [False, True])
+@pytest.mark.parametrize("cache_steps", [None, STEPS])
+def test_sglang_target_verify(calls, form, kind, update, cache_steps):
+    """The third request is padding; the last one has no row for its states.  Both tables are
+    longer than there are requests."""
+    (x, cu_seqlens, parts), states = several(form), wide_pool()
+    before, buffer = states.copy(), None if kind is None else buffer_of(kind)
+    slots, kept_in = [3, 1, -1, 5, -1], [2, 0, 1, -1, 3]
+    o = sglang_verify(
+        x, cu_seqlens, buffer=buffer, initial_state_source=states,
+        initial_state_indices=np.array(slots, np.int32), disable_state_update=not update,
+        cache_steps=cache_steps, use_qk_l2norm_in_kernel=True,
+        intermediate_state_indices=None if buffer is None else np.array(kept_in, np.int64),
+    )  # fmt: skip
+    assert o.shape == x["v"].shape
+    after, rows_after = before.copy(), None if buffer is None else np.full_like(buffer, np.nan)
+    for n, (part, actual) in enumerate(zip(parts, outputs_of(o, form), strict=True)):
+        if slots[n] < 0:
+            assert not actual.any()
+            continue
+        expected, kept = steps(part, before[slots[n]], l2norm=True)
+        close(actual, expected)
+        if update and len(kept) > 0:
+            after[slots[n]] = kept[-1]
+        if buffer is not None and kept_in[n] >= 0:
+            rows_after[kept_in[n], : len(kept)] = kept
+    close(states, after)
+    assert buffer is None or close(buffer, rows_after) is None
+    assert calls == {
+        "gdn_prefill": 0, "gdn_decode": 0, "gdn_verify": 2 if update and kind else 1
+    }  # fmt: skip
+
+
+def test_sglang_several_tokens_from_zero():
+    x, cu_seqlens, parts = several("packed")
+    o = sglang_verify(x, cu_seqlens, initial_state_source=None, initial_state_indices=None)
+    for part, actual in zip(parts, outputs_of(o, "packed")):
+        close(actual, steps(part, np.zeros((HV, V, K)))[0])
+
+
+def test_sglang_as_many_tokens_as_requests_but_not_one_of_each():
+    """cache_steps says so: without it one token per request is taken for granted."""
+    (x, _, _), states = several("packed"), wide_pool()
+    before = states.copy()
+    x = {name: array[:, :3] for name, array in x.items()}
+    bounds = np.array([0, 2, 2, 3], np.int32)
+    o = sglang_verify(
+        x, bounds, initial_state_source=states, initial_state_indices=np.array([3, 1, 5]),
+        cache_steps=2, disable_state_update=False,
+    )  # fmt: skip
+    for n, slot in ((0, 3), (2, 5)):
+        span = slice(bounds[n], bounds[n + 1])
+        part = {name: array[0, span] for name, array in x.items()}
+        expected, kept = steps(part, before[slot])
+        close(o[0, span], expected)
+        close(states[slot], kept[-1])
+    np.testing.assert_array_equal(states[1], before[1])
+
+
+MANY = {
+    "q": np.zeros((1, 17, H, K), np.float32),
+    "k": np.zeros((1, 17, H, K), np.float32),
+    "v": np.zeros((1, 17, HV, V), np.float32),
+    "a": np.zeros((17, HV), np.float32),
+    "b": np.zeros((17, HV), np.float32),
+}
+
+
+@pytest.mark.parametrize(
+    "change, error, message",
+    [
+        (
+            {"buffer": buffer_of("exact"), "retrieve_parent_token": SPANS},
+            UnsupportedError,
+            "retrieve_parent_token",
+        ),
+        ({"intermediate_state_indices": SPANS}, InvalidArgumentError, "belong together"),
+        (
+            {"buffer": buffer_of("exact"), "intermediate_state_indices": None},
+            InvalidArgumentError,
+            "belong together",
+        ),
+        (
+            {"buffer": buffer_of("exact"), "intermediate_state_indices": np.arange(3)},
+            InvalidArgumentError,
+            "intermediate_state_indices has shape .3.; expected .N., N = 4",
+        ),
+        (
+            {"initial_state_indices": np.arange(3)},
+            InvalidArgumentError,
+            "initial_state_indices has",
+        ),
+        (
+            {
+                "buffer": buffer_of("exact"),
+                "initial_state_source": None,
+                "initial_state_indices": None,
+            },
+            UnsupportedError,
+            "needs initial_state_source",
+        ),
+        ({"buffer": buffer_of("exact")[0]}, InvalidArgumentError, "buffer has shape"),
+        (
+            {"buffer": buffer_of("exact")[..., :4]},
+            InvalidArgumentError,
+            "expected .rows, 1 or more",
+        ),
+        ({"buffer": buffer_of("exact", np.float16)}, UnsupportedError, "buffer is f16"),
+        (
+            {"buffer": buffer_of("exact"), "cache_steps": 4},
+            InvalidArgumentError,
+            "cache_steps is 4",
+        ),
+        ({"cache_steps": 17}, UnsupportedError, "cache_steps = 17 tokens per request"),
+        (
+            {"buffer": np.zeros((4, 17, HV, V, K), np.float32)},
+            UnsupportedError,
+            "intermediate_states_buffer has steps = 17 tokens",
+        ),
+        (
+            {"q": MANY["q"], "k": MANY["k"], "v": MANY["v"], "a": MANY["a"], "b": MANY["b"]},
+            UnsupportedError,
+            "without cache_steps, q has total = 17",
+        ),
+        ({"cache_ring": True}, UnsupportedError, "cache_ring"),
+        ({"is_kda": True}, UnsupportedError, "is_kda"),
+    ],
+)
+def test_sglang_verify_refuses(calls, change, error, message):
+    x, cu_seqlens, _ = several("packed")
+    change = dict(change)
+    x = {name: change.pop(name, array) for name, array in x.items()}
+    with pytest.raises(error, match=message):
+        sglang_verify(x, cu_seqlens, **change)
+    assert not any(calls.values())
+
+
+@pytest.mark.parametrize("change", [{"cache_steps": 2}, {"buffer": buffer_of("exact")[:, :2]}])
+def test_sglang_verify_refuses_more_tokens_than_steps(calls, change):
+    x, _, _ = several("batched")
+    with pytest.raises(InvalidArgumentError, match="T = 3 tokens per request; expected 2 at most"):
+        sglang_verify(x, None, **change)
+    many = {name: np.repeat(array, 6, axis=1) for name, array in x.items()}
+    with pytest.raises(UnsupportedError, match="q has T = 18 tokens"):
+        sglang_verify(many, None)
+    assert not any(calls.values())
 
 
 # --- prefill
@@ -399,20 +758,20 @@ def test_sglang_decode_without_states():
         ({"softplus_threshold": 8.0}, UnsupportedError, "softplus_threshold is 8.0"),
         ({"is_kda": True}, UnsupportedError, "is_kda"),
         ({"lower_bound": -5.0}, UnsupportedError, "lower_bound"),
-        ({"intermediate_states_buffer": pool()}, UnsupportedError, "intermediate_states_buffer"),
-        ({"intermediate_state_indices": CU_SEQLENS}, UnsupportedError, "intermediate_state_ind"),
-        ({"cache_steps": 4}, UnsupportedError, "cache_steps"),
         ({"retrieve_parent_token": CU_SEQLENS}, UnsupportedError, "retrieve_parent_token"),
         ({"cache_ring": True}, UnsupportedError, "cache_ring"),
         ({"replayssm_g": pool()}, UnsupportedError, "replayssm_g"),
-        ({"cu_seqlens": np.array([0, 4])}, UnsupportedError, "for 1 requests"),
+        ({"replayssm_rawv": pool()}, UnsupportedError, "replayssm_rawv"),
+        ({"replayssm_rawk": pool()}, UnsupportedError, "replayssm_rawk"),
+        ({"replayssm_beta": pool()}, UnsupportedError, "replayssm_beta"),
+        ({"match_cutedsl_decode": True}, UnsupportedError, "match_cutedsl_decode"),
         ({"initial_state_indices": None}, InvalidArgumentError, "needs initial_state_indices"),
     ],
 )
 def test_sglang_decode_refuses(calls, change, error, message):
     with pytest.raises(error, match=message):
         sglang_call(**change)
-    assert calls == {"gdn_prefill": 0, "gdn_decode": 0}
+    assert calls == {"gdn_prefill": 0, "gdn_decode": 0, "gdn_verify": 0}
 
 
 @pytest.mark.parametrize(

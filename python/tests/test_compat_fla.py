@@ -130,7 +130,7 @@ def test_one_token_is_a_decode(calls):
     expected, expected_final = fla_reference(**x, initial=h0)
     assert_equal(o, expected)
     assert_equal(final, expected_final)
-    assert calls == {"gdn_prefill": 0, "gdn_decode": 1}
+    assert calls == {"gdn_prefill": 0, "gdn_decode": 1, "gdn_verify": 0}
 
 
 def test_one_packed_token_is_a_prefill(calls):
@@ -138,7 +138,7 @@ def test_one_packed_token_is_a_prefill(calls):
     x = inputs(tokens=1, batch=1)
     cu_seqlens = np.array([0, 1, 1], np.int32)
     fla.fused_recurrent_gated_delta_rule(**x, cu_seqlens=cu_seqlens)
-    assert calls == {"gdn_prefill": 1, "gdn_decode": 0}
+    assert calls == {"gdn_prefill": 1, "gdn_decode": 0, "gdn_verify": 0}
 
 
 @pytest.mark.parametrize("tokens", [1, T])
@@ -271,14 +271,14 @@ REFUSED_BY_RECURRENT = [
 def test_chunk_refuses(calls, change, error, message):
     with pytest.raises(error, match=message):
         fla.chunk_gated_delta_rule(**{**inputs(), **change})
-    assert calls == {"gdn_prefill": 0, "gdn_decode": 0}
+    assert calls == {"gdn_prefill": 0, "gdn_decode": 0, "gdn_verify": 0}
 
 
 @pytest.mark.parametrize("change, error, message", REFUSED_BY_BOTH + REFUSED_BY_RECURRENT)
 def test_recurrent_refuses(calls, change, error, message):
     with pytest.raises(error, match=message):
         fla.fused_recurrent_gated_delta_rule(**{**inputs(), **change})
-    assert calls == {"gdn_prefill": 0, "gdn_decode": 0}
+    assert calls == {"gdn_prefill": 0, "gdn_decode": 0, "gdn_verify": 0}
 
 
 class Trained(np.ndarray):

@@ -232,36 +232,36 @@ STATES = np.zeros((COUNT, HV, V, K), np.float32)
 def test_prefill_refuses(calls, change, error, message):
     with pytest.raises(error, match=message):
         flashinfer.chunk_gated_delta_rule(**{**prefill_inputs(8), "cu_seqlens": BOUNDS, **change})
-    assert calls == {"gdn_prefill": 0, "gdn_decode": 0}
+    assert calls == {"gdn_prefill": 0, "gdn_decode": 0, "gdn_verify": 0}
 
 
 # --- decode
 
 
-def decode_inputs(batch: int = 3) -> dict[str, np.ndarray]:
+def decode_inputs(batch: int = 3, tokens: int = 1) -> dict[str, np.ndarray]:
     return {
-        "q": normal(1, batch, 1, H, K),
-        "k": normal(2, batch, 1, H, K),
-        "v": normal(3, batch, 1, HV, V),
+        "q": normal(1, batch, tokens, H, K),
+        "k": normal(2, batch, tokens, H, K),
+        "v": normal(3, batch, tokens, HV, V),
         "A_log": np.log(np.random.default_rng(4).uniform(1, 16, HV)).astype(np.float32),
-        "a": normal(5, batch, 1, HV),
+        "a": normal(5, batch, tokens, HV),
         "dt_bias": normal(6, HV),
-        "b": normal(7, batch, 1, HV),
+        "b": normal(7, batch, tokens, HV),
     }
 
 
-def decode_reference(x, n, state, scale=K**-0.5, l2norm=True):
-    """Request n on `state` [HV, V, K], in float64: (o [HV, V], new state)."""
+def decode_reference(x, n, state, scale=K**-0.5, l2norm=True, t=0):
+    """Token t of request n on `state` [HV, V, K], in float64: (o [HV, V], new state)."""
     x = {name: np.asarray(array, np.float64) for name, array in x.items()}
     o, new = np.zeros((HV, V)), np.zeros((HV, V, K))
     for h in range(HV):
-        query, key = (x[name][n, 0, h * H // HV] for name in ("q", "k"))
+        query, key = (x[name][n, t, h * H // HV] for name in ("q", "k"))
         if l2norm:
             query, key = (row / np.sqrt(row @ row + 1e-6) for row in (query, key))
-        decay = np.exp(-np.exp(x["A_log"][h]) * np.log1p(np.exp(x["a"][n, 0, h] + x["dt_bias"][h])))
+        decay = np.exp(-np.exp(x["A_log"][h]) * np.log1p(np.exp(x["a"][n, t, h] + x["dt_bias"][h])))
         s = decay * np.float64(state[h])
-        beta = 1 / (1 + np.exp(-x["b"][n, 0, h]))
-        new[h] = s + beta * np.outer(x["v"][n, 0, h] - s @ key, key)
+        beta = 1 / (1 + np.exp(-x["b"][n, t, h]))
+        new[h] = s + beta * np.outer(x["v"][n, t, h] - s @ key, key)
         o[h] = scale * new[h] @ query
     return o, new
 
@@ -289,7 +289,7 @@ def test_decode_on_dense_states(calls, scale, l2norm):
         assert_close(state[n], new)
         assert_close(o_turned[n, 0], expected)
         assert_close(turned[n], np.swapaxes(new, 1, 2))
-    assert calls == {"gdn_prefill": 0, "gdn_decode": 2}
+    assert calls == {"gdn_prefill": 0, "gdn_decode": 2, "gdn_verify": 0}
 
 
 def test_decode_writes_the_output_it_is_given():
@@ -365,17 +365,179 @@ def test_mtp_leaves_the_given_output_of_padding():
     assert (output[1] == 7).all() and (output[0] != 7).all()
 
 
+# --- several tokens
+
+
+def verify_reference(x, n, state, **options):
+    """The tokens of request n, in float64: (o [T, HV, V], the states after each)."""
+    outputs, states = [], []
+    for t in range(x["q"].shape[1]):
+        o, state = decode_reference(x, n, state, t=t, **options)
+        outputs.append(o)
+        states.append(state)
+    return np.array(outputs), np.array(states)
+
+
+READ, WRITE = np.array([3, -1, 1, 4], np.int32), np.array([2, 0, 1, -1], np.int32)
+MTP = flashinfer.gated_delta_rule_mtp
+PRETRANSPOSE = flashinfer.gated_delta_rule_decode_pretranspose
+
+
+def mtp(x, pool, **options):
+    return MTP(**x, initial_state=pool, initial_state_indices=READ, **options)
+
+
+def pretranspose(x, pool, **options):
+    return PRETRANSPOSE(**x, state=None, initial_state=pool, initial_state_indices=READ, **options)
+
+
+def buffer_of(form: str, batch: int, tokens: int, dtype: type = np.float32) -> np.ndarray:
+    """[batch or more, tokens or more, HV, V, K], full of NaN."""
+    if form == "one row":
+        return np.full((1, tokens, HV, V, K), np.nan, dtype)
+    rows, steps = {"exact": (batch, tokens), "larger": (batch + 2, tokens + 1)}.get(
+        form, (batch, tokens + 3)
+    )
+    whole = np.full((rows, steps, HV, V, K), np.nan, dtype)
+    return whole[:, :tokens] if form == "apart" else whole  # rows of a wider buffer
+
+
+@pytest.mark.parametrize("run", [mtp, pretranspose])
+@pytest.mark.parametrize("given", [False, True], ids=["", "output"])
+@pytest.mark.parametrize("form", [None, "exact", "larger", "apart"])
+@pytest.mark.parametrize("update", [True, False])
+@pytest.mark.parametrize("written", [None, WRITE], ids=["in place", "elsewhere"])
+def test_several_tokens_on_an_f32_pool(calls, run, given, form, update, written):
+    x, pool = decode_inputs(4, 3), pool_of(np.float32)
+    before = pool.copy()
+    buffer = None if form is None else buffer_of(form, 4, 3)
+    output = np.full((4, 3, HV, V), 7, np.float32) if given else None
+    o, returned = run(
+        x, pool, disable_state_update=not update, output_state_indices=written, output=output,
+        intermediate_states_buffer=buffer,
+    )  # fmt: skip
+    assert returned is pool and (output is None or o is output)
+    after = before.copy()
+    for n, slot in enumerate(READ):
+        if slot < 0:
+            assert (o[n] == (7 if given else 0)).all()
+            assert buffer is None or np.isnan(buffer[n]).all()
+            continue
+        expected, states = verify_reference(x, n, before[slot])
+        assert_close(o[n], expected)
+        if buffer is not None:
+            assert_close(buffer[n, :3], states)
+            assert np.isnan(buffer[n, 3:]).all()
+        target = slot if written is None else written[n]
+        if update and target >= 0:
+            after[target] = states[-1]
+    assert buffer is None or np.isnan(buffer[4:]).all()
+    assert_close(pool, after)
+    assert calls == {
+        "gdn_prefill": 0, "gdn_decode": 0, "gdn_verify": 2 if update and form else 1
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("form", [None, "exact"])
+@pytest.mark.parametrize("update", [True, False])
+@pytest.mark.parametrize("written", [None, WRITE], ids=["in place", "elsewhere"])
+def test_several_tokens_on_a_16_bit_pool(form, update, written):
+    """A read or write index of -1 is slot 0."""
+    x, pool = decode_inputs(4, 3), pool_of(np.float16)
+    before = pool.copy()
+    buffer = None if form is None else buffer_of(form, 4, 3, np.float16)
+    o, _ = pretranspose(
+        x, pool, disable_state_update=not update, intermediate_states_buffer=buffer,
+        output_state_indices=written,
+    )  # fmt: skip
+    after = before.copy()
+    for n, slot in enumerate(READ):
+        expected, states = verify_reference(x, n, before[max(slot, 0)])
+        assert_close(o[n], expected)
+        assert buffer is None or assert_close(buffer[n], states) is None
+        target = slot if written is None else written[n]
+        if update:
+            after[max(target, 0)] = states[-1]
+    assert_close(pool, after)
+
+
+@pytest.mark.parametrize("form", [None, "exact", "larger", "apart"])
+@pytest.mark.parametrize("update", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_several_tokens_on_dense_states(form, update, dtype):
+    x, state = decode_inputs(3, 4), normal(9, 3, HV, V, K).astype(dtype)
+    before = state.copy()
+    buffer = None if form is None else buffer_of(form, 3, 4, dtype)
+    o, returned = PRETRANSPOSE(
+        **x, state=state, scale=0.5, use_qk_l2norm=False, disable_state_update=not update,
+        intermediate_states_buffer=buffer,
+    )  # fmt: skip
+    assert returned is state
+    for n in range(3):
+        expected, states = verify_reference(x, n, before[n], scale=0.5, l2norm=False)
+        assert_close(o[n], expected)
+        assert_close(state[n], states[-1] if update else before[n])
+        assert buffer is None or assert_close(buffer[n, :4], states) is None
+
+
+@pytest.mark.parametrize("rows, tokens", [(1, 3), (3, 1)])
+def test_mtp_buffers_of_one_row_or_step(rows, tokens):
+    x, pool = decode_inputs(rows, tokens), pool_of(np.float32)
+    before, buffer = pool.copy(), buffer_of("exact", rows, tokens)
+    MTP(
+        **x, initial_state=pool, initial_state_indices=np.arange(rows),
+        intermediate_states_buffer=buffer,
+    )  # fmt: skip
+    for n in range(rows):
+        assert_close(buffer[n], verify_reference(x, n, before[n])[1])
+    np.testing.assert_array_equal(pool, before)
+
+
+@pytest.mark.parametrize("update", [True, False])
+def test_mtp_of_no_requests(update):
+    pool = pool_of(np.float32)
+    before, none = pool.copy(), np.zeros(0, np.int32)
+    o, _ = MTP(
+        **decode_inputs(0, 2), initial_state=pool, initial_state_indices=none,
+        intermediate_states_buffer=BUFFER, disable_state_update=not update,
+    )  # fmt: skip
+    assert o.shape == (0, 2, HV, V)
+    np.testing.assert_array_equal(pool, before)
+
+
+@pytest.mark.parametrize("index_dtype", [np.int32, np.int64])
+def test_mtp_scatters_the_states_after_each_token(calls, index_dtype):
+    """FlashInfer takes int32 for ssm_state_indices, and either for the slots to read."""
+    x, pool = decode_inputs(3, 2), normal(9, 9, HV, V, K)
+    before = pool.copy()
+    slots = np.array([[3, 2], [6, 5], [7, -1]], np.int32)
+    o, _ = MTP(
+        **x, initial_state=pool, initial_state_indices=np.array([3, -1, 0], index_dtype),
+        ssm_state_indices=slots, disable_state_update=False,
+    )  # fmt: skip
+    after = before.copy()
+    assert not o[1].any()
+    for n, slot in ((0, 3), (2, 0)):
+        expected, states = verify_reference(x, n, before[slot])
+        assert_close(o[n], expected)
+        for t, target in enumerate(slots[n]):
+            if target >= 0:
+                after[target] = states[t]
+    assert_close(pool, after)
+    assert calls["gdn_verify"] == 1
+
+
 POOL = {"initial_state": pool_of(np.float32), "initial_state_indices": np.array([0, 1, 2])}
-TWO_TOKENS = {
-    name: np.repeat(array, 2, axis=1) if array.ndim > 1 else array
-    for name, array in decode_inputs().items()
-}
+TWO_TOKENS = decode_inputs(3, 2)
+MANY_TOKENS = decode_inputs(3, 17)
+BUFFER = np.zeros((3, 2, HV, V, K), np.float32)
 
 
 @pytest.mark.parametrize(
     "change, error, message",
     [
-        (TWO_TOKENS, UnsupportedError, "q has T = 2 tokens"),
+        (MANY_TOKENS, UnsupportedError, "q has T = 17 tokens per request; supported: 1 to 16"),
+        (decode_inputs(3, 0), UnsupportedError, "q has T = 0 tokens"),
         ({"state": None}, InvalidArgumentError, "expected state or initial_state"),
         (POOL, InvalidArgumentError, "and not both"),
         ({"initial_state": POOL["initial_state"]}, InvalidArgumentError, "belong together"),
@@ -408,12 +570,78 @@ def test_pretranspose_refuses(calls, change, error, message):
     assert calls["gdn_decode"] == 0
 
 
+def test_decode_in_the_other_layout_takes_one_token(calls):
+    with pytest.raises(UnsupportedError, match="q has T = 2 tokens per request; supported: 1"):
+        flashinfer.gated_delta_rule_decode(**TWO_TOKENS, state=np.zeros((3, HV, K, V), np.float32))
+    assert not any(calls.values())
+
+
+@pytest.mark.parametrize(
+    "buffer, error, message",
+    [
+        (BUFFER[:2], InvalidArgumentError, "buffer has shape .2, 2, 4, 6, 8.; expected .3 or more"),
+        (BUFFER[:, :1], InvalidArgumentError, "2 or more, 4, 6, 8"),
+        (BUFFER[..., :4], InvalidArgumentError, "intermediate_states_buffer has shape"),
+        (BUFFER[0], InvalidArgumentError, "intermediate_states_buffer has shape"),
+        (
+            BUFFER.astype(np.float16),
+            UnsupportedError,
+            "buffer is f16 and the states are f32; supported: the same dtype",
+        ),
+        (
+            np.zeros((2, 3, HV, V, K), np.float32).swapaxes(0, 1),
+            InvalidArgumentError,
+            "buffer has strides 192, 576 of rows and steps",
+        ),
+        (
+            np.broadcast_to(BUFFER[:, :1], BUFFER.shape),
+            InvalidArgumentError,
+            "buffer has strides 384, 0 of rows and steps",
+        ),
+    ],
+)
+@pytest.mark.parametrize("run", [MTP, PRETRANSPOSE])
+def test_several_tokens_refuse_buffers(calls, run, buffer, error, message):
+    state = {} if run is MTP else {"state": None}
+    with pytest.raises(error, match=message):
+        run(**TWO_TOKENS, **POOL, **state, intermediate_states_buffer=buffer)
+    assert not any(calls.values())
+
+
+STEP_SLOTS = {"ssm_state_indices": np.zeros((3, 2), np.int32), "disable_state_update": False}
+
+
+@pytest.mark.parametrize(
+    "change, error, message",
+    [
+        ({"disable_state_update": None}, InvalidArgumentError, "disable_state_update=False"),
+        ({"disable_state_update": True}, InvalidArgumentError, "disable_state_update=False"),
+        ({"intermediate_states_buffer": BUFFER}, InvalidArgumentError, "and not both"),
+        (
+            {**decode_inputs(3, 1), "ssm_state_indices": np.zeros((3, 1), np.int32)},
+            InvalidArgumentError,
+            "ssm_state_indices is for T > 1",
+        ),
+        ({"ssm_state_indices": np.zeros((2, 2))}, InvalidArgumentError, "expected .3, 2."),
+        ({"output_state_indices": np.arange(3)}, UnsupportedError, "output_state_indices is not"),
+        (
+            {**MANY_TOKENS, "ssm_state_indices": np.zeros((3, 17), np.int32)},
+            UnsupportedError,
+            "q has T = 17",
+        ),
+        ({"initial_state": STATES.astype(np.int8)}, UnsupportedError, "state is int8"),
+    ],
+)
+def test_mtp_refuses_step_slots(calls, change, error, message):
+    with pytest.raises(error, match=message):
+        MTP(**{**TWO_TOKENS, **POOL, **STEP_SLOTS, **change})
+    assert not any(calls.values())
+
+
 @pytest.mark.parametrize(
     "change, message",
     [
-        (TWO_TOKENS, "q has T = 2 tokens"),
-        ({"intermediate_states_buffer": STATES}, "intermediate_states_buffer"),
-        ({"ssm_state_indices": np.zeros((3, 1))}, "ssm_state_indices"),
+        (MANY_TOKENS, "q has T = 17 tokens"),
         ({"cache_replayssm": True}, "cache_replayssm"),
         ({"replayssm_rawv": STATES}, "replayssm_rawv"),
         ({"replayssm_rawk": STATES}, "replayssm_rawk"),

@@ -476,3 +476,282 @@ def test_engines_decode(engine, pad, state_dtype):
         slots, True, **option,
     )  # fmt: skip
     step.check(out[:, 0], pool, meant)
+
+
+# --- several tokens per request
+
+
+@dataclass
+class Drafts:
+    """T tokens of N requests on a pool [slots, HV, V, K], with gates as logits."""
+
+    x: dict[str, Any]  # q, k [N, T, H, K], v [N, T, HV, V], a, b [N, T, HV]
+    parameters: dict[str, Any]  # A_log, dt_bias
+    pool: Any
+    dtype: str
+    state_dtype: str
+
+    def packed(self, lengths: tuple[int, ...]) -> dict[str, Any]:
+        """The first tokens of each request behind each other, with cu_seqlens."""
+        x = {
+            name: torch.cat([tensor[n, :length] for n, length in enumerate(lengths)])[None]
+            for name, tensor in self.x.items()
+        }
+        return {**x, "cu_seqlens": indices(*np.cumsum((0, *lengths)))}
+
+    def expected(self, n: int, length: int, start: Any) -> dict[str, tuple[Any, Any]]:
+        """Of request n on the state `start` [HV, V, K]: exact and naive outputs [T, HV, V] and
+        states after each token [T, HV, V, K]."""
+        modes = {
+            **MODES,
+            **{name: on_host(tensor) for name, tensor in self.parameters.items()},
+            "gate_mode": "computed",
+            "beta_mode": "logit",
+            "use_qk_l2norm": True,
+        }
+        arrays = [on_host(self.x[name][n, :length]) for name in ("q", "k", "v", "a", "b")]
+        found = {}
+        for real in (np.float64, np.float32):
+            state = real(np.swapaxes(on_host(start), 1, 2))
+            operands = recurrence.sequence_operands(real, *arrays, **modes)
+            o, states = recurrence.tokens(*operands, state)
+            found[real] = (o, np.swapaxes(states, 2, 3))
+        naive_o, naive = found[np.float32]
+        return {
+            "o": (found[np.float64][0], recurrence.rounding(self.dtype)(naive_o)),
+            "states": (found[np.float64][1], recurrence.rounding(self.state_dtype)(naive)),
+        }
+
+    def check(self, n: int, start: Any, o: Any, kept: dict[int, Any]) -> None:
+        """o [T, HV, V], and the states after tokens t: all of request n, started from `start`."""
+        expected = self.expected(n, len(o), start)
+        exact, naive = expected["o"]
+        within(f"o of {n}", on_host(o), exact, worst(naive, exact))
+        exact, naive = expected["states"]
+        for t, state in kept.items():
+            error = worst(naive[t], exact[t])
+            within(f"state of {n} after {t}", on_host(state), exact[t], error)
+
+
+def make_drafts(state_dtype: str, requests: int = 5, tokens: int = 4, slots: int = 32) -> Drafts:
+    random = np.random.default_rng(12)
+    shapes = {"q": (H, K), "k": (H, K), "v": (HV, V), "a": (HV,), "b": (HV,)}
+    x = {
+        name: on_gpu(random.standard_normal((requests, tokens, *shape)), "bf16")
+        for name, shape in shapes.items()
+    }
+    parameters = {
+        "A_log": on_gpu(np.log(random.uniform(1, 16, HV)), "f32"),
+        "dt_bias": on_gpu(random.standard_normal(HV), "f32"),
+    }
+    pool = on_gpu(random.standard_normal((slots, HV, V, K)), state_dtype)
+    return Drafts(x, parameters, pool, "bf16", state_dtype)
+
+
+def nan_buffer(rows: int, steps: int, state_dtype: str, wider: int = 0) -> Any:
+    """[rows, steps, HV, V, K], rows further apart by `wider` steps."""
+    shape = (rows, steps + wider, HV, V, K)
+    return torch.full(shape, float("nan"), device="cuda", dtype=DTYPES[state_dtype])[:, :steps]
+
+
+def untouched(after: Any, before: Any, but: set[int]) -> None:
+    others = [slot for slot in range(len(before)) if slot not in but]
+    assert torch.equal(after[others], before[others])
+
+
+@pytest.mark.parametrize("tokens", [2, 4, 16])
+@pytest.mark.parametrize("wider", [0, 2])
+@pytest.mark.parametrize("update", [True, False])
+@pytest.mark.parametrize("state_dtype", ["f32", "bf16"])
+def test_flashinfer_several_tokens(state_dtype, update, wider, tokens):
+    drafts = make_drafts(state_dtype, tokens=tokens)
+    pool, read, write = drafts.pool.clone(), (3, 1, -1, 7, 2), (4, 1, 9, -1, 5)
+    buffer = nan_buffer(6, tokens, state_dtype, wider)
+    run, state = flashinfer.gated_delta_rule_mtp, {}
+    if state_dtype == "bf16":
+        run, state = flashinfer.gated_delta_rule_decode_pretranspose, {"state": None}
+    o, returned = run(
+        **drafts.x, **drafts.parameters, **state, initial_state=pool,
+        initial_state_indices=indices(*read), output_state_indices=indices(*write).long(),
+        intermediate_states_buffer=buffer, disable_state_update=not update,
+    )  # fmt: skip
+    assert returned is pool
+    written = set()
+    for n, slot in enumerate(read):
+        if slot < 0 and state_dtype == "f32":
+            assert not o[n].any() and buffer[n].isnan().all()
+            continue
+        start = drafts.pool[max(slot, 0)]
+        drafts.check(n, start, o[n], {t: buffer[n, t] for t in range(tokens)})
+        target = write[n] if state_dtype == "f32" else max(write[n], 0)
+        if update and target >= 0:
+            written.add(target)
+            drafts.check(n, start, o[n], {tokens - 1: pool[target]})
+    assert buffer[5].isnan().all()
+    untouched(pool, drafts.pool, written)
+
+
+@pytest.mark.parametrize("state_dtype", ["f32", "bf16"])
+def test_flashinfer_several_tokens_on_dense_states(state_dtype):
+    drafts = make_drafts(state_dtype)
+    state, buffer = drafts.pool[:5].clone(), nan_buffer(5, 4, state_dtype, 1)
+    o, _ = flashinfer.gated_delta_rule_decode_pretranspose(
+        **drafts.x, **drafts.parameters, state=state, intermediate_states_buffer=buffer
+    )
+    for n in range(5):
+        drafts.check(n, drafts.pool[n], o[n], {t: buffer[n, t] for t in range(4)})
+        drafts.check(n, drafts.pool[n], o[n], {3: state[n]})
+
+
+def test_flashinfer_step_slots():
+    drafts = make_drafts("f32")
+    pool, read = drafts.pool.clone(), (3, 1, -1, 7, 2)
+    slots = np.arange(8, 28).reshape(5, 4)
+    slots[0, 0], slots[3, 1] = 3, -1  # where it started from; dropped
+    o, _ = flashinfer.gated_delta_rule_mtp(
+        **drafts.x, **drafts.parameters, initial_state=pool, initial_state_indices=indices(*read),
+        ssm_state_indices=torch.tensor(slots, device="cuda", dtype=torch.int32),
+        disable_state_update=False,
+    )  # fmt: skip
+    assert not o[2].any()
+    written = set()
+    for n in (0, 1, 3, 4):
+        kept = {t: pool[slot] for t, slot in enumerate(slots[n].tolist()) if slot >= 0}
+        written |= {slot for slot in slots[n].tolist() if slot >= 0}
+        drafts.check(n, drafts.pool[read[n]], o[n], kept)
+    untouched(pool, drafts.pool, written)
+
+
+@pytest.mark.parametrize("state_dtype", ["f32", "bf16"])
+def test_several_tokens_no_worse_than_flashinfer(state_dtype):
+    theirs = pytest.importorskip("flashinfer.gdn_decode")
+    drafts = make_drafts(state_dtype)
+    read = (3, 1, 4, 7, 2)
+    found = []
+    for module in (flashinfer, theirs):
+        pool, buffer = drafts.pool.clone(), nan_buffer(5, 4, state_dtype)
+        o, _ = module.gated_delta_rule_decode_pretranspose(
+            **drafts.x, **drafts.parameters, state=None, initial_state=pool,
+            initial_state_indices=indices(*read), intermediate_states_buffer=buffer,
+            disable_state_update=False,
+        )  # fmt: skip
+        found.append((o, buffer, pool[list(read)]))
+    for n, slot in enumerate(read):
+        expected = drafts.expected(n, 4, drafts.pool[slot])
+        exact = (expected["o"][0], expected["states"][0], expected["states"][0][-1])
+        for name, ours, other, of in zip(("o", "buffer", "pool"), *found, exact):
+            within(name, on_host(ours[n]), of, worst(on_host(other[n]), of))
+
+
+DRAFT_LENGTHS = (4, 0, 2, 1, 4, 3)
+
+
+@pytest.mark.parametrize("state_dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("pad", [0, -1])
+def test_vllm_draft_tokens(pad, state_dtype):
+    """The fifth request is padding, the last one drops its second state."""
+    drafts = make_drafts(state_dtype, requests=6)
+    pool, x = drafts.pool.clone(), drafts.packed(DRAFT_LENGTHS)
+    slots = np.arange(1, 25).reshape(6, 4)
+    slots[4], slots[5, 1] = pad, pad
+    accepted = (3, 2, 1, 0, 1, 4)
+    o, final = vllm.fused_sigmoid_gating_delta_rule_update(
+        **x, **drafts.parameters, initial_state=pool, pad_slot_id=pad,
+        ssm_state_indices=torch.tensor(slots, device="cuda", dtype=torch.int32),
+        num_accepted_tokens=indices(*accepted), use_qk_l2norm_in_kernel=True,
+    )  # fmt: skip
+    assert final is pool
+    bounds, written = x["cu_seqlens"].tolist(), set()
+    for n, (first, last) in enumerate(zip(bounds, bounds[1:])):
+        if n == 4:
+            assert not o[0, first:last].any()
+            continue
+        kept = {t: slots[n, t] for t in range(last - first) if slots[n, t] != pad}
+        written |= set(kept.values())
+        start = drafts.pool[slots[n, max(accepted[n], 1) - 1]]
+        drafts.check(n, start, o[0, first:last], {t: pool[slot] for t, slot in kept.items()})
+    untouched(pool, drafts.pool, written)
+
+
+@pytest.mark.parametrize("update", [False, True])
+@pytest.mark.parametrize("wider", [0, 2])
+@pytest.mark.parametrize("state_dtype", ["f32", "bf16"])
+def test_sglang_target_verify(state_dtype, wider, update):
+    """The fifth request is padding, the last one has no row for its states."""
+    drafts = make_drafts(state_dtype, requests=6)
+    pool, x = drafts.pool.clone(), drafts.packed(DRAFT_LENGTHS)
+    read, rows, buffer = (
+        (3, 1, 8, 7, -1, 2),
+        (2, 0, 1, 6, 3, -1),
+        nan_buffer(8, 4, state_dtype, wider),
+    )
+    o = sglang.fused_sigmoid_gating_delta_rule_update(
+        **x, **drafts.parameters, softplus_beta=1.0, softplus_threshold=20.0,
+        initial_state_source=pool, initial_state_indices=indices(*read),
+        use_qk_l2norm_in_kernel=True, disable_state_update=not update, cache_steps=4,
+        intermediate_states_buffer=buffer, intermediate_state_indices=indices(*rows).long(),
+    )  # fmt: skip
+    bounds, written, last_rows = x["cu_seqlens"].tolist(), set(), {}
+    for n, (first, last) in enumerate(zip(bounds, bounds[1:])):
+        if read[n] < 0:
+            assert not o[0, first:last].any()
+            continue
+        kept = {}
+        if rows[n] >= 0:
+            last_rows[rows[n]] = last - first
+            kept = {t: buffer[rows[n], t] for t in range(last - first)}
+        drafts.check(n, drafts.pool[read[n]], o[0, first:last], kept)
+        if update and last > first:
+            written.add(read[n])
+            drafts.check(
+                n, drafts.pool[read[n]], o[0, first:last], {last - first - 1: pool[read[n]]}
+            )
+    for row in range(len(buffer)):
+        assert buffer[row, last_rows.get(row, 0) :].isnan().all()
+    untouched(pool, drafts.pool, written)
+
+
+@pytest.mark.parametrize("engine", ["flashinfer", "vllm", "sglang"])
+def test_draft_tokens_in_a_graph(engine):
+    """What a replay reads are the indices and counts of then."""
+    drafts = make_drafts("f32")
+    pool, buffer = drafts.pool.clone(), nan_buffer(5, 4, "f32")
+    read, accepted = indices(3, 1, 4, 7, 2), indices(1, 1, 1, 1, 1)
+    table = torch.arange(1, 21, device="cuda", dtype=torch.int32).reshape(5, 4)
+
+    def run():
+        common = {**drafts.x, **drafts.parameters}
+        if engine == "flashinfer":
+            return flashinfer.gated_delta_rule_mtp(
+                **common, initial_state=pool, initial_state_indices=read,
+                intermediate_states_buffer=buffer, disable_state_update=True,
+            )[0]  # fmt: skip
+        if engine == "vllm":
+            return vllm.fused_sigmoid_gating_delta_rule_update(
+                **common, initial_state=pool, ssm_state_indices=table,
+                num_accepted_tokens=accepted, use_qk_l2norm_in_kernel=True,
+            )[0]  # fmt: skip
+        return sglang.fused_sigmoid_gating_delta_rule_update(
+            **common, softplus_beta=1.0, softplus_threshold=20.0, initial_state_source=pool,
+            initial_state_indices=read, use_qk_l2norm_in_kernel=True, disable_state_update=True,
+            intermediate_states_buffer=buffer,
+            intermediate_state_indices=torch.arange(5, device="cuda", dtype=torch.int32),
+        )  # fmt: skip
+
+    run()  # kernels are loaded now
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        o = run()
+    for starts in ((3, 1, 4, 7, 2), (9, 10, 11, 12, 13)):
+        pool.copy_(drafts.pool)
+        read.copy_(indices(*starts))
+        accepted.copy_(indices(*(start % 4 + 1 for start in starts)))
+        graph.replay()
+        torch.cuda.synchronize()
+        for n, start in enumerate(starts):
+            if engine == "vllm":
+                slots = table[n].tolist()
+                start, kept = slots[start % 4], [pool[slot] for slot in slots]
+            else:
+                kept = list(buffer[n])
+            drafts.check(n, drafts.pool[start], o[n], dict(enumerate(kept)))

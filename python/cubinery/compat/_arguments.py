@@ -64,7 +64,7 @@ def require_state_dtype(function: str, name: str, array: Any) -> None:
         )
 
 
-def _strides(array: Any) -> tuple[int, ...]:
+def strides(array: Any) -> tuple[int, ...]:
     """In elements."""
     if callable(getattr(array, "stride", None)):  # torch
         return tuple(array.stride())
@@ -75,16 +75,33 @@ def _copied(array: Any) -> Any:
     return array.contiguous() if hasattr(array, "contiguous") else array.copy()
 
 
+def as_strided(array: Any, shape: tuple[int, ...], by: tuple[int, ...]) -> Any:
+    """A view of the array's memory from its first element on, with strides `by` in elements."""
+    if hasattr(array, "as_strided"):  # torch
+        return array.as_strided(shape, by)
+    module: Any = _arrays.library(array)
+    return module.lib.stride_tricks.as_strided(
+        array, shape, tuple(stride * array.itemsize for stride in by)
+    )
+
+
+def of_dtype(array: Any, like: Any) -> Any:
+    """`array`, or a copy in `like`'s dtype."""
+    if array is None or array.dtype == like.dtype:
+        return array
+    return array.to(like.dtype) if hasattr(array, "to") else array.astype(like.dtype)
+
+
 def unit_rows(array: Any) -> Any:
     """`array`, or a copy if its innermost stride is not 1: the replaced functions copy too."""
-    if array is None or array.shape[-1] <= 1 or _strides(array)[-1] == 1:
+    if array is None or array.shape[-1] <= 1 or strides(array)[-1] == 1:
         return array
     return _copied(array)
 
 
 def whole_matrices(state: Any) -> Any:
     """A state that is only read, or a copy where its matrices do not lie without gaps."""
-    if state is None or _strides(state)[-2:] == (state.shape[-1], 1):
+    if state is None or strides(state)[-2:] == (state.shape[-1], 1):
         return state
     return _copied(state)
 

@@ -1,4 +1,4 @@
-"""What vLLM's and SGLang's adapters share: packed one-token batches on a pool of states."""
+"""What vLLM's and SGLang's adapters share: packed batches of few tokens on a pool of states."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from cubinery import _arrays, functional
 from cubinery._errors import InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
+from cubinery.compat import _verify as verification
 from cubinery.problems import PadIndex
 
 
@@ -34,6 +35,23 @@ def require_plain_softplus(function: str, beta_name: str, beta: float, **thresho
         )
 
 
+def count_requests(q: Any, cu_seqlens: Any) -> int:
+    """Requests of [1, total, ..] with `cu_seqlens` [N + 1], or of [N, T, ..] without."""
+    return int(q.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1)
+
+
+def rows_of(function: str, name: str, array: Any, requests: int, form: str) -> Any:
+    """The first N rows of an array of requests; None if there is none.  InvalidArgumentError where
+    it has another rank than `form`, say "[N, S]", or fewer rows: a captured graph has more."""
+    if array is None:
+        return None
+    if len(array.shape) != form.count(",") + 1 or array.shape[0] < requests:
+        raise InvalidArgumentError(
+            f"{function}: {name} has shape {list(array.shape)}; expected {form}, N = {requests}"
+        )
+    return array[:requests]
+
+
 def decode_rows(
     function: str, q: Any, k: Any, v: Any, gates: dict[str, Any], cu_seqlens: Any
 ) -> tuple[Any, ...]:
@@ -45,7 +63,7 @@ def decode_rows(
     """
     arguments.require_rank(function, "q", q, "[B, T, H, K]")
     arguments.require_rank(function, "v", v, "[B, T, HV, V]")
-    requests = q.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
+    requests = count_requests(q, cu_seqlens)
     tokens = q.shape[0] * q.shape[1]
     if tokens != requests or (cu_seqlens is not None and q.shape[0] != 1):
         raise UnsupportedError(
@@ -110,6 +128,60 @@ def decode(
         **options,
     )
     return out
+
+
+def verify_rows(
+    function: str, q: Any, k: Any, v: Any, gates: dict[str, Any], cu_seqlens: Any
+) -> tuple[Any, ...]:
+    """q, k, v and the gates, [N, T, ..] or, with `cu_seqlens`, [1, total, ..].
+
+    Gates may have the tokens alone as their first dimension.  InvalidArgumentError for other
+    shapes.
+    """
+    arguments.require_rank(function, "q", q, "[B, T, H, K]")
+    arguments.require_rank(function, "v", v, "[B, T, HV, V]")
+    batch, tokens = q.shape[:2]
+    if cu_seqlens is not None and batch != 1:
+        raise InvalidArgumentError(
+            f"{function}: q has B = {batch}; expected 1 with cu_seqlens: [1, total, H, K]"
+        )
+    shaped = []
+    for name, gate in gates.items():
+        if gate is not None and len(gate.shape) == 2 and gate.shape[0] == batch * tokens:
+            gate = gate.reshape(batch, tokens, gate.shape[1])
+        if gate is not None:
+            arguments.require_shape(function, name, gate, (batch, tokens, v.shape[2]))
+        shaped.append(gate)
+    return (*(arguments.unit_rows(array) for array in (q, k, v)), *shaped)
+
+
+def verify(
+    function: str,
+    q: Any,
+    k: Any,
+    v: Any,
+    gates: dict[str, Any],
+    *,
+    cu_seqlens: Any,
+    states: Any,
+    pad_slot_id: int,
+    max_tokens: int | None,
+    **options: Any,
+) -> Any:
+    """Up to `max_tokens` tokens (None: 16) per request on a pool (None: from zero, nothing is
+    kept).  Returns o in q's dtype and v's shape.
+
+    As decode() else; `options` go to _verify.run().
+    """
+    rows = verify_rows(function, q, k, v, gates, cu_seqlens)
+    arguments.refuse_autograd(function, q=q, k=k, v=v, **gates, initial_state=states)
+    if states is not None:
+        arguments.require_state_dtype(function, "initial_state", states)
+        options.update(padding="zero", pad_index=pad_index(function, pad_slot_id))
+    return verification.run(
+        rows, state=states, state_layout="vk", cu_seqlens=cu_seqlens, max_tokens=max_tokens,
+        out=_arrays.empty(q, tuple(v.shape), _arrays.dtype_name(q)), **options,
+    )  # fmt: skip
 
 
 def packed_decode(

@@ -14,6 +14,7 @@ from typing import Any
 from cubinery import _arrays, functional
 from cubinery._errors import InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
+from cubinery.compat import _verify as verify
 from cubinery.problems import Split, StateLayout
 
 _BACKENDS = ("auto", "flashinfer")
@@ -177,25 +178,31 @@ def gated_delta_rule_decode_pretranspose(
     disable_state_update: bool = False,
     backend: str = "auto",
 ) -> tuple[Any, Any]:
-    """flashinfer.gdn_decode.gated_delta_rule_decode_pretranspose, one token per request (T = 1).
+    """flashinfer.gdn_decode.gated_delta_rule_decode_pretranspose, 1 to 16 tokens per request.
 
-    q, k [B, 1, H, K], v [B, 1, HV, V], a and b [B, 1, HV]; `state` [B, HV, V, K], or the pool
-    `initial_state` with `initial_state_indices` [B]: updated in place and returned beside `output`
-    [B, 1, HV, V].  A read index of -1 is padding: with an f32 pool the output is zero and no state
-    is touched, with a bf16 or f16 pool the row is computed on slot 0.  A write index of -1 beside a
-    slot to read goes to slot 0 with a bf16 or f16 pool; with an f32 pool the new state is dropped
-    (FlashInfer: slot 0).
+    q, k [B, T, H, K], v [B, T, HV, V], a and b [B, T, HV]; `state` [B, HV, V, K], or the pool
+    `initial_state` with `initial_state_indices` [B]: updated in place, a pool at
+    `output_state_indices` [B] if given, and returned beside `output` [B, T, HV, V].  A read index
+    of -1 is padding: with an f32 pool the output is zero (T > 1: left as it is in an `output` that
+    is given) and no state is touched, with a bf16 or f16 pool the row is computed on slot 0.  A
+    write index of -1 beside a slot to read goes to slot 0 with a bf16 or f16 pool; with an f32 pool
+    the new state is dropped (FlashInfer with T = 1: slot 0).
 
-    Raises UnsupportedError for T > 1, a pool of ugpu_state_pool() and other backends;
-    InvalidArgumentError where FlashInfer would raise.
+    T > 1 alone: `intermediate_states_buffer` [B or more, T or more, HV, V, K], of the states'
+    dtype, receives the state after token t of request n at [n, t]; without `disable_state_update`
+    that takes two launches.  With `disable_state_update` nothing else is written.
+
+    Raises UnsupportedError for T > 16, a pool of ugpu_state_pool(), a buffer of another dtype and
+    other backends; InvalidArgumentError where FlashInfer would raise.
     """
     name = "flashinfer.gated_delta_rule_decode_pretranspose"
     _check_decode(name, q, v, backend)
+    several = q.shape[1] != 1
     for which, value in {
         "intermediate_states_buffer": intermediate_states_buffer is not None,
         "disable_state_update": disable_state_update,
     }.items():
-        if value:
+        if value and not several:
             raise InvalidArgumentError(f"{name}: {which} is for T > 1")
     pool = _pool_options(name, initial_state, initial_state_indices, output_state_indices)
     if (state is None) == (initial_state is None):
@@ -205,7 +212,11 @@ def gated_delta_rule_decode_pretranspose(
         raise UnsupportedError(
             f"{name}: initial_state has 5 dimensions; supported: a pool [slots, HV, V, K]"
         )
-    out = _decode(
+    run: Any = _verify if several else _decode
+    if several:
+        pool = _several_tokens(pool, output, intermediate_states_buffer)
+        pool.update(update=not disable_state_update, buffer=intermediate_states_buffer)
+    out = run(
         name, q, k, v, states, A_log, a, dt_bias, b, scale, output, use_qk_l2norm, "vk", **pool
     )
     return out, states
@@ -226,10 +237,12 @@ def gated_delta_rule_decode(
     backend: str = "auto",
 ) -> tuple[Any, Any]:
     """flashinfer.gdn_decode.gated_delta_rule_decode: as gated_delta_rule_decode_pretranspose() with
-    `state` [B, HV, K, V], updated in place.  Returns (output, state).
+    `state` [B, HV, K, V], updated in place, for one token per request.  Returns (output, state).
     """
     name = "flashinfer.gated_delta_rule_decode"
     _check_decode(name, q, v, backend)
+    if q.shape[1] != 1:
+        raise UnsupportedError(f"{name}: q has T = {q.shape[1]} tokens per request; supported: 1")
     out = _decode(name, q, k, v, state, A_log, a, dt_bias, b, scale, output, use_qk_l2norm, "kv")
     return out, state
 
@@ -257,57 +270,79 @@ def gated_delta_rule_mtp(
     replayssm_g: Any = None,
     replayssm_beta: Any = None,
 ) -> tuple[Any, Any]:
-    """flashinfer.gdn_decode.gated_delta_rule_mtp, for T = 1 alone.
+    """flashinfer.gdn_decode.gated_delta_rule_mtp, 1 to 16 tokens per request.
 
-    `initial_state` [slots, HV, V, K] is read at `initial_state_indices` [B] and written, unless
-    `disable_state_update` (None is FlashInfer's default, True), there or at `output_state_indices`.
-    A negative read index skips the row: its output is left as it is, zero when `output` is None.  A
+    q, k [B, T, H, K], v [B, T, HV, V], a and b [B, T, HV].  `initial_state` [slots, HV, V, K] is
+    read at `initial_state_indices` [B].  Unless `disable_state_update` (None is FlashInfer's
+    default, True) the states after the last tokens go there or to `output_state_indices` [B].  A
+    negative read index skips the row: its output is left as it is, zero when `output` is None.  A
     negative write index drops the new state.  Returns (output, initial_state).
 
-    Raises UnsupportedError for T > 1, intermediate states, ssm_state_indices and ReplaySSM caching.
+    The states after each token go to `intermediate_states_buffer` [B or more, T or more, HV, V, K]
+    of the pool's dtype, at [n, t], in one launch more if the pool is updated too; or, with
+    disable_state_update=False and T > 1, to the slots `ssm_state_indices` [B, T] of the pool, and
+    then nowhere else.  A negative index there drops its state.
+
+    Raises UnsupportedError for T > 16, a buffer of another dtype, `output_state_indices` beside
+    `ssm_state_indices` (FlashInfer does not read them then) and ReplaySSM caching;
+    InvalidArgumentError where FlashInfer would raise.
     """
     name = "flashinfer.gated_delta_rule_mtp"
     _check_decode(name, q, v, "auto")
     arguments.refuse_given(
         name,
-        "one token per request and its final state",
-        intermediate_states_buffer=intermediate_states_buffer,
-        ssm_state_indices=ssm_state_indices,
+        "the states after the last or after each token",
         cache_replayssm=cache_replayssm,
         replayssm_rawv=replayssm_rawv,
         replayssm_rawk=replayssm_rawk,
         replayssm_g=replayssm_g,
         replayssm_beta=replayssm_beta,
     )
-    out = _decode(
-        name,
-        q,
-        k,
-        v,
-        initial_state,
-        A_log,
-        a,
-        dt_bias,
-        b,
-        scale,
-        output,
-        use_qk_l2norm,
-        "vk",
-        store_state=disable_state_update is False,
-        state_indices=initial_state_indices,
-        state_out_indices=output_state_indices,
-        padding="zero" if output is None else "skip",
-        pad_index="negative",
-    )
+    update = disable_state_update is False
+    inputs: tuple[Any, ...] = (
+        q, k, v, initial_state, A_log, a, dt_bias, b, scale, output, use_qk_l2norm, "vk"
+    )  # fmt: skip
+    pool = {
+        "state_indices": initial_state_indices,
+        "state_out_indices": output_state_indices,
+        "padding": "zero" if output is None else "skip",
+        "pad_index": "negative",
+    }
+    if ssm_state_indices is not None:
+        _check_step_slots(
+            name, q, ssm_state_indices, intermediate_states_buffer, update, output_state_indices
+        )
+    if q.shape[1] == 1 and intermediate_states_buffer is None:
+        return _decode(name, *inputs, store_state=update, **pool), initial_state
+    out = _verify(
+        name, *inputs, update=update, buffer=intermediate_states_buffer,
+        step_slots=ssm_state_indices, **pool,
+    )  # fmt: skip
     return out, initial_state
+
+
+def _check_step_slots(
+    name: str, q: Any, step_slots: Any, buffer: Any, update: bool, write: Any
+) -> None:
+    batch, tokens = q.shape[:2]
+    if buffer is not None:
+        raise InvalidArgumentError(
+            f"{name}: expected ssm_state_indices or intermediate_states_buffer, and not both"
+        )
+    if not update:
+        raise InvalidArgumentError(f"{name}: ssm_state_indices needs disable_state_update=False")
+    if tokens < 2:
+        raise InvalidArgumentError(f"{name}: ssm_state_indices is for T > 1")
+    arguments.require_shape(name, "ssm_state_indices", step_slots, (batch, tokens))
+    arguments.refuse_given(
+        name, "the slots ssm_state_indices alone are written", output_state_indices=write
+    )
 
 
 def _check_decode(name: str, q: Any, v: Any, backend: str) -> None:
     _check_backend(name, backend)
     arguments.require_rank(name, "q", q, "[B, T, H, K]")
     arguments.require_rank(name, "v", v, "[B, T, HV, V]")
-    if q.shape[1] != 1:
-        raise UnsupportedError(f"{name}: q has T = {q.shape[1]} tokens per request; supported: 1")
 
 
 def _pool_options(name: str, pool: Any, read: Any, write: Any) -> dict[str, Any]:
@@ -327,6 +362,20 @@ def _pool_options(name: str, pool: Any, read: Any, write: Any) -> dict[str, Any]
         "pad_index": "negative",
         "scratch_slot": 0,
     }
+
+
+def _several_tokens(pool: dict[str, Any], output: Any, buffer: Any) -> dict[str, Any]:
+    """_pool_options() for T > 1: as gated_delta_rule_mtp() with an f32 pool."""
+    options = dict(pool)
+    if options.get("padding") == "zero" and output is not None:
+        options["padding"] = "skip"
+    if options.get("padding") == "scratch" and buffer is not None:
+        # In the buffer a scratch slot would be another request's.
+        for indices in ("state_indices", "state_out_indices"):
+            if options[indices] is not None:
+                options[indices] = options[indices].clip(min=0)
+        options.update(padding="none")
+    return options
 
 
 def _decode(
@@ -353,4 +402,53 @@ def _decode(
         q, k, v, a, b, A_log=A_log, dt_bias=dt_bias, gate_mode="computed", beta_mode="logit",
         use_qk_l2norm=use_qk_l2norm, scale=scale, state=state, state_layout=layout, out=output,
         **pool,
+    )  # fmt: skip
+
+
+def _verify(
+    name: str,
+    q: Any,
+    k: Any,
+    v: Any,
+    state: Any,
+    A_log: Any,
+    a: Any,
+    dt_bias: Any,
+    b: Any,
+    scale: float | None,
+    output: Any,
+    use_qk_l2norm: bool,
+    layout: StateLayout,
+    *,
+    update: bool,
+    buffer: Any = None,
+    step_slots: Any = None,
+    state_indices: Any = None,
+    state_out_indices: Any = None,
+    **padding: Any,
+) -> Any:
+    """_decode() of T tokens.  The states after each of them go to `buffer`, or to `step_slots` of
+    `state`; those after the last one to `state` with `update`, unless there are step_slots."""
+    batch, tokens = q.shape[:2]
+    verify.require_tokens(name, "q has T", tokens)
+    arguments.refuse_autograd(
+        name, q=q, k=k, v=v, A_log=A_log, a=a, dt_bias=dt_bias, b=b, state=state
+    )
+    arguments.require_state_dtype(name, "state", state)
+    steps = None
+    if step_slots is not None:
+        steps, update = state, False
+        step_slots = arguments.of_dtype(step_slots, state_indices)
+    elif buffer is not None:
+        verify.require_steps(name, "intermediate_states_buffer", buffer, batch, tokens, state)
+        steps = buffer[:batch]
+        if state_indices is not None:
+            steps, apart = verify.pool_of_steps(name, "intermediate_states_buffer", steps)
+            step_slots = verify.slots_of_first_rows(state_indices, batch, apart, tokens)
+    return verify.run(
+        (q, k, v, a, b), state=state, read=state_indices,
+        write=arguments.of_dtype(state_out_indices, state_indices), update=update, steps=steps,
+        step_slots=step_slots, A_log=A_log, dt_bias=dt_bias, gate_mode="computed",
+        beta_mode="logit", use_qk_l2norm=use_qk_l2norm, scale=scale, state_layout=layout,
+        out=output, **padding,
     )  # fmt: skip

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from cubinery import functional
-from cubinery._errors import InvalidArgumentError
+from cubinery._errors import InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
 from cubinery.compat import _engines as engines
+from cubinery.compat import _verify as verification
 
 _PAD_SLOT_ID = -1
 
@@ -45,19 +46,33 @@ def fused_sigmoid_gating_delta_rule_update(
     replayssm_rawk: Any = None,
     replayssm_g: Any = None,
     replayssm_beta: Any = None,
+    match_cutedsl_decode: bool = False,
     num_warps: int = 1,
 ) -> Any:
-    """SGLang's function of this name, for decode: one token per request.
+    """SGLang's function of this name, for decode and for verification (target_verify).
 
-    q, k [1, N, H, K], v [1, N, HV, V], a and b [N, HV] or [1, N, HV] with `cu_seqlens` [N + 1] (0,
-    1, .. N), or [N, 1, ..] without it.  `initial_state_source` [slots, HV, V, K] is updated in
-    place at `initial_state_indices` [N] unless `disable_state_update`; None starts from zero and
-    keeps nothing.  Returns o in q's dtype and v's shape.
+    q, k [1, total, H, K], v [1, total, HV, V], a and b [total, HV] or [1, total, HV] with
+    `cu_seqlens` [N + 1] (for one token per request: 0, 1, .. N), or [N, T, ..] without it.
+    `initial_state_source` [slots, HV, V, K] is read at `initial_state_indices` [N] and, unless
+    `disable_state_update`, updated there; None starts from zero and keeps nothing.  Returns o in
+    q's dtype and v's shape.
+
+    `intermediate_states_buffer` [rows, steps, HV, V, K], of the pool's dtype, receives the state
+    after token t of request n at [intermediate_state_indices[n], t]; rows may lie further apart
+    than they are long.  A negative index there drops the states of its request, a negative one in
+    `initial_state_indices` makes the request padding, whose row is left as it is too.  Without
+    `disable_state_update` that takes two launches.
+
+    Requests have up to 16 tokens.  The most of any is `cache_steps` if given, else the buffer's
+    steps, else 16; the host does not see how many they are.  More than that in one of them fills
+    its output with NaN and touches no state.
 
     `num_warps` shapes SGLang's launch; it cannot change the result and is not read.
 
-    Raises UnsupportedError for several tokens per request, verification (intermediate states, token
-    trees, ReplaySSM), KDA, and a softplus other than beta = 1, threshold = 20.
+    Raises UnsupportedError for more than 16 tokens per request, token trees
+    (retrieve_parent_token), ReplaySSM, KDA, a buffer of another dtype or without
+    initial_state_source, and a softplus other than beta = 1, threshold = 20; InvalidArgumentError
+    for arguments that do not fit each other.
     """
     name = "sglang.fused_sigmoid_gating_delta_rule_update"
     engines.require_plain_softplus(
@@ -66,39 +81,101 @@ def fused_sigmoid_gating_delta_rule_update(
     arguments.refuse_given(name, "one decay per head", is_kda=is_kda, lower_bound=lower_bound)
     arguments.refuse_given(
         name,
-        "one token per request and its final state",
-        intermediate_states_buffer=intermediate_states_buffer,
-        intermediate_state_indices=intermediate_state_indices,
-        cache_steps=cache_steps,
+        "chains of tokens, and the states after each of them",
         retrieve_parent_token=retrieve_parent_token,
         cache_ring=cache_ring,
         replayssm_rawv=replayssm_rawv,
         replayssm_rawk=replayssm_rawk,
         replayssm_g=replayssm_g,
         replayssm_beta=replayssm_beta,
+        match_cutedsl_decode=match_cutedsl_decode,
     )
     arguments.refuse_autograd(name, A_log=A_log, dt_bias=dt_bias)
     has_pool = initial_state_source is not None
     if has_pool and initial_state_indices is None:
         raise InvalidArgumentError(f"{name}: initial_state_source needs initial_state_indices")
-    return engines.decode(
+    read = initial_state_indices if has_pool else None
+    options: dict[str, Any] = {
+        "A_log": A_log,
+        "dt_bias": dt_bias,
+        "gate_mode": "computed",
+        "beta_mode": "logit",
+        "use_qk_l2norm": use_qk_l2norm_in_kernel,
+        "scale": scale,
+        "cu_seqlens": cu_seqlens,
+        "states": initial_state_source,
+        "pad_slot_id": _PAD_SLOT_ID,
+    }
+    gates = {"a": a, "b": b}
+    arguments.require_rank(name, "q", q, "[B, T, H, K]")
+    requests = engines.count_requests(q, cu_seqlens)
+    kept = _kept_steps(
+        name, requests, intermediate_states_buffer, intermediate_state_indices,
+        initial_state_source, read,
+    )  # fmt: skip
+    steps = None if intermediate_states_buffer is None else intermediate_states_buffer.shape[1]
+    one_each = q.shape[0] * q.shape[1] == requests and (cache_steps or 1) == 1
+    if not kept and one_each:
+        return engines.decode(
+            name, q, k, v, gates, indices=read, store_state=not disable_state_update, **options
+        )
+    return engines.verify(
         name,
         q,
         k,
         v,
-        {"a": a, "b": b},
-        cu_seqlens=cu_seqlens,
-        states=initial_state_source,
-        indices=initial_state_indices if has_pool else None,
-        pad_slot_id=_PAD_SLOT_ID,
-        A_log=A_log,
-        dt_bias=dt_bias,
-        gate_mode="computed",
-        beta_mode="logit",
-        use_qk_l2norm=use_qk_l2norm_in_kernel,
-        scale=scale,
-        store_state=not disable_state_update,
+        gates,
+        read=engines.rows_of(name, "initial_state_indices", read, requests, "[N]"),
+        update=has_pool and not disable_state_update,
+        max_tokens=_most_tokens(name, q, cu_seqlens, steps, cache_steps),
+        **kept,
+        **options,
     )
+
+
+def _kept_steps(
+    name: str, requests: int, buffer: Any, rows: Any, pool: Any, read: Any
+) -> dict[str, Any]:
+    """Where the states after each token go; empty: nowhere."""
+    if (buffer is None) != (rows is None):
+        raise InvalidArgumentError(
+            f"{name}: intermediate_states_buffer and intermediate_state_indices belong together"
+        )
+    if buffer is None:
+        return {}
+    if pool is None:
+        raise UnsupportedError(f"{name}: intermediate_states_buffer needs initial_state_source")
+    verification.require_steps(name, "intermediate_states_buffer", buffer, None, 1, pool)
+    rows = engines.rows_of(name, "intermediate_state_indices", rows, requests, "[N]")
+    steps, apart = verification.pool_of_steps(name, "intermediate_states_buffer", buffer)
+    slots = verification.slots_of_rows(arguments.of_dtype(rows, read), apart, buffer.shape[1])
+    return {"steps": steps, "step_slots": slots}
+
+
+def _most_tokens(
+    name: str, q: Any, cu_seqlens: Any, steps: int | None, cache_steps: int | None
+) -> int | None:
+    """Of a request: functional.gdn_verify's max_tokens.  `steps`: those of the buffer."""
+    if cache_steps and steps is not None and cache_steps > steps:
+        raise InvalidArgumentError(
+            f"{name}: cache_steps is {cache_steps}; intermediate_states_buffer has {steps} steps"
+        )
+    bound = cache_steps or steps
+    if cu_seqlens is None:
+        verification.require_tokens(name, "q has T", q.shape[1])
+        if bound and q.shape[1] > bound:
+            raise InvalidArgumentError(
+                f"{name}: q has T = {q.shape[1]} tokens per request; expected {bound} at most, "
+                "cache_steps or the buffer's steps"
+            )
+        return None
+    if bound:
+        which = "cache_steps" if cache_steps else "intermediate_states_buffer has steps"
+        verification.require_tokens(name, which, bound)
+        return bound
+    total = max(q.shape[1], 1)  # there may be none at all
+    verification.require_tokens(name, "without cache_steps, q has total", total)
+    return None
 
 
 def fused_recurrent_gated_delta_rule_packed_decode(

@@ -14,8 +14,7 @@ from cubinery import _arrays, functional
 from cubinery._errors import InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
 from cubinery.compat import _engines as engines
-
-_ONE_TOKEN = "one token per request, its state in the slot ssm_state_indices [N]"
+from cubinery.compat import _verify as verification
 
 
 def fused_recurrent_gated_delta_rule(
@@ -34,17 +33,25 @@ def fused_recurrent_gated_delta_rule(
     *,
     pad_slot_id: int = 0,
 ) -> tuple[Any, Any]:
-    """vLLM's function of this name, for decode: one token per request.
+    """vLLM's function of this name, for decode and for the draft tokens of speculative decoding.
 
-    q, k [1, N, H, K], v [1, N, HV, V], g and beta [1, N, HV] with `cu_seqlens` [N + 1] (0, 1, .. N;
-    a request of no tokens has a padding slot), or [N, 1, ..] without it.  `initial_state` [slots,
-    HV, V, K] is updated in place at `ssm_state_indices` [N]; or, without indices and with
-    inplace_final_state=False, [N, HV, V, K] is read and the new states are another array.  Returns
-    (o, states), o in q's dtype.
+    One token per request: q, k [1, N, H, K], v [1, N, HV, V], g and beta [1, N, HV] with
+    `cu_seqlens` [N + 1] (0, 1, .. N; a request of no tokens has a padding slot), or [N, 1, ..]
+    without it.  `initial_state` [slots, HV, V, K] is updated in place at `ssm_state_indices` [N];
+    or, without indices and with inplace_final_state=False, [N, HV, V, K] is read and the new states
+    are another array.
 
-    Raises UnsupportedError for several tokens per request (num_accepted_tokens, ssm_state_indices
-    [N, S]) and for indices without inplace_final_state; InvalidArgumentError for arguments that do
-    not fit each other.
+    Up to S tokens per request, S <= 16, with `ssm_state_indices` [N, S]: q is [1, total, H, K] with
+    `cu_seqlens`, or [N, T, H, K].  Request n starts from the slot [n, num_accepted_tokens[n] - 1]
+    (a count of 0 is taken as 1; without `num_accepted_tokens` [N] from [n, 0]), and the state after
+    its token t goes to the slot [n, t].  A request whose first slot is padding is padding; a later
+    one that is drops its state.  A request of no tokens touches nothing.
+
+    Returns (o, states), o in q's dtype.
+
+    Raises UnsupportedError for several tokens per request with indices [N], for S > 16 and for
+    indices without inplace_final_state; InvalidArgumentError for arguments that do not fit each
+    other.
     """
     return _recurrent(
         "vllm.fused_recurrent_gated_delta_rule", q, k, v, {"g": g, "beta": beta}, scale,
@@ -74,7 +81,7 @@ def fused_sigmoid_gating_delta_rule_update(
     *,
     pad_slot_id: int = 0,
 ) -> tuple[Any, Any]:
-    """vLLM's function of this name, for decode: fused_recurrent_gated_delta_rule() with
+    """vLLM's function of this name: fused_recurrent_gated_delta_rule() with
     g = -exp(A_log) softplus(a + dt_bias) and sigmoid(b) computed by the kernel.
 
     a and b [N, HV] or with the leading dimensions of q.  Raises as
@@ -204,19 +211,25 @@ def _recurrent(
     pad_slot_id: int,
     **options: Any,
 ) -> tuple[Any, Any]:
-    arguments.refuse_given(function, _ONE_TOKEN, num_accepted_tokens=num_accepted_tokens)
     if initial_state is None:
         raise InvalidArgumentError(f"{function}: initial_state is required")
-    if indices is not None and len(indices.shape) != 1:
-        raise UnsupportedError(
-            f"{function}: ssm_state_indices has shape {list(indices.shape)}; supported: "
-            f"{_ONE_TOKEN}"
+    several = indices is not None and len(indices.shape) == 2
+    if num_accepted_tokens is not None and not several:
+        raise InvalidArgumentError(
+            f"{function}: num_accepted_tokens needs ssm_state_indices [N, S]"
         )
     if inplace_final_state != (indices is not None):
         raise UnsupportedError(
             f"{function}: inplace_final_state is {inplace_final_state}; supported: True with "
             "ssm_state_indices, False without"
         )
+    if several:
+        options.update(_step_options(function, q, cu_seqlens, indices, num_accepted_tokens))
+        out = engines.verify(
+            function, q, k, v, gates, cu_seqlens=cu_seqlens, states=initial_state,
+            steps=initial_state, update=False, pad_slot_id=pad_slot_id, scale=scale, **options,
+        )  # fmt: skip
+        return out, initial_state
     final = initial_state
     if indices is None:
         final = options["state_out"] = _arrays.empty(
@@ -227,3 +240,25 @@ def _recurrent(
         pad_slot_id=pad_slot_id, scale=scale, **options,
     )  # fmt: skip
     return out, final
+
+
+def _step_options(
+    function: str, q: Any, cu_seqlens: Any, indices: Any, accepted: Any
+) -> dict[str, Any]:
+    """Where requests with a slot for each of S states start, and where their states go."""
+    arguments.require_rank(function, "q", q, "[B, T, H, K]")
+    requests, steps = engines.count_requests(q, cu_seqlens), indices.shape[1]
+    verification.require_tokens(function, "ssm_state_indices has S", steps)
+    if cu_seqlens is None and q.shape[1] > steps:
+        raise InvalidArgumentError(
+            f"{function}: q has T = {q.shape[1]} tokens per request and ssm_state_indices S = "
+            f"{steps}; expected T <= S"
+        )
+    slots = engines.rows_of(function, "ssm_state_indices", indices, requests, "[N, S]")
+    counts = engines.rows_of(function, "num_accepted_tokens", accepted, requests, "[N]")
+    return {
+        "read": slots[:, 0] if counts is None else slots,
+        "accepted": counts,
+        "step_slots": slots,
+        "max_tokens": steps,
+    }
