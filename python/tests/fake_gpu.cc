@@ -11,6 +11,8 @@
 #include "gdn_decode/key.h"
 #include "gdn_prefill_chunks/key.h"
 #include "gdn_prefill_scan/key.h"
+#include "gdn_verify/key.h"
+#include "gdn_verify_wy/key.h"
 #include "tests/data/fake_driver.h"
 
 using cubinery::test::FakeSettings;
@@ -61,6 +63,8 @@ void fake_prepare() {
   settings.param_bytes["gdn_decode"] = sizeof(cubinery::GdnDecodeParams);
   settings.param_bytes["gdn_prefill_chunks"] = sizeof(cubinery::GdnPrefillChunksParams);
   settings.param_bytes["gdn_prefill_scan"] = sizeof(cubinery::GdnPrefillScanParams);
+  settings.param_bytes["gdn_verify"] = sizeof(cubinery::GdnVerifyParams);
+  settings.param_bytes["gdn_verify_wy"] = sizeof(cubinery::GdnVerifyParams);
 }
 
 int fake_launches() { return static_cast<int>(fake_driver_settings()->launches.size()); }
