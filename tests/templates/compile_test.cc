@@ -402,6 +402,14 @@ TEST_CASE("VerifyHeadSizesCompile", "[nvrtc]") {
   check_all("sm_120a", kernels_of(verify_head_sizes(), "sm_120a"));
 }
 
+TEST_CASE("EveryVerifyCandidateForVkStatesCompiles", "[nvrtc]") {
+  check_all("sm_90a", candidates_of(GdnVerifyKey{.states = {.dtype = DType::kBF16}}));
+}
+
+TEST_CASE("EveryVerifyCandidateForKvStatesCompiles", "[nvrtc]") {
+  check_all("sm_90a", candidates_of(GdnVerifyKey{.states = {.layout = StateLayout::kKV}}));
+}
+
 TEST_CASE("EveryVerifyWyCandidateCompiles", "[nvrtc]") {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     check_all("sm_80", candidates_of(GdnVerifyWyKey{.states = {.dtype = dtype},
