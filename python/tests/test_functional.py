@@ -339,11 +339,11 @@ def test_refusals(context, gpu, named, message):
 @pytest.mark.parametrize(
     ("named", "message"),
     [
-        ({"accepted": COUNTS}, "from_accepted = True; accepted: False"),
+        ({"accepted": COUNTS}, "from_accepted = true; accepted: false"),
         ({"max_tokens": 3, "state": state()}, "gdn_verify: q has T = 4; accepted: 0 to 3"),
         ({"max_tokens": 17}, "max_tokens = 17; accepted: 1 to 16"),
         ({"stored_states": "all", "state": state()}, "stored_states = 'all'; accepted: 'last'"),
-        ({"stored_states": "every", "state": state()}, "gdn_verify: state_out is missing"),
+        ({"stored_states": "every", "state": state()}, "gdn_verify: state_out is None"),
         ({"state_indices": FakeArray(B, dtype="i32")}, "state_indices: given"),
         ({"lead": (B * DRAFTS,)}, "q: 3 dimensions; accepted: arrays of 4"),
     ],

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "cubinery/gdn_verify.h"
 #include "common/verify_params.h"
+#include "cubinery/gdn_verify.h"
 
 namespace cubinery::gdn {
 
