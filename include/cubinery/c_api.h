@@ -131,9 +131,9 @@ CUBINERY_C_API int cubinery_context_stats(const CubineryContext* context,
                                           CubineryCacheStats* stats);
 
 /* ---- Problems --------------------------------------------------------------------------------
- * A problem is flat JSON with the fields of gdn::DecodeProblem (op "gdn_decode") or
- * gdn::PrefillProblem ("gdn_prefill"): {"k_heads":16,"dtype":"bf16","gate_mode":"log"}.  Missing
- * fields keep their default. */
+ * A problem is flat JSON with the fields of gdn::DecodeProblem (op "gdn_decode"),
+ * gdn::PrefillProblem ("gdn_prefill") or gdn::VerifyProblem ("gdn_verify"):
+ * {"k_heads":16,"dtype":"bf16","gate_mode":"log"}.  Missing fields keep their default. */
 
 /* The operators and the fields of their problems, for bindings: a JSON array of {"op", "help",
  * "fields": [{"name", "type": "integer" | "boolean" | "string", "default", "choices" (of strings),
@@ -281,10 +281,10 @@ typedef struct CubineryVerifyArgs {
   const float* scale;   /* NULL: key_dim^-1/2 */
   int64_t programmatic; /* 0 or 1 */
 } CubineryVerifyArgs;
-#define CUBINERY_VERIFY_ARGS_INIT                                                      \
-  {                                                                                    \
-    sizeof(CubineryVerifyArgs), NULL, NULL, NULL, CUBINERY_GATE_ARGS_INIT, NULL, NULL, \
-        NULL, CUBINERY_STATE_ARGS_INIT, NULL, 0                                        \
+#define CUBINERY_VERIFY_ARGS_INIT                                                            \
+  {                                                                                          \
+    sizeof(CubineryVerifyArgs), NULL, NULL, NULL, CUBINERY_GATE_ARGS_INIT, NULL, NULL, NULL, \
+        CUBINERY_STATE_ARGS_INIT, NULL, 0                                                    \
   }
 
 /* Loads or compiles the problem's kernels: slow.  All since version 5. */

@@ -193,7 +193,8 @@ class Context:
 
         Args:
             shapes: {"batch": 8} for a decode; {"tokens": 8192, "sequences": 4} for a prefill, with
-                "max_seqlen" where one sequence is longer than the others.
+                "max_seqlen" where one sequence is longer than the others; {"batch": 8,
+                "tokens_each": 4} for a verification.
             budget: seconds for all shapes.
             progress: called with a dict of "op", "bucket", "shapes_done", "shapes", "measured",
                 "candidates", "best", "best_ms", "default_ms", "what"; ends the tuning when it

@@ -8,6 +8,7 @@ from cubinery import _arrays, _context, functional
 from fake_gpu import CPU, FakeArray
 
 B, T, HK, HV, D = 2, 32, 2, 4, 16
+DRAFTS = 4
 
 
 @pytest.fixture
@@ -40,8 +41,13 @@ def prefill(context, *, lead=(B, T), **named):
     return functional.gdn_prefill(q, k, v, context=context, **named)
 
 
-def state(rows=B, dtype="f32"):
-    return FakeArray(rows, HV, D, D, dtype=dtype)
+def verify(context, *, lead=(B, DRAFTS), **named):
+    q, k, v, out = tokens(*lead)
+    return functional.gdn_verify(q, k, v, context=context, **{"out": out, **named})
+
+
+def state(rows=B, *steps, dtype="f32"):
+    return FakeArray(rows, *steps, HV, D, D, dtype=dtype)
 
 
 GATES = FakeArray(B, HV)
@@ -157,6 +163,69 @@ def test_prefills_are_inferred(context, prepared, gpu, lead, named, expected):
     assert gpu.launches == 2
 
 
+COUNTS = FakeArray(B, dtype="i32")
+BOUNDS = FakeArray(B + 1, dtype="i64")
+
+
+@pytest.mark.parametrize(
+    ("lead", "named", "expected"),
+    [
+        ((B, DRAFTS), {}, {"has_initial_state": False, "store_state": False}),
+        ((B, DRAFTS), {"state": state()}, {}),
+        ((B, DRAFTS), {"state": state(), "max_tokens": 4}, {"max_tokens": 4}),
+        (
+            (B, DRAFTS),
+            {"state": state(), "state_out": state(B, DRAFTS), "stored_states": "every"},
+            {"stored_states": "every"},
+        ),
+        (
+            (B, DRAFTS),
+            {
+                "state": state(B, 5),
+                "accepted": FakeArray(B, dtype="i64"),
+                "stored_states": "every",
+            },
+            {"stored_states": "every", "from_accepted": True, "accepted_dtype": "i64"},
+        ),
+        (
+            (B, DRAFTS),
+            {"state": state(B, 5), "accepted": COUNTS, "store_state": False},
+            {"from_accepted": True, "store_state": False},
+        ),
+        (
+            (B * DRAFTS,),
+            {
+                "state": state(9),
+                "state_indices": FakeArray(B, 8, dtype="i32"),
+                "cu_seqlens": BOUNDS,
+                "max_tokens": 8,
+                "accepted": COUNTS,
+                "stored_states": "every",
+                "padding": "skip",
+            },
+            {
+                **{"varlen": True, "cu_seqlens_dtype": "i64", "max_tokens": 8},
+                **{"state_location": "pool", "padding": "skip"},
+                **{"stored_states": "every", "from_accepted": True},
+            },
+        ),
+        (
+            (1, B * DRAFTS),
+            {"state": state(dtype="bf16"), "cu_seqlens": BOUNDS, "round_each_token": True},
+            {
+                **{"varlen": True, "cu_seqlens_dtype": "i64"},
+                **{"state_dtype": "bf16", "round_each_token": True},
+            },
+        ),
+    ],
+)
+def test_verifications_are_inferred(context, prepared, gpu, lead, named, expected):
+    verify(context, lead=lead, **named)
+    problem = {**BASE, "gate_mode": "none", "beta_mode": "one", "max_tokens": 16, **expected}
+    assert prepared == [cubinery.VerifyProblem(**problem)]
+    assert gpu.launches == 1
+
+
 def test_heads_before_tokens(context, prepared, gpu):
     q, k, v, out = (FakeArray(B, heads, T, D, dtype="bf16") for heads in (HK, HK, HV, HV))
     functional.gdn_prefill(
@@ -179,10 +248,12 @@ def test_out_is_allocated(context, monkeypatch, lead):
     assert out.shape == (*lead, HV, D)
     decode(context, lead=lead, out=None, output_dtype="f32")
     prefill(context, out=None)
+    verify(context, out=None)
     assert made == [
         ((*lead, HV, D), "bf16"),
         ((*lead, HV, D), "f32"),
         ((B, T, HV, D), "bf16"),
+        ((B, DRAFTS, HV, D), "bf16"),
     ]
 
 
@@ -265,10 +336,28 @@ def test_refusals(context, gpu, named, message):
     assert gpu.launches == 0
 
 
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"accepted": COUNTS}, "from_accepted = true; accepted: false"),
+        ({"max_tokens": 3, "state": state()}, "gdn_verify: q has T = 4; accepted: 0 to 3"),
+        ({"max_tokens": 17}, "max_tokens = 17; accepted: 1 to 16"),
+        ({"stored_states": "all", "state": state()}, "stored_states = 'all'; accepted: 'last'"),
+        ({"stored_states": "every", "state": state()}, "gdn_verify: state_out is None"),
+        ({"state_indices": FakeArray(B, dtype="i32")}, "state_indices: given"),
+        ({"lead": (B * DRAFTS,)}, "q: 3 dimensions; accepted: arrays of 4"),
+    ],
+)
+def test_refusals_of_verifications(context, gpu, named, message):
+    with pytest.raises(cubinery.InvalidArgumentError, match=message):
+        verify(context, **named)
+    assert gpu.launches == 0
+
+
 def test_arrays_on_the_cpu_are_refused():
     numpy = pytest.importorskip("numpy")
     array = numpy.zeros((B, HV, D), numpy.float32)
-    for function in (functional.gdn_decode, functional.gdn_prefill):
+    for function in (functional.gdn_decode, functional.gdn_prefill, functional.gdn_verify):
         with pytest.raises(cubinery.InvalidArgumentError, match="q: is on device cpu"):
             function(array, array, array)
     with pytest.raises(cubinery.InvalidArgumentError, match="q: is on device cpu"):

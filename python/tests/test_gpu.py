@@ -1,8 +1,9 @@
 """The operators on a GPU with PyTorch, CuPy and JAX, against the recurrence in float64.
 
 Tolerances are those that include/cubinery/gdn.h promises, relative to the largest value of a row: a
-decode rounds its output once (one unit in the last place of its dtype covers that), a prefill also
-the operands of its products (three units).  A decode's f32 state carries f32 arithmetic only.
+decode and a verification round their output once (one unit in the last place of its dtype covers
+that), a prefill also the operands of its products (three units).  The f32 state of the first two
+carries f32 arithmetic only.
 """
 
 from __future__ import annotations
@@ -186,6 +187,73 @@ def test_prefill_goes_on_in_decode(context):
     assert_close(state[0], expected_state, 3 * UNIT[torch.bfloat16])
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_verify_keeps_every_state(context, dtype):
+    x = operands(3, 5, dtype=dtype)
+    state = random(3, HV, D, D, dtype=torch.float32)
+    before = state.clone()
+    every = torch.full((3, 6, HV, D, D), torch.nan, device="cuda")
+    out = cubinery.gdn_verify(
+        **x, state=state, state_out=every, stored_states="every", context=context
+    )
+    assert (out.shape, out.dtype) == ((3, 5, HV, D), dtype)
+    for n in range(3):
+        for t in range(5):
+            rows = {name: y[n, : t + 1] for name, y in x.items()}
+            o, last = reference(rows, state[n])
+            assert_close(every[n, t], last, F32_ARITHMETIC)
+        assert_close(out[n], o, UNIT[dtype])
+    assert torch.isnan(every[:, 5]).all()  # a step that no request has
+    assert torch.equal(state, before)
+
+
+def test_verify_keeps_the_last_state(context):
+    x = operands(2, 16)
+    state = random(2, HV, D, D, dtype=torch.float32)
+    expected = [reference({name: y[n] for name, y in x.items()}, state[n]) for n in range(2)]
+    out = cubinery.gdn_verify(**x, state=state, context=context)
+    for n, (o, last) in enumerate(expected):
+        assert_close(out[n], o, UNIT[torch.bfloat16])
+        assert_close(state[n], last, F32_ARITHMETIC)
+
+
+def test_rounds_of_speculation_in_a_graph(context):
+    """Packed requests in a pool: each round starts from what the one before it was told to keep."""
+    slots = torch.tensor([[7, 2, 5, 0], [1, 8, 3, 6]], dtype=torch.int32, device="cuda")
+    bounds = torch.tensor([0, 4, 7], dtype=torch.int32, device="cuda")
+    accepted = torch.zeros(2, dtype=torch.int64, device="cuda")  # nothing is kept yet: step 0
+    pool = random(9, HV, D, D, dtype=torch.float32)
+    given = operands(7)
+    out = torch.empty(7, HV, D, dtype=torch.bfloat16, device="cuda")
+
+    def launch() -> None:
+        cubinery.gdn_verify(
+            **given, out=out, state=pool, state_indices=slots, cu_seqlens=bounds, max_tokens=4,
+            accepted=accepted, stored_states="every", context=context,
+        )  # fmt: skip
+
+    start = pool.clone()
+    launch()  # prepares the operator
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        launch()
+    pool.copy_(start)
+    states = [start[7], start[1]]
+    for seed, counts in ((10, (2, 3)), (20, (4, 1)), (30, (1, 2))):
+        for name, y in operands(7, seed=seed).items():
+            given[name].copy_(y)
+        graph.replay()
+        for n, (first, end) in enumerate(((0, 4), (4, 7))):
+            rows = {name: y[first:end] for name, y in given.items()}
+            o, _ = reference(rows, states[n])
+            assert_close(out[first:end], o, UNIT[torch.bfloat16])
+            kept = {name: y[: counts[n]] for name, y in rows.items()}
+            _, states[n] = reference(kept, states[n])
+            assert_close(pool[slots[n, counts[n] - 1]], states[n], 4 * F32_ARITHMETIC)
+        accepted.copy_(torch.tensor(counts))
+    assert torch.equal(pool[4], start[4])
+
+
 def test_no_grad_is_needed(context):
     """Arrays that require a gradient are read like others: there is no backward pass."""
     x = operands(2)
@@ -197,10 +265,10 @@ def test_no_grad_is_needed(context):
 
 
 @pytest.mark.parametrize("by_number", [False, True])
-@pytest.mark.parametrize("function", ["gdn_decode", "gdn_prefill"])
+@pytest.mark.parametrize("function", ["gdn_decode", "gdn_prefill", "gdn_verify"])
 def test_other_streams(context, function, by_number):
     """Inputs come late on the stream: a launch on another one would read what was there before."""
-    lead = (4,) if function == "gdn_decode" else (1, 40)
+    lead = {"gdn_decode": (4,), "gdn_prefill": (1, 40), "gdn_verify": (4, 3)}[function]
     call = getattr(cubinery, function)
     late = operands(*lead)
     expected = call(**late, context=context)
@@ -220,9 +288,9 @@ def test_other_streams(context, function, by_number):
     assert torch.equal(out, expected)
 
 
-@pytest.mark.parametrize("function", ["gdn_decode", "gdn_prefill"])
+@pytest.mark.parametrize("function", ["gdn_decode", "gdn_prefill", "gdn_verify"])
 def test_graph_capture(context, function):
-    lead = (4,) if function == "gdn_decode" else (1, 40)
+    lead = {"gdn_decode": (4,), "gdn_prefill": (1, 40), "gdn_verify": (4, 3)}[function]
     call = getattr(cubinery, function)
     given = operands(*lead)
     call(**given, context=context)

@@ -1,5 +1,6 @@
 """Launches on a GPU that is not there: what reaches the driver, and what is refused."""
 
+import dataclasses
 import gc
 import sys
 import threading
@@ -12,6 +13,12 @@ from fake_gpu import CPU, CUDA, FakeArray
 B, T, H, D = 3, 40, 2, 16
 DECODE = cubinery.DecodeProblem(q_heads=H, k_heads=H, v_heads=H, key_dim=D, value_dim=D)
 PREFILL = cubinery.PrefillProblem(q_heads=H, k_heads=H, v_heads=H, key_dim=D, value_dim=D)
+
+VERIFY = cubinery.VerifyProblem(
+    **{"q_heads": H, "k_heads": H, "v_heads": H, "key_dim": D, "value_dim": D, "max_tokens": 8},
+    **{"state_location": "pool", "stored_states": "every", "from_accepted": True},
+)
+S, SLOTS, DRAFTS = 5, 20, 4
 
 
 def decode_arrays(array=FakeArray):
@@ -28,6 +35,18 @@ def prefill_arrays(array=FakeArray):
     return [*tokens, array(B, T, H), array(B, T, H)], named
 
 
+def verify_arrays(array=FakeArray):
+    """Positional and named arguments of one launch of VERIFY: B requests of DRAFTS tokens."""
+    tokens = [array(B, DRAFTS, H, D, dtype="bf16") for _ in range(3)]
+    named = {
+        "out": array(B, DRAFTS, H, D, dtype="bf16"),
+        "state": array(SLOTS, H, D, D),
+        "state_indices": array(B, S, dtype="i32"),
+        "accepted": array(B, dtype="i32"),
+    }
+    return [*tokens, array(B, DRAFTS, H), array(B, DRAFTS, H)], named
+
+
 @pytest.fixture
 def decode(context):
     return context.prepare(DECODE)
@@ -36,6 +55,11 @@ def decode(context):
 @pytest.fixture
 def prefill(context):
     return context.prepare(PREFILL)
+
+
+@pytest.fixture
+def verify(context):
+    return context.prepare(VERIFY)
 
 
 def test_decode_launches_and_returns_out(decode, gpu):
@@ -52,6 +76,53 @@ def test_prefill_launches_two_kernels(prefill, gpu):
     workspace = FakeArray(-(-size // 4), dtype="i32")
     assert prefill(*arrays, workspace=workspace, **named) is named["out"]
     assert gpu.launches == 2
+
+
+@pytest.mark.parametrize("array", ["FakeArray", "FastArray"])
+def test_verify_launches_and_returns_out(verify, gpu, array):
+    arrays, named = verify_arrays(FakeArray if array == "FakeArray" else gpu.FastArray)
+    assert verify(*arrays, **named) is named["out"]
+    assert verify(*arrays, **named, state_out_indices=FakeArray(B, 8, dtype="i32")) is named["out"]
+    assert gpu.launches == 2
+    assert verify.problem == VERIFY
+
+
+def test_packed_requests_have_bounds(context, gpu):
+    verify = context.prepare(dataclasses.replace(VERIFY, varlen=True))
+    arrays, named = verify_arrays()
+    arrays = [
+        FakeArray(B * DRAFTS, *given.shape[2:], dtype="f32" if len(given.shape) == 3 else "bf16")
+        for given in arrays
+    ]
+    named["out"] = FakeArray(B * DRAFTS, H, D, dtype="bf16")
+    with pytest.raises(cubinery.InvalidArgumentError, match="gdn_verify: cu_seqlens is None"):
+        verify(*arrays, **named)
+    # A launch does not know how many of the tokens are whose: there must be a slot for each.
+    bounds = FakeArray(B + 1, dtype="i32")
+    with pytest.raises(cubinery.InvalidArgumentError, match=r"state_indices has shape \[3, 5\]"):
+        verify(*arrays, **named, cu_seqlens=bounds)
+    verify(*arrays, **named, cu_seqlens=bounds, state_out_indices=FakeArray(B, 8, dtype="i32"))
+    assert gpu.launches == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "message"),
+    [
+        ("accepted", {"dtype": "i64"}, "gdn_verify: accepted has dtype i64; accepted: i32"),
+        ("accepted", {"device": (CPU, 0)}, "gdn_verify: accepted is on device cpu"),
+        ("state_indices", {"shape": (B,)}, r"gdn_verify: state_indices has shape \[3\]"),
+        ("state_indices", {"shape": (B, DRAFTS - 1)}, "accepted: .*steps = 4"),
+        ("out", {"shape": (B, H, D), "dtype": "bf16"}, "gdn_verify: out has shape"),
+    ],
+)
+def test_refusals_of_a_verification_name_the_array(verify, gpu, name, wrong, message):
+    arrays, named = verify_arrays()
+    shape = wrong.get("shape", named[name].shape)
+    options = {option: value for option, value in wrong.items() if option != "shape"}
+    named[name] = FakeArray(*shape, **{"dtype": "i32", **options})
+    with pytest.raises(cubinery.InvalidArgumentError, match=message):
+        verify(*arrays, **named)
+    assert gpu.launches == 0
 
 
 def test_a_short_workspace_is_refused(prefill, gpu):
@@ -79,8 +150,9 @@ def test_what_no_memory_holds_is_refused(decode, prefill, gpu):
     assert gpu.launches == 0
 
 
-def test_choices_say_what_runs_and_why(decode, prefill):
-    for choice in (decode.choice(8), prefill.choice(1000, 4), prefill.choice(1000, 4, 900)):
+def test_choices_say_what_runs_and_why(decode, prefill, verify):
+    choices = [decode.choice(8), prefill.choice(1000, 4), prefill.choice(1000, 4, 900)]
+    for choice in (*choices, verify.choice(8, 32)):
         assert set(choice) == {"path", "configuration", "rung", "why"}
         assert all(choice.values())
     assert decode.choice(1)["path"] == "portable"
@@ -90,6 +162,10 @@ def test_choices_say_what_runs_and_why(decode, prefill):
         decode.choice(-1)
     with pytest.raises(cubinery.InvalidArgumentError, match="max_seqlen is -1"):
         prefill.choice(1000, 4, -1)
+    with pytest.raises(cubinery.InvalidArgumentError, match="requests is -1"):
+        verify.choice(-1, 32)
+    with pytest.raises(cubinery.InvalidArgumentError, match="tokens is -1"):
+        verify.choice(8, -1)
 
 
 def test_the_longest_sequence_is_a_hint_that_can_be_wrong(prefill, gpu):

@@ -8,7 +8,7 @@ import cubinery
 import pytest
 from cubinery import _core
 
-PROBLEMS = [cubinery.DecodeProblem, cubinery.PrefillProblem]
+PROBLEMS = [cubinery.DecodeProblem, cubinery.PrefillProblem, cubinery.VerifyProblem]
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
@@ -38,6 +38,13 @@ def test_prefill_fields_round_trip():
     assert cubinery.PrefillProblem.from_json(changed.to_json()) == changed
 
 
+def test_verify_fields_round_trip():
+    changed = cubinery.VerifyProblem(
+        varlen=True, max_tokens=8, stored_states="every", from_accepted=True, accepted_dtype="i64"
+    )
+    assert cubinery.VerifyProblem.from_json(changed.to_json()) == changed
+
+
 @pytest.mark.parametrize("text", ["[]", "{", '{"no_such": 1}', '{"dtype": "f8"}'])
 def test_malformed_json_is_refused(text):
     with pytest.raises(cubinery.InvalidArgumentError, match="gdn_prefill"):
@@ -48,6 +55,8 @@ def test_check_names_field_and_values():
     with pytest.raises(cubinery.InvalidArgumentError, match="padding = skip; accepted: none"):
         cubinery.DecodeProblem(padding="skip").check()
     cubinery.DecodeProblem(padding="skip", state_location="pool").check()
+    with pytest.raises(cubinery.InvalidArgumentError, match="max_tokens = 17; accepted: 1 to 16"):
+        cubinery.VerifyProblem(max_tokens=17).check()
 
 
 def test_problems_are_keys():

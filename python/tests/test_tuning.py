@@ -12,6 +12,8 @@ def test_tuning_needs_a_device(compiler):
         compiler.tune(cubinery.DecodeProblem(), SHAPES, budget=1)
     with pytest.raises(cubinery.UnsupportedError):
         compiler.tune(cubinery.PrefillProblem(), [{"tokens": 512, "sequences": 1}], budget=1)
+    with pytest.raises(cubinery.UnsupportedError):
+        compiler.tune(cubinery.VerifyProblem(), [{"batch": 8, "tokens_each": 4}], budget=1)
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,14 @@ class DlViews {
     return views;
   }
 
+  CubineryVerifyArgs of(const gdn::VerifyArgs& args) {
+    CubineryVerifyArgs views = CUBINERY_VERIFY_ARGS_INIT;
+    set_shared(args, &views);
+    views.cu_seqlens = of(args.cu_seqlens);
+    views.accepted = of(args.accepted);
+    return views;
+  }
+
  private:
   template <class Args, class Views>
   void set_shared(const Args& args, Views* views) {

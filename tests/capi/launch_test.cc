@@ -7,6 +7,7 @@
 
 #include "capi/decode.h"
 #include "capi/prefill.h"
+#include "capi/verify.h"
 #include "tests/capi/allocations.h"
 #include "tests/capi/dl_views.h"
 #include "tests/capi/handles.h"
@@ -51,6 +52,48 @@ struct FakeDecode {
                           gdn::DecodeProblem{.inputs = {.gate_mode = gdn::GateMode::kComputed},
                                              .states = {.location = gdn::StateLocation::kPool,
                                                         .padding = gdn::Padding::kScratch}}),
+      /*device=*/0};
+};
+
+// Kernels of a verify problem with every tensor that a step of decode has not, on the fake driver.
+struct FakeVerify {
+  // `batch` requests of three tokens.
+  gdn::VerifyArgs args(std::int64_t batch) const {
+    const auto tensor = [](int at, DType dtype, std::initializer_list<std::int64_t> shape) {
+      return Tensor::contiguous(address(at), dtype, shape);
+    };
+    const std::int64_t total = 3 * batch;
+    gdn::VerifyArgs args{.q = tensor(1, DType::kBF16, {total, 16, 128}),
+                         .k = tensor(2, DType::kBF16, {total, 16, 128}),
+                         .v = tensor(3, DType::kBF16, {total, 32, 128}),
+                         .gates = {.g = tensor(4, DType::kF32, {total, 32}),
+                                   .beta = tensor(5, DType::kF32, {total, 32}),
+                                   .A_log = tensor(6, DType::kF32, {32}),
+                                   .dt_bias = tensor(7, DType::kF32, {32})},
+                         .o = tensor(8, DType::kBF16, {total, 32, 128}),
+                         .cu_seqlens = tensor(9, DType::kI32, {batch + 1}),
+                         .accepted = tensor(10, DType::kI64, {batch}),
+                         .states = {.in = tensor(11, DType::kF32, {9, 32, 128, 128}),
+                                    .out = tensor(12, DType::kF32, {8, 32, 128, 128}),
+                                    .indices = tensor(13, DType::kI32, {batch, 5}),
+                                    .out_indices = tensor(14, DType::kI32, {batch, 4})}};
+    args.states.scratch_slot = 7;
+    args.scale = 0.25f;
+    args.programmatic = true;
+    return args;
+  }
+
+  test::FakeDriver fake{CUBINERY_FAKE_DRIVER};
+  test::TempDir dir;
+  CubineryVerify verify{
+      test::fake_operator(fake, dir,
+                          gdn::VerifyProblem{.inputs = {.gate_mode = gdn::GateMode::kComputed},
+                                             .states = {.location = gdn::StateLocation::kPool,
+                                                        .padding = gdn::Padding::kScratch},
+                                             .varlen = true,
+                                             .stored_states = gdn::StoredStates::kEvery,
+                                             .from_accepted = true,
+                                             .accepted_dtype = DType::kI64}),
       /*device=*/0};
 };
 
@@ -131,6 +174,38 @@ TEST_CASE("APrefillLaunchIsThatOfTheCppApi", "[cpu]") {
   CHECK(cubinery_prefill_launch(&prefill, nullptr, &hinted, workspace.data, bytes) == CUBINERY_OK);
 }
 
+TEST_CASE("AVerifyLaunchIsThatOfTheCppApi", "[cpu]") {
+  const FakeVerify bench;
+  const gdn::VerifyArgs args = bench.args(2);
+  const auto stream = reinterpret_cast<Stream>(std::uintptr_t{0x40});
+  REQUIRE(bench.verify.value.launch(stream, args).ok());
+  DlViews views;
+  const CubineryVerifyArgs given = views.of(args);
+  REQUIRE(cubinery_verify_launch(&bench.verify, stream, &given) == CUBINERY_OK);
+  REQUIRE(bench.fake->launches.size() == 2);
+  CHECK(same(bench.fake->launches[0], bench.fake->launches[1]));
+
+  const auto refusal = [&](const std::function<void(CubineryVerifyArgs&)>& spoil) {
+    CubineryVerifyArgs spoilt = given;
+    spoil(spoilt);
+    return test::refused(cubinery_verify_launch(&bench.verify, nullptr, &spoilt));
+  };
+  CHECK(refusal([](auto& a) { a.cu_seqlens = nullptr; }) ==
+        "gdn_verify: cu_seqlens is missing; accepted: a tensor");
+  CHECK(refusal([](auto& a) { a.accepted = nullptr; }) ==
+        "gdn_verify: accepted is missing; accepted: a tensor");
+  CHECK(refusal([&](auto& a) {
+          DLTensor* const counts = views.of(args.accepted);
+          counts->device = {kDLCUDA, 1};
+          a.accepted = counts;
+        }) == "gdn_verify: accepted is on device cuda:1; accepted: cuda:0");
+  CHECK(refusal([](auto& a) { a.programmatic = 2; }) ==
+        "gdn_verify: programmatic is 2; accepted: 0, 1");
+  CHECK(refusal([](auto& a) { a.struct_size += 8; }) ==
+        "args->struct_size is 152; accepted: multiples of 8 up to 144, its size in this library");
+  CHECK(bench.fake->launches.size() == 2);
+}
+
 TEST_CASE("ChoicesAreThoseOfTheCppApi", "[cpu]") {
   char* text = nullptr;
   const auto check = [&](int code, const Chosen& chosen) {
@@ -156,6 +231,15 @@ TEST_CASE("ChoicesAreThoseOfTheCppApi", "[cpu]") {
         bench.prefill().choice({.tokens = 1000, .sequences = 4, .max_seqlen = 900}));
   CHECK(test::refused(cubinery_prefill_choice(&prefill, 1000, 4, -1, &text)) ==
         "max_seqlen is -1; accepted: 0 or more");
+
+  const FakeVerify verify;
+  check(cubinery_verify_choice(&verify.verify, 4, 13, &text),
+        verify.verify.value.choice({.requests = 4, .tokens = 13}));
+  CHECK(test::refused(cubinery_verify_choice(&verify.verify, -1, 1, &text)) ==
+        "requests is -1; accepted: 0 or more");
+  CHECK(test::refused(cubinery_verify_choice(&verify.verify, 1, -1, &text)) ==
+        "tokens is -1; accepted: 0 or more");
+  CHECK(test::refused(cubinery_verify_choice(nullptr, 1, 1, &text)).starts_with("verify is NULL"));
 }
 
 TEST_CASE("BadArgumentsOfALaunchAreNamed", "[cpu]") {
@@ -188,6 +272,7 @@ TEST_CASE("NullsAmongTheArgumentsOfOperatorsAreNamed", "[cpu]") {
   const FakeDecode decode_bench;
   const FakePrefill prefill_bench({});
   const CubineryPrefill prefill{prefill_bench.prefill(), 0};
+  const FakeVerify verify_bench;
   const auto names = [](const std::string& name, int code) {
     CHECK(test::refused(code) == name + " is NULL; accepted: a pointer");
   };
@@ -197,6 +282,10 @@ TEST_CASE("NullsAmongTheArgumentsOfOperatorsAreNamed", "[cpu]") {
   names("args", cubinery_decode_launch(&decode_bench.decode, nullptr, nullptr));
   names("prefill", cubinery_prefill_launch(nullptr, nullptr, &prefill_args, nullptr, 0));
   names("args", cubinery_prefill_launch(&prefill, nullptr, nullptr, nullptr, 0));
+  const CubineryVerifyArgs verify_args = CUBINERY_VERIFY_ARGS_INIT;
+  names("verify", cubinery_verify_launch(nullptr, nullptr, &verify_args));
+  names("args", cubinery_verify_launch(&verify_bench.verify, nullptr, nullptr));
+  names("choice", cubinery_verify_choice(&verify_bench.verify, 1, 1, nullptr));
   std::size_t bytes = 1;
   names("prefill", cubinery_prefill_workspace_bytes(nullptr, 1, 1, &bytes));
   CHECK(bytes == 0);
@@ -212,6 +301,7 @@ TEST_CASE("NullsAmongTheArgumentsOfOperatorsAreNamed", "[cpu]") {
   CHECK(decode == nullptr);
   names("decode", cubinery_decode_create(nullptr, "{}", nullptr));
   names("prefill", cubinery_prefill_create(nullptr, "{}", nullptr));
+  names("verify", cubinery_verify_create(nullptr, "{}", nullptr));
 }
 
 // The whole way: options, context, operator, launch; and the order of destruction does not matter.
@@ -235,6 +325,9 @@ TEST_CASE("AnOperatorOutlivesItsContext", "[cpu]") {
   CubineryPrefill* prefill = nullptr;
   CHECK(cubinery_prefill_create(context, "{}", &prefill) == CUBINERY_NOT_CACHED);
   CHECK(prefill == nullptr);
+  CubineryVerify* verify = nullptr;
+  CHECK(cubinery_verify_create(context, "{}", &verify) == CUBINERY_NOT_CACHED);
+  CHECK(verify == nullptr);
   REQUIRE(cubinery_decode_create(context, "{}", &decode) == CUBINERY_OK);
   cubinery_context_destroy(context);
 

@@ -89,6 +89,7 @@ TEST_CASE("NothingIsDestroyedTwice", "[cpu]") {
   cubinery_context_destroy(nullptr);
   cubinery_decode_destroy(nullptr);
   cubinery_prefill_destroy(nullptr);
+  cubinery_verify_destroy(nullptr);
   cubinery_free_text(nullptr);
 }
 

@@ -36,7 +36,8 @@ TEST_CASE("TuningNamesTheArgumentThatIsWrong", "[cpu]") {
                               nullptr)) == "context is NULL; accepted: a pointer");
   CHECK(message(nullptr, "{}", kShapes, nullptr) == "op is NULL; accepted: a pointer");
   CHECK(message("gdn", "{}", kShapes, nullptr) ==
-        "op = \"gdn\"; accepted: gdn_decode, gdn_prefill; did you mean gdn_decode or gdn_prefill?");
+        "op = \"gdn\"; accepted: gdn_decode, gdn_prefill, gdn_verify; did you mean gdn_decode or "
+        "gdn_prefill or gdn_verify?");
   CHECK(message("gdn_decode", nullptr, kShapes, nullptr) == "problem is NULL; accepted: a pointer");
   CHECK(message("gdn_decode", R"({"key_dim":100})", kShapes, nullptr)
             .starts_with("gdn_decode: key_dim = 100; "));
@@ -92,6 +93,8 @@ TEST_CASE("TuningNeedsADevice", "[cpu]") {
                       unused, nullptr, &summary) == CUBINERY_UNSUPPORTED);
   CHECK(summary == nullptr);
   CHECK(cubinery_tune(bench.context.get(), "gdn_prefill", "{}", R"([{"tokens":512,"sequences":1}])",
+                      nullptr, unused, nullptr, &summary) == CUBINERY_UNSUPPORTED);
+  CHECK(cubinery_tune(bench.context.get(), "gdn_verify", "{}", R"([{"batch":8,"tokens_each":4}])",
                       nullptr, unused, nullptr, &summary) == CUBINERY_UNSUPPORTED);
   CHECK(!std::string(cubinery_last_error()).empty());
   CHECK(!std::filesystem::exists(bench.dir.path() + "/tuning"));

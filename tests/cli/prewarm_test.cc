@@ -39,20 +39,22 @@ TEST_CASE("a dry run lists kernels and compiles nothing", "[cpu]") {
   const Cli cli;
   const json summary =
       cli.prewarm("--dry-run --hf-config " + kModel + " --tp 1,2,4,8 --arch sm_90a,sm_80");
-  CHECK(summary["problems"] == 8);
+  CHECK(summary["problems"] == 12);
   CHECK(summary["dry_run"] == true);
   CHECK(summary["compiled"] == 0);
   CHECK(summary["hits"] == 0);
   CHECK(summary["missing"] == summary["requested"]);
   CHECK(summary["entries"].size() == summary["requested"]);
   for (const json& entry : summary["entries"]) CHECK(entry["problems"] == 4);
-  CHECK(names_of(summary) ==
-        std::set<std::string>{"gdn_decode", "gdn_prefill_chunks", "gdn_prefill_scan"});
+  CHECK(names_of(summary) == std::set<std::string>{"gdn_decode", "gdn_prefill_chunks",
+                                                   "gdn_prefill_scan", "gdn_verify",
+                                                   "gdn_verify_wy"});
   CHECK(cli.entries().empty());
   const Output text = cli.run("prewarm --dry-run --key-dim 64 --arch sm_80");
   CHECK(text.exit_code == 0);
   CHECK(contains(text.out, "missing  sm_80 gdn_decode;key_dim=64;"));
   CHECK(contains(text.out, "missing  sm_80 gdn_prefill_chunks;key_dim=64;"));
+  CHECK(contains(text.out, "missing  sm_80 gdn_verify_wy;key_dim=64;"));
 }
 
 TEST_CASE("kernels that results of the cache can choose are wanted", "[cpu]") {
@@ -96,34 +98,71 @@ TEST_CASE("the option --op chooses the operators", "[cpu]") {
   const Cli cli;
   const std::string manifest = cli.dir() + "/problems.json";
   std::ofstream(manifest) << R"([{"op": "gdn_decode", "arch": "sm_80"},
-                                 {"op": "gdn_prefill", "arch": "sm_80", "varlen": true}])";
+                                 {"op": "gdn_prefill", "arch": "sm_80", "varlen": true},
+                                 {"op": "gdn_verify", "arch": "sm_80", "varlen": true}])";
   for (const std::string& source :
        {"--hf-config " + kModel + " --arch sm_80", "--manifest " + manifest,
         std::string("--dtype f16 --arch sm_80")}) {
     INFO(source);
     const json decode = cli.prewarm("--dry-run --op gdn_decode " + source);
     const json prefill = cli.prewarm("--dry-run --op gdn_prefill " + source);
+    const json verify = cli.prewarm("--dry-run --op gdn_verify " + source);
     const json both = cli.prewarm("--dry-run --op gdn_prefill,gdn_decode " + source);
+    const json all = cli.prewarm("--dry-run --op gdn_verify,gdn_prefill,gdn_decode " + source);
     CHECK(names_of(decode) == std::set<std::string>{"gdn_decode"});
     CHECK(names_of(prefill) == std::set<std::string>{"gdn_prefill_chunks", "gdn_prefill_scan"});
-    CHECK(both["entries"] == cli.prewarm("--dry-run " + source)["entries"]);
+    CHECK(names_of(verify) == std::set<std::string>{"gdn_verify", "gdn_verify_wy"});
+    CHECK(all["entries"] == cli.prewarm("--dry-run " + source)["entries"]);
+    CHECK(all["problems"] == 3);
+    CHECK(all["requested"] == both["requested"].get<int>() + verify["requested"].get<int>());
     CHECK(both["problems"] == 2);
     CHECK(both["requested"] == decode["requested"].get<int>() + prefill["requested"].get<int>());
   }
 }
 
-TEST_CASE("a field of one operator changes nothing of the other", "[cpu]") {
+TEST_CASE("a field of one operator changes nothing of the others", "[cpu]") {
   const Cli cli;
   const std::string model = "--dry-run --arch sm_90a --hf-config " + kModel;
   const std::set<std::string> before = kernels_of(cli.prewarm(model));
   const json after = cli.prewarm(model + " --checkpoints after");
-  CHECK(names_of(after).size() == 3);
+  CHECK(names_of(after).size() == 5);
   for (const json& entry : after["entries"]) {
     const std::string canonical = entry["canonical"];
     const bool is_scan = entry["kernel"] == "gdn_prefill_scan";
     CHECK(before.contains("sm_90a " + canonical) != is_scan);
     CHECK(contains(canonical, "checkpoints=after;") == is_scan);
   }
+}
+
+// A model's config does not say how many tokens are drafted.
+TEST_CASE("the number of drafts is an option of a model's verification", "[cpu]") {
+  const Cli cli;
+  const std::string model = " --hf-config " + kModel;
+  const auto drafts = [&](int tokens) { return model + " --max-tokens " + std::to_string(tokens); };
+  const auto problem = [&](const std::string& options) {
+    return json::parse(cli.run("problems --op gdn_verify" + options).out);
+  };
+  json expected = problem(model);
+  CHECK(expected["max_tokens"] == 4);
+  expected["max_tokens"] = 8;
+  CHECK(problem(drafts(8)) == expected);
+  // Other operators have no such field.
+  CHECK(cli.run("problems --op gdn_decode" + drafts(8)).exit_code == 2);
+
+  const std::string dry = "--dry-run --arch sm_90a --op gdn_verify";
+  const std::set<std::string> usual = kernels_of(cli.prewarm(dry + model));
+  CHECK(kernels_of(cli.prewarm(dry + drafts(8))) == usual);  // as many rows of products
+  const json more = cli.prewarm(dry + drafts(9));
+  for (const json& entry : more["entries"]) {
+    const std::string canonical = entry["canonical"];
+    const bool is_wy = entry["kernel"] == "gdn_verify_wy";
+    CHECK(usual.contains("sm_90a " + canonical) != is_wy);
+    CHECK(contains(canonical, ";tokens=16;") == is_wy);
+  }
+  CHECK(names_of(more) == std::set<std::string>{"gdn_verify", "gdn_verify_wy"});
+  const Output bad = cli.run("prewarm " + dry + drafts(17));
+  CHECK(bad.exit_code == 2);
+  CHECK(contains(bad.err, "gdn_verify: max_tokens = 17; accepted: 1 to 16"));
 }
 
 TEST_CASE("what keeps every kernel from being made is said once, before the first", "[cpu]") {
@@ -168,7 +207,13 @@ TEST_CASE("prewarm fills the cache once", "[nvrtc]") {
   }
   const json first = cli.prewarm(arguments);
   CHECK(first["compiled"] == first["requested"]);
-  CHECK(first["requested"] <= 40);  // every shipped model: what an image build waits for
+  // Every shipped model: what an image build waits for.
+  const auto& entries = first["entries"];
+  const auto verifications = std::count_if(entries.begin(), entries.end(), [](const json& entry) {
+    return entry["kernel"].get<std::string>().starts_with("gdn_verify");
+  });
+  CHECK(static_cast<std::ptrdiff_t>(first["requested"]) - verifications <= 40);
+  CHECK(verifications <= 16);
   CHECK(first["failed"] == 0);
   CHECK(cli.entries().size() == first["requested"]);
   for (const json& entry : first["entries"]) {
@@ -187,6 +232,7 @@ TEST_CASE("prewarm fills the cache once", "[nvrtc]") {
   CHECK(contains(text.out, "0 compiled"));
   CHECK(contains(text.out, "sm_90a  gdn_decode"));
   CHECK(contains(text.out, "sm_90a  gdn_prefill_scan"));
+  CHECK(contains(text.out, "sm_90a  gdn_verify"));
   CHECK(contains(text.out, "Cache: " + cli.cache()));
   CHECK(contains(text.err, "hit gdn_decode sm_80"));
 }

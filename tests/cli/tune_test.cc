@@ -79,6 +79,11 @@ TEST_CASE("shapes that a problem cannot have are left out", "[cpu]") {
                                  "tokens=64;sequences=3", "tokens=64;sequences=3;max_seqlen=32",
                                  "tokens=64;sequences=16", "tokens=64;sequences=16;max_seqlen=32"});
   // Not the longest; the longest; nothing left for the others.
+  const ShapeGrid few{{"batch", {1, 8}}, {"tokens_each", {1, 4, 8, 16}}};
+  CHECK(texts(shapes_of(gdn::VerifyProblem{.max_tokens = 8}, few)) ==
+        std::vector<std::string>{"batch=1;tokens_each=1", "batch=1;tokens_each=4",
+                                 "batch=1;tokens_each=8", "batch=8;tokens_each=1",
+                                 "batch=8;tokens_each=4", "batch=8;tokens_each=8"});
   const ShapeGrid longest{{"tokens", {64}}, {"sequences", {4}}, {"max_seqlen", {16, 17, 62}}};
   CHECK(texts(shapes_of(prefill, longest)) ==
         std::vector<std::string>{"tokens=64;sequences=4", "tokens=64;sequences=4;max_seqlen=17"});
@@ -161,7 +166,7 @@ TEST_CASE("a dry run lists what a model needs", "[cpu]") {
     INFO(name);
     const json plan = dry_run(cli, std::string("--tp 1,2,4,8 --hf-config ") +
                                        CUBINERY_TEST_DIR "/data/models/" + name + "/config.json");
-    REQUIRE(plan["spaces"].size() == 2);
+    REQUIRE(plan["spaces"].size() == 3);
     const json& decode = plan["spaces"][0];
     CHECK(decode["op"] == "gdn_decode");
     CHECK(decode["problems"] == 4);
@@ -173,15 +178,22 @@ TEST_CASE("a dry run lists what a model needs", "[cpu]") {
     const json& prefill = plan["spaces"][1];
     CHECK(prefill["op"] == "gdn_prefill");
     CHECK(prefill["buckets"].size() == prefill_buckets(heads));
-    CHECK(plan["buckets"] == decode["buckets"].size() + prefill["buckets"].size());
-    CHECK(plan["measurements"] ==
-          decode["buckets"].size() * decode["configurations"].get<std::size_t>() +
-              prefill["buckets"].size() * prefill["configurations"].get<std::size_t>());
+    const json& verify = plan["spaces"][2];
+    CHECK(verify["op"] == "gdn_verify");
+    // Requests of 1, 2 and 4 tokens.
+    CHECK(verify["buckets"].size() == 3 * decode["buckets"].size());
+    std::size_t buckets = 0, measurements = 0;
+    for (const json& space : plan["spaces"]) {
+      buckets += space["buckets"].size();
+      measurements += space["buckets"].size() * space["configurations"].get<std::size_t>();
+    }
+    CHECK(plan["buckets"] == buckets);
+    CHECK(plan["measurements"] == measurements);
   }
   CHECK(!fs::exists(cli.cache()));
 }
 
-TEST_CASE("all models share two spaces", "[cpu]") {
+TEST_CASE("all models share a space of each operator", "[cpu]") {
   const Cli cli;
   std::string arguments = "--tp 1,2,4,8";
   std::size_t models = 0;
@@ -191,7 +203,7 @@ TEST_CASE("all models share two spaces", "[cpu]") {
     ++models;
   }
   const json plan = dry_run(cli, arguments);
-  REQUIRE(plan["spaces"].size() == 2);
+  REQUIRE(plan["spaces"].size() == 3);
   for (const json& space : plan["spaces"]) {
     CHECK(space["problems"] == 4 * models);
     std::set<std::string> buckets;
@@ -204,6 +216,28 @@ TEST_CASE("all models share two spaces", "[cpu]") {
   CHECK(contains(text.out, "gdn_decode: "));
   CHECK(contains(text.out, "states=256"));
   CHECK(contains(text.out, "nothing was measured"));
+}
+
+TEST_CASE("tuning a verification measures as many tokens as it has", "[cpu]") {
+  const Cli cli;
+  const auto plan = [&](const std::string& options) {
+    const json found =
+        dry_run(cli, "--op gdn_verify --batch 8 --hf-config " + kModel + " " + options);
+    REQUIRE(found["spaces"].size() == 1);
+    std::vector<std::string> buckets;
+    for (const json& bucket : found["spaces"][0]["buckets"]) buckets.push_back(bucket["bucket"]);
+    return buckets;
+  };
+  const auto of_tokens = [](std::initializer_list<int> tokens, int states) {
+    std::vector<std::string> buckets;
+    for (const int each : tokens) {
+      buckets.push_back("states=" + std::to_string(states) + ";tokens=" + std::to_string(each));
+    }
+    return buckets;
+  };
+  CHECK(plan("") == of_tokens({1, 2, 4}, 256));
+  CHECK(plan("--max-tokens 8") == of_tokens({1, 2, 4, 8}, 256));
+  CHECK(plan("--max-tokens 8 --tokens-each 3,8") == of_tokens({4, 8}, 256));
 }
 
 TEST_CASE("tune refuses what it cannot use", "[cpu]") {
@@ -221,7 +255,9 @@ TEST_CASE("tune refuses what it cannot use", "[cpu]") {
       {model + " --device -1", "--device"},
       {model + " --jobs 0", "1024"},
       {model + " --op gdn_decode --tokens 512", "--tokens 512: no problem is a gdn_prefill"},
-      {model + " --op gdn_prefill --batch 8", "--batch 8: no problem is a gdn_decode"},
+      {model + " --op gdn_prefill --batch 8",
+       "--batch 8: no problem is a gdn_decode or gdn_verify"},
+      {model + " --op gdn_decode --tokens-each 4", "--tokens-each 4: no problem is a gdn_verify"},
       {model + " --tokens 4 --sequences 8", "none of these shapes"},
       {model + " --key-dim 100", "accepted: multiples of 16"},
       {model + " --json /nowhere/summary.json", "cannot write /nowhere/summary.json"},

@@ -9,6 +9,8 @@
 
 #include "runtime/gdn/decode_portable.h"
 #include "runtime/gdn/prefill_whole.h"
+#include "runtime/gdn/verify_portable.h"
+#include "runtime/gdn/verify_wy.h"
 #include "runtime/operator/planner.h"
 #include "tests/catch.h"
 
@@ -55,6 +57,23 @@ inline std::optional<GdnDecodeKey> decode_key(const gdn::DecodeProblem& problem,
                                               const std::vector<TunedValue>& values) {
   const auto keys = gdn::decode_portable().keys_of(problem, values, sm_90());
   return keys ? std::optional(std::get<0>(*keys)) : std::nullopt;
+}
+
+// The two defaults of each path of verify; none of `wy` where it does not run.
+struct VerifyKeys {
+  std::vector<GdnVerifyKey> steps{};
+  std::vector<GdnVerifyWyKey> wy{};
+};
+inline VerifyKeys verify_keys(const gdn::VerifyProblem& problem) {
+  VerifyKeys found;
+  for (const auto& [key] : gdn::verify_portable().default_keys(problem, sm_90())) {
+    found.steps.push_back(key);
+  }
+  if (gdn::verify_wy().why_not(problem, sm_90())) return found;
+  for (const auto& [key] : gdn::verify_wy().default_keys(problem, sm_90())) {
+    found.wy.push_back(key);
+  }
+  return found;
 }
 
 // The defaults of prefill: one key of the first kernel with several of the second.

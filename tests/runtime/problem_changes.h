@@ -1,4 +1,4 @@
-// Changes to problems of either operator, and whether they reach the code.
+// Changes to problems of any operator, and whether they reach the code.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// The rules that decode and prefill problems have in common.
+// The rules that the problems of all operators have in common.
 #include "runtime/gdn/problem_check.h"
 
 #include <string>
@@ -6,6 +6,7 @@
 
 #include "runtime/gdn/decode_problem.h"
 #include "runtime/gdn/prefill_problem.h"
+#include "runtime/gdn/verify_problem.h"
 #include "tests/runtime/problem_refusal.h"
 
 namespace cubinery::gdn {
@@ -21,7 +22,8 @@ std::string op() {
   return std::string(Fields<Problem>::kName) + ": ";
 }
 
-TEMPLATE_TEST_CASE("HeadCountsMustDivideTheLargest", "[cpu]", DecodeProblem, PrefillProblem) {
+TEMPLATE_TEST_CASE("HeadCountsMustDivideTheLargest", "[cpu]", DecodeProblem, PrefillProblem,
+                   VerifyProblem) {
   using P = TestType;
   const std::string divisor =
       "; accepted: a divisor of 32, the largest of q_heads, k_heads and v_heads";
@@ -38,7 +40,7 @@ TEMPLATE_TEST_CASE("HeadCountsMustDivideTheLargest", "[cpu]", DecodeProblem, Pre
             "q_heads = 0; accepted: a divisor of 0, the largest of q_heads, k_heads and v_heads");
 }
 
-TEMPLATE_TEST_CASE("HeadCountsHaveALimit", "[cpu]", DecodeProblem, PrefillProblem) {
+TEMPLATE_TEST_CASE("HeadCountsHaveALimit", "[cpu]", DecodeProblem, PrefillProblem, VerifyProblem) {
   using P = TestType;
   CHECK(P{.heads = {.q = kMaxHeads, .k = kMaxHeads, .v = kMaxHeads}}.check().ok());
   for (const int heads : {kMaxHeads + 1, 2147483647}) {
@@ -49,12 +51,14 @@ TEMPLATE_TEST_CASE("HeadCountsHaveALimit", "[cpu]", DecodeProblem, PrefillProble
   }
 }
 
-TEMPLATE_TEST_CASE("AnUnevenSplitOfValueHeadsIsExplained", "[cpu]", DecodeProblem, PrefillProblem) {
+TEMPLATE_TEST_CASE("AnUnevenSplitOfValueHeadsIsExplained", "[cpu]", DecodeProblem, PrefillProblem,
+                   VerifyProblem) {
   CHECK(refusal<TestType>([](auto& p) { p.heads.v = 24; }) ==
         op<TestType>() + "v_heads = 24; accepted: a multiple of k_heads = 16");
 }
 
-TEMPLATE_TEST_CASE("HeadSizesAreMultiplesOfSixteen", "[cpu]", DecodeProblem, PrefillProblem) {
+TEMPLATE_TEST_CASE("HeadSizesAreMultiplesOfSixteen", "[cpu]", DecodeProblem, PrefillProblem,
+                   VerifyProblem) {
   using P = TestType;
   const std::string accepted = "; accepted: multiples of 16 from 16 to 256";
   for (const int dim : {-16, 0, 1, 8, 100, 272, 512}) {
@@ -64,7 +68,8 @@ TEMPLATE_TEST_CASE("HeadSizesAreMultiplesOfSixteen", "[cpu]", DecodeProblem, Pre
   }
 }
 
-TEMPLATE_TEST_CASE("TensorsAreFloatsAndIndicesIntegers", "[cpu]", DecodeProblem, PrefillProblem) {
+TEMPLATE_TEST_CASE("TensorsAreFloatsAndIndicesIntegers", "[cpu]", DecodeProblem, PrefillProblem,
+                   VerifyProblem) {
   using P = TestType;
   const auto refuses = [](const char* name, const std::function<void(P&)>& change) {
     CHECK(refusal<P>(change) == op<P>() + name + " = i32; accepted: f32, bf16, f16");
@@ -82,12 +87,13 @@ TEMPLATE_TEST_CASE("TensorsAreFloatsAndIndicesIntegers", "[cpu]", DecodeProblem,
         op<P>() + "index_dtype = ?9; accepted: i32, i64");
 }
 
-TEMPLATE_TEST_CASE("PaddingNeedsAPool", "[cpu]", DecodeProblem, PrefillProblem) {
+TEMPLATE_TEST_CASE("PaddingNeedsAPool", "[cpu]", DecodeProblem, PrefillProblem, VerifyProblem) {
   CHECK(refusal<TestType>([](auto& p) { p.states.padding = Padding::kScratch; }) ==
         op<TestType>() + "padding = scratch; accepted: none (padding needs state_location = pool)");
 }
 
-TEMPLATE_TEST_CASE("AnUnknownArchitectureHasNoKernels", "[cpu]", DecodeProblem, PrefillProblem) {
+TEMPLATE_TEST_CASE("AnUnknownArchitectureHasNoKernels", "[cpu]", DecodeProblem, PrefillProblem,
+                   VerifyProblem) {
   const Result<std::vector<KernelSpec>> kernels = TestType{}.kernels("sm_90");
   REQUIRE_FALSE(kernels);
   CHECK(kernels.error().code() == Code::kInvalidArgument);
@@ -95,7 +101,8 @@ TEMPLATE_TEST_CASE("AnUnknownArchitectureHasNoKernels", "[cpu]", DecodeProblem, 
                                               "arch = sm_90; accepted: sm_80, sm_86, "));
 }
 
-TEMPLATE_TEST_CASE("OtherJsonIsRefusedAsAnArgument", "[cpu]", DecodeProblem, PrefillProblem) {
+TEMPLATE_TEST_CASE("OtherJsonIsRefusedAsAnArgument", "[cpu]", DecodeProblem, PrefillProblem,
+                   VerifyProblem) {
   for (const auto& [json, message] :
        {std::pair{"[]", "not a JSON object: []"},
         std::pair{R"({"state_layout":"vkv"})", "field state_layout = vkv; accepted: kv, vk"},

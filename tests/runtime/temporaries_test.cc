@@ -24,6 +24,9 @@ static_assert(std::is_same_v<decltype(std::declval<gdn::Decode>().problem()), gd
 static_assert(std::is_same_v<decltype(std::declval<gdn::Decode>().kernel(1)), Kernel>);
 static_assert(
     std::is_same_v<decltype(std::declval<gdn::Prefill>().problem()), gdn::PrefillProblem>);
+static_assert(std::is_same_v<decltype(std::declval<gdn::Verify>().problem()), gdn::VerifyProblem>);
+static_assert(
+    std::is_same_v<decltype(std::declval<gdn::Verify>().kernel(gdn::VerifySize{})), Kernel>);
 
 TEST_CASE("ALoopOverATemporaryResultIsSafe", "[cpu]") {
   std::string names;

@@ -12,6 +12,8 @@
 #include "gdn_decode/fields.h"
 #include "gdn_prefill_chunks/fields.h"
 #include "gdn_prefill_scan/fields.h"
+#include "gdn_verify/fields.h"
+#include "gdn_verify_wy/fields.h"
 #include "runtime/gdn/prefill_split.h"
 #include "runtime/gdn/prefill_whole.h"
 #include "runtime/jit/on_threads.h"
@@ -29,6 +31,8 @@ using gdn::PadIndex;
 using gdn::PrefillProblem;
 using gdn::StateLayout;
 using gdn::StateLocation;
+using gdn::StoredStates;
+using gdn::VerifyProblem;
 
 constexpr std::size_t kThreads = 2;
 
@@ -143,6 +147,75 @@ std::vector<DecodeProblem> decode_head_sizes() {
           std::pair{240, 240}}) {
       problems.push_back(
           {.key_dim = key_dim, .value_dim = value_dim, .states = {.layout = layout}});
+    }
+  }
+  return problems;
+}
+
+// As engines serve Qwen3-Next and Qwen3.5 with three drafts, and with more than seven.
+std::vector<VerifyProblem> served_verifications() {
+  VerifyProblem problem{.inputs = {.gate_dtype = DType::kBF16,
+                                   .beta_dtype = DType::kBF16,
+                                   .dt_bias_dtype = DType::kBF16,
+                                   .gate_mode = GateMode::kComputed,
+                                   .beta_mode = BetaMode::kLogit,
+                                   .use_qk_l2norm = true},
+                        .states = {.location = StateLocation::kPool, .padding = Padding::kSkip},
+                        .varlen = true,
+                        .stored_states = StoredStates::kEvery,
+                        .from_accepted = true};
+  VerifyProblem more = problem;
+  more.max_tokens = 16;
+  more.states.dtype = DType::kBF16;
+  return {problem, more};
+}
+
+// Each option that decode has not, with the layouts and dtypes of states that the others leave.
+std::vector<VerifyProblem> verify_options() {
+  constexpr StateLocation kPool = StateLocation::kPool;
+  constexpr StoredStates kEvery = StoredStates::kEvery;
+  constexpr StateLayout kKV = StateLayout::kKV;
+  return {{},
+          {.dtype = DType::kF32, .output_dtype = DType::kF32, .stored_states = kEvery},
+          {.dtype = DType::kF16,
+           .output_dtype = DType::kF16,
+           .states = {.dtype = DType::kF16},
+           .max_tokens = 16,
+           .stored_states = kEvery},
+          {.states = {.layout = kKV}, .max_tokens = 16},
+          {.states = {.dtype = DType::kBF16, .layout = kKV}, .stored_states = kEvery},
+          {.states = {.dtype = DType::kBF16}, .round_each_token = true},
+          {.states = {.store = false}, .max_tokens = 16},
+          {.states = {.has_initial = false}, .stored_states = kEvery},
+          {.states = {.has_initial = false, .store = false}},
+          {.varlen = true, .cu_seqlens_dtype = DType::kI64},
+          {.from_accepted = true, .accepted_dtype = DType::kI64},
+          {.states = {.location = kPool, .padding = Padding::kScratch},
+           .stored_states = kEvery,
+           .from_accepted = true},
+          {.states = {.index_dtype = DType::kI64,
+                      .layout = kKV,
+                      .location = kPool,
+                      .padding = Padding::kZero,
+                      .pad_index = PadIndex::kZero},
+           .max_tokens = 16,
+           .varlen = true,
+           .stored_states = kEvery,
+           .from_accepted = true},
+          {.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne}},
+          {.inputs = {.gate_mode = GateMode::kAlpha, .beta_mode = BetaMode::kLogit}}};
+}
+
+// Extreme and odd head sizes.
+std::vector<VerifyProblem> verify_head_sizes() {
+  std::vector<VerifyProblem> problems;
+  for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
+    for (const auto& [key_dim, value_dim] :
+         {std::pair{16, 16}, std::pair{48, 96}, std::pair{240, 240}, std::pair{256, 256}}) {
+      problems.push_back({.key_dim = key_dim,
+                          .value_dim = value_dim,
+                          .states = {.dtype = DType::kBF16, .layout = layout},
+                          .stored_states = StoredStates::kEvery});
     }
   }
   return problems;
@@ -313,6 +386,35 @@ TEST_CASE("EveryPrefillChunksCandidateCompiles", "[nvrtc]") {
                                                                   .beta_mode = BetaMode::kLogit,
                                                                   .use_qk_l2norm = true},
                                                        .varlen = true}));
+}
+
+TEST_CASE("ServedVerificationsCompileForEveryFamily", "[nvrtc]") {
+  for (const std::string arch : kFamilies) {
+    check_all(arch, kernels_of(served_verifications(), arch));
+  }
+}
+
+TEST_CASE("EveryVerifyOptionCompiles", "[nvrtc]") {
+  check_all("sm_90a", kernels_of(verify_options(), "sm_90a"));
+}
+
+TEST_CASE("VerifyHeadSizesCompile", "[nvrtc]") {
+  check_all("sm_120a", kernels_of(verify_head_sizes(), "sm_120a"));
+}
+
+TEST_CASE("EveryVerifyCandidateForVkStatesCompiles", "[nvrtc]") {
+  check_all("sm_90a", candidates_of(GdnVerifyKey{.states = {.dtype = DType::kBF16}}));
+}
+
+TEST_CASE("EveryVerifyCandidateForKvStatesCompiles", "[nvrtc]") {
+  check_all("sm_90a", candidates_of(GdnVerifyKey{.states = {.layout = StateLayout::kKV}}));
+}
+
+TEST_CASE("EveryVerifyWyCandidateCompiles", "[nvrtc]") {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    check_all("sm_80", candidates_of(GdnVerifyWyKey{.states = {.dtype = dtype},
+                                                    .stored_states = StoredStates::kEvery}));
+  }
 }
 
 TEST_CASE("EveryPrefillScanCandidateCompiles", "[nvrtc]") {

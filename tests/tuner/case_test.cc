@@ -332,6 +332,50 @@ TEST_CASE("GdnCase.DecodeOfRank4HasOneToken", "[cpu]") {
   CHECK(step.gates.A_log.rank == 0);
 }
 
+TEST_CASE("GdnCase.AVerificationIsAPrefillWithAStateAfterEachToken", "[cpu]") {
+  gdn::VerifyProblem problem{.key_dim = 32, .value_dim = 32, .max_tokens = 5};
+  problem.stored_states = gdn::StoredStates::kEvery;
+  const TokenSteps steps{.most = problem.max_tokens};
+  const PrefillProblem same = as_prefill(problem);
+  CHECK(same.checkpoint_every == 1);
+  CHECK_FALSE(same.states.store);
+  const GdnCase data = check_case(small_problem(same), {}, 0, steps);
+  GdnMemory memory = data.memory();
+  const gdn::VerifyArgs args = as_verify(problem, data.args(addresses(&memory)));
+  CHECK(args.q.rank == 4);
+  const std::int64_t requests = args.q.shape[0];
+  CHECK(args.q.shape[1] == 5);
+  REQUIRE(args.states.out.rank == 5);
+  CHECK(args.states.out.shape[0] == requests);
+  CHECK(args.states.out.shape[1] == 5);
+  CHECK(args.states.out.strides[0] == 5 * args.states.out.strides[1]);
+  const GdnVerdict verdict = data.check(play(data));
+  CHECK(verdict.errors.o.ok());
+  CHECK(verdict.fault == "");
+}
+
+TEST_CASE("GdnCase.AVerificationOfTheLastStateIsAPrefill", "[cpu]") {
+  for (const bool varlen : {false, true}) {
+    gdn::VerifyProblem problem{.key_dim = 32, .value_dim = 32, .max_tokens = 4, .varlen = varlen};
+    problem.states = {.location = StateLocation::kPool, .padding = Padding::kSkip};
+    const TokenSteps steps{.most = problem.max_tokens};
+    const GdnCase data = check_case(small_problem(as_prefill(problem)), {}, 0, steps);
+    // Packed requests differ in length.
+    const std::vector<std::int64_t> lengths = check_lengths(as_prefill(problem), 0, steps);
+    CHECK(lengths.front() == 4);
+    CHECK(lengths.back() == (varlen ? 1 : 4));
+    GdnMemory memory = data.memory();
+    const gdn::VerifyArgs args = as_verify(problem, data.args(addresses(&memory)));
+    CHECK(args.cu_seqlens.present() == varlen);
+    CHECK(args.states.indices.shape[0] == static_cast<std::int64_t>(lengths.size()));
+    CHECK_FALSE(args.accepted.present());
+    const GdnVerdict verdict = data.check(play(data));
+    CHECK(verdict.errors.o.ok());
+    CHECK(verdict.errors.state.ok());
+    CHECK(verdict.fault == "");
+  }
+}
+
 TEST_CASE("GdnCase.EveryPlacement", "[cpu]") {
   for (const Placement placement :
        {Placement::kContiguous, Placement::kPackedRows, Placement::kTransposedHeads,

@@ -217,6 +217,26 @@ TEST_CASE("DecodeShapes", "[cpu]") {
   }
 }
 
+TEST_CASE("VerifyShapes", "[cpu]") {
+  const gdn::VerifyProblem problem{.max_tokens = 8};
+  const auto same = gdn_shape(problem, {{"batch", 3}, {"tokens_each", 5}});
+  REQUIRE(same);
+  CHECK(same->lengths == std::vector<std::int64_t>(3, 5));
+  const auto rank = gdn_shape(problem, {{"batch", 3}, {"tokens_each", 8}, {"v_heads", 64}});
+  REQUIRE(rank);
+  CHECK(rank->problem.heads.count() == 64);
+  CHECK(gdn_features(problem, {{"batch", 3}, {"tokens_each", 5}}) ==
+        Shape{{"states", 96}, {"tokens", 5}});
+  for (const Shape& shape :
+       {Shape{}, Shape{{"batch", 8}}, Shape{{"tokens_each", 4}},
+        Shape{{"batch", 0}, {"tokens_each", 4}}, Shape{{"batch", 8}, {"tokens_each", 9}},
+        Shape{{"batch", 8}, {"tokens", 4}}, Shape{{"batch", 1 << 23}, {"tokens_each", 4}}}) {
+    const auto refused = gdn_shape(problem, shape);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code() == Code::kInvalidArgument);
+  }
+}
+
 TEST_CASE("PrefillShapes", "[cpu]") {
   PrefillProblem problem;
   problem.varlen = true;
@@ -290,6 +310,12 @@ TEST_CASE("TunablesWithoutADevice", "[cpu]") {
   CHECK(decode->default_configuration({{"batch", 8}}) < decode->space().configurations.size());
   CHECK(decode->workload({{"batch", 8}}).error().code() == Code::kUnsupported);
   CHECK(decode->workload({{"tokens", 8}}).error().code() == Code::kInvalidArgument);
+  const auto verify = make_tunable(context, gdn::VerifyProblem{}).value();
+  const Shape drafts{{"batch", 8}, {"tokens_each", 4}};
+  CHECK(verify->features(drafts) == Shape{{"states", 256}, {"tokens", 4}});
+  CHECK(verify->default_configuration(drafts) < verify->space().configurations.size());
+  CHECK(verify->workload(drafts).error().code() == Code::kUnsupported);
+  CHECK(verify->check(0).error().code() == Code::kUnsupported);
   PrefillProblem problem;
   problem.varlen = true;
   const auto prefill = make_tunable(context, problem).value();

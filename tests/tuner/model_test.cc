@@ -9,6 +9,7 @@
 #include "gdn_decode/fields.h"
 #include "runtime/gdn/decode_cost.h"
 #include "runtime/gdn/prefill_cost.h"
+#include "runtime/gdn/verify_cost.h"
 #include "tests/cache/temp_dir.h"
 #include "tests/catch.h"
 #include "tests/runtime/portable_keys.h"
@@ -160,6 +161,35 @@ TEST_CASE("MoreStatesTakeLonger", "[cpu]") {
         }
         CHECK(std::isfinite(last));
       }
+    }
+  }
+}
+
+TEST_CASE("MoreStatesAndTokensTakeLongerToVerify", "[cpu]") {
+  const gdn::VerifyProblem last{.max_tokens = 16};
+  const gdn::VerifyProblem every{.states = {.dtype = DType::kBF16},
+                                 .max_tokens = 16,
+                                 .stored_states = gdn::StoredStates::kEvery};
+  for (const Target& gpu : all_rates()) {
+    for (const gdn::VerifyProblem& problem : {last, every}) {
+      const auto check = [&](const auto& key) {
+        INFO(canonical(key) << " on " << gpu.sm_count << " SMs");
+        double before = 0;
+        for (std::int64_t states = 1; states <= 1 << 20; states *= 4) {
+          double us = gdn::verify_us(key, states, 1, gpu);
+          if (!(us >= before)) FAIL_CHECK(states << " states: " << us << " after " << before);
+          before = us;
+          for (std::int64_t tokens = 2; tokens <= 16; tokens *= 2) {
+            const double more = gdn::verify_us(key, states, tokens, gpu);
+            if (!(more >= us)) FAIL_CHECK(tokens << " tokens: " << more << " after " << us);
+            us = more;
+          }
+          CHECK(std::isfinite(us));
+        }
+      };
+      const test::VerifyKeys keys = test::verify_keys(problem);
+      for (const GdnVerifyKey& key : keys.steps) check(key);
+      for (const GdnVerifyWyKey& key : keys.wy) check(key);
     }
   }
 }

@@ -1,5 +1,6 @@
 // Plans: which kernels operators launch, on made-up results.
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -8,6 +9,8 @@
 #include "gdn_decode/fields.h"
 #include "gdn_prefill_chunks/fields.h"
 #include "gdn_prefill_scan/fields.h"
+#include "gdn_verify/fields.h"
+#include "gdn_verify_wy/fields.h"
 #include "tests/catch.h"
 #include "tests/runtime/made_up_results.h"
 #include "tests/runtime/portable_keys.h"
@@ -141,16 +144,44 @@ TEST_CASE("DecodeSpacesHoldTheirDefaults", "[cpu]") {
   }
 }
 
+TEST_CASE("VerifySpacesHoldBothPaths", "[cpu]") {
+  const auto counts = [](const VerifyProblem& problem) {
+    const TuningSpace space = planner_of(problem).space();
+    CHECK(space.op == "gdn_verify");
+    const test::VerifyKeys keys = test::verify_keys(problem);
+    for (const GdnVerifyKey& one : keys.steps) {
+      CHECK(index_of(space, verify_portable().values_of({one})) < space.configurations.size());
+    }
+    for (const GdnVerifyWyKey& one : keys.wy) {
+      CHECK(index_of(space, verify_wy().values_of({one})) < space.configurations.size());
+    }
+    std::map<std::string, int> of_kernel;
+    for (const Configuration& configuration : space.configurations) {
+      REQUIRE(configuration.kernels.size() == 1);
+      ++of_kernel[std::string(configuration.kernels.front().kernel)];
+    }
+    return of_kernel;
+  };
+  const auto both = counts({});
+  CHECK(both.at("gdn_verify") > 10);
+  CHECK(both.at("gdn_verify_wy") == 4);  // the warps of a block; rows follow from max_tokens
+  CHECK(counts({.max_tokens = 16}) == both);
+  CHECK(counts({.dtype = DType::kF32}).size() == 1);
+}
+
 TEST_CASE("SpacesDoNotDependOnHeadCounts", "[cpu]") {
   CHECK(planner_of(DecodeProblem{}).space().problem ==
         planner_of(DecodeProblem{.heads = {.q = 2, .k = 2, .v = 4}}).space().problem);
   CHECK(planner_of(PrefillProblem{}).space().problem ==
         planner_of(PrefillProblem{.heads = {.v = 64}}).space().problem);
+  CHECK(planner_of(VerifyProblem{}).space().problem ==
+        planner_of(VerifyProblem{.heads = {.v = 64}}).space().problem);
 }
 
 TEST_CASE("OutlinesAreFieldsOfTheProblem", "[cpu]") {
   for (const TuningSpace& space :
-       {planner_of(DecodeProblem{}).space(), planner_of(PrefillProblem{}).space()}) {
+       {planner_of(DecodeProblem{}).space(), planner_of(PrefillProblem{}).space(),
+        planner_of(VerifyProblem{}).space()}) {
     const std::string fixed = ";" + space.problem;
     for (const std::string& name : space.outline) {
       INFO(name);
@@ -449,6 +480,32 @@ TEST_CASE("KernelsAreEnoughForEveryGpuOfTheArchitecture", "[cpu]") {
   CHECK(kernels(decode, "sm_90a", decoded, "t2").size() == plain);
   CHECK(kernels(decode, "sm_100a", decoded, "t1").size() == plain);
   CHECK(decode_kernels.size() == plain + 3);
+}
+
+TEST_CASE("VerifyKernelsAreEnoughForEveryGpuOfTheArchitecture", "[cpu]") {
+  const VerifyProblem problem{.max_tokens = 8, .batch_invariant = GENERATE(false, true)};
+  const auto values_of = [](GdnVerifyWyKey key, int warps) {
+    key.warps = warps;
+    return verify_wy().values_of({key});
+  };
+  const GdnVerifyWyKey key = test::verify_keys(problem).wy.front();
+  const auto result = [&](std::int64_t requests, int warps) {
+    return made_up(problem, VerifySize{.requests = requests, .tokens = 4 * requests},
+                   values_of(key, warps), fake_gpu());
+  };
+  const std::vector<TuningResult> results = {result(1, 8), result(64, 2)};
+  const auto enough = canonicals(kernels_for(problem, "sm_90a", {results, {{"wy", "t1"}}}).value());
+  for (const int sms : {1, 20, 132, 200}) {
+    const GpuIdentity gpu = fake_gpu(sms);
+    const Target target = target_of(kArch, gpu);
+    const auto planner = planner_of(problem, target);
+    Question question = planner.question();
+    question.gpu = gpu;
+    question.toolchain = {.nvrtc = "13.0.88", .templates = {{"wy", "t1"}}};
+    const Answers answers(std::move(question), results);
+    check_enough(enough, problem, planner.plan(&answers), target);
+    check_enough(enough, problem, planner.plan(nullptr), target);
+  }
 }
 
 TEST_CASE("DefaultKernelsAreTheSameOnEveryGpu", "[cpu]") {

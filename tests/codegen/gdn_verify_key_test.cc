@@ -1,0 +1,207 @@
+// The views of GdnVerifyKey and GdnVerifyWyKey.
+#include <string>
+
+#include "gdn_verify/fields.h"
+#include "gdn_verify_wy/fields.h"
+#include "tests/catch.h"
+#include "tests/codegen/key_checks.h"
+
+namespace cubinery {
+namespace {
+
+using gdn::BetaMode;
+using gdn::GateMode;
+using gdn::Padding;
+using gdn::PadIndex;
+using gdn::StateLayout;
+using gdn::StateLocation;
+using gdn::StoredStates;
+using test::broken_rule;
+using test::count_candidates;
+using Steps = GdnVerifyKey;
+using Wy = GdnVerifyWyKey;
+
+// Persistent: a part of kernel identities.
+TEST_CASE("VerifyKeysPrintTheirFields", "[cpu]") {
+  const std::string problem =
+      "key_dim=128;value_dim=128;dtype=bf16;output_dtype=bf16;gate_dtype=f32;beta_dtype=f32;"
+      "a_log_dtype=f32;dt_bias_dtype=f32;state_dtype=f32;index_dtype=i32;cu_seqlens_dtype=i32;"
+      "varlen=false;state_layout=vk;state_location=dense;padding=none;pad_index=negative;"
+      "gate_mode=log;beta_mode=given;use_qk_l2norm=false;has_initial_state=true;store_state=true;"
+      "stored_states=last;from_accepted=false;accepted_dtype=i32;";
+  CHECK(canonical(Steps{}) == "gdn_verify;" + problem +
+                                  "round_each_token=false;warp_v=16;k_lanes=8;vec_bytes=16;"
+                                  "warps=4");
+  CHECK(canonical(Wy{}) == "gdn_verify_wy;" + problem + "tokens=8;warps=4");
+}
+
+// Of the fields of a problem that both kernels are compiled for.
+template <class Key>
+void check_problem_members() {
+  CHECK_MEMBER(Key, key_dim, 64);
+  CHECK_MEMBER(Key, value_dim, 64);
+  CHECK_MEMBER(Key, dtype, DType::kF16);
+  CHECK_MEMBER(Key, output_dtype, DType::kF16);
+  CHECK_PART_MEMBER(Key, "gate_dtype", inputs.gate_dtype, DType::kF16);
+  CHECK_PART_MEMBER(Key, "beta_dtype", inputs.beta_dtype, DType::kF16);
+  CHECK_PART_MEMBER(Key, "a_log_dtype", inputs.a_log_dtype, DType::kF16);
+  CHECK_PART_MEMBER(Key, "dt_bias_dtype", inputs.dt_bias_dtype, DType::kF16);
+  CHECK_PART_MEMBER(Key, "state_dtype", states.dtype, DType::kF16);
+  CHECK_PART_MEMBER(Key, "index_dtype", states.index_dtype, DType::kI64);
+  CHECK_MEMBER(Key, cu_seqlens_dtype, DType::kI64);
+  CHECK_MEMBER(Key, varlen, true);
+  CHECK_PART_MEMBER(Key, "state_layout", states.layout, StateLayout::kKV);
+  CHECK_PART_MEMBER(Key, "state_location", states.location, StateLocation::kPool);
+  CHECK_PART_MEMBER(Key, "padding", states.padding, Padding::kSkip);
+  CHECK_PART_MEMBER(Key, "pad_index", states.pad_index, PadIndex::kZero);
+  CHECK_PART_MEMBER(Key, "gate_mode", inputs.gate_mode, GateMode::kAlpha);
+  CHECK_PART_MEMBER(Key, "beta_mode", inputs.beta_mode, BetaMode::kLogit);
+  CHECK_PART_MEMBER(Key, "use_qk_l2norm", inputs.use_qk_l2norm, true);
+  CHECK_PART_MEMBER(Key, "has_initial_state", states.has_initial, false);
+  CHECK_PART_MEMBER(Key, "store_state", states.store, false);
+  CHECK_MEMBER(Key, stored_states, StoredStates::kEvery);
+  CHECK_MEMBER(Key, from_accepted, true);
+  CHECK_MEMBER(Key, accepted_dtype, DType::kI64);
+}
+
+TEST_CASE("VerifyFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
+  check_problem_members<Steps>();
+  CHECK_MEMBER(Steps, round_each_token, true);
+  CHECK_MEMBER(Steps, warp_v, 8);
+  CHECK_MEMBER(Steps, k_lanes, 16);
+  CHECK_MEMBER(Steps, vec_bytes, 8);
+  CHECK_MEMBER(Steps, warps, 2);
+  check_problem_members<Wy>();
+  CHECK_MEMBER(Wy, tokens, 16);
+  CHECK_MEMBER(Wy, warps, 2);
+}
+
+template <class Key>
+Key key_of(StateLayout layout, DType state_dtype) {
+  return {.states = {.dtype = state_dtype, .layout = layout}};
+}
+
+TEST_CASE("VerifyCandidatesOfTheUsualProblemsAreThisMany", "[cpu]") {
+  CHECK(count_candidates(key_of<Steps>(StateLayout::kVK, DType::kF32)) == 96);
+  CHECK(count_candidates(key_of<Steps>(StateLayout::kVK, DType::kBF16)) == 96);
+  CHECK(count_candidates(key_of<Steps>(StateLayout::kKV, DType::kF32)) == 68);
+  CHECK(count_candidates(key_of<Steps>(StateLayout::kKV, DType::kBF16)) == 40);
+  for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
+    CHECK(count_candidates(key_of<Wy>(layout, DType::kF32)) == 8);
+    CHECK(count_candidates(key_of<Wy>(layout, DType::kBF16)) == 8);
+  }
+}
+
+TEST_CASE("EveryHeadSizeHasVerifyCandidates", "[cpu]") {
+  for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (int key_dim = 16; key_dim <= 256; key_dim += 16) {
+        for (int value_dim = 16; value_dim <= 256; value_dim += 16) {
+          Steps key = key_of<Steps>(layout, dtype);
+          key.key_dim = key_dim;
+          key.value_dim = value_dim;
+          int count = 0;
+          for_each_candidate(key, [&](const Steps&) { ++count; });
+          if (count == 0) FAIL_CHECK(canonical(key));
+        }
+      }
+    }
+  }
+}
+
+// Calls f(broken) for each kernel: broken(change) is the rule that its default key breaks then.
+template <class Function>
+void for_each_kernel(const Function& f) {
+  f([](const auto& change) { return broken_rule<Steps>([&](Steps& key) { change(key); }); });
+  f([](const auto& change) { return broken_rule<Wy>([&](Wy& key) { change(key); }); });
+}
+
+TEST_CASE("EachRuleOfAVerificationIsNamed", "[cpu]") {
+  for_each_kernel([](const auto& broken) {
+    const std::string dims = " must be a multiple of 16 from 16 to 256";
+    for (const int dim : {-16, 0, 8, 24, 120, 272}) {
+      CHECK(broken([&](auto& key) { key.key_dim = dim; }) == "key_dim" + dims);
+      CHECK(broken([&](auto& key) { key.value_dim = dim; }) == "value_dim" + dims);
+    }
+    const std::string floats = " must be f32, bf16 or f16";
+    CHECK(broken([](auto& key) { key.output_dtype = DType::kI32; }) == "output_dtype" + floats);
+    CHECK(broken([](auto& key) { key.inputs.gate_dtype = DType::kI32; }) == "gate_dtype" + floats);
+    CHECK(broken([](auto& key) { key.inputs.beta_dtype = DType::kI64; }) == "beta_dtype" + floats);
+    CHECK(broken([](auto& key) { key.states.dtype = DType::kI32; }) == "state_dtype" + floats);
+    const std::string integers = " must be i32 or i64";
+    CHECK(broken([](auto& key) { key.states.index_dtype = DType::kF32; }) ==
+          "index_dtype" + integers);
+    CHECK(broken([](auto& key) { key.cu_seqlens_dtype = DType::kF32; }) ==
+          "cu_seqlens_dtype" + integers);
+    CHECK(broken([](auto& key) { key.accepted_dtype = DType::kF16; }) ==
+          "accepted_dtype" + integers);
+    CHECK(broken([](auto& key) { key.states.padding = Padding::kSkip; }) ==
+          "padding needs state_location = pool");
+    CHECK(broken([](auto& key) {
+            key.states.has_initial = false;
+            key.from_accepted = true;
+          }) == "from_accepted needs has_initial_state");
+    for (const int warps : {-1, 0, 17}) {
+      CHECK(broken([&](auto& key) { key.warps = warps; }) == "warps must be from 1 to 16");
+    }
+  });
+}
+
+TEST_CASE("EachRuleOfTheStepsIsNamed", "[cpu]") {
+  const auto kv = [](int warp_v, int k_lanes, int vec_bytes) {
+    return broken_rule<Steps>([=](Steps& key) {
+      key.states.layout = StateLayout::kKV;
+      key.warp_v = warp_v;
+      key.k_lanes = k_lanes;
+      key.vec_bytes = vec_bytes;
+    });
+  };
+  CHECK(broken_rule<Steps>([](Steps& key) { key.dtype = DType::kI32; }) ==
+        "dtype must be f32, bf16 or f16");
+  for (const int lanes : {-8, 0, 3, 64}) {
+    CHECK(broken_rule<Steps>([&](Steps& key) { key.k_lanes = lanes; }) ==
+          "k_lanes must be 1, 2, 4, 8, 16 or 32");
+  }
+  for (const int bytes : {-4, 0, 2, 12, 32}) {
+    CHECK(broken_rule<Steps>([&](Steps& key) { key.vec_bytes = bytes; }) ==
+          "vec_bytes must be 4, 8 or 16");
+  }
+  for (const int columns : {-16, 0, 12, 256}) {
+    CHECK(broken_rule<Steps>([&](Steps& key) { key.warp_v = columns; }) ==
+          "warp_v must divide value_dim");
+  }
+  CHECK(broken_rule<Steps>([](Steps& key) { key.key_dim = 48; }) ==
+        "k_lanes * vec_bytes must divide a row of key_dim");
+  CHECK(broken_rule<Steps>([](Steps& key) { key.warp_v = 2; }) ==
+        "warp_v must be a multiple of 32 / k_lanes");
+  CHECK(broken_rule<Steps>([](Steps& key) {
+          key.states.layout = StateLayout::kKV;
+          key.key_dim = 16;
+          key.k_lanes = 32;
+          key.vec_bytes = 4;
+        }) == "k_lanes must divide key_dim");
+  CHECK(kv(16, 8, 16) == "none");
+  CHECK(kv(8, 8, 16) == "warp_v must be a multiple of a row of (32 / k_lanes) * vec_bytes");
+  CHECK(kv(64, 8, 16) == "a thread's part of the state, k and q passes 192 registers");
+}
+
+TEST_CASE("EachRuleOfTheWyFormIsNamed", "[cpu]") {
+  for (const DType dtype : {DType::kF32, DType::kI32}) {
+    CHECK(broken_rule<Wy>([&](Wy& key) { key.dtype = dtype; }) == "dtype must be bf16 or f16");
+  }
+  for (const int tokens : {-8, 0, 4, 12, 32}) {
+    CHECK(broken_rule<Wy>([&](Wy& key) { key.tokens = tokens; }) == "tokens must be 8 or 16");
+  }
+  const auto long_keys = [](DType state_dtype, int tokens) {
+    return broken_rule<Wy>([=](Wy& key) {
+      key.key_dim = 256;
+      key.states.dtype = state_dtype;
+      key.tokens = tokens;
+    });
+  };
+  CHECK(long_keys(DType::kBF16, 8) == "none");
+  CHECK(long_keys(DType::kF32, 8) == "a thread's part of the state, k and q passes 128 registers");
+}
+
+}  // namespace
+}  // namespace cubinery

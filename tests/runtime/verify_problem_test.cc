@@ -1,0 +1,262 @@
+// From a verify problem to its kernels.
+#include "runtime/gdn/verify_problem.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "codegen/arch.h"
+#include "gdn_verify/fields.h"
+#include "gdn_verify_wy/fields.h"
+#include "runtime/operator/planner.h"
+#include "tests/catch.h"
+#include "tests/runtime/portable_keys.h"
+#include "tests/runtime/problem_changes.h"
+#include "tests/runtime/problem_refusal.h"
+
+namespace cubinery::gdn {
+namespace {
+
+using test::Change;
+using test::changed;
+using test::compiled_in_changes;
+using test::decode_keys;
+using test::refusal;
+using test::verify_keys;
+using test::VerifyKeys;
+
+// The kernels that do without results, all of both paths.
+std::vector<std::string> texts_of(const VerifyProblem& problem) {
+  const VerifyKeys keys = verify_keys(problem);
+  std::vector<std::string> texts;
+  for (const GdnVerifyKey& key : keys.steps) texts.push_back(canonical(key));
+  for (const GdnVerifyWyKey& key : keys.wy) texts.push_back(canonical(key));
+  return texts;
+}
+std::string text_of(const VerifyProblem& problem) { return texts_of(problem).front(); }
+
+TEST_CASE("ARequestHasAFewTokens", "[cpu]") {
+  for (const int tokens : {-1, 0, 17, 1000}) {
+    CHECK(refusal<VerifyProblem>([&](auto& p) { p.max_tokens = tokens; }) ==
+          "gdn_verify: max_tokens = " + std::to_string(tokens) + "; accepted: 1 to 16");
+  }
+  for (const int tokens : {1, 8, 16}) CHECK(VerifyProblem{.max_tokens = tokens}.check().ok());
+}
+
+TEST_CASE("BoundsAndCountsAreIntegers", "[cpu]") {
+  CHECK(refusal<VerifyProblem>([](auto& p) { p.cu_seqlens_dtype = DType::kF32; }) ==
+        "gdn_verify: cu_seqlens_dtype = f32; accepted: i32, i64");
+  CHECK(refusal<VerifyProblem>([](auto& p) { p.accepted_dtype = DType::kBF16; }) ==
+        "gdn_verify: accepted_dtype = bf16; accepted: i32, i64");
+}
+
+TEST_CASE("AcceptedTokensChooseAmongStates", "[cpu]") {
+  CHECK(refusal<VerifyProblem>([](auto& p) {
+          p.from_accepted = true;
+          p.states.has_initial = false;
+        }) ==
+        "gdn_verify: from_accepted = true; accepted: false (true needs has_initial_state = true)");
+  CHECK(VerifyProblem{.states = {.store = false}, .from_accepted = true}.check().ok());
+}
+
+// Calls f(problem) for every head size, layout and state dtype.
+template <class Function>
+void for_each_shape(const Function& f) {
+  for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (int key_dim = 16; key_dim <= 256; key_dim += 16) {
+        for (int value_dim = 16; value_dim <= 256; value_dim += 16) {
+          f(VerifyProblem{.key_dim = key_dim,
+                          .value_dim = value_dim,
+                          .states = {.dtype = dtype, .layout = layout}});
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("EveryShapeHasValidKernelsOnEachPath", "[cpu]") {
+  int wy_count = 0;
+  for_each_shape([&](const VerifyProblem& problem) {
+    const VerifyKeys keys = verify_keys(problem);
+    INFO(canonical(keys.steps.front()));
+    if (!problem.check().ok()) FAIL_CHECK("check");
+    if (keys.steps.size() != 2) FAIL("two configurations");
+    for (const GdnVerifyKey& key : keys.steps) {
+      if (!valid(key)) FAIL_CHECK(canonical(key) << ": " << why_invalid(key));
+    }
+    for (const GdnVerifyWyKey& key : keys.wy) {
+      if (!valid(key)) FAIL_CHECK(canonical(key) << ": " << why_invalid(key));
+    }
+    wy_count += keys.wy.empty() ? 0 : 1;
+    if (problem.key_dim <= 128 && keys.wy.empty()) FAIL_CHECK("no wy");
+  });
+  CHECK(wy_count > 0);
+}
+
+// With f32 states the bits of the steps are then those of decode, whatever either path chooses.
+TEST_CASE("VerifySumsAsDecodeDoes", "[cpu]") {
+  for_each_shape([&](const VerifyProblem& problem) {
+    const VerifyKeys keys = verify_keys(problem);
+    const auto decode = decode_keys(
+        {.key_dim = problem.key_dim, .value_dim = problem.value_dim, .states = problem.states});
+    for (const GdnVerifyKey& key : keys.steps) {
+      if (key.k_lanes != decode.wide.k_lanes) FAIL_CHECK(canonical(key));
+      const bool is_vk = problem.states.layout == StateLayout::kVK;
+      if (is_vk && key.vec_bytes != decode.wide.vec_bytes) FAIL_CHECK(canonical(key));
+    }
+  });
+}
+
+TEST_CASE("VerifyKernelsWithoutResultsAreThoseOfTheKeys", "[cpu]") {
+  const VerifyProblem problem{.key_dim = 64, .inputs = {.gate_mode = GateMode::kComputed}};
+  for (const std::string& arch : known_architectures()) {
+    const Result<std::vector<KernelSpec>> kernels = kernels_for(problem, arch, {});
+    REQUIRE(kernels);
+    CHECK(problem.kernels(arch)->size() >= kernels->size());
+    std::vector<std::string> texts;
+    for (const KernelSpec& spec : *kernels) {
+      texts.push_back(spec.canonical);
+      CHECK(spec.param_bytes == sizeof(GdnVerifyParams));
+    }
+    CHECK(texts == texts_of(problem));
+  }
+}
+
+TEST_CASE("TheWyFormTakesWhatTensorCoresTake", "[cpu]") {
+  const auto why = [](const VerifyProblem& problem) {
+    REQUIRE(problem.check().ok());
+    return verify_wy().why_not(problem, test::sm_90()).value_or("");
+  };
+  CHECK(why({}) == "");
+  CHECK(why({.states = {.dtype = DType::kBF16}, .max_tokens = 16}) == "");
+  CHECK(why({.dtype = DType::kF32}) == "dtype must be bf16 or f16");
+  CHECK(why({.states = {.dtype = DType::kBF16}, .round_each_token = true}) ==
+        "round_each_token asks for the states of decode steps");
+  // f32 states are rounded nowhere.
+  CHECK(why({.round_each_token = true}) == "");
+  CHECK(why({.key_dim = 256}).ends_with(" registers"));
+  // The steps take everything.
+  for_each_shape([](const VerifyProblem& problem) {
+    if (verify_portable().why_not(problem, test::sm_90())) FAIL_CHECK(text_of(problem));
+  });
+}
+
+TEST_CASE("TheWyFormHasRowsForEveryToken", "[cpu]") {
+  for (const int tokens : {1, 4, 8, 9, 16}) {
+    for (const GdnVerifyWyKey& key : verify_keys({.max_tokens = tokens}).wy) {
+      CHECK(key.tokens == (tokens <= 8 ? 8 : 16));
+    }
+  }
+}
+
+TEST_CASE("TokensAndHeadsAreNotCompiledIn", "[cpu]") {
+  CHECK(texts_of({.heads = {.q = 1, .k = 1, .v = 1}}) == texts_of({}));
+  CHECK(texts_of({.max_tokens = 7}) == texts_of({}));
+  CHECK(text_of({.max_tokens = 16}) == text_of({}));
+}
+
+// What does not reach the code does not make another kernel.
+TEST_CASE("EqualVerifyCodeHasEqualKeys", "[cpu]") {
+  using To = Change<VerifyProblem>;
+  const auto same = [](const VerifyProblem& base, const To& change) {
+    return texts_of(changed(base, change)) == texts_of(base);
+  };
+  const To gate = [](auto& p) { p.inputs.gate_dtype = DType::kBF16; };
+  const To beta = [](auto& p) { p.inputs.beta_dtype = DType::kBF16; };
+  const To a_log = [](auto& p) { p.inputs.a_log_dtype = DType::kBF16; };
+  const To dt_bias = [](auto& p) { p.inputs.dt_bias_dtype = DType::kBF16; };
+  const To index = [](auto& p) { p.states.index_dtype = DType::kI64; };
+  const To pad_index = [](auto& p) { p.states.pad_index = PadIndex::kZero; };
+  const To cu_seqlens = [](auto& p) { p.cu_seqlens_dtype = DType::kI64; };
+  const To accepted = [](auto& p) { p.accepted_dtype = DType::kI64; };
+  const To every = [](auto& p) { p.stored_states = StoredStates::kEvery; };
+  const To rounded = [](auto& p) { p.round_each_token = true; };
+
+  const VerifyProblem plain{.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne},
+                            .states = {.store = false}};
+  for (const To& change :
+       {gate, beta, a_log, dt_bias, index, pad_index, cu_seqlens, accepted, every, rounded}) {
+    CHECK(same(plain, change));
+  }
+  const VerifyProblem log;
+  for (const To& change : {gate, beta, every}) CHECK_FALSE(same(log, change));
+  for (const To& change : {a_log, dt_bias, index, cu_seqlens, accepted, rounded}) {
+    CHECK(same(log, change));
+  }
+  CHECK(same(log, [](auto& p) { p.batch_invariant = true; }));
+  const VerifyProblem pool{.states = {.location = StateLocation::kPool}};
+  CHECK_FALSE(same(pool, index));
+  CHECK(same(pool, pad_index));
+  CHECK_FALSE(same({.varlen = true}, cu_seqlens));
+  CHECK_FALSE(same({.from_accepted = true}, accepted));
+  CHECK_FALSE(same({.states = {.dtype = DType::kBF16}}, rounded));
+}
+
+TEST_CASE("EveryOtherVerifyFieldIsCompiledIn", "[cpu]") {
+  std::vector<Change<VerifyProblem>> changes = compiled_in_changes<VerifyProblem>();
+  changes.emplace_back([](auto& p) { p.varlen = true; });
+  changes.emplace_back([](auto& p) { p.stored_states = StoredStates::kEvery; });
+  changes.emplace_back([](auto& p) { p.from_accepted = true; });
+  changes.emplace_back([](auto& p) {
+    p.states.dtype = DType::kBF16;
+    p.round_each_token = true;
+  });
+  std::set<std::string> keys;
+  for (const auto& change : changes) keys.insert(text_of(changed(VerifyProblem{}, change)));
+  CHECK(keys.size() == changes.size());
+}
+
+// A result serves a problem whatever the number of tokens, and whatever says where states are.
+TEST_CASE("ResultsDoNotNameTokensOrCounts", "[cpu]") {
+  const std::string text = text_for_results(VerifyProblem{});
+  CHECK(text_for_results(VerifyProblem{.max_tokens = 16}) == text);
+  CHECK(text_for_results(VerifyProblem{.from_accepted = true, .accepted_dtype = DType::kI64}) ==
+        text);
+  CHECK(text_for_results(VerifyProblem{.stored_states = StoredStates::kEvery}) != text);
+}
+
+TEST_CASE("LaunchesCountStatesAndTokensOfARequest", "[cpu]") {
+  const VerifyProblem problem{.heads = {.v = 48}, .max_tokens = 8};
+  const auto point = [&](std::int64_t requests, std::int64_t tokens) {
+    return point_of(problem, {.requests = requests, .tokens = tokens});
+  };
+  CHECK(point(4, 32) == Point{4 * 48, 8, 1});
+  CHECK(point(4, 13) == Point{4 * 48, 4, 1});  // packed: the average, rounded up
+  CHECK(point(4, 0) == Point{4 * 48, 1, 1});
+  CHECK(point(1, 1000) == Point{48, 8, 1});
+  CHECK(point(-1, -1) == Point{48, 1, 1});
+  CHECK(features_at(problem, point(4, 32)) == Shape{{"states", 192}, {"tokens", 8}});
+}
+
+// Persistent: manifests hold this.
+TEST_CASE("VerifyProblemsSurviveJson", "[cpu]") {
+  CHECK(VerifyProblem{}.to_json() ==
+        R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,"dtype":"bf16",)"
+        R"("output_dtype":"bf16","gate_dtype":"f32","beta_dtype":"f32","a_log_dtype":"f32",)"
+        R"("dt_bias_dtype":"f32","state_dtype":"f32","index_dtype":"i32","cu_seqlens_dtype":"i32",)"
+        R"("varlen":false,"max_tokens":4,"state_layout":"vk","state_location":"dense",)"
+        R"("padding":"none","pad_index":"negative","gate_mode":"log","beta_mode":"given",)"
+        R"("use_qk_l2norm":false,"has_initial_state":true,"store_state":true,)"
+        R"("stored_states":"last","from_accepted":false,"accepted_dtype":"i32",)"
+        R"("round_each_token":false,"batch_invariant":false})");
+  const VerifyProblem problem{.heads = {.q = 2},
+                              .states = {.location = StateLocation::kPool},
+                              .max_tokens = 8,
+                              .varlen = true,
+                              .cu_seqlens_dtype = DType::kI64,
+                              .stored_states = StoredStates::kEvery,
+                              .from_accepted = true,
+                              .accepted_dtype = DType::kI64,
+                              .round_each_token = true,
+                              .batch_invariant = true};
+  const Result<VerifyProblem> parsed = VerifyProblem::from_json(problem.to_json());
+  REQUIRE(parsed);
+  CHECK(parsed->to_json() == problem.to_json());
+  const Result<VerifyProblem> sparse = VerifyProblem::from_json(R"({"max_tokens":8})");
+  REQUIRE(sparse);
+  CHECK(sparse->to_json() == VerifyProblem{.max_tokens = 8}.to_json());
+}
+
+}  // namespace
+}  // namespace cubinery::gdn
