@@ -21,9 +21,11 @@ std::optional<std::string> VerifyWy::why_not(const VerifyProblem& problem, const
 std::vector<VerifyWy::KeySet> VerifyWy::default_keys(const VerifyProblem& problem,
                                                      const Target&) const {
   GdnVerifyWyKey large = std::get<0>(fixed_keys(problem)), small = large;
-  small.warps = 4;
-  large.warps = size_of(problem.states.dtype) == 2 && problem.value_dim % 32 == 0 ? 2 : 4;
-  large.warp_v = large.warps == 2 ? 32 : 16;
+  large.warps = small.warps = 4;
+  GdnVerifyWyKey wide = large;
+  wide.warp_v = 32;
+  wide.warps = 2;
+  if (size_of(problem.states.dtype) == 2 && valid(wide)) large = wide;
   while (!valid(small)) small.warps /= 2;  // a long key_dim
   while (!valid(large)) large.warps /= 2;
   return {large, small};

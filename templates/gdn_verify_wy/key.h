@@ -43,15 +43,17 @@ constexpr int data_registers(const GdnVerifyWyKey& key) {
   return 2 * key.key_dim * key.max_tokens / (32 * 2);
 }
 
-// Registers of a thread.  Left to itself the compiler holds more in flight than a warp has use for,
-// and while one warp waits for its state others could compute.
+// Registers of a thread, so many that no compiler spills.  Left to itself it holds more in flight
+// than a warp has use for, and while one warp waits for its state others could compute.
 constexpr int registers(const GdnVerifyWyKey& key) {
-  const int loop = key.warp_v > 16 ? 24 : 0;
-  return data_registers(key) + 28 + key.max_tokens * 9 / 2 + (key.states.store ? 32 : 0) + loop;
+  const bool stores_every = key.states.store && key.stored_states == gdn::StoredStates::kEvery;
+  const int loop = stores_every ? 48 : key.states.store ? 32 : 24;
+  return data_registers(key) * (key.states.store ? 2 : 1) + 28 + key.max_tokens * 9 / 2 +
+         (key.warp_v > 16 ? loop : 0) + (key.key_dim > 128 ? 16 : 0);
 }
 constexpr int min_blocks(const GdnVerifyWyKey& key) {
-  const int blocks = 65536 / (registers(key) * threads(key));
-  return blocks > 0 ? blocks : 1;
+  const int warps = 4 * (65536 / 4 / 32 / registers(key));  // each of four schedulers has its own
+  return warps > key.warps ? warps / key.warps : 1;
 }
 
 // Whether the warps of a block all have columns of one head.  They share what tokens need no state
@@ -85,6 +87,7 @@ constexpr const char* why_invalid(const GdnVerifyWyKey& key) {
   if (key.warp_v != 16 && key.warp_v != 32 && key.warp_v != 64)
     return "warp_v must be 16, 32 or 64";
   if (key.value_dim % key.warp_v != 0) return "warp_v must divide value_dim";
+  if (key.key_dim > 128 && key.warp_v != 16) return "key_dim over 128 needs warp_v = 16";
   if (key.warps < 1 || key.warps > 16) return "warps must be from 1 to 16";
   // Of every architecture.
   if (shared_bytes(key) > 96 * 1024) return "states of a block pass 96 KiB of shared memory";
