@@ -52,7 +52,8 @@ Result<Request> read_listed_problem(Json entry) {
 }
 
 Result<Request> read_entry(Json entry) {
-  if (!entry.is_object()) return invalid(fmt::format("{}; accepted: an object", json_excerpt(entry)));
+  if (!entry.is_object())
+    return invalid(fmt::format("{}; accepted: an object", json_excerpt(entry)));
   const Json arch = entry.value("arch", Json(""));
   if (!arch.is_string()) {
     return invalid(

@@ -17,15 +17,15 @@
 // Rounding.  This is the whole list of what is rounded, and where; everything else is fp32.
 //   All      o to output_dtype and the state to state_dtype, when they are stored.
 //   Decode   nothing else.
-//   Verify   with round_each_token the state to state_dtype after each token.  On the path `wy` fp32
-//            operands of the matrix products are taken as two tf32 parts: 22 bits.
+//   Verify   with round_each_token the state to state_dtype after each token.  On the path `wy`
+//            fp32 operands of the matrix products are taken as two tf32 parts: 22 bits.
 //   Prefill  the operands of the matrix products to dtype: the state S, the corrected values
 //            v - e^G S^T k^, the new values u (once as they are, once with the decay to the end of
-//            the chunk), and the two chunk matrices (I + L)^-1 and q^ k^T with their gates.  Where a
-//            state is carried over a part of a split sequence (docs/design.md), what the part changes
-//            of it, as a matrix, and the state in the product with it.  With
-//            dtype f32 all operands, q and k too, are taken as two tf32 parts: 22 bits.  Decays
-//            below e^-128 are taken as that.
+//            the chunk), and the two chunk matrices (I + L)^-1 and q^ k^T with their gates.  Where
+//            a state is carried over a part of a split sequence (docs/design.md), what the part
+//            changes of it, as a matrix, and the state in the product with it.  With dtype f32 all
+//            operands, q and k too, are taken as two tf32 parts: 22 bits.  Decays below e^-128 are
+//            taken as that.
 // So a prefill of T tokens and T decode steps agree to three units in the last place of dtype (f32:
 // of 18 bits), relative to the largest value of the row.
 #pragma once
