@@ -16,19 +16,17 @@ std::optional<std::string> VerifyWy::why_not(const VerifyProblem& problem, const
   return reason;
 }
 
-// Blocks of four warps; where there are many states of 16 bits, whose bytes pass faster than what
-// every warp does once, warps with twice as many columns.
+// Blocks of four warps.  States of 16 bits pass faster than what every warp does once: where there
+// are many, warps have twice as many columns.
 std::vector<VerifyWy::KeySet> VerifyWy::default_keys(const VerifyProblem& problem,
                                                      const Target&) const {
-  GdnVerifyWyKey large = std::get<0>(fixed_keys(problem)), small = large;
-  large.warps = small.warps = 4;
-  GdnVerifyWyKey wide = large;
+  GdnVerifyWyKey key = std::get<0>(fixed_keys(problem)), wide = key;
   wide.warp_v = 32;
-  wide.warps = 2;
-  if (size_of(problem.states.dtype) == 2 && valid(wide)) large = wide;
-  while (!valid(small)) small.warps /= 2;  // a long key_dim
-  while (!valid(large)) large.warps /= 2;
-  return {large, small};
+  wide.warps = problem.states.store ? 2 : 1;
+  key.warps = 4;
+  while (!valid(key)) key.warps /= 2;  // a long key_dim
+  if (size_of(problem.states.dtype) == 2 && valid(wide)) return {wide, key};
+  return {key};
 }
 
 bool VerifyWy::fits(const VerifyProblem&, const KeySet& keys, const Target&) const {

@@ -5,8 +5,8 @@
 #include "common/math.cuh"
 #include "common/operands.cuh"
 #include "common/slots.cuh"
-#include "common/verify_params.h"
 #include "common/step.cuh"
+#include "common/verify_params.h"
 #include "cubinery/gdn_verify_types.h"
 
 namespace cubinery::dev {

@@ -76,20 +76,16 @@ __device__ Acc to_float(const Tile<kDType>& tile) {
   return acc;
 }
 
-// An 8x8 matrix of 16-bit elements, of which lane l has those of row l / 4 and columns 2 (l % 4)
-// and the next.
-__device__ inline unsigned transpose(unsigned pair) {
-  unsigned transposed;
-  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(pair));
-  return transposed;
-}
-
 // Only of 16-bit elements.
 template <DType kDType>
 __device__ Tile<kDType> transpose(const Tile<kDType>& tile) {
   Tile<kDType> transposed;
 #pragma unroll
-  for (int e = 0; e < 4; ++e) transposed.x[e / 2][e % 2] = transpose(tile.x[e % 2][e / 2]);
+  for (int e = 0; e < 4; ++e) {
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;"
+        : "=r"(transposed.x[e / 2][e % 2])
+        : "r"(tile.x[e % 2][e / 2]));
+  }
   return transposed;
 }
 

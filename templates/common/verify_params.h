@@ -8,7 +8,8 @@ namespace cubinery {
 // A warp looks at the indices of all its steps at once, a lane for each.
 inline constexpr int kMaxVerifyTokens = 16;
 
-// Where the states of one request's steps lie.  From one step to the next, in elements; 0 where all steps have one place.
+// Where the states of one request's steps lie.  From one step to the next, in elements; 0 where all
+// steps have one place.
 struct StateSteps {
   long long read_state;  // of dense states
   long long written_state;

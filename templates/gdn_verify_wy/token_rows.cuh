@@ -16,6 +16,14 @@ __device__ unsigned load_pair(const Storage<kDType>* row, bool aligned) {
   return row[0] | static_cast<unsigned>(row[1]) << 16;
 }
 
+// The transpose of an 8x8 matrix of 16-bit elements, of which lane l has those of row l / 4 and
+// columns 2 (l % 4) and the next.
+__device__ inline unsigned transpose_8x8(unsigned pair) {
+  unsigned transposed;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(pair));
+  return transposed;
+}
+
 // The rows of a request's tokens as operands of products over key_dim: lane l has tokens l / 4 and,
 // of 16, l / 4 + 8.  Of every 4 kRun keys, those of lane t are kRun neighbours; which key is which
 // column of a product is free, as long as both operands keep to the same.
@@ -71,7 +79,7 @@ class TokenRows {
   // The transpose of elements 2 pair and 2 pair + 1 of the lanes' runs `s`, as tf32: this lane has
   // element l / 4 of the eight of token half h, of tokens 2 (l % 4) and the next.
   __device__ void tf32_transposed(int h, int s, int pair, unsigned (&tokens)[2]) const {
-    Vec<kKey.dtype, 4> transposed{transpose(runs_[h][s].words[pair])};
+    Vec<kKey.dtype, 4> transposed{transpose_8x8(runs_[h][s].words[pair])};
     tokens[0] = __float_as_uint(transposed.get(0));
     tokens[1] = __float_as_uint(transposed.get(1));
   }
