@@ -204,6 +204,19 @@ def decode_table(rows):
     return table(["requests", *(f"{dtype}, {layout.upper()}" for dtype, layout in kinds)], lines)
 
 
+def verify_table(rows):
+    """One line for each number of requests and tokens: time and share of the copy rate by dtype and use of states."""
+    cells = {(r["batch"], r["tokens"], r["state_dtype"], r["stored_states"]): r for r in rows}
+    kinds = [(dtype, stored) for stored in ("none", "last", "every") for dtype in ("f32", "bf16")
+             if any(key[2:] == (dtype, stored) for key in cells)]
+    lines = []
+    for size in sorted({key[:2] for key in cells}):
+        found = [cells.get((*size, *kind)) for kind in kinds]
+        lines.append([*map(str, size), *(f"{duration(r['ms'] / 1e3)}, {r['copy_rate_share']:.0%}" if r else ""
+                                         for r in found)])
+    return table(["requests", "tokens", *(f"{dtype}, {stored}" for dtype, stored in kinds)], lines)
+
+
 def prefill_table(rows, h100_rows):
     def labels(row):
         return tokens(row), heads(row), row["protocol"]
@@ -326,7 +339,7 @@ def results_page(records):
     alone = records.alone
     tests = alone["tests"]
     copy_rate = f"{alone['ceilings']['copy_tb_s']:.2f} TB/s"
-    decode, prefill = records.of("gdn_decode"), records.of("gdn_prefill")
+    decode, prefill, verify = map(records.of, ("gdn_decode", "gdn_prefill", "gdn_verify"))
     lines = ["# Results", "",
              "<!-- Written by scripts/write_results.py from benchmarks/results and tuner/measured. -->", ""]
     lines += paragraph(
@@ -372,6 +385,12 @@ def results_page(records):
         "For each dtype and layout of the states: the time, and the rate of moving the bytes as a share of the copy "
         "rate; a plus: launches that may overlap the one in front (`programmatic`).")
     lines += decode_table(decode)
+
+    lines += ["## Verify", ""]
+    lines += paragraph(
+        f"As decode, states VK; {origin(verify)}. For each dtype of the states, and which of the new ones are stored: the "
+        "time, and the rate of moving the bytes as a share of the copy rate.")
+    lines += verify_table(verify)
 
     lines += ["## Prefill", ""]
     lines += paragraph(

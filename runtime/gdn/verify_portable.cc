@@ -32,9 +32,12 @@ std::vector<std::tuple<GdnVerifyKey>> verify_kv_keys(GdnVerifyKey key) {
   key.k_lanes = kv_lanes(key.key_dim, key.states.dtype);
   const auto with_vector_of = [&](int elements, int warps) {
     GdnVerifyKey made = key;
-    made.vec_bytes = elements * size_of(key.states.dtype);
-    made.warp_v = 32 / key.k_lanes * elements;
     made.warps = warps;
+    do {  // f32 operands leave fewer registers to the state
+      made.vec_bytes = elements * size_of(key.states.dtype);
+      made.warp_v = 32 / key.k_lanes * elements;
+      elements /= 2;
+    } while (!valid(made) && elements > 0);
     return made;
   };
   if (key.k_lanes == 4) return {with_vector_of(2, 4), with_vector_of(2, 1)};

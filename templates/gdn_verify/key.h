@@ -64,8 +64,8 @@ constexpr const char* why_invalid(const GdnVerifyKey& key) {
   if (!rows_are_v && key.key_dim % key.k_lanes != 0) return "k_lanes must divide key_dim";
   if (!rows_are_v && key.warp_v % (v_lanes * vec) != 0)
     return "warp_v must be a multiple of a row of (32 / k_lanes) * vec_bytes";
-  if (data_registers(key) > 192)
-    return "a thread's part of the state, k and q passes 192 registers";
+  if (data_registers(key) > 176)
+    return "a thread's part of the state, k and q passes 176 registers";
   return nullptr;
 }
 

@@ -91,7 +91,6 @@ constexpr const char* why_invalid(const GdnVerifyWyKey& key) {
   if (key.warps < 1 || key.warps > 16) return "warps must be from 1 to 16";
   // Of every architecture.
   if (shared_bytes(key) > 96 * 1024) return "states of a block pass 96 KiB of shared memory";
-  if (data_registers(key) > 128) return "a thread's part of k and q passes 128 registers";
   return nullptr;
 }
 

@@ -157,7 +157,7 @@ TEST_CASE("the number of drafts is an option of a model's verification", "[cpu]"
     const std::string canonical = entry["canonical"];
     const bool is_wy = entry["kernel"] == "gdn_verify_wy";
     CHECK(usual.contains("sm_90a " + canonical) != is_wy);
-    CHECK(contains(canonical, ";tokens=16;") == is_wy);
+    CHECK(contains(canonical, ";max_tokens=16;") == is_wy);
   }
   CHECK(names_of(more) == std::set<std::string>{"gdn_verify", "gdn_verify_wy"});
   const Output bad = cli.run("prewarm " + dry + drafts(17));

@@ -32,7 +32,7 @@ TEST_CASE("VerifyKeysPrintTheirFields", "[cpu]") {
   CHECK(canonical(Steps{}) == "gdn_verify;" + problem +
                                   "round_each_token=false;warp_v=16;k_lanes=8;vec_bytes=16;"
                                   "warps=4");
-  CHECK(canonical(Wy{}) == "gdn_verify_wy;" + problem + "tokens=8;warps=4");
+  CHECK(canonical(Wy{}) == "gdn_verify_wy;" + problem + "max_tokens=8;warp_v=16;warps=4");
 }
 
 // Of the fields of a problem that both kernels are compiled for.
@@ -72,7 +72,8 @@ TEST_CASE("VerifyFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
   CHECK_MEMBER(Steps, vec_bytes, 8);
   CHECK_MEMBER(Steps, warps, 2);
   check_problem_members<Wy>();
-  CHECK_MEMBER(Wy, tokens, 16);
+  CHECK_MEMBER(Wy, max_tokens, 16);
+  CHECK_MEMBER(Wy, warp_v, 32);
   CHECK_MEMBER(Wy, warps, 2);
 }
 
@@ -87,8 +88,8 @@ TEST_CASE("VerifyCandidatesOfTheUsualProblemsAreThisMany", "[cpu]") {
   CHECK(count_candidates(key_of<Steps>(StateLayout::kKV, DType::kF32)) == 68);
   CHECK(count_candidates(key_of<Steps>(StateLayout::kKV, DType::kBF16)) == 40);
   for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
-    CHECK(count_candidates(key_of<Wy>(layout, DType::kF32)) == 8);
-    CHECK(count_candidates(key_of<Wy>(layout, DType::kBF16)) == 8);
+    CHECK(count_candidates(key_of<Wy>(layout, DType::kF32)) == 9);
+    CHECK(count_candidates(key_of<Wy>(layout, DType::kBF16)) == 11);
   }
 }
 
@@ -182,7 +183,7 @@ TEST_CASE("EachRuleOfTheStepsIsNamed", "[cpu]") {
         }) == "k_lanes must divide key_dim");
   CHECK(kv(16, 8, 16) == "none");
   CHECK(kv(8, 8, 16) == "warp_v must be a multiple of a row of (32 / k_lanes) * vec_bytes");
-  CHECK(kv(64, 8, 16) == "a thread's part of the state, k and q passes 192 registers");
+  CHECK(kv(64, 8, 16) == "a thread's part of the state, k and q passes 176 registers");
 }
 
 TEST_CASE("EachRuleOfTheWyFormIsNamed", "[cpu]") {
@@ -190,17 +191,24 @@ TEST_CASE("EachRuleOfTheWyFormIsNamed", "[cpu]") {
     CHECK(broken_rule<Wy>([&](Wy& key) { key.dtype = dtype; }) == "dtype must be bf16 or f16");
   }
   for (const int tokens : {-8, 0, 4, 12, 32}) {
-    CHECK(broken_rule<Wy>([&](Wy& key) { key.tokens = tokens; }) == "tokens must be 8 or 16");
+    CHECK(broken_rule<Wy>([&](Wy& key) { key.max_tokens = tokens; }) ==
+          "max_tokens must be 8 or 16");
   }
-  const auto long_keys = [](DType state_dtype, int tokens) {
+  for (const int warp_v : {-16, 0, 8, 48, 128}) {
+    CHECK(broken_rule<Wy>([&](Wy& key) { key.warp_v = warp_v; }) == "warp_v must be 16, 32 or 64");
+  }
+  const auto with = [](int dim, int warp_v, int warps) {
     return broken_rule<Wy>([=](Wy& key) {
-      key.key_dim = 256;
-      key.states.dtype = state_dtype;
-      key.tokens = tokens;
+      key.key_dim = key.value_dim = dim;
+      key.warp_v = warp_v;
+      key.warps = warps;
     });
   };
-  CHECK(long_keys(DType::kBF16, 8) == "none");
-  CHECK(long_keys(DType::kF32, 8) == "a thread's part of the state, k and q passes 128 registers");
+  CHECK(with(48, 32, 1) == "warp_v must divide value_dim");
+  CHECK(with(256, 32, 1) == "key_dim over 128 needs warp_v = 16");
+  CHECK(with(256, 16, 4) == "none");
+  CHECK(with(256, 16, 8) == "states of a block pass 96 KiB of shared memory");
+  CHECK(with(128, 64, 4) == "states of a block pass 96 KiB of shared memory");
 }
 
 }  // namespace
