@@ -18,7 +18,8 @@
 //   All      o to output_dtype and the state to state_dtype, when they are stored.
 //   Decode   nothing else.
 //   Verify   with round_each_token the state to state_dtype after each token.  On the path `wy`
-//            fp32 operands of the matrix products are taken as two tf32 parts: 22 bits.
+//            fp32 operands of the matrix products are taken as two tf32 parts, 22 bits; S, where
+//            no state is stored and o has 16 bits, as one: 11 bits.
 //   Prefill  the operands of the matrix products to dtype: the state S, the corrected values
 //            v - e^G S^T k^, the new values u (once as they are, once with the decay to the end of
 //            the chunk), and the two chunk matrices (I + L)^-1 and q^ k^T with their gates.  Where
