@@ -1,6 +1,6 @@
 """Times cubinery and whichever of its peers are installed on the same tensors.  docs/benchmarks.md.
 
-compare.py [--rows quick|all|published] [--gates qwen|strong|undecayed|init|extreme] [--only prefill|decode]
+compare.py [--rows quick|all|published] [--gates qwen|strong|undecayed|init|extreme] [--only prefill|decode|verify]
            [--contenders cubinery,fla,flash_qla,flashinfer] [--replays 40] [--budget SECONDS]
            [--out FILE.json] [--commit abc1234]
 compare.py table FILE.json
@@ -21,7 +21,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--gates", choices=rows.GATES, help="on all rows; default: all on one shape"
     )
-    parser.add_argument("--only", choices=("prefill", "decode"))
+    parser.add_argument("--only", choices=("prefill", "decode", "verify"))
     parser.add_argument("--contenders", default="cubinery,fla,flash_qla,flashinfer")
     parser.add_argument("--replays", type=int, default=40)
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds")

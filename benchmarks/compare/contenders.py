@@ -47,6 +47,8 @@ class Contender(Protocol):
 
     def decode(self, data: DecodeData) -> Prepared: ...
 
+    def verify(self, data: DecodeData) -> Prepared: ...
+
     def prefill(self, data: PrefillData) -> Prepared: ...
 
 
@@ -71,25 +73,26 @@ class Cubinery:
         self.name = "cubinery"
 
     def decode(self, data: DecodeData) -> Prepared:
-        row = data.row
-        problem = self._library.DecodeProblem(
-            q_heads=row.qk_heads,
-            k_heads=row.qk_heads,
-            v_heads=row.v_heads,
-            gate_dtype="bf16",
-            beta_dtype="bf16",
-            state_dtype=row.state_dtype,
-            state_layout="vk",
-            state_location="pool",
-            padding="skip",
-            gate_mode="computed",
-            beta_mode="logit",
-            use_qk_l2norm=True,
-        )
+        problem = self._library.DecodeProblem(**_engine_fields(data))
         operator = self._library.Decode(self._context, problem)
+        return self._in_place(operator, data, lambda x: x[:, 0])
+
+    def verify(self, data: DecodeData) -> Prepared:
+        problem = self._library.VerifyProblem(
+            **_engine_fields(data),
+            max_tokens=data.row.tokens,
+            store_state=data.row.stored == "last",
+        )
+        operator = self._library.Verify(self._context, problem)
+        return self._in_place(operator, data, lambda x: x)
+
+    def _in_place(
+        self, operator: Callable, data: DecodeData, rows_of: Callable[[Tensor], Tensor]
+    ) -> Prepared:
+        """`rows_of`: what the operator takes of a tensor of tokens."""
         pool = data.vk_pool()
-        outs = [_unwritten(s.v[:, 0]) for s in data.sets]
-        rows = [[x[:, 0] for x in (s.q, s.k, s.v, s.a, s.b)] for s in data.sets]
+        outs = [_unwritten(rows_of(s.v)) for s in data.sets]
+        rows = [[rows_of(x) for x in (s.q, s.k, s.v, s.a, s.b)] for s in data.sets]
 
         def launch(at: int) -> tuple[Tensor, Tensor]:
             operator(
@@ -103,7 +106,7 @@ class Cubinery:
             )
             return outs[at], pool
 
-        return Prepared(launch, "vk", "states in a pool, updated in place", data.slots)
+        return Prepared(launch, "vk", _pool_note(data), data.slots)
 
     def prefill(self, data: PrefillData) -> Prepared:
         row = data.row
@@ -147,6 +150,29 @@ class Cubinery:
         return Prepared(launch, "kv")
 
 
+def _engine_fields(data: DecodeData) -> dict[str, object]:
+    """Of cubinery's problems: as engines run decode and verify."""
+    row = data.row
+    return {
+        "q_heads": row.qk_heads,
+        "k_heads": row.qk_heads,
+        "v_heads": row.v_heads,
+        "gate_dtype": "bf16",
+        "beta_dtype": "bf16",
+        "state_dtype": row.state_dtype,
+        "state_layout": "vk",
+        "state_location": "pool",
+        "padding": "skip",
+        "gate_mode": "computed",
+        "beta_mode": "logit",
+        "use_qk_l2norm": True,
+    }
+
+
+def _pool_note(data: DecodeData) -> str:
+    return f"states in a pool, {'not updated' if data.row.stored == 'none' else 'updated in place'}"
+
+
 def _unwritten(like: Tensor) -> Tensor:
     """NaN: memory that held another contender's result would hide what is not written."""
     return torch.full_like(like, torch.nan)
@@ -169,6 +195,8 @@ class Fla:
         self.name = f"fla-{importlib.import_module('fla').__version__}"
 
     def decode(self, data: DecodeData) -> Prepared:
+        stores = data.row.stored == "last"
+
         def launch(at: int) -> tuple[Tensor, Tensor]:
             s = data.sets[at]
             return self._recurrent(
@@ -181,13 +209,17 @@ class Fla:
                 use_beta_sigmoid_in_kernel=True,
                 use_qk_l2norm_in_kernel=True,
                 initial_state=s.state,
-                output_final_state=True,
+                output_final_state=stores,
             )
 
+        if not stores:
+            return Prepared(lambda at: (launch(at)[0], data.sets[at].state), "kv", "no new states")
         note = "states [B, HV, K, V], the new ones in memory of their own"
         if data.row.state_dtype != "f32":
             note += " and in f32, whatever the old ones are"
         return Prepared(launch, "kv", note)
+
+    verify = decode
 
     def prefill(self, data: PrefillData) -> Prepared:
         return _fla_prefill(self._chunk, data)
@@ -205,6 +237,8 @@ class FlashQla:
 
     def decode(self, data: DecodeData) -> Prepared:
         raise NotOffered("the release has no decode kernel")
+
+    verify = decode
 
     def prefill(self, data: PrefillData) -> Prepared:
         gates = [(s.g.float(), s.beta.float()) for s in data.sets]  # it takes f32
@@ -240,6 +274,7 @@ class FlashInfer:
         decode = importlib.import_module("flashinfer.gdn_decode")
         self._chunk = prefill.chunk_gated_delta_rule
         self._decode = decode.gated_delta_rule_decode_pretranspose
+        self._mtp = decode.gated_delta_rule_mtp
         self.name = f"flashinfer-{package_version('flashinfer-python')}"
 
     def decode(self, data: DecodeData) -> Prepared:
@@ -257,7 +292,56 @@ class FlashInfer:
             )
             return o, pool
 
-        return Prepared(launch, "vk", "states in a pool, updated in place", data.slots)
+        return Prepared(launch, "vk", _pool_note(data), data.slots)
+
+    def verify(self, data: DecodeData) -> Prepared:
+        """Its kernels for f32 states, for bf16 ones, and for these without new states."""
+        pool = data.vk_pool()
+        outs = [_unwritten(s.v) for s in data.sets]
+        keeps = data.row.stored == "none"
+        gates = [(data.A_log, s.a, data.dt_bias, s.b) for s in data.sets]
+        wy = None
+        if data.row.state_dtype != "f32" and keeps:
+            kernels = importlib.import_module("flashinfer.gdn_kernels")
+            wy = kernels.gated_delta_rule_mtp_wy_output_only
+
+        def launch(at: int) -> tuple[Tensor, Tensor]:
+            s, slots = data.sets[at], data.slots[at]
+            a_log, a, dt_bias, b = gates[at]
+            if wy is not None:
+                wy(
+                    A_log=a_log,
+                    a=a,
+                    dt_bias=dt_bias,
+                    q=s.q,
+                    k=s.k,
+                    v=s.v,
+                    b=b,
+                    initial_state_source=pool,
+                    initial_state_indices=slots,
+                    disable_state_update=True,
+                    output=outs[at],
+                )
+            elif data.row.state_dtype == "f32":
+                self._mtp(
+                    *(s.q, s.k, s.v, pool, slots),
+                    *gates[at],
+                    output=outs[at],
+                    disable_state_update=keeps,
+                )
+            else:
+                self._decode(
+                    *(s.q, s.k, s.v, None),
+                    *gates[at],
+                    output=outs[at],
+                    initial_state=pool,
+                    initial_state_indices=slots,
+                    disable_state_update=keeps,
+                )
+            return outs[at], pool
+
+        note = _pool_note(data) + (", its WY form" if wy is not None else "")
+        return Prepared(launch, "vk", note, data.slots)
 
     def prefill(self, data: PrefillData) -> Prepared:
         row = data.row

@@ -72,7 +72,7 @@ class PrefillSet:
 
 @dataclass
 class DecodeSet:
-    """q, k [B, 1, H, 128], v [B, 1, HV, 128], a, b [B, 1, HV], all bf16; state [B, HV, K, V]."""
+    """q, k [B, T, H, 128], v [B, T, HV, 128], a, b [B, T, HV], all bf16; state [B, HV, K, V]."""
 
     q: Tensor
     k: Tensor
@@ -146,7 +146,7 @@ class PrefillData:
 
 
 class DecodeData:
-    """The sets of a decode row, all of the same values.  A_log, dt_bias: [HV] f32.
+    """The sets of a decode or verify row, all of the same values.  A_log, dt_bias: [HV] f32.
 
     slots: [sets, B] int32, the requests' places in a pool of sets * B states, scattered.
     """
@@ -155,13 +155,13 @@ class DecodeData:
         self.row, self.device = row, device
         random = _random(device)
         bf16 = torch.bfloat16
-        batch, heads = row.batch, row.v_heads
+        batch, tokens, heads = row.batch, row.tokens, row.v_heads
         first = DecodeSet(
-            _normal(random, batch, 1, row.qk_heads, DIM).to(bf16),
-            _normal(random, batch, 1, row.qk_heads, DIM).to(bf16),
-            _normal(random, batch, 1, heads, DIM).to(bf16),
-            _normal(random, batch, 1, heads).to(bf16),
-            _normal(random, batch, 1, heads).to(bf16),
+            _normal(random, batch, tokens, row.qk_heads, DIM).to(bf16),
+            _normal(random, batch, tokens, row.qk_heads, DIM).to(bf16),
+            _normal(random, batch, tokens, heads, DIM).to(bf16),
+            _normal(random, batch, tokens, heads).to(bf16),
+            _normal(random, batch, tokens, heads).to(bf16),
             _normal(random, batch, heads, DIM, DIM).to(DTYPES[row.state_dtype]),
         )
         self.A_log, self.dt_bias = _initial_gates(random, heads)
@@ -179,16 +179,18 @@ class DecodeData:
         return pool
 
     def expected(self) -> tuple[Tensor, Tensor]:
-        """float64 o [B, 1, HV, V] and new states [B, HV, K, V]."""
+        """float64 o [B, T, HV, V] and the states that are there afterwards, [B, HV, K, V]."""
         s = self.sets[0]
         heads = self.row.v_heads
-        q, k = (reference.to_heads(x[:, 0], heads) for x in (s.q, s.k))
+        q, k = (reference.to_heads(x, heads) for x in (s.q, s.k))
         q, k = (x / (x.square().sum(-1, keepdim=True) + 1e-6).sqrt() for x in (q, k))
-        a, b = s.a[:, 0].double(), s.b[:, 0].double()
-        g = -self.A_log.double().exp() * F.softplus(a + self.dt_bias.double())
-        v, state = s.v[:, 0].double(), s.state.double()
-        o, state = reference.step(q, k, v, g, b.sigmoid(), state, DIM**-0.5)
-        return o[:, None], state
+        g = -self.A_log.double().exp() * F.softplus(s.a.double() + self.dt_bias.double())
+        beta, v, state = s.b.double().sigmoid(), s.v.double(), s.state.double()
+        o = torch.empty_like(v)
+        for t in range(self.row.tokens):
+            tokens = (x[:, t] for x in (q, k, v, g, beta))
+            o[:, t], state = reference.step(*tokens, state, DIM**-0.5)
+        return o, s.state.double() if self.row.stored == "none" else state
 
 
 def make(row: Row, device: str = "cuda", sets: int | None = None) -> PrefillData | DecodeData:

@@ -115,6 +115,9 @@ def in_order(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
         heads = (line["v_heads"], line["qk_heads"])
         if line["op"] == "gdn_decode":
             return ("gdn_decode", line["state_dtype"] != "f32", heads, line["batch"])
+        if line["op"] == "gdn_verify":
+            stored, wide = line["stored_states"] != "none", line["state_dtype"] != "f32"
+            return ("gdn_verify", stored, wide, heads, line["tokens"], line["batch"])
         return ("gdn_prefill", heads, line["protocol"], len(line["seqlens"]), sum(line["seqlens"]))
 
     return sorted(lines, key=place)

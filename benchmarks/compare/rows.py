@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 DIM = 128  # of keys and values
 WHICH = ("quick", "all", "published")
@@ -21,6 +21,8 @@ class DecodeRow:
     state_dtype: str = "f32"  # or bf16
     qk_heads: int = 16
     v_heads: int = 32
+    tokens: ClassVar[int] = 1  # of each request
+    stored: ClassVar[str] = "last"  # which new state
 
     @property
     def label(self) -> str:
@@ -28,16 +30,17 @@ class DecodeRow:
 
     @property
     def least_bytes(self) -> int:
-        """Bytes of one launch when every operand is moved once, the states read and written."""
-        states = 2 * self.v_heads * DIM * DIM * BYTES[self.state_dtype]
+        """Bytes of one launch when every operand is moved once, states that are stored twice."""
+        passes = 1 if self.stored == "none" else 2
+        states = passes * self.v_heads * DIM * DIM * BYTES[self.state_dtype]
         rows = 2 * (2 * self.qk_heads + 2 * self.v_heads) * DIM  # q, k, v, o
         gates = 2 * 2 * self.v_heads  # a, b
-        return self.batch * (states + rows + gates + 4)  # 4: the slot
+        return self.batch * (states + self.tokens * (rows + gates) + 4)  # 4: the slot
 
     @property
     def sets(self) -> int:
         """In place, so that what is read is what is written."""
-        return rotation(self.least_bytes // 2)
+        return rotation(self.least_bytes // (1 if self.stored == "none" else 2))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -50,6 +53,25 @@ class DecodeRow:
             "state_dtype": self.state_dtype,
             "state_layout": "vk",
         }
+
+
+@dataclass(frozen=True)
+class VerifyRow(DecodeRow):
+    """Several tokens for each of `batch` requests against one state, otherwise as decode.  The state
+    after the last token is stored in place ("last"), or none is ("none")."""
+
+    tokens: int = 4  # type: ignore[misc]
+    stored: str = "none"  # type: ignore[misc]
+
+    @property
+    def label(self) -> str:
+        heads = f"{self.qk_heads},{self.v_heads}"
+        return f"verify {heads} B={self.batch} T={self.tokens} {self.state_dtype} {self.stored}"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        more = {"tokens": self.tokens, "stored_states": self.stored}
+        return super().identity | {"op": "gdn_verify"} | more
 
 
 @dataclass(frozen=True)
@@ -182,6 +204,13 @@ def chosen_rows(which: str, gates: str | None = None) -> list[Row]:
         rows += [PrefillRow(16, 16, (tokens,), gates="strong") for tokens in (32768, 131072)]
         rows.append(PrefillRow(32, 32, (131072,), gates="strong"))
     rows += [DecodeRow(batch, dtype) for dtype in ("f32", "bf16") for batch in (1, 8, 32, 128)]
+    rows += [
+        VerifyRow(batch, dtype, tokens=tokens, stored=stored)
+        for stored in ("none", "last")
+        for dtype in ("f32", "bf16")
+        for tokens in (4, 8)
+        for batch in (8, 32, 128)
+    ]
     for seqlens in ((8192,), (32768,), (8192,) * 4, (1024,) * 8, (2048,)):
         for heads in ((2, 8), (16, 32), (16, 64), (16, 16)):
             rows.append(PrefillRow(*heads, seqlens, gates=gates or "qwen"))

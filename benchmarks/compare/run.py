@@ -11,7 +11,7 @@ from compare import data as operands
 from compare import reference
 from compare.contenders import Contender, Launch, NotOffered, Prepared, reason_of
 from compare.record import Record, significant
-from compare.rows import Row
+from compare.rows import Row, VerifyRow
 from compare.timing import Clock, CudaClock, interleaved
 
 # Ten times what rounding costs with any of the distributions; a wrong kernel is further off.
@@ -29,11 +29,16 @@ def errors_of(prepared: Prepared, expected: tuple[Tensor, Tensor]) -> dict[str, 
     }
 
 
+def _prepare(contender: Contender, data: Any) -> Prepared:
+    if isinstance(data, operands.PrefillData):
+        return contender.prefill(data)
+    return (contender.verify if isinstance(data.row, VerifyRow) else contender.decode)(data)
+
+
 def checked(contender: Contender, data: Any, expected: tuple) -> tuple[Prepared | None, Entry]:
     """The contender on this row, None unless it is right, and what the record says of that."""
     try:
-        one = contender.prefill if isinstance(data, operands.PrefillData) else contender.decode
-        prepared = one(data)
+        prepared = _prepare(contender, data)
         errors = errors_of(prepared, expected)
     except NotOffered as error:
         return None, {"status": "not offered", "reason": str(error)}

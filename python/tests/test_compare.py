@@ -101,13 +101,19 @@ def _prefill(torch, q, k, v, g, beta, scale, state, bounds):
 
 
 def _decode(torch, q, k, v, a, b, A_log, dt_bias, state):
+    """float64 o [B, T, HV, V] and the last states: tensors of tokens have T behind B."""
     from compare import reference
 
     heads = v.shape[-2]
     q, k = (reference.to_heads(x, heads) for x in (q, k))
     q, k = (torch.nn.functional.normalize(x, dim=-1) for x in (q, k))
     g = -A_log.double().exp() * torch.log1p((a.double() + dt_bias.double()).exp())
-    return reference.step(q, k, v.double(), g, b.double().sigmoid(), state.double(), 128**-0.5)
+    tokens = (q, k, v.double(), g, b.double().sigmoid())
+    outputs, state = [], state.double()
+    for t in range(v.shape[1]):
+        o, state = reference.step(*(x[:, t] for x in tokens), state, 128**-0.5)
+        outputs.append(o)
+    return torch.stack(outputs, 1), state
 
 
 def _fake_fla(torch):
@@ -120,18 +126,12 @@ def _fake_fla(torch):
         return o[None].to(q.dtype), state.float()
 
     def fused_recurrent_gated_delta_rule(q, k, v, g, beta, A_log, dt_bias, initial_state, **flags):
+        stores = flags.pop("output_final_state")
         assert flags == dict.fromkeys(
-            (
-                "use_gate_in_kernel",
-                "use_beta_sigmoid_in_kernel",
-                "use_qk_l2norm_in_kernel",
-                "output_final_state",
-            ),
-            True,
+            ("use_gate_in_kernel", "use_beta_sigmoid_in_kernel", "use_qk_l2norm_in_kernel"), True
         )
-        rows_ = (x[:, 0] for x in (q, k, v, g, beta))
-        o, state = _decode(torch, *rows_, A_log, dt_bias, initial_state)
-        return o[:, None].to(q.dtype), state.float()
+        o, state = _decode(torch, q, k, v, g, beta, A_log, dt_bias, initial_state)
+        return o.to(q.dtype), state.float() if stores else None
 
     return {
         "fla": types.SimpleNamespace(__version__="1.2"),
@@ -167,25 +167,67 @@ def _fake_flashinfer(torch):
         output_state.copy_(state.transpose(-1, -2))
         return output, output_state
 
+    def in_pool(q, k, v, a, b, A_log, dt_bias, pool, slots, output, keeps):
+        at = slots.long()
+        o, new = _decode(torch, q, k, v, a, b, A_log, dt_bias, pool[at].transpose(-1, -2))
+        output.copy_(o)
+        if not keeps:
+            pool[at] = new.transpose(-1, -2).to(pool.dtype)
+        return output, pool
+
     def pretranspose(
-        q, k, v, state, A_log, a, dt_bias, b, *, output, initial_state, initial_state_indices
+        q,
+        k,
+        v,
+        state,
+        A_log,
+        a,
+        dt_bias,
+        b,
+        *,
+        output,
+        initial_state,
+        initial_state_indices,
+        disable_state_update=False,
     ):
         assert state is None
-        at = initial_state_indices.long()
-        rows_ = (x[:, 0] for x in (q, k, v, a, b))
-        old = initial_state[at].transpose(-1, -2)
-        o, new = _decode(torch, *rows_, A_log, dt_bias, old)
-        output.copy_(o[:, None])
-        initial_state[at] = new.transpose(-1, -2).to(initial_state.dtype)
-        return output, initial_state
+        pool, slots = initial_state, initial_state_indices
+        return in_pool(
+            q, k, v, a, b, A_log, dt_bias, pool, slots, output, disable_state_update
+        )  # fmt: skip
+
+    def mtp(q, k, v, pool, slots, A_log, a, dt_bias, b, *, output, disable_state_update):
+        assert pool.dtype == torch.float32
+        return in_pool(
+            q, k, v, a, b, A_log, dt_bias, pool, slots, output, disable_state_update
+        )  # fmt: skip
+
+    def wy(
+        *,
+        A_log,
+        a,
+        dt_bias,
+        q,
+        k,
+        v,
+        b,
+        initial_state_source,
+        initial_state_indices,
+        disable_state_update,
+        output,
+    ):
+        assert disable_state_update and initial_state_source.dtype == torch.bfloat16
+        pool, slots = initial_state_source, initial_state_indices
+        return in_pool(q, k, v, a, b, A_log, dt_bias, pool, slots, output, True)[0]
 
     return {
         "flashinfer.gdn_prefill": types.SimpleNamespace(
             chunk_gated_delta_rule=chunk_gated_delta_rule
         ),
         "flashinfer.gdn_decode": types.SimpleNamespace(
-            gated_delta_rule_decode_pretranspose=pretranspose
+            gated_delta_rule_decode_pretranspose=pretranspose, gated_delta_rule_mtp=mtp
         ),
+        "flashinfer.gdn_kernels": types.SimpleNamespace(gated_delta_rule_mtp_wy_output_only=wy),
     }
 
 
@@ -210,6 +252,7 @@ def _fake_cubinery(torch):
             state,
             state_out=None,
             cu_seqlens,
+            max_seqlen,
             scale,
             workspace,
             stream,
@@ -220,6 +263,8 @@ def _fake_cubinery(torch):
             bounds = [0, tokens] if cu_seqlens is None else cu_seqlens.tolist()
             assert self.problem["varlen"] == (cu_seqlens is not None)
             assert workspace.numel() == tokens * (len(bounds) - 1)
+            lengths = [last - first for first, last in zip(bounds, bounds[1:], strict=False)]
+            assert max_seqlen == (None if cu_seqlens is None else max(lengths))
             old = state if self.problem["has_initial_state"] else None
             tensors = (x[0] for x in (q, k, v, g, beta))
             o, new = _prefill(torch, *tensors, scale, old, bounds)
@@ -227,13 +272,20 @@ def _fake_cubinery(torch):
             (state if state_out is None else state_out).copy_(new)
             return out
 
-    class Decode(Operator):
+    class Verify(Operator):
         def __call__(self, q, k, v, a, b, *, A_log, dt_bias, out, state, state_indices, stream):
             assert self.problem["state_layout"] == "vk" and stream == 7
+            assert self.problem.get("max_tokens", 1) == q.shape[1]
             at = state_indices.long()
             o, new = _decode(torch, q, k, v, a, b, A_log, dt_bias, state[at].transpose(-1, -2))
             out.copy_(o)
-            state[at] = new.transpose(-1, -2).to(state.dtype)
+            if self.problem.get("store_state", True):
+                state[at] = new.transpose(-1, -2).to(state.dtype)
+            return out
+
+    class Decode(Verify):
+        def __call__(self, *rows_, out, **named):
+            super().__call__(*(x[:, None] for x in rows_), out=out[:, None], **named)
             return out
 
     context = types.SimpleNamespace(nvrtc_version="13.0")
@@ -241,8 +293,10 @@ def _fake_cubinery(torch):
         Context=lambda device: context,
         PrefillProblem=dict,
         DecodeProblem=dict,
+        VerifyProblem=dict,
         Prefill=Prefill,
         Decode=Decode,
+        Verify=Verify,
     )
     return {"cubinery": library}
 
@@ -279,7 +333,17 @@ ALL = ["cubinery", "fla", "flash_qla", "flashinfer"]
 
 @pytest.mark.parametrize(
     "row",
-    [SMALL, rows.PrefillRow(2, 4, (90,), "init"), DECODE, rows.DecodeRow(2, "bf16", 2, 4)],
+    [
+        SMALL,
+        rows.PrefillRow(2, 4, (90,), "init"),
+        DECODE,
+        rows.DecodeRow(2, "bf16", 2, 4),
+        *(
+            rows.VerifyRow(2, dtype, 2, 4, tokens=3, stored=stored)
+            for dtype in ("f32", "bf16")
+            for stored in ("none", "last")
+        ),
+    ],
     ids=lambda row: row.label,
 )
 def test_every_adapter_is_right_on_its_librarys_conventions(libraries, row):
@@ -312,7 +376,13 @@ def test_strong_rows_have_no_state_and_are_dense(libraries):
 
 @pytest.mark.parametrize(
     "row, kernels",
-    [(SMALL, 2), (rows.PrefillRow(2, 4, (90,), "strong"), 2), (DECODE, 1)],
+    [
+        (SMALL, 2),
+        (rows.PrefillRow(2, 4, (90,), "strong"), 2),
+        (DECODE, 1),
+        (rows.VerifyRow(2, "bf16", 2, 4, tokens=3), 1),
+        (rows.VerifyRow(2, "f32", 2, 4, tokens=8, stored="last"), 1),
+    ],
     ids=lambda x: getattr(x, "label", ""),
 )
 def test_the_operators_take_what_the_adapter_passes(torch, gpu, context, monkeypatch, row, kernels):
@@ -343,13 +413,17 @@ def test_the_operators_take_what_the_adapter_passes(torch, gpu, context, monkeyp
 
     monkeypatch.setattr(contenders, "current_stream", lambda: 7)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    for name in ("Prefill", "Decode"):
+    for name in ("Prefill", "Decode", "Verify"):
         monkeypatch.setattr(cubinery, name, on_arrays(getattr(cubinery, name)))
     monkeypatch.setattr(cubinery, "Context", lambda device: context)
     contender = contenders.Cubinery()
     made = data.make(row, "cpu", sets=2)
-    prefill = isinstance(row, rows.PrefillRow)
-    prepared = (contender.prefill if prefill else contender.decode)(made)
+    prepare = {
+        rows.PrefillRow: contender.prefill,
+        rows.DecodeRow: contender.decode,
+        rows.VerifyRow: contender.verify,
+    }
+    prepared = prepare[type(row)](made)
     gpu.forget_launches()
     prepared.launch(1)
     assert gpu.launches == kernels and gpu.last_stream == 7
