@@ -18,14 +18,9 @@
 // bits.
 #include "common/given_gates.cuh"
 #include "common/launch.cuh"
-#include "common/norm.cuh"
 #include "common/requests.cuh"
-#include "common/tile.cuh"
 #include "common/uniform.cuh"
-#include "common/vec.cuh"
 #include "gdn_verify_wy/key.h"
-#include "gdn_verify_wy/state_tile.cuh"
-#include "gdn_verify_wy/token_rows.cuh"
 
 #ifdef CUBINERY_KEY
 constexpr cubinery::GdnVerifyWyKey kKey = CUBINERY_KEY;
@@ -34,228 +29,18 @@ constexpr cubinery::GdnVerifyWyKey kKey{};  // stand-alone build: nvcc, clangd, 
 #endif
 static_assert(cubinery::valid(kKey), "gdn_verify_wy: key outside the tuning space");
 
-namespace {
+#include "gdn_verify_wy/state_tile.cuh"
+#include "gdn_verify_wy/token_factors.cuh"
 
-using namespace cubinery;  // NOLINT: a translation unit of its own
+namespace {
 
 using Output = dev::Storage<kKey.output_dtype>;
 using StateTile = dev::StateTile<kKey>;
-using TokenRows = dev::TokenRows<kKey>;
-using dev::Acc;
 
-constexpr int kHalves = kKey.max_tokens / 8;
 constexpr int kTiles = kKey.warp_v / 16;         // of a warp
 constexpr bool kOneHead = is_of_one_head(kKey);  // of a block
 constexpr int kFactorsAt = shared_bytes(kKey) - factor_bytes(kKey);
 constexpr float kLog2E = 1.44269504088896340736f;
-
-// Numbers of this lane's tokens.  Of a row of L and P: tokens row + 8 r; of a column: tokens column
-// + 8 h + e, with tile_row() and tile_column().
-struct RowNumbers {
-  float x[kHalves];
-  // `of_token`: lane l has that of token l % kKey.max_tokens.
-  explicit __device__ RowNumbers(float of_token) {
-#pragma unroll
-    for (int r = 0; r < kHalves; ++r) {
-      x[r] = __shfl_sync(0xffffffffu, of_token, dev::tile_row() + 8 * r);
-    }
-  }
-};
-struct ColumnNumbers {
-  float x[kHalves][2];
-  ColumnNumbers() = default;
-  explicit __device__ ColumnNumbers(float of_token) {
-#pragma unroll
-    for (int h = 0; h < kHalves; ++h) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        x[h][e] = __shfl_sync(0xffffffffu, of_token, dev::tile_column() + 8 * h + e);
-      }
-    }
-  }
-};
-
-// A matrix of tokens by tokens: row half, column half, column.
-struct TokenMatrix {
-  float x[kHalves][kHalves][2];
-
-  // The right operand of a product with the transpose, of 8 columns: row half r, columns of half h.
-  __device__ const float (&operand(int r, int h) const)[2] { return x[r][h]; }
-};
-
-// The products of tokens that T, P and norms are made of.
-struct Gram {
-  TokenMatrix kk, qk;
-  float k_squares, q_squares;  // lane l: of token l % kKey.max_tokens
-
-  __device__ Gram(const TokenRows& k, const TokenRows& q) {
-    // 8 tokens: k and q are the halves of one operand.
-    Acc k_by_k{}, q_by_k{}, q_by_q{};
-#pragma unroll
-    for (int s = 0; s < TokenRows::kSteps; ++s) {
-      const auto kt = k.tile(s), qt = q.tile(s);
-      if constexpr (kHalves == 1) {
-        const dev::Tile<kKey.dtype> both{{{kt.x[0][0], kt.x[0][1]}, {qt.x[0][0], qt.x[0][1]}}};
-        dev::mma_half<kKey.dtype>(k_by_k, both, kt, 0);
-        if constexpr (kKey.inputs.use_qk_l2norm) dev::mma_half<kKey.dtype>(q_by_q, both, qt, 0);
-      } else {
-        dev::mma<kKey.dtype>(k_by_k, kt, kt);
-        dev::mma<kKey.dtype>(q_by_k, qt, kt);
-        if constexpr (kKey.inputs.use_qk_l2norm) dev::mma<kKey.dtype>(q_by_q, qt, qt);
-      }
-    }
-#pragma unroll
-    for (int r = 0; r < kHalves; ++r) {
-#pragma unroll
-      for (int h = 0; h < kHalves; ++h) {
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          kk.x[r][h][e] = k_by_k.x[r][h][e];
-          qk.x[r][h][e] = kHalves == 1 ? k_by_k.x[1][h][e] : q_by_k.x[r][h][e];
-        }
-      }
-    }
-    k_squares = diagonal(k_by_k, 0);
-    q_squares = diagonal(q_by_q, kHalves == 1 ? 1 : 0);
-  }
-
- private:
-  // `first`: the row half of the first 8 tokens.
-  static __device__ float diagonal(const Acc& acc, int first) {
-    const int row = threadIdx.x % 8;
-    const int holder = row * 4 + row / 2;  // the lane with that row's element
-    const bool is_odd = dev::tile_row() % 2 != 0;
-    const float low = is_odd ? acc.x[first][0][1] : acc.x[first][0][0];
-    const float of_low = __shfl_sync(0xffffffffu, low, holder);
-    if constexpr (kHalves == 1) return of_low;
-    const float high = is_odd ? acc.x[1][1][1] : acc.x[1][1][0];
-    const float of_high = __shfl_sync(0xffffffffu, high, holder);
-    return threadIdx.x % 16 < 8 ? of_low : of_high;
-  }
-};
-
-// What a warp knows of its tokens without a state.
-struct TokenFactors {
-  TokenMatrix t, p;
-  ColumnNumbers sum_g;  // G, in powers of 2
-  ColumnNumbers beta;
-  ColumnNumbers k_norm;  // inverse norms
-  ColumnNumbers q_norm;  // and the scale
-  float all_g;           // lane l: G of token l % kKey.max_tokens
-
-  TokenFactors() = default;
-  // Lane l has the logarithm of the decay, in powers of 2, and the write strength of token
-  // l % kKey.max_tokens: 0 and 0 where it is not there.
-  __device__ TokenFactors(const Gram& gram, float log_decay, float write, float scale)
-      : TokenFactors(gram, sum_up(log_decay), write, inverse_norm(gram.k_squares),
-                     scale * inverse_norm(gram.q_squares)) {}
-
-  // For the lanes of other warps.
-  __device__ void share(float* shared) {
-    int i = 0;
-    for_each([&](float& x) { shared[i++ * 32 + threadIdx.x % 32] = x; });
-  }
-  __device__ void take(const float* shared) {
-    int i = 0;
-    for_each([&](float& x) { x = shared[i++ * 32 + threadIdx.x % 32]; });
-  }
-
- private:
-  // Calls f(x) for each of this lane's numbers.
-  template <class Function>
-  __device__ void for_each(Function f) {
-#pragma unroll
-    for (int i = 0; i < kHalves * kHalves * 2; ++i) {
-      f(t.x[i / 2 / kHalves][i / 2 % kHalves][i % 2]);
-      f(p.x[i / 2 / kHalves][i / 2 % kHalves][i % 2]);
-    }
-#pragma unroll
-    for (int i = 0; i < kHalves * 2; ++i) {
-      f(sum_g.x[i / 2][i % 2]);
-      f(beta.x[i / 2][i % 2]);
-      f(k_norm.x[i / 2][i % 2]);
-      f(q_norm.x[i / 2][i % 2]);
-    }
-    f(all_g);
-  }
-
-  __device__ TokenFactors(const Gram& gram, float sum, float write, float k_factor, float q_factor)
-      : sum_g(sum), beta(write), k_norm(k_factor), q_norm(q_factor), all_g(sum) {
-    const RowNumbers row_g(sum), row_k(write * k_factor), row_q(q_factor);
-    TokenMatrix l;
-#pragma unroll
-    for (int r = 0; r < kHalves; ++r) {
-#pragma unroll
-      for (int h = 0; h < kHalves; ++h) {
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const int i = dev::tile_row() + 8 * r, j = dev::tile_column() + 8 * h + e;
-          const float decay = dev::exp2(row_g.x[r] - sum_g.x[h][e]) * k_norm.x[h][e];
-          l.x[r][h][e] = j < i ? row_k.x[r] * gram.kk.x[r][h][e] * decay : 0.0f;
-          p.x[r][h][e] = j <= i ? row_q.x[r] * gram.qk.x[r][h][e] * decay : 0.0f;
-          t.x[r][h][e] = j == i ? 1.0f : 0.0f;
-        }
-      }
-    }
-    substitute(l);
-  }
-
-  static __device__ float sum_up(float x) {
-#pragma unroll
-    for (int step = 1; step < kKey.max_tokens; step *= 2) {
-      const float below = __shfl_up_sync(0xffffffffu, x, step, kKey.max_tokens);
-      if (threadIdx.x % kKey.max_tokens >= step) x += below;
-    }
-    return x;
-  }
-
-  static __device__ float inverse_norm(float squares) {
-    return kKey.inputs.use_qk_l2norm ? dev::inverse_norm(squares) : 1.0f;
-  }
-
-  // T <- (I + L)^-1 T, row by row.
-  __device__ void substitute(const TokenMatrix& l) {
-#pragma unroll
-    for (int j = 0; j + 1 < kKey.max_tokens; ++j) {
-      const int l_holder = threadIdx.x % 32 / 4 * 4 + j % 8 / 2;
-      const int t_holder = j % 8 * 4 + threadIdx.x % 4;
-      float row[kHalves][2];
-#pragma unroll
-      for (int h = 0; h <= j / 8; ++h) {
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          row[h][e] = __shfl_sync(0xffffffffu, t.x[j / 8][h][e], t_holder);
-        }
-      }
-#pragma unroll
-      for (int r = j / 8; r < kHalves; ++r) {
-        const float factor = __shfl_sync(0xffffffffu, l.x[r][j / 8][j % 2], l_holder);
-#pragma unroll
-        for (int h = 0; h <= j / 8; ++h) {
-#pragma unroll
-          for (int e = 0; e < 2; ++e) t.x[r][h][e] = fmaf(-factor, row[h][e], t.x[r][h][e]);
-        }
-      }
-    }
-  }
-};
-
-// Columns 8 r to 8 r + 7 of c += a b^T, for a lower triangular b.
-__device__ void multiply_by_lower(Acc& c, const Acc& a, const TokenMatrix& b) {
-#pragma unroll
-  for (int r = 0; r < kHalves; ++r) {
-#pragma unroll
-    for (int h = 0; h <= r; ++h) {
-      dev::PairsOfTf32<4> left({a.x[0][h][0], a.x[1][h][0], a.x[0][h][1], a.x[1][h][1]});
-      dev::PairsOfTf32<2> right({b.operand(r, h)[0], b.operand(r, h)[1]});
-      float(&low)[2] = c.x[0][r];
-      float(&high)[2] = c.x[1][r];
-      dev::mma_tf32(low, high, left.low, right.high);
-      dev::mma_tf32(low, high, left.high, right.low);
-      dev::mma_tf32(low, high, left.high, right.high);
-    }
-  }
-}
 
 // Calls f(row half r, token half h, token e) for each of a lane's numbers of values and tokens.
 template <class Function>
