@@ -43,19 +43,24 @@ double bytes_factor(const GdnDecodeKey& key) {
 
 }  // namespace
 
+WarpSpread spread_of(double warps, int warps_per_block, const Footprint& block,
+                     const Target& target) {
+  const double blocks = ceil_div(warps, warps_per_block);
+  const double resident = resident_blocks(block, target);
+  const bool is_one_wave = blocks <= target.sm_count * resident;
+  const double fullest = is_one_wave ? ceil_div(blocks, target.sm_count) : blocks / target.sm_count;
+  return {resident, is_one_wave, fullest * warps_per_block};
+}
+
 // The time is that of the bytes, or of the warps' lives one behind the other where that is longer,
 // and of the instructions of all warps of a multiprocessor, which hardly overlap with them.
 double decode_us(const GdnDecodeKey& key, std::int64_t states, const Target& target) {
   const double warps = static_cast<double>(states) * key.value_dim / key.warp_v;
-  const double blocks = ceil_div(warps, key.warps);
-  const double resident =
-      resident_blocks({.registers = static_cast<double>(data_registers(key) + kDecodeRegisters),
-                       .threads = threads(key)},
-                      target);
-  // On the fullest multiprocessor; beyond one wave blocks follow each other as they end.
-  const bool is_one_wave = blocks <= target.sm_count * resident;
-  const double fullest =
-      (is_one_wave ? ceil_div(blocks, target.sm_count) : blocks / target.sm_count) * key.warps;
+  const auto [resident, is_one_wave, fullest] =
+      spread_of(warps, key.warps,
+                {.registers = static_cast<double>(data_registers(key) + kDecodeRegisters),
+                 .threads = threads(key)},
+                target);
 
   const double elements = key.key_dim * key.warp_v / 32.0;  // of a lane
   const double passes = (key.states.has_initial ? 1 : 0) + (key.states.store ? 1 : 0);

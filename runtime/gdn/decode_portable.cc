@@ -64,6 +64,13 @@ std::vector<std::tuple<GdnDecodeKey>> kv_keys(GdnDecodeKey key) {
 
 }  // namespace
 
+void correct_step_bits(StateLayout layout, std::vector<TunedValue>* values) {
+  if (layout == StateLayout::kVK) return;
+  for (TunedValue& value : *values) {
+    if (value.name == "vec_bytes") value.changes_bits = false;
+  }
+}
+
 int kv_lanes(int key_dim, DType dtype) {
   if (key_dim > 128) return 16;
   return size_of(dtype) < 4 ? 8 : 4;
@@ -91,12 +98,8 @@ std::unique_ptr<const DecodeRunner> DecodePortable::loaded(const DecodeProblem& 
                                                 std::move(kernels.front()));
 }
 
-// With rows along value_dim a vector holds columns, each of which is summed by itself.
 void DecodePortable::correct_bits(const KeySet& keys, Values* values) const {
-  if (std::get<0>(keys).states.layout == StateLayout::kVK) return;
-  for (TunedValue& value : *values) {
-    if (value.name == "vec_bytes") value.changes_bits = false;
-  }
+  correct_step_bits(std::get<0>(keys).states.layout, values);
 }
 
 const DecodePortable& decode_portable() {

@@ -36,6 +36,10 @@ class DecodePortable final : public DecodePortableBase {
   void correct_bits(const KeySet& keys, Values* values) const override;
 };
 
+// For values of a decode step: with rows along value_dim a vector holds columns, each of which is
+// summed by itself.
+void correct_step_bits(StateLayout layout, std::vector<TunedValue>* values);
+
 const DecodePortable& decode_portable();
 
 // Lanes along key_dim of default keys with KV states of `dtype`, of verify's too: both sum alike.

@@ -59,14 +59,12 @@ GdnDecodeKey one_step(const GdnVerifyKey& key) {
 double verify_us(const GdnVerifyKey& key, std::int64_t states, std::int64_t tokens,
                  const Target& target) {
   const double warps = static_cast<double>(states) * key.value_dim / key.warp_v;
-  const double blocks = ceil_div(warps, key.warps);
-  const double resident =
-      resident_blocks({.registers = static_cast<double>(data_registers(key) + kOtherRegisters),
-                       .threads = threads(key)},
-                      target);
-  const bool is_one_wave = blocks <= target.sm_count * resident;
   const double fullest =
-      (is_one_wave ? ceil_div(blocks, target.sm_count) : blocks / target.sm_count) * key.warps;
+      spread_of(warps, key.warps,
+                {.registers = static_cast<double>(data_registers(key) + kOtherRegisters),
+                 .threads = threads(key)},
+                target)
+          .fullest;
 
   const double elements = key.key_dim * key.warp_v / 32.0;  // of a lane
   const double instructions = elements * kElementInstructions +
@@ -84,14 +82,12 @@ double verify_us(const GdnVerifyKey& key, std::int64_t states, std::int64_t toke
 double verify_us(const GdnVerifyWyKey& key, std::int64_t states, std::int64_t tokens,
                  const Target& target) {
   const double warps = static_cast<double>(states) * key.value_dim / key.warp_v;
-  const double blocks = ceil_div(warps, key.warps);
-  const double resident = resident_blocks({.registers = static_cast<double>(registers(key)),
-                                           .threads = threads(key),
-                                           .shared_bytes = shared_bytes(key)},
-                                          target);
-  const bool is_one_wave = blocks <= target.sm_count * resident;
-  const double fullest =
-      (is_one_wave ? ceil_div(blocks, target.sm_count) : blocks / target.sm_count) * key.warps;
+  const double fullest = spread_of(warps, key.warps,
+                                   {.registers = static_cast<double>(registers(key)),
+                                    .threads = threads(key),
+                                    .shared_bytes = shared_bytes(key)},
+                                   target)
+                             .fullest;
 
   const double lane_bytes = key.key_dim * key.warp_v / 32.0 * size_of(key.states.dtype);
   const double stored = stored_passes(key, tokens);

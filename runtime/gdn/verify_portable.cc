@@ -68,12 +68,8 @@ std::unique_ptr<const VerifyRunner> VerifyPortable::loaded(const VerifyProblem& 
   return std::make_unique<OneKernelVerifyRunner>(problem, blocks, std::move(kernels.front()));
 }
 
-// With rows along value_dim a vector holds columns, each of which is summed by itself.
 void VerifyPortable::correct_bits(const KeySet& keys, Values* values) const {
-  if (std::get<0>(keys).states.layout == StateLayout::kVK) return;
-  for (TunedValue& value : *values) {
-    if (value.name == "vec_bytes") value.changes_bits = false;
-  }
+  correct_step_bits(std::get<0>(keys).states.layout, values);
 }
 
 const VerifyPortable& verify_portable() {
