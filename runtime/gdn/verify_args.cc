@@ -17,11 +17,10 @@ TokenForm token_form(bool varlen, const Dim& requests, const Dim& tokens) {
 
 // Steps that are read and written besides the one state that everybody has.
 StepForm step_form(const VerifyProblem& problem, const VerifyExtent& extent) {
-  const bool every = problem.states.store && problem.stored_states == StoredStates::kEvery;
   // A request has one at least, so that there is a dimension.
   const std::int64_t most =
       problem.varlen ? problem.max_tokens : std::max<std::int64_t>(extent.tokens, 1);
-  return {.read = problem.from_accepted ? 1 : 0, .written = every ? most : 0};
+  return {.read = problem.from_accepted ? 1 : 0, .written = stores_every(problem) ? most : 0};
 }
 
 Status bind_bounds(const VerifyProblem& problem, const Tensor& cu_seqlens, std::int64_t requests,

@@ -75,10 +75,6 @@ void add_shapes(std::int64_t tokens, std::int64_t sequences, bool varlen, const 
   }
 }
 
-bool stores_every(const VerifyProblem& problem) {
-  return problem.states.store && problem.stored_states == gdn::StoredStates::kEvery;
-}
-
 }  // namespace
 
 // The fields that both have are copied by their names.
