@@ -392,7 +392,7 @@ _PREFILL_FIELDS = (
     "checkpoint_every",
     "split",
 )
-_MOST_TOKENS = 16  # that any verification takes of a request
+MOST_TOKENS = 16  # that any verification takes of a request
 _VERIFY_FIELDS = (
     *_SHARED_FIELDS,
     "cu_seqlens_dtype",
@@ -646,7 +646,7 @@ def gdn_verify(
         state_indices, padding, pad_index,
     ) + (
         dtype_or("cu_seqlens", cu_seqlens, "i32"), varlen,
-        _MOST_TOKENS if max_tokens is None else max_tokens, stored_states, accepted is not None,
+        MOST_TOKENS if max_tokens is None else max_tokens, stored_states, accepted is not None,
         dtype_or("accepted", accepted, "i32"), bool(round_each_token),
     )  # fmt: skip
     verify: Verify = context._kept_operator(_VERIFY_FIELDS, key)

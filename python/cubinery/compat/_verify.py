@@ -7,8 +7,7 @@ from typing import Any
 from cubinery import _arrays, functional
 from cubinery._errors import InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
-
-_MOST_TOKENS = 16  # that a verification takes of a request
+from cubinery.gdn import MOST_TOKENS
 
 
 def require_tokens(function: str, what: str, count: int) -> None:
@@ -16,9 +15,9 @@ def require_tokens(function: str, what: str, count: int) -> None:
 
     `what`: where the count comes from, say "q has T".
     """
-    if not 1 <= count <= _MOST_TOKENS:
+    if not 1 <= count <= MOST_TOKENS:
         raise UnsupportedError(
-            f"{function}: {what} = {count} tokens per request; supported: 1 to {_MOST_TOKENS}"
+            f"{function}: {what} = {count} tokens per request; supported: 1 to {MOST_TOKENS}"
         )
 
 
