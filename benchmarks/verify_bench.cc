@@ -1,8 +1,7 @@
 // Times GDN verify as engines run it, next to the device's copy rate.
 //
-//   verify_bench [--quick] [--batch 1,8,32,128] [--tokens 2,4,8,16] [--out
-//   benchmarks/results/h200.json]
-//                [--commit abc1234]
+//   verify_bench [--quick] [--batch 1,8,32,128] [--tokens 2,4,8,16] [--state-dtype f32,bf16]
+//                [--stored none,last,every] [--out FILE.json] [--commit abc1234]
 #include <cstdio>
 #include <string>
 #include <string_view>
