@@ -19,7 +19,10 @@
 #include "common/given_gates.cuh"
 #include "common/launch.cuh"
 #include "common/requests.cuh"
-#include "common/uniform.cuh"
+#include "common/state_tile.cuh"
+#include "common/token_factors.cuh"
+#include "common/token_values.cuh"
+#include "common/warp_columns.cuh"
 #include "gdn_verify_wy/key.h"
 
 #ifdef CUBINERY_KEY
@@ -29,51 +32,21 @@ constexpr cubinery::GdnVerifyWyKey kKey{};  // stand-alone build: nvcc, clangd, 
 #endif
 static_assert(cubinery::valid(kKey), "gdn_verify_wy: key outside the tuning space");
 
-#include "gdn_verify_wy/state_tile.cuh"
-#include "gdn_verify_wy/token_factors.cuh"
-
 namespace {
 
+using namespace cubinery;  // NOLINT: a translation unit of its own
+
+using dev::Acc;
+using TokenRows = dev::TokenRows<kKey>;
+using TokenFactors = dev::TokenFactors<kKey>;
 using Output = dev::Storage<kKey.output_dtype>;
 using StateTile = dev::StateTile<kKey>;
 
+constexpr int kHalves = kKey.max_tokens / 8;
 constexpr int kTiles = kKey.warp_v / 16;         // of a warp
 constexpr bool kOneHead = is_of_one_head(kKey);  // of a block
 constexpr int kFactorsAt = shared_bytes(kKey) - factor_bytes(kKey);
 constexpr float kLog2E = 1.44269504088896340736f;
-
-// Calls f(row half r, token half h, token e) for each of a lane's numbers of values and tokens.
-template <class Function>
-__device__ void for_each_value(Function f) {
-#pragma unroll
-  for (int i = 0; i < 4 * kHalves; ++i) f(i % 2, i / 4, i / 2 % 2);
-}
-
-// Values v of this lane's tokens, in flight until they are used.
-struct Values {
-  unsigned pairs[kHalves][2];  // token half, token: of the lane's two columns
-
-  // `v`: the lane's first column.  0 for tokens that are not there.
-  __device__ void load(const GdnVerifyParams& p, TokenStrides::At at, int count, int v) {
-    at.head = dev::own_head(p.v, at.head);
-    const auto* rows = dev::as<kKey.dtype>(p.v.data) + dev::offset_of(p.v.stride, at) + v;
-#pragma unroll
-    for (int h = 0; h < kHalves; ++h) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const int i = dev::tile_column() + 8 * h + e;
-        pairs[h][e] = 0;
-        if (i >= count) continue;
-        pairs[h][e] = dev::load_pair<kKey.dtype>(rows + i * p.v.stride.token, p.v.aligned);
-      }
-    }
-  }
-
-  __device__ float get(int r, int h, int e) const {
-    const unsigned pair = pairs[h][e];
-    return dev::to_float<kKey.dtype>(static_cast<unsigned short>(r == 0 ? pair : pair >> 16));
-  }
-};
 
 __device__ void store_outputs(const GdnVerifyParams& p, TokenStrides::At at, int count, int v,
                               const Acc& o) {
@@ -91,46 +64,6 @@ __device__ void store_outputs(const GdnVerifyParams& p, TokenStrides::At at, int
   }
 }
 
-// The state after token `t`, from the first one, to `to`, the warp's columns there.
-__device__ void store_state(const StateTile& state, const TokenFactors& factors, const Acc& u,
-                            const TokenRows& k, int t, dev::Storage<kKey.states.dtype>* to) {
-  const float sum = __shfl_sync(0xffffffffu, factors.all_g, t);
-  // Left operands of the products with k: what is left of each token's update.
-  dev::PairsOfTf32<4> updates[kHalves];
-#pragma unroll
-  for (int h = 0; h < kHalves; ++h) {
-    float factor[2];
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const bool is_in = dev::tile_column() + 8 * h + e <= t;
-      factor[e] = is_in ? dev::exp2(sum - factors.sum_g.x[h][e]) * factors.k_norm.x[h][e] : 0.0f;
-    }
-    updates[h].split({u.x[0][h][0] * factor[0], u.x[1][h][0] * factor[0], u.x[0][h][1] * factor[1],
-                      u.x[1][h][1] * factor[1]});
-  }
-  state.store_updated(to, dev::exp2(sum), updates, k);
-}
-
-// A warp's part of a request.
-struct Unit {
-  int warp, head, first_v;
-
-  __device__ Unit() {
-    constexpr int kUnits = kKey.value_dim / kKey.warp_v;  // of a head
-    warp = dev::uniform(threadIdx.x / 32);
-    if constexpr (kOneHead) {
-      // By the block's number alone: then addresses are computed once for all its threads.
-      constexpr int kBlocks = kOneHead ? kUnits / kKey.warps : 1;
-      head = blockIdx.x / kBlocks;
-      first_v = (blockIdx.x % kBlocks * kKey.warps + warp) * kKey.warp_v;
-    } else {
-      const int unit = blockIdx.x * kKey.warps + warp;
-      head = unit / kUnits;
-      first_v = unit % kUnits * kKey.warp_v;
-    }
-  }
-};
-
 // The states of the block's warps, tile by tile, then the factors.
 extern __shared__ __align__(16) unsigned char shared[];
 
@@ -142,7 +75,7 @@ __device__ StateTile state_tile(int i) {
 
 extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
     gdn_verify_wy(const __grid_constant__ GdnVerifyParams p) {
-  const Unit unit;
+  const dev::WarpColumns<kKey> unit;
   const int h = unit.head, first_v = unit.first_v;
   const long long n = blockIdx.y + static_cast<long long>(blockIdx.z) * gridDim.y;
   // Whole blocks where a barrier below spans warps: they have one head and one request.
@@ -167,8 +100,8 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   const int k_head = dev::own_head(p.k, h);
   const int q_head = p.q.group == p.k.group ? k_head : dev::own_head(p.q, h);
   TokenRows k(p.k, at, k_head, count), q(p.q, at, q_head, count);
-  Values next_values;
-  next_values.load(p, at, count, v);
+  dev::TokenValues<kKey> next_values;
+  next_values.load(p.v, at, count, v);
   dev::Places places;
   if (!dev::find_places<kKey>(p, n, first_v, request, &places)) return;
   const dev::Slots& slots = places.slots;
@@ -187,9 +120,9 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   TokenFactors factors;
   if (makes_factors) {
     const bool is_there = token < count;
-    factors =
-        TokenFactors(Gram(k, q), is_there ? dev::log_decay_of<kKey>(all, given) * kLog2E : 0.0f,
-                     is_there ? dev::beta_of<kKey>(given) : 0.0f, p.scale);
+    factors = TokenFactors(dev::Gram<kKey>(k, q),
+                           is_there ? dev::log_decay_of<kKey>(all, given) * kLog2E : 0.0f,
+                           is_there ? dev::beta_of<kKey>(given) : 0.0f, p.scale);
   }
   if constexpr (kOneHead && kKey.warps > 1) {
     float* const shared_factors = reinterpret_cast<float*>(shared + kFactorsAt);
@@ -208,12 +141,13 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
       k.forget_operands();
       q.forget_operands();
     }
-    const Values values = next_values;
-    if (i + 1 < kTiles) next_values.load(p, at, count, tile_v + 16);
-    Acc sk{}, sq{};
-    if constexpr (kKey.states.has_initial) state.multiply(sk, sq, k, q);
+    const dev::TokenValues<kKey> values = next_values;
+    if (i + 1 < kTiles) next_values.load(p.v, at, count, tile_v + 16);
+    Acc products[2]{};  // S^T K^T, S^T Q^T
+    if constexpr (kKey.states.has_initial) state.multiply(products, {&k, &q});
+    const auto& [sk, sq] = products;
     Acc x{}, u{}, o{};
-    for_each_value([&](int r, int half, int e) {
+    dev::for_each_value<kKey>([&](int r, int half, int e) {
       const float decay = dev::exp2(factors.sum_g.x[half][e]);
       x.x[r][half][e] = factors.beta.x[half][e] * fmaf(-decay * factors.k_norm.x[half][e],
                                                        sk.x[r][half][e], values.get(r, half, e));
@@ -231,10 +165,10 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
 #pragma unroll 1
       for (int t = 0; t < count; ++t) {
         const dev::KeptStep kept = dev::kept_step<kKey>(slots, t);
-        if (kept.stores) store_state(state, factors, u, k, t, matrix(kept.slot, t));
+        if (kept.stores) dev::store_state(state, factors, u, k, t, matrix(kept.slot, t));
       }
     } else if (dev::kStoresLast<kKey> && slots.store) {
-      store_state(state, factors, u, k, kKey.max_tokens - 1, matrix(slots.write, start));
+      dev::store_state(state, factors, u, k, kKey.max_tokens - 1, matrix(slots.write, start));
     }
   }
 }

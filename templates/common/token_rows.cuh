@@ -3,8 +3,8 @@
 
 #include "common/step.cuh"
 #include "common/tile.cuh"
+#include "common/token_key.h"
 #include "common/vec.cuh"
-#include "gdn_verify_wy/key.h"
 
 namespace cubinery::dev {
 

@@ -1,35 +1,31 @@
-// What a warp knows of its tokens without a state: T, P and the factors.  Part of gdn_verify_wy.cu,
-// which has defined kKey.
+// What a warp knows of its tokens without a state: T, P and the factors.
 #pragma once
 
 #include "common/norm.cuh"
 #include "common/tf32.cuh"
 #include "common/tile.cuh"
-#include "gdn_verify_wy/key.h"
-#include "gdn_verify_wy/token_rows.cuh"
+#include "common/token_key.h"
+#include "common/token_rows.cuh"
 
-namespace {
-
-using namespace cubinery;  // NOLINT: a translation unit of its own
-
-using TokenRows = dev::TokenRows<kKey>;
-using dev::Acc;
-
-constexpr int kHalves = kKey.max_tokens / 8;
+namespace cubinery::dev {
 
 // Numbers of this lane's tokens.  Of a row of L and P: tokens row + 8 r; of a column: tokens column
 // + 8 h + e, with tile_row() and tile_column().
+template <auto kKey>
 struct RowNumbers {
+  static constexpr int kHalves = kKey.max_tokens / 8;
   float x[kHalves];
   // `of_token`: lane l has that of token l % kKey.max_tokens.
   explicit __device__ RowNumbers(float of_token) {
 #pragma unroll
     for (int r = 0; r < kHalves; ++r) {
-      x[r] = __shfl_sync(0xffffffffu, of_token, dev::tile_row() + 8 * r);
+      x[r] = __shfl_sync(0xffffffffu, of_token, tile_row() + 8 * r);
     }
   }
 };
+template <auto kKey>
 struct ColumnNumbers {
+  static constexpr int kHalves = kKey.max_tokens / 8;
   float x[kHalves][2];
   ColumnNumbers() = default;
   explicit __device__ ColumnNumbers(float of_token) {
@@ -37,14 +33,16 @@ struct ColumnNumbers {
     for (int h = 0; h < kHalves; ++h) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        x[h][e] = __shfl_sync(0xffffffffu, of_token, dev::tile_column() + 8 * h + e);
+        x[h][e] = __shfl_sync(0xffffffffu, of_token, tile_column() + 8 * h + e);
       }
     }
   }
 };
 
 // A matrix of tokens by tokens: row half, column half, column.
+template <auto kKey>
 struct TokenMatrix {
+  static constexpr int kHalves = kKey.max_tokens / 8;
   float x[kHalves][kHalves][2];
 
   // The right operand of a product with the transpose, of 8 columns: row half r, columns of half h.
@@ -52,24 +50,28 @@ struct TokenMatrix {
 };
 
 // The products of tokens that T, P and norms are made of.
+template <auto kKey>
 struct Gram {
-  TokenMatrix kk, qk;
+  using Rows = TokenRows<kKey>;
+  static constexpr int kHalves = kKey.max_tokens / 8;
+
+  TokenMatrix<kKey> kk, qk;    // qk: with outputs, as everything of q
   float k_squares, q_squares;  // lane l: of token l % kKey.max_tokens
 
-  __device__ Gram(const TokenRows& k, const TokenRows& q) {
+  __device__ Gram(const Rows& k, const Rows& q) {
     // 8 tokens: k and q are the halves of one operand.
     Acc k_by_k{}, q_by_k{}, q_by_q{};
 #pragma unroll
-    for (int s = 0; s < TokenRows::kSteps; ++s) {
+    for (int s = 0; s < Rows::kSteps; ++s) {
       const auto kt = k.tile(s), qt = q.tile(s);
       if constexpr (kHalves == 1) {
-        const dev::Tile<kKey.dtype> both{{{kt.x[0][0], kt.x[0][1]}, {qt.x[0][0], qt.x[0][1]}}};
-        dev::mma_half<kKey.dtype>(k_by_k, both, kt, 0);
-        if constexpr (kKey.inputs.use_qk_l2norm) dev::mma_half<kKey.dtype>(q_by_q, both, qt, 0);
+        const Tile<kKey.dtype> both{{{kt.x[0][0], kt.x[0][1]}, {qt.x[0][0], qt.x[0][1]}}};
+        mma_half<kKey.dtype>(k_by_k, both, kt, 0);
+        if constexpr (kKey.inputs.use_qk_l2norm) mma_half<kKey.dtype>(q_by_q, both, qt, 0);
       } else {
-        dev::mma<kKey.dtype>(k_by_k, kt, kt);
-        dev::mma<kKey.dtype>(q_by_k, qt, kt);
-        if constexpr (kKey.inputs.use_qk_l2norm) dev::mma<kKey.dtype>(q_by_q, qt, qt);
+        mma<kKey.dtype>(k_by_k, kt, kt);
+        mma<kKey.dtype>(q_by_k, qt, kt);
+        if constexpr (kKey.inputs.use_qk_l2norm) mma<kKey.dtype>(q_by_q, qt, qt);
       }
     }
 #pragma unroll
@@ -86,13 +88,28 @@ struct Gram {
     k_squares = diagonal(k_by_k, 0);
     q_squares = diagonal(q_by_q, kHalves == 1 ? 1 : 0);
   }
+  explicit __device__ Gram(const Rows& k) {
+    Acc k_by_k{};
+#pragma unroll
+    for (int s = 0; s < Rows::kSteps; ++s) {
+      const auto tile = k.tile(s);
+#pragma unroll
+      for (int h = 0; h < kHalves; ++h) mma_half<kKey.dtype>(k_by_k, tile, tile, h);
+    }
+#pragma unroll
+    for (int i = 0; i < 2 * kHalves * kHalves; ++i) {
+      const int r = i / 2 / kHalves, h = i / 2 % kHalves, e = i % 2;
+      kk.x[r][h][e] = k_by_k.x[r][h][e];
+    }
+    k_squares = diagonal(k_by_k, 0);
+  }
 
  private:
   // `first`: the row half of the first 8 tokens.
   static __device__ float diagonal(const Acc& acc, int first) {
     const int row = threadIdx.x % 8;
     const int holder = row * 4 + row / 2;  // the lane with that row's element
-    const bool is_odd = dev::tile_row() % 2 != 0;
+    const bool is_odd = tile_row() % 2 != 0;
     const float low = is_odd ? acc.x[first][0][1] : acc.x[first][0][0];
     const float of_low = __shfl_sync(0xffffffffu, low, holder);
     if constexpr (kHalves == 1) return of_low;
@@ -103,20 +120,27 @@ struct Gram {
 };
 
 // What a warp knows of its tokens without a state.
+template <auto kKey>
 struct TokenFactors {
-  TokenMatrix t, p;
-  ColumnNumbers sum_g;  // G, in powers of 2
-  ColumnNumbers beta;
-  ColumnNumbers k_norm;  // inverse norms
-  ColumnNumbers q_norm;  // and the scale
-  float all_g;           // lane l: G of token l % kKey.max_tokens
+  static constexpr int kHalves = kKey.max_tokens / 8;
+  static constexpr bool kOutputs = has_outputs(kKey);
+
+  TokenMatrix<kKey> t, p;     // p: with outputs, as q_norm
+  ColumnNumbers<kKey> sum_g;  // G, in powers of 2
+  ColumnNumbers<kKey> beta;
+  ColumnNumbers<kKey> k_norm;  // inverse norms
+  ColumnNumbers<kKey> q_norm;  // and the scale
+  float all_g;                 // lane l: G of token l % kKey.max_tokens
 
   TokenFactors() = default;
   // Lane l has the logarithm of the decay, in powers of 2, and the write strength of token
   // l % kKey.max_tokens: 0 and 0 where it is not there.
-  __device__ TokenFactors(const Gram& gram, float log_decay, float write, float scale)
+  __device__ TokenFactors(const Gram<kKey>& gram, float log_decay, float write, float scale)
       : TokenFactors(gram, sum_up(log_decay), write, inverse_norm(gram.k_squares),
                      scale * inverse_norm(gram.q_squares)) {}
+  // Without outputs.
+  __device__ TokenFactors(const Gram<kKey>& gram, float log_decay, float write)
+      : TokenFactors(gram, sum_up(log_decay), write, inverse_norm(gram.k_squares), 0.0f) {}
 
   // For the lanes of other warps.
   __device__ void share(float* shared) {
@@ -135,32 +159,35 @@ struct TokenFactors {
 #pragma unroll
     for (int i = 0; i < kHalves * kHalves * 2; ++i) {
       f(t.x[i / 2 / kHalves][i / 2 % kHalves][i % 2]);
-      f(p.x[i / 2 / kHalves][i / 2 % kHalves][i % 2]);
+      if constexpr (kOutputs) f(p.x[i / 2 / kHalves][i / 2 % kHalves][i % 2]);
     }
 #pragma unroll
     for (int i = 0; i < kHalves * 2; ++i) {
       f(sum_g.x[i / 2][i % 2]);
       f(beta.x[i / 2][i % 2]);
       f(k_norm.x[i / 2][i % 2]);
-      f(q_norm.x[i / 2][i % 2]);
+      if constexpr (kOutputs) f(q_norm.x[i / 2][i % 2]);
     }
     f(all_g);
   }
 
-  __device__ TokenFactors(const Gram& gram, float sum, float write, float k_factor, float q_factor)
+  __device__ TokenFactors(const Gram<kKey>& gram, float sum, float write, float k_factor,
+                          float q_factor)
       : sum_g(sum), beta(write), k_norm(k_factor), q_norm(q_factor), all_g(sum) {
-    const RowNumbers row_g(sum), row_k(write * k_factor), row_q(q_factor);
-    TokenMatrix l;
+    const RowNumbers<kKey> row_g(sum), row_k(write * k_factor), row_q(q_factor);
+    TokenMatrix<kKey> l;
 #pragma unroll
     for (int r = 0; r < kHalves; ++r) {
 #pragma unroll
       for (int h = 0; h < kHalves; ++h) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const int i = dev::tile_row() + 8 * r, j = dev::tile_column() + 8 * h + e;
-          const float decay = dev::exp2(row_g.x[r] - sum_g.x[h][e]) * k_norm.x[h][e];
+          const int i = tile_row() + 8 * r, j = tile_column() + 8 * h + e;
+          const float decay = exp2(row_g.x[r] - sum_g.x[h][e]) * k_norm.x[h][e];
           l.x[r][h][e] = j < i ? row_k.x[r] * gram.kk.x[r][h][e] * decay : 0.0f;
-          p.x[r][h][e] = j <= i ? row_q.x[r] * gram.qk.x[r][h][e] * decay : 0.0f;
+          if constexpr (kOutputs) {
+            p.x[r][h][e] = j <= i ? row_q.x[r] * gram.qk.x[r][h][e] * decay : 0.0f;
+          }
           t.x[r][h][e] = j == i ? 1.0f : 0.0f;
         }
       }
@@ -178,11 +205,11 @@ struct TokenFactors {
   }
 
   static __device__ float inverse_norm(float squares) {
-    return kKey.inputs.use_qk_l2norm ? dev::inverse_norm(squares) : 1.0f;
+    return kKey.inputs.use_qk_l2norm ? cubinery::dev::inverse_norm(squares) : 1.0f;
   }
 
   // T <- (I + L)^-1 T, row by row.
-  __device__ void substitute(const TokenMatrix& l) {
+  __device__ void substitute(const TokenMatrix<kKey>& l) {
 #pragma unroll
     for (int j = 0; j + 1 < kKey.max_tokens; ++j) {
       const int l_holder = threadIdx.x % 32 / 4 * 4 + j % 8 / 2;
@@ -209,20 +236,22 @@ struct TokenFactors {
 };
 
 // Columns 8 r to 8 r + 7 of c += a b^T, for a lower triangular b.
-__device__ void multiply_by_lower(Acc& c, const Acc& a, const TokenMatrix& b) {
+template <auto kKey>
+__device__ void multiply_by_lower(Acc& c, const Acc& a, const TokenMatrix<kKey>& b) {
+  constexpr int kHalves = kKey.max_tokens / 8;
 #pragma unroll
   for (int r = 0; r < kHalves; ++r) {
 #pragma unroll
     for (int h = 0; h <= r; ++h) {
-      dev::PairsOfTf32<4> left({a.x[0][h][0], a.x[1][h][0], a.x[0][h][1], a.x[1][h][1]});
-      dev::PairsOfTf32<2> right({b.operand(r, h)[0], b.operand(r, h)[1]});
+      PairsOfTf32<4> left({a.x[0][h][0], a.x[1][h][0], a.x[0][h][1], a.x[1][h][1]});
+      PairsOfTf32<2> right({b.operand(r, h)[0], b.operand(r, h)[1]});
       float(&low)[2] = c.x[0][r];
       float(&high)[2] = c.x[1][r];
-      dev::mma_tf32(low, high, left.low, right.high);
-      dev::mma_tf32(low, high, left.high, right.low);
-      dev::mma_tf32(low, high, left.high, right.high);
+      mma_tf32(low, high, left.low, right.high);
+      mma_tf32(low, high, left.high, right.low);
+      mma_tf32(low, high, left.high, right.high);
     }
   }
 }
 
-}  // namespace
+}  // namespace cubinery::dev

@@ -3,8 +3,9 @@
 
 #include "common/copy.cuh"
 #include "common/tf32.cuh"
+#include "common/token_factors.cuh"
+#include "common/token_rows.cuh"
 #include "common/vec.cuh"
-#include "gdn_verify_wy/token_rows.cuh"
 
 namespace cubinery::dev {
 
@@ -37,8 +38,11 @@ class StateTile {
 
   // Products with f32 states.  What a 16-bit o is rounded by afterwards is 16 times as much as tf32
   // is rounded by, or more.
-  static constexpr bool kPairs =
-      kDType == DType::kF32 && (kKey.states.store || kKey.output_dtype == DType::kF32);
+  static constexpr bool is_exact() {
+    if constexpr (has_outputs(kKey)) return kKey.states.store || kKey.output_dtype == DType::kF32;
+    return true;
+  }
+  static constexpr bool kPairs = kDType == DType::kF32 && is_exact();
 
  public:
   static constexpr int kBytes = 16 * kKey.key_dim * size_of(kDType);
@@ -65,9 +69,10 @@ class StateTile {
     }
   }
 
-  // sk += S^T k^T, sq += S^T q^T.
-  __device__ void multiply(Acc& sk, Acc& sq, const Rows& k, const Rows& q) const {
-    Acc sk_low{}, sq_low{};
+  // products[i] += S^T rows[i]^T, each.
+  template <int kCount>
+  __device__ void multiply(Acc (&products)[kCount], const Rows* const (&rows)[kCount]) const {
+    Acc low[kCount]{};
 #pragma unroll
     for (int run = 0; run < kRuns; ++run) {
       const Part part(*this, run);
@@ -76,11 +81,12 @@ class StateTile {
         for (int i = 0; i < kRun / 4; ++i) {
           const auto left = part.tile(i);
           const int s = run * (kRun / 4) + i;
-          const auto k_tile = k.tile(s), q_tile = q.tile(s);
 #pragma unroll
           for (int h = 0; h < kHalves; ++h) {
-            mma_half<kDType>(sk, left, k_tile, h);
-            mma_half<kDType>(sq, left, q_tile, h);
+#pragma unroll
+            for (int n = 0; n < kCount; ++n) {
+              mma_half<kDType>(products[n], left, rows[n]->tile(s), h);
+            }
           }
         }
       } else {
@@ -97,22 +103,24 @@ class StateTile {
           const int s = (run * kRun + j) / 4;
 #pragma unroll
           for (int h = 0; h < kHalves; ++h) {
-            unsigned k_pair[2], q_pair[2];
-            k.tf32_pair(h, s, j / 2 % 2, k_pair);
-            q.tf32_pair(h, s, j / 2 % 2, q_pair);
-            if constexpr (kPairs) {
-              mma_tf32(sk_low.x[0][h], sk_low.x[1][h], left.low, k_pair);
-              mma_tf32(sq_low.x[0][h], sq_low.x[1][h], left.low, q_pair);
+            unsigned pairs[kCount][2];
+#pragma unroll
+            for (int n = 0; n < kCount; ++n) rows[n]->tf32_pair(h, s, j / 2 % 2, pairs[n]);
+#pragma unroll
+            for (int n = 0; n < kCount && kPairs; ++n) {
+              mma_tf32(low[n].x[0][h], low[n].x[1][h], left.low, pairs[n]);
             }
-            mma_tf32(sk.x[0][h], sk.x[1][h], left.high, k_pair);
-            mma_tf32(sq.x[0][h], sq.x[1][h], left.high, q_pair);
+#pragma unroll
+            for (int n = 0; n < kCount; ++n) {
+              mma_tf32(products[n].x[0][h], products[n].x[1][h], left.high, pairs[n]);
+            }
           }
         }
       }
     }
     for_each_element([&](int r, int h, int e) {
-      sk.x[r][h][e] += sk_low.x[r][h][e];
-      sq.x[r][h][e] += sq_low.x[r][h][e];
+#pragma unroll
+      for (int n = 0; n < kCount; ++n) products[n].x[r][h][e] += low[n].x[r][h][e];
     });
   }
 
@@ -205,5 +213,28 @@ class StateTile {
 
   const Vector* vectors_;  // the lane's first
 };
+
+// The state after token `t`, from the first one, to `to`, the warp's columns there.
+template <auto kKey>
+__device__ void store_state(const StateTile<kKey>& state, const TokenFactors<kKey>& factors,
+                            const Acc& u, const TokenRows<kKey>& k, int t,
+                            Storage<kKey.states.dtype>* to) {
+  constexpr int kHalves = kKey.max_tokens / 8;
+  const float sum = __shfl_sync(0xffffffffu, factors.all_g, t);
+  // Left operands of the products with k: what is left of each token's update.
+  PairsOfTf32<4> updates[kHalves];
+#pragma unroll
+  for (int h = 0; h < kHalves; ++h) {
+    float factor[2];
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const bool is_in = tile_column() + 8 * h + e <= t;
+      factor[e] = is_in ? exp2(sum - factors.sum_g.x[h][e]) * factors.k_norm.x[h][e] : 0.0f;
+    }
+    updates[h].split({u.x[0][h][0] * factor[0], u.x[1][h][0] * factor[0], u.x[0][h][1] * factor[1],
+                      u.x[1][h][1] * factor[1]});
+  }
+  state.store_updated(to, exp2(sum), updates, k);
+}
 
 }  // namespace cubinery::dev

@@ -1,0 +1,81 @@
+// Rules of the keys of kernels that take all tokens of a request at once, in the WY form
+// (token_factors.cuh): a warp has warp_v value columns of one head's state.  Compiled by the host
+// and by NVRTC.
+#pragma once
+
+#include "common/key_rules.h"
+#include "cubinery/dtype.h"
+#include "cubinery/gdn_parts.h"
+
+namespace cubinery {
+
+// Whether the kernel computes o; one that only commits states has no q.
+template <class Key>
+constexpr bool has_outputs(const Key&) {
+  return requires(const Key& key) { key.output_dtype; };
+}
+
+// Neighbouring keys of a value column that a lane has together, in one vector where they are
+// neighbours in memory too.
+template <class Key>
+constexpr int key_run(const Key& key) {
+  const bool is_long = size_of(key.states.dtype) == 2 && key.key_dim % 32 == 0;
+  return is_long ? 8 : 4;
+}
+
+// Registers that a thread needs for its part of k.
+template <class Key>
+constexpr int key_registers(const Key& key) {
+  return key.key_dim * key.max_tokens / (32 * 2);
+}
+
+// Whether the warps of a block all have columns of one head.  They share what tokens need no state
+// for.
+template <class Key>
+constexpr bool is_of_one_head(const Key& key) {
+  return key.value_dim / key.warp_v % key.warps == 0;
+}
+template <class Key>
+constexpr int factor_bytes(const Key& key) {
+  const int halves = key.max_tokens / 8, made = has_outputs(key) ? 2 : 1;
+  const int floats = made * (2 * halves * halves + 2 * halves) + 4 * halves + 1;  // of a lane
+  return is_of_one_head(key) && key.warps > 1 ? floats * 32 * 4 : 0;
+}
+
+// The states of the block's warps, and the factors.
+template <class Key>
+constexpr int state_and_factor_bytes(const Key& key) {
+  const int states = key.warps * key.warp_v * key.key_dim * size_of(key.states.dtype);
+  return (key.states.has_initial ? states : 0) + factor_bytes(key);
+}
+
+// Blocks of a multiprocessor that have so many registers for each thread.  Each of its four
+// schedulers has registers of its own.
+constexpr int blocks_with_registers(int registers, int warps) {
+  const int all_warps = 4 * (65536 / 4 / 32 / registers);
+  return all_warps > warps ? all_warps / warps : 1;
+}
+
+// The rule that a key breaks, or nullptr.
+template <class Key>
+constexpr const char* why_tokens_invalid(const Key& key) {
+  if (!is_head_dim(key.key_dim)) return "key_dim must be a multiple of 16 from 16 to 256";
+  if (!is_head_dim(key.value_dim)) return "value_dim must be a multiple of 16 from 16 to 256";
+  if (!is_float(key.dtype) || size_of(key.dtype) != 2) return "dtype must be bf16 or f16";
+  if (const char* reason = gdn::why_invalid(key.inputs)) return reason;
+  if (const char* reason = gdn::why_invalid(key.states)) return reason;
+  if (is_float(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
+  if (is_float(key.accepted_dtype)) return "accepted_dtype must be i32 or i64";
+  if (key.max_tokens != 8 && key.max_tokens != 16) return "max_tokens must be 8 or 16";
+  if (key.warp_v != 16 && key.warp_v != 32 && key.warp_v != 64)
+    return "warp_v must be 16, 32 or 64";
+  if (key.value_dim % key.warp_v != 0) return "warp_v must divide value_dim";
+  if (key.key_dim > 128 && key.warp_v != 16) return "key_dim over 128 needs warp_v = 16";
+  if (key.warps < 1 || key.warps > 16) return "warps must be from 1 to 16";
+  // Of every architecture.
+  if (state_and_factor_bytes(key) > 96 * 1024)
+    return "states of a block pass 96 KiB of shared memory";
+  return nullptr;
+}
+
+}  // namespace cubinery

@@ -1,0 +1,50 @@
+// Values of the tokens of a request, in the lanes that have them in products' results: rows are
+// value columns, columns tokens.
+#pragma once
+
+#include "common/operands.cuh"
+#include "common/step.cuh"
+#include "common/tile.cuh"
+#include "common/token_key.h"
+#include "common/token_rows.cuh"
+
+namespace cubinery::dev {
+
+// Calls f(row half r, token half h, token e) for each of a lane's numbers of values and tokens.
+template <auto kKey, class Function>
+__device__ void for_each_value(Function f) {
+#pragma unroll
+  for (int i = 0; i < kKey.max_tokens / 2; ++i) f(i % 2, i / 4, i / 2 % 2);
+}
+
+// Values v of this lane's tokens, in flight until they are used.
+template <auto kKey>
+struct TokenValues {
+  static constexpr int kHalves = kKey.max_tokens / 8;
+
+  unsigned pairs[kHalves][2];  // token half, token: of the lane's two columns
+
+  // `v`: the lane's first column.  0 for tokens that are not there.
+  __device__ void load(const InputRows<TokenStrides>& values, TokenStrides::At at, int count,
+                       int v) {
+    at.head = own_head(values, at.head);
+    const auto* rows = as<kKey.dtype>(values.data) + offset_of(values.stride, at) + v;
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int i = tile_column() + 8 * h + e;
+        pairs[h][e] = 0;
+        if (i >= count) continue;
+        pairs[h][e] = load_pair<kKey.dtype>(rows + i * values.stride.token, values.aligned);
+      }
+    }
+  }
+
+  __device__ float get(int r, int h, int e) const {
+    const unsigned pair = pairs[h][e];
+    return to_float<kKey.dtype>(static_cast<unsigned short>(r == 0 ? pair : pair >> 16));
+  }
+};
+
+}  // namespace cubinery::dev
