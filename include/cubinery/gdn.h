@@ -20,6 +20,7 @@
 //   Verify   with round_each_token the state to state_dtype after each token.  On the path `wy`
 //            fp32 operands of the matrix products are taken as two tf32 parts, 22 bits; S, where
 //            no state is stored and o has 16 bits, as one: 11 bits.
+//   Commit   nothing else; fp32 operands of the products as on the path `wy`.
 //   Prefill  the operands of the matrix products to dtype: the state S, the corrected values
 //            v - e^G S^T k^, the new values u (once as they are, once with the decay to the end of
 //            the chunk), and the two chunk matrices (I + L)^-1 and q^ k^T with their gates.  Where
@@ -31,6 +32,7 @@
 // of 18 bits), relative to the largest value of the row.
 #pragma once
 
+#include "cubinery/gdn_commit.h"
 #include "cubinery/gdn_decode.h"
 #include "cubinery/gdn_models.h"
 #include "cubinery/gdn_prefill.h"

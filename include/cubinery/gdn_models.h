@@ -5,6 +5,7 @@
 
 #include <string_view>
 
+#include "cubinery/gdn_commit.h"
 #include "cubinery/gdn_decode.h"
 #include "cubinery/gdn_prefill.h"
 #include "cubinery/gdn_verify.h"
@@ -17,6 +18,7 @@ struct ModelProblems {
   DecodeProblem decode{};
   PrefillProblem prefill{};
   VerifyProblem verify{};
+  CommitProblem commit{};
 };
 
 // What an engine serves a Qwen3-Next or Qwen3.5 model with on each of `tp` GPUs.  `config_json` is
@@ -29,8 +31,9 @@ struct ModelProblems {
 // A_log, a and dt_bias, beta from its logit, q and k normalised in the kernel.  A prefill takes
 // packed sequences with i32 cu_seqlens and keeps no checkpoints.  A verification takes packed
 // requests of up to 4 tokens (three drafts: `--max-tokens` for others), keeps every token's state
-// in slots of the pool, and starts from the state that i32 counts of accepted tokens choose.  An
-// engine that does otherwise changes the fields of the result, and pre-warms with the same changes
+// in slots of the pool, and starts from the state that i32 counts of accepted tokens choose; a
+// commit takes the same packed requests and counts, for engines that verify without keeping states.
+// An engine that does otherwise changes the fields of the result, and pre-warms with the same changes
 // (`cubinery prewarm --state-dtype bf16`).
 //
 // kInvalidArgument: not JSON (with line and column), a field that is missing or has another type,

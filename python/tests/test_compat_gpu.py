@@ -529,7 +529,9 @@ class Drafts:
         within(f"o of {n}", on_host(o), exact, worst(naive, exact))
         exact, naive = expected["states"]
         for t, state in kept.items():
-            error = worst(naive[t], exact[t])
+            # Products that take fp32 as 22 bits, one behind the other: half of what test_gpu.py
+            # lets f32 arithmetic be off by.
+            error = max(worst(naive[t], exact[t]), 2.0**-18 * np.abs(exact[t]).max())
             within(f"state of {n} after {t}", on_host(state), exact[t], error)
 
 
@@ -625,6 +627,7 @@ def test_flashinfer_step_slots():
 @pytest.mark.parametrize("state_dtype", ["f32", "bf16"])
 def test_several_tokens_no_worse_than_flashinfer(state_dtype):
     theirs = pytest.importorskip("flashinfer.gdn_decode")
+    pytest.importorskip("cutlass.cute")  # what its kernels of several tokens are made of
     drafts = make_drafts(state_dtype)
     read = (3, 1, 4, 7, 2)
     found = []

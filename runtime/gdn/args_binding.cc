@@ -125,19 +125,6 @@ Status bind_written_states(const TensorName& name, const Tensor& x, const Dim& o
   return check_no_overlap(name, x);
 }
 
-// 0 to slots - 1 with Padding::kScratch, else 0.
-Status check_scratch(std::string_view op, Padding padding, std::int64_t slot, std::int64_t slots) {
-  const bool uses_scratch = padding == Padding::kScratch;
-  if (uses_scratch && (slot < 0 || slot >= slots)) {
-    return invalid({op, "scratch_slot"}, fmt::format("is {}; accepted: 0 to {}", slot, slots - 1));
-  }
-  if (!uses_scratch && slot != 0) {
-    return invalid({op, "scratch_slot"},
-                   fmt::format("is {}; accepted: 0, padding is not scratch", slot));
-  }
-  return {};
-}
-
 template <class Strides>
 Status bind_computed_gate(std::string_view op, const Inputs& inputs, const GateArgs& args,
                           const Dim& heads, GateParams<Strides>* params) {
@@ -211,9 +198,14 @@ Status bind_indices(const TensorName& name, const Tensor& x, DType dtype, const 
   return {};
 }
 
-// Those of a pool.
+// state_indices and state_out_indices.
 Status bind_slots(std::string_view op, const States& states, const StateArgs& args,
                   const Dim& sequences, StepForm steps, StateParams* params, StateSteps* strides) {
+  if (states.location != StateLocation::kPool) {
+    constexpr std::string_view kWhy = "state_location is dense";
+    CUBINERY_RETURN_IF_ERROR(check_absent({op, "state_indices"}, args.indices, kWhy));
+    return check_absent({op, "state_out_indices"}, args.out_indices, kWhy);
+  }
   const bool in_place = !args.out_indices.present();
   if (in_place) {
     CUBINERY_RETURN_IF_ERROR(steps_in_place({op, "state_out_indices"}, steps, &steps.read));
@@ -302,12 +294,31 @@ Status bind_states(std::string_view op, const States& states, const StateArgs& a
   CUBINERY_RETURN_IF_ERROR(check_scratch(op, states.padding, args.scratch_slot,
                                          std::min(params->read.slots, params->written.slots)));
   params->scratch_slot = args.scratch_slot;
-  if (states.location == StateLocation::kPool) {
-    return bind_slots(op, states, args, sequences, steps, params, strides);
+  return bind_slots(op, states, args, sequences, steps, params, strides);
+}
+
+Status bind_state_tensors(std::string_view op, const States& states, const StateArgs& args,
+                          const StateForm& form, const Dim& sequences, StateParams* params) {
+  StateSteps no_steps{};
+  return bind_state_tensors(op, states, args, form, sequences, {}, params, &no_steps);
+}
+
+Status bind_slots(std::string_view op, const States& states, const StateArgs& args,
+                  const Dim& sequences, StateParams* params) {
+  StateSteps no_steps{};
+  return bind_slots(op, states, args, sequences, {}, params, &no_steps);
+}
+
+Status check_scratch(std::string_view op, Padding padding, std::int64_t slot, std::int64_t slots) {
+  const bool uses_scratch = padding == Padding::kScratch;
+  if (uses_scratch && (slot < 0 || slot >= slots)) {
+    return invalid({op, "scratch_slot"}, fmt::format("is {}; accepted: 0 to {}", slot, slots - 1));
   }
-  constexpr std::string_view kWhy = "state_location is dense";
-  CUBINERY_RETURN_IF_ERROR(check_absent({op, "state_indices"}, args.indices, kWhy));
-  return check_absent({op, "state_out_indices"}, args.out_indices, kWhy);
+  if (!uses_scratch && slot != 0) {
+    return invalid({op, "scratch_slot"},
+                   fmt::format("is {}; accepted: 0, padding is not scratch", slot));
+  }
+  return {};
 }
 
 Status bind_scale(std::string_view op, std::optional<float> given, int key_dim, float* scale) {

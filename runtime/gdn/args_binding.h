@@ -82,6 +82,15 @@ Status bind_states(std::string_view op, const States& states, const StateArgs& a
                    const StateForm& form, const Dim& sequences, const StepForm& steps,
                    StateParams* params, StateSteps* strides);
 
+// The two halves of bind_states(), for operators whose indices come apart from the tensors.
+Status bind_state_tensors(std::string_view op, const States& states, const StateArgs& args,
+                          const StateForm& form, const Dim& sequences, StateParams* params);
+Status bind_slots(std::string_view op, const States& states, const StateArgs& args,
+                  const Dim& sequences, StateParams* params);
+
+// 0 to slots - 1 with Padding::kScratch, else 0.
+Status check_scratch(std::string_view op, Padding padding, std::int64_t slot, std::int64_t slots);
+
 // The caller's scale, or key_dim^-1/2.
 Status bind_scale(std::string_view op, std::optional<float> given, int key_dim, float* scale);
 

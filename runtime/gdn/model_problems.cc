@@ -120,12 +120,11 @@ Status check_tp(const ModelLayers& model, int tp) {
 // What the operators have in common.
 template <class P>
 P served(const ModelLayers& model, int tp) {
-  return {
+  P problem{
       .heads = {.q = model.key_heads / tp, .k = model.key_heads / tp, .v = model.value_heads / tp},
       .key_dim = model.key_dim,
       .value_dim = model.value_dim,
       .dtype = model.dtype,
-      .output_dtype = model.dtype,
       .inputs = {.gate_dtype = model.dtype,
                  .beta_dtype = model.dtype,
                  .a_log_dtype = DType::kF32,
@@ -141,6 +140,8 @@ P served(const ModelLayers& model, int tp) {
                  .pad_index = PadIndex::kNegative,
                  .has_initial = true,
                  .store = true}};
+  if constexpr (requires { problem.output_dtype; }) problem.output_dtype = model.dtype;
+  return problem;
 }
 
 }  // namespace
@@ -154,7 +155,8 @@ Result<ModelProblems> problems_for_model(std::string_view config_json, int tp) {
 
   ModelProblems problems{.decode = served<DecodeProblem>(model, tp),
                          .prefill = served<PrefillProblem>(model, tp),
-                         .verify = served<VerifyProblem>(model, tp)};
+                         .verify = served<VerifyProblem>(model, tp),
+                         .commit = served<CommitProblem>(model, tp)};
   problems.prefill.cu_seqlens_dtype = DType::kI32;
   problems.prefill.varlen = true;
   problems.prefill.checkpoints = Checkpoints::kNone;
@@ -162,6 +164,8 @@ Result<ModelProblems> problems_for_model(std::string_view config_json, int tp) {
   problems.verify.varlen = true;
   problems.verify.stored_states = StoredStates::kEvery;
   problems.verify.from_accepted = true;
+  problems.commit.max_tokens = problems.verify.max_tokens;
+  problems.commit.varlen = problems.verify.varlen;
   return problems;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/key_rules.h"
+#include "common/verify_params.h"
 
 namespace cubinery::gdn {
 namespace {
@@ -51,6 +52,14 @@ Status check_padding(std::string_view op, const States& states) {
   return bad_field(op, "padding", value_text(states.padding),
                    "none (padding needs state_location = pool)");
 }
+
+Status check_max_tokens(std::string_view op, int max_tokens) {
+  if (max_tokens >= 1 && max_tokens <= kMaxVerifyTokens) return {};
+  return bad_field(op, "max_tokens", value_text(max_tokens),
+                   fmt::format("1 to {}", kMaxVerifyTokens));
+}
+
+int product_rows(int max_tokens) { return max_tokens <= 8 ? 8 : kMaxVerifyTokens; }
 
 Inputs normalised(Inputs inputs) {
   const Inputs plain;

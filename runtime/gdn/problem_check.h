@@ -27,6 +27,7 @@ std::string value_text(T value) {
 Status check_heads(std::string_view op, const Heads& heads);
 Status check_dim(std::string_view op, std::string_view name, int dim);
 Status check_padding(std::string_view op, const States& states);
+Status check_max_tokens(std::string_view op, int max_tokens);
 
 // Every field has a value that its line of the table accepts.
 template <class Problem>
@@ -63,5 +64,7 @@ Result<Problem> problem_from_json(std::string_view json) {
 // Fields that the others leave without meaning at their defaults: equal code has equal keys.
 Inputs normalised(Inputs inputs);
 States normalised(States states);
+// max_tokens as kernels know it: rows of their products, 8 or 16.
+int product_rows(int max_tokens);
 
 }  // namespace cubinery::gdn

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "cubinery/fields.h"
+#include "cubinery/gdn_commit.h"
 #include "cubinery/gdn_decode.h"
 #include "cubinery/gdn_fields.h"
 #include "cubinery/gdn_prefill.h"
@@ -26,19 +27,34 @@ struct EnumNames<gdn::Split> {
 
 namespace gdn {
 
-// The fields that every problem has, in the runs in which JSON has them.
+// The fields that problems have in common, in the runs in which JSON has them.
+template <class P>
+constexpr auto head_fields() {
+  return std::tuple{
+      fixed("q_heads", "heads.q", &P::heads, &Heads::q, "query heads of one GPU"),
+      fixed("k_heads", "heads.k", &P::heads, &Heads::k, "key heads of one GPU"),
+      fixed("v_heads", "heads.v", &P::heads, &Heads::v, "value heads of one GPU"),
+      fixed("key_dim", &P::key_dim, "size of q and k of a head; 16 to 256, a multiple of 16"),
+      fixed("value_dim", &P::value_dim, "size of v of a head; 16 to 256, a multiple of 16")};
+}
+
 template <class P>
 constexpr auto operand_fields() {
-  return std::tuple_cat(
-      std::tuple{
-          fixed("q_heads", "heads.q", &P::heads, &Heads::q, "query heads of one GPU"),
-          fixed("k_heads", "heads.k", &P::heads, &Heads::k, "key heads of one GPU"),
-          fixed("v_heads", "heads.v", &P::heads, &Heads::v, "value heads of one GPU"),
-          fixed("key_dim", &P::key_dim, "size of q and k of a head; 16 to 256, a multiple of 16"),
-          fixed("value_dim", &P::value_dim, "size of v of a head; 16 to 256, a multiple of 16"),
-          fixed("dtype", &P::dtype, "dtype of q, k and v", kFloats),
-          fixed("output_dtype", &P::output_dtype, "dtype of o", kFloats)},
-      input_dtype_fields<P>(), state_dtype_fields<P>());
+  return std::tuple_cat(head_fields<P>(),
+                        std::tuple{fixed("dtype", &P::dtype, "dtype of q, k and v", kFloats),
+                                   fixed("output_dtype", &P::output_dtype, "dtype of o", kFloats)},
+                        input_dtype_fields<P>(), state_dtype_fields<P>());
+}
+
+// Of packed requests, and of those that have several tokens.
+template <class P>
+constexpr auto request_fields() {
+  return std::tuple{
+      fixed("cu_seqlens_dtype", &P::cu_seqlens_dtype, "dtype of cu_seqlens (varlen)", kIntegers),
+      fixed("varlen", &P::varlen,
+            "requests are packed behind each other, their bounds in cu_seqlens"),
+      fixed("max_tokens", &P::max_tokens,
+            "the most tokens of a request: its drafts and the token in front of them; 1 to 16")};
 }
 
 template <class P>
@@ -99,16 +115,7 @@ struct Fields<gdn::VerifyProblem> {
   static constexpr const char* kHelp = "A verification: the draft tokens of each request.";
   using P = gdn::VerifyProblem;
   static constexpr auto kList = std::tuple_cat(
-      gdn::operand_fields<P>(),
-      std::tuple{
-          fixed("cu_seqlens_dtype", &P::cu_seqlens_dtype, "dtype of cu_seqlens (varlen)",
-                gdn::kIntegers),
-          fixed("varlen", &P::varlen,
-                "requests are packed behind each other, their bounds in cu_seqlens"),
-          fixed("max_tokens", &P::max_tokens,
-                "the most tokens of a request: its drafts and the token in front of them; 1 to 16"),
-      },
-      gdn::mode_fields<P>(),
+      gdn::operand_fields<P>(), gdn::request_fields<P>(), gdn::mode_fields<P>(),
       std::tuple{
           fixed("stored_states", &P::stored_states,
                 "new states are those after a request's last token (last) or after each of its "
@@ -124,12 +131,30 @@ struct Fields<gdn::VerifyProblem> {
       });
 };
 
+template <>
+struct Fields<gdn::CommitProblem> {
+  static constexpr const char* kName = "gdn_commit";
+  static constexpr const char* kHelp =
+      "A commit: the states after the accepted tokens of a verification, in all layers.";
+  using P = gdn::CommitProblem;
+  static constexpr auto kList = std::tuple_cat(
+      gdn::head_fields<P>(),
+      std::tuple{fixed("dtype", &P::dtype, "dtype of q, k and v", gdn::kFloats)},
+      gdn::input_dtype_fields<P>(), gdn::state_dtype_fields<P>(), gdn::request_fields<P>(),
+      gdn::mode_fields<P>(),
+      std::tuple{
+          fixed("accepted_dtype", &P::accepted_dtype, "dtype of accepted", gdn::kIntegers),
+          gdn::batch_invariant_field<P>(),
+      });
+};
+
 namespace gdn {
 
 // The operators' names: those of their results, and what messages begin with.
 inline constexpr std::string_view kDecodeOp = Fields<DecodeProblem>::kName;
 inline constexpr std::string_view kPrefillOp = Fields<PrefillProblem>::kName;
 inline constexpr std::string_view kVerifyOp = Fields<VerifyProblem>::kName;
+inline constexpr std::string_view kCommitOp = Fields<CommitProblem>::kName;
 
 }  // namespace gdn
 }  // namespace cubinery

@@ -3,17 +3,11 @@
 #include <algorithm>
 
 #include "runtime/gdn/args_binding.h"
+#include "runtime/gdn/request_args.h"
 #include "runtime/gdn/verify_problem.h"
 
 namespace cubinery::gdn {
 namespace {
-
-TokenForm token_form(bool varlen, const Dim& requests, const Dim& tokens) {
-  if (varlen) {
-    return {.dims = {tokens}, .rank = 2, .token = 0, .head = 1, .extra = ExtraDim::kFirst};
-  }
-  return {.dims = {requests, tokens}, .rank = 3, .batch = 0, .token = 1, .head = 2};
-}
 
 // Steps that are read and written besides the one state that everybody has.
 StepForm step_form(const VerifyProblem& problem, const VerifyExtent& extent) {
@@ -21,13 +15,6 @@ StepForm step_form(const VerifyProblem& problem, const VerifyExtent& extent) {
   const std::int64_t most =
       problem.varlen ? problem.max_tokens : std::max<std::int64_t>(extent.tokens, 1);
   return {.read = problem.from_accepted ? 1 : 0, .written = stores_every(problem) ? most : 0};
-}
-
-Status bind_bounds(const VerifyProblem& problem, const Tensor& cu_seqlens, std::int64_t requests,
-                   StridedVector* bounds) {
-  const TensorName name{kVerifyOp, "cu_seqlens"};
-  if (!problem.varlen) return check_absent(name, cu_seqlens, "varlen is false");
-  return bind_vector(name, cu_seqlens, problem.cu_seqlens_dtype, {"N + 1", requests + 1}, bounds);
 }
 
 Status bind_accepted(const VerifyProblem& problem, const Tensor& accepted, const Dim& requests,
@@ -49,27 +36,21 @@ Status verify_extent(const VerifyProblem& problem, const VerifyArgs& args, Verif
     return check_count({kVerifyOp, "q"}, "T", extent->tokens, problem.max_tokens);
   }
   if (q.rank != 3 && q.rank != 4) return wrong_rank({kVerifyOp, "q"}, q.rank, "3, or 4 with B = 1");
-  const Tensor& cu_seqlens = args.cu_seqlens;
-  CUBINERY_RETURN_IF_ERROR(
-      check_data({kVerifyOp, "cu_seqlens"}, cu_seqlens, problem.cu_seqlens_dtype));
-  if (cu_seqlens.rank != 1) return wrong_rank({kVerifyOp, "cu_seqlens"}, cu_seqlens.rank, "1");
-  *extent = {.requests = std::max<std::int64_t>(cu_seqlens.shape[0], 0) - 1,
-             .tokens = q.shape[q.rank == 4 ? 1 : 0]};
-  CUBINERY_RETURN_IF_ERROR(check_count({kVerifyOp, "cu_seqlens"}, "N", extent->requests, kMaxInt));
+  CUBINERY_RETURN_IF_ERROR(check_bounds(kVerifyOp, args.cu_seqlens, problem.cu_seqlens_dtype));
+  *extent = {.requests = requests_of(args.cu_seqlens), .tokens = q.shape[q.rank == 4 ? 1 : 0]};
   return check_count({kVerifyOp, "q"}, "total", extent->tokens, kMaxInt);
 }
 
 Status bind_verify(const VerifyProblem& problem, const VerifyArgs& args, const VerifyExtent& extent,
                    GdnVerifyParams* params) {
-  const Dim requests{problem.varlen ? "N" : "B", extent.requests};
-  const Dim tokens{problem.varlen ? "total" : "T", extent.tokens};
-  const TokenForm form = token_form(problem.varlen, requests, tokens);
+  const Dim requests = requests_dim(problem.varlen, extent.requests);
+  const TokenForm form = token_form(problem.varlen, extent.requests, extent.tokens);
   params->heads = problem.heads.count();
   CUBINERY_RETURN_IF_ERROR(bind_rows(problem, args, form, params));
   CUBINERY_RETURN_IF_ERROR(bind_gates(kVerifyOp, problem.inputs, args.gates, form,
                                       {"heads", params->heads}, &params->gates));
   CUBINERY_RETURN_IF_ERROR(
-      bind_bounds(problem, args.cu_seqlens, extent.requests, &params->cu_seqlens));
+      bind_bounds(kVerifyOp, problem, args.cu_seqlens, extent.requests, &params->cu_seqlens));
   CUBINERY_RETURN_IF_ERROR(bind_accepted(problem, args.accepted, requests, &params->accepted));
   CUBINERY_RETURN_IF_ERROR(bind_states(kVerifyOp, problem.states, args.states, state_form(problem),
                                        requests, step_form(problem, extent), &params->states,

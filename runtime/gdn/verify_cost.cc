@@ -52,6 +52,29 @@ GdnDecodeKey one_step(const GdnVerifyKey& key) {
           .warps = key.warps};
 }
 
+// `stored`: how often each state is written.
+template <class Key>
+double wy_us(const Key& key, std::int64_t states, double stored, const Target& target) {
+  const double warps = static_cast<double>(states) * key.value_dim / key.warp_v;
+  const double fullest = spread_of(warps, key.warps,
+                                   {.registers = static_cast<double>(registers(key)),
+                                    .threads = threads(key),
+                                    .shared_bytes = shared_bytes(key)},
+                                   target)
+                             .fullest;
+
+  const double lane_bytes = key.key_dim * key.warp_v / 32.0 * size_of(key.states.dtype);
+  const double passes = (key.states.has_initial ? 1 : 0) + stored;
+  // Of tokens, against 8 of 128; of q there are as many as of k.
+  const double rows = key.max_tokens / 8.0 * key.key_dim / 128.0 * (has_outputs(key) ? 1 : 0.5);
+  const double makers = is_of_one_head(key) ? key.warps : 1;  // warps that share factors
+  const double cycles = (kWyTileCycles * rows * key.warp_v / 16 + kWyFactorCycles * rows / makers +
+                         kWyStoredByteCycles * stored * lane_bytes) *
+                        (1 + kWyBlockShare * (key.warps - 1));
+  return kWyStartUs + warps * passes * lane_bytes * 32 / copy_rate(target) +
+         us_of(fullest * cycles, target);
+}
+
 }  // namespace
 
 // A step of decoding, which reads the state and may write it, then the instructions of all tokens,
@@ -81,24 +104,11 @@ double verify_us(const GdnVerifyKey& key, std::int64_t states, std::int64_t toke
 
 double verify_us(const GdnVerifyWyKey& key, std::int64_t states, std::int64_t tokens,
                  const Target& target) {
-  const double warps = static_cast<double>(states) * key.value_dim / key.warp_v;
-  const double fullest = spread_of(warps, key.warps,
-                                   {.registers = static_cast<double>(registers(key)),
-                                    .threads = threads(key),
-                                    .shared_bytes = shared_bytes(key)},
-                                   target)
-                             .fullest;
+  return wy_us(key, states, stored_passes(key, tokens), target);
+}
 
-  const double lane_bytes = key.key_dim * key.warp_v / 32.0 * size_of(key.states.dtype);
-  const double stored = stored_passes(key, tokens);
-  const double passes = (key.states.has_initial ? 1 : 0) + stored;
-  const double rows = key.max_tokens / 8.0 * key.key_dim / 128.0;  // of tokens, against 8 of 128
-  const double makers = is_of_one_head(key) ? key.warps : 1;       // warps that share factors
-  const double cycles = (kWyTileCycles * rows * key.warp_v / 16 + kWyFactorCycles * rows / makers +
-                         kWyStoredByteCycles * stored * lane_bytes) *
-                        (1 + kWyBlockShare * (key.warps - 1));
-  return kWyStartUs + warps * passes * lane_bytes * 32 / copy_rate(target) +
-         us_of(fullest * cycles, target);
+double commit_us(const GdnCommitKey& key, std::int64_t states, const Target& target) {
+  return wy_us(key, states, 1, target);
 }
 
 }  // namespace cubinery::gdn

@@ -1,8 +1,5 @@
 #include "runtime/gdn/verify_problem.h"
 
-#include <fmt/format.h>
-
-#include "gdn_verify/key.h"
 #include "runtime/gdn/problem_check.h"
 #include "runtime/gdn/verify_operator.h"
 
@@ -10,10 +7,7 @@ namespace cubinery::gdn {
 
 Status VerifyProblem::check() const {
   CUBINERY_RETURN_IF_ERROR(check_shared_fields(*this));
-  if (max_tokens < 1 || max_tokens > kMaxVerifyTokens) {
-    return bad_field(kVerifyOp, "max_tokens", value_text(max_tokens),
-                     fmt::format("1 to {}", kMaxVerifyTokens));
-  }
+  CUBINERY_RETURN_IF_ERROR(check_max_tokens(kVerifyOp, max_tokens));
   if (from_accepted && !states.has_initial) {
     return bad_field(kVerifyOp, "from_accepted", value_text(from_accepted),
                      "false (true needs has_initial_state = true)");
@@ -39,7 +33,7 @@ VerifyProblem normalised(VerifyProblem problem) {
   if (!problem.varlen) problem.cu_seqlens_dtype = plain.cu_seqlens_dtype;
   if (!problem.from_accepted) problem.accepted_dtype = plain.accepted_dtype;
   if (!problem.states.store) problem.stored_states = plain.stored_states;
-  problem.max_tokens = problem.max_tokens <= 8 ? 8 : kMaxVerifyTokens;  // rows of products
+  problem.max_tokens = product_rows(problem.max_tokens);
   // The state is in f32 all along.
   if (problem.states.dtype == DType::kF32) problem.round_each_token = plain.round_each_token;
   return problem;

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "runtime/gdn/commit_state.h"
 #include "runtime/gdn/verify_state.h"
 #include "runtime/operator/tuning_context.h"
 
@@ -28,6 +29,26 @@ std::int64_t large_batch(const gdn::Decode& decode) {
 CaseOptions token_by_token(CaseOptions options) {
   options.chunk_size = 0;
   return options;
+}
+
+CaseOptions without_outputs(CaseOptions options) {
+  options.has_outputs = false;
+  return options;
+}
+
+// The operator on each path that computes the problem, by a default configuration.
+template <class Operator, class Problem, class Create>
+std::vector<Operator> by_defaults(const Problem& problem, const Create& create) {
+  const Target target = target_of(gpu().context());
+  prewarm(std::vector{problem});
+  std::vector<Operator> made;
+  for (const auto* path : OperatorOf<Problem>::paths()) {
+    if (path->why_not(problem, target)) continue;
+    for (const auto& values : path->defaults(problem, target)) {
+      made.push_back(create(gpu().context(), problem, target, values).value());
+    }
+  }
+  return made;
 }
 
 template <class Args>
@@ -110,6 +131,11 @@ VerifyCase::VerifyCase(const gdn::VerifyProblem& problem, const CaseShape& shape
     : PrefillCase(as_prefill(problem), shape, token_by_token(std::move(options))),
       problem_(problem) {}
 
+CommitCase::CommitCase(const gdn::CommitProblem& problem, const CaseShape& shape,
+                       CaseOptions options)
+    : PrefillCase(as_prefill(problem), shape, without_outputs(token_by_token(std::move(options)))),
+      problem_(problem) {}
+
 bool same_bytes(std::span<const std::byte> a, std::span<const std::byte> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());
 }
@@ -165,6 +191,10 @@ std::size_t workspace_bytes(const VerifyCase&, const gdn::Verify&, const gdn::Ve
   return 0;
 }
 
+std::size_t workspace_bytes(const CommitCase&, const gdn::Commit&, const gdn::CommitArgs&) {
+  return 0;
+}
+
 Status launch(const gdn::Prefill& prefill, Stream stream, const PrefillArgs& args,
               const DeviceBuffer& workspace) {
   return prefill.launch(stream, args, {.data = workspace.data(), .bytes = workspace.bytes()});
@@ -178,6 +208,11 @@ Status launch(const gdn::Decode& decode, Stream stream, const DecodeArgs& args,
 Status launch(const gdn::Verify& verify, Stream stream, const gdn::VerifyArgs& args,
               const DeviceBuffer&) {
   return verify.launch(stream, args);
+}
+
+Status launch(const gdn::Commit& commit, Stream stream, const gdn::CommitArgs& args,
+              const DeviceBuffer&) {
+  return commit.launch(stream, args);
 }
 
 void expect_good(const GdnCase& one, const GdnMemory& after, const std::string& what) {
@@ -220,16 +255,11 @@ void run_case(const PrefillProblem& problem, const CaseShape& shape, CaseOptions
 }
 
 std::vector<gdn::Verify> on_every_path(const gdn::VerifyProblem& problem) {
-  const Target target = target_of(gpu().context());
-  prewarm(std::vector{problem});
-  std::vector<gdn::Verify> verifies;
-  for (const gdn::VerifyPath* path : OperatorOf<gdn::VerifyProblem>::paths()) {
-    if (path->why_not(problem, target)) continue;
-    for (const auto& values : path->defaults(problem, target)) {
-      verifies.push_back(gdn::create_verify(gpu().context(), problem, target, values).value());
-    }
-  }
-  return verifies;
+  return by_defaults<gdn::Verify>(problem, gdn::create_verify);
+}
+
+std::vector<gdn::Commit> on_every_path(const gdn::CommitProblem& problem) {
+  return by_defaults<gdn::Commit>(problem, gdn::create_commit);
 }
 
 void run_case(const gdn::VerifyProblem& problem, const CaseShape& shape, CaseOptions options) {
@@ -241,6 +271,17 @@ void run_case(const gdn::VerifyProblem& problem, const CaseShape& shape, CaseOpt
     expect_good(
         verify_case, run(verify_case, verify),
         verify.choice(size).configuration + ", problem " + problem.to_json() + "\n" + shape.text());
+  }
+}
+
+void run_case(const gdn::CommitProblem& problem, const CaseShape& shape, CaseOptions options) {
+  options.seed += seed();
+  const CommitCase commit_case(problem, shape, options);
+  for (const gdn::Commit& commit : on_every_path(problem)) {
+    const gdn::CommitSize size{.requests = static_cast<std::int64_t>(shape.lengths.size())};
+    expect_good(
+        commit_case, run(commit_case, commit),
+        commit.choice(size).configuration + ", problem " + problem.to_json() + "\n" + shape.text());
   }
 }
 
@@ -271,6 +312,12 @@ PrefillProblem small_prefill() { return small<PrefillProblem>(); }
 
 gdn::VerifyProblem small_verify() {
   auto problem = small<gdn::VerifyProblem>();
+  problem.max_tokens = 16;
+  return problem;
+}
+
+gdn::CommitProblem small_commit() {
+  auto problem = small<gdn::CommitProblem>();
   problem.max_tokens = 16;
   return problem;
 }

@@ -55,6 +55,25 @@ class DecodeCase : public PrefillCase {
   gdn::DecodeProblem problem_;
 };
 
+// One layer, all of whose tokens are accepted; o stays as it was.
+class CommitCase : public PrefillCase {
+ public:
+  using Operator = gdn::Commit;
+  using Args = gdn::CommitArgs;
+
+  CommitCase(const gdn::CommitProblem& problem, const CaseShape& shape, CaseOptions options = {});
+
+  const gdn::CommitProblem& problem() const { return problem_; }
+  gdn::CommitArgs args() const { return as_commit(PrefillCase::args()); }
+  // The same for requests first ... first + count - 1 alone.
+  gdn::CommitArgs args(std::int64_t first, std::int64_t count) const {
+    return as_commit(PrefillCase::args(first, count));
+  }
+
+ private:
+  gdn::CommitProblem problem_;
+};
+
 // Dense or packed; with StoredStates::kEvery dense, states and all: state_out is what a prefill
 // keeps as checkpoints.
 class VerifyCase : public PrefillCase {
@@ -97,11 +116,15 @@ std::size_t workspace_bytes(const DecodeCase& one, const gdn::Decode& decode,
                             const gdn::DecodeArgs& args);
 std::size_t workspace_bytes(const VerifyCase& one, const gdn::Verify& verify,
                             const gdn::VerifyArgs& args);
+std::size_t workspace_bytes(const CommitCase& one, const gdn::Commit& commit,
+                            const gdn::CommitArgs& args);
 Status launch(const gdn::Prefill& prefill, Stream stream, const gdn::PrefillArgs& args,
               const DeviceBuffer& workspace);
 Status launch(const gdn::Decode& decode, Stream stream, const gdn::DecodeArgs& args,
               const DeviceBuffer& workspace);
 Status launch(const gdn::Verify& verify, Stream stream, const gdn::VerifyArgs& args,
+              const DeviceBuffer& workspace);
+Status launch(const gdn::Commit& commit, Stream stream, const gdn::CommitArgs& args,
               const DeviceBuffer& workspace);
 
 // Launches of a case on a stream of its own, with a workspace of exactly the size that those with
@@ -155,6 +178,7 @@ GdnMemory run(const Case& one, const typename Case::Operator& prepared) {
 
 // The operator on each path that computes the problem, by a default configuration.
 std::vector<gdn::Verify> on_every_path(const gdn::VerifyProblem& problem);
+std::vector<gdn::Commit> on_every_path(const gdn::CommitProblem& problem);
 
 // Fails the running test case unless `after` is good.  `what`, the options and the seed are what is
 // needed to run the case again.
@@ -168,6 +192,7 @@ void expect_good(const PrefillCase& prefill_case, const gdn::Prefill& prefill,
 void run_case(const gdn::DecodeProblem& problem, std::int64_t batch, CaseOptions options = {});
 void run_case(const gdn::PrefillProblem& problem, const CaseShape& shape, CaseOptions options = {});
 void run_case(const gdn::VerifyProblem& problem, const CaseShape& shape, CaseOptions options = {});
+void run_case(const gdn::CommitProblem& problem, const CaseShape& shape, CaseOptions options = {});
 template <class Problem, class Size>
 void run_cases(const std::vector<Problem>& problems, const Size& size,
                const CaseOptions& options = {}) {
@@ -191,5 +216,6 @@ gdn::DecodeProblem small_problem();
 gdn::PrefillProblem small_prefill();  // dense
 gdn::PrefillProblem small_varlen();
 gdn::VerifyProblem small_verify();  // dense, of up to 16 tokens
+gdn::CommitProblem small_commit();  // likewise
 
 }  // namespace cubinery::test

@@ -55,6 +55,23 @@ void expect_no_wrapped_slot(const Problem& problem, const DeviceBuffer& pool, st
   }
 }
 
+template <class Args>
+Tensor& pool_of(Args& args) {
+  if constexpr (requires { args.layer; }) {
+    return args.layer.state;
+  } else {
+    return args.states.in;
+  }
+}
+template <class Args>
+Tensor& indices_of(Args& args) {
+  if constexpr (requires { args.layer; }) {
+    return args.indices;
+  } else {
+    return args.states.indices;
+  }
+}
+
 // The far slots must give what the near ones give, bit for bit.  `near` was made with
 // near_options() and i64 indices.
 template <class Case>
@@ -77,9 +94,10 @@ void expect_same_far_away(const Case& near, const typename Case::Operator& prepa
   }
   indices.upload(std::as_bytes(std::span(far_slots)));
   auto args = near.args();
-  args.states.in.data = far.data();
-  args.states.in.shape[0] = slots;
-  args.states.indices = Tensor::contiguous(indices.data(), DType::kI64, {4});
+  Tensor& pool = pool_of(args);
+  pool.data = far.data();
+  pool.shape[0] = slots;
+  indices_of(args) = Tensor::contiguous(indices.data(), DType::kI64, {4});
   const GdnMemory results = run(near, prepared, args);
   CHECK(same_bytes(of(results, GdnTensor::kO), of(expected, GdnTensor::kO)));
   CHECK(same_bytes(of(results, GdnTensor::kState), near_pool));

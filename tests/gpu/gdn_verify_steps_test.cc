@@ -16,8 +16,8 @@
 #include "runtime/operator/keyed_path.h"
 #include "runtime/operator/tuning_context.h"
 #include "tests/gpu/cases.h"
+#include "tests/gpu/numbers.h"
 #include "tests/gpu/problem_sweeps.h"
-#include "tuner/gdn/rounding.h"
 
 namespace cubinery::test {
 namespace {
@@ -90,29 +90,6 @@ VerifyArgs request(VerifyArgs args, std::int64_t n) {
   }
   return args;
 }
-
-// A tensor on the device with these numbers.
-class Numbers {
- public:
-  Numbers(DType dtype, std::initializer_list<std::int64_t> shape,
-          const std::vector<std::int64_t>& numbers)
-      : buffer_(gpu(), numbers.size() * idx(size_of(dtype))),
-        tensor_(Tensor::contiguous(buffer_.data(), dtype, shape)) {
-    set(numbers);
-  }
-  void set(const std::vector<std::int64_t>& numbers) const {
-    std::vector<std::byte> bytes(buffer_.bytes());
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      store_integer(tensor_.dtype, bytes.data() + i * idx(size_of(tensor_.dtype)), numbers[i]);
-    }
-    buffer_.upload(bytes);
-  }
-  const Tensor& tensor() const { return tensor_; }
-
- private:
-  DeviceBuffer buffer_;
-  Tensor tensor_;
-};
 
 // What differs in numbers that kernels compute and in where they go.
 std::vector<VerifyProblem> problems_to_step() {

@@ -58,6 +58,7 @@ struct CaseOptions {
   // Of the naive arithmetic that makes the budget; 0: it goes token by token, as decode does.
   int chunk_size = 32;            // as the operator chooses for most problems
   bool round_each_token = false;  // the state, to its dtype
+  bool has_outputs = true;        // false: o is left alone
 
   DataOptions data() const {
     return {.seed = seed, .gates = gates, .key_correlation = key_correlation};

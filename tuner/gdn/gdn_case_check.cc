@@ -205,8 +205,9 @@ void GdnCase::compare_matrix(const GdnMemory& after, GdnTensor tensor, std::int6
 GdnDeviations GdnCase::compare(std::int64_t n, std::int64_t h, const Row& row,
                                const GdnReference& expected, const GdnMemory& after) const {
   GdnDeviations deviation = expected.naive;
+  if (!options_.has_outputs) deviation.o = {};
   const double* o = expected.o.data();
-  for (std::int64_t t = 0; t < length(n); ++t) {
+  for (std::int64_t t = 0; t < length(n) && options_.has_outputs; ++t) {
     const std::vector<float> actual = row_values(after, GdnTensor::kO, n, t, h, problem_.value_dim);
     for (std::int64_t d = 0; d < problem_.value_dim; ++d) {
       deviation.o.add_actual(actual[idx(d)], *o++, {n, h, t, d, 0});
@@ -243,7 +244,7 @@ GdnVerdict GdnCase::check(const GdnMemory& after, std::span<const GdnReference> 
 
 // Rows that are not computed from the sequence's own slot.
 std::string GdnCase::row_fault(std::int64_t n, RowKind kind, const GdnMemory& after) const {
-  if (kind == RowKind::kComputed || kind == RowKind::kSkipped) return "";
+  if (kind == RowKind::kComputed || kind == RowKind::kSkipped || !options_.has_outputs) return "";
   // Of a malformed batch every token is invalid, also those of no sequence.
   const bool all = malformed();
   const std::int64_t begin = all ? -start(n) : 0, end = all ? tokens_ - start(n) : length(n);
@@ -269,7 +270,8 @@ void GdnCase::forgive_written(std::int64_t n, const Row& row, const GdnMemory& a
                               GdnMemory* expected) const {
   const std::size_t row_bytes = idx(problem_.value_dim * size_of(problem_.output_dtype));
   for (std::int64_t h = 0; h < heads_; ++h) {
-    for (std::int64_t t = 0; t < length(n) && row.kind != RowKind::kSkipped; ++t) {
+    const bool has_rows = row.kind != RowKind::kSkipped && options_.has_outputs;
+    for (std::int64_t t = 0; t < length(n) && has_rows; ++t) {
       forgive(after, row_at(GdnTensor::kO, n, t, h), row_bytes, expected);
     }
     if (row.writes()) forgive(after, matrix_at(target(), row.write, h), matrix_bytes(), expected);
@@ -288,7 +290,8 @@ std::string GdnCase::fault(const std::vector<Row>& rows, const GdnMemory& after)
   }
   GdnMemory expected = memory_;
   if (malformed()) {
-    for (std::int64_t unit = 0; unit < tokens_ * heads_; ++unit) {
+    const std::int64_t written = options_.has_outputs ? tokens_ * heads_ : 0;
+    for (std::int64_t unit = 0; unit < written; ++unit) {
       forgive(after, layout_.row_at(GdnTensor::kO, 0, unit / heads_, unit % heads_),
               idx(problem_.value_dim * size_of(problem_.output_dtype)), &expected);
     }

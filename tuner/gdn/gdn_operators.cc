@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/gdn/commit_state.h"
 #include "runtime/gdn/decode_state.h"
 #include "runtime/gdn/prefill_kernels.h"
 #include "runtime/gdn/prefill_split.h"
@@ -22,6 +23,7 @@
 namespace cubinery {
 namespace {
 
+using gdn::CommitProblem;
 using gdn::DecodeProblem;
 using gdn::PrefillArgs;
 using gdn::PrefillProblem;
@@ -57,6 +59,12 @@ PrefillSize size_of_launch(const Lengths& lengths) {
   return {.tokens = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}),
           .sequences = static_cast<std::int64_t>(lengths.size()),
           .max_seqlen = *std::max_element(lengths.begin(), lengths.end())};
+}
+
+std::vector<Shape> batches(const ShapeGrid& grid) {
+  std::vector<Shape> shapes;
+  for (const std::int64_t batch : values_in(grid, "batch")) shapes.push_back({{"batch", batch}});
+  return shapes;
 }
 
 void add_shapes(std::int64_t tokens, std::int64_t sequences, bool varlen, const ShapeGrid& grid,
@@ -103,9 +111,7 @@ gdn::DecodeArgs as_decode(const PrefillArgs& packed) {
 }
 
 std::vector<Shape> HarnessOf<DecodeProblem>::shapes(const DecodeProblem&, const ShapeGrid& grid) {
-  std::vector<Shape> shapes;
-  for (const std::int64_t batch : values_in(grid, "batch")) shapes.push_back({{"batch", batch}});
-  return shapes;
+  return batches(grid);
 }
 
 Result<Lengths> HarnessOf<DecodeProblem>::lengths(const DecodeProblem&, const Shape& shape) {
@@ -274,6 +280,47 @@ Result<gdn::Verify> HarnessOf<VerifyProblem>::create(const Context& context,
                                                      const Target& target,
                                                      const std::vector<TunedValue>& values) {
   return gdn::create_verify(context, measured(problem), target, values);
+}
+
+PrefillProblem as_prefill(const CommitProblem& problem) {
+  PrefillProblem same;
+  copy_fields(problem, &same);
+  same.output_dtype = problem.dtype;
+  return same;
+}
+
+gdn::CommitArgs as_commit(const PrefillArgs& args) {
+  return {.layer = {.k = args.k,
+                    .v = args.v,
+                    .gates = args.gates,
+                    .state = args.states.in,
+                    .state_out = args.states.out},
+          .cu_seqlens = args.cu_seqlens,
+          .indices = args.states.indices,
+          .out_indices = args.states.out_indices,
+          .scratch_slot = args.states.scratch_slot,
+          .programmatic = args.programmatic};
+}
+
+std::vector<Shape> HarnessOf<CommitProblem>::shapes(const CommitProblem&, const ShapeGrid& grid) {
+  return batches(grid);
+}
+
+Result<Lengths> HarnessOf<CommitProblem>::lengths(const CommitProblem& problem,
+                                                  const Shape& shape) {
+  CUBINERY_RETURN_IF_ERROR(check_most(gdn::kCommitOp, shape, "batch", kMostSequences));
+  return Lengths(idx(*size_in(shape, "batch")), problem.max_tokens);
+}
+
+Point HarnessOf<CommitProblem>::point(const CommitProblem& problem, const Lengths& lengths) {
+  return gdn::point_of(problem, {.requests = static_cast<std::int64_t>(lengths.size())});
+}
+
+Result<gdn::Commit> HarnessOf<CommitProblem>::create(const Context& context,
+                                                     const CommitProblem& problem,
+                                                     const Target& target,
+                                                     const std::vector<TunedValue>& values) {
+  return gdn::create_commit(context, problem, target, values);
 }
 
 }  // namespace cubinery

@@ -16,6 +16,7 @@
 
 #include "cubinery/gdn.h"
 #include "cubinery/tuning.h"
+#include "runtime/gdn/commit_operator.h"
 #include "runtime/gdn/decode_operator.h"
 #include "runtime/gdn/prefill_operator.h"
 #include "runtime/gdn/verify_operator.h"
@@ -32,7 +33,8 @@ struct SizeInfo {
   bool optional = false;  // shapes need not have it
 };
 // Of operators whose sequences are requests.
-inline constexpr SizeInfo kBatchSize{"batch", "Decode, verify: requests of a launch", "1:256"};
+inline constexpr SizeInfo kBatchSize{"batch", "Decode, verify, commit: requests of a launch",
+                                     "1:256"};
 // The values of each size that shapes are made of; an optional size may be missing.
 using ShapeGrid = std::map<std::string, std::vector<std::int64_t>, std::less<>>;
 
@@ -45,10 +47,15 @@ gdn::PrefillProblem as_prefill(const gdn::VerifyProblem& problem);
 // Requires of StoredStates::kEvery: dense states and tokens.
 gdn::VerifyArgs as_verify(const gdn::VerifyProblem& problem, const gdn::PrefillArgs& args);
 
+// One layer, all of whose tokens are accepted.
+gdn::PrefillProblem as_prefill(const gdn::CommitProblem& problem);
+gdn::CommitArgs as_commit(const gdn::PrefillArgs& args);
+
 // How an operator that goes token by token does it.
 struct TokenSteps {
   std::int64_t most = 1;          // tokens of a sequence
   bool round_each_token = false;  // the state, to its dtype
+  bool has_outputs = true;        // false: o is left alone
 };
 
 // Specialised for the problem of each operator.  `lengths`: of the sequences of a launch, in
@@ -168,6 +175,38 @@ struct HarnessOf<gdn::VerifyProblem> {
   // Counts of accepted tokens only choose which state is read, and where every state is kept, it is
   // in rows of a tensor instead of slots of a pool.
   static Problem measured(Problem problem);
+};
+
+template <>
+struct HarnessOf<gdn::CommitProblem> {
+  using Problem = gdn::CommitProblem;
+  using Operator = gdn::Commit;
+  static constexpr SizeInfo kSizes[] = {kBatchSize};
+
+  // Requests have max_tokens, which cost as much as one does.
+  static std::vector<Shape> shapes(const Problem& problem, const ShapeGrid& grid);
+  static Result<std::vector<std::int64_t>> lengths(const Problem& problem, const Shape& shape);
+  static Point point(const Problem& problem, const std::vector<std::int64_t>& lengths);
+
+  static gdn::PrefillProblem reference(const Problem& problem) { return as_prefill(problem); }
+  static TokenSteps steps(const Problem& problem) {
+    return {.most = problem.max_tokens, .has_outputs = false};
+  }
+  static bool separate_out(const Problem&) { return false; }
+
+  static Result<Operator> create(const Context& context, const Problem& problem,
+                                 const Target& target, const std::vector<TunedValue>& values);
+  static std::size_t workspace_bytes(const Operator&, const std::vector<std::int64_t>&) {
+    return 0;
+  }
+  static std::size_t most_workspace_bytes(const Problem&, const Target&,
+                                          const std::vector<std::int64_t>&) {
+    return 0;
+  }
+  static Status launch(const Operator& commit, Stream stream, const gdn::PrefillArgs& args,
+                       const gdn::Workspace&) {
+    return commit.launch(stream, as_commit(args));
+  }
 };
 
 }  // namespace cubinery

@@ -1,0 +1,148 @@
+// The Gated DeltaNet commit operator: what speculative decoding does after a verification that kept
+// no states.  cubinery/gdn.h states the formulas.
+//
+// A verification with store = false reads each state and writes none.  Once it is known how many of
+// a request's tokens are accepted, a commit computes the state after them from the same k, v, g and
+// beta, which the engine keeps until then: one launch for all layers of a model.  Nothing but the
+// number of accepted tokens is needed, and that is read on the device.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cubinery/context.h"
+#include "cubinery/dtype.h"
+#include "cubinery/gdn_args.h"
+#include "cubinery/gdn_parts.h"
+#include "cubinery/gdn_types.h"
+#include "cubinery/kernel.h"
+#include "cubinery/rung.h"
+#include "cubinery/status.h"
+#include "cubinery/tensor.h"
+
+namespace cubinery::gdn {
+
+class Commit;
+
+// A commit: what is fixed when a model is loaded.  Fields as in VerifyProblem.
+struct CommitProblem {
+  using Operator = Commit;
+
+  Heads heads{};
+  int key_dim = 128;    // 16 to 256, a multiple of 16
+  int value_dim = 128;  // likewise
+
+  DType dtype = DType::kBF16;  // k, v: bf16 or f16
+
+  Inputs inputs{};
+  States states{};  // has_initial and store stay true
+
+  int max_tokens = 4;   // of a request, 1 to 16: its drafts and the token in front of them
+  bool varlen = false;  // requests packed behind each other, their bounds in cu_seqlens
+  DType cu_seqlens_dtype = DType::kI32;  // i32 or i64 (varlen)
+  DType accepted_dtype = DType::kI32;    // i32 or i64
+  // The same bits for a request whatever the batch.
+  bool batch_invariant = false;
+
+  // OK, or kInvalidArgument naming the field, its value and what is accepted.
+  Status check() const;
+  // The kernels that the operator may launch on any GPU of an architecture, by the cost model or by
+  // the results inside the library, for pre-warming.  `paths`: Options::paths of the contexts that
+  // will launch them.  Errors as for check() and prepare().
+  Result<std::vector<KernelSpec>> kernels(std::string_view arch,
+                                          const std::vector<std::string>& paths = {}) const;
+  // As flat JSON, and back.  Missing fields keep their default.
+  // kInvalidArgument: malformed, an unknown field or value.
+  std::string to_json() const;
+  static Result<CommitProblem> from_json(std::string_view json);
+};
+
+// The tensors of one layer.  Device memory.  Dense: B requests of T tokens.  Packed (varlen):
+// tensors of tokens have one dimension of `total` tokens in place of B and T, or B = 1 and T =
+// total.  They may have room for more requests and tokens than a launch has.
+struct CommitLayer {
+  Tensor k{};          // [B, T, k_heads, key_dim]; unit innermost stride
+  Tensor v{};          // [B, T, v_heads, value_dim]; unit innermost stride
+  GateArgs gates{};    // g and beta: [B, T, heads]
+  Tensor state{};      // as StateArgs::in
+  Tensor state_out{};  // as StateArgs::out; absent: in place
+};
+
+// One commit.  Either `layer` or `layers` is given.
+struct CommitArgs {
+  CommitLayer layer{};  // a model of one layer needs no table
+  // [layers, 32], i64, without gaps: what Commit::table() made, on the device.
+  Tensor layers{};
+
+  // [N]: so many tokens of each request are accepted, from its first on; with 0 its state stays
+  // what it was.  A count below 0 or above the request's tokens is an error only the device can
+  // see: the request's states are not touched.  Absent: every token is accepted.
+  Tensor accepted{};
+  // [N + 1], varlen only: request n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1.  Values that
+  // decrease, or leave 0 to total, touch no state, and a request of more than max_tokens not its
+  // own.
+  Tensor cu_seqlens{};
+  // state_indices: [N], StateLocation::kPool: the slots of the requests, the same in every layer.
+  // No two requests may write one slot.  Padding, and an index that is no slot, touch no state.
+  Tensor indices{};
+  // state_out_indices: [N]: the slots to write.  Absent: those that are read.  Padding here drops
+  // the new state (Padding::kScratch: sends it to the scratch slot).
+  Tensor out_indices{};
+  std::int64_t scratch_slot = 0;  // Padding::kScratch: the slot that padding rows read and write
+  // The launch may overlap the kernel in front of it on the stream (sm_90 and newer).
+  bool programmatic = false;
+};
+
+// The size of one launch.
+struct CommitSize {
+  std::int64_t layers = 1;
+  std::int64_t requests = 0;
+};
+
+// A commit operator on one device.  Immutable; copies share it, all methods are safe to call from
+// any thread.
+class Commit {
+ public:
+  // Chooses kernels by the context's tuning results, or by the cost model, and loads or compiles
+  // them.  kInvalidArgument from CommitProblem::check(); else as Context::get().
+  static Result<Commit> create(const Context& context, const CommitProblem& problem);
+  // Fills the cache with every kernel that create() may choose on any GPU of the context's
+  // architecture.  Needs no GPU.  Errors as above.
+  static Result<std::vector<CompiledKernel>> compile(const Context& context,
+                                                     const CommitProblem& problem);
+
+  // Pointers, strides and room of each layer's tensors, 32 numbers for each, to be copied to the
+  // device once and used until a tensor moves.  kInvalidArgument: no layers, or names the layer and
+  // the tensor, what it is and what is accepted.
+  Result<std::vector<std::int64_t>> table(const std::vector<CommitLayer>& layers) const;
+
+  // Enqueues one commit of all layers on `stream`.  Checks every argument; does not allocate, lock
+  // or synchronise, and may be captured in a CUDA graph, whose replays read the table, counts,
+  // indices and bounds anew.  N is cu_seqlens' (varlen), or that of accepted, of state_indices, or
+  // of the layer's tensors, the first of these that is there; N = 0 does nothing.  The room that a
+  // table's layers have is checked on the device: requests and tokens beyond it touch no state.
+  //
+  // kInvalidArgument: names the tensor, what it is and what is accepted.  kUnsupported:
+  // programmatic on a device before sm_90.  kDriver: CUDA refused the launch.
+  Status launch(Stream stream, const CommitArgs& args) const;
+
+  const CommitProblem& problem() const&;
+  CommitProblem problem() && { return std::as_const(*this).problem(); }
+  // The kernel that a launch of this size runs.  Sizes below 1 are taken as 1.
+  const Kernel& kernel(const CommitSize& size) const&;
+  Kernel kernel(const CommitSize& size) && { return std::as_const(*this).kernel(size); }
+  // What such a launch runs, and why.
+  Chosen choice(const CommitSize& size) const;
+
+  struct State;
+  explicit Commit(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<const State> state_;
+};
+
+}  // namespace cubinery::gdn

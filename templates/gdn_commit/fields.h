@@ -1,0 +1,29 @@
+// The field table of GdnCommitKey.  Persistent: names are part of kernel identities and tuning
+// results.
+#pragma once
+
+#include <tuple>
+
+#include "cubinery/fields.h"
+#include "cubinery/gdn_fields.h"
+#include "gdn_commit/key.h"
+
+namespace cubinery {
+
+template <>
+struct Fields<GdnCommitKey> {
+  static constexpr const char* kName = "gdn_commit";
+  using Params = GdnCommitParams;
+  using Key = GdnCommitKey;
+  static constexpr auto kList = std::tuple_cat(
+      std::tuple{fixed("key_dim", &Key::key_dim), fixed("value_dim", &Key::value_dim),
+                 fixed("dtype", &Key::dtype)},
+      gdn::input_dtype_fields<Key>(), gdn::state_dtype_fields<Key>(),
+      std::tuple{fixed("cu_seqlens_dtype", &Key::cu_seqlens_dtype), fixed("varlen", &Key::varlen)},
+      gdn::state_place_fields<Key>(), gdn::input_mode_fields<Key>(), gdn::state_use_fields<Key>(),
+      std::tuple{fixed("accepted_dtype", &Key::accepted_dtype),
+                 fixed("max_tokens", &Key::max_tokens), tuned("warp_v", &Key::warp_v, 16, 32, 64),
+                 tuned("warps", &Key::warps, 1, 2, 4, 8)});
+};
+
+}  // namespace cubinery

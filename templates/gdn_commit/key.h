@@ -1,0 +1,49 @@
+// Compile-time parameters of gdn_commit.  Compiled by the host and by NVRTC.
+#pragma once
+
+#include "common/token_key.h"
+#include "cubinery/dtype.h"
+#include "cubinery/gdn_parts.h"
+#include "gdn_commit/params.h"
+
+namespace cubinery {
+
+struct GdnCommitKey {
+  // The problem: gdn::CommitProblem explains each.
+  int key_dim = 128;
+  int value_dim = 128;
+  DType dtype = DType::kBF16;
+  gdn::Inputs inputs{};
+  gdn::States states{};
+  DType cu_seqlens_dtype = DType::kI32;
+  bool varlen = false;
+  DType accepted_dtype = DType::kI32;
+  int max_tokens = 8;  // 8 or 16, rows of the products: the fewest that hold a request's
+
+  // Tuned.  Results depend on neither.
+  int warp_v = 16;  // value columns of one head's state that a warp owns: 16, 32 or 64
+  int warps = 4;    // per block
+};
+
+constexpr int threads(const GdnCommitKey& key) { return key.warps * 32; }
+
+// Registers of a thread, so many that no compiler spills: k, the operands that are made of it, and
+// the factors.
+constexpr int registers(const GdnCommitKey& key) {
+  return key_registers(key) * 2 + 48 + key.max_tokens * 4 + (key.warp_v > 16 ? 32 : 0) +
+         (key.key_dim > 128 ? 40 : 0);
+}
+constexpr int min_blocks(const GdnCommitKey& key) {
+  return blocks_with_registers(registers(key), key.warps);
+}
+constexpr int shared_bytes(const GdnCommitKey& key) { return state_and_factor_bytes(key); }
+
+constexpr const char* why_invalid(const GdnCommitKey& key) {
+  if (!key.states.has_initial || !key.states.store)
+    return "has_initial_state and store_state must be true";
+  return why_tokens_invalid(key);
+}
+
+constexpr bool valid(const GdnCommitKey& key) { return why_invalid(key) == nullptr; }
+
+}  // namespace cubinery
