@@ -7,6 +7,7 @@
 
 namespace cubinery::bench {
 
+using gdn::CommitProblem;
 using gdn::DecodeProblem;
 using gdn::VerifyProblem;
 
@@ -42,6 +43,23 @@ VerifyProblem engine_verification(DType state_dtype, std::string_view stored, in
     problem.states.padding = gdn::Padding::kNone;
   }
   return problem;
+}
+
+CommitProblem engine_commit(DType state_dtype, int tokens) {
+  const DecodeProblem step = engine_problem(state_dtype, gdn::StateLayout::kVK);
+  CommitProblem problem;
+  problem.inputs = step.inputs;
+  // Dense: each layer has states of its own, and sets of operands share a pool.
+  problem.states.dtype = state_dtype;
+  problem.states.layout = step.states.layout;
+  problem.max_tokens = tokens;
+  return problem;
+}
+
+GdnOperands commit_operands(const Gpu& gpu, const CommitProblem& problem, int batch, int tokens) {
+  return make_operands(gpu, as_prefill(problem),
+                       {.lengths = std::vector<std::int64_t>(idx(batch), tokens),
+                        .data = {.gates = GateDistribution::kInit}});
 }
 
 GdnOperands verify_operands(const Gpu& gpu, const VerifyProblem& problem, int batch, int tokens) {

@@ -1,4 +1,4 @@
-// Rows of the decode and verify benchmarks: both as engines run them at every step.
+// Rows of the decode, verify and commit benchmarks: all as engines run them at every step.
 #pragma once
 
 #include <string_view>
@@ -20,6 +20,11 @@ GdnOperands decode_operands(const Gpu& gpu, const gdn::DecodeProblem& problem, i
 // after the last token ("last") or after each ("every").
 gdn::VerifyProblem engine_verification(DType state_dtype, std::string_view stored, int tokens);
 GdnOperands verify_operands(const Gpu& gpu, const gdn::VerifyProblem& problem, int batch,
+                            int tokens);
+
+// The same of a layer whose states are dense.
+gdn::CommitProblem engine_commit(DType state_dtype, int tokens);
+GdnOperands commit_operands(const Gpu& gpu, const gdn::CommitProblem& problem, int batch,
                             int tokens);
 
 }  // namespace cubinery::bench

@@ -54,27 +54,51 @@ double microseconds_per_call(const cubinery::DeviceStream& stream, int launches,
   return seconds * 1e6 / launches;
 }
 
-void launch_rows(const bench::Gpu& gpu, bool quick, bench::Results* results) {
-  const cubinery::DeviceStream stream = test::make_stream(gpu);
-  const gdn::Decode decode = gpu.context().prepare(problem()).value();
-  const cubinery::GdnOperands operands = bench::decode_operands(gpu, problem(), 1);
-  const gdn::DecodeArgs args = cubinery::as_decode(operands.args(0));
-  const bench::PreparedLaunch prepared(
-      gpu, stream, [&] { return decode.launch(stream.get(), args); }, decode.kernel(1), 0);
+// `prefix`: of the rows' names.  `launch` is the operator's, of `kernel`.
+template <class Launch>
+void launch_rows(const bench::Gpu& gpu, bool quick, const std::string& prefix,
+                 const cubinery::DeviceStream& stream, const Launch& launch,
+                 const cubinery::Kernel& kernel, bench::Results* results) {
+  const bench::PreparedLaunch prepared(gpu, stream, launch, kernel);
   // Fewer than the driver's queue takes: a full queue makes the host wait for the device.
   const int launches = quick ? 100 : 500;
   std::vector<double> ours, bare;
   for (int i = 0; i < (quick ? 10 : 201); ++i) {
-    ours.push_back(microseconds_per_call(stream, launches,
-                                         [&] { return decode.launch(stream.get(), args).ok(); }));
+    ours.push_back(microseconds_per_call(stream, launches, [&] { return launch().ok(); }));
     bare.push_back(microseconds_per_call(
         stream, launches, [&] { return prepared.launch(stream.get()) == CUDA_SUCCESS; }));
   }
   const double ours_us = cubinery::summarise(ours).median;
   const double bare_us = cubinery::summarise(bare).median;
-  put(results, "launch_us", ours_us, "us");
-  put(results, "bare_launch_us", bare_us, "us");
-  put(results, "launch_over_bare", ours_us / bare_us, "ratio");
+  put(results, prefix + "launch_us", ours_us, "us");
+  put(results, prefix + "bare_launch_us", bare_us, "us");
+  put(results, prefix + "launch_over_bare", ours_us / bare_us, "ratio");
+}
+
+void all_launch_rows(const bench::Gpu& gpu, bool quick, bench::Results* results) {
+  const cubinery::DeviceStream stream = test::make_stream(gpu);
+  {
+    const gdn::Decode decode = gpu.context().prepare(problem()).value();
+    const cubinery::GdnOperands operands = bench::decode_operands(gpu, problem(), 1);
+    const gdn::DecodeArgs args = cubinery::as_decode(operands.args(0));
+    const auto launch = [&] { return decode.launch(stream.get(), args); };
+    launch_rows(gpu, quick, "", stream, launch, decode.kernel(1), results);
+  }
+  {
+    const auto drafts = bench::engine_verification(DType::kF32, "none", 4);
+    const gdn::Verify verify = gpu.context().prepare(drafts).value();
+    const cubinery::GdnOperands operands = bench::verify_operands(gpu, drafts, 1, 4);
+    const gdn::VerifyArgs args = cubinery::as_verify(drafts, operands.args(0));
+    const auto launch = [&] { return verify.launch(stream.get(), args); };
+    launch_rows(gpu, quick, "verify_", stream, launch, verify.kernel({.requests = 1, .tokens = 4}),
+                results);
+  }
+  const auto accepted = bench::engine_commit(DType::kF32, 4);
+  const gdn::Commit commit = gpu.context().prepare(accepted).value();
+  const cubinery::GdnOperands operands = bench::commit_operands(gpu, accepted, 1, 4);
+  const gdn::CommitArgs args = cubinery::as_commit(operands.args(0));
+  const auto launch = [&] { return commit.launch(stream.get(), args); };
+  launch_rows(gpu, quick, "commit_", stream, launch, commit.kernel({.requests = 1}), results);
 }
 
 cubinery::Options with_cache(const bench::Gpu& gpu, const std::string& dir) {
@@ -192,7 +216,7 @@ int run(int argc, char** argv) {
   const auto gpu = bench::open_gpu(cubinery::Options::from_env().value());
   bench::Results results(arguments.get("--out"), arguments.get("--commit", "unknown"));
   bench::describe(*gpu, &results);
-  launch_rows(*gpu, quick, &results);
+  all_launch_rows(*gpu, quick, &results);
   prepare_rows(*gpu, quick, prefill_problem(), "prepare_prefill", &results);
   prepare_rows(*gpu, quick, problem(), "prepare", &results);
   first_result_rows(quick, &results);

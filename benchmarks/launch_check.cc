@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <type_traits>
 #include <vector>
 
 #include "tuner/gdn/gdn_case.h"
@@ -60,7 +61,10 @@ class LaunchCheck {
     launch(prepared, stream.get(), operands_, 0).value();
     stream.synchronize().value();
     Errors errors;
-    for (const Part& part : parts_) compare(part, &errors);
+    for (const Part& part : parts_) {
+      if constexpr (!std::is_same_v<Operator, gdn::Commit>) compare_outputs(part, &errors);
+      compare_state(part, &errors);
+    }
     return errors;
   }
 
@@ -100,7 +104,7 @@ class LaunchCheck {
     gdn::gdn_prefill_ref(head, part->state.data(), part->o.data());
   }
 
-  void compare(const Part& part, Errors* errors) const {
+  void compare_outputs(const Part& part, Errors* errors) const {
     const std::int64_t heads = p_.heads.count(), dim = p_.value_dim;
     const std::vector<double> o = values(operands_, GdnTensor::kO, first_token(part) * heads * dim,
                                          tokens(part) * heads * dim);
@@ -108,6 +112,9 @@ class LaunchCheck {
       const double* const row = o.data() + (t * heads + part.head) * dim;
       for (std::int64_t j = 0; j < dim; ++j) errors->o.add(row[j], part.o[idx(t * dim + j)]);
     }
+  }
+
+  void compare_state(const Part& part, Errors* errors) const {
     if (tokens(part) != length(part) || !p_.states.store) return;
     const bool apart = operands_.args(0).states.out.present();
     const std::vector<double> state =
@@ -140,6 +147,10 @@ Errors launch_errors(const gdn::Decode& decode, const Gpu& gpu, const GdnOperand
 
 Errors launch_errors(const gdn::Verify& verify, const Gpu& gpu, const GdnOperands& operands) {
   return LaunchCheck(operands, first_requests(operands)).errors(verify, gpu);
+}
+
+Errors launch_errors(const gdn::Commit& commit, const Gpu& gpu, const GdnOperands& operands) {
+  return LaunchCheck(operands, first_requests(operands)).errors(commit, gpu);
 }
 
 Errors launch_errors(const gdn::Prefill& prefill, const Gpu& gpu, const GdnOperands& operands) {

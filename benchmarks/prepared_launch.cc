@@ -1,7 +1,6 @@
 #include "benchmarks/prepared_launch.h"
 
 #include <stdexcept>
-#include <vector>
 
 namespace cubinery::bench {
 
@@ -23,23 +22,15 @@ internal::Owned<CUgraph, &Driver::cuGraphDestroy> record(const Gpu& gpu, const D
 }  // namespace
 
 PreparedLaunch::PreparedLaunch(const Gpu& gpu, const DeviceStream& stream,
-                               const std::function<Status()>& body, const Kernel& kernel,
-                               int shared_bytes)
+                               const std::function<Status()>& body, const Kernel& kernel)
     : gpu_(gpu), graph_(record(gpu, stream, body)) {
   const Driver& cuda = gpu.driver();
   std::size_t count = 0;
   gpu.must(cuda.cuGraphGetNodes(graph_.get(), nullptr, &count), "cuGraphGetNodes");
-  std::vector<CUgraphNode> nodes(count);
-  gpu.must(cuda.cuGraphGetNodes(graph_.get(), nodes.data(), &count), "cuGraphGetNodes");
-  int found = 0;
-  for (const CUgraphNode node : nodes) {
-    CUDA_KERNEL_NODE_PARAMS params{};
-    gpu.must(cuda.cuGraphKernelNodeGetParams(node, &params), "cuGraphKernelNodeGetParams");
-    if (params.sharedMemBytes != static_cast<unsigned>(shared_bytes)) continue;
-    ++found;
-    params_ = params;
-  }
-  if (found != 1) throw std::runtime_error("cannot tell the kernels of a launch apart");
+  if (count != 1) throw std::runtime_error("an operator launches more than one kernel");
+  CUgraphNode node = nullptr;
+  gpu.must(cuda.cuGraphGetNodes(graph_.get(), &node, &count), "cuGraphGetNodes");
+  gpu.must(cuda.cuGraphKernelNodeGetParams(node, &params_), "cuGraphKernelNodeGetParams");
   params_.func = static_cast<CUfunction>(kernel.cuda_function());
 }
 

@@ -1,4 +1,4 @@
-// One kernel of an operator's launch, launched by itself and bare.
+// The kernel of an operator's launch, launched bare.
 #pragma once
 
 #include <cuda.h>
@@ -12,10 +12,9 @@ namespace cubinery::bench {
 // Function, grid and parameters of a kernel as a graph recorded them, ready for cuLaunchKernel.
 class PreparedLaunch {
  public:
-  // The launch of `kernel` among those that `body` enqueues on `stream`: the one with
-  // `shared_bytes` of dynamic shared memory.  Throws std::runtime_error unless there is one.
+  // What `body` enqueues on `stream`: one launch of `kernel`, else throws std::runtime_error.
   PreparedLaunch(const Gpu& gpu, const DeviceStream& stream, const std::function<Status()>& body,
-                 const Kernel& kernel, int shared_bytes);
+                 const Kernel& kernel);
 
   CUresult launch(Stream stream) const;
 

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "cubinery/gdn_commit.h"
-#include "gdn_commit/params.h"
+#include "gdn_commit/key.h"
 
 namespace cubinery::gdn {
 

@@ -161,6 +161,9 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
                                          products[0].x[r][half][e], values.get(r, half, e));
     });
     dev::multiply_by_lower(u, x, factors.t);
+    // Orders nothing: it keeps the compiler from loading the state for its update in front of the
+    // products, for which a long key_dim leaves no registers.
+    if constexpr (kKey.key_dim > 128) __syncwarp();
     dev::store_state(state, factors, u, k, kKey.max_tokens - 1, to + StateTile::first(tile_v));
   }
 }
