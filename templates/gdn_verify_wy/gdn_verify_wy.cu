@@ -6,7 +6,8 @@
 //                                                    e^(G_t - G_i) k^_i u_i^T
 //
 // with G the sums of g up to and with each token.  Every state comes from the first one: no error
-// adds up.
+// adds up.  In a tree, j < i says that token j is an ancestor of token i, and G sums along the
+// path: the same products, of which other elements are 0.
 //
 // One warp <-> (request, head, warp_v value columns).  Everything is computed transposed, value
 // columns as rows: then the state, as it lies in memory, is the left operand of K S and Q S, and
@@ -91,9 +92,11 @@ __device__ void store_outputs(const GdnVerifyParams& p, TokenStrides::At at, int
   }
 }
 
-// The state after token `t`, from the first one, to `to`, the warp's columns there.
+// The state after token `t`, whose path this is, from the first one, to `to`, the warp's columns
+// there.
 __device__ void store_state(const StateTile& state, const TokenFactors& factors, const Acc& u,
-                            const TokenRows& k, int t, dev::Storage<kKey.states.dtype>* to) {
+                            const TokenRows& k, int t, TokenOrder::Path path,
+                            dev::Storage<kKey.states.dtype>* to) {
   const float sum = __shfl_sync(0xffffffffu, factors.all_g, t);
   // Left operands of the products with k: what is left of each token's update.
   dev::PairsOfTf32<4> updates[kHalves];
@@ -102,13 +105,20 @@ __device__ void store_state(const StateTile& state, const TokenFactors& factors,
     float factor[2];
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const bool is_in = dev::tile_column() + 8 * h + e <= t;
+      const bool is_in = path.number_of(dev::tile_column() + 8 * h + e) <= t;
       factor[e] = is_in ? dev::exp2(sum - factors.sum_g.x[h][e]) * factors.k_norm.x[h][e] : 0.0f;
     }
     updates[h].split({u.x[0][h][0] * factor[0], u.x[1][h][0] * factor[0], u.x[0][h][1] * factor[1],
                       u.x[1][h][1] * factor[1]});
   }
   state.store_updated(to, dev::exp2(sum), updates, k);
+}
+
+// What a tree has as the parent of the token at `at`; -1 where no token `is_there`, and in a chain.
+__device__ long long parent_of(const GdnVerifyParams& p, TokenStrides::At at, bool is_there) {
+  if constexpr (!kKey.tree) return -1;
+  if (!is_there) return -1;
+  return dev::as<kKey.parents_dtype>(p.parents.data)[dev::offset_of(p.parents.stride, at)];
 }
 
 // A warp's part of a request.
@@ -163,6 +173,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   const bool makes_factors = !kOneHead || unit.warp == 0;
   dev::GivenGates given;
   if (count > 0 && makes_factors) given = dev::load_gates<kKey>(p.gates, own);
+  const long long parent = parent_of(p, own, token < count);
   const dev::GatesOfTokens all = dev::gates_of_tokens<kKey>(p.gates, h);
   const int k_head = dev::own_head(p.k, h);
   const int q_head = p.q.group == p.k.group ? k_head : dev::own_head(p.q, h);
@@ -171,6 +182,11 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   next_values.load(p, at, count, v);
   dev::Places places;
   if (!dev::find_places<kKey>(p, n, first_v, request, &places)) return;
+  if (kKey.tree && __any_sync(0xffffffffu, parent < -1 || parent >= token)) {
+    dev::fill_outputs<kKey>(p, at, request.end, 1, first_v, dev::nan());
+    return;
+  }
+  const TokenOrder order(static_cast<int>(parent));
   const dev::Slots& slots = places.slots;
   const long long start = places.start;
   if constexpr (kKey.states.has_initial) {
@@ -187,9 +203,9 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   TokenFactors factors;
   if (makes_factors) {
     const bool is_there = token < count;
-    factors =
-        TokenFactors(Gram(k, q), is_there ? dev::log_decay_of<kKey>(all, given) * kLog2E : 0.0f,
-                     is_there ? dev::beta_of<kKey>(given) : 0.0f, p.scale);
+    factors = TokenFactors(Gram(k, q), order,
+                           is_there ? dev::log_decay_of<kKey>(all, given) * kLog2E : 0.0f,
+                           is_there ? dev::beta_of<kKey>(given) : 0.0f, p.scale);
   }
   if constexpr (kOneHead && kKey.warps > 1) {
     float* const shared_factors = reinterpret_cast<float*>(shared + kFactorsAt);
@@ -231,10 +247,12 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
 #pragma unroll 1
       for (int t = 0; t < count; ++t) {
         const dev::KeptStep kept = dev::kept_step<kKey>(slots, t);
-        if (kept.stores) store_state(state, factors, u, k, t, matrix(kept.slot, t));
+        if (kept.stores)
+          store_state(state, factors, u, k, t, order.path_of(t), matrix(kept.slot, t));
       }
     } else if (dev::kStoresLast<kKey> && slots.store) {
-      store_state(state, factors, u, k, kKey.max_tokens - 1, matrix(slots.write, start));
+      constexpr int kLast = kKey.max_tokens - 1;
+      store_state(state, factors, u, k, kLast, order.path_of(kLast), matrix(slots.write, start));
     }
   }
 }

@@ -22,6 +22,8 @@ struct GdnVerifyWyKey {
   gdn::StoredStates stored_states = gdn::StoredStates::kLast;
   bool from_accepted = false;
   DType accepted_dtype = DType::kI32;
+  bool tree = false;
+  DType parents_dtype = DType::kI32;
   int max_tokens = 8;  // 8 or 16, rows of the products: the fewest that hold a request's
 
   // Tuned.  Results depend on neither.
@@ -83,11 +85,16 @@ constexpr const char* why_invalid(const GdnVerifyWyKey& key) {
   if (is_float(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
   if (is_float(key.accepted_dtype)) return "accepted_dtype must be i32 or i64";
   if (key.from_accepted && !key.states.has_initial) return "from_accepted needs has_initial_state";
+  if (is_float(key.parents_dtype)) return "parents_dtype must be i32 or i64";
+  if (key.tree && key.states.store && key.stored_states != gdn::StoredStates::kEvery)
+    return "a tree has no last token, store_state needs stored_states = every";
   if (key.max_tokens != 8 && key.max_tokens != 16) return "max_tokens must be 8 or 16";
   if (key.warp_v != 16 && key.warp_v != 32 && key.warp_v != 64)
     return "warp_v must be 16, 32 or 64";
   if (key.value_dim % key.warp_v != 0) return "warp_v must divide value_dim";
   if (key.key_dim > 128 && key.warp_v != 16) return "key_dim over 128 needs warp_v = 16";
+  if (key.tree && key.max_tokens > 8 && key.warp_v != 16)  // as many registers as there are
+    return "a tree of over 8 tokens needs warp_v = 16";
   if (key.warps < 1 || key.warps > 16) return "warps must be from 1 to 16";
   // Of every architecture.
   if (shared_bytes(key) > 96 * 1024) return "states of a block pass 96 KiB of shared memory";

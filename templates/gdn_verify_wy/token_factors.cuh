@@ -5,6 +5,7 @@
 #include "common/norm.cuh"
 #include "common/tf32.cuh"
 #include "common/tile.cuh"
+#include "common/token_order.cuh"
 #include "gdn_verify_wy/key.h"
 #include "gdn_verify_wy/token_rows.cuh"
 
@@ -13,6 +14,7 @@ namespace {
 using namespace cubinery;  // NOLINT: a translation unit of its own
 
 using TokenRows = dev::TokenRows<kKey>;
+using TokenOrder = dev::TokenOrder<kKey.max_tokens, kKey.tree>;
 using dev::Acc;
 
 constexpr int kHalves = kKey.max_tokens / 8;
@@ -114,8 +116,9 @@ struct TokenFactors {
   TokenFactors() = default;
   // Lane l has the logarithm of the decay, in powers of 2, and the write strength of token
   // l % kKey.max_tokens: 0 and 0 where it is not there.
-  __device__ TokenFactors(const Gram& gram, float log_decay, float write, float scale)
-      : TokenFactors(gram, sum_up(log_decay), write, inverse_norm(gram.k_squares),
+  __device__ TokenFactors(const Gram& gram, const TokenOrder& order, float log_decay, float write,
+                          float scale)
+      : TokenFactors(gram, order, order.sum_up(log_decay), write, inverse_norm(gram.k_squares),
                      scale * inverse_norm(gram.q_squares)) {}
 
   // For the lanes of other warps.
@@ -147,34 +150,29 @@ struct TokenFactors {
     f(all_g);
   }
 
-  __device__ TokenFactors(const Gram& gram, float sum, float write, float k_factor, float q_factor)
+  __device__ TokenFactors(const Gram& gram, const TokenOrder& order, float sum, float write,
+                          float k_factor, float q_factor)
       : sum_g(sum), beta(write), k_norm(k_factor), q_norm(q_factor), all_g(sum) {
     const RowNumbers row_g(sum), row_k(write * k_factor), row_q(q_factor);
     TokenMatrix l;
 #pragma unroll
     for (int r = 0; r < kHalves; ++r) {
+      const int i = dev::tile_row() + 8 * r;
+      const TokenOrder::Path path = order.path_of(i);
 #pragma unroll
       for (int h = 0; h < kHalves; ++h) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const int i = dev::tile_row() + 8 * r, j = dev::tile_column() + 8 * h + e;
+          const int j = dev::tile_column() + 8 * h + e;
+          // Of a token that is not on the path it may be infinite.
           const float decay = dev::exp2(row_g.x[r] - sum_g.x[h][e]) * k_norm.x[h][e];
-          l.x[r][h][e] = j < i ? row_k.x[r] * gram.kk.x[r][h][e] * decay : 0.0f;
-          p.x[r][h][e] = j <= i ? row_q.x[r] * gram.qk.x[r][h][e] * decay : 0.0f;
+          l.x[r][h][e] = path.number_of(j) < i ? row_k.x[r] * gram.kk.x[r][h][e] * decay : 0.0f;
+          p.x[r][h][e] = path.number_of(j) <= i ? row_q.x[r] * gram.qk.x[r][h][e] * decay : 0.0f;
           t.x[r][h][e] = j == i ? 1.0f : 0.0f;
         }
       }
     }
     substitute(l);
-  }
-
-  static __device__ float sum_up(float x) {
-#pragma unroll
-    for (int step = 1; step < kKey.max_tokens; step *= 2) {
-      const float below = __shfl_up_sync(0xffffffffu, x, step, kKey.max_tokens);
-      if (threadIdx.x % kKey.max_tokens >= step) x += below;
-    }
-    return x;
   }
 
   static __device__ float inverse_norm(float squares) {
