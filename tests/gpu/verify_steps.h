@@ -150,6 +150,7 @@ inline VerifyCase states_for(const SlotTable& table) {
   dense.stored_states = gdn::StoredStates::kLast;
   dense.states.location = gdn::StateLocation::kDense;
   dense.states.padding = gdn::Padding::kNone;
+  dense.tree = false;
   return VerifyCase(dense, uniform(SlotTable::kSlots, 1), {.seed = seed()});
 }
 
@@ -161,6 +162,7 @@ inline VerifyCase tokens_for(const SlotTable& table, const CaseShape& shape,
   plain.stored_states = gdn::StoredStates::kLast;
   plain.states.location = gdn::StateLocation::kDense;
   plain.states.padding = gdn::Padding::kNone;
+  plain.tree = false;
   return VerifyCase(plain, shape, {.seed = seed() + more});
 }
 
