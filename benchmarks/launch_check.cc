@@ -86,7 +86,7 @@ class LaunchCheck {
 
   void compute(Part* part) const {
     const GdnPatterns& patterns = operands_.patterns();
-    const PrefillArgs tensors = operands_.args(0);
+    const GdnArgs tensors = operands_.args(0);
     const std::int64_t first = first_token(*part);
     const auto head = reference_head<double>(
         p_, operands_.options().scale, part->head, first, first + tokens(*part),

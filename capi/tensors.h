@@ -46,6 +46,7 @@ constexpr auto verify_tensors(auto& args) {
   return std::array{
       NamedTensor{"cu_seqlens", &args.cu_seqlens},
       NamedTensor{"accepted", &args.accepted},
+      NamedTensor{"parents", &args.parents},
   };
 }
 

@@ -42,7 +42,7 @@
 extern "C" {
 #endif
 
-#define CUBINERY_C_API_VERSION 5
+#define CUBINERY_C_API_VERSION 6
 
 /* The codes of cubinery/status.h, which says what each asks of the caller. */
 typedef enum CubineryCode {
@@ -278,13 +278,14 @@ typedef struct CubineryVerifyArgs {
   const DLTensor* cu_seqlens;
   const DLTensor* accepted;
   CubineryStateArgs states;
-  const float* scale;   /* NULL: key_dim^-1/2 */
-  int64_t programmatic; /* 0 or 1 */
+  const float* scale;      /* NULL: key_dim^-1/2 */
+  int64_t programmatic;    /* 0 or 1 */
+  const DLTensor* parents; /* since version 6 */
 } CubineryVerifyArgs;
 #define CUBINERY_VERIFY_ARGS_INIT                                                            \
   {                                                                                          \
     sizeof(CubineryVerifyArgs), NULL, NULL, NULL, CUBINERY_GATE_ARGS_INIT, NULL, NULL, NULL, \
-        CUBINERY_STATE_ARGS_INIT, NULL, 0                                                    \
+        CUBINERY_STATE_ARGS_INIT, NULL, 0, NULL                                              \
   }
 
 /* Loads or compiles the problem's kernels: slow.  All since version 5. */

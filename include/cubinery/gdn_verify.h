@@ -10,6 +10,9 @@
 //                           decided on the host: verify, sample, verify fits into one CUDA graph.
 //   kEvery                  the caller copies the state that it goes on from.
 //   kLast, store = false    the caller computes the accepted tokens again, by decode or prefill.
+//
+// Drafts are a chain, or a tree: then each token goes on from the one that VerifyArgs::parents
+// names, and all paths are verified at once.
 #pragma once
 
 #include <cstdint>
@@ -55,6 +58,11 @@ struct VerifyProblem {
   StoredStates stored_states = StoredStates::kLast;  // with states.store
   bool from_accepted = false;  // VerifyArgs::accepted chooses the state; needs states.has_initial
   DType accepted_dtype = DType::kI32;  // i32 or i64 (from_accepted)
+  // Tokens are trees (VerifyArgs::parents).  Not with stored_states kLast, because no token of a
+  // tree is the last, nor with round_each_token.  Only the path `wy` takes trees, which has no f32
+  // dtype.
+  bool tree = false;
+  DType parents_dtype = DType::kI32;  // i32 or i64 (tree)
   // The state is rounded to states.dtype after each token, as by decode steps that store it.  Then
   // T tokens have the bits of T decode steps of a configuration with the same k_lanes and
   // vec_bytes; with f32 states they always have.  Off: it is rounded only where it is stored.
@@ -101,6 +109,18 @@ struct VerifyArgs {
   // fills the request's o with NaN.  The index of a padding request is found by its count, too: 0
   // or 1 will do.
   Tensor accepted{};
+
+  // [B, T]; packed [total]; tree only: which token of its request each token follows, counted from
+  // the request's first as 0; -1: none, it starts from the request's initial state.  A token's
+  // output, and the state after it, are those of decoding its ancestors and then itself, as long as
+  // all numbers of the request are finite.  parents[t] = t - 1 is a chain, with the same bits as
+  // without a tree.  A parent outside of -1 to t - 1 is an error only the device can see: the
+  // request's o is then NaN and its states are not touched.  Those of padding are looked at only
+  // where it is computed, on the scratch slot.
+  //
+  // Step t is the state after token t, whatever its path.  So `accepted` of the launch that goes on
+  // from token t is t + 1, not the number of tokens on its path.
+  Tensor parents{};
 
   // As gdn_args.h says, but where there is a state for each step:
   //   from_accepted  dense states.in is [N, S, heads, rows, columns]; in a pool states.indices is

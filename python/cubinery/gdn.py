@@ -246,6 +246,7 @@ class Verify(Operator[VerifyProblem], op=VerifyProblem.op):
         scratch_slot: int = 0,
         cu_seqlens: Any = None,
         accepted: Any = None,
+        parents: Any = None,
         scale: float | None = None,
         programmatic: bool = False,
         stream: int | None = None,
@@ -275,6 +276,10 @@ class Verify(Operator[VerifyProblem], op=VerifyProblem.op):
                 cu_seqlens[n + 1] - 1, at most max_tokens.
             accepted: [N], from_accepted only: request n starts from the state of step
                 accepted[n] - 1, 1 to S; 0 is taken as 1.
+            parents: [B, T]; varlen: [total] or [1, total]; tree only: the token of its request, from
+                0, that each token follows, in front of it; -1: none, it starts from the request's
+                initial state.  Step t is the state after token t: accepted is then the token to go
+                on from, plus 1.
             scale: None: key_dim ** -0.5.
             programmatic: the launch may overlap the kernel in front of it (sm_90 and newer).
             stream: a cudaStream_t as a number; None: the current stream of q's library (torch and
@@ -287,7 +292,7 @@ class Verify(Operator[VerifyProblem], op=VerifyProblem.op):
         """
         _core.operator_launch(
             self._handle, stream, q, k, v, g, beta, A_log, dt_bias, out, state, state_out,
-            state_indices, state_out_indices, cu_seqlens, accepted, scratch_slot, scale,
+            state_indices, state_out_indices, cu_seqlens, accepted, parents, scratch_slot, scale,
             programmatic,
         )  # fmt: skip
         return out
@@ -401,6 +406,8 @@ _VERIFY_FIELDS = (
     "stored_states",
     "from_accepted",
     "accepted_dtype",
+    "tree",
+    "parents_dtype",
     "round_each_token",
 )
 
@@ -606,6 +613,7 @@ def gdn_verify(
     cu_seqlens: Any = None,
     max_tokens: int | None = None,
     accepted: Any = None,
+    parents: Any = None,
     out: Any = None,
     output_dtype: Dtype | None = None,
     stream: int | None = None,
@@ -629,6 +637,8 @@ def gdn_verify(
             cu_seqlens[n + 1] - 1.
         max_tokens: the most tokens of a request, 1 to 16; None: 16.
         accepted: [N], i32 or i64: request n starts from the state of step accepted[n] - 1.
+        parents: [B, T], packed [total], i32 or i64: tokens are a tree, as Verify says; needs
+            stored_states "every" or store_state False.
         out: None: allocated, v's shape with H heads.
 
     Returns:
@@ -647,7 +657,8 @@ def gdn_verify(
     ) + (
         dtype_or("cu_seqlens", cu_seqlens, "i32"), varlen,
         MOST_TOKENS if max_tokens is None else max_tokens, stored_states, accepted is not None,
-        dtype_or("accepted", accepted, "i32"), bool(round_each_token),
+        dtype_or("accepted", accepted, "i32"), parents is not None,
+        dtype_or("parents", parents, "i32"), bool(round_each_token),
     )  # fmt: skip
     verify: Verify = context._kept_operator(_VERIFY_FIELDS, key)
     if out is None:
@@ -656,5 +667,5 @@ def gdn_verify(
     return verify(
         q, k, v, g, beta, A_log=A_log, dt_bias=dt_bias, out=out, state=state, state_out=state_out,
         state_indices=state_indices, state_out_indices=state_out_indices, scratch_slot=scratch_slot,
-        cu_seqlens=cu_seqlens, accepted=accepted, scale=scale, stream=stream,
+        cu_seqlens=cu_seqlens, accepted=accepted, parents=parents, scale=scale, stream=stream,
     )  # fmt: skip

@@ -211,6 +211,9 @@ class VerifyProblem(Problem["Verify"]):
         from_accepted: the number of accepted tokens chooses which step's state a request starts
             from; needs has_initial_state.
         accepted_dtype: dtype of accepted (from_accepted).
+        tree: a request's tokens are a tree, each follows the one that parents names; needs
+            stored_states every or store_state false.
+        parents_dtype: dtype of parents (tree).
         round_each_token: the state is rounded to state_dtype after each token, as by decode steps.
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
             kernels for each size.
@@ -246,5 +249,7 @@ class VerifyProblem(Problem["Verify"]):
     stored_states: StoredStates = "last"
     from_accepted: bool = False
     accepted_dtype: IndexDtype = "i32"
+    tree: bool = False
+    parents_dtype: IndexDtype = "i32"
     round_each_token: bool = False
     batch_invariant: bool = False

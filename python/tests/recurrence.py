@@ -96,6 +96,20 @@ def tokens(
     return outputs, states
 
 
+def paths(
+    q: Array, k: Array, v: Array, g: Array, beta: Array, state: Array, parents: list[int]
+) -> tuple[Array, Array]:
+    """As tokens(), where token t goes on from the state after token parents[t], or from `state`."""
+    outputs = np.zeros_like(v)
+    states = np.zeros((len(q), *state.shape), q.dtype)
+    for t, parent in enumerate(parents):
+        token = (x[t : t + 1] for x in (q, k, v, g, beta))
+        outputs[t : t + 1], states[t : t + 1] = tokens(
+            *token, state if parent < 0 else states[parent]
+        )
+    return outputs, states
+
+
 def chunks(
     q: Array, k: Array, v: Array, g: Array, beta: Array, state: Array, dtype: str, chunk: int = 32
 ) -> tuple[Array, Array]:
@@ -448,6 +462,7 @@ def gdn_verify(
     cu_seqlens: Array | None = None,
     max_tokens: int | None = None,
     accepted: Array | None = None,
+    parents: Array | None = None,
     out: Array | None = None,
     output_dtype: str | None = None,
     stream: int | None = None,
@@ -464,6 +479,7 @@ def gdn_verify(
         or accepted is not None
         or (state_out if state_indices is None else state_out_indices) is not None
     )
+    assert parents is None or every or not store_state
     slots = _Slots(options)
     steps = _Steps(slots, accepted, every)
     out = _output(q, k, v, out, output_dtype)
@@ -474,21 +490,33 @@ def gdn_verify(
     _check_operands(requests, options, read, written)
     for n in range(requests):
         *part, rows = _request(n, (q, k, v, g, beta, out), cu_seqlens)
+        tree = None if parents is None else _tree(n, parents, cu_seqlens)
         if every and len(rows) == 0:
             continue
         kind, source, targets = steps.of(n, len(rows))
         if kind == "compute" and len(rows) > most:
+            kind = "invalid"
+        if kind == "compute" and tree and any(not -1 <= p < t for t, p in enumerate(tree)):
             kind = "invalid"
         if kind != "compute":
             rows[...] = {"skip": rows, "zero": 0, "invalid": np.nan}[kind]
             continue
         operands = sequence_operands(np.float64, *part, **{name: options[name] for name in _MODES})
         initial = slots.load(source, (rows.shape[1], operands[0].shape[-1], rows.shape[-1]))
-        rows[...], states = tokens(*operands, initial)
+        if tree is None:
+            rows[...], states = tokens(*operands, initial)
+        else:
+            rows[...], states = paths(*operands, initial, tree)
         kept = states if every else np.concatenate([initial[None], states])[-1:]
         for target, after in zip(targets, kept, strict=True):
             slots.store(target, after)
     return out
+
+
+def _tree(n: int, parents: Array, cu_seqlens: Array | None) -> list[int]:
+    if cu_seqlens is None:
+        return [int(parent) for parent in parents[n]]
+    return [int(parent) for parent in parents.reshape(-1)[cu_seqlens[n] : cu_seqlens[n + 1]]]
 
 
 def _request(n: int, arrays: tuple[Any, ...], cu_seqlens: Array | None) -> list[Any]:

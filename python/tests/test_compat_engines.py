@@ -502,6 +502,52 @@ def test_sglang_target_verify(calls, form, kind, update, cache_steps):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_sglang_tree(calls, form, dtype):
+    """The second request is padding; of the packed ones the last has no tokens.  The table is longer
+    than there are requests, and says nothing of a request's first token."""
+    x, _, parts = several("batched")
+    table = np.array([[7, 0, 0], [9, 9, 9], [-5, 0, 1], [0, -1, 0], [9, 9, 9]], dtype)
+    given, states, cu_seqlens = table.copy(), wide_pool(), None
+    if form == "packed":
+        x = {name: array.reshape(1, N * STEPS, *array.shape[2:]) for name, array in x.items()}
+        cu_seqlens = np.array([0, 3, 6, 9, 9], np.int32)
+        parts[3] = {name: array[:0] for name, array in parts[3].items()}
+    before, buffer, slots = states.copy(), buffer_of("larger"), [3, -1, 9, 5]
+    o = sglang_verify(
+        x, cu_seqlens, buffer=buffer, initial_state_source=states,
+        initial_state_indices=np.array(slots, np.int32), retrieve_parent_token=given,
+    )  # fmt: skip
+    np.testing.assert_array_equal(given, table)
+    rows_after = np.full_like(buffer, np.nan)
+    for n, (part, actual) in enumerate(zip(parts, o.reshape(N, STEPS, HV, V), strict=True)):
+        if slots[n] < 0:
+            assert not actual.any()
+            continue
+        after = []
+        for t in range(len(part["q"])):
+            parent = -1 if t == 0 else table[n, t]
+            token = {name: array[t : t + 1] for name, array in part.items()}
+            expected, kept = steps(token, before[slots[n]] if parent < 0 else after[parent])
+            close(actual[t], expected[0])
+            after.append(kept[0])
+        if after:
+            rows_after[n, :STEPS] = after
+    close(buffer, rows_after)
+    np.testing.assert_array_equal(states, before)
+    assert calls == {"gdn_prefill": 0, "gdn_decode": 0, "gdn_verify": 1}
+
+
+def test_sglang_tree_of_other_tokens(calls):
+    x, _, _ = several("batched")
+    with pytest.raises(InvalidArgumentError, match=r"has shape \[4, 2\]; expected \[4, 3\]"):
+        sglang_verify(
+            x, None, buffer=buffer_of("exact"), retrieve_parent_token=np.zeros((N, 2), int)
+        )
+    assert not any(calls.values())
+
+
 def test_sglang_several_tokens_from_zero():
     x, cu_seqlens, parts = several("packed")
     o = sglang_verify(x, cu_seqlens, initial_state_source=None, initial_state_indices=None)
@@ -541,9 +587,28 @@ MANY = {
     "change, error, message",
     [
         (
-            {"buffer": buffer_of("exact"), "retrieve_parent_token": SPANS},
+            {"retrieve_parent_token": np.zeros((N, 2), int)},
             UnsupportedError,
-            "retrieve_parent_token",
+            "retrieve_parent_token needs intermediate_states_buffer",
+        ),
+        (
+            {
+                "buffer": buffer_of("exact"),
+                "retrieve_parent_token": np.zeros((N, 2), int),
+                "disable_state_update": False,
+            },
+            UnsupportedError,
+            "retrieve_parent_token needs disable_state_update",
+        ),
+        (
+            {"buffer": buffer_of("exact"), "retrieve_parent_token": SPANS},
+            InvalidArgumentError,
+            "retrieve_parent_token has shape .5.; expected .N, T., N = 4",
+        ),
+        (
+            {"buffer": buffer_of("exact"), "retrieve_parent_token": np.zeros((N, STEPS), int)},
+            UnsupportedError,
+            "N = 4, T = 3 and q has total = 6; supported: total = N T",
         ),
         ({"intermediate_state_indices": SPANS}, InvalidArgumentError, "belong together"),
         (
@@ -758,7 +823,11 @@ def test_sglang_decode_without_states():
         ({"softplus_threshold": 8.0}, UnsupportedError, "softplus_threshold is 8.0"),
         ({"is_kda": True}, UnsupportedError, "is_kda"),
         ({"lower_bound": -5.0}, UnsupportedError, "lower_bound"),
-        ({"retrieve_parent_token": CU_SEQLENS}, UnsupportedError, "retrieve_parent_token"),
+        (
+            {"retrieve_parent_token": np.zeros((N, 1), int)},
+            UnsupportedError,
+            "retrieve_parent_token needs intermediate_states_buffer",
+        ),
         ({"cache_ring": True}, UnsupportedError, "cache_ring"),
         ({"replayssm_g": pool()}, UnsupportedError, "replayssm_g"),
         ({"replayssm_rawv": pool()}, UnsupportedError, "replayssm_rawv"),

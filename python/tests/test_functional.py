@@ -210,6 +210,27 @@ BOUNDS = FakeArray(B + 1, dtype="i64")
             },
         ),
         (
+            (B, DRAFTS),
+            {
+                "state": state(),
+                "store_state": False,
+                "parents": FakeArray(B, DRAFTS, dtype="i64"),
+            },
+            {"store_state": False, "tree": True, "parents_dtype": "i64"},
+        ),
+        (
+            (B * DRAFTS,),
+            {
+                **{"state": state(), "cu_seqlens": BOUNDS, "stored_states": "every"},
+                "state_out": state(B, 16),
+                "parents": FakeArray(B * DRAFTS, dtype="i32"),
+            },
+            {
+                **{"varlen": True, "cu_seqlens_dtype": "i64"},
+                **{"stored_states": "every", "tree": True},
+            },
+        ),
+        (
             (1, B * DRAFTS),
             {"state": state(dtype="bf16"), "cu_seqlens": BOUNDS, "round_each_token": True},
             {

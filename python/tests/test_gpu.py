@@ -207,6 +207,27 @@ def test_verify_keeps_every_state(context, dtype):
     assert torch.equal(state, before)
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_verify_of_a_tree(context, dtype):
+    x = operands(3, 5)
+    state = random(3, HV, D, D, dtype=torch.float32)
+    trees = [[-1, 0, 0, 1, -1], [-1, 0, 1, 2, 3], [-1, -1, 0, 5, 1]]
+    every = torch.full((3, 5, HV, D, D), torch.nan, device="cuda")
+    out = cubinery.gdn_verify(
+        **x, state=state, state_out=every, stored_states="every",
+        parents=torch.tensor(trees, dtype=dtype, device="cuda"), context=context,
+    )  # fmt: skip
+    for n, parents in enumerate(trees[:2]):
+        for t in range(5):
+            path = [t]
+            while parents[path[0]] >= 0:
+                path.insert(0, parents[path[0]])
+            o, last = reference({name: y[n, path] for name, y in x.items()}, state[n])
+            assert_close(every[n, t], last, F32_ARITHMETIC)
+            assert_close(out[n, t], o[-1], UNIT[torch.bfloat16])
+    assert torch.isnan(out[2]).all() and torch.isnan(every[2]).all()  # token 3 follows token 5
+
+
 def test_verify_keeps_the_last_state(context):
     x = operands(2, 16)
     state = random(2, HV, D, D, dtype=torch.float32)

@@ -87,6 +87,24 @@ def test_verify_launches_and_returns_out(verify, gpu, array):
     assert verify.problem == VERIFY
 
 
+def test_a_tree_has_parents(context, gpu):
+    tree = dataclasses.replace(VERIFY, tree=True, parents_dtype="i64")
+    verify = context.prepare(tree)
+    arrays, named = verify_arrays()
+    with pytest.raises(cubinery.InvalidArgumentError, match="gdn_verify: parents is None"):
+        verify(*arrays, **named)
+    for parents, message in (
+        (FakeArray(B, DRAFTS, dtype="i32"), "parents has dtype i32; accepted: i64"),
+        (FakeArray(B, DRAFTS + 1, dtype="i64"), r"parents has shape \[3, 5\]"),
+        (FakeArray(B, DRAFTS, dtype="i64", device=(CPU, 0)), "parents is on device cpu"),
+    ):
+        with pytest.raises(cubinery.InvalidArgumentError, match=message):
+            verify(*arrays, **named, parents=parents)
+    assert gpu.launches == 0
+    verify(*arrays, **named, parents=FakeArray(B, DRAFTS, dtype="i64"))
+    assert gpu.launches == 1
+
+
 def test_packed_requests_have_bounds(context, gpu):
     verify = context.prepare(dataclasses.replace(VERIFY, varlen=True))
     arrays, named = verify_arrays()

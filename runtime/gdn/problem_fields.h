@@ -125,6 +125,10 @@ struct Fields<gdn::VerifyProblem> {
                 "needs has_initial_state"),
           fixed("accepted_dtype", &P::accepted_dtype, "dtype of accepted (from_accepted)",
                 gdn::kIntegers),
+          fixed("tree", &P::tree,
+                "a request's tokens are a tree, each follows the one that parents names; needs "
+                "stored_states every or store_state false"),
+          fixed("parents_dtype", &P::parents_dtype, "dtype of parents (tree)", gdn::kIntegers),
           fixed("round_each_token", &P::round_each_token,
                 "the state is rounded to state_dtype after each token, as by decode steps"),
           gdn::batch_invariant_field<P>(),

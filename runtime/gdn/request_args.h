@@ -15,15 +15,16 @@ inline Dim requests_dim(bool varlen, std::int64_t requests) {
 }
 
 // `tokens`: dense: of each request; packed: of all.
+inline Dim tokens_dim(bool varlen, std::int64_t tokens) { return {varlen ? "total" : "T", tokens}; }
 inline TokenForm token_form(bool varlen, std::int64_t requests, std::int64_t tokens) {
   if (varlen) {
-    return {.dims = {Dim{"total", tokens}},
+    return {.dims = {tokens_dim(varlen, tokens)},
             .rank = 2,
             .token = 0,
             .head = 1,
             .extra = ExtraDim::kFirst};
   }
-  return {.dims = {requests_dim(varlen, requests), Dim{"T", tokens}},
+  return {.dims = {requests_dim(varlen, requests), tokens_dim(varlen, tokens)},
           .rank = 3,
           .batch = 0,
           .token = 1,

@@ -1,6 +1,9 @@
 #include "runtime/gdn/verify_args.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
 
 #include "runtime/gdn/args_binding.h"
 #include "runtime/gdn/request_args.h"
@@ -22,6 +25,24 @@ Status bind_accepted(const VerifyProblem& problem, const Tensor& accepted, const
   const TensorName name{kVerifyOp, "accepted"};
   if (!problem.from_accepted) return check_absent(name, accepted, "from_accepted is false");
   return bind_vector(name, accepted, problem.accepted_dtype, requests, counts);
+}
+
+// A number for each token, whatever the heads.
+Status bind_parents(const VerifyProblem& problem, const Tensor& parents, const Dim& requests,
+                    const Dim& tokens, Scalars<TokenStrides>* bound) {
+  const TensorName name{kVerifyOp, "parents"};
+  if (!problem.tree) return check_absent(name, parents, "tree is false");
+  CUBINERY_RETURN_IF_ERROR(check_data(name, parents, problem.parents_dtype));
+  const std::array<Dim, 2> dims{requests, tokens};
+  std::array<std::int64_t, 2> strides{};
+  if (problem.varlen) {
+    CUBINERY_RETURN_IF_ERROR(
+        check_shape(name, parents, std::span(dims).last(1), ExtraDim::kFirst, &strides[1]));
+  } else {
+    CUBINERY_RETURN_IF_ERROR(check_shape(name, parents, dims, ExtraDim::kNone, strides.data()));
+  }
+  *bound = {.data = parents.data, .stride = {.batch = strides[0], .token = strides[1], .head = 0}};
+  return {};
 }
 
 }  // namespace
@@ -52,6 +73,9 @@ Status bind_verify(const VerifyProblem& problem, const VerifyArgs& args, const V
   CUBINERY_RETURN_IF_ERROR(
       bind_bounds(kVerifyOp, problem, args.cu_seqlens, extent.requests, &params->cu_seqlens));
   CUBINERY_RETURN_IF_ERROR(bind_accepted(problem, args.accepted, requests, &params->accepted));
+  CUBINERY_RETURN_IF_ERROR(bind_parents(problem, args.parents, requests,
+                                        tokens_dim(problem.varlen, extent.tokens),
+                                        &params->parents));
   CUBINERY_RETURN_IF_ERROR(bind_states(kVerifyOp, problem.states, args.states, state_form(problem),
                                        requests, step_form(problem, extent), &params->states,
                                        &params->steps));

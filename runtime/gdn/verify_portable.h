@@ -15,7 +15,8 @@ class VerifyPortable final : public VerifyPortableBase {
  public:
   VerifyPortable() : KeyedPath("portable", {KernelNames{}}) {}
 
-  std::optional<std::string> why_not(const VerifyProblem&, const Target&) const override {
+  std::optional<std::string> why_not(const VerifyProblem& problem, const Target&) const override {
+    if (problem.tree) return "the state after a token's parent is not at hand (tree = true)";
     return std::nullopt;
   }
 

@@ -4,6 +4,22 @@
 #include "runtime/gdn/verify_operator.h"
 
 namespace cubinery::gdn {
+namespace {
+
+Status check_tree(const VerifyProblem& problem) {
+  if (!problem.tree) return {};
+  if (problem.states.store && !stores_every(problem)) {
+    return bad_field(kVerifyOp, "stored_states", value_text(problem.stored_states),
+                     "every, or store_state = false (no token of a tree is the last)");
+  }
+  if (normalised(problem).round_each_token) {
+    return bad_field(kVerifyOp, "round_each_token", value_text(problem.round_each_token),
+                     "false (true needs tree = false)");
+  }
+  return {};
+}
+
+}  // namespace
 
 Status VerifyProblem::check() const {
   CUBINERY_RETURN_IF_ERROR(check_shared_fields(*this));
@@ -12,7 +28,7 @@ Status VerifyProblem::check() const {
     return bad_field(kVerifyOp, "from_accepted", value_text(from_accepted),
                      "false (true needs has_initial_state = true)");
   }
-  return {};
+  return check_tree(*this);
 }
 
 Result<std::vector<KernelSpec>> VerifyProblem::kernels(
@@ -33,6 +49,7 @@ VerifyProblem normalised(VerifyProblem problem) {
   if (!problem.varlen) problem.cu_seqlens_dtype = plain.cu_seqlens_dtype;
   if (!problem.from_accepted) problem.accepted_dtype = plain.accepted_dtype;
   if (!problem.states.store) problem.stored_states = plain.stored_states;
+  if (!problem.tree) problem.parents_dtype = plain.parents_dtype;
   problem.max_tokens = product_rows(problem.max_tokens);
   // The state is in f32 all along.
   if (problem.states.dtype == DType::kF32) problem.round_each_token = plain.round_each_token;

@@ -214,13 +214,14 @@ class StateTile {
   const Vector* vectors_;  // the lane's first
 };
 
-// The state after token `t`, from the first one, to `to`, the warp's columns there.
+// The state after token `t`, whose path this is, from the first one, to `to`, the warp's columns
+// there.
 template <auto kKey>
 __device__ void store_state(const StateTile<kKey>& state, const TokenFactors<kKey>& factors,
                             const Acc& u, const TokenRows<kKey>& k, int t,
-                            Storage<kKey.states.dtype>* to) {
+                            typename OrderOf<kKey>::Path path, Storage<kKey.states.dtype>* to) {
   constexpr int kHalves = kKey.max_tokens / 8;
-  const float sum = __shfl_sync(0xffffffffu, factors.all_g, t);
+  const LongSum sum = shfl(factors.all_g, t);
   // Left operands of the products with k: what is left of each token's update.
   PairsOfTf32<4> updates[kHalves];
 #pragma unroll
@@ -228,13 +229,14 @@ __device__ void store_state(const StateTile<kKey>& state, const TokenFactors<kKe
     float factor[2];
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const bool is_in = tile_column() + 8 * h + e <= t;
-      factor[e] = is_in ? exp2(sum - factors.sum_g.x[h][e]) * factors.k_norm.x[h][e] : 0.0f;
+      const bool is_in = path.number_of(tile_column() + 8 * h + e) <= t;
+      const LongSum of_token{factors.sum_g.x[h][e], factors.rest_g.x[h][e]};
+      factor[e] = is_in ? exp2(sum - of_token) * factors.k_norm.x[h][e] : 0.0f;
     }
     updates[h].split({u.x[0][h][0] * factor[0], u.x[1][h][0] * factor[0], u.x[0][h][1] * factor[1],
                       u.x[1][h][1] * factor[1]});
   }
-  state.store_updated(to, exp2(sum), updates, k);
+  state.store_updated(to, exp2(sum.high), updates, k);
 }
 
 }  // namespace cubinery::dev

@@ -1,10 +1,12 @@
 // What a warp knows of its tokens without a state: T, P and the factors.
 #pragma once
 
+#include "common/long_sum.cuh"
 #include "common/norm.cuh"
 #include "common/tf32.cuh"
 #include "common/tile.cuh"
 #include "common/token_key.h"
+#include "common/token_order.cuh"
 #include "common/token_rows.cuh"
 
 namespace cubinery::dev {
@@ -38,6 +40,9 @@ struct ColumnNumbers {
     }
   }
 };
+
+template <auto kKey>
+using OrderOf = TokenOrder<kKey.max_tokens, is_tree(kKey)>;
 
 // A matrix of tokens by tokens: row half, column half, column.
 template <auto kKey>
@@ -124,23 +129,27 @@ template <auto kKey>
 struct TokenFactors {
   static constexpr int kHalves = kKey.max_tokens / 8;
   static constexpr bool kOutputs = has_outputs(kKey);
+  using Order = OrderOf<kKey>;
 
-  TokenMatrix<kKey> t, p;     // p: with outputs, as q_norm
-  ColumnNumbers<kKey> sum_g;  // G, in powers of 2
+  TokenMatrix<kKey> t, p;      // p: with outputs, as q_norm
+  ColumnNumbers<kKey> sum_g;   // G, in powers of 2
+  ColumnNumbers<kKey> rest_g;  // and what it was rounded by
   ColumnNumbers<kKey> beta;
   ColumnNumbers<kKey> k_norm;  // inverse norms
   ColumnNumbers<kKey> q_norm;  // and the scale
-  float all_g;                 // lane l: G of token l % kKey.max_tokens
+  LongSum all_g;               // lane l: G of token l % kKey.max_tokens
 
   TokenFactors() = default;
   // Lane l has the logarithm of the decay, in powers of 2, and the write strength of token
   // l % kKey.max_tokens: 0 and 0 where it is not there.
-  __device__ TokenFactors(const Gram<kKey>& gram, float log_decay, float write, float scale)
-      : TokenFactors(gram, sum_up(log_decay), write, inverse_norm(gram.k_squares),
+  __device__ TokenFactors(const Gram<kKey>& gram, const Order& order, float log_decay, float write,
+                          float scale)
+      : TokenFactors(gram, order, order.sum_up(log_decay), write, inverse_norm(gram.k_squares),
                      scale * inverse_norm(gram.q_squares)) {}
   // Without outputs.
-  __device__ TokenFactors(const Gram<kKey>& gram, float log_decay, float write)
-      : TokenFactors(gram, sum_up(log_decay), write, inverse_norm(gram.k_squares), 0.0f) {}
+  __device__ TokenFactors(const Gram<kKey>& gram, const Order& order, float log_decay, float write)
+      : TokenFactors(gram, order, order.sum_up(log_decay), write, inverse_norm(gram.k_squares),
+                     0.0f) {}
 
   // For the lanes of other warps.
   __device__ void share(float* shared) {
@@ -164,44 +173,47 @@ struct TokenFactors {
 #pragma unroll
     for (int i = 0; i < kHalves * 2; ++i) {
       f(sum_g.x[i / 2][i % 2]);
+      f(rest_g.x[i / 2][i % 2]);
       f(beta.x[i / 2][i % 2]);
       f(k_norm.x[i / 2][i % 2]);
       if constexpr (kOutputs) f(q_norm.x[i / 2][i % 2]);
     }
-    f(all_g);
+    f(all_g.high);
+    f(all_g.low);
   }
 
-  __device__ TokenFactors(const Gram<kKey>& gram, float sum, float write, float k_factor,
-                          float q_factor)
-      : sum_g(sum), beta(write), k_norm(k_factor), q_norm(q_factor), all_g(sum) {
-    const RowNumbers<kKey> row_g(sum), row_k(write * k_factor), row_q(q_factor);
+  __device__ TokenFactors(const Gram<kKey>& gram, const Order& order, LongSum sum, float write,
+                          float k_factor, float q_factor)
+      : sum_g(sum.high),
+        rest_g(sum.low),
+        beta(write),
+        k_norm(k_factor),
+        q_norm(q_factor),
+        all_g(sum) {
+    const RowNumbers<kKey> row_g(sum.high), row_rest(sum.low);
+    const RowNumbers<kKey> row_k(write * k_factor), row_q(q_factor);
     TokenMatrix<kKey> l;
 #pragma unroll
     for (int r = 0; r < kHalves; ++r) {
+      const int i = tile_row() + 8 * r;
+      const typename Order::Path path = order.path_of(i);
 #pragma unroll
       for (int h = 0; h < kHalves; ++h) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const int i = tile_row() + 8 * r, j = tile_column() + 8 * h + e;
-          const float decay = exp2(row_g.x[r] - sum_g.x[h][e]) * k_norm.x[h][e];
-          l.x[r][h][e] = j < i ? row_k.x[r] * gram.kk.x[r][h][e] * decay : 0.0f;
+          const int j = tile_column() + 8 * h + e;
+          // Of a token that is not on the path it may be infinite.
+          const LongSum column_g{sum_g.x[h][e], rest_g.x[h][e]};
+          const float decay = exp2(LongSum{row_g.x[r], row_rest.x[r]} - column_g) * k_norm.x[h][e];
+          l.x[r][h][e] = path.number_of(j) < i ? row_k.x[r] * gram.kk.x[r][h][e] * decay : 0.0f;
           if constexpr (kOutputs) {
-            p.x[r][h][e] = j <= i ? row_q.x[r] * gram.qk.x[r][h][e] * decay : 0.0f;
+            p.x[r][h][e] = path.number_of(j) <= i ? row_q.x[r] * gram.qk.x[r][h][e] * decay : 0.0f;
           }
           t.x[r][h][e] = j == i ? 1.0f : 0.0f;
         }
       }
     }
     substitute(l);
-  }
-
-  static __device__ float sum_up(float x) {
-#pragma unroll
-    for (int step = 1; step < kKey.max_tokens; step *= 2) {
-      const float below = __shfl_up_sync(0xffffffffu, x, step, kKey.max_tokens);
-      if (threadIdx.x % kKey.max_tokens >= step) x += below;
-    }
-    return x;
   }
 
   static __device__ float inverse_norm(float squares) {

@@ -15,6 +15,13 @@ constexpr bool has_outputs(const Key&) {
   return requires(const Key& key) { key.output_dtype; };
 }
 
+// Whether the tokens of a request are a tree.
+template <class Key>
+constexpr bool is_tree(const Key& key) {
+  if constexpr (requires { key.tree; }) return key.tree;
+  return false;
+}
+
 // Neighbouring keys of a value column that a lane has together, in one vector where they are
 // neighbours in memory too.
 template <class Key>
@@ -38,7 +45,7 @@ constexpr bool is_of_one_head(const Key& key) {
 template <class Key>
 constexpr int factor_bytes(const Key& key) {
   const int halves = key.max_tokens / 8, made = has_outputs(key) ? 2 : 1;
-  const int floats = made * (2 * halves * halves + 2 * halves) + 4 * halves + 1;  // of a lane
+  const int floats = made * (2 * halves * halves + 2 * halves) + 6 * halves + 2;  // of a lane
   return is_of_one_head(key) && key.warps > 1 ? floats * 32 * 4 : 0;
 }
 

@@ -31,6 +31,7 @@ struct GdnVerifyParams {
   GateParams<TokenStrides> gates;
   OutputRows<TokenStrides> o;
   float scale;
+  Scalars<TokenStrides> parents;  // of a tree's tokens; without heads
 };
 
 }  // namespace cubinery

@@ -129,9 +129,10 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   next_values.load(layer.v, at, count, v);
   dev::allow_next_kernel();
 
+  const dev::OrderOf<kKey> order(-1);
   TokenFactors factors;
   if (makes_factors) {
-    factors = TokenFactors(dev::Gram<kKey>(k),
+    factors = TokenFactors(dev::Gram<kKey>(k), order,
                            is_there ? dev::log_decay_of<kKey>(all, given) * kLog2E : 0.0f,
                            is_there ? dev::beta_of<kKey>(given) : 0.0f);
   }
@@ -164,6 +165,8 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
     // Orders nothing: it keeps the compiler from loading the state for its update in front of the
     // products, for which a long key_dim leaves no registers.
     if constexpr (kKey.key_dim > 128) __syncwarp();
-    dev::store_state(state, factors, u, k, kKey.max_tokens - 1, to + StateTile::first(tile_v));
+    constexpr int kLast = kKey.max_tokens - 1;
+    dev::store_state(state, factors, u, k, kLast, order.path_of(kLast),
+                     to + StateTile::first(tile_v));
   }
 }

@@ -6,7 +6,8 @@
 //                                                    e^(G_t - G_i) k^_i u_i^T
 //
 // with G the sums of g up to and with each token.  Every state comes from the first one: no error
-// adds up.
+// adds up.  In a tree, j < i says that token j is an ancestor of token i, and G sums along the
+// path: the same products, of which other elements are 0.
 //
 // One warp <-> (request, head, warp_v value columns).  Everything is computed transposed, value
 // columns as rows: then the state, as it lies in memory, is the left operand of K S and Q S, and
@@ -64,6 +65,13 @@ __device__ void store_outputs(const GdnVerifyParams& p, TokenStrides::At at, int
   }
 }
 
+// What a tree has as the parent of the token at `at`; -1 where no token `is_there`, and in a chain.
+__device__ long long parent_of(const GdnVerifyParams& p, TokenStrides::At at, bool is_there) {
+  if constexpr (!kKey.tree) return -1;
+  if (!is_there) return -1;
+  return dev::as<kKey.parents_dtype>(p.parents.data)[dev::offset_of(p.parents.stride, at)];
+}
+
 // The states of the block's warps, tile by tile, then the factors.
 extern __shared__ __align__(16) unsigned char shared[];
 
@@ -96,6 +104,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   const bool makes_factors = !kOneHead || unit.warp == 0;
   dev::GivenGates given;
   if (count > 0 && makes_factors) given = dev::load_gates<kKey>(p.gates, own);
+  const long long parent = parent_of(p, own, token < count);
   const dev::GatesOfTokens all = dev::gates_of_tokens<kKey>(p.gates, h);
   const int k_head = dev::own_head(p.k, h);
   const int q_head = p.q.group == p.k.group ? k_head : dev::own_head(p.q, h);
@@ -104,6 +113,11 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   next_values.load(p.v, at, count, v);
   dev::Places places;
   if (!dev::find_places<kKey>(p, n, first_v, request, &places)) return;
+  if (kKey.tree && __any_sync(0xffffffffu, parent < -1 || parent >= token)) {
+    dev::fill_outputs<kKey>(p, at, request.end, 1, first_v, dev::nan());
+    return;
+  }
+  const dev::OrderOf<kKey> order(static_cast<int>(parent));
   const dev::Slots& slots = places.slots;
   const long long start = places.start;
   if constexpr (kKey.states.has_initial) {
@@ -120,7 +134,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   TokenFactors factors;
   if (makes_factors) {
     const bool is_there = token < count;
-    factors = TokenFactors(dev::Gram<kKey>(k, q),
+    factors = TokenFactors(dev::Gram<kKey>(k, q), order,
                            is_there ? dev::log_decay_of<kKey>(all, given) * kLog2E : 0.0f,
                            is_there ? dev::beta_of<kKey>(given) : 0.0f, p.scale);
   }
@@ -165,10 +179,13 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
 #pragma unroll 1
       for (int t = 0; t < count; ++t) {
         const dev::KeptStep kept = dev::kept_step<kKey>(slots, t);
-        if (kept.stores) dev::store_state(state, factors, u, k, t, matrix(kept.slot, t));
+        if (!kept.stores) continue;
+        dev::store_state(state, factors, u, k, t, order.path_of(t), matrix(kept.slot, t));
       }
     } else if (dev::kStoresLast<kKey> && slots.store) {
-      dev::store_state(state, factors, u, k, kKey.max_tokens - 1, matrix(slots.write, start));
+      constexpr int kLast = kKey.max_tokens - 1;
+      dev::store_state(state, factors, u, k, kLast, order.path_of(kLast),
+                       matrix(slots.write, start));
     }
   }
 }

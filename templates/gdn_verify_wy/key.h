@@ -22,6 +22,8 @@ struct GdnVerifyWyKey {
   gdn::StoredStates stored_states = gdn::StoredStates::kLast;
   bool from_accepted = false;
   DType accepted_dtype = DType::kI32;
+  bool tree = false;
+  DType parents_dtype = DType::kI32;
   int max_tokens = 8;  // 8 or 16, rows of the products: the fewest that hold a request's
 
   // Tuned.  Results depend on neither.
@@ -49,6 +51,11 @@ constexpr const char* why_invalid(const GdnVerifyWyKey& key) {
   if (const char* reason = why_tokens_invalid(key)) return reason;
   if (!is_float(key.output_dtype)) return "output_dtype must be f32, bf16 or f16";
   if (key.from_accepted && !key.states.has_initial) return "from_accepted needs has_initial_state";
+  if (is_float(key.parents_dtype)) return "parents_dtype must be i32 or i64";
+  if (key.tree && key.states.store && key.stored_states != gdn::StoredStates::kEvery)
+    return "a tree has no last token, store_state needs stored_states = every";
+  if (key.tree && key.max_tokens > 8 && key.warp_v != 16)  // as many registers as there are
+    return "a tree of over 8 tokens needs warp_v = 16";
   return nullptr;
 }
 

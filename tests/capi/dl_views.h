@@ -61,6 +61,7 @@ class DlViews {
     set_shared(args, &views);
     views.cu_seqlens = of(args.cu_seqlens);
     views.accepted = of(args.accepted);
+    views.parents = of(args.parents);
     return views;
   }
 

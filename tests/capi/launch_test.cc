@@ -73,6 +73,7 @@ struct FakeVerify {
                          .o = tensor(8, DType::kBF16, {total, 32, 128}),
                          .cu_seqlens = tensor(9, DType::kI32, {batch + 1}),
                          .accepted = tensor(10, DType::kI64, {batch}),
+                         .parents = tensor(15, DType::kI64, {total}),
                          .states = {.in = tensor(11, DType::kF32, {9, 32, 128, 128}),
                                     .out = tensor(12, DType::kF32, {8, 32, 128, 128}),
                                     .indices = tensor(13, DType::kI32, {batch, 5}),
@@ -93,7 +94,9 @@ struct FakeVerify {
                                              .varlen = true,
                                              .stored_states = gdn::StoredStates::kEvery,
                                              .from_accepted = true,
-                                             .accepted_dtype = DType::kI64}),
+                                             .accepted_dtype = DType::kI64,
+                                             .tree = true,
+                                             .parents_dtype = DType::kI64}),
       /*device=*/0};
 };
 
@@ -194,6 +197,10 @@ TEST_CASE("AVerifyLaunchIsThatOfTheCppApi", "[cpu]") {
         "gdn_verify: cu_seqlens is missing; accepted: a tensor");
   CHECK(refusal([](auto& a) { a.accepted = nullptr; }) ==
         "gdn_verify: accepted is missing; accepted: a tensor");
+  CHECK(refusal([](auto& a) { a.parents = nullptr; }) ==
+        "gdn_verify: parents is missing; accepted: a tensor");
+  CHECK(refusal([](auto& a) { a.struct_size -= sizeof a.parents; }) ==
+        "gdn_verify: parents is missing; accepted: a tensor");  // a caller that does not know it
   CHECK(refusal([&](auto& a) {
           DLTensor* const counts = views.of(args.accepted);
           counts->device = {kDLCUDA, 1};
@@ -202,7 +209,7 @@ TEST_CASE("AVerifyLaunchIsThatOfTheCppApi", "[cpu]") {
   CHECK(refusal([](auto& a) { a.programmatic = 2; }) ==
         "gdn_verify: programmatic is 2; accepted: 0, 1");
   CHECK(refusal([](auto& a) { a.struct_size += 8; }) ==
-        "args->struct_size is 152; accepted: multiples of 8 up to 144, its size in this library");
+        "args->struct_size is 160; accepted: multiples of 8 up to 152, its size in this library");
   CHECK(bench.fake->launches.size() == 2);
 }
 

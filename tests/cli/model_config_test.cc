@@ -110,7 +110,8 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("state_layout":"vk","state_location":"pool","padding":"skip","pad_index":"negative",)"
         R"("gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
         R"("has_initial_state":true,"store_state":true,"stored_states":"every",)"
-        R"("from_accepted":true,"accepted_dtype":"i32","round_each_token":false,)"
+        R"("from_accepted":true,"accepted_dtype":"i32","tree":false,"parents_dtype":"i32",)"
+        R"("round_each_token":false,)"
         R"("batch_invariant":false})");
 }
 

@@ -32,7 +32,8 @@ TEST_CASE("VerifyKeysPrintTheirFields", "[cpu]") {
   CHECK(canonical(Steps{}) == "gdn_verify;" + problem +
                                   "round_each_token=false;warp_v=16;k_lanes=8;vec_bytes=16;"
                                   "warps=4");
-  CHECK(canonical(Wy{}) == "gdn_verify_wy;" + problem + "max_tokens=8;warp_v=16;warps=4");
+  CHECK(canonical(Wy{}) ==
+        "gdn_verify_wy;" + problem + "tree=false;parents_dtype=i32;max_tokens=8;warp_v=16;warps=4");
 }
 
 // Of the fields of a problem that both kernels are compiled for.
@@ -72,6 +73,8 @@ TEST_CASE("VerifyFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
   CHECK_MEMBER(Steps, vec_bytes, 8);
   CHECK_MEMBER(Steps, warps, 2);
   check_problem_members<Wy>();
+  CHECK_MEMBER(Wy, tree, true);
+  CHECK_MEMBER(Wy, parents_dtype, DType::kI64);
   CHECK_MEMBER(Wy, max_tokens, 16);
   CHECK_MEMBER(Wy, warp_v, 32);
   CHECK_MEMBER(Wy, warps, 2);
@@ -194,8 +197,29 @@ TEST_CASE("EachRuleOfTheWyFormIsNamed", "[cpu]") {
     CHECK(broken_rule<Wy>([&](Wy& key) { key.max_tokens = tokens; }) ==
           "max_tokens must be 8 or 16");
   }
+  CHECK(broken_rule<Wy>([](Wy& key) { key.parents_dtype = DType::kF32; }) ==
+        "parents_dtype must be i32 or i64");
+  CHECK(broken_rule<Wy>([](Wy& key) { key.tree = true; }) ==
+        "a tree has no last token, store_state needs stored_states = every");
+  CHECK(broken_rule<Wy>([](Wy& key) {
+          key.tree = true;
+          key.stored_states = StoredStates::kEvery;
+        }) == "none");
+  CHECK(broken_rule<Wy>([](Wy& key) {
+          key.tree = true;
+          key.states.store = false;
+        }) == "none");
   for (const int warp_v : {-16, 0, 8, 48, 128}) {
     CHECK(broken_rule<Wy>([&](Wy& key) { key.warp_v = warp_v; }) == "warp_v must be 16, 32 or 64");
+  }
+  for (const int tokens : {8, 16}) {
+    CHECK(broken_rule<Wy>([&](Wy& key) {
+            key.tree = true;
+            key.states.store = false;
+            key.max_tokens = tokens;
+            key.warp_v = 32;
+            key.warps = 1;
+          }) == (tokens == 8 ? "none" : "a tree of over 8 tokens needs warp_v = 16"));
   }
   const auto with = [](int dim, int warp_v, int warps) {
     return broken_rule<Wy>([=](Wy& key) {

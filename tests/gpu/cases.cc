@@ -51,6 +51,11 @@ std::vector<Operator> by_defaults(const Problem& problem, const Create& create) 
   return made;
 }
 
+CaseOptions token_by_token(CaseOptions options, const gdn::VerifyProblem& problem) {
+  options.parents = parents_of(problem);
+  return token_by_token(std::move(options));
+}
+
 template <class Args>
 void slice_states(Args* args, bool pool, std::int64_t first, std::int64_t count) {
   slice(&args->states.indices, 0, first, count);
@@ -93,8 +98,8 @@ PrefillCase::PrefillCase(const PrefillProblem& problem, const CaseShape& shape,
   upload();
 }
 
-PrefillArgs PrefillCase::args(std::int64_t first, std::int64_t count) const {
-  PrefillArgs args = this->args();
+GdnArgs PrefillCase::args(std::int64_t first, std::int64_t count) const {
+  GdnArgs args = this->args();
   slice_states(&args, is_pool(problem()), first, count);
   if (problem().varlen) {
     slice(&args.cu_seqlens, 0, first, count + 1);
@@ -102,6 +107,7 @@ PrefillArgs PrefillCase::args(std::int64_t first, std::int64_t count) const {
     return args;
   }
   for (Tensor* tensor : token_tensors(&args)) slice(tensor, 0, first, count);
+  slice(&args.parents, 0, first, count);
   const std::int64_t kept = checkpoints_of(problem(), length(0));
   slice(&args.checkpoints, 0, first * kept, count * kept);
   return args;
@@ -128,7 +134,7 @@ DecodeArgs DecodeCase::args(std::int64_t first, std::int64_t count) const {
 
 VerifyCase::VerifyCase(const gdn::VerifyProblem& problem, const CaseShape& shape,
                        CaseOptions options)
-    : PrefillCase(as_prefill(problem), shape, token_by_token(std::move(options))),
+    : PrefillCase(as_prefill(problem), shape, token_by_token(std::move(options), problem)),
       problem_(problem) {}
 
 CommitCase::CommitCase(const gdn::CommitProblem& problem, const CaseShape& shape,

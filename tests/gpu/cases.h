@@ -25,9 +25,9 @@ class PrefillCase : public GdnCase {
   PrefillCase(const gdn::PrefillProblem& problem, const CaseShape& shape,
               const CaseOptions& options = {});
 
-  gdn::PrefillArgs args() const { return GdnCase::args(device_.addresses()); }
+  GdnArgs args() const { return GdnCase::args(device_.addresses()); }
   // The same for sequences first ... first + count - 1 alone.
-  gdn::PrefillArgs args(std::int64_t first, std::int64_t count) const;
+  GdnArgs args(std::int64_t first, std::int64_t count) const;
   gdn::PrefillSize size(const gdn::PrefillArgs& args) const;
 
   // Sends all bytes (again): outputs become NaN.

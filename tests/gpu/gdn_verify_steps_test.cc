@@ -4,26 +4,22 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "runtime/gdn/decode_portable.h"
-#include "runtime/gdn/decode_state.h"
 #include "runtime/gdn/verify_portable.h"
 #include "runtime/gdn/verify_state.h"
-#include "runtime/operator/keyed_path.h"
 #include "runtime/operator/tuning_context.h"
 #include "tests/gpu/cases.h"
 #include "tests/gpu/numbers.h"
 #include "tests/gpu/problem_sweeps.h"
+#include "tests/gpu/verify_steps.h"
 
 namespace cubinery::test {
 namespace {
 
 using gdn::BetaMode;
-using gdn::DecodeProblem;
 using gdn::GateMode;
 using gdn::Padding;
 using gdn::PadIndex;
@@ -37,58 +33,6 @@ gdn::Verify verify_of(const VerifyProblem& problem, std::size_t which = 0) {
   const Target target = target_of(gpu().context());
   const auto values = gdn::verify_portable().defaults(problem, target).at(which);
   return gdn::create_verify(gpu().context(), problem, target, values).value();
-}
-
-// The decode whose steps a verification's tokens are, of dense states.
-gdn::Decode decode_of(const VerifyProblem& problem) {
-  DecodeProblem step;
-  copy_fields(problem, &step);
-  step.states.location = StateLocation::kDense;
-  step.states.padding = Padding::kNone;
-  step.states.store = true;
-  const Target target = target_of(gpu().context());
-  const auto values = gdn::decode_portable().defaults(step, target).front();
-  return gdn::create_decode(gpu().context(), step, target, values).value();
-}
-
-// Index `i` of a dimension, which is gone.
-Tensor at(Tensor tensor, std::size_t dimension, std::int64_t i) {
-  if (!tensor.present()) return tensor;
-  slice(&tensor, dimension, i, 1);
-  for (std::size_t d = dimension; d + 1 < static_cast<std::size_t>(tensor.rank); ++d) {
-    tensor.shape[d] = tensor.shape[d + 1];
-    tensor.strides[d] = tensor.strides[d + 1];
-  }
-  --tensor.rank;
-  return tensor;
-}
-
-// Row i of the first dimension, which stays.
-Tensor row(Tensor tensor, std::int64_t i) {
-  slice(&tensor, 0, i, 1);
-  return tensor;
-}
-
-// The token in row `i` of packed tensors, or of one request's, as a step of one request.
-gdn::DecodeArgs step_args(const VerifyArgs& tokens, std::int64_t i, const Tensor& from,
-                          const Tensor& to) {
-  gdn::DecodeArgs step{.q = row(tokens.q, i),
-                       .k = row(tokens.k, i),
-                       .v = row(tokens.v, i),
-                       .gates = tokens.gates,
-                       .o = row(tokens.o, i),
-                       .states = {.in = from, .out = to}};
-  if (step.gates.g.present()) step.gates.g = row(step.gates.g, i);
-  if (step.gates.beta.present()) step.gates.beta = row(step.gates.beta, i);
-  return step;
-}
-
-// The tokens of request n of dense tensors, as rows.
-VerifyArgs request(VerifyArgs args, std::int64_t n) {
-  for (Tensor* tensor : {&args.q, &args.k, &args.v, &args.gates.g, &args.gates.beta, &args.o}) {
-    *tensor = at(*tensor, 0, n);
-  }
-  return args;
 }
 
 // What differs in numbers that kernels compute and in where they go.
@@ -202,86 +146,6 @@ TEST_CASE("GdnVerifySteps.GoesOnFromAcceptedTokens", "[gpu][verify]") {
       CHECK(first_difference(verified, more.download()) == "");
     }
   }
-}
-
-// A pool, with a table of slots for each request's steps, as engines have it: read by a count,
-// written in place.  One graph, whose replays see other counts, slots, bounds.
-class SlotTable {
- public:
-  static constexpr std::int64_t kRequests = 3, kSteps = 6, kSlots = 32;
-
-  explicit SlotTable(const VerifyProblem& given) : problem_(with_table(given)) {
-    const std::int64_t matrix = problem_.key_dim * problem_.value_dim;
-    const std::int64_t elements = problem_.heads.count() * matrix;
-    const auto bytes = idx(kSlots * elements * size_of(problem_.states.dtype));
-    pool_.emplace(gpu(), bytes);
-    const bool kv = problem_.states.layout == gdn::StateLayout::kKV;
-    state_ = Tensor::contiguous(
-        pool_->data(), problem_.states.dtype,
-        {kSlots, problem_.heads.count(), kv ? problem_.key_dim : problem_.value_dim,
-         kv ? problem_.value_dim : problem_.key_dim});
-  }
-
-  const VerifyProblem& problem() const { return problem_; }
-  const DeviceBuffer& pool() const { return *pool_; }
-  const Tensor& state() const { return state_; }
-  Tensor slot(std::int64_t i) const { return row(state_, i); }
-  std::vector<std::byte> bytes(std::int64_t slot) const {
-    const std::size_t each = pool_->bytes() / idx(kSlots);
-    return pool_->download(idx(slot) * each, each);
-  }
-  // Fills all slots with the states of a case of so many sequences.
-  void fill(const VerifyCase& source) const {
-    const auto from = source.bytes(source.memory(), GdnTensor::kState);
-    pool_->upload(from.first(pool_->bytes()));
-  }
-
- private:
-  static VerifyProblem with_table(VerifyProblem problem) {
-    problem.varlen = true;
-    problem.max_tokens = static_cast<int>(kSteps);
-    problem.states.location = StateLocation::kPool;
-    problem.stored_states = StoredStates::kEvery;
-    problem.from_accepted = true;
-    return problem;
-  }
-
-  VerifyProblem problem_;
-  std::optional<DeviceBuffer> pool_;
-  Tensor state_{};
-};
-
-// As a dense case whose states fill a table's pool.
-VerifyCase states_for(const SlotTable& table) {
-  VerifyProblem dense = table.problem();
-  dense.varlen = false;
-  dense.from_accepted = false;
-  dense.stored_states = StoredStates::kLast;
-  dense.states.location = StateLocation::kDense;
-  dense.states.padding = Padding::kNone;
-  return VerifyCase(dense, uniform(SlotTable::kSlots, 1), {.seed = seed()});
-}
-
-// Tokens, of packed requests that have at most these lengths.
-VerifyCase tokens_for(const SlotTable& table, const CaseShape& shape, std::uint64_t more = 0) {
-  VerifyProblem plain = table.problem();
-  plain.from_accepted = false;
-  plain.stored_states = StoredStates::kLast;
-  plain.states.location = StateLocation::kDense;
-  plain.states.padding = Padding::kNone;
-  return VerifyCase(plain, shape, {.seed = seed() + more});
-}
-
-// Relative to the largest; infinite where only one is a number.
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  double largest = 0, difference = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
-    if (std::isnan(a[i]) || std::isnan(b[i])) return std::numeric_limits<double>::infinity();
-    largest = std::max(largest, std::abs(a[i]));
-    difference = std::max(difference, std::abs(a[i] - b[i]));
-  }
-  return difference / largest;
 }
 
 struct Round {

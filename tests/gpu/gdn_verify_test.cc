@@ -89,7 +89,9 @@ TEST_CASE("GdnVerify.EveryGateDistribution", "[gpu][verify]") {
       VerifyProblem problem = small_verify();
       problem.inputs.gate_mode = mode;
       problem.inputs.use_qk_l2norm = true;
-      run_case(problem, uniform(3, 16), {.gates = gates, .key_correlation = 0.9});
+      for (const std::int64_t tokens : {5, 16}) {
+        run_case(problem, uniform(3, tokens), {.gates = gates, .key_correlation = 0.9});
+      }
     }
   }
 }

@@ -58,6 +58,11 @@ class VerifyBench {
     }
     if (p.from_accepted) args.accepted = Tensor::contiguous(address(11), p.accepted_dtype, {2});
     if (p.varlen) args.cu_seqlens = Tensor::contiguous(address(12), p.cu_seqlens_dtype, {3});
+    if (p.tree) {
+      args.parents = p.varlen
+                         ? Tensor::contiguous(address(13), p.parents_dtype, {kRequests * kTokens})
+                         : Tensor::contiguous(address(13), p.parents_dtype, {kRequests, kTokens});
+    }
     return args;
   }
 
@@ -151,6 +156,23 @@ TEST_CASE("StatesOfStepsHaveOneDimensionMore", "[cpu]") {
   CHECK((p.states.write_indices.data == address(8) && p.steps.written_index == 2));
 }
 
+TEST_CASE("ParentsAreANumberForEachToken", "[cpu]") {
+  {
+    const VerifyBench bench({.states = {.store = false}, .tree = true});
+    VerifyArgs args = bench.args();
+    args.parents.strides = {11, 2};
+    const GdnVerifyParams p = bench.launched(args);
+    CHECK(p.parents.data == address(13));
+    CHECK(p.parents.stride == TokenStrides{11, 2, 0});
+  }
+  const VerifyBench bench(
+      {.states = {.store = false}, .varlen = true, .tree = true, .parents_dtype = DType::kI64});
+  VerifyArgs args = bench.args();
+  CHECK(bench.launched(args).parents.stride == TokenStrides{0, 1, 0});
+  args.parents = Tensor::contiguous(address(13), DType::kI64, {1, 6});
+  CHECK(bench.launched(args).parents.stride == TokenStrides{0, 1, 0});
+}
+
 TEST_CASE("AnEmptyVerificationLaunchesNothing", "[cpu]") {
   const VerifyBench bench({});
   VerifyArgs args = bench.args();
@@ -193,6 +215,26 @@ TEST_CASE("VerificationsThatCannotBeAreRefused", "[cpu]") {
         "= 32, value_dim = 128, key_dim = 128]");
   CHECK(packed.refusal([](VerifyArgs& args) { args.cu_seqlens.rank = 2; }) ==
         "gdn_verify: cu_seqlens has 2 dimensions; accepted: 1");
+}
+
+TEST_CASE("ParentsThatCannotBeAreRefused", "[cpu]") {
+  const VerifyBench chain({});
+  CHECK(chain.refusal([](VerifyArgs& args) {
+    args.parents = Tensor::contiguous(address(13), DType::kI32, {2, 3});
+  }) == "gdn_verify: parents is given; accepted: no tensor, tree is false");
+  const VerifyBench dense({.states = {.store = false}, .tree = true});
+  CHECK(dense.refusal([](VerifyArgs& args) { args.parents = {}; }) ==
+        "gdn_verify: parents is missing; accepted: a tensor");
+  CHECK(dense.refusal([](VerifyArgs& args) { args.parents.dtype = DType::kI64; }) ==
+        "gdn_verify: parents has dtype i64; accepted: i32");
+  CHECK(dense.refusal([](VerifyArgs& args) { args.parents.shape[1] = 4; }) ==
+        "gdn_verify: parents has shape [2, 4]; accepted: [B = 2, T = 3]");
+  CHECK(dense.refusal([](VerifyArgs& args) { args.parents.rank = 1; }) ==
+        "gdn_verify: parents has shape [2]; accepted: [B = 2, T = 3]");
+  const VerifyBench packed({.states = {.store = false}, .varlen = true, .tree = true});
+  CHECK(packed.refusal([](VerifyArgs& args) { args.parents.shape[0] = 5; }) ==
+        "gdn_verify: parents has shape [5]; accepted: [total = 6], or with a dimension of 1 in "
+        "front");
 }
 
 TEST_CASE("SlotsOfStepsThatCannotBeAreRefused", "[cpu]") {

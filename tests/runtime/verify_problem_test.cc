@@ -59,6 +59,26 @@ TEST_CASE("AcceptedTokensChooseAmongStates", "[cpu]") {
   CHECK(VerifyProblem{.states = {.store = false}, .from_accepted = true}.check().ok());
 }
 
+TEST_CASE("ATreeHasNoLastTokenAndNoRounding", "[cpu]") {
+  CHECK(refusal<VerifyProblem>([](auto& p) { p.tree = true; }) ==
+        "gdn_verify: stored_states = last; accepted: every, or store_state = false (no token of a "
+        "tree is the last)");
+  VerifyProblem tree{.stored_states = StoredStates::kEvery, .tree = true};
+  CHECK(tree.check().ok());
+  CHECK(VerifyProblem{.states = {.store = false}, .tree = true}.check().ok());
+  CHECK(refusal<VerifyProblem>([&](auto& p) {
+          p = tree;
+          p.parents_dtype = DType::kF16;
+        }) == "gdn_verify: parents_dtype = f16; accepted: i32, i64");
+  // f32 states are rounded nowhere.
+  tree.round_each_token = true;
+  CHECK(tree.check().ok());
+  CHECK(refusal<VerifyProblem>([&](auto& p) {
+          p = tree;
+          p.states.dtype = DType::kBF16;
+        }) == "gdn_verify: round_each_token = true; accepted: false (true needs tree = false)");
+}
+
 // Calls f(problem) for every head size, layout and state dtype.
 template <class Function>
 void for_each_shape(const Function& f) {
@@ -136,10 +156,25 @@ TEST_CASE("TheWyFormTakesWhatTensorCoresTake", "[cpu]") {
   // f32 states are rounded nowhere.
   CHECK(why({.round_each_token = true}) == "");
   CHECK(why({.key_dim = 256, .max_tokens = 16}) == "");
+  CHECK(why({.stored_states = StoredStates::kEvery, .tree = true}) == "");
   // The steps take everything.
   for_each_shape([](const VerifyProblem& problem) {
     if (verify_portable().why_not(problem, test::sm_90())) FAIL_CHECK(text_of(problem));
   });
+}
+
+TEST_CASE("TheStepsTakeNoTree", "[cpu]") {
+  const VerifyProblem tree{.stored_states = StoredStates::kEvery, .tree = true};
+  CHECK(verify_portable().why_not(tree, test::sm_90()) ==
+        "the state after a token's parent is not at hand (tree = true)");
+  for (const KernelSpec& spec : tree.kernels("sm_90a").value())
+    CHECK(spec.kernel == "gdn_verify_wy");
+  VerifyProblem f32 = tree;
+  f32.dtype = DType::kF32;
+  const auto none = f32.kernels("sm_90a");
+  REQUIRE_FALSE(none);
+  CHECK(none.error().code() == Code::kUnsupported);
+  CHECK(none.error().message().find("dtype must be bf16 or f16") != std::string_view::npos);
 }
 
 TEST_CASE("TheWyFormHasRowsForEveryToken", "[cpu]") {
@@ -171,17 +206,18 @@ TEST_CASE("EqualVerifyCodeHasEqualKeys", "[cpu]") {
   const To cu_seqlens = [](auto& p) { p.cu_seqlens_dtype = DType::kI64; };
   const To accepted = [](auto& p) { p.accepted_dtype = DType::kI64; };
   const To every = [](auto& p) { p.stored_states = StoredStates::kEvery; };
+  const To parents = [](auto& p) { p.parents_dtype = DType::kI64; };
   const To rounded = [](auto& p) { p.round_each_token = true; };
 
   const VerifyProblem plain{.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne},
                             .states = {.store = false}};
-  for (const To& change :
-       {gate, beta, a_log, dt_bias, index, pad_index, cu_seqlens, accepted, every, rounded}) {
+  for (const To& change : {gate, beta, a_log, dt_bias, index, pad_index, cu_seqlens, accepted,
+                           every, parents, rounded}) {
     CHECK(same(plain, change));
   }
   const VerifyProblem log;
   for (const To& change : {gate, beta, every}) CHECK_FALSE(same(log, change));
-  for (const To& change : {a_log, dt_bias, index, cu_seqlens, accepted, rounded}) {
+  for (const To& change : {a_log, dt_bias, index, cu_seqlens, accepted, parents, rounded}) {
     CHECK(same(log, change));
   }
   CHECK(same(log, [](auto& p) { p.batch_invariant = true; }));
@@ -239,6 +275,7 @@ TEST_CASE("VerifyProblemsSurviveJson", "[cpu]") {
         R"("padding":"none","pad_index":"negative","gate_mode":"log","beta_mode":"given",)"
         R"("use_qk_l2norm":false,"has_initial_state":true,"store_state":true,)"
         R"("stored_states":"last","from_accepted":false,"accepted_dtype":"i32",)"
+        R"("tree":false,"parents_dtype":"i32",)"
         R"("round_each_token":false,"batch_invariant":false})");
   const VerifyProblem problem{.heads = {.q = 2},
                               .states = {.location = StateLocation::kPool},
@@ -248,6 +285,8 @@ TEST_CASE("VerifyProblemsSurviveJson", "[cpu]") {
                               .stored_states = StoredStates::kEvery,
                               .from_accepted = true,
                               .accepted_dtype = DType::kI64,
+                              .tree = true,
+                              .parents_dtype = DType::kI64,
                               .round_each_token = true,
                               .batch_invariant = true};
   const Result<VerifyProblem> parsed = VerifyProblem::from_json(problem.to_json());

@@ -167,7 +167,9 @@ std::vector<VerifyProblem> served_verifications() {
   VerifyProblem more = problem;
   more.max_tokens = 16;
   more.states.dtype = DType::kBF16;
-  return {problem, more};
+  VerifyProblem tree = problem, more_of_tree = more;
+  tree.tree = more_of_tree.tree = true;
+  return {problem, more, tree, more_of_tree};
 }
 
 // Each option that decode has not, with the layouts and dtypes of states that the others leave.
@@ -211,6 +213,17 @@ std::vector<VerifyProblem> verify_options() {
            .varlen = true,
            .stored_states = kEvery,
            .from_accepted = true},
+          {.stored_states = kEvery, .tree = true, .parents_dtype = DType::kI64},
+          {.dtype = DType::kF16,
+           .output_dtype = DType::kF16,
+           .states = {.dtype = DType::kF16, .has_initial = false},
+           .max_tokens = 16,
+           .stored_states = kEvery,
+           .tree = true},
+          {.output_dtype = DType::kF32,
+           .states = {.layout = kKV, .store = false},
+           .max_tokens = 16,
+           .tree = true},
           {.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne}},
           {.inputs = {.gate_mode = GateMode::kAlpha, .beta_mode = BetaMode::kLogit}}};
 }
@@ -225,6 +238,8 @@ std::vector<VerifyProblem> verify_head_sizes() {
                           .value_dim = value_dim,
                           .states = {.dtype = DType::kBF16, .layout = layout},
                           .stored_states = StoredStates::kEvery});
+      problems.push_back(problems.back());
+      problems.back().tree = true;
     }
   }
   return problems;
@@ -421,8 +436,10 @@ TEST_CASE("EveryVerifyCandidateForKvStatesCompiles", "[nvrtc]") {
 
 TEST_CASE("EveryVerifyWyCandidateCompiles", "[nvrtc]") {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    check_all("sm_80", candidates_of(GdnVerifyWyKey{.states = {.dtype = dtype},
-                                                    .stored_states = StoredStates::kEvery}));
+    GdnVerifyWyKey key{.states = {.dtype = dtype}, .stored_states = StoredStates::kEvery};
+    check_all("sm_80", candidates_of(key));
+    key.tree = true;
+    check_all("sm_80", candidates_of(key));
   }
 }
 

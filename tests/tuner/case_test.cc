@@ -1,5 +1,6 @@
 // What tuning compares with: data, layouts and checks of one case.  The operators are played by the
 // reference in float, on the host.
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -318,7 +319,7 @@ TEST_CASE("GdnCase.DecodeOfRank4HasOneToken", "[cpu]") {
   const gdn::DecodeProblem problem;
   const GdnCase data(as_prefill(problem), uniform(5, 1), {.placement = Placement::kRank4});
   GdnMemory memory = data.memory();
-  const PrefillArgs packed = data.args(addresses(&memory));
+  const GdnArgs packed = data.args(addresses(&memory));
   const gdn::DecodeArgs step = as_decode(packed);
   REQUIRE(step.q.rank == 4);
   CHECK(step.q.shape[0] == 5);
@@ -352,6 +353,51 @@ TEST_CASE("GdnCase.AVerificationIsAPrefillWithAStateAfterEachToken", "[cpu]") {
   const GdnVerdict verdict = data.check(play(data));
   CHECK(verdict.errors.o.ok());
   CHECK(verdict.fault == "");
+}
+
+// Of a tree each token is the last of its path, decoded by itself.
+TEST_CASE("GdnCase.ATreeIsItsPaths", "[cpu]") {
+  for (const DType parents_dtype : {DType::kI32, DType::kI64}) {
+    for (const bool varlen : {false, true}) {
+      const gdn::VerifyProblem problem{.key_dim = 32,
+                                       .value_dim = 32,
+                                       .states = {.store = false},
+                                       .max_tokens = 7,
+                                       .varlen = varlen,
+                                       .tree = true,
+                                       .parents_dtype = parents_dtype};
+      const TokenSteps steps = HarnessOf<gdn::VerifyProblem>::steps(problem);
+      CHECK(steps.parents == parents_dtype);
+      GdnCase data = check_case(small_problem(as_prefill(problem)), {.seed = 3}, 0, steps);
+      GdnMemory memory = data.memory();
+      const gdn::VerifyArgs args = as_verify(problem, data.args(addresses(&memory)));
+      CHECK(args.parents.dtype == parents_dtype);
+      CHECK(args.parents.rank == (varlen ? 1 : 2));
+      CHECK(elements_of(args.parents) == elements_of(args.gates.g) / data.problem().heads.count());
+      const std::vector<GdnReference> references = data.references();
+      bool branches = false;
+      for (std::int64_t n = 0; n < data.sequences(); ++n) {
+        const auto parents = draw_parents(data.options().data(), n, data.length(n));
+        for (std::int64_t t = 0; t < data.length(n); ++t) {
+          std::vector<std::int64_t> path;
+          for (std::int64_t i = t; i >= 0; i = parents[idx(i)]) path.insert(path.begin(), i);
+          branches |= parents[idx(t)] != t - 1;
+          std::vector<double> state = data.initial_state<double>(n, 0);
+          std::vector<double> o(idx(data.problem().value_dim));
+          for (const std::int64_t i : path) {
+            gdn_prefill_ref(data.head<double>(n, 0, i, i + 1), state.data(), o.data());
+          }
+          const auto& all = references[idx(n * data.problem().heads.count())].o;
+          CHECK(std::equal(o.begin(), o.end(), all.begin() + t * data.problem().value_dim));
+        }
+      }
+      CHECK(branches);
+      // A parent that cannot be.
+      store_integer(parents_dtype, data.at(data.parent_at(1, 0)), 0);
+      CHECK(data.row(1).kind == RowKind::kInvalid);
+      CHECK(data.row(0).kind == RowKind::kComputed);
+    }
+  }
 }
 
 TEST_CASE("GdnCase.AVerificationOfTheLastStateIsAPrefill", "[cpu]") {
@@ -526,6 +572,24 @@ TEST_CASE("GdnCase.FindsWhatIsWrong", "[cpu]") {
   CHECK(foreign.fault.starts_with("writes in or around state, byte 2"));
 }
 
+void find_writes_around(const GdnCase& data, const GdnMemory& right, const GdnTensorInfo& info) {
+  const auto i = static_cast<std::size_t>(info.tensor);
+  REQUIRE(right[i].size() > 2 * kGuardBytes);
+  for (const std::size_t byte :
+       {std::size_t{0}, kGuardBytes - 1, right[i].size() - kGuardBytes, right[i].size() - 1}) {
+    GdnMemory changed = right;
+    changed[i][byte] = std::byte{0};
+    INFO(info.name << ", byte " << byte);
+    const GdnVerdict verdict = data.check(changed);
+    CHECK(verdict.errors.ok());
+    const auto at = static_cast<std::ptrdiff_t>(byte) - std::ptrdiff_t{kGuardBytes};
+    CHECK(verdict.fault == "writes in or around " + std::string(info.name) + ", byte " +
+                               std::to_string(at) + " of " +
+                               std::to_string(right[i].size() - 2 * kGuardBytes) +
+                               ", where no sequence may");
+  }
+}
+
 TEST_CASE("GdnCase.FindsWritesAroundEveryTensor", "[cpu]") {
   PrefillProblem problem = test::tiny_prefill();
   problem.varlen = true;
@@ -538,22 +602,22 @@ TEST_CASE("GdnCase.FindsWritesAroundEveryTensor", "[cpu]") {
     const GdnCase data(problem, {.lengths = {20, 3}, .lead = 1, .tail = 1}, options);
     const GdnMemory right = play(data);
     REQUIRE(data.check(right).ok());
-    for (std::size_t i = 0; i < right.size(); ++i) {
-      REQUIRE(right[i].size() > 2 * kGuardBytes);
-      for (const std::size_t byte :
-           {std::size_t{0}, kGuardBytes - 1, right[i].size() - kGuardBytes, right[i].size() - 1}) {
-        GdnMemory changed = right;
-        changed[i][byte] = std::byte{0};
-        INFO(kTensors[i].name << ", byte " << byte);
-        const GdnVerdict verdict = data.check(changed);
-        CHECK(verdict.errors.ok());
-        const auto at = static_cast<std::ptrdiff_t>(byte) - std::ptrdiff_t{kGuardBytes};
-        CHECK(verdict.fault == "writes in or around " + std::string(kTensors[i].name) + ", byte " +
-                                   std::to_string(at) + " of " +
-                                   std::to_string(right[i].size() - 2 * kGuardBytes) +
-                                   ", where no sequence may");
+    for (const GdnTensorInfo& info : kTensors) {
+      if (info.tensor != GdnTensor::kParents) find_writes_around(data, right, info);
+    }
+    // Parents, of a tree that the prefill takes for the chain that it is.
+    problem.checkpoints = Checkpoints::kNone;
+    options.parents = DType::kI64;
+    GdnCase tree(problem, {.lengths = {20, 3}, .lead = 1, .tail = 1}, options);
+    for (std::int64_t n = 0; n < tree.sequences(); ++n) {
+      for (std::int64_t t = 0; t < tree.length(n); ++t) {
+        store_integer(DType::kI64, tree.at(tree.parent_at(n, t)), t - 1);
       }
     }
+    problem.checkpoints = Checkpoints::kBefore;
+    const GdnMemory chain = play(tree);
+    REQUIRE(tree.check(chain).ok());
+    find_writes_around(tree, chain, info_of(GdnTensor::kParents));
     // Rows of no sequence, and elements between heads.
     GdnMemory changed = right;
     const Tensor o = data.args(addresses(&changed)).o;

@@ -152,7 +152,8 @@ TEST_CASE("DrawnNumbersStayTheSame", "[cpu]") {
                               .gates = data.gates,
                               .key_correlation = data.key_correlation,
                               .separate_out = true,
-                              .write_indices = true};
+                              .write_indices = true,
+                              .parents = DType::kI32};
     const GdnCase made(problem, uniform(3, 21), options);
     for (std::size_t i = 0; i < made.memory().size(); ++i) {
       digests.add(kTensors[i].name, made.memory()[i]);
@@ -167,6 +168,7 @@ TEST_CASE("DrawnNumbersStayTheSame", "[cpu]") {
                   {"g", "f7574a8eb2c6"},
                   {"k", "cf6bd09909c8"},
                   {"o", "b4bb5691aaf2"},
+                  {"parents", "d2e0490b83e3"},
                   {"q", "2bb691856737"},
                   {"state", "954e1b728b71"},
                   {"state_indices", "07aa3e124ed9"},

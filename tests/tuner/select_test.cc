@@ -92,8 +92,7 @@ TEST_CASE("TheDefaultsBitsStayUnlessOthersAreWorthIt", "[tuner]") {
 
 // Such as a path that only long sequences gain by.
 TEST_CASE("AShapeWithAnotherDefaultIsComparedWithItsBestOfTheUsualBits", "[tuner]") {
-  const auto selection =
-      select(configurations({4, 8}), {{{1.0, 2.0}, 0}, {{5.0, 1.0}, 1}}, kWorth);
+  const auto selection = select(configurations({4, 8}), {{{1.0, 2.0}, 0}, {{5.0, 1.0}, 1}}, kWorth);
   CHECK(bits_of(selection) == "lanes=4");
   REQUIRE(selection);
   CHECK(best_of(selection) == Indices{0, 1});

@@ -15,7 +15,6 @@ namespace cubinery {
 namespace {
 
 using gdn::Padding;
-using gdn::PrefillArgs;
 using gdn::PrefillProblem;
 
 constexpr std::int64_t kSpareSlots = 3;  // of pools
@@ -50,6 +49,7 @@ GdnExtent extent_of(const PrefillProblem& problem, const CaseShape& shape,
   extent.separate_out = options.separate_out;
   extent.write_indices = pool && writes_elsewhere(options);
   extent.spare_tokens = shape.lead + shape.tail;
+  extent.parents = options.parents;
   return extent;
 }
 
@@ -82,6 +82,7 @@ GdnCase::GdnCase(const PrefillProblem& problem, const CaseShape& shape, const Ca
   tokens_ = layout_.tensors().q.shape[token_dimension()];
   fill_bounds(shape);
   fill_indices();
+  fill_parents();
   for (const GdnTensorInfo& info : kTensors) fill(info);
 }
 
@@ -100,8 +101,18 @@ void GdnCase::fill_bounds(const CaseShape& shape) {
   }
 }
 
+void GdnCase::fill_parents() {
+  if (!options_.parents) return;
+  for (std::int64_t n = 0; n < sequences_; ++n) {
+    const std::vector<std::int64_t> parents = draw_parents(options_.data(), n, length(n));
+    for (std::int64_t t = 0; t < length(n); ++t) {
+      store_integer(*options_.parents, at(parent_at(n, t)), parents[idx(t)]);
+    }
+  }
+}
+
 void GdnCase::fill_indices() {
-  const PrefillArgs& tensors = layout_.tensors();
+  const GdnArgs& tensors = layout_.tensors();
   if (!tensors.states.indices.present()) return;
   Random random(options_.seed, static_cast<std::uint64_t>(DataStream::kIndices));
   const std::vector<std::int64_t> order = random.permutation(1, tensors.states.in.shape[0] - 1);
@@ -159,8 +170,8 @@ void GdnCase::fill(const GdnTensorInfo& info) {
   }
 }
 
-PrefillArgs GdnCase::args(std::span<void* const> pieces) const {
-  PrefillArgs args = layout_.args(pieces);
+GdnArgs GdnCase::args(std::span<void* const> pieces) const {
+  GdnArgs args = layout_.args(pieces);
   args.states.scratch_slot = options_.scratch_slot;
   args.scale = options_.scale;
   args.programmatic = options_.programmatic;
@@ -180,6 +191,17 @@ GdnCase::Place GdnCase::matrix_at(GdnTensor tensor, std::int64_t row, std::int64
 
 GdnCase::Place GdnCase::vector_at(GdnTensor tensor, std::int64_t i) const {
   return layout_.at(tensor, i * tensor_of(layout_.tensors(), tensor).strides[0]);
+}
+
+GdnCase::Place GdnCase::parent_at(std::int64_t n, std::int64_t t) const {
+  if (problem_.varlen) return vector_at(GdnTensor::kParents, start(n) + t);
+  const Tensor& parents = layout_.tensors().parents;
+  return layout_.at(GdnTensor::kParents, n * parents.strides[0] + t * parents.strides[1]);
+}
+
+std::int64_t GdnCase::parent(std::int64_t n, std::int64_t t) const {
+  const Place place = parent_at(n, t);
+  return load_integer(*options_.parents, memory_[place.piece].data() + place.byte);
 }
 
 std::int64_t GdnCase::integer(GdnTensor vector, std::int64_t i) const {

@@ -55,6 +55,9 @@ struct CaseOptions {
   // that it does not keep.
   std::int64_t padded = -1;
 
+  // Sequences are random trees, by parents of this dtype.
+  std::optional<DType> parents{};
+
   // Of the naive arithmetic that makes the budget; 0: it goes token by token, as decode does.
   int chunk_size = 32;            // as the operator chooses for most problems
   bool round_each_token = false;  // the state, to its dtype
@@ -66,7 +69,7 @@ struct CaseOptions {
 };
 
 // What sequence n is expected to do.  kShared: one of several that work on the scratch slot at
-// once; only finite values are promised.  kInvalid: an index or a range that cannot be.
+// once; only finite values are promised.  kInvalid: an index, a range or a parent that cannot be.
 enum class RowKind { kComputed, kSkipped, kZeroed, kInvalid, kShared };
 inline constexpr std::int64_t kNowhere = -1;  // as a slot to write: the new state is dropped
 struct Row {
@@ -118,13 +121,14 @@ class GdnCase {
   // Before the launch.  Outputs, gaps and guard bands are kPoison.
   const GdnMemory& memory() const { return memory_; }
   // The arguments, with pieces of memory that begin at these addresses.
-  gdn::PrefillArgs args(std::span<void* const> pieces) const;
+  GdnArgs args(std::span<void* const> pieces) const;
 
   // Where a row of q, k, v, g, beta or o begins, a matrix of states or checkpoints, and an element
   // of a vector.
   Place row_at(GdnTensor tensor, std::int64_t n, std::int64_t t, std::int64_t h) const;
   Place matrix_at(GdnTensor tensor, std::int64_t row, std::int64_t h) const;
   Place vector_at(GdnTensor tensor, std::int64_t i) const;
+  Place parent_at(std::int64_t n, std::int64_t t) const;
   // For changes before the launch; references follow them.
   std::byte* at(const Place& place) { return memory_[place.piece].data() + place.byte; }
 
@@ -166,6 +170,7 @@ class GdnCase {
  private:
   void fill_bounds(const CaseShape& shape);
   void fill_indices();
+  void fill_parents();
   void fill(const GdnTensorInfo& info);
 
   std::vector<float> values_at(const GdnMemory& memory, GdnTensor tensor, const Place& place,
@@ -174,6 +179,8 @@ class GdnCase {
   std::int64_t start(std::int64_t n) const;  // packed: its first token
   std::int64_t first_checkpoint(std::int64_t n) const;
   std::int64_t integer(GdnTensor vector, std::int64_t i) const;
+  std::int64_t parent(std::int64_t n, std::int64_t t) const;  // of a tree's token
+  bool is_tree(std::int64_t n) const;                         // or, of none, a chain
   bool malformed() const;
   bool is_padding(std::int64_t index) const;
   Row row(std::int64_t n, bool malformed) const;

@@ -14,7 +14,6 @@ namespace {
 
 using gdn::Checkpoints;
 using gdn::Padding;
-using gdn::PrefillArgs;
 
 // The reference goes by spans of this many tokens: whole chunks of every size.
 constexpr std::int64_t kSpan = 1024;
@@ -63,7 +62,7 @@ bool GdnCase::is_padding(std::int64_t index) const {
 
 // By the indices alone.
 Row GdnCase::slots_of(std::int64_t n) const {
-  const PrefillArgs& tensors = layout_.tensors();
+  const GdnArgs& tensors = layout_.tensors();
   const auto stored = [&](std::int64_t slot) { return problem_.states.store ? slot : kNowhere; };
   if (!tensors.states.indices.present()) return {RowKind::kComputed, n, stored(n)};
   const std::int64_t scratch = options_.scratch_slot;
@@ -91,9 +90,18 @@ Row GdnCase::slots_of(std::int64_t n) const {
   return {RowKind::kComputed, read, stored(write)};
 }
 
+bool GdnCase::is_tree(std::int64_t n) const {
+  if (!options_.parents) return true;
+  for (std::int64_t t = 0; t < length(n); ++t) {
+    if (parent(n, t) < -1 || parent(n, t) >= t) return false;
+  }
+  return true;
+}
+
 Row GdnCase::row(std::int64_t n, bool malformed) const {
   if (malformed) return {RowKind::kInvalid, 0, 0};
   const Row row = slots_of(n);
+  if (row.runs() && !is_tree(n)) return {RowKind::kInvalid, 0, 0};
   if (problem_.checkpoints == Checkpoints::kNone || !problem_.varlen || !row.runs()) return row;
   const std::int64_t first = first_checkpoint(n), end = first_checkpoint(n + 1);
   const bool fits = first >= 0 && end <= layout_.tensors().checkpoints.shape[0] &&
@@ -155,25 +163,37 @@ void GdnCase::advance(std::int64_t n, std::int64_t h, std::int64_t first, std::i
 GdnReference GdnCase::reference(std::int64_t n, std::int64_t h, const Row& row) const {
   GdnReference made;
   if (row.kind != RowKind::kComputed) return made;
-  made.state = initial_state<double>(n, h);
-  std::vector<float> naive_state = initial_state<float>(n, h);
+  struct States {
+    std::vector<double> exact;
+    std::vector<float> naive;
+  };
+  const States initial{initial_state<double>(n, h), initial_state<float>(n, h)};
+  std::vector<States> after;  // each token of a tree
+  made.state = initial.exact;
+  std::vector<float> naive_state = initial.naive;
   const auto keep = [&](Checkpoints when) {
     if (problem_.checkpoints != when) return;
     made.checkpoints.insert(made.checkpoints.end(), made.state.begin(), made.state.end());
     add_naive(problem_.states.dtype, naive_state, made.state.data(), &made.naive.checkpoints);
   };
   const bool keeps = problem_.checkpoints != Checkpoints::kNone;
-  const std::int64_t span = options_.round_each_token ? 1
-                            : keeps                   ? problem_.checkpoint_every
-                                                      : kSpan;
+  const bool one_each = options_.round_each_token || options_.parents;
+  const std::int64_t span = one_each ? 1 : keeps ? problem_.checkpoint_every : kSpan;
   for (std::int64_t first = 0; first < length(n); first += span) {
     const std::int64_t last = std::min(first + span, length(n));
+    if (options_.parents) {
+      const std::int64_t from = parent(n, first);
+      const States& states = from < 0 ? initial : after[idx(from)];
+      made.state = states.exact;
+      naive_state = states.naive;
+    }
     keep(Checkpoints::kBefore);
     advance(n, h, first, last, &naive_state, &made);
     for (float& value : naive_state) {
       if (options_.round_each_token) value = rounded(problem_.states.dtype, value);
     }
     if (last - first == span) keep(Checkpoints::kAfter);
+    if (options_.parents) after.push_back({made.state, naive_state});
   }
   if (row.writes()) {
     add_naive(problem_.states.dtype, naive_state, made.state.data(), &made.naive.state);

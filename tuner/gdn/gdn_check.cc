@@ -87,6 +87,7 @@ GdnCase check_case(const gdn::PrefillProblem& problem, const DataOptions& data, 
   options.chunk_size = chunk_size;
   options.round_each_token = steps.round_each_token;
   options.has_outputs = steps.has_outputs;
+  options.parents = steps.parents;
   return GdnCase(problem, {.lengths = check_lengths(problem, chunk_size, steps)}, options);
 }
 

@@ -37,7 +37,7 @@ class GdnCheck {
   const gdn::PrefillProblem& problem() const { return problem_; }
 
   // Enqueues the launch number `launch`, from 0.
-  using Launch = std::function<Status(Stream, const gdn::PrefillArgs&, std::size_t launch)>;
+  using Launch = std::function<Status(Stream, const GdnArgs&, std::size_t launch)>;
   // Check::error is the worst error of any tensor as a share of its budget, and the limit 1.
   // References are computed by the first call with a chunk size.  Errors are those of the launch
   // and of the device.

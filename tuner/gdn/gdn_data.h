@@ -36,7 +36,8 @@ enum class DataStream : std::uint64_t {
   kDtBias,
   kState,
   kIndices,
-  kCommonKey
+  kCommonKey,
+  kParents
 };
 
 // The numbers of one operand of one sequence and head, whatever is around it.

@@ -6,8 +6,6 @@ namespace cubinery {
 
 namespace {
 
-using gdn::PrefillArgs;
-
 constexpr std::int64_t kRowGap = 16;  // Placement::kRank4
 
 void insert_front(Tensor* tensor) {
@@ -32,6 +30,8 @@ GdnLayout::GdnLayout(const gdn::PrefillProblem& problem, const GdnExtent& extent
       place_rows(tensor, spot);
     } else if (tensor->rank == 1) {
       place_vector(tensor, spot);
+    } else if (tensor->rank == 2) {
+      place_table(tensor, spot);
     } else {
       const bool out = info.tensor == GdnTensor::kStateOut;
       place_matrices(tensor, out ? options.out_slot_gap : options.slot_gap, spot);
@@ -102,6 +102,13 @@ void GdnLayout::place_vector(Tensor* tensor, Spot* spot) const {
   spot->elements = tensor->shape[0] * tensor->strides[0];
 }
 
+void GdnLayout::place_table(Tensor* tensor, Spot* spot) const {
+  const std::int64_t gap = options_.placement == Placement::kUnaligned ? 1 : 0;
+  tensor->strides[1] = 1 + gap;
+  tensor->strides[0] = tensor->shape[1] * tensor->strides[1] + gap;
+  spot->elements = tensor->shape[0] * tensor->strides[0];
+}
+
 // q, k and v, which come first in kTensors, become slices of one [batch, tokens, channels] tensor.
 void GdnLayout::pack_rows() {
   std::int64_t channels = 0;
@@ -144,8 +151,8 @@ GdnLayout::Place GdnLayout::row_at(GdnTensor tensor, std::int64_t batch, std::in
                         head * x.strides[head_dimension()]);
 }
 
-PrefillArgs GdnLayout::args(std::span<void* const> pieces) const {
-  PrefillArgs args = tensors_;
+GdnArgs GdnLayout::args(std::span<void* const> pieces) const {
+  GdnArgs args = tensors_;
   for (const GdnTensorInfo& info : kTensors) {
     Tensor& tensor = info.in(args);
     if (!tensor.present()) continue;

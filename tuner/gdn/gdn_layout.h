@@ -36,9 +36,9 @@ class GdnLayout {
 
   GdnMemory memory() const;  // all kPoison
   // The tensors, without data.
-  const gdn::PrefillArgs& tensors() const { return tensors_; }
+  const GdnArgs& tensors() const { return tensors_; }
   // The same in pieces of memory that begin at these addresses.
-  gdn::PrefillArgs args(std::span<void* const> pieces) const;
+  GdnArgs args(std::span<void* const> pieces) const;
   // Which dimension of tensors of tokens counts tokens, and which heads.
   std::size_t token_dimension() const;
   std::size_t head_dimension() const;
@@ -65,11 +65,12 @@ class GdnLayout {
   void place_rows(Tensor* tensor, Spot* spot) const;
   void place_matrices(Tensor* tensor, std::int64_t row_gap, Spot* spot) const;
   void place_vector(Tensor* tensor, Spot* spot) const;
+  void place_table(Tensor* tensor, Spot* spot) const;
   void pack_rows();
 
   gdn::PrefillProblem problem_;
   LayoutOptions options_;
-  gdn::PrefillArgs tensors_;
+  GdnArgs tensors_;
   std::array<Spot, std::size(kTensors)> spots_;
 };
 

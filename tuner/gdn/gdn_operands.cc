@@ -11,7 +11,6 @@
 namespace cubinery {
 namespace {
 
-using gdn::PrefillArgs;
 using gdn::PrefillProblem;
 
 constexpr std::int64_t kLeastL2Bytes = 60'000'000;
@@ -74,6 +73,7 @@ GdnOperands::GdnOperands(const PrefillProblem& problem, Options options)
   for (const std::int64_t length : extent_.lengths) {
     extent_.checkpoints += checkpoints_of(problem, length);
   }
+  extent_.parents = options_.parents;
   const std::int64_t sequences = extent_.sequences();
   const bool pool = problem.states.location == gdn::StateLocation::kPool;
   extent_.slots = sequences;
@@ -101,6 +101,7 @@ Result<GdnOperands> GdnOperands::create(const std::shared_ptr<const Device>& dev
   CUBINERY_RETURN_IF_ERROR(operands.fill());
   CUBINERY_RETURN_IF_ERROR(operands.fill_bounds());
   CUBINERY_RETURN_IF_ERROR(operands.fill_indices());
+  CUBINERY_RETURN_IF_ERROR(operands.fill_parents());
   return operands;
 }
 
@@ -117,7 +118,7 @@ Status GdnOperands::allocate(const std::shared_ptr<const Device>& device) {
   const bool pool = problem_.states.location == gdn::StateLocation::kPool;
   for (const GdnTensorInfo& info : kTensors) {
     const bool shared = (pool && info.kind == GdnKind::kStates) || info.kind == GdnKind::kBounds ||
-                        info.kind == GdnKind::kHeads;
+                        info.kind == GdnKind::kHeads || info.kind == GdnKind::kParents;
     Column& column = columns_.emplace_back();
     CUBINERY_RETURN_IF_ERROR(allocate(bytes_of(info.in(tensors_)), shared, &column));
   }
@@ -160,6 +161,16 @@ Status GdnOperands::fill_indices() {
   return {};
 }
 
+Status GdnOperands::fill_parents() const {
+  if (!options_.parents || extent_.tokens() == 0) return {};
+  std::vector<std::int64_t> parents;
+  for (std::int64_t n = 0; n < extent_.sequences(); ++n) {
+    const auto drawn = draw_parents(options_.data, n, extent_.lengths[idx(n)]);
+    parents.insert(parents.end(), drawn.begin(), drawn.end());
+  }
+  return column(GdnTensor::kParents).memory.upload(integers(*options_.parents, parents));
+}
+
 gdn::PrefillSize GdnOperands::size() const {
   const std::vector<std::int64_t>& lengths = extent_.lengths;
   const auto longest = std::max_element(lengths.begin(), lengths.end());
@@ -168,8 +179,8 @@ gdn::PrefillSize GdnOperands::size() const {
           .max_seqlen = longest == lengths.end() ? 0 : *longest};
 }
 
-PrefillArgs GdnOperands::args(int set) const {
-  PrefillArgs args = tensors_;
+GdnArgs GdnOperands::args(int set) const {
+  GdnArgs args = tensors_;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     Tensor& tensor = kTensors[i].in(args);
     if (!tensor.present()) continue;

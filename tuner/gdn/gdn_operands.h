@@ -51,6 +51,7 @@ class GdnOperands {
     // what is fastest for most.
     DataOptions data{.seed = 1730};
     std::optional<float> scale{};
+    std::optional<DType> parents{};   // sequences are random trees, by parents of this dtype
     std::size_t workspace_bytes = 0;  // of each set
     std::int64_t l2_bytes = 0;        // of the device
     // New states go to a tensor of their own where the problem allows it.
@@ -67,7 +68,7 @@ class GdnOperands {
   std::int64_t bytes() const { return least_bytes(problem_, extent_); }
   int sets() const { return sets_; }
   // Requires of all: 0 <= set < sets().
-  gdn::PrefillArgs args(int set) const;
+  GdnArgs args(int set) const;
   gdn::Workspace workspace(int set) const;
   // Bytes of a tensor of a set (of the whole pool: the sets share it), from `offset` on.
   Status download(GdnTensor tensor, int set, std::size_t offset, std::span<std::byte> to) const;
@@ -86,13 +87,14 @@ class GdnOperands {
   Status fill() const;
   Status fill_bounds() const;
   Status fill_indices();
+  Status fill_parents() const;
   const Column& column(GdnTensor tensor) const;
 
   gdn::PrefillProblem problem_;
   Options options_;
   GdnExtent extent_;
   GdnPatterns patterns_;
-  gdn::PrefillArgs tensors_;  // of a set, without data
+  GdnArgs tensors_;  // of a set, without data
   int sets_ = 0;
   std::vector<Column> columns_;  // as kTensors
   Column workspace_;

@@ -25,7 +25,6 @@ namespace {
 
 using gdn::CommitProblem;
 using gdn::DecodeProblem;
-using gdn::PrefillArgs;
 using gdn::PrefillProblem;
 using gdn::PrefillSize;
 using gdn::VerifyProblem;
@@ -92,8 +91,8 @@ PrefillProblem as_prefill(const DecodeProblem& problem) {
   return same;
 }
 
-gdn::DecodeArgs as_decode(const PrefillArgs& packed) {
-  PrefillArgs args = packed;
+gdn::DecodeArgs as_decode(const GdnArgs& packed) {
+  GdnArgs args = packed;
   for (const GdnTensorInfo& info : kTensors) {
     if (packed.q.rank != 4 || !is_of_tokens(info.kind)) continue;
     Tensor& rows = info.in(args);
@@ -216,13 +215,14 @@ PrefillProblem as_prefill(const VerifyProblem& problem) {
   return same;
 }
 
-gdn::VerifyArgs as_verify(const VerifyProblem& problem, const PrefillArgs& args) {
+gdn::VerifyArgs as_verify(const VerifyProblem& problem, const GdnArgs& args) {
   gdn::VerifyArgs same{.q = args.q,
                        .k = args.k,
                        .v = args.v,
                        .gates = args.gates,
                        .o = args.o,
                        .cu_seqlens = args.cu_seqlens,
+                       .parents = args.parents,
                        .states = args.states,
                        .scale = args.scale,
                        .programmatic = args.programmatic};
@@ -289,7 +289,7 @@ PrefillProblem as_prefill(const CommitProblem& problem) {
   return same;
 }
 
-gdn::CommitArgs as_commit(const PrefillArgs& args) {
+gdn::CommitArgs as_commit(const GdnArgs& args) {
   return {.layer = {.k = args.k,
                     .v = args.v,
                     .gates = args.gates,

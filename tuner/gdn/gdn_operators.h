@@ -4,12 +4,13 @@
 // Operands and references are those of a prefill.  Another operator says which prefill does the
 // same, and takes its arguments from that one's: a decode step is the prefill of packed sequences
 // of one token each, and a verification that keeps every state the prefill of a few tokens with a
-// checkpoint after each.
+// checkpoint after each.  Of a tree, it is that of each token's path.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "runtime/gdn/decode_operator.h"
 #include "runtime/gdn/prefill_operator.h"
 #include "runtime/gdn/verify_operator.h"
+#include "tuner/gdn/gdn_tensors.h"
 
 namespace cubinery {
 
@@ -41,21 +43,27 @@ using ShapeGrid = std::map<std::string, std::vector<std::int64_t>, std::less<>>;
 // What a prefill that does the same as a decode step is made for.
 gdn::PrefillProblem as_prefill(const gdn::DecodeProblem& problem);
 // Packed tensors of rank 4, [1, batch, ...], become [batch, 1, ...].
-gdn::DecodeArgs as_decode(const gdn::PrefillArgs& args);
+gdn::DecodeArgs as_decode(const GdnArgs& args);
 
 gdn::PrefillProblem as_prefill(const gdn::VerifyProblem& problem);
 // Requires of StoredStates::kEvery: dense states and tokens.
-gdn::VerifyArgs as_verify(const gdn::VerifyProblem& problem, const gdn::PrefillArgs& args);
+gdn::VerifyArgs as_verify(const gdn::VerifyProblem& problem, const GdnArgs& args);
+
+// The dtype of a tree's; nothing of a chain.
+inline std::optional<DType> parents_of(const gdn::VerifyProblem& problem) {
+  return problem.tree ? std::optional(problem.parents_dtype) : std::nullopt;
+}
 
 // One layer, all of whose tokens are accepted.
 gdn::PrefillProblem as_prefill(const gdn::CommitProblem& problem);
-gdn::CommitArgs as_commit(const gdn::PrefillArgs& args);
+gdn::CommitArgs as_commit(const GdnArgs& args);
 
 // How an operator that goes token by token does it.
 struct TokenSteps {
-  std::int64_t most = 1;          // tokens of a sequence
-  bool round_each_token = false;  // the state, to its dtype
-  bool has_outputs = true;        // false: o is left alone
+  std::int64_t most = 1;           // tokens of a sequence
+  bool round_each_token = false;   // the state, to its dtype
+  bool has_outputs = true;         // false: o is left alone
+  std::optional<DType> parents{};  // sequences are trees, by parents of this dtype
 };
 
 // Specialised for the problem of each operator.  `lengths`: of the sequences of a launch, in
@@ -94,7 +102,7 @@ struct HarnessOf<gdn::DecodeProblem> {
     return 0;
   }
   // With arguments of reference().
-  static Status launch(const Operator& decode, Stream stream, const gdn::PrefillArgs& args,
+  static Status launch(const Operator& decode, Stream stream, const GdnArgs& args,
                        const gdn::Workspace&) {
     return decode.launch(stream, as_decode(args));
   }
@@ -152,7 +160,9 @@ struct HarnessOf<gdn::VerifyProblem> {
 
   static gdn::PrefillProblem reference(const Problem& problem);
   static TokenSteps steps(const Problem& problem) {
-    return {.most = problem.max_tokens, .round_each_token = problem.round_each_token};
+    return {.most = problem.max_tokens,
+            .round_each_token = problem.round_each_token,
+            .parents = parents_of(problem)};
   }
   static bool separate_out(const Problem&) { return false; }
 
@@ -165,7 +175,7 @@ struct HarnessOf<gdn::VerifyProblem> {
                                           const std::vector<std::int64_t>&) {
     return 0;
   }
-  static Status launch(const Operator& verify, Stream stream, const gdn::PrefillArgs& args,
+  static Status launch(const Operator& verify, Stream stream, const GdnArgs& args,
                        const gdn::Workspace&) {
     return verify.launch(stream, as_verify(verify.problem(), args));
   }
@@ -203,7 +213,7 @@ struct HarnessOf<gdn::CommitProblem> {
                                           const std::vector<std::int64_t>&) {
     return 0;
   }
-  static Status launch(const Operator& commit, Stream stream, const gdn::PrefillArgs& args,
+  static Status launch(const Operator& commit, Stream stream, const GdnArgs& args,
                        const gdn::Workspace&) {
     return commit.launch(stream, as_commit(args));
   }

@@ -1,20 +1,28 @@
 #include "tuner/gdn/gdn_tensors.h"
 
+#include <cmath>
 #include <functional>
 #include <numeric>
 
 namespace cubinery {
 
 using gdn::Checkpoints;
-using gdn::PrefillArgs;
 using gdn::PrefillProblem;
+
+namespace {
+
+// Of each batch of the tensors.
+std::int64_t tokens_of(const PrefillProblem& p, const GdnExtent& extent) {
+  if (p.varlen) return extent.tokens() + extent.spare_tokens;
+  return extent.lengths.empty() ? 0 : extent.lengths.front();
+}
+
+}  // namespace
 
 Tensor token_tensor(const PrefillProblem& p, const GdnExtent& extent, DType dtype, int heads,
                     int dim) {
   const bool heads_first = p.token_layout == gdn::TokenLayout::kBHTD;
-  const std::int64_t tokens = p.varlen                 ? extent.tokens() + extent.spare_tokens
-                              : extent.lengths.empty() ? 0
-                                                       : extent.lengths.front();
+  const std::int64_t tokens = tokens_of(p, extent);
   std::vector<std::int64_t> shape;
   if (!p.varlen) shape.push_back(extent.sequences());
   shape.push_back(heads_first ? heads : tokens);
@@ -32,6 +40,12 @@ Tensor token_tensor(const PrefillProblem& p, const GdnExtent& extent, DType dtyp
 
 Tensor vector_tensor(DType dtype, std::int64_t count) {
   return Tensor::contiguous(nullptr, dtype, {count});
+}
+
+Tensor parents_tensor(const PrefillProblem& p, const GdnExtent& extent) {
+  const std::int64_t tokens = tokens_of(p, extent);
+  if (p.varlen) return vector_tensor(*extent.parents, tokens);
+  return Tensor::contiguous(nullptr, *extent.parents, {extent.sequences(), tokens});
 }
 
 Tensor matrix_tensor(const PrefillProblem& p, std::int64_t rows) {
@@ -57,12 +71,25 @@ std::vector<float> draw_rows(const GdnDraw& draw, DataStream stream, int dim, bo
   return numbers;
 }
 
+// Half of the tokens go on from the one in front of them, so that there are long paths.
+std::vector<std::int64_t> draw_parents(const DataOptions& data, std::int64_t n,
+                                       std::int64_t tokens) {
+  Random random = random_of(data.seed, DataStream::kParents, n, 0);
+  std::vector<std::int64_t> parents;
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    const bool follows = random.uniform() < 0.5;
+    const double any = std::floor(random.uniform(-1, static_cast<double>(t)));
+    parents.push_back(follows ? t - 1 : static_cast<std::int64_t>(any));
+  }
+  return parents;
+}
+
 std::int64_t GdnExtent::tokens() const {
   return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
 }
 
-PrefillArgs tensors_of(const PrefillProblem& problem, const GdnExtent& extent) {
-  PrefillArgs args;
+GdnArgs tensors_of(const PrefillProblem& problem, const GdnExtent& extent) {
+  GdnArgs args;
   for (const GdnTensorInfo& info : kTensors) info.in(args) = info.form(problem, extent);
   return args;
 }
@@ -95,7 +122,7 @@ std::int64_t least_bytes(const PrefillProblem& problem, const GdnExtent& extent)
   std::size_t bytes = idx(passes) * bytes_of(matrix_tensor(problem, extent.sequences()));
   for (const GdnTensorInfo& info : kTensors) {
     const bool counts = is_of_tokens(info.kind) || info.kind == GdnKind::kIndices ||
-                        info.kind == GdnKind::kCheckpoints;
+                        info.kind == GdnKind::kCheckpoints || info.kind == GdnKind::kParents;
     if (counts) bytes += bytes_of(info.form(problem, extent));
   }
   return static_cast<std::int64_t>(bytes);

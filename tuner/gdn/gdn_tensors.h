@@ -2,11 +2,13 @@
 // (contiguous: as workloads have them, and what GdnLayout starts from), and what numbers they get.
 // Pure functions.
 //
-// All of this is written for prefill: gdn_operators.h says how the others look as one.
+// All of this is written for prefill: gdn_operators.h says how the others look as one.  Only trees
+// of tokens are not a prefill's.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "cubinery/gdn.h"
@@ -28,9 +30,14 @@ struct GdnExtent {
   bool separate_out = false;            // new states go to a tensor of their own
   bool write_indices = false;           // to slots of their own; not used with dense states
   std::int64_t spare_tokens = 0;        // packed: of no sequence
+  std::optional<DType> parents{};       // sequences are trees; the dtype of their tokens' parents
 
   std::int64_t sequences() const { return static_cast<std::int64_t>(lengths.size()); }
   std::int64_t tokens() const;
+};
+
+struct GdnArgs : gdn::PrefillArgs {
+  Tensor parents{};
 };
 
 // What tensors look like; without data.
@@ -39,6 +46,7 @@ struct GdnExtent {
 Tensor token_tensor(const gdn::PrefillProblem& problem, const GdnExtent& extent, DType dtype,
                     int heads, int dim);
 Tensor vector_tensor(DType dtype, std::int64_t count);
+Tensor parents_tensor(const gdn::PrefillProblem& problem, const GdnExtent& extent);
 // Matrices as states are, of all heads.
 Tensor matrix_tensor(const gdn::PrefillProblem& problem, std::int64_t rows);
 // As many as there are sequences, or slots in the pool.
@@ -81,6 +89,7 @@ enum class GdnTensor {
   kStateOutIndices,
   kCheckpoints,
   kCheckpointCuStarts,
+  kParents,
 };
 
 // What a tensor counts.
@@ -92,6 +101,7 @@ enum class GdnKind {
   kStates,
   kIndices,  // sequences: their states
   kCheckpoints,
+  kParents,  // tokens: a number each
 };
 constexpr bool is_of_tokens(GdnKind kind) {
   return kind == GdnKind::kRows || kind == GdnKind::kScalars;
@@ -101,16 +111,16 @@ struct GdnTensorInfo {
   const char* name;
   GdnTensor tensor;
   GdnKind kind;
-  Tensor& (*in)(gdn::PrefillArgs& args);
+  Tensor& (*in)(GdnArgs& args);
   // Absent where the problem has none.
   Tensor (*form)(const gdn::PrefillProblem& problem, const GdnExtent& extent);
-  // nullptr: outputs, bounds and indices.
+  // nullptr: outputs and integers.
   std::vector<float> (*draw)(const GdnDraw& draw) = nullptr;
 };
 
 // member<&A::b, &B::c>(a) is a.b.c.
 template <auto... kMembers>
-Tensor& member(gdn::PrefillArgs& args) {
+Tensor& member(GdnArgs& args) {
   return (args.*....*kMembers);
 }
 
@@ -218,19 +228,25 @@ inline constexpr GdnTensorInfo kTensors[] = {
                   ? vector_tensor(p.cu_seqlens_dtype, extent.sequences() + 1)
                   : Tensor{};
      }},
+    {"parents", GdnTensor::kParents, GdnKind::kParents, member<&GdnArgs::parents>,
+     [](const auto& p, const auto& extent) {
+       return extent.parents ? parents_tensor(p, extent) : Tensor{};
+     }},
 };
 
+// Of a sequence of so many tokens: a random tree.
+std::vector<std::int64_t> draw_parents(const DataOptions& data, std::int64_t n,
+                                       std::int64_t tokens);
+
 // The tensors that the problem uses, without data.
-gdn::PrefillArgs tensors_of(const gdn::PrefillProblem& problem, const GdnExtent& extent);
+GdnArgs tensors_of(const gdn::PrefillProblem& problem, const GdnExtent& extent);
 
 inline const GdnTensorInfo& info_of(GdnTensor tensor) {
   return kTensors[static_cast<std::size_t>(tensor)];
 }
-inline Tensor& tensor_of(gdn::PrefillArgs& args, GdnTensor tensor) {
-  return info_of(tensor).in(args);
-}
-inline const Tensor& tensor_of(const gdn::PrefillArgs& args, GdnTensor tensor) {
-  return info_of(tensor).in(const_cast<gdn::PrefillArgs&>(args));
+inline Tensor& tensor_of(GdnArgs& args, GdnTensor tensor) { return info_of(tensor).in(args); }
+inline const Tensor& tensor_of(const GdnArgs& args, GdnTensor tensor) {
+  return info_of(tensor).in(const_cast<GdnArgs&>(args));
 }
 
 std::int64_t elements_of(const Tensor& tensor);

@@ -107,6 +107,7 @@ class GdnTunable final : public Tunable {
     Result<GdnOperands> operands =
         GdnOperands::create(*device, Harness::reference(made->problem),
                             {.lengths = made->lengths,
+                             .parents = Harness::steps(made->problem).parents,
                              .workspace_bytes = workspace,
                              .l2_bytes = l2_bytes_,
                              .separate_out = Harness::separate_out(made->problem)});

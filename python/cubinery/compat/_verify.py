@@ -77,6 +77,14 @@ def slots_of_first_rows(like: Any, count: int, apart: int, steps: int) -> Any:
     return _arrays.arange(like, count * apart).reshape(count, apart)[:, :steps]
 
 
+def parents_of(rows: Any, packed: bool) -> Any:
+    """What gdn_verify takes as parents: [N, T], packed [N T].  The first token of a request is a
+    root, whatever its row says."""
+    parents = rows.clone() if hasattr(rows, "clone") else rows.copy()
+    parents[:, :1] = -1
+    return parents.reshape(-1) if packed else parents
+
+
 def run(
     rows: tuple[Any, ...],
     *,

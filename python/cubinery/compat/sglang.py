@@ -63,16 +63,22 @@ def fused_sigmoid_gating_delta_rule_update(
     `initial_state_indices` makes the request padding, whose row is left as it is too.  Without
     `disable_state_update` that takes two launches.
 
+    `retrieve_parent_token` [N, T], int32 or int64, makes each request a tree: token t goes on from
+    the state after token retrieve_parent_token[n, t] of it, which is in front of it; the first one
+    from the initial state, whatever its entry says.  It needs `intermediate_states_buffer` and
+    `disable_state_update`.  With `cu_seqlens` requests must lie as [N, T] does: request n is tokens
+    n T to n T + T - 1, or has none; the host sees only that total = N T.
+
     Requests have up to 16 tokens.  The most of any is `cache_steps` if given, else the buffer's
     steps, else 16; the host does not see how many they are.  More than that in one of them fills
     its output with NaN and touches no state.
 
     `num_warps` shapes SGLang's launch; it cannot change the result and is not read.
 
-    Raises UnsupportedError for more than 16 tokens per request, token trees
-    (retrieve_parent_token), ReplaySSM, KDA, a buffer of another dtype or without
-    initial_state_source, and a softplus other than beta = 1, threshold = 20; InvalidArgumentError
-    for arguments that do not fit each other.
+    Raises UnsupportedError for more than 16 tokens per request, trees without a buffer, with the
+    state after the last token, in f32 or in requests of several lengths, ReplaySSM, KDA, a buffer
+    of another dtype or without initial_state_source, and a softplus other than beta = 1,
+    threshold = 20; InvalidArgumentError for arguments that do not fit each other.
     """
     name = "sglang.fused_sigmoid_gating_delta_rule_update"
     engines.require_plain_softplus(
@@ -81,8 +87,7 @@ def fused_sigmoid_gating_delta_rule_update(
     arguments.refuse_given(name, "one decay per head", is_kda=is_kda, lower_bound=lower_bound)
     arguments.refuse_given(
         name,
-        "chains of tokens, and the states after each of them",
-        retrieve_parent_token=retrieve_parent_token,
+        "draft tokens, and the states after each of them",
         cache_ring=cache_ring,
         replayssm_rawv=replayssm_rawv,
         replayssm_rawk=replayssm_rawk,
@@ -113,6 +118,11 @@ def fused_sigmoid_gating_delta_rule_update(
         name, requests, intermediate_states_buffer, intermediate_state_indices,
         initial_state_source, read,
     )  # fmt: skip
+    if retrieve_parent_token is not None:
+        kept["parents"] = _parents(
+            name, q, cu_seqlens, requests, retrieve_parent_token,
+            intermediate_states_buffer is not None, disable_state_update,
+        )  # fmt: skip
     steps = None if intermediate_states_buffer is None else intermediate_states_buffer.shape[1]
     one_each = q.shape[0] * q.shape[1] == requests and (cache_steps or 1) == 1
     if not kept and one_each:
@@ -150,6 +160,34 @@ def _kept_steps(
     steps, apart = verification.pool_of_steps(name, "intermediate_states_buffer", buffer)
     slots = verification.slots_of_rows(arguments.of_dtype(rows, read), apart, buffer.shape[1])
     return {"steps": steps, "step_slots": slots}
+
+
+def _parents(
+    name: str,
+    q: Any,
+    cu_seqlens: Any,
+    requests: int,
+    rows: Any,
+    has_buffer: bool,
+    disable_state_update: bool,
+) -> Any:
+    """functional.gdn_verify's parents, of retrieve_parent_token."""
+    if not has_buffer:
+        raise UnsupportedError(f"{name}: retrieve_parent_token needs intermediate_states_buffer")
+    if not disable_state_update:
+        raise UnsupportedError(
+            f"{name}: retrieve_parent_token needs disable_state_update: no token of a tree is the "
+            "last"
+        )
+    rows = engines.rows_of(name, "retrieve_parent_token", rows, requests, "[N, T]")
+    if cu_seqlens is None:
+        arguments.require_shape(name, "retrieve_parent_token", rows, tuple(q.shape[:2]))
+    elif requests * rows.shape[1] != q.shape[1]:
+        raise UnsupportedError(
+            f"{name}: retrieve_parent_token has N = {requests}, T = {rows.shape[1]} and q has total "
+            f"= {q.shape[1]}; supported: total = N T, requests of T tokens each"
+        )
+    return verification.parents_of(rows, cu_seqlens is not None)
 
 
 def _most_tokens(
