@@ -28,7 +28,7 @@ CommitProblem normalised(CommitProblem problem) {
   problem.inputs = normalised(problem.inputs);
   problem.states = normalised(problem.states);
   if (!problem.varlen) problem.cu_seqlens_dtype = CommitProblem().cu_seqlens_dtype;
-  problem.max_tokens = product_rows(problem.max_tokens);
+  problem.max_tokens = rounded_up_tokens(problem.max_tokens, 8);
   return problem;
 }
 

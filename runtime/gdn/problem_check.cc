@@ -59,7 +59,11 @@ Status check_max_tokens(std::string_view op, int max_tokens) {
                    fmt::format("1 to {}", kMaxVerifyTokens));
 }
 
-int product_rows(int max_tokens) { return max_tokens <= 8 ? 8 : kMaxVerifyTokens; }
+int rounded_up_tokens(int max_tokens, int least) {
+  int tokens = least;
+  while (tokens < max_tokens && tokens < kMaxVerifyTokens) tokens *= 2;
+  return tokens;
+}
 
 Inputs normalised(Inputs inputs) {
   const Inputs plain;

@@ -64,7 +64,7 @@ Result<Problem> problem_from_json(std::string_view json) {
 // Fields that the others leave without meaning at their defaults: equal code has equal keys.
 Inputs normalised(Inputs inputs);
 States normalised(States states);
-// max_tokens as kernels know it: rows of their products, 8 or 16.
-int product_rows(int max_tokens);
+// max_tokens as kernels know it: `least`, or the next power of two that is no less.
+int rounded_up_tokens(int max_tokens, int least);
 
 }  // namespace cubinery::gdn

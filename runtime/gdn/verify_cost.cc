@@ -65,8 +65,8 @@ double wy_us(const Key& key, std::int64_t states, double stored, const Target& t
 
   const double lane_bytes = key.key_dim * key.warp_v / 32.0 * size_of(key.states.dtype);
   const double passes = (key.states.has_initial ? 1 : 0) + stored;
-  // Of tokens, against 8 of 128; of q there are as many as of k.
-  const double rows = key.max_tokens / 8.0 * key.key_dim / 128.0 * (has_outputs(key) ? 1 : 0.5);
+  // Of k and q, against 16 of 128.
+  const double rows = row_registers(key) / 32.0;
   const double makers = is_of_one_head(key) ? key.warps : 1;  // warps that share factors
   const double cycles = (kWyTileCycles * rows * key.warp_v / 16 + kWyFactorCycles * rows / makers +
                          kWyStoredByteCycles * stored * lane_bytes) *

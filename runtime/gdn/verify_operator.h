@@ -39,8 +39,7 @@ struct OperatorOf<gdn::VerifyProblem> {
                                                   "output_dtype", "state_dtype",  "state_layout",
                                                   "store_state",  "stored_states"};
   static constexpr std::string_view kNotForSpeed[] = {
-      "q_heads",       "k_heads",        "v_heads",        "max_tokens",
-      "from_accepted", "accepted_dtype", "batch_invariant"};
+      "q_heads", "k_heads", "v_heads", "from_accepted", "accepted_dtype", "batch_invariant"};
   // Along the states, requests x heads, and along the tokens of a request.
   static Sizes sizes(const gdn::VerifyProblem& problem);
 };

@@ -50,7 +50,7 @@ VerifyProblem normalised(VerifyProblem problem) {
   if (!problem.from_accepted) problem.accepted_dtype = plain.accepted_dtype;
   if (!problem.states.store) problem.stored_states = plain.stored_states;
   if (!problem.tree) problem.parents_dtype = plain.parents_dtype;
-  problem.max_tokens = product_rows(problem.max_tokens);
+  problem.max_tokens = rounded_up_tokens(problem.max_tokens, 4);
   // The state is in f32 all along.
   if (problem.states.dtype == DType::kF32) problem.round_each_token = plain.round_each_token;
   return problem;

@@ -32,7 +32,7 @@ class StateTile {
   using Rows = TokenRows<kKey>;
   static constexpr DType kDType = kKey.states.dtype;
   static constexpr bool kRowsAreV = kKey.states.layout == gdn::StateLayout::kVK;
-  static constexpr int kHalves = kKey.max_tokens / 8;
+  static constexpr int kHalves = kTokenHalves<kKey>;
   static constexpr int kRun = Rows::kRun;
   static constexpr int kRuns = kKey.key_dim / (4 * kRun);
 
@@ -220,7 +220,7 @@ template <auto kKey>
 __device__ void store_state(const StateTile<kKey>& state, const TokenFactors<kKey>& factors,
                             const Acc& u, const TokenRows<kKey>& k, int t,
                             typename OrderOf<kKey>::Path path, Storage<kKey.states.dtype>* to) {
-  constexpr int kHalves = kKey.max_tokens / 8;
+  constexpr int kHalves = kTokenHalves<kKey>;
   const LongSum sum = shfl(factors.all_g, t);
   // Left operands of the products with k: what is left of each token's update.
   PairsOfTf32<4> updates[kHalves];

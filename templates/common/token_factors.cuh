@@ -11,13 +11,13 @@
 
 namespace cubinery::dev {
 
-// Numbers of this lane's tokens.  Of a row of L and P: tokens row + 8 r; of a column: tokens column
-// + 8 h + e, with tile_row() and tile_column().
+// Numbers of this lane's tokens, or of its rows where k and q are paired.  Of a row of L and P:
+// tokens row + 8 r; of a column: tokens column + 8 h + e, with tile_row() and tile_column().
 template <auto kKey>
 struct RowNumbers {
-  static constexpr int kHalves = kKey.max_tokens / 8;
+  static constexpr int kHalves = kTokenHalves<kKey>;
   float x[kHalves];
-  // `of_token`: lane l has that of token l % kKey.max_tokens.
+  // `of_token`: lane l has that of token, or row, l % token_rows(kKey).
   explicit __device__ RowNumbers(float of_token) {
 #pragma unroll
     for (int r = 0; r < kHalves; ++r) {
@@ -27,7 +27,7 @@ struct RowNumbers {
 };
 template <auto kKey>
 struct ColumnNumbers {
-  static constexpr int kHalves = kKey.max_tokens / 8;
+  static constexpr int kHalves = kTokenHalves<kKey>;
   float x[kHalves][2];
   ColumnNumbers() = default;
   explicit __device__ ColumnNumbers(float of_token) {
@@ -47,7 +47,7 @@ using OrderOf = TokenOrder<kKey.max_tokens, is_tree(kKey)>;
 // A matrix of tokens by tokens: row half, column half, column.
 template <auto kKey>
 struct TokenMatrix {
-  static constexpr int kHalves = kKey.max_tokens / 8;
+  static constexpr int kHalves = kTokenHalves<kKey>;
   float x[kHalves][kHalves][2];
 
   // The right operand of a product with the transpose, of 8 columns: row half r, columns of half h.
@@ -58,10 +58,11 @@ struct TokenMatrix {
 template <auto kKey>
 struct Gram {
   using Rows = TokenRows<kKey>;
-  static constexpr int kHalves = kKey.max_tokens / 8;
+  static constexpr int kHalves = kTokenHalves<kKey>;
 
-  TokenMatrix<kKey> kk, qk;    // qk: with outputs, as everything of q
-  float k_squares, q_squares;  // lane l: of token l % kKey.max_tokens
+  // kk: also of q, where both are paired; qk: where they are not.
+  TokenMatrix<kKey> kk, qk;
+  float k_squares, q_squares;  // lane l: of row l % token_rows(kKey)
 
   __device__ Gram(const Rows& k, const Rows& q) {
     // 8 tokens: k and q are the halves of one operand.
@@ -93,6 +94,7 @@ struct Gram {
     k_squares = diagonal(k_by_k, 0);
     q_squares = diagonal(q_by_q, kHalves == 1 ? 1 : 0);
   }
+  // Without outputs, or k and q paired.
   explicit __device__ Gram(const Rows& k) {
     Acc k_by_k{};
 #pragma unroll
@@ -125,13 +127,22 @@ struct Gram {
 };
 
 // What a warp knows of its tokens without a state.
+//
+// Paired, rows and columns from 4 on are of q.  Below L stands -P, so that
+//
+//   (1 + L    )-1     ( T     )        U = T X,  O = P T X + e^G Q^ S
+//   ( -P     1)    =  ( P T  1)
+//
+// come out of one product with X, whose rows from 4 on are e^G Q^ S: those of values 0 and of the
+// write strength -1.
 template <auto kKey>
 struct TokenFactors {
-  static constexpr int kHalves = kKey.max_tokens / 8;
-  static constexpr bool kOutputs = has_outputs(kKey);
+  static constexpr int kHalves = kTokenHalves<kKey>;
+  static constexpr bool kPaired = is_paired(kKey);
+  static constexpr bool kOutputs = has_outputs(kKey) && !kPaired;  // P apart
   using Order = OrderOf<kKey>;
 
-  TokenMatrix<kKey> t, p;      // p: with outputs, as q_norm
+  TokenMatrix<kKey> t, p;      // p: with kOutputs, as q_norm
   ColumnNumbers<kKey> sum_g;   // G, in powers of 2
   ColumnNumbers<kKey> rest_g;  // and what it was rounded by
   ColumnNumbers<kKey> beta;
@@ -146,6 +157,13 @@ struct TokenFactors {
                           float scale)
       : TokenFactors(gram, order, order.sum_up(log_decay), write, inverse_norm(gram.k_squares),
                      scale * inverse_norm(gram.q_squares)) {}
+  // Paired: `scale` is that of q.
+  static __device__ TokenFactors paired(const Gram<kKey>& gram, const Order& order, float log_decay,
+                                        float write, float scale) {
+    const bool is_q = threadIdx.x % 8 >= kKey.max_tokens;
+    return TokenFactors(gram, order, order.sum_up(log_decay), is_q ? -1.0f : write,
+                        inverse_norm(gram.k_squares) * (is_q ? scale : 1.0f), 0.0f);
+  }
   // Without outputs.
   __device__ TokenFactors(const Gram<kKey>& gram, const Order& order, float log_decay, float write)
       : TokenFactors(gram, order, order.sum_up(log_decay), write, inverse_norm(gram.k_squares),
@@ -195,21 +213,25 @@ struct TokenFactors {
     TokenMatrix<kKey> l;
 #pragma unroll
     for (int r = 0; r < kHalves; ++r) {
-      const int i = tile_row() + 8 * r;
+      const int row = tile_row() + 8 * r;
+      const bool is_q = kPaired && row >= kKey.max_tokens;
+      const int i = is_q ? row - kKey.max_tokens : row;
       const typename Order::Path path = order.path_of(i);
 #pragma unroll
       for (int h = 0; h < kHalves; ++h) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           const int j = tile_column() + 8 * h + e;
+          const bool is_k = !kPaired || j < kKey.max_tokens;
           // Of a token that is not on the path it may be infinite.
           const LongSum column_g{sum_g.x[h][e], rest_g.x[h][e]};
           const float decay = exp2(LongSum{row_g.x[r], row_rest.x[r]} - column_g) * k_norm.x[h][e];
-          l.x[r][h][e] = path.number_of(j) < i ? row_k.x[r] * gram.kk.x[r][h][e] * decay : 0.0f;
+          const bool is_in = is_k && path.number_of(j) < i + (is_q ? 1 : 0);
+          l.x[r][h][e] = is_in ? row_k.x[r] * gram.kk.x[r][h][e] * decay : 0.0f;
           if constexpr (kOutputs) {
             p.x[r][h][e] = path.number_of(j) <= i ? row_q.x[r] * gram.qk.x[r][h][e] * decay : 0.0f;
           }
-          t.x[r][h][e] = j == i ? 1.0f : 0.0f;
+          t.x[r][h][e] = j == row ? 1.0f : 0.0f;
         }
       }
     }
@@ -223,7 +245,7 @@ struct TokenFactors {
   // T <- (I + L)^-1 T, row by row.
   __device__ void substitute(const TokenMatrix<kKey>& l) {
 #pragma unroll
-    for (int j = 0; j + 1 < kKey.max_tokens; ++j) {
+    for (int j = 0; j < kKey.max_tokens - (kPaired ? 0 : 1); ++j) {
       const int l_holder = threadIdx.x % 32 / 4 * 4 + j % 8 / 2;
       const int t_holder = j % 8 * 4 + threadIdx.x % 4;
       float row[kHalves][2];
@@ -250,7 +272,7 @@ struct TokenFactors {
 // Columns 8 r to 8 r + 7 of c += a b^T, for a lower triangular b.
 template <auto kKey>
 __device__ void multiply_by_lower(Acc& c, const Acc& a, const TokenMatrix<kKey>& b) {
-  constexpr int kHalves = kKey.max_tokens / 8;
+  constexpr int kHalves = kTokenHalves<kKey>;
 #pragma unroll
   for (int r = 0; r < kHalves; ++r) {
 #pragma unroll

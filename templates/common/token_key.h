@@ -15,6 +15,19 @@ constexpr bool has_outputs(const Key&) {
   return requires(const Key& key) { key.output_dtype; };
 }
 
+// Rows of the products over tokens.
+template <class Key>
+constexpr int token_rows(const Key& key) {
+  return key.max_tokens < 8 ? 8 : key.max_tokens;
+}
+
+// Whether k and q of up to four tokens are the rows of one operand: k of token i is row i, q row
+// i + 4.
+template <class Key>
+constexpr bool is_paired(const Key& key) {
+  return has_outputs(key) && key.max_tokens == 4;
+}
+
 // Whether the tokens of a request are a tree.
 template <class Key>
 constexpr bool is_tree(const Key& key) {
@@ -30,10 +43,11 @@ constexpr int key_run(const Key& key) {
   return is_long ? 8 : 4;
 }
 
-// Registers that a thread needs for its part of k.
+// Registers that a thread needs for its part of the rows of k and q.
 template <class Key>
-constexpr int key_registers(const Key& key) {
-  return key.key_dim * key.max_tokens / (32 * 2);
+constexpr int row_registers(const Key& key) {
+  const int operands = has_outputs(key) && !is_paired(key) ? 2 : 1;
+  return operands * key.key_dim * token_rows(key) / (32 * 2);
 }
 
 // Whether the warps of a block all have columns of one head.  They share what tokens need no state
@@ -44,7 +58,7 @@ constexpr bool is_of_one_head(const Key& key) {
 }
 template <class Key>
 constexpr int factor_bytes(const Key& key) {
-  const int halves = key.max_tokens / 8, made = has_outputs(key) ? 2 : 1;
+  const int halves = token_rows(key) / 8, made = has_outputs(key) && !is_paired(key) ? 2 : 1;
   const int floats = made * (2 * halves * halves + 2 * halves) + 6 * halves + 2;  // of a lane
   return is_of_one_head(key) && key.warps > 1 ? floats * 32 * 4 : 0;
 }
@@ -73,7 +87,8 @@ constexpr const char* why_tokens_invalid(const Key& key) {
   if (const char* reason = gdn::why_invalid(key.states)) return reason;
   if (is_float(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
   if (is_float(key.accepted_dtype)) return "accepted_dtype must be i32 or i64";
-  if (key.max_tokens != 8 && key.max_tokens != 16) return "max_tokens must be 8 or 16";
+  if (!is_paired(key) && key.max_tokens != 8 && key.max_tokens != 16)
+    return has_outputs(key) ? "max_tokens must be 4, 8 or 16" : "max_tokens must be 8 or 16";
   if (key.warp_v != 16 && key.warp_v != 32 && key.warp_v != 64)
     return "warp_v must be 16, 32 or 64";
   if (key.value_dim % key.warp_v != 0) return "warp_v must divide value_dim";

@@ -24,6 +24,10 @@ __device__ inline unsigned transpose_8x8(unsigned pair) {
   return transposed;
 }
 
+// Halves of 8 rows that products over tokens have.
+template <auto kKey>
+inline constexpr int kTokenHalves = token_rows(kKey) / 8;
+
 // The rows of a request's tokens as operands of products over key_dim: lane l has tokens l / 4 and,
 // of 16, l / 4 + 8.  Of every 4 kRun keys, those of lane t are kRun neighbours; which key is which
 // column of a product is free, as long as both operands keep to the same.
@@ -42,16 +46,21 @@ class TokenRows {
         as<kKey.dtype>(rows.data) + offset_of(rows.stride, at) + threadIdx.x % 4 * kRun;
     for_each_run([&](int h, int s) {
       const int i = tile_row() + 8 * h;
-      const auto* from = first + i * rows.stride.token + s * 4 * kRun;
-      runs_[h][s] = {};
-      if (rows.aligned) {
-        if (i < count) load_vector(runs_[h][s], from);
-      } else {
-        for (int w = 0; w < kRun / 2 && i < count; ++w) {
-          runs_[h][s].words[w] = load_pair<kKey.dtype>(from + 2 * w, false);
-        }
-      }
+      load(&runs_[h][s], first + i * rows.stride.token + s * 4 * kRun, i < count, rows.aligned);
     });
+  }
+
+  // Of k and q, paired.
+  __device__ TokenRows(const InputRows<TokenStrides>& k, const InputRows<TokenStrides>& q,
+                       TokenStrides::At at, int k_head, int q_head, int count) {
+    const bool is_q = tile_row() >= kKey.max_tokens;
+    const InputRows<TokenStrides>& rows = is_q ? q : k;
+    at.head = is_q ? q_head : k_head;
+    const int i = tile_row() % kKey.max_tokens;
+    const auto* row = as<kKey.dtype>(rows.data) + offset_of(rows.stride, at) +
+                      i * rows.stride.token + threadIdx.x % 4 * kRun;
+    for_each_run(
+        [&](int h, int s) { load(&runs_[h][s], row + s * 4 * kRun, i < count, rows.aligned); });
   }
 
   // For the top of a loop: without it the compiler works out every operand ahead of the loop, and
@@ -94,8 +103,20 @@ class TokenRows {
   }
 
  private:
-  static constexpr int kHalves = kKey.max_tokens / 8;
+  static constexpr int kHalves = kTokenHalves<kKey>;
   static constexpr int kRuns = kKey.key_dim / (4 * kRun);
+
+  static __device__ void load(Run* run, const Storage<kKey.dtype>* from, bool is_there,
+                              bool aligned) {
+    *run = {};
+    if (aligned) {
+      if (is_there) load_vector(*run, from);
+    } else {
+      for (int w = 0; w < kRun / 2 && is_there; ++w) {
+        run->words[w] = load_pair<kKey.dtype>(from + 2 * w, false);
+      }
+    }
+  }
 
   template <class Function>
   static __device__ void for_each_run(Function f) {

@@ -5,6 +5,7 @@
 #include "common/operands.cuh"
 #include "common/step.cuh"
 #include "common/tile.cuh"
+#include "common/token_factors.cuh"
 #include "common/token_key.h"
 #include "common/token_rows.cuh"
 
@@ -14,13 +15,13 @@ namespace cubinery::dev {
 template <auto kKey, class Function>
 __device__ void for_each_value(Function f) {
 #pragma unroll
-  for (int i = 0; i < kKey.max_tokens / 2; ++i) f(i % 2, i / 4, i / 2 % 2);
+  for (int i = 0; i < 4 * kTokenHalves<kKey>; ++i) f(i % 2, i / 4, i / 2 % 2);
 }
 
 // Values v of this lane's tokens, in flight until they are used.
 template <auto kKey>
 struct TokenValues {
-  static constexpr int kHalves = kKey.max_tokens / 8;
+  static constexpr int kHalves = kTokenHalves<kKey>;
 
   unsigned pairs[kHalves][2];  // token half, token: of the lane's two columns
 
@@ -46,5 +47,19 @@ struct TokenValues {
     return to_float<kKey.dtype>(static_cast<unsigned short>(r == 0 ? pair : pair >> 16));
   }
 };
+
+// u = T beta (v - e^G k^ S), of products with the state: without outputs, or paired.
+template <auto kKey>
+__device__ void solve(const Acc& products, const TokenFactors<kKey>& factors,
+                      const TokenValues<kKey>& values, Acc* u) {
+  Acc x{};
+  for_each_value<kKey>([&](int r, int half, int e) {
+    const float decay = exp2(factors.sum_g.x[half][e]);
+    x.x[r][half][e] =
+        factors.beta.x[half][e] *
+        fmaf(-decay * factors.k_norm.x[half][e], products.x[r][half][e], values.get(r, half, e));
+  });
+  multiply_by_lower(*u, x, factors.t);
+}
 
 }  // namespace cubinery::dev

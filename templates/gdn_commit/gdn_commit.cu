@@ -154,14 +154,8 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
     if (i + 1 < kTiles) next_values.load(layer.v, at, count, tile_v + 16);
     Acc products[1]{};  // S^T K^T
     state.multiply(products, {&k});
-    Acc x{}, u{};
-    dev::for_each_value<kKey>([&](int r, int half, int e) {
-      const float decay = dev::exp2(factors.sum_g.x[half][e]);
-      x.x[r][half][e] =
-          factors.beta.x[half][e] * fmaf(-decay * factors.k_norm.x[half][e],
-                                         products[0].x[r][half][e], values.get(r, half, e));
-    });
-    dev::multiply_by_lower(u, x, factors.t);
+    Acc u{};
+    dev::solve(products[0], factors, values, &u);
     // Orders nothing: it keeps the compiler from loading the state for its update in front of the
     // products, for which a long key_dim leaves no registers.
     if constexpr (kKey.key_dim > 128) __syncwarp();

@@ -30,7 +30,7 @@ constexpr int threads(const GdnCommitKey& key) { return key.warps * 32; }
 // Registers of a thread, so many that no compiler spills: k, the operands that are made of it, and
 // the factors.
 constexpr int registers(const GdnCommitKey& key) {
-  return key_registers(key) * 2 + 48 + key.max_tokens * 4 + (key.warp_v > 16 ? 32 : 0) +
+  return row_registers(key) * 2 + 48 + key.max_tokens * 4 + (key.warp_v > 16 ? 32 : 0) +
          (key.key_dim > 128 ? 40 : 0);
 }
 constexpr int min_blocks(const GdnCommitKey& key) {

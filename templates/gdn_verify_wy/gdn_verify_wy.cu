@@ -25,6 +25,7 @@
 #include "common/token_values.cuh"
 #include "common/warp_columns.cuh"
 #include "gdn_verify_wy/key.h"
+#include "gdn_verify_wy/operands.cuh"
 
 #ifdef CUBINERY_KEY
 constexpr cubinery::GdnVerifyWyKey kKey = CUBINERY_KEY;
@@ -38,12 +39,12 @@ namespace {
 using namespace cubinery;  // NOLINT: a translation unit of its own
 
 using dev::Acc;
-using TokenRows = dev::TokenRows<kKey>;
 using TokenFactors = dev::TokenFactors<kKey>;
 using Output = dev::Storage<kKey.output_dtype>;
 using StateTile = dev::StateTile<kKey>;
 
-constexpr int kHalves = kKey.max_tokens / 8;
+constexpr bool kPaired = is_paired(kKey);  // k and q, and u and o
+constexpr int kHalves = dev::kTokenHalves<kKey>;
 constexpr int kTiles = kKey.warp_v / 16;         // of a warp
 constexpr bool kOneHead = is_of_one_head(kKey);  // of a block
 constexpr int kFactorsAt = shared_bytes(kKey) - factor_bytes(kKey);
@@ -56,8 +57,8 @@ __device__ void store_outputs(const GdnVerifyParams& p, TokenStrides::At at, int
   for (int h = 0; h < kHalves; ++h) {
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const int i = dev::tile_column() + 8 * h + e;
-      if (i >= count) continue;
+      const int i = dev::tile_column() + 8 * h + e - (kPaired ? kKey.max_tokens : 0);
+      if (i < 0 || i >= count) continue;
       Output* const row = rows + i * p.o.stride.token;
       row[0] = dev::from_float<kKey.output_dtype>(o.x[0][h][e]);
       row[1] = dev::from_float<kKey.output_dtype>(o.x[1][h][e]);
@@ -108,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   const dev::GatesOfTokens all = dev::gates_of_tokens<kKey>(p.gates, h);
   const int k_head = dev::own_head(p.k, h);
   const int q_head = p.q.group == p.k.group ? k_head : dev::own_head(p.q, h);
-  TokenRows k(p.k, at, k_head, count), q(p.q, at, q_head, count);
+  dev::Operands<kKey> rows(p.k, p.q, at, k_head, q_head, count);
   dev::TokenValues<kKey> next_values;
   next_values.load(p.v, at, count, v);
   dev::Places places;
@@ -134,8 +135,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   TokenFactors factors;
   if (makes_factors) {
     const bool is_there = token < count;
-    factors = TokenFactors(dev::Gram<kKey>(k, q), order,
-                           is_there ? dev::log_decay_of<kKey>(all, given) * kLog2E : 0.0f,
+    factors = rows.factors(order, is_there ? dev::log_decay_of<kKey>(all, given) * kLog2E : 0.0f,
                            is_there ? dev::beta_of<kKey>(given) : 0.0f, p.scale);
   }
   if constexpr (kOneHead && kKey.warps > 1) {
@@ -151,24 +151,11 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   for (int i = 0; i < kTiles; ++i) {
     const StateTile state = state_tile(i);
     const int tile_v = v + 16 * i;
-    if constexpr (kTiles > 1) {
-      k.forget_operands();
-      q.forget_operands();
-    }
+    if constexpr (kTiles > 1) rows.forget_operands();
     const dev::TokenValues<kKey> values = next_values;
     if (i + 1 < kTiles) next_values.load(p.v, at, count, tile_v + 16);
-    Acc products[2]{};  // S^T K^T, S^T Q^T
-    if constexpr (kKey.states.has_initial) state.multiply(products, {&k, &q});
-    const auto& [sk, sq] = products;
-    Acc x{}, u{}, o{};
-    dev::for_each_value<kKey>([&](int r, int half, int e) {
-      const float decay = dev::exp2(factors.sum_g.x[half][e]);
-      x.x[r][half][e] = factors.beta.x[half][e] * fmaf(-decay * factors.k_norm.x[half][e],
-                                                       sk.x[r][half][e], values.get(r, half, e));
-      o.x[r][half][e] = decay * factors.q_norm.x[half][e] * sq.x[r][half][e];
-    });
-    multiply_by_lower(u, x, factors.t);
-    multiply_by_lower(o, u, factors.p);
+    Acc u{}, o{};
+    rows.solve(state, factors, values, &u, &o);
     store_outputs(p, at, count, tile_v, o);
 
     const auto matrix = [&](long long slot, long long step) {
@@ -180,11 +167,11 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
       for (int t = 0; t < count; ++t) {
         const dev::KeptStep kept = dev::kept_step<kKey>(slots, t);
         if (!kept.stores) continue;
-        dev::store_state(state, factors, u, k, t, order.path_of(t), matrix(kept.slot, t));
+        dev::store_state(state, factors, u, rows.k(), t, order.path_of(t), matrix(kept.slot, t));
       }
     } else if (dev::kStoresLast<kKey> && slots.store) {
       constexpr int kLast = kKey.max_tokens - 1;
-      dev::store_state(state, factors, u, k, kLast, order.path_of(kLast),
+      dev::store_state(state, factors, u, rows.k(), kLast, order.path_of(kLast),
                        matrix(slots.write, start));
     }
   }

@@ -24,7 +24,7 @@ struct GdnVerifyWyKey {
   DType accepted_dtype = DType::kI32;
   bool tree = false;
   DType parents_dtype = DType::kI32;
-  int max_tokens = 8;  // 8 or 16, rows of the products: the fewest that hold a request's
+  int max_tokens = 8;  // 4, 8 or 16: the fewest that hold a request's
 
   // Tuned.  Results depend on neither.
   int warp_v = 16;  // value columns of one head's state that a warp owns: 16, 32 or 64
@@ -38,9 +38,10 @@ constexpr int threads(const GdnVerifyWyKey& key) { return key.warps * 32; }
 constexpr int registers(const GdnVerifyWyKey& key) {
   const bool stores_every = key.states.store && key.stored_states == gdn::StoredStates::kEvery;
   const int loop = stores_every ? 48 : key.states.store ? 32 : 24;
+  const int steps = stores_every && is_paired(key) ? 12 : 0;  // others have registers to spare
   // k and q, and while a state is stored the operands made of them.
-  return key_registers(key) * (key.states.store ? 4 : 2) + 28 + key.max_tokens * 9 / 2 +
-         (key.warp_v > 16 ? loop : 0) + (key.key_dim > 128 ? 16 : 0);
+  return steps + row_registers(key) * (key.states.store ? 2 : 1) + 28 + token_rows(key) * 9 / 2 +
+         (key.warp_v > 16 ? loop : 0) + (key.key_dim > 128 ? 32 : 0);
 }
 constexpr int min_blocks(const GdnVerifyWyKey& key) {
   return blocks_with_registers(registers(key), key.warps);
