@@ -22,12 +22,11 @@ class PrefillCase : public GdnCase {
   using Operator = gdn::Prefill;
   using Args = gdn::PrefillArgs;
 
-  PrefillCase(const gdn::PrefillProblem& problem, const CaseShape& shape,
-              const CaseOptions& options = {});
+  PrefillCase(const GdnProblem& problem, const CaseShape& shape, const CaseOptions& options = {});
 
-  gdn::PrefillArgs args() const { return GdnCase::args(device_.addresses()); }
+  GdnArgs args() const { return GdnCase::args(device_.addresses()); }
   // The same for sequences first ... first + count - 1 alone.
-  gdn::PrefillArgs args(std::int64_t first, std::int64_t count) const;
+  GdnArgs args(std::int64_t first, std::int64_t count) const;
   gdn::PrefillSize size(const gdn::PrefillArgs& args) const;
 
   // Sends all bytes (again): outputs become NaN.

@@ -36,7 +36,9 @@ enum class DataStream : std::uint64_t {
   kDtBias,
   kState,
   kIndices,
-  kCommonKey
+  kCommonKey,
+  kZ,
+  kNormWeight
 };
 
 // The numbers of one operand of one sequence and head, whatever is around it.

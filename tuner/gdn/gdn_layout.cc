@@ -6,8 +6,6 @@ namespace cubinery {
 
 namespace {
 
-using gdn::PrefillArgs;
-
 constexpr std::int64_t kRowGap = 16;  // Placement::kRank4
 
 void insert_front(Tensor* tensor) {
@@ -19,7 +17,7 @@ void insert_front(Tensor* tensor) {
 
 }  // namespace
 
-GdnLayout::GdnLayout(const gdn::PrefillProblem& problem, const GdnExtent& extent,
+GdnLayout::GdnLayout(const GdnProblem& problem, const GdnExtent& extent,
                      const LayoutOptions& options)
     : problem_(problem), options_(options), tensors_(tensors_of(problem, extent)) {
   for (std::size_t i = 0; i < spots_.size(); ++i) {
@@ -144,8 +142,8 @@ GdnLayout::Place GdnLayout::row_at(GdnTensor tensor, std::int64_t batch, std::in
                         head * x.strides[head_dimension()]);
 }
 
-PrefillArgs GdnLayout::args(std::span<void* const> pieces) const {
-  PrefillArgs args = tensors_;
+GdnArgs GdnLayout::args(std::span<void* const> pieces) const {
+  GdnArgs args = tensors_;
   for (const GdnTensorInfo& info : kTensors) {
     Tensor& tensor = info.in(args);
     if (!tensor.present()) continue;

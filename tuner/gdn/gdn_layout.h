@@ -31,14 +31,13 @@ struct LayoutOptions {
 
 class GdnLayout {
  public:
-  GdnLayout(const gdn::PrefillProblem& problem, const GdnExtent& extent,
-            const LayoutOptions& options);
+  GdnLayout(const GdnProblem& problem, const GdnExtent& extent, const LayoutOptions& options);
 
   GdnMemory memory() const;  // all kPoison
   // The tensors, without data.
-  const gdn::PrefillArgs& tensors() const { return tensors_; }
+  const GdnArgs& tensors() const { return tensors_; }
   // The same in pieces of memory that begin at these addresses.
-  gdn::PrefillArgs args(std::span<void* const> pieces) const;
+  GdnArgs args(std::span<void* const> pieces) const;
   // Which dimension of tensors of tokens counts tokens, and which heads.
   std::size_t token_dimension() const;
   std::size_t head_dimension() const;
@@ -67,9 +66,9 @@ class GdnLayout {
   void place_vector(Tensor* tensor, Spot* spot) const;
   void pack_rows();
 
-  gdn::PrefillProblem problem_;
+  GdnProblem problem_;
   LayoutOptions options_;
-  gdn::PrefillArgs tensors_;
+  GdnArgs tensors_;
   std::array<Spot, std::size(kTensors)> spots_;
 };
 

@@ -27,7 +27,7 @@ class GdnPatterns {
  public:
   static constexpr std::int64_t kRows = 4099;
 
-  GdnPatterns(const gdn::PrefillProblem& problem, const DataOptions& options);
+  GdnPatterns(const GdnProblem& problem, const DataOptions& options);
 
   // As in the tensor's memory: kRows rows, of all heads where each has a number of its own; vectors
   // of heads whole.  Empty where the problem has no such tensor, and of what is not drawn.
@@ -58,16 +58,16 @@ class GdnOperands {
   };
   // is_out_of_memory() of the error where memory is short.
   static Result<GdnOperands> create(const std::shared_ptr<const Device>& device,
-                                    const gdn::PrefillProblem& problem, Options options);
+                                    const GdnProblem& problem, Options options);
 
-  const gdn::PrefillProblem& problem() const { return problem_; }
+  const GdnProblem& problem() const { return problem_; }
   const Options& options() const { return options_; }
   const GdnPatterns& patterns() const { return patterns_; }
   gdn::PrefillSize size() const;
   std::int64_t bytes() const { return least_bytes(problem_, extent_); }
   int sets() const { return sets_; }
   // Requires of all: 0 <= set < sets().
-  gdn::PrefillArgs args(int set) const;
+  GdnArgs args(int set) const;
   gdn::Workspace workspace(int set) const;
   // Bytes of a tensor of a set (of the whole pool: the sets share it), from `offset` on.
   Status download(GdnTensor tensor, int set, std::size_t offset, std::span<std::byte> to) const;
@@ -81,18 +81,18 @@ class GdnOperands {
     std::size_t stride = 0;  // in bytes, from set to set; 0: the sets share it
   };
 
-  GdnOperands(const gdn::PrefillProblem& problem, Options options);
+  GdnOperands(const GdnProblem& problem, Options options);
   Status allocate(const std::shared_ptr<const Device>& device);
   Status fill() const;
   Status fill_bounds() const;
   Status fill_indices();
   const Column& column(GdnTensor tensor) const;
 
-  gdn::PrefillProblem problem_;
+  GdnProblem problem_;
   Options options_;
   GdnExtent extent_;
   GdnPatterns patterns_;
-  gdn::PrefillArgs tensors_;  // of a set, without data
+  GdnArgs tensors_;  // of a set, without data
   int sets_ = 0;
   std::vector<Column> columns_;  // as kTensors
   Column workspace_;

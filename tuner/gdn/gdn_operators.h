@@ -19,6 +19,7 @@
 #include "runtime/gdn/decode_operator.h"
 #include "runtime/gdn/prefill_operator.h"
 #include "runtime/gdn/verify_operator.h"
+#include "tuner/gdn/gdn_tensors.h"
 
 namespace cubinery {
 
@@ -37,9 +38,9 @@ inline constexpr SizeInfo kBatchSize{"batch", "Decode, verify: requests of a lau
 using ShapeGrid = std::map<std::string, std::vector<std::int64_t>, std::less<>>;
 
 // What a prefill that does the same as a decode step is made for.
-gdn::PrefillProblem as_prefill(const gdn::DecodeProblem& problem);
+GdnProblem as_prefill(const gdn::DecodeProblem& problem);
 // Packed tensors of rank 4, [1, batch, ...], become [batch, 1, ...].
-gdn::DecodeArgs as_decode(const gdn::PrefillArgs& args);
+gdn::DecodeArgs as_decode(const GdnArgs& args);
 
 gdn::PrefillProblem as_prefill(const gdn::VerifyProblem& problem);
 // Requires of StoredStates::kEvery: dense states and tokens.
@@ -70,7 +71,7 @@ struct HarnessOf<gdn::DecodeProblem> {
   static Point point(const Problem& problem, const std::vector<std::int64_t>& lengths);
 
   // Whose operands and results are the same.
-  static gdn::PrefillProblem reference(const Problem& problem) { return as_prefill(problem); }
+  static GdnProblem reference(const Problem& problem) { return as_prefill(problem); }
   static TokenSteps steps(const Problem&) { return {}; }
   // Tuned with new states in a tensor of their own.
   static bool separate_out(const Problem&) { return false; }
@@ -87,7 +88,7 @@ struct HarnessOf<gdn::DecodeProblem> {
     return 0;
   }
   // With arguments of reference().
-  static Status launch(const Operator& decode, Stream stream, const gdn::PrefillArgs& args,
+  static Status launch(const Operator& decode, Stream stream, const GdnArgs& args,
                        const gdn::Workspace&) {
     return decode.launch(stream, as_decode(args));
   }
