@@ -14,8 +14,6 @@
 namespace cubinery::bench {
 namespace {
 
-using gdn::PrefillArgs;
-
 constexpr std::int64_t kComparedRequests = 4;  // more would only take time of the host
 constexpr std::int64_t kComparedTokens = 4096;
 
@@ -39,7 +37,7 @@ std::vector<double> repeated(DType dtype, const std::vector<std::byte>& pattern,
 }
 
 // A stored matrix as [key_dim][value_dim].
-std::vector<double> by_keys(const gdn::PrefillProblem& p, std::vector<double> stored) {
+std::vector<double> by_keys(const GdnProblem& p, std::vector<double> stored) {
   if (p.states.layout == gdn::StateLayout::kKV) return stored;
   std::vector<double> matrix(stored.size());
   for (std::size_t e = 0; e < stored.size(); ++e) {
@@ -87,14 +85,14 @@ class LaunchCheck {
   void compute(Part* part) const {
     const GdnPatterns& patterns = operands_.patterns();
     const GdnArgs tensors = operands_.args(0);
-    const std::int64_t first = first_token(*part);
-    const auto head = reference_head<double>(
-        p_, operands_.options().scale, part->head, first, first + tokens(*part),
-        [&](GdnTensor tensor, std::int64_t t, std::int64_t h, int width) {
-          const Tensor& x = tensor_of(tensors, tensor);
-          const std::int64_t heads = x.rank == 1 ? 0 : x.shape[p_.varlen ? 1 : 2];
-          return repeated(x.dtype, patterns.of(tensor), (t * heads + h) * width, width);
-        });
+    const std::int64_t first = first_token(*part), last = first + tokens(*part);
+    const auto read = [&](GdnTensor tensor, std::int64_t t, std::int64_t h, int width) {
+      const Tensor& x = tensor_of(tensors, tensor);
+      const std::int64_t heads = x.rank == 1 ? 0 : x.shape[p_.varlen ? 1 : 2];
+      return repeated(x.dtype, patterns.of(tensor), (t * heads + h) * width, width);
+    };
+    const auto head =
+        reference_head<double>(p_, operands_.options().scale, part->head, first, last, read);
     part->state.resize(idx(matrix_elements()));
     if (p_.states.has_initial) {
       part->state = by_keys(p_, repeated(p_.states.dtype, patterns.of(GdnTensor::kState),
@@ -102,6 +100,7 @@ class LaunchCheck {
     }
     part->o.resize(head.v.size());
     gdn::gdn_prefill_ref(head, part->state.data(), part->o.data());
+    norm_outputs(p_, {}, part->head, first, last, read, part->o.data());
   }
 
   void compare_outputs(const Part& part, Errors* errors) const {
@@ -124,7 +123,7 @@ class LaunchCheck {
   }
 
   const GdnOperands& operands_;
-  const gdn::PrefillProblem& p_;
+  const GdnProblem& p_;
   std::vector<Part> parts_;
 };
 

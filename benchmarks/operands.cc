@@ -6,8 +6,7 @@
 
 namespace cubinery::bench {
 
-GdnOperands make_operands(const Gpu& gpu, const gdn::PrefillProblem& problem,
-                          GdnOperands::Options options) {
+GdnOperands make_operands(const Gpu& gpu, const GdnProblem& problem, GdnOperands::Options options) {
   options.l2_bytes = gpu_identity(gpu.context()).value().l2_bytes;
   return GdnOperands::create(gpu.device(), problem, std::move(options)).value();
 }

@@ -11,8 +11,7 @@
 namespace cubinery::bench {
 
 // The tuner's operands on this device.
-GdnOperands make_operands(const Gpu& gpu, const gdn::PrefillProblem& problem,
-                          GdnOperands::Options options);
+GdnOperands make_operands(const Gpu& gpu, const GdnProblem& problem, GdnOperands::Options options);
 
 // `count` elements of a tensor of set 0, from element `first` on.
 std::vector<double> values(const GdnOperands& operands, GdnTensor tensor, std::int64_t first,

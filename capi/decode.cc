@@ -20,6 +20,9 @@ int cubinery_decode_launch(const CubineryDecode* decode, void* stream,
     CUBINERY_RETURN_IF_ERROR(read_struct("args", args, &given));
     gdn::DecodeArgs bound;
     CUBINERY_RETURN_IF_ERROR(bind_shared(gdn::kDecodeOp, given, decode->device, &bound));
+    CUBINERY_RETURN_IF_ERROR(
+        bind_tensors(gdn::kDecodeOp, decode_tensors(given), decode->device, decode_tensors(bound)));
+    if (given.norm_eps != nullptr) bound.norm_eps = *given.norm_eps;
     return decode->value.launch(static_cast<Stream>(stream), bound);
   });
 }

@@ -32,7 +32,15 @@ constexpr auto shared_tensors(auto& args) {
   };
 }
 
-// Of a prefill, after those.
+// Of a decode step, after those.
+constexpr auto decode_tensors(auto& args) {
+  return std::array{
+      NamedTensor{"z", &args.z},
+      NamedTensor{"norm_weight", &args.norm_weight},
+  };
+}
+
+// Of a prefill, after the shared ones.
 constexpr auto prefill_tensors(auto& args) {
   return std::array{
       NamedTensor{"cu_seqlens", &args.cu_seqlens},

@@ -3,6 +3,7 @@
 namespace cubinery_python {
 namespace {
 
+using cubinery::capi::decode_tensors;
 using cubinery::capi::shared_tensors;
 
 class Decode final
@@ -10,18 +11,21 @@ class Decode final
  public:
   using HandleOperator::HandleOperator;
 
-  // stream, shared_tensors()..., scratch_slot, scale, programmatic
+  // stream, shared_tensors()..., decode_tensors()..., scratch_slot, scale, programmatic, norm_eps
   PyObject* launch(PyObject* const* given, Py_ssize_t count) const override {
     CubineryDecodeArgs args = CUBINERY_DECODE_ARGS_INIT;
-    const auto tensors = shared_tensors(args);
-    static_assert(tensors.size() < ArrayViews::kCapacity);
-    if (!right_count(count, 1 + tensors.size() + 3)) return nullptr;
+    const auto shared = shared_tensors(args);
+    const auto own = decode_tensors(args);
+    static_assert(shared.size() + own.size() < ArrayViews::kCapacity);
+    if (!right_count(count, 1 + shared.size() + own.size() + 4)) return nullptr;
     ArrayViews views(device());
-    float scale = 0;
+    float scale = 0, norm_eps = 0;
     if (!views.choose_stream(given[0], given[1])) return nullptr;
     ++given;
-    if (!read_tensors(tensors, given, &views)) return nullptr;
+    if (!read_tensors(shared, given, &views)) return nullptr;
+    if (!read_tensors(own, given, &views)) return nullptr;
     if (!read_numbers(given, &scale, &args)) return nullptr;
+    if (!read_float("norm_eps", *given, &norm_eps, &args.norm_eps)) return nullptr;
     return done(
         without_gil([&] { return cubinery_decode_launch(handle(), views.stream(), &args); }));
   }

@@ -43,13 +43,13 @@ bool read_integers(PyObject* const* given, Py_ssize_t count,
   return true;
 }
 
-bool read_scale(PyObject* given, float* scale, const float** to) {
+bool read_float(const char* name, PyObject* given, float* value, const float** to) {
   if (given == Py_None) return true;
-  const double value = PyFloat_AsDouble(given);
-  if (value == -1.0 && PyErr_Occurred() != nullptr)
-    return refuse_value("scale", given, "a number, or None");
-  *scale = static_cast<float>(value);
-  *to = scale;
+  const double number = PyFloat_AsDouble(given);
+  if (number == -1.0 && PyErr_Occurred() != nullptr)
+    return refuse_value(name, given, "a number, or None");
+  *value = static_cast<float>(number);
+  *to = value;
   return true;
 }
 

@@ -111,13 +111,14 @@ bool read_tensors(const auto& tensors, PyObject* const*& given, ArrayViews* view
   return true;
 }
 
-bool read_scale(PyObject* given, float* scale, const float** to);
+// None leaves `*to` as it is; else it points to `value`.
+bool read_float(const char* name, PyObject* given, float* value, const float** to);
 
 // Reads scratch_slot, scale (None: the default) and programmatic, and moves `given` behind them.
 template <class Args>
 bool read_numbers(PyObject* const*& given, float* scale, Args* args) {
   if (!read_integers(given, 1, {{"scratch_slot", &args->states.scratch_slot}})) return false;
-  if (!read_scale(given[1], scale, &args->scale)) return false;
+  if (!read_float("scale", given[1], scale, &args->scale)) return false;
   args->programmatic = PyObject_IsTrue(given[2]);
   given += 3;
   return args->programmatic != -1;

@@ -202,11 +202,15 @@ typedef struct CubineryDecodeArgs {
   CubineryStateArgs states;
   const float* scale;   /* NULL: key_dim^-1/2 */
   int64_t programmatic; /* 0 or 1 */
+  /* Since version 6. */
+  const DLTensor* z;
+  const DLTensor* norm_weight;
+  const float* norm_eps; /* NULL: 1e-6 */
 } CubineryDecodeArgs;
 #define CUBINERY_DECODE_ARGS_INIT                                                \
   {                                                                              \
     sizeof(CubineryDecodeArgs), NULL, NULL, NULL, CUBINERY_GATE_ARGS_INIT, NULL, \
-        CUBINERY_STATE_ARGS_INIT, NULL, 0                                        \
+        CUBINERY_STATE_ARGS_INIT, NULL, 0, NULL, NULL, NULL                      \
   }
 
 /* Loads or compiles the problem's kernels: slow. */

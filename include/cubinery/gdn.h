@@ -9,6 +9,11 @@
 // (Yang, Kautz, Hatamizadeh: Gated Delta Networks, 2024, equation 10; o reads the updated state.)
 // With GateMode::kComputed, g = -exp(A_log) softplus(a + dt_bias) with softplus(x) = x for x > 20.
 //
+// With DecodeProblem::output_norm a head's o is then normalised over value_dim, and gated by z,
+// which is the layer's next step (RMSNormGated of Qwen3-Next and Qwen3.5):
+//
+//   o <- o / sqrt(mean(o^2) + norm_eps) * norm_weight * silu(z)      silu(z) = z / (1 + exp(-z))
+//
 // Heads.  There are heads = max(q_heads, k_heads, v_heads) states and outputs per sequence.  Head h
 // uses q head h / (heads / q_heads), and k and v heads likewise: contiguous groups.  v_heads >
 // q_heads = k_heads is grouped value attention (Qwen: 2 to 4 value heads per key head), q_heads >
@@ -16,7 +21,8 @@
 //
 // Rounding.  This is the whole list of what is rounded, and where; everything else is fp32.
 //   All      o to output_dtype and the state to state_dtype, when they are stored.
-//   Decode   nothing else.
+//   Decode   nothing else.  With output_norm o is rounded once, behind the norm, whose input is the
+//            fp32 sum: layers of separate kernels round there, and some before the weight again.
 //   Verify   with round_each_token the state to state_dtype after each token.  On the path `wy`
 //            fp32 operands of the matrix products are taken as two tf32 parts, 22 bits; S, where
 //            no state is stored and o has 16 bits, as one: 11 bits.

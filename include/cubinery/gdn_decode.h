@@ -12,6 +12,7 @@
 #include "cubinery/context.h"
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_args.h"
+#include "cubinery/gdn_decode_types.h"
 #include "cubinery/gdn_parts.h"
 #include "cubinery/gdn_types.h"
 #include "cubinery/kernel.h"
@@ -36,6 +37,8 @@ struct DecodeProblem {
 
   Inputs inputs{};
   States states{};
+  OutputNorm output_norm = OutputNorm::kNone;
+  DType norm_weight_dtype = DType::kF32;  // of norm_weight: f32, bf16 or f16 (output_norm)
   // The same bits for a request whatever the batch: one path and one value of the fields that
   // change bits for all sizes.  Off: the fastest for each size; results may differ in their last
   // bits between sizes, never from run to run.
@@ -64,8 +67,11 @@ struct DecodeArgs {
   GateArgs gates{};  // g and beta: [B, heads], also [B, 1, heads]
   Tensor o{};        // [B, heads, value_dim], also [B, 1, ...]; unit innermost stride; written
   StateArgs states{};
+  Tensor z{};            // like o, of dtype, but read; DecodeProblem::output_norm only
+  Tensor norm_weight{};  // [value_dim], of all heads; likewise
 
-  std::optional<float> scale{};  // default key_dim^-1/2
+  std::optional<float> scale{};     // default key_dim^-1/2
+  std::optional<float> norm_eps{};  // default 1e-6; with output_norm only
   // The launch may overlap the kernel in front of it on the stream (sm_90 and newer).
   bool programmatic = false;
 };

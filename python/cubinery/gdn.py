@@ -59,7 +59,10 @@ class Decode(Operator[DecodeProblem], op=DecodeProblem.op):
         state_indices: Any = None,
         state_out_indices: Any = None,
         scratch_slot: int = 0,
+        z: Any = None,
+        norm_weight: Any = None,
         scale: float | None = None,
+        norm_eps: float | None = None,
         programmatic: bool = False,
         stream: int | None = None,
     ) -> Any:
@@ -79,7 +82,10 @@ class Decode(Operator[DecodeProblem], op=DecodeProblem.op):
             state_indices: [B], state_location "pool": slots that requests read.
             state_out_indices: [B]: slots that they write; None: those they read.
             scratch_slot: the slot of padding requests, padding "scratch".
+            z: as out, but read, of q's dtype; output_norm "gated_rms" only.
+            norm_weight: [V], likewise.
             scale: None: key_dim ** -0.5.
+            norm_eps: None: 1e-6; output_norm "gated_rms" only.
             programmatic: the launch may overlap the kernel in front of it (sm_90 and newer).
             stream: a cudaStream_t as a number; None: the current stream of q's library (torch and
                 cupy; for others the legacy default stream).
@@ -94,7 +100,8 @@ class Decode(Operator[DecodeProblem], op=DecodeProblem.op):
         """
         _core.operator_launch(
             self._handle, stream, q, k, v, g, beta, A_log, dt_bias, out, state, state_out,
-            state_indices, state_out_indices, scratch_slot, scale, programmatic,
+            state_indices, state_out_indices, z, norm_weight, scratch_slot, scale, programmatic,
+            norm_eps,
         )  # fmt: skip
         return out
 
@@ -387,6 +394,7 @@ _SHARED_FIELDS = (
     "has_initial_state",
     "store_state",
 )
+_DECODE_FIELDS = (*_SHARED_FIELDS, "output_norm", "norm_weight_dtype")
 _CHECKPOINT_MODES = get_args(Checkpoints)
 _PREFILL_FIELDS = (
     *_SHARED_FIELDS,
@@ -434,6 +442,9 @@ def gdn_decode(
     padding: Padding = "none",
     pad_index: PadIndex = "negative",
     scratch_slot: int = 0,
+    z: Any = None,
+    norm_weight: Any = None,
+    norm_eps: float | None = None,
     out: Any = None,
     output_dtype: Dtype | None = None,
     stream: int | None = None,
@@ -462,6 +473,10 @@ def gdn_decode(
         state_indices: [B], slots that requests read; makes states a pool.
         state_out_indices: [B], slots that they write; None: those they read.
         padding, pad_index, scratch_slot: what an index that means padding does (`cubinery/gdn.h`).
+        z: [B, H, V] or [B, 1, H, V], of q's dtype; with it out is normalised over V, weighted and
+            gated: x rsqrt(mean(x^2) + norm_eps) norm_weight silu(z).
+        norm_weight: [V]; with z only.
+        norm_eps: None: 1e-6; with z only.
         out: [B, H, V] or [B, 1, H, V]; None: allocated, of v's rank.
         output_dtype: "f32", "bf16" or "f16"; None: out's, else q's.
         stream: a cudaStream_t as a number; None: the library's current one.
@@ -481,15 +496,18 @@ def gdn_decode(
         DecodeProblem, (q, k, v), (3, 4), -2, out_dtype, g, beta, A_log, dt_bias, gate_mode,
         beta_mode, use_qk_l2norm, state, state_out, store_state, state_layout, state_indices,
         padding, pad_index,
+    ) + (
+        "none" if z is None else "gated_rms",
+        dtype_or("norm_weight", norm_weight, "f32"),
     )  # fmt: skip
-    decode: Decode = context._kept_operator(_SHARED_FIELDS, key)
+    decode: Decode = context._kept_operator(_DECODE_FIELDS, key)
     if out is None:
         *batch, _, value_dim = v.shape
         out = _arrays.empty(q, (*batch, decode.problem.heads, value_dim), out_dtype)
     return decode(
         q, k, v, g, beta, A_log=A_log, dt_bias=dt_bias, out=out, state=state, state_out=state_out,
         state_indices=state_indices, state_out_indices=state_out_indices, scratch_slot=scratch_slot,
-        scale=scale, stream=stream,
+        z=z, norm_weight=norm_weight, scale=scale, norm_eps=norm_eps, stream=stream,
     )  # fmt: skip
 
 

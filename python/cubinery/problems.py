@@ -24,6 +24,7 @@ Padding = Literal["none", "skip", "zero", "scratch"]
 PadIndex = Literal["negative", "zero"]
 GateMode = Literal["none", "log", "alpha", "computed"]
 BetaMode = Literal["one", "given", "logit", "doubled_logit"]
+OutputNorm = Literal["none", "gated_rms"]
 TokenLayout = Literal["bthd", "bhtd"]
 Checkpoints = Literal["none", "before", "after"]
 Split = Literal["auto", "never", "always"]
@@ -62,6 +63,9 @@ class DecodeProblem(Problem["Decode"]):
         use_qk_l2norm: normalise q and k in the kernel.
         has_initial_state: sequences start from a state, not from zero.
         store_state: new states are kept.
+        output_norm: o is stored as it is (none), or normalised over value_dim, weighted and gated
+            by silu(z) first (gated_rms).
+        norm_weight_dtype: dtype of norm_weight (output_norm).
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
             kernels for each size.
     """
@@ -90,6 +94,8 @@ class DecodeProblem(Problem["Decode"]):
     use_qk_l2norm: bool = False
     has_initial_state: bool = True
     store_state: bool = True
+    output_norm: OutputNorm = "none"
+    norm_weight_dtype: Dtype = "f32"
     batch_invariant: bool = False
 
 

@@ -93,6 +93,18 @@ def test_gates_are_inferred(context, prepared, gpu, named, expected):
     assert gpu.launches == 1
 
 
+def test_a_gate_of_outputs_asks_for_their_norm(context, prepared, gpu):
+    z, weight = FakeArray(B, HV, D, dtype="bf16"), FakeArray(D, dtype="f16")
+    decode(context, z=z, norm_weight=weight)
+    decode(context, z=z, norm_weight=weight, norm_eps=1e-5)
+    problem = {**BASE, "gate_mode": "none", "beta_mode": "one", "has_initial_state": False}
+    norm = {"output_norm": "gated_rms", "norm_weight_dtype": "f16"}
+    assert prepared == [cubinery.DecodeProblem(**problem, store_state=False, **norm)]
+    assert gpu.launches == 2
+    with pytest.raises(cubinery.InvalidArgumentError, match="norm_weight is given"):
+        decode(context, norm_weight=weight)
+
+
 @pytest.mark.parametrize(
     ("named", "expected"),
     [

@@ -69,6 +69,21 @@ def test_decode_launches_and_returns_out(decode, gpu):
     assert (decode.problem, decode.context.device, decode.context.sm_count) == (DECODE, 0, 132)
 
 
+def test_a_norm_takes_its_gate_weight_and_epsilon(context, gpu):
+    decode = context.prepare(dataclasses.replace(DECODE, output_norm="gated_rms"))
+    arrays, named = decode_arrays()
+    norm = {"z": FakeArray(B, H, D, dtype="bf16"), "norm_weight": FakeArray(D)}
+    assert decode(*arrays, **named, **norm, norm_eps=1e-5) is named["out"]
+    assert gpu.launches == 1
+    with pytest.raises(cubinery.InvalidArgumentError, match="gdn_decode: z is None"):
+        decode(*arrays, **named, norm_weight=norm["norm_weight"])
+    with pytest.raises(cubinery.InvalidArgumentError, match="norm_eps is -1"):
+        decode(*arrays, **named, **norm, norm_eps=-1.0)
+    with pytest.raises(TypeError, match="norm_eps"):
+        decode(*arrays, **named, **norm, norm_eps="small")
+    assert gpu.launches == 1
+
+
 def test_prefill_launches_two_kernels(prefill, gpu):
     arrays, named = prefill_arrays()
     size = prefill.workspace_bytes(B * T, B)

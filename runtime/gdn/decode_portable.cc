@@ -1,5 +1,6 @@
 #include "runtime/gdn/decode_portable.h"
 
+#include <initializer_list>
 #include <utility>
 
 #include "runtime/gdn/decode_args.h"
@@ -31,11 +32,14 @@ class PortableDecodeRunner final : public DecodeRunner {
   Kernel kernel_;
 };
 
+struct WideAndNarrow {
+  GdnDecodeKey wide, narrow;
+};
+
 // Rows of the state lie along key_dim: eight lanes share one, so that a warp reads four at a time,
 // in the longest vectors that fit eight of them into a row.
-std::vector<std::tuple<GdnDecodeKey>> vk_keys(GdnDecodeKey key) {
+WideAndNarrow vk_keys(GdnDecodeKey key) {
   const int row_bytes = key.key_dim * size_of(key.states.dtype);
-  key.k_lanes = 8;
   key.vec_bytes = 16;
   while (row_bytes % (key.k_lanes * key.vec_bytes) != 0) key.vec_bytes /= 2;
   GdnDecodeKey wide = key, narrow = key;
@@ -49,8 +53,7 @@ std::vector<std::tuple<GdnDecodeKey>> vk_keys(GdnDecodeKey key) {
 // Rows of the state lie along value_dim, and warps of a block side by side along them: a piece of
 // a row that is no whole number of 64 bytes is read twice from memory.  A thread has the rows of
 // key_dim / k_lanes: so many lanes that it has registers for them.
-std::vector<std::tuple<GdnDecodeKey>> kv_keys(GdnDecodeKey key) {
-  key.k_lanes = kv_lanes(key.key_dim, key.states.dtype);
+WideAndNarrow kv_keys(const GdnDecodeKey& key) {
   const auto with_vector_of = [&](int elements, int warps) {
     GdnDecodeKey made = key;
     made.vec_bytes = elements * size_of(key.states.dtype);
@@ -60,6 +63,22 @@ std::vector<std::tuple<GdnDecodeKey>> kv_keys(GdnDecodeKey key) {
   };
   if (key.k_lanes == 4) return {with_vector_of(2, 4), with_vector_of(2, 1)};
   return {with_vector_of(4, 4), with_vector_of(2, 2)};
+}
+
+// With an output norm a block has a whole head: few warps that go through their columns, or as many
+// as there may be.
+WideAndNarrow whole_head_keys(const WideAndNarrow& keys) {
+  const auto first_valid = [](GdnDecodeKey key, std::initializer_list<int> columns) {
+    for (const int warp_v : columns) {
+      key.warp_v = warp_v;
+      key.warps = warps_of_head(key);
+      if (valid(key)) break;
+    }
+    return key;
+  };
+  GdnDecodeKey few = first_valid(keys.wide, {32, 16, 8, 4});
+  if (!valid(few)) few = first_valid(keys.narrow, {32, 16, 8, 4});
+  return {few, first_valid(keys.narrow, {4, 8, 16, 32})};
 }
 
 }  // namespace
@@ -78,8 +97,19 @@ int kv_lanes(int key_dim, DType dtype) {
 
 std::vector<DecodePortable::KeySet> DecodePortable::default_keys(const DecodeProblem& problem,
                                                                  const Target&) const {
-  const GdnDecodeKey key = std::get<0>(fixed_keys(problem));
-  return problem.states.layout == StateLayout::kVK ? vk_keys(key) : kv_keys(key);
+  GdnDecodeKey key = std::get<0>(fixed_keys(problem));
+  const bool rows_are_v = problem.states.layout == StateLayout::kVK;
+  key.k_lanes = rows_are_v ? 8 : kv_lanes(key.key_dim, key.states.dtype);
+  const auto made = [&] { return rows_are_v ? vk_keys(key) : kv_keys(key); };
+  WideAndNarrow keys = made();
+  if (problem.output_norm != OutputNorm::kNone) {
+    keys = whole_head_keys(keys);
+    if (!valid(keys.narrow)) {  // too many elements for a thread of so many warps
+      key.k_lanes *= 2;
+      keys = whole_head_keys(made());
+    }
+  }
+  return {keys.wide, keys.narrow};
 }
 
 bool DecodePortable::fits(const DecodeProblem&, const KeySet& keys, const Target&) const {

@@ -21,6 +21,9 @@ Result<DecodeProblem> DecodeProblem::from_json(std::string_view json) {
 DecodeProblem normalised(DecodeProblem problem) {
   problem.inputs = normalised(problem.inputs);
   problem.states = normalised(problem.states);
+  if (problem.output_norm == OutputNorm::kNone) {
+    problem.norm_weight_dtype = DecodeProblem{}.norm_weight_dtype;
+  }
   return problem;
 }
 

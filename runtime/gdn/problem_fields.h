@@ -9,6 +9,7 @@
 #include "cubinery/fields.h"
 #include "cubinery/gdn_commit.h"
 #include "cubinery/gdn_decode.h"
+#include "cubinery/gdn_decode_names.h"
 #include "cubinery/gdn_fields.h"
 #include "cubinery/gdn_prefill.h"
 #include "cubinery/gdn_verify.h"
@@ -76,8 +77,16 @@ struct Fields<gdn::DecodeProblem> {
   static constexpr const char* kName = "gdn_decode";
   static constexpr const char* kHelp = "One decode step: one token per request.";
   using P = gdn::DecodeProblem;
-  static constexpr auto kList = std::tuple_cat(gdn::operand_fields<P>(), gdn::mode_fields<P>(),
-                                               std::tuple{gdn::batch_invariant_field<P>()});
+  static constexpr auto kList = std::tuple_cat(
+      gdn::operand_fields<P>(), gdn::mode_fields<P>(),
+      std::tuple{
+          fixed("output_norm", &P::output_norm,
+                "o is stored as it is (none), or normalised over value_dim, weighted and gated by "
+                "silu(z) first (gated_rms)"),
+          fixed("norm_weight_dtype", &P::norm_weight_dtype, "dtype of norm_weight (output_norm)",
+                gdn::kFloats),
+          gdn::batch_invariant_field<P>(),
+      });
 };
 
 template <>

@@ -7,10 +7,10 @@
 //   d = beta (v - e^g s);   o = scale (e^g r + (q.k) d);   S <- e^g S + k d^T
 //
 // One warp <-> (request, head, warp_v value columns), of which it holds held_v in registers: where
-// a piece has been updated and stored, the one held_v columns on is loaded.  Warps share nothing:
-// no shared memory, no block barrier.  The time is that of reading and writing S once.  All
-// arithmetic is fp32; o and S are rounded once, when they are stored.  common/step.cuh has how
-// lanes share it.
+// a piece has been updated and stored, the one held_v columns on is loaded.  Warps share nothing,
+// no shared memory and no barrier, but for a norm of outputs (output_norm.cuh).  The time is that
+// of reading and writing S once.  All arithmetic is fp32; o and S are rounded once, when they are
+// stored.  common/step.cuh has how lanes share it.
 #include "common/given_gates.cuh"
 #include "common/launch.cuh"
 #include "common/math.cuh"
@@ -21,6 +21,7 @@
 #include "common/uniform.cuh"
 #include "common/vec.cuh"
 #include "gdn_decode/key.h"
+#include "gdn_decode/output_norm.cuh"
 
 #ifdef CUBINERY_KEY
 constexpr cubinery::GdnDecodeKey kKey = CUBINERY_KEY;
@@ -38,6 +39,7 @@ using Piece = Step::Piece;
 
 constexpr int kPieces = kKey.warp_v / Step::kPieceV;
 constexpr int kHeld = kKey.held_v / Step::kPieceV;
+constexpr bool kIsNormed = kKey.output_norm != gdn::OutputNorm::kNone;
 
 // The heads of q, k and v for a head of the operator.
 struct OwnHeads {
@@ -134,7 +136,8 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   const int unit = blockIdx.x * kKey.warps + dev::uniform(threadIdx.x / 32);
   const int h = unit / kTiles;
   const long long n = blockIdx.y + static_cast<long long>(blockIdx.z) * gridDim.y;
-  if (h >= p.heads || n >= p.requests) return;  // whole warps: no barrier below spans warps
+  // Whole heads where these are normed, else whole warps: as far as barriers below reach.
+  if (h >= p.heads || n >= p.requests) return;
   const int first_v = unit % kTiles * kKey.warp_v;
   const Step::Lane lane;
   const RequestStrides::At at{n, h};
@@ -157,6 +160,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   const int first_vector = Piece::first(lane, v);
   Columns columns(dev::matrix_at<kKey.states.dtype>(p.states.read, slots.read, h) + first_vector,
                   row_of(p.v, n, own.v) + v);
+  dev::NormOf<kKey>::Type norm(p, at, first_v);
   dev::allow_next_kernel();
   float k[Step::kKPart], q[Step::kKPart];
   given_k.get(k);
@@ -179,6 +183,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   auto* written =
       dev::matrix_at<kKey.states.dtype>(p.states.written, slots.write, h) + first_vector;
   const bool stores = kKey.states.store && dev::all_lanes(slots.store);
+  auto* const first_o = o;
   o += lane.v * Step::kColumns;
 #pragma unroll 1
   for (int first = 0; first < kPieces; first += kHeld) {
@@ -200,7 +205,9 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
           r = Step::sum_over_k(r);
         }
         d[j] = dev::correction(factors, s, columns.value(place, j));
-        if (lane.k == 0) {  // all k lanes of a column hold the same value
+        if constexpr (kIsNormed) {
+          norm.put((first + place) * Step::kColumns + j, lane.k, dev::output_of(factors, r, d[j]));
+        } else if (lane.k == 0) {  // all k lanes of a column hold the same value
           o[place * Step::kPieceV + j] =
               dev::from_float<kKey.output_dtype>(dev::output_of(factors, r, d[j]));
         }
@@ -211,4 +218,5 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
     written += Piece::offset(kHeld, 0);
     o += kKey.held_v;
   }
+  if constexpr (kIsNormed) norm.store(first_o, p.norm_eps);
 }

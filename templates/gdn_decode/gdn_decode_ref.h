@@ -97,4 +97,15 @@ void gdn_decode_ref(const DecodeRefHead<Real>& head, Real* state, Real* o) {
   }
 }
 
+// `o` of a head as OutputNorm::kGatedRms stores it.
+template <class Real>
+void gated_rms_ref(const std::vector<Real>& weight, const std::vector<Real>& z, Real eps, Real* o) {
+  Real squares = 0;
+  for (std::size_t j = 0; j < z.size(); ++j) squares += o[j] * o[j];
+  const Real rms = std::sqrt(squares / static_cast<Real>(z.size()) + eps);
+  for (std::size_t j = 0; j < z.size(); ++j) {
+    o[j] = o[j] / rms * weight[j] * z[j] / (1 + std::exp(-z[j]));
+  }
+}
+
 }  // namespace cubinery::gdn

@@ -4,6 +4,7 @@
 #include "common/key_rules.h"
 #include "common/params.h"
 #include "cubinery/dtype.h"
+#include "cubinery/gdn_decode_types.h"
 #include "cubinery/gdn_parts.h"
 
 namespace cubinery {
@@ -16,6 +17,8 @@ struct GdnDecodeKey {
   DType output_dtype = DType::kBF16;
   gdn::Inputs inputs{};
   gdn::States states{};
+  gdn::OutputNorm output_norm = gdn::OutputNorm::kNone;
+  DType norm_weight_dtype = DType::kF32;
 
   // Tuned.  A warp owns warp_v value columns of one head's state and holds held_v of them at a
   // time, the next ones on their way into the registers of those that are done; k_lanes of its
@@ -30,10 +33,37 @@ struct GdnDecodeKey {
 
 constexpr int threads(const GdnDecodeKey& key) { return key.warps * 32; }
 
+// Warps that have the columns of a head.  Requires: warp_v divides value_dim.
+constexpr int warps_of_head(const GdnDecodeKey& key) { return key.value_dim / key.warp_v; }
+
 // Registers that a thread needs for its part of the state, of k and of q.
 constexpr int data_registers(const GdnDecodeKey& key) {
   return key.key_dim * key.held_v * size_of(key.states.dtype) / (32 * 4) +
          2 * key.key_dim / key.k_lanes;
+}
+
+// The rule of output_norm that a key breaks.  Requires: warp_v divides value_dim.
+constexpr const char* why_invalid_outputs(const GdnDecodeKey& key) {
+  if (!is_float(key.norm_weight_dtype)) return "norm_weight_dtype must be f32, bf16 or f16";
+  if (key.output_norm == gdn::OutputNorm::kNone) {
+    if (key.warps == 1 || key.warps == 2 || key.warps == 4) return nullptr;
+    return "warps must be 1, 2 or 4 without output_norm";
+  }
+  if (!is_power_of_two(key.warp_v) || key.warp_v < 4 || key.warp_v > 32)
+    return "warp_v must be 4, 8, 16 or 32 with output_norm, of whose columns a lane keeps one";
+  const int head = warps_of_head(key);
+  if (key.warps != head && key.warps != 2 * head && key.warps != 4 * head)
+    return "warps must be 1, 2 or 4 times value_dim / warp_v with output_norm: all columns of a "
+           "head lie in one block";
+  // From 13 warps on a thread has 128 registers.  Compilers unpack elements of 16 bits early, and
+  // spill for more elements than these.
+  const int elements = key.key_dim * key.held_v / 32 + 2 * key.key_dim / key.k_lanes;
+  const int most = size_of(key.states.dtype) == 4               ? 96
+                   : key.states.layout == gdn::StateLayout::kVK ? 90
+                                                                : 64;
+  if (key.warps > 8 && elements > most)
+    return "a thread's part of the state, k and q passes the registers of so many warps";
+  return nullptr;
 }
 
 constexpr const char* why_invalid(const GdnDecodeKey& key) {
@@ -63,7 +93,7 @@ constexpr const char* why_invalid(const GdnDecodeKey& key) {
     return "k_lanes = 4 needs vec_bytes = 8 or 16 with state_layout = kv";
   if (data_registers(key) > 128)
     return "a thread's part of the state, k and q passes 128 registers";
-  return nullptr;
+  return why_invalid_outputs(key);
 }
 
 constexpr bool valid(const GdnDecodeKey& key) { return why_invalid(key) == nullptr; }
@@ -78,6 +108,10 @@ struct GdnDecodeParams {
   GateParams<RequestStrides> gates;
   OutputRows<RequestStrides> o;
   float scale;
+  // OutputNorm::kGatedRms.
+  InputRows<RequestStrides> z;
+  StridedVector norm_weight;
+  float norm_eps;
 };
 
 }  // namespace cubinery

@@ -216,12 +216,14 @@ TEST_CASE("FieldsThatAnOlderCallerLacksAreZero", "[cpu]") {
   const float scale = 1;
   given.scale = &scale;
   given.programmatic = 1;
+  given.norm_eps = &scale;
   given.struct_size = offsetof(CubineryDecodeArgs, scale);
   CubineryDecodeArgs read;
   REQUIRE(capi::read_struct("args", &given, &read).ok());
   CHECK(read.states.scratch_slot == 5);
   CHECK(read.scale == nullptr);
   CHECK(read.programmatic == 0);
+  CHECK(read.norm_eps == nullptr);
 }
 
 }  // namespace

@@ -43,6 +43,9 @@ class DlViews {
   CubineryDecodeArgs of(const gdn::DecodeArgs& args) {
     CubineryDecodeArgs views = CUBINERY_DECODE_ARGS_INIT;
     set_shared(args, &views);
+    views.z = of(args.z);
+    views.norm_weight = of(args.norm_weight);
+    if (args.norm_eps) views.norm_eps = &floats_.emplace_back(*args.norm_eps);
     return views;
   }
 
@@ -81,14 +84,14 @@ class DlViews {
     views->states.indices = of(args.states.indices);
     views->states.out_indices = of(args.states.out_indices);
     views->states.scratch_slot = args.states.scratch_slot;
-    if (args.scale) views->scale = &scales_.emplace_back(*args.scale);
+    if (args.scale) views->scale = &floats_.emplace_back(*args.scale);
     views->programmatic = args.programmatic;
   }
 
   // Deques: their elements stay where they are.
   std::deque<Tensor> tensors_;
   std::deque<DLTensor> views_;
-  std::deque<float> scales_;
+  std::deque<float> floats_;
 };
 
 }  // namespace cubinery::test

@@ -40,7 +40,10 @@ struct FakeDecode {
                                     .out_indices = tensor(12, DType::kI32, {batch})}};
     args.q.strides = {10000, 200, 1};
     args.states.scratch_slot = 7;
+    args.z = tensor(13, DType::kBF16, {batch, 32, 128});
+    args.norm_weight = tensor(14, DType::kBF16, {128});
     args.scale = 0.25f;
+    args.norm_eps = 0.125f;
     args.programmatic = true;
     return args;
   }
@@ -51,7 +54,9 @@ struct FakeDecode {
       test::fake_operator(fake, dir,
                           gdn::DecodeProblem{.inputs = {.gate_mode = gdn::GateMode::kComputed},
                                              .states = {.location = gdn::StateLocation::kPool,
-                                                        .padding = gdn::Padding::kScratch}}),
+                                                        .padding = gdn::Padding::kScratch},
+                                             .output_norm = gdn::OutputNorm::kGatedRms,
+                                             .norm_weight_dtype = DType::kBF16}),
       /*device=*/0};
 };
 
@@ -264,6 +269,8 @@ TEST_CASE("BadArgumentsOfALaunchAreNamed", "[cpu]") {
         "gdn_decode: q is missing; accepted: a tensor");
   CHECK(refusal([](auto& a, auto&) { a.gates.dt_bias = nullptr; }) ==
         "gdn_decode: dt_bias is missing; accepted: a tensor");
+  CHECK(refusal([](auto& a, auto&) { a.z = nullptr; }) ==
+        "gdn_decode: z is missing; accepted: a tensor");
   CHECK(refusal([&](auto& a, auto& views) {
           DLTensor* const k = views.of(bench.args(2).k);
           k->device = {kDLCPU, 0};
@@ -272,7 +279,7 @@ TEST_CASE("BadArgumentsOfALaunchAreNamed", "[cpu]") {
   CHECK(refusal([](auto& a, auto&) { a.programmatic = 2; }) ==
         "gdn_decode: programmatic is 2; accepted: 0, 1");
   CHECK(refusal([](auto& a, auto&) { a.struct_size += 8; }) ==
-        "args->struct_size is 136; accepted: multiples of 8 up to 128, its size in this library");
+        "args->struct_size is 160; accepted: multiples of 8 up to 152, its size in this library");
 }
 
 TEST_CASE("NullsAmongTheArgumentsOfOperatorsAreNamed", "[cpu]") {

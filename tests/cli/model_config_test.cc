@@ -92,7 +92,8 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("a_log_dtype":"f32","dt_bias_dtype":"bf16","state_dtype":"f32","index_dtype":"i32",)"
         R"("state_layout":"vk","state_location":"pool","padding":"skip","pad_index":"negative",)"
         R"("gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
-        R"("has_initial_state":true,"store_state":true,"batch_invariant":false})");
+        R"("has_initial_state":true,"store_state":true,"output_norm":"none",)"
+        R"("norm_weight_dtype":"f32","batch_invariant":false})");
   CHECK(to_json(requests[1].problem) ==
         R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,)"
         R"("dtype":"bf16","output_dtype":"bf16","gate_dtype":"bf16","beta_dtype":"bf16",)"

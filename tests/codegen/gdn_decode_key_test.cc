@@ -43,16 +43,18 @@ constexpr GdnDecodeKey kUnusual{.key_dim = 64,
                                            .pad_index = PadIndex::kZero,
                                            .has_initial = false,
                                            .store = false},
+                                .output_norm = gdn::OutputNorm::kGatedRms,
+                                .norm_weight_dtype = DType::kF16,
                                 .warp_v = 32,
-                                .held_v = 16,
+                                .held_v = 8,
                                 .k_lanes = 16,
                                 .vec_bytes = 8,
-                                .warps = 2};
+                                .warps = 3};
 
 // Bytes of this file change: decode's cubins in every cache are compiled again, and its results
 // written before are lost.  If that is meant, rename the file and say so in CHANGELOG.md.
 TEST_CASE("GdnDecodeKeysPrintAsInTheGoldenFile", "[cpu]") {
-  std::ifstream file(CUBINERY_TEST_DIR "/golden/gdn_decode_key_v2.txt");
+  std::ifstream file(CUBINERY_TEST_DIR "/golden/gdn_decode_key_v3.txt");
   const std::string golden{std::istreambuf_iterator<char>(file), {}};
   std::string text;
   for (const GdnDecodeKey& key : {GdnDecodeKey{}, kUnusual}) {
@@ -62,7 +64,7 @@ TEST_CASE("GdnDecodeKeysPrintAsInTheGoldenFile", "[cpu]") {
 }
 
 TEST_CASE("TheGoldenKeysAreStillRead", "[cpu]") {
-  std::ifstream file(CUBINERY_TEST_DIR "/golden/gdn_decode_key_v2.txt");
+  std::ifstream file(CUBINERY_TEST_DIR "/golden/gdn_decode_key_v3.txt");
   std::string name;
   std::string json;
   std::string code;
@@ -96,6 +98,8 @@ TEST_CASE("FieldsCarryTheNamesOfTheirMembers", "[cpu]") {
   CHECK_PART_MEMBER(GdnDecodeKey, "use_qk_l2norm", inputs.use_qk_l2norm, true);
   CHECK_PART_MEMBER(GdnDecodeKey, "has_initial_state", states.has_initial, false);
   CHECK_PART_MEMBER(GdnDecodeKey, "store_state", states.store, false);
+  CHECK_MEMBER(GdnDecodeKey, output_norm, gdn::OutputNorm::kGatedRms);
+  CHECK_MEMBER(GdnDecodeKey, norm_weight_dtype, DType::kF16);
   CHECK_MEMBER(GdnDecodeKey, warp_v, 64);
   CHECK_MEMBER(GdnDecodeKey, held_v, 8);
   CHECK_MEMBER(GdnDecodeKey, k_lanes, 16);
@@ -132,9 +136,12 @@ TEST_CASE("EveryHeadSizeHasCandidates", "[cpu]") {
           GdnDecodeKey key = key_of(layout, dtype);
           key.key_dim = key_dim;
           key.value_dim = value_dim;
-          int count = 0;
-          for_each_candidate(key, [&](const GdnDecodeKey&) { ++count; });
-          if (count == 0) FAIL_CHECK(canonical(key));
+          for (const auto norm : {gdn::OutputNorm::kNone, gdn::OutputNorm::kGatedRms}) {
+            key.output_norm = norm;
+            int count = 0;
+            for_each_candidate(key, [&](const GdnDecodeKey&) { ++count; });
+            if (count == 0) FAIL_CHECK(canonical(key));
+          }
         }
       }
     }
@@ -166,6 +173,8 @@ TEST_CASE("EachRuleOfAProblemIsNamed", "[cpu]") {
     CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.states.dtype = dtype; }) ==
           "state_dtype" + floats);
   }
+  CHECK(broken_rule<GdnDecodeKey>([](Key& key) { key.norm_weight_dtype = DType::kI32; }) ==
+        "norm_weight_dtype must be f32, bf16 or f16");
   CHECK(broken_rule<GdnDecodeKey>([](Key& key) { key.states.index_dtype = DType::kF32; }) ==
         "index_dtype must be i32 or i64");
   CHECK(broken_rule<GdnDecodeKey>([](Key& key) { key.states.padding = Padding::kSkip; }) ==
@@ -194,6 +203,27 @@ TEST_CASE("EachRuleOfTuningIsNamed", "[cpu]") {
     CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.warps = warps; }) ==
           "warps must be from 1 to 16");
   }
+  CHECK(broken_rule<GdnDecodeKey>([](Key& key) { key.warps = 3; }) ==
+        "warps must be 1, 2 or 4 without output_norm");
+  const auto normed = [](int warp_v, int warps, DType state_dtype = DType::kF32) {
+    return broken_rule<GdnDecodeKey>([=](Key& key) {
+      key.states.dtype = state_dtype;
+      key.output_norm = gdn::OutputNorm::kGatedRms;
+      key.warp_v = warp_v;
+      key.warps = warps;
+    });
+  };
+  const std::string head =
+      "warps must be 1, 2 or 4 times value_dim / warp_v with output_norm: all columns of a head "
+      "lie "
+      "in one block";
+  CHECK(normed(64, 2) ==
+        "warp_v must be 4, 8, 16 or 32 with output_norm, of whose columns a lane keeps one");
+  CHECK(normed(16, 4) == head);
+  CHECK(normed(32, 12) == head);
+  CHECK(normed(16, 16, DType::kBF16) ==
+        "a thread's part of the state, k and q passes the registers of so many warps");
+  CHECK(normed(32, 16) == "none");
   for (const int columns : {-16, 0, 12, 256}) {
     CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.warp_v = columns; }) ==
           "warp_v must divide value_dim");

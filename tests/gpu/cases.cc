@@ -91,7 +91,7 @@ void slice(Tensor* tensor, std::size_t dimension, std::int64_t first, std::int64
   tensor->shape[dimension] = count;
 }
 
-PrefillCase::PrefillCase(const PrefillProblem& problem, const CaseShape& shape,
+PrefillCase::PrefillCase(const GdnProblem& problem, const CaseShape& shape,
                          const CaseOptions& options)
     : GdnCase(problem, shape, options),
       device_(GdnDeviceMemory::allocate(gpu().device(), memory()).value()) {
@@ -125,7 +125,8 @@ DecodeCase::DecodeCase(const DecodeProblem& problem, std::int64_t batch, CaseOpt
 
 DecodeArgs DecodeCase::args(std::int64_t first, std::int64_t count) const {
   DecodeArgs args = this->args();
-  for (Tensor* tensor : {&args.q, &args.k, &args.v, &args.gates.g, &args.gates.beta, &args.o}) {
+  for (Tensor* tensor :
+       {&args.q, &args.k, &args.v, &args.gates.g, &args.gates.beta, &args.o, &args.z}) {
     slice(tensor, 0, first, count);
   }
   slice_states(&args, is_pool(PrefillCase::problem()), first, count);

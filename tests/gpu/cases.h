@@ -22,8 +22,7 @@ class PrefillCase : public GdnCase {
   using Operator = gdn::Prefill;
   using Args = gdn::PrefillArgs;
 
-  PrefillCase(const gdn::PrefillProblem& problem, const CaseShape& shape,
-              const CaseOptions& options = {});
+  PrefillCase(const GdnProblem& problem, const CaseShape& shape, const CaseOptions& options = {});
 
   GdnArgs args() const { return GdnCase::args(device_.addresses()); }
   // The same for sequences first ... first + count - 1 alone.

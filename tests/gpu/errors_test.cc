@@ -68,6 +68,9 @@ void shift(Tensor& tensor, std::ptrdiff_t bytes) {
 }
 
 Tensor& tensor_named(DecodeArgs& args, std::string_view name) {
+  for (const auto& [own, tensor] : capi::decode_tensors(args)) {
+    if (own == name) return *tensor;
+  }
   const auto tensors = capi::shared_tensors(args);
   return *std::find_if(tensors.begin(), tensors.end(), [&](const auto& tensor) {
             return tensor.name == name;
@@ -159,17 +162,32 @@ TEST_CASE("GdnDecodeErrors.TensorsThatTheProblemDoesNotUse", "[gpu]") {
   DecodeProblem problem = small_problem();
   problem.inputs.gate_mode = GateMode::kNone;
   problem.inputs.beta_mode = gdn::BetaMode::kOne;
-  expect_refused(problem, {.seed = seed()},
-                 {extra("g"),
-                  extra("beta"),
-                  extra("A_log"),
-                  extra("dt_bias"),
-                  extra("state_indices"),
-                  extra("state_out_indices"),
-                  {"a scratch slot without scratch", "scratch_slot",
-                   [](DecodeArgs& a) { a.states.scratch_slot = 1; }}});
+  expect_refused(
+      problem, {.seed = seed()},
+      {extra("g"),
+       extra("beta"),
+       extra("A_log"),
+       extra("dt_bias"),
+       extra("state_indices"),
+       extra("state_out_indices"),
+       extra("z"),
+       extra("norm_weight"),
+       {"an epsilon without a norm", "norm_eps", [](DecodeArgs& a) { a.norm_eps = 1e-6f; }},
+       {"a scratch slot without scratch", "scratch_slot",
+        [](DecodeArgs& a) { a.states.scratch_slot = 1; }}});
   problem.states.store = false;
   expect_refused(problem, {.seed = seed()}, {extra("state_out")});
+}
+
+TEST_CASE("GdnDecodeErrors.Norm", "[gpu]") {
+  DecodeProblem problem = small_problem();
+  problem.output_norm = gdn::OutputNorm::kGatedRms;
+  std::vector<BadCall> calls = bad_rows("z");
+  append(&calls, bad_scalars("norm_weight", DType::kBF16));
+  calls.push_back({"no z", "z", [](DecodeArgs& a) { a.z = {}; }});
+  calls.push_back({"z of another batch", "z", [](DecodeArgs& a) { --a.z.shape[0]; }});
+  calls.push_back({"a negative norm_eps", "norm_eps", [](DecodeArgs& a) { a.norm_eps = -1.0f; }});
+  expect_refused(problem, {.seed = seed()}, calls);
 }
 
 // The mistakes that can be made with state and state_out.

@@ -135,6 +135,13 @@ TEST_CASE("Tune.EveryConfigurationOfDecodeIsRight", "[gpu]") {
   expect_all_right(gpu().context(), *make_tunable(gpu().context(), problem).value());
 }
 
+TEST_CASE("Tune.EveryConfigurationOfANormedDecodeIsRight", "[gpu]") {
+  gdn::DecodeProblem problem = small_problem();
+  problem.key_dim = problem.value_dim = 128;
+  problem.output_norm = gdn::OutputNorm::kGatedRms;
+  expect_all_right(gpu().context(), *make_tunable(gpu().context(), problem).value());
+}
+
 TEST_CASE("Tune.EveryConfigurationOfPrefillIsRight", "[gpu]") {
   gdn::PrefillProblem problem = small_varlen();
   problem.key_dim = problem.value_dim = 128;

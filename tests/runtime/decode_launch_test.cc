@@ -42,6 +42,9 @@ class Bench {
         address(7), p.states.dtype,
         {pool ? 9 : batch, heads, kv ? p.key_dim : p.value_dim, kv ? p.value_dim : p.key_dim});
     if (pool) args.states.indices = Tensor::contiguous(address(8), p.states.index_dtype, {batch});
+    if (p.output_norm == OutputNorm::kNone) return args;
+    args.z = rows(9, p.dtype, heads, p.value_dim);
+    args.norm_weight = Tensor::contiguous(address(10), p.norm_weight_dtype, {p.value_dim});
     return args;
   }
 
@@ -251,6 +254,62 @@ TEST_CASE("TheScaleIsFinite", "[cpu]") {
   CHECK(bench.refusal([](auto& a) { a.scale = INFINITY; }) ==
         "gdn_decode: scale is inf; accepted: a finite number");
   CHECK(bench.refusal([](auto& a) { a.scale = NAN; }).starts_with("gdn_decode: scale is "));
+}
+
+TEST_CASE("ANormTakesItsGateAndWeightAsTheyLie", "[cpu]") {
+  const Bench bench({.output_norm = OutputNorm::kGatedRms, .norm_weight_dtype = DType::kBF16});
+  DecodeArgs args = bench.args(3);
+  args.z.strides = {9000, 200, 1};
+  args.norm_weight.strides = {2};
+  GdnDecodeParams p = bench.launched(args);
+  CHECK((p.z.data == address(9) && p.norm_weight.data == address(10)));
+  CHECK((p.z.stride == RequestStrides{9000, 200} && p.z.group == 1));
+  CHECK(p.norm_weight.stride == 2);
+  CHECK(p.norm_eps == 1e-6f);
+  args.norm_eps = 0.0f;
+  args.z = Tensor::contiguous(args.z.data, args.z.dtype, {3, 1, 32, 128});
+  p = bench.launched(args);
+  CHECK(p.norm_eps == 0);
+  CHECK(p.z.stride == RequestStrides{32 * 128, 128});
+}
+
+TEST_CASE("ABlockOfANormHasWholeHeads", "[cpu]") {
+  const Bench bench({.value_dim = 96, .output_norm = OutputNorm::kGatedRms});
+  for (const std::int64_t batch : {1, 64}) {
+    bench.launched(bench.args(batch));
+    const CUlaunchConfig& config = bench.fake->launches.back().config;
+    CHECK(config.gridDimX == 32);
+    CHECK((config.blockDimX == 96 || config.blockDimX == 384));
+  }
+}
+
+TEST_CASE("ANormIsRefusedWithNameAndReason", "[cpu]") {
+  const Bench bench({.output_norm = OutputNorm::kGatedRms});
+  CHECK(bench.refusal([](auto& a) { a.z = {}; }) == "gdn_decode: z is missing; accepted: a tensor");
+  CHECK(bench.refusal([](auto& a) { a.z.dtype = DType::kF32; }) ==
+        "gdn_decode: z has dtype f32; accepted: bf16");
+  CHECK(bench.refusal([](auto& a) { a.z.shape[1] = 16; }) ==
+        "gdn_decode: z has shape [2, 16, 128]; accepted: [B = 2, heads = 32, value_dim = 128], or "
+        "with one token behind the first dimension");
+  CHECK(bench.refusal([](auto& a) { a.z.strides[2] = 2; }) ==
+        "gdn_decode: z has innermost stride 2; accepted: 1");
+  CHECK(bench.refusal([](auto& a) { a.norm_weight = {}; }) ==
+        "gdn_decode: norm_weight is missing; accepted: a tensor");
+  CHECK(bench.refusal([](auto& a) { a.norm_weight.dtype = DType::kBF16; }) ==
+        "gdn_decode: norm_weight has dtype bf16; accepted: f32");
+  CHECK(bench.refusal([](auto& a) { a.norm_weight.shape[0] = 64; }) ==
+        "gdn_decode: norm_weight has shape [64]; accepted: [value_dim = 128]");
+  CHECK(bench.refusal([](auto& a) { a.norm_eps = -1.0f; }) ==
+        "gdn_decode: norm_eps is -1; accepted: finite numbers from 0 up");
+  CHECK(bench.refusal([](auto& a) { a.norm_eps = NAN; }).starts_with("gdn_decode: norm_eps is "));
+
+  const Bench plain({});
+  CHECK(plain.refusal([](auto& a) { a.z = a.o; }) ==
+        "gdn_decode: z is given; accepted: no tensor, output_norm is none");
+  CHECK(plain.refusal([](auto& a) { a.norm_weight = a.gates.g; }) ==
+        "gdn_decode: norm_weight is given; accepted: no tensor, output_norm is none");
+  CHECK(plain.refusal([](auto& a) { a.norm_eps = 1e-5f; }) ==
+        "gdn_decode: norm_eps is 1e-05; accepted: none, output_norm is none");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "tests/catch.h"
 #include "tests/runtime/portable_keys.h"
 #include "tests/runtime/problem_changes.h"
+#include "tests/runtime/problem_refusal.h"
 
 namespace cubinery::gdn {
 namespace {
@@ -23,15 +24,18 @@ using test::DecodeKeys;
 
 std::string wide_text(const DecodeProblem& problem) { return canonical(decode_keys(problem).wide); }
 
-// Calls f(problem) for every head size, layout and state dtype.
+// Calls f(problem) for every head size, layout, state dtype and norm.
 void for_each_shape(const std::function<void(const DecodeProblem&)>& f) {
   for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
       for (int key_dim = 16; key_dim <= 256; key_dim += 16) {
         for (int value_dim = 16; value_dim <= 256; value_dim += 16) {
-          f({.key_dim = key_dim,
-             .value_dim = value_dim,
-             .states = {.dtype = dtype, .layout = layout}});
+          for (const OutputNorm norm : {OutputNorm::kNone, OutputNorm::kGatedRms}) {
+            f({.key_dim = key_dim,
+               .value_dim = value_dim,
+               .states = {.dtype = dtype, .layout = layout},
+               .output_norm = norm});
+          }
         }
       }
     }
@@ -54,7 +58,7 @@ TEST_CASE("EveryShapeHasTwoValidKernelsThatSumAlike", "[cpu]") {
     }
     if (keys.wide.warp_v < keys.narrow.warp_v) FAIL_CHECK("warp_v");
   });
-  CHECK(count == 2 * 3 * 16 * 16);
+  CHECK(count == 2 * 3 * 16 * 16 * 2);
 }
 
 TEST_CASE("KernelsWithoutResultsAreThoseOfTheKeys", "[cpu]") {
@@ -111,10 +115,14 @@ TEST_CASE("EqualCodeHasEqualKeys", "[cpu]") {
       .states = {.location = StateLocation::kPool, .padding = Padding::kSkip}};
   CHECK_FALSE(same(padded, pad_index));
   CHECK(same(log, [](auto& p) { p.batch_invariant = true; }));
+  const auto weight = [](auto& p) { p.norm_weight_dtype = DType::kBF16; };
+  CHECK(same(log, weight));
+  CHECK_FALSE(same({.output_norm = OutputNorm::kGatedRms}, weight));
 }
 
 TEST_CASE("EveryOtherFieldIsCompiledIn", "[cpu]") {
-  const std::vector<Change<DecodeProblem>> changes = compiled_in_changes<DecodeProblem>();
+  std::vector<Change<DecodeProblem>> changes = compiled_in_changes<DecodeProblem>();
+  changes.emplace_back([](auto& p) { p.output_norm = OutputNorm::kGatedRms; });
   std::set<std::string> keys;
   for (const auto& change : changes) keys.insert(wide_text(changed(DecodeProblem{}, change)));
   CHECK(keys.size() == changes.size());
@@ -128,18 +136,32 @@ TEST_CASE("ProblemsSurviveJson", "[cpu]") {
         R"("dt_bias_dtype":"f32","state_dtype":"f32","index_dtype":"i32","state_layout":"vk",)"
         R"("state_location":"dense","padding":"none","pad_index":"negative","gate_mode":"log",)"
         R"("beta_mode":"given","use_qk_l2norm":false,"has_initial_state":true,"store_state":true,)"
-        R"("batch_invariant":false})");
+        R"("output_norm":"none","norm_weight_dtype":"f32","batch_invariant":false})");
   const DecodeProblem problem{.heads = {.q = 2, .k = 4, .v = 8},
                               .inputs = {.dt_bias_dtype = DType::kF16,
                                          .gate_mode = GateMode::kComputed,
                                          .use_qk_l2norm = true},
-                              .states = {.padding = Padding::kSkip}};
+                              .states = {.padding = Padding::kSkip},
+                              .output_norm = OutputNorm::kGatedRms};
   const Result<DecodeProblem> parsed = DecodeProblem::from_json(problem.to_json());
   REQUIRE(parsed);
   CHECK(parsed->to_json() == problem.to_json());
   const Result<DecodeProblem> sparse = DecodeProblem::from_json(R"({"v_heads":64})");
   REQUIRE(sparse);
   CHECK(sparse->to_json() == DecodeProblem{.heads = {.v = 64}}.to_json());
+}
+
+TEST_CASE("ANormsWeightIsOfFloats", "[cpu]") {
+  CHECK(test::refusal<DecodeProblem>([](auto& p) { p.norm_weight_dtype = DType::kI32; }) ==
+        "gdn_decode: norm_weight_dtype = i32; accepted: f32, bf16, f16");
+}
+
+// Small batches have as many warps of a head as may be, large ones few that go on to the next
+// columns: both are a whole head.
+TEST_CASE("ANormedHeadLiesInOneBlock", "[cpu]") {
+  const DecodeKeys keys = decode_keys({.output_norm = OutputNorm::kGatedRms});
+  CHECK((keys.wide.warp_v == 32 && keys.wide.held_v == 8 && keys.wide.warps == 4));
+  CHECK((keys.narrow.warp_v == 8 && keys.narrow.held_v == 4 && keys.narrow.warps == 16));
 }
 
 }  // namespace

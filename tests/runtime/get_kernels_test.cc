@@ -20,7 +20,7 @@ using test::TempDir;
 
 std::vector<KernelSpec> decode_specs() {
   std::vector<KernelSpec> specs;
-  for (const int warps : {1, 2, 4, 8}) {
+  for (const int warps : {1, 2, 4}) {
     specs.push_back(spec_of(GdnDecodeKey{.warps = warps}).value());
   }
   return specs;

@@ -107,6 +107,11 @@ std::vector<KernelSpec> candidates_of(const Key& key) {
   return specs;
 }
 
+std::vector<KernelSpec> normed_candidates(StateLayout layout, DType state_dtype) {
+  return candidates_of(GdnDecodeKey{.states = {.dtype = state_dtype, .layout = layout},
+                                    .output_norm = gdn::OutputNorm::kGatedRms});
+}
+
 std::vector<KernelSpec> decode_candidates(StateLayout layout, DType state_dtype) {
   return candidates_of(GdnDecodeKey{.states = {.dtype = state_dtype, .layout = layout}});
 }
@@ -135,7 +140,11 @@ std::vector<DecodeProblem> decode_options() {
           {.inputs = {.use_qk_l2norm = true}},
           {.states = {.has_initial = false}},
           {.states = {.store = false}},
-          {.states = {.has_initial = false, .store = false}}};
+          {.states = {.has_initial = false, .store = false}},
+          {.output_norm = gdn::OutputNorm::kGatedRms},
+          {.states = {.dtype = DType::kBF16, .layout = StateLayout::kKV},
+           .output_norm = gdn::OutputNorm::kGatedRms,
+           .norm_weight_dtype = DType::kF16}};
 }
 
 // Extreme and odd head sizes.
@@ -323,6 +332,32 @@ TEST_CASE("EveryCandidateForKvStatesCompiles", "[nvrtc]") {
 TEST_CASE("EveryCandidateForHalfStatesCompiles", "[nvrtc]") {
   check_all("sm_90a", decode_candidates(StateLayout::kVK, DType::kBF16));
   check_all("sm_100a", decode_candidates(StateLayout::kKV, DType::kBF16));
+}
+
+TEST_CASE("EveryNormedCandidateCompiles", "[nvrtc]") {
+  check_all("sm_90a", normed_candidates(StateLayout::kVK, DType::kF32));
+  check_all("sm_120a", normed_candidates(StateLayout::kKV, DType::kF32));
+  check_all("sm_100a", normed_candidates(StateLayout::kVK, DType::kBF16));
+  check_all("sm_90a", normed_candidates(StateLayout::kKV, DType::kBF16));
+}
+
+// Those of which blocks have the most warps.
+TEST_CASE("NormedHeadSizesCompile", "[nvrtc]") {
+  std::vector<DecodeProblem> problems;
+  for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      for (const int key_dim : {128, 240, 256}) {
+        for (const int value_dim : {16, 96, 208, 240, 256}) {
+          problems.push_back({.key_dim = key_dim,
+                              .value_dim = value_dim,
+                              .inputs = {.use_qk_l2norm = true},
+                              .states = {.dtype = dtype, .layout = layout},
+                              .output_norm = gdn::OutputNorm::kGatedRms});
+        }
+      }
+    }
+  }
+  for (const std::string arch : {"sm_80", "sm_90a"}) check_all(arch, kernels_of(problems, arch));
 }
 
 TEST_CASE("EveryHeadSizeCompiles", "[nvrtc]") {

@@ -41,4 +41,14 @@ TEST_CASE("GdnDecodeRef.OneStepByHand", "[cpu]") {
   CHECK(o == 2 * (3 * 4 + 5 * 4));
 }
 
+// silu(0) = 0, and silu of a large number the number itself.
+TEST_CASE("GdnDecodeRef.AGatedNormByHand", "[cpu]") {
+  double o[4] = {3, -1, 1, -1};  // mean of the squares: 3
+  cubinery::gdn::gated_rms_ref<double>({2, 2, 5, 0}, {0, 100, 200, 1}, 1.0, o);
+  CHECK(o[0] == 0);
+  CHECK(o[1] == -100);
+  CHECK(o[2] == 500);
+  CHECK(o[3] == 0);
+}
+
 }  // namespace

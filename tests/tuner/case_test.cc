@@ -28,7 +28,7 @@ using gdn::StateLocation;
 // A prefill by the words of cubinery/gdn_prefill.h, with every tensor in memory of the host.
 class HostPrefill {
  public:
-  HostPrefill(const PrefillProblem& problem, const PrefillArgs& args) : p_(problem), args_(args) {}
+  HostPrefill(const GdnProblem& problem, const GdnArgs& args) : p_(problem), args_(args) {}
 
   void run() const {
     const std::int64_t sequences = p_.varlen ? args_.cu_seqlens.shape[0] - 1 : args_.q.shape[0];
@@ -176,6 +176,7 @@ class HostPrefill {
       if (p_.checkpoints == Checkpoints::kAfter && (t + 1) % p_.checkpoint_every == 0) {
         put(args_.checkpoints, kept++, h, state);
       }
+      norm(n, h, tokens(n).first + t, o.data() + t * p_.value_dim);
       std::byte* to = row(args_.o, n, tokens(n).first + t, h);
       for (int d = 0; d < p_.value_dim; ++d) {
         store(p_.output_dtype, to + d * size_of(p_.output_dtype), o[idx(t * p_.value_dim + d)]);
@@ -185,8 +186,20 @@ class HostPrefill {
     put(args_.states.out.present() ? args_.states.out : args_.states.in, write, h, state);
   }
 
-  const PrefillProblem& p_;
-  const PrefillArgs& args_;
+  void norm(std::int64_t n, std::int64_t h, std::int64_t t, float* o) const {
+    if (p_.output_norm == gdn::OutputNorm::kNone) return;
+    std::vector<float> z, weight;
+    for (int d = 0; d < p_.value_dim; ++d) {
+      z.push_back(load(args_.z.dtype, row(args_.z, n, t, h) + d * size_of(args_.z.dtype)));
+      const Tensor& w = args_.norm_weight;
+      weight.push_back(
+          load(w.dtype, static_cast<std::byte*>(w.data) + d * w.strides[0] * size_of(w.dtype)));
+    }
+    gdn::gated_rms_ref(weight, z, args_.norm_eps.value_or(1e-6f), o);
+  }
+
+  const GdnProblem& p_;
+  const GdnArgs& args_;
 };
 
 constexpr int kChunk = 16;
@@ -194,7 +207,7 @@ constexpr int kChunk = 16;
 // What HostPrefill makes of a case.
 GdnMemory play(const GdnCase& data) {
   GdnMemory memory = data.memory();
-  const PrefillArgs args = data.args(addresses(&memory));
+  const GdnArgs args = data.args(addresses(&memory));
   HostPrefill(data.problem(), args).run();
   return memory;
 }
@@ -331,6 +344,33 @@ TEST_CASE("GdnCase.DecodeOfRank4HasOneToken", "[cpu]") {
   CHECK(step.gates.g.shape[0] == 5);
   CHECK(step.gates.g.shape[1] == 1);
   CHECK(step.gates.A_log.rank == 0);
+}
+
+TEST_CASE("GdnCase.ADecodeMayHaveANorm", "[cpu]") {
+  gdn::DecodeProblem problem;
+  problem.key_dim = problem.value_dim = 32;
+  problem.output_norm = gdn::OutputNorm::kGatedRms;
+  problem.norm_weight_dtype = DType::kBF16;
+  for (const Placement placement : {Placement::kContiguous, Placement::kUnaligned}) {
+    for (const std::optional<float> eps : {std::optional<float>(), std::optional(0.5f)}) {
+      CaseOptions options{.placement = placement, .norm_eps = eps, .chunk_size = 0};
+      const GdnCase data(small_problem(as_prefill(problem)), uniform(5, 1), options);
+      GdnMemory memory = data.memory();
+      const gdn::DecodeArgs step = as_decode(data.args(addresses(&memory)));
+      CHECK((step.z.rank == 3 && step.z.shape[0] == 5 && step.norm_weight.shape[0] == 32));
+      CHECK(step.norm_eps == eps);
+      const GdnVerdict verdict = data.check(play(data));
+      CHECK(verdict.errors.o.ok());
+      CHECK(verdict.fault == "");
+    }
+  }
+  // Without it the outputs are others.
+  const GdnProblem normed = small_problem(as_prefill(problem));
+  const GdnCase data(normed, uniform(5, 1), {.chunk_size = 0});
+  const GdnCase plain(static_cast<const PrefillProblem&>(normed), uniform(5, 1), {.chunk_size = 0});
+  GdnMemory after = play(plain);
+  after.back() = data.memory().back();
+  CHECK_FALSE(data.check(after).errors.o.ok());
 }
 
 TEST_CASE("GdnCase.AVerificationIsAPrefillWithAStateAfterEachToken", "[cpu]") {
@@ -591,7 +631,8 @@ void find_writes_around(const GdnCase& data, const GdnMemory& right, const GdnTe
 }
 
 TEST_CASE("GdnCase.FindsWritesAroundEveryTensor", "[cpu]") {
-  PrefillProblem problem = test::tiny_prefill();
+  GdnProblem problem = test::tiny_prefill();
+  problem.output_norm = gdn::OutputNorm::kGatedRms;
   problem.varlen = true;
   problem.inputs.gate_mode = GateMode::kComputed;
   problem.states.location = StateLocation::kPool;

@@ -99,13 +99,15 @@ TEST_CASE("TimedOperandsHaveHeadsThatNeverDecay", "[cpu]") {
 }
 
 // Problems and data of every kind of number that is drawn.
-std::vector<std::pair<PrefillProblem, DataOptions>> drawn_problems() {
-  std::vector<std::pair<PrefillProblem, DataOptions>> all;
+std::vector<std::pair<GdnProblem, DataOptions>> drawn_problems() {
+  std::vector<std::pair<GdnProblem, DataOptions>> all;
   for (const GateDistribution gates : kGateDistributions) {
     for (const GateMode mode :
          {GateMode::kNone, GateMode::kLog, GateMode::kAlpha, GateMode::kComputed}) {
       for (const BetaMode beta : {BetaMode::kOne, BetaMode::kGiven, BetaMode::kLogit}) {
-        PrefillProblem problem = test::tiny_prefill();
+        GdnProblem problem = test::tiny_prefill();
+        problem.output_norm = gdn::OutputNorm::kGatedRms;
+        problem.norm_weight_dtype = DType::kBF16;
         problem.inputs.gate_mode = mode;
         problem.inputs.beta_mode = beta;
         problem.inputs.a_log_dtype = problem.inputs.beta_dtype = DType::kBF16;
@@ -167,6 +169,7 @@ TEST_CASE("DrawnNumbersStayTheSame", "[cpu]") {
                   {"dt_bias", "d271cb4c1678"},
                   {"g", "f7574a8eb2c6"},
                   {"k", "cf6bd09909c8"},
+                  {"norm_weight", "baa7e8d8e632"},
                   {"o", "b4bb5691aaf2"},
                   {"parents", "d2e0490b83e3"},
                   {"q", "2bb691856737"},
@@ -174,7 +177,8 @@ TEST_CASE("DrawnNumbersStayTheSame", "[cpu]") {
                   {"state_indices", "07aa3e124ed9"},
                   {"state_out", "e8ef309eb25c"},
                   {"state_out_indices", "af39198c003b"},
-                  {"v", "232392ab73ef"}});
+                  {"v", "232392ab73ef"},
+                  {"z", "6c0309a8b644"}});
 }
 
 TEST_CASE("RepeatedNumbersStayTheSame", "[cpu]") {
@@ -193,9 +197,11 @@ TEST_CASE("RepeatedNumbersStayTheSame", "[cpu]") {
                   {"dt_bias", "71d128f86de6"},
                   {"g", "4ca99d9bb167"},
                   {"k", "4fe5698c1d77"},
+                  {"norm_weight", "1cccfc29e92d"},
                   {"q", "8411ba80f6f9"},
                   {"state", "6af90f38a05d"},
-                  {"v", "c711c611ca6f"}});
+                  {"v", "c711c611ca6f"},
+                  {"z", "6c0f956165a6"}});
 }
 #endif
 

@@ -15,7 +15,6 @@ namespace cubinery {
 namespace {
 
 using gdn::Padding;
-using gdn::PrefillProblem;
 
 constexpr std::int64_t kSpareSlots = 3;  // of pools
 
@@ -24,7 +23,7 @@ bool writes_elsewhere(const CaseOptions& options) {
 }
 
 // Where the checkpoints of each sequence begin, and where all end.
-std::vector<std::int64_t> checkpoint_starts(const PrefillProblem& problem, const CaseShape& shape,
+std::vector<std::int64_t> checkpoint_starts(const GdnProblem& problem, const CaseShape& shape,
                                             const CaseOptions& options) {
   const bool keeps_none =
       problem.states.padding == Padding::kSkip || problem.states.padding == Padding::kZero;
@@ -39,8 +38,7 @@ std::vector<std::int64_t> checkpoint_starts(const PrefillProblem& problem, const
   return starts;
 }
 
-GdnExtent extent_of(const PrefillProblem& problem, const CaseShape& shape,
-                    const CaseOptions& options) {
+GdnExtent extent_of(const GdnProblem& problem, const CaseShape& shape, const CaseOptions& options) {
   GdnExtent extent{.lengths = shape.lengths};
   const bool pool = problem.states.location == gdn::StateLocation::kPool;
   const std::int64_t used = (writes_elsewhere(options) ? 2 : 1) * extent.sequences();
@@ -68,7 +66,7 @@ CaseShape uniform(std::int64_t count, std::int64_t tokens) {
   return {.lengths = std::vector<std::int64_t>(idx(count), tokens)};
 }
 
-GdnCase::GdnCase(const PrefillProblem& problem, const CaseShape& shape, const CaseOptions& options)
+GdnCase::GdnCase(const GdnProblem& problem, const CaseShape& shape, const CaseOptions& options)
     : problem_(problem),
       options_(options),
       sequences_(static_cast<std::int64_t>(shape.lengths.size())),
@@ -163,6 +161,11 @@ void GdnCase::fill(const GdnTensorInfo& info) {
     for_each(1, heads_, [&](std::int64_t n, std::int64_t h) {
       put(vector_at(info.tensor, h), draw(n, h, 1));
     });
+  } else if (info.kind == GdnKind::kColumns) {
+    const std::vector<float> numbers = draw(0, 0, 1);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      put(vector_at(info.tensor, static_cast<std::int64_t>(i)), std::span(numbers).subspan(i, 1));
+    }
   } else if (problem_.states.has_initial) {
     for_each(tensor.shape[0], heads_, [&](std::int64_t row, std::int64_t h) {
       put(matrix_at(info.tensor, row, h), draw(row, h, problem_.key_dim));
@@ -174,6 +177,7 @@ GdnArgs GdnCase::args(std::span<void* const> pieces) const {
   GdnArgs args = layout_.args(pieces);
   args.states.scratch_slot = options_.scratch_slot;
   args.scale = options_.scale;
+  args.norm_eps = options_.norm_eps;
   args.programmatic = options_.programmatic;
   return args;
 }

@@ -37,6 +37,7 @@ struct CaseOptions {
   Placement placement = Placement::kContiguous;
   double key_correlation = 0;  // of keys of one head, over tokens, sequences and seeds
   std::optional<float> scale{};
+  std::optional<float> norm_eps{};
   bool programmatic = false;
 
   // As in LayoutOptions.
@@ -109,10 +110,9 @@ class GdnCase {
   using Place = GdnLayout::Place;
 
   // The same options give the same numbers to every sequence and head, however they lie.
-  GdnCase(const gdn::PrefillProblem& problem, const CaseShape& shape,
-          const CaseOptions& options = {});
+  GdnCase(const GdnProblem& problem, const CaseShape& shape, const CaseOptions& options = {});
 
-  const gdn::PrefillProblem& problem() const { return problem_; }
+  const GdnProblem& problem() const { return problem_; }
   const CaseOptions& options() const { return options_; }
   std::int64_t sequences() const { return sequences_; }
   std::int64_t length(std::int64_t n) const;
@@ -123,8 +123,8 @@ class GdnCase {
   // The arguments, with pieces of memory that begin at these addresses.
   GdnArgs args(std::span<void* const> pieces) const;
 
-  // Where a row of q, k, v, g, beta or o begins, a matrix of states or checkpoints, and an element
-  // of a vector.
+  // Where a row of q, k, v, g, beta, o or z begins, a matrix of states or checkpoints, and an
+  // element of a vector.
   Place row_at(GdnTensor tensor, std::int64_t n, std::int64_t t, std::int64_t h) const;
   Place matrix_at(GdnTensor tensor, std::int64_t row, std::int64_t h) const;
   Place vector_at(GdnTensor tensor, std::int64_t i) const;
@@ -188,6 +188,9 @@ class GdnCase {
   std::vector<Row> rows() const;
 
   GdnReference reference(std::int64_t n, std::int64_t h, const Row& row) const;
+  // Values of a row of tokens, or of a vector from element `of` on.
+  std::vector<float> operand(GdnTensor tensor, std::int64_t n, std::int64_t t, std::int64_t of,
+                             int width) const;
   void advance(std::int64_t n, std::int64_t h, std::int64_t first, std::int64_t last,
                std::vector<float>* naive_state, GdnReference* reference) const;
   GdnDeviations compare(std::int64_t n, std::int64_t h, const Row& row,
@@ -199,7 +202,7 @@ class GdnCase {
   void forgive_written(std::int64_t n, const Row& row, const GdnMemory& after,
                        GdnMemory* expected) const;
 
-  gdn::PrefillProblem problem_;
+  GdnProblem problem_;
   CaseOptions options_;
   std::int64_t sequences_;
   std::int64_t heads_;

@@ -116,16 +116,20 @@ std::vector<Row> GdnCase::rows() const {
   return rows;
 }
 
+std::vector<float> GdnCase::operand(GdnTensor tensor, std::int64_t n, std::int64_t t,
+                                    std::int64_t of, int width) const {
+  const bool vector = tensor_of(layout_.tensors(), tensor).rank == 1;
+  return values_at(memory_, tensor, vector ? vector_at(tensor, of) : row_at(tensor, n, t, of),
+                   width);
+}
+
 template <class Real>
 gdn::PrefillRefHead<Real> GdnCase::head(std::int64_t n, std::int64_t h, std::int64_t first,
                                         std::int64_t last) const {
-  return reference_head<Real>(
-      problem_, options_.scale, h, first, last,
-      [&](GdnTensor tensor, std::int64_t t, std::int64_t of, int width) {
-        const bool vector = tensor_of(layout_.tensors(), tensor).rank == 1;
-        return values_at(memory_, tensor, vector ? vector_at(tensor, of) : row_at(tensor, n, t, of),
-                         width);
-      });
+  return reference_head<Real>(problem_, options_.scale, h, first, last,
+                              [&](GdnTensor tensor, std::int64_t t, std::int64_t of, int width) {
+                                return operand(tensor, n, t, of, width);
+                              });
 }
 template gdn::PrefillRefHead<double> GdnCase::head(std::int64_t, std::int64_t, std::int64_t,
                                                    std::int64_t) const;
@@ -156,6 +160,11 @@ void GdnCase::advance(std::int64_t n, std::int64_t h, std::int64_t first, std::i
         plain, options_.chunk_size, [&](float x) { return rounded_operand(problem_.dtype, x); },
         naive_state->data(), naive_o.data());
   }
+  const auto read = [&](GdnTensor tensor, std::int64_t t, std::int64_t of, int width) {
+    return operand(tensor, n, t, of, width);
+  };
+  norm_outputs(problem_, options_.norm_eps, h, first, last, read, o.data());
+  norm_outputs(problem_, options_.norm_eps, h, first, last, read, naive_o.data());
   add_naive(problem_.output_dtype, naive_o, o.data(), &reference->naive.o);
   reference->o.insert(reference->o.end(), o.begin(), o.end());
 }

@@ -49,14 +49,14 @@ void add(const Deviation& deviation, std::string_view tensor, std::string_view n
 
 }  // namespace
 
-gdn::PrefillProblem small_problem(const gdn::PrefillProblem& problem) {
+GdnProblem small_problem(const GdnProblem& problem) {
   const auto group = [&](int heads) {
     return std::min(problem.heads.count() / heads, kMostHeadsInGroup);
   };
   const int q = group(problem.heads.q), k = group(problem.heads.k), v = group(problem.heads.v);
   int heads = std::lcm(std::lcm(q, k), v);
   if (heads <= 2) heads *= 2;
-  gdn::PrefillProblem small = problem;
+  GdnProblem small = problem;
   small.heads.q = heads / q;
   small.heads.k = heads / k;
   small.heads.v = heads / v;
@@ -64,7 +64,7 @@ gdn::PrefillProblem small_problem(const gdn::PrefillProblem& problem) {
   return small;
 }
 
-std::vector<std::int64_t> check_lengths(const gdn::PrefillProblem& problem, int chunk_size,
+std::vector<std::int64_t> check_lengths(const GdnProblem& problem, int chunk_size,
                                         const TokenSteps& steps) {
   if (chunk_size == 0) {
     std::vector<std::int64_t> lengths(idx(kRequests), steps.most);
@@ -79,7 +79,7 @@ std::vector<std::int64_t> check_lengths(const gdn::PrefillProblem& problem, int 
   return {chunk + 1, 3, 0, 1, chunk - 1, chunk, several};
 }
 
-GdnCase check_case(const gdn::PrefillProblem& problem, const DataOptions& data, int chunk_size,
+GdnCase check_case(const GdnProblem& problem, const DataOptions& data, int chunk_size,
                    const TokenSteps& steps) {
   CaseOptions options{
       .seed = data.seed, .gates = data.gates, .key_correlation = data.key_correlation};

@@ -16,25 +16,25 @@ namespace cubinery {
 
 // The problem with few heads, in about the same groups, and checkpoints that lie close: what
 // kernels are compiled for stays the same.
-gdn::PrefillProblem small_problem(const gdn::PrefillProblem& problem);
+GdnProblem small_problem(const GdnProblem& problem);
 
 // Of each launch: lengths around the boundaries of chunks; a chunk_size of 0: as many tokens as
 // there are steps, and fewer.
-std::vector<std::int64_t> check_lengths(const gdn::PrefillProblem& problem, int chunk_size,
+std::vector<std::int64_t> check_lengths(const GdnProblem& problem, int chunk_size,
                                         const TokenSteps& steps = {});
 // The case with these lengths; its second sequence is padding where the problem has any.
-GdnCase check_case(const gdn::PrefillProblem& problem, const DataOptions& data, int chunk_size,
+GdnCase check_case(const GdnProblem& problem, const DataOptions& data, int chunk_size,
                    const TokenSteps& steps = {});
 
 // For one thread at a time.
 class GdnCheck {
  public:
   // Launches of `problem`, which is taken as it is: see small_problem().
-  GdnCheck(std::shared_ptr<const Device> device, const gdn::PrefillProblem& problem,
+  GdnCheck(std::shared_ptr<const Device> device, const GdnProblem& problem,
            const TokenSteps& steps = {})
       : device_(std::move(device)), problem_(problem), steps_(steps) {}
 
-  const gdn::PrefillProblem& problem() const { return problem_; }
+  const GdnProblem& problem() const { return problem_; }
 
   // Enqueues the launch number `launch`, from 0.
   using Launch = std::function<Status(Stream, const GdnArgs&, std::size_t launch)>;
@@ -53,7 +53,7 @@ class GdnCheck {
   const std::vector<Case>& cases(int chunk_size);
 
   std::shared_ptr<const Device> device_;
-  gdn::PrefillProblem problem_;
+  GdnProblem problem_;
   TokenSteps steps_;
   std::map<int, std::vector<Case>> cases_;  // by chunk size
 };

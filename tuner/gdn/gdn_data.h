@@ -37,7 +37,9 @@ enum class DataStream : std::uint64_t {
   kState,
   kIndices,
   kCommonKey,
-  kParents
+  kParents,
+  kZ,
+  kNormWeight,
 };
 
 // The numbers of one operand of one sequence and head, whatever is around it.

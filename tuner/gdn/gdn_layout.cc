@@ -17,7 +17,7 @@ void insert_front(Tensor* tensor) {
 
 }  // namespace
 
-GdnLayout::GdnLayout(const gdn::PrefillProblem& problem, const GdnExtent& extent,
+GdnLayout::GdnLayout(const GdnProblem& problem, const GdnExtent& extent,
                      const LayoutOptions& options)
     : problem_(problem), options_(options), tensors_(tensors_of(problem, extent)) {
   for (std::size_t i = 0; i < spots_.size(); ++i) {

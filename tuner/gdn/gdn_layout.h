@@ -31,8 +31,7 @@ struct LayoutOptions {
 
 class GdnLayout {
  public:
-  GdnLayout(const gdn::PrefillProblem& problem, const GdnExtent& extent,
-            const LayoutOptions& options);
+  GdnLayout(const GdnProblem& problem, const GdnExtent& extent, const LayoutOptions& options);
 
   GdnMemory memory() const;  // all kPoison
   // The tensors, without data.
@@ -68,7 +67,7 @@ class GdnLayout {
   void place_table(Tensor* tensor, Spot* spot) const;
   void pack_rows();
 
-  gdn::PrefillProblem problem_;
+  GdnProblem problem_;
   LayoutOptions options_;
   GdnArgs tensors_;
   std::array<Spot, std::size(kTensors)> spots_;

@@ -11,15 +11,14 @@
 namespace cubinery {
 namespace {
 
-using gdn::PrefillProblem;
-
 constexpr std::int64_t kLeastL2Bytes = 60'000'000;
 
-std::vector<float> pattern_of(const GdnTensorInfo& info, const PrefillProblem& problem,
+std::vector<float> pattern_of(const GdnTensorInfo& info, const GdnProblem& problem,
                               const DataOptions& options) {
   const auto draw = [&](std::int64_t h, std::int64_t rows) {
     return info.draw({problem, options, /*n=*/0, h, rows});
   };
+  if (info.kind == GdnKind::kColumns) return draw(0, 1);
   const bool by_head = info.kind == GdnKind::kScalars || info.kind == GdnKind::kHeads;
   if (!by_head) return draw(0, GdnPatterns::kRows);
   const std::size_t rows = info.kind == GdnKind::kHeads ? 1 : GdnPatterns::kRows;
@@ -49,7 +48,7 @@ int rotation(std::size_t bytes_per_set, std::int64_t l2_bytes) {
       std::max<std::size_t>(3, cold / std::max<std::size_t>(1, bytes_per_set) + 1));
 }
 
-GdnPatterns::GdnPatterns(const PrefillProblem& problem, const DataOptions& options) {
+GdnPatterns::GdnPatterns(const GdnProblem& problem, const DataOptions& options) {
   for (const GdnTensorInfo& info : kTensors) {
     const Tensor tensor = info.form(problem, {});
     if (info.draw == nullptr || !tensor.present()) continue;
@@ -63,7 +62,7 @@ GdnPatterns::GdnPatterns(const PrefillProblem& problem, const DataOptions& optio
   }
 }
 
-GdnOperands::GdnOperands(const PrefillProblem& problem, Options options)
+GdnOperands::GdnOperands(const GdnProblem& problem, Options options)
     : problem_(problem),
       options_(std::move(options)),
       extent_{.lengths = options_.lengths},
@@ -95,7 +94,7 @@ GdnOperands::GdnOperands(const PrefillProblem& problem, Options options)
 }
 
 Result<GdnOperands> GdnOperands::create(const std::shared_ptr<const Device>& device,
-                                        const PrefillProblem& problem, Options options) {
+                                        const GdnProblem& problem, Options options) {
   GdnOperands operands(problem, std::move(options));
   CUBINERY_RETURN_IF_ERROR(operands.allocate(device));
   CUBINERY_RETURN_IF_ERROR(operands.fill());
@@ -118,7 +117,8 @@ Status GdnOperands::allocate(const std::shared_ptr<const Device>& device) {
   const bool pool = problem_.states.location == gdn::StateLocation::kPool;
   for (const GdnTensorInfo& info : kTensors) {
     const bool shared = (pool && info.kind == GdnKind::kStates) || info.kind == GdnKind::kBounds ||
-                        info.kind == GdnKind::kHeads || info.kind == GdnKind::kParents;
+                        info.kind == GdnKind::kHeads || info.kind == GdnKind::kColumns ||
+                        info.kind == GdnKind::kParents;
     Column& column = columns_.emplace_back();
     CUBINERY_RETURN_IF_ERROR(allocate(bytes_of(info.in(tensors_)), shared, &column));
   }

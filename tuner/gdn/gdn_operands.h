@@ -27,7 +27,7 @@ class GdnPatterns {
  public:
   static constexpr std::int64_t kRows = 4099;
 
-  GdnPatterns(const gdn::PrefillProblem& problem, const DataOptions& options);
+  GdnPatterns(const GdnProblem& problem, const DataOptions& options);
 
   // As in the tensor's memory: kRows rows, of all heads where each has a number of its own; vectors
   // of heads whole.  Empty where the problem has no such tensor, and of what is not drawn.
@@ -59,9 +59,9 @@ class GdnOperands {
   };
   // is_out_of_memory() of the error where memory is short.
   static Result<GdnOperands> create(const std::shared_ptr<const Device>& device,
-                                    const gdn::PrefillProblem& problem, Options options);
+                                    const GdnProblem& problem, Options options);
 
-  const gdn::PrefillProblem& problem() const { return problem_; }
+  const GdnProblem& problem() const { return problem_; }
   const Options& options() const { return options_; }
   const GdnPatterns& patterns() const { return patterns_; }
   gdn::PrefillSize size() const;
@@ -82,7 +82,7 @@ class GdnOperands {
     std::size_t stride = 0;  // in bytes, from set to set; 0: the sets share it
   };
 
-  GdnOperands(const gdn::PrefillProblem& problem, Options options);
+  GdnOperands(const GdnProblem& problem, Options options);
   Status allocate(const std::shared_ptr<const Device>& device);
   Status fill() const;
   Status fill_bounds() const;
@@ -90,7 +90,7 @@ class GdnOperands {
   Status fill_parents() const;
   const Column& column(GdnTensor tensor) const;
 
-  gdn::PrefillProblem problem_;
+  GdnProblem problem_;
   Options options_;
   GdnExtent extent_;
   GdnPatterns patterns_;

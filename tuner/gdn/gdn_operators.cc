@@ -85,9 +85,12 @@ void add_shapes(std::int64_t tokens, std::int64_t sequences, bool varlen, const 
 }  // namespace
 
 // The fields that both have are copied by their names.
-PrefillProblem as_prefill(const DecodeProblem& problem) {
-  PrefillProblem same{.varlen = true};
-  copy_fields(problem, &same);
+GdnProblem as_prefill(const DecodeProblem& problem) {
+  PrefillProblem plain{.varlen = true};
+  copy_fields(problem, &plain);
+  GdnProblem same = plain;
+  same.output_norm = problem.output_norm;
+  same.norm_weight_dtype = problem.norm_weight_dtype;
   return same;
 }
 
@@ -105,7 +108,10 @@ gdn::DecodeArgs as_decode(const GdnArgs& packed) {
           .gates = args.gates,
           .o = args.o,
           .states = args.states,
+          .z = args.z,
+          .norm_weight = args.norm_weight,
           .scale = args.scale,
+          .norm_eps = args.norm_eps,
           .programmatic = args.programmatic};
 }
 

@@ -41,7 +41,7 @@ inline constexpr SizeInfo kBatchSize{"batch", "Decode, verify, commit: requests 
 using ShapeGrid = std::map<std::string, std::vector<std::int64_t>, std::less<>>;
 
 // What a prefill that does the same as a decode step is made for.
-gdn::PrefillProblem as_prefill(const gdn::DecodeProblem& problem);
+GdnProblem as_prefill(const gdn::DecodeProblem& problem);
 // Packed tensors of rank 4, [1, batch, ...], become [batch, 1, ...].
 gdn::DecodeArgs as_decode(const GdnArgs& args);
 
@@ -85,7 +85,7 @@ struct HarnessOf<gdn::DecodeProblem> {
   static Point point(const Problem& problem, const std::vector<std::int64_t>& lengths);
 
   // Whose operands and results are the same.
-  static gdn::PrefillProblem reference(const Problem& problem) { return as_prefill(problem); }
+  static GdnProblem reference(const Problem& problem) { return as_prefill(problem); }
   static TokenSteps steps(const Problem&) { return {}; }
   // Tuned with new states in a tensor of their own.
   static bool separate_out(const Problem&) { return false; }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cubinery/gdn.h"
+#include "gdn_decode/gdn_decode_ref.h"
 #include "gdn_prefill_scan/gdn_prefill_ref.h"
 #include "tuner/gdn/gdn_tensors.h"
 
@@ -15,10 +16,9 @@ namespace cubinery {
 // Tokens first ... last - 1 of head `h`.  read(tensor, t, head, width) gives the values of a row of
 // q, k, v, g or beta, or those of A_log and dt_bias (t is 0), as a vector of any numbers.
 template <class Real, class Read>
-gdn::PrefillRefHead<Real> reference_head(const gdn::PrefillProblem& p, std::optional<float> scale,
+gdn::PrefillRefHead<Real> reference_head(const GdnProblem& p, std::optional<float> scale,
                                          std::int64_t h, std::int64_t first, std::int64_t last,
                                          const Read& read) {
-  using gdn::PrefillArgs;
   gdn::PrefillRefHead<Real> head{
       .key_dim = p.key_dim, .value_dim = p.value_dim, .inputs = p.inputs};
   head.scale = scale ? static_cast<Real>(*scale) : 1 / std::sqrt(static_cast<Real>(p.key_dim));
@@ -40,6 +40,23 @@ gdn::PrefillRefHead<Real> reference_head(const gdn::PrefillProblem& p, std::opti
   head.a_log = static_cast<Real>(read(GdnTensor::kALog, 0, h, 1)[0]);
   head.dt_bias = static_cast<Real>(read(GdnTensor::kDtBias, 0, h, 1)[0]);
   return head;
+}
+
+// Norms outputs of the same tokens, [tokens][value_dim], where the problem says so.  read() gives
+// z and, element by element as if they were heads, norm_weight.
+template <class Real, class Read>
+void norm_outputs(const GdnProblem& p, std::optional<float> eps, std::int64_t h, std::int64_t first,
+                  std::int64_t last, const Read& read, Real* o) {
+  if (p.output_norm == gdn::OutputNorm::kNone) return;
+  std::vector<Real> weight;
+  for (std::int64_t j = 0; j < p.value_dim; ++j) {
+    weight.push_back(static_cast<Real>(read(GdnTensor::kNormWeight, 0, j, 1)[0]));
+  }
+  for (std::int64_t t = first; t < last; ++t, o += p.value_dim) {
+    const auto row = read(GdnTensor::kZ, t, h, p.value_dim);
+    const std::vector<Real> z(row.begin(), row.end());
+    gdn::gated_rms_ref(weight, z, static_cast<Real>(eps.value_or(1e-6f)), o);
+  }
 }
 
 }  // namespace cubinery

@@ -7,20 +7,18 @@
 namespace cubinery {
 
 using gdn::Checkpoints;
-using gdn::PrefillProblem;
 
 namespace {
 
 // Of each batch of the tensors.
-std::int64_t tokens_of(const PrefillProblem& p, const GdnExtent& extent) {
+std::int64_t tokens_of(const GdnProblem& p, const GdnExtent& extent) {
   if (p.varlen) return extent.tokens() + extent.spare_tokens;
   return extent.lengths.empty() ? 0 : extent.lengths.front();
 }
 
 }  // namespace
 
-Tensor token_tensor(const PrefillProblem& p, const GdnExtent& extent, DType dtype, int heads,
-                    int dim) {
+Tensor token_tensor(const GdnProblem& p, const GdnExtent& extent, DType dtype, int heads, int dim) {
   const bool heads_first = p.token_layout == gdn::TokenLayout::kBHTD;
   const std::int64_t tokens = tokens_of(p, extent);
   std::vector<std::int64_t> shape;
@@ -42,20 +40,20 @@ Tensor vector_tensor(DType dtype, std::int64_t count) {
   return Tensor::contiguous(nullptr, dtype, {count});
 }
 
-Tensor parents_tensor(const PrefillProblem& p, const GdnExtent& extent) {
+Tensor parents_tensor(const GdnProblem& p, const GdnExtent& extent) {
   const std::int64_t tokens = tokens_of(p, extent);
   if (p.varlen) return vector_tensor(*extent.parents, tokens);
   return Tensor::contiguous(nullptr, *extent.parents, {extent.sequences(), tokens});
 }
 
-Tensor matrix_tensor(const PrefillProblem& p, std::int64_t rows) {
+Tensor matrix_tensor(const GdnProblem& p, std::int64_t rows) {
   const bool kv = p.states.layout == gdn::StateLayout::kKV;
   return Tensor::contiguous(
       nullptr, p.states.dtype,
       {rows, p.heads.count(), kv ? p.key_dim : p.value_dim, kv ? p.value_dim : p.key_dim});
 }
 
-Tensor state_tensor(const PrefillProblem& p, const GdnExtent& extent) {
+Tensor state_tensor(const GdnProblem& p, const GdnExtent& extent) {
   const bool pool = p.states.location == gdn::StateLocation::kPool;
   return matrix_tensor(p, pool ? extent.slots : extent.sequences());
 }
@@ -88,7 +86,7 @@ std::int64_t GdnExtent::tokens() const {
   return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
 }
 
-GdnArgs tensors_of(const PrefillProblem& problem, const GdnExtent& extent) {
+GdnArgs tensors_of(const GdnProblem& problem, const GdnExtent& extent) {
   GdnArgs args;
   for (const GdnTensorInfo& info : kTensors) info.in(args) = info.form(problem, extent);
   return args;
@@ -104,7 +102,7 @@ std::size_t bytes_of(const Tensor& tensor) {
   return idx(elements_of(tensor)) * idx(size_of(tensor.dtype));
 }
 
-std::int64_t checkpoints_of(const PrefillProblem& problem, std::int64_t tokens) {
+std::int64_t checkpoints_of(const GdnProblem& problem, std::int64_t tokens) {
   const std::int64_t every = problem.checkpoint_every;
   switch (problem.checkpoints) {
     case Checkpoints::kNone:
@@ -117,7 +115,7 @@ std::int64_t checkpoints_of(const PrefillProblem& problem, std::int64_t tokens) 
   return 0;
 }
 
-std::int64_t least_bytes(const PrefillProblem& problem, const GdnExtent& extent) {
+std::int64_t least_bytes(const GdnProblem& problem, const GdnExtent& extent) {
   const int passes = (problem.states.has_initial ? 1 : 0) + (problem.states.store ? 1 : 0);
   std::size_t bytes = idx(passes) * bytes_of(matrix_tensor(problem, extent.sequences()));
   for (const GdnTensorInfo& info : kTensors) {

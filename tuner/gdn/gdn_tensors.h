@@ -3,7 +3,7 @@
 // Pure functions.
 //
 // All of this is written for prefill: gdn_operators.h says how the others look as one.  Only trees
-// of tokens are not a prefill's.
+// of tokens and a norm of the outputs are not a prefill's.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +23,22 @@ inline std::size_t aligned(std::size_t bytes) {
   return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
 }
 
+struct GdnProblem : gdn::PrefillProblem {
+  gdn::OutputNorm output_norm = gdn::OutputNorm::kNone;
+  DType norm_weight_dtype = DType::kF32;
+
+  GdnProblem() = default;
+  GdnProblem(const gdn::PrefillProblem& plain)  // NOLINT(google-explicit-constructor)
+      : gdn::PrefillProblem(plain) {}
+};
+
+struct GdnArgs : gdn::PrefillArgs {
+  Tensor parents{};
+  Tensor z{};
+  Tensor norm_weight{};
+  std::optional<float> norm_eps{};
+};
+
 struct GdnExtent {
   std::vector<std::int64_t> lengths{};  // of the sequences, in tokens; dense: all the same
   std::int64_t slots = 0;               // of the pool; not used with dense states
@@ -36,26 +52,22 @@ struct GdnExtent {
   std::int64_t tokens() const;
 };
 
-struct GdnArgs : gdn::PrefillArgs {
-  Tensor parents{};
-};
-
 // What tensors look like; without data.
 
 // Of tokens: the rows of so many heads, or without `dim` (0) a number of each.
-Tensor token_tensor(const gdn::PrefillProblem& problem, const GdnExtent& extent, DType dtype,
-                    int heads, int dim);
+Tensor token_tensor(const GdnProblem& problem, const GdnExtent& extent, DType dtype, int heads,
+                    int dim);
 Tensor vector_tensor(DType dtype, std::int64_t count);
-Tensor parents_tensor(const gdn::PrefillProblem& problem, const GdnExtent& extent);
+Tensor parents_tensor(const GdnProblem& problem, const GdnExtent& extent);
 // Matrices as states are, of all heads.
-Tensor matrix_tensor(const gdn::PrefillProblem& problem, std::int64_t rows);
+Tensor matrix_tensor(const GdnProblem& problem, std::int64_t rows);
 // As many as there are sequences, or slots in the pool.
-Tensor state_tensor(const gdn::PrefillProblem& problem, const GdnExtent& extent);
+Tensor state_tensor(const GdnProblem& problem, const GdnExtent& extent);
 
 // What a tensor's numbers are drawn for: `rows` rows of sequence n (of states: matrix n) and head
 // h, behind each other.
 struct GdnDraw {
-  const gdn::PrefillProblem& problem;
+  const GdnProblem& problem;
   const DataOptions& data;
   std::int64_t n = 0;
   std::int64_t h = 0;
@@ -90,6 +102,8 @@ enum class GdnTensor {
   kCheckpoints,
   kCheckpointCuStarts,
   kParents,
+  kZ,
+  kNormWeight,
 };
 
 // What a tensor counts.
@@ -97,7 +111,8 @@ enum class GdnKind {
   kRows,     // tokens and heads: a row each
   kScalars,  // tokens and heads: a number each
   kHeads,
-  kBounds,  // sequences: where they begin, and where the last ends
+  kColumns,  // of a row of values
+  kBounds,   // sequences: where they begin, and where the last ends
   kStates,
   kIndices,  // sequences: their states
   kCheckpoints,
@@ -113,7 +128,7 @@ struct GdnTensorInfo {
   GdnKind kind;
   Tensor& (*in)(GdnArgs& args);
   // Absent where the problem has none.
-  Tensor (*form)(const gdn::PrefillProblem& problem, const GdnExtent& extent);
+  Tensor (*form)(const GdnProblem& problem, const GdnExtent& extent);
   // nullptr: outputs and integers.
   std::vector<float> (*draw)(const GdnDraw& draw) = nullptr;
 };
@@ -232,6 +247,24 @@ inline constexpr GdnTensorInfo kTensors[] = {
      [](const auto& p, const auto& extent) {
        return extent.parents ? parents_tensor(p, extent) : Tensor{};
      }},
+    {"z", GdnTensor::kZ, GdnKind::kRows, member<&GdnArgs::z>,
+     [](const auto& p, const auto& extent) {
+       return p.output_norm == gdn::OutputNorm::kNone
+                  ? Tensor{}
+                  : token_tensor(p, extent, p.dtype, p.heads.count(), p.value_dim);
+     },
+     [](const auto& draw) {
+       return draw_rows(draw, DataStream::kZ, draw.problem.value_dim, /*raw=*/true);
+     }},
+    {"norm_weight", GdnTensor::kNormWeight, GdnKind::kColumns, member<&GdnArgs::norm_weight>,
+     [](const auto& p, const auto&) {
+       return p.output_norm == gdn::OutputNorm::kNone
+                  ? Tensor{}
+                  : vector_tensor(p.norm_weight_dtype, p.value_dim);
+     },
+     [](const auto& draw) {
+       return draw_rows(draw, DataStream::kNormWeight, draw.problem.value_dim, /*raw=*/true);
+     }},
 };
 
 // Of a sequence of so many tokens: a random tree.
@@ -239,7 +272,7 @@ std::vector<std::int64_t> draw_parents(const DataOptions& data, std::int64_t n,
                                        std::int64_t tokens);
 
 // The tensors that the problem uses, without data.
-GdnArgs tensors_of(const gdn::PrefillProblem& problem, const GdnExtent& extent);
+GdnArgs tensors_of(const GdnProblem& problem, const GdnExtent& extent);
 
 inline const GdnTensorInfo& info_of(GdnTensor tensor) {
   return kTensors[static_cast<std::size_t>(tensor)];
@@ -253,10 +286,10 @@ std::int64_t elements_of(const Tensor& tensor);
 std::size_t bytes_of(const Tensor& tensor);
 
 // How many checkpoints a sequence has.
-std::int64_t checkpoints_of(const gdn::PrefillProblem& problem, std::int64_t tokens);
+std::int64_t checkpoints_of(const GdnProblem& problem, std::int64_t tokens);
 
 // What a launch must at least move: every operand, and every state that is read or written, once;
 // vectors of heads and bounds of sequences, which are next to nothing, not.
-std::int64_t least_bytes(const gdn::PrefillProblem& problem, const GdnExtent& extent);
+std::int64_t least_bytes(const GdnProblem& problem, const GdnExtent& extent);
 
 }  // namespace cubinery

@@ -1,0 +1,13 @@
+// The choices that only gdn::Decode leaves to its caller.  Compiled by the host and by NVRTC: no
+// includes.  Persistent: names are part of kernel identities.
+#pragma once
+
+namespace cubinery::gdn {
+
+// What becomes of o before it is stored.
+enum class OutputNorm : int {
+  kNone,      // nothing
+  kGatedRms,  // o * rsqrt(mean(o^2) + norm_eps) * norm_weight * silu(z): Qwen3-Next's next step
+};
+
+}  // namespace cubinery::gdn

@@ -1,0 +1,228 @@
+// GDN decode with a gated norm of its outputs.
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/gdn/decode_state.h"
+#include "runtime/operator/planner.h"
+#include "runtime/operator/tuning_context.h"
+#include "tests/gpu/launches.h"
+#include "tests/gpu/pool_sweeps.h"
+#include "tests/gpu/problem_sweeps.h"
+
+namespace cubinery::test {
+namespace {
+
+using gdn::DecodeProblem;
+using gdn::OutputNorm;
+using gdn::Padding;
+using gdn::StateLayout;
+using gdn::StateLocation;
+
+DecodeProblem normed_problem() {
+  DecodeProblem problem = small_problem();
+  problem.output_norm = OutputNorm::kGatedRms;
+  return problem;
+}
+
+DecodeProblem normed_pool() {
+  DecodeProblem problem = normed_problem();
+  problem.states.location = StateLocation::kPool;
+  return problem;
+}
+
+TEST_CASE("GdnDecodeNorm.EveryOperandAndOutputDtype", "[gpu]") {
+  run_both_kernels(operand_and_output_dtypes(normed_problem()));
+}
+
+TEST_CASE("GdnDecodeNorm.EveryWeightDtype", "[gpu]") {
+  std::vector<DecodeProblem> problems;
+  for (const DType dtype : kFloats) {
+    problems.emplace_back(normed_problem()).norm_weight_dtype = dtype;
+  }
+  run_both_kernels(problems);
+}
+
+TEST_CASE("GdnDecodeNorm.EveryStateDtypeAndLayout", "[gpu]") {
+  run_both_kernels(state_dtypes_and_layouts(normed_problem()));
+}
+
+TEST_CASE("GdnDecodeNorm.EveryHeadRatio", "[gpu]") {
+  run_both_kernels(head_ratios(normed_problem()));
+}
+
+TEST_CASE("GdnDecodeNorm.EveryValueDim", "[gpu][big]") {
+  std::vector<DecodeProblem> problems;
+  for (const int key_dim : {64, 128, 256}) {
+    for (int value_dim = 16; value_dim <= 256; value_dim += 16) {
+      for (const StateLayout layout : kLayouts) {
+        for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
+          DecodeProblem& problem = problems.emplace_back(normed_problem());
+          problem.key_dim = key_dim;
+          problem.value_dim = value_dim;
+          problem.states.layout = layout;
+          problem.states.dtype = state_dtype;
+        }
+      }
+    }
+  }
+  run_both_kernels(problems);
+}
+
+// Three heads: the last block of those that have several is not full.  Where lanes and vectors are
+// the same, so are the bits, however warps share a head.
+TEST_CASE("GdnDecodeNorm.EveryConfigurationIsRight", "[gpu]") {
+  const Target target = target_of(gpu().context());
+  for (const StateLayout layout : kLayouts) {
+    DecodeProblem problem = normed_pool();
+    problem.heads = {.q = 1, .k = 1, .v = 3};
+    problem.key_dim = 64;
+    problem.value_dim = 32;
+    problem.states.layout = layout;
+    problem.states.padding = Padding::kZero;
+    CaseOptions options{.seed = seed()};
+    options.slots = 16;
+    options.read = {5, -1, 7, 16, 2};
+    const DecodeCase one(problem, 5, options);
+    std::map<std::string, GdnMemory> first;
+    const auto planner = Planner<DecodeProblem>::create(problem, target).value();
+    for (const Configuration& configuration : planner.space().configurations) {
+      const std::string name = to_text(configuration.values);
+      const gdn::Decode decode =
+          gdn::create_decode(gpu().context(), problem, target, configuration.values).value();
+      const GdnMemory after = run(one, decode);
+      expect_good(one, after, name + ", problem " + problem.to_json());
+      std::string bits;
+      for (const TunedValue& value : configuration.values) {
+        if (value.changes_bits) bits += value.value + " ";
+      }
+      const auto [same, is_new] = first.emplace(bits, after);
+      INFO(name);
+      if (!is_new) CHECK(first_difference(after, same->second) == "");
+    }
+    CHECK(first.size() > 1);
+  }
+}
+
+TEST_CASE("GdnDecodeNorm.TakesOperandsAsTheyLie", "[gpu]") {
+  for (const Placement placement : {Placement::kPackedRows, Placement::kTransposedHeads,
+                                    Placement::kRank4, Placement::kUnaligned}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      DecodeProblem problem = normed_pool();
+      problem.dtype = problem.output_dtype = problem.norm_weight_dtype = dtype;
+      CaseOptions options;
+      options.placement = placement;
+      run_case(problem, 3, options);
+      run_case(problem, 130, options);
+    }
+  }
+}
+
+TEST_CASE("GdnDecodeNorm.TakesTheEpsilonItIsGiven", "[gpu]") {
+  DecodeProblem problem = normed_problem();
+  problem.output_dtype = DType::kF32;
+  for (const float eps : {0.0f, 1e-5f, 0.5f, 100.0f}) {
+    CaseOptions options;
+    options.norm_eps = eps;
+    run_case(problem, 3, options);
+  }
+}
+
+TEST_CASE("GdnDecodeNorm.OutputsOfZeroStayZero", "[gpu]") {
+  CaseOptions options;
+  options.scale = 0.0f;
+  run_case(normed_problem(), 3, options);
+}
+
+TEST_CASE("GdnDecodeNorm.WithoutStates", "[gpu]") {
+  std::vector<DecodeProblem> problems;
+  for (const bool has_initial : {false, true}) {
+    for (const bool store : {false, true}) {
+      DecodeProblem& problem = problems.emplace_back(normed_problem());
+      problem.states.has_initial = has_initial;
+      problem.states.store = store;
+    }
+  }
+  run_both_kernels(problems);
+}
+
+TEST_CASE("GdnDecodeNorm.EveryGateDistribution", "[gpu]") {
+  for (const GateDistribution gates : kGateDistributions) {
+    CaseOptions options;
+    options.gates = gates;
+    run_both_kernels({normed_problem()}, options);
+  }
+}
+
+// Padding is zero or left alone, and invalid requests are NaN, not what a norm makes of that.
+TEST_CASE("GdnDecodeNorm.EveryPaddingPolicy", "[gpu]") {
+  run_padding_policies(normed_pool(), [](std::int64_t requests) { return requests; });
+}
+
+TEST_CASE("GdnDecodeNorm.AllRowsArePadding", "[gpu]") {
+  for (const Padding padding : {Padding::kSkip, Padding::kZero}) {
+    DecodeProblem problem = normed_pool();
+    problem.states.padding = padding;
+    CaseOptions options;
+    options.slots = 4;
+    options.read.assign(130, -1);
+    run_case(problem, 3, options);
+    run_case(problem, 130, options);
+  }
+}
+
+TEST_CASE("GdnDecodeNorm.NonFiniteInputsStayInTheirRequestAndHead", "[gpu]") {
+  const DecodeProblem problem = normed_problem();
+  const gdn::Decode decode = prepare(problem);
+  const auto make = [&] { return DecodeCase(problem, 3, {.seed = seed()}); };
+  expect_all_confined(make, decode, 0);
+  expect_confined(make(), decode, std::numeric_limits<float>::quiet_NaN(), GdnTensor::kZ, 0, 1, 1,
+                  1);
+}
+
+TEST_CASE("GdnDecodeNorm.BitsDoNotDependOnTheBatch", "[gpu][big]") {
+  for (const StateLayout layout : kLayouts) {
+    DecodeProblem problem = normed_problem();
+    problem.key_dim = problem.value_dim = 128;
+    problem.states.layout = layout;
+    problem.batch_invariant = true;
+    const DecodeCase one(problem, 257, {.seed = seed()});
+    const gdn::Decode decode = prepare(problem);
+    const GdnMemory all = run(one, decode);
+    for (const std::int64_t count : {1, 2, 16, 64}) {
+      const GdnMemory some = run(one, decode, one.args(100, count));
+      for (std::int64_t n = 100; n < 100 + count; ++n) CHECK(same_sequence(one, n, all, some));
+    }
+  }
+}
+
+TEST_CASE("GdnDecodeNorm.GraphsAndProgrammaticLaunchesEqualPlainOnes", "[gpu]") {
+  const DecodeProblem problem = normed_pool();
+  const gdn::Decode decode = prepare(problem);
+  for (const std::int64_t batch : {2, 130}) {
+    expect_same_in_graph(DecodeCase(problem, batch, {.seed = seed()}), decode, 1, 3);
+    const DecodeCase overlapping(problem, batch, {.seed = seed(), .programmatic = true});
+    if (can_be_programmatic(overlapping, decode)) expect_same_programmatic(overlapping, decode, 40);
+  }
+}
+
+TEST_CASE("GdnDecodeNorm.QwenInAnEngine", "[gpu][big]") {
+  CaseOptions options;
+  options.gates = GateDistribution::kInit;
+  options.placement = Placement::kPackedRows;
+  for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
+    for (const StateLayout layout : kLayouts) {
+      auto problem = engine_problem<DecodeProblem>(state_dtype, layout);
+      problem.output_norm = OutputNorm::kGatedRms;
+      problem.norm_weight_dtype = DType::kBF16;
+      run_case(problem, 1, options);
+      run_case(problem, 20, options);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cubinery::test
