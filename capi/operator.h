@@ -33,18 +33,21 @@ Status bind_tensors(std::string_view op, const auto& from, int device, const aut
   return {};
 }
 
-// What the arguments of every operator have.
+inline Status bind_programmatic(std::string_view op, std::int64_t from, bool* to) {
+  if (from != 0 && from != 1) {
+    return cubinery::invalid({op, "programmatic"}, fmt::format("is {}; accepted: 0, 1", from));
+  }
+  *to = from == 1;
+  return {};
+}
+
+// What the arguments of every operator with outputs have.
 template <class C, class Cpp>
 Status bind_shared(std::string_view op, const C& from, int device, Cpp* to) {
   CUBINERY_RETURN_IF_ERROR(bind_tensors(op, shared_tensors(from), device, shared_tensors(*to)));
   to->states.scratch_slot = from.states.scratch_slot;
   if (from.scale != nullptr) to->scale = *from.scale;
-  if (from.programmatic != 0 && from.programmatic != 1) {
-    return cubinery::invalid({op, "programmatic"},
-                             fmt::format("is {}; accepted: 0, 1", from.programmatic));
-  }
-  to->programmatic = from.programmatic == 1;
-  return {};
+  return bind_programmatic(op, from.programmatic, &to->programmatic);
 }
 
 template <class Problem, class Handle>

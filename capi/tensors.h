@@ -14,7 +14,7 @@ struct NamedTensor {
 template <class T>
 NamedTensor(const char*, T*) -> NamedTensor<T>;
 
-// Of every operator.  The Python module takes tensors in this order.
+// Of every operator with outputs.  The Python module takes tensors in this order.
 constexpr auto shared_tensors(auto& args) {
   return std::array{
       NamedTensor{"q", &args.q},
@@ -55,6 +55,31 @@ constexpr auto verify_tensors(auto& args) {
       NamedTensor{"cu_seqlens", &args.cu_seqlens},
       NamedTensor{"accepted", &args.accepted},
       NamedTensor{"parents", &args.parents},
+  };
+}
+
+// Of a layer of a commit.
+constexpr auto layer_tensors(auto& layer) {
+  return std::array{
+      NamedTensor{"k", &layer.k},
+      NamedTensor{"v", &layer.v},
+      NamedTensor{"g", &layer.gates.g},
+      NamedTensor{"beta", &layer.gates.beta},
+      NamedTensor{"A_log", &layer.gates.A_log},
+      NamedTensor{"dt_bias", &layer.gates.dt_bias},
+      NamedTensor{"state", &layer.state},
+      NamedTensor{"state_out", &layer.state_out},
+  };
+}
+
+// Of a commit, after those of its one layer.
+constexpr auto commit_tensors(auto& args) {
+  return std::array{
+      NamedTensor{"layers", &args.layers},
+      NamedTensor{"accepted", &args.accepted},
+      NamedTensor{"cu_seqlens", &args.cu_seqlens},
+      NamedTensor{"state_indices", &args.indices},
+      NamedTensor{"state_out_indices", &args.out_indices},
   };
 }
 

@@ -75,7 +75,8 @@ const char* const kModelAssumptions =
   assumed:       A_log in f32; vk states in a pool, i32 indices, negative ones skipped; the gate computed
                  from A_log, a and dt_bias; beta from its logit; q and k normalised in the kernel;
                  for prefill packed sequences, i32 cu_seqlens, no checkpoints; for verify packed requests
-                 of up to 4 tokens (--max-tokens), the state after each, i32 counts of accepted ones
+                 of up to 4 tokens (--max-tokens), the state after each, i32 counts of accepted ones;
+                 for commit the same requests and counts, no states kept in between
 Each field can be replaced, for example with --state-dtype bf16 or --state-location dense --padding none.)";
 
 Result<std::vector<Request>> read_model_config(std::string_view file, std::string_view text,

@@ -306,6 +306,7 @@ PyMethodDef methods[] = {
     fast_method("operator_launch", operator_call<&Operator::launch>),
     fast_method("operator_choice", operator_call<&Operator::choice>),
     fast_method("operator_workspace_bytes", operator_call<&Operator::workspace_bytes>),
+    fast_method("operator_table", operator_call<&Operator::table>),
     {nullptr, nullptr, 0, nullptr},
 };
 

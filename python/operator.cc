@@ -20,6 +20,11 @@ PyObject* Operator::workspace_bytes(PyObject* const*, Py_ssize_t) const {
   return nullptr;
 }
 
+PyObject* Operator::table(PyObject* const*, Py_ssize_t) const {
+  PyErr_SetString(PyExc_TypeError, "the operator takes no table");
+  return nullptr;
+}
+
 bool right_count(Py_ssize_t given, std::size_t taken) {
   if (given == static_cast<Py_ssize_t>(taken)) return true;
   PyErr_Format(PyExc_TypeError, "%zd arguments given; taken: %zd", given,

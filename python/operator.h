@@ -25,6 +25,8 @@ class Operator {
   virtual PyObject* choice(PyObject* const* given, Py_ssize_t count) const = 0;
   // TypeError, unless the operator has a workspace.
   virtual PyObject* workspace_bytes(PyObject* const* given, Py_ssize_t count) const;
+  // TypeError, unless the operator takes tables.
+  virtual PyObject* table(PyObject* const* given, Py_ssize_t count) const;
 
  protected:
   Operator() = default;

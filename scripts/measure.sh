@@ -21,7 +21,7 @@ PYTHON
 }
 
 run_tests() {
-  for example in 01_decode 02_own_kernel 03_prefill 04_c_decode; do
+  for example in 01_decode 02_own_kernel 03_prefill 04_c_decode 06_speculate; do
     "$build/examples/example_$example" || exit 1
   done
   CUBINERY_TEST_JSON=$logs/tests.json "$build/tests/gpu_tests" --durations yes >"$logs/gpu_tests.log" 2>&1

@@ -87,7 +87,8 @@ def members(body):
 def split_access(body):
     part = []
     for line in body:
-        if line.strip() in ("public:", "private:"):
+        # Those of a class inside this one are its own.
+        if line.strip() in ("public:", "private:") and balanced("\n".join(part)):
             yield from declarations(part)
             yield line.strip()
             part = []

@@ -17,8 +17,8 @@ END = "<!-- fields: end -->\n"
 
 MODULE = '''"""What is fixed when a model is loaded: the fields and defaults of the C++ problems.
 
-``include/cubinery/gdn_parts.h``, ``gdn_decode.h``, ``gdn_prefill.h`` and
-``gdn_verify.h`` are their manual.
+``include/cubinery/gdn_parts.h``, ``gdn_decode.h``, ``gdn_prefill.h``,
+``gdn_verify.h`` and ``gdn_commit.h`` are their manual.
 """
 
 # Written by scripts/print_fields.py: change the field tables, runtime/gdn/problem_fields.h, instead.

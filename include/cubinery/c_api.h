@@ -132,8 +132,9 @@ CUBINERY_C_API int cubinery_context_stats(const CubineryContext* context,
 
 /* ---- Problems --------------------------------------------------------------------------------
  * A problem is flat JSON with the fields of gdn::DecodeProblem (op "gdn_decode"),
- * gdn::PrefillProblem ("gdn_prefill") or gdn::VerifyProblem ("gdn_verify"):
- * {"k_heads":16,"dtype":"bf16","gate_mode":"log"}.  Missing fields keep their default. */
+ * gdn::PrefillProblem ("gdn_prefill"), gdn::VerifyProblem ("gdn_verify") or gdn::CommitProblem
+ * ("gdn_commit"): {"k_heads":16,"dtype":"bf16","gate_mode":"log"}.  Missing fields keep their
+ * default. */
 
 /* The operators and the fields of their problems, for bindings: a JSON array of {"op", "help",
  * "fields": [{"name", "type": "integer" | "boolean" | "string", "default", "choices" (of strings),
@@ -304,6 +305,54 @@ CUBINERY_C_API int cubinery_verify_launch(const CubineryVerify* verify, void* st
 CUBINERY_C_API int cubinery_verify_choice(const CubineryVerify* verify, int64_t requests,
                                           int64_t tokens, char** choice);
 
+typedef struct CubineryCommit CubineryCommit;
+
+/* gdn::CommitLayer, field by field. */
+typedef struct CubineryCommitLayer {
+  const DLTensor* k;
+  const DLTensor* v;
+  CubineryGateArgs gates;
+  const DLTensor* state;
+  const DLTensor* state_out;
+} CubineryCommitLayer;
+#define CUBINERY_COMMIT_LAYER_INIT \
+  { NULL, NULL, CUBINERY_GATE_ARGS_INIT, NULL, NULL }
+
+/* int64_t of each layer in a table. */
+#define CUBINERY_COMMIT_LAYER_WORDS 32
+
+/* gdn::CommitArgs, field by field. */
+typedef struct CubineryCommitArgs {
+  size_t struct_size;
+  CubineryCommitLayer layer;
+  const DLTensor* layers;
+  const DLTensor* accepted;
+  const DLTensor* cu_seqlens;
+  const DLTensor* indices;
+  const DLTensor* out_indices;
+  int64_t scratch_slot;
+  int64_t programmatic; /* 0 or 1 */
+} CubineryCommitArgs;
+#define CUBINERY_COMMIT_ARGS_INIT \
+  { sizeof(CubineryCommitArgs), CUBINERY_COMMIT_LAYER_INIT, NULL, NULL, NULL, NULL, NULL, 0, 0 }
+
+/* Loads or compiles the problem's kernels: slow.  All since version 6. */
+CUBINERY_C_API int cubinery_commit_create(const CubineryContext* context, const char* problem,
+                                          CubineryCommit** commit);
+CUBINERY_C_API void cubinery_commit_destroy(CubineryCommit* commit);
+/* gdn::Commit::table(): fills the caller's array of count * CUBINERY_COMMIT_LAYER_WORDS, to be
+ * copied to the device.  After an error it is as it was. */
+CUBINERY_C_API int cubinery_commit_table(const CubineryCommit* commit,
+                                         const CubineryCommitLayer* layers, int64_t count,
+                                         int64_t* words);
+/* Enqueues one commit, as cubinery_decode_launch(). */
+CUBINERY_C_API int cubinery_commit_launch(const CubineryCommit* commit, void* stream,
+                                          const CubineryCommitArgs* args);
+/* What a launch of so many requests in so many layers runs, and why, as cubinery_decode_choice().
+ */
+CUBINERY_C_API int cubinery_commit_choice(const CubineryCommit* commit, int64_t layers,
+                                          int64_t requests, char** choice);
+
 /* ---- Tuning (cubinery/tuning.h) ---------------------------------------------------------------
  * Of the library's operators; kernels of one's own are tuned in C++ (cubinery::Tunable).  Operators
  * take results by themselves when they are created.  All since version 2. */
@@ -316,8 +365,8 @@ typedef int (*CubineryTuneProgress)(const char* progress, void* user);
 
 /* Measures which kernels of a problem are fastest for some shapes, and writes it down.  Slow; needs
  * the GPU for itself.  Continues where an earlier call stopped.
- * shapes: a JSON array of {"batch"} (gdn_decode), {"tokens", "sequences", and optionally
- * "max_seqlen"} (gdn_prefill) or {"batch", "tokens_each"} (gdn_verify).
+ * shapes: a JSON array of {"batch"} (gdn_decode, gdn_commit), {"tokens", "sequences", and
+ * optionally "max_seqlen"} (gdn_prefill) or {"batch", "tokens_each"} (gdn_verify).
  * settings: JSON with any of {"budget_ms", "exhaustive_up_to", "seed", "compile_threads",
  * "directory", "again"}, cubinery::TuneSettings; NULL: all at their default.
  * progress: may be NULL.

@@ -33,8 +33,8 @@ struct ModelProblems {
 // requests of up to 4 tokens (three drafts: `--max-tokens` for others), keeps every token's state
 // in slots of the pool, and starts from the state that i32 counts of accepted tokens choose; a
 // commit takes the same packed requests and counts, for engines that verify without keeping states.
-// An engine that does otherwise changes the fields of the result, and pre-warms with the same changes
-// (`cubinery prewarm --state-dtype bf16`).
+// An engine that does otherwise changes the fields of the result, and pre-warms with the same
+// changes (`cubinery prewarm --state-dtype bf16`).
 //
 // kInvalidArgument: not JSON (with line and column), a field that is missing or has another type,
 // or a `tp` that does not divide the heads.  Whether the problems pass check() is for their users

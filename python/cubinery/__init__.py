@@ -22,9 +22,9 @@ from cubinery._errors import (
     NotCachedError,
     UnsupportedError,
 )
-from cubinery.gdn import Decode, Prefill, Verify, gdn_decode, gdn_prefill, gdn_verify
+from cubinery.gdn import Commit, Decode, Prefill, Verify, gdn_decode, gdn_prefill, gdn_verify
 from cubinery.models import ModelProblems, problems_for_model
-from cubinery.problems import DecodeProblem, PrefillProblem, VerifyProblem
+from cubinery.problems import CommitProblem, DecodeProblem, PrefillProblem, VerifyProblem
 from cubinery.tuning import tuning_report
 
 __version__ = _version()
@@ -38,6 +38,8 @@ def architectures() -> tuple[str, ...]:
 __all__ = [
     "CacheIOError",
     "CacheStats",
+    "Commit",
+    "CommitProblem",
     "CompileError",
     "Context",
     "Decode",

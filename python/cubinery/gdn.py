@@ -5,16 +5,18 @@ What an option of them adds in Python is in this file.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from cubinery import _arrays, _core
 from cubinery._arrays import dtype_of, dtype_or, heads, shape_of
 from cubinery._context import Context, checked_context, context_of
-from cubinery._errors import InvalidArgumentError, refuse
+from cubinery._errors import InvalidArgumentError, refuse, refuse_type
 from cubinery._operator import Operator
 from cubinery.problems import (
     BetaMode,
     Checkpoints,
+    CommitProblem,
     DecodeProblem,
     Dtype,
     GateMode,
@@ -28,7 +30,7 @@ from cubinery.problems import (
     VerifyProblem,
 )
 
-__all__ = ["Decode", "Prefill", "Verify", "gdn_decode", "gdn_prefill", "gdn_verify"]
+__all__ = ["Commit", "Decode", "Prefill", "Verify", "gdn_decode", "gdn_prefill", "gdn_verify"]
 
 
 class Decode(Operator[DecodeProblem], op=DecodeProblem.op):
@@ -303,6 +305,105 @@ class Verify(Operator[VerifyProblem], op=VerifyProblem.op):
             programmatic,
         )  # fmt: skip
         return out
+
+
+_LAYER_ARRAYS = ("k", "v", "g", "beta", "A_log", "dt_bias", "state", "state_out")
+
+
+def _layer_arrays(index: int, layer: Mapping[str, Any]) -> list[Any]:
+    if not isinstance(layer, Mapping):
+        refuse_type(f"layers[{index}]", layer, "a dict of arrays")
+    for name in layer:
+        if name not in _LAYER_ARRAYS:
+            refuse(f"layers[{index}]", name, ", ".join(map(repr, _LAYER_ARRAYS)))
+    return [layer.get(name) for name in _LAYER_ARRAYS]
+
+
+class Commit(Operator[CommitProblem], op=CommitProblem.op):
+    """A commit operator on one device: the states after the accepted tokens of a verification that
+    kept none (store_state False), from the same arrays.  Thread-safe.
+
+    Raises: as Context.prepare().
+    """
+
+    def choice(self, layers: int, requests: int) -> dict[str, str]:
+        """What a launch of this size runs, as Decode.choice().
+
+        Args:
+            layers: those of the table, or 1.
+            requests: N.
+        """
+        return self._choice(layers, requests)
+
+    def table(self, layers: Sequence[Mapping[str, Any]]) -> list[int]:
+        """The layers of a model for one launch: 32 numbers for each, which an array of i64 on the
+        device holds from then on, until one of their arrays moves:
+
+            table = torch.tensor(commit.table(layers), device="cuda").view(-1, 32)
+
+        Args:
+            layers: of each layer the arrays that a launch of it alone takes, by name: k, v, g,
+                beta, A_log, dt_bias, state, state_out; those that are None may be missing.  They
+                may have room for more requests and tokens than a launch has.
+
+        Raises:
+            InvalidArgumentError: names the layer and the array, what it is and what is accepted.
+        """
+        arrays = [a for i, layer in enumerate(layers) for a in _layer_arrays(i, layer)]
+        return _core.operator_table(self._handle, *arrays)
+
+    def __call__(
+        self,
+        k: Any = None,
+        v: Any = None,
+        g: Any = None,
+        beta: Any = None,
+        *,
+        A_log: Any = None,
+        dt_bias: Any = None,
+        state: Any = None,
+        state_out: Any = None,
+        layers: Any = None,
+        accepted: Any = None,
+        cu_seqlens: Any = None,
+        state_indices: Any = None,
+        state_out_indices: Any = None,
+        scratch_slot: int = 0,
+        programmatic: bool = False,
+        stream: int | None = None,
+    ) -> None:
+        """Enqueues one commit of N requests on `stream`; does not allocate or wait.
+
+        Of all layers of a table, or of one that is given by its arrays.  Arrays are on the
+        context's device, have the problem's dtypes, and are read as they lie.  H is the problem's
+        heads; rows x cols of a state is V x K (vk) or K x V (kv).
+
+        Args:
+            k, v: [B, T, heads, dim] with their own head counts; varlen: [total, heads, dim] or
+                [1, total, heads, dim].  None with layers, as all up to state_out.
+            g: [B, T, H]: g, alpha or a of gate_mode; None for gate_mode "none".
+            beta: likewise; beta or its logit; None for beta_mode "one".
+            A_log, dt_bias: [H], gate_mode "computed" only.
+            state: [N or slots, H, rows, cols].
+            state_out: likewise, where new states go; None: in place.
+            layers: [L, 32], i64 without gaps: what table() made.
+            accepted: [N]: so many tokens of each request count, from its first on; with 0 its
+                state stays what it was.  None: all of them.
+            cu_seqlens: [N + 1], varlen only: request n is tokens cu_seqlens[n] to
+                cu_seqlens[n + 1] - 1, at most max_tokens.
+            state_indices: [N], state_location "pool": slots that requests read, in every layer.
+            state_out_indices: [N]: slots that they write; None: those they read.
+            scratch_slot: the slot of padding requests, padding "scratch".
+            programmatic: the launch may overlap the kernel in front of it (sm_90 and newer).
+            stream: a cudaStream_t as a number; None: the current stream of layers' or k's library
+                (torch and cupy; for others the legacy default stream).
+
+        Raises: as Decode.
+        """
+        _core.operator_launch(
+            self._handle, stream, k, v, g, beta, A_log, dt_bias, state, state_out, layers,
+            accepted, cu_seqlens, state_indices, state_out_indices, scratch_slot, programmatic,
+        )  # fmt: skip
 
 
 def _context_for(context: Context | None, q: Any) -> Context:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from cubinery import _core
 from cubinery._errors import CacheIOError, InvalidArgumentError, refuse, refuse_type
 from cubinery._options import path_text
-from cubinery.problems import DecodeProblem, PrefillProblem, VerifyProblem
+from cubinery.problems import CommitProblem, DecodeProblem, PrefillProblem, VerifyProblem
 
 
 class _Configuration(Protocol):
@@ -30,6 +30,7 @@ class ModelProblems:
     decode: DecodeProblem
     prefill: PrefillProblem
     verify: VerifyProblem
+    commit: CommitProblem
 
 
 def problems_for_model(config: Config, tp: int = 1) -> ModelProblems:
@@ -58,6 +59,7 @@ def problems_for_model(config: Config, tp: int = 1) -> ModelProblems:
             _problem(DecodeProblem, text, tp),
             _problem(PrefillProblem, text, tp),
             _problem(VerifyProblem, text, tp),
+            _problem(CommitProblem, text, tp),
         )
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"{name}: {error}") from None

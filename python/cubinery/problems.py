@@ -1,7 +1,7 @@
 """What is fixed when a model is loaded: the fields and defaults of the C++ problems.
 
-``include/cubinery/gdn_parts.h``, ``gdn_decode.h``, ``gdn_prefill.h`` and
-``gdn_verify.h`` are their manual.
+``include/cubinery/gdn_parts.h``, ``gdn_decode.h``, ``gdn_prefill.h``,
+``gdn_verify.h`` and ``gdn_commit.h`` are their manual.
 """
 
 # Written by scripts/print_fields.py: change the field tables, runtime/gdn/problem_fields.h, instead.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from cubinery._problem import Problem
 
 if TYPE_CHECKING:
-    from cubinery import Decode, Prefill, Verify
+    from cubinery import Commit, Decode, Prefill, Verify
 
 Dtype = Literal["f32", "bf16", "f16"]
 IndexDtype = Literal["i32", "i64"]
@@ -258,4 +258,74 @@ class VerifyProblem(Problem["Verify"]):
     tree: bool = False
     parents_dtype: IndexDtype = "i32"
     round_each_token: bool = False
+    batch_invariant: bool = False
+
+
+@dataclass(frozen=True)
+class CommitProblem(Problem["Commit"]):
+    """A commit: the states after the accepted tokens of a verification, in all layers.
+
+    Args:
+        q_heads: query heads of one GPU.
+        k_heads: key heads of one GPU.
+        v_heads: value heads of one GPU.
+        key_dim: size of q and k of a head; 16 to 256, a multiple of 16.
+        value_dim: size of v of a head; 16 to 256, a multiple of 16.
+        dtype: dtype of q, k and v.
+        gate_dtype: dtype of g, alpha or a.
+        beta_dtype: dtype of beta or its logit.
+        a_log_dtype: dtype of A_log (gate_mode computed).
+        dt_bias_dtype: dtype of dt_bias (gate_mode computed).
+        state_dtype: dtype of states as they are stored.
+        index_dtype: dtype of state indices (state_location pool).
+        cu_seqlens_dtype: dtype of cu_seqlens (varlen).
+        varlen: requests are packed behind each other, their bounds in cu_seqlens.
+        max_tokens: the most tokens of a request: its drafts and the token in front of them; 1 to
+            16.
+        state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
+            vLLM, SGLang, FlashInfer, llama.cpp).
+        state_location: states lie in the order of the batch (dense) or in slots that indices name
+            (pool).
+        padding: a row whose index means padding is left alone (skip), its output set to zero
+            (zero), or computed on scratch_slot (scratch); needs state_location pool.
+        pad_index: the index that means padding.
+        gate_mode: the decay is given as g (log) or e^g (alpha), or computed from A_log, a and
+            dt_bias.
+        beta_mode: the write strength is 1 (one), beta as given, its sigmoid (logit) or twice that
+            (doubled_logit).
+        use_qk_l2norm: normalise q and k in the kernel.
+        has_initial_state: sequences start from a state, not from zero.
+        store_state: new states are kept.
+        accepted_dtype: dtype of accepted.
+        batch_invariant: the same bits for a request whatever the batch, instead of the fastest
+            kernels for each size.
+    """
+
+    op: ClassVar[str] = "gdn_commit"
+
+    q_heads: int = 16
+    k_heads: int = 16
+    v_heads: int = 32
+    key_dim: int = 128
+    value_dim: int = 128
+    dtype: Dtype = "bf16"
+    gate_dtype: Dtype = "f32"
+    beta_dtype: Dtype = "f32"
+    a_log_dtype: Dtype = "f32"
+    dt_bias_dtype: Dtype = "f32"
+    state_dtype: Dtype = "f32"
+    index_dtype: IndexDtype = "i32"
+    cu_seqlens_dtype: IndexDtype = "i32"
+    varlen: bool = False
+    max_tokens: int = 4
+    state_layout: StateLayout = "vk"
+    state_location: StateLocation = "dense"
+    padding: Padding = "none"
+    pad_index: PadIndex = "negative"
+    gate_mode: GateMode = "log"
+    beta_mode: BetaMode = "given"
+    use_qk_l2norm: bool = False
+    has_initial_state: bool = True
+    store_state: bool = True
+    accepted_dtype: IndexDtype = "i32"
     batch_invariant: bool = False

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "gdn_commit/key.h"
 #include "gdn_decode/key.h"
 #include "gdn_prefill_chunks/key.h"
 #include "gdn_prefill_scan/key.h"
@@ -60,6 +61,7 @@ extern "C" {
 
 void fake_prepare() {
   FakeSettings& settings = *fake_driver_settings();
+  settings.param_bytes["gdn_commit"] = sizeof(cubinery::GdnCommitParams);
   settings.param_bytes["gdn_decode"] = sizeof(cubinery::GdnDecodeParams);
   settings.param_bytes["gdn_prefill_chunks"] = sizeof(cubinery::GdnPrefillChunksParams);
   settings.param_bytes["gdn_prefill_scan"] = sizeof(cubinery::GdnPrefillScanParams);

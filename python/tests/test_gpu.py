@@ -275,6 +275,57 @@ def test_rounds_of_speculation_in_a_graph(context):
     assert torch.equal(pool[4], start[4])
 
 
+@pytest.mark.parametrize("captured", [False, True])
+def test_commits_the_accepted_tokens_of_all_layers(context, captured):
+    """Packed requests in pools: a verification of each layer keeps no states, then one launch."""
+    heads = {"q_heads": HK, "k_heads": HK, "v_heads": HV, "key_dim": D, "value_dim": D}
+    problem = cubinery.CommitProblem(**heads, varlen=True, state_location="pool")
+    commit = context.prepare(problem)
+    slots = torch.tensor([7, 1, 4], dtype=torch.int32, device="cuda")
+    ends = [0, 4, 6, 9]
+    bounds = torch.tensor(ends, dtype=torch.int32, device="cuda")
+    layers = [operands(9, seed=100 * i) for i in range(2)]
+    pools = [random(9, HV, D, D, dtype=torch.float32, seed=i) for i in range(2)]
+    starts = [pool.clone() for pool in pools]
+    for x, pool, start in zip(layers, pools, starts):
+        out = cubinery.gdn_verify(
+            **x, state=pool, state_indices=slots, cu_seqlens=bounds, max_tokens=4,
+            store_state=False, context=context,
+        )  # fmt: skip
+        for n, slot in enumerate(slots.tolist()):
+            rows = {name: y[ends[n] : ends[n + 1]] for name, y in x.items()}
+            o, _ = reference(rows, start[slot])
+            assert_close(out[ends[n] : ends[n + 1]], o, UNIT[torch.bfloat16])
+        assert torch.equal(pool, start)
+        del x["q"]
+    words = commit.table([{**x, "state": pool} for x, pool in zip(layers, pools)])
+    table = torch.tensor(words, device="cuda").view(-1, 32)
+    accepted = torch.zeros(3, dtype=torch.int32, device="cuda")
+
+    def launch() -> None:
+        commit(layers=table, accepted=accepted, cu_seqlens=bounds, state_indices=slots)
+
+    replay = launch
+    if captured:
+        launch()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            launch()
+        replay = graph.replay
+    counts = [3, 0, 1]
+    accepted.copy_(torch.tensor(counts))
+    replay()
+    for x, pool, start in zip(layers, pools, starts):
+        for n, slot in enumerate(slots.tolist()):
+            if counts[n] > 0:
+                part = slice(ends[n], ends[n] + counts[n])
+                rows = {name: y[part] for name, y in x.items()}
+                _, last = reference({**rows, "q": rows["k"]}, start[slot])
+                assert_close(pool[slot], last, F32_ARITHMETIC)
+                start[slot] = pool[slot]
+        assert torch.equal(pool, start)
+
+
 def test_no_grad_is_needed(context):
     """Arrays that require a gradient are read like others: there is no backward pass."""
     x = operands(2)

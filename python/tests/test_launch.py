@@ -8,6 +8,7 @@ import weakref
 
 import cubinery
 import pytest
+from cubinery import _core
 from fake_gpu import CPU, CUDA, FakeArray
 
 B, T, H, D = 3, 40, 2, 16
@@ -19,6 +20,11 @@ VERIFY = cubinery.VerifyProblem(
     **{"state_location": "pool", "stored_states": "every", "from_accepted": True},
 )
 S, SLOTS, DRAFTS = 5, 20, 4
+
+COMMIT = cubinery.CommitProblem(
+    **{"q_heads": H, "k_heads": H, "v_heads": H, "key_dim": D, "value_dim": D, "max_tokens": 8},
+    state_location="pool",
+)
 
 
 def decode_arrays(array=FakeArray):
@@ -47,6 +53,18 @@ def verify_arrays(array=FakeArray):
     return [*tokens, array(B, DRAFTS, H), array(B, DRAFTS, H)], named
 
 
+def commit_layer(array=FakeArray):
+    """The arrays of one layer of COMMIT."""
+    tokens = {name: array(B, DRAFTS, H, D, dtype="bf16") for name in ("k", "v")}
+    gates = {name: array(B, DRAFTS, H) for name in ("g", "beta")}
+    return {**tokens, **gates, "state": array(SLOTS, H, D, D)}
+
+
+def commit_numbers(array=FakeArray):
+    """The named arguments of one launch of COMMIT beside its layers."""
+    return {"accepted": array(B, dtype="i32"), "state_indices": array(B, dtype="i32")}
+
+
 @pytest.fixture
 def decode(context):
     return context.prepare(DECODE)
@@ -60,6 +78,11 @@ def prefill(context):
 @pytest.fixture
 def verify(context):
     return context.prepare(VERIFY)
+
+
+@pytest.fixture
+def commit(context):
+    return context.prepare(COMMIT)
 
 
 def test_decode_launches_and_returns_out(decode, gpu):
@@ -158,6 +181,100 @@ def test_refusals_of_a_verification_name_the_array(verify, gpu, name, wrong, mes
     assert gpu.launches == 0
 
 
+@pytest.mark.parametrize("array", ["FakeArray", "FastArray"])
+def test_commit_takes_a_layer_or_a_table(commit, gpu, array):
+    array = FakeArray if array == "FakeArray" else gpu.FastArray
+    layer, numbers = commit_layer(array), commit_numbers(array)
+    assert commit(**layer, **numbers) is None
+    assert commit(layers=array(36, 32, dtype="i64"), **numbers) is None
+    assert commit(layers=array(36, 32, dtype="i64"), state_indices=numbers["state_indices"]) is None
+    assert gpu.launches == 3
+    assert commit.problem == COMMIT
+
+
+@pytest.mark.parametrize("array", ["FakeArray", "FastArray"])
+def test_a_table_has_the_addresses_of_its_layers(commit, gpu, array):
+    array = FakeArray if array == "FakeArray" else gpu.FastArray
+    layers = [commit_layer(array) for _ in range(30)]
+    layers[29]["state_out"] = array(SLOTS, H, D, D)
+    layers[0]["A_log"] = None  # as one that is missing
+    words = commit.table(layers)
+    assert len(words) == 32 * 30
+    assert gpu.launches == 0
+    for i, layer in enumerate(layers):
+        of_layer = words[32 * i : 32 * (i + 1)]
+        assert of_layer == commit.table([layer])
+        assert of_layer[:2] == [B, DRAFTS]
+        state = layer["state"]._managed.tensor.data
+        out = layer.get("state_out")
+        written = state if out is None else out._managed.tensor.data
+        found = [of_layer[at] for at in (2, 7, 12, 16, 24, 28)]
+        arrays = [layer[name]._managed.tensor.data for name in ("k", "v", "g", "beta")]
+        assert found == [*arrays, state, written]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"v": None}, "layer 1: gdn_commit: v is None"),
+        ({"k": FakeArray(B, 9, H, D, dtype="bf16")}, "layer 1: gdn_commit: k has T = 9; accepted"),
+        ({"state": FakeArray(SLOTS, H, D)}, "layer 1: gdn_commit: state has shape"),
+        (
+            {"g": FakeArray(B, DRAFTS, H, device=(CPU, 0))},
+            "layer 1: gdn_commit: g is on device cpu",
+        ),
+        ({"q": None}, r"layers\[1\] = 'q'; accepted: 'k', 'v', 'g', 'beta', 'A_log', "),
+    ],
+)
+def test_refusals_of_a_table_name_the_layer(commit, change, message):
+    with pytest.raises(cubinery.InvalidArgumentError, match=message):
+        commit.table([commit_layer(), {**commit_layer(), **change}])
+
+
+def test_a_table_is_of_layers(commit, decode):
+    with pytest.raises(cubinery.InvalidArgumentError, match="layers is empty; accepted: 1 or more"):
+        commit.table([])
+    with pytest.raises(cubinery.InvalidArgumentError, match=r"layers\[0\]: is of type list"):
+        commit.table([[]])
+    with pytest.raises(TypeError, match="the operator takes no table"):
+        _core.operator_table(decode._handle)
+    with pytest.raises(TypeError, match="3 arguments given; taken: 0"):
+        _core.operator_table(commit._handle, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"layers": None}, "k is None; accepted: an array, layers is None"),
+        ({"layers": FakeArray(4, 31, dtype="i64")}, r"gdn_commit: layers has shape \[4, 31\]"),
+        ({"layers": FakeArray(4, 32, dtype="i32")}, "gdn_commit: layers has dtype i32"),
+        ({"layers": FakeArray(4, 32, dtype="i64", device=(CPU, 0))}, "layers is on device cpu"),
+        ({"k": FakeArray(B, DRAFTS, H, D, dtype="bf16")}, "gdn_commit: k is given; accepted: None"),
+        ({"accepted": FakeArray(B, dtype="i64")}, "gdn_commit: accepted has dtype i64"),
+        ({"accepted": FakeArray(B - 1, dtype="i32")}, "gdn_commit: state_indices has shape"),
+        ({"state_indices": None}, "gdn_commit: state_indices is None"),
+        ({"cu_seqlens": FakeArray(B + 1, dtype="i32")}, "gdn_commit: cu_seqlens is given"),
+        ({"scratch_slot": 3}, "gdn_commit: scratch_slot is 3; accepted: 0"),
+        ({"scratch_slot": 2**63}, "scratch_slot"),
+    ],
+)
+def test_refusals_of_a_commit_name_the_argument(commit, gpu, changes, message):
+    given = {"layers": FakeArray(4, 32, dtype="i64"), **commit_numbers()}
+    with pytest.raises(cubinery.InvalidArgumentError, match=message):
+        commit(**{**given, **changes})
+    assert gpu.launches == 0
+
+
+def test_the_stream_of_a_commit_is_that_of_its_table(commit, gpu):
+    gpu.set_current_stream(0x1230)
+    commit(layers=gpu.FastArray(4, 32, dtype="i64"), **commit_numbers())
+    assert gpu.last_stream == 0x1230
+    commit(**commit_layer(gpu.FastArray), **commit_numbers())
+    assert gpu.last_stream == 0x1230
+    commit(layers=FakeArray(4, 32, dtype="i64"), **commit_numbers(), stream=0x4560)
+    assert gpu.last_stream == 0x4560
+
+
 def test_a_short_workspace_is_refused(prefill, gpu):
     arrays, named = prefill_arrays()
     with pytest.raises(cubinery.InvalidArgumentError, match="workspace"):
@@ -183,9 +300,9 @@ def test_what_no_memory_holds_is_refused(decode, prefill, gpu):
     assert gpu.launches == 0
 
 
-def test_choices_say_what_runs_and_why(decode, prefill, verify):
+def test_choices_say_what_runs_and_why(decode, prefill, verify, commit):
     choices = [decode.choice(8), prefill.choice(1000, 4), prefill.choice(1000, 4, 900)]
-    for choice in (*choices, verify.choice(8, 32)):
+    for choice in (*choices, verify.choice(8, 32), commit.choice(36, 8)):
         assert set(choice) == {"path", "configuration", "rung", "why"}
         assert all(choice.values())
     assert decode.choice(1)["path"] == "portable"
@@ -199,6 +316,10 @@ def test_choices_say_what_runs_and_why(decode, prefill, verify):
         verify.choice(-1, 32)
     with pytest.raises(cubinery.InvalidArgumentError, match="tokens is -1"):
         verify.choice(8, -1)
+    with pytest.raises(cubinery.InvalidArgumentError, match="layers is -1"):
+        commit.choice(-1, 8)
+    with pytest.raises(cubinery.InvalidArgumentError, match="requests is -1"):
+        commit.choice(36, -1)
 
 
 def test_the_longest_sequence_is_a_hint_that_can_be_wrong(prefill, gpu):

@@ -22,8 +22,10 @@ def test_every_model_has_problems(folder):
     problems.decode.check()
     problems.prefill.check()
     problems.verify.check()
+    problems.commit.check()
     assert problems.decode.use_qk_l2norm and problems.prefill.varlen
     assert (problems.verify.max_tokens, problems.verify.from_accepted) == (4, True)
+    assert (problems.commit.max_tokens, problems.commit.varlen) == (4, True)
 
 
 def test_a_configuration_is_a_path_text_a_dict_or_an_object():
@@ -87,7 +89,7 @@ def test_readmes_program_runs_from_a_pack_of_the_command_line(
         -1, arch="sm_90a", offline=True, cache_dir=empty, cache_layers=[pack]
     )
     problems = cubinery.problems_for_model(CONFIG, tp=2)
-    for problem in (problems.decode, problems.prefill, problems.verify):
+    for problem in (problems.decode, problems.prefill, problems.verify, problems.commit):
         assert {kernel["source"] for kernel in offline.compile(problem)} == {"disk"}
 
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.S | re.M)

@@ -8,7 +8,12 @@ import cubinery
 import pytest
 from cubinery import _core
 
-PROBLEMS = [cubinery.DecodeProblem, cubinery.PrefillProblem, cubinery.VerifyProblem]
+PROBLEMS = [
+    cubinery.DecodeProblem,
+    cubinery.PrefillProblem,
+    cubinery.VerifyProblem,
+    cubinery.CommitProblem,
+]
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
@@ -45,6 +50,11 @@ def test_verify_fields_round_trip():
     assert cubinery.VerifyProblem.from_json(changed.to_json()) == changed
 
 
+def test_commit_fields_round_trip():
+    changed = cubinery.CommitProblem(varlen=True, max_tokens=8, accepted_dtype="i64")
+    assert cubinery.CommitProblem.from_json(changed.to_json()) == changed
+
+
 @pytest.mark.parametrize("text", ["[]", "{", '{"no_such": 1}', '{"dtype": "f8"}'])
 def test_malformed_json_is_refused(text):
     with pytest.raises(cubinery.InvalidArgumentError, match="gdn_prefill"):
@@ -57,6 +67,8 @@ def test_check_names_field_and_values():
     cubinery.DecodeProblem(padding="skip", state_location="pool").check()
     with pytest.raises(cubinery.InvalidArgumentError, match="max_tokens = 17; accepted: 1 to 16"):
         cubinery.VerifyProblem(max_tokens=17).check()
+    with pytest.raises(cubinery.InvalidArgumentError, match="store_state = false; accepted: true"):
+        cubinery.CommitProblem(store_state=False).check()
 
 
 def test_problems_are_keys():

@@ -127,6 +127,8 @@ TEST_CASE("AProblemIsReadAndWrittenInFull", "[cpu]") {
   CHECK(taken(text) == full);
   REQUIRE(cubinery_check_problem("gdn_verify", R"({"max_tokens":8})", &text) == CUBINERY_OK);
   CHECK(taken(text) == gdn::VerifyProblem{.max_tokens = 8}.to_json());
+  REQUIRE(cubinery_check_problem("gdn_commit", R"({"max_tokens":8})", &text) == CUBINERY_OK);
+  CHECK(taken(text) == gdn::CommitProblem{.max_tokens = 8}.to_json());
 }
 
 TEST_CASE("TheProblemOfAModelIsThatOfCpp", "[cpu]") {
@@ -139,6 +141,8 @@ TEST_CASE("TheProblemOfAModelIsThatOfCpp", "[cpu]") {
   CHECK(taken(text) == problems.prefill.to_json());
   REQUIRE(cubinery_problem_for_model("gdn_verify", config.c_str(), 2, &text) == CUBINERY_OK);
   CHECK(taken(text) == problems.verify.to_json());
+  REQUIRE(cubinery_problem_for_model("gdn_commit", config.c_str(), 2, &text) == CUBINERY_OK);
+  CHECK(taken(text) == problems.commit.to_json());
   CHECK(refused(cubinery_problem_for_model("gdn", config.c_str(), 2, &text))
             .starts_with("op = \"gdn\"; accepted: "));
   CHECK(text == nullptr);
@@ -154,12 +158,11 @@ TEST_CASE("AProblemThatIsNoneIsRefused", "[cpu]") {
     return refused(cubinery_check_problem(op, problem, &text));
   };
   CHECK(message("gdn", "{}") ==
-        "op = \"gdn\"; accepted: gdn_decode, gdn_prefill, gdn_verify; did you mean gdn_decode or "
-        "gdn_prefill or gdn_verify?");
+        "op = \"gdn\"; accepted: gdn_decode, gdn_prefill, gdn_verify, gdn_commit");
   CHECK(message("gdn_decode", "[]").starts_with("gdn_decode: not a JSON object"));
   CHECK(message("gdn_decod", "{}") ==
-        "op = \"gdn_decod\"; accepted: gdn_decode, gdn_prefill, gdn_verify; did you mean "
-        "gdn_decode?");
+        "op = \"gdn_decod\"; accepted: gdn_decode, gdn_prefill, gdn_verify, gdn_commit; did you "
+        "mean gdn_decode?");
   CHECK(message("gdn_decode", R"({"varlen":true})")
             .starts_with("gdn_decode has no field \"varlen\"; accepted: q_heads, k_heads, "));
   CHECK(message("gdn_decode", R"({"dtype":"f64"})") ==
@@ -168,6 +171,8 @@ TEST_CASE("AProblemThatIsNoneIsRefused", "[cpu]") {
         "gdn_prefill: key_dim = 100; accepted: multiples of 16 from 16 to 256");
   CHECK(message("gdn_verify", R"({"max_tokens":17})") ==
         "gdn_verify: max_tokens = 17; accepted: 1 to 16");
+  CHECK(message("gdn_commit", R"({"store_state":false})") ==
+        "gdn_commit: store_state = false; accepted: true");
 }
 
 TEST_CASE("AKernelThatIsNotCachedHasItsCode", "[cpu]") {

@@ -68,16 +68,40 @@ class DlViews {
     return views;
   }
 
+  CubineryCommitLayer of(const gdn::CommitLayer& layer) {
+    CubineryCommitLayer views = CUBINERY_COMMIT_LAYER_INIT;
+    views.k = of(layer.k);
+    views.v = of(layer.v);
+    views.gates = of(layer.gates);
+    views.state = of(layer.state);
+    views.state_out = of(layer.state_out);
+    return views;
+  }
+
+  CubineryCommitArgs of(const gdn::CommitArgs& args) {
+    CubineryCommitArgs views = CUBINERY_COMMIT_ARGS_INIT;
+    views.layer = of(args.layer);
+    views.layers = of(args.layers);
+    views.accepted = of(args.accepted);
+    views.cu_seqlens = of(args.cu_seqlens);
+    views.indices = of(args.indices);
+    views.out_indices = of(args.out_indices);
+    views.scratch_slot = args.scratch_slot;
+    views.programmatic = args.programmatic;
+    return views;
+  }
+
  private:
+  CubineryGateArgs of(const gdn::GateArgs& gates) {
+    return {of(gates.g), of(gates.beta), of(gates.A_log), of(gates.dt_bias)};
+  }
+
   template <class Args, class Views>
   void set_shared(const Args& args, Views* views) {
     views->q = of(args.q);
     views->k = of(args.k);
     views->v = of(args.v);
-    views->gates.g = of(args.gates.g);
-    views->gates.beta = of(args.gates.beta);
-    views->gates.A_log = of(args.gates.A_log);
-    views->gates.dt_bias = of(args.gates.dt_bias);
+    views->gates = of(args.gates);
     views->o = of(args.o);
     views->states.in = of(args.states.in);
     views->states.out = of(args.states.out);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "capi/commit.h"
 #include "capi/decode.h"
 #include "capi/prefill.h"
 #include "capi/verify.h"
@@ -102,6 +103,54 @@ struct FakeVerify {
                                              .accepted_dtype = DType::kI64,
                                              .tree = true,
                                              .parents_dtype = DType::kI64}),
+      /*device=*/0};
+};
+
+// Kernels of a commit problem with every tensor, on the fake driver.
+struct FakeCommit {
+  // Of layer `number`, with other addresses than all others.
+  static gdn::CommitLayer layer(int number) {
+    const auto tensor = [&](int at, DType dtype, std::initializer_list<std::int64_t> shape) {
+      return Tensor::contiguous(address(100 * number + at), dtype, shape);
+    };
+    return {.k = tensor(1, DType::kBF16, {6, 16, 128}),
+            .v = tensor(2, DType::kBF16, {6, 32, 128}),
+            .gates = {.g = tensor(3, DType::kF32, {6, 32}),
+                      .beta = tensor(4, DType::kF32, {6, 32}),
+                      .A_log = tensor(5, DType::kF32, {32}),
+                      .dt_bias = tensor(6, DType::kF32, {32})},
+            .state = tensor(7, DType::kF32, {9, 32, 128, 128}),
+            .state_out = tensor(8, DType::kF32, {8, 32, 128, 128})};
+  }
+  // What comes beside layers.
+  static gdn::CommitArgs args() {
+    return {.accepted = Tensor::contiguous(address(10), DType::kI64, {2}),
+            .cu_seqlens = Tensor::contiguous(address(11), DType::kI32, {3}),
+            .indices = Tensor::contiguous(address(12), DType::kI32, {2}),
+            .out_indices = Tensor::contiguous(address(13), DType::kI32, {2}),
+            .scratch_slot = 7,
+            .programmatic = true};
+  }
+  gdn::CommitArgs of_layer() const {
+    gdn::CommitArgs args = FakeCommit::args();
+    args.layer = layer(1);
+    return args;
+  }
+  gdn::CommitArgs of_table() const {
+    gdn::CommitArgs args = FakeCommit::args();
+    args.layers = Tensor::contiguous(address(14), DType::kI64, {5, 32});
+    return args;
+  }
+
+  test::FakeDriver fake{CUBINERY_FAKE_DRIVER};
+  test::TempDir dir;
+  CubineryCommit commit{
+      test::fake_operator(fake, dir,
+                          gdn::CommitProblem{.inputs = {.gate_mode = gdn::GateMode::kComputed},
+                                             .states = {.location = gdn::StateLocation::kPool,
+                                                        .padding = gdn::Padding::kScratch},
+                                             .varlen = true,
+                                             .accepted_dtype = DType::kI64}),
       /*device=*/0};
 };
 
@@ -218,6 +267,65 @@ TEST_CASE("AVerifyLaunchIsThatOfTheCppApi", "[cpu]") {
   CHECK(bench.fake->launches.size() == 2);
 }
 
+TEST_CASE("ACommitLaunchIsThatOfTheCppApi", "[cpu]") {
+  const FakeCommit bench;
+  const auto stream = reinterpret_cast<Stream>(std::uintptr_t{0x40});
+  for (const gdn::CommitArgs& args : {bench.of_layer(), bench.of_table()}) {
+    bench.fake->launches.clear();
+    REQUIRE(bench.commit.value.launch(stream, args).ok());
+    DlViews views;
+    const CubineryCommitArgs given = views.of(args);
+    REQUIRE(cubinery_commit_launch(&bench.commit, stream, &given) == CUBINERY_OK);
+    REQUIRE(bench.fake->launches.size() == 2);
+    CHECK(same(bench.fake->launches[0], bench.fake->launches[1]));
+  }
+
+  DlViews views;
+  const auto refusal = [&](const std::function<void(CubineryCommitArgs&)>& spoil) {
+    CubineryCommitArgs spoilt = views.of(bench.of_table());
+    spoil(spoilt);
+    return test::refused(cubinery_commit_launch(&bench.commit, nullptr, &spoilt));
+  };
+  CHECK(refusal([](auto& a) { a.layers = nullptr; }) ==
+        "gdn_commit: k is missing; accepted: a tensor");
+  CHECK(refusal([](auto& a) { a.cu_seqlens = nullptr; }) ==
+        "gdn_commit: cu_seqlens is missing; accepted: a tensor");
+  CHECK(refusal([&](auto& a) {
+          DLTensor* const table = views.of(bench.of_table().layers);
+          table->device = {kDLCPU, 0};
+          a.layers = table;
+        }).starts_with("gdn_commit: layers is on device cpu"));
+  CHECK(refusal([](auto& a) { a.programmatic = 2; }) ==
+        "gdn_commit: programmatic is 2; accepted: 0, 1");
+  CHECK(refusal([](auto& a) { a.struct_size += 8; }) ==
+        "args->struct_size is 136; accepted: multiples of 8 up to 128, its size in this library");
+  CHECK(bench.fake->launches.size() == 2);
+}
+
+TEST_CASE("ATableIsThatOfTheCppApi", "[cpu]") {
+  const FakeCommit bench;
+  DlViews views;
+  std::vector<CubineryCommitLayer> layers = {views.of(bench.layer(1)), views.of(bench.layer(2))};
+  std::vector<std::int64_t> words(2 * CUBINERY_COMMIT_LAYER_WORDS, -1);
+  REQUIRE(cubinery_commit_table(&bench.commit, layers.data(), 2, words.data()) == CUBINERY_OK);
+  CHECK(words == bench.commit.value.table({bench.layer(1), bench.layer(2)}).value());
+
+  const std::vector<std::int64_t> before(words.size(), -1);
+  words = before;
+  const auto refusal = [&](std::int64_t count) {
+    return test::refused(cubinery_commit_table(&bench.commit, layers.data(), count, words.data()));
+  };
+  CHECK(refusal(0) == "gdn_commit: layers is empty; accepted: 1 or more");
+  CHECK(refusal(-1) == "count is -1; accepted: 0 or more");
+  layers[1].v = nullptr;
+  CHECK(refusal(2) == "layer 1: gdn_commit: v is missing; accepted: a tensor");
+  DLTensor* const elsewhere = views.of(bench.layer(2).v);
+  elsewhere->device = {kDLCUDA, 1};
+  layers[1].v = elsewhere;
+  CHECK(refusal(2) == "layer 1: gdn_commit: v is on device cuda:1; accepted: cuda:0");
+  CHECK(words == before);
+}
+
 TEST_CASE("ChoicesAreThoseOfTheCppApi", "[cpu]") {
   char* text = nullptr;
   const auto check = [&](int code, const Chosen& chosen) {
@@ -252,6 +360,15 @@ TEST_CASE("ChoicesAreThoseOfTheCppApi", "[cpu]") {
   CHECK(test::refused(cubinery_verify_choice(&verify.verify, 1, -1, &text)) ==
         "tokens is -1; accepted: 0 or more");
   CHECK(test::refused(cubinery_verify_choice(nullptr, 1, 1, &text)).starts_with("verify is NULL"));
+
+  const FakeCommit commit;
+  check(cubinery_commit_choice(&commit.commit, 36, 4, &text),
+        commit.commit.value.choice({.layers = 36, .requests = 4}));
+  CHECK(test::refused(cubinery_commit_choice(&commit.commit, -1, 1, &text)) ==
+        "layers is -1; accepted: 0 or more");
+  CHECK(test::refused(cubinery_commit_choice(&commit.commit, 1, -1, &text)) ==
+        "requests is -1; accepted: 0 or more");
+  CHECK(test::refused(cubinery_commit_choice(nullptr, 1, 1, &text)).starts_with("commit is NULL"));
 }
 
 TEST_CASE("BadArgumentsOfALaunchAreNamed", "[cpu]") {
@@ -300,6 +417,16 @@ TEST_CASE("NullsAmongTheArgumentsOfOperatorsAreNamed", "[cpu]") {
   names("verify", cubinery_verify_launch(nullptr, nullptr, &verify_args));
   names("args", cubinery_verify_launch(&verify_bench.verify, nullptr, nullptr));
   names("choice", cubinery_verify_choice(&verify_bench.verify, 1, 1, nullptr));
+  const FakeCommit commit_bench;
+  const CubineryCommitArgs commit_args = CUBINERY_COMMIT_ARGS_INIT;
+  const CubineryCommitLayer commit_layer = CUBINERY_COMMIT_LAYER_INIT;
+  std::int64_t words[CUBINERY_COMMIT_LAYER_WORDS];
+  names("commit", cubinery_commit_launch(nullptr, nullptr, &commit_args));
+  names("args", cubinery_commit_launch(&commit_bench.commit, nullptr, nullptr));
+  names("commit", cubinery_commit_table(nullptr, &commit_layer, 1, words));
+  names("layers", cubinery_commit_table(&commit_bench.commit, nullptr, 1, words));
+  names("words", cubinery_commit_table(&commit_bench.commit, &commit_layer, 1, nullptr));
+  names("choice", cubinery_commit_choice(&commit_bench.commit, 1, 1, nullptr));
   std::size_t bytes = 1;
   names("prefill", cubinery_prefill_workspace_bytes(nullptr, 1, 1, &bytes));
   CHECK(bytes == 0);
@@ -316,6 +443,7 @@ TEST_CASE("NullsAmongTheArgumentsOfOperatorsAreNamed", "[cpu]") {
   names("decode", cubinery_decode_create(nullptr, "{}", nullptr));
   names("prefill", cubinery_prefill_create(nullptr, "{}", nullptr));
   names("verify", cubinery_verify_create(nullptr, "{}", nullptr));
+  names("commit", cubinery_commit_create(nullptr, "{}", nullptr));
 }
 
 // The whole way: options, context, operator, launch; and the order of destruction does not matter.
@@ -342,6 +470,9 @@ TEST_CASE("AnOperatorOutlivesItsContext", "[cpu]") {
   CubineryVerify* verify = nullptr;
   CHECK(cubinery_verify_create(context, "{}", &verify) == CUBINERY_NOT_CACHED);
   CHECK(verify == nullptr);
+  CubineryCommit* commit = nullptr;
+  CHECK(cubinery_commit_create(context, "{}", &commit) == CUBINERY_NOT_CACHED);
+  CHECK(commit == nullptr);
   REQUIRE(cubinery_decode_create(context, "{}", &decode) == CUBINERY_OK);
   cubinery_context_destroy(context);
 

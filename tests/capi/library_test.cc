@@ -90,6 +90,7 @@ TEST_CASE("NothingIsDestroyedTwice", "[cpu]") {
   cubinery_decode_destroy(nullptr);
   cubinery_prefill_destroy(nullptr);
   cubinery_verify_destroy(nullptr);
+  cubinery_commit_destroy(nullptr);
   cubinery_free_text(nullptr);
 }
 

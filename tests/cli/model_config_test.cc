@@ -69,14 +69,15 @@ TEST_CASE("every shipped model config gives its problems for every size", "[cpu]
     INFO(model);
     REQUIRE(value_heads.count(model) == 1);
     const auto requests = read_model_config(model, config_of(model), {1, 2, 4, 8, 16}).value();
-    REQUIRE(requests.size() == 15);
+    REQUIRE(requests.size() == 20);
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      const int tp = 1 << i / 3;
+      const int tp = 1 << i / 4;
       CHECK(requests[i].origin == model + ", tp " + std::to_string(tp));
       CHECK(requests[i].arch.empty());
-      const auto check_problem = i % 3 == 0   ? check_heads_and_dims<gdn::DecodeProblem>
-                                 : i % 3 == 1 ? check_heads_and_dims<gdn::PrefillProblem>
-                                              : check_heads_and_dims<gdn::VerifyProblem>;
+      const auto check_problem = i % 4 == 0   ? check_heads_and_dims<gdn::DecodeProblem>
+                                 : i % 4 == 1 ? check_heads_and_dims<gdn::PrefillProblem>
+                                 : i % 4 == 2 ? check_heads_and_dims<gdn::VerifyProblem>
+                                              : check_heads_and_dims<gdn::CommitProblem>;
       check_problem(requests[i].problem, 16 / tp, value_heads.at(model) / tp);
     }
   }
@@ -114,6 +115,15 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("from_accepted":true,"accepted_dtype":"i32","tree":false,"parents_dtype":"i32",)"
         R"("round_each_token":false,)"
         R"("batch_invariant":false})");
+  CHECK(to_json(requests[3].problem) ==
+        R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,)"
+        R"("dtype":"bf16","gate_dtype":"bf16","beta_dtype":"bf16",)"
+        R"("a_log_dtype":"f32","dt_bias_dtype":"bf16","state_dtype":"f32","index_dtype":"i32",)"
+        R"("cu_seqlens_dtype":"i32","varlen":true,"max_tokens":4,)"
+        R"("state_layout":"vk","state_location":"pool","padding":"skip","pad_index":"negative",)"
+        R"("gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
+        R"("has_initial_state":true,"store_state":true,"accepted_dtype":"i32",)"
+        R"("batch_invariant":false})");
 }
 
 TEST_CASE("dtypes come from the model config", "[cpu]") {
@@ -122,15 +132,18 @@ TEST_CASE("dtypes come from the model config", "[cpu]") {
     const auto& decode = std::get<gdn::DecodeProblem>(requests[0].problem);
     const auto& prefill = std::get<gdn::PrefillProblem>(requests[1].problem);
     const auto& verify = std::get<gdn::VerifyProblem>(requests[2].problem);
+    const auto& commit = std::get<gdn::CommitProblem>(requests[3].problem);
     const auto check_same = [&](const auto& other) {
       CHECK(other.dtype == decode.dtype);
-      CHECK(other.output_dtype == decode.output_dtype);
       CHECK(other.inputs.dt_bias_dtype == decode.inputs.dt_bias_dtype);
       CHECK(other.inputs.a_log_dtype == decode.inputs.a_log_dtype);
       CHECK(other.states.dtype == decode.states.dtype);
     };
     check_same(prefill);
     check_same(verify);
+    check_same(commit);
+    CHECK(prefill.output_dtype == decode.output_dtype);
+    CHECK(verify.output_dtype == decode.output_dtype);
     return decode;
   };
   CHECK(problem_of(changed("torch_dtype", "float16")).dtype == DType::kF16);
@@ -201,14 +214,15 @@ TEST_CASE("a manifest gives the problems that it lists", "[cpu]") {
       gdn::PrefillProblem{.varlen = true, .checkpoints = gdn::Checkpoints::kAfter};
   nlohmann::json manifest = nlohmann::json::array();
   const Problem verify = gdn::VerifyProblem{.max_tokens = 8, .from_accepted = true};
-  for (const Problem& problem : {decode, prefill, verify}) {
+  const Problem commit = gdn::CommitProblem{.max_tokens = 8, .varlen = true};
+  for (const Problem& problem : {decode, prefill, verify, commit}) {
     manifest.push_back(nlohmann::json::parse(to_json(problem)));
     manifest.back()["op"] = operator_of(problem);
     manifest.back()["arch"] = "sm_80";
   }
   manifest.push_back({{"op", "gdn_decode"}, {"key_dim", 64}});
   const auto requests = read_manifest("list.json", manifest.dump()).value();
-  REQUIRE(requests.size() == 4);
+  REQUIRE(requests.size() == 5);
   CHECK(operator_of(requests[0].problem) == "gdn_decode");
   CHECK(to_json(requests[0].problem) == to_json(decode));
   CHECK(requests[0].arch == "sm_80");
@@ -216,11 +230,13 @@ TEST_CASE("a manifest gives the problems that it lists", "[cpu]") {
   CHECK(to_json(requests[1].problem) == to_json(prefill));
   CHECK(operator_of(requests[2].problem) == "gdn_verify");
   CHECK(to_json(requests[2].problem) == to_json(verify));
-  const auto& partial = std::get<gdn::DecodeProblem>(requests[3].problem);
+  CHECK(operator_of(requests[3].problem) == "gdn_commit");
+  CHECK(to_json(requests[3].problem) == to_json(commit));
+  const auto& partial = std::get<gdn::DecodeProblem>(requests[4].problem);
   CHECK(partial.key_dim == 64);
   CHECK(partial.value_dim == gdn::DecodeProblem{}.value_dim);
-  CHECK(requests[3].arch.empty());
-  CHECK(requests[3].origin == "list.json, entry 4");
+  CHECK(requests[4].arch.empty());
+  CHECK(requests[4].origin == "list.json, entry 5");
   CHECK(read_manifest("list.json", "[]").value().empty());
 }
 
@@ -228,11 +244,12 @@ TEST_CASE("a manifest that cannot be used names the entry", "[cpu]") {
   CHECK(manifest_error("{}") == "list.json: accepted: a JSON array of objects");
   CHECK(manifest_error("[1]") == "list.json, entry 1: 1; accepted: an object");
   CHECK(manifest_error(R"([{"op":"gdn_decode"},{"op":"rms_norm"}])") ==
-        "list.json, entry 2: op = \"rms_norm\"; accepted: gdn_decode, gdn_prefill, gdn_verify");
+        "list.json, entry 2: op = \"rms_norm\"; accepted: gdn_decode, gdn_prefill, gdn_verify, "
+        "gdn_commit");
   CHECK(manifest_error(R"([{"key_dim":128}])") ==
-        "list.json, entry 1: op = null; accepted: gdn_decode, gdn_prefill, gdn_verify");
+        "list.json, entry 1: op = null; accepted: gdn_decode, gdn_prefill, gdn_verify, gdn_commit");
   CHECK(manifest_error(R"([{"op":7}])") ==
-        "list.json, entry 1: op = 7; accepted: gdn_decode, gdn_prefill, gdn_verify");
+        "list.json, entry 1: op = 7; accepted: gdn_decode, gdn_prefill, gdn_verify, gdn_commit");
   // A field of another operator.
   CHECK(manifest_error(R"([{"op":"gdn_decode","varlen":true}])").find("varlen") !=
         std::string::npos);
@@ -286,6 +303,12 @@ TEST_CASE("field options replace fields", "[cpu]") {
                                               .states = {.dtype = DType::kBF16},
                                               .max_tokens = 8,
                                               .stored_states = gdn::StoredStates::kEvery}
+                               .to_json());
+  const Problem commit = with_fields(gdn::CommitProblem{}, fields).value();
+  CHECK(to_json(commit) == gdn::CommitProblem{.heads = {.v = 64},
+                                              .inputs = {.use_qk_l2norm = true},
+                                              .states = {.dtype = DType::kBF16},
+                                              .max_tokens = 8}
                                .to_json());
 }
 

@@ -39,14 +39,14 @@ TEST_CASE("a dry run lists kernels and compiles nothing", "[cpu]") {
   const Cli cli;
   const json summary =
       cli.prewarm("--dry-run --hf-config " + kModel + " --tp 1,2,4,8 --arch sm_90a,sm_80");
-  CHECK(summary["problems"] == 12);
+  CHECK(summary["problems"] == 16);
   CHECK(summary["dry_run"] == true);
   CHECK(summary["compiled"] == 0);
   CHECK(summary["hits"] == 0);
   CHECK(summary["missing"] == summary["requested"]);
   CHECK(summary["entries"].size() == summary["requested"]);
   for (const json& entry : summary["entries"]) CHECK(entry["problems"] == 4);
-  CHECK(names_of(summary) == std::set<std::string>{"gdn_decode", "gdn_prefill_chunks",
+  CHECK(names_of(summary) == std::set<std::string>{"gdn_commit", "gdn_decode", "gdn_prefill_chunks",
                                                    "gdn_prefill_scan", "gdn_verify",
                                                    "gdn_verify_wy"});
   CHECK(cli.entries().empty());
@@ -55,6 +55,7 @@ TEST_CASE("a dry run lists kernels and compiles nothing", "[cpu]") {
   CHECK(contains(text.out, "missing  sm_80 gdn_decode;key_dim=64;"));
   CHECK(contains(text.out, "missing  sm_80 gdn_prefill_chunks;key_dim=64;"));
   CHECK(contains(text.out, "missing  sm_80 gdn_verify_wy;key_dim=64;"));
+  CHECK(contains(text.out, "missing  sm_80 gdn_commit;key_dim=64;"));
 }
 
 TEST_CASE("kernels that results of the cache can choose are wanted", "[cpu]") {
@@ -99,7 +100,8 @@ TEST_CASE("the option --op chooses the operators", "[cpu]") {
   const std::string manifest = cli.dir() + "/problems.json";
   std::ofstream(manifest) << R"([{"op": "gdn_decode", "arch": "sm_80"},
                                  {"op": "gdn_prefill", "arch": "sm_80", "varlen": true},
-                                 {"op": "gdn_verify", "arch": "sm_80", "varlen": true}])";
+                                 {"op": "gdn_verify", "arch": "sm_80", "varlen": true},
+                                 {"op": "gdn_commit", "arch": "sm_80", "varlen": true}])";
   for (const std::string& source :
        {"--hf-config " + kModel + " --arch sm_80", "--manifest " + manifest,
         std::string("--dtype f16 --arch sm_80")}) {
@@ -107,14 +109,18 @@ TEST_CASE("the option --op chooses the operators", "[cpu]") {
     const json decode = cli.prewarm("--dry-run --op gdn_decode " + source);
     const json prefill = cli.prewarm("--dry-run --op gdn_prefill " + source);
     const json verify = cli.prewarm("--dry-run --op gdn_verify " + source);
+    const json commit = cli.prewarm("--dry-run --op gdn_commit " + source);
     const json both = cli.prewarm("--dry-run --op gdn_prefill,gdn_decode " + source);
-    const json all = cli.prewarm("--dry-run --op gdn_verify,gdn_prefill,gdn_decode " + source);
+    const json all =
+        cli.prewarm("--dry-run --op gdn_commit,gdn_verify,gdn_prefill,gdn_decode " + source);
     CHECK(names_of(decode) == std::set<std::string>{"gdn_decode"});
     CHECK(names_of(prefill) == std::set<std::string>{"gdn_prefill_chunks", "gdn_prefill_scan"});
     CHECK(names_of(verify) == std::set<std::string>{"gdn_verify", "gdn_verify_wy"});
     CHECK(all["entries"] == cli.prewarm("--dry-run " + source)["entries"]);
-    CHECK(all["problems"] == 3);
-    CHECK(all["requested"] == both["requested"].get<int>() + verify["requested"].get<int>());
+    CHECK(names_of(commit) == std::set<std::string>{"gdn_commit"});
+    CHECK(all["problems"] == 4);
+    CHECK(all["requested"] == both["requested"].get<int>() + verify["requested"].get<int>() +
+                                  commit["requested"].get<int>());
     CHECK(both["problems"] == 2);
     CHECK(both["requested"] == decode["requested"].get<int>() + prefill["requested"].get<int>());
   }
@@ -125,7 +131,7 @@ TEST_CASE("a field of one operator changes nothing of the others", "[cpu]") {
   const std::string model = "--dry-run --arch sm_90a --hf-config " + kModel;
   const std::set<std::string> before = kernels_of(cli.prewarm(model));
   const json after = cli.prewarm(model + " --checkpoints after");
-  CHECK(names_of(after).size() == 5);
+  CHECK(names_of(after).size() == 6);
   for (const json& entry : after["entries"]) {
     const std::string canonical = entry["canonical"];
     const bool is_scan = entry["kernel"] == "gdn_prefill_scan";
@@ -212,8 +218,12 @@ TEST_CASE("prewarm fills the cache once", "[nvrtc]") {
   const auto verifications = std::count_if(entries.begin(), entries.end(), [](const json& entry) {
     return entry["kernel"].get<std::string>().starts_with("gdn_verify");
   });
-  CHECK(static_cast<std::ptrdiff_t>(first["requested"]) - verifications <= 40);
+  const auto commits = std::count_if(entries.begin(), entries.end(), [](const json& entry) {
+    return entry["kernel"] == "gdn_commit";
+  });
+  CHECK(static_cast<std::ptrdiff_t>(first["requested"]) - verifications - commits <= 40);
   CHECK(verifications <= 16);
+  CHECK((commits > 0 && commits <= 4));
   CHECK(first["failed"] == 0);
   CHECK(cli.entries().size() == first["requested"]);
   for (const json& entry : first["entries"]) {
@@ -233,6 +243,7 @@ TEST_CASE("prewarm fills the cache once", "[nvrtc]") {
   CHECK(contains(text.out, "sm_90a  gdn_decode"));
   CHECK(contains(text.out, "sm_90a  gdn_prefill_scan"));
   CHECK(contains(text.out, "sm_90a  gdn_verify"));
+  CHECK(contains(text.out, "sm_90a  gdn_commit"));
   CHECK(contains(text.out, "Cache: " + cli.cache()));
   CHECK(contains(text.err, "hit gdn_decode sm_80"));
 }

@@ -84,6 +84,8 @@ TEST_CASE("shapes that a problem cannot have are left out", "[cpu]") {
         std::vector<std::string>{"batch=1;tokens_each=1", "batch=1;tokens_each=4",
                                  "batch=1;tokens_each=8", "batch=8;tokens_each=1",
                                  "batch=8;tokens_each=4", "batch=8;tokens_each=8"});
+  CHECK(texts(shapes_of(gdn::CommitProblem{.max_tokens = 8}, few)) ==
+        std::vector<std::string>{"batch=1", "batch=8"});
   const ShapeGrid longest{{"tokens", {64}}, {"sequences", {4}}, {"max_seqlen", {16, 17, 62}}};
   CHECK(texts(shapes_of(prefill, longest)) ==
         std::vector<std::string>{"tokens=64;sequences=4", "tokens=64;sequences=4;max_seqlen=17"});
@@ -166,7 +168,7 @@ TEST_CASE("a dry run lists what a model needs", "[cpu]") {
     INFO(name);
     const json plan = dry_run(cli, std::string("--tp 1,2,4,8 --hf-config ") +
                                        CUBINERY_TEST_DIR "/data/models/" + name + "/config.json");
-    REQUIRE(plan["spaces"].size() == 3);
+    REQUIRE(plan["spaces"].size() == 4);
     const json& decode = plan["spaces"][0];
     CHECK(decode["op"] == "gdn_decode");
     CHECK(decode["problems"] == 4);
@@ -182,6 +184,9 @@ TEST_CASE("a dry run lists what a model needs", "[cpu]") {
     CHECK(verify["op"] == "gdn_verify");
     // Requests of 1, 2 and 4 tokens.
     CHECK(verify["buckets"].size() == 3 * decode["buckets"].size());
+    const json& commit = plan["spaces"][3];
+    CHECK(commit["op"] == "gdn_commit");
+    CHECK(commit["buckets"].size() == decode["buckets"].size());
     std::size_t buckets = 0, measurements = 0;
     for (const json& space : plan["spaces"]) {
       buckets += space["buckets"].size();
@@ -203,7 +208,7 @@ TEST_CASE("all models share a space of each operator", "[cpu]") {
     ++models;
   }
   const json plan = dry_run(cli, arguments);
-  REQUIRE(plan["spaces"].size() == 3);
+  REQUIRE(plan["spaces"].size() == 4);
   for (const json& space : plan["spaces"]) {
     CHECK(space["problems"] == 4 * models);
     std::set<std::string> buckets;
@@ -256,7 +261,7 @@ TEST_CASE("tune refuses what it cannot use", "[cpu]") {
       {model + " --jobs 0", "1024"},
       {model + " --op gdn_decode --tokens 512", "--tokens 512: no problem is a gdn_prefill"},
       {model + " --op gdn_prefill --batch 8",
-       "--batch 8: no problem is a gdn_decode or gdn_verify"},
+       "--batch 8: no problem is a gdn_decode or gdn_verify or gdn_commit"},
       {model + " --op gdn_decode --tokens-each 4", "--tokens-each 4: no problem is a gdn_verify"},
       {model + " --tokens 4 --sequences 8", "none of these shapes"},
       {model + " --key-dim 100", "accepted: multiples of 16"},

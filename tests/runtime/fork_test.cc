@@ -51,6 +51,7 @@ int child_of(std::optional<Context>* context, std::optional<Kernel>* kernel, con
   if (!is_refused(theirs.prepare(gdn::DecodeProblem{}))) return __LINE__;
   if (!is_refused(theirs.compile(gdn::PrefillProblem{}))) return __LINE__;
   if (!is_refused(theirs.prepare(gdn::VerifyProblem{}))) return __LINE__;
+  if (!is_refused(theirs.prepare(gdn::CommitProblem{}))) return __LINE__;
   if (!is_refused(gpu_identity(theirs))) return __LINE__;
   if (theirs.stats().damaged != 1 || theirs.arch() != "sm_90a") return __LINE__;
   // The driver is the parent's.

@@ -18,6 +18,9 @@ TEST_CASE("AModelHasAProblemForEachOperator", "[cpu]") {
   CHECK(problems.decode.check().ok());
   CHECK(problems.prefill.varlen);
   CHECK(problems.prefill.check().ok());
+  CHECK(problems.commit.varlen);
+  CHECK(problems.commit.max_tokens == problems.verify.max_tokens);
+  CHECK(problems.commit.check().ok());
   std::vector<std::string> names;
   for (const Problem& problem : problems_for_model(config, 2).value()) {
     names.push_back(operator_of(problem));

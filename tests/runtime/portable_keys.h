@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "runtime/gdn/commit_wy.h"
 #include "runtime/gdn/decode_portable.h"
 #include "runtime/gdn/prefill_whole.h"
 #include "runtime/gdn/verify_portable.h"
@@ -73,6 +74,13 @@ inline VerifyKeys verify_keys(const gdn::VerifyProblem& problem) {
   for (const auto& [key] : gdn::verify_wy().default_keys(problem, sm_90())) {
     found.wy.push_back(key);
   }
+  return found;
+}
+
+// The defaults of commit.
+inline std::vector<GdnCommitKey> commit_keys(const gdn::CommitProblem& problem) {
+  std::vector<GdnCommitKey> found;
+  for (const auto& [key] : gdn::commit_wy().default_keys(problem, sm_90())) found.push_back(key);
   return found;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/gdn/commit_problem.h"
 #include "runtime/gdn/decode_problem.h"
 #include "runtime/gdn/prefill_problem.h"
 #include "runtime/gdn/verify_problem.h"
@@ -23,7 +24,7 @@ std::string op() {
 }
 
 TEMPLATE_TEST_CASE("HeadCountsMustDivideTheLargest", "[cpu]", DecodeProblem, PrefillProblem,
-                   VerifyProblem) {
+                   VerifyProblem, CommitProblem) {
   using P = TestType;
   const std::string divisor =
       "; accepted: a divisor of 32, the largest of q_heads, k_heads and v_heads";
@@ -40,7 +41,8 @@ TEMPLATE_TEST_CASE("HeadCountsMustDivideTheLargest", "[cpu]", DecodeProblem, Pre
             "q_heads = 0; accepted: a divisor of 0, the largest of q_heads, k_heads and v_heads");
 }
 
-TEMPLATE_TEST_CASE("HeadCountsHaveALimit", "[cpu]", DecodeProblem, PrefillProblem, VerifyProblem) {
+TEMPLATE_TEST_CASE("HeadCountsHaveALimit", "[cpu]", DecodeProblem, PrefillProblem, VerifyProblem,
+                   CommitProblem) {
   using P = TestType;
   CHECK(P{.heads = {.q = kMaxHeads, .k = kMaxHeads, .v = kMaxHeads}}.check().ok());
   for (const int heads : {kMaxHeads + 1, 2147483647}) {
@@ -52,13 +54,13 @@ TEMPLATE_TEST_CASE("HeadCountsHaveALimit", "[cpu]", DecodeProblem, PrefillProble
 }
 
 TEMPLATE_TEST_CASE("AnUnevenSplitOfValueHeadsIsExplained", "[cpu]", DecodeProblem, PrefillProblem,
-                   VerifyProblem) {
+                   VerifyProblem, CommitProblem) {
   CHECK(refusal<TestType>([](auto& p) { p.heads.v = 24; }) ==
         op<TestType>() + "v_heads = 24; accepted: a multiple of k_heads = 16");
 }
 
 TEMPLATE_TEST_CASE("HeadSizesAreMultiplesOfSixteen", "[cpu]", DecodeProblem, PrefillProblem,
-                   VerifyProblem) {
+                   VerifyProblem, CommitProblem) {
   using P = TestType;
   const std::string accepted = "; accepted: multiples of 16 from 16 to 256";
   for (const int dim : {-16, 0, 1, 8, 100, 272, 512}) {
@@ -69,13 +71,15 @@ TEMPLATE_TEST_CASE("HeadSizesAreMultiplesOfSixteen", "[cpu]", DecodeProblem, Pre
 }
 
 TEMPLATE_TEST_CASE("TensorsAreFloatsAndIndicesIntegers", "[cpu]", DecodeProblem, PrefillProblem,
-                   VerifyProblem) {
+                   VerifyProblem, CommitProblem) {
   using P = TestType;
   const auto refuses = [](const char* name, const std::function<void(P&)>& change) {
     CHECK(refusal<P>(change) == op<P>() + name + " = i32; accepted: f32, bf16, f16");
   };
   refuses("dtype", [](P& p) { p.dtype = DType::kI32; });
-  refuses("output_dtype", [](P& p) { p.output_dtype = DType::kI32; });
+  if constexpr (requires(P p) { p.output_dtype; }) {
+    refuses("output_dtype", [](P& p) { p.output_dtype = DType::kI32; });
+  }
   refuses("gate_dtype", [](P& p) { p.inputs.gate_dtype = DType::kI32; });
   refuses("beta_dtype", [](P& p) { p.inputs.beta_dtype = DType::kI32; });
   refuses("a_log_dtype", [](P& p) { p.inputs.a_log_dtype = DType::kI32; });
@@ -87,13 +91,14 @@ TEMPLATE_TEST_CASE("TensorsAreFloatsAndIndicesIntegers", "[cpu]", DecodeProblem,
         op<P>() + "index_dtype = ?9; accepted: i32, i64");
 }
 
-TEMPLATE_TEST_CASE("PaddingNeedsAPool", "[cpu]", DecodeProblem, PrefillProblem, VerifyProblem) {
+TEMPLATE_TEST_CASE("PaddingNeedsAPool", "[cpu]", DecodeProblem, PrefillProblem, VerifyProblem,
+                   CommitProblem) {
   CHECK(refusal<TestType>([](auto& p) { p.states.padding = Padding::kScratch; }) ==
         op<TestType>() + "padding = scratch; accepted: none (padding needs state_location = pool)");
 }
 
 TEMPLATE_TEST_CASE("AnUnknownArchitectureHasNoKernels", "[cpu]", DecodeProblem, PrefillProblem,
-                   VerifyProblem) {
+                   VerifyProblem, CommitProblem) {
   const Result<std::vector<KernelSpec>> kernels = TestType{}.kernels("sm_90");
   REQUIRE_FALSE(kernels);
   CHECK(kernels.error().code() == Code::kInvalidArgument);
@@ -102,7 +107,7 @@ TEMPLATE_TEST_CASE("AnUnknownArchitectureHasNoKernels", "[cpu]", DecodeProblem, 
 }
 
 TEMPLATE_TEST_CASE("OtherJsonIsRefusedAsAnArgument", "[cpu]", DecodeProblem, PrefillProblem,
-                   VerifyProblem) {
+                   VerifyProblem, CommitProblem) {
   for (const auto& [json, message] :
        {std::pair{"[]", "not a JSON object: []"},
         std::pair{R"({"state_layout":"vkv"})", "field state_layout = vkv; accepted: kv, vk"},

@@ -27,6 +27,9 @@ static_assert(
 static_assert(std::is_same_v<decltype(std::declval<gdn::Verify>().problem()), gdn::VerifyProblem>);
 static_assert(
     std::is_same_v<decltype(std::declval<gdn::Verify>().kernel(gdn::VerifySize{})), Kernel>);
+static_assert(std::is_same_v<decltype(std::declval<gdn::Commit>().problem()), gdn::CommitProblem>);
+static_assert(
+    std::is_same_v<decltype(std::declval<gdn::Commit>().kernel(gdn::CommitSize{})), Kernel>);
 
 TEST_CASE("ALoopOverATemporaryResultIsSafe", "[cpu]") {
   std::string names;

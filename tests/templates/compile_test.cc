@@ -9,6 +9,7 @@
 
 #include "cubinery/context.h"
 #include "cubinery/gdn.h"
+#include "gdn_commit/fields.h"
 #include "gdn_decode/fields.h"
 #include "gdn_prefill_chunks/fields.h"
 #include "gdn_prefill_scan/fields.h"
@@ -24,6 +25,7 @@ namespace {
 
 using gdn::BetaMode;
 using gdn::Checkpoints;
+using gdn::CommitProblem;
 using gdn::DecodeProblem;
 using gdn::GateMode;
 using gdn::Padding;
@@ -254,6 +256,65 @@ std::vector<VerifyProblem> verify_head_sizes() {
   return problems;
 }
 
+// The commits of verifications that keep no states, as engines serve those models.
+std::vector<CommitProblem> served_commits() {
+  std::vector<CommitProblem> problems;
+  for (const VerifyProblem& verify : served_verifications()) {
+    problems.push_back({.inputs = verify.inputs,
+                        .states = verify.states,
+                        .max_tokens = verify.max_tokens,
+                        .varlen = verify.varlen});
+  }
+  return problems;
+}
+
+// Each option at least once.
+std::vector<CommitProblem> commit_options() {
+  constexpr StateLocation kPool = StateLocation::kPool;
+  constexpr StateLayout kKV = StateLayout::kKV;
+  return {{},
+          {.dtype = DType::kF16, .states = {.dtype = DType::kF16}, .max_tokens = 16},
+          {.states = {.layout = kKV}, .max_tokens = 16},
+          {.states = {.dtype = DType::kBF16, .layout = kKV}},
+          {.varlen = true, .cu_seqlens_dtype = DType::kI64, .accepted_dtype = DType::kI64},
+          {.states = {.location = kPool, .padding = Padding::kScratch}},
+          {.states = {.index_dtype = DType::kI64,
+                      .layout = kKV,
+                      .location = kPool,
+                      .padding = Padding::kZero,
+                      .pad_index = PadIndex::kZero},
+           .max_tokens = 16,
+           .varlen = true},
+          {.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne}},
+          {.inputs = {.gate_dtype = DType::kF16,
+                      .beta_dtype = DType::kBF16,
+                      .gate_mode = GateMode::kAlpha,
+                      .beta_mode = BetaMode::kLogit}},
+          {.inputs = {.a_log_dtype = DType::kBF16,
+                      .dt_bias_dtype = DType::kF16,
+                      .gate_mode = GateMode::kComputed,
+                      .beta_mode = BetaMode::kDoubledLogit,
+                      .use_qk_l2norm = true},
+           .max_tokens = 16}};
+}
+
+// Extreme and odd head sizes.
+std::vector<CommitProblem> commit_head_sizes(int max_tokens) {
+  std::vector<CommitProblem> problems;
+  for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      for (const auto& [key_dim, value_dim] :
+           {std::pair{16, 16}, std::pair{48, 96}, std::pair{240, 240}, std::pair{256, 256}}) {
+        problems.push_back({.key_dim = key_dim,
+                            .value_dim = value_dim,
+                            .states = {.dtype = dtype, .layout = layout},
+                            .max_tokens = max_tokens});
+      }
+    }
+  }
+  return problems;
+}
+
 // As engines serve Qwen3-Next and Qwen3.5.
 PrefillProblem served_prefill() {
   return {.inputs = {.gate_dtype = DType::kBF16,
@@ -475,6 +536,36 @@ TEST_CASE("EveryVerifyWyCandidateCompiles", "[nvrtc]") {
     check_all("sm_80", candidates_of(key));
     key.tree = true;
     check_all("sm_80", candidates_of(key));
+  }
+}
+
+TEST_CASE("ServedCommitsCompileForEveryFamily", "[nvrtc]") {
+  for (const std::string arch : kFamilies) check_all(arch, kernels_of(served_commits(), arch));
+}
+
+TEST_CASE("EveryCommitOptionCompiles", "[nvrtc]") {
+  check_all("sm_90a", kernels_of(commit_options(), "sm_90a"));
+}
+
+TEST_CASE("CommitHeadSizesCompile", "[nvrtc]") {
+  check_all("sm_80", kernels_of(commit_head_sizes(16), "sm_80"));
+  check_all("sm_120a", kernels_of(commit_head_sizes(8), "sm_120a"));
+}
+
+TEST_CASE("EveryCommitCandidateCompiles", "[nvrtc]") {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    check_all("sm_80", candidates_of(GdnCommitKey{.states = {.dtype = dtype}}));
+    check_all("sm_90a",
+              candidates_of(GdnCommitKey{.states = {.dtype = dtype, .layout = StateLayout::kKV},
+                                         .max_tokens = 16}));
+    for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
+      for (const int max_tokens : {8, 16}) {
+        check_all("sm_90a", candidates_of(GdnCommitKey{.key_dim = 256,
+                                                       .value_dim = 256,
+                                                       .states = {.dtype = dtype, .layout = layout},
+                                                       .max_tokens = max_tokens}));
+      }
+    }
   }
 }
 

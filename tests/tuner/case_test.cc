@@ -212,6 +212,14 @@ GdnMemory play(const GdnCase& data) {
   return memory;
 }
 
+// The same, but that o stays as it was.
+GdnMemory play_states(const GdnCase& data) {
+  GdnMemory memory = play(data);
+  const auto o = static_cast<std::size_t>(GdnTensor::kO);
+  memory[o] = data.memory()[o];
+  return memory;
+}
+
 void check_plays(const GdnCase& data) {
   const PrefillProblem& problem = data.problem();
   INFO(problem.to_json() << ", placement " << static_cast<int>(data.options().placement));
@@ -459,6 +467,31 @@ TEST_CASE("GdnCase.AVerificationOfTheLastStateIsAPrefill", "[cpu]") {
     CHECK(verdict.errors.o.ok());
     CHECK(verdict.errors.state.ok());
     CHECK(verdict.fault == "");
+  }
+}
+
+TEST_CASE("GdnCase.ACommitIsAPrefillWithoutOutputs", "[cpu]") {
+  for (const bool varlen : {false, true}) {
+    gdn::CommitProblem problem{.key_dim = 32, .value_dim = 32, .max_tokens = 5, .varlen = varlen};
+    problem.states = {.location = StateLocation::kPool, .padding = Padding::kSkip};
+    const TokenSteps steps{.most = problem.max_tokens, .has_outputs = false};
+    const GdnCase data = check_case(small_problem(as_prefill(problem)), {}, 0, steps);
+    GdnMemory memory = data.memory();
+    const PrefillArgs all = data.args(addresses(&memory));
+    const gdn::CommitArgs args = as_commit(all);
+    CHECK(args.cu_seqlens.present() == varlen);
+    CHECK_FALSE(args.accepted.present());
+    CHECK_FALSE(args.layers.present());
+    CHECK(args.layer.k.data == all.k.data);
+    CHECK(args.layer.state.data == all.states.in.data);
+    CHECK(args.indices.data == all.states.indices.data);
+    // The states are compared; o must stay as it was.
+    const GdnMemory good = play_states(data);
+    const GdnVerdict verdict = data.check(good);
+    CHECK(verdict.errors.state.ok());
+    CHECK(verdict.fault == "");
+    CHECK(data.check(play(data)).fault != "");
+    CHECK_FALSE(data.check(data.memory()).errors.state.ok());
   }
 }
 

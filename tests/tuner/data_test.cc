@@ -245,6 +245,21 @@ TEST_CASE("VerifyShapes", "[cpu]") {
   }
 }
 
+TEST_CASE("CommitShapes", "[cpu]") {
+  const gdn::CommitProblem problem{.max_tokens = 8};
+  const auto same = gdn_shape(problem, {{"batch", 3}});
+  REQUIRE(same);
+  CHECK(same->lengths == std::vector<std::int64_t>(3, 8));
+  CHECK(gdn_shape(problem, {{"batch", 3}, {"v_heads", 64}})->problem.heads.count() == 64);
+  CHECK(gdn_features(problem, {{"batch", 3}}) == Shape{{"states", 96}});
+  for (const Shape& shape : {Shape{}, Shape{{"batch", 0}}, Shape{{"batch", 8}, {"tokens_each", 4}},
+                             Shape{{"batch", 1 << 23}}}) {
+    const auto refused = gdn_shape(problem, shape);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code() == Code::kInvalidArgument);
+  }
+}
+
 TEST_CASE("PrefillShapes", "[cpu]") {
   PrefillProblem problem;
   problem.varlen = true;
@@ -324,6 +339,11 @@ TEST_CASE("TunablesWithoutADevice", "[cpu]") {
   CHECK(verify->default_configuration(drafts) < verify->space().configurations.size());
   CHECK(verify->workload(drafts).error().code() == Code::kUnsupported);
   CHECK(verify->check(0).error().code() == Code::kUnsupported);
+  const auto commit = make_tunable(context, gdn::CommitProblem{}).value();
+  CHECK(commit->features({{"batch", 8}}) == Shape{{"states", 256}});
+  CHECK(commit->default_configuration({{"batch", 8}}) < commit->space().configurations.size());
+  CHECK(commit->workload({{"batch", 8}}).error().code() == Code::kUnsupported);
+  CHECK(commit->check(0).error().code() == Code::kUnsupported);
   PrefillProblem problem;
   problem.varlen = true;
   const auto prefill = make_tunable(context, problem).value();

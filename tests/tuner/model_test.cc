@@ -194,6 +194,30 @@ TEST_CASE("MoreStatesAndTokensTakeLongerToVerify", "[cpu]") {
   }
 }
 
+TEST_CASE("MoreStatesTakeLongerToCommit", "[cpu]") {
+  const gdn::CommitProblem half{.states = {.dtype = DType::kBF16}, .max_tokens = 16};
+  for (const Target& gpu : all_rates()) {
+    for (const gdn::CommitProblem& problem : {gdn::CommitProblem{}, half}) {
+      for (const GdnCommitKey& key : test::commit_keys(problem)) {
+        INFO(canonical(key) << " on " << gpu.sm_count << " SMs");
+        double last = 0;
+        for (std::int64_t states = 1; states <= 1 << 20; states *= 2) {
+          const double us = gdn::commit_us(key, states, gpu);
+          if (!(us >= last)) FAIL_CHECK(states << " states: " << us << " after " << last);
+          last = us;
+        }
+        CHECK(std::isfinite(last));
+        // It has no q, o and their products.
+        GdnVerifyWyKey verify;
+        copy_fields(key, &verify);
+        verify.warp_v = key.warp_v;
+        verify.warps = key.warps;
+        CHECK(gdn::commit_us(key, 4096, gpu) <= gdn::verify_us(verify, 4096, 16, gpu));
+      }
+    }
+  }
+}
+
 TEST_CASE("MoreBytesCostMore", "[cpu]") {
   for (const Target& gpu : all_rates()) {
     const GdnDecodeKey key;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cubinery/context.h"
+#include "gdn_commit/fields.h"
 #include "gdn_decode/fields.h"
 #include "gdn_prefill_chunks/fields.h"
 #include "gdn_prefill_scan/fields.h"
@@ -169,6 +170,18 @@ TEST_CASE("VerifySpacesHoldBothPaths", "[cpu]") {
   CHECK(counts({.dtype = DType::kF32}).size() == 1);
 }
 
+TEST_CASE("CommitSpacesHoldTheDefaults", "[cpu]") {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const CommitProblem problem{.states = {.dtype = dtype}};
+    const TuningSpace space = planner_of(problem).space();
+    CHECK(space.op == "gdn_commit");
+    CHECK(space.configurations.size() == (dtype == DType::kF32 ? 9 : 11));
+    for (const GdnCommitKey& one : test::commit_keys(problem)) {
+      CHECK(index_of(space, commit_wy().values_of({one})) < space.configurations.size());
+    }
+  }
+}
+
 TEST_CASE("SpacesDoNotDependOnHeadCounts", "[cpu]") {
   CHECK(planner_of(DecodeProblem{}).space().problem ==
         planner_of(DecodeProblem{.heads = {.q = 2, .k = 2, .v = 4}}).space().problem);
@@ -176,12 +189,14 @@ TEST_CASE("SpacesDoNotDependOnHeadCounts", "[cpu]") {
         planner_of(PrefillProblem{.heads = {.v = 64}}).space().problem);
   CHECK(planner_of(VerifyProblem{}).space().problem ==
         planner_of(VerifyProblem{.heads = {.v = 64}}).space().problem);
+  CHECK(planner_of(CommitProblem{}).space().problem ==
+        planner_of(CommitProblem{.heads = {.v = 64}}).space().problem);
 }
 
 TEST_CASE("OutlinesAreFieldsOfTheProblem", "[cpu]") {
   for (const TuningSpace& space :
        {planner_of(DecodeProblem{}).space(), planner_of(PrefillProblem{}).space(),
-        planner_of(VerifyProblem{}).space()}) {
+        planner_of(VerifyProblem{}).space(), planner_of(CommitProblem{}).space()}) {
     const std::string fixed = ";" + space.problem;
     for (const std::string& name : space.outline) {
       INFO(name);
@@ -495,6 +510,27 @@ TEST_CASE("VerifyKernelsAreEnoughForEveryGpuOfTheArchitecture", "[cpu]") {
   };
   const std::vector<TuningResult> results = {result(1, 8), result(64, 2)};
   const auto enough = canonicals(kernels_for(problem, "sm_90a", {results, {{"wy", "t1"}}}).value());
+  for (const int sms : {1, 20, 132, 200}) {
+    const GpuIdentity gpu = fake_gpu(sms);
+    const Target target = target_of(kArch, gpu);
+    const auto planner = planner_of(problem, target);
+    Question question = planner.question();
+    question.gpu = gpu;
+    question.toolchain = {.nvrtc = "13.0.88", .templates = {{"wy", "t1"}}};
+    const Answers answers(std::move(question), results);
+    check_enough(enough, problem, planner.plan(&answers), target);
+    check_enough(enough, problem, planner.plan(nullptr), target);
+  }
+}
+
+TEST_CASE("CommitKernelsAreEnoughForEveryGpuOfTheArchitecture", "[cpu]") {
+  const CommitProblem problem{.batch_invariant = GENERATE(false, true)};
+  GdnCommitKey key = test::commit_keys(problem).front();
+  key.warps = 1;
+  const std::vector<TuningResult> results = {made_up(
+      problem, CommitSize{.layers = 8, .requests = 16}, commit_wy().values_of({key}), fake_gpu())};
+  const auto enough = canonicals(kernels_for(problem, "sm_90a", {results, {{"wy", "t1"}}}).value());
+  CHECK(enough.contains(canonical(key)));
   for (const int sms : {1, 20, 132, 200}) {
     const GpuIdentity gpu = fake_gpu(sms);
     const Target target = target_of(kArch, gpu);

@@ -1,0 +1,131 @@
+// The views of GdnCommitKey.
+#include <string>
+
+#include "gdn_commit/fields.h"
+#include "tests/catch.h"
+#include "tests/codegen/key_checks.h"
+
+namespace cubinery {
+namespace {
+
+using gdn::BetaMode;
+using gdn::GateMode;
+using gdn::Padding;
+using gdn::PadIndex;
+using gdn::StateLayout;
+using gdn::StateLocation;
+using test::broken_rule;
+using test::count_candidates;
+using Key = GdnCommitKey;
+
+// Persistent: a part of kernel identities.
+TEST_CASE("CommitKeysPrintTheirFields", "[cpu]") {
+  CHECK(canonical(Key{}) ==
+        "gdn_commit;key_dim=128;value_dim=128;dtype=bf16;gate_dtype=f32;beta_dtype=f32;"
+        "a_log_dtype=f32;dt_bias_dtype=f32;state_dtype=f32;index_dtype=i32;cu_seqlens_dtype=i32;"
+        "varlen=false;state_layout=vk;state_location=dense;padding=none;pad_index=negative;"
+        "gate_mode=log;beta_mode=given;use_qk_l2norm=false;has_initial_state=true;"
+        "store_state=true;accepted_dtype=i32;max_tokens=8;warp_v=16;warps=4");
+}
+
+TEST_CASE("CommitFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
+  CHECK_MEMBER(Key, key_dim, 64);
+  CHECK_MEMBER(Key, value_dim, 64);
+  CHECK_MEMBER(Key, dtype, DType::kF16);
+  CHECK_PART_MEMBER(Key, "gate_dtype", inputs.gate_dtype, DType::kF16);
+  CHECK_PART_MEMBER(Key, "beta_dtype", inputs.beta_dtype, DType::kF16);
+  CHECK_PART_MEMBER(Key, "a_log_dtype", inputs.a_log_dtype, DType::kF16);
+  CHECK_PART_MEMBER(Key, "dt_bias_dtype", inputs.dt_bias_dtype, DType::kF16);
+  CHECK_PART_MEMBER(Key, "state_dtype", states.dtype, DType::kF16);
+  CHECK_PART_MEMBER(Key, "index_dtype", states.index_dtype, DType::kI64);
+  CHECK_MEMBER(Key, cu_seqlens_dtype, DType::kI64);
+  CHECK_MEMBER(Key, varlen, true);
+  CHECK_PART_MEMBER(Key, "state_layout", states.layout, StateLayout::kKV);
+  CHECK_PART_MEMBER(Key, "state_location", states.location, StateLocation::kPool);
+  CHECK_PART_MEMBER(Key, "padding", states.padding, Padding::kSkip);
+  CHECK_PART_MEMBER(Key, "pad_index", states.pad_index, PadIndex::kZero);
+  CHECK_PART_MEMBER(Key, "gate_mode", inputs.gate_mode, GateMode::kAlpha);
+  CHECK_PART_MEMBER(Key, "beta_mode", inputs.beta_mode, BetaMode::kLogit);
+  CHECK_PART_MEMBER(Key, "use_qk_l2norm", inputs.use_qk_l2norm, true);
+  CHECK_PART_MEMBER(Key, "has_initial_state", states.has_initial, false);
+  CHECK_PART_MEMBER(Key, "store_state", states.store, false);
+  CHECK_MEMBER(Key, accepted_dtype, DType::kI64);
+  CHECK_MEMBER(Key, max_tokens, 16);
+  CHECK_MEMBER(Key, warp_v, 32);
+  CHECK_MEMBER(Key, warps, 2);
+}
+
+TEST_CASE("CommitCandidatesOfTheUsualProblemsAreThisMany", "[cpu]") {
+  for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
+    CHECK(count_candidates(Key{.states = {.layout = layout}}) == 9);
+    CHECK(count_candidates(Key{.states = {.dtype = DType::kBF16, .layout = layout}}) == 11);
+  }
+}
+
+TEST_CASE("EveryHeadSizeHasCommitCandidates", "[cpu]") {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (int key_dim = 16; key_dim <= 256; key_dim += 16) {
+      for (int value_dim = 16; value_dim <= 256; value_dim += 16) {
+        for (const int max_tokens : {8, 16}) {
+          const Key key{.key_dim = key_dim,
+                        .value_dim = value_dim,
+                        .states = {.dtype = dtype},
+                        .max_tokens = max_tokens};
+          int count = 0;
+          for_each_candidate(key, [&](const Key&) { ++count; });
+          if (count == 0) FAIL_CHECK(canonical(key));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("EachRuleOfACommitIsNamed", "[cpu]") {
+  const auto broken = [](const std::function<void(Key&)>& change) {
+    return broken_rule<Key>(change);
+  };
+  const std::string dims = " must be a multiple of 16 from 16 to 256";
+  for (const int dim : {-16, 0, 8, 24, 120, 272}) {
+    CHECK(broken([&](Key& key) { key.key_dim = dim; }) == "key_dim" + dims);
+    CHECK(broken([&](Key& key) { key.value_dim = dim; }) == "value_dim" + dims);
+  }
+  for (const DType dtype : {DType::kF32, DType::kI32}) {
+    CHECK(broken([&](Key& key) { key.dtype = dtype; }) == "dtype must be bf16 or f16");
+  }
+  CHECK(broken([](Key& key) { key.inputs.gate_dtype = DType::kI32; }) ==
+        "gate_dtype must be f32, bf16 or f16");
+  CHECK(broken([](Key& key) { key.states.dtype = DType::kI32; }) ==
+        "state_dtype must be f32, bf16 or f16");
+  const std::string integers = " must be i32 or i64";
+  CHECK(broken([](Key& key) { key.states.index_dtype = DType::kF32; }) == "index_dtype" + integers);
+  CHECK(broken([](Key& key) { key.cu_seqlens_dtype = DType::kF32; }) ==
+        "cu_seqlens_dtype" + integers);
+  CHECK(broken([](Key& key) { key.accepted_dtype = DType::kF16; }) == "accepted_dtype" + integers);
+  const std::string both = "has_initial_state and store_state must be true";
+  CHECK(broken([](Key& key) { key.states.has_initial = false; }) == both);
+  CHECK(broken([](Key& key) { key.states.store = false; }) == both);
+  for (const int tokens : {-8, 0, 4, 12, 32}) {
+    CHECK(broken([&](Key& key) { key.max_tokens = tokens; }) == "max_tokens must be 8 or 16");
+  }
+  for (const int warp_v : {-16, 0, 8, 48, 128}) {
+    CHECK(broken([&](Key& key) { key.warp_v = warp_v; }) == "warp_v must be 16, 32 or 64");
+  }
+  for (const int warps : {-1, 0, 17}) {
+    CHECK(broken([&](Key& key) { key.warps = warps; }) == "warps must be from 1 to 16");
+  }
+  const auto with = [](int dim, int warp_v, int warps) {
+    return broken_rule<Key>([=](Key& key) {
+      key.key_dim = key.value_dim = dim;
+      key.warp_v = warp_v;
+      key.warps = warps;
+    });
+  };
+  CHECK(with(48, 32, 1) == "warp_v must divide value_dim");
+  CHECK(with(256, 32, 1) == "key_dim over 128 needs warp_v = 16");
+  CHECK(with(256, 16, 4) == "none");
+  CHECK(with(256, 16, 8) == "states of a block pass 96 KiB of shared memory");
+  CHECK(with(128, 64, 4) == "states of a block pass 96 KiB of shared memory");
+}
+
+}  // namespace
+}  // namespace cubinery
