@@ -217,7 +217,7 @@ class StateTile {
 // The state after token `t`, whose path this is, from the first one, to `to`, the warp's columns
 // there.
 template <auto kKey>
-__device__ void store_state(const StateTile<kKey>& state, const TokenFactors<kKey>& factors,
+__device__ void store_state(const StateTile<kKey>& state, const WyFactors<kKey>& factors,
                             const Acc& u, const TokenRows<kKey>& k, int t,
                             typename OrderOf<kKey>::Path path, Storage<kKey.states.dtype>* to) {
   constexpr int kHalves = kTokenHalves<kKey>;

@@ -136,7 +136,7 @@ struct Gram {
 // come out of one product with X, whose rows from 4 on are e^G Q^ S: those of values 0 and of the
 // write strength -1.
 template <auto kKey>
-struct TokenFactors {
+struct WyFactors {
   static constexpr int kHalves = kTokenHalves<kKey>;
   static constexpr bool kPaired = is_paired(kKey);
   static constexpr bool kOutputs = has_outputs(kKey) && !kPaired;  // P apart
@@ -150,24 +150,24 @@ struct TokenFactors {
   ColumnNumbers<kKey> q_norm;  // and the scale
   LongSum all_g;               // lane l: G of token l % kKey.max_tokens
 
-  TokenFactors() = default;
+  WyFactors() = default;
   // Lane l has the logarithm of the decay, in powers of 2, and the write strength of token
   // l % kKey.max_tokens: 0 and 0 where it is not there.
-  __device__ TokenFactors(const Gram<kKey>& gram, const Order& order, float log_decay, float write,
-                          float scale)
-      : TokenFactors(gram, order, order.sum_up(log_decay), write, inverse_norm(gram.k_squares),
-                     scale * inverse_norm(gram.q_squares)) {}
+  __device__ WyFactors(const Gram<kKey>& gram, const Order& order, float log_decay, float write,
+                       float scale)
+      : WyFactors(gram, order, order.sum_up(log_decay), write, inverse_norm(gram.k_squares),
+                  scale * inverse_norm(gram.q_squares)) {}
   // Paired: `scale` is that of q.
-  static __device__ TokenFactors paired(const Gram<kKey>& gram, const Order& order, float log_decay,
-                                        float write, float scale) {
+  static __device__ WyFactors paired(const Gram<kKey>& gram, const Order& order, float log_decay,
+                                     float write, float scale) {
     const bool is_q = threadIdx.x % 8 >= kKey.max_tokens;
-    return TokenFactors(gram, order, order.sum_up(log_decay), is_q ? -1.0f : write,
-                        inverse_norm(gram.k_squares) * (is_q ? scale : 1.0f), 0.0f);
+    return WyFactors(gram, order, order.sum_up(log_decay), is_q ? -1.0f : write,
+                     inverse_norm(gram.k_squares) * (is_q ? scale : 1.0f), 0.0f);
   }
   // Without outputs.
-  __device__ TokenFactors(const Gram<kKey>& gram, const Order& order, float log_decay, float write)
-      : TokenFactors(gram, order, order.sum_up(log_decay), write, inverse_norm(gram.k_squares),
-                     0.0f) {}
+  __device__ WyFactors(const Gram<kKey>& gram, const Order& order, float log_decay, float write)
+      : WyFactors(gram, order, order.sum_up(log_decay), write, inverse_norm(gram.k_squares), 0.0f) {
+  }
 
   // For the lanes of other warps.
   __device__ void share(float* shared) {
@@ -200,8 +200,8 @@ struct TokenFactors {
     f(all_g.low);
   }
 
-  __device__ TokenFactors(const Gram<kKey>& gram, const Order& order, LongSum sum, float write,
-                          float k_factor, float q_factor)
+  __device__ WyFactors(const Gram<kKey>& gram, const Order& order, LongSum sum, float write,
+                       float k_factor, float q_factor)
       : sum_g(sum.high),
         rest_g(sum.low),
         beta(write),

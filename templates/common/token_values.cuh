@@ -50,7 +50,7 @@ struct TokenValues {
 
 // u = T beta (v - e^G k^ S), of products with the state: without outputs, or paired.
 template <auto kKey>
-__device__ void solve(const Acc& products, const TokenFactors<kKey>& factors,
+__device__ void solve(const Acc& products, const WyFactors<kKey>& factors,
                       const TokenValues<kKey>& values, Acc* u) {
   Acc x{};
   for_each_value<kKey>([&](int r, int half, int e) {

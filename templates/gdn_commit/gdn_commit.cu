@@ -33,7 +33,7 @@ using namespace cubinery;  // NOLINT: a translation unit of its own
 
 using dev::Acc;
 using StateTile = dev::StateTile<kKey>;
-using TokenFactors = dev::TokenFactors<kKey>;
+using WyFactors = dev::WyFactors<kKey>;
 
 constexpr int kTiles = kKey.warp_v / 16;         // of a warp
 constexpr bool kOneHead = is_of_one_head(kKey);  // of a block
@@ -130,11 +130,11 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   dev::allow_next_kernel();
 
   const dev::OrderOf<kKey> order(-1);
-  TokenFactors factors;
+  WyFactors factors;
   if (makes_factors) {
-    factors = TokenFactors(dev::Gram<kKey>(k), order,
-                           is_there ? dev::log_decay_of<kKey>(all, given) * kLog2E : 0.0f,
-                           is_there ? dev::beta_of<kKey>(given) : 0.0f);
+    factors = WyFactors(dev::Gram<kKey>(k), order,
+                        is_there ? dev::log_decay_of<kKey>(all, given) * kLog2E : 0.0f,
+                        is_there ? dev::beta_of<kKey>(given) : 0.0f);
   }
   if constexpr (kOneHead && kKey.warps > 1) {
     float* const shared_factors = reinterpret_cast<float*>(shared + kFactorsAt);

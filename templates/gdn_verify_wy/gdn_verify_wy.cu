@@ -39,7 +39,7 @@ namespace {
 using namespace cubinery;  // NOLINT: a translation unit of its own
 
 using dev::Acc;
-using TokenFactors = dev::TokenFactors<kKey>;
+using WyFactors = dev::WyFactors<kKey>;
 using Output = dev::Storage<kKey.output_dtype>;
 using StateTile = dev::StateTile<kKey>;
 
@@ -132,7 +132,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   }
   dev::allow_next_kernel();
 
-  TokenFactors factors;
+  WyFactors factors;
   if (makes_factors) {
     const bool is_there = token < count;
     factors = rows.factors(order, is_there ? dev::log_decay_of<kKey>(all, given) * kLog2E : 0.0f,

@@ -12,7 +12,7 @@ namespace cubinery::dev {
 template <auto kKey, bool kPaired = is_paired(kKey)>
 class Operands {
   using Rows = TokenRows<kKey>;
-  using Factors = TokenFactors<kKey>;
+  using Factors = WyFactors<kKey>;
 
  public:
   __device__ Operands(const InputRows<TokenStrides>& k, const InputRows<TokenStrides>& q,
@@ -53,7 +53,7 @@ class Operands {
 template <auto kKey>
 class Operands<kKey, true> {
   using Rows = TokenRows<kKey>;
-  using Factors = TokenFactors<kKey>;
+  using Factors = WyFactors<kKey>;
 
  public:
   __device__ Operands(const InputRows<TokenStrides>& k, const InputRows<TokenStrides>& q,
