@@ -8,8 +8,8 @@
 #include "cli/gpus.h"
 #include "cli/print.h"
 #include "codegen/nearest.h"
-#include "runtime/jit/template_source.h"
 #include "codegen/read_json.h"
+#include "runtime/jit/template_source.h"
 #include "runtime/registry/describe.h"
 
 namespace cubinery {
@@ -152,7 +152,9 @@ void ProblemOptions::add_problems_to(CLI::App& app) {
                      join(operator_names(), "\" or \"")))
       ->type_name("FILE");
   app.add_option("--op", operators_,
-                 fmt::format("Only problems of these operators [{}]", join(operator_names(), ",")))
+                 fmt::format("Only problems of these operators; without it, those that can do "
+                             "what is asked [{}]",
+                             join(operator_names(), ",")))
       ->delimiter(',')
       ->type_name("OP,...");
   for (const ProblemField& field : problem_fields()) {
@@ -241,16 +243,31 @@ Result<std::vector<Request>> ProblemOptions::requests() const {
     return request.own_kernel ? !operators_.empty() : !is_in(*wanted, operator_of(request.problem));
   });
   CUBINERY_RETURN_IF_ERROR(check_fields_are_used(*requests));
-  for (Request& request : *requests) {
+  std::vector<Request> changed;
+  Status refused;
+  for (const Request& request : *requests) {
+    changed.push_back(request);
     if (request.own_kernel) continue;
     const Result<Problem> problem = with_fields(request.problem, fields_);
-    if (!problem) {
-      return Status(Code::kInvalidArgument,
-                    fmt::format("{}: {}", request.origin, problem.error().message()));
+    if (problem) {
+      changed.back().problem = *problem;
+      continue;
     }
-    request.problem = *problem;
+    changed.pop_back();
+    if (!refused.ok()) continue;  // the first is what is shown
+    refused = Status(Code::kInvalidArgument,
+                     fmt::format("{}: {}", request.origin, problem.error().message()));
   }
-  return requests;
+  // Operators that nobody named and that cannot do this are left out, where another can that has
+  // all the fields which are given.
+  const auto has_all_fields = [&](const Request& request) {
+    return std::all_of(fields_.begin(), fields_.end(),
+                       [&](const auto& field) { return has_field(request, field.first); });
+  };
+  const bool may_leave_out = operators_.empty() && manifests_.empty() &&
+                             std::any_of(changed.begin(), changed.end(), has_all_fields);
+  if (!refused.ok() && !may_leave_out) return refused;
+  return changed;
 }
 
 Result<std::vector<std::string>> ProblemOptions::archs(const Options& options) const {
