@@ -13,6 +13,7 @@
 namespace cubinery::gdn {
 
 inline constexpr std::array kFloats{DType::kF32, DType::kBF16, DType::kF16};
+inline constexpr std::array kHalfFloats{DType::kBF16, DType::kF16};
 inline constexpr std::array kIntegers{DType::kI32, DType::kI64};
 
 // Of an `inputs`.

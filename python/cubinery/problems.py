@@ -29,6 +29,7 @@ TokenLayout = Literal["bthd", "bhtd"]
 Checkpoints = Literal["none", "before", "after"]
 Split = Literal["auto", "never", "always"]
 StoredStates = Literal["last", "every"]
+Dtype = Literal["bf16", "f16"]
 
 
 @dataclass(frozen=True)

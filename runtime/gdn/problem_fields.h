@@ -152,7 +152,7 @@ struct Fields<gdn::CommitProblem> {
   using P = gdn::CommitProblem;
   static constexpr auto kList = std::tuple_cat(
       gdn::head_fields<P>(),
-      std::tuple{fixed("dtype", &P::dtype, "dtype of q, k and v", gdn::kFloats)},
+      std::tuple{fixed("dtype", &P::dtype, "dtype of q, k and v", gdn::kHalfFloats)},
       gdn::input_dtype_fields<P>(), gdn::state_dtype_fields<P>(), gdn::request_fields<P>(),
       gdn::mode_fields<P>(),
       std::tuple{

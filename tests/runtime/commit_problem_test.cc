@@ -54,15 +54,9 @@ TEST_CASE("ACommitReadsAndWritesStates", "[cpu]") {
 
 // There is one path, and the tensor cores do not take them.
 TEST_CASE("ACommitOfFloatOperandsIsRefused", "[cpu]") {
-  const CommitProblem problem{.dtype = DType::kF32};
-  CHECK(commit_wy().why_not(problem, test::sm_90()) == "dtype must be bf16 or f16");
-  for (const std::string& arch : known_architectures()) {
-    const Result<std::vector<KernelSpec>> kernels = problem.kernels(arch);
-    REQUIRE_FALSE(kernels);
-    CHECK(kernels.error().code() == Code::kUnsupported);
-    CHECK(kernels.error().message() == "gdn_commit: no path computes this problem on " + arch +
-                                           " (wy: dtype must be bf16 or f16)");
-  }
+  CHECK(refusal<CommitProblem>([](auto& p) { p.dtype = DType::kF32; }) ==
+        "gdn_commit: dtype = f32; accepted: bf16, f16");
+  CHECK(commit_wy().why_not({.dtype = DType::kF32}, test::sm_90()) == "dtype must be bf16 or f16");
 }
 
 // Calls f(problem) for every head size, layout, state dtype and number of rows.

@@ -70,13 +70,19 @@ TEMPLATE_TEST_CASE("HeadSizesAreMultiplesOfSixteen", "[cpu]", DecodeProblem, Pre
   }
 }
 
+template <class P>
+const char* const kOperandDtypes = "f32, bf16, f16";
+template <>
+const char* const kOperandDtypes<CommitProblem> = "bf16, f16";
+
 TEMPLATE_TEST_CASE("TensorsAreFloatsAndIndicesIntegers", "[cpu]", DecodeProblem, PrefillProblem,
                    VerifyProblem, CommitProblem) {
   using P = TestType;
   const auto refuses = [](const char* name, const std::function<void(P&)>& change) {
     CHECK(refusal<P>(change) == op<P>() + name + " = i32; accepted: f32, bf16, f16");
   };
-  refuses("dtype", [](P& p) { p.dtype = DType::kI32; });
+  CHECK(refusal<P>([](P& p) { p.dtype = DType::kI32; }) ==
+        op<P>() + "dtype = i32; accepted: " + kOperandDtypes<P>);
   if constexpr (requires(P p) { p.output_dtype; }) {
     refuses("output_dtype", [](P& p) { p.output_dtype = DType::kI32; });
   }
@@ -108,10 +114,11 @@ TEMPLATE_TEST_CASE("AnUnknownArchitectureHasNoKernels", "[cpu]", DecodeProblem, 
 
 TEMPLATE_TEST_CASE("OtherJsonIsRefusedAsAnArgument", "[cpu]", DecodeProblem, PrefillProblem,
                    VerifyProblem, CommitProblem) {
+  const std::string dtypes = kOperandDtypes<TestType>;
   for (const auto& [json, message] :
-       {std::pair{"[]", "not a JSON object: []"},
-        std::pair{R"({"state_layout":"vkv"})", "field state_layout = vkv; accepted: kv, vk"},
-        std::pair{R"({"dtype":"f64"})", "field dtype = f64; accepted: f32, bf16, f16"}}) {
+       {std::pair<std::string, std::string>{"[]", "not a JSON object: []"},
+        {R"({"state_layout":"vkv"})", "field state_layout = vkv; accepted: kv, vk"},
+        {R"({"dtype":"f64"})", "field dtype = f64; accepted: " + dtypes}}) {
     const Result<TestType> problem = TestType::from_json(json);
     REQUIRE_FALSE(problem);
     CHECK(problem.error().code() == Code::kInvalidArgument);

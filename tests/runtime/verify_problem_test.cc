@@ -178,9 +178,9 @@ TEST_CASE("TheStepsTakeNoTree", "[cpu]") {
 }
 
 TEST_CASE("TheWyFormHasRowsForEveryToken", "[cpu]") {
-  for (const int tokens : {1, 4, 8, 9, 16}) {
+  for (const int tokens : {1, 4, 5, 8, 9, 16}) {
     for (const GdnVerifyWyKey& key : verify_keys({.max_tokens = tokens}).wy) {
-      CHECK(key.max_tokens == (tokens <= 8 ? 8 : 16));
+      CHECK(key.max_tokens == (tokens <= 4 ? 4 : tokens <= 8 ? 8 : 16));
     }
   }
 }
@@ -243,10 +243,11 @@ TEST_CASE("EveryOtherVerifyFieldIsCompiledIn", "[cpu]") {
   CHECK(keys.size() == changes.size());
 }
 
-// A result serves a problem whatever the number of tokens, and whatever says where states are.
+// A result serves a problem of as many rows of products, whatever says where states are.
 TEST_CASE("ResultsDoNotNameTokensOrCounts", "[cpu]") {
   const std::string text = text_for_results(VerifyProblem{});
-  CHECK(text_for_results(VerifyProblem{.max_tokens = 16}) == text);
+  CHECK(text_for_results(VerifyProblem{.max_tokens = 3}) == text);
+  CHECK(text_for_results(VerifyProblem{.max_tokens = 16}) != text);
   CHECK(text_for_results(VerifyProblem{.from_accepted = true, .accepted_dtype = DType::kI64}) ==
         text);
   CHECK(text_for_results(VerifyProblem{.stored_states = StoredStates::kEvery}) != text);
