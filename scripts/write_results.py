@@ -115,15 +115,19 @@ def compared_rows(records):
 def size(row):
     if "seqlens" in row:
         return f"{tokens(row)} tokens"
-    return f"{row['batch']} request{'s' if row['batch'] > 1 else ''}"
+    requests = f"{row['batch']} request{'s' if row['batch'] > 1 else ''}"
+    return f"{requests} of {row['tokens']}" if "tokens" in row else requests
 
 
 def data(row):
-    return row["protocol"] if "protocol" in row else f"{row['state_dtype']} states"
+    if "protocol" in row:
+        return row["protocol"]
+    stored = f", {row['stored_states']} stored" if "stored_states" in row else ""
+    return f"{row['state_dtype']} states{stored}"
 
 
 def dtype(row):
-    return data(row).split("-")[-1]
+    return data(row).split("-")[-1].split(",")[0]
 
 
 def compared_table(rows, data):
@@ -217,6 +221,12 @@ def verify_table(rows):
         lines.append([*map(str, size), *(f"{duration(r['ms'] / 1e3)}, {r['copy_rate_share']:.0%}" if r else ""
                                          for r in found)])
     return table(["requests", "tokens", *(f"{dtype}, {stored}" for dtype, stored in kinds)], lines)
+
+
+def commit_table(rows):
+    lines = [[str(r["layers"]), str(r["batch"]), f"{r['accepted']} of {r['tokens']}", r["state_dtype"],
+              duration(r["byte_floor_ms"] / 1e3), f"{duration(r['ms'] / 1e3)}, {r['copy_rate_share']:.0%}"] for r in rows]
+    return table(["layers", "requests", "accepted", "states", "byte floor", "cubinery"], lines)
 
 
 def prefill_table(rows, h100_rows):
@@ -341,7 +351,8 @@ def results_page(records):
     alone = records.alone
     tests = alone["tests"]
     copy_rate = f"{alone['ceilings']['copy_tb_s']:.2f} TB/s"
-    decode, prefill, verify = map(records.of, ("gdn_decode", "gdn_prefill", "gdn_verify"))
+    operators = ("gdn_decode", "gdn_prefill", "gdn_verify", "gdn_commit")
+    decode, prefill, verify, commit = map(records.of, operators)
     lines = ["# Results", "",
              "<!-- Written by scripts/write_results.py from benchmarks/results and tuner/measured. -->", ""]
     lines += paragraph(
@@ -393,6 +404,12 @@ def results_page(records):
         f"As decode, states VK; {origin(verify)}. For each dtype of the states, and which of the new ones are stored: the "
         "time, and the rate of moving the bytes as a share of the copy rate.")
     lines += verify_table(verify)
+
+    lines += ["## Commit", ""]
+    lines += paragraph(
+        f"The accepted tokens of all layers in one launch, as after a verification, states dense; {origin(commit)}. The "
+        "byte floor: each state read and written once, k, v and gates of the accepted tokens read.")
+    lines += commit_table(commit)
 
     lines += ["## Prefill", ""]
     lines += paragraph(
