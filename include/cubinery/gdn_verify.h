@@ -9,7 +9,9 @@
 //                           state after the last accepted token.  Nothing is copied, nothing is
 //                           decided on the host: verify, sample, verify fits into one CUDA graph.
 //   kEvery                  the caller copies the state that it goes on from.
-//   kLast, store = false    the caller computes the accepted tokens again, by decode or prefill.
+//   store = false           a commit (gdn_commit.h) computes the accepted tokens again, in all layers
+//                           at once.
+//   kLast                   the state is right where all tokens are accepted.
 //
 // Drafts are a chain, or a tree: then each token goes on from the one that VerifyArgs::parents
 // names, and all paths are verified at once.
