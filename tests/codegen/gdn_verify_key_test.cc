@@ -193,9 +193,9 @@ TEST_CASE("EachRuleOfTheWyFormIsNamed", "[cpu]") {
   for (const DType dtype : {DType::kF32, DType::kI32}) {
     CHECK(broken_rule<Wy>([&](Wy& key) { key.dtype = dtype; }) == "dtype must be bf16 or f16");
   }
-  for (const int tokens : {-8, 0, 4, 12, 32}) {
+  for (const int tokens : {-8, 0, 2, 12, 32}) {
     CHECK(broken_rule<Wy>([&](Wy& key) { key.max_tokens = tokens; }) ==
-          "max_tokens must be 8 or 16");
+          "max_tokens must be 4, 8 or 16");
   }
   CHECK(broken_rule<Wy>([](Wy& key) { key.parents_dtype = DType::kF32; }) ==
         "parents_dtype must be i32 or i64");

@@ -121,13 +121,35 @@ TEST_CASE("GdnVerify.EveryDim", "[gpu][verify][big]") {
 
 TEST_CASE("GdnVerify.EveryNumberOfTokens", "[gpu][verify]") {
   for (const StoredStates stored : {StoredStates::kLast, StoredStates::kEvery}) {
-    VerifyProblem problem = small_verify();
-    problem.stored_states = stored;
-    for (std::int64_t tokens = 0; tokens <= 16; ++tokens) {
-      if (tokens == 0 && stored == StoredStates::kEvery) continue;
-      run_case(problem, uniform(2, tokens));
+    for (const int most : {4, 8, 16}) {  // each has kernels of its own
+      VerifyProblem problem = small_verify();
+      problem.stored_states = stored;
+      problem.max_tokens = most;
+      for (std::int64_t tokens = 0; tokens <= most; ++tokens) {
+        if (tokens == 0 && stored == StoredStates::kEvery) continue;
+        run_case(problem, uniform(2, tokens));
+      }
     }
   }
+}
+
+// k and q of up to four tokens are rows of one operand.
+TEST_CASE("GdnVerify.FourTokensWithEveryOption", "[gpu][verify]") {
+  VerifyProblem few = small_verify();
+  few.max_tokens = 4;
+  std::vector<VerifyProblem> problems = with_every(state_dtypes_and_layouts(few));
+  for (const VerifyProblem& problem : gate_modes_and_dtypes(few)) problems.push_back(problem);
+  for (const VerifyProblem& problem : head_ratios(few)) problems.push_back(problem);
+  few.inputs.use_qk_l2norm = true;
+  few.states.store = false;
+  problems.push_back(few);
+  few.output_dtype = DType::kF32;
+  problems.push_back(few);
+  run_shapes(problems);
+  VerifyProblem of_pool = pool();
+  of_pool.max_tokens = 4;
+  run_case(of_pool, {.lengths = {4, 1, 0, 3}, .lead = 2, .tail = 1},
+           {.placement = Placement::kUnaligned});
 }
 
 TEST_CASE("GdnVerify.EveryNumberOfRequests", "[gpu][verify]") {

@@ -536,6 +536,9 @@ TEST_CASE("EveryVerifyWyCandidateCompiles", "[nvrtc]") {
     check_all("sm_80", candidates_of(key));
     key.tree = true;
     check_all("sm_80", candidates_of(key));
+    key.tree = false;
+    key.max_tokens = 4;
+    check_all("sm_80", candidates_of(key));
   }
 }
 
@@ -549,7 +552,7 @@ TEST_CASE("EveryCommitOptionCompiles", "[nvrtc]") {
 
 TEST_CASE("CommitHeadSizesCompile", "[nvrtc]") {
   check_all("sm_80", kernels_of(commit_head_sizes(16), "sm_80"));
-  check_all("sm_120a", kernels_of(commit_head_sizes(8), "sm_120a"));
+  check_all("sm_120a", kernels_of(commit_head_sizes(16), "sm_120a"));
 }
 
 TEST_CASE("EveryCommitCandidateCompiles", "[nvrtc]") {

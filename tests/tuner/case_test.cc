@@ -477,7 +477,7 @@ TEST_CASE("GdnCase.ACommitIsAPrefillWithoutOutputs", "[cpu]") {
     const TokenSteps steps{.most = problem.max_tokens, .has_outputs = false};
     const GdnCase data = check_case(small_problem(as_prefill(problem)), {}, 0, steps);
     GdnMemory memory = data.memory();
-    const PrefillArgs all = data.args(addresses(&memory));
+    const GdnArgs all = data.args(addresses(&memory));
     const gdn::CommitArgs args = as_commit(all);
     CHECK(args.cu_seqlens.present() == varlen);
     CHECK_FALSE(args.accepted.present());
