@@ -56,6 +56,7 @@ run_benchmarks() {
     "$build/benchmarks/prefill_bench" --rows "$rows" "${out[@]}" >"$logs/prefill_bench_$rows.log" 2>&1 || exit 1
   done
   "$build/benchmarks/verify_bench" "${out[@]}" >"$logs/verify_bench.log" 2>&1 || exit 1
+  "$build/benchmarks/commit_bench" "${out[@]}" >"$logs/commit_bench.log" 2>&1 || exit 1
   "$build/benchmarks/host_bench" "${out[@]}" >"$logs/host_bench.log" 2>&1 || exit 1
 }
 
