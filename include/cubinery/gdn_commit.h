@@ -4,7 +4,8 @@
 // A verification with store = false reads each state and writes none.  Once it is known how many of
 // a request's tokens are accepted, a commit computes the state after them from the same k, v, g and
 // beta, which the engine keeps until then: one launch for all layers of a model.  Nothing but the
-// number of accepted tokens is needed, and that is read on the device.
+// number of accepted tokens is needed, and that is read on the device.  Tokens follow each other: of
+// a tree, the rows of the accepted path, laid behind each other, are such a request.
 #pragma once
 
 #include <cstdint>
