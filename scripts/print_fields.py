@@ -53,12 +53,15 @@ class {name}Problem(Problem["{name}"]):
 
 
 def literal_types(operators):
-    """A type for each set of choices, named after the first field that has it: {choices: name}."""
+    """A type for each set of choices, named after the first field that has it, and after its operator where another set
+    has that name: {choices: name}."""
     types = {}
     for operator in operators:
         for field in operator["fields"]:
-            if "choices" in field:
-                types.setdefault(tuple(field["choices"]), field["name"].title().replace("_", ""))
+            if "choices" not in field or tuple(field["choices"]) in types:
+                continue
+            name = field["name"].title().replace("_", "")
+            types[tuple(field["choices"])] = class_name(operator) + name if name in types.values() else name
     return types
 
 

@@ -29,7 +29,7 @@ TokenLayout = Literal["bthd", "bhtd"]
 Checkpoints = Literal["none", "before", "after"]
 Split = Literal["auto", "never", "always"]
 StoredStates = Literal["last", "every"]
-Dtype = Literal["bf16", "f16"]
+CommitDtype = Literal["bf16", "f16"]
 
 
 @dataclass(frozen=True)
@@ -309,7 +309,7 @@ class CommitProblem(Problem["Commit"]):
     v_heads: int = 32
     key_dim: int = 128
     value_dim: int = 128
-    dtype: Dtype = "bf16"
+    dtype: CommitDtype = "bf16"
     gate_dtype: Dtype = "f32"
     beta_dtype: Dtype = "f32"
     a_log_dtype: Dtype = "f32"

@@ -187,7 +187,8 @@ TEST_CASE("TheWyFormHasRowsForEveryToken", "[cpu]") {
 
 TEST_CASE("TokensAndHeadsAreNotCompiledIn", "[cpu]") {
   CHECK(texts_of({.heads = {.q = 1, .k = 1, .v = 1}}) == texts_of({}));
-  CHECK(texts_of({.max_tokens = 7}) == texts_of({}));
+  CHECK(texts_of({.max_tokens = 3}) == texts_of({}));
+  CHECK(texts_of({.max_tokens = 7}) == texts_of({.max_tokens = 8}));
   CHECK(text_of({.max_tokens = 16}) == text_of({}));
 }
 
