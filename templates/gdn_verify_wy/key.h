@@ -38,7 +38,8 @@ constexpr int threads(const GdnVerifyWyKey& key) { return key.warps * 32; }
 constexpr int registers(const GdnVerifyWyKey& key) {
   const bool stores_every = key.states.store && key.stored_states == gdn::StoredStates::kEvery;
   const int loop = stores_every ? 48 : key.states.store ? 32 : 24;
-  const int steps = stores_every && is_paired(key) ? 12 : 0;  // others have registers to spare
+  // Of the small form; others have registers to spare.
+  const int steps = stores_every && is_paired(key) ? (key.tree ? 36 : 12) : 0;
   // k and q, and while a state is stored the operands made of them.
   return steps + row_registers(key) * (key.states.store ? 2 : 1) + 28 + token_rows(key) * 9 / 2 +
          (key.warp_v > 16 ? loop : 0) + (key.key_dim > 128 ? 32 : 0);
@@ -55,8 +56,9 @@ constexpr const char* why_invalid(const GdnVerifyWyKey& key) {
   if (is_float(key.parents_dtype)) return "parents_dtype must be i32 or i64";
   if (key.tree && key.states.store && key.stored_states != gdn::StoredStates::kEvery)
     return "a tree has no last token, store_state needs stored_states = every";
-  if (key.tree && key.max_tokens > 8 && key.warp_v != 16)  // as many registers as there are
-    return "a tree of over 8 tokens needs warp_v = 16";
+  const bool stores_every = key.states.store && key.stored_states == gdn::StoredStates::kEvery;
+  if ((key.tree || stores_every) && key.max_tokens > 8 && key.warp_v != 16)  // else it spills
+    return "a tree, or every state, of over 8 tokens needs warp_v = 16";
   return nullptr;
 }
 

@@ -219,7 +219,7 @@ TEST_CASE("EachRuleOfTheWyFormIsNamed", "[cpu]") {
             key.max_tokens = tokens;
             key.warp_v = 32;
             key.warps = 1;
-          }) == (tokens == 8 ? "none" : "a tree of over 8 tokens needs warp_v = 16"));
+          }) == (tokens == 8 ? "none" : "a tree, or every state, of over 8 tokens needs warp_v = 16"));
   }
   const auto with = [](int dim, int warp_v, int warps) {
     return broken_rule<Wy>([=](Wy& key) {
