@@ -4,6 +4,7 @@
 
 #include "runtime/gdn/request_grid.h"
 #include "runtime/gdn/verify_cost.h"
+#include "runtime/gdn/wy_keys.h"
 
 namespace cubinery::gdn {
 namespace {
@@ -33,16 +34,9 @@ std::optional<std::string> CommitWy::why_not(const CommitProblem& problem, const
   return reason;
 }
 
-// As those of verification that store the last state.
 std::vector<CommitWy::KeySet> CommitWy::default_keys(const CommitProblem& problem,
                                                      const Target&) const {
-  GdnCommitKey key = std::get<0>(fixed_keys(problem)), wide = key;
-  wide.warp_v = 32;
-  wide.warps = 2;
-  key.warps = 4;
-  while (!valid(key)) key.warps /= 2;  // a long key_dim
-  if (size_of(problem.states.dtype) == 2 && valid(wide)) return {wide, key};
-  return {key};
+  return default_wy_keys(std::get<0>(fixed_keys(problem)));
 }
 
 bool CommitWy::fits(const CommitProblem&, const KeySet& keys, const Target&) const {

@@ -4,6 +4,7 @@
 
 #include "runtime/gdn/verify_cost.h"
 #include "runtime/gdn/verify_runner.h"
+#include "runtime/gdn/wy_keys.h"
 
 namespace cubinery::gdn {
 
@@ -16,17 +17,9 @@ std::optional<std::string> VerifyWy::why_not(const VerifyProblem& problem, const
   return reason;
 }
 
-// Blocks of four warps.  States of 16 bits pass faster than what every warp does once: where there
-// are many, warps have twice as many columns.
 std::vector<VerifyWy::KeySet> VerifyWy::default_keys(const VerifyProblem& problem,
                                                      const Target&) const {
-  GdnVerifyWyKey key = std::get<0>(fixed_keys(problem)), wide = key;
-  wide.warp_v = 32;
-  wide.warps = problem.states.store ? 2 : 1;
-  key.warps = 4;
-  while (!valid(key)) key.warps /= 2;  // a long key_dim
-  if (size_of(problem.states.dtype) == 2 && valid(wide)) return {wide, key};
-  return {key};
+  return default_wy_keys(std::get<0>(fixed_keys(problem)));
 }
 
 bool VerifyWy::fits(const VerifyProblem&, const KeySet& keys, const Target&) const {
