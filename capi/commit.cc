@@ -35,10 +35,7 @@ int cubinery_commit_table(const CubineryCommit* commit, const CubineryCommitLaye
     CUBINERY_RETURN_IF_ERROR(not_null("words", words));
     std::vector<gdn::CommitLayer> bound(static_cast<std::size_t>(count));
     for (std::size_t i = 0; i < bound.size(); ++i) {
-      const Status status = bind_layer(layers[i], commit->device, &bound[i]);
-      if (!status.ok()) {
-        return Status(status.code(), fmt::format("layer {}: {}", i, status.message()));
-      }
+      CUBINERY_RETURN_IF_ERROR(gdn::of_layer(i, bind_layer(layers[i], commit->device, &bound[i])));
     }
     const Result<std::vector<std::int64_t>> table = commit->value.table(bound);
     if (!table) return table.error().clone();

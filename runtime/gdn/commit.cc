@@ -67,7 +67,7 @@ Result<std::vector<std::int64_t>> Commit::table(const std::vector<CommitLayer>& 
   std::vector<std::int64_t> words(layers.size() * kLayerWords);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     GdnCommitLayer record{};
-    CUBINERY_RETURN_IF_ERROR(bind_layer(state_->problem, layers[i], i, &record));
+    CUBINERY_RETURN_IF_ERROR(of_layer(i, bind_layer(state_->problem, layers[i], &record)));
     std::memcpy(&words[i * kLayerWords], &record, sizeof record);
   }
   return words;

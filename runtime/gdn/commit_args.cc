@@ -40,8 +40,9 @@ Status room_of(const CommitProblem& problem, const CommitLayer& layer, Room* roo
   return check_count(k, "total", room->tokens, kMaxInt);
 }
 
-Status bind_tensors(const CommitProblem& problem, const CommitLayer& layer,
-                    GdnCommitLayer* record) {
+}  // namespace
+
+Status bind_layer(const CommitProblem& problem, const CommitLayer& layer, GdnCommitLayer* record) {
   Room room{};
   CUBINERY_RETURN_IF_ERROR(room_of(problem, layer, &room));
   record->requests = room.requests;
@@ -66,12 +67,19 @@ Status bind_tensors(const CommitProblem& problem, const CommitLayer& layer,
   return {};
 }
 
+Status of_layer(std::size_t number, Status status) {
+  if (status.ok()) return status;
+  return Status(status.code(), fmt::format("layer {}: {}", number, status.message()));
+}
+
+namespace {
+
 // One layer given by its tensors, or a table of them on the device.
 Status bind_layers(const CommitProblem& problem, const CommitArgs& args, GdnCommitParams* params) {
   const TensorName name{kCommitOp, "layers"};
   if (!args.layers.present()) {
     params->layers = 1;
-    return bind_layer(problem, args.layer, std::nullopt, &params->layer);
+    return bind_layer(problem, args.layer, &params->layer);
   }
   CUBINERY_RETURN_IF_ERROR(check_absent({kCommitOp, "k"}, args.layer.k, "layers is given"));
   const std::int64_t layers = args.layers.shape[0];
@@ -122,13 +130,6 @@ Status bind_requests(const CommitProblem& problem, const CommitArgs& args,
 }
 
 }  // namespace
-
-Status bind_layer(const CommitProblem& problem, const CommitLayer& layer,
-                  std::optional<std::size_t> number, GdnCommitLayer* record) {
-  Status status = bind_tensors(problem, layer, record);
-  if (status.ok() || !number) return status;
-  return Status(status.code(), fmt::format("layer {}: {}", *number, status.message()));
-}
 
 Status bind_commit(const CommitProblem& problem, const CommitArgs& args, GdnCommitParams* params) {
   CUBINERY_RETURN_IF_ERROR(bind_layers(problem, args, params));

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 
 #include "cubinery/gdn_commit.h"
 #include "gdn_commit/key.h"
@@ -15,9 +14,11 @@ namespace cubinery::gdn {
 inline constexpr std::int64_t kLayerWords = sizeof(GdnCommitLayer) / 8;
 static_assert(kLayerWords == 32, "CommitArgs::layers says so, as does c_api.h");
 
-// Checks the tensors of a layer, which is told apart by `number` in messages, or is the only one.
-Status bind_layer(const CommitProblem& problem, const CommitLayer& layer,
-                  std::optional<std::size_t> number, GdnCommitLayer* record);
+// Checks the tensors of a layer.
+Status bind_layer(const CommitProblem& problem, const CommitLayer& layer, GdnCommitLayer* record);
+
+// "layer 2: gdn_commit: v ...": what was found of one of several.
+Status of_layer(std::size_t number, Status status);
 
 // Checks all else and fills all parameters.
 Status bind_commit(const CommitProblem& problem, const CommitArgs& args, GdnCommitParams* params);
