@@ -71,8 +71,23 @@ struct TokenSteps {
 template <class Problem>
 struct HarnessOf;
 
+// Of operators whose requests have few tokens.
+template <class Problem, class Operator>
+struct RequestHarness {
+  // Tuned with new states in a tensor of their own.
+  static bool separate_out(const Problem&) { return false; }
+  static std::size_t workspace_bytes(const Operator&, const std::vector<std::int64_t>&) {
+    return 0;
+  }
+  // That suffices for any configuration.
+  static std::size_t most_workspace_bytes(const Problem&, const Target&,
+                                          const std::vector<std::int64_t>&) {
+    return 0;
+  }
+};
+
 template <>
-struct HarnessOf<gdn::DecodeProblem> {
+struct HarnessOf<gdn::DecodeProblem> : RequestHarness<gdn::DecodeProblem, gdn::Decode> {
   using Problem = gdn::DecodeProblem;
   using Operator = gdn::Decode;
   static constexpr SizeInfo kSizes[] = {kBatchSize};
@@ -87,20 +102,10 @@ struct HarnessOf<gdn::DecodeProblem> {
   // Whose operands and results are the same.
   static GdnProblem reference(const Problem& problem) { return as_prefill(problem); }
   static TokenSteps steps(const Problem&) { return {}; }
-  // Tuned with new states in a tensor of their own.
-  static bool separate_out(const Problem&) { return false; }
 
   // With one configuration.  Errors of create_decode().
   static Result<Operator> create(const Context& context, const Problem& problem,
                                  const Target& target, const std::vector<TunedValue>& values);
-  static std::size_t workspace_bytes(const Operator&, const std::vector<std::int64_t>&) {
-    return 0;
-  }
-  // That suffices for any configuration.
-  static std::size_t most_workspace_bytes(const Problem&, const Target&,
-                                          const std::vector<std::int64_t>&) {
-    return 0;
-  }
   // With arguments of reference().
   static Status launch(const Operator& decode, Stream stream, const GdnArgs& args,
                        const gdn::Workspace&) {
@@ -147,7 +152,7 @@ struct HarnessOf<gdn::PrefillProblem> {
 };
 
 template <>
-struct HarnessOf<gdn::VerifyProblem> {
+struct HarnessOf<gdn::VerifyProblem> : RequestHarness<gdn::VerifyProblem, gdn::Verify> {
   using Problem = gdn::VerifyProblem;
   using Operator = gdn::Verify;
   static constexpr SizeInfo kSizes[] = {kBatchSize,
@@ -164,17 +169,9 @@ struct HarnessOf<gdn::VerifyProblem> {
             .round_each_token = problem.round_each_token,
             .parents = parents_of(problem)};
   }
-  static bool separate_out(const Problem&) { return false; }
 
   static Result<Operator> create(const Context& context, const Problem& problem,
                                  const Target& target, const std::vector<TunedValue>& values);
-  static std::size_t workspace_bytes(const Operator&, const std::vector<std::int64_t>&) {
-    return 0;
-  }
-  static std::size_t most_workspace_bytes(const Problem&, const Target&,
-                                          const std::vector<std::int64_t>&) {
-    return 0;
-  }
   static Status launch(const Operator& verify, Stream stream, const GdnArgs& args,
                        const gdn::Workspace&) {
     return verify.launch(stream, as_verify(verify.problem(), args));
@@ -188,7 +185,7 @@ struct HarnessOf<gdn::VerifyProblem> {
 };
 
 template <>
-struct HarnessOf<gdn::CommitProblem> {
+struct HarnessOf<gdn::CommitProblem> : RequestHarness<gdn::CommitProblem, gdn::Commit> {
   using Problem = gdn::CommitProblem;
   using Operator = gdn::Commit;
   static constexpr SizeInfo kSizes[] = {kBatchSize};
@@ -202,17 +199,9 @@ struct HarnessOf<gdn::CommitProblem> {
   static TokenSteps steps(const Problem& problem) {
     return {.most = problem.max_tokens, .has_outputs = false};
   }
-  static bool separate_out(const Problem&) { return false; }
 
   static Result<Operator> create(const Context& context, const Problem& problem,
                                  const Target& target, const std::vector<TunedValue>& values);
-  static std::size_t workspace_bytes(const Operator&, const std::vector<std::int64_t>&) {
-    return 0;
-  }
-  static std::size_t most_workspace_bytes(const Problem&, const Target&,
-                                          const std::vector<std::int64_t>&) {
-    return 0;
-  }
   static Status launch(const Operator& commit, Stream stream, const GdnArgs& args,
                        const gdn::Workspace&) {
     return commit.launch(stream, as_commit(args));
