@@ -34,7 +34,8 @@ class Layers {
  public:
   Layers(const bench::Gpu& gpu, const gdn::CommitProblem& problem, const Size& size) {
     while (static_cast<int>(layers_.size()) < size.layers) {
-      operands_.push_back(bench::commit_operands(gpu, problem, size.batch, size.tokens));
+      operands_.push_back(
+          bench::request_operands(gpu, cubinery::as_prefill(problem), size.batch, size.tokens));
       for (int set = 0; set < operands_.back().sets(); ++set) {
         layers_.push_back(cubinery::as_commit(operands_.back().args(set)).layer);
       }
@@ -81,7 +82,8 @@ void run_row(const bench::Gpu& gpu, DType state_dtype, const Size& size, int rep
       .accepted = Tensor::contiguous(counts.data(), DType::kI32, {size.batch})};
   const cubinery::Timing ms = bench::time_graph(
       gpu, 1, replays, [&](cubinery::Stream stream, int) { return commit.launch(stream, args); });
-  const double floor_ms = least_bytes(problem, size) / (copy_tb_s * 1e9);
+  ordered_json measured = bench::timed_members(chosen, ms, least_bytes(problem, size), copy_tb_s);
+  measured["error_state"] = bench::significant(errors.state.value());
   results->put({{"op", "gdn_commit"},
                 {"layers", size.layers},
                 {"batch", size.batch},
@@ -90,14 +92,7 @@ void run_row(const bench::Gpu& gpu, DType state_dtype, const Size& size, int rep
                 {"qk_heads", problem.heads.k},
                 {"v_heads", problem.heads.v},
                 {"state_dtype", state_dtype == DType::kF32 ? "f32" : "bf16"}},
-               {{"tuned", chosen.configuration},
-                {"rung", to_string(chosen.rung)},
-                {"ms", bench::significant(ms.median)},
-                {"ms_p10", bench::significant(ms.p10)},
-                {"ms_p90", bench::significant(ms.p90)},
-                {"byte_floor_ms", bench::significant(floor_ms)},
-                {"copy_rate_share", bench::significant(floor_ms / ms.median)},
-                {"error_state", bench::significant(errors.state.value())}});
+               measured);
 }
 
 int run(int argc, char** argv) {

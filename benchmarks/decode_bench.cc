@@ -30,7 +30,8 @@ void run_row(const bench::Gpu& gpu, const gdn::DecodeProblem& problem, int batch
              const Settings& settings, bench::Results* results) {
   const gdn::Decode decode = gpu.context().prepare(problem).value();
   const cubinery::Chosen chosen = decode.choice(batch);
-  const cubinery::GdnOperands operands = bench::decode_operands(gpu, problem, batch);
+  const cubinery::GdnOperands operands =
+      bench::request_operands(gpu, cubinery::as_prefill(problem), batch);
   const bench::Errors errors = bench::launch_errors(decode, gpu, operands);
   const auto launch = [&](cubinery::Stream stream, int set) {
     gdn::DecodeArgs args = cubinery::as_decode(operands.args(set));
@@ -38,7 +39,6 @@ void run_row(const bench::Gpu& gpu, const gdn::DecodeProblem& problem, int batch
     return decode.launch(stream, args);
   };
   const cubinery::Timing ms = bench::time_graph(gpu, operands.sets(), settings.replays, launch);
-  const double floor_ms = static_cast<double>(operands.bytes()) / (settings.copy_tb_s * 1e9);
   const bool kv = problem.states.layout == StateLayout::kKV;
   const ordered_json identity = {
       {"op", "gdn_decode"},
@@ -48,14 +48,9 @@ void run_row(const bench::Gpu& gpu, const gdn::DecodeProblem& problem, int batch
       {"state_dtype", problem.states.dtype == DType::kF32 ? "f32" : "bf16"},
       {"state_layout", kv ? "kv" : "vk"},
       {"programmatic", settings.programmatic}};
-  ordered_json measured = {{"kernel", "gdn_decode"},
-                           {"tuned", chosen.configuration},
-                           {"rung", to_string(chosen.rung)},
-                           {"ms", bench::significant(ms.median)},
-                           {"ms_p10", bench::significant(ms.p10)},
-                           {"ms_p90", bench::significant(ms.p90)}};
-  measured["byte_floor_ms"] = bench::significant(floor_ms);
-  measured["copy_rate_share"] = bench::significant(floor_ms / ms.median);
+  ordered_json measured = {{"kernel", "gdn_decode"}};
+  measured.update(
+      bench::timed_members(chosen, ms, static_cast<double>(operands.bytes()), settings.copy_tb_s));
   measured["error_o"] = bench::significant(errors.o.value());
   measured["error_state"] = bench::significant(errors.state.value());
   results->put(identity, measured);

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "benchmarks/operands.h"
-#include "tuner/gdn/gdn_operators.h"
 
 namespace cubinery::bench {
 
@@ -24,10 +23,22 @@ DecodeProblem engine_problem(DType state_dtype, gdn::StateLayout layout) {
   return problem;
 }
 
-GdnOperands decode_operands(const Gpu& gpu, const DecodeProblem& problem, int batch) {
-  return make_operands(gpu, as_prefill(problem),
-                       {.lengths = std::vector<std::int64_t>(idx(batch), 1),
+GdnOperands request_operands(const Gpu& gpu, const GdnProblem& same, int batch, int tokens) {
+  return make_operands(gpu, same,
+                       {.lengths = std::vector<std::int64_t>(idx(batch), tokens),
                         .data = {.gates = GateDistribution::kInit}});
+}
+
+nlohmann::ordered_json timed_members(const Chosen& chosen, const Timing& ms, double bytes,
+                                     double copy_tb_s) {
+  const double floor_ms = bytes / (copy_tb_s * 1e9);
+  return {{"tuned", chosen.configuration},
+          {"rung", to_string(chosen.rung)},
+          {"ms", significant(ms.median)},
+          {"ms_p10", significant(ms.p10)},
+          {"ms_p90", significant(ms.p90)},
+          {"byte_floor_ms", significant(floor_ms)},
+          {"copy_rate_share", significant(floor_ms / ms.median)}};
 }
 
 VerifyProblem engine_verification(DType state_dtype, std::string_view stored, int tokens) {
@@ -54,18 +65,6 @@ CommitProblem engine_commit(DType state_dtype, int tokens) {
   problem.states.layout = step.states.layout;
   problem.max_tokens = tokens;
   return problem;
-}
-
-GdnOperands commit_operands(const Gpu& gpu, const CommitProblem& problem, int batch, int tokens) {
-  return make_operands(gpu, as_prefill(problem),
-                       {.lengths = std::vector<std::int64_t>(idx(batch), tokens),
-                        .data = {.gates = GateDistribution::kInit}});
-}
-
-GdnOperands verify_operands(const Gpu& gpu, const VerifyProblem& problem, int batch, int tokens) {
-  return make_operands(gpu, as_prefill(problem),
-                       {.lengths = std::vector<std::int64_t>(idx(batch), tokens),
-                        .data = {.gates = GateDistribution::kInit}});
 }
 
 }  // namespace cubinery::bench

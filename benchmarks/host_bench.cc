@@ -79,7 +79,8 @@ void all_launch_rows(const bench::Gpu& gpu, bool quick, bench::Results* results)
   const cubinery::DeviceStream stream = test::make_stream(gpu);
   {
     const gdn::Decode decode = gpu.context().prepare(problem()).value();
-    const cubinery::GdnOperands operands = bench::decode_operands(gpu, problem(), 1);
+    const cubinery::GdnOperands operands =
+        bench::request_operands(gpu, cubinery::as_prefill(problem()), 1);
     const gdn::DecodeArgs args = cubinery::as_decode(operands.args(0));
     const auto launch = [&] { return decode.launch(stream.get(), args); };
     launch_rows(gpu, quick, "", stream, launch, decode.kernel(1), results);
@@ -87,7 +88,8 @@ void all_launch_rows(const bench::Gpu& gpu, bool quick, bench::Results* results)
   {
     const auto drafts = bench::engine_verification(DType::kF32, "none", 4);
     const gdn::Verify verify = gpu.context().prepare(drafts).value();
-    const cubinery::GdnOperands operands = bench::verify_operands(gpu, drafts, 1, 4);
+    const cubinery::GdnOperands operands =
+        bench::request_operands(gpu, cubinery::as_prefill(drafts), 1, 4);
     const gdn::VerifyArgs args = cubinery::as_verify(drafts, operands.args(0));
     const auto launch = [&] { return verify.launch(stream.get(), args); };
     launch_rows(gpu, quick, "verify_", stream, launch, verify.kernel({.requests = 1, .tokens = 4}),
@@ -95,7 +97,8 @@ void all_launch_rows(const bench::Gpu& gpu, bool quick, bench::Results* results)
   }
   const auto accepted = bench::engine_commit(DType::kF32, 4);
   const gdn::Commit commit = gpu.context().prepare(accepted).value();
-  const cubinery::GdnOperands operands = bench::commit_operands(gpu, accepted, 1, 4);
+  const cubinery::GdnOperands operands =
+      bench::request_operands(gpu, cubinery::as_prefill(accepted), 1, 4);
   const gdn::CommitArgs args = cubinery::as_commit(operands.args(0));
   const auto launch = [&] { return commit.launch(stream.get(), args); };
   launch_rows(gpu, quick, "commit_", stream, launch, commit.kernel({.requests = 1}), results);

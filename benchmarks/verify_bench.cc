@@ -35,13 +35,13 @@ void run_row(const bench::Gpu& gpu, const gdn::VerifyProblem& problem, int batch
   const gdn::Verify verify = gpu.context().prepare(problem).value();
   const cubinery::Chosen chosen =
       verify.choice({.requests = batch, .tokens = std::int64_t{batch} * tokens});
-  const cubinery::GdnOperands operands = bench::verify_operands(gpu, problem, batch, tokens);
+  const cubinery::GdnOperands operands =
+      bench::request_operands(gpu, cubinery::as_prefill(problem), batch, tokens);
   const bench::Errors errors = bench::launch_errors(verify, gpu, operands);
   const auto launch = [&](cubinery::Stream stream, int set) {
     return verify.launch(stream, cubinery::as_verify(problem, operands.args(set)));
   };
   const cubinery::Timing ms = bench::time_graph(gpu, operands.sets(), settings.replays, launch);
-  const double floor_ms = static_cast<double>(operands.bytes()) / (settings.copy_tb_s * 1e9);
   const ordered_json identity = {
       {"op", "gdn_verify"},
       {"batch", batch},
@@ -50,13 +50,8 @@ void run_row(const bench::Gpu& gpu, const gdn::VerifyProblem& problem, int batch
       {"v_heads", problem.heads.v},
       {"state_dtype", problem.states.dtype == DType::kF32 ? "f32" : "bf16"},
       {"stored_states", stored_name(problem)}};
-  ordered_json measured = {{"tuned", chosen.configuration},
-                           {"rung", to_string(chosen.rung)},
-                           {"ms", bench::significant(ms.median)},
-                           {"ms_p10", bench::significant(ms.p10)},
-                           {"ms_p90", bench::significant(ms.p90)}};
-  measured["byte_floor_ms"] = bench::significant(floor_ms);
-  measured["copy_rate_share"] = bench::significant(floor_ms / ms.median);
+  ordered_json measured =
+      bench::timed_members(chosen, ms, static_cast<double>(operands.bytes()), settings.copy_tb_s);
   measured["error_o"] = bench::significant(errors.o.value());
   if (!errors.state.empty()) measured["error_state"] = bench::significant(errors.state.value());
   results->put(identity, measured);
