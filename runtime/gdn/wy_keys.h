@@ -14,7 +14,7 @@ namespace cubinery::gdn {
 template <class Key>
 std::vector<std::tuple<Key>> default_wy_keys(Key key) {
   Key wide = key;
-  wide.warp_v = 32;
+  wide.warp_v = wide.held_v = 32;
   wide.warps = key.states.store ? 2 : 1;
   key.warps = 4;
   while (!valid(key)) key.warps /= 2;  // a long key_dim

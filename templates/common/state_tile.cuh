@@ -1,10 +1,12 @@
-// 16 value columns of a head's transposed state, by key_dim, in shared memory.
+// 16 value columns of a head's transposed state, by key_dim, in shared memory; and a warp's columns
+// on their way through it.
 #pragma once
 
 #include "common/copy.cuh"
 #include "common/tf32.cuh"
 #include "common/token_factors.cuh"
 #include "common/token_rows.cuh"
+#include "common/token_updates.cuh"
 #include "common/vec.cuh"
 
 namespace cubinery::dev {
@@ -21,15 +23,19 @@ __device__ void copy_vector(unsigned shared, const void* global) {
   }
 }
 
-// A lane reads the bytes that it copied itself, and no others: nothing but its own wait is between
-// the two.  Registers would do as a place too, but the compiler moves loads behind what does not
-// need them, and fewer warps would fit.
+// Registers would do as a place too, but the compiler moves loads behind what does not need them,
+// and fewer warps would fit.
+//
+// Where rows are of V, the tile is one piece of memory, and every instruction copies 512
+// neighbouring bytes of it, in and out: memory takes 7 % longer for 64 bytes of each of eight rows,
+// as products have them.
 //
 // Row l / 4 of a product's left operand is the first of lane l's two columns, row l / 4 + 8 the
 // second, its neighbour.  Keys lie among lanes as TokenRows has them.
 template <auto kKey>
 class StateTile {
   using Rows = TokenRows<kKey>;
+  using Updates = TokenUpdates<kKey>;
   static constexpr DType kDType = kKey.states.dtype;
   static constexpr bool kRowsAreV = kKey.states.layout == gdn::StateLayout::kVK;
   static constexpr int kHalves = kTokenHalves<kKey>;
@@ -48,23 +54,34 @@ class StateTile {
   static constexpr int kBytes = 16 * kKey.key_dim * size_of(kDType);
 
   // `shared`: kBytes of the warp's own, 16-byte aligned.
-  explicit __device__ StateTile(unsigned char* shared)
-      : vectors_(reinterpret_cast<Vector*>(shared) + threadIdx.x % 32) {}
-
-  // Of a lane's first element in the head's matrix; its first column is v.
-  static __device__ int first(int v) {
-    const int key = threadIdx.x % 4 * kRun;
-    return kRowsAreV ? v * kKey.key_dim + key : key * kKey.value_dim + v;
+  explicit __device__ StateTile(unsigned char* shared) : shared_(shared) {
+    if constexpr (kRowsAreV) {
+      const int swap = kSwaps ? tile_row() % 2 : 0;
+      auto* const first = shared + 2 * tile_row() * kRowBytes + threadIdx.x % 4 * sizeof(Vector);
+      runs_[0] = first + swap * kRunsBytes;
+      runs_[1] = first + (1 - swap) * kRunsBytes;
+    } else {
+      runs_[0] = shared + threadIdx.x % 32 * sizeof(Vector);
+    }
   }
 
-  // `from`: the lane's first element.
+  // Of the tile in the head's matrix; `v` is its first column.
+  static __device__ int first(int v) { return kRowsAreV ? v * kKey.key_dim : v; }
+
+  // `from`: the tile in memory.
   __device__ void start_loading(const Storage<kDType>* from) const {
-    const unsigned shared = shared_address(vectors_);
+    if constexpr (kRowsAreV) {
+      const unsigned shared = shared_address(shared_);
+      for_each_piece([&](int piece, int at) { copy_16(shared + at, piece_of(from, piece)); });
+    } else {
+      const unsigned shared = shared_address(runs_[0]);
+      from += lane_offset();
 #pragma unroll
-    for (int s = 0; s < kRuns; ++s) {
+      for (int s = 0; s < kRuns; ++s) {
 #pragma unroll
-      for (int i = 0; i < kVectors; ++i) {
-        copy_vector<sizeof(Vector)>(shared + place(s, i) * sizeof(Vector), from + offset(s, i));
+        for (int i = 0; i < kVectors; ++i) {
+          copy_vector<sizeof(Vector)>(shared + place(s, i), from + offset(s, i));
+        }
       }
     }
   }
@@ -124,9 +141,78 @@ class StateTile {
     });
   }
 
-  // decay S + updates^T k, rounded, to `to`, the lane's first element.
-  __device__ void store_updated(Storage<kDType>* to, float decay,
-                                const PairsOfTf32<4> (&updates)[kHalves], const Rows& k) const {
+  // decay S + updates^T k, rounded, to `to`, the tile in memory.
+  __device__ void store_updated(Storage<kDType>* to, float decay, const Updates& updates,
+                                const Rows& k) const {
+    to += lane_offset();
+    for_each_updated(decay, updates, k, [&](int s, int i, const Vector& vector) {
+      store_streaming(to + offset(s, i), vector);
+    });
+  }
+
+  // The same, and S is gone.
+  __device__ void replace_and_store(Storage<kDType>* to, float decay, const Updates& updates,
+                                    const Rows& k) const {
+    if constexpr (!kRowsAreV) return store_updated(to, decay, updates, k);
+    for_each_updated(decay, updates, k,
+                     [&](int s, int i, const Vector& vector) { *at(s, i) = vector; });
+    // Orders all lanes' results before their reading, piece by piece.
+    __syncwarp();
+    for_each_piece([&](int piece, int at) {
+      store_streaming(piece_of(to, piece), *reinterpret_cast<const Piece*>(shared_ + at));
+    });
+  }
+
+ private:
+  // Rows of V: a column's run of keys, for both columns; else both columns' element of each key.
+  static constexpr int kVectors = kRowsAreV ? 2 : kRun;
+  using Vector = Vec<kDType, (kRowsAreV ? kRun : 2) * size_of(kDType)>;
+
+  static constexpr int kRowBytes = kKey.key_dim * size_of(kDType);  // of V
+  static constexpr int kRunsBytes = 4 * sizeof(Vector);             // of four lanes side by side
+  // Eight lanes have runs of two rows.  Where those would lie in the same banks, every second pair
+  // of rows has its halves of 128 bytes swapped.
+  static constexpr bool kSwaps = kRowBytes % 128 == 0;
+  using Piece = Vec<kDType, 16>;
+
+  // Calls f(piece, its place in shared memory) for this lane's pieces of the tile: of 32
+  // neighbours, one.  `piece`: that of the first lane.
+  template <class Function>
+  static __device__ void for_each_piece(Function f) {
+#pragma unroll
+    for (int i = 0; i < kBytes / 512; ++i) {
+      const unsigned byte = i * 512 + threadIdx.x % 32 * 16;
+      f(i * 32, kSwaps ? byte ^ (byte / kRowBytes / 2 % 2 * 64) : byte);
+    }
+  }
+  // Of this lane.
+  template <class Element>
+  static __device__ Element* piece_of(Element* tile, int piece) {
+    return tile + threadIdx.x % 32 * Piece::kElements + piece * Piece::kElements;
+  }
+
+  // Of the lane's first element behind the tile's.
+  static __device__ int lane_offset() {
+    const int key = threadIdx.x % 4 * kRun, v = 2 * tile_row();
+    return kRowsAreV ? v * kKey.key_dim + key : key * kKey.value_dim + v;
+  }
+  // Of vector i of run `s` behind the lane's first element in memory.
+  static __device__ constexpr int offset(int s, int i) {
+    return kRowsAreV ? i * kKey.key_dim + s * 4 * kRun : (s * 4 * kRun + i) * kKey.value_dim;
+  }
+  // The same in shared memory, behind runs_[s % 2] where rows are of V, else behind runs_[0].
+  static __device__ constexpr int place(int s, int i) {
+    if constexpr (kRowsAreV) return s / 2 * 2 * kRunsBytes + i * kRowBytes;
+    return (s * kVectors + i) * 32 * sizeof(Vector);
+  }
+  __device__ Vector* at(int s, int i) const {
+    return reinterpret_cast<Vector*>(runs_[kRowsAreV ? s % 2 : 0] + place(s, i));
+  }
+
+  // Calls f(s, i, vector) for vector i of each run `s` of decay S + updates^T k, rounded.
+  template <class Function>
+  __device__ void for_each_updated(float decay, const Updates& updates, const Rows& k,
+                                   Function f) const {
 #pragma unroll
     for (int s = 0; s < kRuns; ++s) {
       const Part part(*this, s);
@@ -135,13 +221,7 @@ class StateTile {
       for (int j = 0; j < kRun; j += 2) {
         float upper[2] = {decay * part.get(0, j), decay * part.get(0, j + 1)};
         float lower[2] = {decay * part.get(1, j), decay * part.get(1, j + 1)};
-#pragma unroll
-        for (int h = 0; h < kHalves; ++h) {
-          unsigned right[2];
-          k.tf32_transposed(h, s, j / 2, right);
-          mma_tf32(upper, lower, updates[h].low, right);
-          mma_tf32(upper, lower, updates[h].high, right);
-        }
+        updates.add_to(upper, lower, k, s, j / 2);
         x[0][j] = upper[0], x[0][j + 1] = upper[1];
         x[1][j] = lower[0], x[1][j + 1] = lower[1];
       }
@@ -152,22 +232,10 @@ class StateTile {
 #pragma unroll
         for (int j = 0; j < Vector::kElements; ++j) values[j] = kRowsAreV ? x[i][j] : x[j][i];
         vector.set(values);
-        store_streaming(to + offset(s, i), vector);
+        f(s, i, vector);
       }
     }
   }
-
- private:
-  // Rows of V: a column's run of keys, for both columns; else both columns' element of each key.
-  static constexpr int kVectors = kRowsAreV ? 2 : kRun;
-  using Vector = Vec<kDType, (kRowsAreV ? kRun : 2) * size_of(kDType)>;
-
-  // Of vector i of run `s`: behind the lane's first element in memory, and behind its first vector
-  // in shared memory, where those of all lanes lie side by side.
-  static __device__ constexpr int offset(int s, int i) {
-    return kRowsAreV ? i * kKey.key_dim + s * 4 * kRun : (s * 4 * kRun + i) * kKey.value_dim;
-  }
-  static __device__ constexpr int place(int s, int i) { return (s * kVectors + i) * 32; }
 
   // One run of keys of the lane's two columns.
   class Part {
@@ -176,7 +244,7 @@ class StateTile {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
         if constexpr (kKey.states.has_initial) {
-          vectors_[i] = tile.vectors_[place(s, i)];
+          vectors_[i] = *tile.at(s, i);
         } else {
           vectors_[i] = {};
         }
@@ -211,32 +279,92 @@ class StateTile {
     Vector vectors_[kVectors];
   };
 
-  const Vector* vectors_;  // the lane's first
+  unsigned char* shared_;
+  unsigned char* runs_[2];  // the lane's first run, and, where rows are of V, its second
 };
 
-// The state after token `t`, whose path this is, from the first one, to `to`, the warp's columns
-// there.
+// A warp's columns, tile by tile: it holds held_v of them in shared memory, the next ones on their
+// way to where those lie that are done.
+template <auto kKey>
+class StateTiles {
+  using Tile = StateTile<kKey>;
+  using Element = Storage<kKey.states.dtype>;
+
+ public:
+  static constexpr int kTiles = kKey.warp_v / 16;
+
+  // `shared`: of the block, 16-byte aligned.
+  explicit __device__ StateTiles(unsigned char* shared)
+      : shared_(shared + threadIdx.x / 32 * kHeld * Tile::kBytes) {}
+
+  // Starts loading from a head's matrix; `v` is the warp's first column.
+  __device__ void start(const Element* matrix, int v) {
+    from_ = matrix + Tile::first(v);
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) load(i);
+  }
+
+  // Waits for tile `i`, the one behind the last.
+  __device__ Tile take(int i) const {
+    // Orders the warp's copies of the tile before its reading of them.
+    wait_copies<kHeld - 1>();
+    __syncwarp();
+    return at(i);
+  }
+
+  // Tile `i` is done: another one may take its place.
+  __device__ void load_next(int i) const {
+    if constexpr (kHeld == kTiles) {
+      commit_copies();
+    } else {
+      // Orders the warp's reading of the tile before copies to its place.
+      __syncwarp();
+      load(i + kHeld);
+    }
+  }
+
+ private:
+  static constexpr int kHeld = kKey.held_v / 16;
+
+  __device__ Tile at(int i) const { return Tile(shared_ + i % kHeld * Tile::kBytes); }
+
+  // A group of copies for each tile, empty behind the last one, so that take() can count them.
+  __device__ void load(int i) const {
+    if (i < kTiles) at(i).start_loading(from_ + i * Tile::first(16));
+    commit_copies();
+  }
+
+  unsigned char* shared_;
+  const Element* from_;
+};
+
+// The state after token `t`, whose path this is, from the first one, to `to`, the tile in memory.
+// `keeps_first`: the first one is still needed.
 template <auto kKey>
 __device__ void store_state(const StateTile<kKey>& state, const WyFactors<kKey>& factors,
                             const Acc& u, const TokenRows<kKey>& k, int t,
-                            typename OrderOf<kKey>::Path path, Storage<kKey.states.dtype>* to) {
+                            typename OrderOf<kKey>::Path path, bool keeps_first,
+                            Storage<kKey.states.dtype>* to) {
   constexpr int kHalves = kTokenHalves<kKey>;
   const LongSum sum = shfl(factors.all_g, t);
-  // Left operands of the products with k: what is left of each token's update.
-  PairsOfTf32<4> updates[kHalves];
+  Acc left{};  // of each token's update
 #pragma unroll
   for (int h = 0; h < kHalves; ++h) {
-    float factor[2];
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool is_in = path.number_of(tile_column() + 8 * h + e) <= t;
       const LongSum of_token{factors.sum_g.x[h][e], factors.rest_g.x[h][e]};
-      factor[e] = is_in ? exp2(sum - of_token) * factors.k_norm.x[h][e] : 0.0f;
+      const float factor = is_in ? exp2(sum - of_token) * factors.k_norm.x[h][e] : 0.0f;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) left.x[r][h][e] = u.x[r][h][e] * factor;
     }
-    updates[h].split({u.x[0][h][0] * factor[0], u.x[1][h][0] * factor[0], u.x[0][h][1] * factor[1],
-                      u.x[1][h][1] * factor[1]});
   }
-  state.store_updated(to, exp2(sum.high), updates, k);
+  const TokenUpdates<kKey> updates(left);
+  if (keeps_first) {
+    state.store_updated(to, exp2(sum.high), updates, k);
+  } else {
+    state.replace_and_store(to, exp2(sum.high), updates, k);
+  }
 }
 
 }  // namespace cubinery::dev

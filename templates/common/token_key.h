@@ -1,6 +1,6 @@
 // Rules of the keys of kernels that take all tokens of a request at once, in the WY form
-// (token_factors.cuh): a warp has warp_v value columns of one head's state.  Compiled by the host
-// and by NVRTC.
+// (token_factors.cuh): a warp has warp_v value columns of one head's state, of which it holds
+// held_v at a time.  Compiled by the host and by NVRTC.
 #pragma once
 
 #include "common/key_rules.h"
@@ -63,11 +63,11 @@ constexpr int factor_bytes(const Key& key) {
   return is_of_one_head(key) && key.warps > 1 ? floats * 32 * 4 : 0;
 }
 
-// The states of the block's warps, and the factors.
+// The states of the block's warps, where they are read or on their way out, and the factors.
 template <class Key>
 constexpr int state_and_factor_bytes(const Key& key) {
-  const int states = key.warps * key.warp_v * key.key_dim * size_of(key.states.dtype);
-  return (key.states.has_initial ? states : 0) + factor_bytes(key);
+  const int states = key.warps * key.held_v * key.key_dim * size_of(key.states.dtype);
+  return (key.states.has_initial || key.states.store ? states : 0) + factor_bytes(key);
 }
 
 // Blocks of a multiprocessor that have so many registers for each thread.  Each of its four
@@ -89,8 +89,10 @@ constexpr const char* why_tokens_invalid(const Key& key) {
   if (is_float(key.accepted_dtype)) return "accepted_dtype must be i32 or i64";
   if (!is_paired(key) && key.max_tokens != 8 && key.max_tokens != 16)
     return has_outputs(key) ? "max_tokens must be 4, 8 or 16" : "max_tokens must be 8 or 16";
-  if (key.warp_v != 16 && key.warp_v != 32 && key.warp_v != 64)
-    return "warp_v must be 16, 32 or 64";
+  if (key.warp_v != 16 && key.warp_v != 32 && key.warp_v != 64 && key.warp_v != 128)
+    return "warp_v must be 16, 32, 64 or 128";
+  if (key.held_v != 16 && key.held_v != 32) return "held_v must be 16 or 32";
+  if (key.held_v > key.warp_v) return "held_v must not pass warp_v";
   if (key.value_dim % key.warp_v != 0) return "warp_v must divide value_dim";
   if (key.key_dim > 128 && key.warp_v != 16) return "key_dim over 128 needs warp_v = 16";
   if (key.warps < 1 || key.warps > 16) return "warps must be from 1 to 16";

@@ -85,12 +85,10 @@ class TokenRows {
     return tile;
   }
 
-  // The transpose of elements 2 pair and 2 pair + 1 of the lanes' runs `s`, as tf32: this lane has
-  // element l / 4 of the eight of token half h, of tokens 2 (l % 4) and the next.
-  __device__ void tf32_transposed(int h, int s, int pair, unsigned (&tokens)[2]) const {
-    Vec<kKey.dtype, 4> transposed{transpose_8x8(runs_[h][s].words[pair])};
-    tokens[0] = __float_as_uint(transposed.get(0));
-    tokens[1] = __float_as_uint(transposed.get(1));
+  // The transpose of elements 2 pair and 2 pair + 1 of the lanes' runs `s`: this lane has element
+  // l / 4 of the eight of token half h, of tokens 2 (l % 4) and the next, the first in the low half.
+  __device__ unsigned transposed(int h, int s, int pair) const {
+    return transpose_8x8(runs_[h][s].words[pair]);
   }
 
   // Of token half h: elements 2 part and 2 part + 1 of the lane's four of step `s`, as tf32, which

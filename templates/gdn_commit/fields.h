@@ -22,8 +22,9 @@ struct Fields<GdnCommitKey> {
       std::tuple{fixed("cu_seqlens_dtype", &Key::cu_seqlens_dtype), fixed("varlen", &Key::varlen)},
       gdn::state_place_fields<Key>(), gdn::input_mode_fields<Key>(), gdn::state_use_fields<Key>(),
       std::tuple{fixed("accepted_dtype", &Key::accepted_dtype),
-                 fixed("max_tokens", &Key::max_tokens), tuned("warp_v", &Key::warp_v, 16, 32, 64),
-                 tuned("warps", &Key::warps, 1, 2, 4, 8)});
+                 fixed("max_tokens", &Key::max_tokens),
+                 tuned("warp_v", &Key::warp_v, 16, 32, 64, 128),
+                 tuned("held_v", &Key::held_v, 16, 32), tuned("warps", &Key::warps, 1, 2, 4, 8)});
 };
 
 }  // namespace cubinery

@@ -33,9 +33,9 @@ using namespace cubinery;  // NOLINT: a translation unit of its own
 
 using dev::Acc;
 using StateTile = dev::StateTile<kKey>;
+using StateTiles = dev::StateTiles<kKey>;
 using WyFactors = dev::WyFactors<kKey>;
 
-constexpr int kTiles = kKey.warp_v / 16;         // of a warp
 constexpr bool kOneHead = is_of_one_head(kKey);  // of a block
 constexpr int kFactorsAt = shared_bytes(kKey) - factor_bytes(kKey);
 constexpr float kLog2E = 1.44269504088896340736f;
@@ -76,12 +76,8 @@ __device__ dev::Slots slots_of(const GdnCommitParams& p, const GdnCommitLayer& l
                              n);
 }
 
-// The states of the block's warps, tile by tile, then the factors.
+// The states of the block's warps, then the factors.
 extern __shared__ __align__(16) unsigned char shared[];
-
-__device__ StateTile state_tile(int i) {
-  return StateTile(shared + (threadIdx.x / 32 * kTiles + i) * StateTile::kBytes);
-}
 
 }  // namespace
 
@@ -108,11 +104,8 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   auto* to = dev::matrix_at<kKey.states.dtype>(layer.written, slots.write, h);
   if (dev::all_lanes(count == 0 && from == to)) return;
 
-#pragma unroll
-  for (int i = 0; i < kTiles; ++i) {
-    state_tile(i).start_loading(from + StateTile::first(v + 16 * i));
-  }
-  dev::commit_copies();
+  StateTiles tiles(shared);
+  tiles.start(from, unit.first_v);
   TokenStrides::At own = at;
   const int token = threadIdx.x % kKey.max_tokens;
   const bool is_there = token < count;
@@ -143,15 +136,13 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
     __syncthreads();
     if (!makes_factors) factors.take(shared_factors);
   }
-  // Orders this lane's copies of the state before its reading of them.
-  dev::wait_copies<0>();
 #pragma unroll 1
-  for (int i = 0; i < kTiles; ++i) {
-    const StateTile state = state_tile(i);
+  for (int i = 0; i < StateTiles::kTiles; ++i) {
+    const StateTile state = tiles.take(i);
     const int tile_v = v + 16 * i;
-    if constexpr (kTiles > 1) k.forget_operands();
+    if constexpr (StateTiles::kTiles > 1) k.forget_operands();
     const dev::TokenValues<kKey> values = next_values;
-    if (i + 1 < kTiles) next_values.load(layer.v, at, count, tile_v + 16);
+    if (i + 1 < StateTiles::kTiles) next_values.load(layer.v, at, count, tile_v + 16);
     Acc products[1]{};  // S^T K^T
     state.multiply(products, {&k});
     Acc u{};
@@ -160,7 +151,8 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
     // products, for which a long key_dim leaves no registers.
     if constexpr (kKey.key_dim > 128) __syncwarp();
     constexpr int kLast = kKey.max_tokens - 1;
-    dev::store_state(state, factors, u, k, kLast, order.path_of(kLast),
-                     to + StateTile::first(tile_v));
+    dev::store_state(state, factors, u, k, kLast, order.path_of(kLast), false,
+                     to + StateTile::first(unit.first_v + 16 * i));
+    tiles.load_next(i);
   }
 }

@@ -20,8 +20,9 @@ struct GdnCommitKey {
   DType accepted_dtype = DType::kI32;
   int max_tokens = 8;  // 8 or 16, rows of the products: the fewest that hold a request's
 
-  // Tuned.  Results depend on neither.
-  int warp_v = 16;  // value columns of one head's state that a warp owns: 16, 32 or 64
+  // Tuned.  Results depend on none.
+  int warp_v = 16;  // value columns of one head's state that a warp owns: 16, 32, 64 or 128
+  int held_v = 16;  // of those, in shared memory at a time: 16 or 32
   int warps = 4;    // per block
 };
 

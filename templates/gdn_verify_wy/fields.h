@@ -22,11 +22,12 @@ struct Fields<GdnVerifyWyKey> {
       gdn::input_dtype_fields<Key>(), gdn::state_dtype_fields<Key>(),
       std::tuple{fixed("cu_seqlens_dtype", &Key::cu_seqlens_dtype), fixed("varlen", &Key::varlen)},
       gdn::state_place_fields<Key>(), gdn::input_mode_fields<Key>(), gdn::state_use_fields<Key>(),
-      std::tuple{
-          fixed("stored_states", &Key::stored_states), fixed("from_accepted", &Key::from_accepted),
-          fixed("accepted_dtype", &Key::accepted_dtype), fixed("tree", &Key::tree),
-          fixed("parents_dtype", &Key::parents_dtype), fixed("max_tokens", &Key::max_tokens),
-          tuned("warp_v", &Key::warp_v, 16, 32, 64), tuned("warps", &Key::warps, 1, 2, 4, 8)});
+      std::tuple{fixed("stored_states", &Key::stored_states),
+                 fixed("from_accepted", &Key::from_accepted),
+                 fixed("accepted_dtype", &Key::accepted_dtype), fixed("tree", &Key::tree),
+                 fixed("parents_dtype", &Key::parents_dtype), fixed("max_tokens", &Key::max_tokens),
+                 tuned("warp_v", &Key::warp_v, 16, 32, 64, 128),
+                 tuned("held_v", &Key::held_v, 16, 32), tuned("warps", &Key::warps, 1, 2, 4, 8)});
 };
 
 }  // namespace cubinery

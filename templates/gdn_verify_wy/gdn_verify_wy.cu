@@ -42,10 +42,10 @@ using dev::Acc;
 using WyFactors = dev::WyFactors<kKey>;
 using Output = dev::Storage<kKey.output_dtype>;
 using StateTile = dev::StateTile<kKey>;
+using StateTiles = dev::StateTiles<kKey>;
 
 constexpr bool kPaired = is_paired(kKey);  // k and q, and u and o
 constexpr int kHalves = dev::kTokenHalves<kKey>;
-constexpr int kTiles = kKey.warp_v / 16;         // of a warp
 constexpr bool kOneHead = is_of_one_head(kKey);  // of a block
 constexpr int kFactorsAt = shared_bytes(kKey) - factor_bytes(kKey);
 constexpr float kLog2E = 1.44269504088896340736f;
@@ -73,12 +73,8 @@ __device__ long long parent_of(const GdnVerifyParams& p, TokenStrides::At at, bo
   return dev::as<kKey.parents_dtype>(p.parents.data)[dev::offset_of(p.parents.stride, at)];
 }
 
-// The states of the block's warps, tile by tile, then the factors.
+// The states of the block's warps, then the factors.
 extern __shared__ __align__(16) unsigned char shared[];
-
-__device__ StateTile state_tile(int i) {
-  return StateTile(shared + (threadIdx.x / 32 * kTiles + i) * StateTile::kBytes);
-}
 
 }  // namespace
 
@@ -121,14 +117,11 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   const dev::OrderOf<kKey> order(static_cast<int>(parent));
   const dev::Slots& slots = places.slots;
   const long long start = places.start;
+  StateTiles tiles(shared);
   if constexpr (kKey.states.has_initial) {
-    const auto* matrix = dev::matrix_at<kKey.states.dtype>(p.states.read, slots.read, h) +
-                         start * p.steps.read_state;
-#pragma unroll
-    for (int i = 0; i < kTiles; ++i) {
-      state_tile(i).start_loading(matrix + StateTile::first(v + 16 * i));
-    }
-    dev::commit_copies();
+    tiles.start(dev::matrix_at<kKey.states.dtype>(p.states.read, slots.read, h) +
+                    start * p.steps.read_state,
+                first_v);
   }
   dev::allow_next_kernel();
 
@@ -145,34 +138,34 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
     __syncthreads();
     if (!makes_factors) factors.take(shared_factors);
   }
-  // Orders this lane's copies of the state before its reading of them.
-  dev::wait_copies<0>();
 #pragma unroll 1
-  for (int i = 0; i < kTiles; ++i) {
-    const StateTile state = state_tile(i);
+  for (int i = 0; i < StateTiles::kTiles; ++i) {
+    const StateTile state = tiles.take(i);
     const int tile_v = v + 16 * i;
-    if constexpr (kTiles > 1) rows.forget_operands();
+    if constexpr (StateTiles::kTiles > 1) rows.forget_operands();
     const dev::TokenValues<kKey> values = next_values;
-    if (i + 1 < kTiles) next_values.load(p.v, at, count, tile_v + 16);
+    if (i + 1 < StateTiles::kTiles) next_values.load(p.v, at, count, tile_v + 16);
     Acc u{}, o{};
     rows.solve(state, factors, values, &u, &o);
     store_outputs(p, at, count, tile_v, o);
 
     const auto matrix = [&](long long slot, long long step) {
       return dev::matrix_at<kKey.states.dtype>(p.states.written, slot, h) +
-             step * p.steps.written_state + StateTile::first(tile_v);
+             step * p.steps.written_state + StateTile::first(first_v + 16 * i);
     };
     if constexpr (dev::kStoresEvery<kKey>) {
 #pragma unroll 1
       for (int t = 0; t < count; ++t) {
         const dev::KeptStep kept = dev::kept_step<kKey>(slots, t);
         if (!kept.stores) continue;
-        dev::store_state(state, factors, u, rows.k(), t, order.path_of(t), matrix(kept.slot, t));
+        dev::store_state(state, factors, u, rows.k(), t, order.path_of(t), true,
+                         matrix(kept.slot, t));
       }
     } else if (dev::kStoresLast<kKey> && slots.store) {
       constexpr int kLast = kKey.max_tokens - 1;
-      dev::store_state(state, factors, u, rows.k(), kLast, order.path_of(kLast),
+      dev::store_state(state, factors, u, rows.k(), kLast, order.path_of(kLast), false,
                        matrix(slots.write, start));
     }
+    if constexpr (kKey.states.has_initial) tiles.load_next(i);
   }
 }

@@ -26,8 +26,9 @@ struct GdnVerifyWyKey {
   DType parents_dtype = DType::kI32;
   int max_tokens = 8;  // 4, 8 or 16: the fewest that hold a request's
 
-  // Tuned.  Results depend on neither.
-  int warp_v = 16;  // value columns of one head's state that a warp owns: 16, 32 or 64
+  // Tuned.  Results depend on none.
+  int warp_v = 16;  // value columns of one head's state that a warp owns: 16, 32, 64 or 128
+  int held_v = 16;  // of those, in shared memory at a time: 16 or 32
   int warps = 4;    // per block
 };
 
@@ -37,12 +38,19 @@ constexpr int threads(const GdnVerifyWyKey& key) { return key.warps * 32; }
 // than a warp has use for, and while one warp waits for its state others could compute.
 constexpr int registers(const GdnVerifyWyKey& key) {
   const bool stores_every = key.states.store && key.stored_states == gdn::StoredStates::kEvery;
-  const int loop = stores_every ? 48 : key.states.store ? 32 : 24;
-  // Of the small form; others have registers to spare.
-  const int steps = stores_every && is_paired(key) ? (key.tree ? 36 : 12) : 0;
-  // k and q, and while a state is stored the operands made of them.
-  return steps + row_registers(key) * (key.states.store ? 2 : 1) + 28 + token_rows(key) * 9 / 2 +
-         (key.warp_v > 16 ? loop : 0) + (key.key_dim > 128 ? 32 : 0);
+  const bool rows_are_v = key.states.layout == gdn::StateLayout::kVK;
+  const bool has_next = key.warp_v > 16;  // columns behind the first 16
+  if (key.states.store && !stores_every && rows_are_v && key.max_tokens <= 8 &&
+      key.key_dim <= 128) {
+    const bool is_small = size_of(key.states.dtype) == 2;
+    if (key.max_tokens == 8) return is_small && !has_next ? 102 : 128;
+    return has_next ? 128 : is_small ? 85 : 102;
+  }
+  const int loop = (stores_every ? 48 : key.states.store ? 32 : 24) + (rows_are_v ? 0 : 16);
+  // Where every state is stored, the compiler works out k's operands once.
+  const int operands = stores_every ? 42 : 0;
+  return operands + row_registers(key) * (key.states.store ? 2 : 1) + 28 + token_rows(key) * 9 / 2 +
+         (has_next ? loop : 0) + (key.key_dim > 128 ? 32 : 0);
 }
 constexpr int min_blocks(const GdnVerifyWyKey& key) {
   return blocks_with_registers(registers(key), key.warps);

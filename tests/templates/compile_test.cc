@@ -539,6 +539,13 @@ TEST_CASE("EveryVerifyWyCandidateCompiles", "[nvrtc]") {
     key.tree = false;
     key.max_tokens = 4;
     check_all("sm_80", candidates_of(key));
+    // A kernel has the fewest registers where only the last state is stored.
+    key.stored_states = StoredStates::kLast;
+    check_all("sm_90a", candidates_of(key));
+    key.max_tokens = 8;
+    check_all("sm_80", candidates_of(key));
+    key.states.layout = StateLayout::kKV;
+    check_all("sm_90a", candidates_of(key));
   }
 }
 

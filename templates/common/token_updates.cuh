@@ -1,0 +1,85 @@
+// What tokens add to the columns of a state, as left operands of products with k.
+#pragma once
+
+#include "common/tf32.cuh"
+#include "common/tile.cuh"
+#include "common/token_rows.cuh"
+
+namespace cubinery::dev {
+
+// u of each token, times the decay from it to the stored state.  In two tf32, which have 22 bits.
+template <auto kKey, DType kDType = kKey.dtype>
+class TokenUpdates {
+  static constexpr int kHalves = kTokenHalves<kKey>;
+
+ public:
+  // x: of the lane's two columns, of tokens tile_column() + 8 half + e.
+  explicit __device__ TokenUpdates(const Acc& x) {
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h) {
+      pairs_[h].split({x.x[0][h][0], x.x[1][h][0], x.x[0][h][1], x.x[1][h][1]});
+    }
+  }
+
+  // Adds the products with elements 2 pair and 2 pair + 1 of k's runs `s` to the lane's two
+  // columns.
+  __device__ void add_to(float (&first)[2], float (&second)[2], const TokenRows<kKey>& k, int s,
+                         int pair) const {
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h) {
+      Vec<kDType, 4> words{k.transposed(h, s, pair)};
+      const unsigned right[2] = {__float_as_uint(words.get(0)), __float_as_uint(words.get(1))};
+      mma_tf32(first, second, pairs_[h].low, right);
+      mma_tf32(first, second, pairs_[h].high, right);
+    }
+  }
+
+ private:
+  PairsOfTf32<4> pairs_[kHalves];
+};
+
+// With k in bf16, which has fp32's range: in so many bf16, of 8 bits each, that a stored state does
+// not tell.  A product takes 16 columns: two parts of 8 tokens, or one of 16.
+template <auto kKey>
+class TokenUpdates<kKey, DType::kBF16> {
+  static constexpr int kHalves = kTokenHalves<kKey>;
+  static constexpr int kParts = size_of(kKey.states.dtype) == 4 ? 3 : 2;
+  static constexpr int kProducts = (kParts * kHalves + 1) / 2;
+
+ public:
+  explicit __device__ TokenUpdates(Acc x) {
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+#pragma unroll
+        for (int h = 0; h < kHalves; ++h) {
+          float(&pair)[2] = x.x[r][h];
+          const Vec<DType::kBF16, 4> rounded{pack<DType::kBF16>(pair[0], pair[1])};
+          const int place = part * kHalves + h;
+          lefts_[place / 2].x[r][place % 2] = rounded.words[0];
+          pair[0] -= rounded.get(0);
+          pair[1] -= rounded.get(1);
+        }
+      }
+    }
+  }
+
+  __device__ void add_to(float (&first)[2], float (&second)[2], const TokenRows<kKey>& k, int s,
+                         int pair) const {
+    Tile<DType::kBF16> right{};
+    right.x[0][0] = k.transposed(0, s, pair);
+    right.x[0][1] = kHalves == 1 ? right.x[0][0] : k.transposed(kHalves - 1, s, pair);
+    Acc sum{{{{first[0], first[1]}}, {{second[0], second[1]}}}};
+    // The smallest part first.
+#pragma unroll
+    for (int i = kProducts - 1; i >= 0; --i) mma_half<DType::kBF16>(sum, lefts_[i], right, 0);
+#pragma unroll
+    for (int e = 0; e < 2; ++e) first[e] = sum.x[0][0][e], second[e] = sum.x[1][0][e];
+  }
+
+ private:
+  Tile<DType::kBF16> lefts_[kProducts]{};
+};
+
+}  // namespace cubinery::dev
