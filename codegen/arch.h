@@ -34,6 +34,11 @@ inline bool has_clusters(int major) { return major >= 9; }
 // Whether code for the architecture may use wgmma.
 inline bool has_wgmma(const Arch& arch) { return arch.major == 9 && arch.suffix == 'a'; }
 
+// Whether the architecture converts between fp8 and f16 or f32.
+inline bool has_fp8(const Arch& arch) {
+  return arch.major > 8 || (arch.major == 8 && arch.minor >= 9);
+}
+
 // Bytes of dynamic shared memory that one block may use on a device of exactly this architecture.
 int max_shared_bytes(const Arch& arch);
 

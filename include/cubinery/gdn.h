@@ -21,8 +21,9 @@
 //
 // Rounding.  This is the whole list of what is rounded, and where; everything else is fp32.
 //   All      o to output_dtype and the state to state_dtype, when they are stored.
-//   Decode   nothing else.  With output_norm o is rounded once, behind the norm, whose input is the
-//            fp32 sum: layers of separate kernels round there, and some before the weight again.
+//   Decode   nothing else; states in fp8 saturate.  With output_norm o is rounded once, behind the
+//            norm, whose input is the fp32 sum: layers of separate kernels round there, and some
+//            before the weight again.
 //   Verify   with round_each_token the state to state_dtype after each token.  On the path `wy`
 //            fp32 operands of the matrix products are taken as two tf32 parts, 22 bits; S, where
 //            no state is stored and o has 16 bits, as one: 11 bits.

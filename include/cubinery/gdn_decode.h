@@ -36,6 +36,12 @@ struct DecodeProblem {
   DType output_dtype = DType::kBF16;  // o: likewise
 
   Inputs inputs{};
+  // Of decode alone, states may also be in fp8, half the bytes of bf16: f8e4m3 or f8e5m2, on sm_89
+  // and newer.  Rounded to nearest, ties to even, when stored; what is larger than the largest
+  // finite number (448, 57344), infinities too, becomes that, and NaN stays NaN.  There are no
+  // scale factors, and every step rounds the state again: o is soon off by a tenth (f8e4m3) or a
+  // fifth (f8e5m2) of its largest element, in heads that hardly decay by a third and a half;
+  // docs/problems.md has the measurements.
   States states{};
   OutputNorm output_norm = OutputNorm::kNone;
   DType norm_weight_dtype = DType::kF32;  // of norm_weight: f32, bf16 or f16 (output_norm)

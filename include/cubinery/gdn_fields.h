@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <tuple>
 
 #include "cubinery/fields.h"
@@ -13,6 +14,8 @@
 namespace cubinery::gdn {
 
 inline constexpr std::array kFloats{DType::kF32, DType::kBF16, DType::kF16};
+inline constexpr std::array kStateFloats{DType::kF32, DType::kBF16, DType::kF16, DType::kF8E4M3,
+                                         DType::kF8E5M2};
 inline constexpr std::array kHalfFloats{DType::kBF16, DType::kF16};
 inline constexpr std::array kIntegers{DType::kI32, DType::kI64};
 
@@ -49,12 +52,13 @@ constexpr auto input_mode_fields() {
 
 // Of a `states`.
 
+// `accepted`: kStateFloats, or kFloats for operators that keep no states in fp8.
 template <class T>
-constexpr auto state_dtype_fields() {
+constexpr auto state_dtype_fields(std::span<const DType> accepted = kFloats) {
   constexpr auto kPart = &T::states;
   return std::tuple{
       fixed("state_dtype", "states.dtype", kPart, &States::dtype,
-            "dtype of states as they are stored", kFloats),
+            "dtype of states as they are stored", accepted),
       fixed("index_dtype", "states.index_dtype", kPart, &States::index_dtype,
             "dtype of state indices (state_location pool)", kIntegers),
   };

@@ -34,8 +34,10 @@ struct Inputs {
 };
 
 struct States {
-  DType dtype = DType::kF32;        // state_dtype: f32, bf16 or f16; rounded to nearest when stored
-  DType index_dtype = DType::kI32;  // of indices: i32 or i64 (StateLocation::kPool)
+  // state_dtype: f32, bf16 or f16; rounded to nearest when stored.  Decode also keeps states in
+  // f8e4m3 and f8e5m2: cubinery/gdn_decode.h says what that costs.
+  DType dtype = DType::kF32;
+  DType index_dtype = DType::kI32;                 // of indices: i32 or i64 (StateLocation::kPool)
   StateLayout layout = StateLayout::kVK;           // state_layout
   StateLocation location = StateLocation::kDense;  // state_location
   Padding padding = Padding::kNone;                // needs StateLocation::kPool

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cubinery import Commit, Decode, Prefill, Verify
 
 Dtype = Literal["f32", "bf16", "f16"]
+StateDtype = Literal["f32", "bf16", "f16", "f8e4m3", "f8e5m2"]
 IndexDtype = Literal["i32", "i64"]
 StateLayout = Literal["kv", "vk"]
 StateLocation = Literal["dense", "pool"]
@@ -84,7 +85,7 @@ class DecodeProblem(Problem["Decode"]):
     beta_dtype: Dtype = "f32"
     a_log_dtype: Dtype = "f32"
     dt_bias_dtype: Dtype = "f32"
-    state_dtype: Dtype = "f32"
+    state_dtype: StateDtype = "f32"
     index_dtype: IndexDtype = "i32"
     state_layout: StateLayout = "vk"
     state_location: StateLocation = "dense"

@@ -1,10 +1,13 @@
 #include "runtime/gdn/decode_portable.h"
 
+#include <fmt/format.h>
+
 #include <initializer_list>
 #include <utility>
 
 #include "runtime/gdn/decode_args.h"
 #include "runtime/gdn/decode_cost.h"
+#include "runtime/gdn/problem_check.h"
 #include "runtime/gdn/request_grid.h"
 
 namespace cubinery::gdn {
@@ -52,7 +55,8 @@ WideAndNarrow vk_keys(GdnDecodeKey key) {
 
 // Rows of the state lie along value_dim, and warps of a block side by side along them: a piece of
 // a row that is no whole number of 64 bytes is read twice from memory.  A thread has the rows of
-// key_dim / k_lanes: so many lanes that it has registers for them.
+// key_dim / k_lanes: so many lanes that it has registers for them.  Narrow ones have as long a
+// piece in fp8 as in 16 bits.
 WideAndNarrow kv_keys(const GdnDecodeKey& key) {
   const auto with_vector_of = [&](int elements, int warps) {
     GdnDecodeKey made = key;
@@ -62,7 +66,7 @@ WideAndNarrow kv_keys(const GdnDecodeKey& key) {
     return made;
   };
   if (key.k_lanes == 4) return {with_vector_of(2, 4), with_vector_of(2, 1)};
-  return {with_vector_of(4, 4), with_vector_of(2, 2)};
+  return {with_vector_of(4, 4), with_vector_of(2, is_fp8(key.states.dtype) ? 4 : 2)};
 }
 
 // With an output norm a block has a whole head: few warps that go through their columns, or as many
@@ -93,6 +97,14 @@ void correct_step_bits(StateLayout layout, std::vector<TunedValue>* values) {
 int kv_lanes(int key_dim, DType dtype) {
   if (key_dim > 128) return 16;
   return size_of(dtype) < 4 ? 8 : 4;
+}
+
+std::optional<std::string> DecodePortable::why_not(const DecodeProblem& problem,
+                                                   const Target& target) const {
+  const DType dtype = problem.states.dtype;
+  if (!is_fp8(dtype) || has_fp8(target.arch)) return std::nullopt;
+  return fmt::format("state_dtype = {} needs sm_89 or newer; accepted: f32, bf16, f16",
+                     value_text(dtype));
 }
 
 std::vector<DecodePortable::KeySet> DecodePortable::default_keys(const DecodeProblem& problem,

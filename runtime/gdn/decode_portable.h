@@ -1,5 +1,5 @@
 // The portable path of decode: one pass over the state, which stays in registers; every
-// architecture.
+// architecture, with states in fp8 from sm_89 on.
 #pragma once
 
 #include <tuple>
@@ -17,9 +17,8 @@ class DecodePortable final : public DecodePortableBase {
  public:
   DecodePortable() : KeyedPath("portable", {KernelNames{}}) {}
 
-  std::optional<std::string> why_not(const DecodeProblem&, const Target&) const override {
-    return std::nullopt;
-  }
+  std::optional<std::string> why_not(const DecodeProblem& problem,
+                                     const Target& target) const override;
 
   // Two that sum in the same order.  The first is wide: many value columns per warp, for large
   // batches.  The second is narrow: more warps, for small batches.

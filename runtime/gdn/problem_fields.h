@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <string_view>
 #include <tuple>
 
@@ -39,12 +40,13 @@ constexpr auto head_fields() {
       fixed("value_dim", &P::value_dim, "size of v of a head; 16 to 256, a multiple of 16")};
 }
 
+// `state_dtypes`: as state_dtype_fields() takes them.
 template <class P>
-constexpr auto operand_fields() {
+constexpr auto operand_fields(std::span<const DType> state_dtypes = kFloats) {
   return std::tuple_cat(head_fields<P>(),
                         std::tuple{fixed("dtype", &P::dtype, "dtype of q, k and v", kFloats),
                                    fixed("output_dtype", &P::output_dtype, "dtype of o", kFloats)},
-                        input_dtype_fields<P>(), state_dtype_fields<P>());
+                        input_dtype_fields<P>(), state_dtype_fields<P>(state_dtypes));
 }
 
 // Of packed requests, and of those that have several tokens.
@@ -78,7 +80,7 @@ struct Fields<gdn::DecodeProblem> {
   static constexpr const char* kHelp = "One decode step: one token per request.";
   using P = gdn::DecodeProblem;
   static constexpr auto kList = std::tuple_cat(
-      gdn::operand_fields<P>(), gdn::mode_fields<P>(),
+      gdn::operand_fields<P>(gdn::kStateFloats), gdn::mode_fields<P>(),
       std::tuple{
           fixed("output_norm", &P::output_norm,
                 "o is stored as it is (none), or normalised over value_dim, weighted and gated by "

@@ -84,9 +84,9 @@ constexpr const char* why_tokens_invalid(const Key& key) {
   if (!is_head_dim(key.value_dim)) return "value_dim must be a multiple of 16 from 16 to 256";
   if (!is_float(key.dtype) || size_of(key.dtype) != 2) return "dtype must be bf16 or f16";
   if (const char* reason = gdn::why_invalid(key.inputs)) return reason;
-  if (const char* reason = gdn::why_invalid(key.states)) return reason;
-  if (is_float(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
-  if (is_float(key.accepted_dtype)) return "accepted_dtype must be i32 or i64";
+  if (const char* reason = gdn::why_invalid_without_fp8(key.states)) return reason;
+  if (!is_integer(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
+  if (!is_integer(key.accepted_dtype)) return "accepted_dtype must be i32 or i64";
   if (!is_paired(key) && key.max_tokens != 8 && key.max_tokens != 16)
     return has_outputs(key) ? "max_tokens must be 4, 8 or 16" : "max_tokens must be 8 or 16";
   if (key.warp_v != 16 && key.warp_v != 32 && key.warp_v != 64 && key.warp_v != 128)

@@ -22,6 +22,14 @@ template <>
 struct StorageOf<DType::kI64> {
   using Type = long long;
 };
+template <>
+struct StorageOf<DType::kF8E4M3> {
+  using Type = unsigned char;
+};
+template <>
+struct StorageOf<DType::kF8E5M2> {
+  using Type = unsigned char;
+};
 template <DType kDType>
 using Storage = typename StorageOf<kDType>::Type;
 
@@ -64,6 +72,31 @@ __device__ unsigned pack(float low, float high) {
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   }
   return word;
+}
+
+// Two floats to a pair of fp8, the first one in the low byte.  Rounds likewise, what is larger than
+// the largest finite number to that; NaN stays NaN.  sm_89 and newer, like unpack_fp8().
+template <DType kDType>
+__device__ unsigned short pack_fp8(float low, float high) {
+  unsigned short pair;
+  if constexpr (kDType == DType::kF8E4M3) {
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+  }
+  return pair;
+}
+
+// A pair of fp8 as a pair of f16, which has all their values.
+template <DType kDType>
+__device__ unsigned unpack_fp8(unsigned short pair) {
+  unsigned halves;
+  if constexpr (kDType == DType::kF8E4M3) {
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(pair));
+  } else {
+    asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(pair));
+  }
+  return halves;
 }
 
 template <DType kDType>

@@ -1,4 +1,5 @@
-// Vectors of 4, 8 or 16 bytes that a thread loads, unpacks, packs and stores in one instruction.
+// Vectors of 4, 8 or 16 bytes, or 2 where these are a pair of fp8, that a thread loads, unpacks,
+// packs and stores in one instruction.
 #pragma once
 
 #include "common/types.cuh"
@@ -9,11 +10,17 @@ namespace cubinery::dev {
 template <DType kDType, int kBytes>
 struct Vec {
   static constexpr int kElements = kBytes / size_of(kDType);
-  unsigned words[kBytes / 4];
+  static constexpr int kWords = kBytes < 4 ? 1 : kBytes / 4;
+  unsigned words[kWords];
 
   __device__ float get(int i) const {
     if constexpr (kDType == DType::kF32) {
       return __uint_as_float(words[i]);
+    } else if constexpr (is_fp8(kDType)) {
+      const unsigned word = words[i / 4];
+      const unsigned halves =
+          unpack_fp8<kDType>(static_cast<unsigned short>(i % 4 < 2 ? word : word >> 16));
+      return to_float<DType::kF16>(static_cast<unsigned short>(i % 2 == 0 ? halves : halves >> 16));
     } else {
       const unsigned word = words[i / 2];
       return to_float<kDType>(static_cast<unsigned short>(i % 2 == 0 ? word : word >> 16));
@@ -23,9 +30,14 @@ struct Vec {
   // Rounds values to kDType.
   __device__ void set(const float (&values)[kElements]) {
 #pragma unroll
-    for (int w = 0; w < kBytes / 4; ++w) {
+    for (int w = 0; w < kWords; ++w) {
       if constexpr (kDType == DType::kF32) {
         words[w] = __float_as_uint(values[w]);
+      } else if constexpr (kBytes == 2) {
+        words[w] = pack_fp8<kDType>(values[0], values[1]);
+      } else if constexpr (is_fp8(kDType)) {
+        const unsigned high = pack_fp8<kDType>(values[4 * w + 2], values[4 * w + 3]);
+        words[w] = high << 16 | pack_fp8<kDType>(values[4 * w], values[4 * w + 1]);
       } else {
         words[w] = pack<kDType>(values[2 * w], values[2 * w + 1]);
       }
@@ -70,6 +82,12 @@ template <DType kDType>
 __device__ void load_streaming(Vec<kDType, 4>& dst, const void* p) {
   asm volatile("ld.global.cs.u32 %0, [%1];" : "=r"(dst.words[0]) : "l"(p) : "memory");
 }
+template <DType kDType>
+__device__ void load_streaming(Vec<kDType, 2>& dst, const void* p) {
+  unsigned short pair;
+  asm volatile("ld.global.cs.u16 %0, [%1];" : "=h"(pair) : "l"(p) : "memory");
+  dst.words[0] = pair;
+}
 
 template <DType kDType>
 __device__ void store_streaming(void* p, const Vec<kDType, 16>& src) {
@@ -85,6 +103,11 @@ __device__ void store_streaming(void* p, const Vec<kDType, 8>& src) {
 template <DType kDType>
 __device__ void store_streaming(void* p, const Vec<kDType, 4>& src) {
   asm volatile("st.global.cs.u32 [%0], %1;" ::"l"(p), "r"(src.words[0]) : "memory");
+}
+template <DType kDType>
+__device__ void store_streaming(void* p, const Vec<kDType, 2>& src) {
+  asm volatile("st.global.cs.u16 [%0], %1;" ::"l"(p), "h"(static_cast<unsigned short>(src.words[0]))
+               : "memory");
 }
 
 }  // namespace cubinery::dev

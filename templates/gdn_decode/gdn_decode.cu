@@ -29,6 +29,10 @@ constexpr cubinery::GdnDecodeKey kKey = CUBINERY_KEY;
 constexpr cubinery::GdnDecodeKey kKey{};  // stand-alone build: nvcc, clangd, profilers
 #endif
 static_assert(cubinery::valid(kKey), "gdn_decode: key outside the tuning space");
+#if __CUDA_ARCH__ < 890
+static_assert(!cubinery::is_fp8(kKey.states.dtype),
+              "gdn_decode: states in fp8 need sm_89 or newer");
+#endif
 
 namespace {
 

@@ -27,7 +27,7 @@ struct GdnDecodeKey {
   int warp_v = 16;
   int held_v = 16;
   int k_lanes = 8;
-  int vec_bytes = 16;  // of the state, per load and store
+  int vec_bytes = 16;  // of the state, per load and store; 2 only for fp8
   int warps = 4;       // per block
 };
 
@@ -40,6 +40,11 @@ constexpr int warps_of_head(const GdnDecodeKey& key) { return key.value_dim / ke
 constexpr int data_registers(const GdnDecodeKey& key) {
   return key.key_dim * key.held_v * size_of(key.states.dtype) / (32 * 4) +
          2 * key.key_dim / key.k_lanes;
+}
+
+// The elements of these.
+constexpr int data_elements(const GdnDecodeKey& key) {
+  return key.key_dim * key.held_v / 32 + 2 * key.key_dim / key.k_lanes;
 }
 
 // The rule of output_norm that a key breaks.  Requires: warp_v divides value_dim.
@@ -57,11 +62,10 @@ constexpr const char* why_invalid_outputs(const GdnDecodeKey& key) {
            "head lie in one block";
   // From 13 warps on a thread has 128 registers.  Compilers unpack elements of 16 bits early, and
   // spill for more elements than these.
-  const int elements = key.key_dim * key.held_v / 32 + 2 * key.key_dim / key.k_lanes;
   const int most = size_of(key.states.dtype) == 4               ? 96
                    : key.states.layout == gdn::StateLayout::kVK ? 90
                                                                 : 64;
-  if (key.warps > 8 && elements > most)
+  if (key.warps > 8 && data_elements(key) > most)
     return "a thread's part of the state, k and q passes the registers of so many warps";
   return nullptr;
 }
@@ -69,6 +73,7 @@ constexpr const char* why_invalid_outputs(const GdnDecodeKey& key) {
 constexpr const char* why_invalid(const GdnDecodeKey& key) {
   const int v_lanes = key.k_lanes > 0 && key.k_lanes <= 32 ? 32 / key.k_lanes : 0;
   const int vec = key.vec_bytes / size_of(key.states.dtype);
+  const bool is_pair = is_fp8(key.states.dtype) && key.vec_bytes == 2;
   const bool rows_are_v = key.states.layout == gdn::StateLayout::kVK;
   if (!is_head_dim(key.key_dim)) return "key_dim must be a multiple of 16 from 16 to 256";
   if (!is_head_dim(key.value_dim)) return "value_dim must be a multiple of 16 from 16 to 256";
@@ -77,12 +82,14 @@ constexpr const char* why_invalid(const GdnDecodeKey& key) {
   if (const char* reason = gdn::why_invalid(key.inputs)) return reason;
   if (const char* reason = gdn::why_invalid(key.states)) return reason;
   if (!is_power_of_two(key.k_lanes) || v_lanes == 0) return "k_lanes must be 1, 2, 4, 8, 16 or 32";
-  if (key.vec_bytes != 4 && key.vec_bytes != 8 && key.vec_bytes != 16)
-    return "vec_bytes must be 4, 8 or 16";
+  if (key.vec_bytes != 4 && key.vec_bytes != 8 && key.vec_bytes != 16 && !is_pair)
+    return "vec_bytes must be 4, 8 or 16, or 2 with states in fp8";
   if (key.warps < 1 || key.warps > 16) return "warps must be from 1 to 16";
   if (key.warp_v < 1 || key.value_dim % key.warp_v != 0) return "warp_v must divide value_dim";
   if (rows_are_v && key.key_dim % (key.k_lanes * vec) != 0)
     return "k_lanes * vec_bytes must divide a row of key_dim";
+  if (rows_are_v && is_pair && key.key_dim % (key.k_lanes * 4) == 0)
+    return "vec_bytes = 2 is for rows of key_dim that k_lanes * 4 bytes do not divide";
   if (key.held_v < 1 || key.warp_v % key.held_v != 0) return "held_v must divide warp_v";
   if (rows_are_v && key.held_v % v_lanes != 0) return "held_v must be a multiple of 32 / k_lanes";
   if (!rows_are_v && key.key_dim % key.k_lanes != 0) return "k_lanes must divide key_dim";
@@ -91,6 +98,9 @@ constexpr const char* why_invalid(const GdnDecodeKey& key) {
   // Compilers spill registers for these.
   if (!rows_are_v && key.k_lanes == 4 && key.vec_bytes == 4)
     return "k_lanes = 4 needs vec_bytes = 8 or 16 with state_layout = kv";
+  if (!rows_are_v && is_fp8(key.states.dtype) && data_elements(key) > 176)
+    return "a thread's part of the state, k and q passes 176 elements, in fp8 with state_layout = "
+           "kv";
   if (data_registers(key) > 128)
     return "a thread's part of the state, k and q passes 128 registers";
   return why_invalid_outputs(key);

@@ -44,7 +44,7 @@ constexpr const char* why_invalid(const GdnPrefillChunksKey& key) {
   if (!is_head_dim(key.key_dim)) return "key_dim must be a multiple of 16 from 16 to 256";
   if (!is_float(key.dtype)) return "dtype must be f32, bf16 or f16";
   if (const char* reason = gdn::why_invalid(key.inputs)) return reason;
-  if (is_float(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
+  if (!is_integer(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
   if (key.chunk_size != 16 && key.chunk_size != 32 && key.chunk_size != 64)
     return "chunk_size must be 16, 32 or 64";
   if (key.warps != 1 && key.warps != 2 && key.warps != 4) return "warps must be 1, 2 or 4";

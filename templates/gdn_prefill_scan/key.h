@@ -145,8 +145,8 @@ constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
   if (!is_head_dim(key.value_dim)) return "value_dim must be a multiple of 16 from 16 to 256";
   if (!is_float(key.dtype)) return "dtype must be f32, bf16 or f16";
   if (!is_float(key.output_dtype)) return "output_dtype must be f32, bf16 or f16";
-  if (const char* reason = gdn::why_invalid(key.states)) return reason;
-  if (is_float(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
+  if (const char* reason = gdn::why_invalid_without_fp8(key.states)) return reason;
+  if (!is_integer(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
   if (key.chunk_size != 16 && key.chunk_size != 32 && key.chunk_size != 64)
     return "chunk_size must be 16, 32 or 64";
   // With the copying warp eight, the most that leave each thread all registers.

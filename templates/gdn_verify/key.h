@@ -49,9 +49,9 @@ constexpr const char* why_invalid(const GdnVerifyKey& key) {
   if (!is_float(key.dtype)) return "dtype must be f32, bf16 or f16";
   if (!is_float(key.output_dtype)) return "output_dtype must be f32, bf16 or f16";
   if (const char* reason = gdn::why_invalid(key.inputs)) return reason;
-  if (const char* reason = gdn::why_invalid(key.states)) return reason;
-  if (is_float(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
-  if (is_float(key.accepted_dtype)) return "accepted_dtype must be i32 or i64";
+  if (const char* reason = gdn::why_invalid_without_fp8(key.states)) return reason;
+  if (!is_integer(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
+  if (!is_integer(key.accepted_dtype)) return "accepted_dtype must be i32 or i64";
   if (key.from_accepted && !key.states.has_initial) return "from_accepted needs has_initial_state";
   if (!is_power_of_two(key.k_lanes) || v_lanes == 0) return "k_lanes must be 1, 2, 4, 8, 16 or 32";
   if (key.vec_bytes != 4 && key.vec_bytes != 8 && key.vec_bytes != 16)

@@ -61,7 +61,7 @@ constexpr const char* why_invalid(const GdnVerifyWyKey& key) {
   if (const char* reason = why_tokens_invalid(key)) return reason;
   if (!is_float(key.output_dtype)) return "output_dtype must be f32, bf16 or f16";
   if (key.from_accepted && !key.states.has_initial) return "from_accepted needs has_initial_state";
-  if (is_float(key.parents_dtype)) return "parents_dtype must be i32 or i64";
+  if (!is_integer(key.parents_dtype)) return "parents_dtype must be i32 or i64";
   if (key.tree && key.states.store && key.stored_states != gdn::StoredStates::kEvery)
     return "a tree has no last token, store_state needs stored_states = every";
   const bool stores_every = key.states.store && key.stored_states == gdn::StoredStates::kEvery;

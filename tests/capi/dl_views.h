@@ -20,6 +20,10 @@ inline DLDataType dl_dtype(DType dtype) {
       return {kDLInt, 32, 1};
     case DType::kI64:
       return {kDLInt, 64, 1};
+    case DType::kF8E4M3:
+      return {10, 8, 1};  // kDLFloat8_e4m3fn and kDLFloat8_e5m2 of newer headers
+    case DType::kF8E5M2:
+      return {12, 8, 1};
   }
   return {};
 }

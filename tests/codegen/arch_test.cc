@@ -42,6 +42,14 @@ TEST_CASE("OtherNamesAreNoArchitectures", "[cpu]") {
   }
 }
 
+TEST_CASE("Fp8CameBetweenGpusOfOneMajorVersion", "[cpu]") {
+  std::string without;
+  for (const std::string& name : known_architectures()) {
+    if (!has_fp8(*parse_arch(name))) without += name + " ";
+  }
+  CHECK(without == "sm_80 sm_86 sm_87 ");
+}
+
 TEST_CASE("ADeviceGetsItsMostSpecificArchitecture", "[cpu]") {
   CHECK(native_name(8, 0) == "sm_80");
   CHECK(native_name(8, 6) == "sm_86");

@@ -94,11 +94,15 @@ TEST_CASE("EachRuleOfACommitIsNamed", "[cpu]") {
   }
   CHECK(broken([](Key& key) { key.inputs.gate_dtype = DType::kI32; }) ==
         "gate_dtype must be f32, bf16 or f16");
-  CHECK(broken([](Key& key) { key.states.dtype = DType::kI32; }) ==
-        "state_dtype must be f32, bf16 or f16");
+  for (const DType dtype : {DType::kI32, DType::kF8E4M3, DType::kF8E5M2}) {
+    CHECK(broken([&](Key& key) { key.states.dtype = dtype; }) ==
+          "state_dtype must be f32, bf16 or f16");
+  }
   const std::string integers = " must be i32 or i64";
   CHECK(broken([](Key& key) { key.states.index_dtype = DType::kF32; }) == "index_dtype" + integers);
   CHECK(broken([](Key& key) { key.cu_seqlens_dtype = DType::kF32; }) ==
+        "cu_seqlens_dtype" + integers);
+  CHECK(broken([](Key& key) { key.cu_seqlens_dtype = DType::kF8E4M3; }) ==
         "cu_seqlens_dtype" + integers);
   CHECK(broken([](Key& key) { key.accepted_dtype = DType::kF16; }) == "accepted_dtype" + integers);
   const std::string both = "has_initial_state and store_state must be true";

@@ -114,6 +114,10 @@ TEST_CASE("CandidatesOfTheUsualProblemsAreThisMany", "[cpu]") {
   CHECK(test::count_candidates(key_of(StateLayout::kKV, DType::kF32)) == 123);
   CHECK(test::count_candidates(key_of(StateLayout::kKV, DType::kBF16)) == 69);
   CHECK(test::count_candidates(key_of(StateLayout::kKV, DType::kF16)) == 69);
+  for (const DType dtype : {DType::kF8E4M3, DType::kF8E5M2}) {
+    CHECK(test::count_candidates(key_of(StateLayout::kVK, dtype)) == 180);
+    CHECK(test::count_candidates(key_of(StateLayout::kKV, dtype)) == 75);
+  }
 }
 
 TEST_CASE("CandidatesKeepTheirProblem", "[cpu]") {
@@ -130,7 +134,7 @@ TEST_CASE("CandidatesKeepTheirProblem", "[cpu]") {
 
 TEST_CASE("EveryHeadSizeHasCandidates", "[cpu]") {
   for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
-    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const DType dtype : gdn::kStateFloats) {
       for (int key_dim = 16; key_dim <= 256; key_dim += 16) {
         for (int value_dim = 16; value_dim <= 256; value_dim += 16) {
           GdnDecodeKey key = key_of(layout, dtype);
@@ -158,7 +162,7 @@ TEST_CASE("EachRuleOfAProblemIsNamed", "[cpu]") {
     CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.value_dim = dim; }) == "value_dim" + dims);
   }
   const std::string floats = " must be f32, bf16 or f16";
-  for (const DType dtype : {DType::kI32, DType::kI64}) {
+  for (const DType dtype : {DType::kI32, DType::kI64, DType::kF8E4M3, DType::kF8E5M2}) {
     CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.dtype = dtype; }) == "dtype" + floats);
     CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.output_dtype = dtype; }) ==
           "output_dtype" + floats);
@@ -170,13 +174,17 @@ TEST_CASE("EachRuleOfAProblemIsNamed", "[cpu]") {
           "a_log_dtype" + floats);
     CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.inputs.dt_bias_dtype = dtype; }) ==
           "dt_bias_dtype" + floats);
-    CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.states.dtype = dtype; }) ==
-          "state_dtype" + floats);
+    CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.norm_weight_dtype = dtype; }) ==
+          "norm_weight_dtype" + floats);
   }
-  CHECK(broken_rule<GdnDecodeKey>([](Key& key) { key.norm_weight_dtype = DType::kI32; }) ==
-        "norm_weight_dtype must be f32, bf16 or f16");
-  CHECK(broken_rule<GdnDecodeKey>([](Key& key) { key.states.index_dtype = DType::kF32; }) ==
-        "index_dtype must be i32 or i64");
+  for (const DType dtype : {DType::kI32, DType::kI64}) {
+    CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.states.dtype = dtype; }) ==
+          "state_dtype must be f32, bf16, f16, f8e4m3 or f8e5m2");
+  }
+  for (const DType dtype : gdn::kStateFloats) {
+    CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.states.index_dtype = dtype; }) ==
+          "index_dtype must be i32 or i64");
+  }
   CHECK(broken_rule<GdnDecodeKey>([](Key& key) { key.states.padding = Padding::kSkip; }) ==
         "padding needs state_location = pool");
 }
@@ -197,8 +205,26 @@ TEST_CASE("EachRuleOfTuningIsNamed", "[cpu]") {
   }
   for (const int bytes : {-4, 0, 2, 12, 32}) {
     CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.vec_bytes = bytes; }) ==
-          "vec_bytes must be 4, 8 or 16");
+          "vec_bytes must be 4, 8 or 16, or 2 with states in fp8");
   }
+  // A pair of fp8, where a row has no longer vector for every lane.
+  const auto pair = [](int key_dim, int k_lanes, DType state_dtype = DType::kF8E4M3) {
+    return broken_rule<GdnDecodeKey>([=](Key& key) {
+      key.key_dim = key_dim;
+      key.states.dtype = state_dtype;
+      key.k_lanes = k_lanes;
+      key.vec_bytes = 2;
+    });
+  };
+  CHECK(pair(48, 8) == "none");
+  CHECK(pair(48, 8, DType::kBF16) == "vec_bytes must be 4, 8 or 16, or 2 with states in fp8");
+  CHECK(pair(64, 8) == "vec_bytes = 2 is for rows of key_dim that k_lanes * 4 bytes do not divide");
+  CHECK(broken_rule<GdnDecodeKey>([](Key& key) {
+          key.key_dim = 256;
+          key.states = {.dtype = DType::kF8E5M2, .layout = StateLayout::kKV};
+          key.vec_bytes = 4;
+        }) ==
+        "a thread's part of the state, k and q passes 176 elements, in fp8 with state_layout = kv");
   for (const int warps : {-1, 0, 17}) {
     CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.warps = warps; }) ==
           "warps must be from 1 to 16");

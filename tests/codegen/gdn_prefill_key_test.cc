@@ -138,10 +138,14 @@ TEST_CASE("EachRuleOfTheScanIsNamed", "[cpu]") {
   }
   CHECK(broken_rule<Scan>([](auto& key) { key.output_dtype = DType::kI64; }) ==
         "output_dtype must be f32, bf16 or f16");
-  CHECK(broken_rule<Scan>([](auto& key) { key.states.dtype = DType::kI64; }) ==
-        "state_dtype must be f32, bf16 or f16");
-  CHECK(broken_rule<Scan>([](auto& key) { key.states.index_dtype = DType::kF32; }) ==
-        "index_dtype must be i32 or i64");
+  for (const DType dtype : {DType::kI64, DType::kF8E4M3, DType::kF8E5M2}) {
+    CHECK(broken_rule<Scan>([&](auto& key) { key.states.dtype = dtype; }) ==
+          "state_dtype must be f32, bf16 or f16");
+  }
+  for (const DType dtype : {DType::kF32, DType::kF8E4M3}) {
+    CHECK(broken_rule<Scan>([&](auto& key) { key.states.index_dtype = dtype; }) ==
+          "index_dtype must be i32 or i64");
+  }
   CHECK(broken_rule<Scan>([](auto& key) { key.states.padding = Padding::kSkip; }) ==
         "padding needs state_location = pool");
   for (const int warps : {-1, 0, 8}) {

@@ -131,7 +131,9 @@ TEST_CASE("EachRuleOfAVerificationIsNamed", "[cpu]") {
     CHECK(broken([](auto& key) { key.output_dtype = DType::kI32; }) == "output_dtype" + floats);
     CHECK(broken([](auto& key) { key.inputs.gate_dtype = DType::kI32; }) == "gate_dtype" + floats);
     CHECK(broken([](auto& key) { key.inputs.beta_dtype = DType::kI64; }) == "beta_dtype" + floats);
-    CHECK(broken([](auto& key) { key.states.dtype = DType::kI32; }) == "state_dtype" + floats);
+    for (const DType dtype : {DType::kI32, DType::kF8E4M3, DType::kF8E5M2}) {
+      CHECK(broken([&](auto& key) { key.states.dtype = dtype; }) == "state_dtype" + floats);
+    }
     const std::string integers = " must be i32 or i64";
     CHECK(broken([](auto& key) { key.states.index_dtype = DType::kF32; }) ==
           "index_dtype" + integers);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <tuple>
 
 #include "cubinery/gdn.h"
 #include "gdn_decode/fields.h"
@@ -226,6 +227,22 @@ TEST_CASE("StatesAreRefusedWithNameAndReason", "[cpu]") {
   args.states.in.strides[1] += 4;
   args.states.in.strides[0] = 33 * args.states.in.strides[1];
   CHECK(bench.launched(args).states.read.stride.head == 8196);
+}
+
+TEST_CASE("StatesInFp8AreTensorsOfTheirDtype", "[cpu]") {
+  for (const auto& [dtype, other, name] : {std::tuple{DType::kF8E4M3, DType::kF8E5M2, "f8e4m3"},
+                                           {DType::kF8E5M2, DType::kF8E4M3, "f8e5m2"}}) {
+    const Bench bench(
+        {.value_dim = 64, .states = {.dtype = dtype, .location = StateLocation::kPool}});
+    const DecodeArgs args = bench.args(2);
+    const GdnDecodeParams params = bench.launched(args);
+    CHECK((params.states.read.slots == 9 && params.states.read.stride.head == 64 * 128));
+    const DType given = other;
+    CHECK(bench.refusal([&](auto& a) { a.states.in.dtype = given; })
+              .ends_with(std::string("; accepted: ") + name));
+    CHECK(bench.refusal([](auto& a) { a.states.in.strides[1] += 8; }) ==
+          "gdn_decode: state has head stride 8200; accepted: multiples of 16 from 8192 up");
+  }
 }
 
 TEST_CASE("PoolsHaveSlotsAndIndices", "[cpu]") {

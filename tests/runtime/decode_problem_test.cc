@@ -4,6 +4,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gdn_decode/fields.h"
@@ -27,7 +28,7 @@ std::string wide_text(const DecodeProblem& problem) { return canonical(decode_ke
 // Calls f(problem) for every head size, layout, state dtype and norm.
 void for_each_shape(const std::function<void(const DecodeProblem&)>& f) {
   for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
-    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const DType dtype : kStateFloats) {
       for (int key_dim = 16; key_dim <= 256; key_dim += 16) {
         for (int value_dim = 16; value_dim <= 256; value_dim += 16) {
           for (const OutputNorm norm : {OutputNorm::kNone, OutputNorm::kGatedRms}) {
@@ -58,7 +59,7 @@ TEST_CASE("EveryShapeHasTwoValidKernelsThatSumAlike", "[cpu]") {
     }
     if (keys.wide.warp_v < keys.narrow.warp_v) FAIL_CHECK("warp_v");
   });
-  CHECK(count == 2 * 3 * 16 * 16 * 2);
+  CHECK(count == 2 * 5 * 16 * 16 * 2);
 }
 
 TEST_CASE("KernelsWithoutResultsAreThoseOfTheKeys", "[cpu]") {
@@ -73,6 +74,27 @@ TEST_CASE("KernelsWithoutResultsAreThoseOfTheKeys", "[cpu]") {
     for (const KernelSpec& spec : *kernels) {
       CHECK(spec.kernel == "gdn_decode");
       CHECK(spec.param_bytes == sizeof(GdnDecodeParams));
+    }
+  }
+}
+
+TEST_CASE("StatesInFp8NeedItsConversions", "[cpu]") {
+  for (const auto& [dtype, name] :
+       {std::pair{DType::kF8E4M3, "f8e4m3"}, std::pair{DType::kF8E5M2, "f8e5m2"}}) {
+    const DecodeProblem problem{.states = {.dtype = dtype}};
+    CHECK(problem.check().ok());
+    for (const std::string& arch : known_architectures()) {
+      INFO(arch);
+      const Result<std::vector<KernelSpec>> kernels = problem.kernels(arch);
+      if (arch != "sm_80" && arch != "sm_86" && arch != "sm_87") {
+        CHECK(kernels);
+        continue;
+      }
+      REQUIRE_FALSE(kernels);
+      CHECK(kernels.error().code() == Code::kUnsupported);
+      CHECK(kernels.error().message() == "gdn_decode: no path computes this problem on " + arch +
+                                             " (portable: state_dtype = " + name +
+                                             " needs sm_89 or newer; accepted: f32, bf16, f16)");
     }
   }
 }

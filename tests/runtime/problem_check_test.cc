@@ -75,6 +75,11 @@ const char* const kOperandDtypes = "f32, bf16, f16";
 template <>
 const char* const kOperandDtypes<CommitProblem> = "bf16, f16";
 
+template <class P>
+const char* const kStateDtypes = "f32, bf16, f16";
+template <>
+const char* const kStateDtypes<DecodeProblem> = "f32, bf16, f16, f8e4m3, f8e5m2";
+
 TEMPLATE_TEST_CASE("TensorsAreFloatsAndIndicesIntegers", "[cpu]", DecodeProblem, PrefillProblem,
                    VerifyProblem, CommitProblem) {
   using P = TestType;
@@ -90,7 +95,13 @@ TEMPLATE_TEST_CASE("TensorsAreFloatsAndIndicesIntegers", "[cpu]", DecodeProblem,
   refuses("beta_dtype", [](P& p) { p.inputs.beta_dtype = DType::kI32; });
   refuses("a_log_dtype", [](P& p) { p.inputs.a_log_dtype = DType::kI32; });
   refuses("dt_bias_dtype", [](P& p) { p.inputs.dt_bias_dtype = DType::kI32; });
-  refuses("state_dtype", [](P& p) { p.states.dtype = DType::kI32; });
+  CHECK(refusal<P>([](P& p) { p.states.dtype = DType::kI32; }) ==
+        op<P>() + "state_dtype = i32; accepted: " + kStateDtypes<P>);
+  const Status fp8 = P{.states = {.dtype = DType::kF8E4M3}}.check();
+  CHECK(fp8.ok() == std::is_same_v<P, DecodeProblem>);
+  if (!fp8.ok()) {
+    CHECK(fp8.message() == op<P>() + "state_dtype = f8e4m3; accepted: " + kStateDtypes<P>);
+  }
   CHECK(refusal<P>([](P& p) { p.states.index_dtype = DType::kBF16; }) ==
         op<P>() + "index_dtype = bf16; accepted: i32, i64");
   CHECK(refusal<P>([](P& p) { p.states.index_dtype = static_cast<DType>(9); }) ==

@@ -395,6 +395,43 @@ TEST_CASE("EveryCandidateForHalfStatesCompiles", "[nvrtc]") {
   check_all("sm_100a", decode_candidates(StateLayout::kKV, DType::kBF16));
 }
 
+TEST_CASE("EveryCandidateOfStatesInFp8Compiles", "[nvrtc]") {
+  check_all("sm_90a", decode_candidates(StateLayout::kVK, DType::kF8E4M3));
+  check_all("sm_100a", decode_candidates(StateLayout::kKV, DType::kF8E4M3));
+  check_all("sm_89", normed_candidates(StateLayout::kVK, DType::kF8E5M2));
+  check_all("sm_90a", normed_candidates(StateLayout::kKV, DType::kF8E5M2));
+}
+
+// Rows of 16 and 48 bytes have no whole word for each lane.
+TEST_CASE("HeadSizesOfStatesInFp8Compile", "[nvrtc]") {
+  for (const auto& [arch, dtype] : {std::pair<std::string, DType>{"sm_89", DType::kF8E5M2},
+                                    {"sm_90a", DType::kF8E4M3},
+                                    {"sm_100a", DType::kF8E5M2},
+                                    {"sm_120a", DType::kF8E4M3}}) {
+    std::vector<DecodeProblem> problems;
+    for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
+      for (const int dim : {16, 48, 64, 128, 240, 256}) {
+        for (const auto norm : {gdn::OutputNorm::kNone, gdn::OutputNorm::kGatedRms}) {
+          problems.push_back({.key_dim = dim,
+                              .value_dim = dim,
+                              .inputs = {.use_qk_l2norm = true},
+                              .states = {.dtype = dtype, .layout = layout},
+                              .output_norm = norm});
+        }
+      }
+    }
+    check_all(arch, kernels_of(problems, arch));
+  }
+}
+
+TEST_CASE("EveryOptionOfStatesInFp8Compiles", "[nvrtc]") {
+  std::vector<DecodeProblem> problems = decode_options();
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    problems[i].states.dtype = i % 2 == 0 ? DType::kF8E4M3 : DType::kF8E5M2;
+  }
+  check_all("sm_90a", kernels_of(problems, "sm_90a"));
+}
+
 TEST_CASE("EveryNormedCandidateCompiles", "[nvrtc]") {
   check_all("sm_90a", normed_candidates(StateLayout::kVK, DType::kF32));
   check_all("sm_120a", normed_candidates(StateLayout::kKV, DType::kF32));

@@ -1,8 +1,11 @@
 // What tuning launches: problems, operands, shapes.
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -204,6 +207,40 @@ TEST_CASE("RepeatedNumbersStayTheSame", "[cpu]") {
                   {"z", "6c0f956165a6"}});
 }
 #endif
+
+TEST_CASE("Fp8RoundsToNearestEvenAndSaturates", "[cpu]") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  // The largest number, the smallest normal one, and the smallest.
+  for (const auto& [dtype, largest, normal, smallest] :
+       {std::tuple{DType::kF8E4M3, 448.0f, 0x1p-6f, 0x1p-9f},
+        {DType::kF8E5M2, 57344.0f, 0x1p-14f, 0x1p-16f}}) {
+    const Fp8Format& format = fp8_format(dtype);
+    const auto value = [&](int byte) {
+      return float_from_fp8(format, static_cast<std::uint8_t>(byte));
+    };
+    const auto byte = [&](float x) { return static_cast<int>(fp8_from_float(format, x)); };
+    CHECK(value(1) == smallest);
+    CHECK(value(1 << format.fraction_bits) == normal);
+    for (int at = 0; at < byte(largest); ++at) {
+      const float x = value(at), next = value(at + 1), middle = (x + next) / 2;
+      INFO(x << " and " << next);
+      CHECK(x < next);
+      CHECK(byte(x) == at);
+      CHECK(byte(-x) == at + 0x80);
+      CHECK(byte(middle) == at + at % 2);
+      CHECK(byte(std::nextafter(middle, 0.0f)) == at);
+      CHECK(byte(std::nextafter(middle, next)) == at + 1);
+    }
+    for (const float beyond : {largest * 1.01f, largest * 1.2f, 1e30f, kInfinity}) {
+      CHECK(rounded(dtype, beyond) == largest);
+      CHECK(rounded(dtype, -beyond) == -largest);
+    }
+    CHECK(std::isnan(rounded(dtype, std::numeric_limits<float>::quiet_NaN())));
+    CHECK(std::isnan(value(0x7f)));
+  }
+  CHECK(float_from_fp8(kE5M2, 0xfc) == -kInfinity);
+  CHECK(float_from_fp8(kE4M3, 0x7e) == 448);
+}
 
 TEST_CASE("DecodeShapes", "[cpu]") {
   const gdn::DecodeProblem problem;  // 16, 16 and 32 heads

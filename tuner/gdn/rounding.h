@@ -1,6 +1,7 @@
 // Conversions between numbers and the types that tensors are stored in, rounding to nearest even.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -50,10 +51,52 @@ inline float float_from_f16(std::uint16_t bits) {
   return sign * std::ldexp(1024.0f + fraction, static_cast<int>(exponent) - 25);
 }
 
-// Stores `value` at `to`, rounded to `dtype`.  Requires: is_float(dtype).
+// A format of fp8.
+struct Fp8Format {
+  int fraction_bits;
+  int bias;  // of the exponent
+  float largest;
+};
+inline constexpr Fp8Format kE4M3{3, 7, 448}, kE5M2{2, 15, 57344};
+inline const Fp8Format& fp8_format(DType dtype) { return dtype == DType::kF8E4M3 ? kE4M3 : kE5M2; }
+
+// Saturates: what is larger than the largest finite number, infinities too, becomes that.
+inline std::uint8_t fp8_from_float(const Fp8Format& format, float value) {
+  if (std::isnan(value)) return 0x7f;
+  const std::uint32_t sign = std::signbit(value) ? 0x80u : 0;
+  const float magnitude = std::min(std::abs(value), format.largest);
+  std::uint32_t byte = 0;
+  if (magnitude < std::ldexp(1.0f, 1 - format.bias)) {
+    // A whole number of the smallest subnormal one.
+    const float units = std::ldexp(magnitude, format.bias - 1 + format.fraction_bits);
+    byte = static_cast<std::uint32_t>(std::nearbyint(units));
+  } else {
+    const int dropped = 23 - format.fraction_bits;
+    const auto bits = std::bit_cast<std::uint32_t>(magnitude);
+    const std::uint32_t half = (1u << (dropped - 1)) - 1 + ((bits >> dropped) & 1u);
+    byte = ((bits + half) >> dropped) -
+           (static_cast<std::uint32_t>(127 - format.bias) << format.fraction_bits);
+  }
+  return static_cast<std::uint8_t>(sign | byte);
+}
+
+inline float float_from_fp8(const Fp8Format& format, std::uint8_t byte) {
+  const float sign = (byte & 0x80u) != 0 ? -1.0f : 1.0f;
+  const int ones = 1 << format.fraction_bits;
+  const int exponent = (byte & 0x7f) / ones, fraction = byte % ones;
+  const int significand = exponent == 0 ? fraction : ones + fraction;
+  const float magnitude = std::ldexp(static_cast<float>(significand),
+                                     std::max(exponent, 1) - format.bias - format.fraction_bits);
+  if (magnitude <= format.largest) return sign * magnitude;
+  return fraction == 0 ? sign * INFINITY : NAN;  // behind e4m3's largest there is NaN alone
+}
+
+// Stores `value` at `to`, rounded to `dtype`.  Requires: a dtype of floats, fp8 among them.
 inline void store(DType dtype, std::byte* to, float value) {
   if (dtype == DType::kF32) {
     std::memcpy(to, &value, sizeof(value));
+  } else if (is_fp8(dtype)) {
+    *to = std::byte{fp8_from_float(fp8_format(dtype), value)};
   } else {
     const std::uint16_t bits =
         dtype == DType::kBF16 ? bf16_from_float(value) : f16_from_float(value);
@@ -61,8 +104,9 @@ inline void store(DType dtype, std::byte* to, float value) {
   }
 }
 
-// Requires: is_float(dtype).
+// Requires: likewise.
 inline float load(DType dtype, const std::byte* from) {
+  if (is_fp8(dtype)) return float_from_fp8(fp8_format(dtype), std::to_integer<std::uint8_t>(*from));
   if (dtype == DType::kF32) {
     float value = 0;
     std::memcpy(&value, from, sizeof(value));
@@ -91,7 +135,7 @@ inline std::int64_t load_integer(DType dtype, const std::byte* from) {
   return narrow;
 }
 
-// `values` as a tensor of `dtype` holds them, and back.  Requires: is_float(dtype).
+// `values` as a tensor of `dtype` holds them, and back.  Requires: likewise.
 inline std::vector<std::byte> to_bytes(DType dtype, std::span<const float> values) {
   const auto size = static_cast<std::size_t>(size_of(dtype));
   std::vector<std::byte> bytes(values.size() * size);
