@@ -42,7 +42,7 @@
 extern "C" {
 #endif
 
-#define CUBINERY_C_API_VERSION 6
+#define CUBINERY_C_API_VERSION 7
 
 /* The codes of cubinery/status.h, which says what each asks of the caller. */
 typedef enum CubineryCode {
@@ -166,8 +166,9 @@ CUBINERY_C_API int cubinery_context_explain(const CubineryContext* context, cons
  * Tensors are DLTensors on the context's device (kDLCUDA with its ordinal) or in managed memory
  * (kDLCUDAManaged, which every device reaches); NULL where the problem does not use them.  Their
  * data, shape and strides are read during the call only.  Strides may be NULL (row-major without
- * gaps).  float32, bfloat16, float16, int32, int64; one lane.  `stream` is a CUstream or
- * cudaStream_t, NULL the legacy default stream. */
+ * gaps).  float32, bfloat16, float16, int32, int64; since version 7, for states of decode,
+ * float8_e4m3fn and float8_e5m2 (DLPack's type codes 10 and 12, 8 bits); one lane.  `stream` is a
+ * CUstream or cudaStream_t, NULL the legacy default stream. */
 
 /* gdn::GateArgs, field by field. */
 typedef struct CubineryGateArgs {

@@ -16,7 +16,10 @@ _SHORT_NAMES = {
     "float16": "f16",
     "int32": "i32",
     "int64": "i64",
+    "float8_e4m3fn": "f8e4m3",
+    "float8_e5m2": "f8e5m2",
 }
+_FP8 = ("f8e4m3", "f8e5m2")
 _LONG_NAMES = {short: long for long, short in _SHORT_NAMES.items()}
 _ITEM_BYTES = {"f32": 4, "bf16": 2, "f16": 2, "i32": 4, "i64": 8}
 _dtype_names: dict[Any, str] = {}
@@ -39,7 +42,8 @@ def library_name(array: Any) -> str:
 
 
 def dtype_name(array: Any) -> str:
-    """ "f32", "bf16", "f16", "i32" or "i64"; the library's own name for other dtypes."""
+    """ "f32", "bf16", "f16", "i32", "i64", "f8e4m3" or "f8e5m2"; the library's own name for other
+    dtypes."""
     dtype = array.dtype
     name = _dtype_names.get(dtype)
     if name is None:
@@ -116,7 +120,7 @@ def empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
     """An uninitialised array of `like`'s library on `like`'s device.
 
     Args:
-        dtype: "f32", "bf16", "f16", "i32" or "i64".
+        dtype: what dtype_of() gives.
 
     Raises:
         InvalidArgumentError: another dtype, one that the library lacks, or an unknown library.
@@ -161,16 +165,16 @@ def arange(like: Any, count: int) -> Any:
 
 
 def _dtype_object(module: ModuleType, dtype: str) -> Any:
-    """The dtype of numpy and cupy, which have bf16 through ml_dtypes."""
-    if dtype != "bf16":
+    """The dtype of numpy and cupy, which have bf16 and fp8 through ml_dtypes."""
+    if dtype not in ("bf16", *_FP8):
         return _LONG_NAMES[dtype]
     try:
         import ml_dtypes
     except ImportError:
         raise InvalidArgumentError(
-            f"dtype: bf16; {module.__name__} has it only with the package ml_dtypes"
+            f"dtype: {dtype}; {module.__name__} has it only with the package ml_dtypes"
         ) from None
-    return ml_dtypes.bfloat16
+    return getattr(ml_dtypes, _LONG_NAMES[dtype])
 
 
 def _device_scope(module: ModuleType, like: Any) -> Any:
@@ -219,17 +223,31 @@ def capsule(name: str, array: Any, stream: int) -> Any:
     `stream`.
 
     Raises:
-        InvalidArgumentError: `array` is no array; the message begins with `name`.
+        InvalidArgumentError: `array` is no array, or has a dtype that this version of its library
+            does not hand on; the message begins with `name`.
     """
     module = library(array)
     if module is not None and module.__name__ == "torch":
-        return module.utils.dlpack.to_dlpack(array)
+        return _torch_capsule(name, array, module)
     if not hasattr(array, "__dlpack__"):
         _refuse_value(name, array)
     if int(array.__dlpack_device__()[0]) not in _CUDA_DEVICE_TYPES:
         return array.__dlpack__()
     # DLPack writes the legacy default stream as 1.
     return array.__dlpack__(stream=stream or 1)
+
+
+def _torch_capsule(name: str, array: Any, torch: ModuleType) -> Any:
+    try:
+        return torch.utils.dlpack.to_dlpack(array)
+    except (BufferError, RuntimeError):
+        dtype = dtype_name(array)
+        if dtype not in _FP8:
+            raise
+        raise InvalidArgumentError(
+            f"{name}: has dtype {dtype}, which torch {torch.__version__} does not hand on through "
+            "DLPack; accepted: a newer PyTorch, or another dtype"
+        ) from None
 
 
 def _refuse_value(name: str, value: object) -> NoReturn:

@@ -554,7 +554,8 @@ def gdn_decode(
     """One token for each of B requests.
 
     H is the largest of the three head counts.  Dtypes are those of the arrays: f32, bf16 or f16,
-    indices i32 or i64.
+    indices i32 or i64; states also float8_e4m3fn or float8_e5m2 (docs/problems.md says what that
+    loses).
 
     Args:
         q, k, v: [B, heads, dim] or [B, 1, heads, dim].

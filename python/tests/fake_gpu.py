@@ -14,8 +14,24 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU, CUDA = 1, 2  # DLPack device types
-_CODES = {"f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i32": (0, 32), "i64": (0, 64)}
-_LONG = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i32": "int32", "i64": "int64"}
+_CODES = {
+    "f32": (2, 32),
+    "f16": (2, 16),
+    "bf16": (4, 16),
+    "i32": (0, 32),
+    "i64": (0, 64),
+    "f8e4m3": (10, 8),
+    "f8e5m2": (12, 8),
+}
+_LONG = {
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "i32": "int32",
+    "i64": "int64",
+    "f8e4m3": "float8_e4m3fn",
+    "f8e5m2": "float8_e5m2",
+}
 
 
 def build(folder: Path) -> Path | None:

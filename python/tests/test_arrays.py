@@ -4,6 +4,7 @@ import importlib.metadata
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import cubinery
 import pytest
@@ -12,7 +13,7 @@ from fake_gpu import CUDA, ROOT, FakeArray
 
 
 def test_dtype_names():
-    for name in ("f32", "bf16", "f16", "i32", "i64"):
+    for name in ("f32", "bf16", "f16", "i32", "i64", "f8e4m3", "f8e5m2"):
         assert _arrays.dtype_name(FakeArray(1, dtype=name)) == name
     numpy = pytest.importorskip("numpy")
     assert _arrays.dtype_name(numpy.zeros(1, numpy.float32)) == "f32"
@@ -28,6 +29,8 @@ def test_dtype_names_of_torch():
         torch.float16: "f16",
         torch.int32: "i32",
         torch.int64: "i64",
+        torch.float8_e4m3fn: "f8e4m3",
+        torch.float8_e5m2: "f8e5m2",
         torch.float64: "float64",
     }
     for dtype, name in names.items():
@@ -38,6 +41,20 @@ def test_torch_without_the_exchange_api():
     """What PyTorch before 2.10 is read through."""
     torch = pytest.importorskip("torch")
     assert '"dltensor"' in repr(_arrays.capsule("q", torch.zeros(2), 0))
+
+
+def test_a_torch_that_hands_on_no_fp8(monkeypatch):
+    def to_dlpack(array):
+        raise RuntimeError("float8 types are not supported by dlpack")
+
+    utils = SimpleNamespace(dlpack=SimpleNamespace(to_dlpack=to_dlpack))
+    torch = SimpleNamespace(__name__="torch", __version__="2.4.1", utils=utils)
+    monkeypatch.setattr(_arrays, "library", lambda array: torch)
+    refused = "state: has dtype f8e4m3, which torch 2.4.1 does not hand on .* a newer PyTorch"
+    with pytest.raises(cubinery.InvalidArgumentError, match=refused):
+        _arrays.capsule("state", FakeArray(1, dtype="f8e4m3"), 0)
+    with pytest.raises(RuntimeError, match="not supported by dlpack"):
+        _arrays.capsule("state", FakeArray(1, dtype="f32"), 0)
 
 
 def test_empty_numpy():

@@ -204,7 +204,7 @@ def test_functions_name_their_own_arguments(context):
     wrong = FakeArray(1, 40, H)
     wrong.dtype = "float64"
     for given, message in (
-        ({"g": wrong}, "g: has dtype float64; accepted: f32, bf16, f16, i32, i64"),
+        ({"g": wrong}, "g: has dtype float64; accepted: f32, bf16, f16, i32, i64, f8e4m3"),
         ({"gate_mode": "lgo"}, "gate_mode = 'lgo'; accepted: 'none', 'log', 'alpha', 'computed'"),
         ({"output_dtype": "float16"}, "output_dtype = 'float16'; accepted: 'f32', 'bf16', 'f16'"),
         (

@@ -114,6 +114,11 @@ def test_a_gate_of_outputs_asks_for_their_norm(context, prepared, gpu):
             {"state": state(dtype="bf16"), "state_layout": "kv"},
             {"state_dtype": "bf16", "state_layout": "kv"},
         ),
+        ({"state": state(dtype="f8e4m3")}, {"state_dtype": "f8e4m3"}),
+        (
+            {"state": state(dtype="f8e5m2"), "state_layout": "kv"},
+            {"state_dtype": "f8e5m2", "state_layout": "kv"},
+        ),
         ({"state_out": state(dtype="f16")}, {"has_initial_state": False, "state_dtype": "f16"}),
         ({"state": state(), "state_out": state()}, {}),
         (

@@ -94,7 +94,8 @@ TEST_CASE("NullIsAnAbsentTensor", "[cpu]") {
 
 TEST_CASE("EveryDtypeIsTaken", "[cpu]") {
   Bench bench;
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI32, DType::kI64}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI32, DType::kI64,
+                            DType::kF8E4M3, DType::kF8E5M2}) {
     bench.given.dtype = test::dl_dtype(dtype);
     REQUIRE(bench.read().ok());
     CHECK(bench.tensor.dtype == dtype);
@@ -107,11 +108,12 @@ TEST_CASE("OtherDtypesAreRefused", "[cpu]") {
     bench.given.dtype = dtype;
     return bench.refusal();
   };
-  const std::string accepted = "; accepted: f32, bf16, f16, i32, i64";
+  const std::string accepted = "; accepted: f32, bf16, f16, i32, i64, f8e4m3, f8e5m2";
   CHECK(message({kDLFloat, 64, 1}) == "op: x has dtype f64" + accepted);
   CHECK(message({kDLUInt, 8, 1}) == "op: x has dtype u8" + accepted);
   CHECK(message({kDLInt, 16, 1}) == "op: x has dtype i16" + accepted);
   CHECK(message({kDLBfloat, 32, 1}) == "op: x has dtype bf32" + accepted);
+  CHECK(message({8, 8, 1}) == "op: x has dtype of DLPack's type code 8 with bits 8" + accepted);
   CHECK(message({kDLFloat, 32, 4}) == "op: x has dtype f32x4" + accepted);
   CHECK(message({kDLComplex, 64, 1}) ==
         "op: x has dtype of DLPack's type code 5 with bits 64" + accepted);
