@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "runtime/gdn/commit_state.h"
+#include "runtime/gdn/decode_portable.h"
 #include "runtime/gdn/verify_state.h"
 #include "runtime/operator/tuning_context.h"
 
@@ -79,6 +80,16 @@ Problem small() {
 }
 
 }  // namespace
+
+std::vector<DType> decode_state_dtypes() {
+  const Target target = target_of(gpu().context());
+  std::vector<DType> dtypes;
+  for (const DType dtype : gdn::kStateFloats) {
+    const DecodeProblem problem{.states = {.dtype = dtype}};
+    if (!gdn::decode_portable().why_not(problem, target)) dtypes.push_back(dtype);
+  }
+  return dtypes;
+}
 
 std::vector<Tensor*> token_tensors(PrefillArgs* args) {
   return {&args->q, &args->k, &args->v, &args->gates.g, &args->gates.beta, &args->o};

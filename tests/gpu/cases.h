@@ -12,6 +12,9 @@
 
 namespace cubinery::test {
 
+// What decode keeps states in on this GPU.
+std::vector<DType> decode_state_dtypes();
+
 // q, k, v, g, beta and o.
 std::vector<Tensor*> token_tensors(gdn::PrefillArgs* args);
 // Rows first ... first + count - 1 of dimension `dimension` alone.

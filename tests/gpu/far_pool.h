@@ -113,11 +113,12 @@ void expect_same_far_away(const Case& near, const typename Case::Operator& prepa
   CHECK(far.guards_intact());
 }
 
-// Every state layout, in f32 and bf16.  `make_near` makes a case of four requests from a problem
-// and near_options().
+// Every state layout, in each size of the dtypes.  `make_near` makes a case of four requests from a
+// problem and near_options().
 template <class Problem, class MakeNear>
-void expect_far_pools_work(MakeNear make_near) {
-  for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
+void expect_far_pools_work(MakeNear make_near, std::span<const DType> dtypes = kFloats) {
+  for (const DType state_dtype : dtypes) {
+    if (state_dtype == DType::kF16 || state_dtype == DType::kF8E5M2) continue;
     for (const gdn::StateLayout layout : kLayouts) {
       Problem problem;  // 32 heads of 128 x 128: 2^19 elements per slot
       problem.states.location = gdn::StateLocation::kPool;

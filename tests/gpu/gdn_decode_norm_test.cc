@@ -47,7 +47,7 @@ TEST_CASE("GdnDecodeNorm.EveryWeightDtype", "[gpu]") {
 }
 
 TEST_CASE("GdnDecodeNorm.EveryStateDtypeAndLayout", "[gpu]") {
-  run_both_kernels(state_dtypes_and_layouts(normed_problem()));
+  run_both_kernels(state_dtypes_and_layouts(normed_problem(), decode_state_dtypes()));
 }
 
 TEST_CASE("GdnDecodeNorm.EveryHeadRatio", "[gpu]") {
@@ -59,7 +59,8 @@ TEST_CASE("GdnDecodeNorm.EveryValueDim", "[gpu][big]") {
   for (const int key_dim : {64, 128, 256}) {
     for (int value_dim = 16; value_dim <= 256; value_dim += 16) {
       for (const StateLayout layout : kLayouts) {
-        for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
+        for (const DType state_dtype : decode_state_dtypes()) {
+          if (state_dtype == DType::kF16) continue;  // as bf16
           DecodeProblem& problem = problems.emplace_back(normed_problem());
           problem.key_dim = key_dim;
           problem.value_dim = value_dim;
@@ -76,8 +77,15 @@ TEST_CASE("GdnDecodeNorm.EveryValueDim", "[gpu][big]") {
 // the same, so are the bits, however warps share a head.
 TEST_CASE("GdnDecodeNorm.EveryConfigurationIsRight", "[gpu]") {
   const Target target = target_of(gpu().context());
+  std::vector<std::pair<StateLayout, DType>> states;
   for (const StateLayout layout : kLayouts) {
+    for (const DType dtype : decode_state_dtypes()) {
+      if (size_of(dtype) != 2) states.emplace_back(layout, dtype);
+    }
+  }
+  for (const auto& [layout, dtype] : states) {
     DecodeProblem problem = normed_pool();
+    problem.states.dtype = dtype;
     problem.heads = {.q = 1, .k = 1, .v = 3};
     problem.key_dim = 64;
     problem.value_dim = 32;
@@ -213,7 +221,7 @@ TEST_CASE("GdnDecodeNorm.QwenInAnEngine", "[gpu][big]") {
   CaseOptions options;
   options.gates = GateDistribution::kInit;
   options.placement = Placement::kPackedRows;
-  for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType state_dtype : decode_state_dtypes()) {
     for (const StateLayout layout : kLayouts) {
       auto problem = engine_problem<DecodeProblem>(state_dtype, layout);
       problem.output_norm = OutputNorm::kGatedRms;

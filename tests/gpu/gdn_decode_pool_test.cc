@@ -1,4 +1,5 @@
 // GDN decode and where its states are: pools, indices, padding, gaps, 64-bit offsets.
+#include <algorithm>
 #include <cstdint>
 
 #include "tests/gpu/cases.h"
@@ -25,7 +26,7 @@ std::int64_t first(std::int64_t requests) { return requests; }
 TEST_CASE("GdnDecodePool.ReadsAndWritesOneSlot", "[gpu]") {
   for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
     for (const DType index_dtype : {DType::kI32, DType::kI64}) {
-      for (const DType state_dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (const DType state_dtype : decode_state_dtypes()) {
         DecodeProblem problem = pool_problem();
         problem.states.index_dtype = index_dtype;
         problem.states.dtype = state_dtype;
@@ -62,7 +63,8 @@ TEST_CASE("GdnDecodePool.PoolWithoutInitialStateOrStore", "[gpu]") {
 }
 
 TEST_CASE("GdnDecodePool.LeavesGapsAlone", "[gpu]") {
-  for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType state_dtype : decode_state_dtypes()) {
+    const int unit = 16 / size_of(state_dtype);
     for (const StateLocation location : {StateLocation::kDense, StateLocation::kPool}) {
       for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
         DecodeProblem problem = small_problem();
@@ -70,9 +72,9 @@ TEST_CASE("GdnDecodePool.LeavesGapsAlone", "[gpu]") {
         problem.states.location = location;
         problem.states.layout = layout;
         CaseOptions options;
-        options.slot_gap = 24;  // whole 16-byte units, but no power of two
+        options.slot_gap = 3 * std::max(unit, 8);  // whole 16-byte units, but no power of two
         run_case(problem, 5, options);
-        options.head_gap = 8;
+        options.head_gap = std::max(unit, 8);
         run_case(problem, 5, options);
         run_case(problem, 130, options);
       }
@@ -107,7 +109,8 @@ TEST_CASE("GdnDecodePool.WriteIndexOutsideThePool", "[gpu]") {
 
 TEST_CASE("GdnDecodePool.SlotsBeyond32BitOffsets", "[gpu][big]") {
   expect_far_pools_work<DecodeProblem>(
-      [](const DecodeProblem& problem) { return DecodeCase(problem, 4, near_options()); });
+      [](const DecodeProblem& problem) { return DecodeCase(problem, 4, near_options()); },
+      decode_state_dtypes());
 }
 
 }  // namespace

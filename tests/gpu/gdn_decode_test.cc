@@ -20,7 +20,7 @@ TEST_CASE("GdnDecode.EveryOperandAndOutputDtype", "[gpu]") {
 }
 
 TEST_CASE("GdnDecode.EveryStateDtypeAndLayout", "[gpu]") {
-  run_both_kernels(state_dtypes_and_layouts(small_problem()));
+  run_both_kernels(state_dtypes_and_layouts(small_problem(), decode_state_dtypes()));
 }
 
 TEST_CASE("GdnDecode.EveryGateModeAndDtype", "[gpu]") {
@@ -117,7 +117,7 @@ TEST_CASE("GdnDecode.TakesTheScaleItIsGiven", "[gpu]") {
 
 TEST_CASE("GdnDecode.WithoutInitialStateTheStateIsNotRead", "[gpu]") {
   for (const StateLayout layout : kLayouts) {
-    for (const DType dtype : kFloats) {
+    for (const DType dtype : decode_state_dtypes()) {
       DecodeProblem problem = small_problem();
       problem.states.has_initial = false;
       problem.states.layout = layout;
@@ -155,7 +155,7 @@ TEST_CASE("GdnDecode.QwenInAnEngine", "[gpu][big]") {
   CaseOptions options;
   options.gates = GateDistribution::kInit;
   options.placement = Placement::kPackedRows;
-  for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType state_dtype : decode_state_dtypes()) {
     for (const StateLayout layout : kLayouts) {
       const auto problem = engine_problem<DecodeProblem>(state_dtype, layout);
       run_case(problem, 1, options);

@@ -1,6 +1,7 @@
 // Problems of either operator that take an option through all of its values.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "cubinery/gdn.h"
@@ -24,9 +25,10 @@ std::vector<Problem> operand_and_output_dtypes(const Problem& base) {
 }
 
 template <class Problem>
-std::vector<Problem> state_dtypes_and_layouts(const Problem& base) {
+std::vector<Problem> state_dtypes_and_layouts(const Problem& base,
+                                              std::span<const DType> dtypes = kFloats) {
   std::vector<Problem> problems;
-  for (const DType dtype : kFloats) {
+  for (const DType dtype : dtypes) {
     for (const gdn::StateLayout layout : kLayouts) {
       Problem& problem = problems.emplace_back(base);
       problem.key_dim = 64;
