@@ -1,7 +1,7 @@
 // Times GDN decode as engines run it, next to the device's copy rate.
 //
-//   decode_bench [--quick] [--programmatic] [--batch 1,8,32] [--out benchmarks/results/h200.json]
-//                [--commit abc1234]
+//   decode_bench [--quick] [--programmatic] [--batch 1,8,32] [--state-dtype f8e4m3]
+//                [--out benchmarks/results/h200.json] [--commit abc1234]
 #include <cstdio>
 #include <map>
 #include <string>
@@ -10,6 +10,7 @@
 #include "benchmarks/bench.h"
 #include "benchmarks/decode_rows.h"
 #include "benchmarks/launch_check.h"
+#include "runtime/gdn/problem_check.h"
 #include "tuner/gdn/gdn_operators.h"
 
 namespace {
@@ -40,14 +41,13 @@ void run_row(const bench::Gpu& gpu, const gdn::DecodeProblem& problem, int batch
   };
   const cubinery::Timing ms = bench::time_graph(gpu, operands.sets(), settings.replays, launch);
   const bool kv = problem.states.layout == StateLayout::kKV;
-  const ordered_json identity = {
-      {"op", "gdn_decode"},
-      {"batch", batch},
-      {"qk_heads", problem.heads.k},
-      {"v_heads", problem.heads.v},
-      {"state_dtype", problem.states.dtype == DType::kF32 ? "f32" : "bf16"},
-      {"state_layout", kv ? "kv" : "vk"},
-      {"programmatic", settings.programmatic}};
+  const ordered_json identity = {{"op", "gdn_decode"},
+                                 {"batch", batch},
+                                 {"qk_heads", problem.heads.k},
+                                 {"v_heads", problem.heads.v},
+                                 {"state_dtype", cubinery::gdn::value_text(problem.states.dtype)},
+                                 {"state_layout", kv ? "kv" : "vk"},
+                                 {"programmatic", settings.programmatic}};
   ordered_json measured = {{"kernel", "gdn_decode"}};
   measured.update(
       bench::timed_members(chosen, ms, static_cast<double>(operands.bytes()), settings.copy_tb_s));
@@ -58,7 +58,7 @@ void run_row(const bench::Gpu& gpu, const gdn::DecodeProblem& problem, int batch
 
 int run(int argc, char** argv) {
   const bench::Arguments arguments(argc, argv, {"--quick", "--programmatic"},
-                                   {"--batch", "--out", "--commit"});
+                                   {"--batch", "--state-dtype", "--out", "--commit"});
   const bool quick = arguments.has("--quick");
   const auto gpu = bench::open_gpu(cubinery::Options::from_env().value());
   bench::Results results(arguments.get("--out"), arguments.get("--commit", "unknown"));
@@ -70,7 +70,12 @@ int run(int argc, char** argv) {
   if (!quick) results.set_ceiling("copy_tb_s", settings.copy_tb_s);
   const std::vector<int> batches = arguments.get_list(
       "--batch", quick ? std::vector{1, 32} : std::vector{1, 2, 4, 8, 16, 32, 64, 128, 256});
-  for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
+  std::vector<DType> state_dtypes = {DType::kF32, DType::kBF16};
+  if (const std::string name = arguments.get("--state-dtype"); !name.empty()) {
+    const std::string problem = R"({"state_dtype":")" + name + "\"}";
+    state_dtypes = {gdn::DecodeProblem::from_json(problem).value().states.dtype};
+  }
+  for (const DType state_dtype : state_dtypes) {
     for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
       for (const int batch : batches) {
         run_row(*gpu, bench::engine_problem(state_dtype, layout), batch, settings, &results);
