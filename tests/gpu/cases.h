@@ -182,6 +182,11 @@ GdnMemory run(const Case& one, const typename Case::Operator& prepared) {
 std::vector<gdn::Verify> on_every_path(const gdn::VerifyProblem& problem);
 std::vector<gdn::Commit> on_every_path(const gdn::CommitProblem& problem);
 
+// Runs and checks the case with every number of columns that a warp of the WY form may have, and may
+// hold, in blocks of two warps.
+void run_with_all_columns(const gdn::VerifyProblem& problem, const CaseShape& shape);
+void run_with_all_columns(const gdn::CommitProblem& problem, const CaseShape& shape);
+
 // Fails the running test case unless `after` is good.  `what`, the options and the seed are what is
 // needed to run the case again.
 void expect_good(const GdnCase& one, const GdnMemory& after, const std::string& what);

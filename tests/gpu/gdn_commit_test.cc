@@ -93,6 +93,19 @@ TEST_CASE("GdnCommit.EveryDim", "[gpu][commit][big]") {
   run_cases(problems, uniform(3, 4));
 }
 
+TEST_CASE("GdnCommit.EveryNumberOfColumns", "[gpu][commit]") {
+  for (const StateLayout layout : kLayouts) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      CommitProblem problem = pool();
+      problem.value_dim = 128;
+      problem.states.layout = layout;
+      problem.states.dtype = dtype;
+      problem.max_tokens = 8;
+      run_with_all_columns(problem, first(6));
+    }
+  }
+}
+
 TEST_CASE("GdnCommit.EveryNumberOfTokensAndRequests", "[gpu][commit]") {
   for (std::int64_t tokens = 0; tokens <= 16; ++tokens)
     run_case(small_commit(), uniform(2, tokens));

@@ -152,6 +152,22 @@ TEST_CASE("GdnVerify.FourTokensWithEveryOption", "[gpu][verify]") {
            {.placement = Placement::kUnaligned});
 }
 
+TEST_CASE("GdnVerify.EveryNumberOfColumns", "[gpu][verify]") {
+  for (const StateLayout layout : kLayouts) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      for (const StoredStates stored : {StoredStates::kLast, StoredStates::kEvery}) {
+        VerifyProblem problem = pool();
+        problem.value_dim = 128;
+        problem.states.layout = layout;
+        problem.states.dtype = dtype;
+        problem.stored_states = stored;
+        problem.max_tokens = 8;
+        run_with_all_columns(problem, first(6));
+      }
+    }
+  }
+}
+
 TEST_CASE("GdnVerify.EveryNumberOfRequests", "[gpu][verify]") {
   for (const std::int64_t requests : {0, 1, 2, 7, 33, 257}) {
     run_case(small_verify(), uniform(requests, 3));
