@@ -23,15 +23,19 @@ constexpr int kOtherRegisters = 56;
 // other only in part.  16 times on an H200, off by 8 % at most.
 constexpr double kStoredTokenShare = 1.2;
 
-// The WY form, by 62 times of states that are kept never or last, f32 and bf16, on an H200: off by
-// 4 % in the mean.  From the launch to the loads of a warp, and from its stores to the end; cycles
-// of a multiprocessor that no load hides, for each 16 columns, for making the factors, and for each
-// byte of a lane that is stored; warps of a block hold each other's registers.
+// The WY form, by 108 times of states that are kept never or last, f32 and bf16, on an H200: off by
+// 7 % in the mean.  From the launch to the loads of a warp, and from its stores to the end; cycles
+// of a multiprocessor that no load hides, for each 16 columns, for making the factors, of which 16
+// tokens have many more, and for each byte of a lane that is stored; warps of a block hold each
+// other's registers.  A warp alone waits for its columns behind the first that it holds.
 constexpr double kWyStartUs = 3.6;
 constexpr double kWyTileCycles = 52;
 constexpr double kWyFactorCycles = 45;
+constexpr double kWyLongFactors = 6;
 constexpr double kWyStoredByteCycles = 0.47;
 constexpr double kWyBlockShare = 0.05;
+constexpr double kWyRoundUs = 0.4;
+constexpr double kWyRoundUsOfKb = 0.2;      // of 16 columns, read and written
 constexpr double kWyNextStoredShare = 0.6;  // of a state that is not the first to be stored
 
 // How often the state is stored.
@@ -74,11 +78,16 @@ double wy_us(const Key& key, std::int64_t states, double stored, const Target& t
   // Of k and q, against 16 of 128.
   const double rows = row_registers(key) / 32.0;
   const double makers = is_of_one_head(key) ? key.warps : 1;  // warps that share factors
-  const double cycles = (kWyTileCycles * rows * key.warp_v / 16 + kWyFactorCycles * rows / makers +
+  const double factor_cycles = kWyFactorCycles * (key.max_tokens > 8 ? kWyLongFactors : 1);
+  const double cycles = (kWyTileCycles * rows * key.warp_v / 16 + factor_cycles * rows / makers +
                          kWyStoredByteCycles * stored_share * lane_bytes) *
                         (1 + kWyBlockShare * (key.warps - 1));
-  return kWyStartUs + warps * passes * lane_bytes * 32 / copy_rate(target) +
-         us_of(fullest * cycles, target);
+  const double tile_kb = lane_bytes * 32 * 16 / key.warp_v / 1024;
+  const int rounds = key.warp_v / key.held_v;
+  const double alone = (rounds - 1) * (kWyRoundUs + kWyRoundUsOfKb * passes * tile_kb);
+  return kWyStartUs + std::max(warps * passes * lane_bytes * 32 / copy_rate(target) +
+                                   us_of(fullest * cycles, target),
+                               alone);
 }
 
 }  // namespace

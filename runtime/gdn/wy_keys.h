@@ -8,17 +8,19 @@
 
 namespace cubinery::gdn {
 
-// The default configurations, from a key's fixed fields: blocks of four warps.  States of 16 bits
-// pass faster than what every warp does once: where there are many, warps have twice as many
-// columns.
+// The default configurations, from a key's fixed fields: blocks of four warps with as few columns
+// each as a product has, and, where what every warp does once takes long beside the passing of its
+// states, blocks of two warps with half a head each.
 template <class Key>
 std::vector<std::tuple<Key>> default_wy_keys(Key key) {
   Key wide = key;
-  wide.warp_v = wide.held_v = 32;
-  wide.warps = key.states.store ? 2 : 1;
+  wide.warp_v = 64;
+  wide.held_v = key.max_tokens > 8 ? 32 : 16;
+  wide.warps = 2;
   key.warps = 4;
   while (!valid(key)) key.warps /= 2;  // a long key_dim
-  if (size_of(key.states.dtype) == 2 && valid(wide)) return {wide, key};
+  const bool is_long = key.max_tokens > 8 || (key.max_tokens == 8 && !key.states.store);
+  if (is_long && valid(wide)) return {wide, key};
   return {key};
 }
 

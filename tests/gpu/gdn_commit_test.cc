@@ -94,15 +94,9 @@ TEST_CASE("GdnCommit.EveryDim", "[gpu][commit][big]") {
 }
 
 TEST_CASE("GdnCommit.EveryNumberOfColumns", "[gpu][commit]") {
-  for (const StateLayout layout : kLayouts) {
-    for (const DType dtype : {DType::kF32, DType::kBF16}) {
-      CommitProblem problem = pool();
-      problem.value_dim = 128;
-      problem.states.layout = layout;
-      problem.states.dtype = dtype;
-      problem.max_tokens = 8;
-      run_with_all_columns(problem, first(6));
-    }
+  for (CommitProblem problem : state_dtypes_and_layouts(pool())) {
+    problem.max_tokens = 8;
+    run_with_all_columns(problem, first(6));
   }
 }
 

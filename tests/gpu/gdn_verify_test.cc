@@ -153,18 +153,14 @@ TEST_CASE("GdnVerify.FourTokensWithEveryOption", "[gpu][verify]") {
 }
 
 TEST_CASE("GdnVerify.EveryNumberOfColumns", "[gpu][verify]") {
-  for (const StateLayout layout : kLayouts) {
-    for (const DType dtype : {DType::kF32, DType::kBF16}) {
-      for (const StoredStates stored : {StoredStates::kLast, StoredStates::kEvery}) {
-        VerifyProblem problem = pool();
-        problem.value_dim = 128;
-        problem.states.layout = layout;
-        problem.states.dtype = dtype;
-        problem.stored_states = stored;
-        problem.max_tokens = 8;
-        run_with_all_columns(problem, first(6));
-      }
-    }
+  for (VerifyProblem problem : state_dtypes_and_layouts(pool())) {
+    problem.max_tokens = 8;
+    run_with_all_columns(problem, first(6));
+  }
+  for (VerifyProblem problem : state_dtypes_and_layouts(small_verify())) {
+    problem.max_tokens = 8;
+    problem.stored_states = StoredStates::kEvery;
+    run_with_all_columns(problem, uniform(6, 5));
   }
 }
 
