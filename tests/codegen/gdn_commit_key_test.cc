@@ -25,7 +25,7 @@ TEST_CASE("CommitKeysPrintTheirFields", "[cpu]") {
         "a_log_dtype=f32;dt_bias_dtype=f32;state_dtype=f32;index_dtype=i32;cu_seqlens_dtype=i32;"
         "varlen=false;state_layout=vk;state_location=dense;padding=none;pad_index=negative;"
         "gate_mode=log;beta_mode=given;use_qk_l2norm=false;has_initial_state=true;"
-        "store_state=true;accepted_dtype=i32;max_tokens=8;warp_v=16;warps=4");
+        "store_state=true;accepted_dtype=i32;max_tokens=8;warp_v=16;held_v=16;warps=4");
 }
 
 TEST_CASE("CommitFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
@@ -52,13 +52,14 @@ TEST_CASE("CommitFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
   CHECK_MEMBER(Key, accepted_dtype, DType::kI64);
   CHECK_MEMBER(Key, max_tokens, 16);
   CHECK_MEMBER(Key, warp_v, 32);
+  CHECK_MEMBER(Key, held_v, 32);
   CHECK_MEMBER(Key, warps, 2);
 }
 
 TEST_CASE("CommitCandidatesOfTheUsualProblemsAreThisMany", "[cpu]") {
   for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
-    CHECK(count_candidates(Key{.states = {.layout = layout}}) == 9);
-    CHECK(count_candidates(Key{.states = {.dtype = DType::kBF16, .layout = layout}}) == 11);
+    CHECK(count_candidates(Key{.states = {.layout = layout}}) == 25);
+    CHECK(count_candidates(Key{.states = {.dtype = DType::kBF16, .layout = layout}}) == 28);
   }
 }
 
@@ -111,9 +112,13 @@ TEST_CASE("EachRuleOfACommitIsNamed", "[cpu]") {
   for (const int tokens : {-8, 0, 4, 12, 32}) {
     CHECK(broken([&](Key& key) { key.max_tokens = tokens; }) == "max_tokens must be 8 or 16");
   }
-  for (const int warp_v : {-16, 0, 8, 48, 128}) {
-    CHECK(broken([&](Key& key) { key.warp_v = warp_v; }) == "warp_v must be 16, 32 or 64");
+  for (const int warp_v : {-16, 0, 8, 48, 256}) {
+    CHECK(broken([&](Key& key) { key.warp_v = warp_v; }) == "warp_v must be 16, 32, 64 or 128");
   }
+  for (const int held_v : {0, 8, 48, 64}) {
+    CHECK(broken([&](Key& key) { key.held_v = held_v; }) == "held_v must be 16 or 32");
+  }
+  CHECK(broken([](Key& key) { key.held_v = 32; }) == "held_v must not pass warp_v");
   for (const int warps : {-1, 0, 17}) {
     CHECK(broken([&](Key& key) { key.warps = warps; }) == "warps must be from 1 to 16");
   }
@@ -128,7 +133,7 @@ TEST_CASE("EachRuleOfACommitIsNamed", "[cpu]") {
   CHECK(with(256, 32, 1) == "key_dim over 128 needs warp_v = 16");
   CHECK(with(256, 16, 4) == "none");
   CHECK(with(256, 16, 8) == "states of a block pass 96 KiB of shared memory");
-  CHECK(with(128, 64, 4) == "states of a block pass 96 KiB of shared memory");
+  CHECK(with(128, 64, 8) == "none");
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ TEST_CASE("VerifyKeysPrintTheirFields", "[cpu]") {
                                   "round_each_token=false;warp_v=16;k_lanes=8;vec_bytes=16;"
                                   "warps=4");
   CHECK(canonical(Wy{}) ==
-        "gdn_verify_wy;" + problem + "tree=false;parents_dtype=i32;max_tokens=8;warp_v=16;warps=4");
+        "gdn_verify_wy;" + problem +
+            "tree=false;parents_dtype=i32;max_tokens=8;warp_v=16;held_v=16;warps=4");
 }
 
 // Of the fields of a problem that both kernels are compiled for.
@@ -77,6 +78,7 @@ TEST_CASE("VerifyFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
   CHECK_MEMBER(Wy, parents_dtype, DType::kI64);
   CHECK_MEMBER(Wy, max_tokens, 16);
   CHECK_MEMBER(Wy, warp_v, 32);
+  CHECK_MEMBER(Wy, held_v, 32);
   CHECK_MEMBER(Wy, warps, 2);
 }
 
@@ -91,8 +93,8 @@ TEST_CASE("VerifyCandidatesOfTheUsualProblemsAreThisMany", "[cpu]") {
   CHECK(count_candidates(key_of<Steps>(StateLayout::kKV, DType::kF32)) == 68);
   CHECK(count_candidates(key_of<Steps>(StateLayout::kKV, DType::kBF16)) == 40);
   for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
-    CHECK(count_candidates(key_of<Wy>(layout, DType::kF32)) == 9);
-    CHECK(count_candidates(key_of<Wy>(layout, DType::kBF16)) == 11);
+    CHECK(count_candidates(key_of<Wy>(layout, DType::kF32)) == 25);
+    CHECK(count_candidates(key_of<Wy>(layout, DType::kBF16)) == 28);
   }
 }
 
@@ -211,9 +213,14 @@ TEST_CASE("EachRuleOfTheWyFormIsNamed", "[cpu]") {
           key.tree = true;
           key.states.store = false;
         }) == "none");
-  for (const int warp_v : {-16, 0, 8, 48, 128}) {
-    CHECK(broken_rule<Wy>([&](Wy& key) { key.warp_v = warp_v; }) == "warp_v must be 16, 32 or 64");
+  for (const int warp_v : {-16, 0, 8, 48, 256}) {
+    CHECK(broken_rule<Wy>([&](Wy& key) { key.warp_v = warp_v; }) ==
+          "warp_v must be 16, 32, 64 or 128");
   }
+  for (const int held_v : {0, 8, 48, 64}) {
+    CHECK(broken_rule<Wy>([&](Wy& key) { key.held_v = held_v; }) == "held_v must be 16 or 32");
+  }
+  CHECK(broken_rule<Wy>([](Wy& key) { key.held_v = 32; }) == "held_v must not pass warp_v");
   for (const int tokens : {8, 16}) {
     CHECK(broken_rule<Wy>([&](Wy& key) {
             key.tree = true;
@@ -221,7 +228,8 @@ TEST_CASE("EachRuleOfTheWyFormIsNamed", "[cpu]") {
             key.max_tokens = tokens;
             key.warp_v = 32;
             key.warps = 1;
-          }) == (tokens == 8 ? "none" : "a tree, or every state, of over 8 tokens needs warp_v = 16"));
+          }) ==
+          (tokens == 8 ? "none" : "a tree, or every state, of over 8 tokens needs warp_v = 16"));
   }
   const auto with = [](int dim, int warp_v, int warps) {
     return broken_rule<Wy>([=](Wy& key) {
@@ -234,7 +242,7 @@ TEST_CASE("EachRuleOfTheWyFormIsNamed", "[cpu]") {
   CHECK(with(256, 32, 1) == "key_dim over 128 needs warp_v = 16");
   CHECK(with(256, 16, 4) == "none");
   CHECK(with(256, 16, 8) == "states of a block pass 96 KiB of shared memory");
-  CHECK(with(128, 64, 4) == "states of a block pass 96 KiB of shared memory");
+  CHECK(with(128, 64, 8) == "none");
 }
 
 }  // namespace

@@ -165,7 +165,7 @@ TEST_CASE("VerifySpacesHoldBothPaths", "[cpu]") {
   };
   const auto both = counts({});
   CHECK(both.at("gdn_verify") > 10);
-  CHECK(both.at("gdn_verify_wy") == 9);  // columns of a warp, warps of a block
+  CHECK(both.at("gdn_verify_wy") == 25);  // columns of a warp, held ones, warps of a block
   CHECK(counts({.max_tokens = 16}) == both);
   CHECK(counts({.dtype = DType::kF32}).size() == 1);
 }
@@ -175,7 +175,7 @@ TEST_CASE("CommitSpacesHoldTheDefaults", "[cpu]") {
     const CommitProblem problem{.states = {.dtype = dtype}};
     const TuningSpace space = planner_of(problem).space();
     CHECK(space.op == "gdn_commit");
-    CHECK(space.configurations.size() == (dtype == DType::kF32 ? 9 : 11));
+    CHECK(space.configurations.size() == (dtype == DType::kF32 ? 25 : 28));
     for (const GdnCommitKey& one : test::commit_keys(problem)) {
       CHECK(index_of(space, commit_wy().values_of({one})) < space.configurations.size());
     }
