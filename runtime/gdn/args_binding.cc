@@ -50,14 +50,23 @@ Status check_states(const TensorName& name, const Tensor& x, const Dim& outer,
                     long long* step) {
   const std::size_t heads = steps > 0 ? 2 : 1;  // their dimension
   const Dim inner = steps_of(x, steps);
-  std::array<Dim, Tensor::kMaxRank> dims{outer, inner};
-  dims[heads] = form.heads;
-  dims[heads + 1] = form.rows;
-  dims[heads + 2] = form.columns;
-  std::array<std::int64_t, Tensor::kMaxRank> strides{};
   CUBINERY_RETURN_IF_ERROR(check_data(name, x, form.dtype));
-  CUBINERY_RETURN_IF_ERROR(
-      check_shape(name, x, std::span(dims.data(), heads + 3), ExtraDim::kNone, strides.data()));
+  ShapeComparison comparison;
+  comparison.add(x, 0, outer.extent);
+  if (steps > 0) comparison.add(x, 1, inner.extent);
+  comparison.add(x, heads, form.heads.extent);
+  comparison.add(x, heads + 1, form.rows.extent);
+  comparison.add(x, heads + 2, form.columns.extent);
+  if (x.rank != static_cast<int>(heads) + 3 || !comparison.is_same() || !comparison.is_small()) {
+    std::array<Dim, Tensor::kMaxRank> dims{outer, inner};
+    dims[heads] = form.heads;
+    dims[heads + 1] = form.rows;
+    dims[heads + 2] = form.columns;
+    std::array<std::int64_t, Tensor::kMaxRank> same_strides{};
+    CUBINERY_RETURN_IF_ERROR(check_shape(name, x, std::span(dims.data(), heads + 3),
+                                         ExtraDim::kNone, same_strides.data()));
+  }
+  const auto& strides = x.strides;
   if (reinterpret_cast<std::uintptr_t>(x.data) % kStateAlignment != 0) {
     return invalid(name, fmt::format("at {} is misaligned; accepted: a multiple of {} bytes",
                                      fmt::ptr(x.data), kStateAlignment));
@@ -85,20 +94,42 @@ void set(RequestStrides* stride, long long batch, long long, long long head) {
   *stride = {.request = batch, .head = head};
 }
 
-// The form's dimensions, `heads` among them, then `row` if there is one, which has unit stride.
+// check_tokens() of any tensor, with a message for those that it refuses.
 template <class Strides>
-Status check_tokens(const TensorName& name, const Tensor& x, DType dtype, const TokenForm& form,
-                    const Dim& heads, const Dim* row, Strides* stride) {
+Status check_unusual_tokens(const TensorName& name, const Tensor& x, const TokenForm& form,
+                            const Dim& heads, const Dim* row, Strides* stride) {
   std::array<Dim, 4> dims{form.dims[0], form.dims[1], form.dims[2]};
   std::size_t rank = form.rank;
   dims[form.head] = heads;
   if (row != nullptr) dims[rank++] = *row;
   std::array<std::int64_t, TokenForm::kNone + 1> strides{};  // the last one: of no dimension
-  CUBINERY_RETURN_IF_ERROR(check_data(name, x, dtype));
   CUBINERY_RETURN_IF_ERROR(
       check_shape(name, x, std::span(dims.data(), rank), form.extra, strides.data()));
   set(stride, strides[form.batch], strides[form.token], strides[form.head]);
   return row != nullptr ? check_innermost(name, strides[rank - 1]) : Status();
+}
+
+// The form's dimensions, `heads` among them, then `row` if there is one, which has unit stride.
+// Most of what a launch costs is here: tensors without an extra dimension, with small strides, are
+// told without copying the form.
+template <class Strides>
+Status check_tokens(const TensorName& name, const Tensor& x, DType dtype, const TokenForm& form,
+                    const Dim& heads, const Dim* row, Strides* stride) {
+  CUBINERY_RETURN_IF_ERROR(check_data(name, x, dtype));
+  const std::size_t outer = form.rank;
+  ShapeComparison comparison;
+  for (std::size_t d = 0; d < outer; ++d) {
+    comparison.add(x, d, d == form.head ? heads.extent : form.dims[d].extent);
+  }
+  if (row != nullptr) comparison.add(x, outer, row->extent);
+  const bool fits = x.rank == static_cast<int>(outer) + (row != nullptr ? 1 : 0) &&
+                    comparison.is_same() && comparison.is_small();
+  if (!fits || (row != nullptr && x.strides[outer] != 1)) {
+    return check_unusual_tokens(name, x, form, heads, row, stride);
+  }
+  const auto stride_of = [&](std::size_t d) { return d == TokenForm::kNone ? 0 : x.strides[d]; };
+  set(stride, stride_of(form.batch), stride_of(form.token), stride_of(form.head));
+  return {};
 }
 
 template <class Strides>

@@ -12,9 +12,6 @@
 namespace cubinery {
 namespace {
 
-constexpr std::int64_t kSmallStride = 0xffff'ffff;
-constexpr std::int64_t kSmallExtent = 0xff'ffff;
-
 std::string shape_text(const Tensor& tensor) {
   std::string text = "[";
   for (int d = 0; d < tensor.rank && d < Tensor::kMaxRank; ++d) {
@@ -102,19 +99,14 @@ Status check_shape(const TensorName& name, const Tensor& tensor, std::span<const
   const bool has_extra =
       extra != ExtraDim::kNone && tensor.rank == rank + 1 && tensor.shape[extra_at] == 1;
   const std::size_t skipped = has_extra ? extra_at : dims.size();
-  std::int64_t differences = 0;
-  std::int64_t all_strides = 0;
-  std::int64_t all_extents = 0;
+  ShapeComparison comparison;
   for (std::size_t d = 0; d < dims.size(); ++d) {
     const std::size_t at = d + (d >= skipped ? 1 : 0);
-    differences |= tensor.shape[at] ^ dims[d].extent;
-    all_extents |= tensor.shape[at];
-    all_strides |= strides[d] = tensor.strides[at];
+    comparison.add(tensor, at, dims[d].extent);
+    strides[d] = tensor.strides[at];
   }
-  const bool same = (tensor.rank == rank || has_extra) && differences == 0 && all_extents >= 0;
-  // Five products of 56 bits and 8 bytes for each element stay below 63 bits.
-  const bool small = (all_strides & ~kSmallStride) == 0 && (all_extents & ~kSmallExtent) == 0;
-  if (same && (small || large_offsets_fit(tensor))) return {};
+  const bool same = (tensor.rank == rank || has_extra) && comparison.is_same();
+  if (same && (comparison.is_small() || large_offsets_fit(tensor))) return {};
   if (same) {
     return invalid(name,
                    "has strides that overflow 64-bit offsets; accepted: strides inside its memory");
@@ -161,12 +153,14 @@ Status check_absent(const TensorName& name, const Tensor& tensor, std::string_vi
 
 Status bind_vector(const TensorName& name, const Tensor& tensor, DType dtype, const Dim& dim,
                    const void** data, long long* stride) {
-  std::int64_t found = 0;
   CUBINERY_RETURN_IF_ERROR(check_data(name, tensor, dtype));
-  CUBINERY_RETURN_IF_ERROR(check_shape(name, tensor, {dim}, ExtraDim::kNone, &found));
+  ShapeComparison comparison;
+  comparison.add(tensor, 0, dim.extent);
   *data = tensor.data;
-  *stride = found;
-  return {};
+  *stride = tensor.strides[0];
+  if (tensor.rank == 1 && comparison.is_same() && comparison.is_small()) return {};
+  std::int64_t same_stride = 0;
+  return check_shape(name, tensor, {dim}, ExtraDim::kNone, &same_stride);
 }
 
 }  // namespace cubinery

@@ -40,6 +40,30 @@ inline Status check_data(const TensorName& name, const Tensor& tensor, DType dty
   return internal::bad_data(name, tensor, dtype);
 }
 
+// Compares a tensor with the shape that it must have, one dimension after the other.
+class ShapeComparison {
+ public:
+  // Dimension `at` of the tensor, which must have this extent.
+  void add(const Tensor& tensor, std::size_t at, std::int64_t extent) {
+    differences_ |= tensor.shape[at] ^ extent;
+    extents_ |= tensor.shape[at];
+    strides_ |= tensor.strides[at];
+  }
+  // All extents are what they must be, and none is negative.
+  bool is_same() const { return differences_ == 0 && extents_ >= 0; }
+  // Offsets are far from overflowing: five products of 56 bits and 8 bytes for each element stay
+  // below 63 bits.
+  bool is_small() const {
+    return (strides_ & ~std::int64_t{0xffff'ffff}) == 0 &&
+           (extents_ & ~std::int64_t{0xff'ffff}) == 0;
+  }
+
+ private:
+  std::int64_t differences_ = 0;
+  std::int64_t extents_ = 0;
+  std::int64_t strides_ = 0;
+};
+
 // Of this shape, with strides that do not overflow.  On success strides[i] is that of dims[i].
 Status check_shape(const TensorName& name, const Tensor& tensor, std::span<const Dim> dims,
                    ExtraDim extra, std::int64_t* strides);
