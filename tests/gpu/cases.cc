@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
+#include <iterator>
 #include <sstream>
 #include <string_view>
 
@@ -255,6 +257,14 @@ void expect_good(const PrefillCase& prefill_case, const gdn::Prefill& prefill,
                  const CaseShape& shape) {
   expect_good(prefill_case, run(prefill_case, prefill),
               "problem " + prefill_case.problem().to_json() + "\n" + shape.text());
+}
+
+CaseShape cycle(std::int64_t requests, std::initializer_list<std::int64_t> lengths) {
+  CaseShape shape{.lead = 2, .tail = 1};
+  while (std::ssize(shape.lengths) < requests) {
+    shape.lengths.push_back(lengths.begin()[shape.lengths.size() % lengths.size()]);
+  }
+  return shape;
 }
 
 // Those with blocks of two warps, of which there is at least one for each number of columns.

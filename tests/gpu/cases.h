@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -182,8 +183,11 @@ GdnMemory run(const Case& one, const typename Case::Operator& prepared) {
 std::vector<gdn::Verify> on_every_path(const gdn::VerifyProblem& problem);
 std::vector<gdn::Commit> on_every_path(const gdn::CommitProblem& problem);
 
-// Runs and checks the case with every number of columns that a warp of the WY form may have, and may
-// hold, in blocks of two warps.
+// Packed requests of as many tokens as `lengths` says, over and over, with a gap on both sides.
+CaseShape cycle(std::int64_t requests, std::initializer_list<std::int64_t> lengths);
+
+// Runs and checks the case with every number of columns that a warp of the WY form may have, and
+// may hold, in blocks of two warps.
 void run_with_all_columns(const gdn::VerifyProblem& problem, const CaseShape& shape);
 void run_with_all_columns(const gdn::CommitProblem& problem, const CaseShape& shape);
 

@@ -23,27 +23,12 @@ using gdn::CommitLayer;
 using gdn::CommitProblem;
 using gdn::GateMode;
 using gdn::StateLayout;
-using gdn::StateLocation;
 
-CommitProblem packed() {
-  CommitProblem problem = small_commit();
-  problem.varlen = true;
-  return problem;
-}
-
-CommitProblem pool() {
-  CommitProblem problem = packed();
-  problem.states.location = StateLocation::kPool;
-  return problem;
-}
+CommitProblem packed() { return as_packed(small_commit()); }
+CommitProblem pool() { return as_packed_pool(small_commit()); }
 
 // Requests of 5, 1, 0, 3, 5, 1, ... tokens.
-CaseShape first(std::int64_t requests) {
-  constexpr std::int64_t kLengths[] = {5, 1, 0, 3};
-  CaseShape shape{.lead = 2, .tail = 1};
-  for (std::int64_t n = 0; n < requests; ++n) shape.lengths.push_back(kLengths[n % 4]);
-  return shape;
-}
+CaseShape first(std::int64_t requests) { return cycle(requests, {5, 1, 0, 3}); }
 
 TEST_CASE("GdnCommit.EveryStateDtypeAndLayout", "[gpu][commit]") {
   for (const CaseShape& shape : {uniform(3, 4), uniform(300, 3)}) {

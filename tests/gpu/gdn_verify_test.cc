@@ -19,7 +19,6 @@ namespace {
 using gdn::BetaMode;
 using gdn::GateMode;
 using gdn::StateLayout;
-using gdn::StateLocation;
 using gdn::StoredStates;
 using gdn::VerifyProblem;
 
@@ -30,25 +29,11 @@ void run_shapes(const std::vector<VerifyProblem>& problems, const CaseOptions& o
   for (const CaseShape& shape : kShapes) run_cases(problems, shape, options);
 }
 
-VerifyProblem packed() {
-  VerifyProblem problem = small_verify();
-  problem.varlen = true;
-  return problem;
-}
-
-VerifyProblem pool() {
-  VerifyProblem problem = packed();
-  problem.states.location = StateLocation::kPool;
-  return problem;
-}
+VerifyProblem packed() { return as_packed(small_verify()); }
+VerifyProblem pool() { return as_packed_pool(small_verify()); }
 
 // Requests of 5, 1, 0, 3, 5, 1, ... tokens.
-CaseShape first(std::int64_t requests) {
-  constexpr std::int64_t kLengths[] = {5, 1, 0, 3};
-  CaseShape shape{.lead = 2, .tail = 1};
-  for (std::int64_t n = 0; n < requests; ++n) shape.lengths.push_back(kLengths[n % 4]);
-  return shape;
-}
+CaseShape first(std::int64_t requests) { return cycle(requests, {5, 1, 0, 3}); }
 
 std::vector<VerifyProblem> with_every(std::vector<VerifyProblem> problems) {
   const std::size_t count = problems.size();

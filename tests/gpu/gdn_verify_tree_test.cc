@@ -23,7 +23,6 @@ using gdn::GateMode;
 using gdn::Padding;
 using gdn::PadIndex;
 using gdn::StateLayout;
-using gdn::StateLocation;
 using gdn::StoredStates;
 using gdn::VerifyArgs;
 using gdn::VerifyProblem;
@@ -41,20 +40,13 @@ VerifyProblem tree() {
 
 // Packed, in a pool, without new states: what the reference has such cases of.
 VerifyProblem packed_tree() {
-  VerifyProblem problem = tree();
-  problem.varlen = true;
-  problem.states.location = StateLocation::kPool;
+  VerifyProblem problem = as_packed_pool(tree());
   problem.states.store = false;
   return problem;
 }
 
 // Requests of 9, 1, 0, 4, 9, 1, ... tokens.
-CaseShape first(std::int64_t requests) {
-  constexpr std::int64_t kLengths[] = {9, 1, 0, 4};
-  CaseShape shape{.lead = 2, .tail = 1};
-  for (std::int64_t n = 0; n < requests; ++n) shape.lengths.push_back(kLengths[n % 4]);
-  return shape;
-}
+CaseShape first(std::int64_t requests) { return cycle(requests, {9, 1, 0, 4}); }
 
 // Those of 16-bit q, k and v, with and without new states.
 std::vector<VerifyProblem> both(const std::vector<VerifyProblem>& problems) {

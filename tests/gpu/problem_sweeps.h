@@ -24,6 +24,19 @@ std::vector<Problem> operand_and_output_dtypes(const Problem& base) {
   return problems;
 }
 
+// `problem` with its requests one behind the other, and with its states in a pool too.
+template <class Problem>
+Problem as_packed(Problem problem) {
+  problem.varlen = true;
+  return problem;
+}
+template <class Problem>
+Problem as_packed_pool(Problem problem) {
+  problem.varlen = true;
+  problem.states.location = gdn::StateLocation::kPool;
+  return problem;
+}
+
 template <class Problem>
 std::vector<Problem> state_dtypes_and_layouts(const Problem& base,
                                               std::span<const DType> dtypes = kFloats) {
