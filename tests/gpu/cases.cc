@@ -267,26 +267,6 @@ CaseShape cycle(std::int64_t requests, std::initializer_list<std::int64_t> lengt
   return shape;
 }
 
-// Those with blocks of two warps, of which there is at least one for each number of columns.
-template <class Case, class Problem, class Create>
-void run_wy_configurations(const Problem& problem, const CaseShape& shape, Create create) {
-  const Target target = target_of(gpu().context());
-  const Case one(problem, shape, {.seed = seed()});
-  const auto planner = Planner<Problem>::create(problem, target).value();
-  int count = 0;
-  for (const Configuration& configuration : planner.space().configurations) {
-    const std::string text = to_text(configuration.values);
-    if (text.find("path=wy") == std::string::npos || text.find("warps=2") == std::string::npos) {
-      continue;
-    }
-    ++count;
-    expect_good(one,
-                run(one, create(gpu().context(), problem, target, configuration.values).value()),
-                text + ", problem " + problem.to_json() + "\n" + shape.text());
-  }
-  CHECK(count > 1);
-}
-
 void run_case(const DecodeProblem& problem, std::int64_t batch, CaseOptions options) {
   options.seed += seed();
   const gdn::Decode decode = prepare(problem);
@@ -308,14 +288,6 @@ std::vector<gdn::Verify> on_every_path(const gdn::VerifyProblem& problem) {
 
 std::vector<gdn::Commit> on_every_path(const gdn::CommitProblem& problem) {
   return by_defaults<gdn::Commit>(problem, gdn::create_commit);
-}
-
-void run_with_all_columns(const gdn::VerifyProblem& problem, const CaseShape& shape) {
-  run_wy_configurations<VerifyCase>(problem, shape, gdn::create_verify);
-}
-
-void run_with_all_columns(const gdn::CommitProblem& problem, const CaseShape& shape) {
-  run_wy_configurations<CommitCase>(problem, shape, gdn::create_commit);
 }
 
 void run_case(const gdn::VerifyProblem& problem, const CaseShape& shape, CaseOptions options) {

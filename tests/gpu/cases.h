@@ -186,11 +186,6 @@ std::vector<gdn::Commit> on_every_path(const gdn::CommitProblem& problem);
 // Packed requests of as many tokens as `lengths` says, over and over, with a gap on both sides.
 CaseShape cycle(std::int64_t requests, std::initializer_list<std::int64_t> lengths);
 
-// Runs and checks the case with every number of columns that a warp of the WY form may have, and
-// may hold, in blocks of two warps.
-void run_with_all_columns(const gdn::VerifyProblem& problem, const CaseShape& shape);
-void run_with_all_columns(const gdn::CommitProblem& problem, const CaseShape& shape);
-
 // Fails the running test case unless `after` is good.  `what`, the options and the seed are what is
 // needed to run the case again.
 void expect_good(const GdnCase& one, const GdnMemory& after, const std::string& what);

@@ -8,8 +8,6 @@
 #include <vector>
 
 #include "runtime/gdn/decode_state.h"
-#include "runtime/operator/planner.h"
-#include "runtime/operator/tuning_context.h"
 #include "tests/gpu/launches.h"
 #include "tests/gpu/problem_sweeps.h"
 #include "tuner/gdn/rounding.h"
@@ -184,21 +182,12 @@ void compare_step(const DecodeCase& c, const GdnMemory& results, const DecodeCas
 void run_steps(const DecodeProblem& problem, GateDistribution gates) {
   constexpr int kSteps = 64;
   constexpr std::int64_t kBatch = 3;
-  const DeviceStream stream = make_stream(gpu());
-  const gdn::Decode decode = prepare(problem);
-  const auto options = [&](int step) {
-    return CaseOptions{
-        .seed = seed() + static_cast<std::uint64_t>(step), .gates = gates, .key_correlation = 0.9};
-  };
-  const DecodeCase first(problem, kBatch, options(0));
+  const DecodeSteps steps(problem, kBatch, gates);
+  const DecodeCase& first = steps.first();
   GdnMemory before = first.memory();
   StepErrors errors;
   for (int step = 0; step < kSteps; ++step) {
-    const DecodeCase c(problem, kBatch, options(step));
-    gdn::DecodeArgs args = c.args();
-    args.states.in = first.args().states.in;
-    REQUIRE(decode.launch(stream.get(), args).ok());
-    stream.synchronize().value();
+    const DecodeCase c = steps.run(step);
     GdnMemory after = first.download();
     compare_step(c, c.download(), first, before, after, step, &errors);
     before = std::move(after);
@@ -226,7 +215,6 @@ TEST_CASE("GdnDecodeFp8.ManySteps", "[gpu]") {
 }
 
 TEST_CASE("GdnDecodeFp8.EveryConfigurationIsRight", "[gpu][big]") {
-  const Target target = target_of(gpu().context());
   for (const DType dtype : fp8_dtypes()) {
     for (const StateLayout layout : kLayouts) {
       DecodeProblem problem = small_problem();
@@ -235,12 +223,8 @@ TEST_CASE("GdnDecodeFp8.EveryConfigurationIsRight", "[gpu][big]") {
       problem.states.layout = layout;
       problem.states.dtype = dtype;
       const DecodeCase one(problem, 5, {.seed = seed()});
-      const auto planner = Planner<DecodeProblem>::create(problem, target).value();
-      for (const Configuration& configuration : planner.space().configurations) {
-        const gdn::Decode decode =
-            gdn::create_decode(gpu().context(), problem, target, configuration.values).value();
-        expect_good(one, run(one, decode),
-                    to_text(configuration.values) + ", problem " + problem.to_json());
+      for (const Configuration& configuration : configurations_of(problem)) {
+        run_good(one, gdn::create_decode, configuration);
       }
     }
   }
@@ -288,13 +272,8 @@ TEST_CASE("GdnDecodeFp8.BitsDoNotDependOnTheBatch", "[gpu][big]") {
       problem.states.layout = layout;
       problem.states.dtype = dtype;
       problem.batch_invariant = true;
-      const DecodeCase one(problem, 257, {.seed = seed()});
-      const gdn::Decode decode = prepare(problem);
-      const GdnMemory all = run(one, decode);
-      for (const std::int64_t count : {1, 2, 16, 64}) {
-        const GdnMemory some = run(one, decode, one.args(100, count));
-        for (std::int64_t n = 100; n < 100 + count; ++n) CHECK(same_sequence(one, n, all, some));
-      }
+      expect_same_in_parts(DecodeCase(problem, 257, {.seed = seed()}), prepare(problem),
+                           {{100, 1}, {100, 2}, {100, 16}, {100, 64}});
     }
   }
 }

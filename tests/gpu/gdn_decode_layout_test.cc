@@ -74,20 +74,16 @@ TEST_CASE("GdnDecode.BitsDoNotDependOnTheBatch", "[gpu][big]") {
       const std::int64_t batch = 257;
       const DecodeCase c(problem, batch, {.seed = seed()});
       const gdn::Decode decode = prepare(problem);
-      const GdnMemory all = run(c, decode);
       std::set<std::string> kernels{decode.kernel(batch).info().canonical};
+      std::vector<Part> parts;
       for (const std::int64_t first : {0, 100, 256}) {
         for (const std::int64_t count : {1, 2, 16, 64, 150}) {
           if (first + count > batch) continue;
           kernels.insert(decode.kernel(count).info().canonical);
-          const GdnMemory some = run(c, decode, c.args(first, count));
-          for (std::int64_t n = first; n < first + count; ++n) {
-            INFO("request " << n << " of " << batch << " alone with " << count - 1
-                            << " others, problem " << problem.to_json() << ", seed " << seed());
-            CHECK(same_sequence(c, n, all, some));
-          }
+          parts.push_back({first, count});
         }
       }
+      expect_same_in_parts(c, decode, parts);
       if (kernels.size() < 2) WARN("only one kernel ran: " << *kernels.begin());
     }
   }
@@ -98,13 +94,8 @@ TEST_CASE("GdnDecode.BitsDoNotDependOnTheBatch", "[gpu][big]") {
 void run_chain(const DecodeProblem& problem, GateDistribution gates) {
   constexpr int kSteps = 64;
   constexpr std::int64_t kBatch = 3;
-  const DeviceStream stream = make_stream(gpu());
-  const gdn::Decode decode = prepare(problem);
-  const auto options = [&](int step) {
-    return CaseOptions{
-        .seed = seed() + static_cast<std::uint64_t>(step), .gates = gates, .key_correlation = 0.9};
-  };
-  const DecodeCase first(problem, kBatch, options(0));
+  const DecodeSteps steps(problem, kBatch, gates);
+  const DecodeCase& first = steps.first();
   const std::int64_t heads = problem.heads.count();
   std::vector<std::vector<double>> state;
   std::vector<std::vector<float>> naive;
@@ -114,11 +105,7 @@ void run_chain(const DecodeProblem& problem, GateDistribution gates) {
   }
   Deviation outputs, states;
   for (int step = 0; step < kSteps; ++step) {
-    const DecodeCase c(problem, kBatch, options(step));
-    gdn::DecodeArgs args = c.args();
-    args.states.in = first.args().states.in;
-    REQUIRE(decode.launch(stream.get(), args).ok());
-    stream.synchronize().value();
+    const DecodeCase c = steps.run(step);
     const GdnMemory results = c.download();
     for (std::int64_t unit = 0; unit < kBatch * heads; ++unit) {
       const std::int64_t n = unit / heads, h = unit % heads;

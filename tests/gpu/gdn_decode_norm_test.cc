@@ -7,8 +7,6 @@
 #include <vector>
 
 #include "runtime/gdn/decode_state.h"
-#include "runtime/operator/planner.h"
-#include "runtime/operator/tuning_context.h"
 #include "tests/gpu/launches.h"
 #include "tests/gpu/pool_sweeps.h"
 #include "tests/gpu/problem_sweeps.h"
@@ -76,7 +74,6 @@ TEST_CASE("GdnDecodeNorm.EveryValueDim", "[gpu][big]") {
 // Three heads: the last block of those that have several is not full.  Where lanes and vectors are
 // the same, so are the bits, however warps share a head.
 TEST_CASE("GdnDecodeNorm.EveryConfigurationIsRight", "[gpu]") {
-  const Target target = target_of(gpu().context());
   std::vector<std::pair<StateLayout, DType>> states;
   for (const StateLayout layout : kLayouts) {
     for (const DType dtype : decode_state_dtypes()) {
@@ -96,19 +93,14 @@ TEST_CASE("GdnDecodeNorm.EveryConfigurationIsRight", "[gpu]") {
     options.read = {5, -1, 7, 16, 2};
     const DecodeCase one(problem, 5, options);
     std::map<std::string, GdnMemory> first;
-    const auto planner = Planner<DecodeProblem>::create(problem, target).value();
-    for (const Configuration& configuration : planner.space().configurations) {
-      const std::string name = to_text(configuration.values);
-      const gdn::Decode decode =
-          gdn::create_decode(gpu().context(), problem, target, configuration.values).value();
-      const GdnMemory after = run(one, decode);
-      expect_good(one, after, name + ", problem " + problem.to_json());
+    for (const Configuration& configuration : configurations_of(problem)) {
+      const GdnMemory after = run_good(one, gdn::create_decode, configuration);
       std::string bits;
       for (const TunedValue& value : configuration.values) {
         if (value.changes_bits) bits += value.value + " ";
       }
       const auto [same, is_new] = first.emplace(bits, after);
-      INFO(name);
+      INFO(to_text(configuration.values));
       if (!is_new) CHECK(first_difference(after, same->second) == "");
     }
     CHECK(first.size() > 1);
@@ -197,13 +189,8 @@ TEST_CASE("GdnDecodeNorm.BitsDoNotDependOnTheBatch", "[gpu][big]") {
     problem.key_dim = problem.value_dim = 128;
     problem.states.layout = layout;
     problem.batch_invariant = true;
-    const DecodeCase one(problem, 257, {.seed = seed()});
-    const gdn::Decode decode = prepare(problem);
-    const GdnMemory all = run(one, decode);
-    for (const std::int64_t count : {1, 2, 16, 64}) {
-      const GdnMemory some = run(one, decode, one.args(100, count));
-      for (std::int64_t n = 100; n < 100 + count; ++n) CHECK(same_sequence(one, n, all, some));
-    }
+    expect_same_in_parts(DecodeCase(problem, 257, {.seed = seed()}), prepare(problem),
+                         {{100, 1}, {100, 2}, {100, 16}, {100, 64}});
   }
 }
 

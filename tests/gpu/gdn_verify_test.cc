@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/gdn/verify_state.h"
 #include "tests/gpu/far_pool.h"
 #include "tests/gpu/launches.h"
 #include "tests/gpu/pool_sweeps.h"
@@ -140,12 +141,12 @@ TEST_CASE("GdnVerify.FourTokensWithEveryOption", "[gpu][verify]") {
 TEST_CASE("GdnVerify.EveryNumberOfColumns", "[gpu][verify]") {
   for (VerifyProblem problem : state_dtypes_and_layouts(pool())) {
     problem.max_tokens = 8;
-    run_with_all_columns(problem, first(6));
+    run_with_all_columns(VerifyCase(problem, first(6), {.seed = seed()}), gdn::create_verify);
   }
   for (VerifyProblem problem : state_dtypes_and_layouts(small_verify())) {
     problem.max_tokens = 8;
     problem.stored_states = StoredStates::kEvery;
-    run_with_all_columns(problem, uniform(6, 5));
+    run_with_all_columns(VerifyCase(problem, uniform(6, 5), {.seed = seed()}), gdn::create_verify);
   }
 }
 
@@ -324,15 +325,7 @@ TEST_CASE("GdnVerify.BitsDoNotDependOnTheBatch", "[gpu][verify]") {
     problem.batch_invariant = true;
     const VerifyCase c(problem, first(257), {.seed = seed()});
     for (const gdn::Verify& verify : on_every_path(problem)) {
-      const GdnMemory all = run(c, verify);
-      for (const auto& [from, count] :
-           {std::pair{0, 1}, {0, 150}, {100, 2}, {100, 150}, {255, 1}}) {
-        const GdnMemory some = run(c, verify, c.args(from, count));
-        for (std::int64_t n = from; n < from + count; ++n) {
-          INFO("request " << n << " with " << count - 1 << " others, seed " << seed());
-          CHECK(same_sequence(c, n, all, some));
-        }
-      }
+      expect_same_in_parts(c, verify, {{0, 1}, {0, 150}, {100, 2}, {100, 150}, {255, 1}});
     }
   }
 }

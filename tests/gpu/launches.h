@@ -1,5 +1,6 @@
-// What must not change a bit, whichever the operator: graphs, programmatic launches, threads, and
-// numbers of other sequences and heads.
+// A case launched in other ways: step by step, and by every configuration.  And what must not
+// change a bit, whichever the operator: the batch around a request, graphs, programmatic launches,
+// threads, and numbers of other sequences and heads.
 #pragma once
 
 #include <algorithm>
@@ -8,12 +9,100 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "runtime/operator/planner.h"
+#include "runtime/operator/tuning_context.h"
 #include "tests/gpu/cases.h"
 #include "tuner/gdn/rounding.h"
 
 namespace cubinery::test {
+
+// Requests first ... first + count - 1.
+struct Part {
+  std::int64_t first, count;
+};
+
+// A launch of each part alone has the bits of a launch of all requests.
+template <class Case>
+void expect_same_in_parts(const Case& one, const typename Case::Operator& prepared,
+                          const std::vector<Part>& parts) {
+  const GdnMemory all = run(one, prepared);
+  for (const auto& [first, count] : parts) {
+    const GdnMemory some = run(one, prepared, one.args(first, count));
+    for (std::int64_t n = first; n < first + count; ++n) {
+      INFO("request " << n << " of " << one.sequences() << " alone with " << count - 1
+                      << " others, problem " << one.problem().to_json() << ", seed " << seed());
+      CHECK(same_sequence(one, n, all, some));
+    }
+  }
+}
+
+// Decode steps of a batch on one state, that of first().
+class DecodeSteps {
+ public:
+  DecodeSteps(const gdn::DecodeProblem& problem, std::int64_t batch, GateDistribution gates)
+      : problem_(problem), batch_(batch), gates_(gates) {}
+
+  const DecodeCase& first() const { return first_; }
+  // Launches step `step`; its operands and results.
+  DecodeCase run(int step) const {
+    DecodeCase one(problem_, batch_, options(step));
+    gdn::DecodeArgs args = one.args();
+    args.states.in = first_.args().states.in;
+    REQUIRE(decode_.launch(stream_.get(), args).ok());
+    stream_.synchronize().value();
+    return one;
+  }
+
+ private:
+  CaseOptions options(int step) const {
+    return {
+        .seed = seed() + static_cast<std::uint64_t>(step), .gates = gates_, .key_correlation = 0.9};
+  }
+
+  gdn::DecodeProblem problem_;
+  std::int64_t batch_;
+  GateDistribution gates_;
+  DeviceStream stream_ = make_stream(gpu());
+  gdn::Decode decode_ = prepare(problem_);
+  DecodeCase first_{problem_, batch_, options(0)};
+};
+
+// The configurations of a problem's whole space.
+template <class Problem>
+std::vector<Configuration> configurations_of(const Problem& problem) {
+  const Target target = target_of(gpu().context());
+  return Planner<Problem>::create(problem, target).value().space().configurations;
+}
+
+// Runs and checks the case by one configuration.  `create`: create_decode() and its like.
+template <class Case, class Create>
+GdnMemory run_good(const Case& one, const Create& create, const Configuration& configuration) {
+  const auto& problem = one.problem();
+  const Target target = target_of(gpu().context());
+  GdnMemory after =
+      run(one, create(gpu().context(), problem, target, configuration.values).value());
+  expect_good(one, after, to_text(configuration.values) + ", problem " + problem.to_json());
+  return after;
+}
+
+// Every number of columns that a warp of the WY form may have, and may hold, in blocks of two
+// warps.
+template <class Case, class Create>
+void run_with_all_columns(const Case& one, const Create& create) {
+  int count = 0;
+  for (const Configuration& configuration : configurations_of(one.problem())) {
+    const std::string text = to_text(configuration.values);
+    if (text.find("path=wy") == std::string::npos || text.find("warps=2") == std::string::npos) {
+      continue;
+    }
+    ++count;
+    run_good(one, create, configuration);
+  }
+  CHECK(count > 1);
+}
 
 // `launches` launches in place on one stream, one after the other.
 template <class Case>
