@@ -11,6 +11,7 @@
 #include "benchmarks/bench.h"
 #include "benchmarks/decode_rows.h"
 #include "benchmarks/launch_check.h"
+#include "runtime/gdn/problem_check.h"
 #include "tuner/gdn/gdn_operators.h"
 
 namespace {
@@ -91,7 +92,7 @@ void run_row(const bench::Gpu& gpu, DType state_dtype, const Size& size, int rep
                 {"accepted", size.accepted},
                 {"qk_heads", problem.heads.k},
                 {"v_heads", problem.heads.v},
-                {"state_dtype", state_dtype == DType::kF32 ? "f32" : "bf16"}},
+                {"state_dtype", gdn::value_text(state_dtype)}},
                measured);
 }
 

@@ -45,7 +45,7 @@ void run_row(const bench::Gpu& gpu, const gdn::DecodeProblem& problem, int batch
                                  {"batch", batch},
                                  {"qk_heads", problem.heads.k},
                                  {"v_heads", problem.heads.v},
-                                 {"state_dtype", cubinery::gdn::value_text(problem.states.dtype)},
+                                 {"state_dtype", gdn::value_text(problem.states.dtype)},
                                  {"state_layout", kv ? "kv" : "vk"},
                                  {"programmatic", settings.programmatic}};
   ordered_json measured = {{"kernel", "gdn_decode"}};

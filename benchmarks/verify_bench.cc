@@ -10,6 +10,7 @@
 #include "benchmarks/bench.h"
 #include "benchmarks/decode_rows.h"
 #include "benchmarks/launch_check.h"
+#include "runtime/gdn/problem_check.h"
 #include "tuner/gdn/gdn_operators.h"
 
 namespace {
@@ -42,14 +43,13 @@ void run_row(const bench::Gpu& gpu, const gdn::VerifyProblem& problem, int batch
     return verify.launch(stream, cubinery::as_verify(problem, operands.args(set)));
   };
   const cubinery::Timing ms = bench::time_graph(gpu, operands.sets(), settings.replays, launch);
-  const ordered_json identity = {
-      {"op", "gdn_verify"},
-      {"batch", batch},
-      {"tokens", tokens},
-      {"qk_heads", problem.heads.k},
-      {"v_heads", problem.heads.v},
-      {"state_dtype", problem.states.dtype == DType::kF32 ? "f32" : "bf16"},
-      {"stored_states", stored_name(problem)}};
+  const ordered_json identity = {{"op", "gdn_verify"},
+                                 {"batch", batch},
+                                 {"tokens", tokens},
+                                 {"qk_heads", problem.heads.k},
+                                 {"v_heads", problem.heads.v},
+                                 {"state_dtype", gdn::value_text(problem.states.dtype)},
+                                 {"stored_states", stored_name(problem)}};
   ordered_json measured =
       bench::timed_members(chosen, ms, static_cast<double>(operands.bytes()), settings.copy_tb_s);
   measured["error_o"] = bench::significant(errors.o.value());
@@ -75,7 +75,7 @@ int run(int argc, char** argv) {
   const std::string dtypes = arguments.get("--state-dtype", "f32,bf16");
   const std::string kept = arguments.get("--stored", "none,last,every");
   for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
-    if (dtypes.find(state_dtype == DType::kF32 ? "f32" : "bf16") == std::string::npos) continue;
+    if (dtypes.find(gdn::value_text(state_dtype)) == std::string::npos) continue;
     for (const std::string_view stored : {"none", "last", "every"}) {
       if (kept.find(stored) == std::string::npos) continue;
       for (const int batch : batches) {

@@ -51,13 +51,13 @@ Status check_states(const TensorName& name, const Tensor& x, const Dim& outer,
   const std::size_t heads = steps > 0 ? 2 : 1;  // their dimension
   const Dim inner = steps_of(x, steps);
   CUBINERY_RETURN_IF_ERROR(check_data(name, x, form.dtype));
-  ShapeComparison comparison;
-  comparison.add(x, 0, outer.extent);
-  if (steps > 0) comparison.add(x, 1, inner.extent);
-  comparison.add(x, heads, form.heads.extent);
-  comparison.add(x, heads + 1, form.rows.extent);
-  comparison.add(x, heads + 2, form.columns.extent);
-  if (x.rank != static_cast<int>(heads) + 3 || !comparison.is_same() || !comparison.is_small()) {
+  ShapeComparison comparison(x);
+  comparison.add(0, outer.extent);
+  if (steps > 0) comparison.add(1, inner.extent);
+  comparison.add(heads, form.heads.extent);
+  comparison.add(heads + 1, form.rows.extent);
+  comparison.add(heads + 2, form.columns.extent);
+  if (!comparison.is_usual()) {
     std::array<Dim, Tensor::kMaxRank> dims{outer, inner};
     dims[heads] = form.heads;
     dims[heads + 1] = form.rows;
@@ -117,14 +117,12 @@ Status check_tokens(const TensorName& name, const Tensor& x, DType dtype, const 
                     const Dim& heads, const Dim* row, Strides* stride) {
   CUBINERY_RETURN_IF_ERROR(check_data(name, x, dtype));
   const std::size_t outer = form.rank;
-  ShapeComparison comparison;
+  ShapeComparison comparison(x);
   for (std::size_t d = 0; d < outer; ++d) {
-    comparison.add(x, d, d == form.head ? heads.extent : form.dims[d].extent);
+    comparison.add(d, d == form.head ? heads.extent : form.dims[d].extent);
   }
-  if (row != nullptr) comparison.add(x, outer, row->extent);
-  const bool fits = x.rank == static_cast<int>(outer) + (row != nullptr ? 1 : 0) &&
-                    comparison.is_same() && comparison.is_small();
-  if (!fits || (row != nullptr && x.strides[outer] != 1)) {
+  if (row != nullptr) comparison.add(outer, row->extent);
+  if (!comparison.is_usual() || (row != nullptr && x.strides[outer] != 1)) {
     return check_unusual_tokens(name, x, form, heads, row, stride);
   }
   const auto stride_of = [&](std::size_t d) { return d == TokenForm::kNone ? 0 : x.strides[d]; };

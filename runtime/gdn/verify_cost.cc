@@ -82,7 +82,7 @@ double wy_us(const Key& key, std::int64_t states, double stored, const Target& t
   const double cycles = (kWyTileCycles * rows * key.warp_v / 16 + factor_cycles * rows / makers +
                          kWyStoredByteCycles * stored_share * lane_bytes) *
                         (1 + kWyBlockShare * (key.warps - 1));
-  const double tile_kb = lane_bytes * 32 * 16 / key.warp_v / 1024;
+  const double tile_kb = 16.0 * key.key_dim * size_of(key.states.dtype) / 1024;
   const int rounds = key.warp_v / key.held_v;
   const double alone = (rounds - 1) * (kWyRoundUs + kWyRoundUsOfKb * passes * tile_kb);
   return kWyStartUs + std::max(warps * passes * lane_bytes * 32 / copy_rate(target) +

@@ -99,10 +99,10 @@ Status check_shape(const TensorName& name, const Tensor& tensor, std::span<const
   const bool has_extra =
       extra != ExtraDim::kNone && tensor.rank == rank + 1 && tensor.shape[extra_at] == 1;
   const std::size_t skipped = has_extra ? extra_at : dims.size();
-  ShapeComparison comparison;
+  ShapeComparison comparison(tensor);
   for (std::size_t d = 0; d < dims.size(); ++d) {
     const std::size_t at = d + (d >= skipped ? 1 : 0);
-    comparison.add(tensor, at, dims[d].extent);
+    comparison.add(at, dims[d].extent);
     strides[d] = tensor.strides[at];
   }
   const bool same = (tensor.rank == rank || has_extra) && comparison.is_same();
@@ -154,11 +154,11 @@ Status check_absent(const TensorName& name, const Tensor& tensor, std::string_vi
 Status bind_vector(const TensorName& name, const Tensor& tensor, DType dtype, const Dim& dim,
                    const void** data, long long* stride) {
   CUBINERY_RETURN_IF_ERROR(check_data(name, tensor, dtype));
-  ShapeComparison comparison;
-  comparison.add(tensor, 0, dim.extent);
+  ShapeComparison comparison(tensor);
+  comparison.add(0, dim.extent);
   *data = tensor.data;
   *stride = tensor.strides[0];
-  if (tensor.rank == 1 && comparison.is_same() && comparison.is_small()) return {};
+  if (comparison.is_usual()) return {};
   std::int64_t same_stride = 0;
   return check_shape(name, tensor, {dim}, ExtraDim::kNone, &same_stride);
 }

@@ -43,11 +43,14 @@ inline Status check_data(const TensorName& name, const Tensor& tensor, DType dty
 // Compares a tensor with the shape that it must have, one dimension after the other.
 class ShapeComparison {
  public:
+  explicit ShapeComparison(const Tensor& tensor) : tensor_(tensor) {}
+
   // Dimension `at` of the tensor, which must have this extent.
-  void add(const Tensor& tensor, std::size_t at, std::int64_t extent) {
-    differences_ |= tensor.shape[at] ^ extent;
-    extents_ |= tensor.shape[at];
-    strides_ |= tensor.strides[at];
+  void add(std::size_t at, std::int64_t extent) {
+    differences_ |= tensor_.shape[at] ^ extent;
+    extents_ |= tensor_.shape[at];
+    strides_ |= tensor_.strides[at];
+    ++rank_;
   }
   // All extents are what they must be, and none is negative.
   bool is_same() const { return differences_ == 0 && extents_ >= 0; }
@@ -57,8 +60,12 @@ class ShapeComparison {
     return (strides_ & ~std::int64_t{0xffff'ffff}) == 0 &&
            (extents_ & ~std::int64_t{0xff'ffff}) == 0;
   }
+  // There are no other dimensions, and check_shape() has nothing to add.
+  bool is_usual() const { return tensor_.rank == rank_ && is_same() && is_small(); }
 
  private:
+  const Tensor& tensor_;
+  int rank_ = 0;
   std::int64_t differences_ = 0;
   std::int64_t extents_ = 0;
   std::int64_t strides_ = 0;
