@@ -150,10 +150,11 @@ class StateTile {
     });
   }
 
-  // The same, and S is gone.
+  // The same, and S is gone.  In whole pieces, which wait for all of the tile: with no other tile
+  // on its way meanwhile that costs more than it gains.
   __device__ void replace_and_store(Storage<kDType>* to, float decay, const Updates& updates,
                                     const Rows& k) const {
-    if constexpr (!kRowsAreV) return store_updated(to, decay, updates, k);
+    if constexpr (!kRowsAreV || kKey.warp_v == 16) return store_updated(to, decay, updates, k);
     for_each_updated(decay, updates, k,
                      [&](int s, int i, const Vector& vector) { *at(s, i) = vector; });
     // Orders all lanes' results before their reading, piece by piece.
@@ -346,6 +347,9 @@ __device__ void store_state(const StateTile<kKey>& state, const WyFactors<kKey>&
                             typename OrderOf<kKey>::Path path, bool keeps_first,
                             Storage<kKey.states.dtype>* to) {
   constexpr int kHalves = kTokenHalves<kKey>;
+  // Orders nothing: it keeps the compiler from loading the state for its update in front of the
+  // products, for which there are no registers.
+  __syncwarp();
   const LongSum sum = shfl(factors.all_g, t);
   Acc left{};  // of each token's update
 #pragma unroll

@@ -147,9 +147,6 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
     state.multiply(products, {&k});
     Acc u{};
     dev::solve(products[0], factors, values, &u);
-    // Orders nothing: it keeps the compiler from loading the state for its update in front of the
-    // products, for which a long key_dim leaves no registers.
-    if constexpr (kKey.key_dim > 128) __syncwarp();
     constexpr int kLast = kKey.max_tokens - 1;
     dev::store_state(state, factors, u, k, kLast, order.path_of(kLast), false,
                      to + StateTile::first(unit.first_v + 16 * i));

@@ -44,7 +44,8 @@ constexpr int registers(const GdnVerifyWyKey& key) {
       key.key_dim <= 128) {
     const bool is_small = size_of(key.states.dtype) == 2;
     if (key.max_tokens == 8) return is_small && !has_next ? 102 : 128;
-    return has_next ? 128 : is_small ? 85 : 102;
+    if (has_next || (key.from_accepted && !is_small)) return 128;
+    return is_small ? 85 : 102;
   }
   const int loop = (stores_every ? 48 : key.states.store ? 32 : 24) + (rows_are_v ? 0 : 16);
   // Where every state is stored, the compiler works out k's operands once.
