@@ -348,8 +348,8 @@ __device__ void store_state(const StateTile<kKey>& state, const WyFactors<kKey>&
                             Storage<kKey.states.dtype>* to) {
   constexpr int kHalves = kTokenHalves<kKey>;
   // Orders nothing: it keeps the compiler from loading the state for its update in front of the
-  // products, for which there are no registers.
-  __syncwarp();
+  // products, for which there are no registers.  More than four steps load it faster once.
+  if (!keeps_first || kKey.max_tokens == 4) __syncwarp();
   const LongSum sum = shfl(factors.all_g, t);
   Acc left{};  // of each token's update
 #pragma unroll
