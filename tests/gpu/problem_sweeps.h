@@ -32,7 +32,7 @@ Problem as_packed(Problem problem) {
 }
 template <class Problem>
 Problem as_packed_pool(Problem problem) {
-  problem.varlen = true;
+  problem = as_packed(problem);
   problem.states.location = gdn::StateLocation::kPool;
   return problem;
 }
