@@ -12,6 +12,7 @@ enum class DType : int {
   kI64,
   kF8E4M3,  // without infinities, up to 448: PyTorch's float8_e4m3fn
   kF8E5M2,  // up to 57344: PyTorch's float8_e5m2
+  kBool,    // a byte: 0 is false, all else true
 };
 
 // 8-bit floats, which only some tensors may hold: is_float() does not count them.
@@ -20,7 +21,7 @@ constexpr bool is_fp8(DType dtype) { return dtype == DType::kF8E4M3 || dtype == 
 constexpr bool is_integer(DType dtype) { return dtype == DType::kI32 || dtype == DType::kI64; }
 
 constexpr int size_of(DType dtype) {
-  if (is_fp8(dtype)) return 1;
+  if (is_fp8(dtype) || dtype == DType::kBool) return 1;
   return dtype == DType::kI64 ? 8 : dtype == DType::kF32 || dtype == DType::kI32 ? 4 : 2;
 }
 

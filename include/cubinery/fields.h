@@ -381,13 +381,14 @@ Result<KernelSpec> spec_of(const Key& key) {
 template <>
 struct EnumNames<DType> {
   static constexpr const char* kType = "cubinery::DType";
-  static constexpr std::array<EnumName<DType>, 7> kNames{{{DType::kF32, "kF32", "f32"},
+  static constexpr std::array<EnumName<DType>, 8> kNames{{{DType::kF32, "kF32", "f32"},
                                                           {DType::kBF16, "kBF16", "bf16"},
                                                           {DType::kF16, "kF16", "f16"},
                                                           {DType::kI32, "kI32", "i32"},
                                                           {DType::kI64, "kI64", "i64"},
                                                           {DType::kF8E4M3, "kF8E4M3", "f8e4m3"},
-                                                          {DType::kF8E5M2, "kF8E5M2", "f8e5m2"}}};
+                                                          {DType::kF8E5M2, "kF8E5M2", "f8e5m2"},
+                                                          {DType::kBool, "kBool", "bool"}}};
 };
 
 }  // namespace cubinery

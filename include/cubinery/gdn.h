@@ -28,6 +28,7 @@
 //            fp32 operands of the matrix products are taken as two tf32 parts, 22 bits; S, where
 //            no state is stored and o has 16 bits, as one: 11 bits.
 //   Commit   nothing else; fp32 operands of the products as on the path `wy`.
+//   Conv     its outputs to dtype and the state to state_dtype, when they are stored.
 //   Prefill  the operands of the matrix products to dtype: the state S, the corrected values
 //            v - e^G S^T k^, the new values u (once as they are, once with the decay to the end of
 //            the chunk), and the two chunk matrices (I + L)^-1 and q^ k^T with their gates.  Where
@@ -40,6 +41,7 @@
 #pragma once
 
 #include "cubinery/gdn_commit.h"
+#include "cubinery/gdn_conv.h"
 #include "cubinery/gdn_decode.h"
 #include "cubinery/gdn_models.h"
 #include "cubinery/gdn_prefill.h"

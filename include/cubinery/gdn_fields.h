@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "cubinery/fields.h"
+#include "cubinery/gdn_conv_names.h"
 #include "cubinery/gdn_names.h"
 #include "cubinery/gdn_parts.h"
 
@@ -50,44 +51,53 @@ constexpr auto input_mode_fields() {
   };
 }
 
-// Of a `states`.
+// Of a `states`: States, or ConvStates where it has the field.
+
+template <class T>
+using StatesOf = decltype(T::states);
 
 // `accepted`: kStateFloats, or kFloats for operators that keep no states in fp8.
 template <class T>
 constexpr auto state_dtype_fields(std::span<const DType> accepted = kFloats) {
   constexpr auto kPart = &T::states;
   return std::tuple{
-      fixed("state_dtype", "states.dtype", kPart, &States::dtype,
+      fixed("state_dtype", "states.dtype", kPart, &StatesOf<T>::dtype,
             "dtype of states as they are stored", accepted),
-      fixed("index_dtype", "states.index_dtype", kPart, &States::index_dtype,
+      fixed("index_dtype", "states.index_dtype", kPart, &StatesOf<T>::index_dtype,
             "dtype of state indices (state_location pool)", kIntegers),
   };
 }
 
 template <class T>
-constexpr auto state_place_fields() {
+constexpr auto state_slot_fields() {
   constexpr auto kPart = &T::states;
   return std::tuple{
-      fixed("state_layout", "states.layout", kPart, &States::layout,
-            "a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk: vLLM, "
-            "SGLang, FlashInfer, llama.cpp)"),
-      fixed("state_location", "states.location", kPart, &States::location,
+      fixed("state_location", "states.location", kPart, &StatesOf<T>::location,
             "states lie in the order of the batch (dense) or in slots that indices name (pool)"),
-      fixed("padding", "states.padding", kPart, &States::padding,
+      fixed("padding", "states.padding", kPart, &StatesOf<T>::padding,
             "a row whose index means padding is left alone (skip), its output set to zero (zero), "
             "or computed on scratch_slot (scratch); needs state_location pool"),
-      fixed("pad_index", "states.pad_index", kPart, &States::pad_index,
+      fixed("pad_index", "states.pad_index", kPart, &StatesOf<T>::pad_index,
             "the index that means padding"),
   };
+}
+
+template <class T>
+constexpr auto state_place_fields() {
+  return std::tuple_cat(
+      std::tuple{fixed("state_layout", "states.layout", &T::states, &States::layout,
+                       "a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk: "
+                       "vLLM, SGLang, FlashInfer, llama.cpp)")},
+      state_slot_fields<T>());
 }
 
 template <class T>
 constexpr auto state_use_fields() {
   constexpr auto kPart = &T::states;
   return std::tuple{
-      fixed("has_initial_state", "states.has_initial", kPart, &States::has_initial,
+      fixed("has_initial_state", "states.has_initial", kPart, &StatesOf<T>::has_initial,
             "sequences start from a state, not from zero"),
-      fixed("store_state", "states.store", kPart, &States::store, "new states are kept"),
+      fixed("store_state", "states.store", kPart, &StatesOf<T>::store, "new states are kept"),
   };
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "cubinery/dtype.h"
+#include "cubinery/gdn_conv_types.h"
 #include "cubinery/gdn_types.h"
 
 namespace cubinery::gdn {
@@ -44,6 +45,21 @@ struct States {
   PadIndex pad_index = PadIndex::kNegative;
   bool has_initial = true;  // has_initial_state; false: every sequence starts from zero
   bool store = true;        // store_state; false: new states are not kept
+};
+
+// A convolution's states: the last inputs of each channel.  Fields as in States, but for those that
+// have a comment.
+struct ConvStates {
+  DType dtype = DType::kBF16;  // state_dtype: f32, bf16 or f16
+  DType index_dtype = DType::kI32;
+  ConvStateLayout layout = ConvStateLayout::kColumns;  // state_layout: what is fast
+  StateLocation location = StateLocation::kDense;
+  Padding padding = Padding::kNone;
+  PadIndex pad_index = PadIndex::kNegative;
+  bool has_initial = true;
+  bool store = true;
+  // A state has as many columns as the convolution has taps (FLA, Transformers), not one less.
+  bool whole_window = false;
 };
 
 }  // namespace cubinery::gdn

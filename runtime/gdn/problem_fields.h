@@ -9,6 +9,8 @@
 
 #include "cubinery/fields.h"
 #include "cubinery/gdn_commit.h"
+#include "cubinery/gdn_conv.h"
+#include "cubinery/gdn_conv_names.h"
 #include "cubinery/gdn_decode.h"
 #include "cubinery/gdn_decode_names.h"
 #include "cubinery/gdn_fields.h"
@@ -165,11 +167,70 @@ struct Fields<gdn::CommitProblem> {
 
 namespace gdn {
 
+inline constexpr std::array kConvGateModes{GateMode::kNone, GateMode::kComputed};
+inline constexpr std::array kConvBetaModes{BetaMode::kOne, BetaMode::kLogit,
+                                           BetaMode::kDoubledLogit};
+
+}  // namespace gdn
+
+template <>
+struct Fields<gdn::ConvProblem> {
+  static constexpr const char* kName = "gdn_conv";
+  static constexpr const char* kHelp =
+      "A causal convolution in front of the others: its sums, SiLU, the split into q, k and v.";
+  using P = gdn::ConvProblem;
+  static constexpr auto kList = std::tuple_cat(
+      gdn::head_fields<P>(),
+      std::tuple{
+          fixed("dtype", &P::dtype, "dtype of x, y, q, k and v", gdn::kFloats),
+          fixed("weight_dtype", &P::weight_dtype, "dtype of weight and bias", gdn::kFloats),
+          fixed("width", &P::width, "taps of the convolution; 2 to 4"),
+          fixed("activation", &P::activation, "what the sums go through"),
+          fixed("has_bias", &P::has_bias, "there is a bias"),
+          fixed("split_qkv", &P::split_qkv, "q, k and v are written, not y"),
+      },
+      gdn::input_dtype_fields<P>(), gdn::state_dtype_fields<P>(),
+      std::tuple{
+          fixed("cu_seqlens_dtype", &P::cu_seqlens_dtype, "dtype of cu_seqlens (varlen)",
+                gdn::kIntegers),
+          fixed("varlen", &P::varlen,
+                "sequences are packed behind each other, their bounds in cu_seqlens"),
+          fixed("state_layout", "states.layout", &P::states, &gdn::ConvStates::layout,
+                "of a state [channels, columns], columns are neighbours in memory (FLA, "
+                "Transformers, SGLang), or channels (vLLM)"),
+      },
+      gdn::state_slot_fields<P>(),
+      std::tuple{
+          fixed("gate_mode", "inputs.gate_mode", &P::inputs, &gdn::Inputs::gate_mode,
+                "g is computed from A_log, a and dt_bias; needs split_qkv", gdn::kConvGateModes),
+          fixed("beta_mode", "inputs.beta_mode", &P::inputs, &gdn::Inputs::beta_mode,
+                "beta is computed: the sigmoid of b (logit) or twice that (doubled_logit); needs "
+                "split_qkv",
+                gdn::kConvBetaModes),
+          fixed("use_qk_l2norm", "inputs.use_qk_l2norm", &P::inputs, &gdn::Inputs::use_qk_l2norm,
+                "q and k are normalised; needs split_qkv"),
+      },
+      gdn::state_use_fields<P>(),
+      std::tuple{
+          fixed("whole_window", "states.whole_window", &P::states, &gdn::ConvStates::whole_window,
+                "states have width columns (FLA, Transformers), not width - 1 (vLLM, SGLang)"),
+          fixed("from_accepted", &P::from_accepted,
+                "the number of accepted tokens says from which column of its state a request goes "
+                "on; needs has_initial_state and store_state"),
+          fixed("accepted_dtype", &P::accepted_dtype, "dtype of accepted (from_accepted)",
+                gdn::kIntegers),
+          gdn::batch_invariant_field<P>(),
+      });
+};
+
+namespace gdn {
+
 // The operators' names: those of their results, and what messages begin with.
 inline constexpr std::string_view kDecodeOp = Fields<DecodeProblem>::kName;
 inline constexpr std::string_view kPrefillOp = Fields<PrefillProblem>::kName;
 inline constexpr std::string_view kVerifyOp = Fields<VerifyProblem>::kName;
 inline constexpr std::string_view kCommitOp = Fields<CommitProblem>::kName;
+inline constexpr std::string_view kConvOp = Fields<ConvProblem>::kName;
 
 }  // namespace gdn
 }  // namespace cubinery

@@ -20,6 +20,17 @@ __device__ inline void copy_16_or_zeros(unsigned shared, const void* global, boo
                : "memory");
 }
 
+// As copy_16(), of 4, 8 or 16 bytes.  Requires: both addresses are multiples of that.
+template <int kBytes>
+__device__ void copy_vector(unsigned shared, const void* global) {
+  if constexpr (kBytes == 16) {
+    copy_16(shared, global);
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(global), "n"(kBytes)
+                 : "memory");
+  }
+}
+
 // Ends a group of copies of this thread.
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 

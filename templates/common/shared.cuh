@@ -30,6 +30,9 @@ __device__ inline void load_shared(unsigned (&x)[2][2], unsigned at) {
                : "memory");
 }
 
+__device__ inline void load_shared(uint2& x, unsigned at) {
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(x.x), "=r"(x.y) : "r"(at) : "memory");
+}
 __device__ inline void load_shared(uint4& x, unsigned at) {
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)

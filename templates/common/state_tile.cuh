@@ -11,18 +11,6 @@
 
 namespace cubinery::dev {
 
-// Starts copying 4, 8 or 16 bytes to shared memory.  Requires: both addresses are multiples of
-// that.
-template <int kBytes>
-__device__ void copy_vector(unsigned shared, const void* global) {
-  if constexpr (kBytes == 16) {
-    copy_16(shared, global);
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(global), "n"(kBytes)
-                 : "memory");
-  }
-}
-
 // Registers would do as a place too, but the compiler moves loads behind what does not need them,
 // and fewer warps would fit.
 //

@@ -8,14 +8,11 @@
 
 #include "common/operands.cuh"
 #include "common/slots.cuh"
+#include "common/uniform.cuh"
 #include "common/vec.cuh"
 #include "common/warp.cuh"
 
 namespace cubinery::dev {
-
-// x, which is the same in all lanes.  So the compiler knows that lanes do not part where it
-// decides, and leaves out what shuffles behind it would need if they did.
-__device__ inline bool all_lanes(bool x) { return __all_sync(0xffffffffu, x); }
 
 template <auto kKey>
 struct Step {

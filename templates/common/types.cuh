@@ -30,6 +30,10 @@ template <>
 struct StorageOf<DType::kF8E5M2> {
   using Type = unsigned char;
 };
+template <>
+struct StorageOf<DType::kBool> {
+  using Type = unsigned char;
+};
 template <DType kDType>
 using Storage = typename StorageOf<kDType>::Type;
 

@@ -3,6 +3,10 @@
 
 namespace cubinery::dev {
 
+// x, which is the same in all lanes.  So the compiler knows that lanes do not part where it
+// decides, and leaves out what shuffles behind it would need if they did.
+__device__ inline bool all_lanes(bool x) { return __all_sync(0xffffffffu, x); }
+
 // x, which is the same in all lanes.  So the compiler knows it, and keeps x once for the warp: a
 // value that came from memory would take a register of every lane.
 template <class T>

@@ -61,6 +61,20 @@ __device__ void load_vector(Vec<kDType, 4>& dst, const void* p) {
   dst.words[0] = *static_cast<const unsigned*>(p);
 }
 
+// The other way.
+template <DType kDType>
+__device__ void store_vector(void* p, const Vec<kDType, 16>& src) {
+  *static_cast<uint4*>(p) = {src.words[0], src.words[1], src.words[2], src.words[3]};
+}
+template <DType kDType>
+__device__ void store_vector(void* p, const Vec<kDType, 8>& src) {
+  *static_cast<uint2*>(p) = {src.words[0], src.words[1]};
+}
+template <DType kDType>
+__device__ void store_vector(void* p, const Vec<kDType, 4>& src) {
+  *static_cast<unsigned*>(p) = src.words[0];
+}
+
 // Streaming accesses (.cs): the data is not used again soon, so it leaves the caches first.
 // `volatile` keeps the loads in program order, in front of the arithmetic, so that all of them are
 // in flight at once.  Requires: p is aligned to the vector.

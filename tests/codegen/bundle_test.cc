@@ -39,8 +39,9 @@ std::vector<std::string> includes_of(std::string_view text) {
   return names;
 }
 
-const std::vector<std::string> kKernels{"gdn_commit",       "gdn_decode", "gdn_prefill_chunks",
-                                        "gdn_prefill_scan", "gdn_verify", "gdn_verify_wy"};
+const std::vector<std::string> kKernels{"gdn_commit",         "gdn_conv",         "gdn_decode",
+                                        "gdn_prefill_chunks", "gdn_prefill_scan", "gdn_verify",
+                                        "gdn_verify_wy"};
 
 std::string digests(const TemplateFiles& files) {
   std::string text = headers_digest(files);

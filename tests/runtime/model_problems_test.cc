@@ -1,5 +1,7 @@
 // From a model's config.json to problems.  What each field becomes is tested with the command
 // line's requests (tests/cli/model_config_test.cc), which are the same problems.
+#include <fmt/format.h>
+
 #include "cubinery/gdn.h"
 #include "runtime/registry/operators.h"
 #include "tests/catch.h"
@@ -21,6 +23,9 @@ TEST_CASE("AModelHasAProblemForEachOperator", "[cpu]") {
   CHECK(problems.commit.varlen);
   CHECK(problems.commit.max_tokens == problems.verify.max_tokens);
   CHECK(problems.commit.check().ok());
+  CHECK(problems.conv.heads.v == 24);
+  CHECK(problems.conv.width == 4);
+  CHECK(problems.conv.check().ok());
   std::vector<std::string> names;
   for (const Problem& problem : problems_for_model(config, 2).value()) {
     names.push_back(operator_of(problem));
@@ -42,6 +47,22 @@ TEST_CASE("AConfigThatIsNoneIsRefusedWithItsPlace", "[cpu]") {
   CHECK(message("[]") == "accepted: a JSON object");
   CHECK(message("{}").starts_with("no field linear_num_key_heads"));
   CHECK(message(config_of("Qwen3.5-27B"), 0).ends_with("by tp = 0; accepted: 1, 2, 4, 8, 16"));
+}
+
+// Models without the field have four taps; a number that the convolution lacks is check()'s to
+// refuse.
+TEST_CASE("AModelSaysHowManyTapsItsConvolutionHas", "[cpu]") {
+  const auto conv = [](const char* taps) {
+    const std::string config =
+        fmt::format(R"({{"linear_num_key_heads": 2, "linear_num_value_heads": 4,
+                         "linear_key_head_dim": 128, "linear_value_head_dim": 128{}}})",
+                    taps);
+    return gdn::problems_for_model(config).value().conv;
+  };
+  CHECK(conv("").width == 4);
+  CHECK(conv(R"(, "linear_conv_kernel_dim": 3)").width == 3);
+  CHECK(conv(R"(, "linear_conv_kernel_dim": 8)").check().message() ==
+        "gdn_conv: width = 8; accepted: 2, 3, 4");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/gdn/commit_wy.h"
+#include "runtime/gdn/conv_portable.h"
 #include "runtime/gdn/decode_portable.h"
 #include "runtime/gdn/prefill_whole.h"
 #include "runtime/gdn/verify_portable.h"
@@ -81,6 +82,15 @@ inline VerifyKeys verify_keys(const gdn::VerifyProblem& problem) {
 inline std::vector<GdnCommitKey> commit_keys(const gdn::CommitProblem& problem) {
   std::vector<GdnCommitKey> found;
   for (const auto& [key] : gdn::commit_wy().default_keys(problem, sm_90())) found.push_back(key);
+  return found;
+}
+
+// The defaults of the convolution.
+inline std::vector<GdnConvKey> conv_keys(const gdn::ConvProblem& problem) {
+  std::vector<GdnConvKey> found;
+  for (const auto& [key] : gdn::conv_portable().default_keys(problem, sm_90())) {
+    found.push_back(key);
+  }
   return found;
 }
 

@@ -1,0 +1,188 @@
+// The causal convolution in front of a Gated DeltaNet layer, with what lies between the two.
+//
+// Per sequence and channel, with the inputs x of the tokens and those in front of the first one from
+// the state (zeros without one):
+//
+//   y[t] = act(bias + sum over i < width of weight[i] x[t - width + 1 + i])     act: none or silu
+//
+// In the same pass (split_qkv) the channels become q, k and v, each in a tensor of its own:
+// channels 0 to q_heads key_dim - 1 are q's heads behind each other, then k's, then v's.  Further
+//
+//   use_qk_l2norm        q <- q / sqrt(sum q^2 + 1e-6) of each head, k likewise
+//   ConvArgs::scale      q <- scale q, behind the norm
+//   gate_mode computed   g = -exp(A_log) softplus(a + dt_bias), softplus(x) = x for x > 20
+//   beta_mode logit      beta = sigmoid(b); doubled_logit: twice that
+//
+// which a prefill, decode or verification then takes with GateMode::kLog and BetaMode::kGiven.
+// Arithmetic is fp32; outputs are rounded once, when they are stored.
+//
+// A prefill has sequences of any length, a decoding step one token of each, a verification up to 16.
+// It is one operator: what differs is how many tokens a launch has.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cubinery/context.h"
+#include "cubinery/dtype.h"
+#include "cubinery/gdn_args.h"
+#include "cubinery/gdn_conv_types.h"
+#include "cubinery/gdn_parts.h"
+#include "cubinery/gdn_types.h"
+#include "cubinery/kernel.h"
+#include "cubinery/rung.h"
+#include "cubinery/status.h"
+#include "cubinery/tensor.h"
+
+namespace cubinery::gdn {
+
+class Conv;
+
+// A convolution: what is fixed when a model is loaded.
+struct ConvProblem {
+  using Operator = Conv;
+
+  // With split_qkv, of q, k and v; else without meaning.
+  Heads heads{};
+  int key_dim = 128;    // 16 to 256, a multiple of 16
+  int value_dim = 128;  // likewise
+
+  DType dtype = DType::kBF16;         // x and what becomes of it: f32, bf16 or f16
+  DType weight_dtype = DType::kBF16;  // weight and bias: likewise
+  int width = 4;                      // taps: 2 to 4
+  Activation activation = Activation::kSilu;
+  bool has_bias = false;
+  bool split_qkv = false;  // q, k and v instead of y
+
+  // With split_qkv.  gate_mode: none, or computed (then g is written); beta_mode: one, or logit or
+  // doubled_logit (then beta is).
+  Inputs inputs{.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne};
+  ConvStates states{};
+
+  bool varlen = false;  // sequences packed behind each other, their bounds in cu_seqlens
+  DType cu_seqlens_dtype = DType::kI32;  // i32 or i64 (varlen)
+  // ConvArgs::accepted says from where in its state a request goes on, after a verification.  Needs
+  // has_initial and store.
+  bool from_accepted = false;
+  DType accepted_dtype = DType::kI32;  // i32 or i64 (from_accepted)
+  // The same bits for a sequence whatever the batch.  So it is anyway: sums are taken in one order.
+  bool batch_invariant = false;
+
+  // OK, or kInvalidArgument naming the field, its value and what is accepted.
+  Status check() const;
+  // The kernels that the operator may launch on any GPU of an architecture, by the cost model or by
+  // the results inside the library, for pre-warming.  `paths`: Options::paths of the contexts that
+  // will launch them.  Errors as for check() and prepare().
+  Result<std::vector<KernelSpec>> kernels(std::string_view arch,
+                                          const std::vector<std::string>& paths = {}) const;
+  // As flat JSON, and back.  Missing fields keep their default.
+  // kInvalidArgument: malformed, an unknown field or value.
+  std::string to_json() const;
+  static Result<ConvProblem> from_json(std::string_view json);
+};
+
+// The tensors of one convolution.  Device memory; absent where the problem does not use them.
+//
+// Dense: B sequences of T tokens.  Packed (varlen): N sequences, tensors of tokens have one
+// dimension of `total` tokens in place of B and T, or B = 1 and T = total.  Strides are free:
+// tensors are read and written as they lie.  Fast is what lies in whole vectors: channels, or a
+// head's elements, next to each other, rows at multiples of 16 bytes, states as state_layout says.
+// x may be [B, channels, T] in memory, which its strides say.  Outputs may not overlap x.
+struct ConvArgs {
+  Tensor x{};       // [B, T, channels]; up to 2^20 channels
+  Tensor weight{};  // [channels, width]
+  Tensor bias{};    // [channels]; has_bias only
+  Tensor y{};       // [B, T, channels]; written; without split_qkv
+  Tensor q{};       // [B, T, q_heads, key_dim]; written; split_qkv only, like k and v
+  Tensor k{};       // [B, T, k_heads, key_dim]
+  Tensor v{};       // [B, T, v_heads, value_dim]
+
+  // heads = max(q_heads, k_heads, v_heads).  g and beta are those of every token of the tensors,
+  // whatever its sequence.
+  Tensor a{};        // [B, T, heads]; gate_mode computed only, like A_log, dt_bias and g
+  Tensor b{};        // [B, T, heads]; beta_mode not one only, like beta
+  Tensor A_log{};    // [heads]
+  Tensor dt_bias{};  // [heads]
+  Tensor g{};        // [B, T, heads]; f32; written: the decay's logarithm
+  Tensor beta{};     // [B, T, heads]; f32; written
+
+  // [N + 1], varlen only: sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1.  Tokens
+  // before cu_seqlens[0] and from cu_seqlens[N] on are left alone.  Values that decrease, or leave 0
+  // to total, are an error only the device can see: every y, q, k and v is then NaN and no state is
+  // touched.
+  Tensor cu_seqlens{};
+  // [N], bool: whether sequence n starts from its state; else from zeros, whatever its state holds.
+  // Absent: all do.  With ConvStates::has_initial.
+  Tensor has_initial_state{};
+  // [N], from_accepted only: so many of the tokens of the launch in front were accepted, 1 to
+  // columns - width + 2; 0 is taken as 1.  Another count touches no state and fills the request's
+  // outputs with NaN.
+  Tensor accepted{};
+
+  // state and state_out: [N or slots, channels, columns].  columns is width - 1, or width with
+  // ConvStates::whole_window: the sequence's last inputs, the newest in the last column.
+  //
+  // from_accepted: columns is width - 1 or more, and a launch may have columns - width + 2 tokens of
+  // a request: one of more touches no state, its outputs are NaN.  A request with `accepted` = n goes
+  // on from columns n - 1 to n + width - 3.  Behind that launch columns 0 to width - 3 + tokens hold
+  // all inputs from there on but the oldest, so that column n - 1 is again the first that counts
+  // when n tokens are accepted; further ones are left alone, and so is the state of a request
+  // without tokens.  (vLLM's conv_state with num_accepted_tokens.)
+  //
+  // All else as gdn_args.h says: indices, slots, padding.  A sequence of no tokens has its initial
+  // state as new one.
+  StateArgs states{};
+
+  float scale = 1;  // split_qkv only: q is multiplied by it
+  // The launch may overlap the kernel in front of it on the stream (sm_90 and newer).
+  bool programmatic = false;
+};
+
+// The size of one launch.
+struct ConvSize {
+  std::int64_t sequences = 0;  // B, or N
+  std::int64_t tokens = 0;     // of all sequences: B T, or total
+  std::int64_t channels = 0;   // with split_qkv the problem says
+};
+
+// A convolution on one device.  Immutable; copies share it, all methods are safe to call from any
+// thread.
+class Conv {
+ public:
+  // Chooses kernels by the context's tuning results, or by the cost model, and loads or compiles
+  // them.  kInvalidArgument from ConvProblem::check(); else as Context::get().
+  static Result<Conv> create(const Context& context, const ConvProblem& problem);
+  // Fills the cache with every kernel that create() may choose on any GPU of the context's
+  // architecture.  Needs no GPU.  Errors as above.
+  static Result<std::vector<CompiledKernel>> compile(const Context& context,
+                                                     const ConvProblem& problem);
+
+  // Enqueues one convolution on `stream`.  Checks every argument; does not allocate, lock or
+  // synchronise, and may be captured in a CUDA graph, whose replays read bounds, flags, counts and
+  // indices anew.  N = 0 does nothing.
+  //
+  // kInvalidArgument: names the tensor, what it is and what is accepted.  kUnsupported:
+  // programmatic on a device before sm_90.  kDriver: CUDA refused the launch.
+  Status launch(Stream stream, const ConvArgs& args) const;
+
+  const ConvProblem& problem() const&;
+  ConvProblem problem() && { return std::as_const(*this).problem(); }
+  // The kernel that a launch of this size runs, on tensors that lie in whole vectors.  Sizes below 1
+  // are taken as 1.
+  const Kernel& kernel(const ConvSize& size) const&;
+  Kernel kernel(const ConvSize& size) && { return std::as_const(*this).kernel(size); }
+  // What such a launch runs, and why.
+  Chosen choice(const ConvSize& size) const;
+
+  struct State;
+  explicit Conv(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<const State> state_;
+};
+
+}  // namespace cubinery::gdn

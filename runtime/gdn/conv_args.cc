@@ -1,0 +1,349 @@
+#include "runtime/gdn/conv_args.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <string_view>
+
+#include "runtime/gdn/args_binding.h"
+#include "runtime/gdn/conv_problem.h"
+#include "runtime/gdn/request_args.h"
+
+namespace cubinery::gdn {
+namespace {
+
+// A tensor of tokens, its other dimensions behind those; the strides of all four that there may be.
+struct TokenTensor {
+  std::int64_t batch = 0, token = 0, outer = 0, inner = 0;
+};
+
+Status check_tokens(const TensorName& name, const Tensor& x, DType dtype, bool varlen,
+                    const ConvExtent& extent, std::initializer_list<Dim> rest,
+                    TokenTensor* strides) {
+  CUBINERY_RETURN_IF_ERROR(check_data(name, x, dtype));
+  std::array<Dim, 4> dims{};
+  std::array<std::int64_t, 4> found{};
+  std::size_t rank = 0;
+  if (!varlen) dims[rank++] = requests_dim(varlen, extent.sequences);
+  dims[rank++] = tokens_dim(varlen, extent.tokens);
+  const std::size_t own = rank;
+  for (const Dim& dim : rest) dims[rank++] = dim;
+  CUBINERY_RETURN_IF_ERROR(check_shape(name, x, std::span(dims.data(), rank),
+                                       varlen ? ExtraDim::kFirst : ExtraDim::kNone, found.data()));
+  // Nobody steps along a dimension of one element.
+  for (std::size_t d = 0; d < rank; ++d) {
+    if (dims[d].extent <= 1) found[d] = 0;
+  }
+  *strides = {.batch = varlen ? 0 : found[0],
+              .token = found[own - 1],
+              .outer = rest.size() == 2 ? found[own] : 0,
+              .inner = dims[rank - 1].extent == 1 ? 1 : found[rank - 1]};
+  return {};
+}
+
+Status bind_output(std::string_view name, const ConvProblem& problem, const Tensor& x,
+                   const ConvArgs& args, const ConvExtent& extent, std::initializer_list<Dim> rest,
+                   int first, ConvOutput* output) {
+  const TensorName named{kConvOp, name};
+  TokenTensor strides;
+  CUBINERY_RETURN_IF_ERROR(
+      check_tokens(named, x, problem.dtype, problem.varlen, extent, rest, &strides));
+  CUBINERY_RETURN_IF_ERROR(check_no_overlap(named, x));
+  if (x.data == args.x.data && x.data != nullptr) {
+    return invalid(named, "is x; accepted: memory of its own");
+  }
+  const Dim& inner = *(rest.end() - 1);
+  const auto count =
+      static_cast<int>(rest.size() == 2 ? rest.begin()->extent * inner.extent : inner.extent);
+  *output = {.data = x.data,
+             .batch = strides.batch,
+             .token = strides.token,
+             .head = strides.outer,
+             .channel = strides.inner,
+             .first = first,
+             .count = count,
+             .dim = static_cast<int>(inner.extent)};
+  return {};
+}
+
+Status bind_outputs(const ConvProblem& problem, const ConvArgs& args, const ConvExtent& extent,
+                    GdnConvParams* params) {
+  if (!problem.split_qkv) {
+    constexpr std::string_view kWhy = "split_qkv is false";
+    CUBINERY_RETURN_IF_ERROR(check_absent({kConvOp, "q"}, args.q, kWhy));
+    CUBINERY_RETURN_IF_ERROR(check_absent({kConvOp, "k"}, args.k, kWhy));
+    CUBINERY_RETURN_IF_ERROR(check_absent({kConvOp, "v"}, args.v, kWhy));
+    return bind_output("y", problem, args.y, args, extent, {{"channels", extent.channels}}, 0,
+                       &params->outputs[0]);
+  }
+  CUBINERY_RETURN_IF_ERROR(check_absent({kConvOp, "y"}, args.y, "split_qkv is true"));
+  const Dim key_dim{"key_dim", problem.key_dim}, value_dim{"value_dim", problem.value_dim};
+  const Heads& heads = problem.heads;
+  CUBINERY_RETURN_IF_ERROR(bind_output("q", problem, args.q, args, extent,
+                                       {{"q_heads", heads.q}, key_dim}, 0, &params->outputs[0]));
+  const int k_first = params->outputs[0].count;
+  CUBINERY_RETURN_IF_ERROR(bind_output("k", problem, args.k, args, extent,
+                                       {{"k_heads", heads.k}, key_dim}, k_first,
+                                       &params->outputs[1]));
+  const int v_first = k_first + params->outputs[1].count;
+  return bind_output("v", problem, args.v, args, extent, {{"v_heads", heads.v}, value_dim}, v_first,
+                     &params->outputs[2]);
+}
+
+Status bind_gate_output(std::string_view name, const ConvProblem& problem, const Tensor& x,
+                        const ConvExtent& extent, OutputRows<TokenStrides>* rows) {
+  TokenTensor strides;
+  CUBINERY_RETURN_IF_ERROR(check_tokens({kConvOp, name}, x, DType::kF32, problem.varlen, extent,
+                                        {{"heads", problem.heads.count()}}, &strides));
+  CUBINERY_RETURN_IF_ERROR(check_no_overlap({kConvOp, name}, x));
+  *rows = {.data = x.data,
+           .stride = {.batch = strides.batch, .token = strides.token, .head = strides.inner}};
+  return {};
+}
+
+Status bind_gate_input(std::string_view name, const ConvProblem& problem, const Tensor& x,
+                       DType dtype, const ConvExtent& extent, Scalars<TokenStrides>* scalars) {
+  TokenTensor strides;
+  CUBINERY_RETURN_IF_ERROR(check_tokens({kConvOp, name}, x, dtype, problem.varlen, extent,
+                                        {{"heads", problem.heads.count()}}, &strides));
+  *scalars = {.data = x.data,
+              .stride = {.batch = strides.batch, .token = strides.token, .head = strides.inner}};
+  return {};
+}
+
+Status bind_g(const ConvProblem& problem, const ConvArgs& args, const ConvExtent& extent,
+              GdnConvParams* params) {
+  if (!writes_g(problem)) {
+    constexpr std::string_view kWhy = "gate_mode is none";
+    CUBINERY_RETURN_IF_ERROR(check_absent({kConvOp, "a"}, args.a, kWhy));
+    CUBINERY_RETURN_IF_ERROR(check_absent({kConvOp, "A_log"}, args.A_log, kWhy));
+    CUBINERY_RETURN_IF_ERROR(check_absent({kConvOp, "dt_bias"}, args.dt_bias, kWhy));
+    return check_absent({kConvOp, "g"}, args.g, kWhy);
+  }
+  const Dim heads{"heads", problem.heads.count()};
+  const Inputs& inputs = problem.inputs;
+  CUBINERY_RETURN_IF_ERROR(
+      bind_gate_input("a", problem, args.a, inputs.gate_dtype, extent, &params->gates.g));
+  CUBINERY_RETURN_IF_ERROR(
+      bind_vector({kConvOp, "A_log"}, args.A_log, inputs.a_log_dtype, heads, &params->gates.A_log));
+  CUBINERY_RETURN_IF_ERROR(bind_vector({kConvOp, "dt_bias"}, args.dt_bias, inputs.dt_bias_dtype,
+                                       heads, &params->gates.dt_bias));
+  return bind_gate_output("g", problem, args.g, extent, &params->g);
+}
+
+Status bind_beta(const ConvProblem& problem, const ConvArgs& args, const ConvExtent& extent,
+                 GdnConvParams* params) {
+  if (!writes_beta(problem)) {
+    constexpr std::string_view kWhy = "beta_mode is one";
+    CUBINERY_RETURN_IF_ERROR(check_absent({kConvOp, "b"}, args.b, kWhy));
+    return check_absent({kConvOp, "beta"}, args.beta, kWhy);
+  }
+  CUBINERY_RETURN_IF_ERROR(bind_gate_input("b", problem, args.b, problem.inputs.beta_dtype, extent,
+                                           &params->gates.beta));
+  return bind_gate_output("beta", problem, args.beta, extent, &params->beta);
+}
+
+Status bind_weights(const ConvProblem& problem, const ConvArgs& args, const ConvExtent& extent,
+                    GdnConvParams* params) {
+  const TensorName weight{kConvOp, "weight"}, bias{kConvOp, "bias"};
+  const Dim channels{"channels", extent.channels};
+  std::array<std::int64_t, 2> strides{};
+  CUBINERY_RETURN_IF_ERROR(check_data(weight, args.weight, problem.weight_dtype));
+  CUBINERY_RETURN_IF_ERROR(check_shape(weight, args.weight, {channels, {"width", problem.width}},
+                                       ExtraDim::kNone, strides.data()));
+  params->weight = args.weight.data;
+  params->weight_channel = strides[0];
+  params->weight_tap = strides[1];
+  params->weight_packed = strides[1] == 1 && strides[0] == problem.width &&
+                          reinterpret_cast<std::uintptr_t>(args.weight.data) % 16 == 0;
+  if (!problem.has_bias) return check_absent(bias, args.bias, "has_bias is false");
+  return bind_vector(bias, args.bias, problem.weight_dtype, channels, &params->bias);
+}
+
+// One of state and state_out.
+Status check_states(const TensorName& name, const ConvProblem& problem, const Tensor& x,
+                    const ConvExtent& extent, ConvStateStrides* stride, long long* slots,
+                    int* columns) {
+  const ConvStates& states = problem.states;
+  CUBINERY_RETURN_IF_ERROR(check_data(name, x, states.dtype));
+  const std::int64_t last = x.rank == 3 ? x.shape[2] : 0;
+  const std::int64_t least = state_columns(problem);
+  const Dim outer = states.location == StateLocation::kPool
+                        ? Dim{"slots", std::max<std::int64_t>(x.shape[0], 0)}
+                        : requests_dim(problem.varlen, extent.sequences);
+  std::array<std::int64_t, 3> strides{};
+  const Dim columns_dim{"columns", problem.from_accepted ? std::max(last, least) : least};
+  CUBINERY_RETURN_IF_ERROR(check_shape(name, x, {outer, {"channels", extent.channels}, columns_dim},
+                                       ExtraDim::kNone, strides.data()));
+  CUBINERY_RETURN_IF_ERROR(check_count(name, "columns", columns_dim.extent, kMaxInt));
+  *stride = {.slot = outer.extent > 1 ? strides[0] : 0,
+             .channel = strides[1],
+             .column = columns_dim.extent > 1 ? strides[2] : 1};
+  *slots = outer.extent;
+  *columns = static_cast<int>(columns_dim.extent);
+  return {};
+}
+
+Status bind_state_tensors(const ConvProblem& problem, const ConvArgs& args,
+                          const ConvExtent& extent, GdnConvParams* params) {
+  const ConvStates& states = problem.states;
+  const TensorName state{kConvOp, "state"}, state_out{kConvOp, "state_out"};
+  params->columns = state_columns(problem);
+  if (states.has_initial) {
+    params->read = args.states.in.data;
+    CUBINERY_RETURN_IF_ERROR(check_states(state, problem, args.states.in, extent,
+                                          &params->read_stride, &params->read_slots,
+                                          &params->columns));
+  }
+  if (states.store) {
+    const bool in_place = !args.states.out.present();
+    const Tensor& written = in_place ? args.states.in : args.states.out;
+    const TensorName& name = in_place ? state : state_out;
+    const int read_columns = params->columns;
+    params->written = written.data;
+    CUBINERY_RETURN_IF_ERROR(check_states(name, problem, written, extent, &params->written_stride,
+                                          &params->written_slots, &params->columns));
+    CUBINERY_RETURN_IF_ERROR(check_no_overlap(name, written));
+    if (problem.from_accepted && params->columns != read_columns) {
+      return invalid(name, fmt::format("has {} columns; accepted: {}, as state has",
+                                       params->columns, read_columns));
+    }
+  } else {
+    CUBINERY_RETURN_IF_ERROR(check_absent(state_out, args.states.out, "store_state is false"));
+    if (!states.has_initial) {
+      CUBINERY_RETURN_IF_ERROR(
+          check_absent(state, args.states.in, "has_initial_state and store_state are false"));
+    }
+  }
+  // Without one of the two, its indices are held to the range of the other.
+  constexpr long long kAny = std::numeric_limits<long long>::max();
+  if (!states.has_initial) params->read_slots = states.store ? params->written_slots : kAny;
+  if (!states.store) params->written_slots = params->read_slots;
+  return {};
+}
+
+Status bind_places(const ConvProblem& problem, const ConvArgs& args, const ConvExtent& extent,
+                   GdnConvParams* params) {
+  const Dim sequences = requests_dim(problem.varlen, extent.sequences);
+  StateParams slots{};
+  CUBINERY_RETURN_IF_ERROR(
+      bind_slots(kConvOp, common_states(problem.states), args.states, sequences, &slots));
+  params->read_indices = slots.read_indices;
+  params->write_indices = slots.write_indices;
+  params->scratch_slot = args.states.scratch_slot;
+  CUBINERY_RETURN_IF_ERROR(check_scratch(kConvOp, problem.states.padding, args.states.scratch_slot,
+                                         std::min(params->read_slots, params->written_slots)));
+  const TensorName flags{kConvOp, "has_initial_state"}, accepted{kConvOp, "accepted"};
+  if (!problem.states.has_initial) {
+    CUBINERY_RETURN_IF_ERROR(
+        check_absent(flags, args.has_initial_state, "the problem's has_initial_state is false"));
+  } else if (args.has_initial_state.present()) {
+    CUBINERY_RETURN_IF_ERROR(
+        bind_vector(flags, args.has_initial_state, DType::kBool, sequences, &params->has_initial));
+  }
+  if (!problem.from_accepted) {
+    return check_absent(accepted, args.accepted, "from_accepted is false");
+  }
+  return bind_vector(accepted, args.accepted, problem.accepted_dtype, sequences, &params->accepted);
+}
+
+Status bind_scale(const ConvProblem& problem, float scale, GdnConvParams* params) {
+  const TensorName name{kConvOp, "scale"};
+  params->scale = scale;
+  if (!std::isfinite(scale)) {
+    return invalid(name, fmt::format("is {}; accepted: a finite number", scale));
+  }
+  if (problem.split_qkv || scale == 1) return {};
+  return invalid(name, fmt::format("is {}; accepted: 1, split_qkv is false", scale));
+}
+
+}  // namespace
+
+Status conv_extent(const ConvProblem& problem, const ConvArgs& args, ConvExtent* extent) {
+  const TensorName x{kConvOp, "x"};
+  CUBINERY_RETURN_IF_ERROR(check_data(x, args.x, problem.dtype));
+  const int rank = args.x.rank;
+  if (problem.varlen) {
+    if (rank != 2 && rank != 3) return wrong_rank(x, rank, "2, or 3 with B = 1");
+    CUBINERY_RETURN_IF_ERROR(check_bounds(kConvOp, args.cu_seqlens, problem.cu_seqlens_dtype));
+    extent->sequences = requests_of(args.cu_seqlens);
+  } else {
+    if (rank != 3) return wrong_rank(x, rank, "3");
+    extent->sequences = args.x.shape[0];
+    CUBINERY_RETURN_IF_ERROR(check_count(x, "B", extent->sequences, kMaxInt));
+  }
+  const auto last = static_cast<std::size_t>(rank) - 1;
+  extent->tokens = args.x.shape[last - 1];
+  extent->channels = args.x.shape[last];
+  const std::string_view dim = problem.varlen ? "total" : "T";
+  CUBINERY_RETURN_IF_ERROR(check_count(x, dim, extent->tokens, kMaxInt));
+  CUBINERY_RETURN_IF_ERROR(check_count(x, "channels", extent->channels, kMaxChannels));
+  const std::int64_t split = problem.split_qkv ? split_channels(problem) : extent->channels;
+  if (extent->channels == split) return {};
+  return invalid(x, fmt::format("has {} channels; accepted: {}, those of q, k and v",
+                                extent->channels, split));
+}
+
+Status bind_conv(const ConvProblem& problem, const ConvArgs& args, const ConvExtent& extent,
+                 GdnConvParams* params) {
+  TokenTensor x;
+  CUBINERY_RETURN_IF_ERROR(check_tokens({kConvOp, "x"}, args.x, problem.dtype, problem.varlen,
+                                        extent, {{"channels", extent.channels}}, &x));
+  params->x = {.data = args.x.data, .batch = x.batch, .token = x.token, .channel = x.inner};
+  CUBINERY_RETURN_IF_ERROR(bind_weights(problem, args, extent, params));
+  CUBINERY_RETURN_IF_ERROR(bind_outputs(problem, args, extent, params));
+  CUBINERY_RETURN_IF_ERROR(bind_g(problem, args, extent, params));
+  CUBINERY_RETURN_IF_ERROR(bind_beta(problem, args, extent, params));
+  CUBINERY_RETURN_IF_ERROR(
+      bind_bounds(kConvOp, problem, args.cu_seqlens, extent.sequences, &params->cu_seqlens));
+  CUBINERY_RETURN_IF_ERROR(bind_state_tensors(problem, args, extent, params));
+  CUBINERY_RETURN_IF_ERROR(bind_places(problem, args, extent, params));
+  CUBINERY_RETURN_IF_ERROR(bind_scale(problem, args.scale, params));
+  params->channels = static_cast<int>(extent.channels);
+  params->sequences = static_cast<int>(extent.sequences);
+  params->tokens = extent.tokens;
+  params->heads = problem.heads.count();
+  params->norm_heads = problem.inputs.use_qk_l2norm ? problem.heads.q + problem.heads.k : 0;
+  return {};
+}
+
+bool lies_in_vectors(const GdnConvKey& key, const GdnConvParams& p) {
+  std::uint64_t odd = 0;  // bits of addresses and of strides in bytes
+  bool is_dense = true;
+  const auto add = [&](const void* data, DType dtype, std::initializer_list<long long> strides) {
+    const auto bytes = std::min<std::uint64_t>(
+        16, static_cast<std::uint64_t>(size_of(dtype)) * static_cast<unsigned>(key.lane_channels));
+    std::uint64_t bits = reinterpret_cast<std::uintptr_t>(data);
+    for (const long long stride : strides) {
+      bits |= static_cast<std::uint64_t>(stride) * static_cast<unsigned>(size_of(dtype));
+    }
+    odd |= bits % bytes;
+  };
+  add(p.x.data, key.dtype, {p.x.batch, p.x.token});
+  is_dense &= p.x.channel == 1 && p.channels % key.lane_channels == 0;
+  for (const ConvOutput& output : p.outputs) {
+    if (output.count == 0) continue;
+    add(output.data, key.dtype, {output.batch, output.token, output.head});
+    is_dense &= output.channel == 1;
+  }
+  const auto add_states = [&](const void* data, const ConvStateStrides& stride) {
+    const bool columns = key.states.layout == ConvStateLayout::kColumns;
+    if (columns && key.from_accepted) return;  // element by element
+    if (columns) {
+      add(data, key.states.dtype, {stride.slot});
+      is_dense &= stride.column == 1 && stride.channel == p.columns;
+    } else {
+      add(data, key.states.dtype, {stride.slot, stride.column});
+      is_dense &= stride.channel == 1;
+    }
+  };
+  if (key.states.has_initial) add_states(p.read, p.read_stride);
+  if (key.states.store) add_states(p.written, p.written_stride);
+  return is_dense && odd == 0;
+}
+
+}  // namespace cubinery::gdn

@@ -1,0 +1,89 @@
+#include "runtime/gdn/conv_problem.h"
+
+#include <fmt/format.h>
+
+#include "runtime/gdn/conv_operator.h"
+#include "runtime/gdn/problem_check.h"
+
+namespace cubinery::gdn {
+namespace {
+
+// What only makes sense where there are q, k and v.
+Status check_unsplit(const ConvProblem& problem) {
+  const Inputs& inputs = problem.inputs;
+  if (writes_g(problem)) {
+    return bad_field(kConvOp, "gate_mode", value_text(inputs.gate_mode),
+                     "none (computed needs split_qkv = true)");
+  }
+  if (writes_beta(problem)) {
+    return bad_field(kConvOp, "beta_mode", value_text(inputs.beta_mode),
+                     "one (others need split_qkv = true)");
+  }
+  if (!inputs.use_qk_l2norm) return {};
+  return bad_field(kConvOp, "use_qk_l2norm", "true", "false (true needs split_qkv = true)");
+}
+
+Status check_split(const ConvProblem& problem) {
+  CUBINERY_RETURN_IF_ERROR(check_heads(kConvOp, problem.heads));
+  CUBINERY_RETURN_IF_ERROR(check_dim(kConvOp, "key_dim", problem.key_dim));
+  CUBINERY_RETURN_IF_ERROR(check_dim(kConvOp, "value_dim", problem.value_dim));
+  const std::int64_t channels = split_channels(problem);
+  if (channels <= kMaxChannels) return {};
+  return bad_field(kConvOp, "v_heads", value_text(problem.heads.v),
+                   fmt::format("q, k and v of up to {} channels together; these have {}",
+                               kMaxChannels, channels));
+}
+
+}  // namespace
+
+Status ConvProblem::check() const {
+  CUBINERY_RETURN_IF_ERROR(check_accepted(*this));
+  CUBINERY_RETURN_IF_ERROR(split_qkv ? check_split(*this) : check_unsplit(*this));
+  if (width < 2 || width > 4) return bad_field(kConvOp, "width", value_text(width), "2, 3, 4");
+  CUBINERY_RETURN_IF_ERROR(check_padding(kConvOp, common_states(states)));
+  if (!from_accepted) return {};
+  constexpr std::string_view kNeeded = "true (from_accepted needs it)";
+  if (!states.has_initial) return bad_field(kConvOp, "has_initial_state", "false", kNeeded);
+  if (!states.store) return bad_field(kConvOp, "store_state", "false", kNeeded);
+  if (!states.whole_window) return {};
+  return bad_field(kConvOp, "whole_window", "true",
+                   "false (with from_accepted the state's shape says how many columns it has)");
+}
+
+Result<std::vector<KernelSpec>> ConvProblem::kernels(std::string_view arch,
+                                                     const std::vector<std::string>& paths) const {
+  return kernels_for(*this, arch, embedded_known_results<ConvProblem>(), paths);
+}
+
+std::string ConvProblem::to_json() const { return cubinery::to_json(*this); }
+
+Result<ConvProblem> ConvProblem::from_json(std::string_view json) {
+  return problem_from_json<ConvProblem>(json);
+}
+
+ConvProblem normalised(ConvProblem problem) {
+  const ConvProblem plain;
+  problem.inputs = normalised(problem.inputs);
+  if (!problem.split_qkv) problem.heads = plain.heads;
+  if (!problem.split_qkv) problem.value_dim = plain.value_dim;
+  if (!problem.inputs.use_qk_l2norm) problem.key_dim = plain.key_dim;
+  if (problem.states.location == StateLocation::kDense) {
+    problem.states.index_dtype = plain.states.index_dtype;
+  }
+  if (problem.states.padding == Padding::kNone) problem.states.pad_index = plain.states.pad_index;
+  if (!problem.states.has_initial && !problem.states.store) {
+    problem.states.dtype = plain.states.dtype;
+    problem.states.layout = plain.states.layout;
+    problem.states.whole_window = plain.states.whole_window;
+  }
+  if (!problem.varlen) problem.cu_seqlens_dtype = plain.cu_seqlens_dtype;
+  if (!problem.from_accepted) problem.accepted_dtype = plain.accepted_dtype;
+  return problem;
+}
+
+std::int64_t split_channels(const ConvProblem& problem) {
+  const std::int64_t keys = std::int64_t{problem.heads.q} + problem.heads.k;
+  return keys * problem.key_dim + std::int64_t{problem.heads.v} * problem.value_dim;
+}
+
+}  // namespace cubinery::gdn

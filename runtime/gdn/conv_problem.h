@@ -1,0 +1,44 @@
+// The rules of a convolution problem.  Pure functions.
+#pragma once
+
+#include "cubinery/gdn_conv.h"
+#include "runtime/gdn/problem_fields.h"
+
+namespace cubinery::gdn {
+
+// Problems have no rules that depend on the table alone: check() explains what it refuses.
+inline const char* why_invalid(const ConvProblem&) { return nullptr; }
+
+// The problem with the fields that the others leave without meaning at their defaults.
+ConvProblem normalised(ConvProblem problem);
+
+// What the states of all operators have in common, as the shared checks take it.
+inline States common_states(const ConvStates& states) {
+  return {.dtype = states.dtype,
+          .index_dtype = states.index_dtype,
+          .location = states.location,
+          .padding = states.padding,
+          .pad_index = states.pad_index,
+          .has_initial = states.has_initial,
+          .store = states.store};
+}
+
+// Columns of a state without from_accepted, and the fewest with it.
+inline int state_columns(const ConvProblem& problem) {
+  return problem.states.whole_window ? problem.width : problem.width - 1;
+}
+
+inline bool writes_g(const ConvProblem& problem) {
+  return problem.inputs.gate_mode != GateMode::kNone;
+}
+inline bool writes_beta(const ConvProblem& problem) {
+  return problem.inputs.beta_mode != BetaMode::kOne;
+}
+
+// q, k and v behind each other.  Requires: split_qkv.
+std::int64_t split_channels(const ConvProblem& problem);
+
+// The most channels of a launch.
+inline constexpr std::int64_t kMaxChannels = 1 << 20;
+
+}  // namespace cubinery::gdn

@@ -1,0 +1,34 @@
+// How a convolution's tokens are spread over warps.  Pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "gdn_conv/key.h"
+
+namespace cubinery::gdn {
+
+// What a grid is made from.
+struct ConvLoad {
+  std::int64_t sequences = 0;
+  std::int64_t tokens = 0;  // dense: of each sequence; packed: of all
+  std::int64_t channels = 0;
+  int norm_heads = 0;
+  int heads = 0;  // of the gates
+};
+
+struct ConvGrid {
+  int channel_warps = 0;
+  int warps = 0;  // of a run: those and the gates'
+  int run = 0;    // tokens of a warp; steps: sequences
+  int runs_of_sequence = 1;
+  std::int64_t runs = 0;
+};
+
+// One token of each sequence, by the code for that.
+bool takes_steps(const GdnConvKey& key, const ConvLoad& load);
+
+// Runs of about 128 tokens, which read the few in front of them again, in whole waves of warps; of
+// fewer where a wave would not be full.  Requires: at least one sequence and channel.
+ConvGrid conv_grid(const GdnConvKey& key, const ConvLoad& load, int sm_count);
+
+}  // namespace cubinery::gdn

@@ -1,0 +1,181 @@
+// Where a sequence's state is, and a thread's part of its columns.  Templates over GdnConvKey.
+#pragma once
+
+#include "common/slots.cuh"
+#include "gdn_conv/channels.cuh"
+
+namespace cubinery::dev {
+
+// What says where a sequence's state is, as it lies in memory.
+struct ConvPlacesInMemory {
+  long long read, write;  // slots
+  bool has_initial;
+  long long accepted;
+};
+
+template <auto kKey>
+__device__ ConvPlacesInMemory load_places(const GdnConvParams& p, int n) {
+  ConvPlacesInMemory places{.read = n, .write = n, .has_initial = kKey.states.has_initial};
+  if constexpr (kKey.states.location == gdn::StateLocation::kPool) {
+    places.read = load_index<kKey.states.index_dtype>(p.read_indices, n);
+    places.write = load_index<kKey.states.index_dtype>(p.write_indices, n);
+  }
+  if (kKey.states.has_initial && p.has_initial.data != nullptr) {
+    places.has_initial = load_index<DType::kBool>(p.has_initial, n) != 0;
+  }
+  if constexpr (kKey.from_accepted) {
+    places.accepted = load_index<kKey.accepted_dtype>(p.accepted, n);
+  }
+  return places;
+}
+
+// Where a sequence's state is.
+struct ConvPlaces {
+  Slots slots;
+  bool has_initial;
+  int start;  // column of the oldest input that counts
+};
+
+template <auto kKey>
+__device__ ConvPlaces places_of(const GdnConvParams& p, const ConvPlacesInMemory& from,
+                                int tokens) {
+  ConvPlaces places{.slots = {.read = from.read, .write = from.write},
+                    .has_initial = from.has_initial,
+                    .start = p.columns - (kKey.width - 1)};
+  if constexpr (kKey.states.location == gdn::StateLocation::kPool) {
+    places.slots = resolve_slots<kKey.states.padding, kKey.states.pad_index>(
+        from.read, from.write, p.read_slots, p.written_slots, p.scratch_slot);
+  }
+  if constexpr (kKey.from_accepted) {
+    const bool can_be = from.accepted >= 0 && from.accepted <= p.columns;
+    places.start = can_be ? max(static_cast<int>(from.accepted) - 1, 0) : -1;
+    const int steps = p.columns - (kKey.width - 2);  // that a request can have
+    if ((places.start < 0 || places.start >= steps || tokens > steps) &&
+        places.slots.kind == Slots::Kind::kCompute) {
+      places.slots.kind = Slots::Kind::kInvalid;
+    }
+  }
+  return places;
+}
+
+// The last width - 1 inputs in front of a sequence's tokens, of a thread's channels.
+template <auto kKey>
+class Columns {
+ public:
+  static constexpr int kCount = kKey.lane_channels;
+  static constexpr int kColumns = kKey.width - 1;
+  static constexpr DType kDType = kKey.states.dtype;
+  // Whether all columns of a channel are neighbours, and the next channel's behind them.
+  static constexpr bool kPacked =
+      kKey.vectors && !kKey.from_accepted && kKey.states.layout == gdn::ConvStateLayout::kColumns;
+  static constexpr bool kVectors =
+      kKey.vectors && kKey.states.layout == gdn::ConvStateLayout::kChannels;
+  static constexpr int kStored = state_columns(kKey);  // without from_accepted
+
+  __device__ void load(const GdnConvParams& p, const LaneChannels<kKey>& lane,
+                       const ConvPlaces& places) {
+    const auto* const from = as<kDType>(p.read) + places.slots.read * p.read_stride.slot +
+                             lane.first * p.read_stride.channel;
+    if constexpr (kPacked) {
+      x_[0].load(from);
+    } else {
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) {
+        const auto* const column = from + (places.start + j) * p.read_stride.column;
+        if constexpr (kVectors) {
+          x_[j].load(column);
+        } else {
+          x_[j].load(column, p.read_stride.channel, lane.count);
+        }
+      }
+    }
+  }
+
+  // Column j of the window, 0 the oldest, of channel i.
+  __device__ float get(int j, int i) const {
+    if constexpr (kPacked) return x_[0].get(i * kStored + kStored - kColumns + j);
+    return x_[j].get(i);
+  }
+
+  // Writes the new state of a sequence of `tokens` tokens.  Input h is column h of the window where
+  // there is one, else what input(h - kColumns) gives: the row of a token.
+  template <class Input>
+  __device__ void store_next(const GdnConvParams& p, const LaneChannels<kKey>& lane,
+                             const ConvPlaces& places, int tokens, Input input) const {
+    auto* const to = as<kDType>(p.written) + places.slots.write * p.written_stride.slot +
+                     lane.first * p.written_stride.channel;
+    const auto column_of = [&](int h, float(&x)[kCount]) {
+      if (h >= kColumns) return to_floats(input(h - kColumns), x);
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) {
+        if (j != h) continue;
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) x[i] = get(j, i);
+      }
+    };
+    float x[kCount];
+    if constexpr (kKey.from_accepted) {
+      for (int h = 1; h < kColumns + tokens; ++h) {
+        column_of(h, x);
+        store(p, lane, to + (h - 1) * p.written_stride.column, x);
+      }
+    } else {
+      const int first = kColumns + tokens - kStored;
+      float all[kCount * kStored];
+#pragma unroll
+      for (int j = 0; j < kStored; ++j) {
+        column_of(first + j, x);
+        if constexpr (kPacked) {
+#pragma unroll
+          for (int i = 0; i < kCount; ++i) all[i * kStored + j] = x[i];
+        } else {
+          store(p, lane, to + j * p.written_stride.column, x);
+        }
+      }
+      if constexpr (kPacked) {
+        Elements<kDType, kCount * kStored> packed;
+        packed.set(all);
+        if (lane.is_there()) packed.store(to);
+      }
+    }
+  }
+
+  // The state of a sequence of no tokens: its initial one, or zeros.
+  static __device__ void copy(const GdnConvParams& p, const LaneChannels<kKey>& lane,
+                              const ConvPlaces& places) {
+    const auto* from = as<kDType>(p.read) + places.slots.read * p.read_stride.slot +
+                       lane.first * p.read_stride.channel;
+    auto* const to = as<kDType>(p.written) + places.slots.write * p.written_stride.slot +
+                     lane.first * p.written_stride.channel;
+    if (places.has_initial && from == to) return;
+    for (int j = 0; j < p.columns; ++j) {
+      Elements<kDType, kCount> column;
+      column.load(from + j * p.read_stride.column, p.read_stride.channel,
+                  places.has_initial ? lane.count : 0);
+      column.store(to + j * p.written_stride.column, p.written_stride.channel, lane.count);
+    }
+  }
+
+ private:
+  template <class Row>
+  static __device__ void to_floats(const Row& row, float (&x)[kCount]) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) x[i] = row.get(i);
+  }
+
+  static __device__ void store(const GdnConvParams& p, const LaneChannels<kKey>& lane,
+                               Storage<kDType>* to, const float (&x)[kCount]) {
+    if (!lane.is_there()) return;
+    Elements<kDType, kCount> column;
+    column.set(x);
+    if constexpr (kVectors) {
+      column.store(to);
+    } else {
+      column.store(to, p.written_stride.channel, lane.count);
+    }
+  }
+
+  Elements<kDType, kPacked ? kCount * kStored : kCount> x_[kPacked ? 1 : kColumns] = {};
+};
+
+}  // namespace cubinery::dev

@@ -1,0 +1,274 @@
+// Causal convolution of each channel, activation, and the split into q, k and v, in one pass over
+// the tokens; on request q and k normalised, and the gates:
+//
+//   y[t] = act(bias + sum over i < width of weight[i] x[t - width + 1 + i])
+//
+// One warp <-> neighbouring channels, lane_channels in each lane, and a run of tokens, one behind
+// the other, while the next rows are on their way.  A warp needs no other: what is in front of its
+// run it reads itself, from x or from the state.  One more warp for each run makes the gates.
+#include "common/given_gates.cuh"
+#include "common/launch.cuh"
+#include "common/uniform.cuh"
+#include "gdn_conv/columns.cuh"
+#include "gdn_conv/key.h"
+#include "gdn_conv/outputs.cuh"
+#include "gdn_conv/rows.cuh"
+#include "gdn_conv/runs.cuh"
+
+#ifdef CUBINERY_KEY
+constexpr cubinery::GdnConvKey kKey = CUBINERY_KEY;
+#else
+constexpr cubinery::GdnConvKey kKey{};  // stand-alone build: nvcc, clangd, profilers
+#endif
+static_assert(cubinery::valid(kKey), "gdn_conv: key outside the tuning space");
+
+namespace {
+
+using namespace cubinery;  // NOLINT: a translation unit of its own
+
+using Columns = dev::Columns<kKey>;
+using InputRow = dev::InputRow<kKey>;
+using Lane = dev::LaneChannels<kKey>;
+using Outputs = dev::Outputs<kKey>;
+using RowQueue = dev::RowQueue<kKey>;
+using Taps = dev::Taps<kKey>;
+using TapsInMemory = dev::TapsInMemory<kKey>;
+using Window = dev::Window<kKey>;
+using Kind = dev::Slots::Kind;
+constexpr int kCount = kKey.lane_channels;
+constexpr int kColumns = Columns::kColumns;
+
+// Rows on their way.
+extern __shared__ __align__(16) unsigned char shared[];
+
+// Tokens first ... end - 1 of row `batch`.
+struct Sequence {
+  int n;
+  int batch;
+  int first, end;
+};
+
+// What a warp computes with.
+struct Worker {
+  const GdnConvParams& p;
+  const Lane& lane;
+  const TapsInMemory& taps;
+  const Outputs& outputs;
+
+  __device__ InputRow row(int batch, int token) const {
+    InputRow row;
+    row.load(p, lane, InputRow::at(p, lane, batch, token));
+    return row;
+  }
+
+  // What is in front of the sequence; its new state is stored.
+  __device__ void begin(Window& window, const Sequence& sequence,
+                        const dev::ConvPlaces& places) const {
+    const int tokens = sequence.end - sequence.first;
+    const bool stores = kKey.states.store && places.slots.store;
+    if (dev::all_lanes(tokens == 0)) {
+      if (stores && !kKey.from_accepted) Columns::copy(p, lane, places);
+      return;
+    }
+    Columns columns;
+    if (dev::all_lanes(places.has_initial)) columns.load(p, lane, places);
+    if (stores) {
+      columns.store_next(p, lane, places, tokens,
+                         [&](int t) { return row(sequence.batch, sequence.first + t); });
+    }
+    if (!dev::all_lanes(places.has_initial)) return;
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) window.take(i, columns.get(j, i));
+    }
+  }
+
+  // Tokens from ... to - 1 of a sequence, the next ones of the queue.  Where they are not its
+  // first, the queue begins with the kColumns in front of them.
+  __device__ void take(const Taps& numbers, RowQueue& queue, const Sequence& sequence, int from,
+                       int to) const {
+    const dev::ConvPlacesInMemory in_memory = dev::load_places<kKey>(p, sequence.n);
+    Window window(numbers);
+    const bool is_first = dev::all_lanes(from == sequence.first);
+    if (!is_first) queue.take(kColumns, [&](const InputRow& row) { window.pass(row); });
+    const dev::ConvPlaces places =
+        dev::places_of<kKey>(p, in_memory, sequence.end - sequence.first);
+    auto* out = lane.output(sequence.batch, from);
+    if (dev::all_lanes(places.slots.kind != Kind::kCompute)) {
+      return queue.take(to - from, [&](const InputRow&) {
+        outputs.store_instead(out, places.slots.kind);
+        out += lane.token_stride;
+      });
+    }
+    if (is_first) begin(window, sequence, places);
+    queue.take(to - from, [&](const InputRow& row) {
+      float y[kCount];
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) y[i] = window.take(i, row.get(i));
+      outputs.store(out, y);
+      out += lane.token_stride;
+    });
+  }
+};
+
+// A run of one sequence.
+__device__ void take_dense(const Worker& worker, int run) {
+  const GdnConvParams& p = worker.p;
+  const int n = run / p.runs_of_sequence, tokens = static_cast<int>(p.tokens);
+  const int from = (run - n * p.runs_of_sequence) * p.run;
+  const int to = from + min(p.run, tokens - from), before = from == 0 ? 0 : kColumns;
+  RowQueue queue(p, worker.lane, n, from - before, to - from + before, shared);
+  dev::allow_next_kernel();
+  worker.take(Taps(worker.taps), queue, {.n = n, .batch = n, .first = 0, .end = tokens}, from, to);
+}
+
+// A run of packed sequences.  Its rows are on their way while it is found where they belong.
+__device__ void take_packed(const Worker& worker, int run) {
+  const GdnConvParams& p = worker.p;
+  const int begin = run * p.run, queued = max(begin - kColumns, 0);
+  RowQueue queue(p, worker.lane, 0, queued, static_cast<int>(p.tokens) - queued, shared);
+  const dev::PackedRun found = dev::packed_run<kKey>(p, run);
+  dev::allow_next_kernel();
+  if (found.is_malformed) {
+    const int end = begin + min(p.run, static_cast<int>(p.tokens) - begin);
+    for (int token = begin; token < end; ++token) {
+      worker.outputs.store_instead(worker.lane.output(0, token), Kind::kInvalid);
+    }
+    return;
+  }
+  if (dev::all_lanes(found.begin.token >= found.end.token && !found.is_last)) return;
+  const int first = max(found.begin.token, dev::bound<kKey>(p, 0));
+  const int end = min(found.end.token, dev::bound<kKey>(p, p.sequences));
+  queue.leave(static_cast<int>(p.tokens) - end);
+  const bool is_inside = first < end && first > dev::bound<kKey>(p, found.begin.sequence);
+  queue.take(min(first, end) - (is_inside ? kColumns : 0) - queued, [](const InputRow&) {});
+  const Taps taps(worker.taps);
+  for (int n = found.begin.sequence; n < p.sequences; ++n) {
+    const Sequence sequence{
+        .n = n, .batch = 0, .first = dev::bound<kKey>(p, n), .end = dev::bound<kKey>(p, n + 1)};
+    if (dev::all_lanes(sequence.first >= found.end.token && !found.is_last)) break;
+    worker.take(taps, queue, sequence, max(sequence.first, first), min(sequence.end, end));
+  }
+}
+
+// One token of each of some sequences: all that they need is on its way before the first is
+// computed.
+__device__ void take_steps(const Worker& worker, int run) {
+  constexpr int kTogether = kKey.together;
+  const GdnConvParams& p = worker.p;
+  const int first = run * kTogether, count = min(kTogether, p.sequences - first);
+  dev::ConvPlacesInMemory in_memory[kTogether];
+  dev::ConvPlaces places[kTogether];
+  InputRow rows[kTogether];
+  Columns columns[kTogether];
+#pragma unroll
+  for (int n = 0; n < kTogether; ++n) {
+    if (n < count) in_memory[n] = dev::load_places<kKey>(p, first + n);
+  }
+#pragma unroll
+  for (int n = 0; n < kTogether; ++n) {
+    if (n < count) rows[n] = worker.row(first + n, 0);
+  }
+#pragma unroll
+  for (int n = 0; n < kTogether; ++n) {
+    if (n < count) places[n] = dev::places_of<kKey>(p, in_memory[n], 1);
+    const bool reads = n < count && places[n].slots.kind == Kind::kCompute;
+    if (dev::all_lanes(reads && places[n].has_initial)) {
+      columns[n].load(p, worker.lane, places[n]);
+    }
+  }
+  dev::allow_next_kernel();
+  const Taps taps(worker.taps);
+#pragma unroll
+  for (int n = 0; n < kTogether; ++n) {
+    if (n >= count) break;
+    auto* const out = worker.lane.output(first + n, 0);
+    if (dev::all_lanes(places[n].slots.kind != Kind::kCompute)) {
+      worker.outputs.store_instead(out, places[n].slots.kind);
+      continue;
+    }
+    float y[kCount];
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      y[i] = taps.bias(i);
+      if (places[n].has_initial) {
+#pragma unroll
+        for (int j = 0; j < kColumns; ++j) {
+          y[i] = fmaf(taps.get(j, i), columns[n].get(j, i), y[i]);
+        }
+      }
+      y[i] = fmaf(taps.get(kColumns, i), rows[n].get(i), y[i]);
+    }
+    worker.outputs.store(out, y);
+    if (kKey.states.store && dev::all_lanes(places[n].slots.store)) {
+      columns[n].store_next(p, worker.lane, places[n], 1, [&](int) { return rows[n]; });
+    }
+  }
+}
+
+// g and beta of a run of tokens, a lane for a token and head: this warp's part.
+__device__ void make_gates(const GdnConvParams& p, int run, int part) {
+  int n = 0, count = 1, from = run * p.run;  // `count` rows of the batch from n on
+  if constexpr (!kKey.varlen) {
+    if (has_steps(kKey) && p.tokens == 1) {
+      n = from, count = min(p.run, p.sequences - n), from = 0;
+    } else {
+      n = run / p.runs_of_sequence, from = (run - n * p.runs_of_sequence) * p.run;
+    }
+  }
+  const int tokens = min(p.run, static_cast<int>(p.tokens) - from);
+  const int all = count * tokens * p.heads;
+  constexpr int kTogether = 4;  // loaded before the first is used
+  const int first = part * 32 * kGatesOfLane + threadIdx.x % 32;
+  const int end = min(first + 32 * kGatesOfLane, all);
+  for (int next = first; next < end; next += 32 * kTogether) {
+    TokenStrides::At at[kTogether];
+    dev::GivenGates given[kTogether];
+    dev::GatesOfTokens of_head[kTogether];
+#pragma unroll
+    for (int e = 0; e < kTogether; ++e) {
+      const int i = min(next + 32 * e, all - 1), row = i / p.heads;
+      at[e] = {.batch = n + row / tokens, .token = from + row % tokens, .head = i % p.heads};
+      given[e] = dev::load_gates<kKey>(p.gates, at[e]);
+      of_head[e] = dev::gates_of_tokens<kKey>(p.gates, at[e].head);
+    }
+#pragma unroll
+    for (int e = 0; e < kTogether; ++e) {
+      if (next + 32 * e >= end) break;
+      if constexpr (kKey.inputs.gate_mode != gdn::GateMode::kNone) {
+        *dev::row_at<DType::kF32>(p.g, at[e]) =
+            dev::computed_log_decay(given[e].g, of_head[e].A_log, of_head[e].dt_bias);
+      }
+      if constexpr (kKey.inputs.beta_mode != gdn::BetaMode::kOne) {
+        *dev::row_at<DType::kF32>(p.beta, at[e]) = dev::beta_of<kKey>(given[e]);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
+    gdn_conv(const __grid_constant__ GdnConvParams p) {
+  const int warp = dev::uniform(blockIdx.x * kKey.warps + threadIdx.x / 32);
+  const int run = blockIdx.y + blockIdx.z * gridDim.y;
+  if (run >= p.runs) return;
+  dev::wait_for_previous_kernel();
+  if (warp >= p.channel_warps) {
+    if (has_gates(kKey.inputs)) make_gates(p, run, warp - p.channel_warps);
+    return;
+  }
+  const Lane lane(p, warp);
+  const TapsInMemory taps(p, lane);
+  const Outputs outputs(lane);
+  const Worker worker{p, lane, taps, outputs};
+  if constexpr (kKey.varlen) {
+    take_packed(worker, run);
+  } else if constexpr (has_steps(kKey)) {
+    if (p.tokens == 1) return take_steps(worker, run);
+    take_dense(worker, run);
+  } else {
+    take_dense(worker, run);
+  }
+}

@@ -1,0 +1,192 @@
+// Compile-time parameters and arguments of gdn_conv.  Compiled by the host and by NVRTC.
+#pragma once
+
+#include "common/key_rules.h"
+#include "common/params.h"
+#include "cubinery/dtype.h"
+#include "cubinery/gdn_conv_types.h"
+#include "cubinery/gdn_parts.h"
+
+namespace cubinery {
+
+struct GdnConvKey {
+  // The problem: gdn::ConvProblem explains each.
+  int key_dim = 128;  // with use_qk_l2norm
+  DType dtype = DType::kBF16;
+  DType weight_dtype = DType::kBF16;
+  int width = 4;
+  gdn::Activation activation = gdn::Activation::kSilu;
+  bool has_bias = false;
+  bool split_qkv = false;
+  gdn::Inputs inputs{.gate_mode = gdn::GateMode::kNone, .beta_mode = gdn::BetaMode::kOne};
+  gdn::ConvStates states{};
+  DType cu_seqlens_dtype = DType::kI32;
+  bool varlen = false;
+  bool from_accepted = false;
+  DType accepted_dtype = DType::kI32;
+  // Rows and states are read and written in vectors; else element by element, wherever they lie.
+  bool vectors = true;
+
+  // Tuned.  Results depend on none.
+  int lane_channels = 8;  // of a thread, next to each other: 4 or 8
+  int ahead = 4;          // rows on their way while one is computed
+  int warps = 4;          // per block
+  int resident = 512;     // threads of a multiprocessor that have registers
+  int together = 1;       // decoding steps: sequences that a thread takes at the same time
+};
+
+constexpr int threads(const GdnConvKey& key) { return key.warps * 32; }
+constexpr int min_blocks(const GdnConvKey& key) { return key.resident / threads(key); }
+
+// Rows of a thread in shared memory: those on their way, and the one that is read.
+constexpr int row_places(const GdnConvKey& key) { return key.ahead + 1; }
+constexpr int shared_bytes(const GdnConvKey& key) {
+  const int row = threads(key) * key.lane_channels * size_of(key.dtype);
+  return key.vectors ? row_places(key) * row : 0;
+}
+
+constexpr bool has_gates(const gdn::Inputs& inputs) {
+  return inputs.gate_mode != gdn::GateMode::kNone || inputs.beta_mode != gdn::BetaMode::kOne;
+}
+
+// Columns of a state, without from_accepted.
+constexpr int state_columns(const GdnConvKey& key) {
+  return key.states.whole_window ? key.width : key.width - 1;
+}
+
+// Lanes that have the channels of a head where it is normalised: a power of two, so that they sum
+// by shuffles.  The last ones may have none.
+constexpr int head_lanes(const GdnConvKey& key) {
+  int lanes = 1;
+  while (lanes * key.lane_channels < key.key_dim) lanes *= 2;
+  return lanes;
+}
+
+// Channels of a warp, of those that are not normalised.
+constexpr int warp_channels(const GdnConvKey& key) { return 32 * key.lane_channels; }
+
+// Warps that have all channels.  `heads`: of q and k.
+constexpr int channel_warps(const GdnConvKey& key, int heads, int channels) {
+  if (!key.inputs.use_qk_l2norm) {
+    return (channels + warp_channels(key) - 1) / warp_channels(key);
+  }
+  const int lanes = head_lanes(key);
+  const int others = channels - heads * key.key_dim, of_lanes = lanes * key.lane_channels;
+  return ((heads + (others + of_lanes - 1) / of_lanes) * lanes + 31) / 32;
+}
+
+// Gates, of a token and head, that a lane makes.
+inline constexpr int kGatesOfLane = 16;
+
+// Whether launches of one token of each sequence have code of their own.
+constexpr bool has_steps(const GdnConvKey& key) { return !key.varlen && key.ahead == 1; }
+
+// Registers that a thread needs, so many that no compiler spills.
+constexpr int registers(const GdnConvKey& key) {
+  const int row = key.lane_channels * size_of(key.dtype) / 4;
+  const int columns = state_columns(key) * key.lane_channels * size_of(key.states.dtype) / 4;
+  const int taps = (key.width + (key.has_bias ? 1 : 0)) * key.lane_channels;
+  const int run = taps + key.width * key.lane_channels;
+  const int steps = taps + 2 * key.lane_channels + key.together * (row + columns + 4);
+  // Columns of a state that are read element by element.
+  const bool by_elements = key.from_accepted && key.states.layout == gdn::ConvStateLayout::kColumns;
+  return 44 + (key.varlen ? 16 : 0) + (by_elements ? 24 : 0) +
+         (has_steps(key) && steps > run ? steps : run);
+}
+
+constexpr const char* why_invalid(const GdnConvKey& key) {
+  if (!is_float(key.dtype)) return "dtype must be f32, bf16 or f16";
+  if (!is_float(key.weight_dtype)) return "weight_dtype must be f32, bf16 or f16";
+  if (!is_float(key.states.dtype)) return "state_dtype must be f32, bf16 or f16";
+  if (!is_integer(key.states.index_dtype)) return "index_dtype must be i32 or i64";
+  if (!is_integer(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
+  if (!is_integer(key.accepted_dtype)) return "accepted_dtype must be i32 or i64";
+  if (key.width < 2 || key.width > 4) return "width must be 2, 3 or 4";
+  if (!is_head_dim(key.key_dim)) return "key_dim must be a multiple of 16 from 16 to 256";
+  if (const char* reason = gdn::why_invalid(key.inputs)) return reason;
+  if (key.inputs.gate_mode != gdn::GateMode::kNone &&
+      key.inputs.gate_mode != gdn::GateMode::kComputed)
+    return "gate_mode must be none or computed";
+  if (key.inputs.beta_mode == gdn::BetaMode::kGiven)
+    return "beta_mode must be one, logit or doubled_logit";
+  if (!key.split_qkv && (has_gates(key.inputs) || key.inputs.use_qk_l2norm))
+    return "gates and use_qk_l2norm need split_qkv";
+  if (key.states.padding != gdn::Padding::kNone && key.states.location != gdn::StateLocation::kPool)
+    return "padding needs state_location = pool";
+  if (key.from_accepted && (!key.states.has_initial || !key.states.store))
+    return "from_accepted needs has_initial_state and store_state";
+  if (key.from_accepted && key.states.whole_window)
+    return "whole_window must be false with from_accepted";
+  if (key.lane_channels != 4 && key.lane_channels != 8) return "lane_channels must be 4 or 8";
+  const bool is_wide = key.lane_channels * size_of(key.dtype) > 16 ||
+                       key.lane_channels * size_of(key.states.dtype) > 16;
+  if (is_wide && !(key.inputs.use_qk_l2norm && key.key_dim > 128))
+    return "lane_channels must be 4 with f32 rows or states, but for normalised heads over 128";
+  if (key.inputs.use_qk_l2norm && head_lanes(key) > 32)
+    return "lane_channels must be 8 with use_qk_l2norm and key_dim over 128";
+  if (key.ahead < 1 || key.ahead > 16) return "ahead must be from 1 to 16";
+  if (!is_power_of_two(key.warps) || key.warps > 8) return "warps must be 1, 2, 4 or 8";
+  if (key.resident < threads(key) || key.resident % threads(key) != 0 || key.resident > 1024)
+    return "resident must be whole blocks, up to 1024";
+  if (!is_power_of_two(key.together) || key.together > 4) return "together must be 1, 2 or 4";
+  if (key.together > 1 && !has_steps(key)) return "together needs ahead = 1 without varlen";
+  if (registers(key) > 65536 / key.resident) return "a thread needs more registers";
+  return nullptr;
+}
+
+constexpr bool valid(const GdnConvKey& key) { return why_invalid(key) == nullptr; }
+
+// Strides in elements, as in common/params.h.
+
+struct ConvRows {
+  const void* data;
+  long long batch, token, channel;
+};
+
+// q, k, v or y: channels first ... first + count - 1 of x, heads of `dim` behind each other.
+struct ConvOutput {
+  void* data;
+  long long batch, token, head, channel;
+  int first;
+  int count;
+  int dim;
+};
+
+struct ConvStateStrides {
+  long long slot, channel, column;
+};
+
+struct GdnConvParams {
+  int channels;
+  int sequences;
+  int run;               // tokens that a warp takes behind each other; dense steps: sequences
+  int runs;              // of all tokens
+  int runs_of_sequence;  // dense
+  int channel_warps;
+  int columns;       // of a state
+  int norm_heads;    // of q and k, where they are normalised
+  long long tokens;  // dense: of each sequence; packed: of all
+  ConvRows x;
+  ConvOutput outputs[3];  // the last ones may be empty
+  const void* weight;
+  long long weight_channel, weight_tap;
+  bool weight_packed;  // taps of a channel behind each other, then the next channel's; 16-byte
+                       // aligned
+  StridedVector bias;
+  float scale;
+  const void* read;
+  void* written;
+  ConvStateStrides read_stride, written_stride;
+  long long read_slots, written_slots;
+  StridedVector read_indices;  // pool: the slot of each sequence
+  StridedVector write_indices;
+  long long scratch_slot;
+  StridedVector cu_seqlens;
+  StridedVector has_initial;  // nullptr: all have
+  StridedVector accepted;
+  int heads;  // of the gates
+  GateParams<TokenStrides> gates;
+  OutputRows<TokenStrides> g, beta;
+};
+
+}  // namespace cubinery

@@ -1,0 +1,303 @@
+// The views of GdnConvKey.
+#include <string>
+
+#include "gdn_conv/fields.h"
+#include "tests/catch.h"
+#include "tests/codegen/key_checks.h"
+
+namespace cubinery {
+namespace {
+
+using gdn::Activation;
+using gdn::BetaMode;
+using gdn::ConvStateLayout;
+using gdn::GateMode;
+using gdn::Padding;
+using gdn::PadIndex;
+using gdn::StateLocation;
+using test::broken_rule;
+using test::count_candidates;
+using Key = GdnConvKey;
+
+// As engines run it: q and k normalised, gates, states in a pool.
+Key engine_key() {
+  return {.split_qkv = true,
+          .inputs = {.gate_mode = GateMode::kComputed,
+                     .beta_mode = BetaMode::kLogit,
+                     .use_qk_l2norm = true},
+          .states = {.location = StateLocation::kPool}};
+}
+
+Key normed_key(int key_dim, int lane_channels) {
+  Key key = engine_key();
+  key.key_dim = key_dim;
+  key.lane_channels = lane_channels;
+  return key;
+}
+
+// Persistent: a part of kernel identities.
+TEST_CASE("ConvKeysPrintTheirFields", "[cpu]") {
+  CHECK(canonical(Key{}) ==
+        "gdn_conv;key_dim=128;dtype=bf16;weight_dtype=bf16;width=4;activation=silu;has_bias=false;"
+        "split_qkv=false;gate_dtype=f32;beta_dtype=f32;a_log_dtype=f32;dt_bias_dtype=f32;"
+        "state_dtype=bf16;index_dtype=i32;cu_seqlens_dtype=i32;varlen=false;state_layout=columns;"
+        "state_location=dense;padding=none;pad_index=negative;gate_mode=none;beta_mode=one;"
+        "use_qk_l2norm=false;has_initial_state=true;store_state=true;whole_window=false;"
+        "from_accepted=false;accepted_dtype=i32;vectors=true;lane_channels=8;ahead=4;warps=4;"
+        "resident=512;together=1");
+}
+
+TEST_CASE("ConvFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
+  CHECK_MEMBER(Key, key_dim, 64);
+  CHECK_MEMBER(Key, dtype, DType::kF16);
+  CHECK_MEMBER(Key, weight_dtype, DType::kF16);
+  CHECK_MEMBER(Key, width, 3);
+  CHECK_MEMBER(Key, activation, Activation::kNone);
+  CHECK_MEMBER(Key, has_bias, true);
+  CHECK_MEMBER(Key, split_qkv, true);
+  CHECK_PART_MEMBER(Key, "gate_dtype", inputs.gate_dtype, DType::kF16);
+  CHECK_PART_MEMBER(Key, "beta_dtype", inputs.beta_dtype, DType::kF16);
+  CHECK_PART_MEMBER(Key, "a_log_dtype", inputs.a_log_dtype, DType::kF16);
+  CHECK_PART_MEMBER(Key, "dt_bias_dtype", inputs.dt_bias_dtype, DType::kF16);
+  CHECK_PART_MEMBER(Key, "state_dtype", states.dtype, DType::kF16);
+  CHECK_PART_MEMBER(Key, "index_dtype", states.index_dtype, DType::kI64);
+  CHECK_MEMBER(Key, cu_seqlens_dtype, DType::kI64);
+  CHECK_MEMBER(Key, varlen, true);
+  CHECK_PART_MEMBER(Key, "state_layout", states.layout, ConvStateLayout::kChannels);
+  CHECK_PART_MEMBER(Key, "state_location", states.location, StateLocation::kPool);
+  CHECK_PART_MEMBER(Key, "padding", states.padding, Padding::kSkip);
+  CHECK_PART_MEMBER(Key, "pad_index", states.pad_index, PadIndex::kZero);
+  CHECK_PART_MEMBER(Key, "gate_mode", inputs.gate_mode, GateMode::kComputed);
+  CHECK_PART_MEMBER(Key, "beta_mode", inputs.beta_mode, BetaMode::kLogit);
+  CHECK_PART_MEMBER(Key, "use_qk_l2norm", inputs.use_qk_l2norm, true);
+  CHECK_PART_MEMBER(Key, "has_initial_state", states.has_initial, false);
+  CHECK_PART_MEMBER(Key, "store_state", states.store, false);
+  CHECK_PART_MEMBER(Key, "whole_window", states.whole_window, true);
+  CHECK_MEMBER(Key, from_accepted, true);
+  CHECK_MEMBER(Key, accepted_dtype, DType::kI64);
+  CHECK_MEMBER(Key, vectors, false);
+  CHECK_MEMBER(Key, lane_channels, 4);
+  CHECK_MEMBER(Key, ahead, 8);
+  CHECK_MEMBER(Key, warps, 2);
+  CHECK_MEMBER(Key, resident, 256);
+  CHECK_MEMBER(Key, together, 2);
+}
+
+TEST_CASE("ConvCandidatesOfTheUsualProblemsAreThisMany", "[cpu]") {
+  for (const ConvStateLayout layout : {ConvStateLayout::kColumns, ConvStateLayout::kChannels}) {
+    CHECK(count_candidates(Key{.states = {.layout = layout}}) == 66);
+    CHECK(count_candidates(Key{.states = {.layout = layout}, .varlen = true}) == 48);
+  }
+  CHECK(count_candidates(engine_key()) == 66);
+  CHECK(count_candidates(Key{.dtype = DType::kF32, .states = {.dtype = DType::kF32}}) == 34);
+}
+
+// Calls f(key) for everything that decides what a thread holds.
+template <class Function>
+void for_each_shape(const Function& f) {
+  constexpr DType kFloats[] = {DType::kF32, DType::kBF16, DType::kF16};
+  for (const DType dtype : kFloats) {
+    for (const DType state_dtype : kFloats) {
+      for (int width = 2; width <= 4; ++width) {
+        for (const bool has_bias : {false, true}) {
+          for (const bool whole_window : {false, true}) {
+            for (int key_dim = 0; key_dim <= 256; key_dim += 16) {
+              Key key{.dtype = dtype,
+                      .width = width,
+                      .has_bias = has_bias,
+                      .states = {.dtype = state_dtype, .whole_window = whole_window}};
+              if (key_dim > 0) {
+                key.key_dim = key_dim;
+                key.split_qkv = key.inputs.use_qk_l2norm = true;
+              }
+              f(key);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("EveryShapeHasConvCandidates", "[cpu]") {
+  for_each_shape([](Key key) {
+    for (const bool varlen : {false, true}) {
+      key.varlen = varlen;
+      int count = 0;
+      for_each_candidate(key, [&](const Key&) { ++count; });
+      if (count == 0) FAIL_CHECK(canonical(key));
+    }
+  });
+}
+
+// Sums of squares go over the lanes of a head by shuffles.
+TEST_CASE("AHeadHasAPowerOfTwoOfLanes", "[cpu]") {
+  CHECK(head_lanes(normed_key(16, 8)) == 2);
+  CHECK(head_lanes(normed_key(16, 4)) == 4);
+  CHECK(head_lanes(normed_key(48, 8)) == 8);
+  CHECK(head_lanes(normed_key(64, 8)) == 8);
+  CHECK(head_lanes(normed_key(80, 4)) == 32);
+  CHECK(head_lanes(normed_key(128, 8)) == 16);
+  CHECK(head_lanes(normed_key(128, 4)) == 32);
+  CHECK(head_lanes(normed_key(256, 8)) == 32);
+  CHECK(head_lanes(normed_key(256, 4)) == 64);
+}
+
+TEST_CASE("WarpsHaveAllChannels", "[cpu]") {
+  const Key wide{}, narrow{.lane_channels = 4};
+  for (const int heads : {0, 32}) {  // they mean nothing without a norm
+    CHECK(channel_warps(wide, heads, 1) == 1);
+    CHECK(channel_warps(wide, heads, 256) == 1);
+    CHECK(channel_warps(wide, heads, 257) == 2);
+    CHECK(channel_warps(wide, heads, 8192) == 32);
+    CHECK(channel_warps(narrow, heads, 8192) == 64);
+    CHECK(channel_warps(wide, heads, 1 << 20) == 4096);
+  }
+  // 32 heads of q and k by pairs, and 4096 channels of v.
+  CHECK(channel_warps(normed_key(128, 8), 32, 8192) == 32);
+  CHECK(channel_warps(normed_key(128, 4), 32, 8192) == 64);
+  // Of 48 channels a head has 8 lanes, 2 of them without channels; 80 of v are 2 times 8 lanes.
+  CHECK(channel_warps(normed_key(48, 8), 2, 2 * 48 + 80) == 1);
+  CHECK(channel_warps(normed_key(48, 8), 3, 3 * 48 + 80) == 2);
+  CHECK(channel_warps(normed_key(256, 8), 2, 2 * 256 + 16) == 3);
+}
+
+TEST_CASE("StepsHaveCodeWhereOneRowIsOnItsWay", "[cpu]") {
+  CHECK_FALSE(has_steps(Key{}));
+  CHECK(has_steps(Key{.ahead = 1}));
+  CHECK_FALSE(has_steps(Key{.varlen = true, .ahead = 1}));
+}
+
+TEST_CASE("RegistersGrowWithWhatAThreadHolds", "[cpu]") {
+  // Taps and sums of 8 channels.
+  CHECK(registers(Key{}) == 44 + 4 * 8 + 4 * 8);
+  CHECK(registers(Key{.has_bias = true}) == registers(Key{}) + 8);
+  CHECK(registers(Key{.width = 3}) == registers(Key{}) - 16);
+  CHECK(registers(Key{.varlen = true}) == registers(Key{}) + 16);
+  CHECK(registers(Key{.from_accepted = true}) == registers(Key{}) + 24);
+  CHECK(registers(Key{.dtype = DType::kF32, .lane_channels = 4}) == 44 + 16 + 16);
+  // Steps: taps, outputs and inputs, and for each sequence a row, 3 columns of bf16 and slots.
+  const auto steps = [](int together, int lane_channels) {
+    return registers(Key{.lane_channels = lane_channels, .ahead = 1, .together = together});
+  };
+  CHECK(steps(1, 8) == 44 + 4 * 8 + 2 * 8 + (4 + 12 + 4));
+  CHECK(steps(2, 8) == 44 + 4 * 8 + 2 * 8 + 2 * (4 + 12 + 4));
+  CHECK(steps(4, 4) == 44 + 4 * 4 + 2 * 4 + 4 * (2 + 6 + 4));
+}
+
+// Those on their way, and the one that is read.
+TEST_CASE("RowsOfABlockAreInSharedMemory", "[cpu]") {
+  CHECK(shared_bytes(Key{}) == 5 * 128 * 16);
+  CHECK(shared_bytes(Key{.lane_channels = 4, .ahead = 12, .warps = 2}) == 13 * 64 * 8);
+  CHECK(shared_bytes(Key{.vectors = false}) == 0);
+}
+
+TEST_CASE("EachRuleOfAConvIsNamed", "[cpu]") {
+  const auto broken = [](const std::function<void(Key&)>& change) {
+    return broken_rule<Key>(change);
+  };
+  const std::string floats = " must be f32, bf16 or f16", integers = " must be i32 or i64";
+  for (const DType dtype : {DType::kI32, DType::kI64, DType::kBool, DType::kF8E4M3}) {
+    CHECK(broken([&](Key& key) { key.dtype = dtype; }) == "dtype" + floats);
+    CHECK(broken([&](Key& key) { key.weight_dtype = dtype; }) == "weight_dtype" + floats);
+    CHECK(broken([&](Key& key) { key.states.dtype = dtype; }) == "state_dtype" + floats);
+    CHECK(broken([&](Key& key) { key.inputs.gate_dtype = dtype; }) == "gate_dtype" + floats);
+  }
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kBool, DType::kF8E5M2}) {
+    CHECK(broken([&](Key& key) { key.states.index_dtype = dtype; }) == "index_dtype" + integers);
+    CHECK(broken([&](Key& key) { key.cu_seqlens_dtype = dtype; }) == "cu_seqlens_dtype" + integers);
+    CHECK(broken([&](Key& key) { key.accepted_dtype = dtype; }) == "accepted_dtype" + integers);
+  }
+  for (const int width : {-1, 0, 1, 5}) {
+    CHECK(broken([&](Key& key) { key.width = width; }) == "width must be 2, 3 or 4");
+  }
+  for (const int dim : {-16, 0, 8, 24, 120, 272}) {
+    CHECK(broken([&](Key& key) { key.key_dim = dim; }) ==
+          "key_dim must be a multiple of 16 from 16 to 256");
+  }
+  for (const GateMode mode : {GateMode::kLog, GateMode::kAlpha}) {
+    CHECK(broken([&](Key& key) { key.inputs.gate_mode = mode; }) ==
+          "gate_mode must be none or computed");
+  }
+  CHECK(broken([](Key& key) { key.inputs.beta_mode = BetaMode::kGiven; }) ==
+        "beta_mode must be one, logit or doubled_logit");
+  const std::string split = "gates and use_qk_l2norm need split_qkv";
+  CHECK(broken([](Key& key) { key.inputs.gate_mode = GateMode::kComputed; }) == split);
+  CHECK(broken([](Key& key) { key.inputs.beta_mode = BetaMode::kLogit; }) == split);
+  CHECK(broken([](Key& key) { key.inputs.use_qk_l2norm = true; }) == split);
+  CHECK(broken([](Key& key) { key.states.padding = Padding::kSkip; }) ==
+        "padding needs state_location = pool");
+  const auto accepted = [](bool has_initial, bool store, bool whole_window) {
+    return broken_rule<Key>([=](Key& key) {
+      key.from_accepted = true;
+      key.resident = 384;
+      key.states.has_initial = has_initial;
+      key.states.store = store;
+      key.states.whole_window = whole_window;
+    });
+  };
+  CHECK(accepted(true, true, false) == "none");
+  CHECK(accepted(false, true, false) == "from_accepted needs has_initial_state and store_state");
+  CHECK(accepted(true, false, false) == "from_accepted needs has_initial_state and store_state");
+  CHECK(accepted(true, true, true) == "whole_window must be false with from_accepted");
+}
+
+TEST_CASE("EachRuleOfAConvsTuningIsNamed", "[cpu]") {
+  const auto broken = [](const std::function<void(Key&)>& change) {
+    return broken_rule<Key>(change);
+  };
+  for (const int channels : {-4, 0, 2, 6, 16}) {
+    CHECK(broken([&](Key& key) { key.lane_channels = channels; }) ==
+          "lane_channels must be 4 or 8");
+  }
+  const std::string wide =
+      "lane_channels must be 4 with f32 rows or states, but for normalised heads over 128";
+  CHECK(broken([](Key& key) { key.dtype = DType::kF32; }) == wide);
+  CHECK(broken([](Key& key) { key.states.dtype = DType::kF32; }) == wide);
+  CHECK(broken([](Key& key) {
+          key.dtype = DType::kF32;
+          key.lane_channels = 4;
+        }) == "none");
+  const auto normed = [](int key_dim, int lane_channels, DType dtype) {
+    return broken_rule<Key>([=](Key& key) {
+      key = normed_key(key_dim, lane_channels);
+      key.dtype = dtype;
+      key.resident = 256;
+    });
+  };
+  CHECK(normed(128, 8, DType::kF32) == wide);
+  CHECK(normed(128, 4, DType::kF32) == "none");
+  CHECK(normed(144, 8, DType::kF32) == "none");
+  CHECK(normed(128, 4, DType::kBF16) == "none");
+  CHECK(normed(144, 4, DType::kBF16) ==
+        "lane_channels must be 8 with use_qk_l2norm and key_dim over 128");
+  for (const int ahead : {-1, 0, 17}) {
+    CHECK(broken([&](Key& key) { key.ahead = ahead; }) == "ahead must be from 1 to 16");
+  }
+  for (const int warps : {-1, 0, 3, 16}) {
+    CHECK(broken([&](Key& key) { key.warps = warps; }) == "warps must be 1, 2, 4 or 8");
+  }
+  for (const int resident : {-128, 0, 64, 200, 1152}) {
+    CHECK(broken([&](Key& key) { key.resident = resident; }) ==
+          "resident must be whole blocks, up to 1024");
+  }
+  for (const int together : {-1, 0, 3, 8}) {
+    CHECK(broken([&](Key& key) { key.together = together; }) == "together must be 1, 2 or 4");
+  }
+  const auto steps = [](int ahead, bool varlen, int resident) {
+    return broken_rule<Key>([=](Key& key) {
+      key.together = 2;
+      key.ahead = ahead;
+      key.varlen = varlen;
+      key.resident = resident;
+    });
+  };
+  CHECK(steps(1, false, 256) == "none");
+  CHECK(steps(4, false, 256) == "together needs ahead = 1 without varlen");
+  CHECK(steps(1, true, 256) == "together needs ahead = 1 without varlen");
+  CHECK(steps(1, false, 512) == "a thread needs more registers");
+  CHECK(broken([](Key& key) { key.resident = 1024; }) == "a thread needs more registers");
+}
+
+}  // namespace
+}  // namespace cubinery
