@@ -71,12 +71,15 @@ Result<Request> read_entry(Json entry) {
 const char* const kModelAssumptions =
     R"(--hf-config asks for what vLLM and SGLang serve such a model with.
   from the file: head counts (divided by --tp), head dims, dtype or torch_dtype (for q, k, v, o, a, b and
-                 dt_bias; bf16 when missing), mamba_ssm_dtype (for the state; f32 when missing)
+                 dt_bias; bf16 when missing), mamba_ssm_dtype (for the state; f32 when missing),
+                 linear_conv_kernel_dim (taps of the convolution; 4 when missing)
   assumed:       A_log in f32; vk states in a pool, i32 indices, negative ones skipped; the gate computed
                  from A_log, a and dt_bias; beta from its logit; q and k normalised in the kernel;
                  for prefill packed sequences, i32 cu_seqlens, no checkpoints; for verify packed requests
                  of up to 4 tokens (--max-tokens), the state after each, i32 counts of accepted ones;
-                 for commit the same requests and counts, no states kept in between
+                 for commit the same requests and counts, no states kept in between; for conv packed
+                 sequences, q, k and v without bias, behind silu, weights and states in the model's dtype,
+                 states in a pool with columns innermost (vLLM: --op gdn_conv --state-layout channels)
 Each field can be replaced, for example with --state-dtype bf16 or --state-location dense --padding none.)";
 
 Result<std::vector<Request>> read_model_config(std::string_view file, std::string_view text,

@@ -19,17 +19,29 @@ bool is_in(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// "what it is: f32, bf16, f16 [bf16]", after the operators' names where others lack the field.
+// "what it is: f32, bf16, f16 [bf16]", after the operators' names where others lack the field; and
+// what the others take that have other choices or another default: "; gdn_conv: columns, channels
+// [columns]".
 std::string help_of(const FieldDescription& field) {
   std::vector<std::string> owners;
+  std::string others;
   for (const OperatorDescription& op : operator_descriptions()) {
     for (const FieldDescription& its : op.fields) {
-      if (its.name == field.name) owners.emplace_back(op.name);
+      if (its.name != field.name) continue;
+      owners.emplace_back(op.name);
+      const auto is_known = [&](std::string_view choice) {
+        return std::find(field.choices.begin(), field.choices.end(), choice) != field.choices.end();
+      };
+      const bool has_others = !std::all_of(its.choices.begin(), its.choices.end(), is_known);
+      if (!has_others && its.default_value == field.default_value) continue;
+      others += fmt::format("; {}{} [{}]", op.name, has_others ? ": " + its.accepted : "",
+                            its.default_value);
     }
   }
   const bool all_have_it = owners.size() == operator_descriptions().size();
-  return fmt::format("{}{}{} [{}]", all_have_it ? "" : join(owners) + ": ", field.help,
-                     field.type == "integer" ? "" : ": " + field.accepted, field.default_value);
+  return fmt::format("{}{}{} [{}]{}", all_have_it ? "" : join(owners) + ": ", field.help,
+                     field.type == "integer" ? "" : ": " + field.accepted, field.default_value,
+                     others);
 }
 
 bool has_field(const Request& request, const std::string& field) {

@@ -57,7 +57,7 @@ const std::vector<SizeOption>& size_options() {
       std::visit(
           [&](const auto& problem) {
             using Harness = HarnessOf<std::decay_t<decltype(problem)>>;
-            for (const SizeInfo& size : Harness::kSizes) add(op, size);
+            for (const SizeInfo& size : grid_sizes<Harness>()) add(op, size);
           },
           default_problem(op));
     }

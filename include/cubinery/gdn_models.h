@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "cubinery/gdn_commit.h"
+#include "cubinery/gdn_conv.h"
 #include "cubinery/gdn_decode.h"
 #include "cubinery/gdn_prefill.h"
 #include "cubinery/gdn_verify.h"
@@ -19,21 +20,26 @@ struct ModelProblems {
   PrefillProblem prefill{};
   VerifyProblem verify{};
   CommitProblem commit{};
+  ConvProblem conv{};
 };
 
 // What an engine serves a Qwen3-Next or Qwen3.5 model with on each of `tp` GPUs.  `config_json` is
 // the text of the model's config.json; its fields may lie under "text_config".  Pure function.
 //
 // From the config: head counts (divided by `tp`), head dims, the model's dtype (dtype or
-// torch_dtype, bf16 when neither is there) for q, k, v, o, a, b and dt_bias, and the state's dtype
-// (mamba_ssm_dtype, f32 when it is not there).  The rest is what vLLM and SGLang do: A_log in f32,
+// torch_dtype, bf16 when neither is there) for q, k, v, o, a, b and dt_bias, the state's dtype
+// (mamba_ssm_dtype, f32 when it is not there), and the convolution's taps (linear_conv_kernel_dim, 4
+// when it is not there).  The rest is what vLLM and SGLang do: A_log in f32,
 // VK states in a pool with i32 indices where a negative one is skipped, the gate computed from
 // A_log, a and dt_bias, beta from its logit, q and k normalised in the kernel.  A prefill takes
 // packed sequences with i32 cu_seqlens and keeps no checkpoints.  A verification takes packed
 // requests of up to 4 tokens (three drafts: `--max-tokens` for others), keeps every token's state
 // in slots of the pool, and starts from the state that i32 counts of accepted tokens choose; a
 // commit takes the same packed requests and counts, for engines that verify without keeping states.
-// An engine that does otherwise changes the fields of the result, and pre-warms with the same
+// A convolution takes packed sequences, makes q, k and v of them without a bias and with silu, and
+// leaves norms and gates to the operator behind it; weights and states have the model's dtype, and
+// states lie in a pool as the others' do, columns innermost (SGLang; `--state-layout channels` for
+// vLLM, `--from-accepted true` behind verifications).  An engine that does otherwise changes the fields of the result, and pre-warms with the same
 // changes (`cubinery prewarm --state-dtype bf16`).
 //
 // kInvalidArgument: not JSON (with line and column), a field that is missing or has another type,

@@ -51,7 +51,11 @@ class ModelConfig {
     return {};
   }
 
-  // Leaves *value as it is when none of the fields is there.
+  // Leaves *value as it is when the field is not there; below, when none of them is.
+  Status read_if_there(const char* name, int* value) const {
+    return find(name) == nullptr ? Status() : read(name, value);
+  }
+
   Status read(std::initializer_list<const char*> names, DType* value) const {
     for (const char* name : names) {
       const Json* found = find(name);
@@ -86,6 +90,7 @@ struct ModelLayers {
   int value_heads = 0;
   int key_dim = 0;
   int value_dim = 0;
+  int conv_width = 4;
   DType dtype = DType::kBF16;
   DType state_dtype = DType::kF32;
 };
@@ -95,6 +100,7 @@ Status read_model(const ModelConfig& config, ModelLayers* model) {
   CUBINERY_RETURN_IF_ERROR(config.read("linear_num_value_heads", &model->value_heads));
   CUBINERY_RETURN_IF_ERROR(config.read("linear_key_head_dim", &model->key_dim));
   CUBINERY_RETURN_IF_ERROR(config.read("linear_value_head_dim", &model->value_dim));
+  CUBINERY_RETURN_IF_ERROR(config.read_if_there("linear_conv_kernel_dim", &model->conv_width));
   CUBINERY_RETURN_IF_ERROR(config.read({"dtype", "torch_dtype"}, &model->dtype));
   return config.read({"mamba_ssm_dtype"}, &model->state_dtype);
 }
@@ -144,6 +150,28 @@ P served(const ModelLayers& model, int tp) {
   return problem;
 }
 
+ConvProblem served_conv(const ModelLayers& model, int tp) {
+  const PrefillProblem behind = served<PrefillProblem>(model, tp);
+  ConvProblem problem{.heads = behind.heads,
+                      .key_dim = behind.key_dim,
+                      .value_dim = behind.value_dim,
+                      .dtype = model.dtype,
+                      .weight_dtype = model.dtype,
+                      .width = model.conv_width,
+                      .activation = Activation::kSilu,
+                      .has_bias = false,
+                      .split_qkv = true};
+  problem.states.dtype = model.dtype;
+  problem.states.index_dtype = behind.states.index_dtype;
+  problem.states.layout = ConvStateLayout::kColumns;
+  problem.states.location = behind.states.location;
+  problem.states.padding = behind.states.padding;
+  problem.states.pad_index = behind.states.pad_index;
+  problem.varlen = true;
+  problem.cu_seqlens_dtype = DType::kI32;
+  return problem;
+}
+
 }  // namespace
 
 Result<ModelProblems> problems_for_model(std::string_view config_json, int tp) {
@@ -156,7 +184,8 @@ Result<ModelProblems> problems_for_model(std::string_view config_json, int tp) {
   ModelProblems problems{.decode = served<DecodeProblem>(model, tp),
                          .prefill = served<PrefillProblem>(model, tp),
                          .verify = served<VerifyProblem>(model, tp),
-                         .commit = served<CommitProblem>(model, tp)};
+                         .commit = served<CommitProblem>(model, tp),
+                         .conv = served_conv(model, tp)};
   problems.prefill.cu_seqlens_dtype = DType::kI32;
   problems.prefill.varlen = true;
   problems.prefill.checkpoints = Checkpoints::kNone;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/gdn/commit_operator.h"
+#include "runtime/gdn/conv_operator.h"
 #include "runtime/gdn/decode_operator.h"
 #include "runtime/gdn/prefill_operator.h"
 #include "runtime/gdn/verify_operator.h"
@@ -58,9 +59,10 @@ Result<Problem> parse_problem(std::string_view op, std::string_view json) {
 Result<std::vector<Problem>> problems_for_model(std::string_view config_json, int tp) {
   const Result<gdn::ModelProblems> of_model = gdn::problems_for_model(config_json, tp);
   if (!of_model) return of_model.error().clone();
-  const auto& [decode, prefill, verify, commit] = *of_model;  // every member: one for each operator
-  std::vector<Problem> problems{decode, prefill, verify, commit};
-  static_assert(std::variant_size_v<Problem> == 4, "the new operator is missing here");
+  // Every member: one for each operator.
+  const auto& [decode, prefill, verify, commit, conv] = *of_model;
+  std::vector<Problem> problems{decode, prefill, verify, commit, conv};
+  static_assert(std::variant_size_v<Problem> == 5, "the new operator is missing here");
   return problems;
 }
 

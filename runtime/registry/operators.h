@@ -16,11 +16,11 @@
 namespace cubinery {
 
 // The list of operators: everything below follows from it, in its order.
-using Problem =
-    std::variant<gdn::DecodeProblem, gdn::PrefillProblem, gdn::VerifyProblem, gdn::CommitProblem>;
+using Problem = std::variant<gdn::DecodeProblem, gdn::PrefillProblem, gdn::VerifyProblem,
+                             gdn::CommitProblem, gdn::ConvProblem>;
 
-// "gdn_decode", "gdn_prefill", "gdn_verify", "gdn_commit": the order in which the command line goes
-// through them.
+// "gdn_decode", "gdn_prefill", "gdn_verify", "gdn_commit", "gdn_conv": the order in which the
+// command line goes through them.
 const std::vector<std::string>& operator_names();
 std::string operator_of(const Problem& problem);
 // Requires: `op` is one of operator_names().

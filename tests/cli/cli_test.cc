@@ -22,19 +22,21 @@ TEST_CASE("version and help", "[cpu]") {
   }
   CHECK(contains(cli.run("--help").out, "Examples:"));
   CHECK(contains(cli.run("prewarm --help").out, "--state-dtype"));
-  CHECK(contains(cli.run("prewarm --help").out, "[gdn_decode,gdn_prefill,gdn_verify,gdn_commit]"));
+  CHECK(contains(cli.run("prewarm --help").out,
+                 "[gdn_decode,gdn_prefill,gdn_verify,gdn_commit,gdn_conv]"));
 }
 
 TEST_CASE("help and operators say what a field accepts", "[cpu]") {
   const Cli cli;
   const std::string help = cli.run("prewarm --help").out;
   CHECK(contains(help, "dtype of q, k and v: f32, bf16, f16 [bf16]"));
-  CHECK(contains(help, "gdn_prefill, gdn_verify, gdn_commit: dtype of cu_seqlens"));
+  CHECK(contains(help, "gdn_prefill, gdn_verify, gdn_commit, gdn_conv: dtype of cu_seqlens"));
   const Output list = cli.run("operators");
   CHECK(list.exit_code == 0);
   CHECK(contains(list.out, "gdn_decode: One decode step"));
   CHECK(contains(list.out, "gdn_verify: A verification"));
   CHECK(contains(list.out, "gdn_commit: A commit"));
+  CHECK(contains(list.out, "gdn_conv: "));
   CHECK(contains(list.out, "none, log, alpha, computed"));
   CHECK(json::parse(cli.run("operators --json -").out) == json::parse(operators_json()));
 }
@@ -63,7 +65,7 @@ TEST_CASE("bad arguments exit with 2 and say what is accepted", "[cpu]") {
       {model + " --arch sm_80 --key-dim 100", "accepted: multiples of 16"},
       {model + " --arch sm_80 --state-location dense", "needs state_location = pool"},
       {model + " --arch sm_80 --op decode",
-       "--op decode; accepted: gdn_decode, gdn_prefill, gdn_verify, gdn_commit"},
+       "--op decode; accepted: gdn_decode, gdn_prefill, gdn_verify, gdn_commit, gdn_conv"},
       {model + " --arch sm_80 --op gdn_decode --varlen false",
        "--varlen false: no problem is of an operator with this field; accepted: --q-heads, "
        "--k-heads"},
@@ -85,7 +87,7 @@ TEST_CASE("bad arguments exit with 2 and say what is accepted", "[cpu]") {
       {model + " --arch sm_80 --dtype '\xff'", "accepted: f32, bf16, f16"},
       {"explain --key-dim 128 --arch sm_9", "accepted: sm_80"},
       {"explain --key-dim 128 --arch sm_80 --kernel gdn_prefill",
-       "--kernel gdn_prefill; accepted: gdn_commit, gdn_decode, gdn_prefill_chunks, "
+       "--kernel gdn_prefill; accepted: gdn_commit, gdn_conv, gdn_decode, gdn_prefill_chunks, "
        "gdn_prefill_scan, gdn_verify, gdn_verify_wy"},
       {"cache gc --limit 3X", "accepted: a number of bytes such as 4096, 64K, 512M, 1G or 2T"},
       {"prewarn --tp 2",

@@ -69,15 +69,16 @@ TEST_CASE("every shipped model config gives its problems for every size", "[cpu]
     INFO(model);
     REQUIRE(value_heads.count(model) == 1);
     const auto requests = read_model_config(model, config_of(model), {1, 2, 4, 8, 16}).value();
-    REQUIRE(requests.size() == 20);
+    REQUIRE(requests.size() == 25);
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      const int tp = 1 << i / 4;
+      const int tp = 1 << i / 5;
       CHECK(requests[i].origin == model + ", tp " + std::to_string(tp));
       CHECK(requests[i].arch.empty());
-      const auto check_problem = i % 4 == 0   ? check_heads_and_dims<gdn::DecodeProblem>
-                                 : i % 4 == 1 ? check_heads_and_dims<gdn::PrefillProblem>
-                                 : i % 4 == 2 ? check_heads_and_dims<gdn::VerifyProblem>
-                                              : check_heads_and_dims<gdn::CommitProblem>;
+      const auto check_problem = i % 5 == 0   ? check_heads_and_dims<gdn::DecodeProblem>
+                                 : i % 5 == 1 ? check_heads_and_dims<gdn::PrefillProblem>
+                                 : i % 5 == 2 ? check_heads_and_dims<gdn::VerifyProblem>
+                                 : i % 5 == 3 ? check_heads_and_dims<gdn::CommitProblem>
+                                              : check_heads_and_dims<gdn::ConvProblem>;
       check_problem(requests[i].problem, 16 / tp, value_heads.at(model) / tp);
     }
   }
@@ -124,6 +125,16 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
         R"("has_initial_state":true,"store_state":true,"accepted_dtype":"i32",)"
         R"("batch_invariant":false})");
+  CHECK(to_json(requests[4].problem) ==
+        R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,)"
+        R"("dtype":"bf16","weight_dtype":"bf16","width":4,"activation":"silu",)"
+        R"("has_bias":false,"split_qkv":true,"gate_dtype":"f32","beta_dtype":"f32",)"
+        R"("a_log_dtype":"f32","dt_bias_dtype":"f32","state_dtype":"bf16","index_dtype":"i32",)"
+        R"("cu_seqlens_dtype":"i32","varlen":true,"state_layout":"columns",)"
+        R"("state_location":"pool","padding":"skip","pad_index":"negative",)"
+        R"("gate_mode":"none","beta_mode":"one","use_qk_l2norm":false,)"
+        R"("has_initial_state":true,"store_state":true,"whole_window":false,)"
+        R"("from_accepted":false,"accepted_dtype":"i32","batch_invariant":false})");
 }
 
 TEST_CASE("dtypes come from the model config", "[cpu]") {
@@ -133,6 +144,10 @@ TEST_CASE("dtypes come from the model config", "[cpu]") {
     const auto& prefill = std::get<gdn::PrefillProblem>(requests[1].problem);
     const auto& verify = std::get<gdn::VerifyProblem>(requests[2].problem);
     const auto& commit = std::get<gdn::CommitProblem>(requests[3].problem);
+    const auto& conv = std::get<gdn::ConvProblem>(requests[4].problem);
+    CHECK(conv.dtype == decode.dtype);
+    CHECK(conv.weight_dtype == decode.dtype);
+    CHECK(conv.states.dtype == decode.dtype);
     const auto check_same = [&](const auto& other) {
       CHECK(other.dtype == decode.dtype);
       CHECK(other.inputs.dt_bias_dtype == decode.inputs.dt_bias_dtype);
@@ -215,14 +230,15 @@ TEST_CASE("a manifest gives the problems that it lists", "[cpu]") {
   nlohmann::json manifest = nlohmann::json::array();
   const Problem verify = gdn::VerifyProblem{.max_tokens = 8, .from_accepted = true};
   const Problem commit = gdn::CommitProblem{.max_tokens = 8, .varlen = true};
-  for (const Problem& problem : {decode, prefill, verify, commit}) {
+  const Problem conv = gdn::ConvProblem{.width = 3, .varlen = true};
+  for (const Problem& problem : {decode, prefill, verify, commit, conv}) {
     manifest.push_back(nlohmann::json::parse(to_json(problem)));
     manifest.back()["op"] = operator_of(problem);
     manifest.back()["arch"] = "sm_80";
   }
   manifest.push_back({{"op", "gdn_decode"}, {"key_dim", 64}});
   const auto requests = read_manifest("list.json", manifest.dump()).value();
-  REQUIRE(requests.size() == 5);
+  REQUIRE(requests.size() == 6);
   CHECK(operator_of(requests[0].problem) == "gdn_decode");
   CHECK(to_json(requests[0].problem) == to_json(decode));
   CHECK(requests[0].arch == "sm_80");
@@ -232,11 +248,13 @@ TEST_CASE("a manifest gives the problems that it lists", "[cpu]") {
   CHECK(to_json(requests[2].problem) == to_json(verify));
   CHECK(operator_of(requests[3].problem) == "gdn_commit");
   CHECK(to_json(requests[3].problem) == to_json(commit));
-  const auto& partial = std::get<gdn::DecodeProblem>(requests[4].problem);
+  CHECK(operator_of(requests[4].problem) == "gdn_conv");
+  CHECK(to_json(requests[4].problem) == to_json(conv));
+  const auto& partial = std::get<gdn::DecodeProblem>(requests[5].problem);
   CHECK(partial.key_dim == 64);
   CHECK(partial.value_dim == gdn::DecodeProblem{}.value_dim);
-  CHECK(requests[4].arch.empty());
-  CHECK(requests[4].origin == "list.json, entry 5");
+  CHECK(requests[5].arch.empty());
+  CHECK(requests[5].origin == "list.json, entry 6");
   CHECK(read_manifest("list.json", "[]").value().empty());
 }
 
@@ -245,11 +263,13 @@ TEST_CASE("a manifest that cannot be used names the entry", "[cpu]") {
   CHECK(manifest_error("[1]") == "list.json, entry 1: 1; accepted: an object");
   CHECK(manifest_error(R"([{"op":"gdn_decode"},{"op":"rms_norm"}])") ==
         "list.json, entry 2: op = \"rms_norm\"; accepted: gdn_decode, gdn_prefill, gdn_verify, "
-        "gdn_commit");
+        "gdn_commit, gdn_conv");
   CHECK(manifest_error(R"([{"key_dim":128}])") ==
-        "list.json, entry 1: op = null; accepted: gdn_decode, gdn_prefill, gdn_verify, gdn_commit");
+        "list.json, entry 1: op = null; accepted: gdn_decode, gdn_prefill, gdn_verify, "
+        "gdn_commit, gdn_conv");
   CHECK(manifest_error(R"([{"op":7}])") ==
-        "list.json, entry 1: op = 7; accepted: gdn_decode, gdn_prefill, gdn_verify, gdn_commit");
+        "list.json, entry 1: op = 7; accepted: gdn_decode, gdn_prefill, gdn_verify, "
+        "gdn_commit, gdn_conv");
   // A field of another operator.
   CHECK(manifest_error(R"([{"op":"gdn_decode","varlen":true}])").find("varlen") !=
         std::string::npos);

@@ -39,16 +39,16 @@ TEST_CASE("a dry run lists kernels and compiles nothing", "[cpu]") {
   const Cli cli;
   const json summary =
       cli.prewarm("--dry-run --hf-config " + kModel + " --tp 1,2,4,8 --arch sm_90a,sm_80");
-  CHECK(summary["problems"] == 16);
+  CHECK(summary["problems"] == 20);
   CHECK(summary["dry_run"] == true);
   CHECK(summary["compiled"] == 0);
   CHECK(summary["hits"] == 0);
   CHECK(summary["missing"] == summary["requested"]);
   CHECK(summary["entries"].size() == summary["requested"]);
   for (const json& entry : summary["entries"]) CHECK(entry["problems"] == 4);
-  CHECK(names_of(summary) == std::set<std::string>{"gdn_commit", "gdn_decode", "gdn_prefill_chunks",
-                                                   "gdn_prefill_scan", "gdn_verify",
-                                                   "gdn_verify_wy"});
+  CHECK(names_of(summary) == std::set<std::string>{"gdn_commit", "gdn_conv", "gdn_decode",
+                                                   "gdn_prefill_chunks", "gdn_prefill_scan",
+                                                   "gdn_verify", "gdn_verify_wy"});
   CHECK(cli.entries().empty());
   const Output text = cli.run("prewarm --dry-run --key-dim 64 --arch sm_80");
   CHECK(text.exit_code == 0);
@@ -109,6 +109,11 @@ TEST_CASE("operators that cannot do it are left out unless --op names them", "[c
   const json fresh = cli.prewarm("--dry-run --has-initial-state false " + model);
   CHECK(has(fresh, "gdn_decode"));
   CHECK_FALSE(has(fresh, "gdn_verify"));
+  CHECK(has(fresh, "gdn_conv"));
+  // Layouts of one operator's states are none of the others'.
+  CHECK(names_of(cli.prewarm("--dry-run --state-layout channels " + model)) ==
+        std::set<std::string>{"gdn_conv"});
+  CHECK_FALSE(has(cli.prewarm("--dry-run --state-layout kv " + model), "gdn_conv"));
   for (const std::string refused : {"--op gdn_commit --dtype f32 ", "--max-tokens 99 ",
                                     "--key-dim 100 ", "--accepted-dtype f32 "}) {
     INFO(refused);
@@ -122,7 +127,8 @@ TEST_CASE("the option --op chooses the operators", "[cpu]") {
   std::ofstream(manifest) << R"([{"op": "gdn_decode", "arch": "sm_80"},
                                  {"op": "gdn_prefill", "arch": "sm_80", "varlen": true},
                                  {"op": "gdn_verify", "arch": "sm_80", "varlen": true},
-                                 {"op": "gdn_commit", "arch": "sm_80", "varlen": true}])";
+                                 {"op": "gdn_commit", "arch": "sm_80", "varlen": true},
+                                 {"op": "gdn_conv", "arch": "sm_80", "varlen": true}])";
   for (const std::string& source :
        {"--hf-config " + kModel + " --arch sm_80", "--manifest " + manifest,
         std::string("--dtype f16 --arch sm_80")}) {
@@ -131,17 +137,19 @@ TEST_CASE("the option --op chooses the operators", "[cpu]") {
     const json prefill = cli.prewarm("--dry-run --op gdn_prefill " + source);
     const json verify = cli.prewarm("--dry-run --op gdn_verify " + source);
     const json commit = cli.prewarm("--dry-run --op gdn_commit " + source);
+    const json conv = cli.prewarm("--dry-run --op gdn_conv " + source);
     const json both = cli.prewarm("--dry-run --op gdn_prefill,gdn_decode " + source);
-    const json all =
-        cli.prewarm("--dry-run --op gdn_commit,gdn_verify,gdn_prefill,gdn_decode " + source);
+    const json all = cli.prewarm(
+        "--dry-run --op gdn_conv,gdn_commit,gdn_verify,gdn_prefill,gdn_decode " + source);
     CHECK(names_of(decode) == std::set<std::string>{"gdn_decode"});
     CHECK(names_of(prefill) == std::set<std::string>{"gdn_prefill_chunks", "gdn_prefill_scan"});
     CHECK(names_of(verify) == std::set<std::string>{"gdn_verify", "gdn_verify_wy"});
     CHECK(all["entries"] == cli.prewarm("--dry-run " + source)["entries"]);
     CHECK(names_of(commit) == std::set<std::string>{"gdn_commit"});
-    CHECK(all["problems"] == 4);
+    CHECK(names_of(conv) == std::set<std::string>{"gdn_conv"});
+    CHECK(all["problems"] == 5);
     CHECK(all["requested"] == both["requested"].get<int>() + verify["requested"].get<int>() +
-                                  commit["requested"].get<int>());
+                                  commit["requested"].get<int>() + conv["requested"].get<int>());
     CHECK(both["problems"] == 2);
     CHECK(both["requested"] == decode["requested"].get<int>() + prefill["requested"].get<int>());
   }
@@ -152,7 +160,7 @@ TEST_CASE("a field of one operator changes nothing of the others", "[cpu]") {
   const std::string model = "--dry-run --arch sm_90a --hf-config " + kModel;
   const std::set<std::string> before = kernels_of(cli.prewarm(model));
   const json after = cli.prewarm(model + " --checkpoints after");
-  CHECK(names_of(after).size() == 6);
+  CHECK(names_of(after).size() == 7);
   for (const json& entry : after["entries"]) {
     const std::string canonical = entry["canonical"];
     const bool is_scan = entry["kernel"] == "gdn_prefill_scan";
@@ -242,9 +250,12 @@ TEST_CASE("prewarm fills the cache once", "[nvrtc]") {
   const auto commits = std::count_if(entries.begin(), entries.end(), [](const json& entry) {
     return entry["kernel"] == "gdn_commit";
   });
-  CHECK(static_cast<std::ptrdiff_t>(first["requested"]) - verifications - commits <= 80);
+  const auto convs = std::count_if(entries.begin(), entries.end(),
+                                   [](const json& entry) { return entry["kernel"] == "gdn_conv"; });
+  CHECK(static_cast<std::ptrdiff_t>(first["requested"]) - verifications - commits - convs <= 80);
   CHECK(verifications <= 16);
   CHECK((commits > 0 && commits <= 8));
+  CHECK((convs > 0 && convs <= 12));
   CHECK(first["failed"] == 0);
   CHECK(cli.entries().size() == first["requested"]);
   for (const json& entry : first["entries"]) {
@@ -265,6 +276,7 @@ TEST_CASE("prewarm fills the cache once", "[nvrtc]") {
   CHECK(contains(text.out, "sm_90a  gdn_prefill_scan"));
   CHECK(contains(text.out, "sm_90a  gdn_verify"));
   CHECK(contains(text.out, "sm_90a  gdn_commit"));
+  CHECK(contains(text.out, "sm_90a  gdn_conv"));
   CHECK(contains(text.out, "Cache: " + cli.cache()));
   CHECK(contains(text.err, "hit gdn_decode sm_80"));
 }

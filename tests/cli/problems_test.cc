@@ -66,6 +66,8 @@ TEST_CASE("prewarm compiles what a model's problems need", "[cpu]") {
       wanted.insert(arch + spec.canonical);
     for (const auto& spec : problems.commit.kernels(arch).value())
       wanted.insert(arch + spec.canonical);
+    for (const auto& spec : problems.conv.kernels(arch).value())
+      wanted.insert(arch + spec.canonical);
   }
   CHECK(prewarmed == wanted);
 }

@@ -86,6 +86,19 @@ TEST_CASE("shapes that a problem cannot have are left out", "[cpu]") {
                                  "batch=8;tokens_each=4", "batch=8;tokens_each=8"});
   CHECK(texts(shapes_of(gdn::CommitProblem{.max_tokens = 8}, few)) ==
         std::vector<std::string>{"batch=1", "batch=8"});
+  // Steps of requests, then a prefill's.
+  const ShapeGrid mixed{{"batch", {2}},
+                        {"tokens_each", {1, 4}},
+                        {"tokens", {8}},
+                        {"sequences", {1, 3, 16}},
+                        {"channels", {64, 96}}};
+  const gdn::ConvProblem conv{.split_qkv = true};
+  CHECK(texts(shapes_of(conv, mixed)) ==
+        std::vector<std::string>{"tokens=2;sequences=2", "tokens=8;sequences=1"});
+  CHECK(texts(shapes_of(gdn::ConvProblem{.from_accepted = true}, mixed)) ==
+        std::vector<std::string>{
+            "tokens=2;sequences=2;channels=64", "tokens=2;sequences=2;channels=96",
+            "tokens=8;sequences=2;channels=64", "tokens=8;sequences=2;channels=96"});
   const ShapeGrid longest{{"tokens", {64}}, {"sequences", {4}}, {"max_seqlen", {16, 17, 62}}};
   CHECK(texts(shapes_of(prefill, longest)) ==
         std::vector<std::string>{"tokens=64;sequences=4", "tokens=64;sequences=4;max_seqlen=17"});
@@ -161,6 +174,18 @@ std::size_t prefill_buckets(int heads) {
   return buckets.size();
 }
 
+// Of those sizes, each of four numbers of channels.
+std::size_t conv_buckets() {
+  std::set<std::pair<int, int>> buckets;  // sequences, tokens of one
+  for (int batch = 1; batch <= 256; batch *= 2) buckets.insert({batch, 1});
+  for (const int sequences : {1, 4, 8}) {
+    for (int tokens = 512; tokens <= 32768; tokens *= 2) {
+      buckets.insert({sequences, tokens / sequences});
+    }
+  }
+  return 4 * buckets.size();
+}
+
 TEST_CASE("a dry run lists what a model needs", "[cpu]") {
   const Cli cli;
   for (const auto& [name, heads] : {std::pair{"Qwen3.5-0.8B", 16}, std::pair{"Qwen3.5-35B-A3B", 32},
@@ -168,7 +193,7 @@ TEST_CASE("a dry run lists what a model needs", "[cpu]") {
     INFO(name);
     const json plan = dry_run(cli, std::string("--tp 1,2,4,8 --hf-config ") +
                                        CUBINERY_TEST_DIR "/data/models/" + name + "/config.json");
-    REQUIRE(plan["spaces"].size() == 4);
+    REQUIRE(plan["spaces"].size() == 5);
     const json& decode = plan["spaces"][0];
     CHECK(decode["op"] == "gdn_decode");
     CHECK(decode["problems"] == 4);
@@ -187,6 +212,9 @@ TEST_CASE("a dry run lists what a model needs", "[cpu]") {
     const json& commit = plan["spaces"][3];
     CHECK(commit["op"] == "gdn_commit");
     CHECK(commit["buckets"].size() == decode["buckets"].size());
+    const json& conv = plan["spaces"][4];
+    CHECK(conv["op"] == "gdn_conv");
+    CHECK(conv["buckets"].size() == conv_buckets());
     std::size_t buckets = 0, measurements = 0;
     for (const json& space : plan["spaces"]) {
       buckets += space["buckets"].size();
@@ -208,7 +236,7 @@ TEST_CASE("all models share a space of each operator", "[cpu]") {
     ++models;
   }
   const json plan = dry_run(cli, arguments);
-  REQUIRE(plan["spaces"].size() == 4);
+  REQUIRE(plan["spaces"].size() == 5);
   for (const json& space : plan["spaces"]) {
     CHECK(space["problems"] == 4 * models);
     std::set<std::string> buckets;
@@ -259,10 +287,12 @@ TEST_CASE("tune refuses what it cannot use", "[cpu]") {
       {model + " --budget 10", "--budget 10; accepted: a number of s, m or h"},
       {model + " --device -1", "--device"},
       {model + " --jobs 0", "1024"},
-      {model + " --op gdn_decode --tokens 512", "--tokens 512: no problem is a gdn_prefill"},
+      {model + " --op gdn_decode --tokens 512",
+       "--tokens 512: no problem is a gdn_prefill or gdn_conv"},
       {model + " --op gdn_prefill --batch 8",
-       "--batch 8: no problem is a gdn_decode or gdn_verify or gdn_commit"},
-      {model + " --op gdn_decode --tokens-each 4", "--tokens-each 4: no problem is a gdn_verify"},
+       "--batch 8: no problem is a gdn_decode or gdn_verify or gdn_commit or gdn_conv"},
+      {model + " --op gdn_decode --tokens-each 4",
+       "--tokens-each 4: no problem is a gdn_verify or gdn_conv"},
       {model + " --tokens 4 --sequences 8", "none of these shapes"},
       {model + " --key-dim 100", "accepted: multiples of 16"},
       {model + " --json /nowhere/summary.json", "cannot write /nowhere/summary.json"},

@@ -108,7 +108,7 @@ TEST_CASE("Timer.RepeatsItselfWithinTheSpread", "[gpu][slow]") {
 }
 
 // Whichever is chosen, it has been here, also under the sanitizers.
-void expect_all_right(const Context& context, Tunable& tunable) {
+void expect_all_right(const Context& context, Tunable& tunable, std::size_t least = 50) {
   const TuningSpace& space = tunable.space();
   const GpuIdentity identity = gpu_identity(context).value();
   Candidates candidates(context, space, identity);
@@ -116,7 +116,7 @@ void expect_all_right(const Context& context, Tunable& tunable) {
   std::iota(all.begin(), all.end(), std::size_t{0});
   const Status compiled = candidates.compile(all, 0, [] { return true; });
   if (!compiled.ok()) FAIL(compiled.message());
-  REQUIRE(all.size() > 50);
+  REQUIRE(all.size() > least);
   for (const std::size_t i : all) {
     INFO(to_text(space.configurations[i].values));
     if (candidates[i].rejection) FAIL_CHECK(candidates[i].rejection->reason);
@@ -146,6 +146,26 @@ TEST_CASE("Tune.EveryConfigurationOfPrefillIsRight", "[gpu]") {
   gdn::PrefillProblem problem = small_varlen();
   problem.key_dim = problem.value_dim = 128;
   expect_all_right(gpu().context(), *make_tunable(gpu().context(), problem).value());
+}
+
+// Packed sequences of a model's layer, and steps with all that the pass can do.
+TEST_CASE("Tune.EveryConfigurationOfAConvolutionIsRight", "[gpu]") {
+  gdn::ConvProblem packed{.split_qkv = true, .varlen = true};
+  packed.states.location = gdn::StateLocation::kPool;
+  packed.states.padding = gdn::Padding::kSkip;
+  gdn::ConvProblem steps{.has_bias = true, .split_qkv = true};
+  steps.inputs = {.gate_mode = gdn::GateMode::kComputed,
+                  .beta_mode = gdn::BetaMode::kLogit,
+                  .use_qk_l2norm = true};
+  steps.states.location = gdn::StateLocation::kPool;
+  steps.states.padding = gdn::Padding::kZero;
+  steps.states.layout = gdn::ConvStateLayout::kChannels;
+  gdn::ConvProblem accepted{
+      .states = {.layout = gdn::ConvStateLayout::kChannels}, .varlen = true, .from_accepted = true};
+  for (const gdn::ConvProblem& problem : {packed, steps, accepted}) {
+    INFO(problem.to_json());
+    expect_all_right(gpu().context(), *make_tunable(gpu().context(), problem).value(), 20);
+  }
 }
 
 // Tunes two shapes on a part of the space; the choices are then those.
@@ -195,6 +215,15 @@ TEST_CASE("Tune.APrefillIsTunedAndThenChosen", "[gpu][slow]") {
   const std::unique_ptr<Tunable> tunable = make_tunable(context, small_varlen()).value();
   expect_tuned(context, *tunable,
                {{{"tokens", 256}, {"sequences", 1}}, {{"tokens", 4096}, {"sequences", 16}}});
+}
+
+TEST_CASE("Tune.AConvolutionIsTunedAndThenChosen", "[gpu][slow]") {
+  const TempDir dir;
+  const Context context = context_in(dir.path());
+  const std::unique_ptr<Tunable> tunable = make_tunable(context, gdn::ConvProblem{}).value();
+  expect_tuned(context, *tunable,
+               {{{"tokens", 64}, {"sequences", 64}, {"channels", 1024}},
+                {{"tokens", 4096}, {"sequences", 2}, {"channels", 1024}}});
 }
 
 TEST_CASE("Tune.AShapeThatTheOperatorDoesNotTakeIsRefused", "[gpu]") {

@@ -10,11 +10,13 @@
 #include "cubinery/context.h"
 #include "cubinery/gdn.h"
 #include "gdn_commit/fields.h"
+#include "gdn_conv/fields.h"
 #include "gdn_decode/fields.h"
 #include "gdn_prefill_chunks/fields.h"
 #include "gdn_prefill_scan/fields.h"
 #include "gdn_verify/fields.h"
 #include "gdn_verify_wy/fields.h"
+#include "runtime/gdn/conv_portable.h"
 #include "runtime/gdn/prefill_split.h"
 #include "runtime/gdn/prefill_whole.h"
 #include "runtime/jit/on_threads.h"
@@ -26,6 +28,8 @@ namespace {
 using gdn::BetaMode;
 using gdn::Checkpoints;
 using gdn::CommitProblem;
+using gdn::ConvProblem;
+using gdn::ConvStateLayout;
 using gdn::DecodeProblem;
 using gdn::GateMode;
 using gdn::Padding;
@@ -309,6 +313,85 @@ std::vector<CommitProblem> commit_head_sizes(int max_tokens) {
                             .value_dim = value_dim,
                             .states = {.dtype = dtype, .layout = layout},
                             .max_tokens = max_tokens});
+      }
+    }
+  }
+  return problems;
+}
+
+// As engines serve Qwen3-Next and Qwen3.5: packed, or in decoding steps of one token or a few, with
+// the gates and norms of the layer behind it or without.
+std::vector<ConvProblem> served_convs() {
+  const ConvProblem columns{.split_qkv = true,
+                            .states = {.location = StateLocation::kPool, .padding = Padding::kSkip},
+                            .varlen = true};
+  ConvProblem steps = columns, channels = columns, accepted = columns;
+  steps.varlen = false;
+  channels.states.layout = accepted.states.layout = ConvStateLayout::kChannels;
+  accepted.from_accepted = true;
+  std::vector<ConvProblem> problems{columns, steps, channels, accepted};
+  for (ConvProblem fused : {columns, steps}) {
+    fused.inputs = {.gate_dtype = DType::kBF16,
+                    .beta_dtype = DType::kBF16,
+                    .dt_bias_dtype = DType::kBF16,
+                    .gate_mode = GateMode::kComputed,
+                    .beta_mode = BetaMode::kLogit,
+                    .use_qk_l2norm = true};
+    problems.push_back(fused);
+  }
+  return problems;
+}
+
+// Each option at least once.
+std::vector<ConvProblem> conv_options() {
+  constexpr StateLocation kPool = StateLocation::kPool;
+  constexpr ConvStateLayout kChannels = ConvStateLayout::kChannels;
+  return {{},
+          {.width = 2},
+          {.width = 3, .states = {.whole_window = true}},
+          {.dtype = DType::kF32, .weight_dtype = DType::kF32, .states = {.dtype = DType::kF32}},
+          {.dtype = DType::kF16, .weight_dtype = DType::kF32, .states = {.dtype = DType::kF16}},
+          {.weight_dtype = DType::kF16, .states = {.dtype = DType::kF32, .layout = kChannels}},
+          {.activation = gdn::Activation::kNone, .has_bias = true},
+          {.has_bias = true, .states = {.layout = kChannels, .whole_window = true}},
+          {.states = {.location = kPool, .padding = Padding::kScratch}},
+          {.states = {.index_dtype = DType::kI64,
+                      .location = kPool,
+                      .padding = Padding::kZero,
+                      .pad_index = PadIndex::kZero}},
+          {.states = {.has_initial = false}, .varlen = true},
+          {.states = {.store = false}, .varlen = true, .cu_seqlens_dtype = DType::kI64},
+          {.states = {.has_initial = false, .store = false}},
+          {.from_accepted = true},
+          {.states = {.layout = kChannels},
+           .varlen = true,
+           .from_accepted = true,
+           .accepted_dtype = DType::kI64},
+          {.split_qkv = true,
+           .inputs = {.gate_dtype = DType::kF16,
+                      .a_log_dtype = DType::kBF16,
+                      .dt_bias_dtype = DType::kF16,
+                      .gate_mode = GateMode::kComputed,
+                      .beta_mode = BetaMode::kDoubledLogit}},
+          {.split_qkv = true,
+           .inputs = {
+               .gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne, .use_qk_l2norm = true}}};
+}
+
+// Heads that are normalised, of extreme and odd sizes.
+std::vector<ConvProblem> conv_head_sizes() {
+  std::vector<ConvProblem> problems;
+  for (const int key_dim : {16, 48, 96, 128, 144, 256}) {
+    for (const DType dtype : {DType::kBF16, DType::kF32}) {
+      for (const bool varlen : {false, true}) {
+        problems.push_back({.key_dim = key_dim,
+                            .dtype = dtype,
+                            .split_qkv = true,
+                            .inputs = {.gate_mode = GateMode::kNone,
+                                       .beta_mode = BetaMode::kOne,
+                                       .use_qk_l2norm = true},
+                            .states = {.dtype = dtype},
+                            .varlen = varlen});
       }
     }
   }
@@ -613,6 +696,27 @@ TEST_CASE("EveryCommitCandidateCompiles", "[nvrtc]") {
                                                        .max_tokens = max_tokens}));
       }
     }
+  }
+}
+
+TEST_CASE("ServedConvProblemsCompile", "[nvrtc]") {
+  for (const std::string& arch : known_architectures()) {
+    check_all(arch, kernels_of(served_convs(), arch));
+  }
+}
+
+TEST_CASE("EveryConvOptionCompiles", "[nvrtc]") {
+  check_all("sm_90a", kernels_of(conv_options(), "sm_90a"));
+}
+
+TEST_CASE("ConvHeadSizesCompile", "[nvrtc]") {
+  check_all("sm_90a", kernels_of(conv_head_sizes(), "sm_90a"));
+}
+
+TEST_CASE("EveryConvCandidateCompiles", "[nvrtc]") {
+  for (const ConvProblem& problem : served_convs()) {
+    INFO(problem.to_json());
+    check_all("sm_90a", candidates_of(std::get<0>(gdn::conv_portable().fixed_keys(problem))));
   }
 }
 

@@ -297,6 +297,36 @@ TEST_CASE("CommitShapes", "[cpu]") {
   }
 }
 
+TEST_CASE("ConvShapes", "[cpu]") {
+  const gdn::ConvProblem split{.split_qkv = true, .varlen = true};
+  const auto same = gdn_shape(split, {{"tokens", 10}, {"sequences", 3}});
+  REQUIRE(same);
+  CHECK(same->lengths == std::vector<std::int64_t>{4, 3, 3});
+  CHECK(same->channels == 8192);
+  CHECK(gdn_shape(split, {{"tokens", 1}, {"sequences", 1}, {"v_heads", 64}})->channels == 12288);
+  CHECK(gdn_features(split, {{"tokens", 10}, {"sequences", 3}}) ==
+        Shape{{"sequences", 3}, {"tokens", 4}, {"channels", 8192}});
+  const gdn::ConvProblem plain;
+  CHECK(gdn_features(plain, {{"tokens", 8}, {"sequences", 8}, {"channels", 640}}) ==
+        Shape{{"sequences", 8}, {"tokens", 1}, {"channels", 640}});
+  const auto refused = [](const gdn::ConvProblem& problem, const Shape& shape) {
+    const auto made = gdn_shape(problem, shape);
+    REQUIRE_FALSE(made);
+    CHECK(made.error().code() == Code::kInvalidArgument);
+    return std::string(made.error().message());
+  };
+  CHECK(refused(plain, {{"tokens", 8}, {"sequences", 8}}) ==
+        "gdn_conv: shape \"tokens=8;sequences=8\": channels is missing");
+  CHECK(refused(split, {{"tokens", 8}, {"sequences", 8}, {"channels", 8192}}) ==
+        "gdn_conv: shape \"tokens=8;sequences=8;channels=8192\": channels are those of q, k and v, "
+        "split_qkv is true");
+  CHECK(refused(plain, {{"tokens", 9}, {"sequences", 8}, {"channels", 8}})
+            .ends_with("sequences of the problem have one length, varlen is false"));
+  CHECK(refused(plain, {{"tokens", 8}, {"sequences", 8}, {"channels", 1 << 21}})
+            .ends_with("channels must be at most 1048576"));
+  CHECK(refused(split, {{"batch", 8}}).ends_with("tokens is missing"));
+}
+
 TEST_CASE("PrefillShapes", "[cpu]") {
   PrefillProblem problem;
   problem.varlen = true;
@@ -381,6 +411,12 @@ TEST_CASE("TunablesWithoutADevice", "[cpu]") {
   CHECK(commit->default_configuration({{"batch", 8}}) < commit->space().configurations.size());
   CHECK(commit->workload({{"batch", 8}}).error().code() == Code::kUnsupported);
   CHECK(commit->check(0).error().code() == Code::kUnsupported);
+  const auto conv = make_tunable(context, gdn::ConvProblem{.split_qkv = true}).value();
+  const Shape steps{{"tokens", 8}, {"sequences", 8}};
+  CHECK(conv->features(steps) == Shape{{"sequences", 8}, {"tokens", 1}, {"channels", 8192}});
+  CHECK(conv->default_configuration(steps) < conv->space().configurations.size());
+  CHECK(conv->workload(steps).error().code() == Code::kUnsupported);
+  CHECK(conv->check(0).error().code() == Code::kUnsupported);
   PrefillProblem problem;
   problem.varlen = true;
   const auto prefill = make_tunable(context, problem).value();

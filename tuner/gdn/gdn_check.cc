@@ -40,26 +40,27 @@ double share(const Deviation& deviation) {
   return share > 1 ? share : std::numeric_limits<double>::infinity();
 }
 
-void add(const Deviation& deviation, std::string_view tensor, std::string_view name, Check* check) {
+}  // namespace
+
+void add_error(const Deviation& deviation, std::string_view tensor, std::string_view name,
+               Check* check) {
   const double error = share(deviation);
   if (error <= check->error && !check->worst.empty()) return;
   check->error = error;
   check->worst = fmt::format("{}, {}", tensor, name);
 }
 
-}  // namespace
+gdn::Heads small_heads(const gdn::Heads& heads) {
+  const auto group = [&](int of) { return std::min(heads.count() / of, kMostHeadsInGroup); };
+  const int q = group(heads.q), k = group(heads.k), v = group(heads.v);
+  int count = std::lcm(std::lcm(q, k), v);
+  if (count <= 2) count *= 2;
+  return {.q = count / q, .k = count / k, .v = count / v};
+}
 
 GdnProblem small_problem(const GdnProblem& problem) {
-  const auto group = [&](int heads) {
-    return std::min(problem.heads.count() / heads, kMostHeadsInGroup);
-  };
-  const int q = group(problem.heads.q), k = group(problem.heads.k), v = group(problem.heads.v);
-  int heads = std::lcm(std::lcm(q, k), v);
-  if (heads <= 2) heads *= 2;
   GdnProblem small = problem;
-  small.heads.q = heads / q;
-  small.heads.k = heads / k;
-  small.heads.v = heads / v;
+  small.heads = small_heads(problem.heads);
   small.checkpoint_every = std::min(small.checkpoint_every, kCheckpointEvery);
   return small;
 }
@@ -119,9 +120,9 @@ Result<Check> GdnCheck::run(int chunk_size, const Launch& launch) {
     const Result<GdnMemory> after = memory->download();
     if (!after) return after.error().clone();
     const GdnVerdict verdict = data.check(*after, references);
-    add(verdict.errors.o, "o", name, &check);
-    add(verdict.errors.state, "state", name, &check);
-    add(verdict.errors.checkpoints, "checkpoints", name, &check);
+    add_error(verdict.errors.o, "o", name, &check);
+    add_error(verdict.errors.state, "state", name, &check);
+    add_error(verdict.errors.checkpoints, "checkpoints", name, &check);
     if (verdict.fault.empty()) continue;
     check.error = std::numeric_limits<double>::infinity();
     check.worst = fmt::format("{}, {}", verdict.fault, name);

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cubinery/tuning.h"
@@ -14,9 +15,16 @@
 
 namespace cubinery {
 
-// The problem with few heads, in about the same groups, and checkpoints that lie close: what
+// Few heads, in about the same groups.
+gdn::Heads small_heads(const gdn::Heads& heads);
+// The problem with those, and checkpoints that lie close: what
 // kernels are compiled for stays the same.
 GdnProblem small_problem(const GdnProblem& problem);
+
+// Adds the error of a tensor, as a share of its budget: Check::error is the largest.  `name`: of
+// the launch.
+void add_error(const Deviation& deviation, std::string_view tensor, std::string_view name,
+               Check* check);
 
 // Of each launch: lengths around the boundaries of chunks; a chunk_size of 0: as many tokens as
 // there are steps, and fewer.

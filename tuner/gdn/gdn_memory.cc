@@ -15,11 +15,14 @@ std::vector<void*> addresses(GdnMemory* memory) {
   return all;
 }
 
-std::string first_difference(const GdnMemory& a, const GdnMemory& b) {
+std::string_view tensor_name(std::size_t piece) { return kTensors[piece].name; }
+
+std::string first_difference(const GdnMemory& a, const GdnMemory& b,
+                             std::string_view (*name)(std::size_t piece)) {
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (a[i] == b[i]) continue;
     const auto [at, other] = std::mismatch(a[i].begin(), a[i].end(), b[i].begin(), b[i].end());
-    return fmt::format("{}, byte {} of {}", kTensors[i].name,
+    return fmt::format("{}, byte {} of {}", name(i),
                        at - a[i].begin() - std::ptrdiff_t{kGuardBytes},
                        a[i].size() - 2 * kGuardBytes);
   }

@@ -4,14 +4,15 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tuner/measure/device_memory.h"
 
 namespace cubinery {
 
-// A piece for each of kTensors, the tensor between two guard bands.  Empty where a tensor is absent
-// or lies in the piece of another.
+// A piece for each of kTensors, or another list of tensors, the tensor between two guard bands.
+// Empty where a tensor is absent or lies in the piece of another.
 using GdnMemory = std::vector<std::vector<std::byte>>;
 
 constexpr std::size_t kGuardBytes = 4096;
@@ -22,9 +23,13 @@ constexpr std::byte kPoison{0xff};
 // Where each piece begins.
 std::vector<void*> addresses(GdnMemory* memory);
 
+// The tensor of a piece, of kTensors.
+std::string_view tensor_name(std::size_t piece);
+
 // "state, byte 20 of 4096": the first byte that differs, counted from the end of the guard band in
 // front.  Empty when there is none.
-std::string first_difference(const GdnMemory& a, const GdnMemory& b);
+std::string first_difference(const GdnMemory& a, const GdnMemory& b,
+                             std::string_view (*name)(std::size_t piece) = tensor_name);
 
 // The same on a device.  Each piece is an allocation of its own, so that memory checkers see what
 // leaves it.

@@ -31,15 +31,6 @@ std::vector<float> pattern_of(const GdnTensorInfo& info, const GdnProblem& probl
   return numbers;
 }
 
-std::vector<std::byte> integers(DType dtype, const std::vector<std::int64_t>& values) {
-  const std::size_t size = idx(size_of(dtype));
-  std::vector<std::byte> bytes(values.size() * size);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    store_integer(dtype, bytes.data() + i * size, values[i]);
-  }
-  return bytes;
-}
-
 }  // namespace
 
 int rotation(std::size_t bytes_per_set, std::int64_t l2_bytes) {
@@ -146,9 +137,10 @@ Status GdnOperands::fill_bounds() const {
     checkpoints.push_back(checkpoints.back() + checkpoints_of(problem_, length));
   }
   const DType dtype = problem_.cu_seqlens_dtype;
-  CUBINERY_RETURN_IF_ERROR(column(GdnTensor::kCuSeqlens).memory.upload(integers(dtype, bounds)));
+  CUBINERY_RETURN_IF_ERROR(
+      column(GdnTensor::kCuSeqlens).memory.upload(integer_bytes(dtype, bounds)));
   if (problem_.checkpoints == gdn::Checkpoints::kNone) return {};
-  return column(GdnTensor::kCheckpointCuStarts).memory.upload(integers(dtype, checkpoints));
+  return column(GdnTensor::kCheckpointCuStarts).memory.upload(integer_bytes(dtype, checkpoints));
 }
 
 Status GdnOperands::fill_indices() {
@@ -156,7 +148,7 @@ Status GdnOperands::fill_indices() {
   if (indices.memory.bytes() == 0) return {};
   for (std::size_t set = 0; set < slots_.size(); ++set) {
     CUBINERY_RETURN_IF_ERROR(indices.memory.upload(
-        integers(problem_.states.index_dtype, slots_[set]), set * indices.stride));
+        integer_bytes(problem_.states.index_dtype, slots_[set]), set * indices.stride));
   }
   return {};
 }
@@ -168,7 +160,7 @@ Status GdnOperands::fill_parents() const {
     const auto drawn = draw_parents(options_.data, n, extent_.lengths[idx(n)]);
     parents.insert(parents.end(), drawn.begin(), drawn.end());
   }
-  return column(GdnTensor::kParents).memory.upload(integers(*options_.parents, parents));
+  return column(GdnTensor::kParents).memory.upload(integer_bytes(*options_.parents, parents));
 }
 
 gdn::PrefillSize GdnOperands::size() const {

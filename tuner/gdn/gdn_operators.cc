@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtime/gdn/commit_state.h"
+#include "runtime/gdn/conv_state.h"
 #include "runtime/gdn/decode_state.h"
 #include "runtime/gdn/prefill_kernels.h"
 #include "runtime/gdn/prefill_split.h"
@@ -24,6 +25,7 @@ namespace cubinery {
 namespace {
 
 using gdn::CommitProblem;
+using gdn::ConvProblem;
 using gdn::DecodeProblem;
 using gdn::PrefillProblem;
 using gdn::PrefillSize;
@@ -80,6 +82,32 @@ void add_shapes(std::int64_t tokens, std::int64_t sequences, bool varlen, const 
     shapes->push_back(even);
     shapes->back().push_back({"max_seqlen", longest});
   }
+}
+
+// Of a shape with `tokens`, `sequences` and perhaps `max_seqlen`.
+Result<Lengths> lengths_of(std::string_view op, bool varlen, const Shape& shape) {
+  CUBINERY_RETURN_IF_ERROR(check_most(op, shape, "sequences", kMostSequences));
+  CUBINERY_RETURN_IF_ERROR(check_most(op, shape, "tokens", kMostTokens));
+  const std::int64_t tokens = *size_in(shape, "tokens"), sequences = *size_in(shape, "sequences");
+  const std::optional<std::int64_t> longest = size_in(shape, "max_seqlen");
+  const auto refused = [&](std::string_view why) { return refused_shape(op, shape, why); };
+  if (tokens < sequences) return refused("every sequence has at least one token");
+  Lengths lengths;
+  if (longest) {
+    const std::int64_t least = (tokens + sequences - 1) / sequences;
+    const std::int64_t most = tokens - (sequences - 1);
+    if (*longest < least || *longest > most) {
+      return refused(fmt::format("max_seqlen must be from {} to {}", least, most));
+    }
+    lengths.push_back(*longest);
+    append_even(tokens - *longest, sequences - 1, &lengths);
+  } else {
+    append_even(tokens, sequences, &lengths);
+  }
+  if (!varlen && lengths.front() != lengths.back()) {
+    return refused("sequences of the problem have one length, varlen is false");
+  }
+  return lengths;
 }
 
 }  // namespace
@@ -148,30 +176,7 @@ std::vector<Shape> HarnessOf<PrefillProblem>::shapes(const PrefillProblem& probl
 
 Result<Lengths> HarnessOf<PrefillProblem>::lengths(const PrefillProblem& problem,
                                                    const Shape& shape) {
-  CUBINERY_RETURN_IF_ERROR(check_most(gdn::kPrefillOp, shape, "sequences", kMostSequences));
-  CUBINERY_RETURN_IF_ERROR(check_most(gdn::kPrefillOp, shape, "tokens", kMostTokens));
-  const std::int64_t tokens = *size_in(shape, "tokens"), sequences = *size_in(shape, "sequences");
-  const std::optional<std::int64_t> longest = size_in(shape, "max_seqlen");
-  const auto refused = [&](std::string_view why) {
-    return refused_shape(gdn::kPrefillOp, shape, why);
-  };
-  if (tokens < sequences) return refused("every sequence has at least one token");
-  Lengths lengths;
-  if (longest) {
-    const std::int64_t least = (tokens + sequences - 1) / sequences;
-    const std::int64_t most = tokens - (sequences - 1);
-    if (*longest < least || *longest > most) {
-      return refused(fmt::format("max_seqlen must be from {} to {}", least, most));
-    }
-    lengths.push_back(*longest);
-    append_even(tokens - *longest, sequences - 1, &lengths);
-  } else {
-    append_even(tokens, sequences, &lengths);
-  }
-  if (!problem.varlen && lengths.front() != lengths.back()) {
-    return refused("sequences of the problem have one length, varlen is false");
-  }
-  return lengths;
+  return lengths_of(gdn::kPrefillOp, problem.varlen, shape);
 }
 
 Point HarnessOf<PrefillProblem>::point(const PrefillProblem& problem, const Lengths& lengths) {
@@ -327,6 +332,60 @@ Result<gdn::Commit> HarnessOf<CommitProblem>::create(const Context& context,
                                                      const Target& target,
                                                      const std::vector<TunedValue>& values) {
   return gdn::create_commit(context, problem, target, values);
+}
+
+std::vector<Shape> HarnessOf<ConvProblem>::shapes(const ConvProblem& problem,
+                                                  const ShapeGrid& grid) {
+  std::vector<Shape> shapes;
+  const Lengths channels = problem.split_qkv ? Lengths{} : values_in(grid, "channels");
+  const auto add = [&](std::int64_t tokens, std::int64_t sequences) {
+    if (tokens < sequences || (!problem.varlen && tokens % sequences != 0)) return;
+    const Shape shape = {{"tokens", tokens}, {"sequences", sequences}};
+    if (problem.split_qkv) shapes.push_back(shape);
+    for (const std::int64_t count : channels) {
+      shapes.push_back(shape);
+      shapes.back().push_back({"channels", count});
+    }
+  };
+  for (const std::int64_t requests : values_in(grid, "batch")) {
+    const Lengths tokens = problem.from_accepted ? values_in(grid, "tokens_each") : Lengths{1};
+    for (const std::int64_t each : tokens) add(requests * each, requests);
+  }
+  if (problem.from_accepted) return shapes;
+  for (const std::int64_t sequences : values_in(grid, "sequences")) {
+    for (const std::int64_t tokens : values_in(grid, "tokens")) add(tokens, sequences);
+  }
+  return shapes;
+}
+
+Result<Lengths> HarnessOf<ConvProblem>::lengths(const ConvProblem& problem, const Shape& shape) {
+  const std::optional<std::int64_t> channels = size_in(shape, "channels");
+  if (problem.split_qkv && channels) {
+    return refused_shape(gdn::kConvOp, shape,
+                         "channels are those of q, k and v, split_qkv is true");
+  }
+  if (!problem.split_qkv) {
+    if (!channels) return refused_shape(gdn::kConvOp, shape, "channels is missing");
+    CUBINERY_RETURN_IF_ERROR(check_most(gdn::kConvOp, shape, "channels", gdn::kMaxChannels));
+  }
+  return lengths_of(gdn::kConvOp, problem.varlen, shape);
+}
+
+std::int64_t HarnessOf<ConvProblem>::channels(const ConvProblem& problem, const Shape& shape) {
+  return problem.split_qkv ? split_channels(problem) : *size_in(shape, "channels");
+}
+
+Point HarnessOf<ConvProblem>::point(const ConvProblem& problem, const Lengths& lengths,
+                                    std::int64_t channels) {
+  const PrefillSize size = size_of_launch(lengths);
+  return gdn::point_of(problem,
+                       {.sequences = size.sequences, .tokens = size.tokens, .channels = channels});
+}
+
+Result<gdn::Conv> HarnessOf<ConvProblem>::create(const Context& context, const ConvProblem& problem,
+                                                 const Target& target,
+                                                 const std::vector<TunedValue>& values) {
+  return gdn::create_conv(context, problem, target, values);
 }
 
 }  // namespace cubinery

@@ -1,16 +1,18 @@
 // What the harness asks of each operator: everything else in tuner/gdn, and the command line, go
 // through HarnessOf.  Pure functions but for create() and launch().
 //
-// Operands and references are those of a prefill.  Another operator says which prefill does the
-// same, and takes its arguments from that one's: a decode step is the prefill of packed sequences
-// of one token each, and a verification that keeps every state the prefill of a few tokens with a
-// checkpoint after each.  Of a tree, it is that of each token's path.
+// Operands and references are those of a prefill, but for the convolution's.  Another operator says
+// which prefill does the same, and takes its arguments from that one's: a decode step is the
+// prefill of packed sequences of one token each, and a verification that keeps every state the
+// prefill of a few tokens with a checkpoint after each.  Of a tree, it is that of each token's
+// path.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +20,7 @@
 #include "cubinery/gdn.h"
 #include "cubinery/tuning.h"
 #include "runtime/gdn/commit_operator.h"
+#include "runtime/gdn/conv_operator.h"
 #include "runtime/gdn/decode_operator.h"
 #include "runtime/gdn/prefill_operator.h"
 #include "runtime/gdn/verify_operator.h"
@@ -35,8 +38,14 @@ struct SizeInfo {
   bool optional = false;  // shapes need not have it
 };
 // Of operators whose sequences are requests.
-inline constexpr SizeInfo kBatchSize{"batch", "Decode, verify, commit: requests of a launch",
+inline constexpr SizeInfo kBatchSize{"batch", "Decode, verify, commit, conv: requests of a launch",
                                      "1:256"};
+inline constexpr SizeInfo kTokensEachSize{
+    "tokens_each", "Verify, conv with from_accepted: tokens of a request", "1:16"};
+inline constexpr SizeInfo kTokensSize{"tokens", "Prefill, conv: tokens of all sequences",
+                                      "512:32768"};
+inline constexpr SizeInfo kSequencesSize{"sequences", "Prefill, conv: sequences, equally long",
+                                         "1,4,8"};
 // The values of each size that shapes are made of; an optional size may be missing.
 using ShapeGrid = std::map<std::string, std::vector<std::int64_t>, std::less<>>;
 
@@ -120,8 +129,8 @@ struct HarnessOf<gdn::PrefillProblem> {
   // Without max_seqlen lengths differ by one at most, and not at all where sequences are dense;
   // with it, the first sequence has so many tokens and the others share the rest as evenly.
   static constexpr SizeInfo kSizes[] = {
-      {"tokens", "Prefill: tokens of all sequences", "512:32768"},
-      {"sequences", "Prefill: sequences, equally long", "1,4,8"},
+      kTokensSize,
+      kSequencesSize,
       {"max_seqlen",
        "Packed prefill: besides, one sequence has this many tokens and the others share the rest",
        "half of the tokens", /*optional=*/true}};
@@ -155,8 +164,7 @@ template <>
 struct HarnessOf<gdn::VerifyProblem> : RequestHarness<gdn::VerifyProblem, gdn::Verify> {
   using Problem = gdn::VerifyProblem;
   using Operator = gdn::Verify;
-  static constexpr SizeInfo kSizes[] = {kBatchSize,
-                                        {"tokens_each", "Verify: tokens of a request", "1:16"}};
+  static constexpr SizeInfo kSizes[] = {kBatchSize, kTokensEachSize};
 
   // Requests have at most max_tokens.
   static std::vector<Shape> shapes(const Problem& problem, const ShapeGrid& grid);
@@ -207,5 +215,45 @@ struct HarnessOf<gdn::CommitProblem> : RequestHarness<gdn::CommitProblem, gdn::C
     return commit.launch(stream, as_commit(args));
   }
 };
+
+// Its operands and reference are its own: conv_operands.h, conv_check.h.
+template <>
+struct HarnessOf<gdn::ConvProblem> {
+  using Problem = gdn::ConvProblem;
+  using Operator = gdn::Conv;
+  // Lengths differ by one at most, and not at all where sequences are dense.
+  static constexpr SizeInfo kSizes[] = {
+      kTokensSize,
+      kSequencesSize,
+      {"channels", "Conv without split_qkv: channels", "8192", /*optional=*/true}};
+  // What the command line makes shapes of: steps of requests, which have one token but with
+  // from_accepted, and without it a prefill's.
+  static constexpr SizeInfo kGridSizes[] = {
+      kTokensSize,
+      kSequencesSize,
+      kBatchSize,
+      kTokensEachSize,
+      {"channels", "Conv without split_qkv: channels", "8192"}};
+
+  static std::vector<Shape> shapes(const Problem& problem, const ShapeGrid& grid);
+  static Result<std::vector<std::int64_t>> lengths(const Problem& problem, const Shape& shape);
+  // Requires: a shape that lengths() lets through.
+  static std::int64_t channels(const Problem& problem, const Shape& shape);
+  static Point point(const Problem& problem, const std::vector<std::int64_t>& lengths,
+                     std::int64_t channels);
+
+  static Result<Operator> create(const Context& context, const Problem& problem,
+                                 const Target& target, const std::vector<TunedValue>& values);
+};
+
+// The sizes that the command line makes an operator's shapes of.
+template <class Harness>
+constexpr auto grid_sizes() {
+  if constexpr (requires { Harness::kGridSizes; }) {
+    return std::span(Harness::kGridSizes);
+  } else {
+    return std::span(Harness::kSizes);
+  }
+}
 
 }  // namespace cubinery

@@ -26,6 +26,7 @@ template <class Problem>
 struct GdnShape {
   Problem problem;                    // with the shape's heads
   std::vector<std::int64_t> lengths;  // of the sequences, in tokens
+  std::int64_t channels = 0;          // of a convolution
 };
 
 // Shapes have the operator's sizes (HarnessOf) and may have q_heads, k_heads and v_heads, in place
@@ -42,7 +43,20 @@ Result<GdnShape<Problem>> gdn_shape(const Problem& problem, const Shape& shape) 
   Result<std::vector<std::int64_t>> lengths = Harness::lengths(made.problem, shape);
   if (!lengths) return std::move(lengths).error();
   made.lengths = *std::move(lengths);
+  if constexpr (std::is_same_v<Problem, gdn::ConvProblem>) {
+    made.channels = Harness::channels(made.problem, shape);
+  }
   return made;
+}
+
+// What choices depend on.
+template <class Problem>
+Point point_of(const GdnShape<Problem>& shape) {
+  if constexpr (std::is_same_v<Problem, gdn::ConvProblem>) {
+    return HarnessOf<Problem>::point(shape.problem, shape.lengths, shape.channels);
+  } else {
+    return HarnessOf<Problem>::point(shape.problem, shape.lengths);
+  }
 }
 
 // Under which results are found; the shape itself where the problem cannot have it.
@@ -50,7 +64,7 @@ template <class Problem>
 Shape gdn_features(const Problem& problem, const Shape& shape) {
   const auto made = gdn_shape(problem, shape);
   if (!made) return shape;
-  return features_at(made->problem, HarnessOf<Problem>::point(made->problem, made->lengths));
+  return features_at(made->problem, point_of(*made));
 }
 
 }  // namespace cubinery

@@ -3,14 +3,17 @@
 #include <charconv>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
 #include "runtime/operator/planner.h"
 #include "runtime/operator/tuning_context.h"
+#include "tuner/gdn/conv_tunable.h"
 #include "tuner/gdn/gdn_check.h"
 #include "tuner/gdn/gdn_shapes.h"
 #include "tuner/gdn/gdn_workload.h"
+#include "tuner/gdn/operator_tunable.h"
 #include "tuner/measure/device_memory.h"
 
 namespace cubinery {
@@ -30,36 +33,12 @@ int chunk_size_of(const Values& values) {
 }
 
 template <class Problem>
-class GdnTunable final : public Tunable {
+class GdnTunable final : public OperatorTunable<Problem> {
  public:
-  using Harness = HarnessOf<Problem>;
-  using Operator = typename Harness::Operator;
-
-  GdnTunable(const Context& context, const Planner<Problem>& planner, const Problem& problem,
-             const Target& target, std::int64_t l2_bytes)
-      : context_(context),
-        problem_(problem),
-        target_(target),
-        l2_bytes_(l2_bytes),
-        space_(planner.space()) {}
-
-  const TuningSpace& space() const override { return space_; }
-
-  Shape features(const Shape& shape) const override { return gdn_features(problem_, shape); }
-
-  std::size_t default_configuration(const Shape& shape) const override {
-    const auto made = gdn_shape(problem_, shape);
-    const Problem& problem = made ? made->problem : problem_;
-    const auto planner = Planner<Problem>::create(problem, target_, path_options(context_));
-    if (!planner) return space_.configurations.size();
-    const Point at = made ? Harness::point(problem, made->lengths) : Point{1, 1, 1};
-    return index_of(space_, planner->plan(nullptr).values(at));
-  }
-
-  Status prepare(std::size_t configuration) override {
-    Result<Operator> made = Harness::create(context_, problem_, target_, values(configuration));
-    return made ? Status() : std::move(made).error();
-  }
+  using Base = OperatorTunable<Problem>;
+  using Harness = typename Base::Harness;
+  using Operator = typename Base::Operator;
+  using Base::Base;
 
   Result<Check> check(std::size_t configuration) override {
     Result<std::shared_ptr<const Device>> device = device_of(context_);
@@ -121,15 +100,12 @@ class GdnTunable final : public Tunable {
  private:
   static constexpr unsigned char kPoison = 0xff;  // what a kernel must not read is NaN
 
-  const Values& values(std::size_t configuration) const {
-    return space_.configurations[configuration].values;
-  }
+  using Base::context_;
+  using Base::l2_bytes_;
+  using Base::problem_;
+  using Base::target_;
+  using Base::values;
 
-  Context context_;
-  Problem problem_;
-  Target target_;
-  std::int64_t l2_bytes_;
-  TuningSpace space_;
   std::optional<GdnCheck> check_;
 };
 
@@ -139,8 +115,10 @@ Result<std::unique_ptr<Tunable>> make(const Context& context, const Problem& pro
   const auto planner = Planner<Problem>::create(problem, target, path_options(context));
   if (!planner) return planner.error().clone();
   const Result<GpuIdentity> gpu = gpu_identity(context);
-  return std::unique_ptr<Tunable>(std::make_unique<GdnTunable<Problem>>(
-      context, *planner, problem, target, gpu ? gpu->l2_bytes : 0));
+  using Made = std::conditional_t<std::is_same_v<Problem, gdn::ConvProblem>, ConvTunable,
+                                  GdnTunable<Problem>>;
+  return std::unique_ptr<Tunable>(
+      std::make_unique<Made>(context, *planner, problem, target, gpu ? gpu->l2_bytes : 0));
 }
 
 }  // namespace

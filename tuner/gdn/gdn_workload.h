@@ -1,4 +1,4 @@
-// Launches of the operators on GdnOperands, and the Workload of a tunable.
+// Launches of the operators on their operands, and the Workload of a tunable.
 #pragma once
 
 #include <functional>
@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cubinery/tuning.h"
+#include "tuner/gdn/conv_operands.h"
 #include "tuner/gdn/gdn_operands.h"
 #include "tuner/gdn/gdn_operators.h"
 
@@ -19,13 +20,17 @@ Status launch(const Operator& prepared, Stream stream, const GdnOperands& operan
   return HarnessOf<Problem>::launch(prepared, stream, operands.args(set), operands.workspace(set));
 }
 
-template <class Operator>
+inline Status launch(const gdn::Conv& conv, Stream stream, const ConvOperands& operands, int set) {
+  return conv.launch(stream, operands.args(set));
+}
+
+template <class Operator, class Operands = GdnOperands>
 class GdnWorkload final : public Workload {
  public:
   // Makes the operator of a configuration, for the problem of `operands`.
   using Create = std::function<Result<Operator>(std::size_t configuration)>;
 
-  GdnWorkload(GdnOperands operands, Create create)
+  GdnWorkload(Operands operands, Create create)
       : operands_(std::move(operands)), create_(std::move(create)) {}
 
   int sets() const override { return operands_.sets(); }
@@ -41,7 +46,7 @@ class GdnWorkload final : public Workload {
   }
 
  private:
-  GdnOperands operands_;
+  Operands operands_;
   Create create_;
   std::map<std::size_t, Operator> operators_;  // by configuration
 };

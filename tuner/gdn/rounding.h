@@ -117,14 +117,19 @@ inline float load(DType dtype, const std::byte* from) {
   return dtype == DType::kBF16 ? float_from_bf16(bits) : float_from_f16(bits);
 }
 
-// An element of an i32 or i64 tensor.
+// An element of an i32, i64 or bool tensor.
 inline void store_integer(DType dtype, std::byte* to, std::int64_t value) {
   const auto narrow = static_cast<std::int32_t>(value);
   const bool wide = dtype == DType::kI64;
+  if (dtype == DType::kBool) {
+    *to = static_cast<std::byte>(value != 0);
+    return;
+  }
   std::memcpy(to, wide ? static_cast<const void*>(&value) : &narrow,
               wide ? sizeof(value) : sizeof(narrow));
 }
 inline std::int64_t load_integer(DType dtype, const std::byte* from) {
+  if (dtype == DType::kBool) return *from == std::byte{} ? 0 : 1;
   std::int64_t wide = 0;
   std::int32_t narrow = 0;
   if (dtype == DType::kI64) {
@@ -135,7 +140,17 @@ inline std::int64_t load_integer(DType dtype, const std::byte* from) {
   return narrow;
 }
 
-// `values` as a tensor of `dtype` holds them, and back.  Requires: likewise.
+inline std::vector<std::byte> integer_bytes(DType dtype, std::span<const std::int64_t> values) {
+  const auto size = static_cast<std::size_t>(size_of(dtype));
+  std::vector<std::byte> bytes(values.size() * size);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    store_integer(dtype, bytes.data() + i * size, values[i]);
+  }
+  return bytes;
+}
+
+// `values` as a tensor of `dtype` holds them, and back.  Requires: a dtype of floats, fp8 among
+// them.
 inline std::vector<std::byte> to_bytes(DType dtype, std::span<const float> values) {
   const auto size = static_cast<std::size_t>(size_of(dtype));
   std::vector<std::byte> bytes(values.size() * size);

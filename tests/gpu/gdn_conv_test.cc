@@ -1,0 +1,602 @@
+// GDN conv: every option against the double-precision reference, then what must hold whatever the
+// option: tensors as they lie, errors that only the device can see, states in place.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "runtime/gdn/conv_problem.h"
+#include "tests/gpu/gpu_test.h"
+#include "tuner/gdn/conv_case.h"
+#include "tuner/gdn/conv_check.h"
+#include "tuner/gdn/random.h"
+#include "tuner/gdn/rounding.h"
+
+namespace cubinery::test {
+namespace {
+
+using gdn::ConvArgs;
+using gdn::ConvProblem;
+
+const std::vector<DType> kFloatTypes{DType::kF32, DType::kBF16, DType::kF16};
+
+// q and k of two heads, v of three.
+ConvProblem split(ConvProblem problem = {}) {
+  problem.split_qkv = true;
+  problem.heads = {.q = 2, .k = 2, .v = 4};
+  problem.key_dim = 64;
+  problem.value_dim = 48;
+  return problem;
+}
+
+ConvProblem packed(ConvProblem problem = {}) {
+  problem.varlen = true;
+  return problem;
+}
+
+ConvProblem pool(ConvProblem problem = {}) {
+  problem.states.location = gdn::StateLocation::kPool;
+  return problem;
+}
+
+ConvProblem with_gates(ConvProblem problem) {
+  problem.inputs.gate_mode = gdn::GateMode::kComputed;
+  problem.inputs.beta_mode = gdn::BetaMode::kLogit;
+  problem.inputs.use_qk_l2norm = true;
+  return problem;
+}
+
+void expect_right(const ConvProblem& problem) {
+  INFO("problem " << problem.to_json());
+  const gdn::Conv conv = prepare(problem);
+  ConvCheck checks(gpu().device(), problem);
+  const Check check =
+      checks.run({[&](Stream stream, const ConvArgs& args) { return conv.launch(stream, args); }})
+          .value();
+  INFO(check.worst);
+  CHECK(check.error <= check.limit);
+}
+
+void expect_right(const std::vector<ConvProblem>& problems) {
+  prewarm(problems);
+  for (const ConvProblem& problem : problems) expect_right(problem);
+}
+
+// Dense and packed.
+void expect_both_right(ConvProblem problem) { expect_right(std::vector{problem, packed(problem)}); }
+
+TEST_CASE("GdnConv.EveryWidthAndDtype", "[gpu][conv]") {
+  std::vector<ConvProblem> problems;
+  for (int width = 2; width <= 4; ++width) {
+    for (const DType dtype : kFloatTypes) {
+      for (const DType weight_dtype : kFloatTypes) {
+        ConvProblem problem;
+        problem.width = width;
+        problem.dtype = dtype;
+        problem.weight_dtype = weight_dtype;
+        problem.has_bias = weight_dtype == dtype;
+        problem.varlen = width != 3;
+        problems.push_back(problem);
+      }
+    }
+  }
+  expect_right(problems);
+}
+
+TEST_CASE("GdnConv.WithAndWithoutEachOption", "[gpu][conv]") {
+  for (const gdn::Activation activation : {gdn::Activation::kNone, gdn::Activation::kSilu}) {
+    for (const bool has_bias : {false, true}) {
+      for (const bool is_split : {false, true}) {
+        ConvProblem problem = is_split ? split() : ConvProblem();
+        problem.activation = activation;
+        problem.has_bias = has_bias;
+        expect_both_right(problem);
+      }
+    }
+  }
+}
+
+// Boundaries between q, k and v at any multiple of 16 channels, inside of a warp's.
+TEST_CASE("GdnConv.EveryBoundary", "[gpu][conv]") {
+  std::vector<ConvProblem> problems;
+  for (int dim = 16; dim <= 256; dim += 16) {
+    for (const bool normed : {false, true}) {
+      ConvProblem problem = split();
+      problem.key_dim = dim;
+      problem.value_dim = 272 - dim;
+      problem.heads = {.q = 1, .k = 1, .v = dim % 32 == 0 ? 2 : 3};
+      problem.inputs.use_qk_l2norm = normed;
+      problem.varlen = dim % 64 == 0;
+      if (dim % 48 == 0) problem.dtype = DType::kF32;
+      problems.push_back(problem);
+    }
+  }
+  ConvProblem queries = with_gates(split());
+  queries.heads = {.q = 4, .k = 2, .v = 2};
+  problems.push_back(queries);
+  expect_right(problems);
+}
+
+TEST_CASE("GdnConv.EveryGateModeAndDtype", "[gpu][conv]") {
+  std::vector<ConvProblem> problems;
+  for (const DType dtype : kFloatTypes) {
+    for (const gdn::BetaMode beta :
+         {gdn::BetaMode::kOne, gdn::BetaMode::kLogit, gdn::BetaMode::kDoubledLogit}) {
+      ConvProblem problem = with_gates(split());
+      problem.inputs.gate_dtype = problem.inputs.beta_dtype = dtype;
+      problem.inputs.a_log_dtype = problem.inputs.dt_bias_dtype = dtype;
+      problem.inputs.beta_mode = beta;
+      if (beta == gdn::BetaMode::kLogit) problem.inputs.use_qk_l2norm = false;
+      problem.varlen = beta != gdn::BetaMode::kOne;
+      problems.push_back(problem);
+    }
+  }
+  ConvProblem only_beta = with_gates(split());
+  only_beta.inputs.gate_mode = gdn::GateMode::kNone;
+  problems.push_back(only_beta);
+  expect_right(problems);
+}
+
+TEST_CASE("GdnConv.EveryStateForm", "[gpu][conv]") {
+  std::vector<ConvProblem> problems;
+  for (const auto layout : {gdn::ConvStateLayout::kColumns, gdn::ConvStateLayout::kChannels}) {
+    for (const bool whole : {false, true}) {
+      for (const DType dtype : kFloatTypes) {
+        for (int width = 2; width <= 4; ++width) {
+          ConvProblem problem = width == 3 ? split() : ConvProblem();
+          problem.width = width;
+          problem.states.layout = layout;
+          problem.states.whole_window = whole;
+          problem.states.dtype = dtype;
+          problem.varlen = width != 2;
+          if (dtype != DType::kF16) problem = pool(problem);
+          problems.push_back(problem);
+        }
+      }
+    }
+  }
+  for (const auto& [has_initial, store] :
+       {std::pair(false, true), std::pair(true, false), std::pair(false, false)}) {
+    for (const bool in_pool : {false, true}) {
+      for (const bool varlen : {false, true}) {
+        ConvProblem problem = in_pool ? pool() : ConvProblem();
+        problem.states.has_initial = has_initial;
+        problem.states.store = store;
+        problem.varlen = varlen;
+        problems.push_back(problem);
+      }
+    }
+  }
+  expect_right(problems);
+}
+
+TEST_CASE("GdnConv.EveryPaddingPolicy", "[gpu][conv]") {
+  std::vector<ConvProblem> problems;
+  for (const gdn::Padding padding :
+       {gdn::Padding::kNone, gdn::Padding::kSkip, gdn::Padding::kZero, gdn::Padding::kScratch}) {
+    for (const gdn::PadIndex index : {gdn::PadIndex::kNegative, gdn::PadIndex::kZero}) {
+      for (const DType index_dtype : {DType::kI32, DType::kI64}) {
+        for (const bool varlen : {false, true}) {
+          ConvProblem problem = pool(with_gates(split()));
+          problem.states.padding = padding;
+          problem.states.pad_index = index;
+          problem.states.index_dtype = problem.cu_seqlens_dtype = index_dtype;
+          problem.varlen = varlen;
+          problems.push_back(problem);
+        }
+      }
+    }
+  }
+  expect_right(problems);
+}
+
+TEST_CASE("GdnConv.GoesOnFromAcceptedTokens", "[gpu][conv]") {
+  std::vector<ConvProblem> problems;
+  for (const auto layout : {gdn::ConvStateLayout::kColumns, gdn::ConvStateLayout::kChannels}) {
+    for (int width = 2; width <= 4; ++width) {
+      for (const bool varlen : {false, true}) {
+        ConvProblem problem = pool(width == 3 ? with_gates(split()) : ConvProblem());
+        problem.width = width;
+        problem.states.layout = layout;
+        problem.states.padding = gdn::Padding::kSkip;
+        problem.varlen = varlen;
+        problem.from_accepted = true;
+        problem.accepted_dtype = varlen ? DType::kI64 : DType::kI32;
+        problems.push_back(problem);
+      }
+    }
+  }
+  expect_right(problems);
+}
+
+// A case on the device.
+class Launched {
+ public:
+  explicit Launched(const ConvCase& data)
+      : data_(data), memory_(GdnDeviceMemory::allocate(gpu().device(), data.memory()).value()) {}
+
+  ConvArgs args() const { return data_.args(memory_.addresses()); }
+  void upload() const { memory_.upload(data_.memory()).value(); }
+  void upload(const GdnMemory& memory) const { memory_.upload(memory).value(); }
+  GdnMemory download() const { return memory_.download().value(); }
+
+  // Uploads and launches `times` times, one behind the other.
+  GdnMemory run(const gdn::Conv& conv, const ConvArgs& args, int times = 1) const {
+    const DeviceStream stream = make_stream(gpu());
+    upload();
+    for (int i = 0; i < times; ++i) REQUIRE(conv.launch(stream.get(), args).ok());
+    stream.synchronize().value();
+    return download();
+  }
+  GdnMemory run(const gdn::Conv& conv) const { return run(conv, args()); }
+
+ private:
+  const ConvCase& data_;
+  GdnDeviceMemory memory_;
+};
+
+void expect_good(const ConvCase& data, const GdnMemory& after) {
+  const ConvVerdict verdict = data.check(after, data.reference());
+  for (const ConvVerdict::Error& error : verdict.errors) {
+    INFO(info_of(error.tensor).name << ": " << error.deviation.actual << " for "
+                                    << error.deviation.expected);
+    CHECK(error.deviation.ok());
+  }
+  CHECK(verdict.fault == "");
+}
+
+// Batches of what a server has at a time: decoding steps beside prefills of any length.
+TEST_CASE("GdnConv.RandomBatches", "[gpu][conv]") {
+  ConvProblem problem = packed(pool(split()));
+  const gdn::Conv conv = prepare(problem);
+  for (std::uint64_t i = 0; i < 24; ++i) {
+    Random random(seed() + i);
+    ConvCaseOptions options{.seed = seed() + i, .has_flags = true};
+    const std::int64_t sequences = 1 + random.below(i % 4 == 0 ? 300 : 12);
+    for (std::int64_t n = 0; n < sequences; ++n) {
+      const std::int64_t most = random.below(3) == 0 ? 700 : 6;
+      options.lengths.push_back(random.below(sequences > 100 ? 6 : most));
+    }
+    options.lead = random.below(4);
+    options.tail = random.below(4);
+    const ConvCase data(problem, options);
+    INFO("batch " << i << ", " << sequences << " sequences, seed " << seed());
+    expect_good(data, Launched(data).run(conv));
+  }
+}
+
+// One run reads a sequence's state before it writes the new one: also where it has many runs.
+TEST_CASE("GdnConv.StatesInPlaceOfLongSequences", "[gpu][conv]") {
+  for (ConvProblem problem : {pool(), packed(pool())}) {
+    problem.states.whole_window = true;
+    const gdn::Conv conv = prepare(problem);
+    const ConvCase data(problem, {.lengths = {4099, 4099}, .channels = 64, .seed = seed()});
+    const Launched launched(data);
+    const GdnMemory first = launched.run(conv);
+    expect_good(data, first);
+    for (int i = 0; i < 300; ++i) CHECK(first_difference(launched.run(conv), first) == "");
+  }
+}
+
+// The same numbers in tensors that lie otherwise.
+class Relaid {
+ public:
+  // Strides in elements, none negative; the rest of the memory is kPoison.
+  Relaid(const GdnMemory& memory, const ConvTensorInfo& info, const Tensor& tensor,
+         const std::vector<std::int64_t>& strides, std::int64_t offset)
+      : tensor_(tensor), size_(static_cast<std::size_t>(size_of(tensor.dtype))) {
+    std::int64_t reach = offset + 1;
+    for (std::size_t d = 0; d < strides.size(); ++d) {
+      tensor_.strides[d] = strides[d];
+      reach += strides[d] * (tensor.shape[d] - 1);
+    }
+    bytes_.assign(static_cast<std::size_t>(reach) * size_, kPoison);
+    piece_ = static_cast<std::size_t>(info.tensor);
+    for_each([&](std::size_t here, std::size_t there) {
+      std::copy_n(memory[piece_].data() + kGuardBytes + there * size_, size_,
+                  bytes_.data() + (static_cast<std::size_t>(offset) + here) * size_);
+    });
+    offset_ = static_cast<std::size_t>(offset);
+    buffer_.emplace_back(gpu(), bytes_.size());
+    buffer_.front().upload(bytes_);
+    tensor_.data = static_cast<std::byte*>(buffer_.front().data()) + offset_ * size_;
+  }
+  const Tensor& tensor() const { return tensor_; }
+
+  // What a launch left there, in the place that it has in a contiguous tensor.
+  void collect(GdnMemory* memory) const {
+    const std::vector<std::byte> after = buffer_.front().download();
+    std::vector<std::byte> others = after;
+    for_each([&](std::size_t here, std::size_t there) {
+      std::copy_n(after.data() + (offset_ + here) * size_, size_,
+                  (*memory)[piece_].data() + kGuardBytes + there * size_);
+      std::fill_n(others.data() + (offset_ + here) * size_, size_, kPoison);
+    });
+    CHECK(others == std::vector<std::byte>(others.size(), kPoison));
+    CHECK(buffer_.front().guards_intact());
+  }
+
+ private:
+  // Calls f(offset here, offset in a contiguous tensor), in elements.
+  template <class Function>
+  void for_each(Function f) const {
+    std::int64_t count = 1;
+    for (int d = 0; d < tensor_.rank; ++d) count *= tensor_.shape[static_cast<std::size_t>(d)];
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::int64_t rest = i, here = 0;
+      for (auto d = static_cast<std::size_t>(tensor_.rank); d-- > 0;) {
+        here += rest % tensor_.shape[d] * tensor_.strides[d];
+        rest /= tensor_.shape[d];
+      }
+      f(static_cast<std::size_t>(here), static_cast<std::size_t>(i));
+    }
+  }
+
+  Tensor tensor_;
+  std::size_t size_, piece_ = 0, offset_ = 0;
+  std::vector<std::byte> bytes_;
+  std::vector<DeviceBuffer> buffer_;  // one
+};
+
+// Strides of a tensor whose dimensions lie in this order in memory, the innermost last, each
+// `gap` elements longer than it must be.
+std::vector<std::int64_t> strides_in_order(const Tensor& tensor, const std::vector<int>& order,
+                                           std::int64_t gap) {
+  std::vector<std::int64_t> strides(static_cast<std::size_t>(tensor.rank));
+  std::int64_t stride = 1;
+  for (auto i = order.size(); i-- > 0;) {
+    const auto d = static_cast<std::size_t>(order[i]);
+    strides[d] = stride;
+    stride = stride * tensor.shape[d] + gap;
+  }
+  return strides;
+}
+
+// Runs the case with one of its tensors laid otherwise; all bits are as before.  States are laid
+// out by the problem and may be strided already: `order` is of the dimensions as they are named.
+void expect_same_relaid(const ConvCase& data, const gdn::Conv& conv, const GdnMemory& expected,
+                        ConvTensor which, const std::vector<int>& order, std::int64_t gap,
+                        std::int64_t offset) {
+  const ConvTensorInfo& info = info_of(which);
+  INFO(info.name << ", gap " << gap << ", offset " << offset);
+  const Launched launched(data);
+  ConvArgs args = launched.args();
+  Tensor& tensor = info.in(args);
+  REQUIRE(tensor.present());
+  const Relaid relaid(data.memory(), info, tensor, strides_in_order(tensor, order, gap), offset);
+  tensor = relaid.tensor();
+  GdnMemory after = launched.run(conv, args);
+  relaid.collect(&after);
+  CHECK(first_difference(after, expected) == "");
+}
+
+TEST_CASE("GdnConv.TakesTensorsAsTheyLie", "[gpu][conv]") {
+  for (const bool varlen : {false, true}) {
+    ConvProblem problem = with_gates(split());
+    problem.inputs.gate_dtype = problem.inputs.beta_dtype = DType::kBF16;
+    problem.varlen = varlen;
+    problem.has_bias = true;
+    const gdn::Conv conv = prepare(problem);
+    const ConvCase data(problem, {.lengths = {37, 37, 37}, .seed = seed()});
+    const GdnMemory expected = Launched(data).run(conv);
+    expect_good(data, expected);
+    const auto check = [&](ConvTensor which, const std::vector<int>& order, std::int64_t gap,
+                           std::int64_t offset) {
+      expect_same_relaid(data, conv, expected, which, order, gap, offset);
+    };
+    for (const auto& [gap, offset] : {std::pair(0, 0), {8, 0}, {8, 8}, {3, 0}, {0, 1}, {1, 5}}) {
+      // In the order of their dimensions, and x with the tokens innermost.
+      const std::vector<int> rows = varlen ? std::vector{0, 1} : std::vector{0, 1, 2};
+      const std::vector<int> heads = varlen ? std::vector{0, 1, 2} : std::vector{0, 1, 2, 3};
+      check(ConvTensor::kX, rows, gap, offset);
+      check(ConvTensor::kX, varlen ? std::vector{1, 0} : std::vector{0, 2, 1}, gap, offset);
+      for (const ConvTensor which : {ConvTensor::kQ, ConvTensor::kK, ConvTensor::kV}) {
+        check(which, heads, gap, offset);
+        check(which, varlen ? std::vector{1, 0, 2} : std::vector{2, 0, 1, 3}, gap, offset);
+        check(which, varlen ? std::vector{1, 2, 0} : std::vector{0, 2, 3, 1}, gap, offset);
+      }
+      for (const ConvTensor which :
+           {ConvTensor::kA, ConvTensor::kB, ConvTensor::kG, ConvTensor::kBeta}) {
+        check(which, rows, gap, offset);
+      }
+      check(ConvTensor::kWeight, {0, 1}, gap, offset);
+      check(ConvTensor::kWeight, {1, 0}, gap, offset);
+      check(ConvTensor::kBias, {0}, gap, offset);
+      check(ConvTensor::kState, {0, 1, 2}, gap, offset);
+      check(ConvTensor::kState, {0, 2, 1}, gap, offset);
+      check(ConvTensor::kState, {1, 2, 0}, gap, offset);
+    }
+  }
+}
+
+// Channels that are no multiple of what a thread has.
+TEST_CASE("GdnConv.AnyNumberOfChannels", "[gpu][conv]") {
+  for (const bool varlen : {false, true}) {
+    ConvProblem problem;
+    problem.varlen = varlen;
+    const gdn::Conv conv = prepare(problem);
+    for (const std::int64_t channels : {0, 1, 2, 3, 7, 8, 9, 31, 100, 255, 256, 257, 1000}) {
+      INFO(channels << " channels");
+      const ConvCase data(problem, {.lengths = {9, 9}, .channels = channels, .seed = seed()});
+      expect_good(data, Launched(data).run(conv));
+    }
+  }
+}
+
+TEST_CASE("GdnConv.NoTokens", "[gpu][conv]") {
+  for (const bool varlen : {false, true}) {
+    ConvProblem problem = pool();
+    problem.varlen = varlen;
+    const gdn::Conv conv = prepare(problem);
+    for (const bool separate : {false, true}) {
+      const ConvCase data(problem, {.lengths = {0, 0, 0},
+                                    .channels = 72,
+                                    .seed = seed(),
+                                    .has_flags = true,
+                                    .separate_out = separate});
+      expect_good(data, Launched(data).run(conv));
+    }
+  }
+}
+
+std::vector<float> values(const GdnMemory& memory, ConvTensor which, DType dtype) {
+  const std::vector<std::byte>& piece = memory[static_cast<std::size_t>(which)];
+  const std::vector<std::byte> inside(piece.begin() + kGuardBytes, piece.end() - kGuardBytes);
+  const std::vector<double> all = from_bytes(dtype, inside);
+  return {all.begin(), all.end()};
+}
+
+void store_at(GdnMemory* memory, ConvTensor which, DType dtype, std::int64_t i,
+              std::int64_t value) {
+  std::byte* const at =
+      (*memory)[static_cast<std::size_t>(which)].data() + kGuardBytes + i * size_of(dtype);
+  store_integer(dtype, at, value);
+}
+
+// Every output is NaN, and no state is touched.
+TEST_CASE("GdnConv.MalformedCuSeqlens", "[gpu][conv]") {
+  const ConvProblem problem = packed(pool());
+  const gdn::Conv conv = prepare(problem);
+  const ConvCase data(problem, {.lengths = {4, 1, 3, 300}, .channels = 64, .seed = seed()});
+  struct Bad {
+    std::int64_t index, value;
+  };
+  for (const auto& [index, value] : {Bad{0, -1}, Bad{2, 3}, Bad{4, 309}, Bad{1, 1 << 30}}) {
+    INFO("cu_seqlens[" << index << "] = " << value);
+    GdnMemory memory = data.memory();
+    store_at(&memory, ConvTensor::kCuSeqlens, DType::kI32, index, value);
+    const Launched launched(data);
+    launched.upload(memory);
+    const DeviceStream stream = make_stream(gpu());
+    REQUIRE(conv.launch(stream.get(), launched.args()).ok());
+    stream.synchronize().value();
+    GdnMemory after = launched.download();
+    const std::vector<float> y = values(after, ConvTensor::kY, problem.dtype);
+    CHECK(std::all_of(y.begin(), y.end(), [](float x) { return std::isnan(x); }));
+    const auto piece = static_cast<std::size_t>(ConvTensor::kY);
+    after[piece] = memory[piece];
+    CHECK(first_difference(after, memory) == "");
+  }
+}
+
+// An index that is no slot, a count that cannot be: the sequence's outputs are NaN, its state and
+// all other sequences are as they would be.
+TEST_CASE("GdnConv.WhatOnlyTheDeviceCanSee", "[gpu][conv]") {
+  ConvProblem problem = packed(pool());
+  problem.from_accepted = true;
+  const gdn::Conv conv = prepare(problem);
+  const ConvCase data(problem,
+                      {.lengths = {4, 1, 3, 4}, .channels = 64, .columns = 6, .seed = seed()});
+  const Launched launched(data);
+  const GdnMemory clean = launched.run(conv);
+  struct Bad {
+    ConvTensor tensor;
+    std::int64_t value;
+  };
+  for (const auto& [tensor, value] :
+       {Bad{ConvTensor::kStateIndices, -1}, Bad{ConvTensor::kStateIndices, 1000},
+        Bad{ConvTensor::kAccepted, -1}, Bad{ConvTensor::kAccepted, 5},
+        Bad{ConvTensor::kAccepted, 1 << 30}}) {
+    INFO(info_of(tensor).name << "[2] = " << value);
+    GdnMemory memory = data.memory();
+    store_at(&memory, tensor, DType::kI32, 2, value);
+    launched.upload(memory);
+    const DeviceStream stream = make_stream(gpu());
+    REQUIRE(conv.launch(stream.get(), launched.args()).ok());
+    stream.synchronize().value();
+    const GdnMemory after = launched.download();
+    const std::vector<float> y = values(after, ConvTensor::kY, problem.dtype);
+    const std::vector<float> good = values(clean, ConvTensor::kY, problem.dtype);
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const std::size_t token = i / 64;
+      if (token >= 5 && token < 8) {
+        CHECK(std::isnan(y[i]));
+      } else {
+        CHECK(y[i] == good[i]);
+      }
+    }
+    // The third sequence's slot is as before, all others as in the clean run.
+    const auto piece = static_cast<std::size_t>(ConvTensor::kState);
+    std::size_t changed = 0;
+    for (std::size_t i = 0; i < after[piece].size(); ++i) {
+      if (after[piece][i] == clean[piece][i]) continue;
+      CHECK(after[piece][i] == memory[piece][i]);
+      ++changed;
+    }
+    CHECK(changed > 0);
+  }
+}
+
+TEST_CASE("GdnConv.NonFiniteInputsStayInTheirSequence", "[gpu][conv]") {
+  const ConvProblem problem = packed(pool(with_gates(split())));
+  const gdn::Conv conv = prepare(problem);
+  const ConvCase data(problem, {.lengths = {5, 40, 2, 130}, .seed = seed()});
+  const std::int64_t channels = gdn::split_channels(problem);
+  const Launched launched(data);
+  const GdnMemory clean = launched.run(conv);
+  for (const float value :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    for (const std::int64_t token : {5, 42, 44}) {  // of the second sequence
+      GdnMemory memory = data.memory();
+      std::byte* const x = memory[static_cast<std::size_t>(ConvTensor::kX)].data() + kGuardBytes;
+      store(problem.dtype, x + (token * channels + 3) * size_of(problem.dtype), value);
+      launched.upload(memory);
+      const DeviceStream stream = make_stream(gpu());
+      REQUIRE(conv.launch(stream.get(), launched.args()).ok());
+      stream.synchronize().value();
+      const GdnMemory after = launched.download();
+      for (const ConvTensor which : {ConvTensor::kQ, ConvTensor::kK, ConvTensor::kV}) {
+        const std::vector<float> y = values(after, which, problem.dtype);
+        const std::vector<float> good = values(clean, which, problem.dtype);
+        const std::size_t width = y.size() / 177;
+        std::size_t bad = 0;
+        for (std::size_t i = 0; i < y.size(); ++i) {
+          const auto t = static_cast<std::int64_t>(i / width);
+          // Head 0 of q, from the token on, as far as the taps reach.
+          const bool reached =
+              which == ConvTensor::kQ && i % width < 64 && t >= token && t < token + 4 && t < 45;
+          if (!reached) CHECK(y[i] == good[i]);
+          bad += std::isfinite(y[i]) ? 0 : 1;
+        }
+        CHECK((bad > 0) == (which == ConvTensor::kQ));
+      }
+    }
+  }
+}
+
+// Same bits in a graph, with programmatic launches, from several threads, and on every launch.
+TEST_CASE("GdnConv.SameBitsHoweverLaunched", "[gpu][conv]") {
+  for (const bool varlen : {false, true}) {
+    ConvProblem problem = pool(with_gates(split()));
+    problem.varlen = varlen;
+    const gdn::Conv conv = prepare(problem);
+    const std::vector<std::int64_t> lengths(9, varlen ? 67 : 1);
+    const ConvCase data(problem, {.lengths = lengths, .seed = seed()});
+    const Launched launched(data);
+    ConvArgs args = launched.args();
+    constexpr int kTimes = 12;
+    const GdnMemory expected = launched.run(conv, args, kTimes);
+    const DeviceStream stream = make_stream(gpu());
+    const DeviceGraph graph = DeviceGraph::capture(stream, [&] {
+                                for (int i = 0; i < kTimes / 4; ++i) {
+                                  CUBINERY_RETURN_IF_ERROR(conv.launch(stream.get(), args));
+                                }
+                                return Status();
+                              }).value();
+    launched.upload();
+    for (int i = 0; i < 4; ++i) graph.launch(stream).value();
+    stream.synchronize().value();
+    CHECK(first_difference(launched.download(), expected) == "");
+    args.programmatic = true;
+    if (conv.launch(stream.get(), args).code() == Code::kUnsupported) continue;
+    stream.synchronize().value();
+    CHECK(first_difference(launched.run(conv, args, kTimes), expected) == "");
+  }
+}
+
+}  // namespace
+}  // namespace cubinery::test
