@@ -36,7 +36,8 @@ std::string device_text(const DLDevice& device) {
   }
 }
 
-// DLPack 1.1's codes of fp8; older headers end before them.
+// Codes of DLPack 0.8 (bool) and 1.1 (fp8); older headers end before them.
+constexpr int kDLBool = 6;
 constexpr int kDLFloat8E4M3FN = 10;
 constexpr int kDLFloat8E5M2 = 12;
 
@@ -47,6 +48,7 @@ std::optional<DType> dtype_of(const DLDataType& type) {
   if (type.code == kDLBfloat && type.bits == 16) return DType::kBF16;
   if (type.code == kDLInt && type.bits == 32) return DType::kI32;
   if (type.code == kDLInt && type.bits == 64) return DType::kI64;
+  if (type.code == kDLBool && type.bits == 8) return DType::kBool;
   if (type.code == kDLFloat8E4M3FN && type.bits == 8) return DType::kF8E4M3;
   if (type.code == kDLFloat8E5M2 && type.bits == 8) return DType::kF8E5M2;
   return std::nullopt;
@@ -99,9 +101,9 @@ Status from_dlpack(TensorName name, const DLTensor* given, int device, Tensor* t
   }
   const std::optional<DType> dtype = dtype_of(given->dtype);
   if (!dtype) {
-    return invalid(name,
-                   fmt::format("has dtype {}; accepted: f32, bf16, f16, i32, i64, f8e4m3, f8e5m2",
-                               dtype_text(given->dtype)));
+    return invalid(
+        name, fmt::format("has dtype {}; accepted: f32, bf16, f16, i32, i64, f8e4m3, f8e5m2, bool",
+                          dtype_text(given->dtype)));
   }
   if (given->ndim < 1 || given->ndim > Tensor::kMaxRank) {
     return invalid(

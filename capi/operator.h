@@ -41,13 +41,19 @@ inline Status bind_programmatic(std::string_view op, std::int64_t from, bool* to
   return {};
 }
 
-// What the arguments of every operator with outputs have.
+// What the arguments of every operator with outputs have besides tensors.
 template <class C, class Cpp>
-Status bind_shared(std::string_view op, const C& from, int device, Cpp* to) {
-  CUBINERY_RETURN_IF_ERROR(bind_tensors(op, shared_tensors(from), device, shared_tensors(*to)));
+Status bind_numbers(std::string_view op, const C& from, Cpp* to) {
   to->states.scratch_slot = from.states.scratch_slot;
   if (from.scale != nullptr) to->scale = *from.scale;
   return bind_programmatic(op, from.programmatic, &to->programmatic);
+}
+
+// What the arguments of every operator with an o have.
+template <class C, class Cpp>
+Status bind_shared(std::string_view op, const C& from, int device, Cpp* to) {
+  CUBINERY_RETURN_IF_ERROR(bind_tensors(op, shared_tensors(from), device, shared_tensors(*to)));
+  return bind_numbers(op, from, to);
 }
 
 template <class Problem, class Handle>

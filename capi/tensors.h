@@ -2,7 +2,9 @@
 // so that one list is of both.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 
 namespace cubinery::capi {
 
@@ -14,9 +16,26 @@ struct NamedTensor {
 template <class T>
 NamedTensor(const char*, T*) -> NamedTensor<T>;
 
-// Of every operator with outputs.  The Python module takes tensors in this order.
-constexpr auto shared_tensors(auto& args) {
+template <class T, std::size_t kFirst, std::size_t kRest>
+constexpr auto joined(const std::array<NamedTensor<T>, kFirst>& first,
+                      const std::array<NamedTensor<T>, kRest>& rest) {
+  std::array<NamedTensor<T>, kFirst + kRest> all{};
+  std::copy(rest.begin(), rest.end(), std::copy(first.begin(), first.end(), all.begin()));
+  return all;
+}
+
+constexpr auto state_tensors(auto& states) {
   return std::array{
+      NamedTensor{"state", &states.in},
+      NamedTensor{"state_out", &states.out},
+      NamedTensor{"state_indices", &states.indices},
+      NamedTensor{"state_out_indices", &states.out_indices},
+  };
+}
+
+// Of every operator with an o.  The Python module takes tensors in this order.
+constexpr auto shared_tensors(auto& args) {
+  const std::array own{
       NamedTensor{"q", &args.q},
       NamedTensor{"k", &args.k},
       NamedTensor{"v", &args.v},
@@ -25,11 +44,8 @@ constexpr auto shared_tensors(auto& args) {
       NamedTensor{"A_log", &args.gates.A_log},
       NamedTensor{"dt_bias", &args.gates.dt_bias},
       NamedTensor{"o", &args.o},
-      NamedTensor{"state", &args.states.in},
-      NamedTensor{"state_out", &args.states.out},
-      NamedTensor{"state_indices", &args.states.indices},
-      NamedTensor{"state_out_indices", &args.states.out_indices},
   };
+  return joined(own, state_tensors(args.states));
 }
 
 // Of a decode step, after those.
@@ -81,6 +97,29 @@ constexpr auto commit_tensors(auto& args) {
       NamedTensor{"state_indices", &args.indices},
       NamedTensor{"state_out_indices", &args.out_indices},
   };
+}
+
+// Of a convolution.
+constexpr auto conv_tensors(auto& args) {
+  const std::array own{
+      NamedTensor{"x", &args.x},
+      NamedTensor{"weight", &args.weight},
+      NamedTensor{"bias", &args.bias},
+      NamedTensor{"y", &args.y},
+      NamedTensor{"q", &args.q},
+      NamedTensor{"k", &args.k},
+      NamedTensor{"v", &args.v},
+      NamedTensor{"a", &args.a},
+      NamedTensor{"b", &args.b},
+      NamedTensor{"A_log", &args.A_log},
+      NamedTensor{"dt_bias", &args.dt_bias},
+      NamedTensor{"g", &args.g},
+      NamedTensor{"beta", &args.beta},
+      NamedTensor{"cu_seqlens", &args.cu_seqlens},
+      NamedTensor{"has_initial_state", &args.has_initial_state},
+      NamedTensor{"accepted", &args.accepted},
+  };
+  return joined(own, state_tensors(args.states));
 }
 
 }  // namespace cubinery::capi

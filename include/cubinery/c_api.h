@@ -42,7 +42,7 @@
 extern "C" {
 #endif
 
-#define CUBINERY_C_API_VERSION 7
+#define CUBINERY_C_API_VERSION 8
 
 /* The codes of cubinery/status.h, which says what each asks of the caller. */
 typedef enum CubineryCode {
@@ -132,9 +132,9 @@ CUBINERY_C_API int cubinery_context_stats(const CubineryContext* context,
 
 /* ---- Problems --------------------------------------------------------------------------------
  * A problem is flat JSON with the fields of gdn::DecodeProblem (op "gdn_decode"),
- * gdn::PrefillProblem ("gdn_prefill"), gdn::VerifyProblem ("gdn_verify") or gdn::CommitProblem
- * ("gdn_commit"): {"k_heads":16,"dtype":"bf16","gate_mode":"log"}.  Missing fields keep their
- * default. */
+ * gdn::PrefillProblem ("gdn_prefill"), gdn::VerifyProblem ("gdn_verify"), gdn::CommitProblem
+ * ("gdn_commit") or gdn::ConvProblem ("gdn_conv"): {"k_heads":16,"dtype":"bf16","gate_mode":"log"}.
+ * Missing fields keep their default. */
 
 /* The operators and the fields of their problems, for bindings: a JSON array of {"op", "help",
  * "fields": [{"name", "type": "integer" | "boolean" | "string", "default", "choices" (of strings),
@@ -167,8 +167,9 @@ CUBINERY_C_API int cubinery_context_explain(const CubineryContext* context, cons
  * (kDLCUDAManaged, which every device reaches); NULL where the problem does not use them.  Their
  * data, shape and strides are read during the call only.  Strides may be NULL (row-major without
  * gaps).  float32, bfloat16, float16, int32, int64; since version 7, for states of decode,
- * float8_e4m3fn and float8_e5m2 (DLPack's type codes 10 and 12, 8 bits); one lane.  `stream` is a
- * CUstream or cudaStream_t, NULL the legacy default stream. */
+ * float8_e4m3fn and float8_e5m2 (DLPack's type codes 10 and 12, 8 bits); since version 8, for flags
+ * of convolutions, bool (type code 6, 8 bits); one lane.  `stream` is a CUstream or cudaStream_t,
+ * NULL the legacy default stream. */
 
 /* gdn::GateArgs, field by field. */
 typedef struct CubineryGateArgs {
@@ -354,6 +355,49 @@ CUBINERY_C_API int cubinery_commit_launch(const CubineryCommit* commit, void* st
 CUBINERY_C_API int cubinery_commit_choice(const CubineryCommit* commit, int64_t layers,
                                           int64_t requests, char** choice);
 
+typedef struct CubineryConv CubineryConv;
+
+/* gdn::ConvArgs, field by field. */
+typedef struct CubineryConvArgs {
+  size_t struct_size;
+  const DLTensor* x;
+  const DLTensor* weight;
+  const DLTensor* bias;
+  const DLTensor* y;
+  const DLTensor* q;
+  const DLTensor* k;
+  const DLTensor* v;
+  const DLTensor* a;
+  const DLTensor* b;
+  const DLTensor* A_log;
+  const DLTensor* dt_bias;
+  const DLTensor* g;
+  const DLTensor* beta;
+  const DLTensor* cu_seqlens;
+  const DLTensor* has_initial_state;
+  const DLTensor* accepted;
+  CubineryStateArgs states;
+  const float* scale;   /* NULL: 1 */
+  int64_t programmatic; /* 0 or 1 */
+} CubineryConvArgs;
+#define CUBINERY_CONV_ARGS_INIT                                                                 \
+  {                                                                                             \
+    sizeof(CubineryConvArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
+        NULL, NULL, NULL, NULL, NULL, CUBINERY_STATE_ARGS_INIT, NULL, 0                         \
+  }
+
+/* Loads or compiles the problem's kernels: slow.  All since version 8. */
+CUBINERY_C_API int cubinery_conv_create(const CubineryContext* context, const char* problem,
+                                        CubineryConv** conv);
+CUBINERY_C_API void cubinery_conv_destroy(CubineryConv* conv);
+/* Enqueues one convolution, as cubinery_decode_launch(). */
+CUBINERY_C_API int cubinery_conv_launch(const CubineryConv* conv, void* stream,
+                                        const CubineryConvArgs* args);
+/* What a launch of so many sequences with so many tokens in all and so many channels runs, and why,
+ * as cubinery_decode_choice().  With split_qkv the problem says how many channels there are. */
+CUBINERY_C_API int cubinery_conv_choice(const CubineryConv* conv, int64_t sequences, int64_t tokens,
+                                        int64_t channels, char** choice);
+
 /* ---- Tuning (cubinery/tuning.h) ---------------------------------------------------------------
  * Of the library's operators; kernels of one's own are tuned in C++ (cubinery::Tunable).  Operators
  * take results by themselves when they are created.  All since version 2. */
@@ -367,7 +411,8 @@ typedef int (*CubineryTuneProgress)(const char* progress, void* user);
 /* Measures which kernels of a problem are fastest for some shapes, and writes it down.  Slow; needs
  * the GPU for itself.  Continues where an earlier call stopped.
  * shapes: a JSON array of {"batch"} (gdn_decode, gdn_commit), {"tokens", "sequences", and
- * optionally "max_seqlen"} (gdn_prefill) or {"batch", "tokens_each"} (gdn_verify).
+ * optionally "max_seqlen"} (gdn_prefill), {"batch", "tokens_each"} (gdn_verify) or {"tokens",
+ * "sequences", and without split_qkv "channels"} (gdn_conv).
  * settings: JSON with any of {"budget_ms", "exhaustive_up_to", "seed", "compile_threads",
  * "directory", "again"}, cubinery::TuneSettings; NULL: all at their default.
  * progress: may be NULL.

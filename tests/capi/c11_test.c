@@ -25,36 +25,43 @@ static void check_operators(const CubineryContext* context) {
   CubineryPrefillArgs prefill_args = CUBINERY_PREFILL_ARGS_INIT;
   CubineryVerifyArgs verify_args = CUBINERY_VERIFY_ARGS_INIT;
   CubineryCommitArgs commit_args = CUBINERY_COMMIT_ARGS_INIT;
+  CubineryConvArgs conv_args = CUBINERY_CONV_ARGS_INIT;
   CubineryCommitLayer layers[2] = {CUBINERY_COMMIT_LAYER_INIT, CUBINERY_COMMIT_LAYER_INIT};
   int64_t words[2 * CUBINERY_COMMIT_LAYER_WORDS];
   CubineryDecode* decode = NULL;
   CubineryPrefill* prefill = NULL;
   CubineryVerify* verify = NULL;
   CubineryCommit* commit = NULL;
+  CubineryConv* conv = NULL;
   size_t bytes = 1;
   decode_args.scale = &scale;
   prefill_args.scale = &scale;
   verify_args.scale = &scale;
+  conv_args.scale = &scale;
   CHECK(decode_args.struct_size == sizeof decode_args && decode_args.programmatic == 0);
   CHECK(prefill_args.struct_size == sizeof prefill_args && prefill_args.programmatic == 0);
   CHECK(verify_args.struct_size == sizeof verify_args && verify_args.programmatic == 0);
   CHECK(commit_args.struct_size == sizeof commit_args && commit_args.programmatic == 0);
+  CHECK(conv_args.struct_size == sizeof conv_args && conv_args.programmatic == 0);
   /* Without a device nothing is loaded. */
   CHECK(cubinery_decode_create(context, "{}", &decode) != CUBINERY_OK && decode == NULL);
   CHECK(cubinery_prefill_create(context, "{}", &prefill) != CUBINERY_OK && prefill == NULL);
   CHECK(cubinery_verify_create(context, "{}", &verify) != CUBINERY_OK && verify == NULL);
   CHECK(cubinery_commit_create(context, "{}", &commit) != CUBINERY_OK && commit == NULL);
+  CHECK(cubinery_conv_create(context, "{}", &conv) != CUBINERY_OK && conv == NULL);
   CHECK(cubinery_decode_launch(decode, NULL, &decode_args) == CUBINERY_INVALID_ARGUMENT);
   CHECK(cubinery_prefill_launch(prefill, NULL, &prefill_args, NULL, 0) ==
         CUBINERY_INVALID_ARGUMENT);
   CHECK(cubinery_verify_launch(verify, NULL, &verify_args) == CUBINERY_INVALID_ARGUMENT);
   CHECK(cubinery_commit_launch(commit, NULL, &commit_args) == CUBINERY_INVALID_ARGUMENT);
+  CHECK(cubinery_conv_launch(conv, NULL, &conv_args) == CUBINERY_INVALID_ARGUMENT);
   CHECK(cubinery_commit_table(commit, layers, 2, words) == CUBINERY_INVALID_ARGUMENT);
   CHECK(cubinery_prefill_workspace_bytes(prefill, 1, 1, &bytes) == CUBINERY_INVALID_ARGUMENT);
   cubinery_decode_destroy(decode);
   cubinery_prefill_destroy(prefill);
   cubinery_verify_destroy(verify);
   cubinery_commit_destroy(commit);
+  cubinery_conv_destroy(conv);
 }
 
 static void check_context(const CubineryContext* context) {

@@ -158,10 +158,12 @@ TEST_CASE("AProblemThatIsNoneIsRefused", "[cpu]") {
     return refused(cubinery_check_problem(op, problem, &text));
   };
   CHECK(message("gdn", "{}") ==
-        "op = \"gdn\"; accepted: gdn_decode, gdn_prefill, gdn_verify, gdn_commit");
+        "op = \"gdn\"; accepted: gdn_decode, gdn_prefill, gdn_verify, gdn_commit, gdn_conv");
   CHECK(message("gdn_decode", "[]").starts_with("gdn_decode: not a JSON object"));
   CHECK(message("gdn_decod", "{}") ==
-        "op = \"gdn_decod\"; accepted: gdn_decode, gdn_prefill, gdn_verify, gdn_commit; did you "
+        "op = \"gdn_decod\"; accepted: gdn_decode, gdn_prefill, gdn_verify, gdn_commit, gdn_conv; "
+        "did "
+        "you "
         "mean gdn_decode?");
   CHECK(message("gdn_decode", R"({"varlen":true})")
             .starts_with("gdn_decode has no field \"varlen\"; accepted: q_heads, k_heads, "));

@@ -95,7 +95,7 @@ TEST_CASE("NullIsAnAbsentTensor", "[cpu]") {
 TEST_CASE("EveryDtypeIsTaken", "[cpu]") {
   Bench bench;
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI32, DType::kI64,
-                            DType::kF8E4M3, DType::kF8E5M2}) {
+                            DType::kF8E4M3, DType::kF8E5M2, DType::kBool}) {
     bench.given.dtype = test::dl_dtype(dtype);
     REQUIRE(bench.read().ok());
     CHECK(bench.tensor.dtype == dtype);
@@ -108,9 +108,10 @@ TEST_CASE("OtherDtypesAreRefused", "[cpu]") {
     bench.given.dtype = dtype;
     return bench.refusal();
   };
-  const std::string accepted = "; accepted: f32, bf16, f16, i32, i64, f8e4m3, f8e5m2";
+  const std::string accepted = "; accepted: f32, bf16, f16, i32, i64, f8e4m3, f8e5m2, bool";
   CHECK(message({kDLFloat, 64, 1}) == "op: x has dtype f64" + accepted);
   CHECK(message({kDLUInt, 8, 1}) == "op: x has dtype u8" + accepted);
+  CHECK(message({6, 1, 1}) == "op: x has dtype of DLPack's type code 6 with bits 1" + accepted);
   CHECK(message({kDLInt, 16, 1}) == "op: x has dtype i16" + accepted);
   CHECK(message({kDLBfloat, 32, 1}) == "op: x has dtype bf32" + accepted);
   CHECK(message({8, 8, 1}) == "op: x has dtype of DLPack's type code 8 with bits 8" + accepted);

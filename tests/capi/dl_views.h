@@ -24,6 +24,8 @@ inline DLDataType dl_dtype(DType dtype) {
       return {10, 8, 1};  // kDLFloat8_e4m3fn and kDLFloat8_e5m2 of newer headers
     case DType::kF8E5M2:
       return {12, 8, 1};
+    case DType::kBool:
+      return {6, 8, 1};  // kDLBool of newer headers
   }
   return {};
 }
@@ -95,9 +97,38 @@ class DlViews {
     return views;
   }
 
+  CubineryConvArgs of(const gdn::ConvArgs& args) {
+    CubineryConvArgs views = CUBINERY_CONV_ARGS_INIT;
+    views.x = of(args.x);
+    views.weight = of(args.weight);
+    views.bias = of(args.bias);
+    views.y = of(args.y);
+    views.q = of(args.q);
+    views.k = of(args.k);
+    views.v = of(args.v);
+    views.a = of(args.a);
+    views.b = of(args.b);
+    views.A_log = of(args.A_log);
+    views.dt_bias = of(args.dt_bias);
+    views.g = of(args.g);
+    views.beta = of(args.beta);
+    views.cu_seqlens = of(args.cu_seqlens);
+    views.has_initial_state = of(args.has_initial_state);
+    views.accepted = of(args.accepted);
+    views.states = of(args.states);
+    views.scale = &floats_.emplace_back(args.scale);
+    views.programmatic = args.programmatic;
+    return views;
+  }
+
  private:
   CubineryGateArgs of(const gdn::GateArgs& gates) {
     return {of(gates.g), of(gates.beta), of(gates.A_log), of(gates.dt_bias)};
+  }
+
+  CubineryStateArgs of(const gdn::StateArgs& states) {
+    return {of(states.in), of(states.out), of(states.indices), of(states.out_indices),
+            states.scratch_slot};
   }
 
   template <class Args, class Views>
@@ -107,11 +138,7 @@ class DlViews {
     views->v = of(args.v);
     views->gates = of(args.gates);
     views->o = of(args.o);
-    views->states.in = of(args.states.in);
-    views->states.out = of(args.states.out);
-    views->states.indices = of(args.states.indices);
-    views->states.out_indices = of(args.states.out_indices);
-    views->states.scratch_slot = args.states.scratch_slot;
+    views->states = of(args.states);
     if (args.scale) views->scale = &floats_.emplace_back(*args.scale);
     views->programmatic = args.programmatic;
   }

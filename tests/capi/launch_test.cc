@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "capi/commit.h"
+#include "capi/conv.h"
 #include "capi/decode.h"
 #include "capi/prefill.h"
 #include "capi/verify.h"
@@ -152,6 +153,84 @@ struct FakeCommit {
                                              .varlen = true,
                                              .accepted_dtype = DType::kI64}),
       /*device=*/0};
+};
+
+// Kernels of a convolution problem, on the fake driver; its arguments are those of launches of two
+// sequences of 20 tokens in all.
+struct FakeConv {
+  explicit FakeConv(const gdn::ConvProblem& problem)
+      : conv{test::fake_operator(fake, dir, problem), /*device=*/0} {}
+
+  static Tensor tensor(int at, DType dtype, std::initializer_list<std::int64_t> shape) {
+    return Tensor::contiguous(address(at), dtype, shape);
+  }
+  static gdn::ConvArgs shared(std::int64_t channels) {
+    gdn::ConvArgs args{.x = tensor(1, DType::kBF16, {20, channels}),
+                       .weight = tensor(2, DType::kBF16, {channels, 4}),
+                       .bias = tensor(3, DType::kBF16, {channels}),
+                       .cu_seqlens = tensor(4, DType::kI64, {3}),
+                       .states = {.in = tensor(5, DType::kBF16, {9, channels, 3}),
+                                  .out = tensor(6, DType::kBF16, {8, channels, 3}),
+                                  .indices = tensor(7, DType::kI32, {2}),
+                                  .out_indices = tensor(8, DType::kI32, {2}),
+                                  .scratch_slot = 7},
+                       .programmatic = true};
+    args.x.strides[0] = channels + 16;
+    return args;
+  }
+
+  test::FakeDriver fake{CUBINERY_FAKE_DRIVER};
+  test::TempDir dir;
+  CubineryConv conv;
+};
+
+constexpr gdn::ConvProblem kPackedConv{
+    .has_bias = true,
+    .states = {.location = gdn::StateLocation::kPool, .padding = gdn::Padding::kScratch},
+    .varlen = true,
+    .cu_seqlens_dtype = DType::kI64};
+
+// y, with a flag for each sequence.
+struct FakeFlaggedConv : FakeConv {
+  FakeFlaggedConv() : FakeConv(kPackedConv) {}
+  static gdn::ConvArgs args() {
+    gdn::ConvArgs args = shared(64);
+    args.y = tensor(9, DType::kBF16, {20, 64});
+    args.has_initial_state = tensor(10, DType::kBool, {2});
+    return args;
+  }
+};
+
+// q, k, v, g and beta, with the number of accepted tokens of each request.
+struct FakeSplitConv : FakeConv {
+  FakeSplitConv() : FakeConv(problem()) {}
+  static gdn::ConvProblem problem() {
+    gdn::ConvProblem problem = kPackedConv;
+    problem.heads = {.q = 2, .k = 2, .v = 4};
+    problem.key_dim = 16;
+    problem.value_dim = 32;
+    problem.split_qkv = true;
+    problem.inputs.gate_mode = gdn::GateMode::kComputed;
+    problem.inputs.beta_mode = gdn::BetaMode::kLogit;
+    problem.inputs.use_qk_l2norm = true;
+    problem.from_accepted = true;
+    return problem;
+  }
+  static gdn::ConvArgs args() {
+    gdn::ConvArgs args = shared(2 * 16 + 2 * 16 + 4 * 32);
+    args.q = tensor(9, DType::kBF16, {20, 2, 16});
+    args.k = tensor(10, DType::kBF16, {20, 2, 16});
+    args.v = tensor(11, DType::kBF16, {20, 4, 32});
+    args.a = tensor(12, DType::kF32, {20, 4});
+    args.b = tensor(13, DType::kF32, {20, 4});
+    args.A_log = tensor(14, DType::kF32, {4});
+    args.dt_bias = tensor(15, DType::kF32, {4});
+    args.g = tensor(16, DType::kF32, {20, 4});
+    args.beta = tensor(17, DType::kF32, {20, 4});
+    args.accepted = tensor(18, DType::kI32, {2});
+    args.scale = 0.25f;
+    return args;
+  }
 };
 
 // Of a call, in this thread.
@@ -326,6 +405,64 @@ TEST_CASE("ATableIsThatOfTheCppApi", "[cpu]") {
   CHECK(words == before);
 }
 
+// The arguments of a launch that the C++ API has sent, sent again.
+template <class Bench>
+void check_conv_launch(const Bench& bench) {
+  const gdn::ConvArgs args = bench.args();
+  const auto stream = reinterpret_cast<Stream>(std::uintptr_t{0x40});
+  REQUIRE(bench.conv.value.launch(stream, args).ok());
+  DlViews views;
+  const CubineryConvArgs given = views.of(args);
+  REQUIRE(cubinery_conv_launch(&bench.conv, stream, &given) == CUBINERY_OK);
+  REQUIRE(bench.fake->launches.size() == 2);
+  CHECK(same(bench.fake->launches[0], bench.fake->launches[1]));
+}
+
+TEST_CASE("AConvLaunchIsThatOfTheCppApi", "[cpu]") {
+  check_conv_launch(FakeFlaggedConv());
+  check_conv_launch(FakeSplitConv());
+}
+
+TEST_CASE("BadArgumentsOfAConvAreNamed", "[cpu]") {
+  const FakeSplitConv bench;
+  DlViews views;
+  const auto refusal = [&](const std::function<void(CubineryConvArgs&)>& spoil) {
+    CubineryConvArgs spoilt = views.of(bench.args());
+    spoil(spoilt);
+    return test::refused(cubinery_conv_launch(&bench.conv, nullptr, &spoilt));
+  };
+  CHECK(refusal([](auto& a) { a.x = nullptr; }) == "gdn_conv: x is missing; accepted: a tensor");
+  CHECK(refusal([](auto& a) { a.beta = nullptr; }) ==
+        "gdn_conv: beta is missing; accepted: a tensor");
+  CHECK(refusal([](auto& a) { a.accepted = nullptr; }) ==
+        "gdn_conv: accepted is missing; accepted: a tensor");
+  CHECK(refusal([](auto& a) { a.y = a.q; }).starts_with("gdn_conv: y is given; "));
+  CHECK(refusal([&](auto& a) {
+          a.has_initial_state = views.of(FakeConv::tensor(19, DType::kI32, {2}));
+        }) == "gdn_conv: has_initial_state has dtype i32; accepted: bool");
+  CHECK(refusal([&](auto& a) {
+          DLTensor* const elsewhere = views.of(bench.args().weight);
+          elsewhere->device = {kDLCUDA, 1};
+          a.weight = elsewhere;
+        }) == "gdn_conv: weight is on device cuda:1; accepted: cuda:0");
+  CHECK(refusal([](auto& a) { a.programmatic = 2; }) ==
+        "gdn_conv: programmatic is 2; accepted: 0, 1");
+  CHECK(refusal([](auto& a) { a.struct_size += 8; }) ==
+        "args->struct_size is 200; accepted: multiples of 8 up to 192, its size in this library");
+  CHECK(bench.fake->launches.empty());
+}
+
+TEST_CASE("WithoutAScaleAConvTakesOne", "[cpu]") {
+  const FakeFlaggedConv bench;
+  gdn::ConvArgs args = bench.args();
+  DlViews views;
+  CubineryConvArgs given = views.of(args);
+  given.scale = nullptr;
+  REQUIRE(bench.conv.value.launch(nullptr, args).ok());
+  REQUIRE(cubinery_conv_launch(&bench.conv, nullptr, &given) == CUBINERY_OK);
+  CHECK(same(bench.fake->launches[0], bench.fake->launches[1]));
+}
+
 TEST_CASE("ChoicesAreThoseOfTheCppApi", "[cpu]") {
   char* text = nullptr;
   const auto check = [&](int code, const Chosen& chosen) {
@@ -369,6 +506,17 @@ TEST_CASE("ChoicesAreThoseOfTheCppApi", "[cpu]") {
   CHECK(test::refused(cubinery_commit_choice(&commit.commit, 1, -1, &text)) ==
         "requests is -1; accepted: 0 or more");
   CHECK(test::refused(cubinery_commit_choice(nullptr, 1, 1, &text)).starts_with("commit is NULL"));
+
+  const FakeFlaggedConv conv;
+  check(cubinery_conv_choice(&conv.conv, 4, 100, 64, &text),
+        conv.conv.value.choice({.sequences = 4, .tokens = 100, .channels = 64}));
+  CHECK(test::refused(cubinery_conv_choice(&conv.conv, -1, 1, 1, &text)) ==
+        "sequences is -1; accepted: 0 or more");
+  CHECK(test::refused(cubinery_conv_choice(&conv.conv, 1, -1, 1, &text)) ==
+        "tokens is -1; accepted: 0 or more");
+  CHECK(test::refused(cubinery_conv_choice(&conv.conv, 1, 1, -1, &text)) ==
+        "channels is -1; accepted: 0 or more");
+  CHECK(test::refused(cubinery_conv_choice(nullptr, 1, 1, 1, &text)).starts_with("conv is NULL"));
 }
 
 TEST_CASE("BadArgumentsOfALaunchAreNamed", "[cpu]") {
@@ -427,6 +575,11 @@ TEST_CASE("NullsAmongTheArgumentsOfOperatorsAreNamed", "[cpu]") {
   names("layers", cubinery_commit_table(&commit_bench.commit, nullptr, 1, words));
   names("words", cubinery_commit_table(&commit_bench.commit, &commit_layer, 1, nullptr));
   names("choice", cubinery_commit_choice(&commit_bench.commit, 1, 1, nullptr));
+  const FakeFlaggedConv conv_bench;
+  const CubineryConvArgs conv_args = CUBINERY_CONV_ARGS_INIT;
+  names("conv", cubinery_conv_launch(nullptr, nullptr, &conv_args));
+  names("args", cubinery_conv_launch(&conv_bench.conv, nullptr, nullptr));
+  names("choice", cubinery_conv_choice(&conv_bench.conv, 1, 1, 1, nullptr));
   std::size_t bytes = 1;
   names("prefill", cubinery_prefill_workspace_bytes(nullptr, 1, 1, &bytes));
   CHECK(bytes == 0);
@@ -444,6 +597,7 @@ TEST_CASE("NullsAmongTheArgumentsOfOperatorsAreNamed", "[cpu]") {
   names("prefill", cubinery_prefill_create(nullptr, "{}", nullptr));
   names("verify", cubinery_verify_create(nullptr, "{}", nullptr));
   names("commit", cubinery_commit_create(nullptr, "{}", nullptr));
+  names("conv", cubinery_conv_create(nullptr, "{}", nullptr));
 }
 
 // The whole way: options, context, operator, launch; and the order of destruction does not matter.
@@ -473,6 +627,11 @@ TEST_CASE("AnOperatorOutlivesItsContext", "[cpu]") {
   CubineryCommit* commit = nullptr;
   CHECK(cubinery_commit_create(context, "{}", &commit) == CUBINERY_NOT_CACHED);
   CHECK(commit == nullptr);
+  CubineryConv* conv = nullptr;
+  CHECK(cubinery_conv_create(context, "{}", &conv) == CUBINERY_NOT_CACHED);
+  CHECK(conv == nullptr);
+  CHECK(test::refused(cubinery_conv_create(context, "{\"width\":5}", &conv))
+            .starts_with("gdn_conv: width = 5;"));
   REQUIRE(cubinery_decode_create(context, "{}", &decode) == CUBINERY_OK);
   cubinery_context_destroy(context);
 

@@ -91,6 +91,7 @@ TEST_CASE("NothingIsDestroyedTwice", "[cpu]") {
   cubinery_prefill_destroy(nullptr);
   cubinery_verify_destroy(nullptr);
   cubinery_commit_destroy(nullptr);
+  cubinery_conv_destroy(nullptr);
   cubinery_free_text(nullptr);
 }
 

@@ -36,7 +36,7 @@ TEST_CASE("TuningNamesTheArgumentThatIsWrong", "[cpu]") {
                               nullptr)) == "context is NULL; accepted: a pointer");
   CHECK(message(nullptr, "{}", kShapes, nullptr) == "op is NULL; accepted: a pointer");
   CHECK(message("gdn", "{}", kShapes, nullptr) ==
-        "op = \"gdn\"; accepted: gdn_decode, gdn_prefill, gdn_verify, gdn_commit");
+        "op = \"gdn\"; accepted: gdn_decode, gdn_prefill, gdn_verify, gdn_commit, gdn_conv");
   CHECK(message("gdn_decode", nullptr, kShapes, nullptr) == "problem is NULL; accepted: a pointer");
   CHECK(message("gdn_decode", R"({"key_dim":100})", kShapes, nullptr)
             .starts_with("gdn_decode: key_dim = 100; "));
