@@ -99,16 +99,20 @@ ArrayViews::~ArrayViews() {
   for (std::size_t i = 0; i < capsule_count_; ++i) Py_DECREF(capsules_[i]);
 }
 
-bool ArrayViews::choose_stream(PyObject* given, PyObject* q) {
-  if (q == Py_None) return set_invalid_argument("q is None; accepted: an array");
+bool ArrayViews::choose_stream(PyObject* given, const char* name, PyObject* array) {
+  if (array == Py_None) {
+    char message[80];
+    PyOS_snprintf(message, sizeof(message), "%s is None; accepted: an array", name);
+    return set_invalid_argument(message);
+  }
   if (given != Py_None) return to_stream(given, &stream_);
-  if (const ExchangeApi* api = exchange_api(q)) {
+  if (const ExchangeApi* api = exchange_api(array)) {
     DLTensor tensor;
-    if (api->dltensor_from_py_object_no_sync(q, &tensor) != 0) return false;
+    if (api->dltensor_from_py_object_no_sync(array, &tensor) != 0) return false;
     // A library without CUDA has no stream to tell; launch() then refuses its arrays by name.
     return !is_cuda(tensor.device) || api->current_work_stream(kDLCUDA, device_, &stream_) == 0;
   }
-  PyObject* number = call_arrays("current_stream", "(Oi)", q, device_);
+  PyObject* number = call_arrays("current_stream", "(Oi)", array, device_);
   if (number == nullptr) return false;
   const bool ok = to_stream(number, &stream_);
   Py_DECREF(number);

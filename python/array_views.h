@@ -16,7 +16,7 @@ namespace cubinery_python {
 class ArrayViews {
  public:
   // More than any operator has tensors.
-  static constexpr std::size_t kCapacity = 20;
+  static constexpr std::size_t kCapacity = 24;
 
   ArrayViews(const ArrayViews&) = delete;
   ArrayViews& operator=(const ArrayViews&) = delete;
@@ -25,8 +25,9 @@ class ArrayViews {
   ~ArrayViews();
 
   // The stream to launch on: `given` as an integer; None: the current stream of the library that
-  // `q` comes from.  Comes before view(): other libraries order their work before this stream.
-  bool choose_stream(PyObject* given, PyObject* q);
+  // `array` comes from, which must be there.  Comes before view(): other libraries order their work
+  // before this stream.
+  bool choose_stream(PyObject* given, const char* name, PyObject* array);
   void* stream() const { return stream_; }
 
   // *view: nullptr for None, else valid as long as this object and `array`.

@@ -28,7 +28,10 @@ class Commit final
       return nullptr;
     }
     ArrayViews views(device());
-    if (!views.choose_stream(given[0], layers == Py_None ? k : layers)) return nullptr;
+    const bool of_layer = layers == Py_None;
+    if (!views.choose_stream(given[0], of_layer ? "k" : "layers", of_layer ? k : layers)) {
+      return nullptr;
+    }
     ++given;
     if (!read_tensors(layer, given, &views)) return nullptr;
     if (!read_tensors(own, given, &views)) return nullptr;

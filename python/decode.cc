@@ -20,7 +20,7 @@ class Decode final
     if (!right_count(count, 1 + shared.size() + own.size() + 4)) return nullptr;
     ArrayViews views(device());
     float scale = 0, norm_eps = 0;
-    if (!views.choose_stream(given[0], given[1])) return nullptr;
+    if (!views.choose_stream(given[0], "q", given[1])) return nullptr;
     ++given;
     if (!read_tensors(shared, given, &views)) return nullptr;
     if (!read_tensors(own, given, &views)) return nullptr;

@@ -23,7 +23,7 @@ class Prefill final
     float scale = 0;
     void* workspace = nullptr;
     std::size_t bytes = 0;
-    if (!views.choose_stream(given[0], given[2])) return nullptr;
+    if (!views.choose_stream(given[0], "q", given[2])) return nullptr;
     if (!views.view_bytes("workspace", given[1], &workspace, &bytes)) return nullptr;
     given += 2;
     if (!read_tensors(shared, given, &views)) return nullptr;

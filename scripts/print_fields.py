@@ -18,7 +18,7 @@ END = "<!-- fields: end -->\n"
 MODULE = '''"""What is fixed when a model is loaded: the fields and defaults of the C++ problems.
 
 ``include/cubinery/gdn_parts.h``, ``gdn_decode.h``, ``gdn_prefill.h``,
-``gdn_verify.h`` and ``gdn_commit.h`` are their manual.
+``gdn_verify.h``, ``gdn_commit.h`` and ``gdn_conv.h`` are their manual.
 """
 
 # Written by scripts/print_fields.py: change the field tables, runtime/gdn/problem_fields.h, instead.
@@ -107,12 +107,23 @@ def table(fields):
     return lines
 
 
+def shared_fields(operators):
+    """The fields that all of these operators have, with the same values, default and help."""
+    return [field for field in operators[0]["fields"] if all(field in o["fields"] for o in operators)]
+
+
 def tables(operators):
-    """The fields that all operators have, then those of each alone."""
-    common = [field for field in operators[0]["fields"] if all(field in o["fields"] for o in operators)]
-    lines = ["Every operator:", "", *table(common), ""]
+    """The fields that all operators have, those that all but one have, then those of each alone."""
+    shared = shared_fields(operators)
+    lines = ["Every operator:", "", *table(shared), ""]
+    for odd in operators:
+        others = shared_fields([operator for operator in operators if operator is not odd])
+        others = [field for field in others if field not in shared]
+        if others:
+            lines += [f"Every operator but `{odd['op']}`:", "", *table(others), ""]
+            shared = shared + others
     for operator in operators:
-        own = [field for field in operator["fields"] if field not in common]
+        own = [field for field in operator["fields"] if field not in shared]
         if own:
             lines += [f"`{operator['op']}` too:", "", *table(own), ""]
     return "\n".join(lines)

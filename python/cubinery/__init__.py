@@ -22,9 +22,16 @@ from cubinery._errors import (
     NotCachedError,
     UnsupportedError,
 )
+from cubinery.conv import Conv, ConvOutputs, gdn_conv
 from cubinery.gdn import Commit, Decode, Prefill, Verify, gdn_decode, gdn_prefill, gdn_verify
 from cubinery.models import ModelProblems, problems_for_model
-from cubinery.problems import CommitProblem, DecodeProblem, PrefillProblem, VerifyProblem
+from cubinery.problems import (
+    CommitProblem,
+    ConvProblem,
+    DecodeProblem,
+    PrefillProblem,
+    VerifyProblem,
+)
 from cubinery.tuning import tuning_report
 
 __version__ = _version()
@@ -42,6 +49,9 @@ __all__ = [
     "CommitProblem",
     "CompileError",
     "Context",
+    "Conv",
+    "ConvOutputs",
+    "ConvProblem",
     "Decode",
     "DecodeProblem",
     "DriverError",
@@ -57,6 +67,7 @@ __all__ = [
     "Verify",
     "VerifyProblem",
     "architectures",
+    "gdn_conv",
     "gdn_decode",
     "gdn_prefill",
     "gdn_verify",

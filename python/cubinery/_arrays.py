@@ -18,6 +18,7 @@ _SHORT_NAMES = {
     "int64": "i64",
     "float8_e4m3fn": "f8e4m3",
     "float8_e5m2": "f8e5m2",
+    "bool": "bool",
 }
 _FP8 = ("f8e4m3", "f8e5m2")
 _LONG_NAMES = {short: long for long, short in _SHORT_NAMES.items()}
@@ -42,8 +43,8 @@ def library_name(array: Any) -> str:
 
 
 def dtype_name(array: Any) -> str:
-    """ "f32", "bf16", "f16", "i32", "i64", "f8e4m3" or "f8e5m2"; the library's own name for other
-    dtypes."""
+    """ "f32", "bf16", "f16", "i32", "i64", "f8e4m3", "f8e5m2" or "bool"; the library's own name for
+    other dtypes."""
     dtype = array.dtype
     name = _dtype_names.get(dtype)
     if name is None:
@@ -80,8 +81,8 @@ def shape_of(name: str, array: Any) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def heads(name: str, array: Any, ranks: tuple[int, ...], axis: int) -> tuple[int, int]:
-    """The extents of the axis of heads and of the last one; `ranks` are those that are accepted.
+def ranked_shape(name: str, array: Any, ranks: tuple[int, ...]) -> tuple[int, ...]:
+    """shape_of() of an array of one of these ranks.
 
     Raises:
         InvalidArgumentError: no array, or of another rank; the message begins with `name`.
@@ -92,7 +93,24 @@ def heads(name: str, array: Any, ranks: tuple[int, ...], axis: int) -> tuple[int
         raise InvalidArgumentError(
             f"{name}: {len(shape)} dimensions; accepted: arrays of {accepted} dimensions"
         )
+    return shape
+
+
+def heads(name: str, array: Any, ranks: tuple[int, ...], axis: int) -> tuple[int, int]:
+    """The extents of the axis of heads and of the last one.  Otherwise as ranked_shape()."""
+    shape = ranked_shape(name, array, ranks)
     return shape[axis], shape[-1]
+
+
+def strides_of(array: Any) -> tuple[int, ...] | None:
+    """In elements; None where the library does not say."""
+    module = library(array)
+    name = "" if module is None else module.__name__
+    if name == "torch":
+        return tuple(array.stride())
+    if name in ("cupy", "numpy"):
+        return tuple(stride // array.itemsize for stride in array.strides)
+    return None
 
 
 def device_of(array: Any, name: str = "array") -> int:
@@ -242,7 +260,7 @@ def _torch_capsule(name: str, array: Any, torch: ModuleType) -> Any:
         return torch.utils.dlpack.to_dlpack(array)
     except (BufferError, RuntimeError):
         dtype = dtype_name(array)
-        if dtype not in _FP8:
+        if dtype not in (*_FP8, "bool"):
             raise
         raise InvalidArgumentError(
             f"{name}: has dtype {dtype}, which torch {torch.__version__} does not hand on through "

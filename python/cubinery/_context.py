@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
-from cubinery import _core, tuning
+from cubinery import _arrays, _core, tuning
 from cubinery._errors import refuse_type
 from cubinery._operator import Operator, operator_class
 from cubinery._options import milliseconds, path_text, text_of
@@ -194,7 +194,8 @@ class Context:
         Args:
             shapes: {"batch": 8} for a decode; {"tokens": 8192, "sequences": 4} for a prefill, with
                 "max_seqlen" where one sequence is longer than the others; {"batch": 8,
-                "tokens_each": 4} for a verification.
+                "tokens_each": 4} for a verification; {"tokens": 8192, "sequences": 4} for a
+                convolution, with "channels" where it does not split.
             budget: seconds for all shapes.
             progress: called with a dict of "op", "bucket", "shapes_done", "shapes", "measured",
                 "candidates", "best", "best_ms", "default_ms", "what"; ends the tuning when it
@@ -256,3 +257,14 @@ def context_of(device: int) -> Context:
             if context is None:
                 context = _contexts[device] = Context(device)
     return context
+
+
+def context_for(context: Context | None, name: str, array: Any) -> Context:
+    """The context that is given, or the one of the array's device.
+
+    Raises:
+        InvalidArgumentError: neither; the message names the argument.
+    """
+    if context is None:
+        return context_of(_arrays.device_of(array, name))
+    return context if type(context) is Context else checked_context(context)

@@ -2,8 +2,9 @@
 operators are kept in the context that made them.
 
 A first call with new dtypes, head counts or modes loads or compiles kernels; token counts, batch
-sizes, strides and pool sizes never do.  For the least host time keep a Decode, Prefill or Verify and
-give it every array.
+sizes, strides and pool sizes never do.  For the least host time keep a Decode, Prefill, Verify or
+Conv and give it every array.
 """
 
+from cubinery.conv import *
 from cubinery.gdn import *

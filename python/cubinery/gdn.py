@@ -10,9 +10,10 @@ from typing import Any, get_args
 
 from cubinery import _arrays, _core
 from cubinery._arrays import dtype_of, dtype_or, heads, shape_of
-from cubinery._context import Context, checked_context, context_of
-from cubinery._errors import InvalidArgumentError, refuse, refuse_type
+from cubinery._context import Context, context_for
+from cubinery._errors import refuse, refuse_type
 from cubinery._operator import Operator
+from cubinery._states import STATE_FIELDS, check_states, state_values
 from cubinery.problems import (
     BetaMode,
     Checkpoints,
@@ -406,31 +407,12 @@ class Commit(Operator[CommitProblem], op=CommitProblem.op):
         )  # fmt: skip
 
 
-def _context_for(context: Context | None, q: Any) -> Context:
-    """The context that is given, or the one of q's device."""
-    if context is None:
-        return context_of(_arrays.device_of(q, "q"))
-    return context if type(context) is Context else checked_context(context)
-
-
 def _gate_mode(gate_mode: str | None, g: Any, A_log: Any) -> str:
     if gate_mode is not None:
         return gate_mode
     if g is None:
         return "none"
     return "log" if A_log is None else "computed"
-
-
-def _check_states(state: Any, state_out: Any, store_state: bool, indices: tuple[Any, Any]) -> None:
-    """Refuses what the inferred problem could not say."""
-    if state_out is not None and not store_state:
-        raise InvalidArgumentError("state_out: given; accepted: None, store_state is False")
-    if state is None and state_out is None:
-        for name, array in zip(("state_indices", "state_out_indices"), indices):
-            if array is not None:
-                raise InvalidArgumentError(
-                    f"{name}: given; accepted: None, without state and state_out"
-                )
 
 
 def _shared_key(
@@ -457,17 +439,11 @@ def _shared_key(
         dtype_or("beta", beta, "f32"),
         dtype_or("A_log", A_log, "f32"),
         dtype_or("dt_bias", dt_bias, "f32"),
-        dtype_or("state", state_out if state is None else state, "f32"),
-        dtype_or("state_indices", state_indices, "i32"),
         state_layout,
-        "dense" if state_indices is None else "pool",
-        padding,
-        pad_index,
         _gate_mode(gate_mode, g, A_log),
         ("one" if beta is None else "given") if beta_mode is None else beta_mode,
         bool(use_qk_l2norm),
-        state is not None,
-        bool(store_state) and (state is not None or state_out is not None),
+        *state_values(state, state_out, store_state, state_indices, padding, pad_index),
     )
 
 
@@ -483,17 +459,11 @@ _SHARED_FIELDS = (
     "beta_dtype",
     "a_log_dtype",
     "dt_bias_dtype",
-    "state_dtype",
-    "index_dtype",
     "state_layout",
-    "state_location",
-    "padding",
-    "pad_index",
     "gate_mode",
     "beta_mode",
     "use_qk_l2norm",
-    "has_initial_state",
-    "store_state",
+    *STATE_FIELDS,
 )
 _DECODE_FIELDS = (*_SHARED_FIELDS, "output_norm", "norm_weight_dtype")
 _CHECKPOINT_MODES = get_args(Checkpoints)
@@ -591,8 +561,8 @@ def gdn_decode(
         InvalidArgumentError: names the array or field, what it is and what is accepted.
         CompileError, NotCachedError, UnsupportedError, DriverError: as Context.prepare().
     """
-    _check_states(state, state_out, store_state, (state_indices, state_out_indices))
-    context = _context_for(context, q)
+    check_states(state, state_out, store_state, (state_indices, state_out_indices))
+    context = context_for(context, "q", q)
     out_dtype = output_dtype or (dtype_of("q", q) if out is None else dtype_of("out", out))
     key = _shared_key(
         DecodeProblem, (q, k, v), (3, 4), -2, out_dtype, g, beta, A_log, dt_bias, gate_mode,
@@ -676,8 +646,8 @@ def gdn_prefill(
 
     Raises: as gdn_decode().
     """
-    _check_states(state, state_out, store_state, (state_indices, state_out_indices))
-    context = _context_for(context, q)
+    check_states(state, state_out, store_state, (state_indices, state_out_indices))
+    context = context_for(context, "q", q)
     if checkpoint_mode not in _CHECKPOINT_MODES:  # the problem calls it otherwise
         refuse("checkpoint_mode", checkpoint_mode, ", ".join(map(repr, _CHECKPOINT_MODES)))
     varlen = cu_seqlens is not None
@@ -766,8 +736,8 @@ def gdn_verify(
 
     Raises: as gdn_decode().
     """
-    _check_states(state, state_out, store_state, (state_indices, state_out_indices))
-    context = _context_for(context, q)
+    check_states(state, state_out, store_state, (state_indices, state_out_indices))
+    context = context_for(context, "q", q)
     varlen = cu_seqlens is not None
     out_dtype = output_dtype or (dtype_of("q", q) if out is None else dtype_of("out", out))
     key = _shared_key(

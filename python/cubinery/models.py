@@ -11,7 +11,13 @@ from typing import Any, Protocol
 from cubinery import _core
 from cubinery._errors import CacheIOError, InvalidArgumentError, refuse, refuse_type
 from cubinery._options import path_text
-from cubinery.problems import CommitProblem, DecodeProblem, PrefillProblem, VerifyProblem
+from cubinery.problems import (
+    CommitProblem,
+    ConvProblem,
+    DecodeProblem,
+    PrefillProblem,
+    VerifyProblem,
+)
 
 
 class _Configuration(Protocol):
@@ -31,6 +37,7 @@ class ModelProblems:
     prefill: PrefillProblem
     verify: VerifyProblem
     commit: CommitProblem
+    conv: ConvProblem
 
 
 def problems_for_model(config: Config, tp: int = 1) -> ModelProblems:
@@ -60,6 +67,7 @@ def problems_for_model(config: Config, tp: int = 1) -> ModelProblems:
             _problem(PrefillProblem, text, tp),
             _problem(VerifyProblem, text, tp),
             _problem(CommitProblem, text, tp),
+            _problem(ConvProblem, text, tp),
         )
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"{name}: {error}") from None

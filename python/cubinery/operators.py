@@ -3,4 +3,5 @@
 from cubinery._context import CacheStats as CacheStats
 from cubinery._context import Context as Context
 from cubinery._context import StrPath as StrPath
+from cubinery.conv import *
 from cubinery.gdn import *

@@ -1,7 +1,7 @@
 """What is fixed when a model is loaded: the fields and defaults of the C++ problems.
 
 ``include/cubinery/gdn_parts.h``, ``gdn_decode.h``, ``gdn_prefill.h``,
-``gdn_verify.h`` and ``gdn_commit.h`` are their manual.
+``gdn_verify.h``, ``gdn_commit.h`` and ``gdn_conv.h`` are their manual.
 """
 
 # Written by scripts/print_fields.py: change the field tables, runtime/gdn/problem_fields.h, instead.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from cubinery._problem import Problem
 
 if TYPE_CHECKING:
-    from cubinery import Commit, Decode, Prefill, Verify
+    from cubinery import Commit, Conv, Decode, Prefill, Verify
 
 Dtype = Literal["f32", "bf16", "f16"]
 StateDtype = Literal["f32", "bf16", "f16", "f8e4m3", "f8e5m2"]
@@ -31,6 +31,10 @@ Checkpoints = Literal["none", "before", "after"]
 Split = Literal["auto", "never", "always"]
 StoredStates = Literal["last", "every"]
 CommitDtype = Literal["bf16", "f16"]
+Activation = Literal["none", "silu"]
+ConvStateLayout = Literal["columns", "channels"]
+ConvGateMode = Literal["none", "computed"]
+ConvBetaMode = Literal["one", "logit", "doubled_logit"]
 
 
 @dataclass(frozen=True)
@@ -329,5 +333,86 @@ class CommitProblem(Problem["Commit"]):
     use_qk_l2norm: bool = False
     has_initial_state: bool = True
     store_state: bool = True
+    accepted_dtype: IndexDtype = "i32"
+    batch_invariant: bool = False
+
+
+@dataclass(frozen=True)
+class ConvProblem(Problem["Conv"]):
+    """A causal convolution in front of the others: its sums, SiLU, the split into q, k and v.
+
+    Args:
+        q_heads: query heads of one GPU.
+        k_heads: key heads of one GPU.
+        v_heads: value heads of one GPU.
+        key_dim: size of q and k of a head; 16 to 256, a multiple of 16.
+        value_dim: size of v of a head; 16 to 256, a multiple of 16.
+        dtype: dtype of x, y, q, k and v.
+        weight_dtype: dtype of weight and bias.
+        width: taps of the convolution; 2 to 4.
+        activation: what the sums go through.
+        has_bias: there is a bias.
+        split_qkv: q, k and v are written, not y.
+        gate_dtype: dtype of g, alpha or a.
+        beta_dtype: dtype of beta or its logit.
+        a_log_dtype: dtype of A_log (gate_mode computed).
+        dt_bias_dtype: dtype of dt_bias (gate_mode computed).
+        state_dtype: dtype of states as they are stored.
+        index_dtype: dtype of state indices (state_location pool).
+        cu_seqlens_dtype: dtype of cu_seqlens (varlen).
+        varlen: sequences are packed behind each other, their bounds in cu_seqlens.
+        state_layout: of a state [channels, columns], columns are neighbours in memory (FLA,
+            Transformers, SGLang), or channels (vLLM).
+        state_location: states lie in the order of the batch (dense) or in slots that indices name
+            (pool).
+        padding: a row whose index means padding is left alone (skip), its output set to zero
+            (zero), or computed on scratch_slot (scratch); needs state_location pool.
+        pad_index: the index that means padding.
+        gate_mode: g is computed from A_log, a and dt_bias; needs split_qkv.
+        beta_mode: beta is computed: the sigmoid of b (logit) or twice that (doubled_logit); needs
+            split_qkv.
+        use_qk_l2norm: q and k are normalised; needs split_qkv.
+        has_initial_state: sequences start from a state, not from zero.
+        store_state: new states are kept.
+        whole_window: states have width columns (FLA, Transformers), not width - 1 (vLLM, SGLang).
+        from_accepted: the number of accepted tokens says from which column of its state a request
+            goes on; needs has_initial_state and store_state.
+        accepted_dtype: dtype of accepted (from_accepted).
+        batch_invariant: the same bits for a request whatever the batch, instead of the fastest
+            kernels for each size.
+    """
+
+    op: ClassVar[str] = "gdn_conv"
+
+    q_heads: int = 16
+    k_heads: int = 16
+    v_heads: int = 32
+    key_dim: int = 128
+    value_dim: int = 128
+    dtype: Dtype = "bf16"
+    weight_dtype: Dtype = "bf16"
+    width: int = 4
+    activation: Activation = "silu"
+    has_bias: bool = False
+    split_qkv: bool = False
+    gate_dtype: Dtype = "f32"
+    beta_dtype: Dtype = "f32"
+    a_log_dtype: Dtype = "f32"
+    dt_bias_dtype: Dtype = "f32"
+    state_dtype: Dtype = "bf16"
+    index_dtype: IndexDtype = "i32"
+    cu_seqlens_dtype: IndexDtype = "i32"
+    varlen: bool = False
+    state_layout: ConvStateLayout = "columns"
+    state_location: StateLocation = "dense"
+    padding: Padding = "none"
+    pad_index: PadIndex = "negative"
+    gate_mode: ConvGateMode = "none"
+    beta_mode: ConvBetaMode = "one"
+    use_qk_l2norm: bool = False
+    has_initial_state: bool = True
+    store_state: bool = True
+    whole_window: bool = False
+    from_accepted: bool = False
     accepted_dtype: IndexDtype = "i32"
     batch_invariant: bool = False

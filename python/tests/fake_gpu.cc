@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gdn_commit/key.h"
+#include "gdn_conv/key.h"
 #include "gdn_decode/key.h"
 #include "gdn_prefill_chunks/key.h"
 #include "gdn_prefill_scan/key.h"
@@ -62,6 +63,7 @@ extern "C" {
 void fake_prepare() {
   FakeSettings& settings = *fake_driver_settings();
   settings.param_bytes["gdn_commit"] = sizeof(cubinery::GdnCommitParams);
+  settings.param_bytes["gdn_conv"] = sizeof(cubinery::GdnConvParams);
   settings.param_bytes["gdn_decode"] = sizeof(cubinery::GdnDecodeParams);
   settings.param_bytes["gdn_prefill_chunks"] = sizeof(cubinery::GdnPrefillChunksParams);
   settings.param_bytes["gdn_prefill_scan"] = sizeof(cubinery::GdnPrefillScanParams);

@@ -22,6 +22,7 @@ _CODES = {
     "i64": (0, 64),
     "f8e4m3": (10, 8),
     "f8e5m2": (12, 8),
+    "bool": (6, 8),
 }
 _LONG = {
     "f32": "float32",
@@ -31,6 +32,7 @@ _LONG = {
     "i64": "int64",
     "f8e4m3": "float8_e4m3fn",
     "f8e5m2": "float8_e5m2",
+    "bool": "bool",
 }
 
 

@@ -5,10 +5,12 @@ import threading
 import cubinery
 import pytest
 from cubinery import _arrays, _context, functional
+from cubinery import conv as conv_module
 from fake_gpu import CPU, FakeArray
 
 B, T, HK, HV, D = 2, 32, 2, 4, 16
 DRAFTS = 4
+C, W = (2 * HK + HV) * D, 4  # of a convolution
 
 
 @pytest.fixture
@@ -44,6 +46,19 @@ def prefill(context, *, lead=(B, T), **named):
 def verify(context, *, lead=(B, DRAFTS), **named):
     q, k, v, out = tokens(*lead)
     return functional.gdn_verify(q, k, v, context=context, **{"out": out, **named})
+
+
+def conv(context, *, lead=(B, T), channels=C, **named):
+    x, weight = FakeArray(*lead, channels, dtype="bf16"), FakeArray(channels, W, dtype="f16")
+    if "q_heads" not in named:
+        named = {"y": FakeArray(*lead, channels, dtype="bf16"), **named}
+    return functional.gdn_conv(x, weight, context=context, **named)
+
+
+def window(rows=B, columns=W - 1, dtype="bf16", turned=False):
+    """States of a convolution."""
+    strides = (C * columns, 1, C) if turned else None
+    return FakeArray(rows, C, columns, dtype=dtype, strides=strides)
 
 
 def state(rows=B, *steps, dtype="f32"):
@@ -264,6 +279,137 @@ def test_verifications_are_inferred(context, prepared, gpu, lead, named, expecte
     assert gpu.launches == 1
 
 
+SPLIT = BASE  # of a convolution's channels
+PER_HEAD = FakeArray(HV)
+PER_TOKEN = FakeArray(B, T, HV, dtype="bf16")
+FLAGS = FakeArray(B, dtype="bool")
+
+
+@pytest.mark.parametrize(
+    ("lead", "named", "expected"),
+    [
+        ((B, T), {}, {}),
+        (
+            (B, T),
+            {"activation": "none", "bias": FakeArray(C, dtype="f16")},
+            {"activation": "none", "has_bias": True},
+        ),
+        (
+            (B * T,),
+            {"cu_seqlens": BOUNDS, "state_out": window(dtype="f32")},
+            {
+                **{"varlen": True, "cu_seqlens_dtype": "i64"},
+                **{"state_dtype": "f32", "store_state": True},
+            },
+        ),
+        (
+            (1, B * T),
+            {
+                **{"cu_seqlens": BOUNDS, "state": window(9, W), "has_initial_state": FLAGS},
+                **{"state_indices": FakeArray(B, dtype="i32"), "padding": "skip"},
+            },
+            {
+                **{"varlen": True, "cu_seqlens_dtype": "i64", "whole_window": True},
+                **{"state_location": "pool", "padding": "skip"},
+                **{"has_initial_state": True, "store_state": True},
+            },
+        ),
+        (
+            (B, 1),
+            {"state": window(), "store_state": False, "state_layout": "channels"},
+            {"has_initial_state": True, "state_layout": "channels"},
+        ),
+        (
+            (B, DRAFTS),
+            {"state": window(columns=W), "accepted": COUNTS},
+            {"has_initial_state": True, "store_state": True, "from_accepted": True},
+        ),
+    ],
+)
+def test_convolutions_are_inferred(context, prepared, gpu, lead, named, expected):
+    if "bias" in named:
+        x, weight = FakeArray(*lead, C, dtype="bf16"), FakeArray(C, W, dtype="f16")
+        y = FakeArray(*lead, C, dtype="bf16")
+        assert functional.gdn_conv(x, weight, **named, y=y, context=context) is y
+    else:
+        conv(context, lead=lead, **named)
+    problem = {"weight_dtype": "f16", "has_initial_state": False, "store_state": False, **expected}
+    assert prepared == [cubinery.ConvProblem(**problem)]
+    assert gpu.launches == 1
+
+
+def test_a_split_is_inferred(context, prepared, gpu, monkeypatch):
+    monkeypatch.setattr(_arrays, "empty", lambda like, shape, dtype: FakeArray(*shape, dtype=dtype))
+    gates = {"a": PER_TOKEN, "b": PER_TOKEN, "A_log": PER_HEAD, "dt_bias": PER_HEAD}
+    k = FakeArray(B, T, HK, D, dtype="bf16")
+    made = conv(context, **SPLIT, **gates, k=k, use_qk_l2norm=True, scale=0.25)
+    assert made.k is k
+    assert (made.q.shape, made.v.shape) == ((B, T, HK, D), (B, T, HV, D))
+    assert (_arrays.dtype_name(made.q), _arrays.dtype_name(made.v)) == ("bf16", "bf16")
+    for array in (made.g, made.beta):
+        assert (array.shape, _arrays.dtype_name(array)) == ((B, T, HV), "f32")
+    plain = conv(context, **SPLIT, b=PER_TOKEN, beta_mode="doubled_logit")
+    assert (plain.g, plain.beta.shape) == (None, (B, T, HV))
+    assert conv(context, **SPLIT)[3:] == (None, None)
+    problem = {
+        **SPLIT,
+        **{"split_qkv": True, "weight_dtype": "f16"},
+        **{"has_initial_state": False, "store_state": False},
+    }
+    computed = {
+        **{"gate_mode": "computed", "beta_mode": "logit", "use_qk_l2norm": True},
+        **{"gate_dtype": "bf16", "beta_dtype": "bf16"},
+    }
+    assert prepared == [
+        cubinery.ConvProblem(**problem, **computed),
+        cubinery.ConvProblem(**problem, beta_mode="doubled_logit", beta_dtype="bf16"),
+        cubinery.ConvProblem(**problem),
+    ]
+    assert gpu.launches == 3
+
+
+def test_the_layout_of_windows_is_that_of_their_strides(context, prepared, gpu, monkeypatch):
+    monkeypatch.setattr(
+        conv_module, "strides_of", lambda array: array._strides and tuple(array._strides)
+    )
+    conv(context, state=window(turned=True))
+    conv(context, state_out=window(turned=True, columns=W))
+    conv(context, state=window())
+    found = [(problem.state_layout, problem.whole_window) for problem in prepared]
+    assert found == [("channels", False), ("channels", True), ("columns", False)]
+    assert gpu.launches == 3
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"lead": (B * T,)}, "x: 2 dimensions; accepted: arrays of 3"),
+        ({"state_indices": FakeArray(B, dtype="i32")}, "state_indices: given"),
+        ({"state": FakeArray(B, C, dtype="bf16")}, "state: 2 dimensions; accepted: arrays of 3"),
+        ({"state": window(columns=2)}, "gdn_conv: state has shape"),
+        ({"q_heads": HK}, "k_heads = None; accepted: an int, as q_heads, k_heads, v_heads, "),
+        ({"activation": "gelu"}, "activation = 'gelu'; accepted: 'none', 'silu'"),
+        ({"a": PER_TOKEN}, "gate_mode = computed; accepted: none"),
+        ({"A_log": PER_HEAD}, "gdn_conv: A_log is given"),
+        ({"accepted": COUNTS}, "from_accepted"),
+        ({"has_initial_state": FLAGS}, "has_initial_state is given; accepted: None"),
+        (
+            {"state": window(), "has_initial_state": FakeArray(B, dtype="i32")},
+            "has_initial_state has dtype i32; accepted: bool",
+        ),
+        ({**SPLIT, "v_heads": HV + 1, "channels": C}, "v_heads = 5|has 128 channels"),
+        ({**SPLIT, "y": FakeArray(B, T, C, dtype="bf16")}, "gdn_conv: y is given; accepted: None"),
+        ({"q": FakeArray(B, T, HK, D, dtype="bf16")}, "gdn_conv: q is given; accepted: None"),
+        ({"scale": 2.0}, "scale is 2; accepted: 1"),
+    ],
+)
+def test_refusals_of_convolutions(context, gpu, monkeypatch, named, message):
+    monkeypatch.setattr(_arrays, "empty", lambda like, shape, dtype: FakeArray(*shape, dtype=dtype))
+    with pytest.raises(cubinery.InvalidArgumentError, match=message):
+        conv(context, **named)
+    assert gpu.launches == 0
+
+
 def test_heads_before_tokens(context, prepared, gpu):
     q, k, v, out = (FakeArray(B, heads, T, D, dtype="bf16") for heads in (HK, HK, HV, HV))
     functional.gdn_prefill(
@@ -287,11 +433,13 @@ def test_out_is_allocated(context, monkeypatch, lead):
     decode(context, lead=lead, out=None, output_dtype="f32")
     prefill(context, out=None)
     verify(context, out=None)
+    conv(context, y=None)
     assert made == [
         ((*lead, HV, D), "bf16"),
         ((*lead, HV, D), "f32"),
         ((B, T, HV, D), "bf16"),
         ((B, DRAFTS, HV, D), "bf16"),
+        ((B, T, C), "bf16"),
     ]
 
 
@@ -402,6 +550,8 @@ def test_arrays_on_the_cpu_are_refused():
         functional.gdn_decode(*(FakeArray(B, HV, D, device=(CPU, 0)) for _ in range(3)))
     with pytest.raises(cubinery.InvalidArgumentError, match="q: is of type str"):
         functional.gdn_decode("q", "k", "v")
+    with pytest.raises(cubinery.InvalidArgumentError, match="x: is on device cpu"):
+        functional.gdn_conv(array, array[0])
 
 
 def test_torch_arrays_on_the_cpu_are_refused(context):

@@ -326,6 +326,182 @@ def test_commits_the_accepted_tokens_of_all_layers(context, captured):
         assert torch.equal(pool, start)
 
 
+W = 4  # taps of the convolutions
+CHANNELS = (2 * HK + HV) * D
+SPLIT = {"q_heads": HK, "k_heads": HK, "v_heads": HV, "key_dim": D, "value_dim": D}
+
+
+def convolved(x: Any, weight: Any, bias: Any = None, history: Any = None) -> Any:
+    """One sequence in float64, before the activation: x [T, C] behind history [W - 1, C]."""
+    width = weight.shape[1]
+    zeros = torch.zeros(width - 1, x.shape[1], device="cuda")
+    inputs = torch.cat([zeros if history is None else history, x]).double()
+    taps = [weight[:, i].double() * inputs[i : i + len(x)] for i in range(width)]
+    return sum(taps) + (0 if bias is None else bias.double())
+
+
+def taps(dtype: Any = torch.bfloat16, width: int = W, channels: int = CHANNELS) -> Any:
+    return random(channels, width, dtype=dtype, seed=7)
+
+
+def windows(rows: int, columns: int, layout: str, dtype: Any = torch.bfloat16) -> Any:
+    """States of a convolution that lie as `layout` says."""
+    state = random(rows, CHANNELS, columns, dtype=dtype, seed=8)
+    if layout == "channels":
+        state = state.transpose(1, 2).contiguous().transpose(1, 2)
+    return state
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize(("width", "activation"), [(4, "silu"), (3, "none"), (2, "silu")])
+def test_convolution(context, dtype, width, activation, turned):
+    x = random(3, 50, CHANNELS, dtype=dtype)
+    if turned:  # [B, channels, T] in memory
+        x = x.transpose(1, 2).contiguous().transpose(1, 2)
+    weight, bias = taps(dtype, width), random(CHANNELS, dtype=dtype, seed=9)
+    y = cubinery.gdn_conv(x, weight, bias, activation=activation, context=context)
+    assert (y.shape, y.dtype) == (x.shape, dtype)
+    for n in range(3):
+        expected = convolved(x[n], weight, bias)
+        if activation == "silu":
+            expected = torch.nn.functional.silu(expected)
+        assert_close(y[n], expected, UNIT[dtype])
+
+
+@pytest.mark.parametrize("columns", [W - 1, W])
+@pytest.mark.parametrize("layout", ["columns", "channels"])
+@pytest.mark.parametrize("lead", [(), (1,)])
+def test_convolution_of_packed_sequences(context, lead, layout, columns):
+    bounds = [0, 70, 71, 71, 90, 200]
+    slots = [5, 0, 3, -1, 6]
+    starts = [True, False, True, True, True]
+    x, weight = random(200, CHANNELS), taps()
+    pool = windows(8, columns, layout)
+    before = pool.clone()
+    y = torch.full((*lead, 200, CHANNELS), 7.0, dtype=torch.bfloat16, device="cuda")
+    cubinery.gdn_conv(
+        x.view(*lead, 200, CHANNELS), weight, state=pool, padding="skip",
+        state_indices=torch.tensor(slots, dtype=torch.int32, device="cuda"),
+        has_initial_state=torch.tensor(starts, device="cuda"),
+        cu_seqlens=torch.tensor(bounds, dtype=torch.int64, device="cuda"), y=y, context=context,
+    )  # fmt: skip
+    y = y.view(200, CHANNELS)
+    for n, slot in enumerate(slots):
+        part = slice(bounds[n], bounds[n + 1])
+        if slot < 0:
+            assert (y[part] == 7).all()
+            continue
+        window = before[slot].T if starts[n] else torch.zeros_like(before[slot].T)
+        expected = convolved(x[part], weight, history=window[1 - W :])
+        assert_close(y[part], torch.nn.functional.silu(expected), UNIT[torch.bfloat16])
+        before[slot] = torch.cat([window, x[part]])[-columns:].T
+    assert torch.equal(pool, before)
+
+
+def split_reference(y: Any, scale: float) -> tuple[Any, Any, Any]:
+    """q, k and v of y in float64, q and k normalised."""
+    q, k, v = y.split([HK * D, HK * D, HV * D], dim=-1)
+    q, k, v = (part.unflatten(-1, (-1, D)) for part in (q, k, v))
+    q, k = (part / (part.square().sum(-1, keepdim=True) + 1e-6).sqrt() for part in (q, k))
+    return scale * q, k, v
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_convolution_splits(context, dtype):
+    x, weight = random(2, 40, CHANNELS, dtype=dtype), taps(dtype)
+    a, b = (random(2, 40, HV, dtype=dtype, seed=seed) for seed in (1, 2))
+    A_log, dt_bias = (random(HV, dtype=torch.float32, seed=seed) for seed in (3, 4))
+    made = cubinery.gdn_conv(
+        x, weight, **SPLIT, a=a, b=b, A_log=A_log, dt_bias=dt_bias, use_qk_l2norm=True, scale=SCALE,
+        context=context,
+    )  # fmt: skip
+    y = torch.stack([torch.nn.functional.silu(convolved(row, weight)) for row in x])
+    for ours, theirs in zip(made, split_reference(y, SCALE)):
+        assert (ours.shape, ours.dtype) == (theirs.shape, dtype)
+        assert_close(ours, theirs, UNIT[dtype])
+    softplus = torch.nn.functional.softplus(a.double() + dt_bias.double())
+    assert_close(made.g, -A_log.double().exp() * softplus, F32_ARITHMETIC)
+    assert_close(made.beta, b.double().sigmoid(), F32_ARITHMETIC)
+
+
+def test_convolution_makes_the_operands_of_a_decode(context):
+    """Its norm, gates and strengths are those that the step would compute."""
+    x, weight = random(5, 1, CHANNELS), taps()
+    a, b = (random(5, 1, HV, dtype=torch.float32, seed=seed) for seed in (1, 2))
+    gates = {name: random(HV, dtype=torch.float32, seed=3) for name in ("A_log", "dt_bias")}
+    plain = cubinery.gdn_conv(x, weight, **SPLIT, context=context)
+    made = cubinery.gdn_conv(
+        x, weight, **SPLIT, a=a, b=b, **gates, use_qk_l2norm=True, context=context
+    )
+    states = [random(5, HV, D, D, dtype=torch.float32) for _ in range(2)]
+    expected = cubinery.gdn_decode(
+        *plain[:3], a, b, **gates, beta_mode="logit", use_qk_l2norm=True, state=states[0],
+        context=context,
+    )  # fmt: skip
+    out = cubinery.gdn_decode(*made, state=states[1], context=context)
+    assert_close(out, expected.double(), 4 * UNIT[torch.bfloat16])
+    assert_close(states[1], states[0].double(), 4 * UNIT[torch.bfloat16])
+
+
+@pytest.mark.parametrize("layout", ["columns", "channels"])
+@pytest.mark.parametrize("columns", [W - 1, W])
+def test_convolution_steps_go_on_from_a_prefill(context, columns, layout):
+    x, weight = random(3, 24, CHANNELS), taps()
+    state = windows(3, columns, layout)
+    state.fill_(torch.nan)
+    rows = [cubinery.gdn_conv(x[:, :20], weight, state_out=state, context=context)]
+    for t in range(20, 24):
+        rows.append(cubinery.gdn_conv(x[:, t : t + 1], weight, state=state, context=context))
+    y = torch.cat(rows, dim=1)
+    for n in range(3):
+        expected = torch.nn.functional.silu(convolved(x[n], weight))
+        assert_close(y[n], expected, UNIT[torch.bfloat16])
+    assert torch.equal(state, x[:, 24 - columns :].transpose(1, 2))
+
+
+@pytest.mark.parametrize("layout", ["columns", "channels"])
+def test_convolution_rounds_of_speculation_in_a_graph(context, layout):
+    """Packed requests of up to four tokens in a pool: each round goes on behind the tokens that
+    the one before it was told to keep."""
+    ends, slots = [0, 4, 7], [4, 1]
+    weight, given = taps(), random(7, CHANNELS)
+    pool = windows(6, W - 2 + 4, layout)
+    history = [pool[slot, :, : W - 1].T.clone() for slot in slots]
+    accepted = torch.zeros(2, dtype=torch.int64, device="cuda")
+    y = torch.empty_like(given)
+    indices = torch.tensor(slots, dtype=torch.int32, device="cuda")
+    bounds = torch.tensor(ends, dtype=torch.int32, device="cuda")
+
+    def launch() -> None:
+        cubinery.gdn_conv(
+            given, weight, state=pool, state_indices=indices, cu_seqlens=bounds, accepted=accepted,
+            y=y, context=context,
+        )  # fmt: skip
+
+    start = pool.clone()
+    launch()  # prepares the operator
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        launch()
+    pool.copy_(start)
+    for seed, counts in ((10, (2, 3)), (20, (4, 1)), (30, (1, 2))):
+        given.copy_(random(7, CHANNELS, seed=seed))
+        graph.replay()
+        for n, (first, end) in enumerate(zip(ends, ends[1:])):
+            rows = given[first:end]
+            expected = torch.nn.functional.silu(convolved(rows, weight, history=history[n]))
+            assert_close(y[first:end], expected, UNIT[torch.bfloat16])
+            history[n] = torch.cat([history[n], rows[: counts[n]]])[1 - W :]
+        accepted.copy_(torch.tensor(counts))
+    for slot in (0, 2, 3, 5):
+        assert torch.equal(pool[slot], start[slot])
+    accepted.fill_(5)  # more than a launch has
+    kept = pool.clone()
+    graph.replay()
+    assert torch.isnan(y).all() and torch.equal(pool, kept)
+
+
 def test_no_grad_is_needed(context):
     """Arrays that require a gradient are read like others: there is no backward pass."""
     x = operands(2)

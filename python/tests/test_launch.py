@@ -27,6 +27,14 @@ COMMIT = cubinery.CommitProblem(
 )
 
 
+CONV = cubinery.ConvProblem(
+    **{"q_heads": H, "k_heads": H, "v_heads": H, "key_dim": D, "value_dim": D, "split_qkv": True},
+    **{"has_bias": True, "varlen": True, "gate_mode": "computed", "beta_mode": "logit"},
+    **{"use_qk_l2norm": True, "state_location": "pool"},
+)
+CHANNELS = 3 * H * D
+
+
 def decode_arrays(array=FakeArray):
     """Positional and named arguments of one step of DECODE."""
     tokens = [array(B, H, D, dtype="bf16") for _ in range(3)]
@@ -60,6 +68,22 @@ def commit_layer(array=FakeArray):
     return {**tokens, **gates, "state": array(SLOTS, H, D, D)}
 
 
+def conv_arrays(array=FakeArray):
+    """Positional and named arguments of one launch of CONV: B sequences in T tokens."""
+    named = {
+        **{"q": array(T, H, D, dtype="bf16"), "k": array(T, H, D, dtype="bf16")},
+        **{"v": array(T, H, D, dtype="bf16"), "a": array(T, H), "b": array(T, H)},
+        **{"A_log": array(H), "dt_bias": array(H), "g": array(T, H), "beta": array(T, H)},
+        **{"cu_seqlens": array(B + 1, dtype="i32"), "has_initial_state": array(B, dtype="bool")},
+        **{
+            "state": array(SLOTS, CHANNELS, 3, dtype="bf16"),
+            "state_indices": array(B, dtype="i32"),
+        },
+    }
+    x, weight = array(T, CHANNELS, dtype="bf16"), array(CHANNELS, 4, dtype="bf16")
+    return [x, weight, array(CHANNELS, dtype="bf16")], named
+
+
 def commit_numbers(array=FakeArray):
     """The named arguments of one launch of COMMIT beside its layers."""
     return {"accepted": array(B, dtype="i32"), "state_indices": array(B, dtype="i32")}
@@ -83,6 +107,11 @@ def verify(context):
 @pytest.fixture
 def commit(context):
     return context.prepare(COMMIT)
+
+
+@pytest.fixture
+def conv(context):
+    return context.prepare(CONV)
 
 
 def test_decode_launches_and_returns_out(decode, gpu):
@@ -275,6 +304,45 @@ def test_the_stream_of_a_commit_is_that_of_its_table(commit, gpu):
     assert gpu.last_stream == 0x4560
 
 
+@pytest.mark.parametrize("array", ["FakeArray", "FastArray"])
+def test_conv_launches(conv, gpu, array):
+    arrays, named = conv_arrays(FakeArray if array == "FakeArray" else gpu.FastArray)
+    assert conv(*arrays, **named) is None
+    conv(*arrays, **{**named, "has_initial_state": None}, scale=0.25)
+    gpu.set_current_stream(0x1230)
+    conv(*arrays, **named, state_out_indices=named["state_indices"], programmatic=True)
+    assert gpu.launches == 3
+    assert gpu.last_stream == (0 if array == "FakeArray" else 0x1230)
+    assert conv.problem == CONV
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"x": None}, "^x is None; accepted: an array"),
+        ({"v": None}, "gdn_conv: v is None"),
+        ({"y": FakeArray(T, CHANNELS, dtype="bf16")}, "gdn_conv: y is given; accepted: None"),
+        ({"bias": FakeArray(CHANNELS)}, "gdn_conv: bias has dtype f32; accepted: bf16"),
+        (
+            {"weight": FakeArray(CHANNELS, 3, dtype="bf16")},
+            r"gdn_conv: weight has shape \[96, 3\]",
+        ),
+        ({"beta": FakeArray(T, H, device=(CPU, 0))}, "gdn_conv: beta is on device cpu"),
+        ({"has_initial_state": FakeArray(B, dtype="i32")}, "has dtype i32; accepted: bool"),
+        ({"accepted": FakeArray(B, dtype="i32")}, "gdn_conv: accepted is given; accepted: None"),
+        ({"scale": float("nan")}, "gdn_conv: scale is nan"),
+        ({"scratch_slot": 3}, "gdn_conv: scratch_slot is 3; accepted: 0"),
+        ({"scratch_slot": 2**63}, "scratch_slot"),
+    ],
+)
+def test_refusals_of_a_convolution_name_the_argument(conv, gpu, changes, message):
+    (x, weight, bias), named = conv_arrays()
+    given = {"x": x, "weight": weight, "bias": bias, **named}
+    with pytest.raises(cubinery.InvalidArgumentError, match=message):
+        conv(**{**given, **changes})
+    assert gpu.launches == 0
+
+
 def test_a_short_workspace_is_refused(prefill, gpu):
     arrays, named = prefill_arrays()
     with pytest.raises(cubinery.InvalidArgumentError, match="workspace"):
@@ -300,9 +368,10 @@ def test_what_no_memory_holds_is_refused(decode, prefill, gpu):
     assert gpu.launches == 0
 
 
-def test_choices_say_what_runs_and_why(decode, prefill, verify, commit):
+def test_choices_say_what_runs_and_why(decode, prefill, verify, commit, conv):
     choices = [decode.choice(8), prefill.choice(1000, 4), prefill.choice(1000, 4, 900)]
-    for choice in (*choices, verify.choice(8, 32), commit.choice(36, 8)):
+    choices += [verify.choice(8, 32), commit.choice(36, 8), conv.choice(4, 1000)]
+    for choice in choices:
         assert set(choice) == {"path", "configuration", "rung", "why"}
         assert all(choice.values())
     assert decode.choice(1)["path"] == "portable"
@@ -320,6 +389,10 @@ def test_choices_say_what_runs_and_why(decode, prefill, verify, commit):
         commit.choice(-1, 8)
     with pytest.raises(cubinery.InvalidArgumentError, match="requests is -1"):
         commit.choice(36, -1)
+    with pytest.raises(cubinery.InvalidArgumentError, match="sequences is -1"):
+        conv.choice(-1, 8)
+    with pytest.raises(cubinery.InvalidArgumentError, match="channels is -1"):
+        conv.choice(1, 8, -1)
 
 
 def test_the_longest_sequence_is_a_hint_that_can_be_wrong(prefill, gpu):

@@ -1,5 +1,6 @@
 """Problems of models, and that the command line's prewarm compiles what they need."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -23,9 +24,11 @@ def test_every_model_has_problems(folder):
     problems.prefill.check()
     problems.verify.check()
     problems.commit.check()
+    problems.conv.check()
     assert problems.decode.use_qk_l2norm and problems.prefill.varlen
     assert (problems.verify.max_tokens, problems.verify.from_accepted) == (4, True)
     assert (problems.commit.max_tokens, problems.commit.varlen) == (4, True)
+    assert (problems.conv.split_qkv, problems.conv.varlen) == (True, True)
 
 
 def test_a_configuration_is_a_path_text_a_dict_or_an_object():
@@ -89,7 +92,8 @@ def test_readmes_program_runs_from_a_pack_of_the_command_line(
         -1, arch="sm_90a", offline=True, cache_dir=empty, cache_layers=[pack]
     )
     problems = cubinery.problems_for_model(CONFIG, tp=2)
-    for problem in (problems.decode, problems.prefill, problems.verify, problems.commit):
+    for field in dataclasses.fields(problems):
+        problem = getattr(problems, field.name)
         assert {kernel["source"] for kernel in offline.compile(problem)} == {"disk"}
 
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.S | re.M)

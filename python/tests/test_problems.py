@@ -13,6 +13,7 @@ PROBLEMS = [
     cubinery.PrefillProblem,
     cubinery.VerifyProblem,
     cubinery.CommitProblem,
+    cubinery.ConvProblem,
 ]
 
 
@@ -29,7 +30,7 @@ def test_fields_and_defaults_are_the_librarys(problem):
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_json_round_trip(problem):
     changed = problem(
-        v_heads=64, dtype="f16", state_location="pool", padding="skip", use_qk_l2norm=True
+        v_heads=64, dtype="f16", state_location="pool", padding="skip", batch_invariant=True
     )
     assert problem.from_json(changed.to_json()) == changed
     assert changed != problem()
@@ -55,6 +56,15 @@ def test_commit_fields_round_trip():
     assert cubinery.CommitProblem.from_json(changed.to_json()) == changed
 
 
+def test_conv_fields_round_trip():
+    changed = cubinery.ConvProblem(
+        **{"split_qkv": True, "width": 3, "activation": "none", "has_bias": True, "varlen": True},
+        **{"gate_mode": "computed", "beta_mode": "logit", "use_qk_l2norm": True},
+        **{"state_layout": "channels", "from_accepted": True, "accepted_dtype": "i64"},
+    )
+    assert cubinery.ConvProblem.from_json(changed.to_json()) == changed
+
+
 @pytest.mark.parametrize("text", ["[]", "{", '{"no_such": 1}', '{"dtype": "f8"}'])
 def test_malformed_json_is_refused(text):
     with pytest.raises(cubinery.InvalidArgumentError, match="gdn_prefill"):
@@ -69,6 +79,10 @@ def test_check_names_field_and_values():
         cubinery.VerifyProblem(max_tokens=17).check()
     with pytest.raises(cubinery.InvalidArgumentError, match="store_state = false; accepted: true"):
         cubinery.CommitProblem(store_state=False).check()
+    with pytest.raises(cubinery.InvalidArgumentError, match="width = 5; accepted: 2, 3, 4"):
+        cubinery.ConvProblem(width=5).check()
+    with pytest.raises(cubinery.InvalidArgumentError, match="gate_mode = computed; accepted: none"):
+        cubinery.ConvProblem(gate_mode="computed").check()
 
 
 def test_problems_are_keys():
@@ -85,7 +99,7 @@ cubinery.gdn_decode(0, 0, 0, padding="{padding}")
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize(("mode", "padding"), [("alpha", "skip"), ("aplha", "skipp")])
+@pytest.mark.parametrize(("mode", "padding"), [("computed", "skip"), ("comptued", "skipp")])
 def test_a_type_checker_catches_a_misspelt_mode(problem, mode, padding):
     api = pytest.importorskip("mypy.api")
     calls = CALLS.format(cls=problem.__name__, mode=mode, padding=padding)
@@ -95,7 +109,7 @@ def test_a_type_checker_catches_a_misspelt_mode(problem, mode, padding):
     )
     assert errors == ""
     found = [line for line in text.splitlines() if "error:" in line]
-    if mode == "alpha":
+    if mode == "computed":
         assert found == []
     else:
         assert len(found) == 2

@@ -1,0 +1,44 @@
+#include "operator.h"
+
+namespace cubinery_python {
+namespace {
+
+using cubinery::capi::conv_tensors;
+
+class Conv final
+    : public HandleOperator<CubineryConv, cubinery_conv_create, cubinery_conv_destroy> {
+ public:
+  using HandleOperator::HandleOperator;
+
+  // stream, conv_tensors()..., scratch_slot, scale, programmatic
+  PyObject* launch(PyObject* const* given, Py_ssize_t count) const override {
+    CubineryConvArgs args = CUBINERY_CONV_ARGS_INIT;
+    const auto tensors = conv_tensors(args);
+    static_assert(tensors.size() < ArrayViews::kCapacity);
+    if (!right_count(count, 1 + tensors.size() + 3)) return nullptr;
+    ArrayViews views(device());
+    float scale = 0;
+    if (!views.choose_stream(given[0], "x", given[1])) return nullptr;
+    ++given;
+    if (!read_tensors(tensors, given, &views)) return nullptr;
+    if (!read_numbers(given, &scale, &args)) return nullptr;
+    return done(without_gil([&] { return cubinery_conv_launch(handle(), views.stream(), &args); }));
+  }
+
+  // sequences, tokens, channels
+  PyObject* choice(PyObject* const* given, Py_ssize_t count) const override {
+    std::int64_t sequences = 0, tokens = 0, channels = 0;
+    if (!read_integers(given, count,
+                       {{"sequences", &sequences}, {"tokens", &tokens}, {"channels", &channels}})) {
+      return nullptr;
+    }
+    char* text = nullptr;
+    const int code = cubinery_conv_choice(handle(), sequences, tokens, channels, &text);
+    return take_text(code, text);
+  }
+};
+
+const OperatorClass kConv("gdn_conv", Conv::create<Conv>);
+
+}  // namespace
+}  // namespace cubinery_python

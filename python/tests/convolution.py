@@ -1,0 +1,196 @@
+"""The causal convolution of include/cubinery/gdn_conv.h in numpy.
+
+`sums()` is its formula, written down channel by channel of whole sequences; `gdn_conv` has the
+contract of cubinery.functional, for numpy arrays on the host, in float64 but for what it stores.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import recurrence
+
+from cubinery import ConvOutputs, _arrays
+
+Array = np.ndarray
+
+
+def sums(inputs: Array, weight: Array, bias: Array | float) -> Array:
+    """bias + sum over i < W of weight[:, i] inputs[t + i]: [T, C] of inputs [W - 1 + T, C]."""
+    width = weight.shape[1]
+    tokens = len(inputs) - width + 1
+    return bias + sum(weight[:, i] * inputs[i : i + tokens] for i in range(width))
+
+
+def activated(activation: str, x: Array) -> Array:
+    return {"none": lambda: x, "silu": lambda: x * recurrence.sigmoid(x)}[activation]()
+
+
+class _Outputs:
+    """y, or q, k and v, as tokens of channels."""
+
+    def __init__(self, arrays: list[Array], lead: tuple[int, ...]) -> None:
+        self.arrays = arrays
+        self.parts = [
+            array.reshape(math.prod(lead), math.prod(array.shape[len(lead) :])) for array in arrays
+        ]
+
+    def put(self, span: slice, values: list[Array | float]) -> None:
+        for part, value in zip(self.parts, values):
+            part[span] = value
+
+    def fill(self, span: slice, value: float) -> None:
+        self.put(span, [value] * len(self.parts))
+
+    def finish(self) -> None:
+        """Writes back what reshape() had to copy."""
+        for part, array in zip(self.parts, self.arrays):
+            array[...] = part.reshape(array.shape)
+
+
+class _Convolution:
+    """What the arrays and options of a call say."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
+        self.places = recurrence.Places(options)
+        self.weight = np.asarray(options["weight"], np.float64)
+        bias = options["bias"]
+        self.bias = 0.0 if bias is None else np.asarray(bias, np.float64)
+        self.width = self.weight.shape[1]
+        kept = self.places.source if self.places.source is not None else self.places.target
+        self.columns = self.width - 1 if kept is None else kept.shape[2]
+        if options["accepted"] is None:
+            assert self.columns in (self.width - 1, self.width)
+        else:
+            assert self.columns >= self.width - 1 and options["store_state"]
+
+    def initial(self, n: int, slot: int) -> Array:
+        """[columns, C]: the state that sequence n starts from."""
+        flags = self.options["has_initial_state"]
+        if self.places.source is None or (flags is not None and not flags[n]):
+            return np.zeros((self.columns, len(self.weight)))
+        return np.asarray(self.places.source[slot], np.float64).T
+
+    def of(self, n: int, x: Array) -> tuple[str, Array | None]:
+        """("compute" | "skip" | "zero" | "invalid", the sums) of sequence n; stores its state."""
+        kind, read, write = self.places.of(n)
+        accepted = self.options["accepted"]
+        start = 0
+        if accepted is not None:
+            start = max(int(accepted[n]), 0 if accepted[n] < 0 else 1) - 1
+            room = self.columns - self.width + 2
+            if kind == "compute" and not (0 <= start < room and len(x) <= room):
+                kind = "invalid"
+        if kind != "compute":
+            return kind, None
+        state = self.initial(n, read)
+        if accepted is not None:
+            history = state[start : start + self.width - 1]
+            stored = np.concatenate([history, x])[1:] if len(x) > 0 else x
+        else:
+            history = state[self.columns - self.width + 1 :]
+            stored = np.concatenate([state, x])[-self.columns :]
+        if self.places.target is not None and write is not None:
+            self.places.target[write, :, : len(stored)] = stored.T
+        return kind, sums(np.concatenate([history, x]), self.weight, self.bias)
+
+    def split(self, y: Array) -> list[Array]:
+        """y [T, C] as q, k and v [T, heads * dim]."""
+        options = self.options
+        keys = [options[name] * options["key_dim"] for name in ("q_heads", "k_heads")]
+        q, k, v = np.split(y, np.cumsum(keys), axis=1)
+        if options["use_qk_l2norm"]:
+            q, k = (
+                recurrence.normalised(x.reshape(len(x), -1, options["key_dim"])).reshape(x.shape)
+                for x in (q, k)
+            )
+        return [options["scale"] * q, k, v]
+
+
+def _spans(options: dict[str, Any]) -> list[slice] | None:
+    """The tokens of each sequence; None: the bounds are wrong."""
+    x, bounds = options["x"], options["cu_seqlens"]
+    if bounds is None:
+        return [slice(n * x.shape[1], (n + 1) * x.shape[1]) for n in range(len(x))]
+    total = x.shape[-2]
+    if any(a > b for a, b in zip(bounds, bounds[1:])) or bounds[0] < 0 or bounds[-1] > total:
+        return None
+    return [slice(int(a), int(b)) for a, b in zip(bounds, bounds[1:])]
+
+
+def gdn_conv(
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
+    *,
+    activation: str = "silu",
+    q_heads: int | None = None,
+    k_heads: int | None = None,
+    v_heads: int | None = None,
+    key_dim: int | None = None,
+    value_dim: int | None = None,
+    a: Array | None = None,
+    b: Array | None = None,
+    A_log: Array | None = None,
+    dt_bias: Array | None = None,
+    beta_mode: str | None = None,
+    use_qk_l2norm: bool = False,
+    scale: float = 1.0,
+    state: Array | None = None,
+    state_out: Array | None = None,
+    store_state: bool = True,
+    state_layout: str | None = None,
+    state_indices: Array | None = None,
+    state_out_indices: Array | None = None,
+    padding: str = "none",
+    pad_index: str = "negative",
+    scratch_slot: int = 0,
+    has_initial_state: Array | None = None,
+    cu_seqlens: Array | None = None,
+    accepted: Array | None = None,
+    y: Array | None = None,
+    q: Array | None = None,
+    k: Array | None = None,
+    v: Array | None = None,
+    g: Array | None = None,
+    beta: Array | None = None,
+    stream: int | None = None,
+    context: Any = None,
+) -> Any:
+    """functional.gdn_conv for numpy arrays."""
+    options = dict(locals())
+    convolution = _Convolution(options)
+    lead = x.shape[:-1]
+    is_split = q_heads is not None
+
+    def made(array: Array | None, *shape: int, dtype: str = _arrays.dtype_name(x)) -> Array:
+        return _arrays.empty(x, (*lead, *shape), dtype) if array is None else array
+
+    if is_split:
+        arrays = [made(q, q_heads, key_dim), made(k, k_heads, key_dim), made(v, v_heads, value_dim)]
+        heads = max(q_heads, k_heads, v_heads)
+        if a is not None:
+            g = made(g, heads, dtype="f32")
+            g[...] = recurrence.log_decay("computed", np.float64(a), A_log, dt_bias)
+        if b is not None:
+            beta = made(beta, heads, dtype="f32")
+            beta[...] = recurrence.strength(beta_mode or "logit", np.float64(b))
+    else:
+        arrays = [made(y, x.shape[-1])]
+    outputs = _Outputs(arrays, lead)
+    rows = np.asarray(x, np.float64).reshape(math.prod(lead), x.shape[-1])
+    spans = _spans(options)
+    if spans is None:
+        outputs.fill(slice(None), np.nan)
+    for n, span in enumerate(spans or []):
+        kind, found = convolution.of(n, rows[span])
+        if kind == "compute":
+            made_y = activated(activation, found)
+            outputs.put(span, convolution.split(made_y) if is_split else [made_y])
+        elif kind != "skip":
+            outputs.fill(span, {"zero": 0.0, "invalid": np.nan}[kind])
+    outputs.finish()
+    return ConvOutputs(*arrays, g, beta) if is_split else arrays[0]
