@@ -164,10 +164,6 @@ def sequence_operands(
     return q, k, v, np.maximum(g, real(_LEAST_LOG)), beta
 
 
-def _strides(array: Array) -> tuple[int, ...]:
-    return tuple(stride // array.itemsize for stride in array.strides)
-
-
 def _check_operands(
     sequences: int, options: dict[str, Any], read_steps: int = 0, written_steps: int = 0
 ) -> None:
@@ -175,7 +171,7 @@ def _check_operands(
     least of the second dimension of indices; 0: they have none."""
     for name in ("q", "k", "v"):
         x = options[name]
-        assert x.size == 0 or _strides(x)[-1] == 1, f"{name} has no unit innermost stride"
+        assert x.size == 0 or _arrays.strides_of(x)[-1] == 1, f"{name} has no unit innermost stride"
     dtypes = set()
     for name, steps in (("state_indices", read_steps), ("state_out_indices", written_steps)):
         indices = options[name]
@@ -187,15 +183,13 @@ def _check_operands(
     assert len(dtypes) <= 1, "indices of two dtypes"
 
 
-class _Slots:
+class Places:
     """Where sequence n reads and writes its state, by the rules of StateArgs."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
         self.source = options["state"]
         self.target = self.source if options["state_out"] is None else options["state_out"]
-        for state in (self.source, self.target):
-            assert state is None or _strides(state)[-2:] == (state.shape[-1], 1)
         assert len({state.dtype for state in (self.source, self.target) if state is not None}) <= 1
         if not options["store_state"]:
             self.target = None
@@ -224,6 +218,15 @@ class _Slots:
             if pool is not None and slot is not None and not 0 <= slot < pool.shape[0]:
                 return "invalid", 0, None
         return "compute", read, write
+
+
+class _Slots(Places):
+    """Of states that are matrices."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        super().__init__(options)
+        for state in (self.source, self.target):
+            assert state is None or _arrays.strides_of(state)[-2:] == (state.shape[-1], 1)
 
     def load(self, slot: int | tuple[int, int], shape: tuple[int, ...]) -> Array:
         """[H, K, V] in float64.  A pair is a row and a step."""

@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -15,6 +17,8 @@ from compare import record, rows  # noqa: E402: the path comes first
 
 SMALL = rows.PrefillRow(2, 4, (70, 0, 130))
 DECODE = rows.DecodeRow(3, "f32", 2, 4)
+CONV = rows.ConvRow(1, 70, v_heads=4, qk_heads=2)
+CONV_STEP = rows.ConvRow(3, v_heads=4, qk_heads=2)
 
 
 # --- reference and checks, on the CPU
@@ -51,6 +55,31 @@ def test_a_step_by_hand(torch):
     o, state = reference.step(one(7.0), one(2.0), one(5.0), g.log(), beta, state, 0.1)
     assert state.item() == pytest.approx(1.5 + 2 * 0.25 * (5 - 1.5 * 2))
     assert o.item() == pytest.approx(0.1 * 7 * 2.5)
+
+
+def test_a_convolution_by_hand(torch):
+    """Width 2: y = silu(w0 x[t - 1] + w1 x[t]); the state's newest column lies in front of x."""
+    from compare import reference
+
+    x, weight = torch.tensor([[[3.0], [5.0]]]), torch.tensor([[2.0, 10.0]])
+    silu = torch.nn.functional.silu
+    y, state = reference.convolution(x, weight, torch.tensor([[[99.0, 7.0]]]))
+    assert torch.equal(y, silu(torch.tensor([[[44.0], [56.0]]])))
+    assert torch.equal(state, torch.tensor([[[3.0, 5.0]]]))
+    y, state = reference.convolution(x[:, :1], weight, None)
+    assert torch.equal(y, silu(torch.tensor([[[30.0]]])))
+    assert torch.equal(state, torch.tensor([[[0.0, 3.0]]]))
+
+
+def test_errors_of_elements(torch):
+    from compare import reference
+
+    expected = torch.tensor([4.0, 0.001])
+    assert reference.largest_error(torch.tensor([3.0, 0.001]), expected) == 0.25
+    assert reference.largest_error(torch.tensor([4.0, 0.002]), expected) == pytest.approx(0.1)
+    assert not reference.largest_error(torch.tensor([4.0, torch.nan]), expected) < 1e9
+    close = reference.largest_error(expected.bfloat16(), expected)
+    assert close <= 2**-8
 
 
 def test_errors_of_other_shapes_and_of_nan(torch):
@@ -116,7 +145,44 @@ def _decode(torch, q, k, v, a, b, A_log, dt_bias, state):
     return torch.stack(outputs, 1), state
 
 
+def _conv(torch, x, weight, state):
+    """float64 y and whole windows, tap by tap, of x [N, T, C]."""
+    width = weight.shape[1]
+    start = torch.zeros(x.shape[0], x.shape[2], width) if state is None else state
+    inputs = torch.cat([start.double(), x.double().transpose(1, 2)], 2)
+    y = torch.nn.functional.conv1d(
+        inputs[..., 1:], weight.double()[:, None], groups=len(weight)
+    ).transpose(1, 2)
+    return y * y.sigmoid(), inputs[..., -width:]
+
+
+def _put_split(y, outs):
+    first = 0
+    for out in outs:
+        channels = out.shape[-2] * out.shape[-1]
+        out.copy_(y[..., first : first + channels].reshape(out.shape))
+        first += channels
+
+
+def _fake_kernel():
+    """A tuner, as Triton has it, that has chosen for some other row."""
+    tuner = types.SimpleNamespace(configs=[1], cache={(6144, 4): 1}, cache_results=True)
+    return types.SimpleNamespace(fn=tuner)
+
+
 def _fake_fla(torch):
+    def causal_conv1d(x, weight, *, activation, output_final_state, cu_seqlens):
+        assert activation == "silu" and output_final_state
+        assert cu_seqlens.tolist() == [0, x.shape[1]] and cu_seqlens.dtype == torch.int64
+        y, state = _conv(torch, x, weight, None)
+        return y.to(x.dtype), state.to(x.dtype)
+
+    def causal_conv1d_update(x, cache, *, weight, activation):
+        assert activation == "silu" and cache.is_contiguous()
+        y, state = _conv(torch, x, weight, cache)
+        cache.copy_(state)
+        return y.to(x.dtype), cache
+
     def chunk_gated_delta_rule(
         q, k, v, g, beta, scale=None, initial_state=None, output_final_state=False, cu_seqlens=None
     ):
@@ -139,6 +205,13 @@ def _fake_fla(torch):
             chunk_gated_delta_rule=chunk_gated_delta_rule,
             fused_recurrent_gated_delta_rule=fused_recurrent_gated_delta_rule,
         ),
+        "fla.modules.causal_conv1d.ops": types.SimpleNamespace(
+            causal_conv1d=causal_conv1d,
+            causal_conv1d_update=causal_conv1d_update,
+            causal_conv1d_fwd_kernel=_fake_kernel(),
+            causal_conv1d_update_kernel=_fake_kernel(),
+        ),
+        "compare.split": types.SimpleNamespace(split=_put_split),
         "flash_qla": types.SimpleNamespace(chunk_gated_delta_rule=chunk_gated_delta_rule),
     }
 
@@ -288,15 +361,26 @@ def _fake_cubinery(torch):
             super().__call__(*(x[:, None] for x in rows_), out=out[:, None], **named)
             return out
 
+    class Conv(Operator):
+        def __call__(self, x, weight, *, q, k, v, cu_seqlens, state, stream):
+            assert stream == 7 and self.problem["whole_window"] and self.problem["split_qkv"]
+            assert self.problem["varlen"] == (cu_seqlens is not None)
+            old = state if self.problem["has_initial_state"] else None
+            y, new = _conv(torch, x, weight, old)
+            _put_split(y, (q, k, v))
+            state.copy_(new)
+
     context = types.SimpleNamespace(nvrtc_version="13.0")
     library = types.SimpleNamespace(
         Context=lambda device: context,
         PrefillProblem=dict,
         DecodeProblem=dict,
         VerifyProblem=dict,
+        ConvProblem=dict,
         Prefill=Prefill,
         Decode=Decode,
         Verify=Verify,
+        Conv=Conv,
     )
     return {"cubinery": library}
 
@@ -343,6 +427,8 @@ ALL = ["cubinery", "fla", "flash_qla", "flashinfer"]
             for dtype in ("f32", "bf16")
             for stored in ("none", "last")
         ),
+        CONV,
+        CONV_STEP,
     ],
     ids=lambda row: row.label,
 )
@@ -355,7 +441,9 @@ def test_every_adapter_is_right_on_its_librarys_conventions(libraries, row):
     entries = run.run_row(row, present, 2, "cpu", 2, CountingClock)
     assert len(entries) == 4
     for name, entry in entries.items():
-        if name.startswith("flash-qla") and isinstance(row, rows.DecodeRow):
+        no_decode = name.startswith("flash-qla") and isinstance(row, rows.DecodeRow)
+        no_conv = name.startswith("flash") and isinstance(row, rows.ConvRow)
+        if no_decode or no_conv:
             assert entry["status"] == "not offered"
             continue
         assert entry["status"] == "timed", entry
@@ -363,6 +451,16 @@ def test_every_adapter_is_right_on_its_librarys_conventions(libraries, row):
     half = len(CountingClock.order) // 2
     assert CountingClock.order[:half] == CountingClock.order[half:]  # A B C A B C
     assert len(set(CountingClock.order)) == half
+
+
+def test_fla_tunes_its_convolutions_for_every_row(libraries):
+    from compare import data
+
+    (fla,), _ = libraries.load(["fla"])
+    fla.conv(data.make(CONV, "cpu", 1))
+    fakes = sys.modules["fla.modules.causal_conv1d.ops"]
+    for kernel in (fakes.causal_conv1d_fwd_kernel, fakes.causal_conv1d_update_kernel):
+        assert kernel.fn.cache == {} and not kernel.fn.cache_results
 
 
 def test_strong_rows_have_no_state_and_are_dense(libraries):
@@ -382,6 +480,8 @@ def test_strong_rows_have_no_state_and_are_dense(libraries):
         (DECODE, 1),
         (rows.VerifyRow(2, "bf16", 2, 4, tokens=3), 1),
         (rows.VerifyRow(2, "f32", 2, 4, tokens=8, stored="last"), 1),
+        (CONV, 1),
+        (CONV_STEP, 1),
     ],
     ids=lambda x: getattr(x, "label", ""),
 )
@@ -413,7 +513,7 @@ def test_the_operators_take_what_the_adapter_passes(torch, gpu, context, monkeyp
 
     monkeypatch.setattr(contenders, "current_stream", lambda: 7)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    for name in ("Prefill", "Decode", "Verify"):
+    for name in ("Prefill", "Decode", "Verify", "Conv"):
         monkeypatch.setattr(cubinery, name, on_arrays(getattr(cubinery, name)))
     monkeypatch.setattr(cubinery, "Context", lambda device: context)
     contender = contenders.Cubinery()
@@ -422,6 +522,7 @@ def test_the_operators_take_what_the_adapter_passes(torch, gpu, context, monkeyp
         rows.PrefillRow: contender.prefill,
         rows.DecodeRow: contender.decode,
         rows.VerifyRow: contender.verify,
+        rows.ConvRow: contender.conv,
     }
     prepared = prepare[type(row)](made)
     gpu.forget_launches()
@@ -479,6 +580,56 @@ def test_what_is_wrong_is_recorded_and_not_timed(torch):
     assert entries["nan"]["error_o"] == "nan"
     assert entries["raises"]["reason"] == "RuntimeError: no kernel image"
     assert all("ms" not in entry for name, entry in entries.items() if name != "right")
+
+
+def test_one_wrong_element_of_a_convolution_is_wrong(torch):
+    from compare import run
+    from compare.contenders import Prepared
+
+    class Convolves(_Contender):
+        def conv(self, data):
+            return Prepared(lambda at: self._result(*data.expected()), "columns")
+
+    def off(o, state):
+        o[0, 33, 77] += 0.02 * max(1, abs(o[0, 33, 77].item()))
+        return o, state
+
+    def older(o, state):
+        return o, state.roll(1, -1)
+
+    contenders = [
+        Convolves("rounded", lambda o, state: (o.bfloat16(), state.bfloat16())),
+        Convolves("off", off),
+        Convolves("older", older),
+    ]
+    entries = run.run_row(CONV, contenders, 1, "cpu", 1, CountingClock)
+    status = {name: entry["status"] for name, entry in entries.items()}
+    assert status == {"rounded": "timed", "off": "wrong", "older": "wrong"}
+    assert entries["off"]["error_o"] < 0.01 < entries["off"]["error_element"]
+
+
+def test_rows_of_convolutions_import_no_other_peers(torch):
+    from compare import contenders
+
+    assert contenders.offering("conv", ALL) == ["cubinery", "fla"]
+    assert contenders.offering("prefill", ALL) == contenders.offering(None, ALL) == ALL
+
+
+def test_split_copies_every_channel(torch):
+    """Interpreted: the kernel itself, in a process of its own because Triton reads that when it loads."""
+    pytest.importorskip("triton")
+    program = """
+import torch
+from compare.split import split
+for lead, heads in (((1, 1500), (16, 16, 16)), ((1, 37), (16, 16, 32)), ((3, 1), (2, 2, 4))):
+    y = torch.randn(*lead, sum(heads) * 128).bfloat16()
+    outs = tuple(torch.full((*lead, h, 128), torch.nan).bfloat16() for h in heads)
+    split(y, outs)
+    assert torch.equal(torch.cat([x.flatten(-2) for x in outs], -1), y)
+"""
+    paths = os.pathsep.join([str(ROOT / "benchmarks"), *filter(None, sys.path)])
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": paths}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
 
 
 def test_a_clock_that_breaks_takes_no_other_with_it(torch):

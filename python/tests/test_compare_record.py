@@ -54,6 +54,26 @@ def test_verify_moves_the_state_once_and_once_more_where_it_is_stored(stored, pa
     }
 
 
+def test_a_convolution_moves_its_rows_twice_and_a_step_its_states_too():
+    row = rows.ConvRow(1, 2048, v_heads=16)
+    channels = (16 + 16 + 16) * 128
+    assert row.least_bytes == 2 * channels * (2 * 2048 + 4 + 4)
+    step = rows.ConvRow(32)
+    channels = (16 + 16 + 32) * 128
+    assert step.least_bytes == 2 * channels * (32 * (2 + 2 * 4) + 4)
+    assert step.identity == {
+        "op": "gdn_conv",
+        "sequences": 32,
+        "tokens": 32,
+        "channels": 8192,
+        "varlen": False,
+        "gates": False,
+        "state_layout": "columns",
+        "qk_heads": 16,
+        "v_heads": 32,
+    }
+
+
 @pytest.mark.parametrize(
     "row",
     dict.fromkeys(rows.chosen_rows("all") + rows.chosen_rows("published")),
@@ -62,6 +82,8 @@ def test_verify_moves_the_state_once_and_once_more_where_it_is_stored(stored, pa
 def test_every_row_is_larger_than_the_cache(row):
     in_place = isinstance(row, rows.DecodeRow) and row.stored == "last"
     read = row.least_bytes // 2 if in_place else row.least_bytes
+    if isinstance(row, rows.ConvRow) and row.is_step:
+        read -= row.state_bytes
     assert row.sets >= 3 and row.sets * read > 4 * 60e6
 
 
@@ -107,6 +129,8 @@ def _record(tmp_path):
     wrong = {"status": "wrong", "error_o": 0.5, "error_state": "nan"}
     made.put(rows.DecodeRow(8), {"cubinery": timed(0.012), "fla-1.2": wrong})
     made.put(rows.DecodeRow(32), {"cubinery": {"status": "failed", "reason": "Boom: x"}})
+    for row in (rows.ConvRow(32), rows.ConvRow(1, 8192)):
+        made.put(row, {"cubinery": timed(0.01), "fla-1.2": wrong | {"error_element": 0.3}})
     made.skip([rows.DecodeRow(128)], "the budget of 1 s was spent")
     made.save()
     return path
@@ -115,20 +139,23 @@ def _record(tmp_path):
 def test_record_has_our_figures_on_top_and_the_peers_below(tmp_path):
     root = json.loads(_record(tmp_path).read_text())
     assert root["format"] == 1 and root["missing"] == {"flashinfer": "no"}
-    first, _, decode, failed = root["rows"]
+    first, _, decode, failed, step, conv = root["rows"]
     assert first["op"] == "gdn_prefill" and first["seqlens"] == [2048]
     assert (first["ms"], first["peers_ms"]) == (0.2, {"fla-1.2": 0.5})
     floor = rows.PrefillRow(16, 32, (2048,)).least_bytes / 4e9
     assert first["byte_floor_ms"] == pytest.approx(floor, rel=1e-3)
     assert first["commit"] == "abc1234" and decode["peers_ms"] == {}
+    assert (step["op"], step["tokens"], conv["tokens"]) == ("gdn_conv", 32, 8192)
     assert "ms" not in failed and failed["contenders"]["cubinery"]["reason"] == "Boom: x"
 
 
 def test_table_names_everyone(tmp_path):
     text = record.table(json.loads(_record(tmp_path).read_text()))
-    head, decode, failed, short, long, *notes = text.splitlines()
+    head, conv, step, decode, failed, short, long, *notes = text.splitlines()
     assert head.split()[:4] == ["us", "byte", "floor", "cubinery"]
     assert "12 (10.8 to 13.2)" in decode and "wrong: 0.5, nan" in decode
+    assert conv.startswith("conv 16,32 8192 bf16") and step.startswith("conv 16,32 B=32 bf16")
+    assert "wrong: 0.5, nan, 0.3" in conv
     assert failed.startswith("decode 16,32 B=32 f32") and failed.split().count("missing") == 2
     assert "200 (180 to 220)" in short and "500 (450 to 550) stream" in short
     assert short.endswith("2.50x") and "8192" in long

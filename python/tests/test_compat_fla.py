@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import recurrence
 
-from cubinery import InvalidArgumentError, UnsupportedError
+from cubinery import InvalidArgumentError, UnsupportedError, _arrays
 from cubinery.compat import fla
 
 B, T, H, HV, K, V = 2, 5, 2, 4, 8, 6
@@ -70,8 +70,9 @@ def assert_equal(actual: np.ndarray, expected: np.ndarray) -> None:
 def test_needs_neither_torch_nor_fla():
     program = (
         "import sys\n"
-        "for name in ('torch', 'fla', 'flashinfer', 'vllm', 'sglang'): sys.modules[name] = None\n"
-        "from cubinery.compat import fla, flashinfer, sglang, vllm\n"
+        "for name in ('torch', 'fla', 'flashinfer', 'vllm', 'sglang', 'causal_conv1d'):\n"
+        "    sys.modules[name] = None\n"
+        "from cubinery.compat import causal_conv1d, fla, flashinfer, sglang, vllm\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
 
@@ -376,7 +377,7 @@ def fake_fla(monkeypatch: pytest.MonkeyPatch, release: str) -> Registry:
     torch.cuda = types.SimpleNamespace(get_device_capability=lambda device: (9, 0))
     torch.is_grad_enabled = lambda: True
     monkeypatch.setitem(sys.modules, "torch", torch)
-    monkeypatch.setattr(fla._arrays, "device_of", lambda array: 0)
+    monkeypatch.setattr(_arrays, "device_of", lambda array, name: 0)
     monkeypatch.setattr(fla, "_backend", None)
     monkeypatch.setattr(fla, "_enabled", False)
     monkeypatch.delenv("FLA_DISABLE_BACKEND_DISPATCH", raising=False)
@@ -438,12 +439,12 @@ def test_registered_backend_needs_a_device(monkeypatch):
     dispatched = fake_fla(monkeypatch, "0.6")
     fla.register()
 
-    def on_the_host(array):
+    def on_the_host(array, name):
         raise InvalidArgumentError("array: is on device cpu")
 
-    monkeypatch.setattr(fla._arrays, "device_of", on_the_host)
+    monkeypatch.setattr(_arrays, "device_of", on_the_host)
     assert dispatched(**wide_inputs()) == "FLA"
-    monkeypatch.setattr(fla._arrays, "device_of", lambda array: 0)
+    monkeypatch.setattr(_arrays, "device_of", lambda array, name: 0)
     sys.modules["torch"].cuda.get_device_capability = lambda device: (7, 5)
     assert dispatched(**wide_inputs()) == "FLA"
 

@@ -20,7 +20,7 @@ import pytest
 import recurrence
 
 from cubinery import functional
-from cubinery.compat import fla, flashinfer, sglang, vllm
+from cubinery.compat import causal_conv1d, fla, flashinfer, sglang, vllm
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
@@ -798,3 +798,261 @@ def test_draft_tokens_in_a_graph(engine):
             else:
                 kept = list(buffer[n])
             drafts.check(n, drafts.pool[start], o[n], dict(enumerate(kept)))
+
+
+# Causal convolutions, against torch's in f32.
+
+CONV_DIM, W = 256, 4
+PAGES = 9
+
+
+def rounded(*shape: int, seed: int, dtype: str = "bf16") -> Any:
+    return on_gpu(np.random.default_rng(seed).standard_normal(shape), dtype)
+
+
+def channels_last(tensor: Any) -> Any:
+    """The same values with the last but one dimension innermost in memory."""
+    return tensor.mT.contiguous().mT
+
+
+def taps(dtype: str = "bf16") -> tuple[Any, Any]:
+    return rounded(CONV_DIM, W, seed=1, dtype=dtype), rounded(CONV_DIM, seed=2, dtype=dtype)
+
+
+def torch_conv(x: Any, history: Any, weight: Any, bias: Any, activated: bool = True) -> Any:
+    """One sequence x [dim, T] behind history [dim, W - 1] (None: zeros), in f32."""
+    start = x.new_zeros(len(x), W - 1) if history is None else history
+    inputs = torch.cat([start.float(), x.float()], dim=1)[None]
+    with torch.backends.cudnn.flags(allow_tf32=False):
+        y = torch.nn.functional.conv1d(
+            inputs, weight.float()[:, None], None if bias is None else bias.float(), groups=len(x)
+        )[0]
+    return torch.nn.functional.silu(y) if activated else y
+
+
+def assert_rounded(y: Any, expected: Any) -> None:
+    """y is `expected` but for one rounding, and the order of four sums in f32."""
+    unit = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.float32: 2.0**-20}[y.dtype]
+    torch.testing.assert_close(y.float(), expected, rtol=unit, atol=1e-5)
+
+
+def newest(history: Any, x: Any) -> Any:
+    """As many inputs as history has, the newest ones."""
+    return torch.cat([history, x.to(history.dtype)], dim=1)[:, x.shape[1] :]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("tokens", [2, 515])
+def test_causal_conv1d_fn(dtype, turned, tokens):
+    weight, bias = taps(dtype)
+    x = rounded(3, CONV_DIM, tokens, seed=3, dtype=dtype)
+    x = channels_last(x) if turned else x
+    start = rounded(3, CONV_DIM, W - 1, seed=4, dtype=dtype)
+    plain = causal_conv1d.causal_conv1d_fn(x, weight)
+    y, final = causal_conv1d.causal_conv1d_fn(
+        x, weight, bias, initial_states=start, return_final_states=True, activation="silu"
+    )
+    assert y.stride() == x.stride() and final.stride(1) == 1
+    for n in range(3):
+        assert_rounded(plain[n], torch_conv(x[n], None, weight, None, activated=False))
+        assert_rounded(y[n], torch_conv(x[n], start[n], weight, bias))
+        assert torch.equal(final[n], newest(start[n], x[n]))
+
+
+@pytest.mark.parametrize("columns", [W - 1, W])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("tokens", [None, 1, 3])
+def test_causal_conv1d_update(columns, turned, tokens):
+    weight, bias = taps()
+    x = rounded(5, CONV_DIM, tokens or 1, seed=3)
+    pool = rounded(PAGES, CONV_DIM, columns, seed=4)
+    pool = channels_last(pool) if turned else pool
+    before, slots = pool.clone(), [3, 1, -1, 7, 2]
+    given = x[:, :, 0] if tokens is None else x
+    y = causal_conv1d.causal_conv1d_update(
+        given, pool, weight, bias, "silu", conv_state_indices=indices(*slots)
+    )
+    assert y.shape == given.shape
+    for n, slot in enumerate(slots):
+        if slot < 0:
+            assert not y[n].any()
+            continue
+        expected = torch_conv(x[n], before[slot, :, 1 - W :], weight, bias)
+        assert_rounded(y.reshape(x.shape)[n], expected)
+        before[slot] = newest(before[slot], x[n])
+    assert torch.equal(pool, before)
+
+
+CONV_LENGTHS = (70, 1, 0, 19, 2, 200)
+ENGINES = {"vllm": (vllm, 0), "sglang": (sglang, -1)}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("columns", [W - 1, W + 2])
+@pytest.mark.parametrize("flags", [True, False])
+def test_causal_conv1d_of_packed_prompts(engine, turned, columns, flags):
+    module, pad = ENGINES[engine]
+    weight, bias = taps()
+    bounds = np.cumsum((0, *CONV_LENGTHS))
+    x = rounded(CONV_DIM, int(bounds[-1]), seed=3)
+    pool = rounded(PAGES, CONV_DIM, columns, seed=4)
+    x, pool = (channels_last(tensor) if turned else tensor for tensor in (x, pool))
+    before, slots, starts = (
+        pool.clone(),
+        [3, 8, 1, pad, 4, 2],
+        [True, False, True, True, True, False],
+    )
+    y = module.causal_conv1d_fn(
+        x, weight, bias, conv_states=pool, query_start_loc=indices(*bounds),
+        cache_indices=indices(*slots),
+        has_initial_state=torch.tensor(starts, device="cuda") if flags else None,
+    )  # fmt: skip
+    assert y.shape == x.shape
+    for n, slot in enumerate(slots):
+        span = slice(int(bounds[n]), int(bounds[n + 1]))
+        if slot == pad:
+            assert not y[:, span].any()
+            continue
+        window = before[slot, :, : W - 1].clone()
+        history = window if flags and starts[n] else torch.zeros_like(window)
+        if span.stop > span.start:
+            assert_rounded(y[:, span], torch_conv(x[:, span], history, weight, bias))
+        before[slot, :, : W - 1] = newest(history, x[:, span])
+    assert torch.equal(pool, before)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("columns", [W - 1, W + 2])
+def test_causal_conv1d_steps_of_the_engines(engine, turned, columns):
+    module, pad = ENGINES[engine]
+    weight, bias = taps()
+    x, pool = rounded(5, CONV_DIM, seed=3), rounded(PAGES, CONV_DIM, columns, seed=4)
+    pool = channels_last(pool) if turned else pool
+    before, slots = pool.clone(), [3, 1, pad, 7, 2]
+    y = module.causal_conv1d_update(
+        x, pool, weight, bias, "silu", conv_state_indices=indices(*slots)
+    )
+    for n, slot in enumerate(slots):
+        if slot == pad:
+            assert not y[n].any()
+            continue
+        window = before[slot, :, : W - 1].clone()
+        assert_rounded(y[n, :, None], torch_conv(x[n, :, None], window, weight, bias))
+        before[slot, :, : W - 1] = newest(window, x[n, :, None])
+    assert torch.equal(pool, before)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "vllm packed", "sglang"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_causal_conv1d_drafts_in_a_graph(engine, turned):
+    """Rounds of four drafts: each goes on behind the tokens that the one before it may keep.  The
+    third request is padding."""
+    packed = engine.endswith("packed")
+    module, pad = ENGINES[engine.split()[0]]
+    counts = "num_accepted_tokens" if module is vllm else "num_accept_tokens"
+    weight, bias = taps()
+    lengths = (4, 2, 3, 4) if packed else (4, 4, 4, 4)
+    slots, bounds = [3, 1, pad, 7], np.cumsum((0, *lengths))
+    pool = rounded(PAGES, CONV_DIM, W + 2, seed=4)  # W - 2 + 4
+    pool = channels_last(pool) if turned else pool
+    start, accepted = pool.clone(), indices(1, 1, 1, 1)
+    x = rounded(int(bounds[-1]), CONV_DIM, seed=5)
+    options = {counts: accepted, "conv_state_indices": indices(*slots)}
+    if packed:
+        options |= {"query_start_loc": indices(*bounds), "max_query_len": 4}
+    given = x if packed else x.view(4, 4, CONV_DIM).mT
+
+    def launch() -> Any:
+        return module.causal_conv1d_update(given, pool, weight, bias, "silu", **options)
+
+    launch()  # prepares the operator
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = launch()
+    pool.copy_(start)
+    histories = [start[slot, :, : W - 1].clone() for slot in slots]
+    for seed, kept in (
+        (10, (2, 2, 1, 4)),
+        (20, (4 if not packed else 1, 1, 1, 3)),
+        (30, (1, 2, 1, 1)),
+    ):
+        x.copy_(rounded(*x.shape, seed=seed))
+        graph.replay()
+        rows = y if packed else y.mT.reshape(x.shape)
+        for n, slot in enumerate(slots):
+            span = slice(int(bounds[n]), int(bounds[n + 1]))
+            if slot == pad:
+                assert not rows[span].any()
+                continue
+            assert_rounded(rows[span].T, torch_conv(x[span].T, histories[n], weight, bias))
+            histories[n] = newest(histories[n], x[span][: kept[n]].T)
+        accepted.copy_(indices(*kept))
+    others = [slot for slot in range(PAGES) if slot not in slots or slot == pad]
+    assert torch.equal(pool[others], start[others])
+
+
+@pytest.mark.parametrize("k_dim, v_dim", [(64, 128), (512, 1024)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_causal_conv1d_split_qkv(k_dim, v_dim, turned):
+    dim, bounds = 2 * k_dim + v_dim, np.cumsum((0, *CONV_LENGTHS))
+    weight, x = rounded(dim, W, seed=1), rounded(dim, int(bounds[-1]), seed=3)
+    pool, slots = rounded(PAGES, dim, W - 1, seed=4), [3, 8, 1, 0, 4, 2]
+    x, pool = (channels_last(tensor) if turned else tensor for tensor in (x, pool))
+    before = pool.clone()
+    parts = causal_conv1d.causal_conv1d_split_qkv(
+        x, weight, None, pool, indices(*bounds), k_dim, v_dim, indices(*slots),
+        torch.ones(len(slots), dtype=torch.bool, device="cuda"),
+    )  # fmt: skip
+    assert [part.shape[1] for part in parts] == [k_dim, k_dim, v_dim]
+    y = torch.cat(parts, dim=1).T
+    for n, slot in enumerate(slots):
+        span = slice(int(bounds[n]), int(bounds[n + 1]))
+        if span.stop > span.start:
+            assert_rounded(y[:, span], torch_conv(x[:, span], before[slot], weight, None))
+        assert torch.equal(pool[slot], newest(before[slot], x[:, span]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("initial", [None, "f32", "bf16"])
+def test_causal_conv1d_of_fla(dtype, packed, initial):
+    weight, bias = taps(dtype)
+    bounds = np.cumsum((0, *CONV_LENGTHS)) if packed else np.arange(4) * 65
+    lead, count = (1, int(bounds[-1])) if packed else (3, 65), len(bounds) - 1
+    x = rounded(*lead, CONV_DIM, seed=3, dtype=dtype)
+    start = None if initial is None else rounded(count, CONV_DIM, W, seed=4, dtype=initial)
+    y, final = fla.causal_conv1d(
+        x, weight, bias, initial_state=start, output_final_state=True, activation="swish",
+        cu_seqlens=torch.tensor(bounds, device="cuda") if packed else None,
+    )  # fmt: skip
+    assert y.shape == x.shape and final.dtype == x.dtype
+    for n in range(count):
+        rows = x.view(-1, CONV_DIM)[int(bounds[n]) : int(bounds[n + 1])].T
+        mine = y.view(-1, CONV_DIM)[int(bounds[n]) : int(bounds[n + 1])].T
+        history = rows.new_zeros(CONV_DIM, W).float() if start is None else start[n].float()
+        if rows.shape[1] > 0:
+            assert_rounded(mine, torch_conv(rows, history[:, 1:], weight, bias))
+        assert torch.equal(final[n], newest(history, rows).to(x.dtype))
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_causal_conv1d_update_of_fla(residual):
+    weight, bias = taps()
+    x, cache = rounded(1, 5, CONV_DIM, seed=3), rounded(5, CONV_DIM, W, seed=4)
+    added, before = rounded(1, 5, CONV_DIM, seed=5), cache.clone()
+    y, returned = fla.causal_conv1d_update(
+        x, cache, added if residual else None, weight, bias, activation="silu"
+    )
+    assert returned is cache
+    for n in range(5):
+        expected = torch_conv(x[0, n, :, None], before[n, :, 1:], weight, bias)[:, 0]
+        assert torch.equal(cache[n], newest(before[n], x[0, n, :, None]))
+        if residual:  # rounded twice
+            torch.testing.assert_close(
+                y[0, n].float(), expected + added[0, n].float(), rtol=2.0**-7, atol=2.0**-7
+            )
+        else:
+            assert_rounded(y[0, n], expected)

@@ -1,17 +1,18 @@
-"""What the adapters hand on for draft tokens is what the operator takes: which problem is prepared,
-which shapes go where, how many launches there are, on a GPU that is not there."""
+"""What the adapters hand on for draft tokens and convolutions is what the operators take: which
+problem is prepared, which shapes go where, how many launches there are, on a GPU that is not there.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from cubinery import Verify, functional
-from cubinery.compat import flashinfer, sglang, vllm
+from cubinery import Conv, Verify, functional
+from cubinery.compat import causal_conv1d, fla, flashinfer, sglang, vllm
 from fake_gpu import FakeArray
 
 N, T, H, HV, D = 3, 2, 2, 4, 16
 SLOTS = 8
-_SHORT = {"float32": "f32", "float16": "f16", "int32": "i32", "int64": "i64"}
+_SHORT = {"float32": "f32", "float16": "f16", "int32": "i32", "int64": "i64", "bool": "bool"}
 
 
 def on_gpu(value):
@@ -204,3 +205,167 @@ def test_sglang(launched, form, update, packed, total):
     if update:
         check(launched[1], {**LAST, **problem}, POOL, None, ROWS, None, bounds)
     assert len(launched) == 1 + update
+
+
+C, W = 2 * H * D + HV * D, 4  # of convolutions
+
+
+@pytest.fixture
+def convolved(gpu, context, monkeypatch):
+    """The problem and the arrays of each launch of gdn_conv."""
+    found = []
+    conv, launch = functional.gdn_conv, Conv.__call__
+
+    def call(*rows, **options):
+        named = {name: on_gpu(value) for name, value in options.items()}
+        lead = rows[0].shape[:-1]
+        y = np.empty(rows[0].shape, rows[0].dtype) if options.get("y") is None else options["y"]
+        if options.get("q_heads") is None:
+            named["y"] = on_gpu(y)
+        assert y.shape[:-1] == lead
+        conv(*map(on_gpu, rows), **named, context=context)
+        return y
+
+    def noted(operator, *rows, **named):
+        before = gpu.launches
+        launch(operator, *rows, **named)
+        assert gpu.launches == before + 1
+        found.append((operator.problem, {"x": rows[0], **named}))
+
+    monkeypatch.setattr(functional, "gdn_conv", call)
+    monkeypatch.setattr(Conv, "__call__", noted)
+    return found
+
+
+CONV_BASE = {
+    "dtype": "f16",
+    "weight_dtype": "f32",
+    "width": W,
+    "activation": "silu",
+    "has_bias": True,
+    "split_qkv": False,
+    "from_accepted": False,
+    "varlen": False,
+    "whole_window": False,
+    "state_dtype": "f16",
+    "state_location": "pool",
+    "padding": "zero",
+    "pad_index": "negative",
+    "has_initial_state": True,
+    "store_state": True,
+}
+WEIGHT, BIAS = np.zeros((C, W), np.float32), np.zeros(C, np.float32)
+CONV_ARRAYS = ("x", *STATE_ARRAYS, "has_initial_state", "cu_seqlens", "accepted")
+
+
+def check_conv(launch, problem, **shapes):
+    """As check(); arrays that are not named are absent."""
+    actual, named = launch
+    given = {**CONV_BASE, **problem}
+    assert {name: getattr(actual, name) for name in given} == given
+    found = {name: named[name] for name in CONV_ARRAYS if named[name] is not None}
+    assert {name: tuple(array.shape) for name, array in found.items()} == shapes
+
+
+def zeros(*shape, dtype=np.float16):
+    return np.zeros(shape, dtype)
+
+
+def windows(rows=SLOTS, columns=W - 1, dtype=np.float16):
+    return zeros(rows, C, columns, dtype=dtype)
+
+
+def test_causal_conv1d(convolved):
+    dense = {"state_location": "dense", "padding": "none"}
+    fn, update = causal_conv1d.causal_conv1d_fn, causal_conv1d.causal_conv1d_update
+    x, shape = zeros(N, C, 5), (N, C, W - 1)
+    turned = zeros(N, 5, C).swapaxes(1, 2)  # [B, T, channels] in memory
+    fn(x, WEIGHT, BIAS)
+    fn(turned, WEIGHT, BIAS, initial_states=windows(N), return_final_states=True, activation="silu")
+    update(zeros(N, C), windows(N, W), WEIGHT, None, "silu")
+    update(zeros(N, C, 2), windows(), WEIGHT, BIAS, "silu", conv_state_indices=READ)
+    nothing = {"has_initial_state": False, "store_state": False, "state_dtype": "bf16"}
+    check_conv(convolved[0], {**dense, **nothing, "activation": "none"}, x=(N, 5, C))
+    check_conv(convolved[1], dense, x=(N, 5, C), state=shape, state_out=shape)
+    whole = {**dense, "whole_window": True, "has_bias": False}
+    check_conv(convolved[2], whole, x=(N, 1, C), state=(N, C, W))
+    check_conv(convolved[3], {}, x=(N, 2, C), state=(SLOTS, C, W - 1), state_indices=ROWS)
+    assert len(convolved) == 4
+
+
+@pytest.mark.parametrize("engine, pad", [(vllm, "zero"), (sglang, "negative")])
+def test_engines_convolve_prompts(convolved, engine, pad):
+    given = {"cache_indices": READ, "query_start_loc": SPANS}
+    rows = zeros(TOTAL, C).swapaxes(0, 1)
+    flags = zeros(N + 1, dtype=bool)
+    engine.causal_conv1d_fn(
+        rows, WEIGHT, BIAS, conv_states=windows(columns=W + 2), has_initial_state=flags, **given
+    )
+    engine.causal_conv1d_fn(rows, WEIGHT, BIAS, conv_states=windows(), **given)
+    packed = {"varlen": True, "pad_index": pad}
+    shapes = {"x": (TOTAL, C), "state_indices": ROWS, "cu_seqlens": (N + 1,)}
+    kept = (SLOTS, C, W - 1)
+    check_conv(convolved[0], packed, state=kept, has_initial_state=ROWS, **shapes)
+    check_conv(convolved[1], {**packed, "has_initial_state": False}, state_out=kept, **shapes)
+
+
+@pytest.mark.parametrize("engine, pad", [(vllm, "zero"), (sglang, "negative")])
+def test_engines_convolve_tokens(convolved, engine, pad):
+    update = engine.causal_conv1d_update
+    counts = {vllm: "num_accepted_tokens", sglang: "num_accept_tokens"}[engine]
+    drafts = {"conv_state_indices": READ, counts: zeros(N, dtype=np.int64)}
+    update(zeros(N, C), windows(columns=W), WEIGHT, BIAS, True, conv_state_indices=READ)
+    update(zeros(N, C, T), windows(columns=W), WEIGHT, BIAS, "silu", **drafts)
+    pool, spec = {"pad_index": pad}, {"from_accepted": True, "accepted_dtype": "i64"}
+    shapes = {"state_indices": ROWS}
+    check_conv(convolved[0], pool, x=(N, 1, C), state=(SLOTS, C, W - 1), **shapes)
+    shapes |= {"state": (SLOTS, C, W), "accepted": ROWS}
+    check_conv(convolved[1], {**pool, **spec}, x=(N, T, C), **shapes)
+    if engine is vllm:
+        rows = zeros(TOTAL, C)
+        update(rows, windows(columns=W), WEIGHT, BIAS, "silu", query_start_loc=SPANS, **drafts)
+        spec["varlen"] = True
+        check_conv(
+            convolved[2], {**pool, **spec}, x=(TOTAL, C), cu_seqlens=(N + 1,), **shapes
+        )  # fmt: skip
+
+
+def test_convolutions_that_split(convolved):
+    rows = zeros(TOTAL, C).swapaxes(0, 1)
+    causal_conv1d.causal_conv1d_split_qkv(
+        rows, WEIGHT, BIAS, windows(), SPANS, H * D, HV * D, READ, zeros(N, dtype=bool)
+    )
+    split = {
+        "split_qkv": True,
+        "q_heads": 1,
+        "k_heads": 1,
+        "v_heads": 1,
+        "key_dim": H * D,
+        "value_dim": HV * D,
+        "varlen": True,
+    }
+    check_conv(
+        convolved[0], split, x=(TOTAL, C), state=(SLOTS, C, W - 1), state_indices=ROWS,
+        has_initial_state=ROWS, cu_seqlens=(N + 1,),
+    )  # fmt: skip
+    for name, dim in {"q": H * D, "k": H * D, "v": HV * D}.items():
+        assert tuple(convolved[0][1][name].shape) == (TOTAL, 1, dim)
+
+
+def test_fla_convolutions(convolved):
+    dense = {"state_location": "dense", "padding": "none", "whole_window": True}
+    kept = (N, C, W)
+    packed, spans = zeros(1, TOTAL, C), SPANS.astype(np.int64)
+    fla.causal_conv1d(
+        packed, WEIGHT, BIAS, None, windows(N, W), True, "silu", cu_seqlens=spans
+    )  # fmt: skip
+    fla.causal_conv1d(zeros(N, T, C), WEIGHT, BIAS, initial_state=windows(N, W, np.float32))
+    fla.causal_conv1d_update(zeros(1, N, C), windows(N, W), None, WEIGHT, BIAS, "silu")
+    bounds = {"varlen": True, "cu_seqlens_dtype": "i64"}
+    check_conv(
+        convolved[0], {**dense, **bounds}, x=(1, TOTAL, C), state=kept, state_out=kept,
+        cu_seqlens=(N + 1,),
+    )  # fmt: skip
+    read = {**dense, "activation": "none", "state_dtype": "f32", "store_state": False}
+    check_conv(convolved[1], read, x=(N, T, C), state=kept)
+    check_conv(convolved[2], dense, x=(N, 1, C), state=kept)

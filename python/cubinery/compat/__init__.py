@@ -1,7 +1,9 @@
-"""Other libraries' Gated DeltaNet functions, with their signatures, run by cubinery.
+"""Other libraries' Gated DeltaNet functions and causal convolutions, with their signatures, run by
+cubinery.
 
-`fla`, `flashinfer`, `vllm` and `sglang` each hold functions named and called as those of the
-library they are named after; none of them imports that library.  An argument that cubinery cannot
-honour raises an error that names it; it is never ignored.  docs/switching.md has the conventions
-side by side.
+`fla`, `flashinfer`, `vllm`, `sglang` and `causal_conv1d` each hold functions named and called as
+those of the library they are named after; none of them imports that library.  An argument that
+cubinery cannot honour raises an error that names it; it is never ignored.  docs/switching.md has
+the conventions side by side.  `transformers` switches the models of Hugging Face Transformers over,
+and back.
 """

@@ -7,7 +7,7 @@ from typing import Any
 from cubinery import _arrays
 from cubinery._errors import InvalidArgumentError, UnsupportedError
 
-STATE_DTYPES = ("f32", "bf16", "f16")
+VALUE_DTYPES = STATE_DTYPES = ("f32", "bf16", "f16")
 _CPU = 1  # DLPack's number of the host
 
 
@@ -62,6 +62,25 @@ def require_state_dtype(function: str, name: str, array: Any) -> None:
         raise UnsupportedError(
             f"{function}: {name} is {dtype}; supported state dtypes: {', '.join(STATE_DTYPES)}"
         )
+
+
+def require_value_dtype(function: str, name: str, array: Any) -> None:
+    """Raises UnsupportedError unless an array has a dtype that operators read values in."""
+    dtype = _arrays.dtype_name(array)
+    if dtype not in VALUE_DTYPES:
+        raise UnsupportedError(
+            f"{function}: {name} is {dtype}; supported: {', '.join(VALUE_DTYPES)}"
+        )
+
+
+def require_gpu(function: str, name: str, array: Any) -> None:
+    """Raises InvalidArgumentError or UnsupportedError unless kernels can run where torch's `array`
+    is."""
+    device = _arrays.device_of(array, f"{function}: {name}")
+    import torch
+
+    if torch.version.cuda is None or torch.cuda.get_device_capability(device) < (8, 0):
+        raise UnsupportedError(f"{function}: the device is no NVIDIA GPU of sm_80 or newer")
 
 
 def strides(array: Any) -> tuple[int, ...]:
@@ -126,14 +145,18 @@ def longest_sequence(cu_seqlens: Any, tokens: int) -> int | None:
 
 
 def final_states(
-    q: Any, initial_state: Any, shape: tuple[int, ...], wanted: bool
+    q: Any, initial_state: Any, shape: tuple[int, ...], wanted: bool, in_place: bool = False
 ) -> tuple[Any, dict[str, Any]]:
     """A new f32 array for final states (None unless `wanted`), and the options of functional's that
     read `initial_state`, which is not written, and fill it.
+
+    `in_place`: `initial_state` itself, if that is f32, instead of a new array.
     """
     state = whole_matrices(initial_state)
     if not wanted:
         return None, {"state": state, "store_state": False}
+    if in_place and state is initial_state is not None and _arrays.dtype_name(state) == "f32":
+        return state, {"state": state}
     final = _arrays.empty(q, shape, "f32")
     if state is None or _arrays.dtype_name(state) == "f32":
         return final, {"state": state, "state_out": final}

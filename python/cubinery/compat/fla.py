@@ -1,4 +1,5 @@
-"""flash-linear-attention's gated delta rule (FLA 0.5 and 0.6), run by cubinery.
+"""flash-linear-attention's gated delta rule and causal convolution (FLA 0.5 and 0.6), run by
+cubinery.
 
 The functions take FLA's arguments and return what FLA returns: `o` in the dtype of the inputs and,
 with `output_final_state`, the final states in f32, [N, HV, K, V] or [N, HV, V, K] with
@@ -18,10 +19,12 @@ from typing import Any
 from cubinery import _arrays, functional
 from cubinery._errors import Error, InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
+from cubinery.compat import _convolution as convolution
 
 _CHUNK = "fla.chunk_gated_delta_rule"
 _RECURRENT = "fla.fused_recurrent_gated_delta_rule"
-_DTYPES = ("f32", "bf16", "f16")
+_CONV = "fla.causal_conv1d"
+_CONV_UPDATE = "fla.causal_conv1d_update"
 # Below FlashQLA's 3 and FLA's default of 5: the lower one is asked first.
 _PRIORITY = 1
 
@@ -98,20 +101,143 @@ def fused_recurrent_gated_delta_rule(
     for unknown keywords; UnsupportedError for `gk`, `gv` and inputs that require grad while grad is
     enabled.
     """
-    arguments.refuse_given(_RECURRENT, "the decay is g [B, T, HV], one per head", gk=gk, gv=gv)
-    state_v_first = _state_layout_flag(_RECURRENT, state_v_first, kwargs)
-    _refuse_unknown(_RECURRENT, kwargs)
-    call = _Call(
-        _RECURRENT, q, k, v, g, beta, scale, initial_state, output_final_state,
-        use_qk_l2norm_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first,
-        cu_seqlens, use_gate_in_kernel, A_log, dt_bias,
+    call = _recurrent_call(
+        q, k, v, g, gk, gv, beta, scale, initial_state, output_final_state,
+        use_qk_l2norm_in_kernel, use_gate_in_kernel, A_log, dt_bias, use_beta_sigmoid_in_kernel,
+        allow_neg_eigval, state_v_first, cu_seqlens, **kwargs,
     )  # fmt: skip
-    one_token_each = cu_seqlens is None and q.shape[1] == 1
-    return call.run(functional.gdn_decode if one_token_each else functional.gdn_prefill)
+    return call.run(call.recurrent_operator())
 
 
 chunk_gdn = chunk_gated_delta_rule
 fused_recurrent_gdn = fused_recurrent_gated_delta_rule
+
+
+def causal_conv1d(
+    x: Any,
+    weight: Any = None,
+    bias: Any = None,
+    residual: Any = None,
+    initial_state: Any = None,
+    output_final_state: bool = False,
+    activation: str | None = None,
+    backend: str | None = "triton",
+    cu_seqlens: Any = None,
+    cu_seqlens_cpu: Any = None,
+    chunk_indices: Any = None,
+    cp_context: Any = None,
+    **kwargs: Any,
+) -> tuple[Any, Any]:
+    """FLA's function of this name.
+
+    x [B, T, D], or with D in several dimensions; `weight` [D, W], `bias` [D]; with `cu_seqlens`
+    [N + 1] B is 1 and T the tokens of all sequences.  `initial_state` [N, D, W] in f32, bf16 or f16
+    is not written.  `residual`, of x's shape, is added to y.  Returns (y, the final states [N, D, W]
+    in x's dtype or None).
+
+    `backend`, cu_seqlens_cpu and chunk_indices tell FLA how to do its work.  cubinery has its own
+    way: they are accepted and not read.
+
+    Raises InvalidArgumentError for shapes that do not fit and for unknown keywords, UnsupportedError
+    for `cp_context`, `seq_idx` and inputs that require grad while grad is enabled.
+    """
+    arguments.refuse_given(
+        _CONV, "one device computes all of a sequence: pass cu_seqlens", cp_context=cp_context
+    )
+    arguments.refuse_given(_CONV, "pass cu_seqlens", seq_idx=kwargs.pop("seq_idx", None))
+    _refuse_unknown(_CONV, kwargs)
+    arguments.require_value(_CONV, "backend", backend, ("triton", "cuda", "mix"))
+    rows = _channel_rows(_CONV, x, weight, residual)
+    arguments.refuse_autograd(
+        _CONV, x=x, weight=weight, bias=bias, residual=residual, initial_state=initial_state
+    )
+    arguments.require_rank(_CONV, "x", rows, "[B, T, D]")
+    if cu_seqlens is not None and rows.shape[0] != 1:
+        raise InvalidArgumentError(
+            f"{_CONV}: x has a batch of {rows.shape[0]}; expected 1 with cu_seqlens, the sequences "
+            "behind each other"
+        )
+    sequences = rows.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
+    shape = (sequences, *weight.shape)
+    arguments.require_initial_state(_CONV, initial_state, shape)
+    final, states = _final_windows(x, initial_state, shape, output_final_state)
+    y = functional.gdn_conv(
+        rows, weight, bias, activation=convolution.activation_of(_CONV, activation),
+        cu_seqlens=cu_seqlens, **states,
+    ).reshape(x.shape)  # fmt: skip
+    if residual is not None:
+        y += residual
+    return y, arguments.of_dtype(final, x)
+
+
+def causal_conv1d_update(
+    x: Any,
+    cache: Any,
+    residual: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    activation: str | None = None,
+) -> tuple[Any, Any]:
+    """FLA's function of this name: one token of N sequences.
+
+    x [N, D], [1, N, D] or [N, 1, D]; `cache` [N, D, W], updated in place; `residual`, of x's shape,
+    is added to y.  Returns (y, cache).
+
+    Raises InvalidArgumentError without `weight` or `cache` and for shapes that do not fit,
+    UnsupportedError for inputs that require grad while grad is enabled.
+    """
+    rows = _channel_rows(_CONV_UPDATE, x, weight, residual)
+    arguments.refuse_autograd(
+        _CONV_UPDATE, x=x, weight=weight, bias=bias, residual=residual, cache=cache
+    )
+    if cache is None:
+        raise InvalidArgumentError(f"{_CONV_UPDATE}: cache is required")
+    if len(rows.shape) == 3 and rows.shape[0] == 1:
+        rows = rows[0]
+    elif len(rows.shape) == 3 and rows.shape[1] == 1:
+        rows = rows[:, 0]
+    if len(rows.shape) != 2:
+        raise InvalidArgumentError(
+            f"{_CONV_UPDATE}: x has shape {list(x.shape)}; expected [N, D], [1, N, D] or [N, 1, D]"
+        )
+    arguments.require_shape(_CONV_UPDATE, "cache", cache, (rows.shape[0], *weight.shape))
+    arguments.require_state_dtype(_CONV_UPDATE, "cache", cache)
+    y = convolution.run(
+        rows, weight, bias, activation=convolution.activation_of(_CONV_UPDATE, activation),
+        state=cache,
+    ).reshape(x.shape)  # fmt: skip
+    if residual is not None:
+        y += residual
+    return y, cache
+
+
+def _channel_rows(function: str, x: Any, weight: Any, residual: Any) -> Any:
+    """x with its channels in one dimension: FLA lets heads have their own."""
+    if weight is None:
+        raise InvalidArgumentError(f"{function}: weight is required")
+    arguments.require_rank(function, "weight", weight, "[D, W]")
+    if residual is not None:
+        arguments.require_shape(function, "residual", residual, tuple(x.shape))
+    if len(x.shape) > 3:
+        return x.reshape(*x.shape[:2], -1)
+    return x
+
+
+def _final_windows(
+    x: Any, initial_state: Any, shape: tuple[int, ...], wanted: bool
+) -> tuple[Any, dict[str, Any]]:
+    """Final states of a convolution (None unless `wanted`), in x's dtype or in f32, and the options
+    of functional.gdn_conv that read `initial_state`, which is not written, and fill them."""
+    if not wanted:
+        return None, {"state": initial_state, "store_state": False}
+    dtype = _arrays.dtype_of("x", x)
+    if initial_state is None or _arrays.dtype_name(initial_state) == dtype:
+        final = _arrays.empty(x, shape, dtype)
+        return final, {"state": initial_state, "state_out": final}
+    # f32 holds what either of the two does.
+    final = _arrays.empty(x, shape, "f32")
+    final[...] = initial_state
+    return final, {"state": final}
 
 
 def _chunk_call(
@@ -149,6 +275,38 @@ def _chunk_call(
         _CHUNK, q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel,
         use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first, cu_seqlens, use_gate_in_kernel,
         A_log, dt_bias, cu_seqlens_cpu,
+    )  # fmt: skip
+
+
+def _recurrent_call(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any = None,
+    gk: Any = None,
+    gv: Any = None,
+    beta: Any = None,
+    scale: float | None = None,
+    initial_state: Any = None,
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
+    use_gate_in_kernel: bool = False,
+    A_log: Any = None,
+    dt_bias: Any = None,
+    use_beta_sigmoid_in_kernel: bool = False,
+    allow_neg_eigval: bool = False,
+    state_v_first: bool = False,
+    cu_seqlens: Any = None,
+    **kwargs: Any,
+) -> _Call:
+    """A call of fused_recurrent_gated_delta_rule(), checked."""
+    arguments.refuse_given(_RECURRENT, "the decay is g [B, T, HV], one per head", gk=gk, gv=gv)
+    state_v_first = _state_layout_flag(_RECURRENT, state_v_first, kwargs)
+    _refuse_unknown(_RECURRENT, kwargs)
+    return _Call(
+        _RECURRENT, q, k, v, g, beta, scale, initial_state, output_final_state,
+        use_qk_l2norm_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first,
+        cu_seqlens, use_gate_in_kernel, A_log, dt_bias,
     )  # fmt: skip
 
 
@@ -219,8 +377,30 @@ class _Call:
         matrix = (self.q.shape[-1], self.v.shape[-1])
         return (sequences, self.v.shape[2], *(matrix[::-1] if self.state_v_first else matrix))
 
-    def run(self, operator: Any) -> tuple[Any, Any]:
-        """Allocates what FLA allocates, and calls functional.gdn_prefill or gdn_decode."""
+    def recurrent_operator(self) -> Any:
+        """What runs fused_recurrent_gated_delta_rule(): one token of each is a decode."""
+        one_token_each = self.cu_seqlens is None and self.q.shape[1] == 1
+        return functional.gdn_decode if one_token_each else functional.gdn_prefill
+
+    def require_kernels(self) -> None:
+        """Raises InvalidArgumentError or UnsupportedError for arrays that no kernel takes."""
+        arrays = {name: array for name, array in self.floats().items() if array is not None}
+        for name, array in arrays.items():
+            arguments.require_value_dtype(self.function, name, array)
+        if not self.q.dtype == self.k.dtype == self.v.dtype:
+            raise UnsupportedError(f"{self.function}: q, k and v have different dtypes")
+        for name, dim in {"K": self.q.shape[-1], "V": self.v.shape[-1]}.items():
+            if dim % 16 != 0 or not 16 <= dim <= 256:
+                raise UnsupportedError(
+                    f"{self.function}: {name} is {dim}; supported: multiples of 16 from 16 to 256"
+                )
+        arguments.require_gpu(self.function, "q", self.q)
+
+    def run(self, operator: Any, in_place: bool = False) -> tuple[Any, Any]:
+        """Allocates what FLA allocates, and calls functional.gdn_prefill or gdn_decode.
+
+        `in_place`: final states may be written over initial ones.
+        """
         options: dict[str, Any] = {}
         if operator is functional.gdn_prefill:
             options["cu_seqlens"] = self.cu_seqlens
@@ -233,7 +413,7 @@ class _Call:
             bias = arguments.zeros(self.q, (self.v.shape[2],)) if bias is None else bias
             options.update(A_log=self.A_log, dt_bias=bias)
         final, states = arguments.final_states(
-            self.q, self.initial_state, self.state_shape(), self.output_final_state
+            self.q, self.initial_state, self.state_shape(), self.output_final_state, in_place
         )
         q, k, v = (arguments.unit_rows(array) for array in (self.q, self.k, self.v))
         out = operator(
@@ -365,26 +545,7 @@ def _backend_class(base: type) -> type:
 def _verify(*args: Any, **kwargs: Any) -> tuple[bool, str | None]:
     """Whether chunk_gated_delta_rule() can honour the call, and if not why."""
     try:
-        call = _chunk_call(*args, **kwargs)
-        device = _arrays.device_of(call.q)
+        _chunk_call(*args, **kwargs).require_kernels()
     except (Error, TypeError) as refusal:
         return False, str(refusal)
-    dtypes = {
-        name: _arrays.dtype_name(array)
-        for name, array in call.floats().items()
-        if array is not None
-    }
-    for name, dtype in dtypes.items():
-        if dtype not in _DTYPES:
-            return False, f"{name} is {dtype}; supported: {', '.join(_DTYPES)}"
-    if not dtypes["q"] == dtypes["k"] == dtypes["v"]:
-        return False, "q, k and v have different dtypes"
-    for name, dim in {"K": call.q.shape[-1], "V": call.v.shape[-1]}.items():
-        if dim % 16 != 0 or not 16 <= dim <= 256:
-            return False, f"{name} is {dim}; supported: multiples of 16 from 16 to 256"
-
-    import torch
-
-    if torch.version.cuda is None or torch.cuda.get_device_capability(device) < (8, 0):
-        return False, "the device is no NVIDIA GPU of sm_80 or newer"
     return True, None

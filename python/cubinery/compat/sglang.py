@@ -1,4 +1,5 @@
-"""SGLang's Gated DeltaNet functions (sglang/srt/layers/attention/fla), by cubinery.
+"""SGLang's Gated DeltaNet functions (sglang/srt/layers/attention/fla) and causal convolutions
+(sglang/srt/layers/attention/mamba/causal_conv1d_triton.py), by cubinery.
 
 States are pools [slots, HV, V, K], updated in place; a negative index is padding: the request's
 output is zero and no state is touched (SGLang computes its output from a zero state).  Importing
@@ -12,6 +13,7 @@ from typing import Any
 from cubinery import functional
 from cubinery._errors import InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
+from cubinery.compat import _convolution as convolution
 from cubinery.compat import _engines as engines
 from cubinery.compat import _verify as verification
 
@@ -293,3 +295,91 @@ def chunk_gated_delta_rule(
         **options,
     )
     return out, None, None
+
+
+def causal_conv1d_fn(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    conv_states: Any = None,
+    query_start_loc: Any = None,
+    seq_lens_cpu: Any = None,
+    cache_indices: Any = None,
+    has_initial_state: Any = None,
+    activation: bool | str | None = "silu",
+    pad_slot_id: int = _PAD_SLOT_ID,
+    validate_data: bool = False,
+) -> Any:
+    """SGLang's function of this name: the convolution of a prefill, on a pool updated in place.
+
+    x [dim, T], the tokens of N sequences behind each other, whose bounds are `query_start_loc`
+    [N + 1]; without it [N, dim, T].  `weight` [dim, W], `bias` [dim] or None.  `conv_states`
+    [slots, dim, W - 1 or more] are read where `has_initial_state` [N] says so (None: nowhere) and
+    written at `cache_indices` [N] (None: sequence n has row n).  Their first W - 1 columns count, in
+    any layout.  Without `conv_states` nothing is kept.  Returns y in x's shape and dtype.  SGLang's
+    modules differ in the order of the arguments after `bias`: pass those by name.
+
+    `seq_lens_cpu` and `validate_data` tell SGLang how to lay out its work: they are not read.
+
+    Raises InvalidArgumentError for arrays that do not fit, UnsupportedError for inputs that require
+    grad while grad is enabled.
+    """
+    options = convolution.prefill_options(
+        "sglang.causal_conv1d_fn", x, weight, bias, conv_states, query_start_loc, cache_indices,
+        has_initial_state, activation, pad_slot_id,
+    )  # fmt: skip
+    return convolution.run(x, weight, bias, **options)
+
+
+def causal_conv1d_update(
+    x: Any,
+    conv_state: Any,
+    weight: Any,
+    bias: Any = None,
+    activation: bool | str | None = None,
+    cache_seqlens: Any = None,
+    conv_state_indices: Any = None,
+    num_accept_tokens: Any = None,
+    intermediate_conv_window: Any = None,
+    intermediate_state_indices: Any = None,
+    retrieve_next_token: Any = None,
+    retrieve_next_sibling: Any = None,
+    retrieve_parent_token: Any = None,
+    pad_slot_id: int = _PAD_SLOT_ID,
+    metadata: Any = None,
+    validate_data: bool = False,
+) -> Any:
+    """SGLang's function of this name: the convolution of a decode, or of draft tokens.
+
+    x [N, dim], one token of each request, or [N, dim, T]; `conv_state` [slots, dim, columns],
+    updated in place at `conv_state_indices` [N] (None: request n has row n).  Returns y in x's shape
+    and dtype.  Without `num_accept_tokens` the first W - 1 columns count.  With it, [N], a request
+    goes on behind so many tokens of the launch in front (0 is taken as 1), and W - 2 + T columns
+    hold what the next one may need.
+
+    `metadata` and `validate_data` are not read.  Raises UnsupportedError for a circular buffer
+    (`cache_seqlens`), the windows after each token (`intermediate_conv_window`,
+    `intermediate_state_indices`), trees (`retrieve_next_token`, `retrieve_next_sibling`,
+    `retrieve_parent_token`), and inputs that require grad while grad is enabled.
+    """
+    name = "sglang.causal_conv1d_update"
+    arguments.refuse_given(
+        name, "the newest input is in the last column", cache_seqlens=cache_seqlens
+    )
+    arguments.refuse_given(
+        name,
+        "num_accept_tokens says from where the next launch goes on",
+        intermediate_conv_window=intermediate_conv_window,
+        intermediate_state_indices=intermediate_state_indices,
+    )
+    arguments.refuse_given(
+        name,
+        "drafts are chains of tokens",
+        retrieve_next_token=retrieve_next_token,
+        retrieve_next_sibling=retrieve_next_sibling,
+        retrieve_parent_token=retrieve_parent_token,
+    )
+    return convolution.update(
+        name, x, conv_state, weight, bias, activation, conv_state_indices,
+        ("num_accept_tokens", num_accept_tokens), None, -1, pad_slot_id,
+    )  # fmt: skip

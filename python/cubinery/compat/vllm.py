@@ -1,4 +1,5 @@
-"""vLLM's Gated DeltaNet functions (vllm/model_executor/layers/fla/ops), by cubinery.
+"""vLLM's Gated DeltaNet functions (vllm/model_executor/layers/fla/ops) and causal convolutions
+(vllm/model_executor/layers/mamba/ops/causal_conv1d.py), by cubinery.
 
 States are [.., HV, V, K].  Slot 0 of a pool is padding, as in vLLM today; `pad_slot_id=-1`, which
 vLLM does not have, asks for the older convention.  Under `pad_slot_id=0` a negative index is no
@@ -13,8 +14,11 @@ from typing import Any
 from cubinery import _arrays, functional
 from cubinery._errors import InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
+from cubinery.compat import _convolution as convolution
 from cubinery.compat import _engines as engines
 from cubinery.compat import _verify as verification
+
+_ONE_BLOCK = "a sequence has one slot, which is read and written"
 
 
 def fused_recurrent_gated_delta_rule(
@@ -180,6 +184,110 @@ def chunk_gated_delta_rule(
         **states,
     )
     return out, final
+
+
+def causal_conv1d_fn(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    conv_states: Any,
+    query_start_loc: Any,
+    cache_indices: Any = None,
+    has_initial_state: Any = None,
+    activation: bool | str | None = "silu",
+    pad_slot_id: int = 0,
+    *,
+    null_block_id: int | None = None,
+    block_idx_first_scheduled_token: Any = None,
+    block_idx_last_scheduled_token: Any = None,
+    initial_state_idx: Any = None,
+    num_computed_tokens: Any = None,
+    block_size_to_align: int = 0,
+    metadata: Any = None,
+    validate_data: bool = False,
+) -> Any:
+    """vLLM's function of this name: the convolution of a prefill, on a pool updated in place.
+
+    x [dim, T], the tokens of N sequences behind each other, whose bounds are `query_start_loc`
+    [N + 1]; `weight` [dim, W], `bias` [dim] or None.  `conv_states` [slots, dim, W - 1 or more] are
+    read where `has_initial_state` [N] says so (None: nowhere) and written at `cache_indices` [N]
+    (None: sequence n has row n).  Their first W - 1 columns count, in any layout.  Returns y in x's
+    shape and dtype.
+
+    The padding slot is `null_block_id`, by its older name `pad_slot_id`; with both, `pad_slot_id` is
+    what fills vLLM's tables of launches, and is not read.  Neither is what lays out vLLM's work:
+    `metadata`, `validate_data`, and `block_size_to_align`, which goes with the refused arguments.
+
+    Raises UnsupportedError for the states of prefix caching (`block_idx_first_scheduled_token`,
+    `block_idx_last_scheduled_token`, `initial_state_idx`, `num_computed_tokens`) and for inputs that
+    require grad while grad is enabled; InvalidArgumentError for arrays that do not fit.
+    """
+    name = "vllm.causal_conv1d_fn"
+    arguments.refuse_given(
+        name,
+        _ONE_BLOCK,
+        block_idx_first_scheduled_token=block_idx_first_scheduled_token,
+        block_idx_last_scheduled_token=block_idx_last_scheduled_token,
+        initial_state_idx=initial_state_idx,
+        num_computed_tokens=num_computed_tokens,
+    )
+    if query_start_loc is None:
+        raise InvalidArgumentError(f"{name}: query_start_loc is required")
+    options = convolution.prefill_options(
+        name, x, weight, bias, conv_states, query_start_loc, cache_indices, has_initial_state,
+        activation, pad_slot_id if null_block_id is None else null_block_id,
+    )  # fmt: skip
+    return convolution.run(x, weight, bias, **options)
+
+
+def causal_conv1d_update(
+    x: Any,
+    conv_state: Any,
+    weight: Any,
+    bias: Any = None,
+    activation: bool | str | None = None,
+    conv_state_indices: Any = None,
+    num_accepted_tokens: Any = None,
+    query_start_loc: Any = None,
+    max_query_len: int = -1,
+    pad_slot_id: int = 0,
+    *,
+    null_block_id: int | None = None,
+    block_idx_last_scheduled_token: Any = None,
+    initial_state_idx: Any = None,
+    retrieve_parent_token: Any = None,
+    validate_data: bool = False,
+) -> Any:
+    """vLLM's function of this name: the convolution of a decode, or of draft tokens.
+
+    x [N, dim], one token of each request; [N, dim, T]; or [T, dim], the tokens of all requests,
+    with `query_start_loc` [N + 1] and `conv_state_indices`.  `conv_state` [slots, dim, columns] is
+    updated in place at `conv_state_indices` [N] (None: request n has row n).  Returns y in x's shape
+    and dtype.
+
+    Without `num_accepted_tokens` the first W - 1 columns count.  With it, [N], a request goes on
+    behind so many tokens of the launch in front (0 is taken as 1), and W - 2 + T columns hold what
+    the next one may need.  `max_query_len`, the most tokens of a request, is compared with them.  A
+    request of more tokens than that gets NaN, and its state is left as it is.
+
+    The padding slot is `pad_slot_id`, by its newer name `null_block_id`.  `validate_data` is not
+    read.  Raises as causal_conv1d_fn(), and UnsupportedError for trees (`retrieve_parent_token`).
+    """
+    name = "vllm.causal_conv1d_update"
+    arguments.refuse_given(
+        name,
+        _ONE_BLOCK,
+        block_idx_last_scheduled_token=block_idx_last_scheduled_token,
+        initial_state_idx=initial_state_idx,
+    )
+    arguments.refuse_given(
+        name, "drafts are chains of tokens", retrieve_parent_token=retrieve_parent_token
+    )
+    return convolution.update(
+        name, x, conv_state, weight, bias, activation, conv_state_indices,
+        ("num_accepted_tokens", num_accepted_tokens), query_start_loc, max_query_len,
+        pad_slot_id if null_block_id is None else null_block_id,
+    )  # fmt: skip
 
 
 def _output_rows(function: str, q: Any, v: Any, buffer: Any) -> Any:

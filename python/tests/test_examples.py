@@ -1,0 +1,90 @@
+"""Examples in Python: on a GPU as they are, and without one on numpy's functions."""
+
+from __future__ import annotations
+
+import inspect
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import convolution
+import numpy as np
+import pytest
+import recurrence
+
+import cubinery
+
+LAYER = Path(__file__).resolve().parents[2] / "examples" / "08_layer.py"
+
+
+def run_layer(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, LAYER, *arguments], capture_output=True, text=True)
+
+
+@pytest.mark.gpu
+def test_layer():
+    done = run_layer()
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_layer_says_what_is_missing():
+    done = run_layer()
+    if done.returncode != 0:
+        assert done.stdout in ("no PyTorch\n", "no GPU\n"), done.stdout + done.stderr
+        assert (done.returncode, done.stderr) == (77, "")
+
+
+OPERATORS = {
+    cubinery.ConvProblem: cubinery.Conv,
+    cubinery.PrefillProblem: cubinery.Prefill,
+    cubinery.DecodeProblem: cubinery.Decode,
+    cubinery.VerifyProblem: cubinery.Verify,
+}
+
+
+class _OnNumpy:
+    """An operator whose launches run at once on arrays of the host."""
+
+    def __init__(self, problem: Any) -> None:
+        self.problem = problem
+
+    def __call__(self, **given: Any) -> None:
+        problem = self.problem
+        inspect.signature(OPERATORS[type(problem)].__call__).bind(self, **given)
+        arrays = {name: None if x is None else x.numpy() for name, x in given.items()}
+        modes = {"padding": problem.padding, "pad_index": problem.pad_index}
+        modes["use_qk_l2norm"] = problem.use_qk_l2norm
+        if isinstance(problem, cubinery.ConvProblem):
+            for name in ("q_heads", "k_heads", "v_heads", "key_dim", "value_dim"):
+                modes[name] = getattr(problem, name)
+            assert problem.from_accepted == ("accepted" in arrays)
+            convolution.gdn_conv(**arrays, **modes)
+            return
+        modes |= {"gate_mode": problem.gate_mode, "beta_mode": problem.beta_mode}
+        if isinstance(problem, cubinery.PrefillProblem):
+            recurrence.gdn_prefill(**arrays, **modes)
+        elif isinstance(problem, cubinery.DecodeProblem):
+            assert problem.output_norm == "gated_rms"
+            z, norm_weight = arrays.pop("z"), arrays.pop("norm_weight")
+            o = recurrence.gdn_decode(**arrays, **modes)
+            o /= np.sqrt((o * o).mean(-1, keepdims=True) + 1e-6)
+            o *= norm_weight * z * recurrence.sigmoid(z)
+        else:
+            modes |= {"stored_states": problem.stored_states, "max_tokens": problem.max_tokens}
+            recurrence.gdn_verify(**arrays, **modes)
+
+
+class _Context:
+    def prepare(self, problem: Any) -> _OnNumpy:
+        return _OnNumpy(problem)
+
+
+def test_layer_on_numpy(capsys):
+    """What the example asks of the operators gives what its reference expects."""
+    pytest.importorskip("torch")
+    example = runpy.run_path(str(LAYER))
+    config = {**example["SMALL_MODEL"], "dtype": "float32"}
+    assert example["run"](_Context(), config, device="cpu"), capsys.readouterr().out
+    assert len(capsys.readouterr().out.splitlines()) == len(example["STEPS"]) + 1
