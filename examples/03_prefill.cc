@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <random>
 
 #include "cubinery/gdn.h"
+#include "tensors.h"
 
 using namespace cubinery;
 
@@ -17,32 +16,15 @@ constexpr int kKeyHeads = 16, kHeads = 32, kDim = 128, kTokens = 308;
 // about 21 bits, and decode sums in another order than prefill.
 constexpr double kTolerance = 2e-5;
 
-// Random values that host and device share.
-Tensor values(float mean, float spread, std::initializer_list<std::int64_t> shape) {
-  static std::mt19937 random(1);
-  std::normal_distribution<float> normal;
-  std::size_t count = 1;
-  for (const std::int64_t extent : shape) count *= static_cast<std::size_t>(extent);
-  void* data = nullptr;
-  if (cudaMallocManaged(&data, count * sizeof(float)) != cudaSuccess) std::exit(2);
-  std::generate_n(static_cast<float*>(data), count, [&] { return mean + spread * normal(random); });
-  return Tensor::contiguous(data, DType::kF32, shape);
-}
-
 // The inputs of one layer, [1, kTokens, ...], and its pool of two states.
 struct Layer {
-  Tensor q = values(0, 1, {1, kTokens, kKeyHeads, kDim});
-  Tensor k = values(0, 1, {1, kTokens, kKeyHeads, kDim});
-  Tensor v = values(0, 1, {1, kTokens, kHeads, kDim});
-  Tensor g = values(-0.1f, 0.02f, {1, kTokens, kHeads});
-  Tensor beta = values(0.5f, 0.1f, {1, kTokens, kHeads});
-  Tensor pool = values(0, 0, {2, kHeads, kDim, kDim});
-  Tensor slots = values(0, 0, {2});
-
-  Layer() {
-    slots.dtype = DType::kI32;
-    static_cast<std::int32_t*>(slots.data)[1] = 1;
-  }
+  Tensor q = values(DType::kF32, 0, 1, {1, kTokens, kKeyHeads, kDim});
+  Tensor k = values(DType::kF32, 0, 1, {1, kTokens, kKeyHeads, kDim});
+  Tensor v = values(DType::kF32, 0, 1, {1, kTokens, kHeads, kDim});
+  Tensor g = values(DType::kF32, -0.1f, 0.02f, {1, kTokens, kHeads});
+  Tensor beta = values(DType::kF32, 0.5f, 0.1f, {1, kTokens, kHeads});
+  Tensor pool = values(DType::kF32, 0, 0, {2, kHeads, kDim, kDim});
+  Tensor slots = numbers({0, 1}, {2});
 
   // `count` tokens from `first` on, of PrefillProblem and of DecodeProblem.
   template <class Args>
@@ -98,8 +80,8 @@ int main() {
   if (cudaMalloc(&workspace.data, workspace.bytes) != cudaSuccess) return 2;
 
   const Layer layer;
-  const Tensor pieces = values(0, 0, {1, kTokens, kHeads, kDim});
-  const Tensor whole = values(0, 0, {1, kTokens, kHeads, kDim});
+  const Tensor pieces = values(DType::kF32, 0, 0, {1, kTokens, kHeads, kDim});
+  const Tensor whole = values(DType::kF32, 0, 0, {1, kTokens, kHeads, kDim});
   const auto run = [&](const Tensor& o, int slot, int first, int count) {
     const auto args = layer.args<gdn::PrefillArgs>(o, slot, first, count);
     prefill.launch(nullptr, args, workspace).value();

@@ -4,15 +4,13 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <random>
 #include <vector>
 
 #include "cubinery/gdn.h"
+#include "tensors.h"
 
 using namespace cubinery;
 
@@ -20,35 +18,6 @@ constexpr int kLayers = 3, kRequests = 4, kTokens = 5, kKeyHeads = 2, kHeads = 4
 constexpr std::int32_t kAccepted[kRequests] = {5, 1, 3, 2};  // what sampling decides
 // Relative to the largest value of a row of o, or of a state.
 constexpr double kTolerance = 2e-5;
-
-void* managed(std::size_t bytes) {
-  void* data = nullptr;
-  if (cudaMallocManaged(&data, bytes) != cudaSuccess) std::exit(2);
-  return data;
-}
-
-// Random values that host and device share.
-Tensor values(DType dtype, float mean, float spread, std::initializer_list<std::int64_t> shape) {
-  static std::mt19937 random(1);
-  std::normal_distribution<float> normal;
-  std::int64_t count = 1;
-  for (const std::int64_t extent : shape) count *= extent;
-  void* data = managed(static_cast<std::size_t>(count * size_of(dtype)));
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float x = mean + spread * normal(random);
-    const auto high = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16);
-    if (dtype == DType::kBF16) static_cast<std::uint16_t*>(data)[i] = high;
-    if (dtype == DType::kF32) static_cast<float*>(data)[i] = x;
-  }
-  return Tensor::contiguous(data, dtype, shape);
-}
-
-// Element i of a tensor without gaps.
-double value(const Tensor& x, std::int64_t i) {
-  if (x.dtype == DType::kF32) return static_cast<const float*>(x.data)[i];
-  const std::uint32_t high = static_cast<const std::uint16_t*>(x.data)[i];
-  return std::bit_cast<float>(high << 16);
-}
 
 // [kRequests, kTokens + 1, ...]: the tokens to verify, then the one that is decoded after them.
 struct Layer {
