@@ -1,8 +1,9 @@
 """Times cubinery and whichever of its peers are installed on the same tensors.  docs/benchmarks.md.
 
-compare.py [--rows quick|all|published] [--gates qwen|strong|undecayed|init|extreme] [--only prefill|decode|verify]
+compare.py [--rows quick|all|published] [--gates qwen|strong|undecayed|init|extreme] [--only OPERATOR]
            [--contenders cubinery,fla,flash_qla,flashinfer] [--replays 40] [--budget SECONDS]
            [--out FILE.json] [--commit abc1234]
+           OPERATOR: prefill, decode, verify or conv
 compare.py table FILE.json
 compare.py plot FILE.json --out FOLDER
 """
@@ -21,7 +22,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--gates", choices=rows.GATES, help="on all rows; default: all on one shape"
     )
-    parser.add_argument("--only", choices=("prefill", "decode", "verify"))
+    parser.add_argument("--only", choices=("prefill", "decode", "verify", "conv"))
     parser.add_argument("--contenders", default="cubinery,fla,flash_qla,flashinfer")
     parser.add_argument("--replays", type=int, default=40)
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds")
@@ -43,7 +44,8 @@ def compare(arguments: argparse.Namespace) -> int:
     chosen = rows.chosen_rows(arguments.rows, arguments.gates)
     if arguments.only:
         chosen = [row for row in chosen if row.identity["op"] == f"gdn_{arguments.only}"]
-    present, missing = contenders.load(arguments.contenders.split(","))
+    names = contenders.offering(arguments.only, arguments.contenders.split(","))
+    present, missing = contenders.load(names)
     device = torch.cuda.get_device_properties(torch.cuda.current_device())
     head = {
         "gpu": device.name,

@@ -26,7 +26,7 @@ check() {
   echo "$bad" | sed "s|^|layers: $1 may not include: |"
   status=1
 }
-kernels='common/|gdn_commit/|gdn_decode/|gdn_prefill_chunks/|gdn_prefill_scan/|gdn_verify/|gdn_verify_wy/'
+kernels='common/|gdn_commit/|gdn_conv/|gdn_decode/|gdn_prefill_chunks/|gdn_prefill_scan/|gdn_verify/|gdn_verify_wy/'
 choose='tuner/choose/|cache/|codegen/'
 operator="runtime/operator/|runtime/jit/|$choose"
 check include 'cubinery/'

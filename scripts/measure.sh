@@ -21,7 +21,7 @@ PYTHON
 }
 
 run_tests() {
-  for example in 01_decode 02_own_kernel 03_prefill 04_c_decode 06_speculate; do
+  for example in 01_decode 02_own_kernel 03_prefill 04_c_decode 06_speculate 07_layer; do
     "$build/examples/example_$example" || exit 1
   done
   CUBINERY_TEST_JSON=$logs/tests.json "$build/tests/gpu_tests" --durations yes >"$logs/gpu_tests.log" 2>&1
@@ -57,6 +57,7 @@ run_benchmarks() {
   done
   "$build/benchmarks/verify_bench" "${out[@]}" >"$logs/verify_bench.log" 2>&1 || exit 1
   "$build/benchmarks/commit_bench" "${out[@]}" >"$logs/commit_bench.log" 2>&1 || exit 1
+  "$build/benchmarks/conv_bench" "${out[@]}" >"$logs/conv_bench.log" 2>&1 || exit 1
   "$build/benchmarks/host_bench" "${out[@]}" >"$logs/host_bench.log" 2>&1 || exit 1
 }
 

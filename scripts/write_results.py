@@ -112,11 +112,14 @@ def compared_rows(records):
                                                 r.get("batch", 0), sum(r.get("seqlens", [])), r["label"]))
 
 
+def request_count(count):
+    return f"{count} request{'s' if count > 1 else ''}"
+
+
 def size(row):
     if "seqlens" in row:
         return f"{tokens(row)} tokens"
-    requests = f"{row['batch']} request{'s' if row['batch'] > 1 else ''}"
-    return f"{requests} of {row['tokens']}" if "tokens" in row else requests
+    return f"{request_count(row['batch'])} of {row['tokens']}" if "tokens" in row else request_count(row["batch"])
 
 
 def data(row):
@@ -229,6 +232,40 @@ def commit_table(rows):
     return table(["layers", "requests", "accepted", "states", "byte floor", "cubinery"], lines)
 
 
+def conv_place(row):
+    """Packed sequences in front of steps."""
+    return not row["varlen"], row["sequences"], row["tokens"], row["channels"]
+
+
+def conv_size(row):
+    return f"{row['tokens']} tokens" if row["varlen"] else request_count(row["sequences"])
+
+
+def conv_compared_table(rows):
+    """cubinery beside the latest run of each peer."""
+    peers = sorted({peer for row in rows for peer in row["peers_ms"]})
+    lines = []
+    for row in rows:
+        times = [row["byte_floor_ms"], row["ms"], *map(row["peers_ms"].get, peers)]
+        lines.append([conv_size(row), str(row["channels"]), *(duration(ms / 1e3) if ms else "" for ms in times),
+                      f"{ratio(row):.2f}x"])
+    return table(["size", "channels", "byte floor", "cubinery", *(f"{peer_name(peer)}, then a split" for peer in peers),
+                  "it / cubinery"], lines)
+
+
+def conv_table(rows):
+    """One line for each size: time and share of the copy rate, without and with gates, by layout of the states."""
+    cells = {(conv_place(r), r["gates"], r["state_layout"]): r for r in rows}
+    kinds = [(gates, layout) for gates in (False, True) for layout in ("columns", "channels")
+             if any(key[1:] == (gates, layout) for key in cells)]
+    lines = []
+    for place, row in sorted({key[0]: row for key, row in cells.items()}.items()):
+        found = [cells.get((place, *kind)) for kind in kinds]
+        lines.append([conv_size(row), str(row["channels"]),
+                      *(f"{duration(r['ms'] / 1e3)}, {r['copy_rate_share']:.0%}" if r else "" for r in found)])
+    return table(["size", "channels", *(f"by {layout}{', gates and norms' * gates}" for gates, layout in kinds)], lines)
+
+
 def prefill_table(rows, h100_rows):
     def labels(row):
         return tokens(row), heads(row), row["protocol"]
@@ -320,7 +357,9 @@ class Records:
         self.h100 = json.loads((folder / "h100.json").read_text())
         self.first = json.loads((folder / "compare" / "h200_first_request.json").read_text())
         self.side_by_side = [json.loads(p.read_text()) for p in sorted((folder / "compare").glob("*.json"))]
-        self.compared = compared_rows(self.side_by_side)
+        compared = compared_rows(self.side_by_side)
+        self.compared = [r for r in compared if r["op"] != "gdn_conv"]
+        self.convolved = sorted((r for r in compared if r["op"] == "gdn_conv"), key=conv_place)
         self.host = [r for record in [self.alone, *self.side_by_side] for r in record["rows"] if r["op"] == "host"]
         self.tuned = tuning_results()
 
@@ -347,12 +386,32 @@ def readme_rows(records):
         "row is a new Python process with an empty cache, after `import torch`."))
 
 
+def conv_section(compared, alone):
+    """Nothing where nothing was measured."""
+    lines = ["## Convolution", ""] if compared or alone else []
+    if compared:
+        lines += paragraph(
+            f"Beside FLA, from Python on the same tensors; {origin(compared)}. Width 4, SiLU, no bias, bf16; one packed "
+            "sequence from zeros whose final state is kept, or steps of requests whose states, whole windows, are "
+            "updated in place. cubinery writes q, k and v in one kernel; FLA's output is split into them by a Triton "
+            "kernel of one pass, and its final states are a kernel of their own. The byte floor: x and the states read, "
+            "q, k, v and the states written.")
+        lines += conv_compared_table(compared)
+    if alone:
+        lines += paragraph(
+            f"Alone, as engines run it, states in a pool; {origin(alone)}. For states that lie by columns or by channels, "
+            "without and with the gates and the norms of q and k: the time, and the rate of moving the bytes as a share "
+            "of the copy rate.")
+        lines += conv_table(alone)
+    return lines
+
+
 def results_page(records):
     alone = records.alone
     tests = alone["tests"]
     copy_rate = f"{alone['ceilings']['copy_tb_s']:.2f} TB/s"
-    operators = ("gdn_decode", "gdn_prefill", "gdn_verify", "gdn_commit")
-    decode, prefill, verify, commit = map(records.of, operators)
+    operators = ("gdn_decode", "gdn_prefill", "gdn_verify", "gdn_commit", "gdn_conv")
+    decode, prefill, verify, commit, conv = map(records.of, operators)
     lines = ["# Results", "",
              "<!-- Written by scripts/write_results.py from benchmarks/results and tuner/measured. -->", ""]
     lines += paragraph(
@@ -417,6 +476,8 @@ def results_page(records):
         "same protocol on the same kind of GPU, on another day. Published times are their authors' own, on the same kind "
         "of GPU.")
     lines += prefill_table(prefill, records.of("gdn_prefill", records.h100))
+
+    lines += conv_section(records.convolved, conv)
 
     lines += ["## Tuning", ""]
     lines += paragraph(

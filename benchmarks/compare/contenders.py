@@ -1,7 +1,8 @@
 """Who is compared: each turns a row's data into launches.  A package is imported when it is asked for.
 
 A launch takes the number of a set and returns (o, state): o as data.expected() has it or without its
-dimensions of one, state with the layout that Prepared.state_layout names.  Everything that a user
+dimensions of one (of a convolution q, k and v), state with the layout that Prepared.state_layout
+names.  Everything that a user
 would do once (operators, workspaces, other forms of the gates, index tensors) is done before.
 """
 
@@ -12,14 +13,16 @@ import inspect
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from compare.data import DTYPES, DecodeData, PrefillData
+from compare.data import DTYPES, ConvData, DecodeData, PrefillData
+from compare.rows import DIM
 
-Launch = Callable[[int], tuple[Tensor, Tensor]]
+Outputs = Tensor | tuple[Tensor, Tensor, Tensor]
+Launch = Callable[[int], tuple[Outputs, Tensor]]
 
 
 @dataclass
@@ -27,14 +30,17 @@ class Prepared:
     """One contender on one row."""
 
     launch: Launch
-    state_layout: str  # "kv" or "vk"
+    state_layout: str  # "kv" or "vk"; of a convolution "columns"
     note: str = ""  # what its user should know about the figure
     # [sets, B]: the state is a pool, and these are the sets' places in it.
     slots: Tensor | None = None
 
     def result(self) -> tuple[Tensor, Tensor]:
-        """Launches once on set 0: o, and its states as [N, HV, K, V]."""
+        """Launches once on set 0: o, and its states as [N, HV, K, V]; of a convolution [N, T, C] and
+        [N, C, W]."""
         o, state = self.launch(0)
+        if isinstance(o, tuple):
+            o = torch.cat([x.flatten(-2) for x in o], -1)
         if self.slots is not None:
             state = state[self.slots[0].long()]
         return o, state.transpose(-1, -2) if self.state_layout == "vk" else state
@@ -50,6 +56,8 @@ class Contender(Protocol):
     def verify(self, data: DecodeData) -> Prepared: ...
 
     def prefill(self, data: PrefillData) -> Prepared: ...
+
+    def conv(self, data: ConvData) -> Prepared: ...
 
 
 class NotOffered(Exception):
@@ -149,6 +157,49 @@ class Cubinery:
 
         return Prepared(launch, "kv")
 
+    def conv(self, data: ConvData) -> Prepared:
+        row = data.row
+        problem = self._library.ConvProblem(
+            q_heads=row.qk_heads,
+            k_heads=row.qk_heads,
+            v_heads=row.v_heads,
+            key_dim=DIM,
+            value_dim=DIM,
+            width=row.width,
+            split_qkv=True,
+            varlen=not row.is_step,
+            has_initial_state=row.is_step,
+            whole_window=True,
+        )
+        operator = self._library.Conv(self._context, problem)
+        outs = [data.outputs() for _ in data.sets]
+        states = _windows(data)
+
+        def launch(at: int) -> tuple[Outputs, Tensor]:
+            q, k, v = outs[at]
+            operator(
+                data.sets[at].x,
+                data.weight,
+                q=q,
+                k=k,
+                v=v,
+                cu_seqlens=None if row.is_step else data.cu_seqlens,
+                state=states[at],
+                stream=current_stream(),
+            )
+            return outs[at], states[at]
+
+        return Prepared(launch, "columns", "one kernel")
+
+
+def _windows(data: ConvData) -> list[Tensor]:
+    """The states of each set, to be updated in place, or where final ones go."""
+    row = data.row
+    shape = (row.sequences, row.channels, row.width)
+    return [
+        s.x.new_full(shape, torch.nan) if s.state is None else s.state.clone() for s in data.sets
+    ]
+
 
 def _engine_fields(data: DecodeData) -> dict[str, object]:
     """Of cubinery's problems: as engines run decode and verify."""
@@ -184,7 +235,8 @@ def _states_like(v: Tensor, count: int) -> Tensor:
 
 
 class Fla:
-    """flash-linear-attention's Triton kernels: the chunked one, and for decode the recurrent one."""
+    """flash-linear-attention's Triton kernels: the chunked one, for decode the recurrent one, and its
+    convolutions, behind which a kernel of our own splits their output."""
 
     def __init__(self) -> None:
         # With flash_qla installed, FLA would hand it the work: it is a contender of its own.
@@ -224,6 +276,36 @@ class Fla:
     def prefill(self, data: PrefillData) -> Prepared:
         return _fla_prefill(self._chunk, data)
 
+    def conv(self, data: ConvData) -> Prepared:
+        convolutions = importlib.import_module("fla.modules.causal_conv1d.ops")
+        _tune_again(convolutions.causal_conv1d_fwd_kernel)
+        _tune_again(convolutions.causal_conv1d_update_kernel)
+        split = importlib.import_module("compare.split").split
+        outs = [data.outputs() for _ in data.sets]
+
+        def step(at: int) -> tuple[Outputs, Tensor]:
+            y, state = convolutions.causal_conv1d_update(
+                data.sets[at].x, states[at], weight=data.weight, activation="silu"
+            )
+            split(y, outs[at])
+            return outs[at], state
+
+        def whole(at: int) -> tuple[Outputs, Tensor]:
+            y, state = convolutions.causal_conv1d(
+                data.sets[at].x,
+                data.weight,
+                activation="silu",
+                output_final_state=True,
+                cu_seqlens=data.cu_seqlens_i64,
+            )
+            split(y, outs[at])
+            return outs[at], state
+
+        if data.row.is_step:
+            states = _windows(data)
+            return Prepared(step, "columns", "causal_conv1d_update, then a split")
+        return Prepared(whole, "columns", "causal_conv1d, its kernel of the states, then a split")
+
 
 class FlashQla:
     """QwenLM/FlashQLA, TileLang kernels with its automatic partitioning.  Prefill only."""
@@ -243,6 +325,18 @@ class FlashQla:
     def prefill(self, data: PrefillData) -> Prepared:
         gates = [(s.g.float(), s.beta.float()) for s in data.sets]  # it takes f32
         return _fla_prefill(self._chunk, data, gates)
+
+    def conv(self, data: ConvData) -> Prepared:
+        raise NotOffered("the release has no convolution")
+
+
+def _tune_again(kernel: Any) -> None:
+    """Lets FLA's tuner choose for this row.  Its key has no number of tokens, so that otherwise what it
+    measured first, here or in an earlier process, would stay for all."""
+    while not hasattr(kernel, "configs"):  # Triton's heuristics are around the tuner
+        kernel = kernel.fn
+    kernel.cache.clear()
+    kernel.cache_results = False
 
 
 def _fla_prefill(
@@ -371,6 +465,9 @@ class FlashInfer:
 
         return Prepared(launch, "vk", "gates as alpha in f32")
 
+    def conv(self, data: ConvData) -> Prepared:
+        raise NotOffered("not among its operators of Gated DeltaNet")
+
 
 LOADERS: dict[str, Callable[[], Contender]] = {
     "cubinery": Cubinery,
@@ -378,6 +475,7 @@ LOADERS: dict[str, Callable[[], Contender]] = {
     "flash_qla": FlashQla,
     "flashinfer": FlashInfer,
 }
+WITHOUT_CONVOLUTION = ("flash_qla", "flashinfer")
 
 
 def package_version(distribution: str) -> str:
@@ -386,6 +484,11 @@ def package_version(distribution: str) -> str:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return "unknown"
+
+
+def offering(only: str | None, names: list[str]) -> list[str]:
+    """Those to load for the rows of `--only`: some peers take long to import."""
+    return [name for name in names if only != "conv" or name not in WITHOUT_CONVOLUTION]
 
 
 def load(

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from compare import reference
-from compare.rows import DIM, DecodeRow, PrefillRow, Row
+from compare.rows import DIM, ConvRow, DecodeRow, PrefillRow, Row
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
@@ -82,7 +82,15 @@ class DecodeSet:
     state: Tensor
 
 
-def _copies(first: PrefillSet | DecodeSet, count: int) -> list:
+@dataclass
+class ConvSet:
+    """x [N, T, C]; state [N, C, W] or None, both bf16."""
+
+    x: Tensor
+    state: Tensor | None
+
+
+def _copies(first: PrefillSet | DecodeSet | ConvSet, count: int) -> list:
     """`first` and count - 1 copies of it in memory of their own."""
     copy = lambda x: None if x is None else x.clone()
     fields = vars(first)
@@ -193,7 +201,43 @@ class DecodeData:
         return o, s.state.double() if self.row.stored == "none" else state
 
 
-def make(row: Row, device: str = "cuda", sets: int | None = None) -> PrefillData | DecodeData:
+class ConvData:
+    """The sets of a conv row, all of the same values.  weight: [C, W] bf16.
+
+    cu_seqlens: [N + 1] int32, and the same as int64.
+    """
+
+    def __init__(self, row: ConvRow, device: str = "cuda", sets: int | None = None):
+        self.row, self.device = row, device
+        random = _random(device)
+        bf16 = torch.bfloat16
+        self.weight = _uniform(random, -0.5, 0.5, row.channels, row.width).to(bf16)
+        state = None
+        if row.is_step:
+            state = _normal(random, row.sequences, row.channels, row.width).to(bf16)
+        x = _normal(random, row.sequences, row.tokens, row.channels).to(bf16)
+        self.sets: list[ConvSet] = _copies(ConvSet(x, state), sets or row.sets)
+        ends = torch.arange(row.sequences + 1, device=device) * row.tokens
+        self.cu_seqlens = ends.to(torch.int32)
+        self.cu_seqlens_i64 = ends.to(torch.int64)
+
+    def outputs(self) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k and v [N, T, H, 128] of a set: NaN, which nobody leaves where it was written."""
+        row, x = self.row, self.sets[0].x
+        return tuple(
+            x.new_full((row.sequences, row.tokens, heads, DIM), torch.nan) for heads in row.heads
+        )
+
+    def expected(self) -> tuple[Tensor, Tensor]:
+        """float32 q, k and v behind each other, [N, T, C], and the new states [N, C, W]."""
+        s = self.sets[0]
+        return reference.convolution(s.x, self.weight, s.state)
+
+
+Data = PrefillData | DecodeData | ConvData
+
+
+def make(row: Row, device: str = "cuda", sets: int | None = None) -> Data:
     """The data of a row; `sets` in place of as many as keep L2 cold."""
-    kind = PrefillData if isinstance(row, PrefillRow) else DecodeData
-    return kind(row, device, sets)
+    kinds = {PrefillRow: PrefillData, ConvRow: ConvData}
+    return kinds.get(type(row), DecodeData)(row, device, sets)

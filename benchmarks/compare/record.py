@@ -113,6 +113,8 @@ def in_order(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
     def place(line: dict[str, Any]) -> tuple:
         heads = (line["v_heads"], line["qk_heads"])
+        if line["op"] == "gdn_conv":
+            return ("gdn_conv", not line["varlen"], line["sequences"], line["tokens"], heads)
         if line["op"] == "gdn_decode":
             return ("gdn_decode", line["state_dtype"] != "f32", heads, line["batch"])
         if line["op"] == "gdn_verify":
@@ -134,7 +136,9 @@ def _cell(entry: dict[str, Any] | None) -> str:
         mark = "" if entry["how"] == "graph" else " stream"
         return f"{_us(entry['ms'])} ({_us(entry['ms_p10'])} to {_us(entry['ms_p90'])}){mark}"
     if entry["status"] == "wrong":
-        return f"wrong: {entry['error_o']}, {entry['error_state']}"
+        return "wrong: " + ", ".join(
+            f"{entry[name]}" for name in entry if name.startswith("error_")
+        )
     return entry["status"]
 
 

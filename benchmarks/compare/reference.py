@@ -1,7 +1,10 @@
-"""The recurrence of include/cubinery/gdn.h in float64: what every contender is checked against."""
+"""The recurrence of include/cubinery/gdn.h in float64, and the convolution of gdn_conv.h in float32:
+what every contender is checked against.
+"""
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 CHUNK = 64
 
@@ -69,6 +72,27 @@ def chunked(
         end = total[:, -1:]
         state = end.exp() * state + (ks * (end - total).exp()).transpose(1, 2) @ new
     return o, state
+
+
+def convolution(x: Tensor, weight: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
+    """With SiLU: x [N, T, C], weight [C, W], state [N, C, W], its newest column last, None: zeros.
+
+    Returns y [N, T, C] and the new state, both float32.
+    """
+    width = weight.shape[1]
+    x, weight = x.float(), weight.float()
+    if state is None:
+        state = x.new_zeros(x.shape[0], x.shape[2], width)
+    inputs = torch.cat([state.float().transpose(1, 2), x], 1)  # [N, W + T, C]
+    y = torch.zeros_like(x)
+    for i in range(width):
+        y += weight[:, i] * inputs[:, i + 1 : i + 1 + x.shape[1]]
+    return F.silu(y), inputs[:, -width:].transpose(1, 2)
+
+
+def largest_error(actual: Tensor, expected: Tensor) -> float:
+    """Of an element, relative to it, or to 0.01 where it is smaller; NaN where either has one."""
+    return ((actual.float() - expected).abs() / expected.abs().clamp_min(0.01)).max().item()
 
 
 def relative_rms(actual: Tensor, expected: Tensor) -> float:

@@ -149,7 +149,71 @@ class PrefillRow:
         }
 
 
-Row = DecodeRow | PrefillRow
+@dataclass(frozen=True)
+class ConvRow:
+    """The convolution in front of a layer, and its split into q, k and v: width 4, SiLU, no bias, bf16.
+
+    One sequence from zeros, packed, whose final state is kept, or (`tokens` 1) a step of `sequences`
+    requests, dense, their states in place.  States are whole windows, [sequences, channels, 4].
+    """
+
+    sequences: int
+    tokens: int = 1  # of each sequence
+    v_heads: int = 32
+    qk_heads: int = 16
+    width: ClassVar[int] = 4
+
+    @property
+    def is_step(self) -> bool:
+        return self.tokens == 1
+
+    @property
+    def heads(self) -> tuple[int, int, int]:
+        """Of q, k and v."""
+        return self.qk_heads, self.qk_heads, self.v_heads
+
+    @property
+    def channels(self) -> int:
+        return sum(self.heads) * DIM
+
+    @property
+    def label(self) -> str:
+        size = f"B={self.sequences}" if self.is_step else str(self.tokens)
+        return f"conv {self.qk_heads},{self.v_heads} {size} bf16"
+
+    @property
+    def state_bytes(self) -> int:
+        return self.sequences * self.channels * self.width * BYTES["bf16"]
+
+    @property
+    def least_bytes(self) -> int:
+        """Bytes of one launch when every operand is moved once, states that are read twice."""
+        rows = 2 * self.sequences * self.tokens * self.channels * BYTES["bf16"]  # x; q, k, v
+        weight = self.channels * self.width * BYTES["bf16"]
+        return rows + weight + (2 if self.is_step else 1) * self.state_bytes
+
+    @property
+    def sets(self) -> int:
+        """In place, so that what is read is what is written."""
+        return rotation(self.least_bytes - (self.state_bytes if self.is_step else 0))
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The members that name the row in a record of results."""
+        return {
+            "op": "gdn_conv",
+            "sequences": self.sequences,
+            "tokens": self.sequences * self.tokens,
+            "channels": self.channels,
+            "varlen": not self.is_step,
+            "gates": False,
+            "state_layout": "columns",
+            "qk_heads": self.qk_heads,
+            "v_heads": self.v_heads,
+        }
+
+
+Row = DecodeRow | PrefillRow | ConvRow
 
 
 def rotation(bytes_per_set: int) -> int:
@@ -163,6 +227,19 @@ _LONG = [
     *((*heads, (tokens,)) for heads in ((2, 8), (16, 16)) for tokens in (4096, 16384, 65536)),
     (4, 16, (32768,)),
     *((*heads, (28672, 4096)) for heads in ((2, 8), (16, 32))),
+]
+
+
+# What layers of 6144, 8192 and 12288 channels convolve.
+_CONVS = [
+    ConvRow(1, 8192),
+    ConvRow(32),
+    ConvRow(1, 512, v_heads=16),
+    ConvRow(1, 2048, v_heads=16),
+    ConvRow(1, 32768, v_heads=16),
+    ConvRow(1, 32768, v_heads=64),
+    ConvRow(1),
+    ConvRow(256),
 ]
 
 
@@ -196,6 +273,7 @@ def chosen_rows(which: str, gates: str | None = None) -> list[Row]:
     prefill = [(16, 32, (8192,)), (2, 8, (32768,)), (16, 64, (8192,) * 4)]
     rows: list[Row] = [DecodeRow(1), DecodeRow(32), DecodeRow(128), DecodeRow(128, "bf16")]
     rows += [PrefillRow(*shape, gates=gates or "qwen") for shape in prefill]
+    rows += _CONVS[:2]
     if which == "quick":
         return rows
     rows += [PrefillRow(*shape, gates=gates or "qwen") for shape in _LONG]
@@ -211,6 +289,7 @@ def chosen_rows(which: str, gates: str | None = None) -> list[Row]:
         for tokens in (4, 8)
         for batch in (8, 32, 128)
     ]
+    rows += _CONVS
     for seqlens in ((8192,), (32768,), (8192,) * 4, (1024,) * 8, (2048,)):
         for heads in ((2, 8), (16, 32), (16, 64), (16, 16)):
             rows.append(PrefillRow(*heads, seqlens, gates=gates or "qwen"))
