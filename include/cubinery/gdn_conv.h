@@ -1,7 +1,7 @@
 // The causal convolution in front of a Gated DeltaNet layer, with what lies between the two.
 //
-// Per sequence and channel, with the inputs x of the tokens and those in front of the first one from
-// the state (zeros without one):
+// Per sequence and channel, with the inputs x of the tokens and those in front of the first one
+// from the state (zeros without one):
 //
 //   y[t] = act(bias + sum over i < width of weight[i] x[t - width + 1 + i])     act: none or silu
 //
@@ -16,8 +16,8 @@
 // which a prefill, decode or verification then takes with GateMode::kLog and BetaMode::kGiven.
 // Arithmetic is fp32; outputs are rounded once, when they are stored.
 //
-// A prefill has sequences of any length, a decoding step one token of each, a verification up to 16.
-// It is one operator: what differs is how many tokens a launch has.
+// A prefill has sequences of any length, a decoding step one token of each, a verification up
+// to 16. It is one operator: what differs is how many tokens a launch has.
 #pragma once
 
 #include <cstdint>
@@ -111,9 +111,9 @@ struct ConvArgs {
   Tensor beta{};     // [B, T, heads]; f32; written
 
   // [N + 1], varlen only: sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1.  Tokens
-  // before cu_seqlens[0] and from cu_seqlens[N] on are left alone.  Values that decrease, or leave 0
-  // to total, are an error only the device can see: every y, q, k and v is then NaN and no state is
-  // touched.
+  // before cu_seqlens[0] and from cu_seqlens[N] on are left alone.  Values that decrease, or leave
+  // 0 to total, are an error only the device can see: every y, q, k and v is then NaN and no state
+  // is touched.
   Tensor cu_seqlens{};
   // [N], bool: whether sequence n starts from its state; else from zeros, whatever its state holds.
   // Absent: all do.  With ConvStates::has_initial.
@@ -126,12 +126,12 @@ struct ConvArgs {
   // state and state_out: [N or slots, channels, columns].  columns is width - 1, or width with
   // ConvStates::whole_window: the sequence's last inputs, the newest in the last column.
   //
-  // from_accepted: columns is width - 1 or more, and a launch may have columns - width + 2 tokens of
-  // a request: one of more touches no state, its outputs are NaN.  A request with `accepted` = n goes
-  // on from columns n - 1 to n + width - 3.  Behind that launch columns 0 to width - 3 + tokens hold
-  // all inputs from there on but the oldest, so that column n - 1 is again the first that counts
-  // when n tokens are accepted; further ones are left alone, and so is the state of a request
-  // without tokens.  (vLLM's conv_state with num_accepted_tokens.)
+  // from_accepted: columns is width - 1 or more, and a launch may have columns - width + 2 tokens
+  // of a request: one of more touches no state, its outputs are NaN.  A request with `accepted` = n
+  // goes on from columns n - 1 to n + width - 3.  Behind that launch columns 0 to width - 3 +
+  // tokens hold all inputs from there on but the oldest, so that column n - 1 is again the first
+  // that counts when n tokens are accepted; further ones are left alone, and so is the state of a
+  // request without tokens.  (vLLM's conv_state with num_accepted_tokens.)
   //
   // All else as gdn_args.h says: indices, slots, padding.  A sequence of no tokens has its initial
   // state as new one.
@@ -171,8 +171,8 @@ class Conv {
 
   const ConvProblem& problem() const&;
   ConvProblem problem() && { return std::as_const(*this).problem(); }
-  // The kernel that a launch of this size runs, on tensors that lie in whole vectors.  Sizes below 1
-  // are taken as 1.
+  // The kernel that a launch of this size runs, on tensors that lie in whole vectors.  Sizes below
+  // 1 are taken as 1.
   const Kernel& kernel(const ConvSize& size) const&;
   Kernel kernel(const ConvSize& size) && { return std::as_const(*this).kernel(size); }
   // What such a launch runs, and why.

@@ -28,19 +28,21 @@ struct ModelProblems {
 //
 // From the config: head counts (divided by `tp`), head dims, the model's dtype (dtype or
 // torch_dtype, bf16 when neither is there) for q, k, v, o, a, b and dt_bias, the state's dtype
-// (mamba_ssm_dtype, f32 when it is not there), and the convolution's taps (linear_conv_kernel_dim, 4
-// when it is not there).  The rest is what vLLM and SGLang do: A_log in f32,
-// VK states in a pool with i32 indices where a negative one is skipped, the gate computed from
-// A_log, a and dt_bias, beta from its logit, q and k normalised in the kernel.  A prefill takes
-// packed sequences with i32 cu_seqlens and keeps no checkpoints.  A verification takes packed
-// requests of up to 4 tokens (three drafts: `--max-tokens` for others), keeps every token's state
-// in slots of the pool, and starts from the state that i32 counts of accepted tokens choose; a
-// commit takes the same packed requests and counts, for engines that verify without keeping states.
-// A convolution takes packed sequences, makes q, k and v of them without a bias and with silu, and
-// leaves norms and gates to the operator behind it; weights and states have the model's dtype, and
-// states lie in a pool as the others' do, columns innermost (SGLang; `--state-layout channels` for
-// vLLM, `--from-accepted true` behind verifications).  An engine that does otherwise changes the fields of the result, and pre-warms with the same
-// changes (`cubinery prewarm --state-dtype bf16`).
+// (mamba_ssm_dtype, f32 when it is not there), and the convolution's taps (linear_conv_kernel_dim,
+// 4 when it is not there).  The rest is what vLLM and SGLang do: A_log in f32, VK states in a pool
+// with i32 indices where a negative one is skipped, the gate computed from A_log, a and dt_bias,
+// beta from its logit, q and k normalised in the kernel.  A prefill takes packed sequences with i32
+// cu_seqlens and keeps no checkpoints.  A verification takes packed requests of up to 4 tokens
+// (three drafts: `--max-tokens` for others), keeps every token's state in slots of the pool, and
+// starts from the state that i32 counts of accepted tokens choose; a commit takes the same packed
+// requests and counts, for engines that verify without keeping states.  A convolution takes packed
+// sequences, makes q, k and v of them without a bias and with silu, and leaves norms and gates to
+// the operator behind it; weights and states have the model's dtype, and states lie in a pool as
+// the others' do, columns innermost (SGLang; `--state-layout channels` for vLLM).  It takes packed
+// decoding steps too; dense ones are faster and another problem (`--varlen false`), as is what
+// stands in front of a verification (`--from-accepted true`).  An engine that does otherwise
+// changes the fields of the result, and pre-warms with the same changes (`cubinery prewarm
+// --state-dtype bf16`).
 //
 // kInvalidArgument: not JSON (with line and column), a field that is missing or has another type,
 // or a `tp` that does not divide the heads.  Whether the problems pass check() is for their users
