@@ -204,12 +204,7 @@ Status bind_state_tensors(std::string_view op, const States& states, const State
   } else {
     CUBINERY_RETURN_IF_ERROR(check_absent({op, "state_out"}, args.out, "store_state is false"));
   }
-  // Without one of the two, its indices are held to the range of the other.
-  if (!states.has_initial) {
-    params->read.slots =
-        states.store ? params->written.slots : std::numeric_limits<long long>::max();
-  }
-  if (!states.store) params->written.slots = params->read.slots;
+  share_range(states, &params->read.slots, &params->written.slots);
   return {};
 }
 
@@ -336,6 +331,13 @@ Status bind_slots(std::string_view op, const States& states, const StateArgs& ar
                   const Dim& sequences, StateParams* params) {
   StateSteps no_steps{};
   return bind_slots(op, states, args, sequences, {}, params, &no_steps);
+}
+
+void share_range(const States& states, long long* read_slots, long long* written_slots) {
+  if (!states.has_initial) {
+    *read_slots = states.store ? *written_slots : std::numeric_limits<long long>::max();
+  }
+  if (!states.store) *written_slots = *read_slots;
 }
 
 Status check_scratch(std::string_view op, Padding padding, std::int64_t slot, std::int64_t slots) {

@@ -88,6 +88,9 @@ Status bind_state_tensors(std::string_view op, const States& states, const State
 Status bind_slots(std::string_view op, const States& states, const StateArgs& args,
                   const Dim& sequences, StateParams* params);
 
+// Without one of has_initial and store, its indices are held to the range of the other.
+void share_range(const States& states, long long* read_slots, long long* written_slots);
+
 // 0 to slots - 1 with Padding::kScratch, else 0.
 Status check_scratch(std::string_view op, Padding padding, std::int64_t slot, std::int64_t slots);
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <span>
 #include <string_view>
 
@@ -219,10 +218,7 @@ Status bind_state_tensors(const ConvProblem& problem, const ConvArgs& args,
           check_absent(state, args.states.in, "has_initial_state and store_state are false"));
     }
   }
-  // Without one of the two, its indices are held to the range of the other.
-  constexpr long long kAny = std::numeric_limits<long long>::max();
-  if (!states.has_initial) params->read_slots = states.store ? params->written_slots : kAny;
-  if (!states.store) params->written_slots = params->read_slots;
+  share_range(common_states(states), &params->read_slots, &params->written_slots);
   return {};
 }
 
@@ -307,7 +303,7 @@ Status bind_conv(const ConvProblem& problem, const ConvArgs& args, const ConvExt
   params->sequences = static_cast<int>(extent.sequences);
   params->tokens = extent.tokens;
   params->heads = problem.heads.count();
-  params->norm_heads = problem.inputs.use_qk_l2norm ? problem.heads.q + problem.heads.k : 0;
+  params->norm_heads = norm_heads(problem);
   return {};
 }
 

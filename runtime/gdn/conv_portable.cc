@@ -9,20 +9,6 @@
 namespace cubinery::gdn {
 namespace {
 
-// For tensors that do not lie in vectors.
-GdnConvKey without_vectors(GdnConvKey key) {
-  key.vectors = false;
-  key.ahead = 1;
-  key.together = 1;
-  key.resident = 256;
-  key.warps = 4;
-  return key;
-}
-
-int norm_heads(const ConvProblem& problem) {
-  return problem.inputs.use_qk_l2norm ? problem.heads.q + problem.heads.k : 0;
-}
-
 class ConvPortableRunner final : public ConvRunner {
  public:
   ConvPortableRunner(const GdnConvKey& key, int sm_count, std::vector<Kernel> kernels)
@@ -60,6 +46,15 @@ class ConvPortableRunner final : public ConvRunner {
 };
 
 }  // namespace
+
+GdnConvKey without_vectors(GdnConvKey key) {
+  key.vectors = false;
+  key.ahead = 1;
+  key.together = 1;
+  key.resident = 256;
+  key.warps = 4;
+  return key;
+}
 
 std::vector<ConvPortable::KeySet> ConvPortable::default_keys(const ConvProblem& problem,
                                                              const Target&) const {

@@ -8,6 +8,9 @@
 
 namespace cubinery::gdn {
 
+// The key of the kernel beside it, for tensors that do not lie in vectors.
+GdnConvKey without_vectors(GdnConvKey key);
+
 class ConvPortable final : public KeyedPath<ConvProblem, ConvRunner, GdnConvKey> {
  public:
   ConvPortable() : KeyedPath("portable", {KernelNames{}}) {}
@@ -25,7 +28,7 @@ class ConvPortable final : public KeyedPath<ConvProblem, ConvRunner, GdnConvKey>
   std::unique_ptr<const ConvRunner> loaded(const ConvProblem& problem, const KeySet& keys,
                                            const Target& target,
                                            std::vector<Kernel> kernels) const override;
-  // That for tensors which do not lie in vectors.
+  // without_vectors().
   void add_other_kernels(const KeySet& keys, std::vector<KernelSpec>* specs) const override;
 };
 

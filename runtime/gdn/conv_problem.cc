@@ -64,13 +64,10 @@ Result<ConvProblem> ConvProblem::from_json(std::string_view json) {
 ConvProblem normalised(ConvProblem problem) {
   const ConvProblem plain;
   problem.inputs = normalised(problem.inputs);
+  problem.states = normalised_slots(problem.states);
   if (!problem.split_qkv) problem.heads = plain.heads;
   if (!problem.split_qkv) problem.value_dim = plain.value_dim;
   if (!problem.inputs.use_qk_l2norm) problem.key_dim = plain.key_dim;
-  if (problem.states.location == StateLocation::kDense) {
-    problem.states.index_dtype = plain.states.index_dtype;
-  }
-  if (problem.states.padding == Padding::kNone) problem.states.pad_index = plain.states.pad_index;
   if (!problem.states.has_initial && !problem.states.store) {
     problem.states.dtype = plain.states.dtype;
     problem.states.layout = plain.states.layout;

@@ -35,6 +35,11 @@ inline bool writes_beta(const ConvProblem& problem) {
   return problem.inputs.beta_mode != BetaMode::kOne;
 }
 
+// Heads of q and k, where they are normalised.
+inline int norm_heads(const ConvProblem& problem) {
+  return problem.inputs.use_qk_l2norm ? problem.heads.q + problem.heads.k : 0;
+}
+
 // q, k and v behind each other.  Requires: split_qkv.
 std::int64_t split_channels(const ConvProblem& problem);
 

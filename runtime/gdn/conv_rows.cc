@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "tuner/choose/target.h"
+
 namespace cubinery::gdn {
 namespace {
 
@@ -11,8 +13,6 @@ constexpr std::int64_t kLongRun = 128;
 // A run costs as much as some tokens before its first.  No shorter than the taps: a boundary inside
 // the first tokens of a dense sequence would need its state on both sides.
 constexpr std::int64_t kShortRun = 4;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
@@ -25,11 +25,11 @@ ConvGrid conv_grid(const GdnConvKey& key, const ConvLoad& load, int sm_count) {
   grid.channel_warps = channel_warps(key, load.norm_heads, static_cast<int>(load.channels));
   const auto gate_warps = [&](std::int64_t tokens) {
     if (!has_gates(key.inputs)) return 0;
-    return static_cast<int>(ceil_div(tokens * load.heads, 32 * kGatesOfLane));
+    return static_cast<int>(int_ceil_div(tokens * load.heads, 32 * kGatesOfLane));
   };
   if (takes_steps(key, load)) {
     grid.run = key.together;
-    grid.runs = ceil_div(load.sequences, key.together);
+    grid.runs = int_ceil_div(load.sequences, key.together);
     grid.warps = grid.channel_warps + gate_warps(grid.run);
     return grid;
   }
@@ -37,17 +37,18 @@ ConvGrid conv_grid(const GdnConvKey& key, const ConvLoad& load, int sm_count) {
   const std::int64_t all = std::max<std::int64_t>(rows * load.tokens, 1);
   const std::int64_t at_once = std::int64_t{sm_count} * key.resident / 32;
   const std::int64_t work = all * grid.channel_warps;
-  const std::int64_t waves = ceil_div(work, at_once * kLongRun);
+  const std::int64_t waves = int_ceil_div(work, at_once * kLongRun);
   // NOTE: more runs than CUDA has blocks for come from nothing that fits a GPU's memory.
-  std::int64_t run = std::max(ceil_div(work, waves * at_once), kShortRun);
-  run = std::max(run, ceil_div(all, std::numeric_limits<int>::max() / 4));
+  std::int64_t run = std::max(int_ceil_div(work, waves * at_once), kShortRun);
+  run = std::max(run, int_ceil_div(all, std::numeric_limits<int>::max() / 4));
   if (!key.varlen) {
-    const std::int64_t runs = std::max<std::int64_t>(ceil_div(load.tokens, run), 1);
-    run = std::max(ceil_div(load.tokens, runs), kShortRun);
-    grid.runs_of_sequence = static_cast<int>(std::max<std::int64_t>(ceil_div(load.tokens, run), 1));
+    const std::int64_t runs = std::max<std::int64_t>(int_ceil_div(load.tokens, run), 1);
+    run = std::max(int_ceil_div(load.tokens, runs), kShortRun);
+    grid.runs_of_sequence =
+        static_cast<int>(std::max<std::int64_t>(int_ceil_div(load.tokens, run), 1));
     grid.runs = rows * grid.runs_of_sequence;
   } else {
-    grid.runs = std::max<std::int64_t>(ceil_div(load.tokens, run), 1);
+    grid.runs = std::max<std::int64_t>(int_ceil_div(load.tokens, run), 1);
   }
   grid.run = static_cast<int>(run);
   grid.warps = grid.channel_warps + gate_warps(run);

@@ -6,12 +6,9 @@
 #include "cubinery/gdn_prefill.h"
 #include "gdn_prefill_chunks/key.h"
 #include "gdn_prefill_scan/key.h"
+#include "tuner/choose/target.h"
 
 namespace cubinery::gdn {
-
-constexpr std::int64_t int_ceil_div(std::int64_t a, std::int64_t b) {
-  return a / b + (a % b != 0 ? 1 : 0);
-}
 
 struct PrefillExtent {
   std::int64_t sequences = 0;

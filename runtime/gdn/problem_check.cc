@@ -76,11 +76,4 @@ Inputs normalised(Inputs inputs) {
   return inputs;
 }
 
-States normalised(States states) {
-  const States plain;
-  if (states.location == StateLocation::kDense) states.index_dtype = plain.index_dtype;
-  if (states.padding == Padding::kNone) states.pad_index = plain.pad_index;
-  return states;
-}
-
 }  // namespace cubinery::gdn

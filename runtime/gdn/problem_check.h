@@ -63,7 +63,14 @@ Result<Problem> problem_from_json(std::string_view json) {
 
 // Fields that the others leave without meaning at their defaults: equal code has equal keys.
 Inputs normalised(Inputs inputs);
-States normalised(States states);
+template <class S>  // States or ConvStates
+S normalised_slots(S states) {
+  const S plain;
+  if (states.location == StateLocation::kDense) states.index_dtype = plain.index_dtype;
+  if (states.padding == Padding::kNone) states.pad_index = plain.pad_index;
+  return states;
+}
+inline States normalised(States states) { return normalised_slots(states); }
 // max_tokens as kernels know it: `least`, or the next power of two that is no less.
 int rounded_up_tokens(int max_tokens, int least);
 

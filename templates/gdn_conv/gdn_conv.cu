@@ -5,7 +5,7 @@
 //
 // One warp <-> neighbouring channels, lane_channels in each lane, and a run of tokens, one behind
 // the other, while the next rows are on their way.  A warp needs no other: what is in front of its
-// run it reads itself, from x or from the state.  One more warp for each run makes the gates.
+// run it reads itself, from x or from the state.  More warps for each run make the gates.
 #include "common/given_gates.cuh"
 #include "common/launch.cuh"
 #include "common/uniform.cuh"

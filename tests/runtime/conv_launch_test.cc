@@ -9,6 +9,7 @@
 #include "cubinery/gdn.h"
 #include "gdn_conv/fields.h"
 #include "runtime/gdn/conv_args.h"
+#include "runtime/gdn/conv_portable.h"
 #include "runtime/gdn/conv_problem.h"
 #include "runtime/gdn/conv_rows.h"
 #include "tests/catch.h"
@@ -345,15 +346,6 @@ TEST_CASE("ManyStepsAreTakenTogether", "[cpu]") {
   CHECK((p.sequences == 100000 && p.tokens == 1));
 }
 
-// The key of the kernel beside that for vectors.
-GdnConvKey elements_key(GdnConvKey key) {
-  key.vectors = false;
-  key.ahead = key.together = 1;
-  key.resident = 256;
-  key.warps = 4;
-  return key;
-}
-
 // Launches with tensors that `change` has moved run one kernel or the other: their grids differ.
 class LayoutBench {
  public:
@@ -376,10 +368,10 @@ class LayoutBench {
                        bench_.fake->sm_count)
           .run;
     };
-    const int vectors = run(key), elements = run(elements_key(key));
+    const int vectors = run(key), elements = run(without_vectors(key));
     REQUIRE(vectors != elements);
     REQUIRE((p.run == vectors || p.run == elements));
-    check_grid(bench_, p.run == vectors ? key : elements_key(key), p);
+    check_grid(bench_, p.run == vectors ? key : without_vectors(key), p);
     return p.run == vectors;
   }
 
@@ -468,7 +460,7 @@ TEST_CASE("OddNumbersOfChannelsHaveNoVectors", "[cpu]") {
     const Sizes sizes{.sequences = 3, .tokens = 3000, .channels = channels};
     const GdnConvParams p = bench.launched(bench.args(sizes));
     const GdnConvKey key = bench.key({.sequences = 3, .tokens = 9000, .channels = channels});
-    check_grid(bench, elements_key(key), p);
+    check_grid(bench, without_vectors(key), p);
   }
 }
 

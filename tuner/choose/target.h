@@ -38,6 +38,9 @@ struct Footprint {
 double resident_blocks(const Footprint& block, const Target& target);
 
 inline double ceil_div(double a, double b) { return std::ceil(a / b); }
+constexpr std::int64_t int_ceil_div(std::int64_t a, std::int64_t b) {
+  return a / b + (a % b != 0 ? 1 : 0);
+}
 // Bytes per microsecond that a copy reaches.
 double copy_rate(const Target& target);
 double us_of(double cycles, const Target& target);
