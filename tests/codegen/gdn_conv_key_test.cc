@@ -4,6 +4,7 @@
 #include "gdn_conv/fields.h"
 #include "tests/catch.h"
 #include "tests/codegen/key_checks.h"
+#include "tests/conv_shapes.h"
 
 namespace cubinery {
 namespace {
@@ -55,23 +56,11 @@ TEST_CASE("ConvFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
   CHECK_MEMBER(Key, activation, Activation::kNone);
   CHECK_MEMBER(Key, has_bias, true);
   CHECK_MEMBER(Key, split_qkv, true);
-  CHECK_PART_MEMBER(Key, "gate_dtype", inputs.gate_dtype, DType::kF16);
-  CHECK_PART_MEMBER(Key, "beta_dtype", inputs.beta_dtype, DType::kF16);
-  CHECK_PART_MEMBER(Key, "a_log_dtype", inputs.a_log_dtype, DType::kF16);
-  CHECK_PART_MEMBER(Key, "dt_bias_dtype", inputs.dt_bias_dtype, DType::kF16);
-  CHECK_PART_MEMBER(Key, "state_dtype", states.dtype, DType::kF16);
-  CHECK_PART_MEMBER(Key, "index_dtype", states.index_dtype, DType::kI64);
+  test::check_part_members<Key>();
   CHECK_MEMBER(Key, cu_seqlens_dtype, DType::kI64);
   CHECK_MEMBER(Key, varlen, true);
   CHECK_PART_MEMBER(Key, "state_layout", states.layout, ConvStateLayout::kChannels);
-  CHECK_PART_MEMBER(Key, "state_location", states.location, StateLocation::kPool);
-  CHECK_PART_MEMBER(Key, "padding", states.padding, Padding::kSkip);
-  CHECK_PART_MEMBER(Key, "pad_index", states.pad_index, PadIndex::kZero);
   CHECK_PART_MEMBER(Key, "gate_mode", inputs.gate_mode, GateMode::kComputed);
-  CHECK_PART_MEMBER(Key, "beta_mode", inputs.beta_mode, BetaMode::kLogit);
-  CHECK_PART_MEMBER(Key, "use_qk_l2norm", inputs.use_qk_l2norm, true);
-  CHECK_PART_MEMBER(Key, "has_initial_state", states.has_initial, false);
-  CHECK_PART_MEMBER(Key, "store_state", states.store, false);
   CHECK_PART_MEMBER(Key, "whole_window", states.whole_window, true);
   CHECK_MEMBER(Key, from_accepted, true);
   CHECK_MEMBER(Key, accepted_dtype, DType::kI64);
@@ -92,35 +81,8 @@ TEST_CASE("ConvCandidatesOfTheUsualProblemsAreThisMany", "[cpu]") {
   CHECK(count_candidates(Key{.dtype = DType::kF32, .states = {.dtype = DType::kF32}}) == 34);
 }
 
-// Calls f(key) for everything that decides what a thread holds.
-template <class Function>
-void for_each_shape(const Function& f) {
-  constexpr DType kFloats[] = {DType::kF32, DType::kBF16, DType::kF16};
-  for (const DType dtype : kFloats) {
-    for (const DType state_dtype : kFloats) {
-      for (int width = 2; width <= 4; ++width) {
-        for (const bool has_bias : {false, true}) {
-          for (const bool whole_window : {false, true}) {
-            for (int key_dim = 0; key_dim <= 256; key_dim += 16) {
-              Key key{.dtype = dtype,
-                      .width = width,
-                      .has_bias = has_bias,
-                      .states = {.dtype = state_dtype, .whole_window = whole_window}};
-              if (key_dim > 0) {
-                key.key_dim = key_dim;
-                key.split_qkv = key.inputs.use_qk_l2norm = true;
-              }
-              f(key);
-            }
-          }
-        }
-      }
-    }
-  }
-}
-
 TEST_CASE("EveryShapeHasConvCandidates", "[cpu]") {
-  for_each_shape([](Key key) {
+  test::for_each_conv_shape<Key>([](Key key) {
     for (const bool varlen : {false, true}) {
       key.varlen = varlen;
       int count = 0;

@@ -12,6 +12,7 @@
 #include "runtime/gdn/problem_check.h"
 #include "runtime/operator/planner.h"
 #include "tests/catch.h"
+#include "tests/conv_shapes.h"
 #include "tests/runtime/portable_keys.h"
 #include "tests/runtime/problem_changes.h"
 #include "tests/runtime/problem_refusal.h"
@@ -173,34 +174,8 @@ TEST_CASE("AStateHasTheColumnsOfItsKind", "[cpu]") {
   CHECK(state_columns(ConvProblem{.states = {.whole_window = true}}) == 4);
 }
 
-// Calls f(problem) for everything that decides what a thread holds.
-template <class Function>
-void for_each_shape(const Function& f) {
-  for (const DType dtype : kFloats) {
-    for (const DType state_dtype : kFloats) {
-      for (int width = 2; width <= 4; ++width) {
-        for (const bool has_bias : {false, true}) {
-          for (const bool whole_window : {false, true}) {
-            for (int key_dim = 0; key_dim <= 256; key_dim += 16) {
-              ConvProblem problem{.dtype = dtype,
-                                  .width = width,
-                                  .has_bias = has_bias,
-                                  .states = {.dtype = state_dtype, .whole_window = whole_window}};
-              if (key_dim > 0) {
-                problem.key_dim = key_dim;
-                problem.split_qkv = problem.inputs.use_qk_l2norm = true;
-              }
-              f(problem);
-            }
-          }
-        }
-      }
-    }
-  }
-}
-
 TEST_CASE("EveryShapeHasValidConvKernels", "[cpu]") {
-  for_each_shape([](ConvProblem problem) {
+  test::for_each_conv_shape<ConvProblem>([](ConvProblem problem) {
     for (const bool varlen : {false, true}) {
       problem.varlen = varlen;
       if (!problem.check().ok()) FAIL_CHECK("check");
