@@ -9,9 +9,9 @@
 #include "common/given_gates.cuh"
 #include "common/launch.cuh"
 #include "common/uniform.cuh"
-#include "gdn_conv/columns.cuh"
 #include "gdn_conv/key.h"
 #include "gdn_conv/outputs.cuh"
+#include "gdn_conv/places.cuh"
 #include "gdn_conv/rows.cuh"
 #include "gdn_conv/runs.cuh"
 

@@ -1,6 +1,7 @@
 // Compile-time parameters and arguments of gdn_conv.  Compiled by the host and by NVRTC.
 #pragma once
 
+#include "common/conv_params.h"
 #include "common/key_rules.h"
 #include "common/params.h"
 #include "cubinery/dtype.h"
@@ -47,11 +48,6 @@ constexpr int shared_bytes(const GdnConvKey& key) {
 
 constexpr bool has_gates(const gdn::Inputs& inputs) {
   return inputs.gate_mode != gdn::GateMode::kNone || inputs.beta_mode != gdn::BetaMode::kOne;
-}
-
-// Columns of a state, without from_accepted.
-constexpr int state_columns(const GdnConvKey& key) {
-  return key.states.whole_window ? key.width : key.width - 1;
 }
 
 // Lanes that have the channels of a head where it is normalised: a power of two, so that they sum
@@ -138,11 +134,6 @@ constexpr bool valid(const GdnConvKey& key) { return why_invalid(key) == nullptr
 
 // Strides in elements, as in common/params.h.
 
-struct ConvRows {
-  const void* data;
-  long long batch, token, channel;
-};
-
 // q, k, v or y: channels first ... first + count - 1 of x, heads of `dim` behind each other.
 struct ConvOutput {
   void* data;
@@ -152,32 +143,17 @@ struct ConvOutput {
   int dim;
 };
 
-struct ConvStateStrides {
-  long long slot, channel, column;
-};
-
-struct GdnConvParams {
+struct GdnConvParams : ConvInputs {
   int channels;
   int sequences;
   int run;               // tokens that a warp takes behind each other; dense steps: sequences
   int runs;              // of all tokens
   int runs_of_sequence;  // dense
   int channel_warps;
-  int columns;       // of a state
-  int norm_heads;    // of q and k, where they are normalised
-  long long tokens;  // dense: of each sequence; packed: of all
-  ConvRows x;
+  int norm_heads;         // of q and k, where they are normalised
+  long long tokens;       // dense: of each sequence; packed: of all
   ConvOutput outputs[3];  // the last ones may be empty
-  const void* weight;
-  long long weight_channel, weight_tap;
-  bool weight_packed;  // taps of a channel behind each other, then the next channel's; 16-byte
-                       // aligned
-  StridedVector bias;
   float scale;
-  const void* read;
-  void* written;
-  ConvStateStrides read_stride, written_stride;
-  long long read_slots, written_slots;
   StridedVector read_indices;  // pool: the slot of each sequence
   StridedVector write_indices;
   long long scratch_slot;

@@ -1,25 +1,13 @@
 // From sums to outputs: activation, norm, scale.  Templates over GdnConvKey.
 #pragma once
 
+#include "common/conv_taps.cuh"
 #include "common/math.cuh"
 #include "common/norm.cuh"
 #include "common/slots.cuh"
 #include "gdn_conv/channels.cuh"
 
 namespace cubinery::dev {
-
-// 1 / x, to 1 unit in the last place; 0 above 2^126.
-__device__ inline float reciprocal(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// x / (1 + exp(-x)).
-__device__ inline float silu(float x) {
-  constexpr float kLog2E = 1.44269504088896340736f;
-  return x * reciprocal(1.0f + dev::exp2(-kLog2E * x));
-}
 
 // What makes outputs of a row's sums.
 template <auto kKey>

@@ -2,6 +2,7 @@
 // Templates over GdnConvKey.
 #pragma once
 
+#include "common/conv_taps.cuh"
 #include "common/copy.cuh"
 #include "common/shared.cuh"
 #include "gdn_conv/channels.cuh"
@@ -88,59 +89,6 @@ class RowQueue {
   int left_;  // to start
   unsigned base_;
   int started_ = 0, taken_ = 0;  // places
-};
-
-// The taps of a thread's channels as they lie in memory: on their way, until Taps asks for them.
-template <auto kKey>
-struct TapsInMemory {
-  static constexpr int kCount = kKey.lane_channels;
-  static constexpr DType kDType = kKey.weight_dtype;
-
-  Elements<kDType, kCount * kKey.width> taps;  // of the first channel, of the next one, ...
-  Elements<kDType, kCount> bias;
-
-  __device__ TapsInMemory(const GdnConvParams& p, const LaneChannels<kKey>& lane) {
-    const auto* const from = as<kDType>(p.weight) + lane.first * p.weight_channel;
-    if (kKey.vectors && p.weight_packed) {
-      taps.load_shared(from);
-    } else {
-      float x[kCount * kKey.width];
-#pragma unroll
-      for (int i = 0; i < kCount * kKey.width; ++i) {
-        const int channel = i / kKey.width, tap = i % kKey.width;
-        const bool is_there = channel < lane.count;
-        x[i] = is_there ? load<kDType>(from, channel * p.weight_channel + tap * p.weight_tap) : 0;
-      }
-      taps.set(x);
-    }
-    if constexpr (kKey.has_bias) {
-      bias.load(as<kDType>(p.bias.data) + lane.first * p.bias.stride, p.bias.stride, lane.count);
-    }
-  }
-};
-
-// The same as numbers.
-template <auto kKey>
-class Taps {
- public:
-  static constexpr int kCount = kKey.lane_channels;
-
-  __device__ explicit Taps(const TapsInMemory<kKey>& from) {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-#pragma unroll
-      for (int j = 0; j < kKey.width; ++j) x_[j][i] = from.taps.get(i * kKey.width + j);
-      if constexpr (kKey.has_bias) bias_[i] = from.bias.get(i);
-    }
-  }
-
-  // Tap j, 0 of the oldest input, of channel i.
-  __device__ float get(int j, int i) const { return x_[j][i]; }
-  __device__ float bias(int i) const { return bias_[i]; }
-
- private:
-  float x_[kKey.width][kCount];
-  float bias_[kCount] = {};
 };
 
 // What the inputs so far give to the outputs that they are part of: sums_[0] to that of the next

@@ -1,33 +1,11 @@
-// Where a sequence's state is, and a thread's part of its columns.  Templates over GdnConvKey.
+// A thread's part of a convolution's state.  common/conv_params.h says what the templates are over.
 #pragma once
 
+#include "common/conv_channels.cuh"
 #include "common/slots.cuh"
-#include "gdn_conv/channels.cuh"
+#include "cubinery/gdn_parts.h"
 
 namespace cubinery::dev {
-
-// What says where a sequence's state is, as it lies in memory.
-struct ConvPlacesInMemory {
-  long long read, write;  // slots
-  bool has_initial;
-  long long accepted;
-};
-
-template <auto kKey>
-__device__ ConvPlacesInMemory load_places(const GdnConvParams& p, int n) {
-  ConvPlacesInMemory places{.read = n, .write = n, .has_initial = kKey.states.has_initial};
-  if constexpr (kKey.states.location == gdn::StateLocation::kPool) {
-    places.read = load_index<kKey.states.index_dtype>(p.read_indices, n);
-    places.write = load_index<kKey.states.index_dtype>(p.write_indices, n);
-  }
-  if (kKey.states.has_initial && p.has_initial.data != nullptr) {
-    places.has_initial = load_index<DType::kBool>(p.has_initial, n) != 0;
-  }
-  if constexpr (kKey.from_accepted) {
-    places.accepted = load_index<kKey.accepted_dtype>(p.accepted, n);
-  }
-  return places;
-}
 
 // Where a sequence's state is.
 struct ConvPlaces {
@@ -35,28 +13,6 @@ struct ConvPlaces {
   bool has_initial;
   int start;  // column of the oldest input that counts
 };
-
-template <auto kKey>
-__device__ ConvPlaces places_of(const GdnConvParams& p, const ConvPlacesInMemory& from,
-                                int tokens) {
-  ConvPlaces places{.slots = {.read = from.read, .write = from.write},
-                    .has_initial = from.has_initial,
-                    .start = p.columns - (kKey.width - 1)};
-  if constexpr (kKey.states.location == gdn::StateLocation::kPool) {
-    places.slots = resolve_slots<kKey.states.padding, kKey.states.pad_index>(
-        from.read, from.write, p.read_slots, p.written_slots, p.scratch_slot);
-  }
-  if constexpr (kKey.from_accepted) {
-    const bool can_be = from.accepted >= 0 && from.accepted <= p.columns;
-    places.start = can_be ? max(static_cast<int>(from.accepted) - 1, 0) : -1;
-    const int steps = p.columns - (kKey.width - 2);  // that a request can have
-    if ((places.start < 0 || places.start >= steps || tokens > steps) &&
-        places.slots.kind == Slots::Kind::kCompute) {
-      places.slots.kind = Slots::Kind::kInvalid;
-    }
-  }
-  return places;
-}
 
 // The last width - 1 inputs in front of a sequence's tokens, of a thread's channels.
 template <auto kKey>
@@ -72,8 +28,7 @@ class Columns {
       kKey.vectors && kKey.states.layout == gdn::ConvStateLayout::kChannels;
   static constexpr int kStored = state_columns(kKey);  // without from_accepted
 
-  __device__ void load(const GdnConvParams& p, const LaneChannels<kKey>& lane,
-                       const ConvPlaces& places) {
+  __device__ void load(const ConvInputs& p, const ConvChannels& lane, const ConvPlaces& places) {
     const auto* const from = as<kDType>(p.read) + places.slots.read * p.read_stride.slot +
                              lane.first * p.read_stride.channel;
     if constexpr (kPacked) {
@@ -100,7 +55,7 @@ class Columns {
   // Writes the new state of a sequence of `tokens` tokens.  Input h is column h of the window where
   // there is one, else what input(h - kColumns) gives: the row of a token.
   template <class Input>
-  __device__ void store_next(const GdnConvParams& p, const LaneChannels<kKey>& lane,
+  __device__ void store_next(const ConvInputs& p, const ConvChannels& lane,
                              const ConvPlaces& places, int tokens, Input input) const {
     auto* const to = as<kDType>(p.written) + places.slots.write * p.written_stride.slot +
                      lane.first * p.written_stride.channel;
@@ -141,7 +96,7 @@ class Columns {
   }
 
   // The state of a sequence of no tokens: its initial one, or zeros.
-  static __device__ void copy(const GdnConvParams& p, const LaneChannels<kKey>& lane,
+  static __device__ void copy(const ConvInputs& p, const ConvChannels& lane,
                               const ConvPlaces& places) {
     const auto* from = as<kDType>(p.read) + places.slots.read * p.read_stride.slot +
                        lane.first * p.read_stride.channel;
@@ -163,8 +118,8 @@ class Columns {
     for (int i = 0; i < kCount; ++i) x[i] = row.get(i);
   }
 
-  static __device__ void store(const GdnConvParams& p, const LaneChannels<kKey>& lane,
-                               Storage<kDType>* to, const float (&x)[kCount]) {
+  static __device__ void store(const ConvInputs& p, const ConvChannels& lane, Storage<kDType>* to,
+                               const float (&x)[kCount]) {
     if (!lane.is_there()) return;
     Elements<kDType, kCount> column;
     column.set(x);
