@@ -108,6 +108,13 @@ StateForm state_form(const Problem& problem) {
           .dtype = problem.states.dtype};
 }
 
+template <class Problem, class Args, class Params>
+Status bind_o(const Problem& problem, const Args& args, const TokenForm& form, Params* p) {
+  return bind_output_rows({Fields<Problem>::kName, "o"}, args.o, problem.output_dtype, form,
+                          {"heads", problem.heads.count()}, {"value_dim", problem.value_dim},
+                          &p->o);
+}
+
 // q, k, v and o.
 template <class Problem, class Args, class Params>
 Status bind_rows(const Problem& problem, const Args& args, const TokenForm& form, Params* p) {
@@ -122,8 +129,7 @@ Status bind_rows(const Problem& problem, const Args& args, const TokenForm& form
                                            {"k_heads", problem.heads.k}, key_dim, heads, &p->k));
   CUBINERY_RETURN_IF_ERROR(bind_input_rows({kOp, "v"}, args.v, dtype, form,
                                            {"v_heads", problem.heads.v}, value_dim, heads, &p->v));
-  return bind_output_rows({kOp, "o"}, args.o, problem.output_dtype, form, {"heads", heads},
-                          value_dim, &p->o);
+  return bind_o(problem, args, form, p);
 }
 
 }  // namespace cubinery::gdn

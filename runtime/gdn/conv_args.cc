@@ -146,9 +146,9 @@ Status bind_beta(const ConvProblem& problem, const ConvArgs& args, const ConvExt
   return bind_gate_output("beta", problem, args.beta, extent, &params->beta);
 }
 
-Status bind_weights(const ConvProblem& problem, const ConvArgs& args, const ConvExtent& extent,
-                    GdnConvParams* params) {
-  const TensorName weight{kConvOp, "weight"}, bias{kConvOp, "bias"};
+Status bind_weights(const ConvNames& names, const ConvProblem& problem, const ConvArgs& args,
+                    const ConvExtent& extent, ConvInputs* params) {
+  const TensorName &weight = names.weight, &bias = names.bias;
   const Dim channels{"channels", extent.channels};
   std::array<std::int64_t, 2> strides{};
   CUBINERY_RETURN_IF_ERROR(check_data(weight, args.weight, problem.weight_dtype));
@@ -187,10 +187,10 @@ Status check_states(const TensorName& name, const ConvProblem& problem, const Te
   return {};
 }
 
-Status bind_state_tensors(const ConvProblem& problem, const ConvArgs& args,
-                          const ConvExtent& extent, GdnConvParams* params) {
+Status bind_state_tensors(const ConvNames& names, const ConvProblem& problem, const ConvArgs& args,
+                          const ConvExtent& extent, ConvInputs* params) {
   const ConvStates& states = problem.states;
-  const TensorName state{kConvOp, "state"}, state_out{kConvOp, "state_out"};
+  const TensorName &state = names.state, &state_out = names.state_out;
   params->columns = state_columns(problem);
   if (states.has_initial) {
     params->read = args.states.in.data;
@@ -257,6 +257,16 @@ Status bind_scale(const ConvProblem& problem, float scale, GdnConvParams* params
   return invalid(name, fmt::format("is {}; accepted: 1, split_qkv is false", scale));
 }
 
+// An address and strides, in elements, at multiples of such vectors, or of 16 bytes where that is
+// less.
+bool lies_at_vectors(int elements, DType dtype, const void* data,
+                     std::initializer_list<long long> strides) {
+  const auto size = static_cast<std::uint64_t>(size_of(dtype));
+  std::uint64_t bits = reinterpret_cast<std::uintptr_t>(data);
+  for (const long long stride : strides) bits |= static_cast<std::uint64_t>(stride) * size;
+  return bits % std::min<std::uint64_t>(16, size * static_cast<unsigned>(elements)) == 0;
+}
+
 }  // namespace
 
 Status conv_extent(const ConvProblem& problem, const ConvArgs& args, ConvExtent* extent) {
@@ -284,19 +294,29 @@ Status conv_extent(const ConvProblem& problem, const ConvArgs& args, ConvExtent*
                                 extent->channels, split));
 }
 
+Status bind_conv_inputs(const ConvNames& names, const ConvProblem& problem, const ConvArgs& args,
+                        const ConvExtent& extent, ConvInputs* inputs) {
+  TokenTensor x;
+  CUBINERY_RETURN_IF_ERROR(check_tokens(names.x, args.x, problem.dtype, problem.varlen, extent,
+                                        {{"channels", extent.channels}}, &x));
+  inputs->x = {.data = args.x.data, .batch = x.batch, .token = x.token, .channel = x.inner};
+  CUBINERY_RETURN_IF_ERROR(bind_weights(names, problem, args, extent, inputs));
+  return bind_state_tensors(names, problem, args, extent, inputs);
+}
+
 Status bind_conv(const ConvProblem& problem, const ConvArgs& args, const ConvExtent& extent,
                  GdnConvParams* params) {
-  TokenTensor x;
-  CUBINERY_RETURN_IF_ERROR(check_tokens({kConvOp, "x"}, args.x, problem.dtype, problem.varlen,
-                                        extent, {{"channels", extent.channels}}, &x));
-  params->x = {.data = args.x.data, .batch = x.batch, .token = x.token, .channel = x.inner};
-  CUBINERY_RETURN_IF_ERROR(bind_weights(problem, args, extent, params));
+  constexpr ConvNames kNames{.x = {kConvOp, "x"},
+                             .weight = {kConvOp, "weight"},
+                             .bias = {kConvOp, "bias"},
+                             .state = {kConvOp, "state"},
+                             .state_out = {kConvOp, "state_out"}};
+  CUBINERY_RETURN_IF_ERROR(bind_conv_inputs(kNames, problem, args, extent, params));
   CUBINERY_RETURN_IF_ERROR(bind_outputs(problem, args, extent, params));
   CUBINERY_RETURN_IF_ERROR(bind_g(problem, args, extent, params));
   CUBINERY_RETURN_IF_ERROR(bind_beta(problem, args, extent, params));
   CUBINERY_RETURN_IF_ERROR(
       bind_bounds(kConvOp, problem, args.cu_seqlens, extent.sequences, &params->cu_seqlens));
-  CUBINERY_RETURN_IF_ERROR(bind_state_tensors(problem, args, extent, params));
   CUBINERY_RETURN_IF_ERROR(bind_places(problem, args, extent, params));
   CUBINERY_RETURN_IF_ERROR(bind_scale(problem, args.scale, params));
   params->channels = static_cast<int>(extent.channels);
@@ -307,39 +327,37 @@ Status bind_conv(const ConvProblem& problem, const ConvArgs& args, const ConvExt
   return {};
 }
 
+bool rows_in_vectors(int lane_channels, DType dtype, const ConvRows& rows) {
+  return rows.channel == 1 &&
+         lies_at_vectors(lane_channels, dtype, rows.data, {rows.batch, rows.token});
+}
+
+bool states_in_vectors(int lane_channels, const ConvStates& states, const void* data,
+                       const ConvStateStrides& stride, int columns) {
+  if (states.layout == ConvStateLayout::kColumns) {
+    return stride.column == 1 && stride.channel == columns &&
+           lies_at_vectors(lane_channels, states.dtype, data, {stride.slot});
+  }
+  return stride.channel == 1 &&
+         lies_at_vectors(lane_channels, states.dtype, data, {stride.slot, stride.column});
+}
+
 bool lies_in_vectors(const GdnConvKey& key, const GdnConvParams& p) {
-  std::uint64_t odd = 0;  // bits of addresses and of strides in bytes
-  bool is_dense = true;
-  const auto add = [&](const void* data, DType dtype, std::initializer_list<long long> strides) {
-    const auto bytes = std::min<std::uint64_t>(
-        16, static_cast<std::uint64_t>(size_of(dtype)) * static_cast<unsigned>(key.lane_channels));
-    std::uint64_t bits = reinterpret_cast<std::uintptr_t>(data);
-    for (const long long stride : strides) {
-      bits |= static_cast<std::uint64_t>(stride) * static_cast<unsigned>(size_of(dtype));
-    }
-    odd |= bits % bytes;
-  };
-  add(p.x.data, key.dtype, {p.x.batch, p.x.token});
-  is_dense &= p.x.channel == 1 && p.channels % key.lane_channels == 0;
+  const int lane = key.lane_channels;
+  bool is_so = p.channels % lane == 0 && rows_in_vectors(lane, key.dtype, p.x);
   for (const ConvOutput& output : p.outputs) {
-    if (output.count == 0) continue;
-    add(output.data, key.dtype, {output.batch, output.token, output.head});
-    is_dense &= output.channel == 1;
+    is_so &= output.count == 0 ||
+             (output.channel == 1 && lies_at_vectors(lane, key.dtype, output.data,
+                                                     {output.batch, output.token, output.head}));
   }
   const auto add_states = [&](const void* data, const ConvStateStrides& stride) {
-    const bool columns = key.states.layout == ConvStateLayout::kColumns;
-    if (columns && key.from_accepted) return;  // element by element
-    if (columns) {
-      add(data, key.states.dtype, {stride.slot});
-      is_dense &= stride.column == 1 && stride.channel == p.columns;
-    } else {
-      add(data, key.states.dtype, {stride.slot, stride.column});
-      is_dense &= stride.channel == 1;
-    }
+    // Columns that counts choose are read element by element.
+    if (key.from_accepted && key.states.layout == ConvStateLayout::kColumns) return;
+    is_so &= states_in_vectors(lane, key.states, data, stride, p.columns);
   };
   if (key.states.has_initial) add_states(p.read, p.read_stride);
   if (key.states.store) add_states(p.written, p.written_stride);
-  return is_dense && odd == 0;
+  return is_so;
 }
 
 }  // namespace cubinery::gdn

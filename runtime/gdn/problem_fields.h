@@ -89,8 +89,8 @@ struct Fields<gdn::DecodeProblem> {
                 "silu(z) first (gated_rms)"),
           fixed("norm_weight_dtype", &P::norm_weight_dtype, "dtype of norm_weight (output_norm)",
                 gdn::kFloats),
-          gdn::batch_invariant_field<P>(),
-      });
+      },
+      gdn::decode_conv_fields<P>(), std::tuple{gdn::batch_invariant_field<P>()});
 };
 
 template <>

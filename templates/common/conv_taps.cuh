@@ -2,7 +2,7 @@
 // templates are over.
 #pragma once
 
-#include "common/conv_channels.cuh"
+#include "common/conv_columns.cuh"
 #include "common/math.cuh"
 #include "common/operands.cuh"
 
@@ -17,6 +17,7 @@ struct TapsInMemory {
   Elements<kDType, kCount * kKey.width> taps;  // of the first channel, of the next one, ...
   Elements<kDType, kCount> bias;
 
+  TapsInMemory() = default;
   __device__ TapsInMemory(const ConvInputs& p, const ConvChannels& lane) {
     const auto* const from = as<kDType>(p.weight) + lane.first * p.weight_channel;
     if (kKey.vectors && p.weight_packed) {
@@ -60,6 +61,19 @@ class Taps {
   float x_[kKey.width][kCount];
   float bias_[kCount] = {};
 };
+
+// The sum of channel i of a sequence's only token.
+template <auto kKey>
+__device__ float step_sum(const Taps<kKey>& taps, int i, bool has_initial,
+                          const Columns<kKey>& columns, const InputRow<kKey>& row) {
+  constexpr int kLast = kKey.width - 1;
+  float sum = taps.bias(i);
+  if (has_initial) {
+#pragma unroll
+    for (int j = 0; j < kLast; ++j) sum = fmaf(taps.get(j, i), columns.get(j, i), sum);
+  }
+  return fmaf(taps.get(kLast, i), row.get(i), sum);
+}
 
 // 1 / x, to 1 unit in the last place; 0 above 2^126.
 __device__ inline float reciprocal(float x) {

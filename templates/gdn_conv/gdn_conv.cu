@@ -191,14 +191,7 @@ __device__ void take_steps(const Worker& worker, int run) {
     float y[kCount];
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      y[i] = taps.bias(i);
-      if (places[n].has_initial) {
-#pragma unroll
-        for (int j = 0; j < kColumns; ++j) {
-          y[i] = fmaf(taps.get(j, i), columns[n].get(j, i), y[i]);
-        }
-      }
-      y[i] = fmaf(taps.get(kColumns, i), rows[n].get(i), y[i]);
+      y[i] = dev::step_sum(taps, i, places[n].has_initial, columns[n], rows[n]);
     }
     worker.outputs.store(out, y);
     if (kKey.states.store && dev::all_lanes(places[n].slots.store)) {
