@@ -92,21 +92,29 @@ WideAndNarrow whole_head_keys(const WideAndNarrow& keys) {
 // The most blocks of a cluster that every GPU takes.
 int most_of_cluster(const Target& target) { return has_clusters(target.arch.major) ? 8 : 1; }
 
-// With a convolution: the key, or the nearest one whose blocks fit into a cluster; an invalid one
-// where there is none.  At first as many columns to a warp, then more.
-GdnDecodeKey clustered_key(const DecodeProblem& problem, GdnDecodeKey key, const Target& target) {
+// With a convolution: a key of about so many columns to a warp whose blocks fit into a cluster; an
+// invalid one where there is none.
+GdnDecodeKey clustered_key(const DecodeProblem& problem, GdnDecodeKey key, int columns, int held,
+                           const Target& target) {
   const bool is_normed = key.output_norm != OutputNorm::kNone;
-  const int own_warps = key.warps, least = key.warp_v;
-  for (int warp_v = least; warp_v <= 32; warp_v *= 2) {
-    for (const int warps : {own_warps, 4, 8, 2, 1}) {
-      key.warp_v = warp_v;
-      key.held_v = std::min(warp_v, 16);
-      key.warps = is_normed ? key.value_dim / warp_v : warps;
+  for (key.warp_v = columns; key.warp_v <= 32; key.warp_v *= 2) {
+    key.held_v = std::min(key.warp_v, held);
+    const int whole = key.value_dim / key.warp_v;
+    for (const int warps : {4, 8, 2, 1, whole}) {
+      key.warps = is_normed ? whole : warps;
       if (valid(key) && conv_cluster(problem, key) <= most_of_cluster(target)) return key;
     }
   }
+  if (columns > 4) return clustered_key(problem, key, columns / 2, held, target);
   key.warps = 0;
   return key;
+}
+
+// Blocks of many columns, of which each makes q and k: few of these for large batches, and many for
+// small ones.
+WideAndNarrow clustered_keys(const DecodeProblem& problem, const GdnDecodeKey& key,
+                             const Target& target) {
+  return {clustered_key(problem, key, 32, 8, target), clustered_key(problem, key, 8, 8, target)};
 }
 
 }  // namespace
@@ -152,7 +160,7 @@ std::vector<DecodePortable::KeySet> DecodePortable::default_keys(const DecodePro
     }
   }
   if (problem.conv.is_there()) {
-    keys = {clustered_key(problem, keys.wide, target), clustered_key(problem, keys.narrow, target)};
+    keys = clustered_keys(problem, keys.wide, target);
     if (!valid(keys.wide) || !valid(keys.narrow)) return {};
   }
   return {keys.wide, keys.narrow};

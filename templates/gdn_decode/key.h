@@ -77,20 +77,20 @@ constexpr const char* why_invalid_conv(const GdnDecodeKey& key) {
   return nullptr;
 }
 
-// The rule of output_norm that a key breaks.  Requires: warp_v divides value_dim.
-constexpr const char* why_invalid_outputs(const GdnDecodeKey& key) {
+// The rule of blocks that a key breaks.  Requires: warp_v divides value_dim.
+constexpr const char* why_invalid_blocks(const GdnDecodeKey& key) {
   if (!is_float(key.norm_weight_dtype)) return "norm_weight_dtype must be f32, bf16 or f16";
-  if (key.output_norm == gdn::OutputNorm::kNone) {
+  if (key.output_norm != gdn::OutputNorm::kNone) {
+    if (!is_power_of_two(key.warp_v) || key.warp_v < 4 || key.warp_v > 32)
+      return "warp_v must be 4, 8, 16 or 32 with output_norm, of whose columns a lane keeps one";
+    const int head = warps_of_head(key);
+    if (key.warps != head && key.warps != 2 * head && key.warps != 4 * head)
+      return "warps must be 1, 2 or 4 times value_dim / warp_v with output_norm: all columns of a "
+             "head lie in one block";
+  } else if (!key.conv.is_there()) {
     if (key.warps == 1 || key.warps == 2 || key.warps == 4) return nullptr;
-    if (key.warps == 8 && key.conv.is_there()) return nullptr;
-    return "warps must be 1, 2 or 4 without output_norm, or 8 with a convolution";
+    return "warps must be 1, 2 or 4 without output_norm and convolution";
   }
-  if (!is_power_of_two(key.warp_v) || key.warp_v < 4 || key.warp_v > 32)
-    return "warp_v must be 4, 8, 16 or 32 with output_norm, of whose columns a lane keeps one";
-  const int head = warps_of_head(key);
-  if (key.warps != head && key.warps != 2 * head && key.warps != 4 * head)
-    return "warps must be 1, 2 or 4 times value_dim / warp_v with output_norm: all columns of a "
-           "head lie in one block";
   // From 13 warps on a thread has 128 registers.  Compilers unpack elements of 16 bits early, and
   // spill for more elements than these.
   const int most = size_of(key.states.dtype) == 4               ? 96
@@ -135,7 +135,7 @@ constexpr const char* why_invalid(const GdnDecodeKey& key) {
   if (data_registers(key) > 128)
     return "a thread's part of the state, k and q passes 128 registers";
   if (const char* reason = why_invalid_conv(key)) return reason;
-  return why_invalid_outputs(key);
+  return why_invalid_blocks(key);
 }
 
 constexpr bool valid(const GdnDecodeKey& key) { return why_invalid(key) == nullptr; }
