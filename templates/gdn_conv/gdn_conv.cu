@@ -102,13 +102,17 @@ struct Worker {
       });
     }
     if (is_first) begin(window, sequence, places);
-    queue.take(to - from, [&](const InputRow& row) {
-      float y[kCount];
+    const auto finish = [&]<int kRows>(const InputRow(&rows)[kRows]) {
+      float y[kRows][kCount];
 #pragma unroll
-      for (int i = 0; i < kCount; ++i) y[i] = window.take(i, row.get(i));
+      for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) y[r][i] = window.take(i, rows[r].get(i));
+      }
       outputs.store(out, y);
-      out += lane.token_stride;
-    });
+      out += kRows * lane.token_stride;
+    };
+    queue.take_together<rows_at_once(kKey)>(to - from, finish);
   }
 };
 
@@ -188,10 +192,10 @@ __device__ void take_steps(const Worker& worker, int run) {
       worker.outputs.store_instead(out, places[n].slots.kind);
       continue;
     }
-    float y[kCount];
+    float y[1][kCount];
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      y[i] = dev::step_sum(taps, i, places[n].has_initial, columns[n], rows[n]);
+      y[0][i] = dev::step_sum(taps, i, places[n].has_initial, columns[n], rows[n]);
     }
     worker.outputs.store(out, y);
     if (kKey.states.store && dev::all_lanes(places[n].slots.store)) {

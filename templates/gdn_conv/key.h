@@ -39,8 +39,14 @@ struct GdnConvKey {
 constexpr int threads(const GdnConvKey& key) { return key.warps * 32; }
 constexpr int min_blocks(const GdnConvKey& key) { return key.resident / threads(key); }
 
-// Rows of a thread in shared memory: those on their way, and the one that is read.
-constexpr int row_places(const GdnConvKey& key) { return key.ahead + 1; }
+// Rows that a warp takes at the same time, so that what one of them waits for, the sums of a norm
+// most of all, the others wait for with it.
+constexpr int rows_at_once(const GdnConvKey& key) {
+  return key.vectors && key.ahead >= 4 ? 16 / key.lane_channels : 1;
+}
+
+// Rows of a thread in shared memory: those on their way, and those that are read.
+constexpr int row_places(const GdnConvKey& key) { return key.ahead + rows_at_once(key); }
 constexpr int shared_bytes(const GdnConvKey& key) {
   const int row = threads(key) * key.lane_channels * size_of(key.dtype);
   return key.vectors ? row_places(key) * row : 0;

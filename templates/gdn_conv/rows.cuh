@@ -39,27 +39,47 @@ class RowQueue {
   // Calls f(row) for each of the next `count` rows.
   template <class Function>
   __device__ void take(int count, Function f) {
-    for (; count > 0; --count) {
-      InputRow<kKey> row;
-      if constexpr (kKey.vectors) {
-        wait_copies<kKey.ahead - 1>();
-#pragma unroll
-        for (int n = 0; n < InputRow<kKey>::kPieces; ++n) {
-          row.read_piece(n, address(taken_, n));
-        }
-        taken_ = next_place(taken_);
-        start_next();
-      } else {
-        row.load(p_, lane_, from_);
-        from_ += p_.x.token;
-      }
-      f(row);
+    take_together<1>(count, [&](const InputRow<kKey>(&row)[1]) { f(row[0]); });
+  }
+
+  // Calls f(rows) for kRows of the next `count` rows at a time, and for the rest one by one.  f
+  // takes arrays of both sizes.
+  template <int kRows, class Function>
+  __device__ void take_together(int count, Function f) {
+    for (; count >= kRows; count -= kRows) {
+      InputRow<kKey> rows[kRows];
+      next(rows);
+      f(rows);
     }
+    if constexpr (kRows > 1) take_together<1>(count, f);
   }
 
  private:
   static constexpr int kPieceBytes = InputRow<kKey>::kPieceBytes;
   static constexpr int kPlaceBytes = threads(kKey) * InputRow<kKey>::kPieces * kPieceBytes;
+
+  template <int kRows>
+  __device__ void next(InputRow<kKey> (&rows)[kRows]) {
+    if constexpr (kKey.vectors) {
+      wait_copies<kKey.ahead - kRows>();
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+        for (int n = 0; n < InputRow<kKey>::kPieces; ++n) {
+          rows[r].read_piece(n, address(taken_, n));
+        }
+        taken_ = next_place(taken_);
+      }
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) start_next();
+    } else {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        rows[r].load(p_, lane_, from_);
+        from_ += p_.x.token;
+      }
+    }
+  }
 
   static __device__ int next_place(int place) {
     return place + 1 == row_places(kKey) ? 0 : place + 1;
@@ -68,7 +88,7 @@ class RowQueue {
   __device__ unsigned address(int place, int piece) const {
     return base_ + place * kPlaceBytes + piece * threads(kKey) * kPieceBytes;
   }
-  // There is one place more than copies, so that none overwrites what is being read.  A group ends
+  // There are more places than copies, so that none overwrites what is being read.  A group ends
   // for each row, whether it is there or not, because take() counts groups.
   __device__ void start_next() {
     if (left_ > 0) {
