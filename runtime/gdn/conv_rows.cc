@@ -9,7 +9,7 @@ namespace cubinery::gdn {
 namespace {
 
 // Behind the first few tokens of a run nothing is gained by longer ones.
-constexpr std::int64_t kLongRun = 128;
+constexpr std::int64_t kLongRun = 64;
 // A run costs as much as some tokens before its first.  No shorter than the taps: a boundary inside
 // the first tokens of a dense sequence would need its state on both sides.
 constexpr std::int64_t kShortRun = 4;

@@ -27,7 +27,7 @@ struct ConvGrid {
 // One token of each sequence, by the code for that.
 bool takes_steps(const GdnConvKey& key, const ConvLoad& load);
 
-// Runs of about 128 tokens, which read the few in front of them again, in whole waves of warps; of
+// Runs of about 64 tokens, which read the few in front of them again, in whole waves of warps; of
 // fewer where a wave would not be full.  Requires: at least one sequence and channel.
 ConvGrid conv_grid(const GdnConvKey& key, const ConvLoad& load, int sm_count);
 
