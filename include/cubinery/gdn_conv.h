@@ -48,7 +48,7 @@ struct ConvProblem {
 
   // With split_qkv, of q, k and v; else without meaning.
   Heads heads{};
-  int key_dim = 128;    // 16 to 256, a multiple of 16
+  int key_dim = 128;    // 8 to 256, a multiple of 8
   int value_dim = 128;  // likewise
 
   DType dtype = DType::kBF16;         // x and what becomes of it: f32, bf16 or f16

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "gdn_conv/key.h"
 #include "runtime/gdn/conv_operator.h"
 #include "runtime/gdn/problem_check.h"
 
@@ -23,10 +24,15 @@ Status check_unsplit(const ConvProblem& problem) {
   return bad_field(kConvOp, "use_qk_l2norm", "true", "false (true needs split_qkv = true)");
 }
 
+Status check_conv_dim(std::string_view name, int dim) {
+  if (is_conv_head_dim(dim)) return {};
+  return bad_field(kConvOp, name, value_text(dim), "multiples of 8 from 8 to 256");
+}
+
 Status check_split(const ConvProblem& problem) {
   CUBINERY_RETURN_IF_ERROR(check_heads(kConvOp, problem.heads));
-  CUBINERY_RETURN_IF_ERROR(check_dim(kConvOp, "key_dim", problem.key_dim));
-  CUBINERY_RETURN_IF_ERROR(check_dim(kConvOp, "value_dim", problem.value_dim));
+  CUBINERY_RETURN_IF_ERROR(check_conv_dim("key_dim", problem.key_dim));
+  CUBINERY_RETURN_IF_ERROR(check_conv_dim("value_dim", problem.value_dim));
   const std::int64_t channels = split_channels(problem);
   if (channels <= kMaxChannels) return {};
   return bad_field(kConvOp, "v_heads", value_text(problem.heads.v),

@@ -32,14 +32,17 @@ struct EnumNames<gdn::Split> {
 namespace gdn {
 
 // The fields that problems have in common, in the runs in which JSON has them.
+inline constexpr const char* kKeyDimHelp = "size of q and k of a head; 16 to 256, a multiple of 16";
+inline constexpr const char* kValueDimHelp = "size of v of a head; 16 to 256, a multiple of 16";
+
 template <class P>
-constexpr auto head_fields() {
-  return std::tuple{
-      fixed("q_heads", "heads.q", &P::heads, &Heads::q, "query heads of one GPU"),
-      fixed("k_heads", "heads.k", &P::heads, &Heads::k, "key heads of one GPU"),
-      fixed("v_heads", "heads.v", &P::heads, &Heads::v, "value heads of one GPU"),
-      fixed("key_dim", &P::key_dim, "size of q and k of a head; 16 to 256, a multiple of 16"),
-      fixed("value_dim", &P::value_dim, "size of v of a head; 16 to 256, a multiple of 16")};
+constexpr auto head_fields(const char* key_dim_help = kKeyDimHelp,
+                           const char* value_dim_help = kValueDimHelp) {
+  return std::tuple{fixed("q_heads", "heads.q", &P::heads, &Heads::q, "query heads of one GPU"),
+                    fixed("k_heads", "heads.k", &P::heads, &Heads::k, "key heads of one GPU"),
+                    fixed("v_heads", "heads.v", &P::heads, &Heads::v, "value heads of one GPU"),
+                    fixed("key_dim", &P::key_dim, key_dim_help),
+                    fixed("value_dim", &P::value_dim, value_dim_help)};
 }
 
 // `state_dtypes`: as state_dtype_fields() takes them.
@@ -180,7 +183,8 @@ struct Fields<gdn::ConvProblem> {
       "A causal convolution in front of the others: its sums, SiLU, the split into q, k and v.";
   using P = gdn::ConvProblem;
   static constexpr auto kList = std::tuple_cat(
-      gdn::head_fields<P>(),
+      gdn::head_fields<P>("size of q and k of a head; 8 to 256, a multiple of 8",
+                          "size of v of a head; 8 to 256, a multiple of 8"),
       std::tuple{
           fixed("dtype", &P::dtype, "dtype of x, y, q, k and v", gdn::kFloats),
           fixed("weight_dtype", &P::weight_dtype, "dtype of weight and bias", gdn::kFloats),

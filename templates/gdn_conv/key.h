@@ -36,6 +36,10 @@ struct GdnConvKey {
   int together = 1;       // decoding steps: sequences that a thread takes at the same time
 };
 
+// Boundaries between q, k and v, and between their heads, are multiples of the most channels that a
+// thread has.
+constexpr bool is_conv_head_dim(int x) { return x >= 8 && x <= 256 && x % 8 == 0; }
+
 constexpr int threads(const GdnConvKey& key) { return key.warps * 32; }
 constexpr int min_blocks(const GdnConvKey& key) { return key.resident / threads(key); }
 
@@ -98,7 +102,7 @@ constexpr const char* why_invalid(const GdnConvKey& key) {
   if (!is_integer(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
   if (!is_integer(key.accepted_dtype)) return "accepted_dtype must be i32 or i64";
   if (key.width < 2 || key.width > 4) return "width must be 2, 3 or 4";
-  if (!is_head_dim(key.key_dim)) return "key_dim must be a multiple of 16 from 16 to 256";
+  if (!is_conv_head_dim(key.key_dim)) return "key_dim must be a multiple of 8 from 8 to 256";
   if (const char* reason = gdn::why_invalid(key.inputs)) return reason;
   if (key.inputs.gate_mode != gdn::GateMode::kNone &&
       key.inputs.gate_mode != gdn::GateMode::kComputed)

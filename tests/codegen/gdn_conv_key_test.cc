@@ -94,8 +94,11 @@ TEST_CASE("EveryShapeHasConvCandidates", "[cpu]") {
 
 // Sums of squares go over the lanes of a head by shuffles.
 TEST_CASE("AHeadHasAPowerOfTwoOfLanes", "[cpu]") {
+  CHECK(head_lanes(normed_key(8, 8)) == 1);
+  CHECK(head_lanes(normed_key(8, 4)) == 2);
   CHECK(head_lanes(normed_key(16, 8)) == 2);
   CHECK(head_lanes(normed_key(16, 4)) == 4);
+  CHECK(head_lanes(normed_key(24, 8)) == 4);
   CHECK(head_lanes(normed_key(48, 8)) == 8);
   CHECK(head_lanes(normed_key(64, 8)) == 8);
   CHECK(head_lanes(normed_key(80, 4)) == 32);
@@ -122,6 +125,9 @@ TEST_CASE("WarpsHaveAllChannels", "[cpu]") {
   CHECK(channel_warps(normed_key(48, 8), 2, 2 * 48 + 80) == 1);
   CHECK(channel_warps(normed_key(48, 8), 3, 3 * 48 + 80) == 2);
   CHECK(channel_warps(normed_key(256, 8), 2, 2 * 256 + 16) == 3);
+  // Of 8 channels a head has one lane, and each 8 of v another.
+  CHECK(channel_warps(normed_key(8, 8), 30, 30 * 8 + 16) == 1);
+  CHECK(channel_warps(normed_key(8, 8), 30, 30 * 8 + 24) == 2);
 }
 
 TEST_CASE("StepsHaveCodeWhereOneRowIsOnItsWay", "[cpu]") {
@@ -173,9 +179,9 @@ TEST_CASE("EachRuleOfAConvIsNamed", "[cpu]") {
   for (const int width : {-1, 0, 1, 5}) {
     CHECK(broken([&](Key& key) { key.width = width; }) == "width must be 2, 3 or 4");
   }
-  for (const int dim : {-16, 0, 8, 24, 120, 272}) {
+  for (const int dim : {-8, 0, 4, 12, 124, 264}) {
     CHECK(broken([&](Key& key) { key.key_dim = dim; }) ==
-          "key_dim must be a multiple of 16 from 16 to 256");
+          "key_dim must be a multiple of 8 from 8 to 256");
   }
   for (const GateMode mode : {GateMode::kLog, GateMode::kAlpha}) {
     CHECK(broken([&](Key& key) { key.inputs.gate_mode = mode; }) ==

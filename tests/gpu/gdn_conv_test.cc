@@ -100,18 +100,18 @@ TEST_CASE("GdnConv.WithAndWithoutEachOption", "[gpu][conv]") {
   }
 }
 
-// Boundaries between q, k and v at any multiple of 16 channels, inside of a warp's.
+// Boundaries between q, k and v at any multiple of 8 channels, inside of a warp's.
 TEST_CASE("GdnConv.EveryBoundary", "[gpu][conv]") {
   std::vector<ConvProblem> problems;
-  for (int dim = 16; dim <= 256; dim += 16) {
+  for (int dim = 8; dim <= 256; dim += 8) {
     for (const bool normed : {false, true}) {
       ConvProblem problem = split();
       problem.key_dim = dim;
-      problem.value_dim = 272 - dim;
-      problem.heads = {.q = 1, .k = 1, .v = dim % 32 == 0 ? 2 : 3};
+      problem.value_dim = 264 - dim;
+      problem.heads = {.q = 1, .k = 1, .v = dim % 16 == 0 ? 2 : 3};
       problem.inputs.use_qk_l2norm = normed;
-      problem.varlen = dim % 64 == 0;
-      if (dim % 48 == 0) problem.dtype = DType::kF32;
+      problem.varlen = dim % 32 == 0;
+      if (dim % 24 == 0) problem.dtype = DType::kF32;
       problems.push_back(problem);
     }
   }

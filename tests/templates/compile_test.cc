@@ -381,7 +381,7 @@ std::vector<ConvProblem> conv_options() {
 // Heads that are normalised, of extreme and odd sizes.
 std::vector<ConvProblem> conv_head_sizes() {
   std::vector<ConvProblem> problems;
-  for (const int key_dim : {16, 48, 96, 128, 144, 256}) {
+  for (const int key_dim : {8, 24, 48, 96, 128, 136, 256}) {
     for (const DType dtype : {DType::kBF16, DType::kF32}) {
       for (const bool varlen : {false, true}) {
         problems.push_back({.key_dim = key_dim,
