@@ -138,6 +138,10 @@ struct ConvArgs {
   StateArgs states{};
 
   float scale = 1;  // split_qkv only: q is multiplied by it
+  // varlen: tokens of the longest sequence, as far as the host knows; 0: it does not.  A hint that
+  // changes no bit: sequences of up to 16 tokens are fastest each by itself, and so are those that
+  // are no fewer than all tokens, which the host sees.
+  std::int64_t max_seqlen = 0;
   // The launch may overlap the kernel in front of it on the stream (sm_90 and newer).
   bool programmatic = false;
 };

@@ -18,8 +18,9 @@ class ConvRunner {
  public:
   virtual ~ConvRunner() = default;
   virtual const Kernel& kernel() const = 0;
-  // Launches the sequences of the parameters, at least one; fills what the grid depends on.
-  virtual Status launch(Stream stream, GdnConvParams params, bool programmatic) const = 0;
+  // Launches the sequences of the parameters, at least one; fills what depends on the grid.
+  virtual Status launch(Stream stream, GdnConvParams params, std::int64_t max_seqlen,
+                        bool programmatic) const = 0;
 };
 
 using ConvPath = Path<ConvProblem, ConvRunner>;

@@ -126,8 +126,14 @@ __device__ void take_dense(const Worker& worker, int run) {
 // A run of packed sequences.  Its rows are on their way while it is found where they belong.
 __device__ void take_packed(const Worker& worker, int run) {
   const GdnConvParams& p = worker.p;
-  const int begin = run * p.run, queued = max(begin - kColumns, 0);
-  RowQueue queue(p, worker.lane, 0, queued, static_cast<int>(p.tokens) - queued, shared);
+  const int begin = run * p.run;
+  int queued = max(begin - kColumns, 0), queued_end = static_cast<int>(p.tokens);
+  if (p.by_sequence) {
+    const dev::SequenceTokens own = dev::tokens_of_sequence<kKey>(p, run);
+    queued = own.first;
+    queued_end = own.first + own.count;
+  }
+  RowQueue queue(p, worker.lane, 0, queued, queued_end - queued, shared);
   const dev::PackedRun found = dev::packed_run<kKey>(p, run);
   dev::allow_next_kernel();
   if (found.is_malformed) {
@@ -140,11 +146,11 @@ __device__ void take_packed(const Worker& worker, int run) {
   if (dev::all_lanes(found.begin.token >= found.end.token && !found.is_last)) return;
   const int first = max(found.begin.token, dev::bound<kKey>(p, 0));
   const int end = min(found.end.token, dev::bound<kKey>(p, p.sequences));
-  queue.leave(static_cast<int>(p.tokens) - end);
+  queue.leave(queued_end - end);
   const bool is_inside = first < end && first > dev::bound<kKey>(p, found.begin.sequence);
   queue.take(min(first, end) - (is_inside ? kColumns : 0) - queued, [](const InputRow&) {});
   const Taps taps(worker.taps);
-  for (int n = found.begin.sequence; n < p.sequences; ++n) {
+  for (int n = found.begin.sequence; n < found.sequences; ++n) {
     const Sequence sequence{
         .n = n, .batch = 0, .first = dev::bound<kKey>(p, n), .end = dev::bound<kKey>(p, n + 1)};
     if (dev::all_lanes(sequence.first >= found.end.token && !found.is_last)) break;

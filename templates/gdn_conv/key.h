@@ -152,6 +152,7 @@ struct GdnConvParams : ConvInputs {
   int sequences;
   int run;               // tokens that a warp takes behind each other; dense steps: sequences
   int runs;              // of all tokens
+  bool by_sequence;      // packed: a run is a sequence; `run` tokens are what each has of the gates
   int runs_of_sequence;  // dense
   int channel_warps;
   int norm_heads;         // of q and k, where they are normalised

@@ -269,6 +269,39 @@ TEST_CASE("GdnConv.RandomBatches", "[gpu][conv]") {
   }
 }
 
+// A launch of the case whose host says so much of its longest sequence.
+GdnMemory run_with_hint(const ConvCase& data, const gdn::Conv& conv, std::int64_t max_seqlen) {
+  const Launched launched(data);
+  ConvArgs args = launched.args();
+  args.max_seqlen = max_seqlen;
+  return launched.run(conv, args);
+}
+
+// Sequences by themselves have the bits that they have in runs of tokens, whether the hint is right
+// or not.
+TEST_CASE("GdnConv.AHintChangesNoBit", "[gpu][conv]") {
+  for (ConvProblem problem : {packed(pool(split())), packed(pool(with_gates(split()))), packed()}) {
+    problem.states.whole_window = problem.split_qkv && problem.inputs.use_qk_l2norm;
+    const gdn::Conv conv = prepare(problem);
+    for (std::uint64_t i = 0; i < 8; ++i) {
+      Random random(seed() + i);
+      ConvCaseOptions options{.channels = 328, .seed = seed() + i, .has_flags = true};
+      const std::int64_t sequences = 1 + random.below(60);
+      for (std::int64_t n = 0; n < sequences; ++n) options.lengths.push_back(random.below(7));
+      if (i % 2 == 1) options.lengths.push_back(143);
+      options.lead = random.below(4);
+      options.tail = random.below(4);
+      const ConvCase data(problem, options);
+      INFO("batch " << i << ", " << options.lengths.size() << " sequences, seed " << seed());
+      const GdnMemory in_runs = run_with_hint(data, conv, 200);
+      expect_good(data, in_runs);
+      for (const std::int64_t hint : {1, 16}) {
+        CHECK(first_difference(run_with_hint(data, conv, hint), in_runs) == "");
+      }
+    }
+  }
+}
+
 // One run reads a sequence's state before it writes the new one: also where it has many runs.
 TEST_CASE("GdnConv.StatesInPlaceOfLongSequences", "[gpu][conv]") {
   for (ConvProblem problem : {pool(), packed(pool())}) {
@@ -463,16 +496,20 @@ TEST_CASE("GdnConv.MalformedCuSeqlens", "[gpu][conv]") {
   const gdn::Conv conv = prepare(problem);
   const ConvCase data(problem, {.lengths = {4, 1, 3, 300}, .channels = 64, .seed = seed()});
   struct Bad {
-    std::int64_t index, value;
+    std::int64_t index, value, hint = 0;
   };
-  for (const auto& [index, value] : {Bad{0, -1}, Bad{2, 3}, Bad{4, 309}, Bad{1, 1 << 30}}) {
-    INFO("cu_seqlens[" << index << "] = " << value);
+  for (const auto& [index, value, hint] :
+       {Bad{0, -1}, Bad{2, 3}, Bad{4, 309}, Bad{1, 1 << 30}, Bad{0, -1, 16}, Bad{2, 3, 16},
+        Bad{4, 309, 16}, Bad{1, 1 << 30, 16}, Bad{3, -7, 16}}) {
+    INFO("cu_seqlens[" << index << "] = " << value << ", max_seqlen " << hint);
     GdnMemory memory = data.memory();
     store_at(&memory, ConvTensor::kCuSeqlens, DType::kI32, index, value);
     const Launched launched(data);
     launched.upload(memory);
     const DeviceStream stream = make_stream(gpu());
-    REQUIRE(conv.launch(stream.get(), launched.args()).ok());
+    ConvArgs args = launched.args();
+    args.max_seqlen = hint;
+    REQUIRE(conv.launch(stream.get(), args).ok());
     stream.synchronize().value();
     GdnMemory after = launched.download();
     const std::vector<float> y = values(after, ConvTensor::kY, problem.dtype);

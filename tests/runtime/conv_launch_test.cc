@@ -307,6 +307,7 @@ void check_grid(const ConvBench& bench, const GdnConvKey& key, const GdnConvPara
                                    .norm_heads = p.norm_heads,
                                    .heads = p.heads},
                                   bench.fake->sm_count);
+  CHECK(p.by_sequence == grid.by_sequence);
   CHECK((p.run == grid.run && p.runs == grid.runs && p.channel_warps == grid.channel_warps));
   CHECK(p.runs_of_sequence == grid.runs_of_sequence);
   const CUlaunchConfig& config = bench.fake->launches.back().config;
@@ -333,6 +334,19 @@ TEST_CASE("ALaunchHasWarpsForAllRunsAndChannels", "[cpu]") {
                  p);
     }
   }
+}
+
+TEST_CASE("PackedSequencesThatAreShortHaveWarpsOfTheirOwn", "[cpu]") {
+  const ConvBench bench({.varlen = true});
+  ConvArgs args = bench.args({.sequences = 7, .tokens = 5});
+  CHECK_FALSE(bench.launched(args).by_sequence);
+  args.max_seqlen = 17;
+  CHECK_FALSE(bench.launched(args).by_sequence);
+  args.max_seqlen = 16;
+  GdnConvParams p = bench.launched(args);
+  CHECK((p.by_sequence && p.runs == 7 && p.run == 5));
+  p = bench.launched(bench.args({.sequences = 7, .tokens = 1}));
+  CHECK((p.by_sequence && p.runs == 7 && p.run == 1));
 }
 
 // Decoding steps are taken some sequences at a time where there are many.
