@@ -40,6 +40,18 @@ Status check_split(const ConvProblem& problem) {
                                kMaxChannels, channels));
 }
 
+Status check_checkpoints(const ConvProblem& problem) {
+  if (problem.checkpoints == Checkpoints::kNone) return {};
+  const auto refused = [&](std::string_view with) {
+    return bad_field(kConvOp, "checkpoints", value_text(problem.checkpoints),
+                     fmt::format("none (with {} there are none)", with));
+  };
+  if (stores_every(problem)) return refused("stored_states = every");
+  if (problem.from_accepted) return refused("from_accepted");
+  if (problem.checkpoint_every >= 1) return {};
+  return bad_field(kConvOp, "checkpoint_every", value_text(problem.checkpoint_every), "1 and more");
+}
+
 }  // namespace
 
 Status ConvProblem::check() const {
@@ -47,13 +59,15 @@ Status ConvProblem::check() const {
   CUBINERY_RETURN_IF_ERROR(split_qkv ? check_split(*this) : check_unsplit(*this));
   if (width < 2 || width > 4) return bad_field(kConvOp, "width", value_text(width), "2, 3, 4");
   CUBINERY_RETURN_IF_ERROR(check_padding(kConvOp, common_states(states)));
+  CUBINERY_RETURN_IF_ERROR(check_checkpoints(*this));
   if (!from_accepted) return {};
   constexpr std::string_view kNeeded = "true (from_accepted needs it)";
   if (!states.has_initial) return bad_field(kConvOp, "has_initial_state", "false", kNeeded);
   if (!states.store) return bad_field(kConvOp, "store_state", "false", kNeeded);
-  if (!states.whole_window) return {};
+  if (!states.whole_window || stores_every(*this)) return {};
   return bad_field(kConvOp, "whole_window", "true",
-                   "false (with from_accepted the state's shape says how many columns it has)");
+                   "false (with from_accepted the state's shape says how many columns it has, "
+                   "unless stored_states = every)");
 }
 
 Result<std::vector<KernelSpec>> ConvProblem::kernels(std::string_view arch,
@@ -74,7 +88,9 @@ ConvProblem normalised(ConvProblem problem) {
   if (!problem.split_qkv) problem.heads = plain.heads;
   if (!problem.split_qkv) problem.value_dim = plain.value_dim;
   if (!problem.inputs.use_qk_l2norm) problem.key_dim = plain.key_dim;
-  if (!problem.states.has_initial && !problem.states.store) {
+  if (!problem.states.store) problem.stored_states = plain.stored_states;
+  const bool keeps_none = !problem.states.store && problem.checkpoints == Checkpoints::kNone;
+  if (!problem.states.has_initial && keeps_none) {
     problem.states.dtype = plain.states.dtype;
     problem.states.layout = plain.states.layout;
     problem.states.whole_window = plain.states.whole_window;

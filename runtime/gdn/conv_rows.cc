@@ -23,6 +23,8 @@ bool takes_steps(const GdnConvKey& key, const ConvLoad& load) {
 }
 
 bool takes_sequences(const GdnConvKey& key, const ConvLoad& load) {
+  // A window goes on from token to token.
+  if (stores_every(key)) return true;
   if (!key.varlen) return false;
   // NOTE: a run's number times its tokens fits in an int.
   if (load.sequences + load.tokens > std::numeric_limits<int>::max()) return false;
@@ -44,9 +46,9 @@ ConvGrid conv_grid(const GdnConvKey& key, const ConvLoad& load, int sm_count) {
     return grid;
   }
   if (takes_sequences(key, load)) {
+    const std::int64_t each = key.varlen ? int_ceil_div(load.tokens, load.sequences) : load.tokens;
     grid.by_sequence = true;
-    grid.run = static_cast<int>(
-        std::max<std::int64_t>(int_ceil_div(load.tokens, load.sequences), 1));
+    grid.run = static_cast<int>(std::max<std::int64_t>(each, 1));
     grid.runs = load.sequences;
     grid.warps = grid.channel_warps + gate_warps(grid.run);
     return grid;

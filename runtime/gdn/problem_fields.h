@@ -195,8 +195,8 @@ struct Fields<gdn::ConvProblem> {
       },
       gdn::input_dtype_fields<P>(), gdn::state_dtype_fields<P>(),
       std::tuple{
-          fixed("cu_seqlens_dtype", &P::cu_seqlens_dtype, "dtype of cu_seqlens (varlen)",
-                gdn::kIntegers),
+          fixed("cu_seqlens_dtype", &P::cu_seqlens_dtype,
+                "dtype of cu_seqlens and checkpoint_cu_starts (varlen)", gdn::kIntegers),
           fixed("varlen", &P::varlen,
                 "sequences are packed behind each other, their bounds in cu_seqlens"),
           fixed("state_layout", "states.layout", &P::states, &gdn::ConvStates::layout,
@@ -218,9 +218,17 @@ struct Fields<gdn::ConvProblem> {
       std::tuple{
           fixed("whole_window", "states.whole_window", &P::states, &gdn::ConvStates::whole_window,
                 "states have width columns (FLA, Transformers), not width - 1 (vLLM, SGLang)"),
+          fixed("stored_states", &P::stored_states,
+                "new states are those after a sequence's last token (last) or after each of up to "
+                "16 tokens (every)"),
+          fixed("checkpoints", &P::checkpoints,
+                "states are also kept from before tokens 0, N, 2N... (before) or after tokens N, "
+                "2N... (after); N is checkpoint_every"),
+          fixed("checkpoint_every", &P::checkpoint_every, "tokens from one checkpoint to the next"),
           fixed("from_accepted", &P::from_accepted,
                 "the number of accepted tokens says from which column of its state a request goes "
-                "on; needs has_initial_state and store_state"),
+                "on, or with stored_states every from which state; needs has_initial_state and "
+                "store_state"),
           fixed("accepted_dtype", &P::accepted_dtype, "dtype of accepted (from_accepted)",
                 gdn::kIntegers),
           gdn::batch_invariant_field<P>(),

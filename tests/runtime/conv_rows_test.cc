@@ -94,6 +94,14 @@ TEST_CASE("ShortPackedSequencesHaveWarpsOfTheirOwn", "[cpu]") {
   constexpr std::int64_t kMost = std::numeric_limits<int>::max();
   CHECK(takes_sequences(packed_key(), {.sequences = kMost - 64, .tokens = 64}));
   CHECK_FALSE(takes_sequences(packed_key(), {.sequences = kMost - 63, .tokens = 64}));
+  // A window goes on from token to token, dense too.
+  for (const bool varlen : {false, true}) {
+    const GdnConvKey every{.varlen = varlen, .stored_states = StoredStates::kEvery};
+    const ConvGrid steps =
+        conv_grid(every, {.sequences = 64, .tokens = varlen ? 1024 : 16, .channels = 8}, kSms);
+    CHECK((steps.by_sequence && steps.runs == 64 && steps.run == 16));
+    CHECK(steps.runs_of_sequence == 1);
+  }
   ConvLoad load{.sequences = 64, .tokens = 150, .longest = 5, .channels = 8192, .heads = 512};
   GdnConvKey key = packed_key();
   key.split_qkv = true;
