@@ -72,7 +72,7 @@ Status check_vectors(const ConvNames& names, const ConvProblem& problem, const C
                                         kGaps));
   }
   const auto check = [&](const TensorName& name, const void* data, const ConvStateStrides& stride) {
-    if (states_in_vectors(kConvChannels, problem.states, data, stride, inputs.columns)) {
+    if (states_in_vectors(kConvChannels, problem.states, data, stride, 0, inputs.columns)) {
       return Status();
     }
     const bool columns = problem.states.layout == ConvStateLayout::kColumns;
@@ -114,7 +114,9 @@ Status bind_conv(const DecodeProblem& problem, const DecodeArgs& args, std::int6
     given.x.shape[1] = 1;
   }
   const ConvExtent extent{.sequences = batch, .tokens = 1, .channels = split_channels(conv)};
-  CUBINERY_RETURN_IF_ERROR(bind_conv_inputs(kNames, conv, given, extent, &params->conv));
+  StateSteps no_steps{};
+  CUBINERY_RETURN_IF_ERROR(
+      bind_conv_inputs(kNames, conv, given, extent, {}, &params->conv, &no_steps));
   CUBINERY_RETURN_IF_ERROR(check_vectors(kNames, conv, params->conv));
   const Heads& heads = problem.heads;
   params->q.group = heads.count() / heads.q;

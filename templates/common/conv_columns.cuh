@@ -14,6 +14,18 @@ struct ConvPlaces {
   int start;  // column of the oldest input that counts
 };
 
+// Where a sequence's new state is written.
+template <auto kKey>
+struct NewState {
+  const ConvInputs& p;
+  long long slot;
+
+  __device__ Storage<kKey.states.dtype>* data() const {
+    return as<kKey.states.dtype>(p.written) + slot * p.written_stride.slot;
+  }
+  __device__ const ConvStateStrides& stride() const { return p.written_stride; }
+};
+
 // The last width - 1 inputs in front of a sequence's tokens, of a thread's channels.
 template <auto kKey>
 class Columns {
@@ -22,14 +34,16 @@ class Columns {
   static constexpr int kColumns = kKey.width - 1;
   static constexpr DType kDType = kKey.states.dtype;
   // Whether all columns of a channel are neighbours, and the next channel's behind them.
-  static constexpr bool kPacked =
-      kKey.vectors && !kKey.from_accepted && kKey.states.layout == gdn::ConvStateLayout::kColumns;
+  static constexpr bool kPacked = kKey.vectors && !has_long_window(kKey) &&
+                                  kKey.states.layout == gdn::ConvStateLayout::kColumns;
   static constexpr bool kVectors =
       kKey.vectors && kKey.states.layout == gdn::ConvStateLayout::kChannels;
-  static constexpr int kStored = state_columns(kKey);  // without from_accepted
+  static constexpr int kStored = state_columns(kKey);  // without a long window
 
-  __device__ void load(const ConvInputs& p, const ConvChannels& lane, const ConvPlaces& places) {
-    const auto* const from = as<kDType>(p.read) + places.slots.read * p.read_stride.slot +
+  // `offset`: in elements, behind where the slot begins.
+  __device__ void load(const ConvInputs& p, const ConvChannels& lane, const ConvPlaces& places,
+                       long long offset = 0) {
+    const auto* const from = as<kDType>(p.read) + places.slots.read * p.read_stride.slot + offset +
                              lane.first * p.read_stride.channel;
     if constexpr (kPacked) {
       x_[0].load(from);
@@ -52,13 +66,40 @@ class Columns {
     return x_[j].get(i);
   }
 
-  // Writes the new state of a sequence of `tokens` tokens.  Input h is column h of the window where
-  // there is one, else what input(h - kColumns) gives: the row of a token.
+  // Goes on by one input: it is the newest column then.
+  template <class Row>
+  __device__ void push(const Row& row) {
+    if constexpr (kPacked) {
+      float all[kCount * kStored];
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+#pragma unroll
+        for (int j = 0; j + 1 < kStored; ++j) all[i * kStored + j] = x_[0].get(i * kStored + j + 1);
+        all[i * kStored + kStored - 1] = row.get(i);
+      }
+      x_[0].set(all);
+    } else {
+#pragma unroll
+      for (int j = 0; j + 1 < kColumns; ++j) x_[j] = x_[j + 1];
+      float x[kCount];
+      to_floats(row, x);
+      x_[kColumns - 1].set(x);
+    }
+  }
+
+  // Writes the new state of a sequence of `tokens` tokens.
   template <class Input>
   __device__ void store_next(const ConvInputs& p, const ConvChannels& lane,
                              const ConvPlaces& places, int tokens, Input input) const {
-    auto* const to = as<kDType>(p.written) + places.slots.write * p.written_stride.slot +
-                     lane.first * p.written_stride.channel;
+    store_next(NewState<kKey>{p, places.slots.write}, lane, tokens, input);
+  }
+
+  // Writes the state behind `tokens` tokens; `written`: as NewState.  Input h is column h of the
+  // window where there is one, else what input(h - kColumns) gives: the row of a token.
+  template <class Written, class Input>
+  __device__ void store_next(const Written& written, const ConvChannels& lane, int tokens,
+                             Input input) const {
+    auto* const to = written.data() + lane.first * written.stride().channel;
     const auto column_of = [&](int h, float(&x)[kCount]) {
       if (h >= kColumns) return to_floats(input(h - kColumns), x);
 #pragma unroll
@@ -69,10 +110,10 @@ class Columns {
       }
     };
     float x[kCount];
-    if constexpr (kKey.from_accepted) {
+    if constexpr (has_long_window(kKey)) {
       for (int h = 1; h < kColumns + tokens; ++h) {
         column_of(h, x);
-        store(p, lane, to + (h - 1) * p.written_stride.column, x);
+        store(written, lane, to + (h - 1) * written.stride().column, x);
       }
     } else {
       const int first = kColumns + tokens - kStored;
@@ -84,7 +125,7 @@ class Columns {
 #pragma unroll
           for (int i = 0; i < kCount; ++i) all[i * kStored + j] = x[i];
         } else {
-          store(p, lane, to + j * p.written_stride.column, x);
+          store(written, lane, to + j * written.stride().column, x);
         }
       }
       if constexpr (kPacked) {
@@ -103,30 +144,47 @@ class Columns {
     auto* const to = as<kDType>(p.written) + places.slots.write * p.written_stride.slot +
                      lane.first * p.written_stride.channel;
     if (places.has_initial && from == to) return;
-    for (int j = 0; j < p.columns; ++j) {
-      Elements<kDType, kCount> column;
-      column.load(from + j * p.read_stride.column, p.read_stride.channel,
-                  places.has_initial ? lane.count : 0);
-      column.store(to + j * p.written_stride.column, p.written_stride.channel, lane.count);
-    }
+    copy_columns(p, lane, places.has_initial, from, to, p.written_stride);
+  }
+  // The same to another place.
+  template <class Written>
+  static __device__ void copy(const ConvInputs& p, const ConvChannels& lane,
+                              const ConvPlaces& places, const Written& written) {
+    const auto* const from = as<kDType>(p.read) + places.slots.read * p.read_stride.slot +
+                             lane.first * p.read_stride.channel;
+    copy_columns(p, lane, places.has_initial, from,
+                 written.data() + lane.first * written.stride().channel, written.stride());
   }
 
  private:
+  // Zeros where there is nothing to copy.
+  static __device__ void copy_columns(const ConvInputs& p, const ConvChannels& lane, bool is_there,
+                                      const Storage<kDType>* from, Storage<kDType>* to,
+                                      const ConvStateStrides& stride) {
+    for (int j = 0; j < p.columns; ++j) {
+      Elements<kDType, kCount> column;
+      column.load(from + j * p.read_stride.column, p.read_stride.channel,
+                  is_there ? lane.count : 0);
+      column.store(to + j * stride.column, stride.channel, lane.count);
+    }
+  }
+
   template <class Row>
   static __device__ void to_floats(const Row& row, float (&x)[kCount]) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) x[i] = row.get(i);
   }
 
-  static __device__ void store(const ConvInputs& p, const ConvChannels& lane, Storage<kDType>* to,
-                               const float (&x)[kCount]) {
+  template <class Written>
+  static __device__ void store(const Written& written, const ConvChannels& lane,
+                               Storage<kDType>* to, const float (&x)[kCount]) {
     if (!lane.is_there()) return;
     Elements<kDType, kCount> column;
     column.set(x);
     if constexpr (kVectors) {
       column.store(to);
     } else {
-      column.store(to, p.written_stride.channel, lane.count);
+      column.store(to, written.stride().channel, lane.count);
     }
   }
 

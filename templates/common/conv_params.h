@@ -32,7 +32,13 @@ struct ConvInputs {
   long long read_slots, written_slots;
 };
 
-// Columns of a state, without from_accepted.
+// Whether a state has columns for each token of a launch, and a count says from where it goes on.
+template <class Key>
+constexpr bool has_long_window(const Key& key) {
+  return key.from_accepted;
+}
+
+// Columns of a state without a long window.
 template <class Key>
 constexpr int state_columns(const Key& key) {
   return key.states.whole_window ? key.width : key.width - 1;

@@ -37,7 +37,7 @@ class LaneChannels : public ConvChannels {
     count = min(max(end - first, 0), kCount);
     if (count == 0) first = 0;
     if constexpr (kKey.split_qkv) {
-      // NOTE: boundaries are multiples of 16, so that a thread's channels never lie in two tensors.
+      // NOTE: boundaries are multiples of 8, so that a thread's channels never lie in two tensors.
       if (first < p.outputs[0].count) {
         scale = p.scale;
         place(p.outputs[0]);
