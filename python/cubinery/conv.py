@@ -179,18 +179,18 @@ def _split_values(sizes: tuple[int | None, ...]) -> tuple[Any, ...]:
 
 
 def _layout_values(
-    kept: tuple[str, Any], width: int, state_layout: str | None, has_long_window: bool
+    kept: tuple[str, Any], width: int, state_layout: str | None, has_steps: bool, accepted: Any
 ) -> tuple[str, bool]:
     """state_layout and whole_window; `kept`: a state and its name."""
     name, state = kept
     if state is None:
         return state_layout or "columns", False
-    shape = ranked_shape(name, state, (3, 4))
+    shape = ranked_shape(name, state, (3, 4) if has_steps else (3,))
     if state_layout is None:
         strides = strides_of(state)
         is_turned = strides is not None and strides[-2] == 1 and strides[-1] != 1
         state_layout = "channels" if is_turned else "columns"
-    return state_layout, not has_long_window and shape[-1] == width
+    return state_layout, (accepted is None or has_steps) and shape[-1] == width
 
 
 def gdn_conv(
@@ -302,7 +302,6 @@ def gdn_conv(
     kept = ("state_out", state_out) if state is None else ("state", state)
     if kept[1] is None:
         kept = ("checkpoints", checkpoints)
-    has_long_window = accepted is not None and stored_states != "every"
     key = (
         ConvProblem, *_split_values((q_heads, k_heads, v_heads, key_dim, value_dim)),
         dtype_of("x", x), dtype_of("weight", weight), width, activation, bias is not None,
@@ -310,7 +309,8 @@ def gdn_conv(
         dtype_or("dt_bias", dt_bias, "f32"), "none" if a is None else "computed",
         ("one" if b is None else "logit") if beta_mode is None else beta_mode, bool(use_qk_l2norm),
         dtype_or("cu_seqlens", cu_seqlens, "i32"), varlen,
-        *_layout_values(kept, width, state_layout, has_long_window), stored_states,
+        *_layout_values(kept, width, state_layout, stored_states == "every", accepted),
+        stored_states,
         checkpoint_mode, checkpoint_every, accepted is not None,
         dtype_or("accepted", accepted, "i32"),
         *state_values(

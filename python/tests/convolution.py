@@ -96,9 +96,22 @@ class _Convolution:
         else:
             history = state[self.columns - self.width + 1 :]
             stored = np.concatenate([state, x])[-self.columns :]
+        self._keep_checkpoints(n, np.concatenate([state, x]), len(x))
         if self.places.target is not None and write is not None:
             self.places.target[write, :, : len(stored)] = stored.T
         return kind, sums(np.concatenate([history, x]), self.weight, self.bias)
+
+    def _keep_checkpoints(self, n: int, inputs: Array, tokens: int) -> None:
+        options = self.options
+        mode, every = options["checkpoint_mode"], options["checkpoint_every"]
+        assert (mode == "none") == (options["checkpoints"] is None)
+        if mode == "none":
+            return
+        behind = {"before": range(0, tokens, every), "after": range(every, tokens + 1, every)}[mode]
+        starts = options["checkpoint_cu_starts"]
+        first = n * len(behind) if starts is None else int(starts[n])
+        for row, count in enumerate(behind, first):
+            options["checkpoints"][row] = inputs[count : count + self.columns].T
 
     def _of_steps(self, n: int, x: Array) -> tuple[str, Array | None]:
         """of(), where there is a state for each step."""
@@ -180,7 +193,12 @@ def gdn_conv(
     scratch_slot: int = 0,
     has_initial_state: Array | None = None,
     cu_seqlens: Array | None = None,
+    max_seqlen: int | None = None,
     accepted: Array | None = None,
+    checkpoints: Array | None = None,
+    checkpoint_mode: str = "none",
+    checkpoint_every: int = 64,
+    checkpoint_cu_starts: Array | None = None,
     y: Array | None = None,
     q: Array | None = None,
     k: Array | None = None,
