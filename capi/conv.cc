@@ -20,6 +20,7 @@ int cubinery_conv_launch(const CubineryConv* conv, void* stream, const CubineryC
     CUBINERY_RETURN_IF_ERROR(
         bind_tensors(gdn::kConvOp, conv_tensors(given), conv->device, conv_tensors(bound)));
     CUBINERY_RETURN_IF_ERROR(bind_numbers(gdn::kConvOp, given, &bound));
+    bound.max_seqlen = given.max_seqlen;
     return conv->value.launch(static_cast<Stream>(stream), bound);
   });
 }

@@ -104,7 +104,7 @@ constexpr auto commit_tensors(auto& args) {
   };
 }
 
-// Of a convolution.
+// Of a convolution.  The Python module takes tensors in this order.
 constexpr auto conv_tensors(auto& args) {
   const std::array own{
       NamedTensor{"x", &args.x},
@@ -123,6 +123,8 @@ constexpr auto conv_tensors(auto& args) {
       NamedTensor{"cu_seqlens", &args.cu_seqlens},
       NamedTensor{"has_initial_state", &args.has_initial_state},
       NamedTensor{"accepted", &args.accepted},
+      NamedTensor{"checkpoints", &args.checkpoints},
+      NamedTensor{"checkpoint_cu_starts", &args.checkpoint_cu_starts},
   };
   return joined(own, state_tensors(args.states));
 }

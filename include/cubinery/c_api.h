@@ -42,7 +42,7 @@
 extern "C" {
 #endif
 
-#define CUBINERY_C_API_VERSION 8
+#define CUBINERY_C_API_VERSION 9
 
 /* The codes of cubinery/status.h, which says what each asks of the caller. */
 typedef enum CubineryCode {
@@ -393,11 +393,15 @@ typedef struct CubineryConvArgs {
   CubineryStateArgs states;
   const float* scale;   /* NULL: 1 */
   int64_t programmatic; /* 0 or 1 */
+  /* Since version 9. */
+  const DLTensor* checkpoints;
+  const DLTensor* checkpoint_cu_starts;
+  int64_t max_seqlen; /* 0: not known */
 } CubineryConvArgs;
 #define CUBINERY_CONV_ARGS_INIT                                                                 \
   {                                                                                             \
     sizeof(CubineryConvArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-        NULL, NULL, NULL, NULL, NULL, CUBINERY_STATE_ARGS_INIT, NULL, 0                         \
+        NULL, NULL, NULL, NULL, NULL, CUBINERY_STATE_ARGS_INIT, NULL, 0, NULL, NULL, 0          \
   }
 
 /* Loads or compiles the problem's kernels: slow.  All since version 8. */

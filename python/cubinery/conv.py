@@ -4,7 +4,7 @@ function that infers it.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from cubinery import _arrays, _core
 from cubinery._arrays import dtype_of, dtype_or, ranked_shape, strides_of
@@ -14,11 +14,13 @@ from cubinery._operator import Operator
 from cubinery._states import STATE_FIELDS, check_states, state_values
 from cubinery.problems import (
     Activation,
+    Checkpoints,
     ConvBetaMode,
     ConvProblem,
     ConvStateLayout,
     Padding,
     PadIndex,
+    StoredStates,
 )
 
 __all__ = ["Conv", "ConvOutputs", "gdn_conv"]
@@ -70,6 +72,8 @@ class Conv(Operator[ConvProblem], op=ConvProblem.op):
         cu_seqlens: Any = None,
         has_initial_state: Any = None,
         accepted: Any = None,
+        checkpoints: Any = None,
+        checkpoint_cu_starts: Any = None,
         state: Any = None,
         state_out: Any = None,
         state_indices: Any = None,
@@ -77,6 +81,7 @@ class Conv(Operator[ConvProblem], op=ConvProblem.op):
         scratch_slot: int = 0,
         scale: float = 1.0,
         programmatic: bool = False,
+        max_seqlen: int | None = None,
         stream: int | None = None,
     ) -> None:
         """Enqueues one convolution on `stream`; does not allocate or wait.
@@ -98,16 +103,24 @@ class Conv(Operator[ConvProblem], op=ConvProblem.op):
                 cu_seqlens[n + 1] - 1.
             has_initial_state: [N], bool: whether a sequence starts from its state; None: all do.
             accepted: [N], from_accepted only: so many tokens of the launch in front were accepted.
+            checkpoints: [rows, channels, columns]; with the problem's checkpoints.
+            checkpoint_cu_starts: [N + 1], varlen with checkpoints: the rows of sequence n.
             state: [N or slots, channels, columns], the last inputs of each sequence, the newest
                 last: width - 1, or width with whole_window.  With from_accepted more: a launch
-                may have columns - width + 2 tokens of a request.  None without has_initial_state
-                and store_state.
-            state_out: likewise, where new states go; None: in place.
-            state_indices: [N], state_location "pool": slots that sequences read.
-            state_out_indices: [N]: slots that they write; None: those they read.
+                may have columns - width + 2 tokens of a request; but dense with stored_states
+                "every" [N, S, channels, columns]: request n starts from step accepted[n] - 1.
+                None without has_initial_state and store_state.
+            state_out: likewise, where new states go; None: in place.  Dense with stored_states
+                "every": [N, steps, channels, columns]; step t has the window after token t.
+            state_indices: [N], state_location "pool": slots that sequences read; with
+                from_accepted and stored_states "every" [N, S].
+            state_out_indices: [N]: slots that they write; None: those they read.  With
+                stored_states "every" [N, steps].
             scratch_slot: the slot of padding sequences, padding "scratch".
             scale: q is multiplied by it; split_qkv only.
             programmatic: the launch may overlap the kernel in front of it (sm_90 and newer).
+            max_seqlen: varlen: tokens of the longest sequence, as far as the caller knows; a hint
+                that changes no bit.  None: not known.
             stream: a cudaStream_t as a number; None: the current stream of x's library (torch and
                 cupy; for others the legacy default stream).
 
@@ -118,11 +131,13 @@ class Conv(Operator[ConvProblem], op=ConvProblem.op):
         """
         _core.operator_launch(
             self._handle, stream, x, weight, bias, y, q, k, v, a, b, A_log, dt_bias, g, beta,
-            cu_seqlens, has_initial_state, accepted, state, state_out, state_indices,
-            state_out_indices, scratch_slot, scale, programmatic,
+            cu_seqlens, has_initial_state, accepted, checkpoints, checkpoint_cu_starts, state,
+            state_out, state_indices, state_out_indices, scratch_slot, scale, programmatic,
+            max_seqlen or 0,
         )  # fmt: skip
 
 
+_CHECKPOINT_MODES = get_args(Checkpoints)
 _SPLIT_FIELDS = ("q_heads", "k_heads", "v_heads", "key_dim", "value_dim")
 _UNSPLIT = tuple(getattr(ConvProblem, name) for name in _SPLIT_FIELDS)
 _CONV_FIELDS = (
@@ -144,6 +159,9 @@ _CONV_FIELDS = (
     "varlen",
     "state_layout",
     "whole_window",
+    "stored_states",
+    "checkpoints",
+    "checkpoint_every",
     "from_accepted",
     "accepted_dtype",
     *STATE_FIELDS,
@@ -161,18 +179,18 @@ def _split_values(sizes: tuple[int | None, ...]) -> tuple[Any, ...]:
 
 
 def _layout_values(
-    kept: tuple[str, Any], width: int, state_layout: str | None, accepted: Any
+    kept: tuple[str, Any], width: int, state_layout: str | None, has_steps: bool, accepted: Any
 ) -> tuple[str, bool]:
     """state_layout and whole_window; `kept`: a state and its name."""
     name, state = kept
     if state is None:
         return state_layout or "columns", False
-    shape = ranked_shape(name, state, (3,))
+    shape = ranked_shape(name, state, (3, 4) if has_steps else (3,))
     if state_layout is None:
         strides = strides_of(state)
-        is_turned = strides is not None and strides[1] == 1 and strides[2] != 1
+        is_turned = strides is not None and strides[-2] == 1 and strides[-1] != 1
         state_layout = "channels" if is_turned else "columns"
-    return state_layout, accepted is None and shape[2] == width
+    return state_layout, (accepted is None or has_steps) and shape[-1] == width
 
 
 def gdn_conv(
@@ -196,6 +214,7 @@ def gdn_conv(
     state: Any = None,
     state_out: Any = None,
     store_state: bool = True,
+    stored_states: StoredStates = "last",
     state_layout: ConvStateLayout | None = None,
     state_indices: Any = None,
     state_out_indices: Any = None,
@@ -204,7 +223,12 @@ def gdn_conv(
     scratch_slot: int = 0,
     has_initial_state: Any = None,
     cu_seqlens: Any = None,
+    max_seqlen: int | None = None,
     accepted: Any = None,
+    checkpoints: Any = None,
+    checkpoint_mode: Checkpoints = "none",
+    checkpoint_every: int = 64,
+    checkpoint_cu_starts: Any = None,
     y: Any = None,
     q: Any = None,
     k: Any = None,
@@ -238,15 +262,27 @@ def gdn_conv(
         use_qk_l2norm: q and k are normalised.
         scale: q is multiplied by it, behind the norm.
         state: [N or slots, channels, columns], the last inputs, the newest in the last column: W - 1
-            of them, or W.  With accepted W - 1 or more.  None: zeros.
+            of them, or W.  With accepted W - 1 or more; but dense with stored_states "every"
+            [N, S, channels, columns].  None: zeros.
+        state_out: dense with stored_states "every": [N, steps, channels, columns].
+        stored_states: "last": new states are those after a sequence's last token; "every": after
+            each of up to 16.
         state_layout: "columns" lie next to each other in memory, or "channels".  None: as state's
             strides say (torch, cupy), else "columns".  It is what is fast; any strides are read.
+        state_indices: [N]; with accepted and stored_states "every" [N, S].
+        state_out_indices: [N]; with stored_states "every" [N, steps].
         has_initial_state: [N], bool: whether a sequence starts from its state, or from zeros; None:
             all do.
         cu_seqlens: [N + 1], i32 or i64: sequence n is tokens cu_seqlens[n] to
             cu_seqlens[n + 1] - 1.
+        max_seqlen: as for Conv.
         accepted: [N], i32 or i64: so many tokens of the launch in front were accepted; a request
             goes on behind them (`cubinery/gdn_conv.h`).
+        checkpoints: [rows, channels, columns]: states kept besides the final one.
+        checkpoint_mode: "none"; "before": those before tokens 0, N, 2N...; "after": those after
+            tokens N, 2N...
+        checkpoint_every: N, 1 or more.
+        checkpoint_cu_starts: [N + 1], packed with checkpoints: the first row of each sequence.
         y: None: allocated, of x's shape and dtype.
         q, k, v: [B, T, heads, dim], packed likewise; None: allocated, of x's dtype.
         g, beta: [B, T, H], packed likewise, f32; None: allocated, with a and b.
@@ -261,7 +297,11 @@ def gdn_conv(
     varlen = cu_seqlens is not None
     ranked_shape("x", x, (2, 3) if varlen else (3,))
     _, width = ranked_shape("weight", weight, (2,))
+    if checkpoint_mode not in _CHECKPOINT_MODES:  # the problem calls it otherwise
+        refuse("checkpoint_mode", checkpoint_mode, ", ".join(map(repr, _CHECKPOINT_MODES)))
     kept = ("state_out", state_out) if state is None else ("state", state)
+    if kept[1] is None:
+        kept = ("checkpoints", checkpoints)
     key = (
         ConvProblem, *_split_values((q_heads, k_heads, v_heads, key_dim, value_dim)),
         dtype_of("x", x), dtype_of("weight", weight), width, activation, bias is not None,
@@ -269,10 +309,14 @@ def gdn_conv(
         dtype_or("dt_bias", dt_bias, "f32"), "none" if a is None else "computed",
         ("one" if b is None else "logit") if beta_mode is None else beta_mode, bool(use_qk_l2norm),
         dtype_or("cu_seqlens", cu_seqlens, "i32"), varlen,
-        *_layout_values(kept, width, state_layout, accepted), accepted is not None,
+        *_layout_values(kept, width, state_layout, stored_states == "every", accepted),
+        stored_states,
+        checkpoint_mode, checkpoint_every, accepted is not None,
         dtype_or("accepted", accepted, "i32"),
         *state_values(
-            state, state_out, store_state, state_indices, padding, pad_index, default_dtype="bf16"
+            state, checkpoints if kept[0] == "checkpoints" else state_out,
+            store_state and kept[0] != "checkpoints", state_indices, padding, pad_index,
+            default_dtype="bf16",
         ),
     )  # fmt: skip
     conv: Conv = context._kept_operator(_CONV_FIELDS, key)
@@ -280,9 +324,10 @@ def gdn_conv(
     conv(
         x, weight, bias, y=y, q=outputs.q, k=outputs.k, v=outputs.v, a=a, b=b, A_log=A_log,
         dt_bias=dt_bias, g=outputs.g, beta=outputs.beta, cu_seqlens=cu_seqlens,
-        has_initial_state=has_initial_state, accepted=accepted, state=state, state_out=state_out,
+        has_initial_state=has_initial_state, accepted=accepted, checkpoints=checkpoints,
+        checkpoint_cu_starts=checkpoint_cu_starts, state=state, state_out=state_out,
         state_indices=state_indices, state_out_indices=state_out_indices,
-        scratch_slot=scratch_slot, scale=scale, stream=stream,
+        scratch_slot=scratch_slot, scale=scale, max_seqlen=max_seqlen, stream=stream,
     )  # fmt: skip
     return outputs if conv.problem.split_qkv else y
 

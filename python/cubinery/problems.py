@@ -345,8 +345,8 @@ class ConvProblem(Problem["Conv"]):
         q_heads: query heads of one GPU.
         k_heads: key heads of one GPU.
         v_heads: value heads of one GPU.
-        key_dim: size of q and k of a head; 16 to 256, a multiple of 16.
-        value_dim: size of v of a head; 16 to 256, a multiple of 16.
+        key_dim: size of q and k of a head; 8 to 256, a multiple of 8.
+        value_dim: size of v of a head; 8 to 256, a multiple of 8.
         dtype: dtype of x, y, q, k and v.
         weight_dtype: dtype of weight and bias.
         width: taps of the convolution; 2 to 4.
@@ -359,7 +359,7 @@ class ConvProblem(Problem["Conv"]):
         dt_bias_dtype: dtype of dt_bias (gate_mode computed).
         state_dtype: dtype of states as they are stored.
         index_dtype: dtype of state indices (state_location pool).
-        cu_seqlens_dtype: dtype of cu_seqlens (varlen).
+        cu_seqlens_dtype: dtype of cu_seqlens and checkpoint_cu_starts (varlen).
         varlen: sequences are packed behind each other, their bounds in cu_seqlens.
         state_layout: of a state [channels, columns], columns are neighbours in memory (FLA,
             Transformers, SGLang), or channels (vLLM).
@@ -375,8 +375,14 @@ class ConvProblem(Problem["Conv"]):
         has_initial_state: sequences start from a state, not from zero.
         store_state: new states are kept.
         whole_window: states have width columns (FLA, Transformers), not width - 1 (vLLM, SGLang).
+        stored_states: new states are those after a sequence's last token (last) or after each of up
+            to 16 tokens (every).
+        checkpoints: states are also kept from before tokens 0, N, 2N... (before) or after tokens N,
+            2N... (after); N is checkpoint_every.
+        checkpoint_every: tokens from one checkpoint to the next.
         from_accepted: the number of accepted tokens says from which column of its state a request
-            goes on; needs has_initial_state and store_state.
+            goes on, or with stored_states every from which state; needs has_initial_state and
+            store_state.
         accepted_dtype: dtype of accepted (from_accepted).
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
             kernels for each size.
@@ -413,6 +419,9 @@ class ConvProblem(Problem["Conv"]):
     has_initial_state: bool = True
     store_state: bool = True
     whole_window: bool = False
+    stored_states: StoredStates = "last"
+    checkpoints: Checkpoints = "none"
+    checkpoint_every: int = 64
     from_accepted: bool = False
     accepted_dtype: IndexDtype = "i32"
     batch_invariant: bool = False

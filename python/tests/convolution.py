@@ -61,14 +61,15 @@ class _Convolution:
         self.bias = 0.0 if bias is None else np.asarray(bias, np.float64)
         self.width = self.weight.shape[1]
         kept = self.places.source if self.places.source is not None else self.places.target
-        self.columns = self.width - 1 if kept is None else kept.shape[2]
-        if options["accepted"] is None:
+        self.columns = self.width - 1 if kept is None else kept.shape[-1]
+        self.has_steps = options["stored_states"] == "every" and options["store_state"]
+        if options["accepted"] is None or self.has_steps:
             assert self.columns in (self.width - 1, self.width)
         else:
             assert self.columns >= self.width - 1 and options["store_state"]
 
-    def initial(self, n: int, slot: int) -> Array:
-        """[columns, C]: the state that sequence n starts from."""
+    def initial(self, n: int, slot: int | tuple[int, int]) -> Array:
+        """[columns, C]: the state that sequence n starts from.  A pair is a row and a step."""
         flags = self.options["has_initial_state"]
         if self.places.source is None or (flags is not None and not flags[n]):
             return np.zeros((self.columns, len(self.weight)))
@@ -76,6 +77,8 @@ class _Convolution:
 
     def of(self, n: int, x: Array) -> tuple[str, Array | None]:
         """("compute" | "skip" | "zero" | "invalid", the sums) of sequence n; stores its state."""
+        if self.has_steps:
+            return self._of_steps(n, x)
         kind, read, write = self.places.of(n)
         accepted = self.options["accepted"]
         start = 0
@@ -93,9 +96,48 @@ class _Convolution:
         else:
             history = state[self.columns - self.width + 1 :]
             stored = np.concatenate([state, x])[-self.columns :]
+        self._keep_checkpoints(n, np.concatenate([state, x]), len(x))
         if self.places.target is not None and write is not None:
             self.places.target[write, :, : len(stored)] = stored.T
         return kind, sums(np.concatenate([history, x]), self.weight, self.bias)
+
+    def _keep_checkpoints(self, n: int, inputs: Array, tokens: int) -> None:
+        options = self.options
+        mode, every = options["checkpoint_mode"], options["checkpoint_every"]
+        assert (mode == "none") == (options["checkpoints"] is None)
+        if mode == "none":
+            return
+        behind = {"before": range(0, tokens, every), "after": range(every, tokens + 1, every)}[mode]
+        starts = options["checkpoint_cu_starts"]
+        first = n * len(behind) if starts is None else int(starts[n])
+        for row, count in enumerate(behind, first):
+            options["checkpoints"][row] = inputs[count : count + self.columns].T
+
+    def _of_steps(self, n: int, x: Array) -> tuple[str, Array | None]:
+        """of(), where there is a state for each step."""
+        options, places, accepted = self.options, self.places, self.options["accepted"]
+        reads, writes = options["state_indices"], options["state_out_indices"]
+        writes = reads if writes is None else writes
+        start = 0 if accepted is None else max(int(accepted[n]), 1) - 1
+        assert accepted is None or 0 <= accepted[n]
+        if len(x) == 0:
+            return "compute", x
+        slots: list[Any] = [(n, t) for t in range(len(x))]
+        read: Any = n if accepted is None else (n, start)
+        if reads is not None:
+            index = int(reads[n] if accepted is None else reads[n, start])
+            found = [places.resolve(index, int(writes[n, t])) for t in range(len(x))]
+            kinds = {kind for kind, _, _ in found}
+            kind = "invalid" if "invalid" in kinds else kinds.pop()
+            if kind != "compute":
+                return kind, None
+            read, slots = found[0][1], [slot for _, _, slot in found]
+        state = self.initial(n, read)
+        inputs = np.concatenate([state, x])
+        for t, slot in enumerate(slots):
+            if slot is not None:
+                places.target[slot] = inputs[t + 1 : t + 1 + self.columns].T
+        return "compute", sums(inputs[self.columns - self.width + 1 :], self.weight, self.bias)
 
     def split(self, y: Array) -> list[Array]:
         """y [T, C] as q, k and v [T, heads * dim]."""
@@ -142,6 +184,7 @@ def gdn_conv(
     state: Array | None = None,
     state_out: Array | None = None,
     store_state: bool = True,
+    stored_states: str = "last",
     state_layout: str | None = None,
     state_indices: Array | None = None,
     state_out_indices: Array | None = None,
@@ -150,7 +193,12 @@ def gdn_conv(
     scratch_slot: int = 0,
     has_initial_state: Array | None = None,
     cu_seqlens: Array | None = None,
+    max_seqlen: int | None = None,
     accepted: Array | None = None,
+    checkpoints: Array | None = None,
+    checkpoint_mode: str = "none",
+    checkpoint_every: int = 64,
+    checkpoint_cu_starts: Array | None = None,
     y: Array | None = None,
     q: Array | None = None,
     k: Array | None = None,

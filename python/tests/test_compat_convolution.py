@@ -412,12 +412,66 @@ def test_vllm_packed_update_needs_indices():
         )
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("gap", [0, 2])
+@pytest.mark.parametrize("columns", [W - 1, W + 1])
+def test_sglang_windows(layout, gap, columns):
+    drafts, steps = 3, 4
+    slots, rows = np.array([4, -1, 2], np.int32), np.array([5, 0, 2], np.int64)
+    states = as_laid(normal(6, SLOTS, C, columns), layout)
+    kept = states.copy()
+    memory = np.full((SLOTS, steps + gap, C, W - 1), np.nan, np.float32)
+    windows = as_laid(memory, layout)[:, :steps]
+    x = normal(7, 3, C, drafts)
+    y = sglang.causal_conv1d_update(
+        as_laid(x, layout), states, WEIGHT, BIAS, "silu", conv_state_indices=slots,
+        intermediate_conv_window=windows, intermediate_state_indices=rows,
+    )  # fmt: skip
+    without = kept.copy()
+    np.testing.assert_array_equal(
+        y, sglang.causal_conv1d_update(x, without, WEIGHT, BIAS, "silu", conv_state_indices=slots)
+    )
+    np.testing.assert_array_equal(states, without)
+    for n in (0, 2):
+        for t in range(drafts):
+            expected = last(kept[slots[n], :, : W - 1], x[n, :, : t + 1])
+            np.testing.assert_array_equal(windows[rows[n], t], expected)
+        assert np.isnan(windows[rows[n], drafts:]).all()
+    assert np.isnan(windows[[0, 1, 3, 4]]).all()
+
+
+def test_sglang_windows_refusals():
+    x, states, slots = normal(5, N, C, 2), normal(6, SLOTS, C, W - 1), np.zeros(N, np.int32)
+    windows = normal(7, N, 2, C, W - 1)
+
+    def update(x=x, **options):
+        given = {
+            "conv_state_indices": slots,
+            "intermediate_conv_window": windows,
+            "intermediate_state_indices": slots,
+        }
+        sglang.causal_conv1d_update(x, states, WEIGHT, **(given | options))
+
+    with pytest.raises(InvalidArgumentError, match="intermediate_state_indices belong together"):
+        update(intermediate_state_indices=None)
+    with pytest.raises(InvalidArgumentError, match="intermediate_conv_window and"):
+        update(intermediate_conv_window=None)
+    with pytest.raises(InvalidArgumentError, match="window needs conv_state_indices"):
+        update(conv_state_indices=None)
+    with pytest.raises(UnsupportedError, match="num_accept_tokens is not supported"):
+        update(num_accept_tokens=slots)
+    with pytest.raises(UnsupportedError, match="x has T = 17 tokens per request; supported: 1 to"):
+        update(normal(5, N, C, 17))
+    with pytest.raises(InvalidArgumentError, match=r"expected \[rows, 3 or more, 32, 3\]"):
+        update(normal(5, N, C, 3))
+    with pytest.raises(UnsupportedError, match="is f16 and the states are f32"):
+        update(intermediate_conv_window=windows.astype(np.float16))
+
+
 def test_sglang_update_refusals():
     x, states, array = normal(5, N, C), normal(6, SLOTS, C, W - 1), np.zeros(N, np.int32)
     for name in (
         "cache_seqlens",
-        "intermediate_conv_window",
-        "intermediate_state_indices",
         "retrieve_next_token",
         "retrieve_next_sibling",
         "retrieve_parent_token",
@@ -431,7 +485,7 @@ def test_sglang_update_refusals():
 # Split
 
 
-@pytest.mark.parametrize("k_dim, v_dim, heads", [(16, 48, (1, 1)), (24, 40, (1, 1)), (512, 1024, (2, 4)), (384, 1024, (2, 4)), (272, 272, (17, 17))])  # fmt: skip
+@pytest.mark.parametrize("k_dim, v_dim, heads", [(16, 48, (1, 1)), (24, 40, (1, 1)), (512, 1024, (2, 4)), (384, 1024, (2, 4)), (272, 272, (2, 2))])  # fmt: skip
 def test_split(calls, k_dim, v_dim, heads):
     channels = 2 * k_dim + v_dim
     x, weight = turned(normal(5, channels, TOTAL)), normal(6, channels, W)
@@ -462,8 +516,8 @@ def test_split_refusals():
         split(16, 32)
     with pytest.raises(InvalidArgumentError, match="query_start_loc is required"):
         split(32, 32, bounds=None)
-    with pytest.raises(UnsupportedError, match="k_dim is 272 and v_dim 304; supported: widths of"):
-        split(272, 304, np.zeros((2 * 272 + 304, TOTAL), np.float32))
+    with pytest.raises(UnsupportedError, match="k_dim is 296 and v_dim 328; supported: widths of"):
+        split(296, 328, np.zeros((2 * 296 + 328, TOTAL), np.float32))
 
 
 # FLA

@@ -54,6 +54,41 @@ def test_parts_with_a_state_are_the_whole(columns):
     np.testing.assert_array_equal(state, X[:, T - columns :].swapaxes(1, 2))
 
 
+@pytest.mark.parametrize("columns", [W - 1, W])
+def test_a_window_is_the_state_behind_its_token(columns):
+    start = random.standard_normal((2, C, columns)).astype(np.float32)
+    windows = np.full((2, 4, C, columns), np.nan, np.float32)
+    y = convolution.gdn_conv(
+        X[:, :3], WEIGHT, state=start, state_out=windows, stored_states="every"
+    )
+    for t in range(3):
+        state = start.copy()
+        part = convolution.gdn_conv(X[:, : t + 1], WEIGHT, state=state)
+        np.testing.assert_array_equal(part, y[:, : t + 1])
+        np.testing.assert_array_equal(windows[:, t], state)
+    assert np.isnan(windows[:, 3]).all()
+    # And one goes on from it, in place.
+    more = convolution.gdn_conv(
+        X[:, 2:4], WEIGHT, state=windows, stored_states="every", accepted=np.array([2, 2])
+    )
+    whole = convolution.gdn_conv(X[:, :4], WEIGHT, state=start.copy())
+    np.testing.assert_array_equal(more, whole[:, 2:])
+
+
+@pytest.mark.parametrize("mode, behind", [("before", (0, 4, 8)), ("after", (4, 8))])
+def test_a_checkpoint_is_the_state_behind_its_tokens(mode, behind):
+    start = random.standard_normal((2, C, W)).astype(np.float32)
+    kept = np.full((2 * len(behind), C, W), np.nan, np.float32)
+    convolution.gdn_conv(
+        X, WEIGHT, state=start, store_state=False, checkpoints=kept, checkpoint_mode=mode,
+        checkpoint_every=4,
+    )  # fmt: skip
+    for i, count in enumerate(behind):
+        state = start.copy()
+        convolution.gdn_conv(X[:, :count], WEIGHT, state=state)
+        np.testing.assert_array_equal(kept.reshape(2, len(behind), C, W)[:, i], state)
+
+
 def test_packed_sequences_are_those_alone():
     x = X.reshape(-1, C)
     bounds = np.array([2, 9, 9, 20], np.int32)

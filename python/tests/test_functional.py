@@ -324,6 +324,29 @@ FLAGS = FakeArray(B, dtype="bool")
             {"state": window(columns=W), "accepted": COUNTS},
             {"has_initial_state": True, "store_state": True, "from_accepted": True},
         ),
+        (
+            (B, DRAFTS),
+            {
+                **{"state": FakeArray(B, DRAFTS, C, W, dtype="bf16"), "accepted": COUNTS},
+                **{"stored_states": "every"},
+            },
+            {
+                **{"has_initial_state": True, "store_state": True, "from_accepted": True},
+                **{"stored_states": "every", "whole_window": True},
+            },
+        ),
+        (
+            (B * T,),
+            {
+                **{"cu_seqlens": BOUNDS, "checkpoints": window(7, W, dtype="f32")},
+                **{"checkpoint_mode": "before", "checkpoint_every": 3, "max_seqlen": T},
+                **{"checkpoint_cu_starts": BOUNDS},
+            },
+            {
+                **{"varlen": True, "cu_seqlens_dtype": "i64", "state_dtype": "f32"},
+                **{"checkpoints": "before", "checkpoint_every": 3, "whole_window": True},
+            },
+        ),
     ],
 )
 def test_convolutions_are_inferred(context, prepared, gpu, lead, named, expected):
@@ -401,6 +424,11 @@ def test_the_layout_of_windows_is_that_of_their_strides(context, prepared, gpu, 
         ({**SPLIT, "y": FakeArray(B, T, C, dtype="bf16")}, "gdn_conv: y is given; accepted: None"),
         ({"q": FakeArray(B, T, HK, D, dtype="bf16")}, "gdn_conv: q is given; accepted: None"),
         ({"scale": 2.0}, "scale is 2; accepted: 1"),
+        ({"checkpoint_mode": "behind"}, "checkpoint_mode = 'behind'; accepted: 'none', 'before', "),
+        ({"checkpoint_mode": "after"}, "gdn_conv: checkpoints is None"),
+        ({"checkpoints": window()}, "gdn_conv: checkpoints is given; accepted: None"),
+        ({"max_seqlen": "many"}, "max_seqlen"),
+        ({"state": window(), "stored_states": "every"}, "gdn_conv: state_out is None"),
     ],
 )
 def test_refusals_of_convolutions(context, gpu, monkeypatch, named, message):

@@ -118,6 +118,9 @@ class DlViews {
     views.states = of(args.states);
     views.scale = &floats_.emplace_back(args.scale);
     views.programmatic = args.programmatic;
+    views.checkpoints = of(args.checkpoints);
+    views.checkpoint_cu_starts = of(args.checkpoint_cu_starts);
+    views.max_seqlen = args.max_seqlen;
     return views;
   }
 

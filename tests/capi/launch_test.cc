@@ -201,6 +201,24 @@ struct FakeFlaggedConv : FakeConv {
   }
 };
 
+// Checkpoints, of sequences that are known to be short.
+struct FakeCheckpointConv : FakeConv {
+  FakeCheckpointConv() : FakeConv(problem()) {}
+  static gdn::ConvProblem problem() {
+    gdn::ConvProblem problem = kPackedConv;
+    problem.checkpoints = gdn::Checkpoints::kAfter;
+    problem.checkpoint_every = 3;
+    return problem;
+  }
+  static gdn::ConvArgs args() {
+    gdn::ConvArgs args = FakeFlaggedConv::args();
+    args.checkpoints = tensor(19, DType::kBF16, {6, 64, 3});
+    args.checkpoint_cu_starts = tensor(20, DType::kI64, {3});
+    args.max_seqlen = 12;
+    return args;
+  }
+};
+
 // q, k, v, g and beta, with the number of accepted tokens of each request.
 struct FakeSplitConv : FakeConv {
   FakeSplitConv() : FakeConv(problem()) {}
@@ -421,6 +439,20 @@ void check_conv_launch(const Bench& bench) {
 TEST_CASE("AConvLaunchIsThatOfTheCppApi", "[cpu]") {
   check_conv_launch(FakeFlaggedConv());
   check_conv_launch(FakeSplitConv());
+  check_conv_launch(FakeCheckpointConv());
+}
+
+// Callers of version 8 have shorter arguments.
+TEST_CASE("AConvLaunchOfAnOlderVersionHasNoMore", "[cpu]") {
+  const FakeFlaggedConv bench;
+  DlViews views;
+  CubineryConvArgs given = views.of(bench.args());
+  REQUIRE(cubinery_conv_launch(&bench.conv, nullptr, &given) == CUBINERY_OK);
+  given.struct_size = offsetof(CubineryConvArgs, checkpoints);
+  given.checkpoints = given.y;
+  given.max_seqlen = 1;
+  REQUIRE(cubinery_conv_launch(&bench.conv, nullptr, &given) == CUBINERY_OK);
+  CHECK(same(bench.fake->launches[0], bench.fake->launches[1]));
 }
 
 TEST_CASE("BadArgumentsOfAConvAreNamed", "[cpu]") {
@@ -448,7 +480,7 @@ TEST_CASE("BadArgumentsOfAConvAreNamed", "[cpu]") {
   CHECK(refusal([](auto& a) { a.programmatic = 2; }) ==
         "gdn_conv: programmatic is 2; accepted: 0, 1");
   CHECK(refusal([](auto& a) { a.struct_size += 8; }) ==
-        "args->struct_size is 200; accepted: multiples of 8 up to 192, its size in this library");
+        "args->struct_size is 224; accepted: multiples of 8 up to 216, its size in this library");
   CHECK(bench.fake->launches.empty());
 }
 

@@ -8,6 +8,7 @@ from cubinery import _arrays, functional
 from cubinery._errors import InvalidArgumentError
 from cubinery.compat import _arguments as arguments
 from cubinery.compat import _engines as engines
+from cubinery.compat import _verify as verification
 from cubinery.problems import Activation
 
 
@@ -167,6 +168,45 @@ def update(
     else:
         y = run(x, weight, bias, **options)
     return y
+
+
+def keep_windows(
+    function: str,
+    x: Any,
+    conv_state: Any,
+    weight: Any,
+    bias: Any,
+    activation: bool | str | None,
+    conv_state_indices: Any,
+    windows: tuple[str, Any],
+    rows: tuple[str, Any],
+    pad_slot_id: int,
+) -> None:
+    """Writes the windows after each token of x [N, dim, T] or [N, dim]: of request n to row
+    rows[n] of `windows` [rows, steps, dim, W - 1], both with their names.  `conv_state` is read only.
+    """
+    (name, buffer), (rows_name, numbers) = windows, rows
+    arguments.refuse_autograd(function, x=x, weight=weight, bias=bias, conv_state=conv_state)
+    if (buffer is None) != (numbers is None):
+        raise InvalidArgumentError(f"{function}: {name} and {rows_name} belong together")
+    if conv_state_indices is None:
+        raise InvalidArgumentError(f"{function}: {name} needs conv_state_indices")
+    columns = require_window(function, "conv_state", conv_state, weight)
+    tokens = x.shape[2] if len(x.shape) == 3 else 1
+    verification.require_tokens(function, "x has T", tokens)
+    states = conv_state[:, :, :columns]
+    verification.require_steps(function, name, buffer, None, tokens, states)
+    numbers = engines.rows_of(function, rows_name, numbers, x.shape[0], "[N]")
+    steps, apart = verification.pool_of_steps(function, name, buffer)
+    slots = verification.slots_of_rows(
+        arguments.of_dtype(numbers, conv_state_indices), apart, buffer.shape[1]
+    )
+    indices = ("conv_state_indices", conv_state_indices)
+    options = _pool(function, ("conv_state", states), indices, x.shape[0], pad_slot_id)
+    run(
+        x, weight, bias, activation=activation_of(function, activation), state_out=steps,
+        state_out_indices=slots, stored_states="every", **options,
+    )  # fmt: skip
 
 
 def _require_room(

@@ -24,13 +24,13 @@ def require_tokens(function: str, what: str, count: int) -> None:
 def require_steps(
     function: str, name: str, buffer: Any, rows: int | None, steps: int, state: Any
 ) -> None:
-    """Raises unless a buffer is [rows or more, steps or more, ..] of matrices as `state`
+    """Raises unless a buffer is [rows or more, steps or more, ..] of states as `state`
     [slots, ..] has them, and of its dtype.  `rows` None: any number.
     """
     inner = tuple(state.shape[1:])
     shape = tuple(buffer.shape)
     least = 0 if rows is None else rows
-    if len(shape) != 5 or shape[2:] != inner or shape[0] < least or shape[1] < steps:
+    if len(shape) != 2 + len(inner) or shape[2:] != inner or shape[0] < least or shape[1] < steps:
         form = f"[{'rows' if rows is None else f'{rows} or more'}, {steps} or more"
         raise InvalidArgumentError(
             f"{function}: {name} has shape {list(shape)}; expected "

@@ -357,20 +357,19 @@ def causal_conv1d_update(
     goes on behind so many tokens of the launch in front (0 is taken as 1), and W - 2 + T columns
     hold what the next one may need.
 
+    `intermediate_conv_window` [rows, steps, dim, W - 1], of conv_state's dtype, receives the window
+    after token t of request n at [intermediate_state_indices[n], t], of up to 16 tokens; a negative
+    row drops them.  conv_state is updated all the same, which takes a second launch.
+
     `metadata` and `validate_data` are not read.  Raises UnsupportedError for a circular buffer
-    (`cache_seqlens`), the windows after each token (`intermediate_conv_window`,
-    `intermediate_state_indices`), trees (`retrieve_next_token`, `retrieve_next_sibling`,
-    `retrieve_parent_token`), and inputs that require grad while grad is enabled.
+    (`cache_seqlens`), windows beside `num_accept_tokens` or in another dtype, trees
+    (`retrieve_next_token`, `retrieve_next_sibling`, `retrieve_parent_token`), and inputs that require
+    grad while grad is enabled; InvalidArgumentError for windows without rows or
+    `conv_state_indices`.
     """
     name = "sglang.causal_conv1d_update"
     arguments.refuse_given(
         name, "the newest input is in the last column", cache_seqlens=cache_seqlens
-    )
-    arguments.refuse_given(
-        name,
-        "num_accept_tokens says from where the next launch goes on",
-        intermediate_conv_window=intermediate_conv_window,
-        intermediate_state_indices=intermediate_state_indices,
     )
     arguments.refuse_given(
         name,
@@ -379,6 +378,15 @@ def causal_conv1d_update(
         retrieve_next_sibling=retrieve_next_sibling,
         retrieve_parent_token=retrieve_parent_token,
     )
+    if intermediate_conv_window is not None or intermediate_state_indices is not None:
+        arguments.refuse_given(
+            name, "windows after each token, without it", num_accept_tokens=num_accept_tokens
+        )
+        convolution.keep_windows(
+            name, x, conv_state, weight, bias, activation, conv_state_indices,
+            ("intermediate_conv_window", intermediate_conv_window),
+            ("intermediate_state_indices", intermediate_state_indices), pad_slot_id,
+        )  # fmt: skip
     return convolution.update(
         name, x, conv_state, weight, bias, activation, conv_state_indices,
         ("num_accept_tokens", num_accept_tokens), None, -1, pad_slot_id,
