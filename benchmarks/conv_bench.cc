@@ -6,26 +6,21 @@
 //   conv_bench --sweep ...        prints the ten fastest configurations (that have these values)
 //                                 of each row, and the slowest
 //   conv_bench --all-configs ...  prints all of them
-#include <algorithm>
 #include <cstdio>
-#include <limits>
-#include <numeric>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "benchmarks/bench.h"
 #include "benchmarks/decode_rows.h"
+#include "benchmarks/sweep.h"
 #include "runtime/gdn/conv_state.h"
 #include "runtime/gdn/problem_check.h"
-#include "runtime/operator/planner.h"
 #include "runtime/operator/tuning_context.h"
 #include "tuner/gdn/conv_operands.h"
 
 namespace {
 
-using cubinery::Configuration;
 using cubinery::DType;
 using cubinery::Timing;
 using nlohmann::ordered_json;
@@ -48,8 +43,7 @@ struct Row {
 struct Settings {
   int replays = 40;
   double copy_tb_s = 0;
-  std::vector<std::string> values;  // "ahead=4": what configurations must have
-  std::size_t printed = 0;          // of a sweep; 0: no sweep
+  bench::Wanted wanted;
 };
 
 std::vector<Row> prefill_rows(bool gates) {
@@ -98,25 +92,6 @@ ordered_json identity_of(const Row& row) {
           {"state_layout", gdn::value_text(row.layout)}};
 }
 
-// Those that have the values asked for.
-std::vector<Configuration> configurations(const bench::Gpu& gpu, const gdn::ConvProblem& problem,
-                                          const Settings& settings) {
-  using Planner = cubinery::Planner<gdn::ConvProblem>;
-  const auto planner = Planner::create(problem, cubinery::target_of(gpu.context())).value();
-  std::vector<Configuration> found = planner.space().configurations;
-  const auto lacks = [&](const Configuration& configuration, const std::string& wanted) {
-    return std::none_of(
-        configuration.values.begin(), configuration.values.end(),
-        [&](const cubinery::TunedValue& own) { return own.name + "=" + own.value == wanted; });
-  };
-  std::erase_if(found, [&](const Configuration& configuration) {
-    return std::any_of(settings.values.begin(), settings.values.end(),
-                       [&](const std::string& wanted) { return lacks(configuration, wanted); });
-  });
-  if (found.empty()) throw std::runtime_error("no configuration has the values of --config");
-  return found;
-}
-
 cubinery::ConvOperands operands_of(const bench::Gpu& gpu, const Row& row) {
   const std::vector<std::int64_t> lengths(cubinery::idx(row.sequences), row.tokens);
   const std::int64_t l2_bytes = cubinery::gpu_identity(gpu.context()).value().l2_bytes;
@@ -125,25 +100,10 @@ cubinery::ConvOperands operands_of(const bench::Gpu& gpu, const Row& row) {
       .value();
 }
 
-gdn::Conv loaded(const bench::Gpu& gpu, const gdn::ConvProblem& problem,
-                 const Configuration& configuration) {
-  const cubinery::Target target = cubinery::target_of(gpu.context());
-  return create_conv(gpu.context(), problem, target, configuration.values).value();
-}
-
-gdn::Conv chosen_conv(const bench::Gpu& gpu, const gdn::ConvProblem& problem,
-                      const Settings& settings) {
-  if (settings.values.empty()) return gpu.context().prepare(problem).value();
-  const std::vector<Configuration> found = configurations(gpu, problem, settings);
-  if (found.size() == 1) return loaded(gpu, problem, found.front());
-  throw std::runtime_error(std::to_string(found.size()) +
-                           " configurations have the values of --config; name more, or --sweep");
-}
-
 void run_row(const bench::Gpu& gpu, const Row& row, const Settings& settings,
              bench::Results* results) {
   const gdn::ConvProblem problem = problem_of(row);
-  const gdn::Conv conv = chosen_conv(gpu, problem, settings);
+  const gdn::Conv conv = bench::prepared(gpu, problem, settings.wanted);
   const cubinery::ConvOperands operands = operands_of(gpu, row);
   const Timing ms = bench::time_graph(
       gpu, operands.sets(), settings.replays,
@@ -153,69 +113,20 @@ void run_row(const bench::Gpu& gpu, const Row& row, const Settings& settings,
                                     static_cast<double>(operands.bytes()), settings.copy_tb_s));
 }
 
-// Compiled side by side.
-std::vector<gdn::Conv> loaded(const bench::Gpu& gpu, const gdn::ConvProblem& problem,
-                              const std::vector<Configuration>& all) {
-  std::vector<cubinery::KernelSpec> specs;
-  for (const Configuration& configuration : all) {
-    specs.insert(specs.end(), configuration.kernels.begin(), configuration.kernels.end());
-  }
-  const std::vector<cubinery::Kernel> kernels = cubinery::get_kernels(gpu.context(), specs).value();
-  std::vector<gdn::Conv> convs;
-  for (const Configuration& configuration : all) {
-    convs.push_back(loaded(gpu, problem, configuration));
-  }
-  return convs;
-}
-
-// One line for each of the fastest, from the fastest on; "*": what the operator chooses.
-void print_sweep(const std::vector<Configuration>& all, const std::vector<Timing>& times,
-                 const std::string& chosen, double floor_us, std::size_t printed) {
-  std::vector<std::size_t> order(all.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(),
-            [&](std::size_t a, std::size_t b) { return times[a].median < times[b].median; });
-  for (std::size_t rank = 0; rank < order.size(); ++rank) {
-    const Timing& ms = times[order[rank]];
-    const std::string text = to_text(all[order[rank]].values);
-    const bool is_chosen = text == chosen;
-    if (rank >= printed && rank + 1 < order.size() && !is_chosen) continue;
-    std::printf("%c%4zu %9.2f us  %8.2f-%-8.2f %5.1f %%  %s\n", is_chosen ? '*' : ' ', rank + 1,
-                1e3 * ms.median, 1e3 * ms.p10, 1e3 * ms.p90, 0.1 * floor_us / ms.median,
-                text.c_str());
-  }
-  std::fflush(stdout);
-}
-
 void sweep_row(const bench::Gpu& gpu, const Row& row, const Settings& settings) {
   const gdn::ConvProblem problem = problem_of(row);
-  const std::vector<Configuration> all = configurations(gpu, problem, settings);
-  const std::vector<gdn::Conv> convs = loaded(gpu, problem, all);
   const cubinery::ConvOperands operands = operands_of(gpu, row);
-  std::vector<cubinery::TimedLaunch> launches;
-  for (const gdn::Conv& conv : convs) {
-    launches.emplace_back(
-        [&](cubinery::Stream stream, int set) { return conv.launch(stream, operands.args(set)); });
-  }
-  const std::vector<Timing> times =
-      cubinery::time_launches(gpu.device(), operands.sets(), settings.replays, launches).value();
-  const double floor_us = static_cast<double>(operands.bytes()) / (settings.copy_tb_s * 1e6);
-  std::printf("%s: %zu configurations; median, p10 to p90, share of the copy rate (%.2f us)\n",
-              identity_of(row).dump().c_str(), all.size(), floor_us);
-  const gdn::Conv conv = gpu.context().prepare(problem).value();
-  print_sweep(all, times, conv.choice(row.size()).configuration, floor_us, settings.printed);
-}
-
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> items;
-  std::istringstream text(list);
-  for (std::string item; std::getline(text, item, ',');) items.push_back(item);
-  return items;
+  const gdn::Conv chosen = gpu.context().prepare(problem).value();
+  bench::sweep_row(gpu, problem, operands, settings.wanted, settings.replays, settings.copy_tb_s,
+                   identity_of(row).dump(), chosen.choice(row.size()).configuration,
+                   [&](const gdn::Conv& conv, cubinery::Stream stream, int set) {
+                     return conv.launch(stream, operands.args(set));
+                   });
 }
 
 std::vector<Row> rows_of(const bench::Arguments& arguments) {
   std::vector<Row> rows;
-  for (const std::string& kind : split(arguments.get("--rows", "prefill,gates,decode"))) {
+  for (const std::string& kind : bench::split(arguments.get("--rows", "prefill,gates,decode"))) {
     if (kind != "prefill" && kind != "gates" && kind != "decode") {
       throw std::runtime_error("--rows: " + kind + "; accepted: prefill, gates, decode");
     }
@@ -230,11 +141,10 @@ int run(int argc, char** argv) {
   const bench::Arguments arguments(argc, argv, {"--quick", "--sweep", "--all-configs"},
                                    {"--rows", "--replays", "--config", "--out", "--commit"});
   const bool quick = arguments.has("--quick");
-  const bool all = arguments.has("--all-configs"), sweep = all || arguments.has("--sweep");
-  const int replays = quick ? 5 : sweep ? 15 : 40;
+  const bench::Wanted wanted(arguments);
+  const int replays = quick ? 5 : wanted.sweeps() ? 15 : 40;
   Settings settings{.replays = arguments.get_list("--replays", {replays}).front(),
-                    .values = split(arguments.get("--config"))};
-  if (sweep) settings.printed = all ? std::numeric_limits<std::size_t>::max() : 10;
+                    .wanted = wanted};
   const std::vector<Row> rows = rows_of(arguments);
   const auto gpu = bench::open_gpu(cubinery::Options::from_env().value());
   bench::Results results(arguments.get("--out"), arguments.get("--commit", "unknown"));
@@ -242,7 +152,7 @@ int run(int argc, char** argv) {
   settings.copy_tb_s = bench::copy_rate_tb_s(*gpu, quick);
   std::printf("copy rate %.3f TB/s (read + write)\n", settings.copy_tb_s);
   for (const Row& row : rows) {
-    if (sweep) {
+    if (wanted.sweeps()) {
       sweep_row(*gpu, row, settings);
     } else {
       run_row(*gpu, row, settings, &results);

@@ -82,12 +82,25 @@ class LaunchCheck {
     return (slot * p_.heads.count() + part.head) * matrix_elements();
   }
 
+  // All columns of a channel's state of the convolution in front.
+  std::vector<double> conv_inputs(const Part& part, const Tensor& state, std::int64_t c) const {
+    const std::int64_t row = operands_.slots(0)[idx(part.sequence)] * state.strides[0];
+    std::vector<double> inputs;
+    for (std::int64_t i = 0; i < state.shape[2]; ++i) {
+      const std::int64_t at = row + c * state.strides[1] + i * state.strides[2];
+      inputs.push_back(
+          repeated(state.dtype, operands_.patterns().of(GdnTensor::kConvState), at, 1)[0]);
+    }
+    return inputs;
+  }
+
   void compute(Part* part) const {
     const GdnPatterns& patterns = operands_.patterns();
     const GdnArgs tensors = operands_.args(0);
     const std::int64_t first = first_token(*part), last = first + tokens(*part);
     const auto read = [&](GdnTensor tensor, std::int64_t t, std::int64_t h, int width) {
       const Tensor& x = tensor_of(tensors, tensor);
+      if (tensor == GdnTensor::kConvState) return conv_inputs(*part, x, h);
       const std::int64_t heads = x.rank == 1 ? 0 : x.shape[p_.varlen ? 1 : 2];
       return repeated(x.dtype, patterns.of(tensor), (t * heads + h) * width, width);
     };

@@ -28,7 +28,8 @@ std::string today() {
 
 bool has_all(const ordered_json& row, const ordered_json& identity) {
   for (const auto& [name, value] : identity.items()) {
-    if (!row.contains(name) || row.at(name) != value) return false;
+    if (row.contains(name) == value.is_null()) return false;
+    if (!value.is_null() && row.at(name) != value) return false;
   }
   return true;
 }
@@ -61,7 +62,10 @@ void Results::set_ceiling(const std::string& name, double value) {
 }
 
 void Results::put(const ordered_json& identity, const ordered_json& measured) {
-  ordered_json row = identity;
+  ordered_json row;
+  for (const auto& [name, value] : identity.items()) {
+    if (!value.is_null()) row[name] = value;
+  }
   for (const auto& [name, value] : measured.items()) row[name] = value;
   row["commit"] = commit_;
   row["date"] = today();

@@ -18,7 +18,8 @@ class Results {
   void set_ceiling(const std::string& name, double value);
 
   // Adds the row identity + measured + commit + date, in place of the row whose members include all
-  // of `identity`'s, prints it and saves the file: a run that is cut off keeps its rows.
+  // of `identity`'s, prints it and saves the file: a run that is cut off keeps its rows.  A null in
+  // `identity` is a member that the row has not.
   void put(const nlohmann::ordered_json& identity, const nlohmann::ordered_json& measured);
 
  private:

@@ -33,27 +33,6 @@ Status bind_norm(const DecodeProblem& problem, const DecodeArgs& args, const Tok
   return invalid(eps, fmt::format("is {}; accepted: finite numbers from 0 up", params->norm_eps));
 }
 
-// The convolution in front, as gdn::Conv would compute it.
-ConvProblem conv_problem(const DecodeProblem& problem) {
-  const DecodeConv& conv = problem.conv;
-  const States& states = problem.states;
-  return {.heads = problem.heads,
-          .key_dim = problem.key_dim,
-          .value_dim = problem.value_dim,
-          .dtype = problem.dtype,
-          .weight_dtype = conv.weight_dtype,
-          .width = conv.width,
-          .activation = conv.activation,
-          .has_bias = conv.has_bias,
-          .split_qkv = true,
-          .states = {.dtype = conv.state_dtype,
-                     .layout = conv.state_layout,
-                     .location = states.location,
-                     .has_initial = states.has_initial,
-                     .store = states.store,
-                     .whole_window = conv.whole_window}};
-}
-
 Status check_no_conv(const DecodeConvArgs& conv) {
   constexpr std::string_view kWhy = "conv_width is 0";
   CUBINERY_RETURN_IF_ERROR(check_absent({kDecodeOp, "x"}, conv.x, kWhy));
@@ -102,7 +81,7 @@ Status bind_conv(const DecodeProblem& problem, const DecodeArgs& args, std::int6
   CUBINERY_RETURN_IF_ERROR(check_absent({kDecodeOp, "k"}, args.k, kWhy));
   CUBINERY_RETURN_IF_ERROR(check_absent({kDecodeOp, "v"}, args.v, kWhy));
 
-  const ConvProblem conv = conv_problem(problem);
+  const ConvProblem conv = conv_in_front(problem);
   ConvArgs given{.x = args.conv.x,
                  .weight = args.conv.weight,
                  .bias = args.conv.bias,

@@ -37,4 +37,27 @@ DecodeProblem normalised(DecodeProblem problem) {
   return problem;
 }
 
+ConvProblem conv_in_front(const DecodeProblem& problem) {
+  const DecodeConv& conv = problem.conv;
+  const States& states = problem.states;
+  return {.heads = problem.heads,
+          .key_dim = problem.key_dim,
+          .value_dim = problem.value_dim,
+          .dtype = problem.dtype,
+          .weight_dtype = conv.weight_dtype,
+          .width = conv.width,
+          .activation = conv.activation,
+          .has_bias = conv.has_bias,
+          .split_qkv = true,
+          .states = {.dtype = conv.state_dtype,
+                     .index_dtype = states.index_dtype,
+                     .layout = conv.state_layout,
+                     .location = states.location,
+                     .padding = states.padding,
+                     .pad_index = states.pad_index,
+                     .has_initial = states.has_initial,
+                     .store = states.store,
+                     .whole_window = conv.whole_window}};
+}
+
 }  // namespace cubinery::gdn

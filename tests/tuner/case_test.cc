@@ -238,6 +238,24 @@ void check_plays(const PrefillProblem& problem, const DataOptions& options = {})
   check_plays(check_case(problem, options, kChunk));
 }
 
+void find_writes_around(const GdnCase& data, const GdnMemory& right, const GdnTensorInfo& info) {
+  const auto i = static_cast<std::size_t>(info.tensor);
+  REQUIRE(right[i].size() > 2 * kGuardBytes);
+  for (const std::size_t byte :
+       {std::size_t{0}, kGuardBytes - 1, right[i].size() - kGuardBytes, right[i].size() - 1}) {
+    GdnMemory changed = right;
+    changed[i][byte] = std::byte{0};
+    INFO(info.name << ", byte " << byte);
+    const GdnVerdict verdict = data.check(changed);
+    CHECK(verdict.errors.ok());
+    const auto at = static_cast<std::ptrdiff_t>(byte) - std::ptrdiff_t{kGuardBytes};
+    CHECK(verdict.fault == "writes in or around " + std::string(info.name) + ", byte " +
+                               std::to_string(at) + " of " +
+                               std::to_string(right[i].size() - 2 * kGuardBytes) +
+                               ", where no sequence may");
+  }
+}
+
 TEST_CASE("GdnCase.EveryLayout", "[cpu]") {
   for (const bool varlen : {false, true}) {
     for (const auto tokens : {gdn::TokenLayout::kBTHD, gdn::TokenLayout::kBHTD}) {
@@ -377,8 +395,135 @@ TEST_CASE("GdnCase.ADecodeMayHaveANorm", "[cpu]") {
   const GdnCase data(normed, uniform(5, 1), {.chunk_size = 0});
   const GdnCase plain(static_cast<const PrefillProblem&>(normed), uniform(5, 1), {.chunk_size = 0});
   GdnMemory after = play(plain);
-  after.back() = data.memory().back();
+  const auto weight = static_cast<std::size_t>(GdnTensor::kNormWeight);
+  after[weight] = data.memory()[weight];
+  const auto z = static_cast<std::size_t>(GdnTensor::kZ);
+  after[z] = data.memory()[z];
   CHECK_FALSE(data.check(after).errors.o.ok());
+}
+
+// By the words of gdn_decode.h: the convolution's outputs, rounded, are q, k and v of a decode.
+GdnMemory play_convolved(const GdnCase& data) {
+  const GdnProblem& p = data.problem();
+  GdnMemory memory = data.memory();
+  GdnArgs args = data.args(addresses(&memory));
+  const auto element = [](const Tensor& x, std::int64_t i, std::int64_t j, std::int64_t k) {
+    const std::size_t first = x.rank == 3 ? 0u : 1u;
+    const std::int64_t at =
+        (first == 0 ? i * x.strides[0] : 0) + j * x.strides[1 - first] + k * x.strides[2 - first];
+    return static_cast<std::byte*>(x.data) + at * size_of(x.dtype);
+  };
+  const std::int64_t channels = args.conv.weight.shape[0], width = p.conv.width;
+  std::vector<float> rows(idx(data.sequences() * channels));
+  for (std::int64_t n = 0; n < data.sequences(); ++n) {
+    const Row row = data.row(n);
+    for (std::int64_t c = 0; c < channels && row.runs(); ++c) {
+      std::vector<float> window;
+      for (std::int64_t i = 0; i < args.conv.in.shape[2]; ++i) {
+        window.push_back(load(p.conv.state_dtype, element(args.conv.in, row.read, c, i)));
+      }
+      window.push_back(load(p.dtype, element(args.conv.x, 0, n, c)));
+      float sum = p.conv.has_bias
+                      ? load(p.conv.weight_dtype,
+                             static_cast<std::byte*>(args.conv.bias.data) +
+                                 c * args.conv.bias.strides[0] * size_of(p.conv.weight_dtype))
+                      : 0;
+      for (std::int64_t i = 0; i < width; ++i) {
+        const float tap = load(p.conv.weight_dtype, element(args.conv.weight, 0, c, i));
+        sum += tap * window[window.size() - idx(width - i)];
+      }
+      const bool is_silu = p.conv.activation == gdn::Activation::kSilu;
+      rows[idx(n * channels + c)] = rounded(p.dtype, is_silu ? sum / (1 + std::exp(-sum)) : sum);
+      const Tensor& written = args.conv.out.present() ? args.conv.out : args.conv.in;
+      for (std::int64_t i = 0; i < written.shape[2] && row.writes(); ++i) {
+        store(p.conv.state_dtype, element(written, row.write, c, i), window[idx(i + 1)]);
+      }
+    }
+  }
+  std::int64_t first = 0;
+  const bool has_batch = args.o.rank == 4;
+  const auto slice = [&](int heads, int dim) {
+    Tensor x =
+        Tensor::contiguous(rows.data() + first, DType::kF32, {1, data.sequences(), heads, dim});
+    x.strides[0] = x.strides[1] = channels;
+    first += std::int64_t{heads} * dim;
+    if (has_batch) return x;
+    x = Tensor::contiguous(x.data, DType::kF32, {data.sequences(), heads, dim});
+    x.strides[0] = channels;
+    return x;
+  };
+  args.q = slice(p.heads.q, p.key_dim);
+  args.k = slice(p.heads.k, p.key_dim);
+  args.v = slice(p.heads.v, p.value_dim);
+  GdnProblem plain = p;
+  plain.conv = {};
+  HostPrefill(plain, args).run();
+  return memory;
+}
+
+gdn::DecodeProblem convolved_problem() {
+  gdn::DecodeProblem problem;
+  problem.key_dim = 16;
+  problem.value_dim = 32;
+  problem.conv.width = 4;
+  problem.states.location = StateLocation::kPool;
+  problem.states.padding = Padding::kZero;
+  return problem;
+}
+
+TEST_CASE("GdnCase.ADecodeMayHaveAConvolution", "[cpu]") {
+  for (const Placement placement :
+       {Placement::kContiguous, Placement::kPackedRows, Placement::kTransposedHeads,
+        Placement::kRank4, Placement::kUnaligned}) {
+    for (const auto layout : {gdn::ConvStateLayout::kColumns, gdn::ConvStateLayout::kChannels}) {
+      for (const bool other : {false, true}) {
+        gdn::DecodeProblem problem = convolved_problem();
+        problem.conv.state_layout = layout;
+        problem.conv.has_bias = problem.conv.whole_window = other;
+        problem.conv.state_dtype = other ? DType::kF32 : DType::kBF16;
+        if (other) problem.conv.activation = gdn::Activation::kNone;
+        const CaseOptions options{.placement = placement,
+                                  .slot_gap = other ? 20 : 0,
+                                  .separate_out = other,
+                                  .write_indices = other,
+                                  .padded = 1,
+                                  .chunk_size = 0};
+        const GdnCase data(small_problem(as_prefill(problem)), uniform(5, 1), options);
+        INFO("placement " << static_cast<int>(placement) << ", other " << other);
+        GdnMemory memory = data.memory();
+        const gdn::DecodeArgs step = as_decode(data.args(addresses(&memory)));
+        CHECK_FALSE((step.q.present() || step.k.present() || step.v.present()));
+        CHECK((step.conv.x.shape[0] == 5 && step.conv.out.present() == other));
+        const GdnVerdict verdict = data.check(play_convolved(data));
+        CHECK(verdict.errors.o.ok());
+        CHECK(verdict.errors.state.ok());
+        CHECK(verdict.fault == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("GdnCase.FindsWhatAConvolutionGetsWrong", "[cpu]") {
+  const GdnCase data(small_problem(as_prefill(convolved_problem())), uniform(3, 1),
+                     {.separate_out = true, .chunk_size = 0});
+  const GdnMemory right = play_convolved(data);
+  REQUIRE(data.check(right).ok());
+  for (const GdnTensor tensor :
+       {GdnTensor::kX, GdnTensor::kConvWeight, GdnTensor::kConvState, GdnTensor::kConvStateOut}) {
+    find_writes_around(data, right, info_of(tensor));
+  }
+  // One bit of an input that is kept.
+  GdnMemory changed = right;
+  const GdnCase::Place kept = data.conv_state_at(GdnTensor::kConvStateOut, data.row(1).write, 7, 1);
+  changed[kept.piece][kept.byte] ^= std::byte{1};
+  CHECK(data.check(changed).fault.starts_with("writes in or around conv_state_out"));
+  // A tap more counts.
+  GdnCase other = data;
+  store(DType::kBF16, other.at(other.tap_at(GdnTensor::kConvWeight, 3, 0)), 3);
+  GdnMemory after = play_convolved(other);
+  const auto weight = static_cast<std::size_t>(GdnTensor::kConvWeight);
+  after[weight] = data.memory()[weight];
+  CHECK_FALSE(data.check(after).errors.ok());
 }
 
 TEST_CASE("GdnCase.AVerificationIsAPrefillWithAStateAfterEachToken", "[cpu]") {
@@ -645,24 +790,6 @@ TEST_CASE("GdnCase.FindsWhatIsWrong", "[cpu]") {
   CHECK(foreign.fault.starts_with("writes in or around state, byte 2"));
 }
 
-void find_writes_around(const GdnCase& data, const GdnMemory& right, const GdnTensorInfo& info) {
-  const auto i = static_cast<std::size_t>(info.tensor);
-  REQUIRE(right[i].size() > 2 * kGuardBytes);
-  for (const std::size_t byte :
-       {std::size_t{0}, kGuardBytes - 1, right[i].size() - kGuardBytes, right[i].size() - 1}) {
-    GdnMemory changed = right;
-    changed[i][byte] = std::byte{0};
-    INFO(info.name << ", byte " << byte);
-    const GdnVerdict verdict = data.check(changed);
-    CHECK(verdict.errors.ok());
-    const auto at = static_cast<std::ptrdiff_t>(byte) - std::ptrdiff_t{kGuardBytes};
-    CHECK(verdict.fault == "writes in or around " + std::string(info.name) + ", byte " +
-                               std::to_string(at) + " of " +
-                               std::to_string(right[i].size() - 2 * kGuardBytes) +
-                               ", where no sequence may");
-  }
-}
-
 TEST_CASE("GdnCase.FindsWritesAroundEveryTensor", "[cpu]") {
   GdnProblem problem = test::tiny_prefill();
   problem.output_norm = gdn::OutputNorm::kGatedRms;
@@ -677,7 +804,9 @@ TEST_CASE("GdnCase.FindsWritesAroundEveryTensor", "[cpu]") {
     const GdnMemory right = play(data);
     REQUIRE(data.check(right).ok());
     for (const GdnTensorInfo& info : kTensors) {
-      if (info.tensor != GdnTensor::kParents) find_writes_around(data, right, info);
+      // Parents below, the convolution's by themselves.
+      if (info.tensor == GdnTensor::kParents || info.tensor >= GdnTensor::kX) continue;
+      find_writes_around(data, right, info);
     }
     // Parents, of a tree that the prefill takes for the chain that it is.
     problem.checkpoints = Checkpoints::kNone;

@@ -77,7 +77,7 @@ GdnCase::GdnCase(const GdnProblem& problem, const CaseShape& shape, const CaseOp
                .slot_gap = options.slot_gap,
                .out_slot_gap = options.out_slot_gap}),
       memory_(layout_.memory()) {
-  tokens_ = layout_.tensors().q.shape[token_dimension()];
+  tokens_ = layout_.tensors().o.shape[token_dimension()];
   fill_bounds(shape);
   fill_indices();
   fill_parents();
@@ -149,7 +149,8 @@ void GdnCase::fill(const GdnTensorInfo& info) {
     });
   };
   if (is_of_tokens(info.kind)) {
-    const std::int64_t heads = tensor.shape[layout_.head_dimension()];
+    const std::int64_t heads =
+        info.kind == GdnKind::kChannels ? 1 : tensor.shape[layout_.head_dimension()];
     for_each(sequences_, heads, [&](std::int64_t n, std::int64_t h) {
       const std::vector<float> numbers = draw(n, h, length(n));
       for (std::int64_t t = 0; t < length(n); ++t) {
@@ -166,7 +167,25 @@ void GdnCase::fill(const GdnTensorInfo& info) {
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       put(vector_at(info.tensor, static_cast<std::int64_t>(i)), std::span(numbers).subspan(i, 1));
     }
-  } else if (problem_.states.has_initial) {
+  } else if (info.kind == GdnKind::kTaps) {
+    const std::vector<float> numbers = draw(0, 0, 1);
+    const std::int64_t count = tensor.rank == 1 ? 1 : tensor.shape[1];
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const auto at = static_cast<std::int64_t>(i);
+      put(tap_at(info.tensor, at / count, at % count), std::span(numbers).subspan(i, 1));
+    }
+  } else if (!problem_.states.has_initial) {
+    return;
+  } else if (info.kind == GdnKind::kConvStates) {
+    for_each(tensor.shape[0], 1, [&](std::int64_t row, std::int64_t) {
+      const std::vector<float> numbers = draw(row, 0, tensor.shape[2]);
+      for (std::size_t i = 0; i < numbers.size(); ++i) {
+        const auto at = static_cast<std::int64_t>(i);
+        put(conv_state_at(info.tensor, row, at % tensor.shape[1], at / tensor.shape[1]),
+            std::span(numbers).subspan(i, 1));
+      }
+    });
+  } else {
     for_each(tensor.shape[0], heads_, [&](std::int64_t row, std::int64_t h) {
       put(matrix_at(info.tensor, row, h), draw(row, h, problem_.key_dim));
     });
@@ -203,6 +222,17 @@ GdnCase::Place GdnCase::parent_at(std::int64_t n, std::int64_t t) const {
   return layout_.at(GdnTensor::kParents, n * parents.strides[0] + t * parents.strides[1]);
 }
 
+GdnCase::Place GdnCase::tap_at(GdnTensor tensor, std::int64_t channel, std::int64_t i) const {
+  const auto& strides = tensor_of(layout_.tensors(), tensor).strides;
+  return layout_.at(tensor, channel * strides[0] + i * strides[1]);
+}
+
+GdnCase::Place GdnCase::conv_state_at(GdnTensor tensor, std::int64_t row, std::int64_t channel,
+                                      std::int64_t i) const {
+  const auto& strides = tensor_of(layout_.tensors(), tensor).strides;
+  return layout_.at(tensor, row * strides[0] + channel * strides[1] + i * strides[2]);
+}
+
 std::int64_t GdnCase::parent(std::int64_t n, std::int64_t t) const {
   const Place place = parent_at(n, t);
   return load_integer(*options_.parents, memory_[place.piece].data() + place.byte);
@@ -229,6 +259,10 @@ GdnTensor GdnCase::target() const {
   return layout_.tensors().states.out.present() ? GdnTensor::kStateOut : GdnTensor::kState;
 }
 
+GdnTensor GdnCase::conv_target() const {
+  return layout_.tensors().conv.out.present() ? GdnTensor::kConvStateOut : GdnTensor::kConvState;
+}
+
 std::vector<float> GdnCase::values_at(const GdnMemory& memory, GdnTensor tensor, const Place& place,
                                       int count) const {
   const DType dtype = tensor_of(layout_.tensors(), tensor).dtype;
@@ -239,6 +273,15 @@ std::vector<float> GdnCase::values_at(const GdnMemory& memory, GdnTensor tensor,
     from += size_of(dtype);
   }
   return values;
+}
+
+std::vector<float> GdnCase::conv_inputs(const GdnMemory& memory, GdnTensor tensor, std::int64_t row,
+                                        std::int64_t channel) const {
+  std::vector<float> inputs;
+  for (std::int64_t i = 0; i < conv_columns(problem_); ++i) {
+    inputs.push_back(values_at(memory, tensor, conv_state_at(tensor, row, channel, i), 1)[0]);
+  }
+  return inputs;
 }
 
 template <class Real>

@@ -123,12 +123,19 @@ class GdnCase {
   // The arguments, with pieces of memory that begin at these addresses.
   GdnArgs args(std::span<void* const> pieces) const;
 
-  // Where a row of q, k, v, g, beta, o or z begins, a matrix of states or checkpoints, and an
-  // element of a vector.
+  // Where a row of q, k, v, g, beta, o or z begins, a channel of x (as its head), a matrix of
+  // states or checkpoints, and an element of a vector.
   Place row_at(GdnTensor tensor, std::int64_t n, std::int64_t t, std::int64_t h) const;
   Place matrix_at(GdnTensor tensor, std::int64_t row, std::int64_t h) const;
   Place vector_at(GdnTensor tensor, std::int64_t i) const;
   Place parent_at(std::int64_t n, std::int64_t t) const;
+  // Of a convolution: column `i` of a channel's taps, and of its state in row `row`.
+  Place tap_at(GdnTensor tensor, std::int64_t channel, std::int64_t i) const;
+  Place conv_state_at(GdnTensor tensor, std::int64_t row, std::int64_t channel,
+                      std::int64_t i) const;
+  // All columns of a channel's state, in memory of this case before or after a launch.
+  std::vector<float> conv_inputs(const GdnMemory& memory, GdnTensor tensor, std::int64_t row,
+                                 std::int64_t channel) const;
   // For changes before the launch; references follow them.
   std::byte* at(const Place& place) { return memory_[place.piece].data() + place.byte; }
 
@@ -149,6 +156,7 @@ class GdnCase {
   Row row(std::int64_t n) const { return row(n, malformed()); }
   // Where new states go: state_out, or state.
   GdnTensor target() const;
+  GdnTensor conv_target() const;
 
   // Operands of a head's tokens first ... last - 1 as the reference takes them, and the state that
   // the sequence starts from.
@@ -188,7 +196,7 @@ class GdnCase {
   std::vector<Row> rows() const;
 
   GdnReference reference(std::int64_t n, std::int64_t h, const Row& row) const;
-  // Values of a row of tokens, or of a vector from element `of` on.
+  // As the reference reads them.
   std::vector<float> operand(GdnTensor tensor, std::int64_t n, std::int64_t t, std::int64_t of,
                              int width) const;
   void advance(std::int64_t n, std::int64_t h, std::int64_t first, std::int64_t last,
@@ -201,6 +209,8 @@ class GdnCase {
                GdnMemory* expected) const;
   void forgive_written(std::int64_t n, const Row& row, const GdnMemory& after,
                        GdnMemory* expected) const;
+  void expect_conv_state(std::int64_t n, const Row& row, const GdnMemory& after,
+                         GdnMemory* expected) const;
 
   GdnProblem problem_;
   CaseOptions options_;

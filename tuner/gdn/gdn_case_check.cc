@@ -118,6 +118,16 @@ std::vector<Row> GdnCase::rows() const {
 
 std::vector<float> GdnCase::operand(GdnTensor tensor, std::int64_t n, std::int64_t t,
                                     std::int64_t of, int width) const {
+  if (tensor == GdnTensor::kConvState) {
+    return conv_inputs(memory_, tensor, slots_of(n).read, of);
+  }
+  if (info_of(tensor).kind == GdnKind::kTaps) {
+    std::vector<float> taps;
+    for (int i = 0; i < width; ++i) {
+      taps.push_back(values_at(memory_, tensor, tap_at(tensor, of, i), 1)[0]);
+    }
+    return taps;
+  }
   const bool vector = tensor_of(layout_.tensors(), tensor).rank == 1;
   return values_at(memory_, tensor, vector ? vector_at(tensor, of) : row_at(tensor, n, t, of),
                    width);
@@ -312,6 +322,33 @@ void GdnCase::forgive_written(std::int64_t n, const Row& row, const GdnMemory& a
   }
 }
 
+// The new state of a convolution: the old one's inputs and the token's, bit for bit.
+void GdnCase::expect_conv_state(std::int64_t n, const Row& row, const GdnMemory& after,
+                                GdnMemory* expected) const {
+  if (!problem_.conv.is_there() || !row.writes()) return;
+  const DType dtype = problem_.conv.state_dtype;
+  const int columns = conv_columns(problem_);
+  for (std::int64_t c = 0; c < conv_split(problem_).end; ++c) {
+    std::vector<float> inputs(idx(columns));
+    if (problem_.states.has_initial) {
+      inputs = conv_inputs(memory_, GdnTensor::kConvState, row.read, c);
+    }
+    inputs.push_back(row_values(memory_, GdnTensor::kX, n, 0, c, 1)[0]);
+    for (int i = 0; i < columns; ++i) {
+      const Place place = conv_state_at(conv_target(), row.write, c, i);
+      const float input = inputs[idx(i + 1)];
+      // A NaN has many bits.
+      const bool is_nan =
+          std::isnan(input) && std::isnan(load(dtype, after[place.piece].data() + place.byte));
+      if (row.kind == RowKind::kShared || is_nan) {
+        forgive(after, place, idx(size_of(dtype)), expected);
+      } else {
+        store(dtype, (*expected)[place.piece].data() + place.byte, input);
+      }
+    }
+  }
+}
+
 std::string GdnCase::fault(const std::vector<Row>& rows, const GdnMemory& after) const {
   for (std::int64_t n = 0; n < sequences_; ++n) {
     std::string fault = row_fault(n, rows[idx(n)].kind, after);
@@ -327,6 +364,7 @@ std::string GdnCase::fault(const std::vector<Row>& rows, const GdnMemory& after)
   } else {
     for (std::int64_t n = 0; n < sequences_; ++n) {
       forgive_written(n, rows[idx(n)], after, &expected);
+      expect_conv_state(n, rows[idx(n)], after, &expected);
     }
   }
   const std::string difference = first_difference(after, expected);

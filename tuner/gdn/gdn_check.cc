@@ -13,7 +13,6 @@ namespace {
 
 using gdn::Checkpoints;
 
-constexpr int kMostHeadsInGroup = 4;
 constexpr int kCheckpointEvery = 64;  // whole chunks of every size
 constexpr std::int64_t kRequests = 6;
 constexpr std::int64_t kDenseSequences = 3;
@@ -50,8 +49,8 @@ void add_error(const Deviation& deviation, std::string_view tensor, std::string_
   check->worst = fmt::format("{}, {}", tensor, name);
 }
 
-gdn::Heads small_heads(const gdn::Heads& heads) {
-  const auto group = [&](int of) { return std::min(heads.count() / of, kMostHeadsInGroup); };
+gdn::Heads small_heads(const gdn::Heads& heads, int most_in_group) {
+  const auto group = [&](int of) { return std::min(heads.count() / of, most_in_group); };
   const int q = group(heads.q), k = group(heads.k), v = group(heads.v);
   int count = std::lcm(std::lcm(q, k), v);
   if (count <= 2) count *= 2;
@@ -60,7 +59,9 @@ gdn::Heads small_heads(const gdn::Heads& heads) {
 
 GdnProblem small_problem(const GdnProblem& problem) {
   GdnProblem small = problem;
-  small.heads = small_heads(problem.heads);
+  // Groups of a convolution are clusters, which have as many blocks as they may.
+  small.heads = problem.conv.is_there() ? small_heads(problem.heads, problem.heads.count())
+                                        : small_heads(problem.heads);
   small.checkpoint_every = std::min(small.checkpoint_every, kCheckpointEvery);
   return small;
 }

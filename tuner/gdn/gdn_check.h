@@ -15,8 +15,8 @@
 
 namespace cubinery {
 
-// Few heads, in about the same groups.
-gdn::Heads small_heads(const gdn::Heads& heads);
+// Few heads, in about the same groups: of at most `most_in_group`.
+gdn::Heads small_heads(const gdn::Heads& heads, int most_in_group = 4);
 // The problem with those, and checkpoints that lie close: what
 // kernels are compiled for stays the same.
 GdnProblem small_problem(const GdnProblem& problem);

@@ -40,6 +40,10 @@ enum class DataStream : std::uint64_t {
   kParents,
   kZ,
   kNormWeight,
+  kX,
+  kConvWeight,
+  kConvBias,
+  kConvState,
 };
 
 // The numbers of one operand of one sequence and head, whatever is around it.
@@ -52,8 +56,8 @@ inline Random random_of(std::uint64_t seed, DataStream stream, std::int64_t n, s
 // 0.1 sqrt(dim) (strong), or about sqrt(dim) when `raw`.
 class RowSource {
  public:
-  RowSource(const DataOptions& options, DataStream stream, std::int64_t n, std::int64_t h, int dim,
-            bool raw)
+  RowSource(const DataOptions& options, DataStream stream, std::int64_t n, std::int64_t h,
+            std::int64_t dim, bool raw)
       : random_(random_of(options.seed, stream, n, h)),
         rho_(static_cast<float>(stream == DataStream::kK ? options.key_correlation : 0)),
         factor_(raw                                          ? 1.0f

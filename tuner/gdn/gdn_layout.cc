@@ -26,18 +26,23 @@ GdnLayout::GdnLayout(const GdnProblem& problem, const GdnExtent& extent,
     Spot* const spot = &spots_[i];
     spot->piece = i;
     if (!tensor->present()) continue;
-    if (is_of_tokens(info.kind)) {
+    const bool out = info.tensor == GdnTensor::kStateOut || info.tensor == GdnTensor::kConvStateOut;
+    const std::int64_t row_gap = out ? options.out_slot_gap : options.slot_gap;
+    if (info.kind == GdnKind::kChannels) {
+      place_channels(tensor, spot);
+    } else if (info.kind == GdnKind::kConvStates) {
+      place_conv_states(tensor, row_gap, spot);
+    } else if (is_of_tokens(info.kind)) {
       place_rows(tensor, spot);
     } else if (tensor->rank == 1) {
       place_vector(tensor, spot);
     } else if (tensor->rank == 2) {
       place_table(tensor, spot);
     } else {
-      const bool out = info.tensor == GdnTensor::kStateOut;
-      place_matrices(tensor, out ? options.out_slot_gap : options.slot_gap, spot);
+      place_matrices(tensor, row_gap, spot);
     }
   }
-  if (options.placement == Placement::kPackedRows) pack_rows();
+  if (options.placement == Placement::kPackedRows && tensors_.q.present()) pack_rows();
 }
 
 bool GdnLayout::has_batch_dimension() const {
@@ -52,6 +57,12 @@ std::size_t GdnLayout::token_dimension() const {
 std::size_t GdnLayout::head_dimension() const {
   const bool heads_first = problem_.token_layout == gdn::TokenLayout::kBHTD;
   return heads_first ? token_dimension() - 1 : token_dimension() + 1;
+}
+
+// Between rows, and states, of channels, and in front of the first.
+std::int64_t GdnLayout::vector_gap() const {
+  if (options_.placement == Placement::kRank4) return kRowGap;
+  return options_.placement == Placement::kUnaligned ? kConvVector : 0;
 }
 
 // [batch, tokens, heads, dim], or without batch or dim; heads before tokens as the problem says.
@@ -91,10 +102,36 @@ void GdnLayout::place_rows(Tensor* tensor, Spot* spot) const {
                    (heads - 1) * head_stride + width;
 }
 
+// [batch, tokens, channels], or without batch.
+void GdnLayout::place_channels(Tensor* tensor, Spot* spot) const {
+  if (problem_.varlen && has_batch_dimension()) insert_front(tensor);
+  const std::size_t t = token_dimension();
+  const std::int64_t tokens = tensor->shape[t], stride = tensor->shape[t + 1] + vector_gap();
+  tensor->strides = {};
+  if (has_batch_dimension()) tensor->strides[0] = tokens * stride;
+  tensor->strides[t] = stride;
+  tensor->strides[t + 1] = 1;
+  spot->first = vector_gap();
+  spot->elements = spot->first + (has_batch_dimension() ? tensor->shape[0] : 1) * tokens * stride;
+}
+
 void GdnLayout::place_matrices(Tensor* tensor, std::int64_t row_gap, Spot* spot) const {
   tensor->strides[1] = tensor->shape[2] * tensor->shape[3] + options_.head_gap;
   tensor->strides[0] = tensor->shape[1] * tensor->strides[1] + row_gap;
   spot->elements = tensor->shape[0] * tensor->strides[0];
+}
+
+void GdnLayout::place_conv_states(Tensor* tensor, std::int64_t row_gap, Spot* spot) const {
+  const std::int64_t channels = tensor->shape[1], columns = tensor->shape[2];
+  std::int64_t row = channels * columns;
+  if (problem_.conv.state_layout == gdn::ConvStateLayout::kChannels) {
+    tensor->strides[2] = channels + vector_gap();
+    row = columns * tensor->strides[2];
+  }
+  const std::int64_t vectors = (row_gap + kConvVector - 1) / kConvVector;
+  tensor->strides[0] = row + vectors * kConvVector + vector_gap();
+  spot->first = vector_gap();
+  spot->elements = spot->first + tensor->shape[0] * tensor->strides[0];
 }
 
 void GdnLayout::place_vector(Tensor* tensor, Spot* spot) const {

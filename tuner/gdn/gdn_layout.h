@@ -20,6 +20,8 @@ enum class Placement {
   kRank4,            // rows with gaps; packed sequences have rank 4, [1, total, heads, dim]
   kUnaligned,        // odd element strides and offsets; vectors with gaps
 };
+// x and states of a convolution lie in vectors of four: kContiguous, or with gaps of such.
+inline constexpr std::int64_t kConvVector = 4;
 
 struct LayoutOptions {
   Placement placement = Placement::kContiguous;
@@ -61,8 +63,11 @@ class GdnLayout {
   };
 
   bool has_batch_dimension() const;
+  std::int64_t vector_gap() const;
   void place_rows(Tensor* tensor, Spot* spot) const;
+  void place_channels(Tensor* tensor, Spot* spot) const;
   void place_matrices(Tensor* tensor, std::int64_t row_gap, Spot* spot) const;
+  void place_conv_states(Tensor* tensor, std::int64_t row_gap, Spot* spot) const;
   void place_vector(Tensor* tensor, Spot* spot) const;
   void place_table(Tensor* tensor, Spot* spot) const;
   void pack_rows();

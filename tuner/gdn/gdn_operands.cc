@@ -12,13 +12,16 @@ namespace cubinery {
 namespace {
 
 constexpr std::int64_t kLeastL2Bytes = 60'000'000;
+constexpr std::int64_t kRowsOfChannels = 61;  // of a pattern; likewise prime
 
 std::vector<float> pattern_of(const GdnTensorInfo& info, const GdnProblem& problem,
                               const DataOptions& options) {
   const auto draw = [&](std::int64_t h, std::int64_t rows) {
     return info.draw({problem, options, /*n=*/0, h, rows});
   };
-  if (info.kind == GdnKind::kColumns) return draw(0, 1);
+  if (info.kind == GdnKind::kColumns || info.kind == GdnKind::kTaps) return draw(0, 1);
+  const bool has_channels = info.kind == GdnKind::kChannels || info.kind == GdnKind::kConvStates;
+  if (has_channels) return draw(0, kRowsOfChannels);
   const bool by_head = info.kind == GdnKind::kScalars || info.kind == GdnKind::kHeads;
   if (!by_head) return draw(0, GdnPatterns::kRows);
   const std::size_t rows = info.kind == GdnKind::kHeads ? 1 : GdnPatterns::kRows;
@@ -107,7 +110,8 @@ Status GdnOperands::allocate(const std::shared_ptr<const Device>& device) {
   };
   const bool pool = problem_.states.location == gdn::StateLocation::kPool;
   for (const GdnTensorInfo& info : kTensors) {
-    const bool shared = (pool && info.kind == GdnKind::kStates) || info.kind == GdnKind::kBounds ||
+    const bool is_state = info.kind == GdnKind::kStates || info.kind == GdnKind::kConvStates;
+    const bool shared = (pool && is_state) || info.kind == GdnKind::kBounds ||
                         info.kind == GdnKind::kHeads || info.kind == GdnKind::kColumns ||
                         info.kind == GdnKind::kParents;
     Column& column = columns_.emplace_back();

@@ -29,8 +29,9 @@ class GdnPatterns {
 
   GdnPatterns(const GdnProblem& problem, const DataOptions& options);
 
-  // As in the tensor's memory: kRows rows, of all heads where each has a number of its own; vectors
-  // of heads whole.  Empty where the problem has no such tensor, and of what is not drawn.
+  // As in the tensor's memory: kRows rows, of all heads where each has a number of its own; some of
+  // all channels; vectors of heads, and what channels have, whole.  Empty where the problem has no
+  // such tensor, and of what is not drawn.
   const std::vector<std::byte>& of(GdnTensor tensor) const {
     return patterns_[static_cast<std::size_t>(tensor)];
   }

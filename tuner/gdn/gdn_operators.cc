@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "runtime/gdn/commit_state.h"
+#include "runtime/gdn/conv_problem.h"
 #include "runtime/gdn/conv_state.h"
+#include "runtime/gdn/decode_problem.h"
 #include "runtime/gdn/decode_state.h"
 #include "runtime/gdn/prefill_kernels.h"
 #include "runtime/gdn/prefill_split.h"
@@ -119,13 +121,14 @@ GdnProblem as_prefill(const DecodeProblem& problem) {
   GdnProblem same = plain;
   same.output_norm = problem.output_norm;
   same.norm_weight_dtype = problem.norm_weight_dtype;
+  same.conv = problem.conv;
   return same;
 }
 
 gdn::DecodeArgs as_decode(const GdnArgs& packed) {
   GdnArgs args = packed;
   for (const GdnTensorInfo& info : kTensors) {
-    if (packed.q.rank != 4 || !is_of_tokens(info.kind)) continue;
+    if (packed.o.rank != 4 || !is_of_tokens(info.kind)) continue;
     Tensor& rows = info.in(args);
     std::swap(rows.shape[0], rows.shape[1]);
     rows.strides[0] = rows.strides[1];
@@ -138,9 +141,46 @@ gdn::DecodeArgs as_decode(const GdnArgs& packed) {
           .states = args.states,
           .z = args.z,
           .norm_weight = args.norm_weight,
+          .conv = args.conv,
           .scale = args.scale,
           .norm_eps = args.norm_eps,
           .programmatic = args.programmatic};
+}
+
+TwoLaunches as_two_launches(const DecodeProblem& problem, const gdn::DecodeArgs& args, void* rows) {
+  TwoLaunches two{.conv = gdn::conv_in_front(problem), .decode = problem, .decode_args = args};
+  two.decode.conv = {};
+  const std::int64_t batch = args.conv.x.shape[0], channels = split_channels(two.conv);
+  std::int64_t first = 0;
+  const auto slice = [&](int heads, int dim) {
+    Tensor part = Tensor::contiguous(static_cast<std::byte*>(rows) + first * size_of(problem.dtype),
+                                     problem.dtype, {batch, 1, heads, dim});
+    part.strides[0] = part.strides[1] = channels;
+    first += std::int64_t{heads} * dim;
+    return part;
+  };
+  gdn::DecodeArgs& decode = two.decode_args;
+  decode.q = slice(problem.heads.q, problem.key_dim);
+  decode.k = slice(problem.heads.k, problem.key_dim);
+  decode.v = slice(problem.heads.v, problem.value_dim);
+  decode.conv = {};
+  two.conv_args = {.x = args.conv.x,
+                   .weight = args.conv.weight,
+                   .bias = args.conv.bias,
+                   .q = decode.q,
+                   .k = decode.k,
+                   .v = decode.v,
+                   .states = args.states,
+                   .programmatic = args.programmatic};
+  two.conv_args.states.in = args.conv.in;
+  two.conv_args.states.out = args.conv.out;
+  Tensor& x = two.conv_args.x;
+  if (x.rank == 3) return two;
+  x.rank = 3;  // with a dimension of one token
+  x.shape[2] = x.shape[1];
+  x.strides[2] = x.strides[1];
+  x.shape[1] = 1;
+  return two;
 }
 
 std::vector<Shape> HarnessOf<DecodeProblem>::shapes(const DecodeProblem&, const ShapeGrid& grid) {

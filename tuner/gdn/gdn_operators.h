@@ -51,8 +51,19 @@ using ShapeGrid = std::map<std::string, std::vector<std::int64_t>, std::less<>>;
 
 // What a prefill that does the same as a decode step is made for.
 GdnProblem as_prefill(const gdn::DecodeProblem& problem);
-// Packed tensors of rank 4, [1, batch, ...], become [batch, 1, ...].
+// Packed tensors with a dimension of one batch, [1, batch, ...], become [batch, 1, ...].
 gdn::DecodeArgs as_decode(const GdnArgs& args);
+
+// A decode step with a convolution in front as the two launches that it stands for.  Between them
+// q, k and v lie in `rows`, device memory of [batch, channels] of dtype.
+struct TwoLaunches {
+  gdn::ConvProblem conv;
+  gdn::DecodeProblem decode;
+  gdn::ConvArgs conv_args{};
+  gdn::DecodeArgs decode_args{};
+};
+TwoLaunches as_two_launches(const gdn::DecodeProblem& problem, const gdn::DecodeArgs& args,
+                            void* rows);
 
 gdn::PrefillProblem as_prefill(const gdn::VerifyProblem& problem);
 // Requires of StoredStates::kEvery: dense states and tokens.

@@ -4,17 +4,48 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "cubinery/gdn.h"
+#include "gdn_conv/gdn_conv_ref.h"
 #include "gdn_decode/gdn_decode_ref.h"
 #include "gdn_prefill_scan/gdn_prefill_ref.h"
 #include "tuner/gdn/gdn_tensors.h"
+#include "tuner/gdn/rounding.h"
 
 namespace cubinery {
 
+// What the convolution in front makes of token t: `width` channels from `first` on.  In float they
+// are rounded to dtype.  read(): as below.
+template <class Real, class Read>
+std::vector<Real> convolved_row(const GdnProblem& p, std::int64_t t, std::int64_t first, int width,
+                                const Read& read) {
+  std::vector<Real> row;
+  for (std::int64_t c = first; c < first + width; ++c) {
+    const auto taps = read(GdnTensor::kConvWeight, 0, c, p.conv.width);
+    gdn::ConvRefChannel<Real> channel{.taps = {taps.begin(), taps.end()},
+                                      .activation = p.conv.activation,
+                                      .before = std::vector<Real>(idx(p.conv.width - 1))};
+    if (p.conv.has_bias) channel.bias = static_cast<Real>(read(GdnTensor::kConvBias, 0, c, 1)[0]);
+    if (p.states.has_initial) {
+      const auto columns = read(GdnTensor::kConvState, t, c, conv_columns(p));
+      channel.before.assign(columns.end() - (p.conv.width - 1), columns.end());
+    }
+    const auto x = static_cast<Real>(read(GdnTensor::kX, t, c, 1)[0]);
+    const Real y = conv_ref(channel, std::vector<Real>{x})[0];
+    if constexpr (std::is_same_v<Real, float>) {
+      row.push_back(rounded(p.dtype, y));
+    } else {
+      row.push_back(y);
+    }
+  }
+  return row;
+}
+
 // Tokens first ... last - 1 of head `h`.  read(tensor, t, head, width) gives the values of a row of
-// q, k, v, g or beta, or those of A_log and dt_bias (t is 0), as a vector of any numbers.
+// q, k, v, g or beta, or those of A_log and dt_bias (t is 0), as a vector of any numbers.  Of a
+// convolution channels stand for heads, and all columns of the token's state are a row.
 template <class Real, class Read>
 gdn::PrefillRefHead<Real> reference_head(const GdnProblem& p, std::optional<float> scale,
                                          std::int64_t h, std::int64_t first, std::int64_t last,
@@ -29,9 +60,24 @@ gdn::PrefillRefHead<Real> reference_head(const GdnProblem& p, std::optional<floa
       to->insert(to->end(), row.begin(), row.end());
     }
   };
-  append(GdnTensor::kQ, p.heads.q, p.key_dim, &head.q);
-  append(GdnTensor::kK, p.heads.k, p.key_dim, &head.k);
-  append(GdnTensor::kV, p.heads.v, p.value_dim, &head.v);
+  const auto append_convolved = [&](std::int64_t channel, int heads, int width,
+                                    std::vector<Real>* to) {
+    channel += h / (p.heads.count() / heads) * width;
+    for (std::int64_t t = first; t < last; ++t) {
+      const std::vector<Real> row = convolved_row<Real>(p, t, channel, width, read);
+      to->insert(to->end(), row.begin(), row.end());
+    }
+  };
+  if (p.conv.is_there()) {
+    const ConvSplit split = conv_split(p);
+    append_convolved(0, p.heads.q, p.key_dim, &head.q);
+    append_convolved(split.k, p.heads.k, p.key_dim, &head.k);
+    append_convolved(split.v, p.heads.v, p.value_dim, &head.v);
+  } else {
+    append(GdnTensor::kQ, p.heads.q, p.key_dim, &head.q);
+    append(GdnTensor::kK, p.heads.k, p.key_dim, &head.k);
+    append(GdnTensor::kV, p.heads.v, p.value_dim, &head.v);
+  }
   if (p.inputs.gate_mode != gdn::GateMode::kNone)
     append(GdnTensor::kG, p.heads.count(), 1, &head.gate);
   if (p.inputs.beta_mode != gdn::BetaMode::kOne)

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 #include "runtime/gdn/checkpoint_args.h"
 
@@ -35,6 +36,10 @@ Tensor token_tensor(const GdnProblem& p, const GdnExtent& extent, DType dtype, i
   return tensor;
 }
 
+Tensor operand_tensor(const GdnProblem& p, const GdnExtent& extent, int heads, int dim) {
+  return p.conv.is_there() ? Tensor{} : token_tensor(p, extent, p.dtype, heads, dim);
+}
+
 Tensor vector_tensor(DType dtype, std::int64_t count) {
   return Tensor::contiguous(nullptr, dtype, {count});
 }
@@ -57,7 +62,28 @@ Tensor state_tensor(const GdnProblem& p, const GdnExtent& extent) {
   return matrix_tensor(p, pool ? extent.slots : extent.sequences());
 }
 
-std::vector<float> draw_rows(const GdnDraw& draw, DataStream stream, int dim, bool raw) {
+ConvSplit conv_split(const GdnProblem& p) {
+  const std::int64_t q = std::int64_t{p.heads.q} * p.key_dim;
+  const std::int64_t k = std::int64_t{p.heads.k} * p.key_dim;
+  return {.k = q, .v = q + k, .end = q + k + std::int64_t{p.heads.v} * p.value_dim};
+}
+
+int conv_columns(const GdnProblem& p) { return p.conv.width - (p.conv.whole_window ? 0 : 1); }
+
+Tensor conv_state_tensor(const GdnProblem& p, const GdnExtent& extent) {
+  const bool pool = p.states.location == gdn::StateLocation::kPool;
+  const std::int64_t rows = pool ? extent.slots : extent.sequences();
+  const std::int64_t channels = conv_split(p).end, columns = conv_columns(p);
+  if (p.conv.state_layout == gdn::ConvStateLayout::kColumns) {
+    return Tensor::contiguous(nullptr, p.conv.state_dtype, {rows, channels, columns});
+  }
+  Tensor tensor = Tensor::contiguous(nullptr, p.conv.state_dtype, {rows, columns, channels});
+  std::swap(tensor.shape[1], tensor.shape[2]);
+  std::swap(tensor.strides[1], tensor.strides[2]);
+  return tensor;
+}
+
+std::vector<float> draw_rows(const GdnDraw& draw, DataStream stream, std::int64_t dim, bool raw) {
   RowSource source(draw.data, stream, draw.n, draw.h, dim, raw);
   std::vector<float> numbers;
   numbers.reserve(idx(draw.rows * dim));
@@ -66,6 +92,13 @@ std::vector<float> draw_rows(const GdnDraw& draw, DataStream stream, int dim, bo
     numbers.insert(numbers.end(), row.begin(), row.end());
   }
   return numbers;
+}
+
+std::vector<float> draw_taps(const GdnDraw& draw, DataStream stream, int count) {
+  const std::int64_t all = conv_split(draw.problem).end * count;
+  std::vector<float> taps = draw_rows(draw, stream, all, /*raw=*/true);
+  for (float& tap : taps) tap *= 0.5f;
+  return taps;
 }
 
 // Half of the tokens go on from the one in front of them, so that there are long paths.
@@ -108,9 +141,14 @@ std::int64_t checkpoints_of(const GdnProblem& problem, std::int64_t tokens) {
 std::int64_t least_bytes(const GdnProblem& problem, const GdnExtent& extent) {
   const int passes = (problem.states.has_initial ? 1 : 0) + (problem.states.store ? 1 : 0);
   std::size_t bytes = idx(passes) * bytes_of(matrix_tensor(problem, extent.sequences()));
+  if (problem.conv.is_there()) {
+    const std::int64_t inputs = conv_split(problem).end * conv_columns(problem);
+    bytes += idx(passes * extent.sequences() * inputs * size_of(problem.conv.state_dtype));
+  }
   for (const GdnTensorInfo& info : kTensors) {
     const bool counts = is_of_tokens(info.kind) || info.kind == GdnKind::kIndices ||
-                        info.kind == GdnKind::kCheckpoints || info.kind == GdnKind::kParents;
+                        info.kind == GdnKind::kCheckpoints || info.kind == GdnKind::kParents ||
+                        info.kind == GdnKind::kTaps;
     if (counts) bytes += bytes_of(info.form(problem, extent));
   }
   return static_cast<std::int64_t>(bytes);

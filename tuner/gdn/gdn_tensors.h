@@ -3,7 +3,7 @@
 // Pure functions.
 //
 // All of this is written for prefill: gdn_operators.h says how the others look as one.  Only trees
-// of tokens and a norm of the outputs are not a prefill's.
+// of tokens, a norm of the outputs and a convolution in front are not a prefill's.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,7 @@ inline std::size_t aligned(std::size_t bytes) {
 struct GdnProblem : gdn::PrefillProblem {
   gdn::OutputNorm output_norm = gdn::OutputNorm::kNone;
   DType norm_weight_dtype = DType::kF32;
+  gdn::DecodeConv conv{};  // q, k and v are made of x
 
   GdnProblem() = default;
   GdnProblem(const gdn::PrefillProblem& plain)  // NOLINT(google-explicit-constructor)
@@ -36,6 +37,7 @@ struct GdnArgs : gdn::PrefillArgs {
   Tensor parents{};
   Tensor z{};
   Tensor norm_weight{};
+  gdn::DecodeConvArgs conv{};
   std::optional<float> norm_eps{};
 };
 
@@ -57,12 +59,24 @@ struct GdnExtent {
 // Of tokens: the rows of so many heads, or without `dim` (0) a number of each.
 Tensor token_tensor(const GdnProblem& problem, const GdnExtent& extent, DType dtype, int heads,
                     int dim);
+// Likewise, of q, k or v.  Absent where a convolution makes them.
+Tensor operand_tensor(const GdnProblem& problem, const GdnExtent& extent, int heads, int dim);
 Tensor vector_tensor(DType dtype, std::int64_t count);
 Tensor parents_tensor(const GdnProblem& problem, const GdnExtent& extent);
 // Matrices as states are, of all heads.
 Tensor matrix_tensor(const GdnProblem& problem, std::int64_t rows);
 // As many as there are sequences, or slots in the pool.
 Tensor state_tensor(const GdnProblem& problem, const GdnExtent& extent);
+
+// Of a convolution: channels before k's and v's, and all of them.
+struct ConvSplit {
+  std::int64_t k, v, end;
+};
+ConvSplit conv_split(const GdnProblem& problem);
+// Columns of a state of it.
+int conv_columns(const GdnProblem& problem);
+// As many states as there are sequences, or slots in the pool.
+Tensor conv_state_tensor(const GdnProblem& problem, const GdnExtent& extent);
 
 // What a tensor's numbers are drawn for: `rows` rows of sequence n (of states: matrix n) and head
 // h, behind each other.
@@ -73,7 +87,9 @@ struct GdnDraw {
   std::int64_t h = 0;
   std::int64_t rows = 1;
 };
-std::vector<float> draw_rows(const GdnDraw& draw, DataStream stream, int dim, bool raw);
+std::vector<float> draw_rows(const GdnDraw& draw, DataStream stream, std::int64_t dim, bool raw);
+// So many for each channel, so that a sum over the taps is about 1.
+std::vector<float> draw_taps(const GdnDraw& draw, DataStream stream, int count);
 // `next`: of a GateSource.
 template <class Next>
 std::vector<float> draw_gates(const GdnDraw& draw, Next next) {
@@ -104,22 +120,30 @@ enum class GdnTensor {
   kParents,
   kZ,
   kNormWeight,
+  kX,
+  kConvWeight,
+  kConvBias,
+  kConvState,
+  kConvStateOut,
 };
 
 // What a tensor counts.
 enum class GdnKind {
-  kRows,     // tokens and heads: a row each
-  kScalars,  // tokens and heads: a number each
+  kRows,      // tokens and heads: a row each
+  kScalars,   // tokens and heads: a number each
+  kChannels,  // tokens: a row of all channels
   kHeads,
+  kTaps,     // channels: some numbers each
   kColumns,  // of a row of values
   kBounds,   // sequences: where they begin, and where the last ends
   kStates,
+  kConvStates,
   kIndices,  // sequences: their states
   kCheckpoints,
   kParents,  // tokens: a number each
 };
 constexpr bool is_of_tokens(GdnKind kind) {
-  return kind == GdnKind::kRows || kind == GdnKind::kScalars;
+  return kind == GdnKind::kRows || kind == GdnKind::kScalars || kind == GdnKind::kChannels;
 }
 
 struct GdnTensorInfo {
@@ -143,7 +167,7 @@ Tensor& member(GdnArgs& args) {
 inline constexpr GdnTensorInfo kTensors[] = {
     {"q", GdnTensor::kQ, GdnKind::kRows, member<&gdn::PrefillArgs::q>,
      [](const auto& p, const auto& extent) {
-       return token_tensor(p, extent, p.dtype, p.heads.q, p.key_dim);
+       return operand_tensor(p, extent, p.heads.q, p.key_dim);
      },
      [](const auto& draw) {
        return draw_rows(draw, DataStream::kQ, draw.problem.key_dim,
@@ -151,7 +175,7 @@ inline constexpr GdnTensorInfo kTensors[] = {
      }},
     {"k", GdnTensor::kK, GdnKind::kRows, member<&gdn::PrefillArgs::k>,
      [](const auto& p, const auto& extent) {
-       return token_tensor(p, extent, p.dtype, p.heads.k, p.key_dim);
+       return operand_tensor(p, extent, p.heads.k, p.key_dim);
      },
      [](const auto& draw) {
        return draw_rows(draw, DataStream::kK, draw.problem.key_dim,
@@ -159,7 +183,7 @@ inline constexpr GdnTensorInfo kTensors[] = {
      }},
     {"v", GdnTensor::kV, GdnKind::kRows, member<&gdn::PrefillArgs::v>,
      [](const auto& p, const auto& extent) {
-       return token_tensor(p, extent, p.dtype, p.heads.v, p.value_dim);
+       return operand_tensor(p, extent, p.heads.v, p.value_dim);
      },
      [](const auto& draw) {
        return draw_rows(draw, DataStream::kV, draw.problem.value_dim, /*raw=*/true);
@@ -264,6 +288,48 @@ inline constexpr GdnTensorInfo kTensors[] = {
      },
      [](const auto& draw) {
        return draw_rows(draw, DataStream::kNormWeight, draw.problem.value_dim, /*raw=*/true);
+     }},
+    {"x", GdnTensor::kX, GdnKind::kChannels, member<&GdnArgs::conv, &gdn::DecodeConvArgs::x>,
+     [](const auto& p, const auto& extent) {
+       return p.conv.is_there()
+                  ? token_tensor(p, extent, p.dtype, static_cast<int>(conv_split(p).end), 0)
+                  : Tensor{};
+     },
+     [](const auto& draw) {
+       return draw_rows(draw, DataStream::kX, conv_split(draw.problem).end, /*raw=*/true);
+     }},
+    {"conv_weight", GdnTensor::kConvWeight, GdnKind::kTaps,
+     member<&GdnArgs::conv, &gdn::DecodeConvArgs::weight>,
+     [](const auto& p, const auto&) {
+       return p.conv.is_there() ? Tensor::contiguous(nullptr, p.conv.weight_dtype,
+                                                     {conv_split(p).end, p.conv.width})
+                                : Tensor{};
+     },
+     [](const auto& draw) {
+       return draw_taps(draw, DataStream::kConvWeight, draw.problem.conv.width);
+     }},
+    {"conv_bias", GdnTensor::kConvBias, GdnKind::kTaps,
+     member<&GdnArgs::conv, &gdn::DecodeConvArgs::bias>,
+     [](const auto& p, const auto&) {
+       return p.conv.is_there() && p.conv.has_bias
+                  ? vector_tensor(p.conv.weight_dtype, conv_split(p).end)
+                  : Tensor{};
+     },
+     [](const auto& draw) { return draw_taps(draw, DataStream::kConvBias, 1); }},
+    {"conv_state", GdnTensor::kConvState, GdnKind::kConvStates,
+     member<&GdnArgs::conv, &gdn::DecodeConvArgs::in>,
+     [](const auto& p, const auto& extent) {
+       return p.conv.is_there() && (p.states.has_initial || p.states.store)
+                  ? conv_state_tensor(p, extent)
+                  : Tensor{};
+     },
+     [](const auto& draw) {
+       return draw_rows(draw, DataStream::kConvState, conv_split(draw.problem).end, /*raw=*/true);
+     }},
+    {"conv_state_out", GdnTensor::kConvStateOut, GdnKind::kConvStates,
+     member<&GdnArgs::conv, &gdn::DecodeConvArgs::out>,
+     [](const auto& p, const auto& extent) {
+       return p.conv.is_there() && extent.separate_out ? conv_state_tensor(p, extent) : Tensor{};
      }},
 };
 
