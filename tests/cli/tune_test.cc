@@ -193,7 +193,7 @@ TEST_CASE("a dry run lists what a model needs", "[cpu]") {
     INFO(name);
     const json plan = dry_run(cli, std::string("--tp 1,2,4,8 --hf-config ") +
                                        CUBINERY_TEST_DIR "/data/models/" + name + "/config.json");
-    REQUIRE(plan["spaces"].size() == 5);
+    REQUIRE(plan["spaces"].size() == 7);
     const json& decode = plan["spaces"][0];
     CHECK(decode["op"] == "gdn_decode");
     CHECK(decode["problems"] == 4);
@@ -215,6 +215,11 @@ TEST_CASE("a dry run lists what a model needs", "[cpu]") {
     const json& conv = plan["spaces"][4];
     CHECK(conv["op"] == "gdn_conv");
     CHECK(conv["buckets"].size() == conv_buckets());
+    CHECK(plan["spaces"][5]["op"] == "gdn_conv");
+    CHECK(plan["spaces"][5]["buckets"].size() == conv_buckets());
+    // From 1 to 16 tokens of 1 to 256 requests.
+    CHECK(plan["spaces"][6]["op"] == "gdn_conv");
+    CHECK(plan["spaces"][6]["buckets"].size() == 4 * std::size_t{9 * 5});
     std::size_t buckets = 0, measurements = 0;
     for (const json& space : plan["spaces"]) {
       buckets += space["buckets"].size();
@@ -236,7 +241,7 @@ TEST_CASE("all models share a space of each operator", "[cpu]") {
     ++models;
   }
   const json plan = dry_run(cli, arguments);
-  REQUIRE(plan["spaces"].size() == 5);
+  REQUIRE(plan["spaces"].size() == 7);
   for (const json& space : plan["spaces"]) {
     CHECK(space["problems"] == 4 * models);
     std::set<std::string> buckets;
