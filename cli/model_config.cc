@@ -84,6 +84,11 @@ conv has a form for each operator that it stands in front of: conv packed sequen
 one token, conv_verify the requests and counts of verify.
 Each field can be replaced, for example with --state-dtype bf16 or --state-location dense --padding none.)";
 
+bool stands_in(const Request& other, const Request& request) {
+  return request.may_be_left_out && other.origin == request.origin &&
+         other.problem.index() == request.problem.index();
+}
+
 Result<std::vector<Request>> read_model_config(std::string_view file, std::string_view text,
                                                const std::vector<int>& tp) {
   std::vector<Request> requests;

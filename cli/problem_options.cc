@@ -288,9 +288,7 @@ bool ProblemOptions::may_leave_out(const Request& refused,
                                    const std::vector<Request>& changed) const {
   if (!manifests_.empty() || !forms_.empty()) return false;
   return std::any_of(changed.begin(), changed.end(), [&](const Request& request) {
-    if (!operators_.empty()) {
-      return request.origin == refused.origin && request.problem.index() == refused.problem.index();
-    }
+    if (!operators_.empty()) return stands_in(request, refused);
     return std::all_of(fields_.begin(), fields_.end(),
                        [&](const auto& field) { return has_field(request, field.first); });
   });
@@ -306,6 +304,7 @@ Result<std::vector<Request>> ProblemOptions::requests() const {
   std::vector<Request> changed;
   std::vector<std::pair<Request, Status>> refused;
   for (Request& request : *requests) {
+    request.may_be_left_out = !request.form.empty() && forms_.empty() && manifests_.empty();
     if (request.own_kernel) {
       changed.push_back(std::move(request));
       continue;

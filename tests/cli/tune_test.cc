@@ -144,6 +144,17 @@ TEST_CASE("problems that differ in heads share a space", "[cpu]") {
   CHECK(plan[0].shapes() == 6);
 }
 
+TEST_CASE("forms that an architecture lacks are not tuned where another one stands in", "[cpu]") {
+  const ShapeGrid grid{{"batch", {1}}};
+  const Request first = request_of(gdn::DecodeProblem{});
+  Request fp8 = request_of(gdn::DecodeProblem{.states = {.dtype = DType::kF8E4M3}});
+  CHECK(plan_tuning({first, fp8}, grid, "sm_80").error().code() == Code::kUnsupported);
+  fp8.may_be_left_out = true;
+  CHECK(plan_tuning({first, fp8}, grid, "sm_80").value().size() == 1);
+  CHECK(plan_tuning({first, fp8}, grid, "sm_89").value().size() == 2);
+  CHECK(plan_tuning({fp8}, grid, "sm_80").error().code() == Code::kUnsupported);
+}
+
 TEST_CASE("problems for another architecture are left out", "[cpu]") {
   const ShapeGrid grid{{"batch", {1}}, {"tokens", {512}}, {"sequences", {1}}};
   const std::vector<Request> requests = {request_of(gdn::DecodeProblem{}, "sm_80")};
