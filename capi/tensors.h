@@ -53,6 +53,11 @@ constexpr auto decode_tensors(auto& args) {
   return std::array{
       NamedTensor{"z", &args.z},
       NamedTensor{"norm_weight", &args.norm_weight},
+      NamedTensor{"x", &args.conv.x},
+      NamedTensor{"conv_weight", &args.conv.weight},
+      NamedTensor{"conv_bias", &args.conv.bias},
+      NamedTensor{"conv_state", &args.conv.in},
+      NamedTensor{"conv_state_out", &args.conv.out},
   };
 }
 

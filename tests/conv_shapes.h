@@ -14,7 +14,7 @@ void for_each_conv_shape(const Function& f) {
       for (int width = 2; width <= 4; ++width) {
         for (const bool has_bias : {false, true}) {
           for (const bool whole_window : {false, true}) {
-            for (int key_dim = 0; key_dim <= 256; key_dim += 16) {
+            for (int key_dim = 0; key_dim <= 256; key_dim += 8) {
               T made{.dtype = dtype,
                      .width = width,
                      .has_bias = has_bias,

@@ -199,6 +199,17 @@ typedef struct CubineryStateArgs {
 
 typedef struct CubineryDecode CubineryDecode;
 
+/* gdn::DecodeConvArgs, field by field. */
+typedef struct CubineryDecodeConvArgs {
+  const DLTensor* x;
+  const DLTensor* weight;
+  const DLTensor* bias;
+  const DLTensor* in;
+  const DLTensor* out;
+} CubineryDecodeConvArgs;
+#define CUBINERY_DECODE_CONV_ARGS_INIT \
+  { NULL, NULL, NULL, NULL, NULL }
+
 /* gdn::DecodeArgs, field by field. */
 typedef struct CubineryDecodeArgs {
   size_t struct_size;
@@ -214,11 +225,14 @@ typedef struct CubineryDecodeArgs {
   const DLTensor* z;
   const DLTensor* norm_weight;
   const float* norm_eps; /* NULL: 1e-6 */
+  /* Since version 9. */
+  CubineryDecodeConvArgs conv;
 } CubineryDecodeArgs;
 #define CUBINERY_DECODE_ARGS_INIT                                                \
   {                                                                              \
     sizeof(CubineryDecodeArgs), NULL, NULL, NULL, CUBINERY_GATE_ARGS_INIT, NULL, \
-        CUBINERY_STATE_ARGS_INIT, NULL, 0, NULL, NULL, NULL                      \
+        CUBINERY_STATE_ARGS_INIT, NULL, 0, NULL, NULL, NULL,                     \
+        CUBINERY_DECODE_CONV_ARGS_INIT                                           \
   }
 
 /* Loads or compiles the problem's kernels: slow. */

@@ -33,6 +33,7 @@
 #include "cubinery/gdn_conv_types.h"
 #include "cubinery/gdn_parts.h"
 #include "cubinery/gdn_types.h"
+#include "cubinery/gdn_verify_types.h"
 #include "cubinery/kernel.h"
 #include "cubinery/rung.h"
 #include "cubinery/status.h"
@@ -48,7 +49,7 @@ struct ConvProblem {
 
   // With split_qkv, of q, k and v; else without meaning.
   Heads heads{};
-  int key_dim = 128;    // 16 to 256, a multiple of 16
+  int key_dim = 128;    // 8 to 256, a multiple of 8
   int value_dim = 128;  // likewise
 
   DType dtype = DType::kBF16;         // x and what becomes of it: f32, bf16 or f16
@@ -64,9 +65,15 @@ struct ConvProblem {
   ConvStates states{};
 
   bool varlen = false;  // sequences packed behind each other, their bounds in cu_seqlens
-  DType cu_seqlens_dtype = DType::kI32;  // i32 or i64 (varlen)
-  // ConvArgs::accepted says from where in its state a request goes on, after a verification.  Needs
-  // has_initial and store.
+  DType cu_seqlens_dtype = DType::kI32;  // cu_seqlens, checkpoint_cu_starts: i32 or i64 (varlen)
+  // With states.store.  kEvery: the window after each of up to 16 tokens of a sequence is kept.
+  StoredStates stored_states = StoredStates::kLast;
+  // States kept at multiples of checkpoint_every tokens, besides the last.  Not with from_accepted
+  // or stored_states kEvery.
+  Checkpoints checkpoints = Checkpoints::kNone;
+  int checkpoint_every = 64;  // tokens; 1 or more (used with checkpoints)
+  // ConvArgs::accepted says from where in its state a request goes on, after a verification, or
+  // with stored_states kEvery from which of its states.  Needs has_initial and store.
   bool from_accepted = false;
   DType accepted_dtype = DType::kI32;  // i32 or i64 (from_accepted)
   // The same bits for a sequence whatever the batch.  So it is anyway: sums are taken in one order.
@@ -119,14 +126,25 @@ struct ConvArgs {
   // Absent: all do.  With ConvStates::has_initial.
   Tensor has_initial_state{};
   // [N], from_accepted only: so many of the tokens of the launch in front were accepted, 1 to
-  // columns - width + 2; 0 is taken as 1.  Another count touches no state and fills the request's
-  // outputs with NaN.
+  // columns - width + 2, or with stored_states kEvery to S; 0 is taken as 1.  Another count touches
+  // no state and fills the request's outputs with NaN.
   Tensor accepted{};
 
   // state and state_out: [N or slots, channels, columns].  columns is width - 1, or width with
   // ConvStates::whole_window: the sequence's last inputs, the newest in the last column.
   //
-  // from_accepted: columns is width - 1 or more, and a launch may have columns - width + 2 tokens
+  // stored_states kEvery: there is a state for each step, as VerifyArgs::states says:
+  //   from_accepted  dense states.in is [N, S, channels, columns]; in a pool states.indices is
+  //                  [N, S].  S is at least 1, and request n starts from step accepted[n] - 1.
+  //   always         dense states.out is [N, steps, channels, columns]; in a pool
+  //                  states.out_indices is [N, steps].  Step t, from 0, has the state after token
+  //                  t; steps that a sequence does not have are left alone.  `steps` is at least T,
+  //                  with varlen 1: a sequence of more tokens than steps, or than 16, touches no
+  //                  state and its outputs are NaN.  In place, without states.out and
+  //                  states.out_indices, needs from_accepted.
+  // What gdn_verify.h says of slots and padding of steps is so here.
+  //
+  // from_accepted otherwise: columns is width - 1 or more, and a launch may have columns - width + 2 tokens
   // of a request: one of more touches no state, its outputs are NaN.  A request with `accepted` = n
   // goes on from columns n - 1 to n + width - 3.  Behind that launch columns 0 to width - 3 +
   // tokens hold all inputs from there on but the oldest, so that column n - 1 is again the first
@@ -134,10 +152,25 @@ struct ConvArgs {
   // request without tokens.  (vLLM's conv_state with num_accepted_tokens.)
   //
   // All else as gdn_args.h says: indices, slots, padding.  A sequence of no tokens has its initial
-  // state as new one.
+  // state as new one; with stored_states kEvery it has none.
   StateArgs states{};
 
+  // [rows, channels, columns], in the states' dtype: the states kept with ConvProblem::checkpoints,
+  // those of one sequence in order and behind each other, as PrefillArgs::checkpoints says: of L
+  // tokens ceil(L / checkpoint_every) (kBefore, the first the initial state) or floor(L /
+  // checkpoint_every) (kAfter).  Dense: the sequences follow each other.  Padding sequences that
+  // are skipped or zeroed keep none.
+  Tensor checkpoints{};
+  // [N + 1], varlen with checkpoints: sequence n's rows are checkpoint_cu_starts[n] to
+  // checkpoint_cu_starts[n + 1] - 1.  A sequence that has more, or whose range leaves the tensor,
+  // touches no state and no checkpoint, and its outputs are filled with NaN.
+  Tensor checkpoint_cu_starts{};
+
   float scale = 1;  // split_qkv only: q is multiplied by it
+  // varlen: tokens of the longest sequence, as far as the host knows; 0: it does not.  A hint that
+  // changes no bit: sequences of up to 16 tokens are fastest each by itself, and so are those that
+  // are no fewer than all tokens, which the host sees.
+  std::int64_t max_seqlen = 0;
   // The launch may overlap the kernel in front of it on the stream (sm_90 and newer).
   bool programmatic = false;
 };

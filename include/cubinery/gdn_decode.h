@@ -45,6 +45,10 @@ struct DecodeProblem {
   States states{};
   OutputNorm output_norm = OutputNorm::kNone;
   DType norm_weight_dtype = DType::kF32;  // of norm_weight: f32, bf16 or f16 (output_norm)
+  // The convolution in front in the same launch: for small batches, where launches are what a layer
+  // waits for.  The same bits as gdn::Conv without norms, then a decode.  Its states have the
+  // slots, indices and flags of `states`.
+  DecodeConv conv{};
   // The same bits for a request whatever the batch: one path and one value of the fields that
   // change bits for all sizes.  Off: the fastest for each size; results may differ in their last
   // bits between sizes, never from run to run.
@@ -63,10 +67,25 @@ struct DecodeProblem {
   static Result<DecodeProblem> from_json(std::string_view json);
 };
 
+// The tensors of the convolution in front of a decode step: as gdn::ConvArgs says, but that rows and
+// states lie in vectors of four channels: channels (of conv_state: as conv_state_layout says) next
+// to each other, all else at multiples of four elements.  channels: those of q's heads, then k's,
+// then v's.
+struct DecodeConvArgs {
+  Tensor x{};       // [B, channels], also [B, 1, channels]
+  Tensor weight{};  // conv_weight: [channels, width]
+  Tensor bias{};    // conv_bias: [channels]
+  // conv_state, conv_state_out: [N or slots, channels, columns], columns as with gdn::ConvStates;
+  // written where `states` are.
+  Tensor in{};
+  Tensor out{};
+};
+
 // The tensors of one decode step.  Device memory; absent where the problem does not use them.
 // B requests.  Strides are free where nothing else is said: tensors are read and written as they
 // lie.
 struct DecodeArgs {
+  // Absent with DecodeProblem::conv.
   Tensor q{};        // [B, q_heads, key_dim], also [B, 1, q_heads, key_dim]; unit innermost stride
   Tensor k{};        // [B, k_heads, key_dim], likewise
   Tensor v{};        // [B, v_heads, value_dim], likewise
@@ -75,6 +94,7 @@ struct DecodeArgs {
   StateArgs states{};
   Tensor z{};            // like o, of dtype, but read; DecodeProblem::output_norm only
   Tensor norm_weight{};  // [value_dim], of all heads; likewise
+  DecodeConvArgs conv{};  // DecodeProblem::conv only
 
   std::optional<float> scale{};     // default key_dim^-1/2
   std::optional<float> norm_eps{};  // default 1e-6; with output_norm only

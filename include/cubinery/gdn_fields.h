@@ -101,4 +101,28 @@ constexpr auto state_use_fields() {
   };
 }
 
+// Of a `conv`.
+
+template <class T>
+constexpr auto decode_conv_fields() {
+  constexpr auto kPart = &T::conv;
+  return std::tuple{
+      fixed("conv_width", "conv.width", kPart, &DecodeConv::width,
+            "taps of the convolution in front, 2 to 4; 0: there is none, q, k and v are given"),
+      fixed("conv_activation", "conv.activation", kPart, &DecodeConv::activation,
+            "what the convolution's sums go through (conv_width)"),
+      fixed("conv_has_bias", "conv.has_bias", kPart, &DecodeConv::has_bias,
+            "the convolution has a bias (conv_width)"),
+      fixed("conv_weight_dtype", "conv.weight_dtype", kPart, &DecodeConv::weight_dtype,
+            "dtype of conv_weight and conv_bias (conv_width)", kFloats),
+      fixed("conv_state_dtype", "conv.state_dtype", kPart, &DecodeConv::state_dtype,
+            "dtype of conv_state (conv_width)", kFloats),
+      fixed("conv_state_layout", "conv.state_layout", kPart, &DecodeConv::state_layout,
+            "of conv_state [channels, columns], columns are neighbours in memory (FLA, "
+            "Transformers, SGLang), or channels (vLLM)"),
+      fixed("conv_whole_window", "conv.whole_window", kPart, &DecodeConv::whole_window,
+            "conv_state has conv_width columns (FLA, Transformers), not one less (vLLM, SGLang)"),
+  };
+}
+
 }  // namespace cubinery::gdn

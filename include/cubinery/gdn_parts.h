@@ -62,4 +62,18 @@ struct ConvStates {
   bool whole_window = false;
 };
 
+// The convolution in front of a decode step, which makes q, k and v of its sums.  Names in lists
+// begin with "conv_".
+struct DecodeConv {
+  int width = 0;  // taps: 2 to 4; 0: there is no convolution, q, k and v are given
+  Activation activation = Activation::kSilu;
+  bool has_bias = false;
+  DType weight_dtype = DType::kBF16;  // of weight and bias: f32, bf16 or f16
+  DType state_dtype = DType::kBF16;   // of the last inputs: likewise
+  ConvStateLayout state_layout = ConvStateLayout::kColumns;  // how they lie
+  bool whole_window = false;  // a state has as many columns as taps, not one less
+
+  constexpr bool is_there() const { return width != 0; }
+};
+
 }  // namespace cubinery::gdn

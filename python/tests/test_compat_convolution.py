@@ -431,7 +431,7 @@ def test_sglang_update_refusals():
 # Split
 
 
-@pytest.mark.parametrize("k_dim, v_dim, heads", [(16, 48, (1, 1)), (512, 1024, (2, 4)), (384, 1024, (2, 4)), (272, 272, (17, 17))])  # fmt: skip
+@pytest.mark.parametrize("k_dim, v_dim, heads", [(16, 48, (1, 1)), (24, 40, (1, 1)), (512, 1024, (2, 4)), (384, 1024, (2, 4)), (272, 272, (17, 17))])  # fmt: skip
 def test_split(calls, k_dim, v_dim, heads):
     channels = 2 * k_dim + v_dim
     x, weight = turned(normal(5, channels, TOTAL)), normal(6, channels, W)
@@ -454,9 +454,9 @@ def test_split_refusals():
     def split(k_dim, v_dim, x=x, bounds=BOUNDS):
         causal_conv1d.causal_conv1d_split_qkv(x, weight, None, states, bounds, k_dim, v_dim)
 
-    with pytest.raises(UnsupportedError, match="k_dim is 24; supported: multiples of 16"):
-        split(24, 48)
-    with pytest.raises(UnsupportedError, match="v_dim is 36; supported: multiples of 16"):
+    with pytest.raises(UnsupportedError, match="k_dim is 20; supported: multiples of 8"):
+        split(20, 56)
+    with pytest.raises(UnsupportedError, match="v_dim is 36; supported: multiples of 8"):
         split(16, 36, np.zeros((68, TOTAL), np.float32))
     with pytest.raises(InvalidArgumentError, match=r"x has 96 channels; expected .* = 64"):
         split(16, 32)

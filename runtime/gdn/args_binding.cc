@@ -27,9 +27,6 @@ bool rows_aligned(const Tensor& x) {
   return bits % kRowAlignment == 0;
 }
 
-// Of a dimension that a kernel counts along; none has more elements than an int holds numbers.
-int small_extent(std::int64_t extent) { return static_cast<int>(std::min(extent, kMaxInt)); }
-
 // Whole vectors between matrices, and no matrix on top of another.
 Status check_gap(const TensorName& name, const Dim& dim, std::int64_t stride, DType dtype,
                  std::int64_t matrix) {
@@ -37,11 +34,6 @@ Status check_gap(const TensorName& name, const Dim& dim, std::int64_t stride, DT
   if (stride * size_of(dtype) % kStateAlignment == 0 && stride >= matrix) return {};
   return invalid(name, fmt::format("has {} stride {}; accepted: multiples of {} from {} up",
                                    dim.name, stride, kStateAlignment / size_of(dtype), matrix));
-}
-
-// A dimension of steps, at least so many, that the tensor may have more of.
-Dim steps_of(const Tensor& x, std::int64_t least) {
-  return {"steps", std::max(x.rank > 1 ? x.shape[1] : 0, least)};
 }
 
 // `steps`: as in StepForm; *step is then the stride from one to the next.
@@ -167,17 +159,6 @@ Status bind_computed_gate(std::string_view op, const Inputs& inputs, const GateA
   return bind_vector({op, "dt_bias"}, args.dt_bias, inputs.dt_bias_dtype, heads, &params->dt_bias);
 }
 
-// The steps of what is written in place: those that are read, and no fewer than are written.
-Status steps_in_place(const TensorName& missing, const StepForm& steps, std::int64_t* written) {
-  if (steps.written > 0 && steps.read == 0) {
-    return invalid(missing,
-                   "is missing; accepted: a tensor, stored_states is every and "
-                   "from_accepted is false");
-  }
-  *written = steps.read == 0 ? 0 : std::max(steps.read, steps.written);
-  return {};
-}
-
 // state and state_out.
 Status bind_state_tensors(std::string_view op, const States& states, const StateArgs& args,
                           const StateForm& form, const Dim& sequences, StepForm steps,
@@ -190,7 +171,7 @@ Status bind_state_tensors(std::string_view op, const States& states, const State
   if (states.has_initial) {
     CUBINERY_RETURN_IF_ERROR(bind_read_states({op, "state"}, args.in, outer(args.in), form,
                                               steps.read, &params->read, &strides->read_state));
-    if (steps.read > 0) strides->readable = small_extent(args.in.shape[1]);
+    if (steps.read > 0) strides->readable = readable_steps(args.in);
   }
   if (states.store) {
     const bool in_place = !args.out.present();
@@ -222,29 +203,6 @@ Status bind_indices(const TensorName& name, const Tensor& x, DType dtype, const 
   return {};
 }
 
-// state_indices and state_out_indices.
-Status bind_slots(std::string_view op, const States& states, const StateArgs& args,
-                  const Dim& sequences, StepForm steps, StateParams* params, StateSteps* strides) {
-  if (states.location != StateLocation::kPool) {
-    constexpr std::string_view kWhy = "state_location is dense";
-    CUBINERY_RETURN_IF_ERROR(check_absent({op, "state_indices"}, args.indices, kWhy));
-    return check_absent({op, "state_out_indices"}, args.out_indices, kWhy);
-  }
-  const bool in_place = !args.out_indices.present();
-  if (in_place) {
-    CUBINERY_RETURN_IF_ERROR(steps_in_place({op, "state_out_indices"}, steps, &steps.read));
-  }
-  CUBINERY_RETURN_IF_ERROR(bind_indices({op, "state_indices"}, args.indices, states.index_dtype,
-                                        sequences, steps.read, &params->read_indices,
-                                        &strides->read_index));
-  if (steps.read > 0) strides->readable = small_extent(args.indices.shape[1]);
-  params->write_indices = params->read_indices;
-  strides->written_index = strides->read_index;
-  if (in_place) return {};
-  return bind_indices({op, "state_out_indices"}, args.out_indices, states.index_dtype, sequences,
-                      steps.written, &params->write_indices, &strides->written_index);
-}
-
 }  // namespace
 
 Status check_count(const TensorName& name, std::string_view dim, std::int64_t count,
@@ -252,6 +210,23 @@ Status check_count(const TensorName& name, std::string_view dim, std::int64_t co
   if (count >= 0 && count <= limit) return {};
   return invalid(name, fmt::format("has {} = {}; accepted: 0 to {}", dim, count, limit));
 }
+
+Dim steps_of(const Tensor& x, std::int64_t least) {
+  return {"steps", std::max(x.rank > 1 ? x.shape[1] : 0, least)};
+}
+
+Status steps_in_place(const TensorName& missing, const StepForm& steps, std::int64_t* written) {
+  if (steps.written > 0 && steps.read == 0) {
+    return invalid(missing,
+                   "is missing; accepted: a tensor, stored_states is every and "
+                   "from_accepted is false");
+  }
+  *written = steps.read == 0 ? 0 : std::max(steps.read, steps.written);
+  return {};
+}
+
+// No tensor has more than an int holds numbers.
+int readable_steps(const Tensor& x) { return static_cast<int>(std::min(x.shape[1], kMaxInt)); }
 
 Status wrong_rank(const TensorName& name, int rank, std::string_view accepted) {
   return invalid(name, fmt::format("has {} dimensions; accepted: {}", rank, accepted));
@@ -331,6 +306,28 @@ Status bind_slots(std::string_view op, const States& states, const StateArgs& ar
                   const Dim& sequences, StateParams* params) {
   StateSteps no_steps{};
   return bind_slots(op, states, args, sequences, {}, params, &no_steps);
+}
+
+Status bind_slots(std::string_view op, const States& states, const StateArgs& args,
+                  const Dim& sequences, StepForm steps, StateParams* params, StateSteps* strides) {
+  if (states.location != StateLocation::kPool) {
+    constexpr std::string_view kWhy = "state_location is dense";
+    CUBINERY_RETURN_IF_ERROR(check_absent({op, "state_indices"}, args.indices, kWhy));
+    return check_absent({op, "state_out_indices"}, args.out_indices, kWhy);
+  }
+  const bool in_place = !args.out_indices.present();
+  if (in_place) {
+    CUBINERY_RETURN_IF_ERROR(steps_in_place({op, "state_out_indices"}, steps, &steps.read));
+  }
+  CUBINERY_RETURN_IF_ERROR(bind_indices({op, "state_indices"}, args.indices, states.index_dtype,
+                                        sequences, steps.read, &params->read_indices,
+                                        &strides->read_index));
+  if (steps.read > 0) strides->readable = readable_steps(args.indices);
+  params->write_indices = params->read_indices;
+  strides->written_index = strides->read_index;
+  if (in_place) return {};
+  return bind_indices({op, "state_out_indices"}, args.out_indices, states.index_dtype, sequences,
+                      steps.written, &params->write_indices, &strides->written_index);
 }
 
 void share_range(const States& states, long long* read_slots, long long* written_slots) {

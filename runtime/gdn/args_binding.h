@@ -74,6 +74,14 @@ struct StepForm {
   std::int64_t written = 0;
 };
 
+// A dimension of steps, at least so many, that the tensor may have more of.
+Dim steps_of(const Tensor& x, std::int64_t least);
+// The steps of what is written in place: those that are read, and no fewer than are written.
+// `missing`: where they would go otherwise.
+Status steps_in_place(const TensorName& missing, const StepForm& steps, std::int64_t* written);
+// How many steps a tensor of dense states or of indices has that there are to start from.
+int readable_steps(const Tensor& x);
+
 // `sequences` has the name and the extent of the batch.
 Status bind_states(std::string_view op, const States& states, const StateArgs& args,
                    const StateForm& form, const Dim& sequences, StateParams* params);
@@ -87,6 +95,9 @@ Status bind_state_tensors(std::string_view op, const States& states, const State
                           const StateForm& form, const Dim& sequences, StateParams* params);
 Status bind_slots(std::string_view op, const States& states, const StateArgs& args,
                   const Dim& sequences, StateParams* params);
+// With steps.
+Status bind_slots(std::string_view op, const States& states, const StateArgs& args,
+                  const Dim& sequences, StepForm steps, StateParams* params, StateSteps* strides);
 
 // Without one of has_initial and store, its indices are held to the range of the other.
 void share_range(const States& states, long long* read_slots, long long* written_slots);
@@ -108,6 +119,13 @@ StateForm state_form(const Problem& problem) {
           .dtype = problem.states.dtype};
 }
 
+template <class Problem, class Args, class Params>
+Status bind_o(const Problem& problem, const Args& args, const TokenForm& form, Params* p) {
+  return bind_output_rows({Fields<Problem>::kName, "o"}, args.o, problem.output_dtype, form,
+                          {"heads", problem.heads.count()}, {"value_dim", problem.value_dim},
+                          &p->o);
+}
+
 // q, k, v and o.
 template <class Problem, class Args, class Params>
 Status bind_rows(const Problem& problem, const Args& args, const TokenForm& form, Params* p) {
@@ -122,8 +140,7 @@ Status bind_rows(const Problem& problem, const Args& args, const TokenForm& form
                                            {"k_heads", problem.heads.k}, key_dim, heads, &p->k));
   CUBINERY_RETURN_IF_ERROR(bind_input_rows({kOp, "v"}, args.v, dtype, form,
                                            {"v_heads", problem.heads.v}, value_dim, heads, &p->v));
-  return bind_output_rows({kOp, "o"}, args.o, problem.output_dtype, form, {"heads", heads},
-                          value_dim, &p->o);
+  return bind_o(problem, args, form, p);
 }
 
 }  // namespace cubinery::gdn

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "runtime/gdn/args_binding.h"
+#include "runtime/gdn/checkpoint_args.h"
 #include "runtime/gdn/conv_problem.h"
 #include "runtime/gdn/request_args.h"
 
@@ -146,9 +147,9 @@ Status bind_beta(const ConvProblem& problem, const ConvArgs& args, const ConvExt
   return bind_gate_output("beta", problem, args.beta, extent, &params->beta);
 }
 
-Status bind_weights(const ConvProblem& problem, const ConvArgs& args, const ConvExtent& extent,
-                    GdnConvParams* params) {
-  const TensorName weight{kConvOp, "weight"}, bias{kConvOp, "bias"};
+Status bind_weights(const ConvNames& names, const ConvProblem& problem, const ConvArgs& args,
+                    const ConvExtent& extent, ConvInputs* params) {
+  const TensorName &weight = names.weight, &bias = names.bias;
   const Dim channels{"channels", extent.channels};
   std::array<std::int64_t, 2> strides{};
   CUBINERY_RETURN_IF_ERROR(check_data(weight, args.weight, problem.weight_dtype));
@@ -163,51 +164,81 @@ Status bind_weights(const ConvProblem& problem, const ConvArgs& args, const Conv
   return bind_vector(bias, args.bias, problem.weight_dtype, channels, &params->bias);
 }
 
-// One of state and state_out.
+// Steps that are read and written besides the one state that everybody has.
+StepForm step_form(const ConvProblem& problem, const ConvExtent& extent) {
+  if (!stores_every(problem)) return {};
+  // A sequence has one at least, so that there is a dimension.
+  const std::int64_t most = problem.varlen ? 1 : std::max<std::int64_t>(extent.tokens, 1);
+  return {.read = problem.from_accepted ? 1 : 0, .written = most};
+}
+
+// What tensors of states are bound to.
+struct BoundStates {
+  ConvStateStrides* stride;
+  long long* step;  // from one step to the next
+  long long* slots;
+  int* columns;
+};
+
+// State, state_out or checkpoints.  `steps`: as in StepForm.
 Status check_states(const TensorName& name, const ConvProblem& problem, const Tensor& x,
-                    const ConvExtent& extent, ConvStateStrides* stride, long long* slots,
-                    int* columns) {
-  const ConvStates& states = problem.states;
-  CUBINERY_RETURN_IF_ERROR(check_data(name, x, states.dtype));
+                    const Dim& outer, std::int64_t steps, const Dim& channels,
+                    const BoundStates& bound) {
+  CUBINERY_RETURN_IF_ERROR(check_data(name, x, problem.states.dtype));
   const std::int64_t last = x.rank == 3 ? x.shape[2] : 0;
   const std::int64_t least = state_columns(problem);
-  const Dim outer = states.location == StateLocation::kPool
-                        ? Dim{"slots", std::max<std::int64_t>(x.shape[0], 0)}
-                        : requests_dim(problem.varlen, extent.sequences);
-  std::array<std::int64_t, 3> strides{};
-  const Dim columns_dim{"columns", problem.from_accepted ? std::max(last, least) : least};
-  CUBINERY_RETURN_IF_ERROR(check_shape(name, x, {outer, {"channels", extent.channels}, columns_dim},
-                                       ExtraDim::kNone, strides.data()));
-  CUBINERY_RETURN_IF_ERROR(check_count(name, "columns", columns_dim.extent, kMaxInt));
-  *stride = {.slot = outer.extent > 1 ? strides[0] : 0,
-             .channel = strides[1],
-             .column = columns_dim.extent > 1 ? strides[2] : 1};
-  *slots = outer.extent;
-  *columns = static_cast<int>(columns_dim.extent);
+  std::array<std::int64_t, 4> strides{};
+  std::array<Dim, 4> dims{outer, steps_of(x, steps)};
+  const std::size_t inner = steps > 0 ? 2 : 1;
+  const Dim columns{"columns", has_long_window(problem) ? std::max(last, least) : least};
+  dims[inner] = channels;
+  dims[inner + 1] = columns;
+  CUBINERY_RETURN_IF_ERROR(
+      check_shape(name, x, std::span(dims.data(), inner + 2), ExtraDim::kNone, strides.data()));
+  CUBINERY_RETURN_IF_ERROR(check_count(name, "columns", columns.extent, kMaxInt));
+  *bound.stride = {.slot = outer.extent > 1 ? strides[0] : 0,
+                   .channel = strides[inner],
+                   .column = columns.extent > 1 ? strides[inner + 1] : 1};
+  *bound.step = steps > 0 && dims[1].extent > 1 ? strides[1] : 0;
+  *bound.slots = outer.extent;
+  *bound.columns = static_cast<int>(columns.extent);
   return {};
 }
 
-Status bind_state_tensors(const ConvProblem& problem, const ConvArgs& args,
-                          const ConvExtent& extent, GdnConvParams* params) {
+Status bind_state_tensors(const ConvNames& names, const ConvProblem& problem, const ConvArgs& args,
+                          const ConvExtent& extent, StepForm steps, ConvInputs* params,
+                          StateSteps* strides) {
   const ConvStates& states = problem.states;
-  const TensorName state{kConvOp, "state"}, state_out{kConvOp, "state_out"};
+  const TensorName &state = names.state, &state_out = names.state_out;
+  const bool pool = states.location == StateLocation::kPool;
+  const Dim channels{"channels", extent.channels};
+  const auto outer = [&](const Tensor& x) {
+    return pool ? Dim{"slots", std::max<std::int64_t>(x.shape[0], 0)}
+                : requests_dim(problem.varlen, extent.sequences);
+  };
+  if (pool) steps = {};
   params->columns = state_columns(problem);
   if (states.has_initial) {
-    params->read = args.states.in.data;
-    CUBINERY_RETURN_IF_ERROR(check_states(state, problem, args.states.in, extent,
-                                          &params->read_stride, &params->read_slots,
-                                          &params->columns));
+    const Tensor& read = args.states.in;
+    params->read = read.data;
+    CUBINERY_RETURN_IF_ERROR(check_states(
+        state, problem, read, outer(read), steps.read, channels,
+        {&params->read_stride, &strides->read_state, &params->read_slots, &params->columns}));
+    if (steps.read > 0) strides->readable = readable_steps(read);
   }
   if (states.store) {
     const bool in_place = !args.states.out.present();
+    if (in_place) CUBINERY_RETURN_IF_ERROR(steps_in_place(state_out, steps, &steps.written));
     const Tensor& written = in_place ? args.states.in : args.states.out;
     const TensorName& name = in_place ? state : state_out;
     const int read_columns = params->columns;
     params->written = written.data;
-    CUBINERY_RETURN_IF_ERROR(check_states(name, problem, written, extent, &params->written_stride,
-                                          &params->written_slots, &params->columns));
+    CUBINERY_RETURN_IF_ERROR(check_states(name, problem, written, outer(written), steps.written,
+                                          channels,
+                                          {&params->written_stride, &strides->written_state,
+                                           &params->written_slots, &params->columns}));
     CUBINERY_RETURN_IF_ERROR(check_no_overlap(name, written));
-    if (problem.from_accepted && params->columns != read_columns) {
+    if (has_long_window(problem) && params->columns != read_columns) {
       return invalid(name, fmt::format("has {} columns; accepted: {}, as state has",
                                        params->columns, read_columns));
     }
@@ -222,12 +253,37 @@ Status bind_state_tensors(const ConvProblem& problem, const ConvArgs& args,
   return {};
 }
 
+// How many tokens a sequence may have whose steps are kept: as many as there are places for.
+int most_steps(const ConvProblem& problem, const StateArgs& states) {
+  const bool pool = problem.states.location == StateLocation::kPool;
+  const Tensor& own = pool ? states.out_indices : states.out;
+  const Tensor& places = own.present() ? own : pool ? states.indices : states.in;
+  return static_cast<int>(std::min<std::int64_t>(places.shape[1], kMaxVerifyTokens));
+}
+
+Status bind_kept(const ConvProblem& problem, const ConvArgs& args, const ConvExtent& extent,
+                 GdnConvParams* params) {
+  const TensorName name{kConvOp, "checkpoints"};
+  params->checkpoint_every = problem.checkpoint_every;
+  const auto bind_tensor = [&](const Dim& rows) -> Status {
+    long long no_step = 0;
+    params->checkpoints.data = args.checkpoints.data;
+    CUBINERY_RETURN_IF_ERROR(check_states(
+        name, problem, args.checkpoints, rows, 0, {"channels", extent.channels},
+        {&params->checkpoints.stride, &no_step, &params->checkpoints.slots, &params->columns}));
+    return check_no_overlap(name, args.checkpoints);
+  };
+  return bind_checkpoints(kConvOp, problem, args, extent.sequences, extent.tokens, bind_tensor,
+                          &params->checkpoint_cu_starts);
+}
+
 Status bind_places(const ConvProblem& problem, const ConvArgs& args, const ConvExtent& extent,
-                   GdnConvParams* params) {
+                   const StepForm& steps, GdnConvParams* params) {
   const Dim sequences = requests_dim(problem.varlen, extent.sequences);
   StateParams slots{};
-  CUBINERY_RETURN_IF_ERROR(
-      bind_slots(kConvOp, common_states(problem.states), args.states, sequences, &slots));
+  CUBINERY_RETURN_IF_ERROR(bind_slots(kConvOp, common_states(problem.states), args.states,
+                                      sequences, steps, &slots, &params->steps));
+  if (stores_every(problem)) params->max_tokens = most_steps(problem, args.states);
   params->read_indices = slots.read_indices;
   params->write_indices = slots.write_indices;
   params->scratch_slot = args.states.scratch_slot;
@@ -257,6 +313,16 @@ Status bind_scale(const ConvProblem& problem, float scale, GdnConvParams* params
   return invalid(name, fmt::format("is {}; accepted: 1, split_qkv is false", scale));
 }
 
+// An address and strides, in elements, at multiples of such vectors, or of 16 bytes where that is
+// less.
+bool lies_at_vectors(int elements, DType dtype, const void* data,
+                     std::initializer_list<long long> strides) {
+  const auto size = static_cast<std::uint64_t>(size_of(dtype));
+  std::uint64_t bits = reinterpret_cast<std::uintptr_t>(data);
+  for (const long long stride : strides) bits |= static_cast<std::uint64_t>(stride) * size;
+  return bits % std::min<std::uint64_t>(16, size * static_cast<unsigned>(elements)) == 0;
+}
+
 }  // namespace
 
 Status conv_extent(const ConvProblem& problem, const ConvArgs& args, ConvExtent* extent) {
@@ -276,7 +342,10 @@ Status conv_extent(const ConvProblem& problem, const ConvArgs& args, ConvExtent*
   extent->tokens = args.x.shape[last - 1];
   extent->channels = args.x.shape[last];
   const std::string_view dim = problem.varlen ? "total" : "T";
-  CUBINERY_RETURN_IF_ERROR(check_count(x, dim, extent->tokens, kMaxInt));
+  // NOTE: with steps a sequence's number times the tokens that each has fits in an int.
+  std::int64_t most = kMaxInt;
+  if (stores_every(problem)) most = problem.varlen ? kMaxInt - extent->sequences : kMaxVerifyTokens;
+  CUBINERY_RETURN_IF_ERROR(check_count(x, dim, extent->tokens, most));
   CUBINERY_RETURN_IF_ERROR(check_count(x, "channels", extent->channels, kMaxChannels));
   const std::int64_t split = problem.split_qkv ? split_channels(problem) : extent->channels;
   if (extent->channels == split) return {};
@@ -284,20 +353,34 @@ Status conv_extent(const ConvProblem& problem, const ConvArgs& args, ConvExtent*
                                 extent->channels, split));
 }
 
+Status bind_conv_inputs(const ConvNames& names, const ConvProblem& problem, const ConvArgs& args,
+                        const ConvExtent& extent, const StepForm& steps, ConvInputs* inputs,
+                        StateSteps* strides) {
+  TokenTensor x;
+  CUBINERY_RETURN_IF_ERROR(check_tokens(names.x, args.x, problem.dtype, problem.varlen, extent,
+                                        {{"channels", extent.channels}}, &x));
+  inputs->x = {.data = args.x.data, .batch = x.batch, .token = x.token, .channel = x.inner};
+  CUBINERY_RETURN_IF_ERROR(bind_weights(names, problem, args, extent, inputs));
+  return bind_state_tensors(names, problem, args, extent, steps, inputs, strides);
+}
+
 Status bind_conv(const ConvProblem& problem, const ConvArgs& args, const ConvExtent& extent,
                  GdnConvParams* params) {
-  TokenTensor x;
-  CUBINERY_RETURN_IF_ERROR(check_tokens({kConvOp, "x"}, args.x, problem.dtype, problem.varlen,
-                                        extent, {{"channels", extent.channels}}, &x));
-  params->x = {.data = args.x.data, .batch = x.batch, .token = x.token, .channel = x.inner};
-  CUBINERY_RETURN_IF_ERROR(bind_weights(problem, args, extent, params));
+  constexpr ConvNames kNames{.x = {kConvOp, "x"},
+                             .weight = {kConvOp, "weight"},
+                             .bias = {kConvOp, "bias"},
+                             .state = {kConvOp, "state"},
+                             .state_out = {kConvOp, "state_out"}};
+  const StepForm steps = step_form(problem, extent);
+  CUBINERY_RETURN_IF_ERROR(
+      bind_conv_inputs(kNames, problem, args, extent, steps, params, &params->steps));
   CUBINERY_RETURN_IF_ERROR(bind_outputs(problem, args, extent, params));
   CUBINERY_RETURN_IF_ERROR(bind_g(problem, args, extent, params));
   CUBINERY_RETURN_IF_ERROR(bind_beta(problem, args, extent, params));
   CUBINERY_RETURN_IF_ERROR(
       bind_bounds(kConvOp, problem, args.cu_seqlens, extent.sequences, &params->cu_seqlens));
-  CUBINERY_RETURN_IF_ERROR(bind_state_tensors(problem, args, extent, params));
-  CUBINERY_RETURN_IF_ERROR(bind_places(problem, args, extent, params));
+  CUBINERY_RETURN_IF_ERROR(bind_places(problem, args, extent, steps, params));
+  CUBINERY_RETURN_IF_ERROR(bind_kept(problem, args, extent, params));
   CUBINERY_RETURN_IF_ERROR(bind_scale(problem, args.scale, params));
   params->channels = static_cast<int>(extent.channels);
   params->sequences = static_cast<int>(extent.sequences);
@@ -307,39 +390,40 @@ Status bind_conv(const ConvProblem& problem, const ConvArgs& args, const ConvExt
   return {};
 }
 
-bool lies_in_vectors(const GdnConvKey& key, const GdnConvParams& p) {
-  std::uint64_t odd = 0;  // bits of addresses and of strides in bytes
-  bool is_dense = true;
-  const auto add = [&](const void* data, DType dtype, std::initializer_list<long long> strides) {
-    const auto bytes = std::min<std::uint64_t>(
-        16, static_cast<std::uint64_t>(size_of(dtype)) * static_cast<unsigned>(key.lane_channels));
-    std::uint64_t bits = reinterpret_cast<std::uintptr_t>(data);
-    for (const long long stride : strides) {
-      bits |= static_cast<std::uint64_t>(stride) * static_cast<unsigned>(size_of(dtype));
-    }
-    odd |= bits % bytes;
-  };
-  add(p.x.data, key.dtype, {p.x.batch, p.x.token});
-  is_dense &= p.x.channel == 1 && p.channels % key.lane_channels == 0;
-  for (const ConvOutput& output : p.outputs) {
-    if (output.count == 0) continue;
-    add(output.data, key.dtype, {output.batch, output.token, output.head});
-    is_dense &= output.channel == 1;
+bool rows_in_vectors(int lane_channels, DType dtype, const ConvRows& rows) {
+  return rows.channel == 1 &&
+         lies_at_vectors(lane_channels, dtype, rows.data, {rows.batch, rows.token});
+}
+
+bool states_in_vectors(int lane_channels, const ConvStates& states, const void* data,
+                       const ConvStateStrides& stride, long long step, int columns) {
+  if (states.layout == ConvStateLayout::kColumns) {
+    return stride.column == 1 && stride.channel == columns &&
+           lies_at_vectors(lane_channels, states.dtype, data, {stride.slot, step});
   }
-  const auto add_states = [&](const void* data, const ConvStateStrides& stride) {
-    const bool columns = key.states.layout == ConvStateLayout::kColumns;
-    if (columns && key.from_accepted) return;  // element by element
-    if (columns) {
-      add(data, key.states.dtype, {stride.slot});
-      is_dense &= stride.column == 1 && stride.channel == p.columns;
-    } else {
-      add(data, key.states.dtype, {stride.slot, stride.column});
-      is_dense &= stride.channel == 1;
-    }
+  return stride.channel == 1 &&
+         lies_at_vectors(lane_channels, states.dtype, data, {stride.slot, step, stride.column});
+}
+
+bool lies_in_vectors(const GdnConvKey& key, const GdnConvParams& p) {
+  const int lane = key.lane_channels;
+  bool is_so = p.channels % lane == 0 && rows_in_vectors(lane, key.dtype, p.x);
+  for (const ConvOutput& output : p.outputs) {
+    is_so &= output.count == 0 ||
+             (output.channel == 1 && lies_at_vectors(lane, key.dtype, output.data,
+                                                     {output.batch, output.token, output.head}));
+  }
+  const auto add_states = [&](const void* data, const ConvStateStrides& stride, long long step) {
+    // Columns that counts choose are read element by element.
+    if (has_long_window(key) && key.states.layout == ConvStateLayout::kColumns) return;
+    is_so &= states_in_vectors(lane, key.states, data, stride, step, p.columns);
   };
-  if (key.states.has_initial) add_states(p.read, p.read_stride);
-  if (key.states.store) add_states(p.written, p.written_stride);
-  return is_dense && odd == 0;
+  if (key.states.has_initial) add_states(p.read, p.read_stride, p.steps.read_state);
+  if (key.states.store) add_states(p.written, p.written_stride, p.steps.written_state);
+  if (key.checkpoints != Checkpoints::kNone) {
+    add_states(p.checkpoints.data, p.checkpoints.stride, 0);
+  }
+  return is_so;
 }
 
 }  // namespace cubinery::gdn

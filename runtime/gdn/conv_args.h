@@ -5,6 +5,8 @@
 
 #include "cubinery/gdn_conv.h"
 #include "gdn_conv/key.h"
+#include "runtime/gdn/args_binding.h"
+#include "runtime/operator/tensor_check.h"
 
 namespace cubinery::gdn {
 
@@ -27,7 +29,20 @@ Status conv_extent(const ConvProblem& problem, const ConvArgs& args, ConvExtent*
 Status bind_conv(const ConvProblem& problem, const ConvArgs& args, const ConvExtent& extent,
                  GdnConvParams* params);
 
+// What messages call the tensors of a convolution.
+struct ConvNames {
+  TensorName x, weight, bias, state, state_out;
+};
+// The part of it that other kernels take, too.  `steps`: of its states.
+Status bind_conv_inputs(const ConvNames& names, const ConvProblem& problem, const ConvArgs& args,
+                        const ConvExtent& extent, const StepForm& steps, ConvInputs* inputs,
+                        StateSteps* strides);
+
 // Whether rows and states lie so that the kernel for vectors reads and writes them.
 bool lies_in_vectors(const GdnConvKey& key, const GdnConvParams& params);
+// The parts of that: in vectors of so many channels.  `step`: the stride from one step to the next.
+bool rows_in_vectors(int lane_channels, DType dtype, const ConvRows& rows);
+bool states_in_vectors(int lane_channels, const ConvStates& states, const void* data,
+                       const ConvStateStrides& stride, long long step, int columns);
 
 }  // namespace cubinery::gdn

@@ -22,10 +22,12 @@ double conv_us(const GdnConvKey& key, const ConvLoad& load, const Target& target
   const double tokens =
       static_cast<double>(load.tokens) * (key.varlen ? 1.0 : static_cast<double>(load.sequences));
   const double outputs = tokens * static_cast<double>(load.channels);
-  const double passes = (key.states.has_initial ? 1 : 0) + (key.states.store ? 1 : 0);
-  const double bytes =
-      2 * outputs * size_of(key.dtype) + passes * state_columns(key) * size_of(key.states.dtype) *
-                                             static_cast<double>(load.sequences * load.channels);
+  const double sequences = static_cast<double>(load.sequences);
+  const double stored = stores_every(key) ? tokens : key.states.store ? sequences : 0;
+  const double states = (key.states.has_initial ? sequences : 0) + stored;
+  const double bytes = 2 * outputs * size_of(key.dtype) + states * state_columns(key) *
+                                                              size_of(key.states.dtype) *
+                                                              static_cast<double>(load.channels);
   const double waves = ceil_div(static_cast<double>(grid.runs) * grid.warps,
                                 target.sm_count * (key.resident / 32.0));
   double life = kConvLatencyUs;

@@ -18,8 +18,9 @@ class ConvRunner {
  public:
   virtual ~ConvRunner() = default;
   virtual const Kernel& kernel() const = 0;
-  // Launches the sequences of the parameters, at least one; fills what the grid depends on.
-  virtual Status launch(Stream stream, GdnConvParams params, bool programmatic) const = 0;
+  // Launches the sequences of the parameters, at least one; fills what depends on the grid.
+  virtual Status launch(Stream stream, GdnConvParams params, std::int64_t max_seqlen,
+                        bool programmatic) const = 0;
 };
 
 using ConvPath = Path<ConvProblem, ConvRunner>;
@@ -37,7 +38,8 @@ struct OperatorOf<gdn::ConvProblem> {
   static constexpr std::string_view kOutline[] = {"dtype", "width", "split_qkv", "use_qk_l2norm",
                                                   "varlen"};
   static constexpr std::string_view kNotForSpeed[] = {
-      "q_heads", "k_heads", "v_heads", "value_dim", "accepted_dtype", "batch_invariant"};
+      "q_heads",          "k_heads",        "v_heads",        "value_dim",
+      "checkpoint_every", "accepted_dtype", "batch_invariant"};
   // Along the sequences, their tokens and the channels.
   static Sizes sizes(const gdn::ConvProblem& problem);
 };

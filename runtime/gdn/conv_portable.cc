@@ -19,12 +19,14 @@ class ConvPortableRunner final : public ConvRunner {
 
   const Kernel& kernel() const override { return vectors_; }
 
-  Status launch(Stream stream, GdnConvParams params, bool programmatic) const override {
+  Status launch(Stream stream, GdnConvParams params, std::int64_t max_seqlen,
+                bool programmatic) const override {
     const bool vectors = lies_in_vectors(key_, params);
     const GdnConvKey key = vectors ? key_ : without_vectors(key_);
     const ConvGrid grid = conv_grid(key,
                                     {.sequences = params.sequences,
                                      .tokens = params.tokens,
+                                     .longest = max_seqlen,
                                      .channels = params.channels,
                                      .norm_heads = params.norm_heads,
                                      .heads = params.heads},
@@ -32,6 +34,7 @@ class ConvPortableRunner final : public ConvRunner {
     params.channel_warps = grid.channel_warps;
     params.run = grid.run;
     params.runs = static_cast<int>(grid.runs);
+    params.by_sequence = grid.by_sequence;
     params.runs_of_sequence = grid.runs_of_sequence;
     const auto blocks = static_cast<unsigned>((grid.warps + key.warps - 1) / key.warps);
     return (vectors ? vectors_ : elements_)

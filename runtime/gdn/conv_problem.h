@@ -23,7 +23,17 @@ inline States common_states(const ConvStates& states) {
           .store = states.store};
 }
 
-// Columns of a state without from_accepted, and the fewest with it.
+// Whether there is a state for each step of a sequence.
+inline bool stores_every(const ConvProblem& problem) {
+  return problem.states.store && problem.stored_states == StoredStates::kEvery;
+}
+
+// Whether a state has columns for each token of a launch, and a count says from where it goes on.
+inline bool has_long_window(const ConvProblem& problem) {
+  return problem.from_accepted && !stores_every(problem);
+}
+
+// Columns of a state; the fewest of a long window.
 inline int state_columns(const ConvProblem& problem) {
   return problem.states.whole_window ? problem.width : problem.width - 1;
 }

@@ -9,15 +9,27 @@ namespace cubinery::gdn {
 namespace {
 
 // Behind the first few tokens of a run nothing is gained by longer ones.
-constexpr std::int64_t kLongRun = 128;
+constexpr std::int64_t kLongRun = 64;
 // A run costs as much as some tokens before its first.  No shorter than the taps: a boundary inside
 // the first tokens of a dense sequence would need its state on both sides.
 constexpr std::int64_t kShortRun = 4;
+// Longer sequences are worth cutting.
+constexpr std::int64_t kShortSequence = 16;
 
 }  // namespace
 
 bool takes_steps(const GdnConvKey& key, const ConvLoad& load) {
   return has_steps(key) && load.tokens == 1;
+}
+
+bool takes_sequences(const GdnConvKey& key, const ConvLoad& load) {
+  // A window goes on from token to token.
+  if (stores_every(key)) return true;
+  if (!key.varlen) return false;
+  // NOTE: a run's number times its tokens fits in an int.
+  if (load.sequences + load.tokens > std::numeric_limits<int>::max()) return false;
+  const bool is_short = load.longest > 0 && load.longest <= kShortSequence;
+  return is_short || load.tokens <= load.sequences;
 }
 
 ConvGrid conv_grid(const GdnConvKey& key, const ConvLoad& load, int sm_count) {
@@ -30,6 +42,14 @@ ConvGrid conv_grid(const GdnConvKey& key, const ConvLoad& load, int sm_count) {
   if (takes_steps(key, load)) {
     grid.run = key.together;
     grid.runs = int_ceil_div(load.sequences, key.together);
+    grid.warps = grid.channel_warps + gate_warps(grid.run);
+    return grid;
+  }
+  if (takes_sequences(key, load)) {
+    const std::int64_t each = key.varlen ? int_ceil_div(load.tokens, load.sequences) : load.tokens;
+    grid.by_sequence = true;
+    grid.run = static_cast<int>(std::max<std::int64_t>(each, 1));
+    grid.runs = load.sequences;
     grid.warps = grid.channel_warps + gate_warps(grid.run);
     return grid;
   }

@@ -10,7 +10,8 @@ namespace cubinery::gdn {
 // What a grid is made from.
 struct ConvLoad {
   std::int64_t sequences = 0;
-  std::int64_t tokens = 0;  // dense: of each sequence; packed: of all
+  std::int64_t tokens = 0;   // dense: of each sequence; packed: of all
+  std::int64_t longest = 0;  // packed: of one sequence, as far as the host knows; 0: it does not
   std::int64_t channels = 0;
   int norm_heads = 0;
   int heads = 0;  // of the gates
@@ -18,8 +19,9 @@ struct ConvLoad {
 
 struct ConvGrid {
   int channel_warps = 0;
-  int warps = 0;  // of a run: those and the gates'
-  int run = 0;    // tokens of a warp; steps: sequences
+  int warps = 0;             // of a run: those and the gates'
+  int run = 0;               // tokens of a warp, or of one that makes gates; steps: sequences
+  bool by_sequence = false;  // each run is a sequence
   int runs_of_sequence = 1;
   std::int64_t runs = 0;
 };
@@ -27,7 +29,12 @@ struct ConvGrid {
 // One token of each sequence, by the code for that.
 bool takes_steps(const GdnConvKey& key, const ConvLoad& load);
 
-// Runs of about 128 tokens, which read the few in front of them again, in whole waves of warps; of
+// Each sequence has warps of its own: packed ones that the host knows to be short, because those of
+// a run of tokens would take its sequences one behind the other, and where each token's window is
+// kept.
+bool takes_sequences(const GdnConvKey& key, const ConvLoad& load);
+
+// Runs of about 64 tokens, which read the few in front of them again, in whole waves of warps; of
 // fewer where a wave would not be full.  Requires: at least one sequence and channel.
 ConvGrid conv_grid(const GdnConvKey& key, const ConvLoad& load, int sm_count);
 

@@ -57,10 +57,12 @@ Chosen Decode::choice(std::int64_t batch) const {
 }
 
 Status Decode::launch(Stream stream, const DecodeArgs& args) const {
-  const std::int64_t batch = args.q.rank > 0 ? args.q.shape[0] : -1;
+  const bool is_convolved = state_->problem.conv.is_there();
+  const Tensor& rows = is_convolved ? args.conv.x : args.q;
+  const std::int64_t batch = rows.rank > 0 ? rows.shape[0] : -1;
   if (batch < 0 || batch > kMaxBatch) {
-    const TensorName name{kDecodeOp, "q"};
-    CUBINERY_RETURN_IF_ERROR(check_data(name, args.q, state_->problem.dtype));
+    const TensorName name{kDecodeOp, is_convolved ? "x" : "q"};
+    CUBINERY_RETURN_IF_ERROR(check_data(name, rows, state_->problem.dtype));
     return invalid(name, fmt::format("has B = {}; accepted: 0 to {}", batch, kMaxBatch));
   }
   if (batch == 0) return {};

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "runtime/gdn/args_binding.h"
+#include "runtime/gdn/conv_args.h"
+#include "runtime/gdn/conv_problem.h"
 #include "runtime/gdn/decode_problem.h"
 
 namespace cubinery::gdn {
@@ -30,6 +33,110 @@ Status bind_norm(const DecodeProblem& problem, const DecodeArgs& args, const Tok
   return invalid(eps, fmt::format("is {}; accepted: finite numbers from 0 up", params->norm_eps));
 }
 
+// The convolution in front, as gdn::Conv would compute it.
+ConvProblem conv_problem(const DecodeProblem& problem) {
+  const DecodeConv& conv = problem.conv;
+  const States& states = problem.states;
+  return {.heads = problem.heads,
+          .key_dim = problem.key_dim,
+          .value_dim = problem.value_dim,
+          .dtype = problem.dtype,
+          .weight_dtype = conv.weight_dtype,
+          .width = conv.width,
+          .activation = conv.activation,
+          .has_bias = conv.has_bias,
+          .split_qkv = true,
+          .states = {.dtype = conv.state_dtype,
+                     .layout = conv.state_layout,
+                     .location = states.location,
+                     .has_initial = states.has_initial,
+                     .store = states.store,
+                     .whole_window = conv.whole_window}};
+}
+
+Status check_no_conv(const DecodeConvArgs& conv) {
+  constexpr std::string_view kWhy = "conv_width is 0";
+  CUBINERY_RETURN_IF_ERROR(check_absent({kDecodeOp, "x"}, conv.x, kWhy));
+  CUBINERY_RETURN_IF_ERROR(check_absent({kDecodeOp, "conv_weight"}, conv.weight, kWhy));
+  CUBINERY_RETURN_IF_ERROR(check_absent({kDecodeOp, "conv_bias"}, conv.bias, kWhy));
+  CUBINERY_RETURN_IF_ERROR(check_absent({kDecodeOp, "conv_state"}, conv.in, kWhy));
+  return check_absent({kDecodeOp, "conv_state_out"}, conv.out, kWhy);
+}
+
+// Rows and states in vectors of kConvChannels.
+Status check_vectors(const ConvNames& names, const ConvProblem& problem, const ConvInputs& inputs) {
+  constexpr std::string_view kGaps = "all else at multiples of 4 elements";
+  if (!rows_in_vectors(kConvChannels, problem.dtype, inputs.x)) {
+    return invalid(names.x, fmt::format("does not lie in vectors; accepted: channels next to each "
+                                        "other, {}",
+                                        kGaps));
+  }
+  const auto check = [&](const TensorName& name, const void* data, const ConvStateStrides& stride) {
+    if (states_in_vectors(kConvChannels, problem.states, data, stride, 0, inputs.columns)) {
+      return Status();
+    }
+    const bool columns = problem.states.layout == ConvStateLayout::kColumns;
+    return invalid(name, fmt::format("does not lie in vectors; accepted: {}, {}",
+                                     columns ? "[channels, columns] without gaps"
+                                             : "channels next to each other",
+                                     kGaps));
+  };
+  if (problem.states.has_initial) {
+    CUBINERY_RETURN_IF_ERROR(check(names.state, inputs.read, inputs.read_stride));
+  }
+  if (!problem.states.store) return {};
+  const bool in_place = inputs.written == inputs.read;
+  return check(in_place ? names.state : names.state_out, inputs.written, inputs.written_stride);
+}
+
+// q, k and v come from x.
+Status bind_conv(const DecodeProblem& problem, const DecodeArgs& args, std::int64_t batch,
+                 GdnDecodeParams* params) {
+  constexpr ConvNames kNames{.x = {kDecodeOp, "x"},
+                             .weight = {kDecodeOp, "conv_weight"},
+                             .bias = {kDecodeOp, "conv_bias"},
+                             .state = {kDecodeOp, "conv_state"},
+                             .state_out = {kDecodeOp, "conv_state_out"}};
+  constexpr std::string_view kWhy = "with conv_width they come from x";
+  CUBINERY_RETURN_IF_ERROR(check_absent({kDecodeOp, "q"}, args.q, kWhy));
+  CUBINERY_RETURN_IF_ERROR(check_absent({kDecodeOp, "k"}, args.k, kWhy));
+  CUBINERY_RETURN_IF_ERROR(check_absent({kDecodeOp, "v"}, args.v, kWhy));
+
+  const ConvProblem conv = conv_problem(problem);
+  ConvArgs given{.x = args.conv.x,
+                 .weight = args.conv.weight,
+                 .bias = args.conv.bias,
+                 .states = {.in = args.conv.in, .out = args.conv.out}};
+  if (given.x.rank == 2) {  // the dimension of one token
+    given.x.rank = 3;
+    given.x.shape[2] = given.x.shape[1];
+    given.x.strides[2] = given.x.strides[1];
+    given.x.shape[1] = 1;
+  }
+  const ConvExtent extent{.sequences = batch, .tokens = 1, .channels = split_channels(conv)};
+  StateSteps no_steps{};
+  CUBINERY_RETURN_IF_ERROR(
+      bind_conv_inputs(kNames, conv, given, extent, {}, &params->conv, &no_steps));
+  CUBINERY_RETURN_IF_ERROR(check_vectors(kNames, conv, params->conv));
+  const Heads& heads = problem.heads;
+  params->q.group = heads.count() / heads.q;
+  params->k.group = heads.count() / heads.k;
+  params->v.group = heads.count() / heads.v;
+  params->k_first = heads.q * problem.key_dim;
+  params->v_first = params->k_first + heads.k * problem.key_dim;
+  return {};
+}
+
+// One index names a slot of both kinds of states.
+Status share_slots(const DecodeProblem& problem, std::int64_t scratch_slot,
+                   GdnDecodeParams* params) {
+  long long& read = params->states.read.slots;
+  long long& written = params->states.written.slots;
+  read = std::min(read, params->conv.read_slots);
+  written = std::min(written, params->conv.written_slots);
+  return check_scratch(kDecodeOp, problem.states.padding, scratch_slot, std::min(read, written));
+}
+
 }  // namespace
 
 Status bind_decode(const DecodeProblem& problem, const DecodeArgs& args, std::int64_t batch,
@@ -39,12 +146,21 @@ Status bind_decode(const DecodeProblem& problem, const DecodeArgs& args, std::in
   const Dim heads{"heads", params->heads};
   const TokenForm form{
       .dims = {requests, heads}, .rank = 2, .batch = 0, .head = 1, .extra = ExtraDim::kSecond};
-  CUBINERY_RETURN_IF_ERROR(bind_rows(problem, args, form, params));
+  if (problem.conv.is_there()) {
+    CUBINERY_RETURN_IF_ERROR(bind_conv(problem, args, batch, params));
+    CUBINERY_RETURN_IF_ERROR(bind_o(problem, args, form, params));
+  } else {
+    CUBINERY_RETURN_IF_ERROR(check_no_conv(args.conv));
+    CUBINERY_RETURN_IF_ERROR(bind_rows(problem, args, form, params));
+  }
   CUBINERY_RETURN_IF_ERROR(
       bind_gates(kDecodeOp, problem.inputs, args.gates, form, heads, &params->gates));
   CUBINERY_RETURN_IF_ERROR(bind_norm(problem, args, form, heads, params));
   CUBINERY_RETURN_IF_ERROR(bind_states(kDecodeOp, problem.states, args.states, state_form(problem),
                                        requests, &params->states));
+  if (problem.conv.is_there()) {
+    CUBINERY_RETURN_IF_ERROR(share_slots(problem, args.states.scratch_slot, params));
+  }
   params->requests = static_cast<int>(batch);
   return bind_scale(kDecodeOp, args.scale, problem.key_dim, &params->scale);
 }

@@ -27,6 +27,10 @@ constexpr int kDecodeRegisters = 57;
 // Warps of a block hold each other's registers.
 constexpr double kDecodeBlockShare = 0.05;
 
+// Cycles of a multiprocessor for each block that makes its rows by a convolution: fitted to blocks
+// of 32 to 128 columns and 1 to 64 requests.
+constexpr double kDecodeConvCycles = 560;
+
 // Every piece of a row that is read at a time, by a warp along key_dim or by a block along
 // value_dim, costs as much as so many bytes more.
 constexpr double kKeyPieceBytes = 2.2;
@@ -74,8 +78,9 @@ double decode_us(const GdnDecodeKey& key, std::int64_t states, const Target& tar
   const double next = (key.warp_v / key.held_v - 1) * kDecodeNextUs;
   const double latency =
       is_one_wave ? 0 : fullest / (resident * key.warps) * (kDecodeLatencyUs + next);
+  const double conv = key.conv.is_there() ? fullest / key.warps * kDecodeConvCycles : 0;
   return kDecodeStartUs + next + std::max(memory, latency) +
-         us_of(std::max(fullest * cycles, lone), target);
+         us_of(std::max(fullest * cycles, lone) + conv, target);
 }
 
 }  // namespace cubinery::gdn

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <initializer_list>
 #include <utility>
 
@@ -18,6 +19,7 @@ class PortableDecodeRunner final : public DecodeRunner {
   PortableDecodeRunner(const DecodeProblem& problem, const GdnDecodeKey& key, Kernel kernel)
       : problem_(problem),
         blocks_per_request_(blocks_of_request(key, problem.heads.count())),
+        cluster_(problem.conv.is_there() ? static_cast<unsigned>(conv_cluster(problem, key)) : 1),
         kernel_(std::move(kernel)) {}
 
   const Kernel& kernel() const override { return kernel_; }
@@ -25,13 +27,15 @@ class PortableDecodeRunner final : public DecodeRunner {
   Status launch(Stream stream, const DecodeArgs& args, std::int64_t batch) const override {
     GdnDecodeParams params{};
     CUBINERY_RETURN_IF_ERROR(bind_decode(problem_, args, batch, &params));
-    return kernel_.launch(stream, request_grid(blocks_per_request_, batch, args.programmatic),
-                          params);
+    Launch grid = request_grid(blocks_per_request_, batch, args.programmatic);
+    grid.cluster_x = cluster_;
+    return kernel_.launch(stream, grid, params);
   }
 
  private:
   DecodeProblem problem_;
   unsigned blocks_per_request_;
+  unsigned cluster_;
   Kernel kernel_;
 };
 
@@ -85,6 +89,34 @@ WideAndNarrow whole_head_keys(const WideAndNarrow& keys) {
   return {few, first_valid(keys.narrow, {4, 8, 16, 32})};
 }
 
+// The most blocks of a cluster that every GPU takes.
+int most_of_cluster(const Target& target) { return has_clusters(target.arch.major) ? 8 : 1; }
+
+// With a convolution: a key of about so many columns to a warp whose blocks fit into a cluster; an
+// invalid one where there is none.
+GdnDecodeKey clustered_key(const DecodeProblem& problem, GdnDecodeKey key, int columns, int held,
+                           const Target& target) {
+  const bool is_normed = key.output_norm != OutputNorm::kNone;
+  for (key.warp_v = columns; key.warp_v <= 32; key.warp_v *= 2) {
+    key.held_v = std::min(key.warp_v, held);
+    const int whole = key.value_dim / key.warp_v;
+    for (const int warps : {4, 8, 2, 1, whole}) {
+      key.warps = is_normed ? whole : warps;
+      if (valid(key) && conv_cluster(problem, key) <= most_of_cluster(target)) return key;
+    }
+  }
+  if (columns > 4) return clustered_key(problem, key, columns / 2, held, target);
+  key.warps = 0;
+  return key;
+}
+
+// Blocks of many columns, of which each makes q and k: few of these for large batches, and many for
+// small ones.
+WideAndNarrow clustered_keys(const DecodeProblem& problem, const GdnDecodeKey& key,
+                             const Target& target) {
+  return {clustered_key(problem, key, 32, 8, target), clustered_key(problem, key, 8, 8, target)};
+}
+
 }  // namespace
 
 void correct_step_bits(StateLayout layout, std::vector<TunedValue>* values) {
@@ -101,6 +133,12 @@ int kv_lanes(int key_dim, DType dtype) {
 
 std::optional<std::string> DecodePortable::why_not(const DecodeProblem& problem,
                                                    const Target& target) const {
+  if (problem.conv.is_there() && default_keys(problem, target).empty()) {
+    return fmt::format(
+        "conv_width = {} needs up to 8 heads for each of q, k and v, and sm_90 or newer where that "
+        "is more than one; accepted: 0, and a convolution by itself in front",
+        problem.conv.width);
+  }
   const DType dtype = problem.states.dtype;
   if (!is_fp8(dtype) || has_fp8(target.arch)) return std::nullopt;
   return fmt::format("state_dtype = {} needs sm_89 or newer; accepted: f32, bf16, f16",
@@ -108,7 +146,7 @@ std::optional<std::string> DecodePortable::why_not(const DecodeProblem& problem,
 }
 
 std::vector<DecodePortable::KeySet> DecodePortable::default_keys(const DecodeProblem& problem,
-                                                                 const Target&) const {
+                                                                 const Target& target) const {
   GdnDecodeKey key = std::get<0>(fixed_keys(problem));
   const bool rows_are_v = problem.states.layout == StateLayout::kVK;
   key.k_lanes = rows_are_v ? 8 : kv_lanes(key.key_dim, key.states.dtype);
@@ -121,11 +159,18 @@ std::vector<DecodePortable::KeySet> DecodePortable::default_keys(const DecodePro
       keys = whole_head_keys(made());
     }
   }
+  if (problem.conv.is_there()) {
+    keys = clustered_keys(problem, keys.wide, target);
+    if (!valid(keys.wide) || !valid(keys.narrow)) return {};
+  }
   return {keys.wide, keys.narrow};
 }
 
-bool DecodePortable::fits(const DecodeProblem&, const KeySet& keys, const Target&) const {
-  return valid(std::get<0>(keys));
+bool DecodePortable::fits(const DecodeProblem& problem, const KeySet& keys,
+                          const Target& target) const {
+  const GdnDecodeKey& key = std::get<0>(keys);
+  return valid(key) &&
+         (!problem.conv.is_there() || conv_cluster(problem, key) <= most_of_cluster(target));
 }
 
 double DecodePortable::us(const DecodeProblem&, const KeySet& keys, const Point& at,

@@ -2,6 +2,7 @@
 // architecture, with states in fp8 from sm_89 on.
 #pragma once
 
+#include <numeric>
 #include <tuple>
 
 #include "gdn_decode/fields.h"
@@ -40,6 +41,13 @@ class DecodePortable final : public DecodePortableBase {
 void correct_step_bits(StateLayout layout, std::vector<TunedValue>* values);
 
 const DecodePortable& decode_portable();
+
+// Blocks that read the same inputs of the convolution: those of heads that share q, k or v.
+inline int conv_cluster(const DecodeProblem& problem, const GdnDecodeKey& key) {
+  const Heads& heads = problem.heads;
+  const int of_keys = std::lcm(heads.count() / heads.q, heads.count() / heads.k);
+  return std::lcm(of_keys, heads.count() / heads.v) * key.value_dim / block_columns(key);
+}
 
 // Lanes along key_dim of default keys with KV states of `dtype`, of verify's too: both sum alike.
 int kv_lanes(int key_dim, DType dtype);

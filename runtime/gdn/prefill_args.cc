@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/gdn/args_binding.h"
+#include "runtime/gdn/checkpoint_args.h"
 #include "runtime/gdn/prefill_problem.h"
 
 namespace cubinery::gdn {
@@ -53,37 +54,22 @@ class PrefillBinder {
     if (!problem_.varlen) {
       return check_absent({kPrefillOp, "cu_seqlens"}, args_.cu_seqlens, "varlen is false");
     }
-    CUBINERY_RETURN_IF_ERROR(bind_bounds("cu_seqlens", args_.cu_seqlens, &chunks_.cu_seqlens));
+    CUBINERY_RETURN_IF_ERROR(bind_vector({kPrefillOp, "cu_seqlens"}, args_.cu_seqlens,
+                                         problem_.cu_seqlens_dtype,
+                                         {"N + 1", sequences_.extent + 1}, &chunks_.cu_seqlens));
     scan_.cu_seqlens = chunks_.cu_seqlens;
     return {};
   }
 
-  // [N + 1]
-  Status bind_bounds(std::string_view tensor, const Tensor& x, StridedVector* bounds) const {
-    return bind_vector({kPrefillOp, tensor}, x, problem_.cu_seqlens_dtype,
-                       {"N + 1", sequences_.extent + 1}, bounds);
-  }
-
   Status bind_checkpoints() {
-    const Tensor& starts = args_.checkpoint_cu_starts;
-    const TensorName starts_name{kPrefillOp, "checkpoint_cu_starts"};
-    if (problem_.checkpoints == Checkpoints::kNone) {
-      constexpr std::string_view kWhy = "checkpoints is none";
-      CUBINERY_RETURN_IF_ERROR(check_absent({kPrefillOp, "checkpoints"}, args_.checkpoints, kWhy));
-      return check_absent(starts_name, starts, kWhy);
-    }
-    const std::int64_t every = problem_.checkpoint_every;
-    const bool before = problem_.checkpoints == Checkpoints::kBefore;
-    const std::int64_t per_sequence = (tokens_.extent + (before ? every - 1 : 0)) / every;
-    const std::int64_t rows = problem_.varlen
-                                  ? std::max<std::int64_t>(args_.checkpoints.shape[0], 0)
-                                  : sequences_.extent * per_sequence;
-    CUBINERY_RETURN_IF_ERROR(bind_written_states({kPrefillOp, "checkpoints"}, args_.checkpoints,
-                                                 {"rows", rows}, state_form(problem_),
-                                                 &scan_.checkpoints));
     scan_.checkpoint_every = problem_.checkpoint_every;
-    if (!problem_.varlen) return check_absent(starts_name, starts, "varlen is false");
-    return bind_bounds("checkpoint_cu_starts", starts, &scan_.checkpoint_cu_starts);
+    return gdn::bind_checkpoints(
+        kPrefillOp, problem_, args_, sequences_.extent, tokens_.extent,
+        [&](const Dim& rows) {
+          return bind_written_states({kPrefillOp, "checkpoints"}, args_.checkpoints, rows,
+                                     state_form(problem_), &scan_.checkpoints);
+        },
+        &scan_.checkpoint_cu_starts);
   }
 
   const PrefillProblem& problem_;

@@ -32,14 +32,17 @@ struct EnumNames<gdn::Split> {
 namespace gdn {
 
 // The fields that problems have in common, in the runs in which JSON has them.
+inline constexpr const char* kKeyDimHelp = "size of q and k of a head; 16 to 256, a multiple of 16";
+inline constexpr const char* kValueDimHelp = "size of v of a head; 16 to 256, a multiple of 16";
+
 template <class P>
-constexpr auto head_fields() {
-  return std::tuple{
-      fixed("q_heads", "heads.q", &P::heads, &Heads::q, "query heads of one GPU"),
-      fixed("k_heads", "heads.k", &P::heads, &Heads::k, "key heads of one GPU"),
-      fixed("v_heads", "heads.v", &P::heads, &Heads::v, "value heads of one GPU"),
-      fixed("key_dim", &P::key_dim, "size of q and k of a head; 16 to 256, a multiple of 16"),
-      fixed("value_dim", &P::value_dim, "size of v of a head; 16 to 256, a multiple of 16")};
+constexpr auto head_fields(const char* key_dim_help = kKeyDimHelp,
+                           const char* value_dim_help = kValueDimHelp) {
+  return std::tuple{fixed("q_heads", "heads.q", &P::heads, &Heads::q, "query heads of one GPU"),
+                    fixed("k_heads", "heads.k", &P::heads, &Heads::k, "key heads of one GPU"),
+                    fixed("v_heads", "heads.v", &P::heads, &Heads::v, "value heads of one GPU"),
+                    fixed("key_dim", &P::key_dim, key_dim_help),
+                    fixed("value_dim", &P::value_dim, value_dim_help)};
 }
 
 // `state_dtypes`: as state_dtype_fields() takes them.
@@ -89,8 +92,8 @@ struct Fields<gdn::DecodeProblem> {
                 "silu(z) first (gated_rms)"),
           fixed("norm_weight_dtype", &P::norm_weight_dtype, "dtype of norm_weight (output_norm)",
                 gdn::kFloats),
-          gdn::batch_invariant_field<P>(),
-      });
+      },
+      gdn::decode_conv_fields<P>(), std::tuple{gdn::batch_invariant_field<P>()});
 };
 
 template <>
@@ -180,7 +183,8 @@ struct Fields<gdn::ConvProblem> {
       "A causal convolution in front of the others: its sums, SiLU, the split into q, k and v.";
   using P = gdn::ConvProblem;
   static constexpr auto kList = std::tuple_cat(
-      gdn::head_fields<P>(),
+      gdn::head_fields<P>("size of q and k of a head; 8 to 256, a multiple of 8",
+                          "size of v of a head; 8 to 256, a multiple of 8"),
       std::tuple{
           fixed("dtype", &P::dtype, "dtype of x, y, q, k and v", gdn::kFloats),
           fixed("weight_dtype", &P::weight_dtype, "dtype of weight and bias", gdn::kFloats),
@@ -191,8 +195,8 @@ struct Fields<gdn::ConvProblem> {
       },
       gdn::input_dtype_fields<P>(), gdn::state_dtype_fields<P>(),
       std::tuple{
-          fixed("cu_seqlens_dtype", &P::cu_seqlens_dtype, "dtype of cu_seqlens (varlen)",
-                gdn::kIntegers),
+          fixed("cu_seqlens_dtype", &P::cu_seqlens_dtype,
+                "dtype of cu_seqlens and checkpoint_cu_starts (varlen)", gdn::kIntegers),
           fixed("varlen", &P::varlen,
                 "sequences are packed behind each other, their bounds in cu_seqlens"),
           fixed("state_layout", "states.layout", &P::states, &gdn::ConvStates::layout,
@@ -214,9 +218,17 @@ struct Fields<gdn::ConvProblem> {
       std::tuple{
           fixed("whole_window", "states.whole_window", &P::states, &gdn::ConvStates::whole_window,
                 "states have width columns (FLA, Transformers), not width - 1 (vLLM, SGLang)"),
+          fixed("stored_states", &P::stored_states,
+                "new states are those after a sequence's last token (last) or after each of up to "
+                "16 tokens (every)"),
+          fixed("checkpoints", &P::checkpoints,
+                "states are also kept from before tokens 0, N, 2N... (before) or after tokens N, "
+                "2N... (after); N is checkpoint_every"),
+          fixed("checkpoint_every", &P::checkpoint_every, "tokens from one checkpoint to the next"),
           fixed("from_accepted", &P::from_accepted,
                 "the number of accepted tokens says from which column of its state a request goes "
-                "on; needs has_initial_state and store_state"),
+                "on, or with stored_states every from which state; needs has_initial_state and "
+                "store_state"),
           fixed("accepted_dtype", &P::accepted_dtype, "dtype of accepted (from_accepted)",
                 gdn::kIntegers),
           gdn::batch_invariant_field<P>(),

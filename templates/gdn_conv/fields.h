@@ -7,6 +7,7 @@
 #include "cubinery/fields.h"
 #include "cubinery/gdn_conv_names.h"
 #include "cubinery/gdn_fields.h"
+#include "cubinery/gdn_verify_names.h"
 #include "gdn_conv/key.h"
 
 namespace cubinery {
@@ -27,6 +28,8 @@ struct Fields<GdnConvKey> {
       gdn::state_slot_fields<Key>(), gdn::input_mode_fields<Key>(), gdn::state_use_fields<Key>(),
       std::tuple{fixed("whole_window", "states.whole_window", &Key::states,
                        &gdn::ConvStates::whole_window),
+                 fixed("stored_states", &Key::stored_states),
+                 fixed("checkpoints", &Key::checkpoints),
                  fixed("from_accepted", &Key::from_accepted),
                  fixed("accepted_dtype", &Key::accepted_dtype), fixed("vectors", &Key::vectors),
                  tuned("lane_channels", &Key::lane_channels, 4, 8),

@@ -6,12 +6,13 @@
 // One warp <-> neighbouring channels, lane_channels in each lane, and a run of tokens, one behind
 // the other, while the next rows are on their way.  A warp needs no other: what is in front of its
 // run it reads itself, from x or from the state.  More warps for each run make the gates.
+#include "common/checkpoints.cuh"
 #include "common/given_gates.cuh"
 #include "common/launch.cuh"
 #include "common/uniform.cuh"
-#include "gdn_conv/columns.cuh"
 #include "gdn_conv/key.h"
 #include "gdn_conv/outputs.cuh"
+#include "gdn_conv/places.cuh"
 #include "gdn_conv/rows.cuh"
 #include "gdn_conv/runs.cuh"
 
@@ -37,6 +38,7 @@ using Window = dev::Window<kKey>;
 using Kind = dev::Slots::Kind;
 constexpr int kCount = kKey.lane_channels;
 constexpr int kColumns = Columns::kColumns;
+constexpr bool kStoresEvery = dev::kStoresEvery<kKey>;
 
 // Rows on their way.
 extern __shared__ __align__(16) unsigned char shared[];
@@ -61,17 +63,24 @@ struct Worker {
     return row;
   }
 
-  // What is in front of the sequence; its new state is stored.
-  __device__ void begin(Window& window, const Sequence& sequence,
-                        const dev::ConvPlaces& places) const {
+  // Where sequences go on from, and what is kept of them besides the last state.
+  struct Kept {
+    long long read_offset = 0;  // of the state of the step to start from
+    dev::CheckpointRows checkpoints;
+  };
+
+  // What is in front of the sequence; its new state is stored, unless that is for each token.
+  // `to`: where the run ends.
+  __device__ void begin(Window& window, Columns& columns, const Sequence& sequence, int to,
+                        const dev::ConvPlaces& places, const Kept& kept) const {
     const int tokens = sequence.end - sequence.first;
-    const bool stores = kKey.states.store && places.slots.store;
+    const bool stores = kKey.states.store && !kStoresEvery && places.slots.store;
     if (dev::all_lanes(tokens == 0)) {
-      if (stores && !kKey.from_accepted) Columns::copy(p, lane, places);
+      if (stores && !has_long_window(kKey)) Columns::copy(p, lane, places);
       return;
     }
-    Columns columns;
-    if (dev::all_lanes(places.has_initial)) columns.load(p, lane, places);
+    if (dev::all_lanes(places.has_initial)) columns.load(p, lane, places, kept.read_offset);
+    store_checkpoints(columns, sequence, sequence.first, to, places, kept);
     if (stores) {
       columns.store_next(p, lane, places, tokens,
                          [&](int t) { return row(sequence.batch, sequence.first + t); });
@@ -84,16 +93,62 @@ struct Worker {
     }
   }
 
+  // The states behind tokens from ... to - 1, and in front of the sequence's first, of those that
+  // are kept as checkpoints.  A new state may lie where the old one is: it comes after these.
+  __device__ void store_checkpoints(const Columns& columns, const Sequence& sequence, int from,
+                                    int to, const dev::ConvPlaces& places, const Kept& kept) const {
+    if constexpr (kKey.checkpoints == gdn::Checkpoints::kNone) return;
+    constexpr bool kBefore = kKey.checkpoints == gdn::Checkpoints::kBefore;
+    const auto place = [&](long long number) {
+      return dev::KeptState<kKey>{p.checkpoints.data, p.checkpoints.stride,
+                                  kept.checkpoints.first + number};
+    };
+    if (kBefore && dev::all_lanes(from == sequence.first)) {
+      Columns::copy(p, lane, places, place(0));
+    }
+    const long long every = p.checkpoint_every;
+    // Behind the last token none begins.
+    const int last = min(to, sequence.end - (kBefore ? 1 : 0)) - sequence.first;
+    long long number = (from - sequence.first) / every + 1;
+    for (; number * every <= last; ++number) {
+      columns.store_next(place(number - (kBefore ? 0 : 1)), lane, static_cast<int>(number * every),
+                         [&](int t) { return row(sequence.batch, sequence.first + t); });
+    }
+  }
+
+  // The window behind token `step`, whose row this is.
+  __device__ void store_step(Columns& columns, const dev::Slots& slots, int step,
+                             const InputRow& input) const {
+    const dev::KeptStep kept = dev::kept_step<kKey>(slots, step);
+    if (dev::all_lanes(kept.stores)) {
+      const dev::KeptState<kKey> written{p.written, p.written_stride, kept.slot,
+                                         step * p.steps.written_state};
+      columns.store_next(written, lane, 1, [&](int) { return input; });
+    }
+    columns.push(input);
+  }
+
   // Tokens from ... to - 1 of a sequence, the next ones of the queue.  Where they are not its
   // first, the queue begins with the kColumns in front of them.
   __device__ void take(const Taps& numbers, RowQueue& queue, const Sequence& sequence, int from,
                        int to) const {
+    const int tokens = sequence.end - sequence.first;
+    // There is no step to store, and none whose slot could be looked at.
+    if (kStoresEvery && dev::all_lanes(tokens == 0)) return;
     const dev::ConvPlacesInMemory in_memory = dev::load_places<kKey>(p, sequence.n);
     Window window(numbers);
     const bool is_first = dev::all_lanes(from == sequence.first);
     if (!is_first) queue.take(kColumns, [&](const InputRow& row) { window.pass(row); });
-    const dev::ConvPlaces places =
-        dev::places_of<kKey>(p, in_memory, sequence.end - sequence.first);
+    Kept kept{.checkpoints = dev::checkpoint_rows<kKey>(p, sequence.n, tokens)};
+    dev::ConvPlaces places = dev::places_of<kKey>(p, in_memory, tokens);
+    if constexpr (kStoresEvery) {
+      const dev::Places steps = dev::step_places_of<kKey>(p, sequence.n, tokens);
+      places.slots = steps.slots;
+      kept.read_offset = steps.start * p.steps.read_state;
+    }
+    if (!kept.checkpoints.fit && places.slots.kind == Kind::kCompute) {
+      places.slots.kind = Kind::kInvalid;
+    }
     auto* out = lane.output(sequence.batch, from);
     if (dev::all_lanes(places.slots.kind != Kind::kCompute)) {
       return queue.take(to - from, [&](const InputRow&) {
@@ -101,14 +156,28 @@ struct Worker {
         out += lane.token_stride;
       });
     }
-    if (is_first) begin(window, sequence, places);
-    queue.take(to - from, [&](const InputRow& row) {
-      float y[kCount];
+    Columns columns;
+    if (is_first) {
+      begin(window, columns, sequence, to, places, kept);
+    } else {
+      store_checkpoints(columns, sequence, from, to, places, kept);
+    }
+    int step = 0;
+    const auto finish = [&]<int kRows>(const InputRow(&rows)[kRows]) {
+      float y[kRows][kCount];
 #pragma unroll
-      for (int i = 0; i < kCount; ++i) y[i] = window.take(i, row.get(i));
+      for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) y[r][i] = window.take(i, rows[r].get(i));
+      }
       outputs.store(out, y);
-      out += lane.token_stride;
-    });
+      out += kRows * lane.token_stride;
+      if constexpr (kStoresEvery) {
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) store_step(columns, places.slots, step++, rows[r]);
+      }
+    };
+    queue.take_together<rows_at_once(kKey)>(to - from, finish);
   }
 };
 
@@ -126,8 +195,14 @@ __device__ void take_dense(const Worker& worker, int run) {
 // A run of packed sequences.  Its rows are on their way while it is found where they belong.
 __device__ void take_packed(const Worker& worker, int run) {
   const GdnConvParams& p = worker.p;
-  const int begin = run * p.run, queued = max(begin - kColumns, 0);
-  RowQueue queue(p, worker.lane, 0, queued, static_cast<int>(p.tokens) - queued, shared);
+  const int begin = run * p.run;
+  int queued = max(begin - kColumns, 0), queued_end = static_cast<int>(p.tokens);
+  if (p.by_sequence) {
+    const dev::SequenceTokens own = dev::tokens_of_sequence<kKey>(p, run);
+    queued = own.first;
+    queued_end = own.first + own.count;
+  }
+  RowQueue queue(p, worker.lane, 0, queued, queued_end - queued, shared);
   const dev::PackedRun found = dev::packed_run<kKey>(p, run);
   dev::allow_next_kernel();
   if (found.is_malformed) {
@@ -140,11 +215,11 @@ __device__ void take_packed(const Worker& worker, int run) {
   if (dev::all_lanes(found.begin.token >= found.end.token && !found.is_last)) return;
   const int first = max(found.begin.token, dev::bound<kKey>(p, 0));
   const int end = min(found.end.token, dev::bound<kKey>(p, p.sequences));
-  queue.leave(static_cast<int>(p.tokens) - end);
+  queue.leave(queued_end - end);
   const bool is_inside = first < end && first > dev::bound<kKey>(p, found.begin.sequence);
   queue.take(min(first, end) - (is_inside ? kColumns : 0) - queued, [](const InputRow&) {});
   const Taps taps(worker.taps);
-  for (int n = found.begin.sequence; n < p.sequences; ++n) {
+  for (int n = found.begin.sequence; n < found.sequences; ++n) {
     const Sequence sequence{
         .n = n, .batch = 0, .first = dev::bound<kKey>(p, n), .end = dev::bound<kKey>(p, n + 1)};
     if (dev::all_lanes(sequence.first >= found.end.token && !found.is_last)) break;
@@ -188,17 +263,10 @@ __device__ void take_steps(const Worker& worker, int run) {
       worker.outputs.store_instead(out, places[n].slots.kind);
       continue;
     }
-    float y[kCount];
+    float y[1][kCount];
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      y[i] = taps.bias(i);
-      if (places[n].has_initial) {
-#pragma unroll
-        for (int j = 0; j < kColumns; ++j) {
-          y[i] = fmaf(taps.get(j, i), columns[n].get(j, i), y[i]);
-        }
-      }
-      y[i] = fmaf(taps.get(kColumns, i), rows[n].get(i), y[i]);
+      y[0][i] = dev::step_sum(taps, i, places[n].has_initial, columns[n], rows[n]);
     }
     worker.outputs.store(out, y);
     if (kKey.states.store && dev::all_lanes(places[n].slots.store)) {

@@ -1,11 +1,15 @@
 // Compile-time parameters and arguments of gdn_conv.  Compiled by the host and by NVRTC.
 #pragma once
 
+#include "common/conv_params.h"
 #include "common/key_rules.h"
 #include "common/params.h"
+#include "common/verify_params.h"
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_conv_types.h"
 #include "cubinery/gdn_parts.h"
+#include "cubinery/gdn_types.h"
+#include "cubinery/gdn_verify_types.h"
 
 namespace cubinery {
 
@@ -22,6 +26,8 @@ struct GdnConvKey {
   gdn::ConvStates states{};
   DType cu_seqlens_dtype = DType::kI32;
   bool varlen = false;
+  gdn::StoredStates stored_states = gdn::StoredStates::kLast;
+  gdn::Checkpoints checkpoints = gdn::Checkpoints::kNone;
   bool from_accepted = false;
   DType accepted_dtype = DType::kI32;
   // Rows and states are read and written in vectors; else element by element, wherever they lie.
@@ -35,11 +41,21 @@ struct GdnConvKey {
   int together = 1;       // decoding steps: sequences that a thread takes at the same time
 };
 
+// Boundaries between q, k and v, and between their heads, are multiples of the most channels that a
+// thread has.
+constexpr bool is_conv_head_dim(int x) { return x >= 8 && x <= 256 && x % 8 == 0; }
+
 constexpr int threads(const GdnConvKey& key) { return key.warps * 32; }
 constexpr int min_blocks(const GdnConvKey& key) { return key.resident / threads(key); }
 
-// Rows of a thread in shared memory: those on their way, and the one that is read.
-constexpr int row_places(const GdnConvKey& key) { return key.ahead + 1; }
+// Rows that a warp takes at the same time, so that what one of them waits for, the sums of a norm
+// most of all, the others wait for with it.
+constexpr int rows_at_once(const GdnConvKey& key) {
+  return key.vectors && key.ahead >= 4 ? 16 / key.lane_channels : 1;
+}
+
+// Rows of a thread in shared memory: those on their way, and those that are read.
+constexpr int row_places(const GdnConvKey& key) { return key.ahead + rows_at_once(key); }
 constexpr int shared_bytes(const GdnConvKey& key) {
   const int row = threads(key) * key.lane_channels * size_of(key.dtype);
   return key.vectors ? row_places(key) * row : 0;
@@ -49,9 +65,13 @@ constexpr bool has_gates(const gdn::Inputs& inputs) {
   return inputs.gate_mode != gdn::GateMode::kNone || inputs.beta_mode != gdn::BetaMode::kOne;
 }
 
-// Columns of a state, without from_accepted.
-constexpr int state_columns(const GdnConvKey& key) {
-  return key.states.whole_window ? key.width : key.width - 1;
+constexpr bool stores_every(const GdnConvKey& key) {
+  return key.states.store && key.stored_states == gdn::StoredStates::kEvery;
+}
+
+// With a window after each token a count names one of them.
+constexpr bool has_long_window(const GdnConvKey& key) {
+  return key.from_accepted && !stores_every(key);
 }
 
 // Lanes that have the channels of a head where it is normalised: a power of two, so that they sum
@@ -79,7 +99,10 @@ constexpr int channel_warps(const GdnConvKey& key, int heads, int channels) {
 inline constexpr int kGatesOfLane = 16;
 
 // Whether launches of one token of each sequence have code of their own.
-constexpr bool has_steps(const GdnConvKey& key) { return !key.varlen && key.ahead == 1; }
+constexpr bool has_steps(const GdnConvKey& key) {
+  return !key.varlen && key.ahead == 1 && !stores_every(key) &&
+         key.checkpoints == gdn::Checkpoints::kNone;
+}
 
 // Registers that a thread needs, so many that no compiler spills.
 constexpr int registers(const GdnConvKey& key) {
@@ -89,8 +112,12 @@ constexpr int registers(const GdnConvKey& key) {
   const int run = taps + key.width * key.lane_channels;
   const int steps = taps + 2 * key.lane_channels + key.together * (row + columns + 4);
   // Columns of a state that are read element by element.
-  const bool by_elements = key.from_accepted && key.states.layout == gdn::ConvStateLayout::kColumns;
-  return 44 + (key.varlen ? 16 : 0) + (by_elements ? 24 : 0) +
+  const bool by_elements =
+      has_long_window(key) && key.states.layout == gdn::ConvStateLayout::kColumns;
+  // The window that goes on with the tokens, and where its steps lie.
+  const int every = stores_every(key) ? columns + 24 : 0;
+  const int checkpoints = key.checkpoints == gdn::Checkpoints::kNone ? 0 : 24;
+  return 44 + (key.varlen ? 16 : 0) + (by_elements ? 24 : 0) + every + checkpoints +
          (has_steps(key) && steps > run ? steps : run);
 }
 
@@ -102,7 +129,7 @@ constexpr const char* why_invalid(const GdnConvKey& key) {
   if (!is_integer(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
   if (!is_integer(key.accepted_dtype)) return "accepted_dtype must be i32 or i64";
   if (key.width < 2 || key.width > 4) return "width must be 2, 3 or 4";
-  if (!is_head_dim(key.key_dim)) return "key_dim must be a multiple of 16 from 16 to 256";
+  if (!is_conv_head_dim(key.key_dim)) return "key_dim must be a multiple of 8 from 8 to 256";
   if (const char* reason = gdn::why_invalid(key.inputs)) return reason;
   if (key.inputs.gate_mode != gdn::GateMode::kNone &&
       key.inputs.gate_mode != gdn::GateMode::kComputed)
@@ -115,8 +142,10 @@ constexpr const char* why_invalid(const GdnConvKey& key) {
     return "padding needs state_location = pool";
   if (key.from_accepted && (!key.states.has_initial || !key.states.store))
     return "from_accepted needs has_initial_state and store_state";
-  if (key.from_accepted && key.states.whole_window)
-    return "whole_window must be false with from_accepted";
+  if (has_long_window(key) && key.states.whole_window)
+    return "whole_window must be false with from_accepted, unless stored_states is every";
+  if (key.checkpoints != gdn::Checkpoints::kNone && (key.from_accepted || stores_every(key)))
+    return "checkpoints must be none with from_accepted, and with stored_states every";
   if (key.lane_channels != 4 && key.lane_channels != 8) return "lane_channels must be 4 or 8";
   const bool is_wide = key.lane_channels * size_of(key.dtype) > 16 ||
                        key.lane_channels * size_of(key.states.dtype) > 16;
@@ -138,11 +167,6 @@ constexpr bool valid(const GdnConvKey& key) { return why_invalid(key) == nullptr
 
 // Strides in elements, as in common/params.h.
 
-struct ConvRows {
-  const void* data;
-  long long batch, token, channel;
-};
-
 // q, k, v or y: channels first ... first + count - 1 of x, heads of `dim` behind each other.
 struct ConvOutput {
   void* data;
@@ -152,32 +176,23 @@ struct ConvOutput {
   int dim;
 };
 
-struct ConvStateStrides {
-  long long slot, channel, column;
+struct WrittenConvStates {
+  void* data;
+  ConvStateStrides stride;
+  long long slots;
 };
 
-struct GdnConvParams {
+struct GdnConvParams : ConvInputs {
   int channels;
   int sequences;
   int run;               // tokens that a warp takes behind each other; dense steps: sequences
   int runs;              // of all tokens
   int runs_of_sequence;  // dense
   int channel_warps;
-  int columns;       // of a state
-  int norm_heads;    // of q and k, where they are normalised
-  long long tokens;  // dense: of each sequence; packed: of all
-  ConvRows x;
+  int norm_heads;         // of q and k, where they are normalised
+  long long tokens;       // dense: of each sequence; packed: of all
   ConvOutput outputs[3];  // the last ones may be empty
-  const void* weight;
-  long long weight_channel, weight_tap;
-  bool weight_packed;  // taps of a channel behind each other, then the next channel's; 16-byte
-                       // aligned
-  StridedVector bias;
   float scale;
-  const void* read;
-  void* written;
-  ConvStateStrides read_stride, written_stride;
-  long long read_slots, written_slots;
   StridedVector read_indices;  // pool: the slot of each sequence
   StridedVector write_indices;
   long long scratch_slot;
@@ -187,6 +202,12 @@ struct GdnConvParams {
   int heads;  // of the gates
   GateParams<TokenStrides> gates;
   OutputRows<TokenStrides> g, beta;
+  bool by_sequence;  // packed: a run is a sequence; `run` tokens are what each has of the gates
+  StateSteps steps;  // stored_states every
+  int max_tokens;    // likewise: of a sequence
+  WrittenConvStates checkpoints;
+  int checkpoint_every;                // tokens
+  StridedVector checkpoint_cu_starts;  // packed
 };
 
 }  // namespace cubinery

@@ -1,25 +1,13 @@
 // From sums to outputs: activation, norm, scale.  Templates over GdnConvKey.
 #pragma once
 
+#include "common/conv_taps.cuh"
 #include "common/math.cuh"
 #include "common/norm.cuh"
 #include "common/slots.cuh"
 #include "gdn_conv/channels.cuh"
 
 namespace cubinery::dev {
-
-// 1 / x, to 1 unit in the last place; 0 above 2^126.
-__device__ inline float reciprocal(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// x / (1 + exp(-x)).
-__device__ inline float silu(float x) {
-  constexpr float kLog2E = 1.44269504088896340736f;
-  return x * reciprocal(1.0f + dev::exp2(-kLog2E * x));
-}
 
 // What makes outputs of a row's sums.
 template <auto kKey>
@@ -33,23 +21,33 @@ class Outputs {
         any_normed_(__any_sync(0xffffffffu, lane.is_normed) != 0),
         any_scaled_(__any_sync(0xffffffffu, lane.scale != 1.0f) != 0) {}
 
-  // For all lanes.
-  __device__ void store(Storage<kKey.dtype>* to, float (&y)[kCount]) const {
+  // For all lanes: kRows tokens, behind each other from `to` on.
+  template <int kRows>
+  __device__ void store(Storage<kKey.dtype>* to, float (&y)[kRows][kCount]) const {
     if constexpr (kKey.activation == gdn::Activation::kSilu) {
 #pragma unroll
-      for (int i = 0; i < kCount; ++i) y[i] = silu(y[i]);
+      for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) y[r][i] = silu(y[r][i]);
+      }
     }
     if constexpr (kKey.split_qkv) {
-      float factor = lane_.scale;
+      float factors[kRows];
+#pragma unroll
+      for (float& factor : factors) factor = lane_.scale;
       if constexpr (kKey.inputs.use_qk_l2norm) {
-        if (any_normed_) factor *= norm_factor(y);
+        if (any_normed_) multiply_by_norms(y, factors);
       }
       if (any_normed_ || any_scaled_) {
 #pragma unroll
-        for (int i = 0; i < kCount; ++i) y[i] *= factor;
+        for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+          for (int i = 0; i < kCount; ++i) y[r][i] *= factors[r];
+        }
       }
     }
-    lane_.store(to, y);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) lane_.store(to + r * lane_.token_stride, y[r]);
   }
 
   // What is stored where there is no state to compute from.
@@ -63,18 +61,32 @@ class Outputs {
 
  private:
   // Squares are summed by fours, then over lanes: in one order, however many a lane has.
-  __device__ float norm_factor(const float (&y)[kCount]) const {
-    float squares = 0.0f;
+  template <int kRows>
+  __device__ void multiply_by_norms(const float (&y)[kRows][kCount],
+                                    float (&factors)[kRows]) const {
+    float squares[kRows];
 #pragma unroll
-    for (int n = 0; n < kCount; n += 4) {
-      float of_four = y[n] * y[n];
+    for (int r = 0; r < kRows; ++r) {
+      squares[r] = 0.0f;
 #pragma unroll
-      for (int i = 1; i < 4; ++i) of_four = fmaf(y[n + i], y[n + i], of_four);
-      squares = n == 0 ? of_four : squares + of_four;
+      for (int n = 0; n < kCount; n += 4) {
+        float of_four = y[r][n] * y[r][n];
+#pragma unroll
+        for (int i = 1; i < 4; ++i) of_four = fmaf(y[r][n + i], y[r][n + i], of_four);
+        squares[r] = n == 0 ? of_four : squares[r] + of_four;
+      }
+      if (!lane_.is_there()) squares[r] = 0.0f;
     }
-    if (!lane_.is_there()) squares = 0.0f;
-    const float factor = inverse_norm(sum_over_lanes<Lane::kHeadLanes, 1>(squares));
-    return lane_.is_normed ? factor : 1.0f;
+    // Rows side by side, so that one waits while the other does.
+#pragma unroll
+    for (int step = 1; step < Lane::kHeadLanes; step *= 2) {
+#pragma unroll
+      for (float& sum : squares) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if (lane_.is_normed) factors[r] *= inverse_norm(squares[r]);
+    }
   }
 
   const Lane& lane_;

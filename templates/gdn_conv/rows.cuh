@@ -2,6 +2,7 @@
 // Templates over GdnConvKey.
 #pragma once
 
+#include "common/conv_taps.cuh"
 #include "common/copy.cuh"
 #include "common/shared.cuh"
 #include "gdn_conv/channels.cuh"
@@ -38,27 +39,47 @@ class RowQueue {
   // Calls f(row) for each of the next `count` rows.
   template <class Function>
   __device__ void take(int count, Function f) {
-    for (; count > 0; --count) {
-      InputRow<kKey> row;
-      if constexpr (kKey.vectors) {
-        wait_copies<kKey.ahead - 1>();
-#pragma unroll
-        for (int n = 0; n < InputRow<kKey>::kPieces; ++n) {
-          row.read_piece(n, address(taken_, n));
-        }
-        taken_ = next_place(taken_);
-        start_next();
-      } else {
-        row.load(p_, lane_, from_);
-        from_ += p_.x.token;
-      }
-      f(row);
+    take_together<1>(count, [&](const InputRow<kKey>(&row)[1]) { f(row[0]); });
+  }
+
+  // Calls f(rows) for kRows of the next `count` rows at a time, and for the rest one by one.  f
+  // takes arrays of both sizes.
+  template <int kRows, class Function>
+  __device__ void take_together(int count, Function f) {
+    for (; count >= kRows; count -= kRows) {
+      InputRow<kKey> rows[kRows];
+      next(rows);
+      f(rows);
     }
+    if constexpr (kRows > 1) take_together<1>(count, f);
   }
 
  private:
   static constexpr int kPieceBytes = InputRow<kKey>::kPieceBytes;
   static constexpr int kPlaceBytes = threads(kKey) * InputRow<kKey>::kPieces * kPieceBytes;
+
+  template <int kRows>
+  __device__ void next(InputRow<kKey> (&rows)[kRows]) {
+    if constexpr (kKey.vectors) {
+      wait_copies<kKey.ahead - kRows>();
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+        for (int n = 0; n < InputRow<kKey>::kPieces; ++n) {
+          rows[r].read_piece(n, address(taken_, n));
+        }
+        taken_ = next_place(taken_);
+      }
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) start_next();
+    } else {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        rows[r].load(p_, lane_, from_);
+        from_ += p_.x.token;
+      }
+    }
+  }
 
   static __device__ int next_place(int place) {
     return place + 1 == row_places(kKey) ? 0 : place + 1;
@@ -67,7 +88,7 @@ class RowQueue {
   __device__ unsigned address(int place, int piece) const {
     return base_ + place * kPlaceBytes + piece * threads(kKey) * kPieceBytes;
   }
-  // There is one place more than copies, so that none overwrites what is being read.  A group ends
+  // There are more places than copies, so that none overwrites what is being read.  A group ends
   // for each row, whether it is there or not, because take() counts groups.
   __device__ void start_next() {
     if (left_ > 0) {
@@ -88,59 +109,6 @@ class RowQueue {
   int left_;  // to start
   unsigned base_;
   int started_ = 0, taken_ = 0;  // places
-};
-
-// The taps of a thread's channels as they lie in memory: on their way, until Taps asks for them.
-template <auto kKey>
-struct TapsInMemory {
-  static constexpr int kCount = kKey.lane_channels;
-  static constexpr DType kDType = kKey.weight_dtype;
-
-  Elements<kDType, kCount * kKey.width> taps;  // of the first channel, of the next one, ...
-  Elements<kDType, kCount> bias;
-
-  __device__ TapsInMemory(const GdnConvParams& p, const LaneChannels<kKey>& lane) {
-    const auto* const from = as<kDType>(p.weight) + lane.first * p.weight_channel;
-    if (kKey.vectors && p.weight_packed) {
-      taps.load_shared(from);
-    } else {
-      float x[kCount * kKey.width];
-#pragma unroll
-      for (int i = 0; i < kCount * kKey.width; ++i) {
-        const int channel = i / kKey.width, tap = i % kKey.width;
-        const bool is_there = channel < lane.count;
-        x[i] = is_there ? load<kDType>(from, channel * p.weight_channel + tap * p.weight_tap) : 0;
-      }
-      taps.set(x);
-    }
-    if constexpr (kKey.has_bias) {
-      bias.load(as<kDType>(p.bias.data) + lane.first * p.bias.stride, p.bias.stride, lane.count);
-    }
-  }
-};
-
-// The same as numbers.
-template <auto kKey>
-class Taps {
- public:
-  static constexpr int kCount = kKey.lane_channels;
-
-  __device__ explicit Taps(const TapsInMemory<kKey>& from) {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-#pragma unroll
-      for (int j = 0; j < kKey.width; ++j) x_[j][i] = from.taps.get(i * kKey.width + j);
-      if constexpr (kKey.has_bias) bias_[i] = from.bias.get(i);
-    }
-  }
-
-  // Tap j, 0 of the oldest input, of channel i.
-  __device__ float get(int j, int i) const { return x_[j][i]; }
-  __device__ float bias(int i) const { return bias_[i]; }
-
- private:
-  float x_[kKey.width][kCount];
-  float bias_[kCount] = {};
 };
 
 // What the inputs so far give to the outputs that they are part of: sums_[0] to that of the next

@@ -4,6 +4,8 @@
 // among the first width - 1 tokens of a sequence, between which it would need the state: it moves
 // behind them.  So one warp reads a sequence's state, before it writes the new one, which may lie
 // in its place.
+//
+// With p.by_sequence run n is sequence n, whatever its length.
 #pragma once
 
 #include "common/operands.cuh"
@@ -19,7 +21,8 @@ struct Boundary {
 
 struct PackedRun {
   Boundary begin, end;
-  bool is_last;  // it has the sequences that begin at its end, too: they have no tokens
+  int sequences;  // it has none from this one on
+  bool is_last;   // it has the sequences that begin at its end, too: they have no tokens
   bool is_malformed;
 };
 
@@ -27,6 +30,19 @@ struct PackedRun {
 template <auto kKey>
 __device__ int bound(const GdnConvParams& p, int n) {
   return static_cast<int>(load_index<kKey.cu_seqlens_dtype>(p.cu_seqlens, n));
+}
+
+// The tokens of a sequence; none where its bounds cannot be.
+struct SequenceTokens {
+  int first, count;
+};
+
+template <auto kKey>
+__device__ SequenceTokens tokens_of_sequence(const GdnConvParams& p, int n) {
+  const auto first = load_index<kKey.cu_seqlens_dtype>(p.cu_seqlens, n);
+  const auto end = load_index<kKey.cu_seqlens_dtype>(p.cu_seqlens, n + 1);
+  if (first < 0 || end < first || end > p.tokens) return {.first = 0, .count = 0};
+  return {.first = static_cast<int>(first), .count = static_cast<int>(end - first)};
 }
 
 // `below`: how many bounds are below the token.
@@ -57,9 +73,16 @@ __device__ PackedRun packed_run(const GdnConvParams& p, int run) {
     below_begin += __popc(__ballot_sync(0xffffffffu, is_there && at < begin));
     below_end += __popc(__ballot_sync(0xffffffffu, is_there && at < end));
   }
-  PackedRun found{.is_last = run == p.runs - 1,
+  PackedRun found{.sequences = p.sequences,
+                  .is_last = run == p.runs - 1,
                   .is_malformed = __any_sync(0xffffffffu, is_malformed) != 0};
   if (found.is_malformed) return found;
+  if (p.by_sequence) {
+    return {.begin = {bound<kKey>(p, run), run},
+            .end = {bound<kKey>(p, run + 1), run + 1},
+            .sequences = run + 1,
+            .is_last = true};
+  }
   found.begin = boundary<kKey>(p, begin, below_begin);
   found.end = found.is_last ? Boundary{tokens, p.sequences} : boundary<kKey>(p, end, below_end);
   return found;

@@ -21,9 +21,10 @@ struct Fields<GdnDecodeKey> {
                  fixed("dtype", &Key::dtype), fixed("output_dtype", &Key::output_dtype)},
       gdn::input_dtype_fields<Key>(), gdn::state_dtype_fields<Key>(gdn::kStateFloats),
       gdn::state_place_fields<Key>(), gdn::input_mode_fields<Key>(), gdn::state_use_fields<Key>(),
+      std::tuple{fixed("output_norm", &Key::output_norm),
+                 fixed("norm_weight_dtype", &Key::norm_weight_dtype)},
+      gdn::decode_conv_fields<Key>(),
       std::tuple{
-          fixed("output_norm", &Key::output_norm),
-          fixed("norm_weight_dtype", &Key::norm_weight_dtype),
           tuned("warp_v", &Key::warp_v, 4, 8, 16, 32), tuned("held_v", &Key::held_v, 4, 8, 16),
           tuned_bits("k_lanes", &Key::k_lanes, 4, 8, 16),
           tuned_bits("vec_bytes", &Key::vec_bytes, 2, 4, 8, 16),

@@ -6,11 +6,13 @@
 //
 //   d = beta (v - e^g s);   o = scale (e^g r + (q.k) d);   S <- e^g S + k d^T
 //
+// q, k and v are given, or come from the convolution in front (rows.cuh).
+//
 // One warp <-> (request, head, warp_v value columns), of which it holds held_v in registers: where
 // a piece has been updated and stored, the one held_v columns on is loaded.  Warps share nothing,
-// no shared memory and no barrier, but for a norm of outputs (output_norm.cuh).  The time is that
-// of reading and writing S once.  All arithmetic is fp32; o and S are rounded once, when they are
-// stored.  common/step.cuh has how lanes share it.
+// no shared memory and no barrier, but for a norm of outputs (output_norm.cuh) and a convolution.
+// The time is that of reading and writing S once.  All arithmetic is fp32; o and S are rounded
+// once, when they are stored.  common/step.cuh has how lanes share it.
 #include "common/given_gates.cuh"
 #include "common/launch.cuh"
 #include "common/math.cuh"
@@ -22,6 +24,7 @@
 #include "common/vec.cuh"
 #include "gdn_decode/key.h"
 #include "gdn_decode/output_norm.cuh"
+#include "gdn_decode/rows.cuh"
 
 #ifdef CUBINERY_KEY
 constexpr cubinery::GdnDecodeKey kKey = CUBINERY_KEY;
@@ -43,21 +46,9 @@ using Piece = Step::Piece;
 
 constexpr int kPieces = kKey.warp_v / Step::kPieceV;
 constexpr int kHeld = kKey.held_v / Step::kPieceV;
+using Rows = dev::RowsOf<kKey>::Type;
+constexpr bool kIsConvolved = kKey.conv.is_there();
 constexpr bool kIsNormed = kKey.output_norm != gdn::OutputNorm::kNone;
-
-// The heads of q, k and v for a head of the operator.
-struct OwnHeads {
-  int q, k, v;
-  __device__ OwnHeads(const GdnDecodeParams& p, int h)
-      : k(dev::own_head(p.k, h)), v(dev::own_head(p.v, h)) {
-    q = p.q.group == p.k.group ? k : dev::own_head(p.q, h);
-  }
-};
-
-__device__ const dev::Storage<kKey.dtype>* row_of(const InputRows<RequestStrides>& rows,
-                                                  long long n, int own_head) {
-  return dev::as<kKey.dtype>(rows.data) + dev::offset_of(rows.stride, {n, own_head});
-}
 
 // The output of a request that has no slot.
 __device__ void fill_output(dev::Storage<kKey.output_dtype>* o, dev::Slots::Kind kind) {
@@ -79,14 +70,17 @@ class Columns {
   }
 
   __device__ const Piece& piece(int place) const { return pieces_[place]; }
-  __device__ float value(int place, int column) const { return given_values_[place][column]; }
+  __device__ float value(int place, int column) const {
+    if constexpr (!kIsConvolved) return given_values_[place][column];
+    return dev::load<kKey.dtype>(values_ - kKey.held_v, place * Step::kPieceV + column);
+  }
 
   // The piece held_v columns on takes this one's place.
   __device__ void load_next(int place) {
     if constexpr (kHeld < kPieces) load(place);
   }
 
-  // Behind this, load_next() loads what is held_v columns further on.
+  // Behind this, load_next() loads what is held_v columns further on.  In front of value().
   __device__ void advance() {
     state_ += Piece::offset(kHeld, 0);
     values_ += kKey.held_v;
@@ -100,9 +94,11 @@ class Columns {
         dev::load_streaming(pieces_[place].vecs[c], state_ + Piece::offset(place, c));
       }
     }
+    if constexpr (!kIsConvolved) {
 #pragma unroll
-    for (int j = 0; j < Step::kColumns; ++j) {
-      given_values_[place][j] = dev::load<kKey.dtype>(values_, place * Step::kPieceV + j);
+      for (int j = 0; j < Step::kColumns; ++j) {
+        given_values_[place][j] = dev::load<kKey.dtype>(values_, place * Step::kPieceV + j);
+      }
     }
   }
 
@@ -143,6 +139,11 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   // Whole heads where these are normed, else whole warps: as far as barriers below reach.
   if (h >= p.heads || n >= p.requests) return;
   const int first_v = unit % kTiles * kKey.warp_v;
+  const dev::OwnColumns own{
+      .n = n,
+      .h = h,
+      .first = first_v,
+      .block_first = static_cast<int>(blockIdx.x) * kKey.warps % kTiles * kKey.warp_v};
   const Step::Lane lane;
   const RequestStrides::At at{n, h};
 
@@ -150,9 +151,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   // Indices first: states wait for them.  Then what does not, used when the states are on their
   // way.
   const dev::GivenSlots<kKey> given_slots(p.states, n);
-  const OwnHeads own(p, h);
-  const dev::KeyRow<kKey> given_k(row_of(p.k, n, own.k), p.k.aligned, lane);
-  const dev::KeyRow<kKey> given_q(row_of(p.q, n, own.q), p.q.aligned, lane);
+  Rows rows(p, own, lane);
   const dev::GivenGates given = dev::load_gates<kKey>(p.gates, at);
   const dev::GatesOfTokens all = dev::gates_of_tokens<kKey>(p.gates, h);
   auto* o = dev::row_at<kKey.output_dtype>(p.o, at) + first_v;
@@ -160,15 +159,15 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   if (dev::all_lanes(slots.kind == dev::Slots::Kind::kSkip)) return;
   if (dev::all_lanes(slots.kind != dev::Slots::Kind::kCompute)) return fill_output(o, slots.kind);
 
+  rows.begin(slots);
   const int v = first_v + lane.v * Step::kColumns;  // this thread's first column
   const int first_vector = Piece::first(lane, v);
   Columns columns(dev::matrix_at<kKey.states.dtype>(p.states.read, slots.read, h) + first_vector,
-                  row_of(p.v, n, own.v) + v);
+                  rows.values() + lane.v * Step::kColumns);
   dev::NormOf<kKey>::Type norm(p, at, first_v);
   dev::allow_next_kernel();
   float k[Step::kKPart], q[Step::kKPart];
-  given_k.get(k);
-  given_q.get(q);
+  rows.finish(q, k);
   if constexpr (kKey.inputs.use_qk_l2norm) {
     dev::normalize<kKey.k_lanes, Step::kKLaneStride>(k);
     dev::normalize<kKey.k_lanes, Step::kKLaneStride>(q);
@@ -223,4 +222,5 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
     o += kKey.held_v;
   }
   if constexpr (kIsNormed) norm.store(first_o, p.norm_eps);
+  rows.end(slots);
 }

@@ -1,6 +1,7 @@
 // Compile-time parameters and arguments of gdn_decode.  Compiled by the host and by NVRTC.
 #pragma once
 
+#include "common/conv_params.h"
 #include "common/key_rules.h"
 #include "common/params.h"
 #include "cubinery/dtype.h"
@@ -19,6 +20,7 @@ struct GdnDecodeKey {
   gdn::States states{};
   gdn::OutputNorm output_norm = gdn::OutputNorm::kNone;
   DType norm_weight_dtype = DType::kF32;
+  gdn::DecodeConv conv{};
 
   // Tuned.  A warp owns warp_v value columns of one head's state and holds held_v of them at a
   // time, the next ones on their way into the registers of those that are done; k_lanes of its
@@ -47,19 +49,48 @@ constexpr int data_elements(const GdnDecodeKey& key) {
   return key.key_dim * key.held_v / 32 + 2 * key.key_dim / key.k_lanes;
 }
 
-// The rule of output_norm that a key breaks.  Requires: warp_v divides value_dim.
-constexpr const char* why_invalid_outputs(const GdnDecodeKey& key) {
+// The convolution in front: a thread has four neighbouring channels at a time of those that the
+// block needs, q and k of one head and the values of its columns.
+inline constexpr int kConvChannels = 4;
+
+constexpr int block_columns(const GdnDecodeKey& key) { return key.warps * key.warp_v; }
+constexpr int conv_channels(const GdnDecodeKey& key) {
+  return 2 * key.key_dim + block_columns(key);
+}
+constexpr int conv_passes(const GdnDecodeKey& key) {
+  const int at_a_time = threads(key) * kConvChannels;
+  return (conv_channels(key) + at_a_time - 1) / at_a_time;
+}
+
+// The rule of `conv` that a key breaks.
+constexpr const char* why_invalid_conv(const GdnDecodeKey& key) {
+  if (!key.conv.is_there()) return nullptr;
+  if (key.conv.width < 2 || key.conv.width > 4) return "conv_width must be 0, 2, 3 or 4";
+  if (!is_float(key.conv.weight_dtype)) return "conv_weight_dtype must be f32, bf16 or f16";
+  if (!is_float(key.conv.state_dtype)) return "conv_state_dtype must be f32, bf16 or f16";
+  if (key.value_dim % block_columns(key) != 0)
+    return "warps * warp_v must divide value_dim with a convolution: a block has columns of one "
+           "head";
+  if (block_columns(key) % kConvChannels != 0)
+    return "warps * warp_v must be a multiple of 4 with a convolution";
+  if (conv_passes(key) > 2) return "a thread's channels of the convolution pass its registers";
+  return nullptr;
+}
+
+// The rule of blocks that a key breaks.  Requires: warp_v divides value_dim.
+constexpr const char* why_invalid_blocks(const GdnDecodeKey& key) {
   if (!is_float(key.norm_weight_dtype)) return "norm_weight_dtype must be f32, bf16 or f16";
-  if (key.output_norm == gdn::OutputNorm::kNone) {
+  if (key.output_norm != gdn::OutputNorm::kNone) {
+    if (!is_power_of_two(key.warp_v) || key.warp_v < 4 || key.warp_v > 32)
+      return "warp_v must be 4, 8, 16 or 32 with output_norm, of whose columns a lane keeps one";
+    const int head = warps_of_head(key);
+    if (key.warps != head && key.warps != 2 * head && key.warps != 4 * head)
+      return "warps must be 1, 2 or 4 times value_dim / warp_v with output_norm: all columns of a "
+             "head lie in one block";
+  } else if (!key.conv.is_there()) {
     if (key.warps == 1 || key.warps == 2 || key.warps == 4) return nullptr;
-    return "warps must be 1, 2 or 4 without output_norm";
+    return "warps must be 1, 2 or 4 without output_norm and convolution";
   }
-  if (!is_power_of_two(key.warp_v) || key.warp_v < 4 || key.warp_v > 32)
-    return "warp_v must be 4, 8, 16 or 32 with output_norm, of whose columns a lane keeps one";
-  const int head = warps_of_head(key);
-  if (key.warps != head && key.warps != 2 * head && key.warps != 4 * head)
-    return "warps must be 1, 2 or 4 times value_dim / warp_v with output_norm: all columns of a "
-           "head lie in one block";
   // From 13 warps on a thread has 128 registers.  Compilers unpack elements of 16 bits early, and
   // spill for more elements than these.
   const int most = size_of(key.states.dtype) == 4               ? 96
@@ -103,7 +134,8 @@ constexpr const char* why_invalid(const GdnDecodeKey& key) {
            "kv";
   if (data_registers(key) > 128)
     return "a thread's part of the state, k and q passes 128 registers";
-  return why_invalid_outputs(key);
+  if (const char* reason = why_invalid_conv(key)) return reason;
+  return why_invalid_blocks(key);
 }
 
 constexpr bool valid(const GdnDecodeKey& key) { return why_invalid(key) == nullptr; }
@@ -122,6 +154,8 @@ struct GdnDecodeParams {
   InputRows<RequestStrides> z;
   StridedVector norm_weight;
   float norm_eps;
+  ConvInputs conv;
+  int k_first, v_first;  // of the convolution's channels, q's are 0 and on
 };
 
 }  // namespace cubinery

@@ -224,23 +224,6 @@ __device__ void fill_span(const GdnPrefillScanParams& p, const Unit& unit, float
               first + tokens_before(unit, span.end), value);
 }
 
-// The rows of a sequence's checkpoints.
-struct CheckpointRows {
-  long long first = 0;
-  bool fit = true;
-};
-
-__device__ CheckpointRows checkpoint_rows(const GdnPrefillScanParams& p, const Unit& unit) {
-  if constexpr (kKey.checkpoints == Checkpoints::kNone) return {};
-  const long long spans = unit.sequence.tokens / p.checkpoint_every;
-  const bool part = unit.sequence.tokens % p.checkpoint_every != 0;
-  const long long count = spans + (kKey.checkpoints == Checkpoints::kBefore && part ? 1 : 0);
-  if constexpr (!kKey.varlen) return {.first = unit.n * count};
-  const long long first = dev::load_index<kKey.cu_seqlens_dtype>(p.checkpoint_cu_starts, unit.n);
-  const long long end = dev::load_index<kKey.cu_seqlens_dtype>(p.checkpoint_cu_starts, unit.n + 1);
-  return {.first = first, .fit = first >= 0 && end <= p.checkpoints.slots && count <= end - first};
-}
-
 __device__ void load_state(State& state, const GdnPrefillScanParams& p, long long slot,
                            const Unit& unit) {
   state.load<kKey.states.dtype>(dev::matrix_at<kKey.states.dtype>(p.states.read, slot, unit.h),

@@ -11,6 +11,7 @@
 // shared memory.  by_mma.cuh has the chunks for every GPU, by_wgmma.cuh for Hopper; makers.cuh
 // makes records beside them, so that no first kernel is needed; parts.cuh cuts long sequences,
 // part.cuh and carry.cuh have what it needs.
+#include "common/checkpoints.cuh"
 #include "common/launch.cuh"
 #include "common/slots.cuh"
 #include "gdn_prefill_scan/key.h"
@@ -90,7 +91,8 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), resident_blocks(kKey
     if constexpr (makers(kKey) > 0) unit = uniform(unit);  // it follows from shared memory
   }
   const dev::Slots slots = dev::slots_of<kKey>(p.states, unit.n);
-  const CheckpointRows checkpoints = checkpoint_rows(p, unit);
+  const dev::CheckpointRows checkpoints =
+      dev::checkpoint_rows<kKey>(p, unit.n, unit.sequence.tokens);
   if (slots.kind == dev::Slots::Kind::kSkip) return;
   if (slots.kind != dev::Slots::Kind::kCompute || !checkpoints.fit) {
     const float fill = slots.kind == dev::Slots::Kind::kZero ? 0.0f : dev::nan();

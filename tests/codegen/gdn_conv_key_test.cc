@@ -11,11 +11,13 @@ namespace {
 
 using gdn::Activation;
 using gdn::BetaMode;
+using gdn::Checkpoints;
 using gdn::ConvStateLayout;
 using gdn::GateMode;
 using gdn::Padding;
 using gdn::PadIndex;
 using gdn::StateLocation;
+using gdn::StoredStates;
 using test::broken_rule;
 using test::count_candidates;
 using Key = GdnConvKey;
@@ -44,7 +46,8 @@ TEST_CASE("ConvKeysPrintTheirFields", "[cpu]") {
         "state_dtype=bf16;index_dtype=i32;cu_seqlens_dtype=i32;varlen=false;state_layout=columns;"
         "state_location=dense;padding=none;pad_index=negative;gate_mode=none;beta_mode=one;"
         "use_qk_l2norm=false;has_initial_state=true;store_state=true;whole_window=false;"
-        "from_accepted=false;accepted_dtype=i32;vectors=true;lane_channels=8;ahead=4;warps=4;"
+        "stored_states=last;checkpoints=none;from_accepted=false;accepted_dtype=i32;vectors=true;"
+        "lane_channels=8;ahead=4;warps=4;"
         "resident=512;together=1");
 }
 
@@ -62,6 +65,8 @@ TEST_CASE("ConvFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
   CHECK_PART_MEMBER(Key, "state_layout", states.layout, ConvStateLayout::kChannels);
   CHECK_PART_MEMBER(Key, "gate_mode", inputs.gate_mode, GateMode::kComputed);
   CHECK_PART_MEMBER(Key, "whole_window", states.whole_window, true);
+  CHECK_MEMBER(Key, stored_states, StoredStates::kEvery);
+  CHECK_MEMBER(Key, checkpoints, Checkpoints::kBefore);
   CHECK_MEMBER(Key, from_accepted, true);
   CHECK_MEMBER(Key, accepted_dtype, DType::kI64);
   CHECK_MEMBER(Key, vectors, false);
@@ -94,8 +99,11 @@ TEST_CASE("EveryShapeHasConvCandidates", "[cpu]") {
 
 // Sums of squares go over the lanes of a head by shuffles.
 TEST_CASE("AHeadHasAPowerOfTwoOfLanes", "[cpu]") {
+  CHECK(head_lanes(normed_key(8, 8)) == 1);
+  CHECK(head_lanes(normed_key(8, 4)) == 2);
   CHECK(head_lanes(normed_key(16, 8)) == 2);
   CHECK(head_lanes(normed_key(16, 4)) == 4);
+  CHECK(head_lanes(normed_key(24, 8)) == 4);
   CHECK(head_lanes(normed_key(48, 8)) == 8);
   CHECK(head_lanes(normed_key(64, 8)) == 8);
   CHECK(head_lanes(normed_key(80, 4)) == 32);
@@ -122,12 +130,17 @@ TEST_CASE("WarpsHaveAllChannels", "[cpu]") {
   CHECK(channel_warps(normed_key(48, 8), 2, 2 * 48 + 80) == 1);
   CHECK(channel_warps(normed_key(48, 8), 3, 3 * 48 + 80) == 2);
   CHECK(channel_warps(normed_key(256, 8), 2, 2 * 256 + 16) == 3);
+  // Of 8 channels a head has one lane, and each 8 of v another.
+  CHECK(channel_warps(normed_key(8, 8), 30, 30 * 8 + 16) == 1);
+  CHECK(channel_warps(normed_key(8, 8), 30, 30 * 8 + 24) == 2);
 }
 
 TEST_CASE("StepsHaveCodeWhereOneRowIsOnItsWay", "[cpu]") {
   CHECK_FALSE(has_steps(Key{}));
   CHECK(has_steps(Key{.ahead = 1}));
   CHECK_FALSE(has_steps(Key{.varlen = true, .ahead = 1}));
+  CHECK_FALSE(has_steps(Key{.stored_states = StoredStates::kEvery, .ahead = 1}));
+  CHECK_FALSE(has_steps(Key{.checkpoints = Checkpoints::kAfter, .ahead = 1}));
 }
 
 TEST_CASE("RegistersGrowWithWhatAThreadHolds", "[cpu]") {
@@ -137,6 +150,8 @@ TEST_CASE("RegistersGrowWithWhatAThreadHolds", "[cpu]") {
   CHECK(registers(Key{.width = 3}) == registers(Key{}) - 16);
   CHECK(registers(Key{.varlen = true}) == registers(Key{}) + 16);
   CHECK(registers(Key{.from_accepted = true}) == registers(Key{}) + 24);
+  CHECK(registers(Key{.stored_states = StoredStates::kEvery}) == registers(Key{}) + 12 + 24);
+  CHECK(registers(Key{.checkpoints = Checkpoints::kAfter}) == registers(Key{}) + 24);
   CHECK(registers(Key{.dtype = DType::kF32, .lane_channels = 4}) == 44 + 16 + 16);
   // Steps: taps, outputs and inputs, and for each sequence a row, 3 columns of bf16 and slots.
   const auto steps = [](int together, int lane_channels) {
@@ -145,6 +160,19 @@ TEST_CASE("RegistersGrowWithWhatAThreadHolds", "[cpu]") {
   CHECK(steps(1, 8) == 44 + 4 * 8 + 2 * 8 + (4 + 12 + 4));
   CHECK(steps(2, 8) == 44 + 4 * 8 + 2 * 8 + 2 * (4 + 12 + 4));
   CHECK(steps(4, 4) == 44 + 4 * 4 + 2 * 4 + 4 * (2 + 6 + 4));
+}
+
+// Columns of each token of a launch, or a window for each.
+TEST_CASE("AcceptedTokensHaveALongWindowOrSteps", "[cpu]") {
+  Key key{.from_accepted = true};
+  CHECK(has_long_window(key));
+  CHECK_FALSE(stores_every(key));
+  key.stored_states = StoredStates::kEvery;
+  CHECK_FALSE(has_long_window(key));
+  CHECK(stores_every(key));
+  key.states.store = false;
+  CHECK_FALSE(stores_every(key));
+  CHECK_FALSE(has_long_window(Key{}));
 }
 
 // Those on their way, and the one that is read.
@@ -173,9 +201,9 @@ TEST_CASE("EachRuleOfAConvIsNamed", "[cpu]") {
   for (const int width : {-1, 0, 1, 5}) {
     CHECK(broken([&](Key& key) { key.width = width; }) == "width must be 2, 3 or 4");
   }
-  for (const int dim : {-16, 0, 8, 24, 120, 272}) {
+  for (const int dim : {-8, 0, 4, 12, 124, 264}) {
     CHECK(broken([&](Key& key) { key.key_dim = dim; }) ==
-          "key_dim must be a multiple of 16 from 16 to 256");
+          "key_dim must be a multiple of 8 from 8 to 256");
   }
   for (const GateMode mode : {GateMode::kLog, GateMode::kAlpha}) {
     CHECK(broken([&](Key& key) { key.inputs.gate_mode = mode; }) ==
@@ -201,7 +229,30 @@ TEST_CASE("EachRuleOfAConvIsNamed", "[cpu]") {
   CHECK(accepted(true, true, false) == "none");
   CHECK(accepted(false, true, false) == "from_accepted needs has_initial_state and store_state");
   CHECK(accepted(true, false, false) == "from_accepted needs has_initial_state and store_state");
-  CHECK(accepted(true, true, true) == "whole_window must be false with from_accepted");
+  CHECK(accepted(true, true, true) ==
+        "whole_window must be false with from_accepted, unless stored_states is every");
+  const std::string no_checkpoints =
+      "checkpoints must be none with from_accepted, and with stored_states every";
+  const auto kept = [&](const std::function<void(Key&)>& change) {
+    return broken([&](Key& key) {
+      key.resident = 256;
+      change(key);
+    });
+  };
+  CHECK(kept([](Key& key) { key.checkpoints = Checkpoints::kAfter; }) == "none");
+  CHECK(kept([](Key& key) { key.stored_states = StoredStates::kEvery; }) == "none");
+  CHECK(kept([](Key& key) {
+          key.stored_states = StoredStates::kEvery;
+          key.from_accepted = key.states.whole_window = true;
+        }) == "none");
+  CHECK(kept([](Key& key) {
+          key.checkpoints = Checkpoints::kAfter;
+          key.from_accepted = true;
+        }) == no_checkpoints);
+  CHECK(kept([](Key& key) {
+          key.checkpoints = Checkpoints::kBefore;
+          key.stored_states = StoredStates::kEvery;
+        }) == no_checkpoints);
 }
 
 TEST_CASE("EachRuleOfAConvsTuningIsNamed", "[cpu]") {

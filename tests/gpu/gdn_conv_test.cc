@@ -100,18 +100,18 @@ TEST_CASE("GdnConv.WithAndWithoutEachOption", "[gpu][conv]") {
   }
 }
 
-// Boundaries between q, k and v at any multiple of 16 channels, inside of a warp's.
+// Boundaries between q, k and v at any multiple of 8 channels, inside of a warp's.
 TEST_CASE("GdnConv.EveryBoundary", "[gpu][conv]") {
   std::vector<ConvProblem> problems;
-  for (int dim = 16; dim <= 256; dim += 16) {
+  for (int dim = 8; dim <= 256; dim += 8) {
     for (const bool normed : {false, true}) {
       ConvProblem problem = split();
       problem.key_dim = dim;
-      problem.value_dim = 272 - dim;
-      problem.heads = {.q = 1, .k = 1, .v = dim % 32 == 0 ? 2 : 3};
+      problem.value_dim = 264 - dim;
+      problem.heads = {.q = 1, .k = 1, .v = dim % 16 == 0 ? 2 : 3};
       problem.inputs.use_qk_l2norm = normed;
-      problem.varlen = dim % 64 == 0;
-      if (dim % 48 == 0) problem.dtype = DType::kF32;
+      problem.varlen = dim % 32 == 0;
+      if (dim % 24 == 0) problem.dtype = DType::kF32;
       problems.push_back(problem);
     }
   }
@@ -266,6 +266,39 @@ TEST_CASE("GdnConv.RandomBatches", "[gpu][conv]") {
     const ConvCase data(problem, options);
     INFO("batch " << i << ", " << sequences << " sequences, seed " << seed());
     expect_good(data, Launched(data).run(conv));
+  }
+}
+
+// A launch of the case whose host says so much of its longest sequence.
+GdnMemory run_with_hint(const ConvCase& data, const gdn::Conv& conv, std::int64_t max_seqlen) {
+  const Launched launched(data);
+  ConvArgs args = launched.args();
+  args.max_seqlen = max_seqlen;
+  return launched.run(conv, args);
+}
+
+// Sequences by themselves have the bits that they have in runs of tokens, whether the hint is right
+// or not.
+TEST_CASE("GdnConv.AHintChangesNoBit", "[gpu][conv]") {
+  for (ConvProblem problem : {packed(pool(split())), packed(pool(with_gates(split()))), packed()}) {
+    problem.states.whole_window = problem.split_qkv && problem.inputs.use_qk_l2norm;
+    const gdn::Conv conv = prepare(problem);
+    for (std::uint64_t i = 0; i < 8; ++i) {
+      Random random(seed() + i);
+      ConvCaseOptions options{.channels = 328, .seed = seed() + i, .has_flags = true};
+      const std::int64_t sequences = 1 + random.below(60);
+      for (std::int64_t n = 0; n < sequences; ++n) options.lengths.push_back(random.below(7));
+      if (i % 2 == 1) options.lengths.push_back(143);
+      options.lead = random.below(4);
+      options.tail = random.below(4);
+      const ConvCase data(problem, options);
+      INFO("batch " << i << ", " << options.lengths.size() << " sequences, seed " << seed());
+      const GdnMemory in_runs = run_with_hint(data, conv, 200);
+      expect_good(data, in_runs);
+      for (const std::int64_t hint : {1, 16}) {
+        CHECK(first_difference(run_with_hint(data, conv, hint), in_runs) == "");
+      }
+    }
   }
 }
 
@@ -458,21 +491,25 @@ void store_at(GdnMemory* memory, ConvTensor which, DType dtype, std::int64_t i,
 }
 
 // Every output is NaN, and no state is touched.
-TEST_CASE("GdnConv.MalformedCuSeqlens", "[gpu][conv]") {
-  const ConvProblem problem = packed(pool());
+void expect_nothing_of_malformed_bounds(const ConvProblem& problem) {
+  INFO(problem.to_json());
   const gdn::Conv conv = prepare(problem);
   const ConvCase data(problem, {.lengths = {4, 1, 3, 300}, .channels = 64, .seed = seed()});
   struct Bad {
-    std::int64_t index, value;
+    std::int64_t index, value, hint = 0;
   };
-  for (const auto& [index, value] : {Bad{0, -1}, Bad{2, 3}, Bad{4, 309}, Bad{1, 1 << 30}}) {
-    INFO("cu_seqlens[" << index << "] = " << value);
+  for (const auto& [index, value, hint] :
+       {Bad{0, -1}, Bad{2, 3}, Bad{4, 309}, Bad{1, 1 << 30}, Bad{0, -1, 16}, Bad{2, 3, 16},
+        Bad{4, 309, 16}, Bad{1, 1 << 30, 16}, Bad{3, -7, 16}}) {
+    INFO("cu_seqlens[" << index << "] = " << value << ", max_seqlen " << hint);
     GdnMemory memory = data.memory();
     store_at(&memory, ConvTensor::kCuSeqlens, DType::kI32, index, value);
     const Launched launched(data);
     launched.upload(memory);
     const DeviceStream stream = make_stream(gpu());
-    REQUIRE(conv.launch(stream.get(), launched.args()).ok());
+    ConvArgs args = launched.args();
+    args.max_seqlen = hint;
+    REQUIRE(conv.launch(stream.get(), args).ok());
     stream.synchronize().value();
     GdnMemory after = launched.download();
     const std::vector<float> y = values(after, ConvTensor::kY, problem.dtype);
@@ -483,52 +520,290 @@ TEST_CASE("GdnConv.MalformedCuSeqlens", "[gpu][conv]") {
   }
 }
 
-// An index that is no slot, a count that cannot be: the sequence's outputs are NaN, its state and
-// all other sequences are as they would be.
+TEST_CASE("GdnConv.MalformedCuSeqlens", "[gpu][conv]") {
+  expect_nothing_of_malformed_bounds(packed(pool()));
+  ConvProblem every = packed(), kept = packed(pool());
+  every.stored_states = gdn::StoredStates::kEvery;
+  kept.checkpoints = gdn::Checkpoints::kBefore;
+  kept.checkpoint_every = 3;
+  expect_nothing_of_malformed_bounds(every);
+  expect_nothing_of_malformed_bounds(kept);
+}
+
+struct Change {
+  ConvTensor tensor;
+  std::int64_t index, value;
+};
+
+// Launches the case with `change` to one of its integers.  Outputs of tokens first ... end - 1, one
+// sequence's, are NaN, and its states are not touched; all else is as without the change.
+void expect_nan_tokens(const ConvCase& data, const gdn::Conv& conv, const Change& change,
+                       std::int64_t first, std::int64_t end) {
+  INFO(info_of(change.tensor).name << "[" << change.index << "] = " << change.value);
+  const Launched launched(data);
+  const GdnMemory clean = launched.run(conv);
+  GdnMemory memory = data.memory();
+  store_at(&memory, change.tensor, DType::kI32, change.index, change.value);
+  launched.upload(memory);
+  const DeviceStream stream = make_stream(gpu());
+  REQUIRE(conv.launch(stream.get(), launched.args()).ok());
+  stream.synchronize().value();
+  const GdnMemory after = launched.download();
+  const std::vector<float> y = values(after, ConvTensor::kY, data.problem().dtype);
+  const std::vector<float> good = values(clean, ConvTensor::kY, data.problem().dtype);
+  const std::int64_t channels = data.options().channels;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const std::int64_t token = static_cast<std::int64_t>(i) / channels;
+    if (token >= first && token < end) {
+      CHECK(std::isnan(y[i]));
+    } else {
+      CHECK((y[i] == good[i] || (std::isnan(y[i]) && std::isnan(good[i]))));
+    }
+  }
+  std::size_t changed = 0;
+  for (const ConvTensor which :
+       {ConvTensor::kState, ConvTensor::kStateOut, ConvTensor::kCheckpoints}) {
+    const auto piece = static_cast<std::size_t>(which);
+    for (std::size_t i = 0; i < after[piece].size(); ++i) {
+      if (after[piece][i] == clean[piece][i]) continue;
+      CHECK(after[piece][i] == memory[piece][i]);
+      ++changed;
+    }
+  }
+  CHECK(changed > 0);
+}
+
+// An index that is no slot, a count that cannot be.
 TEST_CASE("GdnConv.WhatOnlyTheDeviceCanSee", "[gpu][conv]") {
   ConvProblem problem = packed(pool());
   problem.from_accepted = true;
   const gdn::Conv conv = prepare(problem);
   const ConvCase data(problem,
                       {.lengths = {4, 1, 3, 4}, .channels = 64, .columns = 6, .seed = seed()});
-  const Launched launched(data);
-  const GdnMemory clean = launched.run(conv);
-  struct Bad {
-    ConvTensor tensor;
-    std::int64_t value;
+  for (const Change& change : {Change{ConvTensor::kStateIndices, 2, -1},
+                               {ConvTensor::kStateIndices, 2, 1000},
+                               {ConvTensor::kAccepted, 2, -1},
+                               {ConvTensor::kAccepted, 2, 5},
+                               {ConvTensor::kAccepted, 2, 1 << 30}}) {
+    expect_nan_tokens(data, conv, change, 5, 8);
+  }
+}
+
+// The window after each token, or states at multiples of some tokens, in every form.
+std::vector<ConvProblem> in_every_form(const ConvProblem& kept) {
+  std::vector<ConvProblem> problems;
+  for (const auto layout : {gdn::ConvStateLayout::kColumns, gdn::ConvStateLayout::kChannels}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      for (int width = 2; width <= 4; ++width) {
+        for (const bool in_pool : {false, true}) {
+          for (const bool varlen : {false, true}) {
+            ConvProblem problem = in_pool ? pool(kept) : kept;
+            problem.width = width;
+            problem.dtype = problem.states.dtype = dtype;
+            problem.states.layout = layout;
+            problem.states.whole_window = width == 3 || (width == 4 && in_pool);
+            problem.varlen = varlen;
+            if (width == 2) problem = with_gates(split(problem));
+            if (in_pool) {
+              problem.states.padding = width == 2   ? gdn::Padding::kSkip
+                                       : width == 3 ? gdn::Padding::kZero
+                                                    : gdn::Padding::kScratch;
+            }
+            problems.push_back(problem);
+          }
+        }
+      }
+    }
+  }
+  return problems;
+}
+
+TEST_CASE("GdnConv.KeepsTheWindowAfterEachToken", "[gpu][conv]") {
+  for (const bool from_accepted : {false, true}) {
+    ConvProblem every;
+    every.stored_states = gdn::StoredStates::kEvery;
+    every.from_accepted = from_accepted;
+    expect_right(in_every_form(every));
+  }
+  ConvProblem fresh;
+  fresh.stored_states = gdn::StoredStates::kEvery;
+  fresh.states.has_initial = false;
+  expect_both_right(fresh);
+  expect_both_right(pool(fresh));
+}
+
+// In the memory that they start from, or elsewhere; as many as there may be.
+TEST_CASE("GdnConv.StepsInPlaceAndElsewhere", "[gpu][conv]") {
+  for (const bool in_pool : {false, true}) {
+    for (const bool varlen : {false, true}) {
+      ConvProblem problem = in_pool ? pool() : ConvProblem();
+      problem.stored_states = gdn::StoredStates::kEvery;
+      problem.from_accepted = true;
+      problem.varlen = varlen;
+      const gdn::Conv conv = prepare(problem);
+      for (const bool separate : {false, true}) {
+        std::vector<std::int64_t> lengths(5, 16);
+        if (varlen) lengths = {16, 0, 1, 7, 2, 16, 3};
+        const ConvCase data(problem, {.lengths = lengths,
+                                      .channels = 328,
+                                      .seed = seed(),
+                                      .has_flags = true,
+                                      .separate_out = separate});
+        const Launched launched(data);
+        const GdnMemory first = launched.run(conv);
+        expect_good(data, first);
+        for (int i = 0; i < 50; ++i) CHECK(first_difference(launched.run(conv), first) == "");
+      }
+    }
+  }
+}
+
+// Tokens that are verified and accepted some at a time, with their states in place, are those of
+// one sequence.
+TEST_CASE("GdnConv.StepsGoOn", "[gpu][conv]") {
+  constexpr std::int64_t kTokens = 4, kRounds = 6, kChannels = 72;
+  ConvProblem problem;
+  problem.stored_states = gdn::StoredStates::kEvery;
+  problem.from_accepted = true;
+  const gdn::Conv conv = prepare(problem), whole = prepare(ConvProblem());
+  const ConvCase all({}, {.lengths = {kRounds * kTokens}, .channels = kChannels, .seed = seed()});
+  const GdnMemory expected = Launched(all).run(whole);
+  const ConvCase round(problem, {.lengths = {kTokens}, .channels = kChannels, .seed = seed()});
+  GdnMemory memory = round.memory();
+  const auto piece = [](ConvTensor which) { return static_cast<std::size_t>(which); };
+  const auto bytes = [](std::int64_t elements) { return static_cast<std::size_t>(2 * elements); };
+  // Step 0 has what the sequence starts from.
+  const auto copy = [&](const GdnMemory& from, ConvTensor which, std::int64_t first,
+                        std::int64_t count) {
+    std::copy_n(from[piece(which)].data() + kGuardBytes + bytes(first), bytes(count),
+                memory[piece(which)].data() + kGuardBytes);
   };
-  for (const auto& [tensor, value] :
-       {Bad{ConvTensor::kStateIndices, -1}, Bad{ConvTensor::kStateIndices, 1000},
-        Bad{ConvTensor::kAccepted, -1}, Bad{ConvTensor::kAccepted, 5},
-        Bad{ConvTensor::kAccepted, 1 << 30}}) {
-    INFO(info_of(tensor).name << "[2] = " << value);
-    GdnMemory memory = data.memory();
-    store_at(&memory, tensor, DType::kI32, 2, value);
+  copy(all.memory(), ConvTensor::kState, 0, kChannels * 3);
+  memory[piece(ConvTensor::kWeight)] = all.memory()[piece(ConvTensor::kWeight)];
+  const Launched launched(round);
+  std::int64_t token = 0, accepted = 0;
+  for (const std::int64_t next : {1, 4, 2, 3, 4, 1}) {
+    store_at(&memory, ConvTensor::kAccepted, DType::kI32, 0, accepted);
+    copy(all.memory(), ConvTensor::kX, token * kChannels, kTokens * kChannels);
     launched.upload(memory);
     const DeviceStream stream = make_stream(gpu());
     REQUIRE(conv.launch(stream.get(), launched.args()).ok());
     stream.synchronize().value();
-    const GdnMemory after = launched.download();
+    memory = launched.download();
+    const std::byte* const y = memory[piece(ConvTensor::kY)].data() + kGuardBytes;
+    const std::byte* const right = expected[piece(ConvTensor::kY)].data() + kGuardBytes;
+    CHECK(std::equal(y, y + bytes(kTokens * kChannels), right + bytes(token * kChannels)));
+    token += next;
+    accepted = next;
+  }
+}
+
+TEST_CASE("GdnConv.WhatOnlyTheDeviceCanSeeOfSteps", "[gpu][conv]") {
+  for (const bool from_accepted : {false, true}) {
+    ConvProblem problem = packed(pool());
+    problem.stored_states = gdn::StoredStates::kEvery;
+    problem.from_accepted = from_accepted;
+    const gdn::Conv conv = prepare(problem);
+    // 5 steps of each; the third sequence has tokens 5 to 7.
+    const ConvCase data(
+        problem, {.lengths = {4, 1, 3, 4}, .channels = 64, .seed = seed(), .separate_out = true});
+    expect_nan_tokens(data, conv, {ConvTensor::kStateOutIndices, 2 * 5 + 1, -1}, 5, 8);
+    expect_nan_tokens(data, conv, {ConvTensor::kStateOutIndices, 2 * 5 + 2, 1 << 20}, 5, 8);
+    if (!from_accepted) {
+      expect_nan_tokens(data, conv, {ConvTensor::kStateIndices, 2, 1000}, 5, 8);
+      continue;
+    }
+    for (const std::int64_t count : {-1, 6, 1 << 30}) {
+      expect_nan_tokens(data, conv, {ConvTensor::kAccepted, 2, count}, 5, 8);
+    }
+  }
+}
+
+// More tokens than there are steps: the host cannot see it.
+TEST_CASE("GdnConv.TooManyTokensForTheSteps", "[gpu][conv]") {
+  for (const bool in_pool : {false, true}) {
+    ConvProblem problem = in_pool ? packed(pool()) : packed();
+    problem.stored_states = gdn::StoredStates::kEvery;
+    const gdn::Conv conv = prepare(problem);
+    // 5 steps of each: the first sequence gets the second's tokens too, which is left with none.
+    const ConvCase data(problem, {.lengths = {4, 3, 2}, .channels = 64, .seed = seed()});
+    const Launched launched(data);
+    GdnMemory memory = data.memory();
+    store_at(&memory, ConvTensor::kCuSeqlens, DType::kI32, 1, 7);
+    launched.upload(memory);
+    const DeviceStream stream = make_stream(gpu());
+    REQUIRE(conv.launch(stream.get(), launched.args()).ok());
+    stream.synchronize().value();
+    const GdnMemory after = launched.download(), clean = launched.run(conv);
     const std::vector<float> y = values(after, ConvTensor::kY, problem.dtype);
     const std::vector<float> good = values(clean, ConvTensor::kY, problem.dtype);
     for (std::size_t i = 0; i < y.size(); ++i) {
-      const std::size_t token = i / 64;
-      if (token >= 5 && token < 8) {
-        CHECK(std::isnan(y[i]));
-      } else {
-        CHECK(y[i] == good[i]);
+      CHECK((i < 7 * 64 ? std::isnan(y[i]) : y[i] == good[i]));
+    }
+    for (const ConvTensor which : {ConvTensor::kState, ConvTensor::kStateOut}) {
+      const auto piece = static_cast<std::size_t>(which);
+      for (std::size_t i = 0; i < after[piece].size(); ++i) {
+        CHECK((after[piece][i] == clean[piece][i] || after[piece][i] == memory[piece][i]));
       }
     }
-    // The third sequence's slot is as before, all others as in the clean run.
-    const auto piece = static_cast<std::size_t>(ConvTensor::kState);
-    std::size_t changed = 0;
-    for (std::size_t i = 0; i < after[piece].size(); ++i) {
-      if (after[piece][i] == clean[piece][i]) continue;
-      CHECK(after[piece][i] == memory[piece][i]);
-      ++changed;
-    }
-    CHECK(changed > 0);
   }
+}
+
+TEST_CASE("GdnConv.KeepsCheckpoints", "[gpu][conv]") {
+  int every = 0;
+  for (const gdn::Checkpoints checkpoints : {gdn::Checkpoints::kBefore, gdn::Checkpoints::kAfter}) {
+    ConvProblem kept;
+    kept.checkpoints = checkpoints;
+    std::vector<ConvProblem> problems = in_every_form(kept);
+    for (ConvProblem& problem : problems) {
+      problem.checkpoint_every = std::vector{1, 3, 64, 100}[static_cast<std::size_t>(every++ % 4)];
+    }
+    expect_right(problems);
+    ++every;  // another one for each form than with the others
+    // States that are kept nowhere else.
+    for (const bool has_initial : {false, true}) {
+      kept.states.store = false;
+      kept.states.has_initial = has_initial;
+      kept.checkpoint_every = 3;
+      expect_both_right(kept);
+    }
+  }
+}
+
+TEST_CASE("GdnConv.CheckpointsOfLongSequences", "[gpu][conv]") {
+  for (const bool varlen : {false, true}) {
+    for (const gdn::Checkpoints checkpoints :
+         {gdn::Checkpoints::kBefore, gdn::Checkpoints::kAfter}) {
+      ConvProblem problem = pool();
+      problem.varlen = varlen;
+      problem.states.whole_window = true;
+      problem.checkpoints = checkpoints;
+      for (const int every : {1, 3, 64, 100, 1 << 30}) {
+        problem.checkpoint_every = every;
+        const gdn::Conv conv = prepare(problem);
+        const ConvCase data(problem, {.lengths = {4099, 4099}, .channels = 64, .seed = seed()});
+        const Launched launched(data);
+        const GdnMemory first = launched.run(conv);
+        expect_good(data, first);
+        for (int i = 0; i < 30; ++i) CHECK(first_difference(launched.run(conv), first) == "");
+      }
+    }
+  }
+}
+
+// A sequence whose checkpoints do not fit into its range, or into the tensor.
+TEST_CASE("GdnConv.CheckpointsThatDoNotFit", "[gpu][conv]") {
+  ConvProblem problem = packed(pool());
+  problem.checkpoints = gdn::Checkpoints::kAfter;
+  problem.checkpoint_every = 2;
+  const gdn::Conv conv = prepare(problem);
+  // 2, 2, 100 and 1 checkpoints; the third sequence has tokens 9 to 208, in many runs.
+  const ConvCase data(problem,
+                      {.lengths = {4, 5, 200, 3}, .channels = 64, .seed = seed(), .tail = 2});
+  expect_nan_tokens(data, conv, {ConvTensor::kCheckpointStarts, 2, 5}, 9, 209);
+  expect_nan_tokens(data, conv, {ConvTensor::kCheckpointStarts, 4, 106}, 209, 212);
+  expect_nan_tokens(data, conv, {ConvTensor::kCheckpointStarts, 4, 104}, 209, 212);
+  expect_nan_tokens(data, conv, {ConvTensor::kCheckpointStarts, 0, -1}, 0, 4);
 }
 
 TEST_CASE("GdnConv.NonFiniteInputsStayInTheirSequence", "[gpu][conv]") {

@@ -298,6 +298,119 @@ TEST_CASE("AStateOfAVerificationHasAsManyColumnsAsItHas", "[cpu]") {
         "gdn_conv: state has shape [9, 512]; accepted: [slots = 9, channels = 512, columns = 3]");
 }
 
+constexpr StoredStates kEvery = StoredStates::kEvery;
+
+TEST_CASE("DenseStepsHaveADimension", "[cpu]") {
+  const ConvBench bench({.stored_states = kEvery});
+  ConvArgs args = bench.args();
+  args.states.out = Tensor::contiguous(address(20), DType::kBF16, {2, 7, kChannels, 3});
+  GdnConvParams p = bench.launched(args);
+  CHECK((p.read == address(14) && p.written == address(20) && p.columns == 3));
+  CHECK((p.read_stride.slot == 3 * kChannels && p.steps.read_state == 0));
+  CHECK((p.written_stride.slot == 7 * 3 * kChannels && p.steps.written_state == 3 * kChannels));
+  CHECK((p.max_tokens == 7 && p.by_sequence && p.runs == 2 && p.run == 5));
+  args.states.out = Tensor::contiguous(address(20), DType::kBF16, {2, 20, kChannels, 3});
+  CHECK(bench.launched(args).max_tokens == 16);
+  CHECK(bench.refusal([&](auto& a) {
+    a = args;
+    a.states.out = Tensor::contiguous(address(20), DType::kBF16, {2, 4, kChannels, 3});
+  }) == "gdn_conv: state_out has shape [2, 4, 512, 3]; accepted: [B = 2, steps = 5, channels = "
+        "512, columns = 3]");
+  CHECK(bench.refusal([](auto&) {}) ==
+        "gdn_conv: state_out is missing; accepted: a tensor, stored_states is every and "
+        "from_accepted is false");
+  CHECK(bench.refusal([&](auto& a) {
+    a = args;
+    a.states.out.strides[1] = 3;
+  }) == "gdn_conv: state_out is written and has overlapping elements, by stride 3; accepted: no "
+        "overlap");
+  CHECK(bench.refusal([](auto& a) { a.x.shape[1] = 17; }) ==
+        "gdn_conv: x has T = 17; accepted: 0 to 16");
+}
+
+TEST_CASE("AcceptedStepsAreReadAndWrittenInPlace", "[cpu]") {
+  const ConvBench bench({.states = {.whole_window = true},
+                         .varlen = true,
+                         .stored_states = kEvery,
+                         .from_accepted = true});
+  ConvArgs args = bench.args();
+  args.states.in = Tensor::contiguous(address(14), DType::kBF16, {2, 6, kChannels, 4});
+  const GdnConvParams p = bench.launched(args);
+  CHECK((p.read == address(14) && p.written == address(14) && p.columns == 4));
+  CHECK((p.steps.read_state == 4 * kChannels && p.steps.written_state == 4 * kChannels));
+  CHECK((p.steps.readable == 6 && p.max_tokens == 6 && p.accepted.data == address(17)));
+  CHECK((p.by_sequence && p.runs == 2));
+  CHECK(bench.refusal([](auto&) {}) ==
+        "gdn_conv: state has shape [2, 512, 4]; accepted: [N = 2, steps = 512, channels = 512, "
+        "columns = 4]");
+}
+
+TEST_CASE("StepsOfAPoolHaveIndices", "[cpu]") {
+  const ConvBench bench({.states = kPool, .stored_states = kEvery, .from_accepted = true});
+  ConvArgs args = bench.args();
+  args.states.indices = Tensor::contiguous(address(15), DType::kI32, {2, 6});
+  GdnConvParams p = bench.launched(args);
+  CHECK((p.read_indices.data == address(15) && p.write_indices.data == address(15)));
+  CHECK((p.read_indices.stride == 6 && p.steps.read_index == 1 && p.steps.written_index == 1));
+  CHECK((p.steps.readable == 6 && p.max_tokens == 6 && p.steps.read_state == 0));
+  args.states.out_indices = Tensor::contiguous(address(21), DType::kI32, {2, 5});
+  p = bench.launched(args);
+  CHECK((p.write_indices.data == address(21) && p.steps.readable == 6 && p.max_tokens == 5));
+  CHECK(bench.refusal([&](auto& a) {
+    a = args;
+    a.states.out_indices = Tensor::contiguous(address(21), DType::kI32, {2, 4});
+  }) == "gdn_conv: state_out_indices has shape [2, 4]; accepted: [B = 2, steps = 5]");
+  const ConvBench elsewhere({.states = kPool, .stored_states = kEvery});
+  CHECK(elsewhere.refusal([](auto&) {}) ==
+        "gdn_conv: state_out_indices is missing; accepted: a tensor, stored_states is every and "
+        "from_accepted is false");
+  CHECK(ConvBench({.states = kPool}).refusal([&](auto& a) {
+    a.states.out_indices = args.states.out_indices;
+  }) == "gdn_conv: state_out_indices has shape [2, 5]; accepted: [B = 2]");
+}
+
+TEST_CASE("CheckpointsHaveRows", "[cpu]") {
+  for (const Checkpoints checkpoints : {Checkpoints::kBefore, Checkpoints::kAfter}) {
+    const ConvBench bench({.checkpoints = checkpoints, .checkpoint_every = 2});
+    // Of 5 tokens.
+    const std::int64_t rows = 2 * (checkpoints == Checkpoints::kBefore ? 3 : 2);
+    ConvArgs args = bench.args();
+    args.checkpoints = Tensor::contiguous(address(23), DType::kBF16, {rows, kChannels, 3});
+    args.checkpoints.strides[0] = 5000;
+    const GdnConvParams p = bench.launched(args);
+    CHECK((p.checkpoints.data == address(23) && p.checkpoints.slots == rows));
+    CHECK((p.checkpoints.stride.slot == 5000 && p.checkpoints.stride.channel == 3));
+    CHECK((p.checkpoint_every == 2 && p.checkpoint_cu_starts.data == nullptr));
+    CHECK(bench.refusal([&](auto& a) {
+      a.checkpoints = Tensor::contiguous(address(23), DType::kBF16, {1, kChannels, 3});
+    }) == "gdn_conv: checkpoints has shape [1, 512, 3]; accepted: [rows = " + std::to_string(rows) +
+              ", channels = 512, columns = 3]");
+  }
+  const ConvBench bench({.varlen = true, .checkpoints = Checkpoints::kAfter});
+  ConvArgs args = bench.args();
+  args.checkpoints = Tensor::contiguous(address(23), DType::kBF16, {11, kChannels, 3});
+  args.checkpoint_cu_starts = Tensor::contiguous(address(24), DType::kI32, {3});
+  const GdnConvParams p = bench.launched(args);
+  CHECK((p.checkpoints.slots == 11 && p.checkpoint_cu_starts.data == address(24)));
+  CHECK(p.checkpoint_every == 64);
+  CHECK(bench.refusal([](auto&) {}) == "gdn_conv: checkpoints is missing; accepted: a tensor");
+  CHECK(bench.refusal([&](auto& a) { a.checkpoints = args.checkpoints; }) ==
+        "gdn_conv: checkpoint_cu_starts is missing; accepted: a tensor");
+  CHECK(bench.refusal([&](auto& a) {
+    a = args;
+    a.checkpoint_cu_starts.shape[0] = 2;
+  }) == "gdn_conv: checkpoint_cu_starts has shape [2]; accepted: [N + 1 = 3]");
+  CHECK(bench.refusal([&](auto& a) {
+    a = args;
+    a.checkpoints.dtype = DType::kF32;
+  }) == "gdn_conv: checkpoints has dtype f32; accepted: bf16");
+  CHECK(bench.refusal([&](auto& a) {
+    a = args;
+    a.checkpoints.strides[0] = 0;
+  }) == "gdn_conv: checkpoints is written and has overlapping elements, by stride 0; accepted: no "
+        "overlap");
+}
+
 // What the kernel knows of the grid, of its key and the launch.
 void check_grid(const ConvBench& bench, const GdnConvKey& key, const GdnConvParams& p) {
   const ConvGrid grid = conv_grid(key,
@@ -307,6 +420,7 @@ void check_grid(const ConvBench& bench, const GdnConvKey& key, const GdnConvPara
                                    .norm_heads = p.norm_heads,
                                    .heads = p.heads},
                                   bench.fake->sm_count);
+  CHECK(p.by_sequence == grid.by_sequence);
   CHECK((p.run == grid.run && p.runs == grid.runs && p.channel_warps == grid.channel_warps));
   CHECK(p.runs_of_sequence == grid.runs_of_sequence);
   const CUlaunchConfig& config = bench.fake->launches.back().config;
@@ -333,6 +447,19 @@ TEST_CASE("ALaunchHasWarpsForAllRunsAndChannels", "[cpu]") {
                  p);
     }
   }
+}
+
+TEST_CASE("PackedSequencesThatAreShortHaveWarpsOfTheirOwn", "[cpu]") {
+  const ConvBench bench({.varlen = true});
+  ConvArgs args = bench.args({.sequences = 7, .tokens = 5});
+  CHECK_FALSE(bench.launched(args).by_sequence);
+  args.max_seqlen = 17;
+  CHECK_FALSE(bench.launched(args).by_sequence);
+  args.max_seqlen = 16;
+  GdnConvParams p = bench.launched(args);
+  CHECK((p.by_sequence && p.runs == 7 && p.run == 5));
+  p = bench.launched(bench.args({.sequences = 7, .tokens = 1}));
+  CHECK((p.by_sequence && p.runs == 7 && p.run == 1));
 }
 
 // Decoding steps are taken some sequences at a time where there are many.
@@ -486,7 +613,7 @@ TEST_CASE("NothingIsLaunchedForNoSequences", "[cpu]") {
   CHECK(packed.fake->launches.empty());
   // Without tokens there are still states.
   CHECK(dense.launched(dense.args({.tokens = 0})).runs == 2);
-  CHECK(packed.launched(packed.args({.tokens = 0})).runs == 1);
+  CHECK(packed.launched(packed.args({.tokens = 0})).runs == 2);
 }
 
 TEST_CASE("SizesOfAConvHaveLimits", "[cpu]") {
@@ -636,6 +763,10 @@ TEST_CASE("TensorsThatAConvDoesNotUseAreRefused", "[cpu]") {
         given("state_out_indices", "state_location is dense"));
   CHECK(plain.refusal([](auto& a) { a.accepted = a.y; }) ==
         given("accepted", "from_accepted is false"));
+  CHECK(plain.refusal([](auto& a) { a.checkpoints = a.y; }) ==
+        given("checkpoints", "checkpoints is none"));
+  CHECK(plain.refusal([](auto& a) { a.checkpoint_cu_starts = a.y; }) ==
+        given("checkpoint_cu_starts", "checkpoints is none"));
   CHECK(ConvBench(split_problem()).refusal([](auto& a) { a.y = a.q; }) ==
         given("y", "split_qkv is true"));
   const ConvBench reader({.states = {.store = false}});

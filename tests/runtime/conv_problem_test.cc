@@ -116,9 +116,9 @@ TEST_CASE("ASplitHasHeads", "[cpu]") {
         "gdn_conv: v_heads = 24; accepted: a multiple of k_heads = 16");
   CHECK(split_refusal([](auto& p) { p.heads.v = 65537; }) ==
         "gdn_conv: v_heads = 65537; accepted: 1 to 65536");
-  for (const int dim : {0, 8, 24, 272}) {
+  for (const int dim : {0, 4, 12, 264}) {
     const std::string refused =
-        "_dim = " + std::to_string(dim) + "; accepted: multiples of 16 from 16 to 256";
+        "_dim = " + std::to_string(dim) + "; accepted: multiples of 8 from 8 to 256";
     CHECK(split_refusal([&](auto& p) { p.key_dim = dim; }) == "gdn_conv: key" + refused);
     CHECK(split_refusal([&](auto& p) { p.value_dim = dim; }) == "gdn_conv: value" + refused);
   }
@@ -164,8 +164,36 @@ TEST_CASE("AcceptedTokensNeedAStateThatIsReadAndWritten", "[cpu]") {
         "gdn_conv: store_state = false; accepted: true (from_accepted needs it)");
   CHECK(accepted([](auto& p) { p.states.whole_window = true; }) ==
         "gdn_conv: whole_window = true; accepted: false (with from_accepted the state's shape says "
-        "how many columns it has)");
+        "how many columns it has, unless stored_states = every)");
   CHECK(ConvProblem{.from_accepted = true}.check().ok());
+  // A window for each token has columns of its own.
+  ConvProblem every{.stored_states = StoredStates::kEvery, .from_accepted = true};
+  every.states.whole_window = true;
+  CHECK(every.check().ok());
+  CHECK_FALSE(has_long_window(every));
+}
+
+TEST_CASE("CheckpointsAreOfSequencesThatKeepTheirLastState", "[cpu]") {
+  const auto kept = [](Checkpoints checkpoints, const Change& change) {
+    return refusal([&](ConvProblem& p) {
+      p.checkpoints = checkpoints;
+      change(p);
+    });
+  };
+  CHECK(kept(Checkpoints::kAfter, [](auto& p) { p.from_accepted = true; }) ==
+        "gdn_conv: checkpoints = after; accepted: none (with from_accepted there are none)");
+  CHECK(kept(Checkpoints::kBefore, [](auto& p) { p.stored_states = StoredStates::kEvery; }) ==
+        "gdn_conv: checkpoints = before; accepted: none (with stored_states = every there are "
+        "none)");
+  for (const int every : {0, -1}) {
+    CHECK(kept(Checkpoints::kAfter, [&](auto& p) { p.checkpoint_every = every; }) ==
+          "gdn_conv: checkpoint_every = " + std::to_string(every) + "; accepted: 1 and more");
+  }
+  CHECK(ConvProblem{.checkpoint_every = 0}.check().ok());
+  CHECK(ConvProblem{.checkpoints = Checkpoints::kAfter, .checkpoint_every = 1}.check().ok());
+  ConvProblem none{.stored_states = StoredStates::kEvery, .checkpoints = Checkpoints::kAfter};
+  none.states.store = false;
+  CHECK(none.check().ok());
 }
 
 TEST_CASE("AStateHasTheColumnsOfItsKind", "[cpu]") {
@@ -188,6 +216,13 @@ TEST_CASE("EveryShapeHasValidConvKernels", "[cpu]") {
       const auto has_steps_key = [](const GdnConvKey& key) { return has_steps(key); };
       if (std::any_of(keys.begin(), keys.end(), has_steps_key) == varlen) {
         FAIL_CHECK("steps of " << canonical(keys.front()));
+      }
+      ConvProblem every = problem, kept = problem;
+      every.stored_states = StoredStates::kEvery;
+      kept.checkpoints = Checkpoints::kAfter;
+      for (const ConvProblem& more : {every, kept}) {
+        if (!more.check().ok()) FAIL_CHECK("check");
+        if (conv_keys(more).empty()) FAIL_CHECK("no keys");
       }
     }
   });
@@ -247,14 +282,22 @@ TEST_CASE("EqualConvCodeHasEqualKeys", "[cpu]") {
   const Change cu_seqlens = [](auto& p) { p.cu_seqlens_dtype = DType::kI64; };
   const Change accepted = [](auto& p) { p.accepted_dtype = DType::kI64; };
   const Change invariant = [](auto& p) { p.batch_invariant = true; };
+  const Change apart = [](auto& p) { p.checkpoint_every = 100; };
+  const Change every = [](auto& p) { p.stored_states = StoredStates::kEvery; };
 
   for (const Change& change : {heads, key_dim, value_dim, gate, beta, a_log, dt_bias, index,
-                               pad_index, cu_seqlens, accepted, invariant}) {
+                               pad_index, cu_seqlens, accepted, invariant, apart}) {
     CHECK(same({}, change));
   }
+  CHECK_FALSE(same({}, every));
+  CHECK(same({.states = {.store = false}}, every));
+  CHECK(same({.checkpoints = Checkpoints::kAfter}, apart));
   for (const Change& change : {state, layout, window}) CHECK_FALSE(same({}, change));
   const ConvProblem stateless{.states = {.has_initial = false, .store = false}};
   for (const Change& change : {state, layout, window}) CHECK(same(stateless, change));
+  ConvProblem kept = stateless;
+  kept.checkpoints = Checkpoints::kAfter;
+  for (const Change& change : {state, layout, window}) CHECK_FALSE(same(kept, change));
   const ConvProblem engine = engine_problem();
   for (const Change& change : {heads, value_dim, pad_index, cu_seqlens, accepted, invariant}) {
     CHECK(same(engine, change));
@@ -317,6 +360,13 @@ TEST_CASE("EveryOtherConvFieldIsCompiledIn", "[cpu]") {
       [](auto& p) { p.states.whole_window = true; },
       [](auto& p) { p.varlen = true; },
       [](auto& p) { p.from_accepted = true; },
+      [](auto& p) { p.stored_states = StoredStates::kEvery; },
+      [](auto& p) {
+        p.stored_states = StoredStates::kEvery;
+        p.from_accepted = true;
+      },
+      [](auto& p) { p.checkpoints = Checkpoints::kBefore; },
+      [](auto& p) { p.checkpoints = Checkpoints::kAfter; },
   };
   std::set<std::string> keys;
   for (const Change& change : changes) keys.insert(texts_of(changed({}, change)).front());
@@ -330,6 +380,7 @@ TEST_CASE("ResultsOfConvsDoNotNameHeads", "[cpu]") {
   other.heads = {.q = 4, .k = 4, .v = 12};
   other.value_dim = 64;
   other.accepted_dtype = DType::kI64;
+  other.checkpoint_every = 100;
   other.batch_invariant = true;
   CHECK(text_for_results(other) == text);
   other.key_dim = 64;
@@ -364,6 +415,7 @@ TEST_CASE("ConvProblemsSurviveJson", "[cpu]") {
         R"("state_layout":"columns","state_location":"dense","padding":"none",)"
         R"("pad_index":"negative","gate_mode":"none","beta_mode":"one","use_qk_l2norm":false,)"
         R"("has_initial_state":true,"store_state":true,"whole_window":false,)"
+        R"("stored_states":"last","checkpoints":"none","checkpoint_every":64,)"
         R"("from_accepted":false,"accepted_dtype":"i32","batch_invariant":false})");
   ConvProblem problem = engine_problem();
   problem.heads = {.q = 2, .k = 4, .v = 8};
@@ -372,6 +424,8 @@ TEST_CASE("ConvProblemsSurviveJson", "[cpu]") {
   problem.has_bias = problem.varlen = problem.from_accepted = problem.batch_invariant = true;
   problem.states.layout = ConvStateLayout::kChannels;
   problem.weight_dtype = DType::kF32;
+  problem.stored_states = StoredStates::kEvery;
+  problem.checkpoint_every = 7;
   problem.accepted_dtype = problem.cu_seqlens_dtype = DType::kI64;
   const Result<ConvProblem> parsed = ConvProblem::from_json(problem.to_json());
   REQUIRE(parsed);

@@ -35,6 +35,12 @@ void check_runs(const GdnConvKey& key, const ConvLoad& load) {
   const std::int64_t rows = key.varlen ? 1 : load.sequences;
   INFO("sequences " << load.sequences << ", tokens " << load.tokens << ", channels "
                     << load.channels << ": runs " << grid.runs << " of " << grid.run);
+  REQUIRE(grid.by_sequence == takes_sequences(key, load));
+  if (grid.by_sequence) {
+    REQUIRE(grid.runs == load.sequences);
+    CHECK(grid.runs * grid.run >= load.tokens);  // what gates are made of
+    return;
+  }
   REQUIRE(grid.run > key.width - 2);
   REQUIRE(grid.runs >= 1);
   std::int64_t runs_of_row = grid.runs;
@@ -69,6 +75,45 @@ TEST_CASE("OneTokenOfEachIsARunWhereThereAreNoSteps", "[cpu]") {
   CHECK_FALSE(takes_steps(dense_key(), load));
   check_runs(dense_key(), load);
   CHECK(conv_grid(dense_key(), load, kSms).runs == 256);
+}
+
+// Where the host knows that they are short.
+TEST_CASE("ShortPackedSequencesHaveWarpsOfTheirOwn", "[cpu]") {
+  const auto takes = [](std::int64_t tokens, std::int64_t longest) {
+    return takes_sequences(packed_key(),
+                           {.sequences = 64, .tokens = tokens, .longest = longest, .channels = 8});
+  };
+  CHECK(takes(64, 0));
+  CHECK_FALSE(takes(65, 0));
+  CHECK(takes(256, 1));
+  CHECK(takes(256, 16));
+  CHECK_FALSE(takes(256, 17));
+  CHECK(takes(64, 17));
+  CHECK_FALSE(takes(256, -1));
+  CHECK_FALSE(takes_sequences(dense_key(), {.sequences = 64, .tokens = 1, .longest = 1}));
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  CHECK(takes_sequences(packed_key(), {.sequences = kMost - 64, .tokens = 64}));
+  CHECK_FALSE(takes_sequences(packed_key(), {.sequences = kMost - 63, .tokens = 64}));
+  // A window goes on from token to token, dense too.
+  for (const bool varlen : {false, true}) {
+    const GdnConvKey every{.varlen = varlen, .stored_states = StoredStates::kEvery};
+    const ConvGrid steps =
+        conv_grid(every, {.sequences = 64, .tokens = varlen ? 1024 : 16, .channels = 8}, kSms);
+    CHECK((steps.by_sequence && steps.runs == 64 && steps.run == 16));
+    CHECK(steps.runs_of_sequence == 1);
+  }
+  ConvLoad load{.sequences = 64, .tokens = 150, .longest = 5, .channels = 8192, .heads = 512};
+  GdnConvKey key = packed_key();
+  key.split_qkv = true;
+  key.inputs.beta_mode = BetaMode::kLogit;
+  const ConvGrid grid = conv_grid(key, load, kSms);
+  CHECK((grid.by_sequence && grid.runs == 64 && grid.run == 3));
+  CHECK(grid.warps == grid.channel_warps + 3 * 512 / (32 * kGatesOfLane));
+  load.longest = 0;
+  CHECK_FALSE(conv_grid(key, load, kSms).by_sequence);
+  // Slots that are free have no tokens.
+  load.tokens = 0;
+  CHECK(conv_grid(key, load, kSms).run == 1);
 }
 
 TEST_CASE("StepsAreTakenTogether", "[cpu]") {
@@ -117,7 +162,7 @@ TEST_CASE("NormalisedHeadsHaveWarps", "[cpu]") {
   CHECK(conv_grid(key, load, kSms).warps == channel_warps(key, 2, 2 * 128 + 80));
 }
 
-// Warps of a launch that fills the GPU more than once: of about 128 tokens, in waves that have next
+// Warps of a launch that fills the GPU more than once: of about 64 tokens, in waves that have next
 // to no empty places.
 TEST_CASE("LongLaunchesAreWholeWaves", "[cpu]") {
   for (const std::int64_t channels : {4096, 6144, 8192, 12288}) {
@@ -129,7 +174,7 @@ TEST_CASE("LongLaunchesAreWholeWaves", "[cpu]") {
       const double waves = static_cast<double>(grid.runs) * grid.warps / at_once;
       INFO(channels << " channels, " << tokens << " tokens: " << waves << " waves of runs of "
                     << grid.run);
-      CHECK((grid.run >= 64 && grid.run <= 128));
+      CHECK((grid.run >= 32 && grid.run <= 64));
       CHECK(std::ceil(waves) / waves < 1.02);
     }
   }
@@ -138,7 +183,7 @@ TEST_CASE("LongLaunchesAreWholeWaves", "[cpu]") {
 // A short launch is one wave, as full as runs of four tokens make it.
 TEST_CASE("ShortLaunchesAreOneWave", "[cpu]") {
   const GdnConvKey key = packed_key();
-  for (const std::int64_t tokens : {1, 16, 256, 512, 2048, 4096}) {
+  for (const std::int64_t tokens : {2, 16, 256, 512, 2048, 4096}) {
     const ConvGrid grid =
         conv_grid(key, {.sequences = 1, .tokens = tokens, .channels = 8192}, kSms);
     CHECK(grid.runs * grid.warps <= kSms * key.resident / 32);

@@ -363,6 +363,27 @@ std::vector<ConvProblem> conv_options() {
           {.states = {.store = false}, .varlen = true, .cu_seqlens_dtype = DType::kI64},
           {.states = {.has_initial = false, .store = false}},
           {.from_accepted = true},
+          {.stored_states = StoredStates::kEvery},
+          {.width = 3,
+           .states = {.layout = kChannels, .location = kPool, .padding = Padding::kSkip},
+           .varlen = true,
+           .stored_states = StoredStates::kEvery,
+           .from_accepted = true},
+          {.dtype = DType::kF32,
+           .has_bias = true,
+           .states = {.dtype = DType::kF32, .location = kPool, .whole_window = true},
+           .varlen = true,
+           .stored_states = StoredStates::kEvery,
+           .from_accepted = true},
+          {.checkpoints = gdn::Checkpoints::kBefore},
+          {.states = {.location = kPool, .padding = Padding::kZero, .whole_window = true},
+           .varlen = true,
+           .checkpoints = gdn::Checkpoints::kBefore},
+          {.dtype = DType::kF32,
+           .has_bias = true,
+           .states = {.dtype = DType::kF32, .layout = kChannels},
+           .varlen = true,
+           .checkpoints = gdn::Checkpoints::kAfter},
           {.states = {.layout = kChannels},
            .varlen = true,
            .from_accepted = true,
@@ -381,7 +402,7 @@ std::vector<ConvProblem> conv_options() {
 // Heads that are normalised, of extreme and odd sizes.
 std::vector<ConvProblem> conv_head_sizes() {
   std::vector<ConvProblem> problems;
-  for (const int key_dim : {16, 48, 96, 128, 144, 256}) {
+  for (const int key_dim : {8, 24, 48, 96, 128, 136, 256}) {
     for (const DType dtype : {DType::kBF16, DType::kF32}) {
       for (const bool varlen : {false, true}) {
         problems.push_back({.key_dim = key_dim,
@@ -392,6 +413,12 @@ std::vector<ConvProblem> conv_head_sizes() {
                                        .use_qk_l2norm = true},
                             .states = {.dtype = dtype},
                             .varlen = varlen});
+        if (key_dim != 136) continue;
+        problems.push_back(problems.back());
+        problems.back().stored_states = StoredStates::kEvery;
+        problems.push_back(problems.back());
+        problems.back().stored_states = StoredStates::kLast;
+        problems.back().checkpoints = gdn::Checkpoints::kBefore;
       }
     }
   }

@@ -51,38 +51,95 @@ class HostConv {
     const std::int64_t first = p_.varlen ? integer(args_.cu_seqlens, n) : n * args_.x.shape[1];
     const std::int64_t end =
         p_.varlen ? integer(args_.cu_seqlens, n + 1) : first + args_.x.shape[1];
-    std::int64_t slot = n;
+    Where where{.row = n, .step = 0, .is_scratch = false};
+    if (every() && p_.from_accepted) {
+      where.step = std::max<std::int64_t>(integer(args_.accepted, n), 1) - 1;
+    }
     bool zeroes = false;
     if (p_.states.location == StateLocation::kPool) {
-      slot = integer(args_.states.indices, n);
-      const bool pads = p_.states.pad_index == gdn::PadIndex::kNegative ? slot < 0 : slot == 0;
+      where.row = index(args_.states.indices, n, where.step);
+      const bool pads = is_pad(where.row);
       if (pads && p_.states.padding == Padding::kSkip) return;
       zeroes = pads && p_.states.padding == Padding::kZero;
-      if (pads && p_.states.padding == Padding::kScratch) slot = args_.states.scratch_slot;
+      where.is_scratch = pads && p_.states.padding == Padding::kScratch;
+      if (where.is_scratch) where.row = args_.states.scratch_slot;
     }
     const std::int64_t channels = args_.x.shape[p_.varlen ? 1 : 2];
     std::vector<std::vector<float>> y(idx(end - first));
     for (std::int64_t c = 0; c < channels; ++c) {
-      if (!zeroes) run_channel(n, slot, first, end, c, &y);
+      if (!zeroes) run_channel(n, where, first, end, c, &y);
       for (std::vector<float>& row : y) row.resize(idx(channels));
     }
     for (std::int64_t t = first; t < end; ++t) write_outputs(t, y[idx(t - first)], zeroes);
   }
 
-  void run_channel(std::int64_t n, std::int64_t slot, std::int64_t first, std::int64_t end,
+  // The state that a sequence starts from.
+  struct Where {
+    std::int64_t row, step;
+    bool is_scratch;
+  };
+
+  bool every() const { return p_.states.store && p_.stored_states == gdn::StoredStates::kEvery; }
+  bool is_pad(std::int64_t slot) const {
+    if (p_.states.padding == Padding::kNone) return false;
+    return p_.states.pad_index == gdn::PadIndex::kNegative ? slot < 0 : slot == 0;
+  }
+  static std::int64_t index(const Tensor& x, std::int64_t n, std::int64_t step) {
+    return x.rank == 1 ? integer(x, n) : load_integer(x.dtype, at(x, {n, step}));
+  }
+  static std::byte* state_at(const Tensor& x, std::int64_t row, std::int64_t step, std::int64_t c,
+                             std::int64_t column) {
+    return x.rank == 3 ? at(x, {row, c, column}) : at(x, {row, step, c, column});
+  }
+
+  void store_columns(const Tensor& to, std::int64_t row, std::int64_t step, std::int64_t c,
+                     const float* from, std::int64_t count) const {
+    for (std::int64_t j = 0; j < count; ++j) {
+      store(p_.states.dtype, state_at(to, row, step, c, j), from[j]);
+    }
+  }
+
+  // Of a channel, whose inputs are those of the state in front of the tokens' and theirs.
+  void store_kept(std::int64_t n, const Where& where, std::int64_t c, std::int64_t tokens,
+                  const std::vector<float>& inputs) const {
+    const std::int64_t columns = static_cast<std::int64_t>(inputs.size()) - tokens;
+    const Tensor& out = args_.states.out.present() ? args_.states.out : args_.states.in;
+    const Tensor& own = args_.states.out_indices;
+    const Tensor& indices = own.present() ? own : args_.states.indices;
+    for (std::int64_t t = 0; every() && t < tokens; ++t) {
+      std::int64_t row = where.row;
+      if (indices.present() && !where.is_scratch) row = index(indices, n, t);
+      if (is_pad(row) && !where.is_scratch) continue;
+      store_columns(out, row, t, c, &inputs[idx(t + 1)], columns);
+    }
+    if (p_.checkpoints == gdn::Checkpoints::kNone) return;
+    const bool before = p_.checkpoints == gdn::Checkpoints::kBefore;
+    const auto count = [&](std::int64_t length) {
+      return (length + (before ? p_.checkpoint_every - 1 : 0)) / p_.checkpoint_every;
+    };
+    std::int64_t row = p_.varlen ? integer(args_.checkpoint_cu_starts, n) : n * count(tokens);
+    for (std::int64_t behind = before ? 0 : p_.checkpoint_every;
+         before ? behind < tokens : behind <= tokens; behind += p_.checkpoint_every) {
+      store_columns(args_.checkpoints, row++, 0, c, &inputs[idx(behind)], columns);
+    }
+  }
+
+  void run_channel(std::int64_t n, const Where& where, std::int64_t first, std::int64_t end,
                    std::int64_t c, std::vector<std::vector<float>>* y) const {
-    const bool has_state = p_.states.has_initial || p_.states.store;
-    const std::int64_t columns = has_state ? args_.states.in.shape[2] : p_.width - 1;
+    std::int64_t columns = p_.width - (p_.states.whole_window ? 0 : 1);
+    if (p_.from_accepted && !every()) columns = args_.states.in.shape[2];
     const bool goes_on = p_.states.has_initial && (!args_.has_initial_state.present() ||
                                                    integer(args_.has_initial_state, n) != 0);
     std::vector<float> inputs;
     std::int64_t begin = 0, count = columns;
-    if (p_.from_accepted) {
+    if (p_.from_accepted && !every()) {
       begin = std::max<std::int64_t>(integer(args_.accepted, n), 1) - 1;
       count = p_.width - 1;
     }
     for (std::int64_t j = begin; j < begin + count; ++j) {
-      inputs.push_back(goes_on ? load(p_.states.dtype, at(args_.states.in, {slot, c, j})) : 0.0f);
+      inputs.push_back(
+          goes_on ? load(p_.states.dtype, state_at(args_.states.in, where.row, where.step, c, j))
+                  : 0.0f);
     }
     for (std::int64_t t = first; t < end; ++t) {
       inputs.push_back(load(p_.dtype, of_token(args_.x, t, c)));
@@ -95,11 +152,13 @@ class HostConv {
       (*y)[idx(t - first)].resize(idx(c));
       (*y)[idx(t - first)].push_back(sum);
     }
-    if (!p_.states.store || (p_.from_accepted && first == end)) return;
+    store_kept(n, where, c, end - first, inputs);
+    if (!p_.states.store || every() || (p_.from_accepted && first == end)) return;
     const Tensor& out = args_.states.out.present() ? args_.states.out : args_.states.in;
     const std::size_t oldest = p_.from_accepted ? 1 : inputs.size() - idx(columns);
     for (std::size_t h = oldest; h < inputs.size(); ++h) {
-      store(p_.states.dtype, at(out, {slot, c, static_cast<std::int64_t>(h - oldest)}), inputs[h]);
+      store(p_.states.dtype, at(out, {where.row, c, static_cast<std::int64_t>(h - oldest)}),
+            inputs[h]);
     }
   }
 
@@ -166,6 +225,43 @@ ConvProblem tiny_split() {
   return problem;
 }
 
+// That keep more states than the last.
+void add_kept(bool varlen, std::vector<ConvProblem>* problems) {
+  constexpr gdn::StoredStates kEvery = gdn::StoredStates::kEvery;
+  for (const bool from_accepted : {false, true}) {
+    for (const bool whole_window : {false, true}) {
+      problems->push_back({.states = {.whole_window = whole_window},
+                           .varlen = varlen,
+                           .stored_states = kEvery,
+                           .from_accepted = from_accepted});
+      problems->push_back({.width = 3,
+                           .states = {.layout = gdn::ConvStateLayout::kChannels,
+                                      .location = StateLocation::kPool,
+                                      .padding = whole_window ? Padding::kScratch : Padding::kSkip,
+                                      .whole_window = whole_window},
+                           .varlen = varlen,
+                           .stored_states = kEvery,
+                           .from_accepted = from_accepted});
+    }
+  }
+  problems->push_back(
+      {.states = {.has_initial = false}, .varlen = varlen, .stored_states = kEvery});
+  for (const gdn::Checkpoints checkpoints : {gdn::Checkpoints::kBefore, gdn::Checkpoints::kAfter}) {
+    for (const int every : {1, 3, 64, 100}) {
+      problems->push_back({.states = {.location = StateLocation::kPool,
+                                      .padding = Padding::kZero,
+                                      .whole_window = every == 3},
+                           .varlen = varlen,
+                           .checkpoints = checkpoints,
+                           .checkpoint_every = every});
+    }
+    problems->push_back({.states = {.has_initial = false, .store = false},
+                         .varlen = varlen,
+                         .checkpoints = checkpoints,
+                         .checkpoint_every = 7});
+  }
+}
+
 std::vector<ConvProblem> all_kinds() {
   std::vector<ConvProblem> problems{{}, {.varlen = true}, tiny_split()};
   for (const Padding padding : {Padding::kNone, Padding::kZero, Padding::kScratch}) {
@@ -187,6 +283,7 @@ std::vector<ConvProblem> all_kinds() {
     problems.push_back({.dtype = DType::kF32, .states = {.has_initial = false}, .varlen = varlen});
     problems.push_back({.states = {.store = false}, .varlen = varlen});
     problems.push_back({.states = {.has_initial = false, .store = false}, .varlen = varlen});
+    add_kept(varlen, &problems);
   }
   return problems;
 }

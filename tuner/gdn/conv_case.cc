@@ -9,6 +9,7 @@
 
 #include "gdn_conv/gdn_conv_ref.h"
 #include "gdn_decode/gdn_decode_ref.h"
+#include "runtime/gdn/checkpoint_args.h"
 #include "runtime/gdn/conv_problem.h"
 #include "tuner/gdn/gdn_tensors.h"
 #include "tuner/gdn/rounding.h"
@@ -21,6 +22,7 @@ using gdn::ConvProblem;
 using gdn::Padding;
 
 constexpr std::int64_t kSpareConvSlots = 3;  // of pools
+constexpr std::int64_t kSpareSteps = 1;
 constexpr double kNotCompared = std::numeric_limits<double>::quiet_NaN();
 
 std::size_t piece_of(ConvTensor tensor) { return static_cast<std::size_t>(tensor); }
@@ -45,7 +47,9 @@ ConvCase::ConvCase(const ConvProblem& problem, ConvCaseOptions options)
                               .spare_tokens = options_.lead + options_.tail,
                               .has_flags = options_.has_flags,
                               .separate_out = options_.separate_out});
-  form_.slots = form_.sequences() + kSpareConvSlots;
+  if (stores_every(problem)) form_.steps += kSpareSteps;
+  if (problem.varlen) form_.checkpoints += form_.sequences() / 2 * options_.spare_checkpoints;
+  form_.slots = form_.sequences() * (1 + 2 * form_.steps) + kSpareConvSlots;
   tensors_ = tensors_of(problem, form_);
   for (const ConvTensorInfo& info : conv_tensors()) {
     const Tensor& tensor = info.in(tensors_);
@@ -78,21 +82,49 @@ bool ConvCase::is_new(std::int64_t n) const {
 
 void ConvCase::fill_integers() {
   Random random(options_.seed, conv_tensors().size());
-  const std::vector<std::int64_t> slots = random.permutation(1, form_.slots - 1);
-  const bool negative = problem_.states.pad_index == gdn::PadIndex::kNegative;
+  fill_slots(random);
   const auto put = [&](ConvTensor which, std::int64_t i, std::int64_t value) {
     const Tensor& tensor = this->tensor(which);
     if (tensor.present())
       store_integer(tensor.dtype, element(&memory_, which, tensor.dtype, i), value);
   };
   put(ConvTensor::kCuSeqlens, 0, options_.lead);
+  put(ConvTensor::kCheckpointStarts, 0, 0);
+  const std::int64_t most =
+      stores_every(problem_) ? form_.steps : form_.columns - problem_.width + 2;
+  std::int64_t kept = 0;
   for (std::int64_t n = 0; n < form_.sequences(); ++n) {
-    const bool pads = n == options_.padded && problem_.states.padding != Padding::kNone;
+    kept += gdn::checkpoints_of(problem_, form_.lengths[idx(n)]);
+    if (n % 2 == 1) kept += options_.spare_checkpoints;
+    put(ConvTensor::kCheckpointStarts, n + 1, kept);
     put(ConvTensor::kCuSeqlens, n + 1, row(n, form_.lengths[idx(n)]));
     put(ConvTensor::kHasInitial, n, is_new(n) ? 0 : 1);
     // 0 is taken as 1.
-    put(ConvTensor::kAccepted, n, random.below(form_.columns - problem_.width + 3));
-    put(ConvTensor::kStateIndices, n, !pads ? slots[idx(n)] : negative ? -1 : 0);
+    put(ConvTensor::kAccepted, n, random.below(most + 1));
+  }
+}
+
+// Each index names a slot of its own, but for padding: that of a sequence, and a step that is
+// dropped.
+void ConvCase::fill_slots(Random& random) {
+  const std::vector<std::int64_t> slots = random.permutation(1, form_.slots - 1);
+  const std::int64_t pad = problem_.states.pad_index == gdn::PadIndex::kNegative ? -1 : 0;
+  const Padding padding = problem_.states.padding;
+  std::size_t next = 0;
+  for (const ConvTensor which : {ConvTensor::kStateIndices, ConvTensor::kStateOutIndices}) {
+    const Tensor& tensor = this->tensor(which);
+    if (!tensor.present()) continue;
+    const std::int64_t steps = tensor.rank == 2 ? tensor.shape[1] : 1;
+    const bool is_read = which == ConvTensor::kStateIndices;
+    for (std::int64_t i = 0; i < elements_of(tensor); ++i) {
+      const std::int64_t n = i / steps, step = i % steps;
+      // NOTE: a dropped step goes to the scratch slot with kScratch, where another one may be.
+      const bool drops = !is_read && n % 4 == 1 && step == 1 && padding != Padding::kScratch;
+      const bool pads = padding != Padding::kNone && (is_read ? n == options_.padded : drops);
+      store_integer(tensor.dtype, element(&memory_, which, tensor.dtype, i),
+                    pads ? pad : slots[next]);
+      ++next;
+    }
   }
 }
 
@@ -121,24 +153,67 @@ void ConvCase::fill() {
   poison(ConvTensor::kX, (rows() - options_.tail) * form_.channels, options_.tail * form_.channels);
   for (std::int64_t n = 0; n < form_.sequences(); ++n) {
     if (!is_new(n) || place(n).kind != Place::Kind::kComputed) continue;
-    const std::int64_t size = form_.channels * form_.columns;
-    poison(ConvTensor::kState, place(n).slot * size, size);
+    poison(ConvTensor::kState, place(n).state, form_.channels * form_.columns);
   }
 }
 
+// Where the state of a slot, or of a row and step, begins.
+std::int64_t ConvCase::state_in(ConvTensor which, std::int64_t row, std::int64_t step) const {
+  const Tensor& tensor = this->tensor(which);
+  return row * tensor.strides[0] + (tensor.rank == 4 ? step * tensor.strides[1] : 0);
+}
+
+bool ConvCase::is_pad(std::int64_t index) const {
+  if (problem_.states.padding == Padding::kNone) return false;
+  return problem_.states.pad_index == gdn::PadIndex::kNegative ? index < 0 : index == 0;
+}
+
 ConvCase::Place ConvCase::place(std::int64_t n) const {
-  Place place{.slot = n, .has_initial = problem_.states.has_initial && !is_new(n)};
+  Place place{.has_initial = problem_.states.has_initial && !is_new(n)};
   place.start = form_.columns - (problem_.width - 1);
+  std::int64_t step = 0;
   if (problem_.from_accepted) {
-    place.start = std::max<std::int64_t>(integer(ConvTensor::kAccepted, n), 1) - 1;
+    const auto last = std::max<std::int64_t>(integer(ConvTensor::kAccepted, n), 1) - 1;
+    (stores_every(problem_) ? step : place.start) = last;
   }
-  if (problem_.states.location != gdn::StateLocation::kPool) return place;
-  place.slot = integer(ConvTensor::kStateIndices, n);
-  if (n != options_.padded) return place;
-  if (problem_.states.padding == Padding::kSkip) place.kind = Place::Kind::kSkipped;
-  if (problem_.states.padding == Padding::kZero) place.kind = Place::Kind::kZeroed;
-  if (problem_.states.padding == Padding::kScratch) place.slot = 0;
+  const Tensor& indices = tensor(ConvTensor::kStateIndices);
+  if (!indices.present()) {
+    place.state = state_in(ConvTensor::kState, n, step);
+    return place;
+  }
+  const std::int64_t steps = indices.rank == 2 ? indices.shape[1] : 1;
+  std::int64_t slot = integer(ConvTensor::kStateIndices, n * steps + step);
+  if (is_pad(slot)) {
+    if (problem_.states.padding == Padding::kSkip) place.kind = Place::Kind::kSkipped;
+    if (problem_.states.padding == Padding::kZero) place.kind = Place::Kind::kZeroed;
+    slot = 0;  // kScratch
+  }
+  place.state = state_in(ConvTensor::kState, slot);
   return place;
+}
+
+// Of a sequence that is computed, behind token `step` where each has a state.
+std::optional<ConvCase::Written> ConvCase::written(std::int64_t n, std::int64_t step) const {
+  const bool separate = tensor(ConvTensor::kStateOut).present();
+  const ConvTensor to = separate ? ConvTensor::kStateOut : ConvTensor::kState;
+  const Tensor& read = tensor(ConvTensor::kStateIndices);
+  if (!read.present()) return Written{to, state_in(to, n, step)};
+  const bool own = tensor(ConvTensor::kStateOutIndices).present();
+  const ConvTensor which = own ? ConvTensor::kStateOutIndices : ConvTensor::kStateIndices;
+  const Tensor& indices = tensor(which);
+  const std::int64_t steps = indices.rank == 2 ? indices.shape[1] : 1;
+  const std::int64_t slot = integer(which, n * steps + (indices.rank == 2 ? step : 0));
+  const bool starts_on_scratch =
+      n == options_.padded &&
+      is_pad(integer(ConvTensor::kStateIndices, read.rank == 2 ? n * read.shape[1] : n));
+  if (starts_on_scratch) return Written{to, state_in(to, 0)};
+  if (is_pad(slot)) return std::nullopt;
+  return Written{to, state_in(to, slot)};
+}
+
+std::int64_t ConvCase::first_checkpoint(std::int64_t n) const {
+  if (problem_.varlen) return integer(ConvTensor::kCheckpointStarts, n);
+  return n * gdn::checkpoints_of(problem_, form_.lengths.front());
 }
 
 ConvArgs ConvCase::args(std::span<void* const> pieces) const {
@@ -221,27 +296,34 @@ class ConvCase::Reference {
       const std::vector<float> history = this->history(n, c, place);
       add_channel(c, history, &exact);
       add_channel(c, history, &naive);
-      if (p_.states.store) add_state(n, c, place, history);
+      add_states(n, c, history);
     }
     for (std::size_t t = 0; t < exact.size(); ++t) {
       add_row(of_.row(n, static_cast<std::int64_t>(t)), &exact[t], &naive[t]);
     }
   }
 
-  std::int64_t state_at(std::int64_t slot, std::int64_t c, std::int64_t column) const {
-    const auto& strides = of_.tensor(ConvTensor::kState).strides;
-    return slot * strides[0] + c * strides[1] + column * strides[2];
+  // `state`: where it begins.
+  std::int64_t state_at(ConvTensor which, std::int64_t state, std::int64_t c,
+                        std::int64_t column) const {
+    const Tensor& tensor = of_.tensor(which);
+    const auto last = static_cast<std::size_t>(tensor.rank) - 1;
+    return state + c * tensor.strides[last - 1] + column * tensor.strides[last];
   }
 
   // All inputs of a channel, from the oldest column that counts on; with the whole window, and
   // before a new sequence, from the first column on.
   std::vector<float> history(std::int64_t n, std::int64_t c, const Place& place) const {
-    const std::int64_t first = p_.from_accepted ? place.start : 0;
-    const std::int64_t end = p_.from_accepted ? first + p_.width - 1 : form_.columns;
+    const std::int64_t first = has_long_window(p_) ? place.start : 0;
+    const std::int64_t end = has_long_window(p_) ? first + p_.width - 1 : form_.columns;
     std::vector<float> inputs;
     for (std::int64_t column = first; column < end; ++column) {
-      const std::int64_t at = state_at(place.slot, c, column);
-      inputs.push_back(place.has_initial ? input(ConvTensor::kState, at) : 0);
+      if (!place.has_initial) {
+        inputs.push_back(0);
+        continue;
+      }
+      inputs.push_back(
+          input(ConvTensor::kState, state_at(ConvTensor::kState, place.state, c, column)));
     }
     for (std::int64_t t = 0; t < form_.lengths[idx(n)]; ++t) {
       inputs.push_back(input(ConvTensor::kX, of_.row(n, t) * form_.channels + c));
@@ -263,19 +345,40 @@ class ConvCase::Reference {
     for (std::size_t t = 0; t < y.size(); ++t) (*rows)[t].push_back(y[t]);
   }
 
-  void add_state(std::int64_t n, std::int64_t c, const Place& place,
-                 const std::vector<float>& history) {
-    const bool separate = of_.tensor(ConvTensor::kStateOut).present();
-    const ConvTensor written = separate ? ConvTensor::kStateOut : ConvTensor::kState;
-    const auto count = static_cast<std::int64_t>(history.size());
-    const bool has_tokens = form_.lengths[idx(n)] > 0;
-    if (p_.from_accepted && !has_tokens) return;
-    const std::int64_t first = p_.from_accepted ? 1 : count - form_.columns;
-    // Of a sequence without tokens it is the state itself, NaN too.
-    for (std::int64_t h = first; h < count; ++h) {
-      const DType dtype = p_.states.dtype;
-      store(dtype, element(&made_.memory, written, dtype, state_at(place.slot, c, h - first)),
-            history[idx(h)]);
+  // The columns of a channel in a state.  Of a sequence without tokens they are those that it
+  // starts from, NaN too.
+  void keep(const Written& to, std::int64_t c, std::span<const float> inputs) {
+    const DType dtype = p_.states.dtype;
+    std::int64_t column = 0;
+    for (const float value : inputs) {
+      const std::int64_t at = state_at(to.tensor, to.state, c, column++);
+      store(dtype, element(&made_.memory, to.tensor, dtype, at), value);
+    }
+  }
+
+  void add_states(std::int64_t n, std::int64_t c, const std::vector<float>& history) {
+    const std::span<const float> all(history);
+    const std::int64_t tokens = form_.lengths[idx(n)];
+    // The state behind so many tokens.
+    const auto behind = [&](std::int64_t count) {
+      return all.subspan(idx(count), idx(form_.columns));
+    };
+    if (has_long_window(p_)) {
+      if (tokens > 0) keep(*of_.written(n, 0), c, all.subspan(1));
+    } else if (stores_every(p_)) {
+      for (std::int64_t t = 0; t < tokens; ++t) {
+        const std::optional<Written> to = of_.written(n, t);
+        if (to) keep(*to, c, behind(t + 1));
+      }
+    } else if (p_.states.store) {
+      keep(*of_.written(n, 0), c, behind(tokens));
+    }
+    const bool before = p_.checkpoints == gdn::Checkpoints::kBefore;
+    const std::int64_t count = gdn::checkpoints_of(p_, tokens);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t row = of_.first_checkpoint(n) + i;
+      keep({ConvTensor::kCheckpoints, of_.state_in(ConvTensor::kCheckpoints, row)}, c,
+           behind((before ? i : i + 1) * p_.checkpoint_every));
     }
   }
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,8 @@ struct ConvCaseOptions {
   // Every third sequence is new, where the problem lets it: its state is NaN.
   bool has_flags = false;
   bool separate_out = false;
+  // Packed: checkpoints that the range of each second sequence has room for besides its own.
+  std::int64_t spare_checkpoints = 0;
   std::int64_t padded = -1;  // the sequence that is padding where the problem has any
   float scale = 1;
 };
@@ -71,9 +74,14 @@ class ConvCase {
   // What a sequence is expected to do, and with which state.
   struct Place {
     enum class Kind { kComputed, kSkipped, kZeroed } kind = Kind::kComputed;
-    std::int64_t slot = 0;
+    std::int64_t state = 0;  // where that begins that it starts from, in elements
     bool has_initial = false;
     std::int64_t start = 0;  // column of the oldest input that counts
+  };
+  // Where a new state goes.
+  struct Written {
+    ConvTensor tensor;
+    std::int64_t state;  // as in Place
   };
   class Reference;
 
@@ -83,7 +91,12 @@ class ConvCase {
   std::int64_t row(std::int64_t n, std::int64_t t) const;
   std::int64_t rows() const;
   bool is_new(std::int64_t n) const;
+  std::int64_t state_in(ConvTensor which, std::int64_t row, std::int64_t step = 0) const;
+  bool is_pad(std::int64_t index) const;
   Place place(std::int64_t n) const;
+  std::optional<Written> written(std::int64_t n, std::int64_t step) const;
+  std::int64_t first_checkpoint(std::int64_t n) const;
+  void fill_slots(Random& random);
   void fill();
   void fill_integers();
 

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "runtime/gdn/conv_problem.h"
 #include "tuner/gdn/gdn_check.h"
 
 namespace cubinery {
@@ -20,6 +21,7 @@ struct NamedCase {
   ConvCaseOptions options;
 };
 
+// Of a few tokens.
 std::vector<NamedCase> accepted_cases(bool varlen) {
   if (!varlen) {
     return {{"requests", {.lengths = Lengths(7, kMostDrafts), .has_flags = true}},
@@ -31,7 +33,7 @@ std::vector<NamedCase> accepted_cases(bool varlen) {
 }
 
 std::vector<NamedCase> cases_of(const gdn::ConvProblem& problem) {
-  if (problem.from_accepted) return accepted_cases(problem.varlen);
+  if (problem.from_accepted || stores_every(problem)) return accepted_cases(problem.varlen);
   if (!problem.varlen) {
     return {{"new and continued sequences", {.lengths = Lengths(3, 61), .has_flags = true}},
             {"long sequences", {.lengths = Lengths(2, 301), .magnitude = 100}},
@@ -61,7 +63,8 @@ std::vector<ConvCheckCase> conv_check_cases(const gdn::ConvProblem& problem) {
     options.padded = 2;
     if (problem.varlen) options.lead = 3;
     if (problem.varlen) options.tail = 2;
-    if (problem.from_accepted) options.columns = kMostDrafts + problem.width - 2;
+    if (problem.varlen) options.spare_checkpoints = 2;
+    if (has_long_window(problem)) options.columns = kMostDrafts + problem.width - 2;
     if (problem.split_qkv) options.scale = 0.5f;
     ConvCase data(problem, options);
     ConvReference reference = data.reference();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/gdn/checkpoint_args.h"
+#include "runtime/gdn/conv_problem.h"
 #include "tuner/gdn/gdn_operands.h"
 #include "tuner/gdn/rounding.h"
 
@@ -29,21 +31,26 @@ ConvOperands::ConvOperands(const gdn::ConvProblem& problem, Options options)
   ConvForm& form = options_.form;
   form = conv_form(problem, std::move(form));
   const std::int64_t sequences = form.sequences();
+  // Each index names a slot of its own.
+  const auto indices = [&] {
+    return elements_of(tensors_.states.indices) + elements_of(tensors_.states.out_indices);
+  };
   form.slots = sequences;
   tensors_ = tensors_of(problem, form);
   std::size_t bytes = 0;  // of a set
   for (const ConvTensorInfo& info : conv_tensors()) bytes += bytes_of(info.in(tensors_));
   if (options_.sets == 0) options_.sets = rotation(bytes, options_.l2_bytes);
   // Slot 0 is nobody's: it may mean padding.
-  form.slots = sequences * options_.sets + 1;
+  const bool pool = problem.states.location == gdn::StateLocation::kPool;
+  const std::int64_t each = pool ? indices() : sequences;
+  form.slots = each * options_.sets + 1;
   tensors_ = tensors_of(problem, form);
   Random random(options_.seed, conv_tensors().size());
-  const std::vector<std::int64_t> order = random.permutation(1, sequences * options_.sets);
-  const bool pool = problem.states.location == gdn::StateLocation::kPool;
+  const std::vector<std::int64_t> order = random.permutation(1, each * options_.sets);
   for (std::int64_t set = 0; set < options_.sets; ++set) {
     std::vector<std::int64_t>& slots = slots_.emplace_back();
-    for (std::int64_t n = 0; n < sequences; ++n) {
-      slots.push_back(pool ? order[idx(set * sequences + n)] : n);
+    for (std::int64_t n = 0; n < each; ++n) {
+      slots.push_back(pool ? order[idx(set * each + n)] : n);
     }
   }
 }
@@ -74,16 +81,24 @@ Status ConvOperands::allocate(const std::shared_ptr<const Device>& device) {
 // What a tensor of integers holds.
 std::vector<std::int64_t> ConvOperands::integers(const ConvTensorInfo& info, int set) const {
   const ConvForm& form = options_.form;
-  if (info.kind == ConvKind::kIndices) return slots(set);
+  if (info.kind == ConvKind::kIndices) {
+    const std::int64_t read = elements_of(tensors_.states.indices);
+    const auto own = slots(set).begin() + (info.tensor == ConvTensor::kStateIndices ? 0 : read);
+    return {own, own + elements_of(info.in(const_cast<gdn::ConvArgs&>(tensors_)))};
+  }
   std::vector<std::int64_t> values;
   if (info.kind == ConvKind::kBounds) {
+    const bool tokens = info.tensor == ConvTensor::kCuSeqlens;
     values.push_back(0);
-    for (const std::int64_t length : form.lengths) values.push_back(values.back() + length);
+    for (const std::int64_t length : form.lengths) {
+      values.push_back(values.back() + (tokens ? length : gdn::checkpoints_of(problem_, length)));
+    }
     return values;
   }
   Random random(options_.seed + idx(set), static_cast<std::uint64_t>(info.tensor));
   const bool counts = info.kind == ConvKind::kCounts;
-  const std::int64_t choices = counts ? form.columns - problem_.width + 2 : 2;
+  const std::int64_t most = stores_every(problem_) ? form.steps : form.columns - problem_.width + 2;
+  const std::int64_t choices = counts ? most : 2;
   for (std::int64_t n = 0; n < form.sequences(); ++n) {
     values.push_back(random.below(choices) + (counts ? 1 : 0));
   }

@@ -40,7 +40,8 @@ class ConvOperands {
   gdn::ConvArgs args(int set) const;
   // Bytes of a tensor of a set (of the whole pool: the sets share it), from `offset` on.
   Status download(ConvTensor tensor, int set, std::size_t offset, std::span<std::byte> to) const;
-  // The slots of the pool that the set's sequences have; dense: their rows.
+  // The slots of the pool that the set's sequences have, in the order of state_indices and then of
+  // state_out_indices; dense: their rows.
   const std::vector<std::int64_t>& slots(int set) const {
     return slots_[static_cast<std::size_t>(set)];
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "runtime/gdn/checkpoint_args.h"
 #include "runtime/gdn/conv_problem.h"
 #include "tuner/gdn/gdn_tensors.h"
 
@@ -28,16 +29,48 @@ Tensor of_heads(const ConvProblem& p, const ConvForm& form, DType dtype) {
   return of_tokens(p, form, dtype, p.heads.count());
 }
 
-Tensor states(const ConvProblem& p, const ConvForm& form) {
-  const bool pool = p.states.location == gdn::StateLocation::kPool;
-  const std::int64_t rows = pool ? form.slots : form.sequences();
-  if (p.states.layout == gdn::ConvStateLayout::kColumns) {
-    return Tensor::contiguous(nullptr, p.states.dtype, {rows, form.channels, form.columns});
-  }
-  Tensor tensor = Tensor::contiguous(nullptr, p.states.dtype, {rows, form.columns, form.channels});
-  std::swap(tensor.shape[1], tensor.shape[2]);
-  std::swap(tensor.strides[1], tensor.strides[2]);
+bool in_pool(const ConvProblem& p) { return p.states.location == gdn::StateLocation::kPool; }
+
+// `steps`: 0: there is no dimension of them.
+Tensor states_of(const ConvProblem& p, const ConvForm& form, std::int64_t rows,
+                 std::int64_t steps = 0) {
+  const bool is_turned = p.states.layout == gdn::ConvStateLayout::kChannels;
+  const std::int64_t outer = is_turned ? form.columns : form.channels;
+  const std::int64_t inner = is_turned ? form.channels : form.columns;
+  Tensor tensor = steps > 0
+                      ? Tensor::contiguous(nullptr, p.states.dtype, {rows, steps, outer, inner})
+                      : Tensor::contiguous(nullptr, p.states.dtype, {rows, outer, inner});
+  if (!is_turned) return tensor;
+  const auto last = static_cast<std::size_t>(tensor.rank) - 1;
+  std::swap(tensor.shape[last - 1], tensor.shape[last]);
+  std::swap(tensor.strides[last - 1], tensor.strides[last]);
   return tensor;
+}
+
+// Steps that are read, besides the one state that everybody has.
+std::int64_t read_steps(const ConvProblem& p, const ConvForm& form) {
+  return stores_every(p) && p.from_accepted ? form.steps : 0;
+}
+
+Tensor states(const ConvProblem& p, const ConvForm& form) {
+  const bool is_written = p.states.store && !(stores_every(p) && !in_pool(p));
+  if (!p.states.has_initial && !is_written) return {};
+  if (in_pool(p)) return states_of(p, form, form.slots);
+  return states_of(p, form, form.sequences(), read_steps(p, form));
+}
+
+Tensor states_out(const ConvProblem& p, const ConvForm& form) {
+  if (stores_every(p) && !in_pool(p)) {
+    if (steps_in_place(p, form)) return {};
+    return states_of(p, form, form.sequences(), form.steps);
+  }
+  if (!form.separate_out || !p.states.has_initial || !p.states.store) return {};
+  return states_of(p, form, in_pool(p) ? form.slots : form.sequences());
+}
+
+Tensor indices(const ConvProblem& p, const ConvForm& form, std::int64_t steps) {
+  if (steps == 0) return vector_tensor(p.states.index_dtype, form.sequences());
+  return Tensor::contiguous(nullptr, p.states.index_dtype, {form.sequences(), steps});
 }
 
 float any_number(Random& random) { return random.normal(); }
@@ -130,22 +163,33 @@ std::vector<ConvTensorInfo> all_tensors() {
        }},
       {"state", ConvTensor::kState, ConvKind::kStates,
        [](auto& a) -> Tensor& { return a.states.in; },
-       [](const auto& p, const auto& form) {
-         return p.states.has_initial || p.states.store ? states(p, form) : Tensor{};
-       },
-       any_number},
+       [](const auto& p, const auto& form) { return states(p, form); }, any_number},
       {"state_out", ConvTensor::kStateOut, ConvKind::kStates,
        [](auto& a) -> Tensor& { return a.states.out; },
-       [](const auto& p, const auto& form) {
-         return form.separate_out && p.states.has_initial && p.states.store ? states(p, form)
-                                                                            : Tensor{};
-       },
-       any_number},
+       [](const auto& p, const auto& form) { return states_out(p, form); }, any_number},
       {"state_indices", ConvTensor::kStateIndices, ConvKind::kIndices,
        [](auto& a) -> Tensor& { return a.states.indices; },
        [](const auto& p, const auto& form) {
-         return p.states.location == gdn::StateLocation::kPool
-                    ? vector_tensor(p.states.index_dtype, form.sequences())
+         return in_pool(p) ? indices(p, form, read_steps(p, form)) : Tensor{};
+       }},
+      {"state_out_indices", ConvTensor::kStateOutIndices, ConvKind::kIndices,
+       [](auto& a) -> Tensor& { return a.states.out_indices; },
+       [](const auto& p, const auto& form) {
+         return in_pool(p) && stores_every(p) && !steps_in_place(p, form)
+                    ? indices(p, form, form.steps)
+                    : Tensor{};
+       }},
+      {"checkpoints", ConvTensor::kCheckpoints, ConvKind::kCheckpoints,
+       [](auto& a) -> Tensor& { return a.checkpoints; },
+       [](const auto& p, const auto& form) {
+         return p.checkpoints == gdn::Checkpoints::kNone ? Tensor{}
+                                                         : states_of(p, form, form.checkpoints);
+       }},
+      {"checkpoint_cu_starts", ConvTensor::kCheckpointStarts, ConvKind::kBounds,
+       [](auto& a) -> Tensor& { return a.checkpoint_cu_starts; },
+       [](const auto& p, const auto& form) {
+         return p.varlen && p.checkpoints != gdn::Checkpoints::kNone
+                    ? vector_tensor(p.cu_seqlens_dtype, form.sequences() + 1)
                     : Tensor{};
        }},
   };
@@ -159,12 +203,23 @@ std::int64_t ConvForm::tokens() const {
 
 ConvForm conv_form(const ConvProblem& problem, ConvForm form) {
   if (problem.split_qkv) form.channels = split_channels(problem);
+  std::int64_t longest = 1;
+  for (const std::int64_t length : form.lengths) longest = std::max(longest, length);
+  if (stores_every(problem) && form.steps == 0) form.steps = longest;
+  if (form.checkpoints == 0) {
+    for (const std::int64_t length : form.lengths) {
+      form.checkpoints += gdn::checkpoints_of(problem, length);
+    }
+  }
   if (form.columns != 0) return form;
   form.columns = state_columns(problem);
-  if (!problem.from_accepted || form.lengths.empty()) return form;
-  const std::int64_t longest = *std::max_element(form.lengths.begin(), form.lengths.end());
+  if (!has_long_window(problem)) return form;
   form.columns = std::max(form.columns, longest + problem.width - 2);
   return form;
+}
+
+bool steps_in_place(const ConvProblem& problem, const ConvForm& form) {
+  return problem.from_accepted && !form.separate_out;
 }
 
 const std::vector<ConvTensorInfo>& conv_tensors() {
@@ -179,9 +234,12 @@ ConvArgs tensors_of(const ConvProblem& problem, const ConvForm& form) {
 }
 
 std::int64_t least_bytes(const ConvProblem& problem, const ConvForm& form) {
-  const int passes = (problem.states.has_initial ? 1 : 0) + (problem.states.store ? 1 : 0);
+  const std::int64_t stored = stores_every(problem)  ? form.tokens()
+                              : problem.states.store ? form.sequences()
+                                                     : 0;
+  const std::int64_t read = problem.states.has_initial ? form.sequences() : 0;
   const std::int64_t state = form.channels * form.columns * size_of(problem.states.dtype);
-  std::int64_t bytes = passes * form.sequences() * state;
+  std::int64_t bytes = (read + stored) * state;
   for (const ConvTensorInfo& info : conv_tensors()) {
     if (info.kind == ConvKind::kStates) continue;
     bytes += static_cast<std::int64_t>(bytes_of(info.form(problem, form)));

@@ -16,7 +16,9 @@ struct ConvForm {
   std::vector<std::int64_t> lengths{};  // of the sequences, in tokens; dense: all the same
   std::int64_t channels = 0;
   std::int64_t columns = 0;       // of a state
+  std::int64_t steps = 0;         // of a sequence, with stored_states every
   std::int64_t slots = 0;         // of the pool; not used with dense states
+  std::int64_t checkpoints = 0;   // rows of the tensor
   std::int64_t spare_tokens = 0;  // packed: of no sequence
   bool has_flags = false;         // ConvArgs::has_initial_state is there, where the problem lets it
   bool separate_out = false;      // new states go to a tensor of their own, where there are any
@@ -25,8 +27,8 @@ struct ConvForm {
   std::int64_t tokens() const;  // of the sequences
 };
 
-// Channels, and columns of a state, that the problem has where `channels` and `columns` are 0: with
-// from_accepted as many as the longest sequence needs.
+// Channels, columns of a state, steps and checkpoints that the problem has where they are 0:
+// columns with from_accepted, and steps, as many as the longest sequence needs.
 ConvForm conv_form(const gdn::ConvProblem& problem, ConvForm form);
 
 // All that a launch may have.
@@ -50,6 +52,9 @@ enum class ConvTensor {
   kState,
   kStateOut,
   kStateIndices,
+  kStateOutIndices,
+  kCheckpoints,
+  kCheckpointStarts,
 };
 
 // What a tensor counts.
@@ -59,6 +64,7 @@ enum class ConvKind {
   kWeights,  // channels or heads
   kBounds,   // sequences: where they begin, and where the last ends
   kStates,
+  kCheckpoints,
   kFlags,  // sequences
   kCounts,
   kIndices,
@@ -83,6 +89,9 @@ inline const ConvTensorInfo& info_of(ConvTensor tensor) {
 
 // The tensors that the problem uses, without data.
 gdn::ConvArgs tensors_of(const gdn::ConvProblem& problem, const ConvForm& form);
+
+// Whether the steps of a sequence are written where they are read.
+bool steps_in_place(const gdn::ConvProblem& problem, const ConvForm& form);
 
 // What a launch must at least move: every operand, and every state that is read or written, once.
 std::int64_t least_bytes(const gdn::ConvProblem& problem, const ConvForm& form);

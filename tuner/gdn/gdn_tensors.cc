@@ -4,10 +4,9 @@
 #include <functional>
 #include <numeric>
 
+#include "runtime/gdn/checkpoint_args.h"
+
 namespace cubinery {
-
-using gdn::Checkpoints;
-
 namespace {
 
 // Of each batch of the tensors.
@@ -103,16 +102,7 @@ std::size_t bytes_of(const Tensor& tensor) {
 }
 
 std::int64_t checkpoints_of(const GdnProblem& problem, std::int64_t tokens) {
-  const std::int64_t every = problem.checkpoint_every;
-  switch (problem.checkpoints) {
-    case Checkpoints::kNone:
-      return 0;
-    case Checkpoints::kBefore:
-      return (tokens + every - 1) / every;
-    case Checkpoints::kAfter:
-      return tokens / every;
-  }
-  return 0;
+  return gdn::checkpoints_of(problem, tokens);
 }
 
 std::int64_t least_bytes(const GdnProblem& problem, const GdnExtent& extent) {

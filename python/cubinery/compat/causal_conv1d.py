@@ -15,7 +15,7 @@ from cubinery.compat import _arguments as arguments
 from cubinery.compat import _convolution as convolution
 
 _LARGEST_HEAD = 256
-_HEAD_STEP = 16
+_HEAD_STEP = 8
 
 
 def causal_conv1d_fn(
@@ -127,7 +127,7 @@ def causal_conv1d_split_qkv(
     `conv_states` [slots, dim, W - 1 or more] are updated in place at `cache_indices` [N].  All else
     is as in vllm.causal_conv1d_fn().
 
-    Raises UnsupportedError unless k_dim and v_dim are multiples of 16 that can be cut into heads of
+    Raises UnsupportedError unless k_dim and v_dim are multiples of 8 that can be cut into heads of
     up to 256, the one count a multiple of the other; otherwise as there.
     """
     name = "causal_conv1d.causal_conv1d_split_qkv"

@@ -1,0 +1,47 @@
+// What kernels that convolve tokens take: x, the taps and the states of the convolution, as
+// gdn::ConvArgs explains them.  Compiled by the host and by NVRTC.
+//
+// Templates of common/conv_*.cuh are over keys that have dtype, weight_dtype, width, has_bias,
+// states (gdn::ConvStates), from_accepted, vectors and lane_channels: what GdnConvKey says of them.
+#pragma once
+
+#include "common/params.h"
+
+namespace cubinery {
+
+struct ConvRows {
+  const void* data;
+  long long batch, token, channel;
+};
+
+struct ConvStateStrides {
+  long long slot, channel, column;
+};
+
+struct ConvInputs {
+  ConvRows x;
+  const void* weight;
+  long long weight_channel, weight_tap;
+  bool weight_packed;  // taps of a channel behind each other, then the next channel's; 16-byte
+                       // aligned
+  StridedVector bias;
+  int columns;  // of a state
+  const void* read;
+  void* written;
+  ConvStateStrides read_stride, written_stride;
+  long long read_slots, written_slots;
+};
+
+// Whether a state has columns for each token of a launch, and a count says from where it goes on.
+template <class Key>
+constexpr bool has_long_window(const Key& key) {
+  return key.from_accepted;
+}
+
+// Columns of a state without a long window.
+template <class Key>
+constexpr int state_columns(const Key& key) {
+  return key.states.whole_window ? key.width : key.width - 1;
+}
+
+}  // namespace cubinery
