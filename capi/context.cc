@@ -1,4 +1,6 @@
 // CubineryContext, and problems as text.
+#include <algorithm>
+
 #include "capi/arguments.h"
 #include "capi/documents.h"
 #include "capi/handles.h"
@@ -15,6 +17,17 @@ Result<std::vector<KernelSpec>> specs_for(const CubineryContext* context, const 
   if (!parsed) return parsed.error().clone();
   return kernels(*parsed, context->value.arch(), path_options(context->value),
                  known_results(context->value, op));
+}
+
+// Of a model, of the first form that is wanted.  Requires: there is one.
+template <class Wanted>
+Status problem_of_first(Wanted&& is_wanted, const char* config, int tp, char** problem) {
+  CUBINERY_RETURN_IF_ERROR(not_null("config", config));
+  const Result<std::vector<Problem>> problems = problems_for_model(config, tp);
+  if (!problems) return problems.error().clone();
+  const auto form = std::find_if(model_forms().begin(), model_forms().end(), is_wanted);
+  *problem = new_text(to_json(problems->at(form - model_forms().begin())));
+  return {};
 }
 
 Json json_of(const CompiledKernel& kernel) {
@@ -117,13 +130,16 @@ int cubinery_problem_for_model(const char* op, const char* config, int tp, char*
   return guarded([&]() -> Status {
     CUBINERY_RETURN_IF_ERROR(cleared("problem", problem));
     CUBINERY_RETURN_IF_ERROR(check_operator(op));
-    CUBINERY_RETURN_IF_ERROR(not_null("config", config));
-    const Result<std::vector<Problem>> problems = problems_for_model(config, tp);
-    if (!problems) return problems.error().clone();
-    for (const Problem& one : *problems) {
-      if (operator_of(one) == op) *problem = new_text(to_json(one));
-    }
-    return {};
+    return problem_of_first([op](const Form& form) { return form.op == op; }, config, tp, problem);
+  });
+}
+
+int cubinery_form_for_model(const char* form, const char* config, int tp, char** problem) {
+  return guarded([&]() -> Status {
+    CUBINERY_RETURN_IF_ERROR(cleared("problem", problem));
+    CUBINERY_RETURN_IF_ERROR(check_form(form));
+    return problem_of_first([form](const Form& one) { return one.name == form; }, config, tp,
+                            problem);
   });
 }
 

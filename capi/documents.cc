@@ -11,15 +11,21 @@
 #include "codegen/nearest.h"
 
 namespace cubinery::capi {
+namespace {
 
-Status check_operator(const char* op) {
-  CUBINERY_RETURN_IF_ERROR(not_null("op", op));
-  const std::vector<std::string>& known = operator_names();
-  if (std::find(known.begin(), known.end(), op) != known.end()) return {};
+Status check_known(const char* argument, const char* name, const std::vector<std::string>& known) {
+  CUBINERY_RETURN_IF_ERROR(not_null(argument, name));
+  if (std::find(known.begin(), known.end(), name) != known.end()) return {};
   return Status(Code::kInvalidArgument,
-                fmt::format("op = \"{}\"; accepted: {}{}", op, fmt::join(known, ", "),
-                            did_you_mean(op, known)));
+                fmt::format("{} = \"{}\"; accepted: {}{}", argument, name, fmt::join(known, ", "),
+                            did_you_mean(name, known)));
 }
+
+}  // namespace
+
+Status check_operator(const char* op) { return check_known("op", op, operator_names()); }
+
+Status check_form(const char* form) { return check_known("form", form, form_names()); }
 
 Result<Problem> read_problem(const char* op, const char* problem) {
   CUBINERY_RETURN_IF_ERROR(check_operator(op));

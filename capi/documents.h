@@ -11,6 +11,8 @@ namespace cubinery::capi {
 
 // Whether it is one of operator_names().  kInvalidArgument: NULL, or it is not.
 Status check_operator(const char* op);
+// The same of form_names().
+Status check_form(const char* form);
 
 // A problem that passes check().  kInvalidArgument: NULL, an operator that is not known, or a
 // problem that cannot be read or used.

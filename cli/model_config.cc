@@ -77,10 +77,17 @@ const char* const kModelAssumptions =
                  from A_log, a and dt_bias; beta from its logit; q and k normalised in the kernel;
                  for prefill packed sequences, i32 cu_seqlens, no checkpoints; for verify packed requests
                  of up to 4 tokens (--max-tokens), the state after each, i32 counts of accepted ones;
-                 for commit the same requests and counts, no states kept in between; for conv packed
-                 sequences, q, k and v without bias, behind silu, weights and states in the model's dtype,
-                 states in a pool with columns innermost (vLLM: --op gdn_conv --state-layout channels)
+                 for commit the same requests and counts, no states kept in between; for conv q, k and v
+                 without bias, behind silu, weights and states in the model's dtype, states in a pool with
+                 columns innermost (vLLM: --op gdn_conv --state-layout channels)
+conv has a form for each operator that it stands in front of: conv packed sequences, conv_decode dense steps of
+one token, conv_verify the requests and counts of verify.
 Each field can be replaced, for example with --state-dtype bf16 or --state-location dense --padding none.)";
+
+bool stands_in(const Request& other, const Request& request) {
+  return request.may_be_left_out && other.origin == request.origin &&
+         other.problem.index() == request.problem.index();
+}
 
 Result<std::vector<Request>> read_model_config(std::string_view file, std::string_view text,
                                                const std::vector<int>& tp) {
@@ -88,8 +95,11 @@ Result<std::vector<Request>> read_model_config(std::string_view file, std::strin
   for (const int size : tp) {
     const Result<std::vector<Problem>> problems = problems_for_model(text, size);
     if (!problems) return invalid(fmt::format("{}: {}", file, problems.error().message()));
-    for (const Problem& problem : *problems) {
-      requests.push_back({problem, fmt::format("{}, tp {}", file, size), /*arch=*/{}});
+    for (std::size_t i = 0; i < problems->size(); ++i) {
+      requests.push_back({.problem = problems->at(i),
+                          .origin = fmt::format("{}, tp {}", file, size),
+                          .arch = {},
+                          .form = std::string(model_forms()[i].name)});
     }
   }
   return requests;

@@ -16,11 +16,17 @@ struct Request {
   Problem problem;
   std::string origin;  // "config.json, tp 4"; "problems.json, entry 3"; "command line"
   std::string arch;    // empty: every architecture of --arch
+  std::string form{};  // of a model; empty: the problem is none of a model's
+  // It is a form that nobody named: left out where it cannot be had and another one can.
+  bool may_be_left_out = false;
   std::optional<KernelSpec> own_kernel{};  // then `problem` means nothing
 };
+// Whether the request, which cannot be had, is left out because of `other`, which can: another form
+// of the same operator and model.
+bool stands_in(const Request& other, const Request& request);
 
-// problems_for_model() for each tensor-parallel size: one request per size and operator, in the
-// order of `tp` and operator_names().  `file` only names it in messages.  Errors as there.
+// problems_for_model() for each tensor-parallel size: one request per size and form, in the order
+// of `tp` and model_forms().  `file` only names it in messages.  Errors as there.
 Result<std::vector<Request>> read_model_config(std::string_view file, std::string_view text,
                                                const std::vector<int>& tp);
 

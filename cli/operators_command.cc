@@ -1,4 +1,5 @@
-// cubinery operators: what a problem of each operator consists of.
+// cubinery operators: what a problem of each operator consists of, and the forms in which a model
+// needs it.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -22,11 +23,18 @@ std::string fields_text(const OperatorDescription& op) {
   return table.text();
 }
 
+std::string forms_text(const OperatorDescription& op) {
+  Table table({"form", "of a model"});
+  for (const Form& form : op.forms) table.add({std::string(form.name), std::string(form.help)});
+  return table.text();
+}
+
 int run(const std::string& json) {
   if (const Status bad = check_output(json); !bad.ok()) return usage_error(bad);
   if (json != "-") {
     for (const OperatorDescription& op : operator_descriptions()) {
-      print(fmt::format("{}: {}\n{}\n", op.name, op.help, indented(fields_text(op), "  ")));
+      print(fmt::format("{}: {}\n{}\n{}\n", op.name, op.help, indented(fields_text(op), "  "),
+                        indented(forms_text(op), "  ")));
     }
   }
   if (json.empty()) return kExitOk;

@@ -41,6 +41,15 @@ Result<std::vector<KernelSpec>> kernels_of(const Request& request, std::string_v
                                 : kernels(problem, arch, paths);
 }
 
+// Whether another form has kernels where the request has none.
+bool is_left_out(const Request& request, const std::vector<Request>& requests,
+                 std::string_view arch, const ResultsByOperator& results,
+                 const std::vector<std::string>& paths) {
+  return std::any_of(requests.begin(), requests.end(), [&](const Request& other) {
+    return stands_in(other, request) && kernels_of(other, arch, results, paths);
+  });
+}
+
 std::string rank_of(const Job& job) { return digest_of(job.arch + " " + job.spec.canonical); }
 
 }  // namespace
@@ -59,6 +68,10 @@ Result<std::vector<Job>> plan_jobs(const std::vector<Request>& requests,
       if (request.arch.empty() ? !is_common : request.arch != arch) continue;
       const Result<std::vector<KernelSpec>> specs = kernels_of(request, arch, results, paths);
       if (!specs) {
+        if (specs.error().code() == Code::kUnsupported &&
+            is_left_out(request, requests, arch, results, paths)) {
+          continue;
+        }
         return Status(specs.error().code(),
                       fmt::format("{}: {}", request.origin, specs.error().message()));
       }

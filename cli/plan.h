@@ -27,7 +27,8 @@ struct Job {
 using ResultsByOperator = std::map<std::string, KnownResults, std::less<>>;
 
 // Each kernel once, in the order in which architectures and problems name it first.  A request with
-// an architecture of its own wants its kernels for that one only.  Operators that `results` does
+// an architecture of its own wants its kernels for that one only; one that may be left out, and
+// that no path computes there, wants none where another stands in.  Operators that `results` does
 // not have get those inside the library.  kInvalidArgument: a request's architecture is not known;
 // errors of kernels().  `paths`: Options::paths.
 Result<std::vector<Job>> plan_jobs(const std::vector<Request>& requests,

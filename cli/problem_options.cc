@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "cli/gpus.h"
 #include "cli/print.h"
@@ -169,6 +170,14 @@ void ProblemOptions::add_problems_to(CLI::App& app) {
                              join(operator_names(), ",")))
       ->delimiter(',')
       ->type_name("OP,...");
+  app.add_option(
+         "--form", forms_,
+         fmt::format(
+             "Only these problems of --hf-config (cubinery operators lists them); without it, "
+             "those that can do what is asked [{}]",
+             join(form_names(), ",")))
+      ->delimiter(',')
+      ->type_name("FORM,...");
   for (const ProblemField& field : problem_fields()) {
     app.add_option_function<std::string>(
            option_name(field.name),
@@ -200,7 +209,7 @@ Result<std::vector<int>> ProblemOptions::tp_sizes() const {
   return sizes;
 }
 
-Result<std::vector<std::string>> ProblemOptions::operators() const {
+Status ProblemOptions::check_operators() const {
   const std::vector<std::string>& known = operator_names();
   for (const std::string& name : operators_) {
     if (!is_in(known, name)) {
@@ -208,7 +217,34 @@ Result<std::vector<std::string>> ProblemOptions::operators() const {
                                                         join(known), did_you_mean(name, known)));
     }
   }
-  return operators_.empty() ? known : operators_;
+  return {};
+}
+
+Status ProblemOptions::check_forms() const {
+  if (!forms_.empty() && hf_configs_.empty()) {
+    return Status(Code::kInvalidArgument,
+                  "--form chooses problems of --hf-config, which is missing");
+  }
+  const std::vector<std::string>& known = form_names();
+  for (const std::string& name : forms_) {
+    if (!is_in(known, name)) {
+      return Status(Code::kInvalidArgument, fmt::format("--form {}; accepted: {}{}", name,
+                                                        join(known), did_you_mean(name, known)));
+    }
+  }
+  if (operators_.empty()) return {};
+  for (const Form& form : model_forms()) {
+    if (!is_in(forms_, std::string(form.name)) || is_in(operators_, form.op)) continue;
+    return Status(Code::kInvalidArgument,
+                  fmt::format("--form {}: it is of {}, which --op leaves out", form.name, form.op));
+  }
+  return {};
+}
+
+bool ProblemOptions::is_named(const Request& request) const {
+  if (request.own_kernel) return operators_.empty();
+  if (!operators_.empty() && !is_in(operators_, operator_of(request.problem))) return false;
+  return forms_.empty() || request.form.empty() || is_in(forms_, request.form);
 }
 
 Result<std::vector<Request>> ProblemOptions::unmodified() const {
@@ -246,39 +282,45 @@ Status ProblemOptions::check_fields_are_used(const std::vector<Request>& request
   return {};
 }
 
-Result<std::vector<Request>> ProblemOptions::requests() const {
-  const Result<std::vector<std::string>> wanted = operators();
-  if (!wanted) return wanted.error().clone();
-  Result<std::vector<Request>> requests = unmodified();
-  if (!requests) return requests;
-  std::erase_if(*requests, [&](const Request& request) {
-    return request.own_kernel ? !operators_.empty() : !is_in(*wanted, operator_of(request.problem));
-  });
-  CUBINERY_RETURN_IF_ERROR(check_fields_are_used(*requests));
-  std::vector<Request> changed;
-  Status refused;
-  for (const Request& request : *requests) {
-    changed.push_back(request);
-    if (request.own_kernel) continue;
-    const Result<Problem> problem = with_fields(request.problem, fields_);
-    if (problem) {
-      changed.back().problem = *problem;
-      continue;
-    }
-    changed.pop_back();
-    if (!refused.ok()) continue;  // the first is what is shown
-    refused = Status(Code::kInvalidArgument,
-                     fmt::format("{}: {}", request.origin, problem.error().message()));
-  }
-  // Operators that nobody named and that cannot do this are left out, where another can that has
-  // all the fields which are given.
-  const auto has_all_fields = [&](const Request& request) {
+// What nobody named may lack what the flags ask for, where something else has it: an operator where
+// another can do it that has all fields which are given, a form where another of its operator can.
+bool ProblemOptions::may_leave_out(const Request& refused,
+                                   const std::vector<Request>& changed) const {
+  if (!manifests_.empty() || !forms_.empty()) return false;
+  return std::any_of(changed.begin(), changed.end(), [&](const Request& request) {
+    if (!operators_.empty()) return stands_in(request, refused);
     return std::all_of(fields_.begin(), fields_.end(),
                        [&](const auto& field) { return has_field(request, field.first); });
-  };
-  const bool may_leave_out = operators_.empty() && manifests_.empty() &&
-                             std::any_of(changed.begin(), changed.end(), has_all_fields);
-  if (!refused.ok() && !may_leave_out) return refused;
+  });
+}
+
+Result<std::vector<Request>> ProblemOptions::requests() const {
+  CUBINERY_RETURN_IF_ERROR(check_operators());
+  CUBINERY_RETURN_IF_ERROR(check_forms());
+  Result<std::vector<Request>> requests = unmodified();
+  if (!requests) return requests;
+  std::erase_if(*requests, [&](const Request& request) { return !is_named(request); });
+  CUBINERY_RETURN_IF_ERROR(check_fields_are_used(*requests));
+  std::vector<Request> changed;
+  std::vector<std::pair<Request, Status>> refused;
+  for (Request& request : *requests) {
+    request.may_be_left_out = !request.form.empty() && forms_.empty() && manifests_.empty();
+    if (request.own_kernel) {
+      changed.push_back(std::move(request));
+      continue;
+    }
+    Result<Problem> problem = with_fields(request.problem, fields_);
+    if (problem) {
+      request.problem = *std::move(problem);
+      changed.push_back(std::move(request));
+    } else {
+      refused.emplace_back(std::move(request), std::move(problem).error());
+    }
+  }
+  for (const auto& [request, error] : refused) {
+    if (may_leave_out(request, changed)) continue;
+    return Status(Code::kInvalidArgument, fmt::format("{}: {}", request.origin, error.message()));
+  }
   return changed;
 }
 

@@ -38,13 +38,13 @@ class ProblemOptions {
   // Without --arch, for commands that work for one architecture.
   void add_problems_to(CLI::App& app);
 
-  // Every problem of every source that is of an operator of --op, field options applied and
-  // checked.  kInvalidArgument: no source at all, a file or a value that cannot be used, a field
-  // that none of the problems has; kIo: a file that cannot be read.
+  // Every problem of every source that is of an operator of --op, and of models those of --form,
+  // field options applied and checked.  kInvalidArgument: no source at all, a file or a value that
+  // cannot be used, a field that none of the problems has; kIo: a file that cannot be read.
   Result<std::vector<Request>> requests() const;
 
-  // Whether --op names exactly one.
-  bool names_one_operator() const { return operators_.size() == 1; }
+  // Whether --op or --form names exactly one.
+  bool names_one() const { return operators_.size() == 1 || forms_.size() == 1; }
 
   // Each kernel that the requests need, as plan_jobs() with the paths of these options, and the
   // results of their cache and of the library; where they leave the architecture open, for those of
@@ -54,15 +54,19 @@ class ProblemOptions {
 
  private:
   Result<std::vector<int>> tp_sizes() const;
-  Result<std::vector<std::string>> operators() const;
+  Status check_operators() const;
+  Status check_forms() const;
+  bool is_named(const Request& request) const;
   Result<std::vector<std::string>> archs(const Options& options) const;
   Result<std::vector<Request>> unmodified() const;
   Status check_fields_are_used(const std::vector<Request>& requests) const;
+  bool may_leave_out(const Request& refused, const std::vector<Request>& changed) const;
 
   std::vector<std::string> hf_configs_;
   std::vector<std::string> manifests_;
   std::vector<std::string> tp_;
   std::vector<std::string> operators_;
+  std::vector<std::string> forms_;
   std::vector<std::string> archs_;
   std::map<std::string, std::string> fields_;
 };

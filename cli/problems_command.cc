@@ -17,11 +17,12 @@ namespace {
 constexpr const char* kProblemsExamples = R"(Examples:
   cubinery problems --hf-config config.json --tp 2
   cubinery problems --hf-config config.json --tp 1,2,4,8 --state-dtype bf16 -o problems.json
-  cubinery problems --hf-config config.json --tp 2 --op gdn_decode
+  cubinery problems --hf-config config.json --tp 2 --form conv_decode
 
-Prints an array of {"op": the operator, its fields}, as --manifest takes it. With one operator in --op it prints
-that operator's problem alone, for from_json() in C++ and cubinery_decode_create() in C; there must be exactly one.
-problems_for_model() in C++ and Python and cubinery_problem_for_model() in C give programs the same.
+Prints an array of {"op": the operator, its fields}, as --manifest takes it. With one form in --form or one operator
+in --op it prints its problem alone, for from_json() in C++ and cubinery_decode_create() in C; there must be exactly
+one.
+problems_for_model() in C++ and Python and cubinery_form_for_model() in C give programs the same.
 Exit code: 0, 1 the output cannot be written, 2 wrong usage.)";
 
 struct Problems {
@@ -49,8 +50,8 @@ Result<std::string> text_of(const std::vector<Request>& requests, bool alone) {
     if (requests.size() == 1) return to_json(requests[0].problem) + "\n";
     return Status(
         Code::kInvalidArgument,
-        fmt::format("--op prints one problem, and here are {}; accepted: one size in --tp "
-                    "and one problem, or no --op for an array",
+        fmt::format("one name in --op or --form prints one problem, and here are {}; accepted: one "
+                    "form in --form and one size in --tp, or neither --op nor --form for an array",
                     requests.size()));
   }
   std::string text;
@@ -64,7 +65,7 @@ int Problems::run() const {
   if (const Status bad = check_output(output); !bad.ok()) return usage_error(bad);
   const Result<std::vector<Request>> requests = problems.requests();
   if (!requests) return usage_error(requests.error());
-  const Result<std::string> text = text_of(*requests, problems.names_one_operator());
+  const Result<std::string> text = text_of(*requests, problems.names_one());
   if (!text) return usage_error(text.error());
   return exit_code_of(write_text(output, *text));
 }

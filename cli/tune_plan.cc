@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "cli/print.h"
 #include "codegen/arch.h"
@@ -136,10 +137,18 @@ Result<std::vector<TuneSpace>> plan_tuning(const std::vector<Request>& requests,
                   fmt::format("--arch {}; accepted: {}{}", arch, join(known_architectures()),
                               did_you_mean(arch, known_architectures())));
   }
-  Gatherer gatherer(grid, typical_target(*known));
+  const Target target = typical_target(*known);
+  const auto is_left_out = [&](const Request& request) {
+    return std::any_of(requests.begin(), requests.end(), [&](const Request& other) {
+      return stands_in(other, request) && tuning_space(other.problem, target);
+    });
+  };
+  Gatherer gatherer(grid, target);
   for (const Request& request : requests) {
     if (!request.arch.empty() && request.arch != arch) continue;
-    CUBINERY_RETURN_IF_ERROR(gatherer.add(request));
+    Status added = gatherer.add(request);
+    if (added.code() == Code::kUnsupported && is_left_out(request)) continue;
+    CUBINERY_RETURN_IF_ERROR(std::move(added));
   }
   return gatherer.take();
 }

@@ -36,7 +36,8 @@ struct TuneSpace {
 
 // Spaces and buckets in the order in which requests and shapes name them first.  Of the shapes of
 // one bucket the one nearest to its middle is measured, of those equally near the first.  Requests
-// for another architecture than `arch` are left out.
+// for another architecture than `arch` are left out, as are those in whose place another stands and
+// that no path computes there.
 //
 // kInvalidArgument: `arch` is not known, or a problem has none of the grid's shapes.
 Result<std::vector<TuneSpace>> plan_tuning(const std::vector<Request>& requests,

@@ -109,10 +109,8 @@ struct Operators {
 };
 
 Operators prepare(const Context& context, gdn::ModelProblems model) {
-  gdn::ConvProblem of_drafts = model.conv;
-  of_drafts.from_accepted = true;
   model.decode.output_norm = gdn::OutputNorm::kGatedRms;
-  Operators made{context.prepare(model.conv).value(), context.prepare(of_drafts).value(),
+  Operators made{context.prepare(model.conv).value(), context.prepare(model.conv_verify).value(),
                  context.prepare(model.prefill).value(), context.prepare(model.decode).value(),
                  context.prepare(model.verify).value()};
   made.workspace.bytes = made.prefill.workspace_bytes({.tokens = kTokens, .sequences = 2});

@@ -87,7 +87,7 @@ class Layer:
 class Operators:
     def __init__(self, context: Any, problems: cubinery.ModelProblems) -> None:
         self.conv = context.prepare(problems.conv)
-        self.conv_of_drafts = context.prepare(replace(problems.conv, from_accepted=True))
+        self.conv_of_drafts = context.prepare(problems.conv_verify)
         self.prefill = context.prepare(problems.prefill)
         self.decode = context.prepare(replace(problems.decode, output_norm="gated_rms"))
         self.verify = context.prepare(problems.verify)

@@ -233,14 +233,14 @@ PyObject* check_problem(PyObject*, PyObject* arguments) {
   return take_text(code, full);
 }
 
-// (op, config, tp) -> the problem as JSON
-PyObject* problem_for_model(PyObject*, PyObject* arguments) {
-  const char* op = nullptr;
+// (form, config, tp) -> the problem as JSON
+PyObject* form_for_model(PyObject*, PyObject* arguments) {
+  const char* form = nullptr;
   const char* config = nullptr;
   int tp = 0;
-  if (!PyArg_ParseTuple(arguments, "ssi", &op, &config, &tp)) return nullptr;
+  if (!PyArg_ParseTuple(arguments, "ssi", &form, &config, &tp)) return nullptr;
   char* problem = nullptr;
-  const int code = cubinery_problem_for_model(op, config, tp, &problem);
+  const int code = cubinery_form_for_model(form, config, tp, &problem);
   return take_text(code, problem);
 }
 
@@ -293,7 +293,7 @@ PyMethodDef methods[] = {
     {"version", version, METH_NOARGS, nullptr},
     {"architectures", architectures, METH_NOARGS, nullptr},
     {"check_problem", check_problem, METH_VARARGS, nullptr},
-    {"problem_for_model", problem_for_model, METH_VARARGS, nullptr},
+    {"form_for_model", form_for_model, METH_VARARGS, nullptr},
     {"context_create", context_create, METH_VARARGS, nullptr},
     {"context_info", context_info, METH_O, nullptr},
     {"context_nvrtc_version", context_nvrtc_version, METH_O, nullptr},

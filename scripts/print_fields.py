@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Prints what is made from the field tables of the operators' problems: python/cubinery/problems.py and the tables of
-docs/problems.md.
+"""Prints what is made from the field tables of the operators' problems and the list of a model's: python/cubinery/
+problems.py and the tables of docs/problems.md.
 
     scripts/print_fields.py CUBINERY          rewrites both from the tables inside this command line
     scripts/print_fields.py CUBINERY --check  exits 1 when they are not what it says
@@ -21,7 +21,8 @@ MODULE = '''"""What is fixed when a model is loaded: the fields and defaults of 
 ``gdn_verify.h``, ``gdn_commit.h`` and ``gdn_conv.h`` are their manual.
 """
 
-# Written by scripts/print_fields.py: change the field tables, runtime/gdn/problem_fields.h, instead.
+# Written by scripts/print_fields.py: change the field tables, runtime/gdn/problem_fields.h, and the
+# list of a model's problems, runtime/gdn/model_forms.h, instead.
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from cubinery import {names}
 
 {types}
-{classes}'''
+{classes}
+{model}'''
 
 CLASS = '''
 
@@ -47,6 +49,18 @@ class {name}Problem(Problem["{name}"]):
     """
 
     op: ClassVar[str] = "{op}"
+
+{fields}
+'''
+
+MODEL = '''
+@dataclass(frozen=True)
+class ModelProblems:
+    """The problems of a model: one for each form in which it needs an operator.
+
+    Args:
+{args}
+    """
 
 {fields}
 '''
@@ -73,15 +87,23 @@ def quoted(texts):
     return ", ".join(f'"{text}"' for text in texts)
 
 
+def described(field):
+    return textwrap.fill(f"{field['name']}: {field['help']}.", 100, initial_indent=8 * " ",
+                         subsequent_indent=12 * " ")
+
+
+def model_class(operators):
+    forms = [(form, operator) for operator in operators for form in operator["forms"]]
+    return MODEL.format(
+        args="\n".join(described(form) for form, _ in forms),
+        fields="\n".join(f"    {form['name']}: {class_name(operator)}Problem" for form, operator in forms))
+
+
 def python_class(operator, types):
     def declared(field):
         kind = {"integer": "int", "boolean": "bool"}.get(field["type"]) or types[tuple(field["choices"])]
         default = f'"{field["default"]}"' if "choices" in field else field["default"]
         return f"    {field['name']}: {kind} = {default}"
-
-    def described(field):
-        return textwrap.fill(f"{field['name']}: {field['help']}.", 100, initial_indent=8 * " ",
-                             subsequent_indent=12 * " ")
 
     return CLASS.format(
         name=class_name(operator), op=operator["op"], help=operator["help"],
@@ -93,7 +115,7 @@ def python_module(operators):
     return MODULE.format(
         names=", ".join(sorted(map(class_name, operators))),
         types="\n".join(f"{name} = Literal[{quoted(choices)}]" for choices, name in types.items()),
-        classes="".join(python_class(operator, types) for operator in operators))
+        classes="".join(python_class(operator, types) for operator in operators), model=model_class(operators))
 
 
 def table(fields):
@@ -126,7 +148,10 @@ def tables(operators):
         own = [field for field in operator["fields"] if field not in shared]
         if own:
             lines += [f"`{operator['op']}` too:", "", *table(own), ""]
-    return "\n".join(lines)
+    lines += ["## Forms", "", "In which a model needs them:", "", "| form | operator | |", "|---|---|---|"]
+    lines += [f"| `{form['name']}` | `{operator['op']}` | {form['help']} |"
+              for operator in operators for form in operator["forms"]]
+    return "\n".join([*lines, ""])
 
 
 def between_markers(text, lines):

@@ -360,6 +360,7 @@ class Records:
         compared = compared_rows(self.side_by_side)
         self.compared = [r for r in compared if r["op"] != "gdn_conv"]
         self.convolved = sorted((r for r in compared if r["op"] == "gdn_conv"), key=conv_place)
+        self.transformers = next((r for r in self.side_by_side if "model" in r), None)
         self.host = [r for record in [self.alone, *self.side_by_side] for r in record["rows"] if r["op"] == "host"]
         self.tuned = tuning_results()
 
@@ -406,6 +407,28 @@ def conv_section(compared, alone):
     return lines
 
 
+def transformers_section(record):
+    """Nothing where nothing was measured."""
+    if record is None:
+        return []
+    model, rows = record["model"], {r["measured"]: r for r in record["rows"]}
+
+    def cell(times):
+        return (f"{duration(times['ms'] / 1e3)} ({duration(times['ms_min'] / 1e3)} to "
+                f"{duration(times['ms_max'] / 1e3)})")
+
+    names = {"prefill": f"a prompt of {rows['prefill']['tokens']} tokens", "token": "one more token behind it"}
+    lines = [[names[name], *(cell(row["contenders"][one]) for one in ("torch", "cubinery")), f"{row['ratio']:.2f}x"]
+             for name, row in rows.items()]
+    return ["## Transformers", "", *paragraph(
+        f"A model of Hugging Face Transformers {record['packages']['transformers']} with and without "
+        f"`cubinery.compat.transformers`, PyTorch {record['packages']['torch']}; {origin(rows.values())}. "
+        f"{model['layers']} layers of Qwen3-Next's shapes, {model['linear_layers']} of them linear, with random weights "
+        f"in {model['dtype']} and {model['experts']} experts; one request. Without cubinery it runs Transformers' own "
+        f"torch code, neither FLA nor causal-conv1d. Medians of {record['repeats']} calls, host time included (least to "
+        "most)."), *table(["", "Transformers' torch code", "with cubinery", "ratio"], lines)]
+
+
 def results_page(records):
     alone = records.alone
     tests = alone["tests"]
@@ -446,6 +469,8 @@ def results_page(records):
         "From the start of a process until the result of a prefill of 256 tokens is on the host; "
         f"{origin(first_requests(records.first).values())}. Medians of fresh processes; every result was checked.")
     lines += first_request_table(records.first)
+
+    lines += transformers_section(records.transformers)
 
     lines += ["## On the host", ""]
     lines += paragraph(f"{origin(records.host).capitalize()}.")

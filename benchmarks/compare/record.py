@@ -17,6 +17,7 @@ PACKAGES = (
     "cubinery",
     "apache-tvm-ffi",
     "torch",
+    "transformers",
     "triton",
     "fla-core",
     "flash-linear-attention",

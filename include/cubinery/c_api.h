@@ -138,18 +138,23 @@ CUBINERY_C_API int cubinery_context_stats(const CubineryContext* context,
 
 /* The operators and the fields of their problems, for bindings: a JSON array of {"op", "help",
  * "fields": [{"name", "type": "integer" | "boolean" | "string", "default", "choices" (of strings),
- * "help"}]}.  Since version 3. */
+ * "help"}], "forms": [{"name", "help"}]}, the forms in which a model needs the operator.  Since
+ * version 3, forms since version 9. */
 CUBINERY_C_API const char* cubinery_operators(void);
 /* *full: the problem with every field, for cubinery_free_text().  CUBINERY_INVALID_ARGUMENT:
  * malformed, an unknown field or value, or a combination that is not supported. */
 CUBINERY_C_API int cubinery_check_problem(const char* op, const char* problem, char** full);
-/* What engines serve a model with: *problem is the operator's, with every field, for
- * cubinery_free_text().  config: the text of the model's config.json; tp: the tensor-parallel size,
- * which divides its heads.  cubinery_decode_create() finds the kernels that
+/* What engines serve a model with: *problem is the operator's, in its first form, with every field,
+ * for cubinery_free_text().  config: the text of the model's config.json; tp: the tensor-parallel
+ * size, which divides its heads.  cubinery_decode_create() finds the kernels that
  * `cubinery prewarm --hf-config config.json --tp 2` compiled (gdn::problems_for_model()).
  * CUBINERY_INVALID_ARGUMENT: not JSON, not such a model, or another size.  Since version 4. */
 CUBINERY_C_API int cubinery_problem_for_model(const char* op, const char* config, int tp,
                                               char** problem);
+/* The same in any form, a member of gdn::ModelProblems: "conv_decode" is for
+ * cubinery_conv_create().  Since version 9. */
+CUBINERY_C_API int cubinery_form_for_model(const char* form, const char* config, int tp,
+                                           char** problem);
 /* Makes sure that the cache holds the problem's kernels, without loading them: needs no GPU.
  * *report: a JSON array of {"kernel", "canonical", "arch", "source": "memory" | "disk" |
  * "compiled", "path", "nvrtc", "registers", "spill_store_bytes", "spill_load_bytes", "compile_ms"};

@@ -14,13 +14,16 @@
 
 namespace cubinery::gdn {
 
-// One problem for each operator.
+// The problems of a model: one for each operator, and for each *form* in which an engine needs it.
+// The members' names are those of the forms in C, in Python and on the command line.
 struct ModelProblems {
   DecodeProblem decode{};
   PrefillProblem prefill{};
   VerifyProblem verify{};
   CommitProblem commit{};
-  ConvProblem conv{};
+  ConvProblem conv{};         // in front of prefill
+  ConvProblem conv_decode{};  // of decode
+  ConvProblem conv_verify{};  // of verify
 };
 
 // What an engine serves a Qwen3-Next or Qwen3.5 model with on each of `tp` GPUs.  `config_json` is
@@ -35,14 +38,14 @@ struct ModelProblems {
 // cu_seqlens and keeps no checkpoints.  A verification takes packed requests of up to 4 tokens
 // (three drafts: `--max-tokens` for others), keeps every token's state in slots of the pool, and
 // starts from the state that i32 counts of accepted tokens choose; a commit takes the same packed
-// requests and counts, for engines that verify without keeping states.  A convolution takes packed
-// sequences, makes q, k and v of them without a bias and with silu, and leaves norms and gates to
-// the operator behind it; weights and states have the model's dtype, and states lie in a pool as
-// the others' do, columns innermost (SGLang; `--state-layout channels` for vLLM).  It takes packed
-// decoding steps too; dense ones are faster and another problem (`--varlen false`), as is what
-// stands in front of a verification (`--from-accepted true`).  An engine that does otherwise
-// changes the fields of the result, and pre-warms with the same changes (`cubinery prewarm
-// --state-dtype bf16`).
+// requests and counts, for engines that verify without keeping states.  A convolution makes q, k
+// and v without a bias and with silu, and leaves norms and gates to the operator behind it; weights
+// and states have the model's dtype, and states lie in a pool as the others' do, columns innermost
+// (SGLang; `--state-layout channels` for vLLM).  In front of a prefill it takes packed sequences,
+// in front of decoding steps dense ones of one token, and in front of a verification the same
+// packed requests, from where the same counts say.  An engine that does otherwise changes the
+// fields of the result, and pre-warms with the same changes (`cubinery prewarm --state-dtype
+// bf16`).
 //
 // kInvalidArgument: not JSON (with line and column), a field that is missing or has another type,
 // or a `tp` that does not divide the heads.  Whether the problems pass check() is for their users

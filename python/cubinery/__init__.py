@@ -24,11 +24,12 @@ from cubinery._errors import (
 )
 from cubinery.conv import Conv, ConvOutputs, gdn_conv
 from cubinery.gdn import Commit, Decode, Prefill, Verify, gdn_decode, gdn_prefill, gdn_verify
-from cubinery.models import ModelProblems, problems_for_model
+from cubinery.models import problems_for_model
 from cubinery.problems import (
     CommitProblem,
     ConvProblem,
     DecodeProblem,
+    ModelProblems,
     PrefillProblem,
     VerifyProblem,
 )

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from os import PathLike, path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_type_hints
 
 from cubinery import _core
 from cubinery._errors import CacheIOError, InvalidArgumentError, refuse, refuse_type
 from cubinery._options import path_text
-from cubinery.problems import (
-    CommitProblem,
-    ConvProblem,
-    DecodeProblem,
-    PrefillProblem,
-    VerifyProblem,
-)
+from cubinery.problems import ModelProblems
 
 
 class _Configuration(Protocol):
@@ -27,17 +20,6 @@ class _Configuration(Protocol):
 
 
 Config = str | PathLike[str] | Mapping[str, Any] | _Configuration
-
-
-@dataclass(frozen=True)
-class ModelProblems:
-    """One problem for each operator."""
-
-    decode: DecodeProblem
-    prefill: PrefillProblem
-    verify: VerifyProblem
-    commit: CommitProblem
-    conv: ConvProblem
 
 
 def problems_for_model(config: Config, tp: int = 1) -> ModelProblems:
@@ -63,18 +45,13 @@ def problems_for_model(config: Config, tp: int = 1) -> ModelProblems:
     name, text = _text_of(config)
     try:
         return ModelProblems(
-            _problem(DecodeProblem, text, tp),
-            _problem(PrefillProblem, text, tp),
-            _problem(VerifyProblem, text, tp),
-            _problem(CommitProblem, text, tp),
-            _problem(ConvProblem, text, tp),
+            **{
+                form: problem(**json.loads(_core.form_for_model(form, text, tp)))
+                for form, problem in get_type_hints(ModelProblems).items()
+            }
         )
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"{name}: {error}") from None
-
-
-def _problem(problem: Any, text: str, tp: int) -> Any:
-    return problem(**json.loads(_core.problem_for_model(problem.op, text, tp)))
 
 
 def _text_of(config: object) -> tuple[str, str]:

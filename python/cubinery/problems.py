@@ -4,7 +4,8 @@
 ``gdn_verify.h``, ``gdn_commit.h`` and ``gdn_conv.h`` are their manual.
 """
 
-# Written by scripts/print_fields.py: change the field tables, runtime/gdn/problem_fields.h, instead.
+# Written by scripts/print_fields.py: change the field tables, runtime/gdn/problem_fields.h, and the
+# list of a model's problems, runtime/gdn/model_forms.h, instead.
 
 from __future__ import annotations
 
@@ -425,3 +426,26 @@ class ConvProblem(Problem["Conv"]):
     from_accepted: bool = False
     accepted_dtype: IndexDtype = "i32"
     batch_invariant: bool = False
+
+
+@dataclass(frozen=True)
+class ModelProblems:
+    """The problems of a model: one for each form in which it needs an operator.
+
+    Args:
+        decode: one token of each request.
+        prefill: packed sequences.
+        verify: packed draft tokens.
+        commit: those that were accepted.
+        conv: in front of prefill: packed sequences.
+        conv_decode: in front of decode: dense, one token of each request.
+        conv_verify: in front of verify: packed draft tokens behind those accepted.
+    """
+
+    decode: DecodeProblem
+    prefill: PrefillProblem
+    verify: VerifyProblem
+    commit: CommitProblem
+    conv: ConvProblem
+    conv_decode: ConvProblem
+    conv_verify: ConvProblem

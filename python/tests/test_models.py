@@ -20,15 +20,27 @@ CONFIG = MODELS / "Qwen3.5-27B" / "config.json"
 )
 def test_every_model_has_problems(folder):
     problems = cubinery.problems_for_model(MODELS / folder)
-    problems.decode.check()
-    problems.prefill.check()
-    problems.verify.check()
-    problems.commit.check()
-    problems.conv.check()
+    for field in dataclasses.fields(problems):
+        getattr(problems, field.name).check()
     assert problems.decode.use_qk_l2norm and problems.prefill.varlen
     assert (problems.verify.max_tokens, problems.verify.from_accepted) == (4, True)
     assert (problems.commit.max_tokens, problems.commit.varlen) == (4, True)
     assert (problems.conv.split_qkv, problems.conv.varlen) == (True, True)
+    assert problems.conv_decode == dataclasses.replace(problems.conv, varlen=False)
+    assert problems.conv_verify == dataclasses.replace(problems.conv, from_accepted=True)
+
+
+def test_the_problems_are_the_command_lines(command):
+    run = [command, "problems", "--hf-config", CONFIG, "--tp", "2"]
+    problems = cubinery.problems_for_model(CONFIG, tp=2)
+    for field in dataclasses.fields(problems):
+        printed = subprocess.run(
+            [*run, "--form", field.name], check=True, capture_output=True, text=True
+        )
+        problem = getattr(problems, field.name)
+        assert type(problem)(**json.loads(printed.stdout)) == problem
+    whole = json.loads(subprocess.run(run, check=True, capture_output=True).stdout)
+    assert len(whole) == len(dataclasses.fields(problems))
 
 
 def test_a_configuration_is_a_path_text_a_dict_or_an_object():

@@ -150,8 +150,9 @@ P served(const ModelLayers& model, int tp) {
   return problem;
 }
 
+// In front of decoding steps.
 ConvProblem served_conv(const ModelLayers& model, int tp) {
-  const PrefillProblem behind = served<PrefillProblem>(model, tp);
+  const DecodeProblem behind = served<DecodeProblem>(model, tp);
   ConvProblem problem{.heads = behind.heads,
                       .key_dim = behind.key_dim,
                       .value_dim = behind.value_dim,
@@ -167,8 +168,6 @@ ConvProblem served_conv(const ModelLayers& model, int tp) {
   problem.states.location = behind.states.location;
   problem.states.padding = behind.states.padding;
   problem.states.pad_index = behind.states.pad_index;
-  problem.varlen = true;
-  problem.cu_seqlens_dtype = DType::kI32;
   return problem;
 }
 
@@ -185,7 +184,9 @@ Result<ModelProblems> problems_for_model(std::string_view config_json, int tp) {
                          .prefill = served<PrefillProblem>(model, tp),
                          .verify = served<VerifyProblem>(model, tp),
                          .commit = served<CommitProblem>(model, tp),
-                         .conv = served_conv(model, tp)};
+                         .conv = served_conv(model, tp),
+                         .conv_decode = served_conv(model, tp),
+                         .conv_verify = served_conv(model, tp)};
   problems.prefill.cu_seqlens_dtype = DType::kI32;
   problems.prefill.varlen = true;
   problems.prefill.checkpoints = Checkpoints::kNone;
@@ -195,6 +196,12 @@ Result<ModelProblems> problems_for_model(std::string_view config_json, int tp) {
   problems.verify.from_accepted = true;
   problems.commit.max_tokens = problems.verify.max_tokens;
   problems.commit.varlen = problems.verify.varlen;
+  problems.conv.cu_seqlens_dtype = problems.prefill.cu_seqlens_dtype;
+  problems.conv.varlen = problems.prefill.varlen;
+  problems.conv_verify.cu_seqlens_dtype = problems.verify.cu_seqlens_dtype;
+  problems.conv_verify.varlen = problems.verify.varlen;
+  problems.conv_verify.from_accepted = problems.verify.from_accepted;
+  problems.conv_verify.accepted_dtype = problems.verify.accepted_dtype;
   return problems;
 }
 

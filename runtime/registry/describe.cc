@@ -5,7 +5,6 @@
 
 #include "codegen/read_json.h"
 #include "runtime/gdn/problem_fields.h"
-#include "runtime/registry/operators.h"
 
 namespace cubinery {
 namespace {
@@ -22,6 +21,12 @@ Json json_of(const FieldDescription& field) {
   return object;
 }
 
+std::vector<Form> forms_of(std::string_view op) {
+  std::vector<Form> forms = model_forms();
+  std::erase_if(forms, [op](const Form& form) { return form.op != op; });
+  return forms;
+}
+
 }  // namespace
 
 const std::vector<OperatorDescription>& operator_descriptions() {
@@ -30,7 +35,8 @@ const std::vector<OperatorDescription>& operator_descriptions() {
     for (const std::string& op : operator_names()) {
       const auto describe = [](const auto& problem) -> OperatorDescription {
         using P = std::decay_t<decltype(problem)>;
-        return {Fields<P>::kName, Fields<P>::kHelp, describe_fields<P>()};
+        return {Fields<P>::kName, Fields<P>::kHelp, describe_fields<P>(),
+                forms_of(Fields<P>::kName)};
       };
       operators.push_back(std::visit(describe, default_problem(op)));
     }
@@ -44,7 +50,12 @@ std::string operators_json() {
   for (const OperatorDescription& op : operator_descriptions()) {
     Json fields = Json::array();
     for (const FieldDescription& field : op.fields) fields.push_back(json_of(field));
-    document.push_back({{"op", op.name}, {"help", op.help}, {"fields", std::move(fields)}});
+    Json forms = Json::array();
+    for (const Form& form : op.forms) forms.push_back({{"name", form.name}, {"help", form.help}});
+    document.push_back({{"op", op.name},
+                        {"help", op.help},
+                        {"fields", std::move(fields)},
+                        {"forms", std::move(forms)}});
   }
   return document.dump();
 }

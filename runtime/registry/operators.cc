@@ -1,12 +1,14 @@
 #include "runtime/registry/operators.h"
 
 #include <algorithm>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "runtime/gdn/commit_operator.h"
 #include "runtime/gdn/conv_operator.h"
 #include "runtime/gdn/decode_operator.h"
+#include "runtime/gdn/model_forms.h"
 #include "runtime/gdn/prefill_operator.h"
 #include "runtime/gdn/verify_operator.h"
 #include "runtime/operator/planner.h"
@@ -23,6 +25,13 @@ const std::vector<Problem>& default_problems() {
   static const auto kProblems =
       make_defaults(std::make_index_sequence<std::variant_size_v<Problem>>());
   return kProblems;
+}
+
+// What `function` makes of each form, in their order.
+template <class Function>
+auto for_each_form(Function&& function) {
+  return std::apply([&](const auto&... form) { return std::vector{function(form)...}; },
+                    gdn::kModelForms);
 }
 
 }  // namespace
@@ -56,14 +65,23 @@ Result<Problem> parse_problem(std::string_view op, std::string_view json) {
       default_problem(op));
 }
 
+const std::vector<Form>& model_forms() {
+  static const std::vector<Form> kForms = for_each_form([](const auto& form) -> Form {
+    return {form.name, form.help, operator_of(gdn::ModelProblems{}.*form.problem)};
+  });
+  return kForms;
+}
+
+const std::vector<std::string>& form_names() {
+  static const std::vector<std::string> kNames =
+      for_each_form([](const auto& form) { return std::string(form.name); });
+  return kNames;
+}
+
 Result<std::vector<Problem>> problems_for_model(std::string_view config_json, int tp) {
   const Result<gdn::ModelProblems> of_model = gdn::problems_for_model(config_json, tp);
   if (!of_model) return of_model.error().clone();
-  // Every member: one for each operator.
-  const auto& [decode, prefill, verify, commit, conv] = *of_model;
-  std::vector<Problem> problems{decode, prefill, verify, commit, conv};
-  static_assert(std::variant_size_v<Problem> == 5, "the new operator is missing here");
-  return problems;
+  return for_each_form([&](const auto& form) -> Problem { return (*of_model).*form.problem; });
 }
 
 Status check(const Problem& problem) {

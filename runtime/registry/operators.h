@@ -28,7 +28,17 @@ Problem default_problem(std::string_view op);
 // The problem that flat JSON describes; it need not pass check().  Requires and errors: `op` as
 // above, from_json() of the operator's problem.
 Result<Problem> parse_problem(std::string_view op, std::string_view json);
-// gdn::problems_for_model(), in the order of operator_names().
+
+// One form in which a model needs an operator: a member of gdn::ModelProblems.
+struct Form {
+  std::string_view name;  // as the member is called
+  std::string_view help;
+  std::string op;
+};
+// By operator, in the order of operator_names().
+const std::vector<Form>& model_forms();
+const std::vector<std::string>& form_names();
+// gdn::problems_for_model(): one for each of model_forms(), in its order.
 Result<std::vector<Problem>> problems_for_model(std::string_view config_json, int tp);
 
 // The methods of the same name.

@@ -92,6 +92,8 @@ int main(void) {
   CHECK(cubinery_check_problem("gdn_decode", "{\"v_heads\":64}", &text) == CUBINERY_OK);
   CHECK(text != NULL && strstr(text, "\"v_heads\":64,") != NULL);
   cubinery_free_text(text);
+  CHECK(cubinery_form_for_model("conv_decode", "{}", 1, &text) == CUBINERY_INVALID_ARGUMENT);
+  CHECK(text == NULL);
 
   CHECK(cubinery_options_create(&options) == CUBINERY_OK);
   CHECK(cubinery_options_set(options, "device", "-1") == CUBINERY_OK);

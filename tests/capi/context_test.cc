@@ -143,12 +143,40 @@ TEST_CASE("TheProblemOfAModelIsThatOfCpp", "[cpu]") {
   CHECK(taken(text) == problems.verify.to_json());
   REQUIRE(cubinery_problem_for_model("gdn_commit", config.c_str(), 2, &text) == CUBINERY_OK);
   CHECK(taken(text) == problems.commit.to_json());
+  REQUIRE(cubinery_problem_for_model("gdn_conv", config.c_str(), 2, &text) == CUBINERY_OK);
+  CHECK(taken(text) == problems.conv.to_json());
   CHECK(refused(cubinery_problem_for_model("gdn", config.c_str(), 2, &text))
             .starts_with("op = \"gdn\"; accepted: "));
   CHECK(text == nullptr);
   CHECK(refused(cubinery_problem_for_model("gdn_decode", nullptr, 1, &text))
             .starts_with("config is NULL"));
   CHECK(refused(cubinery_problem_for_model("gdn_decode", config.c_str(), 3, &text)) ==
+        gdn::problems_for_model(config, 3).error().message());
+}
+
+TEST_CASE("AFormOfAModelIsThatOfCpp", "[cpu]") {
+  const std::string config = test::config_of("Qwen3.5-27B");
+  const gdn::ModelProblems problems = gdn::problems_for_model(config, 2).value();
+  char* text = nullptr;
+  const auto of_form = [&](const char* form) {
+    REQUIRE(cubinery_form_for_model(form, config.c_str(), 2, &text) == CUBINERY_OK);
+    return taken(text);
+  };
+  CHECK(of_form("decode") == problems.decode.to_json());
+  CHECK(of_form("prefill") == problems.prefill.to_json());
+  CHECK(of_form("verify") == problems.verify.to_json());
+  CHECK(of_form("commit") == problems.commit.to_json());
+  CHECK(of_form("conv") == problems.conv.to_json());
+  CHECK(of_form("conv_decode") == problems.conv_decode.to_json());
+  CHECK(of_form("conv_verify") == problems.conv_verify.to_json());
+  CHECK(refused(cubinery_form_for_model("conv_verif", config.c_str(), 2, &text)) ==
+        "form = \"conv_verif\"; accepted: decode, prefill, verify, commit, conv, conv_decode, "
+        "conv_verify; did you mean conv_verify?");
+  CHECK(text == nullptr);
+  CHECK(refused(cubinery_form_for_model(nullptr, config.c_str(), 2, &text))
+            .starts_with("form is NULL"));
+  CHECK(refused(cubinery_form_for_model("conv", nullptr, 1, &text)).starts_with("config is NULL"));
+  CHECK(refused(cubinery_form_for_model("conv", config.c_str(), 3, &text)) ==
         gdn::problems_for_model(config, 3).error().message());
 }
 

@@ -37,6 +37,7 @@ TEST_CASE("help and operators say what a field accepts", "[cpu]") {
   CHECK(contains(list.out, "gdn_verify: A verification"));
   CHECK(contains(list.out, "gdn_commit: A commit"));
   CHECK(contains(list.out, "gdn_conv: "));
+  CHECK(contains(list.out, "  conv_decode  in front of decode: dense, one token"));
   CHECK(contains(list.out, "none, log, alpha, computed"));
   CHECK(json::parse(cli.run("operators --json -").out) == json::parse(operators_json()));
 }
@@ -69,6 +70,12 @@ TEST_CASE("bad arguments exit with 2 and say what is accepted", "[cpu]") {
       {model + " --arch sm_80 --op gdn_decode --varlen false",
        "--varlen false: no problem is of an operator with this field; accepted: --q-heads, "
        "--k-heads"},
+      {model + " --arch sm_80 --form conv_deocde",
+       "--form conv_deocde; accepted: decode, prefill, verify, commit, conv, conv_decode, "
+       "conv_verify; did you mean conv_decode?"},
+      {model + " --arch sm_80 --op gdn_decode,gdn_commit --form decode,conv_verify",
+       "--form conv_verify: it is of gdn_conv, which --op leaves out"},
+      {"prewarm --key-dim 128 --arch sm_80 --form decode", "--hf-config, which is missing"},
       {model + " --arch sm_80 --checkpoints after --checkpoint-every 8",
        "accepted: multiples of 16"},
       {model + " --arch sm_80 --split sometimes", "accepted: auto, never, always"},

@@ -69,15 +69,16 @@ TEST_CASE("every shipped model config gives its problems for every size", "[cpu]
     INFO(model);
     REQUIRE(value_heads.count(model) == 1);
     const auto requests = read_model_config(model, config_of(model), {1, 2, 4, 8, 16}).value();
-    REQUIRE(requests.size() == 25);
+    REQUIRE(requests.size() == 35);
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      const int tp = 1 << i / 5;
+      const int tp = 1 << i / 7;
+      CHECK(requests[i].form == form_names()[i % 7]);
       CHECK(requests[i].origin == model + ", tp " + std::to_string(tp));
       CHECK(requests[i].arch.empty());
-      const auto check_problem = i % 5 == 0   ? check_heads_and_dims<gdn::DecodeProblem>
-                                 : i % 5 == 1 ? check_heads_and_dims<gdn::PrefillProblem>
-                                 : i % 5 == 2 ? check_heads_and_dims<gdn::VerifyProblem>
-                                 : i % 5 == 3 ? check_heads_and_dims<gdn::CommitProblem>
+      const auto check_problem = i % 7 == 0   ? check_heads_and_dims<gdn::DecodeProblem>
+                                 : i % 7 == 1 ? check_heads_and_dims<gdn::PrefillProblem>
+                                 : i % 7 == 2 ? check_heads_and_dims<gdn::VerifyProblem>
+                                 : i % 7 == 3 ? check_heads_and_dims<gdn::CommitProblem>
                                               : check_heads_and_dims<gdn::ConvProblem>;
       check_problem(requests[i].problem, 16 / tp, value_heads.at(model) / tp);
     }

@@ -39,7 +39,7 @@ TEST_CASE("a dry run lists kernels and compiles nothing", "[cpu]") {
   const Cli cli;
   const json summary =
       cli.prewarm("--dry-run --hf-config " + kModel + " --tp 1,2,4,8 --arch sm_90a,sm_80");
-  CHECK(summary["problems"] == 20);
+  CHECK(summary["problems"] == 28);
   CHECK(summary["dry_run"] == true);
   CHECK(summary["compiled"] == 0);
   CHECK(summary["hits"] == 0);
@@ -110,12 +110,20 @@ TEST_CASE("operators that cannot do it are left out unless --op names them", "[c
   CHECK(has(fresh, "gdn_decode"));
   CHECK_FALSE(has(fresh, "gdn_verify"));
   CHECK(has(fresh, "gdn_conv"));
+  // Nor has the convolution in front of it; the other two can do it.
+  const json convs = cli.prewarm("--dry-run --op gdn_conv --has-initial-state false " + model);
+  CHECK(convs["problems"] == 2);
+  for (const json& entry : convs["entries"]) {
+    CHECK(contains(entry["canonical"], ";has_initial_state=false;"));
+    CHECK(contains(entry["canonical"], ";from_accepted=false;"));
+  }
   // Layouts of one operator's states are none of the others'.
   CHECK(names_of(cli.prewarm("--dry-run --state-layout channels " + model)) ==
         std::set<std::string>{"gdn_conv"});
   CHECK_FALSE(has(cli.prewarm("--dry-run --state-layout kv " + model), "gdn_conv"));
-  for (const std::string refused : {"--op gdn_commit --dtype f32 ", "--max-tokens 99 ",
-                                    "--key-dim 100 ", "--accepted-dtype f32 "}) {
+  for (const std::string refused :
+       {"--op gdn_commit --dtype f32 ", "--max-tokens 99 ", "--key-dim 100 ",
+        "--accepted-dtype f32 ", "--form conv,conv_verify --has-initial-state false "}) {
     INFO(refused);
     CHECK(cli.run("prewarm --dry-run " + refused + model).exit_code != 0);
   }
@@ -147,12 +155,40 @@ TEST_CASE("the option --op chooses the operators", "[cpu]") {
     CHECK(all["entries"] == cli.prewarm("--dry-run " + source)["entries"]);
     CHECK(names_of(commit) == std::set<std::string>{"gdn_commit"});
     CHECK(names_of(conv) == std::set<std::string>{"gdn_conv"});
-    CHECK(all["problems"] == 5);
+    const bool is_model = source.starts_with("--hf-config");
+    CHECK(all["problems"] == (is_model ? 7 : 5));
     CHECK(all["requested"] == both["requested"].get<int>() + verify["requested"].get<int>() +
                                   commit["requested"].get<int>() + conv["requested"].get<int>());
     CHECK(both["problems"] == 2);
     CHECK(both["requested"] == decode["requested"].get<int>() + prefill["requested"].get<int>());
   }
+}
+
+TEST_CASE("the option --form chooses among a model's problems", "[cpu]") {
+  const Cli cli;
+  const std::string model = "--dry-run --arch sm_80 --hf-config " + kModel;
+  std::set<std::string> kernels;
+  for (const char* form : {"conv", "conv_decode", "conv_verify"}) {
+    const json one = cli.prewarm(std::string("--form ") + form + " " + model);
+    CHECK(one["problems"] == 1);
+    CHECK(names_of(one) == std::set<std::string>{"gdn_conv"});
+    const std::set<std::string> its = kernels_of(one);
+    for (const std::string& kernel : its) CHECK(kernels.insert(kernel).second);
+  }
+  CHECK(kernels == kernels_of(cli.prewarm("--op gdn_conv " + model)));
+  CHECK(names_of(cli.prewarm("--form decode,conv_decode " + model)) ==
+        std::set<std::string>{"gdn_conv", "gdn_decode"});
+  // Flags change every form that has the field.
+  const std::string f32 = "--op gdn_conv --state-dtype f32 " + model;
+  CHECK(cli.prewarm(f32)["problems"] == 3);
+  for (const json& entry : cli.prewarm(f32)["entries"]) {
+    CHECK(contains(entry["canonical"], ";state_dtype=f32;"));
+  }
+  // A manifest's problems have no form.
+  const std::string manifest = cli.dir() + "/problems.json";
+  std::ofstream(manifest) << R"([{"op": "gdn_prefill", "arch": "sm_80", "varlen": true}])";
+  CHECK(names_of(cli.prewarm("--form conv_decode --manifest " + manifest + " " + model)) ==
+        std::set<std::string>{"gdn_conv", "gdn_prefill_chunks", "gdn_prefill_scan"});
 }
 
 TEST_CASE("a field of one operator changes nothing of the others", "[cpu]") {
@@ -255,7 +291,7 @@ TEST_CASE("prewarm fills the cache once", "[nvrtc]") {
   CHECK(static_cast<std::ptrdiff_t>(first["requested"]) - verifications - commits - convs <= 80);
   CHECK(verifications <= 16);
   CHECK((commits > 0 && commits <= 8));
-  CHECK((convs > 0 && convs <= 12));
+  CHECK((convs > 0 && convs <= 32));
   CHECK(first["failed"] == 0);
   CHECK(cli.entries().size() == first["requested"]);
   for (const json& entry : first["entries"]) {

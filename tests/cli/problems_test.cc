@@ -26,11 +26,16 @@ TEST_CASE("problems prints what programs get", "[cpu]") {
   }
   CHECK(json::parse(all.out) == expected);
 
-  const Output one = cli.run("problems --op gdn_decode " + kModelOptions);
+  const Output one = cli.run("problems --form decode " + kModelOptions);
   CHECK(gdn::DecodeProblem::from_json(one.out)->to_json() == model_problems().decode.to_json());
-  const Output two = cli.run("problems --op gdn_decode --tp 1,2 --hf-config " + kModel);
-  CHECK(two.exit_code == 2);
-  CHECK(contains(two.err, "--op prints one problem, and here are 2; accepted: one size in --tp"));
+  CHECK(cli.run("problems --op gdn_prefill " + kModelOptions).out ==
+        model_problems().prefill.to_json() + "\n");
+  for (const std::string many : {"--form decode --tp 1,2", "--op gdn_conv"}) {
+    const Output refused = cli.run("problems " + many + " --hf-config " + kModel);
+    CHECK(refused.exit_code == 2);
+    CHECK(contains(refused.err, "prints one problem, and here are "));
+    CHECK(contains(refused.err, "accepted: one form in --form and one size in --tp, or neither"));
+  }
 }
 
 TEST_CASE("problems prints a manifest", "[cpu]") {
@@ -57,33 +62,41 @@ TEST_CASE("prewarm compiles what a model's problems need", "[cpu]") {
   }
   std::set<std::string> wanted;
   for (const std::string arch : {"sm_90a", "sm_80"}) {
-    const gdn::ModelProblems problems = model_problems();
-    for (const auto& spec : problems.decode.kernels(arch).value())
-      wanted.insert(arch + spec.canonical);
-    for (const auto& spec : problems.prefill.kernels(arch).value())
-      wanted.insert(arch + spec.canonical);
-    for (const auto& spec : problems.verify.kernels(arch).value())
-      wanted.insert(arch + spec.canonical);
-    for (const auto& spec : problems.commit.kernels(arch).value())
-      wanted.insert(arch + spec.canonical);
-    for (const auto& spec : problems.conv.kernels(arch).value())
-      wanted.insert(arch + spec.canonical);
+    const auto want = [&](const auto& problem) {
+      for (const KernelSpec& spec : problem.kernels(arch).value()) {
+        wanted.insert(arch + spec.canonical);
+      }
+    };
+    const auto [decode, prefill, verify, commit, conv, conv_decode, conv_verify] = model_problems();
+    want(decode);
+    want(prefill);
+    want(verify);
+    want(commit);
+    want(conv);
+    want(conv_decode);
+    want(conv_verify);
   }
   CHECK(prewarmed == wanted);
 }
 
 TEST_CASE("an offline context finds what prewarm compiled for a model", "[nvrtc]") {
   const Cli cli;
-  cli.prewarm("--op gdn_decode --arch sm_80 " + kModelOptions);
+  cli.prewarm("--form decode,conv_decode,conv_verify --arch sm_80 " + kModelOptions);
   Options options;
   options.device = kNoDevice;
   options.arch = "sm_80";
   options.offline = true;
   options.cache_dir = cli.cache();
   const Context context = Context::create(options).value();
-  for (const CompiledKernel& kernel : context.compile(model_problems().decode).value()) {
-    CHECK(kernel.source == Source::kDisk);
-  }
+  const auto check_is_there = [&](const auto& problem) {
+    for (const CompiledKernel& kernel : context.compile(problem).value()) {
+      CHECK(kernel.source == Source::kDisk);
+    }
+  };
+  check_is_there(model_problems().decode);
+  check_is_there(model_problems().conv_decode);
+  check_is_there(model_problems().conv_verify);
+  CHECK(context.compile(model_problems().conv).error().code() == Code::kNotCached);
 }
 
 }  // namespace

@@ -74,6 +74,30 @@ TEST_CASE("shards are written i/n", "[cpu]") {
   }
 }
 
+TEST_CASE("a form that no path computes is left out where another one stands in", "[cpu]") {
+  const Request first{.problem = gdn::DecodeProblem{}, .origin = "a", .arch = {}};
+  Request fp8{.problem = gdn::DecodeProblem{.states = {.dtype = DType::kF8E4M3}},
+              .origin = "a",
+              .arch = {},
+              .may_be_left_out = true};
+  const std::vector<std::string> archs = {"sm_80", "sm_89"};
+  std::map<std::string, std::size_t> of_arch;
+  for (const Job& job : plan_jobs({first, fp8}, archs).value()) ++of_arch[job.arch];
+  CHECK(of_arch["sm_80"] == plan_jobs({first}, {"sm_80"})->size());
+  CHECK(of_arch["sm_89"] == plan_jobs({first, fp8}, {"sm_89"})->size());
+  CHECK(of_arch["sm_89"] > plan_jobs({first}, {"sm_89"})->size());
+  // Alone, beside another operator or model, or named.
+  const Request prefill{.problem = gdn::PrefillProblem{}, .origin = "a", .arch = {}};
+  Request other = first;
+  other.origin = "b";
+  for (const std::vector<Request>& requests :
+       {std::vector{fp8}, std::vector{prefill, fp8}, std::vector{other, fp8}}) {
+    CHECK(plan_jobs(requests, archs).error().code() == Code::kUnsupported);
+  }
+  fp8.may_be_left_out = false;
+  CHECK(plan_jobs({first, fp8}, archs).error().message().starts_with("a: gdn_decode: no path"));
+}
+
 TEST_CASE("problems that share a kernel are merged", "[cpu]") {
   gdn::DecodeProblem large;
   large.heads.v = 64;

@@ -144,6 +144,17 @@ TEST_CASE("problems that differ in heads share a space", "[cpu]") {
   CHECK(plan[0].shapes() == 6);
 }
 
+TEST_CASE("forms that an architecture lacks are not tuned where another one stands in", "[cpu]") {
+  const ShapeGrid grid{{"batch", {1}}};
+  const Request first = request_of(gdn::DecodeProblem{});
+  Request fp8 = request_of(gdn::DecodeProblem{.states = {.dtype = DType::kF8E4M3}});
+  CHECK(plan_tuning({first, fp8}, grid, "sm_80").error().code() == Code::kUnsupported);
+  fp8.may_be_left_out = true;
+  CHECK(plan_tuning({first, fp8}, grid, "sm_80").value().size() == 1);
+  CHECK(plan_tuning({first, fp8}, grid, "sm_89").value().size() == 2);
+  CHECK(plan_tuning({fp8}, grid, "sm_80").error().code() == Code::kUnsupported);
+}
+
 TEST_CASE("problems for another architecture are left out", "[cpu]") {
   const ShapeGrid grid{{"batch", {1}}, {"tokens", {512}}, {"sequences", {1}}};
   const std::vector<Request> requests = {request_of(gdn::DecodeProblem{}, "sm_80")};
@@ -193,7 +204,7 @@ TEST_CASE("a dry run lists what a model needs", "[cpu]") {
     INFO(name);
     const json plan = dry_run(cli, std::string("--tp 1,2,4,8 --hf-config ") +
                                        CUBINERY_TEST_DIR "/data/models/" + name + "/config.json");
-    REQUIRE(plan["spaces"].size() == 5);
+    REQUIRE(plan["spaces"].size() == 7);
     const json& decode = plan["spaces"][0];
     CHECK(decode["op"] == "gdn_decode");
     CHECK(decode["problems"] == 4);
@@ -215,6 +226,11 @@ TEST_CASE("a dry run lists what a model needs", "[cpu]") {
     const json& conv = plan["spaces"][4];
     CHECK(conv["op"] == "gdn_conv");
     CHECK(conv["buckets"].size() == conv_buckets());
+    CHECK(plan["spaces"][5]["op"] == "gdn_conv");
+    CHECK(plan["spaces"][5]["buckets"].size() == conv_buckets());
+    // From 1 to 16 tokens of 1 to 256 requests.
+    CHECK(plan["spaces"][6]["op"] == "gdn_conv");
+    CHECK(plan["spaces"][6]["buckets"].size() == 4 * std::size_t{9 * 5});
     std::size_t buckets = 0, measurements = 0;
     for (const json& space : plan["spaces"]) {
       buckets += space["buckets"].size();
@@ -236,7 +252,7 @@ TEST_CASE("all models share a space of each operator", "[cpu]") {
     ++models;
   }
   const json plan = dry_run(cli, arguments);
-  REQUIRE(plan["spaces"].size() == 5);
+  REQUIRE(plan["spaces"].size() == 7);
   for (const json& space : plan["spaces"]) {
     CHECK(space["problems"] == 4 * models);
     std::set<std::string> buckets;

@@ -12,7 +12,7 @@ namespace {
 
 using test::config_of;
 
-TEST_CASE("AModelHasAProblemForEachOperator", "[cpu]") {
+TEST_CASE("AModelHasAProblemForEachForm", "[cpu]") {
   const std::string config = config_of("Qwen3.5-27B");
   const gdn::ModelProblems problems = gdn::problems_for_model(config, 2).value();
   CHECK(problems.decode.heads.k == 8);
@@ -26,13 +26,38 @@ TEST_CASE("AModelHasAProblemForEachOperator", "[cpu]") {
   CHECK(problems.conv.heads.v == 24);
   CHECK(problems.conv.width == 4);
   CHECK(problems.conv.check().ok());
-  std::vector<std::string> names;
-  for (const Problem& problem : problems_for_model(config, 2).value()) {
-    names.push_back(operator_of(problem));
+  CHECK(problems.conv_decode.check().ok());
+  CHECK(problems.conv_verify.check().ok());
+  CHECK(form_names() == std::vector<std::string>{"decode", "prefill", "verify", "commit", "conv",
+                                                 "conv_decode", "conv_verify"});
+  const std::vector<Problem> of_forms = problems_for_model(config, 2).value();
+  REQUIRE(of_forms.size() == model_forms().size());
+  std::vector<std::string> operators;
+  for (std::size_t i = 0; i < of_forms.size(); ++i) {
+    CHECK(model_forms()[i].op == operator_of(of_forms[i]));
+    if (operators.empty() || operators.back() != model_forms()[i].op) {
+      operators.push_back(model_forms()[i].op);
+    }
   }
-  CHECK(names == operator_names());
+  CHECK(operators == operator_names());
+  CHECK(to_json(of_forms[4]) == problems.conv.to_json());
+  CHECK(to_json(of_forms[5]) == problems.conv_decode.to_json());
+  CHECK(to_json(of_forms[6]) == problems.conv_verify.to_json());
   CHECK(gdn::problems_for_model(config)->decode.to_json() ==
         gdn::problems_for_model(config, 1)->decode.to_json());
+}
+
+TEST_CASE("TheConvolutionsOfAModelDifferInWhatTheyStandInFrontOf", "[cpu]") {
+  const gdn::ModelProblems problems = gdn::problems_for_model(config_of("Qwen3.5-27B"), 2).value();
+  CHECK(problems.conv.varlen == problems.prefill.varlen);
+  CHECK(problems.conv_verify.varlen == problems.verify.varlen);
+  CHECK(problems.conv_verify.from_accepted == problems.verify.from_accepted);
+  CHECK_FALSE(problems.conv_decode.varlen);
+  gdn::ConvProblem packed = problems.conv_decode;
+  packed.varlen = true;
+  CHECK(packed.to_json() == problems.conv.to_json());
+  packed.from_accepted = true;
+  CHECK(packed.to_json() == problems.conv_verify.to_json());
 }
 
 TEST_CASE("AConfigThatIsNoneIsRefusedWithItsPlace", "[cpu]") {
