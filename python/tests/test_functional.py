@@ -427,8 +427,10 @@ def test_the_layout_of_windows_is_that_of_their_strides(context, prepared, gpu, 
         ({"checkpoint_mode": "behind"}, "checkpoint_mode = 'behind'; accepted: 'none', 'before', "),
         ({"checkpoint_mode": "after"}, "gdn_conv: checkpoints is None"),
         ({"checkpoints": window()}, "gdn_conv: checkpoints is given; accepted: None"),
-        ({"max_seqlen": "many"}, "max_seqlen"),
-        ({"state": window(), "stored_states": "every"}, "gdn_conv: state_out is None"),
+        (
+            {"lead": (B, DRAFTS), "state": window(), "stored_states": "every"},
+            "gdn_conv: state_out is None",
+        ),
     ],
 )
 def test_refusals_of_convolutions(context, gpu, monkeypatch, named, message):

@@ -338,6 +338,22 @@ def test_conv_launches(conv, gpu, array):
     assert conv.problem == CONV
 
 
+def test_a_convolution_takes_checkpoints_and_a_length(context, gpu):
+    conv = context.prepare(dataclasses.replace(CONV, checkpoints="after", checkpoint_every=3))
+    arrays, named = conv_arrays()
+    kept = {
+        "checkpoints": FakeArray(9, CHANNELS, 3, dtype="bf16"),
+        "checkpoint_cu_starts": FakeArray(B + 1, dtype="i32"),
+    }
+    conv(*arrays, **named, **kept)
+    conv(*arrays, **named, **kept, max_seqlen=4)
+    assert gpu.launches == 2
+    with pytest.raises(TypeError, match="max_seqlen = 'four'; accepted: integers of 64 bits"):
+        conv(*arrays, **named, **kept, max_seqlen="four")
+    with pytest.raises(cubinery.InvalidArgumentError, match="gdn_conv: checkpoints is None"):
+        conv(*arrays, **named)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

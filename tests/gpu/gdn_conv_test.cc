@@ -618,7 +618,7 @@ std::vector<ConvProblem> in_every_form(const ConvProblem& kept) {
   return problems;
 }
 
-TEST_CASE("GdnConv.KeepsTheWindowAfterEachToken", "[gpu][conv]") {
+TEST_CASE("GdnConv.KeepsTheWindowAfterEachToken", "[gpu][conv][big]") {
   for (const bool from_accepted : {false, true}) {
     ConvProblem every;
     every.stored_states = gdn::StoredStates::kEvery;
@@ -630,6 +630,32 @@ TEST_CASE("GdnConv.KeepsTheWindowAfterEachToken", "[gpu][conv]") {
   fresh.states.has_initial = false;
   expect_both_right(fresh);
   expect_both_right(pool(fresh));
+}
+
+// A few of each, for the sanitizers.
+TEST_CASE("GdnConv.KeepsStatesOfAFewSequences", "[gpu][conv]") {
+  for (const bool varlen : {false, true}) {
+    ConvProblem every = pool(with_gates(split())), before = pool();
+    every.varlen = before.varlen = varlen;
+    every.stored_states = gdn::StoredStates::kEvery;
+    before.checkpoints = gdn::Checkpoints::kBefore;
+    before.checkpoint_every = 2;
+    ConvProblem after = before;
+    after.checkpoints = gdn::Checkpoints::kAfter;
+    after.states.layout = gdn::ConvStateLayout::kChannels;
+    after.states.whole_window = true;
+    for (ConvProblem problem : {every, before, after}) {
+      problem.states.padding = gdn::Padding::kSkip;
+      const gdn::Conv conv = prepare(problem);
+      const ConvCase data(problem, {.lengths = {5, 5, 5},
+                                    .channels = 72,
+                                    .seed = seed(),
+                                    .has_flags = true,
+                                    .spare_checkpoints = 1,
+                                    .padded = 2});
+      expect_good(data, Launched(data).run(conv));
+    }
+  }
 }
 
 // In the memory that they start from, or elsewhere; as many as there may be.
@@ -749,7 +775,7 @@ TEST_CASE("GdnConv.TooManyTokensForTheSteps", "[gpu][conv]") {
   }
 }
 
-TEST_CASE("GdnConv.KeepsCheckpoints", "[gpu][conv]") {
+TEST_CASE("GdnConv.KeepsCheckpoints", "[gpu][conv][big]") {
   int every = 0;
   for (const gdn::Checkpoints checkpoints : {gdn::Checkpoints::kBefore, gdn::Checkpoints::kAfter}) {
     ConvProblem kept;
@@ -770,7 +796,7 @@ TEST_CASE("GdnConv.KeepsCheckpoints", "[gpu][conv]") {
   }
 }
 
-TEST_CASE("GdnConv.CheckpointsOfLongSequences", "[gpu][conv]") {
+TEST_CASE("GdnConv.CheckpointsOfLongSequences", "[gpu][conv][big]") {
   for (const bool varlen : {false, true}) {
     for (const gdn::Checkpoints checkpoints :
          {gdn::Checkpoints::kBefore, gdn::Checkpoints::kAfter}) {

@@ -77,11 +77,23 @@ Result<Check> ConvCheck::run(const std::vector<Launch>& launches) {
   if (cases_.empty()) cases_ = conv_check_cases(problem_);
   const Result<DeviceStream> stream = DeviceStream::create(device_);
   if (!stream) return stream.error().clone();
+  // Packed sequences are taken in runs of tokens, or each by itself.
+  std::vector<std::int64_t> hints{0};
+  if (problem_.varlen) hints.push_back(1);
+  std::vector<Launch> all;
+  for (const Launch& launch : launches) {
+    for (const std::int64_t hint : hints) {
+      all.push_back([launch, hint](Stream stream, gdn::ConvArgs args) {
+        args.max_seqlen = hint;
+        return launch(stream, args);
+      });
+    }
+  }
   Check check{.limit = 1};
   for (const auto& [name, data, reference] : cases_) {
     const Result<GdnDeviceMemory> memory = GdnDeviceMemory::allocate(device_, data.memory());
     if (!memory) return memory.error().clone();
-    for (const Launch& launch : launches) {
+    for (const Launch& launch : all) {
       CUBINERY_RETURN_IF_ERROR(memory->upload(data.memory()));
       CUBINERY_RETURN_IF_ERROR(launch(stream->get(), data.args(memory->addresses())));
       CUBINERY_RETURN_IF_ERROR(stream->synchronize());

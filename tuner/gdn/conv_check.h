@@ -36,9 +36,9 @@ class ConvCheck {
 
   // Enqueues a launch.
   using Launch = std::function<Status(Stream, const gdn::ConvArgs&)>;
-  // Every case once with each of `launches`.  Check::error is the worst error of any tensor as a
-  // share of its budget, and the limit 1.  References are computed by the first call.  Errors are
-  // those of the launches and of the device.
+  // Every case once with each of `launches`, and packed ones again with a hint of short sequences.
+  // Check::error is the worst error of any tensor as a share of its budget, and the limit 1.
+  // References are computed by the first call.  Errors are those of the launches and of the device.
   Result<Check> run(const std::vector<Launch>& launches);
 
  private:

@@ -183,7 +183,8 @@ def keep_windows(
     pad_slot_id: int,
 ) -> None:
     """Writes the windows after each token of x [N, dim, T] or [N, dim]: of request n to row
-    rows[n] of `windows` [rows, steps, dim, W - 1], both with their names.  `conv_state` is read only.
+    rows[n] of `windows` [rows, steps, dim, W - 1], both with their names.  `conv_state` is only
+    read.
     """
     (name, buffer), (rows_name, numbers) = windows, rows
     arguments.refuse_autograd(function, x=x, weight=weight, bias=bias, conv_state=conv_state)

@@ -363,8 +363,8 @@ def causal_conv1d_update(
 
     `metadata` and `validate_data` are not read.  Raises UnsupportedError for a circular buffer
     (`cache_seqlens`), windows beside `num_accept_tokens` or in another dtype, trees
-    (`retrieve_next_token`, `retrieve_next_sibling`, `retrieve_parent_token`), and inputs that require
-    grad while grad is enabled; InvalidArgumentError for windows without rows or
+    (`retrieve_next_token`, `retrieve_next_sibling`, `retrieve_parent_token`), and inputs that
+    require grad while grad is enabled; InvalidArgumentError for windows without rows or
     `conv_state_indices`.
     """
     name = "sglang.causal_conv1d_update"
