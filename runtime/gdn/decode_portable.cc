@@ -100,7 +100,7 @@ GdnDecodeKey clustered_key(const DecodeProblem& problem, GdnDecodeKey key, int c
   for (key.warp_v = columns; key.warp_v <= 32; key.warp_v *= 2) {
     key.held_v = std::min(key.warp_v, held);
     const int whole = key.value_dim / key.warp_v;
-    for (const int warps : {4, 8, 2, 1, whole}) {
+    for (const int warps : {4, 8, 2, 1, whole, 3, 5, 6, 7}) {
       key.warps = is_normed ? whole : warps;
       if (valid(key) && conv_cluster(problem, key) <= most_of_cluster(target)) return key;
     }
@@ -111,10 +111,21 @@ GdnDecodeKey clustered_key(const DecodeProblem& problem, GdnDecodeKey key, int c
 }
 
 // Blocks of many columns, of which each makes q and k: few of these for large batches, and many for
-// small ones.
-WideAndNarrow clustered_keys(const DecodeProblem& problem, const GdnDecodeKey& key,
+// small ones.  Along value_dim a warp holds as many columns as its lanes have vectors.
+WideAndNarrow clustered_keys(const DecodeProblem& problem, const WideAndNarrow& keys,
                              const Target& target) {
-  return {clustered_key(problem, key, 32, 8, target), clustered_key(problem, key, 8, 8, target)};
+  const bool rows_are_v = problem.states.layout == StateLayout::kVK;
+  const auto first_valid = [&](int columns) {
+    GdnDecodeKey found;
+    for (const GdnDecodeKey& key : {keys.wide, rows_are_v ? keys.wide : keys.narrow}) {
+      for (const int held : {8, 4}) {
+        found = clustered_key(problem, key, columns, rows_are_v ? held : key.held_v, target);
+        if (valid(found)) return found;
+      }
+    }
+    return found;
+  };
+  return {first_valid(32), first_valid(8)};
 }
 
 }  // namespace
@@ -160,7 +171,11 @@ std::vector<DecodePortable::KeySet> DecodePortable::default_keys(const DecodePro
     }
   }
   if (problem.conv.is_there()) {
-    keys = clustered_keys(problem, keys.wide, target);
+    keys = clustered_keys(problem, keys, target);
+    if (!valid(keys.wide) || !valid(keys.narrow)) {  // likewise
+      key.k_lanes *= 2;
+      keys = clustered_keys(problem, made(), target);
+    }
     if (!valid(keys.wide) || !valid(keys.narrow)) return {};
   }
   return {keys.wide, keys.narrow};
