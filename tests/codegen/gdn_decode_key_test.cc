@@ -45,6 +45,13 @@ constexpr GdnDecodeKey kUnusual{.key_dim = 64,
                                            .store = false},
                                 .output_norm = gdn::OutputNorm::kGatedRms,
                                 .norm_weight_dtype = DType::kF16,
+                                .conv = {.width = 3,
+                                         .activation = gdn::Activation::kNone,
+                                         .has_bias = true,
+                                         .weight_dtype = DType::kF16,
+                                         .state_dtype = DType::kF32,
+                                         .state_layout = gdn::ConvStateLayout::kChannels,
+                                         .whole_window = true},
                                 .warp_v = 32,
                                 .held_v = 8,
                                 .k_lanes = 16,
@@ -54,7 +61,7 @@ constexpr GdnDecodeKey kUnusual{.key_dim = 64,
 // Bytes of this file change: decode's cubins in every cache are compiled again, and its results
 // written before are lost.  If that is meant, rename the file and say so in CHANGELOG.md.
 TEST_CASE("GdnDecodeKeysPrintAsInTheGoldenFile", "[cpu]") {
-  std::ifstream file(CUBINERY_TEST_DIR "/golden/gdn_decode_key_v3.txt");
+  std::ifstream file(CUBINERY_TEST_DIR "/golden/gdn_decode_key_v4.txt");
   const std::string golden{std::istreambuf_iterator<char>(file), {}};
   std::string text;
   for (const GdnDecodeKey& key : {GdnDecodeKey{}, kUnusual}) {
@@ -64,7 +71,7 @@ TEST_CASE("GdnDecodeKeysPrintAsInTheGoldenFile", "[cpu]") {
 }
 
 TEST_CASE("TheGoldenKeysAreStillRead", "[cpu]") {
-  std::ifstream file(CUBINERY_TEST_DIR "/golden/gdn_decode_key_v3.txt");
+  std::ifstream file(CUBINERY_TEST_DIR "/golden/gdn_decode_key_v4.txt");
   std::string name;
   std::string json;
   std::string code;
@@ -88,6 +95,14 @@ TEST_CASE("FieldsCarryTheNamesOfTheirMembers", "[cpu]") {
   CHECK_PART_MEMBER(GdnDecodeKey, "gate_mode", inputs.gate_mode, GateMode::kAlpha);
   CHECK_MEMBER(GdnDecodeKey, output_norm, gdn::OutputNorm::kGatedRms);
   CHECK_MEMBER(GdnDecodeKey, norm_weight_dtype, DType::kF16);
+  CHECK_PART_MEMBER(GdnDecodeKey, "conv_width", conv.width, 4);
+  CHECK_PART_MEMBER(GdnDecodeKey, "conv_activation", conv.activation, gdn::Activation::kNone);
+  CHECK_PART_MEMBER(GdnDecodeKey, "conv_has_bias", conv.has_bias, true);
+  CHECK_PART_MEMBER(GdnDecodeKey, "conv_weight_dtype", conv.weight_dtype, DType::kF16);
+  CHECK_PART_MEMBER(GdnDecodeKey, "conv_state_dtype", conv.state_dtype, DType::kF16);
+  CHECK_PART_MEMBER(GdnDecodeKey, "conv_state_layout", conv.state_layout,
+                    gdn::ConvStateLayout::kChannels);
+  CHECK_PART_MEMBER(GdnDecodeKey, "conv_whole_window", conv.whole_window, true);
   CHECK_MEMBER(GdnDecodeKey, warp_v, 64);
   CHECK_MEMBER(GdnDecodeKey, held_v, 8);
   CHECK_MEMBER(GdnDecodeKey, k_lanes, 16);
@@ -177,6 +192,32 @@ TEST_CASE("EachRuleOfAProblemIsNamed", "[cpu]") {
         "padding needs state_location = pool");
 }
 
+TEST_CASE("EachRuleOfAConvolutionIsNamed", "[cpu]") {
+  using Key = GdnDecodeKey;
+  const auto convolved = [](const auto& change) {
+    return broken_rule<GdnDecodeKey>([&](Key& key) {
+      key.conv.width = 4;
+      change(key);
+    });
+  };
+  CHECK(convolved([](Key&) {}) == "none");
+  for (const int width : {-1, 1, 5}) {
+    CHECK(convolved([=](Key& key) { key.conv.width = width; }) ==
+          "conv_width must be 0, 2, 3 or 4");
+  }
+  CHECK(convolved([](Key& key) { key.conv.weight_dtype = DType::kI32; }) ==
+        "conv_weight_dtype must be f32, bf16 or f16");
+  CHECK(convolved([](Key& key) { key.conv.state_dtype = DType::kF8E4M3; }) ==
+        "conv_state_dtype must be f32, bf16 or f16");
+  CHECK(convolved([](Key& key) { key.warps = 3; }) ==
+        "warps * warp_v must divide value_dim with a convolution: a block has columns of one head");
+  CHECK(convolved([](Key& key) {
+          key.key_dim = 256;
+          key.held_v = 4;
+          key.warps = 1;
+        }) == "a thread's channels of the convolution pass its registers");
+}
+
 TEST_CASE("EachRuleOfTuningIsNamed", "[cpu]") {
   using Key = GdnDecodeKey;
   const auto kv = [](int warp_v, int k_lanes, int vec_bytes) {
@@ -218,7 +259,7 @@ TEST_CASE("EachRuleOfTuningIsNamed", "[cpu]") {
           "warps must be from 1 to 16");
   }
   CHECK(broken_rule<GdnDecodeKey>([](Key& key) { key.warps = 3; }) ==
-        "warps must be 1, 2 or 4 without output_norm");
+        "warps must be 1, 2 or 4 without output_norm and convolution");
   const auto normed = [](int warp_v, int warps, DType state_dtype = DType::kF32) {
     return broken_rule<GdnDecodeKey>([=](Key& key) {
       key.states.dtype = state_dtype;

@@ -32,10 +32,14 @@ class Bench {
     };
     const bool kv = p.states.layout == StateLayout::kKV;
     const std::int64_t heads = p.heads.count();
-    DecodeArgs args{.q = rows(1, p.dtype, p.heads.q, p.key_dim),
-                    .k = rows(2, p.dtype, p.heads.k, p.key_dim),
-                    .v = rows(3, p.dtype, p.heads.v, p.value_dim),
-                    .o = rows(4, p.output_dtype, heads, p.value_dim)};
+    DecodeArgs args{.o = rows(4, p.output_dtype, heads, p.value_dim)};
+    if (p.conv.is_there()) {
+      args.conv = conv_args(batch);
+    } else {
+      args.q = rows(1, p.dtype, p.heads.q, p.key_dim);
+      args.k = rows(2, p.dtype, p.heads.k, p.key_dim);
+      args.v = rows(3, p.dtype, p.heads.v, p.value_dim);
+    }
     args.gates.g = Tensor::contiguous(address(5), p.inputs.gate_dtype, {batch, heads});
     args.gates.beta = Tensor::contiguous(address(6), p.inputs.beta_dtype, {batch, heads});
     const bool pool = p.states.location == StateLocation::kPool;
@@ -46,6 +50,23 @@ class Bench {
     if (p.output_norm == OutputNorm::kNone) return args;
     args.z = rows(9, p.dtype, heads, p.value_dim);
     args.norm_weight = Tensor::contiguous(address(10), p.norm_weight_dtype, {p.value_dim});
+    return args;
+  }
+
+  DecodeConvArgs conv_args(std::int64_t batch) const {
+    const DecodeConv& conv = problem_.conv;
+    const Heads& heads = problem_.heads;
+    const std::int64_t channels =
+        (heads.q + heads.k) * problem_.key_dim + heads.v * problem_.value_dim;
+    const std::int64_t columns = conv.whole_window ? conv.width : conv.width - 1;
+    const std::int64_t slots = problem_.states.location == StateLocation::kPool ? 9 : batch;
+    DecodeConvArgs args{
+        .x = Tensor::contiguous(address(11), problem_.dtype, {batch, channels}),
+        .weight = Tensor::contiguous(address(12), conv.weight_dtype, {channels, conv.width}),
+        .in = Tensor::contiguous(address(13), conv.state_dtype, {slots, channels, columns})};
+    if (conv.has_bias) args.bias = Tensor::contiguous(address(14), conv.weight_dtype, {channels});
+    if (conv.state_layout == ConvStateLayout::kColumns) return args;
+    args.in.strides = {channels * columns, 1, channels};
     return args;
   }
 
@@ -327,6 +348,127 @@ TEST_CASE("ANormIsRefusedWithNameAndReason", "[cpu]") {
         "gdn_decode: norm_weight is given; accepted: no tensor, output_norm is none");
   CHECK(plain.refusal([](auto& a) { a.norm_eps = 1e-5f; }) ==
         "gdn_decode: norm_eps is 1e-05; accepted: none, output_norm is none");
+}
+
+TEST_CASE("AConvolutionTakesItsTensorsAsTheyLie", "[cpu]") {
+  const Bench bench({.heads = {.q = 4, .k = 8, .v = 8},
+                     .states = {.location = StateLocation::kPool},
+                     .conv = {.width = 3,
+                              .has_bias = true,
+                              .state_layout = ConvStateLayout::kChannels,
+                              .whole_window = true}});
+  constexpr std::int64_t kChannels = 20 * 128;
+  DecodeArgs args = bench.args(2);
+  args.conv.x.strides = {kChannels + 8, 1};
+  args.conv.weight.strides = {7, 2};
+  args.conv.bias.strides = {3};
+  args.conv.in.strides = {4 * kChannels, 1, kChannels + 4};
+  GdnDecodeParams p = bench.launched(args);
+  CHECK((p.conv.x.data == address(11) && p.conv.x.batch == kChannels + 8 && p.conv.x.channel == 1));
+  CHECK((p.conv.weight == address(12) && p.conv.weight_channel == 7 && p.conv.weight_tap == 2));
+  CHECK_FALSE(p.conv.weight_packed);
+  CHECK((p.conv.bias.data == address(14) && p.conv.bias.stride == 3));
+  CHECK((p.conv.read == address(13) && p.conv.written == address(13)));
+  CHECK((p.conv.read_stride.slot == 4 * kChannels && p.conv.read_stride.channel == 1));
+  CHECK((p.conv.read_stride.column == kChannels + 4 && p.conv.columns == 3));
+  CHECK((p.k_first == 4 * 128 && p.v_first == 12 * 128));
+  CHECK((p.q.group == 2 && p.k.group == 1 && p.v.group == 1));
+  // Blocks that share inputs are a cluster: of two heads of q, and of a head's columns.
+  CHECK(bench.fake->launches.back().config.gridDimY == 2);
+  args.conv.x = Tensor::contiguous(args.conv.x.data, DType::kBF16, {2, 1, kChannels});
+  p = bench.launched(args);
+  CHECK(p.conv.x.batch == kChannels);
+}
+
+// An index is a slot of both states, so the smaller number of slots counts.
+TEST_CASE("AConvolutionSharesTheSlotsOfStates", "[cpu]") {
+  const Bench bench({.states = {.location = StateLocation::kPool, .padding = Padding::kScratch},
+                     .conv = {.width = 4}});
+  DecodeArgs args = bench.args(2);
+  CHECK(bench.launched(args).states.read.slots == 9);
+  args.conv.in.shape[0] = 5;
+  GdnDecodeParams p = bench.launched(args);
+  CHECK((p.states.read.slots == 5 && p.states.written.slots == 5));
+  args.states.in.shape[0] = 4;
+  CHECK(bench.launched(args).states.read.slots == 4);
+  CHECK(bench.refusal([](auto& a) {
+    a.conv.in.shape[0] = 5;
+    a.states.scratch_slot = 5;
+  }) == "gdn_decode: scratch_slot is 5; accepted: 0 to 4");
+}
+
+TEST_CASE("AConvolutionIsRefusedWithNameAndReason", "[cpu]") {
+  const Bench bench({.heads = {.q = 1, .k = 1, .v = 2}, .conv = {.width = 4}});
+  const std::string op = "gdn_decode: ";
+  CHECK(bench.refusal([](auto& a) { a.q = a.o; }) ==
+        op + "q is given; accepted: no tensor, with conv_width they come from x");
+  CHECK(bench.refusal([](auto& a) { a.k = a.o; }) ==
+        op + "k is given; accepted: no tensor, with conv_width they come from x");
+  CHECK(bench.refusal([](auto& a) { a.v = a.o; }) ==
+        op + "v is given; accepted: no tensor, with conv_width they come from x");
+  CHECK(bench.refusal([](auto& a) { a.conv.x = {}; }) == op + "x is missing; accepted: a tensor");
+  CHECK(bench.refusal([](auto& a) { a.conv.x.dtype = DType::kF32; }) ==
+        op + "x has dtype f32; accepted: bf16");
+  CHECK(bench.refusal([](auto& a) { a.conv.x.shape[1] = 256; })
+            .starts_with(op + "x has shape [2, 1, 256]; accepted: "));
+  CHECK(bench.refusal([](auto& a) {
+    a.conv.x.strides = {513, 1};
+  }) == op + "x does not lie in vectors; accepted: channels next to each other, all else at "
+             "multiples of 4 elements");
+  CHECK(bench.refusal([](auto& a) {
+               a.conv.x.strides = {2, 4};
+             })
+            .starts_with(op + "x does not lie in vectors"));
+  CHECK(bench.refusal([](auto& a) { a.conv.weight = {}; }) ==
+        op + "conv_weight is missing; accepted: a tensor");
+  CHECK(bench.refusal([](auto& a) { a.conv.weight.dtype = DType::kF32; }) ==
+        op + "conv_weight has dtype f32; accepted: bf16");
+  CHECK(bench.refusal([](auto& a) { a.conv.weight.shape[1] = 3; }) ==
+        op + "conv_weight has shape [512, 3]; accepted: [channels = 512, width = 4]");
+  CHECK(bench.refusal([](auto& a) { a.conv.bias = a.conv.weight; }) ==
+        op + "conv_bias is given; accepted: no tensor, has_bias is false");
+  CHECK(bench.refusal([](auto& a) { a.conv.in = {}; }) ==
+        op + "conv_state is missing; accepted: a tensor");
+  CHECK(bench.refusal([](auto& a) { a.conv.in.dtype = DType::kF32; }) ==
+        op + "conv_state has dtype f32; accepted: bf16");
+  CHECK(bench.refusal([](auto& a) { a.conv.in.shape[2] = 4; }) ==
+        op + "conv_state has shape [2, 512, 4]; accepted: [B = 2, channels = 512, columns = 3]");
+  CHECK(bench.refusal([](auto& a) { a.conv.in.shape[0] = 3; })
+            .starts_with(op + "conv_state has shape [3, 512, 3]; accepted: [B = 2,"));
+  const std::string gaps =
+      op +
+      "conv_state does not lie in vectors; accepted: [channels, columns] without gaps, all "
+      "else at multiples of 4 elements";
+  CHECK(bench.refusal([](auto& a) { a.conv.in.strides = {4 * 512, 4, 1}; }) == gaps);
+  CHECK(bench.refusal([](auto& a) { a.conv.in.strides = {3 * 512 + 1, 3, 1}; }) == gaps);
+  CHECK(bench.refusal([](auto& a) { a.conv.in.data = static_cast<char*>(a.conv.in.data) + 2; }) ==
+        gaps);
+  CHECK(bench
+            .refusal([](auto& a) {
+              a.conv.out = a.conv.in;
+              a.conv.out.strides[0] += 2;
+              a.conv.out.data = address(15);
+            })
+            .starts_with(op + "conv_state_out does not lie in vectors"));
+
+  const Bench biased({.conv = {.width = 4, .has_bias = true}});
+  CHECK(biased.refusal([](auto& a) { a.conv.bias = {}; }) ==
+        op + "conv_bias is missing; accepted: a tensor");
+  const Bench stateless({.states = {.has_initial = false, .store = false}, .conv = {.width = 4}});
+  CHECK(stateless.refusal([](auto& a) { a.states.in = {}; }) ==
+        op + "conv_state is given; accepted: no tensor, has_initial_state and store_state are "
+             "false");
+
+  const Bench plain({});
+  const auto given = [&](Tensor DecodeConvArgs::*tensor) {
+    return plain.refusal([=](auto& a) { a.conv.*tensor = a.o; });
+  };
+  const std::string width = " is given; accepted: no tensor, conv_width is 0";
+  CHECK(given(&DecodeConvArgs::x) == op + "x" + width);
+  CHECK(given(&DecodeConvArgs::weight) == op + "conv_weight" + width);
+  CHECK(given(&DecodeConvArgs::bias) == op + "conv_bias" + width);
+  CHECK(given(&DecodeConvArgs::in) == op + "conv_state" + width);
+  CHECK(given(&DecodeConvArgs::out) == op + "conv_state_out" + width);
 }
 
 }  // namespace

@@ -4,10 +4,13 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "codegen/arch.h"
 #include "gdn_decode/fields.h"
+#include "runtime/gdn/decode_portable.h"
 #include "runtime/operator/planner.h"
 #include "tests/catch.h"
 #include "tests/runtime/portable_keys.h"
@@ -140,11 +143,32 @@ TEST_CASE("EqualCodeHasEqualKeys", "[cpu]") {
   const auto weight = [](auto& p) { p.norm_weight_dtype = DType::kBF16; };
   CHECK(same(log, weight));
   CHECK_FALSE(same({.output_norm = OutputNorm::kGatedRms}, weight));
+  const auto bias = [](auto& p) { p.conv.has_bias = true; };
+  const auto window = [](auto& p) { p.conv.whole_window = true; };
+  CHECK((same(log, bias) && same(log, window)));
+  DecodeProblem convolved{.heads = {.v = 16}, .conv = {.width = 4}};
+  CHECK_FALSE((same(convolved, bias) || same(convolved, window)));
+  convolved.states.has_initial = convolved.states.store = false;
+  CHECK_FALSE(same(convolved, bias));
+  CHECK(same(convolved, window));
 }
 
 TEST_CASE("EveryOtherFieldIsCompiledIn", "[cpu]") {
   std::vector<Change<DecodeProblem>> changes = compiled_in_changes<DecodeProblem>();
   changes.emplace_back([](auto& p) { p.output_norm = OutputNorm::kGatedRms; });
+  for (const int width : {2, 3, 4}) changes.emplace_back([=](auto& p) { p.conv.width = width; });
+  const auto add_conv = [&](const Change<DecodeProblem>& change) {
+    changes.emplace_back([=](auto& p) {
+      p.conv.width = 4;
+      change(p);
+    });
+  };
+  add_conv([](auto& p) { p.conv.activation = Activation::kNone; });
+  add_conv([](auto& p) { p.conv.has_bias = true; });
+  add_conv([](auto& p) { p.conv.weight_dtype = DType::kF32; });
+  add_conv([](auto& p) { p.conv.state_dtype = DType::kF32; });
+  add_conv([](auto& p) { p.conv.state_layout = ConvStateLayout::kChannels; });
+  add_conv([](auto& p) { p.conv.whole_window = true; });
   std::set<std::string> keys;
   for (const auto& change : changes) keys.insert(wide_text(changed(DecodeProblem{}, change)));
   CHECK(keys.size() == changes.size());
@@ -158,13 +182,17 @@ TEST_CASE("ProblemsSurviveJson", "[cpu]") {
         R"("dt_bias_dtype":"f32","state_dtype":"f32","index_dtype":"i32","state_layout":"vk",)"
         R"("state_location":"dense","padding":"none","pad_index":"negative","gate_mode":"log",)"
         R"("beta_mode":"given","use_qk_l2norm":false,"has_initial_state":true,"store_state":true,)"
-        R"("output_norm":"none","norm_weight_dtype":"f32","batch_invariant":false})");
+        R"("output_norm":"none","norm_weight_dtype":"f32","conv_width":0,)"
+        R"("conv_activation":"silu","conv_has_bias":false,"conv_weight_dtype":"bf16",)"
+        R"("conv_state_dtype":"bf16","conv_state_layout":"columns","conv_whole_window":false,)"
+        R"("batch_invariant":false})");
   const DecodeProblem problem{.heads = {.q = 2, .k = 4, .v = 8},
                               .inputs = {.dt_bias_dtype = DType::kF16,
                                          .gate_mode = GateMode::kComputed,
                                          .use_qk_l2norm = true},
                               .states = {.padding = Padding::kSkip},
-                              .output_norm = OutputNorm::kGatedRms};
+                              .output_norm = OutputNorm::kGatedRms,
+                              .conv = {.width = 3, .has_bias = true}};
   const Result<DecodeProblem> parsed = DecodeProblem::from_json(problem.to_json());
   REQUIRE(parsed);
   CHECK(parsed->to_json() == problem.to_json());
@@ -176,6 +204,65 @@ TEST_CASE("ProblemsSurviveJson", "[cpu]") {
 TEST_CASE("ANormsWeightIsOfFloats", "[cpu]") {
   CHECK(test::refusal<DecodeProblem>([](auto& p) { p.norm_weight_dtype = DType::kI32; }) ==
         "gdn_decode: norm_weight_dtype = i32; accepted: f32, bf16, f16");
+}
+
+TEST_CASE("AConvolutionHasTwoToFourTaps", "[cpu]") {
+  const auto refused = [](int width) {
+    return test::refusal<DecodeProblem>([=](auto& p) { p.conv.width = width; });
+  };
+  for (const int width : {-1, 1, 5}) {
+    CHECK(refused(width) ==
+          "gdn_decode: conv_width = " + std::to_string(width) + "; accepted: 0, 2, 3, 4");
+  }
+  CHECK(test::refusal<DecodeProblem>([](auto& p) { p.conv.weight_dtype = DType::kI32; }) ==
+        "gdn_decode: conv_weight_dtype = i32; accepted: f32, bf16, f16");
+  CHECK(test::refusal<DecodeProblem>([](auto& p) { p.conv.state_dtype = DType::kF8E4M3; }) ==
+        "gdn_decode: conv_state_dtype = f8e4m3; accepted: f32, bf16, f16");
+}
+
+// Blocks that need the same inputs are a cluster: of eight where there are any, else alone.
+TEST_CASE("AConvolutionsKernelsFitIntoAClusterOfEight", "[cpu]") {
+  constexpr Heads kHeads[] = {{1, 1, 1}, {16, 16, 32}, {2, 2, 6}, {2, 2, 8}, {1, 1, 8},
+                              {4, 2, 2}, {8, 1, 1},    {6, 6, 2}, {2, 6, 3}, {1, 4, 2}};
+  for (const std::string arch : {"sm_80", "sm_90a", "sm_120a"}) {
+    const Target target = typical_target(*parse_arch(arch));
+    const bool has_clusters = target.arch.major >= 9;
+    for_each_shape([&](DecodeProblem problem) {
+      if (problem.key_dim % 48 != 0 && problem.key_dim != 128) return;
+      for (const Heads& heads : kHeads) {
+        problem.heads = heads;
+        problem.conv = {.width = 4};
+        const auto found = decode_portable().default_keys(problem, target);
+        const bool is_alone = heads.q == heads.k && heads.k == heads.v;
+        if (found.empty() == (has_clusters || is_alone)) FAIL_CHECK(arch << problem.to_json());
+        for (const auto& [key] : found) {
+          if (!valid(key)) FAIL_CHECK(canonical(key) << ": " << why_invalid(key));
+          if (conv_cluster(problem, key) > (has_clusters ? 8 : 1)) FAIL_CHECK(canonical(key));
+          if (key.k_lanes != std::get<0>(found.front()).k_lanes) FAIL_CHECK(canonical(key));
+        }
+      }
+    });
+  }
+}
+
+TEST_CASE("AConvolutionOfManyHeadsIsRefused", "[cpu]") {
+  DecodeProblem problem{.heads = {.q = 1, .k = 1, .v = 16}, .conv = {.width = 4}};
+  const std::string why =
+      "conv_width = 4 needs up to 8 heads for each of q, k and v, and sm_90 or newer where that is "
+      "more than one; accepted: 0, and a convolution by itself in front)";
+  const auto refusal = [&](const std::string& arch) {
+    const auto kernels = problem.kernels(arch);
+    REQUIRE_FALSE(kernels);
+    CHECK(kernels.error().code() == Code::kUnsupported);
+    return std::string(kernels.error().message());
+  };
+  CHECK(refusal("sm_90a") ==
+        "gdn_decode: no path computes this problem on sm_90a (portable: " + why);
+  problem.heads = {.q = 4, .k = 4, .v = 8};
+  CHECK(problem.kernels("sm_90a"));
+  CHECK(refusal("sm_80") == "gdn_decode: no path computes this problem on sm_80 (portable: " + why);
+  problem.heads.v = 4;
+  CHECK(problem.kernels("sm_80"));
 }
 
 // Small batches have as many warps of a head as may be, large ones few that go on to the next

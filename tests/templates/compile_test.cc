@@ -522,6 +522,52 @@ TEST_CASE("EveryNormedCandidateCompiles", "[nvrtc]") {
   check_all("sm_90a", normed_candidates(StateLayout::kKV, DType::kBF16));
 }
 
+DecodeProblem convolved(DecodeProblem problem) {
+  problem.conv.width = 4;
+  return problem;
+}
+
+// Each option at least once, and the sizes with the most channels to a thread.
+TEST_CASE("ConvolutionsInFrontOfADecodeCompile", "[nvrtc]") {
+  using gdn::ConvStateLayout;
+  std::vector<DecodeProblem> problems;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const ConvStateLayout layout : {ConvStateLayout::kColumns, ConvStateLayout::kChannels}) {
+      for (const bool other : {false, true}) {
+        DecodeProblem& problem = problems.emplace_back(convolved({.dtype = dtype}));
+        problem.conv = {.width = other ? 3 : 4,
+                        .activation = other ? gdn::Activation::kNone : gdn::Activation::kSilu,
+                        .has_bias = other,
+                        .weight_dtype = other ? DType::kF16 : DType::kBF16,
+                        .state_dtype = dtype,
+                        .state_layout = layout,
+                        .whole_window = other};
+        problem.states.layout = other ? StateLayout::kKV : StateLayout::kVK;
+        problem.inputs.use_qk_l2norm = true;
+      }
+    }
+  }
+  for (const auto& [key_dim, value_dim] :
+       {std::pair{16, 16}, std::pair{48, 96}, std::pair{256, 256}, std::pair{240, 240}}) {
+    for (const auto norm : {gdn::OutputNorm::kNone, gdn::OutputNorm::kGatedRms}) {
+      problems.push_back(
+          convolved({.key_dim = key_dim, .value_dim = value_dim, .output_norm = norm}));
+    }
+  }
+  problems.push_back(convolved({.states = {.has_initial = false}}));
+  problems.push_back(convolved({.states = {.store = false}}));
+  problems.push_back(convolved({.states = {.has_initial = false, .store = false}}));
+  for (const std::string arch : {"sm_90a", "sm_100a"}) check_all(arch, kernels_of(problems, arch));
+  for (DecodeProblem& problem : problems) problem.heads.v = problem.heads.k;
+  std::erase_if(problems, [](const DecodeProblem& problem) { return !problem.kernels("sm_80"); });
+  CHECK(problems.size() > 8);
+  check_all("sm_80", kernels_of(problems, "sm_80"));
+}
+
+TEST_CASE("EveryConvolvedCandidateCompiles", "[nvrtc]") {
+  check_all("sm_90a", candidates_of(GdnDecodeKey{.conv = {.width = 4}}));
+}
+
 // Those of which blocks have the most warps.
 TEST_CASE("NormedHeadSizesCompile", "[nvrtc]") {
   std::vector<DecodeProblem> problems;
