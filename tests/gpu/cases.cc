@@ -138,11 +138,15 @@ DecodeCase::DecodeCase(const DecodeProblem& problem, std::int64_t batch, CaseOpt
 
 DecodeArgs DecodeCase::args(std::int64_t first, std::int64_t count) const {
   DecodeArgs args = this->args();
-  for (Tensor* tensor :
-       {&args.q, &args.k, &args.v, &args.gates.g, &args.gates.beta, &args.o, &args.z}) {
+  for (Tensor* tensor : {&args.q, &args.k, &args.v, &args.gates.g, &args.gates.beta, &args.o,
+                         &args.z, &args.conv.x}) {
     slice(tensor, 0, first, count);
   }
-  slice_states(&args, is_pool(PrefillCase::problem()), first, count);
+  const bool pool = is_pool(PrefillCase::problem());
+  slice_states(&args, pool, first, count);
+  if (pool) return args;
+  slice(&args.conv.in, 0, first, count);
+  slice(&args.conv.out, 0, first, count);
   return args;
 }
 
@@ -177,7 +181,24 @@ bool same_head(const GdnCase& c, std::int64_t n, std::int64_t h, const GdnMemory
               other.matrix_at(other.target(), other.row(m).write, h), c.matrix_bytes());
 }
 
+bool same_conv_state(const GdnCase& c, std::int64_t n, const GdnMemory& a, const GdnMemory& b) {
+  const GdnProblem& p = c.problem();
+  const Row row = c.row(n);
+  if (!p.conv.is_there() || !row.writes()) return true;
+  for (std::int64_t channel = 0; channel < conv_split(p).end; ++channel) {
+    for (std::int64_t i = 0; i < conv_columns(p); ++i) {
+      const auto place = c.conv_state_at(c.conv_target(), row.write, channel, i);
+      if (std::memcmp(a[place.piece].data() + place.byte, b[place.piece].data() + place.byte,
+                      idx(size_of(p.conv.state_dtype))) != 0) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 bool same_sequence(const GdnCase& c, std::int64_t n, const GdnMemory& a, const GdnMemory& b) {
+  if (!same_conv_state(c, n, a, b)) return false;
   for (std::int64_t h = 0; h < c.problem().heads.count(); ++h) {
     if (!same_head(c, n, h, a, b)) return false;
   }

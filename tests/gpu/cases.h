@@ -107,6 +107,8 @@ inline bool same_head(const GdnCase& c, std::int64_t n, std::int64_t h, const Gd
                       const GdnMemory& b) {
   return same_head(c, n, h, a, c, n, b);
 }
+// Of a sequence; true where there is no convolution.
+bool same_conv_state(const GdnCase& c, std::int64_t n, const GdnMemory& a, const GdnMemory& b);
 bool same_sequence(const GdnCase& c, std::int64_t n, const GdnMemory& a, const GdnMemory& b);
 
 // Whether outputs of a sequence differ by no more than rounding does, a hundredth of the largest.

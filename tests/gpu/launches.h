@@ -178,19 +178,24 @@ void expect_same_from_threads(const std::vector<std::unique_ptr<Case>>& cases,
 }
 
 // Puts `value` into one element that sequence 1 and only the `group` heads from `first` on use, at
-// token t or in the state, and expects every other sequence and head to have the bits it has
-// without.
+// token t or in a state (of a convolution: of channel `head`), and expects every other sequence and
+// head to have the bits it has without.
 template <class Case>
 void expect_confined(Case one, const typename Case::Operator& prepared, float value,
                      GdnTensor tensor, std::int64_t t, std::int64_t head, std::int64_t first,
                      std::int64_t group) {
   const gdn::PrefillProblem& p = one.PrefillCase::problem();
   const GdnMemory clean = run(one, prepared);
-  const bool in_state = tensor == GdnTensor::kState;
+  const bool in_conv = tensor == GdnTensor::kConvState;
+  const bool in_state = in_conv || tensor == GdnTensor::kState;
   store(tensor_of(one.PrefillCase::args(), tensor).dtype,
-        one.at(in_state ? one.matrix_at(tensor, 1, head) : one.row_at(tensor, 1, t, head)), value);
+        one.at(in_conv    ? one.conv_state_at(tensor, 1, head, 0)
+               : in_state ? one.matrix_at(tensor, 1, head)
+                          : one.row_at(tensor, 1, t, head)),
+        value);
   const GdnMemory results = run(one, prepared);
   for (std::int64_t n = 0; n < one.sequences(); ++n) {
+    if (n != 1) CHECK(same_conv_state(one, n, clean, results));
     for (std::int64_t h = 0; h < p.heads.count(); ++h) {
       const char* const name = kTensors[static_cast<std::size_t>(tensor)].name;
       INFO(value << " in " << name << "; sequence " << n << ", head " << h << ", problem "

@@ -142,6 +142,13 @@ TEST_CASE("Tune.EveryConfigurationOfANormedDecodeIsRight", "[gpu]") {
   expect_all_right(gpu().context(), *make_tunable(gpu().context(), problem).value());
 }
 
+TEST_CASE("Tune.EveryConfigurationOfAConvolvedDecodeIsRight", "[gpu]") {
+  gdn::DecodeProblem problem = small_problem();
+  problem.key_dim = problem.value_dim = 128;
+  problem.conv.width = 4;
+  expect_all_right(gpu().context(), *make_tunable(gpu().context(), problem).value());
+}
+
 TEST_CASE("Tune.EveryConfigurationOfPrefillIsRight", "[gpu]") {
   gdn::PrefillProblem problem = small_varlen();
   problem.key_dim = problem.value_dim = 128;
