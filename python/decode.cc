@@ -20,7 +20,12 @@ class Decode final
     if (!right_count(count, 1 + shared.size() + own.size() + 4)) return nullptr;
     ArrayViews views(device());
     float scale = 0, norm_eps = 0;
-    if (!views.choose_stream(given[0], "q", given[1])) return nullptr;
+    // Without q there is x, behind z and norm_weight.
+    PyObject* const x = given[1 + shared.size() + 2];
+    const bool is_convolved = given[1] == Py_None && x != Py_None;
+    if (!views.choose_stream(given[0], is_convolved ? "x" : "q", is_convolved ? x : given[1])) {
+      return nullptr;
+    }
     ++given;
     if (!read_tensors(shared, given, &views)) return nullptr;
     if (!read_tensors(own, given, &views)) return nullptr;

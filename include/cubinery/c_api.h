@@ -42,7 +42,7 @@
 extern "C" {
 #endif
 
-#define CUBINERY_C_API_VERSION 8
+#define CUBINERY_C_API_VERSION 9
 
 /* The codes of cubinery/status.h, which says what each asks of the caller. */
 typedef enum CubineryCode {

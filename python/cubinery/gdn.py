@@ -48,9 +48,9 @@ class Decode(Operator[DecodeProblem], op=DecodeProblem.op):
 
     def __call__(
         self,
-        q: Any,
-        k: Any,
-        v: Any,
+        q: Any = None,
+        k: Any = None,
+        v: Any = None,
         g: Any = None,
         beta: Any = None,
         *,
@@ -64,6 +64,11 @@ class Decode(Operator[DecodeProblem], op=DecodeProblem.op):
         scratch_slot: int = 0,
         z: Any = None,
         norm_weight: Any = None,
+        x: Any = None,
+        conv_weight: Any = None,
+        conv_bias: Any = None,
+        conv_state: Any = None,
+        conv_state_out: Any = None,
         scale: float | None = None,
         norm_eps: float | None = None,
         programmatic: bool = False,
@@ -75,7 +80,8 @@ class Decode(Operator[DecodeProblem], op=DecodeProblem.op):
         H is the problem's heads; rows x cols of a state is V x K (vk) or K x V (kv).
 
         Args:
-            q, k, v: [B, heads, dim] or [B, 1, heads, dim] with their own head counts.
+            q, k, v: [B, heads, dim] or [B, 1, heads, dim] with their own head counts.  None with
+                conv_width.
             g: [B, H] or [B, 1, H]: g, alpha or a of gate_mode; None for gate_mode "none".
             beta: likewise; beta or its logit; None for beta_mode "one".
             A_log, dt_bias: [H], gate_mode "computed" only.
@@ -87,11 +93,19 @@ class Decode(Operator[DecodeProblem], op=DecodeProblem.op):
             scratch_slot: the slot of padding requests, padding "scratch".
             z: as out, but read, of q's dtype; output_norm "gated_rms" only.
             norm_weight: [V], likewise.
+            x: [B, channels] or [B, 1, channels], of q's dtype: those of q's heads, k's and v's;
+                conv_width only, as what follows.  Channels lie next to each other, requests at
+                multiples of four.
+            conv_weight: [channels, conv_width].
+            conv_bias: [channels], conv_has_bias only.
+            conv_state: [B or slots, channels, columns], where state is; as conv_state_layout
+                says, without gaps, slots at multiples of four elements.
+            conv_state_out: likewise, where new ones go; None: in place.
             scale: None: key_dim ** -0.5.
             norm_eps: None: 1e-6; output_norm "gated_rms" only.
             programmatic: the launch may overlap the kernel in front of it (sm_90 and newer).
-            stream: a cudaStream_t as a number; None: the current stream of q's library (torch and
-                cupy; for others the legacy default stream).
+            stream: a cudaStream_t as a number; None: the current stream of the library of q, or
+                of x (torch and cupy; for others the legacy default stream).
 
         Returns:
             out.
@@ -103,8 +117,8 @@ class Decode(Operator[DecodeProblem], op=DecodeProblem.op):
         """
         _core.operator_launch(
             self._handle, stream, q, k, v, g, beta, A_log, dt_bias, out, state, state_out,
-            state_indices, state_out_indices, z, norm_weight, scratch_slot, scale, programmatic,
-            norm_eps,
+            state_indices, state_out_indices, z, norm_weight, x, conv_weight, conv_bias,
+            conv_state, conv_state_out, scratch_slot, scale, programmatic, norm_eps,
         )  # fmt: skip
         return out
 

@@ -136,6 +136,28 @@ def test_a_norm_takes_its_gate_weight_and_epsilon(context, gpu):
     assert gpu.launches == 1
 
 
+def test_a_convolution_is_in_place_of_q_k_and_v(context, gpu):
+    decode = context.prepare(dataclasses.replace(DECODE, conv_width=4))
+    arrays, named = decode_arrays()
+    q, k, v, *gates = arrays
+    channels = sum(array.shape[-2] * D for array in (q, k, v))
+    conv = {
+        "x": FakeArray(B, channels, dtype="bf16"),
+        "conv_weight": FakeArray(channels, 4, dtype="bf16"),
+        "conv_state": FakeArray(named["state"].shape[0], channels, 3, dtype="bf16"),
+    }
+    gates = dict(zip(("g", "beta"), gates))
+    assert decode(**gates, **named, **conv) is named["out"]
+    assert gpu.launches == 1
+    with pytest.raises(cubinery.InvalidArgumentError, match="gdn_decode: q is given"):
+        decode(q, **gates, **named, **conv)
+    with pytest.raises(cubinery.InvalidArgumentError, match="gdn_decode: conv_weight is None"):
+        decode(**gates, **named, x=conv["x"], conv_state=conv["conv_state"])
+    with pytest.raises(cubinery.InvalidArgumentError, match="q is None"):
+        decode(**gates, **named)
+    assert gpu.launches == 1
+
+
 def test_prefill_launches_two_kernels(prefill, gpu):
     arrays, named = prefill_arrays()
     size = prefill.workspace_bytes(B * T, B)

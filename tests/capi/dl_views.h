@@ -52,6 +52,8 @@ class DlViews {
     views.z = of(args.z);
     views.norm_weight = of(args.norm_weight);
     if (args.norm_eps) views.norm_eps = &floats_.emplace_back(*args.norm_eps);
+    const gdn::DecodeConvArgs& conv = args.conv;
+    views.conv = {of(conv.x), of(conv.weight), of(conv.bias), of(conv.in), of(conv.out)};
     return views;
   }
 

@@ -1,4 +1,5 @@
 // Launches through the C ABI on a fake libcuda: what reaches the kernels is what the C++ API sends.
+#include <cstddef>
 #include <cstring>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -59,6 +60,31 @@ struct FakeDecode {
                                                         .padding = gdn::Padding::kScratch},
                                              .output_norm = gdn::OutputNorm::kGatedRms,
                                              .norm_weight_dtype = DType::kBF16}),
+      /*device=*/0};
+};
+
+// The same with a convolution in front.
+struct FakeConvolvedDecode {
+  gdn::DecodeArgs args() const {
+    const auto tensor = [](int at, DType dtype, std::initializer_list<std::int64_t> shape) {
+      return Tensor::contiguous(address(at), dtype, shape);
+    };
+    return {
+        .gates = {.g = tensor(4, DType::kF32, {3, 32}), .beta = tensor(5, DType::kF32, {3, 32})},
+        .o = tensor(8, DType::kBF16, {3, 32, 128}),
+        .states = {.in = tensor(9, DType::kF32, {3, 32, 128, 128}),
+                   .out = tensor(10, DType::kF32, {3, 32, 128, 128})},
+        .conv = {.x = tensor(1, DType::kBF16, {3, 8192}),
+                 .weight = tensor(2, DType::kBF16, {8192, 4}),
+                 .bias = tensor(3, DType::kBF16, {8192}),
+                 .in = tensor(11, DType::kBF16, {3, 8192, 3}),
+                 .out = tensor(12, DType::kBF16, {3, 8192, 3})}};
+  }
+
+  test::FakeDriver fake{CUBINERY_FAKE_DRIVER};
+  test::TempDir dir;
+  CubineryDecode decode{
+      test::fake_operator(fake, dir, gdn::DecodeProblem{.conv = {.width = 4, .has_bias = true}}),
       /*device=*/0};
 };
 
@@ -244,6 +270,21 @@ bool same(const test::FakeLaunch& a, const test::FakeLaunch& b) {
   return a.kernel == b.kernel && a.arguments == b.arguments &&
          a.attributes.size() == b.attributes.size() && a.config.gridDimX == b.config.gridDimX &&
          a.config.hStream == b.config.hStream;
+}
+
+TEST_CASE("AConvolutionInFrontOfADecodeIsThatOfTheCppApi", "[cpu]") {
+  const FakeConvolvedDecode bench;
+  const gdn::DecodeArgs args = bench.args();
+  REQUIRE(bench.decode.value.launch(nullptr, args).ok());
+  DlViews views;
+  CubineryDecodeArgs given = views.of(args);
+  REQUIRE(cubinery_decode_launch(&bench.decode, nullptr, &given) == CUBINERY_OK);
+  REQUIRE(bench.fake->launches.size() == 2);
+  CHECK(same(bench.fake->launches[0], bench.fake->launches[1]));
+  // A caller of version 8 does not know of it.
+  given.struct_size = offsetof(CubineryDecodeArgs, conv);
+  CHECK(cubinery_decode_launch(&bench.decode, nullptr, &given) == CUBINERY_INVALID_ARGUMENT);
+  CHECK(std::string(cubinery_last_error()) == "gdn_decode: x is missing; accepted: a tensor");
 }
 
 TEST_CASE("ADecodeLaunchIsThatOfTheCppApi", "[cpu]") {
