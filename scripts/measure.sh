@@ -52,6 +52,7 @@ run_sanitizers() {
 run_benchmarks() {
   local out=(--out "$results" --commit "$commit")
   "$build/benchmarks/decode_bench" "${out[@]}" >"$logs/decode_bench.log" 2>&1 || exit 1
+  "$build/benchmarks/decode_bench" --conv "${out[@]}" >"$logs/decode_bench_conv.log" 2>&1 || exit 1
   for rows in all gates; do
     "$build/benchmarks/prefill_bench" --rows "$rows" "${out[@]}" >"$logs/prefill_bench_$rows.log" 2>&1 || exit 1
   done

@@ -213,6 +213,12 @@ def decode_table(rows):
     return table(["requests", *(f"{dtype}, {layout.upper()}" for dtype, layout in kinds)], lines)
 
 
+def decode_conv_table(rows):
+    """One line for each batch size: in one launch, and in two."""
+    lines = [[f"{r['batch']}", duration(r["ms"] / 1e3), duration(r["two_launches_us"] / 1e6)] for r in rows]
+    return table(["requests", "one launch", "convolution, then decode"], lines)
+
+
 def verify_table(rows):
     """One line for each number of requests and tokens: time and share of the copy rate by dtype and use of states."""
     cells = {(r["batch"], r["tokens"], r["state_dtype"], r["stored_states"]): r for r in rows}
@@ -481,7 +487,13 @@ def results_page(records):
         f"16 key heads and 32 value heads, states in a pool, gates and norms computed in the kernel; {origin(decode)}. "
         "For each dtype and layout of the states: the time, and the rate of moving the bytes as a share of the copy "
         "rate; a plus: launches that may overlap the one in front (`programmatic`).")
-    lines += decode_table(decode)
+    lines += decode_table([r for r in decode if "conv_width" not in r])
+    convolved = [r for r in decode if "conv_width" in r]
+    if convolved:
+        lines += paragraph(
+            f"With a convolution of width 4 in front, bf16; {origin(convolved)}. States f32, VK; in one launch "
+            "(`DecodeProblem::conv`), and as two on the same stream.")
+        lines += decode_conv_table(convolved)
 
     lines += ["## Verify", ""]
     lines += paragraph(

@@ -13,8 +13,8 @@ from cubinery._errors import refuse
 from cubinery._operator import Operator
 from cubinery._states import STATE_FIELDS, check_states, state_values
 from cubinery.problems import (
-    Activation,
     Checkpoints,
+    ConvActivation,
     ConvBetaMode,
     ConvProblem,
     ConvStateLayout,
@@ -198,7 +198,7 @@ def gdn_conv(
     weight: Any,
     bias: Any = None,
     *,
-    activation: Activation = "silu",
+    activation: ConvActivation = "silu",
     q_heads: int | None = None,
     k_heads: int | None = None,
     v_heads: int | None = None,

@@ -27,13 +27,13 @@ PadIndex = Literal["negative", "zero"]
 GateMode = Literal["none", "log", "alpha", "computed"]
 BetaMode = Literal["one", "given", "logit", "doubled_logit"]
 OutputNorm = Literal["none", "gated_rms"]
+ConvActivation = Literal["none", "silu"]
+ConvStateLayout = Literal["columns", "channels"]
 TokenLayout = Literal["bthd", "bhtd"]
 Checkpoints = Literal["none", "before", "after"]
 Split = Literal["auto", "never", "always"]
 StoredStates = Literal["last", "every"]
 CommitDtype = Literal["bf16", "f16"]
-Activation = Literal["none", "silu"]
-ConvStateLayout = Literal["columns", "channels"]
 ConvGateMode = Literal["none", "computed"]
 ConvBetaMode = Literal["one", "logit", "doubled_logit"]
 
@@ -73,6 +73,16 @@ class DecodeProblem(Problem["Decode"]):
         output_norm: o is stored as it is (none), or normalised over value_dim, weighted and gated
             by silu(z) first (gated_rms).
         norm_weight_dtype: dtype of norm_weight (output_norm).
+        conv_width: taps of the convolution in front, 2 to 4; 0: there is none, q, k and v are
+            given.
+        conv_activation: what the convolution's sums go through (conv_width).
+        conv_has_bias: the convolution has a bias (conv_width).
+        conv_weight_dtype: dtype of conv_weight and conv_bias (conv_width).
+        conv_state_dtype: dtype of conv_state (conv_width).
+        conv_state_layout: of conv_state [channels, columns], columns are neighbours in memory (FLA,
+            Transformers, SGLang), or channels (vLLM).
+        conv_whole_window: conv_state has conv_width columns (FLA, Transformers), not one less
+            (vLLM, SGLang).
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
             kernels for each size.
     """
@@ -103,6 +113,13 @@ class DecodeProblem(Problem["Decode"]):
     store_state: bool = True
     output_norm: OutputNorm = "none"
     norm_weight_dtype: Dtype = "f32"
+    conv_width: int = 0
+    conv_activation: ConvActivation = "silu"
+    conv_has_bias: bool = False
+    conv_weight_dtype: Dtype = "bf16"
+    conv_state_dtype: Dtype = "bf16"
+    conv_state_layout: ConvStateLayout = "columns"
+    conv_whole_window: bool = False
     batch_invariant: bool = False
 
 
@@ -399,7 +416,7 @@ class ConvProblem(Problem["Conv"]):
     dtype: Dtype = "bf16"
     weight_dtype: Dtype = "bf16"
     width: int = 4
-    activation: Activation = "silu"
+    activation: ConvActivation = "silu"
     has_bias: bool = False
     split_qkv: bool = False
     gate_dtype: Dtype = "f32"

@@ -112,9 +112,10 @@ class ConvolvedRows {
   }
 
   __device__ void begin(const Slots& slots) {
-    if constexpr (!kKey.states.has_initial) return;
+    if constexpr (kKey.states.has_initial) {
 #pragma unroll
-    for (Part& part : parts_) part.columns.load(p_.conv, part.channels, places_of(slots));
+      for (Part& part : parts_) part.columns.load(p_.conv, part.channels, places_of(slots));
+    }
   }
 
   __device__ void finish(float (&q)[S::kKPart], float (&k)[S::kKPart]) {

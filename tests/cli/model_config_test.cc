@@ -96,7 +96,9 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("state_layout":"vk","state_location":"pool","padding":"skip","pad_index":"negative",)"
         R"("gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
         R"("has_initial_state":true,"store_state":true,"output_norm":"none",)"
-        R"("norm_weight_dtype":"f32","batch_invariant":false})");
+        R"("norm_weight_dtype":"f32","conv_width":0,"conv_activation":"silu",)"
+        R"("conv_has_bias":false,"conv_weight_dtype":"bf16","conv_state_dtype":"bf16",)"
+        R"("conv_state_layout":"columns","conv_whole_window":false,"batch_invariant":false})");
   CHECK(to_json(requests[1].problem) ==
         R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,)"
         R"("dtype":"bf16","output_dtype":"bf16","gate_dtype":"bf16","beta_dtype":"bf16",)"

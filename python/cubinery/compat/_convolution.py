@@ -9,10 +9,10 @@ from cubinery._errors import InvalidArgumentError
 from cubinery.compat import _arguments as arguments
 from cubinery.compat import _engines as engines
 from cubinery.compat import _verify as verification
-from cubinery.problems import Activation
+from cubinery.problems import ConvActivation
 
 
-def activation_of(function: str, activation: bool | str | None) -> Activation:
+def activation_of(function: str, activation: bool | str | None) -> ConvActivation:
     """functional's name of an activation."""
     arguments.require_value(
         function, "activation", activation, (None, "silu", "swish", True, False)
