@@ -81,7 +81,7 @@ const char* const kModelAssumptions =
                  without bias, behind silu, weights and states in the model's dtype, states in a pool with
                  columns innermost (vLLM: --op gdn_conv --state-layout channels)
 conv has a form for each operator that it stands in front of: conv packed sequences, conv_decode dense steps of
-one token, conv_verify the requests and counts of verify. decode_conv is a decode that has it in its launch.
+one token, conv_verify the requests and counts of verify.
 Each field can be replaced, for example with --state-dtype bf16 or --state-location dense --padding none.)";
 
 bool stands_in(const Request& other, const Request& request) {

@@ -18,7 +18,6 @@ namespace cubinery::gdn {
 // The members' names are those of the forms in C, in Python and on the command line.
 struct ModelProblems {
   DecodeProblem decode{};
-  DecodeProblem decode_conv{};  // with the convolution in front in its launch
   PrefillProblem prefill{};
   VerifyProblem verify{};
   CommitProblem commit{};
@@ -44,8 +43,7 @@ struct ModelProblems {
 // and states have the model's dtype, and states lie in a pool as the others' do, columns innermost
 // (SGLang; `--state-layout channels` for vLLM).  In front of a prefill it takes packed sequences,
 // in front of decoding steps dense ones of one token, and in front of a verification the same
-// packed requests, from where the same counts say; or it is part of a decoding step's launch, which
-// is faster for few requests and needs sm_90 or newer where heads share keys.  An engine that does otherwise changes the
+// packed requests, from where the same counts say.  An engine that does otherwise changes the
 // fields of the result, and pre-warms with the same changes (`cubinery prewarm --state-dtype
 // bf16`).
 //

@@ -27,7 +27,6 @@ def test_every_model_has_problems(folder):
     assert (problems.commit.max_tokens, problems.commit.varlen) == (4, True)
     assert (problems.conv.split_qkv, problems.conv.varlen) == (True, True)
     assert problems.conv_decode == dataclasses.replace(problems.conv, varlen=False)
-    assert problems.decode == dataclasses.replace(problems.decode_conv, conv_width=0)
     assert problems.conv_verify == dataclasses.replace(problems.conv, from_accepted=True)
 
 

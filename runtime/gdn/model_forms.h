@@ -21,8 +21,6 @@ struct ModelForm {
 // cubinery_problem_for_model() gives.
 inline constexpr std::tuple kModelForms{
     ModelForm{"decode", "one token of each request", &ModelProblems::decode},
-    ModelForm{"decode_conv", "the same with the convolution in front in its launch: small batches",
-              &ModelProblems::decode_conv},
     ModelForm{"prefill", "packed sequences", &ModelProblems::prefill},
     ModelForm{"verify", "packed draft tokens", &ModelProblems::verify},
     ModelForm{"commit", "those that were accepted", &ModelProblems::commit},

@@ -171,19 +171,6 @@ ConvProblem served_conv(const ModelLayers& model, int tp) {
   return problem;
 }
 
-DecodeProblem served_decode_conv(const ModelLayers& model, int tp) {
-  DecodeProblem problem = served<DecodeProblem>(model, tp);
-  const ConvProblem front = served_conv(model, tp);
-  problem.conv = {.width = front.width,
-                  .activation = front.activation,
-                  .has_bias = front.has_bias,
-                  .weight_dtype = front.weight_dtype,
-                  .state_dtype = front.states.dtype,
-                  .state_layout = front.states.layout,
-                  .whole_window = front.states.whole_window};
-  return problem;
-}
-
 }  // namespace
 
 Result<ModelProblems> problems_for_model(std::string_view config_json, int tp) {
@@ -194,7 +181,6 @@ Result<ModelProblems> problems_for_model(std::string_view config_json, int tp) {
   CUBINERY_RETURN_IF_ERROR(check_tp(model, tp));
 
   ModelProblems problems{.decode = served<DecodeProblem>(model, tp),
-                         .decode_conv = served_decode_conv(model, tp),
                          .prefill = served<PrefillProblem>(model, tp),
                          .verify = served<VerifyProblem>(model, tp),
                          .commit = served<CommitProblem>(model, tp),

@@ -67,10 +67,8 @@ TEST_CASE("prewarm compiles what a model's problems need", "[cpu]") {
         wanted.insert(arch + spec.canonical);
       }
     };
-    const auto [decode, decode_conv, prefill, verify, commit, conv, conv_decode, conv_verify] =
-        model_problems();
+    const auto [decode, prefill, verify, commit, conv, conv_decode, conv_verify] = model_problems();
     want(decode);
-    if (arch != "sm_80") want(decode_conv);  // whose heads share keys
     want(prefill);
     want(verify);
     want(commit);

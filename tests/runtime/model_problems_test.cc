@@ -28,8 +28,8 @@ TEST_CASE("AModelHasAProblemForEachForm", "[cpu]") {
   CHECK(problems.conv.check().ok());
   CHECK(problems.conv_decode.check().ok());
   CHECK(problems.conv_verify.check().ok());
-  CHECK(form_names() == std::vector<std::string>{"decode", "decode_conv", "prefill", "verify",
-                                                 "commit", "conv", "conv_decode", "conv_verify"});
+  CHECK(form_names() == std::vector<std::string>{"decode", "prefill", "verify", "commit", "conv",
+                                                 "conv_decode", "conv_verify"});
   const std::vector<Problem> of_forms = problems_for_model(config, 2).value();
   REQUIRE(of_forms.size() == model_forms().size());
   std::vector<std::string> operators;
@@ -40,10 +40,9 @@ TEST_CASE("AModelHasAProblemForEachForm", "[cpu]") {
     }
   }
   CHECK(operators == operator_names());
-  CHECK(to_json(of_forms[1]) == problems.decode_conv.to_json());
-  CHECK(to_json(of_forms[5]) == problems.conv.to_json());
-  CHECK(to_json(of_forms[6]) == problems.conv_decode.to_json());
-  CHECK(to_json(of_forms[7]) == problems.conv_verify.to_json());
+  CHECK(to_json(of_forms[4]) == problems.conv.to_json());
+  CHECK(to_json(of_forms[5]) == problems.conv_decode.to_json());
+  CHECK(to_json(of_forms[6]) == problems.conv_verify.to_json());
   CHECK(gdn::problems_for_model(config)->decode.to_json() ==
         gdn::problems_for_model(config, 1)->decode.to_json());
 }
@@ -59,13 +58,6 @@ TEST_CASE("TheConvolutionsOfAModelDifferInWhatTheyStandInFrontOf", "[cpu]") {
   CHECK(packed.to_json() == problems.conv.to_json());
   packed.from_accepted = true;
   CHECK(packed.to_json() == problems.conv_verify.to_json());
-
-  gdn::DecodeProblem decode = problems.decode_conv;
-  CHECK(decode.check().ok());
-  CHECK(decode.conv.width == problems.conv_decode.width);
-  CHECK(decode.conv.state_dtype == problems.conv_decode.states.dtype);
-  decode.conv = {};
-  CHECK(decode.to_json() == problems.decode.to_json());
 }
 
 TEST_CASE("AConfigThatIsNoneIsRefusedWithItsPlace", "[cpu]") {
