@@ -27,13 +27,13 @@ PadIndex = Literal["negative", "zero"]
 GateMode = Literal["none", "log", "alpha", "computed"]
 BetaMode = Literal["one", "given", "logit", "doubled_logit"]
 OutputNorm = Literal["none", "gated_rms"]
+ConvActivation = Literal["none", "silu"]
+ConvStateLayout = Literal["columns", "channels"]
 TokenLayout = Literal["bthd", "bhtd"]
 Checkpoints = Literal["none", "before", "after"]
 Split = Literal["auto", "never", "always"]
 StoredStates = Literal["last", "every"]
 CommitDtype = Literal["bf16", "f16"]
-Activation = Literal["none", "silu"]
-ConvStateLayout = Literal["columns", "channels"]
 ConvGateMode = Literal["none", "computed"]
 ConvBetaMode = Literal["one", "logit", "doubled_logit"]
 
@@ -73,6 +73,16 @@ class DecodeProblem(Problem["Decode"]):
         output_norm: o is stored as it is (none), or normalised over value_dim, weighted and gated
             by silu(z) first (gated_rms).
         norm_weight_dtype: dtype of norm_weight (output_norm).
+        conv_width: taps of the convolution in front, 2 to 4; 0: there is none, q, k and v are
+            given.
+        conv_activation: what the convolution's sums go through (conv_width).
+        conv_has_bias: the convolution has a bias (conv_width).
+        conv_weight_dtype: dtype of conv_weight and conv_bias (conv_width).
+        conv_state_dtype: dtype of conv_state (conv_width).
+        conv_state_layout: of conv_state [channels, columns], columns are neighbours in memory (FLA,
+            Transformers, SGLang), or channels (vLLM).
+        conv_whole_window: conv_state has conv_width columns (FLA, Transformers), not one less
+            (vLLM, SGLang).
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
             kernels for each size.
     """
@@ -103,6 +113,13 @@ class DecodeProblem(Problem["Decode"]):
     store_state: bool = True
     output_norm: OutputNorm = "none"
     norm_weight_dtype: Dtype = "f32"
+    conv_width: int = 0
+    conv_activation: ConvActivation = "silu"
+    conv_has_bias: bool = False
+    conv_weight_dtype: Dtype = "bf16"
+    conv_state_dtype: Dtype = "bf16"
+    conv_state_layout: ConvStateLayout = "columns"
+    conv_whole_window: bool = False
     batch_invariant: bool = False
 
 
@@ -346,8 +363,8 @@ class ConvProblem(Problem["Conv"]):
         q_heads: query heads of one GPU.
         k_heads: key heads of one GPU.
         v_heads: value heads of one GPU.
-        key_dim: size of q and k of a head; 16 to 256, a multiple of 16.
-        value_dim: size of v of a head; 16 to 256, a multiple of 16.
+        key_dim: size of q and k of a head; 8 to 256, a multiple of 8.
+        value_dim: size of v of a head; 8 to 256, a multiple of 8.
         dtype: dtype of x, y, q, k and v.
         weight_dtype: dtype of weight and bias.
         width: taps of the convolution; 2 to 4.
@@ -360,7 +377,7 @@ class ConvProblem(Problem["Conv"]):
         dt_bias_dtype: dtype of dt_bias (gate_mode computed).
         state_dtype: dtype of states as they are stored.
         index_dtype: dtype of state indices (state_location pool).
-        cu_seqlens_dtype: dtype of cu_seqlens (varlen).
+        cu_seqlens_dtype: dtype of cu_seqlens and checkpoint_cu_starts (varlen).
         varlen: sequences are packed behind each other, their bounds in cu_seqlens.
         state_layout: of a state [channels, columns], columns are neighbours in memory (FLA,
             Transformers, SGLang), or channels (vLLM).
@@ -376,8 +393,14 @@ class ConvProblem(Problem["Conv"]):
         has_initial_state: sequences start from a state, not from zero.
         store_state: new states are kept.
         whole_window: states have width columns (FLA, Transformers), not width - 1 (vLLM, SGLang).
+        stored_states: new states are those after a sequence's last token (last) or after each of up
+            to 16 tokens (every).
+        checkpoints: states are also kept from before tokens 0, N, 2N... (before) or after tokens N,
+            2N... (after); N is checkpoint_every.
+        checkpoint_every: tokens from one checkpoint to the next.
         from_accepted: the number of accepted tokens says from which column of its state a request
-            goes on; needs has_initial_state and store_state.
+            goes on, or with stored_states every from which state; needs has_initial_state and
+            store_state.
         accepted_dtype: dtype of accepted (from_accepted).
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
             kernels for each size.
@@ -393,7 +416,7 @@ class ConvProblem(Problem["Conv"]):
     dtype: Dtype = "bf16"
     weight_dtype: Dtype = "bf16"
     width: int = 4
-    activation: Activation = "silu"
+    activation: ConvActivation = "silu"
     has_bias: bool = False
     split_qkv: bool = False
     gate_dtype: Dtype = "f32"
@@ -414,6 +437,9 @@ class ConvProblem(Problem["Conv"]):
     has_initial_state: bool = True
     store_state: bool = True
     whole_window: bool = False
+    stored_states: StoredStates = "last"
+    checkpoints: Checkpoints = "none"
+    checkpoint_every: int = 64
     from_accepted: bool = False
     accepted_dtype: IndexDtype = "i32"
     batch_invariant: bool = False
@@ -425,6 +451,7 @@ class ModelProblems:
 
     Args:
         decode: one token of each request.
+        decode_with_conv: decode and conv_decode in one launch.
         prefill: packed sequences.
         verify: packed draft tokens.
         commit: those that were accepted.
@@ -434,6 +461,7 @@ class ModelProblems:
     """
 
     decode: DecodeProblem
+    decode_with_conv: DecodeProblem
     prefill: PrefillProblem
     verify: VerifyProblem
     commit: CommitProblem
