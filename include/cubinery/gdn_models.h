@@ -18,6 +18,7 @@ namespace cubinery::gdn {
 // The members' names are those of the forms in C, in Python and on the command line.
 struct ModelProblems {
   DecodeProblem decode{};
+  DecodeProblem decode_with_conv{};  // decode and conv_decode in one launch
   PrefillProblem prefill{};
   VerifyProblem verify{};
   CommitProblem commit{};
@@ -43,9 +44,11 @@ struct ModelProblems {
 // and states have the model's dtype, and states lie in a pool as the others' do, columns innermost
 // (SGLang; `--state-layout channels` for vLLM).  In front of a prefill it takes packed sequences,
 // in front of decoding steps dense ones of one token, and in front of a verification the same
-// packed requests, from where the same counts say.  An engine that does otherwise changes the
-// fields of the result, and pre-warms with the same changes (`cubinery prewarm --state-dtype
-// bf16`).
+// packed requests, from where the same counts say.  decode_with_conv does in one launch what decode
+// and conv_decode do in two, for small batches; the convolution's states then have the slots of the
+// decode's, and where no path computes it, prepare() is kUnsupported.  An engine that does
+// otherwise changes the fields of the result, and pre-warms with the same changes (`cubinery
+// prewarm --state-dtype bf16`).
 //
 // kInvalidArgument: not JSON (with line and column), a field that is missing or has another type,
 // or a `tp` that does not divide the heads.  Whether the problems pass check() is for their users

@@ -451,6 +451,7 @@ class ModelProblems:
 
     Args:
         decode: one token of each request.
+        decode_with_conv: decode and conv_decode in one launch.
         prefill: packed sequences.
         verify: packed draft tokens.
         commit: those that were accepted.
@@ -460,6 +461,7 @@ class ModelProblems:
     """
 
     decode: DecodeProblem
+    decode_with_conv: DecodeProblem
     prefill: PrefillProblem
     verify: VerifyProblem
     commit: CommitProblem

@@ -21,6 +21,8 @@ struct ModelForm {
 // cubinery_problem_for_model() gives.
 inline constexpr std::tuple kModelForms{
     ModelForm{"decode", "one token of each request", &ModelProblems::decode},
+    ModelForm{"decode_with_conv", "decode and conv_decode in one launch",
+              &ModelProblems::decode_with_conv},
     ModelForm{"prefill", "packed sequences", &ModelProblems::prefill},
     ModelForm{"verify", "packed draft tokens", &ModelProblems::verify},
     ModelForm{"commit", "those that were accepted", &ModelProblems::commit},

@@ -181,12 +181,21 @@ Result<ModelProblems> problems_for_model(std::string_view config_json, int tp) {
   CUBINERY_RETURN_IF_ERROR(check_tp(model, tp));
 
   ModelProblems problems{.decode = served<DecodeProblem>(model, tp),
+                         .decode_with_conv = served<DecodeProblem>(model, tp),
                          .prefill = served<PrefillProblem>(model, tp),
                          .verify = served<VerifyProblem>(model, tp),
                          .commit = served<CommitProblem>(model, tp),
                          .conv = served_conv(model, tp),
                          .conv_decode = served_conv(model, tp),
                          .conv_verify = served_conv(model, tp)};
+  const ConvProblem& conv = problems.conv_decode;
+  problems.decode_with_conv.conv = {.width = conv.width,
+                                    .activation = conv.activation,
+                                    .has_bias = conv.has_bias,
+                                    .weight_dtype = conv.weight_dtype,
+                                    .state_dtype = conv.states.dtype,
+                                    .state_layout = conv.states.layout,
+                                    .whole_window = conv.states.whole_window};
   problems.prefill.cu_seqlens_dtype = DType::kI32;
   problems.prefill.varlen = true;
   problems.prefill.checkpoints = Checkpoints::kNone;

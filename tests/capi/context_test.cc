@@ -163,6 +163,7 @@ TEST_CASE("AFormOfAModelIsThatOfCpp", "[cpu]") {
     return taken(text);
   };
   CHECK(of_form("decode") == problems.decode.to_json());
+  CHECK(of_form("decode_with_conv") == problems.decode_with_conv.to_json());
   CHECK(of_form("prefill") == problems.prefill.to_json());
   CHECK(of_form("verify") == problems.verify.to_json());
   CHECK(of_form("commit") == problems.commit.to_json());
@@ -170,8 +171,8 @@ TEST_CASE("AFormOfAModelIsThatOfCpp", "[cpu]") {
   CHECK(of_form("conv_decode") == problems.conv_decode.to_json());
   CHECK(of_form("conv_verify") == problems.conv_verify.to_json());
   CHECK(refused(cubinery_form_for_model("conv_verif", config.c_str(), 2, &text)) ==
-        "form = \"conv_verif\"; accepted: decode, prefill, verify, commit, conv, conv_decode, "
-        "conv_verify; did you mean conv_verify?");
+        "form = \"conv_verif\"; accepted: decode, decode_with_conv, prefill, verify, commit, conv, "
+        "conv_decode, conv_verify; did you mean conv_verify?");
   CHECK(text == nullptr);
   CHECK(refused(cubinery_form_for_model(nullptr, config.c_str(), 2, &text))
             .starts_with("form is NULL"));

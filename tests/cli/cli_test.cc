@@ -71,8 +71,8 @@ TEST_CASE("bad arguments exit with 2 and say what is accepted", "[cpu]") {
        "--varlen false: no problem is of an operator with this field; accepted: --q-heads, "
        "--k-heads"},
       {model + " --arch sm_80 --form conv_deocde",
-       "--form conv_deocde; accepted: decode, prefill, verify, commit, conv, conv_decode, "
-       "conv_verify; did you mean conv_decode?"},
+       "--form conv_deocde; accepted: decode, decode_with_conv, prefill, verify, commit, conv, "
+       "conv_decode, conv_verify; did you mean conv_decode?"},
       {model + " --arch sm_80 --op gdn_decode,gdn_commit --form decode,conv_verify",
        "--form conv_verify: it is of gdn_conv, which --op leaves out"},
       {"prewarm --key-dim 128 --arch sm_80 --form decode", "--hf-config, which is missing"},

@@ -69,16 +69,16 @@ TEST_CASE("every shipped model config gives its problems for every size", "[cpu]
     INFO(model);
     REQUIRE(value_heads.count(model) == 1);
     const auto requests = read_model_config(model, config_of(model), {1, 2, 4, 8, 16}).value();
-    REQUIRE(requests.size() == 35);
+    REQUIRE(requests.size() == 40);
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      const int tp = 1 << i / 7;
-      CHECK(requests[i].form == form_names()[i % 7]);
+      const int tp = 1 << i / 8;
+      CHECK(requests[i].form == form_names()[i % 8]);
       CHECK(requests[i].origin == model + ", tp " + std::to_string(tp));
       CHECK(requests[i].arch.empty());
-      const auto check_problem = i % 7 == 0   ? check_heads_and_dims<gdn::DecodeProblem>
-                                 : i % 7 == 1 ? check_heads_and_dims<gdn::PrefillProblem>
-                                 : i % 7 == 2 ? check_heads_and_dims<gdn::VerifyProblem>
-                                 : i % 7 == 3 ? check_heads_and_dims<gdn::CommitProblem>
+      const auto check_problem = i % 8 <= 1   ? check_heads_and_dims<gdn::DecodeProblem>
+                                 : i % 8 == 2 ? check_heads_and_dims<gdn::PrefillProblem>
+                                 : i % 8 == 3 ? check_heads_and_dims<gdn::VerifyProblem>
+                                 : i % 8 == 4 ? check_heads_and_dims<gdn::CommitProblem>
                                               : check_heads_and_dims<gdn::ConvProblem>;
       check_problem(requests[i].problem, 16 / tp, value_heads.at(model) / tp);
     }
@@ -99,7 +99,7 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("norm_weight_dtype":"f32","conv_width":0,"conv_activation":"silu",)"
         R"("conv_has_bias":false,"conv_weight_dtype":"bf16","conv_state_dtype":"bf16",)"
         R"("conv_state_layout":"columns","conv_whole_window":false,"batch_invariant":false})");
-  CHECK(to_json(requests[1].problem) ==
+  CHECK(to_json(requests[2].problem) ==
         R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,)"
         R"("dtype":"bf16","output_dtype":"bf16","gate_dtype":"bf16","beta_dtype":"bf16",)"
         R"("a_log_dtype":"f32","dt_bias_dtype":"bf16","state_dtype":"f32","index_dtype":"i32",)"
@@ -108,7 +108,7 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
         R"("has_initial_state":true,"store_state":true,"checkpoints":"none",)"
         R"("checkpoint_every":64,"split":"auto","batch_invariant":false})");
-  CHECK(to_json(requests[2].problem) ==
+  CHECK(to_json(requests[3].problem) ==
         R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,)"
         R"("dtype":"bf16","output_dtype":"bf16","gate_dtype":"bf16","beta_dtype":"bf16",)"
         R"("a_log_dtype":"f32","dt_bias_dtype":"bf16","state_dtype":"f32","index_dtype":"i32",)"
@@ -119,7 +119,7 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("from_accepted":true,"accepted_dtype":"i32","tree":false,"parents_dtype":"i32",)"
         R"("round_each_token":false,)"
         R"("batch_invariant":false})");
-  CHECK(to_json(requests[3].problem) ==
+  CHECK(to_json(requests[4].problem) ==
         R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,)"
         R"("dtype":"bf16","gate_dtype":"bf16","beta_dtype":"bf16",)"
         R"("a_log_dtype":"f32","dt_bias_dtype":"bf16","state_dtype":"f32","index_dtype":"i32",)"
@@ -128,7 +128,7 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
         R"("has_initial_state":true,"store_state":true,"accepted_dtype":"i32",)"
         R"("batch_invariant":false})");
-  CHECK(to_json(requests[4].problem) ==
+  CHECK(to_json(requests[5].problem) ==
         R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,)"
         R"("dtype":"bf16","weight_dtype":"bf16","width":4,"activation":"silu",)"
         R"("has_bias":false,"split_qkv":true,"gate_dtype":"f32","beta_dtype":"f32",)"
@@ -144,10 +144,10 @@ TEST_CASE("dtypes come from the model config", "[cpu]") {
   const auto problem_of = [](const std::string& text) {
     const auto requests = read_model_config("c", text, {1}).value();
     const auto& decode = std::get<gdn::DecodeProblem>(requests[0].problem);
-    const auto& prefill = std::get<gdn::PrefillProblem>(requests[1].problem);
-    const auto& verify = std::get<gdn::VerifyProblem>(requests[2].problem);
-    const auto& commit = std::get<gdn::CommitProblem>(requests[3].problem);
-    const auto& conv = std::get<gdn::ConvProblem>(requests[4].problem);
+    const auto& prefill = std::get<gdn::PrefillProblem>(requests[2].problem);
+    const auto& verify = std::get<gdn::VerifyProblem>(requests[3].problem);
+    const auto& commit = std::get<gdn::CommitProblem>(requests[4].problem);
+    const auto& conv = std::get<gdn::ConvProblem>(requests[5].problem);
     CHECK(conv.dtype == decode.dtype);
     CHECK(conv.weight_dtype == decode.dtype);
     CHECK(conv.states.dtype == decode.dtype);

@@ -204,7 +204,7 @@ TEST_CASE("a dry run lists what a model needs", "[cpu]") {
     INFO(name);
     const json plan = dry_run(cli, std::string("--tp 1,2,4,8 --hf-config ") +
                                        CUBINERY_TEST_DIR "/data/models/" + name + "/config.json");
-    REQUIRE(plan["spaces"].size() == 7);
+    REQUIRE(plan["spaces"].size() == 8);
     const json& decode = plan["spaces"][0];
     CHECK(decode["op"] == "gdn_decode");
     CHECK(decode["problems"] == 4);
@@ -213,24 +213,26 @@ TEST_CASE("a dry run lists what a model needs", "[cpu]") {
     std::size_t shapes = 0;
     for (const json& bucket : decode["buckets"]) shapes += bucket["shapes"].get<std::size_t>();
     CHECK(shapes == 36);
-    const json& prefill = plan["spaces"][1];
+    CHECK(plan["spaces"][1]["op"] == "gdn_decode");
+    CHECK(plan["spaces"][1]["buckets"] == decode["buckets"]);
+    const json& prefill = plan["spaces"][2];
     CHECK(prefill["op"] == "gdn_prefill");
     CHECK(prefill["buckets"].size() == prefill_buckets(heads));
-    const json& verify = plan["spaces"][2];
+    const json& verify = plan["spaces"][3];
     CHECK(verify["op"] == "gdn_verify");
     // Requests of 1, 2 and 4 tokens.
     CHECK(verify["buckets"].size() == 3 * decode["buckets"].size());
-    const json& commit = plan["spaces"][3];
+    const json& commit = plan["spaces"][4];
     CHECK(commit["op"] == "gdn_commit");
     CHECK(commit["buckets"].size() == decode["buckets"].size());
-    const json& conv = plan["spaces"][4];
+    const json& conv = plan["spaces"][5];
     CHECK(conv["op"] == "gdn_conv");
     CHECK(conv["buckets"].size() == conv_buckets());
-    CHECK(plan["spaces"][5]["op"] == "gdn_conv");
-    CHECK(plan["spaces"][5]["buckets"].size() == conv_buckets());
-    // From 1 to 16 tokens of 1 to 256 requests.
     CHECK(plan["spaces"][6]["op"] == "gdn_conv");
-    CHECK(plan["spaces"][6]["buckets"].size() == 4 * std::size_t{9 * 5});
+    CHECK(plan["spaces"][6]["buckets"].size() == conv_buckets());
+    // From 1 to 16 tokens of 1 to 256 requests.
+    CHECK(plan["spaces"][7]["op"] == "gdn_conv");
+    CHECK(plan["spaces"][7]["buckets"].size() == 4 * std::size_t{9 * 5});
     std::size_t buckets = 0, measurements = 0;
     for (const json& space : plan["spaces"]) {
       buckets += space["buckets"].size();
@@ -252,7 +254,7 @@ TEST_CASE("all models share a space of each operator", "[cpu]") {
     ++models;
   }
   const json plan = dry_run(cli, arguments);
-  REQUIRE(plan["spaces"].size() == 7);
+  REQUIRE(plan["spaces"].size() == 8);
   for (const json& space : plan["spaces"]) {
     CHECK(space["problems"] == 4 * models);
     std::set<std::string> buckets;

@@ -18,6 +18,7 @@ TEST_CASE("AModelHasAProblemForEachForm", "[cpu]") {
   CHECK(problems.decode.heads.k == 8);
   CHECK(problems.decode.heads.v == 24);
   CHECK(problems.decode.check().ok());
+  CHECK(problems.decode_with_conv.check().ok());
   CHECK(problems.prefill.varlen);
   CHECK(problems.prefill.check().ok());
   CHECK(problems.commit.varlen);
@@ -28,8 +29,8 @@ TEST_CASE("AModelHasAProblemForEachForm", "[cpu]") {
   CHECK(problems.conv.check().ok());
   CHECK(problems.conv_decode.check().ok());
   CHECK(problems.conv_verify.check().ok());
-  CHECK(form_names() == std::vector<std::string>{"decode", "prefill", "verify", "commit", "conv",
-                                                 "conv_decode", "conv_verify"});
+  CHECK(form_names() == std::vector<std::string>{"decode", "decode_with_conv", "prefill", "verify",
+                                                 "commit", "conv", "conv_decode", "conv_verify"});
   const std::vector<Problem> of_forms = problems_for_model(config, 2).value();
   REQUIRE(of_forms.size() == model_forms().size());
   std::vector<std::string> operators;
@@ -40,9 +41,9 @@ TEST_CASE("AModelHasAProblemForEachForm", "[cpu]") {
     }
   }
   CHECK(operators == operator_names());
-  CHECK(to_json(of_forms[4]) == problems.conv.to_json());
-  CHECK(to_json(of_forms[5]) == problems.conv_decode.to_json());
-  CHECK(to_json(of_forms[6]) == problems.conv_verify.to_json());
+  CHECK(to_json(of_forms[5]) == problems.conv.to_json());
+  CHECK(to_json(of_forms[6]) == problems.conv_decode.to_json());
+  CHECK(to_json(of_forms[7]) == problems.conv_verify.to_json());
   CHECK(gdn::problems_for_model(config)->decode.to_json() ==
         gdn::problems_for_model(config, 1)->decode.to_json());
 }
@@ -58,6 +59,21 @@ TEST_CASE("TheConvolutionsOfAModelDifferInWhatTheyStandInFrontOf", "[cpu]") {
   CHECK(packed.to_json() == problems.conv.to_json());
   packed.from_accepted = true;
   CHECK(packed.to_json() == problems.conv_verify.to_json());
+}
+
+TEST_CASE("ADecodeWithItsConvolutionIsTheTwoOfThem", "[cpu]") {
+  const gdn::ModelProblems problems = gdn::problems_for_model(config_of("Qwen3.5-27B"), 2).value();
+  const gdn::DecodeConv& conv = problems.decode_with_conv.conv;
+  CHECK(conv.width == problems.conv_decode.width);
+  CHECK(conv.activation == problems.conv_decode.activation);
+  CHECK(conv.has_bias == problems.conv_decode.has_bias);
+  CHECK(conv.weight_dtype == problems.conv_decode.weight_dtype);
+  CHECK(conv.state_dtype == problems.conv_decode.states.dtype);
+  CHECK(conv.state_layout == problems.conv_decode.states.layout);
+  CHECK(conv.whole_window == problems.conv_decode.states.whole_window);
+  gdn::DecodeProblem alone = problems.decode_with_conv;
+  alone.conv = {};
+  CHECK(alone.to_json() == problems.decode.to_json());
 }
 
 TEST_CASE("AConfigThatIsNoneIsRefusedWithItsPlace", "[cpu]") {
