@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/gdn/conv_args.h"
+#include "runtime/gdn/decode_args.h"
 #include "tests/catch.h"
 #include "tests/tuner/tiny.h"
 #include "tuner/gdn/gdn_check.h"
@@ -500,6 +502,30 @@ TEST_CASE("GdnCase.ADecodeMayHaveAConvolution", "[cpu]") {
         CHECK(verdict.fault == "");
       }
     }
+  }
+}
+
+// Arguments that both operators take.
+TEST_CASE("GdnCase.AConvolutionAndADecodeAreTwoLaunches", "[cpu]") {
+  for (const Placement placement : {Placement::kContiguous, Placement::kRank4}) {
+    gdn::DecodeProblem problem = convolved_problem();
+    const GdnCase data(as_prefill(problem), uniform(5, 1), {.placement = placement});
+    GdnMemory memory = data.memory();
+    std::vector<std::byte> rows(idx(5 * conv_split(data.problem()).end * 2));
+    const TwoLaunches two =
+        as_two_launches(problem, as_decode(data.args(addresses(&memory))), rows.data());
+    CHECK((two.conv.check().ok() && two.decode.check().ok() && !two.decode.conv.is_there()));
+    gdn::ConvExtent extent;
+    REQUIRE(conv_extent(two.conv, two.conv_args, &extent).ok());
+    CHECK((extent.sequences == 5 && extent.tokens == 1));
+    GdnConvParams conv{};
+    const Status bound = bind_conv(two.conv, two.conv_args, extent, &conv);
+    INFO(bound.message());
+    CHECK(bound.ok());
+    GdnDecodeParams decode{};
+    CHECK(bind_decode(two.decode, two.decode_args, 5, &decode).ok());
+    CHECK((decode.q.data == rows.data() &&
+           decode.q.stride == RequestStrides{extent.channels, data.problem().key_dim}));
   }
 }
 
