@@ -69,7 +69,7 @@ TEST_CASE("bad arguments exit with 2 and say what is accepted", "[cpu]") {
       {model + " --arch sm_80 --op gdn_decode --varlen false",
        "--varlen false: no problem is of an operator with this field; accepted: --q-heads, "
        "--k-heads"},
-      {model + " --arch sm_80 --checkpoints after --checkpoint-every 8",
+      {model + " --arch sm_80 --op gdn_prefill --checkpoints after --checkpoint-every 8",
        "accepted: multiples of 16"},
       {model + " --arch sm_80 --split sometimes", "accepted: auto, never, always"},
       {"prewarm --arch sm_80 --hf-config " + odd_model,
