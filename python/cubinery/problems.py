@@ -395,13 +395,13 @@ class ConvProblem(Problem["Conv"]):
         whole_window: states have width columns (FLA, Transformers), not width - 1 (vLLM, SGLang).
         stored_states: new states are those after a sequence's last token (last) or after each of up
             to 16 tokens (every).
-        checkpoints: states are also kept from before tokens 0, N, 2N... (before) or after tokens N,
-            2N... (after); N is checkpoint_every.
-        checkpoint_every: tokens from one checkpoint to the next.
         from_accepted: the number of accepted tokens says from which column of its state a request
             goes on, or with stored_states every from which state; needs has_initial_state and
             store_state.
         accepted_dtype: dtype of accepted (from_accepted).
+        checkpoints: states are also kept from before tokens 0, N, 2N... (before) or after tokens N,
+            2N... (after); N is checkpoint_every.
+        checkpoint_every: tokens from one checkpoint to the next.
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
             kernels for each size.
     """
@@ -438,10 +438,10 @@ class ConvProblem(Problem["Conv"]):
     store_state: bool = True
     whole_window: bool = False
     stored_states: StoredStates = "last"
-    checkpoints: Checkpoints = "none"
-    checkpoint_every: int = 64
     from_accepted: bool = False
     accepted_dtype: IndexDtype = "i32"
+    checkpoints: Checkpoints = "none"
+    checkpoint_every: int = 64
     batch_invariant: bool = False
 
 

@@ -401,8 +401,9 @@ bool states_in_vectors(int lane_channels, const ConvStates& states, const void* 
     return stride.column == 1 && stride.channel == columns &&
            lies_at_vectors(lane_channels, states.dtype, data, {stride.slot, step});
   }
+  const long long column = columns > 1 ? stride.column : 0;
   return stride.channel == 1 &&
-         lies_at_vectors(lane_channels, states.dtype, data, {stride.slot, step, stride.column});
+         lies_at_vectors(lane_channels, states.dtype, data, {stride.slot, step, column});
 }
 
 bool lies_in_vectors(const GdnConvKey& key, const GdnConvParams& p) {

@@ -221,16 +221,16 @@ struct Fields<gdn::ConvProblem> {
           fixed("stored_states", &P::stored_states,
                 "new states are those after a sequence's last token (last) or after each of up to "
                 "16 tokens (every)"),
-          fixed("checkpoints", &P::checkpoints,
-                "states are also kept from before tokens 0, N, 2N... (before) or after tokens N, "
-                "2N... (after); N is checkpoint_every"),
-          fixed("checkpoint_every", &P::checkpoint_every, "tokens from one checkpoint to the next"),
           fixed("from_accepted", &P::from_accepted,
                 "the number of accepted tokens says from which column of its state a request goes "
                 "on, or with stored_states every from which state; needs has_initial_state and "
                 "store_state"),
           fixed("accepted_dtype", &P::accepted_dtype, "dtype of accepted (from_accepted)",
                 gdn::kIntegers),
+          fixed("checkpoints", &P::checkpoints,
+                "states are also kept from before tokens 0, N, 2N... (before) or after tokens N, "
+                "2N... (after); N is checkpoint_every"),
+          fixed("checkpoint_every", &P::checkpoint_every, "tokens from one checkpoint to the next"),
           gdn::batch_invariant_field<P>(),
       });
 };

@@ -76,7 +76,7 @@ TEST_CASE("bad arguments exit with 2 and say what is accepted", "[cpu]") {
       {model + " --arch sm_80 --op gdn_decode,gdn_commit --form decode,conv_verify",
        "--form conv_verify: it is of gdn_conv, which --op leaves out"},
       {"prewarm --key-dim 128 --arch sm_80 --form decode", "--hf-config, which is missing"},
-      {model + " --arch sm_80 --checkpoints after --checkpoint-every 8",
+      {model + " --arch sm_80 --op gdn_prefill --checkpoints after --checkpoint-every 8",
        "accepted: multiples of 16"},
       {model + " --arch sm_80 --split sometimes", "accepted: auto, never, always"},
       {"prewarm --arch sm_80 --hf-config " + odd_model,

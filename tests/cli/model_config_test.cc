@@ -137,7 +137,8 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("state_location":"pool","padding":"skip","pad_index":"negative",)"
         R"("gate_mode":"none","beta_mode":"one","use_qk_l2norm":false,)"
         R"("has_initial_state":true,"store_state":true,"whole_window":false,)"
-        R"("from_accepted":false,"accepted_dtype":"i32","batch_invariant":false})");
+        R"("stored_states":"last","from_accepted":false,"accepted_dtype":"i32",)"
+        R"("checkpoints":"none","checkpoint_every":64,"batch_invariant":false})");
 }
 
 TEST_CASE("dtypes come from the model config", "[cpu]") {

@@ -415,8 +415,8 @@ TEST_CASE("ConvProblemsSurviveJson", "[cpu]") {
         R"("state_layout":"columns","state_location":"dense","padding":"none",)"
         R"("pad_index":"negative","gate_mode":"none","beta_mode":"one","use_qk_l2norm":false,)"
         R"("has_initial_state":true,"store_state":true,"whole_window":false,)"
-        R"("stored_states":"last","checkpoints":"none","checkpoint_every":64,)"
-        R"("from_accepted":false,"accepted_dtype":"i32","batch_invariant":false})");
+        R"("stored_states":"last","from_accepted":false,"accepted_dtype":"i32",)"
+        R"("checkpoints":"none","checkpoint_every":64,"batch_invariant":false})");
   ConvProblem problem = engine_problem();
   problem.heads = {.q = 2, .k = 4, .v = 8};
   problem.width = 3;
