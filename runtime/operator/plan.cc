@@ -41,7 +41,7 @@ Plan make_plan(const Sizes& sizes, Chooser chooser) {
   };
   for (std::size_t i = 0; i < count; ++i) {
     if (!is_possible(i)) continue;
-    const Point at = point_at(plan.axes, i);
+    const Point at = sizes.possible(point_at(plan.axes, i));
     const Chooser::Pick pick = chooser.pick(sizes.features(at), at);
     std::optional<std::uint16_t>& place = places[pick.option];
     if (!place) {

@@ -4,6 +4,7 @@
 
 #include "gdn_decode/fields.h"
 #include "gdn_prefill_scan/fields.h"
+#include "runtime/gdn/conv_operator.h"
 #include "runtime/gdn/decode_problem.h"
 #include "runtime/gdn/prefill_problem.h"
 #include "runtime/operator/tuning_context.h"
@@ -142,6 +143,27 @@ TEST_CASE("TheLongestSequenceChoosesTheScan", "[cpu]") {
   CHECK(columns(250) == 16 * keys.scans.front().warps);
   CHECK(columns(1000) == 16 * keys.scans.back().warps);
   CHECK(columns(0) == columns(250));
+}
+
+// No axis says how many channels a convolution has that splits them: the problem does.
+TEST_CASE("ResultsOfASplitConvolutionAnswerForItsChannels", "[cpu]") {
+  ConvProblem problem;
+  problem.split_qkv = true;
+  problem.varlen = true;
+  const auto planner = test::planner_of(problem);
+  const auto won = test::values_in(
+      problem, "path=portable;lane_channels=8;ahead=12;warps=2;resident=256;together=1");
+  const Shape features{{"sequences", 1}, {"tokens", 2048}, {"channels", 8192}};
+  Question question = planner.question();
+  question.gpu = test::fake_gpu();
+  question.toolchain = {.nvrtc = "13.0", .templates = {{"portable", "digest"}}};
+  const Answers answers(question,
+                        {test::made_up_result(planner.space(), features, won, "13.0", "digest")});
+  const Plan plan = planner.plan(&answers);
+  const Point here = point_of(problem, {.sequences = 1, .tokens = 2048});
+  CHECK(plan.chosen(here).rung == Rung::kExact);
+  CHECK(plan.values(here) == won);
+  CHECK(plan.chosen(point_of(problem, {.sequences = 1, .tokens = 1})).rung == Rung::kDefault);
 }
 
 TEST_CASE("WithoutADeviceNothingIsKnown", "[cpu]") {
