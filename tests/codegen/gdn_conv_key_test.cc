@@ -177,8 +177,10 @@ TEST_CASE("AcceptedTokensHaveALongWindowOrSteps", "[cpu]") {
 
 // Those on their way, and the one that is read.
 TEST_CASE("RowsOfABlockAreInSharedMemory", "[cpu]") {
-  CHECK(shared_bytes(Key{}) == 5 * 128 * 16);
-  CHECK(shared_bytes(Key{.lane_channels = 4, .ahead = 12, .warps = 2}) == 13 * 64 * 8);
+  CHECK(shared_bytes(Key{}) == (4 + 2) * 128 * 16);
+  CHECK(shared_bytes(Key{.lane_channels = 4, .ahead = 12, .warps = 2}) == (12 + 4) * 64 * 8);
+  // A queue of one row gives one at a time.
+  CHECK(shared_bytes(Key{.ahead = 1}) == (1 + 1) * 128 * 16);
   CHECK(shared_bytes(Key{.vectors = false}) == 0);
 }
 
