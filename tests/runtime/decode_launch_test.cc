@@ -380,6 +380,14 @@ TEST_CASE("AConvolutionTakesItsTensorsAsTheyLie", "[cpu]") {
   CHECK(p.conv.x.batch == kChannels);
 }
 
+// Nobody steps along a dimension of one column.
+TEST_CASE("AConvolutionOfTwoTapsHasStatesOfOneColumn", "[cpu]") {
+  for (const auto layout : {ConvStateLayout::kColumns, ConvStateLayout::kChannels}) {
+    const Bench bench({.conv = {.width = 2, .state_layout = layout}});
+    CHECK(bench.launched(bench.args(2)).conv.columns == 1);
+  }
+}
+
 // An index is a slot of both states, so the smaller number of slots counts.
 TEST_CASE("AConvolutionSharesTheSlotsOfStates", "[cpu]") {
   const Bench bench({.states = {.location = StateLocation::kPool, .padding = Padding::kScratch},
