@@ -144,8 +144,8 @@ struct ConvArgs {
   //                  states.out_indices, needs from_accepted.
   // What gdn_verify.h says of slots and padding of steps is so here.
   //
-  // from_accepted otherwise: columns is width - 1 or more, and a launch may have columns - width + 2
-  // tokens of a request: one of more touches no state, its outputs are NaN.  A request with
+  // from_accepted otherwise: columns is width - 1 or more, and a launch may have columns - width +
+  // 2 tokens of a request: one of more touches no state, its outputs are NaN.  A request with
   // `accepted` = n goes on from columns n - 1 to n + width - 3.  Behind that launch columns 0 to
   // width - 3 + tokens hold all inputs from there on but the oldest, so that column n - 1 is again
   // the first that counts when n tokens are accepted; further ones are left alone, and so is the

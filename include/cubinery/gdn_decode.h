@@ -67,10 +67,10 @@ struct DecodeProblem {
   static Result<DecodeProblem> from_json(std::string_view json);
 };
 
-// The tensors of the convolution in front of a decode step: as gdn::ConvArgs says, but that rows and
-// states lie in vectors of four channels: channels (of conv_state: as conv_state_layout says) next
-// to each other, all else at multiples of four elements.  channels: those of q's heads, then k's,
-// then v's.
+// The tensors of the convolution in front of a decode step: as gdn::ConvArgs says, but that rows
+// and states lie in vectors of four channels: channels (of conv_state: as conv_state_layout says)
+// next to each other, all else at multiples of four elements.  channels: those of q's heads, then
+// k's, then v's.
 struct DecodeConvArgs {
   Tensor x{};       // [B, channels], also [B, 1, channels]
   Tensor weight{};  // conv_weight: [channels, width]
