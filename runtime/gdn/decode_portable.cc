@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <optional>
 #include <utility>
 
 #include "runtime/gdn/decode_args.h"
@@ -92,40 +93,47 @@ WideAndNarrow whole_head_keys(const WideAndNarrow& keys) {
 // The most blocks of a cluster that every GPU takes.
 int most_of_cluster(const Target& target) { return has_clusters(target.arch.major) ? 8 : 1; }
 
-// With a convolution: a key of about so many columns to a warp whose blocks fit into a cluster; an
-// invalid one where there is none.
-GdnDecodeKey clustered_key(const DecodeProblem& problem, GdnDecodeKey key, int columns, int held,
-                           const Target& target) {
-  const bool is_normed = key.output_norm != OutputNorm::kNone;
-  for (key.warp_v = columns; key.warp_v <= 32; key.warp_v *= 2) {
-    key.held_v = std::min(key.warp_v, held);
-    const int whole = key.value_dim / key.warp_v;
+// Whether it is a key, and with a convolution its blocks fit into a cluster.
+bool fits_target(const DecodeProblem& problem, const GdnDecodeKey& key, const Target& target) {
+  return valid(key) &&
+         (!problem.conv.is_there() || conv_cluster(problem, key) <= most_of_cluster(target));
+}
+
+// With a convolution: the first key that fits of those with so many columns to a warp.
+std::optional<GdnDecodeKey> clustered_key(const DecodeProblem& problem, GdnDecodeKey key,
+                                          std::initializer_list<int> columns, int held,
+                                          const Target& target) {
+  for (const int warp_v : columns) {
+    key.warp_v = warp_v;
+    key.held_v = std::min(warp_v, held);
+    const int whole = key.value_dim / warp_v;
     for (const int warps : {4, 8, 2, 1, whole, 3, 5, 6, 7}) {
-      key.warps = is_normed ? whole : warps;
-      if (valid(key) && conv_cluster(problem, key) <= most_of_cluster(target)) return key;
+      key.warps = key.output_norm != OutputNorm::kNone ? whole : warps;
+      if (fits_target(problem, key, target)) return key;
     }
   }
-  if (columns > 4) return clustered_key(problem, key, columns / 2, held, target);
-  key.warps = 0;
-  return key;
+  return std::nullopt;
 }
 
 // Blocks of many columns, of which each makes q and k: few of these for large batches, and many for
-// small ones.  Along value_dim a warp holds as many columns as its lanes have vectors.
-WideAndNarrow clustered_keys(const DecodeProblem& problem, const WideAndNarrow& keys,
-                             const Target& target) {
+// small ones.  Along value_dim a warp holds as many columns as its lanes have vectors.  Nothing
+// where there are none.
+std::optional<WideAndNarrow> clustered_keys(const DecodeProblem& problem, const WideAndNarrow& keys,
+                                            const Target& target) {
   const bool rows_are_v = problem.states.layout == StateLayout::kVK;
-  const auto first_valid = [&](int columns) {
-    GdnDecodeKey found;
+  const auto first = [&](std::initializer_list<int> columns) -> std::optional<GdnDecodeKey> {
     for (const GdnDecodeKey& key : {keys.wide, rows_are_v ? keys.wide : keys.narrow}) {
       for (const int held : {8, 4}) {
-        found = clustered_key(problem, key, columns, rows_are_v ? held : key.held_v, target);
-        if (valid(found)) return found;
+        const auto found =
+            clustered_key(problem, key, columns, rows_are_v ? held : key.held_v, target);
+        if (found) return found;
       }
     }
-    return found;
+    return std::nullopt;
   };
-  return {first_valid(32), first_valid(8)};
+  const auto wide = first({32, 16, 8, 4}), narrow = first({8, 16, 32, 4});
+  if (!wide || !narrow) return std::nullopt;
+  return WideAndNarrow{*wide, *narrow};
 }
 
 }  // namespace
@@ -171,21 +179,20 @@ std::vector<DecodePortable::KeySet> DecodePortable::default_keys(const DecodePro
     }
   }
   if (problem.conv.is_there()) {
-    keys = clustered_keys(problem, keys, target);
-    if (!valid(keys.wide) || !valid(keys.narrow)) {  // likewise
+    std::optional<WideAndNarrow> clustered = clustered_keys(problem, keys, target);
+    if (!clustered) {  // likewise
       key.k_lanes *= 2;
-      keys = clustered_keys(problem, made(), target);
+      clustered = clustered_keys(problem, made(), target);
     }
-    if (!valid(keys.wide) || !valid(keys.narrow)) return {};
+    if (!clustered) return {};
+    keys = *clustered;
   }
   return {keys.wide, keys.narrow};
 }
 
 bool DecodePortable::fits(const DecodeProblem& problem, const KeySet& keys,
                           const Target& target) const {
-  const GdnDecodeKey& key = std::get<0>(keys);
-  return valid(key) &&
-         (!problem.conv.is_there() || conv_cluster(problem, key) <= most_of_cluster(target));
+  return fits_target(problem, std::get<0>(keys), target);
 }
 
 double DecodePortable::us(const DecodeProblem&, const KeySet& keys, const Point& at,
