@@ -147,21 +147,21 @@ Status bind_beta(const ConvProblem& problem, const ConvArgs& args, const ConvExt
   return bind_gate_output("beta", problem, args.beta, extent, &params->beta);
 }
 
-Status bind_weights(const ConvNames& names, const ConvProblem& problem, const ConvArgs& args,
+Status bind_weights(const ConvNames& names, const ConvProblem& problem, const ConvTensors& given,
                     const ConvExtent& extent, ConvInputs* params) {
   const TensorName &weight = names.weight, &bias = names.bias;
   const Dim channels{"channels", extent.channels};
   std::array<std::int64_t, 2> strides{};
-  CUBINERY_RETURN_IF_ERROR(check_data(weight, args.weight, problem.weight_dtype));
-  CUBINERY_RETURN_IF_ERROR(check_shape(weight, args.weight, {channels, {"width", problem.width}},
+  CUBINERY_RETURN_IF_ERROR(check_data(weight, given.weight, problem.weight_dtype));
+  CUBINERY_RETURN_IF_ERROR(check_shape(weight, given.weight, {channels, {"width", problem.width}},
                                        ExtraDim::kNone, strides.data()));
-  params->weight = args.weight.data;
+  params->weight = given.weight.data;
   params->weight_channel = strides[0];
   params->weight_tap = strides[1];
   params->weight_packed = strides[1] == 1 && strides[0] == problem.width &&
-                          reinterpret_cast<std::uintptr_t>(args.weight.data) % 16 == 0;
-  if (!problem.has_bias) return check_absent(bias, args.bias, "has_bias is false");
-  return bind_vector(bias, args.bias, problem.weight_dtype, channels, &params->bias);
+                          reinterpret_cast<std::uintptr_t>(given.weight.data) % 16 == 0;
+  if (!problem.has_bias) return check_absent(bias, given.bias, "has_bias is false");
+  return bind_vector(bias, given.bias, problem.weight_dtype, channels, &params->bias);
 }
 
 // Steps that are read and written besides the one state that everybody has.
@@ -205,9 +205,9 @@ Status check_states(const TensorName& name, const ConvProblem& problem, const Te
   return {};
 }
 
-Status bind_state_tensors(const ConvNames& names, const ConvProblem& problem, const ConvArgs& args,
-                          const ConvExtent& extent, StepForm steps, ConvInputs* params,
-                          StateSteps* strides) {
+Status bind_state_tensors(const ConvNames& names, const ConvProblem& problem,
+                          const ConvTensors& given, const ConvExtent& extent, StepForm steps,
+                          ConvInputs* params, StateSteps* strides) {
   const ConvStates& states = problem.states;
   const TensorName &state = names.state, &state_out = names.state_out;
   const bool pool = states.location == StateLocation::kPool;
@@ -219,7 +219,7 @@ Status bind_state_tensors(const ConvNames& names, const ConvProblem& problem, co
   if (pool) steps = {};
   params->columns = state_columns(problem);
   if (states.has_initial) {
-    const Tensor& read = args.states.in;
+    const Tensor& read = given.state;
     params->read = read.data;
     CUBINERY_RETURN_IF_ERROR(check_states(
         state, problem, read, outer(read), steps.read, channels,
@@ -227,9 +227,9 @@ Status bind_state_tensors(const ConvNames& names, const ConvProblem& problem, co
     if (steps.read > 0) strides->readable = readable_steps(read);
   }
   if (states.store) {
-    const bool in_place = !args.states.out.present();
+    const bool in_place = !given.state_out.present();
     if (in_place) CUBINERY_RETURN_IF_ERROR(steps_in_place(state_out, steps, &steps.written));
-    const Tensor& written = in_place ? args.states.in : args.states.out;
+    const Tensor& written = in_place ? given.state : given.state_out;
     const TensorName& name = in_place ? state : state_out;
     const int read_columns = params->columns;
     params->written = written.data;
@@ -243,10 +243,10 @@ Status bind_state_tensors(const ConvNames& names, const ConvProblem& problem, co
                                        params->columns, read_columns));
     }
   } else {
-    CUBINERY_RETURN_IF_ERROR(check_absent(state_out, args.states.out, "store_state is false"));
+    CUBINERY_RETURN_IF_ERROR(check_absent(state_out, given.state_out, "store_state is false"));
     if (!states.has_initial) {
       CUBINERY_RETURN_IF_ERROR(
-          check_absent(state, args.states.in, "has_initial_state and store_state are false"));
+          check_absent(state, given.state, "has_initial_state and store_state are false"));
     }
   }
   share_range(common_states(states), &params->read_slots, &params->written_slots);
@@ -353,15 +353,15 @@ Status conv_extent(const ConvProblem& problem, const ConvArgs& args, ConvExtent*
                                 extent->channels, split));
 }
 
-Status bind_conv_inputs(const ConvNames& names, const ConvProblem& problem, const ConvArgs& args,
-                        const ConvExtent& extent, const StepForm& steps, ConvInputs* inputs,
-                        StateSteps* strides) {
+Status bind_conv_inputs(const ConvNames& names, const ConvProblem& problem,
+                        const ConvTensors& given, const ConvExtent& extent, const StepForm& steps,
+                        ConvInputs* inputs, StateSteps* strides) {
   TokenTensor x;
-  CUBINERY_RETURN_IF_ERROR(check_tokens(names.x, args.x, problem.dtype, problem.varlen, extent,
+  CUBINERY_RETURN_IF_ERROR(check_tokens(names.x, given.x, problem.dtype, problem.varlen, extent,
                                         {{"channels", extent.channels}}, &x));
-  inputs->x = {.data = args.x.data, .batch = x.batch, .token = x.token, .channel = x.inner};
-  CUBINERY_RETURN_IF_ERROR(bind_weights(names, problem, args, extent, inputs));
-  return bind_state_tensors(names, problem, args, extent, steps, inputs, strides);
+  inputs->x = {.data = given.x.data, .batch = x.batch, .token = x.token, .channel = x.inner};
+  CUBINERY_RETURN_IF_ERROR(bind_weights(names, problem, given, extent, inputs));
+  return bind_state_tensors(names, problem, given, extent, steps, inputs, strides);
 }
 
 Status bind_conv(const ConvProblem& problem, const ConvArgs& args, const ConvExtent& extent,
@@ -371,9 +371,14 @@ Status bind_conv(const ConvProblem& problem, const ConvArgs& args, const ConvExt
                              .bias = {kConvOp, "bias"},
                              .state = {kConvOp, "state"},
                              .state_out = {kConvOp, "state_out"}};
+  const ConvTensors given{.x = args.x,
+                          .weight = args.weight,
+                          .bias = args.bias,
+                          .state = args.states.in,
+                          .state_out = args.states.out};
   const StepForm steps = step_form(problem, extent);
   CUBINERY_RETURN_IF_ERROR(
-      bind_conv_inputs(kNames, problem, args, extent, steps, params, &params->steps));
+      bind_conv_inputs(kNames, problem, given, extent, steps, params, &params->steps));
   CUBINERY_RETURN_IF_ERROR(bind_outputs(problem, args, extent, params));
   CUBINERY_RETURN_IF_ERROR(bind_g(problem, args, extent, params));
   CUBINERY_RETURN_IF_ERROR(bind_beta(problem, args, extent, params));

@@ -29,14 +29,17 @@ Status conv_extent(const ConvProblem& problem, const ConvArgs& args, ConvExtent*
 Status bind_conv(const ConvProblem& problem, const ConvArgs& args, const ConvExtent& extent,
                  GdnConvParams* params);
 
-// What messages call the tensors of a convolution.
+// The part of it that other kernels take, too: its tensors, and what messages call them.
+struct ConvTensors {
+  const Tensor &x, &weight, &bias, &state, &state_out;
+};
 struct ConvNames {
   TensorName x, weight, bias, state, state_out;
 };
-// The part of it that other kernels take, too.  `steps`: of its states.
-Status bind_conv_inputs(const ConvNames& names, const ConvProblem& problem, const ConvArgs& args,
-                        const ConvExtent& extent, const StepForm& steps, ConvInputs* inputs,
-                        StateSteps* strides);
+// `steps`: of the states.
+Status bind_conv_inputs(const ConvNames& names, const ConvProblem& problem,
+                        const ConvTensors& given, const ConvExtent& extent, const StepForm& steps,
+                        ConvInputs* inputs, StateSteps* strides);
 
 // Whether rows and states lie so that the kernel for vectors reads and writes them.
 bool lies_in_vectors(const GdnConvKey& key, const GdnConvParams& params);

@@ -82,16 +82,18 @@ Status bind_conv(const DecodeProblem& problem, const DecodeArgs& args, std::int6
   CUBINERY_RETURN_IF_ERROR(check_absent({kDecodeOp, "v"}, args.v, kWhy));
 
   const ConvProblem conv = conv_in_front(problem);
-  ConvArgs given{.x = args.conv.x,
-                 .weight = args.conv.weight,
-                 .bias = args.conv.bias,
-                 .states = {.in = args.conv.in, .out = args.conv.out}};
-  if (given.x.rank == 2) {  // the dimension of one token
-    given.x.rank = 3;
-    given.x.shape[2] = given.x.shape[1];
-    given.x.strides[2] = given.x.strides[1];
-    given.x.shape[1] = 1;
+  Tensor x = args.conv.x;
+  if (x.rank == 2) {  // the dimension of one token
+    x.rank = 3;
+    x.shape[2] = x.shape[1];
+    x.strides[2] = x.strides[1];
+    x.shape[1] = 1;
   }
+  const ConvTensors given{.x = x,
+                          .weight = args.conv.weight,
+                          .bias = args.conv.bias,
+                          .state = args.conv.in,
+                          .state_out = args.conv.out};
   const ConvExtent extent{.sequences = batch, .tokens = 1, .channels = split_channels(conv)};
   StateSteps no_steps{};
   CUBINERY_RETURN_IF_ERROR(
