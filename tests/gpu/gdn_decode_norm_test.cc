@@ -1,13 +1,12 @@
 // GDN decode with a gated norm of its outputs.
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "runtime/gdn/decode_state.h"
-#include "tests/gpu/launches.h"
+#include "tests/gpu/decode_sweeps.h"
 #include "tests/gpu/pool_sweeps.h"
 #include "tests/gpu/problem_sweeps.h"
 
@@ -92,18 +91,7 @@ TEST_CASE("GdnDecodeNorm.EveryConfigurationIsRight", "[gpu]") {
     options.slots = 16;
     options.read = {5, -1, 7, 16, 2};
     const DecodeCase one(problem, 5, options);
-    std::map<std::string, GdnMemory> first;
-    for (const Configuration& configuration : configurations_of(problem)) {
-      const GdnMemory after = run_good(one, gdn::create_decode, configuration);
-      std::string bits;
-      for (const TunedValue& value : configuration.values) {
-        if (value.changes_bits) bits += value.value + " ";
-      }
-      const auto [same, is_new] = first.emplace(bits, after);
-      INFO(to_text(configuration.values));
-      if (!is_new) CHECK(first_difference(after, same->second) == "");
-    }
-    CHECK(first.size() > 1);
+    CHECK(expect_agreeing_configurations(one) > 1);
   }
 }
 
@@ -162,17 +150,7 @@ TEST_CASE("GdnDecodeNorm.EveryPaddingPolicy", "[gpu]") {
   run_padding_policies(normed_pool(), [](std::int64_t requests) { return requests; });
 }
 
-TEST_CASE("GdnDecodeNorm.AllRowsArePadding", "[gpu]") {
-  for (const Padding padding : {Padding::kSkip, Padding::kZero}) {
-    DecodeProblem problem = normed_pool();
-    problem.states.padding = padding;
-    CaseOptions options;
-    options.slots = 4;
-    options.read.assign(130, -1);
-    run_case(problem, 3, options);
-    run_case(problem, 130, options);
-  }
-}
+TEST_CASE("GdnDecodeNorm.AllRowsArePadding", "[gpu]") { run_only_padding(normed_pool()); }
 
 TEST_CASE("GdnDecodeNorm.NonFiniteInputsStayInTheirRequestAndHead", "[gpu]") {
   const DecodeProblem problem = normed_problem();
@@ -186,22 +164,13 @@ TEST_CASE("GdnDecodeNorm.NonFiniteInputsStayInTheirRequestAndHead", "[gpu]") {
 TEST_CASE("GdnDecodeNorm.BitsDoNotDependOnTheBatch", "[gpu][big]") {
   for (const StateLayout layout : kLayouts) {
     DecodeProblem problem = normed_problem();
-    problem.key_dim = problem.value_dim = 128;
     problem.states.layout = layout;
-    problem.batch_invariant = true;
-    expect_same_in_parts(DecodeCase(problem, 257, {.seed = seed()}), prepare(problem),
-                         {{100, 1}, {100, 2}, {100, 16}, {100, 64}});
+    expect_bits_without_the_batch(problem);
   }
 }
 
 TEST_CASE("GdnDecodeNorm.GraphsAndProgrammaticLaunchesEqualPlainOnes", "[gpu]") {
-  const DecodeProblem problem = normed_pool();
-  const gdn::Decode decode = prepare(problem);
-  for (const std::int64_t batch : {2, 130}) {
-    expect_same_in_graph(DecodeCase(problem, batch, {.seed = seed()}), decode, 1, 3);
-    const DecodeCase overlapping(problem, batch, {.seed = seed(), .programmatic = true});
-    if (can_be_programmatic(overlapping, decode)) expect_same_programmatic(overlapping, decode, 40);
-  }
+  expect_same_in_graphs_and_programmatic(normed_pool());
 }
 
 TEST_CASE("GdnDecodeNorm.QwenInAnEngine", "[gpu][big]") {

@@ -1,0 +1,58 @@
+// What holds of a decode step whatever stands in front of it or behind.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "runtime/gdn/decode_state.h"
+#include "tests/gpu/launches.h"
+
+namespace cubinery::test {
+
+// Every configuration is right, and has the bits of those with the same values of the fields that
+// change them.  So many different bits there may be.
+inline std::size_t expect_agreeing_configurations(const DecodeCase& one) {
+  std::map<std::string, GdnMemory> first;
+  for (const Configuration& configuration : configurations_of(one.problem())) {
+    const GdnMemory after = run_good(one, gdn::create_decode, configuration);
+    std::string bits;
+    for (const TunedValue& value : configuration.values) {
+      if (value.changes_bits) bits += value.value + " ";
+    }
+    const auto [same, is_new] = first.emplace(bits, after);
+    INFO(to_text(configuration.values));
+    if (!is_new) CHECK(first_difference(after, same->second) == "");
+  }
+  return first.size();
+}
+
+inline void run_only_padding(gdn::DecodeProblem pool) {
+  for (const gdn::Padding padding : {gdn::Padding::kSkip, gdn::Padding::kZero}) {
+    pool.states.padding = padding;
+    CaseOptions options;
+    options.slots = 4;
+    options.read.assign(130, -1);
+    run_case(pool, 3, options);
+    run_case(pool, 130, options);
+  }
+}
+
+inline void expect_bits_without_the_batch(gdn::DecodeProblem problem) {
+  problem.key_dim = problem.value_dim = 128;
+  problem.batch_invariant = true;
+  expect_same_in_parts(DecodeCase(problem, 257, {.seed = seed()}), prepare(problem),
+                       {{100, 1}, {100, 2}, {100, 16}, {100, 64}});
+}
+
+inline void expect_same_in_graphs_and_programmatic(const gdn::DecodeProblem& problem) {
+  const gdn::Decode decode = prepare(problem);
+  for (const std::int64_t batch : {2, 130}) {
+    expect_same_in_graph(DecodeCase(problem, batch, {.seed = seed()}), decode, 1, 3);
+    const DecodeCase overlapping(problem, batch, {.seed = seed(), .programmatic = true});
+    if (can_be_programmatic(overlapping, decode)) expect_same_programmatic(overlapping, decode, 40);
+  }
+}
+
+}  // namespace cubinery::test
