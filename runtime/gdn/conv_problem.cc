@@ -100,9 +100,4 @@ ConvProblem normalised(ConvProblem problem) {
   return problem;
 }
 
-std::int64_t split_channels(const ConvProblem& problem) {
-  const std::int64_t keys = std::int64_t{problem.heads.q} + problem.heads.k;
-  return keys * problem.key_dim + std::int64_t{problem.heads.v} * problem.value_dim;
-}
-
 }  // namespace cubinery::gdn

@@ -50,8 +50,18 @@ inline int norm_heads(const ConvProblem& problem) {
   return problem.inputs.use_qk_l2norm ? problem.heads.q + problem.heads.k : 0;
 }
 
-// q, k and v behind each other.  Requires: split_qkv.
-std::int64_t split_channels(const ConvProblem& problem);
+// Of q, k and v behind each other: channels before k's and v's, and all of them.
+struct ConvSplit {
+  std::int64_t k, v, end;
+};
+// Of any problem with heads and their sizes; of a convolution that splits.
+template <class Problem>
+ConvSplit conv_split(const Problem& p) {
+  const std::int64_t q = std::int64_t{p.heads.q} * p.key_dim;
+  const std::int64_t k = std::int64_t{p.heads.k} * p.key_dim;
+  return {.k = q, .v = q + k, .end = q + k + std::int64_t{p.heads.v} * p.value_dim};
+}
+inline std::int64_t split_channels(const ConvProblem& problem) { return conv_split(problem).end; }
 
 // The most channels of a launch.
 inline constexpr std::int64_t kMaxChannels = 1 << 20;

@@ -82,13 +82,7 @@ Status bind_conv(const DecodeProblem& problem, const DecodeArgs& args, std::int6
   CUBINERY_RETURN_IF_ERROR(check_absent({kDecodeOp, "v"}, args.v, kWhy));
 
   const ConvProblem conv = conv_in_front(problem);
-  Tensor x = args.conv.x;
-  if (x.rank == 2) {  // the dimension of one token
-    x.rank = 3;
-    x.shape[2] = x.shape[1];
-    x.strides[2] = x.strides[1];
-    x.shape[1] = 1;
-  }
+  const Tensor x = with_one_token(args.conv.x);
   const ConvTensors given{.x = x,
                           .weight = args.conv.weight,
                           .bias = args.conv.bias,
@@ -103,8 +97,8 @@ Status bind_conv(const DecodeProblem& problem, const DecodeArgs& args, std::int6
   params->q.group = heads.count() / heads.q;
   params->k.group = heads.count() / heads.k;
   params->v.group = heads.count() / heads.v;
-  params->k_first = heads.q * problem.key_dim;
-  params->v_first = params->k_first + heads.k * problem.key_dim;
+  params->k_first = static_cast<int>(conv_split(conv).k);
+  params->v_first = static_cast<int>(conv_split(conv).v);
   return {};
 }
 
@@ -119,6 +113,15 @@ Status share_slots(const DecodeProblem& problem, std::int64_t scratch_slot,
 }
 
 }  // namespace
+
+Tensor with_one_token(Tensor x) {
+  if (x.rank != 2) return x;
+  x.rank = 3;
+  x.shape[2] = x.shape[1];
+  x.strides[2] = x.strides[1];
+  x.shape[1] = 1;
+  return x;
+}
 
 Status bind_decode(const DecodeProblem& problem, const DecodeArgs& args, std::int64_t batch,
                    GdnDecodeParams* params) {

@@ -12,4 +12,7 @@ namespace cubinery::gdn {
 Status bind_decode(const DecodeProblem& problem, const DecodeArgs& args, std::int64_t batch,
                    GdnDecodeParams* params);
 
+// [B, channels] as [B, 1, channels], which a convolution takes; others as they are.
+Tensor with_one_token(Tensor x);
+
 }  // namespace cubinery::gdn

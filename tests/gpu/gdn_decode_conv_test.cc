@@ -294,7 +294,7 @@ TEST_CASE("GdnDecodeConv.NonFiniteInputsStayInTheirRequestAndHead", "[gpu]") {
   const gdn::Decode decode = prepare(problem);
   const auto make = [&] { return DecodeCase(problem, 3, {.seed = seed()}); };
   const GdnProblem same = as_prefill(problem);
-  const ConvSplit split = conv_split(same);
+  const gdn::ConvSplit split = conv_split(same);
   const std::int64_t of_key = problem.heads.count() / problem.heads.k;
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const GdnTensor tensor : {GdnTensor::kX, GdnTensor::kConvState}) {

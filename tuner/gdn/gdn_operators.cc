@@ -10,6 +10,7 @@
 #include "runtime/gdn/commit_state.h"
 #include "runtime/gdn/conv_problem.h"
 #include "runtime/gdn/conv_state.h"
+#include "runtime/gdn/decode_args.h"
 #include "runtime/gdn/decode_problem.h"
 #include "runtime/gdn/decode_state.h"
 #include "runtime/gdn/prefill_kernels.h"
@@ -164,7 +165,7 @@ TwoLaunches as_two_launches(const DecodeProblem& problem, const gdn::DecodeArgs&
   decode.k = slice(problem.heads.k, problem.key_dim);
   decode.v = slice(problem.heads.v, problem.value_dim);
   decode.conv = {};
-  two.conv_args = {.x = args.conv.x,
+  two.conv_args = {.x = gdn::with_one_token(args.conv.x),
                    .weight = args.conv.weight,
                    .bias = args.conv.bias,
                    .q = decode.q,
@@ -174,12 +175,6 @@ TwoLaunches as_two_launches(const DecodeProblem& problem, const gdn::DecodeArgs&
                    .programmatic = args.programmatic};
   two.conv_args.states.in = args.conv.in;
   two.conv_args.states.out = args.conv.out;
-  Tensor& x = two.conv_args.x;
-  if (x.rank == 3) return two;
-  x.rank = 3;  // with a dimension of one token
-  x.shape[2] = x.shape[1];
-  x.strides[2] = x.strides[1];
-  x.shape[1] = 1;
   return two;
 }
 

@@ -69,7 +69,7 @@ gdn::PrefillRefHead<Real> reference_head(const GdnProblem& p, std::optional<floa
     }
   };
   if (p.conv.is_there()) {
-    const ConvSplit split = conv_split(p);
+    const gdn::ConvSplit split = conv_split(p);
     append_convolved(0, p.heads.q, p.key_dim, &head.q);
     append_convolved(split.k, p.heads.k, p.key_dim, &head.k);
     append_convolved(split.v, p.heads.v, p.value_dim, &head.v);

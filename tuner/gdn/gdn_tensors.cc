@@ -62,12 +62,6 @@ Tensor state_tensor(const GdnProblem& p, const GdnExtent& extent) {
   return matrix_tensor(p, pool ? extent.slots : extent.sequences());
 }
 
-ConvSplit conv_split(const GdnProblem& p) {
-  const std::int64_t q = std::int64_t{p.heads.q} * p.key_dim;
-  const std::int64_t k = std::int64_t{p.heads.k} * p.key_dim;
-  return {.k = q, .v = q + k, .end = q + k + std::int64_t{p.heads.v} * p.value_dim};
-}
-
 int conv_columns(const GdnProblem& p) { return p.conv.width - (p.conv.whole_window ? 0 : 1); }
 
 Tensor conv_state_tensor(const GdnProblem& p, const GdnExtent& extent) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cubinery/gdn.h"
+#include "runtime/gdn/conv_problem.h"
 #include "tuner/gdn/gdn_data.h"
 
 namespace cubinery {
@@ -68,12 +69,7 @@ Tensor matrix_tensor(const GdnProblem& problem, std::int64_t rows);
 // As many as there are sequences, or slots in the pool.
 Tensor state_tensor(const GdnProblem& problem, const GdnExtent& extent);
 
-// Of a convolution: channels before k's and v's, and all of them.
-struct ConvSplit {
-  std::int64_t k, v, end;
-};
-ConvSplit conv_split(const GdnProblem& problem);
-// Columns of a state of it.
+// Of a convolution: columns of a state.
 int conv_columns(const GdnProblem& problem);
 // As many states as there are sequences, or slots in the pool.
 Tensor conv_state_tensor(const GdnProblem& problem, const GdnExtent& extent);
