@@ -33,7 +33,7 @@ struct Fields<GdnConvKey> {
                  fixed("from_accepted", &Key::from_accepted),
                  fixed("accepted_dtype", &Key::accepted_dtype), fixed("vectors", &Key::vectors),
                  tuned("lane_channels", &Key::lane_channels, 4, 8),
-                 tuned("ahead", &Key::ahead, 1, 4, 8, 12), tuned("warps", &Key::warps, 2, 4),
+                 tuned("ahead", &Key::ahead, 1, 4, 8, 12, 16), tuned("warps", &Key::warps, 2, 4),
                  tuned("resident", &Key::resident, 256, 384, 512),
                  tuned("together", &Key::together, 1, 2, 4)});
 };

@@ -129,13 +129,12 @@ struct Worker {
   }
 
   // Tokens from ... to - 1 of a sequence, the next ones of the queue.  Where they are not its
-  // first, the queue begins with the kColumns in front of them.
-  __device__ void take(const Taps& numbers, RowQueue& queue, const Sequence& sequence, int from,
-                       int to) const {
+  // first, the queue begins with the kColumns in front of them.  `in_memory`: of the sequence.
+  __device__ void take(const Taps& numbers, RowQueue& queue, const Sequence& sequence,
+                       const dev::ConvPlacesInMemory& in_memory, int from, int to) const {
     const int tokens = sequence.end - sequence.first;
     // There is no step to store, and none whose slot could be looked at.
     if (kStoresEvery && dev::all_lanes(tokens == 0)) return;
-    const dev::ConvPlacesInMemory in_memory = dev::load_places<kKey>(p, sequence.n);
     Window window(numbers);
     const bool is_first = dev::all_lanes(from == sequence.first);
     if (!is_first) queue.take(kColumns, [&](const InputRow& row) { window.pass(row); });
@@ -188,22 +187,29 @@ __device__ void take_dense(const Worker& worker, int run) {
   const int from = (run - n * p.runs_of_sequence) * p.run;
   const int to = from + min(p.run, tokens - from), before = from == 0 ? 0 : kColumns;
   RowQueue queue(p, worker.lane, n, from - before, to - from + before, shared);
+  const dev::ConvPlacesInMemory in_memory = dev::load_places<kKey>(p, n);
   dev::allow_next_kernel();
-  worker.take(Taps(worker.taps), queue, {.n = n, .batch = n, .first = 0, .end = tokens}, from, to);
+  worker.take(Taps(worker.taps), queue, {.n = n, .batch = n, .first = 0, .end = tokens}, in_memory,
+              from, to);
 }
 
-// A run of packed sequences.  Its rows are on their way while it is found where they belong.
+// A run of packed sequences.  Its rows are on their way while it is found where they belong, and so
+// are the slots of a sequence that it likely has.
 __device__ void take_packed(const Worker& worker, int run) {
   const GdnConvParams& p = worker.p;
+  const int expected = p.by_sequence ? run : 0;
+  const dev::ConvPlacesInMemory of_expected = dev::load_places<kKey>(p, expected);
   const int begin = run * p.run;
   int queued = max(begin - kColumns, 0), queued_end = static_cast<int>(p.tokens);
+  dev::SequenceTokens own{};
   if (p.by_sequence) {
-    const dev::SequenceTokens own = dev::tokens_of_sequence<kKey>(p, run);
+    own = dev::tokens_of_sequence<kKey>(p, run);
     queued = own.first;
     queued_end = own.first + own.count;
   }
   RowQueue queue(p, worker.lane, 0, queued, queued_end - queued, shared);
-  const dev::PackedRun found = dev::packed_run<kKey>(p, run);
+  const dev::PackedRun found =
+      p.by_sequence ? dev::run_of_sequence<kKey>(p, run, own) : dev::packed_run<kKey>(p, run);
   dev::allow_next_kernel();
   if (found.is_malformed) {
     const int end = begin + min(p.run, static_cast<int>(p.tokens) - begin);
@@ -223,7 +229,8 @@ __device__ void take_packed(const Worker& worker, int run) {
     const Sequence sequence{
         .n = n, .batch = 0, .first = dev::bound<kKey>(p, n), .end = dev::bound<kKey>(p, n + 1)};
     if (dev::all_lanes(sequence.first >= found.end.token && !found.is_last)) break;
-    worker.take(taps, queue, sequence, max(sequence.first, first), min(sequence.end, end));
+    worker.take(taps, queue, sequence, n == expected ? of_expected : dev::load_places<kKey>(p, n),
+                max(sequence.first, first), min(sequence.end, end));
   }
 }
 

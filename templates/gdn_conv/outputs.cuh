@@ -60,6 +60,10 @@ class Outputs {
   }
 
  private:
+  static __device__ float shuffle_xor(float x, int step) {
+    return __shfl_xor_sync(0xffffffffu, x, step);
+  }
+
   // Squares are summed by fours, then over lanes: in one order, however many a lane has.
   template <int kRows>
   __device__ void multiply_by_norms(const float (&y)[kRows][kCount],
@@ -77,15 +81,32 @@ class Outputs {
       }
       if (!lane_.is_there()) squares[r] = 0.0f;
     }
-    // Rows side by side, so that one waits while the other does.
+    // At each step a lane gives away the sums of half its rows and goes on with the others, until
+    // it has one of every kSpread rows.  What is added to what is the same as if it kept all.
+    constexpr int kSpread = kRows < Lane::kHeadLanes ? kRows : Lane::kHeadLanes;
+    int held = kRows;
 #pragma unroll
     for (int step = 1; step < Lane::kHeadLanes; step *= 2) {
+      if (step < kSpread) {
+        const bool is_odd = (threadIdx.x & step) != 0;
+        held /= 2;
 #pragma unroll
-      for (float& sum : squares) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+        for (int i = 0; i < kRows / 2; ++i) {
+          if (i >= held) break;
+          const float even = squares[2 * i], odd = squares[2 * i + 1];
+          squares[i] = (is_odd ? odd : even) + shuffle_xor(is_odd ? even : odd, step);
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < kRows / kSpread; ++i) squares[i] += shuffle_xor(squares[i], step);
+      }
     }
 #pragma unroll
+    for (int i = 0; i < kRows / kSpread; ++i) squares[i] = inverse_norm(squares[i]);
+#pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      if (lane_.is_normed) factors[r] *= inverse_norm(squares[r]);
+      const float norm = __shfl_sync(0xffffffffu, squares[r / kSpread], r % kSpread, kSpread);
+      if (lane_.is_normed) factors[r] *= norm;
     }
   }
 

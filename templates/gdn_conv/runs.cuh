@@ -77,15 +77,24 @@ __device__ PackedRun packed_run(const GdnConvParams& p, int run) {
                   .is_last = run == p.runs - 1,
                   .is_malformed = __any_sync(0xffffffffu, is_malformed) != 0};
   if (found.is_malformed) return found;
-  if (p.by_sequence) {
-    return {.begin = {bound<kKey>(p, run), run},
-            .end = {bound<kKey>(p, run + 1), run + 1},
-            .sequences = run + 1,
-            .is_last = true};
-  }
   found.begin = boundary<kKey>(p, begin, below_begin);
   found.end = found.is_last ? Boundary{tokens, p.sequences} : boundary<kKey>(p, end, below_end);
   return found;
+}
+
+// Sequence n and nothing else, `own` its tokens.  All bounds are looked at, but not compared with
+// tokens: where they do not decrease, the first and the last say whether they leave them.
+template <auto kKey>
+__device__ PackedRun run_of_sequence(const GdnConvParams& p, int n, const SequenceTokens& own) {
+  const auto at = [&](int i) { return load_index<kKey.cu_seqlens_dtype>(p.cu_seqlens, i); };
+  bool is_malformed = at(0) < 0 || at(p.sequences) > p.tokens;
+#pragma unroll 4
+  for (int i = threadIdx.x % 32; i < p.sequences; i += 32) is_malformed |= at(i + 1) < at(i);
+  return {.begin = {own.first, n},
+          .end = {own.first + own.count, n + 1},
+          .sequences = n + 1,
+          .is_last = true,
+          .is_malformed = __any_sync(0xffffffffu, is_malformed) != 0};
 }
 
 }  // namespace cubinery::dev
