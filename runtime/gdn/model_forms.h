@@ -16,6 +16,9 @@ struct ModelForm {
   std::string_view help;
   P ModelProblems::*problem;
 };
+// Before clang 17 none is made for an aggregate.
+template <class P>
+ModelForm(std::string_view, std::string_view, P ModelProblems::*) -> ModelForm<P>;
 
 // Persistent: names are those of C and the command line.  The first form of an operator is what
 // cubinery_problem_for_model() gives.
