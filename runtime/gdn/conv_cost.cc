@@ -32,7 +32,8 @@ double conv_us(const GdnConvKey& key, const ConvLoad& load, const Target& target
                                 target.sm_count * (key.resident / 32.0));
   double life = kConvLatencyUs;
   if (takes_steps(key, load)) {
-    life += 0.12 * key.together;
+    // States wait for slots.
+    life += kConvLatencyUs + 0.12 * key.together;
   } else {
     const double rows = grid.run + key.width - 1;
     life += kConvFindUs + rows * kConvLatencyUs / key.ahead / 2;
