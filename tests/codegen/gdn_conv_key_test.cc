@@ -79,11 +79,11 @@ TEST_CASE("ConvFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
 
 TEST_CASE("ConvCandidatesOfTheUsualProblemsAreThisMany", "[cpu]") {
   for (const ConvStateLayout layout : {ConvStateLayout::kColumns, ConvStateLayout::kChannels}) {
-    CHECK(count_candidates(Key{.states = {.layout = layout}}) == 66);
-    CHECK(count_candidates(Key{.states = {.layout = layout}, .varlen = true}) == 48);
+    CHECK(count_candidates(Key{.states = {.layout = layout}}) == 78);
+    CHECK(count_candidates(Key{.states = {.layout = layout}, .varlen = true}) == 60);
   }
-  CHECK(count_candidates(engine_key()) == 66);
-  CHECK(count_candidates(Key{.dtype = DType::kF32, .states = {.dtype = DType::kF32}}) == 34);
+  CHECK(count_candidates(engine_key()) == 78);
+  CHECK(count_candidates(Key{.dtype = DType::kF32, .states = {.dtype = DType::kF32}}) == 40);
 }
 
 TEST_CASE("EveryShapeHasConvCandidates", "[cpu]") {

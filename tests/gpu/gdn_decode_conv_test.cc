@@ -248,8 +248,9 @@ GdnMemory run_two_launches(const DecodeCase& one, const std::vector<TunedValue>&
   return one.download();
 }
 
-// By each configuration that a decode without a convolution has, too.
-void expect_same_bits(const DecodeProblem& problem, std::int64_t batch) {
+// By every fourth of the configurations that a decode without a convolution has, too, from `first`
+// on: all of them for each problem would compile for half an hour.
+void expect_same_bits(const DecodeProblem& problem, std::int64_t batch, int first) {
   const DecodeCase one(problem, batch, {.seed = seed(), .padded = 1});
   DecodeProblem plain = problem;
   plain.conv = {};
@@ -259,17 +260,18 @@ void expect_same_bits(const DecodeProblem& problem, std::int64_t batch) {
   for (const Configuration& configuration : configurations_of(problem)) {
     const std::string text = to_text(configuration.values);
     if (std::find(all.begin(), all.end(), text) == all.end()) continue;
-    ++count;
+    if (count++ % 4 != first % 4) continue;
     const gdn::Decode decode = gdn::create_decode(gpu().context(), problem,
                                                   target_of(gpu().context()), configuration.values)
                                    .value();
     INFO(text << ", problem " << problem.to_json() << ", batch " << batch << ", seed " << seed());
     CHECK(first_difference(run(one, decode), run_two_launches(one, configuration.values)) == "");
   }
-  CHECK(count > 1);
+  CHECK(count > 4);
 }
 
 TEST_CASE("GdnDecodeConv.SameBitsAsAConvolutionAndADecode", "[gpu][big]") {
+  int first = 0;
   for (const DType dtype : kFloats) {
     for (const bool is_other : {false, true}) {
       DecodeProblem problem = convolved_pool();
@@ -283,8 +285,9 @@ TEST_CASE("GdnDecodeConv.SameBitsAsAConvolutionAndADecode", "[gpu][big]") {
       problem.conv.width = is_other ? 3 : 4;
       problem.states.layout = is_other ? StateLayout::kKV : StateLayout::kVK;
       if (is_other) problem.output_norm = OutputNorm::kGatedRms;
-      expect_same_bits(problem, 3);
-      expect_same_bits(problem, 33);
+      expect_same_bits(problem, 3, first);
+      expect_same_bits(problem, 33, first);
+      ++first;
     }
   }
 }
