@@ -249,7 +249,7 @@ GdnMemory run_two_launches(const DecodeCase& one, const std::vector<TunedValue>&
 }
 
 // By every fourth of the configurations that a decode without a convolution has, too, from `first`
-// on: all of them for each problem would compile for half an hour.
+// on: all of them for each problem compile for more than five minutes.
 void expect_same_bits(const DecodeProblem& problem, std::int64_t batch, int first) {
   const DecodeCase one(problem, batch, {.seed = seed(), .padded = 1});
   DecodeProblem plain = problem;
