@@ -8,8 +8,9 @@
 namespace cubinery::gdn {
 namespace {
 
-// Behind the first few tokens of a run nothing is gained by longer ones.
-constexpr std::int64_t kLongRun = 64;
+// Runs of many tokens are about this long.  The tokens in front of a run are those at the end of
+// another: of longer runs the one reads them when L2 has lost what the other brought.
+constexpr std::int64_t kLongRun = 28;
 // A run costs as much as some tokens before its first.  No shorter than the taps: a boundary inside
 // the first tokens of a dense sequence would need its state on both sides.
 constexpr std::int64_t kShortRun = 4;
@@ -57,7 +58,8 @@ ConvGrid conv_grid(const GdnConvKey& key, const ConvLoad& load, int sm_count) {
   const std::int64_t all = std::max<std::int64_t>(rows * load.tokens, 1);
   const std::int64_t at_once = std::int64_t{sm_count} * key.resident / 32;
   const std::int64_t work = all * grid.channel_warps;
-  const std::int64_t waves = int_ceil_div(work, at_once * kLongRun);
+  const std::int64_t wave = at_once * kLongRun;
+  const std::int64_t waves = std::max<std::int64_t>((work + wave / 2) / wave, 1);
   // NOTE: more runs than CUDA has blocks for come from nothing that fits a GPU's memory.
   std::int64_t run = std::max(int_ceil_div(work, waves * at_once), kShortRun);
   run = std::max(run, int_ceil_div(all, std::numeric_limits<int>::max() / 4));

@@ -162,11 +162,11 @@ TEST_CASE("NormalisedHeadsHaveWarps", "[cpu]") {
   CHECK(conv_grid(key, load, kSms).warps == channel_warps(key, 2, 2 * 128 + 80));
 }
 
-// Warps of a launch that fills the GPU more than once: of about 64 tokens, in waves that have next
+// Warps of a launch that fills the GPU more than once: of about 28 tokens, in waves that have next
 // to no empty places.
 TEST_CASE("LongLaunchesAreWholeWaves", "[cpu]") {
   for (const std::int64_t channels : {4096, 6144, 8192, 12288}) {
-    for (const std::int64_t tokens : {32768, 65536, 131072, 1 << 20}) {
+    for (const std::int64_t tokens : {4096, 8192, 32768, 65536, 131072, 1 << 20}) {
       const ConvLoad load{.sequences = 1, .tokens = tokens, .channels = channels};
       const GdnConvKey key = packed_key();
       const ConvGrid grid = conv_grid(key, load, kSms);
@@ -174,8 +174,8 @@ TEST_CASE("LongLaunchesAreWholeWaves", "[cpu]") {
       const double waves = static_cast<double>(grid.runs) * grid.warps / at_once;
       INFO(channels << " channels, " << tokens << " tokens: " << waves << " waves of runs of "
                     << grid.run);
-      CHECK((grid.run >= 32 && grid.run <= 64));
-      CHECK(std::ceil(waves) / waves < 1.02);
+      CHECK((grid.run >= 19 && grid.run <= 42));
+      CHECK(std::ceil(waves) / waves < 1.04);
     }
   }
 }
@@ -183,14 +183,14 @@ TEST_CASE("LongLaunchesAreWholeWaves", "[cpu]") {
 // A short launch is one wave, as full as runs of four tokens make it.
 TEST_CASE("ShortLaunchesAreOneWave", "[cpu]") {
   const GdnConvKey key = packed_key();
-  for (const std::int64_t tokens : {2, 16, 256, 512, 2048, 4096}) {
+  for (const std::int64_t tokens : {2, 16, 256, 512, 1024, 2048}) {
     const ConvGrid grid =
         conv_grid(key, {.sequences = 1, .tokens = tokens, .channels = 8192}, kSms);
     CHECK(grid.runs * grid.warps <= kSms * key.resident / 32);
     if (tokens <= 256) CHECK(grid.run == 4);
   }
   // More multiprocessors take shorter runs.
-  const ConvLoad load{.sequences = 1, .tokens = 2048, .channels = 8192};
+  const ConvLoad load{.sequences = 1, .tokens = 512, .channels = 8192};
   CHECK(conv_grid(key, load, 32).run > conv_grid(key, load, 132).run);
 }
 
