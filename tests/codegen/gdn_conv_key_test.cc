@@ -149,6 +149,10 @@ TEST_CASE("RegistersGrowWithWhatAThreadHolds", "[cpu]") {
   CHECK(registers(Key{.has_bias = true}) == registers(Key{}) + 8);
   CHECK(registers(Key{.width = 3}) == registers(Key{}) - 16);
   CHECK(registers(Key{.varlen = true}) == registers(Key{}) + 16);
+  Key normed{.split_qkv = true, .inputs = {.use_qk_l2norm = true}, .varlen = true};
+  CHECK(registers(normed) == registers(Key{}) + 16 + 8);
+  normed.ahead = 1;
+  CHECK(registers(normed) == registers(Key{}) + 16);
   CHECK(registers(Key{.from_accepted = true}) == registers(Key{}) + 24);
   CHECK(registers(Key{.stored_states = StoredStates::kEvery}) == registers(Key{}) + 12 + 24);
   CHECK(registers(Key{.checkpoints = Checkpoints::kAfter}) == registers(Key{}) + 24);
