@@ -76,6 +76,7 @@ gdn::ConvProblem problem_of(const Row& row) {
   problem.states.padding = gdn::Padding::kSkip;
   if (!row.gates) return problem;
   problem.inputs.gate_dtype = problem.inputs.beta_dtype = DType::kBF16;
+  problem.inputs.dt_bias_dtype = DType::kBF16;
   problem.inputs.gate_mode = gdn::GateMode::kComputed;
   problem.inputs.beta_mode = gdn::BetaMode::kLogit;
   problem.inputs.use_qk_l2norm = true;
