@@ -247,6 +247,10 @@ def conv_size(row):
     return f"{row['tokens']} tokens" if row["varlen"] else request_count(row["sequences"])
 
 
+def conv_rows(records):
+    return sorted((r for r in compared_rows(records) if r["op"] == "gdn_conv"), key=conv_place)
+
+
 def conv_compared_table(rows):
     """cubinery beside the latest run of each peer."""
     peers = sorted({peer for row in rows for peer in row["peers_ms"]})
@@ -362,10 +366,14 @@ class Records:
         self.alone = json.loads((folder / "h200.json").read_text())
         self.h100 = json.loads((folder / "h100.json").read_text())
         self.first = json.loads((folder / "compare" / "h200_first_request.json").read_text())
-        self.side_by_side = [json.loads(p.read_text()) for p in sorted((folder / "compare").glob("*.json"))]
-        compared = compared_rows(self.side_by_side)
-        self.compared = [r for r in compared if r["op"] != "gdn_conv"]
-        self.convolved = sorted((r for r in compared if r["op"] == "gdn_conv"), key=conv_place)
+
+        def compared(gpu):
+            return [json.loads(p.read_text()) for p in sorted((folder / "compare").glob(f"{gpu}_*.json"))]
+
+        self.side_by_side = compared("h200")
+        self.compared = [r for r in compared_rows(self.side_by_side) if r["op"] != "gdn_conv"]
+        self.convolved = conv_rows(self.side_by_side)
+        self.h100_convolved = conv_rows(compared("h100"))
         self.transformers = next((r for r in self.side_by_side if "model" in r), None)
         self.host = [r for record in [self.alone, *self.side_by_side] for r in record["rows"] if r["op"] == "host"]
         self.tuned = tuning_results()
@@ -393,24 +401,25 @@ def readme_rows(records):
         "row is a new Python process with an empty cache, after `import torch`."))
 
 
-def conv_section(compared, alone):
-    """Nothing where nothing was measured."""
-    lines = ["## Convolution", ""] if compared or alone else []
-    if compared:
-        lines += paragraph(
-            f"Beside FLA, from Python on the same tensors; {origin(compared)}. Width 4, SiLU, no bias, bf16; one packed "
-            "sequence from zeros whose final state is kept, or steps of requests whose states, whole windows, are "
-            "updated in place. cubinery writes q, k and v in one kernel; FLA's output is split into them by a Triton "
-            "kernel of one pass, and its final states are a kernel of their own. The byte floor: x and the states read, "
-            "q, k, v and the states written.")
-        lines += conv_compared_table(compared)
-    if alone:
-        lines += paragraph(
-            f"Alone, as engines run it, states in a pool; {origin(alone)}. For states that lie by columns or by channels, "
-            "without and with the gates and the norms of q and k: the time, and the rate of moving the bytes as a share "
-            "of the copy rate.")
-        lines += conv_table(alone)
-    return lines
+def conv_section(records):
+    alone, h100_alone = records.of("gdn_conv"), records.of("gdn_conv", records.h100)
+    lines = ["## Convolution", ""]
+    lines += paragraph(
+        f"Beside FLA, from Python on the same tensors; {origin(records.convolved)}. Width 4, SiLU, no bias, bf16; one "
+        "packed sequence from zeros whose final state is kept, or steps of requests whose states, whole windows, are "
+        "updated in place. cubinery writes q, k and v in one kernel; FLA's output is split into them by a Triton kernel "
+        "of one pass, and its final states are a kernel of their own. The byte floor: x and the states read, q, k, v and "
+        "the states written.")
+    lines += conv_compared_table(records.convolved)
+    lines += paragraph(f"The same on an {records.h100['gpu']}; {origin(records.h100_convolved)}:")
+    lines += conv_compared_table(records.h100_convolved)
+    lines += paragraph(
+        f"Alone, as engines run it, states in a pool; {origin(alone)}. For states that lie by columns or by channels, "
+        "without and with the gates and the norms of q and k: the time, and the rate of moving the bytes as a share of "
+        "the copy rate.")
+    lines += conv_table(alone)
+    lines += paragraph(f"The same on the H100; {origin(h100_alone)}:")
+    return lines + conv_table(h100_alone)
 
 
 def transformers_section(record):
@@ -439,8 +448,8 @@ def results_page(records):
     alone = records.alone
     tests = alone["tests"]
     copy_rate = f"{alone['ceilings']['copy_tb_s']:.2f} TB/s"
-    operators = ("gdn_decode", "gdn_prefill", "gdn_verify", "gdn_commit", "gdn_conv")
-    decode, prefill, verify, commit, conv = map(records.of, operators)
+    operators = ("gdn_decode", "gdn_prefill", "gdn_verify", "gdn_commit")
+    decode, prefill, verify, commit = map(records.of, operators)
     lines = ["# Results", "",
              "<!-- Written by scripts/write_results.py from benchmarks/results and tuner/measured. -->", ""]
     lines += paragraph(
@@ -514,7 +523,7 @@ def results_page(records):
         "of GPU.")
     lines += prefill_table(prefill, records.of("gdn_prefill", records.h100))
 
-    lines += conv_section(records.convolved, conv)
+    lines += conv_section(records)
 
     lines += ["## Tuning", ""]
     lines += paragraph(
