@@ -247,8 +247,8 @@ def conv_size(row):
     return f"{row['tokens']} tokens" if row["varlen"] else request_count(row["sequences"])
 
 
-def conv_rows(records):
-    return sorted((r for r in compared_rows(records) if r["op"] == "gdn_conv"), key=conv_place)
+def conv_rows(compared):
+    return sorted((r for r in compared if r["op"] == "gdn_conv"), key=conv_place)
 
 
 def conv_compared_table(rows):
@@ -367,13 +367,14 @@ class Records:
         self.h100 = json.loads((folder / "h100.json").read_text())
         self.first = json.loads((folder / "compare" / "h200_first_request.json").read_text())
 
-        def compared(gpu):
+        def side_by_side(gpu):
             return [json.loads(p.read_text()) for p in sorted((folder / "compare").glob(f"{gpu}_*.json"))]
 
-        self.side_by_side = compared("h200")
-        self.compared = [r for r in compared_rows(self.side_by_side) if r["op"] != "gdn_conv"]
-        self.convolved = conv_rows(self.side_by_side)
-        self.h100_convolved = conv_rows(compared("h100"))
+        self.side_by_side = side_by_side("h200")
+        compared = compared_rows(self.side_by_side)
+        self.compared = [r for r in compared if r["op"] != "gdn_conv"]
+        self.convolved = conv_rows(compared)
+        self.h100_convolved = conv_rows(compared_rows(side_by_side("h100")))
         self.transformers = next((r for r in self.side_by_side if "model" in r), None)
         self.host = [r for record in [self.alone, *self.side_by_side] for r in record["rows"] if r["op"] == "host"]
         self.tuned = tuning_results()

@@ -163,7 +163,7 @@ TEST_CASE("NormalisedHeadsHaveWarps", "[cpu]") {
 }
 
 // Warps of a launch that fills the GPU more than once: of about 28 tokens, in waves that have next
-// to no empty places.
+// to no empty places: a run is whole tokens, so up to one in 28.
 TEST_CASE("LongLaunchesAreWholeWaves", "[cpu]") {
   for (const std::int64_t channels : {4096, 6144, 8192, 12288}) {
     for (const std::int64_t tokens : {4096, 8192, 32768, 65536, 131072, 1 << 20}) {
