@@ -1,6 +1,7 @@
 // The rules of a convolution problem.  Pure functions.
 #pragma once
 
+#include "common/conv_params.h"
 #include "cubinery/gdn_conv.h"
 #include "runtime/gdn/problem_fields.h"
 
@@ -21,21 +22,6 @@ inline States common_states(const ConvStates& states) {
           .pad_index = states.pad_index,
           .has_initial = states.has_initial,
           .store = states.store};
-}
-
-// Whether there is a state for each step of a sequence.
-inline bool stores_every(const ConvProblem& problem) {
-  return problem.states.store && problem.stored_states == StoredStates::kEvery;
-}
-
-// Whether a state has columns for each token of a launch, and a count says from where it goes on.
-inline bool has_long_window(const ConvProblem& problem) {
-  return problem.from_accepted && !stores_every(problem);
-}
-
-// Columns of a state; the fewest of a long window.
-inline int state_columns(const ConvProblem& problem) {
-  return problem.states.whole_window ? problem.width : problem.width - 1;
 }
 
 inline bool writes_g(const ConvProblem& problem) {

@@ -1,6 +1,7 @@
 // The rules of a verify problem.  Pure functions.
 #pragma once
 
+#include "common/verify_params.h"
 #include "cubinery/gdn_verify.h"
 #include "runtime/gdn/problem_fields.h"
 
@@ -8,10 +9,6 @@ namespace cubinery::gdn {
 
 // Problems have no rules that depend on the table alone: check() explains what it refuses.
 inline const char* why_invalid(const VerifyProblem&) { return nullptr; }
-
-inline bool stores_every(const VerifyProblem& problem) {
-  return problem.states.store && problem.stored_states == StoredStates::kEvery;
-}
 
 // The problem with the fields that the others leave without meaning at their defaults, and
 // max_tokens as kernels know it.

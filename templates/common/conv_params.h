@@ -6,6 +6,7 @@
 #pragma once
 
 #include "common/params.h"
+#include "common/verify_params.h"
 
 namespace cubinery {
 
@@ -33,12 +34,17 @@ struct ConvInputs {
 };
 
 // Whether a state has columns for each token of a launch, and a count says from where it goes on.
+// With a window after each token the count names one of those.  This and the next: of a kernel's
+// key, or of an operator's problem.
 template <class Key>
 constexpr bool has_long_window(const Key& key) {
+  if constexpr (requires { key.stored_states; }) {
+    if (stores_every(key)) return false;
+  }
   return key.from_accepted;
 }
 
-// Columns of a state without a long window.
+// Columns of a state without a long window; the fewest of one.
 template <class Key>
 constexpr int state_columns(const Key& key) {
   return key.states.whole_window ? key.width : key.width - 1;

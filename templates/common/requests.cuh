@@ -13,8 +13,7 @@ namespace cubinery::dev {
 
 // Which new states are kept.
 template <auto kKey>
-inline constexpr bool kStoresEvery =
-    kKey.states.store&& kKey.stored_states == gdn::StoredStates::kEvery;
+inline constexpr bool kStoresEvery = stores_every(kKey);
 template <auto kKey>
 inline constexpr bool kStoresLast = kKey.states.store && !kStoresEvery<kKey>;
 

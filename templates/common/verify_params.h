@@ -2,8 +2,15 @@
 #pragma once
 
 #include "common/params.h"
+#include "cubinery/gdn_verify_types.h"
 
 namespace cubinery {
+
+// Whether there is a state for each step.  Of a kernel's key, or of an operator's problem.
+template <class Key>
+constexpr bool stores_every(const Key& key) {
+  return key.states.store && key.stored_states == gdn::StoredStates::kEvery;
+}
 
 // A warp looks at the indices of all its steps at once, a lane for each.
 inline constexpr int kMaxVerifyTokens = 16;

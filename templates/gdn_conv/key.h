@@ -65,15 +65,6 @@ constexpr bool has_gates(const gdn::Inputs& inputs) {
   return inputs.gate_mode != gdn::GateMode::kNone || inputs.beta_mode != gdn::BetaMode::kOne;
 }
 
-constexpr bool stores_every(const GdnConvKey& key) {
-  return key.states.store && key.stored_states == gdn::StoredStates::kEvery;
-}
-
-// With a window after each token a count names one of them.
-constexpr bool has_long_window(const GdnConvKey& key) {
-  return key.from_accepted && !stores_every(key);
-}
-
 // Lanes that have the channels of a head where it is normalised: a power of two, so that they sum
 // by shuffles.  The last ones may have none.
 constexpr int head_lanes(const GdnConvKey& key) {

@@ -37,19 +37,18 @@ constexpr int threads(const GdnVerifyWyKey& key) { return key.warps * 32; }
 // Registers of a thread, so many that no compiler spills.  Left to itself it holds more in flight
 // than a warp has use for, and while one warp waits for its state others could compute.
 constexpr int registers(const GdnVerifyWyKey& key) {
-  const bool stores_every = key.states.store && key.stored_states == gdn::StoredStates::kEvery;
   const bool rows_are_v = key.states.layout == gdn::StateLayout::kVK;
   const bool has_next = key.warp_v > 16;  // columns behind the first 16
-  if (key.states.store && !stores_every && rows_are_v && key.max_tokens <= 8 &&
+  if (key.states.store && !stores_every(key) && rows_are_v && key.max_tokens <= 8 &&
       key.key_dim <= 128) {
     const bool is_small = size_of(key.states.dtype) == 2;
     if (key.max_tokens == 8) return is_small && !has_next ? 102 : 128;
     if (has_next || (key.from_accepted && !is_small)) return 128;
     return is_small ? 85 : 102;
   }
-  const int loop = (stores_every ? 48 : key.states.store ? 32 : 24) + (rows_are_v ? 0 : 16);
+  const int loop = (stores_every(key) ? 48 : key.states.store ? 32 : 24) + (rows_are_v ? 0 : 16);
   // Where every state is stored, the compiler works out k's operands once.
-  const int operands = stores_every ? 42 : 0;
+  const int operands = stores_every(key) ? 42 : 0;
   return operands + row_registers(key) * (key.states.store ? 2 : 1) + 28 + token_rows(key) * 9 / 2 +
          (has_next ? loop : 0) + (key.key_dim > 128 ? 32 : 0);
 }
@@ -65,8 +64,7 @@ constexpr const char* why_invalid(const GdnVerifyWyKey& key) {
   if (!is_integer(key.parents_dtype)) return "parents_dtype must be i32 or i64";
   if (key.tree && key.states.store && key.stored_states != gdn::StoredStates::kEvery)
     return "a tree has no last token, store_state needs stored_states = every";
-  const bool stores_every = key.states.store && key.stored_states == gdn::StoredStates::kEvery;
-  if ((key.tree || stores_every) && key.max_tokens > 8 && key.warp_v != 16)  // else it spills
+  if ((key.tree || stores_every(key)) && key.max_tokens > 8 && key.warp_v != 16)  // else it spills
     return "a tree, or every state, of over 8 tokens needs warp_v = 16";
   return nullptr;
 }
