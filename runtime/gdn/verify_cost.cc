@@ -41,8 +41,8 @@ constexpr double kWyNextStoredShare = 0.6;  // of a state that is not the first 
 // How often the state is stored.
 template <class Key>
 double stored_passes(const Key& key, std::int64_t tokens) {
-  if (!key.states.store) return 0;
-  return key.stored_states == StoredStates::kEvery ? static_cast<double>(tokens) : 1;
+  if (stores_every(key)) return static_cast<double>(tokens);
+  return key.states.store ? 1 : 0;
 }
 
 // The decode step that moves the same state once.

@@ -62,7 +62,7 @@ constexpr const char* why_invalid(const GdnVerifyWyKey& key) {
   if (!is_float(key.output_dtype)) return "output_dtype must be f32, bf16 or f16";
   if (key.from_accepted && !key.states.has_initial) return "from_accepted needs has_initial_state";
   if (!is_integer(key.parents_dtype)) return "parents_dtype must be i32 or i64";
-  if (key.tree && key.states.store && key.stored_states != gdn::StoredStates::kEvery)
+  if (key.tree && key.states.store && !stores_every(key))
     return "a tree has no last token, store_state needs stored_states = every";
   if ((key.tree || stores_every(key)) && key.max_tokens > 8 && key.warp_v != 16)  // else it spills
     return "a tree, or every state, of over 8 tokens needs warp_v = 16";
