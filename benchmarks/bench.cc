@@ -8,7 +8,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "tuner/gdn/random.h"
+#include "harness/random.h"
 #include "tuner/measure/clocks.h"
 #include "tuner/measure/device_memory.h"
 

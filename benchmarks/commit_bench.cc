@@ -11,8 +11,8 @@
 #include "benchmarks/bench.h"
 #include "benchmarks/decode_rows.h"
 #include "benchmarks/launch_check.h"
-#include "runtime/gdn/problem_check.h"
-#include "tuner/gdn/gdn_operators.h"
+#include "harness/gdn_operators.h"
+#include "runtime/gdn/shared/problem_check.h"
 
 namespace {
 

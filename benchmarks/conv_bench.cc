@@ -14,10 +14,10 @@
 #include "benchmarks/bench.h"
 #include "benchmarks/decode_rows.h"
 #include "benchmarks/sweep.h"
-#include "runtime/gdn/conv_state.h"
-#include "runtime/gdn/problem_check.h"
+#include "harness/conv_operands.h"
+#include "runtime/gdn/conv/state.h"
+#include "runtime/gdn/shared/problem_check.h"
 #include "runtime/operator/tuning_context.h"
-#include "tuner/gdn/conv_operands.h"
 
 namespace {
 

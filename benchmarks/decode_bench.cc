@@ -16,8 +16,8 @@
 #include "benchmarks/decode_rows.h"
 #include "benchmarks/launch_check.h"
 #include "benchmarks/sweep.h"
-#include "runtime/gdn/problem_check.h"
-#include "tuner/gdn/gdn_operators.h"
+#include "harness/gdn_operators.h"
+#include "runtime/gdn/shared/problem_check.h"
 
 namespace {
 

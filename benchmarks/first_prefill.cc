@@ -17,7 +17,7 @@
 #include "benchmarks/bench.h"
 #include "benchmarks/operands.h"
 #include "cubinery/gdn.h"
-#include "tuner/gdn/gdn_case.h"
+#include "harness/gdn_case.h"
 
 namespace {
 

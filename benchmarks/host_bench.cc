@@ -15,8 +15,8 @@
 #include "benchmarks/bench.h"
 #include "benchmarks/decode_rows.h"
 #include "benchmarks/prepared_launch.h"
+#include "harness/gdn_operators.h"
 #include "tests/cache/temp_dir.h"
-#include "tuner/gdn/gdn_operators.h"
 
 namespace {
 

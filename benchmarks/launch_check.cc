@@ -6,10 +6,10 @@
 #include <type_traits>
 #include <vector>
 
-#include "tuner/gdn/gdn_case.h"
-#include "tuner/gdn/gdn_reference.h"
-#include "tuner/gdn/gdn_workload.h"
-#include "tuner/gdn/rounding.h"
+#include "harness/gdn_case.h"
+#include "harness/gdn_reference.h"
+#include "harness/gdn_workload.h"
+#include "harness/rounding.h"
 
 namespace cubinery::bench {
 namespace {

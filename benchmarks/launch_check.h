@@ -4,7 +4,7 @@
 
 #include "benchmarks/operands.h"
 #include "cubinery/gdn.h"
-#include "tuner/gdn/gdn_operands.h"
+#include "harness/gdn_operands.h"
 
 namespace cubinery::bench {
 

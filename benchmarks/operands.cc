@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "tuner/gdn/rounding.h"
+#include "harness/rounding.h"
 
 namespace cubinery::bench {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "benchmarks/bench.h"
-#include "tuner/gdn/gdn_operands.h"
+#include "harness/gdn_operands.h"
 
 namespace cubinery::bench {
 

@@ -11,7 +11,7 @@
 #include "benchmarks/bench.h"
 #include "benchmarks/launch_check.h"
 #include "benchmarks/prefill_rows.h"
-#include "tuner/gdn/gdn_workload.h"
+#include "harness/gdn_workload.h"
 
 namespace {
 

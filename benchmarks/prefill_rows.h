@@ -10,7 +10,7 @@
 
 #include "benchmarks/bench.h"
 #include "cubinery/gdn.h"
-#include "tuner/gdn/gdn_operands.h"
+#include "harness/gdn_operands.h"
 
 namespace cubinery::bench {
 

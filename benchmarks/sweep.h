@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "benchmarks/bench.h"
+#include "harness/gdn_operators.h"
 #include "runtime/jit/get_kernels.h"
 #include "runtime/operator/planner.h"
 #include "runtime/operator/tuning_context.h"
-#include "tuner/gdn/gdn_operators.h"
 
 namespace cubinery::bench {
 

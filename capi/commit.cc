@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "runtime/gdn/commit_args.h"
-#include "runtime/gdn/commit_problem.h"
+#include "runtime/gdn/verify/commit_args.h"
+#include "runtime/gdn/verify/commit_problem.h"
 
 using namespace cubinery;
 using namespace cubinery::capi;

@@ -1,6 +1,6 @@
 #include "capi/conv.h"
 
-#include "runtime/gdn/conv_problem.h"
+#include "runtime/gdn/conv/problem.h"
 
 using namespace cubinery;
 using namespace cubinery::capi;

@@ -1,6 +1,6 @@
 #include "capi/decode.h"
 
-#include "runtime/gdn/decode_problem.h"
+#include "runtime/gdn/decode/problem.h"
 
 using namespace cubinery;
 using namespace cubinery::capi;

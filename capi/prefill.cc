@@ -1,6 +1,6 @@
 #include "capi/prefill.h"
 
-#include "runtime/gdn/prefill_problem.h"
+#include "runtime/gdn/prefill/problem.h"
 
 using namespace cubinery;
 using namespace cubinery::capi;

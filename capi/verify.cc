@@ -1,6 +1,6 @@
 #include "capi/verify.h"
 
-#include "runtime/gdn/verify_problem.h"
+#include "runtime/gdn/verify/problem.h"
 
 using namespace cubinery;
 using namespace cubinery::capi;

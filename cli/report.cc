@@ -13,7 +13,7 @@
 #include "cli/print.h"
 #include "cli/report_html.h"
 #include "cli/report_stale.h"
-#include "tuner/choose/embedded.h"
+#include "results/embedded.h"
 #include "tuner/report/compare.h"
 #include "tuner/report/report.h"
 

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "cubinery/context.h"
+#include "results/choose.h"
 #include "runtime/jit/template_source.h"
 #include "runtime/operator/tuning_context.h"
 #include "runtime/registry/operators.h"
-#include "tuner/choose/choose.h"
 
 namespace cubinery {
 namespace {

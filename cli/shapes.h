@@ -13,8 +13,8 @@
 
 #include "cubinery/status.h"
 #include "cubinery/tuning.h"
+#include "harness/gdn_operators.h"
 #include "runtime/registry/operators.h"
-#include "tuner/gdn/gdn_operators.h"
 
 namespace cubinery {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "cubinery/gdn.h"
-#include "tuner/gdn/gdn_check.h"
-#include "tuner/gdn/gdn_operators.h"
+#include "harness/gdn_check.h"
+#include "harness/gdn_operators.h"
 
 namespace cubinery {
 

@@ -11,8 +11,8 @@
 #include "codegen/arch.h"
 #include "codegen/nearest.h"
 #include "cubinery/context.h"
-#include "tuner/choose/shape.h"
-#include "tuner/gdn/gdn_shapes.h"
+#include "harness/gdn_shapes.h"
+#include "results/shape.h"
 
 namespace cubinery {
 namespace {

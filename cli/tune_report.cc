@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/print.h"
-#include "tuner/choose/shape.h"
+#include "results/shape.h"
 
 namespace cubinery {
 namespace {

@@ -5,7 +5,7 @@
 #include "cli/budget.h"
 #include "cli/interrupt.h"
 #include "cli/tune_progress.h"
-#include "tuner/gdn/gdn_tunable.h"
+#include "harness/gdn_tunable.h"
 
 namespace cubinery {
 namespace {

@@ -3,17 +3,17 @@
 #
 #   codegen            nothing of ours
 #   cache              codegen
-#   tuner/choose       what the runtime asks: records, results, the ladder, targets
+#   results            what the runtime asks: records, results, the ladder, targets
 #   tuner/report       reports about records
 #   runtime/jit        from a kernel's specification to a loaded kernel
 #   runtime/operator   what operators have in common; knows no operator
 #   runtime/gdn        the Gated DeltaNet operators
 #   runtime/registry   the operators by name
 #   tuner/measure      what runs on a GPU to tune; knows no operator
-#   tuner/gdn          operands, references and tunables of the Gated DeltaNet operators
+#   harness            operands, references and tunables of the Gated DeltaNet operators
 #   capi, cli          all of these
 #
-# templates include templates.  cuda.h and nvrtc.h belong to runtime/jit, runtime/operator, tuner/measure and tuner/gdn.
+# templates include templates.  cuda.h and nvrtc.h belong to runtime/jit, runtime/operator, tuner/measure and harness.
 # Public headers include the standard library and each other.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -27,39 +27,39 @@ check() {
   status=1
 }
 kernels='common/|gdn_commit/|gdn_conv/|gdn_decode/|gdn_prefill_chunks/|gdn_prefill_scan/|gdn_verify/|gdn_verify_wy/'
-choose='tuner/choose/|cache/|codegen/'
+choose='results/|cache/|codegen/'
 operator="runtime/operator/|runtime/jit/|$choose"
 check include 'cubinery/'
 check codegen 'codegen/'
 check cache 'cache/|codegen/'
-check tuner/choose "$choose"
+check results "$choose"
 check tuner/report "tuner/report/|$choose"
 check runtime/jit "runtime/jit/|$choose"
 check runtime/operator "$operator"
 check runtime/gdn "runtime/gdn/|$operator|$kernels"
 check runtime/registry "runtime/registry/|runtime/gdn/|$operator|$kernels"
 check tuner/measure "tuner/measure/|$operator"
-check tuner/gdn "tuner/gdn/|tuner/measure/|runtime/registry/|runtime/gdn/|$operator|$kernels"
+check harness "harness/|tuner/measure/|runtime/registry/|runtime/gdn/|$operator|$kernels"
 check templates "$kernels"
-check capi 'capi/|runtime/|tuner/|codegen/'
-check cli "cli/|tuner/|runtime/|cache/|codegen/|$kernels"
+check capi 'capi/|runtime/|tuner/|results/|harness/|codegen/'
+check cli "cli/|tuner/|results/|harness/|runtime/|cache/|codegen/|$kernels"
 check python "array_views|module|operator\.h|capi/(tensors|dl_data)|tests/data/|$kernels"
 
-if grep -rnE '#include <(cuda|nvrtc)' include codegen cache capi cli templates tuner/choose tuner/report runtime/gdn \
+if grep -rnE '#include <(cuda|nvrtc)' include codegen cache capi cli templates results tuner/report runtime/gdn \
     runtime/registry; then
-  echo "layers: CUDA headers belong to runtime/jit, runtime/operator, tuner/measure and tuner/gdn"
+  echo "layers: CUDA headers belong to runtime/jit, runtime/operator, tuner/measure and harness"
   status=1
 fi
 if grep -rnE '#include <(fmt|nlohmann|xxhash|CLI)' include; then
   echo "layers: public headers take no third-party header"
   status=1
 fi
-if grep -rnE 'getenv *\(' include codegen cache templates tuner runtime capi cli python/*.cc |
+if grep -rnE 'getenv *\(' include codegen cache templates results tuner harness runtime capi cli python/*.cc |
     grep -v '^runtime/jit/options\.cc:.*::secure_getenv('; then
   echo "layers: the environment is read in Options::from_env() only, by secure_getenv()"
   status=1
 fi
-if grep -rnE '(json|Json)(::|\(\)\.)(sax_parse|parse|accept)\(|(json|Json)::from_|operator""_json' codegen cache runtime tuner \
+if grep -rnE '(json|Json)(::|\(\)\.)(sax_parse|parse|accept)\(|(json|Json)::from_|operator""_json' codegen cache runtime results tuner harness \
     capi cli python --include='*.cc' --include='*.h' | grep -v '^codegen/read_json\.cc:'; then
   echo "layers: JSON is read by read_json() of codegen/read_json.h, which has limits"
   status=1

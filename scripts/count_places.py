@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SKIPPED = re.compile(r"^(tests|docs|examples|benchmarks|tuner/measured|python/tests|python/cubinery/compat)/"
+SKIPPED = re.compile(r"^(tests|docs|examples|benchmarks|results/measured|python/tests|python/cubinery/compat)/"
                      r"|^python/cubinery/problems\.py$|^cli/model_config\.|\.md$|^scripts/")
 COMMENTS = {".py": r"#[^\n]*|\"\"\".*?\"\"\"", "": r"//[^\n]*|/\*.*?\*/|R\"\(Examples:.*?\)\""}
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes what was measured into the documents: README's rows, docs/results.md and docs/plots, from the
-records in benchmarks/results and tuner/measured.
+records in benchmarks/results and results/measured.
 
     scripts/write_results.py          writes them
     scripts/write_results.py --check  exits 1 when one of them is not what the records say
@@ -452,7 +452,7 @@ def results_page(records):
     operators = ("gdn_decode", "gdn_prefill", "gdn_verify", "gdn_commit")
     decode, prefill, verify, commit = map(records.of, operators)
     lines = ["# Results", "",
-             "<!-- Written by scripts/write_results.py from benchmarks/results and tuner/measured. -->", ""]
+             "<!-- Written by scripts/write_results.py from benchmarks/results and results/measured. -->", ""]
     lines += paragraph(
         f"Measured on an {records.machine()}. Times of kernels are medians of CUDA graph replays with a cold L2 and "
         "random data. Heads are key heads, value heads, of 128 x 128. The *byte floor* is the time to move every "

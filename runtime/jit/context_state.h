@@ -13,11 +13,11 @@
 #include "cache/store.h"
 #include "codegen/arch.h"
 #include "cubinery/context.h"
+#include "results/tuning_files.h"
 #include "runtime/jit/device.h"
 #include "runtime/jit/nvrtc.h"
 #include "runtime/jit/owner_process.h"
 #include "runtime/jit/template_source.h"
-#include "tuner/choose/tuning_files.h"
 
 namespace cubinery {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tuner/choose/space.h"
+#include "results/space.h"
 
 namespace cubinery {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "cubinery/tuning.h"
+#include "results/choose.h"
 #include "runtime/operator/path.h"
-#include "tuner/choose/choose.h"
 
 namespace cubinery {
 

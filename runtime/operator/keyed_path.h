@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "cubinery/fields.h"
+#include "results/space.h"
 #include "runtime/operator/path.h"
-#include "tuner/choose/space.h"
 
 namespace cubinery {
 

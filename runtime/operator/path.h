@@ -13,7 +13,7 @@
 
 #include "cubinery/kernel.h"
 #include "cubinery/tuning.h"
-#include "tuner/choose/target.h"
+#include "results/target.h"
 
 namespace cubinery {
 

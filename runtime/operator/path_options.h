@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cubinery/status.h"
-#include "tuner/choose/target.h"
+#include "results/target.h"
 
 namespace cubinery {
 

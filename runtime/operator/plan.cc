@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
-#include "tuner/choose/shape.h"
-#include "tuner/choose/space.h"
+#include "results/shape.h"
+#include "results/space.h"
 
 namespace cubinery {
 namespace {

@@ -11,13 +11,13 @@
 
 #include "cubinery/context.h"
 #include "cubinery/fields.h"
+#include "results/choose.h"
+#include "results/space.h"
 #include "runtime/jit/get_kernels.h"
 #include "runtime/operator/path.h"
 #include "runtime/operator/path_options.h"
 #include "runtime/operator/plan.h"
 #include "runtime/operator/tuning_context.h"
-#include "tuner/choose/choose.h"
-#include "tuner/choose/space.h"
 
 namespace cubinery {
 

@@ -9,9 +9,9 @@
 #include "cache/paths.h"
 #include "codegen/bundle.h"
 #include "codegen/identity.h"
+#include "results/embedded.h"
+#include "results/space.h"
 #include "runtime/jit/context_state.h"
-#include "tuner/choose/embedded.h"
-#include "tuner/choose/space.h"
 
 namespace cubinery {
 namespace {

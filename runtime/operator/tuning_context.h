@@ -9,9 +9,9 @@
 
 #include "codegen/arch.h"
 #include "cubinery/tuning.h"
-#include "tuner/choose/choose.h"
-#include "tuner/choose/records.h"
-#include "tuner/choose/target.h"
+#include "results/choose.h"
+#include "results/records.h"
+#include "results/target.h"
 
 namespace cubinery {
 

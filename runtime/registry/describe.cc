@@ -4,7 +4,7 @@
 #include <variant>
 
 #include "codegen/read_json.h"
-#include "runtime/gdn/problem_fields.h"
+#include "runtime/gdn/shared/problem_fields.h"
 
 namespace cubinery {
 namespace {

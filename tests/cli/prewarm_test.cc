@@ -2,13 +2,13 @@
 #include <fstream>
 #include <set>
 
-#include "runtime/gdn/decode_problem.h"
+#include "results/record_file.h"
+#include "runtime/gdn/decode/problem.h"
 #include "runtime/operator/tuning_context.h"
 #include "runtime/registry/operators.h"
 #include "tests/cli/run_cli.h"
 #include "tests/runtime/made_up_results.h"
 #include "tests/runtime/portable_keys.h"
-#include "tuner/choose/record_file.h"
 
 namespace cubinery {
 namespace {

@@ -8,8 +8,8 @@
 #include "cli/tune_plan.h"
 #include "cli/tune_progress.h"
 #include "cli/tune_report.h"
+#include "results/shape.h"
 #include "tests/cli/run_cli.h"
-#include "tuner/choose/shape.h"
 
 namespace cubinery {
 namespace {

@@ -8,9 +8,9 @@
 #include <sstream>
 #include <string_view>
 
-#include "runtime/gdn/commit_state.h"
-#include "runtime/gdn/decode_portable.h"
-#include "runtime/gdn/verify_state.h"
+#include "runtime/gdn/decode/portable.h"
+#include "runtime/gdn/verify/commit_state.h"
+#include "runtime/gdn/verify/state.h"
 #include "runtime/operator/tuning_context.h"
 
 namespace cubinery::test {

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
+#include "harness/gdn_case.h"
+#include "harness/gdn_operators.h"
 #include "tests/gpu/gpu_test.h"
-#include "tuner/gdn/gdn_case.h"
-#include "tuner/gdn/gdn_operators.h"
 
 namespace cubinery::test {
 

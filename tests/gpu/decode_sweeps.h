@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "runtime/gdn/decode_state.h"
+#include "runtime/gdn/decode/state.h"
 #include "tests/gpu/launches.h"
 
 namespace cubinery::test {

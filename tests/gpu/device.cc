@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "tuner/gdn/gdn_memory.h"
+#include "harness/gdn_memory.h"
 
 namespace cubinery::test {
 

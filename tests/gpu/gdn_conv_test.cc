@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "runtime/gdn/conv_problem.h"
+#include "harness/conv_case.h"
+#include "harness/conv_check.h"
+#include "harness/random.h"
+#include "harness/rounding.h"
+#include "runtime/gdn/conv/problem.h"
 #include "tests/gpu/gpu_test.h"
-#include "tuner/gdn/conv_case.h"
-#include "tuner/gdn/conv_check.h"
-#include "tuner/gdn/random.h"
-#include "tuner/gdn/rounding.h"
 
 namespace cubinery::test {
 namespace {

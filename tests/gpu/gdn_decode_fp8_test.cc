@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/gdn/decode_state.h"
+#include "harness/rounding.h"
+#include "runtime/gdn/decode/state.h"
 #include "tests/gpu/decode_sweeps.h"
 #include "tests/gpu/problem_sweeps.h"
-#include "tuner/gdn/rounding.h"
 
 namespace cubinery::test {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/rounding.h"
 #include "tests/gpu/launches.h"
-#include "tuner/gdn/rounding.h"
 
 namespace cubinery::test {
 namespace {

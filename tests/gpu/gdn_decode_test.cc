@@ -2,9 +2,9 @@
 // named case per rule.
 #include <vector>
 
+#include "harness/random.h"
 #include "tests/gpu/cases.h"
 #include "tests/gpu/problem_sweeps.h"
-#include "tuner/gdn/random.h"
 
 namespace cubinery::test {
 namespace {

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "harness/random.h"
 #include "tests/gpu/launches.h"
-#include "tuner/gdn/random.h"
 
 namespace cubinery::test {
 namespace {

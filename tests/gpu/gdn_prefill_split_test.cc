@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/gdn_data.h"
 #include "tests/gpu/launches.h"
-#include "tuner/gdn/gdn_data.h"
 
 namespace cubinery::test {
 namespace {

@@ -3,9 +3,9 @@
 #include <limits>
 #include <vector>
 
+#include "harness/random.h"
+#include "harness/rounding.h"
 #include "tests/gpu/cases.h"
-#include "tuner/gdn/random.h"
-#include "tuner/gdn/rounding.h"
 
 namespace cubinery::test {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/gdn/verify_portable.h"
-#include "runtime/gdn/verify_state.h"
+#include "runtime/gdn/verify/portable.h"
+#include "runtime/gdn/verify/state.h"
 #include "runtime/operator/tuning_context.h"
 #include "tests/gpu/cases.h"
 #include "tests/gpu/numbers.h"

@@ -6,12 +6,12 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/gdn/verify_state.h"
+#include "harness/rounding.h"
+#include "runtime/gdn/verify/state.h"
 #include "tests/gpu/far_pool.h"
 #include "tests/gpu/launches.h"
 #include "tests/gpu/pool_sweeps.h"
 #include "tests/gpu/problem_sweeps.h"
-#include "tuner/gdn/rounding.h"
 
 namespace cubinery::test {
 namespace {

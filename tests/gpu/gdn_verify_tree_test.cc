@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "runtime/gdn/verify_state.h"
-#include "runtime/gdn/verify_wy.h"
+#include "harness/rounding.h"
+#include "runtime/gdn/verify/state.h"
+#include "runtime/gdn/verify/wy.h"
 #include "runtime/operator/tuning_context.h"
 #include "tests/gpu/launches.h"
 #include "tests/gpu/problem_sweeps.h"
 #include "tests/gpu/verify_steps.h"
-#include "tuner/gdn/rounding.h"
 
 namespace cubinery::test {
 namespace {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "cubinery/gdn.h"
+#include "harness/gdn_case.h"
 #include "tests/catch.h"
 #include "tests/gpu/device.h"
-#include "tuner/gdn/gdn_case.h"
 
 namespace cubinery::test {
 

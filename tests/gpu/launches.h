@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "harness/rounding.h"
 #include "runtime/operator/planner.h"
 #include "runtime/operator/tuning_context.h"
 #include "tests/gpu/cases.h"
-#include "tuner/gdn/rounding.h"
 
 namespace cubinery::test {
 

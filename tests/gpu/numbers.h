@@ -6,8 +6,8 @@
 #include <initializer_list>
 #include <vector>
 
+#include "harness/rounding.h"
 #include "tests/gpu/gpu_test.h"
-#include "tuner/gdn/rounding.h"
 
 namespace cubinery::test {
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "harness/gdn_tunable.h"
+#include "results/record_file.h"
 #include "tests/cache/temp_dir.h"
 #include "tests/gpu/cases.h"
-#include "tuner/choose/record_file.h"
-#include "tuner/gdn/gdn_tunable.h"
 #include "tuner/measure/candidates.h"
 #include "tuner/measure/clocks.h"
 #include "tuner/measure/device_memory.h"

@@ -10,8 +10,8 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/gdn/decode_portable.h"
-#include "runtime/gdn/decode_state.h"
+#include "runtime/gdn/decode/portable.h"
+#include "runtime/gdn/decode/state.h"
 #include "runtime/operator/keyed_path.h"
 #include "runtime/operator/tuning_context.h"
 #include "tests/gpu/cases.h"

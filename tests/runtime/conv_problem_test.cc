@@ -1,5 +1,5 @@
 // From a convolution's problem to its kernels.
-#include "runtime/gdn/conv_problem.h"
+#include "runtime/gdn/conv/problem.h"
 
 #include <algorithm>
 #include <limits>
@@ -9,7 +9,7 @@
 
 #include "codegen/arch.h"
 #include "gdn_conv/fields.h"
-#include "runtime/gdn/problem_check.h"
+#include "runtime/gdn/shared/problem_check.h"
 #include "runtime/operator/planner.h"
 #include "tests/catch.h"
 #include "tests/conv_shapes.h"

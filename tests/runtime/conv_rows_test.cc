@@ -1,5 +1,5 @@
 // How a convolution's tokens are spread over warps.
-#include "runtime/gdn/conv_rows.h"
+#include "runtime/gdn/conv/rows.h"
 
 #include <algorithm>
 #include <cmath>

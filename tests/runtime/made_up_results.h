@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cubinery/tuning.h"
-#include "tuner/choose/records.h"
-#include "tuner/choose/shape.h"
+#include "results/records.h"
+#include "results/shape.h"
 
 namespace cubinery::test {
 

@@ -7,12 +7,12 @@
 #include <tuple>
 #include <vector>
 
-#include "runtime/gdn/commit_wy.h"
-#include "runtime/gdn/conv_portable.h"
-#include "runtime/gdn/decode_portable.h"
-#include "runtime/gdn/prefill_whole.h"
-#include "runtime/gdn/verify_portable.h"
-#include "runtime/gdn/verify_wy.h"
+#include "runtime/gdn/conv/portable.h"
+#include "runtime/gdn/decode/portable.h"
+#include "runtime/gdn/prefill/whole.h"
+#include "runtime/gdn/verify/commit_wy.h"
+#include "runtime/gdn/verify/portable.h"
+#include "runtime/gdn/verify/wy.h"
 #include "runtime/operator/planner.h"
 #include "tests/catch.h"
 

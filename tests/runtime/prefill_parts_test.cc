@@ -1,5 +1,5 @@
 // How long the parts are that sequences are cut into.
-#include "runtime/gdn/prefill_parts.h"
+#include "runtime/gdn/prefill/parts.h"
 
 #include <algorithm>
 #include <cstdint>

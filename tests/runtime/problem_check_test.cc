@@ -1,13 +1,13 @@
 // The rules that the problems of all operators have in common.
-#include "runtime/gdn/problem_check.h"
+#include "runtime/gdn/shared/problem_check.h"
 
 #include <string>
 #include <utility>
 
-#include "runtime/gdn/commit_problem.h"
-#include "runtime/gdn/decode_problem.h"
-#include "runtime/gdn/prefill_problem.h"
-#include "runtime/gdn/verify_problem.h"
+#include "runtime/gdn/decode/problem.h"
+#include "runtime/gdn/prefill/problem.h"
+#include "runtime/gdn/verify/commit_problem.h"
+#include "runtime/gdn/verify/problem.h"
 #include "tests/runtime/problem_refusal.h"
 
 namespace cubinery::gdn {

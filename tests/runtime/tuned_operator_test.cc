@@ -4,15 +4,15 @@
 
 #include "gdn_decode/fields.h"
 #include "gdn_prefill_scan/fields.h"
-#include "runtime/gdn/conv_operator.h"
-#include "runtime/gdn/decode_problem.h"
-#include "runtime/gdn/prefill_problem.h"
+#include "results/record_file.h"
+#include "runtime/gdn/conv/operator.h"
+#include "runtime/gdn/decode/problem.h"
+#include "runtime/gdn/prefill/problem.h"
 #include "runtime/operator/tuning_context.h"
 #include "runtime/registry/operators.h"
 #include "tests/runtime/fake_prefill.h"
 #include "tests/runtime/made_up_results.h"
 #include "tests/runtime/portable_keys.h"
-#include "tuner/choose/record_file.h"
 
 namespace cubinery::gdn {
 namespace {

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "results/record_file.h"
+#include "results/shape.h"
 #include "tests/catch.h"
 #include "tests/data/fake_driver.h"
 #include "tests/runtime/twice_template.h"
-#include "tuner/choose/record_file.h"
-#include "tuner/choose/shape.h"
 
 namespace cubinery {
 namespace {

@@ -1,5 +1,5 @@
 // From a verify problem to its kernels.
-#include "runtime/gdn/verify_problem.h"
+#include "runtime/gdn/verify/problem.h"
 
 #include <set>
 #include <string>

@@ -16,9 +16,9 @@
 #include "gdn_prefill_scan/fields.h"
 #include "gdn_verify/fields.h"
 #include "gdn_verify_wy/fields.h"
-#include "runtime/gdn/conv_portable.h"
-#include "runtime/gdn/prefill_split.h"
-#include "runtime/gdn/prefill_whole.h"
+#include "runtime/gdn/conv/portable.h"
+#include "runtime/gdn/prefill/split.h"
+#include "runtime/gdn/prefill/whole.h"
 #include "runtime/jit/on_threads.h"
 #include "tests/catch.h"
 

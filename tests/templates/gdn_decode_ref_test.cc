@@ -7,11 +7,11 @@
 #include <cstddef>
 #include <vector>
 
+#include "harness/gdn_data.h"
+#include "harness/rounding.h"
 #include "templates/gdn_prefill_scan/gdn_prefill_ref.h"
 #include "tests/catch.h"
 #include "tests/golden.h"
-#include "tuner/gdn/gdn_data.h"
-#include "tuner/gdn/rounding.h"
 
 namespace {
 

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "cubinery/dtype.h"
+#include "harness/gdn_data.h"
+#include "harness/rounding.h"
 #include "tests/catch.h"
 #include "tests/golden.h"
-#include "tuner/gdn/gdn_data.h"
-#include "tuner/gdn/rounding.h"
 
 namespace cubinery::test {
 namespace {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "results/record_file.h"
 #include "tests/catch.h"
 #include "tests/data/fake_driver.h"
 #include "tests/runtime/cached_kernel.h"
@@ -13,7 +14,6 @@
 #include "tests/toy/scale_operator.h"
 #include "tests/toy/templates/scale_rows/fields.h"
 #include "tests/toy/templates/scale_rows_wide/fields.h"
-#include "tuner/choose/record_file.h"
 
 namespace cubinery::toy {
 namespace {

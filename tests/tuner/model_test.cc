@@ -7,9 +7,9 @@
 
 #include "cubinery/context.h"
 #include "gdn_decode/fields.h"
-#include "runtime/gdn/decode_cost.h"
-#include "runtime/gdn/prefill_cost.h"
-#include "runtime/gdn/verify_cost.h"
+#include "runtime/gdn/decode/cost.h"
+#include "runtime/gdn/prefill/cost.h"
+#include "runtime/gdn/verify/cost.h"
 #include "tests/cache/temp_dir.h"
 #include "tests/catch.h"
 #include "tests/runtime/portable_keys.h"

@@ -12,10 +12,10 @@
 #include "gdn_prefill_scan/fields.h"
 #include "gdn_verify/fields.h"
 #include "gdn_verify_wy/fields.h"
+#include "results/shape.h"
 #include "tests/catch.h"
 #include "tests/runtime/made_up_results.h"
 #include "tests/runtime/portable_keys.h"
-#include "tuner/choose/shape.h"
 
 namespace cubinery::gdn {
 namespace {

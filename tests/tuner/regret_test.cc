@@ -14,15 +14,15 @@
 #include "gdn_decode/fields.h"
 #include "gdn_prefill_chunks/fields.h"
 #include "gdn_prefill_scan/fields.h"
-#include "runtime/gdn/decode_cost.h"
-#include "runtime/gdn/prefill_cost.h"
+#include "results/choose.h"
+#include "results/embedded.h"
+#include "results/record_file.h"
+#include "results/shape.h"
+#include "results/space.h"
+#include "runtime/gdn/decode/cost.h"
+#include "runtime/gdn/prefill/cost.h"
 #include "tests/catch.h"
 #include "tests/runtime/portable_keys.h"
-#include "tuner/choose/choose.h"
-#include "tuner/choose/embedded.h"
-#include "tuner/choose/record_file.h"
-#include "tuner/choose/shape.h"
-#include "tuner/choose/space.h"
 
 namespace cubinery {
 namespace {

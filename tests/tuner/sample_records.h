@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "tuner/choose/records.h"
-#include "tuner/choose/shape.h"
+#include "results/records.h"
+#include "results/shape.h"
 
 namespace cubinery::test {
 

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "results/record_file.h"
 #include "tests/catch.h"
 #include "tests/tuner/toy_tunable.h"
-#include "tuner/choose/record_file.h"
 #include "tuner/measure/tune_with.h"
 
 namespace cubinery::test {

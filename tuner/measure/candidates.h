@@ -9,8 +9,8 @@
 
 #include "cubinery/context.h"
 #include "cubinery/tuning.h"
-#include "tuner/choose/records.h"
-#include "tuner/choose/target.h"
+#include "results/records.h"
+#include "results/target.h"
 
 namespace cubinery {
 

@@ -3,9 +3,9 @@
 
 #include <string>
 
+#include "results/records.h"
 #include "runtime/jit/device.h"
 #include "runtime/jit/dynamic_library.h"
-#include "tuner/choose/records.h"
 
 namespace cubinery {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "tuner/choose/record_file.h"
+#include "results/record_file.h"
 
 namespace cubinery {
 namespace {

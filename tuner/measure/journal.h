@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cubinery/status.h"
-#include "tuner/choose/choose.h"
-#include "tuner/choose/records.h"
+#include "results/choose.h"
+#include "results/records.h"
 
 namespace cubinery {
 

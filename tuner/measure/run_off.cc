@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "tuner/choose/space.h"
+#include "results/space.h"
 #include "tuner/measure/tune_run.h"
 
 namespace cubinery {

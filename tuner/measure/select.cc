@@ -6,7 +6,7 @@
 #include <numeric>
 #include <set>
 
-#include "tuner/choose/space.h"
+#include "results/space.h"
 
 namespace cubinery {
 namespace {

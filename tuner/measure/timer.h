@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "cubinery/tuning.h"
+#include "results/records.h"
 #include "runtime/jit/device.h"
-#include "tuner/choose/records.h"
 
 namespace cubinery {
 

@@ -7,8 +7,8 @@
 #include <iterator>
 #include <utility>
 
+#include "results/shape.h"
 #include "runtime/operator/tuning_context.h"
-#include "tuner/choose/shape.h"
 
 namespace cubinery {
 

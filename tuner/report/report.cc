@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "tuner/choose/shape.h"
+#include "results/shape.h"
 #include "tuner/report/table.h"
 
 namespace cubinery {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cubinery/tuning.h"
-#include "tuner/choose/record_file.h"
-#include "tuner/choose/records.h"
+#include "results/record_file.h"
+#include "results/records.h"
 
 namespace cubinery {
 

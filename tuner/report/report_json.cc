@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "cubinery/version.h"
-#include "tuner/choose/records_json.h"
+#include "results/records_json.h"
 #include "tuner/report/report.h"
 
 namespace cubinery {

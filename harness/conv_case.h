@@ -1,0 +1,110 @@
+// One small launch of a convolution with random operands, on the host: how they lie, what the
+// reference makes of them, and how far a launch's results may be from it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/conv_tensors.h"
+#include "harness/deviation.h"
+#include "harness/gdn_memory.h"
+
+namespace cubinery {
+
+struct ConvCaseOptions {
+  std::vector<std::int64_t> lengths{};  // of the sequences, in tokens; dense: all the same
+  std::int64_t channels = 0;            // without split_qkv
+  std::int64_t columns = 0;             // of a state; 0: as few as the problem lets it have
+  std::uint64_t seed = 1;
+  float magnitude = 1;  // of x
+  // Packed: tokens before the first and behind the last sequence.  Their x is NaN.
+  std::int64_t lead = 0;
+  std::int64_t tail = 0;
+  // Every third sequence is new, where the problem lets it: its state is NaN.
+  bool has_flags = false;
+  bool separate_out = false;
+  // Packed: checkpoints that the range of each second sequence has room for besides its own.
+  std::int64_t spare_checkpoints = 0;
+  std::int64_t padded = -1;  // the sequence that is padding where the problem has any
+  float scale = 1;
+};
+
+// What a launch is to make of a case.
+struct ConvReference {
+  struct Output {
+    ConvTensor tensor;
+    std::vector<double> values;  // as in memory; NaN: not compared
+    Deviation naive;             // what fp32 and rounding lose
+  };
+  std::vector<Output> outputs{};
+  GdnMemory memory{};  // but for those values: bit for bit
+};
+
+struct ConvVerdict {
+  struct Error {
+    ConvTensor tensor;
+    Deviation deviation;
+  };
+  std::vector<Error> errors{};
+  // What is no matter of tolerance: states, and bytes that are nobody's to write.  Empty when all
+  // are right.
+  std::string fault{};
+  bool ok() const;
+};
+
+class ConvCase {
+ public:
+  ConvCase(const gdn::ConvProblem& problem, ConvCaseOptions options);
+
+  const gdn::ConvProblem& problem() const { return problem_; }
+  const ConvCaseOptions& options() const { return options_; }
+  // Before the launch, a piece for each of conv_tensors().  Outputs and guard bands are kPoison.
+  const GdnMemory& memory() const { return memory_; }
+  // The arguments, with pieces of memory that begin at these addresses.
+  gdn::ConvArgs args(std::span<void* const> pieces) const;
+
+  ConvReference reference() const;
+  ConvVerdict check(const GdnMemory& after, const ConvReference& reference) const;
+
+ private:
+  // What a sequence is expected to do, and with which state.
+  struct Place {
+    enum class Kind { kComputed, kSkipped, kZeroed } kind = Kind::kComputed;
+    std::int64_t state = 0;  // where that begins that it starts from, in elements
+    bool has_initial = false;
+    std::int64_t start = 0;  // column of the oldest input that counts
+  };
+  // Where a new state goes.
+  struct Written {
+    ConvTensor tensor;
+    std::int64_t state;  // as in Place
+  };
+  class Reference;
+
+  const Tensor& tensor(ConvTensor which) const;
+  std::int64_t integer(ConvTensor which, std::int64_t n) const;
+  // The number of token t of sequence n among the tensors' tokens.
+  std::int64_t row(std::int64_t n, std::int64_t t) const;
+  std::int64_t rows() const;
+  bool is_new(std::int64_t n) const;
+  std::int64_t state_in(ConvTensor which, std::int64_t row, std::int64_t step = 0) const;
+  bool is_pad(std::int64_t index) const;
+  Place place(std::int64_t n) const;
+  std::optional<Written> written(std::int64_t n, std::int64_t step) const;
+  std::int64_t first_checkpoint(std::int64_t n) const;
+  void fill_slots(Random& random);
+  void fill();
+  void fill_integers();
+
+  gdn::ConvProblem problem_;
+  ConvCaseOptions options_;
+  ConvForm form_;
+  gdn::ConvArgs tensors_;  // without data
+  GdnMemory memory_;
+};
+
+}  // namespace cubinery

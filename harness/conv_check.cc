@@ -1,0 +1,114 @@
+#include "harness/conv_check.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "harness/gdn_check.h"
+#include "runtime/gdn/conv/problem.h"
+
+namespace cubinery {
+namespace {
+
+using Lengths = std::vector<std::int64_t>;
+
+constexpr std::int64_t kChannels = 328;  // not whole warps, but whole vectors
+constexpr std::int64_t kMostDrafts = 5;  // tokens of a request that is verified
+constexpr std::int64_t kSteps = 37;      // not whole groups of sequences that a thread takes
+
+struct NamedCase {
+  const char* name;
+  ConvCaseOptions options;
+};
+
+// Of a few tokens.
+std::vector<NamedCase> accepted_cases(bool varlen) {
+  if (!varlen) {
+    return {{"requests", {.lengths = Lengths(7, kMostDrafts), .has_flags = true}},
+            {"fewer tokens", {.lengths = Lengths(6, kMostDrafts - 3)}},
+            {"decoding steps", {.lengths = Lengths(kSteps, 1)}}};
+  }
+  return {{"requests", {.lengths = {5, 0, 1, 2, 3, 4, 5, 1, 0, 5}, .has_flags = true}},
+          {"decoding steps", {.lengths = Lengths(kSteps, 1)}}};
+}
+
+std::vector<NamedCase> cases_of(const gdn::ConvProblem& problem) {
+  if (problem.from_accepted || stores_every(problem)) return accepted_cases(problem.varlen);
+  if (!problem.varlen) {
+    return {{"new and continued sequences", {.lengths = Lengths(3, 61), .has_flags = true}},
+            {"long sequences", {.lengths = Lengths(2, 301), .magnitude = 100}},
+            {"two tokens", {.lengths = Lengths(5, 2), .has_flags = true}},
+            {"decoding steps", {.lengths = Lengths(kSteps, 1), .has_flags = true}}};
+  }
+  const Lengths mixed{5, 0, 1, 2, 3, 4, 0, 7, 130, 1, 1, 61, 9, 0};
+  return {{"new and continued sequences", {.lengths = mixed, .has_flags = true}},
+          {"long sequences", {.lengths = {3, 301, 2, 257}, .magnitude = 100}},
+          {"decoding steps", {.lengths = Lengths(kSteps, 1)}}};
+}
+
+}  // namespace
+
+gdn::ConvProblem small_problem(const gdn::ConvProblem& problem) {
+  gdn::ConvProblem small = problem;
+  if (problem.split_qkv) small.heads = small_heads(problem.heads);
+  return small;
+}
+
+std::vector<ConvCheckCase> conv_check_cases(const gdn::ConvProblem& problem) {
+  std::vector<ConvCheckCase> cases;
+  std::uint64_t seed = 1;
+  for (auto& [name, options] : cases_of(problem)) {
+    options.channels = kChannels;
+    options.seed = seed++;
+    options.padded = 2;
+    if (problem.varlen) options.lead = 3;
+    if (problem.varlen) options.tail = 2;
+    if (problem.varlen) options.spare_checkpoints = 2;
+    if (has_long_window(problem)) options.columns = kMostDrafts + problem.width - 2;
+    if (problem.split_qkv) options.scale = 0.5f;
+    ConvCase data(problem, options);
+    ConvReference reference = data.reference();
+    cases.push_back({name, std::move(data), std::move(reference)});
+  }
+  return cases;
+}
+
+Result<Check> ConvCheck::run(const std::vector<Launch>& launches) {
+  if (cases_.empty()) cases_ = conv_check_cases(problem_);
+  const Result<DeviceStream> stream = DeviceStream::create(device_);
+  if (!stream) return stream.error().clone();
+  // Packed sequences are taken in runs of tokens, or each by itself.
+  std::vector<std::int64_t> hints{0};
+  if (problem_.varlen) hints.push_back(1);
+  std::vector<Launch> all;
+  for (const Launch& launch : launches) {
+    for (const std::int64_t hint : hints) {
+      all.push_back([launch, hint](Stream stream, gdn::ConvArgs args) {
+        args.max_seqlen = hint;
+        return launch(stream, args);
+      });
+    }
+  }
+  Check check{.limit = 1};
+  for (const auto& [name, data, reference] : cases_) {
+    const Result<GdnDeviceMemory> memory = GdnDeviceMemory::allocate(device_, data.memory());
+    if (!memory) return memory.error().clone();
+    for (const Launch& launch : all) {
+      CUBINERY_RETURN_IF_ERROR(memory->upload(data.memory()));
+      CUBINERY_RETURN_IF_ERROR(launch(stream->get(), data.args(memory->addresses())));
+      CUBINERY_RETURN_IF_ERROR(stream->synchronize());
+      const Result<GdnMemory> after = memory->download();
+      if (!after) return after.error().clone();
+      const ConvVerdict verdict = data.check(*after, reference);
+      for (const ConvVerdict::Error& error : verdict.errors) {
+        add_error(error.deviation, info_of(error.tensor).name, name, &check);
+      }
+      if (verdict.fault.empty()) continue;
+      check.error = std::numeric_limits<double>::infinity();
+      check.worst = fmt::format("{}, {}", verdict.fault, name);
+    }
+  }
+  return check;
+}
+
+}  // namespace cubinery

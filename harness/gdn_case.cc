@@ -1,0 +1,317 @@
+// Making and filling the memory of a GdnCase, and finding the way in it.
+#include "harness/gdn_case.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include "harness/rounding.h"
+#include "runtime/jit/on_threads.h"
+
+namespace cubinery {
+namespace {
+
+using gdn::Padding;
+
+constexpr std::int64_t kSpareSlots = 3;  // of pools
+
+bool writes_elsewhere(const CaseOptions& options) {
+  return options.write_indices || !options.write.empty();
+}
+
+// Where the checkpoints of each sequence begin, and where all end.
+std::vector<std::int64_t> checkpoint_starts(const GdnProblem& problem, const CaseShape& shape,
+                                            const CaseOptions& options) {
+  const bool keeps_none =
+      problem.states.padding == Padding::kSkip || problem.states.padding == Padding::kZero;
+  const std::int64_t spare = problem.varlen ? shape.spare_checkpoints : 0;
+  std::vector<std::int64_t> starts{spare};
+  for (std::size_t n = 0; n < shape.lengths.size(); ++n) {
+    const bool has_room =
+        !problem.varlen || !keeps_none || static_cast<std::int64_t>(n) != options.padded;
+    const std::int64_t kept = has_room ? checkpoints_of(problem, shape.lengths[n]) : 0;
+    starts.push_back(starts.back() + kept + spare);
+  }
+  return starts;
+}
+
+GdnExtent extent_of(const GdnProblem& problem, const CaseShape& shape, const CaseOptions& options) {
+  GdnExtent extent{.lengths = shape.lengths};
+  const bool pool = problem.states.location == gdn::StateLocation::kPool;
+  const std::int64_t used = (writes_elsewhere(options) ? 2 : 1) * extent.sequences();
+  extent.slots = options.slots != 0 ? options.slots : used + kSpareSlots;
+  extent.checkpoints = checkpoint_starts(problem, shape, options).back();
+  extent.separate_out = options.separate_out;
+  extent.write_indices = pool && writes_elsewhere(options);
+  extent.spare_tokens = shape.lead + shape.tail;
+  extent.parents = options.parents;
+  return extent;
+}
+
+}  // namespace
+
+void on_all_processors(std::size_t count, const std::function<void(std::size_t)>& work) {
+  on_threads(count, std::max(1u, std::thread::hardware_concurrency()), work);
+}
+
+std::string CaseShape::text() const {
+  return fmt::format("{} sequences of tokens {}, lead {}, tail {}, spare checkpoints {}",
+                     lengths.size(), fmt::join(lengths, " "), lead, tail, spare_checkpoints);
+}
+
+CaseShape uniform(std::int64_t count, std::int64_t tokens) {
+  return {.lengths = std::vector<std::int64_t>(idx(count), tokens)};
+}
+
+GdnCase::GdnCase(const GdnProblem& problem, const CaseShape& shape, const CaseOptions& options)
+    : problem_(problem),
+      options_(options),
+      sequences_(static_cast<std::int64_t>(shape.lengths.size())),
+      heads_(problem.heads.count()),
+      layout_(problem, extent_of(problem, shape, options),
+              {.placement = options.placement,
+               .head_gap = options.head_gap,
+               .slot_gap = options.slot_gap,
+               .out_slot_gap = options.out_slot_gap}),
+      memory_(layout_.memory()) {
+  tokens_ = layout_.tensors().o.shape[token_dimension()];
+  fill_bounds(shape);
+  fill_indices();
+  fill_parents();
+  for (const GdnTensorInfo& info : kTensors) fill(info);
+}
+
+void GdnCase::fill_bounds(const CaseShape& shape) {
+  if (!problem_.varlen) return;
+  const std::vector<std::int64_t> checkpoints = checkpoint_starts(problem_, shape, options_);
+  std::int64_t bound = shape.lead;
+  for (std::size_t n = 0; n <= shape.lengths.size(); ++n) {
+    const auto i = static_cast<std::int64_t>(n);
+    const DType dtype = problem_.cu_seqlens_dtype;
+    store_integer(dtype, at(vector_at(GdnTensor::kCuSeqlens, i)), bound);
+    if (problem_.checkpoints != gdn::Checkpoints::kNone) {
+      store_integer(dtype, at(vector_at(GdnTensor::kCheckpointCuStarts, i)), checkpoints[n]);
+    }
+    if (n < shape.lengths.size()) bound += shape.lengths[n];
+  }
+}
+
+void GdnCase::fill_parents() {
+  if (!options_.parents) return;
+  for (std::int64_t n = 0; n < sequences_; ++n) {
+    const std::vector<std::int64_t> parents = draw_parents(options_.data(), n, length(n));
+    for (std::int64_t t = 0; t < length(n); ++t) {
+      store_integer(*options_.parents, at(parent_at(n, t)), parents[idx(t)]);
+    }
+  }
+}
+
+void GdnCase::fill_indices() {
+  const GdnArgs& tensors = layout_.tensors();
+  if (!tensors.states.indices.present()) return;
+  Random random(options_.seed, static_cast<std::uint64_t>(DataStream::kIndices));
+  const std::vector<std::int64_t> order = random.permutation(1, tensors.states.in.shape[0] - 1);
+  const auto fill = [&](GdnTensor indices, const std::vector<std::int64_t>& given,
+                        std::int64_t skip) {
+    for (std::int64_t n = 0; n < sequences_; ++n) {
+      std::int64_t slot = given.empty() ? order.at(idx(skip + n)) : given.at(idx(n));
+      if (n == options_.padded && problem_.states.padding != Padding::kNone) {
+        slot = problem_.states.pad_index == gdn::PadIndex::kNegative ? -1 : 0;
+      }
+      store_integer(problem_.states.index_dtype, at(vector_at(indices, n)), slot);
+    }
+  };
+  fill(GdnTensor::kStateIndices, options_.read, 0);
+  if (!tensors.states.out_indices.present()) return;
+  fill(GdnTensor::kStateOutIndices, options_.write, sequences_);
+}
+
+// The drawn numbers; gaps keep their poison.  A state that must not be read is NaN everywhere.
+void GdnCase::fill(const GdnTensorInfo& info) {
+  const Tensor& tensor = tensor_of(layout_.tensors(), info.tensor);
+  if (info.draw == nullptr || !tensor.present()) return;
+  const auto draw = [&](std::int64_t n, std::int64_t h, std::int64_t rows) {
+    return info.draw({problem_, options_.data(), n, h, rows});
+  };
+  const auto put = [&](const Place& place, std::span<const float> numbers) {
+    std::byte* to = at(place);
+    for (const float number : numbers) {
+      store(tensor.dtype, to, number);
+      to += size_of(tensor.dtype);
+    }
+  };
+  const auto for_each = [](std::int64_t count, std::int64_t heads, const auto& work) {
+    on_all_processors(idx(count * heads), [&](std::size_t unit) {
+      work(static_cast<std::int64_t>(unit) / heads, static_cast<std::int64_t>(unit) % heads);
+    });
+  };
+  if (is_of_tokens(info.kind)) {
+    const std::int64_t heads =
+        info.kind == GdnKind::kChannels ? 1 : tensor.shape[layout_.head_dimension()];
+    for_each(sequences_, heads, [&](std::int64_t n, std::int64_t h) {
+      const std::vector<float> numbers = draw(n, h, length(n));
+      for (std::int64_t t = 0; t < length(n); ++t) {
+        const std::size_t width = numbers.size() / idx(length(n));
+        put(row_at(info.tensor, n, t, h), std::span(numbers).subspan(idx(t) * width, width));
+      }
+    });
+  } else if (info.kind == GdnKind::kHeads) {
+    for_each(1, heads_, [&](std::int64_t n, std::int64_t h) {
+      put(vector_at(info.tensor, h), draw(n, h, 1));
+    });
+  } else if (info.kind == GdnKind::kColumns) {
+    const std::vector<float> numbers = draw(0, 0, 1);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      put(vector_at(info.tensor, static_cast<std::int64_t>(i)), std::span(numbers).subspan(i, 1));
+    }
+  } else if (info.kind == GdnKind::kTaps) {
+    const std::vector<float> numbers = draw(0, 0, 1);
+    const std::int64_t count = tensor.rank == 1 ? 1 : tensor.shape[1];
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const auto at = static_cast<std::int64_t>(i);
+      put(tap_at(info.tensor, at / count, at % count), std::span(numbers).subspan(i, 1));
+    }
+  } else if (!problem_.states.has_initial) {
+    return;
+  } else if (info.kind == GdnKind::kConvStates) {
+    for_each(tensor.shape[0], 1, [&](std::int64_t row, std::int64_t) {
+      const std::vector<float> numbers = draw(row, 0, tensor.shape[2]);
+      for (std::size_t i = 0; i < numbers.size(); ++i) {
+        const auto at = static_cast<std::int64_t>(i);
+        put(conv_state_at(info.tensor, row, at % tensor.shape[1], at / tensor.shape[1]),
+            std::span(numbers).subspan(i, 1));
+      }
+    });
+  } else {
+    for_each(tensor.shape[0], heads_, [&](std::int64_t row, std::int64_t h) {
+      put(matrix_at(info.tensor, row, h), draw(row, h, problem_.key_dim));
+    });
+  }
+}
+
+GdnArgs GdnCase::args(std::span<void* const> pieces) const {
+  GdnArgs args = layout_.args(pieces);
+  args.states.scratch_slot = options_.scratch_slot;
+  args.scale = options_.scale;
+  args.norm_eps = options_.norm_eps;
+  args.programmatic = options_.programmatic;
+  return args;
+}
+
+GdnCase::Place GdnCase::row_at(GdnTensor tensor, std::int64_t n, std::int64_t t,
+                               std::int64_t h) const {
+  return problem_.varlen ? layout_.row_at(tensor, 0, start(n) + t, h)
+                         : layout_.row_at(tensor, n, t, h);
+}
+
+GdnCase::Place GdnCase::matrix_at(GdnTensor tensor, std::int64_t row, std::int64_t h) const {
+  const Tensor& matrices = tensor_of(layout_.tensors(), tensor);
+  return layout_.at(tensor, row * matrices.strides[0] + h * matrices.strides[1]);
+}
+
+GdnCase::Place GdnCase::vector_at(GdnTensor tensor, std::int64_t i) const {
+  return layout_.at(tensor, i * tensor_of(layout_.tensors(), tensor).strides[0]);
+}
+
+GdnCase::Place GdnCase::parent_at(std::int64_t n, std::int64_t t) const {
+  if (problem_.varlen) return vector_at(GdnTensor::kParents, start(n) + t);
+  const Tensor& parents = layout_.tensors().parents;
+  return layout_.at(GdnTensor::kParents, n * parents.strides[0] + t * parents.strides[1]);
+}
+
+GdnCase::Place GdnCase::tap_at(GdnTensor tensor, std::int64_t channel, std::int64_t i) const {
+  const auto& strides = tensor_of(layout_.tensors(), tensor).strides;
+  return layout_.at(tensor, channel * strides[0] + i * strides[1]);
+}
+
+GdnCase::Place GdnCase::conv_state_at(GdnTensor tensor, std::int64_t row, std::int64_t channel,
+                                      std::int64_t i) const {
+  const auto& strides = tensor_of(layout_.tensors(), tensor).strides;
+  return layout_.at(tensor, row * strides[0] + channel * strides[1] + i * strides[2]);
+}
+
+std::int64_t GdnCase::parent(std::int64_t n, std::int64_t t) const {
+  const Place place = parent_at(n, t);
+  return load_integer(*options_.parents, memory_[place.piece].data() + place.byte);
+}
+
+std::int64_t GdnCase::integer(GdnTensor vector, std::int64_t i) const {
+  const Place place = vector_at(vector, i);
+  return load_integer(tensor_of(layout_.tensors(), vector).dtype,
+                      memory_[place.piece].data() + place.byte);
+}
+
+std::int64_t GdnCase::start(std::int64_t n) const { return integer(GdnTensor::kCuSeqlens, n); }
+
+std::int64_t GdnCase::length(std::int64_t n) const {
+  return problem_.varlen ? start(n + 1) - start(n) : tokens_;
+}
+
+std::int64_t GdnCase::first_checkpoint(std::int64_t n) const {
+  return problem_.varlen ? integer(GdnTensor::kCheckpointCuStarts, n)
+                         : n * checkpoints_of(problem_, tokens_);
+}
+
+GdnTensor GdnCase::target() const {
+  return layout_.tensors().states.out.present() ? GdnTensor::kStateOut : GdnTensor::kState;
+}
+
+GdnTensor GdnCase::conv_target() const {
+  return layout_.tensors().conv.out.present() ? GdnTensor::kConvStateOut : GdnTensor::kConvState;
+}
+
+std::vector<float> GdnCase::values_at(const GdnMemory& memory, GdnTensor tensor, const Place& place,
+                                      int count) const {
+  const DType dtype = tensor_of(layout_.tensors(), tensor).dtype;
+  const std::byte* from = memory[place.piece].data() + place.byte;
+  std::vector<float> values(idx(count));
+  for (float& value : values) {
+    value = load(dtype, from);
+    from += size_of(dtype);
+  }
+  return values;
+}
+
+std::vector<float> GdnCase::conv_inputs(const GdnMemory& memory, GdnTensor tensor, std::int64_t row,
+                                        std::int64_t channel) const {
+  std::vector<float> inputs;
+  for (std::int64_t i = 0; i < conv_columns(problem_); ++i) {
+    inputs.push_back(values_at(memory, tensor, conv_state_at(tensor, row, channel, i), 1)[0]);
+  }
+  return inputs;
+}
+
+template <class Real>
+std::vector<Real> GdnCase::matrix_values(const GdnMemory& memory, GdnTensor tensor,
+                                         std::int64_t row, std::int64_t h) const {
+  const Place place = matrix_at(tensor, row, h);
+  const std::byte* const from = memory[place.piece].data() + place.byte;
+  const bool kv = problem_.states.layout == gdn::StateLayout::kKV;
+  std::vector<Real> matrix;
+  matrix.reserve(idx(problem_.key_dim * problem_.value_dim));
+  for (int i = 0; i < problem_.key_dim; ++i) {
+    for (int j = 0; j < problem_.value_dim; ++j) {
+      const int e = kv ? i * problem_.value_dim + j : j * problem_.key_dim + i;
+      matrix.push_back(load(problem_.states.dtype, from + e * size_of(problem_.states.dtype)));
+    }
+  }
+  return matrix;
+}
+template std::vector<double> GdnCase::matrix_values(const GdnMemory&, GdnTensor, std::int64_t,
+                                                    std::int64_t) const;
+template std::vector<float> GdnCase::matrix_values(const GdnMemory&, GdnTensor, std::int64_t,
+                                                   std::int64_t) const;
+
+std::span<const std::byte> GdnCase::bytes(const GdnMemory& memory, GdnTensor tensor) const {
+  const std::vector<std::byte>& piece = memory[layout_.at(tensor, 0).piece];
+  return std::span(piece).subspan(kGuardBytes, piece.size() - 2 * kGuardBytes);
+}
+
+std::size_t GdnCase::matrix_bytes() const {
+  return idx(problem_.key_dim) * idx(problem_.value_dim) * idx(size_of(problem_.states.dtype));
+}
+
+}  // namespace cubinery

@@ -1,0 +1,227 @@
+// One small launch with random operands, on the host: how they lie, what the reference makes of
+// them, and how far an operator's results may be from it.  Tests, the tuner, benchmarks and doctor
+// all check with it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gdn_prefill_scan/gdn_prefill_ref.h"
+#include "harness/deviation.h"
+#include "harness/gdn_data.h"
+#include "harness/gdn_layout.h"
+
+namespace cubinery {
+
+struct CaseShape {
+  std::vector<std::int64_t> lengths{};  // of the sequences, in tokens; dense: all the same
+  // Packed: tokens before the first and behind the last sequence.  They are NaN.
+  std::int64_t lead = 0;
+  std::int64_t tail = 0;
+  std::int64_t spare_checkpoints = 0;  // packed: rows behind those that a sequence keeps
+
+  std::string text() const;
+};
+
+// `count` sequences of `tokens` tokens.
+CaseShape uniform(std::int64_t count, std::int64_t tokens);
+
+struct CaseOptions {
+  std::uint64_t seed = 1;
+  GateDistribution gates = GateDistribution::kQwen;
+  Placement placement = Placement::kContiguous;
+  double key_correlation = 0;  // of keys of one head, over tokens, sequences and seeds
+  std::optional<float> scale{};
+  std::optional<float> norm_eps{};
+  bool programmatic = false;
+
+  // As in LayoutOptions.
+  std::int64_t head_gap = 0;
+  std::int64_t slot_gap = 0;
+  bool separate_out = false;  // state_out is a tensor of its own
+  std::int64_t out_slot_gap = 0;
+
+  // StateLocation::kPool.  Empty `read`: random distinct slots other than 0.
+  bool write_indices = false;  // distinct write slots, also distinct from those read
+  std::vector<std::int64_t> read{};
+  std::vector<std::int64_t> write{};
+  std::int64_t slots = 0;  // 0: a few more than needed
+  std::int64_t scratch_slot = 0;
+  // The sequence that is padding where the problem has any.  Packed, it has no room for checkpoints
+  // that it does not keep.
+  std::int64_t padded = -1;
+
+  // Sequences are random trees, by parents of this dtype.
+  std::optional<DType> parents{};
+
+  // Of the naive arithmetic that makes the budget; 0: it goes token by token, as decode does.
+  int chunk_size = 32;            // as the operator chooses for most problems
+  bool round_each_token = false;  // the state, to its dtype
+  bool has_outputs = true;        // false: o is left alone
+
+  DataOptions data() const {
+    return {.seed = seed, .gates = gates, .key_correlation = key_correlation};
+  }
+};
+
+// What sequence n is expected to do.  kShared: one of several that work on the scratch slot at
+// once; only finite values are promised.  kInvalid: an index, a range or a parent that cannot be.
+enum class RowKind { kComputed, kSkipped, kZeroed, kInvalid, kShared };
+inline constexpr std::int64_t kNowhere = -1;  // as a slot to write: the new state is dropped
+struct Row {
+  RowKind kind = RowKind::kComputed;
+  std::int64_t read = 0;
+  std::int64_t write = 0;
+
+  bool runs() const { return kind == RowKind::kComputed || kind == RowKind::kShared; }
+  bool writes() const { return runs() && write != kNowhere; }
+};
+
+// How far the results of a launch are from the reference.
+struct GdnDeviations {
+  Deviation o{}, state{}, checkpoints{};
+  void merge(const GdnDeviations& other);
+  bool ok() const { return o.ok() && state.ok() && checkpoints.ok(); }
+};
+
+// What the reference makes of one sequence and head, and what naive arithmetic loses.
+struct GdnReference {
+  std::vector<double> o{};            // [length][value_dim]
+  std::vector<double> state{};        // [key_dim][value_dim]
+  std::vector<double> checkpoints{};  // [count][key_dim][value_dim]
+  GdnDeviations naive{};
+};
+
+struct GdnVerdict {
+  GdnDeviations errors{};
+  // The first violation that is no matter of tolerance: rows that should be zero, NaN or finite and
+  // are not, and bytes that changed and are nobody's to write.  Empty when there is none.
+  std::string fault{};
+  bool ok() const { return errors.ok() && fault.empty(); }
+};
+
+class GdnCase {
+ public:
+  using Place = GdnLayout::Place;
+
+  // The same options give the same numbers to every sequence and head, however they lie.
+  GdnCase(const GdnProblem& problem, const CaseShape& shape, const CaseOptions& options = {});
+
+  const GdnProblem& problem() const { return problem_; }
+  const CaseOptions& options() const { return options_; }
+  std::int64_t sequences() const { return sequences_; }
+  std::int64_t length(std::int64_t n) const;
+  std::size_t token_dimension() const { return layout_.token_dimension(); }
+
+  // Before the launch.  Outputs, gaps and guard bands are kPoison.
+  const GdnMemory& memory() const { return memory_; }
+  // The arguments, with pieces of memory that begin at these addresses.
+  GdnArgs args(std::span<void* const> pieces) const;
+
+  // Where a row of q, k, v, g, beta, o or z begins, a channel of x (as its head), a matrix of
+  // states or checkpoints, and an element of a vector.
+  Place row_at(GdnTensor tensor, std::int64_t n, std::int64_t t, std::int64_t h) const;
+  Place matrix_at(GdnTensor tensor, std::int64_t row, std::int64_t h) const;
+  Place vector_at(GdnTensor tensor, std::int64_t i) const;
+  Place parent_at(std::int64_t n, std::int64_t t) const;
+  // Of a convolution: column `i` of a channel's taps, and of its state in row `row`.
+  Place tap_at(GdnTensor tensor, std::int64_t channel, std::int64_t i) const;
+  Place conv_state_at(GdnTensor tensor, std::int64_t row, std::int64_t channel,
+                      std::int64_t i) const;
+  // All columns of a channel's state, in memory of this case before or after a launch.
+  std::vector<float> conv_inputs(const GdnMemory& memory, GdnTensor tensor, std::int64_t row,
+                                 std::int64_t channel) const;
+  // For changes before the launch; references follow them.
+  std::byte* at(const Place& place) { return memory_[place.piece].data() + place.byte; }
+
+  // Rows of `count` values, and matrices as [key_dim][value_dim], in memory of this case before or
+  // after a launch.
+  std::vector<float> row_values(const GdnMemory& memory, GdnTensor tensor, std::int64_t n,
+                                std::int64_t t, std::int64_t h, int count) const {
+    return values_at(memory, tensor, row_at(tensor, n, t, h), count);
+  }
+  template <class Real>
+  std::vector<Real> matrix_values(const GdnMemory& memory, GdnTensor tensor, std::int64_t row,
+                                  std::int64_t h) const;
+  // A tensor without its guard bands.
+  std::span<const std::byte> bytes(const GdnMemory& memory, GdnTensor tensor) const;
+  std::size_t matrix_bytes() const;
+
+  // What sequence n is expected to do, its state and the checks of its indices.
+  Row row(std::int64_t n) const { return row(n, malformed()); }
+  // Where new states go: state_out, or state.
+  GdnTensor target() const;
+  GdnTensor conv_target() const;
+
+  // Operands of a head's tokens first ... last - 1 as the reference takes them, and the state that
+  // the sequence starts from.
+  template <class Real>
+  gdn::PrefillRefHead<Real> head(std::int64_t n, std::int64_t h, std::int64_t first,
+                                 std::int64_t last) const;
+  template <class Real>
+  std::vector<Real> initial_state(std::int64_t n, std::int64_t h) const;
+  // Compares a matrix.  `at`: sequence, head and number of the checkpoint.
+  void compare_matrix(const GdnMemory& after, GdnTensor tensor, std::int64_t row,
+                      std::span<const double> expected, Deviation::Index at,
+                      Deviation* deviation) const;
+
+  // One for each sequence and head, on all processors.
+  std::vector<GdnReference> references() const;
+  // `after`: the memory after the launch.  Without references they are computed on the way.
+  GdnVerdict check(const GdnMemory& after, std::span<const GdnReference> references = {}) const;
+
+ private:
+  void fill_bounds(const CaseShape& shape);
+  void fill_indices();
+  void fill_parents();
+  void fill(const GdnTensorInfo& info);
+
+  std::vector<float> values_at(const GdnMemory& memory, GdnTensor tensor, const Place& place,
+                               int count) const;
+  std::size_t units() const { return idx(sequences_ * heads_); }
+  std::int64_t start(std::int64_t n) const;  // packed: its first token
+  std::int64_t first_checkpoint(std::int64_t n) const;
+  std::int64_t integer(GdnTensor vector, std::int64_t i) const;
+  std::int64_t parent(std::int64_t n, std::int64_t t) const;  // of a tree's token
+  bool is_tree(std::int64_t n) const;                         // or, of none, a chain
+  bool malformed() const;
+  bool is_padding(std::int64_t index) const;
+  Row row(std::int64_t n, bool malformed) const;
+  Row slots_of(std::int64_t n) const;
+  std::vector<Row> rows() const;
+
+  GdnReference reference(std::int64_t n, std::int64_t h, const Row& row) const;
+  // As the reference reads them.
+  std::vector<float> operand(GdnTensor tensor, std::int64_t n, std::int64_t t, std::int64_t of,
+                             int width) const;
+  void advance(std::int64_t n, std::int64_t h, std::int64_t first, std::int64_t last,
+               std::vector<float>* naive_state, GdnReference* reference) const;
+  GdnDeviations compare(std::int64_t n, std::int64_t h, const Row& row,
+                        const GdnReference& expected, const GdnMemory& after) const;
+  std::string fault(const std::vector<Row>& rows, const GdnMemory& after) const;
+  std::string row_fault(std::int64_t n, RowKind kind, const GdnMemory& after) const;
+  void forgive(const GdnMemory& after, const Place& place, std::size_t count,
+               GdnMemory* expected) const;
+  void forgive_written(std::int64_t n, const Row& row, const GdnMemory& after,
+                       GdnMemory* expected) const;
+  void expect_conv_state(std::int64_t n, const Row& row, const GdnMemory& after,
+                         GdnMemory* expected) const;
+
+  GdnProblem problem_;
+  CaseOptions options_;
+  std::int64_t sequences_;
+  std::int64_t heads_;
+  std::int64_t tokens_;  // of the tensors, in each of their batch
+  GdnLayout layout_;
+  GdnMemory memory_;
+};
+
+// Calls work(0) to work(count - 1) on as many threads as there are processors.
+void on_all_processors(std::size_t count, const std::function<void(std::size_t)>& work);
+
+}  // namespace cubinery

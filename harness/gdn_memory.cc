@@ -1,0 +1,74 @@
+#include "harness/gdn_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "harness/gdn_tensors.h"
+
+namespace cubinery {
+
+std::vector<void*> addresses(GdnMemory* memory) {
+  std::vector<void*> all;
+  for (std::vector<std::byte>& piece : *memory) all.push_back(piece.data());
+  return all;
+}
+
+std::string_view tensor_name(std::size_t piece) { return kTensors[piece].name; }
+
+std::string first_difference(const GdnMemory& a, const GdnMemory& b,
+                             std::string_view (*name)(std::size_t piece)) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i] == b[i]) continue;
+    const auto [at, other] = std::mismatch(a[i].begin(), a[i].end(), b[i].begin(), b[i].end());
+    return fmt::format("{}, byte {} of {}", name(i),
+                       at - a[i].begin() - std::ptrdiff_t{kGuardBytes},
+                       a[i].size() - 2 * kGuardBytes);
+  }
+  return "";
+}
+
+Result<GdnDeviceMemory> GdnDeviceMemory::allocate(const std::shared_ptr<const Device>& device,
+                                                  const GdnMemory& like) {
+  GdnDeviceMemory memory;
+  for (const std::vector<std::byte>& piece : like) {
+    DeviceMemory& made = memory.pieces_.emplace_back();
+    if (piece.empty()) continue;
+    Result<DeviceMemory> allocated = DeviceMemory::allocate(device, piece.size());
+    if (!allocated) return std::move(allocated).error();
+    made = *std::move(allocated);
+  }
+  return memory;
+}
+
+std::vector<void*> GdnDeviceMemory::addresses() const {
+  std::vector<void*> all;
+  for (const DeviceMemory& piece : pieces_) all.push_back(piece.data());
+  return all;
+}
+
+Status GdnDeviceMemory::upload(const GdnMemory& from) const {
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    if (!from[i].empty()) CUBINERY_RETURN_IF_ERROR(pieces_[i].upload(from[i]));
+  }
+  return {};
+}
+
+Result<std::vector<std::byte>> GdnDeviceMemory::download(std::size_t piece) const {
+  std::vector<std::byte> bytes(pieces_[piece].bytes());
+  CUBINERY_RETURN_IF_ERROR(pieces_[piece].download(bytes));
+  return bytes;
+}
+
+Result<GdnMemory> GdnDeviceMemory::download() const {
+  GdnMemory to;
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    Result<std::vector<std::byte>> piece = download(i);
+    if (!piece) return std::move(piece).error();
+    to.push_back(*std::move(piece));
+  }
+  return to;
+}
+
+}  // namespace cubinery

@@ -1,0 +1,128 @@
+// From results to a choice: the ladder.  Pure functions.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cubinery/tuning.h"
+#include "results/records.h"
+
+namespace cubinery {
+
+// The problem that results are wanted for.
+struct Wanted {
+  std::string op;
+  // TuningSpace's members of the same names.  An empty problem: all results of the op.
+  std::string problem{};
+  std::string defaults{};
+  std::vector<std::string> outline{};
+
+  // A field that one side does not name has its default there.
+  enum class Match { kNone, kOutline, kSame };
+  Match match(std::string_view their_problem) const;
+  // Whether a result may answer.
+  bool includes(std::string_view their_op, std::string_view their_problem) const {
+    return their_op == op && (problem.empty() || match(their_problem) != Match::kNone);
+  }
+};
+
+// What compiles the kernels of each path.
+struct Toolchain {
+  std::string nvrtc;  // empty: results of any version will do
+  std::map<std::string, std::string, std::less<>>
+      templates;  // path -> code_digest() of its kernels
+};
+
+// Who asks.  question_of() a space leaves out what it takes a context to know.
+struct Question {
+  Wanted wanted;
+  bool batch_invariant = false;
+  GpuIdentity gpu;
+  Toolchain toolchain;
+  // Whether a configuration can be used: it is one of the space, and fits the GPU.  Empty: any.
+  std::function<bool(const std::vector<TunedValue>&)> usable{};
+};
+Question question_of(const TuningSpace& space);
+
+// The results that may answer, best rung first.  With Question::batch_invariant their
+// configurations agree in the fields that change bits: those that differ from the first of the best
+// rung are left out.
+class Answers {
+ public:
+  // `results`: in the order of precedence (the user's before the library's).
+  Answers(Question question, std::vector<TuningResult> results);
+  Answers(Answers&&) = default;
+  Answers& operator=(Answers&&) = default;
+
+  // The result that answers for a shape.
+  struct Nearest {
+    const TuningResult* result = nullptr;  // of this object's
+    Rung rung = Rung::kDefault;
+    bool is_here = false;   // the shape itself, or its bucket
+    std::size_t among = 0;  // results that were as good but for their shape
+    bool operator==(const Nearest&) const = default;
+  };
+  // The ladder for one shape.  nullopt: none comes near; unanswered() says why.
+  //
+  // Within a rung the nearest result counts, up to a distance of kMaxDistance, on ties the earlier.
+  // Sizes in kPerSm count parallel work, on which most depends: nearer in those is nearer.
+  // On another GPU of the architecture results for the problem itself come before those for similar
+  // ones, and a size that counts parallel work stands for as much work per multiprocessor: names in
+  // kPerSm are scaled by the ratio of SM counts.
+  std::optional<Nearest> nearest(const Shape& features) const;
+  // What that result says to launch.
+  const std::vector<TunedValue>& configuration(const Nearest& nearest) const;
+  std::string why(const Nearest& nearest) const;
+  std::string unanswered() const;
+
+  // Every configuration that nearest() can lead to, each once.
+  std::vector<std::vector<TunedValue>> configurations() const;
+
+ private:
+  // Steps of the ladder; kOwn is both kExact and kNearestShape.
+  enum class Step : int { kOwn, kSimilar, kOtherGpu, kOtherGpuSimilar };
+  // A shape as a point: its sizes, those that weigh most first.
+  struct Coordinate {
+    double log = 0;
+    double weight = 1;       // to compare distances
+    std::size_t bucket = 0;  // the nearest power of two
+  };
+  struct Point {
+    std::string names;  // "states;length;"
+    std::vector<Coordinate> sizes;
+  };
+  struct Ranked {
+    const TuningResult* result;
+    Step step;
+    Point point;  // of its features, as large for our GPU as they were for its own
+  };
+
+  std::optional<Step> step_of(const Setting& setting) const;
+  Decision decision_of(const TuningResult& result) const {
+    return cubinery::decision_of(result, question_.batch_invariant);
+  }
+  void count(std::string reason);
+  void keep_agreeing();
+  void drop_repeated();
+  static Point point_of(const Shape& features, double per_sm);
+  std::optional<Nearest> nearest(Step step, const Point& point) const;
+
+  Question question_;
+  std::vector<TuningResult> results_;
+  std::vector<Ranked> ranked_;
+  std::vector<std::pair<std::string, int>> reasons_;  // why how many results were left out
+};
+
+inline constexpr double kMaxDistance = 3;  // in all sizes together, a factor of eight
+inline constexpr std::string_view kPerSm[] = {"states"};
+
+// Why a decision of a result is not for this toolchain, in words; nullopt when it is.
+std::optional<std::string> stale(const Setting& setting, const Decision& decision,
+                                 const Toolchain& ours);
+
+}  // namespace cubinery

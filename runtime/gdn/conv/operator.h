@@ -1,0 +1,47 @@
+// What the library knows of the convolution.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "cubinery/gdn_conv.h"
+#include "runtime/gdn/conv/args.h"
+#include "runtime/gdn/conv/problem.h"
+#include "runtime/operator/planner.h"
+
+namespace cubinery {
+
+namespace gdn {
+
+// One configuration of the operator, loaded.  Immutable.
+class ConvRunner {
+ public:
+  virtual ~ConvRunner() = default;
+  virtual const Kernel& kernel() const = 0;
+  // Launches the sequences of the parameters, at least one; fills what depends on the grid.
+  virtual Status launch(Stream stream, GdnConvParams params, std::int64_t max_seqlen,
+                        bool programmatic) const = 0;
+};
+
+using ConvPath = Path<ConvProblem, ConvRunner>;
+
+// (sequences, tokens of one, channels): packed sequences count as long as their average, rounded
+// up.
+Point point_of(const ConvProblem& problem, const ConvSize& size);
+
+}  // namespace gdn
+
+template <>
+struct OperatorOf<gdn::ConvProblem> {
+  using Runner = gdn::ConvRunner;
+  static const std::vector<const gdn::ConvPath*>& paths();
+  static constexpr std::string_view kOutline[] = {"dtype", "width", "split_qkv", "use_qk_l2norm",
+                                                  "varlen"};
+  static constexpr std::string_view kNotForSpeed[] = {
+      "q_heads",          "k_heads",        "v_heads",        "value_dim",
+      "checkpoint_every", "accepted_dtype", "batch_invariant"};
+  // Along the sequences, their tokens and the channels.
+  static Sizes sizes(const gdn::ConvProblem& problem);
+};
+
+}  // namespace cubinery

@@ -1,0 +1,73 @@
+// The decode operator: plans, launches.
+#include "cubinery/gdn_decode.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/gdn/decode/operator.h"
+#include "runtime/gdn/decode/portable.h"
+#include "runtime/gdn/decode/state.h"
+#include "runtime/operator/tensor_check.h"
+
+namespace cubinery {
+
+const std::vector<const gdn::DecodePath*>& OperatorOf<gdn::DecodeProblem>::paths() {
+  static const std::vector<const gdn::DecodePath*> kPaths = {&gdn::decode_portable()};
+  return kPaths;
+}
+
+Sizes OperatorOf<gdn::DecodeProblem>::sizes(const gdn::DecodeProblem& problem) {
+  return {.axes = {{.first = 0, .count = 32}},
+          // A batch has whole requests.
+          .possible =
+              [heads = std::int64_t{problem.heads.count()}](const Point& at) {
+                return Point{std::max(at[0], heads), 1, 1};
+              },
+          .features =
+              [](const Point& at) {
+                return Shape{{"states", at[0]}};
+              }};
+}
+
+namespace gdn {
+
+Result<Decode> Decode::create(const Context& context, const DecodeProblem& problem) {
+  return made<Decode>(load_operator(context, problem));
+}
+
+Result<std::vector<CompiledKernel>> Decode::compile(const Context& context,
+                                                    const DecodeProblem& problem) {
+  return compile_operator(context, problem);
+}
+
+Result<Decode> create_decode(const Context& context, const DecodeProblem& problem,
+                             const Target& target, const std::vector<TunedValue>& values) {
+  return made<Decode>(load_configuration(context, problem, target, values));
+}
+
+const DecodeProblem& Decode::problem() const& { return state_->problem; }
+
+const Kernel& Decode::kernel(std::int64_t batch) const& {
+  return state_->runner(point_of(state_->problem, batch)).kernel();
+}
+
+Chosen Decode::choice(std::int64_t batch) const {
+  return state_->plan.chosen(point_of(state_->problem, batch));
+}
+
+Status Decode::launch(Stream stream, const DecodeArgs& args) const {
+  const bool is_convolved = state_->problem.conv.is_there();
+  const Tensor& rows = is_convolved ? args.conv.x : args.q;
+  const std::int64_t batch = rows.rank > 0 ? rows.shape[0] : -1;
+  if (batch < 0 || batch > kMaxBatch) {
+    const TensorName name{kDecodeOp, is_convolved ? "x" : "q"};
+    CUBINERY_RETURN_IF_ERROR(check_data(name, rows, state_->problem.dtype));
+    return invalid(name, fmt::format("has B = {}; accepted: 0 to {}", batch, kMaxBatch));
+  }
+  if (batch == 0) return {};
+  return state_->runner(point_of(state_->problem, batch)).launch(stream, args, batch);
+}
+
+}  // namespace gdn
+}  // namespace cubinery

@@ -1,0 +1,202 @@
+#include "runtime/gdn/prefill/cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace cubinery::gdn {
+namespace {
+
+// Coefficients, fitted by hand to the rows of benchmarks/results/h200.json and to what
+// docs/performance.md says of other keys; cycles are those of the H200 at 1.755 GHz.
+
+// Of each of the two launches; then of the first blocks of the first kernel.
+constexpr double kPrefillStartUs = 2;
+constexpr double kChunksStartUs = 3;
+// The first kernel's cycles for a chunk of 32 x 128: of the products that heads share, of one head,
+// and of one head's part that does not grow with the chunk.  Squares of the chunk size.
+constexpr double kChunksSharedCycles = 1000;
+constexpr double kChunksHeadCycles = 400;
+constexpr double kChunksFixedCycles = 140;
+// A block alone on a multiprocessor takes so much longer: kLone + kLonePerWarp / warps.
+constexpr double kChunksLone = 1.5;
+constexpr double kChunksLonePerWarp = 3;
+constexpr int kChunksRegisters = 128;
+// The second kernel's cycles for a chunk when a warp has the multiprocessor to itself: fixed, for
+// each token, and for each token of 128 key dims.  740, 1230, 2210 for 16, 32, 64 tokens.
+constexpr double kScanCycles = 250;
+constexpr double kScanTokenCycles = 6;
+constexpr double kScanRowCycles = 24.6;
+// What copies take from the products of other warps.
+constexpr double kScanCopyShare = 0.7;
+// Registers: fixed, per token of the chunk, and for 128 key dims.
+constexpr double kScanRegisters = 75;
+constexpr double kScanTokenRegisters = 1.4;
+constexpr double kScanStateRegisters = 64;
+// With two stages the copies of a chunk are not hidden behind the one before.
+constexpr double kScanTwoStages = 1.33;
+// From the start of a block to its first chunk and from its last to its end, besides the bytes of
+// its state.
+constexpr double kScanBlockUs = 2.5;
+// Where sequences are cut: tickets and certificates; each step of carrying a state; and what N and
+// D of the heads that do not forget take besides, as a share of the parts that have them, all but
+// the first of a sequence.
+struct CutCost {
+  double us;
+  double carry_us;
+  double share;
+};
+constexpr CutCost kMmaCut{.us = 12, .carry_us = 3, .share = 0.4};
+constexpr CutCost kWgmmaCut{.us = 6.5, .carry_us = 1.9, .share = 0.46};
+// The second kernel with wgmma, fitted with the above to 105 shapes on an H200 and on an H100:
+// cycles for a chunk when a block has the multiprocessor to itself, fixed and for each token; and
+// of the multiprocessor for each block, all for 128 key dims.
+constexpr double kWgmmaCycles = 700;
+constexpr double kWgmmaTokenCycles = 19;
+constexpr double kWgmmaBlockCycles = 540;
+constexpr double kWgmmaBlockTokenCycles = 14.5;
+constexpr double kWgmmaRegisters = 168;
+// Where the scan makes its records, one block for each multiprocessor: a chunk of 32 tokens with
+// key_dim = 128, and until the first record is made.
+constexpr double kFusedCycles = 2120;
+constexpr double kFusedStartUs = 11;
+constexpr double kFusedRegisters = 128;
+// f32 operands: three products of tf32, which run at half the rate of bf16, twice the bytes.
+constexpr double kF32Products = 6;
+constexpr double kF32Lone = 3;
+
+// Of one chunk of one head in the second kernel.
+struct ScanChunk {
+  double lone = 0;  // cycles of a warp by itself
+  double warp = 0;  // cycles of the multiprocessor for each warp: products and their operands
+  double copy = 0;  // cycles of the multiprocessor for each block: from L2 to shared memory
+};
+
+ScanChunk scan_chunk(const GdnPrefillScanKey& key, const Target& target) {
+  const bool is_f32 = key.dtype == DType::kF32;
+  const double tokens = key.chunk_size;
+  const double triangle = tokens * (tokens + 16) / 2;
+  constexpr double kColumns = 16;
+  // S^T K, S^T Q and the update; T V' and P U.
+  const double flop = 2 * kColumns * (3 * tokens * key.key_dim + 2 * triangle);
+  const double operands = (3 * tokens * key.key_dim + 2 * triangle) * size_of(key.dtype);
+  ScanChunk chunk;
+  if (key.makes_records) {
+    chunk.lone = kFusedCycles * (1 + key.key_dim / 128.0) / 2;
+    chunk.warp = chunk.lone / key.warps;
+    return chunk;
+  }
+  if (key.wgmma) {
+    const double rows = tokens * (1 + key.key_dim / 128.0) / 2;
+    chunk.lone = kWgmmaCycles + rows * kWgmmaTokenCycles;
+    chunk.warp = (kWgmmaBlockCycles + rows * kWgmmaBlockTokenCycles) / key.warps;
+    return chunk;
+  }
+  chunk.lone = kScanCycles + tokens * (kScanTokenCycles + kScanRowCycles * key.key_dim / 128);
+  if (is_f32) chunk.lone *= kF32Lone;
+  if (!copies_far_ahead(key)) chunk.lone *= kScanTwoStages;
+  chunk.warp = flop * (is_f32 ? kF32Products : 1) / target.mma_flop_per_clock_per_sm +
+               operands / kSharedBytesPerClock;
+  chunk.copy = stage_bytes(key) / kL2BytesPerClock;
+  return chunk;
+}
+
+// Of one state, read and written.
+double state_bytes(const GdnPrefillScanKey& key) {
+  const int passes = (key.states.has_initial ? 1 : 0) + (key.states.store ? 1 : 0);
+  return static_cast<double>(passes) * key.key_dim * key.value_dim * size_of(key.states.dtype);
+}
+
+double scan_us(const GdnPrefillScanKey& key, const PrefillLoad& load, const Target& target) {
+  const bool takes_all = key.dtype == DType::kF32 || (key.wgmma && resident_blocks(key) == 1);
+  const double registers = key.makes_records ? kFusedRegisters
+                           : takes_all       ? 255
+                           : key.wgmma       ? kWgmmaRegisters
+                                       : kScanRegisters + kScanTokenRegisters * key.chunk_size +
+                                             kScanStateRegisters * key.key_dim / 128;
+  const double most = resident_blocks({registers, threads(key), shared_bytes(key)}, target);
+  const double places = target.sm_count * most;
+  const double per_sequence = load.heads * (key.value_dim / (16.0 * key.warps));
+  const double blocks = static_cast<double>(load.sequences) * per_sequence;
+  const ScanChunk chunk = scan_chunk(key, target);
+  const double block = key.warps * chunk.warp + kScanCopyShare * chunk.copy;
+  const auto chunks_of = [&](std::int64_t tokens) {
+    return ceil_div(static_cast<double>(tokens), key.chunk_size);
+  };
+  // Of so many blocks, each of so many chunks: each waits for itself, and all share what a
+  // multiprocessor can do.
+  const auto scan_of = [&](double count, double chunks) {
+    if (key.wgmma) {
+      // Blocks of one length, which end together: wave after wave, the last of them less full.
+      const auto wave_of = [&](double each) { return std::max(chunk.lone, each * block); };
+      const double rest = std::fmod(count, places);
+      const double cycles = std::floor(count / places) * wave_of(most) +
+                            (rest > 0 ? wave_of(ceil_div(rest, target.sm_count)) : 0);
+      return chunks * us_of(cycles, target);
+    }
+    const double waves = ceil_div(count, places);
+    const double fullest = waves > 1 ? count / target.sm_count : ceil_div(count, target.sm_count);
+    return chunks *
+           us_of(std::max({waves * chunk.lone, fullest * block, fullest * chunk.copy}), target);
+  };
+  const double work = scan_of(blocks, chunks_of(load.length));
+  // The longest sequence goes on when the others have ended.
+  const double tail = scan_of(per_sequence, chunks_of(load.longest));
+  const double bytes = static_cast<double>(load.sequences) * chunks_of(load.length) * load.heads *
+                       key.chunk_size * 2 * key.value_dim * size_of(key.dtype);
+  const double states = static_cast<double>(load.sequences) * load.heads * state_bytes(key);
+  const double waves = ceil_div(blocks, places);
+  return waves * kScanBlockUs + states / copy_rate(target) +
+         std::max({work, tail, bytes / copy_rate(target)});
+}
+
+double chunks_us(const GdnPrefillChunksKey& key, const PrefillLoad& load, const Target& target) {
+  const std::int64_t slots = load.sequences * ((load.length + key.chunk_size - 1) / key.chunk_size);
+  const int shared = heads_per_block(slots, load.heads, load.shared_heads, target.sm_count);
+  const double blocks = static_cast<double>(slots) * load.heads / shared;
+  const double size = key.chunk_size / 32.0;
+  const double squares = size * size * (key.dtype == DType::kF32 ? 2 : 1);
+  const double cycles = kChunksSharedCycles * squares * key.key_dim / 128 +
+                        shared * (kChunksFixedCycles + kChunksHeadCycles * squares);
+  const double resident =
+      resident_blocks({kChunksRegisters, threads(key), shared_bytes(key)}, target);
+  const double waves = ceil_div(blocks, target.sm_count * resident);
+  const double lone = waves * cycles * (kChunksLone + kChunksLonePerWarp / key.warps);
+  const double bytes =
+      static_cast<double>(slots) * load.heads * chunk_record(key.chunk_size, key.dtype).bytes;
+  return kChunksStartUs + std::max(us_of(std::max(blocks / target.sm_count * cycles, lone), target),
+                                   bytes / copy_rate(target));
+}
+
+}  // namespace
+
+int heads_per_block(std::int64_t slots, int heads, int shared_heads, int sm_count) {
+  int most = shared_heads;
+  while (shared_heads % most != 0 || (most > 1 && slots * (heads / most) < sm_count)) --most;
+  return most;
+}
+
+double prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanKey& scan,
+                  const PrefillLoad& load, const Target& target) {
+  if (scan.makes_records) return kPrefillStartUs + kFusedStartUs + scan_us(scan, load, target);
+  return 2 * kPrefillStartUs + chunks_us(chunks, load, target) + scan_us(scan, load, target);
+}
+
+double split_prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanKey& scan,
+                        const PartRule& rule, const PrefillLoad& load, const Target& target) {
+  const std::int64_t part =
+      std::int64_t{rule.chunks(load.sequences * load.length, load.longest)} * scan.chunk_size;
+  const std::int64_t parts = (load.length + part - 1) / part;
+  const std::int64_t longest = (load.longest + part - 1) / part;
+  PrefillLoad cut = load;
+  cut.sequences = load.sequences * parts;
+  cut.length = (load.length + parts - 1) / parts;
+  cut.longest = (load.longest + longest - 1) / longest;
+  const double once = scan_us(scan, cut, target);
+  const CutCost& cost = scan.wgmma ? kWgmmaCut : kMmaCut;
+  const auto carries = static_cast<double>(longest - 1);
+  const double joined =
+      once * cost.share * carries / static_cast<double>(longest) + carries * cost.carry_us;
+  return 2 * kPrefillStartUs + chunks_us(chunks, load, target) + cost.us + once + joined;
+}
+
+}  // namespace cubinery::gdn

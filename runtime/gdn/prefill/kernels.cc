@@ -1,0 +1,326 @@
+#include "runtime/gdn/prefill/kernels.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "codegen/arch.h"
+#include "runtime/gdn/prefill/args.h"
+#include "runtime/jit/kernel_state.h"
+#include "runtime/jit/tensor_map.h"
+
+namespace cubinery::gdn {
+namespace {
+
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+
+// Pieces of a workspace, one behind the other.  Saturates.
+class Pieces {
+ public:
+  // Where `count` things of `bytes` each begin.
+  std::int64_t add(std::int64_t count, std::int64_t bytes) {
+    constexpr std::int64_t kUnit = kWorkspaceAlignment;
+    const std::int64_t begin = end_;
+    if (__builtin_mul_overflow(count, bytes, &bytes) ||
+        __builtin_add_overflow(end_, bytes, &end_) ||
+        __builtin_add_overflow(end_, kUnit - 1, &end_)) {
+      end_ = kMost;
+    }
+    end_ = end_ / kUnit * kUnit;
+    return begin;
+  }
+
+  // Of all pieces together.
+  std::size_t bytes() const {
+    return end_ > kMost - static_cast<std::int64_t>(kWorkspaceAlignment)
+               ? std::numeric_limits<std::size_t>::max()
+               : static_cast<std::size_t>(end_);
+  }
+
+ private:
+  std::int64_t end_ = 0;
+};
+
+// Where the pieces of a workspace lie.
+struct Places {
+  std::int64_t order = 0;
+  std::int64_t counters = 0;
+  std::int64_t states = 0;
+  std::int64_t transitions = 0;
+  std::int64_t records = 0;
+  std::size_t bytes = 0;
+};
+
+// Of a launch with so many records for each head, and of so many tokens and sequences.
+Places places_of(const PrefillProblem& problem, const PrefillKernels& keys,
+                 const std::optional<PartRule>& rule, std::int64_t slots, std::int64_t tokens,
+                 std::int64_t sequences) {
+  Pieces pieces;
+  Places found;
+  const int heads = problem.heads.count();
+  const GdnPrefillScanKey& scan = keys.scan;
+  if (problem.varlen) found.order = pieces.add(sequences, sizeof(int));
+  if (rule) {
+    const std::int64_t results = rule->most_results(tokens, sequences);
+    found.counters = pieces.add(part_counters(results, heads), sizeof(unsigned));
+    found.states = pieces.add(results * heads, part_state_bytes(scan.key_dim, scan.value_dim));
+    found.transitions =
+        pieces.add(results * heads, part_transition_bytes(scan.key_dim, scan.dtype));
+  }
+  const std::int64_t record = chunk_record(scan.chunk_size, scan.dtype).bytes;
+  found.records = pieces.add(slots, record * heads);
+  found.bytes = pieces.bytes();
+  return found;
+}
+
+class KernelsRunner final : public PrefillRunner {
+ public:
+  // Launches take their geometry from the target.
+  KernelsRunner(const PrefillProblem& problem, const PrefillKernels& keys,
+                std::optional<PartRule> rule, const Target& target, std::vector<Kernel> kernels)
+      : problem_(problem),
+        keys_(keys),
+        rule_(rule),
+        sm_count_(target.sm_count),
+        programmatic_(has_clusters(target.arch.major)),
+        shared_heads_(shared_heads(problem)),
+        chunks_(std::move(kernels[0])),
+        scan_(std::move(kernels[1])) {
+    if (kernels.size() > 2) scan_by_threads_ = std::move(kernels[2]);
+  }
+
+  PrefillLimits limits() const override {
+    PrefillLimits limits = prefill_limits(problem_, chunk_size());
+    // Blocks for outputs, and three times for what parts leave for others.
+    if (rule_) limits.sequences /= 4 + problem_.key_dim / problem_.value_dim;
+    return limits;
+  }
+
+  std::size_t workspace_bytes(std::int64_t tokens, std::int64_t sequences) const override {
+    return gdn::workspace_bytes(problem_, keys_, rule_, tokens, sequences);
+  }
+
+  Status launch(Stream stream, const PrefillArgs& args, const PrefillExtent& extent,
+                const Workspace& workspace) const override {
+    PrefillParams params;
+    CUBINERY_RETURN_IF_ERROR(bind_prefill(problem_, args, extent, &params));
+    const std::int64_t slots = slots_of(extent);
+    const Places found = places_of(problem_, keys_, rule_, slots,
+                                   extent.all_tokens(problem_.varlen), extent.sequences);
+    CUBINERY_RETURN_IF_ERROR(check_workspace(workspace, found.bytes));
+    place_workspace(found, workspace, &params);
+    if (rule_) cut_sequences(found, extent, workspace, &params);
+    const CurrentContext current = with_context_of(scan_);
+    CUBINERY_RETURN_IF_ERROR(current.status().clone());
+    const Kernel& scan =
+        scan_by_threads_ && !map_tensors(extent, &params.scan) ? *scan_by_threads_ : scan_;
+    const bool makes_records = keys_.scan.makes_records && &scan == &scan_;
+    if (makes_records) {
+      params.scan.gates = params.chunks.gates;
+      params.scan.scale = params.chunks.scale;
+    }
+    if (slots == 0 || makes_records) {
+      return launch_scan(scan, stream, args.programmatic, params.scan);
+    }
+    CUBINERY_RETURN_IF_ERROR(launch_chunks(stream, args.programmatic, slots, params.chunks));
+    // It may start early wherever that is possible: it waits itself for the chunks, which have
+    // waited for what is in front of them.
+    return launch_scan(scan, stream, programmatic_, params.scan);
+  }
+
+ private:
+  int chunk_size() const { return keys_.chunks.chunk_size; }
+
+  // Records of a launch.  Dense sequences need fewer than chunk_slots(): they know where each
+  // other's chunks end.
+  std::int64_t slots_of(const PrefillExtent& extent) const {
+    if (problem_.varlen) return chunk_slots(extent.tokens, extent.sequences, chunk_size());
+    return extent.sequences * int_ceil_div(extent.tokens, chunk_size());
+  }
+
+  void place_workspace(const Places& found, const Workspace& workspace,
+                       PrefillParams* params) const {
+    char* const base = static_cast<char*>(workspace.data);
+    params->chunks.records = base + found.records;
+    params->scan.records = params->chunks.records;
+    if (!problem_.varlen) return;
+    params->chunks.order = reinterpret_cast<int*>(base + found.order);
+    params->scan.order = params->chunks.order;
+  }
+
+  void cut_sequences(const Places& found, const PrefillExtent& extent, const Workspace& workspace,
+                     PrefillParams* params) const {
+    const std::int64_t tokens = extent.all_tokens(problem_.varlen);
+    PartParams& parts = params->scan.parts;
+    parts.chunks = rule_->chunks(tokens, extent.longest);
+    const int part_tokens = parts.chunks * chunk_size();
+    const auto chunks = static_cast<int>(int_ceil_div(extent.tokens, chunk_size()));
+    const int most = cut(chunks, parts.chunks).parts;  // of a sequence
+    parts.slots =
+        static_cast<int>(problem_.varlen ? part_slots(tokens, extent.sequences, part_tokens)
+                                         : extent.sequences * most);
+    parts.chains = most > 2 ? static_cast<int>(extent.sequences) : 0;
+    if (tokens == 0) return;
+    const std::int64_t results = part_results(tokens, part_tokens) * problem_.heads.count();
+    char* const base = static_cast<char*>(workspace.data);
+    parts.tickets = reinterpret_cast<unsigned*>(base + found.counters);
+    parts.started = parts.tickets + 1;
+    parts.finished = parts.started + results;
+    parts.ready = parts.finished + results;
+    parts.states = base + found.states;
+    parts.transitions = base + found.transitions;
+    params->chunks.zeroed = parts.tickets;
+    params->chunks.counters = 1 + 3 * results;
+  }
+
+  // False: the copy engine cannot read or write one of them.
+  bool map_tensors(const PrefillExtent& extent, GdnPrefillScanParams* params) const {
+    const GdnPrefillScanKey& key = keys_.scan;
+    const int key_row = swizzled_row_bytes(key);
+    return extent.tokens > 0 &&
+           map_rows(extent, params->q, params->q.group, key.dtype, key.key_dim, key_row,
+                    &params->q_map) &&
+           map_rows(extent, params->k, params->k.group, key.dtype, key.key_dim, key_row,
+                    &params->k_map) &&
+           map_rows(extent, params->v, params->v.group, key.dtype, key.value_dim,
+                    kSwizzledValueBytes, &params->v_map) &&
+           (size_of(key.output_dtype) != 2 ||
+            map_rows(extent, params->o, 1, key.output_dtype, key.value_dim, kSwizzledValueBytes,
+                     &params->o_map));
+  }
+
+  // Boxes of a chunk's rows, of `row_bytes` of a row.
+  template <class Rows>
+  bool map_rows(const PrefillExtent& extent, const Rows& rows, int group, DType dtype, int dim,
+                int row_bytes, TensorMap* map) const {
+    const std::int64_t sequences = problem_.varlen ? 1 : extent.sequences;
+    const auto made = tensor_map(
+        scan_, {.data = rows.data,
+                .dtype = dtype,
+                .extents = {dim, problem_.heads.count() / group, extent.tokens, sequences},
+                .strides = {1, rows.stride.head, rows.stride.token, rows.stride.batch},
+                .box = {row_bytes / 2, 1, chunk_size(), 1},
+                .swizzle_bytes = row_bytes});
+    if (made) *map = *made;
+    return made.has_value();
+  }
+
+  Status launch_chunks(Stream stream, bool programmatic, std::int64_t slots,
+                       GdnPrefillChunksParams params) const {
+    params.slots = static_cast<int>(slots);
+    params.heads_per_block =
+        heads_per_block(slots, problem_.heads.count(), shared_heads_, sm_count_);
+    const std::int64_t blocks = slots * (problem_.heads.count() / params.heads_per_block);
+    return chunks_.launch(
+        stream, {.grid_x = static_cast<unsigned>(blocks), .programmatic = programmatic}, params);
+  }
+
+  Status launch_scan(const Kernel& scan, Stream stream, bool programmatic,
+                     const GdnPrefillScanParams& params) const {
+    const int columns = 16 * keys_.scan.warps;
+    const int outputs = keys_.scan.value_dim / columns;
+    std::int64_t blocks = outputs * std::int64_t{params.sequences};
+    if (rule_) {
+      const int transitions = keys_.scan.key_dim / columns;
+      blocks = std::int64_t{2 * outputs + transitions} * params.parts.slots +
+               std::int64_t{outputs} * params.parts.chains;
+    }
+    blocks *= problem_.heads.count();
+    return scan.launch(
+        stream, {.grid_x = static_cast<unsigned>(blocks), .programmatic = programmatic}, params);
+  }
+
+  PrefillProblem problem_;
+  PrefillKernels keys_;
+  std::optional<PartRule> rule_;
+  int sm_count_;
+  bool programmatic_;  // the device has programmatic launches
+  int shared_heads_;   // the most heads that may share a block of the first kernel
+  Kernel chunks_;
+  Kernel scan_;
+  std::optional<Kernel> scan_by_threads_;  // with wgmma
+};
+
+std::vector<PrefillKernels> with_chunk_size(PrefillKernels keys, int chunk_size,
+                                            const PrefillProblem& problem, const Target& target) {
+  keys.chunks.chunk_size = keys.scan.chunk_size = chunk_size;
+  std::vector<PrefillKernels> found;
+  const bool is_fused = keys.scan.makes_records;
+  if (is_fused) keys.scan.stages = 6;
+  for (const int warps : {8, 4, 3, 2, 1}) {
+    keys.scan.warps = warps;
+    const PrefillKernels fitted{.chunks = keys.chunks,
+                                .scan = with_stages_in(target.shared_bytes_per_block, keys.scan)};
+    if (fit(fitted, problem, target)) found.push_back(fitted);
+    // Two heads' halves, each with its own makers, were never faster than a whole one.
+    if (is_fused && !found.empty()) break;
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<PrefillKernels> default_kernels(const PrefillKernels& fixed,
+                                            const PrefillProblem& problem, const Target& target) {
+  // Chunks of 64 are slower, but for blocks that have a multiprocessor to themselves: more
+  // registers, so fewer warps.
+  std::vector<PrefillKernels> found = with_chunk_size(fixed, 32, problem, target);
+  return found.empty() ? with_chunk_size(fixed, 16, problem, target) : found;
+}
+
+std::optional<std::string> why_no_kernels(const PrefillKernels& fixed,
+                                          const PrefillProblem& problem, const Target& target) {
+  if (fixed.scan.wgmma && !has_wgmma(target.arch)) return "it needs sm_90a";
+  // Wider ones have more rules.
+  GdnPrefillScanKey narrow = fixed.scan;
+  if (!narrow.wgmma) narrow.warps = 1;
+  if (narrow.makes_records) {
+    narrow.stages = 4;
+  } else {
+    narrow.chunk_size = 16;
+  }
+  if (const char* reason = why_invalid(narrow)) return reason;
+  if (!default_kernels(fixed, problem, target).empty()) return std::nullopt;
+  return "its blocks need more shared memory";
+}
+
+bool fit(const PrefillKernels& keys, const PrefillProblem& problem, const Target& target) {
+  const int limit = target.shared_bytes_per_block;
+  const auto divides_every = [&](int chunk_size) {
+    return problem.checkpoints == Checkpoints::kNone || problem.checkpoint_every % chunk_size == 0;
+  };
+  // Chunks of 16 were never near the fastest on an H200 or an H100.
+  const auto is_worth_it = [&] { return keys.scan.chunk_size != 16 || !divides_every(32); };
+  return valid(keys.chunks) && valid(keys.scan) && keys.chunks.chunk_size == keys.scan.chunk_size &&
+         shared_bytes(keys.chunks) <= limit && shared_bytes(keys.scan) <= limit &&
+         divides_every(keys.scan.chunk_size) &&
+         (!keys.scan.wgmma || (has_wgmma(target.arch) && is_worth_it()));
+}
+
+PrefillLoad load_at(const PrefillProblem& problem, const Point& at) {
+  return {.sequences = at[0],
+          .length = at[1],
+          .longest = at[1] * at[2],
+          .heads = problem.heads.count(),
+          .shared_heads = shared_heads(problem)};
+}
+
+std::size_t workspace_bytes(const PrefillProblem& problem, const PrefillKernels& keys,
+                            const std::optional<PartRule>& rule, std::int64_t tokens,
+                            std::int64_t sequences) {
+  std::int64_t slots = 0;
+  if (__builtin_add_overflow(chunk_slots(tokens, 0, keys.scan.chunk_size), sequences, &slots)) {
+    return std::numeric_limits<std::size_t>::max();
+  }
+  return places_of(problem, keys, rule, slots, tokens, sequences).bytes;
+}
+
+std::unique_ptr<const PrefillRunner> prefill_runner(const PrefillProblem& problem,
+                                                    const PrefillKernels& keys,
+                                                    std::optional<PartRule> rule,
+                                                    const Target& target,
+                                                    std::vector<Kernel> kernels) {
+  return std::make_unique<KernelsRunner>(problem, keys, rule, target, std::move(kernels));
+}
+
+}  // namespace cubinery::gdn

@@ -1,0 +1,60 @@
+// What the library knows of the prefill operator.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "cubinery/gdn_prefill.h"
+#include "runtime/gdn/prefill/args.h"
+#include "runtime/gdn/prefill/problem.h"
+#include "runtime/operator/planner.h"
+
+namespace cubinery {
+
+namespace gdn {
+
+// One configuration of the operator, loaded.  Immutable.
+class PrefillRunner {
+ public:
+  virtual ~PrefillRunner() = default;
+  // What its grids can hold.
+  virtual PrefillLimits limits() const = 0;
+  // That every launch of at most this size needs; saturates.  Sizes are not negative.
+  virtual std::size_t workspace_bytes(std::int64_t tokens, std::int64_t sequences) const = 0;
+  // Checks the arguments and the workspace, and launches.  Requires: `extent` is theirs, has a
+  // sequence and is within limits().
+  virtual Status launch(Stream stream, const PrefillArgs& args, const PrefillExtent& extent,
+                        const Workspace& workspace) const = 0;
+};
+
+using PrefillPath = Path<PrefillProblem, PrefillRunner>;
+
+// Sequences, tokens of a sequence on average, and skew (the longest over that), the last two
+// rounded up.  Sizes need not agree with each other: what is below its least (negative, or a
+// longest sequence that is shorter than the average) is taken as that.
+Point point_of(const PrefillProblem& problem, const PrefillSize& size);
+
+// Heads that share k and q heads, in a group that divides them all: the most that may share a block
+// of gdn_prefill_chunks.
+int shared_heads(const PrefillProblem& problem);
+
+// For a workspace, or a part of one.
+inline constexpr std::size_t kWorkspaceAlignment = 256;
+Status check_workspace(const Workspace& workspace, std::size_t needed);
+
+}  // namespace gdn
+
+template <>
+struct OperatorOf<gdn::PrefillProblem> {
+  using Runner = gdn::PrefillRunner;
+  static const std::vector<const gdn::PrefillPath*>& paths();
+  // How a state lies in memory is not among them: it is read and written once for a whole sequence.
+  static constexpr std::string_view kOutline[] = {"key_dim", "value_dim", "dtype"};
+  static constexpr std::string_view kNotForSpeed[] = {
+      "q_heads",          "k_heads", "v_heads",        "token_layout",
+      "checkpoint_every", "split",   "batch_invariant"};
+  static Sizes sizes(const gdn::PrefillProblem& problem);
+};
+
+}  // namespace cubinery

@@ -1,0 +1,145 @@
+// The prefill operator: plans, launches.
+#include "cubinery/gdn_prefill.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "gdn_prefill_chunks/key.h"
+#include "runtime/gdn/prefill/operator.h"
+#include "runtime/gdn/prefill/split.h"
+#include "runtime/gdn/prefill/state.h"
+#include "runtime/gdn/prefill/whole.h"
+#include "runtime/operator/tensor_check.h"
+
+namespace cubinery {
+namespace {
+
+// Powers of two that have cells: 1 to 1024 sequences, 16 to 131072 tokens, 1 to 32 times the
+// average.
+const std::vector<Axis> kAxes = {
+    {.first = 0, .count = 11}, {.first = 4, .count = 14}, {.first = 0, .count = 6}};
+
+}  // namespace
+
+const std::vector<const gdn::PrefillPath*>& OperatorOf<gdn::PrefillProblem>::paths() {
+  static const std::vector<const gdn::PrefillPath*> kPaths = {
+      &gdn::prefill_portable(), &gdn::prefill_split(), &gdn::prefill_hopper(),
+      &gdn::prefill_hopper_split(), &gdn::prefill_hopper_fused()};
+  return kPaths;
+}
+
+Sizes OperatorOf<gdn::PrefillProblem>::sizes(const gdn::PrefillProblem& problem) {
+  const int heads = problem.heads.count(), group = heads / problem.heads.k;
+  return {
+      .axes = kAxes,
+      // No sequence is longer than all of them; dense ones are equally long.
+      .possible =
+          [varlen = problem.varlen](const Point& at) {
+            return Point{at[0], at[1], std::min(at[2], varlen ? at[0] : 1)};
+          },
+      .features =
+          [heads, group](const Point& at) {
+            return Shape{
+                {"states", at[0] * heads}, {"length", at[1]}, {"skew", at[2]}, {"group", group}};
+          }};
+}
+
+namespace gdn {
+namespace {
+
+Status check_max_seqlen(std::int64_t max_seqlen, std::int64_t tokens) {
+  if (max_seqlen >= 0 && max_seqlen <= tokens) return {};
+  return Status(Code::kInvalidArgument, fmt::format("{}: max_seqlen = {}; accepted: 0 to {}, the "
+                                                    "tokens that there are",
+                                                    kPrefillOp, max_seqlen, tokens));
+}
+
+}  // namespace
+
+Prefill::State::State(Loaded<PrefillProblem> loaded)
+    : Loaded(std::move(loaded)), limits(runners.front()->limits()) {
+  for (const auto& runner : runners) {
+    limits.sequences = std::min(limits.sequences, runner->limits().sequences);
+    limits.tokens = std::min(limits.tokens, runner->limits().tokens);
+  }
+}
+
+Point point_of(const PrefillProblem&, const PrefillSize& size) {
+  const std::int64_t sequences = std::max<std::int64_t>(size.sequences, 1);
+  const std::int64_t length = int_ceil_div(std::max<std::int64_t>(size.tokens, 1), sequences);
+  return {sequences, length, std::max<std::int64_t>(int_ceil_div(size.max_seqlen, length), 1)};
+}
+
+int shared_heads(const PrefillProblem& problem) {
+  const Heads& heads = problem.heads;
+  const int group = std::gcd(heads.count() / heads.q, heads.count() / heads.k);
+  int shared = std::min(group, kMaxHeadsPerBlock);
+  while (group % shared != 0) --shared;
+  return shared;
+}
+
+Status check_workspace(const Workspace& workspace, std::size_t needed) {
+  const TensorName name{kPrefillOp, "workspace"};
+  if (workspace.bytes < needed) {
+    return invalid(name, fmt::format("has {} bytes; accepted: at least {}, workspace_bytes() of "
+                                     "this size",
+                                     workspace.bytes, needed));
+  }
+  if (workspace.data == nullptr && needed > 0) {
+    return invalid(name, "is null; accepted: a device pointer");
+  }
+  if (reinterpret_cast<std::uintptr_t>(workspace.data) % kWorkspaceAlignment != 0) {
+    return invalid(name, fmt::format("at {} is misaligned; accepted: a multiple of {} bytes",
+                                     fmt::ptr(workspace.data), kWorkspaceAlignment));
+  }
+  return {};
+}
+
+Result<Prefill> Prefill::create(const Context& context, const PrefillProblem& problem) {
+  return made<Prefill>(load_operator(context, problem));
+}
+
+Result<std::vector<CompiledKernel>> Prefill::compile(const Context& context,
+                                                     const PrefillProblem& problem) {
+  return compile_operator(context, problem);
+}
+
+Result<Prefill> create_prefill(const Context& context, const PrefillProblem& problem,
+                               const Target& target, const std::vector<TunedValue>& values) {
+  return made<Prefill>(load_configuration(context, problem, target, values));
+}
+
+const PrefillProblem& Prefill::problem() const& { return state_->problem; }
+
+// Which configuration a launch runs depends on its max_seqlen.
+std::size_t Prefill::workspace_bytes(const PrefillSize& size) const {
+  const std::int64_t tokens = std::max<std::int64_t>(size.tokens, 0);
+  const std::int64_t sequences = std::max<std::int64_t>(size.sequences, 0);
+  std::size_t most = 0;
+  for (const auto& runner : state_->runners) {
+    most = std::max(most, runner->workspace_bytes(tokens, sequences));
+  }
+  return most;
+}
+
+Chosen Prefill::choice(const PrefillSize& size) const {
+  return state_->plan.chosen(point_of(state_->problem, size));
+}
+
+Status Prefill::launch(Stream stream, const PrefillArgs& args, const Workspace& workspace) const {
+  const PrefillProblem& problem = state_->problem;
+  PrefillExtent extent;
+  CUBINERY_RETURN_IF_ERROR(prefill_extent(problem, args, state_->limits, &extent));
+  if (extent.sequences == 0) return {};
+  CUBINERY_RETURN_IF_ERROR(check_max_seqlen(args.max_seqlen, extent.tokens));
+  const PrefillSize size{.tokens = extent.all_tokens(problem.varlen),
+                         .sequences = extent.sequences,
+                         .max_seqlen = args.max_seqlen};
+  return state_->runner(point_of(problem, size)).launch(stream, args, extent, workspace);
+}
+
+}  // namespace gdn
+}  // namespace cubinery

@@ -1,0 +1,41 @@
+#include "runtime/gdn/prefill/problem.h"
+
+#include "runtime/gdn/prefill/operator.h"
+#include "runtime/gdn/shared/problem_check.h"
+
+namespace cubinery::gdn {
+
+Status PrefillProblem::check() const {
+  CUBINERY_RETURN_IF_ERROR(check_shared_fields(*this));
+  if (checkpoints != Checkpoints::kNone && (checkpoint_every < 16 || checkpoint_every % 16 != 0)) {
+    return bad_field(kPrefillOp, "checkpoint_every", value_text(checkpoint_every),
+                     "multiples of 16 from 16 up");
+  }
+  return {};
+}
+
+Result<std::vector<KernelSpec>> PrefillProblem::kernels(
+    std::string_view arch, const std::vector<std::string>& paths) const {
+  return kernels_for(*this, arch, embedded_known_results<PrefillProblem>(), paths);
+}
+
+std::string PrefillProblem::to_json() const { return cubinery::to_json(*this); }
+
+Result<PrefillProblem> PrefillProblem::from_json(std::string_view json) {
+  return problem_from_json<PrefillProblem>(json);
+}
+
+PrefillProblem normalised(PrefillProblem problem) {
+  problem.inputs = normalised(problem.inputs);
+  problem.states = normalised(problem.states);
+  const PrefillProblem plain;
+  if (!problem.varlen) problem.cu_seqlens_dtype = plain.cu_seqlens_dtype;
+  States& states = problem.states;
+  if (!states.has_initial && !states.store && problem.checkpoints == Checkpoints::kNone) {
+    states.dtype = plain.states.dtype;
+    states.layout = plain.states.layout;
+  }
+  return problem;
+}
+
+}  // namespace cubinery::gdn

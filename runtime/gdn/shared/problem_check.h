@@ -1,0 +1,77 @@
+// What the problems of the Gated DeltaNet operators have in common: rules, text.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cubinery/fields.h"
+#include "cubinery/status.h"
+#include "runtime/gdn/shared/problem_fields.h"
+
+namespace cubinery::gdn {
+
+// The most heads of one kind.  Far above any model's, so that products with a head's size, and with
+// what a grid or a plan counts, stay inside their integers.
+inline constexpr int kMaxHeads = 1 << 16;
+
+// "gdn_decode: key_dim = 100; accepted: multiples of 16 from 16 to 256"
+Status bad_field(std::string_view op, std::string_view field, std::string_view value,
+                 std::string_view accepted);
+
+template <class T>
+std::string value_text(T value) {
+  return internal::field_text("", value, false).value;
+}
+
+Status check_heads(std::string_view op, const Heads& heads);
+Status check_dim(std::string_view op, std::string_view name, int dim);
+Status check_padding(std::string_view op, const States& states);
+Status check_max_tokens(std::string_view op, int max_tokens);
+
+// Every field has a value that its line of the table accepts.
+template <class Problem>
+Status check_accepted(const Problem& problem) {
+  Status status;
+  internal::for_each_field<Problem>([&](const auto& field) {
+    const auto value = field.of(problem);
+    if (!status.ok() || internal::accepts(field.accepted, value)) return;
+    status = bad_field(Fields<Problem>::kName, field.name, value_text(value),
+                       internal::accepted_values(field.accepted));
+  });
+  return status;
+}
+
+// The rules of the fields that every problem has.
+template <class Problem>
+Status check_shared_fields(const Problem& p) {
+  constexpr std::string_view kOp = Fields<Problem>::kName;
+  CUBINERY_RETURN_IF_ERROR(check_heads(kOp, p.heads));
+  CUBINERY_RETURN_IF_ERROR(check_dim(kOp, "key_dim", p.key_dim));
+  CUBINERY_RETURN_IF_ERROR(check_dim(kOp, "value_dim", p.value_dim));
+  CUBINERY_RETURN_IF_ERROR(check_accepted(p));
+  return check_padding(kOp, p.states);
+}
+
+// from_json(), whose errors name a key, for a problem.
+template <class Problem>
+Result<Problem> problem_from_json(std::string_view json) {
+  Result<Problem> problem = cubinery::from_json<Problem>(json);
+  if (problem) return problem;
+  return Status(Code::kInvalidArgument, std::string(problem.error().message()));
+}
+
+// Fields that the others leave without meaning at their defaults: equal code has equal keys.
+Inputs normalised(Inputs inputs);
+template <class S>  // States or ConvStates
+S normalised_slots(S states) {
+  const S plain;
+  if (states.location == StateLocation::kDense) states.index_dtype = plain.index_dtype;
+  if (states.padding == Padding::kNone) states.pad_index = plain.pad_index;
+  return states;
+}
+inline States normalised(States states) { return normalised_slots(states); }
+// max_tokens as kernels know it: `least`, or the next power of two that is no less.
+int rounded_up_tokens(int max_tokens, int least);
+
+}  // namespace cubinery::gdn

@@ -1,0 +1,88 @@
+#include "runtime/gdn/verify/args.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "runtime/gdn/shared/args_binding.h"
+#include "runtime/gdn/shared/request_args.h"
+#include "runtime/gdn/verify/problem.h"
+
+namespace cubinery::gdn {
+namespace {
+
+// Steps that are read and written besides the one state that everybody has.
+StepForm step_form(const VerifyProblem& problem, const VerifyExtent& extent) {
+  // A request has one at least, so that there is a dimension.
+  const std::int64_t most =
+      problem.varlen ? problem.max_tokens : std::max<std::int64_t>(extent.tokens, 1);
+  return {.read = problem.from_accepted ? 1 : 0, .written = stores_every(problem) ? most : 0};
+}
+
+Status bind_accepted(const VerifyProblem& problem, const Tensor& accepted, const Dim& requests,
+                     StridedVector* counts) {
+  const TensorName name{kVerifyOp, "accepted"};
+  if (!problem.from_accepted) return check_absent(name, accepted, "from_accepted is false");
+  return bind_vector(name, accepted, problem.accepted_dtype, requests, counts);
+}
+
+// A number for each token, whatever the heads.
+Status bind_parents(const VerifyProblem& problem, const Tensor& parents, const Dim& requests,
+                    const Dim& tokens, Scalars<TokenStrides>* bound) {
+  const TensorName name{kVerifyOp, "parents"};
+  if (!problem.tree) return check_absent(name, parents, "tree is false");
+  CUBINERY_RETURN_IF_ERROR(check_data(name, parents, problem.parents_dtype));
+  const std::array<Dim, 2> dims{requests, tokens};
+  std::array<std::int64_t, 2> strides{};
+  if (problem.varlen) {
+    CUBINERY_RETURN_IF_ERROR(
+        check_shape(name, parents, std::span(dims).last(1), ExtraDim::kFirst, &strides[1]));
+  } else {
+    CUBINERY_RETURN_IF_ERROR(check_shape(name, parents, dims, ExtraDim::kNone, strides.data()));
+  }
+  *bound = {.data = parents.data, .stride = {.batch = strides[0], .token = strides[1], .head = 0}};
+  return {};
+}
+
+}  // namespace
+
+Status verify_extent(const VerifyProblem& problem, const VerifyArgs& args, VerifyExtent* extent) {
+  const Tensor& q = args.q;
+  CUBINERY_RETURN_IF_ERROR(check_data({kVerifyOp, "q"}, q, problem.dtype));
+  if (!problem.varlen) {
+    if (q.rank != 4) return wrong_rank({kVerifyOp, "q"}, q.rank, "4");
+    *extent = {.requests = q.shape[0], .tokens = q.shape[1]};
+    CUBINERY_RETURN_IF_ERROR(check_count({kVerifyOp, "q"}, "B", extent->requests, kMaxInt));
+    return check_count({kVerifyOp, "q"}, "T", extent->tokens, problem.max_tokens);
+  }
+  if (q.rank != 3 && q.rank != 4) return wrong_rank({kVerifyOp, "q"}, q.rank, "3, or 4 with B = 1");
+  CUBINERY_RETURN_IF_ERROR(check_bounds(kVerifyOp, args.cu_seqlens, problem.cu_seqlens_dtype));
+  *extent = {.requests = requests_of(args.cu_seqlens), .tokens = q.shape[q.rank == 4 ? 1 : 0]};
+  return check_count({kVerifyOp, "q"}, "total", extent->tokens, kMaxInt);
+}
+
+Status bind_verify(const VerifyProblem& problem, const VerifyArgs& args, const VerifyExtent& extent,
+                   GdnVerifyParams* params) {
+  const Dim requests = requests_dim(problem.varlen, extent.requests);
+  const TokenForm form = token_form(problem.varlen, extent.requests, extent.tokens);
+  params->heads = problem.heads.count();
+  CUBINERY_RETURN_IF_ERROR(bind_rows(problem, args, form, params));
+  CUBINERY_RETURN_IF_ERROR(bind_gates(kVerifyOp, problem.inputs, args.gates, form,
+                                      {"heads", params->heads}, &params->gates));
+  CUBINERY_RETURN_IF_ERROR(
+      bind_bounds(kVerifyOp, problem, args.cu_seqlens, extent.requests, &params->cu_seqlens));
+  CUBINERY_RETURN_IF_ERROR(bind_accepted(problem, args.accepted, requests, &params->accepted));
+  CUBINERY_RETURN_IF_ERROR(bind_parents(problem, args.parents, requests,
+                                        tokens_dim(problem.varlen, extent.tokens),
+                                        &params->parents));
+  CUBINERY_RETURN_IF_ERROR(bind_states(kVerifyOp, problem.states, args.states, state_form(problem),
+                                       requests, step_form(problem, extent), &params->states,
+                                       &params->steps));
+  params->requests = static_cast<int>(extent.requests);
+  params->max_tokens = problem.max_tokens;
+  params->tokens = extent.tokens;
+  return bind_scale(kVerifyOp, args.scale, problem.key_dim, &params->scale);
+}
+
+}  // namespace cubinery::gdn

@@ -1,0 +1,85 @@
+// The commit operator: plans, tables, launches.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "runtime/gdn/verify/commit_args.h"
+#include "runtime/gdn/verify/commit_operator.h"
+#include "runtime/gdn/verify/commit_state.h"
+#include "runtime/gdn/verify/commit_wy.h"
+#include "runtime/operator/tensor_check.h"
+
+namespace cubinery {
+
+const std::vector<const gdn::CommitPath*>& OperatorOf<gdn::CommitProblem>::paths() {
+  static const std::vector<const gdn::CommitPath*> kPaths = {&gdn::commit_wy()};
+  return kPaths;
+}
+
+Sizes OperatorOf<gdn::CommitProblem>::sizes(const gdn::CommitProblem& problem) {
+  // A launch has whole requests.
+  return {.axes = {{.first = 0, .count = 40}},
+          .possible =
+              [heads = std::int64_t{problem.heads.count()}](const Point& at) {
+                return Point{std::max(at[0], heads), 1, 1};
+              },
+          .features =
+              [](const Point& at) {
+                return Shape{{"states", at[0]}};
+              }};
+}
+
+namespace gdn {
+
+Point point_of(const CommitProblem& problem, const CommitSize& size) {
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  const std::int64_t layers = std::clamp<std::int64_t>(size.layers, 1, kMost);
+  const std::int64_t requests = std::clamp<std::int64_t>(size.requests, 1, kMost);
+  return {std::min(layers, kMost / requests) * requests * problem.heads.count(), 1, 1};
+}
+
+Result<Commit> Commit::create(const Context& context, const CommitProblem& problem) {
+  return made<Commit>(load_operator(context, problem));
+}
+
+Result<std::vector<CompiledKernel>> Commit::compile(const Context& context,
+                                                    const CommitProblem& problem) {
+  return compile_operator(context, problem);
+}
+
+Result<Commit> create_commit(const Context& context, const CommitProblem& problem,
+                             const Target& target, const std::vector<TunedValue>& values) {
+  return made<Commit>(load_configuration(context, problem, target, values));
+}
+
+const CommitProblem& Commit::problem() const& { return state_->problem; }
+
+const Kernel& Commit::kernel(const CommitSize& size) const& {
+  return state_->runner(point_of(state_->problem, size)).kernel();
+}
+
+Chosen Commit::choice(const CommitSize& size) const {
+  return state_->plan.chosen(point_of(state_->problem, size));
+}
+
+Result<std::vector<std::int64_t>> Commit::table(const std::vector<CommitLayer>& layers) const {
+  if (layers.empty()) return invalid({kCommitOp, "layers"}, "is empty; accepted: 1 or more");
+  std::vector<std::int64_t> words(layers.size() * kLayerWords);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    GdnCommitLayer record{};
+    CUBINERY_RETURN_IF_ERROR(of_layer(i, bind_layer(state_->problem, layers[i], &record)));
+    std::memcpy(&words[i * kLayerWords], &record, sizeof record);
+  }
+  return words;
+}
+
+Status Commit::launch(Stream stream, const CommitArgs& args) const {
+  GdnCommitParams params{};
+  CUBINERY_RETURN_IF_ERROR(bind_commit(state_->problem, args, &params));
+  if (params.requests == 0) return {};
+  const CommitSize size{.layers = params.layers, .requests = params.requests};
+  return state_->runner(point_of(state_->problem, size)).launch(stream, params, args.programmatic);
+}
+
+}  // namespace gdn
+}  // namespace cubinery

@@ -1,0 +1,44 @@
+// What the library knows of the commit operator.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "cubinery/gdn_commit.h"
+#include "runtime/gdn/verify/commit_args.h"
+#include "runtime/gdn/verify/commit_problem.h"
+#include "runtime/operator/planner.h"
+
+namespace cubinery {
+
+namespace gdn {
+
+// One configuration of the operator, loaded.  Immutable.
+class CommitRunner {
+ public:
+  virtual ~CommitRunner() = default;
+  virtual const Kernel& kernel() const = 0;
+  // Launches the requests of the parameters, at least one, in all layers.
+  virtual Status launch(Stream stream, const GdnCommitParams& params, bool programmatic) const = 0;
+};
+
+using CommitPath = Path<CommitProblem, CommitRunner>;
+
+// The states of a launch.
+Point point_of(const CommitProblem& problem, const CommitSize& size);
+
+}  // namespace gdn
+
+template <>
+struct OperatorOf<gdn::CommitProblem> {
+  using Runner = gdn::CommitRunner;
+  static const std::vector<const gdn::CommitPath*>& paths();
+  static constexpr std::string_view kOutline[] = {"key_dim",     "value_dim",    "dtype",
+                                                  "state_dtype", "state_layout", "max_tokens"};
+  static constexpr std::string_view kNotForSpeed[] = {"q_heads", "k_heads", "v_heads",
+                                                      "accepted_dtype", "batch_invariant"};
+  // Along the states, layers x requests x heads.
+  static Sizes sizes(const gdn::CommitProblem& problem);
+};
+
+}  // namespace cubinery

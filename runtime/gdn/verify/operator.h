@@ -1,0 +1,47 @@
+// What the library knows of the verify operator.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "cubinery/gdn_verify.h"
+#include "runtime/gdn/verify/args.h"
+#include "runtime/gdn/verify/problem.h"
+#include "runtime/operator/planner.h"
+
+namespace cubinery {
+
+namespace gdn {
+
+// One configuration of the operator, loaded.  Immutable.
+class VerifyRunner {
+ public:
+  virtual ~VerifyRunner() = default;
+  virtual const Kernel& kernel() const = 0;
+  // Checks the arguments of a launch of at least one request, and launches.
+  virtual Status launch(Stream stream, const VerifyArgs& args,
+                        const VerifyExtent& extent) const = 0;
+};
+
+using VerifyPath = Path<VerifyProblem, VerifyRunner>;
+
+// (states, tokens of a request): packed requests count as long as their average, rounded up.
+Point point_of(const VerifyProblem& problem, const VerifySize& size);
+
+}  // namespace gdn
+
+template <>
+struct OperatorOf<gdn::VerifyProblem> {
+  using Runner = gdn::VerifyRunner;
+  static const std::vector<const gdn::VerifyPath*>& paths();
+  static constexpr std::string_view kOutline[] = {"key_dim",      "value_dim",    "dtype",
+                                                  "output_dtype", "state_dtype",  "state_layout",
+                                                  "store_state",  "stored_states"};
+  static constexpr std::string_view kNotForSpeed[] = {
+      "q_heads", "k_heads", "v_heads", "from_accepted", "accepted_dtype", "batch_invariant"};
+  // Along the states, requests x heads, and along the tokens of a request.
+  static Sizes sizes(const gdn::VerifyProblem& problem);
+};
+
+}  // namespace cubinery

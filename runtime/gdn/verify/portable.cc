@@ -1,0 +1,80 @@
+#include "runtime/gdn/verify/portable.h"
+
+#include <utility>
+
+#include "runtime/gdn/decode/portable.h"
+#include "runtime/gdn/verify/cost.h"
+#include "runtime/gdn/verify/runner.h"
+
+namespace cubinery::gdn {
+namespace {
+
+// Rows of the state lie along key_dim: eight lanes share one, in the longest vectors that fit eight
+// of them into a row.
+std::vector<std::tuple<GdnVerifyKey>> verify_vk_keys(GdnVerifyKey key) {
+  const int row_bytes = key.key_dim * size_of(key.states.dtype);
+  key.k_lanes = 8;
+  key.vec_bytes = 16;
+  while (row_bytes % (key.k_lanes * key.vec_bytes) != 0) key.vec_bytes /= 2;
+  GdnVerifyKey wide = key, narrow = key;
+  wide.warp_v = 16;
+  if (!valid(wide)) wide.warp_v = 8;  // a long key_dim: half as many columns per thread
+  wide.warps = 1;
+  narrow.warp_v = 8;
+  if (!valid(narrow)) narrow.warp_v = 4;
+  narrow.warps = 2;
+  return {wide, narrow};
+}
+
+// Rows of the state lie along value_dim, and warps of a block side by side along them, as in
+// decode.
+std::vector<std::tuple<GdnVerifyKey>> verify_kv_keys(GdnVerifyKey key) {
+  key.k_lanes = kv_lanes(key.key_dim, key.states.dtype);
+  const auto with_vector_of = [&](int elements, int warps) {
+    GdnVerifyKey made = key;
+    made.warps = warps;
+    do {  // f32 operands leave fewer registers to the state
+      made.vec_bytes = elements * size_of(key.states.dtype);
+      made.warp_v = 32 / key.k_lanes * elements;
+      elements /= 2;
+    } while (!valid(made) && elements > 0);
+    return made;
+  };
+  if (key.k_lanes == 4) return {with_vector_of(2, 4), with_vector_of(2, 1)};
+  return {with_vector_of(4, 2), with_vector_of(2, 2)};
+}
+
+}  // namespace
+
+std::vector<VerifyPortable::KeySet> VerifyPortable::default_keys(const VerifyProblem& problem,
+                                                                 const Target&) const {
+  const GdnVerifyKey key = std::get<0>(fixed_keys(problem));
+  return problem.states.layout == StateLayout::kVK ? verify_vk_keys(key) : verify_kv_keys(key);
+}
+
+bool VerifyPortable::fits(const VerifyProblem&, const KeySet& keys, const Target&) const {
+  return valid(std::get<0>(keys));
+}
+
+double VerifyPortable::us(const VerifyProblem&, const KeySet& keys, const Point& at,
+                          const Target& target) const {
+  return verify_us(std::get<0>(keys), at[0], at[1], target);
+}
+
+std::unique_ptr<const VerifyRunner> VerifyPortable::loaded(const VerifyProblem& problem,
+                                                           const KeySet& keys, const Target&,
+                                                           std::vector<Kernel> kernels) const {
+  const unsigned blocks = blocks_of_request(std::get<0>(keys), problem.heads.count());
+  return std::make_unique<OneKernelVerifyRunner>(problem, blocks, std::move(kernels.front()));
+}
+
+void VerifyPortable::correct_bits(const KeySet& keys, Values* values) const {
+  correct_step_bits(std::get<0>(keys).states.layout, values);
+}
+
+const VerifyPortable& verify_portable() {
+  static const VerifyPortable kPath;
+  return kPath;
+}
+
+}  // namespace cubinery::gdn

@@ -1,0 +1,59 @@
+#include "runtime/gdn/verify/problem.h"
+
+#include "runtime/gdn/shared/problem_check.h"
+#include "runtime/gdn/verify/operator.h"
+
+namespace cubinery::gdn {
+namespace {
+
+Status check_tree(const VerifyProblem& problem) {
+  if (!problem.tree) return {};
+  if (problem.states.store && !stores_every(problem)) {
+    return bad_field(kVerifyOp, "stored_states", value_text(problem.stored_states),
+                     "every, or store_state = false (no token of a tree is the last)");
+  }
+  if (normalised(problem).round_each_token) {
+    return bad_field(kVerifyOp, "round_each_token", value_text(problem.round_each_token),
+                     "false (true needs tree = false)");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status VerifyProblem::check() const {
+  CUBINERY_RETURN_IF_ERROR(check_shared_fields(*this));
+  CUBINERY_RETURN_IF_ERROR(check_max_tokens(kVerifyOp, max_tokens));
+  if (from_accepted && !states.has_initial) {
+    return bad_field(kVerifyOp, "from_accepted", value_text(from_accepted),
+                     "false (true needs has_initial_state = true)");
+  }
+  return check_tree(*this);
+}
+
+Result<std::vector<KernelSpec>> VerifyProblem::kernels(
+    std::string_view arch, const std::vector<std::string>& paths) const {
+  return kernels_for(*this, arch, embedded_known_results<VerifyProblem>(), paths);
+}
+
+std::string VerifyProblem::to_json() const { return cubinery::to_json(*this); }
+
+Result<VerifyProblem> VerifyProblem::from_json(std::string_view json) {
+  return problem_from_json<VerifyProblem>(json);
+}
+
+VerifyProblem normalised(VerifyProblem problem) {
+  problem.inputs = normalised(problem.inputs);
+  problem.states = normalised(problem.states);
+  const VerifyProblem plain;
+  if (!problem.varlen) problem.cu_seqlens_dtype = plain.cu_seqlens_dtype;
+  if (!problem.from_accepted) problem.accepted_dtype = plain.accepted_dtype;
+  if (!problem.states.store) problem.stored_states = plain.stored_states;
+  if (!problem.tree) problem.parents_dtype = plain.parents_dtype;
+  problem.max_tokens = rounded_up_tokens(problem.max_tokens, 4);
+  // The state is in f32 all along.
+  if (problem.states.dtype == DType::kF32) problem.round_each_token = plain.round_each_token;
+  return problem;
+}
+
+}  // namespace cubinery::gdn

@@ -1,0 +1,80 @@
+// The verify operator: plans, launches.
+#include "cubinery/gdn_verify.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "runtime/gdn/verify/args.h"
+#include "runtime/gdn/verify/operator.h"
+#include "runtime/gdn/verify/portable.h"
+#include "runtime/gdn/verify/state.h"
+#include "runtime/gdn/verify/wy.h"
+
+namespace cubinery {
+
+const std::vector<const gdn::VerifyPath*>& OperatorOf<gdn::VerifyProblem>::paths() {
+  static const std::vector<const gdn::VerifyPath*> kPaths = {&gdn::verify_portable(),
+                                                             &gdn::verify_wy()};
+  return kPaths;
+}
+
+Sizes OperatorOf<gdn::VerifyProblem>::sizes(const gdn::VerifyProblem& problem) {
+  // Up to 2^31 states, and 1 to 16 tokens of a request.
+  return {.axes = {{.first = 0, .count = 32}, {.first = 0, .count = 5}},
+          // A launch has whole requests, none of more than max_tokens.
+          .possible =
+              [heads = std::int64_t{problem.heads.count()},
+               most = std::int64_t{problem.max_tokens}](const Point& at) {
+                return Point{std::max(at[0], heads), std::min(at[1], most), 1};
+              },
+          .features =
+              [](const Point& at) {
+                return Shape{{"states", at[0]}, {"tokens", at[1]}};
+              }};
+}
+
+namespace gdn {
+
+Point point_of(const VerifyProblem& problem, const VerifySize& size) {
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  const std::int64_t requests = std::clamp<std::int64_t>(size.requests, 1, kMost);
+  const std::int64_t tokens = std::clamp<std::int64_t>(size.tokens, 1, kMost);
+  const std::int64_t average = (tokens - 1) / requests + 1;
+  return {requests * problem.heads.count(), std::min<std::int64_t>(average, problem.max_tokens), 1};
+}
+
+Result<Verify> Verify::create(const Context& context, const VerifyProblem& problem) {
+  return made<Verify>(load_operator(context, problem));
+}
+
+Result<std::vector<CompiledKernel>> Verify::compile(const Context& context,
+                                                    const VerifyProblem& problem) {
+  return compile_operator(context, problem);
+}
+
+Result<Verify> create_verify(const Context& context, const VerifyProblem& problem,
+                             const Target& target, const std::vector<TunedValue>& values) {
+  return made<Verify>(load_configuration(context, problem, target, values));
+}
+
+const VerifyProblem& Verify::problem() const& { return state_->problem; }
+
+const Kernel& Verify::kernel(const VerifySize& size) const& {
+  return state_->runner(point_of(state_->problem, size)).kernel();
+}
+
+Chosen Verify::choice(const VerifySize& size) const {
+  return state_->plan.chosen(point_of(state_->problem, size));
+}
+
+Status Verify::launch(Stream stream, const VerifyArgs& args) const {
+  const VerifyProblem& problem = state_->problem;
+  VerifyExtent extent;
+  CUBINERY_RETURN_IF_ERROR(verify_extent(problem, args, &extent));
+  if (extent.requests == 0) return {};
+  return state_->runner(point_of(problem, extent.size(problem.varlen)))
+      .launch(stream, args, extent);
+}
+
+}  // namespace gdn
+}  // namespace cubinery

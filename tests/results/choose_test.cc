@@ -1,0 +1,298 @@
+// The ladder, on made-up results.
+#include "results/choose.h"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "results/shape.h"
+#include "tests/catch.h"
+
+namespace cubinery {
+namespace {
+
+const std::string kFixed = "dtype=bf16;dim=128;gate=log";
+const std::string kOtherGate = "dtype=bf16;dim=128;gate=alpha";
+const std::string kOtherDim = "dtype=bf16;dim=64;gate=log";
+
+GpuIdentity h200() {
+  return {.arch = "sm_90a",
+          .capability = "9.0",
+          .sm_count = 132,
+          .l2_bytes = 60 << 20,
+          .shared_bytes_per_sm = 228 << 10,
+          .mig = "",
+          .name = "NVIDIA H200"};
+}
+
+GpuIdentity gpu_of(int sm_count, std::string mig = "") {
+  GpuIdentity gpu = h200();
+  gpu.sm_count = sm_count;
+  gpu.mig = std::move(mig);
+  gpu.name = "Other " + std::to_string(sm_count);
+  return gpu;
+}
+
+std::vector<TunedValue> warps(int count, int lanes = 8) {
+  return {{.name = "warps", .value = std::to_string(count)},
+          {.name = "lanes", .value = std::to_string(lanes), .changes_bits = true}};
+}
+
+TuningResult result_of(std::int64_t states, std::vector<TunedValue> configuration,
+                       std::string fixed = kFixed, GpuIdentity gpu = h200()) {
+  TuningResult result{};
+  result.setting.op = "toy";
+  result.setting.problem = std::move(fixed);
+  result.setting.features = {{"states", states}};
+  result.setting.bucket = bucket_of(result.setting.features);
+  result.setting.gpu = std::move(gpu);
+  result.setting.nvrtc = "13.0.88";
+  result.templates = "t1";
+  result.configuration = std::move(configuration);
+  result.otherwise = warps(99);
+  return result;
+}
+
+Question question() {
+  return {.wanted = {.op = "toy", .problem = kFixed, .outline = {"dtype", "dim"}},
+          .batch_invariant = true,
+          .gpu = h200(),
+          .toolchain = {.nvrtc = "13.0.88", .templates = {{"", "t1"}}},
+          .usable = {}};
+}
+
+// The rung and the number of warps that answer, or why none does: "exact: 4".
+std::string answer(const Answers& answers, const Shape& features) {
+  const auto found = answers.nearest(features);
+  if (!found) return answers.unanswered();
+  return std::string(to_string(found->rung)) + ": " + found->result->configuration.at(0).value;
+}
+std::string answer(const std::vector<TuningResult>& results, std::int64_t states,
+                   const Question& asked = question()) {
+  return answer(Answers(asked, results), {{"states", states}});
+}
+std::string why(const std::vector<TuningResult>& results, std::int64_t states,
+                const Question& asked = question()) {
+  const Answers answers(asked, results);
+  const auto found = answers.nearest({{"states", states}});
+  return found ? answers.why(*found) : "";
+}
+
+TEST_CASE("EachRungAnswersWhereTheOnesAboveItAreMissing", "[tuner]") {
+  // The worst first: order must not matter between rungs.
+  std::vector<TuningResult> results{
+      result_of(64, warps(5), kOtherGate, gpu_of(132, "1g.18gb")),
+      result_of(64, warps(4), kFixed, gpu_of(132, "1g.18gb")),
+      result_of(64, warps(3), kOtherGate),
+      result_of(100, warps(2)),
+      result_of(64, warps(1)),
+  };
+  CHECK(answer(results, 64) == "exact: 1");
+  CHECK(answer(results, 50) == "exact: 1");  // the same bucket
+  results.pop_back();
+  CHECK(answer(results, 64) == "nearest shape: 2");
+  results.pop_back();
+  CHECK(answer(results, 64) == "similar problem: 3");
+  results.pop_back();
+  CHECK(answer(results, 64) == "same architecture: 4");
+  results.pop_back();
+  CHECK(answer(results, 64) == "same architecture: 5");
+  results.pop_back();
+  CHECK(answer(results, 64) == "not measured for this problem on this GPU");
+}
+
+TEST_CASE("ResultsOfOtherThingsDoNotAnswer", "[tuner]") {
+  TuningResult other_op = result_of(64, warps(1));
+  other_op.setting.op = "toys";
+  CHECK(answer({other_op}, 64) == "not measured for this problem on this GPU");
+  GpuIdentity a100 = gpu_of(108);
+  a100.arch = "sm_80";
+  CHECK(answer({result_of(64, warps(1), kFixed, a100)}, 64) ==
+        "not measured for this problem on this GPU");
+  CHECK(answer({result_of(64, warps(1), kOtherDim)}, 64) ==
+        "not measured for this problem on this GPU");
+  Question no_outline = question();
+  no_outline.wanted.outline.clear();
+  CHECK(answer({result_of(64, warps(1), kOtherGate)}, 64, no_outline) ==
+        "not measured for this problem on this GPU");
+  // A field of the outline that neither has, and one whose name only ends alike.
+  Question odd_outline = question();
+  odd_outline.wanted.outline = {"im"};
+  CHECK(answer({result_of(64, warps(1), kOtherGate)}, 64, odd_outline) ==
+        "not measured for this problem on this GPU");
+  CHECK(answer(Answers(question(), {result_of(64, warps(1))}), {{"rows", 64}}) ==
+        "no result within a factor of 8");
+}
+
+TEST_CASE("TheGpuIsAllThatMakesItFastButNotItsName", "[tuner]") {
+  const auto rung_on = [](const GpuIdentity& gpu) {
+    const std::vector<TuningResult> results{result_of(64, warps(1), kFixed, gpu)};
+    return answer(results, 64);
+  };
+  GpuIdentity gpu = h200();
+  gpu.name = "H200 by another name";
+  CHECK(rung_on(gpu) == "exact: 1");
+  gpu = h200();
+  gpu.l2_bytes /= 2;
+  CHECK(rung_on(gpu) == "same architecture: 1");
+  gpu = h200();
+  gpu.shared_bytes_per_sm /= 2;
+  CHECK(rung_on(gpu) == "same architecture: 1");
+  CHECK(rung_on(gpu_of(132, "1g.18gb")) == "same architecture: 1");
+}
+
+TEST_CASE("TheNearestShapeCountsUpToAFactorOfEight", "[tuner]") {
+  const std::vector<TuningResult> results{result_of(16, warps(1)), result_of(1024, warps(2)),
+                                          result_of(4096, warps(3))};
+  CHECK(answer(results, 32) == "nearest shape: 1");
+  CHECK(answer(results, 100) == "nearest shape: 1");
+  CHECK(answer(results, 128) == "nearest shape: 1");  // as far from both: the earlier
+  CHECK(answer(results, 129) == "nearest shape: 2");
+  CHECK(answer(results, 3000) == "exact: 3");
+  CHECK(answer(results, 4096 * 8) == "nearest shape: 3");
+  CHECK(answer(results, 4096 * 8 + 1) == "no result within a factor of 8");
+  CHECK(answer(results, 2) == "nearest shape: 1");
+  CHECK(answer(results, 1) == "no result within a factor of 8");
+}
+
+TEST_CASE("ARungWhoseResultsAreTooFarLeavesTheNextOneToAnswer", "[tuner]") {
+  const std::vector<TuningResult> results{result_of(16, warps(1)),
+                                          result_of(1024, warps(2), kOtherGate)};
+  CHECK(answer(results, 128) == "nearest shape: 1");
+  CHECK(answer(results, 256) == "similar problem: 2");
+}
+
+TEST_CASE("TheUsersResultsComeFirst", "[tuner]") {
+  // Both of one bucket; the second is nearer.
+  const std::vector<TuningResult> results{result_of(250, warps(1)), result_of(256, warps(2))};
+  CHECK(answer(results, 256) == "exact: 1");
+  CHECK(answer(results, 600) == "nearest shape: 1");
+  CHECK(Answers(question(), results).configurations() ==
+        std::vector<std::vector<TunedValue>>{warps(1)});
+}
+
+TEST_CASE("AsMuchParallelWorkCountsBeforeAllElse", "[tuner]") {
+  const auto measured = [](std::int64_t states, std::int64_t length, int count) {
+    TuningResult result = result_of(states, warps(count));
+    result.setting.features.push_back({"length", length});
+    result.setting.bucket = bucket_of(result.setting.features);
+    return result;
+  };
+  // Both are a factor of four away; the second has as many states.
+  const std::vector<TuningResult> results{measured(16, 32768, 1), measured(32, 4096, 2)};
+  CHECK(answer(Answers(question(), results), {{"states", 32}, {"length", 16384}}) ==
+        "nearest shape: 2");
+  CHECK(answer(Answers(question(), results), {{"states", 16}, {"length", 8192}}) ==
+        "nearest shape: 1");
+}
+
+TEST_CASE("AnotherGpuAnswersForAsMuchWorkPerMultiprocessor", "[tuner]") {
+  const std::vector<TuningResult> results{result_of(64, warps(1), kFixed, gpu_of(33)),
+                                          result_of(128, warps(2), kFixed, gpu_of(33)),
+                                          result_of(256, warps(3), kFixed, gpu_of(33))};
+  CHECK(answer(results, 256) == "same architecture: 1");  // four times the multiprocessors
+  CHECK(answer(results, 512) == "same architecture: 2");
+  CHECK(answer(results, 1024) == "same architecture: 3");
+  CHECK(answer(results, 1) == "no result within a factor of 8");
+  CHECK(answer(results, 32) == "same architecture: 1");
+  CHECK(answer(results, 31) == "no result within a factor of 8");
+  CHECK(why(results, 256) == "measured on Other 33 (33 SMs, here 132) for states=64");
+}
+
+TEST_CASE("SizesThatAreNotParallelWorkAreNotScaled", "[tuner]") {
+  TuningResult result = result_of(64, warps(1), kFixed, gpu_of(33));
+  result.setting.features = {{"length", 64}};
+  const std::vector<TuningResult> results{result};
+  const Answers answers(question(), results);
+  CHECK(answer(answers, {{"length", 512}}) == "same architecture: 1");
+  CHECK(answer(answers, {{"length", 513}}) == "no result within a factor of 8");
+}
+
+TEST_CASE("AbsurdSizesAndGpusDoNotOverflow", "[tuner]") {
+  constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
+  CHECK(answer({result_of(kHuge, warps(1), kFixed, gpu_of(33))}, 64) ==
+        "no result within a factor of 8");
+  CHECK(answer({result_of(64, warps(1), kFixed, gpu_of(0))}, 64) == "same architecture: 1");
+  CHECK(answer({result_of(64, warps(1), kFixed, gpu_of(-5))}, 64) == "same architecture: 1");
+}
+
+TEST_CASE("StaleResultsDoNotAnswerAndAreCounted", "[tuner]") {
+  TuningResult old_compiler = result_of(64, warps(1));
+  old_compiler.setting.nvrtc = "12.9.41";
+  TuningResult old_template = result_of(64, warps(2));
+  old_template.templates = "t0";
+  std::vector<TuningResult> results{old_compiler, old_template, old_compiler};
+  CHECK(answer(results, 64) ==
+        "2 results are stale: NVRTC 12.9.41, here 13.0.88; "
+        "1 result is stale: the kernels' templates have changed");
+  results.push_back(result_of(1024, warps(3)));
+  CHECK(answer(results, 64) ==
+        "no result within a factor of 8; 2 results are stale: NVRTC 12.9.41, here 13.0.88; "
+        "1 result is stale: the kernels' templates have changed");
+  results.push_back(result_of(64, warps(4)));
+  CHECK(answer(results, 64) == "exact: 4");
+
+  Question any_compiler = question();
+  any_compiler.toolchain.nvrtc.clear();
+  CHECK(answer(results, 64, any_compiler) == "exact: 1");
+  CHECK(answer({old_template}, 64, any_compiler) ==
+        "1 result is stale: the kernels' templates have changed");
+}
+
+TEST_CASE("ConfigurationsThatCannotBeUsedDoNotAnswer", "[tuner]") {
+  Question asked = question();
+  asked.usable = [](const std::vector<TunedValue>& values) { return values[0].value != "1"; };
+  const std::vector<TuningResult> results{result_of(64, warps(1)), result_of(128, warps(2))};
+  CHECK(answer(results, 64, asked) == "nearest shape: 2");
+  CHECK(answer({results[0]}, 64, asked) ==
+        "1 result is of configurations that cannot be used here");
+}
+
+TEST_CASE("AnswersAgreeInTheFieldsThatChangeBits", "[tuner]") {
+  const std::vector<TuningResult> results{
+      result_of(64, warps(1, 4), kOtherGate),  // a lower rung: does not decide
+      result_of(64, warps(2, 8)),
+      result_of(1024, warps(3, 4)),
+      result_of(1024, warps(4, 8), kOtherGate),
+  };
+  const Answers answers(question(), results);
+  CHECK(answer(answers, {{"states", 64}}) == "exact: 2");
+  CHECK(answer(answers, {{"states", 256}}) == "nearest shape: 2");
+  CHECK(answer(answers, {{"states", 1024}}) == "similar problem: 4");
+  CHECK(answers.configurations() == std::vector<std::vector<TunedValue>>{warps(2, 8), warps(4, 8)});
+  CHECK(answer(answers, {{"states", 1 << 20}}) ==
+        "no result within a factor of 8; 2 results are left out: their outputs differ in bits from "
+        "those with lanes=8");
+}
+
+// A user's result with other bits must not hide the library's for the same shape.
+TEST_CASE("LeftOutResultsHideNone", "[tuner]") {
+  const std::vector<TuningResult> results{result_of(64, warps(1, 8)), result_of(1024, warps(2, 4)),
+                                          result_of(1024, warps(3, 8))};
+  CHECK(answer(results, 1024) == "exact: 3");
+}
+
+TEST_CASE("AnAnswerSaysWhichMeasurementDecided", "[tuner]") {
+  TuningResult faster = result_of(256, warps(1));
+  faster.ms.median = 0.1421;
+  faster.otherwise_ms.median = 0.1467;
+  CHECK(why({faster}, 256) ==
+        "measured on NVIDIA H200 for states=256: 3.1 % faster than the default (142.1 against "
+        "146.7 us)");
+  CHECK(why({faster, result_of(4096, warps(2))}, 512) ==
+        "measured on NVIDIA H200 for states=256: 3.1 % faster than the default (142.1 against "
+        "146.7 us); the nearest of 2 measured shapes");
+  TuningResult usual = faster;
+  usual.otherwise = usual.configuration;
+  CHECK(why({usual}, 256) ==
+        "measured on NVIDIA H200 for states=256: the default is the fastest (142.1 us)");
+  TuningResult similar = result_of(256, warps(1), kOtherGate);
+  CHECK(
+      why({similar}, 300) ==
+      "measured on NVIDIA H200 for states=256 of a similar problem (gate=alpha); the nearest of 1 "
+      "measured shape");
+}
+
+}  // namespace
+}  // namespace cubinery
