@@ -1,8 +1,10 @@
 // Where kernels come from: compiler, cache and loaded kernels of one device.
 //
-//   auto context = cubinery::Context::create(cubinery::Options::from_env().value()).value();
-//   auto kernel = context.get(RowScaleKey{.dtype = DType::kF16}).value();       // once, off the
-//   hot path kernel.launch(stream, {.grid_x = rows}, RowScaleParams{x, y, cols}).value();
+//   Context context = Context::create(Options::from_env().value()).value();
+//   Kernel kernel = context.get(RowScaleKey{.dtype = DType::kF16}).value();  // when starting
+//   kernel.launch(stream, {.grid_x = rows}, RowScaleParams{x, y, cols}).value();
+//
+// RowScaleKey is that of cubinery/fields.h.
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,10 @@ namespace cubinery::gdn {
 // Python, where it is another.  N: sequences; a request of a decode step is one.
 
 struct GateArgs {
-  Tensor g{};        // of tokens and heads: g, alpha or a; absent for GateMode::kNone
-  Tensor beta{};     // likewise: beta or its logit; absent for BetaMode::kOne
+  // [tokens, heads]: g, alpha or a, by GateMode.  Absent for GateMode::kNone.
+  Tensor g{};
+  // [tokens, heads]: beta or its logit, by BetaMode.  Absent for BetaMode::kOne.
+  Tensor beta{};
   Tensor A_log{};    // [heads]; GateMode::kComputed only
   Tensor dt_bias{};  // [heads]; GateMode::kComputed only
 };

@@ -1,11 +1,15 @@
-// The Gated DeltaNet commit operator: what speculative decoding does after a verification that kept
-// no states.  cubinery/gdn.h states the formulas.
+// The Gated DeltaNet commit operator: advances each request's state over its accepted tokens, in
+// all layers at once.  cubinery/gdn.h has the formulas, their sources, and when to launch it.
 //
-// A verification with store = false reads each state and writes none.  Once it is known how many of
-// a request's tokens are accepted, a commit computes the state after them from the same k, v, g and
-// beta, which the engine keeps until then: one launch for all layers of a model.  Nothing but the
-// number of accepted tokens is needed, and that is read on the device.  Tokens follow each other: of
-// a tree, the rows of the accepted path, laid behind each other, are such a request.
+// Speculative decoding verifies draft tokens, samples, and keeps those that are accepted.
+//
+//   1. Verify with store = false reads each layer's states and writes none.  The engine keeps k, v,
+//      g and beta of the layer.
+//   2. The sampler writes the accepted count of each request, on the device.
+//   3. Commit reads these counts and tensors and writes the state after the accepted tokens: one
+//      launch for all layers.
+//
+// Tokens are a chain.  Of a tree, copy the rows of the accepted path one after the other.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +46,8 @@ struct CommitProblem {
   Inputs inputs{};
   States states{};  // has_initial and store stay true
 
-  int max_tokens = 4;   // of a request, 1 to 16: its drafts and the token in front of them
-  bool varlen = false;  // requests packed behind each other, their bounds in cu_seqlens
+  int max_tokens = 4;   // draft tokens of a request and the token before them: 1 to 16
+  bool varlen = false;  // packed requests, their bounds in cu_seqlens
   DType cu_seqlens_dtype = DType::kI32;  // i32 or i64 (varlen)
   DType accepted_dtype = DType::kI32;    // i32 or i64
   // The same bits for a request whatever the batch.
@@ -76,7 +80,8 @@ struct CommitLayer {
 // One commit.  Either `layer` or `layers` is given.
 struct CommitArgs {
   CommitLayer layer{};  // a model of one layer needs no table
-  // [layers, 32], i64, without gaps: what Commit::table() made, on the device.
+  // [layers, 32], i64, without gaps: what Commit::table() made, on the device.  Layers x requests:
+  // up to 2^31 - 1.
   Tensor layers{};
 
   // [N]: so many tokens of each request are accepted, from its first on; with 0 its state stays
@@ -94,7 +99,7 @@ struct CommitArgs {
   // the new state (Padding::kScratch: sends it to the scratch slot).
   Tensor out_indices{};
   std::int64_t scratch_slot = 0;  // Padding::kScratch: the slot that padding rows read and write
-  // The launch may overlap the kernel in front of it on the stream (sm_90 and newer).
+  // PDL: the launch may overlap the kernel before it on the stream (sm_90 and newer).
   bool programmatic = false;
 };
 

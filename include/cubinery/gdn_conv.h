@@ -1,23 +1,25 @@
-// The causal convolution in front of a Gated DeltaNet layer, with what lies between the two.
+// The causal convolution before a Gated DeltaNet layer, with what lies between the two: split,
+// norms, gates.  As causal-conv1d (github.com/Dao-AILab/causal-conv1d) and Mamba (Gu, Dao 2023,
+// arXiv:2312.00752) have it.
 //
-// Per sequence and channel, with the inputs x of the tokens and those in front of the first one
-// from the state (zeros without one):
+// Per sequence and channel, with the inputs x of the tokens, those before the first one from the
+// state (zeros without one):
 //
 //   y[t] = act(bias + sum over i < width of weight[i] x[t - width + 1 + i])     act: none or silu
 //
 // In the same pass (split_qkv) the channels become q, k and v, each in a tensor of its own:
-// channels 0 to q_heads key_dim - 1 are q's heads behind each other, then k's, then v's.  Further
+// channels 0 to q_heads key_dim - 1 are q's heads one after the other, then k's, then v's.  Further
 //
 //   use_qk_l2norm        q <- q / sqrt(sum q^2 + 1e-6) of each head, k likewise
-//   ConvArgs::scale      q <- scale q, behind the norm
+//   ConvArgs::scale      q <- scale q, after the norm
 //   gate_mode computed   g = -exp(A_log) softplus(a + dt_bias), softplus(x) = x for x > 20
 //   beta_mode logit      beta = sigmoid(b); doubled_logit: twice that
 //
 // which a prefill, decode or verification then takes with GateMode::kLog and BetaMode::kGiven.
 // Arithmetic is fp32; outputs are rounded once, when they are stored.
 //
-// A prefill has sequences of any length, a decoding step one token of each, a verification up
-// to 16. It is one operator: what differs is how many tokens a launch has.
+// A prefill has sequences of any length, a decoding step one token of each, a verification up to
+// 16.  It is one operator: they differ in how many tokens a launch has.
 #pragma once
 
 #include <cstdint>
@@ -64,7 +66,7 @@ struct ConvProblem {
   Inputs inputs{.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne};
   ConvStates states{};
 
-  bool varlen = false;  // sequences packed behind each other, their bounds in cu_seqlens
+  bool varlen = false;                   // packed sequences, their bounds in cu_seqlens
   DType cu_seqlens_dtype = DType::kI32;  // cu_seqlens, checkpoint_cu_starts: i32 or i64 (varlen)
   // With states.store.  kEvery: the window after each of up to 16 tokens of a sequence is kept.
   StoredStates stored_states = StoredStates::kLast;
@@ -171,7 +173,7 @@ struct ConvArgs {
   // changes no bit: sequences of up to 16 tokens are fastest each by itself, and so are those that
   // are no fewer than all tokens, which the host sees.
   std::int64_t max_seqlen = 0;
-  // The launch may overlap the kernel in front of it on the stream (sm_90 and newer).
+  // PDL: the launch may overlap the kernel before it on the stream (sm_90 and newer).
   bool programmatic = false;
 };
 

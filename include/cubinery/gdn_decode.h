@@ -1,4 +1,5 @@
-// The Gated DeltaNet decode operator: one token per request.  cubinery/gdn.h states the formulas.
+// The Gated DeltaNet decode operator: one token of each request.  cubinery/gdn.h has the formulas,
+// their sources, and when to launch it.
 #pragma once
 
 #include <cstdint>
@@ -45,9 +46,13 @@ struct DecodeProblem {
   States states{};
   OutputNorm output_norm = OutputNorm::kNone;
   DType norm_weight_dtype = DType::kF32;  // of norm_weight: f32, bf16 or f16 (output_norm)
-  // The convolution in front in the same launch: for small batches, where launches are what a layer
-  // waits for.  The same bits as gdn::Conv without norms, then a decode.  Its states have the
+  // The convolution before it, in the same launch: for small batches, where launches are what a
+  // layer waits for.  The same bits as gdn::Conv without norms, then a decode.  Its states have the
   // slots, indices and flags of `states`.
+  //
+  // The blocks that share a head are one cluster, so there is a limit on heads:
+  // lcm(heads / q_heads, heads / k_heads, heads / v_heads) is at most 8 on sm_90 and newer, and 1
+  // before.  Beyond it prepare() is kUnsupported; gdn::Conv has no such limit.
   DecodeConv conv{};
   // The same bits for a request whatever the batch: one path and one value of the fields that
   // change bits for all sizes.  Off: the fastest for each size; results may differ in their last
@@ -67,10 +72,9 @@ struct DecodeProblem {
   static Result<DecodeProblem> from_json(std::string_view json);
 };
 
-// The tensors of the convolution in front of a decode step: as gdn::ConvArgs says, but that rows
-// and states lie in vectors of four channels: channels (of conv_state: as conv_state_layout says)
-// next to each other, all else at multiples of four elements.  channels: those of q's heads, then
-// k's, then v's.
+// The tensors of the convolution before a decode step, as gdn::ConvArgs says.  Here rows and states
+// lie in vectors of four channels: channels (of conv_state: as conv_state_layout says) next to each
+// other, all else at multiples of four elements.  channels: those of q's heads, then k's, then v's.
 struct DecodeConvArgs {
   Tensor x{};       // [B, channels], also [B, 1, channels]
   Tensor weight{};  // conv_weight: [channels, width]
@@ -92,13 +96,13 @@ struct DecodeArgs {
   GateArgs gates{};  // g and beta: [B, heads], also [B, 1, heads]
   Tensor o{};        // [B, heads, value_dim], also [B, 1, ...]; unit innermost stride; written
   StateArgs states{};
-  Tensor z{};            // like o, of dtype, but read; DecodeProblem::output_norm only
-  Tensor norm_weight{};  // [value_dim], of all heads; likewise
+  Tensor z{};             // like o, of dtype, but read; DecodeProblem::output_norm only
+  Tensor norm_weight{};   // [value_dim], of all heads; likewise
   DecodeConvArgs conv{};  // DecodeProblem::conv only
 
   std::optional<float> scale{};     // default key_dim^-1/2
-  std::optional<float> norm_eps{};  // default 1e-6; with output_norm only
-  // The launch may overlap the kernel in front of it on the stream (sm_90 and newer).
+  std::optional<float> norm_eps{};  // default 1e-6; finite, 0 or more; with output_norm only
+  // PDL: the launch may overlap the kernel before it on the stream (sm_90 and newer).
   bool programmatic = false;
 };
 

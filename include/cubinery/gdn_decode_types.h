@@ -7,7 +7,7 @@ namespace cubinery::gdn {
 // What becomes of o before it is stored.
 enum class OutputNorm : int {
   kNone,      // nothing
-  kGatedRms,  // o * rsqrt(mean(o^2) + norm_eps) * norm_weight * silu(z): Qwen3-Next's next step
+  kGatedRms,  // o / sqrt(mean(o^2) + norm_eps) * norm_weight * silu(z): Qwen3-Next's next step
 };
 
 }  // namespace cubinery::gdn

@@ -11,6 +11,8 @@
 
 namespace cubinery::gdn {
 
+// Each is 1 to 65,536 and divides the largest of the three; v_heads above k_heads are a multiple of
+// them.  cubinery/gdn.h says which head uses which.
 struct Heads {
   int q = 16;  // q_heads
   int k = 16;  // k_heads
@@ -31,7 +33,7 @@ struct Inputs {
   DType dt_bias_dtype = DType::kF32;  // of dt_bias: likewise (GateMode::kComputed)
   GateMode gate_mode = GateMode::kLog;
   BetaMode beta_mode = BetaMode::kGiven;
-  bool use_qk_l2norm = false;  // the kernel normalises q and k
+  bool use_qk_l2norm = false;  // the kernel divides q and k by sqrt(sum x^2 + 1e-6)
 };
 
 struct States {
@@ -62,14 +64,14 @@ struct ConvStates {
   bool whole_window = false;
 };
 
-// The convolution in front of a decode step, which makes q, k and v of its sums.  Names in lists
+// The convolution before a decode step, in its launch: q, k and v are its sums.  Names in lists
 // begin with "conv_".
 struct DecodeConv {
   int width = 0;  // taps: 2 to 4; 0: there is no convolution, q, k and v are given
   Activation activation = Activation::kSilu;
   bool has_bias = false;
-  DType weight_dtype = DType::kBF16;  // of weight and bias: f32, bf16 or f16
-  DType state_dtype = DType::kBF16;   // of the last inputs: likewise
+  DType weight_dtype = DType::kBF16;                         // of weight and bias: f32, bf16 or f16
+  DType state_dtype = DType::kBF16;                          // of the last inputs: likewise
   ConvStateLayout state_layout = ConvStateLayout::kColumns;  // how they lie
   bool whole_window = false;  // a state has as many columns as taps, not one less
 

@@ -1,4 +1,5 @@
-// The Gated DeltaNet prefill operator: whole sequences.  cubinery/gdn.h states the formulas.
+// The Gated DeltaNet prefill operator: many tokens of each sequence.  cubinery/gdn.h has the
+// formulas, their sources, and when to launch it.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +24,13 @@ namespace cubinery::gdn {
 
 class Prefill;
 
-// Whether a prefill cuts long sequences into parts that run side by side.  Not in gdn_types.h: no
-// kernel knows it, and what kernels include decides which measured results are theirs.
+// Whether a prefill cuts long sequences into segments that run side by side (context parallelism on
+// one GPU).  Not in gdn_types.h: no kernel knows it, and what kernels include decides which
+// measured results are theirs.
 enum class Split : int {
   kAuto,    // where that is expected to be faster
-  kNever,   // every sequence is one piece
-  kAlways,  // by kernels that cut; sequences too short for that are one piece
+  kNever,   // every sequence is whole
+  kAlways,  // by kernels that cut; sequences too short for that stay whole
 };
 
 // A prefill: what is fixed when a model is loaded.  Never here: token counts, the number of
@@ -47,7 +49,7 @@ struct PrefillProblem {
   States states{};
 
   TokenLayout token_layout = TokenLayout::kBTHD;
-  bool varlen = false;  // sequences packed behind each other, their bounds in cu_seqlens
+  bool varlen = false;                   // packed sequences, their bounds in cu_seqlens
   DType cu_seqlens_dtype = DType::kI32;  // cu_seqlens, checkpoint_cu_starts: i32 or i64 (varlen)
   Checkpoints checkpoints = Checkpoints::kNone;
   int checkpoint_every = 64;  // tokens; a multiple of 16 (used with checkpoints)
@@ -80,6 +82,13 @@ struct PrefillProblem {
 // TokenLayout::kBHTD the heads come before the tokens everywhere.  Strides are free where nothing
 // else is said: tensors are read and written as they lie; rows whose addresses are all multiples of
 // 16 bytes are read fastest.
+//
+// Limits, by what a grid holds.  With chunks of C tokens (16, 32 or 64) and b = (2^30 - 1) / heads,
+// all rounded down:
+//
+//   sequences   b / (value_dim / 16); of kernels that cut sequences
+//               b / (value_dim / 16) / (4 + key_dim / value_dim)
+//   tokens      min(2^31 - 1, b C), of all sequences
 struct PrefillArgs {
   Tensor q{};        // [B, T, q_heads, key_dim]; unit innermost stride
   Tensor k{};        // [B, T, k_heads, key_dim]; unit innermost stride
@@ -107,9 +116,10 @@ struct PrefillArgs {
 
   std::optional<float> scale{};  // default key_dim^-1/2
   // varlen: tokens of the longest sequence, as far as the host knows; 0: it does not.  A hint that
-  // the choice of kernels and the length of parts depend on; with batch_invariant results do not.
+  // the choice of kernels and the length of segments depend on; with batch_invariant results do
+  // not.
   std::int64_t max_seqlen = 0;
-  // The first kernel may overlap what is in front of it on the stream (sm_90 and newer).
+  // PDL: the first kernel may overlap the kernel before it on the stream (sm_90 and newer).
   bool programmatic = false;
 };
 
@@ -146,8 +156,9 @@ class Prefill {
   // sizes that launches refuse because no grid holds them this may be the largest number.
   std::size_t workspace_bytes(const PrefillSize& size) const;
 
-  // Enqueues one prefill on `stream`: two kernels.  Checks every argument; does not allocate, lock
-  // or synchronise, and may be captured in a CUDA graph.  N = 0 does nothing.
+  // Enqueues one prefill on `stream`: one kernel on the path `hopper_fused`, two on others.  Checks
+  // every argument; does not allocate, lock or synchronise, and may be captured in a CUDA graph.
+  // N = 0 does nothing.
   //
   // kInvalidArgument: names the tensor, what it is and what is accepted.  kUnsupported:
   // programmatic on a device before sm_90.  kDriver: CUDA refused the launch.

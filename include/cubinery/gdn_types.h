@@ -22,11 +22,12 @@ enum class TokenLayout : int {
   kBHTD,  // [B, heads, T, dim]; packed [heads, total, dim]
 };
 
-// Which states a prefill keeps besides the final one.
+// Which states a prefill or a convolution keeps besides the last one, at every N tokens of a
+// sequence (checkpoint_every).
 enum class Checkpoints : int {
   kNone,
-  kBefore,  // the state before tokens 0, N, 2N, ... of a sequence (FLA's h, with N the chunk size)
-  kAfter,   // the state after tokens N, 2N, ... of a sequence, whole spans only (FlashInfer)
+  kBefore,  // the state before tokens 0, N, 2N, ... (FLA's h, with N the chunk size)
+  kAfter,   // the state after N, 2N, ... tokens, none after a rest of fewer (FlashInfer)
 };
 
 // What an index that means "this row of the batch is padding" does.
@@ -37,7 +38,7 @@ enum class Padding : int {
   kScratch,  // the row is computed on the slot Args::scratch_slot
 };
 
-// Which index means padding.
+// Which slot index means padding: any negative one, or 0.
 enum class PadIndex : int { kNegative, kZero };
 
 // The decay exp(g) of a token and head.
@@ -45,7 +46,7 @@ enum class GateMode : int {
   kNone,      // no decay: g = 0
   kLog,       // g given, natural logarithm
   kAlpha,     // exp(g) given
-  kComputed,  // g = -exp(A_log) * softplus(a + dt_bias)
+  kComputed,  // g = -exp(A_log) * softplus(a + dt_bias), softplus(x) = x for x > 20
 };
 
 // The write strength of a token and head.

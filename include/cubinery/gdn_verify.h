@@ -1,19 +1,20 @@
-// The Gated DeltaNet verification operator: the draft tokens of speculative decoding.
-// cubinery/gdn.h states the formulas.
+// The Gated DeltaNet verification operator: speculative verification of draft tokens.
+// cubinery/gdn.h has the formulas, their sources, and when to launch it.
 //
-// One launch takes 1 to 16 tokens of each request through the steps of decode, one after the other,
-// and keeps no state, the last one, or all of them.  What comes next depends on how many tokens
-// turn out to be accepted:
+// One launch takes 1 to 16 tokens of each request through the steps of decode.  It keeps no state,
+// the last one, or all intermediate states.  The accepted count of a request is known later:
 //
-//   kEvery, from_accepted   the next launch reads that number on the device and starts from the
-//                           state after the last accepted token.  Nothing is copied, nothing is
-//                           decided on the host: verify, sample, verify fits into one CUDA graph.
+//   kept                    after sampling
+//   kEvery, from_accepted   the next launch reads the counts on the device and starts from the
+//   state
+//                           after the last accepted token.  No copy, no decision on the host:
+//                           verify, sample, verify fits into one CUDA graph.
 //   kEvery                  the caller copies the state that it goes on from.
-//   store = false           a commit (gdn_commit.h) computes the accepted tokens again, in all layers
-//                           at once.
+//   store = false           a commit (gdn_commit.h) computes the accepted tokens again, in all
+//                           layers at once.
 //   kLast                   the state is right where all tokens are accepted.
 //
-// Drafts are a chain, or a tree: then each token goes on from the one that VerifyArgs::parents
+// Draft tokens are a chain, or a tree: then each token follows the one that VerifyArgs::parents
 // names, and all paths are verified at once.
 #pragma once
 
@@ -54,8 +55,8 @@ struct VerifyProblem {
   Inputs inputs{};
   States states{};
 
-  int max_tokens = 4;   // of a request, 1 to 16: its drafts and the token in front of them
-  bool varlen = false;  // requests packed behind each other, their bounds in cu_seqlens
+  int max_tokens = 4;   // draft tokens of a request and the token before them: 1 to 16
+  bool varlen = false;  // packed requests, their bounds in cu_seqlens
   DType cu_seqlens_dtype = DType::kI32;              // i32 or i64 (varlen)
   StoredStates stored_states = StoredStates::kLast;  // with states.store
   bool from_accepted = false;  // VerifyArgs::accepted chooses the state; needs states.has_initial
@@ -142,7 +143,7 @@ struct VerifyArgs {
   StateArgs states{};
 
   std::optional<float> scale{};  // default key_dim^-1/2
-  // The launch may overlap the kernel in front of it on the stream (sm_90 and newer).
+  // PDL: the launch may overlap the kernel before it on the stream (sm_90 and newer).
   bool programmatic = false;
 };
 

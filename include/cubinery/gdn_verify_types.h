@@ -7,7 +7,7 @@ namespace cubinery::gdn {
 // Which new states a verification keeps.
 enum class StoredStates : int {
   kLast,   // the state after a request's last token
-  kEvery,  // the states after each of its tokens
+  kEvery,  // the states after each of its tokens: intermediate states
 };
 
 }  // namespace cubinery::gdn

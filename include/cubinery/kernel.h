@@ -35,8 +35,8 @@ struct Launch {
   unsigned grid_x = 1, grid_y = 1, grid_z = 1;
   // Thread block cluster; 1, 1, 1 launches without one.  Needs sm_90 or newer.
   unsigned cluster_x = 1, cluster_y = 1, cluster_z = 1;
-  // Programmatic dependent launch: the kernel may start before the one in front of it on the stream
-  // has ended, and waits for it itself (common/launch.cuh).  Needs sm_90 or newer.
+  // Programmatic dependent launch (PDL): the kernel may start before the one before it on the
+  // stream has ended, and waits for it itself (common/launch.cuh).  Needs sm_90 or newer.
   bool programmatic = false;
 };
 

@@ -1,4 +1,4 @@
-// What a tensor map is to the project: bytes that the driver fills and the copy engine reads.
+// A tensor map: where and how a tensor lies, as TMA wants it.  The driver fills it on the host.
 // Compiled by the host and by NVRTC.
 #pragma once
 

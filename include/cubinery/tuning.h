@@ -5,10 +5,9 @@
 // every measurement as it is made and one result for each shape.  choose() reads the results; the
 // library's operators do so by themselves when they are created.
 //
-//   class RmsNormTuning : public Tunable { ... };        // examples/05_tune_own_kernel
-//   RmsNormTuning tunable(context);
+//   // tunable: of a class derived from Tunable, as in examples/05_tune_own_kernel.cc
 //   TuneSummary summary = tune(context, tunable, {{{"rows", 1024}}, {{"rows", 4096}}}, {}).value();
-//   Choice choice = choose(context, tunable.space(), {{"rows", 2000}}, 0).value();
+//   Choice choice = choose(context, tunable.space(), {{"rows", 2000}}, 0);
 #pragma once
 
 #include <chrono>

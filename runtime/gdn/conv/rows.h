@@ -29,13 +29,12 @@ struct ConvGrid {
 // One token of each sequence, by the code for that.
 bool takes_steps(const GdnConvKey& key, const ConvLoad& load);
 
-// Each sequence has warps of its own: packed ones that the host knows to be short, because those of
-// a run of tokens would take its sequences one behind the other, and where each token's window is
-// kept.
+// Each sequence has warps of its own: packed ones that the host knows to be short, because a run of
+// tokens would take its sequences one after the other, and where each token's window is kept.
 bool takes_sequences(const GdnConvKey& key, const ConvLoad& load);
 
-// Runs of about 64 tokens, which read the few in front of them again, in whole waves of warps; of
-// fewer where a wave would not be full.  Requires: at least one sequence and channel.
+// Runs of 20 to 40 tokens in whole waves of warps, of fewer where a wave would not be full.  Each
+// reads the width - 1 inputs before it again.  Requires: at least one sequence and channel.
 ConvGrid conv_grid(const GdnConvKey& key, const ConvLoad& load, int sm_count);
 
 }  // namespace cubinery::gdn

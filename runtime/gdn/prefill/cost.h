@@ -1,4 +1,4 @@
-// The cost model of the portable prefill: the choice where nothing was measured.  Pure functions;
+// The cost model of prefill, all paths: the choice where nothing was measured.  Pure functions;
 // docs/design.md says how good they are.
 #pragma once
 
