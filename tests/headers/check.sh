@@ -1,0 +1,47 @@
+#!/bin/sh
+# The examples in comments of the public headers must compile.  An example is a run of comment lines indented by three
+# blanks or more, one of which ends with a semicolon; the names that it uses are declared in examples.h.
+#   check.sh HEADERS COMPILER FLAG...
+set -u
+folder=$(dirname "$0")
+headers=$1
+shift
+source=$(mktemp --suffix=.cc) || exit 1
+trap 'rm -f "$source"' EXIT
+
+# Prints the examples of a header: templates as they are, the rest each in a function of its own.
+examples() {
+  awk -v header="$(basename "$1")" '
+    function flush() {
+      if (is_code && text ~ /(^|\n) *template </) print "#line " first " \"" header "\"\n" text
+      else if (is_code) {
+        print "int example_" id "_" ++count "(Surroundings& s) {\n  SURROUNDINGS(s)\n  {"
+        print "#line " first " \"" header "\"\n" text "  }\n  return 0;\n}"
+      }
+      text = ""; is_code = 0
+    }
+    BEGIN { id = header; gsub(/[^a-z]/, "_", id) }
+    /^ *\/\/   / {
+      if (text == "") first = NR
+      sub(/^ *\/\//, ""); text = text $0 "\n"
+      if ($0 ~ /; *(\/\/.*)?$/) is_code = 1
+      next
+    }
+    { flush() }
+    END { flush() }' "$1"
+}
+
+{
+  printf '#include "%s/examples.h"\n' "$folder"
+  # Tables of keys first: other headers use the keys.
+  examples "$headers/fields.h"
+  for header in "$headers"/*.h; do
+    [ "$(basename "$header")" = fields.h ] || examples "$header"
+  done
+} >"$source"
+found=$(grep -c '^int example_' "$source")
+if [ "$found" -lt 4 ]; then
+  echo "$found examples found in $headers; expected 4 or more"
+  exit 1
+fi
+"$@" -fsyntax-only "$source"
