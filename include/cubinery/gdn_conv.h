@@ -70,8 +70,8 @@ struct ConvProblem {
   DType cu_seqlens_dtype = DType::kI32;  // cu_seqlens, checkpoint_cu_starts: i32 or i64 (varlen)
   // With states.store.  kEvery: the window after each of up to 16 tokens of a sequence is kept.
   StoredStates stored_states = StoredStates::kLast;
-  // States kept at multiples of checkpoint_every tokens, besides the last.  Not with from_accepted
-  // or stored_states kEvery.
+  // States kept at every checkpoint_every tokens, besides the last.  Not with from_accepted or
+  // stored_states kEvery.
   Checkpoints checkpoints = Checkpoints::kNone;
   int checkpoint_every = 64;  // tokens; 1 or more (used with checkpoints)
   // ConvArgs::accepted says from where in its state a request goes on, after a verification, or
@@ -97,10 +97,11 @@ struct ConvProblem {
 // The tensors of one convolution.  Device memory; absent where the problem does not use them.
 //
 // Dense: B sequences of T tokens.  Packed (varlen): N sequences, tensors of tokens have one
-// dimension of `total` tokens in place of B and T, or B = 1 and T = total.  Strides are free:
-// tensors are read and written as they lie.  Fast is what lies in whole vectors: channels, or a
-// head's elements, next to each other, rows at multiples of 16 bytes, states as state_layout says.
-// x may be [B, channels, T] in memory, which its strides say.  Outputs may not overlap x.
+// dimension of `total` tokens in place of B and T, or B = 1 and T = total.  Each of these is up to
+// 2^31 - 1. Strides are free: tensors are read and written as they lie.  Fast is what lies in whole
+// vectors: channels, or a head's elements, next to each other, rows at multiples of 16 bytes,
+// states as state_layout says.  x may be [B, channels, T] in memory, which its strides say. Outputs
+// may not overlap x.
 struct ConvArgs {
   Tensor x{};       // [B, T, channels]; up to 2^20 channels
   Tensor weight{};  // [channels, width]
@@ -127,9 +128,9 @@ struct ConvArgs {
   // [N], bool: whether sequence n starts from its state; else from zeros, whatever its state holds.
   // Absent: all do.  With ConvStates::has_initial.
   Tensor has_initial_state{};
-  // [N], from_accepted only: so many of the tokens of the launch in front were accepted, 1 to
-  // columns - width + 2, or with stored_states kEvery to S; 0 is taken as 1.  Another count touches
-  // no state and fills the request's outputs with NaN.
+  // [N], from_accepted only: the accepted counts of the launch before, 1 to columns - width + 2, or
+  // with stored_states kEvery to S; 0 is taken as 1.  Another count touches no state and fills the
+  // request's outputs with NaN.
   Tensor accepted{};
 
   // state and state_out: [N or slots, channels, columns].  columns is width - 1, or width with
@@ -146,12 +147,16 @@ struct ConvArgs {
   //                  states.out_indices, needs from_accepted.
   // What gdn_verify.h says of slots and padding of steps is so here.
   //
-  // from_accepted otherwise: columns is width - 1 or more, and a launch may have columns - width +
-  // 2 tokens of a request: one of more touches no state, its outputs are NaN.  A request with
-  // `accepted` = n goes on from columns n - 1 to n + width - 3.  Behind that launch columns 0 to
-  // width - 3 + tokens hold all inputs from there on but the oldest, so that column n - 1 is again
-  // the first that counts when n tokens are accepted; further ones are left alone, and so is the
-  // state of a request without tokens.  (vLLM's conv_state with num_accepted_tokens.)
+  // from_accepted otherwise (vLLM's conv_state with num_accepted_tokens): one state holds the
+  // inputs of several steps.
+  //   columns            width - 1 or more
+  //   tokens             up to columns - width + 2 of a request; one of more touches no state, its
+  //                      outputs are NaN
+  //   read               with accepted = n: columns n - 1 to n + width - 3
+  //   written            columns 0 to width - 3 + tokens: all inputs from there on but the oldest,
+  //   so
+  //                      that column n - 1 is again the first to read when n tokens are accepted
+  //   left alone         further columns, and the state of a request without tokens
   //
   // All else as gdn_args.h says: indices, slots, padding.  A sequence of no tokens has its initial
   // state as new one; with stored_states kEvery it has none.

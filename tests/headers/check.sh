@@ -1,6 +1,6 @@
 #!/bin/sh
 # The examples in comments of the public headers must compile.  An example is a run of comment lines indented by three
-# blanks or more, one of which ends with a semicolon; the names that it uses are declared in examples.h.
+# blanks or more, the last of which ends with a semicolon; the names that it uses are declared in examples.h.
 #   check.sh HEADERS COMPILER FLAG...
 set -u
 folder=$(dirname "$0")
@@ -24,7 +24,7 @@ examples() {
     /^ *\/\/   / {
       if (text == "") first = NR
       sub(/^ *\/\//, ""); text = text $0 "\n"
-      if ($0 ~ /; *(\/\/.*)?$/) is_code = 1
+      is_code = $0 ~ /; *(\/\/.*)?$/
       next
     }
     { flush() }
