@@ -309,7 +309,7 @@ def host_table(rows):
 def tuning_results():
     """Of two lines for one setting, the later one."""
     results = {}
-    for path in sorted((ROOT / "tuner" / "measured").glob("*.results.jsonl")):
+    for path in sorted((ROOT / "results" / "measured").glob("*.results.jsonl")):
         for line in filter(None, path.read_text().splitlines()):
             result = json.loads(line)
             results[result["op"], result["problem"], result["bucket"], result["gpu"]["name"]] = result
