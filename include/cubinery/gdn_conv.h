@@ -163,7 +163,7 @@ struct ConvArgs {
   StateArgs states{};
 
   // [rows, channels, columns], in the states' dtype: the states kept with ConvProblem::checkpoints,
-  // those of one sequence in order and behind each other, as PrefillArgs::checkpoints says: of L
+  // those of one sequence in order and without gaps, as PrefillArgs::checkpoints says: of L
   // tokens ceil(L / checkpoint_every) (kBefore, the first the initial state) or floor(L /
   // checkpoint_every) (kAfter).  Dense: the sequences follow each other.  Padding sequences that
   // are skipped or zeroed keep none.

@@ -104,7 +104,7 @@ struct PrefillArgs {
   StateArgs states{};  // a sequence of no tokens has its initial state as new state
 
   // [rows, heads, ...] as states.in, in its dtype: the states kept with
-  // PrefillProblem::checkpoints, those of one sequence in order and behind each other.  A sequence
+  // PrefillProblem::checkpoints, those of one sequence in order and without gaps.  A sequence
   // of L tokens has ceil(L / checkpoint_every) of them (kBefore) or floor(L / checkpoint_every)
   // (kAfter).  Dense: the sequences follow each other.  Padding sequences that are skipped or
   // zeroed keep none.
