@@ -92,13 +92,15 @@ def chunk_gated_delta_rule(
         _CHUNK, "one device computes all of a sequence: pass cu_seqlens", cp_context=cp_context
     )
     arguments.require_value(_CHUNK, "chunk_size", kwargs.pop("chunk_size", 64), (16, 32, 64))
-    gate = [kwargs.pop(name, None) for name in ("use_gate_in_kernel", "A_log", "dt_bias")]
+    computed, A_log, dt_bias = (
+        kwargs.pop(name, None) for name in ("use_gate_in_kernel", "A_log", "dt_bias")
+    )
     state_v_first = _state_layout_flag(_CHUNK, state_v_first, kwargs)
     _refuse_unknown(_CHUNK, kwargs)
     return _Call(
         _CHUNK, q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel,
-        use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first, cu_seqlens, *gate,
-        cu_seqlens_cpu=cu_seqlens_cpu,
+        use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first, cu_seqlens, computed,
+        A_log, dt_bias, cu_seqlens_cpu,
     )  # fmt: skip
 
 
