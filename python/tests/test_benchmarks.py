@@ -99,7 +99,7 @@ def test_first_request(monkeypatch, tmp_path, capsys):
         ]
 
     children = {"cubinery-cpp": child(_CHILD), "fla": child("raise SystemExit('no GPU')")}
-    monkeypatch.setattr(first_request, "commands", lambda first_prefill: children)
+    monkeypatch.setattr(first_request, "commands", lambda bench: children)
     monkeypatch.setattr(first_request, "IMPORTS", 1)
     out = tmp_path / "record.json"
     assert first_request.main(["--repetitions", "2", "--out", str(out)]) == 0
