@@ -4,9 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <sstream>
-#include <stdexcept>
 
 #include "harness/random.h"
 #include "tuner/measure/clocks.h"
@@ -61,13 +59,19 @@ std::string Arguments::get(const std::string& name, const std::string& otherwise
   return otherwise;
 }
 
-std::vector<int> Arguments::get_list(const std::string& name,
-                                     const std::vector<int>& otherwise) const {
-  if (!has(name)) return otherwise;
-  std::vector<int> list;
-  std::istringstream text(get(name));
-  for (std::string item; std::getline(text, item, ',');) list.push_back(std::atoi(item.c_str()));
-  return list;
+std::vector<std::string> Arguments::all(const std::string& name) const {
+  std::vector<std::string> values;
+  for (const auto& [given, value] : given_) {
+    if (given == name) values.push_back(value);
+  }
+  return values;
+}
+
+std::vector<std::string> split(const std::string& list) {
+  std::vector<std::string> items;
+  std::istringstream text(list);
+  for (std::string item; std::getline(text, item, ',');) items.push_back(item);
+  return items;
 }
 
 Timing time_graph(const Gpu& gpu, int sets, int replays,
@@ -110,15 +114,6 @@ std::unique_ptr<const Gpu> open_gpu(const Options& options) {
   if (gpu) return std::move(*gpu);
   std::printf("skipped: no usable GPU: %s\n", std::string(gpu.error().message()).c_str());
   std::exit(77);
-}
-
-int run_main(int (*run)(int argc, char** argv), int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: %s\n", argv[0], error.what());
-    return 1;
-  }
 }
 
 }  // namespace cubinery::bench

@@ -1,4 +1,4 @@
-// Timing on the device, and the command line that all benchmarks share.
+// Timing on the device, and the command line that all subcommands share.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +19,8 @@ namespace cubinery::bench {
 using test::DeviceBuffer;
 using test::Gpu;
 
+std::vector<std::string> split(const std::string& list);  // "a,b,c"
+
 // --name and --name value; anything else is an error.
 class Arguments {
  public:
@@ -28,8 +30,7 @@ class Arguments {
             const std::vector<std::string>& values);
   bool has(const std::string& name) const;
   std::string get(const std::string& name, const std::string& otherwise = "") const;
-  // "1,8,32".
-  std::vector<int> get_list(const std::string& name, const std::vector<int>& otherwise) const;
+  std::vector<std::string> all(const std::string& name) const;  // where it may be repeated
 
  private:
   std::vector<std::pair<std::string, std::string>> given_;
@@ -46,9 +47,6 @@ double copy_rate_tb_s(const Gpu& gpu, bool quick);
 
 // "gpu", "sm_count", "driver" and "nvrtc" of the record.
 void describe(const Gpu& gpu, Results* results);
-
-// The body of a benchmark's main(): calls `run`, or prints what it threw and returns 1.
-int run_main(int (*run)(int argc, char** argv), int argc, char** argv);
 
 // Opens the device or prints why not and exits with 77.
 std::unique_ptr<const Gpu> open_gpu(const Options& options);

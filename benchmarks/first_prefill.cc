@@ -1,10 +1,3 @@
-// The time from the start of a process to its first prefill, with the result on the host, and where
-// it went.  Prints one JSON object; first_request.py runs this next to others.
-//
-//   first_prefill --cache FOLDER [--started NANOSECONDS]
-//
-// FOLDER is the kernel cache, empty or filled by an earlier run.  --started: when the process was
-// started, in nanoseconds of CLOCK_MONOTONIC.  Without it the program starts itself anew.
 #include <unistd.h>
 
 #include <chrono>
@@ -15,27 +8,25 @@
 #include <vector>
 
 #include "benchmarks/bench.h"
-#include "benchmarks/operands.h"
+#include "benchmarks/launch_check.h"
+#include "benchmarks/subcommands.h"
 #include "cubinery/gdn.h"
 #include "harness/gdn_case.h"
 
+namespace cubinery::bench {
 namespace {
 
 using nlohmann::ordered_json;
-namespace bench = cubinery::bench;
-namespace gdn = cubinery::gdn;
-namespace test = cubinery::test;
 
 constexpr int kTokens = 256, kKeyHeads = 16, kHeads = 32, kDim = 128;
-constexpr double kLargestError = 0.05;  // as in prefill_bench
 
 // steady_clock's zero is that of CLOCK_MONOTONIC, which all processes share.
 std::chrono::nanoseconds now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 int start_anew(const std::string& cache) {
   const std::string started = std::to_string(now().count());
-  execl("/proc/self/exe", "first_prefill", "--cache", cache.c_str(), "--started", started.c_str(),
-        static_cast<char*>(nullptr));
+  execl("/proc/self/exe", "cubinery_bench", "first_prefill", "--cache", cache.c_str(), "--started",
+        started.c_str(), static_cast<char*>(nullptr));
   throw std::runtime_error("cannot start the program anew");
 }
 
@@ -46,7 +37,7 @@ class Steps {
   // The step that ends here.
   void end(const char* name) {
     const auto end = now();
-    seconds_[name] = bench::significant(std::chrono::duration<double>(end - last_).count());
+    seconds_[name] = significant(std::chrono::duration<double>(end - last_).count());
     last_ = end;
   }
   double total() const { return std::chrono::duration<double>(last_ - started_).count(); }
@@ -64,65 +55,64 @@ gdn::PrefillProblem problem() {
 }
 
 // Of all heads, against the recurrence in double.
-bench::Errors errors(const cubinery::GdnCase& one, const cubinery::GdnMemory& after) {
-  const std::vector<cubinery::GdnReference> references = one.references();
-  bench::Errors errors;
+Errors errors(const GdnCase& one, const GdnMemory& after) {
+  const std::vector<GdnReference> references = one.references();
+  Errors errors;
   for (std::int64_t h = 0; h < kHeads; ++h) {
-    const cubinery::GdnReference& expected = references[cubinery::idx(h)];
+    const GdnReference& expected = references[idx(h)];
     for (std::int64_t t = 0; t < kTokens; ++t) {
-      const std::vector<float> o = one.row_values(after, cubinery::GdnTensor::kO, 0, t, h, kDim);
+      const std::vector<float> o = one.row_values(after, GdnTensor::kO, 0, t, h, kDim);
       for (int d = 0; d < kDim; ++d) {
-        errors.o.add(o[cubinery::idx(d)], expected.o[cubinery::idx(t * kDim + d)]);
+        errors.o.add(o[idx(d)], expected.o[idx(t * kDim + d)]);
       }
     }
-    const auto state = one.matrix_values<double>(after, cubinery::GdnTensor::kState, 0, h);
+    const auto state = one.matrix_values<double>(after, GdnTensor::kState, 0, h);
     for (std::size_t e = 0; e < state.size(); ++e) errors.state.add(state[e], expected.state[e]);
   }
   return errors;
 }
 
-int run(int argc, char** argv) {
-  const bench::Arguments arguments(argc, argv, {}, {"--cache", "--started"});
+}  // namespace
+
+int run_first_prefill(int argc, char** argv) {
+  const Arguments arguments(argc, argv, {}, {"--cache", "--started"});
   if (!arguments.has("--cache")) throw std::runtime_error("--cache is missing");
   if (!arguments.has("--started")) return start_anew(arguments.get("--cache"));
   Steps steps(std::chrono::nanoseconds(std::stoll(arguments.get("--started"))));
   steps.end("process");
 
-  cubinery::Options options = cubinery::Options::from_env().value();
+  Options options = Options::from_env().value();
   options.cache_dir = arguments.get("--cache");
   options.cache_layers.clear();
-  const auto gpu = bench::open_gpu(options);
+  const auto gpu = open_gpu(options);
   steps.end("context");
   const gdn::Prefill prefill = gpu->context().prepare(problem()).value();
   steps.end("prepare");
-  const cubinery::GdnCase one(problem(), cubinery::uniform(1, kTokens));
-  const auto memory = cubinery::GdnDeviceMemory::allocate(gpu->device(), one.memory()).value();
+  const GdnCase one(problem(), uniform(1, kTokens));
+  const auto memory = GdnDeviceMemory::allocate(gpu->device(), one.memory()).value();
   memory.upload(one.memory()).value();
-  const bench::DeviceBuffer workspace(*gpu,
-                                      prefill.workspace_bytes({.tokens = kTokens, .sequences = 1}));
+  const DeviceBuffer workspace(*gpu, prefill.workspace_bytes({.tokens = kTokens, .sequences = 1}));
   steps.end("operands");
-  const cubinery::DeviceStream stream = test::make_stream(*gpu);
+  const DeviceStream stream = test::make_stream(*gpu);
   prefill
       .launch(stream.get(), one.args(memory.addresses()),
               {.data = workspace.data(), .bytes = workspace.bytes()})
       .value();
   stream.synchronize().value();
-  memory.download(one.row_at(cubinery::GdnTensor::kO, 0, 0, 0).piece).value();
+  memory.download(one.row_at(GdnTensor::kO, 0, 0, 0).piece).value();
   steps.end("first_call");
 
-  const bench::Errors error = errors(one, memory.download().value());
+  const Errors error = errors(one, memory.download().value());
   const bool right = error.o.value() < kLargestError && error.state.value() < kLargestError;
   const ordered_json line = {{"gpu", gpu->name()},
-                             {"seconds", bench::significant(steps.total())},
+                             {"seconds", significant(steps.total())},
                              {"of_which", steps.seconds()},
                              {"compiled", gpu->context().stats().compiles},
-                             {"error_o", bench::significant(error.o.value())},
-                             {"error_state", bench::significant(error.state.value())}};
+                             {"error_o", significant(error.o.value())},
+                             {"error_state", significant(error.state.value())}};
   std::printf("%s\n", line.dump().c_str());
   if (!right) throw std::runtime_error("the first result is wrong");
   return 0;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) { return bench::run_main(run, argc, argv); }
+}  // namespace cubinery::bench

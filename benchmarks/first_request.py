@@ -1,6 +1,6 @@
 """The time from the start of a process to its first prefill, with an empty and with a filled cache.
 
-    first_request.py [--first-prefill build-device/benchmarks/first_prefill]
+    first_request.py [--bench build-device/benchmarks/cubinery_bench]
                      [--contenders cubinery-cpp,cubinery-python,fla] [--repetitions 3]
                      [--out FILE.json] [--commit abc1234]
 
@@ -22,7 +22,7 @@ from typing import Any
 from compare import record
 
 TOKENS, KEY_HEADS, HEADS, DIM = 256, 16, 32, 128  # those of first_prefill.cc
-LARGEST_ERROR = 0.05  # as in prefill_bench
+LARGEST_ERROR = 0.05  # as in cubinery_bench
 CHILD_LIMIT_S = 400
 IMPORTS = 9
 
@@ -224,7 +224,7 @@ def import_row() -> dict[str, Any]:
     return line | {"value": record.significant(statistics.median(seconds)), "unit": "s"}
 
 
-def commands(first_prefill: str) -> dict[str, Command]:
+def commands(bench: str) -> dict[str, Command]:
     """How each contender's child is started."""
 
     def python(contender: str) -> Command:
@@ -240,7 +240,8 @@ def commands(first_prefill: str) -> dict[str, Command]:
 
     return {
         "cubinery-cpp": lambda cache, started: [
-            first_prefill,
+            bench,
+            "first_prefill",
             "--cache",
             f"{cache}/cubinery",
             "--started",
@@ -271,7 +272,7 @@ def main(arguments: list[str]) -> int:
     """1 when every contender failed."""
     names = list(commands(""))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--first-prefill", default="build-device/benchmarks/first_prefill")
+    parser.add_argument("--bench", default="build-device/benchmarks/cubinery_bench")
     parser.add_argument("--contenders", default=",".join(names), help=", ".join(names))
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--out", help="where the record goes")
@@ -286,7 +287,7 @@ def main(arguments: list[str]) -> int:
         parser.error(f"contender {', '.join(unknown)}; accepted: {', '.join(names)}")
     head = {"driver": record.driver_version(), "packages": record.versions()}
     results = record.Record(parsed.out, parsed.commit, head)
-    every = commands(os.path.abspath(parsed.first_prefill))
+    every = commands(os.path.abspath(parsed.bench))
     for name in chosen:
         print(f"{name} ...", file=sys.stderr, flush=True)
         for line in measure(name, every[name], parsed.repetitions):

@@ -36,6 +36,16 @@ std::vector<double> repeated(DType dtype, const std::vector<std::byte>& pattern,
   return values;
 }
 
+// `count` elements of a tensor of set 0, from element `first` on.
+std::vector<double> values(const GdnOperands& operands, GdnTensor tensor, std::int64_t first,
+                           std::int64_t count) {
+  const DType dtype = tensor_of(operands.args(0), tensor).dtype;
+  const std::size_t size = idx(size_of(dtype));
+  std::vector<std::byte> bytes(idx(count) * size);
+  operands.download(tensor, 0, idx(first) * size, bytes).value();
+  return from_bytes(dtype, bytes);
+}
+
 // A stored matrix as [key_dim][value_dim].
 std::vector<double> by_keys(const GdnProblem& p, std::vector<double> stored) {
   if (p.states.layout == gdn::StateLayout::kKV) return stored;
@@ -151,25 +161,11 @@ std::vector<Part> first_requests(const GdnOperands& operands) {
   return parts;
 }
 
-}  // namespace
-
-Errors launch_errors(const gdn::Decode& decode, const Gpu& gpu, const GdnOperands& operands) {
-  return LaunchCheck(operands, first_requests(operands)).errors(decode, gpu);
-}
-
-Errors launch_errors(const gdn::Verify& verify, const Gpu& gpu, const GdnOperands& operands) {
-  return LaunchCheck(operands, first_requests(operands)).errors(verify, gpu);
-}
-
-Errors launch_errors(const gdn::Commit& commit, const Gpu& gpu, const GdnOperands& operands) {
-  return LaunchCheck(operands, first_requests(operands)).errors(commit, gpu);
-}
-
-Errors launch_errors(const gdn::Prefill& prefill, const Gpu& gpu, const GdnOperands& operands) {
+// Two heads, the one that forgets most slowly and the one that does fastest, of two sequences.
+std::vector<Part> extreme_parts(const GdnOperands& operands) {
   std::vector<Part> parts;
   const std::vector<std::int64_t>& lengths = operands.options().lengths;
   const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
-  // To forget; two heads if there are two.
   const std::vector<double>& decay = operands.patterns().decay();
   const auto [slowest, fastest] = std::minmax_element(decay.begin(), decay.end());
   for (const auto sequence : std::set{shortest, longest}) {
@@ -177,7 +173,21 @@ Errors launch_errors(const gdn::Prefill& prefill, const Gpu& gpu, const GdnOpera
       parts.push_back({.sequence = sequence - lengths.begin(), .head = decays - decay.begin()});
     }
   }
-  return LaunchCheck(operands, std::move(parts)).errors(prefill, gpu);
+  return parts;
 }
+
+}  // namespace
+
+template <class Operator>
+Errors launch_errors(const Operator& prepared, const Gpu& gpu, const GdnOperands& operands) {
+  constexpr bool kPrefill = std::is_same_v<Operator, gdn::Prefill>;
+  return LaunchCheck(operands, kPrefill ? extreme_parts(operands) : first_requests(operands))
+      .errors(prepared, gpu);
+}
+
+template Errors launch_errors(const gdn::Decode&, const Gpu&, const GdnOperands&);
+template Errors launch_errors(const gdn::Verify&, const Gpu&, const GdnOperands&);
+template Errors launch_errors(const gdn::Commit&, const Gpu&, const GdnOperands&);
+template Errors launch_errors(const gdn::Prefill&, const Gpu&, const GdnOperands&);
 
 }  // namespace cubinery::bench

@@ -4,20 +4,12 @@
 #include <cstdio>
 #include <limits>
 #include <numeric>
-#include <sstream>
 
 namespace cubinery::bench {
 
 Wanted::Wanted(const Arguments& arguments) : values(split(arguments.get("--config"))) {
   if (arguments.has("--sweep")) printed = 10;
   if (arguments.has("--all-configs")) printed = std::numeric_limits<std::size_t>::max();
-}
-
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> items;
-  std::istringstream text(list);
-  for (std::string item; std::getline(text, item, ',');) items.push_back(item);
-  return items;
 }
 
 std::vector<Configuration> with_values(const std::vector<Configuration>& all,

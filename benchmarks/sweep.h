@@ -1,4 +1,4 @@
-// The configurations of an operator that a benchmark's command line asks for, one or all of them.
+// The configurations of an operator that the command line asks for, one or all of them.
 #pragma once
 
 #include <stdexcept>
@@ -22,8 +22,6 @@ struct Wanted {
   std::vector<std::string> values;  // "warps=4": what configurations must have
   std::size_t printed = 0;          // of a sweep; 0: no sweep
 };
-
-std::vector<std::string> split(const std::string& list);  // "a,b,c"
 
 // Those that have all `values`.  Throws std::runtime_error where there is none.
 std::vector<Configuration> with_values(const std::vector<Configuration>& all,
@@ -71,26 +69,6 @@ std::vector<typename Problem::Operator> loaded(const Gpu& gpu, const Problem& pr
                             .value());
   }
   return operators;
-}
-
-// Times all configurations that are wanted of a row and prints them.  `name`: of the row; `chosen`:
-// the configuration that the operator chooses; launch(operator, stream, set).
-template <class Problem, class Operands, class Launch>
-void sweep_row(const Gpu& gpu, const Problem& problem, const Operands& operands,
-               const Wanted& wanted, int replays, double copy_tb_s, const std::string& name,
-               const std::string& chosen, const Launch& launch) {
-  const std::vector<Configuration> all = configurations(gpu, problem, wanted);
-  const auto operators = loaded(gpu, problem, all);
-  std::vector<TimedLaunch> launches;
-  for (const auto& one : operators) {
-    launches.emplace_back([&](Stream stream, int set) { return launch(one, stream, set); });
-  }
-  const std::vector<Timing> times =
-      time_launches(gpu.device(), operands.sets(), replays, launches).value();
-  const double floor_us = static_cast<double>(operands.bytes()) / (copy_tb_s * 1e6);
-  std::printf("%s: %zu configurations; median, p10 to p90, share of the copy rate (%.2f us)\n",
-              name.c_str(), all.size(), floor_us);
-  print_sweep(all, times, chosen, floor_us, wanted.printed);
 }
 
 }  // namespace cubinery::bench

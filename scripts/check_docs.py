@@ -1,11 +1,19 @@
 #!/usr/bin/env python3
-"""Checks the documents: every relative link leads to a file and, with an anchor, to a heading; README stays short."""
+"""Checks the documents: every relative link leads to a file and, with an anchor, to a heading; every path in backticks
+is one of the tree; docs/device_headers.md has every device header; README stays short."""
+import fnmatch
+import os
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 README_LINES = 200  # at most
+
+# A path in backticks: of a file, or below one of the tree's folders.  `*`, `<gpu>` and `{h,cc}` stand for others.
+PATH = re.compile(r"[\w.*<>{},/-]+\.(?:cc|cuh|cu|h|py|sh|md|json|jsonl|cmake|txt|html)")
+# Files of other projects and of users; where installed headers lie.
+NOT_OURS = {"cuda.h", "nvrtc.h", "dlpack/dlpack.h", "config.json", "include/cubinery/templates"}
 
 
 def anchors(text):
@@ -28,9 +36,45 @@ def broken_links(page):
             yield target
 
 
+def paths_of_tree():
+    """Files and folders, each as /path/from/root."""
+    paths = []
+    for folder, folders, files in os.walk(ROOT):
+        passed_over = (".", "build", "dist", "shared") if folder == str(ROOT) else (".", "__pycache__")
+        folders[:] = [name for name in folders if not name.startswith(passed_over)]
+        paths += ["/" + str((pathlib.Path(folder) / name).relative_to(ROOT)) for name in folders + files]
+    return paths
+
+
+def missing_paths(page, tree):
+    """Paths in backticks, whole or their ends, that nothing in the tree has."""
+    top = {path[1:].split("/")[0] for path in tree}
+    for code in re.findall(r"`([^`\n]+)`", without_code(page.read_text())):
+        path = code.split()[0].rstrip("/")
+        is_path = PATH.fullmatch(path) or "/" in path and path.split("/")[0] in top
+        if not is_path or path in NOT_OURS or path.startswith("."):
+            continue
+        stem, braces, ends = re.sub(r"<[^>]*>", "*", path).partition("{")
+        alternatives = [stem + end for end in ends.rstrip("}").split(",")] if braces else [stem]
+        for alternative in alternatives:
+            pattern = re.compile(fnmatch.translate("*/" + alternative))
+            if not any(pattern.match(path) for path in tree):
+                yield alternative
+
+
+def missing_headers():
+    page = (ROOT / "docs" / "device_headers.md").read_text()
+    for header in sorted((ROOT / "templates" / "common").rglob("*.*h")):
+        if f"(../{header.relative_to(ROOT)})" not in page:
+            yield header.relative_to(ROOT)
+
+
 def main():
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    tree = paths_of_tree()
     wrong = [f"{page.relative_to(ROOT)}: no such target: {link}" for page in pages for link in broken_links(page)]
+    wrong += [f"{page.relative_to(ROOT)}: no such path: {path}" for page in pages for path in missing_paths(page, tree)]
+    wrong += [f"docs/device_headers.md: does not name {header}" for header in missing_headers()]
     lines = len((ROOT / "README.md").read_text().splitlines())
     if lines > README_LINES:
         wrong.append(f"README.md has {lines} lines, at most {README_LINES} are wanted")

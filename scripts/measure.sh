@@ -50,16 +50,10 @@ run_sanitizers() {
 }
 
 run_benchmarks() {
-  local out=(--out "$results" --commit "$commit")
-  "$build/benchmarks/decode_bench" "${out[@]}" >"$logs/decode_bench.log" 2>&1 || exit 1
-  "$build/benchmarks/decode_bench" --conv "${out[@]}" >"$logs/decode_bench_conv.log" 2>&1 || exit 1
-  for rows in all gates; do
-    "$build/benchmarks/prefill_bench" --rows "$rows" "${out[@]}" >"$logs/prefill_bench_$rows.log" 2>&1 || exit 1
+  local what
+  for what in decode prefill verify commit conv host; do
+    "$build/benchmarks/cubinery_bench" "$what" --out "$results" --commit "$commit" >"$logs/bench_$what.log" 2>&1 || exit 1
   done
-  "$build/benchmarks/verify_bench" "${out[@]}" >"$logs/verify_bench.log" 2>&1 || exit 1
-  "$build/benchmarks/commit_bench" "${out[@]}" >"$logs/commit_bench.log" 2>&1 || exit 1
-  "$build/benchmarks/conv_bench" "${out[@]}" >"$logs/conv_bench.log" 2>&1 || exit 1
-  "$build/benchmarks/host_bench" "${out[@]}" >"$logs/host_bench.log" 2>&1 || exit 1
 }
 
 for step in tests sanitizers benchmarks; do

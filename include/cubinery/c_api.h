@@ -32,11 +32,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(_WIN32)
-#define CUBINERY_C_API
-#else
 #define CUBINERY_C_API __attribute__((visibility("default")))
-#endif
 
 #ifdef __cplusplus
 extern "C" {

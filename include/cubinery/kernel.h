@@ -60,11 +60,6 @@ class Kernel {
     return launch_bytes(stream, launch, &params, sizeof(Params));
   }
 
-  // Makes sure that the kernel's code is on the device.  CUDA loads lazily, which can stall the
-  // first launch or deadlock with a kernel that waits for it; Context::get() has already called
-  // this.
-  Status preload() const;
-
   // CUDA's own handle, a CUfunction, for tools and comparisons.
   void* cuda_function() const;
 

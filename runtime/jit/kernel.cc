@@ -63,6 +63,8 @@ class Loader {
                                        static_cast<int>(state_->shared_bytes), kernel, device),
           "cuKernelSetAttribute"));
     }
+    // CUDA loads code lazily, which stalls the first launch and deadlocks with a kernel that waits
+    // for it.
     return check(driver_.cuFuncLoad(state_->function), "cuFuncLoad");
   }
 
@@ -126,13 +128,6 @@ Result<Kernel> load_kernel(std::shared_ptr<const Device> device, const KernelSpe
 const KernelInfo& Kernel::info() const& { return state_->info; }
 
 void* Kernel::cuda_function() const { return state_->function; }
-
-Status Kernel::preload() const {
-  const Driver& driver = state_->device->driver();
-  const CurrentContext current = with_context_of(*this);
-  CUBINERY_RETURN_IF_ERROR(current.status().clone());
-  return from_driver(*state_, driver.cuFuncLoad(state_->function), "cuFuncLoad");
-}
 
 Status Kernel::launch_bytes(Stream stream, const Launch& launch, const void* params,
                             std::size_t bytes) const {

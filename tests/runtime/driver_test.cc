@@ -179,7 +179,7 @@ TEST_CASE("AKernelKeepsItsLibraryAndContext", "[cpu]") {
     CHECK((*kernel)->info().canonical == loading.spec.canonical);
     CHECK((*kernel)->info().registers == 7);
     CHECK((*kernel)->cuda_function() != nullptr);
-    CHECK((*kernel)->preload().ok());
+    CHECK((*kernel)->launch(nullptr, {}, GdnDecodeParams{}).ok());
     CHECK(context->stats().disk_hits == 1);
     CHECK(context->get(loading.spec));
     CHECK(context->stats().memory_hits == 1);

@@ -84,7 +84,7 @@ TEST_CASE("AForkedChildIsRefusedAndDoesNotHang", "[cpu]") {
   CHECK(test::wait_for(
             test::start_child([&] { return child_of(&context, &kernel, damaged, fake); })) == 0);
   // The parent goes on.
-  CHECK(kernel->preload().ok());
+  CHECK(kernel->launch(nullptr, {}, GdnDecodeParams{}).ok());
   barrier.release();
   other.join();
 }

@@ -121,12 +121,9 @@ def decode(
         )
     out = _arrays.empty(q, tuple(v.shape), _arrays.dtype_name(q))
     functional.gdn_decode(
-        *rows,
-        state=states,
-        state_layout="vk",
-        out=out[0] if cu_seqlens is not None else out[:, 0],
-        **options,
-    )
+        *rows, state=states, state_layout="vk",
+        out=out[0] if cu_seqlens is not None else out[:, 0], **options,
+    )  # fmt: skip
     return out
 
 
@@ -184,6 +181,17 @@ def verify(
     )  # fmt: skip
 
 
+def prefill(
+    q: Any, k: Any, v: Any, g: Any, beta: Any, use_qk_l2norm: bool, **options: Any
+) -> Any:
+    """chunk_gated_delta_rule of both engines: o in q's dtype, states [.., HV, V, K].  `options` go
+    to functional.gdn_prefill."""
+    q, k, v = (arguments.unit_rows(array) for array in (q, k, v))
+    return functional.gdn_prefill(
+        q, k, v, g, beta, use_qk_l2norm=use_qk_l2norm, state_layout="vk", **options
+    )
+
+
 def packed_decode(
     function: str,
     mixed_qkv: Any,
@@ -218,19 +226,8 @@ def packed_decode(
         mixed_qkv[:, :at].reshape(batch, -1, key_dim),
         mixed_qkv[:, at:qk_channels].reshape(batch, -1, key_dim),
         mixed_qkv[:, qk_channels:].reshape(batch, heads, value_dim),
-        a,
-        b,
-        A_log=A_log,
-        dt_bias=dt_bias,
-        gate_mode="computed",
-        beta_mode="logit",
-        use_qk_l2norm=use_qk_l2norm,
-        scale=scale,
-        state=initial_state,
-        state_layout="vk",
-        state_indices=indices,
-        padding="zero",
-        pad_index=pad_index(function, pad_slot_id),
-        out=out,
-    )
+        a, b, A_log=A_log, dt_bias=dt_bias, gate_mode="computed", beta_mode="logit",
+        use_qk_l2norm=use_qk_l2norm, scale=scale, state=initial_state, state_layout="vk",
+        state_indices=indices, padding="zero", pad_index=pad_index(function, pad_slot_id), out=out,
+    )  # fmt: skip
     return out, initial_state

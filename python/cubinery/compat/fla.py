@@ -11,10 +11,13 @@ Inference only: there is no backward pass.  Importing this module imports neithe
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec
 
 from cubinery import _arrays, functional
 from cubinery._errors import Error, InvalidArgumentError, UnsupportedError
@@ -27,8 +30,30 @@ _CONV = "fla.causal_conv1d"
 _CONV_UPDATE = "fla.causal_conv1d_update"
 # Below FlashQLA's 3 and FLA's default of 5: the lower one is asked first.
 _PRIORITY = 1
+_P = ParamSpec("_P")
 
 
+def _runs(check: Callable[_P, _Call]) -> Callable[_P, tuple[Any, Any]]:
+    """A function of FLA's, given what checks its arguments: the call is run."""
+
+    @functools.wraps(check)
+    def function(*args: _P.args, **kwargs: _P.kwargs) -> tuple[Any, Any]:
+        return check(*args, **kwargs).run()
+
+    function.__annotations__ = check.__annotations__ | {"return": "tuple[Any, Any]"}
+    return function
+
+
+def checked(function: Callable[..., Any], *args: Any, **kwargs: Any) -> _Call:
+    """The call of chunk_gated_delta_rule() or fused_recurrent_gated_delta_rule(), before it runs.
+
+    Raises as that does.
+    """
+    call: _Call = inspect.unwrap(function)(*args, **kwargs)
+    return call
+
+
+@_runs
 def chunk_gated_delta_rule(
     q: Any,
     k: Any,
@@ -48,7 +73,7 @@ def chunk_gated_delta_rule(
     chunk_indices: Any = None,
     cp_context: Any = None,
     **kwargs: Any,
-) -> tuple[Any, Any]:
+) -> _Call:
     """FLA's function of this name.
 
     q, k [B, T, H, K], v [B, T, HV, V], g and beta [B, T, HV]; with `cu_seqlens` [N + 1] B is 1 and
@@ -63,14 +88,23 @@ def chunk_gated_delta_rule(
     Raises InvalidArgumentError where FLA would raise and for keywords that FLA does not define,
     UnsupportedError for `cp_context` and for inputs that require grad while grad is enabled.
     """
-    call = _chunk_call(
-        q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel,
-        use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first, cu_seqlens, cu_seqlens_cpu,
-        chunk_indices=chunk_indices, cp_context=cp_context, **kwargs,
+    arguments.refuse_given(
+        _CHUNK, "one device computes all of a sequence: pass cu_seqlens", cp_context=cp_context
+    )
+    arguments.require_value(_CHUNK, "chunk_size", kwargs.pop("chunk_size", 64), (16, 32, 64))
+    computed, A_log, dt_bias = (
+        kwargs.pop(name, None) for name in ("use_gate_in_kernel", "A_log", "dt_bias")
+    )
+    state_v_first = _state_layout_flag(_CHUNK, state_v_first, kwargs)
+    _refuse_unknown(_CHUNK, kwargs)
+    return _Call(
+        _CHUNK, q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel,
+        use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first, cu_seqlens, computed,
+        A_log, dt_bias, cu_seqlens_cpu,
     )  # fmt: skip
-    return call.run(functional.gdn_prefill)
 
 
+@_runs
 def fused_recurrent_gated_delta_rule(
     q: Any,
     k: Any,
@@ -91,7 +125,7 @@ def fused_recurrent_gated_delta_rule(
     state_v_first: bool = False,
     cu_seqlens: Any = None,
     **kwargs: Any,
-) -> tuple[Any, Any]:
+) -> _Call:
     """FLA's function of this name.  Shapes as for chunk_gated_delta_rule().
 
     One token per sequence (T = 1 without `cu_seqlens`) runs the decode operator; everything else
@@ -101,12 +135,14 @@ def fused_recurrent_gated_delta_rule(
     for unknown keywords; UnsupportedError for `gk`, `gv` and inputs that require grad while grad is
     enabled.
     """
-    call = _recurrent_call(
-        q, k, v, g, gk, gv, beta, scale, initial_state, output_final_state,
-        use_qk_l2norm_in_kernel, use_gate_in_kernel, A_log, dt_bias, use_beta_sigmoid_in_kernel,
-        allow_neg_eigval, state_v_first, cu_seqlens, **kwargs,
+    arguments.refuse_given(_RECURRENT, "the decay is g [B, T, HV], one per head", gk=gk, gv=gv)
+    state_v_first = _state_layout_flag(_RECURRENT, state_v_first, kwargs)
+    _refuse_unknown(_RECURRENT, kwargs)
+    return _Call(
+        _RECURRENT, q, k, v, g, beta, scale, initial_state, output_final_state,
+        use_qk_l2norm_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first,
+        cu_seqlens, use_gate_in_kernel, A_log, dt_bias,
     )  # fmt: skip
-    return call.run(call.recurrent_operator())
 
 
 chunk_gdn = chunk_gated_delta_rule
@@ -240,76 +276,6 @@ def _final_windows(
     return final, {"state": final}
 
 
-def _chunk_call(
-    q: Any,
-    k: Any,
-    v: Any,
-    g: Any,
-    beta: Any,
-    scale: float | None = None,
-    initial_state: Any = None,
-    output_final_state: bool = False,
-    use_qk_l2norm_in_kernel: bool = False,
-    use_beta_sigmoid_in_kernel: bool = False,
-    allow_neg_eigval: bool = False,
-    state_v_first: bool = False,
-    cu_seqlens: Any = None,
-    cu_seqlens_cpu: Any = None,
-    *,
-    chunk_indices: Any = None,
-    cp_context: Any = None,
-    use_gate_in_kernel: bool = False,
-    A_log: Any = None,
-    dt_bias: Any = None,
-    chunk_size: int = 64,
-    **kwargs: Any,
-) -> _Call:
-    """A call of chunk_gated_delta_rule() with its `kwargs` spelt out, checked."""
-    arguments.refuse_given(
-        _CHUNK, "one device computes all of a sequence: pass cu_seqlens", cp_context=cp_context
-    )
-    arguments.require_value(_CHUNK, "chunk_size", chunk_size, (16, 32, 64))
-    state_v_first = _state_layout_flag(_CHUNK, state_v_first, kwargs)
-    _refuse_unknown(_CHUNK, kwargs)
-    return _Call(
-        _CHUNK, q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel,
-        use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first, cu_seqlens, use_gate_in_kernel,
-        A_log, dt_bias, cu_seqlens_cpu,
-    )  # fmt: skip
-
-
-def _recurrent_call(
-    q: Any,
-    k: Any,
-    v: Any,
-    g: Any = None,
-    gk: Any = None,
-    gv: Any = None,
-    beta: Any = None,
-    scale: float | None = None,
-    initial_state: Any = None,
-    output_final_state: bool = False,
-    use_qk_l2norm_in_kernel: bool = False,
-    use_gate_in_kernel: bool = False,
-    A_log: Any = None,
-    dt_bias: Any = None,
-    use_beta_sigmoid_in_kernel: bool = False,
-    allow_neg_eigval: bool = False,
-    state_v_first: bool = False,
-    cu_seqlens: Any = None,
-    **kwargs: Any,
-) -> _Call:
-    """A call of fused_recurrent_gated_delta_rule(), checked."""
-    arguments.refuse_given(_RECURRENT, "the decay is g [B, T, HV], one per head", gk=gk, gv=gv)
-    state_v_first = _state_layout_flag(_RECURRENT, state_v_first, kwargs)
-    _refuse_unknown(_RECURRENT, kwargs)
-    return _Call(
-        _RECURRENT, q, k, v, g, beta, scale, initial_state, output_final_state,
-        use_qk_l2norm_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first,
-        cu_seqlens, use_gate_in_kernel, A_log, dt_bias,
-    )  # fmt: skip
-
-
 def _state_layout_flag(function: str, state_v_first: bool, kwargs: dict[str, Any]) -> bool:
     """Takes FLA's old name of state_v_first out of `kwargs`."""
     if "transpose_state_layout" not in kwargs:
@@ -377,10 +343,12 @@ class _Call:
         matrix = (self.q.shape[-1], self.v.shape[-1])
         return (sequences, self.v.shape[2], *(matrix[::-1] if self.state_v_first else matrix))
 
-    def recurrent_operator(self) -> Any:
-        """What runs fused_recurrent_gated_delta_rule(): one token of each is a decode."""
+    def operator(self) -> Any:
+        """One token of each in fused_recurrent_gated_delta_rule() is a decode."""
         one_token_each = self.cu_seqlens is None and self.q.shape[1] == 1
-        return functional.gdn_decode if one_token_each else functional.gdn_prefill
+        if one_token_each and self.function == _RECURRENT:
+            return functional.gdn_decode
+        return functional.gdn_prefill
 
     def require_kernels(self) -> None:
         """Raises InvalidArgumentError or UnsupportedError for arrays that no kernel takes."""
@@ -396,11 +364,12 @@ class _Call:
                 )
         arguments.require_gpu(self.function, "q", self.q)
 
-    def run(self, operator: Any, in_place: bool = False) -> tuple[Any, Any]:
-        """Allocates what FLA allocates, and calls functional.gdn_prefill or gdn_decode.
+    def run(self, in_place: bool = False) -> tuple[Any, Any]:
+        """Allocates what FLA allocates, and calls the operator.
 
         `in_place`: final states may be written over initial ones.
         """
+        operator = self.operator()
         options: dict[str, Any] = {}
         if operator is functional.gdn_prefill:
             options["cu_seqlens"] = self.cu_seqlens
@@ -415,21 +384,12 @@ class _Call:
         final, states = arguments.final_states(
             self.q, self.initial_state, self.state_shape(), self.output_final_state, in_place
         )
-        q, k, v = (arguments.unit_rows(array) for array in (self.q, self.k, self.v))
         out = operator(
-            q,
-            k,
-            v,
-            self.g,
-            self.beta,
+            *(arguments.unit_rows(array) for array in (self.q, self.k, self.v)), self.g, self.beta,
             gate_mode="none" if self.g is None else "computed" if self.computed_gate else "log",
-            beta_mode=self._beta_mode(),
-            use_qk_l2norm=self.use_qk_l2norm,
-            scale=self.scale,
-            state_layout="vk" if self.state_v_first else "kv",
-            **states,
-            **options,
-        )
+            beta_mode=self._beta_mode(), use_qk_l2norm=self.use_qk_l2norm, scale=self.scale,
+            state_layout="vk" if self.state_v_first else "kv", **states, **options,
+        )  # fmt: skip
         return out, final
 
     def _beta_mode(self) -> str:
@@ -545,7 +505,7 @@ def _backend_class(base: type) -> type:
 def _verify(*args: Any, **kwargs: Any) -> tuple[bool, str | None]:
     """Whether chunk_gated_delta_rule() can honour the call, and if not why."""
     try:
-        _chunk_call(*args, **kwargs).require_kernels()
+        checked(chunk_gated_delta_rule, *args, **kwargs).require_kernels()
     except (Error, TypeError) as refusal:
         return False, str(refusal)
     return True, None

@@ -75,28 +75,15 @@ def chunk_gated_delta_rule(
         shape = (cu_seqlens.shape[0] - 1, heads, v.shape[2], q.shape[2])
         output_state = _arrays.empty(q, shape, "f32")
     state, state_out = _prefill_states(name, initial_state, output_state, state_indices)
+    has_states = initial_state is not None or output_state is not None
     out = functional.gdn_prefill(
-        q,
-        k,
-        v,
-        g,
-        beta,
-        gate_mode="none" if g is None else "alpha",
-        use_qk_l2norm=use_qk_l2norm_in_kernel,
-        scale=scale or None,  # 0.0 asks for the default too
-        state=state,
-        state_out=state_out,
-        store_state=output_state is not None,
-        state_layout="vk",
-        state_indices=(
-            state_indices if initial_state is not None or output_state is not None else None
-        ),
-        cu_seqlens=cu_seqlens,
-        split=_SPLITS[use_cp],
-        max_seqlen=min(max(max_seqlen or 0, 0), q.shape[0]),
-        out=output,
+        q, k, v, g, beta, gate_mode="none" if g is None else "alpha",
+        use_qk_l2norm=use_qk_l2norm_in_kernel, scale=scale or None,  # 0.0 asks for the default too
+        state=state, state_out=state_out, store_state=output_state is not None, state_layout="vk",
+        state_indices=state_indices if has_states else None, cu_seqlens=cu_seqlens,
+        split=_SPLITS[use_cp], max_seqlen=min(max(max_seqlen or 0, 0), q.shape[0]), out=output,
         **options,
-    )
+    )  # fmt: skip
     return (out, output_state) if output_final_state else out
 
 
@@ -216,10 +203,8 @@ def gated_delta_rule_decode_pretranspose(
     if several:
         pool = _several_tokens(pool, output, intermediate_states_buffer)
         pool.update(update=not disable_state_update, buffer=intermediate_states_buffer)
-    out = run(
-        name, q, k, v, states, A_log, a, dt_bias, b, scale, output, use_qk_l2norm, "vk", **pool
-    )
-    return out, states
+    inputs = (q, k, v, states, A_log, a, dt_bias, b, scale, output, use_qk_l2norm, "vk")
+    return run(name, inputs, **pool), states
 
 
 def gated_delta_rule_decode(
@@ -243,8 +228,8 @@ def gated_delta_rule_decode(
     _check_decode(name, q, v, backend)
     if q.shape[1] != 1:
         raise UnsupportedError(f"{name}: q has T = {q.shape[1]} tokens per request; supported: 1")
-    out = _decode(name, q, k, v, state, A_log, a, dt_bias, b, scale, output, use_qk_l2norm, "kv")
-    return out, state
+    inputs = (q, k, v, state, A_log, a, dt_bias, b, scale, output, use_qk_l2norm, "kv")
+    return _decode(name, inputs), state
 
 
 def gated_delta_rule_mtp(
@@ -313,9 +298,9 @@ def gated_delta_rule_mtp(
             name, q, ssm_state_indices, intermediate_states_buffer, update, output_state_indices
         )
     if q.shape[1] == 1 and intermediate_states_buffer is None:
-        return _decode(name, *inputs, store_state=update, **pool), initial_state
+        return _decode(name, inputs, store_state=update, **pool), initial_state
     out = _verify(
-        name, *inputs, update=update, buffer=intermediate_states_buffer,
+        name, inputs, update=update, buffer=intermediate_states_buffer,
         step_slots=ssm_state_indices, **pool,
     )  # fmt: skip
     return out, initial_state
@@ -378,7 +363,7 @@ def _several_tokens(pool: dict[str, Any], output: Any, buffer: Any) -> dict[str,
     return options
 
 
-def _decode(
+def _inputs(
     name: str,
     q: Any,
     k: Any,
@@ -392,33 +377,34 @@ def _decode(
     output: Any,
     use_qk_l2norm: bool,
     layout: StateLayout,
-    **pool: Any,
-) -> Any:
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What functional.gdn_decode and gdn_verify take in order, and their options."""
     arguments.refuse_autograd(
         name, q=q, k=k, v=v, A_log=A_log, a=a, dt_bias=dt_bias, b=b, state=state
     )
     arguments.require_state_dtype(name, "state", state)
-    return functional.gdn_decode(
-        q, k, v, a, b, A_log=A_log, dt_bias=dt_bias, gate_mode="computed", beta_mode="logit",
-        use_qk_l2norm=use_qk_l2norm, scale=scale, state=state, state_layout=layout, out=output,
-        **pool,
-    )  # fmt: skip
+    return (q, k, v, a, b), {
+        "A_log": A_log,
+        "dt_bias": dt_bias,
+        "gate_mode": "computed",
+        "beta_mode": "logit",
+        "use_qk_l2norm": use_qk_l2norm,
+        "scale": scale,
+        "state": state,
+        "state_layout": layout,
+        "out": output,
+    }
+
+
+def _decode(name: str, inputs: tuple[Any, ...], **pool: Any) -> Any:
+    """`inputs`: those of _inputs()."""
+    (q, k, v, a, b), options = _inputs(name, *inputs)
+    return functional.gdn_decode(q, k, v, a, b, **options, **pool)
 
 
 def _verify(
     name: str,
-    q: Any,
-    k: Any,
-    v: Any,
-    state: Any,
-    A_log: Any,
-    a: Any,
-    dt_bias: Any,
-    b: Any,
-    scale: float | None,
-    output: Any,
-    use_qk_l2norm: bool,
-    layout: StateLayout,
+    inputs: tuple[Any, ...],
     *,
     update: bool,
     buffer: Any = None,
@@ -429,13 +415,10 @@ def _verify(
 ) -> Any:
     """_decode() of T tokens.  The states after each of them go to `buffer`, or to `step_slots` of
     `state`; those after the last one to `state` with `update`, unless there are step_slots."""
-    batch, tokens = q.shape[:2]
+    batch, tokens = inputs[0].shape[:2]
     verify.require_tokens(name, "q has T", tokens)
-    arguments.refuse_autograd(
-        name, q=q, k=k, v=v, A_log=A_log, a=a, dt_bias=dt_bias, b=b, state=state
-    )
-    arguments.require_state_dtype(name, "state", state)
-    steps = None
+    rows, options = _inputs(name, *inputs)
+    state, steps = options["state"], None
     if step_slots is not None:
         steps, update = state, False
         step_slots = arguments.of_dtype(step_slots, state_indices)
@@ -445,10 +428,8 @@ def _verify(
         if state_indices is not None:
             steps, apart = verify.pool_of_steps(name, "intermediate_states_buffer", steps)
             step_slots = verify.slots_of_first_rows(state_indices, batch, apart, tokens)
+    write = arguments.of_dtype(state_out_indices, state_indices)
     return verify.run(
-        (q, k, v, a, b), state=state, read=state_indices,
-        write=arguments.of_dtype(state_out_indices, state_indices), update=update, steps=steps,
-        step_slots=step_slots, A_log=A_log, dt_bias=dt_bias, gate_mode="computed",
-        beta_mode="logit", use_qk_l2norm=use_qk_l2norm, scale=scale, state_layout=layout,
-        out=output, **padding,
+        rows, read=state_indices, write=write, update=update, steps=steps, step_slots=step_slots,
+        **options, **padding,
     )  # fmt: skip

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from cubinery import functional
 from cubinery._errors import InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
 from cubinery.compat import _convolution as convolution
@@ -132,17 +131,10 @@ def fused_sigmoid_gating_delta_rule_update(
             name, q, k, v, gates, indices=read, store_state=not disable_state_update, **options
         )
     return engines.verify(
-        name,
-        q,
-        k,
-        v,
-        gates,
+        name, q, k, v, gates, update=has_pool and not disable_state_update,
         read=engines.rows_of(name, "initial_state_indices", read, requests, "[N]"),
-        update=has_pool and not disable_state_update,
-        max_tokens=_most_tokens(name, q, cu_seqlens, steps, cache_steps),
-        **kept,
-        **options,
-    )
+        max_tokens=_most_tokens(name, q, cu_seqlens, steps, cache_steps), **kept, **options,
+    )  # fmt: skip
 
 
 def _kept_steps(
@@ -279,21 +271,10 @@ def chunk_gated_delta_rule(
             "padding": "zero",
             "pad_index": "negative",
         }
-    q, k, v = (arguments.unit_rows(array) for array in (q, k, v))
-    out = functional.gdn_prefill(
-        q,
-        k,
-        v,
-        g,
-        beta,
-        use_qk_l2norm=use_qk_l2norm_in_kernel,
-        scale=scale,
-        state=initial_state,
-        store_state=initial_state is not None,
-        state_layout="vk",
-        cu_seqlens=cu_seqlens,
-        **options,
-    )
+    out = engines.prefill(
+        q, k, v, g, beta, use_qk_l2norm_in_kernel, scale=scale, cu_seqlens=cu_seqlens,
+        state=initial_state, store_state=initial_state is not None, **options,
+    )  # fmt: skip
     return out, None, None
 
 

@@ -268,12 +268,12 @@ def _prepare_chunk(
 ) -> _Prepared:
     """torch_chunk_gated_delta_rule: shapes as in FLA; chunk_size lays out theirs."""
     _require_plain("chunk_gated_delta_rule", "query", query)
-    call = fla._chunk_call(
-        query, key, value, g, beta, None, initial_state, output_final_state,
-        use_qk_l2norm_in_kernel, cu_seqlens=cu_seqlens,
+    call = fla.checked(
+        fla.chunk_gated_delta_rule, query, key, value, g, beta, None, initial_state,
+        output_final_state, use_qk_l2norm_in_kernel, cu_seqlens=cu_seqlens,
     )  # fmt: skip
     call.require_kernels()
-    return functools.partial(call.run, functional.gdn_prefill)
+    return call.run
 
 
 def _prepare_recurrent(
@@ -291,13 +291,13 @@ def _prepare_recurrent(
     """torch_recurrent_gated_delta_rule.  The state of one token is that of the cache, which the
     layer overwrites with the new one: it is advanced in place."""
     _require_plain("fused_recurrent_gated_delta_rule", "query", query)
-    call = fla._recurrent_call(
-        query, key, value, g, beta=beta, initial_state=initial_state,
-        output_final_state=output_final_state, use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel,
-        cu_seqlens=cu_seqlens,
+    call = fla.checked(
+        fla.fused_recurrent_gated_delta_rule, query, key, value, g, beta=beta,
+        initial_state=initial_state, output_final_state=output_final_state,
+        use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, cu_seqlens=cu_seqlens,
     )  # fmt: skip
     call.require_kernels()
-    return functools.partial(call.run, call.recurrent_operator(), in_place=True)
+    return functools.partial(call.run, in_place=True)
 
 
 _FUNCTIONS: dict[str, Callable[..., _Prepared]] = {

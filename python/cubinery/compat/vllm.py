@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cubinery import _arrays, functional
+from cubinery import _arrays
 from cubinery._errors import InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
 from cubinery.compat import _convolution as convolution
@@ -169,20 +169,10 @@ def chunk_gated_delta_rule(
     shape = (sequences, v.shape[2], v.shape[3], q.shape[3])
     arguments.require_initial_state(name, initial_state, shape)
     final, states = arguments.final_states(q, initial_state, shape, output_final_state)
-    q, k, v = (arguments.unit_rows(array) for array in (q, k, v))
-    out = functional.gdn_prefill(
-        q,
-        k,
-        v,
-        g,
-        beta,
-        use_qk_l2norm=use_qk_l2norm_in_kernel,
-        scale=scale,
-        state_layout="vk",
-        cu_seqlens=cu_seqlens,
-        out=_output_rows(name, q, v, core_attn_out),
-        **states,
-    )
+    out = engines.prefill(
+        q, k, v, g, beta, use_qk_l2norm_in_kernel, scale=scale, cu_seqlens=cu_seqlens,
+        out=_output_rows(name, q, v, core_attn_out), **states,
+    )  # fmt: skip
     return out, final
 
 

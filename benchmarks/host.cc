@@ -1,7 +1,3 @@
-// What the library costs the host: launches next to bare cuLaunchKernel, preparing an operator, and
-// the time from the start of a process to its first result.
-//
-//   host_bench [--quick] [--out benchmarks/results/h200.json] [--commit abc1234]
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,20 +9,14 @@
 #include <vector>
 
 #include "benchmarks/bench.h"
-#include "benchmarks/decode_rows.h"
+#include "benchmarks/launches.h"
 #include "benchmarks/prepared_launch.h"
+#include "benchmarks/subcommands.h"
 #include "harness/gdn_operators.h"
 #include "tests/cache/temp_dir.h"
 
+namespace cubinery::bench {
 namespace {
-
-using cubinery::DType;
-using cubinery::Status;
-using cubinery::gdn::StateLayout;
-using nlohmann::ordered_json;
-namespace bench = cubinery::bench;
-namespace gdn = cubinery::gdn;
-namespace test = cubinery::test;
 
 using Clock = std::chrono::steady_clock;
 
@@ -34,16 +24,35 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-gdn::DecodeProblem problem() { return bench::engine_problem(DType::kF32, StateLayout::kVK); }
+// As engines run them: gates from bf16 logits, q and k normalised, states in a pool.
+gdn::DecodeProblem problem() {
+  gdn::DecodeProblem problem;
+  problem.inputs.gate_dtype = problem.inputs.beta_dtype = DType::kBF16;
+  problem.inputs.gate_mode = gdn::GateMode::kComputed;
+  problem.inputs.beta_mode = gdn::BetaMode::kLogit;
+  problem.inputs.use_qk_l2norm = true;
+  problem.states.location = gdn::StateLocation::kPool;
+  problem.states.padding = gdn::Padding::kSkip;
+  return problem;
+}
 
-void put(bench::Results* results, const std::string& name, double value, const char* unit) {
-  results->put({{"op", "host"}, {"name", name}},
-               {{"value", bench::significant(value)}, {"unit", unit}});
+gdn::VerifyProblem verification() {
+  gdn::VerifyProblem drafts{.inputs = problem().inputs, .states = problem().states};
+  drafts.states.store = false;
+  return drafts;
+}
+
+GdnOperands operands_of(const Gpu& gpu, const GdnProblem& reference, int tokens) {
+  return bench::operands_of(gpu, reference, {tokens}, RowData{});
+}
+
+void put(Results* results, const std::string& name, double value, const char* unit) {
+  results->put({{"op", "host"}, {"name", name}}, {{"value", significant(value)}, {"unit", unit}});
 }
 
 // Microseconds per call of `launches` calls in a row; the queue is empty before and after.
 template <class Call>
-double microseconds_per_call(const cubinery::DeviceStream& stream, int launches, const Call& call) {
+double microseconds_per_call(const DeviceStream& stream, int launches, const Call& call) {
   stream.synchronize().value();
   const Clock::time_point start = Clock::now();
   bool ok = true;
@@ -56,10 +65,9 @@ double microseconds_per_call(const cubinery::DeviceStream& stream, int launches,
 
 // `prefix`: of the rows' names.  `launch` is the operator's, of `kernel`.
 template <class Launch>
-void launch_rows(const bench::Gpu& gpu, bool quick, const std::string& prefix,
-                 const cubinery::DeviceStream& stream, const Launch& launch,
-                 const cubinery::Kernel& kernel, bench::Results* results) {
-  const bench::PreparedLaunch prepared(gpu, stream, launch, kernel);
+void launch_rows(const Gpu& gpu, bool quick, const std::string& prefix, const DeviceStream& stream,
+                 const Launch& launch, const Kernel& kernel, Results* results) {
+  const PreparedLaunch prepared(gpu, stream, launch, kernel);
   // Fewer than the driver's queue takes: a full queue makes the host wait for the device.
   const int launches = quick ? 100 : 500;
   std::vector<double> ours, bare;
@@ -68,44 +76,41 @@ void launch_rows(const bench::Gpu& gpu, bool quick, const std::string& prefix,
     bare.push_back(microseconds_per_call(
         stream, launches, [&] { return prepared.launch(stream.get()) == CUDA_SUCCESS; }));
   }
-  const double ours_us = cubinery::summarise(ours).median;
-  const double bare_us = cubinery::summarise(bare).median;
+  const double ours_us = summarise(ours).median;
+  const double bare_us = summarise(bare).median;
   put(results, prefix + "launch_us", ours_us, "us");
   put(results, prefix + "bare_launch_us", bare_us, "us");
   put(results, prefix + "launch_over_bare", ours_us / bare_us, "ratio");
 }
 
-void all_launch_rows(const bench::Gpu& gpu, bool quick, bench::Results* results) {
-  const cubinery::DeviceStream stream = test::make_stream(gpu);
+void all_launch_rows(const Gpu& gpu, bool quick, Results* results) {
+  const DeviceStream stream = test::make_stream(gpu);
   {
     const gdn::Decode decode = gpu.context().prepare(problem()).value();
-    const cubinery::GdnOperands operands =
-        bench::request_operands(gpu, cubinery::as_prefill(problem()), 1);
-    const gdn::DecodeArgs args = cubinery::as_decode(operands.args(0));
+    const GdnOperands operands = operands_of(gpu, as_prefill(problem()), 1);
+    const gdn::DecodeArgs args = as_decode(operands.args(0));
     const auto launch = [&] { return decode.launch(stream.get(), args); };
     launch_rows(gpu, quick, "", stream, launch, decode.kernel(1), results);
   }
   {
-    const auto drafts = bench::engine_verification(DType::kF32, "none", 4);
+    const gdn::VerifyProblem drafts = verification();
     const gdn::Verify verify = gpu.context().prepare(drafts).value();
-    const cubinery::GdnOperands operands =
-        bench::request_operands(gpu, cubinery::as_prefill(drafts), 1, 4);
-    const gdn::VerifyArgs args = cubinery::as_verify(drafts, operands.args(0));
+    const GdnOperands operands = operands_of(gpu, as_prefill(drafts), 4);
+    const gdn::VerifyArgs args = as_verify(drafts, operands.args(0));
     const auto launch = [&] { return verify.launch(stream.get(), args); };
     launch_rows(gpu, quick, "verify_", stream, launch, verify.kernel({.requests = 1, .tokens = 4}),
                 results);
   }
-  const auto accepted = bench::engine_commit(DType::kF32, 4);
+  const gdn::CommitProblem accepted{.inputs = problem().inputs};
   const gdn::Commit commit = gpu.context().prepare(accepted).value();
-  const cubinery::GdnOperands operands =
-      bench::request_operands(gpu, cubinery::as_prefill(accepted), 1, 4);
-  const gdn::CommitArgs args = cubinery::as_commit(operands.args(0));
+  const GdnOperands operands = operands_of(gpu, as_prefill(accepted), 4);
+  const gdn::CommitArgs args = as_commit(operands.args(0));
   const auto launch = [&] { return commit.launch(stream.get(), args); };
   launch_rows(gpu, quick, "commit_", stream, launch, commit.kernel({.requests = 1}), results);
 }
 
-cubinery::Options with_cache(const bench::Gpu& gpu, const std::string& dir) {
-  cubinery::Options options = gpu.options();
+Options with_cache(const Gpu& gpu, const std::string& dir) {
+  Options options = gpu.options();
   options.cache_dir = dir;
   options.cache_layers.clear();
   return options;
@@ -120,15 +125,14 @@ gdn::PrefillProblem prefill_problem() {
 // `prefix`: of the rows' names.  The first get of a process opens more than later ones do: the
 // context of `gpu` has been through that.
 template <class Problem>
-void prepare_rows(const bench::Gpu& gpu, bool quick, const Problem& problem,
-                  const std::string& prefix, bench::Results* results) {
+void prepare_rows(const Gpu& gpu, bool quick, const Problem& problem, const std::string& prefix,
+                  Results* results) {
   std::vector<double> create_ms, cold_ms, disk_ms;
   for (int i = 0; i < (quick ? 2 : 9); ++i) {
     const test::TempDir dir;
     for (std::vector<double>* times : {&cold_ms, &disk_ms}) {
       Clock::time_point start = Clock::now();
-      const cubinery::Context context =
-          cubinery::Context::create(with_cache(gpu, dir.path())).value();
+      const Context context = Context::create(with_cache(gpu, dir.path())).value();
       create_ms.push_back(seconds_since(start) * 1e3);
       start = Clock::now();
       const auto prepared = context.prepare(problem).value();
@@ -138,33 +142,32 @@ void prepare_rows(const bench::Gpu& gpu, bool quick, const Problem& problem,
         throw std::runtime_error("the cache is not as it should be");
     }
   }
-  put(results, "context_create_ms", cubinery::summarise(create_ms).median, "ms");
-  put(results, prefix + "_cold_ms", cubinery::summarise(cold_ms).median, "ms");
-  put(results, prefix + "_disk_ms", cubinery::summarise(disk_ms).median, "ms");
+  put(results, "context_create_ms", summarise(create_ms).median, "ms");
+  put(results, prefix + "_cold_ms", summarise(cold_ms).median, "ms");
+  put(results, prefix + "_disk_ms", summarise(disk_ms).median, "ms");
 }
 
 // In the child process: one decode step with nothing prepared but the cache in `dir`.
 int first_result(const std::string& dir, int signal_fd) {
-  cubinery::Options options = cubinery::Options::from_env().value();
+  Options options = Options::from_env().value();
   options.cache_dir = dir;
   options.cache_layers.clear();
-  const auto gpu = bench::open_gpu(options);
+  const auto gpu = open_gpu(options);
   const gdn::Decode decode = gpu->context().prepare(problem()).value();
   const std::size_t state_bytes = std::size_t{32} * 128 * 128 * 4;
-  const bench::DeviceBuffer state(*gpu, state_bytes), rows(*gpu, 1 << 16), o(*gpu, 32 * 128 * 2);
+  const DeviceBuffer state(*gpu, state_bytes), rows(*gpu, 1 << 16), o(*gpu, 32 * 128 * 2);
   state.upload(std::vector<std::byte>(state_bytes));
   rows.upload(std::vector<std::byte>(rows.bytes()));
   gdn::DecodeArgs args;
-  args.q = cubinery::Tensor::contiguous(rows.data(), DType::kBF16, {1, 16, 128});
+  args.q = Tensor::contiguous(rows.data(), DType::kBF16, {1, 16, 128});
   args.k = args.q;
-  args.v = cubinery::Tensor::contiguous(rows.data(), DType::kBF16, {1, 32, 128});
-  args.gates.g = args.gates.beta = cubinery::Tensor::contiguous(rows.data(), DType::kBF16, {1, 32});
-  args.gates.A_log = args.gates.dt_bias =
-      cubinery::Tensor::contiguous(rows.data(), DType::kF32, {32});
-  args.o = cubinery::Tensor::contiguous(o.data(), DType::kBF16, {1, 32, 128});
-  args.states.in = cubinery::Tensor::contiguous(state.data(), DType::kF32, {1, 32, 128, 128});
-  args.states.indices = cubinery::Tensor::contiguous(rows.data(), DType::kI32, {1});
-  const cubinery::DeviceStream stream = test::make_stream(*gpu);
+  args.v = Tensor::contiguous(rows.data(), DType::kBF16, {1, 32, 128});
+  args.gates.g = args.gates.beta = Tensor::contiguous(rows.data(), DType::kBF16, {1, 32});
+  args.gates.A_log = args.gates.dt_bias = Tensor::contiguous(rows.data(), DType::kF32, {32});
+  args.o = Tensor::contiguous(o.data(), DType::kBF16, {1, 32, 128});
+  args.states.in = Tensor::contiguous(state.data(), DType::kF32, {1, 32, 128, 128});
+  args.states.indices = Tensor::contiguous(rows.data(), DType::kI32, {1});
+  const DeviceStream stream = test::make_stream(*gpu);
   decode.launch(stream.get(), args).value();
   stream.synchronize().value();
   // All inputs are zero, so is the result; the buffer was NaN before.
@@ -182,8 +185,8 @@ double fresh_process_s(const std::string& dir) {
   const Clock::time_point start = Clock::now();
   const pid_t child = fork();
   if (child == 0) {
-    execl("/proc/self/exe", "host_bench", "--first-result", dir.c_str(), "--signal-fd", fd.c_str(),
-          static_cast<char*>(nullptr));
+    execl("/proc/self/exe", "cubinery_bench", "host", "--first-result", dir.c_str(), "--signal-fd",
+          fd.c_str(), static_cast<char*>(nullptr));
     _exit(127);
   }
   close(ends[1]);
@@ -199,26 +202,28 @@ double fresh_process_s(const std::string& dir) {
   return seconds;
 }
 
-void first_result_rows(bool quick, bench::Results* results) {
+void first_result_rows(bool quick, Results* results) {
   std::vector<double> cold, prewarmed;
   for (int i = 0; i < (quick ? 1 : 5); ++i) {
     const test::TempDir dir;
     cold.push_back(fresh_process_s(dir.path()));
     prewarmed.push_back(fresh_process_s(dir.path()));
   }
-  put(results, "first_result_cold_s", cubinery::summarise(cold).median, "s");
-  put(results, "first_result_prewarmed_s", cubinery::summarise(prewarmed).median, "s");
+  put(results, "first_result_cold_s", summarise(cold).median, "s");
+  put(results, "first_result_prewarmed_s", summarise(prewarmed).median, "s");
 }
 
-int run(int argc, char** argv) {
-  const bench::Arguments arguments(argc, argv, {"--quick"},
-                                   {"--out", "--commit", "--first-result", "--signal-fd"});
+}  // namespace
+
+int run_host(int argc, char** argv) {
+  const Arguments arguments(argc, argv, {"--quick"},
+                            {"--out", "--commit", "--first-result", "--signal-fd"});
   if (arguments.has("--first-result"))
     return first_result(arguments.get("--first-result"), std::stoi(arguments.get("--signal-fd")));
   const bool quick = arguments.has("--quick");
-  const auto gpu = bench::open_gpu(cubinery::Options::from_env().value());
-  bench::Results results(arguments.get("--out"), arguments.get("--commit", "unknown"));
-  bench::describe(*gpu, &results);
+  const auto gpu = open_gpu(Options::from_env().value());
+  Results results(arguments.get("--out"), arguments.get("--commit", "unknown"));
+  describe(*gpu, &results);
   all_launch_rows(*gpu, quick, &results);
   prepare_rows(*gpu, quick, prefill_problem(), "prepare_prefill", &results);
   prepare_rows(*gpu, quick, problem(), "prepare", &results);
@@ -226,6 +231,4 @@ int run(int argc, char** argv) {
   return 0;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) { return bench::run_main(run, argc, argv); }
+}  // namespace cubinery::bench

@@ -1,0 +1,154 @@
+"""The programs of benchmarks/, end to end without a GPU: each writes a record that scripts/write_results.py reads."""
+
+import importlib.util
+import json
+import logging
+import sys
+import types
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from cubinery.compat import transformers
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "scripts")]
+
+import first_request  # noqa: E402: the path comes first
+import transformers_speed  # noqa: E402
+import write_results  # noqa: E402
+
+
+def _compare(monkeypatch):
+    """benchmarks/compare.py on two contenders, a GPU and times that are not there."""
+    torch = mock.MagicMock()
+    torch.cuda.get_device_properties.return_value = types.SimpleNamespace(
+        name="Test GPU", multi_processor_count=132
+    )
+    torch.version.cuda = "13.0"
+    for name, module in {"torch": torch, "torch.nn": torch.nn}.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    for name in ("contenders", "data", "reference", "run", "timing"):  # with this torch
+        monkeypatch.delitem(sys.modules, f"compare.{name}", raising=False)
+    from compare import contenders, run, timing
+
+    present = [types.SimpleNamespace(name=name, nvrtc="13.0") for name in ("cubinery", "fla-1.2")]
+    timed = {"status": "timed", "error_o": 1e-3, "error_state": 2e-3, "how": "graph"}
+
+    def run_row(row, found, replays):
+        times = {"cubinery": 0.2, "fla-1.2": 0.5}
+        return {
+            one.name: timed | {"ms": ms, "ms_p10": 0.9 * ms, "ms_p90": 1.1 * ms}
+            for one in found
+            for ms in [times[one.name]]
+        }
+
+    monkeypatch.setattr(contenders, "load", lambda names: (present, {"flashinfer": "ImportError"}))
+    monkeypatch.setattr(timing, "copy_rate_tb_s", lambda: 4.0)
+    monkeypatch.setattr(run, "run_row", run_row)
+    monkeypatch.setattr(run, "cuda_lost", lambda: "")
+    spec = importlib.util.spec_from_file_location("compare_main", ROOT / "benchmarks/compare.py")
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    return program
+
+
+def test_compare(monkeypatch, tmp_path, capsys):
+    program, out = _compare(monkeypatch), tmp_path / "record.json"
+    assert program.main(["--rows", "all", "--out", str(out), "--commit", "abc"]) == 0
+    record = json.loads(out.read_text())
+    compared = write_results.compared_rows([record])
+    assert len(compared) == len(record["rows"]) > 50 and record["missing"] == {
+        "flashinfer": "ImportError"
+    }
+    others = [row for row in compared if row["op"] != "gdn_conv"]
+    text = "\n".join(write_results.compared_table(others, write_results.data))
+    assert "| decode | 16, 32 | 1 request | f32 states | " in text
+    assert "| 200 us | 500 us | 2.50x |" in text
+    assert write_results.conv_compared_table(write_results.conv_rows(compared))
+    assert "Test GPU" not in write_results.error_table([record])[0]
+
+    capsys.readouterr()
+    assert program.main(["table", str(out)]) == 0
+    assert "200 (180 to 220)" in capsys.readouterr().out
+    if importlib.util.find_spec("matplotlib"):
+        assert program.main(["plot", str(out), "--out", str(tmp_path / "pictures")]) == 0
+
+
+# A child that finds what it was given, compiles where its cache is empty, and is faster where not.
+_CHILD = """
+import json, os, time
+marker = os.path.join(os.environ["CUBINERY_CACHE_DIR"], "kernel")
+compiled = int(not os.path.exists(marker))
+os.makedirs(os.path.dirname(marker), exist_ok=True)
+open(marker, "w").close()
+assert os.environ["TRITON_CACHE_DIR"].startswith(CACHE) and 0 < STARTED < time.monotonic_ns()
+seconds = 2.0 if compiled else 0.5
+print(json.dumps({"seconds": seconds, "after_import_torch": seconds / 2,
+                  "of_which": {"prepare": seconds / 4}, "compiled": compiled,
+                  "error_o": 1e-3, "error_state": 2e-3, "gpu": "Test GPU"}))
+"""
+
+
+def test_first_request(monkeypatch, tmp_path, capsys):
+    def child(code):
+        return lambda cache, started: [
+            sys.executable,
+            "-c",
+            f"CACHE, STARTED = {cache!r}, {started}\n{code}",
+        ]
+
+    children = {"cubinery-cpp": child(_CHILD), "fla": child("raise SystemExit('no GPU')")}
+    monkeypatch.setattr(first_request, "commands", lambda bench: children)
+    monkeypatch.setattr(first_request, "IMPORTS", 1)
+    out = tmp_path / "record.json"
+    assert first_request.main(["--repetitions", "2", "--out", str(out)]) == 0
+    assert "fla failed: RuntimeError: exit status 1: no GPU" in capsys.readouterr().out
+    record = json.loads(out.read_text())
+    record["rows"] = [row for row in record["rows"] if "seconds" in row]
+    (line,) = write_results.first_request_table(record)[2:-1]
+    assert line == "| cubinery, C++ | 2.00 s | 500 ms | 1.00 s | 250 ms |"
+
+
+class Model:
+    """A prompt takes 3 s, then 5 s, then 4 s; a token 2 s. Twice as fast with cubinery."""
+
+    config = types.SimpleNamespace(
+        model_type="qwen3_next", num_hidden_layers=4, layer_types=["linear_attention"] * 3 + ["x"],
+        hidden_size=64, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16,
+        linear_value_head_dim=32, num_experts=8,
+    )  # fmt: skip
+
+    def __init__(self):
+        self.now, self.prompts, self.speed = 0.0, 0, 1
+
+    def __call__(self, ids, **_):
+        self.now += (4, 3, 5, 4)[self.prompts % 4] / self.speed
+        self.prompts += 1
+
+    def generate(self, ids, max_new_tokens, min_new_tokens, **_):
+        assert max_new_tokens == min_new_tokens
+        self.now += (3 + 2 * (max_new_tokens - 1)) / self.speed
+
+
+def test_transformers_speed(monkeypatch, tmp_path):
+    model, out = Model(), tmp_path / "record.json"
+    torch = mock.MagicMock()
+    torch.cuda.get_device_name.return_value = "a GPU"
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    logger = logging.getLogger("cubinery.compat.transformers")
+    monkeypatch.setattr(logger, "handlers", [])
+    monkeypatch.setattr(logger, "level", logger.level)
+    monkeypatch.setattr(transformers_speed, "hide_kernels", lambda: None)
+    monkeypatch.setattr(transformers_speed, "build", lambda *_: model)
+    monkeypatch.setattr(transformers_speed.time, "perf_counter", lambda: model.now)
+    monkeypatch.setattr(transformers, "enable", lambda one: setattr(one, "speed", 2))
+    assert transformers_speed.main(["--repeats", "3", "--new", "8", "--out", str(out)]) == 0
+
+    record = json.loads(out.read_text())
+    record["packages"] |= {"torch": "2.11.0", "transformers": "5.24.0"}
+    lines = write_results.transformers_section(record)
+    assert (
+        "| a prompt of 4096 tokens | 4.00 s (3.00 s to 5.00 s) | 2.00 s (1.50 s to 2.50 s) | 2.00x |"
+        in lines
+    )
