@@ -93,6 +93,7 @@ int main_without_exceptions(int argc, char** argv) {
   add_doctor(app, &exit_code);
   add_problems(app, &exit_code);
   add_operators(app, &exit_code);
+  add_result_kernels(app, &exit_code);
   add_completion(app, &exit_code);
   try {
     app.parse(argc, argv);

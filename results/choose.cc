@@ -127,6 +127,7 @@ Answers::Answers(Question question, std::vector<TuningResult> results)
   // Many results have the same configuration, and asking is what takes time here.
   std::vector<std::pair<const std::vector<TunedValue>*, bool>> asked;
   const auto is_usable = [&](const std::vector<TunedValue>& values) {
+    if (!question_.toolchain.templates.contains(path_of(values))) return false;
     if (!question_.usable) return true;
     const auto known = std::find_if(asked.begin(), asked.end(),
                                     [&](const auto& one) { return *one.first == values; });
@@ -136,17 +137,16 @@ Answers::Answers(Question question, std::vector<TuningResult> results)
   for (const TuningResult& result : results_) {
     const Setting& setting = result.setting;
     if (setting.op != question_.wanted.op) continue;
-    const std::optional<Step> step = step_of(setting);
-    if (!step) continue;
-    const Decision decision = decision_of(result);
-    if (const auto reason = stale(setting, decision, question_.toolchain)) {
-      count("stale: " + *reason);
-    } else if (!is_usable(decision.configuration)) {
+    const std::optional<Kin> kin = kin_of(setting);
+    if (!kin) continue;
+    if (!is_usable(decision_of(result).configuration)) {
       count("of configurations that cannot be used here");
-    } else {
-      const double per_sm = log_ratio_of_sms(question_.gpu, setting.gpu);
-      ranked_.push_back({&result, *step, point_of(setting.features, per_sm)});
+      continue;
     }
+    const auto reason = stale(result);
+    if (reason) count("stale: " + *reason);
+    const double per_sm = log_ratio_of_sms(question_.gpu, setting.gpu);
+    ranked_.push_back({&result, {reason.has_value(), *kin}, point_of(setting.features, per_sm)});
   }
   std::stable_sort(ranked_.begin(), ranked_.end(),
                    [](const Ranked& a, const Ranked& b) { return a.step < b.step; });
@@ -154,18 +154,22 @@ Answers::Answers(Question question, std::vector<TuningResult> results)
   drop_repeated();
 }
 
-std::optional<Answers::Step> Answers::step_of(const Setting& setting) const {
+std::optional<Answers::Kin> Answers::kin_of(const Setting& setting) const {
   if (setting.gpu.arch != question_.gpu.arch) return std::nullopt;
   const bool here = setting.gpu.is_same(question_.gpu);
   switch (question_.wanted.match(setting.problem)) {
     case Wanted::Match::kSame:
-      return here ? Step::kOwn : Step::kOtherGpu;
+      return here ? Kin::kOwn : Kin::kOtherGpu;
     case Wanted::Match::kOutline:
-      return here ? Step::kSimilar : Step::kOtherGpuSimilar;
+      return here ? Kin::kSimilar : Kin::kOtherGpuSimilar;
     case Wanted::Match::kNone:
       break;
   }
   return std::nullopt;
+}
+
+std::optional<std::string> Answers::stale(const TuningResult& result) const {
+  return cubinery::stale(result.setting, decision_of(result), question_.toolchain);
 }
 
 void Answers::count(std::string reason) {
@@ -234,7 +238,7 @@ std::optional<Answers::Nearest> Answers::nearest(Step step, const Point& point) 
     if (ranked.point.sizes.size() != point.sizes.size()) continue;
     double away = 0;
     double weighted = 0;
-    bool is_here = step == Step::kOwn;  // in the same bucket, as far as we got
+    bool is_here = step.kin == Kin::kOwn;  // in the same bucket, as far as we got
     const auto is_farther = [&] { return best != nullptr && weighted > least - kRounding; };
     for (std::size_t i = 0; i < point.sizes.size() && (is_here || !is_farther()); ++i) {
       const Coordinate& ours = point.sizes[i];
@@ -255,17 +259,21 @@ std::optional<Answers::Nearest> Answers::nearest(Step step, const Point& point) 
     is_exact = is_here;
   }
   if (best == nullptr) return std::nullopt;
-  const Rung rung = is_exact                 ? Rung::kExact
-                    : step == Step::kOwn     ? Rung::kNearestShape
-                    : step == Step::kSimilar ? Rung::kSimilarProblem
-                                             : Rung::kSameArch;
+  const Rung rung = step.is_stale               ? Rung::kStale
+                    : is_exact                  ? Rung::kExact
+                    : step.kin == Kin::kOwn     ? Rung::kNearestShape
+                    : step.kin == Kin::kSimilar ? Rung::kSimilarProblem
+                                                : Rung::kSameArch;
   return Nearest{best->result, rung, least < kRounding, among};
 }
 
 std::optional<Answers::Nearest> Answers::nearest(const Shape& features) const {
   const Point point = point_of(features, 0);
-  for (const Step step : {Step::kOwn, Step::kSimilar, Step::kOtherGpu, Step::kOtherGpuSimilar}) {
-    if (const std::optional<Nearest> found = nearest(step, point)) return found;
+  const Step* before = nullptr;
+  for (const Ranked& ranked : ranked_) {
+    if (before != nullptr && ranked.step == *before) continue;
+    before = &ranked.step;
+    if (const std::optional<Nearest> found = nearest(ranked.step, point)) return found;
   }
   return std::nullopt;
 }
@@ -278,7 +286,7 @@ std::string Answers::why(const Nearest& nearest) const {
   const TuningResult& result = *nearest.result;
   const Setting& setting = result.setting;
   std::string text = fmt::format("measured on {}", name_of(setting.gpu));
-  if (nearest.rung == Rung::kSameArch) {
+  if (!setting.gpu.is_same(question_.gpu)) {
     text += fmt::format(" ({} SMs, here {})", setting.gpu.sm_count, question_.gpu.sm_count);
   }
   text += " for " + to_text(setting.features);
@@ -291,6 +299,7 @@ std::string Answers::why(const Nearest& nearest) const {
     text += fmt::format("; the nearest of {} measured shape{}", nearest.among,
                         nearest.among == 1 ? "" : "s");
   }
+  if (const auto reason = stale(result)) text += "; stale: " + *reason;
   return text;
 }
 

@@ -1,6 +1,7 @@
 // From results to a choice: the ladder.  Pure functions.
 #pragma once
 
+#include <compare>
 #include <functional>
 #include <map>
 #include <optional>
@@ -73,7 +74,8 @@ class Answers {
   // Sizes in kPerSm count parallel work, on which most depends: nearer in those is nearer.
   // On another GPU of the architecture results for the problem itself come before those for similar
   // ones, and a size that counts parallel work stands for as much work per multiprocessor: names in
-  // kPerSm are scaled by the ratio of SM counts.
+  // kPerSm are scaled by the ratio of SM counts.  Stale results go through the same rungs once
+  // more, below all others: all of them are kStale.
   std::optional<Nearest> nearest(const Shape& features) const;
   // What that result says to launch.
   const std::vector<TunedValue>& configuration(const Nearest& nearest) const;
@@ -84,8 +86,14 @@ class Answers {
   std::vector<std::vector<TunedValue>> configurations() const;
 
  private:
-  // Steps of the ladder; kOwn is both kExact and kNearestShape.
-  enum class Step : int { kOwn, kSimilar, kOtherGpu, kOtherGpuSimilar };
+  // Whose a result is; kOwn is both kExact and kNearestShape.
+  enum class Kin : int { kOwn, kSimilar, kOtherGpu, kOtherGpuSimilar };
+  // A step of the ladder, the best least.
+  struct Step {
+    bool is_stale;
+    Kin kin;
+    auto operator<=>(const Step&) const = default;
+  };
   // A shape as a point: its sizes, those that weigh most first.
   struct Coordinate {
     double log = 0;
@@ -102,7 +110,8 @@ class Answers {
     Point point;  // of its features, as large for our GPU as they were for its own
   };
 
-  std::optional<Step> step_of(const Setting& setting) const;
+  std::optional<Kin> kin_of(const Setting& setting) const;
+  std::optional<std::string> stale(const TuningResult& result) const;
   Decision decision_of(const TuningResult& result) const {
     return cubinery::decision_of(result, question_.batch_invariant);
   }
@@ -115,7 +124,8 @@ class Answers {
   Question question_;
   std::vector<TuningResult> results_;
   std::vector<Ranked> ranked_;
-  std::vector<std::pair<std::string, int>> reasons_;  // why how many results were left out
+  // Why how many results were left out, or count below all others.
+  std::vector<std::pair<std::string, int>> reasons_;
 };
 
 inline constexpr double kMaxDistance = 3;  // in all sizes together, a factor of eight

@@ -52,6 +52,8 @@ const char* to_string(Rung rung) {
       return "similar problem";
     case Rung::kSameArch:
       return "same architecture";
+    case Rung::kStale:
+      return "stale";
     case Rung::kDefault:
       return "default";
   }

@@ -217,27 +217,75 @@ TEST_CASE("AbsurdSizesAndGpusDoNotOverflow", "[tuner]") {
   CHECK(answer({result_of(64, warps(1), kFixed, gpu_of(-5))}, 64) == "same architecture: 1");
 }
 
-TEST_CASE("StaleResultsDoNotAnswerAndAreCounted", "[tuner]") {
-  TuningResult old_compiler = result_of(64, warps(1));
-  old_compiler.setting.nvrtc = "12.9.41";
-  TuningResult old_template = result_of(64, warps(2));
-  old_template.templates = "t0";
-  std::vector<TuningResult> results{old_compiler, old_template, old_compiler};
-  CHECK(answer(results, 64) ==
-        "2 results are stale: NVRTC 12.9.41, here 13.0.88; "
-        "1 result is stale: the kernels' templates have changed");
-  results.push_back(result_of(1024, warps(3)));
-  CHECK(answer(results, 64) ==
-        "no result within a factor of 8; 2 results are stale: NVRTC 12.9.41, here 13.0.88; "
-        "1 result is stale: the kernels' templates have changed");
+TuningResult of_old_compiler(TuningResult result) {
+  result.setting.nvrtc = "12.9.41";
+  return result;
+}
+TuningResult of_old_templates(TuningResult result) {
+  result.templates = "t0";
+  return result;
+}
+
+TEST_CASE("StaleResultsAnswerBelowAllOthersAndAreCounted", "[tuner]") {
+  const TuningResult old_compiler = of_old_compiler(result_of(64, warps(1)));
+  const TuningResult old_template = of_old_templates(result_of(64, warps(2)));
+  std::vector<TuningResult> results{old_template, old_compiler, old_template};
+  CHECK(answer(results, 64) == "stale: 2");  // the earlier
+  CHECK(answer(results, 1024) ==
+        "no result within a factor of 8; 2 results are stale: the kernels' templates have changed; "
+        "1 result is stale: NVRTC 12.9.41, here 13.0.88");
+  // Any other is better, and where it is too far the stale ones answer.
+  results.push_back(result_of(1024, warps(3), kOtherGate, gpu_of(66)));
+  CHECK(answer(results, 512) == "same architecture: 3");
+  CHECK(answer(results, 64) == "stale: 2");
   results.push_back(result_of(64, warps(4)));
   CHECK(answer(results, 64) == "exact: 4");
 
   Question any_compiler = question();
   any_compiler.toolchain.nvrtc.clear();
-  CHECK(answer(results, 64, any_compiler) == "exact: 1");
-  CHECK(answer({old_template}, 64, any_compiler) ==
-        "1 result is stale: the kernels' templates have changed");
+  CHECK(answer({old_template, old_compiler}, 64, any_compiler) == "exact: 1");
+  CHECK(answer({old_template}, 64, any_compiler) == "stale: 2");
+}
+
+TEST_CASE("StaleResultsAreRankedAsOthers", "[tuner]") {
+  std::vector<TuningResult> results{
+      result_of(64, warps(5), kOtherGate, gpu_of(132, "1g.18gb")),
+      result_of(64, warps(4), kFixed, gpu_of(132, "1g.18gb")),
+      result_of(64, warps(3), kOtherGate),
+      result_of(100, warps(2)),
+      result_of(64, warps(1)),
+  };
+  for (TuningResult& result : results) result = of_old_templates(result);
+  for (int left = 1; left <= 5; ++left) {
+    CHECK(answer(results, 64) == "stale: " + std::to_string(left));
+    results.pop_back();
+  }
+}
+
+// A result of current code is not hidden by one that the user measured before.
+TEST_CASE("StaleResultsHideNone", "[tuner]") {
+  const std::vector<TuningResult> results{of_old_templates(result_of(64, warps(1))),
+                                          result_of(64, warps(2))};
+  CHECK(answer(results, 64) == "exact: 2");
+  CHECK(Answers(question(), results).configurations() ==
+        std::vector<std::vector<TunedValue>>{warps(2)});
+}
+
+TEST_CASE("StaleResultsAgreeInBitsWithWhatIsAboveThem", "[tuner]") {
+  const TuningResult old = of_old_templates(result_of(64, warps(1, 4)));
+  const TuningResult agreeing = of_old_templates(result_of(64, warps(2, 8)));
+  CHECK(answer({old, agreeing}, 64) == "stale: 1");
+  const std::vector<TuningResult> results{old, agreeing, result_of(1024, warps(3, 8))};
+  CHECK(answer(results, 64) == "stale: 2");
+  CHECK(Answers(question(), results).configurations() ==
+        std::vector<std::vector<TunedValue>>{warps(3, 8), warps(2, 8)});
+}
+
+TEST_CASE("ResultsOfPathsThatThereAreNotDoNotAnswer", "[tuner]") {
+  TuningResult other_path = result_of(64, warps(1));
+  other_path.configuration.insert(other_path.configuration.begin(),
+                                  {.name = "path", .value = "gone", .is_text = true});
+  CHECK(answer({other_path}, 64) == "1 result is of configurations that cannot be used here");
 }
 
 TEST_CASE("ConfigurationsThatCannotBeUsedDoNotAnswer", "[tuner]") {
@@ -292,6 +340,12 @@ TEST_CASE("AnAnswerSaysWhichMeasurementDecided", "[tuner]") {
       why({similar}, 300) ==
       "measured on NVIDIA H200 for states=256 of a similar problem (gate=alpha); the nearest of 1 "
       "measured shape");
+  CHECK(why({of_old_templates(similar)}, 256) ==
+        "measured on NVIDIA H200 for states=256 of a similar problem (gate=alpha); stale: the "
+        "kernels' templates have changed");
+  CHECK(why({of_old_compiler(result_of(64, warps(1), kFixed, gpu_of(33)))}, 256) ==
+        "measured on Other 33 (33 SMs, here 132) for states=64; stale: NVRTC 12.9.41, here "
+        "13.0.88");
 }
 
 }  // namespace

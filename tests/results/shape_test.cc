@@ -104,6 +104,7 @@ TEST_CASE("RungsHaveNames", "[cpu]") {
   CHECK(std::string(to_string(Rung::kNearestShape)) == "nearest shape");
   CHECK(std::string(to_string(Rung::kSimilarProblem)) == "similar problem");
   CHECK(std::string(to_string(Rung::kSameArch)) == "same architecture");
+  CHECK(std::string(to_string(Rung::kStale)) == "stale");
   CHECK(std::string(to_string(Rung::kDefault)) == "default");
 }
 

@@ -46,10 +46,12 @@ class Deployment {
     return Context::create(options).value();
   }
 
-  void tuned(const TuningSpace& space, const Shape& features, std::vector<TunedValue> values) {
+  // With today's templates, unless others are named.
+  void tuned(const TuningSpace& space, const Shape& features, std::vector<TunedValue> values,
+             std::string templates = "") {
     const Context here = context();
     const Toolchain toolchain = toolchain_of(here, path_kernels(space.op));
-    const std::string templates = toolchain.templates.find(path_of(values))->second;
+    if (templates.empty()) templates = toolchain.templates.find(path_of(values))->second;
     const TuningResult result = test::made_up_result(
         space, features, std::move(values), toolchain.nvrtc, templates, gpu_identity(here).value());
     const std::string path = results_path(tuning_directory(here), space.op);
@@ -74,8 +76,8 @@ class Deployment {
   test::TempDir dir_;
 };
 
-std::vector<TunedValue> four_warps() {
-  GdnDecodeKey key = decode_keys({}).wide;
+std::vector<TunedValue> four_warps(const DecodeProblem& problem = {}) {
+  GdnDecodeKey key = decode_keys(problem).wide;
   key.warps = 4;
   return decode_values(key);
 }
@@ -96,6 +98,19 @@ TEST_CASE("OperatorsLaunchWhatTuningChose", "[cpu]") {
                               decode.kernel(4).info().canonical.find(";warp_v")) ==
         to_text(four_warps()));
   CHECK(decode.choice(-1).configuration == decode.choice(0).configuration);
+  CHECK(deployment.warnings.empty());
+}
+
+TEST_CASE("WhatWasTunedWithOtherCodeIsPrewarmedAndLaunched", "[cpu]") {
+  const DecodeProblem problem{.key_dim = 64};  // the library has no results for it
+  Deployment deployment;
+  deployment.tuned(planner_of(problem).space(), features_at(problem, point_of(problem, 4)),
+                   four_warps(problem), "other templates");
+  deployment.prewarm(problem);
+  const Decode decode = deployment.context().prepare(problem).value();
+  CHECK(decode.choice(4).rung == Rung::kStale);
+  CHECK(decode.choice(4).configuration == to_text(four_warps(problem)));
+  CHECK(decode.choice(4).why.ends_with("; stale: the kernels' templates have changed"));
   CHECK(deployment.warnings.empty());
 }
 

@@ -357,9 +357,27 @@ TEST_CASE("AnOfflineContextTakesResultsOfAnyCompiler", "[cpu]") {
   result.setting.nvrtc = "99.1.2";
   write_results(shop.cache(), to_line(result));
   CHECK(choose(context, space(), {{"rows", 64}}, 0).configuration == 2);
+}
+
+TEST_CASE("ResultsOfOtherCodeAnswerAndSaySo", "[cpu]") {
+  const FakeDriver fake(CUBINERY_FAKE_DRIVER);
+  Workshop shop;
+  const Context context = context_of(on_fake_gpu(shop));
+  write_results(shop.cache(),
+                to_line(result_of(context, 128)) + to_line(result_of(context, 256, 1 << 20)));
   shop.write("twice/key.h", std::string(test::kTwiceKey) + "struct Changed {};\n");
-  CHECK(choose(context, space(), {{"rows", 64}}, 0).why ==
-        "1 result is stale: the kernels' templates have changed");
+  const Choice choice = choose(context, space(), {{"rows", 64}}, 0);
+  CHECK(choice.configuration == 2);
+  CHECK(choice.rung == Rung::kStale);
+  CHECK(choice.why ==
+        "measured on Fake GPU for rows=64: 50.0 % faster than the default (100.0 against 200.0 "
+        "us); stale: the kernels' templates have changed");
+  // One that is no configuration any more.
+  const Choice other = choose(context, space(), {{"rows", 1 << 20}}, 1);
+  CHECK(other.configuration == 1);
+  CHECK(other.why ==
+        "no result within a factor of 8; 1 result is stale: the kernels' templates have changed; 1 "
+        "result is of configurations that cannot be used here");
 }
 
 TEST_CASE("ResultsInsideTheLibraryAreGood", "[cpu]") {

@@ -371,12 +371,12 @@ TEST_CASE("VectorsOfColumnsDoNotChangeBits", "[cpu]") {
 
 TEST_CASE("ResultsThatCannotBeUsedAreLeftOut", "[cpu]") {
   const DecodeProblem problem;
-  TuningResult stale = decode_result(problem, 64, wide_with(problem, {{"warps", "2"}}));
+  TuningResult stale = decode_result(problem, 64, wide_with(problem, {{"warps", "99"}}));
   stale.templates = "t0";
   const TuningResult invalid = decode_result(problem, 64, wide_with(problem, {{"warps", "99"}}));
   const Plan plan = planned(problem, {stale, invalid});
   CHECK_FALSE(plan.uses_results);
-  CHECK(chosen(plan, 64).why.find("stale") != std::string::npos);
+  CHECK(chosen(plan, 64).why == "2 results are of configurations that cannot be used here");
 
   const PrefillProblem kept{
       .varlen = true, .checkpoints = Checkpoints::kBefore, .checkpoint_every = 48};
@@ -385,6 +385,31 @@ TEST_CASE("ResultsThatCannotBeUsedAreLeftOut", "[cpu]") {
       planned(kept, {prefill_result(kept, size, default_with(kept, {{"chunk_size", "32"}}))});
   CHECK_FALSE(prefill.uses_results);
   CHECK(chunk_size(prefill, kept) == 16);
+}
+
+TEST_CASE("ResultsOfOtherCodeAreBetterThanTheModel", "[cpu]") {
+  const DecodeProblem problem;
+  const auto values = wide_with(problem, {{"warps", "2"}});
+  TuningResult stale = decode_result(problem, 64, values);
+  stale.templates = "t0";
+  const Plan plan = planned(problem, {stale});
+  CHECK(plan.uses_results);
+  CHECK(chosen(plan, 64).rung == Rung::kStale);
+  CHECK(key(plan, 64).warps == 2);
+  CHECK(chosen(plan, 64).why.ends_with("; stale: the kernels' templates have changed"));
+  CHECK(chosen(plan, 1 << 20).rung == Rung::kDefault);
+  CHECK(chosen(plan, 1 << 20).why.find("stale") != std::string::npos);
+  // Whoever prewarms has it.
+  const auto kernels = [&](const std::vector<TuningResult>& results) {
+    return planner_of(problem, target_of(kArch, fake_gpu()))
+        .kernels({.results = results, .templates = {{"portable", "t1"}}});
+  };
+  const auto is_it = [&](const KernelSpec& spec) {
+    return spec.canonical == canonical(key(plan, 64));
+  };
+  const std::vector<KernelSpec> with_it = kernels({stale}), without = kernels({});
+  CHECK(std::any_of(with_it.begin(), with_it.end(), is_it));
+  CHECK(std::none_of(without.begin(), without.end(), is_it));
 }
 
 TEST_CASE("CellsThatNoBatchReachesNeedNoKernels", "[cpu]") {
@@ -469,9 +494,13 @@ TEST_CASE("KernelsAreEnoughForEveryGpuOfTheArchitecture", "[cpu]") {
   const PrefillSize size{.tokens = 4096, .sequences = 4};
   TuningResult other_nvrtc = decode_result(decode, 64, wide_with(decode, {{"warps", "4"}}));
   other_nvrtc.setting.nvrtc = "13.9.9";
+  TuningResult other_code =
+      decode_result(decode, 1 << 14, wide_with(decode, {{"k_lanes", "16"}, {"warps", "2"}}));
+  other_code.templates = "t0";
   const std::vector<TuningResult> decoded = {
       decode_result(decode, 64, wide_with(decode, {{"warps", "2"}})),
-      decode_result(decode, 64, wide_with(decode, {{"k_lanes", "16"}}), fake_gpu(66)), other_nvrtc};
+      decode_result(decode, 64, wide_with(decode, {{"k_lanes", "16"}}), fake_gpu(66)), other_nvrtc,
+      other_code};
   const std::vector<TuningResult> prefilled = {
       prefill_result(prefill, size, default_with(prefill, {{"chunk_size", "16"}}), fake_gpu(20)),
       prefill_result(prefill, size, default_with(prefill, {{"scan.stages", "4"}}))};
@@ -489,12 +518,12 @@ TEST_CASE("KernelsAreEnoughForEveryGpuOfTheArchitecture", "[cpu]") {
       check_enough(prefill_kernels, prefill, planned(prefill, prefilled, gpu, nvrtc), target);
     }
   }
-  // Of other templates and architectures nothing is wanted.
+  // Of other templates the same is wanted, of other architectures nothing.
   const std::vector<TuningResult> none;
   const std::size_t plain = kernels(decode, "sm_90a", none, "t1").size();
-  CHECK(kernels(decode, "sm_90a", decoded, "t2").size() == plain);
+  CHECK(kernels(decode, "sm_90a", decoded, "t2") == decode_kernels);
   CHECK(kernels(decode, "sm_100a", decoded, "t1").size() == plain);
-  CHECK(decode_kernels.size() == plain + 3);
+  CHECK(decode_kernels.size() == plain + 4);
 }
 
 TEST_CASE("VerifyKernelsAreEnoughForEveryGpuOfTheArchitecture", "[cpu]") {
