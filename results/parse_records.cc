@@ -144,12 +144,9 @@ Result<Json> parse_line(std::string_view line, std::string_view kind) {
   if (!format.is_number_unsigned() || format.get<std::uint64_t>() < 1) {
     return wrong(fmt::format("{} is not a format number", kind));
   }
-  if (format.get<std::uint64_t>() != kRecordFormat) {
-    const auto found = format.get<std::uint64_t>();
+  if (const auto found = format.get<std::uint64_t>(); found > kRecordFormat) {
     return wrong(
-        found > kRecordFormat
-            ? fmt::format("newer format {}, of which this version knows {}", found, kRecordFormat)
-            : fmt::format("older format {}, which this version does not read: tune again", found));
+        fmt::format("newer format {}, of which this version knows {}", found, kRecordFormat));
   }
   return json;
 }

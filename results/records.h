@@ -14,7 +14,7 @@
 
 namespace cubinery {
 
-inline constexpr int kRecordFormat = 2;
+inline constexpr int kRecordFormat = 1;
 
 // The bucket that a measurement belongs to: written once per bucket and process, named by the
 // measurements.

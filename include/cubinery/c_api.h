@@ -17,8 +17,8 @@
  * In a child of fork() contexts and operators of the parent are CUBINERY_UNSUPPORTED (launches
  * CUBINERY_DRIVER), and can be destroyed: make contexts after fork().
  *
- * Versions.  CUBINERY_C_API_VERSION grows when something is added; nothing is ever removed,
- * renumbered or reordered.  What is not of version 1 says since when it is there.  Structs begin
+ * Versions.  From the first release on, CUBINERY_C_API_VERSION grows when something is added, and
+ * what was added says in which version; nothing is removed, renumbered or reordered.  Structs begin
  * with their size in bytes and have no padding: the library takes the fields that an older caller
  * does not know as zero, and refuses a struct longer than its own.
  *
@@ -38,7 +38,7 @@
 extern "C" {
 #endif
 
-#define CUBINERY_C_API_VERSION 9
+#define CUBINERY_C_API_VERSION 1
 
 /* The codes of cubinery/status.h, which says what each asks of the caller. */
 typedef enum CubineryCode {
@@ -134,8 +134,7 @@ CUBINERY_C_API int cubinery_context_stats(const CubineryContext* context,
 
 /* The operators and the fields of their problems, for bindings: a JSON array of {"op", "help",
  * "fields": [{"name", "type": "integer" | "boolean" | "string", "default", "choices" (of strings),
- * "help"}], "forms": [{"name", "help"}]}, the forms in which a model needs the operator.  Since
- * version 3, forms since version 9. */
+ * "help"}], "forms": [{"name", "help"}]}, the forms in which a model needs the operator. */
 CUBINERY_C_API const char* cubinery_operators(void);
 /* *full: the problem with every field, for cubinery_free_text().  CUBINERY_INVALID_ARGUMENT:
  * malformed, an unknown field or value, or a combination that is not supported. */
@@ -144,11 +143,11 @@ CUBINERY_C_API int cubinery_check_problem(const char* op, const char* problem, c
  * for cubinery_free_text().  config: the text of the model's config.json; tp: the tensor-parallel
  * size, which divides its heads.  cubinery_decode_create() finds the kernels that
  * `cubinery prewarm --hf-config config.json --tp 2` compiled (gdn::problems_for_model()).
- * CUBINERY_INVALID_ARGUMENT: not JSON, not such a model, or another size.  Since version 4. */
+ * CUBINERY_INVALID_ARGUMENT: not JSON, not such a model, or another size. */
 CUBINERY_C_API int cubinery_problem_for_model(const char* op, const char* config, int tp,
                                               char** problem);
 /* The same in any form, a member of gdn::ModelProblems: "conv_decode" is for
- * cubinery_conv_create().  Since version 9. */
+ * cubinery_conv_create(). */
 CUBINERY_C_API int cubinery_form_for_model(const char* form, const char* config, int tp,
                                            char** problem);
 /* Makes sure that the cache holds the problem's kernels, without loading them: needs no GPU.
@@ -167,10 +166,9 @@ CUBINERY_C_API int cubinery_context_explain(const CubineryContext* context, cons
  * Tensors are DLTensors on the context's device (kDLCUDA with its ordinal) or in managed memory
  * (kDLCUDAManaged, which every device reaches); NULL where the problem does not use them.  Their
  * data, shape and strides are read during the call only.  Strides may be NULL (row-major without
- * gaps).  float32, bfloat16, float16, int32, int64; since version 7, for states of decode,
- * float8_e4m3fn and float8_e5m2 (DLPack's type codes 10 and 12, 8 bits); since version 8, for flags
- * of convolutions, bool (type code 6, 8 bits); one lane.  `stream` is a CUstream or cudaStream_t,
- * NULL the legacy default stream. */
+ * gaps).  float32, bfloat16, float16, int32, int64; for states of decode float8_e4m3fn and
+ * float8_e5m2 (DLPack's type codes 10 and 12, 8 bits); for flags of convolutions bool (type code 6,
+ * 8 bits); one lane.  `stream` is a CUstream or cudaStream_t, NULL the legacy default stream. */
 
 /* gdn::GateArgs, field by field. */
 typedef struct CubineryGateArgs {
@@ -215,20 +213,17 @@ typedef struct CubineryDecodeArgs {
   CubineryGateArgs gates;
   const DLTensor* o;
   CubineryStateArgs states;
-  const float* scale;   /* NULL: key_dim^-1/2 */
-  int64_t programmatic; /* 0 or 1 */
-  /* Since version 6. */
   const DLTensor* z;
   const DLTensor* norm_weight;
-  const float* norm_eps; /* NULL: 1e-6 */
-  /* Since version 9. */
   CubineryDecodeConvArgs conv;
+  const float* scale;    /* NULL: key_dim^-1/2 */
+  const float* norm_eps; /* NULL: 1e-6 */
+  int64_t programmatic;  /* 0 or 1 */
 } CubineryDecodeArgs;
-#define CUBINERY_DECODE_ARGS_INIT                                                \
-  {                                                                              \
-    sizeof(CubineryDecodeArgs), NULL, NULL, NULL, CUBINERY_GATE_ARGS_INIT, NULL, \
-        CUBINERY_STATE_ARGS_INIT, NULL, 0, NULL, NULL, NULL,                     \
-        CUBINERY_DECODE_CONV_ARGS_INIT                                           \
+#define CUBINERY_DECODE_ARGS_INIT                                                           \
+  {                                                                                         \
+    sizeof(CubineryDecodeArgs), NULL, NULL, NULL, CUBINERY_GATE_ARGS_INIT, NULL,            \
+        CUBINERY_STATE_ARGS_INIT, NULL, NULL, CUBINERY_DECODE_CONV_ARGS_INIT, NULL, NULL, 0 \
   }
 
 /* Loads or compiles the problem's kernels: slow. */
@@ -242,8 +237,7 @@ CUBINERY_C_API int cubinery_decode_launch(const CubineryDecode* decode, void* st
 
 /* What a batch of this size launches, and why: gdn::Decode::choice().  *choice: {"path":
  * "portable", "configuration": "path=portable;warp_v=16;...", "rung": "exact" | "nearest shape" |
- * "similar problem" | "same architecture" | "stale" | "default", "why"}, for cubinery_free_text().
- * Since version 2; "path" since version 3. */
+ * "similar problem" | "same architecture" | "stale" | "default", "why"}, for cubinery_free_text(). */
 CUBINERY_C_API int cubinery_decode_choice(const CubineryDecode* decode, int64_t batch,
                                           char** choice);
 
@@ -262,8 +256,8 @@ typedef struct CubineryPrefillArgs {
   const DLTensor* checkpoints;
   const DLTensor* checkpoint_cu_starts;
   const float* scale;   /* NULL: key_dim^-1/2 */
+  int64_t max_seqlen;   /* 0: not known */
   int64_t programmatic; /* 0 or 1 */
-  int64_t max_seqlen;   /* 0: not known.  Since version 2 */
 } CubineryPrefillArgs;
 #define CUBINERY_PREFILL_ARGS_INIT                                                      \
   {                                                                                     \
@@ -279,7 +273,7 @@ CUBINERY_C_API void cubinery_prefill_destroy(CubineryPrefill* prefill);
 CUBINERY_C_API int cubinery_prefill_workspace_bytes(const CubineryPrefill* prefill, int64_t tokens,
                                                     int64_t sequences, size_t* bytes);
 /* What a launch of this size runs, and why, as cubinery_decode_choice().  max_seqlen: tokens of the
- * longest sequence; 0: not known.  Since version 2. */
+ * longest sequence; 0: not known. */
 CUBINERY_C_API int cubinery_prefill_choice(const CubineryPrefill* prefill, int64_t tokens,
                                            int64_t sequences, int64_t max_seqlen, char** choice);
 /* workspace: device memory, 256-byte aligned. */
@@ -299,18 +293,18 @@ typedef struct CubineryVerifyArgs {
   const DLTensor* o;
   const DLTensor* cu_seqlens;
   const DLTensor* accepted;
+  const DLTensor* parents;
   CubineryStateArgs states;
-  const float* scale;      /* NULL: key_dim^-1/2 */
-  int64_t programmatic;    /* 0 or 1 */
-  const DLTensor* parents; /* since version 6 */
+  const float* scale;   /* NULL: key_dim^-1/2 */
+  int64_t programmatic; /* 0 or 1 */
 } CubineryVerifyArgs;
-#define CUBINERY_VERIFY_ARGS_INIT                                                            \
-  {                                                                                          \
-    sizeof(CubineryVerifyArgs), NULL, NULL, NULL, CUBINERY_GATE_ARGS_INIT, NULL, NULL, NULL, \
-        CUBINERY_STATE_ARGS_INIT, NULL, 0, NULL                                              \
+#define CUBINERY_VERIFY_ARGS_INIT                                                                  \
+  {                                                                                                \
+    sizeof(CubineryVerifyArgs), NULL, NULL, NULL, CUBINERY_GATE_ARGS_INIT, NULL, NULL, NULL, NULL, \
+        CUBINERY_STATE_ARGS_INIT, NULL, 0                                                          \
   }
 
-/* Loads or compiles the problem's kernels: slow.  All since version 5. */
+/* Loads or compiles the problem's kernels: slow. */
 CUBINERY_C_API int cubinery_verify_create(const CubineryContext* context, const char* problem,
                                           CubineryVerify** verify);
 CUBINERY_C_API void cubinery_verify_destroy(CubineryVerify* verify);
@@ -353,7 +347,7 @@ typedef struct CubineryCommitArgs {
 #define CUBINERY_COMMIT_ARGS_INIT \
   { sizeof(CubineryCommitArgs), CUBINERY_COMMIT_LAYER_INIT, NULL, NULL, NULL, NULL, NULL, 0, 0 }
 
-/* Loads or compiles the problem's kernels: slow.  All since version 6. */
+/* Loads or compiles the problem's kernels: slow. */
 CUBINERY_C_API int cubinery_commit_create(const CubineryContext* context, const char* problem,
                                           CubineryCommit** commit);
 CUBINERY_C_API void cubinery_commit_destroy(CubineryCommit* commit);
@@ -392,20 +386,19 @@ typedef struct CubineryConvArgs {
   const DLTensor* has_initial_state;
   const DLTensor* accepted;
   CubineryStateArgs states;
-  const float* scale;   /* NULL: 1 */
-  int64_t programmatic; /* 0 or 1 */
-  /* Since version 9. */
   const DLTensor* checkpoints;
   const DLTensor* checkpoint_cu_starts;
-  int64_t max_seqlen; /* 0: not known */
+  const float* scale;   /* NULL: 1 */
+  int64_t max_seqlen;   /* 0: not known */
+  int64_t programmatic; /* 0 or 1 */
 } CubineryConvArgs;
 #define CUBINERY_CONV_ARGS_INIT                                                                 \
   {                                                                                             \
     sizeof(CubineryConvArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-        NULL, NULL, NULL, NULL, NULL, CUBINERY_STATE_ARGS_INIT, NULL, 0, NULL, NULL, 0          \
+        NULL, NULL, NULL, NULL, NULL, CUBINERY_STATE_ARGS_INIT, NULL, NULL, NULL, 0, 0          \
   }
 
-/* Loads or compiles the problem's kernels: slow.  All since version 8. */
+/* Loads or compiles the problem's kernels: slow. */
 CUBINERY_C_API int cubinery_conv_create(const CubineryContext* context, const char* problem,
                                         CubineryConv** conv);
 CUBINERY_C_API void cubinery_conv_destroy(CubineryConv* conv);
@@ -419,7 +412,7 @@ CUBINERY_C_API int cubinery_conv_choice(const CubineryConv* conv, int64_t sequen
 
 /* ---- Tuning (cubinery/tuning.h) ---------------------------------------------------------------
  * Of the library's operators; kernels of one's own are tuned in C++ (cubinery::Tunable).  Operators
- * take results by themselves when they are created.  All since version 2. */
+ * take results by themselves when they are created. */
 
 /* Where cubinery_tune() is, after every step: {"op", "bucket", "shapes_done", "shapes", "measured",
  * "candidates", "best", "best_ms", "default_ms", "what"}, cubinery::TuneProgress, valid during the

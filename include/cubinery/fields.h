@@ -1,16 +1,16 @@
 // The field table of a kernel key: the one list of compile-time parameters that everything else is
 // printed from.  Pure functions; safe to call from any thread.
 //
-// A key is a plain struct (templates/<name>/key.h, seen by host and device).  Its table names each
+// A key is a plain struct (templates/<name>/key.h, seen by host and device).  Its table has each
 // member once, in declaration order (templates/<name>/fields.h, host only):
 //
 //   template <>
 //   struct cubinery::Fields<RowScaleKey> {
-//     static constexpr const char* kName = "row_scale";        // folder, file, symbol, cache entry
-//     using Params = RowScaleParams;                           // the kernel's one parameter
+//     static constexpr const char* kName = "row_scale";     // folder, file, symbol, cache entry
+//     using Params = RowScaleParams;                        // the kernel's one parameter
 //     static constexpr auto kList = std::tuple{
-//         cubinery::fixed("dtype", &RowScaleKey::dtype),       // the caller's problem
-//         cubinery::tuned("threads", &RowScaleKey::threads, 128, 256, 512),  // ours to choose
+//         fixed<&RowScaleKey::dtype>(),                     // the caller's problem
+//         tuned<&RowScaleKey::threads>(128, 256, 512),      // ours to choose
 //     };
 //   };
 //
@@ -20,17 +20,16 @@
 //   int threads(const RowScaleKey&)               // threads per block
 //   int shared_bytes(const RowScaleKey&)          // dynamic shared memory; optional, default 0
 //
-// Views of one key:
-//   initializer(key)   {.dtype=cubinery::DType::kF16,.threads=128}   -> the define CUBINERY_KEY
-//   canonical(key)     row_scale;dtype=f16;threads=128               -> identity, logs, test names
-//   to_json(key)       {"dtype":"f16","threads":128}                 -> results, reports
-//   for_each_candidate(key, f)   every valid choice of the tuned fields, the fixed ones as in key
+// A field has the name of its member.  Names are persistent: they are part of kernel identities,
+// JSON and results.  A field of a part, a struct that several keys share, is often named apart:
 //
-// The problems that operators are made for have tables too.  There fixed() goes on with a line of
-// help and, where a field does not take every value of its enumeration, those that it takes.
+//   fixed<&Key::inputs, &Inputs::gate_dtype>()                   // "gate_dtype"
+//   fixed<&Key::states, &States::dtype>().named("state_dtype")
 //
-// Fields of keys and problems may be members of a part, a struct that others share:
-// fixed("state_dtype", "states.dtype", &Key::states, &States::dtype).
+// The problems that operators are made for have tables too.  There fixed() takes a line of help
+// and, where a field does not take every value of its enumeration, those that it takes:
+//
+//   fixed<&Problem::dtype>("dtype of q, k and v", kFloats)
 #pragma once
 
 #include <algorithm>
@@ -49,6 +48,15 @@
 #include "cubinery/status.h"
 
 namespace cubinery {
+namespace internal {
+template <class Member>
+struct MemberOf;
+template <class C, class T>
+struct MemberOf<T C::*> {
+  using Class = C;
+  using Type = T;
+};
+}  // namespace internal
 
 // Specialise for each key; see above.
 template <class Key>
@@ -66,6 +74,107 @@ struct EnumName {
   const char* text;        // "bf16"
 };
 
+// A line of a table: a field that the caller's problem says.
+template <auto kMember, class Member = internal::MemberOf<decltype(kMember)>>
+constexpr auto fixed(const char* help = "", std::span<const typename Member::Type> accepted = {});
+
+// The same of a part's member.
+template <auto kPart, auto kMember, class Part = internal::MemberOf<decltype(kPart)>,
+          class Member = internal::MemberOf<decltype(kMember)>>
+constexpr auto fixed(const char* help = "", std::span<const typename Member::Type> accepted = {});
+
+// A field that we choose, among `choices`.
+template <auto kMember, class... Choices>
+constexpr auto tuned(Choices... choices);
+
+// As tuned(), for a field that results depend on to the last bits (the order of a sum, say): with
+// batch_invariant an operator uses one value of it whatever the shape.
+template <auto kMember, class... Choices>
+constexpr auto tuned_bits(Choices... choices);
+
+// One field of one key as text.
+struct FieldText {
+  std::string_view name;
+  std::string value{};        // canonical and JSON: "bf16", "128", "true"
+  std::string initializer{};  // C++: "cubinery::DType::kBF16", "128", "true"
+  bool quoted = false;        // JSON string, as opposed to a number or a boolean
+  bool is_tuned = false;
+  bool changes_bits = false;       // always so for fixed fields
+  std::string_view member_name{};  // "dtype", "states.dtype"
+};
+
+// Views of one key.
+
+template <class Key>
+std::vector<FieldText> field_texts(const Key& key);
+
+// {.dtype=cubinery::DType::kF16,.threads=128}, the define CUBINERY_KEY.
+template <class Key>
+std::string initializer(const Key& key);
+
+// row_scale;dtype=f16;threads=128, for identities, logs and test names.
+template <class Key>
+std::string canonical(const Key& key);
+
+// {"dtype":"f16","threads":128}, for results and reports.
+template <class Key>
+std::string to_json(const Key& key);
+
+// The key that `json` describes.  Fields that are missing keep their default, so that a new field
+// with a default that means "as before" leaves old text readable.  kInvalidKey: not a flat JSON
+// object, an unknown field, a value that the field does not take, or a key outside valid().
+template <class Key>
+Result<Key> from_json(std::string_view json);
+
+// Calls function(candidate) for every valid choice of the tuned fields, the fixed ones as in `key`;
+// the order is that of the table, the last field fastest.
+template <class Key, class Function>
+void for_each_candidate(Key key, Function&& function);
+
+// Why for_each_candidate() has none: the rule that the key itself breaks, or where its own tuned
+// fields are none of the choices, the first candidate.  Empty: it has some.
+template <class Key>
+std::string why_no_candidate(Key key);
+
+// What a template gets compiled from; `kernel` is the template's folder, file stem and symbol.
+struct KernelSpec {
+  std::string kernel{};
+  std::string canonical{};
+  std::string initializer{};
+  unsigned threads = 0;         // threads per block
+  unsigned shared_bytes = 0;    // dynamic shared memory per block
+  std::size_t param_bytes = 0;  // size of the parameter struct
+};
+
+// What the runtime needs to know of a key.  kInvalidKey names the rule that the key breaks.
+template <class Key>
+Result<KernelSpec> spec_of(const Key& key);
+
+// A specification as flat JSON, and back.  What a program prints of a kernel of its own goes into a
+// manifest for the command line, {"spec": ..., "arch": "sm_90a"}, which cannot see its field table.
+// The JSON ends with a digest of the rest: kernels are cached under `canonical`, and only a field
+// table knows which initializer belongs to it.
+// kInvalidKey: not such an object, or one that was changed since to_json() printed it.
+std::string to_json(const KernelSpec& spec);
+Result<KernelSpec> kernel_spec_from_json(std::string_view json);
+
+template <>
+struct EnumNames<DType> {
+  static constexpr const char* kType = "cubinery::DType";
+  static constexpr std::array<EnumName<DType>, 8> kNames{{{DType::kF32, "kF32", "f32"},
+                                                          {DType::kBF16, "kBF16", "bf16"},
+                                                          {DType::kF16, "kF16", "f16"},
+                                                          {DType::kI32, "kI32", "i32"},
+                                                          {DType::kI64, "kI64", "i64"},
+                                                          {DType::kF8E4M3, "kF8E4M3", "f8e4m3"},
+                                                          {DType::kF8E5M2, "kF8E5M2", "f8e5m2"},
+                                                          {DType::kBool, "kBool", "bool"}}};
+};
+
+// The rest is how it is done.
+
+namespace internal {
+
 // A member of the key, or of a part of it.
 template <class Key, class T, class Part = Key>
 struct FixedField {
@@ -78,6 +187,12 @@ struct FixedField {
   T Part::*member;
   const char* help;             // for callers who set the field; of problems only
   std::span<const T> accepted;  // of an enumeration; empty: all values
+
+  constexpr FixedField named(const char* other) const {
+    FixedField field = *this;
+    field.name = other;
+    return field;
+  }
 
   constexpr auto& of(auto& key) const {
     if constexpr (std::is_same_v<Part, Key>) {
@@ -100,63 +215,36 @@ struct TunedField {
   constexpr auto& of(auto& key) const { return key.*member; }
 };
 
-template <class Key, class T>
-constexpr FixedField<Key, T> fixed(const char* name, T Key::*member, const char* help = "",
-                                   std::span<const std::type_identity_t<T>> accepted = {}) {
-  return {name, name, nullptr, member, help, accepted};
+constexpr std::size_t last_word(const char* text, std::size_t end) {
+  while (text[end - 1] != ':') --end;
+  return end;
 }
 
-template <class Key, class Part, class T>
-constexpr FixedField<Key, T, Part> fixed(const char* name, const char* member_name, Part Key::*part,
-                                         T Part::*member, const char* help = "",
-                                         std::span<const std::type_identity_t<T>> accepted = {}) {
-  return {name, member_name, part, member, help, accepted};
+// A member's name and a zero, from how compilers print it: "[with auto kMember = &Key::dtype]".
+template <auto kMember>
+constexpr auto printed_name() {
+  constexpr std::size_t kEnd = sizeof(__PRETTY_FUNCTION__) - 2;
+  constexpr std::size_t kBegin = last_word(__PRETTY_FUNCTION__, kEnd);
+  std::array<char, kEnd - kBegin + 1> name{};
+  for (std::size_t i = kBegin; i < kEnd; ++i) name[i - kBegin] = __PRETTY_FUNCTION__[i];
+  return name;
 }
+template <auto kMember>
+inline constexpr auto kPrintedName = printed_name<kMember>();
 
-template <class Key, class T, class... Choices>
-constexpr TunedField<Key, T, sizeof...(Choices)> tuned(const char* name, T Key::*member,
-                                                       Choices... choices) {
-  return {name, member, {static_cast<T>(choices)...}};
+// "states.dtype".
+template <auto kPart, auto kMember>
+constexpr auto printed_path() {
+  constexpr const auto& kFirst = kPrintedName<kPart>;
+  constexpr const auto& kLast = kPrintedName<kMember>;
+  std::array<char, kFirst.size() + kLast.size()> path{};
+  std::copy(kFirst.begin(), kFirst.end(), path.begin());
+  path[kFirst.size() - 1] = '.';
+  std::copy(kLast.begin(), kLast.end(), path.begin() + kFirst.size());
+  return path;
 }
-
-// As tuned(), for a field that results depend on to the last bits (the order of a sum, say): with
-// batch_invariant an operator uses one value of it whatever the shape.
-template <class Key, class T, class... Choices>
-constexpr TunedField<Key, T, sizeof...(Choices)> tuned_bits(const char* name, T Key::*member,
-                                                            Choices... choices) {
-  return {name, member, {static_cast<T>(choices)...}, true};
-}
-
-// One field of one key as text.
-struct FieldText {
-  std::string_view name;
-  std::string value{};        // canonical and JSON: "bf16", "128", "true"
-  std::string initializer{};  // C++: "cubinery::DType::kBF16", "128", "true"
-  bool quoted = false;        // JSON string, as opposed to a number or a boolean
-  bool is_tuned = false;
-  bool changes_bits = false;       // always so for fixed fields
-  std::string_view member_name{};  // "dtype", "states.dtype"
-};
-
-// What a template gets compiled from; `kernel` is the template's folder, file stem and symbol.
-struct KernelSpec {
-  std::string kernel{};
-  std::string canonical{};
-  std::string initializer{};
-  unsigned threads = 0;         // threads per block
-  unsigned shared_bytes = 0;    // dynamic shared memory per block
-  std::size_t param_bytes = 0;  // size of the parameter struct
-};
-
-// A specification as flat JSON, and back.  What a program prints of a kernel of its own goes into a
-// manifest for the command line, {"spec": ..., "arch": "sm_90a"}, which cannot see its field table.
-// The JSON ends with a digest of the rest: kernels are cached under `canonical`, and only a field
-// table knows which initializer belongs to it.
-// kInvalidKey: not such an object, or one that was changed since to_json() printed it.
-std::string to_json(const KernelSpec& spec);
-Result<KernelSpec> kernel_spec_from_json(std::string_view json);
-
-namespace internal {
+template <auto kPart, auto kMember>
+inline constexpr auto kPrintedPath = printed_path<kPart, kMember>();
 
 std::string initializer_text(const std::vector<FieldText>& fields);
 std::string canonical_text(std::string_view kernel, const std::vector<FieldText>& fields);
@@ -252,6 +340,21 @@ constexpr void for_each_field(Function&& function) {
   std::apply([&](const auto&... field) { (function(field), ...); }, Fields<Key>::kList);
 }
 
+template <class Key>
+constexpr bool names_differ() {
+  return std::apply(
+      [](const auto&... field) {
+        const std::array<std::string_view, sizeof...(field)> names{field.name...};
+        for (std::size_t i = 0; i < names.size(); ++i) {
+          for (std::size_t j = 0; j < i; ++j) {
+            if (names[i] == names[j]) return false;
+          }
+        }
+        return true;
+      },
+      Fields<Key>::kList);
+}
+
 template <std::size_t kIndex, class Key, class Function>
 void enumerate(Key& key, Function&& function) {
   if constexpr (kIndex == std::tuple_size_v<decltype(Fields<Key>::kList)>) {
@@ -271,10 +374,44 @@ void enumerate(Key& key, Function&& function) {
 
 }  // namespace internal
 
+template <auto kMember, class Member>
+constexpr auto fixed(const char* help, std::span<const typename Member::Type> accepted) {
+  constexpr const char* kName = internal::kPrintedName<kMember>.data();
+  return internal::FixedField<typename Member::Class, typename Member::Type>{
+      kName, kName, nullptr, kMember, help, accepted};
+}
+
+template <auto kPart, auto kMember, class Part, class Member>
+constexpr auto fixed(const char* help, std::span<const typename Member::Type> accepted) {
+  return internal::FixedField<typename Part::Class, typename Member::Type, typename Part::Type>{
+      internal::kPrintedName<kMember>.data(),
+      internal::kPrintedPath<kPart, kMember>.data(),
+      kPart,
+      kMember,
+      help,
+      accepted};
+}
+
+template <auto kMember, class... Choices>
+constexpr auto tuned(Choices... choices) {
+  using Member = internal::MemberOf<decltype(kMember)>;
+  using T = typename Member::Type;
+  return internal::TunedField<typename Member::Class, T, sizeof...(Choices)>{
+      internal::kPrintedName<kMember>.data(), kMember, {static_cast<T>(choices)...}};
+}
+
+template <auto kMember, class... Choices>
+constexpr auto tuned_bits(Choices... choices) {
+  auto field = tuned<kMember>(choices...);
+  field.changes_bits = true;
+  return field;
+}
+
 template <class Key>
 std::vector<FieldText> field_texts(const Key& key) {
   static_assert(std::tuple_size_v<decltype(Fields<Key>::kList)> == internal::member_count<Key>(),
                 "the field table must list every member of the key");
+  static_assert(internal::names_differ<Key>(), "a field table has a name twice");
   std::vector<FieldText> texts{};
   texts.reserve(std::tuple_size_v<decltype(Fields<Key>::kList)>);
   internal::for_each_field<Key>([&](const auto& field) {
@@ -302,9 +439,6 @@ std::string to_json(const Key& key) {
   return internal::json_text(field_texts(key));
 }
 
-// The key that `json` describes.  Fields that are missing keep their default, so that a new field
-// with a default that means "as before" leaves old text readable.  kInvalidKey: not a flat JSON
-// object, an unknown field, a value that the field does not take, or a key outside valid().
 template <class Key>
 Result<Key> from_json(std::string_view json) {
   Result<std::vector<std::pair<std::string, std::string>>> pairs =
@@ -337,15 +471,11 @@ Result<Key> from_json(std::string_view json) {
   return key;
 }
 
-// Calls function(candidate) for every valid choice of the tuned fields; the order is that of the
-// table, the last field fastest.
 template <class Key, class Function>
 void for_each_candidate(Key key, Function&& function) {
   internal::enumerate<0>(key, function);
 }
 
-// Why for_each_candidate() has none: the rule that the key itself breaks, or where its own tuned
-// fields are none of the choices, the first candidate.  Empty: it has some.
 template <class Key>
 std::string why_no_candidate(Key key) {
   bool has_one = false;
@@ -360,7 +490,6 @@ std::string why_no_candidate(Key key) {
   return canonical(key) + ": " + (reason != nullptr ? reason : "no such choice");
 }
 
-// What the runtime needs to know of a key.  kInvalidKey names the rule that the key breaks.
 template <class Key>
 Result<KernelSpec> spec_of(const Key& key) {
   if (const char* reason = why_invalid(key)) {
@@ -377,18 +506,5 @@ Result<KernelSpec> spec_of(const Key& key) {
   }
   return spec;
 }
-
-template <>
-struct EnumNames<DType> {
-  static constexpr const char* kType = "cubinery::DType";
-  static constexpr std::array<EnumName<DType>, 8> kNames{{{DType::kF32, "kF32", "f32"},
-                                                          {DType::kBF16, "kBF16", "bf16"},
-                                                          {DType::kF16, "kF16", "f16"},
-                                                          {DType::kI32, "kI32", "i32"},
-                                                          {DType::kI64, "kI64", "i64"},
-                                                          {DType::kF8E4M3, "kF8E4M3", "f8e4m3"},
-                                                          {DType::kF8E5M2, "kF8E5M2", "f8e5m2"},
-                                                          {DType::kBool, "kBool", "bool"}}};
-};
 
 }  // namespace cubinery

@@ -26,14 +26,10 @@ template <class T>
 constexpr auto input_dtype_fields() {
   constexpr auto kPart = &T::inputs;
   return std::tuple{
-      fixed("gate_dtype", "inputs.gate_dtype", kPart, &Inputs::gate_dtype, "dtype of g, alpha or a",
-            kFloats),
-      fixed("beta_dtype", "inputs.beta_dtype", kPart, &Inputs::beta_dtype,
-            "dtype of beta or its logit", kFloats),
-      fixed("a_log_dtype", "inputs.a_log_dtype", kPart, &Inputs::a_log_dtype,
-            "dtype of A_log (gate_mode computed)", kFloats),
-      fixed("dt_bias_dtype", "inputs.dt_bias_dtype", kPart, &Inputs::dt_bias_dtype,
-            "dtype of dt_bias (gate_mode computed)", kFloats),
+      fixed<kPart, &Inputs::gate_dtype>("dtype of g, alpha or a", kFloats),
+      fixed<kPart, &Inputs::beta_dtype>("dtype of beta or its logit", kFloats),
+      fixed<kPart, &Inputs::a_log_dtype>("dtype of A_log (gate_mode computed)", kFloats),
+      fixed<kPart, &Inputs::dt_bias_dtype>("dtype of dt_bias (gate_mode computed)", kFloats),
   };
 }
 
@@ -41,13 +37,12 @@ template <class T>
 constexpr auto input_mode_fields() {
   constexpr auto kPart = &T::inputs;
   return std::tuple{
-      fixed("gate_mode", "inputs.gate_mode", kPart, &Inputs::gate_mode,
-            "the decay is given as g (log) or e^g (alpha), or computed from A_log, a and dt_bias"),
-      fixed("beta_mode", "inputs.beta_mode", kPart, &Inputs::beta_mode,
-            "the write strength is 1 (one), beta as given, its sigmoid (logit) or twice that "
-            "(doubled_logit)"),
-      fixed("use_qk_l2norm", "inputs.use_qk_l2norm", kPart, &Inputs::use_qk_l2norm,
-            "normalise q and k in the kernel"),
+      fixed<kPart, &Inputs::gate_mode>(
+          "the decay is given as g (log) or e^g (alpha), or computed from A_log, a and dt_bias"),
+      fixed<kPart, &Inputs::beta_mode>(
+          "the write strength is 1 (one), beta as given, its sigmoid (logit) or twice that "
+          "(doubled_logit)"),
+      fixed<kPart, &Inputs::use_qk_l2norm>("normalise q and k in the kernel"),
   };
 }
 
@@ -61,10 +56,10 @@ template <class T>
 constexpr auto state_dtype_fields(std::span<const DType> accepted = kFloats) {
   constexpr auto kPart = &T::states;
   return std::tuple{
-      fixed("state_dtype", "states.dtype", kPart, &StatesOf<T>::dtype,
-            "dtype of states as they are stored", accepted),
-      fixed("index_dtype", "states.index_dtype", kPart, &StatesOf<T>::index_dtype,
-            "dtype of state indices (state_location pool)", kIntegers),
+      fixed<kPart, &StatesOf<T>::dtype>("dtype of states as they are stored", accepted)
+          .named("state_dtype"),
+      fixed<kPart, &StatesOf<T>::index_dtype>("dtype of state indices (state_location pool)",
+                                              kIntegers),
   };
 }
 
@@ -72,22 +67,23 @@ template <class T>
 constexpr auto state_slot_fields() {
   constexpr auto kPart = &T::states;
   return std::tuple{
-      fixed("state_location", "states.location", kPart, &StatesOf<T>::location,
-            "states lie in the order of the batch (dense) or in slots that indices name (pool)"),
-      fixed("padding", "states.padding", kPart, &StatesOf<T>::padding,
-            "a row whose index means padding is left alone (skip), its output set to zero (zero), "
-            "or computed on scratch_slot (scratch); needs state_location pool"),
-      fixed("pad_index", "states.pad_index", kPart, &StatesOf<T>::pad_index,
-            "the index that means padding"),
+      fixed<kPart, &StatesOf<T>::location>(
+          "states lie in the order of the batch (dense) or in slots that indices name (pool)")
+          .named("state_location"),
+      fixed<kPart, &StatesOf<T>::padding>(
+          "a row whose index means padding is left alone (skip), its output set to zero (zero), "
+          "or computed on scratch_slot (scratch); needs state_location pool"),
+      fixed<kPart, &StatesOf<T>::pad_index>("the index that means padding"),
   };
 }
 
 template <class T>
 constexpr auto state_place_fields() {
   return std::tuple_cat(
-      std::tuple{fixed("state_layout", "states.layout", &T::states, &States::layout,
-                       "a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk: "
-                       "vLLM, SGLang, FlashInfer, llama.cpp)")},
+      std::tuple{fixed<&T::states, &States::layout>(
+                     "a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk: "
+                     "vLLM, SGLang, FlashInfer, llama.cpp)")
+                     .named("state_layout")},
       state_slot_fields<T>());
 }
 
@@ -95,9 +91,9 @@ template <class T>
 constexpr auto state_use_fields() {
   constexpr auto kPart = &T::states;
   return std::tuple{
-      fixed("has_initial_state", "states.has_initial", kPart, &StatesOf<T>::has_initial,
-            "sequences start from a state, not from zero"),
-      fixed("store_state", "states.store", kPart, &StatesOf<T>::store, "new states are kept"),
+      fixed<kPart, &StatesOf<T>::has_initial>("sequences start from a state, not from zero")
+          .named("has_initial_state"),
+      fixed<kPart, &StatesOf<T>::store>("new states are kept").named("store_state"),
   };
 }
 
@@ -107,21 +103,25 @@ template <class T>
 constexpr auto decode_conv_fields() {
   constexpr auto kPart = &T::conv;
   return std::tuple{
-      fixed("conv_width", "conv.width", kPart, &DecodeConv::width,
-            "taps of the convolution in front, 2 to 4; 0: there is none, q, k and v are given"),
-      fixed("conv_activation", "conv.activation", kPart, &DecodeConv::activation,
-            "what the convolution's sums go through (conv_width)"),
-      fixed("conv_has_bias", "conv.has_bias", kPart, &DecodeConv::has_bias,
-            "the convolution has a bias (conv_width)"),
-      fixed("conv_weight_dtype", "conv.weight_dtype", kPart, &DecodeConv::weight_dtype,
-            "dtype of conv_weight and conv_bias (conv_width)", kFloats),
-      fixed("conv_state_dtype", "conv.state_dtype", kPart, &DecodeConv::state_dtype,
-            "dtype of conv_state (conv_width)", kFloats),
-      fixed("conv_state_layout", "conv.state_layout", kPart, &DecodeConv::state_layout,
-            "of conv_state [channels, columns], columns are neighbours in memory (FLA, "
-            "Transformers, SGLang), or channels (vLLM)"),
-      fixed("conv_whole_window", "conv.whole_window", kPart, &DecodeConv::whole_window,
-            "conv_state has conv_width columns (FLA, Transformers), not one less (vLLM, SGLang)"),
+      fixed<kPart, &DecodeConv::width>(
+          "taps of the convolution in front, 2 to 4; 0: there is none, q, k and v are given")
+          .named("conv_width"),
+      fixed<kPart, &DecodeConv::activation>("what the convolution's sums go through (conv_width)")
+          .named("conv_activation"),
+      fixed<kPart, &DecodeConv::has_bias>("the convolution has a bias (conv_width)")
+          .named("conv_has_bias"),
+      fixed<kPart, &DecodeConv::weight_dtype>("dtype of conv_weight and conv_bias (conv_width)",
+                                              kFloats)
+          .named("conv_weight_dtype"),
+      fixed<kPart, &DecodeConv::state_dtype>("dtype of conv_state (conv_width)", kFloats)
+          .named("conv_state_dtype"),
+      fixed<kPart, &DecodeConv::state_layout>(
+          "of conv_state [channels, columns], columns are neighbours in memory (FLA, "
+          "Transformers, SGLang), or channels (vLLM)")
+          .named("conv_state_layout"),
+      fixed<kPart, &DecodeConv::whole_window>(
+          "conv_state has conv_width columns (FLA, Transformers), not one less (vLLM, SGLang)")
+          .named("conv_whole_window"),
   };
 }
 

@@ -16,15 +16,13 @@ struct Fields<GdnCommitKey> {
   using Params = GdnCommitParams;
   using Key = GdnCommitKey;
   static constexpr auto kList = std::tuple_cat(
-      std::tuple{fixed("key_dim", &Key::key_dim), fixed("value_dim", &Key::value_dim),
-                 fixed("dtype", &Key::dtype)},
+      std::tuple{fixed<&Key::key_dim>(), fixed<&Key::value_dim>(), fixed<&Key::dtype>()},
       gdn::input_dtype_fields<Key>(), gdn::state_dtype_fields<Key>(),
-      std::tuple{fixed("cu_seqlens_dtype", &Key::cu_seqlens_dtype), fixed("varlen", &Key::varlen)},
+      std::tuple{fixed<&Key::cu_seqlens_dtype>(), fixed<&Key::varlen>()},
       gdn::state_place_fields<Key>(), gdn::input_mode_fields<Key>(), gdn::state_use_fields<Key>(),
-      std::tuple{fixed("accepted_dtype", &Key::accepted_dtype),
-                 fixed("max_tokens", &Key::max_tokens),
-                 tuned("warp_v", &Key::warp_v, 16, 32, 64, 128),
-                 tuned("held_v", &Key::held_v, 16, 32), tuned("warps", &Key::warps, 1, 2, 4, 8)});
+      std::tuple{fixed<&Key::accepted_dtype>(), fixed<&Key::max_tokens>(),
+                 tuned<&Key::warp_v>(16, 32, 64, 128), tuned<&Key::held_v>(16, 32),
+                 tuned<&Key::warps>(1, 2, 4, 8)});
 };
 
 }  // namespace cubinery

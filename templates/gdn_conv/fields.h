@@ -18,24 +18,19 @@ struct Fields<GdnConvKey> {
   using Params = GdnConvParams;
   using Key = GdnConvKey;
   static constexpr auto kList = std::tuple_cat(
-      std::tuple{fixed("key_dim", &Key::key_dim), fixed("dtype", &Key::dtype),
-                 fixed("weight_dtype", &Key::weight_dtype), fixed("width", &Key::width),
-                 fixed("activation", &Key::activation), fixed("has_bias", &Key::has_bias),
-                 fixed("split_qkv", &Key::split_qkv)},
+      std::tuple{fixed<&Key::key_dim>(), fixed<&Key::dtype>(), fixed<&Key::weight_dtype>(),
+                 fixed<&Key::width>(), fixed<&Key::activation>(), fixed<&Key::has_bias>(),
+                 fixed<&Key::split_qkv>()},
       gdn::input_dtype_fields<Key>(), gdn::state_dtype_fields<Key>(),
-      std::tuple{fixed("cu_seqlens_dtype", &Key::cu_seqlens_dtype), fixed("varlen", &Key::varlen),
-                 fixed("state_layout", "states.layout", &Key::states, &gdn::ConvStates::layout)},
+      std::tuple{fixed<&Key::cu_seqlens_dtype>(), fixed<&Key::varlen>(),
+                 fixed<&Key::states, &gdn::ConvStates::layout>().named("state_layout")},
       gdn::state_slot_fields<Key>(), gdn::input_mode_fields<Key>(), gdn::state_use_fields<Key>(),
-      std::tuple{fixed("whole_window", "states.whole_window", &Key::states,
-                       &gdn::ConvStates::whole_window),
-                 fixed("stored_states", &Key::stored_states),
-                 fixed("checkpoints", &Key::checkpoints),
-                 fixed("from_accepted", &Key::from_accepted),
-                 fixed("accepted_dtype", &Key::accepted_dtype), fixed("vectors", &Key::vectors),
-                 tuned("lane_channels", &Key::lane_channels, 4, 8),
-                 tuned("ahead", &Key::ahead, 1, 4, 8, 12, 16), tuned("warps", &Key::warps, 2, 4),
-                 tuned("resident", &Key::resident, 256, 384, 512),
-                 tuned("together", &Key::together, 1, 2, 4)});
+      std::tuple{fixed<&Key::states, &gdn::ConvStates::whole_window>(),
+                 fixed<&Key::stored_states>(), fixed<&Key::checkpoints>(),
+                 fixed<&Key::from_accepted>(), fixed<&Key::accepted_dtype>(),
+                 fixed<&Key::vectors>(), tuned<&Key::lane_channels>(4, 8),
+                 tuned<&Key::ahead>(1, 4, 8, 12, 16), tuned<&Key::warps>(2, 4),
+                 tuned<&Key::resident>(256, 384, 512), tuned<&Key::together>(1, 2, 4)});
 };
 
 }  // namespace cubinery

@@ -16,12 +16,10 @@ struct Fields<GdnPrefillChunksKey> {
   using Params = GdnPrefillChunksParams;
   using Key = GdnPrefillChunksKey;
   static constexpr auto kList = std::tuple_cat(
-      std::tuple{fixed("key_dim", &Key::key_dim), fixed("dtype", &Key::dtype)},
-      gdn::input_dtype_fields<Key>(),
-      std::tuple{fixed("cu_seqlens_dtype", &Key::cu_seqlens_dtype), fixed("varlen", &Key::varlen)},
+      std::tuple{fixed<&Key::key_dim>(), fixed<&Key::dtype>()}, gdn::input_dtype_fields<Key>(),
+      std::tuple{fixed<&Key::cu_seqlens_dtype>(), fixed<&Key::varlen>()},
       gdn::input_mode_fields<Key>(),
-      std::tuple{tuned_bits("chunk_size", &Key::chunk_size, 16, 32, 64),
-                 tuned("warps", &Key::warps, 1, 2, 4)});
+      std::tuple{tuned_bits<&Key::chunk_size>(16, 32, 64), tuned<&Key::warps>(1, 2, 4)});
 };
 
 }  // namespace cubinery

@@ -16,18 +16,16 @@ struct Fields<GdnPrefillScanKey> {
   using Params = GdnPrefillScanParams;
   using Key = GdnPrefillScanKey;
   static constexpr auto kList = std::tuple_cat(
-      std::tuple{fixed("key_dim", &Key::key_dim), fixed("value_dim", &Key::value_dim),
-                 fixed("dtype", &Key::dtype), fixed("output_dtype", &Key::output_dtype)},
+      std::tuple{fixed<&Key::key_dim>(), fixed<&Key::value_dim>(), fixed<&Key::dtype>(),
+                 fixed<&Key::output_dtype>()},
       gdn::state_dtype_fields<Key>(),
-      std::tuple{fixed("cu_seqlens_dtype", &Key::cu_seqlens_dtype), fixed("varlen", &Key::varlen)},
+      std::tuple{fixed<&Key::cu_seqlens_dtype>(), fixed<&Key::varlen>()},
       gdn::state_place_fields<Key>(), gdn::state_use_fields<Key>(),
-      std::tuple{fixed("checkpoints", &Key::checkpoints), fixed("parts", &Key::parts),
-                 fixed("wgmma", &Key::wgmma), fixed("threads_copy", &Key::threads_copy),
-                 fixed("makes_records", &Key::makes_records)},
+      std::tuple{fixed<&Key::checkpoints>(), fixed<&Key::parts>(), fixed<&Key::wgmma>(),
+                 fixed<&Key::threads_copy>(), fixed<&Key::makes_records>()},
       gdn::input_dtype_fields<Key>(), gdn::input_mode_fields<Key>(),
-      std::tuple{tuned_bits("chunk_size", &Key::chunk_size, 16, 32, 64),
-                 tuned("warps", &Key::warps, 1, 2, 3, 4, 8),
-                 tuned("stages", &Key::stages, 2, 3, 4, 6)});
+      std::tuple{tuned_bits<&Key::chunk_size>(16, 32, 64), tuned<&Key::warps>(1, 2, 3, 4, 8),
+                 tuned<&Key::stages>(2, 3, 4, 6)});
 };
 
 }  // namespace cubinery

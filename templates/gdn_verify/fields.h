@@ -17,18 +17,15 @@ struct Fields<GdnVerifyKey> {
   using Params = GdnVerifyParams;
   using Key = GdnVerifyKey;
   static constexpr auto kList = std::tuple_cat(
-      std::tuple{fixed("key_dim", &Key::key_dim), fixed("value_dim", &Key::value_dim),
-                 fixed("dtype", &Key::dtype), fixed("output_dtype", &Key::output_dtype)},
+      std::tuple{fixed<&Key::key_dim>(), fixed<&Key::value_dim>(), fixed<&Key::dtype>(),
+                 fixed<&Key::output_dtype>()},
       gdn::input_dtype_fields<Key>(), gdn::state_dtype_fields<Key>(),
-      std::tuple{fixed("cu_seqlens_dtype", &Key::cu_seqlens_dtype), fixed("varlen", &Key::varlen)},
+      std::tuple{fixed<&Key::cu_seqlens_dtype>(), fixed<&Key::varlen>()},
       gdn::state_place_fields<Key>(), gdn::input_mode_fields<Key>(), gdn::state_use_fields<Key>(),
-      std::tuple{
-          fixed("stored_states", &Key::stored_states), fixed("from_accepted", &Key::from_accepted),
-          fixed("accepted_dtype", &Key::accepted_dtype),
-          fixed("round_each_token", &Key::round_each_token),
-          tuned("warp_v", &Key::warp_v, 4, 8, 16), tuned_bits("k_lanes", &Key::k_lanes, 4, 8, 16),
-          tuned_bits("vec_bytes", &Key::vec_bytes, 4, 8, 16),
-          tuned("warps", &Key::warps, 1, 2, 4, 8)});
+      std::tuple{fixed<&Key::stored_states>(), fixed<&Key::from_accepted>(),
+                 fixed<&Key::accepted_dtype>(), fixed<&Key::round_each_token>(),
+                 tuned<&Key::warp_v>(4, 8, 16), tuned_bits<&Key::k_lanes>(4, 8, 16),
+                 tuned_bits<&Key::vec_bytes>(4, 8, 16), tuned<&Key::warps>(1, 2, 4, 8)});
 };
 
 }  // namespace cubinery

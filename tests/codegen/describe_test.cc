@@ -25,10 +25,10 @@ struct cubinery::Fields<toy::ToyProblem> {
   using P = toy::ToyProblem;
   static constexpr const char* kName = "toy";
   static constexpr auto kList = std::tuple{
-      fixed("rows", &P::rows, "how many rows"),
-      fixed("dtype", &P::dtype, "what they are of", toy::kFloats),
-      fixed("colour", &P::colour, "how they look"),
-      fixed("fast", &P::fast, "whether it is urgent"),
+      fixed<&P::rows>("how many rows"),
+      fixed<&P::dtype>("what they are of", toy::kFloats),
+      fixed<&P::colour>("how they look"),
+      fixed<&P::fast>("whether it is urgent"),
   };
 };
 

@@ -8,12 +8,7 @@
 namespace cubinery {
 namespace {
 
-using gdn::BetaMode;
-using gdn::GateMode;
-using gdn::Padding;
-using gdn::PadIndex;
 using gdn::StateLayout;
-using gdn::StateLocation;
 using test::broken_rule;
 using test::count_candidates;
 using Key = GdnCommitKey;
@@ -26,22 +21,6 @@ TEST_CASE("CommitKeysPrintTheirFields", "[cpu]") {
         "varlen=false;state_layout=vk;state_location=dense;padding=none;pad_index=negative;"
         "gate_mode=log;beta_mode=given;use_qk_l2norm=false;has_initial_state=true;"
         "store_state=true;accepted_dtype=i32;max_tokens=8;warp_v=16;held_v=16;warps=4");
-}
-
-TEST_CASE("CommitFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
-  CHECK_MEMBER(Key, key_dim, 64);
-  CHECK_MEMBER(Key, value_dim, 64);
-  CHECK_MEMBER(Key, dtype, DType::kF16);
-  test::check_part_members<Key>();
-  CHECK_MEMBER(Key, cu_seqlens_dtype, DType::kI64);
-  CHECK_MEMBER(Key, varlen, true);
-  CHECK_PART_MEMBER(Key, "state_layout", states.layout, StateLayout::kKV);
-  CHECK_PART_MEMBER(Key, "gate_mode", inputs.gate_mode, GateMode::kAlpha);
-  CHECK_MEMBER(Key, accepted_dtype, DType::kI64);
-  CHECK_MEMBER(Key, max_tokens, 16);
-  CHECK_MEMBER(Key, warp_v, 32);
-  CHECK_MEMBER(Key, held_v, 32);
-  CHECK_MEMBER(Key, warps, 2);
 }
 
 TEST_CASE("CommitCandidatesOfTheUsualProblemsAreThisMany", "[cpu]") {

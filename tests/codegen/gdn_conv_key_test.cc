@@ -9,13 +9,11 @@
 namespace cubinery {
 namespace {
 
-using gdn::Activation;
 using gdn::BetaMode;
 using gdn::Checkpoints;
 using gdn::ConvStateLayout;
 using gdn::GateMode;
 using gdn::Padding;
-using gdn::PadIndex;
 using gdn::StateLocation;
 using gdn::StoredStates;
 using test::broken_rule;
@@ -49,32 +47,6 @@ TEST_CASE("ConvKeysPrintTheirFields", "[cpu]") {
         "stored_states=last;checkpoints=none;from_accepted=false;accepted_dtype=i32;vectors=true;"
         "lane_channels=8;ahead=4;warps=4;"
         "resident=512;together=1");
-}
-
-TEST_CASE("ConvFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
-  CHECK_MEMBER(Key, key_dim, 64);
-  CHECK_MEMBER(Key, dtype, DType::kF16);
-  CHECK_MEMBER(Key, weight_dtype, DType::kF16);
-  CHECK_MEMBER(Key, width, 3);
-  CHECK_MEMBER(Key, activation, Activation::kNone);
-  CHECK_MEMBER(Key, has_bias, true);
-  CHECK_MEMBER(Key, split_qkv, true);
-  test::check_part_members<Key>();
-  CHECK_MEMBER(Key, cu_seqlens_dtype, DType::kI64);
-  CHECK_MEMBER(Key, varlen, true);
-  CHECK_PART_MEMBER(Key, "state_layout", states.layout, ConvStateLayout::kChannels);
-  CHECK_PART_MEMBER(Key, "gate_mode", inputs.gate_mode, GateMode::kComputed);
-  CHECK_PART_MEMBER(Key, "whole_window", states.whole_window, true);
-  CHECK_MEMBER(Key, stored_states, StoredStates::kEvery);
-  CHECK_MEMBER(Key, checkpoints, Checkpoints::kBefore);
-  CHECK_MEMBER(Key, from_accepted, true);
-  CHECK_MEMBER(Key, accepted_dtype, DType::kI64);
-  CHECK_MEMBER(Key, vectors, false);
-  CHECK_MEMBER(Key, lane_channels, 4);
-  CHECK_MEMBER(Key, ahead, 8);
-  CHECK_MEMBER(Key, warps, 2);
-  CHECK_MEMBER(Key, resident, 256);
-  CHECK_MEMBER(Key, together, 2);
 }
 
 TEST_CASE("ConvCandidatesOfTheUsualProblemsAreThisMany", "[cpu]") {

@@ -9,13 +9,8 @@
 namespace cubinery {
 namespace {
 
-using gdn::BetaMode;
 using gdn::Checkpoints;
-using gdn::GateMode;
 using gdn::Padding;
-using gdn::PadIndex;
-using gdn::StateLayout;
-using gdn::StateLocation;
 using test::broken_rule;
 using test::count_candidates;
 using Chunks = GdnPrefillChunksKey;
@@ -34,47 +29,6 @@ TEST_CASE("PrefillKeysPrintTheirFields", "[cpu]") {
         "parts=false;wgmma=false;threads_copy=false;makes_records=false;gate_dtype=f32;"
         "beta_dtype=f32;a_log_dtype=f32;dt_bias_dtype=f32;gate_mode=log;beta_mode=given;"
         "use_qk_l2norm=false;chunk_size=32;warps=4;stages=3");
-}
-
-TEST_CASE("ChunksFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
-  CHECK_MEMBER(Chunks, key_dim, 64);
-  CHECK_MEMBER(Chunks, dtype, DType::kF16);
-  CHECK_PART_MEMBER(Chunks, "gate_dtype", inputs.gate_dtype, DType::kF16);
-  CHECK_PART_MEMBER(Chunks, "beta_dtype", inputs.beta_dtype, DType::kF16);
-  CHECK_PART_MEMBER(Chunks, "a_log_dtype", inputs.a_log_dtype, DType::kF16);
-  CHECK_PART_MEMBER(Chunks, "dt_bias_dtype", inputs.dt_bias_dtype, DType::kF16);
-  CHECK_MEMBER(Chunks, cu_seqlens_dtype, DType::kI64);
-  CHECK_MEMBER(Chunks, varlen, true);
-  CHECK_PART_MEMBER(Chunks, "gate_mode", inputs.gate_mode, GateMode::kAlpha);
-  CHECK_PART_MEMBER(Chunks, "beta_mode", inputs.beta_mode, BetaMode::kLogit);
-  CHECK_PART_MEMBER(Chunks, "use_qk_l2norm", inputs.use_qk_l2norm, true);
-  CHECK_MEMBER(Chunks, chunk_size, 16);
-  CHECK_MEMBER(Chunks, warps, 4);
-}
-
-TEST_CASE("ScanFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
-  CHECK_MEMBER(Scan, key_dim, 64);
-  CHECK_MEMBER(Scan, value_dim, 64);
-  CHECK_MEMBER(Scan, dtype, DType::kF16);
-  CHECK_MEMBER(Scan, output_dtype, DType::kF16);
-  CHECK_PART_MEMBER(Scan, "state_dtype", states.dtype, DType::kF16);
-  CHECK_PART_MEMBER(Scan, "index_dtype", states.index_dtype, DType::kI64);
-  CHECK_PART_MEMBER(Scan, "gate_dtype", inputs.gate_dtype, DType::kF16);
-  CHECK_PART_MEMBER(Scan, "gate_mode", inputs.gate_mode, GateMode::kAlpha);
-  CHECK_PART_MEMBER(Scan, "use_qk_l2norm", inputs.use_qk_l2norm, true);
-  CHECK_MEMBER(Scan, makes_records, true);
-  CHECK_MEMBER(Scan, cu_seqlens_dtype, DType::kI64);
-  CHECK_MEMBER(Scan, varlen, true);
-  CHECK_PART_MEMBER(Scan, "state_layout", states.layout, StateLayout::kKV);
-  CHECK_PART_MEMBER(Scan, "state_location", states.location, StateLocation::kPool);
-  CHECK_PART_MEMBER(Scan, "padding", states.padding, Padding::kSkip);
-  CHECK_PART_MEMBER(Scan, "pad_index", states.pad_index, PadIndex::kZero);
-  CHECK_PART_MEMBER(Scan, "has_initial_state", states.has_initial, false);
-  CHECK_PART_MEMBER(Scan, "store_state", states.store, false);
-  CHECK_MEMBER(Scan, checkpoints, Checkpoints::kAfter);
-  CHECK_MEMBER(Scan, chunk_size, 16);
-  CHECK_MEMBER(Scan, warps, 2);
-  CHECK_MEMBER(Scan, stages, 2);
 }
 
 TEST_CASE("PrefillCandidatesOfTheUsualProblemsAreThisMany", "[cpu]") {

@@ -9,12 +9,8 @@
 namespace cubinery {
 namespace {
 
-using gdn::BetaMode;
-using gdn::GateMode;
 using gdn::Padding;
-using gdn::PadIndex;
 using gdn::StateLayout;
-using gdn::StateLocation;
 using gdn::StoredStates;
 using test::broken_rule;
 using test::count_candidates;
@@ -35,39 +31,6 @@ TEST_CASE("VerifyKeysPrintTheirFields", "[cpu]") {
   CHECK(canonical(Wy{}) ==
         "gdn_verify_wy;" + problem +
             "tree=false;parents_dtype=i32;max_tokens=8;warp_v=16;held_v=16;warps=4");
-}
-
-// Of the fields of a problem that both kernels are compiled for.
-template <class Key>
-void check_problem_members() {
-  CHECK_MEMBER(Key, key_dim, 64);
-  CHECK_MEMBER(Key, value_dim, 64);
-  CHECK_MEMBER(Key, dtype, DType::kF16);
-  CHECK_MEMBER(Key, output_dtype, DType::kF16);
-  test::check_part_members<Key>();
-  CHECK_MEMBER(Key, cu_seqlens_dtype, DType::kI64);
-  CHECK_MEMBER(Key, varlen, true);
-  CHECK_PART_MEMBER(Key, "state_layout", states.layout, StateLayout::kKV);
-  CHECK_PART_MEMBER(Key, "gate_mode", inputs.gate_mode, GateMode::kAlpha);
-  CHECK_MEMBER(Key, stored_states, StoredStates::kEvery);
-  CHECK_MEMBER(Key, from_accepted, true);
-  CHECK_MEMBER(Key, accepted_dtype, DType::kI64);
-}
-
-TEST_CASE("VerifyFieldsCarryTheNamesOfTheirMembers", "[cpu]") {
-  check_problem_members<Steps>();
-  CHECK_MEMBER(Steps, round_each_token, true);
-  CHECK_MEMBER(Steps, warp_v, 8);
-  CHECK_MEMBER(Steps, k_lanes, 16);
-  CHECK_MEMBER(Steps, vec_bytes, 8);
-  CHECK_MEMBER(Steps, warps, 2);
-  check_problem_members<Wy>();
-  CHECK_MEMBER(Wy, tree, true);
-  CHECK_MEMBER(Wy, parents_dtype, DType::kI64);
-  CHECK_MEMBER(Wy, max_tokens, 16);
-  CHECK_MEMBER(Wy, warp_v, 32);
-  CHECK_MEMBER(Wy, held_v, 32);
-  CHECK_MEMBER(Wy, warps, 2);
 }
 
 template <class Key>

@@ -45,10 +45,8 @@ struct cubinery::Fields<toy::ToyKey> {
   static constexpr const char* kName = "toy";
   using Params = toy::ToyParams;
   static constexpr auto kList = std::tuple{
-      fixed("rows", &toy::ToyKey::rows),
-      fixed("dtype", &toy::ToyKey::dtype),
-      fixed("colour", &toy::ToyKey::colour),
-      tuned("fast", &toy::ToyKey::fast, false, true),
-      tuned("warps", &toy::ToyKey::warps, 1, 4, 8),
+      fixed<&toy::ToyKey::rows>(),         fixed<&toy::ToyKey::dtype>(),
+      fixed<&toy::ToyKey::colour>(),       tuned<&toy::ToyKey::fast>(false, true),
+      tuned<&toy::ToyKey::warps>(1, 4, 8),
   };
 };

@@ -8,7 +8,7 @@ struct RowsProblem {
 template <>
 struct cubinery::Fields<RowsProblem> {
   static constexpr const char* kName = "rows";
-  static constexpr auto kList = std::tuple{fixed("rows", &RowsProblem::rows)};
+  static constexpr auto kList = std::tuple{fixed<&RowsProblem::rows>()};
 };
 
 auto fields() { return cubinery::describe_fields<RowsProblem>(); }

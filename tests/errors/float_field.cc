@@ -10,7 +10,7 @@ struct Key {
 template <>
 struct cubinery::Fields<Key> {
   static constexpr const char* kName = "float_field";
-  static constexpr auto kList = std::tuple{fixed("scale", &Key::scale)};
+  static constexpr auto kList = std::tuple{fixed<&Key::scale>()};
 };
 
 std::string text() { return cubinery::canonical(Key{}); }

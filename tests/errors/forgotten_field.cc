@@ -11,7 +11,7 @@ struct Key {
 template <>
 struct cubinery::Fields<Key> {
   static constexpr const char* kName = "forgotten";
-  static constexpr auto kList = std::tuple{fixed("rows", &Key::rows)};
+  static constexpr auto kList = std::tuple{fixed<&Key::rows>()};
 };
 
 std::string text() { return cubinery::canonical(Key{}); }

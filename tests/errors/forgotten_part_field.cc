@@ -15,7 +15,7 @@ struct Key {
 template <>
 struct cubinery::Fields<Key> {
   static constexpr const char* kName = "forgotten";
-  static constexpr auto kList = std::tuple{fixed("rows", "size.rows", &Key::size, &Size::rows)};
+  static constexpr auto kList = std::tuple{fixed<&Key::size, &Size::rows>()};
 };
 
 std::string text() { return cubinery::canonical(Key{}); }

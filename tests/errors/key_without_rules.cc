@@ -10,7 +10,7 @@ struct Key {
 template <>
 struct cubinery::Fields<Key> {
   static constexpr const char* kName = "ruleless";
-  static constexpr auto kList = std::tuple{fixed("rows", &Key::rows)};
+  static constexpr auto kList = std::tuple{fixed<&Key::rows>()};
 };
 
 auto parsed() { return cubinery::from_json<Key>("{}"); }

@@ -102,12 +102,12 @@ TEST_CASE("DamagedLinesArePassedOverAndNamed", "[cpu]") {
         std::vector<std::string>{
             "/t/k.measurements.jsonl:2: names a setting that the file does not have",
             "/t/k.measurements.jsonl:3: not JSON at column 288",
-            "/t/k.measurements.jsonl:4: newer format 7, of which this version knows 2",
+            "/t/k.measurements.jsonl:4: newer format 7, of which this version knows 1",
             "/t/k.measurements.jsonl:5: no record that this version knows",
             "/t/k.measurements.jsonl:7: no record that this version knows"});
 
   const TuningResults results =
-      parse_results("{\"result\":2}\n" + to_line(sample_result()) + "?\n", "r");
+      parse_results("{\"result\":1}\n" + to_line(sample_result()) + "?\n", "r");
   CHECK(results.results.size() == 1);
   CHECK(texts(results.damaged) ==
         std::vector<std::string>{"r:1: op is missing", "r:3: no record that this version knows"});

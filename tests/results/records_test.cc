@@ -44,10 +44,9 @@ std::string why_no_result(const std::string& line) {
   return std::string(result.error().message());
 }
 
-// Lines of these records were written by this format.  Persistent: those of the newest must stay
-// readable.
-std::string golden(int number, int format = kRecordFormat) {
-  std::ifstream file(CUBINERY_TEST_DIR "/golden/tuning_v" + std::to_string(format) + ".jsonl");
+// Lines of the sample records.  Persistent: they must stay readable.
+std::string golden(int number) {
+  std::ifstream file(CUBINERY_TEST_DIR "/golden/tuning_v1.jsonl");
   std::string line;
   for (int i = 0; i <= number; ++i) std::getline(file, line);
   REQUIRE_FALSE(line.empty());
@@ -158,13 +157,13 @@ TEST_CASE("UnknownMembersArePassedOver", "[cpu]") {
 
 TEST_CASE("MissingMembersKeepTheirDefaults", "[cpu]") {
   const Result<Setting> setting = parse_setting(
-      R"({"setting":2,"op":"k","problem":"","shape":{"n":3},"features":{"n":3},"bucket":"n=4",)"
+      R"({"setting":1,"op":"k","problem":"","shape":{"n":3},"features":{"n":3},"bucket":"n=4",)"
       R"("gpu":{"arch":"sm_80"},"nvrtc":"13.0.88"})");
   REQUIRE(setting);
   CHECK(setting->gpu.sm_count == 0);
   CHECK(setting->bytes == 0);
   const Result<Measurement> measurement = parse_measurement(
-      R"({"measurement":2,"of":"x","configuration":{"w":1},"verdict":"correct","ms":{"median":2}})");
+      R"({"measurement":1,"of":"x","configuration":{"w":1},"verdict":"correct","ms":{"median":2}})");
   REQUIRE(measurement);
   CHECK(measurement->configuration == std::vector<TunedValue>{{"w", "1"}});
   CHECK(measurement->templates == "");
@@ -193,21 +192,13 @@ TEST_CASE("NothingStandsInForTheseMembers", "[cpu]") {
 }
 
 TEST_CASE("NewerFormatsAreNamed", "[cpu]") {
-  const std::string what = "newer format 3, of which this version knows 2";
-  CHECK(why_no_setting(with(to_line(sample_setting()), "{\"setting\":2", "{\"setting\":3")) ==
+  const std::string what = "newer format 2, of which this version knows 1";
+  CHECK(why_no_setting(with(to_line(sample_setting()), "{\"setting\":1", "{\"setting\":2")) ==
         what);
-  CHECK(why_no_measurement(with(to_line(sample_measurement()), "\":2,", "\":3,")) == what);
-  CHECK(why_no_result("{\"result\":3}") == what);
+  CHECK(why_no_measurement(with(to_line(sample_measurement()), "\":1,", "\":2,")) == what);
+  CHECK(why_no_result("{\"result\":2}") == what);
   CHECK(why_no_result("{\"result\":0}") == "result is not a format number");
   CHECK(why_no_result("{\"result\":\"1\"}") == "result is not a format number");
-}
-
-// Format 1 named the kernels of a problem, which cannot be told apart by path.
-TEST_CASE("OlderFormatsAreNamed", "[cpu]") {
-  const std::string what = "older format 1, which this version does not read: tune again";
-  CHECK(why_no_setting(golden(0, 1)) == what);
-  CHECK(why_no_measurement(golden(1, 1)) == what);
-  CHECK(why_no_result(golden(2, 1)) == what);
 }
 
 TEST_CASE("OtherLinesAreRefused", "[cpu]") {
@@ -215,7 +206,7 @@ TEST_CASE("OtherLinesAreRefused", "[cpu]") {
     CHECK(why_no_setting(line).starts_with("not JSON at column "));
   }
   CHECK(why_no_setting("{\"setting\":1e999}") == "a number that no double holds at column 16");
-  CHECK(why_no_setting("{\"setting\":2,\"op\":" + std::string(1'000'000, '[')) ==
+  CHECK(why_no_setting("{\"setting\":1,\"op\":" + std::string(1'000'000, '[')) ==
         "arrays and objects more than 8 deep at column 26");
   for (const char* line :
        {"1", "null", "[]", "{}", "{\"result\":1}", "{\"op\":\"k\",\"setting\":1}"}) {

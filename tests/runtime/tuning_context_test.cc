@@ -265,7 +265,7 @@ TEST_CASE("DamagedLinesAreNamedAndPassedOver", "[cpu]") {
   };
   const Context context = context_of(options);
   const std::string path =
-      write_results(shop.cache(), to_line(result_of(context, 32)) + "{\"result\":2,\n" +
+      write_results(shop.cache(), to_line(result_of(context, 32)) + "{\"result\":1,\n" +
                                       to_line(result_of(context, 64, 4096)));
   CHECK(results_in(context) == Chosen{"32", "64"});
   CHECK(count(text, "\n") == 1);

@@ -18,8 +18,8 @@ struct Fields<toy::ScaleProblem> {
   static constexpr const char* kName = "toy_scale";
   using P = toy::ScaleProblem;
   static constexpr auto kList = std::tuple{
-      fixed("dtype", &P::dtype),
-      fixed("batch_invariant", &P::batch_invariant),
+      fixed<&P::dtype>(),
+      fixed<&P::batch_invariant>(),
   };
 };
 

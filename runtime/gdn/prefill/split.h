@@ -22,7 +22,7 @@ template <>
 struct Fields<gdn::PartChoice> {
   static constexpr const char* kName = "parts";
   static constexpr auto kList =
-      std::tuple{tuned_bits("warps_per_sm", &gdn::PartChoice::warps_per_sm, 2, 4, 8, 12, 16, 24)};
+      std::tuple{tuned_bits<&gdn::PartChoice::warps_per_sm>(2, 4, 8, 12, 16, 24)};
 };
 
 namespace gdn {

@@ -38,19 +38,18 @@ inline constexpr const char* kValueDimHelp = "size of v of a head; 16 to 256, a 
 template <class P>
 constexpr auto head_fields(const char* key_dim_help = kKeyDimHelp,
                            const char* value_dim_help = kValueDimHelp) {
-  return std::tuple{fixed("q_heads", "heads.q", &P::heads, &Heads::q, "query heads of one GPU"),
-                    fixed("k_heads", "heads.k", &P::heads, &Heads::k, "key heads of one GPU"),
-                    fixed("v_heads", "heads.v", &P::heads, &Heads::v, "value heads of one GPU"),
-                    fixed("key_dim", &P::key_dim, key_dim_help),
-                    fixed("value_dim", &P::value_dim, value_dim_help)};
+  return std::tuple{fixed<&P::heads, &Heads::q>("query heads of one GPU").named("q_heads"),
+                    fixed<&P::heads, &Heads::k>("key heads of one GPU").named("k_heads"),
+                    fixed<&P::heads, &Heads::v>("value heads of one GPU").named("v_heads"),
+                    fixed<&P::key_dim>(key_dim_help), fixed<&P::value_dim>(value_dim_help)};
 }
 
 // `state_dtypes`: as state_dtype_fields() takes them.
 template <class P>
 constexpr auto operand_fields(std::span<const DType> state_dtypes = kFloats) {
   return std::tuple_cat(head_fields<P>(),
-                        std::tuple{fixed("dtype", &P::dtype, "dtype of q, k and v", kFloats),
-                                   fixed("output_dtype", &P::output_dtype, "dtype of o", kFloats)},
+                        std::tuple{fixed<&P::dtype>("dtype of q, k and v", kFloats),
+                                   fixed<&P::output_dtype>("dtype of o", kFloats)},
                         input_dtype_fields<P>(), state_dtype_fields<P>(state_dtypes));
 }
 
@@ -58,11 +57,10 @@ constexpr auto operand_fields(std::span<const DType> state_dtypes = kFloats) {
 template <class P>
 constexpr auto request_fields() {
   return std::tuple{
-      fixed("cu_seqlens_dtype", &P::cu_seqlens_dtype, "dtype of cu_seqlens (varlen)", kIntegers),
-      fixed("varlen", &P::varlen,
-            "requests are packed behind each other, their bounds in cu_seqlens"),
-      fixed("max_tokens", &P::max_tokens,
-            "the most tokens of a request: its drafts and the token in front of them; 1 to 16")};
+      fixed<&P::cu_seqlens_dtype>("dtype of cu_seqlens (varlen)", kIntegers),
+      fixed<&P::varlen>("requests are packed behind each other, their bounds in cu_seqlens"),
+      fixed<&P::max_tokens>(
+          "the most tokens of a request: its drafts and the token in front of them; 1 to 16")};
 }
 
 template <class P>
@@ -72,9 +70,9 @@ constexpr auto mode_fields() {
 
 template <class P>
 constexpr auto batch_invariant_field() {
-  return fixed("batch_invariant", &P::batch_invariant,
-               "the same bits for a request whatever the batch, instead of the fastest kernels for "
-               "each size");
+  return fixed<&P::batch_invariant>(
+      "the same bits for a request whatever the batch, instead of the fastest kernels for "
+      "each size");
 }
 
 }  // namespace gdn
@@ -87,11 +85,10 @@ struct Fields<gdn::DecodeProblem> {
   static constexpr auto kList = std::tuple_cat(
       gdn::operand_fields<P>(gdn::kStateFloats), gdn::mode_fields<P>(),
       std::tuple{
-          fixed("output_norm", &P::output_norm,
-                "o is stored as it is (none), or normalised over value_dim, weighted and gated by "
-                "silu(z) first (gated_rms)"),
-          fixed("norm_weight_dtype", &P::norm_weight_dtype, "dtype of norm_weight (output_norm)",
-                gdn::kFloats),
+          fixed<&P::output_norm>(
+              "o is stored as it is (none), or normalised over value_dim, weighted and gated by "
+              "silu(z) first (gated_rms)"),
+          fixed<&P::norm_weight_dtype>("dtype of norm_weight (output_norm)", gdn::kFloats),
       },
       gdn::decode_conv_fields<P>(), std::tuple{gdn::batch_invariant_field<P>()});
 };
@@ -104,23 +101,20 @@ struct Fields<gdn::PrefillProblem> {
   static constexpr auto kList = std::tuple_cat(
       gdn::operand_fields<P>(),
       std::tuple{
-          fixed("cu_seqlens_dtype", &P::cu_seqlens_dtype,
-                "dtype of cu_seqlens and checkpoint_cu_starts (varlen)", gdn::kIntegers),
-          fixed("token_layout", &P::token_layout,
-                "heads come after the tokens (bthd) or before them (bhtd)"),
-          fixed("varlen", &P::varlen,
-                "sequences are packed behind each other, their bounds in cu_seqlens"),
+          fixed<&P::cu_seqlens_dtype>("dtype of cu_seqlens and checkpoint_cu_starts (varlen)",
+                                      gdn::kIntegers),
+          fixed<&P::token_layout>("heads come after the tokens (bthd) or before them (bhtd)"),
+          fixed<&P::varlen>("sequences are packed behind each other, their bounds in cu_seqlens"),
       },
       gdn::mode_fields<P>(),
       std::tuple{
-          fixed("checkpoints", &P::checkpoints,
-                "states are also kept from before tokens 0, N, 2N... (before) or after tokens N, "
-                "2N... (after); N is checkpoint_every"),
-          fixed("checkpoint_every", &P::checkpoint_every,
-                "tokens from one checkpoint to the next; a multiple of 16"),
-          fixed("split", &P::split,
-                "long sequences are cut into parts that run side by side: where that is faster "
-                "(auto), never, or always; with batch_invariant, auto means never"),
+          fixed<&P::checkpoints>(
+              "states are also kept from before tokens 0, N, 2N... (before) or after tokens N, "
+              "2N... (after); N is checkpoint_every"),
+          fixed<&P::checkpoint_every>("tokens from one checkpoint to the next; a multiple of 16"),
+          fixed<&P::split>(
+              "long sequences are cut into parts that run side by side: where that is faster "
+              "(auto), never, or always; with batch_invariant, auto means never"),
           gdn::batch_invariant_field<P>(),
       });
 };
@@ -133,20 +127,19 @@ struct Fields<gdn::VerifyProblem> {
   static constexpr auto kList = std::tuple_cat(
       gdn::operand_fields<P>(), gdn::request_fields<P>(), gdn::mode_fields<P>(),
       std::tuple{
-          fixed("stored_states", &P::stored_states,
-                "new states are those after a request's last token (last) or after each of its "
-                "tokens (every)"),
-          fixed("from_accepted", &P::from_accepted,
-                "the number of accepted tokens chooses which step's state a request starts from; "
-                "needs has_initial_state"),
-          fixed("accepted_dtype", &P::accepted_dtype, "dtype of accepted (from_accepted)",
-                gdn::kIntegers),
-          fixed("tree", &P::tree,
-                "a request's tokens are a tree, each follows the one that parents names; needs "
-                "stored_states every or store_state false"),
-          fixed("parents_dtype", &P::parents_dtype, "dtype of parents (tree)", gdn::kIntegers),
-          fixed("round_each_token", &P::round_each_token,
-                "the state is rounded to state_dtype after each token, as by decode steps"),
+          fixed<&P::stored_states>(
+              "new states are those after a request's last token (last) or after each of its "
+              "tokens (every)"),
+          fixed<&P::from_accepted>(
+              "the number of accepted tokens chooses which step's state a request starts from; "
+              "needs has_initial_state"),
+          fixed<&P::accepted_dtype>("dtype of accepted (from_accepted)", gdn::kIntegers),
+          fixed<&P::tree>(
+              "a request's tokens are a tree, each follows the one that parents names; needs "
+              "stored_states every or store_state false"),
+          fixed<&P::parents_dtype>("dtype of parents (tree)", gdn::kIntegers),
+          fixed<&P::round_each_token>(
+              "the state is rounded to state_dtype after each token, as by decode steps"),
           gdn::batch_invariant_field<P>(),
       });
 };
@@ -158,12 +151,11 @@ struct Fields<gdn::CommitProblem> {
       "A commit: the states after the accepted tokens of a verification, in all layers.";
   using P = gdn::CommitProblem;
   static constexpr auto kList = std::tuple_cat(
-      gdn::head_fields<P>(),
-      std::tuple{fixed("dtype", &P::dtype, "dtype of q, k and v", gdn::kHalfFloats)},
+      gdn::head_fields<P>(), std::tuple{fixed<&P::dtype>("dtype of q, k and v", gdn::kHalfFloats)},
       gdn::input_dtype_fields<P>(), gdn::state_dtype_fields<P>(), gdn::request_fields<P>(),
       gdn::mode_fields<P>(),
       std::tuple{
-          fixed("accepted_dtype", &P::accepted_dtype, "dtype of accepted", gdn::kIntegers),
+          fixed<&P::accepted_dtype>("dtype of accepted", gdn::kIntegers),
           gdn::batch_invariant_field<P>(),
       });
 };
@@ -186,51 +178,49 @@ struct Fields<gdn::ConvProblem> {
       gdn::head_fields<P>("size of q and k of a head; 8 to 256, a multiple of 8",
                           "size of v of a head; 8 to 256, a multiple of 8"),
       std::tuple{
-          fixed("dtype", &P::dtype, "dtype of x, y, q, k and v", gdn::kFloats),
-          fixed("weight_dtype", &P::weight_dtype, "dtype of weight and bias", gdn::kFloats),
-          fixed("width", &P::width, "taps of the convolution; 2 to 4"),
-          fixed("activation", &P::activation, "what the sums go through"),
-          fixed("has_bias", &P::has_bias, "there is a bias"),
-          fixed("split_qkv", &P::split_qkv, "q, k and v are written, not y"),
+          fixed<&P::dtype>("dtype of x, y, q, k and v", gdn::kFloats),
+          fixed<&P::weight_dtype>("dtype of weight and bias", gdn::kFloats),
+          fixed<&P::width>("taps of the convolution; 2 to 4"),
+          fixed<&P::activation>("what the sums go through"),
+          fixed<&P::has_bias>("there is a bias"),
+          fixed<&P::split_qkv>("q, k and v are written, not y"),
       },
       gdn::input_dtype_fields<P>(), gdn::state_dtype_fields<P>(),
       std::tuple{
-          fixed("cu_seqlens_dtype", &P::cu_seqlens_dtype,
-                "dtype of cu_seqlens and checkpoint_cu_starts (varlen)", gdn::kIntegers),
-          fixed("varlen", &P::varlen,
-                "sequences are packed behind each other, their bounds in cu_seqlens"),
-          fixed("state_layout", "states.layout", &P::states, &gdn::ConvStates::layout,
-                "of a state [channels, columns], columns are neighbours in memory (FLA, "
-                "Transformers, SGLang), or channels (vLLM)"),
+          fixed<&P::cu_seqlens_dtype>("dtype of cu_seqlens and checkpoint_cu_starts (varlen)",
+                                      gdn::kIntegers),
+          fixed<&P::varlen>("sequences are packed behind each other, their bounds in cu_seqlens"),
+          fixed<&P::states, &gdn::ConvStates::layout>(
+              "of a state [channels, columns], columns are neighbours in memory (FLA, "
+              "Transformers, SGLang), or channels (vLLM)")
+              .named("state_layout"),
       },
       gdn::state_slot_fields<P>(),
       std::tuple{
-          fixed("gate_mode", "inputs.gate_mode", &P::inputs, &gdn::Inputs::gate_mode,
-                "g is computed from A_log, a and dt_bias; needs split_qkv", gdn::kConvGateModes),
-          fixed("beta_mode", "inputs.beta_mode", &P::inputs, &gdn::Inputs::beta_mode,
-                "beta is computed: the sigmoid of b (logit) or twice that (doubled_logit); needs "
-                "split_qkv",
-                gdn::kConvBetaModes),
-          fixed("use_qk_l2norm", "inputs.use_qk_l2norm", &P::inputs, &gdn::Inputs::use_qk_l2norm,
-                "q and k are normalised; needs split_qkv"),
+          fixed<&P::inputs, &gdn::Inputs::gate_mode>(
+              "g is computed from A_log, a and dt_bias; needs split_qkv", gdn::kConvGateModes),
+          fixed<&P::inputs, &gdn::Inputs::beta_mode>(
+              "beta is computed: the sigmoid of b (logit) or twice that (doubled_logit); needs "
+              "split_qkv",
+              gdn::kConvBetaModes),
+          fixed<&P::inputs, &gdn::Inputs::use_qk_l2norm>("q and k are normalised; needs split_qkv"),
       },
       gdn::state_use_fields<P>(),
       std::tuple{
-          fixed("whole_window", "states.whole_window", &P::states, &gdn::ConvStates::whole_window,
-                "states have width columns (FLA, Transformers), not width - 1 (vLLM, SGLang)"),
-          fixed("stored_states", &P::stored_states,
-                "new states are those after a sequence's last token (last) or after each of up to "
-                "16 tokens (every)"),
-          fixed("from_accepted", &P::from_accepted,
-                "the number of accepted tokens says from which column of its state a request goes "
-                "on, or with stored_states every from which state; needs has_initial_state and "
-                "store_state"),
-          fixed("accepted_dtype", &P::accepted_dtype, "dtype of accepted (from_accepted)",
-                gdn::kIntegers),
-          fixed("checkpoints", &P::checkpoints,
-                "states are also kept from before tokens 0, N, 2N... (before) or after tokens N, "
-                "2N... (after); N is checkpoint_every"),
-          fixed("checkpoint_every", &P::checkpoint_every, "tokens from one checkpoint to the next"),
+          fixed<&P::states, &gdn::ConvStates::whole_window>(
+              "states have width columns (FLA, Transformers), not width - 1 (vLLM, SGLang)"),
+          fixed<&P::stored_states>(
+              "new states are those after a sequence's last token (last) or after each of up to "
+              "16 tokens (every)"),
+          fixed<&P::from_accepted>(
+              "the number of accepted tokens says from which column of its state a request goes "
+              "on, or with stored_states every from which state; needs has_initial_state and "
+              "store_state"),
+          fixed<&P::accepted_dtype>("dtype of accepted (from_accepted)", gdn::kIntegers),
+          fixed<&P::checkpoints>(
+              "states are also kept from before tokens 0, N, 2N... (before) or after tokens N, "
+              "2N... (after); N is checkpoint_every"),
+          fixed<&P::checkpoint_every>("tokens from one checkpoint to the next"),
           gdn::batch_invariant_field<P>(),
       });
 };

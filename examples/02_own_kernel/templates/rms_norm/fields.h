@@ -11,8 +11,8 @@ struct cubinery::Fields<RmsNormKey> {
   static constexpr const char* kName = "rms_norm";
   using Params = RmsNormParams;
   static constexpr auto kList = std::tuple{
-      fixed("dtype", &RmsNormKey::dtype),
-      fixed("cols", &RmsNormKey::cols),
-      tuned("warps", &RmsNormKey::warps, 1, 2, 4, 8),
+      fixed<&RmsNormKey::dtype>(),
+      fixed<&RmsNormKey::cols>(),
+      tuned<&RmsNormKey::warps>(1, 2, 4, 8),
   };
 };

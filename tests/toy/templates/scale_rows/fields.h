@@ -13,8 +13,8 @@ struct Fields<ScaleRowsKey> {
   static constexpr const char* kName = "scale_rows";
   using Params = ScaleRowsParams;
   static constexpr auto kList = std::tuple{
-      fixed("dtype", &ScaleRowsKey::dtype),
-      tuned("threads", &ScaleRowsKey::threads, 64, 128, 256),
+      fixed<&ScaleRowsKey::dtype>(),
+      tuned<&ScaleRowsKey::threads>(64, 128, 256),
   };
 };
 

@@ -14,9 +14,9 @@ struct Fields<ScaleRowsWideKey> {
   static constexpr const char* kName = "scale_rows_wide";
   using Params = ScaleRowsWideParams;
   static constexpr auto kList = std::tuple{
-      fixed("dtype", &ScaleRowsWideKey::dtype),
-      tuned_bits("vec", &ScaleRowsWideKey::vec, 2, 4),
-      tuned("threads", &ScaleRowsWideKey::threads, 64, 128, 256),
+      fixed<&ScaleRowsWideKey::dtype>(),
+      tuned_bits<&ScaleRowsWideKey::vec>(2, 4),
+      tuned<&ScaleRowsWideKey::threads>(64, 128, 256),
   };
 };
 
