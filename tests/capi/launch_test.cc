@@ -487,10 +487,12 @@ TEST_CASE("AShorterStructOfAConvHasNoMore", "[cpu]") {
   const FakeFlaggedConv bench;
   DlViews views;
   CubineryConvArgs given = views.of(bench.args());
+  given.programmatic = 0;
   REQUIRE(cubinery_conv_launch(&bench.conv, nullptr, &given) == CUBINERY_OK);
   given.struct_size = offsetof(CubineryConvArgs, checkpoints);
   given.checkpoints = given.y;
   given.max_seqlen = 1;
+  given.programmatic = 1;
   REQUIRE(cubinery_conv_launch(&bench.conv, nullptr, &given) == CUBINERY_OK);
   CHECK(same(bench.fake->launches[0], bench.fake->launches[1]));
 }
