@@ -30,11 +30,13 @@ CUBINERY_OFFLINE, CUBINERY_NVRTC, CUBINERY_DRIVER, CUBINERY_TEMPLATE_DIR, CUDA_H
 Sizes are bytes, or have K, M, G or T behind them: CUBINERY_CACHE_LIMIT=1G is 1024 x 1024 x 1024 bytes.
 Exit code: 0 good, 1 something is bad or cannot be written, 2 wrong usage.)";
 
-// The subcommands' names, or the options' with their dashes.
+// The subcommands' names, without those that the help leaves out, or the options' with their
+// dashes.
 std::vector<std::string> names_of(const CLI::App& app, bool of_options) {
   std::vector<std::string> names;
   if (!of_options) {
-    for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
+    const auto is_in_help = [](const CLI::App* sub) { return !sub->get_group().empty(); };
+    for (const CLI::App* sub : app.get_subcommands(is_in_help)) {
       names.push_back(sub->get_name());
     }
     return names;
