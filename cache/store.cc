@@ -115,9 +115,9 @@ std::vector<ListedEntry> Store::list() const {
               [](const DirEntry& a, const DirEntry& b) { return a.name < b.name; });
     for (const DirEntry& file : files) {
       EntryFile read = layer.read(*env_, file.name, options_.trust_shared_dirs);
-      listed.push_back(
-          {layer.path_of(file.name), file.info.bytes, file.info.mtime_ns / kNsPerSecond,
-           read.entry ? layer.trouble : std::move(read.trouble), std::move(read.entry)});
+      listed.push_back({layer.path_of(file.name), file.info.bytes,
+                        file.info.mtime_ns / kNsPerSecond,
+                        read.entry ? layer.trouble : read.trouble, std::move(read.entry)});
     }
   }
   return listed;

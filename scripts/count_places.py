@@ -4,6 +4,7 @@ files whose code (not comments) names an existing field, option, operator or pat
 
     scripts/count_places.py            # a table
     scripts/count_places.py --files    # and the files
+    scripts/count_places.py --check    # fails where a count is above its aim
 
 Not counted: tests, documents, examples (also those of the command line's help: raw strings that begin with
 "Examples:"), benchmarks, records of measurements, what scripts/print_fields.py prints, and the adapters to other
@@ -54,11 +55,14 @@ def main():
         ("a new operator: shared files that name both", naming(files, *either), 10),
         ("a second path (the toy operator's), without its own files", toy_path(), 4),
     ]
+    too_many = False
     print(f"{'change':60}  files  aim")
     for change, found, aim in rows:
         print(f"{change:60}  {len(found):5}  {aim:3}")
+        too_many |= len(found) > aim
         if "--files" in sys.argv[1:]:
             print("".join(f"    {path}\n" for path in found), end="")
+    return 1 if too_many and "--check" in sys.argv[1:] else 0
 
 
-main()
+sys.exit(main())

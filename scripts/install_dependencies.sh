@@ -6,9 +6,6 @@ set -euo pipefail
 packages=(cmake ninja-build g++ pkg-config libfmt-dev nlohmann-json3-dev libxxhash-dev libdlpack-dev libcli11-dev
           catch2 libjs-chart.js
           python3-dev python3-pip python3-venv python3-jsonschema)
-# A browser for the test of the report's page, which is skipped without.  Ubuntu has it as a snap only, which this
-# does not install.
-if grep -qx 'ID=debian' /etc/os-release; then packages+=(chromium chromium-driver); fi
 
 missing=()
 for package in "${packages[@]}"; do

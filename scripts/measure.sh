@@ -6,17 +6,21 @@
 set -uo pipefail
 build=$1 results=$2 commit=$3 logs=${4:-$(mktemp -d)} part=${5:-all}
 cache=$(mktemp -d)
-export CUBINERY_CACHE_DIR=$cache CUBINERY_TEST_CACHE=$cache/tests
+export CUBINERY_CACHE_DIR=$cache
 
-# Adds members, of JSON objects, to the record's "tests"; the benchmarks lay the file out.
+# Adds members, of JSON objects, to the record's "tests"; the rest of the file, which the benchmarks lay out, stays.
 record_tests() {
   python3 - "$results" "$@" <<'PYTHON'
-import json, os, sys
+import json, os, re, sys
 path, *objects = sys.argv[1:]
-record = json.load(open(path)) if os.path.exists(path) else {"format": 1, "rows": []}
+text = open(path).read() if os.path.exists(path) else '{\n  "format": 1,\n  "tests": {},\n  "rows": []\n}\n'
+tests = json.loads(text).get("tests", {})
 for members in objects:
-    record.setdefault("tests", {}).update(json.loads(members))
-json.dump(record, open(path, "w"))
+    tests.update(json.loads(members))
+line = f'  "tests": {json.dumps(tests, separators=(",", ":"))},\n'
+found = re.search(r'^  "tests": \{.*\},\n', text, re.M)
+at = found.span() if found else 2 * (text.index("\n") + 1,)
+open(path, "w").write(text[:at[0]] + line + text[at[1]:])
 PYTHON
 }
 
@@ -24,27 +28,19 @@ run_tests() {
   for example in 01_decode 02_own_kernel 03_prefill 04_c_decode 06_speculate 07_layer; do
     "$build/examples/example_$example" || exit 1
   done
-  CUBINERY_TEST_JSON=$logs/tests.json "$build/tests/gpu_tests" --durations yes >"$logs/gpu_tests.log" 2>&1
-  tail -n 3 "$logs/gpu_tests.log"
-  record_tests "{\"commit\": \"$commit\", \"date\": \"$(date +%F)\"}" "$(cat "$logs/tests.json")"
+  "$(dirname "$0")/gpu_tests.py" "$build" --cache "$cache/tests" --commit "$commit" --json "$logs/tests.json" \
+    --logs "$logs/gpu_tests" --seconds "$logs/seconds.json" >"$logs/gpu_tests.log" 2>&1
+  cat "$logs/gpu_tests.log"
+  record_tests "$(cat "$logs/tests.json")"
 }
 
-# Side by side, each tool in two halves: racecheck takes longest, most of it for prefill.
+# One tool after the other, each on all processors.
 run_sanitizers() {
-  local clean=true tool half log
-  local -A running
+  local clean=true tool
   for tool in memcheck racecheck synccheck; do
-    for half in prefill rest; do
-      log=$tool-$half.log
-      local tests="~[big]~[slow]~[prefill]"
-      [[ $half == prefill ]] && tests="[prefill]~[big]~[slow]"
-      compute-sanitizer --tool "$tool" --error-exitcode 9 "$build/tests/gpu_tests" "$tests" >"$logs/$log" 2>&1 &
-      running[$log]=$!
-    done
-  done
-  for log in "${!running[@]}"; do
-    wait "${running[$log]}" || clean=false
-    echo "$log: $(grep -E 'SUMMARY|test cases|All tests' "$logs/$log" | paste -sd ' ')"
+    "$(dirname "$0")/gpu_tests.py" "$build" --sanitizer "$tool" --cache "$cache/tests" --logs "$logs/$tool" \
+      >"$logs/$tool.log" 2>&1 || clean=false
+    tail -n 3 "$logs/$tool.log"
   done
   record_tests "{\"sanitizers_clean\": $clean, \"sanitizers_commit\": \"$commit\"}"
 }

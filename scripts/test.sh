@@ -16,5 +16,6 @@ done
 # What takes minutes.
 if [[ ${1:-} == --sanitizers ]]; then
   build/tests/cache_tests "[slow]"
+  build/tests/compile_tests "[full]"  # keeps what it compiled in build/tests/compiled
   scripts/fuzz.sh || [[ $? == 77 ]]  # no clang
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the Python package's wheel once, then installs and tests it in a fresh environment of each interpreter:
+# Builds the Python package's wheel once, and README's C program with it, then installs and tests it in a fresh environment of each interpreter:
 # those given, or python3 and python3.11 to python3.13 as far as they are there.  Tests that need a GPU are skipped
 # without one.  Exits 77 when there is no Python from 3.11 on.
 #
@@ -26,8 +26,13 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "${pythons[0]}" -m venv "$work/build"
-# The library without exceptions and RTTI, as engines may compile it, and unoptimised, which is quicker.
+# The library without exceptions and RTTI, as engines may compile it, and unoptimised, which is quicker; through a project
+# that takes the source tree in, with a program of README's C block, as its user would.
+tests/package/fetch_project.sh "$PWD" "$work/engine"
 "$work/build/bin/pip" wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$work" \
+  --config-settings=cmake.source-dir="$work/engine" \
+  --config-settings=build.targets="cubinery_wheel;engine" \
+  --config-settings=cmake.define.CUBINERY_C=ON \
   --config-settings=cmake.build-type=Debug \
   --config-settings=cmake.define.CMAKE_CXX_FLAGS_DEBUG=-O0 \
   --config-settings="cmake.define.CMAKE_CXX_FLAGS=-fno-exceptions -fno-rtti" .

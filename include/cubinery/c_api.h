@@ -237,7 +237,8 @@ CUBINERY_C_API int cubinery_decode_launch(const CubineryDecode* decode, void* st
 
 /* What a batch of this size launches, and why: gdn::Decode::choice().  *choice: {"path":
  * "portable", "configuration": "path=portable;warp_v=16;...", "rung": "exact" | "nearest shape" |
- * "similar problem" | "same architecture" | "stale" | "default", "why"}, for cubinery_free_text(). */
+ * "similar problem" | "same architecture" | "stale" | "default", "why"}, for cubinery_free_text().
+ */
 CUBINERY_C_API int cubinery_decode_choice(const CubineryDecode* decode, int64_t batch,
                                           char** choice);
 

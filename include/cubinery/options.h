@@ -37,8 +37,8 @@ struct Options {
   // user from the password database; none, with a warning, in a privileged process (from_env())
   // whose effective user is the one who started it.  Created with mode 0700 at the first write.
   std::string cache_dir{};
-  // Read-only directories and packs (files of `cubinery cache export`), searched after cache_dir, in
-  // order.
+  // Read-only directories and packs (files of `cubinery cache export`), searched after cache_dir,
+  // in order.
   std::vector<std::string> cache_layers{};
   // False: nothing is read from or written to disk.
   bool use_disk_cache = true;

@@ -37,8 +37,8 @@ struct Plan {
 // What an operator says of its sizes, for one problem.
 struct Sizes {
   std::vector<Axis> axes;
-  // The nearest size that a launch can have: no more work is skewed than there is, say.  It has what
-  // no axis says.
+  // The nearest size that a launch can have: no more work is skewed than there is, say.  It has
+  // what no axis says.
   std::function<Point(const Point&)> possible;
   std::function<Shape(const Point&)> features;
 };

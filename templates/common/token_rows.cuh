@@ -86,7 +86,7 @@ class TokenRows {
   }
 
   // The transpose of elements 2 pair and 2 pair + 1 of the lanes' runs `s`: this lane has element
-  // l / 4 of the eight of token half h, of tokens 2 (l % 4) and the next, the first in the low half.
+  // l / 4 of the eight of token half h, of tokens 2 (l % 4) and the next, the first in the low half
   __device__ unsigned transposed(int h, int s, int pair) const {
     return transpose_8x8(runs_[h][s].words[pair]);
   }

@@ -65,8 +65,8 @@ TEST_CASE("own kernels stand beside problems in a manifest", "[cpu]") {
   CHECK(names(cli.prewarm(dry_run + " --dtype f16 --template-dir " + kTemplates)) ==
         std::set<std::string>{"gdn_decode", "rms_norm"});
   // Folders of the environment are there for other commands too.
-  const Output decode = cli.run("prewarm --json - --op gdn_decode " + dry_run,
-                                "CUBINERY_TEMPLATE_DIR=" + kTemplates);
+  const Output decode =
+      cli.run("prewarm --json - --op gdn_decode " + dry_run, "CUBINERY_TEMPLATE_DIR=" + kTemplates);
   CHECK(names(json::parse(decode.out)) == std::set<std::string>{"gdn_decode"});
   const json printed = json::parse(cli.run("problems " + manifest).out);
   CHECK(printed.at(1).at("spec") == json::parse(to_json(spec_of(kKey).value())));

@@ -1,6 +1,7 @@
 // Runs the GPU tests, or says why it cannot and returns kSkipped, which ctest counts as skipped.
 //
 //   CUBINERY_TEST_CACHE  a cache directory to use and keep (default: a temporary one)
+//   CUBINERY_TEST_PACK   a pack or directory of kernels below it
 //   CUBINERY_TEST_SEED   the seed of all random data
 //   CUBINERY_TEST_JSON   a file to write {"passed":..,"failed":..,"skipped":..} to, in test cases
 #if !__has_include(<catch2/catch_all.hpp>)
@@ -65,6 +66,7 @@ int main(int argc, char** argv) {
   std::optional<cubinery::test::TempDir> directory;
   cubinery::Options options = cubinery::Options::from_env().value();
   options.cache_layers.clear();
+  if (const char* pack = std::getenv("CUBINERY_TEST_PACK")) options.cache_layers.push_back(pack);
   if (const char* cache = std::getenv("CUBINERY_TEST_CACHE")) {
     options.cache_dir = cache;
   } else {

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Builds and runs README's blocks the way a user would: C++ and C in a project that finds the installed package with the
-# CMake lines, or by pkg-config, or that takes the source tree in; the shell lines in the source tree.
+# CMake lines, or by pkg-config; the shell lines in the source tree.  A project that takes the source tree in is
+# fetch_project.sh's.
 #   check.sh install SOURCE BUILD FAKE_DRIVER   the package and the C++, C and CMake blocks; the programs, and one with
 #                                               a kernel of its own, run offline from a pack of what prewarm compiles;
 #                                               the device headers compile with nvcc
-#   check.sh fetch SOURCE BUILD                 the C block in a project of C alone that has the source tree inside
 #   check.sh shell SOURCE BUILD                 the shell blocks (README's commands use SOURCE/build)
 set -euo pipefail
 what=$1 source=$2 build=$3 fake_driver=${4:-}
@@ -33,25 +33,6 @@ fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-if [[ $what == fetch ]]; then
-  { blocks c; echo 'int main(void) { return cubinery_version()[0] == 0; }'; } >"$work/engine.c"
-  cat >"$work/CMakeLists.txt" <<END
-cmake_minimum_required(VERSION 3.24)
-project(engine LANGUAGES C)
-include(FetchContent)
-set(CUBINERY_C ON)
-FetchContent_Declare(cubinery SOURCE_DIR $source)
-FetchContent_MakeAvailable(cubinery)
-add_executable(engine engine.c)
-target_link_libraries(engine PRIVATE cubinery::cubinery_c)
-END
-  # Unoptimised, which is quicker.
-  cmake -G Ninja -S "$work" -B "$work/build" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_UNITY_BUILD=ON -DCMAKE_CXX_FLAGS_DEBUG=-O0
-  cmake --build "$work/build"
-  "$work/build/engine"
-  exit 0
-fi
-
 cmake --install "$build" --prefix "$work/prefix" >/dev/null
 mkdir "$work/engine"
 own_templates=$source/examples/02_own_kernel/templates
