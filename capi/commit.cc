@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "runtime/gdn/verify/commit_args.h"
-#include "runtime/gdn/verify/commit_problem.h"
+#include "runtime/gdn/shared/problem_fields.h"
 
 using namespace cubinery;
 using namespace cubinery::capi;

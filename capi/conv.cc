@@ -1,6 +1,6 @@
 #include "capi/conv.h"
 
-#include "runtime/gdn/conv/problem.h"
+#include "runtime/gdn/shared/problem_fields.h"
 
 using namespace cubinery;
 using namespace cubinery::capi;

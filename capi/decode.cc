@@ -1,6 +1,6 @@
 #include "capi/decode.h"
 
-#include "runtime/gdn/decode/problem.h"
+#include "runtime/gdn/shared/problem_fields.h"
 
 using namespace cubinery;
 using namespace cubinery::capi;

@@ -76,7 +76,7 @@ inline Status not_negative(std::string_view name, std::int64_t value) {
 }
 
 // For cubinery_free_text().
-inline char* choice_text(const Chosen& chosen) {
+inline char* choice_text(const Choice& chosen) {
   return json_text({{"path", chosen.path},
                     {"configuration", chosen.configuration},
                     {"rung", to_string(chosen.rung)},

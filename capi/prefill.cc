@@ -1,6 +1,6 @@
 #include "capi/prefill.h"
 
-#include "runtime/gdn/prefill/problem.h"
+#include "runtime/gdn/shared/problem_fields.h"
 
 using namespace cubinery;
 using namespace cubinery::capi;

@@ -1,6 +1,6 @@
 #include "capi/verify.h"
 
-#include "runtime/gdn/verify/problem.h"
+#include "runtime/gdn/shared/problem_fields.h"
 
 using namespace cubinery;
 using namespace cubinery::capi;
