@@ -28,11 +28,5 @@ int cubinery_decode_launch(const CubineryDecode* decode, void* stream,
 }
 
 int cubinery_decode_choice(const CubineryDecode* decode, int64_t batch, char** choice) {
-  return guarded([&]() -> Status {
-    CUBINERY_RETURN_IF_ERROR(cleared("choice", choice));
-    CUBINERY_RETURN_IF_ERROR(not_null("decode", decode));
-    CUBINERY_RETURN_IF_ERROR(not_negative("batch", batch));
-    *choice = choice_text(decode->value.choice(batch));
-    return {};
-  });
+  return capi::choice("decode", decode, {{"batch", batch}}, batch, choice);
 }
