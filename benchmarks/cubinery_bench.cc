@@ -90,7 +90,7 @@ void run_row(const Session& session, const Problem& problem, const Row& row, con
   const Timing ms = time_graph(gpu, launches.sets(), session.replays, [&](Stream stream, int set) {
     return launches.launch(prepared, stream, set);
   });
-  const Chosen chosen = choice_of(prepared, row);
+  const Choice chosen = choice_of(prepared, row);
   const double floor_ms = launches.bytes() / (session.copy_tb_s * 1e9);
   ordered_json measured = {
       {"tuned", chosen.configuration}, {"rung", to_string(chosen.rung)},

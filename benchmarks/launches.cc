@@ -52,28 +52,28 @@ RowLaunches<gdn::CommitProblem>::RowLaunches(const Gpu& gpu, const gdn::CommitPr
   bytes_ = static_cast<double>(count) * layer_bytes(problem, requests, accepted);
 }
 
-Chosen choice_of(const gdn::Decode& decode, const Row& row) {
+Choice choice_of(const gdn::Decode& decode, const Row& row) {
   return decode.choice(row.at("batch").get<std::int64_t>());
 }
 
-Chosen choice_of(const gdn::Prefill& prefill, const Row& row) {
+Choice choice_of(const gdn::Prefill& prefill, const Row& row) {
   const std::vector<std::int64_t> lengths = lengths_of(row);
   return prefill.choice({.tokens = total(lengths),
                          .sequences = static_cast<std::int64_t>(lengths.size()),
                          .max_seqlen = *std::max_element(lengths.begin(), lengths.end())});
 }
 
-Chosen choice_of(const gdn::Verify& verify, const Row& row) {
+Choice choice_of(const gdn::Verify& verify, const Row& row) {
   return verify.choice(
       {.requests = row.at("batch").get<std::int64_t>(), .tokens = total(lengths_of(row))});
 }
 
-Chosen choice_of(const gdn::Commit& commit, const Row& row) {
+Choice choice_of(const gdn::Commit& commit, const Row& row) {
   return commit.choice({.layers = row.at("layers").get<std::int64_t>(),
                         .requests = row.at("batch").get<std::int64_t>()});
 }
 
-Chosen choice_of(const gdn::Conv& conv, const Row& row) {
+Choice choice_of(const gdn::Conv& conv, const Row& row) {
   return conv.choice(
       {.sequences = row.at("sequences").get<std::int64_t>(), .tokens = total(lengths_of(row))});
 }

@@ -10,7 +10,7 @@
 #include "benchmarks/launch_check.h"
 #include "benchmarks/rows.h"
 #include "harness/gdn_workload.h"
-#include "runtime/gdn/conv/state.h"
+#include "runtime/gdn/conv/operator.h"
 #include "runtime/operator/tuning_context.h"
 
 namespace cubinery::bench {
@@ -110,10 +110,10 @@ class RowLaunches<gdn::ConvProblem> {
 };
 
 // What a launch of the row runs, and why.
-Chosen choice_of(const gdn::Decode& decode, const Row& row);
-Chosen choice_of(const gdn::Prefill& prefill, const Row& row);
-Chosen choice_of(const gdn::Verify& verify, const Row& row);
-Chosen choice_of(const gdn::Commit& commit, const Row& row);
-Chosen choice_of(const gdn::Conv& conv, const Row& row);
+Choice choice_of(const gdn::Decode& decode, const Row& row);
+Choice choice_of(const gdn::Prefill& prefill, const Row& row);
+Choice choice_of(const gdn::Verify& verify, const Row& row);
+Choice choice_of(const gdn::Commit& commit, const Row& row);
+Choice choice_of(const gdn::Conv& conv, const Row& row);
 
 }  // namespace cubinery::bench

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "runtime/gdn/shared/problem_fields.h"
 #include "runtime/gdn/verify/commit_args.h"
-#include "runtime/gdn/verify/commit_problem.h"
 
 using namespace cubinery;
 using namespace cubinery::capi;
@@ -63,12 +63,6 @@ int cubinery_commit_launch(const CubineryCommit* commit, void* stream,
 
 int cubinery_commit_choice(const CubineryCommit* commit, int64_t layers, int64_t requests,
                            char** choice) {
-  return guarded([&]() -> Status {
-    CUBINERY_RETURN_IF_ERROR(cleared("choice", choice));
-    CUBINERY_RETURN_IF_ERROR(not_null("commit", commit));
-    CUBINERY_RETURN_IF_ERROR(not_negative("layers", layers));
-    CUBINERY_RETURN_IF_ERROR(not_negative("requests", requests));
-    *choice = choice_text(commit->value.choice({.layers = layers, .requests = requests}));
-    return {};
-  });
+  return capi::choice("commit", commit, {{"layers", layers}, {"requests", requests}},
+                      gdn::CommitSize{.layers = layers, .requests = requests}, choice);
 }

@@ -1,6 +1,6 @@
 #include "capi/conv.h"
 
-#include "runtime/gdn/conv/problem.h"
+#include "runtime/gdn/shared/problem_fields.h"
 
 using namespace cubinery;
 using namespace cubinery::capi;
@@ -27,14 +27,7 @@ int cubinery_conv_launch(const CubineryConv* conv, void* stream, const CubineryC
 
 int cubinery_conv_choice(const CubineryConv* conv, int64_t sequences, int64_t tokens,
                          int64_t channels, char** choice) {
-  return guarded([&]() -> Status {
-    CUBINERY_RETURN_IF_ERROR(cleared("choice", choice));
-    CUBINERY_RETURN_IF_ERROR(not_null("conv", conv));
-    CUBINERY_RETURN_IF_ERROR(not_negative("sequences", sequences));
-    CUBINERY_RETURN_IF_ERROR(not_negative("tokens", tokens));
-    CUBINERY_RETURN_IF_ERROR(not_negative("channels", channels));
-    *choice = choice_text(
-        conv->value.choice({.sequences = sequences, .tokens = tokens, .channels = channels}));
-    return {};
-  });
+  return capi::choice(
+      "conv", conv, {{"sequences", sequences}, {"tokens", tokens}, {"channels", channels}},
+      gdn::ConvSize{.sequences = sequences, .tokens = tokens, .channels = channels}, choice);
 }

@@ -1,6 +1,6 @@
 #include "capi/decode.h"
 
-#include "runtime/gdn/decode/problem.h"
+#include "runtime/gdn/shared/problem_fields.h"
 
 using namespace cubinery;
 using namespace cubinery::capi;
@@ -28,11 +28,5 @@ int cubinery_decode_launch(const CubineryDecode* decode, void* stream,
 }
 
 int cubinery_decode_choice(const CubineryDecode* decode, int64_t batch, char** choice) {
-  return guarded([&]() -> Status {
-    CUBINERY_RETURN_IF_ERROR(cleared("choice", choice));
-    CUBINERY_RETURN_IF_ERROR(not_null("decode", decode));
-    CUBINERY_RETURN_IF_ERROR(not_negative("batch", batch));
-    *choice = choice_text(decode->value.choice(batch));
-    return {};
-  });
+  return capi::choice("decode", decode, {{"batch", batch}}, batch, choice);
 }

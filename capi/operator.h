@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string_view>
 #include <utility>
 
@@ -75,12 +76,28 @@ inline Status not_negative(std::string_view name, std::int64_t value) {
   return Status(Code::kInvalidArgument, fmt::format("{} is {}; accepted: 0 or more", name, value));
 }
 
-// For cubinery_free_text().
-inline char* choice_text(const Chosen& chosen) {
-  return json_text({{"path", chosen.path},
-                    {"configuration", chosen.configuration},
-                    {"rung", to_string(chosen.rung)},
-                    {"why", chosen.why}});
+struct NamedNumber {
+  std::string_view name;
+  std::int64_t value;
+};
+
+// What an operator launches for a size, whose numbers are these, as text for cubinery_free_text().
+template <class Handle, class Size>
+int choice(std::string_view name, const Handle* handle, std::initializer_list<NamedNumber> numbers,
+           const Size& size, char** text) {
+  return guarded([&]() -> Status {
+    CUBINERY_RETURN_IF_ERROR(cleared("choice", text));
+    CUBINERY_RETURN_IF_ERROR(not_null(name, handle));
+    for (const NamedNumber& number : numbers) {
+      CUBINERY_RETURN_IF_ERROR(not_negative(number.name, number.value));
+    }
+    const Choice choice = handle->value.choice(size);
+    *text = json_text({{"path", choice.path},
+                       {"configuration", choice.configuration},
+                       {"rung", to_string(choice.rung)},
+                       {"why", choice.why}});
+    return {};
+  });
 }
 
 }  // namespace cubinery::capi

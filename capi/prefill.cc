@@ -1,6 +1,6 @@
 #include "capi/prefill.h"
 
-#include "runtime/gdn/prefill/problem.h"
+#include "runtime/gdn/shared/problem_fields.h"
 
 using namespace cubinery;
 using namespace cubinery::capi;
@@ -27,16 +27,10 @@ int cubinery_prefill_workspace_bytes(const CubineryPrefill* prefill, int64_t tok
 
 int cubinery_prefill_choice(const CubineryPrefill* prefill, int64_t tokens, int64_t sequences,
                             int64_t max_seqlen, char** choice) {
-  return guarded([&]() -> Status {
-    CUBINERY_RETURN_IF_ERROR(cleared("choice", choice));
-    CUBINERY_RETURN_IF_ERROR(not_null("prefill", prefill));
-    CUBINERY_RETURN_IF_ERROR(not_negative("tokens", tokens));
-    CUBINERY_RETURN_IF_ERROR(not_negative("sequences", sequences));
-    CUBINERY_RETURN_IF_ERROR(not_negative("max_seqlen", max_seqlen));
-    *choice = choice_text(prefill->value.choice(
-        {.tokens = tokens, .sequences = sequences, .max_seqlen = max_seqlen}));
-    return {};
-  });
+  return capi::choice(
+      "prefill", prefill,
+      {{"tokens", tokens}, {"sequences", sequences}, {"max_seqlen", max_seqlen}},
+      gdn::PrefillSize{.tokens = tokens, .sequences = sequences, .max_seqlen = max_seqlen}, choice);
 }
 
 int cubinery_prefill_launch(const CubineryPrefill* prefill, void* stream,

@@ -1,6 +1,6 @@
 #include "capi/verify.h"
 
-#include "runtime/gdn/verify/problem.h"
+#include "runtime/gdn/shared/problem_fields.h"
 
 using namespace cubinery;
 using namespace cubinery::capi;
@@ -28,12 +28,6 @@ int cubinery_verify_launch(const CubineryVerify* verify, void* stream,
 
 int cubinery_verify_choice(const CubineryVerify* verify, int64_t requests, int64_t tokens,
                            char** choice) {
-  return guarded([&]() -> Status {
-    CUBINERY_RETURN_IF_ERROR(cleared("choice", choice));
-    CUBINERY_RETURN_IF_ERROR(not_null("verify", verify));
-    CUBINERY_RETURN_IF_ERROR(not_negative("requests", requests));
-    CUBINERY_RETURN_IF_ERROR(not_negative("tokens", tokens));
-    *choice = choice_text(verify->value.choice({.requests = requests, .tokens = tokens}));
-    return {};
-  });
+  return capi::choice("verify", verify, {{"requests", requests}, {"tokens", tokens}},
+                      gdn::VerifySize{.requests = requests, .tokens = tokens}, choice);
 }

@@ -45,7 +45,7 @@ Shape with_heads(Shape shape, const Problem& problem) {
 }
 
 // A shape on its way into the plan of its space.
-struct Candidate {
+struct ShapeCandidate {
   PlannedShape planned;
   double off_centre;
 };
@@ -74,7 +74,7 @@ class Gatherer {
 
   std::vector<TuneSpace> take() {
     for (std::size_t i = 0; i < spaces_.size(); ++i) {
-      for (Candidate& candidate : candidates_[i]) {
+      for (ShapeCandidate& candidate : candidates_[i]) {
         spaces_[i].buckets.push_back(std::move(candidate.planned));
       }
     }
@@ -99,10 +99,10 @@ class Gatherer {
   }
 
   static void add_shape(const Request& request, const Shape& shape,
-                        std::vector<Candidate>* candidates) {
+                        std::vector<ShapeCandidate>* candidates) {
     const Shape features = features_of(request.problem, shape);
-    Candidate made{{with_heads(shape, request.problem), bucket_of(features), request.origin},
-                   off_centre(features)};
+    ShapeCandidate made{{with_heads(shape, request.problem), bucket_of(features), request.origin},
+                        off_centre(features)};
     const auto same = std::find_if(candidates->begin(), candidates->end(), [&](const auto& other) {
       return other.planned.bucket == made.planned.bucket;
     });
@@ -118,7 +118,7 @@ class Gatherer {
   Target target_;
   std::map<std::pair<std::string, std::string>, std::size_t> index_;  // (op, problem) -> place
   std::vector<TuneSpace> spaces_;
-  std::vector<std::vector<Candidate>> candidates_;  // of each space, one for each bucket
+  std::vector<std::vector<ShapeCandidate>> candidates_;  // of each space, one for each bucket
 };
 
 }  // namespace

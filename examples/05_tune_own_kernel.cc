@@ -142,7 +142,7 @@ int main() {
 
   const Choice choice =
       choose(context, tunable.space(), {{"rows", 1500}}, tunable.default_configuration({}));
-  const Configuration& chosen = tunable.space().configurations[choice.configuration];
+  const Configuration& chosen = tunable.space().configurations[choice.index];
   std::printf("for 1500 rows: %s (%s: %s)\n", to_text(chosen.values).c_str(),
               to_string(choice.rung), choice.why.c_str());
   return !summary.stopped && choice.rung == Rung::kNearestShape ? 0 : 1;

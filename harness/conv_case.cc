@@ -11,7 +11,7 @@
 #include "gdn_decode/gdn_decode_ref.h"
 #include "harness/gdn_tensors.h"
 #include "harness/rounding.h"
-#include "runtime/gdn/conv/problem.h"
+#include "runtime/gdn/conv/operator.h"
 #include "runtime/gdn/shared/checkpoint_args.h"
 
 namespace cubinery {

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "harness/gdn_check.h"
-#include "runtime/gdn/conv/problem.h"
+#include "runtime/gdn/conv/operator.h"
 
 namespace cubinery {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "harness/gdn_operands.h"
 #include "harness/rounding.h"
-#include "runtime/gdn/conv/problem.h"
+#include "runtime/gdn/conv/operator.h"
 #include "runtime/gdn/shared/checkpoint_args.h"
 
 namespace cubinery {

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "harness/gdn_tensors.h"
-#include "runtime/gdn/conv/problem.h"
+#include "runtime/gdn/conv/operator.h"
 #include "runtime/gdn/shared/checkpoint_args.h"
 
 namespace cubinery {

@@ -10,18 +10,15 @@
 #include "harness/gdn_shapes.h"
 #include "harness/gdn_tensors.h"
 #include "results/shape.h"
-#include "runtime/gdn/conv/problem.h"
-#include "runtime/gdn/conv/state.h"
+#include "runtime/gdn/conv/operator.h"
 #include "runtime/gdn/decode/args.h"
-#include "runtime/gdn/decode/problem.h"
-#include "runtime/gdn/decode/state.h"
+#include "runtime/gdn/decode/operator.h"
 #include "runtime/gdn/prefill/kernels.h"
-#include "runtime/gdn/prefill/split.h"
-#include "runtime/gdn/prefill/state.h"
-#include "runtime/gdn/prefill/whole.h"
+#include "runtime/gdn/prefill/operator.h"
+#include "runtime/gdn/prefill/parts.h"
 #include "runtime/gdn/shared/problem_fields.h"
-#include "runtime/gdn/verify/commit_state.h"
-#include "runtime/gdn/verify/state.h"
+#include "runtime/gdn/verify/commit_operator.h"
+#include "runtime/gdn/verify/operator.h"
 #include "runtime/operator/keyed_path.h"
 
 namespace cubinery {
@@ -195,7 +192,7 @@ Result<gdn::Decode> HarnessOf<DecodeProblem>::create(const Context& context,
                                                      const DecodeProblem& problem,
                                                      const Target& target,
                                                      const std::vector<TunedValue>& values) {
-  return gdn::create_decode(context, problem, target, values);
+  return gdn::Decode::create(context, problem, target, values);
 }
 
 std::vector<Shape> HarnessOf<PrefillProblem>::shapes(const PrefillProblem& problem,
@@ -222,7 +219,7 @@ Result<gdn::Prefill> HarnessOf<PrefillProblem>::create(const Context& context,
                                                        const PrefillProblem& problem,
                                                        const Target& target,
                                                        const std::vector<TunedValue>& values) {
-  return gdn::create_prefill(context, problem, target, values);
+  return gdn::Prefill::create(context, problem, target, values);
 }
 
 std::size_t HarnessOf<PrefillProblem>::workspace_bytes(const gdn::Prefill& prefill,
@@ -325,7 +322,7 @@ Result<gdn::Verify> HarnessOf<VerifyProblem>::create(const Context& context,
                                                      const VerifyProblem& problem,
                                                      const Target& target,
                                                      const std::vector<TunedValue>& values) {
-  return gdn::create_verify(context, measured(problem), target, values);
+  return gdn::Verify::create(context, measured(problem), target, values);
 }
 
 PrefillProblem as_prefill(const CommitProblem& problem) {
@@ -366,7 +363,7 @@ Result<gdn::Commit> HarnessOf<CommitProblem>::create(const Context& context,
                                                      const CommitProblem& problem,
                                                      const Target& target,
                                                      const std::vector<TunedValue>& values) {
-  return gdn::create_commit(context, problem, target, values);
+  return gdn::Commit::create(context, problem, target, values);
 }
 
 std::vector<Shape> HarnessOf<ConvProblem>::shapes(const ConvProblem& problem,
@@ -420,7 +417,7 @@ Point HarnessOf<ConvProblem>::point(const ConvProblem& problem, const Lengths& l
 Result<gdn::Conv> HarnessOf<ConvProblem>::create(const Context& context, const ConvProblem& problem,
                                                  const Target& target,
                                                  const std::vector<TunedValue>& values) {
-  return gdn::create_conv(context, problem, target, values);
+  return gdn::Conv::create(context, problem, target, values);
 }
 
 }  // namespace cubinery

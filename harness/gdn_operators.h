@@ -123,7 +123,7 @@ struct HarnessOf<gdn::DecodeProblem> : RequestHarness<gdn::DecodeProblem, gdn::D
   static GdnProblem reference(const Problem& problem) { return as_prefill(problem); }
   static TokenSteps steps(const Problem&) { return {}; }
 
-  // With one configuration.  Errors of create_decode().
+  // With one configuration.  Errors of Decode::create().
   static Result<Operator> create(const Context& context, const Problem& problem,
                                  const Target& target, const std::vector<TunedValue>& values);
   // With arguments of reference().

@@ -13,7 +13,7 @@
 
 #include "cubinery/gdn.h"
 #include "harness/gdn_data.h"
-#include "runtime/gdn/conv/problem.h"
+#include "runtime/gdn/conv/operator.h"
 
 namespace cubinery {
 

@@ -38,7 +38,7 @@ class OperatorTunable : public Tunable {
     const auto planner = Planner<Problem>::create(problem, target_, path_options(context_));
     if (!planner) return space_.configurations.size();
     const Point at = made ? point_of(*made) : Point{1, 1, 1};
-    return index_of(space_, planner->plan(nullptr).values(at));
+    return index_of(space_, planner->plan(nullptr).candidate(at).values());
   }
 
   Status prepare(std::size_t configuration) override {

@@ -42,15 +42,8 @@ class Commit final
         without_gil([&] { return cubinery_commit_launch(handle(), views.stream(), &args); }));
   }
 
-  // layers, requests
   PyObject* choice(PyObject* const* given, Py_ssize_t count) const override {
-    std::int64_t layers = 0, requests = 0;
-    if (!read_integers(given, count, {{"layers", &layers}, {"requests", &requests}})) {
-      return nullptr;
-    }
-    char* text = nullptr;
-    const int code = cubinery_commit_choice(handle(), layers, requests, &text);
-    return take_text(code, text);
+    return choice_of(cubinery_commit_choice, handle(), {"layers", "requests"}, given, count);
   }
 
   // layer_tensors()... of each layer

@@ -26,16 +26,9 @@ class Conv final
     return done(without_gil([&] { return cubinery_conv_launch(handle(), views.stream(), &args); }));
   }
 
-  // sequences, tokens, channels
   PyObject* choice(PyObject* const* given, Py_ssize_t count) const override {
-    std::int64_t sequences = 0, tokens = 0, channels = 0;
-    if (!read_integers(given, count,
-                       {{"sequences", &sequences}, {"tokens", &tokens}, {"channels", &channels}})) {
-      return nullptr;
-    }
-    char* text = nullptr;
-    const int code = cubinery_conv_choice(handle(), sequences, tokens, channels, &text);
-    return take_text(code, text);
+    return choice_of(cubinery_conv_choice, handle(), {"sequences", "tokens", "channels"}, given,
+                     count);
   }
 };
 

@@ -35,13 +35,8 @@ class Decode final
         without_gil([&] { return cubinery_decode_launch(handle(), views.stream(), &args); }));
   }
 
-  // batch
   PyObject* choice(PyObject* const* given, Py_ssize_t count) const override {
-    std::int64_t batch = 0;
-    if (!read_integers(given, count, {{"batch", &batch}})) return nullptr;
-    char* text = nullptr;
-    const int code = cubinery_decode_choice(handle(), batch, &text);
-    return take_text(code, text);
+    return choice_of(cubinery_decode_choice, handle(), {"batch"}, given, count);
   }
 };
 

@@ -36,8 +36,7 @@ const char* python_name(const char* tensor) {
   return std::string_view(tensor) == "o" ? "out" : tensor;
 }
 
-bool read_integers(PyObject* const* given, Py_ssize_t count,
-                   std::initializer_list<NamedInteger> into) {
+bool read_integers(PyObject* const* given, Py_ssize_t count, std::span<const NamedInteger> into) {
   if (!right_count(count, into.size())) return false;
   for (const auto& [name, value] : into) {
     PyObject* number = *given++;

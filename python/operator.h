@@ -2,10 +2,12 @@
 // it (decode.cc).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <new>
+#include <span>
 #include <tuple>
 
 #include "array_views.h"
@@ -99,8 +101,27 @@ struct NamedInteger {
 };
 
 // All of them, as integers.
-bool read_integers(PyObject* const* given, Py_ssize_t count,
-                   std::initializer_list<NamedInteger> into);
+bool read_integers(PyObject* const* given, Py_ssize_t count, std::span<const NamedInteger> into);
+inline bool read_integers(PyObject* const* given, Py_ssize_t count,
+                          std::initializer_list<NamedInteger> into) {
+  return read_integers(given, count, std::span(into.begin(), into.size()));
+}
+
+// Operator::choice() by the function of the C API, whose sizes have these names.
+template <class Handle, class... Sizes>
+PyObject* choice_of(int (*choice)(const Handle*, Sizes...), const Handle* handle,
+                    const std::array<const char*, sizeof...(Sizes) - 1>& names,
+                    PyObject* const* given, Py_ssize_t count) {
+  constexpr std::size_t kSizes = sizeof...(Sizes) - 1;  // the last is the text
+  std::array<std::int64_t, kSizes> sizes{};
+  std::array<NamedInteger, kSizes> into{};
+  for (std::size_t i = 0; i < kSizes; ++i) into[i] = {names[i], &sizes[i]};
+  if (!read_integers(given, count, into)) return nullptr;
+  char* text = nullptr;
+  const int code =
+      std::apply([&](const auto... size) { return choice(handle, size..., &text); }, sizes);
+  return take_text(code, text);
+}
 
 // What Python calls a tensor of capi/tensors.h.
 const char* python_name(const char* tensor);

@@ -35,17 +35,9 @@ class Prefill final
     }));
   }
 
-  // tokens, sequences, max_seqlen
   PyObject* choice(PyObject* const* given, Py_ssize_t count) const override {
-    std::int64_t tokens = 0, sequences = 0, max_seqlen = 0;
-    if (!read_integers(
-            given, count,
-            {{"tokens", &tokens}, {"sequences", &sequences}, {"max_seqlen", &max_seqlen}})) {
-      return nullptr;
-    }
-    char* text = nullptr;
-    const int code = cubinery_prefill_choice(handle(), tokens, sequences, max_seqlen, &text);
-    return take_text(code, text);
+    return choice_of(cubinery_prefill_choice, handle(), {"tokens", "sequences", "max_seqlen"},
+                     given, count);
   }
 
   // tokens, sequences

@@ -29,15 +29,8 @@ class Verify final
         without_gil([&] { return cubinery_verify_launch(handle(), views.stream(), &args); }));
   }
 
-  // requests, tokens
   PyObject* choice(PyObject* const* given, Py_ssize_t count) const override {
-    std::int64_t requests = 0, tokens = 0;
-    if (!read_integers(given, count, {{"requests", &requests}, {"tokens", &tokens}})) {
-      return nullptr;
-    }
-    char* text = nullptr;
-    const int code = cubinery_verify_choice(handle(), requests, tokens, &text);
-    return take_text(code, text);
+    return choice_of(cubinery_verify_choice, handle(), {"requests", "tokens"}, given, count);
   }
 };
 

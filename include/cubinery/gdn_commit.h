@@ -19,13 +19,12 @@
 #include <utility>
 #include <vector>
 
-#include "cubinery/context.h"
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_args.h"
 #include "cubinery/gdn_parts.h"
 #include "cubinery/gdn_types.h"
 #include "cubinery/kernel.h"
-#include "cubinery/rung.h"
+#include "cubinery/operator.h"
 #include "cubinery/status.h"
 #include "cubinery/tensor.h"
 
@@ -55,15 +54,15 @@ struct CommitProblem {
 
   // OK, or kInvalidArgument naming the field, its value and what is accepted.
   Status check() const;
-  // The kernels that the operator may launch on any GPU of an architecture, by the cost model or by
-  // the results inside the library, for pre-warming.  `paths`: Options::paths of the contexts that
-  // will launch them.  Errors as for check() and prepare().
+  // What every problem has: cubinery/operator.h says what they do.
   Result<std::vector<KernelSpec>> kernels(std::string_view arch,
-                                          const std::vector<std::string>& paths = {}) const;
-  // As flat JSON, and back.  Missing fields keep their default.
-  // kInvalidArgument: malformed, an unknown field or value.
-  std::string to_json() const;
-  static Result<CommitProblem> from_json(std::string_view json);
+                                          const std::vector<std::string>& paths = {}) const {
+    return internal::ProblemMethods<CommitProblem>::kernels(*this, arch, paths);
+  }
+  std::string to_json() const { return internal::ProblemMethods<CommitProblem>::to_json(*this); }
+  static Result<CommitProblem> from_json(std::string_view json) {
+    return internal::ProblemMethods<CommitProblem>::from_json(json);
+  }
 };
 
 // The tensors of one layer.  Device memory.  Dense: B requests of T tokens.  Packed (varlen):
@@ -109,17 +108,10 @@ struct CommitSize {
   std::int64_t requests = 0;
 };
 
-// A commit operator on one device.  Immutable; copies share it, all methods are safe to call from
-// any thread.
-class Commit {
+// A commit operator.
+class Commit : public OneKernelOperator<CommitProblem, CommitSize> {
  public:
-  // Chooses kernels by the context's tuning results, or by the cost model, and loads or compiles
-  // them.  kInvalidArgument from CommitProblem::check(); else as Context::get().
-  static Result<Commit> create(const Context& context, const CommitProblem& problem);
-  // Fills the cache with every kernel that create() may choose on any GPU of the context's
-  // architecture.  Needs no GPU.  Errors as above.
-  static Result<std::vector<CompiledKernel>> compile(const Context& context,
-                                                     const CommitProblem& problem);
+  using OneKernelOperator::OneKernelOperator;
 
   // Pointers, strides and room of each layer's tensors, 32 numbers for each, to be copied to the
   // device once and used until a tensor moves.  kInvalidArgument: no layers, or names the layer and
@@ -135,20 +127,9 @@ class Commit {
   // kInvalidArgument: names the tensor, what it is and what is accepted.  kUnsupported:
   // programmatic on a device before sm_90.  kDriver: CUDA refused the launch.
   Status launch(Stream stream, const CommitArgs& args) const;
-
-  const CommitProblem& problem() const&;
-  CommitProblem problem() && { return std::as_const(*this).problem(); }
-  // The kernel that a launch of this size runs.  Sizes below 1 are taken as 1.
-  const Kernel& kernel(const CommitSize& size) const&;
-  Kernel kernel(const CommitSize& size) && { return std::as_const(*this).kernel(size); }
-  // What such a launch runs, and why.
-  Chosen choice(const CommitSize& size) const;
-
-  struct State;
-  explicit Commit(std::shared_ptr<const State> state) : state_(std::move(state)) {}
-
- private:
-  std::shared_ptr<const State> state_;
 };
 
 }  // namespace cubinery::gdn
+
+// The library has it.
+extern template struct cubinery::internal::ProblemMethods<cubinery::gdn::CommitProblem>;

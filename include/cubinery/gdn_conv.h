@@ -29,7 +29,6 @@
 #include <utility>
 #include <vector>
 
-#include "cubinery/context.h"
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_args.h"
 #include "cubinery/gdn_conv_types.h"
@@ -37,7 +36,7 @@
 #include "cubinery/gdn_types.h"
 #include "cubinery/gdn_verify_types.h"
 #include "cubinery/kernel.h"
-#include "cubinery/rung.h"
+#include "cubinery/operator.h"
 #include "cubinery/status.h"
 #include "cubinery/tensor.h"
 
@@ -83,15 +82,15 @@ struct ConvProblem {
 
   // OK, or kInvalidArgument naming the field, its value and what is accepted.
   Status check() const;
-  // The kernels that the operator may launch on any GPU of an architecture, by the cost model or by
-  // the results inside the library, for pre-warming.  `paths`: Options::paths of the contexts that
-  // will launch them.  Errors as for check() and prepare().
+  // What every problem has: cubinery/operator.h says what they do.
   Result<std::vector<KernelSpec>> kernels(std::string_view arch,
-                                          const std::vector<std::string>& paths = {}) const;
-  // As flat JSON, and back.  Missing fields keep their default.
-  // kInvalidArgument: malformed, an unknown field or value.
-  std::string to_json() const;
-  static Result<ConvProblem> from_json(std::string_view json);
+                                          const std::vector<std::string>& paths = {}) const {
+    return internal::ProblemMethods<ConvProblem>::kernels(*this, arch, paths);
+  }
+  std::string to_json() const { return internal::ProblemMethods<ConvProblem>::to_json(*this); }
+  static Result<ConvProblem> from_json(std::string_view json) {
+    return internal::ProblemMethods<ConvProblem>::from_json(json);
+  }
 };
 
 // The tensors of one convolution.  Device memory; absent where the problem does not use them.
@@ -189,17 +188,10 @@ struct ConvSize {
   std::int64_t channels = 0;   // with split_qkv the problem says
 };
 
-// A convolution on one device.  Immutable; copies share it, all methods are safe to call from any
-// thread.
-class Conv {
+// A convolution; kernel() is that of tensors that lie in whole vectors.
+class Conv : public OneKernelOperator<ConvProblem, ConvSize> {
  public:
-  // Chooses kernels by the context's tuning results, or by the cost model, and loads or compiles
-  // them.  kInvalidArgument from ConvProblem::check(); else as Context::get().
-  static Result<Conv> create(const Context& context, const ConvProblem& problem);
-  // Fills the cache with every kernel that create() may choose on any GPU of the context's
-  // architecture.  Needs no GPU.  Errors as above.
-  static Result<std::vector<CompiledKernel>> compile(const Context& context,
-                                                     const ConvProblem& problem);
+  using OneKernelOperator::OneKernelOperator;
 
   // Enqueues one convolution on `stream`.  Checks every argument; does not allocate, lock or
   // synchronise, and may be captured in a CUDA graph, whose replays read bounds, flags, counts and
@@ -208,21 +200,9 @@ class Conv {
   // kInvalidArgument: names the tensor, what it is and what is accepted.  kUnsupported:
   // programmatic on a device before sm_90.  kDriver: CUDA refused the launch.
   Status launch(Stream stream, const ConvArgs& args) const;
-
-  const ConvProblem& problem() const&;
-  ConvProblem problem() && { return std::as_const(*this).problem(); }
-  // The kernel that a launch of this size runs, on tensors that lie in whole vectors.  Sizes below
-  // 1 are taken as 1.
-  const Kernel& kernel(const ConvSize& size) const&;
-  Kernel kernel(const ConvSize& size) && { return std::as_const(*this).kernel(size); }
-  // What such a launch runs, and why.
-  Chosen choice(const ConvSize& size) const;
-
-  struct State;
-  explicit Conv(std::shared_ptr<const State> state) : state_(std::move(state)) {}
-
- private:
-  std::shared_ptr<const State> state_;
 };
 
 }  // namespace cubinery::gdn
+
+// The library has it.
+extern template struct cubinery::internal::ProblemMethods<cubinery::gdn::ConvProblem>;

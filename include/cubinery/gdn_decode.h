@@ -10,14 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "cubinery/context.h"
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_args.h"
 #include "cubinery/gdn_decode_types.h"
 #include "cubinery/gdn_parts.h"
 #include "cubinery/gdn_types.h"
 #include "cubinery/kernel.h"
-#include "cubinery/rung.h"
+#include "cubinery/operator.h"
 #include "cubinery/status.h"
 #include "cubinery/tensor.h"
 
@@ -61,15 +60,15 @@ struct DecodeProblem {
 
   // OK, or kInvalidArgument naming the field, its value and what is accepted.
   Status check() const;
-  // The kernels that the operator may launch on any GPU of an architecture, by the cost model or by
-  // the results inside the library, for pre-warming.  `paths`: Options::paths of the contexts that
-  // will launch them.  Errors as for check() and prepare().
+  // What every problem has: cubinery/operator.h says what they do.
   Result<std::vector<KernelSpec>> kernels(std::string_view arch,
-                                          const std::vector<std::string>& paths = {}) const;
-  // As flat JSON, and back.  Missing fields keep their default.
-  // kInvalidArgument: malformed, an unknown field or value.
-  std::string to_json() const;
-  static Result<DecodeProblem> from_json(std::string_view json);
+                                          const std::vector<std::string>& paths = {}) const {
+    return internal::ProblemMethods<DecodeProblem>::kernels(*this, arch, paths);
+  }
+  std::string to_json() const { return internal::ProblemMethods<DecodeProblem>::to_json(*this); }
+  static Result<DecodeProblem> from_json(std::string_view json) {
+    return internal::ProblemMethods<DecodeProblem>::from_json(json);
+  }
 };
 
 // The tensors of the convolution before a decode step, as gdn::ConvArgs says.  Here rows and states
@@ -106,19 +105,10 @@ struct DecodeArgs {
   bool programmatic = false;
 };
 
-// A decode operator on one device.  Immutable; copies share it, all methods are safe to call from
-// any thread.
-class Decode {
+// A decode operator.
+class Decode : public OneKernelOperator<DecodeProblem, std::int64_t> {
  public:
-  // Chooses kernels by the context's tuning results, or by the cost model, and loads or compiles
-  // them.  When one that tuning chose cannot be had (an offline context that was never given it),
-  // the cost model chooses, and Options::log has a warning.  kInvalidArgument from
-  // DecodeProblem::check(); else as Context::get().
-  static Result<Decode> create(const Context& context, const DecodeProblem& problem);
-  // Fills the cache with every kernel that create() may choose on any GPU of the context's
-  // architecture, by the context's results or by the cost model.  Needs no GPU.  Errors as above.
-  static Result<std::vector<CompiledKernel>> compile(const Context& context,
-                                                     const DecodeProblem& problem);
+  using OneKernelOperator::OneKernelOperator;
 
   // Enqueues one step on `stream`.  Checks every argument; does not allocate, lock or synchronise,
   // and may be captured in a CUDA graph.  B = 0 does nothing.
@@ -126,20 +116,9 @@ class Decode {
   // kInvalidArgument: names the tensor, what it is and what is accepted.  kUnsupported:
   // programmatic on a device before sm_90.  kDriver: CUDA refused the launch.
   Status launch(Stream stream, const DecodeArgs& args) const;
-
-  const DecodeProblem& problem() const&;
-  DecodeProblem problem() && { return std::as_const(*this).problem(); }
-  // The kernel that a batch of this size runs.
-  const Kernel& kernel(std::int64_t batch) const&;
-  Kernel kernel(std::int64_t batch) && { return std::as_const(*this).kernel(batch); }
-  // What such a batch runs, and why.
-  Chosen choice(std::int64_t batch) const;
-
-  struct State;
-  explicit Decode(std::shared_ptr<const State> state) : state_(std::move(state)) {}
-
- private:
-  std::shared_ptr<const State> state_;
 };
 
 }  // namespace cubinery::gdn
+
+// The library has it.
+extern template struct cubinery::internal::ProblemMethods<cubinery::gdn::DecodeProblem>;

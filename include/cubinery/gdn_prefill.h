@@ -10,13 +10,12 @@
 #include <string_view>
 #include <vector>
 
-#include "cubinery/context.h"
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_args.h"
 #include "cubinery/gdn_parts.h"
 #include "cubinery/gdn_types.h"
 #include "cubinery/kernel.h"
-#include "cubinery/rung.h"
+#include "cubinery/operator.h"
 #include "cubinery/status.h"
 #include "cubinery/tensor.h"
 
@@ -64,15 +63,15 @@ struct PrefillProblem {
 
   // OK, or kInvalidArgument naming the field, its value and what is accepted.
   Status check() const;
-  // The kernels that the operator may launch on any GPU of an architecture, by the cost model or by
-  // the results inside the library, for pre-warming.  `paths`: Options::paths of the contexts that
-  // will launch them.  Errors as for check() and prepare().
+  // What every problem has: cubinery/operator.h says what they do.
   Result<std::vector<KernelSpec>> kernels(std::string_view arch,
-                                          const std::vector<std::string>& paths = {}) const;
-  // As flat JSON, and back.  Missing fields keep their default.
-  // kInvalidArgument: malformed, an unknown field or value.
-  std::string to_json() const;
-  static Result<PrefillProblem> from_json(std::string_view json);
+                                          const std::vector<std::string>& paths = {}) const {
+    return internal::ProblemMethods<PrefillProblem>::kernels(*this, arch, paths);
+  }
+  std::string to_json() const { return internal::ProblemMethods<PrefillProblem>::to_json(*this); }
+  static Result<PrefillProblem> from_json(std::string_view json) {
+    return internal::ProblemMethods<PrefillProblem>::from_json(json);
+  }
 };
 
 // The tensors of one prefill.  Device memory; absent where the problem does not use them.
@@ -138,19 +137,10 @@ struct Workspace {
   std::size_t bytes = 0;
 };
 
-// A prefill operator on one device.  Immutable; copies share it, all methods are safe to call from
-// any thread.
-class Prefill {
+// A prefill operator.
+class Prefill : public Operator<PrefillProblem, PrefillSize> {
  public:
-  // Chooses kernels by the context's tuning results, or by the cost model, and loads or compiles
-  // them.  When one that tuning chose cannot be had (an offline context that was never given it),
-  // the cost model chooses, and Options::log has a warning.  kInvalidArgument from
-  // PrefillProblem::check(); else as Context::get().
-  static Result<Prefill> create(const Context& context, const PrefillProblem& problem);
-  // Fills the cache with every kernel that create() may choose on any GPU of the context's
-  // architecture, by the context's results or by the cost model.  Needs no GPU.  Errors as above.
-  static Result<std::vector<CompiledKernel>> compile(const Context& context,
-                                                     const PrefillProblem& problem);
+  using Operator::Operator;
 
   // Bytes of workspace that every launch of at most this size needs, whatever its max_seqlen.  At
   // sizes that launches refuse because no grid holds them this may be the largest number.
@@ -163,17 +153,9 @@ class Prefill {
   // kInvalidArgument: names the tensor, what it is and what is accepted.  kUnsupported:
   // programmatic on a device before sm_90.  kDriver: CUDA refused the launch.
   Status launch(Stream stream, const PrefillArgs& args, const Workspace& workspace) const;
-
-  const PrefillProblem& problem() const&;
-  PrefillProblem problem() && { return std::as_const(*this).problem(); }
-  // What a launch of this size runs, and why.  Sizes below 0 are taken as 0.
-  Chosen choice(const PrefillSize& size) const;
-
-  struct State;
-  explicit Prefill(std::shared_ptr<const State> state) : state_(std::move(state)) {}
-
- private:
-  std::shared_ptr<const State> state_;
 };
 
 }  // namespace cubinery::gdn
+
+// The library has it.
+extern template struct cubinery::internal::ProblemMethods<cubinery::gdn::PrefillProblem>;

@@ -26,14 +26,13 @@
 #include <utility>
 #include <vector>
 
-#include "cubinery/context.h"
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_args.h"
 #include "cubinery/gdn_parts.h"
 #include "cubinery/gdn_types.h"
 #include "cubinery/gdn_verify_types.h"
 #include "cubinery/kernel.h"
-#include "cubinery/rung.h"
+#include "cubinery/operator.h"
 #include "cubinery/status.h"
 #include "cubinery/tensor.h"
 
@@ -77,15 +76,15 @@ struct VerifyProblem {
 
   // OK, or kInvalidArgument naming the field, its value and what is accepted.
   Status check() const;
-  // The kernels that the operator may launch on any GPU of an architecture, by the cost model or by
-  // the results inside the library, for pre-warming.  `paths`: Options::paths of the contexts that
-  // will launch them.  Errors as for check() and prepare().
+  // What every problem has: cubinery/operator.h says what they do.
   Result<std::vector<KernelSpec>> kernels(std::string_view arch,
-                                          const std::vector<std::string>& paths = {}) const;
-  // As flat JSON, and back.  Missing fields keep their default.
-  // kInvalidArgument: malformed, an unknown field or value.
-  std::string to_json() const;
-  static Result<VerifyProblem> from_json(std::string_view json);
+                                          const std::vector<std::string>& paths = {}) const {
+    return internal::ProblemMethods<VerifyProblem>::kernels(*this, arch, paths);
+  }
+  std::string to_json() const { return internal::ProblemMethods<VerifyProblem>::to_json(*this); }
+  static Result<VerifyProblem> from_json(std::string_view json) {
+    return internal::ProblemMethods<VerifyProblem>::from_json(json);
+  }
 };
 
 // The tensors of one verification.  Device memory; absent where the problem does not use them.
@@ -153,19 +152,10 @@ struct VerifySize {
   std::int64_t tokens = 0;    // of all requests: B T, or total
 };
 
-// A verification operator on one device.  Immutable; copies share it, all methods are safe to call
-// from any thread.
-class Verify {
+// A verification operator.
+class Verify : public OneKernelOperator<VerifyProblem, VerifySize> {
  public:
-  // Chooses kernels by the context's tuning results, or by the cost model, and loads or compiles
-  // them.  When one that tuning chose cannot be had (an offline context that was never given it),
-  // the cost model chooses, and Options::log has a warning.  kInvalidArgument from
-  // VerifyProblem::check(); else as Context::get().
-  static Result<Verify> create(const Context& context, const VerifyProblem& problem);
-  // Fills the cache with every kernel that create() may choose on any GPU of the context's
-  // architecture, by the context's results or by the cost model.  Needs no GPU.  Errors as above.
-  static Result<std::vector<CompiledKernel>> compile(const Context& context,
-                                                     const VerifyProblem& problem);
+  using OneKernelOperator::OneKernelOperator;
 
   // Enqueues one verification on `stream`.  Checks every argument; does not allocate, lock or
   // synchronise, and may be captured in a CUDA graph, whose replays read indices, counts and bounds
@@ -174,20 +164,9 @@ class Verify {
   // kInvalidArgument: names the tensor, what it is and what is accepted.  kUnsupported:
   // programmatic on a device before sm_90.  kDriver: CUDA refused the launch.
   Status launch(Stream stream, const VerifyArgs& args) const;
-
-  const VerifyProblem& problem() const&;
-  VerifyProblem problem() && { return std::as_const(*this).problem(); }
-  // The kernel that a launch of this size runs.  Sizes below 0 are taken as 0.
-  const Kernel& kernel(const VerifySize& size) const&;
-  Kernel kernel(const VerifySize& size) && { return std::as_const(*this).kernel(size); }
-  // What such a launch runs, and why.
-  Chosen choice(const VerifySize& size) const;
-
-  struct State;
-  explicit Verify(std::shared_ptr<const State> state) : state_(std::move(state)) {}
-
- private:
-  std::shared_ptr<const State> state_;
 };
 
 }  // namespace cubinery::gdn
+
+// The library has it.
+extern template struct cubinery::internal::ProblemMethods<cubinery::gdn::VerifyProblem>;

@@ -58,7 +58,7 @@ struct Options {
   std::vector<std::string> template_dirs{};
 
   // Which ways to compute (paths) operators may take: "gdn_prefill=portable" only that one,
-  // "gdn_prefill=-portable" never that one.  Chosen::path names paths.  For debugging, and to
+  // "gdn_prefill=-portable" never that one.  Choice::path names paths.  For debugging, and to
   // switch off a path that turns out wrong.  Kernels must be pre-warmed with the same paths.
   std::vector<std::string> paths{};
 

@@ -1,6 +1,7 @@
 // How good a choice of tuned fields is.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 namespace cubinery {
@@ -16,14 +17,15 @@ enum class Rung : int {
 };
 const char* to_string(Rung rung);  // "exact", "nearest shape", ...
 
-// What an operator launches for some shape, and why.
-struct Chosen {
+// What is launched for some shape, and why.
+struct Choice {
   std::string path{};           // the way to compute: "portable"
   std::string configuration{};  // "path=portable;warp_v=16;k_lanes=8;vec_bytes=16;warps=1"
   Rung rung = Rung::kDefault;
   // For people: which measurement decided, or why there is none that could ("no result within a
   // factor of 8").
   std::string why{};
+  std::size_t index = 0;  // of choose() (cubinery/tuning.h): in TuningSpace::configurations
 };
 
 }  // namespace cubinery

@@ -135,12 +135,6 @@ struct GpuIdentity {
 // kUnsupported: the context has no device.  kDriver: CUDA refused to say.
 Result<GpuIdentity> gpu_identity(const Context& context);
 
-struct Choice {
-  std::size_t configuration = 0;  // of TuningSpace::configurations
-  Rung rung = Rung::kDefault;
-  std::string why{};  // as Chosen::why
-};
-
 // The configuration to launch for a shape: from the context's results (those of its cache directory
 // first, then of its layers, then those inside the library), or `otherwise`.  Never an error: a
 // results file that cannot be read is a warning in Options::log.

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <chrono>
+#include <functional>
 
 #include "cache/cubin_note.h"
 #include "runtime/jit/kernel_info.h"
@@ -34,14 +35,6 @@ Status check_parameter(const KernelSpec& spec, std::string_view cubin) {
   return Status(
       Code::kInvalidKey,
       fmt::format("{}: {}", spec.canonical, wrong_parameter(parameters->bytes, spec.param_bytes)));
-}
-
-// Of two errors the one that says more: what is wrong with an entry, where nothing can be compiled
-// in its place.
-Status telling(Status error, Status refusal) {
-  const bool cannot_compile =
-      error.code() == Code::kNotCached || error.code() == Code::kUnsupported;
-  return cannot_compile && !refusal.ok() ? std::move(refusal) : std::move(error);
 }
 
 KernelInfo info_of(const Identity& identity) {
@@ -99,21 +92,47 @@ std::shared_ptr<Context::State::Slot> Context::State::slot_of(const Identity& id
   return slot;
 }
 
-Context::State::Accept Context::State::fitting(const KernelSpec& spec, Status* refusal) {
-  return [&spec, refusal](const Entry& entry) -> std::optional<std::string> {
-    if (std::optional<std::string> mismatch = cubin_mismatch(entry)) return mismatch;
-    Status parameter = check_parameter(spec, entry.cubin);
-    if (parameter.ok()) return std::nullopt;
-    std::string why(parameter.message());
-    if (refusal->ok()) *refusal = std::move(parameter);
-    return why;
-  };
+std::optional<std::string> Context::State::Judge::operator()(const Entry& entry) {
+  if (std::optional<std::string> mismatch = cubin_mismatch(entry)) return mismatch;
+  Status error = check_parameter(spec_, entry.cubin);
+  if (error.ok() && device_) {
+    KernelInfo info = info_of(entry.identity);
+    read_metadata(entry.metadata, &info);
+    bool blames_cubin = false;
+    Result<Kernel> loaded =
+        load_kernel(device_, spec_, std::move(info), entry.cubin, &blames_cubin);
+    if (loaded) {
+      kernel_ = *std::move(loaded);
+      return std::nullopt;
+    }
+    error = std::move(loaded).error();
+    if (!blames_cubin) {
+      failure_ = std::move(error);
+      return std::nullopt;
+    }
+  }
+  if (error.ok()) return std::nullopt;
+  std::string why(error.message());
+  if (refusal_.ok()) refusal_ = std::move(error);
+  return why;
+}
+
+Status Context::State::Judge::telling(Status error) {
+  const bool cannot_compile =
+      error.code() == Code::kNotCached || error.code() == Code::kUnsupported;
+  return cannot_compile && !refusal_.ok() ? std::move(refusal_) : std::move(error);
+}
+
+Result<Kernel> Context::State::Judge::kernel_of(const Made& made) {
+  if (!failure_.ok()) return std::move(failure_);
+  if (kernel_) return *kernel_;
+  return load_kernel(device_, spec_, made.compiled.info, made.cubin);
 }
 
 std::optional<Context::State::Made> Context::State::find(const Identity& identity,
-                                                         const Accept& accept) const {
+                                                         Judge& judge) const {
   if (!store) return std::nullopt;
-  std::optional<StoredEntry> stored = store->lookup(identity, accept);
+  std::optional<StoredEntry> stored = store->lookup(identity, std::ref(judge));
   if (!stored) return std::nullopt;
   Made made{.compiled = {.info = info_of(stored->entry.identity),
                          .source = Source::kDisk,
@@ -159,13 +178,13 @@ Result<Context::State::Made> Context::State::build(const KernelSpec& spec, const
 }
 
 Result<Context::State::Made> Context::State::make_once(const KernelSpec& spec, const Held& held,
-                                                       const Accept& accept) const {
+                                                       Judge& judge) const {
   const Identity& identity = held.identity;
   std::unique_ptr<MakeLock> lock;
   if (store) {
     lock = store->lock(identity);
     // Whoever held the lock has usually made what we want.
-    if (std::optional<Made> found = find(identity, accept)) {
+    if (std::optional<Made> found = find(identity, judge)) {
       ++disk_hits_;
       return std::move(*found);
     }
@@ -181,7 +200,7 @@ Result<Context::State::Made> Context::State::make_once(const KernelSpec& spec, c
 }
 
 Result<Context::State::Made> Context::State::make_missing(const KernelSpec& spec, const Held& held,
-                                                          const Accept& accept) const {
+                                                          Judge& judge) const {
   if (options.offline) {
     ++misses_;
     return not_cached(held.identity);
@@ -190,7 +209,7 @@ Result<Context::State::Made> Context::State::make_missing(const KernelSpec& spec
     ++misses_;
     return nvrtc.error().clone();
   }
-  return make_once(spec, held, accept);
+  return make_once(spec, held, judge);
 }
 
 std::string Context::State::remedy(const Identity& identity) const {
@@ -245,6 +264,24 @@ Result<Context::State::Held> Context::State::hold(const KernelSpec& spec) const 
   return held;
 }
 
+Result<std::optional<Context::State::Made>> Context::State::supply(const KernelSpec& spec,
+                                                                   const Held& held, bool may_make,
+                                                                   Judge& judge) const {
+  Slot& slot = *held.slot;
+  if (!slot.cubin.empty()) {
+    ++memory_hits_;
+    return std::optional<Made>({.compiled = *slot.compiled, .cubin = std::move(slot.cubin)});
+  }
+  if (std::optional<Made> found = find(held.identity, judge)) {
+    ++disk_hits_;
+    return found;
+  }
+  if (!may_make) return std::optional<Made>();
+  Result<Made> made = make_missing(spec, held, judge);
+  if (!made) return judge.telling(std::move(made).error());
+  return std::optional<Made>(*std::move(made));
+}
+
 Result<CompiledKernel> Context::State::compile(const KernelSpec& spec) const {
   Result<Held> held = hold(spec);
   if (!held) return std::move(held).error();
@@ -255,20 +292,12 @@ Result<CompiledKernel> Context::State::compile(const KernelSpec& spec) const {
     compiled.source = Source::kMemory;
     return compiled;
   }
-  Status refusal;
-  const Accept accept = fitting(spec, &refusal);
-  Made made;
-  if (std::optional<Made> found = find(held->identity, accept)) {
-    ++disk_hits_;
-    made = *std::move(found);
-  } else {
-    Result<Made> result = make_missing(spec, *held, accept);
-    if (!result) return telling(std::move(result).error(), std::move(refusal));
-    made = *std::move(result);
-  }
-  slot.compiled = made.compiled;
-  if (made.compiled.path.empty()) slot.cubin = std::move(made.cubin);
-  return std::move(made.compiled);
+  Judge judge(spec, nullptr);
+  Result<std::optional<Made>> made = supply(spec, *held, /*may_make=*/true, judge);
+  if (!made) return std::move(made).error();
+  slot.compiled = (*made)->compiled;
+  if (slot.compiled->path.empty()) slot.cubin = std::move((*made)->cubin);
+  return std::move((*made)->compiled);
 }
 
 Result<std::optional<Kernel>> Context::State::load(const KernelSpec& spec, bool may_make) const {
@@ -284,53 +313,15 @@ Result<std::optional<Kernel>> Context::State::load(const KernelSpec& spec, bool 
     ++memory_hits_;
     return slot.kernel;
   }
-  // The driver has the last word on an entry: one that it refuses is passed over as a damaged one
-  // is, for the next, or for the compiler.
-  std::optional<Kernel> kernel;
-  Status refusal;  // of the first entry that was refused
-  Status failure;  // of an entry that is good
-  const Accept fits = fitting(spec, &refusal);
-  const Accept accept = [&](const Entry& entry) -> std::optional<std::string> {
-    if (std::optional<std::string> mismatch = fits(entry)) return mismatch;
-    KernelInfo info = info_of(entry.identity);
-    read_metadata(entry.metadata, &info);
-    bool blames_cubin = false;
-    Result<Kernel> loaded = load_kernel(device, spec, std::move(info), entry.cubin, &blames_cubin);
-    if (loaded) {
-      kernel = *std::move(loaded);
-      return std::nullopt;
-    }
-    if (!blames_cubin) {
-      failure = std::move(loaded).error();
-      return std::nullopt;
-    }
-    std::string why(loaded.error().message());
-    if (refusal.ok()) refusal = std::move(loaded).error();
-    return why;
-  };
-  Made made;
-  if (!slot.cubin.empty()) {
-    ++memory_hits_;
-    made = {.compiled = *slot.compiled, .cubin = std::move(slot.cubin)};
-  } else if (std::optional<Made> found = find(held->identity, accept)) {
-    ++disk_hits_;
-    made = *std::move(found);
-  } else if (may_make) {
-    Result<Made> result = make_missing(spec, *held, accept);
-    if (!result) return telling(std::move(result).error(), std::move(refusal));
-    made = *std::move(result);
-  } else {
-    return std::optional<Kernel>();
-  }
-  if (!failure.ok()) return failure;
-  if (!kernel) {
-    Result<Kernel> loaded = load_kernel(device, spec, made.compiled.info, made.cubin);
-    if (!loaded) return std::move(loaded).error();
-    kernel = *std::move(loaded);
-  }
-  slot.compiled = std::move(made.compiled);
-  slot.kernel = kernel;
-  return kernel;
+  Judge judge(spec, device);
+  Result<std::optional<Made>> made = supply(spec, *held, may_make, judge);
+  if (!made) return std::move(made).error();
+  if (!*made) return std::optional<Kernel>();
+  Result<Kernel> kernel = judge.kernel_of(**made);
+  if (!kernel) return std::move(kernel).error();
+  slot.compiled = std::move((*made)->compiled);
+  slot.kernel = *std::move(kernel);
+  return slot.kernel;
 }
 
 Result<Kernel> Context::State::get(const KernelSpec& spec) const {
@@ -368,8 +359,8 @@ Result<Explanation> Context::State::explain(const KernelSpec& spec) const {
   explanation.options = compile_options(spec, arch);
   explanation.path = store ? store->path_of(identity) : "";
   explanation.info = info_of(identity);
-  Status refusal;
-  if (std::optional<Made> found = find(identity, fitting(spec, &refusal))) {
+  Judge judge(spec, nullptr);
+  if (std::optional<Made> found = find(identity, judge)) {
     explanation.cached = true;
     explanation.path = std::move(found->compiled.path);
     explanation.info = std::move(found->compiled.info);

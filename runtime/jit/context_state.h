@@ -2,13 +2,13 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "cache/store.h"
 #include "codegen/arch.h"
@@ -67,19 +67,42 @@ struct Context::State {
   Identity identity_of(const KernelSpec& spec, std::string_view template_digest,
                        std::string_view headers_digest) const;
   std::shared_ptr<Slot> slot_of(const Identity& identity) const;
-  // What refuses entries on disk, as Store::lookup() takes it.
-  using Accept = std::function<std::optional<std::string>(const Entry&)>;
 
-  // Accepts what fits its identity and the kernel's parameter; *refusal: the first error of one
-  // that does not fit the parameter.  Both live as long as what is returned.
-  static Accept fitting(const KernelSpec& spec, Status* refusal);
+  // Judges what is on disk.  What it refuses is passed over as a damaged entry is, for the next, or
+  // for the compiler.
+  class Judge {
+   public:
+    // `device`: null: entries are not loaded.
+    Judge(const KernelSpec& spec, std::shared_ptr<const Device> device)
+        : spec_(spec), device_(std::move(device)) {}
 
-  std::optional<Made> find(const Identity& identity, const Accept& accept) const;
-  // Without `may_make` nullopt where it would have to be compiled.
+    // As Store::lookup() takes it: why an entry does not fit its identity or the kernel's
+    // parameter, or why the driver refuses it, which has the last word.
+    std::optional<std::string> operator()(const Entry& entry);
+
+    // Of two errors the one that says more: what is wrong with an entry, where nothing can be
+    // compiled in its place.
+    Status telling(Status error);
+    // Of what was supplied: the one that the driver made of an entry, or a new one.
+    Result<Kernel> kernel_of(const Made& made);
+
+   private:
+    const KernelSpec& spec_;
+    std::shared_ptr<const Device> device_;
+    std::optional<Kernel> kernel_;
+    Status refusal_;  // of the first entry that was refused
+    Status failure_;  // of an entry that is good
+  };
+
+  std::optional<Made> find(const Identity& identity, Judge& judge) const;
+  // From memory, disk or the compiler, the first that has it.  nullopt: without `may_make`, where
+  // it would have to be compiled.
+  Result<std::optional<Made>> supply(const KernelSpec& spec, const Held& held, bool may_make,
+                                     Judge& judge) const;
   Result<std::optional<Kernel>> load(const KernelSpec& spec, bool may_make) const;
   // Requires: find() has none.
-  Result<Made> make_missing(const KernelSpec& spec, const Held& held, const Accept& accept) const;
-  Result<Made> make_once(const KernelSpec& spec, const Held& held, const Accept& accept) const;
+  Result<Made> make_missing(const KernelSpec& spec, const Held& held, Judge& judge) const;
+  Result<Made> make_once(const KernelSpec& spec, const Held& held, Judge& judge) const;
   Result<Made> build(const KernelSpec& spec, const Held& held) const;
   Status not_cached(const Identity& identity) const;
   // What puts a kernel into the cache, for people.

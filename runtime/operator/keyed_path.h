@@ -3,9 +3,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "cubinery/fields.h"
 #include "results/space.h"
@@ -48,6 +53,15 @@ bool set_tuned_fields(const std::vector<TunedValue>& values, std::string_view pr
   return is_complete;
 }
 
+// Whether two keys have the same values in every field.
+template <class Key>
+bool same_fields(const Key& a, const Key& b) {
+  bool same = true;
+  internal::for_each_field<Key>(
+      [&](const auto& field) { same = same && field.of(a) == field.of(b); });
+  return same;
+}
+
 // Keys without parameters are no kernel's: choices that the path's launches depend on.
 template <class Key>
 inline constexpr bool kIsKernel = requires {
@@ -68,6 +82,7 @@ class KeyedPath : public Path<Problem, Runner> {
  public:
   using KeySet = std::tuple<Keys...>;
   using Values = std::vector<TunedValue>;
+  using typename Path<Problem, Runner>::CandidatePtr;
 
   KeyedPath(std::string_view name, std::array<KernelNames, sizeof...(Keys)> names)
       : name_(name), names_(names) {}
@@ -79,41 +94,16 @@ class KeyedPath : public Path<Problem, Runner> {
     return names;
   }
 
-  std::vector<Configuration> configurations(const Problem& problem,
-                                            const Target& target) const final {
-    std::vector<Configuration> all;
-    KeySet keys = fixed_keys(problem);
-    for_each_choice<0>(&keys, [&] {
-      if (fits(problem, keys, target)) all.push_back(configuration(keys));
-    });
-    return all;
+  std::vector<CandidatePtr> candidates(const Problem& problem, const Target& target) const final {
+    return of_keys(all_keys(problem, target), problem, target);
   }
-
-  std::vector<Values> defaults(const Problem& problem, const Target& target) const final {
-    std::vector<Values> few;
-    for (const KeySet& keys : default_keys(problem, target)) few.push_back(values_of(keys));
-    return few;
+  std::vector<CandidatePtr> defaults(const Problem& problem, const Target& target) const final {
+    return of_keys(default_keys(problem, target), problem, target);
   }
-
-  bool has(const Problem& problem, const Values& values, const Target& target) const final {
-    return keys_of(problem, values, target).has_value();
-  }
-  Configuration find(const Problem& problem, const Values& values,
-                     const Target& target) const final {
-    return configuration(*keys_of(problem, values, target));
-  }
-
-  std::function<double(const Point&)> cost(const Problem& problem, const Values& values,
-                                           const Target& target) const final {
-    return [this, problem, target, keys = *keys_of(problem, values, target)](const Point& at) {
-      return us(problem, keys, at, target);
-    };
-  }
-
-  std::unique_ptr<const Runner> runner(const Problem& problem, const Values& values,
-                                       const Target& target,
-                                       std::vector<Kernel> kernels) const final {
-    return loaded(problem, *keys_of(problem, values, target), target, std::move(kernels));
+  CandidatePtr find(const Problem& problem, const Values& values,
+                    const Target& target) const final {
+    const std::optional<KeySet> keys = keys_of(problem, values, target);
+    return keys ? of_keys({*keys}, problem, target).front() : nullptr;
   }
 
   // The keys that values stand for; nullopt: they are not those of a configuration.
@@ -144,8 +134,16 @@ class KeyedPath : public Path<Problem, Runner> {
     return keys;
   }
 
-  // What defaults() are configurations of.
+  // The keys of defaults(), and of candidates(): every choice of the tuned fields that fits.
   virtual std::vector<KeySet> default_keys(const Problem& problem, const Target& target) const = 0;
+  virtual std::vector<KeySet> all_keys(const Problem& problem, const Target& target) const {
+    std::vector<KeySet> all;
+    KeySet keys = fixed_keys(problem);
+    for_each_choice<0>(&keys, [&] {
+      if (fits(problem, keys, target)) all.push_back(keys);
+    });
+    return all;
+  }
 
  protected:
   // Whether the kernels run together, and on the target.
@@ -163,11 +161,47 @@ class KeyedPath : public Path<Problem, Runner> {
   virtual void correct_bits(const KeySet&, Values*) const {}
 
  private:
-  Configuration configuration(const KeySet& keys) const {
-    std::vector<KernelSpec> specs;
-    std::apply([&](const auto&... key) { (add_spec(key, &specs), ...); }, keys);
-    add_other_kernels(keys, &specs);
-    return {values_of(keys), std::move(specs)};
+  // What the candidates of one question share.
+  struct Setting {
+    Problem problem;
+    Target target;
+  };
+
+  class KeyedCandidate final : public CandidateOf<Runner> {
+   public:
+    KeyedCandidate(const KeyedPath* path, std::shared_ptr<const Setting> setting,
+                   const KeySet& keys)
+        : path_(path), setting_(std::move(setting)), keys_(keys) {}
+
+    Values values() const override { return path_->values_of(keys_); }
+    std::vector<KernelSpec> kernels() const override {
+      std::vector<KernelSpec> specs;
+      std::apply([&](const auto&... key) { (add_spec(key, &specs), ...); }, keys_);
+      path_->add_other_kernels(keys_, &specs);
+      return specs;
+    }
+    double us(const Point& at) const override {
+      return path_->us(setting_->problem, keys_, at, setting_->target);
+    }
+    std::unique_ptr<const Runner> runner(std::vector<Kernel> kernels) const override {
+      return path_->loaded(setting_->problem, keys_, setting_->target, std::move(kernels));
+    }
+
+   private:
+    const KeyedPath* path_;  // paths live as long as the process
+    std::shared_ptr<const Setting> setting_;
+    KeySet keys_;
+  };
+
+  std::vector<CandidatePtr> of_keys(const std::vector<KeySet>& all, const Problem& problem,
+                                    const Target& target) const {
+    const auto setting = std::make_shared<const Setting>(Setting{problem, target});
+    std::vector<CandidatePtr> made;
+    made.reserve(all.size());
+    for (const KeySet& keys : all) {
+      made.push_back(std::make_shared<const KeyedCandidate>(this, setting, keys));
+    }
+    return made;
   }
 
   template <class Key>

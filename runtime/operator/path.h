@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,17 +26,37 @@ struct Axis {
   std::size_t count = 1;
 };
 
-// One way to compute an operator: kernels that are launched together, the choices of their tuned
-// fields (configurations), what these cost, and how they are launched.  Immutable; safe to use from
-// any thread.
+// One choice of the tuned fields of a path's kernels, for one problem and target.  Immutable.
+class Candidate {
+ public:
+  virtual ~Candidate() = default;
+  // As results and messages name it.  Made anew by each call.
+  virtual std::vector<TunedValue> values() const = 0;
+  // In the order in which a runner takes them.
+  virtual std::vector<KernelSpec> kernels() const = 0;
+  // Microseconds of a launch, as modelled.
+  virtual double us(const Point& at) const = 0;
+};
+
+template <class Runner>
+class CandidateOf : public Candidate {
+ public:
+  // `kernels`: loaded, in the order of kernels().
+  virtual std::unique_ptr<const Runner> runner(std::vector<Kernel> kernels) const = 0;
+};
+
+// One way to compute an operator: kernels that are launched together, and the choices of their
+// tuned fields.  Immutable; safe to use from any thread.
 //
-// `Runner` is what the operator launches: one configuration with its kernels loaded.
+// `Runner` is what the operator launches: one candidate with its kernels loaded.
 //
 // All methods require problem.check() to be OK; all but why_not() also that the path computes the
 // problem on the target.
 template <class Problem, class Runner>
 class Path {
  public:
+  using CandidatePtr = std::shared_ptr<const CandidateOf<Runner>>;
+
   virtual ~Path() = default;
 
   // Persistent: results name it.
@@ -49,28 +68,15 @@ class Path {
                                              const Target& target) const = 0;
 
   // Everything that there is to choose from.
-  virtual std::vector<Configuration> configurations(const Problem& problem,
-                                                    const Target& target) const = 0;
-  // Values of the few of them that the cost model chooses from, the same for every GPU of an
-  // architecture.  They agree in the fields that change bits.
-  virtual std::vector<std::vector<TunedValue>> defaults(const Problem& problem,
-                                                        const Target& target) const = 0;
-  // Whether these values are those of a configuration, and the configuration; requires that they
-  // are.
-  virtual bool has(const Problem& problem, const std::vector<TunedValue>& values,
-                   const Target& target) const = 0;
-  virtual Configuration find(const Problem& problem, const std::vector<TunedValue>& values,
-                             const Target& target) const = 0;
-
-  // Both of a configuration's values.  Microseconds of a launch, as modelled.
-  virtual std::function<double(const Point&)> cost(const Problem& problem,
-                                                   const std::vector<TunedValue>& values,
-                                                   const Target& target) const = 0;
-  // `kernels`: loaded, in the configuration's order.
-  virtual std::unique_ptr<const Runner> runner(const Problem& problem,
-                                               const std::vector<TunedValue>& values,
-                                               const Target& target,
-                                               std::vector<Kernel> kernels) const = 0;
+  virtual std::vector<CandidatePtr> candidates(const Problem& problem,
+                                               const Target& target) const = 0;
+  // The few of them that the cost model chooses from, the same for every GPU of an architecture.
+  // They agree in the fields that change bits.
+  virtual std::vector<CandidatePtr> defaults(const Problem& problem,
+                                             const Target& target) const = 0;
+  // The one that has these values, which a result has; nullptr: none.
+  virtual CandidatePtr find(const Problem& problem, const std::vector<TunedValue>& values,
+                            const Target& target) const = 0;
 };
 
 }  // namespace cubinery

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "results/shape.h"
@@ -10,6 +11,19 @@
 namespace cubinery {
 namespace {
 
+// A candidate must be this much cheaper than those before it: the model knows no better.
+constexpr double kWorthAnother = 0.02;
+
+// Where the model says that a neighbour's candidate is this much slower than another, it is right.
+constexpr double kDoubt = 0.1;
+
+Choice choice_of(const std::vector<TunedValue>& values, Rung rung, std::string why) {
+  return {.path = std::string(path_of(values)),
+          .configuration = to_text(values),
+          .rung = rung,
+          .why = std::move(why)};
+}
+
 // The size in the middle of cell `index`.
 Point point_at(const std::vector<Axis>& axes, std::size_t index) {
   Point point{1, 1, 1};
@@ -17,6 +31,102 @@ Point point_at(const std::vector<Axis>& axes, std::size_t index) {
     point[i] = std::int64_t{1} << (axes[i].first + index % axes[i].count);
   }
   return point;
+}
+
+// Who picks a candidate for each cell.
+class Chooser {
+ public:
+  Chooser(Alternatives alternatives, const Answers* answers, std::string_view why_not);
+
+  // Everything that can be picked, and what cells point to, which grows with them.
+  const Candidates& candidates() const { return candidates_; }
+  const std::vector<Choice>& choices() const { return choices_; }
+
+  // For a launch of this size, whose features are known.
+  Plan::Cell pick(const Shape& features, const Point& at);
+
+ private:
+  static Plan::Cell cell(std::size_t candidate, std::size_t choice) {
+    return {static_cast<std::uint16_t>(candidate), static_cast<std::uint16_t>(choice)};
+  }
+  Plan::Cell answered(const Answers::Nearest& nearest);
+  std::size_t cheapest(const Point& at) const;
+
+  const Answers* answers_ = nullptr;  // null: none that can answer
+  Candidates candidates_;
+  std::vector<std::vector<TunedValue>> values_;  // of candidates_
+  std::size_t modelled_;  // the first of candidates_: what the cost model chooses from
+  // For each candidate, by the model, then once more, where a result was passed over; then those of
+  // answered_.
+  std::vector<Choice> choices_;
+  std::vector<std::pair<Answers::Nearest, Plan::Cell>> answered_;
+};
+
+Chooser::Chooser(Alternatives alternatives, const Answers* answers, std::string_view why_not)
+    : candidates_(std::move(alternatives.defaults)), modelled_(candidates_.size()) {
+  for (const auto& candidate : candidates_) values_.push_back(candidate->values());
+  std::string why_modelled(why_not);
+  std::vector<std::vector<TunedValue>> measured;
+  if (answers != nullptr) {
+    measured = answers->configurations();
+    why_modelled = answers->unanswered();
+  }
+  if (!measured.empty()) {
+    answers_ = answers;
+    if (alternatives.one_value_of_bits && bits_of(measured.front()) != bits_of(values_.front())) {
+      candidates_.clear();
+      values_.clear();
+      modelled_ = measured.size();
+    }
+  }
+  for (std::vector<TunedValue>& values : measured) {
+    if (std::find(values_.begin(), values_.end(), values) != values_.end()) continue;
+    candidates_.push_back(alternatives.find(values));
+    values_.push_back(std::move(values));
+  }
+  for (const auto& values : values_) {
+    choices_.push_back(choice_of(values, Rung::kDefault, why_modelled));
+  }
+  for (const auto& values : values_) {
+    choices_.push_back(choice_of(values, Rung::kDefault,
+                                 "what is fastest for the nearest measured shape would be slower "
+                                 "here, by the cost model"));
+  }
+}
+
+Plan::Cell Chooser::pick(const Shape& features, const Point& at) {
+  std::optional<Answers::Nearest> nearest;
+  if (answers_ != nullptr) nearest = answers_->nearest(features);
+  if (nearest && (nearest->rung == Rung::kExact || nearest->is_here)) return answered(*nearest);
+  const std::size_t cheap = cheapest(at);
+  if (!nearest) return cell(cheap, cheap);
+  const Plan::Cell known = answered(*nearest);
+  if (candidates_[known.candidate]->us(at) <= candidates_[cheap]->us(at) * (1 + kDoubt)) {
+    return known;
+  }
+  return cell(cheap, candidates_.size() + cheap);
+}
+
+Plan::Cell Chooser::answered(const Answers::Nearest& nearest) {
+  const auto same = [&](const auto& known) { return known.first == nearest; };
+  const auto known = std::find_if(answered_.begin(), answered_.end(), same);
+  if (known != answered_.end()) return known->second;
+  const std::vector<TunedValue>& values = answers_->configuration(nearest);
+  const auto found = std::find(values_.begin(), values_.end(), values);
+  const Plan::Cell made = cell(static_cast<std::size_t>(found - values_.begin()), choices_.size());
+  choices_.push_back(choice_of(values, nearest.rung, answers_->why(nearest)));
+  answered_.emplace_back(nearest, made);
+  return made;
+}
+
+std::size_t Chooser::cheapest(const Point& at) const {
+  std::size_t best = 0;
+  double least = candidates_[0]->us(at);
+  for (std::size_t i = 1; i < modelled_; ++i) {
+    const double here = candidates_[i]->us(at);
+    if (here < least * (1 - kWorthAnother)) best = i, least = here;
+  }
+  return best;
 }
 
 }  // namespace
@@ -30,26 +140,28 @@ std::size_t Plan::index(const Point& at) const {
   return index;
 }
 
-Plan make_plan(const Sizes& sizes, Chooser chooser) {
-  Plan plan{.axes = sizes.axes, .cells = {}, .configurations = {}, .choices = {}};
+Plan make_plan(const Sizes& sizes, Alternatives alternatives, const Answers* answers,
+               std::string_view why_not) {
+  Chooser chooser(std::move(alternatives), answers, why_not);
+  Plan plan{.axes = sizes.axes, .cells = {}, .candidates = {}, .choices = {}};
   std::size_t count = 1;
   for (const Axis& axis : sizes.axes) count *= axis.count;
   plan.cells.resize(count);
-  std::vector<std::optional<std::uint16_t>> places(chooser.options().size());
+  std::vector<std::optional<std::uint16_t>> places(chooser.candidates().size());
   const auto is_possible = [&](std::size_t i) {
     return plan.index(sizes.possible(point_at(plan.axes, i))) == i;
   };
   for (std::size_t i = 0; i < count; ++i) {
     if (!is_possible(i)) continue;
     const Point at = sizes.possible(point_at(plan.axes, i));
-    const Chooser::Pick pick = chooser.pick(sizes.features(at), at);
-    std::optional<std::uint16_t>& place = places[pick.option];
+    const Plan::Cell picked = chooser.pick(sizes.features(at), at);
+    std::optional<std::uint16_t>& place = places[picked.candidate];
     if (!place) {
-      place = static_cast<std::uint16_t>(plan.configurations.size());
-      plan.configurations.push_back(chooser.options()[pick.option].values);
+      place = static_cast<std::uint16_t>(plan.candidates.size());
+      plan.candidates.push_back(chooser.candidates()[picked.candidate]);
     }
-    plan.cells[i] = {*place, static_cast<std::uint16_t>(pick.choice)};
-    plan.uses_results |= chooser.choices()[pick.choice].rung != Rung::kDefault;
+    plan.cells[i] = {*place, picked.choice};
+    plan.uses_results |= chooser.choices()[picked.choice].rung != Rung::kDefault;
   }
   for (std::size_t i = 0; i < count; ++i) {
     if (!is_possible(i)) {
@@ -60,12 +172,12 @@ Plan make_plan(const Sizes& sizes, Chooser chooser) {
   return plan;
 }
 
-Plan one_choice_plan(std::vector<TunedValue> values) {
-  Plan plan{.axes = {}, .cells = {{}}, .configurations = {}, .choices = {}};
-  plan.choices.push_back(
-      {std::string(path_of(values)), to_text(values), Rung::kDefault, "chosen by the caller"});
-  plan.configurations.push_back(std::move(values));
-  return plan;
+Plan one_choice_plan(std::shared_ptr<const Candidate> candidate) {
+  Choice choice = choice_of(candidate->values(), Rung::kDefault, "chosen by the caller");
+  return {.axes = {},
+          .cells = {{}},
+          .candidates = {std::move(candidate)},
+          .choices = {std::move(choice)}};
 }
 
 }  // namespace cubinery

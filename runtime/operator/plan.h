@@ -1,37 +1,41 @@
-// What launches of an operator run, for every size, and why.  Pure functions.
+// What launches of an operator run, for every size, and why: measured answers, then the cost model.
+// Pure functions.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <string_view>
 #include <vector>
 
-#include "runtime/operator/chooser.h"
+#include "cubinery/rung.h"
+#include "results/choose.h"
 #include "runtime/operator/path.h"
 
 namespace cubinery {
+
+using Candidates = std::vector<std::shared_ptr<const Candidate>>;
 
 // Immutable.  Cells lie at powers of two along the axes; sizes in between belong to the nearest (in
 // the logarithm), sizes beyond the last cell to that.
 struct Plan {
   struct Cell {
-    std::uint16_t configuration = 0;  // of `configurations`
-    std::uint16_t chosen = 0;         // of `choices`
+    std::uint16_t candidate = 0;  // of `candidates`
+    std::uint16_t choice = 0;     // of `choices`
   };
 
   std::vector<Axis> axes;
   std::vector<Cell> cells;
-  std::vector<std::vector<TunedValue>> configurations;  // those that some cell has
-  std::vector<Chosen> choices;
+  Candidates candidates;  // those that some cell has
+  std::vector<Choice> choices;
   bool uses_results = false;  // some cell was measured
 
   // Of `cells`, for any size.
   std::size_t index(const Point& at) const;
   const Cell& cell(const Point& at) const { return cells[index(at)]; }
-  const std::vector<TunedValue>& values(const Point& at) const {
-    return configurations[cell(at).configuration];
-  }
-  const Chosen& chosen(const Point& at) const { return choices[cell(at).chosen]; }
+  const Candidate& candidate(const Point& at) const { return *candidates[cell(at).candidate]; }
+  const Choice& choice(const Point& at) const { return choices[cell(at).choice]; }
 };
 
 // What an operator says of its sizes, for one problem.
@@ -43,8 +47,22 @@ struct Sizes {
   std::function<Shape(const Point&)> features;
 };
 
-Plan make_plan(const Sizes& sizes, Chooser chooser);
-// One configuration for all sizes, chosen by the caller.
-Plan one_choice_plan(std::vector<TunedValue> values);
+// What there is to choose from for one problem.
+struct Alternatives {
+  Candidates defaults{};  // what the cost model chooses from
+  // The defaults agree in the fields that change bits, and so do the answers; where these disagree
+  // with those, the model chooses among the answers' candidates instead, so that all cells agree.
+  bool one_value_of_bits = false;
+  // Of values that an answer has.
+  std::function<std::shared_ptr<const Candidate>(const std::vector<TunedValue>&)> find{};
+};
+
+// For each cell what an answer says, and the model where nobody measured: what is about as good
+// goes to the first.  A result for another shape is not taken where it costs much more than the
+// cheapest.  `answers`: null: there are none, for the reason `why_not`.
+Plan make_plan(const Sizes& sizes, Alternatives alternatives, const Answers* answers,
+               std::string_view why_not);
+// One candidate for all sizes, chosen by the caller.
+Plan one_choice_plan(std::shared_ptr<const Candidate> candidate);
 
 }  // namespace cubinery

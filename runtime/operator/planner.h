@@ -11,6 +11,7 @@
 
 #include "cubinery/context.h"
 #include "cubinery/fields.h"
+#include "cubinery/operator.h"
 #include "results/choose.h"
 #include "results/space.h"
 #include "runtime/jit/get_kernels.h"
@@ -49,12 +50,16 @@ template <class Problem>
 struct Loaded {
   Problem problem;
   Plan plan;
-  std::vector<std::unique_ptr<const RunnerOf<Problem>>> runners;  // of plan.configurations
+  std::vector<std::unique_ptr<const RunnerOf<Problem>>> runners;  // of plan.candidates
 
   const RunnerOf<Problem>& runner(const Point& at) const {
-    return *runners[plan.cell(at).configuration];
+    return *runners[plan.cell(at).candidate];
   }
 };
+
+// What an operator shares.  Specialised where it keeps more.
+template <class Problem>
+struct OperatorState : Loaded<Problem> {};
 
 // "key_dim=128;dtype=bf16;...": what results name of a problem.
 template <class Problem>
@@ -83,6 +88,7 @@ template <class Problem>
 class Planner {
  public:
   using Values = std::vector<TunedValue>;
+  using CandidatePtr = typename PathOf<Problem>::CandidatePtr;
 
   // `options`: Options::paths.  kInvalidArgument: problem.check() is not OK, or an option names a
   // path that there is not.  kUnsupported: no path computes the problem there; says why of each.
@@ -112,15 +118,15 @@ class Planner {
   // Without what it takes a context to know: the GPU's identity and the toolchain.
   Question question() const {
     Question asked = question_of(empty_space());
-    asked.usable = [here = *this](const Values& values) { return here.has(values); };
+    asked.usable = [here = *this](const Values& values) { return here.find(values) != nullptr; };
     return asked;
   }
 
   TuningSpace space() const {
     TuningSpace space = empty_space();
     for (const auto* path : paths_) {
-      for (Configuration& configuration : path->configurations(problem_, target_)) {
-        space.configurations.push_back(std::move(configuration));
+      for (const CandidatePtr& candidate : path->candidates(problem_, target_)) {
+        space.configurations.push_back({candidate->values(), candidate->kernels()});
       }
     }
     return space;
@@ -129,66 +135,58 @@ class Planner {
   // Measured answers first, then the cost model.  `answers` may be null: no results, for the reason
   // `why_not`.
   Plan plan(const Answers* answers, std::string_view why_not = "") const {
-    const auto cost = [this](const Values& values) {
-      return path(values)->cost(problem_, values, target_);
-    };
-    std::vector<Option> defaults;
-    for (Values& values : default_values()) {
-      auto us = cost(values);
-      defaults.push_back({std::move(values), std::move(us)});
-    }
-    return make_plan(
-        OperatorOf<Problem>::sizes(problem_),
-        Chooser(std::move(defaults), problem_.batch_invariant, answers, why_not, cost));
+    const std::vector<CandidatePtr> few = defaults();
+    return make_plan(OperatorOf<Problem>::sizes(problem_),
+                     {.defaults = {few.begin(), few.end()},
+                      .one_value_of_bits = problem_.batch_invariant,
+                      .find = [this](const Values& values) { return find(values); }},
+                     answers, why_not);
   }
 
   // Every kernel that a plan can have on any GPU of the target's architecture: those of the default
-  // configurations, and of what results for these templates, compiled by any NVRTC, can choose.
+  // candidates, and of what results for these templates, compiled by any NVRTC, can choose.
   std::vector<KernelSpec> kernels(const KnownResults& known) const {
     std::vector<KernelSpec> specs;
-    for (const Values& values : default_values()) add_kernels(find(values), &specs);
+    for (const CandidatePtr& candidate : defaults()) add_kernels(*candidate, &specs);
     Question asked = question();
     asked.gpu.arch = target_.arch.name();
     asked.toolchain.templates = known.templates;
     for (const TuningResult& result : known.results) {
       // Each alone: which of those that disagree counts depends on the GPU.
       for (const Values& values : Answers(asked, {result}).configurations()) {
-        add_kernels(find(values), &specs);
+        add_kernels(*find(values), &specs);
       }
     }
     return specs;
   }
 
-  // What the plan launches, compiled side by side where it has to be.  Errors of Context::get().
+  // What one of its plans launches, compiled side by side where it has to be.  Errors of
+  // Context::get().
   Result<Loaded<Problem>> load(const Context& context, Plan plan) const {
-    std::vector<Configuration> configurations;
     std::vector<KernelSpec> specs;
-    for (const Values& values : plan.configurations) {
-      configurations.push_back(find(values));
-      add_kernels(configurations.back(), &specs);
+    std::vector<std::vector<std::size_t>> places;  // in specs, of each candidate's kernels
+    for (const auto& candidate : plan.candidates) {
+      places.push_back(add_kernels(*candidate, &specs));
     }
     const Result<std::vector<Kernel>> loaded = get_kernels(context, specs);
     if (!loaded) return loaded.error().clone();
     Loaded<Problem> made{.problem = problem_, .plan = std::move(plan), .runners = {}};
-    for (const Configuration& configuration : configurations) {
+    for (std::size_t i = 0; i < places.size(); ++i) {
       std::vector<Kernel> kernels;
-      for (const KernelSpec& spec : configuration.kernels) {
-        kernels.push_back((*loaded)[place_of(spec, specs)]);
-      }
-      made.runners.push_back(
-          path(configuration.values)
-              ->runner(problem_, configuration.values, target_, std::move(kernels)));
+      for (const std::size_t place : places[i]) kernels.push_back((*loaded)[place]);
+      // They all come from this problem's paths.
+      const auto& candidate =
+          static_cast<const CandidateOf<RunnerOf<Problem>>&>(*made.plan.candidates[i]);
+      made.runners.push_back(candidate.runner(std::move(kernels)));
     }
     return made;
   }
 
-  bool has(const Values& values) const {
-    const auto* found = path(values);
-    return found != nullptr && found->has(problem_, values, target_);
-  }
-  // Requires: has(values).
-  Configuration find(const Values& values) const {
-    return path(values)->find(problem_, values, target_);
+  // nullptr: the problem has no such configuration here.
+  CandidatePtr find(const Values& values) const {
+    const auto is_it = [&](const auto* path) { return path->name() == path_of(values); };
+    const auto path = std::find_if(paths_.begin(), paths_.end(), is_it);
+    return path == paths_.end() ? nullptr : (*path)->find(problem_, values, target_);
   }
 
  private:
@@ -205,31 +203,29 @@ class Planner {
             .batch_invariant = problem_.batch_invariant};
   }
 
-  // nullptr: of none of these paths.
-  const PathOf<Problem>* path(const Values& values) const {
-    const auto is_it = [&](const auto* path) { return path->name() == path_of(values); };
-    const auto found = std::find_if(paths_.begin(), paths_.end(), is_it);
-    return found == paths_.end() ? nullptr : *found;
-  }
-
   // Of all paths; of the first alone where all sizes must agree in bits.
-  std::vector<Values> default_values() const {
-    std::vector<Values> all;
+  std::vector<CandidatePtr> defaults() const {
+    std::vector<CandidatePtr> all;
     for (const auto* path : paths_) {
-      for (Values& values : path->defaults(problem_, target_)) all.push_back(std::move(values));
+      for (CandidatePtr& candidate : path->defaults(problem_, target_)) {
+        all.push_back(std::move(candidate));
+      }
       if (problem_.batch_invariant) break;
     }
     return all;
   }
 
-  static std::size_t place_of(const KernelSpec& spec, const std::vector<KernelSpec>& specs) {
-    const auto same = [&](const KernelSpec& other) { return other.canonical == spec.canonical; };
-    return static_cast<std::size_t>(std::find_if(specs.begin(), specs.end(), same) - specs.begin());
-  }
-  static void add_kernels(const Configuration& configuration, std::vector<KernelSpec>* specs) {
-    for (const KernelSpec& spec : configuration.kernels) {
-      if (place_of(spec, *specs) == specs->size()) specs->push_back(spec);
+  // Those that are not there yet; where all of them are.
+  static std::vector<std::size_t> add_kernels(const Candidate& candidate,
+                                              std::vector<KernelSpec>* specs) {
+    std::vector<std::size_t> places;
+    for (KernelSpec& spec : candidate.kernels()) {
+      const auto same = [&](const KernelSpec& other) { return other.canonical == spec.canonical; };
+      const auto found = std::find_if(specs->begin(), specs->end(), same);
+      places.push_back(static_cast<std::size_t>(found - specs->begin()));
+      if (found == specs->end()) specs->push_back(std::move(spec));
     }
+    return places;
   }
 
   Problem problem_;
@@ -261,19 +257,12 @@ Result<Loaded<Problem>> load_configuration(const Context& context, const Problem
                                            const std::vector<TunedValue>& values) {
   const Result<Planner<Problem>> planner = Planner<Problem>::create(problem, target);
   if (!planner) return planner.error().clone();
-  if (!planner->has(values)) {
+  const auto candidate = planner->find(values);
+  if (!candidate) {
     return Status(Code::kInvalidKey, std::string(Fields<Problem>::kName) + ": " + to_text(values) +
                                          " is not a configuration of the problem");
   }
-  return planner->load(context, one_choice_plan(values));
-}
-
-// `State` of an operator is its Loaded.
-template <class Operator, class Problem>
-Result<Operator> made(Result<Loaded<Problem>> loaded) {
-  using State = typename Operator::State;
-  if (!loaded) return std::move(loaded).error();
-  return Operator(std::make_shared<const State>(State{*std::move(loaded)}));
+  return planner->load(context, one_choice_plan(candidate));
 }
 
 // What choices depend on, of a launch of this size.

@@ -180,8 +180,17 @@ std::string without_results(const Context& context, std::string_view op, const S
 
 Choice choose(const Context& context, const TuningSpace& space, const Shape& features,
               std::size_t otherwise) {
+  const auto chosen = [&](std::size_t index, Rung rung, std::string why) -> Choice {
+    if (index >= space.configurations.size()) return {.why = std::move(why), .index = index};
+    const std::vector<TunedValue>& values = space.configurations[index].values;
+    return {.path = std::string(path_of(values)),
+            .configuration = to_text(values),
+            .rung = rung,
+            .why = std::move(why),
+            .index = index};
+  };
   const Result<GpuIdentity> gpu = gpu_identity(context);
-  if (!gpu) return {.configuration = otherwise, .why = std::string(gpu.error().message())};
+  if (!gpu) return chosen(otherwise, Rung::kDefault, std::string(gpu.error().message()));
   Question question = question_of(space);
   question.usable = [&](const std::vector<TunedValue>& values) {
     const std::size_t index = index_of(space, values);
@@ -191,10 +200,9 @@ Choice choose(const Context& context, const TuningSpace& space, const Shape& fea
   };
   const Answers answers = answers_to(context, std::move(question), path_kernels(space));
   const std::optional<Answers::Nearest> nearest = answers.nearest(features);
-  if (!nearest) return {.configuration = otherwise, .why = answers.unanswered()};
-  return {.configuration = index_of(space, answers.configuration(*nearest)),
-          .rung = nearest->rung,
-          .why = answers.why(*nearest)};
+  if (!nearest) return chosen(otherwise, Rung::kDefault, answers.unanswered());
+  return chosen(index_of(space, answers.configuration(*nearest)), nearest->rung,
+                answers.why(*nearest));
 }
 
 }  // namespace cubinery

@@ -56,7 +56,7 @@ KnownResults known_results_of(const Context& context, std::string_view op,
 // "<cache directory>/tuning"; empty without a disk cache.
 std::string tuning_directory(const Context& context);
 
-// Says in Options::log that tuned kernels cannot be had.  Returns the reason as Chosen::why has it.
+// Says in Options::log that tuned kernels cannot be had.  Returns the reason as Choice::why has it.
 std::string without_results(const Context& context, std::string_view op, const Status& error);
 
 }  // namespace cubinery

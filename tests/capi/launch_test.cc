@@ -539,7 +539,7 @@ TEST_CASE("WithoutAScaleAConvTakesOne", "[cpu]") {
 
 TEST_CASE("ChoicesAreThoseOfTheCppApi", "[cpu]") {
   char* text = nullptr;
-  const auto check = [&](int code, const Chosen& chosen) {
+  const auto check = [&](int code, const Choice& chosen) {
     REQUIRE(code == CUBINERY_OK);
     const auto found = nlohmann::json::parse(text);
     cubinery_free_text(text);

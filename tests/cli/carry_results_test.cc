@@ -4,7 +4,7 @@
 
 #include "cubinery/context.h"
 #include "results/record_file.h"
-#include "runtime/gdn/decode/problem.h"
+#include "runtime/gdn/decode/operator.h"
 #include "runtime/registry/operators.h"
 #include "tests/cli/run_cli.h"
 #include "tests/runtime/made_up_results.h"

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "results/record_file.h"
-#include "runtime/gdn/decode/problem.h"
+#include "runtime/gdn/decode/operator.h"
 #include "runtime/operator/tuning_context.h"
 #include "runtime/registry/operators.h"
 #include "tests/cli/run_cli.h"

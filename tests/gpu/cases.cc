@@ -8,9 +8,9 @@
 #include <sstream>
 #include <string_view>
 
-#include "runtime/gdn/decode/portable.h"
-#include "runtime/gdn/verify/commit_state.h"
-#include "runtime/gdn/verify/state.h"
+#include "runtime/gdn/decode/operator.h"
+#include "runtime/gdn/verify/commit_operator.h"
+#include "runtime/gdn/verify/operator.h"
 #include "runtime/operator/tuning_context.h"
 
 namespace cubinery::test {
@@ -40,15 +40,17 @@ CaseOptions without_outputs(CaseOptions options) {
 }
 
 // The operator on each path that computes the problem, by a default configuration.
-template <class Operator, class Problem, class Create>
-std::vector<Operator> by_defaults(const Problem& problem, const Create& create) {
+template <class Problem>
+auto by_defaults(const Problem& problem) {
+  using Operator = typename Problem::Operator;
   const Target target = target_of(gpu().context());
   prewarm(std::vector{problem});
   std::vector<Operator> made;
   for (const auto* path : OperatorOf<Problem>::paths()) {
     if (path->why_not(problem, target)) continue;
-    for (const auto& values : path->defaults(problem, target)) {
-      made.push_back(create(gpu().context(), problem, target, values).value());
+    for (const auto& candidate : path->defaults(problem, target)) {
+      made.push_back(
+          Operator::create(gpu().context(), problem, target, candidate->values()).value());
     }
   }
   return made;
@@ -304,11 +306,11 @@ void run_case(const PrefillProblem& problem, const CaseShape& shape, CaseOptions
 }
 
 std::vector<gdn::Verify> on_every_path(const gdn::VerifyProblem& problem) {
-  return by_defaults<gdn::Verify>(problem, gdn::create_verify);
+  return by_defaults(problem);
 }
 
 std::vector<gdn::Commit> on_every_path(const gdn::CommitProblem& problem) {
-  return by_defaults<gdn::Commit>(problem, gdn::create_commit);
+  return by_defaults(problem);
 }
 
 void run_case(const gdn::VerifyProblem& problem, const CaseShape& shape, CaseOptions options) {

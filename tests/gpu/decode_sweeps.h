@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "runtime/gdn/decode/state.h"
+#include "runtime/gdn/decode/operator.h"
 #include "tests/gpu/launches.h"
 
 namespace cubinery::test {
@@ -16,7 +16,7 @@ namespace cubinery::test {
 inline std::size_t expect_agreeing_configurations(const DecodeCase& one) {
   std::map<std::string, GdnMemory> first;
   for (const Configuration& configuration : configurations_of(one.problem())) {
-    const GdnMemory after = run_good(one, gdn::create_decode, configuration);
+    const GdnMemory after = run_good(one, configuration);
     std::string bits;
     for (const TunedValue& value : configuration.values) {
       if (value.changes_bits) bits += value.value + " ";

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "harness/rounding.h"
-#include "runtime/gdn/verify/commit_state.h"
+#include "runtime/gdn/verify/commit_operator.h"
 #include "tests/gpu/far_pool.h"
 #include "tests/gpu/launches.h"
 #include "tests/gpu/numbers.h"
@@ -81,7 +81,7 @@ TEST_CASE("GdnCommit.EveryDim", "[gpu][commit][big]") {
 TEST_CASE("GdnCommit.EveryNumberOfColumns", "[gpu][commit]") {
   for (CommitProblem problem : state_dtypes_and_layouts(pool())) {
     problem.max_tokens = 8;
-    run_with_all_columns(CommitCase(problem, first(6), {.seed = seed()}), gdn::create_commit);
+    run_with_all_columns(CommitCase(problem, first(6), {.seed = seed()}));
   }
 }
 

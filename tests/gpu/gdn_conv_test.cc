@@ -13,7 +13,7 @@
 #include "harness/conv_check.h"
 #include "harness/random.h"
 #include "harness/rounding.h"
-#include "runtime/gdn/conv/problem.h"
+#include "runtime/gdn/conv/operator.h"
 #include "tests/gpu/gpu_test.h"
 
 namespace cubinery::test {

@@ -6,8 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/gdn/decode/portable.h"
-#include "runtime/gdn/decode/state.h"
+#include "runtime/gdn/decode/operator.h"
 #include "tests/gpu/decode_sweeps.h"
 #include "tests/gpu/pool_sweeps.h"
 #include "tests/gpu/problem_sweeps.h"
@@ -238,7 +237,7 @@ GdnMemory run_two_launches(const DecodeCase& one, const std::vector<TunedValue>&
   const TwoLaunches two = as_two_launches(one.problem(), args, rows.data());
   const gdn::Conv conv = gpu().context().prepare(two.conv).value();
   const gdn::Decode decode =
-      gdn::create_decode(gpu().context(), two.decode, target_of(gpu().context()), values).value();
+      gdn::Decode::create(gpu().context(), two.decode, target_of(gpu().context()), values).value();
   const DeviceStream stream = make_stream(gpu());
   one.upload();
   REQUIRE(conv.launch(stream.get(), two.conv_args).ok());
@@ -261,8 +260,8 @@ void expect_same_bits(const DecodeProblem& problem, std::int64_t batch, int firs
     const std::string text = to_text(configuration.values);
     if (std::find(all.begin(), all.end(), text) == all.end()) continue;
     if (count++ % 4 != first % 4) continue;
-    const gdn::Decode decode = gdn::create_decode(gpu().context(), problem,
-                                                  target_of(gpu().context()), configuration.values)
+    const gdn::Decode decode = gdn::Decode::create(gpu().context(), problem,
+                                                   target_of(gpu().context()), configuration.values)
                                    .value();
     INFO(text << ", problem " << problem.to_json() << ", batch " << batch << ", seed " << seed());
     CHECK(first_difference(run(one, decode), run_two_launches(one, configuration.values)) == "");

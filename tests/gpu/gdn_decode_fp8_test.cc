@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "harness/rounding.h"
-#include "runtime/gdn/decode/state.h"
+#include "runtime/gdn/decode/operator.h"
 #include "tests/gpu/decode_sweeps.h"
 #include "tests/gpu/problem_sweeps.h"
 
@@ -224,7 +224,7 @@ TEST_CASE("GdnDecodeFp8.EveryConfigurationIsRight", "[gpu][big]") {
       problem.states.dtype = dtype;
       const DecodeCase one(problem, 5, {.seed = seed()});
       for (const Configuration& configuration : configurations_of(problem)) {
-        run_good(one, gdn::create_decode, configuration);
+        run_good(one, configuration);
       }
     }
   }

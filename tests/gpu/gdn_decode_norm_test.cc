@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/gdn/decode/state.h"
+#include "runtime/gdn/decode/operator.h"
 #include "tests/gpu/decode_sweeps.h"
 #include "tests/gpu/pool_sweeps.h"
 #include "tests/gpu/problem_sweeps.h"

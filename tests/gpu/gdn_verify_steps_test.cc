@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/gdn/verify/portable.h"
-#include "runtime/gdn/verify/state.h"
+#include "runtime/gdn/verify/operator.h"
 #include "runtime/operator/tuning_context.h"
 #include "tests/gpu/cases.h"
 #include "tests/gpu/numbers.h"
@@ -31,8 +30,8 @@ using gdn::VerifyProblem;
 // The default configurations of both operators sum in the same order.
 gdn::Verify verify_of(const VerifyProblem& problem, std::size_t which = 0) {
   const Target target = target_of(gpu().context());
-  const auto values = gdn::verify_portable().defaults(problem, target).at(which);
-  return gdn::create_verify(gpu().context(), problem, target, values).value();
+  const auto values = gdn::verify_portable().defaults(problem, target).at(which)->values();
+  return gdn::Verify::create(gpu().context(), problem, target, values).value();
 }
 
 // What differs in numbers that kernels compute and in where they go.

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "harness/rounding.h"
-#include "runtime/gdn/verify/state.h"
+#include "runtime/gdn/verify/operator.h"
 #include "tests/gpu/far_pool.h"
 #include "tests/gpu/launches.h"
 #include "tests/gpu/pool_sweeps.h"
@@ -140,12 +140,12 @@ TEST_CASE("GdnVerify.FourTokensWithEveryOption", "[gpu][verify]") {
 TEST_CASE("GdnVerify.EveryNumberOfColumns", "[gpu][verify]") {
   for (VerifyProblem problem : state_dtypes_and_layouts(pool())) {
     problem.max_tokens = 8;
-    run_with_all_columns(VerifyCase(problem, first(6), {.seed = seed()}), gdn::create_verify);
+    run_with_all_columns(VerifyCase(problem, first(6), {.seed = seed()}));
   }
   for (VerifyProblem problem : state_dtypes_and_layouts(small_verify())) {
     problem.max_tokens = 8;
     problem.stored_states = StoredStates::kEvery;
-    run_with_all_columns(VerifyCase(problem, uniform(6, 5), {.seed = seed()}), gdn::create_verify);
+    run_with_all_columns(VerifyCase(problem, uniform(6, 5), {.seed = seed()}));
   }
 }
 

@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "harness/rounding.h"
-#include "runtime/gdn/verify/state.h"
-#include "runtime/gdn/verify/wy.h"
+#include "runtime/gdn/verify/operator.h"
 #include "runtime/operator/tuning_context.h"
 #include "tests/gpu/launches.h"
 #include "tests/gpu/problem_sweeps.h"
@@ -149,8 +148,9 @@ TEST_CASE("GdnVerifyTree.TakesOperandsAsTheyLie", "[gpu][verify]") {
 std::vector<gdn::Verify> by_wy(const VerifyProblem& problem) {
   const Target target = target_of(gpu().context());
   std::vector<gdn::Verify> verifies;
-  for (const auto& values : gdn::verify_wy().defaults(problem, target)) {
-    verifies.push_back(gdn::create_verify(gpu().context(), problem, target, values).value());
+  for (const auto& candidate : gdn::verify_wy().defaults(problem, target)) {
+    verifies.push_back(
+        gdn::Verify::create(gpu().context(), problem, target, candidate->values()).value());
   }
   return verifies;
 }

@@ -77,21 +77,22 @@ std::vector<Configuration> configurations_of(const Problem& problem) {
   return Planner<Problem>::create(problem, target).value().space().configurations;
 }
 
-// Runs and checks the case by one configuration.  `create`: create_decode() and its like.
-template <class Case, class Create>
-GdnMemory run_good(const Case& one, const Create& create, const Configuration& configuration) {
+// Runs and checks the case by one configuration.
+template <class Case>
+GdnMemory run_good(const Case& one, const Configuration& configuration) {
   const auto& problem = one.problem();
+  using Operator = typename std::decay_t<decltype(problem)>::Operator;
   const Target target = target_of(gpu().context());
   GdnMemory after =
-      run(one, create(gpu().context(), problem, target, configuration.values).value());
+      run(one, Operator::create(gpu().context(), problem, target, configuration.values).value());
   expect_good(one, after, to_text(configuration.values) + ", problem " + problem.to_json());
   return after;
 }
 
 // Every number of columns that a warp of the WY form may have, and may hold, in blocks of two
 // warps.
-template <class Case, class Create>
-void run_with_all_columns(const Case& one, const Create& create) {
+template <class Case>
+void run_with_all_columns(const Case& one) {
   int count = 0;
   for (const Configuration& configuration : configurations_of(one.problem())) {
     const std::string text = to_text(configuration.values);
@@ -99,7 +100,7 @@ void run_with_all_columns(const Case& one, const Create& create) {
       continue;
     }
     ++count;
-    run_good(one, create, configuration);
+    run_good(one, configuration);
   }
   CHECK(count > 1);
 }

@@ -111,7 +111,7 @@ TEST_CASE("Timer.RepeatsItselfWithinTheSpread", "[gpu][slow]") {
 void expect_all_right(const Context& context, Tunable& tunable, std::size_t least = 50) {
   const TuningSpace& space = tunable.space();
   const GpuIdentity identity = gpu_identity(context).value();
-  Candidates candidates(context, space, identity);
+  TuneCandidates candidates(context, space, identity);
   std::vector<std::size_t> all(space.configurations.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
   const Status compiled = candidates.compile(all, 0, [] { return true; });
@@ -201,7 +201,7 @@ void expect_tuned(const Context& context, Tunable& tunable, const std::vector<Sh
     const Choice choice =
         choose(context, space, tunable.features(shape.shape), space.configurations.size());
     CHECK(choice.rung == Rung::kExact);
-    CHECK(choice.configuration == shape.chosen);
+    CHECK(choice.index == shape.chosen);
   }
   // All of it is known now.
   const TuneSummary again = tune(context, tunable, shapes, settings).value();

@@ -10,8 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/gdn/decode/portable.h"
-#include "runtime/gdn/decode/state.h"
+#include "runtime/gdn/decode/operator.h"
 #include "runtime/operator/keyed_path.h"
 #include "runtime/operator/tuning_context.h"
 #include "tests/gpu/cases.h"
@@ -27,8 +26,8 @@ inline gdn::Decode decode_of(const gdn::VerifyProblem& problem) {
   step.states.padding = gdn::Padding::kNone;
   step.states.store = true;
   const Target target = target_of(gpu().context());
-  const auto values = gdn::decode_portable().defaults(step, target).front();
-  return gdn::create_decode(gpu().context(), step, target, values).value();
+  const auto values = gdn::decode_portable().defaults(step, target).front()->values();
+  return gdn::Decode::create(gpu().context(), step, target, values).value();
 }
 
 // Index `i` of a dimension, which is gone.

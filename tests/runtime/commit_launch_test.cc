@@ -8,7 +8,7 @@
 
 #include "cubinery/gdn.h"
 #include "gdn_commit/fields.h"
-#include "runtime/gdn/shared/request_grid.h"
+#include "runtime/gdn/shared/requests.h"
 #include "tests/catch.h"
 #include "tests/runtime/fake_operator.h"
 

@@ -9,9 +9,8 @@
 #include "cubinery/gdn.h"
 #include "gdn_conv/fields.h"
 #include "runtime/gdn/conv/args.h"
-#include "runtime/gdn/conv/portable.h"
-#include "runtime/gdn/conv/problem.h"
-#include "runtime/gdn/conv/rows.h"
+#include "runtime/gdn/conv/cost.h"
+#include "runtime/gdn/conv/operator.h"
 #include "tests/catch.h"
 #include "tests/runtime/fake_operator.h"
 #include "tests/runtime/portable_keys.h"
@@ -897,7 +896,7 @@ TEST_CASE("AConvMayOverlapTheKernelInFrontOfIt", "[cpu]") {
 TEST_CASE("AConvSaysWhatItRuns", "[cpu]") {
   const ConvBench bench(gated_problem());
   const ConvSize size{.sequences = 1, .tokens = 4096};
-  const Chosen chosen = bench.conv().choice(size);
+  const Choice chosen = bench.conv().choice(size);
   CHECK((chosen.path == "portable" && chosen.rung == Rung::kDefault));
   const GdnConvKey key = bench.key(size);
   CHECK(chosen.configuration.starts_with(

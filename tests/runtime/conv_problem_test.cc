@@ -1,5 +1,5 @@
 // From a convolution's problem to its kernels.
-#include "runtime/gdn/conv/problem.h"
+#include "runtime/gdn/conv/operator.h"
 
 #include <algorithm>
 #include <limits>

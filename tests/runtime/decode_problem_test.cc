@@ -1,5 +1,5 @@
 // From a decode problem to its kernels.
-#include "runtime/gdn/decode/problem.h"
+#include "runtime/gdn/decode/operator.h"
 
 #include <functional>
 #include <set>
@@ -10,7 +10,6 @@
 
 #include "codegen/arch.h"
 #include "gdn_decode/fields.h"
-#include "runtime/gdn/decode/portable.h"
 #include "runtime/operator/planner.h"
 #include "tests/catch.h"
 #include "tests/runtime/portable_keys.h"

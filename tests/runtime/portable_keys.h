@@ -7,12 +7,11 @@
 #include <tuple>
 #include <vector>
 
-#include "runtime/gdn/conv/portable.h"
-#include "runtime/gdn/decode/portable.h"
-#include "runtime/gdn/prefill/whole.h"
-#include "runtime/gdn/verify/commit_wy.h"
-#include "runtime/gdn/verify/portable.h"
-#include "runtime/gdn/verify/wy.h"
+#include "runtime/gdn/conv/operator.h"
+#include "runtime/gdn/decode/operator.h"
+#include "runtime/gdn/prefill/operator.h"
+#include "runtime/gdn/verify/commit_operator.h"
+#include "runtime/gdn/verify/operator.h"
 #include "runtime/operator/planner.h"
 #include "tests/catch.h"
 
@@ -112,9 +111,9 @@ inline PrefillKeys prefill_keys(const gdn::PrefillProblem& problem,
 }
 inline std::vector<TunedValue> prefill_values(const GdnPrefillChunksKey& chunks,
                                               const GdnPrefillScanKey& scan) {
-  const gdn::PrefillWhole& path = scan.makes_records ? gdn::prefill_hopper_fused()
-                                  : scan.wgmma       ? gdn::prefill_hopper()
-                                                     : gdn::prefill_portable();
+  const gdn::PrefillKeyPath& path = scan.makes_records ? gdn::prefill_hopper_fused()
+                                    : scan.wgmma       ? gdn::prefill_hopper()
+                                                       : gdn::prefill_portable();
   return path.values_of({chunks, scan});
 }
 
@@ -126,7 +125,7 @@ inline std::optional<PrefillPair> prefill_pair(const gdn::PrefillProblem& proble
                                                const std::vector<TunedValue>& values,
                                                int shared_bytes_per_block = 227 * 1024) {
   const Target target = sm_90(shared_bytes_per_block);
-  for (const gdn::PrefillWhole* path :
+  for (const gdn::PrefillKeyPath* path :
        {&gdn::prefill_portable(), &gdn::prefill_hopper(), &gdn::prefill_hopper_fused()}) {
     const auto keys = path->keys_of(problem, values, target);
     if (keys) return PrefillPair{std::get<0>(*keys), std::get<1>(*keys)};

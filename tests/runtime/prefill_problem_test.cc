@@ -1,5 +1,5 @@
 // From a prefill problem to its kernels.
-#include "runtime/gdn/prefill/problem.h"
+#include "runtime/gdn/prefill/operator.h"
 
 #include <set>
 #include <string>

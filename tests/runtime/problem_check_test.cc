@@ -4,10 +4,10 @@
 #include <string>
 #include <utility>
 
-#include "runtime/gdn/decode/problem.h"
-#include "runtime/gdn/prefill/problem.h"
-#include "runtime/gdn/verify/commit_problem.h"
-#include "runtime/gdn/verify/problem.h"
+#include "runtime/gdn/decode/operator.h"
+#include "runtime/gdn/prefill/operator.h"
+#include "runtime/gdn/verify/commit_operator.h"
+#include "runtime/gdn/verify/operator.h"
 #include "tests/runtime/problem_refusal.h"
 
 namespace cubinery::gdn {

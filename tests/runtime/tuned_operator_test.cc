@@ -6,8 +6,8 @@
 #include "gdn_prefill_scan/fields.h"
 #include "results/record_file.h"
 #include "runtime/gdn/conv/operator.h"
-#include "runtime/gdn/decode/problem.h"
-#include "runtime/gdn/prefill/problem.h"
+#include "runtime/gdn/decode/operator.h"
+#include "runtime/gdn/prefill/operator.h"
 #include "runtime/operator/tuning_context.h"
 #include "runtime/registry/operators.h"
 #include "tests/runtime/fake_prefill.h"
@@ -176,9 +176,9 @@ TEST_CASE("ResultsOfASplitConvolutionAnswerForItsChannels", "[cpu]") {
                         {test::made_up_result(planner.space(), features, won, "13.0", "digest")});
   const Plan plan = planner.plan(&answers);
   const Point here = point_of(problem, {.sequences = 1, .tokens = 2048});
-  CHECK(plan.chosen(here).rung == Rung::kExact);
-  CHECK(plan.values(here) == won);
-  CHECK(plan.chosen(point_of(problem, {.sequences = 1, .tokens = 1})).rung == Rung::kDefault);
+  CHECK(plan.choice(here).rung == Rung::kExact);
+  CHECK(plan.candidate(here).values() == won);
+  CHECK(plan.choice(point_of(problem, {.sequences = 1, .tokens = 1})).rung == Rung::kDefault);
 }
 
 TEST_CASE("WithoutADeviceNothingIsKnown", "[cpu]") {

@@ -130,7 +130,7 @@ TEST_CASE("WithoutADeviceThereIsNoGpuToNameOrToChooseFor", "[cpu]") {
   REQUIRE_FALSE(gpu);
   CHECK(gpu.error().code() == Code::kUnsupported);
   const Choice choice = choose(context, space(), {{"rows", 64}}, 2);
-  CHECK(choice.configuration == 2);
+  CHECK(choice.index == 2);
   CHECK(choice.rung == Rung::kDefault);
   CHECK(choice.why == "tuning: a context with kNoDevice has no GPU");
 }
@@ -196,7 +196,7 @@ TEST_CASE("ResultsOfTheCacheDirectoryComeBeforeThoseOfItsLayers", "[cpu]") {
   CHECK(results_in(context) == Chosen{"32", "64", "128"});
 
   const Choice choice = choose(context, space(), {{"rows", 64}}, 1);
-  CHECK(choice.configuration == 0);
+  CHECK(choice.index == 0);
   CHECK(choice.rung == Rung::kExact);
   CHECK(choice.why == "measured on Fake GPU for rows=64: the default is the fastest (100.0 us)");
   CHECK_FALSE(shop.log().has("tuning"));
@@ -356,7 +356,7 @@ TEST_CASE("AnOfflineContextTakesResultsOfAnyCompiler", "[cpu]") {
   TuningResult result = result_of(context, 128);
   result.setting.nvrtc = "99.1.2";
   write_results(shop.cache(), to_line(result));
-  CHECK(choose(context, space(), {{"rows", 64}}, 0).configuration == 2);
+  CHECK(choose(context, space(), {{"rows", 64}}, 0).index == 2);
 }
 
 TEST_CASE("ResultsOfOtherCodeAnswerAndSaySo", "[cpu]") {
@@ -367,14 +367,14 @@ TEST_CASE("ResultsOfOtherCodeAnswerAndSaySo", "[cpu]") {
                 to_line(result_of(context, 128)) + to_line(result_of(context, 256, 1 << 20)));
   shop.write("twice/key.h", std::string(test::kTwiceKey) + "struct Changed {};\n");
   const Choice choice = choose(context, space(), {{"rows", 64}}, 0);
-  CHECK(choice.configuration == 2);
+  CHECK(choice.index == 2);
   CHECK(choice.rung == Rung::kStale);
   CHECK(choice.why ==
         "measured on Fake GPU for rows=64: 50.0 % faster than the default (100.0 against 200.0 "
         "us); stale: the kernels' templates have changed");
   // One that is no configuration any more.
   const Choice other = choose(context, space(), {{"rows", 1 << 20}}, 1);
-  CHECK(other.configuration == 1);
+  CHECK(other.index == 1);
   CHECK(other.why ==
         "no result within a factor of 8; 1 result is stale: the kernels' templates have changed; 1 "
         "result is of configurations that cannot be used here");

@@ -11,7 +11,7 @@
 #include "gdn_prefill_scan/fields.h"
 #include "gdn_verify/fields.h"
 #include "gdn_verify_wy/fields.h"
-#include "runtime/gdn/conv/portable.h"
+#include "runtime/gdn/conv/operator.h"
 #include "tests/templates/compilations.h"
 #include "tests/templates/problem_lists.h"
 

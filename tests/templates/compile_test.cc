@@ -11,8 +11,7 @@
 #include "codegen/arch.h"
 #include "gdn_prefill_scan/fields.h"
 #include "results/embedded.h"
-#include "runtime/gdn/prefill/split.h"
-#include "runtime/gdn/prefill/whole.h"
+#include "runtime/gdn/prefill/operator.h"
 #include "runtime/registry/operators.h"
 #include "tests/model_configs.h"
 #include "tests/templates/compilations.h"
@@ -165,8 +164,8 @@ Compilations wgmma_scans() {
       &gdn::prefill_hopper(), &gdn::prefill_hopper_split(), &gdn::prefill_hopper_fused()};
   for (const gdn::PrefillProblem& problem : problems) {
     for (const gdn::PrefillPath* path : paths) {
-      for (const auto& values : path->defaults(problem, target)) {
-        for (const KernelSpec& spec : path->find(problem, values, target).kernels) {
+      for (const auto& candidate : path->defaults(problem, target)) {
+        for (const KernelSpec& spec : candidate->kernels()) {
           if (spec.kernel == Fields<GdnPrefillScanKey>::kName) all.push_back({"sm_90a", spec});
         }
       }

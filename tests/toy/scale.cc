@@ -1,5 +1,6 @@
 #include "tests/toy/scale.h"
 
+#include "runtime/operator/operator.h"
 #include "runtime/operator/tensor_check.h"
 #include "tests/toy/scale_operator.h"
 
@@ -22,15 +23,9 @@ Sizes OperatorOf<toy::ScaleProblem>::sizes(const toy::ScaleProblem&) {
 
 namespace toy {
 
-struct Scale::State : Loaded<ScaleProblem> {};
-
 Status ScaleProblem::check() const {
   if (is_float(dtype)) return {};
   return Status(Code::kInvalidArgument, "toy_scale: dtype; accepted: f32, bf16, f16");
-}
-
-Result<Scale> Scale::create(const Context& context, const ScaleProblem& problem) {
-  return made<Scale>(load_operator(context, problem));
 }
 
 Status Scale::launch(Stream stream, const ScaleArgs& args) const {
@@ -42,9 +37,8 @@ Status Scale::launch(Stream stream, const ScaleArgs& args) const {
   return state_->runner(point_of(state_->problem, elements)).launch(stream, args, elements);
 }
 
-Chosen Scale::choice(std::int64_t elements) const {
-  return state_->plan.chosen(point_of(state_->problem, elements));
-}
-
 }  // namespace toy
+
+template class Operator<toy::ScaleProblem, std::int64_t>;
+
 }  // namespace cubinery

@@ -2,10 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
-#include "cubinery/context.h"
-#include "cubinery/rung.h"
+#include "cubinery/operator.h"
 #include "cubinery/tensor.h"
 
 namespace cubinery::toy {
@@ -27,17 +25,12 @@ struct ScaleArgs {
   float factor = 1;
 };
 
-class Scale {
+// Launches are as large as their number of elements.
+class Scale : public Operator<ScaleProblem, std::int64_t> {
  public:
-  static Result<Scale> create(const Context& context, const ScaleProblem& problem);
+  using Operator::Operator;
+
   Status launch(Stream stream, const ScaleArgs& args) const;
-  Chosen choice(std::int64_t elements) const;
-
-  struct State;
-  explicit Scale(std::shared_ptr<const State> state) : state_(std::move(state)) {}
-
- private:
-  std::shared_ptr<const State> state_;
 };
 
 }  // namespace cubinery::toy

@@ -31,7 +31,7 @@ Planner<ScaleProblem> planner_of(const ScaleProblem& problem, const Target& targ
 }
 
 std::string path_at(const Plan& plan, std::int64_t elements) {
-  return plan.chosen(point_of({}, elements)).path;
+  return plan.choice(point_of({}, elements)).path;
 }
 
 // A cache directory and a GPU that is not there.
@@ -94,7 +94,7 @@ TEST_CASE("Toy.EachSizeHasThePathThatTheModelSays", "[cpu]") {
   const Plan plan = planner_of({}).plan(nullptr);
   CHECK(path_at(plan, kFew) == "portable");
   CHECK(path_at(plan, kMany) == "wide");
-  CHECK(plan.chosen(point_of({}, kMany)).configuration == "path=wide;vec=4;threads=128");
+  CHECK(plan.choice(point_of({}, kMany)).configuration == "path=wide;vec=4;threads=128");
 }
 
 TEST_CASE("Toy.WithBatchInvariantAllSizesHaveOnePath", "[cpu]") {

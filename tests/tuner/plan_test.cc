@@ -91,17 +91,17 @@ std::vector<TunedValue> default_with(
 Point at(std::int64_t states) { return {states, 1, 1}; }
 Point at(const PrefillSize& size) { return point_of(PrefillProblem{}, size); }
 template <class Size>
-const Chosen& chosen(const Plan& plan, const Size& size) {
-  return plan.chosen(at(size));
+const Choice& chosen(const Plan& plan, const Size& size) {
+  return plan.choice(at(size));
 }
 GdnDecodeKey key(const Plan& plan, std::int64_t states, const DecodeProblem& problem = {}) {
-  return decode_key(problem, plan.values(at(states))).value();
+  return decode_key(problem, plan.candidate(at(states)).values()).value();
 }
 PrefillPair pair(const Plan& plan, const PrefillSize& size, const PrefillProblem& problem) {
-  return prefill_pair(problem, plan.values(at(size))).value();
+  return prefill_pair(problem, plan.candidate(at(size)).values()).value();
 }
 int chunk_size(const Plan& plan, const PrefillProblem& problem) {
-  return prefill_pair(problem, plan.configurations.front()).value().chunks.chunk_size;
+  return prefill_pair(problem, plan.candidates.front()->values()).value().chunks.chunk_size;
 }
 constexpr std::size_t kDecodeCells = 32;
 
@@ -261,9 +261,9 @@ TEST_CASE("WithoutResultsTheModelChooses", "[cpu]") {
   std::size_t changes = 0;
   REQUIRE(plan.cells.size() == kDecodeCells);
   for (std::size_t i = 1; i < kDecodeCells; ++i) {
-    CHECK(plan.choices[plan.cells[i].chosen].rung == Rung::kDefault);
-    CHECK_FALSE(plan.choices[plan.cells[i].chosen].why.empty());
-    changes += plan.cells[i].configuration != plan.cells[i - 1].configuration;
+    CHECK(plan.choices[plan.cells[i].choice].rung == Rung::kDefault);
+    CHECK_FALSE(plan.choices[plan.cells[i].choice].why.empty());
+    changes += plan.cells[i].candidate != plan.cells[i - 1].candidate;
   }
   CHECK(changes == 1);
 }
@@ -274,7 +274,7 @@ TEST_CASE("EachRungAppearsInAPlan", "[cpu]") {
   const auto values = wide_with(problem, {{"warps", "2"}});
   const auto rung = [&](const TuningResult& result, std::int64_t states) {
     const Plan plan = planned(problem, {result});
-    const Chosen& here = chosen(plan, states);
+    const Choice& here = chosen(plan, states);
     if (here.rung != Rung::kDefault) {
       CHECK(plan.uses_results);
       CHECK(here.path == "portable");
@@ -321,7 +321,7 @@ TEST_CASE("WithBatchInvariantAllCellsAgreeInBits", "[cpu]") {
   const Plan plan = planned(problem, {decode_result(problem, 64, values)});
   CHECK(chosen(plan, 64).rung == Rung::kExact);
   CHECK(chosen(plan, 1 << 20).rung == Rung::kDefault);
-  for (const auto& one : plan.configurations) CHECK(decode_key(problem, one)->k_lanes == 16);
+  for (const auto& one : plan.candidates) CHECK(decode_key(problem, one->values())->k_lanes == 16);
 
   const PrefillProblem prefill{.varlen = true, .batch_invariant = true};
   const PrefillSize size{.tokens = 4096, .sequences = 4};
@@ -329,9 +329,9 @@ TEST_CASE("WithBatchInvariantAllCellsAgreeInBits", "[cpu]") {
   const Plan prefill_cells = planned(prefill, {prefill_result(prefill, size, small)});
   CHECK(chosen(prefill_cells, size).rung == Rung::kExact);
   CHECK(chunk_size(prefill_cells, prefill) == 16);
-  for (const auto& one : prefill_cells.configurations) {
-    CHECK(prefill_pair(prefill, one)->chunks.chunk_size == 16);
-    CHECK(prefill_pair(prefill, one)->scan.chunk_size == 16);
+  for (const auto& one : prefill_cells.candidates) {
+    CHECK(prefill_pair(prefill, one->values())->chunks.chunk_size == 16);
+    CHECK(prefill_pair(prefill, one->values())->scan.chunk_size == 16);
   }
 }
 
@@ -356,7 +356,8 @@ TEST_CASE("WithoutBatchInvariantEachSizeHasItsFastest", "[cpu]") {
   CHECK(chosen(agreed, 64).rung == Rung::kExact);
   CHECK(key(agreed, 64).warps == 2);
   CHECK(key(agreed, 1 << 20).warps == 4);
-  for (const auto& one : agreed.configurations) CHECK(decode_key(invariant, one)->k_lanes == 8);
+  for (const auto& one : agreed.candidates)
+    CHECK(decode_key(invariant, one->values())->k_lanes == 8);
 }
 
 // With rows along value_dim a vector holds columns, which are summed apart.
@@ -417,8 +418,8 @@ TEST_CASE("CellsThatNoBatchReachesNeedNoKernels", "[cpu]") {
   const Plan plan =
       planned(problem, {decode_result(problem, 32, wide_with(problem, {{"warps", "2"}}))});
   CHECK_FALSE(plan.uses_results);
-  CHECK(plan.configurations.size() == 1);
-  CHECK(plan.cell(at(1)).configuration == plan.cell(at(1024)).configuration);
+  CHECK(plan.candidates.size() == 1);
+  CHECK(plan.cell(at(1)).candidate == plan.cell(at(1024)).candidate);
 }
 
 TEST_CASE("ALongSequenceAmongShortOnesMayHaveKernelsOfItsOwn", "[cpu]") {
@@ -437,7 +438,7 @@ TEST_CASE("ALongSequenceAmongShortOnesMayHaveKernelsOfItsOwn", "[cpu]") {
   const PrefillProblem dense;
   const Plan dense_plan = planned(dense, {});
   CHECK(dense_plan.index(at(even)) != dense_plan.index(at(skewed)));
-  CHECK(dense_plan.cell(at(even)).configuration == dense_plan.cell(at(skewed)).configuration);
+  CHECK(dense_plan.cell(at(even)).candidate == dense_plan.cell(at(skewed)).candidate);
 }
 
 TEST_CASE("EverySizeHasACell", "[cpu]") {
@@ -452,8 +453,8 @@ TEST_CASE("EverySizeHasACell", "[cpu]") {
     }
   }
   for (const Plan::Cell& cell : plan.cells) {
-    REQUIRE(cell.configuration < plan.configurations.size());
-    REQUIRE(cell.chosen < plan.choices.size());
+    REQUIRE(cell.candidate < plan.candidates.size());
+    REQUIRE(cell.choice < plan.choices.size());
   }
 }
 
@@ -475,12 +476,9 @@ std::set<std::string> canonicals(const std::vector<KernelSpec>& specs) {
 }
 
 // Whether prewarming made the kernels of every configuration of a plan.
-template <class Problem>
-void check_enough(const std::set<std::string>& enough, const Problem& problem, const Plan& plan,
-                  const Target& target) {
-  const auto planner = planner_of(problem, target);
-  for (const std::vector<TunedValue>& values : plan.configurations) {
-    for (const KernelSpec& spec : planner.find(values).kernels) {
+void check_enough(const std::set<std::string>& enough, const Plan& plan) {
+  for (const auto& candidate : plan.candidates) {
+    for (const KernelSpec& spec : candidate->kernels()) {
       CHECK(enough.contains(spec.canonical));
     }
   }
@@ -512,10 +510,9 @@ TEST_CASE("KernelsAreEnoughForEveryGpuOfTheArchitecture", "[cpu]") {
   const auto prefill_kernels = kernels(prefill, "sm_90a", prefilled, "t1");
   for (const int sms : {1, 14, 20, 66, 114, 132, 200}) {
     const GpuIdentity gpu = fake_gpu(sms);
-    const Target target = target_of(kArch, gpu);
     for (const std::string nvrtc : {"13.0.88", "13.9.9", ""}) {
-      check_enough(decode_kernels, decode, planned(decode, decoded, gpu, nvrtc), target);
-      check_enough(prefill_kernels, prefill, planned(prefill, prefilled, gpu, nvrtc), target);
+      check_enough(decode_kernels, planned(decode, decoded, gpu, nvrtc));
+      check_enough(prefill_kernels, planned(prefill, prefilled, gpu, nvrtc));
     }
   }
   // Of other templates the same is wanted, of other architectures nothing.
@@ -547,8 +544,8 @@ TEST_CASE("VerifyKernelsAreEnoughForEveryGpuOfTheArchitecture", "[cpu]") {
     question.gpu = gpu;
     question.toolchain = {.nvrtc = "13.0.88", .templates = {{"wy", "t1"}}};
     const Answers answers(std::move(question), results);
-    check_enough(enough, problem, planner.plan(&answers), target);
-    check_enough(enough, problem, planner.plan(nullptr), target);
+    check_enough(enough, planner.plan(&answers));
+    check_enough(enough, planner.plan(nullptr));
   }
 }
 
@@ -568,8 +565,8 @@ TEST_CASE("CommitKernelsAreEnoughForEveryGpuOfTheArchitecture", "[cpu]") {
     question.gpu = gpu;
     question.toolchain = {.nvrtc = "13.0.88", .templates = {{"wy", "t1"}}};
     const Answers answers(std::move(question), results);
-    check_enough(enough, problem, planner.plan(&answers), target);
-    check_enough(enough, problem, planner.plan(nullptr), target);
+    check_enough(enough, planner.plan(&answers));
+    check_enough(enough, planner.plan(nullptr));
   }
 }
 
@@ -584,7 +581,7 @@ TEST_CASE("DefaultKernelsAreTheSameOnEveryGpu", "[cpu]") {
       gpu.arch = name;
       const Target target = target_of(arch, gpu);
       const Plan plan = planner_of(problem, target).plan(nullptr, "why");
-      check_enough(enough, problem, plan, target);
+      check_enough(enough, plan);
       CHECK(chunk_size(plan, problem) == prefill_keys(problem, limit).chunks.chunk_size);
       CHECK(plan.choices.front().why == "why");
     }

@@ -49,10 +49,11 @@ Modelled decode_model(const Setting& setting) {
   gdn::DecodeProblem problem;
   problem.heads.q = problem.heads.k = problem.heads.v = 1;
   const std::int64_t states = size_in(setting.features, "states").value_or(0);
-  return {test::planner_of(problem, kH200).plan(nullptr).values(point_of(problem, states)),
-          [=](const Values& values) {
-            return gdn::decode_us(test::decode_key(problem, values).value(), states, kH200);
-          }};
+  return {
+      test::planner_of(problem, kH200).plan(nullptr).candidate(point_of(problem, states)).values(),
+      [=](const Values& values) {
+        return gdn::decode_us(test::decode_key(problem, values).value(), states, kH200);
+      }};
 }
 
 Modelled prefill_model(const Setting& setting) {
@@ -73,7 +74,7 @@ Modelled prefill_model(const Setting& setting) {
                               .shared_heads = gdn::shared_heads(problem)};
   problem.split = gdn::Split::kNever;  // what was recorded is of the portable path
   const Plan plan = test::planner_of(problem, kH200).plan(nullptr);
-  return {plan.values(point_of(problem, size)), [=](const Values& values) {
+  return {plan.candidate(point_of(problem, size)).values(), [=](const Values& values) {
             const test::PrefillPair pair = test::prefill_pair(problem, values).value();
             return gdn::prefill_us(pair.chunks, pair.scan, load, kH200);
           }};
@@ -161,7 +162,7 @@ TEST_CASE("TheModelSplitsWhereThatIsFaster", "[tuner]") {
                                 .sequences = shape["sequences"],
                                 .max_seqlen = shape.value("max_seqlen", 0)};
     const Plan plan = test::planner_of(problem, kH200).plan(nullptr);
-    const bool splits = path_of(plan.values(point_of(problem, size))) == "split";
+    const bool splits = path_of(plan.candidate(point_of(problem, size)).values()) == "split";
     const double portable = row["portable_us"], split = row["split_us"];
     const double here = (splits ? split : portable) / std::min(split, portable) - 1;
     UNSCOPED_INFO(line << ": " << (splits ? "split" : "portable") << ", " << here);

@@ -79,13 +79,14 @@ std::optional<Rejection> why_rejected(const KernelSpec& spec, const KernelInfo& 
 }
 
 // Of an architecture that is not known a block has no shared memory.
-Candidates::Candidates(const Context& context, const TuningSpace& space, const GpuIdentity& gpu)
+TuneCandidates::TuneCandidates(const Context& context, const TuningSpace& space,
+                               const GpuIdentity& gpu)
     : context_(context), space_(space), all_(space.configurations.size()) {
   if (const std::optional<Arch> arch = parse_arch(gpu.arch)) target_ = target_of(*arch, gpu);
 }
 
-Status Candidates::make_known(std::size_t configuration) {
-  Candidate candidate;
+Status TuneCandidates::make_known(std::size_t configuration) {
+  TuneCandidate candidate;
   candidate.is_known = true;
   const std::vector<KernelSpec>& kernels = space_.configurations[configuration].kernels;
   for (const KernelSpec& spec : kernels) {
@@ -108,8 +109,8 @@ Status Candidates::make_known(std::size_t configuration) {
   return {};
 }
 
-Status Candidates::compile(const std::vector<std::size_t>& configurations, std::size_t threads,
-                           const std::function<bool()>& go_on) {
+Status TuneCandidates::compile(const std::vector<std::size_t>& configurations, std::size_t threads,
+                               const std::function<bool()>& go_on) {
   if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
   std::vector<std::size_t> unknown;
   for (const std::size_t configuration : configurations) {

@@ -20,7 +20,7 @@ struct Rejection {
   std::string reason;
 };
 
-struct Candidate {
+struct TuneCandidate {
   bool is_known = false;                 // compiled, or rejected
   bool is_prepared = false;              // Tunable::prepare() was called; the caller's to set
   std::optional<Rejection> rejection{};  // by the limits, the compiler or the resources
@@ -33,12 +33,12 @@ std::optional<Rejection> why_rejected(const KernelSpec& spec, const KernelInfo& 
                                       const Target& target);
 
 // For one thread at a time.
-class Candidates {
+class TuneCandidates {
  public:
   // `context` and `space` outlive this.
-  Candidates(const Context& context, const TuningSpace& space, const GpuIdentity& gpu);
+  TuneCandidates(const Context& context, const TuningSpace& space, const GpuIdentity& gpu);
 
-  Candidate& operator[](std::size_t configuration) { return all_[configuration]; }
+  TuneCandidate& operator[](std::size_t configuration) { return all_[configuration]; }
 
   // Makes these known, compiling on up to `threads` threads (0: as many as there are processors).
   // `go_on` is asked every now and then; its false ends the call early.
@@ -52,7 +52,7 @@ class Candidates {
   const Context& context_;
   const TuningSpace& space_;
   Target target_;
-  std::vector<Candidate> all_;
+  std::vector<TuneCandidate> all_;
 };
 
 }  // namespace cubinery

@@ -134,7 +134,7 @@ class TuneRun {
   std::chrono::steady_clock::time_point start_;
   Toolchain toolchain_;
   std::vector<std::string> texts_;  // of the configurations
-  Candidates candidates_;
+  TuneCandidates candidates_;
   Journal journal_;
   std::vector<ShapeRun> shapes_;
   std::size_t shapes_done_ = 0;

@@ -8,10 +8,10 @@
 #include <span>
 #include <string_view>
 
-#include "runtime/gdn/conv/problem.h"
+#include "runtime/gdn/conv/operator.h"
 #include "runtime/gdn/shared/args_binding.h"
 #include "runtime/gdn/shared/checkpoint_args.h"
-#include "runtime/gdn/shared/request_args.h"
+#include "runtime/gdn/shared/requests.h"
 
 namespace cubinery::gdn {
 namespace {

@@ -4,8 +4,7 @@
 
 #include "runtime/gdn/conv/args.h"
 #include "runtime/gdn/conv/operator.h"
-#include "runtime/gdn/conv/portable.h"
-#include "runtime/gdn/conv/state.h"
+#include "runtime/operator/operator.h"
 
 namespace cubinery {
 
@@ -42,30 +41,6 @@ Point point_of(const ConvProblem& problem, const ConvSize& size) {
           std::clamp<std::int64_t>(channels, 1, kMaxChannels)};
 }
 
-Result<Conv> Conv::create(const Context& context, const ConvProblem& problem) {
-  return made<Conv>(load_operator(context, problem));
-}
-
-Result<std::vector<CompiledKernel>> Conv::compile(const Context& context,
-                                                  const ConvProblem& problem) {
-  return compile_operator(context, problem);
-}
-
-Result<Conv> create_conv(const Context& context, const ConvProblem& problem, const Target& target,
-                         const std::vector<TunedValue>& values) {
-  return made<Conv>(load_configuration(context, problem, target, values));
-}
-
-const ConvProblem& Conv::problem() const& { return state_->problem; }
-
-const Kernel& Conv::kernel(const ConvSize& size) const& {
-  return state_->runner(point_of(state_->problem, size)).kernel();
-}
-
-Chosen Conv::choice(const ConvSize& size) const {
-  return state_->plan.chosen(point_of(state_->problem, size));
-}
-
 Status Conv::launch(Stream stream, const ConvArgs& args) const {
   const ConvProblem& problem = state_->problem;
   ConvExtent extent;
@@ -78,4 +53,9 @@ Status Conv::launch(Stream stream, const ConvArgs& args) const {
 }
 
 }  // namespace gdn
+
+template class Operator<gdn::ConvProblem, gdn::ConvSize>;
+template class OneKernelOperator<gdn::ConvProblem, gdn::ConvSize>;
+template struct internal::ProblemMethods<gdn::ConvProblem>;
+
 }  // namespace cubinery

@@ -1,10 +1,9 @@
-#include "runtime/gdn/conv/portable.h"
-
+// The path of the convolution: one pass over the tokens, on every architecture.
 #include <utility>
 
 #include "runtime/gdn/conv/cost.h"
-#include "runtime/gdn/conv/rows.h"
-#include "runtime/gdn/shared/request_grid.h"
+#include "runtime/gdn/conv/operator.h"
+#include "runtime/gdn/shared/requests.h"
 
 namespace cubinery::gdn {
 namespace {
@@ -48,6 +47,60 @@ class ConvPortableRunner final : public ConvRunner {
   Kernel elements_;
 };
 
+class ConvPortable final : public ConvKeyPath {
+ public:
+  ConvPortable() : KeyedPath("portable", {KernelNames{}}) {}
+
+  std::optional<std::string> why_not(const ConvProblem&, const Target&) const override {
+    return std::nullopt;
+  }
+
+  // For any number of tokens; without varlen also for decoding steps of few sequences and of many.
+  std::vector<KeySet> default_keys(const ConvProblem& problem, const Target&) const override {
+    GdnConvKey key = std::get<0>(fixed_keys(problem));
+    std::vector<KeySet> found;
+    const auto add = [&](int lane_channels, int ahead, int resident, int together) {
+      key.lane_channels = lane_channels;
+      key.ahead = ahead;
+      key.resident = resident;
+      key.together = together;
+      if (valid(key)) found.emplace_back(key);
+      return valid(key);
+    };
+    key.warps = 4;
+    (void)(add(4, 8, 512, 1) || add(4, 8, 384, 1) || add(8, 8, 256, 1));  // the first that there is
+    if (problem.varlen) return found;
+    (void)(add(4, 1, 512, 1) || add(8, 1, 256, 1));
+    (void)(add(4, 1, 512, 2) || add(4, 1, 384, 2));
+    return found;
+  }
+
+ protected:
+  bool fits(const ConvProblem&, const KeySet& keys, const Target& target) const override {
+    const GdnConvKey& key = std::get<0>(keys);
+    return valid(key) && shared_bytes(key) <= target.shared_bytes_per_block;
+  }
+  double us(const ConvProblem& problem, const KeySet& keys, const Point& at,
+            const Target& target) const override {
+    const ConvLoad load{.sequences = at[0],
+                        .tokens = problem.varlen ? at[0] * at[1] : at[1],
+                        .channels = at[2],
+                        .norm_heads = norm_heads(problem),
+                        .heads = problem.heads.count()};
+    return conv_us(std::get<0>(keys), load, target);
+  }
+  std::unique_ptr<const ConvRunner> loaded(const ConvProblem&, const KeySet& keys,
+                                           const Target& target,
+                                           std::vector<Kernel> kernels) const override {
+    return std::make_unique<ConvPortableRunner>(std::get<0>(keys), target.sm_count,
+                                                std::move(kernels));
+  }
+  // without_vectors().
+  void add_other_kernels(const KeySet& keys, std::vector<KernelSpec>* specs) const override {
+    specs->push_back(*spec_of(without_vectors(std::get<0>(keys))));
+  }
+};
+
 }  // namespace
 
 GdnConvKey without_vectors(GdnConvKey key) {
@@ -59,55 +112,12 @@ GdnConvKey without_vectors(GdnConvKey key) {
   return key;
 }
 
-std::vector<ConvPortable::KeySet> ConvPortable::default_keys(const ConvProblem& problem,
-                                                             const Target&) const {
-  GdnConvKey key = std::get<0>(fixed_keys(problem));
-  std::vector<KeySet> found;
-  const auto add = [&](int lane_channels, int ahead, int resident, int together) {
-    key.lane_channels = lane_channels;
-    key.ahead = ahead;
-    key.resident = resident;
-    key.together = together;
-    if (valid(key)) found.emplace_back(key);
-    return valid(key);
-  };
-  key.warps = 4;
-  (void)(add(4, 8, 512, 1) || add(4, 8, 384, 1) || add(8, 8, 256, 1));  // the first that there is
-  if (problem.varlen) return found;
-  (void)(add(4, 1, 512, 1) || add(8, 1, 256, 1));
-  (void)(add(4, 1, 512, 2) || add(4, 1, 384, 2));
-  return found;
-}
-
-bool ConvPortable::fits(const ConvProblem&, const KeySet& keys, const Target& target) const {
-  const GdnConvKey& key = std::get<0>(keys);
-  return valid(key) && shared_bytes(key) <= target.shared_bytes_per_block;
-}
-
-double ConvPortable::us(const ConvProblem& problem, const KeySet& keys, const Point& at,
-                        const Target& target) const {
-  const ConvLoad load{.sequences = at[0],
-                      .tokens = problem.varlen ? at[0] * at[1] : at[1],
-                      .channels = at[2],
-                      .norm_heads = norm_heads(problem),
-                      .heads = problem.heads.count()};
-  return conv_us(std::get<0>(keys), load, target);
-}
-
-std::unique_ptr<const ConvRunner> ConvPortable::loaded(const ConvProblem&, const KeySet& keys,
-                                                       const Target& target,
-                                                       std::vector<Kernel> kernels) const {
-  return std::make_unique<ConvPortableRunner>(std::get<0>(keys), target.sm_count,
-                                              std::move(kernels));
-}
-
-void ConvPortable::add_other_kernels(const KeySet& keys, std::vector<KernelSpec>* specs) const {
-  specs->push_back(*spec_of(without_vectors(std::get<0>(keys))));
-}
-
-const ConvPortable& conv_portable() {
+const ConvKeyPath& conv_portable() {
   static const ConvPortable kPath;
   return kPath;
 }
 
 }  // namespace cubinery::gdn
+
+template class cubinery::KeyedPath<cubinery::gdn::ConvProblem, cubinery::gdn::ConvRunner,
+                                   cubinery::GdnConvKey>;

@@ -1,9 +1,8 @@
-#include "runtime/gdn/conv/problem.h"
+#include "runtime/gdn/conv/operator.h"
 
 #include <fmt/format.h>
 
 #include "gdn_conv/key.h"
-#include "runtime/gdn/conv/operator.h"
 #include "runtime/gdn/shared/problem_check.h"
 
 namespace cubinery::gdn {
@@ -68,17 +67,6 @@ Status ConvProblem::check() const {
   return bad_field(kConvOp, "whole_window", "true",
                    "false (with from_accepted the state's shape says how many columns it has, "
                    "unless stored_states = every)");
-}
-
-Result<std::vector<KernelSpec>> ConvProblem::kernels(std::string_view arch,
-                                                     const std::vector<std::string>& paths) const {
-  return kernels_for(*this, arch, embedded_known_results<ConvProblem>(), paths);
-}
-
-std::string ConvProblem::to_json() const { return cubinery::to_json(*this); }
-
-Result<ConvProblem> ConvProblem::from_json(std::string_view json) {
-  return problem_from_json<ConvProblem>(json);
 }
 
 ConvProblem normalised(ConvProblem problem) {

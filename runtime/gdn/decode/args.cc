@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "runtime/gdn/conv/args.h"
-#include "runtime/gdn/conv/problem.h"
-#include "runtime/gdn/decode/problem.h"
+#include "runtime/gdn/conv/operator.h"
+#include "runtime/gdn/decode/operator.h"
 #include "runtime/gdn/shared/args_binding.h"
 
 namespace cubinery::gdn {

@@ -6,8 +6,7 @@
 #include <algorithm>
 
 #include "runtime/gdn/decode/operator.h"
-#include "runtime/gdn/decode/portable.h"
-#include "runtime/gdn/decode/state.h"
+#include "runtime/operator/operator.h"
 #include "runtime/operator/tensor_check.h"
 
 namespace cubinery {
@@ -32,30 +31,6 @@ Sizes OperatorOf<gdn::DecodeProblem>::sizes(const gdn::DecodeProblem& problem) {
 
 namespace gdn {
 
-Result<Decode> Decode::create(const Context& context, const DecodeProblem& problem) {
-  return made<Decode>(load_operator(context, problem));
-}
-
-Result<std::vector<CompiledKernel>> Decode::compile(const Context& context,
-                                                    const DecodeProblem& problem) {
-  return compile_operator(context, problem);
-}
-
-Result<Decode> create_decode(const Context& context, const DecodeProblem& problem,
-                             const Target& target, const std::vector<TunedValue>& values) {
-  return made<Decode>(load_configuration(context, problem, target, values));
-}
-
-const DecodeProblem& Decode::problem() const& { return state_->problem; }
-
-const Kernel& Decode::kernel(std::int64_t batch) const& {
-  return state_->runner(point_of(state_->problem, batch)).kernel();
-}
-
-Chosen Decode::choice(std::int64_t batch) const {
-  return state_->plan.chosen(point_of(state_->problem, batch));
-}
-
 Status Decode::launch(Stream stream, const DecodeArgs& args) const {
   const bool is_convolved = state_->problem.conv.is_there();
   const Tensor& rows = is_convolved ? args.conv.x : args.q;
@@ -70,4 +45,9 @@ Status Decode::launch(Stream stream, const DecodeArgs& args) const {
 }
 
 }  // namespace gdn
+
+template class Operator<gdn::DecodeProblem, std::int64_t>;
+template class OneKernelOperator<gdn::DecodeProblem, std::int64_t>;
+template struct internal::ProblemMethods<gdn::DecodeProblem>;
+
 }  // namespace cubinery

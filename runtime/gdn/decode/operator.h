@@ -7,13 +7,22 @@
 #include <string_view>
 #include <vector>
 
+#include "cubinery/gdn_conv.h"
 #include "cubinery/gdn_decode.h"
-#include "runtime/gdn/decode/problem.h"
+#include "gdn_decode/fields.h"
+#include "runtime/gdn/shared/problem_fields.h"
+#include "runtime/operator/keyed_path.h"
 #include "runtime/operator/planner.h"
 
 namespace cubinery {
 
 namespace gdn {
+
+// The problem with the fields that the others leave without meaning at their defaults.
+DecodeProblem normalised(DecodeProblem problem);
+
+// The convolution in front, as gdn::Conv would compute it.  Requires: there is one.
+ConvProblem conv_in_front(const DecodeProblem& problem);
 
 // Kernels count requests in an int.
 inline constexpr std::int64_t kMaxBatch = std::numeric_limits<int>::max();
@@ -34,6 +43,20 @@ inline Point point_of(const DecodeProblem& problem, std::int64_t batch) {
   return {std::clamp<std::int64_t>(batch, 1, kMaxBatch) * problem.heads.count(), 1, 1};
 }
 
+// Over the state once, which stays in registers; every architecture, with states in fp8 from sm_89
+// on.
+using DecodeKeyPath = KeyedPath<DecodeProblem, DecodeRunner, GdnDecodeKey>;
+const DecodeKeyPath& decode_portable();
+
+// Blocks that read the same inputs of the convolution: those of heads that share q, k or v.
+int conv_cluster(const DecodeProblem& problem, const GdnDecodeKey& key);
+
+// Lanes along key_dim of default keys with KV states of `dtype`, of verify's too: both sum alike.
+int kv_lanes(int key_dim, DType dtype);
+// For values of a decode step, or a verification's: with rows along value_dim a vector holds
+// columns, each of which is summed by itself.
+void correct_step_bits(StateLayout layout, std::vector<TunedValue>* values);
+
 }  // namespace gdn
 
 template <>
@@ -48,5 +71,8 @@ struct OperatorOf<gdn::DecodeProblem> {
   // Along the states, batch x heads, on which choices depend.
   static Sizes sizes(const gdn::DecodeProblem& problem);
 };
+
+// Beside the path.
+extern template class KeyedPath<gdn::DecodeProblem, gdn::DecodeRunner, GdnDecodeKey>;
 
 }  // namespace cubinery

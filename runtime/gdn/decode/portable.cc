@@ -1,16 +1,18 @@
-#include "runtime/gdn/decode/portable.h"
-
+// The portable path of decode: one pass over the state, which stays in registers; every
+// architecture, with states in fp8 from sm_89 on.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <initializer_list>
+#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "runtime/gdn/decode/args.h"
 #include "runtime/gdn/decode/cost.h"
+#include "runtime/gdn/decode/operator.h"
 #include "runtime/gdn/shared/problem_check.h"
-#include "runtime/gdn/shared/request_grid.h"
+#include "runtime/gdn/shared/requests.h"
 
 namespace cubinery::gdn {
 namespace {
@@ -136,7 +138,79 @@ std::optional<WideAndNarrow> clustered_keys(const DecodeProblem& problem, const 
   return WideAndNarrow{*wide, *narrow};
 }
 
+class DecodePortable final : public DecodeKeyPath {
+ public:
+  DecodePortable() : KeyedPath("portable", {KernelNames{}}) {}
+
+  std::optional<std::string> why_not(const DecodeProblem& problem,
+                                     const Target& target) const override {
+    if (problem.conv.is_there() && default_keys(problem, target).empty()) {
+      return fmt::format(
+          "conv_width = {} needs up to 8 heads for each of q, k and v, and sm_90 or newer where "
+          "that "
+          "is more than one; accepted: 0, and a convolution by itself in front",
+          problem.conv.width);
+    }
+    const DType dtype = problem.states.dtype;
+    if (!is_fp8(dtype) || has_fp8(target.arch)) return std::nullopt;
+    return fmt::format("state_dtype = {} needs sm_89 or newer; accepted: f32, bf16, f16",
+                       value_text(dtype));
+  }
+
+  // Two that sum in the same order.  The first is wide: many value columns per warp, for large
+  // batches.  The second is narrow: more warps, for small batches.
+  std::vector<KeySet> default_keys(const DecodeProblem& problem,
+                                   const Target& target) const override {
+    GdnDecodeKey key = std::get<0>(fixed_keys(problem));
+    const bool rows_are_v = problem.states.layout == StateLayout::kVK;
+    key.k_lanes = rows_are_v ? 8 : kv_lanes(key.key_dim, key.states.dtype);
+    const auto made = [&] { return rows_are_v ? vk_keys(key) : kv_keys(key); };
+    WideAndNarrow keys = made();
+    if (problem.output_norm != OutputNorm::kNone) {
+      keys = whole_head_keys(keys);
+      if (!valid(keys.narrow)) {  // too many elements for a thread of so many warps
+        key.k_lanes *= 2;
+        keys = whole_head_keys(made());
+      }
+    }
+    if (problem.conv.is_there()) {
+      std::optional<WideAndNarrow> clustered = clustered_keys(problem, keys, target);
+      if (!clustered) {  // likewise
+        key.k_lanes *= 2;
+        clustered = clustered_keys(problem, made(), target);
+      }
+      if (!clustered) return {};
+      keys = *clustered;
+    }
+    return {keys.wide, keys.narrow};
+  }
+
+ protected:
+  bool fits(const DecodeProblem& problem, const KeySet& keys, const Target& target) const override {
+    return fits_target(problem, std::get<0>(keys), target);
+  }
+  double us(const DecodeProblem&, const KeySet& keys, const Point& at,
+            const Target& target) const override {
+    return decode_us(std::get<0>(keys), at[0], target);
+  }
+  std::unique_ptr<const DecodeRunner> loaded(const DecodeProblem& problem, const KeySet& keys,
+                                             const Target&,
+                                             std::vector<Kernel> kernels) const override {
+    return std::make_unique<PortableDecodeRunner>(problem, std::get<0>(keys),
+                                                  std::move(kernels.front()));
+  }
+  void correct_bits(const KeySet& keys, Values* values) const override {
+    correct_step_bits(std::get<0>(keys).states.layout, values);
+  }
+};
+
 }  // namespace
+
+int conv_cluster(const DecodeProblem& problem, const GdnDecodeKey& key) {
+  const Heads& heads = problem.heads;
+  const int of_keys = std::lcm(heads.count() / heads.q, heads.count() / heads.k);
+  return std::lcm(of_keys, heads.count() / heads.v) * key.value_dim / block_columns(key);
+}
 
 void correct_step_bits(StateLayout layout, std::vector<TunedValue>* values) {
   if (layout == StateLayout::kVK) return;
@@ -150,70 +224,12 @@ int kv_lanes(int key_dim, DType dtype) {
   return size_of(dtype) < 4 ? 8 : 4;
 }
 
-std::optional<std::string> DecodePortable::why_not(const DecodeProblem& problem,
-                                                   const Target& target) const {
-  if (problem.conv.is_there() && default_keys(problem, target).empty()) {
-    return fmt::format(
-        "conv_width = {} needs up to 8 heads for each of q, k and v, and sm_90 or newer where that "
-        "is more than one; accepted: 0, and a convolution by itself in front",
-        problem.conv.width);
-  }
-  const DType dtype = problem.states.dtype;
-  if (!is_fp8(dtype) || has_fp8(target.arch)) return std::nullopt;
-  return fmt::format("state_dtype = {} needs sm_89 or newer; accepted: f32, bf16, f16",
-                     value_text(dtype));
-}
-
-std::vector<DecodePortable::KeySet> DecodePortable::default_keys(const DecodeProblem& problem,
-                                                                 const Target& target) const {
-  GdnDecodeKey key = std::get<0>(fixed_keys(problem));
-  const bool rows_are_v = problem.states.layout == StateLayout::kVK;
-  key.k_lanes = rows_are_v ? 8 : kv_lanes(key.key_dim, key.states.dtype);
-  const auto made = [&] { return rows_are_v ? vk_keys(key) : kv_keys(key); };
-  WideAndNarrow keys = made();
-  if (problem.output_norm != OutputNorm::kNone) {
-    keys = whole_head_keys(keys);
-    if (!valid(keys.narrow)) {  // too many elements for a thread of so many warps
-      key.k_lanes *= 2;
-      keys = whole_head_keys(made());
-    }
-  }
-  if (problem.conv.is_there()) {
-    std::optional<WideAndNarrow> clustered = clustered_keys(problem, keys, target);
-    if (!clustered) {  // likewise
-      key.k_lanes *= 2;
-      clustered = clustered_keys(problem, made(), target);
-    }
-    if (!clustered) return {};
-    keys = *clustered;
-  }
-  return {keys.wide, keys.narrow};
-}
-
-bool DecodePortable::fits(const DecodeProblem& problem, const KeySet& keys,
-                          const Target& target) const {
-  return fits_target(problem, std::get<0>(keys), target);
-}
-
-double DecodePortable::us(const DecodeProblem&, const KeySet& keys, const Point& at,
-                          const Target& target) const {
-  return decode_us(std::get<0>(keys), at[0], target);
-}
-
-std::unique_ptr<const DecodeRunner> DecodePortable::loaded(const DecodeProblem& problem,
-                                                           const KeySet& keys, const Target&,
-                                                           std::vector<Kernel> kernels) const {
-  return std::make_unique<PortableDecodeRunner>(problem, std::get<0>(keys),
-                                                std::move(kernels.front()));
-}
-
-void DecodePortable::correct_bits(const KeySet& keys, Values* values) const {
-  correct_step_bits(std::get<0>(keys).states.layout, values);
-}
-
-const DecodePortable& decode_portable() {
+const DecodeKeyPath& decode_portable() {
   static const DecodePortable kPath;
   return kPath;
 }
 
 }  // namespace cubinery::gdn
+
+template class cubinery::KeyedPath<cubinery::gdn::DecodeProblem, cubinery::gdn::DecodeRunner,
+                                   cubinery::GdnDecodeKey>;

@@ -1,6 +1,5 @@
-#include "runtime/gdn/decode/problem.h"
-
 #include "runtime/gdn/decode/operator.h"
+
 #include "runtime/gdn/shared/problem_check.h"
 
 namespace cubinery::gdn {
@@ -9,17 +8,6 @@ Status DecodeProblem::check() const {
   CUBINERY_RETURN_IF_ERROR(check_shared_fields(*this));
   if (!conv.is_there() || (conv.width >= 2 && conv.width <= 4)) return {};
   return bad_field(kDecodeOp, "conv_width", value_text(conv.width), "0, 2, 3, 4");
-}
-
-Result<std::vector<KernelSpec>> DecodeProblem::kernels(
-    std::string_view arch, const std::vector<std::string>& paths) const {
-  return kernels_for(*this, arch, embedded_known_results<DecodeProblem>(), paths);
-}
-
-std::string DecodeProblem::to_json() const { return cubinery::to_json(*this); }
-
-Result<DecodeProblem> DecodeProblem::from_json(std::string_view json) {
-  return problem_from_json<DecodeProblem>(json);
 }
 
 DecodeProblem normalised(DecodeProblem problem) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/gdn/prefill/problem.h"
+#include "runtime/gdn/prefill/operator.h"
 #include "runtime/gdn/shared/args_binding.h"
 #include "runtime/gdn/shared/checkpoint_args.h"
 

@@ -6,13 +6,19 @@
 #include <vector>
 
 #include "cubinery/gdn_prefill.h"
+#include "gdn_prefill_chunks/fields.h"
+#include "gdn_prefill_scan/fields.h"
 #include "runtime/gdn/prefill/args.h"
-#include "runtime/gdn/prefill/problem.h"
+#include "runtime/gdn/shared/problem_fields.h"
+#include "runtime/operator/keyed_path.h"
 #include "runtime/operator/planner.h"
 
 namespace cubinery {
 
 namespace gdn {
+
+// The problem with the fields that the others leave without meaning at their defaults.
+PrefillProblem normalised(PrefillProblem problem);
 
 // One configuration of the operator, loaded.  Immutable.
 class PrefillRunner {
@@ -43,6 +49,17 @@ int shared_heads(const PrefillProblem& problem);
 inline constexpr std::size_t kWorkspaceAlignment = 256;
 Status check_workspace(const Workspace& workspace, std::size_t needed);
 
+// Chunk records, then a scan (scan_path.h): every sequence in one piece, with mma.sync on every
+// architecture, with wgmma on sm_90a, or with wgmma and records that the scan makes itself.
+using PrefillKeyPath =
+    KeyedPath<PrefillProblem, PrefillRunner, GdnPrefillChunksKey, GdnPrefillScanKey>;
+const PrefillKeyPath& prefill_portable();
+const PrefillKeyPath& prefill_hopper();
+const PrefillKeyPath& prefill_hopper_fused();
+// Long sequences cut into parts (common/parts.h).
+const PrefillPath& prefill_split();
+const PrefillPath& prefill_hopper_split();
+
 }  // namespace gdn
 
 template <>
@@ -56,5 +73,16 @@ struct OperatorOf<gdn::PrefillProblem> {
       "checkpoint_every", "split",   "batch_invariant"};
   static Sizes sizes(const gdn::PrefillProblem& problem);
 };
+
+template <>
+struct OperatorState<gdn::PrefillProblem> : Loaded<gdn::PrefillProblem> {
+  explicit OperatorState(Loaded<gdn::PrefillProblem> loaded);
+
+  gdn::PrefillLimits limits;  // what all runners can hold
+};
+
+// Beside the path.
+extern template class KeyedPath<gdn::PrefillProblem, gdn::PrefillRunner, GdnPrefillChunksKey,
+                                GdnPrefillScanKey>;
 
 }  // namespace cubinery

@@ -2,11 +2,32 @@
 #pragma once
 
 #include <cstdint>
+#include <tuple>
 
+#include "cubinery/fields.h"
 #include "cubinery/gdn_prefill.h"
 #include "gdn_prefill_scan/key.h"
 
-namespace cubinery::gdn {
+namespace cubinery {
+namespace gdn {
+
+// What decides how long parts are.  No kernel's key.
+struct PartChoice {
+  int warps_per_sm = 8;  // of the scan, that a launch aims at
+};
+
+inline const char* why_invalid(const PartChoice&) { return nullptr; }
+
+}  // namespace gdn
+
+template <>
+struct Fields<gdn::PartChoice> {
+  static constexpr const char* kName = "parts";
+  static constexpr auto kList =
+      std::tuple{tuned_bits<&gdn::PartChoice::warps_per_sm>(2, 4, 8, 12, 16, 24)};
+};
+
+namespace gdn {
 
 // Of one configuration on one GPU.
 class PartRule {
@@ -29,4 +50,5 @@ class PartRule {
   std::int64_t places_;  // for parts, on all multiprocessors
 };
 
-}  // namespace cubinery::gdn
+}  // namespace gdn
+}  // namespace cubinery

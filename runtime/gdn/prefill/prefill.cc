@@ -9,9 +9,7 @@
 
 #include "gdn_prefill_chunks/key.h"
 #include "runtime/gdn/prefill/operator.h"
-#include "runtime/gdn/prefill/split.h"
-#include "runtime/gdn/prefill/state.h"
-#include "runtime/gdn/prefill/whole.h"
+#include "runtime/operator/operator.h"
 #include "runtime/operator/tensor_check.h"
 
 namespace cubinery {
@@ -47,6 +45,14 @@ Sizes OperatorOf<gdn::PrefillProblem>::sizes(const gdn::PrefillProblem& problem)
           }};
 }
 
+OperatorState<gdn::PrefillProblem>::OperatorState(Loaded<gdn::PrefillProblem> loaded)
+    : Loaded(std::move(loaded)), limits(runners.front()->limits()) {
+  for (const auto& runner : runners) {
+    limits.sequences = std::min(limits.sequences, runner->limits().sequences);
+    limits.tokens = std::min(limits.tokens, runner->limits().tokens);
+  }
+}
+
 namespace gdn {
 namespace {
 
@@ -58,14 +64,6 @@ Status check_max_seqlen(std::int64_t max_seqlen, std::int64_t tokens) {
 }
 
 }  // namespace
-
-Prefill::State::State(Loaded<PrefillProblem> loaded)
-    : Loaded(std::move(loaded)), limits(runners.front()->limits()) {
-  for (const auto& runner : runners) {
-    limits.sequences = std::min(limits.sequences, runner->limits().sequences);
-    limits.tokens = std::min(limits.tokens, runner->limits().tokens);
-  }
-}
 
 Point point_of(const PrefillProblem&, const PrefillSize& size) {
   const std::int64_t sequences = std::max<std::int64_t>(size.sequences, 1);
@@ -98,22 +96,6 @@ Status check_workspace(const Workspace& workspace, std::size_t needed) {
   return {};
 }
 
-Result<Prefill> Prefill::create(const Context& context, const PrefillProblem& problem) {
-  return made<Prefill>(load_operator(context, problem));
-}
-
-Result<std::vector<CompiledKernel>> Prefill::compile(const Context& context,
-                                                     const PrefillProblem& problem) {
-  return compile_operator(context, problem);
-}
-
-Result<Prefill> create_prefill(const Context& context, const PrefillProblem& problem,
-                               const Target& target, const std::vector<TunedValue>& values) {
-  return made<Prefill>(load_configuration(context, problem, target, values));
-}
-
-const PrefillProblem& Prefill::problem() const& { return state_->problem; }
-
 // Which configuration a launch runs depends on its max_seqlen.
 std::size_t Prefill::workspace_bytes(const PrefillSize& size) const {
   const std::int64_t tokens = std::max<std::int64_t>(size.tokens, 0);
@@ -123,10 +105,6 @@ std::size_t Prefill::workspace_bytes(const PrefillSize& size) const {
     most = std::max(most, runner->workspace_bytes(tokens, sequences));
   }
   return most;
-}
-
-Chosen Prefill::choice(const PrefillSize& size) const {
-  return state_->plan.chosen(point_of(state_->problem, size));
 }
 
 Status Prefill::launch(Stream stream, const PrefillArgs& args, const Workspace& workspace) const {
@@ -142,4 +120,8 @@ Status Prefill::launch(Stream stream, const PrefillArgs& args, const Workspace& 
 }
 
 }  // namespace gdn
+
+template class Operator<gdn::PrefillProblem, gdn::PrefillSize>;
+template struct internal::ProblemMethods<gdn::PrefillProblem>;
+
 }  // namespace cubinery

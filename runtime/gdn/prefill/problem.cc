@@ -1,6 +1,5 @@
-#include "runtime/gdn/prefill/problem.h"
-
 #include "runtime/gdn/prefill/operator.h"
+
 #include "runtime/gdn/shared/problem_check.h"
 
 namespace cubinery::gdn {
@@ -12,17 +11,6 @@ Status PrefillProblem::check() const {
                      "multiples of 16 from 16 up");
   }
   return {};
-}
-
-Result<std::vector<KernelSpec>> PrefillProblem::kernels(
-    std::string_view arch, const std::vector<std::string>& paths) const {
-  return kernels_for(*this, arch, embedded_known_results<PrefillProblem>(), paths);
-}
-
-std::string PrefillProblem::to_json() const { return cubinery::to_json(*this); }
-
-Result<PrefillProblem> PrefillProblem::from_json(std::string_view json) {
-  return problem_from_json<PrefillProblem>(json);
 }
 
 PrefillProblem normalised(PrefillProblem problem) {

@@ -7,8 +7,6 @@
 #include <tuple>
 #include <vector>
 
-#include "gdn_prefill_chunks/fields.h"
-#include "gdn_prefill_scan/fields.h"
 #include "runtime/gdn/prefill/kernels.h"
 #include "runtime/gdn/prefill/operator.h"
 #include "runtime/operator/keyed_path.h"

@@ -1,80 +1,86 @@
-#include "runtime/gdn/prefill/split.h"
-
+// The paths of prefill that cut long sequences into parts: the scan with its `parts`
+// (common/parts.h).
 #include <utility>
+
+#include "runtime/gdn/prefill/parts.h"
+#include "runtime/gdn/prefill/scan_path.h"
 
 namespace cubinery::gdn {
 namespace {
 
-using SplitKeys = PrefillSplit::KeySet;
+class PrefillSplit final : public PrefillScanPath<PartChoice> {
+ public:
+  PrefillSplit(std::string_view name, ScanForm form)
+      : PrefillScanPath(name, form, KernelNames{.prefix = "parts."}) {}
 
-PartRule rule_of(const PrefillProblem& problem, const SplitKeys& keys, const Target& target) {
-  return {problem, std::get<1>(keys), std::get<2>(keys).warps_per_sm, target.sm_count};
-}
+  std::optional<std::string> why_not(const PrefillProblem& problem,
+                                     const Target& target) const override {
+    if (problem.split == Split::kNever) return "the problem asks for sequences in one piece";
+    if (problem.split == Split::kAuto && problem.batch_invariant) {
+      return "batch_invariant, and the problem does not ask for it";
+    }
+    return why_no_kernels(kernels_of(fixed_keys(problem)), problem, target);
+  }
+
+  // The first of default_kernels() (kernels.h), with one or two choices of parts.
+  std::vector<KeySet> default_keys(const PrefillProblem& problem,
+                                   const Target& target) const override {
+    // The widest scan was the fastest for nearly every shape: parts fill the machine.
+    const auto kernels = default_kernels(kernels_of(fixed_keys(problem)), problem, target);
+    if (kernels.empty()) return {};
+    const auto& [chunks, scan] = kernels.front();
+    if (!with_wgmma()) return {{chunks, scan, PartChoice{}}};
+    // A multiprocessor holds more of them; 12 is best for few heads, 24 for many.
+    return {{chunks, scan, PartChoice{.warps_per_sm = 12}},
+            {chunks, scan, PartChoice{.warps_per_sm = 24}}};
+  }
+
+ protected:
+  void set_own_fields(KeySet* keys) const override {
+    PrefillScanPath::set_own_fields(keys);
+    std::get<1>(*keys).parts = true;
+  }
+  bool fits(const PrefillProblem& problem, const KeySet& keys,
+            const Target& target) const override {
+    // Fewer candidates to measure: others were not faster where these were measured.
+    const auto& [chunks, scan, choice] = keys;
+    GdnPrefillScanKey three = scan;
+    three.stages = 3;
+    return scan.chunk_size <= 32 && is_worth_measuring(choice) &&
+           chunks.warps == GdnPrefillChunksKey{}.warps &&
+           scan.stages == with_stages_in(target.shared_bytes_per_block, three).stages &&
+           fit(kernels_of(keys), problem, target);
+  }
+  double us(const PrefillProblem& problem, const KeySet& keys, const Point& at,
+            const Target& target) const override {
+    return split_prefill_us(std::get<0>(keys), std::get<1>(keys), rule_of(problem, keys, target),
+                            load_at(problem, at), target);
+  }
+  std::unique_ptr<const PrefillRunner> loaded(const PrefillProblem& problem, const KeySet& keys,
+                                              const Target& target,
+                                              std::vector<Kernel> kernels) const override {
+    return prefill_runner(problem, kernels_of(keys), rule_of(problem, keys, target), target,
+                          std::move(kernels));
+  }
+
+ private:
+  static PartRule rule_of(const PrefillProblem& problem, const KeySet& keys, const Target& target) {
+    return {problem, std::get<1>(keys), std::get<2>(keys).warps_per_sm, target.sm_count};
+  }
+  bool is_worth_measuring(const PartChoice& choice) const {
+    const int warps = choice.warps_per_sm;
+    return with_wgmma() ? warps == 8 || warps == 12 || warps == 24 : warps <= 8 || warps == 16;
+  }
+};
 
 }  // namespace
 
-void PrefillSplit::set_own_fields(KeySet* keys) const {
-  PrefillScanPath::set_own_fields(keys);
-  std::get<1>(*keys).parts = true;
-}
-
-std::vector<SplitKeys> PrefillSplit::default_keys(const PrefillProblem& problem,
-                                                  const Target& target) const {
-  // The widest scan was the fastest for nearly every shape: parts fill the machine.
-  const auto kernels = default_kernels(kernels_of(fixed_keys(problem)), problem, target);
-  if (kernels.empty()) return {};
-  const auto& [chunks, scan] = kernels.front();
-  if (!with_wgmma()) return {{chunks, scan, PartChoice{}}};
-  // A multiprocessor holds more of them; 12 is best for few heads, 24 for many.
-  return {{chunks, scan, PartChoice{.warps_per_sm = 12}},
-          {chunks, scan, PartChoice{.warps_per_sm = 24}}};
-}
-
-std::optional<std::string> PrefillSplit::why_not(const PrefillProblem& problem,
-                                                 const Target& target) const {
-  if (problem.split == Split::kNever) return "the problem asks for sequences in one piece";
-  if (problem.split == Split::kAuto && problem.batch_invariant) {
-    return "batch_invariant, and the problem does not ask for it";
-  }
-  return why_no_kernels(kernels_of(fixed_keys(problem)), problem, target);
-}
-
-bool PrefillSplit::is_worth_measuring(const PartChoice& choice) const {
-  const int warps = choice.warps_per_sm;
-  return with_wgmma() ? warps == 8 || warps == 12 || warps == 24 : warps <= 8 || warps == 16;
-}
-
-bool PrefillSplit::fits(const PrefillProblem& problem, const KeySet& keys,
-                        const Target& target) const {
-  // Fewer candidates to measure: others were not faster where these were measured.
-  const auto& [chunks, scan, choice] = keys;
-  GdnPrefillScanKey three = scan;
-  three.stages = 3;
-  return scan.chunk_size <= 32 && is_worth_measuring(choice) &&
-         chunks.warps == GdnPrefillChunksKey{}.warps &&
-         scan.stages == with_stages_in(target.shared_bytes_per_block, three).stages &&
-         fit(kernels_of(keys), problem, target);
-}
-
-double PrefillSplit::us(const PrefillProblem& problem, const KeySet& keys, const Point& at,
-                        const Target& target) const {
-  return split_prefill_us(std::get<0>(keys), std::get<1>(keys), rule_of(problem, keys, target),
-                          load_at(problem, at), target);
-}
-
-std::unique_ptr<const PrefillRunner> PrefillSplit::loaded(const PrefillProblem& problem,
-                                                          const KeySet& keys, const Target& target,
-                                                          std::vector<Kernel> kernels) const {
-  return prefill_runner(problem, kernels_of(keys), rule_of(problem, keys, target), target,
-                        std::move(kernels));
-}
-
-const PrefillSplit& prefill_split() {
+const PrefillPath& prefill_split() {
   static const PrefillSplit kPath("split", ScanForm::kMma);
   return kPath;
 }
 
-const PrefillSplit& prefill_hopper_split() {
+const PrefillPath& prefill_hopper_split() {
   static const PrefillSplit kPath("hopper_split", ScanForm::kWgmma);
   return kPath;
 }

@@ -1,57 +1,83 @@
-#include "runtime/gdn/prefill/whole.h"
-
+// The paths of prefill that take every sequence in one piece.
+#include <algorithm>
 #include <utility>
 
+#include "runtime/gdn/prefill/scan_path.h"
+
 namespace cubinery::gdn {
+namespace {
 
-std::vector<PrefillWhole::KeySet> PrefillWhole::default_keys(const PrefillProblem& problem,
-                                                             const Target& target) const {
-  std::vector<KeySet> found;
-  for (const auto& [chunks, scan] :
-       default_kernels(kernels_of(fixed_keys(problem)), problem, target)) {
-    found.emplace_back(chunks, scan);
+class PrefillWhole final : public PrefillScanPath<> {
+ public:
+  PrefillWhole(std::string_view name, ScanForm form) : PrefillScanPath(name, form) {}
+
+  std::optional<std::string> why_not(const PrefillProblem& problem,
+                                     const Target& target) const override {
+    if (problem.split == Split::kAlways) return "the problem asks for split sequences";
+    return why_no_kernels(kernels_of(fixed_keys(problem)), problem, target);
   }
-  return found;
-}
 
-std::optional<std::string> PrefillWhole::why_not(const PrefillProblem& problem,
+  std::vector<KeySet> default_keys(const PrefillProblem& problem,
+                                   const Target& target) const override {
+    std::vector<KeySet> found;
+    for (const auto& [chunks, scan] : kernels_by_default(problem, target)) {
+      found.emplace_back(chunks, scan);
+    }
+    return found;
+  }
+
+  // Of the fused form one choice: the fallback's is not worth measuring, nor are fewer warps or
+  // stages.
+  std::vector<KeySet> all_keys(const PrefillProblem& problem, const Target& target) const override {
+    if (form() != ScanForm::kFused) return KeyedPath::all_keys(problem, target);
+    std::vector<KeySet> one = default_keys(problem, target);
+    one.resize(std::min<std::size_t>(one.size(), 1));
+    return one;
+  }
+
+ protected:
+  bool fits(const PrefillProblem& problem, const KeySet& keys,
+            const Target& target) const override {
+    if (form() != ScanForm::kFused) return fit(kernels_of(keys), problem, target);
+    const std::vector<PrefillKernels> found = kernels_by_default(problem, target);
+    return !found.empty() && same_fields(found.front().chunks, std::get<0>(keys)) &&
+           same_fields(found.front().scan, std::get<1>(keys));
+  }
+  double us(const PrefillProblem& problem, const KeySet& keys, const Point& at,
+            const Target& target) const override {
+    return prefill_us(std::get<0>(keys), std::get<1>(keys), load_at(problem, at), target);
+  }
+  std::unique_ptr<const PrefillRunner> loaded(const PrefillProblem& problem, const KeySet& keys,
+                                              const Target& target,
+                                              std::vector<Kernel> kernels) const override {
+    return prefill_runner(problem, kernels_of(keys), {}, target, std::move(kernels));
+  }
+
+ private:
+  std::vector<PrefillKernels> kernels_by_default(const PrefillProblem& problem,
                                                  const Target& target) const {
-  if (problem.split == Split::kAlways) return "the problem asks for split sequences";
-  return why_no_kernels(kernels_of(fixed_keys(problem)), problem, target);
-}
+    return default_kernels(kernels_of(fixed_keys(problem)), problem, target);
+  }
+};
 
-bool PrefillWhole::fits(const PrefillProblem& problem, const KeySet& keys,
-                        const Target& target) const {
-  if (form() != ScanForm::kFused) return fit(kernels_of(keys), problem, target);
-  // One choice: the fallback's is not worth measuring, nor are fewer warps or stages.
-  const std::vector<Values> best = defaults(problem, target);
-  return !best.empty() && values_of(keys) == best.front();
-}
+}  // namespace
 
-double PrefillWhole::us(const PrefillProblem& problem, const KeySet& keys, const Point& at,
-                        const Target& target) const {
-  return prefill_us(std::get<0>(keys), std::get<1>(keys), load_at(problem, at), target);
-}
-
-std::unique_ptr<const PrefillRunner> PrefillWhole::loaded(const PrefillProblem& problem,
-                                                          const KeySet& keys, const Target& target,
-                                                          std::vector<Kernel> kernels) const {
-  return prefill_runner(problem, kernels_of(keys), {}, target, std::move(kernels));
-}
-
-const PrefillWhole& prefill_portable() {
+const PrefillKeyPath& prefill_portable() {
   static const PrefillWhole kPath("portable", ScanForm::kMma);
   return kPath;
 }
 
-const PrefillWhole& prefill_hopper() {
+const PrefillKeyPath& prefill_hopper() {
   static const PrefillWhole kPath("hopper", ScanForm::kWgmma);
   return kPath;
 }
 
-const PrefillWhole& prefill_hopper_fused() {
+const PrefillKeyPath& prefill_hopper_fused() {
   static const PrefillWhole kPath("hopper_fused", ScanForm::kFused);
   return kPath;
 }
 
 }  // namespace cubinery::gdn
+
+template class cubinery::KeyedPath<cubinery::gdn::PrefillProblem, cubinery::gdn::PrefillRunner,
+                                   cubinery::GdnPrefillChunksKey, cubinery::GdnPrefillScanKey>;

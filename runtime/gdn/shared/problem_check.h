@@ -53,14 +53,6 @@ Status check_shared_fields(const Problem& p) {
   return check_padding(kOp, p.states);
 }
 
-// from_json(), whose errors name a key, for a problem.
-template <class Problem>
-Result<Problem> problem_from_json(std::string_view json) {
-  Result<Problem> problem = cubinery::from_json<Problem>(json);
-  if (problem) return problem;
-  return Status(Code::kInvalidArgument, std::string(problem.error().message()));
-}
-
 // Fields that the others leave without meaning at their defaults: equal code has equal keys.
 Inputs normalised(Inputs inputs);
 template <class S>  // States or ConvStates

@@ -227,6 +227,11 @@ struct Fields<gdn::ConvProblem> {
 
 namespace gdn {
 
+// Problems have no rules that depend on the table alone: check() explains what it refuses.
+template <class P>
+requires requires { typename P::Operator; }
+const char* why_invalid(const P&) { return nullptr; }
+
 // The operators' names: those of their results, and what messages begin with.
 inline constexpr std::string_view kDecodeOp = Fields<DecodeProblem>::kName;
 inline constexpr std::string_view kPrefillOp = Fields<PrefillProblem>::kName;

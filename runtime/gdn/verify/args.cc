@@ -6,8 +6,8 @@
 #include <span>
 
 #include "runtime/gdn/shared/args_binding.h"
-#include "runtime/gdn/shared/request_args.h"
-#include "runtime/gdn/verify/problem.h"
+#include "runtime/gdn/shared/requests.h"
+#include "runtime/gdn/verify/operator.h"
 
 namespace cubinery::gdn {
 namespace {

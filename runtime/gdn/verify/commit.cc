@@ -5,8 +5,7 @@
 
 #include "runtime/gdn/verify/commit_args.h"
 #include "runtime/gdn/verify/commit_operator.h"
-#include "runtime/gdn/verify/commit_state.h"
-#include "runtime/gdn/verify/commit_wy.h"
+#include "runtime/operator/operator.h"
 #include "runtime/operator/tensor_check.h"
 
 namespace cubinery {
@@ -38,30 +37,6 @@ Point point_of(const CommitProblem& problem, const CommitSize& size) {
   return {std::min(layers, kMost / requests) * requests * problem.heads.count(), 1, 1};
 }
 
-Result<Commit> Commit::create(const Context& context, const CommitProblem& problem) {
-  return made<Commit>(load_operator(context, problem));
-}
-
-Result<std::vector<CompiledKernel>> Commit::compile(const Context& context,
-                                                    const CommitProblem& problem) {
-  return compile_operator(context, problem);
-}
-
-Result<Commit> create_commit(const Context& context, const CommitProblem& problem,
-                             const Target& target, const std::vector<TunedValue>& values) {
-  return made<Commit>(load_configuration(context, problem, target, values));
-}
-
-const CommitProblem& Commit::problem() const& { return state_->problem; }
-
-const Kernel& Commit::kernel(const CommitSize& size) const& {
-  return state_->runner(point_of(state_->problem, size)).kernel();
-}
-
-Chosen Commit::choice(const CommitSize& size) const {
-  return state_->plan.chosen(point_of(state_->problem, size));
-}
-
 Result<std::vector<std::int64_t>> Commit::table(const std::vector<CommitLayer>& layers) const {
   if (layers.empty()) return invalid({kCommitOp, "layers"}, "is empty; accepted: 1 or more");
   std::vector<std::int64_t> words(layers.size() * kLayerWords);
@@ -82,4 +57,9 @@ Status Commit::launch(Stream stream, const CommitArgs& args) const {
 }
 
 }  // namespace gdn
+
+template class Operator<gdn::CommitProblem, gdn::CommitSize>;
+template class OneKernelOperator<gdn::CommitProblem, gdn::CommitSize>;
+template struct internal::ProblemMethods<gdn::CommitProblem>;
+
 }  // namespace cubinery

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "runtime/gdn/shared/args_binding.h"
-#include "runtime/gdn/shared/request_args.h"
-#include "runtime/gdn/verify/commit_problem.h"
+#include "runtime/gdn/shared/requests.h"
+#include "runtime/gdn/verify/commit_operator.h"
 
 namespace cubinery::gdn {
 namespace {

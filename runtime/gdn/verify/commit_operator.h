@@ -5,13 +5,19 @@
 #include <vector>
 
 #include "cubinery/gdn_commit.h"
+#include "gdn_commit/fields.h"
+#include "runtime/gdn/shared/problem_fields.h"
 #include "runtime/gdn/verify/commit_args.h"
-#include "runtime/gdn/verify/commit_problem.h"
+#include "runtime/operator/keyed_path.h"
 #include "runtime/operator/planner.h"
 
 namespace cubinery {
 
 namespace gdn {
+
+// The problem with the fields that the others leave without meaning at their defaults, and
+// max_tokens as kernels know it.
+CommitProblem normalised(CommitProblem problem);
 
 // One configuration of the operator, loaded.  Immutable.
 class CommitRunner {
@@ -27,6 +33,10 @@ using CommitPath = Path<CommitProblem, CommitRunner>;
 // The states of a launch.
 Point point_of(const CommitProblem& problem, const CommitSize& size);
 
+// All accepted tokens of a request at once, on the tensor cores (mma.sync, sm_80 and newer).
+using CommitKeyPath = KeyedPath<CommitProblem, CommitRunner, GdnCommitKey>;
+const CommitKeyPath& commit_wy();
+
 }  // namespace gdn
 
 template <>
@@ -40,5 +50,8 @@ struct OperatorOf<gdn::CommitProblem> {
   // Along the states, layers x requests x heads.
   static Sizes sizes(const gdn::CommitProblem& problem);
 };
+
+// Beside the path.
+extern template class KeyedPath<gdn::CommitProblem, gdn::CommitRunner, GdnCommitKey>;
 
 }  // namespace cubinery

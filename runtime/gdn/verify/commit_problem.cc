@@ -1,7 +1,6 @@
-#include "runtime/gdn/verify/commit_problem.h"
+#include "runtime/gdn/verify/commit_operator.h"
 
 #include "runtime/gdn/shared/problem_check.h"
-#include "runtime/gdn/verify/commit_operator.h"
 
 namespace cubinery::gdn {
 
@@ -11,17 +10,6 @@ Status CommitProblem::check() const {
   if (!states.has_initial) return bad_field(kCommitOp, "has_initial_state", "false", "true");
   if (!states.store) return bad_field(kCommitOp, "store_state", "false", "true");
   return {};
-}
-
-Result<std::vector<KernelSpec>> CommitProblem::kernels(
-    std::string_view arch, const std::vector<std::string>& paths) const {
-  return kernels_for(*this, arch, embedded_known_results<CommitProblem>(), paths);
-}
-
-std::string CommitProblem::to_json() const { return cubinery::to_json(*this); }
-
-Result<CommitProblem> CommitProblem::from_json(std::string_view json) {
-  return problem_from_json<CommitProblem>(json);
 }
 
 CommitProblem normalised(CommitProblem problem) {

@@ -1,10 +1,10 @@
-#include "runtime/gdn/verify/commit_wy.h"
-
+// The path of commit: all accepted tokens of a request at once, on the tensor cores (mma.sync,
+// sm_80 and newer).
 #include <utility>
 
-#include "runtime/gdn/shared/request_grid.h"
+#include "runtime/gdn/shared/requests.h"
+#include "runtime/gdn/verify/commit_operator.h"
 #include "runtime/gdn/verify/cost.h"
-#include "runtime/gdn/verify/wy_keys.h"
 
 namespace cubinery::gdn {
 namespace {
@@ -26,38 +26,43 @@ class CommitWyRunner final : public CommitRunner {
   Kernel kernel_;
 };
 
+class CommitWy final : public CommitKeyPath {
+ public:
+  CommitWy() : KeyedPath("wy", {KernelNames{}}) {}
+
+  std::optional<std::string> why_not(const CommitProblem& problem, const Target&) const override {
+    const char* reason = cubinery::why_invalid(std::get<0>(fixed_keys(problem)));
+    if (reason == nullptr) return std::nullopt;
+    return reason;
+  }
+  std::vector<KeySet> default_keys(const CommitProblem& problem, const Target&) const override {
+    return default_wy_keys(std::get<0>(fixed_keys(problem)));
+  }
+
+ protected:
+  bool fits(const CommitProblem&, const KeySet& keys, const Target&) const override {
+    return valid(std::get<0>(keys));
+  }
+  double us(const CommitProblem&, const KeySet& keys, const Point& at,
+            const Target& target) const override {
+    return commit_us(std::get<0>(keys), at[0], target);
+  }
+  std::unique_ptr<const CommitRunner> loaded(const CommitProblem& problem, const KeySet& keys,
+                                             const Target&,
+                                             std::vector<Kernel> kernels) const override {
+    const unsigned blocks = blocks_of_request(std::get<0>(keys), problem.heads.count());
+    return std::make_unique<CommitWyRunner>(blocks, std::move(kernels.front()));
+  }
+};
+
 }  // namespace
 
-std::optional<std::string> CommitWy::why_not(const CommitProblem& problem, const Target&) const {
-  const char* reason = cubinery::why_invalid(std::get<0>(fixed_keys(problem)));
-  if (reason == nullptr) return std::nullopt;
-  return reason;
-}
-
-std::vector<CommitWy::KeySet> CommitWy::default_keys(const CommitProblem& problem,
-                                                     const Target&) const {
-  return default_wy_keys(std::get<0>(fixed_keys(problem)));
-}
-
-bool CommitWy::fits(const CommitProblem&, const KeySet& keys, const Target&) const {
-  return valid(std::get<0>(keys));
-}
-
-double CommitWy::us(const CommitProblem&, const KeySet& keys, const Point& at,
-                    const Target& target) const {
-  return commit_us(std::get<0>(keys), at[0], target);
-}
-
-std::unique_ptr<const CommitRunner> CommitWy::loaded(const CommitProblem& problem,
-                                                     const KeySet& keys, const Target&,
-                                                     std::vector<Kernel> kernels) const {
-  const unsigned blocks = blocks_of_request(std::get<0>(keys), problem.heads.count());
-  return std::make_unique<CommitWyRunner>(blocks, std::move(kernels.front()));
-}
-
-const CommitWy& commit_wy() {
+const CommitKeyPath& commit_wy() {
   static const CommitWy kPath;
   return kPath;
 }
 
 }  // namespace cubinery::gdn
+
+template class cubinery::KeyedPath<cubinery::gdn::CommitProblem, cubinery::gdn::CommitRunner,
+                                   cubinery::GdnCommitKey>;

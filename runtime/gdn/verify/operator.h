@@ -2,17 +2,26 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <vector>
 
+#include "common/verify_params.h"
 #include "cubinery/gdn_verify.h"
+#include "gdn_verify/fields.h"
+#include "gdn_verify_wy/fields.h"
+#include "runtime/gdn/shared/problem_fields.h"
 #include "runtime/gdn/verify/args.h"
-#include "runtime/gdn/verify/problem.h"
+#include "runtime/operator/keyed_path.h"
 #include "runtime/operator/planner.h"
 
 namespace cubinery {
 
 namespace gdn {
+
+// The problem with the fields that the others leave without meaning at their defaults, and
+// max_tokens as kernels know it.
+VerifyProblem normalised(VerifyProblem problem);
 
 // One configuration of the operator, loaded.  Immutable.
 class VerifyRunner {
@@ -29,6 +38,17 @@ using VerifyPath = Path<VerifyProblem, VerifyRunner>;
 // (states, tokens of a request): packed requests count as long as their average, rounded up.
 Point point_of(const VerifyProblem& problem, const VerifySize& size);
 
+// Decode's pass over the state, which stays in registers over all tokens; every architecture.
+using VerifyPortablePath = KeyedPath<VerifyProblem, VerifyRunner, GdnVerifyKey>;
+const VerifyPortablePath& verify_portable();
+// All tokens of a request at once: the WY form, on the tensor cores (mma.sync, sm_80 and newer).
+using VerifyWyPath = KeyedPath<VerifyProblem, VerifyRunner, GdnVerifyWyKey>;
+const VerifyWyPath& verify_wy();
+
+// Of a path whose one kernel takes the parameters of gdn_verify.  `blocks`: of a request.
+std::unique_ptr<const VerifyRunner> verify_runner(const VerifyProblem& problem, unsigned blocks,
+                                                  Kernel kernel);
+
 }  // namespace gdn
 
 template <>
@@ -43,5 +63,9 @@ struct OperatorOf<gdn::VerifyProblem> {
   // Along the states, requests x heads, and along the tokens of a request.
   static Sizes sizes(const gdn::VerifyProblem& problem);
 };
+
+// Beside the path.
+extern template class KeyedPath<gdn::VerifyProblem, gdn::VerifyRunner, GdnVerifyKey>;
+extern template class KeyedPath<gdn::VerifyProblem, gdn::VerifyRunner, GdnVerifyWyKey>;
 
 }  // namespace cubinery

@@ -1,13 +1,36 @@
-#include "runtime/gdn/verify/portable.h"
-
+// The portable path of verify: decode's pass over the state, which stays in registers over all
+// tokens; every architecture.
 #include <utility>
 
-#include "runtime/gdn/decode/portable.h"
+#include "runtime/gdn/decode/operator.h"
+#include "runtime/gdn/shared/requests.h"
+#include "runtime/gdn/verify/args.h"
 #include "runtime/gdn/verify/cost.h"
-#include "runtime/gdn/verify/runner.h"
+#include "runtime/gdn/verify/operator.h"
 
 namespace cubinery::gdn {
 namespace {
+
+class OneKernelVerifyRunner final : public VerifyRunner {
+ public:
+  // `blocks`: of a request.
+  OneKernelVerifyRunner(const VerifyProblem& problem, unsigned blocks, Kernel kernel)
+      : problem_(problem), blocks_(blocks), kernel_(std::move(kernel)) {}
+
+  const Kernel& kernel() const override { return kernel_; }
+
+  Status launch(Stream stream, const VerifyArgs& args, const VerifyExtent& extent) const override {
+    GdnVerifyParams params{};
+    CUBINERY_RETURN_IF_ERROR(bind_verify(problem_, args, extent, &params));
+    return kernel_.launch(stream, request_grid(blocks_, extent.requests, args.programmatic),
+                          params);
+  }
+
+ private:
+  VerifyProblem problem_;
+  unsigned blocks_;
+  Kernel kernel_;
+};
 
 // Rows of the state lie along key_dim: eight lanes share one, in the longest vectors that fit eight
 // of them into a row.
@@ -44,37 +67,53 @@ std::vector<std::tuple<GdnVerifyKey>> verify_kv_keys(GdnVerifyKey key) {
   return {with_vector_of(4, 2), with_vector_of(2, 2)};
 }
 
+class VerifyPortable final : public VerifyPortablePath {
+ public:
+  VerifyPortable() : KeyedPath("portable", {KernelNames{}}) {}
+
+  std::optional<std::string> why_not(const VerifyProblem& problem, const Target&) const override {
+    if (problem.tree) return "the state after a token's parent is not at hand (tree = true)";
+    return std::nullopt;
+  }
+
+  // Wide and narrow ones as decode has, which sum in the same order as those.
+  std::vector<KeySet> default_keys(const VerifyProblem& problem, const Target&) const override {
+    const GdnVerifyKey key = std::get<0>(fixed_keys(problem));
+    return problem.states.layout == StateLayout::kVK ? verify_vk_keys(key) : verify_kv_keys(key);
+  }
+
+ protected:
+  bool fits(const VerifyProblem&, const KeySet& keys, const Target&) const override {
+    return valid(std::get<0>(keys));
+  }
+  double us(const VerifyProblem&, const KeySet& keys, const Point& at,
+            const Target& target) const override {
+    return verify_us(std::get<0>(keys), at[0], at[1], target);
+  }
+  std::unique_ptr<const VerifyRunner> loaded(const VerifyProblem& problem, const KeySet& keys,
+                                             const Target&,
+                                             std::vector<Kernel> kernels) const override {
+    const unsigned blocks = blocks_of_request(std::get<0>(keys), problem.heads.count());
+    return verify_runner(problem, blocks, std::move(kernels.front()));
+  }
+  void correct_bits(const KeySet& keys, Values* values) const override {
+    correct_step_bits(std::get<0>(keys).states.layout, values);
+  }
+};
+
 }  // namespace
 
-std::vector<VerifyPortable::KeySet> VerifyPortable::default_keys(const VerifyProblem& problem,
-                                                                 const Target&) const {
-  const GdnVerifyKey key = std::get<0>(fixed_keys(problem));
-  return problem.states.layout == StateLayout::kVK ? verify_vk_keys(key) : verify_kv_keys(key);
+std::unique_ptr<const VerifyRunner> verify_runner(const VerifyProblem& problem, unsigned blocks,
+                                                  Kernel kernel) {
+  return std::make_unique<OneKernelVerifyRunner>(problem, blocks, std::move(kernel));
 }
 
-bool VerifyPortable::fits(const VerifyProblem&, const KeySet& keys, const Target&) const {
-  return valid(std::get<0>(keys));
-}
-
-double VerifyPortable::us(const VerifyProblem&, const KeySet& keys, const Point& at,
-                          const Target& target) const {
-  return verify_us(std::get<0>(keys), at[0], at[1], target);
-}
-
-std::unique_ptr<const VerifyRunner> VerifyPortable::loaded(const VerifyProblem& problem,
-                                                           const KeySet& keys, const Target&,
-                                                           std::vector<Kernel> kernels) const {
-  const unsigned blocks = blocks_of_request(std::get<0>(keys), problem.heads.count());
-  return std::make_unique<OneKernelVerifyRunner>(problem, blocks, std::move(kernels.front()));
-}
-
-void VerifyPortable::correct_bits(const KeySet& keys, Values* values) const {
-  correct_step_bits(std::get<0>(keys).states.layout, values);
-}
-
-const VerifyPortable& verify_portable() {
+const VerifyPortablePath& verify_portable() {
   static const VerifyPortable kPath;
   return kPath;
 }
 
 }  // namespace cubinery::gdn
+
+template class cubinery::KeyedPath<cubinery::gdn::VerifyProblem, cubinery::gdn::VerifyRunner,
+                                   cubinery::GdnVerifyKey>;

@@ -1,7 +1,6 @@
-#include "runtime/gdn/verify/problem.h"
+#include "runtime/gdn/verify/operator.h"
 
 #include "runtime/gdn/shared/problem_check.h"
-#include "runtime/gdn/verify/operator.h"
 
 namespace cubinery::gdn {
 namespace {
@@ -29,17 +28,6 @@ Status VerifyProblem::check() const {
                      "false (true needs has_initial_state = true)");
   }
   return check_tree(*this);
-}
-
-Result<std::vector<KernelSpec>> VerifyProblem::kernels(
-    std::string_view arch, const std::vector<std::string>& paths) const {
-  return kernels_for(*this, arch, embedded_known_results<VerifyProblem>(), paths);
-}
-
-std::string VerifyProblem::to_json() const { return cubinery::to_json(*this); }
-
-Result<VerifyProblem> VerifyProblem::from_json(std::string_view json) {
-  return problem_from_json<VerifyProblem>(json);
 }
 
 VerifyProblem normalised(VerifyProblem problem) {

@@ -6,9 +6,7 @@
 
 #include "runtime/gdn/verify/args.h"
 #include "runtime/gdn/verify/operator.h"
-#include "runtime/gdn/verify/portable.h"
-#include "runtime/gdn/verify/state.h"
-#include "runtime/gdn/verify/wy.h"
+#include "runtime/operator/operator.h"
 
 namespace cubinery {
 
@@ -43,30 +41,6 @@ Point point_of(const VerifyProblem& problem, const VerifySize& size) {
   return {requests * problem.heads.count(), std::min<std::int64_t>(average, problem.max_tokens), 1};
 }
 
-Result<Verify> Verify::create(const Context& context, const VerifyProblem& problem) {
-  return made<Verify>(load_operator(context, problem));
-}
-
-Result<std::vector<CompiledKernel>> Verify::compile(const Context& context,
-                                                    const VerifyProblem& problem) {
-  return compile_operator(context, problem);
-}
-
-Result<Verify> create_verify(const Context& context, const VerifyProblem& problem,
-                             const Target& target, const std::vector<TunedValue>& values) {
-  return made<Verify>(load_configuration(context, problem, target, values));
-}
-
-const VerifyProblem& Verify::problem() const& { return state_->problem; }
-
-const Kernel& Verify::kernel(const VerifySize& size) const& {
-  return state_->runner(point_of(state_->problem, size)).kernel();
-}
-
-Chosen Verify::choice(const VerifySize& size) const {
-  return state_->plan.chosen(point_of(state_->problem, size));
-}
-
 Status Verify::launch(Stream stream, const VerifyArgs& args) const {
   const VerifyProblem& problem = state_->problem;
   VerifyExtent extent;
@@ -77,4 +51,9 @@ Status Verify::launch(Stream stream, const VerifyArgs& args) const {
 }
 
 }  // namespace gdn
+
+template class Operator<gdn::VerifyProblem, gdn::VerifySize>;
+template class OneKernelOperator<gdn::VerifyProblem, gdn::VerifySize>;
+template struct internal::ProblemMethods<gdn::VerifyProblem>;
+
 }  // namespace cubinery

@@ -1,5 +1,5 @@
 // How a convolution's tokens are spread over warps.
-#include "runtime/gdn/conv/rows.h"
+#include "runtime/gdn/conv/cost.h"
 
 #include <algorithm>
 #include <cmath>
