@@ -84,10 +84,7 @@ template <>
 struct cubinery::gdn::Tensors<cubinery::GdnArgs> {
   using Problem = cubinery::GdnProblem;
   static constexpr auto kList =
-      std::tuple_cat(std::tuple{PlacedTensor{also(tensors::kQ, tensors::kFromX), CUBINERY_IN(q)},
-                                PlacedTensor{also(tensors::kK, tensors::kFromX), CUBINERY_IN(k)},
-                                PlacedTensor{also(tensors::kV, tensors::kFromX), CUBINERY_IN(v)}},
-                     gate_tensors(),
+      std::tuple_cat(optional_operand_tensors(), gate_tensors(),
                      std::tuple{PlacedTensor{tensors::kO, CUBINERY_IN(o)},
                                 PlacedTensor{tensors::kCuSeqlens, CUBINERY_IN(cu_seqlens)}},
                      state_tensors(), checkpoint_tensors(),

@@ -17,19 +17,15 @@ template <>
 struct Tensors<DecodeArgs> {
   using Problem = DecodeProblem;
   static constexpr auto kList =
-      std::tuple_cat(std::tuple{PlacedTensor{also(tensors::kQ, tensors::kFromX), CUBINERY_IN(q)},
-                                PlacedTensor{also(tensors::kK, tensors::kFromX), CUBINERY_IN(k)},
-                                PlacedTensor{also(tensors::kV, tensors::kFromX), CUBINERY_IN(v)}},
-                     gate_tensors(), std::tuple{PlacedTensor{tensors::kO, CUBINERY_IN(o)}},
-                     state_tensors(), norm_tensors(), front_conv_tensors());
+      std::tuple_cat(optional_operand_tensors(), gate_tensors(),
+                     std::tuple{PlacedTensor{tensors::kO, CUBINERY_IN(o)}}, state_tensors(),
+                     norm_tensors(), front_conv_tensors());
 };
 
 // Of prefills and verifications: q, k, v, gates and o.
 constexpr auto token_tensors() {
-  return std::tuple_cat(std::tuple{PlacedTensor{tensors::kQ, CUBINERY_IN(q)},
-                                   PlacedTensor{tensors::kK, CUBINERY_IN(k)},
-                                   PlacedTensor{tensors::kV, CUBINERY_IN(v)}},
-                        gate_tensors(), std::tuple{PlacedTensor{tensors::kO, CUBINERY_IN(o)}});
+  return std::tuple_cat(operand_tensors(), gate_tensors(),
+                        std::tuple{PlacedTensor{tensors::kO, CUBINERY_IN(o)}});
 }
 
 template <>

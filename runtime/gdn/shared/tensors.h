@@ -366,6 +366,17 @@ inline constexpr auto kConvStateOut =
 
 // Parts of tables.
 
+constexpr auto operand_tensors() {
+  return std::tuple{PlacedTensor{tensors::kQ, CUBINERY_IN(q)},
+                    PlacedTensor{tensors::kK, CUBINERY_IN(k)},
+                    PlacedTensor{tensors::kV, CUBINERY_IN(v)}};
+}
+// Where a convolution in front may make them.
+constexpr auto optional_operand_tensors() {
+  return std::tuple{PlacedTensor{also(tensors::kQ, tensors::kFromX), CUBINERY_IN(q)},
+                    PlacedTensor{also(tensors::kK, tensors::kFromX), CUBINERY_IN(k)},
+                    PlacedTensor{also(tensors::kV, tensors::kFromX), CUBINERY_IN(v)}};
+}
 constexpr auto gate_tensors() {
   return std::tuple{PlacedTensor{tensors::kG, CUBINERY_IN(gates.g)},
                     PlacedTensor{tensors::kBeta, CUBINERY_IN(gates.beta)},
