@@ -11,7 +11,7 @@
 #include "benchmarks/launch_check.h"
 #include "benchmarks/subcommands.h"
 #include "cubinery/gdn.h"
-#include "harness/gdn_case.h"
+#include "harness/case.h"
 
 namespace cubinery::bench {
 namespace {
@@ -61,12 +61,12 @@ Errors errors(const GdnCase& one, const GdnMemory& after) {
   for (std::int64_t h = 0; h < kHeads; ++h) {
     const GdnReference& expected = references[idx(h)];
     for (std::int64_t t = 0; t < kTokens; ++t) {
-      const std::vector<float> o = one.row_values(after, GdnTensor::kO, 0, t, h, kDim);
+      const std::vector<float> o = one.row_values(after, TensorId::kO, 0, t, h, kDim);
       for (int d = 0; d < kDim; ++d) {
         errors.o.add(o[idx(d)], expected.o[idx(t * kDim + d)]);
       }
     }
-    const auto state = one.matrix_values<double>(after, GdnTensor::kState, 0, h);
+    const auto state = one.matrix_values<double>(after, TensorId::kState, 0, h);
     for (std::size_t e = 0; e < state.size(); ++e) errors.state.add(state[e], expected.state[e]);
   }
   return errors;
@@ -99,7 +99,7 @@ int run_first_prefill(int argc, char** argv) {
               {.data = workspace.data(), .bytes = workspace.bytes()})
       .value();
   stream.synchronize().value();
-  memory.download(one.row_at(GdnTensor::kO, 0, 0, 0).piece).value();
+  memory.download(one.row_at(TensorId::kO, 0, 0, 0).piece).value();
   steps.end("first_call");
 
   const Errors error = errors(one, memory.download().value());

@@ -12,7 +12,7 @@
 #include "benchmarks/launches.h"
 #include "benchmarks/prepared_launch.h"
 #include "benchmarks/subcommands.h"
-#include "harness/gdn_operators.h"
+#include "harness/operators.h"
 #include "tests/cache/temp_dir.h"
 
 namespace cubinery::bench {

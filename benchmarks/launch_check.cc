@@ -6,10 +6,10 @@
 #include <type_traits>
 #include <vector>
 
-#include "harness/gdn_case.h"
-#include "harness/gdn_reference.h"
-#include "harness/gdn_workload.h"
+#include "harness/case.h"
+#include "harness/reference.h"
 #include "harness/rounding.h"
+#include "harness/workload.h"
 
 namespace cubinery::bench {
 namespace {
@@ -37,7 +37,7 @@ std::vector<double> repeated(DType dtype, const std::vector<std::byte>& pattern,
 }
 
 // `count` elements of a tensor of set 0, from element `first` on.
-std::vector<double> values(const GdnOperands& operands, GdnTensor tensor, std::int64_t first,
+std::vector<double> values(const GdnOperands& operands, TensorId tensor, std::int64_t first,
                            std::int64_t count) {
   const DType dtype = tensor_of(operands.args(0), tensor).dtype;
   const std::size_t size = idx(size_of(dtype));
@@ -99,7 +99,7 @@ class LaunchCheck {
     for (std::int64_t i = 0; i < state.shape[2]; ++i) {
       const std::int64_t at = row + c * state.strides[1] + i * state.strides[2];
       inputs.push_back(
-          repeated(state.dtype, operands_.patterns().of(GdnTensor::kConvState), at, 1)[0]);
+          repeated(state.dtype, operands_.patterns().of(TensorId::kConvState), at, 1)[0]);
     }
     return inputs;
   }
@@ -108,9 +108,9 @@ class LaunchCheck {
     const GdnPatterns& patterns = operands_.patterns();
     const GdnArgs tensors = operands_.args(0);
     const std::int64_t first = first_token(*part), last = first + tokens(*part);
-    const auto read = [&](GdnTensor tensor, std::int64_t t, std::int64_t h, int width) {
+    const auto read = [&](TensorId tensor, std::int64_t t, std::int64_t h, int width) {
       const Tensor& x = tensor_of(tensors, tensor);
-      if (tensor == GdnTensor::kConvState) return conv_inputs(*part, x, h);
+      if (tensor == TensorId::kConvState) return conv_inputs(*part, x, h);
       const std::int64_t heads = x.rank == 1 ? 0 : x.shape[p_.varlen ? 1 : 2];
       return repeated(x.dtype, patterns.of(tensor), (t * heads + h) * width, width);
     };
@@ -118,7 +118,7 @@ class LaunchCheck {
         reference_head<double>(p_, operands_.options().scale, part->head, first, last, read);
     part->state.resize(idx(matrix_elements()));
     if (p_.states.has_initial) {
-      part->state = by_keys(p_, repeated(p_.states.dtype, patterns.of(GdnTensor::kState),
+      part->state = by_keys(p_, repeated(p_.states.dtype, patterns.of(TensorId::kState),
                                          first_state_element(*part), matrix_elements()));
     }
     part->o.resize(head.v.size());
@@ -128,7 +128,7 @@ class LaunchCheck {
 
   void compare_outputs(const Part& part, Errors* errors) const {
     const std::int64_t heads = p_.heads.count(), dim = p_.value_dim;
-    const std::vector<double> o = values(operands_, GdnTensor::kO, first_token(part) * heads * dim,
+    const std::vector<double> o = values(operands_, TensorId::kO, first_token(part) * heads * dim,
                                          tokens(part) * heads * dim);
     for (std::int64_t t = 0; t < tokens(part); ++t) {
       const double* const row = o.data() + (t * heads + part.head) * dim;
@@ -140,7 +140,7 @@ class LaunchCheck {
     if (tokens(part) != length(part) || !p_.states.store) return;
     const bool apart = operands_.args(0).states.out.present();
     const std::vector<double> state =
-        by_keys(p_, values(operands_, apart ? GdnTensor::kStateOut : GdnTensor::kState,
+        by_keys(p_, values(operands_, apart ? TensorId::kStateOut : TensorId::kState,
                            first_state_element(part), matrix_elements()));
     for (std::size_t e = 0; e < state.size(); ++e) errors->state.add(state[e], part.state[e]);
   }

@@ -7,7 +7,7 @@
 
 #include "benchmarks/bench.h"
 #include "cubinery/gdn.h"
-#include "harness/gdn_operands.h"
+#include "harness/operands.h"
 
 namespace cubinery::bench {
 

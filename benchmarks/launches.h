@@ -9,7 +9,7 @@
 
 #include "benchmarks/launch_check.h"
 #include "benchmarks/rows.h"
-#include "harness/gdn_workload.h"
+#include "harness/workload.h"
 #include "runtime/gdn/conv/operator.h"
 #include "runtime/operator/tuning_context.h"
 
@@ -94,7 +94,7 @@ class RowLaunches<gdn::ConvProblem> {
  public:
   RowLaunches(const Gpu& gpu, const gdn::ConvProblem& problem, const Row& row, std::size_t)
       : operands_(ConvOperands::create(gpu.device(), problem,
-                                       {.form = {.lengths = lengths_of(row)},
+                                       {.lengths = lengths_of(row),
                                         .l2_bytes = gpu_identity(gpu.context()).value().l2_bytes})
                       .value()) {}
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "benchmarks/bench.h"
-#include "harness/gdn_data.h"
+#include "harness/data.h"
 
 namespace cubinery::bench {
 

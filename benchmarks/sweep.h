@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "benchmarks/bench.h"
-#include "harness/gdn_operators.h"
+#include "harness/operators.h"
 #include "runtime/jit/get_kernels.h"
 #include "runtime/operator/planner.h"
 #include "runtime/operator/tuning_context.h"

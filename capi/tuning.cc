@@ -18,7 +18,7 @@
 #include "capi/last_error.h"
 #include "capi/named_fields.h"
 #include "cubinery/tuning.h"
-#include "harness/gdn_tunable.h"
+#include "harness/tunable.h"
 
 namespace cubinery::capi {
 namespace {

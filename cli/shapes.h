@@ -13,7 +13,7 @@
 
 #include "cubinery/status.h"
 #include "cubinery/tuning.h"
-#include "harness/gdn_operators.h"
+#include "harness/operators.h"
 #include "runtime/registry/operators.h"
 
 namespace cubinery {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "cubinery/gdn.h"
-#include "harness/gdn_check.h"
-#include "harness/gdn_operators.h"
+#include "harness/check.h"
+#include "harness/operators.h"
 
 namespace cubinery {
 

@@ -7,7 +7,7 @@
 namespace cubinery {
 
 // Compiles gdn_decode for options.device, runs it on small batches of every distribution that the
-// tuner checks with (harness/gdn_check.h) and compares with the reference.
+// tuner checks with (harness/check.h) and compares with the reference.
 // kDriver: CUDA refused, or the numbers are wrong.  Other errors: those of Context::prepare().
 Status trial_launch(const Options& options);
 

@@ -11,7 +11,7 @@
 #include "codegen/arch.h"
 #include "codegen/nearest.h"
 #include "cubinery/context.h"
-#include "harness/gdn_shapes.h"
+#include "harness/shapes.h"
 #include "results/shape.h"
 
 namespace cubinery {

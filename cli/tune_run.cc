@@ -5,7 +5,7 @@
 #include "cli/budget.h"
 #include "cli/interrupt.h"
 #include "cli/tune_progress.h"
-#include "harness/gdn_tunable.h"
+#include "harness/tunable.h"
 
 namespace cubinery {
 namespace {

@@ -9,9 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "harness/conv_tensors.h"
 #include "harness/deviation.h"
-#include "harness/gdn_memory.h"
+#include "harness/layout.h"
+#include "harness/memory.h"
+#include "harness/random.h"
 
 namespace cubinery {
 
@@ -36,7 +37,7 @@ struct ConvCaseOptions {
 // What a launch is to make of a case.
 struct ConvReference {
   struct Output {
-    ConvTensor tensor;
+    TensorId tensor;
     std::vector<double> values;  // as in memory; NaN: not compared
     Deviation naive;             // what fp32 and rounding lose
   };
@@ -46,7 +47,7 @@ struct ConvReference {
 
 struct ConvVerdict {
   struct Error {
-    ConvTensor tensor;
+    TensorId tensor;
     Deviation deviation;
   };
   std::vector<Error> errors{};
@@ -62,7 +63,7 @@ class ConvCase {
 
   const gdn::ConvProblem& problem() const { return problem_; }
   const ConvCaseOptions& options() const { return options_; }
-  // Before the launch, a piece for each of conv_tensors().  Outputs and guard bands are kPoison.
+  // Before the launch, Outputs and guard bands are kPoison.
   const GdnMemory& memory() const { return memory_; }
   // The arguments, with pieces of memory that begin at these addresses.
   gdn::ConvArgs args(std::span<void* const> pieces) const;
@@ -80,18 +81,18 @@ class ConvCase {
   };
   // Where a new state goes.
   struct Written {
-    ConvTensor tensor;
+    TensorId tensor;
     std::int64_t state;  // as in Place
   };
   class Reference;
 
-  const Tensor& tensor(ConvTensor which) const;
-  std::int64_t integer(ConvTensor which, std::int64_t n) const;
+  const Tensor& tensor(TensorId which) const { return layout_.tensors()[which]; }
+  std::int64_t integer(TensorId which, std::int64_t n) const;
   // The number of token t of sequence n among the tensors' tokens.
   std::int64_t row(std::int64_t n, std::int64_t t) const;
   std::int64_t rows() const;
   bool is_new(std::int64_t n) const;
-  std::int64_t state_in(ConvTensor which, std::int64_t row, std::int64_t step = 0) const;
+  std::int64_t state_in(TensorId which, std::int64_t row, std::int64_t step = 0) const;
   bool is_pad(std::int64_t index) const;
   Place place(std::int64_t n) const;
   std::optional<Written> written(std::int64_t n, std::int64_t step) const;
@@ -102,8 +103,8 @@ class ConvCase {
 
   gdn::ConvProblem problem_;
   ConvCaseOptions options_;
-  ConvForm form_;
-  gdn::ConvArgs tensors_;  // without data
+  Extent extent_;
+  GdnLayout layout_;
   GdnMemory memory_;
 };
 

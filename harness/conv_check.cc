@@ -1,10 +1,7 @@
 #include "harness/conv_check.h"
 
-#include <fmt/format.h>
+#include <utility>
 
-#include <limits>
-
-#include "harness/gdn_check.h"
 #include "runtime/gdn/conv/operator.h"
 
 namespace cubinery {
@@ -75,40 +72,13 @@ std::vector<ConvCheckCase> conv_check_cases(const gdn::ConvProblem& problem) {
 
 Result<Check> ConvCheck::run(const std::vector<Launch>& launches) {
   if (cases_.empty()) cases_ = conv_check_cases(problem_);
-  const Result<DeviceStream> stream = DeviceStream::create(device_);
-  if (!stream) return stream.error().clone();
   // Packed sequences are taken in runs of tokens, or each by itself.
-  std::vector<std::int64_t> hints{0};
-  if (problem_.varlen) hints.push_back(1);
-  std::vector<Launch> all;
-  for (const Launch& launch : launches) {
-    for (const std::int64_t hint : hints) {
-      all.push_back([launch, hint](Stream stream, gdn::ConvArgs args) {
-        args.max_seqlen = hint;
-        return launch(stream, args);
-      });
-    }
-  }
-  Check check{.limit = 1};
-  for (const auto& [name, data, reference] : cases_) {
-    const Result<GdnDeviceMemory> memory = GdnDeviceMemory::allocate(device_, data.memory());
-    if (!memory) return memory.error().clone();
-    for (const Launch& launch : all) {
-      CUBINERY_RETURN_IF_ERROR(memory->upload(data.memory()));
-      CUBINERY_RETURN_IF_ERROR(launch(stream->get(), data.args(memory->addresses())));
-      CUBINERY_RETURN_IF_ERROR(stream->synchronize());
-      const Result<GdnMemory> after = memory->download();
-      if (!after) return after.error().clone();
-      const ConvVerdict verdict = data.check(*after, reference);
-      for (const ConvVerdict::Error& error : verdict.errors) {
-        add_error(error.deviation, info_of(error.tensor).name, name, &check);
-      }
-      if (verdict.fault.empty()) continue;
-      check.error = std::numeric_limits<double>::infinity();
-      check.worst = fmt::format("{}, {}", verdict.fault, name);
-    }
-  }
-  return check;
+  const std::size_t hints = problem_.varlen ? 2 : 1;
+  return run_cases(device_, cases_, launches.size() * hints,
+                   [&](Stream stream, gdn::ConvArgs args, std::size_t, std::size_t number) {
+                     args.max_seqlen = static_cast<std::int64_t>(number % hints);
+                     return launches[number / hints](stream, args);
+                   });
 }
 
 }  // namespace cubinery

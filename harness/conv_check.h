@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cubinery/tuning.h"
+#include "harness/check.h"
 #include "harness/conv_case.h"
 
 namespace cubinery {
@@ -16,14 +17,16 @@ namespace cubinery {
 // same.
 gdn::ConvProblem small_problem(const gdn::ConvProblem& problem);
 
-struct ConvCheckCase {
-  std::string name;  // "new and continued sequences"
-  ConvCase data;
-  ConvReference reference;
-};
+using ConvCheckCase = CheckCase<ConvCase, ConvReference>;
 // Lengths from 0 on, of which runs of every size have some on both sides of their boundaries; new
 // and continued sequences, decoding steps, and padding where the problem has any.
 std::vector<ConvCheckCase> conv_check_cases(const gdn::ConvProblem& problem);
+
+inline void add_errors(const ConvVerdict& verdict, std::string_view name, Check* check) {
+  for (const ConvVerdict::Error& error : verdict.errors) {
+    add_error(error.deviation, info_of<gdn::ConvArgs>(error.tensor).name, name, check);
+  }
+}
 
 // For one thread at a time.
 class ConvCheck {
@@ -36,9 +39,8 @@ class ConvCheck {
 
   // Enqueues a launch.
   using Launch = std::function<Status(Stream, const gdn::ConvArgs&)>;
-  // Every case once with each of `launches`, and packed ones again with a hint of short sequences.
-  // Check::error is the worst error of any tensor as a share of its budget, and the limit 1.
-  // References are computed by the first call.  Errors are those of the launches and of the device.
+  // As run_cases(): every case once with each of `launches`, and packed ones again with a hint of
+  // short sequences.  References are computed by the first call.
   Result<Check> run(const std::vector<Launch>& launches);
 
  private:

@@ -173,7 +173,7 @@ bool same_head(const GdnCase& c, std::int64_t n, std::int64_t h, const GdnMemory
   };
   const std::size_t row_bytes = idx(c.problem().value_dim * size_of(c.problem().output_dtype));
   for (std::int64_t t = 0; t < c.length(n); ++t) {
-    if (!same(c.row_at(GdnTensor::kO, n, t, h), other.row_at(GdnTensor::kO, m, t, h), row_bytes)) {
+    if (!same(c.row_at(TensorId::kO, n, t, h), other.row_at(TensorId::kO, m, t, h), row_bytes)) {
       return false;
     }
   }
@@ -211,8 +211,8 @@ bool is_close(const GdnCase& c, std::int64_t n, const GdnMemory& a, const GdnMem
   float largest = 0, difference = 0;
   for (std::int64_t t = 0; t < c.length(n); ++t) {
     for (std::int64_t h = 0; h < c.problem().heads.count(); ++h) {
-      const auto x = c.row_values(a, GdnTensor::kO, n, t, h, c.problem().value_dim);
-      const auto y = c.row_values(b, GdnTensor::kO, n, t, h, c.problem().value_dim);
+      const auto x = c.row_values(a, TensorId::kO, n, t, h, c.problem().value_dim);
+      const auto y = c.row_values(b, TensorId::kO, n, t, h, c.problem().value_dim);
       for (std::size_t i = 0; i < x.size(); ++i) {
         if (!std::isfinite(x[i]) || !std::isfinite(y[i])) return false;
         largest = std::max(largest, std::abs(x[i]));

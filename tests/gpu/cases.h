@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "harness/gdn_case.h"
-#include "harness/gdn_operators.h"
+#include "harness/case.h"
+#include "harness/operators.h"
 #include "tests/gpu/gpu_test.h"
 
 namespace cubinery::test {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "harness/gdn_memory.h"
+#include "harness/memory.h"
 
 namespace cubinery::test {
 

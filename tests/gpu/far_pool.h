@@ -80,10 +80,10 @@ void expect_same_far_away(const Case& near, const typename Case::Operator& prepa
   const auto& problem = near.problem();
   const std::size_t slot = slot_bytes(problem);
   const GdnMemory expected = run(near, prepared);
-  const auto of = [&](const GdnMemory& memory, GdnTensor tensor) {
+  const auto of = [&](const GdnMemory& memory, TensorId tensor) {
     return near.bytes(memory, tensor);
   };
-  const auto near_pool = of(near.memory(), GdnTensor::kState);
+  const auto near_pool = of(near.memory(), TensorId::kState);
   const DeviceBuffer far(gpu(), slot * static_cast<std::size_t>(slots));  // all ones
   const DeviceBuffer indices(gpu(), 4 * sizeof(std::int64_t));
   std::vector<std::int64_t> far_slots;
@@ -99,15 +99,15 @@ void expect_same_far_away(const Case& near, const typename Case::Operator& prepa
   pool.shape[0] = slots;
   indices_of(args) = Tensor::contiguous(indices.data(), DType::kI64, {4});
   const GdnMemory results = run(near, prepared, args);
-  CHECK(same_bytes(of(results, GdnTensor::kO), of(expected, GdnTensor::kO)));
-  CHECK(same_bytes(of(results, GdnTensor::kState), near_pool));
+  CHECK(same_bytes(of(results, TensorId::kO), of(expected, TensorId::kO)));
+  CHECK(same_bytes(of(results, TensorId::kState), near_pool));
   for (std::size_t n = 0; n < far_slots.size(); ++n) {
     const std::size_t offset = static_cast<std::size_t>(far_slots[n]) * slot;
     const std::size_t read = static_cast<std::size_t>(near_options().read[n]) * slot;
     INFO("pool of " << slots << " slots, slot " << far_slots[n] << ", problem "
                     << problem.to_json());
-    CHECK(same_bytes(far.download(offset, slot),
-                     of(expected, GdnTensor::kState).subspan(read, slot)));
+    CHECK(
+        same_bytes(far.download(offset, slot), of(expected, TensorId::kState).subspan(read, slot)));
     expect_no_wrapped_slot(problem, far, offset);
   }
   CHECK(far.guards_intact());

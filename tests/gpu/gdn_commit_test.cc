@@ -137,7 +137,7 @@ TEST_CASE("GdnCommit.MalformedCuSeqlens", "[gpu][commit]") {
     for (const auto& [index, value] :
          {Bad{0, -1}, Bad{2, 3}, Bad{4, 14}, Bad{1, 1 << 30}, Bad{2, -5}}) {
       CommitCase one(packed(), {.lengths = {4, 1, 3, 5}}, {.seed = seed()});  // 0 4 5 8 13
-      store_integer(DType::kI32, one.at(one.vector_at(GdnTensor::kCuSeqlens, index)), value);
+      store_integer(DType::kI32, one.at(one.vector_at(TensorId::kCuSeqlens, index)), value);
       expect_good(one, run(one, commit), "bound " + std::to_string(index));
     }
   }
@@ -346,8 +346,8 @@ TEST_CASE("GdnCommit.IsWhatDecodingTheAcceptedTokensGives", "[gpu][commit]") {
       const GdnMemory committed = one.download();
       for (std::int64_t n = 0; n < kRequests; ++n) {
         for (std::int64_t h = 0; h < problem.heads.count(); ++h) {
-          const auto a = one.matrix_values<double>(decoded, GdnTensor::kState, n, h);
-          const auto b = one.matrix_values<double>(committed, GdnTensor::kState, n, h);
+          const auto a = one.matrix_values<double>(decoded, TensorId::kState, n, h);
+          const auto b = one.matrix_values<double>(committed, TensorId::kState, n, h);
           double largest = 0, difference = 0;
           for (std::size_t i = 0; i < a.size(); ++i) {
             largest = std::max(largest, std::abs(a[i]));

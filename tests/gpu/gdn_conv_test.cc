@@ -242,8 +242,8 @@ class Launched {
 void expect_good(const ConvCase& data, const GdnMemory& after) {
   const ConvVerdict verdict = data.check(after, data.reference());
   for (const ConvVerdict::Error& error : verdict.errors) {
-    INFO(info_of(error.tensor).name << ": " << error.deviation.actual << " for "
-                                    << error.deviation.expected);
+    INFO(info_of<ConvArgs>(error.tensor).name << ": " << error.deviation.actual << " for "
+                                              << error.deviation.expected);
     CHECK(error.deviation.ok());
   }
   CHECK(verdict.fault == "");
@@ -319,7 +319,7 @@ TEST_CASE("GdnConv.StatesInPlaceOfLongSequences", "[gpu][conv]") {
 class Relaid {
  public:
   // Strides in elements, none negative; the rest of the memory is kPoison.
-  Relaid(const GdnMemory& memory, const ConvTensorInfo& info, const Tensor& tensor,
+  Relaid(const GdnMemory& memory, const TensorInfo& info, const Tensor& tensor,
          const std::vector<std::int64_t>& strides, std::int64_t offset)
       : tensor_(tensor), size_(static_cast<std::size_t>(size_of(tensor.dtype))) {
     std::int64_t reach = offset + 1;
@@ -328,7 +328,7 @@ class Relaid {
       reach += strides[d] * (tensor.shape[d] - 1);
     }
     bytes_.assign(static_cast<std::size_t>(reach) * size_, kPoison);
-    piece_ = static_cast<std::size_t>(info.tensor);
+    piece_ = index_of(info.id);
     for_each([&](std::size_t here, std::size_t there) {
       std::copy_n(memory[piece_].data() + kGuardBytes + there * size_, size_,
                   bytes_.data() + (static_cast<std::size_t>(offset) + here) * size_);
@@ -392,13 +392,13 @@ std::vector<std::int64_t> strides_in_order(const Tensor& tensor, const std::vect
 // Runs the case with one of its tensors laid otherwise; all bits are as before.  States are laid
 // out by the problem and may be strided already: `order` is of the dimensions as they are named.
 void expect_same_relaid(const ConvCase& data, const gdn::Conv& conv, const GdnMemory& expected,
-                        ConvTensor which, const std::vector<int>& order, std::int64_t gap,
+                        TensorId which, const std::vector<int>& order, std::int64_t gap,
                         std::int64_t offset) {
-  const ConvTensorInfo& info = info_of(which);
+  const TensorInfo& info = info_of<ConvArgs>(which);
   INFO(info.name << ", gap " << gap << ", offset " << offset);
   const Launched launched(data);
   ConvArgs args = launched.args();
-  Tensor& tensor = info.in(args);
+  Tensor& tensor = tensor_of(args, which);
   REQUIRE(tensor.present());
   const Relaid relaid(data.memory(), info, tensor, strides_in_order(tensor, order, gap), offset);
   tensor = relaid.tensor();
@@ -417,7 +417,7 @@ TEST_CASE("GdnConv.TakesTensorsAsTheyLie", "[gpu][conv]") {
     const ConvCase data(problem, {.lengths = {37, 37, 37}, .seed = seed()});
     const GdnMemory expected = Launched(data).run(conv);
     expect_good(data, expected);
-    const auto check = [&](ConvTensor which, const std::vector<int>& order, std::int64_t gap,
+    const auto check = [&](TensorId which, const std::vector<int>& order, std::int64_t gap,
                            std::int64_t offset) {
       expect_same_relaid(data, conv, expected, which, order, gap, offset);
     };
@@ -425,23 +425,22 @@ TEST_CASE("GdnConv.TakesTensorsAsTheyLie", "[gpu][conv]") {
       // In the order of their dimensions, and x with the tokens innermost.
       const std::vector<int> rows = varlen ? std::vector{0, 1} : std::vector{0, 1, 2};
       const std::vector<int> heads = varlen ? std::vector{0, 1, 2} : std::vector{0, 1, 2, 3};
-      check(ConvTensor::kX, rows, gap, offset);
-      check(ConvTensor::kX, varlen ? std::vector{1, 0} : std::vector{0, 2, 1}, gap, offset);
-      for (const ConvTensor which : {ConvTensor::kQ, ConvTensor::kK, ConvTensor::kV}) {
+      check(TensorId::kX, rows, gap, offset);
+      check(TensorId::kX, varlen ? std::vector{1, 0} : std::vector{0, 2, 1}, gap, offset);
+      for (const TensorId which : {TensorId::kQ, TensorId::kK, TensorId::kV}) {
         check(which, heads, gap, offset);
         check(which, varlen ? std::vector{1, 0, 2} : std::vector{2, 0, 1, 3}, gap, offset);
         check(which, varlen ? std::vector{1, 2, 0} : std::vector{0, 2, 3, 1}, gap, offset);
       }
-      for (const ConvTensor which :
-           {ConvTensor::kA, ConvTensor::kB, ConvTensor::kG, ConvTensor::kBeta}) {
+      for (const TensorId which : {TensorId::kA, TensorId::kB, TensorId::kG, TensorId::kBeta}) {
         check(which, rows, gap, offset);
       }
-      check(ConvTensor::kWeight, {0, 1}, gap, offset);
-      check(ConvTensor::kWeight, {1, 0}, gap, offset);
-      check(ConvTensor::kBias, {0}, gap, offset);
-      check(ConvTensor::kState, {0, 1, 2}, gap, offset);
-      check(ConvTensor::kState, {0, 2, 1}, gap, offset);
-      check(ConvTensor::kState, {1, 2, 0}, gap, offset);
+      check(TensorId::kConvWeight, {0, 1}, gap, offset);
+      check(TensorId::kConvWeight, {1, 0}, gap, offset);
+      check(TensorId::kConvBias, {0}, gap, offset);
+      check(TensorId::kState, {0, 1, 2}, gap, offset);
+      check(TensorId::kState, {0, 2, 1}, gap, offset);
+      check(TensorId::kState, {1, 2, 0}, gap, offset);
     }
   }
 }
@@ -476,15 +475,14 @@ TEST_CASE("GdnConv.NoTokens", "[gpu][conv]") {
   }
 }
 
-std::vector<float> values(const GdnMemory& memory, ConvTensor which, DType dtype) {
+std::vector<float> values(const GdnMemory& memory, TensorId which, DType dtype) {
   const std::vector<std::byte>& piece = memory[static_cast<std::size_t>(which)];
   const std::vector<std::byte> inside(piece.begin() + kGuardBytes, piece.end() - kGuardBytes);
   const std::vector<double> all = from_bytes(dtype, inside);
   return {all.begin(), all.end()};
 }
 
-void store_at(GdnMemory* memory, ConvTensor which, DType dtype, std::int64_t i,
-              std::int64_t value) {
+void store_at(GdnMemory* memory, TensorId which, DType dtype, std::int64_t i, std::int64_t value) {
   std::byte* const at =
       (*memory)[static_cast<std::size_t>(which)].data() + kGuardBytes + i * size_of(dtype);
   store_integer(dtype, at, value);
@@ -503,7 +501,7 @@ void expect_nothing_of_malformed_bounds(const ConvProblem& problem) {
         Bad{4, 309, 16}, Bad{1, 1 << 30, 16}, Bad{3, -7, 16}}) {
     INFO("cu_seqlens[" << index << "] = " << value << ", max_seqlen " << hint);
     GdnMemory memory = data.memory();
-    store_at(&memory, ConvTensor::kCuSeqlens, DType::kI32, index, value);
+    store_at(&memory, TensorId::kCuSeqlens, DType::kI32, index, value);
     const Launched launched(data);
     launched.upload(memory);
     const DeviceStream stream = make_stream(gpu());
@@ -512,9 +510,9 @@ void expect_nothing_of_malformed_bounds(const ConvProblem& problem) {
     REQUIRE(conv.launch(stream.get(), args).ok());
     stream.synchronize().value();
     GdnMemory after = launched.download();
-    const std::vector<float> y = values(after, ConvTensor::kY, problem.dtype);
+    const std::vector<float> y = values(after, TensorId::kY, problem.dtype);
     CHECK(std::all_of(y.begin(), y.end(), [](float x) { return std::isnan(x); }));
-    const auto piece = static_cast<std::size_t>(ConvTensor::kY);
+    const auto piece = static_cast<std::size_t>(TensorId::kY);
     after[piece] = memory[piece];
     CHECK(first_difference(after, memory) == "");
   }
@@ -531,7 +529,7 @@ TEST_CASE("GdnConv.MalformedCuSeqlens", "[gpu][conv]") {
 }
 
 struct Change {
-  ConvTensor tensor;
+  TensorId tensor;
   std::int64_t index, value;
 };
 
@@ -539,7 +537,7 @@ struct Change {
 // sequence's, are NaN, and its states are not touched; all else is as without the change.
 void expect_nan_tokens(const ConvCase& data, const gdn::Conv& conv, const Change& change,
                        std::int64_t first, std::int64_t end) {
-  INFO(info_of(change.tensor).name << "[" << change.index << "] = " << change.value);
+  INFO(info_of<ConvArgs>(change.tensor).name << "[" << change.index << "] = " << change.value);
   const Launched launched(data);
   const GdnMemory clean = launched.run(conv);
   GdnMemory memory = data.memory();
@@ -549,8 +547,8 @@ void expect_nan_tokens(const ConvCase& data, const gdn::Conv& conv, const Change
   REQUIRE(conv.launch(stream.get(), launched.args()).ok());
   stream.synchronize().value();
   const GdnMemory after = launched.download();
-  const std::vector<float> y = values(after, ConvTensor::kY, data.problem().dtype);
-  const std::vector<float> good = values(clean, ConvTensor::kY, data.problem().dtype);
+  const std::vector<float> y = values(after, TensorId::kY, data.problem().dtype);
+  const std::vector<float> good = values(clean, TensorId::kY, data.problem().dtype);
   const std::int64_t channels = data.options().channels;
   for (std::size_t i = 0; i < y.size(); ++i) {
     const std::int64_t token = static_cast<std::int64_t>(i) / channels;
@@ -561,8 +559,7 @@ void expect_nan_tokens(const ConvCase& data, const gdn::Conv& conv, const Change
     }
   }
   std::size_t changed = 0;
-  for (const ConvTensor which :
-       {ConvTensor::kState, ConvTensor::kStateOut, ConvTensor::kCheckpoints}) {
+  for (const TensorId which : {TensorId::kState, TensorId::kStateOut, TensorId::kCheckpoints}) {
     const auto piece = static_cast<std::size_t>(which);
     for (std::size_t i = 0; i < after[piece].size(); ++i) {
       if (after[piece][i] == clean[piece][i]) continue;
@@ -580,11 +577,11 @@ TEST_CASE("GdnConv.WhatOnlyTheDeviceCanSee", "[gpu][conv]") {
   const gdn::Conv conv = prepare(problem);
   const ConvCase data(problem,
                       {.lengths = {4, 1, 3, 4}, .channels = 64, .columns = 6, .seed = seed()});
-  for (const Change& change : {Change{ConvTensor::kStateIndices, 2, -1},
-                               {ConvTensor::kStateIndices, 2, 1000},
-                               {ConvTensor::kAccepted, 2, -1},
-                               {ConvTensor::kAccepted, 2, 5},
-                               {ConvTensor::kAccepted, 2, 1 << 30}}) {
+  for (const Change& change : {Change{TensorId::kStateIndices, 2, -1},
+                               {TensorId::kStateIndices, 2, 1000},
+                               {TensorId::kAccepted, 2, -1},
+                               {TensorId::kAccepted, 2, 5},
+                               {TensorId::kAccepted, 2, 1 << 30}}) {
     expect_nan_tokens(data, conv, change, 5, 8);
   }
 }
@@ -696,28 +693,28 @@ TEST_CASE("GdnConv.StepsGoOn", "[gpu][conv]") {
   const GdnMemory expected = Launched(all).run(whole);
   const ConvCase round(problem, {.lengths = {kTokens}, .channels = kChannels, .seed = seed()});
   GdnMemory memory = round.memory();
-  const auto piece = [](ConvTensor which) { return static_cast<std::size_t>(which); };
+  const auto piece = [](TensorId which) { return static_cast<std::size_t>(which); };
   const auto bytes = [](std::int64_t elements) { return static_cast<std::size_t>(2 * elements); };
   // Step 0 has what the sequence starts from.
-  const auto copy = [&](const GdnMemory& from, ConvTensor which, std::int64_t first,
+  const auto copy = [&](const GdnMemory& from, TensorId which, std::int64_t first,
                         std::int64_t count) {
     std::copy_n(from[piece(which)].data() + kGuardBytes + bytes(first), bytes(count),
                 memory[piece(which)].data() + kGuardBytes);
   };
-  copy(all.memory(), ConvTensor::kState, 0, kChannels * 3);
-  memory[piece(ConvTensor::kWeight)] = all.memory()[piece(ConvTensor::kWeight)];
+  copy(all.memory(), TensorId::kState, 0, kChannels * 3);
+  memory[piece(TensorId::kConvWeight)] = all.memory()[piece(TensorId::kConvWeight)];
   const Launched launched(round);
   std::int64_t token = 0, accepted = 0;
   for (const std::int64_t next : {1, 4, 2, 3, 4, 1}) {
-    store_at(&memory, ConvTensor::kAccepted, DType::kI32, 0, accepted);
-    copy(all.memory(), ConvTensor::kX, token * kChannels, kTokens * kChannels);
+    store_at(&memory, TensorId::kAccepted, DType::kI32, 0, accepted);
+    copy(all.memory(), TensorId::kX, token * kChannels, kTokens * kChannels);
     launched.upload(memory);
     const DeviceStream stream = make_stream(gpu());
     REQUIRE(conv.launch(stream.get(), launched.args()).ok());
     stream.synchronize().value();
     memory = launched.download();
-    const std::byte* const y = memory[piece(ConvTensor::kY)].data() + kGuardBytes;
-    const std::byte* const right = expected[piece(ConvTensor::kY)].data() + kGuardBytes;
+    const std::byte* const y = memory[piece(TensorId::kY)].data() + kGuardBytes;
+    const std::byte* const right = expected[piece(TensorId::kY)].data() + kGuardBytes;
     CHECK(std::equal(y, y + bytes(kTokens * kChannels), right + bytes(token * kChannels)));
     token += next;
     accepted = next;
@@ -733,14 +730,14 @@ TEST_CASE("GdnConv.WhatOnlyTheDeviceCanSeeOfSteps", "[gpu][conv]") {
     // 5 steps of each; the third sequence has tokens 5 to 7.
     const ConvCase data(
         problem, {.lengths = {4, 1, 3, 4}, .channels = 64, .seed = seed(), .separate_out = true});
-    expect_nan_tokens(data, conv, {ConvTensor::kStateOutIndices, 2 * 5 + 1, -1}, 5, 8);
-    expect_nan_tokens(data, conv, {ConvTensor::kStateOutIndices, 2 * 5 + 2, 1 << 20}, 5, 8);
+    expect_nan_tokens(data, conv, {TensorId::kStateOutIndices, 2 * 5 + 1, -1}, 5, 8);
+    expect_nan_tokens(data, conv, {TensorId::kStateOutIndices, 2 * 5 + 2, 1 << 20}, 5, 8);
     if (!from_accepted) {
-      expect_nan_tokens(data, conv, {ConvTensor::kStateIndices, 2, 1000}, 5, 8);
+      expect_nan_tokens(data, conv, {TensorId::kStateIndices, 2, 1000}, 5, 8);
       continue;
     }
     for (const std::int64_t count : {-1, 6, 1 << 30}) {
-      expect_nan_tokens(data, conv, {ConvTensor::kAccepted, 2, count}, 5, 8);
+      expect_nan_tokens(data, conv, {TensorId::kAccepted, 2, count}, 5, 8);
     }
   }
 }
@@ -755,18 +752,18 @@ TEST_CASE("GdnConv.TooManyTokensForTheSteps", "[gpu][conv]") {
     const ConvCase data(problem, {.lengths = {4, 3, 2}, .channels = 64, .seed = seed()});
     const Launched launched(data);
     GdnMemory memory = data.memory();
-    store_at(&memory, ConvTensor::kCuSeqlens, DType::kI32, 1, 7);
+    store_at(&memory, TensorId::kCuSeqlens, DType::kI32, 1, 7);
     launched.upload(memory);
     const DeviceStream stream = make_stream(gpu());
     REQUIRE(conv.launch(stream.get(), launched.args()).ok());
     stream.synchronize().value();
     const GdnMemory after = launched.download(), clean = launched.run(conv);
-    const std::vector<float> y = values(after, ConvTensor::kY, problem.dtype);
-    const std::vector<float> good = values(clean, ConvTensor::kY, problem.dtype);
+    const std::vector<float> y = values(after, TensorId::kY, problem.dtype);
+    const std::vector<float> good = values(clean, TensorId::kY, problem.dtype);
     for (std::size_t i = 0; i < y.size(); ++i) {
       CHECK((i < 7 * 64 ? std::isnan(y[i]) : y[i] == good[i]));
     }
-    for (const ConvTensor which : {ConvTensor::kState, ConvTensor::kStateOut}) {
+    for (const TensorId which : {TensorId::kState, TensorId::kStateOut}) {
       const auto piece = static_cast<std::size_t>(which);
       for (std::size_t i = 0; i < after[piece].size(); ++i) {
         CHECK((after[piece][i] == clean[piece][i] || after[piece][i] == memory[piece][i]));
@@ -826,10 +823,10 @@ TEST_CASE("GdnConv.CheckpointsThatDoNotFit", "[gpu][conv]") {
   // 2, 2, 100 and 1 checkpoints; the third sequence has tokens 9 to 208, in many runs.
   const ConvCase data(problem,
                       {.lengths = {4, 5, 200, 3}, .channels = 64, .seed = seed(), .tail = 2});
-  expect_nan_tokens(data, conv, {ConvTensor::kCheckpointStarts, 2, 5}, 9, 209);
-  expect_nan_tokens(data, conv, {ConvTensor::kCheckpointStarts, 4, 106}, 209, 212);
-  expect_nan_tokens(data, conv, {ConvTensor::kCheckpointStarts, 4, 104}, 209, 212);
-  expect_nan_tokens(data, conv, {ConvTensor::kCheckpointStarts, 0, -1}, 0, 4);
+  expect_nan_tokens(data, conv, {TensorId::kCheckpointCuStarts, 2, 5}, 9, 209);
+  expect_nan_tokens(data, conv, {TensorId::kCheckpointCuStarts, 4, 106}, 209, 212);
+  expect_nan_tokens(data, conv, {TensorId::kCheckpointCuStarts, 4, 104}, 209, 212);
+  expect_nan_tokens(data, conv, {TensorId::kCheckpointCuStarts, 0, -1}, 0, 4);
 }
 
 TEST_CASE("GdnConv.NonFiniteInputsStayInTheirSequence", "[gpu][conv]") {
@@ -843,14 +840,14 @@ TEST_CASE("GdnConv.NonFiniteInputsStayInTheirSequence", "[gpu][conv]") {
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     for (const std::int64_t token : {5, 42, 44}) {  // of the second sequence
       GdnMemory memory = data.memory();
-      std::byte* const x = memory[static_cast<std::size_t>(ConvTensor::kX)].data() + kGuardBytes;
+      std::byte* const x = memory[static_cast<std::size_t>(TensorId::kX)].data() + kGuardBytes;
       store(problem.dtype, x + (token * channels + 3) * size_of(problem.dtype), value);
       launched.upload(memory);
       const DeviceStream stream = make_stream(gpu());
       REQUIRE(conv.launch(stream.get(), launched.args()).ok());
       stream.synchronize().value();
       const GdnMemory after = launched.download();
-      for (const ConvTensor which : {ConvTensor::kQ, ConvTensor::kK, ConvTensor::kV}) {
+      for (const TensorId which : {TensorId::kQ, TensorId::kK, TensorId::kV}) {
         const std::vector<float> y = values(after, which, problem.dtype);
         const std::vector<float> good = values(clean, which, problem.dtype);
         const std::size_t width = y.size() / 177;
@@ -859,11 +856,11 @@ TEST_CASE("GdnConv.NonFiniteInputsStayInTheirSequence", "[gpu][conv]") {
           const auto t = static_cast<std::int64_t>(i / width);
           // Head 0 of q, from the token on, as far as the taps reach.
           const bool reached =
-              which == ConvTensor::kQ && i % width < 64 && t >= token && t < token + 4 && t < 45;
+              which == TensorId::kQ && i % width < 64 && t >= token && t < token + 4 && t < 45;
           if (!reached) CHECK(y[i] == good[i]);
           bad += std::isfinite(y[i]) ? 0 : 1;
         }
-        CHECK((bad > 0) == (which == ConvTensor::kQ));
+        CHECK((bad > 0) == (which == TensorId::kQ));
       }
     }
   }

@@ -299,13 +299,13 @@ TEST_CASE("GdnDecodeConv.NonFiniteInputsStayInTheirRequestAndHead", "[gpu]") {
   const gdn::ConvSplit split = conv_split(same);
   const std::int64_t of_key = problem.heads.count() / problem.heads.k;
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  for (const GdnTensor tensor : {GdnTensor::kX, GdnTensor::kConvState}) {
+  for (const TensorId tensor : {TensorId::kX, TensorId::kConvState}) {
     expect_confined(make(), decode, nan, tensor, 0, problem.key_dim + 5, of_key, of_key);
     expect_confined(make(), decode, nan, tensor, 0, split.k + 1, 0, of_key);
     expect_confined(make(), decode, nan, tensor, 0, split.v + 2 * problem.value_dim + 7, 2, 1);
   }
-  expect_confined(make(), decode, nan, GdnTensor::kG, 0, 3, 3, 1);
-  expect_confined(make(), decode, nan, GdnTensor::kState, 0, 2, 2, 1);
+  expect_confined(make(), decode, nan, TensorId::kG, 0, 3, 3, 1);
+  expect_confined(make(), decode, nan, TensorId::kState, 0, 2, 2, 1);
 }
 
 TEST_CASE("GdnDecodeConv.BitsDoNotDependOnTheBatch", "[gpu][big]") {

@@ -39,7 +39,7 @@ DecodeProblem plain_problem(DType state_dtype, StateLayout layout) {
   return problem;
 }
 
-void set_row(DecodeCase* one, GdnTensor tensor, std::int64_t n, const std::vector<float>& values) {
+void set_row(DecodeCase* one, TensorId tensor, std::int64_t n, const std::vector<float>& values) {
   std::byte* to = one->at(one->row_at(tensor, n, 0, 0));
   for (std::size_t i = 0; i < values.size(); ++i) store(DType::kF32, to + 4 * i, values[i]);
 }
@@ -77,13 +77,13 @@ TEST_CASE("GdnDecodeFp8.StoresEveryNumberAsTheReferenceRoundsIt", "[gpu]") {
       numbers.resize(idx(256 * batch));
       DecodeCase one(problem, batch, {.seed = seed()});
       for (std::int64_t n = 0; n < batch; ++n) {
-        set_row(&one, GdnTensor::kK, n, std::vector<float>(16, 1.0f));
-        set_row(&one, GdnTensor::kV, n,
+        set_row(&one, TensorId::kK, n, std::vector<float>(16, 1.0f));
+        set_row(&one, TensorId::kV, n,
                 {numbers.begin() + 256 * n, numbers.begin() + 256 * (n + 1)});
       }
       const GdnMemory after = run(one, prepare(problem));
       for (std::int64_t n = 0; n < batch; ++n) {
-        const auto state = one.matrix_values<float>(after, GdnTensor::kState, n, 0);
+        const auto state = one.matrix_values<float>(after, TensorId::kState, n, 0);
         for (std::size_t e = 0; e < state.size(); ++e) {
           const float given = numbers[idx(256 * n) + e % 256];
           const float expected = rounded(dtype, given);
@@ -105,17 +105,17 @@ TEST_CASE("GdnDecodeFp8.ReadsEveryByte", "[gpu]") {
     for (const StateLayout layout : kLayouts) {
       const DecodeProblem problem = plain_problem(dtype, layout);
       DecodeCase one(problem, 1, {.seed = seed(), .scale = 1.0f});
-      set_row(&one, GdnTensor::kK, 0, std::vector<float>(16, 0.0f));
-      set_row(&one, GdnTensor::kQ, 0, std::vector<float>(16, 1.0f / 16));
-      std::byte* const matrix = one.at(one.matrix_at(GdnTensor::kState, 0, 0));
+      set_row(&one, TensorId::kK, 0, std::vector<float>(16, 0.0f));
+      set_row(&one, TensorId::kQ, 0, std::vector<float>(16, 1.0f / 16));
+      std::byte* const matrix = one.at(one.matrix_at(TensorId::kState, 0, 0));
       for (std::size_t j = 0; j < 256; ++j) {
         for (std::size_t i = 0; i < 16; ++i) {
           matrix[layout == StateLayout::kKV ? i * 256 + j : j * 16 + i] = std::byte(j);
         }
       }
       const GdnMemory after = run(one, prepare(problem));
-      const auto o = one.row_values(after, GdnTensor::kO, 0, 0, 0, 256);
-      const auto state = one.matrix_values<float>(after, GdnTensor::kState, 0, 0);
+      const auto o = one.row_values(after, TensorId::kO, 0, 0, 0, 256);
+      const auto state = one.matrix_values<float>(after, TensorId::kState, 0, 0);
       for (std::size_t j = 0; j < 256; ++j) {
         const float expected = float_from_fp8(fp8_format(dtype), static_cast<std::uint8_t>(j));
         INFO("byte " << j << ", problem " << problem.to_json());
@@ -161,18 +161,18 @@ void compare_step(const DecodeCase& c, const GdnMemory& results, const DecodeCas
     for (std::int64_t h = 0; h < problem.heads.count(); ++h) {
       INFO("step " << step << ", request " << n << ", head " << h << ", seed " << seed()
                    << ", problem " << problem.to_json());
-      auto state = states.matrix_values<double>(before, GdnTensor::kState, n, h);
-      auto naive = states.matrix_values<float>(before, GdnTensor::kState, n, h);
+      auto state = states.matrix_values<double>(before, TensorId::kState, n, h);
+      auto naive = states.matrix_values<float>(before, TensorId::kState, n, h);
       std::vector<double> o(idx(problem.value_dim));
       std::vector<float> naive_o(o.size());
       gdn_prefill_ref(c.head<double>(n, h, 0, 1), state.data(), o.data());
       gdn_prefill_ref(c.head<float>(n, h, 0, 1), naive.data(), naive_o.data());
-      const auto actual = c.row_values(results, GdnTensor::kO, n, 0, h, problem.value_dim);
+      const auto actual = c.row_values(results, TensorId::kO, n, 0, h, problem.value_dim);
       for (std::size_t j = 0; j < o.size(); ++j) {
         errors->outputs.add(actual[j], naive_o[j], o[j],
                             {n, h, step, static_cast<std::int64_t>(j), 0});
       }
-      compare_state(states.matrix_values<double>(after, GdnTensor::kState, n, h), state,
+      compare_state(states.matrix_values<double>(after, TensorId::kState, n, h), state,
                     problem.states.dtype, errors);
     }
   }

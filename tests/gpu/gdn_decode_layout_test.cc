@@ -115,7 +115,7 @@ void run_chain(const DecodeProblem& problem, GateDistribution gates) {
       gdn_prefill_ref(c.head<float>(n, h, 0, 1), naive[idx(unit)].data(), naive_o.data());
       for (float& value : naive[idx(unit)]) value = rounded(problem.states.dtype, value);
       const std::vector<float> actual =
-          c.row_values(results, GdnTensor::kO, n, 0, h, problem.value_dim);
+          c.row_values(results, TensorId::kO, n, 0, h, problem.value_dim);
       for (std::int64_t d = 0; d < problem.value_dim; ++d) {
         outputs.add(actual[idx(d)], rounded(problem.output_dtype, naive_o[idx(d)]), o[idx(d)],
                     {n, h, step, d, 0});
@@ -129,7 +129,7 @@ void run_chain(const DecodeProblem& problem, GateDistribution gates) {
     for (std::size_t e = 0; e < expected.size(); ++e) {
       states.add_naive(naive[idx(unit)][e], expected[e]);
     }
-    first.compare_matrix(last, GdnTensor::kState, n, expected, {n, h}, &states);
+    first.compare_matrix(last, TensorId::kState, n, expected, {n, h}, &states);
   }
   INFO("problem " << problem.to_json() << ", " << kSteps << " steps, seed " << seed() << "\n"
                   << text(outputs, "o (token: step)") << "\n"

@@ -157,7 +157,7 @@ TEST_CASE("GdnDecodeNorm.NonFiniteInputsStayInTheirRequestAndHead", "[gpu]") {
   const gdn::Decode decode = prepare(problem);
   const auto make = [&] { return DecodeCase(problem, 3, {.seed = seed()}); };
   expect_all_confined(make, decode, 0);
-  expect_confined(make(), decode, std::numeric_limits<float>::quiet_NaN(), GdnTensor::kZ, 0, 1, 1,
+  expect_confined(make(), decode, std::numeric_limits<float>::quiet_NaN(), TensorId::kZ, 0, 1, 1,
                   1);
 }
 

@@ -66,7 +66,7 @@ void take_sequence(PrefillCase* to, std::int64_t n, const PrefillCase& from, std
     std::memcpy(to->at(there), from.memory()[here.piece].data() + here.byte, bytes);
   };
   const PrefillProblem& p = from.problem();
-  const auto copy_rows = [&](GdnTensor tensor, std::int64_t heads, int width) {
+  const auto copy_rows = [&](TensorId tensor, std::int64_t heads, int width) {
     const Tensor x = tensor_of(from.args(), tensor);
     for (std::int64_t t = 0; t < from.length(m) && x.present(); ++t) {
       for (std::int64_t h = 0; h < heads; ++h) {
@@ -75,14 +75,14 @@ void take_sequence(PrefillCase* to, std::int64_t n, const PrefillCase& from, std
       }
     }
   };
-  copy_rows(GdnTensor::kQ, p.heads.q, p.key_dim);
-  copy_rows(GdnTensor::kK, p.heads.k, p.key_dim);
-  copy_rows(GdnTensor::kV, p.heads.v, p.value_dim);
-  copy_rows(GdnTensor::kG, p.heads.count(), 1);
-  copy_rows(GdnTensor::kBeta, p.heads.count(), 1);
+  copy_rows(TensorId::kQ, p.heads.q, p.key_dim);
+  copy_rows(TensorId::kK, p.heads.k, p.key_dim);
+  copy_rows(TensorId::kV, p.heads.v, p.value_dim);
+  copy_rows(TensorId::kG, p.heads.count(), 1);
+  copy_rows(TensorId::kBeta, p.heads.count(), 1);
   for (std::int64_t h = 0; h < p.heads.count() && p.states.has_initial; ++h) {
-    copy(to->matrix_at(GdnTensor::kState, to->row(n).read, h),
-         from.matrix_at(GdnTensor::kState, from.row(m).read, h), from.matrix_bytes());
+    copy(to->matrix_at(TensorId::kState, to->row(n).read, h),
+         from.matrix_at(TensorId::kState, from.row(m).read, h), from.matrix_bytes());
   }
 }
 

@@ -104,7 +104,7 @@ TEST_CASE("GdnPrefill.StatesWithGaps", "[gpu][prefill]") {
 }
 
 // The rows of a tensor at `at`, `stride` elements from token to token.
-void scatter(const PrefillCase& c, GdnTensor tensor, std::int64_t width, std::int64_t stride,
+void scatter(const PrefillCase& c, TensorId tensor, std::int64_t width, std::int64_t stride,
              std::int64_t at, const DeviceBuffer& far) {
   const std::size_t size = idx(size_of(tensor_of(c.args(), tensor).dtype));
   for (std::int64_t t = 0; t < c.length(0); ++t) {
@@ -135,11 +135,11 @@ TEST_CASE("GdnPrefill.TokensBeyond32BitOffsets", "[gpu][prefill][big][slow]") {
   const gdn::Prefill prefill = prepare(problem);
   const GdnMemory expected = run(c, prefill);
   const DeviceBuffer rows(gpu(), 2 * span), outputs(gpu(), 2 * span), gates(gpu(), 4 * span);
-  scatter(c, GdnTensor::kQ, qk_width, kStride, 0, rows);
-  scatter(c, GdnTensor::kK, qk_width, kStride, qk_width, rows);
-  scatter(c, GdnTensor::kV, v_width, kStride, 2 * qk_width, rows);
-  scatter(c, GdnTensor::kG, problem.heads.count(), kStride, 0, gates);
-  scatter(c, GdnTensor::kBeta, problem.heads.count(), kStride, problem.heads.count(), gates);
+  scatter(c, TensorId::kQ, qk_width, kStride, 0, rows);
+  scatter(c, TensorId::kK, qk_width, kStride, qk_width, rows);
+  scatter(c, TensorId::kV, v_width, kStride, 2 * qk_width, rows);
+  scatter(c, TensorId::kG, problem.heads.count(), kStride, 0, gates);
+  scatter(c, TensorId::kBeta, problem.heads.count(), kStride, problem.heads.count(), gates);
   gdn::PrefillArgs args = c.args();
   args.q = far_view(args.q, rows, kStride, 0);
   args.k = far_view(args.k, rows, kStride, qk_width);
@@ -148,11 +148,11 @@ TEST_CASE("GdnPrefill.TokensBeyond32BitOffsets", "[gpu][prefill][big][slow]") {
   args.gates.beta = far_view(args.gates.beta, gates, kStride, problem.heads.count());
   args.o = far_view(args.o, outputs, kStride, 0);
   const GdnMemory results = run(c, prefill, args);
-  CHECK(same_bytes(c.bytes(results, GdnTensor::kState), c.bytes(expected, GdnTensor::kState)));
-  CHECK(same_bytes(c.bytes(results, GdnTensor::kO), c.bytes(c.memory(), GdnTensor::kO)));
+  CHECK(same_bytes(c.bytes(results, TensorId::kState), c.bytes(expected, TensorId::kState)));
+  CHECK(same_bytes(c.bytes(results, TensorId::kO), c.bytes(c.memory(), TensorId::kO)));
   const auto row_bytes = static_cast<std::size_t>(2 * v_width);
   for (std::int64_t t = 0; t < kTokens; ++t) {
-    const GdnCase::Place at = c.row_at(GdnTensor::kO, 0, t, 0);
+    const GdnCase::Place at = c.row_at(TensorId::kO, 0, t, 0);
     const auto row = std::span(expected[at.piece]).subspan(at.byte, row_bytes);
     const std::vector<std::byte> far =
         outputs.download(static_cast<std::size_t>(2 * t * kStride), row_bytes);

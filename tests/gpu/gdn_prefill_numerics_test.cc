@@ -143,7 +143,7 @@ double difference(const std::vector<Real>& a, const std::vector<Real>& b) {
 double row_difference(const PrefillCase& c, const GdnMemory& a, const GdnMemory& b, std::int64_t n,
                       std::int64_t h) {
   const auto o_row = [&](const GdnMemory& memory, std::int64_t t) {
-    return c.row_values(memory, GdnTensor::kO, n, t, h, c.problem().value_dim);
+    return c.row_values(memory, TensorId::kO, n, t, h, c.problem().value_dim);
   };
   double head = 0, worst = 0;
   for (std::int64_t t = 0; t < c.length(n); ++t) head = std::max(head, largest(o_row(b, t)));
@@ -161,9 +161,9 @@ void expect_agreement(const PrefillProblem& problem, GateDistribution gates) {
   for (std::int64_t n = 0; n < c.sequences(); ++n) {
     for (std::int64_t h = 0; h < problem.heads.count(); ++h) {
       const double o = row_difference(c, whole, steps, n, h);
-      const auto by_decode = c.matrix_values<double>(steps, GdnTensor::kState, n, h);
+      const auto by_decode = c.matrix_values<double>(steps, TensorId::kState, n, h);
       const double state =
-          difference(c.matrix_values<double>(whole, GdnTensor::kState, n, h), by_decode) /
+          difference(c.matrix_values<double>(whole, TensorId::kState, n, h), by_decode) /
           largest(by_decode);
       INFO("sequence " << n << ", head " << h << ": o differs by " << o
                        << " of a row's largest value, the state by " << state << "; gates "

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/gdn_data.h"
+#include "harness/data.h"
 #include "tests/gpu/launches.h"
 
 namespace cubinery::test {
@@ -78,7 +78,7 @@ std::vector<float> outputs(const PrefillCase& c, const GdnMemory& memory, std::i
   for (std::int64_t t = 0; t < c.length(n); ++t) {
     for (std::int64_t h = 0; h < c.problem().heads.count(); ++h) {
       const std::vector<float> row =
-          c.row_values(memory, GdnTensor::kO, n, t, h, c.problem().value_dim);
+          c.row_values(memory, TensorId::kO, n, t, h, c.problem().value_dim);
       all.insert(all.end(), row.begin(), row.end());
     }
   }

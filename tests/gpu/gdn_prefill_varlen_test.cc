@@ -89,7 +89,7 @@ TEST_CASE("GdnPrefillVarlen.MalformedCuSeqlens", "[gpu][prefill]") {
       const gdn::Prefill prefill = prepare(problem);
       for (const Bad& bad : kBad) {
         PrefillCase c(problem, shape, {.seed = seed()});
-        store_integer(problem.cu_seqlens_dtype, c.at(c.vector_at(GdnTensor::kCuSeqlens, bad.index)),
+        store_integer(problem.cu_seqlens_dtype, c.at(c.vector_at(TensorId::kCuSeqlens, bad.index)),
                       bad.value);
         INFO("cu_seqlens[" << bad.index << "] = " << bad.value);
         REQUIRE(c.row(0).kind == RowKind::kInvalid);
@@ -108,7 +108,7 @@ TEST_CASE("GdnPrefillVarlen.CuSeqlensBeyond32Bits", "[gpu][prefill]") {
        {(std::int64_t{1} << 32) + 90, (std::int64_t{1} << 40),
         std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()}) {
     PrefillCase c(problem, shape, {.seed = seed()});
-    store_integer(problem.cu_seqlens_dtype, c.at(c.vector_at(GdnTensor::kCuSeqlens, 2)), value);
+    store_integer(problem.cu_seqlens_dtype, c.at(c.vector_at(TensorId::kCuSeqlens, 2)), value);
     INFO("cu_seqlens[2] = " << value);
     expect_good(c, prefill, shape);
   }
@@ -173,7 +173,7 @@ TEST_CASE("GdnPrefillCheckpoints.RangesThatAreTooSmall", "[gpu][prefill]") {
            {Bad{0, -1, 0}, Bad{0, 1, 0}, Bad{3, 5, 2}, Bad{3, 7, 2}, Bad{3, 1 << 30, 2}}) {
         PrefillCase c(problem, shape, {.seed = seed()});
         store_integer(problem.cu_seqlens_dtype,
-                      c.at(c.vector_at(GdnTensor::kCheckpointCuStarts, bad.index)), bad.value);
+                      c.at(c.vector_at(TensorId::kCheckpointCuStarts, bad.index)), bad.value);
         INFO("checkpoint_cu_starts[" << bad.index << "] = " << bad.value);
         for (std::int64_t n = 0; n < 3; ++n) {
           REQUIRE((c.row(n).kind == RowKind::kInvalid) == (n == bad.invalid));

@@ -238,7 +238,7 @@ TEST_CASE("GdnVerifySteps.AllTokensAtOnceFollowCountsSlotsAndBounds", "[gpu][ver
         verify.launch(stream.get(), args).value();
         stream.synchronize().value();
         const GdnMemory after = tokens.download();
-        const auto bytes = tokens.bytes(after, GdnTensor::kO);
+        const auto bytes = tokens.bytes(after, TensorId::kO);
         outputs.push_back(
             from_bytes(base.output_dtype, std::vector<std::byte>(bytes.begin(), bytes.end())));
         pools.push_back(from_bytes(base.states.dtype, table.pool().download()));
@@ -283,7 +283,7 @@ void expect_outputs(const gdn::Verify& verify, const SlotTable& table,
   const auto all = [&](std::int64_t n, const auto& holds) {
     for (std::int64_t t = 0; t < tokens.length(n); ++t) {
       for (std::int64_t h = 0; h < problem.heads.count(); ++h) {
-        for (const float x : tokens.row_values(after, GdnTensor::kO, n, t, h, problem.value_dim)) {
+        for (const float x : tokens.row_values(after, TensorId::kO, n, t, h, problem.value_dim)) {
           if (!holds(x)) return false;
         }
       }
@@ -297,8 +297,8 @@ void expect_outputs(const gdn::Verify& verify, const SlotTable& table,
   if (expected == Outputs::kNan) CHECK(all(1, [](float x) { return std::isnan(x); }));
   if (expected == Outputs::kZero) CHECK(all(1, [](float x) { return x == 0; }));
   if (expected == Outputs::kUntouched) {
-    CHECK(same_bytes(std::span(after[tokens.row_at(GdnTensor::kO, 1, 0, 0).piece])
-                         .subspan(tokens.row_at(GdnTensor::kO, 1, 0, 0).byte, 16),
+    CHECK(same_bytes(std::span(after[tokens.row_at(TensorId::kO, 1, 0, 0).piece])
+                         .subspan(tokens.row_at(TensorId::kO, 1, 0, 0).byte, 16),
                      std::vector<std::byte>(16, kPoison)));
   }
   // Slots that nobody may write are as they were.

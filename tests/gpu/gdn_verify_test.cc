@@ -268,7 +268,7 @@ TEST_CASE("GdnVerify.MalformedCuSeqlens", "[gpu][verify]") {
       for (const auto& [index, value] :
            {Bad{0, -1}, Bad{2, 3}, Bad{4, 14}, Bad{1, 1 << 30}, Bad{2, -5}}) {
         VerifyCase one(problem, {.lengths = {4, 1, 3, 5}}, {.seed = seed()});  // 0 4 5 8 13
-        store_integer(dtype, one.at(one.vector_at(GdnTensor::kCuSeqlens, index)), value);
+        store_integer(dtype, one.at(one.vector_at(TensorId::kCuSeqlens, index)), value);
         expect_good(one, run(one, verify), "bound " + std::to_string(index));
       }
     }
@@ -295,13 +295,13 @@ TEST_CASE("GdnVerify.LongerThanMaxTokens", "[gpu][verify]") {
       }
       for (std::int64_t h = 0; h < problem.heads.count(); ++h) {
         for (std::int64_t t = 0; t < one.length(n); ++t) {
-          for (const float x : one.row_values(after, GdnTensor::kO, n, t, h, problem.value_dim)) {
+          for (const float x : one.row_values(after, TensorId::kO, n, t, h, problem.value_dim)) {
             CHECK(std::isnan(x));
           }
         }
         const std::int64_t slot = one.row(n).read;
-        CHECK(one.matrix_values<float>(after, GdnTensor::kState, slot, h) ==
-              one.matrix_values<float>(one.memory(), GdnTensor::kState, slot, h));
+        CHECK(one.matrix_values<float>(after, TensorId::kState, slot, h) ==
+              one.matrix_values<float>(one.memory(), TensorId::kState, slot, h));
       }
     }
   }

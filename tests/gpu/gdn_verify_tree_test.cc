@@ -184,7 +184,7 @@ TEST_CASE("GdnVerifyTree.AChainHasTheBitsOfNoTree", "[gpu][verify]") {
     const GdnMemory expected = run(other, by_wy(chains[i]).front());
     for (const gdn::Verify& verify : by_wy(problem)) {
       GdnMemory after = run(one, verify);
-      after[static_cast<std::size_t>(GdnTensor::kParents)].clear();
+      after[static_cast<std::size_t>(TensorId::kParents)].clear();
       INFO("problem " << problem.to_json() << ", seed " << seed());
       CHECK(first_difference(after, expected) == "");
     }
@@ -248,7 +248,7 @@ TEST_CASE("GdnVerifyTree.MalformedCuSeqlens", "[gpu][verify]") {
   for (const gdn::Verify& verify : on_every_path(problem)) {
     for (const std::int64_t bound : {std::int64_t{-1}, std::int64_t{3}, std::int64_t{1} << 30}) {
       VerifyCase one(problem, {.lengths = {4, 1, 3, 5}}, {.seed = seed()});  // 0 4 5 8 13
-      store_integer(problem.cu_seqlens_dtype, one.at(one.vector_at(GdnTensor::kCuSeqlens, 2)),
+      store_integer(problem.cu_seqlens_dtype, one.at(one.vector_at(TensorId::kCuSeqlens, 2)),
                     bound);
       expect_good(one, run(one, verify), "bound " + std::to_string(bound));
     }
@@ -344,7 +344,7 @@ TEST_CASE("GdnVerifyTree.AGraphsReplaysFollowParentsCountsAndSlots", "[gpu][veri
             stream.synchronize().value();
           }
           const auto numbers = [&](const GdnMemory& memory) {
-            const auto bytes = tokens.bytes(memory, GdnTensor::kO);
+            const auto bytes = tokens.bytes(memory, TensorId::kO);
             return from_bytes(problem.output_dtype,
                               std::vector<std::byte>(bytes.begin(), bytes.end()));
           };

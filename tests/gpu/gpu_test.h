@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cubinery/gdn.h"
-#include "harness/gdn_case.h"
+#include "harness/case.h"
 #include "tests/catch.h"
 #include "tests/gpu/device.h"
 

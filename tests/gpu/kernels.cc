@@ -20,7 +20,7 @@
 #include "gdn_prefill_scan/fields.h"
 #include "gdn_verify/fields.h"
 #include "gdn_verify_wy/fields.h"
-#include "harness/gdn_case.h"
+#include "harness/case.h"
 
 namespace cubinery {
 namespace {

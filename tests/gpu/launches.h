@@ -183,12 +183,12 @@ void expect_same_from_threads(const std::vector<std::unique_ptr<Case>>& cases,
 // head to have the bits it has without.
 template <class Case>
 void expect_confined(Case one, const typename Case::Operator& prepared, float value,
-                     GdnTensor tensor, std::int64_t t, std::int64_t head, std::int64_t first,
+                     TensorId tensor, std::int64_t t, std::int64_t head, std::int64_t first,
                      std::int64_t group) {
   const gdn::PrefillProblem& p = one.PrefillCase::problem();
   const GdnMemory clean = run(one, prepared);
-  const bool in_conv = tensor == GdnTensor::kConvState;
-  const bool in_state = in_conv || tensor == GdnTensor::kState;
+  const bool in_conv = tensor == TensorId::kConvState;
+  const bool in_state = in_conv || tensor == TensorId::kState;
   store(tensor_of(one.PrefillCase::args(), tensor).dtype,
         one.at(in_conv    ? one.conv_state_at(tensor, 1, head, 0)
                : in_state ? one.matrix_at(tensor, 1, head)
@@ -198,12 +198,12 @@ void expect_confined(Case one, const typename Case::Operator& prepared, float va
   for (std::int64_t n = 0; n < one.sequences(); ++n) {
     if (n != 1) CHECK(same_conv_state(one, n, clean, results));
     for (std::int64_t h = 0; h < p.heads.count(); ++h) {
-      const char* const name = kTensors[static_cast<std::size_t>(tensor)].name;
+      const std::string_view name = kTensors[static_cast<std::size_t>(tensor)].name;
       INFO(value << " in " << name << "; sequence " << n << ", head " << h << ", problem "
                  << one.problem().to_json() << ", seed " << seed());
       if (n == 1 && h >= first && h < first + group) {
         const std::vector<float> row =
-            one.row_values(results, GdnTensor::kO, n, in_state ? 0 : t, h, p.value_dim);
+            one.row_values(results, TensorId::kO, n, in_state ? 0 : t, h, p.value_dim);
         CHECK(!std::all_of(row.begin(), row.end(), [](float x) { return std::isfinite(x); }));
       } else {
         CHECK(same_head(one, n, h, clean, results));
@@ -218,12 +218,12 @@ void expect_all_confined(const MakeCase& make, const Operator& prepared, std::in
   using gdn::PrefillArgs;
   for (const float value :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-    expect_confined(make(), prepared, value, GdnTensor::kQ, t, 1, 2, 2);
-    expect_confined(make(), prepared, value, GdnTensor::kK, t, 0, 0, 2);
-    expect_confined(make(), prepared, value, GdnTensor::kV, t, 2, 2, 1);
-    expect_confined(make(), prepared, value, GdnTensor::kG, t, 3, 3, 1);
-    expect_confined(make(), prepared, value, GdnTensor::kBeta, t, 1, 1, 1);
-    expect_confined(make(), prepared, value, GdnTensor::kState, t, 2, 2, 1);
+    expect_confined(make(), prepared, value, TensorId::kQ, t, 1, 2, 2);
+    expect_confined(make(), prepared, value, TensorId::kK, t, 0, 0, 2);
+    expect_confined(make(), prepared, value, TensorId::kV, t, 2, 2, 1);
+    expect_confined(make(), prepared, value, TensorId::kG, t, 3, 3, 1);
+    expect_confined(make(), prepared, value, TensorId::kBeta, t, 1, 1, 1);
+    expect_confined(make(), prepared, value, TensorId::kState, t, 2, 2, 1);
   }
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/gdn_tunable.h"
+#include "harness/tunable.h"
 #include "results/record_file.h"
 #include "tests/cache/temp_dir.h"
 #include "tests/gpu/cases.h"

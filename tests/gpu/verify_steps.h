@@ -98,7 +98,7 @@ class SlotTable {
   }
   // Fills all slots with the states of a case of so many sequences.
   void fill(const VerifyCase& source) const {
-    const auto from = source.bytes(source.memory(), GdnTensor::kState);
+    const auto from = source.bytes(source.memory(), TensorId::kState);
     pool_->upload(from.first(pool_->bytes()));
   }
 

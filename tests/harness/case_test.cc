@@ -6,9 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "harness/gdn_check.h"
-#include "harness/gdn_operands.h"
-#include "harness/gdn_operators.h"
+#include "harness/check.h"
+#include "harness/draw.h"
+#include "harness/operands.h"
+#include "harness/operators.h"
 #include "harness/rounding.h"
 #include "runtime/gdn/conv/args.h"
 #include "runtime/gdn/decode/args.h"
@@ -217,7 +218,7 @@ GdnMemory play(const GdnCase& data) {
 // The same, but that o stays as it was.
 GdnMemory play_states(const GdnCase& data) {
   GdnMemory memory = play(data);
-  const auto o = static_cast<std::size_t>(GdnTensor::kO);
+  const auto o = static_cast<std::size_t>(TensorId::kO);
   memory[o] = data.memory()[o];
   return memory;
 }
@@ -240,8 +241,8 @@ void check_plays(const PrefillProblem& problem, const DataOptions& options = {})
   check_plays(check_case(problem, options, kChunk));
 }
 
-void find_writes_around(const GdnCase& data, const GdnMemory& right, const GdnTensorInfo& info) {
-  const auto i = static_cast<std::size_t>(info.tensor);
+void find_writes_around(const GdnCase& data, const GdnMemory& right, const TensorInfo& info) {
+  const auto i = static_cast<std::size_t>(info.id);
   REQUIRE(right[i].size() > 2 * kGuardBytes);
   for (const std::size_t byte :
        {std::size_t{0}, kGuardBytes - 1, right[i].size() - kGuardBytes, right[i].size() - 1}) {
@@ -397,9 +398,9 @@ TEST_CASE("GdnCase.ADecodeMayHaveANorm", "[cpu]") {
   const GdnCase data(normed, uniform(5, 1), {.chunk_size = 0});
   const GdnCase plain(static_cast<const PrefillProblem&>(normed), uniform(5, 1), {.chunk_size = 0});
   GdnMemory after = play(plain);
-  const auto weight = static_cast<std::size_t>(GdnTensor::kNormWeight);
+  const auto weight = static_cast<std::size_t>(TensorId::kNormWeight);
   after[weight] = data.memory()[weight];
-  const auto z = static_cast<std::size_t>(GdnTensor::kZ);
+  const auto z = static_cast<std::size_t>(TensorId::kZ);
   after[z] = data.memory()[z];
   CHECK_FALSE(data.check(after).errors.o.ok());
 }
@@ -534,20 +535,20 @@ TEST_CASE("GdnCase.FindsWhatAConvolutionGetsWrong", "[cpu]") {
                      {.separate_out = true, .chunk_size = 0});
   const GdnMemory right = play_convolved(data);
   REQUIRE(data.check(right).ok());
-  for (const GdnTensor tensor :
-       {GdnTensor::kX, GdnTensor::kConvWeight, GdnTensor::kConvState, GdnTensor::kConvStateOut}) {
+  for (const TensorId tensor :
+       {TensorId::kX, TensorId::kConvWeight, TensorId::kConvState, TensorId::kConvStateOut}) {
     find_writes_around(data, right, info_of(tensor));
   }
   // One bit of an input that is kept.
   GdnMemory changed = right;
-  const GdnCase::Place kept = data.conv_state_at(GdnTensor::kConvStateOut, data.row(1).write, 7, 1);
+  const GdnCase::Place kept = data.conv_state_at(TensorId::kConvStateOut, data.row(1).write, 7, 1);
   changed[kept.piece][kept.byte] ^= std::byte{1};
   CHECK(data.check(changed).fault.starts_with("writes in or around conv_state_out"));
   // A tap more counts.
   GdnCase other = data;
-  store(DType::kBF16, other.at(other.tap_at(GdnTensor::kConvWeight, 3, 0)), 3);
+  store(DType::kBF16, other.at(other.tap_at(TensorId::kConvWeight, 3, 0)), 3);
   GdnMemory after = play_convolved(other);
-  const auto weight = static_cast<std::size_t>(GdnTensor::kConvWeight);
+  const auto weight = static_cast<std::size_t>(TensorId::kConvWeight);
   after[weight] = data.memory()[weight];
   CHECK_FALSE(data.check(after).errors.ok());
 }
@@ -703,11 +704,11 @@ TEST_CASE("GdnCase.PlacementChangesNoNumber", "[cpu]") {
   const GdnMemory a = play(plain), b = play(odd);
   for (std::int64_t n = 0; n < 2; ++n) {
     for (std::int64_t t = 0; t < plain.length(n); ++t) {
-      CHECK(plain.row_values(a, GdnTensor::kO, n, t, 1, 32) ==
-            odd.row_values(b, GdnTensor::kO, n, t, 1, 32));
+      CHECK(plain.row_values(a, TensorId::kO, n, t, 1, 32) ==
+            odd.row_values(b, TensorId::kO, n, t, 1, 32));
     }
-    CHECK(plain.matrix_values<float>(a, GdnTensor::kState, n, 1) ==
-          odd.matrix_values<float>(b, GdnTensor::kState, n, 1));
+    CHECK(plain.matrix_values<float>(a, TensorId::kState, n, 1) ==
+          odd.matrix_values<float>(b, TensorId::kState, n, 1));
   }
 }
 
@@ -765,7 +766,7 @@ TEST_CASE("GdnCase.RangesThatCannotBe", "[cpu]") {
   GdnCase data(problem, {.lengths = {7, 2, 10}});  // 0 7 9 19
   for (const auto& [index, value] : {std::pair{1, 10}, {3, 20}, {0, -1}, {2, -70}}) {
     GdnCase bad = data;
-    store_integer(DType::kI32, bad.at(bad.vector_at(GdnTensor::kCuSeqlens, index)), value);
+    store_integer(DType::kI32, bad.at(bad.vector_at(TensorId::kCuSeqlens, index)), value);
     CHECK(bad.row(0).kind == RowKind::kInvalid);
     CHECK(bad.check(play(bad)).ok());
     CHECK_FALSE(bad.check(play(data)).ok());  // outputs that are not NaN
@@ -774,7 +775,7 @@ TEST_CASE("GdnCase.RangesThatCannotBe", "[cpu]") {
   problem.checkpoint_every = kChunk;
   GdnCase kept(problem, {.lengths = {16, 16}});  // 0 1 2
   CHECK(kept.check(play(kept)).ok());
-  store_integer(DType::kI32, kept.at(kept.vector_at(GdnTensor::kCheckpointCuStarts, 2)), 3);
+  store_integer(DType::kI32, kept.at(kept.vector_at(TensorId::kCheckpointCuStarts, 2)), 3);
   CHECK(kept.row(0).kind == RowKind::kComputed);
   CHECK(kept.row(1).kind == RowKind::kInvalid);
   CHECK(kept.check(play(kept)).ok());
@@ -785,7 +786,7 @@ struct Spoilt {
   GdnCase data;
   GdnMemory memory;
 
-  GdnVerdict with(GdnTensor tensor, std::ptrdiff_t element, float value) const {
+  GdnVerdict with(TensorId tensor, std::ptrdiff_t element, float value) const {
     GdnMemory changed = memory;
     const Tensor x = tensor_of(data.args(addresses(&changed)), tensor);
     store(x.dtype, static_cast<std::byte*>(x.data) + element * size_of(x.dtype), value);
@@ -803,15 +804,15 @@ TEST_CASE("GdnCase.FindsWhatIsWrong", "[cpu]") {
   const std::int64_t heads = 2, dim = 32, matrix = 16 * 32;
   REQUIRE(data.check(spoilt.memory).ok());
   // The padded sequence is tokens 17 to 19.
-  CHECK_FALSE(spoilt.with(GdnTensor::kO, 0, 99).errors.o.ok());
-  CHECK_FALSE(spoilt.with(GdnTensor::kO, 0, NAN).errors.o.ok());
-  const GdnVerdict padded = spoilt.with(GdnTensor::kO, 17 * heads * dim, 1);
+  CHECK_FALSE(spoilt.with(TensorId::kO, 0, 99).errors.o.ok());
+  CHECK_FALSE(spoilt.with(TensorId::kO, 0, NAN).errors.o.ok());
+  const GdnVerdict padded = spoilt.with(TensorId::kO, 17 * heads * dim, 1);
   CHECK(padded.errors.o.ok());
   CHECK(padded.fault == "o of sequence 1, head 0, token 0: element 0 is 1, expected 0 (padding)");
 
   const std::int64_t slot = data.row(0).write;
-  CHECK_FALSE(spoilt.with(GdnTensor::kState, slot * heads * matrix + 5, 99).errors.state.ok());
-  const GdnVerdict foreign = spoilt.with(GdnTensor::kState, 5, 99);  // slot 0 is nobody's
+  CHECK_FALSE(spoilt.with(TensorId::kState, slot * heads * matrix + 5, 99).errors.state.ok());
+  const GdnVerdict foreign = spoilt.with(TensorId::kState, 5, 99);  // slot 0 is nobody's
   CHECK(foreign.errors.state.ok());
   CHECK(foreign.fault.starts_with("writes in or around state, byte 2"));
 }
@@ -829,9 +830,9 @@ TEST_CASE("GdnCase.FindsWritesAroundEveryTensor", "[cpu]") {
     const GdnCase data(problem, {.lengths = {20, 3}, .lead = 1, .tail = 1}, options);
     const GdnMemory right = play(data);
     REQUIRE(data.check(right).ok());
-    for (const GdnTensorInfo& info : kTensors) {
+    for (const TensorInfo& info : kTensors) {
       // Parents below, the convolution's by themselves.
-      if (info.tensor == GdnTensor::kParents || info.tensor >= GdnTensor::kX) continue;
+      if (info.id == TensorId::kParents || info.id >= TensorId::kX) continue;
       find_writes_around(data, right, info);
     }
     // Parents, of a tree that the prefill takes for the chain that it is.
@@ -846,7 +847,7 @@ TEST_CASE("GdnCase.FindsWritesAroundEveryTensor", "[cpu]") {
     problem.checkpoints = Checkpoints::kBefore;
     const GdnMemory chain = play(tree);
     REQUIRE(tree.check(chain).ok());
-    find_writes_around(tree, chain, info_of(GdnTensor::kParents));
+    find_writes_around(tree, chain, info_of(TensorId::kParents));
     // Rows of no sequence, and elements between heads.
     GdnMemory changed = right;
     const Tensor o = data.args(addresses(&changed)).o;

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "harness/conv_check.h"
-#include "harness/gdn_tensors.h"
 #include "harness/rounding.h"
+#include "harness/tensors.h"
 #include "tests/catch.h"
 
 namespace cubinery {
@@ -312,7 +312,7 @@ TEST_CASE("ConvCase.EveryWrongByteIsFound") {
     if (right[piece].empty()) continue;
     const std::size_t middle = kGuardBytes + (right[piece].size() - 2 * kGuardBytes) / 2 + 1;
     for (const std::size_t byte : {std::size_t{0}, middle, right[piece].size() - 1}) {
-      INFO(info_of(static_cast<ConvTensor>(piece)).name << " " << byte);
+      INFO(info_of<ConvArgs>(static_cast<TensorId>(piece)).name << " " << byte);
       GdnMemory wrong = right;
       wrong[piece][byte] ^= std::byte{0x42};
       CHECK_FALSE(one.data.check(wrong, one.reference).ok());
@@ -323,7 +323,7 @@ TEST_CASE("ConvCase.EveryWrongByteIsFound") {
 TEST_CASE("ConvCase.AStateThatIsNotWrittenIsFound") {
   for (const ConvCheckCase& one : conv_check_cases(tiny_split())) {
     GdnMemory wrong = after_launch(one.data);
-    const auto state = static_cast<std::size_t>(ConvTensor::kState);
+    const auto state = static_cast<std::size_t>(TensorId::kState);
     wrong[state] = one.data.memory()[state];
     const ConvVerdict verdict = one.data.check(wrong, one.reference);
     CHECK(verdict.fault.starts_with("state, byte "));
@@ -341,18 +341,19 @@ TEST_CASE("ConvCase.TheSmallProblemHasTheSameKernels") {
   CHECK(small.check().ok());
 }
 
-TEST_CASE("ConvForm.ColumnsAreAsManyAsTheLongestSequenceNeeds") {
+TEST_CASE("ConvExtent.ColumnsAreAsManyAsTheLongestSequenceNeeds") {
   const ConvProblem problem{.varlen = true, .from_accepted = true};
-  CHECK(conv_form(problem, {.lengths = {2, 6}, .channels = 8}).columns == 8);
-  CHECK(conv_form(problem, {.lengths = {1}, .channels = 8}).columns == 3);
-  CHECK(conv_form({.states = {.whole_window = true}}, {.channels = 8}).columns == 4);
-  CHECK(conv_form(tiny_split(), {}).channels == 96);
+  CHECK(completed(problem, {.lengths = {2, 6}, .channels = 8}).columns == 8);
+  CHECK(completed(problem, {.lengths = {1}, .channels = 8}).columns == 3);
+  CHECK(completed(ConvProblem{.states = {.whole_window = true}}, {.channels = 8}).columns == 4);
+  CHECK(completed(tiny_split(), {}).channels == 96);
 }
 
-TEST_CASE("ConvForm.LeastBytesCountEachOnce") {
-  const ConvForm form = conv_form({}, {.lengths = {5, 5}, .channels = 8});
+TEST_CASE("ConvExtent.LeastBytesCountEachOnce") {
+  const Extent extent = completed(ConvProblem{}, {.lengths = {5, 5}, .channels = 8});
   // x and y, weight, states read and written.
-  CHECK(least_bytes({}, form) == 2 * (2 * 5 * 8 * 2) + 8 * 4 * 2 + 2 * (2 * 8 * 3 * 2));
+  CHECK(least_bytes(ConvProblem{}, extent) ==
+        2 * (2 * 5 * 8 * 2) + 8 * 4 * 2 + 2 * (2 * 8 * 3 * 2));
 }
 
 }  // namespace

@@ -10,12 +10,13 @@
 #include <vector>
 
 #include "codegen/identity.h"
-#include "harness/gdn_check.h"
-#include "harness/gdn_operands.h"
-#include "harness/gdn_operators.h"
-#include "harness/gdn_shapes.h"
-#include "harness/gdn_tunable.h"
+#include "harness/check.h"
+#include "harness/draw.h"
+#include "harness/operands.h"
+#include "harness/operators.h"
 #include "harness/rounding.h"
+#include "harness/shapes.h"
+#include "harness/tunable.h"
 #include "results/shape.h"
 #include "tests/catch.h"
 #include "tests/tuner/tiny.h"
@@ -77,13 +78,13 @@ TEST_CASE("RotationsLeaveNothingInTheCache", "[cpu]") {
 TEST_CASE("PatternsHaveTheRowsThatTheyPromise", "[cpu]") {
   const PrefillProblem problem = test::tiny_prefill();
   const GdnPatterns patterns(problem, {.seed = 6});
-  const std::vector<double> k = from_bytes(problem.dtype, patterns.of(GdnTensor::kK));
+  const std::vector<double> k = from_bytes(problem.dtype, patterns.of(TensorId::kK));
   REQUIRE(k.size() == idx(GdnPatterns::kRows * problem.key_dim));
   double sum = 0;
   for (std::size_t d = 0; d < 16; ++d) sum += k[d] * k[d];
   CHECK(std::abs(sum - 1) < 0.02);  // unit rows where the kernel does not make them so
-  CHECK(patterns.of(GdnTensor::kG).size() == idx(GdnPatterns::kRows * 2 * 4));
-  CHECK(patterns.of(GdnTensor::kALog).empty());
+  CHECK(patterns.of(TensorId::kG).size() == idx(GdnPatterns::kRows * 2 * 4));
+  CHECK(patterns.of(TensorId::kALog).empty());
   PrefillProblem eight = problem;
   eight.heads.q = eight.heads.k = eight.heads.v = 8;
   const GdnPatterns qwen(eight, {.seed = 6});
@@ -130,7 +131,7 @@ std::vector<std::pair<GdnProblem, DataOptions>> drawn_problems() {
   return all;
 }
 
-bool is_of_conv(GdnTensor tensor) { return tensor >= GdnTensor::kX; }
+bool is_of_conv(TensorId tensor) { return tensor >= TensorId::kX; }
 
 // A digest of all bytes that each tensor was given.
 class Digests {
@@ -162,8 +163,8 @@ TEST_CASE("DrawnNumbersStayTheSame", "[cpu]") {
                               .write_indices = true,
                               .parents = DType::kI32};
     const GdnCase made(problem, uniform(3, 21), options);
-    for (std::size_t i = 0; i < made.memory().size(); ++i) {
-      if (!is_of_conv(kTensors[i].tensor)) digests.add(kTensors[i].name, made.memory()[i]);
+    for (std::size_t i = 0; i < kTensors.size(); ++i) {
+      if (!is_of_conv(kTensors[i].id)) digests.add(std::string(kTensors[i].name), made.memory()[i]);
     }
   }
   digests.expect({{"A_log", "5474ee8c1566"},
@@ -193,10 +194,10 @@ TEST_CASE("NumbersOfAConvolutionStayTheSame", "[cpu]") {
   const GdnCase made(problem, uniform(3, 1), {.separate_out = true});
   const GdnPatterns patterns(problem, {});
   Digests drawn, repeated;
-  for (const GdnTensorInfo& info : kTensors) {
-    if (!is_of_conv(info.tensor)) continue;
-    drawn.add(info.name, made.memory()[static_cast<std::size_t>(info.tensor)]);
-    if (info.draw != nullptr) repeated.add(info.name, patterns.of(info.tensor));
+  for (const TensorInfo& info : kTensors) {
+    if (!is_of_conv(info.id)) continue;
+    drawn.add(std::string(info.name), made.memory()[static_cast<std::size_t>(info.id)]);
+    if (is_drawn(info.id)) repeated.add(std::string(info.name), patterns.of(info.id));
   }
   drawn.expect({{"conv_bias", "e2251b1f5370"},
                 {"conv_state", "75f433fa6017"},
@@ -213,9 +214,9 @@ TEST_CASE("RepeatedNumbersStayTheSame", "[cpu]") {
   Digests digests;
   for (const auto& [problem, data] : drawn_problems()) {
     const GdnPatterns patterns(problem, data);
-    for (const GdnTensorInfo& info : kTensors) {
-      if (info.draw == nullptr || is_of_conv(info.tensor)) continue;
-      digests.add(info.name, patterns.of(info.tensor));
+    for (const TensorInfo& info : kTensors) {
+      if (!is_drawn(info.id) || is_of_conv(info.id)) continue;
+      digests.add(std::string(info.name), patterns.of(info.id));
     }
     const std::vector<float> decay(patterns.decay().begin(), patterns.decay().end());
     digests.add("decay", to_bytes(DType::kF32, decay));

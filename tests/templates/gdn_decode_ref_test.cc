@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "harness/gdn_data.h"
+#include "harness/data.h"
 #include "harness/rounding.h"
 #include "templates/gdn_prefill_scan/gdn_prefill_ref.h"
 #include "tests/catch.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cubinery/dtype.h"
-#include "harness/gdn_data.h"
+#include "harness/data.h"
 #include "harness/rounding.h"
 #include "tests/catch.h"
 #include "tests/golden.h"

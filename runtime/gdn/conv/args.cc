@@ -9,142 +9,106 @@
 #include <string_view>
 
 #include "runtime/gdn/conv/operator.h"
-#include "runtime/gdn/shared/args_binding.h"
 #include "runtime/gdn/shared/checkpoint_args.h"
+#include "runtime/gdn/shared/operator_tensors.h"
 #include "runtime/gdn/shared/requests.h"
 
 namespace cubinery::gdn {
 namespace {
 
-// A tensor of tokens, its other dimensions behind those; the strides of all four that there may be.
-struct TokenTensor {
-  std::int64_t batch = 0, token = 0, outer = 0, inner = 0;
-};
+TokenForm form_of(const ConvProblem& problem, const ConvExtent& extent) {
+  return token_form(problem.varlen, extent.sequences, extent.tokens);
+}
 
-Status check_tokens(const TensorName& name, const Tensor& x, DType dtype, bool varlen,
-                    const ConvExtent& extent, std::initializer_list<Dim> rest,
-                    TokenTensor* strides) {
-  CUBINERY_RETURN_IF_ERROR(check_data(name, x, dtype));
-  std::array<Dim, 4> dims{};
-  std::array<std::int64_t, 4> found{};
-  std::size_t rank = 0;
-  if (!varlen) dims[rank++] = requests_dim(varlen, extent.sequences);
-  dims[rank++] = tokens_dim(varlen, extent.tokens);
-  const std::size_t own = rank;
-  for (const Dim& dim : rest) dims[rank++] = dim;
-  CUBINERY_RETURN_IF_ERROR(check_shape(name, x, std::span(dims.data(), rank),
-                                       varlen ? ExtraDim::kFirst : ExtraDim::kNone, found.data()));
-  // Nobody steps along a dimension of one element.
-  for (std::size_t d = 0; d < rank; ++d) {
-    if (dims[d].extent <= 1) found[d] = 0;
-  }
-  *strides = {.batch = varlen ? 0 : found[0],
-              .token = found[own - 1],
-              .outer = rest.size() == 2 ? found[own] : 0,
-              .inner = dims[rank - 1].extent == 1 ? 1 : found[rank - 1]};
+// Rows of `row` elements, of `heads` where the form has them, that lie as they like.  Nobody steps
+// along a dimension of one element: it has stride 0, and elements have stride 1.
+Status check_loose_rows(const TensorName& name, const Tensor& x, DType dtype, const TokenForm& form,
+                        const ConvExtent& extent, const Dim& heads, const Dim& row,
+                        RowStrides* strides) {
+  CUBINERY_RETURN_IF_ERROR(check_tokens(name, x, dtype, form, heads, &row, strides));
+  if (extent.sequences <= 1) strides->batch = 0;
+  if (extent.tokens <= 1) strides->token = 0;
+  if (heads.extent <= 1) strides->head = 0;
+  if (row.extent <= 1) strides->element = row.extent;
   return {};
 }
 
-Status bind_output(std::string_view name, const ConvProblem& problem, const Tensor& x,
-                   const ConvArgs& args, const ConvExtent& extent, std::initializer_list<Dim> rest,
-                   int first, ConvOutput* output) {
-  const TensorName named{kConvOp, name};
-  TokenTensor strides;
-  CUBINERY_RETURN_IF_ERROR(
-      check_tokens(named, x, problem.dtype, problem.varlen, extent, rest, &strides));
-  CUBINERY_RETURN_IF_ERROR(check_no_overlap(named, x));
+// `first`: of its channels among those of x.
+template <class Spec>
+Status bind_output(const Spec& spec, const ConvProblem& problem, const Tensor& x,
+                   const ConvArgs& args, const ConvExtent& extent, int first, ConvOutput* output) {
+  const TensorName name{kConvOp, spec.info.name};
+  const bool has_heads = spec.info.kind == TensorKind::kRows;
+  const Dim heads = has_heads ? dim_of(problem, spec.info.axes[2]) : Dim{"", 1};
+  const Dim inner =
+      has_heads ? dim_of(problem, spec.info.axes[3]) : Dim{"channels", extent.channels};
+  const TokenForm form = form_of(problem, extent);
+  RowStrides strides{};
+  CUBINERY_RETURN_IF_ERROR(check_loose_rows(name, x, spec.type(problem),
+                                            has_heads ? form : without_heads(form), extent, heads,
+                                            inner, &strides));
+  CUBINERY_RETURN_IF_ERROR(check_no_overlap(name, x));
   if (x.data == args.x.data && x.data != nullptr) {
-    return invalid(named, "is x; accepted: memory of its own");
+    return invalid(name, "is x; accepted: memory of its own");
   }
-  const Dim& inner = *(rest.end() - 1);
-  const auto count =
-      static_cast<int>(rest.size() == 2 ? rest.begin()->extent * inner.extent : inner.extent);
   *output = {.data = x.data,
              .batch = strides.batch,
              .token = strides.token,
-             .head = strides.outer,
-             .channel = strides.inner,
+             .head = strides.head,
+             .channel = strides.element,
              .first = first,
-             .count = count,
+             .count = static_cast<int>(heads.extent * inner.extent),
              .dim = static_cast<int>(inner.extent)};
   return {};
 }
 
+// y, or q, k and v.
 Status bind_outputs(const ConvProblem& problem, const ConvArgs& args, const ConvExtent& extent,
                     GdnConvParams* params) {
-  if (!problem.split_qkv) {
-    constexpr std::string_view kWhy = "split_qkv is false";
-    CUBINERY_RETURN_IF_ERROR(check_absent({kConvOp, "q"}, args.q, kWhy));
-    CUBINERY_RETURN_IF_ERROR(check_absent({kConvOp, "k"}, args.k, kWhy));
-    CUBINERY_RETURN_IF_ERROR(check_absent({kConvOp, "v"}, args.v, kWhy));
-    return bind_output("y", problem, args.y, args, extent, {{"channels", extent.channels}}, 0,
-                       &params->outputs[0]);
-  }
-  CUBINERY_RETURN_IF_ERROR(check_absent({kConvOp, "y"}, args.y, "split_qkv is true"));
-  const Dim key_dim{"key_dim", problem.key_dim}, value_dim{"value_dim", problem.value_dim};
-  const Heads& heads = problem.heads;
-  CUBINERY_RETURN_IF_ERROR(bind_output("q", problem, args.q, args, extent,
-                                       {{"q_heads", heads.q}, key_dim}, 0, &params->outputs[0]));
-  const int k_first = params->outputs[0].count;
-  CUBINERY_RETURN_IF_ERROR(bind_output("k", problem, args.k, args, extent,
-                                       {{"k_heads", heads.k}, key_dim}, k_first,
-                                       &params->outputs[1]));
-  const int v_first = k_first + params->outputs[1].count;
-  return bind_output("v", problem, args.v, args, extent, {{"v_heads", heads.v}, value_dim}, v_first,
-                     &params->outputs[2]);
+  int first = 0;
+  ConvOutput* output = params->outputs;
+  const auto bind = [&](const auto& spec, const Tensor& x) -> Status {
+    if (!is_due(spec, problem, x)) return check_absent(kConvOp, spec, problem, x);
+    CUBINERY_RETURN_IF_ERROR(bind_output(spec, problem, x, args, extent, first, output));
+    first += output++->count;
+    return {};
+  };
+  if (problem.split_qkv) CUBINERY_RETURN_IF_ERROR(bind(conv_tensors::kY, args.y));
+  CUBINERY_RETURN_IF_ERROR(bind(conv_tensors::kQ, args.q));
+  CUBINERY_RETURN_IF_ERROR(bind(conv_tensors::kK, args.k));
+  CUBINERY_RETURN_IF_ERROR(bind(conv_tensors::kV, args.v));
+  return problem.split_qkv ? Status() : bind(conv_tensors::kY, args.y);
 }
 
-Status bind_gate_output(std::string_view name, const ConvProblem& problem, const Tensor& x,
-                        const ConvExtent& extent, OutputRows<TokenStrides>* rows) {
-  TokenTensor strides;
-  CUBINERY_RETURN_IF_ERROR(check_tokens({kConvOp, name}, x, DType::kF32, problem.varlen, extent,
-                                        {{"heads", problem.heads.count()}}, &strides));
-  CUBINERY_RETURN_IF_ERROR(check_no_overlap({kConvOp, name}, x));
-  *rows = {.data = x.data,
-           .stride = {.batch = strides.batch, .token = strides.token, .head = strides.inner}};
-  return {};
-}
-
-Status bind_gate_input(std::string_view name, const ConvProblem& problem, const Tensor& x,
-                       DType dtype, const ConvExtent& extent, Scalars<TokenStrides>* scalars) {
-  TokenTensor strides;
-  CUBINERY_RETURN_IF_ERROR(check_tokens({kConvOp, name}, x, dtype, problem.varlen, extent,
-                                        {{"heads", problem.heads.count()}}, &strides));
-  *scalars = {.data = x.data,
-              .stride = {.batch = strides.batch, .token = strides.token, .head = strides.inner}};
-  return {};
-}
-
-Status bind_g(const ConvProblem& problem, const ConvArgs& args, const ConvExtent& extent,
-              GdnConvParams* params) {
-  if (!writes_g(problem)) {
-    constexpr std::string_view kWhy = "gate_mode is none";
-    CUBINERY_RETURN_IF_ERROR(check_absent({kConvOp, "a"}, args.a, kWhy));
-    CUBINERY_RETURN_IF_ERROR(check_absent({kConvOp, "A_log"}, args.A_log, kWhy));
-    CUBINERY_RETURN_IF_ERROR(check_absent({kConvOp, "dt_bias"}, args.dt_bias, kWhy));
-    return check_absent({kConvOp, "g"}, args.g, kWhy);
-  }
-  const Dim heads{"heads", problem.heads.count()};
-  const Inputs& inputs = problem.inputs;
+template <class Spec>
+Status bind_gate_output(const Spec& spec, const ConvProblem& problem, const Tensor& x,
+                        const TokenForm& form, const Dim& heads, OutputRows<TokenStrides>* rows) {
+  if (!is_due(spec, problem, x)) return check_absent(kConvOp, spec, problem, x);
+  const TensorName name{kConvOp, spec.info.name};
+  RowStrides strides{};
   CUBINERY_RETURN_IF_ERROR(
-      bind_gate_input("a", problem, args.a, inputs.gate_dtype, extent, &params->gates.g));
-  CUBINERY_RETURN_IF_ERROR(
-      bind_vector({kConvOp, "A_log"}, args.A_log, inputs.a_log_dtype, heads, &params->gates.A_log));
-  CUBINERY_RETURN_IF_ERROR(bind_vector({kConvOp, "dt_bias"}, args.dt_bias, inputs.dt_bias_dtype,
-                                       heads, &params->gates.dt_bias));
-  return bind_gate_output("g", problem, args.g, extent, &params->g);
+      check_tokens(name, x, spec.type(problem), form, heads, nullptr, &strides));
+  rows->data = x.data;
+  set(strides, &rows->stride);
+  return check_no_overlap(name, x);
 }
 
-Status bind_beta(const ConvProblem& problem, const ConvArgs& args, const ConvExtent& extent,
-                 GdnConvParams* params) {
-  if (!writes_beta(problem)) {
-    constexpr std::string_view kWhy = "beta_mode is one";
-    CUBINERY_RETURN_IF_ERROR(check_absent({kConvOp, "b"}, args.b, kWhy));
-    return check_absent({kConvOp, "beta"}, args.beta, kWhy);
-  }
-  CUBINERY_RETURN_IF_ERROR(bind_gate_input("b", problem, args.b, problem.inputs.beta_dtype, extent,
-                                           &params->gates.beta));
-  return bind_gate_output("beta", problem, args.beta, extent, &params->beta);
+// What g and beta are made of, and themselves.
+Status bind_gates(const ConvProblem& problem, const ConvArgs& args, const ConvExtent& extent,
+                  GdnConvParams* params) {
+  const TokenForm form = form_of(problem, extent);
+  const Dim heads = dim_of(problem, Axis::kHeads);
+  CUBINERY_RETURN_IF_ERROR(
+      bind_scalars(kConvOp, conv_tensors::kA, problem, args.a, form, heads, &params->gates.g));
+  CUBINERY_RETURN_IF_ERROR(
+      bind_vector(kConvOp, conv_tensors::kALog, problem, args.A_log, heads, &params->gates.A_log));
+  CUBINERY_RETURN_IF_ERROR(bind_vector(kConvOp, conv_tensors::kDtBias, problem, args.dt_bias, heads,
+                                       &params->gates.dt_bias));
+  CUBINERY_RETURN_IF_ERROR(
+      bind_gate_output(conv_tensors::kG, problem, args.g, form, heads, &params->g));
+  CUBINERY_RETURN_IF_ERROR(
+      bind_scalars(kConvOp, conv_tensors::kB, problem, args.b, form, heads, &params->gates.beta));
+  return bind_gate_output(conv_tensors::kBeta, problem, args.beta, form, heads, &params->beta);
 }
 
 Status bind_weights(const ConvNames& names, const ConvProblem& problem, const ConvTensors& given,
@@ -160,7 +124,8 @@ Status bind_weights(const ConvNames& names, const ConvProblem& problem, const Co
   params->weight_tap = strides[1];
   params->weight_packed = strides[1] == 1 && strides[0] == problem.width &&
                           reinterpret_cast<std::uintptr_t>(given.weight.data) % 16 == 0;
-  if (!problem.has_bias) return check_absent(bias, given.bias, "has_bias is false");
+  const std::string_view why = conv_tensors::kBias.why_absent(problem);
+  if (!why.empty()) return check_absent(bias, given.bias, why);
   return bind_vector(bias, given.bias, problem.weight_dtype, channels, &params->bias);
 }
 
@@ -206,50 +171,36 @@ Status check_states(const TensorName& name, const ConvProblem& problem, const Te
 }
 
 Status bind_state_tensors(const ConvNames& names, const ConvProblem& problem,
-                          const ConvTensors& given, const ConvExtent& extent, StepForm steps,
+                          const ConvTensors& given, const ConvExtent& extent, const StepForm& steps,
                           ConvInputs* params, StateSteps* strides) {
-  const ConvStates& states = problem.states;
-  const TensorName &state = names.state, &state_out = names.state_out;
-  const bool pool = states.location == StateLocation::kPool;
+  const States states = common_states(problem.states);
   const Dim channels{"channels", extent.channels};
-  const auto outer = [&](const Tensor& x) {
-    return pool ? Dim{"slots", std::max<std::int64_t>(x.shape[0], 0)}
-                : requests_dim(problem.varlen, extent.sequences);
-  };
-  if (pool) steps = {};
   params->columns = state_columns(problem);
-  if (states.has_initial) {
-    const Tensor& read = given.state;
-    params->read = read.data;
-    CUBINERY_RETURN_IF_ERROR(check_states(
-        state, problem, read, outer(read), steps.read, channels,
-        {&params->read_stride, &strides->read_state, &params->read_slots, &params->columns}));
-    if (steps.read > 0) strides->readable = readable_steps(read);
-  }
-  if (states.store) {
-    const bool in_place = !given.state_out.present();
-    if (in_place) CUBINERY_RETURN_IF_ERROR(steps_in_place(state_out, steps, &steps.written));
-    const Tensor& written = in_place ? given.state : given.state_out;
-    const TensorName& name = in_place ? state : state_out;
+  const auto read = [&](const TensorName& name, const Tensor& x, const Dim& outer,
+                        std::int64_t count) {
+    params->read = x.data;
+    return check_states(
+        name, problem, x, outer, count, channels,
+        {&params->read_stride, &strides->read_state, &params->read_slots, &params->columns});
+  };
+  const auto write = [&](const TensorName& name, const Tensor& x, const Dim& outer,
+                         std::int64_t count) -> Status {
     const int read_columns = params->columns;
-    params->written = written.data;
-    CUBINERY_RETURN_IF_ERROR(check_states(name, problem, written, outer(written), steps.written,
-                                          channels,
+    params->written = x.data;
+    CUBINERY_RETURN_IF_ERROR(check_states(name, problem, x, outer, count, channels,
                                           {&params->written_stride, &strides->written_state,
                                            &params->written_slots, &params->columns}));
-    CUBINERY_RETURN_IF_ERROR(check_no_overlap(name, written));
-    if (has_long_window(problem) && params->columns != read_columns) {
-      return invalid(name, fmt::format("has {} columns; accepted: {}, as state has",
-                                       params->columns, read_columns));
-    }
-  } else {
-    CUBINERY_RETURN_IF_ERROR(check_absent(state_out, given.state_out, "store_state is false"));
-    if (!states.has_initial) {
-      CUBINERY_RETURN_IF_ERROR(
-          check_absent(state, given.state, "has_initial_state and store_state are false"));
-    }
-  }
-  share_range(common_states(states), &params->read_slots, &params->written_slots);
+    CUBINERY_RETURN_IF_ERROR(check_no_overlap(name, x));
+    if (!has_long_window(problem) || params->columns == read_columns) return {};
+    return invalid(name, fmt::format("has {} columns; accepted: {}, as state has", params->columns,
+                                     read_columns));
+  };
+  CUBINERY_RETURN_IF_ERROR(
+      bind_state_pair(states, {names.state, names.state_out, given.state, given.state_out},
+                      requests_dim(problem.varlen, extent.sequences), steps, strides, read, write));
+  const std::string_view why = tensors::kState.why_absent(problem);
+  if (!why.empty()) CUBINERY_RETURN_IF_ERROR(check_absent(names.state, given.state, why));
+  share_range(states, &params->read_slots, &params->written_slots);
   return {};
 }
 
@@ -263,7 +214,7 @@ int most_steps(const ConvProblem& problem, const StateArgs& states) {
 
 Status bind_kept(const ConvProblem& problem, const ConvArgs& args, const ConvExtent& extent,
                  GdnConvParams* params) {
-  const TensorName name{kConvOp, "checkpoints"};
+  const TensorName name{kConvOp, conv_tensors::kCheckpoints.info.name};
   params->checkpoint_every = problem.checkpoint_every;
   const auto bind_tensor = [&](const Dim& rows) -> Status {
     long long no_step = 0;
@@ -289,18 +240,10 @@ Status bind_places(const ConvProblem& problem, const ConvArgs& args, const ConvE
   params->scratch_slot = args.states.scratch_slot;
   CUBINERY_RETURN_IF_ERROR(check_scratch(kConvOp, problem.states.padding, args.states.scratch_slot,
                                          std::min(params->read_slots, params->written_slots)));
-  const TensorName flags{kConvOp, "has_initial_state"}, accepted{kConvOp, "accepted"};
-  if (!problem.states.has_initial) {
-    CUBINERY_RETURN_IF_ERROR(
-        check_absent(flags, args.has_initial_state, "the problem's has_initial_state is false"));
-  } else if (args.has_initial_state.present()) {
-    CUBINERY_RETURN_IF_ERROR(
-        bind_vector(flags, args.has_initial_state, DType::kBool, sequences, &params->has_initial));
-  }
-  if (!problem.from_accepted) {
-    return check_absent(accepted, args.accepted, "from_accepted is false");
-  }
-  return bind_vector(accepted, args.accepted, problem.accepted_dtype, sequences, &params->accepted);
+  CUBINERY_RETURN_IF_ERROR(bind_vector(kConvOp, conv_tensors::kHasInitialState, problem,
+                                       args.has_initial_state, sequences, &params->has_initial));
+  return bind_vector(kConvOp, tensors::kAccepted, problem, args.accepted, sequences,
+                     &params->accepted);
 }
 
 Status bind_scale(const ConvProblem& problem, float scale, GdnConvParams* params) {
@@ -356,21 +299,22 @@ Status conv_extent(const ConvProblem& problem, const ConvArgs& args, ConvExtent*
 Status bind_conv_inputs(const ConvNames& names, const ConvProblem& problem,
                         const ConvTensors& given, const ConvExtent& extent, const StepForm& steps,
                         ConvInputs* inputs, StateSteps* strides) {
-  TokenTensor x;
-  CUBINERY_RETURN_IF_ERROR(check_tokens(names.x, given.x, problem.dtype, problem.varlen, extent,
-                                        {{"channels", extent.channels}}, &x));
-  inputs->x = {.data = given.x.data, .batch = x.batch, .token = x.token, .channel = x.inner};
+  RowStrides x{};
+  CUBINERY_RETURN_IF_ERROR(check_loose_rows(names.x, given.x, problem.dtype,
+                                            without_heads(form_of(problem, extent)), extent, {},
+                                            {"channels", extent.channels}, &x));
+  inputs->x = {.data = given.x.data, .batch = x.batch, .token = x.token, .channel = x.element};
   CUBINERY_RETURN_IF_ERROR(bind_weights(names, problem, given, extent, inputs));
   return bind_state_tensors(names, problem, given, extent, steps, inputs, strides);
 }
 
 Status bind_conv(const ConvProblem& problem, const ConvArgs& args, const ConvExtent& extent,
                  GdnConvParams* params) {
-  constexpr ConvNames kNames{.x = {kConvOp, "x"},
-                             .weight = {kConvOp, "weight"},
-                             .bias = {kConvOp, "bias"},
-                             .state = {kConvOp, "state"},
-                             .state_out = {kConvOp, "state_out"}};
+  constexpr ConvNames kNames{.x = {kConvOp, tensors::kX.info.name},
+                             .weight = {kConvOp, conv_tensors::kWeight.info.name},
+                             .bias = {kConvOp, conv_tensors::kBias.info.name},
+                             .state = {kConvOp, conv_tensors::kState.info.name},
+                             .state_out = {kConvOp, conv_tensors::kStateOut.info.name}};
   const ConvTensors given{.x = args.x,
                           .weight = args.weight,
                           .bias = args.bias,
@@ -380,8 +324,7 @@ Status bind_conv(const ConvProblem& problem, const ConvArgs& args, const ConvExt
   CUBINERY_RETURN_IF_ERROR(
       bind_conv_inputs(kNames, problem, given, extent, steps, params, &params->steps));
   CUBINERY_RETURN_IF_ERROR(bind_outputs(problem, args, extent, params));
-  CUBINERY_RETURN_IF_ERROR(bind_g(problem, args, extent, params));
-  CUBINERY_RETURN_IF_ERROR(bind_beta(problem, args, extent, params));
+  CUBINERY_RETURN_IF_ERROR(bind_gates(problem, args, extent, params));
   CUBINERY_RETURN_IF_ERROR(
       bind_bounds(kConvOp, problem, args.cu_seqlens, extent.sequences, &params->cu_seqlens));
   CUBINERY_RETURN_IF_ERROR(bind_places(problem, args, extent, steps, params));

@@ -5,8 +5,8 @@
 
 #include "cubinery/gdn_conv.h"
 #include "gdn_conv/key.h"
-#include "runtime/gdn/shared/args_binding.h"
-#include "runtime/operator/tensor_check.h"
+#include "runtime/gdn/shared/bind_rows.h"
+#include "runtime/gdn/shared/bind_states.h"
 
 namespace cubinery::gdn {
 

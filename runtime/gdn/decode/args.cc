@@ -4,42 +4,48 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "runtime/gdn/conv/args.h"
 #include "runtime/gdn/conv/operator.h"
 #include "runtime/gdn/decode/operator.h"
-#include "runtime/gdn/shared/args_binding.h"
+#include "runtime/gdn/shared/bind_gates.h"
+#include "runtime/gdn/shared/bind_rows.h"
+#include "runtime/gdn/shared/bind_states.h"
 
 namespace cubinery::gdn {
 namespace {
 
 Status bind_norm(const DecodeProblem& problem, const DecodeArgs& args, const TokenForm& form,
-                 const Dim& heads, GdnDecodeParams* params) {
-  const TensorName z{kDecodeOp, "z"}, weight{kDecodeOp, "norm_weight"}, eps{kDecodeOp, "norm_eps"};
-  if (problem.output_norm == OutputNorm::kNone) {
-    constexpr std::string_view kWhy = "output_norm is none";
-    CUBINERY_RETURN_IF_ERROR(check_absent(z, args.z, kWhy));
-    CUBINERY_RETURN_IF_ERROR(check_absent(weight, args.norm_weight, kWhy));
-    if (!args.norm_eps) return {};
-    return invalid(eps, fmt::format("is {}; accepted: none, {}", *args.norm_eps, kWhy));
+                 GdnDecodeParams* params) {
+  const TensorName eps{kDecodeOp, "norm_eps"};
+  const std::string_view why = tensors::kZ.why_absent(problem);
+  CUBINERY_RETURN_IF_ERROR(check_absent(kDecodeOp, tensors::kZ, problem, args.z));
+  if (why.empty()) {
+    CUBINERY_RETURN_IF_ERROR(
+        bind_input_rows(kDecodeOp, tensors::kZ, problem, args.z, form, &params->z));
   }
-  const Dim value_dim{"value_dim", problem.value_dim};
-  CUBINERY_RETURN_IF_ERROR(
-      bind_input_rows(z, args.z, problem.dtype, form, heads, value_dim, params->heads, &params->z));
-  CUBINERY_RETURN_IF_ERROR(bind_vector(weight, args.norm_weight, problem.norm_weight_dtype,
-                                       value_dim, &params->norm_weight));
+  CUBINERY_RETURN_IF_ERROR(bind_vector(kDecodeOp, tensors::kNormWeight, problem, args.norm_weight,
+                                       dim_of(problem, Axis::kValueDim), &params->norm_weight));
+  if (!why.empty()) {
+    if (!args.norm_eps) return {};
+    return invalid(eps, fmt::format("is {}; accepted: none, {}", *args.norm_eps, why));
+  }
   params->norm_eps = args.norm_eps.value_or(1e-6f);
   if (std::isfinite(params->norm_eps) && params->norm_eps >= 0) return {};
   return invalid(eps, fmt::format("is {}; accepted: finite numbers from 0 up", params->norm_eps));
 }
 
-Status check_no_conv(const DecodeConvArgs& conv) {
-  constexpr std::string_view kWhy = "conv_width is 0";
-  CUBINERY_RETURN_IF_ERROR(check_absent({kDecodeOp, "x"}, conv.x, kWhy));
-  CUBINERY_RETURN_IF_ERROR(check_absent({kDecodeOp, "conv_weight"}, conv.weight, kWhy));
-  CUBINERY_RETURN_IF_ERROR(check_absent({kDecodeOp, "conv_bias"}, conv.bias, kWhy));
-  CUBINERY_RETURN_IF_ERROR(check_absent({kDecodeOp, "conv_state"}, conv.in, kWhy));
-  return check_absent({kDecodeOp, "conv_state_out"}, conv.out, kWhy);
+// Of all that only a convolution has, or of what it makes: q, k and v.
+template <class Part>
+Status check_absent_of(const Part& part, const DecodeArgs& args, std::string_view why) {
+  Status status;
+  const auto look = [&](const auto& placed) {
+    const TensorName name{kDecodeOp, placed.spec.info.name};
+    if (status.ok()) status = check_absent(name, placed.in(args), why);
+  };
+  std::apply([&](const auto&... all) { (look(all), ...); }, part);
+  return status;
 }
 
 // Rows and states in vectors of kConvChannels.
@@ -71,15 +77,12 @@ Status check_vectors(const ConvNames& names, const ConvProblem& problem, const C
 // q, k and v come from x.
 Status bind_conv(const DecodeProblem& problem, const DecodeArgs& args, std::int64_t batch,
                  GdnDecodeParams* params) {
-  constexpr ConvNames kNames{.x = {kDecodeOp, "x"},
-                             .weight = {kDecodeOp, "conv_weight"},
-                             .bias = {kDecodeOp, "conv_bias"},
-                             .state = {kDecodeOp, "conv_state"},
-                             .state_out = {kDecodeOp, "conv_state_out"}};
-  constexpr std::string_view kWhy = "with conv_width they come from x";
-  CUBINERY_RETURN_IF_ERROR(check_absent({kDecodeOp, "q"}, args.q, kWhy));
-  CUBINERY_RETURN_IF_ERROR(check_absent({kDecodeOp, "k"}, args.k, kWhy));
-  CUBINERY_RETURN_IF_ERROR(check_absent({kDecodeOp, "v"}, args.v, kWhy));
+  constexpr ConvNames kNames{.x = {kDecodeOp, tensors::kX.info.name},
+                             .weight = {kDecodeOp, tensors::kConvWeight.info.name},
+                             .bias = {kDecodeOp, tensors::kConvBias.info.name},
+                             .state = {kDecodeOp, tensors::kConvState.info.name},
+                             .state_out = {kDecodeOp, tensors::kConvStateOut.info.name}};
+  CUBINERY_RETURN_IF_ERROR(check_absent_of(operand_tensors(), args, tensors::kFromX.words));
 
   const ConvProblem conv = conv_in_front(problem);
   const Tensor x = with_one_token(args.conv.x);
@@ -134,12 +137,12 @@ Status bind_decode(const DecodeProblem& problem, const DecodeArgs& args, std::in
     CUBINERY_RETURN_IF_ERROR(bind_conv(problem, args, batch, params));
     CUBINERY_RETURN_IF_ERROR(bind_o(problem, args, form, params));
   } else {
-    CUBINERY_RETURN_IF_ERROR(check_no_conv(args.conv));
+    CUBINERY_RETURN_IF_ERROR(check_absent_of(front_conv_tensors(), args, tensors::kNoConv.words));
     CUBINERY_RETURN_IF_ERROR(bind_rows(problem, args, form, params));
   }
   CUBINERY_RETURN_IF_ERROR(
       bind_gates(kDecodeOp, problem.inputs, args.gates, form, heads, &params->gates));
-  CUBINERY_RETURN_IF_ERROR(bind_norm(problem, args, form, heads, params));
+  CUBINERY_RETURN_IF_ERROR(bind_norm(problem, args, form, params));
   CUBINERY_RETURN_IF_ERROR(bind_states(kDecodeOp, problem.states, args.states, state_form(problem),
                                        requests, &params->states));
   if (problem.conv.is_there()) {

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "runtime/gdn/prefill/operator.h"
-#include "runtime/gdn/shared/args_binding.h"
+#include "runtime/gdn/shared/bind_gates.h"
+#include "runtime/gdn/shared/bind_rows.h"
+#include "runtime/gdn/shared/bind_states.h"
 #include "runtime/gdn/shared/checkpoint_args.h"
 
 namespace cubinery::gdn {
@@ -51,12 +53,9 @@ class PrefillBinder {
   }
 
   Status bind_cu_seqlens() {
-    if (!problem_.varlen) {
-      return check_absent({kPrefillOp, "cu_seqlens"}, args_.cu_seqlens, "varlen is false");
-    }
-    CUBINERY_RETURN_IF_ERROR(bind_vector({kPrefillOp, "cu_seqlens"}, args_.cu_seqlens,
-                                         problem_.cu_seqlens_dtype,
-                                         {"N + 1", sequences_.extent + 1}, &chunks_.cu_seqlens));
+    CUBINERY_RETURN_IF_ERROR(bind_vector(kPrefillOp, tensors::kCuSeqlens, problem_,
+                                         args_.cu_seqlens, {"N + 1", sequences_.extent + 1},
+                                         &chunks_.cu_seqlens));
     scan_.cu_seqlens = chunks_.cu_seqlens;
     return {};
   }
@@ -66,8 +65,9 @@ class PrefillBinder {
     return gdn::bind_checkpoints(
         kPrefillOp, problem_, args_, sequences_.extent, tokens_.extent,
         [&](const Dim& rows) {
-          return bind_written_states({kPrefillOp, "checkpoints"}, args_.checkpoints, rows,
-                                     state_form(problem_), &scan_.checkpoints);
+          return bind_written_states({kPrefillOp, tensors::kCheckpoints.info.name},
+                                     args_.checkpoints, rows, state_form(problem_),
+                                     &scan_.checkpoints);
         },
         &scan_.checkpoint_cu_starts);
   }

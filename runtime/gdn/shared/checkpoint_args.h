@@ -32,17 +32,13 @@ template <class Problem, class Args, class BindTensor>
 Status bind_checkpoints(std::string_view op, const Problem& problem, const Args& args,
                         std::int64_t sequences, std::int64_t tokens, BindTensor bind_tensor,
                         StridedVector* cu_starts) {
-  const TensorName starts{op, "checkpoint_cu_starts"};
-  if (problem.checkpoints == Checkpoints::kNone) {
-    constexpr std::string_view kWhy = "checkpoints is none";
-    CUBINERY_RETURN_IF_ERROR(check_absent({op, "checkpoints"}, args.checkpoints, kWhy));
-    return check_absent(starts, args.checkpoint_cu_starts, kWhy);
+  CUBINERY_RETURN_IF_ERROR(check_absent(op, tensors::kCheckpoints, problem, args.checkpoints));
+  if (is_due(tensors::kCheckpoints, problem, args.checkpoints)) {
+    const std::int64_t rows = problem.varlen ? std::max<std::int64_t>(args.checkpoints.shape[0], 0)
+                                             : sequences * checkpoints_of(problem, tokens);
+    CUBINERY_RETURN_IF_ERROR(bind_tensor(Dim{"rows", rows}));
   }
-  const std::int64_t rows = problem.varlen ? std::max<std::int64_t>(args.checkpoints.shape[0], 0)
-                                           : sequences * checkpoints_of(problem, tokens);
-  CUBINERY_RETURN_IF_ERROR(bind_tensor(Dim{"rows", rows}));
-  if (!problem.varlen) return check_absent(starts, args.checkpoint_cu_starts, "varlen is false");
-  return bind_vector(starts, args.checkpoint_cu_starts, problem.cu_seqlens_dtype,
+  return bind_vector(op, tensors::kCheckpointCuStarts, problem, args.checkpoint_cu_starts,
                      {"N + 1", sequences + 1}, cu_starts);
 }
 

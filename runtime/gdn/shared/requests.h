@@ -10,7 +10,7 @@
 
 #include "common/token_key.h"
 #include "cubinery/kernel.h"
-#include "runtime/gdn/shared/args_binding.h"
+#include "runtime/gdn/shared/bind_rows.h"
 
 namespace cubinery::gdn {
 
@@ -39,7 +39,7 @@ inline TokenForm token_form(bool varlen, std::int64_t requests, std::int64_t tok
 
 // The bounds of packed requests, as far as they can be checked before N is known; N.
 inline Status check_bounds(std::string_view op, const Tensor& cu_seqlens, DType dtype) {
-  const TensorName name{op, "cu_seqlens"};
+  const TensorName name{op, tensors::kCuSeqlens.info.name};
   CUBINERY_RETURN_IF_ERROR(check_data(name, cu_seqlens, dtype));
   if (cu_seqlens.rank != 1) return wrong_rank(name, cu_seqlens.rank, "1");
   return check_count(name, "N", std::max<std::int64_t>(cu_seqlens.shape[0], 0) - 1, kMaxInt);
@@ -49,9 +49,7 @@ inline std::int64_t requests_of(const Tensor& cu_seqlens) { return cu_seqlens.sh
 template <class Problem>
 Status bind_bounds(std::string_view op, const Problem& problem, const Tensor& cu_seqlens,
                    std::int64_t requests, StridedVector* bounds) {
-  const TensorName name{op, "cu_seqlens"};
-  if (!problem.varlen) return check_absent(name, cu_seqlens, "varlen is false");
-  return bind_vector(name, cu_seqlens, problem.cu_seqlens_dtype, {"N + 1", requests + 1}, bounds);
+  return bind_vector(op, tensors::kCuSeqlens, problem, cu_seqlens, {"N + 1", requests + 1}, bounds);
 }
 
 // ---- Grids: (blocks of a request, requests) -----------------------------------------------------

@@ -1,11 +1,10 @@
 #include "runtime/gdn/verify/args.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <span>
 
-#include "runtime/gdn/shared/args_binding.h"
+#include "runtime/gdn/shared/bind_gates.h"
+#include "runtime/gdn/shared/bind_states.h"
 #include "runtime/gdn/shared/requests.h"
 #include "runtime/gdn/verify/operator.h"
 
@@ -18,31 +17,6 @@ StepForm step_form(const VerifyProblem& problem, const VerifyExtent& extent) {
   const std::int64_t most =
       problem.varlen ? problem.max_tokens : std::max<std::int64_t>(extent.tokens, 1);
   return {.read = problem.from_accepted ? 1 : 0, .written = stores_every(problem) ? most : 0};
-}
-
-Status bind_accepted(const VerifyProblem& problem, const Tensor& accepted, const Dim& requests,
-                     StridedVector* counts) {
-  const TensorName name{kVerifyOp, "accepted"};
-  if (!problem.from_accepted) return check_absent(name, accepted, "from_accepted is false");
-  return bind_vector(name, accepted, problem.accepted_dtype, requests, counts);
-}
-
-// A number for each token, whatever the heads.
-Status bind_parents(const VerifyProblem& problem, const Tensor& parents, const Dim& requests,
-                    const Dim& tokens, Scalars<TokenStrides>* bound) {
-  const TensorName name{kVerifyOp, "parents"};
-  if (!problem.tree) return check_absent(name, parents, "tree is false");
-  CUBINERY_RETURN_IF_ERROR(check_data(name, parents, problem.parents_dtype));
-  const std::array<Dim, 2> dims{requests, tokens};
-  std::array<std::int64_t, 2> strides{};
-  if (problem.varlen) {
-    CUBINERY_RETURN_IF_ERROR(
-        check_shape(name, parents, std::span(dims).last(1), ExtraDim::kFirst, &strides[1]));
-  } else {
-    CUBINERY_RETURN_IF_ERROR(check_shape(name, parents, dims, ExtraDim::kNone, strides.data()));
-  }
-  *bound = {.data = parents.data, .stride = {.batch = strides[0], .token = strides[1], .head = 0}};
-  return {};
 }
 
 }  // namespace
@@ -72,10 +46,11 @@ Status bind_verify(const VerifyProblem& problem, const VerifyArgs& args, const V
                                       {"heads", params->heads}, &params->gates));
   CUBINERY_RETURN_IF_ERROR(
       bind_bounds(kVerifyOp, problem, args.cu_seqlens, extent.requests, &params->cu_seqlens));
-  CUBINERY_RETURN_IF_ERROR(bind_accepted(problem, args.accepted, requests, &params->accepted));
-  CUBINERY_RETURN_IF_ERROR(bind_parents(problem, args.parents, requests,
-                                        tokens_dim(problem.varlen, extent.tokens),
-                                        &params->parents));
+  CUBINERY_RETURN_IF_ERROR(bind_vector(kVerifyOp, tensors::kAccepted, problem, args.accepted,
+                                       requests, &params->accepted));
+  // A number for each token, whatever the heads.
+  CUBINERY_RETURN_IF_ERROR(bind_scalars(kVerifyOp, tensors::kParents, problem, args.parents,
+                                        without_heads(form), {}, &params->parents));
   CUBINERY_RETURN_IF_ERROR(bind_states(kVerifyOp, problem.states, args.states, state_form(problem),
                                        requests, step_form(problem, extent), &params->states,
                                        &params->steps));

@@ -6,7 +6,9 @@
 #include <limits>
 #include <string>
 
-#include "runtime/gdn/shared/args_binding.h"
+#include "runtime/gdn/shared/bind_gates.h"
+#include "runtime/gdn/shared/bind_rows.h"
+#include "runtime/gdn/shared/bind_states.h"
 #include "runtime/gdn/shared/requests.h"
 #include "runtime/gdn/verify/commit_operator.h"
 
@@ -49,15 +51,12 @@ Status bind_layer(const CommitProblem& problem, const CommitLayer& layer, GdnCom
   record->tokens = room.tokens;
   const Dim requests = requests_dim(problem.varlen, room.requests);
   const TokenForm form = token_form(problem.varlen, room.requests, room.tokens);
-  const int heads = problem.heads.count();
-  CUBINERY_RETURN_IF_ERROR(bind_input_rows({kCommitOp, "k"}, layer.k, problem.dtype, form,
-                                           {"k_heads", problem.heads.k},
-                                           {"key_dim", problem.key_dim}, heads, &record->k));
-  CUBINERY_RETURN_IF_ERROR(bind_input_rows({kCommitOp, "v"}, layer.v, problem.dtype, form,
-                                           {"v_heads", problem.heads.v},
-                                           {"value_dim", problem.value_dim}, heads, &record->v));
   CUBINERY_RETURN_IF_ERROR(
-      bind_gates(kCommitOp, problem.inputs, layer.gates, form, {"heads", heads}, &record->gates));
+      bind_input_rows(kCommitOp, tensors::kK, problem, layer.k, form, &record->k));
+  CUBINERY_RETURN_IF_ERROR(
+      bind_input_rows(kCommitOp, tensors::kV, problem, layer.v, form, &record->v));
+  CUBINERY_RETURN_IF_ERROR(bind_gates(kCommitOp, problem.inputs, layer.gates, form,
+                                      dim_of(problem, Axis::kHeads), &record->gates));
   StateParams states{};
   CUBINERY_RETURN_IF_ERROR(bind_state_tensors(kCommitOp, problem.states,
                                               {.in = layer.state, .out = layer.state_out},

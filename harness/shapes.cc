@@ -1,4 +1,4 @@
-#include "harness/gdn_shapes.h"
+#include "harness/shapes.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -11,8 +11,8 @@
 #include "gdn_conv/gdn_conv_ref.h"
 #include "gdn_decode/gdn_decode_ref.h"
 #include "gdn_prefill_scan/gdn_prefill_ref.h"
-#include "harness/gdn_tensors.h"
 #include "harness/rounding.h"
+#include "harness/tensors.h"
 
 namespace cubinery {
 
@@ -23,16 +23,16 @@ std::vector<Real> convolved_row(const GdnProblem& p, std::int64_t t, std::int64_
                                 const Read& read) {
   std::vector<Real> row;
   for (std::int64_t c = first; c < first + width; ++c) {
-    const auto taps = read(GdnTensor::kConvWeight, 0, c, p.conv.width);
+    const auto taps = read(TensorId::kConvWeight, 0, c, p.conv.width);
     gdn::ConvRefChannel<Real> channel{.taps = {taps.begin(), taps.end()},
                                       .activation = p.conv.activation,
                                       .before = std::vector<Real>(idx(p.conv.width - 1))};
-    if (p.conv.has_bias) channel.bias = static_cast<Real>(read(GdnTensor::kConvBias, 0, c, 1)[0]);
+    if (p.conv.has_bias) channel.bias = static_cast<Real>(read(TensorId::kConvBias, 0, c, 1)[0]);
     if (p.states.has_initial) {
-      const auto columns = read(GdnTensor::kConvState, t, c, conv_columns(p));
+      const auto columns = read(TensorId::kConvState, t, c, conv_columns(p));
       channel.before.assign(columns.end() - (p.conv.width - 1), columns.end());
     }
-    const auto x = static_cast<Real>(read(GdnTensor::kX, t, c, 1)[0]);
+    const auto x = static_cast<Real>(read(TensorId::kX, t, c, 1)[0]);
     const Real y = conv_ref(channel, std::vector<Real>{x})[0];
     if constexpr (std::is_same_v<Real, float>) {
       row.push_back(rounded(p.dtype, y));
@@ -53,7 +53,7 @@ gdn::PrefillRefHead<Real> reference_head(const GdnProblem& p, std::optional<floa
   gdn::PrefillRefHead<Real> head{
       .key_dim = p.key_dim, .value_dim = p.value_dim, .inputs = p.inputs};
   head.scale = scale ? static_cast<Real>(*scale) : 1 / std::sqrt(static_cast<Real>(p.key_dim));
-  const auto append = [&](GdnTensor tensor, int heads, int width, std::vector<Real>* to) {
+  const auto append = [&](TensorId tensor, int heads, int width, std::vector<Real>* to) {
     to->reserve(idx((last - first) * width));
     for (std::int64_t t = first; t < last; ++t) {
       const auto row = read(tensor, t, h / (p.heads.count() / heads), width);
@@ -74,17 +74,17 @@ gdn::PrefillRefHead<Real> reference_head(const GdnProblem& p, std::optional<floa
     append_convolved(split.k, p.heads.k, p.key_dim, &head.k);
     append_convolved(split.v, p.heads.v, p.value_dim, &head.v);
   } else {
-    append(GdnTensor::kQ, p.heads.q, p.key_dim, &head.q);
-    append(GdnTensor::kK, p.heads.k, p.key_dim, &head.k);
-    append(GdnTensor::kV, p.heads.v, p.value_dim, &head.v);
+    append(TensorId::kQ, p.heads.q, p.key_dim, &head.q);
+    append(TensorId::kK, p.heads.k, p.key_dim, &head.k);
+    append(TensorId::kV, p.heads.v, p.value_dim, &head.v);
   }
   if (p.inputs.gate_mode != gdn::GateMode::kNone)
-    append(GdnTensor::kG, p.heads.count(), 1, &head.gate);
+    append(TensorId::kG, p.heads.count(), 1, &head.gate);
   if (p.inputs.beta_mode != gdn::BetaMode::kOne)
-    append(GdnTensor::kBeta, p.heads.count(), 1, &head.beta);
+    append(TensorId::kBeta, p.heads.count(), 1, &head.beta);
   if (p.inputs.gate_mode != gdn::GateMode::kComputed) return head;
-  head.a_log = static_cast<Real>(read(GdnTensor::kALog, 0, h, 1)[0]);
-  head.dt_bias = static_cast<Real>(read(GdnTensor::kDtBias, 0, h, 1)[0]);
+  head.a_log = static_cast<Real>(read(TensorId::kALog, 0, h, 1)[0]);
+  head.dt_bias = static_cast<Real>(read(TensorId::kDtBias, 0, h, 1)[0]);
   return head;
 }
 
@@ -96,10 +96,10 @@ void norm_outputs(const GdnProblem& p, std::optional<float> eps, std::int64_t h,
   if (p.output_norm == gdn::OutputNorm::kNone) return;
   std::vector<Real> weight;
   for (std::int64_t j = 0; j < p.value_dim; ++j) {
-    weight.push_back(static_cast<Real>(read(GdnTensor::kNormWeight, 0, j, 1)[0]));
+    weight.push_back(static_cast<Real>(read(TensorId::kNormWeight, 0, j, 1)[0]));
   }
   for (std::int64_t t = first; t < last; ++t, o += p.value_dim) {
-    const auto row = read(GdnTensor::kZ, t, h, p.value_dim);
+    const auto row = read(TensorId::kZ, t, h, p.value_dim);
     const std::vector<Real> z(row.begin(), row.end());
     gdn::gated_rms_ref(weight, z, static_cast<Real>(eps.value_or(1e-6f)), o);
   }

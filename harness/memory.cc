@@ -1,11 +1,9 @@
-#include "harness/gdn_memory.h"
+#include "harness/memory.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
-
-#include "harness/gdn_tensors.h"
 
 namespace cubinery {
 
@@ -14,8 +12,6 @@ std::vector<void*> addresses(GdnMemory* memory) {
   for (std::vector<std::byte>& piece : *memory) all.push_back(piece.data());
   return all;
 }
-
-std::string_view tensor_name(std::size_t piece) { return kTensors[piece].name; }
 
 std::string first_difference(const GdnMemory& a, const GdnMemory& b,
                              std::string_view (*name)(std::size_t piece)) {
@@ -32,14 +28,21 @@ std::string first_difference(const GdnMemory& a, const GdnMemory& b,
 Result<GdnDeviceMemory> GdnDeviceMemory::allocate(const std::shared_ptr<const Device>& device,
                                                   const GdnMemory& like) {
   GdnDeviceMemory memory;
-  for (const std::vector<std::byte>& piece : like) {
-    DeviceMemory& made = memory.pieces_.emplace_back();
-    if (piece.empty()) continue;
-    Result<DeviceMemory> allocated = DeviceMemory::allocate(device, piece.size());
-    if (!allocated) return std::move(allocated).error();
-    made = *std::move(allocated);
-  }
+  CUBINERY_RETURN_IF_ERROR(memory.resize(device, like));
   return memory;
+}
+
+Status GdnDeviceMemory::resize(const std::shared_ptr<const Device>& device, const GdnMemory& like) {
+  pieces_.resize(like.size());
+  for (std::size_t i = 0; i < like.size(); ++i) {
+    if (pieces_[i].bytes() == like[i].size()) continue;
+    pieces_[i] = {};
+    if (like[i].empty()) continue;
+    Result<DeviceMemory> allocated = DeviceMemory::allocate(device, like[i].size());
+    if (!allocated) return std::move(allocated).error();
+    pieces_[i] = *std::move(allocated);
+  }
+  return {};
 }
 
 std::vector<void*> GdnDeviceMemory::addresses() const {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "harness/gdn_case.h"
-#include "harness/gdn_reference.h"
+#include "harness/case.h"
+#include "harness/reference.h"
 #include "harness/rounding.h"
 
 namespace cubinery {
@@ -62,19 +62,19 @@ bool GdnCase::is_padding(std::int64_t index) const {
 
 // By the indices alone.
 Row GdnCase::slots_of(std::int64_t n) const {
-  const GdnArgs& tensors = layout_.tensors();
+  const TensorSet& tensors = layout_.tensors();
   const auto stored = [&](std::int64_t slot) { return problem_.states.store ? slot : kNowhere; };
-  if (!tensors.states.indices.present()) return {RowKind::kComputed, n, stored(n)};
+  if (!tensors.has(TensorId::kStateIndices)) return {RowKind::kComputed, n, stored(n)};
   const std::int64_t scratch = options_.scratch_slot;
-  const std::int64_t read = integer(GdnTensor::kStateIndices, n);
+  const std::int64_t read = integer(TensorId::kStateIndices, n);
   const std::int64_t write =
-      tensors.states.out_indices.present() ? integer(GdnTensor::kStateOutIndices, n) : read;
+      tensors.has(TensorId::kStateOutIndices) ? integer(TensorId::kStateOutIndices, n) : read;
   if (is_padding(read)) {
     if (problem_.states.padding == Padding::kSkip) return {RowKind::kSkipped, 0, 0};
     if (problem_.states.padding == Padding::kZero) return {RowKind::kZeroed, 0, 0};
     int sharing = 0;
     for (std::int64_t other = 0; other < sequences_; ++other) {
-      sharing += is_padding(integer(GdnTensor::kStateIndices, other)) ? 1 : 0;
+      sharing += is_padding(integer(TensorId::kStateIndices, other)) ? 1 : 0;
     }
     return {sharing == 1 ? RowKind::kComputed : RowKind::kShared, scratch, stored(scratch)};
   }
@@ -84,7 +84,7 @@ Row GdnCase::slots_of(std::int64_t n) const {
     return {RowKind::kComputed, read, kept ? stored(scratch) : kNowhere};
   }
   const auto outside = [&](std::int64_t slot) {
-    return slot < 0 || slot >= tensors.states.in.shape[0];
+    return slot < 0 || slot >= tensors[TensorId::kState].shape[0];
   };
   if (outside(read) || outside(write)) return {RowKind::kInvalid, 0, 0};
   return {RowKind::kComputed, read, stored(write)};
@@ -104,7 +104,7 @@ Row GdnCase::row(std::int64_t n, bool malformed) const {
   if (row.runs() && !is_tree(n)) return {RowKind::kInvalid, 0, 0};
   if (problem_.checkpoints == Checkpoints::kNone || !problem_.varlen || !row.runs()) return row;
   const std::int64_t first = first_checkpoint(n), end = first_checkpoint(n + 1);
-  const bool fits = first >= 0 && end <= layout_.tensors().checkpoints.shape[0] &&
+  const bool fits = first >= 0 && end <= layout_.tensors()[TensorId::kCheckpoints].shape[0] &&
                     end - first >= checkpoints_of(problem_, length(n));
   return fits ? row : Row{RowKind::kInvalid, 0, 0};
 }
@@ -116,19 +116,19 @@ std::vector<Row> GdnCase::rows() const {
   return rows;
 }
 
-std::vector<float> GdnCase::operand(GdnTensor tensor, std::int64_t n, std::int64_t t,
+std::vector<float> GdnCase::operand(TensorId tensor, std::int64_t n, std::int64_t t,
                                     std::int64_t of, int width) const {
-  if (tensor == GdnTensor::kConvState) {
+  if (tensor == TensorId::kConvState) {
     return conv_inputs(memory_, tensor, slots_of(n).read, of);
   }
-  if (info_of(tensor).kind == GdnKind::kTaps) {
+  if (info_of(tensor).kind == TensorKind::kTaps) {
     std::vector<float> taps;
     for (int i = 0; i < width; ++i) {
       taps.push_back(values_at(memory_, tensor, tap_at(tensor, of, i), 1)[0]);
     }
     return taps;
   }
-  const bool vector = tensor_of(layout_.tensors(), tensor).rank == 1;
+  const bool vector = layout_.tensors()[tensor].rank == 1;
   return values_at(memory_, tensor, vector ? vector_at(tensor, of) : row_at(tensor, n, t, of),
                    width);
 }
@@ -137,7 +137,7 @@ template <class Real>
 gdn::PrefillRefHead<Real> GdnCase::head(std::int64_t n, std::int64_t h, std::int64_t first,
                                         std::int64_t last) const {
   return reference_head<Real>(problem_, options_.scale, h, first, last,
-                              [&](GdnTensor tensor, std::int64_t t, std::int64_t of, int width) {
+                              [&](TensorId tensor, std::int64_t t, std::int64_t of, int width) {
                                 return operand(tensor, n, t, of, width);
                               });
 }
@@ -149,7 +149,7 @@ template gdn::PrefillRefHead<float> GdnCase::head(std::int64_t, std::int64_t, st
 template <class Real>
 std::vector<Real> GdnCase::initial_state(std::int64_t n, std::int64_t h) const {
   if (problem_.states.has_initial) {
-    return matrix_values<Real>(memory_, GdnTensor::kState, slots_of(n).read, h);
+    return matrix_values<Real>(memory_, TensorId::kState, slots_of(n).read, h);
   }
   return std::vector<Real>(idx(problem_.key_dim * problem_.value_dim));
 }
@@ -170,7 +170,7 @@ void GdnCase::advance(std::int64_t n, std::int64_t h, std::int64_t first, std::i
         plain, options_.chunk_size, [&](float x) { return rounded_operand(problem_.dtype, x); },
         naive_state->data(), naive_o.data());
   }
-  const auto read = [&](GdnTensor tensor, std::int64_t t, std::int64_t of, int width) {
+  const auto read = [&](TensorId tensor, std::int64_t t, std::int64_t of, int width) {
     return operand(tensor, n, t, of, width);
   };
   norm_outputs(problem_, options_.norm_eps, h, first, last, read, o.data());
@@ -230,7 +230,7 @@ std::vector<GdnReference> GdnCase::references() const {
   return all;
 }
 
-void GdnCase::compare_matrix(const GdnMemory& after, GdnTensor tensor, std::int64_t row,
+void GdnCase::compare_matrix(const GdnMemory& after, TensorId tensor, std::int64_t row,
                              std::span<const double> expected, Deviation::Index at,
                              Deviation* deviation) const {
   const std::vector<double> actual = matrix_values<double>(after, tensor, row, at[1]);
@@ -247,7 +247,7 @@ GdnDeviations GdnCase::compare(std::int64_t n, std::int64_t h, const Row& row,
   if (!options_.has_outputs) deviation.o = {};
   const double* o = expected.o.data();
   for (std::int64_t t = 0; t < length(n) && options_.has_outputs; ++t) {
-    const std::vector<float> actual = row_values(after, GdnTensor::kO, n, t, h, problem_.value_dim);
+    const std::vector<float> actual = row_values(after, TensorId::kO, n, t, h, problem_.value_dim);
     for (std::int64_t d = 0; d < problem_.value_dim; ++d) {
       deviation.o.add_actual(actual[idx(d)], *o++, {n, h, t, d, 0});
     }
@@ -255,7 +255,7 @@ GdnDeviations GdnCase::compare(std::int64_t n, std::int64_t h, const Row& row,
   const auto elements = idx(problem_.key_dim * problem_.value_dim);
   for (std::size_t c = 0; c * elements < expected.checkpoints.size(); ++c) {
     const auto number = static_cast<std::int64_t>(c);
-    compare_matrix(after, GdnTensor::kCheckpoints, first_checkpoint(n) + number,
+    compare_matrix(after, TensorId::kCheckpoints, first_checkpoint(n) + number,
                    std::span(expected.checkpoints).subspan(c * elements, elements), {n, h, number},
                    &deviation.checkpoints);
   }
@@ -290,7 +290,7 @@ std::string GdnCase::row_fault(std::int64_t n, RowKind kind, const GdnMemory& af
   for (std::int64_t t = begin; t < end; ++t) {
     for (std::int64_t h = 0; h < heads_; ++h) {
       const std::string fault =
-          value_fault(kind, row_values(after, GdnTensor::kO, n, t, h, problem_.value_dim));
+          value_fault(kind, row_values(after, TensorId::kO, n, t, h, problem_.value_dim));
       if (fault.empty()) continue;
       return fmt::format("o of sequence {}, head {}, token {}: {}", n, h, t, fault);
     }
@@ -311,12 +311,12 @@ void GdnCase::forgive_written(std::int64_t n, const Row& row, const GdnMemory& a
   for (std::int64_t h = 0; h < heads_; ++h) {
     const bool has_rows = row.kind != RowKind::kSkipped && options_.has_outputs;
     for (std::int64_t t = 0; t < length(n) && has_rows; ++t) {
-      forgive(after, row_at(GdnTensor::kO, n, t, h), row_bytes, expected);
+      forgive(after, row_at(TensorId::kO, n, t, h), row_bytes, expected);
     }
     if (row.writes()) forgive(after, matrix_at(target(), row.write, h), matrix_bytes(), expected);
     const std::int64_t kept = row.runs() ? checkpoints_of(problem_, length(n)) : 0;
     for (std::int64_t c = 0; c < kept; ++c) {
-      forgive(after, matrix_at(GdnTensor::kCheckpoints, first_checkpoint(n) + c, h), matrix_bytes(),
+      forgive(after, matrix_at(TensorId::kCheckpoints, first_checkpoint(n) + c, h), matrix_bytes(),
               expected);
     }
   }
@@ -331,9 +331,9 @@ void GdnCase::expect_conv_state(std::int64_t n, const Row& row, const GdnMemory&
   for (std::int64_t c = 0; c < conv_split(problem_).end; ++c) {
     std::vector<float> inputs(idx(columns));
     if (problem_.states.has_initial) {
-      inputs = conv_inputs(memory_, GdnTensor::kConvState, row.read, c);
+      inputs = conv_inputs(memory_, TensorId::kConvState, row.read, c);
     }
-    inputs.push_back(row_values(memory_, GdnTensor::kX, n, 0, c, 1)[0]);
+    inputs.push_back(row_values(memory_, TensorId::kX, n, 0, c, 1)[0]);
     for (int i = 0; i < columns; ++i) {
       const Place place = conv_state_at(conv_target(), row.write, c, i);
       const float input = inputs[idx(i + 1)];
@@ -358,7 +358,7 @@ std::string GdnCase::fault(const std::vector<Row>& rows, const GdnMemory& after)
   if (malformed()) {
     const std::int64_t written = options_.has_outputs ? tokens_ * heads_ : 0;
     for (std::int64_t unit = 0; unit < written; ++unit) {
-      forgive(after, layout_.row_at(GdnTensor::kO, 0, unit / heads_, unit % heads_),
+      forgive(after, layout_.row_at(TensorId::kO, 0, unit / heads_, unit % heads_),
               idx(problem_.value_dim * size_of(problem_.output_dtype)), &expected);
     }
   } else {

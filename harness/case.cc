@@ -1,5 +1,5 @@
 // Making and filling the memory of a GdnCase, and finding the way in it.
-#include "harness/gdn_case.h"
+#include "harness/case.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,6 +8,7 @@
 #include <cmath>
 #include <thread>
 
+#include "harness/draw.h"
 #include "harness/rounding.h"
 #include "runtime/jit/on_threads.h"
 
@@ -38,8 +39,8 @@ std::vector<std::int64_t> checkpoint_starts(const GdnProblem& problem, const Cas
   return starts;
 }
 
-GdnExtent extent_of(const GdnProblem& problem, const CaseShape& shape, const CaseOptions& options) {
-  GdnExtent extent{.lengths = shape.lengths};
+Extent extent_of(const GdnProblem& problem, const CaseShape& shape, const CaseOptions& options) {
+  Extent extent{.lengths = shape.lengths};
   const bool pool = problem.states.location == gdn::StateLocation::kPool;
   const std::int64_t used = (writes_elsewhere(options) ? 2 : 1) * extent.sequences();
   extent.slots = options.slots != 0 ? options.slots : used + kSpareSlots;
@@ -47,8 +48,21 @@ GdnExtent extent_of(const GdnProblem& problem, const CaseShape& shape, const Cas
   extent.separate_out = options.separate_out;
   extent.write_indices = pool && writes_elsewhere(options);
   extent.spare_tokens = shape.lead + shape.tail;
-  extent.parents = options.parents;
   return extent;
+}
+
+// work(count, head) of all, on all processors.
+void for_each(std::int64_t count, std::int64_t heads,
+              const std::function<void(std::int64_t, std::int64_t)>& work) {
+  on_all_processors(idx(count * heads), [&](std::size_t unit) {
+    work(static_cast<std::int64_t>(unit) / heads, static_cast<std::int64_t>(unit) % heads);
+  });
+}
+
+GdnProblem with_parents(GdnProblem problem, std::optional<DType> dtype) {
+  problem.tree = dtype.has_value();
+  problem.parents_dtype = dtype.value_or(problem.parents_dtype);
+  return problem;
 }
 
 }  // namespace
@@ -67,21 +81,21 @@ CaseShape uniform(std::int64_t count, std::int64_t tokens) {
 }
 
 GdnCase::GdnCase(const GdnProblem& problem, const CaseShape& shape, const CaseOptions& options)
-    : problem_(problem),
+    : problem_(with_parents(problem, options.parents)),
       options_(options),
       sequences_(static_cast<std::int64_t>(shape.lengths.size())),
       heads_(problem.heads.count()),
-      layout_(problem, extent_of(problem, shape, options),
+      layout_(tensors_of(problem_, extent_of(problem, shape, options)),
               {.placement = options.placement,
                .head_gap = options.head_gap,
                .slot_gap = options.slot_gap,
                .out_slot_gap = options.out_slot_gap}),
       memory_(layout_.memory()) {
-  tokens_ = layout_.tensors().o.shape[token_dimension()];
+  tokens_ = layout_.tensors()[TensorId::kO].shape[token_dimension()];
   fill_bounds(shape);
   fill_indices();
   fill_parents();
-  for (const GdnTensorInfo& info : kTensors) fill(info);
+  for (const TensorInfo& info : kTensors) fill(info);
 }
 
 void GdnCase::fill_bounds(const CaseShape& shape) {
@@ -91,9 +105,9 @@ void GdnCase::fill_bounds(const CaseShape& shape) {
   for (std::size_t n = 0; n <= shape.lengths.size(); ++n) {
     const auto i = static_cast<std::int64_t>(n);
     const DType dtype = problem_.cu_seqlens_dtype;
-    store_integer(dtype, at(vector_at(GdnTensor::kCuSeqlens, i)), bound);
+    store_integer(dtype, at(vector_at(TensorId::kCuSeqlens, i)), bound);
     if (problem_.checkpoints != gdn::Checkpoints::kNone) {
-      store_integer(dtype, at(vector_at(GdnTensor::kCheckpointCuStarts, i)), checkpoints[n]);
+      store_integer(dtype, at(vector_at(TensorId::kCheckpointCuStarts, i)), checkpoints[n]);
     }
     if (n < shape.lengths.size()) bound += shape.lengths[n];
   }
@@ -110,11 +124,12 @@ void GdnCase::fill_parents() {
 }
 
 void GdnCase::fill_indices() {
-  const GdnArgs& tensors = layout_.tensors();
-  if (!tensors.states.indices.present()) return;
+  const TensorSet& tensors = layout_.tensors();
+  if (!tensors.has(TensorId::kStateIndices)) return;
   Random random(options_.seed, static_cast<std::uint64_t>(DataStream::kIndices));
-  const std::vector<std::int64_t> order = random.permutation(1, tensors.states.in.shape[0] - 1);
-  const auto fill = [&](GdnTensor indices, const std::vector<std::int64_t>& given,
+  const std::vector<std::int64_t> order =
+      random.permutation(1, tensors[TensorId::kState].shape[0] - 1);
+  const auto fill = [&](TensorId indices, const std::vector<std::int64_t>& given,
                         std::int64_t skip) {
     for (std::int64_t n = 0; n < sequences_; ++n) {
       std::int64_t slot = given.empty() ? order.at(idx(skip + n)) : given.at(idx(n));
@@ -124,76 +139,90 @@ void GdnCase::fill_indices() {
       store_integer(problem_.states.index_dtype, at(vector_at(indices, n)), slot);
     }
   };
-  fill(GdnTensor::kStateIndices, options_.read, 0);
-  if (!tensors.states.out_indices.present()) return;
-  fill(GdnTensor::kStateOutIndices, options_.write, sequences_);
+  fill(TensorId::kStateIndices, options_.read, 0);
+  if (!tensors.has(TensorId::kStateOutIndices)) return;
+  fill(TensorId::kStateOutIndices, options_.write, sequences_);
 }
 
-// The drawn numbers; gaps keep their poison.  A state that must not be read is NaN everywhere.
-void GdnCase::fill(const GdnTensorInfo& info) {
-  const Tensor& tensor = tensor_of(layout_.tensors(), info.tensor);
-  if (info.draw == nullptr || !tensor.present()) return;
-  const auto draw = [&](std::int64_t n, std::int64_t h, std::int64_t rows) {
-    return info.draw({problem_, options_.data(), n, h, rows});
-  };
-  const auto put = [&](const Place& place, std::span<const float> numbers) {
-    std::byte* to = at(place);
-    for (const float number : numbers) {
-      store(tensor.dtype, to, number);
-      to += size_of(tensor.dtype);
-    }
-  };
-  const auto for_each = [](std::int64_t count, std::int64_t heads, const auto& work) {
-    on_all_processors(idx(count * heads), [&](std::size_t unit) {
-      work(static_cast<std::int64_t>(unit) / heads, static_cast<std::int64_t>(unit) % heads);
-    });
-  };
-  if (is_of_tokens(info.kind)) {
-    const std::int64_t heads =
-        info.kind == GdnKind::kChannels ? 1 : tensor.shape[layout_.head_dimension()];
-    for_each(sequences_, heads, [&](std::int64_t n, std::int64_t h) {
-      const std::vector<float> numbers = draw(n, h, length(n));
-      for (std::int64_t t = 0; t < length(n); ++t) {
-        const std::size_t width = numbers.size() / idx(length(n));
-        put(row_at(info.tensor, n, t, h), std::span(numbers).subspan(idx(t) * width, width));
-      }
-    });
-  } else if (info.kind == GdnKind::kHeads) {
-    for_each(1, heads_, [&](std::int64_t n, std::int64_t h) {
-      put(vector_at(info.tensor, h), draw(n, h, 1));
-    });
-  } else if (info.kind == GdnKind::kColumns) {
-    const std::vector<float> numbers = draw(0, 0, 1);
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      put(vector_at(info.tensor, static_cast<std::int64_t>(i)), std::span(numbers).subspan(i, 1));
-    }
-  } else if (info.kind == GdnKind::kTaps) {
-    const std::vector<float> numbers = draw(0, 0, 1);
-    const std::int64_t count = tensor.rank == 1 ? 1 : tensor.shape[1];
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      const auto at = static_cast<std::int64_t>(i);
-      put(tap_at(info.tensor, at / count, at % count), std::span(numbers).subspan(i, 1));
-    }
-  } else if (!problem_.states.has_initial) {
-    return;
-  } else if (info.kind == GdnKind::kConvStates) {
-    for_each(tensor.shape[0], 1, [&](std::int64_t row, std::int64_t) {
-      const std::vector<float> numbers = draw(row, 0, tensor.shape[2]);
-      for (std::size_t i = 0; i < numbers.size(); ++i) {
-        const auto at = static_cast<std::int64_t>(i);
-        put(conv_state_at(info.tensor, row, at % tensor.shape[1], at / tensor.shape[1]),
-            std::span(numbers).subspan(i, 1));
-      }
-    });
-  } else {
-    for_each(tensor.shape[0], heads_, [&](std::int64_t row, std::int64_t h) {
-      put(matrix_at(info.tensor, row, h), draw(row, h, problem_.key_dim));
-    });
+std::vector<float> GdnCase::draw(TensorId tensor, std::int64_t n, std::int64_t h,
+                                 std::int64_t rows) const {
+  return drawn({problem_, options_.data(), n, h, rows}, tensor);
+}
+
+void GdnCase::put(const TensorInfo& info, const Place& place, std::span<const float> numbers) {
+  const DType dtype = layout_.tensors()[info.id].dtype;
+  std::byte* to = at(place);
+  for (const float number : numbers) {
+    store(dtype, to, number);
+    to += size_of(dtype);
   }
 }
 
+// Gaps keep their poison.  A state that must not be read is NaN everywhere.
+void GdnCase::fill(const TensorInfo& info) {
+  if (!is_drawn(info.id) || !layout_.tensors().has(info.id)) return;
+  switch (info.kind) {
+    case TensorKind::kRows:
+    case TensorKind::kScalars:
+    case TensorKind::kChannels:
+      return fill_tokens(info);
+    case TensorKind::kStates:
+    case TensorKind::kConvStates:
+      if (problem_.states.has_initial) fill_states(info);
+      return;
+    default:
+      return fill_elements(info);
+  }
+}
+
+void GdnCase::fill_tokens(const TensorInfo& info) {
+  const Tensor& tensor = layout_.tensors()[info.id];
+  const bool has_heads = info.kind != TensorKind::kChannels;
+  const std::int64_t heads = has_heads ? tensor.shape[layout_.head_dimension()] : 1;
+  for_each(sequences_, heads, [&](std::int64_t n, std::int64_t h) {
+    const std::vector<float> numbers = draw(info.id, n, h, length(n));
+    for (std::int64_t t = 0; t < length(n); ++t) {
+      const std::size_t width = numbers.size() / idx(length(n));
+      put(info, row_at(info.id, n, t, h), std::span(numbers).subspan(idx(t) * width, width));
+    }
+  });
+}
+
+// Vectors, and the taps of channels.
+void GdnCase::fill_elements(const TensorInfo& info) {
+  const Tensor& tensor = layout_.tensors()[info.id];
+  std::vector<float> numbers;
+  if (info.kind == TensorKind::kHeads) {
+    for (std::int64_t h = 0; h < heads_; ++h) numbers.push_back(draw(info.id, 0, h, 1)[0]);
+  } else {
+    numbers = draw(info.id, 0, 0, 1);
+  }
+  const std::int64_t count = tensor.rank == 1 ? 1 : tensor.shape[1];
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    put(info, tap_at(info.id, at / count, at % count), std::span(numbers).subspan(i, 1));
+  }
+}
+
+void GdnCase::fill_states(const TensorInfo& info) {
+  const Tensor& tensor = layout_.tensors()[info.id];
+  if (info.kind == TensorKind::kStates) {
+    return for_each(tensor.shape[0], heads_, [&](std::int64_t row, std::int64_t h) {
+      put(info, matrix_at(info.id, row, h), draw(info.id, row, h, problem_.key_dim));
+    });
+  }
+  for_each(tensor.shape[0], 1, [&](std::int64_t row, std::int64_t) {
+    const std::vector<float> numbers = draw(info.id, row, 0, tensor.shape[2]);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const auto at = static_cast<std::int64_t>(i);
+      put(info, conv_state_at(info.id, row, at % tensor.shape[1], at / tensor.shape[1]),
+          std::span(numbers).subspan(i, 1));
+    }
+  });
+}
+
 GdnArgs GdnCase::args(std::span<void* const> pieces) const {
-  GdnArgs args = layout_.args(pieces);
+  auto args = args_of<GdnArgs>(layout_.tensors(pieces));
   args.states.scratch_slot = options_.scratch_slot;
   args.scale = options_.scale;
   args.norm_eps = options_.norm_eps;
@@ -201,35 +230,35 @@ GdnArgs GdnCase::args(std::span<void* const> pieces) const {
   return args;
 }
 
-GdnCase::Place GdnCase::row_at(GdnTensor tensor, std::int64_t n, std::int64_t t,
+GdnCase::Place GdnCase::row_at(TensorId tensor, std::int64_t n, std::int64_t t,
                                std::int64_t h) const {
   return problem_.varlen ? layout_.row_at(tensor, 0, start(n) + t, h)
                          : layout_.row_at(tensor, n, t, h);
 }
 
-GdnCase::Place GdnCase::matrix_at(GdnTensor tensor, std::int64_t row, std::int64_t h) const {
-  const Tensor& matrices = tensor_of(layout_.tensors(), tensor);
+GdnCase::Place GdnCase::matrix_at(TensorId tensor, std::int64_t row, std::int64_t h) const {
+  const Tensor& matrices = layout_.tensors()[tensor];
   return layout_.at(tensor, row * matrices.strides[0] + h * matrices.strides[1]);
 }
 
-GdnCase::Place GdnCase::vector_at(GdnTensor tensor, std::int64_t i) const {
-  return layout_.at(tensor, i * tensor_of(layout_.tensors(), tensor).strides[0]);
+GdnCase::Place GdnCase::vector_at(TensorId tensor, std::int64_t i) const {
+  return layout_.at(tensor, i * layout_.tensors()[tensor].strides[0]);
 }
 
 GdnCase::Place GdnCase::parent_at(std::int64_t n, std::int64_t t) const {
-  if (problem_.varlen) return vector_at(GdnTensor::kParents, start(n) + t);
-  const Tensor& parents = layout_.tensors().parents;
-  return layout_.at(GdnTensor::kParents, n * parents.strides[0] + t * parents.strides[1]);
+  if (problem_.varlen) return vector_at(TensorId::kParents, start(n) + t);
+  const Tensor& parents = layout_.tensors()[TensorId::kParents];
+  return layout_.at(TensorId::kParents, n * parents.strides[0] + t * parents.strides[1]);
 }
 
-GdnCase::Place GdnCase::tap_at(GdnTensor tensor, std::int64_t channel, std::int64_t i) const {
-  const auto& strides = tensor_of(layout_.tensors(), tensor).strides;
+GdnCase::Place GdnCase::tap_at(TensorId tensor, std::int64_t channel, std::int64_t i) const {
+  const auto& strides = layout_.tensors()[tensor].strides;
   return layout_.at(tensor, channel * strides[0] + i * strides[1]);
 }
 
-GdnCase::Place GdnCase::conv_state_at(GdnTensor tensor, std::int64_t row, std::int64_t channel,
+GdnCase::Place GdnCase::conv_state_at(TensorId tensor, std::int64_t row, std::int64_t channel,
                                       std::int64_t i) const {
-  const auto& strides = tensor_of(layout_.tensors(), tensor).strides;
+  const auto& strides = layout_.tensors()[tensor].strides;
   return layout_.at(tensor, row * strides[0] + channel * strides[1] + i * strides[2]);
 }
 
@@ -238,34 +267,34 @@ std::int64_t GdnCase::parent(std::int64_t n, std::int64_t t) const {
   return load_integer(*options_.parents, memory_[place.piece].data() + place.byte);
 }
 
-std::int64_t GdnCase::integer(GdnTensor vector, std::int64_t i) const {
+std::int64_t GdnCase::integer(TensorId vector, std::int64_t i) const {
   const Place place = vector_at(vector, i);
-  return load_integer(tensor_of(layout_.tensors(), vector).dtype,
-                      memory_[place.piece].data() + place.byte);
+  return load_integer(layout_.tensors()[vector].dtype, memory_[place.piece].data() + place.byte);
 }
 
-std::int64_t GdnCase::start(std::int64_t n) const { return integer(GdnTensor::kCuSeqlens, n); }
+std::int64_t GdnCase::start(std::int64_t n) const { return integer(TensorId::kCuSeqlens, n); }
 
 std::int64_t GdnCase::length(std::int64_t n) const {
   return problem_.varlen ? start(n + 1) - start(n) : tokens_;
 }
 
 std::int64_t GdnCase::first_checkpoint(std::int64_t n) const {
-  return problem_.varlen ? integer(GdnTensor::kCheckpointCuStarts, n)
+  return problem_.varlen ? integer(TensorId::kCheckpointCuStarts, n)
                          : n * checkpoints_of(problem_, tokens_);
 }
 
-GdnTensor GdnCase::target() const {
-  return layout_.tensors().states.out.present() ? GdnTensor::kStateOut : GdnTensor::kState;
+TensorId GdnCase::target() const {
+  return layout_.tensors().has(TensorId::kStateOut) ? TensorId::kStateOut : TensorId::kState;
 }
 
-GdnTensor GdnCase::conv_target() const {
-  return layout_.tensors().conv.out.present() ? GdnTensor::kConvStateOut : GdnTensor::kConvState;
+TensorId GdnCase::conv_target() const {
+  return layout_.tensors().has(TensorId::kConvStateOut) ? TensorId::kConvStateOut
+                                                        : TensorId::kConvState;
 }
 
-std::vector<float> GdnCase::values_at(const GdnMemory& memory, GdnTensor tensor, const Place& place,
+std::vector<float> GdnCase::values_at(const GdnMemory& memory, TensorId tensor, const Place& place,
                                       int count) const {
-  const DType dtype = tensor_of(layout_.tensors(), tensor).dtype;
+  const DType dtype = layout_.tensors()[tensor].dtype;
   const std::byte* from = memory[place.piece].data() + place.byte;
   std::vector<float> values(idx(count));
   for (float& value : values) {
@@ -275,7 +304,7 @@ std::vector<float> GdnCase::values_at(const GdnMemory& memory, GdnTensor tensor,
   return values;
 }
 
-std::vector<float> GdnCase::conv_inputs(const GdnMemory& memory, GdnTensor tensor, std::int64_t row,
+std::vector<float> GdnCase::conv_inputs(const GdnMemory& memory, TensorId tensor, std::int64_t row,
                                         std::int64_t channel) const {
   std::vector<float> inputs;
   for (std::int64_t i = 0; i < conv_columns(problem_); ++i) {
@@ -285,8 +314,8 @@ std::vector<float> GdnCase::conv_inputs(const GdnMemory& memory, GdnTensor tenso
 }
 
 template <class Real>
-std::vector<Real> GdnCase::matrix_values(const GdnMemory& memory, GdnTensor tensor,
-                                         std::int64_t row, std::int64_t h) const {
+std::vector<Real> GdnCase::matrix_values(const GdnMemory& memory, TensorId tensor, std::int64_t row,
+                                         std::int64_t h) const {
   const Place place = matrix_at(tensor, row, h);
   const std::byte* const from = memory[place.piece].data() + place.byte;
   const bool kv = problem_.states.layout == gdn::StateLayout::kKV;
@@ -300,12 +329,12 @@ std::vector<Real> GdnCase::matrix_values(const GdnMemory& memory, GdnTensor tens
   }
   return matrix;
 }
-template std::vector<double> GdnCase::matrix_values(const GdnMemory&, GdnTensor, std::int64_t,
+template std::vector<double> GdnCase::matrix_values(const GdnMemory&, TensorId, std::int64_t,
                                                     std::int64_t) const;
-template std::vector<float> GdnCase::matrix_values(const GdnMemory&, GdnTensor, std::int64_t,
+template std::vector<float> GdnCase::matrix_values(const GdnMemory&, TensorId, std::int64_t,
                                                    std::int64_t) const;
 
-std::span<const std::byte> GdnCase::bytes(const GdnMemory& memory, GdnTensor tensor) const {
+std::span<const std::byte> GdnCase::bytes(const GdnMemory& memory, TensorId tensor) const {
   const std::vector<std::byte>& piece = memory[layout_.at(tensor, 0).piece];
   return std::span(piece).subspan(kGuardBytes, piece.size() - 2 * kGuardBytes);
 }

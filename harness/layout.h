@@ -4,11 +4,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <span>
 
-#include "harness/gdn_memory.h"
-#include "harness/gdn_tensors.h"
+#include "harness/memory.h"
+#include "harness/tensors.h"
 
 namespace cubinery {
 
@@ -33,13 +32,14 @@ struct LayoutOptions {
 
 class GdnLayout {
  public:
-  GdnLayout(const GdnProblem& problem, const GdnExtent& extent, const LayoutOptions& options);
+  // `tensors`: contiguous.
+  explicit GdnLayout(const TensorSet& tensors, const LayoutOptions& options = {});
 
   GdnMemory memory() const;  // all kPoison
-  // The tensors, without data.
-  const GdnArgs& tensors() const { return tensors_; }
+  // Without data.
+  const TensorSet& tensors() const { return tensors_; }
   // The same in pieces of memory that begin at these addresses.
-  GdnArgs args(std::span<void* const> pieces) const;
+  TensorSet tensors(std::span<void* const> pieces) const;
   // Which dimension of tensors of tokens counts tokens, and which heads.
   std::size_t token_dimension() const;
   std::size_t head_dimension() const;
@@ -50,9 +50,9 @@ class GdnLayout {
     std::size_t byte = 0;
   };
   // Of an element, `element` from [0, ..., 0] on.
-  Place at(GdnTensor tensor, std::int64_t element) const;
+  Place at(TensorId tensor, std::int64_t element) const;
   // Of the row of a token and head; packed: `batch` is 0.
-  Place row_at(GdnTensor tensor, std::int64_t batch, std::int64_t token, std::int64_t head) const;
+  Place row_at(TensorId tensor, std::int64_t batch, std::int64_t token, std::int64_t head) const;
 
  private:
   // Where a tensor lies.
@@ -72,10 +72,9 @@ class GdnLayout {
   void place_table(Tensor* tensor, Spot* spot) const;
   void pack_rows();
 
-  GdnProblem problem_;
   LayoutOptions options_;
-  GdnArgs tensors_;
-  std::array<Spot, std::size(kTensors)> spots_;
+  TensorSet tensors_;
+  std::array<Spot, gdn::kTensorCount> spots_{};
 };
 
 }  // namespace cubinery

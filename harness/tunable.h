@@ -8,7 +8,7 @@
 
 namespace cubinery {
 
-// What sizes shapes have: HarnessOf (gdn_operators.h).  What features they have: OperatorOf.
+// What sizes shapes have: HarnessOf (operators.h).  What features they have: OperatorOf.
 //
 // Shapes may also have q_heads, k_heads and v_heads, in place of the problem's: tensor-parallel
 // ranks and models of other sizes are tuned in one call.

@@ -7,21 +7,16 @@
 #include <utility>
 
 #include "cubinery/tuning.h"
-#include "harness/conv_operands.h"
-#include "harness/gdn_operands.h"
-#include "harness/gdn_operators.h"
+#include "harness/operands.h"
+#include "harness/operators.h"
 
 namespace cubinery {
 
 // `operands` were made for the operator's problem, with workspace enough.
-template <class Operator>
-Status launch(const Operator& prepared, Stream stream, const GdnOperands& operands, int set) {
-  using Problem = std::decay_t<decltype(prepared.problem())>;
-  return HarnessOf<Problem>::launch(prepared, stream, operands.args(set), operands.workspace(set));
-}
-
-inline Status launch(const gdn::Conv& conv, Stream stream, const ConvOperands& operands, int set) {
-  return conv.launch(stream, operands.args(set));
+template <class Operator, class Problem>
+Status launch(const Operator& prepared, Stream stream, const Operands<Problem>& operands, int set) {
+  using Harness = HarnessOf<std::decay_t<decltype(prepared.problem())>>;
+  return Harness::launch(prepared, stream, operands.args(set), operands.workspace(set));
 }
 
 template <class Operator, class Operands = GdnOperands>

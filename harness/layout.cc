@@ -1,4 +1,4 @@
-#include "harness/gdn_layout.h"
+#include "harness/layout.h"
 
 #include <algorithm>
 
@@ -17,20 +17,18 @@ void insert_front(Tensor* tensor) {
 
 }  // namespace
 
-GdnLayout::GdnLayout(const GdnProblem& problem, const GdnExtent& extent,
-                     const LayoutOptions& options)
-    : problem_(problem), options_(options), tensors_(tensors_of(problem, extent)) {
-  for (std::size_t i = 0; i < spots_.size(); ++i) {
-    const GdnTensorInfo& info = kTensors[i];
-    Tensor* const tensor = &info.in(tensors_);
-    Spot* const spot = &spots_[i];
-    spot->piece = i;
+GdnLayout::GdnLayout(const TensorSet& tensors, const LayoutOptions& options)
+    : options_(options), tensors_(tensors) {
+  for (const TensorInfo& info : tensors_.list) {
+    Tensor* const tensor = &tensors_[info.id];
+    Spot* const spot = &spots_[index_of(info.id)];
+    spot->piece = index_of(info.id);
     if (!tensor->present()) continue;
-    const bool out = info.tensor == GdnTensor::kStateOut || info.tensor == GdnTensor::kConvStateOut;
+    const bool out = info.id == TensorId::kStateOut || info.id == TensorId::kConvStateOut;
     const std::int64_t row_gap = out ? options.out_slot_gap : options.slot_gap;
-    if (info.kind == GdnKind::kChannels) {
+    if (info.kind == TensorKind::kChannels) {
       place_channels(tensor, spot);
-    } else if (info.kind == GdnKind::kConvStates) {
+    } else if (info.axes[2] == gdn::Axis::kColumns) {
       place_conv_states(tensor, row_gap, spot);
     } else if (is_of_tokens(info.kind)) {
       place_rows(tensor, spot);
@@ -42,20 +40,20 @@ GdnLayout::GdnLayout(const GdnProblem& problem, const GdnExtent& extent,
       place_matrices(tensor, row_gap, spot);
     }
   }
-  if (options.placement == Placement::kPackedRows && tensors_.q.present()) pack_rows();
+  if (options.placement == Placement::kPackedRows && tensors_.has(TensorId::kQ)) pack_rows();
 }
 
 bool GdnLayout::has_batch_dimension() const {
-  return !problem_.varlen || options_.placement == Placement::kRank4;
+  return !tensors_.varlen || options_.placement == Placement::kRank4;
 }
 
 std::size_t GdnLayout::token_dimension() const {
-  const bool heads_first = problem_.token_layout == gdn::TokenLayout::kBHTD;
+  const bool heads_first = tensors_.heads_first;
   return (has_batch_dimension() ? 1u : 0u) + (heads_first ? 1u : 0u);
 }
 
 std::size_t GdnLayout::head_dimension() const {
-  const bool heads_first = problem_.token_layout == gdn::TokenLayout::kBHTD;
+  const bool heads_first = tensors_.heads_first;
   return heads_first ? token_dimension() - 1 : token_dimension() + 1;
 }
 
@@ -67,15 +65,15 @@ std::int64_t GdnLayout::vector_gap() const {
 
 // [batch, tokens, heads, dim], or without batch or dim; heads before tokens as the problem says.
 void GdnLayout::place_rows(Tensor* tensor, Spot* spot) const {
-  if (problem_.varlen && has_batch_dimension()) insert_front(tensor);
+  if (tensors_.varlen && has_batch_dimension()) insert_front(tensor);
   const std::size_t t = token_dimension(), h = head_dimension();
   const std::int64_t batch = has_batch_dimension() ? tensor->shape[0] : 1;
   const std::int64_t heads = tensor->shape[h];
   const std::int64_t tokens = std::max<std::int64_t>(tensor->shape[t], 1);
   const std::size_t d = std::max(t, h) + 1;
   const std::int64_t width = idx(tensor->rank) > d ? tensor->shape[d] : 1;
-  const bool heads_first = (problem_.token_layout == gdn::TokenLayout::kBHTD) !=
-                           (options_.placement == Placement::kTransposedHeads);
+  const bool heads_first =
+      tensors_.heads_first != (options_.placement == Placement::kTransposedHeads);
   const std::int64_t gap = options_.placement == Placement::kRank4 ? kRowGap : 0;
   std::int64_t batch_stride = 0, token_stride = 0, head_stride = 0;
   if (options_.placement == Placement::kUnaligned) {
@@ -104,7 +102,7 @@ void GdnLayout::place_rows(Tensor* tensor, Spot* spot) const {
 
 // [batch, tokens, channels], or without batch.
 void GdnLayout::place_channels(Tensor* tensor, Spot* spot) const {
-  if (problem_.varlen && has_batch_dimension()) insert_front(tensor);
+  if (tensors_.varlen && has_batch_dimension()) insert_front(tensor);
   const std::size_t t = token_dimension();
   const std::int64_t tokens = tensor->shape[t], stride = tensor->shape[t + 1] + vector_gap();
   tensor->strides = {};
@@ -121,10 +119,15 @@ void GdnLayout::place_matrices(Tensor* tensor, std::int64_t row_gap, Spot* spot)
   spot->elements = tensor->shape[0] * tensor->strides[0];
 }
 
+// Those with steps have no gaps.
 void GdnLayout::place_conv_states(Tensor* tensor, std::int64_t row_gap, Spot* spot) const {
+  if (tensor->rank == 4) {
+    spot->elements = elements_of(*tensor);
+    return;
+  }
   const std::int64_t channels = tensor->shape[1], columns = tensor->shape[2];
   std::int64_t row = channels * columns;
-  if (problem_.conv.state_layout == gdn::ConvStateLayout::kChannels) {
+  if (tensors_.channels_first) {
     tensor->strides[2] = channels + vector_gap();
     row = columns * tensor->strides[2];
   }
@@ -146,17 +149,17 @@ void GdnLayout::place_table(Tensor* tensor, Spot* spot) const {
   spot->elements = tensor->shape[0] * tensor->strides[0];
 }
 
-// q, k and v, which come first in kTensors, become slices of one [batch, tokens, channels] tensor.
+// q, k and v, the first of all, become slices of one [batch, tokens, channels] tensor.
 void GdnLayout::pack_rows() {
   std::int64_t channels = 0;
   for (std::size_t i = 0; i < 3; ++i) {
-    const Tensor& tensor = kTensors[i].in(tensors_);
+    const Tensor& tensor = tensors_.tensors[i];
     spots_[i].piece = 0;
     spots_[i].first = channels;
     channels += tensor.shape[head_dimension()] * tensor.strides[head_dimension()];
   }
   for (std::size_t i = 0; i < 3; ++i) {
-    Tensor& tensor = kTensors[i].in(tensors_);
+    Tensor& tensor = tensors_.tensors[i];
     const std::int64_t tokens = tensor.shape[token_dimension()];
     const std::int64_t batch = has_batch_dimension() ? tensor.shape[0] : 1;
     tensor.strides[token_dimension()] = channels;
@@ -168,35 +171,35 @@ void GdnLayout::pack_rows() {
 GdnMemory GdnLayout::memory() const {
   GdnMemory memory(spots_.size());
   for (std::size_t i = 0; i < spots_.size(); ++i) {
-    const Tensor& tensor = tensor_of(tensors_, kTensors[i].tensor);
+    const Tensor& tensor = tensors_.tensors[i];
     if (!tensor.present() || spots_[i].piece != i) continue;
     memory[i].assign(idx(spots_[i].elements * size_of(tensor.dtype)) + 2 * kGuardBytes, kPoison);
   }
   return memory;
 }
 
-GdnLayout::Place GdnLayout::at(GdnTensor tensor, std::int64_t element) const {
-  const Spot& spot = spots_[static_cast<std::size_t>(tensor)];
-  const std::int64_t bytes = (spot.first + element) * size_of(tensor_of(tensors_, tensor).dtype);
+GdnLayout::Place GdnLayout::at(TensorId tensor, std::int64_t element) const {
+  const Spot& spot = spots_[index_of(tensor)];
+  const std::int64_t bytes = (spot.first + element) * size_of(tensors_[tensor].dtype);
   return {.piece = spot.piece, .byte = kGuardBytes + idx(bytes)};
 }
 
-GdnLayout::Place GdnLayout::row_at(GdnTensor tensor, std::int64_t batch, std::int64_t token,
+GdnLayout::Place GdnLayout::row_at(TensorId tensor, std::int64_t batch, std::int64_t token,
                                    std::int64_t head) const {
-  const Tensor& x = tensor_of(tensors_, tensor);
+  const Tensor& x = tensors_[tensor];
   return at(tensor, batch * x.strides[0] + token * x.strides[token_dimension()] +
                         head * x.strides[head_dimension()]);
 }
 
-GdnArgs GdnLayout::args(std::span<void* const> pieces) const {
-  GdnArgs args = tensors_;
-  for (const GdnTensorInfo& info : kTensors) {
-    Tensor& tensor = info.in(args);
+TensorSet GdnLayout::tensors(std::span<void* const> pieces) const {
+  TensorSet set = tensors_;
+  for (const TensorInfo& info : set.list) {
+    Tensor& tensor = set[info.id];
     if (!tensor.present()) continue;
-    const Place place = at(info.tensor, 0);
+    const Place place = at(info.id, 0);
     tensor.data = static_cast<std::byte*>(pieces[place.piece]) + place.byte;
   }
-  return args;
+  return set;
 }
 
 }  // namespace cubinery

@@ -7,12 +7,13 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/tensors.h"
 #include "tuner/measure/device_memory.h"
 
 namespace cubinery {
 
-// A piece for each of kTensors, or another list of tensors, the tensor between two guard bands.
-// Empty where a tensor is absent or lies in the piece of another.
+// A piece for each TensorId, the tensor between two guard bands.  Empty where a tensor is absent or
+// lies in the piece of another.
 using GdnMemory = std::vector<std::vector<std::byte>>;
 
 constexpr std::size_t kGuardBytes = 4096;
@@ -23,13 +24,16 @@ constexpr std::byte kPoison{0xff};
 // Where each piece begins.
 std::vector<void*> addresses(GdnMemory* memory);
 
-// The tensor of a piece, of kTensors.
-std::string_view tensor_name(std::size_t piece);
+// The tensor of a piece.
+template <class Args = GdnArgs>
+std::string_view tensor_name(std::size_t piece) {
+  return info_of<Args>(static_cast<TensorId>(piece)).name;
+}
 
 // "state, byte 20 of 4096": the first byte that differs, counted from the end of the guard band in
 // front.  Empty when there is none.
 std::string first_difference(const GdnMemory& a, const GdnMemory& b,
-                             std::string_view (*name)(std::size_t piece) = tensor_name);
+                             std::string_view (*name)(std::size_t piece) = tensor_name<>);
 
 // The same on a device.  Each piece is an allocation of its own, so that memory checkers see what
 // leaves it.
@@ -38,6 +42,8 @@ class GdnDeviceMemory {
   // Pieces as large as those of `like`, not initialised.
   static Result<GdnDeviceMemory> allocate(const std::shared_ptr<const Device>& device,
                                           const GdnMemory& like);
+  // Likewise; pieces that have their size stay.
+  Status resize(const std::shared_ptr<const Device>& device, const GdnMemory& like);
 
   std::vector<void*> addresses() const;
   Status upload(const GdnMemory& from) const;

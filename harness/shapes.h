@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cubinery/fields.h"
-#include "harness/gdn_operators.h"
+#include "harness/operators.h"
 #include "runtime/gdn/shared/problem_fields.h"
 #include "runtime/operator/planner.h"
 

@@ -1,7 +1,7 @@
 // What the harness asks of each operator: everything else in harness, and the command line, go
 // through HarnessOf.  Pure functions but for create() and launch().
 //
-// Operands and references are those of a prefill, but for the convolution's.  Another operator says
+// Operands and references are those of a prefill, but for a convolution's.  Another operator says
 // which prefill does the same, and takes its arguments from that one's: a decode step is the
 // prefill of packed sequences of one token each, and a verification that keeps every state the
 // prefill of a few tokens with a checkpoint after each.  Of a tree, it is that of each token's
@@ -19,7 +19,7 @@
 
 #include "cubinery/gdn.h"
 #include "cubinery/tuning.h"
-#include "harness/gdn_tensors.h"
+#include "harness/tensors.h"
 #include "runtime/gdn/conv/operator.h"
 #include "runtime/gdn/decode/operator.h"
 #include "runtime/gdn/prefill/operator.h"
@@ -91,7 +91,7 @@ struct TokenSteps {
 template <class Problem>
 struct HarnessOf;
 
-// Of operators whose requests have few tokens.
+// Of operators that need no workspace.
 template <class Problem, class Operator>
 struct RequestHarness {
   // Tuned with new states in a tensor of their own.
@@ -227,9 +227,9 @@ struct HarnessOf<gdn::CommitProblem> : RequestHarness<gdn::CommitProblem, gdn::C
   }
 };
 
-// Its operands and reference are its own: conv_operands.h, conv_check.h.
+// Its reference is its own.
 template <>
-struct HarnessOf<gdn::ConvProblem> {
+struct HarnessOf<gdn::ConvProblem> : RequestHarness<gdn::ConvProblem, gdn::Conv> {
   using Problem = gdn::ConvProblem;
   using Operator = gdn::Conv;
   // Lengths differ by one at most, and not at all where sequences are dense.
@@ -253,8 +253,15 @@ struct HarnessOf<gdn::ConvProblem> {
   static Point point(const Problem& problem, const std::vector<std::int64_t>& lengths,
                      std::int64_t channels);
 
+  static Problem reference(const Problem& problem) { return problem; }
+  static TokenSteps steps(const Problem&) { return {}; }
+
   static Result<Operator> create(const Context& context, const Problem& problem,
                                  const Target& target, const std::vector<TunedValue>& values);
+  static Status launch(const Operator& conv, Stream stream, const gdn::ConvArgs& args,
+                       const gdn::Workspace&) {
+    return conv.launch(stream, args);
+  }
 };
 
 // The sizes that the command line makes an operator's shapes of.

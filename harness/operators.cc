@@ -1,4 +1,4 @@
-#include "harness/gdn_operators.h"
+#include "harness/operators.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "harness/gdn_shapes.h"
-#include "harness/gdn_tensors.h"
+#include "harness/shapes.h"
+#include "harness/tensors.h"
 #include "results/shape.h"
 #include "runtime/gdn/conv/operator.h"
 #include "runtime/gdn/decode/args.h"
@@ -110,6 +110,15 @@ Result<Lengths> lengths_of(std::string_view op, bool varlen, const Shape& shape)
   return lengths;
 }
 
+// Those that both have, by their names.
+template <class To>
+void copy_tensors(const GdnArgs& from, To* to) {
+  for (const auto& row : gdn::kTensorRows<To>) {
+    const auto& same = gdn::row_of<GdnArgs>(row.id);
+    if (same.id == row.id) row.in(*to) = same.of(from);
+  }
+}
+
 }  // namespace
 
 // The fields that both have are copied by their names.
@@ -124,25 +133,18 @@ GdnProblem as_prefill(const DecodeProblem& problem) {
 }
 
 gdn::DecodeArgs as_decode(const GdnArgs& packed) {
-  GdnArgs args = packed;
-  for (const GdnTensorInfo& info : kTensors) {
-    if (packed.o.rank != 4 || !is_of_tokens(info.kind)) continue;
-    Tensor& rows = info.in(args);
+  gdn::DecodeArgs args{.states = packed.states,
+                       .scale = packed.scale,
+                       .norm_eps = packed.norm_eps,
+                       .programmatic = packed.programmatic};
+  copy_tensors(packed, &args);
+  for (const auto& row : gdn::kTensorRows<gdn::DecodeArgs>) {
+    if (packed.o.rank != 4 || !is_of_tokens(row.kind)) continue;
+    Tensor& rows = row.in(args);
     std::swap(rows.shape[0], rows.shape[1]);
     rows.strides[0] = rows.strides[1];
   }
-  return {.q = args.q,
-          .k = args.k,
-          .v = args.v,
-          .gates = args.gates,
-          .o = args.o,
-          .states = args.states,
-          .z = args.z,
-          .norm_weight = args.norm_weight,
-          .conv = args.conv,
-          .scale = args.scale,
-          .norm_eps = args.norm_eps,
-          .programmatic = args.programmatic};
+  return args;
 }
 
 TwoLaunches as_two_launches(const DecodeProblem& problem, const gdn::DecodeArgs& args, void* rows) {
@@ -259,16 +261,9 @@ PrefillProblem as_prefill(const VerifyProblem& problem) {
 }
 
 gdn::VerifyArgs as_verify(const VerifyProblem& problem, const GdnArgs& args) {
-  gdn::VerifyArgs same{.q = args.q,
-                       .k = args.k,
-                       .v = args.v,
-                       .gates = args.gates,
-                       .o = args.o,
-                       .cu_seqlens = args.cu_seqlens,
-                       .parents = args.parents,
-                       .states = args.states,
-                       .scale = args.scale,
-                       .programmatic = args.programmatic};
+  gdn::VerifyArgs same{
+      .states = args.states, .scale = args.scale, .programmatic = args.programmatic};
+  copy_tensors(args, &same);
   if (!stores_every(problem)) return same;
   // [B T, ...] as [B, T, ...]
   const Tensor& rows = args.checkpoints;
@@ -333,16 +328,13 @@ PrefillProblem as_prefill(const CommitProblem& problem) {
 }
 
 gdn::CommitArgs as_commit(const GdnArgs& args) {
-  return {.layer = {.k = args.k,
-                    .v = args.v,
-                    .gates = args.gates,
-                    .state = args.states.in,
-                    .state_out = args.states.out},
-          .cu_seqlens = args.cu_seqlens,
-          .indices = args.states.indices,
-          .out_indices = args.states.out_indices,
-          .scratch_slot = args.states.scratch_slot,
-          .programmatic = args.programmatic};
+  gdn::CommitArgs same{.cu_seqlens = args.cu_seqlens,
+                       .indices = args.states.indices,
+                       .out_indices = args.states.out_indices,
+                       .scratch_slot = args.states.scratch_slot,
+                       .programmatic = args.programmatic};
+  copy_tensors(args, &same.layer);
+  return same;
 }
 
 std::vector<Shape> HarnessOf<CommitProblem>::shapes(const CommitProblem&, const ShapeGrid& grid) {

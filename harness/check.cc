@@ -1,4 +1,4 @@
-#include "harness/gdn_check.h"
+#include "harness/check.h"
 
 #include <fmt/format.h>
 
@@ -47,6 +47,12 @@ void add_error(const Deviation& deviation, std::string_view tensor, std::string_
   if (error <= check->error && !check->worst.empty()) return;
   check->error = error;
   check->worst = fmt::format("{}, {}", tensor, name);
+}
+
+void add_fault(std::string_view fault, std::string_view name, Check* check) {
+  if (fault.empty()) return;
+  check->error = std::numeric_limits<double>::infinity();
+  check->worst = fmt::format("{}, {}", fault, name);
 }
 
 gdn::Heads small_heads(const gdn::Heads& heads, int most_in_group) {
@@ -106,29 +112,10 @@ const std::vector<GdnCheck::Case>& GdnCheck::cases(int chunk_size) {
 }
 
 Result<Check> GdnCheck::run(int chunk_size, const Launch& launch) {
-  const std::vector<Case>& cases = this->cases(chunk_size);
-  const Result<GdnDeviceMemory> memory =
-      GdnDeviceMemory::allocate(device_, cases.front().data.memory());
-  if (!memory) return memory.error().clone();
-  const Result<DeviceStream> stream = DeviceStream::create(device_);
-  if (!stream) return stream.error().clone();
-  Check check{.limit = 1};
-  for (std::size_t i = 0; i < cases.size(); ++i) {
-    const auto& [name, data, references] = cases[i];
-    CUBINERY_RETURN_IF_ERROR(memory->upload(data.memory()));
-    CUBINERY_RETURN_IF_ERROR(launch(stream->get(), data.args(memory->addresses()), i));
-    CUBINERY_RETURN_IF_ERROR(stream->synchronize());
-    const Result<GdnMemory> after = memory->download();
-    if (!after) return after.error().clone();
-    const GdnVerdict verdict = data.check(*after, references);
-    add_error(verdict.errors.o, "o", name, &check);
-    add_error(verdict.errors.state, "state", name, &check);
-    add_error(verdict.errors.checkpoints, "checkpoints", name, &check);
-    if (verdict.fault.empty()) continue;
-    check.error = std::numeric_limits<double>::infinity();
-    check.worst = fmt::format("{}, {}", verdict.fault, name);
-  }
-  return check;
+  return run_cases(device_, cases(chunk_size), 1,
+                   [&](Stream stream, const GdnArgs& args, std::size_t number, std::size_t) {
+                     return launch(stream, args, number);
+                   });
 }
 
 }  // namespace cubinery

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "gdn_prefill_scan/gdn_prefill_ref.h"
+#include "harness/data.h"
 #include "harness/deviation.h"
-#include "harness/gdn_data.h"
-#include "harness/gdn_layout.h"
+#include "harness/layout.h"
 
 namespace cubinery {
 
@@ -125,38 +125,38 @@ class GdnCase {
 
   // Where a row of q, k, v, g, beta, o or z begins, a channel of x (as its head), a matrix of
   // states or checkpoints, and an element of a vector.
-  Place row_at(GdnTensor tensor, std::int64_t n, std::int64_t t, std::int64_t h) const;
-  Place matrix_at(GdnTensor tensor, std::int64_t row, std::int64_t h) const;
-  Place vector_at(GdnTensor tensor, std::int64_t i) const;
+  Place row_at(TensorId tensor, std::int64_t n, std::int64_t t, std::int64_t h) const;
+  Place matrix_at(TensorId tensor, std::int64_t row, std::int64_t h) const;
+  Place vector_at(TensorId tensor, std::int64_t i) const;
   Place parent_at(std::int64_t n, std::int64_t t) const;
   // Of a convolution: column `i` of a channel's taps, and of its state in row `row`.
-  Place tap_at(GdnTensor tensor, std::int64_t channel, std::int64_t i) const;
-  Place conv_state_at(GdnTensor tensor, std::int64_t row, std::int64_t channel,
+  Place tap_at(TensorId tensor, std::int64_t channel, std::int64_t i) const;
+  Place conv_state_at(TensorId tensor, std::int64_t row, std::int64_t channel,
                       std::int64_t i) const;
   // All columns of a channel's state, in memory of this case before or after a launch.
-  std::vector<float> conv_inputs(const GdnMemory& memory, GdnTensor tensor, std::int64_t row,
+  std::vector<float> conv_inputs(const GdnMemory& memory, TensorId tensor, std::int64_t row,
                                  std::int64_t channel) const;
   // For changes before the launch; references follow them.
   std::byte* at(const Place& place) { return memory_[place.piece].data() + place.byte; }
 
   // Rows of `count` values, and matrices as [key_dim][value_dim], in memory of this case before or
   // after a launch.
-  std::vector<float> row_values(const GdnMemory& memory, GdnTensor tensor, std::int64_t n,
+  std::vector<float> row_values(const GdnMemory& memory, TensorId tensor, std::int64_t n,
                                 std::int64_t t, std::int64_t h, int count) const {
     return values_at(memory, tensor, row_at(tensor, n, t, h), count);
   }
   template <class Real>
-  std::vector<Real> matrix_values(const GdnMemory& memory, GdnTensor tensor, std::int64_t row,
+  std::vector<Real> matrix_values(const GdnMemory& memory, TensorId tensor, std::int64_t row,
                                   std::int64_t h) const;
   // A tensor without its guard bands.
-  std::span<const std::byte> bytes(const GdnMemory& memory, GdnTensor tensor) const;
+  std::span<const std::byte> bytes(const GdnMemory& memory, TensorId tensor) const;
   std::size_t matrix_bytes() const;
 
   // What sequence n is expected to do, its state and the checks of its indices.
   Row row(std::int64_t n) const { return row(n, malformed()); }
   // Where new states go: state_out, or state.
-  GdnTensor target() const;
-  GdnTensor conv_target() const;
+  TensorId target() const;
+  TensorId conv_target() const;
 
   // Operands of a head's tokens first ... last - 1 as the reference takes them, and the state that
   // the sequence starts from.
@@ -166,7 +166,7 @@ class GdnCase {
   template <class Real>
   std::vector<Real> initial_state(std::int64_t n, std::int64_t h) const;
   // Compares a matrix.  `at`: sequence, head and number of the checkpoint.
-  void compare_matrix(const GdnMemory& after, GdnTensor tensor, std::int64_t row,
+  void compare_matrix(const GdnMemory& after, TensorId tensor, std::int64_t row,
                       std::span<const double> expected, Deviation::Index at,
                       Deviation* deviation) const;
 
@@ -179,14 +179,20 @@ class GdnCase {
   void fill_bounds(const CaseShape& shape);
   void fill_indices();
   void fill_parents();
-  void fill(const GdnTensorInfo& info);
+  // The drawn numbers of a tensor.
+  void fill(const TensorInfo& info);
+  void put(const TensorInfo& info, const Place& place, std::span<const float> numbers);
+  void fill_tokens(const TensorInfo& info);
+  void fill_elements(const TensorInfo& info);
+  void fill_states(const TensorInfo& info);
+  std::vector<float> draw(TensorId tensor, std::int64_t n, std::int64_t h, std::int64_t rows) const;
 
-  std::vector<float> values_at(const GdnMemory& memory, GdnTensor tensor, const Place& place,
+  std::vector<float> values_at(const GdnMemory& memory, TensorId tensor, const Place& place,
                                int count) const;
   std::size_t units() const { return idx(sequences_ * heads_); }
   std::int64_t start(std::int64_t n) const;  // packed: its first token
   std::int64_t first_checkpoint(std::int64_t n) const;
-  std::int64_t integer(GdnTensor vector, std::int64_t i) const;
+  std::int64_t integer(TensorId vector, std::int64_t i) const;
   std::int64_t parent(std::int64_t n, std::int64_t t) const;  // of a tree's token
   bool is_tree(std::int64_t n) const;                         // or, of none, a chain
   bool malformed() const;
@@ -197,7 +203,7 @@ class GdnCase {
 
   GdnReference reference(std::int64_t n, std::int64_t h, const Row& row) const;
   // As the reference reads them.
-  std::vector<float> operand(GdnTensor tensor, std::int64_t n, std::int64_t t, std::int64_t of,
+  std::vector<float> operand(TensorId tensor, std::int64_t n, std::int64_t t, std::int64_t of,
                              int width) const;
   void advance(std::int64_t n, std::int64_t h, std::int64_t first, std::int64_t last,
                std::vector<float>* naive_state, GdnReference* reference) const;

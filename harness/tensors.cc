@@ -1,0 +1,259 @@
+#include "harness/tensors.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+namespace cubinery {
+namespace {
+
+using gdn::Axis;
+using gdn::ConvProblem;
+using gdn::StateLayout;
+using gdn::StateLocation;
+
+template <class Problem>
+bool in_pool(const Problem& p) {
+  return p.states.location == StateLocation::kPool;
+}
+
+bool channels_first(const GdnProblem& p) {
+  return p.conv.state_layout == gdn::ConvStateLayout::kChannels;
+}
+bool channels_first(const ConvProblem& p) {
+  return p.states.layout == gdn::ConvStateLayout::kChannels;
+}
+bool heads_first(const GdnProblem& p) { return p.token_layout == gdn::TokenLayout::kBHTD; }
+bool heads_first(const ConvProblem&) { return false; }
+
+bool is_conv_state(const TensorInfo& info) { return info.axes[2] == Axis::kColumns; }
+
+// Extents that only one kind of problem has.
+std::int64_t own_extent(const GdnProblem& p, const Extent&, Axis axis) {
+  const bool kv = p.states.layout == StateLayout::kKV;
+  if (axis == Axis::kChannels) return conv_split(p).end;
+  if (axis == Axis::kWidth) return p.conv.width;
+  if (axis == Axis::kColumns) return conv_columns(p);
+  return kv == (axis == Axis::kStateRows) ? p.key_dim : p.value_dim;
+}
+std::int64_t own_extent(const ConvProblem& p, const Extent& extent, Axis axis) {
+  if (axis == Axis::kChannels) return extent.channels;
+  return axis == Axis::kWidth ? p.width : extent.columns;
+}
+
+template <class Problem>
+std::int64_t extent_of(const Problem& p, const Extent& extent, Axis axis) {
+  switch (axis) {
+    case Axis::kSequences:
+      return extent.sequences();
+    case Axis::kTokens:
+      if (p.varlen) return extent.tokens() + extent.spare_tokens;
+      return extent.lengths.empty() ? 0 : extent.lengths.front();
+    case Axis::kBounds:
+      return extent.sequences() + 1;
+    case Axis::kQHeads:
+      return p.heads.q;
+    case Axis::kKHeads:
+      return p.heads.k;
+    case Axis::kVHeads:
+      return p.heads.v;
+    case Axis::kHeads:
+      return p.heads.count();
+    case Axis::kKeyDim:
+      return p.key_dim;
+    case Axis::kValueDim:
+      return p.value_dim;
+    case Axis::kSlots:
+      return in_pool(p) ? extent.slots : extent.sequences();
+    case Axis::kCheckpoints:
+      return extent.checkpoints;
+    default:
+      return own_extent(p, extent, axis);
+  }
+}
+
+// Steps that are read, besides the one state that everybody has.
+std::int64_t read_steps(const ConvProblem& p, const Extent& extent) {
+  return stores_every(p) && p.from_accepted ? extent.steps : 0;
+}
+
+// The dimension of steps behind the first; 0: there is none.
+std::int64_t steps_of(const GdnProblem&, const Extent&, TensorId) { return 0; }
+std::int64_t steps_of(const ConvProblem& p, const Extent& extent, TensorId id) {
+  if (id == (in_pool(p) ? TensorId::kStateIndices : TensorId::kState)) return read_steps(p, extent);
+  const TensorId written = in_pool(p) ? TensorId::kStateOutIndices : TensorId::kStateOut;
+  return stores_every(p) && id == written ? extent.steps : 0;
+}
+
+// Of a tensor that the problem may have.
+bool is_there(const GdnProblem&, const Extent& extent, TensorId id) {
+  if (id == TensorId::kStateOut || id == TensorId::kConvStateOut) return extent.separate_out;
+  return id != TensorId::kStateOutIndices || extent.write_indices;
+}
+bool is_there(const ConvProblem& p, const Extent& extent, TensorId id) {
+  const bool own_steps = stores_every(p) && !steps_in_place(p, extent);
+  if (id == TensorId::kState) {
+    return p.states.has_initial || !stores_every(p) || in_pool(p);
+  }
+  if (id == TensorId::kStateOut) {
+    if (stores_every(p) && !in_pool(p)) return own_steps;
+    return extent.separate_out && p.states.has_initial;
+  }
+  if (id == TensorId::kStateOutIndices) return own_steps;
+  return id != TensorId::kHasInitialState || extent.has_flags;
+}
+
+template <class Problem>
+Tensor look_of(const Problem& p, const Extent& extent, const TensorInfo& info, DType type) {
+  const bool has_tokens = info.axes[1] == Axis::kTokens;
+  Tensor tensor{.dtype = type};
+  auto& [data, dtype, rank, shape, strides] = tensor;
+  const auto add = [&](std::int64_t count) { shape[idx(rank++)] = count; };
+  for (const Axis axis : info.axes) {
+    if (axis == Axis::kNone || (axis == Axis::kSequences && has_tokens && p.varlen)) continue;
+    add(extent_of(p, extent, axis));
+    const std::int64_t steps = rank == 1 ? steps_of(p, extent, info.id) : 0;
+    if (steps > 0) add(steps);
+  }
+  if (heads_first(p) && is_of_tokens(info.kind)) {
+    std::swap(shape[p.varlen ? 0 : 1], shape[p.varlen ? 1 : 2]);
+  }
+  // As they lie in memory, the last two in the other order.
+  const bool turns = channels_first(p) && is_conv_state(info);
+  const auto turn = [&](auto& of) { std::swap(of[idx(rank - 2)], of[idx(rank - 1)]); };
+  if (turns) turn(shape);
+  std::int64_t stride = 1;
+  for (std::size_t d = idx(rank); d-- > 0;) {
+    strides[d] = stride;
+    stride *= shape[d];
+  }
+  if (!turns) return tensor;
+  turn(shape);
+  turn(strides);
+  return tensor;
+}
+
+template <class Problem>
+TensorSet set_of(const Problem& p, const Extent& extent) {
+  using Args = ArgsOf<Problem>;
+  TensorSet set{.list = kInfosOf<Args>,
+                .varlen = p.varlen,
+                .heads_first = heads_first(p),
+                .channels_first = channels_first(p)};
+  for (const auto& row : gdn::kTensorRows<Args>) {
+    if (!row.why_absent(p).empty() || !is_there(p, extent, row.id)) continue;
+    set[row.id] = look_of(p, extent, row, row.type(p));
+  }
+  return set;
+}
+
+// Of a state of one sequence.
+template <class Problem>
+std::int64_t state_bytes(const Problem& p, const Extent& extent, TensorId id) {
+  const auto& row = gdn::row_of<ArgsOf<Problem>>(id);
+  if (row.id != id || !row.why_absent(p).empty()) return 0;
+  std::int64_t bytes = size_of(row.type(p));
+  for (const Axis axis : std::span(row.axes).subspan(1)) {
+    if (axis != Axis::kNone) bytes *= extent_of(p, extent, axis);
+  }
+  return bytes;
+}
+
+std::int64_t stored_states(const GdnProblem& p, const Extent& extent) {
+  return p.states.store ? extent.sequences() : 0;
+}
+std::int64_t stored_states(const ConvProblem& p, const Extent& extent) {
+  if (stores_every(p)) return extent.tokens();
+  return p.states.store ? extent.sequences() : 0;
+}
+
+template <class Problem>
+std::int64_t bytes_moved(const Problem& p, const Extent& extent) {
+  const std::int64_t read = p.states.has_initial ? extent.sequences() : 0;
+  const std::int64_t each =
+      state_bytes(p, extent, TensorId::kState) + state_bytes(p, extent, TensorId::kConvState);
+  std::int64_t bytes = (read + stored_states(p, extent)) * each;
+  const TensorSet set = tensors_of(p, extent);
+  for (const TensorInfo& info : set.list) {
+    switch (info.kind) {
+      case TensorKind::kStates:
+      case TensorKind::kConvStates:
+      case TensorKind::kHeads:
+      case TensorKind::kColumns:
+      case TensorKind::kBounds:
+        break;
+      default:
+        bytes += static_cast<std::int64_t>(bytes_of(set[info.id]));
+    }
+  }
+  return bytes;
+}
+
+template <class Problem>
+void add_checkpoints(const Problem& p, Extent* extent) {
+  if (extent->checkpoints != 0) return;
+  for (const std::int64_t length : extent->lengths) {
+    extent->checkpoints += checkpoints_of(p, length);
+  }
+}
+
+}  // namespace
+
+std::int64_t Extent::tokens() const {
+  return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+}
+
+std::size_t TensorSet::bytes() const {
+  std::size_t bytes = 0;
+  for (const Tensor& tensor : tensors) bytes += bytes_of(tensor);
+  return bytes;
+}
+
+TensorSet tensors_of(const GdnProblem& problem, const Extent& extent) {
+  return set_of(problem, extent);
+}
+TensorSet tensors_of(const ConvProblem& problem, const Extent& extent) {
+  return set_of(problem, extent);
+}
+
+Extent completed(const GdnProblem& problem, Extent extent) {
+  add_checkpoints(problem, &extent);
+  return extent;
+}
+
+Extent completed(const ConvProblem& problem, Extent extent) {
+  if (problem.split_qkv) extent.channels = split_channels(problem);
+  std::int64_t longest = 1;
+  for (const std::int64_t length : extent.lengths) longest = std::max(longest, length);
+  if (stores_every(problem) && extent.steps == 0) extent.steps = longest;
+  add_checkpoints(problem, &extent);
+  if (extent.columns != 0) return extent;
+  extent.columns = state_columns(problem);
+  if (!has_long_window(problem)) return extent;
+  extent.columns = std::max(extent.columns, longest + problem.width - 2);
+  return extent;
+}
+
+bool steps_in_place(const ConvProblem& problem, const Extent& extent) {
+  return problem.from_accepted && !extent.separate_out;
+}
+
+std::int64_t elements_of(const Tensor& tensor) {
+  if (tensor.rank == 0) return 0;
+  return std::accumulate(tensor.shape.begin(), tensor.shape.begin() + tensor.rank, std::int64_t{1},
+                         std::multiplies<>());
+}
+
+std::size_t bytes_of(const Tensor& tensor) {
+  return idx(elements_of(tensor)) * idx(size_of(tensor.dtype));
+}
+
+std::int64_t least_bytes(const GdnProblem& problem, const Extent& extent) {
+  return bytes_moved(problem, extent);
+}
+std::int64_t least_bytes(const ConvProblem& problem, const Extent& extent) {
+  return bytes_moved(problem, extent);
+}
+
+}  // namespace cubinery

@@ -1,0 +1,208 @@
+#include "runtime/gdn/shared/bind_states.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <limits>
+#include <span>
+
+namespace cubinery::gdn {
+namespace {
+
+// State matrices are read and written in vectors of up to 16 bytes.
+constexpr std::int64_t kStateAlignment = 16;
+
+// Whole vectors between matrices, and no matrix on top of another.
+Status check_gap(const TensorName& name, const Dim& dim, std::int64_t stride, DType dtype,
+                 std::int64_t matrix) {
+  if (dim.extent <= 1) return {};
+  if (stride * size_of(dtype) % kStateAlignment == 0 && stride >= matrix) return {};
+  return invalid(name, fmt::format("has {} stride {}; accepted: multiples of {} from {} up",
+                                   dim.name, stride, kStateAlignment / size_of(dtype), matrix));
+}
+
+// `steps`: as in StepForm; *step is then the stride from one to the next.
+Status check_states(const TensorName& name, const Tensor& x, const Dim& outer,
+                    const StateForm& form, std::int64_t steps, StateStrides* stride,
+                    long long* step) {
+  const std::size_t heads = steps > 0 ? 2 : 1;  // their dimension
+  const Dim inner = steps_of(x, steps);
+  CUBINERY_RETURN_IF_ERROR(check_data(name, x, form.dtype));
+  ShapeComparison comparison(x);
+  comparison.add(0, outer.extent);
+  if (steps > 0) comparison.add(1, inner.extent);
+  comparison.add(heads, form.heads.extent);
+  comparison.add(heads + 1, form.rows.extent);
+  comparison.add(heads + 2, form.columns.extent);
+  if (!comparison.is_usual()) {
+    std::array<Dim, Tensor::kMaxRank> dims{outer, inner};
+    dims[heads] = form.heads;
+    dims[heads + 1] = form.rows;
+    dims[heads + 2] = form.columns;
+    std::array<std::int64_t, Tensor::kMaxRank> same_strides{};
+    CUBINERY_RETURN_IF_ERROR(check_shape(name, x, std::span(dims.data(), heads + 3),
+                                         ExtraDim::kNone, same_strides.data()));
+  }
+  const auto& strides = x.strides;
+  if (reinterpret_cast<std::uintptr_t>(x.data) % kStateAlignment != 0) {
+    return invalid(name, fmt::format("at {} is misaligned; accepted: a multiple of {} bytes",
+                                     fmt::ptr(x.data), kStateAlignment));
+  }
+  const std::int64_t row = strides[heads + 1], column = strides[heads + 2];
+  if (column != 1 || row != form.columns.extent) {
+    return invalid(name,
+                   fmt::format("has strides {}, {} in its matrices; accepted: {}, 1 (no gaps)", row,
+                               column, form.columns.extent));
+  }
+  const std::int64_t matrix = form.rows.extent * form.columns.extent;
+  const Dim head{"head", form.heads.extent};
+  CUBINERY_RETURN_IF_ERROR(check_gap(name, head, strides[heads], form.dtype, matrix));
+  if (steps > 0) CUBINERY_RETURN_IF_ERROR(check_gap(name, inner, strides[1], form.dtype, matrix));
+  CUBINERY_RETURN_IF_ERROR(check_gap(name, outer, strides[0], form.dtype, matrix));
+  *stride = {.slot = strides[0], .head = strides[heads]};
+  *step = steps > 0 ? strides[1] : 0;
+  return {};
+}
+
+Status bind_written_states(const TensorName& name, const Tensor& x, const Dim& outer,
+                           const StateForm& form, std::int64_t steps, WrittenStates* states,
+                           long long* step) {
+  states->data = x.data;
+  states->slots = outer.extent;
+  CUBINERY_RETURN_IF_ERROR(check_states(name, x, outer, form, steps, &states->stride, step));
+  return check_no_overlap(name, x);
+}
+
+// state and state_out.
+Status bind_state_tensors(std::string_view op, const States& states, const StateArgs& args,
+                          const StateForm& form, const Dim& sequences, const StepForm& steps,
+                          StateParams* params, StateSteps* strides) {
+  const StateTensors given{.state = {op, tensors::kState.info.name},
+                           .state_out = {op, tensors::kStateOut.info.name},
+                           .in = args.in,
+                           .out = args.out};
+  const auto read = [&](const TensorName& name, const Tensor& x, const Dim& outer,
+                        std::int64_t count) {
+    params->read.data = x.data;
+    params->read.slots = outer.extent;
+    return check_states(name, x, outer, form, count, &params->read.stride, &strides->read_state);
+  };
+  const auto write = [&](const TensorName& name, const Tensor& x, const Dim& outer,
+                         std::int64_t count) {
+    return bind_written_states(name, x, outer, form, count, &params->written,
+                               &strides->written_state);
+  };
+  CUBINERY_RETURN_IF_ERROR(bind_state_pair(states, given, sequences, steps, strides, read, write));
+  share_range(states, &params->read.slots, &params->written.slots);
+  return {};
+}
+
+// state_indices or state_out_indices.
+Status bind_indices(const TensorName& name, const Tensor& x, DType dtype, const Dim& sequences,
+                    std::int64_t steps, StridedVector* indices, long long* step) {
+  *step = 0;
+  if (steps == 0) return bind_vector(name, x, dtype, sequences, indices);
+  std::array<std::int64_t, 2> strides{};
+  CUBINERY_RETURN_IF_ERROR(check_data(name, x, dtype));
+  CUBINERY_RETURN_IF_ERROR(
+      check_shape(name, x, {sequences, steps_of(x, steps)}, ExtraDim::kNone, strides.data()));
+  *indices = {.data = x.data, .stride = strides[0]};
+  *step = strides[1];
+  return {};
+}
+
+}  // namespace
+
+Dim steps_of(const Tensor& x, std::int64_t least) {
+  return {"steps", std::max(x.rank > 1 ? x.shape[1] : 0, least)};
+}
+
+Status steps_in_place(const TensorName& missing, const StepForm& steps, std::int64_t* written) {
+  if (steps.written > 0 && steps.read == 0) {
+    return invalid(missing,
+                   "is missing; accepted: a tensor, stored_states is every and "
+                   "from_accepted is false");
+  }
+  *written = steps.read == 0 ? 0 : std::max(steps.read, steps.written);
+  return {};
+}
+
+// No tensor has more than an int holds numbers.
+int readable_steps(const Tensor& x) { return static_cast<int>(std::min(x.shape[1], kMaxInt)); }
+
+Status bind_written_states(const TensorName& name, const Tensor& x, const Dim& outer,
+                           const StateForm& form, WrittenStates* states) {
+  long long no_step = 0;
+  return bind_written_states(name, x, outer, form, 0, states, &no_step);
+}
+
+Status bind_states(std::string_view op, const States& states, const StateArgs& args,
+                   const StateForm& form, const Dim& sequences, StateParams* params) {
+  StateSteps no_steps{};
+  return bind_states(op, states, args, form, sequences, {}, params, &no_steps);
+}
+
+Status bind_states(std::string_view op, const States& states, const StateArgs& args,
+                   const StateForm& form, const Dim& sequences, const StepForm& steps,
+                   StateParams* params, StateSteps* strides) {
+  CUBINERY_RETURN_IF_ERROR(
+      bind_state_tensors(op, states, args, form, sequences, steps, params, strides));
+  CUBINERY_RETURN_IF_ERROR(check_scratch(op, states.padding, args.scratch_slot,
+                                         std::min(params->read.slots, params->written.slots)));
+  params->scratch_slot = args.scratch_slot;
+  return bind_slots(op, states, args, sequences, steps, params, strides);
+}
+
+Status bind_state_tensors(std::string_view op, const States& states, const StateArgs& args,
+                          const StateForm& form, const Dim& sequences, StateParams* params) {
+  StateSteps no_steps{};
+  return bind_state_tensors(op, states, args, form, sequences, {}, params, &no_steps);
+}
+
+Status bind_slots(std::string_view op, const States& states, const StateArgs& args,
+                  const Dim& sequences, StateParams* params) {
+  StateSteps no_steps{};
+  return bind_slots(op, states, args, sequences, {}, params, &no_steps);
+}
+
+Status bind_slots(std::string_view op, const States& states, const StateArgs& args,
+                  const Dim& sequences, StepForm steps, StateParams* params, StateSteps* strides) {
+  const TensorName indices{op, tensors::kStateIndices.info.name};
+  const TensorName out_indices{op, tensors::kStateOutIndices.info.name};
+  if (states.location != StateLocation::kPool) {
+    constexpr std::string_view kWhy = tensors::kNoPool.words;
+    CUBINERY_RETURN_IF_ERROR(check_absent(indices, args.indices, kWhy));
+    return check_absent(out_indices, args.out_indices, kWhy);
+  }
+  const bool in_place = !args.out_indices.present();
+  if (in_place) CUBINERY_RETURN_IF_ERROR(steps_in_place(out_indices, steps, &steps.read));
+  CUBINERY_RETURN_IF_ERROR(bind_indices(indices, args.indices, states.index_dtype, sequences,
+                                        steps.read, &params->read_indices, &strides->read_index));
+  if (steps.read > 0) strides->readable = readable_steps(args.indices);
+  params->write_indices = params->read_indices;
+  strides->written_index = strides->read_index;
+  if (in_place) return {};
+  return bind_indices(out_indices, args.out_indices, states.index_dtype, sequences, steps.written,
+                      &params->write_indices, &strides->written_index);
+}
+
+void share_range(const States& states, long long* read_slots, long long* written_slots) {
+  if (!states.has_initial) {
+    *read_slots = states.store ? *written_slots : std::numeric_limits<long long>::max();
+  }
+  if (!states.store) *written_slots = *read_slots;
+}
+
+Status check_scratch(std::string_view op, Padding padding, std::int64_t slot, std::int64_t slots) {
+  const bool uses_scratch = padding == Padding::kScratch;
+  if (uses_scratch && (slot < 0 || slot >= slots)) {
+    return invalid({op, "scratch_slot"}, fmt::format("is {}; accepted: 0 to {}", slot, slots - 1));
+  }
+  if (!uses_scratch && slot != 0) {
+    return invalid({op, "scratch_slot"},
+                   fmt::format("is {}; accepted: 0, padding is not scratch", slot));
+  }
+  return {};
+}
+
+}  // namespace cubinery::gdn

@@ -1,0 +1,409 @@
+// The tensors of the operators' arguments: the one list of what they are called, what they look
+// like, whether they are read or written, and which option of the problem needs them.
+//
+//   for (const auto& row : kTensorRows<PrefillArgs>) ... row.in(args), row.type(problem) ...
+//
+// A table is put together of specifications that operators share, each with its place in the
+// arguments.  Pure functions.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "cubinery/gdn_args.h"
+#include "cubinery/gdn_decode_types.h"
+#include "cubinery/gdn_types.h"
+#include "cubinery/tensor.h"
+
+namespace cubinery::gdn {
+
+// All tensors that an operator may have.
+enum class TensorId : std::uint8_t {
+  kQ,
+  kK,
+  kV,
+  kG,
+  kBeta,
+  kALog,
+  kDtBias,
+  kO,
+  kCuSeqlens,
+  kState,
+  kStateOut,
+  kStateIndices,
+  kStateOutIndices,
+  kCheckpoints,
+  kCheckpointCuStarts,
+  kParents,
+  kZ,
+  kNormWeight,
+  kX,
+  kConvWeight,
+  kConvBias,
+  kConvState,
+  kConvStateOut,
+  kY,
+  kA,
+  kB,
+  kHasInitialState,
+  kAccepted,
+  kCount,
+};
+inline constexpr std::size_t kTensorCount = static_cast<std::size_t>(TensorId::kCount);
+
+// What a tensor counts.
+enum class TensorKind : std::uint8_t {
+  kRows,      // tokens and heads: a row each
+  kScalars,   // tokens and heads: a number each
+  kChannels,  // tokens: a row of all channels
+  kHeads,
+  kTaps,     // channels: some numbers each
+  kColumns,  // of a row of values
+  kBounds,   // sequences: where they begin, and where the last ends
+  kStates,
+  kConvStates,
+  kIndices,      // sequences: their states
+  kCheckpoints,  // states, of as many rows as are kept
+  kParents,      // tokens: a number each
+  kFlags,        // sequences
+  kCounts,       // likewise
+};
+constexpr bool is_of_tokens(TensorKind kind) {
+  return kind == TensorKind::kRows || kind == TensorKind::kScalars || kind == TensorKind::kChannels;
+}
+
+// A dimension, by what it counts.
+enum class Axis : std::uint8_t {
+  kNone,
+  kSequences,  // B, or N
+  kTokens,     // T, or total
+  kBounds,     // N + 1
+  kQHeads,
+  kKHeads,
+  kVHeads,
+  kHeads,
+  kKeyDim,
+  kValueDim,
+  kStateRows,  // of a matrix, as state_layout says
+  kStateColumns,
+  kChannels,
+  kWidth,
+  kColumns,      // of a convolution's state
+  kSlots,        // of the pool; dense: sequences
+  kCheckpoints,  // rows
+};
+using Axes = std::array<Axis, 4>;
+
+enum class Access : std::uint8_t { kRead, kWritten, kBoth };
+
+// What is known of a tensor without the problem.
+struct TensorInfo {
+  std::string_view name;  // in messages and in Python
+  TensorId id{};
+  TensorKind kind{};
+  Axes axes{};  // dense, heads behind tokens; without a dimension of steps
+  Access access = Access::kRead;
+  std::string_view type_field;  // the problem's that has its dtype, or the dtype
+  bool optional = false;        // may be absent where the problem has it
+};
+
+// Where a tensor must be absent: where `holds` is true of the problem.
+template <class Holds>
+struct Absence {
+  std::string_view words;  // "gate_mode is none"
+  Holds holds;
+};
+template <class Holds>
+Absence(std::string_view, Holds) -> Absence<Holds>;
+
+// A tensor wherever it stands.  type(problem): its dtype.
+template <class Type, class... Holds>
+struct TensorSpec {
+  TensorInfo info;
+  Type type;
+  std::tuple<Absence<Holds>...> absences;
+
+  // Empty where the problem has the tensor.
+  template <class Problem>
+  constexpr std::string_view why_absent(const Problem& problem) const {
+    std::string_view words;
+    const auto look = [&](const auto& absence) {
+      if (words.empty() && absence.holds(problem)) words = absence.words;
+    };
+    std::apply([&](const auto&... all) { (look(all), ...); }, absences);
+    return words;
+  }
+};
+template <class Type, class... Holds>
+constexpr TensorSpec<Type, Holds...> spec(TensorInfo info, Type type, Absence<Holds>... absences) {
+  return {info, type, {absences...}};
+}
+// The same tensor where it is also absent for another reason.
+template <class Type, class... Holds, class More>
+constexpr TensorSpec<Type, Holds..., More> also(const TensorSpec<Type, Holds...>& of,
+                                                Absence<More> absence) {
+  return {of.info, of.type, std::tuple_cat(of.absences, std::tuple{absence})};
+}
+
+// In the arguments of one operator.  in(args) is the tensor, of C's structs too: they name their
+// members alike.
+template <class Spec, class In>
+struct PlacedTensor {
+  Spec spec;
+  In in;
+};
+template <class Spec, class In>
+PlacedTensor(Spec, In) -> PlacedTensor<Spec, In>;
+
+// Specialised for the arguments of each operator: `using Problem`, and kList, a tuple of
+// PlacedTensor.
+template <class Args>
+struct Tensors;
+
+// A row of a table, without its types.
+template <class Args>
+struct TensorRow : TensorInfo {
+  using Problem = typename Tensors<Args>::Problem;
+  Tensor& (*in)(Args& args) = nullptr;
+  DType (*type)(const Problem& problem) = nullptr;
+  std::string_view (*why_absent)(const Problem& problem) = nullptr;
+
+  const Tensor& of(const Args& args) const { return in(const_cast<Args&>(args)); }
+};
+
+namespace tables {
+
+template <class Args, std::size_t kAt>
+constexpr TensorRow<Args> tensor_row() {
+  using Problem = typename Tensors<Args>::Problem;
+  TensorRow<Args> row{{std::get<kAt>(Tensors<Args>::kList).spec.info}};
+  row.in = [](Args& args) -> Tensor& { return std::get<kAt>(Tensors<Args>::kList).in(args); };
+  row.type = [](const Problem& problem) -> DType {
+    return std::get<kAt>(Tensors<Args>::kList).spec.type(problem);
+  };
+  row.why_absent = [](const Problem& problem) {
+    return std::get<kAt>(Tensors<Args>::kList).spec.why_absent(problem);
+  };
+  return row;
+}
+
+template <class Args, std::size_t... kAt>
+constexpr auto tensor_rows(std::index_sequence<kAt...>) {
+  return std::array{tensor_row<Args, kAt>()...};
+}
+
+}  // namespace tables
+
+template <class Args>
+inline constexpr auto kTensorRows = tables::tensor_rows<Args>(
+    std::make_index_sequence<std::tuple_size_v<decltype(Tensors<Args>::kList)>>());
+
+// The row of a tensor that the arguments have.
+template <class Args>
+constexpr const TensorRow<Args>& row_of(TensorId id) {
+  for (const TensorRow<Args>& row : kTensorRows<Args>) {
+    if (row.id == id) return row;
+  }
+  return kTensorRows<Args>.front();
+}
+
+#define CUBINERY_IN(member) \
+  [](auto& args) -> auto& { return args.member; }
+#define CUBINERY_TYPE(field) [](const auto& p) { return p.field; }
+#define CUBINERY_WHERE(condition) [](const auto& p) { return condition; }
+
+// The specifications that operators share.
+namespace tensors {
+
+inline constexpr Axes kTokensAxes{Axis::kSequences, Axis::kTokens, Axis::kHeads};
+inline constexpr Axes kStateAxes{Axis::kSlots, Axis::kHeads, Axis::kStateRows, Axis::kStateColumns};
+inline constexpr Axes kConvStateAxes{Axis::kSlots, Axis::kChannels, Axis::kColumns};
+
+// An operator's own rows of tokens.
+constexpr TensorInfo rows(std::string_view name, TensorId id, Axis heads, Axis dim, Access access,
+                          std::string_view type_field = "dtype") {
+  return {name,   id,        TensorKind::kRows, {Axis::kSequences, Axis::kTokens, heads, dim},
+          access, type_field};
+}
+constexpr TensorInfo scalars(std::string_view name, TensorId id, std::string_view type_field,
+                             Access access = Access::kRead) {
+  return {name, id, TensorKind::kScalars, kTokensAxes, access, type_field};
+}
+constexpr TensorInfo vector(std::string_view name, TensorId id, TensorKind kind, Axis axis,
+                            std::string_view type_field, bool optional = false) {
+  return {name, id, kind, {axis}, Access::kRead, type_field, optional};
+}
+
+inline constexpr auto kQ = spec(
+    rows("q", TensorId::kQ, Axis::kQHeads, Axis::kKeyDim, Access::kRead), CUBINERY_TYPE(dtype));
+inline constexpr auto kK = spec(
+    rows("k", TensorId::kK, Axis::kKHeads, Axis::kKeyDim, Access::kRead), CUBINERY_TYPE(dtype));
+inline constexpr auto kV = spec(
+    rows("v", TensorId::kV, Axis::kVHeads, Axis::kValueDim, Access::kRead), CUBINERY_TYPE(dtype));
+inline constexpr auto kO =
+    spec(rows("o", TensorId::kO, Axis::kHeads, Axis::kValueDim, Access::kWritten, "output_dtype"),
+         CUBINERY_TYPE(output_dtype));
+
+inline constexpr Absence kNoGate{"gate_mode is none",
+                                 CUBINERY_WHERE(p.inputs.gate_mode == GateMode::kNone)};
+inline constexpr Absence kNoBeta{"beta_mode is one",
+                                 CUBINERY_WHERE(p.inputs.beta_mode == BetaMode::kOne)};
+inline constexpr Absence kGivenGate{"gate_mode is not computed",
+                                    CUBINERY_WHERE(p.inputs.gate_mode != GateMode::kComputed)};
+inline constexpr auto kG =
+    spec(scalars("g", TensorId::kG, "gate_dtype"), CUBINERY_TYPE(inputs.gate_dtype), kNoGate);
+inline constexpr auto kBeta =
+    spec(scalars("beta", TensorId::kBeta, "beta_dtype"), CUBINERY_TYPE(inputs.beta_dtype), kNoBeta);
+inline constexpr auto kALog =
+    spec(vector("A_log", TensorId::kALog, TensorKind::kHeads, Axis::kHeads, "a_log_dtype"),
+         CUBINERY_TYPE(inputs.a_log_dtype), kGivenGate);
+inline constexpr auto kDtBias =
+    spec(vector("dt_bias", TensorId::kDtBias, TensorKind::kHeads, Axis::kHeads, "dt_bias_dtype"),
+         CUBINERY_TYPE(inputs.dt_bias_dtype), kGivenGate);
+
+inline constexpr Absence kDense{"varlen is false", CUBINERY_WHERE(!p.varlen)};
+inline constexpr auto kCuSeqlens =
+    spec(vector("cu_seqlens", TensorId::kCuSeqlens, TensorKind::kBounds, Axis::kBounds,
+                "cu_seqlens_dtype"),
+         CUBINERY_TYPE(cu_seqlens_dtype), kDense);
+
+inline constexpr Absence kNoState{"has_initial_state and store_state are false",
+                                  CUBINERY_WHERE(!p.states.has_initial && !p.states.store)};
+inline constexpr Absence kNotStored{"store_state is false", CUBINERY_WHERE(!p.states.store)};
+inline constexpr Absence kNoPool{"state_location is dense",
+                                 CUBINERY_WHERE(p.states.location != StateLocation::kPool)};
+inline constexpr auto kState =
+    spec({"state", TensorId::kState, TensorKind::kStates, kStateAxes, Access::kBoth, "state_dtype"},
+         CUBINERY_TYPE(states.dtype), kNoState);
+inline constexpr auto kStateOut = spec({"state_out", TensorId::kStateOut, TensorKind::kStates,
+                                        kStateAxes, Access::kWritten, "state_dtype", true},
+                                       CUBINERY_TYPE(states.dtype), kNotStored);
+inline constexpr auto kStateIndices =
+    spec(vector("state_indices", TensorId::kStateIndices, TensorKind::kIndices, Axis::kSequences,
+                "index_dtype"),
+         CUBINERY_TYPE(states.index_dtype), kNoPool);
+inline constexpr auto kStateOutIndices =
+    spec(vector("state_out_indices", TensorId::kStateOutIndices, TensorKind::kIndices,
+                Axis::kSequences, "index_dtype", true),
+         CUBINERY_TYPE(states.index_dtype), kNoPool);
+
+inline constexpr Absence kNoCheckpoints{"checkpoints is none",
+                                        CUBINERY_WHERE(p.checkpoints == Checkpoints::kNone)};
+inline constexpr auto kCheckpoints =
+    spec({"checkpoints",
+          TensorId::kCheckpoints,
+          TensorKind::kCheckpoints,
+          {Axis::kCheckpoints, Axis::kHeads, Axis::kStateRows, Axis::kStateColumns},
+          Access::kWritten,
+          "state_dtype"},
+         CUBINERY_TYPE(states.dtype), kNoCheckpoints);
+inline constexpr auto kCheckpointCuStarts =
+    spec(vector("checkpoint_cu_starts", TensorId::kCheckpointCuStarts, TensorKind::kBounds,
+                Axis::kBounds, "cu_seqlens_dtype"),
+         CUBINERY_TYPE(cu_seqlens_dtype), kNoCheckpoints, kDense);
+
+// Of requests that are verified.
+inline constexpr auto kAccepted =
+    spec(vector("accepted", TensorId::kAccepted, TensorKind::kCounts, Axis::kSequences,
+                "accepted_dtype"),
+         CUBINERY_TYPE(accepted_dtype),
+         Absence{"from_accepted is false", CUBINERY_WHERE(!p.from_accepted)});
+
+inline constexpr auto kParents =
+    spec({"parents",
+          TensorId::kParents,
+          TensorKind::kParents,
+          {Axis::kSequences, Axis::kTokens},
+          Access::kRead,
+          "parents_dtype"},
+         CUBINERY_TYPE(parents_dtype), Absence{"tree is false", CUBINERY_WHERE(!p.tree)});
+
+// Of the outputs' norm.
+inline constexpr Absence kNoNorm{"output_norm is none",
+                                 CUBINERY_WHERE(p.output_norm == OutputNorm::kNone)};
+inline constexpr auto kZ =
+    spec(rows("z", TensorId::kZ, Axis::kHeads, Axis::kValueDim, Access::kRead),
+         CUBINERY_TYPE(dtype), kNoNorm);
+inline constexpr auto kNormWeight =
+    spec(vector("norm_weight", TensorId::kNormWeight, TensorKind::kColumns, Axis::kValueDim,
+                "norm_weight_dtype"),
+         CUBINERY_TYPE(norm_weight_dtype), kNoNorm);
+
+// Of the convolution in front of a decode step, which takes the place of q, k and v.
+inline constexpr Absence kFromX{"with conv_width they come from x",
+                                CUBINERY_WHERE(p.conv.is_there())};
+inline constexpr Absence kNoConv{"conv_width is 0", CUBINERY_WHERE(!p.conv.is_there())};
+inline constexpr auto kX = spec({"x",
+                                 TensorId::kX,
+                                 TensorKind::kChannels,
+                                 {Axis::kSequences, Axis::kTokens, Axis::kChannels},
+                                 Access::kRead,
+                                 "dtype"},
+                                CUBINERY_TYPE(dtype));
+inline constexpr TensorInfo kWeightInfo{"conv_weight",     TensorId::kConvWeight,
+                                        TensorKind::kTaps, {Axis::kChannels, Axis::kWidth},
+                                        Access::kRead,     "conv_weight_dtype"};
+inline constexpr TensorInfo kBiasInfo = vector("conv_bias", TensorId::kConvBias, TensorKind::kTaps,
+                                               Axis::kChannels, "conv_weight_dtype");
+inline constexpr auto kConvWeight = spec(kWeightInfo, CUBINERY_TYPE(conv.weight_dtype), kNoConv);
+inline constexpr auto kConvBias =
+    spec(kBiasInfo, CUBINERY_TYPE(conv.weight_dtype), kNoConv,
+         Absence{"has_bias is false", CUBINERY_WHERE(!p.conv.has_bias)});
+inline constexpr auto kConvState =
+    spec({"conv_state", TensorId::kConvState, TensorKind::kConvStates, kConvStateAxes,
+          Access::kBoth, "conv_state_dtype"},
+         CUBINERY_TYPE(conv.state_dtype), kNoConv, kNoState);
+inline constexpr auto kConvStateOut =
+    spec({"conv_state_out", TensorId::kConvStateOut, TensorKind::kConvStates, kConvStateAxes,
+          Access::kWritten, "conv_state_dtype", true},
+         CUBINERY_TYPE(conv.state_dtype), kNoConv, kNotStored);
+
+}  // namespace tensors
+
+// Parts of tables.
+
+constexpr auto operand_tensors() {
+  return std::tuple{PlacedTensor{tensors::kQ, CUBINERY_IN(q)},
+                    PlacedTensor{tensors::kK, CUBINERY_IN(k)},
+                    PlacedTensor{tensors::kV, CUBINERY_IN(v)}};
+}
+// Where a convolution in front may make them.
+constexpr auto optional_operand_tensors() {
+  return std::tuple{PlacedTensor{also(tensors::kQ, tensors::kFromX), CUBINERY_IN(q)},
+                    PlacedTensor{also(tensors::kK, tensors::kFromX), CUBINERY_IN(k)},
+                    PlacedTensor{also(tensors::kV, tensors::kFromX), CUBINERY_IN(v)}};
+}
+constexpr auto gate_tensors() {
+  return std::tuple{PlacedTensor{tensors::kG, CUBINERY_IN(gates.g)},
+                    PlacedTensor{tensors::kBeta, CUBINERY_IN(gates.beta)},
+                    PlacedTensor{tensors::kALog, CUBINERY_IN(gates.A_log)},
+                    PlacedTensor{tensors::kDtBias, CUBINERY_IN(gates.dt_bias)}};
+}
+constexpr auto state_tensors() {
+  return std::tuple{PlacedTensor{tensors::kState, CUBINERY_IN(states.in)},
+                    PlacedTensor{tensors::kStateOut, CUBINERY_IN(states.out)},
+                    PlacedTensor{tensors::kStateIndices, CUBINERY_IN(states.indices)},
+                    PlacedTensor{tensors::kStateOutIndices, CUBINERY_IN(states.out_indices)}};
+}
+constexpr auto checkpoint_tensors() {
+  return std::tuple{PlacedTensor{tensors::kCheckpoints, CUBINERY_IN(checkpoints)},
+                    PlacedTensor{tensors::kCheckpointCuStarts, CUBINERY_IN(checkpoint_cu_starts)}};
+}
+constexpr auto norm_tensors() {
+  return std::tuple{PlacedTensor{tensors::kZ, CUBINERY_IN(z)},
+                    PlacedTensor{tensors::kNormWeight, CUBINERY_IN(norm_weight)}};
+}
+// Of the convolution in front of a decode step.
+constexpr auto front_conv_tensors() {
+  return std::tuple{PlacedTensor{also(tensors::kX, tensors::kNoConv), CUBINERY_IN(conv.x)},
+                    PlacedTensor{tensors::kConvWeight, CUBINERY_IN(conv.weight)},
+                    PlacedTensor{tensors::kConvBias, CUBINERY_IN(conv.bias)},
+                    PlacedTensor{tensors::kConvState, CUBINERY_IN(conv.in)},
+                    PlacedTensor{tensors::kConvStateOut, CUBINERY_IN(conv.out)}};
+}
+
+}  // namespace cubinery::gdn
