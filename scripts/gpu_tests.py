@@ -153,8 +153,8 @@ def cached_kernels(build, cache, kernels):
         defaults[name] = set(fields)
     listed = subprocess.check_output([build / "cli/cubinery", "cache", "ls", "--cache-dir", cache, "--json", "-"])
     lines = set()
-    for entry in json.loads(listed)["entries"]:
-        name, *fields = entry.get("key", "").split(";")
+    for entry in json.loads(listed):
+        name, *fields = entry.get("canonical", "").split(";")
         if name in defaults:  # others are templates of the tests themselves
             lines.add(";".join([name, *(field for field in fields if field not in defaults[name])]))
     kernels.write_text("".join(line + "\n" for line in sorted(lines)))
