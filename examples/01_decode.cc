@@ -66,7 +66,7 @@ int main() {
     head.q = q.row(h / (kHeads / kKeyHeads), kDim);
     head.k = k.row(h / (kHeads / kKeyHeads), kDim);
     head.v = v.row(h, kDim);
-    head.gate = g.host[h];
+    head.gate = {g.host[h]};
     head.beta = beta.host[h];
     std::vector<double> head_state = state.row(h, kDim * kDim), expected(kDim);
     gdn::gdn_decode_ref(head, head_state.data(), expected.data());

@@ -184,14 +184,15 @@ struct Request {
       head.q.assign(q, q + key_dim);
       head.k.assign(k, k + key_dim);
       head.v.assign(v, v + value_dim);
-      head.gate = value(layer->a, row * heads + h);
+      head.gate = {value(layer->a, row * heads + h)};
       head.beta = value(layer->b, row * heads + h);
       head.a_log = value(layer->A_log, h);
-      head.dt_bias = value(layer->dt_bias, h);
+      head.dt_bias = {value(layer->dt_bias, h)};
       gdn::gdn_decode_ref(head, states[h].data(), &o[h * value_dim]);
       if (!is_normed) continue;
       const auto z = values(layer->z, (row * heads + h) * value_dim, value_dim);
-      gdn::gated_rms_ref(values(layer->norm_weight, 0, value_dim), z, 1e-6, &o[h * value_dim]);
+      gdn::gated_rms_ref(gdn::OutputNorm::kGatedRms, values(layer->norm_weight, 0, value_dim), z,
+                         1e-6, &o[h * value_dim]);
     }
     return o;
   }

@@ -262,9 +262,9 @@ class ConvCase::Reference {
     const auto of_head = [&]<class Real>(Real) {
       gdn::DecodeRefHead<Real> head{.inputs = p_.inputs};
       if (writes_g(p_)) {
-        head.gate = input(TensorId::kA, i);
+        head.gate = {static_cast<Real>(input(TensorId::kA, i))};
         head.a_log = input(TensorId::kALog, h);
-        head.dt_bias = input(TensorId::kDtBias, h);
+        head.dt_bias = {static_cast<Real>(input(TensorId::kDtBias, h))};
       }
       if (writes_beta(p_)) head.beta = input(TensorId::kB, i);
       return head;

@@ -84,7 +84,7 @@ gdn::PrefillRefHead<Real> reference_head(const GdnProblem& p, std::optional<floa
     append(TensorId::kBeta, p.heads.count(), 1, &head.beta);
   if (p.inputs.gate_mode != gdn::GateMode::kComputed) return head;
   head.a_log = static_cast<Real>(read(TensorId::kALog, 0, h, 1)[0]);
-  head.dt_bias = static_cast<Real>(read(TensorId::kDtBias, 0, h, 1)[0]);
+  head.dt_bias = {static_cast<Real>(read(TensorId::kDtBias, 0, h, 1)[0])};
   return head;
 }
 
@@ -101,7 +101,7 @@ void norm_outputs(const GdnProblem& p, std::optional<float> eps, std::int64_t h,
   for (std::int64_t t = first; t < last; ++t, o += p.value_dim) {
     const auto row = read(TensorId::kZ, t, h, p.value_dim);
     const std::vector<Real> z(row.begin(), row.end());
-    gdn::gated_rms_ref(weight, z, static_cast<Real>(eps.value_or(1e-6f)), o);
+    gdn::gated_rms_ref(p.output_norm, weight, z, static_cast<Real>(eps.value_or(1e-6f)), o);
   }
 }
 

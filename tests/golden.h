@@ -1,4 +1,5 @@
-// Another implementation's inputs and outputs: tests/golden/gdn_fla_0.5.2_f32.json.
+// Another implementation's inputs and outputs: tests/golden/gdn_fla_0.5.2_f32.json and, with a
+// decay for each channel, kda_fla_0.6.0_f64.json.
 #pragma once
 
 #include <cmath>
@@ -15,8 +16,10 @@
 
 namespace cubinery::test {
 
-// The cases were computed in float32; double references reproduce them to this.
-inline constexpr double kGoldenRelativeRms = 2e-6;
+// What double references reproduce the cases to, which were computed in float32, or in float64 and
+// written with ten digits.
+inline constexpr double kF32RelativeRms = 2e-6;
+inline constexpr double kF64RelativeRms = 2e-9;
 
 // One case, run through a reference head by head.
 class GoldenCase {
@@ -29,7 +32,7 @@ class GoldenCase {
         q_(array(text.at("inputs"), "q")),
         k_(array(text.at("inputs"), "k")),
         v_(array(text.at("inputs"), "v")),
-        gate_(array(text.at("inputs"), computed_gate() ? "a" : "g")),
+        gate_(array(text.at("inputs"), gate_mode() == gdn::GateMode::kLog ? "g" : "a")),
         beta_(array(text.at("inputs"), given_beta() ? "beta" : "beta_logit")),
         a_log_(array(text.at("inputs"), "A_log")),
         dt_bias_(array(text.at("inputs"), "dt_bias")),
@@ -71,7 +74,13 @@ class GoldenCase {
             object.at(name).at("data").get<std::vector<double>>()};
   }
 
-  bool computed_gate() const { return options_.at("gate") == "computed"; }
+  gdn::GateMode gate_mode() const {
+    const std::string& gate = options_.at("gate").get_ref<const std::string&>();
+    if (gate == "log") return gdn::GateMode::kLog;
+    return gate == "lower_bound" ? gdn::GateMode::kLowerBound : gdn::GateMode::kComputed;
+  }
+  // Numbers of a token and head.
+  std::size_t gate_width() const { return gate_.shape.size() == 4 ? key_dim_ : 1; }
   bool given_beta() const { return options_.at("beta") == "given"; }
 
   // Of each sequence, tokens counted through the batch.
@@ -114,7 +123,8 @@ class GoldenCase {
     gdn::PrefillRefHead<double> head{
         .key_dim = static_cast<int>(key_dim_),
         .value_dim = static_cast<int>(value_dim_),
-        .inputs = {.gate_mode = computed_gate() ? gdn::GateMode::kComputed : gdn::GateMode::kLog,
+        .inputs = {.decay = gate_width() == 1 ? gdn::Decay::kHead : gdn::Decay::kChannel,
+                   .gate_mode = gate_mode(),
                    .beta_mode = given_beta()                         ? gdn::BetaMode::kGiven
                                 : options_.at("beta") == "2*sigmoid" ? gdn::BetaMode::kDoubledLogit
                                                                      : gdn::BetaMode::kLogit,
@@ -125,13 +135,16 @@ class GoldenCase {
       append_row(q_, key_row, key_dim_, &head.q);
       append_row(k_, key_row, key_dim_, &head.k);
       append_row(v_, t * heads_ + h, value_dim_, &head.v);
-      append_row(gate_, t * heads_ + h, 1, &head.gate);
+      append_row(gate_, t * heads_ + h, gate_width(), &head.gate);
       append_row(beta_, t * heads_ + h, 1, &head.beta);
     }
-    if (computed_gate()) {
-      head.a_log = a_log_.data[h];
-      head.dt_bias = dt_bias_.data[h];
+    if (!a_log_.data.empty()) head.a_log = a_log_.data[h];
+    head.dt_bias.assign(gate_width(), 0);
+    if (!dt_bias_.data.empty()) {
+      head.dt_bias.clear();
+      append_row(dt_bias_, h, gate_width(), &head.dt_bias);
     }
+    if (gate_mode() == gdn::GateMode::kLowerBound) head.lower_bound = options_.at("lower_bound");
     return head;
   }
 
@@ -156,10 +169,11 @@ inline double relative_rms(const std::vector<double>& actual, const std::vector<
   return std::sqrt(error / norm);
 }
 
-// Checks a double-precision reference, called as in GoldenCase::run, against every case.
+// Checks a double-precision reference, called as in GoldenCase::run, against every case of a file.
 template <class Reference>
-void check_goldens(Reference reference) {
-  std::ifstream file(CUBINERY_TEST_DIR "/golden/gdn_fla_0.5.2_f32.json");
+void check_goldens(const std::string& file_name, double tolerance,
+                   const std::set<std::string>& names, Reference reference) {
+  std::ifstream file(CUBINERY_TEST_DIR "/golden/" + file_name);
   REQUIRE(file.good());
   std::set<std::string> seen;
   const nlohmann::json goldens = nlohmann::json::parse(file);
@@ -167,14 +181,32 @@ void check_goldens(Reference reference) {
     const GoldenCase golden(text);
     INFO("golden case " << golden.name);
     const GoldenCase::Outputs outputs = golden.run(reference);
-    CHECK(relative_rms(outputs.o, golden.expected_o) <= kGoldenRelativeRms);
-    CHECK(relative_rms(outputs.state, golden.expected_state) <= kGoldenRelativeRms);
+    CHECK(relative_rms(outputs.o, golden.expected_o) <= tolerance);
+    CHECK(relative_rms(outputs.state, golden.expected_state) <= tolerance);
     seen.insert(golden.name);
   }
-  CHECK(seen == std::set<std::string>{"plain", "l2norm", "initial_state", "gva_ratio_3",
-                                      "computed_gate", "doubled_beta", "state_v_first", "varlen",
-                                      "strong_decay", "no_decay", "scale_one_unnormalised",
-                                      "batch"});
+  CHECK(seen == names);
+}
+
+// One decay for a head.
+template <class Reference>
+void check_gdn_goldens(Reference reference) {
+  check_goldens(
+      "gdn_fla_0.5.2_f32.json", kF32RelativeRms,
+      {"plain", "l2norm", "initial_state", "gva_ratio_3", "computed_gate", "doubled_beta",
+       "state_v_first", "varlen", "strong_decay", "no_decay", "scale_one_unnormalised", "batch"},
+      reference);
+}
+
+// One for each of its channels.
+template <class Reference>
+void check_kda_goldens(Reference reference) {
+  check_goldens(
+      "kda_fla_0.6.0_f64.json", kF64RelativeRms,
+      {"softplus", "softplus_large", "lower_bound_no_A", "lower_bound_minus_1_no_bias",
+       "doubled_beta", "gva_ratio_3", "K_32_V_64", "K_64_V_16_state_vk", "varlen_log_no_state",
+       "one_token_softplus", "mixed_decay", "carried_between_channels", "tiny_keys"},
+      reference);
 }
 
 }  // namespace cubinery::test

@@ -12,9 +12,10 @@ namespace cubinery {
 template <>
 struct EnumNames<gdn::OutputNorm> {
   static constexpr const char* kType = "cubinery::gdn::OutputNorm";
-  static constexpr std::array<EnumName<gdn::OutputNorm>, 2> kNames{
+  static constexpr std::array<EnumName<gdn::OutputNorm>, 3> kNames{
       {{gdn::OutputNorm::kNone, "kNone", "none"},
-       {gdn::OutputNorm::kGatedRms, "kGatedRms", "gated_rms"}}};
+       {gdn::OutputNorm::kGatedRms, "kGatedRms", "gated_rms"},
+       {gdn::OutputNorm::kSigmoidGatedRms, "kSigmoidGatedRms", "sigmoid_gated_rms"}}};
 };
 
 }  // namespace cubinery

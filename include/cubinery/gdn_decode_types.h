@@ -8,6 +8,7 @@ namespace cubinery::gdn {
 enum class OutputNorm : int {
   kNone,      // nothing
   kGatedRms,  // o / sqrt(mean(o^2) + norm_eps) * norm_weight * silu(z): Qwen3-Next's next step
+  kSigmoidGatedRms,  // the same times sigmoid(z) in place of silu(z): Kimi Linear's next step
 };
 
 }  // namespace cubinery::gdn

@@ -59,13 +59,21 @@ struct EnumNames<gdn::PadIndex> {
 };
 
 template <>
+struct EnumNames<gdn::Decay> {
+  static constexpr const char* kType = "cubinery::gdn::Decay";
+  static constexpr std::array<EnumName<gdn::Decay>, 2> kNames{
+      {{gdn::Decay::kHead, "kHead", "head"}, {gdn::Decay::kChannel, "kChannel", "channel"}}};
+};
+
+template <>
 struct EnumNames<gdn::GateMode> {
   static constexpr const char* kType = "cubinery::gdn::GateMode";
-  static constexpr std::array<EnumName<gdn::GateMode>, 4> kNames{
+  static constexpr std::array<EnumName<gdn::GateMode>, 5> kNames{
       {{gdn::GateMode::kNone, "kNone", "none"},
        {gdn::GateMode::kLog, "kLog", "log"},
        {gdn::GateMode::kAlpha, "kAlpha", "alpha"},
-       {gdn::GateMode::kComputed, "kComputed", "computed"}}};
+       {gdn::GateMode::kComputed, "kComputed", "computed"},
+       {gdn::GateMode::kLowerBound, "kLowerBound", "lower_bound"}}};
 };
 
 template <>

@@ -29,8 +29,9 @@ struct Heads {
 struct Inputs {
   DType gate_dtype = DType::kF32;     // of g, alpha or a: f32, bf16 or f16
   DType beta_dtype = DType::kF32;     // of beta or its logit: likewise
-  DType a_log_dtype = DType::kF32;    // of A_log: likewise (GateMode::kComputed)
-  DType dt_bias_dtype = DType::kF32;  // of dt_bias: likewise (GateMode::kComputed)
+  DType a_log_dtype = DType::kF32;    // of A_log: likewise (GateMode::kComputed, kLowerBound)
+  DType dt_bias_dtype = DType::kF32;  // of dt_bias: likewise (GateMode::kComputed, kLowerBound)
+  Decay decay = Decay::kHead;
   GateMode gate_mode = GateMode::kLog;
   BetaMode beta_mode = BetaMode::kGiven;
   bool use_qk_l2norm = false;  // the kernel divides q and k by sqrt(sum x^2 + 1e-6)

@@ -41,12 +41,19 @@ enum class Padding : int {
 // Which slot index means padding: any negative one, or 0.
 enum class PadIndex : int { kNegative, kZero };
 
-// The decay exp(g) of a token and head.
+// How many decays a token and head has.
+enum class Decay : int {
+  kHead,     // one: S <- exp(g) S (Gated DeltaNet)
+  kChannel,  // one for each channel of k: S[d, :] <- exp(g[d]) S[d, :] (Kimi Delta Attention)
+};
+
+// The decay exp(g) of a token and head, or of one of its channels.
 enum class GateMode : int {
-  kNone,      // no decay: g = 0
-  kLog,       // g given, natural logarithm
-  kAlpha,     // exp(g) given
-  kComputed,  // g = -exp(A_log) * softplus(a + dt_bias), softplus(x) = x for x > 20
+  kNone,        // no decay: g = 0
+  kLog,         // g given, natural logarithm
+  kAlpha,       // exp(g) given
+  kComputed,    // g = -exp(A_log) * softplus(a + dt_bias), softplus(x) = x for x > 20
+  kLowerBound,  // g = lower_bound * sigmoid(exp(A_log) * (a + dt_bias))
 };
 
 // The write strength of a token and head.

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "cubinery/gdn_decode_types.h"
 #include "cubinery/gdn_parts.h"
 
 namespace cubinery::gdn {
@@ -17,35 +18,56 @@ struct DecodeRefHead {
   int value_dim = 0;
   Inputs inputs{};  // dtypes do not matter
   Real scale = 1;
-  std::vector<Real> q{};  // [key_dim]
-  std::vector<Real> k{};  // [key_dim]
-  std::vector<Real> v{};  // [value_dim]
-  Real gate = 0;          // g, alpha or a
-  Real beta = 1;          // beta or its logit
-  Real a_log = 0;
-  Real dt_bias = 0;
+  std::vector<Real> q{};         // [key_dim]
+  std::vector<Real> k{};         // [key_dim]
+  std::vector<Real> v{};         // [value_dim]
+  std::vector<Real> gate{0};     // g, alpha or a: one, or key_dim with Decay::kChannel
+  Real beta = 1;                 // beta or its logit
+  Real a_log = 0;                // 0: as without A_log (GateMode::kLowerBound)
+  std::vector<Real> dt_bias{0};  // as many as gates
+  Real lower_bound = 0;
 };
 
 template <class Real>
-Real log_decay_ref(const DecodeRefHead<Real>& head) {
+Real sigmoid_ref(Real x) {
+  return 1 / (1 + std::exp(-x));
+}
+
+// Of the head, or of one of its channels.
+template <class Real>
+Real log_decay_ref(const DecodeRefHead<Real>& head, std::size_t channel = 0) {
   if (head.inputs.gate_mode == GateMode::kNone) return 0;
-  if (head.inputs.gate_mode == GateMode::kAlpha) return std::log(head.gate);
-  if (head.inputs.gate_mode == GateMode::kLog) return head.gate;
-  const Real x = head.gate + head.dt_bias;
+  const Real gate = head.gate[channel];
+  if (head.inputs.gate_mode == GateMode::kAlpha) return std::log(gate);
+  if (head.inputs.gate_mode == GateMode::kLog) return gate;
+  const Real x = gate + head.dt_bias[channel];
+  const Real rate = std::exp(head.a_log);
+  if (head.inputs.gate_mode == GateMode::kLowerBound)
+    return head.lower_bound * sigmoid_ref(rate * x);
   const Real softplus = x > 20 ? x : std::log1p(std::exp(x));
-  return -std::exp(head.a_log) * softplus;
+  return -rate * softplus;
 }
 
 template <class Real>
-Real decay_ref(const DecodeRefHead<Real>& head) {
-  return head.inputs.gate_mode == GateMode::kAlpha ? head.gate : std::exp(log_decay_ref(head));
+Real decay_ref(const DecodeRefHead<Real>& head, std::size_t channel = 0) {
+  return head.inputs.gate_mode == GateMode::kAlpha ? head.gate[channel]
+                                                   : std::exp(log_decay_ref(head, channel));
+}
+
+// Of each channel of k: key_dim of them, all the same with Decay::kHead.
+template <class Real>
+std::vector<Real> decays_ref(const DecodeRefHead<Real>& head) {
+  std::vector<Real> decays(static_cast<std::size_t>(head.key_dim), decay_ref(head));
+  if (head.inputs.decay == Decay::kHead) return decays;
+  for (std::size_t d = 1; d < decays.size(); ++d) decays[d] = decay_ref(head, d);
+  return decays;
 }
 
 template <class Real>
 Real beta_ref(const DecodeRefHead<Real>& head) {
   if (head.inputs.beta_mode == BetaMode::kOne) return 1;
   if (head.inputs.beta_mode == BetaMode::kGiven) return head.beta;
-  const Real sigmoid = 1 / (1 + std::exp(-head.beta));
+  const Real sigmoid = sigmoid_ref(head.beta);
   return head.inputs.beta_mode == BetaMode::kDoubledLogit ? 2 * sigmoid : sigmoid;
 }
 
@@ -70,7 +92,7 @@ template <class Real>
 void gdn_decode_ref(const DecodeRefHead<Real>& head, Real* state, Real* o) {
   const std::vector<Real> k = scaled_ref<Real>(head.k, head.inputs, 1);
   const std::vector<Real> q = scaled_ref<Real>(head.q, head.inputs, head.scale);
-  const Real decay = decay_ref(head);
+  const std::vector<Real> decays = decays_ref(head);
   const Real beta = beta_ref(head);
   std::vector<Real> u(head.v.size());  // first S^T k^, then the new value
   Real* const new_value = u.data();
@@ -78,7 +100,7 @@ void gdn_decode_ref(const DecodeRefHead<Real>& head, Real* state, Real* o) {
     Real* const row = state + i * head.value_dim;
     const Real k_i = k[static_cast<std::size_t>(i)];
     for (int j = 0; j < head.value_dim; ++j) {
-      row[j] *= decay;
+      row[j] *= decays[static_cast<std::size_t>(i)];
       new_value[j] += k_i * row[j];
     }
   }
@@ -97,14 +119,17 @@ void gdn_decode_ref(const DecodeRefHead<Real>& head, Real* state, Real* o) {
   }
 }
 
-// `o` of a head as OutputNorm::kGatedRms stores it.
+// `o` of a head as `norm` stores it, which is not kNone.
 template <class Real>
-void gated_rms_ref(const std::vector<Real>& weight, const std::vector<Real>& z, Real eps, Real* o) {
+void gated_rms_ref(OutputNorm norm, const std::vector<Real>& weight, const std::vector<Real>& z,
+                   Real eps, Real* o) {
   Real squares = 0;
   for (std::size_t j = 0; j < z.size(); ++j) squares += o[j] * o[j];
   const Real rms = std::sqrt(squares / static_cast<Real>(z.size()) + eps);
   for (std::size_t j = 0; j < z.size(); ++j) {
-    o[j] = o[j] / rms * weight[j] * z[j] / (1 + std::exp(-z[j]));
+    o[j] = o[j] / rms * weight[j];
+    if (norm == OutputNorm::kGatedRms) o[j] *= z[j];
+    o[j] = o[j] / (1 + std::exp(-z[j]));
   }
 }
 

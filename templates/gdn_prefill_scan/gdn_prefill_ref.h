@@ -24,18 +24,22 @@ struct PrefillRefHead {
   int value_dim = 0;  // not 0
   Inputs inputs{};    // dtypes do not matter
   Real scale = 1;
-  std::vector<Real> q{};     // [T][key_dim]
-  std::vector<Real> k{};     // [T][key_dim]
-  std::vector<Real> v{};     // [T][value_dim]
-  std::vector<Real> gate{};  // [T]: g, alpha or a; empty for GateMode::kNone
+  std::vector<Real> q{};  // [T][key_dim]
+  std::vector<Real> k{};  // [T][key_dim]
+  std::vector<Real> v{};  // [T][value_dim]
+  // [T], with Decay::kChannel [T][key_dim]: g, alpha or a; empty for GateMode::kNone
+  std::vector<Real> gate{};
   std::vector<Real> beta{};  // [T]: beta or its logit; empty for BetaMode::kOne
   Real a_log = 0;
-  Real dt_bias = 0;
+  std::vector<Real> dt_bias{0};  // as many as a token has gates
+  Real lower_bound = 0;
 
   int tokens() const { return static_cast<int>(v.size()) / value_dim; }
+  int gate_width() const { return inputs.decay == Decay::kChannel ? key_dim : 1; }
   const Real* q_row(int t) const { return q.data() + std::ptrdiff_t{t} * key_dim; }
   const Real* k_row(int t) const { return k.data() + std::ptrdiff_t{t} * key_dim; }
   const Real* v_row(int t) const { return v.data() + std::ptrdiff_t{t} * value_dim; }
+  const Real* gate_row(int t) const { return gate.data() + std::ptrdiff_t{t} * gate_width(); }
 };
 
 // Token t as decode takes it.
@@ -48,10 +52,11 @@ void set_token_ref(const PrefillRefHead<Real>& head, int t, DecodeRefHead<Real>*
   token->q.assign(head.q_row(t), head.q_row(t + 1));
   token->k.assign(head.k_row(t), head.k_row(t + 1));
   token->v.assign(head.v_row(t), head.v_row(t + 1));
-  if (!head.gate.empty()) token->gate = head.gate.data()[t];
+  if (!head.gate.empty()) token->gate.assign(head.gate_row(t), head.gate_row(t + 1));
   if (!head.beta.empty()) token->beta = head.beta.data()[t];
   token->a_log = head.a_log;
   token->dt_bias = head.dt_bias;
+  token->lower_bound = head.lower_bound;
 }
 
 // Advances `state` [key_dim][value_dim] by tokens first ... last - 1 and writes their rows of `o`,
@@ -71,6 +76,8 @@ void gdn_prefill_ref(const PrefillRefHead<Real>& head, Real* state, Real* o) {
   gdn_prefill_ref(head, 0, head.tokens(), state, o);
 }
 
+// The chunked algebra is that of one decay for a head.
+//
 // The record of a chunk (common/chunk_record.h states the formulas), its matrices row by row.
 template <class Real>
 struct ChunkRef {

@@ -158,7 +158,7 @@ class HostPrefill {
       return load(x.dtype, static_cast<std::byte*>(x.data) + h * x.strides[0] * size_of(x.dtype));
     };
     if (args_.gates.A_log.present()) head.a_log = vector_value(args_.gates.A_log);
-    if (args_.gates.dt_bias.present()) head.dt_bias = vector_value(args_.gates.dt_bias);
+    if (args_.gates.dt_bias.present()) head.dt_bias = {vector_value(args_.gates.dt_bias)};
     std::vector<float> state(idx(p_.key_dim * p_.value_dim)), o(head.v.size());
     for (int i = 0; i < p_.key_dim && p_.states.has_initial; ++i) {
       for (int j = 0; j < p_.value_dim; ++j) {
@@ -198,7 +198,7 @@ class HostPrefill {
       weight.push_back(
           load(w.dtype, static_cast<std::byte*>(w.data) + d * w.strides[0] * size_of(w.dtype)));
     }
-    gdn::gated_rms_ref(weight, z, args_.norm_eps.value_or(1e-6f), o);
+    gdn::gated_rms_ref(p_.output_norm, weight, z, args_.norm_eps.value_or(1e-6f), o);
   }
 
   const GdnProblem& p_;

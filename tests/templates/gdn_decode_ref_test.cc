@@ -22,16 +22,19 @@ using cubinery::GateDistribution;
 using cubinery::gdn::BetaMode;
 using cubinery::gdn::DecodeRefHead;
 using cubinery::gdn::GateMode;
+using cubinery::gdn::OutputNorm;
 using cubinery::gdn::PrefillRefHead;
 
 TEST_CASE("GdnDecodeRef.ReproducesFlaGoldens", "[cpu]") {
-  cubinery::test::check_goldens([](const PrefillRefHead<double>& head, double* state, double* o) {
+  const auto step_by_step = [](const PrefillRefHead<double>& head, double* state, double* o) {
     DecodeRefHead<double> token;
     for (int t = 0; t < head.tokens(); ++t) {
       set_token_ref(head, t, &token);
       gdn_decode_ref(token, state, o + t * head.value_dim);
     }
-  });
+  };
+  cubinery::test::check_gdn_goldens(step_by_step);
+  cubinery::test::check_kda_goldens(step_by_step);
 }
 
 // A state that is zero and a key of unit length: what one step does can be read off the formulas.
@@ -43,7 +46,7 @@ TEST_CASE("GdnDecodeRef.OneStepByHand", "[cpu]") {
                                    .q = {3, 5},
                                    .k = {0, 1},
                                    .v = {10},
-                                   .gate = 0.5,
+                                   .gate = {0.5},
                                    .beta = 0.25};
   double state[2] = {8, 4};  // decays to 4, 2; recalls 2; u = 0.25 * (10 - 2) = 2
   double o = -1;
@@ -51,6 +54,54 @@ TEST_CASE("GdnDecodeRef.OneStepByHand", "[cpu]") {
   CHECK(state[0] == 4);
   CHECK(state[1] == 4);
   CHECK(o == 2 * (3 * 4 + 5 * 4));
+}
+
+// Each channel of k decays by itself, before it recalls.
+TEST_CASE("GdnDecodeRef.OneStepWithADecayForEachChannelByHand", "[cpu]") {
+  const DecodeRefHead<double> head{
+      .key_dim = 2,
+      .value_dim = 1,
+      .inputs = {.decay = cubinery::gdn::Decay::kChannel, .gate_mode = GateMode::kAlpha},
+      .scale = 2,
+      .q = {3, 5},
+      .k = {0, 1},
+      .v = {10},
+      .gate = {0.25, 0.5},
+      .beta = 0.25};
+  double state[2] = {8, 4};  // decays to 2, 2; recalls 2; u = 0.25 * (10 - 2) = 2
+  double o = -1;
+  gdn_decode_ref(head, state, &o);
+  CHECK(state[0] == 2);
+  CHECK(state[1] == 4);
+  CHECK(o == 2 * (3 * 2 + 5 * 4));
+}
+
+// Gates that are the same in all channels are one gate.
+TEST_CASE("GdnDecodeRef.ADecayForEachChannelMayBeTheSame", "[cpu]") {
+  for (const GateMode mode :
+       {GateMode::kLog, GateMode::kAlpha, GateMode::kComputed, GateMode::kLowerBound}) {
+    DecodeRefHead<double> one{.key_dim = 3,
+                              .value_dim = 2,
+                              .inputs = {.gate_mode = mode, .use_qk_l2norm = true},
+                              .q = {1, -2, 3},
+                              .k = {2, 1, -1},
+                              .v = {4, -5},
+                              .gate = {mode == GateMode::kAlpha ? 0.75 : -0.75},
+                              .beta = 0.5,
+                              .a_log = 0.25,
+                              .dt_bias = {0.5},
+                              .lower_bound = -5};
+    DecodeRefHead<double> each = one;
+    each.inputs.decay = cubinery::gdn::Decay::kChannel;
+    each.gate.assign(3, one.gate[0]);
+    each.dt_bias.assign(3, one.dt_bias[0]);
+    std::array<double, 6> state{1, 2, 3, 4, 5, 6}, other = state;
+    std::array<double, 2> o{}, other_o{};
+    gdn_decode_ref(one, state.data(), o.data());
+    gdn_decode_ref(each, other.data(), other_o.data());
+    CHECK(state == other);
+    CHECK(o == other_o);
+  }
 }
 
 // The error of o where the state is rounded after every step, as a share of the largest element:
@@ -89,7 +140,7 @@ Losses losses(GateDistribution gates, int steps, double v_scale = 1) {
                                .q = next(q),
                                .k = next(k),
                                .v = next(v),
-                               .gate = gate.next_gate(),
+                               .gate = {gate.next_gate()},
                                .beta = gate.next_beta()};
     for (double& x : head.v) x *= v_scale;
     std::vector<double> o(kColumns), rounded_o(kColumns);
@@ -135,10 +186,20 @@ TEST_CASE("GdnDecodeRef.WhatRoundedStatesLoseIsAsStated", "[cpu]") {
 // silu(0) = 0, and silu of a large number the number itself.
 TEST_CASE("GdnDecodeRef.AGatedNormByHand", "[cpu]") {
   double o[4] = {3, -1, 1, -1};  // mean of the squares: 3
-  cubinery::gdn::gated_rms_ref<double>({2, 2, 5, 0}, {0, 100, 200, 1}, 1.0, o);
+  gated_rms_ref<double>(OutputNorm::kGatedRms, {2, 2, 5, 0}, {0, 100, 200, 1}, 1.0, o);
   CHECK(o[0] == 0);
   CHECK(o[1] == -100);
   CHECK(o[2] == 500);
+  CHECK(o[3] == 0);
+}
+
+// sigmoid(0) is a half, that of a large number 1.
+TEST_CASE("GdnDecodeRef.ASigmoidGatedNormByHand", "[cpu]") {
+  double o[4] = {3, -1, 1, -1};  // mean of the squares: 3
+  gated_rms_ref<double>(OutputNorm::kSigmoidGatedRms, {2, 2, 5, 0}, {0, 100, -800, 1}, 1.0, o);
+  CHECK(o[0] == 1.5);
+  CHECK(o[1] == -1);
+  CHECK(o[2] == 0);
   CHECK(o[3] == 0);
 }
 

@@ -66,7 +66,7 @@ Sequence<Real> make_sequence(const Shape& shape, const DataOptions& data, const 
   RowSource v(data, DataStream::kV, 0, 0, shape.value_dim, true);
   GateSource gates(modes.gate, modes.beta, data, 0, 0);
   head.a_log = gates.a_log();
-  head.dt_bias = gates.dt_bias();
+  head.dt_bias = {gates.dt_bias()};
   for (int t = 0; t < shape.tokens; ++t) {
     for (const float x : q.next()) head.q.push_back(rounded(dtype, x));
     for (const float x : k.next()) head.k.push_back(rounded(dtype, x));
@@ -143,15 +143,17 @@ std::vector<DataOptions> all_data() {
 }
 
 TEST_CASE("GdnPrefillRef.RecurrenceReproducesFlaGoldens", "[cpu]") {
-  check_goldens([](const PrefillRefHead<double>& head, double* state, double* o) {
+  const auto all_tokens = [](const PrefillRefHead<double>& head, double* state, double* o) {
     gdn_prefill_ref(head, state, o);
-  });
+  };
+  check_gdn_goldens(all_tokens);
+  check_kda_goldens(all_tokens);
 }
 
 TEST_CASE("GdnPrefillRef.ChunkedAlgebraReproducesFlaGoldens", "[cpu]") {
   for (const int chunk_size : {16, 32, 64}) {
     INFO("chunks of " << chunk_size);
-    check_goldens([&](const PrefillRefHead<double>& head, double* state, double* o) {
+    check_gdn_goldens([&](const PrefillRefHead<double>& head, double* state, double* o) {
       gdn_prefill_chunked_ref(head, chunk_size, kExact, state, o);
     });
   }
