@@ -1,5 +1,6 @@
-// The decay and the write strength of a token and head, from what the caller gives.  Templates over
-// the kernels' keys, which name the modes and dtypes of gates alike.
+// The decay and the write strength of a token and head, from what the caller gives: all gates are
+// loaded before the first is used.  Templates over the kernels' keys, which name the modes and
+// dtypes of gates alike.
 #pragma once
 
 #include "common/math.cuh"
@@ -17,39 +18,56 @@ __device__ inline float computed_log_decay(float a, float A_log, float dt_bias) 
   return -expf(A_log) * softplus(a + dt_bias);
 }
 
-// The decay with GateMode::kAlpha, else its logarithm.  Requires: there is a gate.
+// What is given of a token's gates, and nothing computed from it yet.
+struct GivenGates {
+  float g = 0.0f;     // g, alpha or a
+  float beta = 0.0f;  // beta or its logit
+};
+
 template <auto kKey, class Strides>
-__device__ float given_gate(const GateParams<Strides>& p, typename Strides::At at) {
-  const float g = load<kKey.inputs.gate_dtype>(p.g, at);
-  if constexpr (kKey.inputs.gate_mode != gdn::GateMode::kComputed) return g;
-  return computed_log_decay(g, load<kKey.inputs.a_log_dtype>(p.A_log, at.head),
-                            load<kKey.inputs.dt_bias_dtype>(p.dt_bias, at.head));
+__device__ GivenGates load_gates(const GateParams<Strides>& p, typename Strides::At at) {
+  GivenGates given;
+  if constexpr (kKey.inputs.gate_mode != gdn::GateMode::kNone) {
+    given.g = load<kKey.inputs.gate_dtype>(p.g, at);
+  }
+  if constexpr (kKey.inputs.beta_mode != gdn::BetaMode::kOne) {
+    given.beta = load<kKey.inputs.beta_dtype>(p.beta, at);
+  }
+  return given;
 }
 
-// What the state is multiplied by.
+// What a head's tokens have in common (GateMode::kComputed).
+struct GatesOfTokens {
+  float A_log = 0.0f;
+  float dt_bias = 0.0f;
+};
+
 template <auto kKey, class Strides>
-__device__ float decay_of(const GateParams<Strides>& p, typename Strides::At at) {
-  if constexpr (kKey.inputs.gate_mode == gdn::GateMode::kNone) return 1.0f;
-  const float g = given_gate<kKey>(p, at);
-  return kKey.inputs.gate_mode == gdn::GateMode::kAlpha ? g : expf(g);
+__device__ GatesOfTokens gates_of_tokens(const GateParams<Strides>& p, int head) {
+  if constexpr (kKey.inputs.gate_mode != gdn::GateMode::kComputed) return {};
+  return {.A_log = load<kKey.inputs.a_log_dtype>(p.A_log, head),
+          .dt_bias = load<kKey.inputs.dt_bias_dtype>(p.dt_bias, head)};
 }
 
-// Its logarithm, to be summed: kLeastLogDecay or more.
-template <auto kKey, class Strides>
-__device__ float log_decay_of(const GateParams<Strides>& p, typename Strides::At at) {
+// The logarithm of the decay, to be summed: kLeastLogDecay or more.
+template <auto kKey>
+__device__ float log_decay_of(const GatesOfTokens& all, const GivenGates& given) {
   if constexpr (kKey.inputs.gate_mode == gdn::GateMode::kNone) return 0.0f;
-  float g = given_gate<kKey>(p, at);
+  float g = given.g;
   if constexpr (kKey.inputs.gate_mode == gdn::GateMode::kAlpha) g = logf(g);
+  if constexpr (kKey.inputs.gate_mode == gdn::GateMode::kComputed) {
+    g = computed_log_decay(g, all.A_log, all.dt_bias);
+  }
   return g < kLeastLogDecay ? kLeastLogDecay : g;  // NOTE: fmaxf would drop a NaN
 }
 
 // The write strength.
-template <auto kKey, class Strides>
-__device__ float beta_of(const GateParams<Strides>& p, typename Strides::At at) {
+template <auto kKey>
+__device__ float beta_of(const GivenGates& given) {
   if constexpr (kKey.inputs.beta_mode == gdn::BetaMode::kOne) return 1.0f;
-  const float b = load<kKey.inputs.beta_dtype>(p.beta, at);
-  if constexpr (kKey.inputs.beta_mode == gdn::BetaMode::kGiven) return b;
-  return (kKey.inputs.beta_mode == gdn::BetaMode::kDoubledLogit ? 2.0f : 1.0f) * sigmoid(b);
+  if constexpr (kKey.inputs.beta_mode == gdn::BetaMode::kGiven) return given.beta;
+  return (kKey.inputs.beta_mode == gdn::BetaMode::kDoubledLogit ? 2.0f : 1.0f) *
+         sigmoid(given.beta);
 }
 
 }  // namespace cubinery::dev

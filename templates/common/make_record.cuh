@@ -4,7 +4,7 @@
 #pragma once
 
 #include "common/chunk_record.h"
-#include "common/given_gates.cuh"
+#include "common/gates.cuh"
 #include "common/inverse.cuh"
 #include "common/norm.cuh"
 #include "common/record_tiles.cuh"

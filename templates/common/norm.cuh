@@ -21,22 +21,4 @@ __device__ void normalize(float (&x)[kCount]) {
   for (int e = 0; e < kCount; ++e) x[e] *= factor;
 }
 
-// The inverse norms of kRows rows of kDim elements, kStride elements apart, with kThreads threads
-// from the block's first on, eight lanes to a row.  Requires: kThreads / 8 divides kRows.
-template <DType kDType, int kRows, int kDim, int kStride, int kThreads>
-__device__ void inverse_norms(float* norms, const void* rows) {
-  constexpr int kPart = kDim / 8;
-  const int part = threadIdx.x % 8;
-  for (int row = threadIdx.x / 8; row < kRows; row += kThreads / 8) {
-    float squares = 0.0f;
-#pragma unroll
-    for (int e = 0; e < kPart; ++e) {
-      const float x = load<kDType>(rows, row * kStride + e * 8 + part);
-      squares = fmaf(x, x, squares);
-    }
-    squares = sum_over_lanes<8, 1>(squares);
-    if (part == 0) norms[row] = inverse_norm(squares);
-  }
-}
-
 }  // namespace cubinery::dev

@@ -11,7 +11,7 @@
 // One warp <-> (layer, request, head, warp_v value columns).  Every state is read and written once,
 // and that is what the time goes to; layers differ in their tensors alone, which are found through
 // a table in memory.
-#include "common/given_gates.cuh"
+#include "common/gates.cuh"
 #include "common/launch.cuh"
 #include "common/requests.cuh"
 #include "common/state_tile.cuh"

@@ -7,7 +7,7 @@
 // the other, while the next rows are on their way.  A warp needs no other: what is in front of its
 // run it reads itself, from x or from the state.  More warps for each run make the gates.
 #include "common/checkpoints.cuh"
-#include "common/given_gates.cuh"
+#include "common/gates.cuh"
 #include "common/launch.cuh"
 #include "common/uniform.cuh"
 #include "gdn_conv/key.h"

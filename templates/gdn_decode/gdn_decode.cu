@@ -13,7 +13,7 @@
 // no shared memory and no barrier, but for a norm of outputs (output_norm.cuh) and a convolution.
 // The time is that of reading and writing S once.  All arithmetic is fp32; o and S are rounded
 // once, when they are stored.  common/step.cuh has how lanes share it.
-#include "common/given_gates.cuh"
+#include "common/gates.cuh"
 #include "common/launch.cuh"
 #include "common/math.cuh"
 #include "common/norm.cuh"

@@ -5,7 +5,7 @@
 // over all tokens; what the next token brings is loaded while this one is computed.  Warps share
 // nothing: no shared memory, no block barrier.  A request's tokens cost the time of reading its
 // state once, and of their arithmetic.
-#include "common/given_gates.cuh"
+#include "common/gates.cuh"
 #include "common/launch.cuh"
 #include "common/math.cuh"
 #include "common/norm.cuh"

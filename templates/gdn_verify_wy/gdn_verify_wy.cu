@@ -17,7 +17,7 @@
 // What is rounded: o and stored states, and, where no state is stored and o has 16 bits, S to tf32.
 // Products of 16-bit numbers are exact; fp32 goes into others as two tf32, which have 22 of its
 // bits.
-#include "common/given_gates.cuh"
+#include "common/gates.cuh"
 #include "common/launch.cuh"
 #include "common/requests.cuh"
 #include "common/state_tile.cuh"
