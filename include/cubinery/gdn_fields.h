@@ -37,8 +37,12 @@ template <class T>
 constexpr auto input_mode_fields() {
   constexpr auto kPart = &T::inputs;
   return std::tuple{
+      fixed<kPart, &Inputs::decay>(
+          "a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim "
+          "channels (channel: Kimi Delta Attention; no kernel takes it yet)"),
       fixed<kPart, &Inputs::gate_mode>(
-          "the decay is given as g (log) or e^g (alpha), or computed from A_log, a and dt_bias"),
+          "the decay is given as g (log) or e^g (alpha), or computed from A_log, a and dt_bias, by "
+          "softplus (computed) or above a lower bound (lower_bound; no kernel takes it yet)"),
       fixed<kPart, &Inputs::beta_mode>(
           "the write strength is 1 (one), beta as given, its sigmoid (logit) or twice that "
           "(doubled_logit)"),

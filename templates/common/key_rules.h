@@ -23,6 +23,9 @@ constexpr const char* why_invalid(const Inputs& inputs) {
   if (!is_float(inputs.beta_dtype)) return "beta_dtype must be f32, bf16 or f16";
   if (!is_float(inputs.a_log_dtype)) return "a_log_dtype must be f32, bf16 or f16";
   if (!is_float(inputs.dt_bias_dtype)) return "dt_bias_dtype must be f32, bf16 or f16";
+  if (inputs.decay != Decay::kHead) return "decay must be head";
+  if (inputs.gate_mode == GateMode::kLowerBound)
+    return "gate_mode must be none, log, alpha or computed";
   return nullptr;
 }
 

@@ -136,8 +136,8 @@ constexpr bool has_no_inputs(const GdnPrefillScanKey& key) {
   constexpr gdn::Inputs kNone{};
   return inputs.gate_dtype == kNone.gate_dtype && inputs.beta_dtype == kNone.beta_dtype &&
          inputs.a_log_dtype == kNone.a_log_dtype && inputs.dt_bias_dtype == kNone.dt_bias_dtype &&
-         inputs.gate_mode == kNone.gate_mode && inputs.beta_mode == kNone.beta_mode &&
-         inputs.use_qk_l2norm == kNone.use_qk_l2norm;
+         inputs.decay == kNone.decay && inputs.gate_mode == kNone.gate_mode &&
+         inputs.beta_mode == kNone.beta_mode && inputs.use_qk_l2norm == kNone.use_qk_l2norm;
 }
 
 constexpr const char* why_invalid(const GdnPrefillScanKey& key) {

@@ -42,7 +42,7 @@ TEST_CASE("ConvKeysPrintTheirFields", "[cpu]") {
         "gdn_conv;key_dim=128;dtype=bf16;weight_dtype=bf16;width=4;activation=silu;has_bias=false;"
         "split_qkv=false;gate_dtype=f32;beta_dtype=f32;a_log_dtype=f32;dt_bias_dtype=f32;"
         "state_dtype=bf16;index_dtype=i32;cu_seqlens_dtype=i32;varlen=false;state_layout=columns;"
-        "state_location=dense;padding=none;pad_index=negative;gate_mode=none;beta_mode=one;"
+        "state_location=dense;padding=none;pad_index=negative;decay=head;gate_mode=none;beta_mode=one;"
         "use_qk_l2norm=false;has_initial_state=true;store_state=true;whole_window=false;"
         "stored_states=last;checkpoints=none;from_accepted=false;accepted_dtype=i32;vectors=true;"
         "lane_channels=8;ahead=4;warps=4;"

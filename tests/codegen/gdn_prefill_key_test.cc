@@ -20,14 +20,14 @@ using Scan = GdnPrefillScanKey;
 TEST_CASE("PrefillKeysPrintTheirFields", "[cpu]") {
   CHECK(canonical(Chunks{}) ==
         "gdn_prefill_chunks;key_dim=128;dtype=bf16;gate_dtype=f32;beta_dtype=f32;a_log_dtype=f32;"
-        "dt_bias_dtype=f32;cu_seqlens_dtype=i32;varlen=false;gate_mode=log;beta_mode=given;"
+        "dt_bias_dtype=f32;cu_seqlens_dtype=i32;varlen=false;decay=head;gate_mode=log;beta_mode=given;"
         "use_qk_l2norm=false;chunk_size=32;warps=2");
   CHECK(canonical(Scan{}) ==
         "gdn_prefill_scan;key_dim=128;value_dim=128;dtype=bf16;output_dtype=bf16;state_dtype=f32;"
         "index_dtype=i32;cu_seqlens_dtype=i32;varlen=false;state_layout=vk;state_location=dense;"
         "padding=none;pad_index=negative;has_initial_state=true;store_state=true;checkpoints=none;"
         "parts=false;wgmma=false;threads_copy=false;makes_records=false;gate_dtype=f32;"
-        "beta_dtype=f32;a_log_dtype=f32;dt_bias_dtype=f32;gate_mode=log;beta_mode=given;"
+        "beta_dtype=f32;a_log_dtype=f32;dt_bias_dtype=f32;decay=head;gate_mode=log;beta_mode=given;"
         "use_qk_l2norm=false;chunk_size=32;warps=4;stages=3");
 }
 

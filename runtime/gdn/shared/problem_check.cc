@@ -67,9 +67,12 @@ int rounded_up_tokens(int max_tokens, int least) {
 
 Inputs normalised(Inputs inputs) {
   const Inputs plain;
-  if (inputs.gate_mode == GateMode::kNone) inputs.gate_dtype = plain.gate_dtype;
+  if (inputs.gate_mode == GateMode::kNone) {
+    inputs.gate_dtype = plain.gate_dtype;
+    inputs.decay = plain.decay;
+  }
   if (inputs.beta_mode == BetaMode::kOne) inputs.beta_dtype = plain.beta_dtype;
-  if (inputs.gate_mode != GateMode::kComputed) {
+  if (inputs.gate_mode != GateMode::kComputed && inputs.gate_mode != GateMode::kLowerBound) {
     inputs.a_log_dtype = plain.a_log_dtype;
     inputs.dt_bias_dtype = plain.dt_bias_dtype;
   }

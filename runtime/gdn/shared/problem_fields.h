@@ -87,7 +87,8 @@ struct Fields<gdn::DecodeProblem> {
       std::tuple{
           fixed<&P::output_norm>(
               "o is stored as it is (none), or normalised over value_dim, weighted and gated by "
-              "silu(z) first (gated_rms)"),
+              "silu(z) first (gated_rms), or by sigmoid(z) (sigmoid_gated_rms; no kernel does it "
+              "yet)"),
           fixed<&P::norm_weight_dtype>("dtype of norm_weight (output_norm)", gdn::kFloats),
       },
       gdn::decode_conv_fields<P>(), std::tuple{gdn::batch_invariant_field<P>()});
@@ -197,6 +198,9 @@ struct Fields<gdn::ConvProblem> {
       },
       gdn::state_slot_fields<P>(),
       std::tuple{
+          fixed<&P::inputs, &gdn::Inputs::decay>("of the gates that are computed: one for a token "
+                                                 "and head (head), or for each channel of k "
+                                                 "(channel; no kernel makes these yet)"),
           fixed<&P::inputs, &gdn::Inputs::gate_mode>(
               "g is computed from A_log, a and dt_bias; needs split_qkv", gdn::kConvGateModes),
           fixed<&P::inputs, &gdn::Inputs::beta_mode>(
