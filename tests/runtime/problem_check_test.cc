@@ -114,6 +114,28 @@ TEMPLATE_TEST_CASE("PaddingNeedsAPool", "[cpu]", DecodeProblem, PrefillProblem, 
         op<TestType>() + "padding = scratch; accepted: none (padding needs state_location = pool)");
 }
 
+// No path has a kernel for them yet.
+TEMPLATE_TEST_CASE("OtherGatesHaveNoKernels", "[cpu]", DecodeProblem, PrefillProblem, VerifyProblem,
+                   CommitProblem) {
+  const auto refused = [](const TestType& problem) {
+    CHECK(problem.check().ok());
+    CHECK(TestType::from_json(problem.to_json())->to_json() == problem.to_json());
+    const auto kernels = problem.kernels("sm_90a");
+    REQUIRE(!kernels);
+    CHECK(kernels.error().code() == Code::kUnsupported);
+    return std::string(kernels.error().message());
+  };
+  TestType problem;
+  problem.inputs.decay = Decay::kChannel;
+  CHECK(refused(problem).find("decay = channel; accepted: head") != std::string::npos);
+  problem.inputs.gate_mode = GateMode::kNone;  // nothing decays
+  CHECK(problem.kernels("sm_90a"));
+  problem = {};
+  problem.inputs.gate_mode = GateMode::kLowerBound;
+  CHECK(refused(problem).find("gate_mode = lower_bound; accepted: none, log, alpha, computed") !=
+        std::string::npos);
+}
+
 TEMPLATE_TEST_CASE("AnUnknownArchitectureHasNoKernels", "[cpu]", DecodeProblem, PrefillProblem,
                    VerifyProblem, CommitProblem) {
   const Result<std::vector<KernelSpec>> kernels = TestType{}.kernels("sm_90");

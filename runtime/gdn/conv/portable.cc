@@ -3,6 +3,7 @@
 
 #include "runtime/gdn/conv/cost.h"
 #include "runtime/gdn/conv/operator.h"
+#include "runtime/gdn/shared/problem_check.h"
 #include "runtime/gdn/shared/requests.h"
 
 namespace cubinery::gdn {
@@ -51,8 +52,8 @@ class ConvPortable final : public ConvKeyPath {
  public:
   ConvPortable() : KeyedPath("portable", {KernelNames{}}) {}
 
-  std::optional<std::string> why_not(const ConvProblem&, const Target&) const override {
-    return std::nullopt;
+  std::optional<std::string> why_not(const ConvProblem& problem, const Target&) const override {
+    return why_no_gates(problem.inputs);
   }
 
   // For any number of tokens; without varlen also for decoding steps of few sequences and of many.

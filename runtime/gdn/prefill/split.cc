@@ -4,6 +4,7 @@
 
 #include "runtime/gdn/prefill/parts.h"
 #include "runtime/gdn/prefill/scan_path.h"
+#include "runtime/gdn/shared/problem_check.h"
 
 namespace cubinery::gdn {
 namespace {
@@ -19,6 +20,7 @@ class PrefillSplit final : public PrefillScanPath<PartChoice> {
     if (problem.split == Split::kAuto && problem.batch_invariant) {
       return "batch_invariant, and the problem does not ask for it";
     }
+    if (auto reason = why_no_gates(problem.inputs)) return reason;
     return why_no_kernels(kernels_of(fixed_keys(problem)), problem, target);
   }
 

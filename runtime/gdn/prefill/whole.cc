@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/gdn/prefill/scan_path.h"
+#include "runtime/gdn/shared/problem_check.h"
 
 namespace cubinery::gdn {
 namespace {
@@ -14,6 +15,7 @@ class PrefillWhole final : public PrefillScanPath<> {
   std::optional<std::string> why_not(const PrefillProblem& problem,
                                      const Target& target) const override {
     if (problem.split == Split::kAlways) return "the problem asks for split sequences";
+    if (auto reason = why_no_gates(problem.inputs)) return reason;
     return why_no_kernels(kernels_of(fixed_keys(problem)), problem, target);
   }
 

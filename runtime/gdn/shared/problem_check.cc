@@ -79,4 +79,14 @@ Inputs normalised(Inputs inputs) {
   return inputs;
 }
 
+std::optional<std::string> why_no_gates(const Inputs& inputs) {
+  if (normalised(inputs).decay != Decay::kHead) {
+    return fmt::format("decay = {}; accepted: head", value_text(inputs.decay));
+  }
+  if (inputs.gate_mode == GateMode::kLowerBound) {
+    return "gate_mode = lower_bound; accepted: none, log, alpha, computed";
+  }
+  return std::nullopt;
+}
+
 }  // namespace cubinery::gdn

@@ -2,6 +2,7 @@
 // sm_80 and newer).
 #include <utility>
 
+#include "runtime/gdn/shared/problem_check.h"
 #include "runtime/gdn/shared/requests.h"
 #include "runtime/gdn/verify/commit_operator.h"
 #include "runtime/gdn/verify/cost.h"
@@ -31,6 +32,7 @@ class CommitWy final : public CommitKeyPath {
   CommitWy() : KeyedPath("wy", {KernelNames{}}) {}
 
   std::optional<std::string> why_not(const CommitProblem& problem, const Target&) const override {
+    if (auto gates = why_no_gates(problem.inputs)) return gates;
     const char* reason = cubinery::why_invalid(std::get<0>(fixed_keys(problem)));
     if (reason == nullptr) return std::nullopt;
     return reason;

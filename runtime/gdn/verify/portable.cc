@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/gdn/decode/operator.h"
+#include "runtime/gdn/shared/problem_check.h"
 #include "runtime/gdn/shared/requests.h"
 #include "runtime/gdn/verify/args.h"
 #include "runtime/gdn/verify/cost.h"
@@ -73,7 +74,7 @@ class VerifyPortable final : public VerifyPortablePath {
 
   std::optional<std::string> why_not(const VerifyProblem& problem, const Target&) const override {
     if (problem.tree) return "the state after a token's parent is not at hand (tree = true)";
-    return std::nullopt;
+    return why_no_gates(problem.inputs);
   }
 
   // Wide and narrow ones as decode has, which sum in the same order as those.

@@ -2,6 +2,7 @@
 // (mma.sync, sm_80 and newer).
 #include <utility>
 
+#include "runtime/gdn/shared/problem_check.h"
 #include "runtime/gdn/shared/requests.h"
 #include "runtime/gdn/verify/cost.h"
 #include "runtime/gdn/verify/operator.h"
@@ -17,6 +18,7 @@ class VerifyWy final : public VerifyWyPath {
     if (normalised(problem).round_each_token) {
       return "round_each_token asks for the states of decode steps";
     }
+    if (auto gates = why_no_gates(problem.inputs)) return gates;
     const char* reason = cubinery::why_invalid(std::get<0>(fixed_keys(problem)));
     if (reason == nullptr) return std::nullopt;
     return reason;
