@@ -14,10 +14,10 @@
 #include "common/gates.cuh"
 #include "common/launch.cuh"
 #include "common/requests.cuh"
-#include "common/state_tile.cuh"
-#include "common/token_factors.cuh"
-#include "common/token_values.cuh"
-#include "common/warp_columns.cuh"
+#include "common/tokens/state_tile.cuh"
+#include "common/tokens/factors.cuh"
+#include "common/tokens/values.cuh"
+#include "common/tokens/warp_columns.cuh"
 #include "gdn_commit/key.h"
 
 #ifdef CUBINERY_KEY

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/params.h"
-#include "common/token_key.h"
+#include "common/tokens/key.h"
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_parts.h"
 

@@ -1,7 +1,7 @@
 // The channels of a thread: which they are, and where their outputs go.  Templates over GdnConvKey.
 #pragma once
 
-#include "common/conv_channels.cuh"
+#include "common/conv/channels.cuh"
 #include "gdn_conv/key.h"
 
 namespace cubinery::dev {

@@ -1,7 +1,7 @@
 // Compile-time parameters and arguments of gdn_conv.  Compiled by the host and by NVRTC.
 #pragma once
 
-#include "common/conv_params.h"
+#include "common/conv/params.h"
 #include "common/key_rules.h"
 #include "common/params.h"
 #include "common/verify_params.h"

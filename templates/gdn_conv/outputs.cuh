@@ -1,7 +1,7 @@
 // From sums to outputs: activation, norm, scale.  Templates over GdnConvKey.
 #pragma once
 
-#include "common/conv_taps.cuh"
+#include "common/conv/taps.cuh"
 #include "common/math.cuh"
 #include "common/norm.cuh"
 #include "common/slots.cuh"

@@ -1,7 +1,7 @@
 // Where a sequence's state is.  Templates over GdnConvKey.
 #pragma once
 
-#include "common/conv_columns.cuh"
+#include "common/conv/columns.cuh"
 #include "common/operands.cuh"
 #include "common/requests.cuh"
 #include "gdn_conv/key.h"

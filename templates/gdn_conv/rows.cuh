@@ -2,7 +2,7 @@
 // Templates over GdnConvKey.
 #pragma once
 
-#include "common/conv_taps.cuh"
+#include "common/conv/taps.cuh"
 #include "common/copy.cuh"
 #include "common/shared.cuh"
 #include "gdn_conv/channels.cuh"

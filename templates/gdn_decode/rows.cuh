@@ -2,8 +2,8 @@
 #pragma once
 
 #include "common/cluster.cuh"
-#include "common/conv_columns.cuh"
-#include "common/conv_taps.cuh"
+#include "common/conv/columns.cuh"
+#include "common/conv/taps.cuh"
 #include "common/operands.cuh"
 #include "common/step.cuh"
 #include "gdn_decode/key.h"

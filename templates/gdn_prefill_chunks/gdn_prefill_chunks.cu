@@ -1,5 +1,5 @@
 // First kernel of a prefill: what every chunk of tokens contributes that does not depend on the
-// state, for all chunks and heads at once.  common/chunk_record.h has the formulas.
+// state, for all chunks and heads at once.  common/chunk/wy.h has the formulas.
 //
 // One block <-> one chunk of one sequence and heads_per_block heads that share a key and a query
 // head.  k k^T and q k^T are computed once, by all warps, and so are the norms, which are on the
@@ -8,11 +8,11 @@
 // element afterwards, on its way from registers to the record.
 #include "common/copy.cuh"
 #include "common/launch.cuh"
-#include "common/make_record.cuh"
+#include "common/chunk/make_wy.cuh"
 #include "common/operands.cuh"
-#include "common/sequences.cuh"
+#include "common/chunk/sequences.cuh"
 #include "common/shared.cuh"
-#include "common/tile.cuh"
+#include "common/tile/tile.cuh"
 #include "gdn_prefill_chunks/key.h"
 
 #ifdef CUBINERY_KEY

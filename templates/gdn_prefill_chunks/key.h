@@ -1,7 +1,7 @@
 // Compile-time parameters and arguments of gdn_prefill_chunks.  Compiled by the host and by NVRTC.
 #pragma once
 
-#include "common/chunk_record.h"
+#include "common/chunk/wy.h"
 #include "common/key_rules.h"
 #include "common/params.h"
 #include "cubinery/dtype.h"
@@ -58,7 +58,7 @@ struct GdnPrefillChunksParams {
   GateParams<TokenStrides> gates;
   StridedVector cu_seqlens;
   void* records;     // [chunk_slots][heads] of chunk_record().bytes
-  int* order;        // [sequences], varlen: written; see common/sequences.cuh
+  int* order;        // [sequences], varlen: written; see common/chunk/sequences.cuh
   unsigned* zeroed;  // [counters]: set to 0, for the kernels behind this one
   long long counters;
 

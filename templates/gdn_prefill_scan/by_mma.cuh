@@ -3,7 +3,7 @@
 #pragma once
 
 #include "common/copy.cuh"
-#include "common/record_tiles.cuh"
+#include "common/chunk/wy_tiles.cuh"
 #include "gdn_prefill_scan/chunk.cuh"
 
 namespace {

@@ -5,7 +5,7 @@
 // where the part's N was, and goes on to the next one, while others compute the part's outputs.
 #pragma once
 
-#include "common/counters.cuh"
+#include "common/chunk/counters.cuh"
 #include "common/hopper/tma.cuh"
 #include "common/hopper/wgmma.cuh"
 #include "common/uniform.cuh"

@@ -78,7 +78,7 @@ void gdn_prefill_ref(const PrefillRefHead<Real>& head, Real* state, Real* o) {
 
 // The chunked algebra is that of one decay for a head.
 //
-// The record of a chunk (common/chunk_record.h states the formulas), its matrices row by row.
+// The record of a chunk (common/chunk/wy.h states the formulas), its matrices row by row.
 template <class Real>
 struct ChunkRef {
   explicit ChunkRef(std::size_t count)

@@ -1,13 +1,13 @@
 // Second kernel of a prefill: carries the state of every sequence and head through its chunks and
 // writes the outputs.  For a chunk with keys K, queries Q, values V (a row each token), the state S
-// in front of it and its record (common/chunk_record.h):
+// in front of it and its record (common/chunk/wy.h):
 //
 //   V' = V - k_in (K S)      U = T V'      O = q_in (Q S) + P U      S <- decay S + K^T (v_out U)
 //
 // One warp <-> (sequence, head, 16 value columns), for all tokens.  Everything is computed
 // transposed, with the warp's value columns as rows, so that S^T stays in registers as fp32
 // accumulators from the first chunk to the last and every product takes its left operand from the
-// registers that the one before it left (common/tile.cuh).  Warps share K, Q and the record in
+// registers that the one before it left (common/tile/tile.cuh).  Warps share K, Q and the record in
 // shared memory.  by_mma.cuh has the chunks for every GPU, by_wgmma.cuh for Hopper; makers.cuh
 // makes records beside them, so that no first kernel is needed; parts.cuh cuts long sequences,
 // part.cuh and carry.cuh have what it needs.

@@ -1,10 +1,10 @@
 // Compile-time parameters and arguments of gdn_prefill_scan.  Compiled by the host and by NVRTC.
 #pragma once
 
-#include "common/chunk_record.h"
+#include "common/chunk/wy.h"
 #include "common/key_rules.h"
 #include "common/params.h"
-#include "common/parts.h"
+#include "common/chunk/segments.h"
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_parts.h"
 #include "cubinery/tensor_map.h"
@@ -22,7 +22,7 @@ struct GdnPrefillScanKey {
   bool varlen = false;
   gdn::Checkpoints checkpoints = gdn::Checkpoints::kNone;
 
-  bool parts = false;          // long sequences are cut into parts: common/parts.h
+  bool parts = false;          // long sequences are cut into parts: common/chunk/segments.h
   bool wgmma = false;          // products by wgmma, only on sm_90a; else by mma.sync
   bool threads_copy = false;   // with wgmma: for tensors that the copy engine cannot read or write
   bool makes_records = false;  // with wgmma: needs no gdn_prefill_chunks
@@ -94,7 +94,7 @@ constexpr int maker_bytes(const GdnPrefillScanKey& key) {
 constexpr int plan_bytes(const GdnPrefillScanKey& key) { return key.wgmma ? 48 : 0; }
 constexpr int kept_bytes(const GdnPrefillScanKey& key) { return plan_bytes(key) + 24; }
 
-// The same memory while states are carried (common/parts.h).  With wgmma D, N, of the block's
+// The same memory while states are carried (common/chunk/segments.h).  With wgmma D, N, of the block's
 // columns, the decay, three barriers, and a word for each warp, an even number: what is kept holds
 // pointers.
 constexpr int carry_bytes(const GdnPrefillScanKey& key) {

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "common/hopper/wgmma.cuh"
-#include "common/make_record.cuh"
+#include "common/chunk/make_wy.cuh"
 #include "gdn_prefill_scan/by_wgmma.cuh"
 
 namespace {

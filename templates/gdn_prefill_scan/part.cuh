@@ -1,9 +1,9 @@
-// A part of a sequence (common/parts.h), and what it leaves for those behind it.  Part of
+// A part of a sequence (common/chunk/segments.h), and what it leaves for those behind it.  Part of
 // gdn_prefill_scan.cu.
 #pragma once
 
 #include "common/hopper/wgmma.cuh"
-#include "common/parts.h"
+#include "common/chunk/segments.h"
 #include "common/warp.cuh"
 #include "gdn_prefill_scan/chunk.cuh"
 

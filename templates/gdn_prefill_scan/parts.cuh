@@ -1,12 +1,12 @@
-// The scan of sequences that are cut into parts (common/parts.h).  Part of gdn_prefill_scan.cu.
+// The scan of sequences that are cut into parts (common/chunk/segments.h).  Part of gdn_prefill_scan.cu.
 //
 // A block takes a ticket, which says what it does: find N or D of a part, carry a sequence's states
 // from part to part, or write the outputs of a part.  Whatever a block may wait for has a smaller
 // ticket, so it runs already: no order in which blocks start makes them wait for each other.
 #pragma once
 
-#include "common/counters.cuh"
-#include "common/parts.h"
+#include "common/chunk/counters.cuh"
+#include "common/chunk/segments.h"
 #include "gdn_prefill_scan/carry.cuh"
 #include "gdn_prefill_scan/part.cuh"
 

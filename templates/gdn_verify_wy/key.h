@@ -1,7 +1,7 @@
 // Compile-time parameters of gdn_verify_wy.  Compiled by the host and by NVRTC.
 #pragma once
 
-#include "common/token_key.h"
+#include "common/tokens/key.h"
 #include "common/verify_params.h"
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_parts.h"

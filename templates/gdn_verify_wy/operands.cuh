@@ -2,9 +2,9 @@
 #pragma once
 
 #include "common/operands.cuh"
-#include "common/state_tile.cuh"
-#include "common/token_factors.cuh"
-#include "common/token_values.cuh"
+#include "common/tokens/state_tile.cuh"
+#include "common/tokens/factors.cuh"
+#include "common/tokens/values.cuh"
 
 namespace cubinery::dev {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "common/parts.h"
+#include "common/chunk/segments.h"
 #include "tests/catch.h"
 
 namespace cubinery::gdn {

@@ -246,7 +246,7 @@ TEST_CASE("GdnPrefillRef.TwoPiecesAreOne", "[cpu]") {
   }
 }
 
-// Two tokens, read off the formulas of common/chunk_record.h.
+// Two tokens, read off the formulas of common/chunk/wy.h.
 TEST_CASE("GdnPrefillRef.RecordOfTwoTokensByHand", "[cpu]") {
   const PrefillRefHead<double> head{.key_dim = 2,
                                     .value_dim = 1,

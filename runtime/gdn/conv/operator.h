@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/conv_params.h"
+#include "common/conv/params.h"
 #include "cubinery/gdn_conv.h"
 #include "gdn_conv/fields.h"
 #include "runtime/gdn/conv/args.h"

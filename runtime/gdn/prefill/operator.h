@@ -56,7 +56,7 @@ using PrefillKeyPath =
 const PrefillKeyPath& prefill_portable();
 const PrefillKeyPath& prefill_hopper();
 const PrefillKeyPath& prefill_hopper_fused();
-// Long sequences cut into parts (common/parts.h).
+// Long sequences cut into parts (common/chunk/segments.h).
 const PrefillPath& prefill_split();
 const PrefillPath& prefill_hopper_split();
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/parts.h"
+#include "common/chunk/segments.h"
 #include "runtime/gdn/prefill/args.h"
 
 namespace cubinery::gdn {

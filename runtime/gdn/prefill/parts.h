@@ -1,4 +1,4 @@
-// How long the parts are that long sequences are cut into (common/parts.h).
+// How long the parts are that long sequences are cut into (common/chunk/segments.h).
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ class PartRule {
   // Chunks of a part, at most, in a launch of so many tokens, `longest` of them in the longest
   // sequence, as far as that is known.
   int chunks(std::int64_t tokens, std::int64_t longest) const;
-  // Parts with results (common/parts.h) of any launch of at most so many tokens and sequences.
+  // Parts with results (common/chunk/segments.h) of any launch of at most so many tokens and sequences.
   std::int64_t most_results(std::int64_t tokens, std::int64_t sequences) const;
 
  private:

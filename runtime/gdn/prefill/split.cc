@@ -1,5 +1,5 @@
 // The paths of prefill that cut long sequences into parts: the scan with its `parts`
-// (common/parts.h).
+// (common/chunk/segments.h).
 #include <utility>
 
 #include "runtime/gdn/prefill/parts.h"

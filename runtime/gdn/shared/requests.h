@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "common/token_key.h"
+#include "common/tokens/key.h"
 #include "cubinery/kernel.h"
 #include "runtime/gdn/shared/bind_rows.h"
 

@@ -1,7 +1,7 @@
-// A thread's part of a convolution's state.  common/conv_params.h says what the templates are over.
+// A thread's part of a convolution's state.  common/conv/params.h says what the templates are over.
 #pragma once
 
-#include "common/conv_channels.cuh"
+#include "common/conv/channels.cuh"
 #include "common/slots.cuh"
 #include "cubinery/gdn_parts.h"
 

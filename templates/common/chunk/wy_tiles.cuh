@@ -1,10 +1,10 @@
-// The 16x16 tiles of a record's matrices (common/chunk_record.h).  Those of 16-bit elements are
+// The 16x16 tiles of a record's matrices (common/chunk/wy.h).  Those of 16-bit elements are
 // four 8x8 matrices of 128 bytes each, by rows, upper left, upper right, lower left, lower right:
 // so wgmma reads them (hopper/wgmma.cuh), and ldmatrix too.  Those of fp32 are as a warp holds
 // them.
 #pragma once
 
-#include "common/tile.cuh"
+#include "common/tile/tile.cuh"
 
 namespace cubinery::dev {
 

@@ -1,5 +1,5 @@
 // Counters in global memory, by which blocks of one launch wait for each other.  Whoever is waited
-// for must run already: common/parts.h takes tickets for that.
+// for must run already: common/chunk/segments.h takes tickets for that.
 #pragma once
 
 namespace cubinery::dev {

@@ -2,7 +2,7 @@
 // request.
 #pragma once
 
-#include "common/token_key.h"
+#include "common/tokens/key.h"
 #include "common/uniform.cuh"
 
 namespace cubinery::dev {

@@ -1,9 +1,9 @@
 // What tokens add to the columns of a state, as left operands of products with k.
 #pragma once
 
-#include "common/tf32.cuh"
-#include "common/tile.cuh"
-#include "common/token_rows.cuh"
+#include "common/tile/tf32.cuh"
+#include "common/tile/tile.cuh"
+#include "common/tokens/rows.cuh"
 
 namespace cubinery::dev {
 

@@ -1,8 +1,8 @@
-// The channels of a thread, and its elements of a row of them.  common/conv_params.h says what the
+// The channels of a thread, and its elements of a row of them.  common/conv/params.h says what the
 // templates are over.
 #pragma once
 
-#include "common/conv_params.h"
+#include "common/conv/params.h"
 #include "common/shared.cuh"
 #include "common/types.cuh"
 #include "common/vec.cuh"

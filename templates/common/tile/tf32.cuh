@@ -2,7 +2,7 @@
 // range).
 #pragma once
 
-#include "common/tile.cuh"
+#include "common/tile/tile.cuh"
 
 namespace cubinery::dev {
 

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "common/copy.cuh"
-#include "common/tf32.cuh"
-#include "common/token_factors.cuh"
-#include "common/token_rows.cuh"
-#include "common/token_updates.cuh"
+#include "common/tile/tf32.cuh"
+#include "common/tokens/factors.cuh"
+#include "common/tokens/rows.cuh"
+#include "common/tokens/updates.cuh"
 #include "common/vec.cuh"
 
 namespace cubinery::dev {

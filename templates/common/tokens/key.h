@@ -1,5 +1,5 @@
 // Rules of the keys of kernels that take all tokens of a request at once, in the WY form
-// (token_factors.cuh): a warp has warp_v value columns of one head's state, of which it holds
+// (factors.cuh): a warp has warp_v value columns of one head's state, of which it holds
 // held_v at a time.  Compiled by the host and by NVRTC.
 #pragma once
 

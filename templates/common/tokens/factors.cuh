@@ -1,13 +1,13 @@
 // What a warp knows of its tokens without a state: T, P and the factors.
 #pragma once
 
-#include "common/long_sum.cuh"
+#include "common/tokens/long_sum.cuh"
 #include "common/norm.cuh"
-#include "common/tf32.cuh"
-#include "common/tile.cuh"
-#include "common/token_key.h"
-#include "common/token_order.cuh"
-#include "common/token_rows.cuh"
+#include "common/tile/tf32.cuh"
+#include "common/tile/tile.cuh"
+#include "common/tokens/key.h"
+#include "common/tokens/order.cuh"
+#include "common/tokens/rows.cuh"
 
 namespace cubinery::dev {
 

@@ -1,8 +1,8 @@
-// The taps of a convolution, and the activation of its sums.  common/conv_params.h says what the
+// The taps of a convolution, and the activation of its sums.  common/conv/params.h says what the
 // templates are over.
 #pragma once
 
-#include "common/conv_columns.cuh"
+#include "common/conv/columns.cuh"
 #include "common/math.cuh"
 #include "common/operands.cuh"
 

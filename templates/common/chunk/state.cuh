@@ -1,7 +1,7 @@
 // A warp's part of the transposed state S^T, in fp32 accumulators: 16 value columns by key_dim.
 #pragma once
 
-#include "common/tile.cuh"
+#include "common/tile/tile.cuh"
 #include "cubinery/gdn_types.h"
 
 namespace cubinery::dev {

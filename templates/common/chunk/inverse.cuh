@@ -1,9 +1,9 @@
 // The inverse of a unit lower triangular matrix, by one warp.
 #pragma once
 
-#include "common/chunk_record.h"
+#include "common/chunk/wy.h"
 #include "common/shared.cuh"
-#include "common/tile.cuh"
+#include "common/tile/tile.cuh"
 
 namespace cubinery::dev {
 

@@ -1,7 +1,7 @@
 // Which tokens of a request a token goes on from: all in front of it, or its ancestors in a tree.
 #pragma once
 
-#include "common/long_sum.cuh"
+#include "common/tokens/long_sum.cuh"
 
 namespace cubinery::dev {
 

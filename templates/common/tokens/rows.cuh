@@ -2,8 +2,8 @@
 #pragma once
 
 #include "common/step.cuh"
-#include "common/tile.cuh"
-#include "common/token_key.h"
+#include "common/tile/tile.cuh"
+#include "common/tokens/key.h"
 #include "common/vec.cuh"
 
 namespace cubinery::dev {

@@ -28,7 +28,7 @@ constexpr int lower_tiles(int chunk_size) { return chunk_size / 16 * (chunk_size
 // Position of tile (row, column), column <= row.
 constexpr int lower_tile(int row, int column) { return row * (row + 1) / 2 + column; }
 // The same in a record, where T and P lie column by column, the last column first, as
-// record_tiles.cuh says.
+// wy_tiles.cuh says.
 constexpr int record_tile(int row, int column, int chunk_size) {
   const int behind = chunk_size / 16 - 1 - column;  // columns
   return behind * (behind + 1) / 2 + row - column;

@@ -1,15 +1,15 @@
-// What a chunk's record (chunk_record.h) is made of: gates, the products of the chunk's keys and
+// What a chunk's record (wy.h) is made of: gates, the products of the chunk's keys and
 // queries, the inverse.  For the kernel that makes all records, a block for each chunk, and for one
 // that makes them beside what takes them, a warp for each.
 #pragma once
 
-#include "common/chunk_record.h"
+#include "common/chunk/wy.h"
 #include "common/gates.cuh"
-#include "common/inverse.cuh"
+#include "common/chunk/inverse.cuh"
 #include "common/norm.cuh"
-#include "common/record_tiles.cuh"
+#include "common/chunk/wy_tiles.cuh"
 #include "common/shared.cuh"
-#include "common/tile.cuh"
+#include "common/tile/tile.cuh"
 #include "common/warp.cuh"
 
 namespace cubinery::dev {

@@ -4,10 +4,10 @@
 
 #include "common/operands.cuh"
 #include "common/step.cuh"
-#include "common/tile.cuh"
-#include "common/token_factors.cuh"
-#include "common/token_key.h"
-#include "common/token_rows.cuh"
+#include "common/tile/tile.cuh"
+#include "common/tokens/factors.cuh"
+#include "common/tokens/key.h"
+#include "common/tokens/rows.cuh"
 
 namespace cubinery::dev {
 

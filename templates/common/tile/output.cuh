@@ -1,7 +1,7 @@
 // Rows of 16 elements from the registers of a warp to global memory.
 #pragma once
 
-#include "common/tile.cuh"
+#include "common/tile/tile.cuh"
 
 namespace cubinery::dev {
 

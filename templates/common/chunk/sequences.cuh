@@ -1,7 +1,7 @@
 // Where the sequences of a batch lie, and where their chunks' records do.
 #pragma once
 
-#include "common/chunk_record.h"
+#include "common/chunk/wy.h"
 #include "common/operands.cuh"
 #include "common/params.h"
 
