@@ -15,7 +15,7 @@
 #include "runtime/gdn/decode/operator.h"
 #include "runtime/gdn/prefill/kernels.h"
 #include "runtime/gdn/prefill/operator.h"
-#include "runtime/gdn/prefill/parts.h"
+#include "runtime/gdn/prefill/segments.h"
 #include "runtime/gdn/shared/problem_fields.h"
 #include "runtime/gdn/verify/commit_operator.h"
 #include "runtime/gdn/verify/operator.h"
@@ -236,14 +236,14 @@ std::size_t HarnessOf<PrefillProblem>::most_workspace_bytes(const PrefillProblem
   const auto [chunks, scan] = gdn::prefill_portable().fixed_keys(problem);
   gdn::PrefillKernels keys{.chunks = chunks, .scan = scan};
   std::size_t most = 0;
-  const auto add = [&](const std::optional<gdn::PartRule>& rule) {
+  const auto add = [&](const std::optional<gdn::SegmentRule>& rule) {
     most = std::max(most, gdn::workspace_bytes(problem, keys, rule, size.tokens, size.sequences));
   };
   for (const int chunk : kChunkSizes) {
     keys.chunks.chunk_size = keys.scan.chunk_size = chunk;
     add({});
     for_each_candidate(gdn::PartChoice{}, [&](const gdn::PartChoice& choice) {
-      add(gdn::PartRule(problem, keys.scan, choice.warps_per_sm, target.sm_count));
+      add(gdn::SegmentRule(problem, keys.scan, choice.warps_per_sm, target.sm_count));
     });
   }
   return most;

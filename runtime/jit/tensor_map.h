@@ -1,4 +1,4 @@
-// Tensor maps: how the copy engine of sm_90 and newer learns of a tensor (common/hopper/tma.cuh).
+// Tensor maps: how TMA learns of a tensor (common/hopper/tma.cuh).
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ struct BoxedTensor {
   int swizzle_bytes = 128;  // 128 or 64: common/hopper/wgmma.cuh
 };
 
-// For launches of `kernel`.  nullopt: the engine cannot read the tensor, which needs addresses and
+// For launches of `kernel`.  nullopt: TMA cannot read the tensor, which needs addresses and
 // strides in multiples of 16 bytes, among other things.
 std::optional<TensorMap> tensor_map(const Kernel& kernel, const BoxedTensor& tensor);
 

@@ -5,12 +5,12 @@
 // head.  k k^T and q k^T are computed once, by all warps, and so are the norms, which are on the
 // diagonals of k k^T and q q^T; then a warp takes a head, inverts I + L and adds the gates.  The
 // inverse is taken without gates, which a product of decays could not survive, and gated element by
-// element afterwards, on its way from registers to the record.
+// element afterwards, on its way from registers to the WY factors.
+#include "common/chunk/make_wy.cuh"
+#include "common/chunk/sequences.cuh"
 #include "common/copy.cuh"
 #include "common/launch.cuh"
-#include "common/chunk/make_wy.cuh"
 #include "common/operands.cuh"
-#include "common/chunk/sequences.cuh"
 #include "common/shared.cuh"
 #include "common/tile/tile.cuh"
 #include "gdn_prefill_chunks/key.h"
@@ -29,19 +29,19 @@ using namespace cubinery;  // NOLINT: a translation unit of its own
 constexpr int kChunk = kKey.chunk_size;
 constexpr int kStride = padded_row(kKey.key_dim, kKey.dtype);
 constexpr int kRowsBytes = kChunk * kStride * size_of(kKey.dtype);
-constexpr ChunkRecord kRecord = chunk_record(kChunk, kKey.dtype);
+constexpr ChunkWy kWy = chunk_wy(kChunk, kKey.dtype);
 
-using Maker = dev::RecordMaker<dev::RecordShape{.dtype = kKey.dtype,
-                                                .chunk_size = kChunk,
-                                                .key_dim = kKey.key_dim,
-                                                .use_qk_l2norm = kKey.inputs.use_qk_l2norm,
-                                                .warps = kKey.warps}>;
+using Maker = dev::WyMaker<dev::WyShape{.dtype = kKey.dtype,
+                                        .chunk_size = kChunk,
+                                        .key_dim = kKey.key_dim,
+                                        .use_qk_l2norm = kKey.inputs.use_qk_l2norm,
+                                        .warps = kKey.warps}>;
 
 extern __shared__ __align__(16) unsigned char shared[];
 
 // fp32 tiles over the dead rows of k and q: k^ k^T and scale q^ k^T.  Behind them, what the inverse
 // of the warp's head takes, then norms and the heads' gates.
-__device__ Maker maker() {
+__device__ Maker producer() {
   auto* const tiles = reinterpret_cast<float*>(shared);
   auto* const norms = reinterpret_cast<float*>(shared + tile_area_bytes(kKey));
   return {.kk_tiles = tiles,
@@ -53,7 +53,7 @@ __device__ float* inverse_scratch() {
                                   threadIdx.x / 32 * kInverseScratchBytes);
 }
 __device__ dev::GatesOfHead gates_of(int head) {
-  float* const sums = maker().norms.q + (1 + 2 * head) * kChunk;
+  float* const sums = producer().norms.q + (1 + 2 * head) * kChunk;
   return {.sums = sums, .betas = sums + kChunk};
 }
 
@@ -181,25 +181,25 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   const dev::SharedMatrix<kKey.dtype, kStride> q{k.address + kRowsBytes};
   Maker::Rows rows[kKey.warps == 1 ? 2 : 1];
   for_rows_of_warp([&]<dev::Product kProduct, int kFirst>(int n) {
-    maker().template multiply_rows<kProduct, kFirst>(rows[n], k, q);
-    maker().template store_norms<kProduct, kFirst>(rows[n]);
+    producer().template multiply_rows<kProduct, kFirst>(rows[n], k, q);
+    producer().template store_norms<kProduct, kFirst>(rows[n]);
   });
   // Orders the norms before their use, and the last reading of the rows before the tiles that
   // overwrite them.
   __syncthreads();
   for_rows_of_warp([&]<dev::Product kProduct, int kFirst>(int n) {
-    maker().template store_rows<kProduct, kFirst>(rows[n], p.scale);
+    producer().template store_rows<kProduct, kFirst>(rows[n], p.scale);
   });
 
   // Orders products and gates before what each warp makes of them.
   __syncthreads();
   for (int i = threadIdx.x / 32; i < p.heads_per_block; i += kKey.warps) {
     const dev::GatesOfHead of_head = gates_of(i);
-    Maker::Inverse inverse(maker().kk_tiles, of_head.betas, inverse_scratch());
+    Maker::Inverse inverse(producer().kk_tiles, of_head.betas, inverse_scratch());
     inverse.compute();
-    char* record = static_cast<char*>(p.records) +
-                   (static_cast<long long>(slot) * p.heads + first_head + i) * kRecord.bytes;
-    maker().store_matrices(record, inverse, of_head);
-    maker().store_vectors(record, of_head, chunk.tokens, p.scale);
+    char* wy = static_cast<char*>(p.wy) +
+               (static_cast<long long>(slot) * p.heads + first_head + i) * kWy.bytes;
+    producer().store_matrices(wy, inverse, of_head);
+    producer().store_vectors(wy, of_head, chunk.tokens, p.scale);
   }
 }

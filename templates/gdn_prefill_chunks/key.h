@@ -57,7 +57,7 @@ struct GdnPrefillChunksParams {
   InputRows<TokenStrides> q, k;
   GateParams<TokenStrides> gates;
   StridedVector cu_seqlens;
-  void* records;     // [chunk_slots][heads] of chunk_record().bytes
+  void* wy;          // [chunk_slots][heads] of chunk_wy().bytes
   int* order;        // [sequences], varlen: written; see common/chunk/sequences.cuh
   unsigned* zeroed;  // [counters]: set to 0, for the kernels behind this one
   long long counters;

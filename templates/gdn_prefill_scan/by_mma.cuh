@@ -2,8 +2,8 @@
 // Part of gdn_prefill_scan.cu.
 #pragma once
 
-#include "common/copy.cuh"
 #include "common/chunk/wy_tiles.cuh"
+#include "common/copy.cuh"
 #include "gdn_prefill_scan/chunk.cuh"
 
 namespace {
@@ -20,7 +20,7 @@ class WarpCopier {
       : k_(p.k, first_row(p.k, unit)),
         q_(p.q, first_row(p.q, unit)),
         v_(p.v, first_row(p.v, unit) + unit.first_column),
-        record_(record_of(p, unit, unit.span.first)) {}
+        wy_(wy_of(p, unit, unit.span.first)) {}
 
   // Starts copying the next chunk into a stage.  `chunk`: which it is; none from the span's end on.
   // kOutputs: it has some.
@@ -30,14 +30,15 @@ class WarpCopier {
       const unsigned stage = stage_of(chunk);
       const int left = static_cast<int>(unit.sequence.tokens) - chunk * kChunk;
       k_.copy_next(stage, left, p.k);
-      if (kKey.parts && !kOutputs && chunk < unit.span.begin) {
+      if (kKey.segments && !kOutputs && chunk < unit.span.begin) {
         q_.skip(p.q);  // there are no outputs
       } else {
         q_.copy_next(stage + kQueries, left, p.q);
       }
-      v_.copy_next(stage + kValues, !kKey.parts || unit.role != Role::kTransition ? left : 0, p.v);
-      dev::copy_bytes<kRecord.bytes, 32>(stage + kRecordAt, record_);
-      record_ += static_cast<long long>(p.heads) * kRecord.bytes;
+      v_.copy_next(stage + kValues, !kKey.segments || unit.role != Role::kTransition ? left : 0,
+                   p.v);
+      dev::copy_bytes<kWy.bytes, 32>(stage + kWyAt, wy_);
+      wy_ += static_cast<long long>(p.heads) * kWy.bytes;
     }
     dev::commit_copies();  // also when the group is empty: groups are counted
   }
@@ -55,7 +56,7 @@ class WarpCopier {
   KeyRows k_;
   KeyRows q_;
   ValueRows v_;
-  const char* record_;
+  const char* wy_;
 };
 
 // (K S)^T, and (Q S)^T where there are outputs.
@@ -77,14 +78,14 @@ __device__ void read_state(dev::Acc (&ks)[kTokens], dev::Acc (&qs)[kTokens], con
   }
 }
 
-// sums += (M X)^T for a record's lower triangular matrix M and X^T = x.
+// sums += (M X)^T for a lower triangular matrix M and X^T = x.
 __device__ void add_lower_product(dev::Acc (&sums)[kTokens], const Tile (&x)[kTokens],
                                   unsigned matrix) {
 #pragma unroll
   for (int i = 0; i < kTokens; ++i) {
 #pragma unroll
     for (int j = 0; j <= i; ++j) {
-      dev::mma(sums[i], x[j], dev::load_record_tile<kKey.dtype>(matrix, record_tile(i, j, kChunk)));
+      dev::mma(sums[i], x[j], dev::load_wy_tile<kKey.dtype>(matrix, wy_tile(i, j, kChunk)));
     }
   }
 }
@@ -92,7 +93,7 @@ __device__ void add_lower_product(dev::Acc (&sums)[kTokens], const Tile (&x)[kTo
 // S <- decay S + K^T values.
 __device__ void update_state(State& state, const Tile (&values)[kTokens], unsigned stage) {
   float decay;
-  dev::load_shared(decay, stage + kRecordAt + kRecord.decay);
+  dev::load_shared(decay, stage + kWyAt + kWy.decay);
   const dev::SharedMatrix<kKey.dtype, kRow> keys{stage};
 #pragma unroll
   for (int k = 0; k < kKeys; ++k) {
@@ -129,21 +130,21 @@ __device__ void run_chunk(State& state, const GdnPrefillScanParams& p, Output& o
   dev::Acc o[kTokens];
   read_state<kOutputs>(ks, o, state, stage);
   Tile values[kTokens];
-  const unsigned record = stage + kRecordAt;
+  const unsigned wy = stage + kWyAt;
   const dev::SharedMatrix<kKey.dtype, kValueRow> given{stage + kValues};
   correct_values(
       values, ks, [&](int i) { return given.load_transposed(16 * i, threadIdx.x / 32 * 16); },
-      [&](int i) { return Factors(record, kRecord.k_in, i); });
+      [&](int i) { return Factors(wy, kWy.k_in, i); });
   dev::Acc u[kTokens] = {};
-  add_lower_product(u, values, record);
+  add_lower_product(u, values, wy);
   Tile scaled[kTokens];
-  round_values(values, scaled, u, [&](int i) { return Factors(record, kRecord.v_out, i); });
+  round_values(values, scaled, u, [&](int i) { return Factors(wy, kWy.v_out, i); });
   // The state first: the next chunk waits for it.
   update_state(state, scaled, stage);
   if constexpr (kOutputs) {
 #pragma unroll
-    for (int i = 0; i < kTokens; ++i) scale_columns(o[i], Factors(record, kRecord.q_in, i));
-    add_lower_product(o, values, record + kRecord.attention);
+    for (int i = 0; i < kTokens; ++i) scale_columns(o[i], Factors(wy, kWy.q_in, i));
+    add_lower_product(o, values, wy + kWy.attention);
     output.write_next(o, p.o.stride.token, left);
   }
 }
@@ -181,7 +182,7 @@ __device__ void run_span_by_mma(State& state, const GdnPrefillScanParams& p, con
 #pragma unroll
     for (int i = 0; i < kKey.stages - 1; ++i) copier.copy_next<false>(p, unit, span.first + i);
   }
-  if constexpr (kKey.parts) {
+  if constexpr (kKey.segments) {
     run_chunks<false>(state, p, unit, copier, span.first, span.begin, 0);
   }
   run_chunks<true>(state, p, unit, copier, span.begin, span.end, checkpoint);

@@ -1,12 +1,12 @@
-// The chunks of a unit by wgmma: one warpgroup computes, and one more warp has the copy engine
+// The chunks of a unit by wgmma: one warpgroup computes, and one more warp has TMA
 // bring the chunks and take the outputs away.  Part of gdn_prefill_scan.cu.
 //
-// A stage of shared memory is filled by the engine, read by a chunk's products, and takes the
+// A stage of shared memory is filled by TMA, read by a chunk's products, and takes the
 // chunk's outputs where its values were, on their way to global memory.  Two barriers for each
 // stage say that it is filled, and that all warps have left it.  The n-th chunk is that of the
 // unit's span.
 //
-// Whether the engine can read the tensors is a field of the key: a branch around the code for those
+// Whether TMA can read the tensors is a field of the key: a branch around the code for those
 // that it cannot read costs every chunk 20 to 40 cycles.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace {
 
-constexpr bool kEngine = !kKey.threads_copy;
+constexpr bool kTma = !kKey.threads_copy;
 
 using SwizzledKeys = Layout<true>::Keys;
 using SwizzledValues = Layout<true>::Values;
@@ -26,26 +26,28 @@ using SwizzledValues = Layout<true>::Values;
 __device__ unsigned stage_at(int stage) {
   return dev::shared_address(shared) + stage * stage_bytes(kKey);
 }
-// Of a chunk's record the matrices are in the stage, whole, column of tiles by column, the last one
-// first, with zeros above the diagonal.  What is behind them is behind the stages.
+// Of a chunk's WY factors the matrices are in the stage, whole, column of tiles by column, the last
+// one first, with zeros above the diagonal.  What is behind them is behind the stages.
 constexpr int kTile = 16 * 16 * 2;
 constexpr int kMatrix = kTokens * kTokens * kTile;
 __device__ int factors_place(int stage) {
   return kKey.stages * stage_bytes(kKey) + stage * stage_factor_bytes(kKey);
 }
 __device__ unsigned factors_at(int stage) { return stage_at(0) + factors_place(stage); }
-// What the makers work in.
-__device__ unsigned char* makers_place() { return shared + factors_place(kKey.stages); }
-// Of a stage: that it is filled, with makers that the gates are there too; that all warps have left
-// it; and, with makers, that its record is made, and that its values are there, for which makers
-// need not wait.
+// What the producers work in.
+__device__ unsigned char* producers_place() { return shared + factors_place(kKey.stages); }
+// Of a stage: that it is filled, with producers that the gates are there too; that all warps have
+// left it; and, with producers, that its WY factors are made, and that its values are there, for
+// which producers need not wait.
 __device__ unsigned filled_at(int stage) {
-  constexpr int kBarriers = makers(kKey) > 0 ? 32 : 16;
-  return factors_at(kKey.stages) + maker_bytes(kKey) + stage * kBarriers;
+  constexpr int kBarriers = producers(kKey) > 0 ? 32 : 16;
+  return factors_at(kKey.stages) + producer_bytes(kKey) + stage * kBarriers;
 }
 __device__ unsigned left_at(int stage) { return filled_at(stage) + 8; }
 __device__ unsigned made_at(int stage) { return filled_at(stage) + 16; }
-__device__ unsigned values_at(int stage) { return filled_at(stage) + (makers(kKey) > 0 ? 24 : 0); }
+__device__ unsigned values_at(int stage) {
+  return filled_at(stage) + (producers(kKey) > 0 ? 24 : 0);
+}
 
 // Whose turn it is.
 struct Turn {
@@ -68,7 +70,7 @@ struct Plan {
   int q_head, k_head, v_head;               // of each tensor
   int head;                                 // of o
   int column;                               // of v and o, the block's first
-  const char* record;                       // of the sequence's first chunk
+  const char* wy;                           // of the sequence's first chunk
   dev::Storage<kKey.output_dtype>* output;  // for the sequence's first token, the block's columns
 };
 static_assert(!kKey.wgmma || sizeof(Plan) == plan_bytes(kKey));
@@ -86,13 +88,13 @@ __device__ Plan plan_of(const GdnPrefillScanParams& p, const Unit& unit) {
           .v_head = unit.h / p.v.group,
           .head = unit.h,
           .column = unit.first_column,
-          .record = makers(kKey) > 0 ? nullptr : record_of(p, unit, 0),
+          .wy = producers(kKey) > 0 ? nullptr : wy_of(p, unit, 0),
           .output = dev::row_at<kKey.output_dtype>(p.o, {sequence.batch, sequence.first, unit.h}) +
                     unit.first_column};
 }
 
-__device__ const char* record_of_chunk(const GdnPrefillScanParams& p, const Plan& at, int chunk) {
-  return at.record + static_cast<long long>(chunk) * p.heads * kRecord.bytes;
+__device__ const char* wy_of_chunk(const GdnPrefillScanParams& p, const Plan& at, int chunk) {
+  return at.wy + static_cast<long long>(chunk) * p.heads * kWy.bytes;
 }
 
 // Where column `column` of a matrix in a stage starts.
@@ -100,32 +102,32 @@ __device__ constexpr int column_place(int column) {
   return (kTokens - 1 - column) * kTokens * kTile;
 }
 
-// Calls copy(place in the matrix, byte of the record's matrix, bytes) for each run of tiles that
-// has no zeros in it.  The first column has none, so it goes with the second.
+// Calls copy(place in the matrix, byte of the matrix in the WY factors, bytes) for each run of
+// tiles that has no zeros in it.  The first column has none, so it goes with the second.
 template <class Function>
 __device__ void for_each_run(Function copy) {
 #pragma unroll
   for (int column = kTokens - 1; column >= (kTokens > 1 ? 1 : 0); --column) {
     const int tiles = kTokens - column + (column == 1 ? kTokens : 0);
-    copy(column_place(column) + column * kTile, record_tile(column, column, kChunk) * kTile,
+    copy(column_place(column) + column * kTile, wy_tile(column, column, kChunk) * kTile,
          tiles * kTile);
   }
 }
 
-// Whether the outputs go by the engine.
-constexpr bool kWrites = kEngine && size_of(kKey.output_dtype) == 2;
+// Whether the outputs go by TMA.
+constexpr bool kWrites = kTma && size_of(kKey.output_dtype) == 2;
 
-// Whether the chunk has fewer tokens than others: the engine neither stops reading nor writing
+// Whether the chunk has fewer tokens than others: TMA neither stops reading nor writing
 // behind a packed sequence's last token.
 __device__ bool is_tail(const Unit& unit, int chunk) {
-  return kEngine && kKey.varlen && static_cast<int>(unit.sequence.tokens) < (chunk + 1) * kChunk;
+  return kTma && kKey.varlen && static_cast<int>(unit.sequence.tokens) < (chunk + 1) * kChunk;
 }
 
-// Has the engine bring the span's chunks, and take away each one's outputs when all warps have left
+// Has TMA bring the span's chunks, and take away each one's outputs when all warps have left
 // its stage, which the next copies then fill.  For one thread.
-class EngineCopier {
+class TmaCopier {
  public:
-  __device__ EngineCopier(const Unit& unit) : at_(plan()), span_(unit.span), role_(unit.role) {}
+  __device__ TmaCopier(const Unit& unit) : at_(plan()), span_(unit.span), role_(unit.role) {}
 
   // The first chunks, to stages that nobody has used.
   __device__ void fill(const GdnPrefillScanParams& p) const {
@@ -170,30 +172,29 @@ class EngineCopier {
     });
   }
   __device__ int token_of(int chunk) const { return at_.token + chunk * kChunk; }
-  __device__ bool has_queries(int chunk) const { return !kKey.parts || chunk >= span_.begin; }
-  __device__ bool has_values() const { return !kKey.parts || role_ != Role::kTransition; }
+  __device__ bool has_queries(int chunk) const { return !kKey.segments || chunk >= span_.begin; }
+  __device__ bool has_values() const { return !kKey.segments || role_ != Role::kTransition; }
   __device__ int value_bytes() const { return has_values() ? kChunk * kColumns * kSize : 0; }
 
-  // Besides, what the stage's barrier waits for in all, and the chunk's record.
+  // Besides, what the stage's barrier waits for in all, and the chunk's WY factors.
   __device__ void bring_keys(const GdnPrefillScanParams& p, int chunk, int to) const {
     const unsigned stage = stage_at(to);
     const unsigned barrier = filled_at(to);
     dev::expect_bytes(barrier, kRows + (has_queries(chunk) ? kRows : 0) +
-                                   (makers(kKey) > 0 ? 0 : value_bytes() + kRecord.bytes));
+                                   (producers(kKey) > 0 ? 0 : value_bytes() + kWy.bytes));
     bring_rows(p.k_map, at_.k_head, chunk, stage, barrier);
     if (has_queries(chunk)) bring_rows(p.q_map, at_.q_head, chunk, stage + kQueries, barrier);
-    if (makers(kKey) > 0) return;
-    const char* record = record_of_chunk(p, at_, chunk);
+    if (producers(kKey) > 0) return;
+    const char* wy = wy_of_chunk(p, at_, chunk);
     for_each_run([&](int place, int from, int bytes) {
-      dev::copy_run(stage + kRecordAt + place, record + from, bytes, barrier);
-      dev::copy_run(stage + kRecordAt + kMatrix + place, record + kRecord.attention + from, bytes,
-                    barrier);
+      dev::copy_run(stage + kWyAt + place, wy + from, bytes, barrier);
+      dev::copy_run(stage + kWyAt + kMatrix + place, wy + kWy.attention + from, bytes, barrier);
     });
-    dev::copy_run(factors_at(to), record + kRecord.k_in, stage_factor_bytes(kKey), barrier);
+    dev::copy_run(factors_at(to), wy + kWy.k_in, stage_factor_bytes(kKey), barrier);
   }
   __device__ void bring_values(const GdnPrefillScanParams& p, int chunk, int to) const {
     if (!has_values()) return;
-    if (makers(kKey) > 0) dev::expect_bytes(values_at(to), value_bytes());
+    if (producers(kKey) > 0) dev::expect_bytes(values_at(to), value_bytes());
     for_each_box_of_values([&](int column, int place) {
       dev::copy_box(stage_at(to) + kValues + place, p.v_map, at_.column + column, at_.v_head,
                     token_of(chunk), at_.row, values_at(to));
@@ -219,7 +220,7 @@ __device__ const dev::Storage<kKey.dtype>* row_of_head(const InputRows<TokenStri
   return dev::as<kKey.dtype>(rows.data) + dev::offset_of(rows.stride, {row, token, head}) + column;
 }
 
-// The same for tensors that the engine cannot read: starts copying a chunk to a stage, if it is one
+// The same for tensors that TMA cannot read: starts copying a chunk to a stage, if it is one
 // of the span.  For all threads.
 __device__ void copy_by_threads(const GdnPrefillScanParams& p, const Unit& unit, int chunk,
                                 int to) {
@@ -234,30 +235,30 @@ __device__ void copy_by_threads(const GdnPrefillScanParams& p, const Unit& unit,
   const unsigned stage = stage_at(to);
   const int token = at.token + chunk * kChunk;
   KeyRows(p.k, row_of_head(p.k, at.row, token, at.k_head, 0)).copy_next(stage, left, p.k);
-  if (!kKey.parts || chunk >= unit.span.begin) {
+  if (!kKey.segments || chunk >= unit.span.begin) {
     KeyRows(p.q, row_of_head(p.q, at.row, token, at.q_head, 0))
         .copy_next(stage + kQueries, left, p.q);
   }
-  if (!kKey.parts || unit.role != Role::kTransition) {
+  if (!kKey.segments || unit.role != Role::kTransition) {
     ValueRows(p.v, row_of_head(p.v, at.row, token, at.v_head, at.column))
         .copy_next(stage + kValues, left, p.v);
   }
-  const char* record = record_of_chunk(p, at, chunk);
+  const char* wy = wy_of_chunk(p, at, chunk);
   for_each_run([&](int place, int from, int bytes) {
     for (int i = thread * 16; i < bytes; i += kThreads * 16) {
-      const unsigned piece = stage + kRecordAt + place + i;
-      dev::copy_16(piece, record + from + i);
-      dev::copy_16(piece + kMatrix, record + kRecord.attention + from + i);
+      const unsigned piece = stage + kWyAt + place + i;
+      dev::copy_16(piece, wy + from + i);
+      dev::copy_16(piece + kMatrix, wy + kWy.attention + from + i);
     }
   });
-  dev::copy_bytes<stage_factor_bytes(kKey), kThreads>(factors_at(to), record + kRecord.k_in);
+  dev::copy_bytes<stage_factor_bytes(kKey), kThreads>(factors_at(to), wy + kWy.k_in);
 }
 
-// Waits for the copies of the chunk whose turn it is, of this thread or of the engine.
+// Waits for the copies of the chunk whose turn it is, of this thread or of TMA.
 __device__ void wait_for_copies(const Turn& turn) {
-  if constexpr (kEngine) {
-    // A record that is made comes behind the rows that it is made from.
-    if (makers(kKey) > 0) dev::wait_for_phase(made_at(turn.stage), turn.parity);
+  if constexpr (kTma) {
+    // the WY factors that is made comes behind the rows that it is made from.
+    if (producers(kKey) > 0) dev::wait_for_phase(made_at(turn.stage), turn.parity);
     dev::wait_for_phase(values_at(turn.stage), turn.parity);
   } else {
     dev::wait_copies<kKey.stages - 2>();
@@ -265,7 +266,7 @@ __device__ void wait_for_copies(const Turn& turn) {
 }
 
 // Zeros for the pieces of 16 bytes of rows `first` to kRows - 1.  For the first kThreads threads of
-// the block, or for a warp of makers.
+// the block, or for a warp of producers.
 template <class Rows, int kRows, int kPieces, int kThreads = kComputing>
 __device__ void clear_rows(unsigned address, int first) {
 #pragma unroll 1  // rare: short code, so that the chunks' loop is near
@@ -275,7 +276,7 @@ __device__ void clear_rows(unsigned address, int first) {
   }
 }
 
-// Zeros for the tokens behind a packed sequence: the engine has brought those of the next one.
+// Zeros for the tokens behind a packed sequence: TMA has brought those of the next one.
 template <int kThreads>
 __device__ void clear_keys_from(unsigned stage, int left) {
   constexpr int kPieces = kKey.key_dim * kSize / 16;
@@ -329,10 +330,10 @@ __device__ void stage_outputs(const dev::Acc (&o)[kTokens], unsigned stage) {
   }
 }
 
-// Leaves a stage to the engine, if the last chunk was in it.  For the threads that compute.
+// Leaves a stage to TMA, if the last chunk was in it.  For the threads that compute.
 __device__ void leave(int stage, bool was_used) {
-  // This thread's accesses to the stage, its outputs too, before the engine's.
-  dev::show_to_engines();
+  // This thread's accesses to the stage, its outputs too, before TMA's.
+  dev::show_to_tma();
   // Each lane comes, behind its accesses and the warp's products with the stage.  One for all would
   // save nothing, and look like a race to those who count threads (racecheck).
   if (was_used) dev::come_to(left_at(stage));
@@ -343,11 +344,11 @@ __device__ void leave(int stage, bool was_used) {
 template <bool kOutputs, class First, class Last, class Write>
 __device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigned stage, int in,
                                    First at_first, Last at_last, Write write) {
-  const unsigned record = factors_at(in) - kRecord.k_in;
+  const unsigned wy = factors_at(in) - kWy.k_in;
   // K S, and Q S behind it.  S decays meanwhile: rounding it leaves room for that.
   dev::Acc products[kOutputs ? 2 * kTokens : kTokens];
   float decay;
-  dev::load_shared(decay, record + kRecord.decay);
+  dev::load_shared(decay, wy + kWy.decay);
   Tile s[kKeys];
 #pragma unroll
   for (int k = 0; k < kKeys; ++k) {
@@ -372,7 +373,7 @@ __device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigne
 #pragma unroll
   for (int i = 0; i < kTokens; ++i) {
     given[i] = values_at(stage, i);
-    k_in[i] = Factors(record, kRecord.k_in, i);
+    k_in[i] = Factors(wy, kWy.k_in, i);
   }
   dev::finish_products<0>(products);
 
@@ -382,18 +383,18 @@ __device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigne
       values, products, [&](int i) { return given[i]; }, [&](int i) { return k_in[i]; });
   dev::Acc u[kTokens];
   dev::start_products();
-  multiply_lower<false>(u, values, stage + kRecordAt);
+  multiply_lower<false>(u, values, stage + kWyAt);
   dev::commit_products();
   if constexpr (kOutputs) {
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
       o[i] = products[kTokens + i];
-      scale_columns(o[i], Factors(record, kRecord.q_in, i));
+      scale_columns(o[i], Factors(wy, kWy.q_in, i));
     }
   }
   Factors v_out[kTokens];
 #pragma unroll
-  for (int i = 0; i < kTokens; ++i) v_out[i] = Factors(record, kRecord.v_out, i);
+  for (int i = 0; i < kTokens; ++i) v_out[i] = Factors(wy, kWy.v_out, i);
   dev::finish_products<0>(u);
 
   // O += P U, then S += K^T (v_out U), which runs while outputs are put down.
@@ -401,10 +402,10 @@ __device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigne
   round_values(values, scaled, u, [&](int i) { return v_out[i]; });
   dev::start_products();
   if constexpr (kOutputs) {
-    multiply_lower<true>(o, values, stage + kRecordAt + kMatrix);
+    multiply_lower<true>(o, values, stage + kWyAt + kMatrix);
     dev::commit_products();
     // The state has decayed since its last products: else compilers put this here, and warn.
-    if constexpr (makers(kKey) > 0) dev::start_products();
+    if constexpr (producers(kKey) > 0) dev::start_products();
   }
 #pragma unroll
   for (int i = 0; i < kTokens; ++i) {
@@ -437,24 +438,24 @@ __device__ void run_chunks_by_wgmma(State& state, const GdnPrefillScanParams& p,
     const bool has_tail = is_tail(unit, chunk);
     // Where threads copy, that would leave too few registers.
     const unsigned stage =
-        kEngine ? dev::uniform_address(stage_at(turn->stage)) : stage_at(turn->stage);
+        kTma ? dev::uniform_address(stage_at(turn->stage)) : stage_at(turn->stage);
     wait_for_copies(*turn);
     dev::finish_products<0>(state.tiles);  // none runs; the compiler does not see that over a loop
-    if (!kEngine || (makers(kKey) == 0 && has_tail)) {
-      if (kEngine) {
+    if (!kTma || (producers(kKey) == 0 && has_tail)) {
+      if (kTma) {
         clear_keys_from<kComputing>(stage, tokens - token);
         clear_values_from<kComputing>(stage, tokens - token);
       }
-      dev::show_to_engines();
+      dev::show_to_tma();
       // Orders the zeros, or the copies of all threads, before the products.
       sync_computing();
     }
     if constexpr (kOutputs) store_checkpoint_before(state, p, unit, token, &checkpoint);
     const auto at_first = [&] {
-      if constexpr (kEngine) leave(turn->last(), chunk > first);
+      if constexpr (kTma) leave(turn->last(), chunk > first);
     };
     const auto at_last = [&] {
-      if constexpr (!kEngine) copy_by_threads(p, unit, chunk + kKey.stages - 1, turn->last());
+      if constexpr (!kTma) copy_by_threads(p, unit, chunk + kKey.stages - 1, turn->last());
     };
     run_chunk_by_wgmma<kOutputs>(state, o, stage, turn->stage, at_first, at_last, [&] {
       if constexpr (kWrites) {
@@ -466,7 +467,7 @@ __device__ void run_chunks_by_wgmma(State& state, const GdnPrefillScanParams& p,
     if constexpr (kOutputs) store_checkpoint_after(state, p, unit, token, &checkpoint);
     turn->pass();
   }
-  if (kEngine && first < end) {
+  if (kTma && first < end) {
     leave(turn->last(), true);
     if (kOutputs && kWrites && is_tail(unit, end - 1)) write_by_threads((end - 1) * kChunk);
   }
@@ -479,9 +480,9 @@ __device__ void prepare_span_by_wgmma(const GdnPrefillScanParams& p, const Unit&
   if (threadIdx.x == 0) {
     plan() = plan_of(p, unit);
     for (int i = 0; i < kKey.stages; ++i) {
-      dev::set_up_barrier(filled_at(i), makers(kKey) > 0 ? 1 + 32 : 1);
+      dev::set_up_barrier(filled_at(i), producers(kKey) > 0 ? 1 + 32 : 1);
       dev::set_up_barrier(left_at(i), kComputing);
-      if (makers(kKey) > 0) {
+      if (producers(kKey) > 0) {
         dev::set_up_barrier(made_at(i), 2 * 32);
         dev::set_up_barrier(values_at(i));
       }
@@ -490,18 +491,18 @@ __device__ void prepare_span_by_wgmma(const GdnPrefillScanParams& p, const Unit&
   // Above the diagonals, and for D the values.
   for (int stage = 0; computes() && stage < kKey.stages; ++stage) {
     for (int i = threadIdx.x * 16; i < 2 * kMatrix; i += kComputing * 16) {
-      dev::store_shared_zeros(stage_at(stage) + kRecordAt + i);
+      dev::store_shared_zeros(stage_at(stage) + kWyAt + i);
     }
-    if (kKey.parts && unit.role == Role::kTransition) {
+    if (kKey.segments && unit.role == Role::kTransition) {
       clear_rows<SwizzledValues, kChunk, kColumns * kSize / 16>(stage_at(stage) + kValues, 0);
     }
   }
-  // Orders these, and what the block has done with shared memory before, before the engine's copies
+  // Orders these, and what the block has done with shared memory before, before TMA's copies
   // and the products.
-  dev::show_to_engines();
+  dev::show_to_tma();
   __syncthreads();
-  if constexpr (kEngine) {
-    if (copies() && dev::is_elected()) EngineCopier(unit).fill(p);
+  if constexpr (kTma) {
+    if (copies() && dev::is_elected()) TmaCopier(unit).fill(p);
     __syncwarp();  // the block's next barrier is for whole warps
   } else {
 #pragma unroll
@@ -513,14 +514,14 @@ __device__ void prepare_span_by_wgmma(const GdnPrefillScanParams& p, const Unit&
 template <bool kWgmma = kKey.wgmma>
 __device__ void run_span_by_wgmma(State& state, const GdnPrefillScanParams& p, const Unit& unit,
                                   long long checkpoint) {
-  if (kEngine && makers(kKey) == 0 && copies()) {
-    if (dev::is_elected()) EngineCopier(unit).run(p, unit);
+  if (kTma && producers(kKey) == 0 && copies()) {
+    if (dev::is_elected()) TmaCopier(unit).run(p, unit);
     __syncwarp();
     return;
   }
   const Span& span = unit.span;
   Turn turn;
-  if constexpr (kKey.parts) {
+  if constexpr (kKey.segments) {
     run_chunks_by_wgmma<false>(state, p, unit, span.first, span.begin, &turn, 0);
   }
   run_chunks_by_wgmma<true>(state, p, unit, span.begin, span.end, &turn, checkpoint);

@@ -1,40 +1,41 @@
 // Carries a sequence's states from part to part: S <- decay S + D S + N.  Part of
 // gdn_prefill_scan.cu.
 //
-// One block does so for a sequence, a head and some value columns.  It puts the state behind a part
-// where the part's N was, and goes on to the next one, while others compute the part's outputs.
+// One block does so for a sequence, a head and some value columns.  It puts the state behind a
+// segment where the segment's N was, and goes on to the next one, while others compute the
+// segment's outputs.
 #pragma once
 
 #include "common/chunk/counters.cuh"
 #include "common/hopper/tma.cuh"
 #include "common/hopper/wgmma.cuh"
 #include "common/uniform.cuh"
-#include "gdn_prefill_scan/part.cuh"
+#include "gdn_prefill_scan/segment.cuh"
 
 namespace {
 
 constexpr int kResults = kSlices + kKey.key_dim / kColumns;  // blocks that find N and D
 
-// The state behind a part, once it is there.  For all threads.
+// The state behind a segment, once it is there.  For all threads.
 __device__ void load_state_behind(State& state, const GdnPrefillScanParams& p, const Unit& unit,
                                   long long result) {
   if (!computes()) return;
-  dev::wait_for(p.parts.ready + result, kSlices);
-  load_part_state(state, state_at(p, result), unit);
+  dev::wait_for(p.segments.ready + result, kSlices);
+  load_segment_state(state, state_at(p, result), unit);
 }
 
 // Puts it there.  For all threads.
 __device__ void store_state_behind(const State& state, const GdnPrefillScanParams& p,
                                    const Unit& unit, long long result) {
-  if (computes()) store_part_state(state, state_at(p, result), unit);
-  dev::arrive(p.parts.ready + result);
+  if (computes()) store_segment_state(state, state_at(p, result), unit);
+  dev::arrive(p.segments.ready + result);
 }
 
-// Brings D and N of the parts that a state is carried over to shared memory, in slices: 16 columns
-// of D, and 16 rows of N, of the block's columns.  For the threads that copy.
+// Brings D and N of the segments that a state is carried over to shared memory, in slices: 16
+// columns of D, and 16 rows of N, of the block's columns.  For the threads that copy.
 class SliceCopier {
  public:
-  static constexpr int kRing = kKey.parts ? ring_slices(kKey) : 2;
+  static constexpr int kRing = kKey.segments ? ring_slices(kKey) : 2;
   static constexpr int kStates = kTransitionSlice;  // N's part, behind D's
   static constexpr int kDecay = kTransitionSlice - 16;
 
@@ -45,13 +46,13 @@ class SliceCopier {
            slice % kRing * slice_bytes(kKey);
   }
 
-  // Starts copying the next slice, if there is one; waits for the part that it is of.
+  // Starts copying the next slice, if there is one; waits for the segment that it is of.
   __device__ void copy_next(const GdnPrefillScanParams& p, const Unit& unit) {
     if (next_ < slices_) {
       const int k = next_ % kKeys;
       if (k == 0) {
         if (next_ != 0) result_ += p.heads;
-        dev::wait_for(p.parts.finished + result_, kResults);
+        dev::wait_for(p.segments.finished + result_, kResults);
       }
       dev::copy_bytes<kTransitionSlice, kCopiers>(place(next_),
                                                   transition_at(p, result_) + k * kTransitionSlice);
@@ -70,7 +71,7 @@ class SliceCopier {
 
 // By mma.sync.
 struct MmaCarrier {
-  // Carries the state over `steps` parts, the first of which has this result.  For all threads.
+  // Carries the state over `steps` segments, the first of which has this result.  For all threads.
   static __device__ void carry(State& state, const GdnPrefillScanParams& p, const Unit& unit,
                                long long result, int steps) {
     SliceCopier copier(result, steps * kKeys);
@@ -113,16 +114,16 @@ struct MmaCarrier {
   }
 };
 
-// The same by wgmma: D^T and N of a part are brought by the copy engine.
+// The same by wgmma: D^T and N of a segment are brought by TMA.
 template <bool kWgmma = kKey.wgmma>  // so that keys without wgmma do not compile it
-class EngineCarrier {
+class TmaCarrier {
  public:
   // For all threads.
-  __device__ EngineCarrier() {
+  __device__ TmaCarrier() {
     if (threadIdx.x == 0) {
       for (int i = 0; i <= kHalves; ++i) dev::set_up_barrier(barrier(i));
     }
-    dev::show_to_engines();
+    dev::show_to_tma();
     // Orders the barriers before their use.
     __syncthreads();
   }
@@ -130,10 +131,10 @@ class EngineCarrier {
   __device__ void carry(State& state, const GdnPrefillScanParams& p, const Unit& unit,
                         long long result, int steps) {
     if (!computes()) return;
-    wait_for_part(p, result);
+    wait_for_segment(p, result);
     copy_states(p, unit, result);
     for (int half = 0; half < kHalves; ++half) copy_half(p, result, half);
-    if (steps > 1) wait_for_part(p, result + p.heads);
+    if (steps > 1) wait_for_segment(p, result + p.heads);
     for (int step = 0; step < steps; ++step, result += p.heads, ++phase_) {
       const bool is_last = step + 1 == steps;
       const long long next = result + p.heads;
@@ -147,7 +148,7 @@ class EngineCarrier {
         add(state.tiles[k], dev::to_float(dev::load_tile<DType::kF32>(
                                 states(), k * kKey.warps + dev::ThisThreadInLoop::number() / 32)));
       }
-      dev::show_to_engines();
+      dev::show_to_tma();
       // Orders the reading of N before the next one's copy, and the storing of the last state
       // before its counting.
       sync_computing();
@@ -164,7 +165,7 @@ class EngineCarrier {
         dev::commit_products();
       }
       // What takes long, while products run.
-      if (step + 2 < steps) wait_for_part(p, next + p.heads);
+      if (step + 2 < steps) wait_for_segment(p, next + p.heads);
       if (step != 0) count(p, result - p.heads);
       dev::wait_for_products<1>();
       // Orders all warps' products with the first half before the next one's copy.
@@ -174,7 +175,7 @@ class EngineCarrier {
       // The same for the second half.
       sync_computing();
       if (!is_last) copy_half(p, next, 1);
-      store_part_state(state, state_at(p, result), unit);
+      store_segment_state(state, state_at(p, result), unit);
     }
     // Orders the storing of the last state before its counting.
     sync_computing();
@@ -193,12 +194,12 @@ class EngineCarrier {
   // Of the copies of N, then of those of D's halves.
   static __device__ unsigned barrier(int i) { return decay() + 16 + i * 8; }
 
-  // Waits for the N and D of a part.
-  static __device__ void wait_for_part(const GdnPrefillScanParams& p, long long result) {
+  // Waits for the N and D of a segment.
+  static __device__ void wait_for_segment(const GdnPrefillScanParams& p, long long result) {
     if (threadIdx.x >= 32) return;
-    dev::wait_for(p.parts.finished + result, kResults);
-    // Orders what the waiting has shown this thread before what the engine reads.
-    dev::show_global_to_engines();
+    dev::wait_for(p.segments.finished + result, kResults);
+    // Orders what the waiting has shown this thread before what TMA reads.
+    dev::show_global_to_tma();
   }
   static __device__ void copy_states(const GdnPrefillScanParams& p, const Unit& unit,
                                      long long result) {
@@ -215,54 +216,55 @@ class EngineCarrier {
   }
   // Counts the block, by a thread that copies nothing.
   static __device__ void count(const GdnPrefillScanParams& p, long long result) {
-    if (threadIdx.x == kComputing - 1) dev::count_block(p.parts.ready + result);
+    if (threadIdx.x == kComputing - 1) dev::count_block(p.segments.ready + result);
   }
 
   int phase_ = 0;  // of the barriers
 };
 
-// Of parts `first` to first + 31, a bit for each that a state is carried to.  For all threads.
-__device__ unsigned parts_carried_to(const GdnPrefillScanParams& p, const Unit& unit,
-                                     const Part& part, int first) {
+// Of segments `first` to first + 31, a bit for each that a state is carried to.  For all threads.
+__device__ unsigned segments_carried_to(const GdnPrefillScanParams& p, const Unit& unit,
+                                        const Segment& segment, int first) {
   constexpr int kWarps = threads(kKey) / 32;
   constexpr int kEach = (32 + kWarps - 1) / kWarps;
   const int warp = threadIdx.x / 32;
-  const int last = part.cut.parts - 1;
-  unsigned carried = 0;  // of every kWarps-th part
+  const int last = segment.cut.segments - 1;
+  unsigned carried = 0;  // of every kWarps-th segment
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {  // their loads overlap
     const int at = i * kWarps + warp;
-    const bool is_one = is_carried(p, unit, part, first + at < last ? first + at : last);
+    const bool is_one = is_carried(p, unit, segment, first + at < last ? first + at : last);
     if (is_one && at < 32 && first + at <= last) carried |= 1u << at;
   }
-  // Not where the engine copies to: that would need another fence.
+  // Not where TMA copies to: that would need another fence.
   unsigned char* const words = shared + (kKey.wgmma ? carry_bytes(kKey) - 4 * kWarps : 0);
   return dev::or_over_block<kWarps>(carried, reinterpret_cast<unsigned*>(words));
 }
 
-// Carries the states of the unit's sequence, from every part whose state is known to those behind
-// it.  For all threads.
+// Carries the states of the unit's sequence, from every segment whose state is known to those
+// behind it.  For all threads.
 template <class Carrier>
-__device__ void carry_states(const GdnPrefillScanParams& p, const Unit& unit, const Part& part) {
+__device__ void carry_states(const GdnPrefillScanParams& p, const Unit& unit,
+                             const Segment& segment) {
   constexpr int kAtOnce = 31;
   Carrier carrier;
   State state;
-  int held = -1;  // the part that `state` lies behind; -1: none
-  for (int first = 1; first + 1 < part.cut.parts; first += kAtOnce) {
-    const unsigned carried = dev::uniform(parts_carried_to(p, unit, part, first));
-    unsigned over = carried & carried >> 1;  // parts that a state is carried to and on from
+  int held = -1;  // the segment that `state` lies behind; -1: none
+  for (int first = 1; first + 1 < segment.cut.segments; first += kAtOnce) {
+    const unsigned carried = dev::uniform(segments_carried_to(p, unit, segment, first));
+    unsigned over = carried & carried >> 1;  // segments that a state is carried to and on from
     int number = first;
     while (over != 0) {
       const int gap = __ffs(over) - 1;
       over >>= gap;
       number += gap;
       const int steps = __ffs(~over) - 1;
-      // Where it goes on from the parts looked at before, the state is still in registers; the
+      // Where it goes on from the segments looked at before, the state is still in registers; the
       // stored one may not be whole before the blocks of other columns have run.
       if (number - 1 != held) {
-        load_state_behind(state, p, unit, result_of(p, unit, part, number - 1));
+        load_state_behind(state, p, unit, result_of(p, unit, segment, number - 1));
       }
-      carrier.carry(state, p, unit, result_of(p, unit, part, number), steps);
+      carrier.carry(state, p, unit, result_of(p, unit, segment, number), steps);
       over >>= steps;
       number += steps;
       held = number - 1;

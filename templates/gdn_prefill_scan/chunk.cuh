@@ -2,14 +2,14 @@
 // which has defined kKey.
 #pragma once
 
+#include "common/chunk/sequences.cuh"
+#include "common/chunk/state.cuh"
 #include "common/copy.cuh"
 #include "common/hopper/wgmma.cuh"
 #include "common/math.cuh"
 #include "common/operands.cuh"
-#include "common/tile/output.cuh"
-#include "common/chunk/sequences.cuh"
 #include "common/shared.cuh"
-#include "common/chunk/state.cuh"
+#include "common/tile/output.cuh"
 #include "common/tile/tile.cuh"
 #include "common/uniform.cuh"
 #include "gdn_prefill_scan/key.h"
@@ -27,7 +27,7 @@ constexpr int kSlices = kKey.value_dim / kColumns;  // blocks of a head
 constexpr int kSize = size_of(kKey.dtype);
 constexpr int kRow = key_row_elements(kKey);
 constexpr int kValueRow = padded_row(kColumns, kKey.dtype);
-constexpr ChunkRecord kRecord = chunk_record(kChunk, kKey.dtype);
+constexpr ChunkWy kWy = chunk_wy(kChunk, kKey.dtype);
 
 // In a stage of shared memory k's rows and q's lie behind each other, then v's, the block's
 // columns. For wgmma those of k and q are the rows of one matrix, in blocks of columns.
@@ -44,7 +44,7 @@ struct Layout<true> {
 // Byte offsets.
 constexpr int kQueries = Layout<kKey.wgmma>::Keys::at(kChunk, 0);
 constexpr int kValues = 2 * kChunk * kRow * kSize;
-constexpr int kRecordAt = kValues + kChunk * (kKey.wgmma ? kColumns : kValueRow) * kSize;
+constexpr int kWyAt = kValues + kChunk * (kKey.wgmma ? kColumns : kValueRow) * kSize;
 
 using Tile = dev::Tile<kKey.dtype>;
 using State = dev::State<kKey.states.layout, kKey.key_dim, kKey.value_dim>;
@@ -56,33 +56,33 @@ extern __shared__ __align__(kKey.wgmma ? 1024 : 16) unsigned char shared[];
 constexpr int kComputing = 32 * kKey.warps;
 constexpr int kCopiers = has_copying_warp(kKey) ? 32 : threads(kKey);
 __device__ bool copies() {
-  if (makers(kKey) > 0) return threadIdx.x / 32 == kKey.warps + makers(kKey);
+  if (producers(kKey) > 0) return threadIdx.x / 32 == kKey.warps + producers(kKey);
   return !has_copying_warp(kKey) || threadIdx.x >= kComputing;
 }
 __device__ bool computes() { return kKey.threads_copy || threadIdx.x < kComputing; }
 __device__ bool makes() {
-  return threadIdx.x >= kComputing && threadIdx.x < kComputing + makers(kKey) * 32;
+  return threadIdx.x >= kComputing && threadIdx.x < kComputing + producers(kKey) * 32;
 }
-// The last warps.  NOTE: with one, beside a maker of T, all is 10 % slower.
+// The last warps.  NOTE: with one, beside a producer of T, all is 10 % slower.
 constexpr int kGateWarps = 2;
 __device__ bool keeps_gates() {
-  return makers(kKey) > 0 && threadIdx.x >= threads(kKey) - kGateWarps * 32;
+  return producers(kKey) > 0 && threadIdx.x >= threads(kKey) - kGateWarps * 32;
 }
 // A barrier of the threads that compute.
 __device__ void sync_computing() { asm volatile("bar.sync 1, %0;" ::"n"(kComputing) : "memory"); }
 
-// Chunks first ... end - 1 of a sequence, of which those from `begin` on have outputs.  Only parts
-// (parts.cuh) have others.
+// Chunks first ... end - 1 of a sequence, of which those from `begin` on have outputs.  Only
+// segments (segments.cuh) have others.
 struct Span {
   int first, begin, end;
 };
 
-// What a block finds: outputs, or what parts leave for each other.
+// What a block finds: outputs, or what segments leave for each other.
 enum class Role {
   kOutputs,
   kValues,      // N
   kTransition,  // D: from the identity, v taken as zero
-  kChain,       // the states between parts: carry.cuh
+  kChain,       // the states between segments: carry.cuh
 };
 
 // What a block works on.
@@ -124,19 +124,19 @@ __device__ int tokens_before(const Unit& unit, int chunk) {
 // This warp's first value column, of the head.
 __device__ int warp_column(const Unit& unit) { return unit.first_column + threadIdx.x / 32 * 16; }
 
-// The record of a chunk of the unit's sequence and head.
-__device__ const char* record_of(const GdnPrefillScanParams& p, const Unit& unit, int chunk) {
-  return static_cast<const char*>(p.records) +
-         ((unit.sequence.slot + chunk) * p.heads + unit.h) * kRecord.bytes;
+// The WY factors of a chunk of the unit's sequence and head.
+__device__ const char* wy_of(const GdnPrefillScanParams& p, const Unit& unit, int chunk) {
+  return static_cast<const char*>(p.wy) +
+         ((unit.sequence.slot + chunk) * p.heads + unit.h) * kWy.bytes;
 }
 
-// Of the vector at byte `vector` of a record in shared memory, the factors of this lane's tokens in
-// tile i.
+// Of the vector at byte `vector` of the WY factors in shared memory, the factors of this lane's
+// tokens in tile i.
 struct Factors {
   float x[2][2];  // [column half][column]
   Factors() = default;
-  __device__ Factors(unsigned record, int vector, int i) {
-    const unsigned at = record + vector + (16 * i + dev::tile_column()) * 4;
+  __device__ Factors(unsigned wy, int vector, int i) {
+    const unsigned at = wy + vector + (16 * i + dev::tile_column()) * 4;
 #pragma unroll
     for (int c = 0; c < 2; ++c) dev::load_shared(x[c], at + 32 * c);
   }
@@ -243,7 +243,7 @@ __device__ int checkpoints_before(const GdnPrefillScanParams& p, int chunk) {
   return (token + rest) / p.checkpoint_every;
 }
 
-// Where the state goes that a run ends with, and, with parts, who is told or waited for.  Found
+// Where the state goes that a run ends with, and, with segments, who is told or waited for.  Found
 // before the run, which has no registers for what leads there, and kept in shared memory.
 struct Destination {
   char* state = nullptr;  // null: nowhere

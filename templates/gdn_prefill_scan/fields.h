@@ -21,8 +21,8 @@ struct Fields<GdnPrefillScanKey> {
       gdn::state_dtype_fields<Key>(),
       std::tuple{fixed<&Key::cu_seqlens_dtype>(), fixed<&Key::varlen>()},
       gdn::state_place_fields<Key>(), gdn::state_use_fields<Key>(),
-      std::tuple{fixed<&Key::checkpoints>(), fixed<&Key::parts>(), fixed<&Key::wgmma>(),
-                 fixed<&Key::threads_copy>(), fixed<&Key::makes_records>()},
+      std::tuple{fixed<&Key::checkpoints>(), fixed<&Key::segments>(), fixed<&Key::wgmma>(),
+                 fixed<&Key::threads_copy>(), fixed<&Key::makes_wy>()},
       gdn::input_dtype_fields<Key>(), gdn::input_mode_fields<Key>(),
       std::tuple{tuned_bits<&Key::chunk_size>(16, 32, 64), tuned<&Key::warps>(1, 2, 3, 4, 8),
                  tuned<&Key::stages>(2, 3, 4, 6)});

@@ -78,27 +78,27 @@ void gdn_prefill_ref(const PrefillRefHead<Real>& head, Real* state, Real* o) {
 
 // The chunked algebra is that of one decay for a head.
 //
-// The record of a chunk (common/chunk/wy.h states the formulas), its matrices row by row.
+// The WY factors of a chunk (common/chunk/wy.h states the formulas), its matrices row by row.
 template <class Real>
 struct ChunkRef {
   explicit ChunkRef(std::size_t count)
       : tokens(static_cast<int>(count)),
-        transition(count * count),
+        gated_inverse(count * count),
         attention(count * count),
         k_in(count),
         q_in(count),
         v_out(count) {}
 
   int tokens;
-  std::vector<Real> transition;  // [tokens][tokens], rounded; 0 above the diagonal
-  std::vector<Real> attention;   // likewise
+  std::vector<Real> gated_inverse;  // [tokens][tokens], rounded; 0 above the diagonal
+  std::vector<Real> attention;      // likewise
   std::vector<Real> k_in;
   std::vector<Real> q_in;
   std::vector<Real> v_out;
   Real decay = 1;
 };
 
-// What a token adds to the record of its chunk.
+// What a token adds to the WY factors of its chunk.
 template <class Real>
 struct ChunkTokenRef {
   std::vector<Real> q{}, k{};  // as operands of a product
@@ -177,7 +177,7 @@ ChunkRef<Real> chunk_ref(const PrefillRefHead<Real>& head, int first, int last, 
       const ChunkTokenRef<Real>& column = tokens[j];
       const Real gate = std::exp(row.gate_sum - column.gate_sum);
       const Real qk = row.q_factor * column.k_factor * dot_ref(row.q, column.k);
-      chunk.transition[i * size + j] = round(inverse[i * size + j] * gate);
+      chunk.gated_inverse[i * size + j] = round(inverse[i * size + j] * gate);
       chunk.attention[i * size + j] = round(qk * gate * column.beta);
     }
     chunk.k_in[i] = row.k_factor * std::exp(row.gate_sum);
@@ -229,7 +229,7 @@ void scan_chunk_ref(const PrefillRefHead<Real>& head, int first, const ChunkRef<
       out[i * width + j] *= chunk.q_in[at];
     }
   }
-  add_lower_product_ref(chunk.transition, chunk.tokens, corrected, width, new_values.data());
+  add_lower_product_ref(chunk.gated_inverse, chunk.tokens, corrected, width, new_values.data());
   add_lower_product_ref(chunk.attention, chunk.tokens, rounded_ref(new_values, round), width, out);
 
   for (int e = 0; e < head.key_dim * width; ++e) state[e] *= chunk.decay;

@@ -1,16 +1,16 @@
 // Second kernel of a prefill: carries the state of every sequence and head through its chunks and
 // writes the outputs.  For a chunk with keys K, queries Q, values V (a row each token), the state S
-// in front of it and its record (common/chunk/wy.h):
+// in front of it and its WY factors (common/chunk/wy.h):
 //
 //   V' = V - k_in (K S)      U = T V'      O = q_in (Q S) + P U      S <- decay S + K^T (v_out U)
 //
 // One warp <-> (sequence, head, 16 value columns), for all tokens.  Everything is computed
 // transposed, with the warp's value columns as rows, so that S^T stays in registers as fp32
 // accumulators from the first chunk to the last and every product takes its left operand from the
-// registers that the one before it left (common/tile/tile.cuh).  Warps share K, Q and the record in
-// shared memory.  by_mma.cuh has the chunks for every GPU, by_wgmma.cuh for Hopper; makers.cuh
-// makes records beside them, so that no first kernel is needed; parts.cuh cuts long sequences,
-// part.cuh and carry.cuh have what it needs.
+// registers that the one before it left (common/tile/tile.cuh).  Warps share K, Q and the WY
+// factors in shared memory.  by_mma.cuh has the chunks for every GPU, by_wgmma.cuh for Hopper;
+// producers.cuh makes WY factors beside them, so that no first kernel is needed; segments.cuh cuts
+// long sequences, segment.cuh and carry.cuh have what it needs.
 #include "common/checkpoints.cuh"
 #include "common/launch.cuh"
 #include "common/slots.cuh"
@@ -26,8 +26,8 @@ static_assert(cubinery::valid(kKey), "gdn_prefill_scan: key outside the tuning s
 #include "gdn_prefill_scan/by_mma.cuh"
 #include "gdn_prefill_scan/by_wgmma.cuh"
 #include "gdn_prefill_scan/chunk.cuh"
-#include "gdn_prefill_scan/makers.cuh"
-#include "gdn_prefill_scan/parts.cuh"
+#include "gdn_prefill_scan/producers.cuh"
+#include "gdn_prefill_scan/segments.cuh"
 
 namespace {
 
@@ -38,7 +38,7 @@ __device__ bool take_sequence(const GdnPrefillScanParams& p, Unit* unit) {
   unit->h = static_cast<int>(blockIdx.x / kSlices % p.heads);
   unit->first_column = static_cast<int>(blockIdx.x % kSlices * kColumns);
   if constexpr (kKey.varlen) {
-    unit->n = makers(kKey) > 0
+    unit->n = producers(kKey) > 0
                   ? dev::sequence_of_rank<kKey.cu_seqlens_dtype, threads(kKey)>(
                         rank, p.cu_seqlens, p.sequences, p.tokens, reinterpret_cast<int*>(shared))
                   : p.order[rank];
@@ -67,11 +67,11 @@ __device__ void run_span(State& state, const GdnPrefillScanParams& p, const Unit
 }
 
 template <bool kWgmma = kKey.wgmma>
-__device__ void run_chain(const GdnPrefillScanParams& p, const Unit& unit, const Part& part) {
+__device__ void run_chain(const GdnPrefillScanParams& p, const Unit& unit, const Segment& segment) {
   if constexpr (kWgmma) {
-    carry_states<EngineCarrier<>>(p, unit, part);
+    carry_states<TmaCarrier<>>(p, unit, segment);
   } else {
-    carry_states<MmaCarrier>(p, unit, part);
+    carry_states<MmaCarrier>(p, unit, segment);
   }
 }
 
@@ -80,15 +80,15 @@ __device__ void run_chain(const GdnPrefillScanParams& p, const Unit& unit, const
 extern "C" __global__ void __launch_bounds__(threads(kKey), resident_blocks(kKey))
     gdn_prefill_scan(const __grid_constant__ GdnPrefillScanParams p) {
   Unit unit{};
-  Part part{};
+  Segment segment{};
   dev::wait_for_previous_kernel();
-  if constexpr (kKey.parts) {
-    if (!take_part(p, &unit, &part)) return;
+  if constexpr (kKey.segments) {
+    if (!take_segment(p, &unit, &segment)) return;
     unit = uniform(unit);  // both follow from a ticket
-    part = uniform(part);
+    segment = uniform(segment);
   } else {
     if (!take_sequence(p, &unit)) return;
-    if constexpr (makers(kKey) > 0) unit = uniform(unit);  // it follows from shared memory
+    if constexpr (producers(kKey) > 0) unit = uniform(unit);  // it follows from shared memory
   }
   const dev::Slots slots = dev::slots_of<kKey>(p.states, unit.n);
   const dev::CheckpointRows checkpoints =
@@ -98,27 +98,27 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), resident_blocks(kKey
     const float fill = slots.kind == dev::Slots::Kind::kZero ? 0.0f : dev::nan();
     return fill_span(p, unit, fill);
   }
-  if constexpr (kKey.parts) {
-    if (unit.role == Role::kChain) return run_chain(p, unit, part);
-    keep(destination_of(p, unit, part, slots), unit);
+  if constexpr (kKey.segments) {
+    if (unit.role == Role::kChain) return run_chain(p, unit, segment);
+    keep(destination_of(p, unit, segment, slots), unit);
   } else {
     keep(destination_of_sequence(p, unit, slots), unit);
   }
   if constexpr (kKey.wgmma) prepare_span_by_wgmma(p, unit);
-  if constexpr (makers(kKey) > 0) {
+  if constexpr (producers(kKey) > 0) {
     if (!computes()) return run_beside(p, unit);
     take_registers();
   }
   State state{};
-  if constexpr (kKey.parts) {
-    start_part(state, p, unit, part, slots);
+  if constexpr (kKey.segments) {
+    start_segment(state, p, unit, segment, slots);
   } else if (kKey.states.has_initial && computes()) {
     load_state(state, p, slots.read, unit);
   }
   run_span(state, p, unit, checkpoints.first + checkpoints_before(p, unit.span.begin));
   const Destination to = kept().destination;
-  if constexpr (kKey.parts) {
-    end_part(state, unit, to);
+  if constexpr (kKey.segments) {
+    end_segment(state, unit, to);
   } else if (to.state != nullptr && computes()) {
     store_sequence_state(state, to, unit);
   }

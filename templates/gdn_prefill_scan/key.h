@@ -1,10 +1,10 @@
 // Compile-time parameters and arguments of gdn_prefill_scan.  Compiled by the host and by NVRTC.
 #pragma once
 
+#include "common/chunk/segments.h"
 #include "common/chunk/wy.h"
 #include "common/key_rules.h"
 #include "common/params.h"
-#include "common/chunk/segments.h"
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_parts.h"
 #include "cubinery/tensor_map.h"
@@ -22,11 +22,11 @@ struct GdnPrefillScanKey {
   bool varlen = false;
   gdn::Checkpoints checkpoints = gdn::Checkpoints::kNone;
 
-  bool parts = false;          // long sequences are cut into parts: common/chunk/segments.h
-  bool wgmma = false;          // products by wgmma, only on sm_90a; else by mma.sync
-  bool threads_copy = false;   // with wgmma: for tensors that the copy engine cannot read or write
-  bool makes_records = false;  // with wgmma: needs no gdn_prefill_chunks
-  gdn::Inputs inputs{};        // with makes_records
+  bool segments = false;      // long sequences are cut into segments: common/chunk/segments.h
+  bool wgmma = false;         // products by wgmma, only on sm_90a; else by mma.sync
+  bool threads_copy = false;  // with wgmma: for tensors that TMA cannot read or write
+  bool makes_wy = false;      // with wgmma: needs no gdn_prefill_chunks
+  gdn::Inputs inputs{};       // with makes_wy
 
   // Tuned.  Results depend on chunk_size, not on the others.
   int chunk_size = 32;  // tokens
@@ -34,14 +34,14 @@ struct GdnPrefillScanKey {
   int stages = 3;       // chunks in shared memory: one at work, the others on their way
 };
 
-// One more warp does the copies, or starts those of the copy engine: the others' arithmetic must
+// One more warp does the copies, or starts those of TMA: the others' arithmetic must
 // not wait for their addresses, nor for one another.
 constexpr bool has_copying_warp(const GdnPrefillScanKey& key) { return !key.threads_copy; }
-// Four more make records.  Then those that copy are as many, because registers are shared out by
+// Four more make WY factors.  Then those that copy are as many, because registers are shared out by
 // four warps, but only one does.
-constexpr int makers(const GdnPrefillScanKey& key) { return key.makes_records ? 4 : 0; }
+constexpr int producers(const GdnPrefillScanKey& key) { return key.makes_wy ? 4 : 0; }
 constexpr int threads(const GdnPrefillScanKey& key) {
-  const int beside = key.makes_records ? makers(key) + 4 : has_copying_warp(key) ? 1 : 0;
+  const int beside = key.makes_wy ? producers(key) + 4 : has_copying_warp(key) ? 1 : 0;
   return (key.warps + beside) * 32;
 }
 
@@ -51,7 +51,7 @@ constexpr int threads(const GdnPrefillScanKey& key) {
 constexpr int resident_blocks(const GdnPrefillScanKey& key) {
   const bool is_small = key.chunk_size <= 32 && key.checkpoints == gdn::Checkpoints::kNone &&
                         key.states.dtype != DType::kBF16;
-  return key.wgmma && key.warps == 4 && !key.makes_records && is_small ? 2 : 1;
+  return key.wgmma && key.warps == 4 && !key.makes_wy && is_small ? 2 : 1;
 }
 
 // Bytes of a row of k or q in one of the blocks that wgmma reads (common/hopper/wgmma.cuh).
@@ -60,29 +60,29 @@ constexpr int swizzled_row_bytes(const GdnPrefillScanKey& key) {
 }
 // The same of v, and of outputs of 16 bits.
 inline constexpr int kSwizzledValueBytes = 128;
-// One stage of shared memory: k, q, the block's columns of v, and the chunk's record.
+// One stage of shared memory: k, q, the block's columns of v, and the chunk's WY factors.
 constexpr int key_row_elements(const GdnPrefillScanKey& key) {
   return key.wgmma ? key.key_dim : padded_row(key.key_dim, key.dtype);
 }
 constexpr int stage_bytes(const GdnPrefillScanKey& key) {
-  const ChunkRecord record = chunk_record(key.chunk_size, key.dtype);
+  const ChunkWy wy = chunk_wy(key.chunk_size, key.dtype);
   const int columns = 16 * key.warps;
   const int row =
       2 * key_row_elements(key) + (key.wgmma ? columns : padded_row(columns, key.dtype));
   // wgmma reads whole matrices.
   const int matrices = 2 * key.chunk_size * key.chunk_size * size_of(key.dtype);
-  return key.chunk_size * row * size_of(key.dtype) + (key.wgmma ? matrices : record.bytes);
+  return key.chunk_size * row * size_of(key.dtype) + (key.wgmma ? matrices : wy.bytes);
 }
-// Behind the stages, with wgmma: the rest of each one's record, and two barriers for each
+// Behind the stages, with wgmma: the rest of each one's WY factors, and two barriers for each
 // (common/hopper/tma.cuh).
 constexpr int stage_factor_bytes(const GdnPrefillScanKey& key) {
-  const ChunkRecord record = chunk_record(key.chunk_size, key.dtype);
-  return record.bytes - record.k_in;
+  const ChunkWy wy = chunk_wy(key.chunk_size, key.dtype);
+  return wy.bytes - wy.k_in;
 }
-// Then what the makers work in: gates for each stage; for each of two chunks tiles, what an inverse
-// takes, and with norms six vectors.
-constexpr int maker_bytes(const GdnPrefillScanKey& key) {
-  if (!key.makes_records) return 0;
+// Then what the producers work in: gates for each stage; for each of two chunks tiles, what an
+// inverse takes, and with norms six vectors.
+constexpr int producer_bytes(const GdnPrefillScanKey& key) {
+  if (!key.makes_wy) return 0;
   const int norms = key.inputs.use_qk_l2norm ? 1 : 0;
   const int tiles = 2 * lower_tiles(key.chunk_size) + norms * 2;
   const int vector = key.chunk_size * 4;
@@ -94,9 +94,9 @@ constexpr int maker_bytes(const GdnPrefillScanKey& key) {
 constexpr int plan_bytes(const GdnPrefillScanKey& key) { return key.wgmma ? 48 : 0; }
 constexpr int kept_bytes(const GdnPrefillScanKey& key) { return plan_bytes(key) + 24; }
 
-// The same memory while states are carried (common/chunk/segments.h).  With wgmma D, N, of the block's
-// columns, the decay, three barriers, and a word for each warp, an even number: what is kept holds
-// pointers.
+// The same memory while states are carried (common/chunk/segments.h).  With wgmma D, N, of the
+// block's columns, the decay, three barriers, and a word for each warp, an even number: what is
+// kept holds pointers.
 constexpr int carry_bytes(const GdnPrefillScanKey& key) {
   return key.key_dim * (key.key_dim * size_of(key.dtype) + 16 * key.warps * 4) + 16 + 3 * 8 +
          (threads(key) / 32 + 1) / 2 * 8;
@@ -115,10 +115,10 @@ constexpr int ring_slices(const GdnPrefillScanKey& key) {
 }
 
 constexpr int shared_bytes(const GdnPrefillScanKey& key) {
-  const int barriers = key.makes_records ? 32 : 16;
+  const int barriers = key.makes_wy ? 32 : 16;
   const int behind = key.wgmma ? stage_factor_bytes(key) + barriers : 0;
-  const int chunks = key.stages * (stage_bytes(key) + behind) + maker_bytes(key);
-  const int carry = key.parts && key.wgmma ? carry_bytes(key) : 0;
+  const int chunks = key.stages * (stage_bytes(key) + behind) + producer_bytes(key);
+  const int carry = key.segments && key.wgmma ? carry_bytes(key) : 0;
   return (chunks > carry ? chunks : carry) + kept_bytes(key);
 }
 
@@ -153,8 +153,8 @@ constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
   if (key.warps < 1 || key.warps > 8 || (key.warps == 8 && !key.wgmma))
     return "warps must be from 1 to 7, with wgmma 8 too";
   if (key.value_dim % (16 * key.warps) != 0) return "16 * warps must divide value_dim";
-  if (key.parts && key.key_dim % (16 * key.warps) != 0)
-    return "16 * warps must divide key_dim, with parts";
+  if (key.segments && key.key_dim % (16 * key.warps) != 0)
+    return "16 * warps must divide key_dim, with segments";
   if (key.stages != 2 && key.stages != 3 && key.stages != 4 && key.stages != 6)
     return "stages must be 2, 3, 4 or 6";
   if (key.stages == 6 && !key.wgmma) return "6 stages need wgmma";
@@ -167,27 +167,28 @@ constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
       return "wgmma needs key_dim = 32, 64, 96 or 128";
     if (key.warps != 4 && key.warps != 8) return "wgmma needs warps = 4 or 8";
     // More than 4 alone were not faster.
-    if (key.warps == 8 && !key.makes_records && !key.threads_copy)
-      return "warps = 8 needs makes_records or threads_copy";
+    if (key.warps == 8 && !key.makes_wy && !key.threads_copy)
+      return "warps = 8 needs makes_wy or threads_copy";
     // Never near the fastest on an H200 or an H100.
     if (key.stages == 2) return "wgmma needs stages = 3, 4 or 6";
   }
   // A kernel that computes the same has the same key.
-  if (!key.makes_records && !has_no_inputs(key)) return "the inputs are of keys with makes_records";
-  if (key.makes_records) {
-    if (!key.wgmma || key.threads_copy || key.parts)
-      return "makes_records needs wgmma, without threads_copy and parts";
-    if (key.chunk_size != 32) return "makes_records needs chunk_size = 32";
-    if (key.stages < 4) return "makes_records needs stages = 4 or 6";
+  if (!key.makes_wy && !has_no_inputs(key)) return "the inputs are of keys with makes_wy";
+  if (key.makes_wy) {
+    if (!key.wgmma || key.threads_copy || key.segments)
+      return "makes_wy needs wgmma, without threads_copy and segments";
+    if (key.chunk_size != 32) return "makes_wy needs chunk_size = 32";
+    if (key.stages < 4) return "makes_wy needs stages = 4 or 6";
     if (const char* reason = gdn::why_invalid(key.inputs)) return reason;
     // Compilers spill registers for others.
-    if (key.states.dtype == DType::kBF16) return "makes_records needs state_dtype = f32 or f16";
+    if (key.states.dtype == DType::kBF16) return "makes_wy needs state_dtype = f32 or f16";
     if (key.checkpoints == gdn::Checkpoints::kBefore)
-      return "makes_records needs checkpoints = none or after";
+      return "makes_wy needs checkpoints = none or after";
   }
   // Compilers spill registers for these.
-  if (key.parts && key.key_dim > 128) return "parts need key_dim <= 128";
-  if (key.parts && ring_slices(key) < 2) return "with parts the stages must hold two slices of D";
+  if (key.segments && key.key_dim > 128) return "segments need key_dim <= 128";
+  if (key.segments && ring_slices(key) < 2)
+    return "with segments the stages must hold two slices of D";
   const bool is_long = key.key_dim > 128;
   if (is_long && key.chunk_size > 32) return "key_dim > 128 needs chunk_size = 16 or 32";
   if (key.dtype == DType::kF32 && key.chunk_size > (is_long ? 16 : 32))
@@ -204,11 +205,11 @@ struct GdnPrefillScanParams {
   WrittenStates checkpoints;           // a slot for each checkpoint
   StridedVector checkpoint_cu_starts;  // varlen
   StridedVector cu_seqlens;
-  GateParams<TokenStrides> gates;  // with makes_records
+  GateParams<TokenStrides> gates;  // with makes_wy
   float scale;                     // likewise
-  const void* records;             // as in GdnPrefillChunksParams
+  const void* wy;                  // as in GdnPrefillChunksParams
   const int* order;
-  PartParams parts;  // with the key's `parts`
+  SegmentParams segments;  // with the key's `segments`
   // With wgmma, but not with threads_copy: tensors [rows of the batch][tokens][heads][dims], in
   // boxes of a chunk's rows, swizzled (common/hopper/wgmma.cuh).  o_map only where o has 16-bit
   // elements.

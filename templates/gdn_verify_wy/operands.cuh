@@ -2,8 +2,8 @@
 #pragma once
 
 #include "common/operands.cuh"
-#include "common/tokens/state_tile.cuh"
 #include "common/tokens/factors.cuh"
+#include "common/tokens/state_tile.cuh"
 #include "common/tokens/values.cuh"
 
 namespace cubinery::dev {

@@ -20,13 +20,14 @@ using Scan = GdnPrefillScanKey;
 TEST_CASE("PrefillKeysPrintTheirFields", "[cpu]") {
   CHECK(canonical(Chunks{}) ==
         "gdn_prefill_chunks;key_dim=128;dtype=bf16;gate_dtype=f32;beta_dtype=f32;a_log_dtype=f32;"
-        "dt_bias_dtype=f32;cu_seqlens_dtype=i32;varlen=false;decay=head;gate_mode=log;beta_mode=given;"
+        "dt_bias_dtype=f32;cu_seqlens_dtype=i32;varlen=false;decay=head;gate_mode=log;beta_mode="
+        "given;"
         "use_qk_l2norm=false;chunk_size=32;warps=2");
   CHECK(canonical(Scan{}) ==
         "gdn_prefill_scan;key_dim=128;value_dim=128;dtype=bf16;output_dtype=bf16;state_dtype=f32;"
         "index_dtype=i32;cu_seqlens_dtype=i32;varlen=false;state_layout=vk;state_location=dense;"
         "padding=none;pad_index=negative;has_initial_state=true;store_state=true;checkpoints=none;"
-        "parts=false;wgmma=false;threads_copy=false;makes_records=false;gate_dtype=f32;"
+        "segments=false;wgmma=false;threads_copy=false;makes_wy=false;gate_dtype=f32;"
         "beta_dtype=f32;a_log_dtype=f32;dt_bias_dtype=f32;decay=head;gate_mode=log;beta_mode=given;"
         "use_qk_l2norm=false;chunk_size=32;warps=4;stages=3");
 }
@@ -128,36 +129,35 @@ TEST_CASE("EachRuleOfTheScanIsNamed", "[cpu]") {
   }
   CHECK(broken_with_wgmma([](auto& key) { key.warps = 2; }) == "wgmma needs warps = 4 or 8");
   CHECK(broken_with_wgmma([](auto& key) { key.warps = 8; }) ==
-        "warps = 8 needs makes_records or threads_copy");
+        "warps = 8 needs makes_wy or threads_copy");
   CHECK(broken_with_wgmma([](auto& key) { key.stages = 2; }) == "wgmma needs stages = 3, 4 or 6");
   const auto broken_with_makers = [&](auto change) {
     return broken_with_wgmma([&](auto& key) {
-      key.makes_records = true;
+      key.makes_wy = true;
       key.warps = 8;
       key.stages = 6;
       change(key);
     });
   };
   CHECK(broken_with_makers([](auto&) {}) == "none");
-  CHECK(broken_rule<Scan>([](auto& key) { key.makes_records = true; }) ==
-        "makes_records needs wgmma, without threads_copy and parts");
-  for (bool Scan::*other : {&Scan::threads_copy, &Scan::parts}) {
+  CHECK(broken_rule<Scan>([](auto& key) { key.makes_wy = true; }) ==
+        "makes_wy needs wgmma, without threads_copy and segments");
+  for (bool Scan::*other : {&Scan::threads_copy, &Scan::segments}) {
     CHECK(broken_with_makers([&](auto& key) { key.*other = true; }) ==
-          "makes_records needs wgmma, without threads_copy and parts");
+          "makes_wy needs wgmma, without threads_copy and segments");
   }
   CHECK(broken_with_makers([](auto& key) { key.chunk_size = 16; }) ==
-        "makes_records needs chunk_size = 32");
-  CHECK(broken_with_makers([](auto& key) { key.stages = 3; }) ==
-        "makes_records needs stages = 4 or 6");
+        "makes_wy needs chunk_size = 32");
+  CHECK(broken_with_makers([](auto& key) { key.stages = 3; }) == "makes_wy needs stages = 4 or 6");
   CHECK(broken_with_makers([](auto& key) { key.inputs.gate_dtype = DType::kI64; }) ==
         "gate_dtype must be f32, bf16 or f16");
   CHECK(broken_with_makers([](auto& key) { key.states.dtype = DType::kBF16; }) ==
-        "makes_records needs state_dtype = f32 or f16");
+        "makes_wy needs state_dtype = f32 or f16");
   CHECK(broken_with_makers([](auto& key) { key.checkpoints = gdn::Checkpoints::kBefore; }) ==
-        "makes_records needs checkpoints = none or after");
+        "makes_wy needs checkpoints = none or after");
   // Kernels that are one have one key.
   CHECK(broken_with_wgmma([](auto& key) { key.inputs.use_qk_l2norm = true; }) ==
-        "the inputs are of keys with makes_records");
+        "the inputs are of keys with makes_wy");
   CHECK(broken_rule<Scan>([](auto& key) {
           key.chunk_size = 64;
           key.stages = 4;
@@ -177,10 +177,10 @@ TEST_CASE("EachRuleOfTheScanIsNamed", "[cpu]") {
 // Pointers are kept at the end of a block's shared memory.
 TEST_CASE("SharedMemoryOfTheScanEndsAligned", "[cpu]") {
   for (const int key_dim : {32, 64, 96, 128}) {
-    for (const bool parts : {false, true}) {
+    for (const bool segments : {false, true}) {
       for (const bool wgmma : {false, true}) {
         const Scan problem{
-            .key_dim = key_dim, .value_dim = key_dim, .parts = parts, .wgmma = wgmma};
+            .key_dim = key_dim, .value_dim = key_dim, .segments = segments, .wgmma = wgmma};
         for_each_candidate(problem, [](const Scan& key) {
           INFO(canonical(key));
           CHECK(shared_bytes(key) % 8 == 0);

@@ -23,7 +23,8 @@ TEST_CASE("VerifyKeysPrintTheirFields", "[cpu]") {
       "key_dim=128;value_dim=128;dtype=bf16;output_dtype=bf16;gate_dtype=f32;beta_dtype=f32;"
       "a_log_dtype=f32;dt_bias_dtype=f32;state_dtype=f32;index_dtype=i32;cu_seqlens_dtype=i32;"
       "varlen=false;state_layout=vk;state_location=dense;padding=none;pad_index=negative;"
-      "decay=head;gate_mode=log;beta_mode=given;use_qk_l2norm=false;has_initial_state=true;store_state=true;"
+      "decay=head;gate_mode=log;beta_mode=given;use_qk_l2norm=false;has_initial_state=true;store_"
+      "state=true;"
       "stored_states=last;from_accepted=false;accepted_dtype=i32;";
   CHECK(canonical(Steps{}) == "gdn_verify;" + problem +
                                   "round_each_token=false;warp_v=16;k_lanes=8;vec_bytes=16;"

@@ -1,4 +1,5 @@
-// Prefill with sequences cut into parts: exact, whatever the gates, and the same bits every time.
+// Prefill with sequences cut into segments: exact, whatever the gates, and the same bits every
+// time.
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -60,7 +61,7 @@ TEST_CASE("GdnPrefillSplit.CheckpointsInsideParts", "[gpu][prefill]") {
   }
 }
 
-// New states over the initial ones, which other parts may still read.
+// New states over the initial ones, which other segments may still read.
 TEST_CASE("GdnPrefillSplit.StatesInPlace", "[gpu][prefill]") {
   PrefillProblem problem = split_varlen();
   problem.states.location = StateLocation::kPool;
@@ -116,7 +117,7 @@ TEST_CASE("GdnPrefillSplit.BatchInvariantBitsDoNotDependOnTheBatch", "[gpu][pref
   }
 }
 
-// More than 32 parts, the states of which are not all carried in one go.
+// More than 32 segments, the states of which are not all carried in one go.
 TEST_CASE("GdnPrefillSplit.MoreThan32Parts", "[gpu][prefill][big][slow]") {
   PrefillProblem problem = split_varlen();
   problem.batch_invariant = true;

@@ -27,7 +27,7 @@ class FakePrefill {
   int chunk_size() const { return keys({}).chunks.chunk_size; }
   // Bytes of one slot of the workspace.
   std::size_t slot_bytes() const {
-    const int record = chunk_record(chunk_size(), problem_.dtype).bytes;
+    const int record = chunk_wy(chunk_size(), problem_.dtype).bytes;
     return static_cast<std::size_t>(record * problem_.heads.count());
   }
 

@@ -111,9 +111,9 @@ inline PrefillKeys prefill_keys(const gdn::PrefillProblem& problem,
 }
 inline std::vector<TunedValue> prefill_values(const GdnPrefillChunksKey& chunks,
                                               const GdnPrefillScanKey& scan) {
-  const gdn::PrefillKeyPath& path = scan.makes_records ? gdn::prefill_hopper_fused()
-                                    : scan.wgmma       ? gdn::prefill_hopper()
-                                                       : gdn::prefill_portable();
+  const gdn::PrefillKeyPath& path = scan.makes_wy ? gdn::prefill_hopper_fused()
+                                    : scan.wgmma  ? gdn::prefill_hopper()
+                                                  : gdn::prefill_portable();
   return path.values_of({chunks, scan});
 }
 

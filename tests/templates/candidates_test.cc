@@ -82,14 +82,14 @@ Compilations scan_candidates() {
 
 Compilations wgmma_scan_candidates() {
   Compilations all;
-  for (const bool parts : {false, true}) {
+  for (const bool segments : {false, true}) {
     for (const bool threads_copy : {false, true}) {
       const GdnPrefillScanKey key{
-          .varlen = true, .parts = parts, .wgmma = true, .threads_copy = threads_copy};
+          .varlen = true, .segments = segments, .wgmma = true, .threads_copy = threads_copy};
       add(candidates_of(key, "sm_90a"), &all);
     }
   }
-  const GdnPrefillScanKey fused{.varlen = true, .wgmma = true, .makes_records = true, .stages = 6};
+  const GdnPrefillScanKey fused{.varlen = true, .wgmma = true, .makes_wy = true, .stages = 6};
   add(candidates_of(fused, "sm_90a"), &all);
   return all;
 }

@@ -260,10 +260,10 @@ TEST_CASE("GdnPrefillRef.RecordOfTwoTokensByHand", "[cpu]") {
   const gdn::ChunkRef<double> chunk = gdn::chunk_ref(head, 0, 2, kExact);
   const auto near = [](double x) { return Approx(x).epsilon(1e-14); };
   // k1.k0 = 10; L10 = 10 * 0.5; between the tokens lies a decay of 0.25.
-  CHECK(chunk.transition[0] == 1);
-  CHECK(chunk.transition[1] == 0);
-  CHECK(chunk.transition[2] == near(-5 * 0.25));
-  CHECK(chunk.transition[3] == 1);
+  CHECK(chunk.gated_inverse[0] == 1);
+  CHECK(chunk.gated_inverse[1] == 0);
+  CHECK(chunk.gated_inverse[2] == near(-5 * 0.25));
+  CHECK(chunk.gated_inverse[3] == 1);
   CHECK(chunk.attention[0] == near(2 * 1 * 0.5));
   CHECK(chunk.attention[1] == 0);
   CHECK(chunk.attention[2] == near(2 * 13 * 0.25 * 0.5));

@@ -38,8 +38,8 @@ constexpr double kScanTwoStages = 1.33;
 // its state.
 constexpr double kScanBlockUs = 2.5;
 // Where sequences are cut: tickets and certificates; each step of carrying a state; and what N and
-// D of the heads that do not forget take besides, as a share of the parts that have them, all but
-// the first of a sequence.
+// D of the heads that do not forget take besides, as a share of the segments that have them, all
+// but the first of a sequence.
 struct CutCost {
   double us;
   double carry_us;
@@ -55,8 +55,8 @@ constexpr double kWgmmaTokenCycles = 19;
 constexpr double kWgmmaBlockCycles = 540;
 constexpr double kWgmmaBlockTokenCycles = 14.5;
 constexpr double kWgmmaRegisters = 168;
-// Where the scan makes its records, one block for each multiprocessor: a chunk of 32 tokens with
-// key_dim = 128, and until the first record is made.
+// Where the scan makes its WY factors, one block for each multiprocessor: a chunk of 32 tokens with
+// key_dim = 128, and until the first WY factors are made.
 constexpr double kFusedCycles = 2120;
 constexpr double kFusedStartUs = 11;
 constexpr double kFusedRegisters = 128;
@@ -80,7 +80,7 @@ ScanChunk scan_chunk(const GdnPrefillScanKey& key, const Target& target) {
   const double flop = 2 * kColumns * (3 * tokens * key.key_dim + 2 * triangle);
   const double operands = (3 * tokens * key.key_dim + 2 * triangle) * size_of(key.dtype);
   ScanChunk chunk;
-  if (key.makes_records) {
+  if (key.makes_wy) {
     chunk.lone = kFusedCycles * (1 + key.key_dim / 128.0) / 2;
     chunk.warp = chunk.lone / key.warps;
     return chunk;
@@ -108,10 +108,10 @@ double state_bytes(const GdnPrefillScanKey& key) {
 
 double scan_us(const GdnPrefillScanKey& key, const PrefillLoad& load, const Target& target) {
   const bool takes_all = key.dtype == DType::kF32 || (key.wgmma && resident_blocks(key) == 1);
-  const double registers = key.makes_records ? kFusedRegisters
-                           : takes_all       ? 255
-                           : key.wgmma       ? kWgmmaRegisters
-                                       : kScanRegisters + kScanTokenRegisters * key.chunk_size +
+  const double registers = key.makes_wy ? kFusedRegisters
+                           : takes_all  ? 255
+                           : key.wgmma  ? kWgmmaRegisters
+                                        : kScanRegisters + kScanTokenRegisters * key.chunk_size +
                                              kScanStateRegisters * key.key_dim / 128;
   const double most = resident_blocks({registers, threads(key), shared_bytes(key)}, target);
   const double places = target.sm_count * most;
@@ -162,7 +162,7 @@ double chunks_us(const GdnPrefillChunksKey& key, const PrefillLoad& load, const 
   const double waves = ceil_div(blocks, target.sm_count * resident);
   const double lone = waves * cycles * (kChunksLone + kChunksLonePerWarp / key.warps);
   const double bytes =
-      static_cast<double>(slots) * load.heads * chunk_record(key.chunk_size, key.dtype).bytes;
+      static_cast<double>(slots) * load.heads * chunk_wy(key.chunk_size, key.dtype).bytes;
   return kChunksStartUs + std::max(us_of(std::max(blocks / target.sm_count * cycles, lone), target),
                                    bytes / copy_rate(target));
 }
@@ -177,19 +177,19 @@ int heads_per_block(std::int64_t slots, int heads, int shared_heads, int sm_coun
 
 double prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanKey& scan,
                   const PrefillLoad& load, const Target& target) {
-  if (scan.makes_records) return kPrefillStartUs + kFusedStartUs + scan_us(scan, load, target);
+  if (scan.makes_wy) return kPrefillStartUs + kFusedStartUs + scan_us(scan, load, target);
   return 2 * kPrefillStartUs + chunks_us(chunks, load, target) + scan_us(scan, load, target);
 }
 
 double split_prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanKey& scan,
-                        const PartRule& rule, const PrefillLoad& load, const Target& target) {
-  const std::int64_t part =
+                        const SegmentRule& rule, const PrefillLoad& load, const Target& target) {
+  const std::int64_t segment =
       std::int64_t{rule.chunks(load.sequences * load.length, load.longest)} * scan.chunk_size;
-  const std::int64_t parts = (load.length + part - 1) / part;
-  const std::int64_t longest = (load.longest + part - 1) / part;
+  const std::int64_t segments = (load.length + segment - 1) / segment;
+  const std::int64_t longest = (load.longest + segment - 1) / segment;
   PrefillLoad cut = load;
-  cut.sequences = load.sequences * parts;
-  cut.length = (load.length + parts - 1) / parts;
+  cut.sequences = load.sequences * segments;
+  cut.length = (load.length + segments - 1) / segments;
   cut.longest = (load.longest + longest - 1) / longest;
   const double once = scan_us(scan, cut, target);
   const CutCost& cost = scan.wgmma ? kWgmmaCut : kMmaCut;

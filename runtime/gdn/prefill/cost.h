@@ -7,7 +7,7 @@
 #include "gdn_prefill_chunks/key.h"
 #include "gdn_prefill_scan/key.h"
 #include "results/target.h"
-#include "runtime/gdn/prefill/parts.h"
+#include "runtime/gdn/prefill/segments.h"
 
 namespace cubinery::gdn {
 
@@ -29,8 +29,8 @@ int heads_per_block(std::int64_t slots, int heads, int shared_heads, int sm_coun
 double prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanKey& scan,
                   const PrefillLoad& load, const Target& target);
 
-// The same with sequences cut into parts.
+// The same with sequences cut into segments.
 double split_prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanKey& scan,
-                        const PartRule& rule, const PrefillLoad& load, const Target& target);
+                        const SegmentRule& rule, const PrefillLoad& load, const Target& target);
 
 }  // namespace cubinery::gdn

@@ -47,13 +47,13 @@ struct Places {
   std::int64_t counters = 0;
   std::int64_t states = 0;
   std::int64_t transitions = 0;
-  std::int64_t records = 0;
+  std::int64_t wy = 0;
   std::size_t bytes = 0;
 };
 
-// Of a launch with so many records for each head, and of so many tokens and sequences.
+// Of a launch with so many WY factors for each head, and of so many tokens and sequences.
 Places places_of(const PrefillProblem& problem, const PrefillKernels& keys,
-                 const std::optional<PartRule>& rule, std::int64_t slots, std::int64_t tokens,
+                 const std::optional<SegmentRule>& rule, std::int64_t slots, std::int64_t tokens,
                  std::int64_t sequences) {
   Pieces pieces;
   Places found;
@@ -62,13 +62,13 @@ Places places_of(const PrefillProblem& problem, const PrefillKernels& keys,
   if (problem.varlen) found.order = pieces.add(sequences, sizeof(int));
   if (rule) {
     const std::int64_t results = rule->most_results(tokens, sequences);
-    found.counters = pieces.add(part_counters(results, heads), sizeof(unsigned));
-    found.states = pieces.add(results * heads, part_state_bytes(scan.key_dim, scan.value_dim));
+    found.counters = pieces.add(segment_counters(results, heads), sizeof(unsigned));
+    found.states = pieces.add(results * heads, segment_state_bytes(scan.key_dim, scan.value_dim));
     found.transitions =
-        pieces.add(results * heads, part_transition_bytes(scan.key_dim, scan.dtype));
+        pieces.add(results * heads, segment_transition_bytes(scan.key_dim, scan.dtype));
   }
-  const std::int64_t record = chunk_record(scan.chunk_size, scan.dtype).bytes;
-  found.records = pieces.add(slots, record * heads);
+  const std::int64_t wy = chunk_wy(scan.chunk_size, scan.dtype).bytes;
+  found.wy = pieces.add(slots, wy * heads);
   found.bytes = pieces.bytes();
   return found;
 }
@@ -77,7 +77,7 @@ class KernelsRunner final : public PrefillRunner {
  public:
   // Launches take their geometry from the target.
   KernelsRunner(const PrefillProblem& problem, const PrefillKernels& keys,
-                std::optional<PartRule> rule, const Target& target, std::vector<Kernel> kernels)
+                std::optional<SegmentRule> rule, const Target& target, std::vector<Kernel> kernels)
       : problem_(problem),
         keys_(keys),
         rule_(rule),
@@ -91,7 +91,7 @@ class KernelsRunner final : public PrefillRunner {
 
   PrefillLimits limits() const override {
     PrefillLimits limits = prefill_limits(problem_, chunk_size());
-    // Blocks for outputs, and three times for what parts leave for others.
+    // Blocks for outputs, and three times for what segments leave for others.
     if (rule_) limits.sequences /= 4 + problem_.key_dim / problem_.value_dim;
     return limits;
   }
@@ -114,12 +114,12 @@ class KernelsRunner final : public PrefillRunner {
     CUBINERY_RETURN_IF_ERROR(current.status().clone());
     const Kernel& scan =
         scan_by_threads_ && !map_tensors(extent, &params.scan) ? *scan_by_threads_ : scan_;
-    const bool makes_records = keys_.scan.makes_records && &scan == &scan_;
-    if (makes_records) {
+    const bool makes_wy = keys_.scan.makes_wy && &scan == &scan_;
+    if (makes_wy) {
       params.scan.gates = params.chunks.gates;
       params.scan.scale = params.chunks.scale;
     }
-    if (slots == 0 || makes_records) {
+    if (slots == 0 || makes_wy) {
       return launch_scan(scan, stream, args.programmatic, params.scan);
     }
     CUBINERY_RETURN_IF_ERROR(launch_chunks(stream, args.programmatic, slots, params.chunks));
@@ -131,7 +131,7 @@ class KernelsRunner final : public PrefillRunner {
  private:
   int chunk_size() const { return keys_.chunks.chunk_size; }
 
-  // Records of a launch.  Dense sequences need fewer than chunk_slots(): they know where each
+  // WY factors of a launch.  Dense sequences need fewer than chunk_slots(): they know where each
   // other's chunks end.
   std::int64_t slots_of(const PrefillExtent& extent) const {
     if (problem_.varlen) return chunk_slots(extent.tokens, extent.sequences, chunk_size());
@@ -141,8 +141,8 @@ class KernelsRunner final : public PrefillRunner {
   void place_workspace(const Places& found, const Workspace& workspace,
                        PrefillParams* params) const {
     char* const base = static_cast<char*>(workspace.data);
-    params->chunks.records = base + found.records;
-    params->scan.records = params->chunks.records;
+    params->chunks.wy = base + found.wy;
+    params->scan.wy = params->chunks.wy;
     if (!problem_.varlen) return;
     params->chunks.order = reinterpret_cast<int*>(base + found.order);
     params->scan.order = params->chunks.order;
@@ -151,29 +151,29 @@ class KernelsRunner final : public PrefillRunner {
   void cut_sequences(const Places& found, const PrefillExtent& extent, const Workspace& workspace,
                      PrefillParams* params) const {
     const std::int64_t tokens = extent.all_tokens(problem_.varlen);
-    PartParams& parts = params->scan.parts;
-    parts.chunks = rule_->chunks(tokens, extent.longest);
-    const int part_tokens = parts.chunks * chunk_size();
+    SegmentParams& segments = params->scan.segments;
+    segments.chunks = rule_->chunks(tokens, extent.longest);
+    const int segment_tokens = segments.chunks * chunk_size();
     const auto chunks = static_cast<int>(int_ceil_div(extent.tokens, chunk_size()));
-    const int most = cut(chunks, parts.chunks).parts;  // of a sequence
-    parts.slots =
-        static_cast<int>(problem_.varlen ? part_slots(tokens, extent.sequences, part_tokens)
+    const int most = cut(chunks, segments.chunks).segments;  // of a sequence
+    segments.slots =
+        static_cast<int>(problem_.varlen ? segment_slots(tokens, extent.sequences, segment_tokens)
                                          : extent.sequences * most);
-    parts.chains = most > 2 ? static_cast<int>(extent.sequences) : 0;
+    segments.chains = most > 2 ? static_cast<int>(extent.sequences) : 0;
     if (tokens == 0) return;
-    const std::int64_t results = part_results(tokens, part_tokens) * problem_.heads.count();
+    const std::int64_t results = segment_results(tokens, segment_tokens) * problem_.heads.count();
     char* const base = static_cast<char*>(workspace.data);
-    parts.tickets = reinterpret_cast<unsigned*>(base + found.counters);
-    parts.started = parts.tickets + 1;
-    parts.finished = parts.started + results;
-    parts.ready = parts.finished + results;
-    parts.states = base + found.states;
-    parts.transitions = base + found.transitions;
-    params->chunks.zeroed = parts.tickets;
+    segments.tickets = reinterpret_cast<unsigned*>(base + found.counters);
+    segments.started = segments.tickets + 1;
+    segments.finished = segments.started + results;
+    segments.ready = segments.finished + results;
+    segments.states = base + found.states;
+    segments.transitions = base + found.transitions;
+    params->chunks.zeroed = segments.tickets;
     params->chunks.counters = 1 + 3 * results;
   }
 
-  // False: the copy engine cannot read or write one of them.
+  // False: TMA cannot read or write one of them.
   bool map_tensors(const PrefillExtent& extent, GdnPrefillScanParams* params) const {
     const GdnPrefillScanKey& key = keys_.scan;
     const int key_row = swizzled_row_bytes(key);
@@ -222,8 +222,8 @@ class KernelsRunner final : public PrefillRunner {
     std::int64_t blocks = outputs * std::int64_t{params.sequences};
     if (rule_) {
       const int transitions = keys_.scan.key_dim / columns;
-      blocks = std::int64_t{2 * outputs + transitions} * params.parts.slots +
-               std::int64_t{outputs} * params.parts.chains;
+      blocks = std::int64_t{2 * outputs + transitions} * params.segments.slots +
+               std::int64_t{outputs} * params.segments.chains;
     }
     blocks *= problem_.heads.count();
     return scan.launch(
@@ -232,7 +232,7 @@ class KernelsRunner final : public PrefillRunner {
 
   PrefillProblem problem_;
   PrefillKernels keys_;
-  std::optional<PartRule> rule_;
+  std::optional<SegmentRule> rule_;
   int sm_count_;
   bool programmatic_;  // the device has programmatic launches
   int shared_heads_;   // the most heads that may share a block of the first kernel
@@ -245,14 +245,14 @@ std::vector<PrefillKernels> with_chunk_size(PrefillKernels keys, int chunk_size,
                                             const PrefillProblem& problem, const Target& target) {
   keys.chunks.chunk_size = keys.scan.chunk_size = chunk_size;
   std::vector<PrefillKernels> found;
-  const bool is_fused = keys.scan.makes_records;
+  const bool is_fused = keys.scan.makes_wy;
   if (is_fused) keys.scan.stages = 6;
   for (const int warps : {8, 4, 3, 2, 1}) {
     keys.scan.warps = warps;
     const PrefillKernels fitted{.chunks = keys.chunks,
                                 .scan = with_stages_in(target.shared_bytes_per_block, keys.scan)};
     if (fit(fitted, problem, target)) found.push_back(fitted);
-    // Two heads' halves, each with its own makers, were never faster than a whole one.
+    // Two heads' halves, each with its own producers, were never faster than a whole one.
     if (is_fused && !found.empty()) break;
   }
   return found;
@@ -274,7 +274,7 @@ std::optional<std::string> why_no_kernels(const PrefillKernels& fixed,
   // Wider ones have more rules.
   GdnPrefillScanKey narrow = fixed.scan;
   if (!narrow.wgmma) narrow.warps = 1;
-  if (narrow.makes_records) {
+  if (narrow.makes_wy) {
     narrow.stages = 4;
   } else {
     narrow.chunk_size = 16;
@@ -306,7 +306,7 @@ PrefillLoad load_at(const PrefillProblem& problem, const Point& at) {
 }
 
 std::size_t workspace_bytes(const PrefillProblem& problem, const PrefillKernels& keys,
-                            const std::optional<PartRule>& rule, std::int64_t tokens,
+                            const std::optional<SegmentRule>& rule, std::int64_t tokens,
                             std::int64_t sequences) {
   std::int64_t slots = 0;
   if (__builtin_add_overflow(chunk_slots(tokens, 0, keys.scan.chunk_size), sequences, &slots)) {
@@ -317,7 +317,7 @@ std::size_t workspace_bytes(const PrefillProblem& problem, const PrefillKernels&
 
 std::unique_ptr<const PrefillRunner> prefill_runner(const PrefillProblem& problem,
                                                     const PrefillKernels& keys,
-                                                    std::optional<PartRule> rule,
+                                                    std::optional<SegmentRule> rule,
                                                     const Target& target,
                                                     std::vector<Kernel> kernels) {
   return std::make_unique<KernelsRunner>(problem, keys, rule, target, std::move(kernels));

@@ -10,7 +10,7 @@
 #include "gdn_prefill_scan/key.h"
 #include "runtime/gdn/prefill/cost.h"
 #include "runtime/gdn/prefill/operator.h"
-#include "runtime/gdn/prefill/parts.h"
+#include "runtime/gdn/prefill/segments.h"
 
 namespace cubinery::gdn {
 
@@ -19,8 +19,8 @@ struct PrefillKernels {
   GdnPrefillScanKey scan{};
 };
 
-// From scans with most warps per block, which read q, k and the records least often, to those with
-// one, which fill the machine when there are few sequences and heads.  All have the same
+// From scans with most warps per block, which read q, k and the WY factors least often, to those
+// with one, which fill the machine when there are few sequences and heads.  All have the same
 // chunk_size, which is all that their results depend on.  None: their blocks do not fit.
 std::vector<PrefillKernels> default_kernels(const PrefillKernels& fixed,
                                             const PrefillProblem& problem, const Target& target);
@@ -35,14 +35,14 @@ bool fit(const PrefillKernels& keys, const PrefillProblem& problem, const Target
 // What the cost model is asked about, of a cell of the operator's table.
 PrefillLoad load_at(const PrefillProblem& problem, const Point& at);
 
-// That every launch of at most this size needs; saturates.  `rule`: with the scan's `parts`.
+// That every launch of at most this size needs; saturates.  `rule`: with the scan's `segments`.
 std::size_t workspace_bytes(const PrefillProblem& problem, const PrefillKernels& keys,
-                            const std::optional<PartRule>& rule, std::int64_t tokens,
+                            const std::optional<SegmentRule>& rule, std::int64_t tokens,
                             std::int64_t sequences);
 
 std::unique_ptr<const PrefillRunner> prefill_runner(const PrefillProblem& problem,
                                                     const PrefillKernels& keys,
-                                                    std::optional<PartRule> rule,
+                                                    std::optional<SegmentRule> rule,
                                                     const Target& target,
                                                     std::vector<Kernel> kernels);
 

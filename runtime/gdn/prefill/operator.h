@@ -49,14 +49,14 @@ int shared_heads(const PrefillProblem& problem);
 inline constexpr std::size_t kWorkspaceAlignment = 256;
 Status check_workspace(const Workspace& workspace, std::size_t needed);
 
-// Chunk records, then a scan (scan_path.h): every sequence in one piece, with mma.sync on every
-// architecture, with wgmma on sm_90a, or with wgmma and records that the scan makes itself.
+// Chunk WY factors, then a scan (scan_path.h): every sequence in one piece, with mma.sync on every
+// architecture, with wgmma on sm_90a, or with wgmma and WY factors that the scan makes itself.
 using PrefillKeyPath =
     KeyedPath<PrefillProblem, PrefillRunner, GdnPrefillChunksKey, GdnPrefillScanKey>;
 const PrefillKeyPath& prefill_portable();
 const PrefillKeyPath& prefill_hopper();
 const PrefillKeyPath& prefill_hopper_fused();
-// Long sequences cut into parts (common/chunk/segments.h).
+// Long sequences cut into segments (common/chunk/segments.h).
 const PrefillPath& prefill_split();
 const PrefillPath& prefill_hopper_split();
 

@@ -1,4 +1,4 @@
-// What the paths of prefill have in common: chunk records, then a scan, with mma.sync on every
+// What the paths of prefill have in common: chunk WY factors, then a scan, with mma.sync on every
 // architecture or with wgmma on sm_90a.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace cubinery::gdn {
 
-// How a path's scan computes: with mma.sync, with wgmma, or with wgmma and making the records
+// How a path's scan computes: with mma.sync, with wgmma, or with wgmma and making the WY factors
 // itself.
 enum class ScanForm { kMma, kWgmma, kFused };
 
@@ -42,16 +42,16 @@ class PrefillScanPath : public KeyedPath<PrefillProblem, PrefillRunner, GdnPrefi
   void set_own_fields(KeySet* keys) const override {
     GdnPrefillScanKey& scan = std::get<1>(*keys);
     scan.wgmma = with_wgmma();
-    scan.makes_records = form_ == ScanForm::kFused;
-    if (!scan.makes_records) scan.inputs = {};
+    scan.makes_wy = form_ == ScanForm::kFused;
+    if (!scan.makes_wy) scan.inputs = {};
   }
 
-  // With wgmma, the scan for tensors that the copy engine cannot read or write.
+  // With wgmma, the scan for tensors that TMA cannot read or write.
   void add_other_kernels(const KeySet& keys, std::vector<KernelSpec>* specs) const final {
     if (!with_wgmma()) return;
     GdnPrefillScanKey key = std::get<1>(keys);
     key.threads_copy = true;
-    key.makes_records = false;
+    key.makes_wy = false;
     key.inputs = {};
     specs->push_back(*spec_of(key));
   }

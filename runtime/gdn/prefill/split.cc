@@ -1,18 +1,18 @@
-// The paths of prefill that cut long sequences into parts: the scan with its `parts`
+// The paths of prefill that cut long sequences into segments: the scan with its `segments`
 // (common/chunk/segments.h).
 #include <utility>
 
-#include "runtime/gdn/prefill/parts.h"
 #include "runtime/gdn/prefill/scan_path.h"
+#include "runtime/gdn/prefill/segments.h"
 #include "runtime/gdn/shared/problem_check.h"
 
 namespace cubinery::gdn {
 namespace {
 
-class PrefillSplit final : public PrefillScanPath<PartChoice> {
+class PrefillSplit final : public PrefillScanPath<SegmentChoice> {
  public:
   PrefillSplit(std::string_view name, ScanForm form)
-      : PrefillScanPath(name, form, KernelNames{.prefix = "parts."}) {}
+      : PrefillScanPath(name, form, KernelNames{.prefix = "segments."}) {}
 
   std::optional<std::string> why_not(const PrefillProblem& problem,
                                      const Target& target) const override {
@@ -24,23 +24,23 @@ class PrefillSplit final : public PrefillScanPath<PartChoice> {
     return why_no_kernels(kernels_of(fixed_keys(problem)), problem, target);
   }
 
-  // The first of default_kernels() (kernels.h), with one or two choices of parts.
+  // The first of default_kernels() (kernels.h), with one or two choices of segments.
   std::vector<KeySet> default_keys(const PrefillProblem& problem,
                                    const Target& target) const override {
-    // The widest scan was the fastest for nearly every shape: parts fill the machine.
+    // The widest scan was the fastest for nearly every shape: segments fill the machine.
     const auto kernels = default_kernels(kernels_of(fixed_keys(problem)), problem, target);
     if (kernels.empty()) return {};
     const auto& [chunks, scan] = kernels.front();
-    if (!with_wgmma()) return {{chunks, scan, PartChoice{}}};
+    if (!with_wgmma()) return {{chunks, scan, SegmentChoice{}}};
     // A multiprocessor holds more of them; 12 is best for few heads, 24 for many.
-    return {{chunks, scan, PartChoice{.warps_per_sm = 12}},
-            {chunks, scan, PartChoice{.warps_per_sm = 24}}};
+    return {{chunks, scan, SegmentChoice{.warps_per_sm = 12}},
+            {chunks, scan, SegmentChoice{.warps_per_sm = 24}}};
   }
 
  protected:
   void set_own_fields(KeySet* keys) const override {
     PrefillScanPath::set_own_fields(keys);
-    std::get<1>(*keys).parts = true;
+    std::get<1>(*keys).segments = true;
   }
   bool fits(const PrefillProblem& problem, const KeySet& keys,
             const Target& target) const override {
@@ -66,10 +66,11 @@ class PrefillSplit final : public PrefillScanPath<PartChoice> {
   }
 
  private:
-  static PartRule rule_of(const PrefillProblem& problem, const KeySet& keys, const Target& target) {
+  static SegmentRule rule_of(const PrefillProblem& problem, const KeySet& keys,
+                             const Target& target) {
     return {problem, std::get<1>(keys), std::get<2>(keys).warps_per_sm, target.sm_count};
   }
-  bool is_worth_measuring(const PartChoice& choice) const {
+  bool is_worth_measuring(const SegmentChoice& choice) const {
     const int warps = choice.warps_per_sm;
     return with_wgmma() ? warps == 8 || warps == 12 || warps == 24 : warps <= 8 || warps == 16;
   }

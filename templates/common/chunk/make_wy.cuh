@@ -1,13 +1,13 @@
-// What a chunk's record (wy.h) is made of: gates, the products of the chunk's keys and
-// queries, the inverse.  For the kernel that makes all records, a block for each chunk, and for one
-// that makes them beside what takes them, a warp for each.
+// What a chunk's WY factors (wy.h) is made of: gates, the products of the chunk's keys and
+// queries, the inverse.  For the kernel that makes all WY factors, a block for each chunk, and for
+// one that makes them beside what takes them, a warp for each.
 #pragma once
 
-#include "common/chunk/wy.h"
-#include "common/gates.cuh"
 #include "common/chunk/inverse.cuh"
-#include "common/norm.cuh"
+#include "common/chunk/wy.h"
 #include "common/chunk/wy_tiles.cuh"
+#include "common/gates.cuh"
+#include "common/norm.cuh"
 #include "common/shared.cuh"
 #include "common/tile/tile.cuh"
 #include "common/warp.cuh"
@@ -92,20 +92,20 @@ struct TokenFactors {
 
   __device__ TokenFactors(float sum, float last) : in(dev::exp2(sum)), out(dev::exp2(last - sum)) {}
 
-  // Writes those of token i to a record, whose byte k_in is at `to`.
-  template <ChunkRecord kRecord, bool kNorms>
+  // Writes those of token i to the WY factors, whose byte k_in is at `to`.
+  template <ChunkWy kWy, bool kNorms>
   __device__ void store(char* to, int i, const Norms<kNorms>& norms, float beta,
                         float scale) const {
     auto* const factors = reinterpret_cast<float*>(to) + i;
     factors[0] = norms.of_k(i) * in;
-    factors[(kRecord.q_in - kRecord.k_in) / 4] = scale * norms.of_q(i) * in;
-    factors[(kRecord.v_out - kRecord.k_in) / 4] = norms.of_k(i) * out * beta;
+    factors[(kWy.q_in - kWy.k_in) / 4] = scale * norms.of_q(i) * in;
+    factors[(kWy.v_out - kWy.k_in) / 4] = norms.of_k(i) * out * beta;
   }
 };
 
 enum Product { kKeys, kQueries };  // k k^T, q k^T
 
-struct RecordShape {
+struct WyShape {
   DType dtype;
   int chunk_size;
   int key_dim;
@@ -115,12 +115,12 @@ struct RecordShape {
 
 // The products of a chunk, by kShape.warps warps, and what one warp makes of them for a head.  In
 // shared memory it keeps fp32 tiles, as they are stored, of k^ k^T and of scale q^ k^T.
-template <RecordShape kShape>
-struct RecordMaker {
+template <WyShape kShape>
+struct WyMaker {
   static constexpr int kChunk = kShape.chunk_size;
   static constexpr int kBlocks = kChunk / 16;  // tiles along a side of the chunk's matrices
   static constexpr int kTilesBytes = lower_tiles(kChunk) * 16 * 16 * 4;
-  static constexpr ChunkRecord kRecord = chunk_record(kChunk, kShape.dtype);
+  static constexpr ChunkWy kWy = chunk_wy(kChunk, kShape.dtype);
 
   // Rows of tiles of the products go round the warps; with two and four, a warp has rows of one
   // product only.
@@ -214,8 +214,7 @@ struct RecordMaker {
   }
 
   // Gates both matrices and writes them, with one warp.
-  __device__ void store_matrices(char* record, const Inverse& inverse,
-                                 const GatesOfHead& gates) const {
+  __device__ void store_matrices(char* wy, const Inverse& inverse, const GatesOfHead& gates) const {
 #pragma unroll
     for (int row = 0; row < kBlocks; ++row) {
 #pragma unroll
@@ -224,28 +223,26 @@ struct RecordMaker {
         Acc s = to_float(load_tile<DType::kF32>(shared_address(qk_tiles), lower_tile(row, column)));
         gate_tile(t, row, column, gates.sums, [](int, int) { return 1.0f; });
         gate_tile(s, row, column, gates.sums, [&](int, int j) { return gates.betas[j]; });
-        const int place = record_tile(row, column, kChunk);
-        store_record_tile<kShape.dtype>(record, place, round_to<kShape.dtype>(t));
-        store_record_tile<kShape.dtype>(record + kRecord.attention, place,
-                                        round_to<kShape.dtype>(s));
+        const int place = wy_tile(row, column, kChunk);
+        store_wy_tile<kShape.dtype>(wy, place, round_to<kShape.dtype>(t));
+        store_wy_tile<kShape.dtype>(wy + kWy.attention, place, round_to<kShape.dtype>(s));
       }
     }
   }
 
   // Writes all else, with one warp.
-  __device__ void store_vectors(char* record, const GatesOfHead& gates, int tokens,
-                                float scale) const {
+  __device__ void store_vectors(char* wy, const GatesOfHead& gates, int tokens, float scale) const {
     const float last = gates.sums[tokens - 1];
     float growth = 0.0f;
     for (int i = threadIdx.x % 32; i < kChunk; i += 32) {
       TokenFactors(gates.sums[i], last)
-          .template store<kRecord>(record + kRecord.k_in, i, norms, gates.betas[i], scale);
+          .template store<kWy>(wy + kWy.k_in, i, norms, gates.betas[i], scale);
       growth += log2_growth(gates.betas[i], diagonal(kk_tiles, i));
     }
     growth = sum_over_lanes<32, 1>(growth);
     if (threadIdx.x % 32 == 0) {
-      *reinterpret_cast<float*>(record + kRecord.decay) = dev::exp2(last);
-      *reinterpret_cast<float*>(record + kRecord.bound) = last + growth;
+      *reinterpret_cast<float*>(wy + kWy.decay) = dev::exp2(last);
+      *reinterpret_cast<float*>(wy + kWy.bound) = last + growth;
     }
   }
 

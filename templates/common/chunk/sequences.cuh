@@ -1,4 +1,4 @@
-// Where the sequences of a batch lie, and where their chunks' records do.
+// Where the sequences of a batch lie, and where their chunks' WY factors do.
 #pragma once
 
 #include "common/chunk/wy.h"

@@ -1,10 +1,10 @@
-// What gdn_prefill_chunks leaves in the workspace for gdn_prefill_scan, one record for each chunk
-// and head.  Compiled by the host and by NVRTC.
+// What gdn_prefill_chunks leaves in the workspace for gdn_prefill_scan, the WY factors for each
+// chunk and head.  Compiled by the host and by NVRTC.
 //
 // With G_i the sum of the chunk's g up to token i, rk_i and rq_i the inverse norms of k_i and q_i
 // (1 without use_qk_l2norm), and L = strictlower(k^_i.k^_j beta_j):
 //
-//   transition  T_ij = (I + L)^-1_ij e^(G_i - G_j)               j <= i
+//   inverse     T_ij = (I + L)^-1_ij e^(G_i - G_j)               j <= i
 //   attention   P_ij = scale (q^_i . k^_j) e^(G_i - G_j) beta_j   j <= i
 //   k_in[i]     rk_i e^G_i            what S^T k_i is multiplied by
 //   q_in[i]     scale rq_i e^G_i      what S^T q_i is multiplied by
@@ -27,14 +27,14 @@ namespace cubinery {
 constexpr int lower_tiles(int chunk_size) { return chunk_size / 16 * (chunk_size / 16 + 1) / 2; }
 // Position of tile (row, column), column <= row.
 constexpr int lower_tile(int row, int column) { return row * (row + 1) / 2 + column; }
-// The same in a record, where T and P lie column by column, the last column first, as
+// The same in the WY factors, where T and P lie column by column, the last column first, as
 // wy_tiles.cuh says.
-constexpr int record_tile(int row, int column, int chunk_size) {
+constexpr int wy_tile(int row, int column, int chunk_size) {
   const int behind = chunk_size / 16 - 1 - column;  // columns
   return behind * (behind + 1) / 2 + row - column;
 }
 
-struct ChunkRecord {
+struct ChunkWy {
   // Byte offsets, all multiples of 16.
   int attention;
   int k_in;
@@ -45,26 +45,26 @@ struct ChunkRecord {
   int bytes;
 };
 
-// The transition's tiles come first.
-constexpr ChunkRecord chunk_record(int chunk_size, DType dtype) {
+// T's tiles come first.
+constexpr ChunkWy chunk_wy(int chunk_size, DType dtype) {
   const int matrix = lower_tiles(chunk_size) * 16 * 16 * size_of(dtype);
   const int vector = chunk_size * 4;
-  ChunkRecord record{};
-  record.attention = matrix;
-  record.k_in = 2 * matrix;
-  record.q_in = record.k_in + vector;
-  record.v_out = record.q_in + vector;
-  record.decay = record.v_out + vector;
-  record.bound = record.decay + 4;
-  record.bytes = record.decay + 16;
-  return record;
+  ChunkWy wy{};
+  wy.attention = matrix;
+  wy.k_in = 2 * matrix;
+  wy.q_in = wy.k_in + vector;
+  wy.v_out = wy.q_in + vector;
+  wy.decay = wy.v_out + vector;
+  wy.bound = wy.decay + 4;
+  wy.bytes = wy.decay + 16;
+  return wy;
 }
 
 // What the inverse of a chunk takes of shared memory for each warp (inverse.cuh).
 inline constexpr int kInverseScratchBytes = 32 * 12 * 4;
 
-// Records of one head lie by slot.  Sequence n's first slot is its first token's chunk plus n, so
-// that no sequence needs to know the lengths of those before it; a launch has this many slots.
+// WY factors of one head lie by slot.  Sequence n's first slot is its first token's chunk plus n,
+// so that no sequence needs to know the lengths of those before it; a launch has this many slots.
 constexpr long long chunk_slots(long long tokens, long long sequences, int chunk_size) {
   return tokens / chunk_size + sequences;
 }

@@ -1,7 +1,7 @@
-// The 16x16 tiles of a record's matrices (common/chunk/wy.h).  Those of 16-bit elements are
-// four 8x8 matrices of 128 bytes each, by rows, upper left, upper right, lower left, lower right:
-// so wgmma reads them (hopper/wgmma.cuh), and ldmatrix too.  Those of fp32 are as a warp holds
-// them.
+// The 16x16 tiles of the matrices among the WY factors (common/chunk/wy.h).  Those of 16-bit
+// elements are four 8x8 matrices of 128 bytes each, by rows, upper left, upper right, lower left,
+// lower right: so wgmma reads them (hopper/wgmma.cuh), and ldmatrix too.  Those of fp32 are as a
+// warp holds them.
 #pragma once
 
 #include "common/tile/tile.cuh"
@@ -10,7 +10,7 @@ namespace cubinery::dev {
 
 // Requires: tiles is 16-byte aligned.
 template <DType kDType>
-__device__ void store_record_tile(void* tiles, int tile, const Tile<kDType>& stored) {
+__device__ void store_wy_tile(void* tiles, int tile, const Tile<kDType>& stored) {
   if constexpr (kDType == DType::kF32) {
     store_tile<kDType>(tiles, tile, stored);
   } else {
@@ -21,7 +21,7 @@ __device__ void store_record_tile(void* tiles, int tile, const Tile<kDType>& sto
 }
 
 template <DType kDType>
-__device__ Tile<kDType> load_record_tile(unsigned shared, int tile) {
+__device__ Tile<kDType> load_wy_tile(unsigned shared, int tile) {
   if constexpr (kDType == DType::kF32) {
     return load_tile<kDType>(shared, tile);
   } else {

@@ -1,8 +1,8 @@
-// Copies by the copy engine (TMA, from sm_90 on) from global to shared memory, and the barriers in
+// Copies by TMA (from sm_90 on) from global to shared memory, and the barriers in
 // shared memory (mbarrier) that count their bytes.
 //
-// The engine reaches shared memory by another way than ld and st do, the asynchronous proxy:
-// show_to_engines() stands between accesses of the one kind and of the other.  Only the engine's
+// TMA reaches shared memory by another way than ld and st do, the asynchronous proxy:
+// show_to_tma() stands between accesses of the one kind and of the other.  Only TMA's
 // writes need none in front of reads: the barrier that counts them orders both.
 #pragma once
 
@@ -12,18 +12,18 @@
 namespace cubinery::dev {
 
 // Orders this thread's accesses to shared memory so far, with ld, st and cp.async, before those of
-// the copy engine and of wgmma for whoever waits for this thread.
-__device__ inline void show_to_engines() {
+// TMA and of wgmma for whoever waits for this thread.
+__device__ inline void show_to_tma() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// The same for accesses to global memory, in front of the engine's.
-__device__ inline void show_global_to_engines() {
+// The same for accesses to global memory, in front of TMA's.
+__device__ inline void show_global_to_tma() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
 // A barrier whose phase ends when so many threads have come: one that has said how many bytes are
-// copied, when they are there; or some that leave shared memory to the engine.
+// copied, when they are there; or some that leave shared memory to TMA.
 __device__ inline void set_up_barrier(unsigned barrier, int threads = 1) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
@@ -54,7 +54,7 @@ __device__ inline void wait_for_phase(unsigned barrier, unsigned parity) {
 }
 
 // Whether this lane is the one of its warp that acts for it; always the same one.  Where the
-// compiler sees this choice, it knows that what instructions of the engine take from registers of
+// compiler sees this choice, it knows that what TMA instructions take from registers of
 // the warp is one lane's; else it makes a loop over all that lanes may have.  For whole warps.
 __device__ inline bool is_elected() {
   unsigned elected;

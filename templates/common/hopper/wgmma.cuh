@@ -52,8 +52,8 @@ __device__ inline unsigned long long matrix_descriptor(unsigned address, int off
   return static_cast<unsigned long long>(rest) << 32 | start;
 }
 
-// Tiles of a record (common/chunk/wy_tiles.cuh), one behind the other: their rows are the product's
-// columns.
+// Tiles of the WY factors (common/chunk/wy_tiles.cuh), one behind the other: their rows are the
+// product's columns.
 __device__ inline unsigned long long record_tiles(unsigned address, int offset) {
   return matrix_descriptor(address, offset, 128, 256, 0);
 }

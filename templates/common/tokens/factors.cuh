@@ -1,11 +1,11 @@
 // What a warp knows of its tokens without a state: T, P and the factors.
 #pragma once
 
-#include "common/tokens/long_sum.cuh"
 #include "common/norm.cuh"
 #include "common/tile/tf32.cuh"
 #include "common/tile/tile.cuh"
 #include "common/tokens/key.h"
+#include "common/tokens/long_sum.cuh"
 #include "common/tokens/order.cuh"
 #include "common/tokens/rows.cuh"
 

@@ -1,4 +1,4 @@
-// A warpgroup that makes the records of a unit's chunks beside the warps that compute with them.
+// A warpgroup that makes the WY factors of a unit's chunks beside the warps that compute with them.
 // Part of gdn_prefill_scan.cu.
 //
 // It takes two chunks at a time.  Of each [K; Q] K^T is one product, whose rows lie with the warps;
@@ -6,21 +6,21 @@
 // gates ready, so that nobody waits for these.
 #pragma once
 
-#include "common/hopper/wgmma.cuh"
 #include "common/chunk/make_wy.cuh"
+#include "common/hopper/wgmma.cuh"
 #include "gdn_prefill_scan/by_wgmma.cuh"
 
 namespace {
 
 // The gates of the chunk in a stage.
 __device__ dev::GatesOfHead gates_at(int stage) {
-  float* const sums = reinterpret_cast<float*>(makers_place()) + stage * 2 * kChunk;
+  float* const sums = reinterpret_cast<float*>(producers_place()) + stage * 2 * kChunk;
   return {.sums = sums, .betas = sums + kChunk};
 }
 
-// For the warps that have the gates, which take turns.  A template, so that keys without makers do
-// not compile it.
-template <int kMakers = makers(kKey)>
+// For the warps that have the gates, which take turns.  A template, so that keys without producers
+// do not compile it.
+template <int kProducers = producers(kKey)>
 class GateKeeper {
  public:
   __device__ GateKeeper(const GdnPrefillScanParams& p, const Unit& unit)
@@ -35,7 +35,7 @@ class GateKeeper {
     dev::GivenGates given = load(span.first + mine);
     for (int chunk = span.first + mine; chunk < span.end; chunk += kGateWarps) {
       const dev::GivenGates next = load(chunk + kGateWarps);
-      // The makers have read those of the chunk that was in the stage before.
+      // The producers have read those of the chunk that was in the stage before.
       if (chunk >= span.first + kKey.stages) {
         dev::wait_for_phase(made_at(turn.stage), turn.parity ^ 1);
       }
@@ -62,11 +62,11 @@ class GateKeeper {
   int tokens_;  // of the sequence
 };
 
-// For the makers.
-template <int kMakers = makers(kKey)>
-class Makers {
+// For the producers.
+template <int kProducers = producers(kKey)>
+class Producers {
  public:
-  __device__ Makers(const GdnPrefillScanParams& p, const Unit& unit)
+  __device__ Producers(const GdnPrefillScanParams& p, const Unit& unit)
       : scale_(p.scale),
         tokens_(static_cast<int>(unit.sequence.tokens)),
         warp_(dev::uniform(static_cast<int>(threadIdx.x / 32)) - kKey.warps) {}
@@ -85,19 +85,19 @@ class Makers {
 #pragma unroll
       for (int i = 0; i < 2; ++i) store_tiles(products[i], i);
       // Orders the tiles before their reading.
-      sync_makers();
+      sync_producers();
       const int stage = mine == 0 ? turn.stage : second.stage;
       const unsigned parity = mine == 0 ? turn.parity : second.parity;
       if (chunk + mine < span.end) {
         if (inverts) {
-          make_transition(stage);
+          make_t(stage);
         } else {
           make_attention(chunk + mine, stage);
           if (is_tail(unit, chunk + mine)) clear_values(chunk + mine, stage, parity);
         }
-        // The record, and zeros, before the products with them, and the rows' reading before the
-        // next copies.
-        dev::show_to_engines();
+        // The WY factors, and zeros, before the products with them, and the rows' reading before
+        // the next copies.
+        dev::show_to_tma();
         // Each lane, behind its own.
         dev::come_to(made_at(stage));
       }
@@ -114,8 +114,8 @@ class Makers {
   static constexpr bool kNorms = kKey.inputs.use_qk_l2norm;
   static constexpr int kTile = 16 * 16;  // elements
 
-  // A barrier of the makers.
-  static __device__ void sync_makers() { asm volatile("bar.sync 2, 128;" ::: "memory"); }
+  // A barrier of the producers.
+  static __device__ void sync_producers() { asm volatile("bar.sync 2, 128;" ::: "memory"); }
 
   // In shared memory, behind the gates, in fp32, for each of the two chunks: the tiles of k k^T and
   // q k^T, lower_tile() says where; with norms those on the diagonal of q q^T; what an inverse
@@ -124,7 +124,8 @@ class Makers {
   static constexpr int kTilesOfChunk = 2 * kTilesOfMatrix + (kNorms ? 2 : 0);
   static constexpr int kInverse = kInverseScratchBytes / 4;
   static constexpr int kWork = kTilesOfChunk * kTile + kInverse + (kNorms ? 6 * kChunk : 0);
-  static_assert(kMakers == 0 || (kKey.stages * 2 * kChunk + 2 * kWork) * 4 == maker_bytes(kKey));
+  static_assert(kProducers == 0 ||
+                (kKey.stages * 2 * kChunk + 2 * kWork) * 4 == producer_bytes(kKey));
 
   static __device__ float* tiles_of(int i) { return gates_at(kKey.stages).sums + i * kWork; }
   static __device__ float* kk_tiles(int i) { return tiles_of(i); }
@@ -135,7 +136,7 @@ class Makers {
     return scratch(i) + kInverse + number * kChunk;
   }
 
-  // Waits for two chunks, and multiplies.  Products that ran while records are made would be
+  // Waits for two chunks, and multiplies.  Products that ran while WY factors are made would be
   // slower: the warps' other products wait for them.
   __device__ void multiply(Products (&products)[2], const Unit& unit, int chunk, const Turn& first,
                            const Turn& second) const {
@@ -143,13 +144,13 @@ class Makers {
     dev::wait_for_phase(filled_at(second.stage), second.parity);
     const int tail = is_tail(unit, chunk) ? chunk : chunk + 1;
     if (tail < unit.span.end && is_tail(unit, tail)) {
-      clear_keys_from<kMakers * 32>(stage_at(tail == chunk ? first.stage : second.stage),
-                                    tokens_ - tail * kChunk);
-      dev::show_to_engines();
+      clear_keys_from<kProducers * 32>(stage_at(tail == chunk ? first.stage : second.stage),
+                                       tokens_ - tail * kChunk);
+      dev::show_to_tma();
     }
     // Orders zeros before the product, and what was read for the last two chunks before what is
     // written for these.
-    sync_makers();
+    sync_producers();
     dev::start_products();
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -192,7 +193,7 @@ class Makers {
 
   // T.  With norms n the inverse of I + L, L_ij = n_i k_i.k_j n_j beta_j, is that of
   // I + k_i.k_j n_j^2 beta_j times n_i / n_j: so no matrix is normalised in front of it.
-  __device__ void make_transition(int stage) const {
+  __device__ void make_t(int stage) const {
     const int mine = warp_;
     const dev::GatesOfHead gates = gates_at(stage);
     const float* strengths = gates.betas;
@@ -210,12 +211,12 @@ class Makers {
     Inverse inverse(kk_tiles(mine), strengths, scratch(mine));
     inverse.compute();
     store_gated(
-        shared + stage * stage_bytes(kKey) + kRecordAt, gates.sums,
+        shared + stage * stage_bytes(kKey) + kWyAt, gates.sums,
         [&](int row, int column) { return inverse.block(row, column); },
         [&](int i, int j) { return kNorms ? rows[i] * columns[j] : 1.0f; });
   }
 
-  // P, and what a record has beside matrices.
+  // P, and what the WY factors have beside matrices.
   __device__ void make_attention(int chunk, int stage) const {
     const int mine = warp_ - 2;
     const dev::GatesOfHead gates = gates_at(stage);
@@ -234,10 +235,10 @@ class Makers {
     const int last = (left < kChunk ? left : kChunk) - 1;
     const dev::TokenFactors factors(gates.sums[i], gates.sums[last]);
     char* const to = reinterpret_cast<char*>(shared) + factors_place(stage);
-    factors.template store<kRecord>(to, i, norms, gates.betas[i], scale_);
-    if (i == last) *reinterpret_cast<float*>(to + kRecord.decay - kRecord.k_in) = factors.in;
+    factors.template store<kWy>(to, i, norms, gates.betas[i], scale_);
+    if (i == last) *reinterpret_cast<float*>(to + kWy.decay - kWy.k_in) = factors.in;
     store_gated(
-        shared + stage * stage_bytes(kKey) + kRecordAt + kMatrix, gates.sums,
+        shared + stage * stage_bytes(kKey) + kWyAt + kMatrix, gates.sums,
         [&](int row, int column) {
           dev::Acc s = dev::to_float(dev::load_tile<DType::kF32>(
               dev::shared_address(qk_tiles(mine)), lower_tile(row, column)));
@@ -257,8 +258,8 @@ class Makers {
       for (int column = 0; column <= row; ++column) {
         dev::Acc x = tile_of(row, column);
         dev::gate_tile(x, row, column, sums, factor);
-        dev::store_record_tile<kKey.dtype>(matrix, column_place(column) / (kTile * kSize) + row,
-                                           dev::round_to<kKey.dtype>(x));
+        dev::store_wy_tile<kKey.dtype>(matrix, column_place(column) / (kTile * kSize) + row,
+                                       dev::round_to<kKey.dtype>(x));
       }
     }
   }
@@ -271,16 +272,16 @@ class Makers {
 
   float scale_;
   int tokens_;  // of the sequence
-  int warp_;    // of the makers
+  int warp_;    // of the producers
 };
 
 // What warps do beside those that compute.  Four warpgroups start with 128 registers for each
 // thread; those that compute take what the one that copies leaves.
-template <bool kMakes = (makers(kKey) > 0)>
+template <bool kMakes = (producers(kKey) > 0)>
 __device__ void run_beside(const GdnPrefillScanParams& p, const Unit& unit) {
-  if (makes()) return Makers<>(p, unit).run(unit);
+  if (makes()) return Producers<>(p, unit).run(unit);
   asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-  if (copies() && dev::is_elected()) EngineCopier(unit).run(p, unit);
+  if (copies() && dev::is_elected()) TmaCopier(unit).run(p, unit);
   if (keeps_gates()) GateKeeper<>(p, unit).run(unit.span);
 }
 __device__ void take_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 168;"); }

@@ -2,69 +2,71 @@
 // gdn_prefill_scan.cu.
 #pragma once
 
-#include "common/hopper/wgmma.cuh"
 #include "common/chunk/segments.h"
+#include "common/hopper/wgmma.cuh"
 #include "common/warp.cuh"
 #include "gdn_prefill_scan/chunk.cuh"
 
 namespace {
 
-struct Part {
+struct Segment {
   Cut cut;
   int number;        // in its sequence
-  long long result;  // of the sequence's first part
-  int warm_up = 0;   // chunks_to_forget(), of this part
+  long long result;  // of the sequence's first segment
+  int warm_up = 0;   // chunks_to_forget(), of this segment
 
-  // Whether the state in front of the part is carried there, and not found by warming up.
+  // Whether the state in front of the segment is carried there, and not found by warming up.
   __device__ bool is_carried_to() const { return number != 0 && warm_up == 0; }
-  __device__ bool is_last() const { return number + 1 == cut.parts; }
+  __device__ bool is_last() const { return number + 1 == cut.segments; }
 };
 
 // The same, known to be so in all lanes.
-__device__ Part uniform(const Part& part) {
-  return {.cut = {.parts = dev::uniform(part.cut.parts), .chunks = dev::uniform(part.cut.chunks)},
-          .number = dev::uniform(part.number),
-          .result = dev::uniform(part.result),
-          .warm_up = dev::uniform(part.warm_up)};
+__device__ Segment uniform(const Segment& segment) {
+  return {.cut = {.segments = dev::uniform(segment.cut.segments),
+                  .chunks = dev::uniform(segment.cut.chunks)},
+          .number = dev::uniform(segment.number),
+          .result = dev::uniform(segment.result),
+          .warm_up = dev::uniform(segment.warm_up)};
 }
 
 // The logarithm of what a state may be multiplied by and count as forgotten: half a unit in fp32's
 // last place.
 constexpr float kForgotten = -24.0f;
 
-// Chunks in front of part `number`, which is not the first, that forget what is in front of them,
-// as few as possible; 0: there are none within half a part and the 32 that a warp looks at.
-__device__ int chunks_to_forget(const GdnPrefillScanParams& p, const Unit& unit, const Part& part,
-                                int number) {
+// Chunks in front of segment `number`, which is not the first, that forget what is in front of
+// them, as few as possible; 0: there are none within half a segment and the 32 that a warp looks
+// at.
+__device__ int chunks_to_forget(const GdnPrefillScanParams& p, const Unit& unit,
+                                const Segment& segment, int number) {
   const int i = threadIdx.x % 32;
-  const bool may = i < part.cut.chunks / 2;
+  const bool may = i < segment.cut.chunks / 2;
   float bound = 0.0f;
   if (may) {
-    const char* record = record_of(p, unit, number * part.cut.chunks - 1 - i);
-    bound = *reinterpret_cast<const float*>(record + kRecord.bound);
+    const char* wy = wy_of(p, unit, number * segment.cut.chunks - 1 - i);
+    bound = *reinterpret_cast<const float*>(wy + kWy.bound);
   }
   const float sum = dev::sum_of_lanes_before(bound) + bound;
   return __ffs(__ballot_sync(0xffffffffu, may && sum <= kForgotten));
 }
 
-// Whether the state in front of part `number`, which is not the first, has to be carried there.
-__device__ bool is_carried(const GdnPrefillScanParams& p, const Unit& unit, const Part& part,
+// Whether the state in front of segment `number`, which is not the first, has to be carried there.
+__device__ bool is_carried(const GdnPrefillScanParams& p, const Unit& unit, const Segment& segment,
                            int number) {
-  return chunks_to_forget(p, unit, part, number) == 0;
+  return chunks_to_forget(p, unit, segment, number) == 0;
 }
 
-// Where N and D of part `number` are told of, and where they lie.
-__device__ long long result_of(const GdnPrefillScanParams& p, const Unit& unit, const Part& part,
-                               int number) {
-  return (part.result + number) * p.heads + unit.h;
+// Where N and D of segment `number` are told of, and where they lie.
+__device__ long long result_of(const GdnPrefillScanParams& p, const Unit& unit,
+                               const Segment& segment, int number) {
+  return (segment.result + number) * p.heads + unit.h;
 }
 __device__ char* state_at(const GdnPrefillScanParams& p, long long result) {
-  return static_cast<char*>(p.parts.states) +
-         result * part_state_bytes(kKey.key_dim, kKey.value_dim);
+  return static_cast<char*>(p.segments.states) +
+         result * segment_state_bytes(kKey.key_dim, kKey.value_dim);
 }
 __device__ char* transition_at(const GdnPrefillScanParams& p, long long result) {
-  return static_cast<char*>(p.parts.transitions) +
-         result * part_transition_bytes(kKey.key_dim, kKey.dtype);
+  return static_cast<char*>(p.segments.transitions) +
+         result * segment_transition_bytes(kKey.key_dim, kKey.dtype);
 }
 
 // N^T's tiles of a block's columns lie behind each other; those of 16 keys:
@@ -73,22 +75,22 @@ __device__ int state_row_at(const Unit& unit, int k) {
   return (unit.first_column / kColumns * kKeys + k) * kStateRowBytes;
 }
 // Tile of N^T: of 16 keys, and of this warp's columns.
-__device__ int part_tile(const Unit& unit, int k) {
+__device__ int segment_tile(const Unit& unit, int k) {
   return (unit.first_column / kColumns * kKeys + k) * kKey.warps + threadIdx.x / 32;
 }
 
-__device__ void store_part_state(const State& state, char* to, const Unit& unit) {
+__device__ void store_segment_state(const State& state, char* to, const Unit& unit) {
 #pragma unroll
   for (int k = 0; k < kKeys; ++k) {
-    dev::store_tile<DType::kF32>(to, part_tile(unit, k),
+    dev::store_tile<DType::kF32>(to, segment_tile(unit, k),
                                  dev::round_to<DType::kF32>(state.tiles[k]));
   }
 }
 
-__device__ void load_part_state(State& state, const char* from, const Unit& unit) {
+__device__ void load_segment_state(State& state, const char* from, const Unit& unit) {
 #pragma unroll
   for (int k = 0; k < kKeys; ++k) {
-    state.tiles[k] = dev::to_float(dev::load_tile<DType::kF32>(from, part_tile(unit, k)));
+    state.tiles[k] = dev::to_float(dev::load_tile<DType::kF32>(from, segment_tile(unit, k)));
   }
 }
 
@@ -108,16 +110,16 @@ __device__ void set_identity(State& state, const Unit& unit) {
 __device__ float decay_of_span(const GdnPrefillScanParams& p, const Unit& unit) {
   float decay = 1.0f;
   for (int i = unit.span.first + threadIdx.x % 32; i < unit.span.end; i += 32) {
-    decay *= *reinterpret_cast<const float*>(record_of(p, unit, i) + kRecord.decay);
+    decay *= *reinterpret_cast<const float*>(wy_of(p, unit, i) + kWy.decay);
   }
 #pragma unroll
   for (int step = 1; step < 32; step *= 2) decay *= __shfl_xor_sync(0xffffffffu, decay, step);
   return decay;
 }
 
-// D as the step from part to part takes it.  By mma.sync: in slices of 16 columns, right operands,
-// each with the decay behind it.  By wgmma: in halves of D's columns, each the rows of D^T as one
-// operand, and behind both the decay, once for every 16 columns.
+// D as the step from segment to segment takes it.  By mma.sync: in slices of 16 columns, right
+// operands, each with the decay behind it.  By wgmma: in halves of D's columns, each the rows of
+// D^T as one operand, and behind both the decay, once for every 16 columns.
 constexpr int kTransitionSlice = transition_slice_bytes(kKey.key_dim, kKey.dtype);
 constexpr int kTransitionRows = kKey.key_dim * kKey.key_dim * kSize;
 constexpr int kTransitionHalves = 2;
