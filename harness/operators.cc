@@ -242,7 +242,7 @@ std::size_t HarnessOf<PrefillProblem>::most_workspace_bytes(const PrefillProblem
   for (const int chunk : kChunkSizes) {
     keys.chunks.chunk_size = keys.scan.chunk_size = chunk;
     add({});
-    for_each_candidate(gdn::PartChoice{}, [&](const gdn::PartChoice& choice) {
+    for_each_candidate(gdn::SegmentChoice{}, [&](const gdn::SegmentChoice& choice) {
       add(gdn::SegmentRule(problem, keys.scan, choice.warps_per_sm, target.sm_count));
     });
   }

@@ -7,13 +7,14 @@
     scripts/gpu_tests.py BUILD --pack gpu.pack           kernels made beforehand (below)
     scripts/gpu_tests.py BUILD --json tests.json --logs FOLDER
     scripts/gpu_tests.py BUILD --seconds seconds.json    longest first, by what an earlier run wrote there
+    scripts/gpu_tests.py BUILD --limit 200               short ones first, and what has not ended then is not counted
 
 A pack is made on a machine without a GPU, from the list of kernels that a run on a GPU wrote:
 
     scripts/gpu_tests.py BUILD --write-kernels kernels.txt
     scripts/gpu_tests.py BUILD --make-pack gpu.pack --kernels kernels.txt --arch sm_90a
 
-Exits 1 when a case failed, 77 when there is no usable GPU.
+Exits 1 when a case failed or was left out, 77 when there is no usable GPU.
 """
 
 import argparse
@@ -49,9 +50,10 @@ def arguments():
     parser.add_argument("--commit", default="", help="what the record says was tested")
     parser.add_argument("--logs", type=pathlib.Path, help="folder for each process's output")
     parser.add_argument("--seconds", type=pathlib.Path, help="seconds of each case: read if there, written")
+    parser.add_argument("--limit", type=float, help="seconds, after which cases are stopped and listed as left out")
     parser.add_argument("--list", action="store_true", help="print the batches, run nothing")
     parser.add_argument("--write-kernels", type=pathlib.Path, help="list of the kernels that the run asked for")
-    parser.add_argument("--make-pack", type=pathlib.Path, help="compile --kernels for --arch into this file, run nothing")
+    parser.add_argument("--make-pack", type=pathlib.Path, help="compile --kernels for --arch into it, run nothing")
     parser.add_argument("--kernels", type=pathlib.Path)
     parser.add_argument("--arch", default="sm_90a")
     return parser.parse_args()
@@ -95,7 +97,8 @@ class Runner:
             self.environment["CUBINERY_TEST_PACK"] = str(args.pack.resolve())
         self.lock, self.alone = threading.Lock(), threading.Lock()
         self.counts = {"passed": 0, "failed": 0, "skipped": 0}
-        self.seconds, self.failures, self.device, self.no_gpu = {}, [], "", ""
+        self.seconds, self.failures, self.left, self.device, self.no_gpu = {}, [], [], "", ""
+        self.end = time.monotonic() + args.limit if args.limit else None
 
     def run(self, number, batch):
         if self.no_gpu:
@@ -104,11 +107,19 @@ class Runner:
         command = [self.binary, ",".join(batch), "--durations", "yes"]
         if self.args.sanitizer:
             command = ["compute-sanitizer", "--tool", self.args.sanitizer, "--error-exitcode", "9", *command]
+        left = None if self.end is None else self.end - time.monotonic()
+        if left is not None and left <= 0:
+            self.left += batch
+            return
         held = self.alone if any(map(ALONE.search, batch)) else contextlib.nullcontext()
         with held:
             start = time.monotonic()
-            run = subprocess.run(command, env=dict(self.environment, CUBINERY_TEST_JSON=str(totals)),
-                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+            try:
+                run = subprocess.run(command, env=dict(self.environment, CUBINERY_TEST_JSON=str(totals)), timeout=left,
+                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+            except subprocess.TimeoutExpired:
+                self.left += batch
+                return
             took = time.monotonic() - start
         with (self.logs / f"{number:03}.log").open("a") as log:
             log.write(f"{' '.join(batch)}\n{run.stdout}\n")
@@ -178,10 +189,13 @@ def record(args, runner, took, jobs):
           f"in {took:.0f} s by {jobs} processes on {runner.device}")
     for batch in runner.failures:
         print(f"failed: {' '.join(batch)}")
+    if runner.left:
+        print(f"{len(runner.left)} left out after {args.limit:.0f} s: {' '.join(sorted(runner.left))}")
     if args.json:
         args.json.write_text(json.dumps({
             **({"commit": args.commit} if args.commit else {}), "date": datetime.date.today().isoformat(), **counts,
-            "seconds": round(took), "processes": jobs, "gpu": runner.device}) + "\n")
+            **({"left_out": len(runner.left)} if runner.left else {}), "seconds": round(took),
+            "processes": jobs, "gpu": runner.device}) + "\n")
     if args.seconds and not args.sanitizer:
         known = {**load(args.seconds), **{name: round(seconds, 1) for name, seconds in runner.seconds.items()}}
         args.seconds.write_text(json.dumps(dict(sorted(known.items())), indent=0) + "\n")
@@ -196,6 +210,8 @@ def main():
     cases = names(binary, spec)
     long = set(names(binary, "[slow],[big],[prefill]"))
     queue = batches(cases, long, load(args.seconds), args.jobs)
+    if args.limit:
+        queue.reverse()
     if args.list:
         print("\n".join(" ".join(batch) for batch in queue))
         return 0
@@ -217,7 +233,7 @@ def main():
         record(args, runner, time.monotonic() - start, args.jobs)
         if args.write_kernels:
             cached_kernels(args.build, cache, args.write_kernels)
-    return 1 if runner.counts["failed"] else 0
+    return 1 if runner.counts["failed"] or runner.left else 0
 
 
 sys.exit(main())

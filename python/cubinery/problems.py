@@ -24,9 +24,10 @@ StateLayout = Literal["kv", "vk"]
 StateLocation = Literal["dense", "pool"]
 Padding = Literal["none", "skip", "zero", "scratch"]
 PadIndex = Literal["negative", "zero"]
-GateMode = Literal["none", "log", "alpha", "computed"]
+Decay = Literal["head", "channel"]
+GateMode = Literal["none", "log", "alpha", "computed", "lower_bound"]
 BetaMode = Literal["one", "given", "logit", "doubled_logit"]
-OutputNorm = Literal["none", "gated_rms"]
+OutputNorm = Literal["none", "gated_rms", "sigmoid_gated_rms"]
 ConvActivation = Literal["none", "silu"]
 ConvStateLayout = Literal["columns", "channels"]
 TokenLayout = Literal["bthd", "bhtd"]
@@ -63,15 +64,19 @@ class DecodeProblem(Problem["Decode"]):
         padding: a row whose index means padding is left alone (skip), its output set to zero
             (zero), or computed on scratch_slot (scratch); needs state_location pool.
         pad_index: the index that means padding.
+        decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
+            channels (channel: Kimi Delta Attention; no kernel takes it yet).
         gate_mode: the decay is given as g (log) or e^g (alpha), or computed from A_log, a and
-            dt_bias.
+            dt_bias, by softplus (computed) or above a lower bound (lower_bound; no kernel takes it
+            yet).
         beta_mode: the write strength is 1 (one), beta as given, its sigmoid (logit) or twice that
             (doubled_logit).
         use_qk_l2norm: normalise q and k in the kernel.
         has_initial_state: sequences start from a state, not from zero.
         store_state: new states are kept.
         output_norm: o is stored as it is (none), or normalised over value_dim, weighted and gated
-            by silu(z) first (gated_rms).
+            by silu(z) first (gated_rms), or by sigmoid(z) (sigmoid_gated_rms; no kernel does it
+            yet).
         norm_weight_dtype: dtype of norm_weight (output_norm).
         conv_width: taps of the convolution in front, 2 to 4; 0: there is none, q, k and v are
             given.
@@ -106,6 +111,7 @@ class DecodeProblem(Problem["Decode"]):
     state_location: StateLocation = "dense"
     padding: Padding = "none"
     pad_index: PadIndex = "negative"
+    decay: Decay = "head"
     gate_mode: GateMode = "log"
     beta_mode: BetaMode = "given"
     use_qk_l2norm: bool = False
@@ -151,8 +157,11 @@ class PrefillProblem(Problem["Prefill"]):
         padding: a row whose index means padding is left alone (skip), its output set to zero
             (zero), or computed on scratch_slot (scratch); needs state_location pool.
         pad_index: the index that means padding.
+        decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
+            channels (channel: Kimi Delta Attention; no kernel takes it yet).
         gate_mode: the decay is given as g (log) or e^g (alpha), or computed from A_log, a and
-            dt_bias.
+            dt_bias, by softplus (computed) or above a lower bound (lower_bound; no kernel takes it
+            yet).
         beta_mode: the write strength is 1 (one), beta as given, its sigmoid (logit) or twice that
             (doubled_logit).
         use_qk_l2norm: normalise q and k in the kernel.
@@ -189,6 +198,7 @@ class PrefillProblem(Problem["Prefill"]):
     state_location: StateLocation = "dense"
     padding: Padding = "none"
     pad_index: PadIndex = "negative"
+    decay: Decay = "head"
     gate_mode: GateMode = "log"
     beta_mode: BetaMode = "given"
     use_qk_l2norm: bool = False
@@ -229,8 +239,11 @@ class VerifyProblem(Problem["Verify"]):
         padding: a row whose index means padding is left alone (skip), its output set to zero
             (zero), or computed on scratch_slot (scratch); needs state_location pool.
         pad_index: the index that means padding.
+        decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
+            channels (channel: Kimi Delta Attention; no kernel takes it yet).
         gate_mode: the decay is given as g (log) or e^g (alpha), or computed from A_log, a and
-            dt_bias.
+            dt_bias, by softplus (computed) or above a lower bound (lower_bound; no kernel takes it
+            yet).
         beta_mode: the write strength is 1 (one), beta as given, its sigmoid (logit) or twice that
             (doubled_logit).
         use_qk_l2norm: normalise q and k in the kernel.
@@ -271,6 +284,7 @@ class VerifyProblem(Problem["Verify"]):
     state_location: StateLocation = "dense"
     padding: Padding = "none"
     pad_index: PadIndex = "negative"
+    decay: Decay = "head"
     gate_mode: GateMode = "log"
     beta_mode: BetaMode = "given"
     use_qk_l2norm: bool = False
@@ -313,8 +327,11 @@ class CommitProblem(Problem["Commit"]):
         padding: a row whose index means padding is left alone (skip), its output set to zero
             (zero), or computed on scratch_slot (scratch); needs state_location pool.
         pad_index: the index that means padding.
+        decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
+            channels (channel: Kimi Delta Attention; no kernel takes it yet).
         gate_mode: the decay is given as g (log) or e^g (alpha), or computed from A_log, a and
-            dt_bias.
+            dt_bias, by softplus (computed) or above a lower bound (lower_bound; no kernel takes it
+            yet).
         beta_mode: the write strength is 1 (one), beta as given, its sigmoid (logit) or twice that
             (doubled_logit).
         use_qk_l2norm: normalise q and k in the kernel.
@@ -346,6 +363,7 @@ class CommitProblem(Problem["Commit"]):
     state_location: StateLocation = "dense"
     padding: Padding = "none"
     pad_index: PadIndex = "negative"
+    decay: Decay = "head"
     gate_mode: GateMode = "log"
     beta_mode: BetaMode = "given"
     use_qk_l2norm: bool = False
@@ -386,6 +404,8 @@ class ConvProblem(Problem["Conv"]):
         padding: a row whose index means padding is left alone (skip), its output set to zero
             (zero), or computed on scratch_slot (scratch); needs state_location pool.
         pad_index: the index that means padding.
+        decay: of the gates that are computed: one for a token and head (head), or for each channel
+            of k (channel; no kernel makes these yet).
         gate_mode: g is computed from A_log, a and dt_bias; needs split_qkv.
         beta_mode: beta is computed: the sigmoid of b (logit) or twice that (doubled_logit); needs
             split_qkv.
@@ -431,6 +451,7 @@ class ConvProblem(Problem["Conv"]):
     state_location: StateLocation = "dense"
     padding: Padding = "none"
     pad_index: PadIndex = "negative"
+    decay: Decay = "head"
     gate_mode: ConvGateMode = "none"
     beta_mode: ConvBetaMode = "one"
     use_qk_l2norm: bool = False

@@ -94,7 +94,7 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("dtype":"bf16","output_dtype":"bf16","gate_dtype":"bf16","beta_dtype":"bf16",)"
         R"("a_log_dtype":"f32","dt_bias_dtype":"bf16","state_dtype":"f32","index_dtype":"i32",)"
         R"("state_layout":"vk","state_location":"pool","padding":"skip","pad_index":"negative",)"
-        R"("gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
+        R"("decay":"head","gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
         R"("has_initial_state":true,"store_state":true,"output_norm":"none",)"
         R"("norm_weight_dtype":"f32","conv_width":0,"conv_activation":"silu",)"
         R"("conv_has_bias":false,"conv_weight_dtype":"bf16","conv_state_dtype":"bf16",)"
@@ -105,7 +105,7 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("a_log_dtype":"f32","dt_bias_dtype":"bf16","state_dtype":"f32","index_dtype":"i32",)"
         R"("cu_seqlens_dtype":"i32","token_layout":"bthd","varlen":true,)"
         R"("state_layout":"vk","state_location":"pool","padding":"skip","pad_index":"negative",)"
-        R"("gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
+        R"("decay":"head","gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
         R"("has_initial_state":true,"store_state":true,"checkpoints":"none",)"
         R"("checkpoint_every":64,"split":"auto","batch_invariant":false})");
   CHECK(to_json(requests[3].problem) ==
@@ -114,7 +114,7 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("a_log_dtype":"f32","dt_bias_dtype":"bf16","state_dtype":"f32","index_dtype":"i32",)"
         R"("cu_seqlens_dtype":"i32","varlen":true,"max_tokens":4,)"
         R"("state_layout":"vk","state_location":"pool","padding":"skip","pad_index":"negative",)"
-        R"("gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
+        R"("decay":"head","gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
         R"("has_initial_state":true,"store_state":true,"stored_states":"every",)"
         R"("from_accepted":true,"accepted_dtype":"i32","tree":false,"parents_dtype":"i32",)"
         R"("round_each_token":false,)"
@@ -125,7 +125,7 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("a_log_dtype":"f32","dt_bias_dtype":"bf16","state_dtype":"f32","index_dtype":"i32",)"
         R"("cu_seqlens_dtype":"i32","varlen":true,"max_tokens":4,)"
         R"("state_layout":"vk","state_location":"pool","padding":"skip","pad_index":"negative",)"
-        R"("gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
+        R"("decay":"head","gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
         R"("has_initial_state":true,"store_state":true,"accepted_dtype":"i32",)"
         R"("batch_invariant":false})");
   CHECK(to_json(requests[5].problem) ==
@@ -135,7 +135,7 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("a_log_dtype":"f32","dt_bias_dtype":"f32","state_dtype":"bf16","index_dtype":"i32",)"
         R"("cu_seqlens_dtype":"i32","varlen":true,"state_layout":"columns",)"
         R"("state_location":"pool","padding":"skip","pad_index":"negative",)"
-        R"("gate_mode":"none","beta_mode":"one","use_qk_l2norm":false,)"
+        R"("decay":"head","gate_mode":"none","beta_mode":"one","use_qk_l2norm":false,)"
         R"("has_initial_state":true,"store_state":true,"whole_window":false,)"
         R"("stored_states":"last","from_accepted":false,"accepted_dtype":"i32",)"
         R"("checkpoints":"none","checkpoint_every":64,"batch_invariant":false})");

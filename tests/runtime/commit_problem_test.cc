@@ -171,7 +171,8 @@ TEST_CASE("CommitProblemsSurviveJson", "[cpu]") {
         R"("gate_dtype":"f32","beta_dtype":"f32","a_log_dtype":"f32","dt_bias_dtype":"f32",)"
         R"("state_dtype":"f32","index_dtype":"i32","cu_seqlens_dtype":"i32","varlen":false,)"
         R"("max_tokens":4,"state_layout":"vk","state_location":"dense","padding":"none",)"
-        R"("pad_index":"negative","gate_mode":"log","beta_mode":"given","use_qk_l2norm":false,)"
+        R"("pad_index":"negative","decay":"head",)"
+        R"("gate_mode":"log","beta_mode":"given","use_qk_l2norm":false,)"
         R"("has_initial_state":true,"store_state":true,"accepted_dtype":"i32",)"
         R"("batch_invariant":false})");
   const CommitProblem problem{.heads = {.q = 2},

@@ -413,7 +413,8 @@ TEST_CASE("ConvProblemsSurviveJson", "[cpu]") {
         R"("gate_dtype":"f32","beta_dtype":"f32","a_log_dtype":"f32","dt_bias_dtype":"f32",)"
         R"("state_dtype":"bf16","index_dtype":"i32","cu_seqlens_dtype":"i32","varlen":false,)"
         R"("state_layout":"columns","state_location":"dense","padding":"none",)"
-        R"("pad_index":"negative","gate_mode":"none","beta_mode":"one","use_qk_l2norm":false,)"
+        R"("pad_index":"negative","decay":"head",)"
+        R"("gate_mode":"none","beta_mode":"one","use_qk_l2norm":false,)"
         R"("has_initial_state":true,"store_state":true,"whole_window":false,)"
         R"("stored_states":"last","from_accepted":false,"accepted_dtype":"i32",)"
         R"("checkpoints":"none","checkpoint_every":64,"batch_invariant":false})");

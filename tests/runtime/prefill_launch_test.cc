@@ -35,7 +35,7 @@ TEST_CASE("ADensePrefillPassesPointersStridesAndCounts", "[cpu]") {
   CHECK((c.tokens == 100 && c.sequences == 3 && c.heads == 16));
   CHECK(c.slots == 3 * ((100 + bench.chunk_size() - 1) / bench.chunk_size()));
   CHECK((c.q.group == 4 && c.k.group == 2));
-  CHECK((c.order == nullptr && c.records == address(20)));
+  CHECK((c.order == nullptr && c.wy == address(20)));
   CHECK(c.scale == 0.5f);
 
   CHECK((s.q.data == address(1) && s.k.data == address(2) && s.v.data == address(3) &&
@@ -51,7 +51,7 @@ TEST_CASE("ADensePrefillPassesPointersStridesAndCounts", "[cpu]") {
          s.cu_seqlens.data == nullptr));
   CHECK((s.tokens == 100 && s.sequences == 3 && s.heads == 16));
   CHECK((s.q.group == 4 && s.k.group == 2 && s.v.group == 1));
-  CHECK((s.order == nullptr && s.records == address(20)));
+  CHECK((s.order == nullptr && s.wy == address(20)));
   CHECK(bench.launched(1, 1).chunks_params.scale == 1.0f / std::sqrt(128.0f));
 }
 
@@ -83,7 +83,7 @@ TEST_CASE("APackedPrefillHasNoBatch", "[cpu]") {
   CHECK(c.slots == 1000 / bench.chunk_size() + 70);
   // The order of 70 sequences takes 280 bytes, rounded up to 512.
   CHECK((static_cast<void*>(c.order) == address(20) && s.order == c.order));
-  CHECK((c.records == static_cast<char*>(address(20)) + 512 && s.records == c.records));
+  CHECK((c.wy == static_cast<char*>(address(20)) + 512 && s.wy == c.wy));
 
   for (Tensor* x : {&args.q, &args.k, &args.v, &args.o, &args.gates.g, &args.gates.beta}) {
     for (int d = x->rank++; d > 0; --d) {

@@ -235,7 +235,8 @@ TEST_CASE("PrefillProblemsSurviveJson", "[cpu]") {
         R"("output_dtype":"bf16","gate_dtype":"f32","beta_dtype":"f32","a_log_dtype":"f32",)"
         R"("dt_bias_dtype":"f32","state_dtype":"f32","index_dtype":"i32","cu_seqlens_dtype":"i32",)"
         R"("token_layout":"bthd","varlen":false,"state_layout":"vk","state_location":"dense",)"
-        R"("padding":"none","pad_index":"negative","gate_mode":"log","beta_mode":"given",)"
+        R"("padding":"none","pad_index":"negative","decay":"head",)"
+        R"("gate_mode":"log","beta_mode":"given",)"
         R"("use_qk_l2norm":false,"has_initial_state":true,"store_state":true,"checkpoints":"none",)"
         R"("checkpoint_every":64,"split":"auto","batch_invariant":false})");
   const PrefillProblem problem{.heads = {.q = 2},
