@@ -27,7 +27,7 @@ OPERATOR: decode, prefill, verify, commit or conv.  Its rows are those of benchm
   --rows SET[,SET...]         the sets of rows; otherwise all (prefill: but headline)
   --with NAME=VALUE[,VALUE]   these values of a field or size; may be repeated: --with batch=1,8
   --list                      prints the rows; needs no GPU
-  --programmatic              decode: launches may overlap the one in front
+  --enable_pdl              decode: launches may overlap the one in front
   --quick                     few rows and replays
   --replays N                 of each graph; otherwise 40
   --config NAME=VALUE[,...]   the one configuration that has these values
@@ -64,7 +64,7 @@ void require_right(const RelativeRms& error, const char* what) {
 Timing time_two_launches(const Session& session, const gdn::DecodeProblem& problem,
                          const RowLaunches<gdn::DecodeProblem>& one) {
   const Gpu& gpu = session.gpu;
-  const DeviceBuffer rows(gpu, bytes_of(one.args(0).conv.x));
+  const DeviceBuffer rows(gpu, bytes_of(one.args(0).x));
   const TwoLaunches two = as_two_launches(problem, one.args(0), rows.data());
   const gdn::Conv conv = gpu.context().prepare(two.conv).value();
   const gdn::Decode decode = gpu.context().prepare(two.decode).value();
@@ -144,7 +144,7 @@ void for_each_row(const std::string& op, const std::vector<Row>& rows, const Arg
   for (Row row : rows) {
     const auto problem = Problem::from_json(problem_json(row, Problem{}.to_json())).value();
     if constexpr (std::is_same_v<Problem, gdn::DecodeProblem>) {
-      row["programmatic"] = arguments.has("--programmatic");
+      row["enable_pdl"] = arguments.has("--enable_pdl");
     }
     if constexpr (std::is_same_v<Problem, gdn::ConvProblem>) {
       row["channels"] = split_channels(problem);
@@ -183,7 +183,7 @@ void time_rows(const std::string& op, const std::vector<Row>& rows, const Argume
 
 int run_operator(const std::string& op, int argc, char** argv) {
   const Arguments arguments(
-      argc, argv, {"--list", "--programmatic", "--quick", "--sweep", "--all-configs"},
+      argc, argv, {"--list", "--enable_pdl", "--quick", "--sweep", "--all-configs"},
       {"--rows", "--with", "--replays", "--config", "--folder", "--out", "--commit"});
   const std::vector<Row> rows = chosen_rows(op, arguments);
   if (!arguments.has("--list")) {

@@ -162,11 +162,11 @@ int first_result(const std::string& dir, int signal_fd) {
   args.q = Tensor::contiguous(rows.data(), DType::kBF16, {1, 16, 128});
   args.k = args.q;
   args.v = Tensor::contiguous(rows.data(), DType::kBF16, {1, 32, 128});
-  args.gates.g = args.gates.beta = Tensor::contiguous(rows.data(), DType::kBF16, {1, 32});
-  args.gates.A_log = args.gates.dt_bias = Tensor::contiguous(rows.data(), DType::kF32, {32});
+  args.g = args.beta = Tensor::contiguous(rows.data(), DType::kBF16, {1, 32});
+  args.A_log = args.dt_bias = Tensor::contiguous(rows.data(), DType::kF32, {32});
   args.o = Tensor::contiguous(o.data(), DType::kBF16, {1, 32, 128});
-  args.states.in = Tensor::contiguous(state.data(), DType::kF32, {1, 32, 128, 128});
-  args.states.indices = Tensor::contiguous(rows.data(), DType::kI32, {1});
+  args.state = Tensor::contiguous(state.data(), DType::kF32, {1, 32, 128, 128});
+  args.state_indices = Tensor::contiguous(rows.data(), DType::kI32, {1});
   const DeviceStream stream = test::make_stream(*gpu);
   decode.launch(stream.get(), args).value();
   stream.synchronize().value();

@@ -138,7 +138,7 @@ class LaunchCheck {
 
   void compare_state(const Part& part, Errors* errors) const {
     if (tokens(part) != length(part) || !p_.states.store) return;
-    const bool apart = operands_.args(0).states.out.present();
+    const bool apart = operands_.args(0).state_out.present();
     const std::vector<double> state =
         by_keys(p_, values(operands_, apart ? TensorId::kStateOut : TensorId::kState,
                            first_state_element(part), matrix_elements()));

@@ -39,7 +39,7 @@ class RowLaunches {
   RowLaunches(const Gpu& gpu, const Problem& problem, const Row& row, std::size_t workspace_bytes)
       : operands_(operands_of(gpu, Harness::reference(problem), lengths_of(row), data_of(row),
                               workspace_bytes, Harness::separate_out(problem))),
-        programmatic_(row.value("programmatic", false)) {}
+        enable_pdl_(row.value("enable_pdl", false)) {}
 
   const GdnOperands& operands() const { return operands_; }
   int sets() const { return operands_.sets(); }
@@ -57,13 +57,13 @@ class RowLaunches {
   }
   gdn::DecodeArgs args(int set) const {
     gdn::DecodeArgs args = as_decode(operands_.args(set));
-    args.programmatic = programmatic_;
+    args.enable_pdl = enable_pdl_;
     return args;
   }
 
  private:
   GdnOperands operands_;
-  bool programmatic_;  // launches may overlap the one in front
+  bool enable_pdl_;  // launches may overlap the one in front
 };
 
 // All layers of a model in one launch; the operands of each are a set.

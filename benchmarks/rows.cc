@@ -182,7 +182,7 @@ std::string problem_json(const Row& row, const std::string& defaults) {
   Row all = row;
   all.update(data_of(row).problem);
   if (row.contains("qk_heads")) all["q_heads"] = all["k_heads"] = row.at("qk_heads");
-  if (row.contains("tokens")) all["max_tokens"] = row.at("tokens");
+  if (row.contains("tokens")) all["draft_tokens"] = row.at("tokens");
   if (row.value("stored_states", "") == "none") all.erase("stored_states");
   Row problem = Row::object();
   for (const auto& [name, value] : all.items()) {

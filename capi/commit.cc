@@ -54,8 +54,7 @@ int cubinery_commit_launch(const CubineryCommit* commit, void* stream,
     CUBINERY_RETURN_IF_ERROR(bind_layer(given.layer, commit->device, &bound.layer));
     CUBINERY_RETURN_IF_ERROR(
         bind_tensors(gdn::kCommitOp, commit_tensors(given), commit->device, commit_tensors(bound)));
-    CUBINERY_RETURN_IF_ERROR(
-        bind_programmatic(gdn::kCommitOp, given.programmatic, &bound.programmatic));
+    CUBINERY_RETURN_IF_ERROR(bind_enable_pdl(gdn::kCommitOp, given.enable_pdl, &bound.enable_pdl));
     bound.scratch_slot = given.scratch_slot;
     return commit->value.launch(static_cast<Stream>(stream), bound);
   });

@@ -34,9 +34,9 @@ Status bind_tensors(std::string_view op, const auto& from, int device, const aut
   return {};
 }
 
-inline Status bind_programmatic(std::string_view op, std::int64_t from, bool* to) {
+inline Status bind_enable_pdl(std::string_view op, std::int64_t from, bool* to) {
   if (from != 0 && from != 1) {
-    return cubinery::invalid({op, "programmatic"}, fmt::format("is {}; accepted: 0, 1", from));
+    return cubinery::invalid({op, "enable_pdl"}, fmt::format("is {}; accepted: 0, 1", from));
   }
   *to = from == 1;
   return {};
@@ -45,9 +45,9 @@ inline Status bind_programmatic(std::string_view op, std::int64_t from, bool* to
 // What the arguments of every operator with outputs have besides tensors.
 template <class C, class Cpp>
 Status bind_numbers(std::string_view op, const C& from, Cpp* to) {
-  to->states.scratch_slot = from.states.scratch_slot;
+  to->scratch_slot = from.scratch_slot;
   if (from.scale != nullptr) to->scale = *from.scale;
-  return bind_programmatic(op, from.programmatic, &to->programmatic);
+  return bind_enable_pdl(op, from.enable_pdl, &to->enable_pdl);
 }
 
 // What the arguments of every operator with an o have.

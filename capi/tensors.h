@@ -24,12 +24,12 @@ constexpr auto joined(const std::array<NamedTensor<T>, kFirst>& first,
   return all;
 }
 
-constexpr auto state_tensors(auto& states) {
+constexpr auto state_tensors(auto& args) {
   return std::array{
-      NamedTensor{"state", &states.in},
-      NamedTensor{"state_out", &states.out},
-      NamedTensor{"state_indices", &states.indices},
-      NamedTensor{"state_out_indices", &states.out_indices},
+      NamedTensor{"state", &args.state},
+      NamedTensor{"state_out", &args.state_out},
+      NamedTensor{"state_indices", &args.state_indices},
+      NamedTensor{"state_out_indices", &args.state_out_indices},
   };
 }
 
@@ -39,13 +39,13 @@ constexpr auto shared_tensors(auto& args) {
       NamedTensor{"q", &args.q},
       NamedTensor{"k", &args.k},
       NamedTensor{"v", &args.v},
-      NamedTensor{"g", &args.gates.g},
-      NamedTensor{"beta", &args.gates.beta},
-      NamedTensor{"A_log", &args.gates.A_log},
-      NamedTensor{"dt_bias", &args.gates.dt_bias},
+      NamedTensor{"g", &args.g},
+      NamedTensor{"beta", &args.beta},
+      NamedTensor{"A_log", &args.A_log},
+      NamedTensor{"dt_bias", &args.dt_bias},
       NamedTensor{"o", &args.o},
   };
-  return joined(own, state_tensors(args.states));
+  return joined(own, state_tensors(args));
 }
 
 // Of a decode step, after those.
@@ -53,11 +53,11 @@ constexpr auto decode_tensors(auto& args) {
   return std::array{
       NamedTensor{"z", &args.z},
       NamedTensor{"norm_weight", &args.norm_weight},
-      NamedTensor{"x", &args.conv.x},
-      NamedTensor{"conv_weight", &args.conv.weight},
-      NamedTensor{"conv_bias", &args.conv.bias},
-      NamedTensor{"conv_state", &args.conv.in},
-      NamedTensor{"conv_state_out", &args.conv.out},
+      NamedTensor{"x", &args.x},
+      NamedTensor{"conv_weight", &args.conv_weight},
+      NamedTensor{"conv_bias", &args.conv_bias},
+      NamedTensor{"conv_state", &args.conv_state},
+      NamedTensor{"conv_state_out", &args.conv_state_out},
   };
 }
 
@@ -82,14 +82,10 @@ constexpr auto verify_tensors(auto& args) {
 // Of a layer of a commit.
 constexpr auto layer_tensors(auto& layer) {
   return std::array{
-      NamedTensor{"k", &layer.k},
-      NamedTensor{"v", &layer.v},
-      NamedTensor{"g", &layer.gates.g},
-      NamedTensor{"beta", &layer.gates.beta},
-      NamedTensor{"A_log", &layer.gates.A_log},
-      NamedTensor{"dt_bias", &layer.gates.dt_bias},
-      NamedTensor{"state", &layer.state},
-      NamedTensor{"state_out", &layer.state_out},
+      NamedTensor{"k", &layer.k},         NamedTensor{"v", &layer.v},
+      NamedTensor{"g", &layer.g},         NamedTensor{"beta", &layer.beta},
+      NamedTensor{"A_log", &layer.A_log}, NamedTensor{"dt_bias", &layer.dt_bias},
+      NamedTensor{"state", &layer.state}, NamedTensor{"state_out", &layer.state_out},
   };
 }
 
@@ -99,8 +95,8 @@ constexpr auto commit_tensors(auto& args) {
       NamedTensor{"layers", &args.layers},
       NamedTensor{"accepted", &args.accepted},
       NamedTensor{"cu_seqlens", &args.cu_seqlens},
-      NamedTensor{"state_indices", &args.indices},
-      NamedTensor{"state_out_indices", &args.out_indices},
+      NamedTensor{"state_indices", &args.state_indices},
+      NamedTensor{"state_out_indices", &args.state_out_indices},
   };
 }
 
@@ -126,7 +122,7 @@ constexpr auto conv_tensors(auto& args) {
       NamedTensor{"checkpoints", &args.checkpoints},
       NamedTensor{"checkpoint_cu_starts", &args.checkpoint_cu_starts},
   };
-  return joined(own, state_tensors(args.states));
+  return joined(own, state_tensors(args));
 }
 
 }  // namespace cubinery::capi

@@ -76,7 +76,7 @@ const char* const kModelAssumptions =
   assumed:       A_log in f32; vk states in a pool, i32 indices, negative ones skipped; the gate computed
                  from A_log, a and dt_bias; beta from its logit; q and k normalised in the kernel;
                  for prefill packed sequences, i32 cu_seqlens, no checkpoints; for verify packed requests
-                 of up to 4 tokens (--max-tokens), the state after each, i32 counts of accepted ones;
+                 of up to 4 tokens (--draft-tokens), the state after each, i32 counts of accepted ones;
                  for commit the same requests and counts, no states kept in between; for conv q, k and v
                  without bias, behind silu, weights and states in the model's dtype, states in a pool with
                  columns innermost (vLLM: --op gdn_conv --state-layout channels)

@@ -23,7 +23,7 @@ constexpr const char* kPrewarmExamples = R"(Examples:
   cubinery prewarm --hf-config config.json --tp 1,2,4,8 --arch sm_90a
   cubinery prewarm --hf-config config.json --arch sm_90a --state-dtype bf16 --padding none
   cubinery prewarm --hf-config config.json --arch sm_90a --op gdn_prefill --cu-seqlens-dtype i64
-  cubinery prewarm --hf-config config.json --arch sm_90a --op gdn_verify --max-tokens 8
+  cubinery prewarm --hf-config config.json --arch sm_90a --op gdn_verify --draft-tokens 8
   cubinery prewarm --manifest problems.json --arch all --shard 2/8 --json report.json
   cubinery prewarm --key-dim 128 --value-dim 128 --dtype f16 --arch sm_80 --dry-run
 

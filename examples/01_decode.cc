@@ -53,9 +53,10 @@ int main() {
   const gdn::DecodeArgs args{.q = q.device,
                              .k = k.device,
                              .v = v.device,
-                             .gates = {.g = g.device, .beta = beta.device},
+                             .g = g.device,
+                             .beta = beta.device,
                              .o = o.device,
-                             .states = {.in = state.device}};
+                             .state = state.device};
   decode.launch(nullptr, args).value();
   cudaMemcpy(o.host.data(), o.device.data, o.host.size() * sizeof(float), cudaMemcpyDeviceToHost);
 

@@ -38,9 +38,11 @@ struct Layer {
     return {.q = span(q),
             .k = span(k),
             .v = span(v),
-            .gates = {.g = span(g), .beta = span(beta)},
+            .g = span(g),
+            .beta = span(beta),
             .o = span(o),
-            .states = {.in = pool, .indices = Tensor::contiguous(index, DType::kI32, {1})}};
+            .state = pool,
+            .state_indices = Tensor::contiguous(index, DType::kI32, {1})};
   }
 
   template <class Problem>

@@ -77,10 +77,10 @@ int main(void) {
   args.q = &q.device;
   args.k = &k.device;
   args.v = &v.device;
-  args.gates.g = &g.device;
-  args.gates.beta = &beta.device;
+  args.g = &g.device;
+  args.beta = &beta.device;
   args.o = &o.device;
-  args.states.in = &state.device;
+  args.state = &state.device;
   check(cubinery_decode_launch(decode, NULL, &args));
   float* const before = state.host;
   float* const after = malloc(state.bytes);

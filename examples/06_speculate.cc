@@ -42,13 +42,14 @@ struct Layer {
     return {.q = span(q, first, count),
             .k = span(k, first, count),
             .v = span(v, first, count),
-            .gates = {.g = span(g, first, count), .beta = span(beta, first, count)},
+            .g = span(g, first, count),
+            .beta = span(beta, first, count),
             .o = span(o, first, count),
-            .states = {.in = state}};
+            .state = state};
   }
   gdn::CommitLayer verified() const {
     const auto of = args<gdn::VerifyArgs>(0, kTokens);
-    return {.k = of.k, .v = of.v, .gates = of.gates, .state = state};
+    return {.k = of.k, .v = of.v, .g = of.g, .beta = of.beta, .state = state};
   }
 };
 
@@ -101,7 +102,7 @@ Problem problem() {
   Problem problem{
       .heads = {.q = kKeyHeads, .k = kKeyHeads, .v = kHeads}, .key_dim = kDim, .value_dim = kDim};
   if constexpr (requires { problem.output_dtype; }) problem.output_dtype = DType::kF32;
-  if constexpr (requires { problem.max_tokens; }) problem.max_tokens = kTokens;
+  if constexpr (requires { problem.draft_tokens; }) problem.draft_tokens = kTokens;
   return problem;
 }
 

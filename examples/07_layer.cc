@@ -51,7 +51,7 @@ struct Layer {
   gdn::ModelProblems model;
   int keys = model.conv.heads.k, heads = model.conv.heads.v;
   int key_dim = model.conv.key_dim, value_dim = model.conv.value_dim, width = model.conv.width;
-  int channels = 2 * keys * key_dim + heads * value_dim, most = model.verify.max_tokens;
+  int channels = 2 * keys * key_dim + heads * value_dim, most = model.verify.draft_tokens;
   DType dtype = model.conv.dtype;
 
   // What the projections give for the tokens of all steps, one step behind the other.
@@ -86,7 +86,8 @@ struct Layer {
             .k = rows(k, first, count),
             .v = rows(v, first, count),
             .cu_seqlens = bounds,
-            .states = {.in = windows, .indices = window_slots}};
+            .state = windows,
+            .state_indices = window_slots};
   }
   // Of a prefill, a decoding step, a verification.
   template <class Args>
@@ -94,9 +95,13 @@ struct Layer {
     return {.q = rows(q, first, count),
             .k = rows(k, first, count),
             .v = rows(v, first, count),
-            .gates = {rows(a, first, count), rows(b, first, count), A_log, dt_bias},
+            .g = rows(a, first, count),
+            .beta = rows(b, first, count),
+            .A_log = A_log,
+            .dt_bias = dt_bias,
             .o = rows(o, first, count),
-            .states = {.in = states, .indices = slots}};
+            .state = states,
+            .state_indices = slots};
   }
 };
 
@@ -133,7 +138,7 @@ void launch(const Operators& run, const Layer& layer, const Step& step, int firs
     args.accepted = conv.accepted;
     return run.verify.launch(nullptr, args).value();
   }
-  conv.states.in.shape[2] = layer.width - 1;  // the first columns; strides stay
+  conv.state.shape[2] = layer.width - 1;  // the first columns; strides stay
   if (step.kind == Kind::kPrefill) conv.has_initial_state = layer.is_old;
   run.conv.launch(nullptr, conv).value();
   Tensor slots = layer.state_slots;

@@ -44,7 +44,7 @@ class Layer:
 
     def __init__(self, problems: cubinery.ModelProblems, device: str) -> None:
         conv = problems.conv
-        self.keys, self.heads, self.most = conv.k_heads, conv.v_heads, problems.verify.max_tokens
+        self.keys, self.heads, self.most = conv.k_heads, conv.v_heads, problems.verify.draft_tokens
         self.key_dim, self.value_dim, self.width = conv.key_dim, conv.value_dim, conv.width
         channels = 2 * self.keys * self.key_dim + self.heads * self.value_dim
         random = torch.Generator().manual_seed(1)

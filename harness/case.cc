@@ -223,10 +223,10 @@ void GdnCase::fill_states(const TensorInfo& info) {
 
 GdnArgs GdnCase::args(std::span<void* const> pieces) const {
   auto args = args_of<GdnArgs>(layout_.tensors(pieces));
-  args.states.scratch_slot = options_.scratch_slot;
+  args.scratch_slot = options_.scratch_slot;
   args.scale = options_.scale;
   args.norm_eps = options_.norm_eps;
-  args.programmatic = options_.programmatic;
+  args.enable_pdl = options_.enable_pdl;
   return args;
 }
 

@@ -38,7 +38,7 @@ struct CaseOptions {
   double key_correlation = 0;  // of keys of one head, over tokens, sequences and seeds
   std::optional<float> scale{};
   std::optional<float> norm_eps{};
-  bool programmatic = false;
+  bool enable_pdl = false;
 
   // As in LayoutOptions.
   std::int64_t head_gap = 0;

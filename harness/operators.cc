@@ -133,10 +133,10 @@ GdnProblem as_prefill(const DecodeProblem& problem) {
 }
 
 gdn::DecodeArgs as_decode(const GdnArgs& packed) {
-  gdn::DecodeArgs args{.states = packed.states,
+  gdn::DecodeArgs args{.scratch_slot = packed.scratch_slot,
                        .scale = packed.scale,
                        .norm_eps = packed.norm_eps,
-                       .programmatic = packed.programmatic};
+                       .enable_pdl = packed.enable_pdl};
   copy_tensors(packed, &args);
   for (const auto& row : gdn::kTensorRows<gdn::DecodeArgs>) {
     if (packed.o.rank != 4 || !is_of_tokens(row.kind)) continue;
@@ -150,7 +150,7 @@ gdn::DecodeArgs as_decode(const GdnArgs& packed) {
 TwoLaunches as_two_launches(const DecodeProblem& problem, const gdn::DecodeArgs& args, void* rows) {
   TwoLaunches two{.conv = gdn::conv_in_front(problem), .decode = problem, .decode_args = args};
   two.decode.conv = {};
-  const std::int64_t batch = args.conv.x.shape[0], channels = split_channels(two.conv);
+  const std::int64_t batch = args.x.shape[0], channels = split_channels(two.conv);
   std::int64_t first = 0;
   const auto slice = [&](int heads, int dim) {
     Tensor part = Tensor::contiguous(static_cast<std::byte*>(rows) + first * size_of(problem.dtype),
@@ -163,17 +163,19 @@ TwoLaunches as_two_launches(const DecodeProblem& problem, const gdn::DecodeArgs&
   decode.q = slice(problem.heads.q, problem.key_dim);
   decode.k = slice(problem.heads.k, problem.key_dim);
   decode.v = slice(problem.heads.v, problem.value_dim);
-  decode.conv = {};
-  two.conv_args = {.x = gdn::with_one_token(args.conv.x),
-                   .weight = args.conv.weight,
-                   .bias = args.conv.bias,
+  decode.x = decode.conv_weight = decode.conv_bias = decode.conv_state = decode.conv_state_out = {};
+  two.conv_args = {.x = gdn::with_one_token(args.x),
+                   .weight = args.conv_weight,
+                   .bias = args.conv_bias,
                    .q = decode.q,
                    .k = decode.k,
                    .v = decode.v,
-                   .states = args.states,
-                   .programmatic = args.programmatic};
-  two.conv_args.states.in = args.conv.in;
-  two.conv_args.states.out = args.conv.out;
+                   .state = args.conv_state,
+                   .state_out = args.conv_state_out,
+                   .state_indices = args.state_indices,
+                   .state_out_indices = args.state_out_indices,
+                   .scratch_slot = args.scratch_slot,
+                   .enable_pdl = args.enable_pdl};
   return two;
 }
 
@@ -262,17 +264,17 @@ PrefillProblem as_prefill(const VerifyProblem& problem) {
 
 gdn::VerifyArgs as_verify(const VerifyProblem& problem, const GdnArgs& args) {
   gdn::VerifyArgs same{
-      .states = args.states, .scale = args.scale, .programmatic = args.programmatic};
+      .scratch_slot = args.scratch_slot, .scale = args.scale, .enable_pdl = args.enable_pdl};
   copy_tensors(args, &same);
   if (!stores_every(problem)) return same;
   // [B T, ...] as [B, T, ...]
   const Tensor& rows = args.checkpoints;
   const std::int64_t tokens = args.q.shape[1];
-  same.states.out = rows;
-  same.states.out.rank = 5;
-  same.states.out.shape = {args.q.shape[0], tokens, rows.shape[1], rows.shape[2], rows.shape[3]};
-  same.states.out.strides = {tokens * rows.strides[0], rows.strides[0], rows.strides[1],
-                             rows.strides[2], rows.strides[3]};
+  same.state_out = rows;
+  same.state_out.rank = 5;
+  same.state_out.shape = {args.q.shape[0], tokens, rows.shape[1], rows.shape[2], rows.shape[3]};
+  same.state_out.strides = {tokens * rows.strides[0], rows.strides[0], rows.strides[1],
+                            rows.strides[2], rows.strides[3]};
   return same;
 }
 
@@ -281,7 +283,7 @@ std::vector<Shape> HarnessOf<VerifyProblem>::shapes(const VerifyProblem& problem
   std::vector<Shape> shapes;
   for (const std::int64_t requests : values_in(grid, "batch")) {
     for (const std::int64_t tokens : values_in(grid, "tokens_each")) {
-      if (tokens > problem.max_tokens) continue;
+      if (tokens > problem.draft_tokens) continue;
       shapes.push_back({{"batch", requests}, {"tokens_each", tokens}});
     }
   }
@@ -291,7 +293,7 @@ std::vector<Shape> HarnessOf<VerifyProblem>::shapes(const VerifyProblem& problem
 Result<Lengths> HarnessOf<VerifyProblem>::lengths(const VerifyProblem& problem,
                                                   const Shape& shape) {
   CUBINERY_RETURN_IF_ERROR(check_most(gdn::kVerifyOp, shape, "batch", kMostSequences));
-  CUBINERY_RETURN_IF_ERROR(check_most(gdn::kVerifyOp, shape, "tokens_each", problem.max_tokens));
+  CUBINERY_RETURN_IF_ERROR(check_most(gdn::kVerifyOp, shape, "tokens_each", problem.draft_tokens));
   return Lengths(idx(*size_in(shape, "batch")), *size_in(shape, "tokens_each"));
 }
 
@@ -329,10 +331,10 @@ PrefillProblem as_prefill(const CommitProblem& problem) {
 
 gdn::CommitArgs as_commit(const GdnArgs& args) {
   gdn::CommitArgs same{.cu_seqlens = args.cu_seqlens,
-                       .indices = args.states.indices,
-                       .out_indices = args.states.out_indices,
-                       .scratch_slot = args.states.scratch_slot,
-                       .programmatic = args.programmatic};
+                       .state_indices = args.state_indices,
+                       .state_out_indices = args.state_out_indices,
+                       .scratch_slot = args.scratch_slot,
+                       .enable_pdl = args.enable_pdl};
   copy_tensors(args, &same.layer);
   return same;
 }
@@ -344,7 +346,7 @@ std::vector<Shape> HarnessOf<CommitProblem>::shapes(const CommitProblem&, const 
 Result<Lengths> HarnessOf<CommitProblem>::lengths(const CommitProblem& problem,
                                                   const Shape& shape) {
   CUBINERY_RETURN_IF_ERROR(check_most(gdn::kCommitOp, shape, "batch", kMostSequences));
-  return Lengths(idx(*size_in(shape, "batch")), problem.max_tokens);
+  return Lengths(idx(*size_in(shape, "batch")), problem.draft_tokens);
 }
 
 Point HarnessOf<CommitProblem>::point(const CommitProblem& problem, const Lengths& lengths) {

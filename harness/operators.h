@@ -177,14 +177,14 @@ struct HarnessOf<gdn::VerifyProblem> : RequestHarness<gdn::VerifyProblem, gdn::V
   using Operator = gdn::Verify;
   static constexpr SizeInfo kSizes[] = {kBatchSize, kTokensEachSize};
 
-  // Requests have at most max_tokens.
+  // Requests have at most draft_tokens.
   static std::vector<Shape> shapes(const Problem& problem, const ShapeGrid& grid);
   static Result<std::vector<std::int64_t>> lengths(const Problem& problem, const Shape& shape);
   static Point point(const Problem& problem, const std::vector<std::int64_t>& lengths);
 
   static gdn::PrefillProblem reference(const Problem& problem);
   static TokenSteps steps(const Problem& problem) {
-    return {.most = problem.max_tokens,
+    return {.most = problem.draft_tokens,
             .round_each_token = problem.round_each_token,
             .parents = parents_of(problem)};
   }
@@ -209,14 +209,14 @@ struct HarnessOf<gdn::CommitProblem> : RequestHarness<gdn::CommitProblem, gdn::C
   using Operator = gdn::Commit;
   static constexpr SizeInfo kSizes[] = {kBatchSize};
 
-  // Requests have max_tokens, which cost as much as one does.
+  // Requests have draft_tokens, which cost as much as one does.
   static std::vector<Shape> shapes(const Problem& problem, const ShapeGrid& grid);
   static Result<std::vector<std::int64_t>> lengths(const Problem& problem, const Shape& shape);
   static Point point(const Problem& problem, const std::vector<std::int64_t>& lengths);
 
   static gdn::PrefillProblem reference(const Problem& problem) { return as_prefill(problem); }
   static TokenSteps steps(const Problem& problem) {
-    return {.most = problem.max_tokens, .has_outputs = false};
+    return {.most = problem.draft_tokens, .has_outputs = false};
   }
 
   static Result<Operator> create(const Context& context, const Problem& problem,

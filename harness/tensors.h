@@ -51,7 +51,11 @@ struct GdnArgs : gdn::PrefillArgs {
   Tensor parents{};
   Tensor z{};
   Tensor norm_weight{};
-  gdn::DecodeConvArgs conv{};
+  Tensor x{};
+  Tensor conv_weight{};
+  Tensor conv_bias{};
+  Tensor conv_state{};
+  Tensor conv_state_out{};
   std::optional<float> norm_eps{};
 };
 

@@ -14,7 +14,7 @@ class Commit final
  public:
   using HandleOperator::HandleOperator;
 
-  // stream, layer_tensors()..., commit_tensors()..., scratch_slot, programmatic
+  // stream, layer_tensors()..., commit_tensors()..., scratch_slot, enable_pdl
   PyObject* launch(PyObject* const* given, Py_ssize_t count) const override {
     CubineryCommitArgs args = CUBINERY_COMMIT_ARGS_INIT;
     const auto layer = layer_tensors(args.layer);
@@ -36,8 +36,8 @@ class Commit final
     if (!read_tensors(layer, given, &views)) return nullptr;
     if (!read_tensors(own, given, &views)) return nullptr;
     if (!read_integers(given, 1, {{"scratch_slot", &args.scratch_slot}})) return nullptr;
-    args.programmatic = PyObject_IsTrue(given[1]);
-    if (args.programmatic == -1) return nullptr;
+    args.enable_pdl = PyObject_IsTrue(given[1]);
+    if (args.enable_pdl == -1) return nullptr;
     return done(
         without_gil([&] { return cubinery_commit_launch(handle(), views.stream(), &args); }));
   }

@@ -10,7 +10,7 @@ class Conv final
  public:
   using HandleOperator::HandleOperator;
 
-  // stream, conv_tensors()..., scratch_slot, scale, programmatic, max_seqlen
+  // stream, conv_tensors()..., scratch_slot, scale, enable_pdl, max_seqlen
   PyObject* launch(PyObject* const* given, Py_ssize_t count) const override {
     CubineryConvArgs args = CUBINERY_CONV_ARGS_INIT;
     const auto tensors = conv_tensors(args);

@@ -11,7 +11,7 @@ class Decode final
  public:
   using HandleOperator::HandleOperator;
 
-  // stream, shared_tensors()..., decode_tensors()..., scratch_slot, scale, programmatic, norm_eps
+  // stream, shared_tensors()..., decode_tensors()..., scratch_slot, scale, enable_pdl, norm_eps
   PyObject* launch(PyObject* const* given, Py_ssize_t count) const override {
     CubineryDecodeArgs args = CUBINERY_DECODE_ARGS_INIT;
     const auto shared = shared_tensors(args);

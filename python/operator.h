@@ -137,14 +137,14 @@ bool read_tensors(const auto& tensors, PyObject* const*& given, ArrayViews* view
 // None leaves `*to` as it is; else it points to `value`.
 bool read_float(const char* name, PyObject* given, float* value, const float** to);
 
-// Reads scratch_slot, scale (None: the default) and programmatic, and moves `given` behind them.
+// Reads scratch_slot, scale (None: the default) and enable_pdl, and moves `given` behind them.
 template <class Args>
 bool read_numbers(PyObject* const*& given, float* scale, Args* args) {
-  if (!read_integers(given, 1, {{"scratch_slot", &args->states.scratch_slot}})) return false;
+  if (!read_integers(given, 1, {{"scratch_slot", &args->scratch_slot}})) return false;
   if (!read_float("scale", given[1], scale, &args->scale)) return false;
-  args->programmatic = PyObject_IsTrue(given[2]);
+  args->enable_pdl = PyObject_IsTrue(given[2]);
   given += 3;
-  return args->programmatic != -1;
+  return args->enable_pdl != -1;
 }
 
 // None, or the exception of a code.

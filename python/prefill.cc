@@ -12,7 +12,7 @@ class Prefill final
   using HandleOperator::HandleOperator;
 
   // stream, workspace, shared_tensors()..., prefill_tensors()..., scratch_slot, scale,
-  // programmatic, max_seqlen
+  // enable_pdl, max_seqlen
   PyObject* launch(PyObject* const* given, Py_ssize_t count) const override {
     CubineryPrefillArgs args = CUBINERY_PREFILL_ARGS_INIT;
     const auto shared = shared_tensors(args);

@@ -11,7 +11,7 @@ class Verify final
  public:
   using HandleOperator::HandleOperator;
 
-  // stream, shared_tensors()..., verify_tensors()..., scratch_slot, scale, programmatic
+  // stream, shared_tensors()..., verify_tensors()..., scratch_slot, scale, enable_pdl
   PyObject* launch(PyObject* const* given, Py_ssize_t count) const override {
     CubineryVerifyArgs args = CUBINERY_VERIFY_ARGS_INIT;
     const auto shared = shared_tensors(args);

@@ -201,14 +201,14 @@ def first_request_table(record):
 
 def decode_table(rows):
     """One line for each batch size: time and share of the copy rate for each state dtype and layout.  A plus: of
-    programmatic launches, where there are no others."""
+    launches with PDL, where there are no others."""
     cells = {(r["batch"], r["state_dtype"], r["state_layout"]): r
-             for r in sorted(rows, key=lambda r: not r["programmatic"])}
+             for r in sorted(rows, key=lambda r: not r["enable_pdl"])}
     kinds = [("f32", "vk"), ("f32", "kv"), ("bf16", "vk"), ("bf16", "kv")]
     lines = []
     for batch in sorted({key[0] for key in cells}):
         found = [cells[(batch, *kind)] for kind in kinds]
-        lines.append([f"{batch}", *(f"{duration(r['ms'] / 1e3)}, {r['copy_rate_share']:.0%}{'+' * r['programmatic']}"
+        lines.append([f"{batch}", *(f"{duration(r['ms'] / 1e3)}, {r['copy_rate_share']:.0%}{'+' * r['enable_pdl']}"
                                     for r in found)])
     return table(["requests", *(f"{dtype}, {layout.upper()}" for dtype, layout in kinds)], lines)
 
@@ -498,7 +498,7 @@ def results_page(records):
     lines += paragraph(
         f"16 key heads and 32 value heads, states in a pool, gates and norms computed in the kernel; {origin(decode)}. "
         "For each dtype and layout of the states: the time, and the rate of moving the bytes as a share of the copy "
-        "rate; a plus: launches that may overlap the one in front (`programmatic`).")
+        "rate; a plus: launches that may overlap the one in front (`enable_pdl`).")
     lines += decode_table([r for r in decode if "conv_width" not in r])
     convolved = [r for r in decode if "conv_width" in r]
     if convolved:

@@ -88,7 +88,7 @@ class Cubinery:
     def verify(self, data: DecodeData) -> Prepared:
         problem = self._library.VerifyProblem(
             **_engine_fields(data),
-            max_tokens=data.row.tokens,
+            draft_tokens=data.row.tokens,
             store_state=data.row.stored == "last",
         )
         operator = self._library.Verify(self._context, problem)

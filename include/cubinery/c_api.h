@@ -170,39 +170,7 @@ CUBINERY_C_API int cubinery_context_explain(const CubineryContext* context, cons
  * float8_e5m2 (DLPack's type codes 10 and 12, 8 bits); for flags of convolutions bool (type code 6,
  * 8 bits); one lane.  `stream` is a CUstream or cudaStream_t, NULL the legacy default stream. */
 
-/* gdn::GateArgs, field by field. */
-typedef struct CubineryGateArgs {
-  const DLTensor* g;
-  const DLTensor* beta;
-  const DLTensor* A_log;
-  const DLTensor* dt_bias;
-} CubineryGateArgs;
-#define CUBINERY_GATE_ARGS_INIT \
-  { NULL, NULL, NULL, NULL }
-
-/* gdn::StateArgs, field by field. */
-typedef struct CubineryStateArgs {
-  const DLTensor* in;
-  const DLTensor* out;
-  const DLTensor* indices;
-  const DLTensor* out_indices;
-  int64_t scratch_slot;
-} CubineryStateArgs;
-#define CUBINERY_STATE_ARGS_INIT \
-  { NULL, NULL, NULL, NULL, 0 }
-
 typedef struct CubineryDecode CubineryDecode;
-
-/* gdn::DecodeConvArgs, field by field. */
-typedef struct CubineryDecodeConvArgs {
-  const DLTensor* x;
-  const DLTensor* weight;
-  const DLTensor* bias;
-  const DLTensor* in;
-  const DLTensor* out;
-} CubineryDecodeConvArgs;
-#define CUBINERY_DECODE_CONV_ARGS_INIT \
-  { NULL, NULL, NULL, NULL, NULL }
 
 /* gdn::DecodeArgs, field by field. */
 typedef struct CubineryDecodeArgs {
@@ -210,20 +178,31 @@ typedef struct CubineryDecodeArgs {
   const DLTensor* q;
   const DLTensor* k;
   const DLTensor* v;
-  CubineryGateArgs gates;
+  const DLTensor* g;
+  const DLTensor* beta;
+  const DLTensor* A_log;
+  const DLTensor* dt_bias;
   const DLTensor* o;
-  CubineryStateArgs states;
+  const DLTensor* state;
+  const DLTensor* state_out;
+  const DLTensor* state_indices;
+  const DLTensor* state_out_indices;
+  int64_t scratch_slot;
   const DLTensor* z;
   const DLTensor* norm_weight;
-  CubineryDecodeConvArgs conv;
+  const DLTensor* x;
+  const DLTensor* conv_weight;
+  const DLTensor* conv_bias;
+  const DLTensor* conv_state;
+  const DLTensor* conv_state_out;
   const float* scale;    /* NULL: key_dim^-1/2 */
   const float* norm_eps; /* NULL: 1e-6 */
-  int64_t programmatic;  /* 0 or 1 */
+  int64_t enable_pdl;    /* 0 or 1 */
 } CubineryDecodeArgs;
-#define CUBINERY_DECODE_ARGS_INIT                                                           \
-  {                                                                                         \
-    sizeof(CubineryDecodeArgs), NULL, NULL, NULL, CUBINERY_GATE_ARGS_INIT, NULL,            \
-        CUBINERY_STATE_ARGS_INIT, NULL, NULL, CUBINERY_DECODE_CONV_ARGS_INIT, NULL, NULL, 0 \
+#define CUBINERY_DECODE_ARGS_INIT                                                                 \
+  {                                                                                               \
+    sizeof(CubineryDecodeArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
+        NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0                          \
   }
 
 /* Loads or compiles the problem's kernels: slow. */
@@ -250,20 +229,27 @@ typedef struct CubineryPrefillArgs {
   const DLTensor* q;
   const DLTensor* k;
   const DLTensor* v;
-  CubineryGateArgs gates;
+  const DLTensor* g;
+  const DLTensor* beta;
+  const DLTensor* A_log;
+  const DLTensor* dt_bias;
   const DLTensor* o;
   const DLTensor* cu_seqlens;
-  CubineryStateArgs states;
+  const DLTensor* state;
+  const DLTensor* state_out;
+  const DLTensor* state_indices;
+  const DLTensor* state_out_indices;
+  int64_t scratch_slot;
   const DLTensor* checkpoints;
   const DLTensor* checkpoint_cu_starts;
-  const float* scale;   /* NULL: key_dim^-1/2 */
-  int64_t max_seqlen;   /* 0: not known */
-  int64_t programmatic; /* 0 or 1 */
+  const float* scale; /* NULL: key_dim^-1/2 */
+  int64_t max_seqlen; /* 0: not known */
+  int64_t enable_pdl; /* 0 or 1 */
 } CubineryPrefillArgs;
-#define CUBINERY_PREFILL_ARGS_INIT                                                      \
-  {                                                                                     \
-    sizeof(CubineryPrefillArgs), NULL, NULL, NULL, CUBINERY_GATE_ARGS_INIT, NULL, NULL, \
-        CUBINERY_STATE_ARGS_INIT, NULL, NULL, NULL, 0, 0                                \
+#define CUBINERY_PREFILL_ARGS_INIT                                                                 \
+  {                                                                                                \
+    sizeof(CubineryPrefillArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
+        NULL, NULL, 0, NULL, NULL, NULL, 0, 0                                                      \
   }
 
 CUBINERY_C_API int cubinery_prefill_create(const CubineryContext* context, const char* problem,
@@ -290,19 +276,26 @@ typedef struct CubineryVerifyArgs {
   const DLTensor* q;
   const DLTensor* k;
   const DLTensor* v;
-  CubineryGateArgs gates;
+  const DLTensor* g;
+  const DLTensor* beta;
+  const DLTensor* A_log;
+  const DLTensor* dt_bias;
   const DLTensor* o;
   const DLTensor* cu_seqlens;
   const DLTensor* accepted;
   const DLTensor* parents;
-  CubineryStateArgs states;
-  const float* scale;   /* NULL: key_dim^-1/2 */
-  int64_t programmatic; /* 0 or 1 */
+  const DLTensor* state;
+  const DLTensor* state_out;
+  const DLTensor* state_indices;
+  const DLTensor* state_out_indices;
+  int64_t scratch_slot;
+  const float* scale; /* NULL: key_dim^-1/2 */
+  int64_t enable_pdl; /* 0 or 1 */
 } CubineryVerifyArgs;
-#define CUBINERY_VERIFY_ARGS_INIT                                                                  \
-  {                                                                                                \
-    sizeof(CubineryVerifyArgs), NULL, NULL, NULL, CUBINERY_GATE_ARGS_INIT, NULL, NULL, NULL, NULL, \
-        CUBINERY_STATE_ARGS_INIT, NULL, 0                                                          \
+#define CUBINERY_VERIFY_ARGS_INIT                                                                 \
+  {                                                                                               \
+    sizeof(CubineryVerifyArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
+        NULL, NULL, NULL, NULL, 0, NULL, 0                                                        \
   }
 
 /* Loads or compiles the problem's kernels: slow. */
@@ -323,12 +316,15 @@ typedef struct CubineryCommit CubineryCommit;
 typedef struct CubineryCommitLayer {
   const DLTensor* k;
   const DLTensor* v;
-  CubineryGateArgs gates;
+  const DLTensor* g;
+  const DLTensor* beta;
+  const DLTensor* A_log;
+  const DLTensor* dt_bias;
   const DLTensor* state;
   const DLTensor* state_out;
 } CubineryCommitLayer;
 #define CUBINERY_COMMIT_LAYER_INIT \
-  { NULL, NULL, CUBINERY_GATE_ARGS_INIT, NULL, NULL }
+  { NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
 
 /* int64_t of each layer in a table. */
 #define CUBINERY_COMMIT_LAYER_WORDS 32
@@ -340,10 +336,10 @@ typedef struct CubineryCommitArgs {
   const DLTensor* layers;
   const DLTensor* accepted;
   const DLTensor* cu_seqlens;
-  const DLTensor* indices;
-  const DLTensor* out_indices;
+  const DLTensor* state_indices;
+  const DLTensor* state_out_indices;
   int64_t scratch_slot;
-  int64_t programmatic; /* 0 or 1 */
+  int64_t enable_pdl; /* 0 or 1 */
 } CubineryCommitArgs;
 #define CUBINERY_COMMIT_ARGS_INIT \
   { sizeof(CubineryCommitArgs), CUBINERY_COMMIT_LAYER_INIT, NULL, NULL, NULL, NULL, NULL, 0, 0 }
@@ -386,17 +382,21 @@ typedef struct CubineryConvArgs {
   const DLTensor* cu_seqlens;
   const DLTensor* has_initial_state;
   const DLTensor* accepted;
-  CubineryStateArgs states;
+  const DLTensor* state;
+  const DLTensor* state_out;
+  const DLTensor* state_indices;
+  const DLTensor* state_out_indices;
+  int64_t scratch_slot;
   const DLTensor* checkpoints;
   const DLTensor* checkpoint_cu_starts;
-  const float* scale;   /* NULL: 1 */
-  int64_t max_seqlen;   /* 0: not known */
-  int64_t programmatic; /* 0 or 1 */
+  const float* scale; /* NULL: 1 */
+  int64_t max_seqlen; /* 0: not known */
+  int64_t enable_pdl; /* 0 or 1 */
 } CubineryConvArgs;
 #define CUBINERY_CONV_ARGS_INIT                                                                 \
   {                                                                                             \
     sizeof(CubineryConvArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-        NULL, NULL, NULL, NULL, NULL, CUBINERY_STATE_ARGS_INIT, NULL, NULL, NULL, 0, 0          \
+        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, 0, 0         \
   }
 
 /* Loads or compiles the problem's kernels: slow. */

@@ -67,6 +67,20 @@
 // q_heads = k_heads is grouped value attention (Qwen: 2 to 4 value heads per key head), q_heads >
 // v_heads grouped query attention.  gdn_parts.h has the limits.
 //
+// States.  Of every operator, with N sequences (requests of a decode step: B):
+//   state              [N or slots, heads, rows, columns], rows x columns = key_dim x value_dim
+//                      (kKV) or value_dim x key_dim (kVK).  Each matrix lies without gaps; heads
+//                      and slots may have gaps of whole 16-byte units; 16-byte aligned.  Absent
+//                      only without both has_initial and store.
+//   state_out          where new states go.  Absent: in place.  May be `state` itself but must not
+//                      overlap it otherwise.
+//   state_indices      [N], StateLocation::kPool: the slots that sequences read.  No two sequences
+//                      may write one slot.  An index that is neither padding nor a slot touches no
+//                      state and fills that sequence's output with NaN.
+//   state_out_indices  [N]: the slots that sequences write.  Absent: those they read.  A padding
+//                      index here, beside a slot to read, only drops the new state
+//                      (Padding::kScratch: sends it to the scratch slot).
+//
 // Rounding.  This is the whole list of what is rounded, and where; everything else is fp32.
 //   All      o to output_dtype and the state to state_dtype, when they are stored.
 //   Decode   nothing else; states in fp8 saturate.  With output_norm o is rounded once, after the

@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "cubinery/dtype.h"
-#include "cubinery/gdn_args.h"
 #include "cubinery/gdn_parts.h"
 #include "cubinery/gdn_types.h"
 #include "cubinery/kernel.h"
@@ -45,8 +44,8 @@ struct CommitProblem {
   Inputs inputs{};
   States states{};  // has_initial and store stay true
 
-  int max_tokens = 4;   // draft tokens of a request and the token before them: 1 to 16
-  bool varlen = false;  // packed requests, their bounds in cu_seqlens
+  int draft_tokens = 4;  // draft tokens of a request and the token before them: 1 to 16
+  bool varlen = false;   // packed requests, their bounds in cu_seqlens
   DType cu_seqlens_dtype = DType::kI32;  // i32 or i64 (varlen)
   DType accepted_dtype = DType::kI32;    // i32 or i64
   // The same bits for a request whatever the batch.
@@ -71,9 +70,12 @@ struct CommitProblem {
 struct CommitLayer {
   Tensor k{};          // [B, T, k_heads, key_dim]; unit innermost stride
   Tensor v{};          // [B, T, v_heads, value_dim]; unit innermost stride
-  GateArgs gates{};    // g and beta: [B, T, heads]
-  Tensor state{};      // as StateArgs::in
-  Tensor state_out{};  // as StateArgs::out; absent: in place
+  Tensor g{};          // [B, T, heads]: g, alpha or a, by gate_mode; absent with GateMode::kNone
+  Tensor beta{};       // [B, T, heads]: beta or its logit, by beta_mode; absent with BetaMode::kOne
+  Tensor A_log{};      // [heads]; GateMode::kComputed only
+  Tensor dt_bias{};    // [heads]; likewise
+  Tensor state{};      // [N or slots, heads, rows, columns]; "States" in cubinery/gdn.h
+  Tensor state_out{};  // likewise, where new states go; absent: in place
 };
 
 // One commit.  Either `layer` or `layers` is given.
@@ -88,18 +90,18 @@ struct CommitArgs {
   // see: the request's states are not touched.  Absent: every token is accepted.
   Tensor accepted{};
   // [N + 1], varlen only: request n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1.  Values that
-  // decrease, or leave 0 to total, touch no state, and a request of more than max_tokens not its
+  // decrease, or leave 0 to total, touch no state, and a request of more than draft_tokens not its
   // own.
   Tensor cu_seqlens{};
-  // state_indices: [N], StateLocation::kPool: the slots of the requests, the same in every layer.
+  // [N], StateLocation::kPool: the slots of the requests, the same in every layer.
   // No two requests may write one slot.  Padding, and an index that is no slot, touch no state.
-  Tensor indices{};
-  // state_out_indices: [N]: the slots to write.  Absent: those that are read.  Padding here drops
+  Tensor state_indices{};
+  // [N]: the slots to write.  Absent: those that are read.  Padding here drops
   // the new state (Padding::kScratch: sends it to the scratch slot).
-  Tensor out_indices{};
+  Tensor state_out_indices{};
   std::int64_t scratch_slot = 0;  // Padding::kScratch: the slot that padding rows read and write
   // PDL: the launch may overlap the kernel before it on the stream (sm_90 and newer).
-  bool programmatic = false;
+  bool enable_pdl = false;
 };
 
 // The size of one launch.
@@ -125,7 +127,7 @@ class Commit : public OneKernelOperator<CommitProblem, CommitSize> {
   // table's layers have is checked on the device: requests and tokens beyond it touch no state.
   //
   // kInvalidArgument: names the tensor, what it is and what is accepted.  kUnsupported:
-  // programmatic on a device before sm_90.  kDriver: CUDA refused the launch.
+  // enable_pdl on a device before sm_90.  kDriver: CUDA refused the launch.
   Status launch(Stream stream, const CommitArgs& args) const;
 };
 

@@ -30,7 +30,6 @@
 #include <vector>
 
 #include "cubinery/dtype.h"
-#include "cubinery/gdn_args.h"
 #include "cubinery/gdn_conv_types.h"
 #include "cubinery/gdn_parts.h"
 #include "cubinery/gdn_types.h"
@@ -135,7 +134,7 @@ struct ConvArgs {
   // state and state_out: [N or slots, channels, columns].  columns is width - 1, or width with
   // ConvStates::whole_window: the sequence's last inputs, the newest in the last column.
   //
-  // stored_states kEvery: there is a state for each step, as VerifyArgs::states says:
+  // stored_states kEvery: there is a state for each step, as VerifyArgs says:
   //   from_accepted  dense states.in is [N, S, channels, columns]; in a pool states.indices is
   //                  [N, S].  S is at least 1, and request n starts from step accepted[n] - 1.
   //   always         dense states.out is [N, steps, channels, columns]; in a pool
@@ -157,9 +156,13 @@ struct ConvArgs {
   //                      that column n - 1 is again the first to read when n tokens are accepted
   //   left alone         further columns, and the state of a request without tokens
   //
-  // All else as gdn_args.h says: indices, slots, padding.  A sequence of no tokens has its initial
-  // state as new one; with stored_states kEvery it has none.
-  StateArgs states{};
+  // All else as cubinery/gdn.h says: indices, slots, padding.  A sequence of no tokens has its
+  // initial state as new one; with stored_states kEvery it has none.
+  Tensor state{};
+  Tensor state_out{};             // absent: in place
+  Tensor state_indices{};         // [N]: the slots to read; StateLocation::kPool only
+  Tensor state_out_indices{};     // [N]: the slots to write; absent: those that are read
+  std::int64_t scratch_slot = 0;  // Padding::kScratch: the slot that padding rows read and write
 
   // [rows, channels, columns], in the states' dtype: the states kept with ConvProblem::checkpoints,
   // those of one sequence in order and without gaps, as PrefillArgs::checkpoints says: of L
@@ -178,7 +181,7 @@ struct ConvArgs {
   // are no fewer than all tokens, which the host sees.
   std::int64_t max_seqlen = 0;
   // PDL: the launch may overlap the kernel before it on the stream (sm_90 and newer).
-  bool programmatic = false;
+  bool enable_pdl = false;
 };
 
 // The size of one launch.
@@ -198,7 +201,7 @@ class Conv : public OneKernelOperator<ConvProblem, ConvSize> {
   // indices anew.  N = 0 does nothing.
   //
   // kInvalidArgument: names the tensor, what it is and what is accepted.  kUnsupported:
-  // programmatic on a device before sm_90.  kDriver: CUDA refused the launch.
+  // enable_pdl on a device before sm_90.  kDriver: CUDA refused the launch.
   Status launch(Stream stream, const ConvArgs& args) const;
 };
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "cubinery/dtype.h"
-#include "cubinery/gdn_args.h"
 #include "cubinery/gdn_decode_types.h"
 #include "cubinery/gdn_parts.h"
 #include "cubinery/gdn_types.h"
@@ -71,17 +70,7 @@ struct DecodeProblem {
   }
 };
 
-// The tensors of the convolution before a decode step, as gdn::ConvArgs says.  Here rows and states
-// lie in vectors of four channels: channels (of conv_state: as conv_state_layout says) next to each
-// other, all else at multiples of four elements.  channels: those of q's heads, then k's, then v's.
-struct DecodeConvArgs {
-  Tensor x{};       // [B, channels], also [B, 1, channels]
-  Tensor weight{};  // conv_weight: [channels, width]
-  Tensor bias{};    // conv_bias: [channels]
-  // conv_state, conv_state_out: [N or slots, channels, columns], columns as with gdn::ConvStates;
-  // written where `states` are.
-  Tensor in{};
-  Tensor out{};
+Tensor out{};
 };
 
 // The tensors of one decode step.  Device memory; absent where the problem does not use them.
@@ -92,17 +81,35 @@ struct DecodeArgs {
   Tensor q{};        // [B, q_heads, key_dim], also [B, 1, q_heads, key_dim]; unit innermost stride
   Tensor k{};        // [B, k_heads, key_dim], likewise
   Tensor v{};        // [B, v_heads, value_dim], likewise
-  GateArgs gates{};  // g and beta: [B, heads], also [B, 1, heads]
+  Tensor g{};        // [B, heads], also [B, 1, heads]: g, alpha or a, by gate_mode; absent with
+                     // GateMode::kNone
+  Tensor beta{};     // [B, heads], also [B, 1, heads]: beta or its logit, by beta_mode; absent with
+                     // BetaMode::kOne
+  Tensor A_log{};    // [heads]; GateMode::kComputed only
+  Tensor dt_bias{};  // [heads]; likewise
   Tensor o{};        // [B, heads, value_dim], also [B, 1, ...]; unit innermost stride; written
-  StateArgs states{};
-  Tensor z{};             // like o, of dtype, but read; DecodeProblem::output_norm only
-  Tensor norm_weight{};   // [value_dim], of all heads; likewise
-  DecodeConvArgs conv{};  // DecodeProblem::conv only
+  Tensor state{};    // [B or slots, heads, rows, columns]; "States" in cubinery/gdn.h
+  Tensor state_out{};             // likewise, where new states go; absent: in place
+  Tensor state_indices{};         // [B]: the slots to read; StateLocation::kPool only
+  Tensor state_out_indices{};     // [B]: the slots to write; absent: those that are read
+  std::int64_t scratch_slot = 0;  // Padding::kScratch: the slot that padding rows read and write
+  Tensor z{};                     // like o, of dtype, but read; DecodeProblem::output_norm only
+  Tensor norm_weight{};           // [value_dim], of all heads; likewise
+  // DecodeProblem::conv only: q, k and v are sums of the convolution, whose tensors are those of
+  // gdn::ConvArgs.  Rows and states lie in vectors of four channels: channels (of conv_state: as
+  // conv_state_layout says) next to each other, all else at multiples of four elements.  channels:
+  // those of q's heads, then k's, then v's.
+  Tensor x{};            // [B, channels], also [B, 1, channels]
+  Tensor conv_weight{};  // [channels, width]
+  Tensor conv_bias{};    // [channels]; has_bias only
+  // [B or slots, channels, columns], columns as with gdn::ConvStates; written where `state` is.
+  Tensor conv_state{};
+  Tensor conv_state_out{};  // absent: in place
 
   std::optional<float> scale{};     // default key_dim^-1/2
   std::optional<float> norm_eps{};  // default 1e-6; finite, 0 or more; with output_norm only
   // PDL: the launch may overlap the kernel before it on the stream (sm_90 and newer).
-  bool programmatic = false;
+  bool enable_pdl = false;
 };
 
 // A decode operator.
@@ -114,7 +121,7 @@ class Decode : public OneKernelOperator<DecodeProblem, std::int64_t> {
   // and may be captured in a CUDA graph.  B = 0 does nothing.
   //
   // kInvalidArgument: names the tensor, what it is and what is accepted.  kUnsupported:
-  // programmatic on a device before sm_90.  kDriver: CUDA refused the launch.
+  // enable_pdl on a device before sm_90.  kDriver: CUDA refused the launch.
   Status launch(Stream stream, const DecodeArgs& args) const;
 };
 

@@ -46,8 +46,8 @@ struct ModelProblems {
 //                  one skipped.
 //   prefill        packed sequences, i32 cu_seqlens, no checkpoints
 //   verify         packed requests of up to 4 tokens (three drafts and the one before them:
-//                  `--max-tokens` for others).  Keeps every token's state in slots of the pool, and
-//                  starts from the state that i32 accepted counts choose.
+//                  `--draft-tokens` for others).  Keeps every token's state in slots of the pool,
+//                  and starts from the state that i32 accepted counts choose.
 //   commit         the same packed requests and counts, for engines that verify without keeping
 //                  states
 //   conv*          makes q, k and v without a bias and with silu; norms and gates are left to the

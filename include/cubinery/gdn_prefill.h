@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "cubinery/dtype.h"
-#include "cubinery/gdn_args.h"
 #include "cubinery/gdn_parts.h"
 #include "cubinery/gdn_types.h"
 #include "cubinery/kernel.h"
@@ -26,7 +25,7 @@ class Prefill;
 // Whether a prefill cuts long sequences into segments that run side by side (context parallelism on
 // one GPU).  Not in gdn_types.h: no kernel knows it, and what kernels include decides which
 // measured results are theirs.
-enum class Split : int {
+enum class Segments : int {
   kAuto,    // where that is expected to be faster
   kNever,   // every sequence is whole
   kAlways,  // by kernels that cut; sequences too short for that stay whole
@@ -54,7 +53,7 @@ struct PrefillProblem {
   int checkpoint_every = 64;  // tokens; a multiple of 16 (used with checkpoints)
 
   // With batch_invariant kAuto is kNever; kAlways cuts by a sequence's own length.
-  Split split = Split::kAuto;
+  Segments segments = Segments::kAuto;
 
   // The same bits for a sequence whatever the batch: one path and one value of the fields that
   // change bits for all sizes.  Off: the fastest for each size; results may differ in their last
@@ -92,7 +91,10 @@ struct PrefillArgs {
   Tensor q{};        // [B, T, q_heads, key_dim]; unit innermost stride
   Tensor k{};        // [B, T, k_heads, key_dim]; unit innermost stride
   Tensor v{};        // [B, T, v_heads, value_dim]; unit innermost stride
-  GateArgs gates{};  // g and beta: [B, T, heads]
+  Tensor g{};        // [B, T, heads]: g, alpha or a, by gate_mode; absent with GateMode::kNone
+  Tensor beta{};     // [B, T, heads]: beta or its logit, by beta_mode; absent with BetaMode::kOne
+  Tensor A_log{};    // [heads]; GateMode::kComputed only
+  Tensor dt_bias{};  // [heads]; likewise
   Tensor o{};        // [B, T, heads, value_dim]; unit innermost stride; written
 
   // [N + 1], varlen only: sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1.  Tokens
@@ -100,9 +102,14 @@ struct PrefillArgs {
   // 0 to total, are an error only the device can see: every o is then NaN and no state is touched.
   Tensor cu_seqlens{};
 
-  StateArgs states{};  // a sequence of no tokens has its initial state as new state
+  // A sequence of no tokens has its initial state as new state.
+  Tensor state{};                 // [N or slots, heads, rows, columns]; "States" in cubinery/gdn.h
+  Tensor state_out{};             // likewise, where new states go; absent: in place
+  Tensor state_indices{};         // [N]: the slots to read; StateLocation::kPool only
+  Tensor state_out_indices{};     // [N]: the slots to write; absent: those that are read
+  std::int64_t scratch_slot = 0;  // Padding::kScratch: the slot that padding rows read and write
 
-  // [rows, heads, ...] as states.in, in its dtype: the states kept with
+  // [rows, heads, ...] as `state`, in its dtype: the states kept with
   // PrefillProblem::checkpoints, those of one sequence in order and without gaps.  A sequence
   // of L tokens has ceil(L / checkpoint_every) of them (kBefore) or floor(L / checkpoint_every)
   // (kAfter).  Dense: the sequences follow each other.  Padding sequences that are skipped or
@@ -119,7 +126,7 @@ struct PrefillArgs {
   // not.
   std::int64_t max_seqlen = 0;
   // PDL: the first kernel may overlap the kernel before it on the stream (sm_90 and newer).
-  bool programmatic = false;
+  bool enable_pdl = false;
 };
 
 // The size of one launch.
@@ -151,7 +158,7 @@ class Prefill : public Operator<PrefillProblem, PrefillSize> {
   // N = 0 does nothing.
   //
   // kInvalidArgument: names the tensor, what it is and what is accepted.  kUnsupported:
-  // programmatic on a device before sm_90.  kDriver: CUDA refused the launch.
+  // enable_pdl on a device before sm_90.  kDriver: CUDA refused the launch.
   Status launch(Stream stream, const PrefillArgs& args, const Workspace& workspace) const;
 };
 

@@ -27,7 +27,6 @@
 #include <vector>
 
 #include "cubinery/dtype.h"
-#include "cubinery/gdn_args.h"
 #include "cubinery/gdn_parts.h"
 #include "cubinery/gdn_types.h"
 #include "cubinery/gdn_verify_types.h"
@@ -54,8 +53,8 @@ struct VerifyProblem {
   Inputs inputs{};
   States states{};
 
-  int max_tokens = 4;   // draft tokens of a request and the token before them: 1 to 16
-  bool varlen = false;  // packed requests, their bounds in cu_seqlens
+  int draft_tokens = 4;  // draft tokens of a request and the token before them: 1 to 16
+  bool varlen = false;   // packed requests, their bounds in cu_seqlens
   DType cu_seqlens_dtype = DType::kI32;              // i32 or i64 (varlen)
   StoredStates stored_states = StoredStates::kLast;  // with states.store
   bool from_accepted = false;  // VerifyArgs::accepted chooses the state; needs states.has_initial
@@ -96,13 +95,16 @@ struct VerifyArgs {
   Tensor q{};        // [B, T, q_heads, key_dim]; unit innermost stride
   Tensor k{};        // [B, T, k_heads, key_dim]; unit innermost stride
   Tensor v{};        // [B, T, v_heads, value_dim]; unit innermost stride
-  GateArgs gates{};  // g and beta: [B, T, heads]
+  Tensor g{};        // [B, T, heads]: g, alpha or a, by gate_mode; absent with GateMode::kNone
+  Tensor beta{};     // [B, T, heads]: beta or its logit, by beta_mode; absent with BetaMode::kOne
+  Tensor A_log{};    // [heads]; GateMode::kComputed only
+  Tensor dt_bias{};  // [heads]; likewise
   Tensor o{};        // [B, T, heads, value_dim]; unit innermost stride; written
 
   // [N + 1], varlen only: request n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1.  Tokens
   // before cu_seqlens[0] and from cu_seqlens[N] on are left alone.  Values that decrease, or leave
   // 0 to total, are an error only the device can see: every o is then NaN and no state is touched.
-  // So is a request of more than max_tokens: its o is NaN and its states are not touched.
+  // So is a request of more than draft_tokens: its o is NaN and its states are not touched.
   Tensor cu_seqlens{};
 
   // [N], from_accepted only: request n starts from the state of step accepted[n] - 1, 1 to S, of
@@ -124,13 +126,13 @@ struct VerifyArgs {
   // from token t is t + 1, not the number of tokens on its path.
   Tensor parents{};
 
-  // As gdn_args.h says, but where there is a state for each step:
+  // As cubinery/gdn.h says, but where there is a state for each step:
   //   from_accepted  dense states.in is [N, S, heads, rows, columns]; in a pool states.indices is
   //                  [N, S].  S is at least 1.
   //   kEvery         dense states.out is [N, steps, heads, rows, columns]; in a pool
   //                  states.out_indices is [N, steps].  Step t, from 0, has the state after token
   //                  t; steps that a request does not have are left alone.  The last state goes to
-  //                  its step's place and no other.  `steps` is at least T, or max_tokens with
+  //                  its step's place and no other.  `steps` is at least T, or draft_tokens with
   //                  varlen. In place, without states.out and states.out_indices, needs
   //                  from_accepted: the steps are then written where S of them were read.
   //   kLast          in place with from_accepted: the state goes where the request's was read.
@@ -139,11 +141,15 @@ struct VerifyArgs {
   // (Padding::kScratch: sends it to the scratch slot).
   //
   // kLast: a request of no tokens has its initial state as new state.  kEvery: it has none.
-  StateArgs states{};
+  Tensor state{};                 // [N or slots, heads, rows, columns]; "States" in cubinery/gdn.h
+  Tensor state_out{};             // likewise, where new states go; absent: in place
+  Tensor state_indices{};         // [N]: the slots to read; StateLocation::kPool only
+  Tensor state_out_indices{};     // [N]: the slots to write; absent: those that are read
+  std::int64_t scratch_slot = 0;  // Padding::kScratch: the slot that padding rows read and write
 
   std::optional<float> scale{};  // default key_dim^-1/2
   // PDL: the launch may overlap the kernel before it on the stream (sm_90 and newer).
-  bool programmatic = false;
+  bool enable_pdl = false;
 };
 
 // The size of one launch.
@@ -162,7 +168,7 @@ class Verify : public OneKernelOperator<VerifyProblem, VerifySize> {
   // anew.  N = 0 does nothing.
   //
   // kInvalidArgument: names the tensor, what it is and what is accepted.  kUnsupported:
-  // programmatic on a device before sm_90.  kDriver: CUDA refused the launch.
+  // enable_pdl on a device before sm_90.  kDriver: CUDA refused the launch.
   Status launch(Stream stream, const VerifyArgs& args) const;
 };
 

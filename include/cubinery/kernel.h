@@ -37,7 +37,7 @@ struct Launch {
   unsigned cluster_x = 1, cluster_y = 1, cluster_z = 1;
   // Programmatic dependent launch (PDL): the kernel may start before the one before it on the
   // stream has ended, and waits for it itself (common/launch.cuh).  Needs sm_90 or newer.
-  bool programmatic = false;
+  bool enable_pdl = false;
 };
 
 // A kernel loaded on one device.  Immutable; copies share it and all methods are safe to call from
@@ -51,7 +51,7 @@ class Kernel {
   // Does not allocate, lock or synchronise, and may be captured in a CUDA graph.
   //
   // kInvalidArgument: sizeof(params) is not the size of the kernel's parameter.
-  // kUnsupported: a cluster or programmatic launch on a device that has none.
+  // kUnsupported: a cluster or launch with PDL on a device that has none.
   // kDriver: CUDA refused the launch.
   template <class Params>
   Status launch(Stream stream, const Launch& launch, const Params& params) const {

@@ -80,7 +80,7 @@ class Conv(Operator[ConvProblem], op=ConvProblem.op):
         state_out_indices: Any = None,
         scratch_slot: int = 0,
         scale: float = 1.0,
-        programmatic: bool = False,
+        enable_pdl: bool = False,
         max_seqlen: int | None = None,
         stream: int | None = None,
     ) -> None:
@@ -118,7 +118,7 @@ class Conv(Operator[ConvProblem], op=ConvProblem.op):
                 stored_states "every" [N, steps].
             scratch_slot: the slot of padding sequences, padding "scratch".
             scale: q is multiplied by it; split_qkv only.
-            programmatic: the launch may overlap the kernel in front of it (sm_90 and newer).
+            enable_pdl: the launch may overlap the kernel in front of it (sm_90 and newer).
             max_seqlen: varlen: tokens of the longest sequence, as far as the caller knows; a hint
                 that changes no bit.  None: not known.
             stream: a cudaStream_t as a number; None: the current stream of x's library (torch and
@@ -126,13 +126,13 @@ class Conv(Operator[ConvProblem], op=ConvProblem.op):
 
         Raises:
             InvalidArgumentError: names the array, what it is and what is accepted.
-            UnsupportedError: programmatic before sm_90.
+            UnsupportedError: enable_pdl before sm_90.
             DriverError: CUDA refused the launch.
         """
         _core.operator_launch(
             self._handle, stream, x, weight, bias, y, q, k, v, a, b, A_log, dt_bias, g, beta,
             cu_seqlens, has_initial_state, accepted, checkpoints, checkpoint_cu_starts, state,
-            state_out, state_indices, state_out_indices, scratch_slot, scale, programmatic,
+            state_out, state_indices, state_out_indices, scratch_slot, scale, enable_pdl,
             max_seqlen or 0,
         )  # fmt: skip
 

@@ -24,7 +24,7 @@ from cubinery.problems import (
     Padding,
     PadIndex,
     PrefillProblem,
-    Split,
+    Segments,
     StateLayout,
     StoredStates,
     TokenLayout,
@@ -71,7 +71,7 @@ class Decode(Operator[DecodeProblem], op=DecodeProblem.op):
         conv_state_out: Any = None,
         scale: float | None = None,
         norm_eps: float | None = None,
-        programmatic: bool = False,
+        enable_pdl: bool = False,
         stream: int | None = None,
     ) -> Any:
         """Enqueues one step of B requests on `stream`; does not allocate or wait.
@@ -103,7 +103,7 @@ class Decode(Operator[DecodeProblem], op=DecodeProblem.op):
             conv_state_out: likewise, where new ones go; None: in place.
             scale: None: key_dim ** -0.5.
             norm_eps: None: 1e-6; output_norm "gated_rms" only.
-            programmatic: the launch may overlap the kernel in front of it (sm_90 and newer).
+            enable_pdl: the launch may overlap the kernel in front of it (sm_90 and newer).
             stream: a cudaStream_t as a number; None: the current stream of the library of q, or
                 of x (torch and cupy; for others the legacy default stream).
 
@@ -112,13 +112,13 @@ class Decode(Operator[DecodeProblem], op=DecodeProblem.op):
 
         Raises:
             InvalidArgumentError: names the array, what it is and what is accepted.
-            UnsupportedError: programmatic before sm_90.
+            UnsupportedError: enable_pdl before sm_90.
             DriverError: CUDA refused the launch.
         """
         _core.operator_launch(
             self._handle, stream, q, k, v, g, beta, A_log, dt_bias, out, state, state_out,
             state_indices, state_out_indices, z, norm_weight, x, conv_weight, conv_bias,
-            conv_state, conv_state_out, scratch_slot, scale, programmatic, norm_eps,
+            conv_state, conv_state_out, scratch_slot, scale, enable_pdl, norm_eps,
         )  # fmt: skip
         return out
 
@@ -175,7 +175,7 @@ class Prefill(Operator[PrefillProblem], op=PrefillProblem.op):
         workspace: Any = None,
         max_seqlen: int | None = None,
         scale: float | None = None,
-        programmatic: bool = False,
+        enable_pdl: bool = False,
         stream: int | None = None,
     ) -> Any:
         """Enqueues one prefill on `stream`; allocates nothing but a missing workspace.
@@ -205,14 +205,14 @@ class Prefill(Operator[PrefillProblem], op=PrefillProblem.op):
                 None: torch or cupy allocates it, tied to the launch's stream.
             max_seqlen: varlen: tokens of the longest sequence, as far as the caller knows; a hint
                 for the choice of kernels; with batch_invariant results do not depend on it.
-            scale, programmatic, stream: as for Decode.
+            scale, enable_pdl, stream: as for Decode.
 
         Returns:
             out.
 
         Raises:
             InvalidArgumentError: names the array, what it is and what is accepted.
-            UnsupportedError: programmatic before sm_90.
+            UnsupportedError: enable_pdl before sm_90.
             DriverError: CUDA refused the launch.
         """
         if workspace is None:
@@ -220,7 +220,7 @@ class Prefill(Operator[PrefillProblem], op=PrefillProblem.op):
         _core.operator_launch(
             self._handle, stream, workspace, q, k, v, g, beta, A_log, dt_bias, out, state,
             state_out, state_indices, state_out_indices, cu_seqlens, checkpoints,
-            checkpoint_cu_starts, scratch_slot, scale, programmatic, max_seqlen or 0,
+            checkpoint_cu_starts, scratch_slot, scale, enable_pdl, max_seqlen or 0,
         )  # fmt: skip
         return out
 
@@ -272,7 +272,7 @@ class Verify(Operator[VerifyProblem], op=VerifyProblem.op):
         accepted: Any = None,
         parents: Any = None,
         scale: float | None = None,
-        programmatic: bool = False,
+        enable_pdl: bool = False,
         stream: int | None = None,
     ) -> Any:
         """Enqueues one verification on `stream`; does not allocate or wait.
@@ -297,7 +297,7 @@ class Verify(Operator[VerifyProblem], op=VerifyProblem.op):
                 None: those they read.
             scratch_slot: the slot of padding requests, padding "scratch".
             cu_seqlens: [N + 1], varlen only: request n is tokens cu_seqlens[n] to
-                cu_seqlens[n + 1] - 1, at most max_tokens.
+                cu_seqlens[n + 1] - 1, at most draft_tokens.
             accepted: [N], from_accepted only: request n starts from the state of step
                 accepted[n] - 1, 1 to S; 0 is taken as 1.
             parents: [B, T]; varlen: [total] or [1, total]; tree only: the token of its request, from
@@ -305,7 +305,7 @@ class Verify(Operator[VerifyProblem], op=VerifyProblem.op):
                 initial state.  Step t is the state after token t: accepted is then the token to go
                 on from, plus 1.
             scale: None: key_dim ** -0.5.
-            programmatic: the launch may overlap the kernel in front of it (sm_90 and newer).
+            enable_pdl: the launch may overlap the kernel in front of it (sm_90 and newer).
             stream: a cudaStream_t as a number; None: the current stream of q's library (torch and
                 cupy; for others the legacy default stream).
 
@@ -317,7 +317,7 @@ class Verify(Operator[VerifyProblem], op=VerifyProblem.op):
         _core.operator_launch(
             self._handle, stream, q, k, v, g, beta, A_log, dt_bias, out, state, state_out,
             state_indices, state_out_indices, cu_seqlens, accepted, parents, scratch_slot, scale,
-            programmatic,
+            enable_pdl,
         )  # fmt: skip
         return out
 
@@ -384,7 +384,7 @@ class Commit(Operator[CommitProblem], op=CommitProblem.op):
         state_indices: Any = None,
         state_out_indices: Any = None,
         scratch_slot: int = 0,
-        programmatic: bool = False,
+        enable_pdl: bool = False,
         stream: int | None = None,
     ) -> None:
         """Enqueues one commit of N requests on `stream`; does not allocate or wait.
@@ -405,11 +405,11 @@ class Commit(Operator[CommitProblem], op=CommitProblem.op):
             accepted: [N]: so many tokens of each request count, from its first on; with 0 its
                 state stays what it was.  None: all of them.
             cu_seqlens: [N + 1], varlen only: request n is tokens cu_seqlens[n] to
-                cu_seqlens[n + 1] - 1, at most max_tokens.
+                cu_seqlens[n + 1] - 1, at most draft_tokens.
             state_indices: [N], state_location "pool": slots that requests read, in every layer.
             state_out_indices: [N]: slots that they write; None: those they read.
             scratch_slot: the slot of padding requests, padding "scratch".
-            programmatic: the launch may overlap the kernel in front of it (sm_90 and newer).
+            enable_pdl: the launch may overlap the kernel in front of it (sm_90 and newer).
             stream: a cudaStream_t as a number; None: the current stream of layers' or k's library
                 (torch and cupy; for others the legacy default stream).
 
@@ -417,7 +417,7 @@ class Commit(Operator[CommitProblem], op=CommitProblem.op):
         """
         _core.operator_launch(
             self._handle, stream, k, v, g, beta, A_log, dt_bias, state, state_out, layers,
-            accepted, cu_seqlens, state_indices, state_out_indices, scratch_slot, programmatic,
+            accepted, cu_seqlens, state_indices, state_out_indices, scratch_slot, enable_pdl,
         )  # fmt: skip
 
 
@@ -488,14 +488,14 @@ _PREFILL_FIELDS = (
     "varlen",
     "checkpoints",
     "checkpoint_every",
-    "split",
+    "segments",
 )
 MOST_TOKENS = 16  # that any verification takes of a request
 _VERIFY_FIELDS = (
     *_SHARED_FIELDS,
     "cu_seqlens_dtype",
     "varlen",
-    "max_tokens",
+    "draft_tokens",
     "stored_states",
     "from_accepted",
     "accepted_dtype",
@@ -625,7 +625,7 @@ def gdn_prefill(
     checkpoint_mode: Checkpoints = "none",
     checkpoint_every: int = 64,
     checkpoint_cu_starts: Any = None,
-    split: Split = "auto",
+    segments: Segments = "auto",
     out: Any = None,
     output_dtype: Dtype | None = None,
     workspace: Any = None,
@@ -648,7 +648,7 @@ def gdn_prefill(
             tokens N, 2N...
         checkpoint_every: N, a multiple of 16.
         checkpoint_cu_starts: [N + 1], packed with checkpoints: the first row of each sequence.
-        split: long sequences are cut into parts that run side by side: where that is expected to
+        segments: long sequences are cut into parts that run side by side: where that is expected to
             be faster ("auto"), "never", or "always" (by kernels that cut; sequences too short for
             that are one piece).
         out: None: allocated, v's shape with H heads.
@@ -675,7 +675,7 @@ def gdn_prefill(
         state_indices, padding, pad_index,
     ) + (
         dtype_or("cu_seqlens", cu_seqlens, "i32"), token_layout, varlen, checkpoint_mode,
-        checkpoint_every, split,
+        checkpoint_every, segments,
     )  # fmt: skip
     prefill: Prefill = context._kept_operator(_PREFILL_FIELDS, key)
     if out is None:
@@ -715,7 +715,7 @@ def gdn_verify(
     pad_index: PadIndex = "negative",
     scratch_slot: int = 0,
     cu_seqlens: Any = None,
-    max_tokens: int | None = None,
+    draft_tokens: int | None = None,
     accepted: Any = None,
     parents: Any = None,
     out: Any = None,
@@ -739,7 +739,7 @@ def gdn_verify(
         state_out_indices: [N]; with stored_states "every" [N, steps].
         cu_seqlens: [N + 1], i32 or i64: request n is tokens cu_seqlens[n] to
             cu_seqlens[n + 1] - 1.
-        max_tokens: the most tokens of a request, 1 to 16; None: 16.
+        draft_tokens: the most tokens of a request, 1 to 16; None: 16.
         accepted: [N], i32 or i64: request n starts from the state of step accepted[n] - 1.
         parents: [B, T], packed [total], i32 or i64: tokens are a tree, as Verify says; needs
             stored_states "every" or store_state False.
@@ -760,7 +760,7 @@ def gdn_verify(
         state_indices, padding, pad_index,
     ) + (
         dtype_or("cu_seqlens", cu_seqlens, "i32"), varlen,
-        MOST_TOKENS if max_tokens is None else max_tokens, stored_states, accepted is not None,
+        MOST_TOKENS if draft_tokens is None else draft_tokens, stored_states, accepted is not None,
         dtype_or("accepted", accepted, "i32"), parents is not None,
         dtype_or("parents", parents, "i32"), bool(round_each_token),
     )  # fmt: skip

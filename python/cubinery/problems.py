@@ -32,7 +32,7 @@ ConvActivation = Literal["none", "silu"]
 ConvStateLayout = Literal["columns", "channels"]
 TokenLayout = Literal["bthd", "bhtd"]
 Checkpoints = Literal["none", "before", "after"]
-Split = Literal["auto", "never", "always"]
+Segments = Literal["auto", "never", "always"]
 StoredStates = Literal["last", "every"]
 CommitDtype = Literal["bf16", "f16"]
 ConvGateMode = Literal["none", "computed"]
@@ -170,7 +170,7 @@ class PrefillProblem(Problem["Prefill"]):
         checkpoints: states are also kept from before tokens 0, N, 2N... (before) or after tokens N,
             2N... (after); N is checkpoint_every.
         checkpoint_every: tokens from one checkpoint to the next; a multiple of 16.
-        split: long sequences are cut into parts that run side by side: where that is faster (auto),
+        segments: long sequences are cut into parts that run side by side: where that is faster (auto),
             never, or always; with batch_invariant, auto means never.
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
             kernels for each size.
@@ -206,7 +206,7 @@ class PrefillProblem(Problem["Prefill"]):
     store_state: bool = True
     checkpoints: Checkpoints = "none"
     checkpoint_every: int = 64
-    split: Split = "auto"
+    segments: Segments = "auto"
     batch_invariant: bool = False
 
 
@@ -230,7 +230,7 @@ class VerifyProblem(Problem["Verify"]):
         index_dtype: dtype of state indices (state_location pool).
         cu_seqlens_dtype: dtype of cu_seqlens (varlen).
         varlen: requests are packed behind each other, their bounds in cu_seqlens.
-        max_tokens: the most tokens of a request: its drafts and the token in front of them; 1 to
+        draft_tokens: the most tokens of a request: its drafts and the token in front of them; 1 to
             16.
         state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
             vLLM, SGLang, FlashInfer, llama.cpp).
@@ -279,7 +279,7 @@ class VerifyProblem(Problem["Verify"]):
     index_dtype: IndexDtype = "i32"
     cu_seqlens_dtype: IndexDtype = "i32"
     varlen: bool = False
-    max_tokens: int = 4
+    draft_tokens: int = 4
     state_layout: StateLayout = "vk"
     state_location: StateLocation = "dense"
     padding: Padding = "none"
@@ -318,7 +318,7 @@ class CommitProblem(Problem["Commit"]):
         index_dtype: dtype of state indices (state_location pool).
         cu_seqlens_dtype: dtype of cu_seqlens (varlen).
         varlen: requests are packed behind each other, their bounds in cu_seqlens.
-        max_tokens: the most tokens of a request: its drafts and the token in front of them; 1 to
+        draft_tokens: the most tokens of a request: its drafts and the token in front of them; 1 to
             16.
         state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
             vLLM, SGLang, FlashInfer, llama.cpp).
@@ -358,7 +358,7 @@ class CommitProblem(Problem["Commit"]):
     index_dtype: IndexDtype = "i32"
     cu_seqlens_dtype: IndexDtype = "i32"
     varlen: bool = False
-    max_tokens: int = 4
+    draft_tokens: int = 4
     state_layout: StateLayout = "vk"
     state_location: StateLocation = "dense"
     padding: Padding = "none"

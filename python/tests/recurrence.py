@@ -463,7 +463,7 @@ def gdn_verify(
     pad_index: str = "negative",
     scratch_slot: int = 0,
     cu_seqlens: Array | None = None,
-    max_tokens: int | None = None,
+    draft_tokens: int | None = None,
     accepted: Array | None = None,
     parents: Array | None = None,
     out: Array | None = None,
@@ -474,7 +474,7 @@ def gdn_verify(
     """functional.gdn_verify for numpy arrays, without round_each_token."""
     options = _settings(dict(locals()))
     assert not round_each_token
-    most = 16 if max_tokens is None else max_tokens
+    most = 16 if draft_tokens is None else draft_tokens
     assert 1 <= most <= 16 and (cu_seqlens is not None or q.shape[1] <= most)
     every = stored_states == "every" and bool(store_state)
     assert (

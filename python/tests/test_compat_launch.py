@@ -171,7 +171,7 @@ def test_vllm(launched, pad_slot_id, accepted, packed):
         "padding": "zero",
         "pad_index": "negative" if accepted is None else "zero",
         "index_dtype": "i64",
-        "max_tokens": T,
+        "draft_tokens": T,
         "varlen": packed,
         "from_accepted": accepted is not None,
         "accepted_dtype": "i64" if accepted is np.int64 else "i32",
@@ -196,7 +196,7 @@ def test_sglang(launched, form, update, packed, total):
         "padding": "zero",
         "pad_index": "negative",
         "varlen": packed,
-        "max_tokens": T if packed else 16,
+        "draft_tokens": T if packed else 16,
     }
     rows = N + 1 if form == "larger" else N
     slots = {"exact": N * T, "larger": rows * (T + 1), "apart": SLOTS_OF["apart"]}[form]

@@ -72,7 +72,7 @@ class _OnNumpy:
             o /= np.sqrt((o * o).mean(-1, keepdims=True) + 1e-6)
             o *= norm_weight * z * recurrence.sigmoid(z)
         else:
-            modes |= {"stored_states": problem.stored_states, "max_tokens": problem.max_tokens}
+            modes |= {"stored_states": problem.stored_states, "draft_tokens": problem.draft_tokens}
             recurrence.gdn_verify(**arrays, **modes)
 
 

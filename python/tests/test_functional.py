@@ -180,7 +180,7 @@ def test_states_are_inferred(context, prepared, gpu, named, expected):
             },
             {"checkpoints": "before", "checkpoint_every": 16, "state_dtype": "bf16"},
         ),
-        ((B, T), {"split": "never"}, {"split": "never"}),
+        ((B, T), {"segments": "never"}, {"segments": "never"}),
     ],
 )
 def test_prefills_are_inferred(context, prepared, gpu, lead, named, expected):
@@ -204,7 +204,7 @@ BOUNDS = FakeArray(B + 1, dtype="i64")
     [
         ((B, DRAFTS), {}, {"has_initial_state": False, "store_state": False}),
         ((B, DRAFTS), {"state": state()}, {}),
-        ((B, DRAFTS), {"state": state(), "max_tokens": 4}, {"max_tokens": 4}),
+        ((B, DRAFTS), {"state": state(), "draft_tokens": 4}, {"draft_tokens": 4}),
         (
             (B, DRAFTS),
             {"state": state(), "state_out": state(B, DRAFTS), "stored_states": "every"},
@@ -230,13 +230,13 @@ BOUNDS = FakeArray(B + 1, dtype="i64")
                 "state": state(9),
                 "state_indices": FakeArray(B, 8, dtype="i32"),
                 "cu_seqlens": BOUNDS,
-                "max_tokens": 8,
+                "draft_tokens": 8,
                 "accepted": COUNTS,
                 "stored_states": "every",
                 "padding": "skip",
             },
             {
-                **{"varlen": True, "cu_seqlens_dtype": "i64", "max_tokens": 8},
+                **{"varlen": True, "cu_seqlens_dtype": "i64", "draft_tokens": 8},
                 **{"state_location": "pool", "padding": "skip"},
                 **{"stored_states": "every", "from_accepted": True},
             },
@@ -274,7 +274,7 @@ BOUNDS = FakeArray(B + 1, dtype="i64")
 )
 def test_verifications_are_inferred(context, prepared, gpu, lead, named, expected):
     verify(context, lead=lead, **named)
-    problem = {**BASE, "gate_mode": "none", "beta_mode": "one", "max_tokens": 16, **expected}
+    problem = {**BASE, "gate_mode": "none", "beta_mode": "one", "draft_tokens": 16, **expected}
     assert prepared == [cubinery.VerifyProblem(**problem)]
     assert gpu.launches == 1
 
@@ -556,8 +556,8 @@ def test_refusals(context, gpu, named, message):
     ("named", "message"),
     [
         ({"accepted": COUNTS}, "from_accepted = true; accepted: false"),
-        ({"max_tokens": 3, "state": state()}, "gdn_verify: q has T = 4; accepted: 0 to 3"),
-        ({"max_tokens": 17}, "max_tokens = 17; accepted: 1 to 16"),
+        ({"draft_tokens": 3, "state": state()}, "gdn_verify: q has T = 4; accepted: 0 to 3"),
+        ({"draft_tokens": 17}, "draft_tokens = 17; accepted: 1 to 16"),
         ({"stored_states": "all", "state": state()}, "stored_states = 'all'; accepted: 'last'"),
         ({"stored_states": "every", "state": state()}, "gdn_verify: state_out is None"),
         ({"state_indices": FakeArray(B, dtype="i32")}, "state_indices: given"),

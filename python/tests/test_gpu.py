@@ -249,7 +249,7 @@ def test_rounds_of_speculation_in_a_graph(context):
 
     def launch() -> None:
         cubinery.gdn_verify(
-            **given, out=out, state=pool, state_indices=slots, cu_seqlens=bounds, max_tokens=4,
+            **given, out=out, state=pool, state_indices=slots, cu_seqlens=bounds, draft_tokens=4,
             accepted=accepted, stored_states="every", context=context,
         )  # fmt: skip
 
@@ -289,7 +289,7 @@ def test_commits_the_accepted_tokens_of_all_layers(context, captured):
     starts = [pool.clone() for pool in pools]
     for x, pool, start in zip(layers, pools, starts):
         out = cubinery.gdn_verify(
-            **x, state=pool, state_indices=slots, cu_seqlens=bounds, max_tokens=4,
+            **x, state=pool, state_indices=slots, cu_seqlens=bounds, draft_tokens=4,
             store_state=False, context=context,
         )  # fmt: skip
         for n, slot in enumerate(slots.tolist()):

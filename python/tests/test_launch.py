@@ -16,13 +16,13 @@ DECODE = cubinery.DecodeProblem(q_heads=H, k_heads=H, v_heads=H, key_dim=D, valu
 PREFILL = cubinery.PrefillProblem(q_heads=H, k_heads=H, v_heads=H, key_dim=D, value_dim=D)
 
 VERIFY = cubinery.VerifyProblem(
-    **{"q_heads": H, "k_heads": H, "v_heads": H, "key_dim": D, "value_dim": D, "max_tokens": 8},
+    **{"q_heads": H, "k_heads": H, "v_heads": H, "key_dim": D, "value_dim": D, "draft_tokens": 8},
     **{"state_location": "pool", "stored_states": "every", "from_accepted": True},
 )
 S, SLOTS, DRAFTS = 5, 20, 4
 
 COMMIT = cubinery.CommitProblem(
-    **{"q_heads": H, "k_heads": H, "v_heads": H, "key_dim": D, "value_dim": D, "max_tokens": 8},
+    **{"q_heads": H, "k_heads": H, "v_heads": H, "key_dim": D, "value_dim": D, "draft_tokens": 8},
     state_location="pool",
 )
 
@@ -332,7 +332,7 @@ def test_conv_launches(conv, gpu, array):
     assert conv(*arrays, **named) is None
     conv(*arrays, **{**named, "has_initial_state": None}, scale=0.25)
     gpu.set_current_stream(0x1230)
-    conv(*arrays, **named, state_out_indices=named["state_indices"], programmatic=True)
+    conv(*arrays, **named, state_out_indices=named["state_indices"], enable_pdl=True)
     assert gpu.launches == 3
     assert gpu.last_stream == (0 if array == "FakeArray" else 0x1230)
     assert conv.problem == CONV
@@ -533,7 +533,7 @@ def test_what_is_no_array_is_refused(decode):
 
 def test_scalars_reach_the_library(decode, gpu):
     arrays, named = decode_arrays()
-    decode(*arrays, **named, scale=0.0, programmatic=True)
+    decode(*arrays, **named, scale=0.0, enable_pdl=True)
     with pytest.raises(cubinery.InvalidArgumentError, match="scale is inf"):
         decode(*arrays, **named, scale=float("inf"))
     with pytest.raises(cubinery.InvalidArgumentError, match="scratch_slot is 7"):

@@ -23,8 +23,8 @@ def test_every_model_has_problems(folder):
     for field in dataclasses.fields(problems):
         getattr(problems, field.name).check()
     assert problems.decode.use_qk_l2norm and problems.prefill.varlen
-    assert (problems.verify.max_tokens, problems.verify.from_accepted) == (4, True)
-    assert (problems.commit.max_tokens, problems.commit.varlen) == (4, True)
+    assert (problems.verify.draft_tokens, problems.verify.from_accepted) == (4, True)
+    assert (problems.commit.draft_tokens, problems.commit.varlen) == (4, True)
     assert (problems.conv.split_qkv, problems.conv.varlen) == (True, True)
     assert problems.conv_decode == dataclasses.replace(problems.conv, varlen=False)
     assert problems.conv_verify == dataclasses.replace(problems.conv, from_accepted=True)

@@ -39,20 +39,20 @@ def test_json_round_trip(problem):
 
 def test_prefill_fields_round_trip():
     changed = cubinery.PrefillProblem(
-        varlen=True, token_layout="bhtd", checkpoints="after", checkpoint_every=32, split="never"
+        varlen=True, token_layout="bhtd", checkpoints="after", checkpoint_every=32, segments="never"
     )
     assert cubinery.PrefillProblem.from_json(changed.to_json()) == changed
 
 
 def test_verify_fields_round_trip():
     changed = cubinery.VerifyProblem(
-        varlen=True, max_tokens=8, stored_states="every", from_accepted=True, accepted_dtype="i64"
+        varlen=True, draft_tokens=8, stored_states="every", from_accepted=True, accepted_dtype="i64"
     )
     assert cubinery.VerifyProblem.from_json(changed.to_json()) == changed
 
 
 def test_commit_fields_round_trip():
-    changed = cubinery.CommitProblem(varlen=True, max_tokens=8, accepted_dtype="i64")
+    changed = cubinery.CommitProblem(varlen=True, draft_tokens=8, accepted_dtype="i64")
     assert cubinery.CommitProblem.from_json(changed.to_json()) == changed
 
 
@@ -75,8 +75,8 @@ def test_check_names_field_and_values():
     with pytest.raises(cubinery.InvalidArgumentError, match="padding = skip; accepted: none"):
         cubinery.DecodeProblem(padding="skip").check()
     cubinery.DecodeProblem(padding="skip", state_location="pool").check()
-    with pytest.raises(cubinery.InvalidArgumentError, match="max_tokens = 17; accepted: 1 to 16"):
-        cubinery.VerifyProblem(max_tokens=17).check()
+    with pytest.raises(cubinery.InvalidArgumentError, match="draft_tokens = 17; accepted: 1 to 16"):
+        cubinery.VerifyProblem(draft_tokens=17).check()
     with pytest.raises(cubinery.InvalidArgumentError, match="store_state = false; accepted: true"):
         cubinery.CommitProblem(store_state=False).check()
     with pytest.raises(cubinery.InvalidArgumentError, match="width = 5; accepted: 2, 3, 4"):

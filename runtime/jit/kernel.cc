@@ -138,12 +138,11 @@ Status Kernel::launch_bytes(Stream stream, const Launch& launch, const void* par
                               state.param_bytes));
   }
   const bool has_cluster = launch.cluster_x * launch.cluster_y * launch.cluster_z != 1;
-  if ((has_cluster || launch.programmatic) && !has_clusters(state.device->major())) {
-    return Status(
-        Code::kUnsupported,
-        fmt::format("{}: clusters and programmatic launches need sm_90 or newer; the device "
-                    "is sm_{}{}",
-                    state.info.canonical, state.device->major(), state.device->minor()));
+  if ((has_cluster || launch.enable_pdl) && !has_clusters(state.device->major())) {
+    return Status(Code::kUnsupported,
+                  fmt::format("{}: clusters and launches with PDL need sm_90 or newer; the device "
+                              "is sm_{}{}",
+                              state.info.canonical, state.device->major(), state.device->minor()));
   }
   std::array<CUlaunchAttribute, 2> attributes{};  // on the stack: two threads may launch at once
   unsigned count = 0;
@@ -151,7 +150,7 @@ Status Kernel::launch_bytes(Stream stream, const Launch& launch, const void* par
     attributes[count].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
     attributes[count++].value.clusterDim = {launch.cluster_x, launch.cluster_y, launch.cluster_z};
   }
-  if (launch.programmatic) {
+  if (launch.enable_pdl) {
     attributes[count].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     attributes[count++].value.programmaticStreamSerializationAllowed = 1;
   }

@@ -78,7 +78,7 @@ __device__ Places places_of(const Params& p, long long n, int tokens) {
     };
     long long step = places.start;
     if constexpr (kStoresEvery<kKey>) {
-      const long long last = min(tokens, p.max_tokens) - 1;
+      const long long last = min(tokens, p.draft_tokens) - 1;
       step = min(static_cast<long long>(threadIdx.x % 32), last);
     }
     places.slots = resolve_slots<kKey.states.padding, kKey.states.pad_index>(
@@ -111,7 +111,7 @@ __device__ bool find_tokens(const Params& p, long long n, int h, int first_v, Re
   }
   const Tokens tokens = tokens_of<kKey>(p, n);
   request->at = {.batch = tokens.batch, .token = tokens.first, .head = h};
-  request->count = static_cast<int>(min(tokens.count, static_cast<long long>(p.max_tokens) + 1));
+  request->count = static_cast<int>(min(tokens.count, static_cast<long long>(p.draft_tokens) + 1));
   request->end = tokens.first + tokens.count;
   return true;
 }
@@ -123,7 +123,7 @@ __device__ bool find_places(const Params& p, long long n, int first_v, const Req
   if (all_lanes(request.count == 0) && !kStoresLast<kKey>) return false;
   *places = places_of<kKey>(p, n, request.count);
   Slots& slots = places->slots;
-  if (slots.kind == Slots::Kind::kCompute && request.count > p.max_tokens) {
+  if (slots.kind == Slots::Kind::kCompute && request.count > p.draft_tokens) {
     slots.kind = Slots::Kind::kInvalid;
   }
   if (all_lanes(slots.kind == Slots::Kind::kCompute)) return true;

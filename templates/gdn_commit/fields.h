@@ -20,7 +20,7 @@ struct Fields<GdnCommitKey> {
       gdn::input_dtype_fields<Key>(), gdn::state_dtype_fields<Key>(),
       std::tuple{fixed<&Key::cu_seqlens_dtype>(), fixed<&Key::varlen>()},
       gdn::state_place_fields<Key>(), gdn::input_mode_fields<Key>(), gdn::state_use_fields<Key>(),
-      std::tuple{fixed<&Key::accepted_dtype>(), fixed<&Key::max_tokens>(),
+      std::tuple{fixed<&Key::accepted_dtype>(), fixed<&Key::draft_tokens>(),
                  tuned<&Key::warp_v>(16, 32, 64, 128), tuned<&Key::held_v>(16, 32),
                  tuned<&Key::warps>(1, 2, 4, 8)});
 };

@@ -62,7 +62,7 @@ __device__ Accepted accepted_tokens(const GdnCommitParams& p, const GdnCommitLay
   const long long count = p.accepted.data == nullptr
                               ? tokens.count
                               : dev::load_index<kKey.accepted_dtype>(p.accepted, n);
-  return {.is_valid = tokens.count <= p.max_tokens && count >= 0 && count <= tokens.count,
+  return {.is_valid = tokens.count <= p.draft_tokens && count >= 0 && count <= tokens.count,
           .count = static_cast<int>(count),
           .first = {.batch = tokens.batch, .token = tokens.first, .head = head}};
 }
@@ -107,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   StateTiles tiles(shared);
   tiles.start(from, unit.first_v);
   TokenStrides::At own = at;
-  const int token = threadIdx.x % kKey.max_tokens;
+  const int token = threadIdx.x % kKey.draft_tokens;
   const bool is_there = token < count;
   own.token += is_there ? token : 0;
   const bool makes_factors = !kOneHead || unit.warp == 0;
@@ -147,7 +147,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
     state.multiply(products, {&k});
     Acc u{};
     dev::solve(products[0], factors, values, &u);
-    constexpr int kLast = kKey.max_tokens - 1;
+    constexpr int kLast = kKey.draft_tokens - 1;
     dev::store_state(state, factors, u, k, kLast, order.path_of(kLast), false,
                      to + StateTile::first(unit.first_v + 16 * i));
     tiles.load_next(i);

@@ -18,7 +18,7 @@ struct GdnCommitKey {
   DType cu_seqlens_dtype = DType::kI32;
   bool varlen = false;
   DType accepted_dtype = DType::kI32;
-  int max_tokens = 8;  // 8 or 16, rows of the products: the fewest that hold a request's
+  int draft_tokens = 8;  // 8 or 16, rows of the products: the fewest that hold a request's
 
   // Tuned.  Results depend on none.
   int warp_v = 16;  // value columns of one head's state that a warp owns: 16, 32, 64 or 128
@@ -31,7 +31,7 @@ constexpr int threads(const GdnCommitKey& key) { return key.warps * 32; }
 // Registers of a thread, so many that no compiler spills: k, the operands that are made of it, and
 // the factors.
 constexpr int registers(const GdnCommitKey& key) {
-  return row_registers(key) * 2 + 48 + key.max_tokens * 4 + (key.warp_v > 16 ? 32 : 0) +
+  return row_registers(key) * 2 + 48 + key.draft_tokens * 4 + (key.warp_v > 16 ? 32 : 0) +
          (key.key_dim > 128 ? 40 : 0);
 }
 constexpr int min_blocks(const GdnCommitKey& key) {
@@ -62,7 +62,7 @@ struct GdnCommitParams {
   int requests;
   int layers;
   int heads;
-  int max_tokens;               // of a request
+  int draft_tokens;               // of a request
   const GdnCommitLayer* table;  // nullptr: the one layer is `layer`
   StridedVector accepted;       // nullptr: all tokens are
   StridedVector cu_seqlens;

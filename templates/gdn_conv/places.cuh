@@ -51,7 +51,7 @@ struct ConvStepParams {
   StateParams states;
   StateSteps steps;
   StridedVector accepted;
-  int max_tokens;
+  int draft_tokens;
 };
 
 // Where a sequence's steps are, with kStoresEvery: as those of a verification.
@@ -64,9 +64,9 @@ __device__ Places step_places_of(const GdnConvParams& p, int n, int tokens) {
                                         .scratch_slot = p.scratch_slot},
                              .steps = p.steps,
                              .accepted = p.accepted,
-                             .max_tokens = p.max_tokens};
+                             .draft_tokens = p.draft_tokens};
   Places places = places_of<kKey>(steps, n, tokens);
-  if (tokens > p.max_tokens && places.slots.kind == Slots::Kind::kCompute) {
+  if (tokens > p.draft_tokens && places.slots.kind == Slots::Kind::kCompute) {
     places.slots.kind = Slots::Kind::kInvalid;
   }
   return places;

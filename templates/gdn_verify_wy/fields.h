@@ -24,7 +24,7 @@ struct Fields<GdnVerifyWyKey> {
       gdn::state_place_fields<Key>(), gdn::input_mode_fields<Key>(), gdn::state_use_fields<Key>(),
       std::tuple{fixed<&Key::stored_states>(), fixed<&Key::from_accepted>(),
                  fixed<&Key::accepted_dtype>(), fixed<&Key::tree>(), fixed<&Key::parents_dtype>(),
-                 fixed<&Key::max_tokens>(), tuned<&Key::warp_v>(16, 32, 64, 128),
+                 fixed<&Key::draft_tokens>(), tuned<&Key::warp_v>(16, 32, 64, 128),
                  tuned<&Key::held_v>(16, 32), tuned<&Key::warps>(1, 2, 4, 8)});
 };
 

@@ -57,7 +57,7 @@ __device__ void store_outputs(const GdnVerifyParams& p, TokenStrides::At at, int
   for (int h = 0; h < kHalves; ++h) {
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const int i = dev::tile_column() + 8 * h + e - (kPaired ? kKey.max_tokens : 0);
+      const int i = dev::tile_column() + 8 * h + e - (kPaired ? kKey.draft_tokens : 0);
       if (i < 0 || i >= count) continue;
       Output* const row = rows + i * p.o.stride.token;
       row[0] = dev::from_float<kKey.output_dtype>(o.x[0][h][e]);
@@ -96,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   // What needs no slot is loaded in front of the wait for it, and used when the state is on its
   // way.
   TokenStrides::At own = at;
-  const int token = threadIdx.x % kKey.max_tokens;
+  const int token = threadIdx.x % kKey.draft_tokens;
   own.token += token < count ? token : 0;
   const bool makes_factors = !kOneHead || unit.warp == 0;
   dev::GivenGates given;
@@ -162,7 +162,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
                          matrix(kept.slot, t));
       }
     } else if (dev::kStoresLast<kKey> && slots.store) {
-      constexpr int kLast = kKey.max_tokens - 1;
+      constexpr int kLast = kKey.draft_tokens - 1;
       dev::store_state(state, factors, u, rows.k(), kLast, order.path_of(kLast), false,
                        matrix(slots.write, start));
     }

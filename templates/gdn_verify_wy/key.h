@@ -24,7 +24,7 @@ struct GdnVerifyWyKey {
   DType accepted_dtype = DType::kI32;
   bool tree = false;
   DType parents_dtype = DType::kI32;
-  int max_tokens = 8;  // 4, 8 or 16: the fewest that hold a request's
+  int draft_tokens = 8;  // 4, 8 or 16: the fewest that hold a request's
 
   // Tuned.  Results depend on none.
   int warp_v = 16;  // value columns of one head's state that a warp owns: 16, 32, 64 or 128
@@ -39,10 +39,10 @@ constexpr int threads(const GdnVerifyWyKey& key) { return key.warps * 32; }
 constexpr int registers(const GdnVerifyWyKey& key) {
   const bool rows_are_v = key.states.layout == gdn::StateLayout::kVK;
   const bool has_next = key.warp_v > 16;  // columns behind the first 16
-  if (key.states.store && !stores_every(key) && rows_are_v && key.max_tokens <= 8 &&
+  if (key.states.store && !stores_every(key) && rows_are_v && key.draft_tokens <= 8 &&
       key.key_dim <= 128) {
     const bool is_small = size_of(key.states.dtype) == 2;
-    if (key.max_tokens == 8) return is_small && !has_next ? 102 : 128;
+    if (key.draft_tokens == 8) return is_small && !has_next ? 102 : 128;
     if (has_next || (key.from_accepted && !is_small)) return 128;
     return is_small ? 85 : 102;
   }
@@ -64,7 +64,7 @@ constexpr const char* why_invalid(const GdnVerifyWyKey& key) {
   if (!is_integer(key.parents_dtype)) return "parents_dtype must be i32 or i64";
   if (key.tree && key.states.store && !stores_every(key))
     return "a tree has no last token, store_state needs stored_states = every";
-  if ((key.tree || stores_every(key)) && key.max_tokens > 8 && key.warp_v != 16)  // else it spills
+  if ((key.tree || stores_every(key)) && key.draft_tokens > 8 && key.warp_v != 16)  // else it spills
     return "a tree, or every state, of over 8 tokens needs warp_v = 16";
   return nullptr;
 }

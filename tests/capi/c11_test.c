@@ -38,11 +38,11 @@ static void check_operators(const CubineryContext* context) {
   prefill_args.scale = &scale;
   verify_args.scale = &scale;
   conv_args.scale = &scale;
-  CHECK(decode_args.struct_size == sizeof decode_args && decode_args.programmatic == 0);
-  CHECK(prefill_args.struct_size == sizeof prefill_args && prefill_args.programmatic == 0);
-  CHECK(verify_args.struct_size == sizeof verify_args && verify_args.programmatic == 0);
-  CHECK(commit_args.struct_size == sizeof commit_args && commit_args.programmatic == 0);
-  CHECK(conv_args.struct_size == sizeof conv_args && conv_args.programmatic == 0);
+  CHECK(decode_args.struct_size == sizeof decode_args && decode_args.enable_pdl == 0);
+  CHECK(prefill_args.struct_size == sizeof prefill_args && prefill_args.enable_pdl == 0);
+  CHECK(verify_args.struct_size == sizeof verify_args && verify_args.enable_pdl == 0);
+  CHECK(commit_args.struct_size == sizeof commit_args && commit_args.enable_pdl == 0);
+  CHECK(conv_args.struct_size == sizeof conv_args && conv_args.enable_pdl == 0);
   /* Without a device nothing is loaded. */
   CHECK(cubinery_decode_create(context, "{}", &decode) != CUBINERY_OK && decode == NULL);
   CHECK(cubinery_prefill_create(context, "{}", &prefill) != CUBINERY_OK && prefill == NULL);

@@ -125,10 +125,10 @@ TEST_CASE("AProblemIsReadAndWrittenInFull", "[cpu]") {
   CHECK(full == gdn::PrefillProblem{.varlen = true}.to_json());
   REQUIRE(cubinery_check_problem("gdn_prefill", full.c_str(), &text) == CUBINERY_OK);
   CHECK(taken(text) == full);
-  REQUIRE(cubinery_check_problem("gdn_verify", R"({"max_tokens":8})", &text) == CUBINERY_OK);
-  CHECK(taken(text) == gdn::VerifyProblem{.max_tokens = 8}.to_json());
-  REQUIRE(cubinery_check_problem("gdn_commit", R"({"max_tokens":8})", &text) == CUBINERY_OK);
-  CHECK(taken(text) == gdn::CommitProblem{.max_tokens = 8}.to_json());
+  REQUIRE(cubinery_check_problem("gdn_verify", R"({"draft_tokens":8})", &text) == CUBINERY_OK);
+  CHECK(taken(text) == gdn::VerifyProblem{.draft_tokens = 8}.to_json());
+  REQUIRE(cubinery_check_problem("gdn_commit", R"({"draft_tokens":8})", &text) == CUBINERY_OK);
+  CHECK(taken(text) == gdn::CommitProblem{.draft_tokens = 8}.to_json());
 }
 
 TEST_CASE("TheProblemOfAModelIsThatOfCpp", "[cpu]") {
@@ -200,8 +200,8 @@ TEST_CASE("AProblemThatIsNoneIsRefused", "[cpu]") {
         "gdn_decode: field dtype = f64; accepted: f32, bf16, f16");
   CHECK(message("gdn_prefill", R"({"key_dim":100})") ==
         "gdn_prefill: key_dim = 100; accepted: multiples of 16 from 16 to 256");
-  CHECK(message("gdn_verify", R"({"max_tokens":17})") ==
-        "gdn_verify: max_tokens = 17; accepted: 1 to 16");
+  CHECK(message("gdn_verify", R"({"draft_tokens":17})") ==
+        "gdn_verify: draft_tokens = 17; accepted: 1 to 16");
   CHECK(message("gdn_commit", R"({"store_state":false})") ==
         "gdn_commit: store_state = false; accepted: true");
 }
@@ -248,17 +248,17 @@ TEST_CASE("AStructOfAnImpossibleSizeIsRefused", "[cpu]") {
 
 TEST_CASE("FieldsThatAnOlderCallerLacksAreZero", "[cpu]") {
   CubineryDecodeArgs given = CUBINERY_DECODE_ARGS_INIT;
-  given.states.scratch_slot = 5;
+  given.scratch_slot = 5;
   const float scale = 1;
   given.scale = &scale;
-  given.programmatic = 1;
+  given.enable_pdl = 1;
   given.norm_eps = &scale;
   given.struct_size = offsetof(CubineryDecodeArgs, scale);
   CubineryDecodeArgs read;
   REQUIRE(capi::read_struct("args", &given, &read).ok());
-  CHECK(read.states.scratch_slot == 5);
+  CHECK(read.scratch_slot == 5);
   CHECK(read.scale == nullptr);
-  CHECK(read.programmatic == 0);
+  CHECK(read.enable_pdl == 0);
   CHECK(read.norm_eps == nullptr);
 }
 

@@ -52,8 +52,11 @@ class DlViews {
     views.z = of(args.z);
     views.norm_weight = of(args.norm_weight);
     if (args.norm_eps) views.norm_eps = &floats_.emplace_back(*args.norm_eps);
-    const gdn::DecodeConvArgs& conv = args.conv;
-    views.conv = {of(conv.x), of(conv.weight), of(conv.bias), of(conv.in), of(conv.out)};
+    views.x = of(args.x);
+    views.conv_weight = of(args.conv_weight);
+    views.conv_bias = of(args.conv_bias);
+    views.conv_state = of(args.conv_state);
+    views.conv_state_out = of(args.conv_state_out);
     return views;
   }
 
@@ -80,7 +83,7 @@ class DlViews {
     CubineryCommitLayer views = CUBINERY_COMMIT_LAYER_INIT;
     views.k = of(layer.k);
     views.v = of(layer.v);
-    views.gates = of(layer.gates);
+    set_gates(layer, &views);
     views.state = of(layer.state);
     views.state_out = of(layer.state_out);
     return views;
@@ -92,10 +95,10 @@ class DlViews {
     views.layers = of(args.layers);
     views.accepted = of(args.accepted);
     views.cu_seqlens = of(args.cu_seqlens);
-    views.indices = of(args.indices);
-    views.out_indices = of(args.out_indices);
+    views.state_indices = of(args.state_indices);
+    views.state_out_indices = of(args.state_out_indices);
     views.scratch_slot = args.scratch_slot;
-    views.programmatic = args.programmatic;
+    views.enable_pdl = args.enable_pdl;
     return views;
   }
 
@@ -117,9 +120,9 @@ class DlViews {
     views.cu_seqlens = of(args.cu_seqlens);
     views.has_initial_state = of(args.has_initial_state);
     views.accepted = of(args.accepted);
-    views.states = of(args.states);
+    set_states(args, &views);
     views.scale = &floats_.emplace_back(args.scale);
-    views.programmatic = args.programmatic;
+    views.enable_pdl = args.enable_pdl;
     views.checkpoints = of(args.checkpoints);
     views.checkpoint_cu_starts = of(args.checkpoint_cu_starts);
     views.max_seqlen = args.max_seqlen;
@@ -127,13 +130,21 @@ class DlViews {
   }
 
  private:
-  CubineryGateArgs of(const gdn::GateArgs& gates) {
-    return {of(gates.g), of(gates.beta), of(gates.A_log), of(gates.dt_bias)};
+  template <class Args, class Views>
+  void set_gates(const Args& args, Views* views) {
+    views->g = of(args.g);
+    views->beta = of(args.beta);
+    views->A_log = of(args.A_log);
+    views->dt_bias = of(args.dt_bias);
   }
 
-  CubineryStateArgs of(const gdn::StateArgs& states) {
-    return {of(states.in), of(states.out), of(states.indices), of(states.out_indices),
-            states.scratch_slot};
+  template <class Args, class Views>
+  void set_states(const Args& args, Views* views) {
+    views->state = of(args.state);
+    views->state_out = of(args.state_out);
+    views->state_indices = of(args.state_indices);
+    views->state_out_indices = of(args.state_out_indices);
+    views->scratch_slot = args.scratch_slot;
   }
 
   template <class Args, class Views>
@@ -141,11 +152,11 @@ class DlViews {
     views->q = of(args.q);
     views->k = of(args.k);
     views->v = of(args.v);
-    views->gates = of(args.gates);
+    set_gates(args, views);
     views->o = of(args.o);
-    views->states = of(args.states);
+    set_states(args, views);
     if (args.scale) views->scale = &floats_.emplace_back(*args.scale);
-    views->programmatic = args.programmatic;
+    views->enable_pdl = args.enable_pdl;
   }
 
   // Deques: their elements stay where they are.

@@ -32,22 +32,22 @@ struct FakeDecode {
     gdn::DecodeArgs args{.q = tensor(1, DType::kBF16, {batch, 16, 128}),
                          .k = tensor(2, DType::kBF16, {batch, 16, 128}),
                          .v = tensor(3, DType::kBF16, {batch, 32, 128}),
-                         .gates = {.g = tensor(4, DType::kF32, {batch, 32}),
-                                   .beta = tensor(5, DType::kF32, {batch, 32}),
-                                   .A_log = tensor(6, DType::kF32, {32}),
-                                   .dt_bias = tensor(7, DType::kF32, {32})},
+                         .g = tensor(4, DType::kF32, {batch, 32}),
+                         .beta = tensor(5, DType::kF32, {batch, 32}),
+                         .A_log = tensor(6, DType::kF32, {32}),
+                         .dt_bias = tensor(7, DType::kF32, {32}),
                          .o = tensor(8, DType::kBF16, {batch, 32, 128}),
-                         .states = {.in = tensor(9, DType::kF32, {9, 32, 128, 128}),
-                                    .out = tensor(10, DType::kF32, {8, 32, 128, 128}),
-                                    .indices = tensor(11, DType::kI32, {batch}),
-                                    .out_indices = tensor(12, DType::kI32, {batch})}};
+                         .state = tensor(9, DType::kF32, {9, 32, 128, 128}),
+                         .state_out = tensor(10, DType::kF32, {8, 32, 128, 128}),
+                         .state_indices = tensor(11, DType::kI32, {batch}),
+                         .state_out_indices = tensor(12, DType::kI32, {batch})};
     args.q.strides = {10000, 200, 1};
-    args.states.scratch_slot = 7;
+    args.scratch_slot = 7;
     args.z = tensor(13, DType::kBF16, {batch, 32, 128});
     args.norm_weight = tensor(14, DType::kBF16, {128});
     args.scale = 0.25f;
     args.norm_eps = 0.125f;
-    args.programmatic = true;
+    args.enable_pdl = true;
     return args;
   }
 
@@ -69,16 +69,16 @@ struct FakeConvolvedDecode {
     const auto tensor = [](int at, DType dtype, std::initializer_list<std::int64_t> shape) {
       return Tensor::contiguous(address(at), dtype, shape);
     };
-    return {
-        .gates = {.g = tensor(4, DType::kF32, {3, 32}), .beta = tensor(5, DType::kF32, {3, 32})},
-        .o = tensor(8, DType::kBF16, {3, 32, 128}),
-        .states = {.in = tensor(9, DType::kF32, {3, 32, 128, 128}),
-                   .out = tensor(10, DType::kF32, {3, 32, 128, 128})},
-        .conv = {.x = tensor(1, DType::kBF16, {3, 8192}),
-                 .weight = tensor(2, DType::kBF16, {8192, 4}),
-                 .bias = tensor(3, DType::kBF16, {8192}),
-                 .in = tensor(11, DType::kBF16, {3, 8192, 3}),
-                 .out = tensor(12, DType::kBF16, {3, 8192, 3})}};
+    return {.g = tensor(4, DType::kF32, {3, 32}),
+            .beta = tensor(5, DType::kF32, {3, 32}),
+            .o = tensor(8, DType::kBF16, {3, 32, 128}),
+            .state = tensor(9, DType::kF32, {3, 32, 128, 128}),
+            .state_out = tensor(10, DType::kF32, {3, 32, 128, 128}),
+            .x = tensor(1, DType::kBF16, {3, 8192}),
+            .conv_weight = tensor(2, DType::kBF16, {8192, 4}),
+            .conv_bias = tensor(3, DType::kBF16, {8192}),
+            .conv_state = tensor(11, DType::kBF16, {3, 8192, 3}),
+            .conv_state_out = tensor(12, DType::kBF16, {3, 8192, 3})};
   }
 
   test::FakeDriver fake{CUBINERY_FAKE_DRIVER};
@@ -99,21 +99,21 @@ struct FakeVerify {
     gdn::VerifyArgs args{.q = tensor(1, DType::kBF16, {total, 16, 128}),
                          .k = tensor(2, DType::kBF16, {total, 16, 128}),
                          .v = tensor(3, DType::kBF16, {total, 32, 128}),
-                         .gates = {.g = tensor(4, DType::kF32, {total, 32}),
-                                   .beta = tensor(5, DType::kF32, {total, 32}),
-                                   .A_log = tensor(6, DType::kF32, {32}),
-                                   .dt_bias = tensor(7, DType::kF32, {32})},
+                         .g = tensor(4, DType::kF32, {total, 32}),
+                         .beta = tensor(5, DType::kF32, {total, 32}),
+                         .A_log = tensor(6, DType::kF32, {32}),
+                         .dt_bias = tensor(7, DType::kF32, {32}),
                          .o = tensor(8, DType::kBF16, {total, 32, 128}),
                          .cu_seqlens = tensor(9, DType::kI32, {batch + 1}),
                          .accepted = tensor(10, DType::kI64, {batch}),
                          .parents = tensor(15, DType::kI64, {total}),
-                         .states = {.in = tensor(11, DType::kF32, {9, 32, 128, 128}),
-                                    .out = tensor(12, DType::kF32, {8, 32, 128, 128}),
-                                    .indices = tensor(13, DType::kI32, {batch, 5}),
-                                    .out_indices = tensor(14, DType::kI32, {batch, 4})}};
-    args.states.scratch_slot = 7;
+                         .state = tensor(11, DType::kF32, {9, 32, 128, 128}),
+                         .state_out = tensor(12, DType::kF32, {8, 32, 128, 128}),
+                         .state_indices = tensor(13, DType::kI32, {batch, 5}),
+                         .state_out_indices = tensor(14, DType::kI32, {batch, 4})};
+    args.scratch_slot = 7;
     args.scale = 0.25f;
-    args.programmatic = true;
+    args.enable_pdl = true;
     return args;
   }
 
@@ -142,10 +142,10 @@ struct FakeCommit {
     };
     return {.k = tensor(1, DType::kBF16, {6, 16, 128}),
             .v = tensor(2, DType::kBF16, {6, 32, 128}),
-            .gates = {.g = tensor(3, DType::kF32, {6, 32}),
-                      .beta = tensor(4, DType::kF32, {6, 32}),
-                      .A_log = tensor(5, DType::kF32, {32}),
-                      .dt_bias = tensor(6, DType::kF32, {32})},
+            .g = tensor(3, DType::kF32, {6, 32}),
+            .beta = tensor(4, DType::kF32, {6, 32}),
+            .A_log = tensor(5, DType::kF32, {32}),
+            .dt_bias = tensor(6, DType::kF32, {32}),
             .state = tensor(7, DType::kF32, {9, 32, 128, 128}),
             .state_out = tensor(8, DType::kF32, {8, 32, 128, 128})};
   }
@@ -156,7 +156,7 @@ struct FakeCommit {
             .indices = Tensor::contiguous(address(12), DType::kI32, {2}),
             .out_indices = Tensor::contiguous(address(13), DType::kI32, {2}),
             .scratch_slot = 7,
-            .programmatic = true};
+            .enable_pdl = true};
   }
   gdn::CommitArgs of_layer() const {
     gdn::CommitArgs args = FakeCommit::args();
@@ -195,12 +195,12 @@ struct FakeConv {
                        .weight = tensor(2, DType::kBF16, {channels, 4}),
                        .bias = tensor(3, DType::kBF16, {channels}),
                        .cu_seqlens = tensor(4, DType::kI64, {3}),
-                       .states = {.in = tensor(5, DType::kBF16, {9, channels, 3}),
-                                  .out = tensor(6, DType::kBF16, {8, channels, 3}),
-                                  .indices = tensor(7, DType::kI32, {2}),
-                                  .out_indices = tensor(8, DType::kI32, {2}),
-                                  .scratch_slot = 7},
-                       .programmatic = true};
+                       .state = tensor(5, DType::kBF16, {9, channels, 3}),
+                       .state_out = tensor(6, DType::kBF16, {8, channels, 3}),
+                       .state_indices = tensor(7, DType::kI32, {2}),
+                       .state_out_indices = tensor(8, DType::kI32, {2}),
+                       .scratch_slot = 7,
+                       .enable_pdl = true};
     args.x.strides[0] = channels + 16;
     return args;
   }
@@ -339,10 +339,10 @@ TEST_CASE("APrefillLaunchIsThatOfTheCppApi", "[cpu]") {
                            .checkpoints = gdn::Checkpoints::kBefore});
   gdn::PrefillArgs args = bench.args(2, 100);
   args.scale = 2.0f;
-  args.states.out = args.states.in;
-  args.states.out.data = address(15);
-  args.states.out_indices = args.states.indices;
-  args.states.out_indices.data = address(16);
+  args.state_out = args.state;
+  args.state_out.data = address(15);
+  args.state_out_indices = args.state_indices;
+  args.state_out_indices.data = address(16);
   const CubineryPrefill prefill{bench.prefill(), 0};
   std::size_t bytes = 0;
   REQUIRE(cubinery_prefill_workspace_bytes(&prefill, 100, 2, &bytes) == CUBINERY_OK);
@@ -398,8 +398,8 @@ TEST_CASE("AVerifyLaunchIsThatOfTheCppApi", "[cpu]") {
           counts->device = {kDLCUDA, 1};
           a.accepted = counts;
         }) == "gdn_verify: accepted is on device cuda:1; accepted: cuda:0");
-  CHECK(refusal([](auto& a) { a.programmatic = 2; }) ==
-        "gdn_verify: programmatic is 2; accepted: 0, 1");
+  CHECK(refusal([](auto& a) { a.enable_pdl = 2; }) ==
+        "gdn_verify: enable_pdl is 2; accepted: 0, 1");
   CHECK(refusal([](auto& a) { a.struct_size += 8; }) ==
         "args->struct_size is 160; accepted: multiples of 8 up to 152, its size in this library");
   CHECK(bench.fake->launches.size() == 2);
@@ -433,8 +433,8 @@ TEST_CASE("ACommitLaunchIsThatOfTheCppApi", "[cpu]") {
           table->device = {kDLCPU, 0};
           a.layers = table;
         }).starts_with("gdn_commit: layers is on device cpu"));
-  CHECK(refusal([](auto& a) { a.programmatic = 2; }) ==
-        "gdn_commit: programmatic is 2; accepted: 0, 1");
+  CHECK(refusal([](auto& a) { a.enable_pdl = 2; }) ==
+        "gdn_commit: enable_pdl is 2; accepted: 0, 1");
   CHECK(refusal([](auto& a) { a.struct_size += 8; }) ==
         "args->struct_size is 136; accepted: multiples of 8 up to 128, its size in this library");
   CHECK(bench.fake->launches.size() == 2);
@@ -487,12 +487,12 @@ TEST_CASE("AShorterStructOfAConvHasNoMore", "[cpu]") {
   const FakeFlaggedConv bench;
   DlViews views;
   CubineryConvArgs given = views.of(bench.args());
-  given.programmatic = 0;
+  given.enable_pdl = 0;
   REQUIRE(cubinery_conv_launch(&bench.conv, nullptr, &given) == CUBINERY_OK);
   given.struct_size = offsetof(CubineryConvArgs, checkpoints);
   given.checkpoints = given.y;
   given.max_seqlen = 1;
-  given.programmatic = 1;
+  given.enable_pdl = 1;
   REQUIRE(cubinery_conv_launch(&bench.conv, nullptr, &given) == CUBINERY_OK);
   CHECK(same(bench.fake->launches[0], bench.fake->launches[1]));
 }
@@ -519,8 +519,7 @@ TEST_CASE("BadArgumentsOfAConvAreNamed", "[cpu]") {
           elsewhere->device = {kDLCUDA, 1};
           a.weight = elsewhere;
         }) == "gdn_conv: weight is on device cuda:1; accepted: cuda:0");
-  CHECK(refusal([](auto& a) { a.programmatic = 2; }) ==
-        "gdn_conv: programmatic is 2; accepted: 0, 1");
+  CHECK(refusal([](auto& a) { a.enable_pdl = 2; }) == "gdn_conv: enable_pdl is 2; accepted: 0, 1");
   CHECK(refusal([](auto& a) { a.struct_size += 8; }) ==
         "args->struct_size is 224; accepted: multiples of 8 up to 216, its size in this library");
   CHECK(bench.fake->launches.empty());
@@ -606,7 +605,7 @@ TEST_CASE("BadArgumentsOfALaunchAreNamed", "[cpu]") {
   };
   CHECK(refusal([](auto& a, auto&) { a.q = nullptr; }) ==
         "gdn_decode: q is missing; accepted: a tensor");
-  CHECK(refusal([](auto& a, auto&) { a.gates.dt_bias = nullptr; }) ==
+  CHECK(refusal([](auto& a, auto&) { a.dt_bias = nullptr; }) ==
         "gdn_decode: dt_bias is missing; accepted: a tensor");
   CHECK(refusal([](auto& a, auto&) { a.z = nullptr; }) ==
         "gdn_decode: z is missing; accepted: a tensor");
@@ -615,8 +614,8 @@ TEST_CASE("BadArgumentsOfALaunchAreNamed", "[cpu]") {
           k->device = {kDLCPU, 0};
           a.k = k;
         }) == "gdn_decode: k is on device cpu; accepted: cuda:0");
-  CHECK(refusal([](auto& a, auto&) { a.programmatic = 2; }) ==
-        "gdn_decode: programmatic is 2; accepted: 0, 1");
+  CHECK(refusal([](auto& a, auto&) { a.enable_pdl = 2; }) ==
+        "gdn_decode: enable_pdl is 2; accepted: 0, 1");
   CHECK(refusal([](auto& a, auto&) { a.struct_size += 8; }) ==
         "args->struct_size is 200; accepted: multiples of 8 up to 192, its size in this library");
 }

@@ -78,7 +78,7 @@ TEST_CASE("bad arguments exit with 2 and say what is accepted", "[cpu]") {
       {"prewarm --key-dim 128 --arch sm_80 --form decode", "--hf-config, which is missing"},
       {model + " --arch sm_80 --op gdn_prefill --checkpoints after --checkpoint-every 8",
        "accepted: multiples of 16"},
-      {model + " --arch sm_80 --split sometimes", "accepted: auto, never, always"},
+      {model + " --arch sm_80 --segments sometimes", "accepted: auto, never, always"},
       {"prewarm --arch sm_80 --hf-config " + odd_model,
        odd_model + ", tp 1: gdn_decode: key_dim = 100; accepted: multiples of 16 from 16 to 256"},
       {"prewarm --arch sm_80 --op gdn_prefill --hf-config " + odd_model,

@@ -107,12 +107,12 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("state_layout":"vk","state_location":"pool","padding":"skip","pad_index":"negative",)"
         R"("decay":"head","gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
         R"("has_initial_state":true,"store_state":true,"checkpoints":"none",)"
-        R"("checkpoint_every":64,"split":"auto","batch_invariant":false})");
+        R"("checkpoint_every":64,"segments":"auto","batch_invariant":false})");
   CHECK(to_json(requests[3].problem) ==
         R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,)"
         R"("dtype":"bf16","output_dtype":"bf16","gate_dtype":"bf16","beta_dtype":"bf16",)"
         R"("a_log_dtype":"f32","dt_bias_dtype":"bf16","state_dtype":"f32","index_dtype":"i32",)"
-        R"("cu_seqlens_dtype":"i32","varlen":true,"max_tokens":4,)"
+        R"("cu_seqlens_dtype":"i32","varlen":true,"draft_tokens":4,)"
         R"("state_layout":"vk","state_location":"pool","padding":"skip","pad_index":"negative",)"
         R"("decay":"head","gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
         R"("has_initial_state":true,"store_state":true,"stored_states":"every",)"
@@ -123,7 +123,7 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,)"
         R"("dtype":"bf16","gate_dtype":"bf16","beta_dtype":"bf16",)"
         R"("a_log_dtype":"f32","dt_bias_dtype":"bf16","state_dtype":"f32","index_dtype":"i32",)"
-        R"("cu_seqlens_dtype":"i32","varlen":true,"max_tokens":4,)"
+        R"("cu_seqlens_dtype":"i32","varlen":true,"draft_tokens":4,)"
         R"("state_layout":"vk","state_location":"pool","padding":"skip","pad_index":"negative",)"
         R"("decay":"head","gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
         R"("has_initial_state":true,"store_state":true,"accepted_dtype":"i32",)"
@@ -232,8 +232,8 @@ TEST_CASE("a manifest gives the problems that it lists", "[cpu]") {
   const Problem prefill =
       gdn::PrefillProblem{.varlen = true, .checkpoints = gdn::Checkpoints::kAfter};
   nlohmann::json manifest = nlohmann::json::array();
-  const Problem verify = gdn::VerifyProblem{.max_tokens = 8, .from_accepted = true};
-  const Problem commit = gdn::CommitProblem{.max_tokens = 8, .varlen = true};
+  const Problem verify = gdn::VerifyProblem{.draft_tokens = 8, .from_accepted = true};
+  const Problem commit = gdn::CommitProblem{.draft_tokens = 8, .varlen = true};
   const Problem conv = gdn::ConvProblem{.width = 3, .varlen = true};
   for (const Problem& problem : {decode, prefill, verify, commit, conv}) {
     manifest.push_back(nlohmann::json::parse(to_json(problem)));
@@ -306,8 +306,8 @@ TEST_CASE("every field of every operator is an option, once and in the same orde
 TEST_CASE("field options replace fields", "[cpu]") {
   const std::map<std::string, std::string> fields = {
       {"state_dtype", "bf16"},   {"use_qk_l2norm", "true"},   {"v_heads", "64"},
-      {"checkpoints", "before"}, {"checkpoint_every", "128"}, {"split", "never"},
-      {"max_tokens", "8"},       {"stored_states", "every"}};
+      {"checkpoints", "before"}, {"checkpoint_every", "128"}, {"segments", "never"},
+      {"draft_tokens", "8"},     {"stored_states", "every"}};
   const Problem decode = with_fields(gdn::DecodeProblem{}, fields).value();
   CHECK(to_json(decode) == gdn::DecodeProblem{.heads = {.v = 64},
                                               .inputs = {.use_qk_l2norm = true},
@@ -319,20 +319,20 @@ TEST_CASE("field options replace fields", "[cpu]") {
                                                 .states = {.dtype = DType::kBF16},
                                                 .checkpoints = gdn::Checkpoints::kBefore,
                                                 .checkpoint_every = 128,
-                                                .split = gdn::Split::kNever}
+                                                .segments = gdn::Segments::kNever}
                                 .to_json());
   const Problem verify = with_fields(gdn::VerifyProblem{}, fields).value();
   CHECK(to_json(verify) == gdn::VerifyProblem{.heads = {.v = 64},
                                               .inputs = {.use_qk_l2norm = true},
                                               .states = {.dtype = DType::kBF16},
-                                              .max_tokens = 8,
+                                              .draft_tokens = 8,
                                               .stored_states = gdn::StoredStates::kEvery}
                                .to_json());
   const Problem commit = with_fields(gdn::CommitProblem{}, fields).value();
   CHECK(to_json(commit) == gdn::CommitProblem{.heads = {.v = 64},
                                               .inputs = {.use_qk_l2norm = true},
                                               .states = {.dtype = DType::kBF16},
-                                              .max_tokens = 8}
+                                              .draft_tokens = 8}
                                .to_json());
 }
 

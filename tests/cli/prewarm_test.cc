@@ -122,7 +122,7 @@ TEST_CASE("operators that cannot do it are left out unless --op names them", "[c
         std::set<std::string>{"gdn_conv"});
   CHECK_FALSE(has(cli.prewarm("--dry-run --state-layout kv " + model), "gdn_conv"));
   for (const std::string refused :
-       {"--op gdn_commit --dtype f32 ", "--max-tokens 99 ", "--key-dim 100 ",
+       {"--op gdn_commit --dtype f32 ", "--draft-tokens 99 ", "--key-dim 100 ",
         "--accepted-dtype f32 ", "--form conv,conv_verify --has-initial-state false "}) {
     INFO(refused);
     CHECK(cli.run("prewarm --dry-run " + refused + model).exit_code != 0);
@@ -209,13 +209,15 @@ TEST_CASE("a field changes nothing of operators without it", "[cpu]") {
 TEST_CASE("the number of drafts is an option of a model's verification", "[cpu]") {
   const Cli cli;
   const std::string model = " --hf-config " + kModel;
-  const auto drafts = [&](int tokens) { return model + " --max-tokens " + std::to_string(tokens); };
+  const auto drafts = [&](int tokens) {
+    return model + " --draft-tokens " + std::to_string(tokens);
+  };
   const auto problem = [&](const std::string& options) {
     return json::parse(cli.run("problems --op gdn_verify" + options).out);
   };
   json expected = problem(model);
-  CHECK(expected["max_tokens"] == 4);
-  expected["max_tokens"] = 8;
+  CHECK(expected["draft_tokens"] == 4);
+  expected["draft_tokens"] = 8;
   CHECK(problem(drafts(8)) == expected);
   // Other operators have no such field.
   CHECK(cli.run("problems --op gdn_decode" + drafts(8)).exit_code == 2);
@@ -228,12 +230,12 @@ TEST_CASE("the number of drafts is an option of a model's verification", "[cpu]"
     const std::string canonical = entry["canonical"];
     const bool is_wy = entry["kernel"] == "gdn_verify_wy";
     CHECK(usual.contains("sm_90a " + canonical) != is_wy);
-    CHECK(contains(canonical, ";max_tokens=16;") == is_wy);
+    CHECK(contains(canonical, ";draft_tokens=16;") == is_wy);
   }
   CHECK(names_of(more) == std::set<std::string>{"gdn_verify", "gdn_verify_wy"});
   const Output bad = cli.run("prewarm " + dry + drafts(17));
   CHECK(bad.exit_code == 2);
-  CHECK(contains(bad.err, "gdn_verify: max_tokens = 17; accepted: 1 to 16"));
+  CHECK(contains(bad.err, "gdn_verify: draft_tokens = 17; accepted: 1 to 16"));
 }
 
 TEST_CASE("what keeps every kernel from being made is said once, before the first", "[cpu]") {

@@ -80,11 +80,11 @@ TEST_CASE("shapes that a problem cannot have are left out", "[cpu]") {
                                  "tokens=64;sequences=16", "tokens=64;sequences=16;max_seqlen=32"});
   // Not the longest; the longest; nothing left for the others.
   const ShapeGrid few{{"batch", {1, 8}}, {"tokens_each", {1, 4, 8, 16}}};
-  CHECK(texts(shapes_of(gdn::VerifyProblem{.max_tokens = 8}, few)) ==
+  CHECK(texts(shapes_of(gdn::VerifyProblem{.draft_tokens = 8}, few)) ==
         std::vector<std::string>{"batch=1;tokens_each=1", "batch=1;tokens_each=4",
                                  "batch=1;tokens_each=8", "batch=8;tokens_each=1",
                                  "batch=8;tokens_each=4", "batch=8;tokens_each=8"});
-  CHECK(texts(shapes_of(gdn::CommitProblem{.max_tokens = 8}, few)) ==
+  CHECK(texts(shapes_of(gdn::CommitProblem{.draft_tokens = 8}, few)) ==
         std::vector<std::string>{"batch=1", "batch=8"});
   // Steps of requests, then a prefill's.
   const ShapeGrid mixed{{"batch", {2}},
@@ -287,8 +287,8 @@ TEST_CASE("tuning a verification measures as many tokens as it has", "[cpu]") {
     return buckets;
   };
   CHECK(plan("") == of_tokens({1, 2, 4}, 256));
-  CHECK(plan("--max-tokens 8") == of_tokens({1, 2, 4, 8}, 256));
-  CHECK(plan("--max-tokens 8 --tokens-each 3,8") == of_tokens({4, 8}, 256));
+  CHECK(plan("--draft-tokens 8") == of_tokens({1, 2, 4, 8}, 256));
+  CHECK(plan("--draft-tokens 8 --tokens-each 3,8") == of_tokens({4, 8}, 256));
 }
 
 TEST_CASE("tune refuses what it cannot use", "[cpu]") {

@@ -20,7 +20,7 @@ TEST_CASE("CommitKeysPrintTheirFields", "[cpu]") {
         "a_log_dtype=f32;dt_bias_dtype=f32;state_dtype=f32;index_dtype=i32;cu_seqlens_dtype=i32;"
         "varlen=false;state_layout=vk;state_location=dense;padding=none;pad_index=negative;"
         "decay=head;gate_mode=log;beta_mode=given;use_qk_l2norm=false;has_initial_state=true;"
-        "store_state=true;accepted_dtype=i32;max_tokens=8;warp_v=16;held_v=16;warps=4");
+        "store_state=true;accepted_dtype=i32;draft_tokens=8;warp_v=16;held_v=16;warps=4");
 }
 
 TEST_CASE("CommitCandidatesOfTheUsualProblemsAreThisMany", "[cpu]") {
@@ -34,11 +34,11 @@ TEST_CASE("EveryHeadSizeHasCommitCandidates", "[cpu]") {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     for (int key_dim = 16; key_dim <= 256; key_dim += 16) {
       for (int value_dim = 16; value_dim <= 256; value_dim += 16) {
-        for (const int max_tokens : {8, 16}) {
+        for (const int draft_tokens : {8, 16}) {
           const Key key{.key_dim = key_dim,
                         .value_dim = value_dim,
                         .states = {.dtype = dtype},
-                        .max_tokens = max_tokens};
+                        .draft_tokens = draft_tokens};
           int count = 0;
           for_each_candidate(key, [&](const Key&) { ++count; });
           if (count == 0) FAIL_CHECK(canonical(key));
@@ -77,7 +77,7 @@ TEST_CASE("EachRuleOfACommitIsNamed", "[cpu]") {
   CHECK(broken([](Key& key) { key.states.has_initial = false; }) == both);
   CHECK(broken([](Key& key) { key.states.store = false; }) == both);
   for (const int tokens : {-8, 0, 4, 12, 32}) {
-    CHECK(broken([&](Key& key) { key.max_tokens = tokens; }) == "max_tokens must be 8 or 16");
+    CHECK(broken([&](Key& key) { key.draft_tokens = tokens; }) == "draft_tokens must be 8 or 16");
   }
   for (const int warp_v : {-16, 0, 8, 48, 256}) {
     CHECK(broken([&](Key& key) { key.warp_v = warp_v; }) == "warp_v must be 16, 32, 64 or 128");

@@ -31,7 +31,7 @@ TEST_CASE("VerifyKeysPrintTheirFields", "[cpu]") {
                                   "warps=4");
   CHECK(canonical(Wy{}) ==
         "gdn_verify_wy;" + problem +
-            "tree=false;parents_dtype=i32;max_tokens=8;warp_v=16;held_v=16;warps=4");
+            "tree=false;parents_dtype=i32;draft_tokens=8;warp_v=16;held_v=16;warps=4");
 }
 
 template <class Key>
@@ -150,8 +150,8 @@ TEST_CASE("EachRuleOfTheWyFormIsNamed", "[cpu]") {
     CHECK(broken_rule<Wy>([&](Wy& key) { key.dtype = dtype; }) == "dtype must be bf16 or f16");
   }
   for (const int tokens : {-8, 0, 2, 12, 32}) {
-    CHECK(broken_rule<Wy>([&](Wy& key) { key.max_tokens = tokens; }) ==
-          "max_tokens must be 4, 8 or 16");
+    CHECK(broken_rule<Wy>([&](Wy& key) { key.draft_tokens = tokens; }) ==
+          "draft_tokens must be 4, 8 or 16");
   }
   CHECK(broken_rule<Wy>([](Wy& key) { key.parents_dtype = DType::kF32; }) ==
         "parents_dtype must be i32 or i64");
@@ -177,7 +177,7 @@ TEST_CASE("EachRuleOfTheWyFormIsNamed", "[cpu]") {
     CHECK(broken_rule<Wy>([&](Wy& key) {
             key.tree = true;
             key.states.store = false;
-            key.max_tokens = tokens;
+            key.draft_tokens = tokens;
             key.warp_v = 32;
             key.warps = 1;
           }) ==

@@ -63,11 +63,11 @@ CaseOptions token_by_token(CaseOptions options, const gdn::VerifyProblem& proble
 
 template <class Args>
 void slice_states(Args* args, bool pool, std::int64_t first, std::int64_t count) {
-  slice(&args->states.indices, 0, first, count);
-  slice(&args->states.out_indices, 0, first, count);
+  slice(&args->state_indices, 0, first, count);
+  slice(&args->state_out_indices, 0, first, count);
   if (pool) return;
-  slice(&args->states.in, 0, first, count);
-  slice(&args->states.out, 0, first, count);
+  slice(&args->state, 0, first, count);
+  slice(&args->state_out, 0, first, count);
 }
 
 bool is_pool(const PrefillProblem& problem) {
@@ -96,7 +96,7 @@ std::vector<DType> decode_state_dtypes() {
 }
 
 std::vector<Tensor*> token_tensors(PrefillArgs* args) {
-  return {&args->q, &args->k, &args->v, &args->gates.g, &args->gates.beta, &args->o};
+  return {&args->q, &args->k, &args->v, &args->g, &args->beta, &args->o};
 }
 
 void slice(Tensor* tensor, std::size_t dimension, std::int64_t first, std::int64_t count) {
@@ -140,15 +140,15 @@ DecodeCase::DecodeCase(const DecodeProblem& problem, std::int64_t batch, CaseOpt
 
 DecodeArgs DecodeCase::args(std::int64_t first, std::int64_t count) const {
   DecodeArgs args = this->args();
-  for (Tensor* tensor : {&args.q, &args.k, &args.v, &args.gates.g, &args.gates.beta, &args.o,
-                         &args.z, &args.conv.x}) {
+  for (Tensor* tensor :
+       {&args.q, &args.k, &args.v, &args.g, &args.beta, &args.o, &args.z, &args.x}) {
     slice(tensor, 0, first, count);
   }
   const bool pool = is_pool(PrefillCase::problem());
   slice_states(&args, pool, first, count);
   if (pool) return args;
-  slice(&args.conv.in, 0, first, count);
-  slice(&args.conv.out, 0, first, count);
+  slice(&args.conv_state, 0, first, count);
+  slice(&args.conv_state_out, 0, first, count);
   return args;
 }
 
@@ -363,13 +363,13 @@ PrefillProblem small_prefill() { return small<PrefillProblem>(); }
 
 gdn::VerifyProblem small_verify() {
   auto problem = small<gdn::VerifyProblem>();
-  problem.max_tokens = 16;
+  problem.draft_tokens = 16;
   return problem;
 }
 
 gdn::CommitProblem small_commit() {
   auto problem = small<gdn::CommitProblem>();
-  problem.max_tokens = 16;
+  problem.draft_tokens = 16;
   return problem;
 }
 

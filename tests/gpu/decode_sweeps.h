@@ -46,12 +46,12 @@ inline void expect_bits_without_the_batch(gdn::DecodeProblem problem) {
                        {{100, 1}, {100, 2}, {100, 16}, {100, 64}});
 }
 
-inline void expect_same_in_graphs_and_programmatic(const gdn::DecodeProblem& problem) {
+inline void expect_same_in_graphs_and_with_pdl(const gdn::DecodeProblem& problem) {
   const gdn::Decode decode = prepare(problem);
   for (const std::int64_t batch : {2, 130}) {
     expect_same_in_graph(DecodeCase(problem, batch, {.seed = seed()}), decode, 1, 3);
-    const DecodeCase overlapping(problem, batch, {.seed = seed(), .programmatic = true});
-    if (can_be_programmatic(overlapping, decode)) expect_same_programmatic(overlapping, decode, 40);
+    const DecodeCase overlapping(problem, batch, {.seed = seed(), .enable_pdl = true});
+    if (can_enable_pdl(overlapping, decode)) expect_same_with_pdl(overlapping, decode, 40);
   }
 }
 

@@ -144,8 +144,8 @@ TEST_CASE("GdnDecodeErrors.GatesAndBeta", "[gpu]") {
   DecodeProblem problem = small_problem();
   problem.inputs.gate_mode = GateMode::kComputed;
   std::vector<BadCall> calls{
-      {"one head more", "g", [](DecodeArgs& a) { ++a.gates.g.shape[1]; }},
-      {"one head more", "beta", [](DecodeArgs& a) { ++a.gates.beta.shape[1]; }},
+      {"one head more", "g", [](DecodeArgs& a) { ++a.g.shape[1]; }},
+      {"one head more", "beta", [](DecodeArgs& a) { ++a.beta.shape[1]; }},
   };
   append(&calls, bad_scalars("g", DType::kBF16));
   append(&calls, bad_scalars("beta", DType::kBF16));
@@ -174,7 +174,7 @@ TEST_CASE("GdnDecodeErrors.TensorsThatTheProblemDoesNotUse", "[gpu]") {
        extra("norm_weight"),
        {"an epsilon without a norm", "norm_eps", [](DecodeArgs& a) { a.norm_eps = 1e-6f; }},
        {"a scratch slot without scratch", "scratch_slot",
-        [](DecodeArgs& a) { a.states.scratch_slot = 1; }}});
+        [](DecodeArgs& a) { a.scratch_slot = 1; }}});
   problem.states.store = false;
   expect_refused(problem, {.seed = seed()}, {extra("state_out")});
 }
@@ -218,14 +218,12 @@ TEST_CASE("GdnDecodeErrors.States", "[gpu]") {
   DecodeProblem problem = small_problem();
   problem.key_dim = 32;  // not square
   std::vector<BadCall> calls = bad_states("state");
-  calls.push_back({"no state", "state", [](DecodeArgs& a) { a.states.in = {}; }});
-  calls.push_back(
-      {"a state of another batch", "state", [](DecodeArgs& a) { ++a.states.in.shape[0]; }});
+  calls.push_back({"no state", "state", [](DecodeArgs& a) { a.state = {}; }});
+  calls.push_back({"a state of another batch", "state", [](DecodeArgs& a) { ++a.state.shape[0]; }});
   expect_refused(problem, {.seed = seed()}, calls);
   CaseOptions separate{.seed = seed(), .separate_out = true};
   calls = bad_states("state_out");
-  calls.push_back(
-      {"of another batch", "state_out", [](DecodeArgs& a) { ++a.states.out.shape[0]; }});
+  calls.push_back({"of another batch", "state_out", [](DecodeArgs& a) { ++a.state_out.shape[0]; }});
   expect_refused(problem, separate, calls);
   problem.states.location = StateLocation::kPool;
   expect_refused(problem, {.seed = seed()}, bad_states("state"));
@@ -239,7 +237,7 @@ TEST_CASE("GdnDecodeErrors.Indices", "[gpu]") {
   more.erase(more.begin());  // these may be missing
   append(&calls, more);
   calls.push_back({"a float dtype", "state_indices",
-                   [](DecodeArgs& a) { a.states.indices.dtype = DType::kF32; }});
+                   [](DecodeArgs& a) { a.state_indices.dtype = DType::kF32; }});
   expect_refused(problem, {.seed = seed(), .write_indices = true}, calls);
 }
 
@@ -247,11 +245,10 @@ TEST_CASE("GdnDecodeErrors.ScratchSlot", "[gpu]") {
   DecodeProblem problem = small_problem();
   problem.states.location = StateLocation::kPool;
   problem.states.padding = Padding::kScratch;
-  expect_refused(
-      problem, {.seed = seed()},
-      {{"a negative slot", "scratch_slot", [](DecodeArgs& a) { a.states.scratch_slot = -1; }},
-       {"a slot behind the pool", "scratch_slot",
-        [](DecodeArgs& a) { a.states.scratch_slot = a.states.in.shape[0]; }}});
+  expect_refused(problem, {.seed = seed()},
+                 {{"a negative slot", "scratch_slot", [](DecodeArgs& a) { a.scratch_slot = -1; }},
+                  {"a slot behind the pool", "scratch_slot",
+                   [](DecodeArgs& a) { a.scratch_slot = a.state.shape[0]; }}});
 }
 
 TEST_CASE("GdnDecodeErrors.AnEmptyBatchIsNone", "[gpu]") {

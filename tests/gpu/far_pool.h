@@ -60,15 +60,15 @@ Tensor& pool_of(Args& args) {
   if constexpr (requires { args.layer; }) {
     return args.layer.state;
   } else {
-    return args.states.in;
+    return args.state;
   }
 }
 template <class Args>
 Tensor& indices_of(Args& args) {
   if constexpr (requires { args.layer; }) {
-    return args.indices;
+    return args.state_indices;
   } else {
-    return args.states.indices;
+    return args.state_indices;
   }
 }
 

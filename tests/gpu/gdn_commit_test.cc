@@ -80,7 +80,7 @@ TEST_CASE("GdnCommit.EveryDim", "[gpu][commit][big]") {
 
 TEST_CASE("GdnCommit.EveryNumberOfColumns", "[gpu][commit]") {
   for (CommitProblem problem : state_dtypes_and_layouts(pool())) {
-    problem.max_tokens = 8;
+    problem.draft_tokens = 8;
     run_with_all_columns(CommitCase(problem, first(6), {.seed = seed()}));
   }
 }
@@ -89,7 +89,7 @@ TEST_CASE("GdnCommit.EveryNumberOfTokensAndRequests", "[gpu][commit]") {
   for (std::int64_t tokens = 0; tokens <= 16; ++tokens)
     run_case(small_commit(), uniform(2, tokens));
   CommitProblem few = small_commit();
-  few.max_tokens = 8;
+  few.draft_tokens = 8;
   for (std::int64_t tokens = 0; tokens <= 8; ++tokens) run_case(few, uniform(2, tokens));
   for (const std::int64_t requests : {0, 1, 2, 7, 33, 257}) {
     run_case(small_commit(), uniform(requests, 3));
@@ -150,8 +150,8 @@ TEST_CASE("GdnCommit.BitsDoNotDependOnTheBatch", "[gpu][commit]") {
   }
 }
 
-TEST_CASE("GdnCommit.GraphsProgrammaticLaunchesAndThreads", "[gpu][commit]") {
-  const CommitCase ragged(pool(), first(130), {.seed = seed(), .programmatic = true});
+TEST_CASE("GdnCommit.GraphsLaunchesWithPdlAndThreads", "[gpu][commit]") {
+  const CommitCase ragged(pool(), first(130), {.seed = seed(), .enable_pdl = true});
   std::vector<std::unique_ptr<CommitCase>> cases;
   for (int i = 0; i < 8; ++i) {
     const CaseOptions options{.seed = seed() + static_cast<std::uint64_t>(i)};
@@ -161,9 +161,9 @@ TEST_CASE("GdnCommit.GraphsProgrammaticLaunchesAndThreads", "[gpu][commit]") {
     expect_same_from_threads(cases, commit, 50);
   }
   for (const gdn::Commit& commit : on_every_path(pool())) {
-    if (!can_be_programmatic(ragged, commit)) return;
+    if (!can_enable_pdl(ragged, commit)) return;
     expect_same_in_graph(ragged, commit, 2, 3);
-    expect_same_programmatic(ragged, commit, 20);
+    expect_same_with_pdl(ragged, commit, 20);
   }
 }
 
@@ -199,8 +199,7 @@ class Layers {
 // The first `count` tokens of a request of dense tensors, which are then all accepted.
 CommitArgs prefix(const CommitCase& layer, std::int64_t n, std::int64_t count) {
   CommitArgs args = layer.args(n, 1);
-  for (Tensor* tensor :
-       {&args.layer.k, &args.layer.v, &args.layer.gates.g, &args.layer.gates.beta}) {
+  for (Tensor* tensor : {&args.layer.k, &args.layer.v, &args.layer.g, &args.layer.beta}) {
     slice(tensor, 1, 0, count);
   }
   return args;
@@ -324,14 +323,21 @@ TEST_CASE("GdnCommit.IsWhatDecodingTheAcceptedTokensGives", "[gpu][commit]") {
           slice(tensor, 0, n, 1);
           slice(tensor, 1, t, 1);
         }
-        slice(&token.states.in, 0, n, 1);
+        slice(&token.state, 0, n, 1);
         decode
             .launch(stream.get(), {.q = token.q,
                                    .k = token.k,
                                    .v = token.v,
-                                   .gates = token.gates,
+                                   .g = token.g,
+                                   .beta = token.beta,
+                                   .A_log = token.A_log,
+                                   .dt_bias = token.dt_bias,
                                    .o = token.o,
-                                   .states = token.states})
+                                   .state = token.state,
+                                   .state_out = token.state_out,
+                                   .state_indices = token.state_indices,
+                                   .state_out_indices = token.state_out_indices,
+                                   .scratch_slot = token.scratch_slot})
             .value();
       }
     }

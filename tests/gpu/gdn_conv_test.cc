@@ -866,7 +866,7 @@ TEST_CASE("GdnConv.NonFiniteInputsStayInTheirSequence", "[gpu][conv]") {
   }
 }
 
-// Same bits in a graph, with programmatic launches, from several threads, and on every launch.
+// Same bits in a graph, with launches with PDL, from several threads, and on every launch.
 TEST_CASE("GdnConv.SameBitsHoweverLaunched", "[gpu][conv]") {
   for (const bool varlen : {false, true}) {
     ConvProblem problem = pool(with_gates(split()));
@@ -889,7 +889,7 @@ TEST_CASE("GdnConv.SameBitsHoweverLaunched", "[gpu][conv]") {
     for (int i = 0; i < 4; ++i) graph.launch(stream).value();
     stream.synchronize().value();
     CHECK(first_difference(launched.download(), expected) == "");
-    args.programmatic = true;
+    args.enable_pdl = true;
     if (conv.launch(stream.get(), args).code() == Code::kUnsupported) continue;
     stream.synchronize().value();
     CHECK(first_difference(launched.run(conv, args, kTimes), expected) == "");

@@ -233,7 +233,7 @@ TEST_CASE("GdnDecodeConv.EveryConfigurationIsRight", "[gpu]") {
 // What the two launches leave behind: o, both states and all around them.
 GdnMemory run_two_launches(const DecodeCase& one, const std::vector<TunedValue>& values) {
   const gdn::DecodeArgs args = one.args();
-  const DeviceBuffer rows(gpu(), bytes_of(args.conv.x));
+  const DeviceBuffer rows(gpu(), bytes_of(args.x));
   const TwoLaunches two = as_two_launches(one.problem(), args, rows.data());
   const gdn::Conv conv = gpu().context().prepare(two.conv).value();
   const gdn::Decode decode =
@@ -316,8 +316,8 @@ TEST_CASE("GdnDecodeConv.BitsDoNotDependOnTheBatch", "[gpu][big]") {
   }
 }
 
-TEST_CASE("GdnDecodeConv.GraphsAndProgrammaticLaunchesEqualPlainOnes", "[gpu]") {
-  expect_same_in_graphs_and_programmatic(convolved_pool());
+TEST_CASE("GdnDecodeConv.GraphsAndLaunchesWithPdlEqualPlainOnes", "[gpu]") {
+  expect_same_in_graphs_and_with_pdl(convolved_pool());
 }
 
 TEST_CASE("GdnDecodeConv.QwenInAnEngine", "[gpu][big]") {

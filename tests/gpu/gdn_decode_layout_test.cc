@@ -161,15 +161,15 @@ TEST_CASE("GdnDecode.GraphReplayEqualsEagerLaunch", "[gpu]") {
   }
 }
 
-TEST_CASE("GdnDecode.ProgrammaticLaunchEqualsPlainLaunch", "[gpu]") {
+TEST_CASE("GdnDecode.LaunchWithPdlEqualsPlainLaunch", "[gpu]") {
   for (const std::int64_t batch : {1, 3, 130}) {
     DecodeProblem problem = small_problem();
     problem.states.location = StateLocation::kPool;
-    const DecodeCase c(problem, batch, {.seed = seed(), .programmatic = true});
+    const DecodeCase c(problem, batch, {.seed = seed(), .enable_pdl = true});
     const gdn::Decode decode = prepare(problem);
-    if (!can_be_programmatic(c, decode)) return;
-    expect_same_programmatic(c, decode, 2);
-    expect_same_programmatic(c, decode, 40);
+    if (!can_enable_pdl(c, decode)) return;
+    expect_same_with_pdl(c, decode, 2);
+    expect_same_with_pdl(c, decode, 40);
     expect_same_in_graph(c, decode, 3, 1);
   }
 }

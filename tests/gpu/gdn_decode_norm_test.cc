@@ -169,8 +169,8 @@ TEST_CASE("GdnDecodeNorm.BitsDoNotDependOnTheBatch", "[gpu][big]") {
   }
 }
 
-TEST_CASE("GdnDecodeNorm.GraphsAndProgrammaticLaunchesEqualPlainOnes", "[gpu]") {
-  expect_same_in_graphs_and_programmatic(normed_pool());
+TEST_CASE("GdnDecodeNorm.GraphsAndLaunchesWithPdlEqualPlainOnes", "[gpu]") {
+  expect_same_in_graphs_and_with_pdl(normed_pool());
 }
 
 TEST_CASE("GdnDecodeNorm.QwenInAnEngine", "[gpu][big]") {

@@ -159,22 +159,21 @@ TEST_CASE("GdnPrefill.ContentOfTheWorkspaceDoesNotMatter", "[gpu][prefill]") {
 }
 
 TEST_CASE("GdnPrefill.GraphReplayEqualsEagerLaunch", "[gpu][prefill]") {
-  for (const bool programmatic : {false, true}) {
-    const PrefillCase c(small_varlen(), mixed_shape(),
-                        {.seed = seed(), .programmatic = programmatic});
+  for (const bool enable_pdl : {false, true}) {
+    const PrefillCase c(small_varlen(), mixed_shape(), {.seed = seed(), .enable_pdl = enable_pdl});
     const gdn::Prefill prefill = prepare(c.problem());
-    if (programmatic && !can_be_programmatic(c, prefill)) return;
+    if (enable_pdl && !can_enable_pdl(c, prefill)) return;
     expect_same_in_graph(c, prefill, 1, 2);
   }
 }
 
-TEST_CASE("GdnPrefill.ProgrammaticLaunchEqualsPlainLaunch", "[gpu][prefill]") {
+TEST_CASE("GdnPrefill.LaunchWithPdlEqualsPlainLaunch", "[gpu][prefill]") {
   for (const std::int64_t count : {1, 3, 40}) {
     const PrefillCase c(small_prefill(), uniform(count, 100), {.seed = seed()});
     const gdn::Prefill prefill = prepare(c.problem());
-    if (!can_be_programmatic(c, prefill)) return;
-    expect_same_programmatic(c, prefill, 2);
-    expect_same_programmatic(c, prefill, 20);
+    if (!can_enable_pdl(c, prefill)) return;
+    expect_same_with_pdl(c, prefill, 2);
+    expect_same_with_pdl(c, prefill, 20);
   }
 }
 

@@ -77,7 +77,7 @@ TEST_CASE("GdnPrefill.MixedAlignment", "[gpu][prefill]") {
     if ((mask & 1) != 0) args.q = odd.args().q;
     if ((mask & 2) != 0) args.k = odd.args().k;
     if ((mask & 4) != 0) args.v = odd.args().v;
-    if ((mask & 8) != 0) args.gates.g = odd.args().gates.g;
+    if ((mask & 8) != 0) args.g = odd.args().g;
     INFO("unaligned: " << mask << " (1 q, 2 k, 4 v, 8 g), seed " << seed());
     CHECK(first_difference(run(aligned, prefill, args), expected) == "");
   }
@@ -144,8 +144,8 @@ TEST_CASE("GdnPrefill.TokensBeyond32BitOffsets", "[gpu][prefill][big][slow]") {
   args.q = far_view(args.q, rows, kStride, 0);
   args.k = far_view(args.k, rows, kStride, qk_width);
   args.v = far_view(args.v, rows, kStride, 2 * qk_width);
-  args.gates.g = far_view(args.gates.g, gates, kStride, 0);
-  args.gates.beta = far_view(args.gates.beta, gates, kStride, problem.heads.count());
+  args.g = far_view(args.g, gates, kStride, 0);
+  args.beta = far_view(args.beta, gates, kStride, problem.heads.count());
   args.o = far_view(args.o, outputs, kStride, 0);
   const GdnMemory results = run(c, prefill, args);
   CHECK(same_bytes(c.bytes(results, TensorId::kState), c.bytes(expected, TensorId::kState)));

@@ -111,9 +111,10 @@ GdnMemory run_steps(const PrefillCase& c) {
     const gdn::DecodeArgs args{.q = token.q,
                                .k = token.k,
                                .v = token.v,
-                               .gates = {.g = token.gates.g, .beta = token.gates.beta},
+                               .g = token.g,
+                               .beta = token.beta,
                                .o = token.o,
-                               .states = {.in = token.states.in}};
+                               .state = token.state};
     const Status status = decode.launch(stream.get(), args);
     INFO(status.message());
     REQUIRE(status.ok());
@@ -257,7 +258,7 @@ AnyCase any_case(std::uint64_t number) {
   p.key_dim = static_cast<int>(16 * (1 + random.below(16)));
   p.value_dim = static_cast<int>(16 * (1 + random.below(16)));
   // Longer keys are not split.
-  if (p.key_dim <= 128 && random.below(2) != 0) p.split = gdn::Split::kAlways;
+  if (p.key_dim <= 128 && random.below(2) != 0) p.segments = gdn::Segments::kAlways;
   const std::int64_t sequences = 1 + random.below(4);
   any.shape = uniform(sequences, random.below(700));
   if (p.varlen) {

@@ -82,12 +82,12 @@ TEST_CASE("GdnVerifySteps.BitsOfDecodeSteps", "[gpu][verify]") {
         const gdn::Decode next = decode_of(later);
         const bool every = stored == StoredStates::kEvery;
         for (std::int64_t n = 0; n < one.sequences(); ++n) {
-          Tensor from = args.states.in;
+          Tensor from = args.state;
           if (from.present()) from = row(from, n);
           for (std::int64_t t = 0; t < kTokens; ++t) {
-            const Tensor to = every ? row(at(args.states.out, 1, t), n) : from;
+            const Tensor to = every ? row(at(args.state_out, 1, t), n) : from;
             gdn::DecodeArgs step = step_args(request(args, n), t, from, to);
-            if (t == 0 && !problem.states.has_initial) step.states.in = {};
+            if (t == 0 && !problem.states.has_initial) step.state = {};
             (t == 0 ? decode : next).launch(stream.get(), step).value();
             from = to;
           }
@@ -117,7 +117,7 @@ TEST_CASE("GdnVerifySteps.GoesOnFromAcceptedTokens", "[gpu][verify]") {
       const VerifyArgs before = drafts.args();
       VerifyArgs args = more.args();
       args.accepted = counts.tensor();
-      args.states.in = before.states.out;
+      args.state = before.state_out;
 
       const DeviceStream stream = make_stream(gpu());
       verify_of(problem).launch(stream.get(), before).value();
@@ -129,9 +129,9 @@ TEST_CASE("GdnVerifySteps.GoesOnFromAcceptedTokens", "[gpu][verify]") {
       more.upload();
       const gdn::Decode decode = decode_of(problem);
       for (std::int64_t n = 0; n < kRequests; ++n) {
-        Tensor from = row(before.states.in, n);
+        Tensor from = row(before.state, n);
         const auto step = [&](const VerifyArgs& tokens, std::int64_t t) {
-          const Tensor to = row(at(tokens.states.out, 1, t), n);
+          const Tensor to = row(at(tokens.state_out, 1, t), n);
           decode.launch(stream.get(), step_args(request(tokens, n), t, from, to)).value();
           from = to;
         };
@@ -176,7 +176,9 @@ TEST_CASE("GdnVerifySteps.AGraphsReplaysFollowCountsSlotsAndBounds", "[gpu][veri
       VerifyArgs args = tokens.args();
       args.cu_seqlens = bounds.tensor();
       args.accepted = counts.tensor();
-      args.states = {.in = table.state(), .indices = slots.tensor()};
+      args.state = table.state();
+      args.state_indices = slots.tensor();
+      args.state_out = args.state_out_indices = {};
 
       const gdn::Verify verify = verify_of(table.problem());
       const gdn::Decode decode = decode_of(table.problem());
@@ -229,7 +231,9 @@ TEST_CASE("GdnVerifySteps.AllTokensAtOnceFollowCountsSlotsAndBounds", "[gpu][ver
       VerifyArgs args = tokens.args();
       args.cu_seqlens = bounds.tensor();
       args.accepted = counts.tensor();
-      args.states = {.in = table.state(), .indices = slots.tensor()};
+      args.state = table.state();
+      args.state_indices = slots.tensor();
+      args.state_out = args.state_out_indices = {};
       std::vector<std::vector<double>> outputs, pools;
       for (const gdn::Verify& verify : verifies) {
         table.fill(states);
@@ -270,8 +274,10 @@ void expect_outputs(const gdn::Verify& verify, const SlotTable& table,
   const Numbers indices(index_dtype, {3, 6}, slots);
   VerifyArgs args = tokens.args();
   args.accepted = counts.tensor();
-  args.states = {.in = table.state(), .indices = indices.tensor()};
-  args.states.scratch_slot = problem.states.padding == Padding::kScratch ? 31 : 0;
+  args.state = table.state();
+  args.state_indices = indices.tensor();
+  args.state_out = args.state_out_indices = {};
+  args.scratch_slot = problem.states.padding == Padding::kScratch ? 31 : 0;
   table.fill(states);
   tokens.upload();
   const std::vector<std::byte> before = table.pool().download();
@@ -398,11 +404,11 @@ TEST_CASE("GdnVerifySteps.KeepsTheLastStateOfAcceptedOnes", "[gpu][verify]") {
   const Numbers counts(DType::kI32, {kRequests}, {3, 1});
   const auto run_both = [&](bool in_place) {
     VerifyArgs args = states.args();
-    for (Tensor* tensor : {&args.q, &args.k, &args.v, &args.gates.g, &args.gates.beta, &args.o}) {
+    for (Tensor* tensor : {&args.q, &args.k, &args.v, &args.g, &args.beta, &args.o}) {
       slice(tensor, 0, 0, kRequests);
     }
     // [8, ...] as [2, 4, ...].
-    Tensor& in = args.states.in;
+    Tensor& in = args.state;
     const Tensor rows = in;
     in = {.data = rows.data,
           .dtype = rows.dtype,
@@ -411,9 +417,9 @@ TEST_CASE("GdnVerifySteps.KeepsTheLastStateOfAcceptedOnes", "[gpu][verify]") {
           .strides = {kSteps * rows.strides[0], rows.strides[0], rows.strides[1], rows.strides[2],
                       rows.strides[3]}};
     args.accepted = counts.tensor();
-    slice(&args.states.out, 0, 0, kRequests);
-    const Tensor out = args.states.out;
-    if (in_place) args.states.out = {};
+    slice(&args.state_out, 0, 0, kRequests);
+    const Tensor out = args.state_out;
+    if (in_place) args.state_out = {};
     const DeviceStream stream = make_stream(gpu());
     states.upload();
     verify_of(problem).launch(stream.get(), args).value();

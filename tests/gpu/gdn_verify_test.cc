@@ -109,7 +109,7 @@ TEST_CASE("GdnVerify.EveryNumberOfTokens", "[gpu][verify]") {
     for (const int most : {4, 8, 16}) {  // each has kernels of its own
       VerifyProblem problem = small_verify();
       problem.stored_states = stored;
-      problem.max_tokens = most;
+      problem.draft_tokens = most;
       for (std::int64_t tokens = 0; tokens <= most; ++tokens) {
         if (tokens == 0 && stored == StoredStates::kEvery) continue;
         run_case(problem, uniform(2, tokens));
@@ -121,7 +121,7 @@ TEST_CASE("GdnVerify.EveryNumberOfTokens", "[gpu][verify]") {
 // k and q of up to four tokens are rows of one operand.
 TEST_CASE("GdnVerify.FourTokensWithEveryOption", "[gpu][verify]") {
   VerifyProblem few = small_verify();
-  few.max_tokens = 4;
+  few.draft_tokens = 4;
   std::vector<VerifyProblem> problems = with_every(state_dtypes_and_layouts(few));
   for (const VerifyProblem& problem : gate_modes_and_dtypes(few)) problems.push_back(problem);
   for (const VerifyProblem& problem : head_ratios(few)) problems.push_back(problem);
@@ -132,18 +132,18 @@ TEST_CASE("GdnVerify.FourTokensWithEveryOption", "[gpu][verify]") {
   problems.push_back(few);
   run_shapes(problems);
   VerifyProblem of_pool = pool();
-  of_pool.max_tokens = 4;
+  of_pool.draft_tokens = 4;
   run_case(of_pool, {.lengths = {4, 1, 0, 3}, .lead = 2, .tail = 1},
            {.placement = Placement::kUnaligned});
 }
 
 TEST_CASE("GdnVerify.EveryNumberOfColumns", "[gpu][verify]") {
   for (VerifyProblem problem : state_dtypes_and_layouts(pool())) {
-    problem.max_tokens = 8;
+    problem.draft_tokens = 8;
     run_with_all_columns(VerifyCase(problem, first(6), {.seed = seed()}));
   }
   for (VerifyProblem problem : state_dtypes_and_layouts(small_verify())) {
-    problem.max_tokens = 8;
+    problem.draft_tokens = 8;
     problem.stored_states = StoredStates::kEvery;
     run_with_all_columns(VerifyCase(problem, uniform(6, 5), {.seed = seed()}));
   }
@@ -275,13 +275,14 @@ TEST_CASE("GdnVerify.MalformedCuSeqlens", "[gpu][verify]") {
   }
 }
 
-// A request of more tokens than max_tokens: NaN, and its state is as it was; others do not notice.
-TEST_CASE("GdnVerify.LongerThanMaxTokens", "[gpu][verify]") {
+// A request of more tokens than draft_tokens: NaN, and its state is as it was; others do not
+// notice.
+TEST_CASE("GdnVerify.LongerThanDraftTokens", "[gpu][verify]") {
   VerifyProblem problem = pool();
-  problem.max_tokens = 3;
+  problem.draft_tokens = 3;
   const VerifyCase one(problem, {.lengths = {3, 4, 1, 16, 2}}, {.seed = seed()});
   VerifyProblem longer = problem;
-  longer.max_tokens = 16;
+  longer.draft_tokens = 16;
   const std::vector<gdn::Verify> verifies = on_every_path(problem);
   const std::vector<gdn::Verify> longer_ones = on_every_path(longer);
   for (std::size_t i = 0; i < verifies.size(); ++i) {
@@ -289,7 +290,7 @@ TEST_CASE("GdnVerify.LongerThanMaxTokens", "[gpu][verify]") {
     const GdnMemory all = run(one, longer_ones[i]);
     for (std::int64_t n = 0; n < one.sequences(); ++n) {
       INFO("configuration " << i << ", request " << n);
-      if (one.length(n) <= problem.max_tokens) {
+      if (one.length(n) <= problem.draft_tokens) {
         CHECK(is_close(one, n, after, all));
         continue;
       }
@@ -340,12 +341,12 @@ TEST_CASE("GdnVerify.GraphReplayEqualsEagerLaunch", "[gpu][verify]") {
   }
 }
 
-TEST_CASE("GdnVerify.ProgrammaticLaunchEqualsPlainLaunch", "[gpu][verify]") {
+TEST_CASE("GdnVerify.LaunchWithPdlEqualsPlainLaunch", "[gpu][verify]") {
   for (const std::int64_t requests : {1, 130}) {
-    const VerifyCase c(pool(), first(requests), {.seed = seed(), .programmatic = true});
+    const VerifyCase c(pool(), first(requests), {.seed = seed(), .enable_pdl = true});
     for (const gdn::Verify& verify : on_every_path(pool())) {
-      if (!can_be_programmatic(c, verify)) return;
-      expect_same_programmatic(c, verify, 20);
+      if (!can_enable_pdl(c, verify)) return;
+      expect_same_with_pdl(c, verify, 20);
       expect_same_in_graph(c, verify, 3, 1);
     }
   }

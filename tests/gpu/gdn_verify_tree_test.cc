@@ -110,7 +110,7 @@ TEST_CASE("GdnVerifyTree.EveryNumberOfTokens", "[gpu][verify]") {
   for (const int most : {8, 16}) {  // of the two kinds of kernels
     for (const DType parents_dtype : {DType::kI32, DType::kI64}) {
       VerifyProblem problem = tree();
-      problem.max_tokens = most;
+      problem.draft_tokens = most;
       problem.parents_dtype = parents_dtype;
       for (std::int64_t tokens = 1; tokens <= most; ++tokens) {
         run_cases(both({problem}), uniform(7, tokens));
@@ -162,7 +162,7 @@ TEST_CASE("GdnVerifyTree.AChainHasTheBitsOfNoTree", "[gpu][verify]") {
     for (VerifyProblem problem : both(sweep)) {
       problem.inputs.use_qk_l2norm = true;
       for (const int most : {8, 16}) {
-        problem.max_tokens = most;
+        problem.draft_tokens = most;
         problems.push_back(problem);
         chains.push_back(problem);
         chains.back().tree = false;
@@ -173,7 +173,7 @@ TEST_CASE("GdnVerifyTree.AChainHasTheBitsOfNoTree", "[gpu][verify]") {
   prewarm(chains);
   for (std::size_t i = 0; i < problems.size(); ++i) {
     const VerifyProblem& problem = problems[i];
-    const CaseShape shape = uniform(5, problem.max_tokens - 1);
+    const CaseShape shape = uniform(5, problem.draft_tokens - 1);
     VerifyCase one(problem, shape, {.seed = seed()});
     for (std::int64_t n = 0; n < one.sequences(); ++n) {
       for (std::int64_t t = 0; t < one.length(n); ++t) {
@@ -210,7 +210,7 @@ TEST_CASE("GdnVerifyTree.MalformedParents", "[gpu][verify]") {
     for (VerifyProblem problem : {tree(), packed_tree()}) {
       problem.parents_dtype = parents_dtype;
       for (const int most : {8, 16}) {
-        problem.max_tokens = most;
+        problem.draft_tokens = most;
         for (const gdn::Verify& verify : on_every_path(problem)) {
           for (const Bad& bad : all) {
             VerifyCase one(problem, uniform(4, 8), {.seed = seed()});
@@ -312,7 +312,9 @@ TEST_CASE("GdnVerifyTree.AGraphsReplaysFollowParentsCountsAndSlots", "[gpu][veri
       args.cu_seqlens = bounds.tensor();
       args.accepted = counts.tensor();
       args.parents = parents.tensor();
-      args.states = {.in = table.state(), .indices = slots.tensor()};
+      args.state = table.state();
+      args.state_indices = slots.tensor();
+      args.state_out = args.state_out_indices = {};
       const gdn::Decode decode = decode_of(table.problem());
       for (const gdn::Verify& verify : on_every_path(table.problem())) {
         table.fill(states);
@@ -377,11 +379,11 @@ TEST_CASE("GdnVerifyTree.BitsDoNotDependOnTheBatch", "[gpu][verify]") {
   }
 }
 
-TEST_CASE("GdnVerifyTree.ProgrammaticLaunchEqualsPlainLaunch", "[gpu][verify]") {
-  const VerifyCase c(tree(), uniform(130, 6), {.seed = seed(), .programmatic = true});
+TEST_CASE("GdnVerifyTree.LaunchWithPdlEqualsPlainLaunch", "[gpu][verify]") {
+  const VerifyCase c(tree(), uniform(130, 6), {.seed = seed(), .enable_pdl = true});
   for (const gdn::Verify& verify : on_every_path(tree())) {
-    if (!can_be_programmatic(c, verify)) return;
-    expect_same_programmatic(c, verify, 20);
+    if (!can_enable_pdl(c, verify)) return;
+    expect_same_with_pdl(c, verify, 20);
     expect_same_in_graph(c, verify, 3, 1);
   }
 }

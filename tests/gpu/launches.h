@@ -1,5 +1,5 @@
 // A case launched in other ways: step by step, and by every configuration.  And what must not
-// change a bit, whichever the operator: the batch around a request, graphs, programmatic launches,
+// change a bit, whichever the operator: the batch around a request, graphs, launches with PDL,
 // threads, and numbers of other sequences and heads.
 #pragma once
 
@@ -50,7 +50,7 @@ class DecodeSteps {
   DecodeCase run(int step) const {
     DecodeCase one(problem_, batch_, options(step));
     gdn::DecodeArgs args = one.args();
-    args.states.in = first_.args().states.in;
+    args.state = first_.args().state;
     REQUIRE(decode_.launch(stream_.get(), args).ok());
     stream_.synchronize().value();
     return one;
@@ -107,10 +107,10 @@ void run_with_all_columns(const Case& one) {
 
 // `launches` launches in place on one stream, one after the other.
 template <class Case>
-GdnMemory run_repeatedly(const Case& one, const typename Case::Operator& prepared,
-                         bool programmatic, int launches) {
+GdnMemory run_repeatedly(const Case& one, const typename Case::Operator& prepared, bool enable_pdl,
+                         int launches) {
   auto args = one.args();
-  args.programmatic = programmatic;
+  args.enable_pdl = enable_pdl;
   const Session<Case> session(one, prepared, args);
   one.upload();
   for (int i = 0; i < launches; ++i) REQUIRE(session.launch(args).ok());
@@ -133,16 +133,16 @@ void expect_same_in_graph(const Case& one, const typename Case::Operator& prepar
   CHECK(first_difference(session.finish(), eager) == "");
 }
 
-// False, and the test case is skipped, where the device has no programmatic launch.
+// False, and the test case is skipped, where the device has no launch with PDL.
 template <class Case>
-bool can_be_programmatic(const Case& one, const typename Case::Operator& prepared) {
+bool can_enable_pdl(const Case& one, const typename Case::Operator& prepared) {
   auto args = one.args();
-  args.programmatic = true;
+  args.enable_pdl = true;
   const Session<Case> session(one, prepared, args);
   const Status status = session.launch(args);
   session.finish();
   if (status.code() == Code::kUnsupported) {
-    skip_test("no programmatic launch on this device");
+    skip_test("no launch with PDL on this device");
     return false;
   }
   REQUIRE(status.ok());
@@ -150,8 +150,7 @@ bool can_be_programmatic(const Case& one, const typename Case::Operator& prepare
 }
 
 template <class Case>
-void expect_same_programmatic(const Case& one, const typename Case::Operator& prepared,
-                              int launches) {
+void expect_same_with_pdl(const Case& one, const typename Case::Operator& prepared, int launches) {
   CHECK(first_difference(run_repeatedly(one, prepared, true, launches),
                          run_repeatedly(one, prepared, false, launches)) == "");
 }

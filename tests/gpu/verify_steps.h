@@ -54,17 +54,21 @@ inline gdn::DecodeArgs step_args(const gdn::VerifyArgs& tokens, std::int64_t i, 
   gdn::DecodeArgs step{.q = row(tokens.q, i),
                        .k = row(tokens.k, i),
                        .v = row(tokens.v, i),
-                       .gates = tokens.gates,
+                       .g = tokens.g,
+                       .beta = tokens.beta,
+                       .A_log = tokens.A_log,
+                       .dt_bias = tokens.dt_bias,
                        .o = row(tokens.o, i),
-                       .states = {.in = from, .out = to}};
-  if (step.gates.g.present()) step.gates.g = row(step.gates.g, i);
-  if (step.gates.beta.present()) step.gates.beta = row(step.gates.beta, i);
+                       .state = from,
+                       .state_out = to};
+  if (step.g.present()) step.g = row(step.g, i);
+  if (step.beta.present()) step.beta = row(step.beta, i);
   return step;
 }
 
 // The tokens of request n of dense tensors, as rows.
 inline gdn::VerifyArgs request(gdn::VerifyArgs args, std::int64_t n) {
-  for (Tensor* tensor : {&args.q, &args.k, &args.v, &args.gates.g, &args.gates.beta, &args.o}) {
+  for (Tensor* tensor : {&args.q, &args.k, &args.v, &args.g, &args.beta, &args.o}) {
     *tensor = at(*tensor, 0, n);
   }
   return args;
@@ -105,7 +109,7 @@ class SlotTable {
  private:
   static gdn::VerifyProblem with_table(gdn::VerifyProblem problem) {
     problem.varlen = true;
-    problem.max_tokens = static_cast<int>(kSteps);
+    problem.draft_tokens = static_cast<int>(kSteps);
     problem.states.location = gdn::StateLocation::kPool;
     problem.stored_states = gdn::StoredStates::kEvery;
     problem.from_accepted = true;

@@ -106,14 +106,14 @@ class HostPrefill {
   void run_sequence(std::int64_t n) const {
     std::int64_t read = n, write = n;
     if (p_.states.location == StateLocation::kPool) {
-      read = write = integer(args_.states.indices, n);
-      if (args_.states.out_indices.present()) write = integer(args_.states.out_indices, n);
+      read = write = integer(args_.state_indices, n);
+      if (args_.state_out_indices.present()) write = integer(args_.state_out_indices, n);
       if (padded(read) && p_.states.padding == Padding::kSkip) return;
       if (padded(read) && p_.states.padding == Padding::kZero) return fill_rows(tokens(n), n, 0);
-      if (padded(read)) read = write = args_.states.scratch_slot;
+      if (padded(read)) read = write = args_.scratch_slot;
       const bool drops = padded(write) && p_.states.padding != Padding::kScratch;
-      if (padded(write)) write = args_.states.scratch_slot;
-      const std::int64_t slots = args_.states.in.shape[0];
+      if (padded(write)) write = args_.scratch_slot;
+      const std::int64_t slots = args_.state.shape[0];
       if (read < 0 || read >= slots || write < 0 || write >= slots) {
         return fill_rows(tokens(n), n, NAN);
       }
@@ -152,18 +152,18 @@ class HostPrefill {
     append(args_.q, n, h, p_.heads.q, p_.key_dim, &head.q);
     append(args_.k, n, h, p_.heads.k, p_.key_dim, &head.k);
     append(args_.v, n, h, p_.heads.v, p_.value_dim, &head.v);
-    append(args_.gates.g, n, h, p_.heads.count(), 1, &head.gate);
-    append(args_.gates.beta, n, h, p_.heads.count(), 1, &head.beta);
+    append(args_.g, n, h, p_.heads.count(), 1, &head.gate);
+    append(args_.beta, n, h, p_.heads.count(), 1, &head.beta);
     const auto vector_value = [&](const Tensor& x) {
       return load(x.dtype, static_cast<std::byte*>(x.data) + h * x.strides[0] * size_of(x.dtype));
     };
-    if (args_.gates.A_log.present()) head.a_log = vector_value(args_.gates.A_log);
-    if (args_.gates.dt_bias.present()) head.dt_bias = {vector_value(args_.gates.dt_bias)};
+    if (args_.A_log.present()) head.a_log = vector_value(args_.A_log);
+    if (args_.dt_bias.present()) head.dt_bias = {vector_value(args_.dt_bias)};
     std::vector<float> state(idx(p_.key_dim * p_.value_dim)), o(head.v.size());
     for (int i = 0; i < p_.key_dim && p_.states.has_initial; ++i) {
       for (int j = 0; j < p_.value_dim; ++j) {
         state[idx(i * p_.value_dim + j)] =
-            load(p_.states.dtype, matrix(args_.states.in, read, h, i, j));
+            load(p_.states.dtype, matrix(args_.state, read, h, i, j));
       }
     }
     std::int64_t kept = 0;
@@ -186,7 +186,7 @@ class HostPrefill {
       }
     }
     if (!p_.states.store || write == kNowhere) return;
-    put(args_.states.out.present() ? args_.states.out : args_.states.in, write, h, state);
+    put(args_.state_out.present() ? args_.state_out : args_.state, write, h, state);
   }
 
   void norm(std::int64_t n, std::int64_t h, std::int64_t t, float* o) const {
@@ -347,9 +347,9 @@ TEST_CASE("GdnCase.DecodeIsPackedTokens", "[cpu]") {
   const gdn::DecodeArgs step = as_decode(data.args(addresses(&memory)));
   CHECK(step.q.rank == 3);
   CHECK(step.q.shape[0] == 6);
-  CHECK(step.gates.g.rank == 2);
-  CHECK(step.states.indices.shape[0] == 6);
-  CHECK(step.gates.A_log.present());
+  CHECK(step.g.rank == 2);
+  CHECK(step.state_indices.shape[0] == 6);
+  CHECK(step.A_log.present());
   const GdnVerdict verdict = data.check(play(data));
   CHECK(verdict.errors.o.ok());
   CHECK(verdict.errors.state.ok());
@@ -369,10 +369,10 @@ TEST_CASE("GdnCase.DecodeOfRank4HasOneToken", "[cpu]") {
   CHECK(step.q.shape[2] == problem.heads.q);
   CHECK(step.q.strides[0] == packed.q.strides[1]);
   CHECK(step.q.strides[0] == problem.heads.q * problem.key_dim + 16);
-  REQUIRE(step.gates.g.rank == 3);
-  CHECK(step.gates.g.shape[0] == 5);
-  CHECK(step.gates.g.shape[1] == 1);
-  CHECK(step.gates.A_log.rank == 0);
+  REQUIRE(step.g.rank == 3);
+  CHECK(step.g.shape[0] == 5);
+  CHECK(step.g.shape[1] == 1);
+  CHECK(step.A_log.rank == 0);
 }
 
 TEST_CASE("GdnCase.ADecodeMayHaveANorm", "[cpu]") {
@@ -416,28 +416,28 @@ GdnMemory play_convolved(const GdnCase& data) {
         (first == 0 ? i * x.strides[0] : 0) + j * x.strides[1 - first] + k * x.strides[2 - first];
     return static_cast<std::byte*>(x.data) + at * size_of(x.dtype);
   };
-  const std::int64_t channels = args.conv.weight.shape[0], width = p.conv.width;
+  const std::int64_t channels = args.conv_weight.shape[0], width = p.conv.width;
   std::vector<float> rows(idx(data.sequences() * channels));
   for (std::int64_t n = 0; n < data.sequences(); ++n) {
     const Row row = data.row(n);
     for (std::int64_t c = 0; c < channels && row.runs(); ++c) {
       std::vector<float> window;
-      for (std::int64_t i = 0; i < args.conv.in.shape[2]; ++i) {
-        window.push_back(load(p.conv.state_dtype, element(args.conv.in, row.read, c, i)));
+      for (std::int64_t i = 0; i < args.conv_state.shape[2]; ++i) {
+        window.push_back(load(p.conv.state_dtype, element(args.conv_state, row.read, c, i)));
       }
-      window.push_back(load(p.dtype, element(args.conv.x, 0, n, c)));
+      window.push_back(load(p.dtype, element(args.x, 0, n, c)));
       float sum = p.conv.has_bias
                       ? load(p.conv.weight_dtype,
-                             static_cast<std::byte*>(args.conv.bias.data) +
-                                 c * args.conv.bias.strides[0] * size_of(p.conv.weight_dtype))
+                             static_cast<std::byte*>(args.conv_bias.data) +
+                                 c * args.conv_bias.strides[0] * size_of(p.conv.weight_dtype))
                       : 0;
       for (std::int64_t i = 0; i < width; ++i) {
-        const float tap = load(p.conv.weight_dtype, element(args.conv.weight, 0, c, i));
+        const float tap = load(p.conv.weight_dtype, element(args.conv_weight, 0, c, i));
         sum += tap * window[window.size() - idx(width - i)];
       }
       const bool is_silu = p.conv.activation == gdn::Activation::kSilu;
       rows[idx(n * channels + c)] = rounded(p.dtype, is_silu ? sum / (1 + std::exp(-sum)) : sum);
-      const Tensor& written = args.conv.out.present() ? args.conv.out : args.conv.in;
+      const Tensor& written = args.conv_state_out.present() ? args.conv_state_out : args.conv_state;
       for (std::int64_t i = 0; i < written.shape[2] && row.writes(); ++i) {
         store(p.conv.state_dtype, element(written, row.write, c, i), window[idx(i + 1)]);
       }
@@ -496,7 +496,7 @@ TEST_CASE("GdnCase.ADecodeMayHaveAConvolution", "[cpu]") {
         GdnMemory memory = data.memory();
         const gdn::DecodeArgs step = as_decode(data.args(addresses(&memory)));
         CHECK_FALSE((step.q.present() || step.k.present() || step.v.present()));
-        CHECK((step.conv.x.shape[0] == 5 && step.conv.out.present() == other));
+        CHECK((step.x.shape[0] == 5 && step.conv_state_out.present() == other));
         const GdnVerdict verdict = data.check(play_convolved(data));
         CHECK(verdict.errors.o.ok());
         CHECK(verdict.errors.state.ok());
@@ -554,9 +554,9 @@ TEST_CASE("GdnCase.FindsWhatAConvolutionGetsWrong", "[cpu]") {
 }
 
 TEST_CASE("GdnCase.AVerificationIsAPrefillWithAStateAfterEachToken", "[cpu]") {
-  gdn::VerifyProblem problem{.key_dim = 32, .value_dim = 32, .max_tokens = 5};
+  gdn::VerifyProblem problem{.key_dim = 32, .value_dim = 32, .draft_tokens = 5};
   problem.stored_states = gdn::StoredStates::kEvery;
-  const TokenSteps steps{.most = problem.max_tokens};
+  const TokenSteps steps{.most = problem.draft_tokens};
   const PrefillProblem same = as_prefill(problem);
   CHECK(same.checkpoint_every == 1);
   CHECK_FALSE(same.states.store);
@@ -566,10 +566,10 @@ TEST_CASE("GdnCase.AVerificationIsAPrefillWithAStateAfterEachToken", "[cpu]") {
   CHECK(args.q.rank == 4);
   const std::int64_t requests = args.q.shape[0];
   CHECK(args.q.shape[1] == 5);
-  REQUIRE(args.states.out.rank == 5);
-  CHECK(args.states.out.shape[0] == requests);
-  CHECK(args.states.out.shape[1] == 5);
-  CHECK(args.states.out.strides[0] == 5 * args.states.out.strides[1]);
+  REQUIRE(args.state_out.rank == 5);
+  CHECK(args.state_out.shape[0] == requests);
+  CHECK(args.state_out.shape[1] == 5);
+  CHECK(args.state_out.strides[0] == 5 * args.state_out.strides[1]);
   const GdnVerdict verdict = data.check(play(data));
   CHECK(verdict.errors.o.ok());
   CHECK(verdict.fault == "");
@@ -582,7 +582,7 @@ TEST_CASE("GdnCase.ATreeIsItsPaths", "[cpu]") {
       const gdn::VerifyProblem problem{.key_dim = 32,
                                        .value_dim = 32,
                                        .states = {.store = false},
-                                       .max_tokens = 7,
+                                       .draft_tokens = 7,
                                        .varlen = varlen,
                                        .tree = true,
                                        .parents_dtype = parents_dtype};
@@ -593,7 +593,7 @@ TEST_CASE("GdnCase.ATreeIsItsPaths", "[cpu]") {
       const gdn::VerifyArgs args = as_verify(problem, data.args(addresses(&memory)));
       CHECK(args.parents.dtype == parents_dtype);
       CHECK(args.parents.rank == (varlen ? 1 : 2));
-      CHECK(elements_of(args.parents) == elements_of(args.gates.g) / data.problem().heads.count());
+      CHECK(elements_of(args.parents) == elements_of(args.g) / data.problem().heads.count());
       const std::vector<GdnReference> references = data.references();
       bool branches = false;
       for (std::int64_t n = 0; n < data.sequences(); ++n) {
@@ -622,9 +622,9 @@ TEST_CASE("GdnCase.ATreeIsItsPaths", "[cpu]") {
 
 TEST_CASE("GdnCase.AVerificationOfTheLastStateIsAPrefill", "[cpu]") {
   for (const bool varlen : {false, true}) {
-    gdn::VerifyProblem problem{.key_dim = 32, .value_dim = 32, .max_tokens = 4, .varlen = varlen};
+    gdn::VerifyProblem problem{.key_dim = 32, .value_dim = 32, .draft_tokens = 4, .varlen = varlen};
     problem.states = {.location = StateLocation::kPool, .padding = Padding::kSkip};
-    const TokenSteps steps{.most = problem.max_tokens};
+    const TokenSteps steps{.most = problem.draft_tokens};
     const GdnCase data = check_case(small_problem(as_prefill(problem)), {}, 0, steps);
     // Packed requests differ in length.
     const std::vector<std::int64_t> lengths = check_lengths(as_prefill(problem), 0, steps);
@@ -633,7 +633,7 @@ TEST_CASE("GdnCase.AVerificationOfTheLastStateIsAPrefill", "[cpu]") {
     GdnMemory memory = data.memory();
     const gdn::VerifyArgs args = as_verify(problem, data.args(addresses(&memory)));
     CHECK(args.cu_seqlens.present() == varlen);
-    CHECK(args.states.indices.shape[0] == static_cast<std::int64_t>(lengths.size()));
+    CHECK(args.state_indices.shape[0] == static_cast<std::int64_t>(lengths.size()));
     CHECK_FALSE(args.accepted.present());
     const GdnVerdict verdict = data.check(play(data));
     CHECK(verdict.errors.o.ok());
@@ -644,9 +644,9 @@ TEST_CASE("GdnCase.AVerificationOfTheLastStateIsAPrefill", "[cpu]") {
 
 TEST_CASE("GdnCase.ACommitIsAPrefillWithoutOutputs", "[cpu]") {
   for (const bool varlen : {false, true}) {
-    gdn::CommitProblem problem{.key_dim = 32, .value_dim = 32, .max_tokens = 5, .varlen = varlen};
+    gdn::CommitProblem problem{.key_dim = 32, .value_dim = 32, .draft_tokens = 5, .varlen = varlen};
     problem.states = {.location = StateLocation::kPool, .padding = Padding::kSkip};
-    const TokenSteps steps{.most = problem.max_tokens, .has_outputs = false};
+    const TokenSteps steps{.most = problem.draft_tokens, .has_outputs = false};
     const GdnCase data = check_case(small_problem(as_prefill(problem)), {}, 0, steps);
     GdnMemory memory = data.memory();
     const GdnArgs all = data.args(addresses(&memory));
@@ -655,8 +655,8 @@ TEST_CASE("GdnCase.ACommitIsAPrefillWithoutOutputs", "[cpu]") {
     CHECK_FALSE(args.accepted.present());
     CHECK_FALSE(args.layers.present());
     CHECK(args.layer.k.data == all.k.data);
-    CHECK(args.layer.state.data == all.states.in.data);
-    CHECK(args.indices.data == all.states.indices.data);
+    CHECK(args.layer.state.data == all.state.data);
+    CHECK(args.state_indices.data == all.state_indices.data);
     // The states are compared; o must stay as it was.
     const GdnMemory good = play_states(data);
     const GdnVerdict verdict = data.check(good);

@@ -57,12 +57,12 @@ class HostConv {
     }
     bool zeroes = false;
     if (p_.states.location == StateLocation::kPool) {
-      where.row = index(args_.states.indices, n, where.step);
+      where.row = index(args_.state_indices, n, where.step);
       const bool pads = is_pad(where.row);
       if (pads && p_.states.padding == Padding::kSkip) return;
       zeroes = pads && p_.states.padding == Padding::kZero;
       where.is_scratch = pads && p_.states.padding == Padding::kScratch;
-      if (where.is_scratch) where.row = args_.states.scratch_slot;
+      if (where.is_scratch) where.row = args_.scratch_slot;
     }
     const std::int64_t channels = args_.x.shape[p_.varlen ? 1 : 2];
     std::vector<std::vector<float>> y(idx(end - first));
@@ -103,9 +103,9 @@ class HostConv {
   void store_kept(std::int64_t n, const Where& where, std::int64_t c, std::int64_t tokens,
                   const std::vector<float>& inputs) const {
     const std::int64_t columns = static_cast<std::int64_t>(inputs.size()) - tokens;
-    const Tensor& out = args_.states.out.present() ? args_.states.out : args_.states.in;
-    const Tensor& own = args_.states.out_indices;
-    const Tensor& indices = own.present() ? own : args_.states.indices;
+    const Tensor& out = args_.state_out.present() ? args_.state_out : args_.state;
+    const Tensor& own = args_.state_out_indices;
+    const Tensor& indices = own.present() ? own : args_.state_indices;
     for (std::int64_t t = 0; every() && t < tokens; ++t) {
       std::int64_t row = where.row;
       if (indices.present() && !where.is_scratch) row = index(indices, n, t);
@@ -127,7 +127,7 @@ class HostConv {
   void run_channel(std::int64_t n, const Where& where, std::int64_t first, std::int64_t end,
                    std::int64_t c, std::vector<std::vector<float>>* y) const {
     std::int64_t columns = p_.width - (p_.states.whole_window ? 0 : 1);
-    if (p_.from_accepted && !every()) columns = args_.states.in.shape[2];
+    if (p_.from_accepted && !every()) columns = args_.state.shape[2];
     const bool goes_on = p_.states.has_initial && (!args_.has_initial_state.present() ||
                                                    integer(args_.has_initial_state, n) != 0);
     std::vector<float> inputs;
@@ -138,7 +138,7 @@ class HostConv {
     }
     for (std::int64_t j = begin; j < begin + count; ++j) {
       inputs.push_back(
-          goes_on ? load(p_.states.dtype, state_at(args_.states.in, where.row, where.step, c, j))
+          goes_on ? load(p_.states.dtype, state_at(args_.state, where.row, where.step, c, j))
                   : 0.0f);
     }
     for (std::int64_t t = first; t < end; ++t) {
@@ -154,7 +154,7 @@ class HostConv {
     }
     store_kept(n, where, c, end - first, inputs);
     if (!p_.states.store || every() || (p_.from_accepted && first == end)) return;
-    const Tensor& out = args_.states.out.present() ? args_.states.out : args_.states.in;
+    const Tensor& out = args_.state_out.present() ? args_.state_out : args_.state;
     const std::size_t oldest = p_.from_accepted ? 1 : inputs.size() - idx(columns);
     for (std::size_t h = oldest; h < inputs.size(); ++h) {
       store(p_.states.dtype, at(out, {where.row, c, static_cast<std::int64_t>(h - oldest)}),

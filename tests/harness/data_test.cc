@@ -290,7 +290,7 @@ TEST_CASE("DecodeShapes", "[cpu]") {
 }
 
 TEST_CASE("VerifyShapes", "[cpu]") {
-  const gdn::VerifyProblem problem{.max_tokens = 8};
+  const gdn::VerifyProblem problem{.draft_tokens = 8};
   const auto same = gdn_shape(problem, {{"batch", 3}, {"tokens_each", 5}});
   REQUIRE(same);
   CHECK(same->lengths == std::vector<std::int64_t>(3, 5));
@@ -310,7 +310,7 @@ TEST_CASE("VerifyShapes", "[cpu]") {
 }
 
 TEST_CASE("CommitShapes", "[cpu]") {
-  const gdn::CommitProblem problem{.max_tokens = 8};
+  const gdn::CommitProblem problem{.draft_tokens = 8};
   const auto same = gdn_shape(problem, {{"batch", 3}});
   REQUIRE(same);
   CHECK(same->lengths == std::vector<std::int64_t>(3, 8));
@@ -452,7 +452,7 @@ TEST_CASE("TunablesWithoutADevice", "[cpu]") {
         Shape{{"states", 128}, {"length", 2048}, {"skew", 2}, {"group", 2}});
   CHECK(prefill->default_configuration(shape) < prefill->space().configurations.size());
   CHECK(prefill->check(0).error().code() == Code::kUnsupported);
-  options.paths = {"gdn_prefill=split"};
+  options.paths = {"gdn_prefill=segments"};
   const auto split = make_tunable(Context::create(options).value(), problem).value();
   CHECK(split->default_configuration(shape) < split->space().configurations.size());
   problem.key_dim = 17;

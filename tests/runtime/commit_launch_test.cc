@@ -40,12 +40,12 @@ class CommitBench {
                       : Tensor::contiguous(address(at), dtype, {kRequests, kTokens, heads});
     };
     const std::int64_t slots = p.states.location == StateLocation::kPool ? kSlots : kRequests;
-    return {
-        .k = rows(1, p.heads.k, p.key_dim),
-        .v = rows(2, p.heads.v, p.value_dim),
-        .gates = {.g = numbers(3, p.inputs.gate_dtype), .beta = numbers(4, p.inputs.beta_dtype)},
-        .state =
-            Tensor::contiguous(address(5), p.states.dtype, {slots, heads, p.value_dim, p.key_dim})};
+    return {.k = rows(1, p.heads.k, p.key_dim),
+            .v = rows(2, p.heads.v, p.value_dim),
+            .g = numbers(3, p.inputs.gate_dtype),
+            .beta = numbers(4, p.inputs.beta_dtype),
+            .state = Tensor::contiguous(address(5), p.states.dtype,
+                                        {slots, heads, p.value_dim, p.key_dim})};
   }
 
   CommitArgs args() const { return with_numbers({.layer = layer()}); }
@@ -78,7 +78,7 @@ class CommitBench {
       args.cu_seqlens = Tensor::contiguous(address(7), problem_.cu_seqlens_dtype, {kRequests + 1});
     }
     if (problem_.states.location == StateLocation::kPool) {
-      args.indices = Tensor::contiguous(address(8), problem_.states.index_dtype, {kRequests});
+      args.state_indices = Tensor::contiguous(address(8), problem_.states.index_dtype, {kRequests});
     }
     return args;
   }
@@ -102,8 +102,8 @@ std::int64_t word(const Tensor& tensor) {
 TEST_CASE("ATableHasPointersStridesAndRoom", "[cpu]") {
   const CommitBench bench({.inputs = {.gate_mode = GateMode::kComputed}});
   CommitLayer first = bench.layer(), second = first;
-  first.gates.A_log = second.gates.A_log = Tensor::contiguous(address(11), DType::kF32, {32});
-  first.gates.dt_bias = second.gates.dt_bias = Tensor::contiguous(address(12), DType::kF32, {32});
+  first.A_log = second.A_log = Tensor::contiguous(address(11), DType::kF32, {32});
+  first.dt_bias = second.dt_bias = Tensor::contiguous(address(12), DType::kF32, {32});
   second.k.data = address(21);
   second.k.strides[0] = 3 * 4096;  // k and v in one tensor
   second.k.strides[1] = 4096;
@@ -124,17 +124,17 @@ TEST_CASE("ATableHasPointersStridesAndRoom", "[cpu]") {
                                               4096,
                                               128,
                                               aligned_one,  // v
-                                              word(first.gates.g),
+                                              word(first.g),
                                               3 * 32,
                                               32,
                                               1,
-                                              word(first.gates.beta),
+                                              word(first.beta),
                                               3 * 32,
                                               32,
                                               1,  // gates
-                                              word(first.gates.A_log),
+                                              word(first.A_log),
                                               1,
-                                              word(first.gates.dt_bias),
+                                              word(first.dt_bias),
                                               1,  //
                                               word(first.state),
                                               kSlot,
@@ -189,9 +189,9 @@ TEST_CASE("ATableNamesTheLayerAndTheTensor", "[cpu]") {
         "value_dim = 128]");
   CHECK(refusal([](CommitLayer& l) { l.v.dtype = DType::kF16; }) ==
         "layer 2: gdn_commit: v has dtype f16; accepted: bf16");
-  CHECK(refusal([](CommitLayer& l) { l.gates.g = {}; }) ==
+  CHECK(refusal([](CommitLayer& l) { l.g = {}; }) ==
         "layer 2: gdn_commit: g is missing; accepted: a tensor");
-  CHECK(refusal([](CommitLayer& l) { l.gates.A_log = l.gates.g; }) ==
+  CHECK(refusal([](CommitLayer& l) { l.A_log = l.g; }) ==
         "layer 2: gdn_commit: A_log is given; accepted: no tensor, gate_mode is not "
         "computed");
   CHECK(refusal([](CommitLayer& l) { l.state = {}; }) ==
@@ -216,7 +216,7 @@ TEST_CASE("ACommitOfOneLayerNeedsNoTable", "[cpu]") {
   const CommitBench bench({});
   CommitArgs args = bench.args();
   GdnCommitParams p = bench.launched(args);
-  CHECK((p.requests == 2 && p.layers == 1 && p.heads == 32 && p.max_tokens == 4));
+  CHECK((p.requests == 2 && p.layers == 1 && p.heads == 32 && p.draft_tokens == 4));
   CHECK((p.table == nullptr && p.accepted.data == address(6) && p.accepted.stride == 1));
   CHECK((p.layer.k.data == address(1) && p.layer.v.data == address(2)));
   CHECK((p.layer.requests == 2 && p.layer.tokens == 3 && p.cu_seqlens.data == nullptr));
@@ -233,13 +233,13 @@ TEST_CASE("ACommitOfOneLayerNeedsNoTable", "[cpu]") {
 TEST_CASE("ATableIsReadOnTheDevice", "[cpu]") {
   const CommitBench bench({.states = kPool, .varlen = true, .accepted_dtype = DType::kI64});
   CommitArgs args = bench.table_args();
-  args.out_indices = Tensor::contiguous(address(9), DType::kI32, {2});
+  args.state_out_indices = Tensor::contiguous(address(9), DType::kI32, {2});
   args.accepted.strides[0] = 3;
   const GdnCommitParams p = bench.launched(args);
   CHECK((p.table == address(10) && p.layers == kLayers && p.requests == 2));
   CHECK((p.cu_seqlens.data == address(7) && p.accepted.stride == 3));
   CHECK((p.read_indices.data == address(8) && p.write_indices.data == address(9)));
-  args.out_indices = {};
+  args.state_out_indices = {};
   CHECK(bench.launched(args).write_indices.data == address(8));
 }
 
@@ -263,11 +263,11 @@ TEST_CASE("TheNumberOfRequestsIsFound", "[cpu]") {
   const CommitBench pool({.states = kPool});
   args = pool.table_args();
   args.accepted = counts(DType::kI32, 7);
-  args.indices.shape[0] = 7;
+  args.state_indices.shape[0] = 7;
   CHECK(pool.launched(args).requests == 7);
   args.accepted = {};
   CHECK(pool.launched(args).requests == 7);
-  CHECK(pool.table_refusal([](CommitArgs& a) { a.indices.shape[0] = 3; }) ==
+  CHECK(pool.table_refusal([](CommitArgs& a) { a.state_indices.shape[0] = 3; }) ==
         "gdn_commit: state_indices has shape [3]; accepted: [B = 2]");
   CHECK(CommitBench({}).table_refusal([](CommitArgs& a) { a.accepted = {}; }) ==
         "gdn_commit: accepted is missing; accepted: a tensor, layers does not say how many "
@@ -316,7 +316,7 @@ TEST_CASE("CommitsThatCannotBeAreRefused", "[cpu]") {
     a.cu_seqlens = Tensor::contiguous(address(7), DType::kI32, {3});
   }) == "gdn_commit: cu_seqlens is given; accepted: no tensor, varlen is false");
   CHECK(dense.refusal([](CommitArgs& a) {
-    a.indices = Tensor::contiguous(address(8), DType::kI32, {2});
+    a.state_indices = Tensor::contiguous(address(8), DType::kI32, {2});
   }) == "gdn_commit: state_indices is given; accepted: no tensor, state_location is dense");
   CHECK(dense.refusal([](CommitArgs& a) { a.scratch_slot = 1; }) ==
         "gdn_commit: scratch_slot is 1; accepted: 0, padding is not scratch");
@@ -324,7 +324,7 @@ TEST_CASE("CommitsThatCannotBeAreRefused", "[cpu]") {
         "gdn_commit: v has shape [2, 2, 32, 128]; accepted: [B = 2, T = 3, v_heads = 32, "
         "value_dim = 128]");
   const CommitBench pool({.states = kPool});
-  CHECK(pool.refusal([](CommitArgs& a) { a.indices = {}; }) ==
+  CHECK(pool.refusal([](CommitArgs& a) { a.state_indices = {}; }) ==
         "gdn_commit: state_indices is missing; accepted: a tensor");
 }
 
@@ -376,7 +376,7 @@ TEST_CASE("ACommitMayOverlapTheKernelInFrontOfIt", "[cpu]") {
   CommitArgs args = bench.table_args();
   bench.launched(args);
   CHECK(bench.fake->launches.back().attributes.empty());
-  args.programmatic = true;
+  args.enable_pdl = true;
   bench.launched(args);
   REQUIRE(bench.fake->launches.back().attributes.size() == 1);
   CHECK(bench.fake->launches.back().attributes[0].id ==

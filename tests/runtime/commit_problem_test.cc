@@ -32,10 +32,10 @@ std::vector<std::string> texts_of(const CommitProblem& problem) {
 
 TEST_CASE("ACommittedRequestHasAFewTokens", "[cpu]") {
   for (const int tokens : {-1, 0, 17, 1000}) {
-    CHECK(refusal<CommitProblem>([&](auto& p) { p.max_tokens = tokens; }) ==
-          "gdn_commit: max_tokens = " + std::to_string(tokens) + "; accepted: 1 to 16");
+    CHECK(refusal<CommitProblem>([&](auto& p) { p.draft_tokens = tokens; }) ==
+          "gdn_commit: draft_tokens = " + std::to_string(tokens) + "; accepted: 1 to 16");
   }
-  for (const int tokens : {1, 8, 16}) CHECK(CommitProblem{.max_tokens = tokens}.check().ok());
+  for (const int tokens : {1, 8, 16}) CHECK(CommitProblem{.draft_tokens = tokens}.check().ok());
 }
 
 TEST_CASE("BoundsAndCountsOfACommitAreIntegers", "[cpu]") {
@@ -70,7 +70,7 @@ void for_each_shape(const Function& f) {
             f(CommitProblem{.key_dim = key_dim,
                             .value_dim = value_dim,
                             .states = {.dtype = dtype, .layout = layout},
-                            .max_tokens = tokens});
+                            .draft_tokens = tokens});
           }
         }
       }
@@ -86,7 +86,7 @@ TEST_CASE("EveryShapeHasValidCommitKernels", "[cpu]") {
     if (keys.empty()) FAIL_CHECK("no keys");
     for (const GdnCommitKey& key : keys) {
       if (!valid(key)) FAIL_CHECK(canonical(key) << ": " << why_invalid(key));
-      if (key.max_tokens != problem.max_tokens) FAIL_CHECK(canonical(key));
+      if (key.draft_tokens != problem.draft_tokens) FAIL_CHECK(canonical(key));
     }
   });
 }
@@ -125,8 +125,8 @@ TEST_CASE("EqualCommitCodeHasEqualKeys", "[cpu]") {
   }
   for (const To& change : {gate, beta}) CHECK_FALSE(same({}, change));
   CHECK(same({}, [](auto& p) { p.heads = {.q = 1, .k = 1, .v = 1}; }));
-  CHECK(same({}, [](auto& p) { p.max_tokens = 8; }));
-  CHECK(same({.max_tokens = 9}, [](auto& p) { p.max_tokens = 16; }));
+  CHECK(same({}, [](auto& p) { p.draft_tokens = 8; }));
+  CHECK(same({.draft_tokens = 9}, [](auto& p) { p.draft_tokens = 16; }));
   CHECK(same({}, [](auto& p) { p.batch_invariant = true; }));
   const CommitProblem pool{.states = {.location = StateLocation::kPool}};
   CHECK_FALSE(same(pool, index));
@@ -138,7 +138,7 @@ TEST_CASE("EveryOtherCommitFieldIsCompiledIn", "[cpu]") {
   std::vector<Change<CommitProblem>> changes = shared_changes<CommitProblem>();
   changes.emplace_back([](auto& p) { p.varlen = true; });
   changes.emplace_back([](auto& p) { p.accepted_dtype = DType::kI64; });
-  changes.emplace_back([](auto& p) { p.max_tokens = 16; });
+  changes.emplace_back([](auto& p) { p.draft_tokens = 16; });
   std::set<std::string> keys;
   for (const auto& change : changes) keys.insert(texts_of(changed({}, change)).back());
   CHECK(keys.size() == changes.size());
@@ -147,8 +147,8 @@ TEST_CASE("EveryOtherCommitFieldIsCompiledIn", "[cpu]") {
 // A result serves a problem whatever says how many tokens are accepted.
 TEST_CASE("ResultsOfCommitsDoNotNameCounts", "[cpu]") {
   const std::string text = text_for_results(CommitProblem{});
-  CHECK(text_for_results(CommitProblem{.max_tokens = 8, .accepted_dtype = DType::kI64}) == text);
-  CHECK(text_for_results(CommitProblem{.max_tokens = 16}) != text);
+  CHECK(text_for_results(CommitProblem{.draft_tokens = 8, .accepted_dtype = DType::kI64}) == text);
+  CHECK(text_for_results(CommitProblem{.draft_tokens = 16}) != text);
 }
 
 TEST_CASE("LaunchesCountStatesOfAllLayers", "[cpu]") {
@@ -170,14 +170,14 @@ TEST_CASE("CommitProblemsSurviveJson", "[cpu]") {
         R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,"dtype":"bf16",)"
         R"("gate_dtype":"f32","beta_dtype":"f32","a_log_dtype":"f32","dt_bias_dtype":"f32",)"
         R"("state_dtype":"f32","index_dtype":"i32","cu_seqlens_dtype":"i32","varlen":false,)"
-        R"("max_tokens":4,"state_layout":"vk","state_location":"dense","padding":"none",)"
+        R"("draft_tokens":4,"state_layout":"vk","state_location":"dense","padding":"none",)"
         R"("pad_index":"negative","decay":"head",)"
         R"("gate_mode":"log","beta_mode":"given","use_qk_l2norm":false,)"
         R"("has_initial_state":true,"store_state":true,"accepted_dtype":"i32",)"
         R"("batch_invariant":false})");
   const CommitProblem problem{.heads = {.q = 2},
                               .states = {.location = StateLocation::kPool},
-                              .max_tokens = 8,
+                              .draft_tokens = 8,
                               .varlen = true,
                               .cu_seqlens_dtype = DType::kI64,
                               .accepted_dtype = DType::kI64,
@@ -185,9 +185,9 @@ TEST_CASE("CommitProblemsSurviveJson", "[cpu]") {
   const Result<CommitProblem> parsed = CommitProblem::from_json(problem.to_json());
   REQUIRE(parsed);
   CHECK(parsed->to_json() == problem.to_json());
-  const Result<CommitProblem> sparse = CommitProblem::from_json(R"({"max_tokens":8})");
+  const Result<CommitProblem> sparse = CommitProblem::from_json(R"({"draft_tokens":8})");
   REQUIRE(sparse);
-  CHECK(sparse->to_json() == CommitProblem{.max_tokens = 8}.to_json());
+  CHECK(sparse->to_json() == CommitProblem{.draft_tokens = 8}.to_json());
 }
 
 }  // namespace

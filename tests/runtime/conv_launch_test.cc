@@ -117,7 +117,7 @@ class ConvBench {
     const std::int64_t slots = pool ? kSlots : sizes.sequences;
     const std::int64_t columns = state_columns(problem_);
     if (states.has_initial || states.store) {
-      args->states.in =
+      args->state =
           states.layout == ConvStateLayout::kColumns
               ? Tensor::contiguous(address(14), states.dtype, {slots, sizes.channels, columns})
               : Tensor{.data = address(14),
@@ -129,7 +129,7 @@ class ConvBench {
     const auto numbers = [&](int at, DType dtype, std::int64_t count) {
       return Tensor::contiguous(address(at), dtype, {count});
     };
-    if (pool) args->states.indices = numbers(15, states.index_dtype, sizes.sequences);
+    if (pool) args->state_indices = numbers(15, states.index_dtype, sizes.sequences);
     if (problem_.varlen) {
       args->cu_seqlens = numbers(16, problem_.cu_seqlens_dtype, sizes.sequences + 1);
     }
@@ -232,9 +232,9 @@ TEST_CASE("PackedSequencesHaveNoBatch", "[cpu]") {
 TEST_CASE("StatesMayGoElsewhere", "[cpu]") {
   const ConvBench bench({.states = kPool});
   ConvArgs args = bench.args();
-  args.states.out = Tensor::contiguous(address(20), DType::kBF16, {11, kChannels, 3});
-  args.states.out.strides[0] = 5000;
-  args.states.out_indices = Tensor::contiguous(address(21), DType::kI32, {2});
+  args.state_out = Tensor::contiguous(address(20), DType::kBF16, {11, kChannels, 3});
+  args.state_out.strides[0] = 5000;
+  args.state_out_indices = Tensor::contiguous(address(21), DType::kI32, {2});
   args.has_initial_state = Tensor::contiguous(address(22), DType::kBool, {2});
   const GdnConvParams p = bench.launched(args);
   CHECK((p.read == address(14) && p.written == address(20)));
@@ -266,34 +266,34 @@ TEST_CASE("AWholeWindowHasAColumnMore", "[cpu]") {
   const GdnConvParams p = bench.launched(bench.args());
   CHECK((p.columns == 3 && p.read_stride.channel == 3 && p.weight_channel == 3));
   CHECK(bench.refusal([](auto& a) {
-    a.states.in = Tensor::contiguous(address(14), DType::kBF16, {2, kChannels, 2});
+    a.state = Tensor::contiguous(address(14), DType::kBF16, {2, kChannels, 2});
   }) == "gdn_conv: state has shape [2, 512, 2]; accepted: [B = 2, channels = 512, columns = 3]");
 }
 
 TEST_CASE("AStateOfAVerificationHasAsManyColumnsAsItHas", "[cpu]") {
   const ConvBench bench({.states = kPool, .from_accepted = true, .accepted_dtype = DType::kI64});
   ConvArgs args = bench.args();
-  args.states.in = Tensor::contiguous(address(14), DType::kBF16, {kSlots, kChannels, 7});
+  args.state = Tensor::contiguous(address(14), DType::kBF16, {kSlots, kChannels, 7});
   args.accepted.strides[0] = 3;
   GdnConvParams p = bench.launched(args);
   CHECK((p.columns == 7 && p.accepted.data == address(17) && p.accepted.stride == 3));
-  args.states.out = Tensor::contiguous(address(20), DType::kBF16, {4, kChannels, 7});
+  args.state_out = Tensor::contiguous(address(20), DType::kBF16, {4, kChannels, 7});
   p = bench.launched(args);
   CHECK((p.columns == 7 && p.written_slots == 4));
   CHECK(bench.refusal([&](auto& a) {
     a = args;
-    a.states.out = Tensor::contiguous(address(20), DType::kBF16, {4, kChannels, 6});
+    a.state_out = Tensor::contiguous(address(20), DType::kBF16, {4, kChannels, 6});
   }) == "gdn_conv: state_out has 6 columns; accepted: 7, as state has");
   CHECK(
       bench.refusal([&](auto& a) {
-        a.states.in = Tensor::contiguous(address(14), DType::kBF16, {kSlots, kChannels, 2});
+        a.state = Tensor::contiguous(address(14), DType::kBF16, {kSlots, kChannels, 2});
       }) ==
       "gdn_conv: state has shape [9, 512, 2]; accepted: [slots = 9, channels = 512, columns = 3]");
   CHECK(bench.refusal([&](auto& a) {
-    a.states.in.shape[2] = std::int64_t{1} << 31;
-    a.states.in.strides = {0, 0, 1};
+    a.state.shape[2] = std::int64_t{1} << 31;
+    a.state.strides = {0, 0, 1};
   }) == "gdn_conv: state has columns = 2147483648; accepted: 0 to 2147483647");
-  CHECK(bench.refusal([](auto& a) { a.states.in.rank = 2; }) ==
+  CHECK(bench.refusal([](auto& a) { a.state.rank = 2; }) ==
         "gdn_conv: state has shape [9, 512]; accepted: [slots = 9, channels = 512, columns = 3]");
 }
 
@@ -302,17 +302,17 @@ constexpr StoredStates kEvery = StoredStates::kEvery;
 TEST_CASE("DenseStepsHaveADimension", "[cpu]") {
   const ConvBench bench({.stored_states = kEvery});
   ConvArgs args = bench.args();
-  args.states.out = Tensor::contiguous(address(20), DType::kBF16, {2, 7, kChannels, 3});
+  args.state_out = Tensor::contiguous(address(20), DType::kBF16, {2, 7, kChannels, 3});
   GdnConvParams p = bench.launched(args);
   CHECK((p.read == address(14) && p.written == address(20) && p.columns == 3));
   CHECK((p.read_stride.slot == 3 * kChannels && p.steps.read_state == 0));
   CHECK((p.written_stride.slot == 7 * 3 * kChannels && p.steps.written_state == 3 * kChannels));
-  CHECK((p.max_tokens == 7 && p.by_sequence && p.runs == 2 && p.run == 5));
-  args.states.out = Tensor::contiguous(address(20), DType::kBF16, {2, 20, kChannels, 3});
-  CHECK(bench.launched(args).max_tokens == 16);
+  CHECK((p.draft_tokens == 7 && p.by_sequence && p.runs == 2 && p.run == 5));
+  args.state_out = Tensor::contiguous(address(20), DType::kBF16, {2, 20, kChannels, 3});
+  CHECK(bench.launched(args).draft_tokens == 16);
   CHECK(bench.refusal([&](auto& a) {
     a = args;
-    a.states.out = Tensor::contiguous(address(20), DType::kBF16, {2, 4, kChannels, 3});
+    a.state_out = Tensor::contiguous(address(20), DType::kBF16, {2, 4, kChannels, 3});
   }) == "gdn_conv: state_out has shape [2, 4, 512, 3]; accepted: [B = 2, steps = 5, channels = "
         "512, columns = 3]");
   CHECK(bench.refusal([](auto&) {}) ==
@@ -320,7 +320,7 @@ TEST_CASE("DenseStepsHaveADimension", "[cpu]") {
         "from_accepted is false");
   CHECK(bench.refusal([&](auto& a) {
     a = args;
-    a.states.out.strides[1] = 3;
+    a.state_out.strides[1] = 3;
   }) == "gdn_conv: state_out is written and has overlapping elements, by stride 3; accepted: no "
         "overlap");
   CHECK(bench.refusal([](auto& a) { a.x.shape[1] = 17; }) ==
@@ -333,11 +333,11 @@ TEST_CASE("AcceptedStepsAreReadAndWrittenInPlace", "[cpu]") {
                          .stored_states = kEvery,
                          .from_accepted = true});
   ConvArgs args = bench.args();
-  args.states.in = Tensor::contiguous(address(14), DType::kBF16, {2, 6, kChannels, 4});
+  args.state = Tensor::contiguous(address(14), DType::kBF16, {2, 6, kChannels, 4});
   const GdnConvParams p = bench.launched(args);
   CHECK((p.read == address(14) && p.written == address(14) && p.columns == 4));
   CHECK((p.steps.read_state == 4 * kChannels && p.steps.written_state == 4 * kChannels));
-  CHECK((p.steps.readable == 6 && p.max_tokens == 6 && p.accepted.data == address(17)));
+  CHECK((p.steps.readable == 6 && p.draft_tokens == 6 && p.accepted.data == address(17)));
   CHECK((p.by_sequence && p.runs == 2));
   CHECK(bench.refusal([](auto&) {}) ==
         "gdn_conv: state has shape [2, 512, 4]; accepted: [N = 2, steps = 512, channels = 512, "
@@ -347,24 +347,24 @@ TEST_CASE("AcceptedStepsAreReadAndWrittenInPlace", "[cpu]") {
 TEST_CASE("StepsOfAPoolHaveIndices", "[cpu]") {
   const ConvBench bench({.states = kPool, .stored_states = kEvery, .from_accepted = true});
   ConvArgs args = bench.args();
-  args.states.indices = Tensor::contiguous(address(15), DType::kI32, {2, 6});
+  args.state_indices = Tensor::contiguous(address(15), DType::kI32, {2, 6});
   GdnConvParams p = bench.launched(args);
   CHECK((p.read_indices.data == address(15) && p.write_indices.data == address(15)));
   CHECK((p.read_indices.stride == 6 && p.steps.read_index == 1 && p.steps.written_index == 1));
-  CHECK((p.steps.readable == 6 && p.max_tokens == 6 && p.steps.read_state == 0));
-  args.states.out_indices = Tensor::contiguous(address(21), DType::kI32, {2, 5});
+  CHECK((p.steps.readable == 6 && p.draft_tokens == 6 && p.steps.read_state == 0));
+  args.state_out_indices = Tensor::contiguous(address(21), DType::kI32, {2, 5});
   p = bench.launched(args);
-  CHECK((p.write_indices.data == address(21) && p.steps.readable == 6 && p.max_tokens == 5));
+  CHECK((p.write_indices.data == address(21) && p.steps.readable == 6 && p.draft_tokens == 5));
   CHECK(bench.refusal([&](auto& a) {
     a = args;
-    a.states.out_indices = Tensor::contiguous(address(21), DType::kI32, {2, 4});
+    a.state_out_indices = Tensor::contiguous(address(21), DType::kI32, {2, 4});
   }) == "gdn_conv: state_out_indices has shape [2, 4]; accepted: [B = 2, steps = 5]");
   const ConvBench elsewhere({.states = kPool, .stored_states = kEvery});
   CHECK(elsewhere.refusal([](auto&) {}) ==
         "gdn_conv: state_out_indices is missing; accepted: a tensor, stored_states is every and "
         "from_accepted is false");
   CHECK(ConvBench({.states = kPool}).refusal([&](auto& a) {
-    a.states.out_indices = args.states.out_indices;
+    a.state_out_indices = args.state_out_indices;
   }) == "gdn_conv: state_out_indices has shape [2, 5]; accepted: [B = 2]");
 }
 
@@ -533,21 +533,21 @@ TEST_CASE("StatesThatLieAsTheLayoutSaysAreReadInVectors", "[cpu]") {
     const bool columns = layout == ConvStateLayout::kColumns;
     const LayoutBench bench({.states = {.layout = layout}});
     CHECK(bench.takes_vectors([](auto&) {}));
-    CHECK(bench.takes_vectors([](auto& a) { a.states.in.strides[0] += 8; }));
-    CHECK_FALSE(bench.takes_vectors([](auto& a) { a.states.in.strides[0] += 1; }));
-    CHECK_FALSE(bench.takes_vectors([](auto& a) { a.states.in.data = moved(a.states.in, 2); }));
+    CHECK(bench.takes_vectors([](auto& a) { a.state.strides[0] += 8; }));
+    CHECK_FALSE(bench.takes_vectors([](auto& a) { a.state.strides[0] += 1; }));
+    CHECK_FALSE(bench.takes_vectors([](auto& a) { a.state.data = moved(a.state, 2); }));
     const auto lies = [&](bool in_columns) {
       return bench.takes_vectors([&](ConvArgs& a) {
-        a.states.in.strides = {3 * kChannels, in_columns ? 3 : 1, in_columns ? 1 : kChannels};
+        a.state.strides = {3 * kChannels, in_columns ? 3 : 1, in_columns ? 1 : kChannels};
       });
     };
     CHECK(lies(true) == columns);
     CHECK(lies(false) == !columns);
     // Only the new one is elsewhere.
     CHECK_FALSE(bench.takes_vectors([](auto& a) {
-      a.states.out = a.states.in;
-      a.states.out.data = address(20);
-      a.states.out.strides = {4 * kChannels, 4, 1};
+      a.state_out = a.state;
+      a.state_out.data = address(20);
+      a.state_out.strides = {4 * kChannels, 4, 1};
     }));
   }
 }
@@ -555,7 +555,7 @@ TEST_CASE("StatesThatLieAsTheLayoutSaysAreReadInVectors", "[cpu]") {
 TEST_CASE("StridesOfOneElementMeanNothing", "[cpu]") {
   const LayoutBench bench({});
   CHECK(bench.takes_vectors(
-      [](ConvArgs& a) { a.x.strides[0] = a.y.strides[0] = a.states.in.strides[0] = 1; },
+      [](ConvArgs& a) { a.x.strides[0] = a.y.strides[0] = a.state.strides[0] = 1; },
       {.sequences = 1, .tokens = 9000}));
   // Grids of decoding steps do not differ.
   const ConvBench steps({});
@@ -571,13 +571,13 @@ TEST_CASE("StridesOfOneElementMeanNothing", "[cpu]") {
 TEST_CASE("StatesOfAVerificationNeedNoVectors", "[cpu]") {
   const LayoutBench bench({.from_accepted = true});
   CHECK(bench.takes_vectors([](auto& a) {
-    a.states.in.data = moved(a.states.in, 2);
-    a.states.in.strides = {5 * kChannels + 1, 5, 1};
+    a.state.data = moved(a.state, 2);
+    a.state.strides = {5 * kChannels + 1, 5, 1};
   }));
   const LayoutBench channels(
       {.states = {.layout = ConvStateLayout::kChannels}, .from_accepted = true});
   CHECK(channels.takes_vectors([](auto&) {}));
-  CHECK_FALSE(channels.takes_vectors([](auto& a) { a.states.in.strides[0] += 1; }));
+  CHECK_FALSE(channels.takes_vectors([](auto& a) { a.state.strides[0] += 1; }));
 }
 
 TEST_CASE("OddNumbersOfChannelsHaveNoVectors", "[cpu]") {
@@ -756,9 +756,9 @@ TEST_CASE("TensorsThatAConvDoesNotUseAreRefused", "[cpu]") {
   CHECK(plain.refusal([](auto& a) { a.beta = a.y; }) == given("beta", "beta_mode is one"));
   CHECK(plain.refusal([](auto& a) { a.cu_seqlens = a.y; }) ==
         given("cu_seqlens", "varlen is false"));
-  CHECK(plain.refusal([](auto& a) { a.states.indices = a.y; }) ==
+  CHECK(plain.refusal([](auto& a) { a.state_indices = a.y; }) ==
         given("state_indices", "state_location is dense"));
-  CHECK(plain.refusal([](auto& a) { a.states.out_indices = a.y; }) ==
+  CHECK(plain.refusal([](auto& a) { a.state_out_indices = a.y; }) ==
         given("state_out_indices", "state_location is dense"));
   CHECK(plain.refusal([](auto& a) { a.accepted = a.y; }) ==
         given("accepted", "from_accepted is false"));
@@ -769,50 +769,50 @@ TEST_CASE("TensorsThatAConvDoesNotUseAreRefused", "[cpu]") {
   CHECK(ConvBench(split_problem()).refusal([](auto& a) { a.y = a.q; }) ==
         given("y", "split_qkv is true"));
   const ConvBench reader({.states = {.store = false}});
-  CHECK(reader.refusal([](auto& a) { a.states.out = a.states.in; }) ==
+  CHECK(reader.refusal([](auto& a) { a.state_out = a.state; }) ==
         given("state_out", "store_state is false"));
   const ConvBench writer({.states = {.has_initial = false}});
   CHECK(writer.refusal([](auto& a) { a.has_initial_state = a.y; }) ==
         given("has_initial_state", "the problem's has_initial_state is false"));
   const ConvBench neither({.states = {.has_initial = false, .store = false}});
-  CHECK(neither.refusal([](auto& a) { a.states.in = a.y; }) ==
+  CHECK(neither.refusal([](auto& a) { a.state = a.y; }) ==
         given("state", "has_initial_state and store_state are false"));
 }
 
 TEST_CASE("StatesOfAConvAreRefusedWithNameAndReason", "[cpu]") {
   const ConvBench bench({});
-  CHECK(bench.refusal([](auto& a) { a.states.in = {}; }) ==
+  CHECK(bench.refusal([](auto& a) { a.state = {}; }) ==
         "gdn_conv: state is missing; accepted: a tensor");
-  CHECK(bench.refusal([](auto& a) { a.states.in.dtype = DType::kF32; }) ==
+  CHECK(bench.refusal([](auto& a) { a.state.dtype = DType::kF32; }) ==
         "gdn_conv: state has dtype f32; accepted: bf16");
-  CHECK(bench.refusal([](auto& a) { a.states.in.shape[0] = 3; }) ==
+  CHECK(bench.refusal([](auto& a) { a.state.shape[0] = 3; }) ==
         "gdn_conv: state has shape [3, 512, 3]; accepted: [B = 2, channels = 512, columns = 3]");
-  CHECK(bench.refusal([](auto& a) { a.states.in.shape[2] = 4; }) ==
+  CHECK(bench.refusal([](auto& a) { a.state.shape[2] = 4; }) ==
         "gdn_conv: state has shape [2, 512, 4]; accepted: [B = 2, channels = 512, columns = 3]");
-  CHECK(bench.refusal([](auto& a) { a.states.in.rank = 2; }) ==
+  CHECK(bench.refusal([](auto& a) { a.state.rank = 2; }) ==
         "gdn_conv: state has shape [2, 512]; accepted: [B = 2, channels = 512, columns = 3]");
-  CHECK(bench.refusal([](auto& a) { a.states.in.strides[1] = 2; }) ==
+  CHECK(bench.refusal([](auto& a) { a.state.strides[1] = 2; }) ==
         "gdn_conv: state is written and has overlapping elements, by stride 2; accepted: no "
         "overlap");
   CHECK(bench.refusal([](auto& a) {
-    a.states.out = a.states.in;
-    a.states.out.strides[0] = 0;
+    a.state_out = a.state;
+    a.state_out.strides[0] = 0;
   }) == "gdn_conv: state_out is written and has overlapping elements, by stride 0; accepted: no "
         "overlap");
   CHECK(bench.refusal([](auto& a) {
-    a.states.out = a.states.in;
-    a.states.out.dtype = DType::kF16;
+    a.state_out = a.state;
+    a.state_out.dtype = DType::kF16;
   }) == "gdn_conv: state_out has dtype f16; accepted: bf16");
-  CHECK(bench.refusal([](auto& a) { a.states.in.strides[0] = INT64_MAX; }) ==
+  CHECK(bench.refusal([](auto& a) { a.state.strides[0] = INT64_MAX; }) ==
         "gdn_conv: state has strides that overflow 64-bit offsets; accepted: strides inside its "
         "memory");
   // A state that is only read may be that of all.
   const ConvBench reader({.states = {.store = false}});
   ConvArgs args = reader.args();
-  args.states.in.strides[0] = 0;
+  args.state.strides[0] = 0;
   CHECK(reader.launched(args).read_stride.slot == 0);
   const ConvBench writer({.states = {.has_initial = false}});
-  CHECK(writer.refusal([](auto& a) { a.states.in = {}; }) ==
+  CHECK(writer.refusal([](auto& a) { a.state = {}; }) ==
         "gdn_conv: state is missing; accepted: a tensor");
 }
 
@@ -821,23 +821,23 @@ TEST_CASE("IndicesFlagsAndCountsAreRefusedWithNameAndReason", "[cpu]") {
   states.padding = Padding::kScratch;
   states.index_dtype = DType::kI64;
   const ConvBench bench({.states = states, .from_accepted = true});
-  CHECK(bench.refusal([](auto& a) { a.states.indices = {}; }) ==
+  CHECK(bench.refusal([](auto& a) { a.state_indices = {}; }) ==
         "gdn_conv: state_indices is missing; accepted: a tensor");
-  CHECK(bench.refusal([](auto& a) { a.states.indices.dtype = DType::kI32; }) ==
+  CHECK(bench.refusal([](auto& a) { a.state_indices.dtype = DType::kI32; }) ==
         "gdn_conv: state_indices has dtype i32; accepted: i64");
-  CHECK(bench.refusal([](auto& a) { a.states.indices.shape[0] = 3; }) ==
+  CHECK(bench.refusal([](auto& a) { a.state_indices.shape[0] = 3; }) ==
         "gdn_conv: state_indices has shape [3]; accepted: [B = 2]");
   CHECK(bench.refusal([](auto& a) {
-    a.states.out_indices = a.states.indices;
-    a.states.out_indices.shape[0] = 1;
+    a.state_out_indices = a.state_indices;
+    a.state_out_indices.shape[0] = 1;
   }) == "gdn_conv: state_out_indices has shape [1]; accepted: [B = 2]");
-  CHECK(bench.refusal([](auto& a) { a.states.scratch_slot = 9; }) ==
+  CHECK(bench.refusal([](auto& a) { a.scratch_slot = 9; }) ==
         "gdn_conv: scratch_slot is 9; accepted: 0 to 8");
-  CHECK(bench.refusal([](auto& a) { a.states.scratch_slot = -1; }) ==
+  CHECK(bench.refusal([](auto& a) { a.scratch_slot = -1; }) ==
         "gdn_conv: scratch_slot is -1; accepted: 0 to 8");
   CHECK(bench.refusal([](auto& a) {
-    a.states.out = Tensor::contiguous(address(20), DType::kBF16, {4, kChannels, 3});
-    a.states.scratch_slot = 4;
+    a.state_out = Tensor::contiguous(address(20), DType::kBF16, {4, kChannels, 3});
+    a.scratch_slot = 4;
   }) == "gdn_conv: scratch_slot is 4; accepted: 0 to 3");
   CHECK(bench.refusal([](auto& a) { a.accepted = {}; }) ==
         "gdn_conv: accepted is missing; accepted: a tensor");
@@ -851,9 +851,9 @@ TEST_CASE("IndicesFlagsAndCountsAreRefusedWithNameAndReason", "[cpu]") {
     a.has_initial_state = Tensor::contiguous(address(22), DType::kBool, {3});
   }) == "gdn_conv: has_initial_state has shape [3]; accepted: [B = 2]");
   ConvArgs args = bench.args();
-  args.states.scratch_slot = 8;
+  args.scratch_slot = 8;
   CHECK(bench.launched(args).scratch_slot == 8);
-  CHECK(ConvBench({.states = kPool}).refusal([](auto& a) { a.states.scratch_slot = 1; }) ==
+  CHECK(ConvBench({.states = kPool}).refusal([](auto& a) { a.scratch_slot = 1; }) ==
         "gdn_conv: scratch_slot is 1; accepted: 0, padding is not scratch");
 }
 
@@ -886,7 +886,7 @@ TEST_CASE("AConvMayOverlapTheKernelInFrontOfIt", "[cpu]") {
   ConvArgs args = bench.args();
   bench.launched(args);
   CHECK(bench.fake->launches.back().attributes.empty());
-  args.programmatic = true;
+  args.enable_pdl = true;
   bench.launched(args);
   REQUIRE(bench.fake->launches.back().attributes.size() == 1);
   CHECK(bench.fake->launches.back().attributes[0].id ==

@@ -34,40 +34,41 @@ class Bench {
     const std::int64_t heads = p.heads.count();
     DecodeArgs args{.o = rows(4, p.output_dtype, heads, p.value_dim)};
     if (p.conv.is_there()) {
-      args.conv = conv_args(batch);
+      add_conv(batch, &args);
     } else {
       args.q = rows(1, p.dtype, p.heads.q, p.key_dim);
       args.k = rows(2, p.dtype, p.heads.k, p.key_dim);
       args.v = rows(3, p.dtype, p.heads.v, p.value_dim);
     }
-    args.gates.g = Tensor::contiguous(address(5), p.inputs.gate_dtype, {batch, heads});
-    args.gates.beta = Tensor::contiguous(address(6), p.inputs.beta_dtype, {batch, heads});
+    args.g = Tensor::contiguous(address(5), p.inputs.gate_dtype, {batch, heads});
+    args.beta = Tensor::contiguous(address(6), p.inputs.beta_dtype, {batch, heads});
     const bool pool = p.states.location == StateLocation::kPool;
-    args.states.in = Tensor::contiguous(
+    args.state = Tensor::contiguous(
         address(7), p.states.dtype,
         {pool ? 9 : batch, heads, kv ? p.key_dim : p.value_dim, kv ? p.value_dim : p.key_dim});
-    if (pool) args.states.indices = Tensor::contiguous(address(8), p.states.index_dtype, {batch});
+    if (pool) args.state_indices = Tensor::contiguous(address(8), p.states.index_dtype, {batch});
     if (p.output_norm == OutputNorm::kNone) return args;
     args.z = rows(9, p.dtype, heads, p.value_dim);
     args.norm_weight = Tensor::contiguous(address(10), p.norm_weight_dtype, {p.value_dim});
     return args;
   }
 
-  DecodeConvArgs conv_args(std::int64_t batch) const {
+  void add_conv(std::int64_t batch, DecodeArgs* args) const {
     const DecodeConv& conv = problem_.conv;
     const Heads& heads = problem_.heads;
     const std::int64_t channels =
         (heads.q + heads.k) * problem_.key_dim + heads.v * problem_.value_dim;
     const std::int64_t columns = conv.whole_window ? conv.width : conv.width - 1;
     const std::int64_t slots = problem_.states.location == StateLocation::kPool ? 9 : batch;
-    DecodeConvArgs args{
-        .x = Tensor::contiguous(address(11), problem_.dtype, {batch, channels}),
-        .weight = Tensor::contiguous(address(12), conv.weight_dtype, {channels, conv.width}),
-        .in = Tensor::contiguous(address(13), conv.state_dtype, {slots, channels, columns})};
-    if (conv.has_bias) args.bias = Tensor::contiguous(address(14), conv.weight_dtype, {channels});
-    if (conv.state_layout == ConvStateLayout::kColumns) return args;
-    args.in.strides = {channels * columns, 1, channels};
-    return args;
+    args->x = Tensor::contiguous(address(11), problem_.dtype, {batch, channels});
+    args->conv_weight = Tensor::contiguous(address(12), conv.weight_dtype, {channels, conv.width});
+    args->conv_state =
+        Tensor::contiguous(address(13), conv.state_dtype, {slots, channels, columns});
+    if (conv.has_bias) {
+      args->conv_bias = Tensor::contiguous(address(14), conv.weight_dtype, {channels});
+    }
+    if (conv.state_layout == ConvStateLayout::kColumns) return;
+    args->conv_state.strides = {channels * columns, 1, channels};
   }
 
   GdnDecodeParams launched(const DecodeArgs& args) const {
@@ -118,7 +119,7 @@ TEST_CASE("OneTokenMayBeADimensionOfItsOwn", "[cpu]") {
   const GdnDecodeParams plain = bench.launched(bench.args(2));
   DecodeArgs args = bench.args(2);
   args.q = Tensor::contiguous(args.q.data, args.q.dtype, {2, 1, 16, 128});
-  args.gates.g = Tensor::contiguous(args.gates.g.data, args.gates.g.dtype, {2, 1, 32});
+  args.g = Tensor::contiguous(args.g.data, args.g.dtype, {2, 1, 32});
   const GdnDecodeParams with_token = bench.launched(args);
   CHECK(std::memcmp(&plain, &with_token, sizeof plain) == 0);
 }
@@ -170,12 +171,12 @@ TEST_CASE("ABatchThatNoGridCanHoldIsRefused", "[cpu]") {
         "gdn_decode: q is missing; accepted: a tensor");
 }
 
-TEST_CASE("ProgrammaticLaunchesNeedHopper", "[cpu]") {
+TEST_CASE("PdlNeedsHopper", "[cpu]") {
   const Bench bench({});
   DecodeArgs args = bench.args(2);
   bench.launched(args);
   CHECK(bench.fake->launches.back().attributes.empty());
-  args.programmatic = true;
+  args.enable_pdl = true;
   bench.launched(args);
   CHECK(bench.fake->launches.back().attributes.size() == 1);
 }
@@ -198,55 +199,55 @@ TEST_CASE("RowsAreRefusedWithNameAndReason", "[cpu]") {
   }
   // Inputs may be broadcast.
   DecodeArgs args = bench.args(2);
-  args.q.strides[0] = args.k.strides[1] = args.gates.g.strides[0] = 0;
+  args.q.strides[0] = args.k.strides[1] = args.g.strides[0] = 0;
   bench.launched(args);
 }
 
 TEST_CASE("TensorsThatTheProblemDoesNotUseAreRefused", "[cpu]") {
   const Bench plain({});
-  CHECK(plain.refusal([](auto& a) { a.gates.A_log = a.gates.g; }) ==
+  CHECK(plain.refusal([](auto& a) { a.A_log = a.g; }) ==
         "gdn_decode: A_log is given; accepted: no tensor, gate_mode is not computed");
-  CHECK(plain.refusal([](auto& a) { a.gates.dt_bias = a.gates.g; }) ==
+  CHECK(plain.refusal([](auto& a) { a.dt_bias = a.g; }) ==
         "gdn_decode: dt_bias is given; accepted: no tensor, gate_mode is not computed");
-  CHECK(plain.refusal([](auto& a) { a.states.indices = a.gates.g; }) ==
+  CHECK(plain.refusal([](auto& a) { a.state_indices = a.g; }) ==
         "gdn_decode: state_indices is given; accepted: no tensor, state_location is dense");
-  CHECK(plain.refusal([](auto& a) { a.states.scratch_slot = 1; }) ==
+  CHECK(plain.refusal([](auto& a) { a.scratch_slot = 1; }) ==
         "gdn_decode: scratch_slot is 1; accepted: 0, padding is not scratch");
 
   const Bench bare({.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne}});
-  CHECK(bare.refusal([](auto& a) { a.gates.beta = {}; }) ==
+  CHECK(bare.refusal([](auto& a) { a.beta = {}; }) ==
         "gdn_decode: g is given; accepted: no tensor, gate_mode is none");
-  CHECK(bare.refusal([](auto& a) { a.gates.g = {}; }) ==
+  CHECK(bare.refusal([](auto& a) { a.g = {}; }) ==
         "gdn_decode: beta is given; accepted: no tensor, beta_mode is one");
   const Bench reader({.states = {.store = false}});
-  CHECK(reader.refusal([](auto& a) { a.states.out = a.states.in; }) ==
+  CHECK(reader.refusal([](auto& a) { a.state_out = a.state; }) ==
         "gdn_decode: state_out is given; accepted: no tensor, store_state is false");
 }
 
 TEST_CASE("StatesAreRefusedWithNameAndReason", "[cpu]") {
   const Bench bench({.value_dim = 64});
-  CHECK(bench.refusal([](auto& a) { a.states.in.shape[2] = 128; }) ==
+  CHECK(bench.refusal([](auto& a) { a.state.shape[2] = 128; }) ==
         "gdn_decode: state has shape [2, 32, 128, 128]; accepted: [B = 2, heads = 32, value_dim = "
         "64, key_dim = 128]");
-  CHECK(bench.refusal([](auto& a) { a.states.in.data = reinterpret_cast<void*>(8); }) ==
+  CHECK(bench.refusal([](auto& a) { a.state.data = reinterpret_cast<void*>(8); }) ==
         "gdn_decode: state at 0x8 is misaligned; accepted: a multiple of 16 bytes");
-  CHECK(bench.refusal([](auto& a) { a.states.in.strides[2] = 132; }) ==
+  CHECK(bench.refusal([](auto& a) { a.state.strides[2] = 132; }) ==
         "gdn_decode: state has strides 132, 1 in its matrices; accepted: 128, 1 (no gaps)");
-  CHECK(bench.refusal([](auto& a) { a.states.in.strides[1] += 2; }) ==
+  CHECK(bench.refusal([](auto& a) { a.state.strides[1] += 2; }) ==
         "gdn_decode: state has head stride 8194; accepted: multiples of 4 from 8192 up");
-  CHECK(bench.refusal([](auto& a) { a.states.in.strides[0] = 0; }) ==
+  CHECK(bench.refusal([](auto& a) { a.state.strides[0] = 0; }) ==
         "gdn_decode: state has B stride 0; accepted: multiples of 4 from 8192 up");
   CHECK(bench.refusal([](auto& a) {
-    a.states.out = a.states.in;
-    a.states.out.dtype = DType::kBF16;
+    a.state_out = a.state;
+    a.state_out.dtype = DType::kBF16;
   }) == "gdn_decode: state_out has dtype bf16; accepted: f32");
   // Two requests' heads, each without gaps, one upon the other.
-  CHECK(bench.refusal([](auto& a) { a.states.in.strides[0] = a.states.in.strides[1]; }) ==
+  CHECK(bench.refusal([](auto& a) { a.state.strides[0] = a.state.strides[1]; }) ==
         "gdn_decode: state is written and has overlapping elements, by stride 8192; accepted: no "
         "overlap");
   DecodeArgs args = bench.args(2);
-  args.states.in.strides[1] += 4;
-  args.states.in.strides[0] = 33 * args.states.in.strides[1];
+  args.state.strides[1] += 4;
+  args.state.strides[0] = 33 * args.state.strides[1];
   CHECK(bench.launched(args).states.read.stride.head == 8196);
 }
 
@@ -259,9 +260,9 @@ TEST_CASE("StatesInFp8AreTensorsOfTheirDtype", "[cpu]") {
     const GdnDecodeParams params = bench.launched(args);
     CHECK((params.states.read.slots == 9 && params.states.read.stride.head == 64 * 128));
     const DType given = other;
-    CHECK(bench.refusal([&](auto& a) { a.states.in.dtype = given; })
+    CHECK(bench.refusal([&](auto& a) { a.state.dtype = given; })
               .ends_with(std::string("; accepted: ") + name));
-    CHECK(bench.refusal([](auto& a) { a.states.in.strides[1] += 8; }) ==
+    CHECK(bench.refusal([](auto& a) { a.state.strides[1] += 8; }) ==
           "gdn_decode: state has head stride 8200; accepted: multiples of 16 from 8192 up");
   }
 }
@@ -271,19 +272,19 @@ TEST_CASE("PoolsHaveSlotsAndIndices", "[cpu]") {
                                 .location = StateLocation::kPool,
                                 .padding = Padding::kScratch}});
   DecodeArgs args = bench.args(2);
-  args.states.scratch_slot = 8;
+  args.scratch_slot = 8;
   GdnDecodeParams p = bench.launched(args);
   CHECK((p.states.read.slots == 9 && p.states.written.slots == 9 && p.states.scratch_slot == 8));
   CHECK((p.states.read_indices.data == address(8) && p.states.write_indices.data == address(8)));
-  args.states.out_indices = args.states.indices;
-  args.states.out_indices.data = address(9);
+  args.state_out_indices = args.state_indices;
+  args.state_out_indices.data = address(9);
   p = bench.launched(args);
   CHECK((p.states.read_indices.data == address(8) && p.states.write_indices.data == address(9)));
-  CHECK(bench.refusal([](auto& a) { a.states.scratch_slot = 9; }) ==
+  CHECK(bench.refusal([](auto& a) { a.scratch_slot = 9; }) ==
         "gdn_decode: scratch_slot is 9; accepted: 0 to 8");
-  CHECK(bench.refusal([](auto& a) { a.states.indices = {}; })
+  CHECK(bench.refusal([](auto& a) { a.state_indices = {}; })
             .starts_with("gdn_decode: state_indices "));
-  CHECK(bench.refusal([](auto& a) { a.states.indices.dtype = DType::kI32; }) ==
+  CHECK(bench.refusal([](auto& a) { a.state_indices.dtype = DType::kI32; }) ==
         "gdn_decode: state_indices has dtype i32; accepted: i64");
 }
 
@@ -344,7 +345,7 @@ TEST_CASE("ANormIsRefusedWithNameAndReason", "[cpu]") {
   const Bench plain({});
   CHECK(plain.refusal([](auto& a) { a.z = a.o; }) ==
         "gdn_decode: z is given; accepted: no tensor, output_norm is none");
-  CHECK(plain.refusal([](auto& a) { a.norm_weight = a.gates.g; }) ==
+  CHECK(plain.refusal([](auto& a) { a.norm_weight = a.g; }) ==
         "gdn_decode: norm_weight is given; accepted: no tensor, output_norm is none");
   CHECK(plain.refusal([](auto& a) { a.norm_eps = 1e-5f; }) ==
         "gdn_decode: norm_eps is 1e-05; accepted: none, output_norm is none");
@@ -359,10 +360,10 @@ TEST_CASE("AConvolutionTakesItsTensorsAsTheyLie", "[cpu]") {
                               .whole_window = true}});
   constexpr std::int64_t kChannels = 20 * 128;
   DecodeArgs args = bench.args(2);
-  args.conv.x.strides = {kChannels + 8, 1};
-  args.conv.weight.strides = {7, 2};
-  args.conv.bias.strides = {3};
-  args.conv.in.strides = {4 * kChannels, 1, kChannels + 4};
+  args.x.strides = {kChannels + 8, 1};
+  args.conv_weight.strides = {7, 2};
+  args.conv_bias.strides = {3};
+  args.conv_state.strides = {4 * kChannels, 1, kChannels + 4};
   GdnDecodeParams p = bench.launched(args);
   CHECK((p.conv.x.data == address(11) && p.conv.x.batch == kChannels + 8 && p.conv.x.channel == 1));
   CHECK((p.conv.weight == address(12) && p.conv.weight_channel == 7 && p.conv.weight_tap == 2));
@@ -375,7 +376,7 @@ TEST_CASE("AConvolutionTakesItsTensorsAsTheyLie", "[cpu]") {
   CHECK((p.q.group == 2 && p.k.group == 1 && p.v.group == 1));
   // Blocks that share inputs are a cluster: of two heads of q, and of a head's columns.
   CHECK(bench.fake->launches.back().config.gridDimY == 2);
-  args.conv.x = Tensor::contiguous(args.conv.x.data, DType::kBF16, {2, 1, kChannels});
+  args.x = Tensor::contiguous(args.x.data, DType::kBF16, {2, 1, kChannels});
   p = bench.launched(args);
   CHECK(p.conv.x.batch == kChannels);
 }
@@ -394,14 +395,14 @@ TEST_CASE("AConvolutionSharesTheSlotsOfStates", "[cpu]") {
                      .conv = {.width = 4}});
   DecodeArgs args = bench.args(2);
   CHECK(bench.launched(args).states.read.slots == 9);
-  args.conv.in.shape[0] = 5;
+  args.conv_state.shape[0] = 5;
   GdnDecodeParams p = bench.launched(args);
   CHECK((p.states.read.slots == 5 && p.states.written.slots == 5));
-  args.states.in.shape[0] = 4;
+  args.state.shape[0] = 4;
   CHECK(bench.launched(args).states.read.slots == 4);
   CHECK(bench.refusal([](auto& a) {
-    a.conv.in.shape[0] = 5;
-    a.states.scratch_slot = 5;
+    a.conv_state.shape[0] = 5;
+    a.scratch_slot = 5;
   }) == "gdn_decode: scratch_slot is 5; accepted: 0 to 4");
 }
 
@@ -414,69 +415,70 @@ TEST_CASE("AConvolutionIsRefusedWithNameAndReason", "[cpu]") {
         op + "k is given; accepted: no tensor, with conv_width they come from x");
   CHECK(bench.refusal([](auto& a) { a.v = a.o; }) ==
         op + "v is given; accepted: no tensor, with conv_width they come from x");
-  CHECK(bench.refusal([](auto& a) { a.conv.x = {}; }) == op + "x is missing; accepted: a tensor");
-  CHECK(bench.refusal([](auto& a) { a.conv.x.dtype = DType::kF32; }) ==
+  CHECK(bench.refusal([](auto& a) { a.x = {}; }) == op + "x is missing; accepted: a tensor");
+  CHECK(bench.refusal([](auto& a) { a.x.dtype = DType::kF32; }) ==
         op + "x has dtype f32; accepted: bf16");
-  CHECK(bench.refusal([](auto& a) { a.conv.x.shape[1] = 256; })
+  CHECK(bench.refusal([](auto& a) { a.x.shape[1] = 256; })
             .starts_with(op + "x has shape [2, 1, 256]; accepted: "));
   CHECK(bench.refusal([](auto& a) {
-    a.conv.x.strides = {513, 1};
+    a.x.strides = {513, 1};
   }) == op + "x does not lie in vectors; accepted: channels next to each other, all else at "
              "multiples of 4 elements");
   CHECK(bench.refusal([](auto& a) {
-               a.conv.x.strides = {2, 4};
+               a.x.strides = {2, 4};
              })
             .starts_with(op + "x does not lie in vectors"));
-  CHECK(bench.refusal([](auto& a) { a.conv.weight = {}; }) ==
+  CHECK(bench.refusal([](auto& a) { a.conv_weight = {}; }) ==
         op + "conv_weight is missing; accepted: a tensor");
-  CHECK(bench.refusal([](auto& a) { a.conv.weight.dtype = DType::kF32; }) ==
+  CHECK(bench.refusal([](auto& a) { a.conv_weight.dtype = DType::kF32; }) ==
         op + "conv_weight has dtype f32; accepted: bf16");
-  CHECK(bench.refusal([](auto& a) { a.conv.weight.shape[1] = 3; }) ==
+  CHECK(bench.refusal([](auto& a) { a.conv_weight.shape[1] = 3; }) ==
         op + "conv_weight has shape [512, 3]; accepted: [channels = 512, width = 4]");
-  CHECK(bench.refusal([](auto& a) { a.conv.bias = a.conv.weight; }) ==
+  CHECK(bench.refusal([](auto& a) { a.conv_bias = a.conv_weight; }) ==
         op + "conv_bias is given; accepted: no tensor, has_bias is false");
-  CHECK(bench.refusal([](auto& a) { a.conv.in = {}; }) ==
+  CHECK(bench.refusal([](auto& a) { a.conv_state = {}; }) ==
         op + "conv_state is missing; accepted: a tensor");
-  CHECK(bench.refusal([](auto& a) { a.conv.in.dtype = DType::kF32; }) ==
+  CHECK(bench.refusal([](auto& a) { a.conv_state.dtype = DType::kF32; }) ==
         op + "conv_state has dtype f32; accepted: bf16");
-  CHECK(bench.refusal([](auto& a) { a.conv.in.shape[2] = 4; }) ==
+  CHECK(bench.refusal([](auto& a) { a.conv_state.shape[2] = 4; }) ==
         op + "conv_state has shape [2, 512, 4]; accepted: [B = 2, channels = 512, columns = 3]");
-  CHECK(bench.refusal([](auto& a) { a.conv.in.shape[0] = 3; })
+  CHECK(bench.refusal([](auto& a) { a.conv_state.shape[0] = 3; })
             .starts_with(op + "conv_state has shape [3, 512, 3]; accepted: [B = 2,"));
   const std::string gaps =
       op +
       "conv_state does not lie in vectors; accepted: [channels, columns] without gaps, all "
       "else at multiples of 4 elements";
-  CHECK(bench.refusal([](auto& a) { a.conv.in.strides = {4 * 512, 4, 1}; }) == gaps);
-  CHECK(bench.refusal([](auto& a) { a.conv.in.strides = {3 * 512 + 1, 3, 1}; }) == gaps);
-  CHECK(bench.refusal([](auto& a) { a.conv.in.data = static_cast<char*>(a.conv.in.data) + 2; }) ==
-        gaps);
+  CHECK(bench.refusal([](auto& a) { a.conv_state.strides = {4 * 512, 4, 1}; }) == gaps);
+  CHECK(bench.refusal([](auto& a) { a.conv_state.strides = {3 * 512 + 1, 3, 1}; }) == gaps);
+  CHECK(bench.refusal([](auto& a) {
+    a.conv_state.data = static_cast<char*>(a.conv_state.data) + 2;
+  }) == gaps);
   CHECK(bench
             .refusal([](auto& a) {
-              a.conv.out = a.conv.in;
-              a.conv.out.strides[0] += 2;
-              a.conv.out.data = address(15);
+              a.conv_state_out = a.conv_state;
+              a.conv_state_out.strides[0] += 2;
+              a.conv_state_out.data = address(15);
             })
             .starts_with(op + "conv_state_out does not lie in vectors"));
 
   const Bench biased({.conv = {.width = 4, .has_bias = true}});
-  CHECK(biased.refusal([](auto& a) { a.conv.bias = {}; }) ==
+  CHECK(biased.refusal([](auto& a) { a.conv_bias = {}; }) ==
         op + "conv_bias is missing; accepted: a tensor");
   const Bench stateless({.states = {.has_initial = false, .store = false}, .conv = {.width = 4}});
-  CHECK(stateless.refusal([](auto& a) { a.states.in = {}; }) ==
+  CHECK(stateless.refusal([](auto& a) { a.state = {}; }) ==
         op + "conv_state is given; accepted: no tensor, has_initial_state and store_state are "
              "false");
 
   const Bench plain({});
-  const auto given = [&](Tensor DecodeConvArgs::*tensor) {
-    return plain.refusal([=](auto& a) { a.conv.*tensor = a.o; });
+  const auto given = [&](Tensor DecodeArgs::*tensor) {
+    return plain.refusal([=](auto& a) { a.*tensor = a.o; });
   };
   const std::string width = " is given; accepted: no tensor, conv_width is 0";
-  CHECK(given(&DecodeConvArgs::x) == op + "x" + width);
-  CHECK(given(&DecodeConvArgs::weight) == op + "conv_weight" + width);
-  CHECK(given(&DecodeConvArgs::bias) == op + "conv_bias" + width);
-  CHECK(given(&DecodeConvArgs::in) == op + "conv_state" + width);
-  CHECK(given(&DecodeConvArgs::out) == op + "conv_state_out" + width);
+  CHECK(given(&DecodeArgs::x) == op + "x" + width);
+  CHECK(given(&DecodeArgs::conv_weight) == op + "conv_weight" + width);
+  CHECK(given(&DecodeArgs::conv_bias) == op + "conv_bias" + width);
+  CHECK(given(&DecodeArgs::conv_state) == op + "conv_state" + width);
+  CHECK(given(&DecodeArgs::conv_state_out) == op + "conv_state_out" + width);
 }
 
 }  // namespace

@@ -386,7 +386,7 @@ TEST_CASE("LaunchesPassWhatTheyAreGiven", "[cpu]") {
   const char* bytes = reinterpret_cast<const char*>(&params);
   CHECK(plain.arguments == std::vector<char>(bytes, bytes + sizeof params));
 
-  CHECK(kernel.launch(nullptr, {.cluster_x = 2, .programmatic = true}, params).ok());
+  CHECK(kernel.launch(nullptr, {.cluster_x = 2, .enable_pdl = true}, params).ok());
   const auto& attributes = loading.fake->launches.back().attributes;
   REQUIRE(attributes.size() == 2);
   CHECK(attributes[0].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);

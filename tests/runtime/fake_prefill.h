@@ -43,13 +43,13 @@ class FakePrefill {
                           .v = of_tokens(3, p.dtype, p.heads.v, p.value_dim),
                           .o = of_tokens(4, p.output_dtype, heads, p.value_dim)};
     if (p.inputs.gate_mode != gdn::GateMode::kNone)
-      args.gates.g = of_tokens(5, p.inputs.gate_dtype, heads, 0);
+      args.g = of_tokens(5, p.inputs.gate_dtype, heads, 0);
     if (p.inputs.beta_mode != gdn::BetaMode::kOne)
-      args.gates.beta = of_tokens(6, p.inputs.beta_dtype, heads, 0);
+      args.beta = of_tokens(6, p.inputs.beta_dtype, heads, 0);
     const bool pool = p.states.location == gdn::StateLocation::kPool;
-    args.states.in = states(7, pool ? 9 : sequences);
+    args.state = states(7, pool ? 9 : sequences);
     if (pool)
-      args.states.indices = Tensor::contiguous(address(8), p.states.index_dtype, {sequences});
+      args.state_indices = Tensor::contiguous(address(8), p.states.index_dtype, {sequences});
     if (p.varlen) args.cu_seqlens = bounds(9, sequences);
     if (p.checkpoints == gdn::Checkpoints::kNone) return args;
     const bool before = p.checkpoints == gdn::Checkpoints::kBefore;

@@ -22,7 +22,7 @@ TEST_CASE("AModelHasAProblemForEachForm", "[cpu]") {
   CHECK(problems.prefill.varlen);
   CHECK(problems.prefill.check().ok());
   CHECK(problems.commit.varlen);
-  CHECK(problems.commit.max_tokens == problems.verify.max_tokens);
+  CHECK(problems.commit.draft_tokens == problems.verify.draft_tokens);
   CHECK(problems.commit.check().ok());
   CHECK(problems.conv.heads.v == 24);
   CHECK(problems.conv.width == 4);

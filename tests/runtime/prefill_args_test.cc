@@ -35,15 +35,15 @@ TEST_CASE("TokensAreRefusedWithNameAndReason", "[cpu]") {
   CHECK(bench.refusal([](auto& a) { a.o.shape[2] = 16; }) ==
         "gdn_prefill: o has shape [2, 100, 16, 128]; accepted: [B = 2, T = 100, heads = 32, "
         "value_dim = 128]");
-  CHECK(bench.refusal([](auto& a) { a.gates.beta.shape[1] = 99; }) ==
+  CHECK(bench.refusal([](auto& a) { a.beta.shape[1] = 99; }) ==
         "gdn_prefill: beta has shape [2, 99, 32]; accepted: [B = 2, T = 100, heads = 32]");
-  CHECK(bench.refusal([](auto& a) { a.gates.g = {}; }) ==
+  CHECK(bench.refusal([](auto& a) { a.g = {}; }) ==
         "gdn_prefill: g is missing; accepted: a tensor");
   CHECK(bench.refusal([](auto& a) { a.v.strides[3] = 2; }) ==
         "gdn_prefill: v has innermost stride 2; accepted: 1");
   // Inputs may be broadcast.
   PrefillArgs args = bench.args(2, 100);
-  args.q.strides[0] = args.k.strides[1] = args.gates.g.strides[2] = 0;
+  args.q.strides[0] = args.k.strides[1] = args.g.strides[2] = 0;
   bench.launched(args, bench.workspace(2, 100));
 }
 
@@ -67,7 +67,7 @@ TEST_CASE("PackedTokensAreRefusedWithNameAndReason", "[cpu]") {
         "gdn_prefill: k has shape [99, 16, 128]; accepted: [total = 100, k_heads = 16, key_dim = "
         "128], or with a dimension of 1 in front");
   const FakePrefill heads_first({.token_layout = TokenLayout::kBHTD, .varlen = true});
-  CHECK(heads_first.refusal([](auto& a) { a.gates.g.shape[0] = 16; }) ==
+  CHECK(heads_first.refusal([](auto& a) { a.g.shape[0] = 16; }) ==
         "gdn_prefill: g has shape [16, 100]; accepted: [heads = 32, total = 100], or with a "
         "dimension of 1 in front");
   CHECK(heads_first.refusal([](auto& a) {
@@ -127,48 +127,48 @@ TEST_CASE("SizesThatNoGridCanHoldAreRefused", "[cpu]") {
 
 TEST_CASE("WhatThePrefillDoesNotUseIsRefused", "[cpu]") {
   const FakePrefill plain({});
-  CHECK(plain.refusal([](auto& a) { a.gates.A_log = a.gates.g; }) ==
+  CHECK(plain.refusal([](auto& a) { a.A_log = a.g; }) ==
         "gdn_prefill: A_log is given; accepted: no tensor, gate_mode is not computed");
-  CHECK(plain.refusal([](auto& a) { a.gates.dt_bias = a.gates.g; }) ==
+  CHECK(plain.refusal([](auto& a) { a.dt_bias = a.g; }) ==
         "gdn_prefill: dt_bias is given; accepted: no tensor, gate_mode is not computed");
-  CHECK(plain.refusal([](auto& a) { a.states.indices = a.gates.g; }) ==
+  CHECK(plain.refusal([](auto& a) { a.state_indices = a.g; }) ==
         "gdn_prefill: state_indices is given; accepted: no tensor, state_location is dense");
-  CHECK(plain.refusal([](auto& a) { a.states.out_indices = a.gates.g; }) ==
+  CHECK(plain.refusal([](auto& a) { a.state_out_indices = a.g; }) ==
         "gdn_prefill: state_out_indices is given; accepted: no tensor, state_location is dense");
-  CHECK(plain.refusal([](auto& a) { a.checkpoints = a.gates.g; }) ==
+  CHECK(plain.refusal([](auto& a) { a.checkpoints = a.g; }) ==
         "gdn_prefill: checkpoints is given; accepted: no tensor, checkpoints is none");
-  CHECK(plain.refusal([](auto& a) { a.checkpoint_cu_starts = a.gates.g; }) ==
+  CHECK(plain.refusal([](auto& a) { a.checkpoint_cu_starts = a.g; }) ==
         "gdn_prefill: checkpoint_cu_starts is given; accepted: no tensor, checkpoints is none");
-  CHECK(plain.refusal([](auto& a) { a.states.scratch_slot = 1; }) ==
+  CHECK(plain.refusal([](auto& a) { a.scratch_slot = 1; }) ==
         "gdn_prefill: scratch_slot is 1; accepted: 0, padding is not scratch");
   const FakePrefill bare({.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne}});
-  const Tensor gate = plain.args(2, 100).gates.g;
-  CHECK(bare.refusal([&](auto& a) { a.gates.g = gate; }) ==
+  const Tensor gate = plain.args(2, 100).g;
+  CHECK(bare.refusal([&](auto& a) { a.g = gate; }) ==
         "gdn_prefill: g is given; accepted: no tensor, gate_mode is none");
-  CHECK(bare.refusal([&](auto& a) { a.gates.beta = gate; }) ==
+  CHECK(bare.refusal([&](auto& a) { a.beta = gate; }) ==
         "gdn_prefill: beta is given; accepted: no tensor, beta_mode is one");
   const FakePrefill reader({.states = {.store = false}});
-  CHECK(reader.refusal([](auto& a) { a.states.out = a.states.in; }) ==
+  CHECK(reader.refusal([](auto& a) { a.state_out = a.state; }) ==
         "gdn_prefill: state_out is given; accepted: no tensor, store_state is false");
 }
 
 TEST_CASE("PrefillStatesAreRefusedWithNameAndReason", "[cpu]") {
   const FakePrefill bench({.value_dim = 64});
-  CHECK(bench.refusal([](auto& a) { a.states.in.shape[0] = 3; }) ==
+  CHECK(bench.refusal([](auto& a) { a.state.shape[0] = 3; }) ==
         "gdn_prefill: state has shape [3, 32, 64, 128]; accepted: [B = 2, heads = 32, value_dim = "
         "64, key_dim = 128]");
-  CHECK(bench.refusal([](auto& a) { a.states.in.data = reinterpret_cast<void*>(8); }) ==
+  CHECK(bench.refusal([](auto& a) { a.state.data = reinterpret_cast<void*>(8); }) ==
         "gdn_prefill: state at 0x8 is misaligned; accepted: a multiple of 16 bytes");
-  CHECK(bench.refusal([](auto& a) { a.states.in = {}; }) ==
+  CHECK(bench.refusal([](auto& a) { a.state = {}; }) ==
         "gdn_prefill: state is missing; accepted: a tensor");
   CHECK(bench.refusal([](auto& a) {
-    a.states.out = a.states.in;
-    a.states.out.strides[0] = a.states.in.strides[1];
+    a.state_out = a.state;
+    a.state_out.strides[0] = a.state.strides[1];
   }) == "gdn_prefill: state_out is written and has overlapping elements, by stride 8192; accepted: "
         "no overlap");
   const FakePrefill stateless({.states = {.has_initial = false, .store = false}});
   PrefillArgs args = stateless.args(2, 100);
-  args.states.in = {};
+  args.state = {};
   stateless.launched(args, stateless.workspace(2, 100));
 }
 
@@ -176,15 +176,15 @@ TEST_CASE("PrefillPoolsAreRefusedWithNameAndReason", "[cpu]") {
   const FakePrefill bench({.states = {.index_dtype = DType::kI64,
                                       .location = StateLocation::kPool,
                                       .padding = Padding::kScratch}});
-  CHECK(bench.refusal([](auto& a) { a.states.scratch_slot = 9; }) ==
+  CHECK(bench.refusal([](auto& a) { a.scratch_slot = 9; }) ==
         "gdn_prefill: scratch_slot is 9; accepted: 0 to 8");
-  CHECK(bench.refusal([](auto& a) { a.states.indices = {}; }) ==
+  CHECK(bench.refusal([](auto& a) { a.state_indices = {}; }) ==
         "gdn_prefill: state_indices is missing; accepted: a tensor");
-  CHECK(bench.refusal([](auto& a) { a.states.indices.dtype = DType::kI32; }) ==
+  CHECK(bench.refusal([](auto& a) { a.state_indices.dtype = DType::kI32; }) ==
         "gdn_prefill: state_indices has dtype i32; accepted: i64");
-  CHECK(bench.refusal([](auto& a) { a.states.indices.shape[0] = 3; }) ==
+  CHECK(bench.refusal([](auto& a) { a.state_indices.shape[0] = 3; }) ==
         "gdn_prefill: state_indices has shape [3]; accepted: [B = 2]");
-  CHECK(bench.refusal([](auto& a) { a.states.in.shape[0] = -1; })
+  CHECK(bench.refusal([](auto& a) { a.state.shape[0] = -1; })
             .starts_with("gdn_prefill: state has shape [-1, 32, 128, 128]; accepted: [slots = 0"));
 }
 

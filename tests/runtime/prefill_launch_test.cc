@@ -19,19 +19,18 @@ TEST_CASE("ADensePrefillPassesPointersStridesAndCounts", "[cpu]") {
   const FakePrefill bench({.heads = {.q = 4, .k = 8, .v = 16}, .value_dim = 64});
   PrefillArgs args = bench.args(3, 100);
   args.q.strides = {1000000, 1000, 200, 1};
-  args.states.out = args.states.in;
-  args.states.out.data = address(15);
+  args.state_out = args.state;
+  args.state_out.data = address(15);
   args.scale = 0.5f;
   const auto [chunks, scan, c, s] = bench.launched(args, bench.workspace(3, 100));
   REQUIRE(chunks);
-  CHECK((c.q.data == address(1) && c.k.data == address(2) && c.gates.g.data == address(5) &&
-         c.gates.beta.data == address(6)));
-  CHECK((c.gates.A_log.data == nullptr && c.gates.dt_bias.data == nullptr &&
-         c.cu_seqlens.data == nullptr));
+  CHECK((c.q.data == address(1) && c.k.data == address(2) && c.g.data == address(5) &&
+         c.beta.data == address(6)));
+  CHECK((c.A_log.data == nullptr && c.dt_bias.data == nullptr && c.cu_seqlens.data == nullptr));
   CHECK(c.q.stride == TokenStrides{1000000, 1000, 200});
   CHECK(c.k.stride == TokenStrides{100 * 8 * 128, 8 * 128, 128});
-  CHECK(c.gates.g.stride == TokenStrides{1600, 16, 1});
-  CHECK(c.gates.beta.stride == TokenStrides{1600, 16, 1});
+  CHECK(c.g.stride == TokenStrides{1600, 16, 1});
+  CHECK(c.beta.stride == TokenStrides{1600, 16, 1});
   CHECK((c.tokens == 100 && c.sequences == 3 && c.heads == 16));
   CHECK(c.slots == 3 * ((100 + bench.chunk_size() - 1) / bench.chunk_size()));
   CHECK((c.q.group == 4 && c.k.group == 2));
@@ -74,7 +73,7 @@ TEST_CASE("APackedPrefillHasNoBatch", "[cpu]") {
   const GdnPrefillChunksParams& c = plain.chunks_params;
   const GdnPrefillScanParams& s = plain.scan_params;
   CHECK(c.q.stride == TokenStrides{0, 16 * 128, 128});
-  CHECK(c.gates.g.stride == TokenStrides{0, 32, 1});
+  CHECK(c.g.stride == TokenStrides{0, 32, 1});
   CHECK(s.v.stride == TokenStrides{0, 32 * 128, 128});
   CHECK(s.o.stride == TokenStrides{0, 32 * 128, 128});
   CHECK((c.cu_seqlens.data == address(9) && s.cu_seqlens.data == address(9)));
@@ -85,7 +84,7 @@ TEST_CASE("APackedPrefillHasNoBatch", "[cpu]") {
   CHECK((static_cast<void*>(c.order) == address(20) && s.order == c.order));
   CHECK((c.wy == static_cast<char*>(address(20)) + 512 && s.wy == c.wy));
 
-  for (Tensor* x : {&args.q, &args.k, &args.v, &args.o, &args.gates.g, &args.gates.beta}) {
+  for (Tensor* x : {&args.q, &args.k, &args.v, &args.o, &args.g, &args.beta}) {
     for (int d = x->rank++; d > 0; --d) {
       const auto at = static_cast<std::size_t>(d);
       x->shape[at] = x->shape[at - 1];
@@ -142,19 +141,19 @@ TEST_CASE("PoolsGatesAndCheckpointsReachTheKernels", "[cpu]") {
        .checkpoints = Checkpoints::kAfter,
        .checkpoint_every = 128});
   PrefillArgs args = bench.args(2, 1000);
-  args.gates.A_log = Tensor::contiguous(address(12), DType::kF32, {32});
-  args.gates.dt_bias = Tensor::contiguous(address(13), DType::kF32, {32});
-  args.gates.dt_bias.strides[0] = 0;
-  args.states.out_indices = args.states.indices;
-  args.states.out_indices.data = address(14);
-  args.states.out_indices.strides[0] = 5;
-  args.states.scratch_slot = 8;
+  args.A_log = Tensor::contiguous(address(12), DType::kF32, {32});
+  args.dt_bias = Tensor::contiguous(address(13), DType::kF32, {32});
+  args.dt_bias.strides[0] = 0;
+  args.state_out_indices = args.state_indices;
+  args.state_out_indices.data = address(14);
+  args.state_out_indices.strides[0] = 5;
+  args.scratch_slot = 8;
   const auto launched = bench.launched(args, bench.workspace(2, 1000));
   const GdnPrefillChunksParams& c = launched.chunks_params;
   const GdnPrefillScanParams& s = launched.scan_params;
-  CHECK((c.gates.A_log.data == address(12) && c.gates.A_log.stride == 1));
-  CHECK((c.gates.dt_bias.data == address(13) && c.gates.dt_bias.stride == 0));
-  CHECK((s.states.read.slots == 9 && s.states.written.slots == 9 && s.states.scratch_slot == 8));
+  CHECK((c.A_log.data == address(12) && c.A_log.stride == 1));
+  CHECK((c.dt_bias.data == address(13) && c.dt_bias.stride == 0));
+  CHECK((s.states.read.slots == 9 && s.states.written.slots == 9 && s.scratch_slot == 8));
   CHECK((s.states.read_indices.data == address(8) && s.states.read_indices.stride == 1));
   CHECK((s.states.write_indices.data == address(14) && s.states.write_indices.stride == 5));
   CHECK((s.checkpoints.data == address(10) && s.checkpoints.slots == 11 &&
@@ -244,10 +243,10 @@ TEST_CASE("TheScanOverlapsTheChunks", "[cpu]") {
   const FakePrefill bench({});
   PrefillArgs args = bench.args(2, 100);
   const Workspace workspace = bench.workspace(2, 100);
-  for (const bool programmatic : {false, true}) {
-    args.programmatic = programmatic;
+  for (const bool enable_pdl : {false, true}) {
+    args.enable_pdl = enable_pdl;
     const auto launched = bench.launched(args, workspace);
-    CHECK(launched.chunks->attributes.size() == (programmatic ? 1 : 0));
+    CHECK(launched.chunks->attributes.size() == (enable_pdl ? 1 : 0));
     REQUIRE(launched.scan.attributes.size() == 1);
     CHECK(launched.scan.attributes[0].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
   }
@@ -266,14 +265,13 @@ TEST_CASE("NoSequencesLaunchNothing", "[cpu]") {
 TEST_CASE("SequencesOfNoTokensOnlyRunTheScan", "[cpu]") {
   const FakePrefill dense({});
   PrefillArgs args = dense.args(2, 0);
-  for (Tensor* x : {&args.q, &args.k, &args.v, &args.o, &args.gates.g, &args.gates.beta})
-    x->data = nullptr;
-  for (const bool programmatic : {false, true}) {
-    args.programmatic = programmatic;
+  for (Tensor* x : {&args.q, &args.k, &args.v, &args.o, &args.g, &args.beta}) x->data = nullptr;
+  for (const bool enable_pdl : {false, true}) {
+    args.enable_pdl = enable_pdl;
     const auto launched = dense.launched(args, {});
     CHECK_FALSE(launched.chunks);
     CHECK(launched.scan_params.tokens == 0);
-    CHECK(launched.scan.attributes.size() == (programmatic ? 1 : 0));
+    CHECK(launched.scan.attributes.size() == (enable_pdl ? 1 : 0));
   }
   // Packed ones are put into order by the first kernel.
   const FakePrefill packed({.varlen = true});

@@ -135,7 +135,7 @@ TEST_CASE("EveryShapeFitsEveryArchitecture", "[cpu]") {
 
 TEST_CASE("PrefillKernelsWithoutResultsAreThoseOfTheKeys", "[cpu]") {
   const PrefillProblem problem{
-      .key_dim = 64, .inputs = {.gate_mode = GateMode::kComputed}, .split = Split::kNever};
+      .key_dim = 64, .inputs = {.gate_mode = GateMode::kComputed}, .segments = Segments::kNever};
   for (const std::string& arch : known_architectures()) {
     const Result<std::vector<KernelSpec>> kernels = kernels_for(problem, arch, {});
     REQUIRE(kernels);
@@ -157,18 +157,18 @@ TEST_CASE("PrefillKernelsWithoutResultsAreThoseOfTheKeys", "[cpu]") {
 }
 
 TEST_CASE("ThePortablePathDoesNotSplit", "[cpu]") {
-  for (const Split split : {Split::kAuto, Split::kNever}) {
-    CHECK_FALSE(prefill_portable().why_not({.split = split}, test::sm_90()));
+  for (const Segments segments : {Segments::kAuto, Segments::kNever}) {
+    CHECK_FALSE(prefill_portable().why_not({.segments = segments}, test::sm_90()));
   }
-  CHECK(prefill_portable().why_not({.split = Split::kAlways}, test::sm_90()) ==
+  CHECK(prefill_portable().why_not({.segments = Segments::kAlways}, test::sm_90()) ==
         "the problem asks for split sequences");
 }
 
 // A result serves a problem whatever it says of splitting: its path does what it does.
 TEST_CASE("ResultsDoNotNameSplit", "[cpu]") {
   const std::string text = text_for_results(PrefillProblem{});
-  for (const Split split : {Split::kNever, Split::kAlways}) {
-    CHECK(text_for_results(PrefillProblem{.split = split}) == text);
+  for (const Segments segments : {Segments::kNever, Segments::kAlways}) {
+    CHECK(text_for_results(PrefillProblem{.segments = segments}) == text);
   }
 }
 
@@ -191,7 +191,7 @@ TEST_CASE("EqualPrefillCodeHasEqualKeys", "[cpu]") {
   const To tokens = [](auto& p) { p.token_layout = TokenLayout::kBHTD; };
   const To invariant = [](auto& p) { p.batch_invariant = true; };
   const To every = [](auto& p) { p.checkpoint_every = 16; };
-  const To never = [](auto& p) { p.split = Split::kNever; };
+  const To never = [](auto& p) { p.segments = Segments::kNever; };
 
   const PrefillProblem plain{.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne},
                              .states = {.has_initial = false, .store = false}};
@@ -238,7 +238,7 @@ TEST_CASE("PrefillProblemsSurviveJson", "[cpu]") {
         R"("padding":"none","pad_index":"negative","decay":"head",)"
         R"("gate_mode":"log","beta_mode":"given",)"
         R"("use_qk_l2norm":false,"has_initial_state":true,"store_state":true,"checkpoints":"none",)"
-        R"("checkpoint_every":64,"split":"auto","batch_invariant":false})");
+        R"("checkpoint_every":64,"segments":"auto","batch_invariant":false})");
   const PrefillProblem problem{.heads = {.q = 2},
                                .states = {.padding = Padding::kSkip},
                                .token_layout = TokenLayout::kBHTD,
@@ -246,7 +246,7 @@ TEST_CASE("PrefillProblemsSurviveJson", "[cpu]") {
                                .cu_seqlens_dtype = DType::kI64,
                                .checkpoints = Checkpoints::kAfter,
                                .checkpoint_every = 4096,
-                               .split = Split::kAlways,
+                               .segments = Segments::kAlways,
                                .batch_invariant = true};
   const Result<PrefillProblem> parsed = PrefillProblem::from_json(problem.to_json());
   REQUIRE(parsed);

@@ -33,12 +33,12 @@ class VerifyBench {
       return p.varlen ? Tensor::contiguous(address(at), dtype, {kRequests * kTokens, heads})
                       : Tensor::contiguous(address(at), dtype, {kRequests, kTokens, heads});
     };
-    VerifyArgs args{
-        .q = rows(1, p.dtype, p.heads.q, p.key_dim),
-        .k = rows(2, p.dtype, p.heads.k, p.key_dim),
-        .v = rows(3, p.dtype, p.heads.v, p.value_dim),
-        .gates = {.g = numbers(5, p.inputs.gate_dtype), .beta = numbers(6, p.inputs.beta_dtype)},
-        .o = rows(4, p.output_dtype, heads, p.value_dim)};
+    VerifyArgs args{.q = rows(1, p.dtype, p.heads.q, p.key_dim),
+                    .k = rows(2, p.dtype, p.heads.k, p.key_dim),
+                    .v = rows(3, p.dtype, p.heads.v, p.value_dim),
+                    .g = numbers(5, p.inputs.gate_dtype),
+                    .beta = numbers(6, p.inputs.beta_dtype),
+                    .o = rows(4, p.output_dtype, heads, p.value_dim)};
     const bool every = p.states.store && p.stored_states == StoredStates::kEvery;
     const auto states = [&](int at, bool steps) {
       const bool pool = p.states.location == StateLocation::kPool;
@@ -49,12 +49,12 @@ class VerifyBench {
       return steps ? Tensor::contiguous(address(at), p.states.index_dtype, {kRequests, kSteps})
                    : Tensor::contiguous(address(at), p.states.index_dtype, {kRequests});
     };
-    args.states.in = states(7, p.from_accepted);
+    args.state = states(7, p.from_accepted);
     if (p.states.location == StateLocation::kPool) {
-      args.states.indices = indices(8, p.from_accepted);
-      if (every) args.states.out_indices = indices(9, true);
+      args.state_indices = indices(8, p.from_accepted);
+      if (every) args.state_out_indices = indices(9, true);
     } else if (every) {
-      args.states.out = states(10, true);
+      args.state_out = states(10, true);
     }
     if (p.from_accepted) args.accepted = Tensor::contiguous(address(11), p.accepted_dtype, {2});
     if (p.varlen) args.cu_seqlens = Tensor::contiguous(address(12), p.cu_seqlens_dtype, {3});
@@ -104,7 +104,7 @@ TEST_CASE("AVerificationPassesPointersAndStrides", "[cpu]") {
   const GdnVerifyParams p = bench.launched(bench.args());
   CHECK((p.q.data == address(1) && p.k.data == address(2) && p.v.data == address(3) &&
          p.o.data == address(4) && p.gates.g.data == address(5)));
-  CHECK((p.requests == 2 && p.tokens == 3 && p.heads == 32 && p.max_tokens == 4));
+  CHECK((p.requests == 2 && p.tokens == 3 && p.heads == 32 && p.draft_tokens == 4));
   CHECK(p.q.stride == TokenStrides{3 * 16 * 128, 16 * 128, 128});
   CHECK((p.states.read.data == address(7) && p.states.written.data == address(7)));
   CHECK(p.states.read.stride == StateStrides{kSlot, kMatrix});
@@ -131,7 +131,7 @@ TEST_CASE("StatesOfStepsHaveOneDimensionMore", "[cpu]") {
     CHECK((p.steps.read_state == kSlot && p.steps.written_state == kSlot));
     CHECK((p.steps.readable == 5 && p.accepted.data == address(11)));
     CHECK(p.states.read.stride == StateStrides{5 * kSlot, kMatrix});
-    args.states.out = {};
+    args.state_out = {};
     p = bench.launched(args);
     CHECK((p.states.written.data == address(7) && p.steps.written_state == kSlot));
   }
@@ -139,19 +139,19 @@ TEST_CASE("StatesOfStepsHaveOneDimensionMore", "[cpu]") {
     const VerifyBench bench({.from_accepted = true});
     VerifyArgs args = bench.args();
     CHECK(bench.launched(args).steps.written_state == kSlot);  // where it was read
-    args.states.out = Tensor::contiguous(address(10), DType::kF32, {2, 32, 128, 128});
+    args.state_out = Tensor::contiguous(address(10), DType::kF32, {2, 32, 128, 128});
     CHECK(bench.launched(args).steps.written_state == 0);
   }
   const VerifyBench bench({.states = {.location = StateLocation::kPool},
                            .stored_states = StoredStates::kEvery,
                            .from_accepted = true});
   VerifyArgs args = bench.args();
-  args.states.indices.strides = {7, 2};
+  args.state_indices.strides = {7, 2};
   GdnVerifyParams p = bench.launched(args);
   CHECK((p.states.read_indices.data == address(8) && p.states.write_indices.data == address(9)));
   CHECK((p.states.read_indices.stride == 7 && p.steps.read_index == 2));
   CHECK((p.steps.written_index == 1 && p.steps.readable == 5 && p.steps.read_state == 0));
-  args.states.out_indices = {};
+  args.state_out_indices = {};
   p = bench.launched(args);
   CHECK((p.states.write_indices.data == address(8) && p.steps.written_index == 2));
 }
@@ -198,19 +198,19 @@ TEST_CASE("VerificationsThatCannotBeAreRefused", "[cpu]") {
   }) == "gdn_verify: cu_seqlens is given; accepted: no tensor, varlen is false");
 
   const VerifyBench every({.stored_states = StoredStates::kEvery});
-  CHECK(every.refusal([](VerifyArgs& args) { args.states.out = {}; }) ==
+  CHECK(every.refusal([](VerifyArgs& args) { args.state_out = {}; }) ==
         "gdn_verify: state_out is missing; accepted: a tensor, stored_states is every and "
         "from_accepted is false");
-  CHECK(every.refusal([](VerifyArgs& args) { args.states.out.shape[1] = 2; }) ==
+  CHECK(every.refusal([](VerifyArgs& args) { args.state_out.shape[1] = 2; }) ==
         "gdn_verify: state_out has shape [2, 2, 32, 128, 128]; accepted: [B = 2, steps = 3, heads "
         "= 32, value_dim = 128, key_dim = 128]");
-  CHECK(every.refusal([](VerifyArgs& args) { args.states.out.strides[1] = kSlot - 4; }) ==
+  CHECK(every.refusal([](VerifyArgs& args) { args.state_out.strides[1] = kSlot - 4; }) ==
         "gdn_verify: state_out is written and has overlapping elements, by stride 524284; "
         "accepted: no overlap");
 
   // A launch does not know how long its longest packed request is.
   const VerifyBench packed({.varlen = true, .stored_states = StoredStates::kEvery});
-  CHECK(packed.refusal([](VerifyArgs& args) { args.states.out.shape[1] = 3; }) ==
+  CHECK(packed.refusal([](VerifyArgs& args) { args.state_out.shape[1] = 3; }) ==
         "gdn_verify: state_out has shape [2, 3, 32, 128, 128]; accepted: [N = 2, steps = 4, heads "
         "= 32, value_dim = 128, key_dim = 128]");
   CHECK(packed.refusal([](VerifyArgs& args) { args.cu_seqlens.rank = 2; }) ==
@@ -240,10 +240,10 @@ TEST_CASE("ParentsThatCannotBeAreRefused", "[cpu]") {
 TEST_CASE("SlotsOfStepsThatCannotBeAreRefused", "[cpu]") {
   const States pool{.location = StateLocation::kPool};
   const VerifyBench every({.states = pool, .stored_states = StoredStates::kEvery});
-  CHECK(every.refusal([](VerifyArgs& args) { args.states.out_indices = {}; }) ==
+  CHECK(every.refusal([](VerifyArgs& args) { args.state_out_indices = {}; }) ==
         "gdn_verify: state_out_indices is missing; accepted: a tensor, stored_states is every and "
         "from_accepted is false");
-  CHECK(every.refusal([](VerifyArgs& args) { args.states.out_indices.shape[1] = 2; }) ==
+  CHECK(every.refusal([](VerifyArgs& args) { args.state_out_indices.shape[1] = 2; }) ==
         "gdn_verify: state_out_indices has shape [2, 2]; accepted: [B = 2, steps = 3]");
 
   const VerifyBench accepted({.states = pool, .from_accepted = true});
@@ -251,14 +251,14 @@ TEST_CASE("SlotsOfStepsThatCannotBeAreRefused", "[cpu]") {
         "gdn_verify: accepted is missing; accepted: a tensor");
   CHECK(accepted.refusal([](VerifyArgs& args) { args.accepted.dtype = DType::kI64; }) ==
         "gdn_verify: accepted has dtype i64; accepted: i32");
-  CHECK(accepted.refusal([](VerifyArgs& args) { args.states.indices.rank = 1; }) ==
+  CHECK(accepted.refusal([](VerifyArgs& args) { args.state_indices.rank = 1; }) ==
         "gdn_verify: state_indices has shape [2]; accepted: [B = 2, steps = 1]");
   // In place there must be room for all tokens.
   const VerifyBench both(
       {.states = pool, .stored_states = StoredStates::kEvery, .from_accepted = true});
   CHECK(both.refusal([](VerifyArgs& args) {
-    args.states.out_indices = {};
-    args.states.indices.shape[1] = 2;
+    args.state_out_indices = {};
+    args.state_indices.shape[1] = 2;
   }) == "gdn_verify: state_indices has shape [2, 2]; accepted: [B = 2, steps = 3]");
 }
 

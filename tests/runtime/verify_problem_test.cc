@@ -37,10 +37,10 @@ std::string text_of(const VerifyProblem& problem) { return texts_of(problem).fro
 
 TEST_CASE("ARequestHasAFewTokens", "[cpu]") {
   for (const int tokens : {-1, 0, 17, 1000}) {
-    CHECK(refusal<VerifyProblem>([&](auto& p) { p.max_tokens = tokens; }) ==
-          "gdn_verify: max_tokens = " + std::to_string(tokens) + "; accepted: 1 to 16");
+    CHECK(refusal<VerifyProblem>([&](auto& p) { p.draft_tokens = tokens; }) ==
+          "gdn_verify: draft_tokens = " + std::to_string(tokens) + "; accepted: 1 to 16");
   }
-  for (const int tokens : {1, 8, 16}) CHECK(VerifyProblem{.max_tokens = tokens}.check().ok());
+  for (const int tokens : {1, 8, 16}) CHECK(VerifyProblem{.draft_tokens = tokens}.check().ok());
 }
 
 TEST_CASE("BoundsAndCountsAreIntegers", "[cpu]") {
@@ -149,13 +149,13 @@ TEST_CASE("TheWyFormTakesWhatTensorCoresTake", "[cpu]") {
     return verify_wy().why_not(problem, test::sm_90()).value_or("");
   };
   CHECK(why({}) == "");
-  CHECK(why({.states = {.dtype = DType::kBF16}, .max_tokens = 16}) == "");
+  CHECK(why({.states = {.dtype = DType::kBF16}, .draft_tokens = 16}) == "");
   CHECK(why({.dtype = DType::kF32}) == "dtype must be bf16 or f16");
   CHECK(why({.states = {.dtype = DType::kBF16}, .round_each_token = true}) ==
         "round_each_token asks for the states of decode steps");
   // f32 states are rounded nowhere.
   CHECK(why({.round_each_token = true}) == "");
-  CHECK(why({.key_dim = 256, .max_tokens = 16}) == "");
+  CHECK(why({.key_dim = 256, .draft_tokens = 16}) == "");
   CHECK(why({.stored_states = StoredStates::kEvery, .tree = true}) == "");
   // The steps take everything.
   for_each_shape([](const VerifyProblem& problem) {
@@ -179,17 +179,17 @@ TEST_CASE("TheStepsTakeNoTree", "[cpu]") {
 
 TEST_CASE("TheWyFormHasRowsForEveryToken", "[cpu]") {
   for (const int tokens : {1, 4, 5, 8, 9, 16}) {
-    for (const GdnVerifyWyKey& key : verify_keys({.max_tokens = tokens}).wy) {
-      CHECK(key.max_tokens == (tokens <= 4 ? 4 : tokens <= 8 ? 8 : 16));
+    for (const GdnVerifyWyKey& key : verify_keys({.draft_tokens = tokens}).wy) {
+      CHECK(key.draft_tokens == (tokens <= 4 ? 4 : tokens <= 8 ? 8 : 16));
     }
   }
 }
 
 TEST_CASE("TokensAndHeadsAreNotCompiledIn", "[cpu]") {
   CHECK(texts_of({.heads = {.q = 1, .k = 1, .v = 1}}) == texts_of({}));
-  CHECK(texts_of({.max_tokens = 3}) == texts_of({}));
-  CHECK(texts_of({.max_tokens = 7}) == texts_of({.max_tokens = 8}));
-  CHECK(text_of({.max_tokens = 16}) == text_of({}));
+  CHECK(texts_of({.draft_tokens = 3}) == texts_of({}));
+  CHECK(texts_of({.draft_tokens = 7}) == texts_of({.draft_tokens = 8}));
+  CHECK(text_of({.draft_tokens = 16}) == text_of({}));
 }
 
 // What does not reach the code does not make another kernel.
@@ -247,15 +247,15 @@ TEST_CASE("EveryOtherVerifyFieldIsCompiledIn", "[cpu]") {
 // A result serves a problem of as many rows of products, whatever says where states are.
 TEST_CASE("ResultsDoNotNameTokensOrCounts", "[cpu]") {
   const std::string text = text_for_results(VerifyProblem{});
-  CHECK(text_for_results(VerifyProblem{.max_tokens = 3}) == text);
-  CHECK(text_for_results(VerifyProblem{.max_tokens = 16}) != text);
+  CHECK(text_for_results(VerifyProblem{.draft_tokens = 3}) == text);
+  CHECK(text_for_results(VerifyProblem{.draft_tokens = 16}) != text);
   CHECK(text_for_results(VerifyProblem{.from_accepted = true, .accepted_dtype = DType::kI64}) ==
         text);
   CHECK(text_for_results(VerifyProblem{.stored_states = StoredStates::kEvery}) != text);
 }
 
 TEST_CASE("LaunchesCountStatesAndTokensOfARequest", "[cpu]") {
-  const VerifyProblem problem{.heads = {.v = 48}, .max_tokens = 8};
+  const VerifyProblem problem{.heads = {.v = 48}, .draft_tokens = 8};
   const auto point = [&](std::int64_t requests, std::int64_t tokens) {
     return point_of(problem, {.requests = requests, .tokens = tokens});
   };
@@ -273,7 +273,7 @@ TEST_CASE("VerifyProblemsSurviveJson", "[cpu]") {
         R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,"dtype":"bf16",)"
         R"("output_dtype":"bf16","gate_dtype":"f32","beta_dtype":"f32","a_log_dtype":"f32",)"
         R"("dt_bias_dtype":"f32","state_dtype":"f32","index_dtype":"i32","cu_seqlens_dtype":"i32",)"
-        R"("varlen":false,"max_tokens":4,"state_layout":"vk","state_location":"dense",)"
+        R"("varlen":false,"draft_tokens":4,"state_layout":"vk","state_location":"dense",)"
         R"("padding":"none","pad_index":"negative","decay":"head",)"
         R"("gate_mode":"log","beta_mode":"given",)"
         R"("use_qk_l2norm":false,"has_initial_state":true,"store_state":true,)"
@@ -282,7 +282,7 @@ TEST_CASE("VerifyProblemsSurviveJson", "[cpu]") {
         R"("round_each_token":false,"batch_invariant":false})");
   const VerifyProblem problem{.heads = {.q = 2},
                               .states = {.location = StateLocation::kPool},
-                              .max_tokens = 8,
+                              .draft_tokens = 8,
                               .varlen = true,
                               .cu_seqlens_dtype = DType::kI64,
                               .stored_states = StoredStates::kEvery,
@@ -295,9 +295,9 @@ TEST_CASE("VerifyProblemsSurviveJson", "[cpu]") {
   const Result<VerifyProblem> parsed = VerifyProblem::from_json(problem.to_json());
   REQUIRE(parsed);
   CHECK(parsed->to_json() == problem.to_json());
-  const Result<VerifyProblem> sparse = VerifyProblem::from_json(R"({"max_tokens":8})");
+  const Result<VerifyProblem> sparse = VerifyProblem::from_json(R"({"draft_tokens":8})");
   REQUIRE(sparse);
-  CHECK(sparse->to_json() == VerifyProblem{.max_tokens = 8}.to_json());
+  CHECK(sparse->to_json() == VerifyProblem{.draft_tokens = 8}.to_json());
 }
 
 }  // namespace

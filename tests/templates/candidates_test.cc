@@ -116,12 +116,12 @@ Compilations verify_wy_candidates() {
     key.tree = true;
     add(candidates_of(key, "sm_80"), &all);
     key.tree = false;
-    key.max_tokens = 4;
+    key.draft_tokens = 4;
     add(candidates_of(key, "sm_80"), &all);
     // A kernel has the fewest registers where only the last state is stored.
     key.stored_states = StoredStates::kLast;
     add(candidates_of(key, "sm_90a"), &all);
-    key.max_tokens = 8;
+    key.draft_tokens = 8;
     add(candidates_of(key, "sm_80"), &all);
     key.states.layout = StateLayout::kKV;
     add(candidates_of(key, "sm_90a"), &all);
@@ -133,16 +133,16 @@ Compilations commit_candidates() {
   Compilations all;
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     add(candidates_of(GdnCommitKey{.states = {.dtype = dtype}}, "sm_80"), &all);
-    add(candidates_of(
-            GdnCommitKey{.states = {.dtype = dtype, .layout = StateLayout::kKV}, .max_tokens = 16},
-            "sm_90a"),
+    add(candidates_of(GdnCommitKey{.states = {.dtype = dtype, .layout = StateLayout::kKV},
+                                   .draft_tokens = 16},
+                      "sm_90a"),
         &all);
     for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
-      for (const int max_tokens : {8, 16}) {
+      for (const int draft_tokens : {8, 16}) {
         add(candidates_of(GdnCommitKey{.key_dim = 256,
                                        .value_dim = 256,
                                        .states = {.dtype = dtype, .layout = layout},
-                                       .max_tokens = max_tokens},
+                                       .draft_tokens = draft_tokens},
                           "sm_90a"),
             &all);
       }

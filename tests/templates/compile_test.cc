@@ -161,7 +161,7 @@ Compilations wgmma_scans() {
   }
   Compilations all;
   const std::vector<const gdn::PrefillPath*> paths = {
-      &gdn::prefill_hopper(), &gdn::prefill_hopper_split(), &gdn::prefill_hopper_fused()};
+      &gdn::prefill_hopper(), &gdn::prefill_hopper_segments(), &gdn::prefill_hopper_fused()};
   for (const gdn::PrefillProblem& problem : problems) {
     for (const gdn::PrefillPath* path : paths) {
       for (const auto& candidate : path->defaults(problem, target)) {

@@ -176,7 +176,7 @@ inline std::vector<VerifyProblem> served_verifications() {
                         .stored_states = StoredStates::kEvery,
                         .from_accepted = true};
   VerifyProblem more = problem;
-  more.max_tokens = 16;
+  more.draft_tokens = 16;
   more.states.dtype = DType::kBF16;
   VerifyProblem tree = problem, more_of_tree = more;
   tree.tree = more_of_tree.tree = true;
@@ -202,12 +202,12 @@ inline std::vector<VerifyProblem> verify_options() {
           {.dtype = DType::kF16,
            .output_dtype = DType::kF16,
            .states = {.dtype = DType::kF16},
-           .max_tokens = 16,
+           .draft_tokens = 16,
            .stored_states = kEvery},
-          {.states = {.layout = kKV}, .max_tokens = 16},
+          {.states = {.layout = kKV}, .draft_tokens = 16},
           {.states = {.dtype = DType::kBF16, .layout = kKV}, .stored_states = kEvery},
           {.states = {.dtype = DType::kBF16}, .round_each_token = true},
-          {.states = {.store = false}, .max_tokens = 16},
+          {.states = {.store = false}, .draft_tokens = 16},
           {.states = {.has_initial = false}, .stored_states = kEvery},
           {.states = {.has_initial = false, .store = false}},
           {.varlen = true, .cu_seqlens_dtype = DType::kI64},
@@ -220,7 +220,7 @@ inline std::vector<VerifyProblem> verify_options() {
                       .location = kPool,
                       .padding = Padding::kZero,
                       .pad_index = PadIndex::kZero},
-           .max_tokens = 16,
+           .draft_tokens = 16,
            .varlen = true,
            .stored_states = kEvery,
            .from_accepted = true},
@@ -228,12 +228,12 @@ inline std::vector<VerifyProblem> verify_options() {
           {.dtype = DType::kF16,
            .output_dtype = DType::kF16,
            .states = {.dtype = DType::kF16, .has_initial = false},
-           .max_tokens = 16,
+           .draft_tokens = 16,
            .stored_states = kEvery,
            .tree = true},
           {.output_dtype = DType::kF32,
            .states = {.layout = kKV, .store = false},
-           .max_tokens = 16,
+           .draft_tokens = 16,
            .tree = true},
           {.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne}},
           {.inputs = {.gate_mode = GateMode::kAlpha, .beta_mode = BetaMode::kLogit}}};
@@ -262,7 +262,7 @@ inline std::vector<CommitProblem> served_commits() {
   for (const VerifyProblem& verify : served_verifications()) {
     problems.push_back({.inputs = verify.inputs,
                         .states = verify.states,
-                        .max_tokens = verify.max_tokens,
+                        .draft_tokens = verify.draft_tokens,
                         .varlen = verify.varlen});
   }
   return problems;
@@ -273,8 +273,8 @@ inline std::vector<CommitProblem> commit_options() {
   constexpr StateLocation kPool = StateLocation::kPool;
   constexpr StateLayout kKV = StateLayout::kKV;
   return {{},
-          {.dtype = DType::kF16, .states = {.dtype = DType::kF16}, .max_tokens = 16},
-          {.states = {.layout = kKV}, .max_tokens = 16},
+          {.dtype = DType::kF16, .states = {.dtype = DType::kF16}, .draft_tokens = 16},
+          {.states = {.layout = kKV}, .draft_tokens = 16},
           {.states = {.dtype = DType::kBF16, .layout = kKV}},
           {.varlen = true, .cu_seqlens_dtype = DType::kI64, .accepted_dtype = DType::kI64},
           {.states = {.location = kPool, .padding = Padding::kScratch}},
@@ -283,7 +283,7 @@ inline std::vector<CommitProblem> commit_options() {
                       .location = kPool,
                       .padding = Padding::kZero,
                       .pad_index = PadIndex::kZero},
-           .max_tokens = 16,
+           .draft_tokens = 16,
            .varlen = true},
           {.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne}},
           {.inputs = {.gate_dtype = DType::kF16,
@@ -295,11 +295,11 @@ inline std::vector<CommitProblem> commit_options() {
                       .gate_mode = GateMode::kComputed,
                       .beta_mode = BetaMode::kDoubledLogit,
                       .use_qk_l2norm = true},
-           .max_tokens = 16}};
+           .draft_tokens = 16}};
 }
 
 // Extreme and odd head sizes.
-inline std::vector<CommitProblem> commit_head_sizes(int max_tokens) {
+inline std::vector<CommitProblem> commit_head_sizes(int draft_tokens) {
   std::vector<CommitProblem> problems;
   for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
@@ -308,7 +308,7 @@ inline std::vector<CommitProblem> commit_head_sizes(int max_tokens) {
         problems.push_back({.key_dim = key_dim,
                             .value_dim = value_dim,
                             .states = {.dtype = dtype, .layout = layout},
-                            .max_tokens = max_tokens});
+                            .draft_tokens = draft_tokens});
       }
     }
   }

@@ -72,9 +72,9 @@ TEST_CASE("MoreStatesTakeLonger", "[cpu]") {
 }
 
 TEST_CASE("MoreStatesAndTokensTakeLongerToVerify", "[cpu]") {
-  const gdn::VerifyProblem last{.max_tokens = 16};
+  const gdn::VerifyProblem last{.draft_tokens = 16};
   const gdn::VerifyProblem every{.states = {.dtype = DType::kBF16},
-                                 .max_tokens = 16,
+                                 .draft_tokens = 16,
                                  .stored_states = gdn::StoredStates::kEvery};
   for (const Target& gpu : all_rates()) {
     for (const gdn::VerifyProblem& problem : {last, every}) {
@@ -101,7 +101,7 @@ TEST_CASE("MoreStatesAndTokensTakeLongerToVerify", "[cpu]") {
 }
 
 TEST_CASE("MoreStatesTakeLongerToCommit", "[cpu]") {
-  const gdn::CommitProblem half{.states = {.dtype = DType::kBF16}, .max_tokens = 16};
+  const gdn::CommitProblem half{.states = {.dtype = DType::kBF16}, .draft_tokens = 16};
   for (const Target& gpu : all_rates()) {
     for (const gdn::CommitProblem& problem : {gdn::CommitProblem{}, half}) {
       for (const GdnCommitKey& key : test::commit_keys(problem)) {

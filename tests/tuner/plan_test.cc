@@ -166,7 +166,7 @@ TEST_CASE("VerifySpacesHoldBothPaths", "[cpu]") {
   const auto both = counts({});
   CHECK(both.at("gdn_verify") > 10);
   CHECK(both.at("gdn_verify_wy") == 25);  // columns of a warp, held ones, warps of a block
-  CHECK(counts({.max_tokens = 16}) == both);
+  CHECK(counts({.draft_tokens = 16}) == both);
   CHECK(counts({.dtype = DType::kF32}).size() == 1);
 }
 
@@ -207,7 +207,7 @@ TEST_CASE("OutlinesAreFieldsOfTheProblem", "[cpu]") {
 }
 
 TEST_CASE("PrefillSpacesHaveOneChunkSize", "[cpu]") {
-  const PrefillProblem problem{.split = gdn::Split::kNever};
+  const PrefillProblem problem{.segments = gdn::Segments::kNever};
   const TuningSpace space = planner_of(problem).space();
   CHECK(space.configurations.size() > 50);
   for (const Configuration& configuration : space.configurations) {
@@ -461,7 +461,7 @@ TEST_CASE("EverySizeHasACell", "[cpu]") {
 // Without a skew more sequences never make narrower blocks.
 TEST_CASE("ModelledWidthsGrowWithTheSequences", "[cpu]") {
   for (const std::int64_t length : {64, 1024, 16384}) {
-    const PrefillProblem problem{.varlen = true, .split = gdn::Split::kNever};
+    const PrefillProblem problem{.varlen = true, .segments = gdn::Segments::kNever};
     const Plan plan = planned(problem, {});
     CHECK(pair(plan, {.tokens = length, .sequences = 1}, problem).scan.warps <
           pair(plan, {.tokens = length * 64, .sequences = 64}, problem).scan.warps);
@@ -524,7 +524,7 @@ TEST_CASE("KernelsAreEnoughForEveryGpuOfTheArchitecture", "[cpu]") {
 }
 
 TEST_CASE("VerifyKernelsAreEnoughForEveryGpuOfTheArchitecture", "[cpu]") {
-  const VerifyProblem problem{.max_tokens = 8, .batch_invariant = GENERATE(false, true)};
+  const VerifyProblem problem{.draft_tokens = 8, .batch_invariant = GENERATE(false, true)};
   const auto values_of = [](GdnVerifyWyKey key, int warps) {
     key.warps = warps;
     return verify_wy().values_of({key});

@@ -72,7 +72,7 @@ Modelled prefill_model(const Setting& setting) {
                               .longest = std::max(length, size.max_seqlen),
                               .heads = problem.heads.v,
                               .shared_heads = gdn::shared_heads(problem)};
-  problem.split = gdn::Split::kNever;  // what was recorded is of the portable path
+  problem.segments = gdn::Segments::kNever;  // what was recorded is of the portable path
   const Plan plan = test::planner_of(problem, kH200).plan(nullptr);
   return {plan.candidate(point_of(problem, size)).values(), [=](const Values& values) {
             const test::PrefillPair pair = test::prefill_pair(problem, values).value();

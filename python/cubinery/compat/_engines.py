@@ -162,10 +162,10 @@ def verify(
     cu_seqlens: Any,
     states: Any,
     pad_slot_id: int,
-    max_tokens: int | None,
+    draft_tokens: int | None,
     **options: Any,
 ) -> Any:
-    """Up to `max_tokens` tokens (None: 16) per request on a pool (None: from zero, nothing is
+    """Up to `draft_tokens` tokens (None: 16) per request on a pool (None: from zero, nothing is
     kept).  Returns o in q's dtype and v's shape.
 
     As decode() else; `options` go to _verify.run().
@@ -176,7 +176,7 @@ def verify(
         arguments.require_state_dtype(function, "initial_state", states)
         options.update(padding="zero", pad_index=pad_index(function, pad_slot_id))
     return verification.run(
-        rows, state=states, state_layout="vk", cu_seqlens=cu_seqlens, max_tokens=max_tokens,
+        rows, state=states, state_layout="vk", cu_seqlens=cu_seqlens, draft_tokens=draft_tokens,
         out=_arrays.empty(q, tuple(v.shape), _arrays.dtype_name(q)), **options,
     )  # fmt: skip
 

@@ -15,10 +15,10 @@ from cubinery import _arrays, functional
 from cubinery._errors import InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
 from cubinery.compat import _verify as verify
-from cubinery.problems import Split, StateLayout
+from cubinery.problems import Segments, StateLayout
 
 _BACKENDS = ("auto", "flashinfer")
-_SPLITS: dict[str | bool, Split] = {"auto": "auto", True: "always", False: "never"}  # by use_cp
+_SEGMENTS: dict[str | bool, Segments] = {"auto": "auto", True: "always", False: "never"}  # by use_cp
 
 
 def chunk_gated_delta_rule(
@@ -51,7 +51,7 @@ def chunk_gated_delta_rule(
     (output, final states).  Final states go to `output_state`, when given even without
     `output_final_state`, else to a new f32 array.  With `state_indices` [N] the states are pools,
     and no index is padding.  Checkpoints are the states after each `checkpoint_every_n_tokens`
-    tokens.  `use_cp` is cubinery's `split`: "auto", True "always", False "never".
+    tokens.  `use_cp` is cubinery's `segments`: "auto", True "always", False "never".
 
     `max_seqlen` is a hint that cannot change the result; values that cannot be are passed over.
 
@@ -81,7 +81,7 @@ def chunk_gated_delta_rule(
         use_qk_l2norm=use_qk_l2norm_in_kernel, scale=scale or None,  # 0.0 asks for the default too
         state=state, state_out=state_out, store_state=output_state is not None, state_layout="vk",
         state_indices=state_indices if has_states else None, cu_seqlens=cu_seqlens,
-        split=_SPLITS[use_cp], max_seqlen=min(max(max_seqlen or 0, 0), q.shape[0]), out=output,
+        segments=_SEGMENTS[use_cp], max_seqlen=min(max(max_seqlen or 0, 0), q.shape[0]), out=output,
         **options,
     )  # fmt: skip
     return (out, output_state) if output_final_state else out
@@ -91,7 +91,7 @@ def _check_prefill(
     name: str, q: Any, v: Any, cu_seqlens: Any, use_cp: Any, cp_chunk_len: Any, backend: str
 ) -> None:
     arguments.refuse_given(name, "cubinery chooses the length", _cp_chunk_len=cp_chunk_len)
-    arguments.require_value(name, "use_cp", use_cp, tuple(_SPLITS))
+    arguments.require_value(name, "use_cp", use_cp, tuple(_SEGMENTS))
     _check_backend(name, backend)
     arguments.require_rank(name, "q", q, "[total, Hq, K]")
     arguments.require_rank(name, "v", v, "[total, Hv, V]")

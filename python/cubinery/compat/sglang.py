@@ -133,7 +133,7 @@ def fused_sigmoid_gating_delta_rule_update(
     return engines.verify(
         name, q, k, v, gates, update=has_pool and not disable_state_update,
         read=engines.rows_of(name, "initial_state_indices", read, requests, "[N]"),
-        max_tokens=_most_tokens(name, q, cu_seqlens, steps, cache_steps), **kept, **options,
+        draft_tokens=_most_tokens(name, q, cu_seqlens, steps, cache_steps), **kept, **options,
     )  # fmt: skip
 
 
@@ -187,7 +187,7 @@ def _parents(
 def _most_tokens(
     name: str, q: Any, cu_seqlens: Any, steps: int | None, cache_steps: int | None
 ) -> int | None:
-    """Of a request: functional.gdn_verify's max_tokens.  `steps`: those of the buffer."""
+    """Of a request: functional.gdn_verify's draft_tokens.  `steps`: those of the buffer."""
     if cache_steps and steps is not None and cache_steps > steps:
         raise InvalidArgumentError(
             f"{name}: cache_steps is {cache_steps}; intermediate_states_buffer has {steps} steps"

@@ -358,5 +358,5 @@ def _step_options(
         "read": slots[:, 0] if counts is None else slots,
         "accepted": counts,
         "step_slots": slots,
-        "max_tokens": steps,
+        "draft_tokens": steps,
     }

@@ -205,10 +205,10 @@ Status bind_state_tensors(const ConvNames& names, const ConvProblem& problem,
 }
 
 // How many tokens a sequence may have whose steps are kept: as many as there are places for.
-int most_steps(const ConvProblem& problem, const StateArgs& states) {
+int most_steps(const ConvProblem& problem, const ConvArgs& args) {
   const bool pool = problem.states.location == StateLocation::kPool;
-  const Tensor& own = pool ? states.out_indices : states.out;
-  const Tensor& places = own.present() ? own : pool ? states.indices : states.in;
+  const Tensor& own = pool ? args.state_out_indices : args.state_out;
+  const Tensor& places = own.present() ? own : pool ? args.state_indices : args.state;
   return static_cast<int>(std::min<std::int64_t>(places.shape[1], kMaxVerifyTokens));
 }
 
@@ -232,13 +232,13 @@ Status bind_places(const ConvProblem& problem, const ConvArgs& args, const ConvE
                    const StepForm& steps, GdnConvParams* params) {
   const Dim sequences = requests_dim(problem.varlen, extent.sequences);
   StateParams slots{};
-  CUBINERY_RETURN_IF_ERROR(bind_slots(kConvOp, common_states(problem.states), args.states,
+  CUBINERY_RETURN_IF_ERROR(bind_slots(kConvOp, common_states(problem.states), states_of(args),
                                       sequences, steps, &slots, &params->steps));
-  if (stores_every(problem)) params->max_tokens = most_steps(problem, args.states);
+  if (stores_every(problem)) params->draft_tokens = most_steps(problem, args);
   params->read_indices = slots.read_indices;
   params->write_indices = slots.write_indices;
-  params->scratch_slot = args.states.scratch_slot;
-  CUBINERY_RETURN_IF_ERROR(check_scratch(kConvOp, problem.states.padding, args.states.scratch_slot,
+  params->scratch_slot = args.scratch_slot;
+  CUBINERY_RETURN_IF_ERROR(check_scratch(kConvOp, problem.states.padding, args.scratch_slot,
                                          std::min(params->read_slots, params->written_slots)));
   CUBINERY_RETURN_IF_ERROR(bind_vector(kConvOp, conv_tensors::kHasInitialState, problem,
                                        args.has_initial_state, sequences, &params->has_initial));
@@ -318,8 +318,8 @@ Status bind_conv(const ConvProblem& problem, const ConvArgs& args, const ConvExt
   const ConvTensors given{.x = args.x,
                           .weight = args.weight,
                           .bias = args.bias,
-                          .state = args.states.in,
-                          .state_out = args.states.out};
+                          .state = args.state,
+                          .state_out = args.state_out};
   const StepForm steps = step_form(problem, extent);
   CUBINERY_RETURN_IF_ERROR(
       bind_conv_inputs(kNames, problem, given, extent, steps, params, &params->steps));

@@ -49,7 +49,7 @@ Status Conv::launch(Stream stream, const ConvArgs& args) const {
   CUBINERY_RETURN_IF_ERROR(bind_conv(problem, args, extent, &params));
   if (extent.sequences == 0 || extent.channels == 0) return {};
   return state_->runner(point_of(problem, extent.size(problem.varlen)))
-      .launch(stream, params, args.max_seqlen, args.programmatic);
+      .launch(stream, params, args.max_seqlen, args.enable_pdl);
 }
 
 }  // namespace gdn

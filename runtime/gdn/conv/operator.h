@@ -65,7 +65,7 @@ class ConvRunner {
   virtual const Kernel& kernel() const = 0;
   // Launches the sequences of the parameters, at least one; fills what depends on the grid.
   virtual Status launch(Stream stream, GdnConvParams params, std::int64_t max_seqlen,
-                        bool programmatic) const = 0;
+                        bool enable_pdl) const = 0;
 };
 
 using ConvPath = Path<ConvProblem, ConvRunner>;

@@ -20,7 +20,7 @@ class ConvPortableRunner final : public ConvRunner {
   const Kernel& kernel() const override { return vectors_; }
 
   Status launch(Stream stream, GdnConvParams params, std::int64_t max_seqlen,
-                bool programmatic) const override {
+                bool enable_pdl) const override {
     const bool vectors = lies_in_vectors(key_, params);
     const GdnConvKey key = vectors ? key_ : without_vectors(key_);
     const ConvGrid grid = conv_grid(key,
@@ -38,7 +38,7 @@ class ConvPortableRunner final : public ConvRunner {
     params.runs_of_sequence = grid.runs_of_sequence;
     const auto blocks = static_cast<unsigned>((grid.warps + key.warps - 1) / key.warps);
     return (vectors ? vectors_ : elements_)
-        .launch(stream, request_grid(blocks, grid.runs, programmatic), params);
+        .launch(stream, request_grid(blocks, grid.runs, enable_pdl), params);
   }
 
  private:

@@ -85,12 +85,12 @@ Status bind_conv(const DecodeProblem& problem, const DecodeArgs& args, std::int6
   CUBINERY_RETURN_IF_ERROR(check_absent_of(operand_tensors(), args, tensors::kFromX.words));
 
   const ConvProblem conv = conv_in_front(problem);
-  const Tensor x = with_one_token(args.conv.x);
+  const Tensor x = with_one_token(args.x);
   const ConvTensors given{.x = x,
-                          .weight = args.conv.weight,
-                          .bias = args.conv.bias,
-                          .state = args.conv.in,
-                          .state_out = args.conv.out};
+                          .weight = args.conv_weight,
+                          .bias = args.conv_bias,
+                          .state = args.conv_state,
+                          .state_out = args.conv_state_out};
   const ConvExtent extent{.sequences = batch, .tokens = 1, .channels = split_channels(conv)};
   StateSteps no_steps{};
   CUBINERY_RETURN_IF_ERROR(
@@ -141,12 +141,12 @@ Status bind_decode(const DecodeProblem& problem, const DecodeArgs& args, std::in
     CUBINERY_RETURN_IF_ERROR(bind_rows(problem, args, form, params));
   }
   CUBINERY_RETURN_IF_ERROR(
-      bind_gates(kDecodeOp, problem.inputs, args.gates, form, heads, &params->gates));
+      bind_gates(kDecodeOp, problem.inputs, gates_of(args), form, heads, &params->gates));
   CUBINERY_RETURN_IF_ERROR(bind_norm(problem, args, form, params));
-  CUBINERY_RETURN_IF_ERROR(bind_states(kDecodeOp, problem.states, args.states, state_form(problem),
-                                       requests, &params->states));
+  CUBINERY_RETURN_IF_ERROR(bind_states(kDecodeOp, problem.states, states_of(args),
+                                       state_form(problem), requests, &params->states));
   if (problem.conv.is_there()) {
-    CUBINERY_RETURN_IF_ERROR(share_slots(problem, args.states.scratch_slot, params));
+    CUBINERY_RETURN_IF_ERROR(share_slots(problem, args.scratch_slot, params));
   }
   params->requests = static_cast<int>(batch);
   return bind_scale(kDecodeOp, args.scale, problem.key_dim, &params->scale);

@@ -33,7 +33,7 @@ namespace gdn {
 
 Status Decode::launch(Stream stream, const DecodeArgs& args) const {
   const bool is_convolved = state_->problem.conv.is_there();
-  const Tensor& rows = is_convolved ? args.conv.x : args.q;
+  const Tensor& rows = is_convolved ? args.x : args.q;
   const std::int64_t batch = rows.rank > 0 ? rows.shape[0] : -1;
   if (batch < 0 || batch > kMaxBatch) {
     const TensorName name{kDecodeOp, is_convolved ? "x" : "q"};

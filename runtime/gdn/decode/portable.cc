@@ -30,7 +30,7 @@ class PortableDecodeRunner final : public DecodeRunner {
   Status launch(Stream stream, const DecodeArgs& args, std::int64_t batch) const override {
     GdnDecodeParams params{};
     CUBINERY_RETURN_IF_ERROR(bind_decode(problem_, args, batch, &params));
-    Launch grid = request_grid(blocks_per_request_, batch, args.programmatic);
+    Launch grid = request_grid(blocks_per_request_, batch, args.enable_pdl);
     grid.cluster_x = cluster_;
     return kernel_.launch(stream, grid, params);
   }

@@ -27,9 +27,9 @@ class PrefillBinder {
     CUBINERY_RETURN_IF_ERROR(bind_rows(problem_, args_, form, &scan_));
     chunks_.q = scan_.q;
     chunks_.k = scan_.k;
-    CUBINERY_RETURN_IF_ERROR(bind_gates(kPrefillOp, problem_.inputs, args_.gates, form,
+    CUBINERY_RETURN_IF_ERROR(bind_gates(kPrefillOp, problem_.inputs, gates_of(args_), form,
                                         {"heads", problem_.heads.count()}, &chunks_.gates));
-    CUBINERY_RETURN_IF_ERROR(bind_states(kPrefillOp, problem_.states, args_.states,
+    CUBINERY_RETURN_IF_ERROR(bind_states(kPrefillOp, problem_.states, states_of(args_),
                                          state_form(problem_), sequences_, &scan_.states));
     CUBINERY_RETURN_IF_ERROR(bind_cu_seqlens());
     CUBINERY_RETURN_IF_ERROR(bind_checkpoints());

@@ -82,7 +82,7 @@ class KernelsRunner final : public PrefillRunner {
         keys_(keys),
         rule_(rule),
         sm_count_(target.sm_count),
-        programmatic_(has_clusters(target.arch.major)),
+        enable_pdl_(has_clusters(target.arch.major)),
         shared_heads_(shared_heads(problem)),
         chunks_(std::move(kernels[0])),
         scan_(std::move(kernels[1])) {
@@ -120,12 +120,12 @@ class KernelsRunner final : public PrefillRunner {
       params.scan.scale = params.chunks.scale;
     }
     if (slots == 0 || makes_wy) {
-      return launch_scan(scan, stream, args.programmatic, params.scan);
+      return launch_scan(scan, stream, args.enable_pdl, params.scan);
     }
-    CUBINERY_RETURN_IF_ERROR(launch_chunks(stream, args.programmatic, slots, params.chunks));
+    CUBINERY_RETURN_IF_ERROR(launch_chunks(stream, args.enable_pdl, slots, params.chunks));
     // It may start early wherever that is possible: it waits itself for the chunks, which have
     // waited for what is in front of them.
-    return launch_scan(scan, stream, programmatic_, params.scan);
+    return launch_scan(scan, stream, enable_pdl_, params.scan);
   }
 
  private:
@@ -205,17 +205,17 @@ class KernelsRunner final : public PrefillRunner {
     return made.has_value();
   }
 
-  Status launch_chunks(Stream stream, bool programmatic, std::int64_t slots,
+  Status launch_chunks(Stream stream, bool enable_pdl, std::int64_t slots,
                        GdnPrefillChunksParams params) const {
     params.slots = static_cast<int>(slots);
     params.heads_per_block =
         heads_per_block(slots, problem_.heads.count(), shared_heads_, sm_count_);
     const std::int64_t blocks = slots * (problem_.heads.count() / params.heads_per_block);
     return chunks_.launch(
-        stream, {.grid_x = static_cast<unsigned>(blocks), .programmatic = programmatic}, params);
+        stream, {.grid_x = static_cast<unsigned>(blocks), .enable_pdl = enable_pdl}, params);
   }
 
-  Status launch_scan(const Kernel& scan, Stream stream, bool programmatic,
+  Status launch_scan(const Kernel& scan, Stream stream, bool enable_pdl,
                      const GdnPrefillScanParams& params) const {
     const int columns = 16 * keys_.scan.warps;
     const int outputs = keys_.scan.value_dim / columns;
@@ -226,16 +226,16 @@ class KernelsRunner final : public PrefillRunner {
                std::int64_t{outputs} * params.segments.chains;
     }
     blocks *= problem_.heads.count();
-    return scan.launch(
-        stream, {.grid_x = static_cast<unsigned>(blocks), .programmatic = programmatic}, params);
+    return scan.launch(stream, {.grid_x = static_cast<unsigned>(blocks), .enable_pdl = enable_pdl},
+                       params);
   }
 
   PrefillProblem problem_;
   PrefillKernels keys_;
   std::optional<SegmentRule> rule_;
   int sm_count_;
-  bool programmatic_;  // the device has programmatic launches
-  int shared_heads_;   // the most heads that may share a block of the first kernel
+  bool enable_pdl_;   // the device has launches with PDL
+  int shared_heads_;  // the most heads that may share a block of the first kernel
   Kernel chunks_;
   Kernel scan_;
   std::optional<Kernel> scan_by_threads_;  // with wgmma

@@ -57,8 +57,8 @@ const PrefillKeyPath& prefill_portable();
 const PrefillKeyPath& prefill_hopper();
 const PrefillKeyPath& prefill_hopper_fused();
 // Long sequences cut into segments (common/chunk/segments.h).
-const PrefillPath& prefill_split();
-const PrefillPath& prefill_hopper_split();
+const PrefillPath& prefill_segments();
+const PrefillPath& prefill_hopper_segments();
 
 }  // namespace gdn
 

@@ -79,8 +79,8 @@ Status bind_state_tensors(std::string_view op, const States& states, const State
                           StateParams* params, StateSteps* strides) {
   const StateTensors given{.state = {op, tensors::kState.info.name},
                            .state_out = {op, tensors::kStateOut.info.name},
-                           .in = args.in,
-                           .out = args.out};
+                           .in = args.state,
+                           .out = args.state_out};
   const auto read = [&](const TensorName& name, const Tensor& x, const Dim& outer,
                         std::int64_t count) {
     params->read.data = x.data;
@@ -171,19 +171,19 @@ Status bind_slots(std::string_view op, const States& states, const StateArgs& ar
   const TensorName out_indices{op, tensors::kStateOutIndices.info.name};
   if (states.location != StateLocation::kPool) {
     constexpr std::string_view kWhy = tensors::kNoPool.words;
-    CUBINERY_RETURN_IF_ERROR(check_absent(indices, args.indices, kWhy));
-    return check_absent(out_indices, args.out_indices, kWhy);
+    CUBINERY_RETURN_IF_ERROR(check_absent(indices, args.state_indices, kWhy));
+    return check_absent(out_indices, args.state_out_indices, kWhy);
   }
-  const bool in_place = !args.out_indices.present();
+  const bool in_place = !args.state_out_indices.present();
   if (in_place) CUBINERY_RETURN_IF_ERROR(steps_in_place(out_indices, steps, &steps.read));
-  CUBINERY_RETURN_IF_ERROR(bind_indices(indices, args.indices, states.index_dtype, sequences,
+  CUBINERY_RETURN_IF_ERROR(bind_indices(indices, args.state_indices, states.index_dtype, sequences,
                                         steps.read, &params->read_indices, &strides->read_index));
-  if (steps.read > 0) strides->readable = readable_steps(args.indices);
+  if (steps.read > 0) strides->readable = readable_steps(args.state_indices);
   params->write_indices = params->read_indices;
   strides->written_index = strides->read_index;
   if (in_place) return {};
-  return bind_indices(out_indices, args.out_indices, states.index_dtype, sequences, steps.written,
-                      &params->write_indices, &strides->written_index);
+  return bind_indices(out_indices, args.state_out_indices, states.index_dtype, sequences,
+                      steps.written, &params->write_indices, &strides->written_index);
 }
 
 void share_range(const States& states, long long* read_slots, long long* written_slots) {

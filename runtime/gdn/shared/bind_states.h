@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "common/verify_params.h"
-#include "cubinery/gdn_args.h"
 #include "cubinery/gdn_parts.h"
 #include "runtime/gdn/shared/args_binding.h"
 
@@ -64,6 +63,17 @@ Status bind_state_pair(const States& states, const StateTensors& given, const Di
     return write(given.state_out, given.out, outer(given.out), steps.written);
   CUBINERY_RETURN_IF_ERROR(steps_in_place(given.state_out, steps, &steps.written));
   return write(given.state, given.in, outer(given.in), steps.written);
+}
+
+// What an operator's arguments say of states.
+struct StateArgs {
+  const Tensor &state, &state_out, &state_indices, &state_out_indices;
+  std::int64_t scratch_slot;
+};
+template <class Args>
+StateArgs states_of(const Args& args) {
+  return {args.state, args.state_out, args.state_indices, args.state_out_indices,
+          args.scratch_slot};
 }
 
 // `sequences` has the name and the extent of the batch.

@@ -199,11 +199,11 @@ Result<ModelProblems> problems_for_model(std::string_view config_json, int tp) {
   problems.prefill.cu_seqlens_dtype = DType::kI32;
   problems.prefill.varlen = true;
   problems.prefill.checkpoints = Checkpoints::kNone;
-  problems.verify.max_tokens = 4;
+  problems.verify.draft_tokens = 4;
   problems.verify.varlen = true;
   problems.verify.stored_states = StoredStates::kEvery;
   problems.verify.from_accepted = true;
-  problems.commit.max_tokens = problems.verify.max_tokens;
+  problems.commit.draft_tokens = problems.verify.draft_tokens;
   problems.commit.varlen = problems.verify.varlen;
   problems.conv.cu_seqlens_dtype = problems.prefill.cu_seqlens_dtype;
   problems.conv.varlen = problems.prefill.varlen;

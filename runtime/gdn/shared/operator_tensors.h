@@ -142,10 +142,10 @@ struct Tensors<ConvArgs> {
                  PlacedTensor{tensors::kCuSeqlens, CUBINERY_IN(cu_seqlens)},
                  PlacedTensor{conv_tensors::kHasInitialState, CUBINERY_IN(has_initial_state)},
                  PlacedTensor{tensors::kAccepted, CUBINERY_IN(accepted)},
-                 PlacedTensor{conv_tensors::kState, CUBINERY_IN(states.in)},
-                 PlacedTensor{conv_tensors::kStateOut, CUBINERY_IN(states.out)},
-                 PlacedTensor{tensors::kStateIndices, CUBINERY_IN(states.indices)},
-                 PlacedTensor{tensors::kStateOutIndices, CUBINERY_IN(states.out_indices)},
+                 PlacedTensor{conv_tensors::kState, CUBINERY_IN(state)},
+                 PlacedTensor{conv_tensors::kStateOut, CUBINERY_IN(state_out)},
+                 PlacedTensor{tensors::kStateIndices, CUBINERY_IN(state_indices)},
+                 PlacedTensor{tensors::kStateOutIndices, CUBINERY_IN(state_out_indices)},
                  PlacedTensor{conv_tensors::kCheckpoints, CUBINERY_IN(checkpoints)},
                  PlacedTensor{tensors::kCheckpointCuStarts, CUBINERY_IN(checkpoint_cu_starts)}});
 };

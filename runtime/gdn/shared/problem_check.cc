@@ -53,15 +53,15 @@ Status check_padding(std::string_view op, const States& states) {
                    "none (padding needs state_location = pool)");
 }
 
-Status check_max_tokens(std::string_view op, int max_tokens) {
-  if (max_tokens >= 1 && max_tokens <= kMaxVerifyTokens) return {};
-  return bad_field(op, "max_tokens", value_text(max_tokens),
+Status check_draft_tokens(std::string_view op, int draft_tokens) {
+  if (draft_tokens >= 1 && draft_tokens <= kMaxVerifyTokens) return {};
+  return bad_field(op, "draft_tokens", value_text(draft_tokens),
                    fmt::format("1 to {}", kMaxVerifyTokens));
 }
 
-int rounded_up_tokens(int max_tokens, int least) {
+int rounded_up_tokens(int draft_tokens, int least) {
   int tokens = least;
-  while (tokens < max_tokens && tokens < kMaxVerifyTokens) tokens *= 2;
+  while (tokens < draft_tokens && tokens < kMaxVerifyTokens) tokens *= 2;
   return tokens;
 }
 

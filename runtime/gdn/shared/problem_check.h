@@ -28,7 +28,7 @@ std::string value_text(T value) {
 Status check_heads(std::string_view op, const Heads& heads);
 Status check_dim(std::string_view op, std::string_view name, int dim);
 Status check_padding(std::string_view op, const States& states);
-Status check_max_tokens(std::string_view op, int max_tokens);
+Status check_draft_tokens(std::string_view op, int draft_tokens);
 
 // Every field has a value that its line of the table accepts.
 template <class Problem>
@@ -66,7 +66,7 @@ S normalised_slots(S states) {
   return states;
 }
 inline States normalised(States states) { return normalised_slots(states); }
-// max_tokens as kernels know it: `least`, or the next power of two that is no less.
-int rounded_up_tokens(int max_tokens, int least);
+// draft_tokens as kernels know it: `least`, or the next power of two that is no less.
+int rounded_up_tokens(int draft_tokens, int least);
 
 }  // namespace cubinery::gdn

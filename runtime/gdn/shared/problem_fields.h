@@ -21,12 +21,12 @@
 namespace cubinery {
 
 template <>
-struct EnumNames<gdn::Split> {
-  static constexpr const char* kType = "cubinery::gdn::Split";
-  static constexpr std::array<EnumName<gdn::Split>, 3> kNames{
-      {{gdn::Split::kAuto, "kAuto", "auto"},
-       {gdn::Split::kNever, "kNever", "never"},
-       {gdn::Split::kAlways, "kAlways", "always"}}};
+struct EnumNames<gdn::Segments> {
+  static constexpr const char* kType = "cubinery::gdn::Segments";
+  static constexpr std::array<EnumName<gdn::Segments>, 3> kNames{
+      {{gdn::Segments::kAuto, "kAuto", "auto"},
+       {gdn::Segments::kNever, "kNever", "never"},
+       {gdn::Segments::kAlways, "kAlways", "always"}}};
 };
 
 namespace gdn {
@@ -59,7 +59,7 @@ constexpr auto request_fields() {
   return std::tuple{
       fixed<&P::cu_seqlens_dtype>("dtype of cu_seqlens (varlen)", kIntegers),
       fixed<&P::varlen>("requests are packed behind each other, their bounds in cu_seqlens"),
-      fixed<&P::max_tokens>(
+      fixed<&P::draft_tokens>(
           "the most tokens of a request: its drafts and the token in front of them; 1 to 16")};
 }
 
@@ -113,7 +113,7 @@ struct Fields<gdn::PrefillProblem> {
               "states are also kept from before tokens 0, N, 2N... (before) or after tokens N, "
               "2N... (after); N is checkpoint_every"),
           fixed<&P::checkpoint_every>("tokens from one checkpoint to the next; a multiple of 16"),
-          fixed<&P::split>(
+          fixed<&P::segments>(
               "long sequences are cut into parts that run side by side: where that is faster "
               "(auto), never, or always; with batch_invariant, auto means never"),
           gdn::batch_invariant_field<P>(),

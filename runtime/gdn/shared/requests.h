@@ -56,14 +56,12 @@ Status bind_bounds(std::string_view op, const Problem& problem, const Tensor& cu
 
 // Requests are the second dimension, which CUDA limits, and the third where they are more.
 // Requires: at least one.
-inline Launch request_grid(unsigned blocks, std::int64_t requests, bool programmatic) {
+inline Launch request_grid(unsigned blocks, std::int64_t requests, bool enable_pdl) {
   constexpr unsigned kMostRows = 65535;
   const auto count = static_cast<unsigned>(requests);
   const unsigned rows = std::min(count, kMostRows);
-  return {.grid_x = blocks,
-          .grid_y = rows,
-          .grid_z = (count - 1) / rows + 1,
-          .programmatic = programmatic};
+  return {
+      .grid_x = blocks, .grid_y = rows, .grid_z = (count - 1) / rows + 1, .enable_pdl = enable_pdl};
 }
 
 // Blocks of a request whose warps have warp_v value columns each.
@@ -82,11 +80,11 @@ template <class Key>
 std::vector<std::tuple<Key>> default_wy_keys(Key key) {
   Key wide = key;
   wide.warp_v = 64;
-  wide.held_v = key.max_tokens > 8 ? 32 : 16;
+  wide.held_v = key.draft_tokens > 8 ? 32 : 16;
   wide.warps = 2;
   key.warps = 4;
   while (!valid(key)) key.warps /= 2;  // a long key_dim
-  const bool is_long = key.max_tokens > 8 || (key.max_tokens == 8 && !key.states.store);
+  const bool is_long = key.draft_tokens > 8 || (key.draft_tokens == 8 && !key.states.store);
   if (is_long && valid(wide)) return {wide, key};
   return {key};
 }

@@ -14,7 +14,6 @@
 #include <tuple>
 #include <utility>
 
-#include "cubinery/gdn_args.h"
 #include "cubinery/gdn_decode_types.h"
 #include "cubinery/gdn_types.h"
 #include "cubinery/tensor.h"
@@ -378,16 +377,16 @@ constexpr auto optional_operand_tensors() {
                     PlacedTensor{also(tensors::kV, tensors::kFromX), CUBINERY_IN(v)}};
 }
 constexpr auto gate_tensors() {
-  return std::tuple{PlacedTensor{tensors::kG, CUBINERY_IN(gates.g)},
-                    PlacedTensor{tensors::kBeta, CUBINERY_IN(gates.beta)},
-                    PlacedTensor{tensors::kALog, CUBINERY_IN(gates.A_log)},
-                    PlacedTensor{tensors::kDtBias, CUBINERY_IN(gates.dt_bias)}};
+  return std::tuple{PlacedTensor{tensors::kG, CUBINERY_IN(g)},
+                    PlacedTensor{tensors::kBeta, CUBINERY_IN(beta)},
+                    PlacedTensor{tensors::kALog, CUBINERY_IN(A_log)},
+                    PlacedTensor{tensors::kDtBias, CUBINERY_IN(dt_bias)}};
 }
 constexpr auto state_tensors() {
-  return std::tuple{PlacedTensor{tensors::kState, CUBINERY_IN(states.in)},
-                    PlacedTensor{tensors::kStateOut, CUBINERY_IN(states.out)},
-                    PlacedTensor{tensors::kStateIndices, CUBINERY_IN(states.indices)},
-                    PlacedTensor{tensors::kStateOutIndices, CUBINERY_IN(states.out_indices)}};
+  return std::tuple{PlacedTensor{tensors::kState, CUBINERY_IN(state)},
+                    PlacedTensor{tensors::kStateOut, CUBINERY_IN(state_out)},
+                    PlacedTensor{tensors::kStateIndices, CUBINERY_IN(state_indices)},
+                    PlacedTensor{tensors::kStateOutIndices, CUBINERY_IN(state_out_indices)}};
 }
 constexpr auto checkpoint_tensors() {
   return std::tuple{PlacedTensor{tensors::kCheckpoints, CUBINERY_IN(checkpoints)},
@@ -399,11 +398,11 @@ constexpr auto norm_tensors() {
 }
 // Of the convolution in front of a decode step.
 constexpr auto front_conv_tensors() {
-  return std::tuple{PlacedTensor{also(tensors::kX, tensors::kNoConv), CUBINERY_IN(conv.x)},
-                    PlacedTensor{tensors::kConvWeight, CUBINERY_IN(conv.weight)},
-                    PlacedTensor{tensors::kConvBias, CUBINERY_IN(conv.bias)},
-                    PlacedTensor{tensors::kConvState, CUBINERY_IN(conv.in)},
-                    PlacedTensor{tensors::kConvStateOut, CUBINERY_IN(conv.out)}};
+  return std::tuple{PlacedTensor{also(tensors::kX, tensors::kNoConv), CUBINERY_IN(x)},
+                    PlacedTensor{tensors::kConvWeight, CUBINERY_IN(conv_weight)},
+                    PlacedTensor{tensors::kConvBias, CUBINERY_IN(conv_bias)},
+                    PlacedTensor{tensors::kConvState, CUBINERY_IN(conv_state)},
+                    PlacedTensor{tensors::kConvStateOut, CUBINERY_IN(conv_state_out)}};
 }
 
 }  // namespace cubinery::gdn

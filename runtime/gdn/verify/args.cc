@@ -15,7 +15,7 @@ namespace {
 StepForm step_form(const VerifyProblem& problem, const VerifyExtent& extent) {
   // A request has one at least, so that there is a dimension.
   const std::int64_t most =
-      problem.varlen ? problem.max_tokens : std::max<std::int64_t>(extent.tokens, 1);
+      problem.varlen ? problem.draft_tokens : std::max<std::int64_t>(extent.tokens, 1);
   return {.read = problem.from_accepted ? 1 : 0, .written = stores_every(problem) ? most : 0};
 }
 
@@ -28,7 +28,7 @@ Status verify_extent(const VerifyProblem& problem, const VerifyArgs& args, Verif
     if (q.rank != 4) return wrong_rank({kVerifyOp, "q"}, q.rank, "4");
     *extent = {.requests = q.shape[0], .tokens = q.shape[1]};
     CUBINERY_RETURN_IF_ERROR(check_count({kVerifyOp, "q"}, "B", extent->requests, kMaxInt));
-    return check_count({kVerifyOp, "q"}, "T", extent->tokens, problem.max_tokens);
+    return check_count({kVerifyOp, "q"}, "T", extent->tokens, problem.draft_tokens);
   }
   if (q.rank != 3 && q.rank != 4) return wrong_rank({kVerifyOp, "q"}, q.rank, "3, or 4 with B = 1");
   CUBINERY_RETURN_IF_ERROR(check_bounds(kVerifyOp, args.cu_seqlens, problem.cu_seqlens_dtype));
@@ -42,7 +42,7 @@ Status bind_verify(const VerifyProblem& problem, const VerifyArgs& args, const V
   const TokenForm form = token_form(problem.varlen, extent.requests, extent.tokens);
   params->heads = problem.heads.count();
   CUBINERY_RETURN_IF_ERROR(bind_rows(problem, args, form, params));
-  CUBINERY_RETURN_IF_ERROR(bind_gates(kVerifyOp, problem.inputs, args.gates, form,
+  CUBINERY_RETURN_IF_ERROR(bind_gates(kVerifyOp, problem.inputs, gates_of(args), form,
                                       {"heads", params->heads}, &params->gates));
   CUBINERY_RETURN_IF_ERROR(
       bind_bounds(kVerifyOp, problem, args.cu_seqlens, extent.requests, &params->cu_seqlens));
@@ -51,11 +51,11 @@ Status bind_verify(const VerifyProblem& problem, const VerifyArgs& args, const V
   // A number for each token, whatever the heads.
   CUBINERY_RETURN_IF_ERROR(bind_scalars(kVerifyOp, tensors::kParents, problem, args.parents,
                                         without_heads(form), {}, &params->parents));
-  CUBINERY_RETURN_IF_ERROR(bind_states(kVerifyOp, problem.states, args.states, state_form(problem),
-                                       requests, step_form(problem, extent), &params->states,
-                                       &params->steps));
+  CUBINERY_RETURN_IF_ERROR(bind_states(kVerifyOp, problem.states, states_of(args),
+                                       state_form(problem), requests, step_form(problem, extent),
+                                       &params->states, &params->steps));
   params->requests = static_cast<int>(extent.requests);
-  params->max_tokens = problem.max_tokens;
+  params->draft_tokens = problem.draft_tokens;
   params->tokens = extent.tokens;
   return bind_scale(kVerifyOp, args.scale, problem.key_dim, &params->scale);
 }

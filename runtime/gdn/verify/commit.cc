@@ -53,7 +53,7 @@ Status Commit::launch(Stream stream, const CommitArgs& args) const {
   CUBINERY_RETURN_IF_ERROR(bind_commit(state_->problem, args, &params));
   if (params.requests == 0) return {};
   const CommitSize size{.layers = params.layers, .requests = params.requests};
-  return state_->runner(point_of(state_->problem, size)).launch(stream, params, args.programmatic);
+  return state_->runner(point_of(state_->problem, size)).launch(stream, params, args.enable_pdl);
 }
 
 }  // namespace gdn

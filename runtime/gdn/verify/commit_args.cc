@@ -21,6 +21,8 @@ struct Room {
   std::int64_t tokens;
 };
 
+const Tensor kNone{};
+
 Status room_of(const CommitProblem& problem, const CommitLayer& layer, Room* room) {
   const TensorName k{kCommitOp, "k"};
   CUBINERY_RETURN_IF_ERROR(check_data(k, layer.k, problem.dtype));
@@ -28,7 +30,7 @@ Status room_of(const CommitProblem& problem, const CommitLayer& layer, Room* roo
     if (layer.k.rank != 4) return wrong_rank(k, layer.k.rank, "4");
     *room = {.requests = layer.k.shape[0], .tokens = layer.k.shape[1]};
     CUBINERY_RETURN_IF_ERROR(check_count(k, "B", room->requests, kMaxInt));
-    return check_count(k, "T", room->tokens, problem.max_tokens);
+    return check_count(k, "T", room->tokens, problem.draft_tokens);
   }
   if (layer.k.rank != 3 && layer.k.rank != 4) {
     return wrong_rank(k, layer.k.rank, "3, or 4 with B = 1");
@@ -55,11 +57,11 @@ Status bind_layer(const CommitProblem& problem, const CommitLayer& layer, GdnCom
       bind_input_rows(kCommitOp, tensors::kK, problem, layer.k, form, &record->k));
   CUBINERY_RETURN_IF_ERROR(
       bind_input_rows(kCommitOp, tensors::kV, problem, layer.v, form, &record->v));
-  CUBINERY_RETURN_IF_ERROR(bind_gates(kCommitOp, problem.inputs, layer.gates, form,
+  CUBINERY_RETURN_IF_ERROR(bind_gates(kCommitOp, problem.inputs, gates_of(layer), form,
                                       dim_of(problem, Axis::kHeads), &record->gates));
   StateParams states{};
   CUBINERY_RETURN_IF_ERROR(bind_state_tensors(kCommitOp, problem.states,
-                                              {.in = layer.state, .out = layer.state_out},
+                                              {layer.state, layer.state_out, kNone, kNone, 0},
                                               state_form(problem), requests, &states));
   record->read = states.read;
   record->written = states.written;
@@ -106,8 +108,8 @@ Status bind_requests(const CommitProblem& problem, const CommitArgs& args,
     requests = requests_of(args.cu_seqlens);
   } else if (args.accepted.present()) {
     requests = args.accepted.shape[0];
-  } else if (args.indices.present()) {
-    requests = args.indices.shape[0];
+  } else if (args.state_indices.present()) {
+    requests = args.state_indices.shape[0];
   } else if (params->table != nullptr) {
     return invalid(
         {kCommitOp, "accepted"},
@@ -134,7 +136,7 @@ Status bind_commit(const CommitProblem& problem, const CommitArgs& args, GdnComm
   CUBINERY_RETURN_IF_ERROR(bind_layers(problem, args, params));
   CUBINERY_RETURN_IF_ERROR(bind_requests(problem, args, params));
   params->heads = problem.heads.count();
-  params->max_tokens = problem.max_tokens;
+  params->draft_tokens = problem.draft_tokens;
   const Dim requests = requests_dim(problem.varlen, params->requests);
   CUBINERY_RETURN_IF_ERROR(
       bind_bounds(kCommitOp, problem, args.cu_seqlens, params->requests, &params->cu_seqlens));
@@ -143,9 +145,10 @@ Status bind_commit(const CommitProblem& problem, const CommitArgs& args, GdnComm
                                          problem.accepted_dtype, requests, &params->accepted));
   }
   StateParams slots{};
-  CUBINERY_RETURN_IF_ERROR(bind_slots(kCommitOp, problem.states,
-                                      {.indices = args.indices, .out_indices = args.out_indices},
-                                      requests, &slots));
+  CUBINERY_RETURN_IF_ERROR(
+      bind_slots(kCommitOp, problem.states,
+                 {kNone, kNone, args.state_indices, args.state_out_indices, args.scratch_slot},
+                 requests, &slots));
   params->read_indices = slots.read_indices;
   params->write_indices = slots.write_indices;
   params->scratch_slot = args.scratch_slot;

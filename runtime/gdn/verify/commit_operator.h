@@ -16,7 +16,7 @@ namespace cubinery {
 namespace gdn {
 
 // The problem with the fields that the others leave without meaning at their defaults, and
-// max_tokens as kernels know it.
+// draft_tokens as kernels know it.
 CommitProblem normalised(CommitProblem problem);
 
 // One configuration of the operator, loaded.  Immutable.
@@ -25,7 +25,7 @@ class CommitRunner {
   virtual ~CommitRunner() = default;
   virtual const Kernel& kernel() const = 0;
   // Launches the requests of the parameters, at least one, in all layers.
-  virtual Status launch(Stream stream, const GdnCommitParams& params, bool programmatic) const = 0;
+  virtual Status launch(Stream stream, const GdnCommitParams& params, bool enable_pdl) const = 0;
 };
 
 using CommitPath = Path<CommitProblem, CommitRunner>;
@@ -44,7 +44,7 @@ struct OperatorOf<gdn::CommitProblem> {
   using Runner = gdn::CommitRunner;
   static const std::vector<const gdn::CommitPath*>& paths();
   static constexpr std::string_view kOutline[] = {"key_dim",     "value_dim",    "dtype",
-                                                  "state_dtype", "state_layout", "max_tokens"};
+                                                  "state_dtype", "state_layout", "draft_tokens"};
   static constexpr std::string_view kNotForSpeed[] = {"q_heads", "k_heads", "v_heads",
                                                       "accepted_dtype", "batch_invariant"};
   // Along the states, layers x requests x heads.

@@ -6,7 +6,7 @@ namespace cubinery::gdn {
 
 Status CommitProblem::check() const {
   CUBINERY_RETURN_IF_ERROR(check_shared_fields(*this));
-  CUBINERY_RETURN_IF_ERROR(check_max_tokens(kCommitOp, max_tokens));
+  CUBINERY_RETURN_IF_ERROR(check_draft_tokens(kCommitOp, draft_tokens));
   if (!states.has_initial) return bad_field(kCommitOp, "has_initial_state", "false", "true");
   if (!states.store) return bad_field(kCommitOp, "store_state", "false", "true");
   return {};
@@ -16,7 +16,7 @@ CommitProblem normalised(CommitProblem problem) {
   problem.inputs = normalised(problem.inputs);
   problem.states = normalised(problem.states);
   if (!problem.varlen) problem.cu_seqlens_dtype = CommitProblem().cu_seqlens_dtype;
-  problem.max_tokens = rounded_up_tokens(problem.max_tokens, 8);
+  problem.draft_tokens = rounded_up_tokens(problem.draft_tokens, 8);
   return problem;
 }
 

@@ -17,9 +17,9 @@ class CommitWyRunner final : public CommitRunner {
 
   const Kernel& kernel() const override { return kernel_; }
 
-  Status launch(Stream stream, const GdnCommitParams& params, bool programmatic) const override {
+  Status launch(Stream stream, const GdnCommitParams& params, bool enable_pdl) const override {
     const std::int64_t rows = std::int64_t{params.layers} * params.requests;
-    return kernel_.launch(stream, request_grid(blocks_, rows, programmatic), params);
+    return kernel_.launch(stream, request_grid(blocks_, rows, enable_pdl), params);
   }
 
  private:

@@ -78,7 +78,7 @@ double wy_us(const Key& key, std::int64_t states, double stored, const Target& t
   // Of k and q, against 16 of 128.
   const double rows = row_registers(key) / 32.0;
   const double makers = is_of_one_head(key) ? key.warps : 1;  // warps that share factors
-  const double factor_cycles = kWyFactorCycles * (key.max_tokens > 8 ? kWyLongFactors : 1);
+  const double factor_cycles = kWyFactorCycles * (key.draft_tokens > 8 ? kWyLongFactors : 1);
   const double cycles = (kWyTileCycles * rows * key.warp_v / 16 + factor_cycles * rows / makers +
                          kWyStoredByteCycles * stored_share * lane_bytes) *
                         (1 + kWyBlockShare * (key.warps - 1));

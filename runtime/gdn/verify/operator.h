@@ -20,7 +20,7 @@ namespace cubinery {
 namespace gdn {
 
 // The problem with the fields that the others leave without meaning at their defaults, and
-// max_tokens as kernels know it.
+// draft_tokens as kernels know it.
 VerifyProblem normalised(VerifyProblem problem);
 
 // One configuration of the operator, loaded.  Immutable.

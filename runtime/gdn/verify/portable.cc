@@ -23,8 +23,7 @@ class OneKernelVerifyRunner final : public VerifyRunner {
   Status launch(Stream stream, const VerifyArgs& args, const VerifyExtent& extent) const override {
     GdnVerifyParams params{};
     CUBINERY_RETURN_IF_ERROR(bind_verify(problem_, args, extent, &params));
-    return kernel_.launch(stream, request_grid(blocks_, extent.requests, args.programmatic),
-                          params);
+    return kernel_.launch(stream, request_grid(blocks_, extent.requests, args.enable_pdl), params);
   }
 
  private:

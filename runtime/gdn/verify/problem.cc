@@ -22,7 +22,7 @@ Status check_tree(const VerifyProblem& problem) {
 
 Status VerifyProblem::check() const {
   CUBINERY_RETURN_IF_ERROR(check_shared_fields(*this));
-  CUBINERY_RETURN_IF_ERROR(check_max_tokens(kVerifyOp, max_tokens));
+  CUBINERY_RETURN_IF_ERROR(check_draft_tokens(kVerifyOp, draft_tokens));
   if (from_accepted && !states.has_initial) {
     return bad_field(kVerifyOp, "from_accepted", value_text(from_accepted),
                      "false (true needs has_initial_state = true)");
@@ -38,7 +38,7 @@ VerifyProblem normalised(VerifyProblem problem) {
   if (!problem.from_accepted) problem.accepted_dtype = plain.accepted_dtype;
   if (!problem.states.store) problem.stored_states = plain.stored_states;
   if (!problem.tree) problem.parents_dtype = plain.parents_dtype;
-  problem.max_tokens = rounded_up_tokens(problem.max_tokens, 4);
+  problem.draft_tokens = rounded_up_tokens(problem.draft_tokens, 4);
   // The state is in f32 all along.
   if (problem.states.dtype == DType::kF32) problem.round_each_token = plain.round_each_token;
   return problem;

@@ -19,10 +19,10 @@ const std::vector<const gdn::VerifyPath*>& OperatorOf<gdn::VerifyProblem>::paths
 Sizes OperatorOf<gdn::VerifyProblem>::sizes(const gdn::VerifyProblem& problem) {
   // Up to 2^31 states, and 1 to 16 tokens of a request.
   return {.axes = {{.first = 0, .count = 32}, {.first = 0, .count = 5}},
-          // A launch has whole requests, none of more than max_tokens.
+          // A launch has whole requests, none of more than draft_tokens.
           .possible =
               [heads = std::int64_t{problem.heads.count()},
-               most = std::int64_t{problem.max_tokens}](const Point& at) {
+               most = std::int64_t{problem.draft_tokens}](const Point& at) {
                 return Point{std::max(at[0], heads), std::min(at[1], most), 1};
               },
           .features =
@@ -38,7 +38,8 @@ Point point_of(const VerifyProblem& problem, const VerifySize& size) {
   const std::int64_t requests = std::clamp<std::int64_t>(size.requests, 1, kMost);
   const std::int64_t tokens = std::clamp<std::int64_t>(size.tokens, 1, kMost);
   const std::int64_t average = (tokens - 1) / requests + 1;
-  return {requests * problem.heads.count(), std::min<std::int64_t>(average, problem.max_tokens), 1};
+  return {requests * problem.heads.count(), std::min<std::int64_t>(average, problem.draft_tokens),
+          1};
 }
 
 Status Verify::launch(Stream stream, const VerifyArgs& args) const {

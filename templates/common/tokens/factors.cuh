@@ -42,7 +42,7 @@ struct ColumnNumbers {
 };
 
 template <auto kKey>
-using OrderOf = TokenOrder<kKey.max_tokens, is_tree(kKey)>;
+using OrderOf = TokenOrder<kKey.draft_tokens, is_tree(kKey)>;
 
 // A matrix of tokens by tokens: row half, column half, column.
 template <auto kKey>
@@ -148,11 +148,11 @@ struct WyFactors {
   ColumnNumbers<kKey> beta;
   ColumnNumbers<kKey> k_norm;  // inverse norms
   ColumnNumbers<kKey> q_norm;  // and the scale
-  LongSum all_g;               // lane l: G of token l % kKey.max_tokens
+  LongSum all_g;               // lane l: G of token l % kKey.draft_tokens
 
   WyFactors() = default;
   // Lane l has the logarithm of the decay, in powers of 2, and the write strength of token
-  // l % kKey.max_tokens: 0 and 0 where it is not there.
+  // l % kKey.draft_tokens: 0 and 0 where it is not there.
   __device__ WyFactors(const Gram<kKey>& gram, const Order& order, float log_decay, float write,
                        float scale)
       : WyFactors(gram, order, order.sum_up(log_decay), write, inverse_norm(gram.k_squares),
@@ -160,7 +160,7 @@ struct WyFactors {
   // Paired: `scale` is that of q.
   static __device__ WyFactors paired(const Gram<kKey>& gram, const Order& order, float log_decay,
                                      float write, float scale) {
-    const bool is_q = threadIdx.x % 8 >= kKey.max_tokens;
+    const bool is_q = threadIdx.x % 8 >= kKey.draft_tokens;
     return WyFactors(gram, order, order.sum_up(log_decay), is_q ? -1.0f : write,
                      inverse_norm(gram.k_squares) * (is_q ? scale : 1.0f), 0.0f);
   }
@@ -214,15 +214,15 @@ struct WyFactors {
 #pragma unroll
     for (int r = 0; r < kHalves; ++r) {
       const int row = tile_row() + 8 * r;
-      const bool is_q = kPaired && row >= kKey.max_tokens;
-      const int i = is_q ? row - kKey.max_tokens : row;
+      const bool is_q = kPaired && row >= kKey.draft_tokens;
+      const int i = is_q ? row - kKey.draft_tokens : row;
       const typename Order::Path path = order.path_of(i);
 #pragma unroll
       for (int h = 0; h < kHalves; ++h) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           const int j = tile_column() + 8 * h + e;
-          const bool is_k = !kPaired || j < kKey.max_tokens;
+          const bool is_k = !kPaired || j < kKey.draft_tokens;
           // Of a token that is not on the path it may be infinite.
           const LongSum column_g{sum_g.x[h][e], rest_g.x[h][e]};
           const float decay = exp2(LongSum{row_g.x[r], row_rest.x[r]} - column_g) * k_norm.x[h][e];
@@ -245,7 +245,7 @@ struct WyFactors {
   // T <- (I + L)^-1 T, row by row.
   __device__ void substitute(const TokenMatrix<kKey>& l) {
 #pragma unroll
-    for (int j = 0; j < kKey.max_tokens - (kPaired ? 0 : 1); ++j) {
+    for (int j = 0; j < kKey.draft_tokens - (kPaired ? 0 : 1); ++j) {
       const int l_holder = threadIdx.x % 32 / 4 * 4 + j % 8 / 2;
       const int t_holder = j % 8 * 4 + threadIdx.x % 4;
       float row[kHalves][2];

@@ -18,14 +18,14 @@ constexpr bool has_outputs(const Key&) {
 // Rows of the products over tokens.
 template <class Key>
 constexpr int token_rows(const Key& key) {
-  return key.max_tokens < 8 ? 8 : key.max_tokens;
+  return key.draft_tokens < 8 ? 8 : key.draft_tokens;
 }
 
 // Whether k and q of up to four tokens are the rows of one operand: k of token i is row i, q row
 // i + 4.
 template <class Key>
 constexpr bool is_paired(const Key& key) {
-  return has_outputs(key) && key.max_tokens == 4;
+  return has_outputs(key) && key.draft_tokens == 4;
 }
 
 // Whether the tokens of a request are a tree.
@@ -87,8 +87,8 @@ constexpr const char* why_tokens_invalid(const Key& key) {
   if (const char* reason = gdn::why_invalid_without_fp8(key.states)) return reason;
   if (!is_integer(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
   if (!is_integer(key.accepted_dtype)) return "accepted_dtype must be i32 or i64";
-  if (!is_paired(key) && key.max_tokens != 8 && key.max_tokens != 16)
-    return has_outputs(key) ? "max_tokens must be 4, 8 or 16" : "max_tokens must be 8 or 16";
+  if (!is_paired(key) && key.draft_tokens != 8 && key.draft_tokens != 16)
+    return has_outputs(key) ? "draft_tokens must be 4, 8 or 16" : "draft_tokens must be 8 or 16";
   if (key.warp_v != 16 && key.warp_v != 32 && key.warp_v != 64 && key.warp_v != 128)
     return "warp_v must be 16, 32, 64 or 128";
   if (key.held_v != 16 && key.held_v != 32) return "held_v must be 16 or 32";

@@ -53,10 +53,10 @@ class TokenRows {
   // Of k and q, paired.
   __device__ TokenRows(const InputRows<TokenStrides>& k, const InputRows<TokenStrides>& q,
                        TokenStrides::At at, int k_head, int q_head, int count) {
-    const bool is_q = tile_row() >= kKey.max_tokens;
+    const bool is_q = tile_row() >= kKey.draft_tokens;
     const InputRows<TokenStrides>& rows = is_q ? q : k;
     at.head = is_q ? q_head : k_head;
-    const int i = tile_row() % kKey.max_tokens;
+    const int i = tile_row() % kKey.draft_tokens;
     const auto* row = as<kKey.dtype>(rows.data) + offset_of(rows.stride, at) +
                       i * rows.stride.token + threadIdx.x % 4 * kRun;
     for_each_run(

@@ -337,7 +337,7 @@ __device__ void store_state(const StateTile<kKey>& state, const WyFactors<kKey>&
   constexpr int kHalves = kTokenHalves<kKey>;
   // Orders nothing: it keeps the compiler from loading the state for its update in front of the
   // products, for which there are no registers.  More than four steps load it faster once.
-  if (!keeps_first || kKey.max_tokens == 4) __syncwarp();
+  if (!keeps_first || kKey.draft_tokens == 4) __syncwarp();
   const LongSum sum = shfl(factors.all_g, t);
   Acc left{};  // of each token's update
 #pragma unroll

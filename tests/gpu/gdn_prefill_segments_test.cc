@@ -19,7 +19,7 @@ using gdn::StateLocation;
 
 PrefillProblem split_varlen() {
   PrefillProblem problem = small_varlen();
-  problem.split = Split::kAlways;
+  problem.segments = Segments::kAlways;
   return problem;
 }
 
@@ -27,7 +27,7 @@ PrefillProblem split_varlen() {
 TEST_CASE("GdnPrefillSplit.LengthsAroundEveryPart", "[gpu][prefill]") {
   for (const std::int64_t length : {63, 64, 65, 95, 96, 97, 127, 128, 129, 191, 192, 193, 640}) {
     PrefillProblem dense = small_prefill();
-    dense.split = Split::kAlways;
+    dense.split = Segments::kAlways;
     run_case(dense, uniform(2, length));
     run_case(split_varlen(), {.lengths = {length, 1, length + 1, 0, 70}, .lead = 65, .tail = 3});
   }
@@ -93,9 +93,9 @@ TEST_CASE("GdnPrefillSplit.WhatIsForgottenChangesNothing", "[gpu][prefill]") {
   problem.inputs.use_qk_l2norm = true;
   const CaseOptions options{.seed = seed(), .gates = GateDistribution::kExtreme};
   const PrefillCase c(problem, uniform(1, 1000), options);
-  problem.split = Split::kNever;
+  problem.segments = Segments::kNever;
   const std::vector<float> whole = outputs(c, run(c, prepare(problem)), 0);
-  problem.split = Split::kAlways;
+  problem.segments = Segments::kAlways;
   const std::vector<float> split = outputs(c, run(c, prepare(problem)), 0);
   float largest = 0, difference = 0;
   for (std::size_t i = 0; i < whole.size(); ++i) {
@@ -165,7 +165,7 @@ TEST_CASE("GdnPrefillSplit.SameBitsInAHundredThousandLaunches", "[gpu][prefill][
 TEST_CASE("GdnPrefillVarlen.SameBitsInAHundredThousandLaunches", "[gpu][prefill][big]") {
   PrefillProblem problem = small_varlen();
   problem.key_dim = problem.value_dim = 128;
-  problem.split = Split::kNever;
+  problem.segments = Segments::kNever;
   expect_same_bits(problem, {.lengths = {300, 1, 70}}, 8, 100000);
 }
 

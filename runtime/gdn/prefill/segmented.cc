@@ -9,15 +9,15 @@
 namespace cubinery::gdn {
 namespace {
 
-class PrefillSplit final : public PrefillScanPath<SegmentChoice> {
+class PrefillSegments final : public PrefillScanPath<SegmentChoice> {
  public:
-  PrefillSplit(std::string_view name, ScanForm form)
+  PrefillSegments(std::string_view name, ScanForm form)
       : PrefillScanPath(name, form, KernelNames{.prefix = "segments."}) {}
 
   std::optional<std::string> why_not(const PrefillProblem& problem,
                                      const Target& target) const override {
-    if (problem.split == Split::kNever) return "the problem asks for sequences in one piece";
-    if (problem.split == Split::kAuto && problem.batch_invariant) {
+    if (problem.segments == Segments::kNever) return "the problem asks for sequences in one piece";
+    if (problem.segments == Segments::kAuto && problem.batch_invariant) {
       return "batch_invariant, and the problem does not ask for it";
     }
     if (auto reason = why_no_gates(problem.inputs)) return reason;
@@ -78,13 +78,13 @@ class PrefillSplit final : public PrefillScanPath<SegmentChoice> {
 
 }  // namespace
 
-const PrefillPath& prefill_split() {
-  static const PrefillSplit kPath("split", ScanForm::kMma);
+const PrefillPath& prefill_segments() {
+  static const PrefillSegments kPath("split", ScanForm::kMma);
   return kPath;
 }
 
-const PrefillPath& prefill_hopper_split() {
-  static const PrefillSplit kPath("hopper_split", ScanForm::kWgmma);
+const PrefillPath& prefill_hopper_segments() {
+  static const PrefillSegments kPath("hopper_segments", ScanForm::kWgmma);
   return kPath;
 }
 
