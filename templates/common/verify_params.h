@@ -28,7 +28,7 @@ struct StateSteps {
 struct GdnVerifyParams {
   int requests;
   int heads;
-  int draft_tokens;    // of a request
+  int draft_tokens;  // of a request
   long long tokens;  // dense: of each request; packed: of all
   StateParams states;
   StateSteps steps;

@@ -62,7 +62,7 @@ struct GdnCommitParams {
   int requests;
   int layers;
   int heads;
-  int draft_tokens;               // of a request
+  int draft_tokens;             // of a request
   const GdnCommitLayer* table;  // nullptr: the one layer is `layer`
   StridedVector accepted;       // nullptr: all tokens are
   StridedVector cu_seqlens;

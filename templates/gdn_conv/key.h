@@ -198,7 +198,7 @@ struct GdnConvParams : ConvInputs {
   OutputRows<TokenStrides> g, beta;
   bool by_sequence;  // packed: a run is a sequence; `run` tokens are what each has of the gates
   StateSteps steps;  // stored_states every
-  int draft_tokens;    // likewise: of a sequence
+  int draft_tokens;  // likewise: of a sequence
   WrittenConvStates checkpoints;
   int checkpoint_every;                // tokens
   StridedVector checkpoint_cu_starts;  // packed

@@ -64,7 +64,8 @@ constexpr const char* why_invalid(const GdnVerifyWyKey& key) {
   if (!is_integer(key.parents_dtype)) return "parents_dtype must be i32 or i64";
   if (key.tree && key.states.store && !stores_every(key))
     return "a tree has no last token, store_state needs stored_states = every";
-  if ((key.tree || stores_every(key)) && key.draft_tokens > 8 && key.warp_v != 16)  // else it spills
+  if ((key.tree || stores_every(key)) && key.draft_tokens > 8 &&
+      key.warp_v != 16)  // else it spills
     return "a tree, or every state, of over 8 tokens needs warp_v = 16";
   return nullptr;
 }

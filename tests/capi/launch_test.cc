@@ -153,8 +153,8 @@ struct FakeCommit {
   static gdn::CommitArgs args() {
     return {.accepted = Tensor::contiguous(address(10), DType::kI64, {2}),
             .cu_seqlens = Tensor::contiguous(address(11), DType::kI32, {3}),
-            .indices = Tensor::contiguous(address(12), DType::kI32, {2}),
-            .out_indices = Tensor::contiguous(address(13), DType::kI32, {2}),
+            .state_indices = Tensor::contiguous(address(12), DType::kI32, {2}),
+            .state_out_indices = Tensor::contiguous(address(13), DType::kI32, {2}),
             .scratch_slot = 7,
             .enable_pdl = true};
   }

@@ -65,11 +65,7 @@ Tensor& pool_of(Args& args) {
 }
 template <class Args>
 Tensor& indices_of(Args& args) {
-  if constexpr (requires { args.layer; }) {
-    return args.state_indices;
-  } else {
-    return args.state_indices;
-  }
+  return args.state_indices;
 }
 
 // The far slots must give what the near ones give, bit for bit.  `near` was made with
