@@ -70,9 +70,6 @@ struct DecodeProblem {
   }
 };
 
-Tensor out{};
-};
-
 // The tensors of one decode step.  Device memory; absent where the problem does not use them.
 // B requests.  Strides are free where nothing else is said: tensors are read and written as they
 // lie.

@@ -648,7 +648,7 @@ def gdn_prefill(
             tokens N, 2N...
         checkpoint_every: N, a multiple of 16.
         checkpoint_cu_starts: [N + 1], packed with checkpoints: the first row of each sequence.
-        segments: long sequences are cut into parts that run side by side: where that is expected to
+        segments: long sequences are cut into segments that run side by side: where that is expected to
             be faster ("auto"), "never", or "always" (by kernels that cut; sequences too short for
             that are one piece).
         out: None: allocated, v's shape with H heads.

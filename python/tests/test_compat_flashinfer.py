@@ -191,7 +191,7 @@ def test_prefill_hints_change_nothing():
     + [({"use_cp": False}, "never")],
 )
 def test_use_cp_is_split(monkeypatch, named, split):
-    asked = recurrence.noted_option(monkeypatch, "split")
+    asked = recurrence.noted_option(monkeypatch, "segments")
     flashinfer.chunk_gated_delta_rule(**prefill_inputs(8), cu_seqlens=BOUNDS, **named)
     assert asked == [split]
 

@@ -300,7 +300,7 @@ TEST_CASE("AConvolutionInFrontOfADecodeIsThatOfTheCppApi", "[cpu]") {
   REQUIRE(bench.fake->launches.size() == 2);
   CHECK(same(bench.fake->launches[0], bench.fake->launches[1]));
   // A caller that does not know it.
-  given.struct_size = offsetof(CubineryDecodeArgs, conv);
+  given.struct_size = offsetof(CubineryDecodeArgs, x);
   CHECK(cubinery_decode_launch(&bench.decode, nullptr, &given) == CUBINERY_INVALID_ARGUMENT);
   CHECK(std::string(cubinery_last_error()) == "gdn_decode: x is missing; accepted: a tensor");
 }

@@ -14,28 +14,28 @@ namespace {
 
 using gdn::Checkpoints;
 using gdn::PrefillProblem;
-using gdn::Split;
+using gdn::Segments;
 using gdn::StateLocation;
 
-PrefillProblem split_varlen() {
+PrefillProblem segments_varlen() {
   PrefillProblem problem = small_varlen();
   problem.segments = Segments::kAlways;
   return problem;
 }
 
 // Parts of small problems have 64 tokens.
-TEST_CASE("GdnPrefillSplit.LengthsAroundEveryPart", "[gpu][prefill]") {
+TEST_CASE("GdnPrefillSegments.LengthsAroundEverySegment", "[gpu][prefill]") {
   for (const std::int64_t length : {63, 64, 65, 95, 96, 97, 127, 128, 129, 191, 192, 193, 640}) {
     PrefillProblem dense = small_prefill();
-    dense.split = Segments::kAlways;
+    dense.segments = Segments::kAlways;
     run_case(dense, uniform(2, length));
-    run_case(split_varlen(), {.lengths = {length, 1, length + 1, 0, 70}, .lead = 65, .tail = 3});
+    run_case(segments_varlen(), {.lengths = {length, 1, length + 1, 0, 70}, .lead = 65, .tail = 3});
   }
 }
 
-TEST_CASE("GdnPrefillSplit.EveryGateDistribution", "[gpu][prefill]") {
+TEST_CASE("GdnPrefillSegments.EveryGateDistribution", "[gpu][prefill]") {
   for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
-    PrefillProblem problem = split_varlen();
+    PrefillProblem problem = segments_varlen();
     problem.dtype = dtype;
     problem.inputs.use_qk_l2norm = true;
     for (const GateDistribution gates : kGateDistributions) {
@@ -50,10 +50,10 @@ TEST_CASE("GdnPrefillSplit.EveryGateDistribution", "[gpu][prefill]") {
   }
 }
 
-TEST_CASE("GdnPrefillSplit.CheckpointsInsideParts", "[gpu][prefill]") {
+TEST_CASE("GdnPrefillSegments.CheckpointsInsideSegments", "[gpu][prefill]") {
   for (const Checkpoints checkpoints : {Checkpoints::kBefore, Checkpoints::kAfter}) {
     for (const int every : {16, 64, 160}) {
-      PrefillProblem problem = split_varlen();
+      PrefillProblem problem = segments_varlen();
       problem.checkpoints = checkpoints;
       problem.checkpoint_every = every;
       run_case(problem, {.lengths = {700, 64, 0, 129}});
@@ -62,8 +62,8 @@ TEST_CASE("GdnPrefillSplit.CheckpointsInsideParts", "[gpu][prefill]") {
 }
 
 // New states over the initial ones, which other segments may still read.
-TEST_CASE("GdnPrefillSplit.StatesInPlace", "[gpu][prefill]") {
-  PrefillProblem problem = split_varlen();
+TEST_CASE("GdnPrefillSegments.StatesInPlace", "[gpu][prefill]") {
+  PrefillProblem problem = segments_varlen();
   problem.states.location = StateLocation::kPool;
   problem.states.padding = gdn::Padding::kSkip;
   for (const GateDistribution gates : kGateDistributions) {
@@ -87,7 +87,7 @@ std::vector<float> outputs(const PrefillCase& c, const GdnMemory& memory, std::i
 }
 
 // What is forgotten is below fp32's last bit: gates that forget within a chunk.
-TEST_CASE("GdnPrefillSplit.WhatIsForgottenChangesNothing", "[gpu][prefill]") {
+TEST_CASE("GdnPrefillSegments.WhatIsForgottenChangesNothing", "[gpu][prefill]") {
   PrefillProblem problem = small_prefill();
   problem.dtype = problem.output_dtype = DType::kF32;
   problem.inputs.use_qk_l2norm = true;
@@ -96,18 +96,18 @@ TEST_CASE("GdnPrefillSplit.WhatIsForgottenChangesNothing", "[gpu][prefill]") {
   problem.segments = Segments::kNever;
   const std::vector<float> whole = outputs(c, run(c, prepare(problem)), 0);
   problem.segments = Segments::kAlways;
-  const std::vector<float> split = outputs(c, run(c, prepare(problem)), 0);
+  const std::vector<float> cut = outputs(c, run(c, prepare(problem)), 0);
   float largest = 0, difference = 0;
   for (std::size_t i = 0; i < whole.size(); ++i) {
     largest = std::max(largest, std::abs(whole[i]));
-    difference = std::max(difference, std::abs(whole[i] - split[i]));
+    difference = std::max(difference, std::abs(whole[i] - cut[i]));
   }
   CHECK(difference <= 0x1p-23f * largest);
 }
 
 // Parts are cut by a sequence's own length alone: of 4096 tokens.
-TEST_CASE("GdnPrefillSplit.BatchInvariantBitsDoNotDependOnTheBatch", "[gpu][prefill][slow]") {
-  PrefillProblem problem = split_varlen();
+TEST_CASE("GdnPrefillSegments.BatchInvariantBitsDoNotDependOnTheBatch", "[gpu][prefill][slow]") {
+  PrefillProblem problem = segments_varlen();
   problem.batch_invariant = true;
   const PrefillCase c(problem, {.lengths = {9000, 100, 4097, 4096}}, {.seed = seed()});
   const gdn::Prefill prefill = prepare(problem);
@@ -118,8 +118,8 @@ TEST_CASE("GdnPrefillSplit.BatchInvariantBitsDoNotDependOnTheBatch", "[gpu][pref
 }
 
 // More than 32 segments, the states of which are not all carried in one go.
-TEST_CASE("GdnPrefillSplit.MoreThan32Parts", "[gpu][prefill][big][slow]") {
-  PrefillProblem problem = split_varlen();
+TEST_CASE("GdnPrefillSegments.MoreThan32Segments", "[gpu][prefill][big][slow]") {
+  PrefillProblem problem = segments_varlen();
   problem.batch_invariant = true;
   for (const GateDistribution gates : {GateDistribution::kQwen, GateDistribution::kUndecayed}) {
     run_case(problem, {.lengths = {100, 70 * 4096}}, {.seed = seed(), .gates = gates});
@@ -154,11 +154,11 @@ void expect_same_bits(PrefillProblem problem, const CaseShape& shape, int thread
   for (const auto& session : sessions) session->finish();  // guard bands
 }
 
-TEST_CASE("GdnPrefillSplit.SameBitsEveryTime", "[gpu][prefill]") {
-  expect_same_bits(split_varlen(), {.lengths = {1000, 64, 333}}, 2, 500);
+TEST_CASE("GdnPrefillSegments.SameBitsEveryTime", "[gpu][prefill]") {
+  expect_same_bits(segments_varlen(), {.lengths = {1000, 64, 333}}, 2, 500);
 }
-TEST_CASE("GdnPrefillSplit.SameBitsInAHundredThousandLaunches", "[gpu][prefill][big]") {
-  expect_same_bits(split_varlen(), {.lengths = {1000, 64, 333}}, 8, 100000);
+TEST_CASE("GdnPrefillSegments.SameBitsInAHundredThousandLaunches", "[gpu][prefill][big]") {
+  expect_same_bits(segments_varlen(), {.lengths = {1000, 64, 333}}, 8, 100000);
 }
 
 // The same in one piece: copies, records and products meet in many ways there too.

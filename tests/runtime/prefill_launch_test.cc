@@ -24,13 +24,14 @@ TEST_CASE("ADensePrefillPassesPointersStridesAndCounts", "[cpu]") {
   args.scale = 0.5f;
   const auto [chunks, scan, c, s] = bench.launched(args, bench.workspace(3, 100));
   REQUIRE(chunks);
-  CHECK((c.q.data == address(1) && c.k.data == address(2) && c.g.data == address(5) &&
-         c.beta.data == address(6)));
-  CHECK((c.A_log.data == nullptr && c.dt_bias.data == nullptr && c.cu_seqlens.data == nullptr));
+  CHECK((c.q.data == address(1) && c.k.data == address(2) && c.gates.g.data == address(5) &&
+         c.gates.beta.data == address(6)));
+  CHECK((c.gates.A_log.data == nullptr && c.gates.dt_bias.data == nullptr &&
+         c.cu_seqlens.data == nullptr));
   CHECK(c.q.stride == TokenStrides{1000000, 1000, 200});
   CHECK(c.k.stride == TokenStrides{100 * 8 * 128, 8 * 128, 128});
-  CHECK(c.g.stride == TokenStrides{1600, 16, 1});
-  CHECK(c.beta.stride == TokenStrides{1600, 16, 1});
+  CHECK(c.gates.g.stride == TokenStrides{1600, 16, 1});
+  CHECK(c.gates.beta.stride == TokenStrides{1600, 16, 1});
   CHECK((c.tokens == 100 && c.sequences == 3 && c.heads == 16));
   CHECK(c.slots == 3 * ((100 + bench.chunk_size() - 1) / bench.chunk_size()));
   CHECK((c.q.group == 4 && c.k.group == 2));
@@ -73,7 +74,7 @@ TEST_CASE("APackedPrefillHasNoBatch", "[cpu]") {
   const GdnPrefillChunksParams& c = plain.chunks_params;
   const GdnPrefillScanParams& s = plain.scan_params;
   CHECK(c.q.stride == TokenStrides{0, 16 * 128, 128});
-  CHECK(c.g.stride == TokenStrides{0, 32, 1});
+  CHECK(c.gates.g.stride == TokenStrides{0, 32, 1});
   CHECK(s.v.stride == TokenStrides{0, 32 * 128, 128});
   CHECK(s.o.stride == TokenStrides{0, 32 * 128, 128});
   CHECK((c.cu_seqlens.data == address(9) && s.cu_seqlens.data == address(9)));
@@ -151,9 +152,9 @@ TEST_CASE("PoolsGatesAndCheckpointsReachTheKernels", "[cpu]") {
   const auto launched = bench.launched(args, bench.workspace(2, 1000));
   const GdnPrefillChunksParams& c = launched.chunks_params;
   const GdnPrefillScanParams& s = launched.scan_params;
-  CHECK((c.A_log.data == address(12) && c.A_log.stride == 1));
-  CHECK((c.dt_bias.data == address(13) && c.dt_bias.stride == 0));
-  CHECK((s.states.read.slots == 9 && s.states.written.slots == 9 && s.scratch_slot == 8));
+  CHECK((c.gates.A_log.data == address(12) && c.gates.A_log.stride == 1));
+  CHECK((c.gates.dt_bias.data == address(13) && c.gates.dt_bias.stride == 0));
+  CHECK((s.states.read.slots == 9 && s.states.written.slots == 9 && s.states.scratch_slot == 8));
   CHECK((s.states.read_indices.data == address(8) && s.states.read_indices.stride == 1));
   CHECK((s.states.write_indices.data == address(14) && s.states.write_indices.stride == 5));
   CHECK((s.checkpoints.data == address(10) && s.checkpoints.slots == 11 &&

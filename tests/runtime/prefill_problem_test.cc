@@ -161,7 +161,7 @@ TEST_CASE("ThePortablePathDoesNotSplit", "[cpu]") {
     CHECK_FALSE(prefill_portable().why_not({.segments = segments}, test::sm_90()));
   }
   CHECK(prefill_portable().why_not({.segments = Segments::kAlways}, test::sm_90()) ==
-        "the problem asks for split sequences");
+        "the problem asks for segments");
 }
 
 // A result serves a problem whatever it says of splitting: its path does what it does.

@@ -162,10 +162,10 @@ TEST_CASE("TheModelSplitsWhereThatIsFaster", "[tuner]") {
                                 .sequences = shape["sequences"],
                                 .max_seqlen = shape.value("max_seqlen", 0)};
     const Plan plan = test::planner_of(problem, kH200).plan(nullptr);
-    const bool splits = path_of(plan.candidate(point_of(problem, size)).values()) == "split";
+    const bool splits = path_of(plan.candidate(point_of(problem, size)).values()) == "segments";
     const double portable = row["portable_us"], split = row["split_us"];
     const double here = (splits ? split : portable) / std::min(split, portable) - 1;
-    UNSCOPED_INFO(line << ": " << (splits ? "split" : "portable") << ", " << here);
+    UNSCOPED_INFO(line << ": " << (splits ? "segments" : "portable") << ", " << here);
     regrets.push_back(here);
   }
   CHECK(regrets.size() > 100);

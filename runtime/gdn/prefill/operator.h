@@ -69,8 +69,8 @@ struct OperatorOf<gdn::PrefillProblem> {
   // How a state lies in memory is not among them: it is read and written once for a whole sequence.
   static constexpr std::string_view kOutline[] = {"key_dim", "value_dim", "dtype"};
   static constexpr std::string_view kNotForSpeed[] = {
-      "q_heads",          "k_heads", "v_heads",        "token_layout",
-      "checkpoint_every", "split",   "batch_invariant"};
+      "q_heads",          "k_heads",  "v_heads",        "token_layout",
+      "checkpoint_every", "segments", "batch_invariant"};
   static Sizes sizes(const gdn::PrefillProblem& problem);
 };
 

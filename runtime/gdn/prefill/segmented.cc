@@ -79,7 +79,7 @@ class PrefillSegments final : public PrefillScanPath<SegmentChoice> {
 }  // namespace
 
 const PrefillPath& prefill_segments() {
-  static const PrefillSegments kPath("split", ScanForm::kMma);
+  static const PrefillSegments kPath("segments", ScanForm::kMma);
   return kPath;
 }
 

@@ -14,7 +14,7 @@ class PrefillWhole final : public PrefillScanPath<> {
 
   std::optional<std::string> why_not(const PrefillProblem& problem,
                                      const Target& target) const override {
-    if (problem.segments == Segments::kAlways) return "the problem asks for split sequences";
+    if (problem.segments == Segments::kAlways) return "the problem asks for segments";
     if (auto reason = why_no_gates(problem.inputs)) return reason;
     return why_no_kernels(kernels_of(fixed_keys(problem)), problem, target);
   }

@@ -114,7 +114,7 @@ struct Fields<gdn::PrefillProblem> {
               "2N... (after); N is checkpoint_every"),
           fixed<&P::checkpoint_every>("tokens from one checkpoint to the next; a multiple of 16"),
           fixed<&P::segments>(
-              "long sequences are cut into parts that run side by side: where that is faster "
+              "long sequences are cut into segments that run side by side: where that is faster "
               "(auto), never, or always; with batch_invariant, auto means never"),
           gdn::batch_invariant_field<P>(),
       });
