@@ -170,8 +170,8 @@ class PrefillProblem(Problem["Prefill"]):
         checkpoints: states are also kept from before tokens 0, N, 2N... (before) or after tokens N,
             2N... (after); N is checkpoint_every.
         checkpoint_every: tokens from one checkpoint to the next; a multiple of 16.
-        segments: long sequences are cut into parts that run side by side: where that is faster (auto),
-            never, or always; with batch_invariant, auto means never.
+        segments: long sequences are cut into segments that run side by side: where that is faster
+            (auto), never, or always; with batch_invariant, auto means never.
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
             kernels for each size.
     """
