@@ -112,31 +112,29 @@ std::optional<std::string> stale(const Setting& setting, const Decision& decisio
   return fmt::format("NVRTC {}, here {}", setting.nvrtc, ours.nvrtc);
 }
 
-Question question_of(const TuningSpace& space) {
-  return {.wanted = {.op = space.op,
-                     .problem = space.problem,
-                     .defaults = space.defaults,
-                     .outline = space.outline},
-          .batch_invariant = space.batch_invariant,
-          .gpu = {},
-          .toolchain = {}};
+Wanted wanted_of(const TuningSpace& space) {
+  return {.op = space.op,
+          .problem = space.problem,
+          .defaults = space.defaults,
+          .outline = space.outline,
+          .batch_invariant = space.batch_invariant};
 }
 
-Answers::Answers(Question question, std::vector<TuningResult> results)
-    : question_(std::move(question)), results_(std::move(results)) {
+Ladder::Ladder(Wanted wanted, std::vector<TuningResult> results)
+    : wanted_(std::move(wanted)), results_(std::move(results)) {
   // Many results have the same configuration, and asking is what takes time here.
   std::vector<std::pair<const std::vector<TunedValue>*, bool>> asked;
   const auto is_usable = [&](const std::vector<TunedValue>& values) {
-    if (!question_.toolchain.templates.contains(path_of(values))) return false;
-    if (!question_.usable) return true;
+    if (!wanted_.toolchain.templates.contains(path_of(values))) return false;
+    if (!wanted_.usable) return true;
     const auto known = std::find_if(asked.begin(), asked.end(),
                                     [&](const auto& one) { return *one.first == values; });
     if (known != asked.end()) return known->second;
-    return asked.emplace_back(&values, question_.usable(values)).second;
+    return asked.emplace_back(&values, wanted_.usable(values)).second;
   };
   for (const TuningResult& result : results_) {
     const Setting& setting = result.setting;
-    if (setting.op != question_.wanted.op) continue;
+    if (setting.op != wanted_.op) continue;
     const std::optional<Kin> kin = kin_of(setting);
     if (!kin) continue;
     if (!is_usable(decision_of(result).configuration)) {
@@ -145,19 +143,19 @@ Answers::Answers(Question question, std::vector<TuningResult> results)
     }
     const auto reason = stale(result);
     if (reason) count("stale: " + *reason);
-    const double per_sm = log_ratio_of_sms(question_.gpu, setting.gpu);
+    const double per_sm = log_ratio_of_sms(wanted_.gpu, setting.gpu);
     ranked_.push_back({&result, {reason.has_value(), *kin}, point_of(setting.features, per_sm)});
   }
   std::stable_sort(ranked_.begin(), ranked_.end(),
                    [](const Ranked& a, const Ranked& b) { return a.step < b.step; });
-  if (question_.batch_invariant) keep_agreeing();
+  if (wanted_.batch_invariant) keep_agreeing();
   drop_repeated();
 }
 
-std::optional<Answers::Kin> Answers::kin_of(const Setting& setting) const {
-  if (setting.gpu.arch != question_.gpu.arch) return std::nullopt;
-  const bool here = setting.gpu.is_same(question_.gpu);
-  switch (question_.wanted.match(setting.problem)) {
+std::optional<Ladder::Kin> Ladder::kin_of(const Setting& setting) const {
+  if (setting.gpu.arch != wanted_.gpu.arch) return std::nullopt;
+  const bool here = setting.gpu.is_same(wanted_.gpu);
+  switch (wanted_.match(setting.problem)) {
     case Wanted::Match::kSame:
       return here ? Kin::kOwn : Kin::kOtherGpu;
     case Wanted::Match::kOutline:
@@ -168,11 +166,11 @@ std::optional<Answers::Kin> Answers::kin_of(const Setting& setting) const {
   return std::nullopt;
 }
 
-std::optional<std::string> Answers::stale(const TuningResult& result) const {
-  return cubinery::stale(result.setting, decision_of(result), question_.toolchain);
+std::optional<std::string> Ladder::stale(const TuningResult& result) const {
+  return cubinery::stale(result.setting, decision_of(result), wanted_.toolchain);
 }
 
-void Answers::count(std::string reason) {
+void Ladder::count(std::string reason) {
   for (auto& [known, times] : reasons_) {
     if (known == reason) {
       ++times;
@@ -182,7 +180,7 @@ void Answers::count(std::string reason) {
   reasons_.emplace_back(std::move(reason), 1);
 }
 
-void Answers::keep_agreeing() {
+void Ladder::keep_agreeing() {
   if (ranked_.empty()) return;
   const std::vector<TunedValue> bits = bits_of(decision_of(*ranked_.front().result).configuration);
   std::erase_if(ranked_, [&](const Ranked& ranked) {
@@ -194,7 +192,7 @@ void Answers::keep_agreeing() {
 
 // Of two results for one setting the later one never counts, even where its shape is nearer within
 // the bucket: the user's go before the library's.
-void Answers::drop_repeated() {
+void Ladder::drop_repeated() {
   std::vector<Ranked> kept;
   for (const Ranked& ranked : ranked_) {
     const bool repeats = std::any_of(kept.begin(), kept.end(), [&](const Ranked& earlier) {
@@ -205,7 +203,7 @@ void Answers::drop_repeated() {
   ranked_ = std::move(kept);
 }
 
-Answers::Point Answers::point_of(const Shape& features, double per_sm) {
+Ladder::Point Ladder::point_of(const Shape& features, double per_sm) {
   std::vector<std::pair<bool, const ShapeSize*>> sorted;  // whether it does not scale
   sorted.reserve(features.size());
   for (const ShapeSize& size : features) {
@@ -227,7 +225,7 @@ Answers::Point Answers::point_of(const Shape& features, double per_sm) {
   return point;
 }
 
-std::optional<Answers::Nearest> Answers::nearest(Step step, const Point& point) const {
+std::optional<Ladder::Nearest> Ladder::nearest(Step step, const Point& point) const {
   const Ranked* best = nullptr;
   double least = 0;
   bool is_exact = false;
@@ -267,7 +265,7 @@ std::optional<Answers::Nearest> Answers::nearest(Step step, const Point& point) 
   return Nearest{best->result, rung, least < kRounding, among};
 }
 
-std::optional<Answers::Nearest> Answers::nearest(const Shape& features) const {
+std::optional<Ladder::Nearest> Ladder::nearest(const Shape& features) const {
   const Point point = point_of(features, 0);
   const Step* before = nullptr;
   for (const Ranked& ranked : ranked_) {
@@ -278,20 +276,20 @@ std::optional<Answers::Nearest> Answers::nearest(const Shape& features) const {
   return std::nullopt;
 }
 
-const std::vector<TunedValue>& Answers::configuration(const Nearest& nearest) const {
+const std::vector<TunedValue>& Ladder::configuration(const Nearest& nearest) const {
   return decision_of(*nearest.result).configuration;
 }
 
-std::string Answers::why(const Nearest& nearest) const {
+std::string Ladder::why(const Nearest& nearest) const {
   const TuningResult& result = *nearest.result;
   const Setting& setting = result.setting;
   std::string text = fmt::format("measured on {}", name_of(setting.gpu));
-  if (!setting.gpu.is_same(question_.gpu)) {
-    text += fmt::format(" ({} SMs, here {})", setting.gpu.sm_count, question_.gpu.sm_count);
+  if (!setting.gpu.is_same(wanted_.gpu)) {
+    text += fmt::format(" ({} SMs, here {})", setting.gpu.sm_count, wanted_.gpu.sm_count);
   }
   text += " for " + to_text(setting.features);
-  const std::string& ours = question_.wanted.problem;
-  if (question_.wanted.match(setting.problem) != Wanted::Match::kSame) {
+  const std::string& ours = wanted_.problem;
+  if (wanted_.match(setting.problem) != Wanted::Match::kSame) {
     text += fmt::format(" of a similar problem ({})", differing_fields(setting.problem, ours));
   }
   text += gain(result, decision_of(result));
@@ -303,7 +301,7 @@ std::string Answers::why(const Nearest& nearest) const {
   return text;
 }
 
-std::string Answers::unanswered() const {
+std::string Ladder::why_none() const {
   std::string text;
   if (!ranked_.empty()) {
     text = "no result within a factor of 8";
@@ -318,7 +316,7 @@ std::string Answers::unanswered() const {
   return text;
 }
 
-std::vector<std::vector<TunedValue>> Answers::configurations() const {
+std::vector<std::vector<TunedValue>> Ladder::configurations() const {
   std::vector<std::vector<TunedValue>> found;
   for (const Ranked& ranked : ranked_) {
     const std::vector<TunedValue>& values = decision_of(*ranked.result).configuration;

@@ -15,23 +15,6 @@
 
 namespace cubinery {
 
-// The problem that results are wanted for.
-struct Wanted {
-  std::string op;
-  // TuningSpace's members of the same names.  An empty problem: all results of the op.
-  std::string problem{};
-  std::string defaults{};
-  std::vector<std::string> outline{};
-
-  // A field that one side does not name has its default there.
-  enum class Match { kNone, kOutline, kSame };
-  Match match(std::string_view their_problem) const;
-  // Whether a result may answer.
-  bool includes(std::string_view their_op, std::string_view their_problem) const {
-    return their_op == op && (problem.empty() || match(their_problem) != Match::kNone);
-  }
-};
-
 // What compiles the kernels of each path.
 struct Toolchain {
   std::string nvrtc;  // empty: results of any version will do
@@ -39,28 +22,41 @@ struct Toolchain {
       templates;  // path -> code_digest() of its kernels
 };
 
-// Who asks.  question_of() a space leaves out what it takes a context to know.
-struct Question {
-  Wanted wanted;
+// What kernels are wanted for.  wanted_of() a space leaves out what it takes a context to know.
+struct Wanted {
+  std::string op;
+  // TuningSpace's members of the same names.  An empty problem: all results of the op.
+  std::string problem{};
+  std::string defaults{};
+  std::vector<std::string> outline{};
   bool batch_invariant = false;
-  GpuIdentity gpu;
-  Toolchain toolchain;
+  GpuIdentity gpu{};
+  Toolchain toolchain{};
   // Whether a configuration can be used: it is one of the space, and fits the GPU.  Empty: any.
   std::function<bool(const std::vector<TunedValue>&)> usable{};
-};
-Question question_of(const TuningSpace& space);
 
-// The results that may answer, best rung first.  With Question::batch_invariant their
+  // A field that one side does not name has its default there.
+  enum class Match { kNone, kOutline, kSame };
+  Match match(std::string_view their_problem) const;
+  // Whether a result may be on the ladder.
+  bool includes(std::string_view their_op, std::string_view their_problem) const {
+    return their_op == op && (problem.empty() || match(their_problem) != Match::kNone);
+  }
+};
+
+Wanted wanted_of(const TuningSpace& space);
+
+// Results that may be taken, best rung first.  With Wanted::batch_invariant their
 // configurations agree in the fields that change bits: those that differ from the first of the best
 // rung are left out.
-class Answers {
+class Ladder {
  public:
   // `results`: in the order of precedence (the user's before the library's).
-  Answers(Question question, std::vector<TuningResult> results);
-  Answers(Answers&&) = default;
-  Answers& operator=(Answers&&) = default;
+  Ladder(Wanted wanted, std::vector<TuningResult> results);
+  Ladder(Ladder&&) = default;
+  Ladder& operator=(Ladder&&) = default;
 
-  // The result that answers for a shape.
+  // The result that is taken for a shape.
   struct Nearest {
     const TuningResult* result = nullptr;  // of this object's
     Rung rung = Rung::kDefault;
@@ -68,7 +64,7 @@ class Answers {
     std::size_t among = 0;  // results that were as good but for their shape
     bool operator==(const Nearest&) const = default;
   };
-  // The ladder for one shape.  nullopt: none comes near; unanswered() says why.
+  // The ladder for one shape.  nullopt: none comes near; why_none() says why.
   //
   // Within a rung the nearest result counts, up to a distance of kMaxDistance, on ties the earlier.
   // Sizes in kPerSm count parallel work, on which most depends: nearer in those is nearer.
@@ -80,7 +76,7 @@ class Answers {
   // What that result says to launch.
   const std::vector<TunedValue>& configuration(const Nearest& nearest) const;
   std::string why(const Nearest& nearest) const;
-  std::string unanswered() const;
+  std::string why_none() const;
 
   // Every configuration that nearest() can lead to, each once.
   std::vector<std::vector<TunedValue>> configurations() const;
@@ -113,7 +109,7 @@ class Answers {
   std::optional<Kin> kin_of(const Setting& setting) const;
   std::optional<std::string> stale(const TuningResult& result) const;
   Decision decision_of(const TuningResult& result) const {
-    return cubinery::decision_of(result, question_.batch_invariant);
+    return cubinery::decision_of(result, wanted_.batch_invariant);
   }
   void count(std::string reason);
   void keep_agreeing();
@@ -121,7 +117,7 @@ class Answers {
   static Point point_of(const Shape& features, double per_sm);
   std::optional<Nearest> nearest(Step step, const Point& point) const;
 
-  Question question_;
+  Wanted wanted_;
   std::vector<TuningResult> results_;
   std::vector<Ranked> ranked_;
   // Why how many results were left out, or count below all others.

@@ -36,7 +36,7 @@ Point point_at(const std::vector<Axis>& axes, std::size_t index) {
 // Who picks a candidate for each cell.
 class Chooser {
  public:
-  Chooser(Alternatives alternatives, const Answers* answers, std::string_view why_not);
+  Chooser(Alternatives alternatives, const Ladder* ladder, std::string_view why_not);
 
   // Everything that can be picked, and what cells point to, which grows with them.
   const Candidates& candidates() const { return candidates_; }
@@ -49,30 +49,30 @@ class Chooser {
   static Plan::Cell cell(std::size_t candidate, std::size_t choice) {
     return {static_cast<std::uint16_t>(candidate), static_cast<std::uint16_t>(choice)};
   }
-  Plan::Cell answered(const Answers::Nearest& nearest);
+  Plan::Cell cell_of(const Ladder::Nearest& nearest);
   std::size_t cheapest(const Point& at) const;
 
-  const Answers* answers_ = nullptr;  // null: none that can answer
+  const Ladder* ladder_ = nullptr;  // null: none that can be taken
   Candidates candidates_;
   std::vector<std::vector<TunedValue>> values_;  // of candidates_
   std::size_t modelled_;  // the first of candidates_: what the cost model chooses from
   // For each candidate, by the model, then once more, where a result was passed over; then those of
-  // answered_.
+  // from_results_.
   std::vector<Choice> choices_;
-  std::vector<std::pair<Answers::Nearest, Plan::Cell>> answered_;
+  std::vector<std::pair<Ladder::Nearest, Plan::Cell>> from_results_;
 };
 
-Chooser::Chooser(Alternatives alternatives, const Answers* answers, std::string_view why_not)
+Chooser::Chooser(Alternatives alternatives, const Ladder* ladder, std::string_view why_not)
     : candidates_(std::move(alternatives.defaults)), modelled_(candidates_.size()) {
   for (const auto& candidate : candidates_) values_.push_back(candidate->values());
   std::string why_modelled(why_not);
   std::vector<std::vector<TunedValue>> measured;
-  if (answers != nullptr) {
-    measured = answers->configurations();
-    why_modelled = answers->unanswered();
+  if (ladder != nullptr) {
+    measured = ladder->configurations();
+    why_modelled = ladder->why_none();
   }
   if (!measured.empty()) {
-    answers_ = answers;
+    ladder_ = ladder;
     if (alternatives.one_value_of_bits && bits_of(measured.front()) != bits_of(values_.front())) {
       candidates_.clear();
       values_.clear();
@@ -95,27 +95,27 @@ Chooser::Chooser(Alternatives alternatives, const Answers* answers, std::string_
 }
 
 Plan::Cell Chooser::pick(const Shape& features, const Point& at) {
-  std::optional<Answers::Nearest> nearest;
-  if (answers_ != nullptr) nearest = answers_->nearest(features);
-  if (nearest && (nearest->rung == Rung::kExact || nearest->is_here)) return answered(*nearest);
+  std::optional<Ladder::Nearest> nearest;
+  if (ladder_ != nullptr) nearest = ladder_->nearest(features);
+  if (nearest && (nearest->rung == Rung::kExact || nearest->is_here)) return cell_of(*nearest);
   const std::size_t cheap = cheapest(at);
   if (!nearest) return cell(cheap, cheap);
-  const Plan::Cell known = answered(*nearest);
+  const Plan::Cell known = cell_of(*nearest);
   if (candidates_[known.candidate]->us(at) <= candidates_[cheap]->us(at) * (1 + kDoubt)) {
     return known;
   }
   return cell(cheap, candidates_.size() + cheap);
 }
 
-Plan::Cell Chooser::answered(const Answers::Nearest& nearest) {
+Plan::Cell Chooser::cell_of(const Ladder::Nearest& nearest) {
   const auto same = [&](const auto& known) { return known.first == nearest; };
-  const auto known = std::find_if(answered_.begin(), answered_.end(), same);
-  if (known != answered_.end()) return known->second;
-  const std::vector<TunedValue>& values = answers_->configuration(nearest);
+  const auto known = std::find_if(from_results_.begin(), from_results_.end(), same);
+  if (known != from_results_.end()) return known->second;
+  const std::vector<TunedValue>& values = ladder_->configuration(nearest);
   const auto found = std::find(values_.begin(), values_.end(), values);
   const Plan::Cell made = cell(static_cast<std::size_t>(found - values_.begin()), choices_.size());
-  choices_.push_back(choice_of(values, nearest.rung, answers_->why(nearest)));
-  answered_.emplace_back(nearest, made);
+  choices_.push_back(choice_of(values, nearest.rung, ladder_->why(nearest)));
+  from_results_.emplace_back(nearest, made);
   return made;
 }
 
@@ -140,9 +140,9 @@ std::size_t Plan::index(const Point& at) const {
   return index;
 }
 
-Plan make_plan(const Sizes& sizes, Alternatives alternatives, const Answers* answers,
+Plan make_plan(const Sizes& sizes, Alternatives alternatives, const Ladder* ladder,
                std::string_view why_not) {
-  Chooser chooser(std::move(alternatives), answers, why_not);
+  Chooser chooser(std::move(alternatives), ladder, why_not);
   Plan plan{.axes = sizes.axes, .cells = {}, .candidates = {}, .choices = {}};
   std::size_t count = 1;
   for (const Axis& axis : sizes.axes) count *= axis.count;

@@ -1,4 +1,4 @@
-// What launches of an operator run, for every size, and why: measured answers, then the cost model.
+// What launches of an operator run, for every size, and why: measured results, then the cost model.
 // Pure functions.
 #pragma once
 
@@ -50,17 +50,17 @@ struct Sizes {
 // What there is to choose from for one problem.
 struct Alternatives {
   Candidates defaults{};  // what the cost model chooses from
-  // The defaults agree in the fields that change bits, and so do the answers; where these disagree
-  // with those, the model chooses among the answers' candidates instead, so that all cells agree.
+  // The defaults agree in the fields that change bits, and so do the results; where these disagree
+  // with those, the model chooses among the results' candidates instead, so that all cells agree.
   bool one_value_of_bits = false;
-  // Of values that an answer has.
+  // Of values that a result has.
   std::function<std::shared_ptr<const Candidate>(const std::vector<TunedValue>&)> find{};
 };
 
-// For each cell what an answer says, and the model where nobody measured: what is about as good
+// For each cell what a result says, and the model where nobody measured: what is about as good
 // goes to the first.  A result for another shape is not taken where it costs much more than the
-// cheapest.  `answers`: null: there are none, for the reason `why_not`.
-Plan make_plan(const Sizes& sizes, Alternatives alternatives, const Answers* answers,
+// cheapest.  `ladder`: null: there are none, for the reason `why_not`.
+Plan make_plan(const Sizes& sizes, Alternatives alternatives, const Ladder* ladder,
                std::string_view why_not);
 // One candidate for all sizes, chosen by the caller.
 Plan one_choice_plan(std::shared_ptr<const Candidate> candidate);

@@ -116,8 +116,8 @@ class Planner {
   }
 
   // Without what it takes a context to know: the GPU's identity and the toolchain.
-  Question question() const {
-    Question asked = question_of(empty_space());
+  Wanted wanted() const {
+    Wanted asked = wanted_of(empty_space());
     asked.usable = [here = *this](const Values& values) { return here.find(values) != nullptr; };
     return asked;
   }
@@ -132,15 +132,15 @@ class Planner {
     return space;
   }
 
-  // Measured answers first, then the cost model.  `answers` may be null: no results, for the reason
+  // Measured results first, then the cost model.  `ladder` may be null: no results, for the reason
   // `why_not`.
-  Plan plan(const Answers* answers, std::string_view why_not = "") const {
+  Plan plan(const Ladder* ladder, std::string_view why_not = "") const {
     const std::vector<CandidatePtr> few = defaults();
     return make_plan(OperatorOf<Problem>::sizes(problem_),
                      {.defaults = {few.begin(), few.end()},
                       .one_value_of_bits = problem_.batch_invariant,
                       .find = [this](const Values& values) { return find(values); }},
-                     answers, why_not);
+                     ladder, why_not);
   }
 
   // Every kernel that a plan can have on any GPU of the target's architecture: those of the default
@@ -148,12 +148,12 @@ class Planner {
   std::vector<KernelSpec> kernels(const KnownResults& known) const {
     std::vector<KernelSpec> specs;
     for (const CandidatePtr& candidate : defaults()) add_kernels(*candidate, &specs);
-    Question asked = question();
+    Wanted asked = wanted();
     asked.gpu.arch = target_.arch.name();
     asked.toolchain.templates = known.templates;
     for (const TuningResult& result : known.results) {
       // Each alone: which of those that disagree counts depends on the GPU.
-      for (const Values& values : Answers(asked, {result}).configurations()) {
+      for (const Values& values : Ladder(asked, {result}).configurations()) {
         add_kernels(*find(values), &specs);
       }
     }
@@ -240,8 +240,8 @@ Result<Loaded<Problem>> load_operator(const Context& context, const Problem& pro
   const Result<Planner<Problem>> planner =
       Planner<Problem>::create(problem, target_of(context), path_options(context));
   if (!planner) return planner.error().clone();
-  const Answers answers = answers_to(context, planner->question(), path_kernels<Problem>());
-  Plan plan = planner->plan(&answers);
+  const Ladder ladder = ladder_of(context, planner->wanted(), path_kernels<Problem>());
+  Plan plan = planner->plan(&ladder);
   const bool uses_results = plan.uses_results;
   Result<Loaded<Problem>> loaded = planner->load(context, std::move(plan));
   if (loaded || !uses_results) return loaded;

@@ -148,15 +148,15 @@ std::vector<TuningResult> tuning_results(const Context& context, const Wanted& w
   return results_of(context.state(), wanted);
 }
 
-Answers answers_to(const Context& context, Question question, const PathKernels& paths) {
+Ladder ladder_of(const Context& context, Wanted wanted, const PathKernels& paths) {
   std::vector<TuningResult> results;
   if (Result<GpuIdentity> gpu = gpu_identity(context)) {
-    question.gpu = *std::move(gpu);
-    results = tuning_results(context, question.wanted);
+    wanted.gpu = *std::move(gpu);
+    results = tuning_results(context, wanted);
     // What it takes to tell stale results is read for nothing where there are none.
-    if (!results.empty()) question.toolchain = toolchain_of(context, paths);
+    if (!results.empty()) wanted.toolchain = toolchain_of(context, paths);
   }
-  return {std::move(question), std::move(results)};
+  return {std::move(wanted), std::move(results)};
 }
 
 KnownResults known_results_inside(std::string_view op, const PathKernels& paths) {
@@ -191,18 +191,18 @@ Choice choose(const Context& context, const TuningSpace& space, const Shape& fea
   };
   const Result<GpuIdentity> gpu = gpu_identity(context);
   if (!gpu) return chosen(otherwise, Rung::kDefault, std::string(gpu.error().message()));
-  Question question = question_of(space);
-  question.usable = [&](const std::vector<TunedValue>& values) {
+  Wanted wanted = wanted_of(space);
+  wanted.usable = [&](const std::vector<TunedValue>& values) {
     const std::size_t index = index_of(space, values);
     return index < space.configurations.size() &&
            // With the same mark on fields that change bits.
            space.configurations[index].values == values && fits(space.configurations[index], *gpu);
   };
-  const Answers answers = answers_to(context, std::move(question), path_kernels(space));
-  const std::optional<Answers::Nearest> nearest = answers.nearest(features);
-  if (!nearest) return chosen(otherwise, Rung::kDefault, answers.unanswered());
-  return chosen(index_of(space, answers.configuration(*nearest)), nearest->rung,
-                answers.why(*nearest));
+  const Ladder ladder = ladder_of(context, std::move(wanted), path_kernels(space));
+  const std::optional<Ladder::Nearest> nearest = ladder.nearest(features);
+  if (!nearest) return chosen(otherwise, Rung::kDefault, ladder.why_none());
+  return chosen(index_of(space, ladder.configuration(*nearest)), nearest->rung,
+                ladder.why(*nearest));
 }
 
 }  // namespace cubinery

@@ -40,8 +40,8 @@ Toolchain toolchain_of(const Context& context, const PathKernels& paths);
 // that takes a fraction of the time.
 std::vector<TuningResult> tuning_results(const Context& context, const Wanted& wanted);
 
-// Answers to a question of which the GPU and the toolchain are not given yet.
-Answers answers_to(const Context& context, Question question, const PathKernels& paths);
+// The ladder for kernels of which the GPU and the toolchain are not given yet.
+Ladder ladder_of(const Context& context, Wanted wanted, const PathKernels& paths);
 
 // All results of one operator, and the templates that they must have been measured with.
 struct KnownResults {

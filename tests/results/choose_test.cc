@@ -54,29 +54,31 @@ TuningResult result_of(std::int64_t states, std::vector<TunedValue> configuratio
   return result;
 }
 
-Question question() {
-  return {.wanted = {.op = "toy", .problem = kFixed, .outline = {"dtype", "dim"}},
+Wanted wanted() {
+  return {.op = "toy",
+          .problem = kFixed,
+          .outline = {"dtype", "dim"},
           .batch_invariant = true,
           .gpu = h200(),
           .toolchain = {.nvrtc = "13.0.88", .templates = {{"", "t1"}}},
           .usable = {}};
 }
 
-// The rung and the number of warps that answer, or why none does: "exact: 4".
-std::string answer(const Answers& answers, const Shape& features) {
-  const auto found = answers.nearest(features);
-  if (!found) return answers.unanswered();
+// The rung and the number of warps of the result that is taken, or why none is: "exact: 4".
+std::string answer(const Ladder& ladder, const Shape& features) {
+  const auto found = ladder.nearest(features);
+  if (!found) return ladder.why_none();
   return std::string(to_string(found->rung)) + ": " + found->result->configuration.at(0).value;
 }
 std::string answer(const std::vector<TuningResult>& results, std::int64_t states,
-                   const Question& asked = question()) {
-  return answer(Answers(asked, results), {{"states", states}});
+                   const Wanted& asked = wanted()) {
+  return answer(Ladder(asked, results), {{"states", states}});
 }
 std::string why(const std::vector<TuningResult>& results, std::int64_t states,
-                const Question& asked = question()) {
-  const Answers answers(asked, results);
-  const auto found = answers.nearest({{"states", states}});
-  return found ? answers.why(*found) : "";
+                const Wanted& asked = wanted()) {
+  const Ladder ladder(asked, results);
+  const auto found = ladder.nearest({{"states", states}});
+  return found ? ladder.why(*found) : "";
 }
 
 TEST_CASE("EachRungAnswersWhereTheOnesAboveItAreMissing", "[tuner]") {
@@ -112,16 +114,16 @@ TEST_CASE("ResultsOfOtherThingsDoNotAnswer", "[tuner]") {
         "not measured for this problem on this GPU");
   CHECK(answer({result_of(64, warps(1), kOtherDim)}, 64) ==
         "not measured for this problem on this GPU");
-  Question no_outline = question();
-  no_outline.wanted.outline.clear();
+  Wanted no_outline = wanted();
+  no_outline.outline.clear();
   CHECK(answer({result_of(64, warps(1), kOtherGate)}, 64, no_outline) ==
         "not measured for this problem on this GPU");
   // A field of the outline that neither has, and one whose name only ends alike.
-  Question odd_outline = question();
-  odd_outline.wanted.outline = {"im"};
+  Wanted odd_outline = wanted();
+  odd_outline.outline = {"im"};
   CHECK(answer({result_of(64, warps(1), kOtherGate)}, 64, odd_outline) ==
         "not measured for this problem on this GPU");
-  CHECK(answer(Answers(question(), {result_of(64, warps(1))}), {{"rows", 64}}) ==
+  CHECK(answer(Ladder(wanted(), {result_of(64, warps(1))}), {{"rows", 64}}) ==
         "no result within a factor of 8");
 }
 
@@ -168,7 +170,7 @@ TEST_CASE("TheUsersResultsComeFirst", "[tuner]") {
   const std::vector<TuningResult> results{result_of(250, warps(1)), result_of(256, warps(2))};
   CHECK(answer(results, 256) == "exact: 1");
   CHECK(answer(results, 600) == "nearest shape: 1");
-  CHECK(Answers(question(), results).configurations() ==
+  CHECK(Ladder(wanted(), results).configurations() ==
         std::vector<std::vector<TunedValue>>{warps(1)});
 }
 
@@ -181,9 +183,9 @@ TEST_CASE("AsMuchParallelWorkCountsBeforeAllElse", "[tuner]") {
   };
   // Both are a factor of four away; the second has as many states.
   const std::vector<TuningResult> results{measured(16, 32768, 1), measured(32, 4096, 2)};
-  CHECK(answer(Answers(question(), results), {{"states", 32}, {"length", 16384}}) ==
+  CHECK(answer(Ladder(wanted(), results), {{"states", 32}, {"length", 16384}}) ==
         "nearest shape: 2");
-  CHECK(answer(Answers(question(), results), {{"states", 16}, {"length", 8192}}) ==
+  CHECK(answer(Ladder(wanted(), results), {{"states", 16}, {"length", 8192}}) ==
         "nearest shape: 1");
 }
 
@@ -204,9 +206,9 @@ TEST_CASE("SizesThatAreNotParallelWorkAreNotScaled", "[tuner]") {
   TuningResult result = result_of(64, warps(1), kFixed, gpu_of(33));
   result.setting.features = {{"length", 64}};
   const std::vector<TuningResult> results{result};
-  const Answers answers(question(), results);
-  CHECK(answer(answers, {{"length", 512}}) == "same architecture: 1");
-  CHECK(answer(answers, {{"length", 513}}) == "no result within a factor of 8");
+  const Ladder ladder(wanted(), results);
+  CHECK(answer(ladder, {{"length", 512}}) == "same architecture: 1");
+  CHECK(answer(ladder, {{"length", 513}}) == "no result within a factor of 8");
 }
 
 TEST_CASE("AbsurdSizesAndGpusDoNotOverflow", "[tuner]") {
@@ -241,7 +243,7 @@ TEST_CASE("StaleResultsAnswerBelowAllOthersAndAreCounted", "[tuner]") {
   results.push_back(result_of(64, warps(4)));
   CHECK(answer(results, 64) == "exact: 4");
 
-  Question any_compiler = question();
+  Wanted any_compiler = wanted();
   any_compiler.toolchain.nvrtc.clear();
   CHECK(answer({old_template, old_compiler}, 64, any_compiler) == "exact: 1");
   CHECK(answer({old_template}, 64, any_compiler) == "stale: 2");
@@ -267,7 +269,7 @@ TEST_CASE("StaleResultsHideNone", "[tuner]") {
   const std::vector<TuningResult> results{of_old_templates(result_of(64, warps(1))),
                                           result_of(64, warps(2))};
   CHECK(answer(results, 64) == "exact: 2");
-  CHECK(Answers(question(), results).configurations() ==
+  CHECK(Ladder(wanted(), results).configurations() ==
         std::vector<std::vector<TunedValue>>{warps(2)});
 }
 
@@ -277,7 +279,7 @@ TEST_CASE("StaleResultsAgreeInBitsWithWhatIsAboveThem", "[tuner]") {
   CHECK(answer({old, agreeing}, 64) == "stale: 1");
   const std::vector<TuningResult> results{old, agreeing, result_of(1024, warps(3, 8))};
   CHECK(answer(results, 64) == "stale: 2");
-  CHECK(Answers(question(), results).configurations() ==
+  CHECK(Ladder(wanted(), results).configurations() ==
         std::vector<std::vector<TunedValue>>{warps(3, 8), warps(2, 8)});
 }
 
@@ -289,7 +291,7 @@ TEST_CASE("ResultsOfPathsThatThereAreNotDoNotAnswer", "[tuner]") {
 }
 
 TEST_CASE("ConfigurationsThatCannotBeUsedDoNotAnswer", "[tuner]") {
-  Question asked = question();
+  Wanted asked = wanted();
   asked.usable = [](const std::vector<TunedValue>& values) { return values[0].value != "1"; };
   const std::vector<TuningResult> results{result_of(64, warps(1)), result_of(128, warps(2))};
   CHECK(answer(results, 64, asked) == "nearest shape: 2");
@@ -304,12 +306,12 @@ TEST_CASE("AnswersAgreeInTheFieldsThatChangeBits", "[tuner]") {
       result_of(1024, warps(3, 4)),
       result_of(1024, warps(4, 8), kOtherGate),
   };
-  const Answers answers(question(), results);
-  CHECK(answer(answers, {{"states", 64}}) == "exact: 2");
-  CHECK(answer(answers, {{"states", 256}}) == "nearest shape: 2");
-  CHECK(answer(answers, {{"states", 1024}}) == "similar problem: 4");
-  CHECK(answers.configurations() == std::vector<std::vector<TunedValue>>{warps(2, 8), warps(4, 8)});
-  CHECK(answer(answers, {{"states", 1 << 20}}) ==
+  const Ladder ladder(wanted(), results);
+  CHECK(answer(ladder, {{"states", 64}}) == "exact: 2");
+  CHECK(answer(ladder, {{"states", 256}}) == "nearest shape: 2");
+  CHECK(answer(ladder, {{"states", 1024}}) == "similar problem: 4");
+  CHECK(ladder.configurations() == std::vector<std::vector<TunedValue>>{warps(2, 8), warps(4, 8)});
+  CHECK(answer(ladder, {{"states", 1 << 20}}) ==
         "no result within a factor of 8; 2 results are left out: their outputs differ in bits from "
         "those with lanes=8");
 }

@@ -169,12 +169,12 @@ TEST_CASE("ResultsOfASplitConvolutionAnswerForItsChannels", "[cpu]") {
   const auto won = test::values_in(
       problem, "path=portable;lane_channels=8;ahead=12;warps=2;resident=256;together=1");
   const Shape features{{"sequences", 1}, {"tokens", 2048}, {"channels", 8192}};
-  Question question = planner.question();
-  question.gpu = test::fake_gpu();
-  question.toolchain = {.nvrtc = "13.0", .templates = {{"portable", "digest"}}};
-  const Answers answers(question,
-                        {test::made_up_result(planner.space(), features, won, "13.0", "digest")});
-  const Plan plan = planner.plan(&answers);
+  Wanted wanted = planner.wanted();
+  wanted.gpu = test::fake_gpu();
+  wanted.toolchain = {.nvrtc = "13.0", .templates = {{"portable", "digest"}}};
+  const Ladder ladder(wanted,
+                      {test::made_up_result(planner.space(), features, won, "13.0", "digest")});
+  const Plan plan = planner.plan(&ladder);
   const Point here = point_of(problem, {.sequences = 1, .tokens = 2048});
   CHECK(plan.choice(here).rung == Rung::kExact);
   CHECK(plan.candidate(here).values() == won);

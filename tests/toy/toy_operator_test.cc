@@ -203,7 +203,7 @@ TEST_CASE("Toy.PrewarmingTakesThePathsOfTheOptions", "[cpu]") {
 }
 
 TEST_CASE("Toy.AFieldThatOldResultsDoNotNameHasItsDefault", "[cpu]") {
-  Wanted wanted = planner_of({}).question().wanted;
+  Wanted wanted = planner_of({}).wanted();
   CHECK(wanted.match("dtype=f32") == Wanted::Match::kSame);
   CHECK(wanted.match("dtype=bf16") == Wanted::Match::kNone);
   // The problem gets a field.

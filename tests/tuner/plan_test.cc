@@ -73,11 +73,11 @@ template <class Problem>
 Plan planned(const Problem& problem, const std::vector<TuningResult>& results,
              const GpuIdentity& gpu = fake_gpu(), const std::string& nvrtc = "13.0.88") {
   const auto planner = planner_of(problem, target_of(kArch, gpu));
-  Question question = planner.question();
-  question.gpu = gpu;
-  question.toolchain = {.nvrtc = nvrtc, .templates = {{"portable", "t1"}}};
-  const Answers answers(std::move(question), results);
-  return planner.plan(&answers);
+  Wanted wanted = planner.wanted();
+  wanted.gpu = gpu;
+  wanted.toolchain = {.nvrtc = nvrtc, .templates = {{"portable", "t1"}}};
+  const Ladder ladder(std::move(wanted), results);
+  return planner.plan(&ladder);
 }
 
 std::vector<TunedValue> default_with(
@@ -540,11 +540,11 @@ TEST_CASE("VerifyKernelsAreEnoughForEveryGpuOfTheArchitecture", "[cpu]") {
     const GpuIdentity gpu = fake_gpu(sms);
     const Target target = target_of(kArch, gpu);
     const auto planner = planner_of(problem, target);
-    Question question = planner.question();
-    question.gpu = gpu;
-    question.toolchain = {.nvrtc = "13.0.88", .templates = {{"wy", "t1"}}};
-    const Answers answers(std::move(question), results);
-    check_enough(enough, planner.plan(&answers));
+    Wanted wanted = planner.wanted();
+    wanted.gpu = gpu;
+    wanted.toolchain = {.nvrtc = "13.0.88", .templates = {{"wy", "t1"}}};
+    const Ladder ladder(std::move(wanted), results);
+    check_enough(enough, planner.plan(&ladder));
     check_enough(enough, planner.plan(nullptr));
   }
 }
@@ -561,11 +561,11 @@ TEST_CASE("CommitKernelsAreEnoughForEveryGpuOfTheArchitecture", "[cpu]") {
     const GpuIdentity gpu = fake_gpu(sms);
     const Target target = target_of(kArch, gpu);
     const auto planner = planner_of(problem, target);
-    Question question = planner.question();
-    question.gpu = gpu;
-    question.toolchain = {.nvrtc = "13.0.88", .templates = {{"wy", "t1"}}};
-    const Answers answers(std::move(question), results);
-    check_enough(enough, planner.plan(&answers));
+    Wanted wanted = planner.wanted();
+    wanted.gpu = gpu;
+    wanted.toolchain = {.nvrtc = "13.0.88", .templates = {{"wy", "t1"}}};
+    const Ladder ladder(std::move(wanted), results);
+    check_enough(enough, planner.plan(&ladder));
     check_enough(enough, planner.plan(nullptr));
   }
 }

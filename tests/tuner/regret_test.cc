@@ -187,13 +187,12 @@ std::pair<Rung, std::string> answer_to(const TuningResult& result, const std::st
   for (const auto* path : OperatorOf<gdn::PrefillProblem>::paths()) {
     toolchain.templates.emplace(path->name(), result.templates);
   }
-  const Answers answers({.wanted = {.op = setting.op, .problem = setting.problem},
-                         .gpu = setting.gpu,
-                         .toolchain = toolchain},
-                        results_of(other_gpu));
-  const std::optional<Answers::Nearest> nearest = answers.nearest(setting.features);
-  if (!nearest) return {Rung::kDefault, answers.unanswered()};
-  return {nearest->rung, to_text(answers.configuration(*nearest))};
+  const Ladder ladder(
+      {.op = setting.op, .problem = setting.problem, .gpu = setting.gpu, .toolchain = toolchain},
+      results_of(other_gpu));
+  const std::optional<Ladder::Nearest> nearest = ladder.nearest(setting.features);
+  if (!nearest) return {Rung::kDefault, ladder.why_none()};
+  return {nearest->rung, to_text(ladder.configuration(*nearest))};
 }
 
 // Rows written by scripts/regret.py, by the GPU's name and the operator's.  docs/performance.md has
