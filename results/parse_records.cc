@@ -6,11 +6,12 @@
 #include <cmath>
 #include <concepts>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "cache/paths.h"
 #include "codegen/read_json.h"
-#include "results/records.h"
+#include "results/record_members.h"
 #include "results/shape.h"
 
 namespace cubinery {
@@ -19,96 +20,23 @@ namespace {
 // What reads a record looks through its members once for each name.
 constexpr JsonLimits kRecordLimits{.depth = 8, .members = 256, .values = 1 << 14};
 
-enum class Need : int { kOptional, kRequired };
-
-// Reads members of one object and keeps the first thing that is wrong.  What is missing and
-// optional leaves its target alone.
-class Members {
+// Reads members of one object and keeps the first thing that is wrong.  What is missing and not
+// required leaves its target alone.
+class Reader {
  public:
-  Members(const Json* object, std::string where, std::string* wrong)
-      : object_(object), where_(std::move(where)), wrong_(wrong) {}
+  // `bits`: names of the fields that change bits, of the configurations inside.
+  Reader(const Json* object, std::string where, const std::vector<std::string>* bits,
+         std::string* wrong)
+      : object_(object), where_(std::move(where)), bits_(bits), wrong_(wrong) {}
 
-  // Without members where there is no such object.
-  Members object(const char* name, Need need) const {
+  void operator()(const char* name, auto&& member, Need need = Need::kOptional) const {
     const Json* json = find(name, need);
-    if (json != nullptr && !json->is_object()) json = refuse(name, "is not an object");
-    return {json, fmt::format("{}{}.", where_, name), wrong_};
-  }
-
-  void read(const char* name, std::string* text, Need need = Need::kOptional) const {
-    const Json* json = find(name, need);
-    if (json == nullptr) return;
-    if (!json->is_string()) return (void)refuse(name, "is not a text");
-    *text = json->get<std::string>();
-  }
-
-  template <std::integral T>
-  void read(const char* name, T* number) const {
-    const Json* json = find(name, Need::kOptional);
-    if (json == nullptr) return;
-    constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<T>::max());
-    if (!json->is_number_unsigned() || json->get<std::uint64_t>() > kMost) {
-      return (void)refuse(name, fmt::format("is not an integer from 0 to {}", kMost));
+    if (json != nullptr) read(name, *json, &member);
+    if constexpr (requires { member.median; }) {  // times that are needed
+      if (need != Need::kRequired || member.median > 0) return;
+      const bool is_there = json != nullptr && json->contains("median");
+      refuse(fmt::format("{}.median", name), is_there ? "is not above 0" : "is missing");
     }
-    *number = json->get<T>();
-  }
-
-  // A time or a share: not negative.
-  void read(const char* name, double* number, Need need = Need::kOptional) const {
-    const Json* json = find(name, need);
-    if (json == nullptr) return;
-    if (!json->is_number() || !std::isfinite(json->get<double>()) || json->get<double>() < 0) {
-      return (void)refuse(name, "is not a number of at least 0");
-    }
-    *number = json->get<double>();
-  }
-
-  void read_or_nan(const char* name, double* number) const {
-    const Json* json = find(name, Need::kOptional);
-    if (json == nullptr) return;
-    if (!json->is_number() && !json->is_null()) return (void)refuse(name, "is not a number");
-    *number = json->is_null() ? std::numeric_limits<double>::quiet_NaN() : json->get<double>();
-  }
-
-  void read(const char* name, Shape* shape) const {
-    const Members sizes = object(name, Need::kRequired);
-    if (sizes.object_ == nullptr) return;
-    for (const auto& [size, value] : sizes.object_->items()) {
-      shape->push_back({size, 0});
-      sizes.read(size.c_str(), &shape->back().value);
-    }
-    const Status status = check_shape(name, *shape);
-    if (!status.ok()) refuse(name, fmt::format("is no shape: {}", status.message()));
-  }
-
-  // `bits`: names of the fields that change bits.
-  void read(const char* name, const std::vector<std::string>& bits, std::vector<TunedValue>* values,
-            Need need = Need::kOptional) const {
-    const Members fields = object(name, need);
-    if (fields.object_ == nullptr) return;
-    for (const auto& [field, value] : fields.object_->items()) {
-      if (!value.is_string() && !value.is_number() && !value.is_boolean()) {
-        return (void)fields.refuse(field, "is not a text, a number or a boolean");
-      }
-      const bool changes_bits = std::find(bits.begin(), bits.end(), field) != bits.end();
-      values->push_back({field, value.is_string() ? value.get<std::string>() : value.dump(),
-                         value.is_string(), changes_bits});
-    }
-  }
-
-  void read(const char* name, std::vector<std::string>* texts) const {
-    const Json* json = array(name);
-    if (json == nullptr) return;
-    for (const Json& text : *json) {
-      if (!text.is_string()) return (void)refuse(name, "has an element that is not a text");
-      texts->push_back(text.get<std::string>());
-    }
-  }
-
-  // nullptr: none.
-  const Json* array(const char* name) const {
-    const Json* json = find(name, Need::kOptional);
-    return json == nullptr || json->is_array() ? json : refuse(name, "is not an array");
   }
 
   std::nullptr_t refuse(std::string_view name, std::string_view what) const {
@@ -118,15 +46,97 @@ class Members {
 
  private:
   const Json* find(const char* name, Need need) const {
-    if (object_ != nullptr) {
-      const auto member = object_->find(name);
-      if (member != object_->end()) return &*member;
-    }
+    const auto member = object_->find(name);
+    if (member != object_->end()) return &*member;
     return need == Need::kRequired ? refuse(name, "is missing") : nullptr;
+  }
+
+  void read(const char* name, const Json& json, std::string* text) const {
+    if (!json.is_string()) return (void)refuse(name, "is not a text");
+    *text = json.get<std::string>();
+  }
+
+  template <std::integral T>
+  void read(const char* name, const Json& json, T* number) const {
+    constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<T>::max());
+    if (!json.is_number_unsigned() || json.get<std::uint64_t>() > kMost) {
+      return (void)refuse(name, fmt::format("is not an integer from 0 to {}", kMost));
+    }
+    *number = json.get<T>();
+  }
+
+  // A time or a share: not negative.
+  void read(const char* name, const Json& json, double* number) const {
+    if (!json.is_number() || !std::isfinite(json.get<double>()) || json.get<double>() < 0) {
+      return (void)refuse(name, "is not a number of at least 0");
+    }
+    *number = json.get<double>();
+  }
+
+  void read(const char* name, const Json& json, OrNan<double>* number) const {
+    if (!json.is_number() && !json.is_null()) return (void)refuse(name, "is not a number");
+    number->value = json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+  }
+
+  void read(const char* name, const Json& json, Verdict* verdict) const {
+    std::string text;
+    read(name, json, &text);
+    for (const Verdict known : {Verdict::kCorrect, Verdict::kConstraints, Verdict::kCompile,
+                                Verdict::kSpills, Verdict::kRuntime, Verdict::kWrong}) {
+      if (text == to_string(known)) return (void)(*verdict = known);
+    }
+    refuse(name, fmt::format("is unknown: \"{}\"", excerpt(text)));
+  }
+
+  void read(const char* name, const Json& json, Shape* shape) const {
+    const std::optional<Reader> sizes = object(name, json);
+    if (!sizes) return;
+    for (const auto& [size, value] : json.items()) {
+      shape->push_back({size, 0});
+      sizes->read(size.c_str(), value, &shape->back().value);
+    }
+    const Status status = check_shape(name, *shape);
+    if (!status.ok()) refuse(name, fmt::format("is no shape: {}", status.message()));
+  }
+
+  void read(const char* name, const Json& json, std::vector<TunedValue>* values) const {
+    const std::optional<Reader> fields = object(name, json);
+    if (!fields) return;
+    for (const auto& [field, value] : json.items()) {
+      if (!value.is_string() && !value.is_number() && !value.is_boolean()) {
+        return (void)fields->refuse(field, "is not a text, a number or a boolean");
+      }
+      const bool changes_bits = std::find(bits_->begin(), bits_->end(), field) != bits_->end();
+      values->push_back({field, value.is_string() ? value.get<std::string>() : value.dump(),
+                         value.is_string(), changes_bits});
+    }
+  }
+
+  // Read before all others: see parse_record().
+  void read(const char*, const Json&, BitsOf*) const {}
+
+  void read(const char* name, const Json& json, std::vector<MeasuredKernel>* kernels) const {
+    if (!json.is_array()) return (void)refuse(name, "is not an array");
+    for (const Json& kernel : json) {
+      if (!kernel.is_object()) return (void)refuse(name, "has an element that is not an object");
+      read(name, kernel, &kernels->emplace_back());
+    }
+  }
+
+  template <class Record>
+  void read(const char* name, const Json& json, Record* record) const {
+    if (const std::optional<Reader> reader = object(name, json)) members_of(*reader, *record);
+  }
+
+  std::optional<Reader> object(const char* name, const Json& json) const {
+    if (json.is_object()) return Reader(&json, fmt::format("{}{}.", where_, name), bits_, wrong_);
+    refuse(name, "is not an object");
+    return std::nullopt;
   }
 
   const Json* object_;
   std::string where_;
+  const std::vector<std::string>* bits_;
   std::string* wrong_;
 };
 
@@ -151,100 +161,44 @@ Result<Json> parse_line(std::string_view line, std::string_view kind) {
   return json;
 }
 
+// What members alone do not say.
+void check_setting(const Reader& reader, const Setting& setting) {
+  if (!paths::is_kernel_name(setting.op)) reader.refuse("op", "is not of letters, digits and _");
+  const std::string bucket = bucket_of(setting.features);
+  if (setting.bucket != bucket) {
+    reader.refuse("bucket", fmt::format("is not that of the features, {}", bucket));
+  }
+}
+void check(const Reader& reader, const TuningResult& result) {
+  check_setting(reader, result.setting);
+}
+void check(const Reader&, const Measurement&) {}
+void check(const Reader& reader, const Setting& setting) {
+  check_setting(reader, setting);
+  std::string id = id_of(setting);
+  reader("id", id);
+  if (id != id_of(setting)) reader.refuse("id", "is not that of the other members");
+}
+
 template <class Record>
-Result<Record> record_or(Record record, std::string wrong) {
+Result<Record> parse_record(std::string_view line, std::string_view kind) {
+  const Result<Json> json = parse_line(line, kind);
+  if (!json) return json.error().clone();
+  std::string wrong;
+  std::vector<std::string> bits;
+  const Reader reader(&*json, "", &bits, &wrong);
+  if (const auto names = json->find("bits"); names != json->end()) {
+    if (!names->is_array()) reader.refuse("bits", "is not an array");
+    for (const Json& name : *names) {
+      if (name.is_string()) bits.push_back(name.get<std::string>());
+      if (!name.is_string()) reader.refuse("bits", "has an element that is not a text");
+    }
+  }
+  Record record;
+  members_of(reader, record);
+  check(reader, record);
   if (!wrong.empty()) return Status(Code::kInvalidArgument, std::move(wrong));
   return record;
-}
-
-void read_gpu(const Members& members, GpuIdentity* gpu) {
-  members.read("arch", &gpu->arch, Need::kRequired);
-  members.read("capability", &gpu->capability);
-  members.read("sm_count", &gpu->sm_count);
-  members.read("l2_bytes", &gpu->l2_bytes);
-  members.read("shared_bytes_per_sm", &gpu->shared_bytes_per_sm);
-  members.read("mig", &gpu->mig);
-  members.read("name", &gpu->name);
-}
-
-Setting read_setting(const Members& members) {
-  Setting setting;
-  members.read("op", &setting.op, Need::kRequired);
-  if (!paths::is_kernel_name(setting.op)) {
-    members.refuse("op", "is not of letters, digits and _");
-  }
-  members.read("problem", &setting.problem, Need::kRequired);
-  members.read("shape", &setting.shape);
-  members.read("features", &setting.features);
-  members.read("bucket", &setting.bucket, Need::kRequired);
-  if (setting.bucket != bucket_of(setting.features)) {
-    members.refuse("bucket",
-                   fmt::format("is not that of the features, {}", bucket_of(setting.features)));
-  }
-  read_gpu(members.object("gpu", Need::kRequired), &setting.gpu);
-  members.read("nvrtc", &setting.nvrtc, Need::kRequired);
-  members.read("driver", &setting.driver);
-  members.read("bytes", &setting.bytes);
-  return setting;
-}
-
-Timing read_timing(const Members& members, const char* name, Need need) {
-  const Members times = members.object(name, need);
-  Timing timing;
-  times.read("median", &timing.median, need);
-  times.read("p10", &timing.p10);
-  times.read("p90", &timing.p90);
-  times.read("samples", &timing.samples);
-  if (need == Need::kRequired && timing.median <= 0) times.refuse("median", "is not above 0");
-  return timing;
-}
-
-Clocks read_clocks(const Members& members) {
-  const Members object = members.object("clocks", Need::kOptional);
-  Clocks clocks;
-  object.read("sm_mhz", &clocks.sm_mhz);
-  object.read("memory_mhz", &clocks.memory_mhz);
-  return clocks;
-}
-
-Check read_check(const Members& members) {
-  const Members object = members.object("check", Need::kOptional);
-  Check check;
-  object.read_or_nan("error", &check.error);
-  object.read_or_nan("limit", &check.limit);
-  object.read("worst", &check.worst);
-  return check;
-}
-
-std::vector<MeasuredKernel> read_kernels(const Members& members, std::string* wrong) {
-  std::vector<MeasuredKernel> kernels;
-  const Json* array = members.array("kernels");
-  if (array == nullptr) return kernels;
-  for (const Json& json : *array) {
-    if (!json.is_object()) {
-      members.refuse("kernels", "has an element that is not an object");
-      break;
-    }
-    const Members object(&json, "kernels.", wrong);
-    MeasuredKernel& kernel = kernels.emplace_back();
-    object.read("kernel", &kernel.kernel);
-    object.read("registers", &kernel.registers);
-    object.read("shared_bytes", &kernel.shared_bytes);
-    object.read("spill_bytes", &kernel.spill_bytes);
-    object.read("compile_ms", &kernel.compile_ms);
-  }
-  return kernels;
-}
-
-Verdict read_verdict(const Members& members) {
-  std::string text;
-  members.read("verdict", &text, Need::kRequired);
-  for (const Verdict verdict : {Verdict::kCorrect, Verdict::kConstraints, Verdict::kCompile,
-                                Verdict::kSpills, Verdict::kRuntime, Verdict::kWrong}) {
-    if (text == to_string(verdict)) return verdict;
-  }
-  members.refuse("verdict", fmt::format("is unknown: \"{}\"", excerpt(text)));
-  return Verdict::kWrong;
 }
 
 }  // namespace
@@ -268,68 +222,15 @@ RecordKind kind_of(std::string_view line) {
 }
 
 Result<Setting> parse_setting(std::string_view line) {
-  const Result<Json> json = parse_line(line, "setting");
-  if (!json) return json.error().clone();
-  std::string wrong;
-  const Members members(&*json, "", &wrong);
-  const Setting setting = read_setting(members);
-  std::string id = id_of(setting);
-  members.read("id", &id);
-  if (id != id_of(setting)) members.refuse("id", "is not that of the other members");
-  return record_or(setting, std::move(wrong));
+  return parse_record<Setting>(line, "setting");
 }
 
 Result<Measurement> parse_measurement(std::string_view line) {
-  const Result<Json> json = parse_line(line, "measurement");
-  if (!json) return json.error().clone();
-  std::string wrong;
-  const Members members(&*json, "", &wrong);
-  Measurement measurement;
-  std::vector<std::string> bits;
-  members.read("of", &measurement.setting, Need::kRequired);
-  members.read("bits", &bits);
-  members.read("configuration", bits, &measurement.configuration, Need::kRequired);
-  members.read("templates", &measurement.templates);
-  measurement.verdict = read_verdict(members);
-  members.read("reason", &measurement.reason);
-  const bool is_timed = measurement.verdict == Verdict::kCorrect;
-  measurement.ms = read_timing(members, "ms", is_timed ? Need::kRequired : Need::kOptional);
-  measurement.check = read_check(members);
-  measurement.kernels = read_kernels(members, &wrong);
-  measurement.clocks = read_clocks(members);
-  members.read("check_ms", &measurement.check_ms);
-  members.read("timing_ms", &measurement.timing_ms);
-  members.read("time", &measurement.time);
-  return record_or(std::move(measurement), std::move(wrong));
+  return parse_record<Measurement>(line, "measurement");
 }
 
 Result<TuningResult> parse_result(std::string_view line) {
-  const Result<Json> json = parse_line(line, "result");
-  if (!json) return json.error().clone();
-  std::string wrong;
-  const Members members(&*json, "", &wrong);
-  TuningResult result;
-  std::vector<std::string> bits;
-  result.setting = read_setting(members);
-  members.read("bits", &bits);
-  members.read("configuration", bits, &result.configuration, Need::kRequired);
-  result.ms = read_timing(members, "ms", Need::kRequired);
-  members.read("templates", &result.templates);
-  members.read("agreed", bits, &result.agreed);
-  const Need agreed = result.agreed.empty() ? Need::kOptional : Need::kRequired;
-  result.agreed_ms = read_timing(members, "agreed_ms", agreed);
-  members.read("agreed_templates", &result.agreed_templates);
-  members.read("otherwise", bits, &result.otherwise);
-  result.otherwise_ms = read_timing(members, "otherwise_ms", Need::kOptional);
-  members.read("runner_up", bits, &result.runner_up);
-  members.read("margin", &result.margin);
-  members.read("uncertainty", &result.uncertainty);
-  result.clocks = read_clocks(members);
-  members.read("candidates", &result.candidates);
-  members.read("measured", &result.measured);
-  members.read("rejected", &result.rejected);
-  members.read("time", &result.time);
-  return record_or(std::move(result), std::move(wrong));
+  return parse_record<TuningResult>(line, "result");
 }
 
 }  // namespace cubinery

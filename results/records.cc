@@ -5,10 +5,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <initializer_list>
+#include <concepts>
 
 #include "codegen/identity.h"
 #include "codegen/read_json.h"
+#include "results/record_members.h"
 #include "results/records_json.h"
 
 namespace cubinery {
@@ -28,13 +29,22 @@ double shortened(double value) {
   return value;
 }
 
-Json json_of(const Shape& shape) {
+// Objects and arrays, member by member.
+Json written(const auto& record);
+
+Json written(const std::string& text) { return text; }
+Json written(const std::integral auto& number) { return number; }
+Json written(const double& number) { return shortened(number); }
+Json written(const OrNan<const double>& number) { return shortened(number.value); }
+Json written(const Verdict& verdict) { return to_string(verdict); }
+
+Json written(const Shape& shape) {
   Json json = Json::object();
   for (const ShapeSize& size : shape) json[size.name] = size.value;
   return json;
 }
 
-Json json_of(const std::vector<TunedValue>& values) {
+Json written(const std::vector<TunedValue>& values) {
   Json json = Json::object();
   for (const TunedValue& value : values) {
     const Result<Json> typed = read_json("", value.value);
@@ -46,7 +56,7 @@ Json json_of(const std::vector<TunedValue>& values) {
 }
 
 // Each once: configurations of several paths have different fields.
-Json bit_names(std::initializer_list<const std::vector<TunedValue>*> configurations) {
+Json written(const BitsOf& configurations) {
   Json names = Json::array();
   for (const std::vector<TunedValue>* values : configurations) {
     for (const TunedValue& value : *values) {
@@ -57,53 +67,22 @@ Json bit_names(std::initializer_list<const std::vector<TunedValue>*> configurati
   return names;
 }
 
-Json json_of(const GpuIdentity& gpu) {
-  return {{"arch", gpu.arch},
-          {"capability", gpu.capability},
-          {"sm_count", gpu.sm_count},
-          {"l2_bytes", gpu.l2_bytes},
-          {"shared_bytes_per_sm", gpu.shared_bytes_per_sm},
-          {"mig", gpu.mig},
-          {"name", gpu.name}};
-}
-
-void add_setting(const Setting& setting, Json* json) {
-  (*json)["op"] = setting.op;
-  (*json)["problem"] = setting.problem;
-  (*json)["shape"] = json_of(setting.shape);
-  (*json)["features"] = json_of(setting.features);
-  (*json)["bucket"] = setting.bucket;
-  (*json)["gpu"] = json_of(setting.gpu);
-  (*json)["nvrtc"] = setting.nvrtc;
-  (*json)["driver"] = setting.driver;
-  (*json)["bytes"] = setting.bytes;
-}
-
-Json json_of(const Timing& timing) {
-  return {{"median", shortened(timing.median)},
-          {"p10", shortened(timing.p10)},
-          {"p90", shortened(timing.p90)},
-          {"samples", timing.samples}};
-}
-
-Json json_of(const Check& check) {
-  return {
-      {"error", shortened(check.error)}, {"limit", shortened(check.limit)}, {"worst", check.worst}};
-}
-
-Json json_of(const Clocks& clocks) {
-  return {{"sm_mhz", clocks.sm_mhz}, {"memory_mhz", clocks.memory_mhz}};
-}
-
-Json json_of(const std::vector<MeasuredKernel>& kernels) {
+Json written(const std::vector<MeasuredKernel>& kernels) {
   Json json = Json::array();
-  for (const MeasuredKernel& kernel : kernels) {
-    json.push_back({{"kernel", kernel.kernel},
-                    {"registers", kernel.registers},
-                    {"shared_bytes", kernel.shared_bytes},
-                    {"spill_bytes", kernel.spill_bytes},
-                    {"compile_ms", shortened(kernel.compile_ms)}});
-  }
+  for (const MeasuredKernel& kernel : kernels) json.push_back(written(kernel));
+  return json;
+}
+
+void write_members(const auto& record, Json* json) {
+  const auto visit = [&](const char* name, const auto& member, Need need = Need::kOptional) {
+    if (need != Need::kUnwritten) (*json)[name] = written(member);
+  };
+  members_of(visit, record);
+}
+
+Json written(const auto& record) {
+  Json json = Json::object();
+  write_members(record, &json);
   return json;
 }
 
@@ -144,50 +123,19 @@ Decision decision_of(const TuningResult& result, bool batch_invariant) {
 
 Json json_of(const Setting& setting) {
   Json json = {{"setting", kRecordFormat}, {"id", id_of(setting)}};
-  add_setting(setting, &json);
+  write_members(setting, &json);
   return json;
 }
 
 Json json_of(const Measurement& measurement) {
-  Json json = {{"measurement", kRecordFormat}, {"of", measurement.setting}};
-  json["configuration"] = json_of(measurement.configuration);
-  json["bits"] = bit_names({&measurement.configuration});
-  json["templates"] = measurement.templates;
-  json["verdict"] = to_string(measurement.verdict);
-  if (!measurement.reason.empty()) json["reason"] = measurement.reason;
-  if (measurement.verdict == Verdict::kCorrect) json["ms"] = json_of(measurement.ms);
-  json["check"] = json_of(measurement.check);
-  json["kernels"] = json_of(measurement.kernels);
-  json["clocks"] = json_of(measurement.clocks);
-  json["check_ms"] = shortened(measurement.check_ms);
-  json["timing_ms"] = shortened(measurement.timing_ms);
-  json["time"] = measurement.time;
+  Json json = {{"measurement", kRecordFormat}};
+  write_members(measurement, &json);
   return json;
 }
 
 Json json_of(const TuningResult& result) {
   Json json = {{"result", kRecordFormat}};
-  add_setting(result.setting, &json);
-  json["configuration"] = json_of(result.configuration);
-  json["bits"] =
-      bit_names({&result.configuration, &result.agreed, &result.otherwise, &result.runner_up});
-  json["ms"] = json_of(result.ms);
-  json["templates"] = result.templates;
-  if (!result.agreed.empty()) {
-    json["agreed"] = json_of(result.agreed);
-    json["agreed_ms"] = json_of(result.agreed_ms);
-    json["agreed_templates"] = result.agreed_templates;
-  }
-  json["otherwise"] = json_of(result.otherwise);
-  json["otherwise_ms"] = json_of(result.otherwise_ms);
-  json["runner_up"] = json_of(result.runner_up);
-  json["margin"] = shortened(result.margin);
-  json["uncertainty"] = shortened(result.uncertainty);
-  json["clocks"] = json_of(result.clocks);
-  json["candidates"] = result.candidates;
-  json["measured"] = result.measured;
-  json["rejected"] = result.rejected;
-  json["time"] = result.time;
+  write_members(result, &json);
   return json;
 }
 
