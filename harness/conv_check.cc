@@ -1,5 +1,7 @@
 #include "harness/conv_check.h"
 
+#include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "runtime/gdn/conv/operator.h"
@@ -9,9 +11,10 @@ namespace {
 
 using Lengths = std::vector<std::int64_t>;
 
-constexpr std::int64_t kChannels = 328;  // not whole warps, but whole vectors
-constexpr std::int64_t kMostDrafts = 5;  // tokens of a request that is verified
-constexpr std::int64_t kSteps = 37;      // not whole groups of sequences that a thread takes
+constexpr std::int64_t kChannels = 328;       // not whole warps, but whole vectors
+constexpr std::int64_t kMostDrafts = 5;       // tokens of a request that is verified
+constexpr std::int64_t kLead = 3, kTail = 2;  // tokens around packed sequences
+constexpr std::int64_t kSteps = 37;           // not whole groups of sequences that a thread takes
 
 struct NamedCase {
   const char* name;
@@ -58,8 +61,8 @@ std::vector<ConvCheckCase> conv_check_cases(const gdn::ConvProblem& problem) {
     options.channels = kChannels;
     options.seed = seed++;
     options.padded = 2;
-    if (problem.varlen) options.lead = 3;
-    if (problem.varlen) options.tail = 2;
+    if (problem.varlen) options.lead = kLead;
+    if (problem.varlen) options.tail = kTail;
     if (problem.varlen) options.spare_checkpoints = 2;
     if (has_long_window(problem)) options.columns = kMostDrafts + problem.width - 2;
     if (problem.split_qkv) options.scale = 0.5f;
@@ -68,6 +71,18 @@ std::vector<ConvCheckCase> conv_check_cases(const gdn::ConvProblem& problem) {
     cases.push_back({name, std::move(data), std::move(reference)});
   }
   return cases;
+}
+
+std::vector<gdn::ConvSize> conv_check_sizes(const gdn::ConvProblem& problem) {
+  std::vector<gdn::ConvSize> sizes;
+  for (const auto& [name, options] : cases_of(problem)) {
+    const Lengths& lengths = options.lengths;
+    const std::int64_t around = problem.varlen ? kLead + kTail : 0;
+    sizes.push_back({.sequences = std::ssize(lengths),
+                     .tokens = std::accumulate(lengths.begin(), lengths.end(), around),
+                     .channels = kChannels});
+  }
+  return sizes;
 }
 
 Result<Check> ConvCheck::run(const std::vector<Launch>& launches) {

@@ -21,6 +21,8 @@ using ConvCheckCase = CheckCase<ConvCase, ConvReference>;
 // Lengths from 0 on, of which runs of every size have some on both sides of their boundaries; new
 // and continued sequences, decoding steps, and padding where the problem has any.
 std::vector<ConvCheckCase> conv_check_cases(const gdn::ConvProblem& problem);
+// Those of their launches.
+std::vector<gdn::ConvSize> conv_check_sizes(const gdn::ConvProblem& problem);
 
 inline void add_errors(const ConvVerdict& verdict, std::string_view name, Check* check) {
   for (const ConvVerdict::Error& error : verdict.errors) {

@@ -3,7 +3,8 @@
 
     scripts/gpu_tests.py BUILD                           all that are not hidden
     scripts/gpu_tests.py BUILD --filter '[prefill]~[slow]'
-    scripts/gpu_tests.py BUILD --sanitizer racecheck     under compute-sanitizer; by default neither big nor slow ones
+    scripts/gpu_tests.py BUILD --sanitizer racecheck     under compute-sanitizer; by default those tagged [sanitize]
+    scripts/gpu_tests.py BUILD --full                    sweeps in full, not a cover of pairs of their options
     scripts/gpu_tests.py BUILD --pack gpu.pack           kernels made beforehand (below)
     scripts/gpu_tests.py BUILD --json tests.json --logs FOLDER
     scripts/gpu_tests.py BUILD --seconds seconds.json    longest first, by what an earlier run wrote there
@@ -19,7 +20,6 @@ Exits 1 when a case failed or was left out, 77 when there is no usable GPU.
 
 import argparse
 import concurrent.futures
-import contextlib
 import datetime
 import json
 import os
@@ -32,10 +32,12 @@ import threading
 import time
 
 SKIPPED = 77
-# Pools that fill much of a GPU's memory: one at a time.
+# Pools that fill much of a GPU's memory: one at a time, by one process.
 ALONE = re.compile(r"Beyond32BitOffsets")
 # A process creates a CUDA context: short cases share one.
 SHORT_SECONDS = 4
+# What a case takes that no earlier run has timed: one that is tagged as slow, and any other.
+UNKNOWN_SECONDS = {True: 30, False: 2}
 
 
 def arguments():
@@ -43,6 +45,7 @@ def arguments():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count(), help="processes [the machine's threads]")
     parser.add_argument("--filter", help="Catch2's test spec")
+    parser.add_argument("--full", action="store_true", help="all that sweeps have, before results are tuned, say")
     parser.add_argument("--sanitizer", choices=["memcheck", "racecheck", "synccheck", "initcheck"])
     parser.add_argument("--cache", type=pathlib.Path, help="cache directory to use and keep [a temporary one]")
     parser.add_argument("--pack", type=pathlib.Path, help="read-only layer below it")
@@ -69,14 +72,15 @@ def names(binary, spec):
     return []
 
 
-def batches(cases, long, seconds, jobs):
-    """Longest first: cases of known length by it, then those that are marked as long, then the others.  Short ones are
-    run several by a process."""
+def batches(cases, slow, seconds):
+    """Longest first, by what is known of them; those that run alone before all others.  Short ones are run several by a
+    process."""
     def weight(name):
-        return seconds.get(name, 30 if name in long else SHORT_SECONDS)
-    queue, short, sum_of_short = [], [], 0.0
-    for name in sorted(cases, key=lambda name: (-weight(name), name)):
-        if weight(name) >= SHORT_SECONDS or ALONE.search(name):
+        return seconds.get(name, UNKNOWN_SECONDS[name in slow])
+    alone = [name for name in cases if ALONE.search(name)]
+    queue, short, sum_of_short = [alone] if alone else [], [], 0.0
+    for name in sorted(set(cases) - set(alone), key=lambda name: (-weight(name), name)):
+        if weight(name) >= SHORT_SECONDS:
             queue.append([name])
             continue
         short.append(name)
@@ -93,9 +97,11 @@ class Runner:
     def __init__(self, args, binary, cache, logs):
         self.args, self.binary, self.logs = args, binary, logs
         self.environment = dict(os.environ, CUBINERY_TEST_CACHE=str(cache))
+        if args.full:
+            self.environment["CUBINERY_TEST_FULL"] = "1"
         if args.pack:
             self.environment["CUBINERY_TEST_PACK"] = str(args.pack.resolve())
-        self.lock, self.alone = threading.Lock(), threading.Lock()
+        self.lock = threading.Lock()
         self.counts = {"passed": 0, "failed": 0, "skipped": 0}
         self.seconds, self.failures, self.left, self.device, self.no_gpu = {}, [], [], "", ""
         self.end = time.monotonic() + args.limit if args.limit else None
@@ -111,16 +117,14 @@ class Runner:
         if left is not None and left <= 0:
             self.left += batch
             return
-        held = self.alone if any(map(ALONE.search, batch)) else contextlib.nullcontext()
-        with held:
-            start = time.monotonic()
-            try:
-                run = subprocess.run(command, env=dict(self.environment, CUBINERY_TEST_JSON=str(totals)), timeout=left,
-                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
-            except subprocess.TimeoutExpired:
-                self.left += batch
-                return
-            took = time.monotonic() - start
+        start = time.monotonic()
+        try:
+            run = subprocess.run(command, env=dict(self.environment, CUBINERY_TEST_JSON=str(totals)), timeout=left,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        except subprocess.TimeoutExpired:
+            self.left += batch
+            return
+        took = time.monotonic() - start
         with (self.logs / f"{number:03}.log").open("a") as log:
             log.write(f"{' '.join(batch)}\n{run.stdout}\n")
         if len(batch) > 1 and not totals.exists() and run.returncode != SKIPPED:
@@ -206,10 +210,9 @@ def main():
     if args.make_pack:
         return make_pack(args)
     binary = args.build / "tests/gpu_tests"
-    spec = args.filter or ("~[big]~[slow]" if args.sanitizer else None)
+    spec = args.filter or ("[sanitize]" if args.sanitizer else None)
     cases = names(binary, spec)
-    long = set(names(binary, "[slow],[big],[prefill]"))
-    queue = batches(cases, long, load(args.seconds), args.jobs)
+    queue = batches(cases, set(names(binary, "[slow]")), load(args.seconds))
     if args.limit:
         queue.reverse()
     if args.list:

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "cubinery/tuning.h"
 #include "harness/case.h"
 #include "harness/operators.h"
 #include "tests/gpu/gpu_test.h"
@@ -195,20 +197,55 @@ void expect_good(const GdnCase& one, const GdnMemory& after, const std::string& 
 void expect_good(const PrefillCase& prefill_case, const gdn::Prefill& prefill,
                  const CaseShape& shape);
 
+// The operator with what its plan has for these sizes alone, which is what it launches for others
+// too: a plan may have another kernel for each size, and their compilation is what tests take their
+// time for.
+gdn::Decode prepare(const gdn::DecodeProblem& problem, const std::vector<std::int64_t>& batches);
+gdn::Prefill prepare(const gdn::PrefillProblem& problem,
+                     const std::vector<gdn::PrefillSize>& sizes);
+gdn::Conv prepare(const gdn::ConvProblem& problem, const std::vector<gdn::ConvSize>& sizes);
+// Compiles that, on any thread; prepare() reports errors.
+void prewarm(const gdn::ConvProblem& problem, const std::vector<gdn::ConvSize>& sizes);
+// Of packed tokens that are as many as these, and what is between and around them.
+gdn::PrefillSize size_of(const CaseShape& shape);
+
+// The rows of a table to run: all that hold a pair of values of two columns which no row before
+// them does.  All rows with CUBINERY_TEST_FULL (scripts/gpu_tests.py --full).
+std::vector<std::size_t> cover(const std::vector<std::vector<std::string>>& rows);
+// The values of a problem's fields as a row, and what else a launch is made of.
+std::vector<std::string> row_of(const std::string& json, const std::vector<std::string>& more = {});
+// Those with every pair of values of two fields which any of them has.
+template <class Problem>
+std::vector<Problem> cover(const std::vector<Problem>& problems) {
+  std::vector<std::vector<std::string>> rows;
+  for (const Problem& problem : problems) rows.push_back(row_of(problem.to_json()));
+  std::vector<Problem> chosen;
+  for (const std::size_t i : cover(rows)) chosen.push_back(problems[i]);
+  return chosen;
+}
+// The same of configurations, whose values are the fields.
+std::vector<std::size_t> cover(const std::vector<Configuration>& configurations);
+
 // Runs the operator on random data and checks results and surroundings; a failure prints all that
-// is needed to run only this case.
+// is needed to run only this case.  Of verify and commit each path, by each of its default
+// configurations.
 void run_case(const gdn::DecodeProblem& problem, std::int64_t batch, CaseOptions options = {});
 void run_case(const gdn::PrefillProblem& problem, const CaseShape& shape, CaseOptions options = {});
 void run_case(const gdn::VerifyProblem& problem, const CaseShape& shape, CaseOptions options = {});
 void run_case(const gdn::CommitProblem& problem, const CaseShape& shape, CaseOptions options = {});
-template <class Problem, class Size>
-void run_cases(const std::vector<Problem>& problems, const Size& size,
-               const CaseOptions& options = {}) {
-  prewarm(problems);
-  for (const Problem& problem : problems) run_case(problem, size, options);
-}
-// Each problem with a small batch and with one that is large enough for the kernel of large
-// batches.
+
+// Sweeps run a cover of pairs of what their launches are made of: the problem's fields, its size
+// and the kernel.  So each value of an option is seen with each size and kernel, and with each
+// value of each other option that the sweep has it with.
+void run_cases(const std::vector<gdn::DecodeProblem>& problems, std::int64_t batch,
+               const CaseOptions& options = {});
+void run_cases(const std::vector<gdn::PrefillProblem>& problems, const CaseShape& shape,
+               const CaseOptions& options = {});
+void run_cases(const std::vector<gdn::VerifyProblem>& problems,
+               const std::vector<CaseShape>& shapes, const CaseOptions& options = {});
+void run_cases(const std::vector<gdn::CommitProblem>& problems,
+               const std::vector<CaseShape>& shapes, const CaseOptions& options = {});
+// With a small batch, or with one that is large enough for the kernel of large batches.
 void run_both_kernels(const std::vector<gdn::DecodeProblem>& problems,
                       const CaseOptions& options = {});
 

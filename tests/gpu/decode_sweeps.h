@@ -5,17 +5,22 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "runtime/gdn/decode/operator.h"
 #include "tests/gpu/launches.h"
 
 namespace cubinery::test {
 
-// Every configuration is right, and has the bits of those with the same values of the fields that
-// change them.  So many different bits there may be.
+// A cover of pairs of the tuned fields: every configuration is right, and has the bits of those
+// with the same values of the fields that change them.  So many different bits there may be.
 inline std::size_t expect_agreeing_configurations(const DecodeCase& one) {
   std::map<std::string, GdnMemory> first;
-  for (const Configuration& configuration : configurations_of(one.problem())) {
+  const std::vector<Configuration> all = configurations_of(one.problem());
+  std::vector<Configured<gdn::DecodeProblem>> chosen;
+  for (const std::size_t i : cover(all)) chosen.push_back({one.problem(), all[i]});
+  prewarm(chosen);
+  for (const auto& [problem, configuration] : chosen) {
     const GdnMemory after = run_good(one, configuration);
     std::string bits;
     for (const TunedValue& value : configuration.values) {
@@ -26,6 +31,20 @@ inline std::size_t expect_agreeing_configurations(const DecodeCase& one) {
     if (!is_new) CHECK(first_difference(after, same->second) == "");
   }
   return first.size();
+}
+
+// Each value of an option with each of these batches: a cover of pairs.
+inline void run_batches(const std::vector<gdn::DecodeProblem>& problems,
+                        const std::vector<std::int64_t>& batches, const CaseOptions& options = {}) {
+  std::vector<std::vector<std::string>> rows;
+  for (const gdn::DecodeProblem& problem : problems) {
+    for (const std::int64_t batch : batches) {
+      rows.push_back(row_of(problem.to_json(), {std::to_string(batch)}));
+    }
+  }
+  for (const std::size_t i : cover(rows)) {
+    run_case(problems[i / batches.size()], batches[i % batches.size()], options);
+  }
 }
 
 inline void run_only_padding(gdn::DecodeProblem pool) {

@@ -31,14 +31,12 @@ CommitProblem pool() { return as_packed_pool(small_commit()); }
 CaseShape first(std::int64_t requests) { return cycle(requests, {5, 1, 0, 3}); }
 
 TEST_CASE("GdnCommit.EveryStateDtypeAndLayout", "[gpu][commit]") {
-  for (const CaseShape& shape : {uniform(3, 4), uniform(300, 3)}) {
-    run_cases(state_dtypes_and_layouts(small_commit()), shape);
-  }
+  run_cases(state_dtypes_and_layouts(small_commit()), {uniform(3, 4), uniform(300, 3)});
 }
 
-TEST_CASE("GdnCommit.EveryInputModeAndDtype", "[gpu][commit]") {
-  run_cases(gate_modes_and_dtypes(small_commit()), uniform(3, 4));
-  run_cases(beta_modes_and_dtypes(small_commit()), uniform(3, 4));
+TEST_CASE("GdnCommit.EveryInputModeAndDtype", "[gpu][commit][slow]") {
+  run_cases(gate_modes_and_dtypes(small_commit()), {uniform(3, 4)});
+  run_cases(beta_modes_and_dtypes(small_commit()), {uniform(3, 4)});
   CommitProblem f16 = small_commit();
   f16.dtype = DType::kF16;
   run_case(f16, uniform(3, 4));
@@ -58,10 +56,10 @@ TEST_CASE("GdnCommit.EveryGateDistribution", "[gpu][commit]") {
 }
 
 TEST_CASE("GdnCommit.EveryHeadRatio", "[gpu][commit]") {
-  run_cases(head_ratios(small_commit()), uniform(3, 4));
+  run_cases(head_ratios(small_commit()), {uniform(3, 4)});
 }
 
-TEST_CASE("GdnCommit.EveryDim", "[gpu][commit][big]") {
+TEST_CASE("GdnCommit.EveryDim", "[gpu][commit][big][slow]") {
   std::vector<CommitProblem> problems;
   for (int dim = 16; dim <= 256; dim += 16) {
     for (const StateLayout layout : kLayouts) {
@@ -75,14 +73,14 @@ TEST_CASE("GdnCommit.EveryDim", "[gpu][commit][big]") {
       }
     }
   }
-  run_cases(problems, uniform(3, 4));
+  run_cases(problems, {uniform(3, 4)});
 }
 
-TEST_CASE("GdnCommit.EveryNumberOfColumns", "[gpu][commit]") {
-  for (CommitProblem problem : state_dtypes_and_layouts(pool())) {
-    problem.draft_tokens = 8;
-    run_with_all_columns(CommitCase(problem, first(6), {.seed = seed()}));
-  }
+TEST_CASE("GdnCommit.EveryNumberOfColumns", "[gpu][commit][sanitize][slow]") {
+  CommitProblem problem = pool();
+  problem.draft_tokens = 8;
+  run_with_all_columns<CommitCase>(state_dtypes_and_layouts(problem),
+                                   [](const CommitProblem&) { return first(6); });
 }
 
 TEST_CASE("GdnCommit.EveryNumberOfTokensAndRequests", "[gpu][commit]") {
@@ -108,7 +106,7 @@ TEST_CASE("GdnCommit.TakesTensorsAsTheyLie", "[gpu][commit]") {
   run_case(small_commit(), uniform(5, 3), {.separate_out = true});
 }
 
-TEST_CASE("GdnCommit.ReadsAndWritesSlots", "[gpu][commit]") {
+TEST_CASE("GdnCommit.ReadsAndWritesSlots", "[gpu][commit][sanitize]") {
   for (const DType index_dtype : {DType::kI32, DType::kI64}) {
     CommitProblem problem = pool();
     problem.states.index_dtype = problem.cu_seqlens_dtype = index_dtype;
@@ -129,7 +127,7 @@ TEST_CASE("GdnCommit.SlotsBeyond32BitOffsets", "[gpu][commit][big]") {
 }
 
 // Bounds that cannot be touch no state.
-TEST_CASE("GdnCommit.MalformedCuSeqlens", "[gpu][commit]") {
+TEST_CASE("GdnCommit.MalformedCuSeqlens", "[gpu][commit][sanitize]") {
   struct Bad {
     std::int64_t index, value;
   };
@@ -227,23 +225,26 @@ std::vector<GdnMemory> one_by_one(const gdn::Commit& commit, const Layers& layer
 TEST_CASE("GdnCommit.CommitsTheAcceptedTokensOfAllLayers", "[gpu][commit]") {
   constexpr std::int64_t kRequests = 6, kTokens = 5;
   const std::vector<std::int64_t> accepted = {5, 0, 3, 1, -1, 6};
-  for (CommitProblem problem : state_dtypes_and_layouts(small_commit())) {
+  std::vector<CommitProblem> problems;
+  for (const CommitProblem& problem : state_dtypes_and_layouts(small_commit())) {
     for (const DType dtype : {DType::kI32, DType::kI64}) {
-      problem.accepted_dtype = dtype;
-      const Layers layers(problem, kRequests, kTokens, 5);
-      const Numbers counts(dtype, {kRequests}, accepted);
-      for (const gdn::Commit& commit : on_every_path(problem)) {
-        const auto expected = one_by_one(commit, layers, accepted, kTokens);
-        const Numbers table = layers.table(commit);
-        const DeviceStream stream = make_stream(gpu());
-        layers.upload();
-        commit.launch(stream.get(), {.layers = table.tensor(), .accepted = counts.tensor()})
-            .value();
-        stream.synchronize().value();
-        for (std::size_t i = 0; i < layers.size(); ++i) {
-          INFO("layer " << i << ", problem " << problem.to_json());
-          CHECK(first_difference(layers[i].download(), expected[i]) == "");
-        }
+      problems.emplace_back(problem).accepted_dtype = dtype;
+    }
+  }
+  for (const CommitProblem& problem : cover(problems)) {
+    const DType dtype = problem.accepted_dtype;
+    const Layers layers(problem, kRequests, kTokens, 5);
+    const Numbers counts(dtype, {kRequests}, accepted);
+    for (const gdn::Commit& commit : on_every_path(problem)) {
+      const auto expected = one_by_one(commit, layers, accepted, kTokens);
+      const Numbers table = layers.table(commit);
+      const DeviceStream stream = make_stream(gpu());
+      layers.upload();
+      commit.launch(stream.get(), {.layers = table.tensor(), .accepted = counts.tensor()}).value();
+      stream.synchronize().value();
+      for (std::size_t i = 0; i < layers.size(); ++i) {
+        INFO("layer " << i << ", problem " << problem.to_json());
+        CHECK(first_difference(layers[i].download(), expected[i]) == "");
       }
     }
   }
@@ -277,7 +278,7 @@ TEST_CASE("GdnCommit.AGraphsReplaysFollowCounts", "[gpu][commit]") {
 
 // Requests that a layer of the table has no room for touch nothing of it, and other layers do not
 // notice.
-TEST_CASE("GdnCommit.NothingBeyondTheRoomOfALayer", "[gpu][commit]") {
+TEST_CASE("GdnCommit.NothingBeyondTheRoomOfALayer", "[gpu][commit][sanitize]") {
   const Layers few(small_commit(), 2, 3, 1), many(small_commit(), 4, 3, 1);
   for (const gdn::Commit& commit : on_every_path(small_commit())) {
     std::vector<CommitLayer> tensors = few.tensors();
@@ -310,7 +311,7 @@ TEST_CASE("GdnCommit.IsWhatDecodingTheAcceptedTokensGives", "[gpu][commit]") {
     gdn::DecodeProblem step = small_problem();
     step.inputs = problem.inputs;
     step.states = problem.states;
-    const gdn::Decode decode = prepare(step);
+    const gdn::Decode decode = prepare(step, {1});
     const CommitCase one(problem, uniform(kRequests, kTokens), {.seed = seed()});
     const gdn::PrefillArgs all = one.PrefillCase::args();
     const Numbers counts(DType::kI32, {kRequests}, accepted);

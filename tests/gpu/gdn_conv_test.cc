@@ -14,7 +14,7 @@
 #include "harness/random.h"
 #include "harness/rounding.h"
 #include "runtime/gdn/conv/operator.h"
-#include "tests/gpu/gpu_test.h"
+#include "tests/gpu/cases.h"
 
 namespace cubinery::test {
 namespace {
@@ -52,7 +52,7 @@ ConvProblem with_gates(ConvProblem problem) {
 
 void expect_right(const ConvProblem& problem) {
   INFO("problem " << problem.to_json());
-  const gdn::Conv conv = prepare(problem);
+  const gdn::Conv conv = prepare(problem, conv_check_sizes(problem));
   ConvCheck checks(gpu().device(), problem);
   const Check check =
       checks.run({[&](Stream stream, const ConvArgs& args) { return conv.launch(stream, args); }})
@@ -61,15 +61,28 @@ void expect_right(const ConvProblem& problem) {
   CHECK(check.error <= check.limit);
 }
 
+// A cover of pairs of their fields.
 void expect_right(const std::vector<ConvProblem>& problems) {
-  prewarm(problems);
-  for (const ConvProblem& problem : problems) expect_right(problem);
+  const std::vector<ConvProblem> chosen = cover(problems);
+  on_all_processors(chosen.size(),
+                    [&](std::size_t i) { prewarm(chosen[i], conv_check_sizes(chosen[i])); });
+  for (const ConvProblem& problem : chosen) expect_right(problem);
+}
+
+// With the kernel of the case's launches.
+gdn::Conv prepare_for(const ConvCase& data) {
+  const ConvCaseOptions& options = data.options();
+  const std::int64_t tokens =
+      std::accumulate(options.lengths.begin(), options.lengths.end(), options.lead + options.tail);
+  return prepare(
+      data.problem(),
+      {{.sequences = std::ssize(options.lengths), .tokens = tokens, .channels = options.channels}});
 }
 
 // Dense and packed.
 void expect_both_right(ConvProblem problem) { expect_right(std::vector{problem, packed(problem)}); }
 
-TEST_CASE("GdnConv.EveryWidthAndDtype", "[gpu][conv]") {
+TEST_CASE("GdnConv.EveryWidthAndDtype", "[gpu][conv][slow]") {
   std::vector<ConvProblem> problems;
   for (int width = 2; width <= 4; ++width) {
     for (const DType dtype : kFloatTypes) {
@@ -88,20 +101,24 @@ TEST_CASE("GdnConv.EveryWidthAndDtype", "[gpu][conv]") {
 }
 
 TEST_CASE("GdnConv.WithAndWithoutEachOption", "[gpu][conv]") {
+  std::vector<ConvProblem> problems;
   for (const gdn::Activation activation : {gdn::Activation::kNone, gdn::Activation::kSilu}) {
     for (const bool has_bias : {false, true}) {
       for (const bool is_split : {false, true}) {
-        ConvProblem problem = is_split ? split() : ConvProblem();
-        problem.activation = activation;
-        problem.has_bias = has_bias;
-        expect_both_right(problem);
+        for (const bool varlen : {false, true}) {
+          ConvProblem& problem = problems.emplace_back(is_split ? split() : ConvProblem());
+          problem.activation = activation;
+          problem.has_bias = has_bias;
+          problem.varlen = varlen;
+        }
       }
     }
   }
+  expect_right(problems);
 }
 
 // Boundaries between q, k and v at any multiple of 8 channels, inside of a warp's.
-TEST_CASE("GdnConv.EveryBoundary", "[gpu][conv]") {
+TEST_CASE("GdnConv.EveryBoundary", "[gpu][conv][slow]") {
   std::vector<ConvProblem> problems;
   for (int dim = 8; dim <= 256; dim += 8) {
     for (const bool normed : {false, true}) {
@@ -121,7 +138,7 @@ TEST_CASE("GdnConv.EveryBoundary", "[gpu][conv]") {
   expect_right(problems);
 }
 
-TEST_CASE("GdnConv.EveryGateModeAndDtype", "[gpu][conv]") {
+TEST_CASE("GdnConv.EveryGateModeAndDtype", "[gpu][conv][slow]") {
   std::vector<ConvProblem> problems;
   for (const DType dtype : kFloatTypes) {
     for (const gdn::BetaMode beta :
@@ -141,7 +158,7 @@ TEST_CASE("GdnConv.EveryGateModeAndDtype", "[gpu][conv]") {
   expect_right(problems);
 }
 
-TEST_CASE("GdnConv.EveryStateForm", "[gpu][conv]") {
+TEST_CASE("GdnConv.EveryStateForm", "[gpu][conv][slow]") {
   std::vector<ConvProblem> problems;
   for (const auto layout : {gdn::ConvStateLayout::kColumns, gdn::ConvStateLayout::kChannels}) {
     for (const bool whole : {false, true}) {
@@ -174,7 +191,7 @@ TEST_CASE("GdnConv.EveryStateForm", "[gpu][conv]") {
   expect_right(problems);
 }
 
-TEST_CASE("GdnConv.EveryPaddingPolicy", "[gpu][conv]") {
+TEST_CASE("GdnConv.EveryPaddingPolicy", "[gpu][conv][sanitize]") {
   std::vector<ConvProblem> problems;
   for (const gdn::Padding padding :
        {gdn::Padding::kNone, gdn::Padding::kSkip, gdn::Padding::kZero, gdn::Padding::kScratch}) {
@@ -194,7 +211,7 @@ TEST_CASE("GdnConv.EveryPaddingPolicy", "[gpu][conv]") {
   expect_right(problems);
 }
 
-TEST_CASE("GdnConv.GoesOnFromAcceptedTokens", "[gpu][conv]") {
+TEST_CASE("GdnConv.GoesOnFromAcceptedTokens", "[gpu][conv][sanitize]") {
   std::vector<ConvProblem> problems;
   for (const auto layout : {gdn::ConvStateLayout::kColumns, gdn::ConvStateLayout::kChannels}) {
     for (int width = 2; width <= 4; ++width) {
@@ -282,7 +299,6 @@ GdnMemory run_with_hint(const ConvCase& data, const gdn::Conv& conv, std::int64_
 TEST_CASE("GdnConv.AHintChangesNoBit", "[gpu][conv]") {
   for (ConvProblem problem : {packed(pool(split())), packed(pool(with_gates(split()))), packed()}) {
     problem.states.whole_window = problem.split_qkv && problem.inputs.use_qk_l2norm;
-    const gdn::Conv conv = prepare(problem);
     for (std::uint64_t i = 0; i < 8; ++i) {
       Random random(seed() + i);
       ConvCaseOptions options{.channels = 328, .seed = seed() + i, .has_flags = true};
@@ -292,6 +308,7 @@ TEST_CASE("GdnConv.AHintChangesNoBit", "[gpu][conv]") {
       options.lead = random.below(4);
       options.tail = random.below(4);
       const ConvCase data(problem, options);
+      const gdn::Conv conv = prepare_for(data);
       INFO("batch " << i << ", " << options.lengths.size() << " sequences, seed " << seed());
       const GdnMemory in_runs = run_with_hint(data, conv, 200);
       expect_good(data, in_runs);
@@ -306,8 +323,8 @@ TEST_CASE("GdnConv.AHintChangesNoBit", "[gpu][conv]") {
 TEST_CASE("GdnConv.StatesInPlaceOfLongSequences", "[gpu][conv]") {
   for (ConvProblem problem : {pool(), packed(pool())}) {
     problem.states.whole_window = true;
-    const gdn::Conv conv = prepare(problem);
     const ConvCase data(problem, {.lengths = {4099, 4099}, .channels = 64, .seed = seed()});
+    const gdn::Conv conv = prepare_for(data);
     const Launched launched(data);
     const GdnMemory first = launched.run(conv);
     expect_good(data, first);
@@ -413,8 +430,8 @@ TEST_CASE("GdnConv.TakesTensorsAsTheyLie", "[gpu][conv]") {
     problem.inputs.gate_dtype = problem.inputs.beta_dtype = DType::kBF16;
     problem.varlen = varlen;
     problem.has_bias = true;
-    const gdn::Conv conv = prepare(problem);
     const ConvCase data(problem, {.lengths = {37, 37, 37}, .seed = seed()});
+    const gdn::Conv conv = prepare_for(data);
     const GdnMemory expected = Launched(data).run(conv);
     expect_good(data, expected);
     const auto check = [&](TensorId which, const std::vector<int>& order, std::int64_t gap,
@@ -446,15 +463,14 @@ TEST_CASE("GdnConv.TakesTensorsAsTheyLie", "[gpu][conv]") {
 }
 
 // Channels that are no multiple of what a thread has.
-TEST_CASE("GdnConv.AnyNumberOfChannels", "[gpu][conv]") {
+TEST_CASE("GdnConv.AnyNumberOfChannels", "[gpu][conv][sanitize]") {
   for (const bool varlen : {false, true}) {
     ConvProblem problem;
     problem.varlen = varlen;
-    const gdn::Conv conv = prepare(problem);
     for (const std::int64_t channels : {0, 1, 2, 3, 7, 8, 9, 31, 100, 255, 256, 257, 1000}) {
       INFO(channels << " channels");
       const ConvCase data(problem, {.lengths = {9, 9}, .channels = channels, .seed = seed()});
-      expect_good(data, Launched(data).run(conv));
+      expect_good(data, Launched(data).run(prepare_for(data)));
     }
   }
 }
@@ -463,14 +479,13 @@ TEST_CASE("GdnConv.NoTokens", "[gpu][conv]") {
   for (const bool varlen : {false, true}) {
     ConvProblem problem = pool();
     problem.varlen = varlen;
-    const gdn::Conv conv = prepare(problem);
     for (const bool separate : {false, true}) {
       const ConvCase data(problem, {.lengths = {0, 0, 0},
                                     .channels = 72,
                                     .seed = seed(),
                                     .has_flags = true,
                                     .separate_out = separate});
-      expect_good(data, Launched(data).run(conv));
+      expect_good(data, Launched(data).run(prepare_for(data)));
     }
   }
 }
@@ -491,8 +506,8 @@ void store_at(GdnMemory* memory, TensorId which, DType dtype, std::int64_t i, st
 // Every output is NaN, and no state is touched.
 void expect_nothing_of_malformed_bounds(const ConvProblem& problem) {
   INFO(problem.to_json());
-  const gdn::Conv conv = prepare(problem);
   const ConvCase data(problem, {.lengths = {4, 1, 3, 300}, .channels = 64, .seed = seed()});
+  const gdn::Conv conv = prepare_for(data);
   struct Bad {
     std::int64_t index, value, hint = 0;
   };
@@ -518,7 +533,7 @@ void expect_nothing_of_malformed_bounds(const ConvProblem& problem) {
   }
 }
 
-TEST_CASE("GdnConv.MalformedCuSeqlens", "[gpu][conv]") {
+TEST_CASE("GdnConv.MalformedCuSeqlens", "[gpu][conv][sanitize]") {
   expect_nothing_of_malformed_bounds(packed(pool()));
   ConvProblem every = packed(), kept = packed(pool());
   every.stored_states = gdn::StoredStates::kEvery;
@@ -574,9 +589,9 @@ void expect_nan_tokens(const ConvCase& data, const gdn::Conv& conv, const Change
 TEST_CASE("GdnConv.WhatOnlyTheDeviceCanSee", "[gpu][conv]") {
   ConvProblem problem = packed(pool());
   problem.from_accepted = true;
-  const gdn::Conv conv = prepare(problem);
   const ConvCase data(problem,
                       {.lengths = {4, 1, 3, 4}, .channels = 64, .columns = 6, .seed = seed()});
+  const gdn::Conv conv = prepare_for(data);
   for (const Change& change : {Change{TensorId::kStateIndices, 2, -1},
                                {TensorId::kStateIndices, 2, 1000},
                                {TensorId::kAccepted, 2, -1},
@@ -615,13 +630,15 @@ std::vector<ConvProblem> in_every_form(const ConvProblem& kept) {
   return problems;
 }
 
-TEST_CASE("GdnConv.KeepsTheWindowAfterEachToken", "[gpu][conv][big]") {
+TEST_CASE("GdnConv.KeepsTheWindowAfterEachToken", "[gpu][conv][big][slow]") {
+  std::vector<ConvProblem> problems;
   for (const bool from_accepted : {false, true}) {
     ConvProblem every;
     every.stored_states = gdn::StoredStates::kEvery;
     every.from_accepted = from_accepted;
-    expect_right(in_every_form(every));
+    for (const ConvProblem& problem : in_every_form(every)) problems.push_back(problem);
   }
+  expect_right(problems);
   ConvProblem fresh;
   fresh.stored_states = gdn::StoredStates::kEvery;
   fresh.states.has_initial = false;
@@ -630,7 +647,7 @@ TEST_CASE("GdnConv.KeepsTheWindowAfterEachToken", "[gpu][conv][big]") {
 }
 
 // A few of each, for the sanitizers.
-TEST_CASE("GdnConv.KeepsStatesOfAFewSequences", "[gpu][conv]") {
+TEST_CASE("GdnConv.KeepsStatesOfAFewSequences", "[gpu][conv][sanitize]") {
   for (const bool varlen : {false, true}) {
     ConvProblem every = pool(with_gates(split())), before = pool();
     every.varlen = before.varlen = varlen;
@@ -643,14 +660,13 @@ TEST_CASE("GdnConv.KeepsStatesOfAFewSequences", "[gpu][conv]") {
     after.states.whole_window = true;
     for (ConvProblem problem : {every, before, after}) {
       problem.states.padding = gdn::Padding::kSkip;
-      const gdn::Conv conv = prepare(problem);
       const ConvCase data(problem, {.lengths = {5, 5, 5},
                                     .channels = 72,
                                     .seed = seed(),
                                     .has_flags = true,
                                     .spare_checkpoints = 1,
                                     .padded = 2});
-      expect_good(data, Launched(data).run(conv));
+      expect_good(data, Launched(data).run(prepare_for(data)));
     }
   }
 }
@@ -663,7 +679,6 @@ TEST_CASE("GdnConv.StepsInPlaceAndElsewhere", "[gpu][conv]") {
       problem.stored_states = gdn::StoredStates::kEvery;
       problem.from_accepted = true;
       problem.varlen = varlen;
-      const gdn::Conv conv = prepare(problem);
       for (const bool separate : {false, true}) {
         std::vector<std::int64_t> lengths(5, 16);
         if (varlen) lengths = {16, 0, 1, 7, 2, 16, 3};
@@ -672,6 +687,7 @@ TEST_CASE("GdnConv.StepsInPlaceAndElsewhere", "[gpu][conv]") {
                                       .seed = seed(),
                                       .has_flags = true,
                                       .separate_out = separate});
+        const gdn::Conv conv = prepare_for(data);
         const Launched launched(data);
         const GdnMemory first = launched.run(conv);
         expect_good(data, first);
@@ -688,10 +704,10 @@ TEST_CASE("GdnConv.StepsGoOn", "[gpu][conv]") {
   ConvProblem problem;
   problem.stored_states = gdn::StoredStates::kEvery;
   problem.from_accepted = true;
-  const gdn::Conv conv = prepare(problem), whole = prepare(ConvProblem());
   const ConvCase all({}, {.lengths = {kRounds * kTokens}, .channels = kChannels, .seed = seed()});
-  const GdnMemory expected = Launched(all).run(whole);
+  const GdnMemory expected = Launched(all).run(prepare_for(all));
   const ConvCase round(problem, {.lengths = {kTokens}, .channels = kChannels, .seed = seed()});
+  const gdn::Conv conv = prepare_for(round);
   GdnMemory memory = round.memory();
   const auto piece = [](TensorId which) { return static_cast<std::size_t>(which); };
   const auto bytes = [](std::int64_t elements) { return static_cast<std::size_t>(2 * elements); };
@@ -726,10 +742,10 @@ TEST_CASE("GdnConv.WhatOnlyTheDeviceCanSeeOfSteps", "[gpu][conv]") {
     ConvProblem problem = packed(pool());
     problem.stored_states = gdn::StoredStates::kEvery;
     problem.from_accepted = from_accepted;
-    const gdn::Conv conv = prepare(problem);
     // 5 steps of each; the third sequence has tokens 5 to 7.
     const ConvCase data(
         problem, {.lengths = {4, 1, 3, 4}, .channels = 64, .seed = seed(), .separate_out = true});
+    const gdn::Conv conv = prepare_for(data);
     expect_nan_tokens(data, conv, {TensorId::kStateOutIndices, 2 * 5 + 1, -1}, 5, 8);
     expect_nan_tokens(data, conv, {TensorId::kStateOutIndices, 2 * 5 + 2, 1 << 20}, 5, 8);
     if (!from_accepted) {
@@ -743,13 +759,13 @@ TEST_CASE("GdnConv.WhatOnlyTheDeviceCanSeeOfSteps", "[gpu][conv]") {
 }
 
 // More tokens than there are steps: the host cannot see it.
-TEST_CASE("GdnConv.TooManyTokensForTheSteps", "[gpu][conv]") {
+TEST_CASE("GdnConv.TooManyTokensForTheSteps", "[gpu][conv][sanitize]") {
   for (const bool in_pool : {false, true}) {
     ConvProblem problem = in_pool ? packed(pool()) : packed();
     problem.stored_states = gdn::StoredStates::kEvery;
-    const gdn::Conv conv = prepare(problem);
     // 5 steps of each: the first sequence gets the second's tokens too, which is left with none.
     const ConvCase data(problem, {.lengths = {4, 3, 2}, .channels = 64, .seed = seed()});
+    const gdn::Conv conv = prepare_for(data);
     const Launched launched(data);
     GdnMemory memory = data.memory();
     store_at(&memory, TensorId::kCuSeqlens, DType::kI32, 1, 7);
@@ -772,25 +788,27 @@ TEST_CASE("GdnConv.TooManyTokensForTheSteps", "[gpu][conv]") {
   }
 }
 
-TEST_CASE("GdnConv.KeepsCheckpoints", "[gpu][conv][big]") {
+TEST_CASE("GdnConv.KeepsCheckpoints", "[gpu][conv][big][slow]") {
   int every = 0;
+  std::vector<ConvProblem> problems;
   for (const gdn::Checkpoints checkpoints : {gdn::Checkpoints::kBefore, gdn::Checkpoints::kAfter}) {
     ConvProblem kept;
     kept.checkpoints = checkpoints;
-    std::vector<ConvProblem> problems = in_every_form(kept);
-    for (ConvProblem& problem : problems) {
+    for (ConvProblem problem : in_every_form(kept)) {
       problem.checkpoint_every = std::vector{1, 3, 64, 100}[static_cast<std::size_t>(every++ % 4)];
+      problems.push_back(problem);
     }
-    expect_right(problems);
     ++every;  // another one for each form than with the others
     // States that are kept nowhere else.
     for (const bool has_initial : {false, true}) {
       kept.states.store = false;
       kept.states.has_initial = has_initial;
       kept.checkpoint_every = 3;
-      expect_both_right(kept);
+      problems.push_back(kept);
+      problems.push_back(packed(kept));
     }
   }
+  expect_right(problems);
 }
 
 TEST_CASE("GdnConv.CheckpointsOfLongSequences", "[gpu][conv][big]") {
@@ -803,8 +821,8 @@ TEST_CASE("GdnConv.CheckpointsOfLongSequences", "[gpu][conv][big]") {
       problem.checkpoints = checkpoints;
       for (const int every : {1, 3, 64, 100, 1 << 30}) {
         problem.checkpoint_every = every;
-        const gdn::Conv conv = prepare(problem);
         const ConvCase data(problem, {.lengths = {4099, 4099}, .channels = 64, .seed = seed()});
+        const gdn::Conv conv = prepare_for(data);
         const Launched launched(data);
         const GdnMemory first = launched.run(conv);
         expect_good(data, first);
@@ -815,14 +833,14 @@ TEST_CASE("GdnConv.CheckpointsOfLongSequences", "[gpu][conv][big]") {
 }
 
 // A sequence whose checkpoints do not fit into its range, or into the tensor.
-TEST_CASE("GdnConv.CheckpointsThatDoNotFit", "[gpu][conv]") {
+TEST_CASE("GdnConv.CheckpointsThatDoNotFit", "[gpu][conv][sanitize]") {
   ConvProblem problem = packed(pool());
   problem.checkpoints = gdn::Checkpoints::kAfter;
   problem.checkpoint_every = 2;
-  const gdn::Conv conv = prepare(problem);
   // 2, 2, 100 and 1 checkpoints; the third sequence has tokens 9 to 208, in many runs.
   const ConvCase data(problem,
                       {.lengths = {4, 5, 200, 3}, .channels = 64, .seed = seed(), .tail = 2});
+  const gdn::Conv conv = prepare_for(data);
   expect_nan_tokens(data, conv, {TensorId::kCheckpointCuStarts, 2, 5}, 9, 209);
   expect_nan_tokens(data, conv, {TensorId::kCheckpointCuStarts, 4, 106}, 209, 212);
   expect_nan_tokens(data, conv, {TensorId::kCheckpointCuStarts, 4, 104}, 209, 212);
@@ -831,8 +849,8 @@ TEST_CASE("GdnConv.CheckpointsThatDoNotFit", "[gpu][conv]") {
 
 TEST_CASE("GdnConv.NonFiniteInputsStayInTheirSequence", "[gpu][conv]") {
   const ConvProblem problem = packed(pool(with_gates(split())));
-  const gdn::Conv conv = prepare(problem);
   const ConvCase data(problem, {.lengths = {5, 40, 2, 130}, .seed = seed()});
+  const gdn::Conv conv = prepare_for(data);
   const std::int64_t channels = gdn::split_channels(problem);
   const Launched launched(data);
   const GdnMemory clean = launched.run(conv);
@@ -871,9 +889,9 @@ TEST_CASE("GdnConv.SameBitsHoweverLaunched", "[gpu][conv]") {
   for (const bool varlen : {false, true}) {
     ConvProblem problem = pool(with_gates(split()));
     problem.varlen = varlen;
-    const gdn::Conv conv = prepare(problem);
     const std::vector<std::int64_t> lengths(9, varlen ? 67 : 1);
     const ConvCase data(problem, {.lengths = lengths, .seed = seed()});
+    const gdn::Conv conv = prepare_for(data);
     const Launched launched(data);
     ConvArgs args = launched.args();
     constexpr int kTimes = 12;

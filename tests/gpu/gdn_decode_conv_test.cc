@@ -101,7 +101,7 @@ TEST_CASE("GdnDecodeConv.EveryHeadRatio", "[gpu]") {
   run_both_kernels(problems);
 }
 
-TEST_CASE("GdnDecodeConv.EveryKeyAndValueDim", "[gpu][big]") {
+TEST_CASE("GdnDecodeConv.EveryKeyAndValueDim", "[gpu][big][slow]") {
   std::vector<DecodeProblem> problems;
   for (const int key_dim : {16, 48, 64, 128, 256}) {
     for (int value_dim = 16; value_dim <= 256; value_dim += 16) {
@@ -183,7 +183,7 @@ TEST_CASE("GdnDecodeConv.TakesOperandsAsTheyLie", "[gpu]") {
   }
 }
 
-TEST_CASE("GdnDecodeConv.EveryPaddingPolicy", "[gpu]") {
+TEST_CASE("GdnDecodeConv.EveryPaddingPolicy", "[gpu][sanitize]") {
   run_padding_policies(convolved_pool(), [](std::int64_t requests) { return requests; });
 }
 
@@ -191,7 +191,7 @@ TEST_CASE("GdnDecodeConv.PaddedWriteIndices", "[gpu]") {
   run_padded_write_indices(convolved_pool(), [](std::int64_t requests) { return requests; });
 }
 
-TEST_CASE("GdnDecodeConv.OtherTensorsAndSlots", "[gpu]") {
+TEST_CASE("GdnDecodeConv.OtherTensorsAndSlots", "[gpu][sanitize]") {
   for (const ConvStateLayout layout : kConvLayouts) {
     DecodeProblem problem = convolved_pool();
     problem.conv.state_layout = layout;
@@ -210,7 +210,7 @@ TEST_CASE("GdnDecodeConv.OtherTensorsAndSlots", "[gpu]") {
 TEST_CASE("GdnDecodeConv.AllRowsArePadding", "[gpu]") { run_only_padding(convolved_pool()); }
 
 // Three heads that share q and k.  Where lanes and vectors are the same, so are the bits.
-TEST_CASE("GdnDecodeConv.EveryConfigurationIsRight", "[gpu]") {
+TEST_CASE("GdnDecodeConv.EveryConfigurationIsRight", "[gpu][sanitize][slow]") {
   for (const OutputNorm norm : {OutputNorm::kNone, OutputNorm::kGatedRms}) {
     for (const StateLayout layout : kLayouts) {
       DecodeProblem problem = convolved_pool();
@@ -235,7 +235,8 @@ GdnMemory run_two_launches(const DecodeCase& one, const std::vector<TunedValue>&
   const gdn::DecodeArgs args = one.args();
   const DeviceBuffer rows(gpu(), bytes_of(args.x));
   const TwoLaunches two = as_two_launches(one.problem(), args, rows.data());
-  const gdn::Conv conv = gpu().context().prepare(two.conv).value();
+  const std::int64_t batch = one.sequences();
+  const gdn::Conv conv = prepare(two.conv, {{.sequences = batch, .tokens = batch}});
   const gdn::Decode decode =
       gdn::Decode::create(gpu().context(), two.decode, target_of(gpu().context()), values).value();
   const DeviceStream stream = make_stream(gpu());
@@ -247,33 +248,24 @@ GdnMemory run_two_launches(const DecodeCase& one, const std::vector<TunedValue>&
   return one.download();
 }
 
-// By every fourth of the configurations that a decode without a convolution has, too, from `first`
-// on: all of them for each problem compile for more than five minutes.
-void expect_same_bits(const DecodeProblem& problem, std::int64_t batch, int first) {
+void expect_same_bits(const DecodeProblem& problem, std::int64_t batch,
+                      const Configuration& configuration) {
   const DecodeCase one(problem, batch, {.seed = seed(), .padded = 1});
-  DecodeProblem plain = problem;
-  plain.conv = {};
-  std::vector<std::string> all;
-  for (const Configuration& other : configurations_of(plain)) all.push_back(to_text(other.values));
-  int count = 0;
-  for (const Configuration& configuration : configurations_of(problem)) {
-    const std::string text = to_text(configuration.values);
-    if (std::find(all.begin(), all.end(), text) == all.end()) continue;
-    if (count++ % 4 != first % 4) continue;
-    const gdn::Decode decode = gdn::Decode::create(gpu().context(), problem,
-                                                   target_of(gpu().context()), configuration.values)
-                                   .value();
-    INFO(text << ", problem " << problem.to_json() << ", batch " << batch << ", seed " << seed());
-    CHECK(first_difference(run(one, decode), run_two_launches(one, configuration.values)) == "");
-  }
-  CHECK(count > 4);
+  const gdn::Decode decode = gdn::Decode::create(gpu().context(), problem,
+                                                 target_of(gpu().context()), configuration.values)
+                                 .value();
+  INFO(to_text(configuration.values)
+       << ", problem " << problem.to_json() << ", batch " << batch << ", seed " << seed());
+  CHECK(first_difference(run(one, decode), run_two_launches(one, configuration.values)) == "");
 }
 
-TEST_CASE("GdnDecodeConv.SameBitsAsAConvolutionAndADecode", "[gpu][big]") {
-  int first = 0;
+// A cover of pairs of the problem's fields and those of the configurations that a decode without a
+// convolution has, too.
+TEST_CASE("GdnDecodeConv.SameBitsAsAConvolutionAndADecode", "[gpu][big][slow]") {
+  std::vector<DecodeProblem> problems;
   for (const DType dtype : kFloats) {
     for (const bool is_other : {false, true}) {
-      DecodeProblem problem = convolved_pool();
+      DecodeProblem& problem = problems.emplace_back(convolved_pool());
       problem.dtype = dtype;
       problem.value_dim = 32;
       problem.states.padding = Padding::kZero;
@@ -284,10 +276,17 @@ TEST_CASE("GdnDecodeConv.SameBitsAsAConvolutionAndADecode", "[gpu][big]") {
       problem.conv.width = is_other ? 3 : 4;
       problem.states.layout = is_other ? StateLayout::kKV : StateLayout::kVK;
       if (is_other) problem.output_norm = OutputNorm::kGatedRms;
-      expect_same_bits(problem, 3, first);
-      expect_same_bits(problem, 33, first);
-      ++first;
     }
+  }
+  const auto has_both = [](const DecodeProblem& problem, const Configuration& configuration) {
+    DecodeProblem plain = problem;
+    plain.conv = {};
+    const Target target = target_of(gpu().context());
+    return gdn::decode_portable().find(plain, configuration.values, target) != nullptr;
+  };
+  for (const auto& [problem, configuration] : cover_configurations(problems, 4, has_both)) {
+    expect_same_bits(problem, 3, configuration);
+    expect_same_bits(problem, 33, configuration);
   }
 }
 
@@ -323,6 +322,7 @@ TEST_CASE("GdnDecodeConv.GraphsAndLaunchesWithPdlEqualPlainOnes", "[gpu]") {
 TEST_CASE("GdnDecodeConv.QwenInAnEngine", "[gpu][big]") {
   CaseOptions options;
   options.gates = GateDistribution::kInit;
+  std::vector<DecodeProblem> problems;
   for (const DType state_dtype : decode_state_dtypes()) {
     for (const ConvStateLayout layout : kConvLayouts) {
       for (const OutputNorm norm : {OutputNorm::kNone, OutputNorm::kGatedRms}) {
@@ -331,11 +331,11 @@ TEST_CASE("GdnDecodeConv.QwenInAnEngine", "[gpu][big]") {
         problem.conv.state_layout = layout;
         problem.output_norm = norm;
         if (!runs_here(problem)) problem.heads.v = problem.heads.k;
-        run_case(problem, 1, options);
-        run_case(problem, 20, options);
+        problems.push_back(problem);
       }
     }
   }
+  run_batches(problems, {1, 20}, options);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -198,7 +199,7 @@ void run_steps(const DecodeProblem& problem, GateDistribution gates) {
   CHECK(errors.others * 1000 <= errors.elements);
 }
 
-TEST_CASE("GdnDecodeFp8.ManySteps", "[gpu]") {
+TEST_CASE("GdnDecodeFp8.ManySteps", "[gpu][slow]") {
   for (const DType dtype : fp8_dtypes()) {
     for (const StateLayout layout : kLayouts) {
       for (const GateDistribution gates :
@@ -214,23 +215,25 @@ TEST_CASE("GdnDecodeFp8.ManySteps", "[gpu]") {
   }
 }
 
-TEST_CASE("GdnDecodeFp8.EveryConfigurationIsRight", "[gpu][big]") {
+// A cover of pairs of the problem's and the tuned fields.
+TEST_CASE("GdnDecodeFp8.EveryConfigurationIsRight", "[gpu][big][sanitize]") {
+  std::vector<DecodeProblem> problems;
   for (const DType dtype : fp8_dtypes()) {
     for (const StateLayout layout : kLayouts) {
-      DecodeProblem problem = small_problem();
+      DecodeProblem& problem = problems.emplace_back(small_problem());
       problem.key_dim = dtype == DType::kF8E4M3 ? 64 : 48;  // 48: rows that only pairs divide
       problem.value_dim = 32;
       problem.states.layout = layout;
       problem.states.dtype = dtype;
-      const DecodeCase one(problem, 5, {.seed = seed()});
-      for (const Configuration& configuration : configurations_of(problem)) {
-        run_good(one, configuration);
-      }
     }
+  }
+  const auto all = [](const DecodeProblem&, const Configuration&) { return true; };
+  for (const auto& [problem, configuration] : cover_configurations(problems, 0, all)) {
+    run_good(DecodeCase(problem, 5, {.seed = seed()}), configuration);
   }
 }
 
-TEST_CASE("GdnDecodeFp8.EveryDim", "[gpu][big]") {
+TEST_CASE("GdnDecodeFp8.EveryDim", "[gpu][big][slow]") {
   std::vector<DecodeProblem> problems;
   for (const DType dtype : fp8_dtypes()) {
     for (const StateLayout layout : kLayouts) {

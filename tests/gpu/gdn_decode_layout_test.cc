@@ -138,7 +138,7 @@ void run_chain(const DecodeProblem& problem, GateDistribution gates) {
   CHECK(states.ok());
 }
 
-TEST_CASE("GdnDecode.ManySteps", "[gpu]") {
+TEST_CASE("GdnDecode.ManySteps", "[gpu][slow]") {
   for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
     for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
       for (const GateDistribution gates :

@@ -51,7 +51,7 @@ TEST_CASE("GdnDecodeNorm.EveryHeadRatio", "[gpu]") {
   run_both_kernels(head_ratios(normed_problem()));
 }
 
-TEST_CASE("GdnDecodeNorm.EveryValueDim", "[gpu][big]") {
+TEST_CASE("GdnDecodeNorm.EveryValueDim", "[gpu][big][slow]") {
   std::vector<DecodeProblem> problems;
   for (const int key_dim : {64, 128, 256}) {
     for (int value_dim = 16; value_dim <= 256; value_dim += 16) {
@@ -72,14 +72,9 @@ TEST_CASE("GdnDecodeNorm.EveryValueDim", "[gpu][big]") {
 
 // Three heads: the last block of those that have several is not full.  Where lanes and vectors are
 // the same, so are the bits, however warps share a head.
-TEST_CASE("GdnDecodeNorm.EveryConfigurationIsRight", "[gpu]") {
-  std::vector<std::pair<StateLayout, DType>> states;
-  for (const StateLayout layout : kLayouts) {
-    for (const DType dtype : decode_state_dtypes()) {
-      if (size_of(dtype) != 2) states.emplace_back(layout, dtype);
-    }
-  }
-  for (const auto& [layout, dtype] : states) {
+void expect_agreement(StateLayout layout) {
+  for (const DType dtype : decode_state_dtypes()) {
+    if (size_of(dtype) == 2) continue;
     DecodeProblem problem = normed_pool();
     problem.states.dtype = dtype;
     problem.heads = {.q = 1, .k = 1, .v = 3};
@@ -93,6 +88,14 @@ TEST_CASE("GdnDecodeNorm.EveryConfigurationIsRight", "[gpu]") {
     const DecodeCase one(problem, 5, options);
     CHECK(expect_agreeing_configurations(one) > 1);
   }
+}
+
+TEST_CASE("GdnDecodeNorm.EveryConfigurationIsRight", "[gpu][sanitize][slow]") {
+  expect_agreement(StateLayout::kVK);
+}
+
+TEST_CASE("GdnDecodeNorm.EveryConfigurationOfStatesAlongValuesIsRight", "[gpu][sanitize][slow]") {
+  expect_agreement(StateLayout::kKV);
 }
 
 TEST_CASE("GdnDecodeNorm.TakesOperandsAsTheyLie", "[gpu]") {
@@ -177,15 +180,16 @@ TEST_CASE("GdnDecodeNorm.QwenInAnEngine", "[gpu][big]") {
   CaseOptions options;
   options.gates = GateDistribution::kInit;
   options.placement = Placement::kPackedRows;
+  std::vector<DecodeProblem> problems;
   for (const DType state_dtype : decode_state_dtypes()) {
     for (const StateLayout layout : kLayouts) {
       auto problem = engine_problem<DecodeProblem>(state_dtype, layout);
       problem.output_norm = OutputNorm::kGatedRms;
       problem.norm_weight_dtype = DType::kBF16;
-      run_case(problem, 1, options);
-      run_case(problem, 20, options);
+      problems.push_back(problem);
     }
   }
+  run_batches(problems, {1, 20}, options);
 }
 
 }  // namespace

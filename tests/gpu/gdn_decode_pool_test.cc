@@ -1,8 +1,10 @@
 // GDN decode and where its states are: pools, indices, padding, gaps, 64-bit offsets.
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "tests/gpu/cases.h"
+#include "tests/gpu/decode_sweeps.h"
 #include "tests/gpu/far_pool.h"
 #include "tests/gpu/pool_sweeps.h"
 
@@ -24,18 +26,18 @@ DecodeProblem pool_problem() {
 std::int64_t first(std::int64_t requests) { return requests; }
 
 TEST_CASE("GdnDecodePool.ReadsAndWritesOneSlot", "[gpu]") {
+  std::vector<DecodeProblem> problems;
   for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
     for (const DType index_dtype : {DType::kI32, DType::kI64}) {
       for (const DType state_dtype : decode_state_dtypes()) {
-        DecodeProblem problem = pool_problem();
+        DecodeProblem& problem = problems.emplace_back(pool_problem());
         problem.states.index_dtype = index_dtype;
         problem.states.dtype = state_dtype;
         problem.states.layout = layout;
-        run_case(problem, 3);
-        run_case(problem, 130);
       }
     }
   }
+  run_batches(problems, {3, 130});
 }
 
 TEST_CASE("GdnDecodePool.WritesOtherSlotsThanItReads", "[gpu]") {
@@ -65,23 +67,23 @@ TEST_CASE("GdnDecodePool.PoolWithoutInitialStateOrStore", "[gpu]") {
 TEST_CASE("GdnDecodePool.LeavesGapsAlone", "[gpu]") {
   for (const DType state_dtype : decode_state_dtypes()) {
     const int unit = 16 / size_of(state_dtype);
+    std::vector<DecodeProblem> problems;
     for (const StateLocation location : {StateLocation::kDense, StateLocation::kPool}) {
       for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
-        DecodeProblem problem = small_problem();
+        DecodeProblem& problem = problems.emplace_back(small_problem());
         problem.states.dtype = state_dtype;
         problem.states.location = location;
         problem.states.layout = layout;
-        CaseOptions options;
-        options.slot_gap = 3 * std::max(unit, 8);  // whole 16-byte units, but no power of two
-        run_case(problem, 5, options);
-        options.head_gap = std::max(unit, 8);
-        run_case(problem, 5, options);
-        run_case(problem, 130, options);
       }
     }
+    CaseOptions options;
+    options.slot_gap = 3 * std::max(unit, 8);  // whole 16-byte units, but no power of two
+    run_batches(problems, {5, 130}, options);
+    options.head_gap = std::max(unit, 8);
+    run_batches(problems, {5, 130}, options);
   }
 }
-TEST_CASE("GdnDecodePool.EveryPaddingPolicy", "[gpu]") {
+TEST_CASE("GdnDecodePool.EveryPaddingPolicy", "[gpu][sanitize]") {
   run_padding_policies(pool_problem(), first);
 }
 
@@ -100,7 +102,7 @@ TEST_CASE("GdnDecodePool.AllRowsArePadding", "[gpu]") {
     }
   }
 }
-TEST_CASE("GdnDecodePool.PaddingWithSeparateWriteIndices", "[gpu]") {
+TEST_CASE("GdnDecodePool.PaddingWithSeparateWriteIndices", "[gpu][sanitize]") {
   run_padded_write_indices(pool_problem(), first);
 }
 TEST_CASE("GdnDecodePool.WriteIndexOutsideThePool", "[gpu]") {

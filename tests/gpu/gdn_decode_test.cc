@@ -4,6 +4,7 @@
 
 #include "harness/random.h"
 #include "tests/gpu/cases.h"
+#include "tests/gpu/decode_sweeps.h"
 #include "tests/gpu/problem_sweeps.h"
 
 namespace cubinery::test {
@@ -19,11 +20,11 @@ TEST_CASE("GdnDecode.EveryOperandAndOutputDtype", "[gpu]") {
   run_both_kernels(operand_and_output_dtypes(small_problem()));
 }
 
-TEST_CASE("GdnDecode.EveryStateDtypeAndLayout", "[gpu]") {
+TEST_CASE("GdnDecode.EveryStateDtypeAndLayout", "[gpu][sanitize]") {
   run_both_kernels(state_dtypes_and_layouts(small_problem(), decode_state_dtypes()));
 }
 
-TEST_CASE("GdnDecode.EveryGateModeAndDtype", "[gpu]") {
+TEST_CASE("GdnDecode.EveryGateModeAndDtype", "[gpu][sanitize]") {
   run_cases(gate_modes_and_dtypes(small_problem()), kSmallBatch);
 }
 
@@ -155,13 +156,13 @@ TEST_CASE("GdnDecode.QwenInAnEngine", "[gpu][big]") {
   CaseOptions options;
   options.gates = GateDistribution::kInit;
   options.placement = Placement::kPackedRows;
+  std::vector<DecodeProblem> problems;
   for (const DType state_dtype : decode_state_dtypes()) {
     for (const StateLayout layout : kLayouts) {
-      const auto problem = engine_problem<DecodeProblem>(state_dtype, layout);
-      run_case(problem, 1, options);
-      run_case(problem, 20, options);
+      problems.push_back(engine_problem<DecodeProblem>(state_dtype, layout));
     }
   }
+  run_batches(problems, {1, 20}, options);
 }
 
 }  // namespace

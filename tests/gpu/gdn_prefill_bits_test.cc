@@ -45,7 +45,7 @@ TEST_CASE("GdnPrefill.BitsDoNotDependOnTheBatch", "[gpu][prefill][slow]") {
 
 // Each size has its fastest configuration: right, and the same from run to run, whatever the
 // others.
-TEST_CASE("GdnPrefill.WithoutBatchInvariantEverySizeIsRightAndRepeats", "[gpu][prefill]") {
+TEST_CASE("GdnPrefill.WithoutBatchInvariantEverySizeIsRightAndRepeats", "[gpu][prefill][slow]") {
   PrefillProblem problem;  // of the dimensions that results are for
   problem.heads = {.q = 2, .k = 2, .v = 4};
   problem.varlen = true;
@@ -116,11 +116,9 @@ TEST_CASE("GdnPrefill.NonFiniteInputsStayInTheirSequenceAndHead", "[gpu][prefill
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
     PrefillProblem problem = small_varlen();  // two value heads per key head
     problem.dtype = dtype;
-    expect_all_confined(
-        [&] {
-          return PrefillCase(problem, {.lengths = {90, 100, 75}}, {.seed = seed()});
-        },
-        prepare(problem), 70);
+    const CaseShape shape{.lengths = {90, 100, 75}};
+    expect_all_confined([&] { return PrefillCase(problem, shape, {.seed = seed()}); },
+                        prepare(problem, {size_of(shape)}), 70);
   }
 }
 
@@ -132,7 +130,7 @@ TEST_CASE("GdnPrefill.SameBitsEveryTime", "[gpu][prefill]") {
     problem.dtype = dtype;
     problem.checkpoints = Checkpoints::kBefore;
     const PrefillCase c(problem, mixed_shape(), {.seed = seed()});
-    const gdn::Prefill prefill = prepare(problem);
+    const gdn::Prefill prefill = prepare(problem, {c.size(c.args())});
     const GdnMemory first = run(c, prefill);
     for (int i = 0; i < 5; ++i) CHECK(first_difference(run(c, prefill), first) == "");
   }
@@ -161,7 +159,7 @@ TEST_CASE("GdnPrefill.ContentOfTheWorkspaceDoesNotMatter", "[gpu][prefill]") {
 TEST_CASE("GdnPrefill.GraphReplayEqualsEagerLaunch", "[gpu][prefill]") {
   for (const bool enable_pdl : {false, true}) {
     const PrefillCase c(small_varlen(), mixed_shape(), {.seed = seed(), .enable_pdl = enable_pdl});
-    const gdn::Prefill prefill = prepare(c.problem());
+    const gdn::Prefill prefill = prepare(c.problem(), {c.size(c.args())});
     if (enable_pdl && !can_enable_pdl(c, prefill)) return;
     expect_same_in_graph(c, prefill, 1, 2);
   }
@@ -170,7 +168,7 @@ TEST_CASE("GdnPrefill.GraphReplayEqualsEagerLaunch", "[gpu][prefill]") {
 TEST_CASE("GdnPrefill.LaunchWithPdlEqualsPlainLaunch", "[gpu][prefill]") {
   for (const std::int64_t count : {1, 3, 40}) {
     const PrefillCase c(small_prefill(), uniform(count, 100), {.seed = seed()});
-    const gdn::Prefill prefill = prepare(c.problem());
+    const gdn::Prefill prefill = prepare(c.problem(), {c.size(c.args())});
     if (!can_enable_pdl(c, prefill)) return;
     expect_same_with_pdl(c, prefill, 2);
     expect_same_with_pdl(c, prefill, 20);
@@ -203,7 +201,7 @@ GdnMemory run_in_pieces(const PrefillCase& c, const gdn::Prefill& prefill,
   return session.finish();
 }
 
-TEST_CASE("GdnPrefill.PiecesEqualTheWhole", "[gpu][prefill]") {
+TEST_CASE("GdnPrefill.PiecesEqualTheWhole", "[gpu][prefill][slow]") {
   for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
     for (const StateLayout layout : {StateLayout::kVK, StateLayout::kKV}) {
       PrefillProblem problem = small_prefill();

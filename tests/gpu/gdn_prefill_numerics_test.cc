@@ -36,7 +36,6 @@ TEST_CASE("GdnPrefill.EveryGateDistribution", "[gpu][prefill][slow]") {
     alpha.inputs.gate_dtype = dtype;  // f16: e^-31 is 0
     problems.push_back(alpha);
   }
-  prewarm(problems);
   for (const GateDistribution gates : kGateDistributions) {
     CaseOptions options;
     options.gates = gates;
@@ -53,7 +52,6 @@ TEST_CASE("GdnPrefill.CorrelatedKeys", "[gpu][prefill][slow]") {
     problem.output_dtype = DType::kF32;
     problem.inputs.use_qk_l2norm = dtype == DType::kBF16;
   }
-  prewarm(problems);
   for (const double rho : {0.0, 0.5, 0.9, 0.99, 1.0}) {
     for (const GateDistribution gates : {GateDistribution::kInit, GateDistribution::kUndecayed}) {
       CaseOptions options;
@@ -102,7 +100,7 @@ DecodeProblem decode_problem(const PrefillProblem& p) {
 // The same tokens by decode, one step for each.  Requires: dense, BTHD, every dtype of decode's
 // default but those that decode_problem() takes over.
 GdnMemory run_steps(const PrefillCase& c) {
-  const gdn::Decode decode = prepare(decode_problem(c.problem()));
+  const gdn::Decode decode = prepare(decode_problem(c.problem()), {c.sequences()});
   const DeviceStream stream = make_stream(gpu());
   c.upload();
   for (std::int64_t t = 0; t < c.length(0); ++t) {
@@ -157,7 +155,7 @@ double row_difference(const PrefillCase& c, const GdnMemory& a, const GdnMemory&
 
 void expect_agreement(const PrefillProblem& problem, GateDistribution gates) {
   const PrefillCase c(problem, uniform(2, 200), {.seed = seed(), .gates = gates});
-  const GdnMemory whole = run(c, prepare(problem));
+  const GdnMemory whole = run(c, prepare(problem, {c.size(c.args())}));
   const GdnMemory steps = run_steps(c);
   for (std::int64_t n = 0; n < c.sequences(); ++n) {
     for (std::int64_t h = 0; h < problem.heads.count(); ++h) {
@@ -185,7 +183,6 @@ TEST_CASE("GdnPrefill.AgreesWithDecode", "[gpu][prefill]") {
       problem.inputs.use_qk_l2norm = normalised;
     }
   }
-  prewarm(problems);
   for (const PrefillProblem& problem : problems) {
     for (const GateDistribution gates : kGateDistributions) expect_agreement(problem, gates);
   }
@@ -284,16 +281,24 @@ AnyCase any_case(std::uint64_t number) {
   return any;
 }
 
-TEST_CASE("GdnPrefill.RandomProblems", "[gpu][prefill][slow]") {
-  constexpr std::uint64_t kCases = 40;
-  std::vector<PrefillProblem> problems;
-  for (std::uint64_t i = 0; i < kCases; ++i) problems.push_back(any_case(i).problem);
-  prewarm(problems);
-  for (std::uint64_t i = 0; i < kCases; ++i) {
+void run_random_problems(std::uint64_t first, std::uint64_t count) {
+  for (std::uint64_t i = first; i < first + count; ++i) {
     const AnyCase any = any_case(i);
     INFO("random problem " << i);
     run_case(any.problem, any.shape, any.options);
   }
+}
+
+// In parts, which processes take side by side: none has a kernel of another.
+TEST_CASE("GdnPrefill.RandomProblems1To10", "[gpu][prefill][slow]") { run_random_problems(0, 10); }
+TEST_CASE("GdnPrefill.RandomProblems11To20", "[gpu][prefill][slow]") {
+  run_random_problems(10, 10);
+}
+TEST_CASE("GdnPrefill.RandomProblems21To30", "[gpu][prefill][slow]") {
+  run_random_problems(20, 10);
+}
+TEST_CASE("GdnPrefill.RandomProblems31To40", "[gpu][prefill][slow]") {
+  run_random_problems(30, 10);
 }
 
 }  // namespace

@@ -44,8 +44,7 @@ TEST_CASE("GdnPrefillPool.ReadsAndWritesOneSlot", "[gpu][prefill]") {
       }
     }
   }
-  prewarm(problems);
-  for (const PrefillProblem& problem : problems) {
+  for (const PrefillProblem& problem : cover(problems)) {
     run_case(problem, problem.varlen ? kNine : uniform(3, 130));
   }
 }
@@ -89,7 +88,7 @@ TEST_CASE("GdnPrefillPool.LeavesGapsAlone", "[gpu][prefill]") {
     run_case(problem, kNine, options);
   }
 }
-TEST_CASE("GdnPrefillPool.EveryPaddingPolicy", "[gpu][prefill]") {
+TEST_CASE("GdnPrefillPool.EveryPaddingPolicy", "[gpu][prefill][sanitize]") {
   run_padding_policies(pool_problem(), first_of_nine);
 }
 
@@ -102,7 +101,6 @@ TEST_CASE("GdnPrefillPool.AllSequencesArePadding", "[gpu][prefill]") {
       problem.varlen = varlen;
     }
   }
-  prewarm(problems);
   for (const PrefillProblem& problem : problems) {
     CaseOptions options;
     options.slots = 4;

@@ -50,7 +50,7 @@ TEST_CASE("GdnPrefillSegments.EveryGateDistribution", "[gpu][prefill]") {
   }
 }
 
-TEST_CASE("GdnPrefillSegments.CheckpointsInsideSegments", "[gpu][prefill]") {
+TEST_CASE("GdnPrefillSegments.CheckpointsInsideSegments", "[gpu][prefill][sanitize]") {
   for (const Checkpoints checkpoints : {Checkpoints::kBefore, Checkpoints::kAfter}) {
     for (const int every : {16, 64, 160}) {
       PrefillProblem problem = segments_varlen();
@@ -62,7 +62,7 @@ TEST_CASE("GdnPrefillSegments.CheckpointsInsideSegments", "[gpu][prefill]") {
 }
 
 // New states over the initial ones, which other segments may still read.
-TEST_CASE("GdnPrefillSegments.StatesInPlace", "[gpu][prefill]") {
+TEST_CASE("GdnPrefillSegments.StatesInPlace", "[gpu][prefill][sanitize]") {
   PrefillProblem problem = segments_varlen();
   problem.states.location = StateLocation::kPool;
   problem.states.padding = gdn::Padding::kSkip;
@@ -94,9 +94,9 @@ TEST_CASE("GdnPrefillSegments.WhatIsForgottenChangesNothing", "[gpu][prefill]") 
   const CaseOptions options{.seed = seed(), .gates = GateDistribution::kExtreme};
   const PrefillCase c(problem, uniform(1, 1000), options);
   problem.segments = Segments::kNever;
-  const std::vector<float> whole = outputs(c, run(c, prepare(problem)), 0);
+  const std::vector<float> whole = outputs(c, run(c, prepare(problem, {c.size(c.args())})), 0);
   problem.segments = Segments::kAlways;
-  const std::vector<float> cut = outputs(c, run(c, prepare(problem)), 0);
+  const std::vector<float> cut = outputs(c, run(c, prepare(problem, {c.size(c.args())})), 0);
   float largest = 0, difference = 0;
   for (std::size_t i = 0; i < whole.size(); ++i) {
     largest = std::max(largest, std::abs(whole[i]));
@@ -129,7 +129,7 @@ TEST_CASE("GdnPrefillSegments.MoreThan32Segments", "[gpu][prefill][big][slow]") 
 // From threads with data of their own, so that launches meet on the device in many ways.
 void expect_same_bits(PrefillProblem problem, const CaseShape& shape, int threads, int launches) {
   problem.inputs.use_qk_l2norm = true;
-  const gdn::Prefill prefill = prepare(problem);
+  const gdn::Prefill prefill = prepare(problem, {size_of(shape)});
   std::vector<std::unique_ptr<PrefillCase>> cases;
   std::vector<std::unique_ptr<Session<PrefillCase>>> sessions;
   for (int t = 0; t < threads; ++t) {
@@ -157,12 +157,12 @@ void expect_same_bits(PrefillProblem problem, const CaseShape& shape, int thread
 TEST_CASE("GdnPrefillSegments.SameBitsEveryTime", "[gpu][prefill]") {
   expect_same_bits(segments_varlen(), {.lengths = {1000, 64, 333}}, 2, 500);
 }
-TEST_CASE("GdnPrefillSegments.SameBitsInAHundredThousandLaunches", "[gpu][prefill][big]") {
+TEST_CASE("GdnPrefillSegments.SameBitsInAHundredThousandLaunches", "[gpu][prefill][big][slow]") {
   expect_same_bits(segments_varlen(), {.lengths = {1000, 64, 333}}, 8, 100000);
 }
 
 // The same in one piece: copies, records and products meet in many ways there too.
-TEST_CASE("GdnPrefillVarlen.SameBitsInAHundredThousandLaunches", "[gpu][prefill][big]") {
+TEST_CASE("GdnPrefillVarlen.SameBitsInAHundredThousandLaunches", "[gpu][prefill][big][slow]") {
   PrefillProblem problem = small_varlen();
   problem.key_dim = problem.value_dim = 128;
   problem.segments = Segments::kNever;

@@ -19,7 +19,7 @@ TEST_CASE("GdnPrefill.EveryOperandAndOutputDtype", "[gpu][prefill]") {
   run_cases(operand_and_output_dtypes(small_prefill()), kShape);
 }
 
-TEST_CASE("GdnPrefill.EveryStateDtypeAndLayout", "[gpu][prefill]") {
+TEST_CASE("GdnPrefill.EveryStateDtypeAndLayout", "[gpu][prefill][sanitize]") {
   run_cases(state_dtypes_and_layouts(small_prefill()), kShape);
 }
 

@@ -28,7 +28,7 @@ TEST_CASE("GdnPrefillVarlen.EveryKindOfCuSeqlens", "[gpu][prefill]") {
   }
 }
 
-TEST_CASE("GdnPrefillVarlen.SequencesWithoutTokens", "[gpu][prefill]") {
+TEST_CASE("GdnPrefillVarlen.SequencesWithoutTokens", "[gpu][prefill][sanitize]") {
   for (const bool has_initial_state : {true, false}) {
     PrefillProblem problem = small_varlen();
     problem.states.has_initial = has_initial_state;
@@ -74,7 +74,7 @@ TEST_CASE("GdnPrefillVarlen.SkewedLengths", "[gpu][prefill]") {
 }
 
 // Ranges of tokens that cannot be: every output is NaN, nothing else is touched.
-TEST_CASE("GdnPrefillVarlen.MalformedCuSeqlens", "[gpu][prefill]") {
+TEST_CASE("GdnPrefillVarlen.MalformedCuSeqlens", "[gpu][prefill][sanitize]") {
   const CaseShape shape{.lengths = {70, 20, 100, 5}};  // 0 70 90 190 195
   struct Bad {
     std::int64_t index, value;
@@ -86,7 +86,7 @@ TEST_CASE("GdnPrefillVarlen.MalformedCuSeqlens", "[gpu][prefill]") {
       PrefillProblem problem = small_varlen();
       problem.cu_seqlens_dtype = dtype;
       problem.checkpoints = checkpoints;
-      const gdn::Prefill prefill = prepare(problem);
+      const gdn::Prefill prefill = prepare(problem, {size_of(shape)});
       for (const Bad& bad : kBad) {
         PrefillCase c(problem, shape, {.seed = seed()});
         store_integer(problem.cu_seqlens_dtype, c.at(c.vector_at(TensorId::kCuSeqlens, bad.index)),
@@ -103,7 +103,7 @@ TEST_CASE("GdnPrefillVarlen.CuSeqlensBeyond32Bits", "[gpu][prefill]") {
   const CaseShape shape{.lengths = {70, 20}};
   PrefillProblem problem = small_varlen();
   problem.cu_seqlens_dtype = DType::kI64;
-  const gdn::Prefill prefill = prepare(problem);
+  const gdn::Prefill prefill = prepare(problem, {size_of(shape)});
   for (const std::int64_t value :
        {(std::int64_t{1} << 32) + 90, (std::int64_t{1} << 40),
         std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()}) {
@@ -114,7 +114,7 @@ TEST_CASE("GdnPrefillVarlen.CuSeqlensBeyond32Bits", "[gpu][prefill]") {
   }
 }
 
-TEST_CASE("GdnPrefillCheckpoints.BeforeAndAfterEverySpan", "[gpu][prefill]") {
+TEST_CASE("GdnPrefillCheckpoints.BeforeAndAfterEverySpan", "[gpu][prefill][sanitize]") {
   std::vector<PrefillProblem> problems;
   for (const Checkpoints checkpoints : {Checkpoints::kBefore, Checkpoints::kAfter}) {
     for (const int every : {16, 48, 64, 128}) {
@@ -126,8 +126,7 @@ TEST_CASE("GdnPrefillCheckpoints.BeforeAndAfterEverySpan", "[gpu][prefill]") {
       }
     }
   }
-  prewarm(problems);
-  for (const PrefillProblem& problem : problems) {
+  for (const PrefillProblem& problem : cover(problems)) {
     for (const std::int64_t length : {0, 15, 16, 64, 128, 129, 300}) {
       run_case(problem, uniform(2, length));
     }
@@ -156,15 +155,15 @@ TEST_CASE("GdnPrefillCheckpoints.EveryStateDtypeAndLayout", "[gpu][prefill]") {
 }
 
 // A range that is too small, or leaves the tensor, makes its own sequence invalid, and no other.
-TEST_CASE("GdnPrefillCheckpoints.RangesThatAreTooSmall", "[gpu][prefill]") {
+TEST_CASE("GdnPrefillCheckpoints.RangesThatAreTooSmall", "[gpu][prefill][sanitize]") {
   for (const Checkpoints checkpoints : {Checkpoints::kBefore, Checkpoints::kAfter}) {
     for (const DType dtype : {DType::kI32, DType::kI64}) {
       PrefillProblem problem = small_varlen();
       problem.checkpoints = checkpoints;
       problem.cu_seqlens_dtype = dtype;
-      const gdn::Prefill prefill = prepare(problem);
       // Of 2 checkpoints each: 0 2 4 6, with nothing spare.
       const CaseShape shape{.lengths = {128, 128, 128}};
+      const gdn::Prefill prefill = prepare(problem, {size_of(shape)});
       struct Bad {
         std::int64_t index, value;
         std::int64_t invalid;  // sequence

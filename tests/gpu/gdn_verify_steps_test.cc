@@ -34,7 +34,7 @@ gdn::Verify verify_of(const VerifyProblem& problem, std::size_t which = 0) {
   return gdn::Verify::create(gpu().context(), problem, target, values).value();
 }
 
-// What differs in numbers that kernels compute and in where they go.
+// What differs in numbers that kernels compute and in where they go: a cover of pairs.
 std::vector<VerifyProblem> problems_to_step() {
   std::vector<VerifyProblem> problems;
   for (const DType state_dtype : kFloats) {
@@ -60,90 +60,108 @@ std::vector<VerifyProblem> problems_to_step() {
   problems.back().inputs.beta_mode = BetaMode::kOne;
   problems.push_back(small_verify());
   problems.back().states.has_initial = false;
-  return problems;
+  return cover(problems);
+}
+
+// Those with each of these in a field.
+template <class Set>
+std::vector<VerifyProblem> problems_to_step(Set set) {
+  std::vector<VerifyProblem> problems;
+  for (VerifyProblem problem : problems_to_step()) {
+    for (const bool second : {false, true}) {
+      if (set(&problem, second)) problems.push_back(problem);
+    }
+  }
+  return cover(problems);
 }
 
 // Both default kernels, in place and with every step's state.
 TEST_CASE("GdnVerifySteps.BitsOfDecodeSteps", "[gpu][verify]") {
   constexpr std::int64_t kTokens = 5;
-  for (VerifyProblem problem : problems_to_step()) {
-    for (const StoredStates stored : {StoredStates::kLast, StoredStates::kEvery}) {
-      problem.stored_states = stored;
-      const VerifyCase one(problem, uniform(3, kTokens), {.seed = seed()});
-      const VerifyArgs args = one.args();
-      for (const std::size_t which : {0u, 1u}) {
-        const gdn::Verify verify = verify_of(problem, which);
-        const GdnMemory at_once = run(one, verify);
-        one.upload();
-        const DeviceStream stream = make_stream(gpu());
-        const gdn::Decode decode = decode_of(problem);
-        VerifyProblem later = problem;  // from the second token on
-        later.states.has_initial = true;
-        const gdn::Decode next = decode_of(later);
-        const bool every = stored == StoredStates::kEvery;
-        for (std::int64_t n = 0; n < one.sequences(); ++n) {
-          Tensor from = args.state;
-          if (from.present()) from = row(from, n);
-          for (std::int64_t t = 0; t < kTokens; ++t) {
-            const Tensor to = every ? row(at(args.state_out, 1, t), n) : from;
-            gdn::DecodeArgs step = step_args(request(args, n), t, from, to);
-            if (t == 0 && !problem.states.has_initial) step.state = {};
-            (t == 0 ? decode : next).launch(stream.get(), step).value();
-            from = to;
-          }
+  const auto set_stored = [](VerifyProblem* problem, bool every) {
+    problem->stored_states = every ? StoredStates::kEvery : StoredStates::kLast;
+    return true;
+  };
+  for (const VerifyProblem& problem : problems_to_step(set_stored)) {
+    const StoredStates stored = problem.stored_states;
+    const VerifyCase one(problem, uniform(3, kTokens), {.seed = seed()});
+    const VerifyArgs args = one.args();
+    for (const std::size_t which : {0u, 1u}) {
+      const gdn::Verify verify = verify_of(problem, which);
+      const GdnMemory at_once = run(one, verify);
+      one.upload();
+      const DeviceStream stream = make_stream(gpu());
+      const gdn::Decode decode = decode_of(problem);
+      VerifyProblem later = problem;  // from the second token on
+      later.states.has_initial = true;
+      const gdn::Decode next = decode_of(later);
+      const bool every = stored == StoredStates::kEvery;
+      for (std::int64_t n = 0; n < one.sequences(); ++n) {
+        Tensor from = args.state;
+        if (from.present()) from = row(from, n);
+        for (std::int64_t t = 0; t < kTokens; ++t) {
+          const Tensor to = every ? row(at(args.state_out, 1, t), n) : from;
+          gdn::DecodeArgs step = step_args(request(args, n), t, from, to);
+          if (t == 0 && !problem.states.has_initial) step.state = {};
+          (t == 0 ? decode : next).launch(stream.get(), step).value();
+          from = to;
         }
-        stream.synchronize().value();
-        INFO("problem " << problem.to_json() << ", kernel " << which << ", seed " << seed());
-        CHECK(first_difference(at_once, one.download()) == "");
       }
+      stream.synchronize().value();
+      INFO("problem " << problem.to_json() << ", kernel " << which << ", seed " << seed());
+      CHECK(first_difference(at_once, one.download()) == "");
     }
   }
 }
 
 // Verify, accept some tokens, verify on: what decoding only the accepted ones gives.  Dense states.
-TEST_CASE("GdnVerifySteps.GoesOnFromAcceptedTokens", "[gpu][verify]") {
+TEST_CASE("GdnVerifySteps.GoesOnFromAcceptedTokens", "[gpu][verify][sanitize]") {
   constexpr std::int64_t kTokens = 4, kRequests = 5;
   const std::vector<std::int64_t> accepted = {0, 4, 2, 3, 4};
-  for (VerifyProblem problem : problems_to_step()) {
-    if (!problem.states.has_initial) continue;
-    problem.stored_states = StoredStates::kEvery;
-    for (const DType accepted_dtype : {DType::kI32, DType::kI64}) {
-      const VerifyCase drafts(problem, uniform(kRequests, kTokens), {.seed = seed()});
-      const VerifyCase more(problem, uniform(kRequests, kTokens), {.seed = seed() + 1});
-      const Numbers counts(accepted_dtype, {kRequests}, accepted);
-      VerifyProblem on = problem;
-      on.from_accepted = true;
-      on.accepted_dtype = accepted_dtype;
-      const VerifyArgs before = drafts.args();
-      VerifyArgs args = more.args();
-      args.accepted = counts.tensor();
-      args.state = before.state_out;
+  const auto set_accepted = [](VerifyProblem* problem, bool is_long) {
+    problem->stored_states = StoredStates::kEvery;
+    problem->accepted_dtype = is_long ? DType::kI64 : DType::kI32;
+    return problem->states.has_initial;
+  };
+  for (const VerifyProblem& given : problems_to_step(set_accepted)) {
+    const DType accepted_dtype = given.accepted_dtype;
+    VerifyProblem problem = given;
+    problem.accepted_dtype = DType::kI32;
+    const VerifyCase drafts(problem, uniform(kRequests, kTokens), {.seed = seed()});
+    const VerifyCase more(problem, uniform(kRequests, kTokens), {.seed = seed() + 1});
+    const Numbers counts(accepted_dtype, {kRequests}, accepted);
+    VerifyProblem on = problem;
+    on.from_accepted = true;
+    on.accepted_dtype = accepted_dtype;
+    const VerifyArgs before = drafts.args();
+    VerifyArgs args = more.args();
+    args.accepted = counts.tensor();
+    args.state = before.state_out;
 
-      const DeviceStream stream = make_stream(gpu());
-      verify_of(problem).launch(stream.get(), before).value();
-      verify_of(on).launch(stream.get(), args).value();
-      stream.synchronize().value();
-      const GdnMemory verified = more.download();
+    const DeviceStream stream = make_stream(gpu());
+    verify_of(problem).launch(stream.get(), before).value();
+    verify_of(on).launch(stream.get(), args).value();
+    stream.synchronize().value();
+    const GdnMemory verified = more.download();
 
-      drafts.upload();
-      more.upload();
-      const gdn::Decode decode = decode_of(problem);
-      for (std::int64_t n = 0; n < kRequests; ++n) {
-        Tensor from = row(before.state, n);
-        const auto step = [&](const VerifyArgs& tokens, std::int64_t t) {
-          const Tensor to = row(at(tokens.state_out, 1, t), n);
-          decode.launch(stream.get(), step_args(request(tokens, n), t, from, to)).value();
-          from = to;
-        };
-        // The first token is always right.
-        for (std::int64_t t = 0; t < std::max<std::int64_t>(accepted[idx(n)], 1); ++t)
-          step(before, t);
-        for (std::int64_t t = 0; t < kTokens; ++t) step(args, t);
-      }
-      stream.synchronize().value();
-      INFO("problem " << problem.to_json() << ", seed " << seed());
-      CHECK(first_difference(verified, more.download()) == "");
+    drafts.upload();
+    more.upload();
+    const gdn::Decode decode = decode_of(problem);
+    for (std::int64_t n = 0; n < kRequests; ++n) {
+      Tensor from = row(before.state, n);
+      const auto step = [&](const VerifyArgs& tokens, std::int64_t t) {
+        const Tensor to = row(at(tokens.state_out, 1, t), n);
+        decode.launch(stream.get(), step_args(request(tokens, n), t, from, to)).value();
+        from = to;
+      };
+      // The first token is always right.
+      for (std::int64_t t = 0; t < std::max<std::int64_t>(accepted[idx(n)], 1); ++t)
+        step(before, t);
+      for (std::int64_t t = 0; t < kTokens; ++t) step(args, t);
     }
+    stream.synchronize().value();
+    INFO("problem " << problem.to_json() << ", seed " << seed());
+    CHECK(first_difference(verified, more.download()) == "");
   }
 }
 
@@ -159,57 +177,57 @@ const Round kRounds[] = {
 };
 
 TEST_CASE("GdnVerifySteps.AGraphsReplaysFollowCountsSlotsAndBounds", "[gpu][verify]") {
-  for (const VerifyProblem& base : problems_to_step()) {
-    if (!base.states.has_initial) continue;
-    for (const DType index_dtype : {DType::kI32, DType::kI64}) {
-      VerifyProblem problem = base;
-      problem.states.index_dtype = problem.accepted_dtype = index_dtype;
-      problem.cu_seqlens_dtype = index_dtype;
-      const SlotTable table(problem), expected(problem);
-      const VerifyCase states = states_for(table);
-      const VerifyCase tokens = tokens_for(table, {.lengths = {4, 1, 6}});
-      table.fill(states);
-      expected.fill(states);
-      const Numbers bounds(index_dtype, {4}, kRounds[0].bounds);
-      const Numbers counts(index_dtype, {3}, kRounds[0].accepted);
-      const Numbers slots(index_dtype, {3, 6}, kRounds[0].slots);
-      VerifyArgs args = tokens.args();
-      args.cu_seqlens = bounds.tensor();
-      args.accepted = counts.tensor();
-      args.state = table.state();
-      args.state_indices = slots.tensor();
-      args.state_out = args.state_out_indices = {};
+  const auto set_indices = [](VerifyProblem* problem, bool is_long) {
+    problem->states.index_dtype = is_long ? DType::kI64 : DType::kI32;
+    problem->accepted_dtype = problem->cu_seqlens_dtype = problem->states.index_dtype;
+    return problem->states.has_initial;
+  };
+  for (const VerifyProblem& problem : problems_to_step(set_indices)) {
+    const DType index_dtype = problem.states.index_dtype;
+    const SlotTable table(problem), expected(problem);
+    const VerifyCase states = states_for(table);
+    const VerifyCase tokens = tokens_for(table, {.lengths = {4, 1, 6}});
+    table.fill(states);
+    expected.fill(states);
+    const Numbers bounds(index_dtype, {4}, kRounds[0].bounds);
+    const Numbers counts(index_dtype, {3}, kRounds[0].accepted);
+    const Numbers slots(index_dtype, {3, 6}, kRounds[0].slots);
+    VerifyArgs args = tokens.args();
+    args.cu_seqlens = bounds.tensor();
+    args.accepted = counts.tensor();
+    args.state = table.state();
+    args.state_indices = slots.tensor();
+    args.state_out = args.state_out_indices = {};
 
-      const gdn::Verify verify = verify_of(table.problem());
-      const gdn::Decode decode = decode_of(table.problem());
-      const DeviceStream stream = make_stream(gpu());
-      const DeviceGraph graph =
-          DeviceGraph::capture(stream, [&] { return verify.launch(stream.get(), args); }).value();
-      for (const Round& round : kRounds) {
-        bounds.set(round.bounds);
-        counts.set(round.accepted);
-        slots.set(round.slots);
-        tokens.upload();
-        graph.launch(stream).value();
-        stream.synchronize().value();
-        const GdnMemory outputs = tokens.download();
+    const gdn::Verify verify = verify_of(table.problem());
+    const gdn::Decode decode = decode_of(table.problem());
+    const DeviceStream stream = make_stream(gpu());
+    const DeviceGraph graph =
+        DeviceGraph::capture(stream, [&] { return verify.launch(stream.get(), args); }).value();
+    for (const Round& round : kRounds) {
+      bounds.set(round.bounds);
+      counts.set(round.accepted);
+      slots.set(round.slots);
+      tokens.upload();
+      graph.launch(stream).value();
+      stream.synchronize().value();
+      const GdnMemory outputs = tokens.download();
 
-        tokens.upload();
-        for (std::int64_t n = 0; n < 3; ++n) {
-          const auto slot = [&](std::int64_t t) { return round.slots[idx(n * 6 + t)]; };
-          Tensor from = expected.slot(slot(std::max<std::int64_t>(round.accepted[idx(n)] - 1, 0)));
-          // A slot may be written before the loop is over: only the first step reads it.
-          for (std::int64_t t = round.bounds[idx(n)]; t < round.bounds[idx(n) + 1]; ++t) {
-            const Tensor to = expected.slot(slot(t - round.bounds[idx(n)]));
-            decode.launch(stream.get(), step_args(tokens.args(), t, from, to)).value();
-            from = to;
-          }
+      tokens.upload();
+      for (std::int64_t n = 0; n < 3; ++n) {
+        const auto slot = [&](std::int64_t t) { return round.slots[idx(n * 6 + t)]; };
+        Tensor from = expected.slot(slot(std::max<std::int64_t>(round.accepted[idx(n)] - 1, 0)));
+        // A slot may be written before the loop is over: only the first step reads it.
+        for (std::int64_t t = round.bounds[idx(n)]; t < round.bounds[idx(n) + 1]; ++t) {
+          const Tensor to = expected.slot(slot(t - round.bounds[idx(n)]));
+          decode.launch(stream.get(), step_args(tokens.args(), t, from, to)).value();
+          from = to;
         }
-        stream.synchronize().value();
-        INFO("problem " << table.problem().to_json() << ", seed " << seed());
-        CHECK(first_difference(outputs, tokens.download()) == "");
-        CHECK(table.pool().download() == expected.pool().download());
       }
+      stream.synchronize().value();
+      INFO("problem " << table.problem().to_json() << ", seed " << seed());
+      CHECK(first_difference(outputs, tokens.download()) == "");
+      CHECK(table.pool().download() == expected.pool().download());
     }
   }
 }
@@ -355,7 +373,7 @@ TEST_CASE("GdnVerifySteps.CountsOutOfRangeTouchNothing", "[gpu][verify]") {
 }
 
 // Also where only a later step's slot cannot be: nothing of the request is written before it.
-TEST_CASE("GdnVerifySteps.SlotsOutOfThePoolTouchNothing", "[gpu][verify]") {
+TEST_CASE("GdnVerifySteps.SlotsOutOfThePoolTouchNothing", "[gpu][verify][sanitize]") {
   const SlotTable table(small_verify());
   for (const std::size_t step : {0u, 1u, 2u}) {
     for (const std::int64_t bad : {std::int64_t{-1}, SlotTable::kSlots, std::int64_t{1} << 30}) {
@@ -369,7 +387,7 @@ TEST_CASE("GdnVerifySteps.SlotsOutOfThePoolTouchNothing", "[gpu][verify]") {
   expect_outputs(table, {1, 2, 1}, slots, Outputs::kRight);
 }
 
-TEST_CASE("GdnVerifySteps.PaddingOfRequestsAndOfSteps", "[gpu][verify]") {
+TEST_CASE("GdnVerifySteps.PaddingOfRequestsAndOfSteps", "[gpu][verify][sanitize]") {
   for (const Padding padding : {Padding::kSkip, Padding::kZero, Padding::kScratch}) {
     for (const PadIndex pad_index : {PadIndex::kNegative, PadIndex::kZero}) {
       VerifyProblem problem = small_verify();

@@ -26,7 +26,7 @@ using gdn::VerifyProblem;
 const std::vector<CaseShape> kShapes = {uniform(3, 4), uniform(300, 3)};
 
 void run_shapes(const std::vector<VerifyProblem>& problems, const CaseOptions& options = {}) {
-  for (const CaseShape& shape : kShapes) run_cases(problems, shape, options);
+  run_cases(problems, kShapes, options);
 }
 
 VerifyProblem packed() { return as_packed(small_verify()); }
@@ -44,7 +44,7 @@ std::vector<VerifyProblem> with_every(std::vector<VerifyProblem> problems) {
   return problems;
 }
 
-TEST_CASE("GdnVerify.EveryOperandAndOutputDtype", "[gpu][verify]") {
+TEST_CASE("GdnVerify.EveryOperandAndOutputDtype", "[gpu][verify][sanitize]") {
   run_shapes(operand_and_output_dtypes(small_verify()));
 }
 
@@ -58,12 +58,12 @@ TEST_CASE("GdnVerify.RoundsEachTokenWhereItIsAskedTo", "[gpu][verify]") {
   run_shapes(with_every(state_dtypes_and_layouts(problem)));
 }
 
-TEST_CASE("GdnVerify.EveryGateModeAndDtype", "[gpu][verify]") {
-  run_cases(gate_modes_and_dtypes(small_verify()), uniform(3, 4));
+TEST_CASE("GdnVerify.EveryGateModeAndDtype", "[gpu][verify][sanitize]") {
+  run_cases(gate_modes_and_dtypes(small_verify()), {uniform(3, 4)});
 }
 
-TEST_CASE("GdnVerify.EveryBetaModeAndDtype", "[gpu][verify]") {
-  run_cases(beta_modes_and_dtypes(small_verify()), uniform(3, 4));
+TEST_CASE("GdnVerify.EveryBetaModeAndDtype", "[gpu][verify][sanitize]") {
+  run_cases(beta_modes_and_dtypes(small_verify()), {uniform(3, 4)});
 }
 
 TEST_CASE("GdnVerify.EveryGateDistribution", "[gpu][verify]") {
@@ -82,10 +82,10 @@ TEST_CASE("GdnVerify.EveryGateDistribution", "[gpu][verify]") {
 }
 
 TEST_CASE("GdnVerify.EveryHeadRatio", "[gpu][verify]") {
-  run_cases(head_ratios(small_verify()), uniform(3, 4));
+  run_cases(head_ratios(small_verify()), {uniform(3, 4)});
 }
 
-TEST_CASE("GdnVerify.EveryDim", "[gpu][verify][big]") {
+TEST_CASE("GdnVerify.EveryDim", "[gpu][verify][big][slow]") {
   std::vector<VerifyProblem> problems;
   for (int dim = 16; dim <= 256; dim += 16) {
     for (const StateLayout layout : kLayouts) {
@@ -101,10 +101,10 @@ TEST_CASE("GdnVerify.EveryDim", "[gpu][verify][big]") {
       }
     }
   }
-  run_cases(problems, uniform(3, 4));
+  run_cases(problems, {uniform(3, 4)});
 }
 
-TEST_CASE("GdnVerify.EveryNumberOfTokens", "[gpu][verify]") {
+TEST_CASE("GdnVerify.EveryNumberOfTokens", "[gpu][verify][sanitize]") {
   for (const StoredStates stored : {StoredStates::kLast, StoredStates::kEvery}) {
     for (const int most : {4, 8, 16}) {  // each has kernels of its own
       VerifyProblem problem = small_verify();
@@ -119,7 +119,7 @@ TEST_CASE("GdnVerify.EveryNumberOfTokens", "[gpu][verify]") {
 }
 
 // k and q of up to four tokens are rows of one operand.
-TEST_CASE("GdnVerify.FourTokensWithEveryOption", "[gpu][verify]") {
+TEST_CASE("GdnVerify.FourTokensWithEveryOption", "[gpu][verify][slow]") {
   VerifyProblem few = small_verify();
   few.draft_tokens = 4;
   std::vector<VerifyProblem> problems = with_every(state_dtypes_and_layouts(few));
@@ -137,16 +137,15 @@ TEST_CASE("GdnVerify.FourTokensWithEveryOption", "[gpu][verify]") {
            {.placement = Placement::kUnaligned});
 }
 
-TEST_CASE("GdnVerify.EveryNumberOfColumns", "[gpu][verify]") {
-  for (VerifyProblem problem : state_dtypes_and_layouts(pool())) {
-    problem.draft_tokens = 8;
-    run_with_all_columns(VerifyCase(problem, first(6), {.seed = seed()}));
-  }
-  for (VerifyProblem problem : state_dtypes_and_layouts(small_verify())) {
-    problem.draft_tokens = 8;
-    problem.stored_states = StoredStates::kEvery;
-    run_with_all_columns(VerifyCase(problem, uniform(6, 5), {.seed = seed()}));
-  }
+TEST_CASE("GdnVerify.EveryNumberOfColumns", "[gpu][verify][sanitize][slow]") {
+  VerifyProblem last = pool(), every = small_verify();
+  last.draft_tokens = every.draft_tokens = 8;
+  every.stored_states = StoredStates::kEvery;
+  std::vector<VerifyProblem> problems = state_dtypes_and_layouts(last);
+  for (const VerifyProblem& problem : state_dtypes_and_layouts(every)) problems.push_back(problem);
+  run_with_all_columns<VerifyCase>(problems, [](const VerifyProblem& problem) {
+    return problem.varlen ? first(6) : uniform(6, 5);
+  });
 }
 
 TEST_CASE("GdnVerify.EveryNumberOfRequests", "[gpu][verify]") {
@@ -181,17 +180,18 @@ TEST_CASE("GdnVerify.RequestsWithoutTokens", "[gpu][verify]") {
 }
 
 TEST_CASE("GdnVerify.WithoutInitialStateOrStore", "[gpu][verify]") {
+  std::vector<VerifyProblem> problems;
   for (const StateLayout layout : kLayouts) {
     for (const bool has_initial : {true, false}) {
       for (const bool store : {true, false}) {
-        VerifyProblem problem = small_verify();
+        VerifyProblem& problem = problems.emplace_back(small_verify());
         problem.states.layout = layout;
         problem.states.has_initial = has_initial;  // false: the state is NaN before the launch
         problem.states.store = store;
-        run_shapes(with_every({problem}));
       }
     }
   }
+  run_shapes(with_every(problems));
 }
 
 TEST_CASE("GdnVerify.TakesTheScaleItIsGiven", "[gpu][verify]") {
@@ -244,7 +244,7 @@ TEST_CASE("GdnVerify.ReadsAndWritesSlots", "[gpu][verify]") {
   run_half_states(pool(), first(5));
 }
 
-TEST_CASE("GdnVerify.EveryPaddingPolicy", "[gpu][verify]") {
+TEST_CASE("GdnVerify.EveryPaddingPolicy", "[gpu][verify][sanitize][slow]") {
   run_padding_policies(pool(), first);
   run_padded_write_indices(pool(), first);
   run_outside_the_pool(pool(), first(3));
@@ -257,7 +257,7 @@ TEST_CASE("GdnVerify.SlotsBeyond32BitOffsets", "[gpu][verify][big]") {
 }
 
 // Bounds that cannot be: every output is NaN, no state is touched.
-TEST_CASE("GdnVerify.MalformedCuSeqlens", "[gpu][verify]") {
+TEST_CASE("GdnVerify.MalformedCuSeqlens", "[gpu][verify][sanitize]") {
   struct Bad {
     std::int64_t index, value;
   };
@@ -277,7 +277,7 @@ TEST_CASE("GdnVerify.MalformedCuSeqlens", "[gpu][verify]") {
 
 // A request of more tokens than draft_tokens: NaN, and its state is as it was; others do not
 // notice.
-TEST_CASE("GdnVerify.LongerThanDraftTokens", "[gpu][verify]") {
+TEST_CASE("GdnVerify.LongerThanDraftTokens", "[gpu][verify][sanitize]") {
   VerifyProblem problem = pool();
   problem.draft_tokens = 3;
   const VerifyCase one(problem, {.lengths = {3, 4, 1, 16, 2}}, {.seed = seed()});

@@ -57,7 +57,7 @@ std::vector<VerifyProblem> both(const std::vector<VerifyProblem>& problems) {
 }
 
 void run_shapes(const std::vector<VerifyProblem>& problems, const CaseOptions& options = {}) {
-  for (const CaseShape& shape : kShapes) run_cases(both(problems), shape, options);
+  run_cases(both(problems), kShapes, options);
 }
 
 TEST_CASE("GdnVerifyTree.EveryOperandAndOutputDtype", "[gpu][verify]") {
@@ -68,9 +68,9 @@ TEST_CASE("GdnVerifyTree.EveryStateDtypeAndLayout", "[gpu][verify]") {
   run_shapes(state_dtypes_and_layouts(tree()));
 }
 
-TEST_CASE("GdnVerifyTree.EveryGateAndBetaModeAndDtype", "[gpu][verify]") {
-  run_cases(both(gate_modes_and_dtypes(tree())), uniform(3, 7));
-  run_cases(both(beta_modes_and_dtypes(tree())), uniform(3, 7));
+TEST_CASE("GdnVerifyTree.EveryGateAndBetaModeAndDtype", "[gpu][verify][slow][sanitize]") {
+  run_cases(both(gate_modes_and_dtypes(tree())), {uniform(3, 7)});
+  run_cases(both(beta_modes_and_dtypes(tree())), {uniform(3, 7)});
 }
 
 // Decays that pass each other's range: what is not on a path would be infinite.
@@ -80,16 +80,16 @@ TEST_CASE("GdnVerifyTree.EveryGateDistribution", "[gpu][verify]") {
       VerifyProblem problem = tree();
       problem.inputs.gate_mode = mode;
       problem.inputs.use_qk_l2norm = true;
-      run_cases(both({problem}), uniform(3, 16), {.gates = gates, .key_correlation = 0.9});
+      run_cases(both({problem}), {uniform(3, 16)}, {.gates = gates, .key_correlation = 0.9});
     }
   }
 }
 
 TEST_CASE("GdnVerifyTree.EveryHeadRatio", "[gpu][verify]") {
-  run_cases(both(head_ratios(tree())), uniform(3, 6));
+  run_cases(both(head_ratios(tree())), {uniform(3, 6)});
 }
 
-TEST_CASE("GdnVerifyTree.EveryDim", "[gpu][verify][big]") {
+TEST_CASE("GdnVerifyTree.EveryDim", "[gpu][verify][big][slow]") {
   std::vector<VerifyProblem> problems;
   for (int dim = 16; dim <= 256; dim += 16) {
     for (const StateLayout layout : kLayouts) {
@@ -103,7 +103,7 @@ TEST_CASE("GdnVerifyTree.EveryDim", "[gpu][verify][big]") {
       }
     }
   }
-  run_cases(problems, uniform(3, 6));
+  run_cases(problems, {uniform(3, 6)});
 }
 
 TEST_CASE("GdnVerifyTree.EveryNumberOfTokens", "[gpu][verify]") {
@@ -113,7 +113,7 @@ TEST_CASE("GdnVerifyTree.EveryNumberOfTokens", "[gpu][verify]") {
       problem.draft_tokens = most;
       problem.parents_dtype = parents_dtype;
       for (std::int64_t tokens = 1; tokens <= most; ++tokens) {
-        run_cases(both({problem}), uniform(7, tokens));
+        run_cases(both({problem}), {uniform(7, tokens)});
       }
       problem.states.store = false;
       run_case(problem, uniform(2, 0));
@@ -144,35 +144,40 @@ TEST_CASE("GdnVerifyTree.TakesOperandsAsTheyLie", "[gpu][verify]") {
   }
 }
 
-// With the configurations of the path that takes trees.
-std::vector<gdn::Verify> by_wy(const VerifyProblem& problem) {
-  const Target target = target_of(gpu().context());
-  std::vector<gdn::Verify> verifies;
-  for (const auto& candidate : gdn::verify_wy().defaults(problem, target)) {
-    verifies.push_back(
-        gdn::Verify::create(gpu().context(), problem, target, candidate->values()).value());
-  }
-  return verifies;
+// The configurations of the path that takes trees.
+auto wy_defaults(const VerifyProblem& problem) {
+  return gdn::verify_wy().defaults(problem, target_of(gpu().context()));
+}
+gdn::Verify by_wy(const VerifyProblem& problem, std::size_t which) {
+  const auto values = wy_defaults(problem).at(which)->values();
+  return gdn::Verify::create(gpu().context(), problem, target_of(gpu().context()), values).value();
 }
 
-// The same numbers in the same order: the same bits, whichever configurations they are of.
-TEST_CASE("GdnVerifyTree.AChainHasTheBitsOfNoTree", "[gpu][verify]") {
-  std::vector<VerifyProblem> problems, chains;
+// The same numbers in the same order: the same bits, whichever configurations they are of.  A cover
+// of pairs of the problem's fields and the configuration of the tree.
+TEST_CASE("GdnVerifyTree.AChainHasTheBitsOfNoTree", "[gpu][verify][slow]") {
+  struct Launched {
+    VerifyProblem problem;
+    std::size_t configuration;
+  };
+  std::vector<Launched> all;
+  std::vector<std::vector<std::string>> rows;
   for (const auto& sweep : {state_dtypes_and_layouts(tree()), gate_modes_and_dtypes(tree())}) {
     for (VerifyProblem problem : both(sweep)) {
       problem.inputs.use_qk_l2norm = true;
       for (const int most : {8, 16}) {
         problem.draft_tokens = most;
-        problems.push_back(problem);
-        chains.push_back(problem);
-        chains.back().tree = false;
+        for (std::size_t i = 0; i < wy_defaults(problem).size(); ++i) {
+          all.push_back({problem, i});
+          rows.push_back(row_of(problem.to_json(), {std::to_string(i)}));
+        }
       }
     }
   }
-  prewarm(problems);
-  prewarm(chains);
-  for (std::size_t i = 0; i < problems.size(); ++i) {
-    const VerifyProblem& problem = problems[i];
+  for (const std::size_t i : cover(rows)) {
+    const auto& [problem, configuration] = all[i];
+    VerifyProblem chain = problem;
+    chain.tree = false;
     const CaseShape shape = uniform(5, problem.draft_tokens - 1);
     VerifyCase one(problem, shape, {.seed = seed()});
     for (std::int64_t n = 0; n < one.sequences(); ++n) {
@@ -180,19 +185,17 @@ TEST_CASE("GdnVerifyTree.AChainHasTheBitsOfNoTree", "[gpu][verify]") {
         store_integer(problem.parents_dtype, one.at(one.parent_at(n, t)), t - 1);
       }
     }
-    const VerifyCase other(chains[i], shape, {.seed = seed()});
-    const GdnMemory expected = run(other, by_wy(chains[i]).front());
-    for (const gdn::Verify& verify : by_wy(problem)) {
-      GdnMemory after = run(one, verify);
-      after[static_cast<std::size_t>(TensorId::kParents)].clear();
-      INFO("problem " << problem.to_json() << ", seed " << seed());
-      CHECK(first_difference(after, expected) == "");
-    }
+    const VerifyCase other(chain, shape, {.seed = seed()});
+    const GdnMemory expected = run(other, by_wy(chain, 0));
+    GdnMemory after = run(one, by_wy(problem, configuration));
+    after[static_cast<std::size_t>(TensorId::kParents)].clear();
+    INFO("problem " << problem.to_json() << ", seed " << seed());
+    CHECK(first_difference(after, expected) == "");
   }
 }
 
 // A parent that cannot be: NaN in its request and no state, others do not notice.
-TEST_CASE("GdnVerifyTree.MalformedParents", "[gpu][verify]") {
+TEST_CASE("GdnVerifyTree.MalformedParents", "[gpu][verify][sanitize]") {
   struct Bad {
     std::int64_t token, parent;
   };
@@ -224,7 +227,7 @@ TEST_CASE("GdnVerifyTree.MalformedParents", "[gpu][verify]") {
 }
 
 // Whatever the parents of padding are, and those of tokens of no request.
-TEST_CASE("GdnVerifyTree.PaddingHasNoParents", "[gpu][verify]") {
+TEST_CASE("GdnVerifyTree.PaddingHasNoParents", "[gpu][verify][sanitize]") {
   for (const Padding padding : {Padding::kSkip, Padding::kZero}) {
     for (const PadIndex pad_index : {PadIndex::kNegative, PadIndex::kZero}) {
       VerifyProblem problem = packed_tree();
@@ -296,66 +299,69 @@ class CopiedState {
 // Requests in a pool, read by a count and written in place: what decoding each token from its
 // parent's state gives.  One graph, whose replays see other trees, counts, slots, bounds.
 TEST_CASE("GdnVerifyTree.AGraphsReplaysFollowParentsCountsAndSlots", "[gpu][verify]") {
-  for (VerifyProblem problem : both(state_dtypes_and_layouts(tree()))) {
-    if (!problem.states.store) continue;
+  std::vector<VerifyProblem> problems;
+  for (const VerifyProblem& problem : state_dtypes_and_layouts(tree())) {
     for (const DType parents_dtype : {DType::kI32, DType::kI64}) {
-      problem.parents_dtype = parents_dtype;
-      const SlotTable table(problem), expected(problem);
-      const VerifyCase states = states_for(table);
-      const VerifyCase tokens = tokens_for(table, {.lengths = {4, 1, 6}});
-      const CopiedState initial(expected);
-      const Numbers bounds(DType::kI32, {4}, kRounds[0].bounds);
-      const Numbers counts(DType::kI32, {3}, kRounds[0].accepted);
-      const Numbers slots(DType::kI32, {3, 6}, kRounds[0].slots);
-      const Numbers parents(parents_dtype, {11}, kRounds[0].parents);
-      VerifyArgs args = tokens.args();
-      args.cu_seqlens = bounds.tensor();
-      args.accepted = counts.tensor();
-      args.parents = parents.tensor();
-      args.state = table.state();
-      args.state_indices = slots.tensor();
-      args.state_out = args.state_out_indices = {};
-      const gdn::Decode decode = decode_of(table.problem());
-      for (const gdn::Verify& verify : on_every_path(table.problem())) {
-        table.fill(states);
-        expected.fill(states);
-        const DeviceStream stream = make_stream(gpu());
-        const DeviceGraph graph =
-            DeviceGraph::capture(stream, [&] { return verify.launch(stream.get(), args); }).value();
-        for (const Round& round : kRounds) {
-          bounds.set(round.bounds);
-          counts.set(round.accepted);
-          slots.set(round.slots);
-          parents.set(round.parents);
-          tokens.upload();
-          graph.launch(stream).value();
-          stream.synchronize().value();
-          const GdnMemory outputs = tokens.download();
+      problems.emplace_back(problem).parents_dtype = parents_dtype;
+    }
+  }
+  for (const VerifyProblem& problem : cover(problems)) {
+    const DType parents_dtype = problem.parents_dtype;
+    const SlotTable table(problem), expected(problem);
+    const VerifyCase states = states_for(table);
+    const VerifyCase tokens = tokens_for(table, {.lengths = {4, 1, 6}});
+    const CopiedState initial(expected);
+    const Numbers bounds(DType::kI32, {4}, kRounds[0].bounds);
+    const Numbers counts(DType::kI32, {3}, kRounds[0].accepted);
+    const Numbers slots(DType::kI32, {3, 6}, kRounds[0].slots);
+    const Numbers parents(parents_dtype, {11}, kRounds[0].parents);
+    VerifyArgs args = tokens.args();
+    args.cu_seqlens = bounds.tensor();
+    args.accepted = counts.tensor();
+    args.parents = parents.tensor();
+    args.state = table.state();
+    args.state_indices = slots.tensor();
+    args.state_out = args.state_out_indices = {};
+    const gdn::Decode decode = decode_of(table.problem());
+    for (const gdn::Verify& verify : on_every_path(table.problem())) {
+      table.fill(states);
+      expected.fill(states);
+      const DeviceStream stream = make_stream(gpu());
+      const DeviceGraph graph =
+          DeviceGraph::capture(stream, [&] { return verify.launch(stream.get(), args); }).value();
+      for (const Round& round : kRounds) {
+        bounds.set(round.bounds);
+        counts.set(round.accepted);
+        slots.set(round.slots);
+        parents.set(round.parents);
+        tokens.upload();
+        graph.launch(stream).value();
+        stream.synchronize().value();
+        const GdnMemory outputs = tokens.download();
 
-          tokens.upload();
-          for (std::int64_t n = 0; n < 3; ++n) {
-            const auto slot = [&](std::int64_t t) { return round.slots[idx(n * 6 + t)]; };
-            const std::int64_t start = std::max<std::int64_t>(round.accepted[idx(n)] - 1, 0);
-            const Tensor& root = initial.copy(expected, slot(start));
-            for (std::int64_t i = round.bounds[idx(n)]; i < round.bounds[idx(n) + 1]; ++i) {
-              const std::int64_t parent = round.parents[idx(i)];
-              const Tensor from = parent < 0 ? root : expected.slot(slot(parent));
-              const Tensor to = expected.slot(slot(i - round.bounds[idx(n)]));
-              decode.launch(stream.get(), step_args(tokens.args(), i, from, to)).value();
-            }
-            stream.synchronize().value();
+        tokens.upload();
+        for (std::int64_t n = 0; n < 3; ++n) {
+          const auto slot = [&](std::int64_t t) { return round.slots[idx(n * 6 + t)]; };
+          const std::int64_t start = std::max<std::int64_t>(round.accepted[idx(n)] - 1, 0);
+          const Tensor& root = initial.copy(expected, slot(start));
+          for (std::int64_t i = round.bounds[idx(n)]; i < round.bounds[idx(n) + 1]; ++i) {
+            const std::int64_t parent = round.parents[idx(i)];
+            const Tensor from = parent < 0 ? root : expected.slot(slot(parent));
+            const Tensor to = expected.slot(slot(i - round.bounds[idx(n)]));
+            decode.launch(stream.get(), step_args(tokens.args(), i, from, to)).value();
           }
-          const auto numbers = [&](const GdnMemory& memory) {
-            const auto bytes = tokens.bytes(memory, TensorId::kO);
-            return from_bytes(problem.output_dtype,
-                              std::vector<std::byte>(bytes.begin(), bytes.end()));
-          };
-          INFO("problem " << table.problem().to_json() << ", seed " << seed());
-          CHECK(largest_difference(numbers(outputs), numbers(tokens.download())) < 0.02);
-          CHECK(largest_difference(from_bytes(problem.states.dtype, table.pool().download()),
-                                   from_bytes(problem.states.dtype, expected.pool().download())) <
-                0.02);
+          stream.synchronize().value();
         }
+        const auto numbers = [&](const GdnMemory& memory) {
+          const auto bytes = tokens.bytes(memory, TensorId::kO);
+          return from_bytes(problem.output_dtype,
+                            std::vector<std::byte>(bytes.begin(), bytes.end()));
+        };
+        INFO("problem " << table.problem().to_json() << ", seed " << seed());
+        CHECK(largest_difference(numbers(outputs), numbers(tokens.download())) < 0.02);
+        CHECK(largest_difference(from_bytes(problem.states.dtype, table.pool().download()),
+                                 from_bytes(problem.states.dtype, expected.pool().download())) <
+              0.02);
       }
     }
   }

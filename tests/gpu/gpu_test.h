@@ -35,24 +35,9 @@ std::vector<int> failures_in_threads(int threads, int times,
 // Fails the running test case.
 [[noreturn]] void fail_to_prepare(const std::string& problem, const Status& error);
 
-// Compiles the kernels of many problems in parallel, so that preparing them one by one is quick.
-template <class Problem>
-void prewarm(const std::vector<Problem>& problems) {
-  std::vector<KernelSpec> specs;
-  for (const Problem& problem : problems) {
-    Result<std::vector<KernelSpec>> kernels = problem.kernels(gpu().context().arch());
-    if (!kernels) continue;  // prepare() reports it
-    specs.insert(specs.end(), kernels->begin(), kernels->end());
-  }
-  on_all_processors(specs.size(), [&](std::size_t i) {
-    (void)gpu().context().compile(specs[i]);  // prepare() reports errors
-  });
-}
-
-// The operator; fails the test case when there is none.
+// The operator, with its kernels for all sizes; fails the test case when there is none.
 template <class Problem>
 typename Problem::Operator prepare(const Problem& problem) {
-  prewarm(std::vector<Problem>{problem});
   Result<typename Problem::Operator> prepared = gpu().context().prepare(problem);
   if (!prepared) fail_to_prepare(problem.to_json(), prepared.error());
   return *prepared;

@@ -66,7 +66,7 @@ class DecodeSteps {
   std::int64_t batch_;
   GateDistribution gates_;
   DeviceStream stream_ = make_stream(gpu());
-  gdn::Decode decode_ = prepare(problem_);
+  gdn::Decode decode_ = prepare(problem_, {batch_});
   DecodeCase first_{problem_, batch_, options(0)};
 };
 
@@ -89,20 +89,57 @@ GdnMemory run_good(const Case& one, const Configuration& configuration) {
   return after;
 }
 
-// Every number of columns that a warp of the WY form may have, and may hold, in blocks of two
-// warps.
-template <class Case>
-void run_with_all_columns(const Case& one) {
-  int count = 0;
-  for (const Configuration& configuration : configurations_of(one.problem())) {
-    const std::string text = to_text(configuration.values);
-    if (text.find("path=wy") == std::string::npos || text.find("warps=2") == std::string::npos) {
-      continue;
+// One of a problem's configurations.
+template <class Problem>
+struct Configured {
+  Problem problem;
+  Configuration configuration;
+};
+
+// Compiles them side by side; who runs them reports errors.
+template <class Problem>
+void prewarm(const std::vector<Configured<Problem>>& all) {
+  const Target target = target_of(gpu().context());
+  on_all_processors(all.size(), [&](std::size_t i) {
+    (void)Problem::Operator::create(gpu().context(), all[i].problem, target,
+                                    all[i].configuration.values);
+  });
+}
+
+// A cover of pairs of the problems' and the tuned fields, of the configurations that takes(problem,
+// configuration) is true of: of each problem more than `least`.
+template <class Problem, class Takes>
+std::vector<Configured<Problem>> cover_configurations(const std::vector<Problem>& problems,
+                                                      std::size_t least, const Takes& takes) {
+  std::vector<Configured<Problem>> all, chosen;
+  std::vector<std::vector<std::string>> rows;
+  for (const Problem& problem : problems) {
+    std::size_t count = 0;
+    for (const Configuration& configuration : configurations_of(problem)) {
+      if (!takes(problem, configuration)) continue;
+      ++count;
+      all.push_back({problem, configuration});
+      std::vector<std::string>& row = rows.emplace_back(row_of(problem.to_json()));
+      for (const TunedValue& value : configuration.values) row.push_back(value.value);
     }
-    ++count;
-    run_good(one, configuration);
+    CHECK(count > least);
   }
-  CHECK(count > 1);
+  for (const std::size_t i : cover(rows)) chosen.push_back(all[i]);
+  prewarm(chosen);
+  return chosen;
+}
+
+// Every number of columns that a warp of the WY form may have, and may hold, in blocks of two
+// warps: a cover of pairs with the problems' fields.
+template <class Case, class Problem, class ShapeOf>
+void run_with_all_columns(const std::vector<Problem>& problems, const ShapeOf& shape_of) {
+  const auto takes = [](const Problem&, const Configuration& configuration) {
+    const std::string text = to_text(configuration.values);
+    return text.find("path=wy") != std::string::npos && text.find("warps=2") != std::string::npos;
+  };
+  for (const auto& [problem, configuration] : cover_configurations(problems, 1, takes)) {
+    run_good(Case(problem, shape_of(problem), {.seed = seed()}), configuration);
+  }
 }
 
 // `launches` launches in place on one stream, one after the other.

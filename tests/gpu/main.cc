@@ -3,6 +3,7 @@
 //   CUBINERY_TEST_CACHE  a cache directory to use and keep (default: a temporary one)
 //   CUBINERY_TEST_PACK   a pack or directory of kernels below it
 //   CUBINERY_TEST_SEED   the seed of all random data
+//   CUBINERY_TEST_FULL   set: sweeps run all that they have, not a cover of pairs of it
 //   CUBINERY_TEST_JSON   a file to write {"passed":..,"failed":..,"skipped":..} to, in test cases
 #if !__has_include(<catch2/catch_all.hpp>)
 #define CATCH_CONFIG_RUNNER

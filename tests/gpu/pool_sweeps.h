@@ -42,8 +42,9 @@ void run_half_states(const Problem& pool, const Size& size) {
   run_case(read_only, size);
 }
 
-// The same batch under every policy.  -5 is padding where negative indices are, else no slot; 0
-// likewise is padding or a slot; 16 and up are no slots; 2^32 + 3 must not be taken for 3.
+// The same batch under every policy, a cover of pairs of its fields.  -5 is padding where negative
+// indices are, else no slot; 0 likewise is padding or a slot; 16 and up are no slots; 2^32 + 3 must
+// not be taken for 3.
 template <class Problem, class SizeOfFirst>
 void run_padding_policies(const Problem& pool, const SizeOfFirst& size_of_first) {
   using gdn::Padding;
@@ -62,8 +63,7 @@ void run_padding_policies(const Problem& pool, const SizeOfFirst& size_of_first)
       }
     }
   }
-  prewarm(problems);
-  for (const Problem& problem : problems) {
+  for (const Problem& problem : cover(problems)) {
     const std::int64_t huge = problem.states.index_dtype == DType::kI64
                                   ? (std::int64_t{1} << 32) + 3
                                   : std::numeric_limits<std::int32_t>::max();

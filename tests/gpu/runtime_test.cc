@@ -212,7 +212,7 @@ extern "C" __global__ void __launch_bounds__(32, 1) cluster(const ClusterParams 
 }
 )";
 
-TEST_CASE("Runtime.ClustersAndSharedMemoryBeyondThePlainLimit", "[gpu]") {
+TEST_CASE("Runtime.ClustersAndSharedMemoryBeyondThePlainLimit", "[gpu][sanitize]") {
   const std::optional<Arch> arch = parse_arch(gpu().context().arch());
   REQUIRE(arch);
   if (!has_clusters(arch->major)) return skip_test("no clusters before sm_90");

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -107,16 +106,15 @@ TEST_CASE("Timer.RepeatsItselfWithinTheSpread", "[gpu][slow]") {
   CHECK(driver_version(device()->driver()).find('.') != std::string::npos);
 }
 
-// Whichever is chosen, it has been here, also under the sanitizers.
+// A cover of pairs of the tuned fields; with CUBINERY_TEST_FULL whichever is chosen has been here.
 void expect_all_right(const Context& context, Tunable& tunable, std::size_t least = 50) {
   const TuningSpace& space = tunable.space();
   const GpuIdentity identity = gpu_identity(context).value();
   TuneCandidates candidates(context, space, identity);
-  std::vector<std::size_t> all(space.configurations.size());
-  std::iota(all.begin(), all.end(), std::size_t{0});
+  REQUIRE(space.configurations.size() > least);
+  const std::vector<std::size_t> all = cover(space.configurations);
   const Status compiled = candidates.compile(all, 0, [] { return true; });
   if (!compiled.ok()) FAIL(compiled.message());
-  REQUIRE(all.size() > least);
   for (const std::size_t i : all) {
     INFO(to_text(space.configurations[i].values));
     if (candidates[i].rejection) FAIL_CHECK(candidates[i].rejection->reason);
@@ -129,34 +127,34 @@ void expect_all_right(const Context& context, Tunable& tunable, std::size_t leas
   }
 }
 
-TEST_CASE("Tune.EveryConfigurationOfDecodeIsRight", "[gpu]") {
+TEST_CASE("Tune.EveryConfigurationOfDecodeIsRight", "[gpu][sanitize][slow]") {
   gdn::DecodeProblem problem = small_problem();
   problem.key_dim = problem.value_dim = 128;
   expect_all_right(gpu().context(), *make_tunable(gpu().context(), problem).value());
 }
 
-TEST_CASE("Tune.EveryConfigurationOfANormedDecodeIsRight", "[gpu]") {
+TEST_CASE("Tune.EveryConfigurationOfANormedDecodeIsRight", "[gpu][sanitize][slow]") {
   gdn::DecodeProblem problem = small_problem();
   problem.key_dim = problem.value_dim = 128;
   problem.output_norm = gdn::OutputNorm::kGatedRms;
   expect_all_right(gpu().context(), *make_tunable(gpu().context(), problem).value());
 }
 
-TEST_CASE("Tune.EveryConfigurationOfAConvolvedDecodeIsRight", "[gpu]") {
+TEST_CASE("Tune.EveryConfigurationOfAConvolvedDecodeIsRight", "[gpu][sanitize][slow]") {
   gdn::DecodeProblem problem = small_problem();
   problem.key_dim = problem.value_dim = 128;
   problem.conv.width = 4;
   expect_all_right(gpu().context(), *make_tunable(gpu().context(), problem).value());
 }
 
-TEST_CASE("Tune.EveryConfigurationOfPrefillIsRight", "[gpu]") {
+TEST_CASE("Tune.EveryConfigurationOfPrefillIsRight", "[gpu][sanitize][slow]") {
   gdn::PrefillProblem problem = small_varlen();
   problem.key_dim = problem.value_dim = 128;
   expect_all_right(gpu().context(), *make_tunable(gpu().context(), problem).value());
 }
 
 // Packed sequences of a model's layer, and steps with all that the pass can do.
-TEST_CASE("Tune.EveryConfigurationOfAConvolutionIsRight", "[gpu]") {
+TEST_CASE("Tune.EveryConfigurationOfAConvolutionIsRight", "[gpu][sanitize][slow]") {
   gdn::ConvProblem packed{.split_qkv = true, .varlen = true};
   packed.states.location = gdn::StateLocation::kPool;
   packed.states.padding = gdn::Padding::kSkip;
