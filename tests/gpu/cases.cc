@@ -41,8 +41,8 @@ Result<Planned<Problem>> planned(const Problem& problem) {
   Result<Planner<Problem>> planner =
       Planner<Problem>::create(problem, target_of(context), path_options(context));
   if (!planner) return std::move(planner).error();
-  const Answers answers = answers_to(context, planner->question(), path_kernels<Problem>());
-  Plan plan = planner->plan(&answers);
+  const Ladder ladder = ladder_of(context, planner->wanted(), path_kernels<Problem>());
+  Plan plan = planner->plan(&ladder);
   return Planned<Problem>{*std::move(planner), std::move(plan)};
 }
 
