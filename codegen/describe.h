@@ -2,11 +2,9 @@
 // documents' tables are printed from.  Pure functions.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
-#include <tuple>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "cubinery/fields.h"
@@ -24,40 +22,22 @@ struct FieldDescription {
 
 namespace internal {
 
-template <class Problem>
-constexpr bool has_help() {
-  return std::apply(
-      [](const auto&... field) { return (!std::string_view(field.help).empty() && ...); },
-      Fields<Problem>::kList);
+constexpr bool has_help(const Table& table) {
+  return std::all_of(table.fields.begin(), table.fields.end(),
+                     [](const Field& field) { return !std::string_view(field.help).empty(); });
 }
+
+// `plain`: the problem with its defaults.
+std::vector<FieldDescription> describe_fields(const Table& table, const void* plain);
 
 }  // namespace internal
 
 template <class Problem>
 std::vector<FieldDescription> describe_fields() {
-  static_assert(internal::has_help<Problem>(), "every field of a problem must have a line of help");
+  constexpr internal::Table kTable = internal::table_of<Problem>();
+  static_assert(internal::has_help(kTable), "every field of a problem must have a line of help");
   const Problem plain{};
-  std::vector<FieldDescription> descriptions;
-  internal::for_each_field<Problem>([&](const auto& field) {
-    using T = typename std::decay_t<decltype(field)>::Type;
-    FieldDescription description{
-        .name = field.name,
-        .type = std::is_same_v<T, bool> ? "boolean" : "integer",
-        .default_value = internal::field_text(field.name, field.of(plain), field.kTuned).value,
-        .accepted = internal::accepted_values(field.accepted),
-        .choices = {},
-        .help = field.help};
-    if constexpr (std::is_enum_v<T>) {
-      description.type = "string";
-      for (const EnumName<T>& entry : EnumNames<T>::kNames) {
-        if (internal::accepts(field.accepted, entry.value)) {
-          description.choices.emplace_back(entry.text);
-        }
-      }
-    }
-    descriptions.push_back(std::move(description));
-  });
-  return descriptions;
+  return internal::describe_fields(kTable, &plain);
 }
 
 }  // namespace cubinery

@@ -1,6 +1,5 @@
 // The views of a key that are printed from its field table.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -56,15 +55,6 @@ Status bad_field(std::string_view kernel, std::string_view field, std::string_vi
                  std::string_view accepted) {
   return Status(Code::kInvalidKey, fmt::format("{}: field {} = {}; accepted: {}", kernel,
                                                excerpt(field), excerpt(value), accepted));
-}
-
-Status no_such_field(std::string_view kernel, std::string_view field,
-                     const std::vector<FieldText>& fields) {
-  std::vector<std::string> names;
-  for (const FieldText& known : fields) names.emplace_back(known.name);
-  return Status(Code::kInvalidKey,
-                fmt::format("{} has no field \"{}\"; accepted: {}{}", kernel, excerpt(field),
-                            fmt::join(names, ", "), did_you_mean(field, names)));
 }
 
 Result<std::vector<std::pair<std::string, std::string>>> parse_flat_json(std::string_view kernel,

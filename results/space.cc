@@ -10,6 +10,16 @@
 
 namespace cubinery {
 
+std::vector<TunedValue> internal::tuned_values(const Table& table, const void* key) {
+  std::vector<TunedValue> values;
+  for (const Field& field : table.fields) {
+    if (!field.is_tuned) continue;
+    FieldText text = field_text(field.name, *field.type, value_of(field, key), true);
+    values.push_back({field.name, std::move(text.value), text.quoted, field.changes_bits});
+  }
+  return values;
+}
+
 std::string to_text(const std::vector<TunedValue>& values) {
   std::string text;
   for (const TunedValue& value : values) {

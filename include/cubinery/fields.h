@@ -8,10 +8,9 @@
 //   struct cubinery::Fields<RowScaleKey> {
 //     static constexpr const char* kName = "row_scale";     // folder, file, symbol, cache entry
 //     using Params = RowScaleParams;                        // the kernel's one parameter
-//     static constexpr auto kList = std::tuple{
+//     static constexpr auto kList = field_table(
 //         fixed<&RowScaleKey::dtype>(),                     // the caller's problem
-//         tuned<&RowScaleKey::threads>(128, 256, 512),      // ours to choose
-//     };
+//         tuned<&RowScaleKey::threads>(128, 256, 512));     // ours to choose
 //   };
 //
 // and key.h gives three constexpr functions besides the struct:
@@ -34,7 +33,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -91,6 +89,11 @@ constexpr auto tuned(Choices... choices);
 // batch_invariant an operator uses one value of it whatever the shape.
 template <auto kMember, class... Choices>
 constexpr auto tuned_bits(Choices... choices);
+
+// The table of these lines; of some that several tables have in common, too, which then stand for a
+// line: field_table(fixed<&Key::rows>(), shared_fields<Key>(), tuned<&Key::warps>(1, 2, 4)).
+template <class First, class... Lines>
+constexpr auto field_table(const First& first, const Lines&... lines);
 
 // One field of one key as text.
 struct FieldText {
@@ -175,44 +178,81 @@ struct EnumNames<DType> {
 
 namespace internal {
 
-// A member of the key, or of a part of it.
-template <class Key, class T, class Part = Key>
-struct FixedField {
-  using Type = T;
-  static constexpr bool kTuned = false;
-  static constexpr bool changes_bits = true;
-  const char* name;
-  const char* member_name;  // "dtype", "states.dtype"
-  Part Key::*part;          // not used where the member is the key's own
-  T Part::*member;
-  const char* help;             // for callers who set the field; of problems only
-  std::span<const T> accepted;  // of an enumeration; empty: all values
+// An enumeration's value, as a number.
+struct EnumText {
+  long long value;
+  const char* enumerator;
+  const char* text;
+};
 
-  constexpr FixedField named(const char* other) const {
-    FixedField field = *this;
-    field.name = other;
-    return field;
+// A field's type, for the functions that are compiled once for all tables.
+struct FieldType {
+  std::size_t size;
+  bool is_bool;
+  bool is_signed;
+  const char* name;                  // of an enumeration, qualified; nullptr: it is none
+  std::span<const EnumText> values;  // of an enumeration
+};
+
+template <class T>
+constexpr auto enum_texts() {
+  std::array<EnumText, EnumNames<T>::kNames.size()> texts{};
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const EnumName<T>& name = EnumNames<T>::kNames[i];
+    texts[i] = {static_cast<long long>(name.value), name.enumerator, name.text};
   }
+  return texts;
+}
+template <class T>
+inline constexpr auto kEnumTexts = enum_texts<T>();
 
-  constexpr auto& of(auto& key) const {
-    if constexpr (std::is_same_v<Part, Key>) {
-      return key.*member;
-    } else {
-      return key.*part.*member;
-    }
+template <class T>
+constexpr FieldType field_type() {
+  if constexpr (std::is_enum_v<T>) {
+    using Number = std::underlying_type_t<T>;
+    return {sizeof(T), false, std::is_signed_v<Number>, EnumNames<T>::kType, kEnumTexts<T>};
+  } else {
+    static_assert(std::is_integral_v<T>, "a key field is an integer, a bool or an enumeration");
+    return {sizeof(T), std::is_same_v<T, bool>, std::is_signed_v<T>, nullptr, {}};
+  }
+}
+template <class T>
+inline constexpr FieldType kFieldType = field_type<T>();
+
+// A line of a table.
+struct Field {
+  const char* name = nullptr;
+  const char* member_name = nullptr;  // "dtype", "states.dtype"
+  void* (*of)(void* key) = nullptr;   // the member
+  const FieldType* type = nullptr;
+  const char* help = nullptr;      // for callers who set the field; of problems only
+  const void* accepted = nullptr;  // of an enumeration, values of the type
+  std::size_t accepted_count = 0;  // 0: all values
+  std::size_t choice = 0;          // the first among the table's
+  std::size_t choice_count = 0;
+  bool is_tuned = false;
+  bool changes_bits = true;
+};
+
+// Lines of a table, and the choices of those that are tuned.
+template <class Key, std::size_t kFields, std::size_t kChoices>
+struct FieldTable {
+  std::array<Field, kFields> fields{};
+  std::array<long long, kChoices> choices{};
+
+  // One line, by another name.
+  constexpr FieldTable named(const char* other) const {
+    static_assert(kFields == 1);
+    FieldTable table = *this;
+    table.fields[0].name = other;
+    return table;
   }
 };
 
-template <class Key, class T, std::size_t kCount>
-struct TunedField {
-  using Type = T;
-  static constexpr bool kTuned = true;
-  const char* name;
-  T Key::*member;
-  std::array<T, kCount> choices;
-  bool changes_bits = false;
-
-  constexpr auto& of(auto& key) const { return key.*member; }
+// A whole table, for the functions that are compiled once.
+struct Table {
+  std::span<const Field> fields;
+  const long long* choices;
 };
 
 constexpr std::size_t last_word(const char* text, std::size_t end) {
@@ -246,6 +286,105 @@ constexpr auto printed_path() {
 template <auto kPart, auto kMember>
 inline constexpr auto kPrintedPath = printed_path<kPart, kMember>();
 
+template <auto kMember>
+void* member_of(void* key) {
+  using Key = typename MemberOf<decltype(kMember)>::Class;
+  return &(static_cast<Key*>(key)->*kMember);
+}
+template <auto kPart, auto kMember>
+void* member_of(void* key) {
+  return member_of<kMember>(member_of<kPart>(key));
+}
+
+// Where the next line of a table goes, and its choices.
+struct TableEnd {
+  Field* field;
+  long long* choice;
+  std::size_t choices = 0;
+
+  constexpr void append(std::span<const Field> lines, std::span<const long long> more) {
+    for (Field line : lines) {
+      line.choice += choices;
+      *field++ = line;
+    }
+    for (const long long value : more) *choice++ = value;
+    choices += more.size();
+  }
+};
+
+template <class Table>
+struct TableKey;
+template <class Key, std::size_t kFields, std::size_t kChoices>
+struct TableKey<FieldTable<Key, kFields, kChoices>> {
+  using Type = Key;
+  static constexpr std::size_t kFieldCount = kFields;
+  static constexpr std::size_t kChoiceCount = kChoices;
+};
+
+template <class Key, class... Lines>
+constexpr auto joined(const Lines&... lines) {
+  static_assert((std::is_same_v<Key, typename TableKey<Lines>::Type> && ...),
+                "a field table has a line of another key");
+  FieldTable<Key, (std::size_t{0} + ... + TableKey<Lines>::kFieldCount),
+             (std::size_t{0} + ... + TableKey<Lines>::kChoiceCount)>
+      table{};
+  TableEnd end{table.fields.data(), table.choices.data()};
+  (end.append(lines.fields, lines.choices), ...);
+  return table;
+}
+
+// The table of a key: its list, which may also be a std::tuple of lines.
+template <class Key, std::size_t kFields, std::size_t kChoices>
+constexpr const auto& as_table(const FieldTable<Key, kFields, kChoices>& list) {
+  return list;
+}
+template <class Key, class... Lines>
+constexpr auto as_table(const std::tuple<Lines...>& list) {
+  return std::apply([](const Lines&... line) { return joined<Key>(line...); }, list);
+}
+template <class Key>
+inline constexpr decltype(auto) kTable = as_table<Key>(Fields<Key>::kList);
+
+// Converts to any type except an aggregate, to count the members of a struct; those of a part count
+// in place of the part.
+struct AnyMember {
+  template <class T, class = std::enable_if_t<!std::is_aggregate_v<T>>>
+  constexpr operator T() const;  // NOLINT(google-explicit-constructor)
+};
+template <std::size_t>
+using AnyMemberAt = AnyMember;
+template <class T, std::size_t... kAt>
+constexpr bool has_members(std::index_sequence<kAt...>) {
+  return requires { T{AnyMemberAt<kAt>{}...}; };
+}
+// Whether a struct has so many.
+template <class T, std::size_t kCount>
+constexpr bool has_as_many_members() {
+  return has_members<T>(std::make_index_sequence<kCount>()) &&
+         !has_members<T>(std::make_index_sequence<kCount + 1>());
+}
+
+constexpr bool names_differ(std::span<const Field> fields) {
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    const std::string_view name = fields[i].name;
+    for (std::size_t j = 0; j < i; ++j) {
+      if (name == fields[j].name) return false;
+    }
+  }
+  return true;
+}
+
+template <class Key>
+constexpr Table table_of() {
+  constexpr const auto& kKeyTable = kTable<Key>;
+  using KeyTable = TableKey<std::decay_t<decltype(kKeyTable)>>;
+  static_assert(std::is_same_v<Key, typename KeyTable::Type>, "the field table is another key's");
+  static_assert(has_as_many_members<Key, KeyTable::kFieldCount>(),
+                "the field table must list every member of the key");
+  static_assert(names_differ(kKeyTable.fields), "a field table has a name twice");
+  return {kKeyTable.fields, kKeyTable.choices.data()};
+}
+
 std::string initializer_text(const std::vector<FieldText>& fields);
 std::string canonical_text(std::string_view kernel, const std::vector<FieldText>& fields);
 std::string json_text(const std::vector<FieldText>& fields);
@@ -255,173 +394,111 @@ Result<std::vector<std::pair<std::string, std::string>>> parse_flat_json(std::st
                                                                          std::string_view json);
 Status bad_field(std::string_view kernel, std::string_view field, std::string_view value,
                  std::string_view accepted);
-// `fields`: those that there are.
-Status no_such_field(std::string_view kernel, std::string_view field,
-                     const std::vector<FieldText>& fields);
-
-// Converts to any type except an aggregate, to count the members of a struct; those of a part count
-// in place of the part.
-struct AnyMember {
-  template <class T, class = std::enable_if_t<!std::is_aggregate_v<T>>>
-  constexpr operator T() const;  // NOLINT(google-explicit-constructor)
-};
-template <class T, class... Members>
-constexpr std::size_t member_count() {
-  if constexpr (requires { T{Members{}..., AnyMember{}}; }) {
-    return member_count<T, Members..., AnyMember>();
-  } else {
-    return sizeof...(Members);
-  }
-}
-
+FieldText field_text(std::string_view name, const FieldType& type, const void* value,
+                     bool is_tuned);
 template <class T>
 FieldText field_text(std::string_view name, T value, bool is_tuned) {
-  if constexpr (std::is_enum_v<T>) {
-    for (const EnumName<T>& entry : EnumNames<T>::kNames) {
-      if (entry.value == value) {
-        std::string qualified = EnumNames<T>::kType;
-        qualified.append("::").append(entry.enumerator);
-        return {name, entry.text, std::move(qualified), true, is_tuned};
-      }
-    }
-    // A value outside its enumeration: printed as a number, which no parser accepts back.
-    return {name, std::to_string(static_cast<long long>(value)).insert(0, 1, '?'), "?", true,
-            is_tuned};
-  } else if constexpr (std::is_same_v<T, bool>) {
-    const char* text = value ? "true" : "false";
-    return {name, text, text, false, is_tuned};
-  } else {
-    static_assert(std::is_integral_v<T>, "a key field is an integer, a bool or an enumeration");
-    return {name, std::to_string(value), std::to_string(value), false, is_tuned};
-  }
+  return field_text(name, kFieldType<T>, &value, is_tuned);
 }
+// False: `value` is as it was.
+bool parse_field(std::string_view text, const FieldType& type, void* value);
+// The member of `key`, which is not written to.
+const void* value_of(const Field& field, const void* key);
+// What a field takes: those that are listed, or every value.
+bool accepts(const Field& field, long long value);
+long long number_of(const FieldType& type, const void* value);
+// "f32, bf16, f16"; "true, false"; "an integer".
+std::string accepted_values(const Field& field);
+// Of the key at `key`.
+std::vector<FieldText> field_texts(const Table& table, const void* key);
+Status set_fields(std::string_view kernel, const Table& table, std::string_view json, void* key);
+// Sets every fixed field of `key` to the field of `source` that has its name and type.
+void copy_fields(const Table& from, const void* source, const Table& to, void* key);
+bool same_fields(const Table& table, const void* a, const void* b);
+void set_first_choices(const Table& table, void* key);
 
-template <class T>
-bool parse_field(std::string_view text, T* value) {
-  if constexpr (std::is_enum_v<T>) {
-    for (const EnumName<T>& entry : EnumNames<T>::kNames) {
-      if (text == entry.text) return *value = entry.value, true;
-    }
-    return false;
-  } else if constexpr (std::is_same_v<T, bool>) {
-    *value = text == "true";
-    return text == "true" || text == "false";
-  } else {
-    const char* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, *value);
-    return error == std::errc() && stop == end;
-  }
-}
+// Steps through the choices of the tuned fields, the last field fastest.
+class Choices {
+ public:
+  // Sets every field to its first choice.
+  Choices(const Table& table, void* key);
+  // Whether there is a choice for every field.
+  bool has_any() const { return has_any_; }
+  // Sets the next ones.  False: there are no more.
+  bool next();
 
-// What a field takes: `accepted`, or every value where that is empty.
-template <class T>
-bool accepts(std::span<const T> accepted, T value) {
-  return accepted.empty() || std::find(accepted.begin(), accepted.end(), value) != accepted.end();
-}
-
-// "f32, bf16, f16".
-template <class T>
-std::string accepted_values(std::span<const T> accepted = {}) {
-  if constexpr (std::is_enum_v<T>) {
-    std::string text;
-    for (const EnumName<T>& entry : EnumNames<T>::kNames) {
-      if (!accepts(accepted, entry.value)) continue;
-      if (!text.empty()) text += ", ";
-      text += entry.text;
-    }
-    return text;
-  } else {
-    return std::is_same_v<T, bool> ? "true, false" : "an integer";
-  }
-}
-
-template <class Key, class Function>
-constexpr void for_each_field(Function&& function) {
-  std::apply([&](const auto&... field) { (function(field), ...); }, Fields<Key>::kList);
-}
-
-template <class Key>
-constexpr bool names_differ() {
-  return std::apply(
-      [](const auto&... field) {
-        const std::array<std::string_view, sizeof...(field)> names{field.name...};
-        for (std::size_t i = 0; i < names.size(); ++i) {
-          for (std::size_t j = 0; j < i; ++j) {
-            if (names[i] == names[j]) return false;
-          }
-        }
-        return true;
-      },
-      Fields<Key>::kList);
-}
-
-template <std::size_t kIndex, class Key, class Function>
-void enumerate(Key& key, Function&& function) {
-  if constexpr (kIndex == std::tuple_size_v<decltype(Fields<Key>::kList)>) {
-    if (why_invalid(key) == nullptr) function(std::as_const(key));
-  } else {
-    constexpr auto kField = std::get<kIndex>(Fields<Key>::kList);
-    if constexpr (kField.kTuned) {
-      for (const auto& choice : kField.choices) {
-        kField.of(key) = choice;
-        enumerate<kIndex + 1>(key, function);
-      }
-    } else {
-      enumerate<kIndex + 1>(key, function);
-    }
-  }
-}
+ private:
+  struct Wheel {
+    const FieldType* type;
+    void* value;
+    std::span<const long long> choices;
+    std::size_t at = 0;
+  };
+  std::vector<Wheel> wheels_;
+  bool has_any_ = true;
+};
 
 }  // namespace internal
+
+template <class First, class... Lines>
+constexpr auto field_table(const First& first, const Lines&... lines) {
+  return internal::joined<typename internal::TableKey<First>::Type>(first, lines...);
+}
 
 template <auto kMember, class Member>
 constexpr auto fixed(const char* help, std::span<const typename Member::Type> accepted) {
   constexpr const char* kName = internal::kPrintedName<kMember>.data();
-  return internal::FixedField<typename Member::Class, typename Member::Type>{
-      kName, kName, nullptr, kMember, help, accepted};
+  internal::FieldTable<typename Member::Class, 1, 0> line{};
+  line.fields[0] = {kName,
+                    kName,
+                    internal::member_of<kMember>,
+                    &internal::kFieldType<typename Member::Type>,
+                    help,
+                    accepted.data(),
+                    accepted.size()};
+  return line;
 }
 
 template <auto kPart, auto kMember, class Part, class Member>
 constexpr auto fixed(const char* help, std::span<const typename Member::Type> accepted) {
-  return internal::FixedField<typename Part::Class, typename Member::Type, typename Part::Type>{
-      internal::kPrintedName<kMember>.data(),
-      internal::kPrintedPath<kPart, kMember>.data(),
-      kPart,
-      kMember,
-      help,
-      accepted};
+  internal::FieldTable<typename Part::Class, 1, 0> line{};
+  line.fields[0] = {internal::kPrintedName<kMember>.data(),
+                    internal::kPrintedPath<kPart, kMember>.data(),
+                    internal::member_of<kPart, kMember>,
+                    &internal::kFieldType<typename Member::Type>,
+                    help,
+                    accepted.data(),
+                    accepted.size()};
+  return line;
 }
 
 template <auto kMember, class... Choices>
 constexpr auto tuned(Choices... choices) {
   using Member = internal::MemberOf<decltype(kMember)>;
   using T = typename Member::Type;
-  return internal::TunedField<typename Member::Class, T, sizeof...(Choices)>{
-      internal::kPrintedName<kMember>.data(), kMember, {static_cast<T>(choices)...}};
+  constexpr const char* kName = internal::kPrintedName<kMember>.data();
+  internal::FieldTable<typename Member::Class, 1, sizeof...(Choices)> line{};
+  line.fields[0] = {.name = kName,
+                    .member_name = kName,
+                    .of = internal::member_of<kMember>,
+                    .type = &internal::kFieldType<T>,
+                    .choice_count = sizeof...(Choices),
+                    .is_tuned = true,
+                    .changes_bits = false};
+  line.choices = {static_cast<long long>(static_cast<T>(choices))...};
+  return line;
 }
 
 template <auto kMember, class... Choices>
 constexpr auto tuned_bits(Choices... choices) {
-  auto field = tuned<kMember>(choices...);
-  field.changes_bits = true;
-  return field;
+  auto line = tuned<kMember>(choices...);
+  line.fields[0].changes_bits = true;
+  return line;
 }
 
 template <class Key>
 std::vector<FieldText> field_texts(const Key& key) {
-  static_assert(std::tuple_size_v<decltype(Fields<Key>::kList)> == internal::member_count<Key>(),
-                "the field table must list every member of the key");
-  static_assert(internal::names_differ<Key>(), "a field table has a name twice");
-  std::vector<FieldText> texts{};
-  texts.reserve(std::tuple_size_v<decltype(Fields<Key>::kList)>);
-  internal::for_each_field<Key>([&](const auto& field) {
-    texts.push_back(internal::field_text(field.name, field.of(key), field.kTuned));
-    texts.back().changes_bits = field.changes_bits;
-    texts.back().member_name = field.name;
-    using Field = std::decay_t<decltype(field)>;
-    if constexpr (!Field::kTuned) texts.back().member_name = field.member_name;
-  });
-  return texts;
+  return internal::field_texts(internal::table_of<Key>(), &key);
 }
 
 template <class Key>
@@ -441,30 +518,9 @@ std::string to_json(const Key& key) {
 
 template <class Key>
 Result<Key> from_json(std::string_view json) {
-  Result<std::vector<std::pair<std::string, std::string>>> pairs =
-      internal::parse_flat_json(Fields<Key>::kName, json);
-  if (!pairs) return std::move(pairs).error();
   Key key{};
-  for (const auto& pair : *pairs) {
-    // NOTE: no structured binding, which clang before 16 does not let a lambda see.
-    const std::string& name = pair.first;
-    const std::string& value = pair.second;
-    bool known = false;
-    Status status;
-    internal::for_each_field<Key>([&](const auto& field) {
-      using T = typename std::decay_t<decltype(field)>::Type;
-      if (name != field.name) return;
-      known = true;
-      if (!internal::parse_field(value, &field.of(key))) {
-        std::span<const T> accepted{};
-        if constexpr (requires { field.accepted; }) accepted = field.accepted;
-        status = internal::bad_field(Fields<Key>::kName, name, value,
-                                     internal::accepted_values(accepted));
-      }
-    });
-    if (!known) status = internal::no_such_field(Fields<Key>::kName, name, field_texts(key));
-    CUBINERY_RETURN_IF_ERROR(std::move(status));
-  }
+  CUBINERY_RETURN_IF_ERROR(
+      internal::set_fields(Fields<Key>::kName, internal::table_of<Key>(), json, &key));
   if (const char* reason = why_invalid(key)) {
     return Status(Code::kInvalidKey, canonical(key) + ": " + reason);
   }
@@ -473,7 +529,10 @@ Result<Key> from_json(std::string_view json) {
 
 template <class Key, class Function>
 void for_each_candidate(Key key, Function&& function) {
-  internal::enumerate<0>(key, function);
+  internal::Choices choices(internal::table_of<Key>(), &key);
+  for (bool more = choices.has_any(); more; more = choices.next()) {
+    if (why_invalid(key) == nullptr) function(std::as_const(key));
+  }
 }
 
 template <class Key>
@@ -481,11 +540,7 @@ std::string why_no_candidate(Key key) {
   bool has_one = false;
   for_each_candidate(key, [&](const Key&) { has_one = true; });
   if (has_one) return {};
-  if (why_invalid(key) == nullptr) {
-    internal::for_each_field<Key>([&](const auto& field) {
-      if constexpr (std::decay_t<decltype(field)>::kTuned) field.of(key) = field.choices.front();
-    });
-  }
+  if (why_invalid(key) == nullptr) internal::set_first_choices(internal::table_of<Key>(), &key);
   const char* const reason = why_invalid(key);
   return canonical(key) + ": " + (reason != nullptr ? reason : "no such choice");
 }

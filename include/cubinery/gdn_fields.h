@@ -5,7 +5,6 @@
 
 #include <array>
 #include <span>
-#include <tuple>
 
 #include "cubinery/fields.h"
 #include "cubinery/gdn_conv_names.h"
@@ -25,18 +24,17 @@ inline constexpr std::array kIntegers{DType::kI32, DType::kI64};
 template <class T>
 constexpr auto input_dtype_fields() {
   constexpr auto kPart = &T::inputs;
-  return std::tuple{
+  return field_table(
       fixed<kPart, &Inputs::gate_dtype>("dtype of g, alpha or a", kFloats),
       fixed<kPart, &Inputs::beta_dtype>("dtype of beta or its logit", kFloats),
       fixed<kPart, &Inputs::a_log_dtype>("dtype of A_log (gate_mode computed)", kFloats),
-      fixed<kPart, &Inputs::dt_bias_dtype>("dtype of dt_bias (gate_mode computed)", kFloats),
-  };
+      fixed<kPart, &Inputs::dt_bias_dtype>("dtype of dt_bias (gate_mode computed)", kFloats));
 }
 
 template <class T>
 constexpr auto input_mode_fields() {
   constexpr auto kPart = &T::inputs;
-  return std::tuple{
+  return field_table(
       fixed<kPart, &Inputs::decay>(
           "a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim "
           "channels (channel: Kimi Delta Attention; no kernel takes it yet)"),
@@ -46,8 +44,7 @@ constexpr auto input_mode_fields() {
       fixed<kPart, &Inputs::beta_mode>(
           "the write strength is 1 (one), beta as given, its sigmoid (logit) or twice that "
           "(doubled_logit)"),
-      fixed<kPart, &Inputs::use_qk_l2norm>("normalise q and k in the kernel"),
-  };
+      fixed<kPart, &Inputs::use_qk_l2norm>("normalise q and k in the kernel"));
 }
 
 // Of a `states`: States, or ConvStates where it has the field.
@@ -59,46 +56,43 @@ using StatesOf = decltype(T::states);
 template <class T>
 constexpr auto state_dtype_fields(std::span<const DType> accepted = kFloats) {
   constexpr auto kPart = &T::states;
-  return std::tuple{
+  return field_table(
       fixed<kPart, &StatesOf<T>::dtype>("dtype of states as they are stored", accepted)
           .named("state_dtype"),
       fixed<kPart, &StatesOf<T>::index_dtype>("dtype of state indices (state_location pool)",
-                                              kIntegers),
-  };
+                                              kIntegers));
 }
 
 template <class T>
 constexpr auto state_slot_fields() {
   constexpr auto kPart = &T::states;
-  return std::tuple{
+  return field_table(
       fixed<kPart, &StatesOf<T>::location>(
           "states lie in the order of the batch (dense) or in slots that indices name (pool)")
           .named("state_location"),
       fixed<kPart, &StatesOf<T>::padding>(
           "a row whose index means padding is left alone (skip), its output set to zero (zero), "
           "or computed on scratch_slot (scratch); needs state_location pool"),
-      fixed<kPart, &StatesOf<T>::pad_index>("the index that means padding"),
-  };
+      fixed<kPart, &StatesOf<T>::pad_index>("the index that means padding"));
 }
 
 template <class T>
 constexpr auto state_place_fields() {
-  return std::tuple_cat(
-      std::tuple{fixed<&T::states, &States::layout>(
-                     "a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk: "
-                     "vLLM, SGLang, FlashInfer, llama.cpp)")
-                     .named("state_layout")},
+  return field_table(
+      fixed<&T::states, &States::layout>(
+          "a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk: "
+          "vLLM, SGLang, FlashInfer, llama.cpp)")
+          .named("state_layout"),
       state_slot_fields<T>());
 }
 
 template <class T>
 constexpr auto state_use_fields() {
   constexpr auto kPart = &T::states;
-  return std::tuple{
+  return field_table(
       fixed<kPart, &StatesOf<T>::has_initial>("sequences start from a state, not from zero")
           .named("has_initial_state"),
-      fixed<kPart, &StatesOf<T>::store>("new states are kept").named("store_state"),
-  };
+      fixed<kPart, &StatesOf<T>::store>("new states are kept").named("store_state"));
 }
 
 // Of a `conv`.
@@ -106,7 +100,7 @@ constexpr auto state_use_fields() {
 template <class T>
 constexpr auto decode_conv_fields() {
   constexpr auto kPart = &T::conv;
-  return std::tuple{
+  return field_table(
       fixed<kPart, &DecodeConv::width>(
           "taps of the convolution in front, 2 to 4; 0: there is none, q, k and v are given")
           .named("conv_width"),
@@ -125,8 +119,7 @@ constexpr auto decode_conv_fields() {
           .named("conv_state_layout"),
       fixed<kPart, &DecodeConv::whole_window>(
           "conv_state has conv_width columns (FLA, Transformers), not one less (vLLM, SGLang)")
-          .named("conv_whole_window"),
-  };
+          .named("conv_whole_window"));
 }
 
 }  // namespace cubinery::gdn

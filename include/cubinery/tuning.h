@@ -74,17 +74,14 @@ struct TuningSpace {
   std::string why_empty{};
 };
 
+namespace internal {
+std::vector<TunedValue> tuned_values(const Table& table, const void* key);
+}  // namespace internal
+
 // The tuned and the fixed part of one key.
 template <class Key>
 std::vector<TunedValue> tuned_values(const Key& key) {
-  std::vector<TunedValue> values{};
-  internal::for_each_field<Key>([&](const auto& field) {
-    if constexpr (std::decay_t<decltype(field)>::kTuned) {
-      FieldText text = internal::field_text(field.name, field.of(key), true);
-      values.push_back({field.name, std::move(text.value), text.quoted, field.changes_bits});
-    }
-  });
-  return values;
+  return internal::tuned_values(internal::table_of<Key>(), &key);
 }
 template <class Key>
 std::string fixed_text(const Key& key) {

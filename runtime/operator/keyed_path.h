@@ -2,13 +2,11 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,45 +19,18 @@ namespace cubinery {
 // Sets every fixed field of `key` to the problem's field of the same name.
 template <class Problem, class Key>
 void copy_fields(const Problem& problem, Key* key) {
-  internal::for_each_field<Key>([&](const auto& to) {
-    using To = std::decay_t<decltype(to)>;
-    if constexpr (!To::kTuned) {
-      internal::for_each_field<Problem>([&](const auto& from) {
-        using From = std::decay_t<decltype(from)>;
-        if constexpr (std::is_same_v<typename To::Type, typename From::Type>) {
-          if (std::strcmp(to.name, from.name) == 0) to.of(*key) = from.of(problem);
-        }
-      });
-    }
-  });
+  internal::copy_fields(internal::table_of<Problem>(), &problem, internal::table_of<Key>(), key);
 }
 
 // Sets every tuned field of `key` to the value that is named `prefix` and the field's name, or the
 // field's name alone where kernels share it.  False: one is missing, or the field does not take it.
-template <class Key>
-bool set_tuned_fields(const std::vector<TunedValue>& values, std::string_view prefix, Key* key) {
-  bool is_complete = true;
-  internal::for_each_field<Key>([&](const auto& field) {
-    if constexpr (std::decay_t<decltype(field)>::kTuned) {
-      const std::string own = std::string(prefix).append(field.name);
-      const auto is_named = [&](const TunedValue& value) {
-        return value.name == own || value.name == field.name;
-      };
-      const auto found = std::find_if(values.begin(), values.end(), is_named);
-      is_complete = is_complete && found != values.end() &&
-                    internal::parse_field(found->value, &field.of(*key));
-    }
-  });
-  return is_complete;
-}
+bool set_tuned_fields(const std::vector<TunedValue>& values, std::string_view prefix,
+                      const internal::Table& table, void* key);
 
 // Whether two keys have the same values in every field.
 template <class Key>
 bool same_fields(const Key& a, const Key& b) {
-  bool same = true;
-  internal::for_each_field<Key>(
-      [&](const auto& field) { same = same && field.of(a) == field.of(b); });
-  return same;
+  return internal::same_fields(internal::table_of<Key>(), &a, &b);
 }
 
 // Keys without parameters are no kernel's: choices that the path's launches depend on.
@@ -108,31 +79,13 @@ class KeyedPath : public Path<Problem, Runner> {
 
   // The keys that values stand for; nullopt: they are not those of a configuration.
   std::optional<KeySet> keys_of(const Problem& problem, const Values& values,
-                                const Target& target) const {
-    KeySet keys = fixed_keys(problem);
-    if (!set_tuned(values, &keys, std::index_sequence_for<Keys...>()) ||
-        !fits(problem, keys, target) || values_of(keys) != values) {
-      return std::nullopt;
-    }
-    return keys;
-  }
+                                const Target& target) const;
 
   // The path, then the tuned fields of all kernels, those that they share once.
-  Values values_of(const KeySet& keys) const {
-    Values values{
-        {.name = std::string(kPath), .value = name_, .is_text = true, .changes_bits = true}};
-    add_values(keys, std::index_sequence_for<Keys...>(), &values);
-    return values;
-  }
+  Values values_of(const KeySet& keys) const;
 
   // The keys of a problem, their tuned fields at their defaults.
-  KeySet fixed_keys(const Problem& problem) const {
-    const Problem normal = normalised(problem);
-    KeySet keys;
-    std::apply([&](auto&... key) { (copy_fields(normal, &key), ...); }, keys);
-    set_own_fields(&keys);
-    return keys;
-  }
+  KeySet fixed_keys(const Problem& problem) const;
 
   // The keys of defaults(), and of candidates(): every choice of the tuned fields that fits.
   virtual std::vector<KeySet> default_keys(const Problem& problem, const Target& target) const = 0;
@@ -229,7 +182,9 @@ class KeyedPath : public Path<Problem, Runner> {
 
   template <std::size_t... kIndex>
   bool set_tuned(const Values& values, KeySet* keys, std::index_sequence<kIndex...>) const {
-    return (set_tuned_fields(values, names_[kIndex].prefix, &std::get<kIndex>(*keys)) && ...);
+    return (set_tuned_fields(values, names_[kIndex].prefix, internal::table_of<Keys>(),
+                             &std::get<kIndex>(*keys)) &&
+            ...);
   }
 
   template <std::size_t... kIndex>
@@ -254,5 +209,34 @@ class KeyedPath : public Path<Problem, Runner> {
   std::string name_;
   std::array<KernelNames, sizeof...(Keys)> names_;
 };
+
+template <class Problem, class Runner, class... Keys>
+auto KeyedPath<Problem, Runner, Keys...>::keys_of(const Problem& problem, const Values& values,
+                                                  const Target& target) const
+    -> std::optional<KeySet> {
+  KeySet keys = fixed_keys(problem);
+  if (!set_tuned(values, &keys, std::index_sequence_for<Keys...>()) ||
+      !fits(problem, keys, target) || values_of(keys) != values) {
+    return std::nullopt;
+  }
+  return keys;
+}
+
+template <class Problem, class Runner, class... Keys>
+auto KeyedPath<Problem, Runner, Keys...>::values_of(const KeySet& keys) const -> Values {
+  Values values{
+      {.name = std::string(kPath), .value = name_, .is_text = true, .changes_bits = true}};
+  add_values(keys, std::index_sequence_for<Keys...>(), &values);
+  return values;
+}
+
+template <class Problem, class Runner, class... Keys>
+auto KeyedPath<Problem, Runner, Keys...>::fixed_keys(const Problem& problem) const -> KeySet {
+  const Problem normal = normalised(problem);
+  KeySet keys;
+  std::apply([&](auto&... key) { (copy_fields(normal, &key), ...); }, keys);
+  set_own_fields(&keys);
+  return keys;
+}
 
 }  // namespace cubinery

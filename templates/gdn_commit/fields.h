@@ -2,8 +2,6 @@
 // results.
 #pragma once
 
-#include <tuple>
-
 #include "cubinery/fields.h"
 #include "cubinery/gdn_fields.h"
 #include "gdn_commit/key.h"
@@ -15,14 +13,13 @@ struct Fields<GdnCommitKey> {
   static constexpr const char* kName = "gdn_commit";
   using Params = GdnCommitParams;
   using Key = GdnCommitKey;
-  static constexpr auto kList = std::tuple_cat(
-      std::tuple{fixed<&Key::key_dim>(), fixed<&Key::value_dim>(), fixed<&Key::dtype>()},
+  static constexpr auto kList = field_table(
+      fixed<&Key::key_dim>(), fixed<&Key::value_dim>(), fixed<&Key::dtype>(),
       gdn::input_dtype_fields<Key>(), gdn::state_dtype_fields<Key>(),
-      std::tuple{fixed<&Key::cu_seqlens_dtype>(), fixed<&Key::varlen>()},
-      gdn::state_place_fields<Key>(), gdn::input_mode_fields<Key>(), gdn::state_use_fields<Key>(),
-      std::tuple{fixed<&Key::accepted_dtype>(), fixed<&Key::draft_tokens>(),
-                 tuned<&Key::warp_v>(16, 32, 64, 128), tuned<&Key::held_v>(16, 32),
-                 tuned<&Key::warps>(1, 2, 4, 8)});
+      fixed<&Key::cu_seqlens_dtype>(), fixed<&Key::varlen>(), gdn::state_place_fields<Key>(),
+      gdn::input_mode_fields<Key>(), gdn::state_use_fields<Key>(), fixed<&Key::accepted_dtype>(),
+      fixed<&Key::draft_tokens>(), tuned<&Key::warp_v>(16, 32, 64, 128),
+      tuned<&Key::held_v>(16, 32), tuned<&Key::warps>(1, 2, 4, 8));
 };
 
 }  // namespace cubinery

@@ -2,8 +2,6 @@
 // tuning results.
 #pragma once
 
-#include <tuple>
-
 #include "cubinery/fields.h"
 #include "cubinery/gdn_fields.h"
 #include "gdn_prefill_chunks/key.h"
@@ -15,11 +13,10 @@ struct Fields<GdnPrefillChunksKey> {
   static constexpr const char* kName = "gdn_prefill_chunks";
   using Params = GdnPrefillChunksParams;
   using Key = GdnPrefillChunksKey;
-  static constexpr auto kList = std::tuple_cat(
-      std::tuple{fixed<&Key::key_dim>(), fixed<&Key::dtype>()}, gdn::input_dtype_fields<Key>(),
-      std::tuple{fixed<&Key::cu_seqlens_dtype>(), fixed<&Key::varlen>()},
-      gdn::input_mode_fields<Key>(),
-      std::tuple{tuned_bits<&Key::chunk_size>(16, 32, 64), tuned<&Key::warps>(1, 2, 4)});
+  static constexpr auto kList = field_table(
+      fixed<&Key::key_dim>(), fixed<&Key::dtype>(), gdn::input_dtype_fields<Key>(),
+      fixed<&Key::cu_seqlens_dtype>(), fixed<&Key::varlen>(), gdn::input_mode_fields<Key>(),
+      tuned_bits<&Key::chunk_size>(16, 32, 64), tuned<&Key::warps>(1, 2, 4));
 };
 
 }  // namespace cubinery

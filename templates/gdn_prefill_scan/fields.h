@@ -2,8 +2,6 @@
 // results.
 #pragma once
 
-#include <tuple>
-
 #include "cubinery/fields.h"
 #include "cubinery/gdn_fields.h"
 #include "gdn_prefill_scan/key.h"
@@ -15,17 +13,14 @@ struct Fields<GdnPrefillScanKey> {
   static constexpr const char* kName = "gdn_prefill_scan";
   using Params = GdnPrefillScanParams;
   using Key = GdnPrefillScanKey;
-  static constexpr auto kList = std::tuple_cat(
-      std::tuple{fixed<&Key::key_dim>(), fixed<&Key::value_dim>(), fixed<&Key::dtype>(),
-                 fixed<&Key::output_dtype>()},
-      gdn::state_dtype_fields<Key>(),
-      std::tuple{fixed<&Key::cu_seqlens_dtype>(), fixed<&Key::varlen>()},
-      gdn::state_place_fields<Key>(), gdn::state_use_fields<Key>(),
-      std::tuple{fixed<&Key::checkpoints>(), fixed<&Key::segments>(), fixed<&Key::wgmma>(),
-                 fixed<&Key::threads_copy>(), fixed<&Key::makes_wy>()},
-      gdn::input_dtype_fields<Key>(), gdn::input_mode_fields<Key>(),
-      std::tuple{tuned_bits<&Key::chunk_size>(16, 32, 64), tuned<&Key::warps>(1, 2, 3, 4, 8),
-                 tuned<&Key::stages>(2, 3, 4, 6)});
+  static constexpr auto kList = field_table(
+      fixed<&Key::key_dim>(), fixed<&Key::value_dim>(), fixed<&Key::dtype>(),
+      fixed<&Key::output_dtype>(), gdn::state_dtype_fields<Key>(), fixed<&Key::cu_seqlens_dtype>(),
+      fixed<&Key::varlen>(), gdn::state_place_fields<Key>(), gdn::state_use_fields<Key>(),
+      fixed<&Key::checkpoints>(), fixed<&Key::segments>(), fixed<&Key::wgmma>(),
+      fixed<&Key::threads_copy>(), fixed<&Key::makes_wy>(), gdn::input_dtype_fields<Key>(),
+      gdn::input_mode_fields<Key>(), tuned_bits<&Key::chunk_size>(16, 32, 64),
+      tuned<&Key::warps>(1, 2, 3, 4, 8), tuned<&Key::stages>(2, 3, 4, 6));
 };
 
 }  // namespace cubinery

@@ -2,8 +2,6 @@
 // results.
 #pragma once
 
-#include <tuple>
-
 #include "cubinery/fields.h"
 #include "cubinery/gdn_fields.h"
 #include "cubinery/gdn_verify_names.h"
@@ -16,16 +14,15 @@ struct Fields<GdnVerifyWyKey> {
   static constexpr const char* kName = "gdn_verify_wy";
   using Params = GdnVerifyParams;
   using Key = GdnVerifyWyKey;
-  static constexpr auto kList = std::tuple_cat(
-      std::tuple{fixed<&Key::key_dim>(), fixed<&Key::value_dim>(), fixed<&Key::dtype>(),
-                 fixed<&Key::output_dtype>()},
-      gdn::input_dtype_fields<Key>(), gdn::state_dtype_fields<Key>(),
-      std::tuple{fixed<&Key::cu_seqlens_dtype>(), fixed<&Key::varlen>()},
-      gdn::state_place_fields<Key>(), gdn::input_mode_fields<Key>(), gdn::state_use_fields<Key>(),
-      std::tuple{fixed<&Key::stored_states>(), fixed<&Key::from_accepted>(),
-                 fixed<&Key::accepted_dtype>(), fixed<&Key::tree>(), fixed<&Key::parents_dtype>(),
-                 fixed<&Key::draft_tokens>(), tuned<&Key::warp_v>(16, 32, 64, 128),
-                 tuned<&Key::held_v>(16, 32), tuned<&Key::warps>(1, 2, 4, 8)});
+  static constexpr auto kList = field_table(
+      fixed<&Key::key_dim>(), fixed<&Key::value_dim>(), fixed<&Key::dtype>(),
+      fixed<&Key::output_dtype>(), gdn::input_dtype_fields<Key>(), gdn::state_dtype_fields<Key>(),
+      fixed<&Key::cu_seqlens_dtype>(), fixed<&Key::varlen>(), gdn::state_place_fields<Key>(),
+      gdn::input_mode_fields<Key>(), gdn::state_use_fields<Key>(), fixed<&Key::stored_states>(),
+      fixed<&Key::from_accepted>(), fixed<&Key::accepted_dtype>(), fixed<&Key::tree>(),
+      fixed<&Key::parents_dtype>(), fixed<&Key::draft_tokens>(),
+      tuned<&Key::warp_v>(16, 32, 64, 128), tuned<&Key::held_v>(16, 32),
+      tuned<&Key::warps>(1, 2, 4, 8));
 };
 
 }  // namespace cubinery

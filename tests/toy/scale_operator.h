@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include "runtime/operator/planner.h"
@@ -17,10 +16,7 @@ template <>
 struct Fields<toy::ScaleProblem> {
   static constexpr const char* kName = "toy_scale";
   using P = toy::ScaleProblem;
-  static constexpr auto kList = std::tuple{
-      fixed<&P::dtype>(),
-      fixed<&P::batch_invariant>(),
-  };
+  static constexpr auto kList = field_table(fixed<&P::dtype>(), fixed<&P::batch_invariant>());
 };
 
 namespace toy {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <tuple>
 
 #include "cubinery/fields.h"
 #include "cubinery/gdn_prefill.h"
@@ -24,7 +23,7 @@ template <>
 struct Fields<gdn::SegmentChoice> {
   static constexpr const char* kName = "segments";
   static constexpr auto kList =
-      std::tuple{tuned_bits<&gdn::SegmentChoice::warps_per_sm>(2, 4, 8, 12, 16, 24)};
+      field_table(tuned_bits<&gdn::SegmentChoice::warps_per_sm>(2, 4, 8, 12, 16, 24));
 };
 
 namespace gdn {

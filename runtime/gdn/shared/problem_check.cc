@@ -25,6 +25,16 @@ Status bad_field(std::string_view op, std::string_view field, std::string_view v
                 fmt::format("{}: {} = {}; accepted: {}", op, field, value, accepted));
 }
 
+Status check_accepted(std::string_view op, const internal::Table& table, const void* problem) {
+  for (const internal::Field& field : table.fields) {
+    const void* const value = internal::value_of(field, problem);
+    if (internal::accepts(field, internal::number_of(*field.type, value))) continue;
+    return bad_field(op, field.name, internal::field_text("", *field.type, value, false).value,
+                     internal::accepted_values(field));
+  }
+  return {};
+}
+
 Status check_heads(std::string_view op, const Heads& heads) {
   const std::pair<std::string_view, int> counts[] = {
       {"q_heads", heads.q}, {"k_heads", heads.k}, {"v_heads", heads.v}};

@@ -31,16 +31,10 @@ Status check_padding(std::string_view op, const States& states);
 Status check_draft_tokens(std::string_view op, int draft_tokens);
 
 // Every field has a value that its line of the table accepts.
+Status check_accepted(std::string_view op, const internal::Table& table, const void* problem);
 template <class Problem>
 Status check_accepted(const Problem& problem) {
-  Status status;
-  internal::for_each_field<Problem>([&](const auto& field) {
-    const auto value = field.of(problem);
-    if (!status.ok() || internal::accepts(field.accepted, value)) return;
-    status = bad_field(Fields<Problem>::kName, field.name, value_text(value),
-                       internal::accepted_values(field.accepted));
-  });
-  return status;
+  return check_accepted(Fields<Problem>::kName, internal::table_of<Problem>(), &problem);
 }
 
 // The rules of the fields that every problem has.

@@ -2,8 +2,6 @@
 // results.
 #pragma once
 
-#include <tuple>
-
 #include "cubinery/fields.h"
 #include "tests/toy/templates/scale_rows_wide/key.h"
 
@@ -13,11 +11,9 @@ template <>
 struct Fields<ScaleRowsWideKey> {
   static constexpr const char* kName = "scale_rows_wide";
   using Params = ScaleRowsWideParams;
-  static constexpr auto kList = std::tuple{
-      fixed<&ScaleRowsWideKey::dtype>(),
-      tuned_bits<&ScaleRowsWideKey::vec>(2, 4),
-      tuned<&ScaleRowsWideKey::threads>(64, 128, 256),
-  };
+  static constexpr auto kList =
+      field_table(fixed<&ScaleRowsWideKey::dtype>(), tuned_bits<&ScaleRowsWideKey::vec>(2, 4),
+                  tuned<&ScaleRowsWideKey::threads>(64, 128, 256));
 };
 
 }  // namespace cubinery
