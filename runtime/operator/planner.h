@@ -93,145 +93,177 @@ class Planner {
   // `options`: Options::paths.  kInvalidArgument: problem.check() is not OK, or an option names a
   // path that there is not.  kUnsupported: no path computes the problem there; says why of each.
   static Result<Planner> create(const Problem& problem, const Target& target,
-                                const std::vector<std::string>& options = {}) {
-    CUBINERY_RETURN_IF_ERROR(problem.check());
-    const std::string_view op = Fields<Problem>::kName;
-    std::vector<std::string_view> names;
-    for (const auto* path : OperatorOf<Problem>::paths()) names.push_back(path->name());
-    const Result<PathOptions> allowed = PathOptions::parse(op, names, options);
-    if (!allowed) return allowed.error().clone();
-    Planner planner(problem, target);
-    std::vector<std::string> reasons;
-    for (const auto* path : OperatorOf<Problem>::paths()) {
-      std::optional<std::string> why_not = allowed->why_not(path->name());
-      if (!why_not) why_not = path->why_not(problem, target);
-      if (why_not) {
-        reasons.push_back(std::string(path->name()) + ": " + *why_not);
-      } else {
-        planner.paths_.push_back(path);
-      }
-    }
-    if (planner.paths_.empty()) return no_path(op, target, reasons);
-    return planner;
-  }
+                                const std::vector<std::string>& options = {});
 
   // Without what it takes a context to know: the GPU's identity and the toolchain.
-  Wanted wanted() const {
-    Wanted asked = wanted_of(empty_space());
-    asked.usable = [here = *this](const Values& values) { return here.find(values) != nullptr; };
-    return asked;
-  }
+  Wanted wanted() const;
 
-  TuningSpace space() const {
-    TuningSpace space = empty_space();
-    for (const auto* path : paths_) {
-      for (const CandidatePtr& candidate : path->candidates(problem_, target_)) {
-        space.configurations.push_back({candidate->values(), candidate->kernels()});
-      }
-    }
-    return space;
-  }
+  TuningSpace space() const;
 
   // Measured results first, then the cost model.  `ladder` may be null: no results, for the reason
   // `why_not`.
-  Plan plan(const Ladder* ladder, std::string_view why_not = "") const {
-    const std::vector<CandidatePtr> few = defaults();
-    return make_plan(OperatorOf<Problem>::sizes(problem_),
-                     {.defaults = {few.begin(), few.end()},
-                      .one_value_of_bits = problem_.batch_invariant,
-                      .find = [this](const Values& values) { return find(values); }},
-                     ladder, why_not);
-  }
+  Plan plan(const Ladder* ladder, std::string_view why_not = "") const;
 
   // Every kernel that a plan can have on any GPU of the target's architecture: those of the default
   // candidates, and of what results for these templates, compiled by any NVRTC, can choose.
-  std::vector<KernelSpec> kernels(const KnownResults& known) const {
-    std::vector<KernelSpec> specs;
-    for (const CandidatePtr& candidate : defaults()) add_kernels(*candidate, &specs);
-    Wanted asked = wanted();
-    asked.gpu.arch = target_.arch.name();
-    asked.toolchain.templates = known.templates;
-    for (const TuningResult& result : known.results) {
-      // Each alone: which of those that disagree counts depends on the GPU.
-      for (const Values& values : Ladder(asked, {result}).configurations()) {
-        add_kernels(*find(values), &specs);
-      }
-    }
-    return specs;
-  }
+  std::vector<KernelSpec> kernels(const KnownResults& known) const;
 
   // What one of its plans launches, compiled side by side where it has to be.  Errors of
   // Context::get().
-  Result<Loaded<Problem>> load(const Context& context, Plan plan) const {
-    std::vector<KernelSpec> specs;
-    std::vector<std::vector<std::size_t>> places;  // in specs, of each candidate's kernels
-    for (const auto& candidate : plan.candidates) {
-      places.push_back(add_kernels(*candidate, &specs));
-    }
-    const Result<std::vector<Kernel>> loaded = get_kernels(context, specs);
-    if (!loaded) return loaded.error().clone();
-    Loaded<Problem> made{.problem = problem_, .plan = std::move(plan), .runners = {}};
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      std::vector<Kernel> kernels;
-      for (const std::size_t place : places[i]) kernels.push_back((*loaded)[place]);
-      // They all come from this problem's paths.
-      const auto& candidate =
-          static_cast<const CandidateOf<RunnerOf<Problem>>&>(*made.plan.candidates[i]);
-      made.runners.push_back(candidate.runner(std::move(kernels)));
-    }
-    return made;
-  }
+  Result<Loaded<Problem>> load(const Context& context, Plan plan) const;
 
   // nullptr: the problem has no such configuration here.
-  CandidatePtr find(const Values& values) const {
-    const auto is_it = [&](const auto* path) { return path->name() == path_of(values); };
-    const auto path = std::find_if(paths_.begin(), paths_.end(), is_it);
-    return path == paths_.end() ? nullptr : (*path)->find(problem_, values, target_);
-  }
+  CandidatePtr find(const Values& values) const;
 
  private:
   Planner(const Problem& problem, const Target& target) : problem_(problem), target_(target) {}
 
   // Without configurations.
-  TuningSpace empty_space() const {
-    const auto& outline = OperatorOf<Problem>::kOutline;
-    return {.op = Fields<Problem>::kName,
-            .problem = text_for_results(problem_),
-            .configurations = {},
-            .defaults = text_for_results(Problem{}),
-            .outline = {std::begin(outline), std::end(outline)},
-            .batch_invariant = problem_.batch_invariant};
-  }
+  TuningSpace empty_space() const;
 
   // Of all paths; of the first alone where all sizes must agree in bits.
-  std::vector<CandidatePtr> defaults() const {
-    std::vector<CandidatePtr> all;
-    for (const auto* path : paths_) {
-      for (CandidatePtr& candidate : path->defaults(problem_, target_)) {
-        all.push_back(std::move(candidate));
-      }
-      if (problem_.batch_invariant) break;
-    }
-    return all;
-  }
+  std::vector<CandidatePtr> defaults() const;
 
   // Those that are not there yet; where all of them are.
   static std::vector<std::size_t> add_kernels(const Candidate& candidate,
-                                              std::vector<KernelSpec>* specs) {
-    std::vector<std::size_t> places;
-    for (KernelSpec& spec : candidate.kernels()) {
-      const auto same = [&](const KernelSpec& other) { return other.canonical == spec.canonical; };
-      const auto found = std::find_if(specs->begin(), specs->end(), same);
-      places.push_back(static_cast<std::size_t>(found - specs->begin()));
-      if (found == specs->end()) specs->push_back(std::move(spec));
-    }
-    return places;
-  }
+                                              std::vector<KernelSpec>* specs);
 
   Problem problem_;
   Target target_;
   std::vector<const PathOf<Problem>*> paths_;  // those that compute the problem
 };
+
+template <class Problem>
+Result<Planner<Problem>> Planner<Problem>::create(const Problem& problem, const Target& target,
+                                                  const std::vector<std::string>& options) {
+  CUBINERY_RETURN_IF_ERROR(problem.check());
+  const std::string_view op = Fields<Problem>::kName;
+  std::vector<std::string_view> names;
+  for (const auto* path : OperatorOf<Problem>::paths()) names.push_back(path->name());
+  const Result<PathOptions> allowed = PathOptions::parse(op, names, options);
+  if (!allowed) return allowed.error().clone();
+  Planner planner(problem, target);
+  std::vector<std::string> reasons;
+  for (const auto* path : OperatorOf<Problem>::paths()) {
+    std::optional<std::string> why_not = allowed->why_not(path->name());
+    if (!why_not) why_not = path->why_not(problem, target);
+    if (why_not) {
+      reasons.push_back(std::string(path->name()) + ": " + *why_not);
+    } else {
+      planner.paths_.push_back(path);
+    }
+  }
+  if (planner.paths_.empty()) return no_path(op, target, reasons);
+  return planner;
+}
+
+template <class Problem>
+Wanted Planner<Problem>::wanted() const {
+  Wanted asked = wanted_of(empty_space());
+  asked.usable = [here = *this](const Values& values) { return here.find(values) != nullptr; };
+  return asked;
+}
+
+template <class Problem>
+TuningSpace Planner<Problem>::space() const {
+  TuningSpace space = empty_space();
+  for (const auto* path : paths_) {
+    for (const CandidatePtr& candidate : path->candidates(problem_, target_)) {
+      space.configurations.push_back({candidate->values(), candidate->kernels()});
+    }
+  }
+  return space;
+}
+
+template <class Problem>
+Plan Planner<Problem>::plan(const Ladder* ladder, std::string_view why_not) const {
+  const std::vector<CandidatePtr> few = defaults();
+  return make_plan(OperatorOf<Problem>::sizes(problem_),
+                   {.defaults = {few.begin(), few.end()},
+                    .one_value_of_bits = problem_.batch_invariant,
+                    .find = [this](const Values& values) { return find(values); }},
+                   ladder, why_not);
+}
+
+template <class Problem>
+std::vector<KernelSpec> Planner<Problem>::kernels(const KnownResults& known) const {
+  std::vector<KernelSpec> specs;
+  for (const CandidatePtr& candidate : defaults()) add_kernels(*candidate, &specs);
+  Wanted asked = wanted();
+  asked.gpu.arch = target_.arch.name();
+  asked.toolchain.templates = known.templates;
+  for (const TuningResult& result : known.results) {
+    // Each alone: which of those that disagree counts depends on the GPU.
+    for (const Values& values : Ladder(asked, {result}).configurations()) {
+      add_kernels(*find(values), &specs);
+    }
+  }
+  return specs;
+}
+
+template <class Problem>
+Result<Loaded<Problem>> Planner<Problem>::load(const Context& context, Plan plan) const {
+  std::vector<KernelSpec> specs;
+  std::vector<std::vector<std::size_t>> places;  // in specs, of each candidate's kernels
+  for (const auto& candidate : plan.candidates) {
+    places.push_back(add_kernels(*candidate, &specs));
+  }
+  const Result<std::vector<Kernel>> loaded = get_kernels(context, specs);
+  if (!loaded) return loaded.error().clone();
+  Loaded<Problem> made{.problem = problem_, .plan = std::move(plan), .runners = {}};
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    std::vector<Kernel> kernels;
+    for (const std::size_t place : places[i]) kernels.push_back((*loaded)[place]);
+    // They all come from this problem's paths.
+    const auto& candidate =
+        static_cast<const CandidateOf<RunnerOf<Problem>>&>(*made.plan.candidates[i]);
+    made.runners.push_back(candidate.runner(std::move(kernels)));
+  }
+  return made;
+}
+
+template <class Problem>
+auto Planner<Problem>::find(const Values& values) const -> CandidatePtr {
+  const auto is_it = [&](const auto* path) { return path->name() == path_of(values); };
+  const auto path = std::find_if(paths_.begin(), paths_.end(), is_it);
+  return path == paths_.end() ? nullptr : (*path)->find(problem_, values, target_);
+}
+
+template <class Problem>
+TuningSpace Planner<Problem>::empty_space() const {
+  const auto& outline = OperatorOf<Problem>::kOutline;
+  return {.op = Fields<Problem>::kName,
+          .problem = text_for_results(problem_),
+          .configurations = {},
+          .defaults = text_for_results(Problem{}),
+          .outline = {std::begin(outline), std::end(outline)},
+          .batch_invariant = problem_.batch_invariant};
+}
+
+template <class Problem>
+auto Planner<Problem>::defaults() const -> std::vector<CandidatePtr> {
+  std::vector<CandidatePtr> all;
+  for (const auto* path : paths_) {
+    for (CandidatePtr& candidate : path->defaults(problem_, target_)) {
+      all.push_back(std::move(candidate));
+    }
+    if (problem_.batch_invariant) break;
+  }
+  return all;
+}
+
+template <class Problem>
+std::vector<std::size_t> Planner<Problem>::add_kernels(const Candidate& candidate,
+                                                       std::vector<KernelSpec>* specs) {
+  std::vector<std::size_t> places;
+  for (KernelSpec& spec : candidate.kernels()) {
+    const auto same = [&](const KernelSpec& other) { return other.canonical == spec.canonical; };
+    const auto found = std::find_if(specs->begin(), specs->end(), same);
+    places.push_back(static_cast<std::size_t>(found - specs->begin()));
+    if (found == specs->end()) specs->push_back(std::move(spec));
+  }
+  return places;
+}
 
 // An operator for a problem on a context's GPU: kernels by the context's results, or by the cost
 // model.  When one that results chose cannot be had, the cost model chooses.

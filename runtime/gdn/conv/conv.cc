@@ -56,6 +56,7 @@ Status Conv::launch(Stream stream, const ConvArgs& args) const {
 
 template class Operator<gdn::ConvProblem, gdn::ConvSize>;
 template class OneKernelOperator<gdn::ConvProblem, gdn::ConvSize>;
+template class Planner<gdn::ConvProblem>;
 template struct internal::ProblemMethods<gdn::ConvProblem>;
 
 }  // namespace cubinery

@@ -96,6 +96,8 @@ struct OperatorOf<gdn::ConvProblem> {
   static Sizes sizes(const gdn::ConvProblem& problem);
 };
 
+// Beside the operator.
+extern template class Planner<gdn::ConvProblem>;
 // Beside the path.
 extern template class KeyedPath<gdn::ConvProblem, gdn::ConvRunner, GdnConvKey>;
 

@@ -48,6 +48,7 @@ Status Decode::launch(Stream stream, const DecodeArgs& args) const {
 
 template class Operator<gdn::DecodeProblem, std::int64_t>;
 template class OneKernelOperator<gdn::DecodeProblem, std::int64_t>;
+template class Planner<gdn::DecodeProblem>;
 template struct internal::ProblemMethods<gdn::DecodeProblem>;
 
 }  // namespace cubinery

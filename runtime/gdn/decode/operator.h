@@ -72,6 +72,8 @@ struct OperatorOf<gdn::DecodeProblem> {
   static Sizes sizes(const gdn::DecodeProblem& problem);
 };
 
+// Beside the operator.
+extern template class Planner<gdn::DecodeProblem>;
 // Beside the path.
 extern template class KeyedPath<gdn::DecodeProblem, gdn::DecodeRunner, GdnDecodeKey>;
 

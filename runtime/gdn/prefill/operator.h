@@ -81,6 +81,8 @@ struct OperatorState<gdn::PrefillProblem> : Loaded<gdn::PrefillProblem> {
   gdn::PrefillLimits limits;  // what all runners can hold
 };
 
+// Beside the operator.
+extern template class Planner<gdn::PrefillProblem>;
 // Beside the path.
 extern template class KeyedPath<gdn::PrefillProblem, gdn::PrefillRunner, GdnPrefillChunksKey,
                                 GdnPrefillScanKey>;

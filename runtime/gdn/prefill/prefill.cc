@@ -122,6 +122,7 @@ Status Prefill::launch(Stream stream, const PrefillArgs& args, const Workspace& 
 }  // namespace gdn
 
 template class Operator<gdn::PrefillProblem, gdn::PrefillSize>;
+template class Planner<gdn::PrefillProblem>;
 template struct internal::ProblemMethods<gdn::PrefillProblem>;
 
 }  // namespace cubinery

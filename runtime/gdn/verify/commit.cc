@@ -60,6 +60,7 @@ Status Commit::launch(Stream stream, const CommitArgs& args) const {
 
 template class Operator<gdn::CommitProblem, gdn::CommitSize>;
 template class OneKernelOperator<gdn::CommitProblem, gdn::CommitSize>;
+template class Planner<gdn::CommitProblem>;
 template struct internal::ProblemMethods<gdn::CommitProblem>;
 
 }  // namespace cubinery

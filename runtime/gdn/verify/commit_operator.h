@@ -51,6 +51,8 @@ struct OperatorOf<gdn::CommitProblem> {
   static Sizes sizes(const gdn::CommitProblem& problem);
 };
 
+// Beside the operator.
+extern template class Planner<gdn::CommitProblem>;
 // Beside the path.
 extern template class KeyedPath<gdn::CommitProblem, gdn::CommitRunner, GdnCommitKey>;
 

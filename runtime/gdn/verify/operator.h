@@ -64,6 +64,8 @@ struct OperatorOf<gdn::VerifyProblem> {
   static Sizes sizes(const gdn::VerifyProblem& problem);
 };
 
+// Beside the operator.
+extern template class Planner<gdn::VerifyProblem>;
 // Beside the path.
 extern template class KeyedPath<gdn::VerifyProblem, gdn::VerifyRunner, GdnVerifyKey>;
 extern template class KeyedPath<gdn::VerifyProblem, gdn::VerifyRunner, GdnVerifyWyKey>;

@@ -55,6 +55,7 @@ Status Verify::launch(Stream stream, const VerifyArgs& args) const {
 
 template class Operator<gdn::VerifyProblem, gdn::VerifySize>;
 template class OneKernelOperator<gdn::VerifyProblem, gdn::VerifySize>;
+template class Planner<gdn::VerifyProblem>;
 template struct internal::ProblemMethods<gdn::VerifyProblem>;
 
 }  // namespace cubinery
