@@ -25,7 +25,7 @@ double seconds_since(Clock::time_point start) {
 }
 
 // As engines run them: gates from bf16 logits, q and k normalised, states in a pool.
-gdn::DecodeProblem problem() {
+gdn::DecodeProblem decode_problem() {
   gdn::DecodeProblem problem;
   problem.inputs.gate_dtype = problem.inputs.beta_dtype = DType::kBF16;
   problem.inputs.gate_mode = gdn::GateMode::kComputed;
@@ -37,7 +37,7 @@ gdn::DecodeProblem problem() {
 }
 
 gdn::VerifyProblem verification() {
-  gdn::VerifyProblem drafts{.inputs = problem().inputs, .states = problem().states};
+  gdn::VerifyProblem drafts{.inputs = decode_problem().inputs, .states = decode_problem().states};
   drafts.states.store = false;
   return drafts;
 }
@@ -86,8 +86,8 @@ void launch_rows(const Gpu& gpu, bool quick, const std::string& prefix, const De
 void all_launch_rows(const Gpu& gpu, bool quick, Results* results) {
   const DeviceStream stream = test::make_stream(gpu);
   {
-    const gdn::Decode decode = gpu.context().prepare(problem()).value();
-    const GdnOperands operands = operands_of(gpu, as_prefill(problem()), 1);
+    const gdn::Decode decode = gpu.context().prepare(decode_problem()).value();
+    const GdnOperands operands = operands_of(gpu, as_prefill(decode_problem()), 1);
     const gdn::DecodeArgs args = as_decode(operands.args(0));
     const auto launch = [&] { return decode.launch(stream.get(), args); };
     launch_rows(gpu, quick, "", stream, launch, decode.kernel(1), results);
@@ -101,7 +101,7 @@ void all_launch_rows(const Gpu& gpu, bool quick, Results* results) {
     launch_rows(gpu, quick, "verify_", stream, launch, verify.kernel({.requests = 1, .tokens = 4}),
                 results);
   }
-  const gdn::CommitProblem accepted{.inputs = problem().inputs};
+  const gdn::CommitProblem accepted{.inputs = decode_problem().inputs};
   const gdn::Commit commit = gpu.context().prepare(accepted).value();
   const GdnOperands operands = operands_of(gpu, as_prefill(accepted), 4);
   const gdn::CommitArgs args = as_commit(operands.args(0));
@@ -116,9 +116,9 @@ Options with_cache(const Gpu& gpu, const std::string& dir) {
   return options;
 }
 
-// Of the model that problem() is of.
+// Of the model that decode_problem() is of.
 gdn::PrefillProblem prefill_problem() {
-  const gdn::DecodeProblem decode = problem();
+  const gdn::DecodeProblem decode = decode_problem();
   return {.heads = decode.heads, .inputs = decode.inputs, .states = decode.states, .varlen = true};
 }
 
@@ -153,7 +153,7 @@ int first_result(const std::string& dir, int signal_fd) {
   options.cache_dir = dir;
   options.cache_layers.clear();
   const auto gpu = open_gpu(options);
-  const gdn::Decode decode = gpu->context().prepare(problem()).value();
+  const gdn::Decode decode = gpu->context().prepare(decode_problem()).value();
   const std::size_t state_bytes = std::size_t{32} * 128 * 128 * 4;
   const DeviceBuffer state(*gpu, state_bytes), rows(*gpu, 1 << 16), o(*gpu, 32 * 128 * 2);
   state.upload(std::vector<std::byte>(state_bytes));
@@ -226,7 +226,7 @@ int run_host(int argc, char** argv) {
   describe(*gpu, &results);
   all_launch_rows(*gpu, quick, &results);
   prepare_rows(*gpu, quick, prefill_problem(), "prepare_prefill", &results);
-  prepare_rows(*gpu, quick, problem(), "prepare", &results);
+  prepare_rows(*gpu, quick, decode_problem(), "prepare", &results);
   first_result_rows(quick, &results);
   return 0;
 }

@@ -180,7 +180,7 @@ int Cache::gc(Store& store) const {
   return kExitOk;
 }
 
-bool is_in(const std::vector<std::string>& values, const std::string& value) {
+bool is_among(const std::vector<std::string>& values, const std::string& value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
@@ -191,11 +191,11 @@ Status check_filter(const Store& store, std::string_view option,
   std::vector<std::string> present;
   for (const KnownEntry& known : store.known("")) {
     const std::string& value = known.identity.*field;
-    if (!is_in(present, value)) present.push_back(value);
+    if (!is_among(present, value)) present.push_back(value);
   }
   std::sort(present.begin(), present.end());
   for (const std::string& value : values) {
-    if (is_in(present, value)) continue;
+    if (is_among(present, value)) continue;
     return Status(
         Code::kInvalidArgument,
         fmt::format("{} {}: no such entry in {}; accepted: {}", option, value, store.options().dir,
@@ -210,8 +210,8 @@ int Cache::export_pack(Store& store) const {
     if (!status.ok()) return usage_error(status);
   }
   const auto wanted = [&](const Identity& identity) {
-    return (archs.empty() || is_in(archs, identity.arch)) &&
-           (kernels.empty() || is_in(kernels, identity.kernel));
+    return (archs.empty() || is_among(archs, identity.arch)) &&
+           (kernels.empty() || is_among(kernels, identity.kernel));
   };
   const Result<ExportResult> result = store.export_pack(pack, wanted, cubin_mismatch);
   if (!result) return exit_code_of(result.error());

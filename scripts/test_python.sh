@@ -26,7 +26,8 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "${pythons[0]}" -m venv "$work/build"
-# The library without exceptions and RTTI, as engines may compile it, and unoptimised, which is quicker; through a project
+# The library without exceptions and RTTI, as engines may compile it, and unoptimised in few
+# pieces, which is quicker; through a project
 # that takes the source tree in, with a program of README's C block, as its user would.
 tests/package/fetch_project.sh "$PWD" "$work/engine"
 "$work/build/bin/pip" wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$work" \
@@ -34,6 +35,7 @@ tests/package/fetch_project.sh "$PWD" "$work/engine"
   --config-settings=build.targets="cubinery_wheel;engine" \
   --config-settings=cmake.define.CUBINERY_C=ON \
   --config-settings=cmake.build-type=Debug \
+  --config-settings=cmake.define.CMAKE_UNITY_BUILD_BATCH_SIZE=100 \
   --config-settings=cmake.define.CMAKE_CXX_FLAGS_DEBUG=-O0 \
   --config-settings="cmake.define.CMAKE_CXX_FLAGS=-fno-exceptions -fno-rtti" .
 wheel=("$work"/cubinery-*.whl)

@@ -13,7 +13,7 @@
 #include "tests/cache/temp_dir.h"
 #include "tests/catch.h"
 
-namespace cubinery {
+namespace cubinery::kill_test {
 namespace {
 
 using test::numbered_entry;
@@ -142,4 +142,4 @@ TEST_CASE("KilledProcessesLeaveOnlyWholeEntriesAndPacks", "[cache]") { kill_proc
 TEST_CASE("ManyKilledProcessesLeaveOnlyWholeEntriesAndPacks", "[.slow]") { kill_processes(10000); }
 
 }  // namespace
-}  // namespace cubinery
+}  // namespace cubinery::kill_test

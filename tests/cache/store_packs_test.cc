@@ -14,7 +14,7 @@
 #include "tests/cache/temp_dir.h"
 #include "tests/catch.h"
 
-namespace cubinery {
+namespace cubinery::store_packs_test {
 namespace {
 
 using test::kDir;
@@ -367,4 +367,4 @@ TEST_CASE("AStoredEntryIsReadByItsPath", "[cache]") {
 }
 
 }  // namespace
-}  // namespace cubinery
+}  // namespace cubinery::store_packs_test

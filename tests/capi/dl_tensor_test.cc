@@ -9,7 +9,7 @@
 #include "tests/capi/dl_views.h"
 #include "tests/catch.h"
 
-namespace cubinery {
+namespace cubinery::dl_tensor_test {
 namespace {
 
 constexpr int kDevice = 2;
@@ -152,4 +152,4 @@ TEST_CASE("ImpossibleShapesAreRefused", "[cpu]") {
 }
 
 }  // namespace
-}  // namespace cubinery
+}  // namespace cubinery::dl_tensor_test

@@ -6,7 +6,7 @@
 #include "tests/cache/temp_dir.h"
 #include "tests/capi/handles.h"
 
-namespace cubinery {
+namespace cubinery::tuning_test {
 namespace {
 
 using test::ContextHandle;
@@ -134,4 +134,4 @@ TEST_CASE("ReportsAreTextOfTheFormatThatIsAskedFor", "[cpu]") {
 }
 
 }  // namespace
-}  // namespace cubinery
+}  // namespace cubinery::tuning_test

@@ -6,7 +6,7 @@
 #include "tests/codegen/key_checks.h"
 #include "tests/conv_shapes.h"
 
-namespace cubinery {
+namespace cubinery::gdn_conv_key_test {
 namespace {
 
 using gdn::BetaMode;
@@ -292,4 +292,4 @@ TEST_CASE("EachRuleOfAConvsTuningIsNamed", "[cpu]") {
 }
 
 }  // namespace
-}  // namespace cubinery
+}  // namespace cubinery::gdn_conv_key_test

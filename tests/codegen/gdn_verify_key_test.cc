@@ -6,7 +6,7 @@
 #include "tests/catch.h"
 #include "tests/codegen/key_checks.h"
 
-namespace cubinery {
+namespace cubinery::gdn_verify_key_test {
 namespace {
 
 using gdn::Padding;
@@ -198,4 +198,4 @@ TEST_CASE("EachRuleOfTheWyFormIsNamed", "[cpu]") {
 }
 
 }  // namespace
-}  // namespace cubinery
+}  // namespace cubinery::gdn_verify_key_test

@@ -5,7 +5,7 @@
 
 #include "tests/catch.h"
 
-namespace cubinery {
+namespace cubinery::read_json_test {
 namespace {
 
 std::string refusal(const std::string& text, const JsonLimits& limits = {}) {
@@ -111,4 +111,4 @@ TEST_CASE("Json.MessagesTakeOnlySoMuch", "[cpu]") {
 }
 
 }  // namespace
-}  // namespace cubinery
+}  // namespace cubinery::read_json_test

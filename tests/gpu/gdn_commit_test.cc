@@ -15,7 +15,7 @@
 #include "tests/gpu/pool_sweeps.h"
 #include "tests/gpu/problem_sweeps.h"
 
-namespace cubinery::test {
+namespace cubinery::test::gdn_commit_test {
 namespace {
 
 using gdn::CommitArgs;
@@ -370,4 +370,4 @@ TEST_CASE("GdnCommit.IsWhatDecodingTheAcceptedTokensGives", "[gpu][commit]") {
 }
 
 }  // namespace
-}  // namespace cubinery::test
+}  // namespace cubinery::test::gdn_commit_test

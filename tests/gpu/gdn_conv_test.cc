@@ -16,7 +16,7 @@
 #include "runtime/gdn/conv/operator.h"
 #include "tests/gpu/cases.h"
 
-namespace cubinery::test {
+namespace cubinery::test::gdn_conv_test {
 namespace {
 
 using gdn::ConvArgs;
@@ -915,4 +915,4 @@ TEST_CASE("GdnConv.SameBitsHoweverLaunched", "[gpu][conv]") {
 }
 
 }  // namespace
-}  // namespace cubinery::test
+}  // namespace cubinery::test::gdn_conv_test

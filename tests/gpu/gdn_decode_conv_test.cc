@@ -11,7 +11,7 @@
 #include "tests/gpu/pool_sweeps.h"
 #include "tests/gpu/problem_sweeps.h"
 
-namespace cubinery::test {
+namespace cubinery::test::gdn_decode_conv_test {
 namespace {
 
 using gdn::Activation;
@@ -339,4 +339,4 @@ TEST_CASE("GdnDecodeConv.QwenInAnEngine", "[gpu][big]") {
 }
 
 }  // namespace
-}  // namespace cubinery::test
+}  // namespace cubinery::test::gdn_decode_conv_test

@@ -13,7 +13,7 @@
 #include "tests/gpu/decode_sweeps.h"
 #include "tests/gpu/problem_sweeps.h"
 
-namespace cubinery::test {
+namespace cubinery::test::gdn_decode_fp8_test {
 namespace {
 
 using gdn::BetaMode;
@@ -279,4 +279,4 @@ TEST_CASE("GdnDecodeFp8.BitsDoNotDependOnTheBatch", "[gpu][big]") {
 }
 
 }  // namespace
-}  // namespace cubinery::test
+}  // namespace cubinery::test::gdn_decode_fp8_test

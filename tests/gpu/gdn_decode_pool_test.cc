@@ -8,7 +8,7 @@
 #include "tests/gpu/far_pool.h"
 #include "tests/gpu/pool_sweeps.h"
 
-namespace cubinery::test {
+namespace cubinery::test::gdn_decode_pool_test {
 namespace {
 
 using gdn::DecodeProblem;
@@ -116,4 +116,4 @@ TEST_CASE("GdnDecodePool.SlotsBeyond32BitOffsets", "[gpu][big]") {
 }
 
 }  // namespace
-}  // namespace cubinery::test
+}  // namespace cubinery::test::gdn_decode_pool_test

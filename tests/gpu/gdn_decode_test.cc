@@ -7,7 +7,7 @@
 #include "tests/gpu/decode_sweeps.h"
 #include "tests/gpu/problem_sweeps.h"
 
-namespace cubinery::test {
+namespace cubinery::test::gdn_decode_test {
 namespace {
 
 using gdn::DecodeProblem;
@@ -166,4 +166,4 @@ TEST_CASE("GdnDecode.QwenInAnEngine", "[gpu][big]") {
 }
 
 }  // namespace
-}  // namespace cubinery::test
+}  // namespace cubinery::test::gdn_decode_test

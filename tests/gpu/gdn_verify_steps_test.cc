@@ -15,7 +15,7 @@
 #include "tests/gpu/problem_sweeps.h"
 #include "tests/gpu/verify_steps.h"
 
-namespace cubinery::test {
+namespace cubinery::test::gdn_verify_steps_test {
 namespace {
 
 using gdn::BetaMode;
@@ -461,4 +461,4 @@ TEST_CASE("GdnVerifySteps.KeepsTheLastStateOfAcceptedOnes", "[gpu][verify]") {
 }
 
 }  // namespace
-}  // namespace cubinery::test
+}  // namespace cubinery::test::gdn_verify_steps_test

@@ -13,7 +13,7 @@
 #include "tests/gpu/pool_sweeps.h"
 #include "tests/gpu/problem_sweeps.h"
 
-namespace cubinery::test {
+namespace cubinery::test::gdn_verify_test {
 namespace {
 
 using gdn::BetaMode;
@@ -364,4 +364,4 @@ TEST_CASE("GdnVerify.LaunchesFromSeveralThreads", "[gpu][verify]") {
 }
 
 }  // namespace
-}  // namespace cubinery::test
+}  // namespace cubinery::test::gdn_verify_test

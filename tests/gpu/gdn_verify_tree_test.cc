@@ -13,7 +13,7 @@
 #include "tests/gpu/problem_sweeps.h"
 #include "tests/gpu/verify_steps.h"
 
-namespace cubinery::test {
+namespace cubinery::test::gdn_verify_tree_test {
 namespace {
 
 using gdn::BetaMode;
@@ -395,4 +395,4 @@ TEST_CASE("GdnVerifyTree.LaunchWithPdlEqualsPlainLaunch", "[gpu][verify]") {
 }
 
 }  // namespace
-}  // namespace cubinery::test
+}  // namespace cubinery::test::gdn_verify_tree_test

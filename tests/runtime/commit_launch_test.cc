@@ -12,7 +12,7 @@
 #include "tests/catch.h"
 #include "tests/runtime/fake_operator.h"
 
-namespace cubinery::gdn {
+namespace cubinery::gdn::commit_launch_test {
 namespace {
 
 using test::address;
@@ -384,4 +384,4 @@ TEST_CASE("ACommitMayOverlapTheKernelInFrontOfIt", "[cpu]") {
 }
 
 }  // namespace
-}  // namespace cubinery::gdn
+}  // namespace cubinery::gdn::commit_launch_test

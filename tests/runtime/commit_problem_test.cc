@@ -14,7 +14,7 @@
 #include "tests/runtime/problem_changes.h"
 #include "tests/runtime/problem_refusal.h"
 
-namespace cubinery::gdn {
+namespace cubinery::gdn::commit_problem_test {
 namespace {
 
 using test::Change;
@@ -191,4 +191,4 @@ TEST_CASE("CommitProblemsSurviveJson", "[cpu]") {
 }
 
 }  // namespace
-}  // namespace cubinery::gdn
+}  // namespace cubinery::gdn::commit_problem_test

@@ -11,7 +11,7 @@
 #include "tests/catch.h"
 #include "tests/runtime/twice_template.h"
 
-namespace cubinery {
+namespace cubinery::context_test {
 namespace {
 
 using test::context_of;
@@ -254,4 +254,4 @@ TEST_CASE("FilesOfTheWorkingDirectoryAreNotIncluded", "[nvrtc]") {
 }
 
 }  // namespace
-}  // namespace cubinery
+}  // namespace cubinery::context_test

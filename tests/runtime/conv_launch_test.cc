@@ -15,7 +15,7 @@
 #include "tests/runtime/fake_operator.h"
 #include "tests/runtime/portable_keys.h"
 
-namespace cubinery::gdn {
+namespace cubinery::gdn::conv_launch_test {
 namespace {
 
 using test::address;
@@ -905,4 +905,4 @@ TEST_CASE("AConvSaysWhatItRuns", "[cpu]") {
 }
 
 }  // namespace
-}  // namespace cubinery::gdn
+}  // namespace cubinery::gdn::conv_launch_test

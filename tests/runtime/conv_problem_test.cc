@@ -17,7 +17,7 @@
 #include "tests/runtime/problem_changes.h"
 #include "tests/runtime/problem_refusal.h"
 
-namespace cubinery::gdn {
+namespace cubinery::gdn::conv_problem_test {
 namespace {
 
 using test::changed;
@@ -442,4 +442,4 @@ TEST_CASE("ConvProblemsSurviveJson", "[cpu]") {
 }
 
 }  // namespace
-}  // namespace cubinery::gdn
+}  // namespace cubinery::gdn::conv_problem_test

@@ -14,7 +14,7 @@
 #include "tests/data/fake_driver.h"
 #include "tests/runtime/cached_kernel.h"
 
-namespace cubinery {
+namespace cubinery::driver_test {
 namespace {
 
 using test::FakeDriver;
@@ -461,4 +461,4 @@ TEST_CASE("ALaunchThatCudaRefusesIsADriverError", "[cpu]") {
 }
 
 }  // namespace
-}  // namespace cubinery
+}  // namespace cubinery::driver_test

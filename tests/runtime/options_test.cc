@@ -11,7 +11,7 @@
 #include "tests/cache/temp_dir.h"
 #include "tests/catch.h"
 
-namespace cubinery {
+namespace cubinery::options_test {
 namespace {
 
 // The variables that the library reads, all unset; restored at the end.
@@ -171,4 +171,4 @@ TEST_CASE("TheEnvironmentIsReadWhenAsked", "[cpu]") {
 }
 
 }  // namespace
-}  // namespace cubinery
+}  // namespace cubinery::options_test

@@ -7,7 +7,7 @@
 #include "common/chunk/segments.h"
 #include "tests/catch.h"
 
-namespace cubinery::gdn {
+namespace cubinery::gdn::prefill_segments_test {
 namespace {
 
 constexpr int kSms = 132;
@@ -60,4 +60,4 @@ TEST_CASE("NoLaunchHasMoreResultsThanTheWorkspaceHolds", "[cpu]") {
 }
 
 }  // namespace
-}  // namespace cubinery::gdn
+}  // namespace cubinery::gdn::prefill_segments_test

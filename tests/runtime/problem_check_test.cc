@@ -10,7 +10,7 @@
 #include "runtime/gdn/verify/operator.h"
 #include "tests/runtime/problem_refusal.h"
 
-namespace cubinery::gdn {
+namespace cubinery::gdn::problem_check_test {
 namespace {
 
 template <class Problem>
@@ -165,4 +165,4 @@ TEMPLATE_TEST_CASE("OtherJsonIsRefusedAsAnArgument", "[cpu]", DecodeProblem, Pre
 }
 
 }  // namespace
-}  // namespace cubinery::gdn
+}  // namespace cubinery::gdn::problem_check_test

@@ -7,7 +7,7 @@
 #include "tests/catch.h"
 #include "tests/runtime/fake_operator.h"
 
-namespace cubinery::gdn {
+namespace cubinery::gdn::verify_launch_test {
 namespace {
 
 using test::address;
@@ -263,4 +263,4 @@ TEST_CASE("SlotsOfStepsThatCannotBeAreRefused", "[cpu]") {
 }
 
 }  // namespace
-}  // namespace cubinery::gdn
+}  // namespace cubinery::gdn::verify_launch_test

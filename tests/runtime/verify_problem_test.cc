@@ -14,7 +14,7 @@
 #include "tests/runtime/problem_changes.h"
 #include "tests/runtime/problem_refusal.h"
 
-namespace cubinery::gdn {
+namespace cubinery::gdn::verify_problem_test {
 namespace {
 
 using test::Change;
@@ -301,4 +301,4 @@ TEST_CASE("VerifyProblemsSurviveJson", "[cpu]") {
 }
 
 }  // namespace
-}  // namespace cubinery::gdn
+}  // namespace cubinery::gdn::verify_problem_test

@@ -17,7 +17,7 @@
 #include "tests/runtime/made_up_results.h"
 #include "tests/runtime/portable_keys.h"
 
-namespace cubinery::gdn {
+namespace cubinery::gdn::plan_test {
 namespace {
 
 using test::decode_key;
@@ -589,4 +589,4 @@ TEST_CASE("DefaultKernelsAreTheSameOnEveryGpu", "[cpu]") {
 }
 
 }  // namespace
-}  // namespace cubinery::gdn
+}  // namespace cubinery::gdn::plan_test

@@ -24,7 +24,7 @@
 #include "tests/catch.h"
 #include "tests/runtime/portable_keys.h"
 
-namespace cubinery {
+namespace cubinery::regret_test {
 namespace {
 
 using Values = std::vector<TunedValue>;
@@ -229,4 +229,4 @@ TEST_CASE("WhatWasFastestOnTheOtherGpuIsNearTheBest", "[tuner]") {
 }
 
 }  // namespace
-}  // namespace cubinery
+}  // namespace cubinery::regret_test

@@ -246,7 +246,7 @@ Status bind_places(const ConvProblem& problem, const ConvArgs& args, const ConvE
                      &params->accepted);
 }
 
-Status bind_scale(const ConvProblem& problem, float scale, GdnConvParams* params) {
+Status bind_conv_scale(const ConvProblem& problem, float scale, GdnConvParams* params) {
   const TensorName name{kConvOp, "scale"};
   params->scale = scale;
   if (!std::isfinite(scale)) {
@@ -329,7 +329,7 @@ Status bind_conv(const ConvProblem& problem, const ConvArgs& args, const ConvExt
       bind_bounds(kConvOp, problem, args.cu_seqlens, extent.sequences, &params->cu_seqlens));
   CUBINERY_RETURN_IF_ERROR(bind_places(problem, args, extent, steps, params));
   CUBINERY_RETURN_IF_ERROR(bind_kept(problem, args, extent, params));
-  CUBINERY_RETURN_IF_ERROR(bind_scale(problem, args.scale, params));
+  CUBINERY_RETURN_IF_ERROR(bind_conv_scale(problem, args.scale, params));
   params->channels = static_cast<int>(extent.channels);
   params->sequences = static_cast<int>(extent.sequences);
   params->tokens = extent.tokens;
