@@ -34,7 +34,7 @@ TEST_CASE("GdnCommit.EveryStateDtypeAndLayout", "[gpu][commit]") {
   run_cases(state_dtypes_and_layouts(small_commit()), {uniform(3, 4), uniform(300, 3)});
 }
 
-TEST_CASE("GdnCommit.EveryInputModeAndDtype", "[gpu][commit][slow]") {
+TEST_CASE("GdnCommit.EveryInputModeAndDtype", "[gpu][commit][slow][sanitize]") {
   run_cases(gate_modes_and_dtypes(small_commit()), {uniform(3, 4)});
   run_cases(beta_modes_and_dtypes(small_commit()), {uniform(3, 4)});
   CommitProblem f16 = small_commit();

@@ -82,7 +82,7 @@ gdn::Conv prepare_for(const ConvCase& data) {
 // Dense and packed.
 void expect_both_right(ConvProblem problem) { expect_right(std::vector{problem, packed(problem)}); }
 
-TEST_CASE("GdnConv.EveryWidthAndDtype", "[gpu][conv][slow]") {
+TEST_CASE("GdnConv.EveryWidthAndDtype", "[gpu][conv][slow][sanitize]") {
   std::vector<ConvProblem> problems;
   for (int width = 2; width <= 4; ++width) {
     for (const DType dtype : kFloatTypes) {
@@ -138,7 +138,7 @@ TEST_CASE("GdnConv.EveryBoundary", "[gpu][conv][slow]") {
   expect_right(problems);
 }
 
-TEST_CASE("GdnConv.EveryGateModeAndDtype", "[gpu][conv][slow]") {
+TEST_CASE("GdnConv.EveryGateModeAndDtype", "[gpu][conv][slow][sanitize]") {
   std::vector<ConvProblem> problems;
   for (const DType dtype : kFloatTypes) {
     for (const gdn::BetaMode beta :
@@ -158,7 +158,7 @@ TEST_CASE("GdnConv.EveryGateModeAndDtype", "[gpu][conv][slow]") {
   expect_right(problems);
 }
 
-TEST_CASE("GdnConv.EveryStateForm", "[gpu][conv][slow]") {
+TEST_CASE("GdnConv.EveryStateForm", "[gpu][conv][slow][sanitize]") {
   std::vector<ConvProblem> problems;
   for (const auto layout : {gdn::ConvStateLayout::kColumns, gdn::ConvStateLayout::kChannels}) {
     for (const bool whole : {false, true}) {

@@ -46,7 +46,7 @@ TEST_CASE("GdnDecodeConv.EveryOperandAndOutputDtype", "[gpu]") {
   run_both_kernels(operand_and_output_dtypes(convolved_problem()));
 }
 
-TEST_CASE("GdnDecodeConv.EveryWeightAndConvStateDtype", "[gpu]") {
+TEST_CASE("GdnDecodeConv.EveryWeightAndConvStateDtype", "[gpu][sanitize]") {
   std::vector<DecodeProblem> problems;
   for (const DType weight_dtype : kFloats) {
     for (const DType state_dtype : kFloats) {
@@ -62,7 +62,7 @@ TEST_CASE("GdnDecodeConv.EveryWeightAndConvStateDtype", "[gpu]") {
   run_both_kernels(problems);
 }
 
-TEST_CASE("GdnDecodeConv.EveryWidthAndForm", "[gpu]") {
+TEST_CASE("GdnDecodeConv.EveryWidthAndForm", "[gpu][sanitize]") {
   std::vector<DecodeProblem> problems;
   for (const int width : {2, 3, 4}) {
     for (const bool is_other : {false, true}) {

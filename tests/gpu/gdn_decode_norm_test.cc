@@ -35,7 +35,7 @@ TEST_CASE("GdnDecodeNorm.EveryOperandAndOutputDtype", "[gpu]") {
   run_both_kernels(operand_and_output_dtypes(normed_problem()));
 }
 
-TEST_CASE("GdnDecodeNorm.EveryWeightDtype", "[gpu]") {
+TEST_CASE("GdnDecodeNorm.EveryWeightDtype", "[gpu][sanitize]") {
   std::vector<DecodeProblem> problems;
   for (const DType dtype : kFloats) {
     problems.emplace_back(normed_problem()).norm_weight_dtype = dtype;

@@ -16,7 +16,7 @@ using gdn::StateLayout;
 
 constexpr std::int64_t kSmallBatch = 3;
 
-TEST_CASE("GdnDecode.EveryOperandAndOutputDtype", "[gpu]") {
+TEST_CASE("GdnDecode.EveryOperandAndOutputDtype", "[gpu][sanitize]") {
   run_both_kernels(operand_and_output_dtypes(small_problem()));
 }
 
@@ -28,7 +28,7 @@ TEST_CASE("GdnDecode.EveryGateModeAndDtype", "[gpu][sanitize]") {
   run_cases(gate_modes_and_dtypes(small_problem()), kSmallBatch);
 }
 
-TEST_CASE("GdnDecode.EveryBetaModeAndDtype", "[gpu]") {
+TEST_CASE("GdnDecode.EveryBetaModeAndDtype", "[gpu][sanitize]") {
   run_cases(beta_modes_and_dtypes(small_problem()), kSmallBatch);
 }
 

@@ -15,7 +15,7 @@ using gdn::StateLayout;
 // Three chunks and a piece of one.
 const CaseShape kShape = uniform(2, 203);
 
-TEST_CASE("GdnPrefill.EveryOperandAndOutputDtype", "[gpu][prefill]") {
+TEST_CASE("GdnPrefill.EveryOperandAndOutputDtype", "[gpu][prefill][sanitize]") {
   run_cases(operand_and_output_dtypes(small_prefill()), kShape);
 }
 
@@ -23,11 +23,11 @@ TEST_CASE("GdnPrefill.EveryStateDtypeAndLayout", "[gpu][prefill][sanitize]") {
   run_cases(state_dtypes_and_layouts(small_prefill()), kShape);
 }
 
-TEST_CASE("GdnPrefill.EveryGateModeAndDtype", "[gpu][prefill]") {
+TEST_CASE("GdnPrefill.EveryGateModeAndDtype", "[gpu][prefill][sanitize]") {
   run_cases(gate_modes_and_dtypes(small_prefill()), kShape);
 }
 
-TEST_CASE("GdnPrefill.EveryBetaModeAndDtype", "[gpu][prefill]") {
+TEST_CASE("GdnPrefill.EveryBetaModeAndDtype", "[gpu][prefill][sanitize]") {
   run_cases(beta_modes_and_dtypes(small_prefill()), kShape);
 }
 
