@@ -36,8 +36,8 @@ SKIPPED = 77
 ALONE = re.compile(r"Beyond32BitOffsets")
 # A process creates a CUDA context: short cases share one.
 SHORT_SECONDS = 4
-# What a case takes that no earlier run has timed: one that is tagged as slow, and any other.
-UNKNOWN_SECONDS = {True: 30, False: 2}
+# What a case takes that no earlier run has timed, by its tags: the first of these that it has.
+UNKNOWN_SECONDS = {"[slow][big]": 60, "[slow]": 30, "": 2}
 
 
 def arguments():
@@ -72,11 +72,13 @@ def names(binary, spec):
     return []
 
 
-def batches(cases, slow, seconds):
+def batches(binary, cases, seconds):
     """Longest first, by what is known of them; those that run alone before all others.  Short ones are run several by a
     process."""
+    tagged = {tags: set(names(binary, tags) if tags else cases) for tags in UNKNOWN_SECONDS}
+
     def weight(name):
-        return seconds.get(name, UNKNOWN_SECONDS[name in slow])
+        return seconds.get(name, next(UNKNOWN_SECONDS[tags] for tags, some in tagged.items() if name in some))
     alone = [name for name in cases if ALONE.search(name)]
     queue, short, sum_of_short = [alone] if alone else [], [], 0.0
     for name in sorted(set(cases) - set(alone), key=lambda name: (-weight(name), name)):
@@ -212,7 +214,7 @@ def main():
     binary = args.build / "tests/gpu_tests"
     spec = args.filter or ("[sanitize]" if args.sanitizer else None)
     cases = names(binary, spec)
-    queue = batches(cases, set(names(binary, "[slow]")), load(args.seconds))
+    queue = batches(binary, cases, load(args.seconds))
     if args.limit:
         queue.reverse()
     if args.list:
