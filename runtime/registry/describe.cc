@@ -1,9 +1,15 @@
 #include "runtime/registry/describe.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdint>
 #include <type_traits>
+#include <utility>
 #include <variant>
 
 #include "codegen/read_json.h"
+#include "runtime/gdn/shared/operator_numbers.h"
 #include "runtime/gdn/shared/problem_fields.h"
 
 namespace cubinery {
@@ -27,6 +33,137 @@ std::vector<Form> forms_of(std::string_view op) {
   return forms;
 }
 
+// As documents call it.  `one_token`: of operators whose sequences have one.
+std::string_view axis_text(gdn::Axis axis, bool one_token, bool of_tokens) {
+  using gdn::Axis;
+  switch (axis) {
+    case Axis::kSequences:
+      return one_token || of_tokens ? "B" : "N";
+    case Axis::kTokens:
+      return "T";
+    case Axis::kBounds:
+      return "N + 1";
+    case Axis::kQHeads:
+      return "q_heads";
+    case Axis::kKHeads:
+      return "k_heads";
+    case Axis::kVHeads:
+      return "v_heads";
+    case Axis::kHeads:
+      return "heads";
+    case Axis::kKeyDim:
+      return "key_dim";
+    case Axis::kValueDim:
+      return "value_dim";
+    case Axis::kStateRows:
+      return "rows";
+    case Axis::kStateColumns:
+    case Axis::kColumns:
+      return "columns";
+    case Axis::kChannels:
+      return "channels";
+    case Axis::kWidth:
+      return "width";
+    case Axis::kSlots:
+      return one_token ? "B or slots" : "N or slots";
+    case Axis::kCheckpoints:
+      return "checkpoints";
+    case Axis::kLayers:
+      return "layers";
+    case Axis::kWords:
+      return "32";
+    case Axis::kNone:
+      break;
+  }
+  return "";
+}
+
+// Dense, and packed: without its tokens a tensor has no such form.
+std::pair<std::string, std::string> shape_texts(const gdn::Axes& axes, bool one_token) {
+  const bool of_tokens = axes[1] == gdn::Axis::kTokens;
+  std::vector<std::string_view> dense, packed;
+  for (const gdn::Axis axis : axes) {
+    if (axis == gdn::Axis::kNone) break;
+    if (axis == gdn::Axis::kTokens) packed = {"total"};
+    if (axis == gdn::Axis::kTokens && one_token) continue;
+    const std::string_view text = axis_text(axis, one_token, of_tokens);
+    dense.push_back(text);
+    if (axis != gdn::Axis::kTokens) packed.push_back(text);
+  }
+  const bool has_packed = of_tokens && !one_token;
+  return {fmt::format("[{}]", fmt::join(dense, ", ")),
+          has_packed ? fmt::format("[{}]", fmt::join(packed, ", ")) : ""};
+}
+
+std::string_view access_text(gdn::Access access) {
+  if (access == gdn::Access::kBoth) return "both";
+  return access == gdn::Access::kRead ? "read" : "written";
+}
+
+template <class Problem>
+TensorDescription described_tensor(const auto& placed) {
+  const auto& [info, type, absences] = placed.spec;
+  constexpr bool kOneToken = !requires(const Problem& problem) { problem.varlen; };
+  auto [shape, packed] = shape_texts(info.axes, kOneToken);
+  TensorDescription tensor{info.name,        placed.part,
+                           std::move(shape), std::move(packed),
+                           info.type_field,  access_text(info.access),
+                           info.optional,    {},
+                           info.doc};
+  std::apply([&](const auto&... all) { (tensor.absent_where.push_back(all.words), ...); },
+             absences);
+  return tensor;
+}
+
+template <class Args>
+NumberDescription described_number(const auto& placed) {
+  using T = std::decay_t<decltype(placed.in(std::declval<Args&>()))>;
+  const std::string_view type = std::is_same_v<T, bool>           ? "boolean"
+                                : std::is_same_v<T, std::int64_t> ? "integer"
+                                                                  : "float";
+  return {placed.info.name, type, placed.info.absent, placed.info.doc};
+}
+
+template <class Problem>
+ArgsDescription described_args() {
+  using Args = gdn::ArgsOf<Problem>;
+  ArgsDescription args;
+  std::apply(
+      [&](const auto&... all) { (args.tensors.push_back(described_tensor<Problem>(all)), ...); },
+      gdn::Tensors<Args>::kList);
+  std::apply(
+      [&](const auto&... all) { (args.numbers.push_back(described_number<Args>(all)), ...); },
+      gdn::Numbers<Args>::kList);
+  args.positional = gdn::Tensors<Args>::kPositional;
+  if constexpr (requires { gdn::Tensors<Args>::kInstead; }) {
+    args.instead = gdn::row_of<Args>(gdn::Tensors<Args>::kInstead).name;
+  }
+  args.has_workspace = requires(const typename Problem::Operator& op) { op.workspace_bytes({}); };
+  return args;
+}
+
+// Without what is empty.
+Json json_of(std::initializer_list<std::pair<const char*, std::string_view>> texts) {
+  Json object = Json::object();
+  for (const auto& [name, text] : texts) {
+    if (!text.empty()) object[name] = text;
+  }
+  return object;
+}
+
+Json json_of(const TensorDescription& tensor) {
+  Json object = json_of({{"name", tensor.name},
+                         {"part", tensor.part},
+                         {"shape", tensor.shape},
+                         {"packed", tensor.packed},
+                         {"dtype", tensor.dtype},
+                         {"access", tensor.access},
+                         {"doc", tensor.doc}});
+  if (tensor.optional) object["optional"] = true;
+  if (!tensor.absent_where.empty()) object["absent_where"] = tensor.absent_where;
+  return object;
+}
+
 }  // namespace
 
 const std::vector<OperatorDescription>& operator_descriptions() {
@@ -36,7 +173,7 @@ const std::vector<OperatorDescription>& operator_descriptions() {
       const auto describe = [](const auto& problem) -> OperatorDescription {
         using P = std::decay_t<decltype(problem)>;
         return {Fields<P>::kName, Fields<P>::kHelp, describe_fields<P>(),
-                forms_of(Fields<P>::kName)};
+                forms_of(Fields<P>::kName), described_args<P>()};
       };
       operators.push_back(std::visit(describe, default_problem(op)));
     }
@@ -52,10 +189,23 @@ std::string operators_json() {
     for (const FieldDescription& field : op.fields) fields.push_back(json_of(field));
     Json forms = Json::array();
     for (const Form& form : op.forms) forms.push_back({{"name", form.name}, {"help", form.help}});
+    Json tensors = Json::array(), numbers = Json::array();
+    for (const TensorDescription& tensor : op.args.tensors) tensors.push_back(json_of(tensor));
+    for (const NumberDescription& number : op.args.numbers) {
+      numbers.push_back(json_of({{"name", number.name},
+                                 {"type", number.type},
+                                 {"absent", number.absent},
+                                 {"doc", number.doc}}));
+    }
     document.push_back({{"op", op.name},
                         {"help", op.help},
                         {"fields", std::move(fields)},
-                        {"forms", std::move(forms)}});
+                        {"forms", std::move(forms)},
+                        {"tensors", std::move(tensors)},
+                        {"numbers", std::move(numbers)},
+                        {"positional", op.args.positional},
+                        {"instead", op.args.instead},
+                        {"workspace", op.args.has_workspace}});
   }
   return document.dump();
 }

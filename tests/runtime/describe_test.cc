@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "runtime/registry/operators.h"
 #include "tests/catch.h"
@@ -24,6 +25,22 @@ TEST_CASE("TheFieldsAndDefaultsAreThoseOfTheProblems", "[cpu]") {
       defaults[field["name"].get<std::string>()] = field["default"];
     }
     CHECK(defaults.dump() == to_json(default_problem(operator_names()[i])));
+  }
+}
+
+TEST_CASE("TheDtypeOfATensorIsAFieldOrADtype", "[cpu]") {
+  const std::set<std::string_view> dtypes{"f32", "i64", "bool"};
+  for (const OperatorDescription& op : operator_descriptions()) {
+    CHECK(op.args.positional > 0);
+    CHECK(op.args.numbers.back().name == "enable_pdl");
+    for (const TensorDescription& tensor : op.args.tensors) {
+      INFO(op.name << ": " << tensor.name << " " << tensor.shape);
+      const bool is_field = std::any_of(op.fields.begin(), op.fields.end(),
+                                        [&](const auto& f) { return f.name == tensor.dtype; });
+      CHECK((is_field || dtypes.contains(tensor.dtype)));
+      CHECK(tensor.shape.starts_with('['));
+      CHECK(tensor.shape.find("[]") == std::string::npos);
+    }
   }
 }
 

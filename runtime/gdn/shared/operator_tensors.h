@@ -16,6 +16,8 @@ namespace cubinery::gdn {
 template <>
 struct Tensors<DecodeArgs> {
   using Problem = DecodeProblem;
+  static constexpr std::size_t kPositional = 5;
+  static constexpr TensorId kInstead = TensorId::kX;
   static constexpr auto kList =
       std::tuple_cat(optional_operand_tensors(), gate_tensors(),
                      std::tuple{PlacedTensor{tensors::kO, CUBINERY_IN(o)}}, state_tensors(),
@@ -31,6 +33,7 @@ constexpr auto token_tensors() {
 template <>
 struct Tensors<PrefillArgs> {
   using Problem = PrefillProblem;
+  static constexpr std::size_t kPositional = 5;
   static constexpr auto kList = std::tuple_cat(
       token_tensors(), state_tensors(),
       std::tuple{PlacedTensor{tensors::kCuSeqlens, CUBINERY_IN(cu_seqlens)}}, checkpoint_tensors());
@@ -39,6 +42,7 @@ struct Tensors<PrefillArgs> {
 template <>
 struct Tensors<VerifyArgs> {
   using Problem = VerifyProblem;
+  static constexpr std::size_t kPositional = 5;
   static constexpr auto kList =
       std::tuple_cat(token_tensors(), state_tensors(),
                      std::tuple{PlacedTensor{tensors::kCuSeqlens, CUBINERY_IN(cu_seqlens)},
@@ -50,12 +54,42 @@ struct Tensors<VerifyArgs> {
 template <>
 struct Tensors<CommitLayer> {
   using Problem = CommitProblem;
-  static constexpr auto kList =
-      std::tuple_cat(std::tuple{PlacedTensor{tensors::kK, CUBINERY_IN(k)},
-                                PlacedTensor{tensors::kV, CUBINERY_IN(v)}},
-                     gate_tensors(),
-                     std::tuple{PlacedTensor{tensors::kState, CUBINERY_IN(state)},
-                                PlacedTensor{tensors::kStateOut, CUBINERY_IN(state_out)}});
+  static constexpr auto kList = layer_tensors();
+};
+
+// Of a commit itself.
+namespace commit_tensors {
+
+inline constexpr auto kLayers = spec("what table() made, without gaps",
+                                     {"layers",
+                                      TensorId::kLayers,
+                                      TensorKind::kLayers,
+                                      {Axis::kLayers, Axis::kWords},
+                                      Access::kRead,
+                                      "i64",
+                                      true},
+                                     [](const auto&) { return DType::kI64; });
+inline constexpr auto kAccepted =
+    spec("so many tokens of each request are accepted; absent: all of them",
+         tensors::vector("accepted", TensorId::kAccepted, TensorKind::kCounts, Axis::kSequences,
+                         "accepted_dtype", true),
+         CUBINERY_TYPE(accepted_dtype));
+
+}  // namespace commit_tensors
+
+// Those of its one layer, which are absent with a table of layers, then its own.
+template <>
+struct Tensors<CommitArgs> {
+  using Problem = CommitProblem;
+  static constexpr std::size_t kPositional = 4;
+  static constexpr TensorId kInstead = TensorId::kLayers;
+  static constexpr auto kList = std::tuple_cat(
+      tensors_of_layer(),
+      std::tuple{PlacedTensor{commit_tensors::kLayers, CUBINERY_IN(layers)},
+                 PlacedTensor{commit_tensors::kAccepted, CUBINERY_IN(accepted)},
+                 PlacedTensor{tensors::kCuSeqlens, CUBINERY_IN(cu_seqlens)},
+                 PlacedTensor{tensors::kStateIndices, CUBINERY_IN(state_indices)},
+                 PlacedTensor{tensors::kStateOutIndices, CUBINERY_IN(state_out_indices)}});
 };
 
 // Of a convolution by itself.
@@ -95,18 +129,21 @@ inline constexpr auto kY = spec(
 inline constexpr auto kQ = spec(written(tensors::kQ.info), CUBINERY_TYPE(dtype), kNoSplit);
 inline constexpr auto kK = spec(written(tensors::kK.info), CUBINERY_TYPE(dtype), kNoSplit);
 inline constexpr auto kV = spec(written(tensors::kV.info), CUBINERY_TYPE(dtype), kNoSplit);
-inline constexpr auto kA = spec(tensors::scalars("a", TensorId::kA, "gate_dtype"),
-                                CUBINERY_TYPE(inputs.gate_dtype), tensors::kNoGate);
-inline constexpr auto kB = spec(tensors::scalars("b", TensorId::kB, "beta_dtype"),
+inline constexpr auto kA =
+    spec("the decay's input", tensors::scalars("a", TensorId::kA, "gate_dtype"),
+         CUBINERY_TYPE(inputs.gate_dtype), tensors::kNoGate);
+inline constexpr auto kB = spec("beta's logit", tensors::scalars("b", TensorId::kB, "beta_dtype"),
                                 CUBINERY_TYPE(inputs.beta_dtype), tensors::kNoBeta);
 inline constexpr auto kALog = spec(tensors::kALog.info, tensors::kALog.type, tensors::kNoGate);
 inline constexpr auto kDtBias =
     spec(tensors::kDtBias.info, tensors::kDtBias.type, tensors::kNoGate);
 inline constexpr auto kG =
-    spec(tensors::scalars("g", TensorId::kG, "f32", Access::kWritten), kF32, tensors::kNoGate);
+    spec("the decay's logarithm", tensors::scalars("g", TensorId::kG, "f32", Access::kWritten),
+         kF32, tensors::kNoGate);
 inline constexpr auto kBeta = spec(
     tensors::scalars("beta", TensorId::kBeta, "f32", Access::kWritten), kF32, tensors::kNoBeta);
 inline constexpr auto kHasInitialState = spec(
+    "whether a sequence starts from its state, or from zeros; absent: all do",
     tensors::vector("has_initial_state", TensorId::kHasInitialState, TensorKind::kFlags,
                     Axis::kSequences, "bool", true),
     [](const auto&) { return DType::kBool; },
@@ -125,6 +162,7 @@ inline constexpr auto kCheckpoints =
 template <>
 struct Tensors<ConvArgs> {
   using Problem = ConvProblem;
+  static constexpr std::size_t kPositional = 3;
   static constexpr auto kList = std::tuple_cat(
       std::tuple{PlacedTensor{tensors::kX, CUBINERY_IN(x)},
                  PlacedTensor{conv_tensors::kWeight, CUBINERY_IN(weight)},

@@ -50,6 +50,7 @@ enum class TensorId : std::uint8_t {
   kB,
   kHasInitialState,
   kAccepted,
+  kLayers,
   kCount,
 };
 inline constexpr std::size_t kTensorCount = static_cast<std::size_t>(TensorId::kCount);
@@ -70,6 +71,7 @@ enum class TensorKind : std::uint8_t {
   kParents,      // tokens: a number each
   kFlags,        // sequences
   kCounts,       // likewise
+  kLayers,       // of a commit: a record each
 };
 constexpr bool is_of_tokens(TensorKind kind) {
   return kind == TensorKind::kRows || kind == TensorKind::kScalars || kind == TensorKind::kChannels;
@@ -94,6 +96,8 @@ enum class Axis : std::uint8_t {
   kColumns,      // of a convolution's state
   kSlots,        // of the pool; dense: sequences
   kCheckpoints,  // rows
+  kLayers,
+  kWords,  // of a layer's record
 };
 using Axes = std::array<Axis, 4>;
 
@@ -108,6 +112,7 @@ struct TensorInfo {
   Access access = Access::kRead;
   std::string_view type_field;  // the problem's that has its dtype, or the dtype
   bool optional = false;        // may be absent where the problem has it
+  std::string_view doc{};       // what shape, dtype and access do not say
 };
 
 // Where a tensor must be absent: where `holds` is true of the problem.
@@ -141,6 +146,12 @@ template <class Type, class... Holds>
 constexpr TensorSpec<Type, Holds...> spec(TensorInfo info, Type type, Absence<Holds>... absences) {
   return {info, type, {absences...}};
 }
+template <class Type, class... Holds>
+constexpr TensorSpec<Type, Holds...> spec(std::string_view doc, TensorInfo info, Type type,
+                                          Absence<Holds>... absences) {
+  info.doc = doc;
+  return spec(info, type, absences...);
+}
 // The same tensor where it is also absent for another reason.
 template <class Type, class... Holds, class More>
 constexpr TensorSpec<Type, Holds..., More> also(const TensorSpec<Type, Holds...>& of,
@@ -154,12 +165,16 @@ template <class Spec, class In>
 struct PlacedTensor {
   Spec spec;
   In in;
+  std::string_view part{};  // of the arguments, where it is not among them itself
 };
 template <class Spec, class In>
 PlacedTensor(Spec, In) -> PlacedTensor<Spec, In>;
+template <class Spec, class In>
+PlacedTensor(Spec, In, std::string_view) -> PlacedTensor<Spec, In>;
 
-// Specialised for the arguments of each operator: `using Problem`, and kList, a tuple of
-// PlacedTensor.
+// Specialised for the arguments of each operator: `using Problem`; kList, a tuple of PlacedTensor;
+// kPositional: so many of them Python takes without a name; where another tensor may stand in for
+// the first, kInstead: which.
 template <class Args>
 struct Tensors;
 
@@ -210,6 +225,13 @@ constexpr const TensorRow<Args>& row_of(TensorId id) {
   return kTensorRows<Args>.front();
 }
 
+// Where an operator's tensors lie, in the order of the table: in its arguments, or in C's.
+template <class Args>
+constexpr auto tensors_in(auto& args) {
+  return std::apply([&](const auto&... placed) { return std::array{&placed.in(args)...}; },
+                    Tensors<Args>::kList);
+}
+
 #define CUBINERY_IN(member) \
   [](auto& args) -> auto& { return args.member; }
 #define CUBINERY_TYPE(field) [](const auto& p) { return p.field; }
@@ -254,9 +276,11 @@ inline constexpr Absence kNoBeta{"beta_mode is one",
 inline constexpr Absence kGivenGate{"gate_mode is not computed",
                                     CUBINERY_WHERE(p.inputs.gate_mode != GateMode::kComputed)};
 inline constexpr auto kG =
-    spec(scalars("g", TensorId::kG, "gate_dtype"), CUBINERY_TYPE(inputs.gate_dtype), kNoGate);
+    spec("g, alpha or a, as gate_mode says", scalars("g", TensorId::kG, "gate_dtype"),
+         CUBINERY_TYPE(inputs.gate_dtype), kNoGate);
 inline constexpr auto kBeta =
-    spec(scalars("beta", TensorId::kBeta, "beta_dtype"), CUBINERY_TYPE(inputs.beta_dtype), kNoBeta);
+    spec("beta or its logit, as beta_mode says", scalars("beta", TensorId::kBeta, "beta_dtype"),
+         CUBINERY_TYPE(inputs.beta_dtype), kNoBeta);
 inline constexpr auto kALog =
     spec(vector("A_log", TensorId::kALog, TensorKind::kHeads, Axis::kHeads, "a_log_dtype"),
          CUBINERY_TYPE(inputs.a_log_dtype), kGivenGate);
@@ -266,7 +290,8 @@ inline constexpr auto kDtBias =
 
 inline constexpr Absence kDense{"varlen is false", CUBINERY_WHERE(!p.varlen)};
 inline constexpr auto kCuSeqlens =
-    spec(vector("cu_seqlens", TensorId::kCuSeqlens, TensorKind::kBounds, Axis::kBounds,
+    spec("sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1",
+         vector("cu_seqlens", TensorId::kCuSeqlens, TensorKind::kBounds, Axis::kBounds,
                 "cu_seqlens_dtype"),
          CUBINERY_TYPE(cu_seqlens_dtype), kDense);
 
@@ -278,22 +303,26 @@ inline constexpr Absence kNoPool{"state_location is dense",
 inline constexpr auto kState =
     spec({"state", TensorId::kState, TensorKind::kStates, kStateAxes, Access::kBoth, "state_dtype"},
          CUBINERY_TYPE(states.dtype), kNoState);
-inline constexpr auto kStateOut = spec({"state_out", TensorId::kStateOut, TensorKind::kStates,
+inline constexpr auto kStateOut = spec("where new states go; absent: in place",
+                                       {"state_out", TensorId::kStateOut, TensorKind::kStates,
                                         kStateAxes, Access::kWritten, "state_dtype", true},
                                        CUBINERY_TYPE(states.dtype), kNotStored);
 inline constexpr auto kStateIndices =
-    spec(vector("state_indices", TensorId::kStateIndices, TensorKind::kIndices, Axis::kSequences,
+    spec("the slots to read",
+         vector("state_indices", TensorId::kStateIndices, TensorKind::kIndices, Axis::kSequences,
                 "index_dtype"),
          CUBINERY_TYPE(states.index_dtype), kNoPool);
 inline constexpr auto kStateOutIndices =
-    spec(vector("state_out_indices", TensorId::kStateOutIndices, TensorKind::kIndices,
+    spec("the slots to write; absent: those that are read",
+         vector("state_out_indices", TensorId::kStateOutIndices, TensorKind::kIndices,
                 Axis::kSequences, "index_dtype", true),
          CUBINERY_TYPE(states.index_dtype), kNoPool);
 
 inline constexpr Absence kNoCheckpoints{"checkpoints is none",
                                         CUBINERY_WHERE(p.checkpoints == Checkpoints::kNone)};
 inline constexpr auto kCheckpoints =
-    spec({"checkpoints",
+    spec("states that are kept besides the last",
+         {"checkpoints",
           TensorId::kCheckpoints,
           TensorKind::kCheckpoints,
           {Axis::kCheckpoints, Axis::kHeads, Axis::kStateRows, Axis::kStateColumns},
@@ -301,32 +330,35 @@ inline constexpr auto kCheckpoints =
           "state_dtype"},
          CUBINERY_TYPE(states.dtype), kNoCheckpoints);
 inline constexpr auto kCheckpointCuStarts =
-    spec(vector("checkpoint_cu_starts", TensorId::kCheckpointCuStarts, TensorKind::kBounds,
+    spec("where the checkpoints of each sequence begin",
+         vector("checkpoint_cu_starts", TensorId::kCheckpointCuStarts, TensorKind::kBounds,
                 Axis::kBounds, "cu_seqlens_dtype"),
          CUBINERY_TYPE(cu_seqlens_dtype), kNoCheckpoints, kDense);
 
 // Of requests that are verified.
 inline constexpr auto kAccepted =
-    spec(vector("accepted", TensorId::kAccepted, TensorKind::kCounts, Axis::kSequences,
+    spec("so many tokens of the launch before were accepted; 0 is taken as 1",
+         vector("accepted", TensorId::kAccepted, TensorKind::kCounts, Axis::kSequences,
                 "accepted_dtype"),
          CUBINERY_TYPE(accepted_dtype),
          Absence{"from_accepted is false", CUBINERY_WHERE(!p.from_accepted)});
 
-inline constexpr auto kParents =
-    spec({"parents",
-          TensorId::kParents,
-          TensorKind::kParents,
-          {Axis::kSequences, Axis::kTokens},
-          Access::kRead,
-          "parents_dtype"},
-         CUBINERY_TYPE(parents_dtype), Absence{"tree is false", CUBINERY_WHERE(!p.tree)});
+inline constexpr auto kParents = spec(
+    "the token of its request that each follows, from 0, in front of it; -1: the initial state",
+    {"parents",
+     TensorId::kParents,
+     TensorKind::kParents,
+     {Axis::kSequences, Axis::kTokens},
+     Access::kRead,
+     "parents_dtype"},
+    CUBINERY_TYPE(parents_dtype), Absence{"tree is false", CUBINERY_WHERE(!p.tree)});
 
 // Of the outputs' norm.
 inline constexpr Absence kNoNorm{"output_norm is none",
                                  CUBINERY_WHERE(p.output_norm == OutputNorm::kNone)};
-inline constexpr auto kZ =
-    spec(rows("z", TensorId::kZ, Axis::kHeads, Axis::kValueDim, Access::kRead),
-         CUBINERY_TYPE(dtype), kNoNorm);
+inline constexpr auto kZ = spec(
+    "the gate of the norm", rows("z", TensorId::kZ, Axis::kHeads, Axis::kValueDim, Access::kRead),
+    CUBINERY_TYPE(dtype), kNoNorm);
 inline constexpr auto kNormWeight =
     spec(vector("norm_weight", TensorId::kNormWeight, TensorKind::kColumns, Axis::kValueDim,
                 "norm_weight_dtype"),
@@ -353,11 +385,13 @@ inline constexpr auto kConvBias =
     spec(kBiasInfo, CUBINERY_TYPE(conv.weight_dtype), kNoConv,
          Absence{"has_bias is false", CUBINERY_WHERE(!p.conv.has_bias)});
 inline constexpr auto kConvState =
-    spec({"conv_state", TensorId::kConvState, TensorKind::kConvStates, kConvStateAxes,
+    spec("as conv_state_layout says, without gaps",
+         {"conv_state", TensorId::kConvState, TensorKind::kConvStates, kConvStateAxes,
           Access::kBoth, "conv_state_dtype"},
          CUBINERY_TYPE(conv.state_dtype), kNoConv, kNoState);
 inline constexpr auto kConvStateOut =
-    spec({"conv_state_out", TensorId::kConvStateOut, TensorKind::kConvStates, kConvStateAxes,
+    spec("where new ones go; absent: in place",
+         {"conv_state_out", TensorId::kConvStateOut, TensorKind::kConvStates, kConvStateAxes,
           Access::kWritten, "conv_state_dtype", true},
          CUBINERY_TYPE(conv.state_dtype), kNoConv, kNotStored);
 
@@ -387,6 +421,26 @@ constexpr auto state_tensors() {
                     PlacedTensor{tensors::kStateOut, CUBINERY_IN(state_out)},
                     PlacedTensor{tensors::kStateIndices, CUBINERY_IN(state_indices)},
                     PlacedTensor{tensors::kStateOutIndices, CUBINERY_IN(state_out_indices)}};
+}
+constexpr auto layer_tensors() {
+  return std::tuple_cat(std::tuple{PlacedTensor{tensors::kK, CUBINERY_IN(k)},
+                                   PlacedTensor{tensors::kV, CUBINERY_IN(v)}},
+                        gate_tensors(),
+                        std::tuple{PlacedTensor{tensors::kState, CUBINERY_IN(state)},
+                                   PlacedTensor{tensors::kStateOut, CUBINERY_IN(state_out)}});
+}
+// The same in arguments that have a member `layer`.
+template <class In>
+struct InLayer {
+  In in;
+  constexpr auto& operator()(auto& args) const { return in(args.layer); }
+};
+constexpr auto tensors_of_layer() {
+  return std::apply(
+      [](const auto&... all) {
+        return std::tuple{PlacedTensor{all.spec, InLayer<decltype(all.in)>{all.in}, "layer"}...};
+      },
+      layer_tensors());
 }
 constexpr auto checkpoint_tensors() {
   return std::tuple{PlacedTensor{tensors::kCheckpoints, CUBINERY_IN(checkpoints)},
