@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string_view>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "capi/arguments.h"
@@ -14,61 +16,97 @@
 #include "capi/documents.h"
 #include "capi/handles.h"
 #include "capi/last_error.h"
-#include "capi/tensors.h"
+#include "runtime/gdn/shared/operator_numbers.h"
+#include "runtime/gdn/shared/problem_fields.h"
 
 namespace cubinery::capi {
 
-// What stands behind an operator's handle.
+// The class of an operator's problems.
 template <class Operator>
+using ProblemOf = std::decay_t<decltype(std::declval<const Operator&>().problem())>;
+
+// What stands behind an operator's handle.
+template <class Of>
 struct OperatorHandle {
+  using Operator = Of;
   Operator value;
   int device;
 };
 
-// `from` and `to`: the same list of capi/tensors.h for the two structs.
-Status bind_tensors(std::string_view op, const auto& from, int device, const auto& to) {
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    const auto& [name, tensor] = from[i];
-    CUBINERY_RETURN_IF_ERROR(from_dlpack({op, name}, *tensor, device, to[i].tensor));
+// The tensors of C's struct, whose members the table names.
+template <class Args, class C>
+Status bind_tensors(std::string_view op, const C& from, int device, Args* to) {
+  const auto given = gdn::tensors_in<Args>(from);
+  const auto bound = gdn::tensors_in<Args>(*to);
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const TensorName name{op, gdn::kTensorRows<Args>[i].name};
+    CUBINERY_RETURN_IF_ERROR(from_dlpack(name, *given[i], device, bound[i]));
   }
   return {};
 }
 
-inline Status bind_enable_pdl(std::string_view op, std::int64_t from, bool* to) {
+// A number as C has it; NULL leaves the default.
+inline Status bind_number(const TensorName&, std::int64_t from, std::int64_t* to) {
+  *to = from;
+  return {};
+}
+inline Status bind_number(const TensorName& name, std::int64_t from, bool* to) {
   if (from != 0 && from != 1) {
-    return cubinery::invalid({op, "enable_pdl"}, fmt::format("is {}; accepted: 0, 1", from));
+    return cubinery::invalid(name, fmt::format("is {}; accepted: 0, 1", from));
   }
   *to = from == 1;
   return {};
 }
-
-// What the arguments of every operator with outputs have besides tensors.
-template <class C, class Cpp>
-Status bind_numbers(std::string_view op, const C& from, Cpp* to) {
-  to->scratch_slot = from.scratch_slot;
-  if (from.scale != nullptr) to->scale = *from.scale;
-  return bind_enable_pdl(op, from.enable_pdl, &to->enable_pdl);
-}
-
-// What the arguments of every operator with an o have.
-template <class C, class Cpp>
-Status bind_shared(std::string_view op, const C& from, int device, Cpp* to) {
-  CUBINERY_RETURN_IF_ERROR(bind_tensors(op, shared_tensors(from), device, shared_tensors(*to)));
-  return bind_numbers(op, from, to);
-}
-
-template <class Problem, class Handle>
-Status create(const CubineryContext* context, const char* problem, std::string_view name,
-              Handle** handle) {
-  CUBINERY_RETURN_IF_ERROR(cleared(name, handle));
-  CUBINERY_RETURN_IF_ERROR(not_null("context", context));
-  CUBINERY_RETURN_IF_ERROR(not_null("problem", problem));
-  const Result<Problem> parsed = Problem::from_json(problem);
-  if (!parsed) return parsed.error().clone();
-  auto prepared = context->value.prepare(*parsed);
-  if (!prepared) return std::move(prepared).error();
-  *handle = new Handle{{*std::move(prepared), context->value.device()}};
+Status bind_number(const TensorName&, const float* from, auto* to) {
+  if (from != nullptr) *to = *from;
   return {};
+}
+
+template <class Args, class C>
+Status bind_args(std::string_view op, const C& from, int device, Args* to) {
+  constexpr auto& kNumbers = gdn::Numbers<Args>::kList;
+  constexpr std::size_t kMembers =
+      1 + gdn::kTensorRows<Args>.size() + std::tuple_size_v<std::decay_t<decltype(kNumbers)>>;
+  static_assert(sizeof(C) == kMembers * sizeof(std::int64_t), "a member that no table names");
+  CUBINERY_RETURN_IF_ERROR(bind_tensors(op, from, device, to));
+  Status status;
+  const auto bind = [&](const auto& number) {
+    status = bind_number({op, number.info.name}, number.in(from), &number.in(*to));
+    return status.ok();
+  };
+  std::apply([&](const auto&... all) { static_cast<void>((bind(all) && ...)); }, kNumbers);
+  return status;
+}
+
+// `more`: what the operator takes besides.
+template <class Handle, class C, class... More>
+int launch(std::string_view name, const Handle* handle, void* stream, const C* args,
+           const More&... more) {
+  return guarded([&]() -> Status {
+    CUBINERY_RETURN_IF_ERROR(not_null(name, handle));
+    C given;
+    CUBINERY_RETURN_IF_ERROR(read_struct("args", args, &given));
+    using Problem = ProblemOf<typename Handle::Operator>;
+    gdn::ArgsOf<Problem> bound;
+    CUBINERY_RETURN_IF_ERROR(bind_args(Fields<Problem>::kName, given, handle->device, &bound));
+    return handle->value.launch(static_cast<Stream>(stream), bound, more...);
+  });
+}
+
+template <class Handle>
+int create(const CubineryContext* context, const char* problem, std::string_view name,
+           Handle** handle) {
+  return guarded([&]() -> Status {
+    CUBINERY_RETURN_IF_ERROR(cleared(name, handle));
+    CUBINERY_RETURN_IF_ERROR(not_null("context", context));
+    CUBINERY_RETURN_IF_ERROR(not_null("problem", problem));
+    const auto parsed = ProblemOf<typename Handle::Operator>::from_json(problem);
+    if (!parsed) return parsed.error().clone();
+    auto prepared = context->value.prepare(*parsed);
+    if (!prepared) return std::move(prepared).error();
+    *handle = new Handle{{*std::move(prepared), context->value.device()}};
+    return {};
+  });
 }
 
 inline Status not_negative(std::string_view name, std::int64_t value) {

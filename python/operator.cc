@@ -32,8 +32,14 @@ bool right_count(Py_ssize_t given, std::size_t taken) {
   return false;
 }
 
-const char* python_name(const char* tensor) {
-  return std::string_view(tensor) == "o" ? "out" : tensor;
+// The names of the tables are literals.
+const char* python_name(std::string_view tensor) { return tensor == "o" ? "out" : tensor.data(); }
+
+bool refuse_none(std::string_view first, std::string_view instead) {
+  char message[120];
+  PyOS_snprintf(message, sizeof(message), "%s is None; accepted: an array, %s is None",
+                python_name(first), python_name(instead));
+  return set_invalid_argument(message);
 }
 
 bool read_integers(PyObject* const* given, Py_ssize_t count, std::span<const NamedInteger> into) {
@@ -47,13 +53,19 @@ bool read_integers(PyObject* const* given, Py_ssize_t count, std::span<const Nam
   return true;
 }
 
-bool read_float(const char* name, PyObject* given, float* value, const float** to) {
+bool read_number(const char* name, PyObject* given, bool is_flag, std::int64_t* to, float*) {
+  if (!is_flag) return read_integers(&given, 1, {{name, to}});
+  *to = PyObject_IsTrue(given);
+  return *to != -1;
+}
+
+bool read_number(const char* name, PyObject* given, bool, const float** to, float* kept) {
   if (given == Py_None) return true;
   const double number = PyFloat_AsDouble(given);
   if (number == -1.0 && PyErr_Occurred() != nullptr)
     return refuse_value(name, given, "a number, or None");
-  *value = static_cast<float>(number);
-  *to = value;
+  *kept = static_cast<float>(number);
+  *to = kept;
   return true;
 }
 

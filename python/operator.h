@@ -1,5 +1,4 @@
-// Operators of the C API behind one type of capsule.  Each has a file of its own, which registers
-// it (decode.cc).
+// Operators of the C API behind one type of capsule; operators.cc registers them.
 #pragma once
 
 #include <array>
@@ -8,13 +7,18 @@
 #include <initializer_list>
 #include <new>
 #include <span>
+#include <string_view>
 #include <tuple>
+#include <type_traits>
+#include <utility>
 
 #include "array_views.h"
-#include "capi/tensors.h"
 #include "module.h"
+#include "runtime/gdn/shared/operator_numbers.h"
 
 namespace cubinery_python {
+
+namespace gdn = cubinery::gdn;
 
 class Operator {
  public:
@@ -57,40 +61,6 @@ class OperatorClass {
   const OperatorClass* next_;
 };
 
-// An operator that owns a handle of the C API.
-template <class T, auto kCreate, auto kDestroy>
-class HandleOperator : public Operator {
- public:
-  using Handle = T;
-
-  HandleOperator(Handle* handle, int device) : handle_(handle), device_(device) {}
-  ~HandleOperator() override { kDestroy(handle_); }
-
-  // OperatorClass::Create of a class that derives from this one.
-  template <class Derived>
-  static Operator* create(const CubineryContext* context, const char* problem) {
-    Handle* handle = nullptr;
-    if (const int code = without_gil([&] { return kCreate(context, problem, &handle); })) {
-      raise(code);
-      return nullptr;
-    }
-    auto* made = new (std::nothrow) Derived(handle, cubinery_context_device(context));
-    if (made == nullptr) {
-      kDestroy(handle);
-      PyErr_NoMemory();
-    }
-    return made;
-  }
-
- protected:
-  Handle* handle() const { return handle_; }
-  int device() const { return device_; }
-
- private:
-  Handle* handle_;
-  int device_;
-};
-
 // ---- Arguments.  False: an exception is set -----------------------------------------------------
 
 bool right_count(Py_ssize_t given, std::size_t taken);
@@ -107,11 +77,17 @@ inline bool read_integers(PyObject* const* given, Py_ssize_t count,
   return read_integers(given, count, std::span(into.begin(), into.size()));
 }
 
+// What Python calls a tensor of the tables.
+const char* python_name(std::string_view tensor);
+
+// Two arrays are None of which there must be one.  Returns false.
+bool refuse_none(std::string_view first, std::string_view instead);
+
 // Operator::choice() by the function of the C API, whose sizes have these names.
 template <class Handle, class... Sizes>
 PyObject* choice_of(int (*choice)(const Handle*, Sizes...), const Handle* handle,
-                    const std::array<const char*, sizeof...(Sizes) - 1>& names,
-                    PyObject* const* given, Py_ssize_t count) {
+                    const char* const (&names)[sizeof...(Sizes) - 1], PyObject* const* given,
+                    Py_ssize_t count) {
   constexpr std::size_t kSizes = sizeof...(Sizes) - 1;  // the last is the text
   std::array<std::int64_t, kSizes> sizes{};
   std::array<NamedInteger, kSizes> into{};
@@ -123,31 +99,118 @@ PyObject* choice_of(int (*choice)(const Handle*, Sizes...), const Handle* handle
   return take_text(code, text);
 }
 
-// What Python calls a tensor of capi/tensors.h.
-const char* python_name(const char* tensor);
-
-// Reads a list of capi/tensors.h, and moves `given` behind it.
-bool read_tensors(const auto& tensors, PyObject* const*& given, ArrayViews* views) {
-  for (const auto& [name, tensor] : tensors) {
-    if (!views->view(python_name(name), *given++, tensor)) return false;
+// Reads an operator's tensors, into where C's arguments have them.
+template <class Args>
+bool read_tensors(const auto& tensors, PyObject* const* given, ArrayViews* views) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const char* const name = python_name(gdn::kTensorRows<Args>[i].name);
+    if (!views->view(name, given[i], tensors[i])) return false;
   }
   return true;
 }
 
-// None leaves `*to` as it is; else it points to `value`.
-bool read_float(const char* name, PyObject* given, float* value, const float** to);
-
-// Reads scratch_slot, scale (None: the default) and enable_pdl, and moves `given` behind them.
+// By the first of an operator's arrays, or the one that stands in for it.
 template <class Args>
-bool read_numbers(PyObject* const*& given, float* scale, Args* args) {
-  if (!read_integers(given, 1, {{"scratch_slot", &args->scratch_slot}})) return false;
-  if (!read_float("scale", given[1], scale, &args->scale)) return false;
-  args->enable_pdl = PyObject_IsTrue(given[2]);
-  given += 3;
-  return args->enable_pdl != -1;
+bool choose_stream(PyObject* stream, PyObject* const* arrays, ArrayViews* views) {
+  constexpr auto& kRows = gdn::kTensorRows<Args>;
+  std::size_t at = 0;
+  if constexpr (requires { gdn::Tensors<Args>::kInstead; }) {
+    constexpr std::size_t kInstead =
+        static_cast<std::size_t>(&gdn::row_of<Args>(gdn::Tensors<Args>::kInstead) - kRows.data());
+    if (arrays[0] == Py_None) at = kInstead;
+    if (arrays[at] == Py_None) return refuse_none(kRows[0].name, kRows[kInstead].name);
+  }
+  return views->choose_stream(stream, python_name(kRows[at].name), arrays[at]);
+}
+
+// Reads an operator's numbers.  None leaves a float away, which else lies at `kept`.
+bool read_number(const char* name, PyObject* given, bool is_flag, std::int64_t* to, float* kept);
+bool read_number(const char* name, PyObject* given, bool is_flag, const float** to, float* kept);
+template <class Args>
+bool read_numbers(PyObject* const* given, auto* args, float* kept) {
+  const auto read = [&](const auto& number) {
+    constexpr bool kIsFlag = std::is_same_v<decltype(number.in(std::declval<Args&>())), bool&>;
+    return read_number(number.info.name.data(), *given++, kIsFlag, &number.in(*args), kept++);
+  };
+  return std::apply([&](const auto&... all) { return (read(all) && ...); },
+                    gdn::Numbers<Args>::kList);
 }
 
 // None, or the exception of a code.
 PyObject* done(int code);
+
+// ---- Operators that the tables describe ---------------------------------------------------------
+
+// Of: the C API's functions and types of an operator (operators.cc).
+template <class Of>
+class TableOperator : public Operator {
+ public:
+  using Args = typename Of::Args;
+  using Handle = typename Of::Handle;
+
+  TableOperator(Handle* handle, int device) : handle_(handle), device_(device) {}
+  ~TableOperator() override { Of::kDestroy(handle_); }
+
+  // OperatorClass::Create of a class that derives from this one.
+  template <class Derived>
+  static Operator* create(const CubineryContext* context, const char* problem) {
+    Handle* handle = nullptr;
+    if (const int code = without_gil([&] { return Of::kCreate(context, problem, &handle); })) {
+      raise(code);
+      return nullptr;
+    }
+    auto* made = new (std::nothrow) Derived(handle, cubinery_context_device(context));
+    if (made == nullptr) {
+      Of::kDestroy(handle);
+      PyErr_NoMemory();
+    }
+    return made;
+  }
+
+  // stream, workspace where there is one, tensors..., numbers...
+  PyObject* launch(PyObject* const* given, Py_ssize_t count) const override {
+    typename Of::CArgs args{};
+    args.struct_size = sizeof(args);
+    const auto tensors = gdn::tensors_in<Args>(args);
+    constexpr std::size_t kNumbers = std::tuple_size_v<decltype(gdn::Numbers<Args>::kList)>;
+    constexpr std::size_t kFront = kHasWorkspace ? 2 : 1;
+    static_assert(tensors.size() < ArrayViews::kCapacity);
+    if (!right_count(count, kFront + tensors.size() + kNumbers)) return nullptr;
+    PyObject* const* const arrays = given + kFront;
+    ArrayViews views(device_);
+    void* workspace = nullptr;
+    std::size_t bytes = 0;
+    float floats[kNumbers];
+    if (!choose_stream<Args>(given[0], arrays, &views)) return nullptr;
+    if (kHasWorkspace && !views.view_bytes("workspace", given[1], &workspace, &bytes)) {
+      return nullptr;
+    }
+    if (!read_tensors<Args>(tensors, arrays, &views)) return nullptr;
+    if (!read_numbers<Args>(arrays + tensors.size(), &args, floats)) return nullptr;
+    return done(without_gil([&] {
+      if constexpr (kHasWorkspace) {
+        return Of::kLaunch(handle_, views.stream(), &args, workspace, bytes);
+      } else {
+        return Of::kLaunch(handle_, views.stream(), &args);
+      }
+    }));
+  }
+
+  PyObject* choice(PyObject* const* given, Py_ssize_t count) const override {
+    return choice_of(Of::kChoice, handle_, Of::kSizes, given, count);
+  }
+
+ protected:
+  Handle* handle() const { return handle_; }
+  int device() const { return device_; }
+
+ private:
+  static constexpr bool kHasWorkspace =
+      std::is_invocable_v<decltype(Of::kLaunch), const Handle*, void*, const typename Of::CArgs*,
+                          void*, std::size_t>;
+
+  Handle* handle_;
+  int device_;
+};
 
 }  // namespace cubinery_python

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Prints what is made from the field tables of the operators' problems and the list of a model's: python/cubinery/
-problems.py and the tables of docs/problems.md.
+"""Prints what is made from the operators' tables, of fields of their problems, of a model's problems, of tensors and of
+numbers: include/cubinery/c_args.h, problems.py, _launch.py and _functions.py of python/cubinery, and the tables of
+docs/problems.md.
 
-    scripts/print_fields.py CUBINERY          rewrites both from the tables inside this command line
+    scripts/print_fields.py CUBINERY          rewrites them from the tables inside this command line
     scripts/print_fields.py CUBINERY --check  exits 1 when they are not what it says
 """
 import json
@@ -10,6 +11,9 @@ import pathlib
 import subprocess
 import sys
 import textwrap
+
+from printed_arguments import argument_tables, c_header, class_name, launches
+from printed_functions import functions
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BEGIN = "<!-- fields: begin (scripts/print_fields.py writes this) -->\n"
@@ -33,6 +37,11 @@ from cubinery._problem import Problem
 
 if TYPE_CHECKING:
     from cubinery import {names}
+
+__all__ = [
+    "ModelProblems",
+{all}
+]
 
 {types}
 {classes}
@@ -79,10 +88,6 @@ def literal_types(operators):
     return types
 
 
-def class_name(operator):
-    return operator["op"].removeprefix("gdn_").title()
-
-
 def quoted(texts):
     return ", ".join(f'"{text}"' for text in texts)
 
@@ -114,6 +119,7 @@ def python_module(operators):
     types = literal_types(operators)
     return MODULE.format(
         names=", ".join(sorted(map(class_name, operators))),
+        all="\n".join(f'    "{class_name(operator)}Problem",' for operator in operators),
         types="\n".join(f"{name} = Literal[{quoted(choices)}]" for choices, name in types.items()),
         classes="".join(python_class(operator, types) for operator in operators), model=model_class(operators))
 
@@ -151,7 +157,7 @@ def tables(operators):
     lines += ["## Forms", "", "In which a model needs them:", "", "| form | operator | |", "|---|---|---|"]
     lines += [f"| `{form['name']}` | `{operator['op']}` | {form['help']} |"
               for operator in operators for form in operator["forms"]]
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, "", *argument_tables(operators), ""])
 
 
 def between_markers(text, lines):
@@ -163,12 +169,15 @@ def main():
     printed = subprocess.run([sys.argv[1], "operators", "--json", "-"], check=True, capture_output=True, text=True)
     operators = json.loads(printed.stdout)
     page = ROOT / "docs" / "problems.md"
-    wanted = {ROOT / "python" / "cubinery" / "problems.py": python_module(operators),
+    package = ROOT / "python" / "cubinery"
+    wanted = {package / "problems.py": python_module(operators), package / "_launch.py": launches(operators),
+              package / "_functions.py": functions(operators, literal_types(operators)),
+              ROOT / "include" / "cubinery" / "c_args.h": c_header(operators),
               page: between_markers(page.read_text(), tables(operators))}
     for path, text in wanted.items():
         if "--check" not in sys.argv:
             path.write_text(text)
-        elif path.read_text() != text:
+        elif not path.exists() or path.read_text() != text:
             sys.exit(f"{path.relative_to(ROOT)} is not up to date: run scripts/print_fields.py {sys.argv[1]}")
 
 

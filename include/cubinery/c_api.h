@@ -32,6 +32,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cubinery/c_args.h"
+
 #define CUBINERY_C_API __attribute__((visibility("default")))
 
 #ifdef __cplusplus
@@ -134,7 +136,8 @@ CUBINERY_C_API int cubinery_context_stats(const CubineryContext* context,
 
 /* The operators and the fields of their problems, for bindings: a JSON array of {"op", "help",
  * "fields": [{"name", "type": "integer" | "boolean" | "string", "default", "choices" (of strings),
- * "help"}], "forms": [{"name", "help"}]}, the forms in which a model needs the operator. */
+ * "help"}], "forms": [{"name", "help"}], "tensors", "numbers", ...}: the forms in which a model
+ * needs the operator, and the arguments of its launches. */
 CUBINERY_C_API const char* cubinery_operators(void);
 /* *full: the problem with every field, for cubinery_free_text().  CUBINERY_INVALID_ARGUMENT:
  * malformed, an unknown field or value, or a combination that is not supported. */
@@ -163,47 +166,16 @@ CUBINERY_C_API int cubinery_context_explain(const CubineryContext* context, cons
                                             const char* problem, char** report);
 
 /* ---- Operators -------------------------------------------------------------------------------
- * Tensors are DLTensors on the context's device (kDLCUDA with its ordinal) or in managed memory
- * (kDLCUDAManaged, which every device reaches); NULL where the problem does not use them.  Their
- * data, shape and strides are read during the call only.  Strides may be NULL (row-major without
- * gaps).  float32, bfloat16, float16, int32, int64; for states of decode float8_e4m3fn and
- * float8_e5m2 (DLPack's type codes 10 and 12, 8 bits); for flags of convolutions bool (type code 6,
- * 8 bits); one lane.  `stream` is a CUstream or cudaStream_t, NULL the legacy default stream. */
+ * The arguments of launches are the structs of cubinery/c_args.h, each begun from its _INIT:
+ * CubineryDecodeArgs and others.  Tensors are DLTensors on the context's device (kDLCUDA with its
+ * ordinal) or in managed memory (kDLCUDAManaged, which every device reaches); NULL where the
+ * problem does not use them.  Their data, shape and strides are read during the call only.  Strides
+ * may be NULL (row-major without gaps).  float32, bfloat16, float16, int32, int64; for states of
+ * decode float8_e4m3fn and float8_e5m2 (DLPack's type codes 10 and 12, 8 bits); for flags of
+ * convolutions bool (type code 6, 8 bits); one lane.  `stream` is a CUstream or cudaStream_t, NULL
+ * the legacy default stream. */
 
 typedef struct CubineryDecode CubineryDecode;
-
-/* gdn::DecodeArgs, field by field. */
-typedef struct CubineryDecodeArgs {
-  size_t struct_size;
-  const DLTensor* q;
-  const DLTensor* k;
-  const DLTensor* v;
-  const DLTensor* g;
-  const DLTensor* beta;
-  const DLTensor* A_log;
-  const DLTensor* dt_bias;
-  const DLTensor* o;
-  const DLTensor* state;
-  const DLTensor* state_out;
-  const DLTensor* state_indices;
-  const DLTensor* state_out_indices;
-  int64_t scratch_slot;
-  const DLTensor* z;
-  const DLTensor* norm_weight;
-  const DLTensor* x;
-  const DLTensor* conv_weight;
-  const DLTensor* conv_bias;
-  const DLTensor* conv_state;
-  const DLTensor* conv_state_out;
-  const float* scale;    /* NULL: key_dim^-1/2 */
-  const float* norm_eps; /* NULL: 1e-6 */
-  int64_t enable_pdl;    /* 0 or 1 */
-} CubineryDecodeArgs;
-#define CUBINERY_DECODE_ARGS_INIT                                                                 \
-  {                                                                                               \
-    sizeof(CubineryDecodeArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-        NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0                          \
-  }
 
 /* Loads or compiles the problem's kernels: slow. */
 CUBINERY_C_API int cubinery_decode_create(const CubineryContext* context, const char* problem,
@@ -223,35 +195,6 @@ CUBINERY_C_API int cubinery_decode_choice(const CubineryDecode* decode, int64_t 
 
 typedef struct CubineryPrefill CubineryPrefill;
 
-/* gdn::PrefillArgs, field by field. */
-typedef struct CubineryPrefillArgs {
-  size_t struct_size;
-  const DLTensor* q;
-  const DLTensor* k;
-  const DLTensor* v;
-  const DLTensor* g;
-  const DLTensor* beta;
-  const DLTensor* A_log;
-  const DLTensor* dt_bias;
-  const DLTensor* o;
-  const DLTensor* cu_seqlens;
-  const DLTensor* state;
-  const DLTensor* state_out;
-  const DLTensor* state_indices;
-  const DLTensor* state_out_indices;
-  int64_t scratch_slot;
-  const DLTensor* checkpoints;
-  const DLTensor* checkpoint_cu_starts;
-  const float* scale; /* NULL: key_dim^-1/2 */
-  int64_t max_seqlen; /* 0: not known */
-  int64_t enable_pdl; /* 0 or 1 */
-} CubineryPrefillArgs;
-#define CUBINERY_PREFILL_ARGS_INIT                                                                 \
-  {                                                                                                \
-    sizeof(CubineryPrefillArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-        NULL, NULL, 0, NULL, NULL, NULL, 0, 0                                                      \
-  }
-
 CUBINERY_C_API int cubinery_prefill_create(const CubineryContext* context, const char* problem,
                                            CubineryPrefill** prefill);
 CUBINERY_C_API void cubinery_prefill_destroy(CubineryPrefill* prefill);
@@ -270,34 +213,6 @@ CUBINERY_C_API int cubinery_prefill_launch(const CubineryPrefill* prefill, void*
 
 typedef struct CubineryVerify CubineryVerify;
 
-/* gdn::VerifyArgs, field by field. */
-typedef struct CubineryVerifyArgs {
-  size_t struct_size;
-  const DLTensor* q;
-  const DLTensor* k;
-  const DLTensor* v;
-  const DLTensor* g;
-  const DLTensor* beta;
-  const DLTensor* A_log;
-  const DLTensor* dt_bias;
-  const DLTensor* o;
-  const DLTensor* cu_seqlens;
-  const DLTensor* accepted;
-  const DLTensor* parents;
-  const DLTensor* state;
-  const DLTensor* state_out;
-  const DLTensor* state_indices;
-  const DLTensor* state_out_indices;
-  int64_t scratch_slot;
-  const float* scale; /* NULL: key_dim^-1/2 */
-  int64_t enable_pdl; /* 0 or 1 */
-} CubineryVerifyArgs;
-#define CUBINERY_VERIFY_ARGS_INIT                                                                 \
-  {                                                                                               \
-    sizeof(CubineryVerifyArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-        NULL, NULL, NULL, NULL, 0, NULL, 0                                                        \
-  }
-
 /* Loads or compiles the problem's kernels: slow. */
 CUBINERY_C_API int cubinery_verify_create(const CubineryContext* context, const char* problem,
                                           CubineryVerify** verify);
@@ -312,37 +227,8 @@ CUBINERY_C_API int cubinery_verify_choice(const CubineryVerify* verify, int64_t 
 
 typedef struct CubineryCommit CubineryCommit;
 
-/* gdn::CommitLayer, field by field. */
-typedef struct CubineryCommitLayer {
-  const DLTensor* k;
-  const DLTensor* v;
-  const DLTensor* g;
-  const DLTensor* beta;
-  const DLTensor* A_log;
-  const DLTensor* dt_bias;
-  const DLTensor* state;
-  const DLTensor* state_out;
-} CubineryCommitLayer;
-#define CUBINERY_COMMIT_LAYER_INIT \
-  { NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
-
 /* int64_t of each layer in a table. */
 #define CUBINERY_COMMIT_LAYER_WORDS 32
-
-/* gdn::CommitArgs, field by field. */
-typedef struct CubineryCommitArgs {
-  size_t struct_size;
-  CubineryCommitLayer layer;
-  const DLTensor* layers;
-  const DLTensor* accepted;
-  const DLTensor* cu_seqlens;
-  const DLTensor* state_indices;
-  const DLTensor* state_out_indices;
-  int64_t scratch_slot;
-  int64_t enable_pdl; /* 0 or 1 */
-} CubineryCommitArgs;
-#define CUBINERY_COMMIT_ARGS_INIT \
-  { sizeof(CubineryCommitArgs), CUBINERY_COMMIT_LAYER_INIT, NULL, NULL, NULL, NULL, NULL, 0, 0 }
 
 /* Loads or compiles the problem's kernels: slow. */
 CUBINERY_C_API int cubinery_commit_create(const CubineryContext* context, const char* problem,
@@ -362,42 +248,6 @@ CUBINERY_C_API int cubinery_commit_choice(const CubineryCommit* commit, int64_t 
                                           int64_t requests, char** choice);
 
 typedef struct CubineryConv CubineryConv;
-
-/* gdn::ConvArgs, field by field. */
-typedef struct CubineryConvArgs {
-  size_t struct_size;
-  const DLTensor* x;
-  const DLTensor* weight;
-  const DLTensor* bias;
-  const DLTensor* y;
-  const DLTensor* q;
-  const DLTensor* k;
-  const DLTensor* v;
-  const DLTensor* a;
-  const DLTensor* b;
-  const DLTensor* A_log;
-  const DLTensor* dt_bias;
-  const DLTensor* g;
-  const DLTensor* beta;
-  const DLTensor* cu_seqlens;
-  const DLTensor* has_initial_state;
-  const DLTensor* accepted;
-  const DLTensor* state;
-  const DLTensor* state_out;
-  const DLTensor* state_indices;
-  const DLTensor* state_out_indices;
-  int64_t scratch_slot;
-  const DLTensor* checkpoints;
-  const DLTensor* checkpoint_cu_starts;
-  const float* scale; /* NULL: 1 */
-  int64_t max_seqlen; /* 0: not known */
-  int64_t enable_pdl; /* 0 or 1 */
-} CubineryConvArgs;
-#define CUBINERY_CONV_ARGS_INIT                                                                 \
-  {                                                                                             \
-    sizeof(CubineryConvArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, 0, 0         \
-  }
 
 /* Loads or compiles the problem's kernels: slow. */
 CUBINERY_C_API int cubinery_conv_create(const CubineryContext* context, const char* problem,

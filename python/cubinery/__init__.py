@@ -22,17 +22,13 @@ from cubinery._errors import (
     NotCachedError,
     UnsupportedError,
 )
-from cubinery.conv import Conv, ConvOutputs, gdn_conv
-from cubinery.gdn import Commit, Decode, Prefill, Verify, gdn_decode, gdn_prefill, gdn_verify
+from cubinery import conv as _conv
+from cubinery import gdn as _gdn
+from cubinery import problems as _problems
+from cubinery.conv import *
+from cubinery.gdn import *
 from cubinery.models import problems_for_model
-from cubinery.problems import (
-    CommitProblem,
-    ConvProblem,
-    DecodeProblem,
-    ModelProblems,
-    PrefillProblem,
-    VerifyProblem,
-)
+from cubinery.problems import *
 from cubinery.tuning import tuning_report
 
 __version__ = _version()
@@ -46,32 +42,19 @@ def architectures() -> tuple[str, ...]:
 __all__ = [
     "CacheIOError",
     "CacheStats",
-    "Commit",
-    "CommitProblem",
     "CompileError",
     "Context",
-    "Conv",
-    "ConvOutputs",
-    "ConvProblem",
-    "Decode",
-    "DecodeProblem",
     "DriverError",
     "Error",
     "InternalError",
     "InvalidArgumentError",
     "InvalidKeyError",
-    "ModelProblems",
     "NotCachedError",
-    "Prefill",
-    "PrefillProblem",
     "UnsupportedError",
-    "Verify",
-    "VerifyProblem",
     "architectures",
-    "gdn_conv",
-    "gdn_decode",
-    "gdn_prefill",
-    "gdn_verify",
     "problems_for_model",
     "tuning_report",
 ]
+__all__ += _conv.__all__
+__all__ += _gdn.__all__
+__all__ += _problems.__all__

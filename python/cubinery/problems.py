@@ -17,6 +17,15 @@ from cubinery._problem import Problem
 if TYPE_CHECKING:
     from cubinery import Commit, Conv, Decode, Prefill, Verify
 
+__all__ = [
+    "ModelProblems",
+    "DecodeProblem",
+    "PrefillProblem",
+    "VerifyProblem",
+    "CommitProblem",
+    "ConvProblem",
+]
+
 Dtype = Literal["f32", "bf16", "f16"]
 StateDtype = Literal["f32", "bf16", "f16", "f8e4m3", "f8e5m2"]
 IndexDtype = Literal["i32", "i64"]

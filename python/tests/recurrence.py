@@ -313,7 +313,7 @@ def gdn_prefill(
     checkpoint_mode: str = "none",
     checkpoint_every: int = 64,
     checkpoint_cu_starts: Array | None = None,
-    split: str = "auto",
+    segments: str = "auto",
     out: Array | None = None,
     output_dtype: str | None = None,
     workspace: Any = None,

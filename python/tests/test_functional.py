@@ -5,7 +5,7 @@ import threading
 import cubinery
 import pytest
 from cubinery import _arrays, _context, functional
-from cubinery import conv as conv_module
+from cubinery import _rules
 from fake_gpu import CPU, FakeArray
 
 B, T, HK, HV, D = 2, 32, 2, 4, 16
@@ -393,7 +393,7 @@ def test_a_split_is_inferred(context, prepared, gpu, monkeypatch):
 
 def test_the_layout_of_windows_is_that_of_their_strides(context, prepared, gpu, monkeypatch):
     monkeypatch.setattr(
-        conv_module, "strides_of", lambda array: array._strides and tuple(array._strides)
+        _rules, "strides_of", lambda array: array._strides and tuple(array._strides)
     )
     conv(context, state=window(turned=True))
     conv(context, state_out=window(turned=True, columns=W))

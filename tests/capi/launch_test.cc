@@ -6,11 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "capi/commit.h"
-#include "capi/conv.h"
-#include "capi/decode.h"
-#include "capi/prefill.h"
-#include "capi/verify.h"
+#include "capi/operators.h"
 #include "tests/capi/allocations.h"
 #include "tests/capi/dl_views.h"
 #include "tests/capi/handles.h"
@@ -487,9 +483,12 @@ TEST_CASE("AShorterStructOfAConvHasNoMore", "[cpu]") {
   const FakeFlaggedConv bench;
   DlViews views;
   CubineryConvArgs given = views.of(bench.args());
+  given.scratch_slot = 0;
+  given.scale = nullptr;
   given.enable_pdl = 0;
   REQUIRE(cubinery_conv_launch(&bench.conv, nullptr, &given) == CUBINERY_OK);
   given.struct_size = offsetof(CubineryConvArgs, checkpoints);
+  given.scratch_slot = 1;
   given.checkpoints = given.y;
   given.max_seqlen = 1;
   given.enable_pdl = 1;

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "capi/tensors.h"
+#include "runtime/gdn/shared/operator_tensors.h"
 #include "tests/gpu/cases.h"
 
 namespace cubinery::test {
@@ -68,13 +68,9 @@ void shift(Tensor& tensor, std::ptrdiff_t bytes) {
 }
 
 Tensor& tensor_named(DecodeArgs& args, std::string_view name) {
-  for (const auto& [own, tensor] : capi::decode_tensors(args)) {
-    if (own == name) return *tensor;
-  }
-  const auto tensors = capi::shared_tensors(args);
-  return *std::find_if(tensors.begin(), tensors.end(), [&](const auto& tensor) {
-            return tensor.name == name;
-          })->tensor;
+  constexpr auto& kRows = gdn::kTensorRows<DecodeArgs>;
+  return std::find_if(kRows.begin(), kRows.end(), [&](const auto& row) { return row.name == name; })
+      ->in(args);
 }
 
 // The mistakes that can be made with any of q, k, v and o.

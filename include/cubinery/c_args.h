@@ -1,0 +1,317 @@
+/* The arguments of launches, for cubinery/c_api.h, which includes it.  Behind a tensor's shape is
+ * its dtype: a field of the problem, or the dtype itself.  The C++ headers (cubinery/gdn_decode.h
+ * and others) say more of each; "absent" there is NULL here.
+ *
+ * Written by scripts/print_fields.py: change runtime/gdn/shared/operator_tensors.h and
+ * operator_numbers.h instead. */
+/* clang-format off */
+#ifndef CUBINERY_C_ARGS_H_
+#define CUBINERY_C_ARGS_H_
+
+#include <dlpack/dlpack.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* gdn::DecodeArgs. */
+typedef struct CubineryDecodeArgs {
+  size_t struct_size;
+  /* [B, q_heads, key_dim], dtype; NULL: with conv_width they come from x */
+  const DLTensor* q;
+  /* [B, k_heads, key_dim], dtype; NULL: with conv_width they come from x */
+  const DLTensor* k;
+  /* [B, v_heads, value_dim], dtype; NULL: with conv_width they come from x */
+  const DLTensor* v;
+  /* [B, heads], gate_dtype; g, alpha or a, as gate_mode says; NULL: gate_mode is none */
+  const DLTensor* g;
+  /* [B, heads], beta_dtype; beta or its logit, as beta_mode says; NULL: beta_mode is one */
+  const DLTensor* beta;
+  /* [heads], a_log_dtype; NULL: gate_mode is not computed */
+  const DLTensor* A_log;
+  /* [heads], dt_bias_dtype; NULL: gate_mode is not computed */
+  const DLTensor* dt_bias;
+  /* [B, heads, value_dim], output_dtype; written */
+  const DLTensor* o;
+  /* [B or slots, heads, rows, columns], state_dtype; read and written; NULL: has_initial_state and
+   * store_state are false */
+  const DLTensor* state;
+  /* [B or slots, heads, rows, columns], state_dtype; written; where new states go; NULL: in place,
+   * or store_state is false */
+  const DLTensor* state_out;
+  /* [B], index_dtype; the slots to read; NULL: state_location is dense */
+  const DLTensor* state_indices;
+  /* [B], index_dtype; the slots to write; NULL: those that are read, or state_location is dense */
+  const DLTensor* state_out_indices;
+  /* [B, heads, value_dim], dtype; the gate of the norm; NULL: output_norm is none */
+  const DLTensor* z;
+  /* [value_dim], norm_weight_dtype; NULL: output_norm is none */
+  const DLTensor* norm_weight;
+  /* [B, channels], dtype; NULL: conv_width is 0 */
+  const DLTensor* x;
+  /* [channels, width], conv_weight_dtype; NULL: conv_width is 0 */
+  const DLTensor* conv_weight;
+  /* [channels], conv_weight_dtype; NULL: conv_width is 0, or has_bias is false */
+  const DLTensor* conv_bias;
+  /* [B or slots, channels, columns], conv_state_dtype; read and written; as conv_state_layout says,
+   * without gaps; NULL: conv_width is 0, or has_initial_state and store_state are false */
+  const DLTensor* conv_state;
+  /* [B or slots, channels, columns], conv_state_dtype; written; where new ones go; NULL: in place,
+   * or conv_width is 0, or store_state is false */
+  const DLTensor* conv_state_out;
+  /* the slot of rows of padding; padding scratch only */
+  int64_t scratch_slot;
+  /* q is multiplied by it; NULL: key_dim^-1/2 */
+  const float* scale;
+  /* output_norm gated_rms only; NULL: 1e-6 */
+  const float* norm_eps;
+  /* the launch may overlap the kernel in front of it (sm_90 and newer); 0 or 1 */
+  int64_t enable_pdl;
+} CubineryDecodeArgs;
+#define CUBINERY_DECODE_ARGS_INIT                                                                 \
+  {                                                                                               \
+    sizeof(CubineryDecodeArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,       \
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, 0                        \
+  }
+
+/* gdn::PrefillArgs. */
+typedef struct CubineryPrefillArgs {
+  size_t struct_size;
+  /* [B, T, q_heads, key_dim], packed [total, q_heads, key_dim], dtype */
+  const DLTensor* q;
+  /* [B, T, k_heads, key_dim], packed [total, k_heads, key_dim], dtype */
+  const DLTensor* k;
+  /* [B, T, v_heads, value_dim], packed [total, v_heads, value_dim], dtype */
+  const DLTensor* v;
+  /* [B, T, heads], packed [total, heads], gate_dtype; g, alpha or a, as gate_mode says; NULL:
+   * gate_mode is none */
+  const DLTensor* g;
+  /* [B, T, heads], packed [total, heads], beta_dtype; beta or its logit, as beta_mode says; NULL:
+   * beta_mode is one */
+  const DLTensor* beta;
+  /* [heads], a_log_dtype; NULL: gate_mode is not computed */
+  const DLTensor* A_log;
+  /* [heads], dt_bias_dtype; NULL: gate_mode is not computed */
+  const DLTensor* dt_bias;
+  /* [B, T, heads, value_dim], packed [total, heads, value_dim], output_dtype; written */
+  const DLTensor* o;
+  /* [N or slots, heads, rows, columns], state_dtype; read and written; NULL: has_initial_state and
+   * store_state are false */
+  const DLTensor* state;
+  /* [N or slots, heads, rows, columns], state_dtype; written; where new states go; NULL: in place,
+   * or store_state is false */
+  const DLTensor* state_out;
+  /* [N], index_dtype; the slots to read; NULL: state_location is dense */
+  const DLTensor* state_indices;
+  /* [N], index_dtype; the slots to write; NULL: those that are read, or state_location is dense */
+  const DLTensor* state_out_indices;
+  /* [N + 1], cu_seqlens_dtype; sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1; NULL:
+   * varlen is false */
+  const DLTensor* cu_seqlens;
+  /* [checkpoints, heads, rows, columns], state_dtype; written; states that are kept besides the
+   * last; NULL: checkpoints is none */
+  const DLTensor* checkpoints;
+  /* [N + 1], cu_seqlens_dtype; where the checkpoints of each sequence begin; NULL: checkpoints is
+   * none, or varlen is false */
+  const DLTensor* checkpoint_cu_starts;
+  /* the slot of rows of padding; padding scratch only */
+  int64_t scratch_slot;
+  /* q is multiplied by it; NULL: key_dim^-1/2 */
+  const float* scale;
+  /* tokens of the longest sequence, a hint; varlen only; 0: not known */
+  int64_t max_seqlen;
+  /* the launch may overlap the kernel in front of it (sm_90 and newer); 0 or 1 */
+  int64_t enable_pdl;
+} CubineryPrefillArgs;
+#define CUBINERY_PREFILL_ARGS_INIT                                                                \
+  {                                                                                               \
+    sizeof(CubineryPrefillArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,      \
+    NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, 0                                                   \
+  }
+
+/* gdn::VerifyArgs. */
+typedef struct CubineryVerifyArgs {
+  size_t struct_size;
+  /* [B, T, q_heads, key_dim], packed [total, q_heads, key_dim], dtype */
+  const DLTensor* q;
+  /* [B, T, k_heads, key_dim], packed [total, k_heads, key_dim], dtype */
+  const DLTensor* k;
+  /* [B, T, v_heads, value_dim], packed [total, v_heads, value_dim], dtype */
+  const DLTensor* v;
+  /* [B, T, heads], packed [total, heads], gate_dtype; g, alpha or a, as gate_mode says; NULL:
+   * gate_mode is none */
+  const DLTensor* g;
+  /* [B, T, heads], packed [total, heads], beta_dtype; beta or its logit, as beta_mode says; NULL:
+   * beta_mode is one */
+  const DLTensor* beta;
+  /* [heads], a_log_dtype; NULL: gate_mode is not computed */
+  const DLTensor* A_log;
+  /* [heads], dt_bias_dtype; NULL: gate_mode is not computed */
+  const DLTensor* dt_bias;
+  /* [B, T, heads, value_dim], packed [total, heads, value_dim], output_dtype; written */
+  const DLTensor* o;
+  /* [N or slots, heads, rows, columns], state_dtype; read and written; NULL: has_initial_state and
+   * store_state are false */
+  const DLTensor* state;
+  /* [N or slots, heads, rows, columns], state_dtype; written; where new states go; NULL: in place,
+   * or store_state is false */
+  const DLTensor* state_out;
+  /* [N], index_dtype; the slots to read; NULL: state_location is dense */
+  const DLTensor* state_indices;
+  /* [N], index_dtype; the slots to write; NULL: those that are read, or state_location is dense */
+  const DLTensor* state_out_indices;
+  /* [N + 1], cu_seqlens_dtype; sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1; NULL:
+   * varlen is false */
+  const DLTensor* cu_seqlens;
+  /* [N], accepted_dtype; so many tokens of the launch before were accepted; 0 is taken as 1; NULL:
+   * from_accepted is false */
+  const DLTensor* accepted;
+  /* [B, T], packed [total], parents_dtype; the token of its request that each follows, from 0, in
+   * front of it; -1: the initial state; NULL: tree is false */
+  const DLTensor* parents;
+  /* the slot of rows of padding; padding scratch only */
+  int64_t scratch_slot;
+  /* q is multiplied by it; NULL: key_dim^-1/2 */
+  const float* scale;
+  /* the launch may overlap the kernel in front of it (sm_90 and newer); 0 or 1 */
+  int64_t enable_pdl;
+} CubineryVerifyArgs;
+#define CUBINERY_VERIFY_ARGS_INIT                                                                 \
+  {                                                                                               \
+    sizeof(CubineryVerifyArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,       \
+    NULL, NULL, NULL, NULL, NULL, 0, NULL, 0                                                      \
+  }
+
+/* gdn::CommitLayer. */
+typedef struct CubineryCommitLayer {
+  /* [B, T, k_heads, key_dim], packed [total, k_heads, key_dim], dtype */
+  const DLTensor* k;
+  /* [B, T, v_heads, value_dim], packed [total, v_heads, value_dim], dtype */
+  const DLTensor* v;
+  /* [B, T, heads], packed [total, heads], gate_dtype; g, alpha or a, as gate_mode says; NULL:
+   * gate_mode is none */
+  const DLTensor* g;
+  /* [B, T, heads], packed [total, heads], beta_dtype; beta or its logit, as beta_mode says; NULL:
+   * beta_mode is one */
+  const DLTensor* beta;
+  /* [heads], a_log_dtype; NULL: gate_mode is not computed */
+  const DLTensor* A_log;
+  /* [heads], dt_bias_dtype; NULL: gate_mode is not computed */
+  const DLTensor* dt_bias;
+  /* [N or slots, heads, rows, columns], state_dtype; read and written; NULL: has_initial_state and
+   * store_state are false */
+  const DLTensor* state;
+  /* [N or slots, heads, rows, columns], state_dtype; written; where new states go; NULL: in place,
+   * or store_state is false */
+  const DLTensor* state_out;
+} CubineryCommitLayer;
+#define CUBINERY_COMMIT_LAYER_INIT                                                                \
+  {                                                                                               \
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL                                                \
+  }
+
+/* gdn::CommitArgs. */
+typedef struct CubineryCommitArgs {
+  size_t struct_size;
+  CubineryCommitLayer layer;
+  /* [layers, 32], i64; what table() made, without gaps */
+  const DLTensor* layers;
+  /* [N], accepted_dtype; so many tokens of each request are accepted; NULL: all of them */
+  const DLTensor* accepted;
+  /* [N + 1], cu_seqlens_dtype; sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1; NULL:
+   * varlen is false */
+  const DLTensor* cu_seqlens;
+  /* [N], index_dtype; the slots to read; NULL: state_location is dense */
+  const DLTensor* state_indices;
+  /* [N], index_dtype; the slots to write; NULL: those that are read, or state_location is dense */
+  const DLTensor* state_out_indices;
+  /* the slot of rows of padding; padding scratch only */
+  int64_t scratch_slot;
+  /* the launch may overlap the kernel in front of it (sm_90 and newer); 0 or 1 */
+  int64_t enable_pdl;
+} CubineryCommitArgs;
+#define CUBINERY_COMMIT_ARGS_INIT                                                                 \
+  {                                                                                               \
+    sizeof(CubineryCommitArgs), CUBINERY_COMMIT_LAYER_INIT, NULL, NULL, NULL, NULL, NULL, 0, 0    \
+  }
+
+/* gdn::ConvArgs. */
+typedef struct CubineryConvArgs {
+  size_t struct_size;
+  /* [B, T, channels], packed [total, channels], dtype */
+  const DLTensor* x;
+  /* [channels, width], weight_dtype */
+  const DLTensor* weight;
+  /* [channels], weight_dtype; NULL: has_bias is false */
+  const DLTensor* bias;
+  /* [B, T, channels], packed [total, channels], dtype; written; NULL: split_qkv is true */
+  const DLTensor* y;
+  /* [B, T, q_heads, key_dim], packed [total, q_heads, key_dim], dtype; written; NULL: split_qkv is
+   * false */
+  const DLTensor* q;
+  /* [B, T, k_heads, key_dim], packed [total, k_heads, key_dim], dtype; written; NULL: split_qkv is
+   * false */
+  const DLTensor* k;
+  /* [B, T, v_heads, value_dim], packed [total, v_heads, value_dim], dtype; written; NULL: split_qkv
+   * is false */
+  const DLTensor* v;
+  /* [B, T, heads], packed [total, heads], gate_dtype; the decay's input; NULL: gate_mode is none */
+  const DLTensor* a;
+  /* [B, T, heads], packed [total, heads], beta_dtype; beta's logit; NULL: beta_mode is one */
+  const DLTensor* b;
+  /* [heads], a_log_dtype; NULL: gate_mode is none */
+  const DLTensor* A_log;
+  /* [heads], dt_bias_dtype; NULL: gate_mode is none */
+  const DLTensor* dt_bias;
+  /* [B, T, heads], packed [total, heads], f32; written; the decay's logarithm; NULL: gate_mode is
+   * none */
+  const DLTensor* g;
+  /* [B, T, heads], packed [total, heads], f32; written; NULL: beta_mode is one */
+  const DLTensor* beta;
+  /* [N + 1], cu_seqlens_dtype; sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1; NULL:
+   * varlen is false */
+  const DLTensor* cu_seqlens;
+  /* [N], bool; whether a sequence starts from its state, or from zeros; NULL: all do, or the
+   * problem's has_initial_state is false */
+  const DLTensor* has_initial_state;
+  /* [N], accepted_dtype; so many tokens of the launch before were accepted; 0 is taken as 1; NULL:
+   * from_accepted is false */
+  const DLTensor* accepted;
+  /* [N or slots, channels, columns], state_dtype; read and written; NULL: has_initial_state and
+   * store_state are false */
+  const DLTensor* state;
+  /* [N or slots, channels, columns], state_dtype; written; where new states go; NULL: in place, or
+   * store_state is false */
+  const DLTensor* state_out;
+  /* [N], index_dtype; the slots to read; NULL: state_location is dense */
+  const DLTensor* state_indices;
+  /* [N], index_dtype; the slots to write; NULL: those that are read, or state_location is dense */
+  const DLTensor* state_out_indices;
+  /* [checkpoints, channels, columns], state_dtype; written; states that are kept besides the last;
+   * NULL: checkpoints is none */
+  const DLTensor* checkpoints;
+  /* [N + 1], cu_seqlens_dtype; where the checkpoints of each sequence begin; NULL: checkpoints is
+   * none, or varlen is false */
+  const DLTensor* checkpoint_cu_starts;
+  /* the slot of rows of padding; padding scratch only */
+  int64_t scratch_slot;
+  /* q is multiplied by it; split_qkv only; NULL: 1 */
+  const float* scale;
+  /* tokens of the longest sequence, a hint; varlen only; 0: not known */
+  int64_t max_seqlen;
+  /* the launch may overlap the kernel in front of it (sm_90 and newer); 0 or 1 */
+  int64_t enable_pdl;
+} CubineryConvArgs;
+#define CUBINERY_CONV_ARGS_INIT                                                                   \
+  {                                                                                               \
+    sizeof(CubineryConvArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,   \
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, 0               \
+  }
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* CUBINERY_C_ARGS_H_ */

@@ -1,0 +1,703 @@
+"""The operators as functions."""
+
+# Written by scripts/print_fields.py: change the tables of runtime/gdn/shared and the rules of
+# _rules.py instead.
+
+from __future__ import annotations
+
+from typing import Any
+
+from cubinery import _rules
+from cubinery._arrays import dtype_of, dtype_or
+from cubinery._context import Context, context_for
+from cubinery.problems import (
+    BetaMode,
+    Checkpoints,
+    ConvActivation,
+    ConvBetaMode,
+    ConvProblem,
+    ConvStateLayout,
+    Decay,
+    DecodeProblem,
+    Dtype,
+    GateMode,
+    Padding,
+    PadIndex,
+    PrefillProblem,
+    Segments,
+    StateLayout,
+    StoredStates,
+    TokenLayout,
+    VerifyProblem,
+)
+
+_DECODE_FIELDS = (
+    "q_heads",
+    "k_heads",
+    "v_heads",
+    "key_dim",
+    "value_dim",
+    "dtype",
+    "output_dtype",
+    "gate_dtype",
+    "beta_dtype",
+    "a_log_dtype",
+    "dt_bias_dtype",
+    "state_dtype",
+    "index_dtype",
+    "state_location",
+    "has_initial_state",
+    "store_state",
+    "state_layout",
+    "padding",
+    "pad_index",
+    "decay",
+    "gate_mode",
+    "beta_mode",
+    "use_qk_l2norm",
+    "output_norm",
+    "norm_weight_dtype",
+    "batch_invariant",
+)
+
+
+def gdn_decode(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any = None,
+    beta: Any = None,
+    *,
+    A_log: Any = None,
+    dt_bias: Any = None,
+    out: Any = None,
+    state: Any = None,
+    state_out: Any = None,
+    state_indices: Any = None,
+    state_out_indices: Any = None,
+    z: Any = None,
+    norm_weight: Any = None,
+    scratch_slot: int = 0,
+    scale: float | None = None,
+    norm_eps: float | None = None,
+    output_dtype: Dtype | None = None,
+    store_state: bool = True,
+    state_layout: StateLayout = "vk",
+    padding: Padding = "none",
+    pad_index: PadIndex = "negative",
+    decay: Decay = "head",
+    gate_mode: GateMode | None = None,
+    beta_mode: BetaMode | None = None,
+    use_qk_l2norm: bool = False,
+    batch_invariant: bool = False,
+    stream: int | None = None,
+    context: Context | None = None,
+) -> Any:
+    """One decode step: one token per request.
+
+    The problem is inferred: dtypes are those of the arrays, and so is what an array that is there
+    asks for.  heads is the largest of the head counts.  Decode says more of its arrays.
+
+    Args:
+        q: [B, q_heads, key_dim].
+        k: [B, k_heads, key_dim].
+        v: [B, v_heads, value_dim].
+        g: [B, heads]; g, alpha or a, as gate_mode says.
+        beta: [B, heads]; beta or its logit, as beta_mode says.
+        A_log: [heads].
+        dt_bias: [heads].
+        out: [B, heads, value_dim]; None: allocated.
+        state: [B or slots, heads, rows, columns].
+        state_out: [B or slots, heads, rows, columns]; where new states go; None: in place.
+        state_indices: [B]; the slots to read.
+        state_out_indices: [B]; the slots to write; None: those that are read.
+        z: [B, heads, value_dim]; the gate of the norm.
+        norm_weight: [value_dim].
+        scratch_slot: the slot of rows of padding; padding scratch only.
+        scale: q is multiplied by it; None: key_dim^-1/2.
+        norm_eps: output_norm gated_rms only; None: 1e-6.
+        output_dtype: None: out's, else q's.
+        store_state: False: new states are not kept.
+        state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
+            vLLM, SGLang, FlashInfer, llama.cpp).
+        padding: a row whose index means padding is left alone (skip), its output set to zero
+            (zero), or computed on scratch_slot (scratch); needs state_location pool.
+        pad_index: the index that means padding.
+        decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
+            channels (channel: Kimi Delta Attention; no kernel takes it yet).
+        gate_mode: "none"; "log": g; "alpha": exp(g); "computed": a, with g = -exp(A_log) softplus(a
+            + dt_bias). None: "none" without g, "computed" with A_log, else "log".
+        beta_mode: "one"; "given"; "logit": its sigmoid; "doubled_logit": twice that. None: "one"
+            without beta, else "given".
+        use_qk_l2norm: normalise q and k in the kernel.
+        batch_invariant: the same bits for a request whatever the batch, instead of the fastest
+            kernels for each size.
+        stream: a cudaStream_t as a number; None: the library's current one.
+        context: None: one per device, made at first use from the environment.
+
+    Returns:
+        out.
+
+    Raises:
+        InvalidArgumentError: names the array or field, what it is and what is accepted.
+        CompileError, NotCachedError, UnsupportedError, DriverError: as Context.prepare().
+    """
+    context = context_for(context, "q", q)
+    key = (
+        DecodeProblem,
+        *_rules.step_sizes(q, k, v),
+        dtype_of("q", q),
+        _rules.output_dtype(q, out, output_dtype),
+        dtype_or("g", g, "f32"),
+        dtype_or("beta", beta, "f32"),
+        dtype_or("A_log", A_log, "f32"),
+        dtype_or("dt_bias", dt_bias, "f32"),
+        *_rules.states("f32", state, state_out, state_indices, state_out_indices, store_state),
+        state_layout,
+        padding,
+        pad_index,
+        decay,
+        _rules.gate_mode(g, A_log, gate_mode),
+        _rules.beta_mode(beta, beta_mode),
+        bool(use_qk_l2norm),
+        _rules.output_norm(z),
+        dtype_or("norm_weight", norm_weight, "f32"),
+        bool(batch_invariant),
+    )
+    operator = context._kept_operator(_DECODE_FIELDS, key)
+    if out is None:
+        out = _rules.new_out(operator.problem, q, v)
+    return operator(
+        q, k, v, g, beta, A_log=A_log, dt_bias=dt_bias, out=out, state=state, state_out=state_out,
+        state_indices=state_indices, state_out_indices=state_out_indices, z=z,
+        norm_weight=norm_weight, scratch_slot=scratch_slot, scale=scale, norm_eps=norm_eps,
+        stream=stream,
+    )  # fmt: skip
+
+
+_PREFILL_FIELDS = (
+    "q_heads",
+    "k_heads",
+    "v_heads",
+    "key_dim",
+    "value_dim",
+    "dtype",
+    "output_dtype",
+    "gate_dtype",
+    "beta_dtype",
+    "a_log_dtype",
+    "dt_bias_dtype",
+    "state_dtype",
+    "index_dtype",
+    "state_location",
+    "has_initial_state",
+    "store_state",
+    "cu_seqlens_dtype",
+    "token_layout",
+    "varlen",
+    "state_layout",
+    "padding",
+    "pad_index",
+    "decay",
+    "gate_mode",
+    "beta_mode",
+    "use_qk_l2norm",
+    "checkpoints",
+    "checkpoint_every",
+    "segments",
+    "batch_invariant",
+)
+
+
+def gdn_prefill(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any = None,
+    beta: Any = None,
+    *,
+    A_log: Any = None,
+    dt_bias: Any = None,
+    out: Any = None,
+    state: Any = None,
+    state_out: Any = None,
+    state_indices: Any = None,
+    state_out_indices: Any = None,
+    cu_seqlens: Any = None,
+    checkpoints: Any = None,
+    checkpoint_cu_starts: Any = None,
+    scratch_slot: int = 0,
+    scale: float | None = None,
+    max_seqlen: int | None = None,
+    output_dtype: Dtype | None = None,
+    store_state: bool = True,
+    token_layout: TokenLayout = "bthd",
+    state_layout: StateLayout = "vk",
+    padding: Padding = "none",
+    pad_index: PadIndex = "negative",
+    decay: Decay = "head",
+    gate_mode: GateMode | None = None,
+    beta_mode: BetaMode | None = None,
+    use_qk_l2norm: bool = False,
+    checkpoint_mode: Checkpoints = "none",
+    checkpoint_every: int = 64,
+    segments: Segments = "auto",
+    batch_invariant: bool = False,
+    workspace: Any = None,
+    stream: int | None = None,
+    context: Context | None = None,
+) -> Any:
+    """A prefill: whole sequences.
+
+    The problem is inferred: dtypes are those of the arrays, and so is what an array that is there
+    asks for.  heads is the largest of the head counts.  Prefill says more of its arrays.
+
+    Args:
+        q: [B, T, q_heads, key_dim], packed [total, q_heads, key_dim].
+        k: [B, T, k_heads, key_dim], packed [total, k_heads, key_dim].
+        v: [B, T, v_heads, value_dim], packed [total, v_heads, value_dim].
+        g: [B, T, heads], packed [total, heads]; g, alpha or a, as gate_mode says.
+        beta: [B, T, heads], packed [total, heads]; beta or its logit, as beta_mode says.
+        A_log: [heads].
+        dt_bias: [heads].
+        out: [B, T, heads, value_dim], packed [total, heads, value_dim]; None: allocated.
+        state: [N or slots, heads, rows, columns].
+        state_out: [N or slots, heads, rows, columns]; where new states go; None: in place.
+        state_indices: [N]; the slots to read.
+        state_out_indices: [N]; the slots to write; None: those that are read.
+        cu_seqlens: [N + 1]; sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1.
+        checkpoints: [checkpoints, heads, rows, columns]; states that are kept besides the last.
+        checkpoint_cu_starts: [N + 1]; where the checkpoints of each sequence begin.
+        scratch_slot: the slot of rows of padding; padding scratch only.
+        scale: q is multiplied by it; None: key_dim^-1/2.
+        max_seqlen: tokens of the longest sequence, a hint; varlen only; None: not known.
+        output_dtype: None: out's, else q's.
+        store_state: False: new states are not kept.
+        token_layout: heads come after the tokens (bthd) or before them (bhtd).
+        state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
+            vLLM, SGLang, FlashInfer, llama.cpp).
+        padding: a row whose index means padding is left alone (skip), its output set to zero
+            (zero), or computed on scratch_slot (scratch); needs state_location pool.
+        pad_index: the index that means padding.
+        decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
+            channels (channel: Kimi Delta Attention; no kernel takes it yet).
+        gate_mode: "none"; "log": g; "alpha": exp(g); "computed": a, with g = -exp(A_log) softplus(a
+            + dt_bias). None: "none" without g, "computed" with A_log, else "log".
+        beta_mode: "one"; "given"; "logit": its sigmoid; "doubled_logit": twice that. None: "one"
+            without beta, else "given".
+        use_qk_l2norm: normalise q and k in the kernel.
+        checkpoint_mode: "none"; "before": states before tokens 0, N, 2N... are kept; "after": those
+            after tokens N, 2N...
+        checkpoint_every: tokens from one checkpoint to the next; a multiple of 16.
+        segments: long sequences are cut into segments that run side by side: where that is faster
+            (auto), never, or always; with batch_invariant, auto means never.
+        batch_invariant: the same bits for a request whatever the batch, instead of the fastest
+            kernels for each size.
+        workspace: as for the operator; None: allocated with torch and cupy.
+        stream: a cudaStream_t as a number; None: the library's current one.
+        context: None: one per device, made at first use from the environment.
+
+    Returns:
+        out.
+
+    Raises:
+        InvalidArgumentError: names the array or field, what it is and what is accepted.
+        CompileError, NotCachedError, UnsupportedError, DriverError: as Context.prepare().
+    """
+    context = context_for(context, "q", q)
+    key = (
+        PrefillProblem,
+        *_rules.sizes(q, k, v, cu_seqlens, token_layout),
+        dtype_of("q", q),
+        _rules.output_dtype(q, out, output_dtype),
+        dtype_or("g", g, "f32"),
+        dtype_or("beta", beta, "f32"),
+        dtype_or("A_log", A_log, "f32"),
+        dtype_or("dt_bias", dt_bias, "f32"),
+        *_rules.states(
+            "f32", state, state_out, state_indices, state_out_indices, store_state, checkpoints
+        ),
+        dtype_or("cu_seqlens", cu_seqlens, "i32"),
+        token_layout,
+        cu_seqlens is not None,
+        state_layout,
+        padding,
+        pad_index,
+        decay,
+        _rules.gate_mode(g, A_log, gate_mode),
+        _rules.beta_mode(beta, beta_mode),
+        bool(use_qk_l2norm),
+        _rules.checkpoint_mode(checkpoint_mode),
+        checkpoint_every,
+        segments,
+        bool(batch_invariant),
+    )
+    operator = context._kept_operator(_PREFILL_FIELDS, key)
+    if out is None:
+        out = _rules.new_out(operator.problem, q, v)
+    return operator(
+        q, k, v, g, beta, A_log=A_log, dt_bias=dt_bias, out=out, state=state, state_out=state_out,
+        state_indices=state_indices, state_out_indices=state_out_indices, cu_seqlens=cu_seqlens,
+        checkpoints=checkpoints, checkpoint_cu_starts=checkpoint_cu_starts,
+        scratch_slot=scratch_slot, scale=scale, max_seqlen=max_seqlen, workspace=workspace,
+        stream=stream,
+    )  # fmt: skip
+
+
+_VERIFY_FIELDS = (
+    "q_heads",
+    "k_heads",
+    "v_heads",
+    "key_dim",
+    "value_dim",
+    "dtype",
+    "output_dtype",
+    "gate_dtype",
+    "beta_dtype",
+    "a_log_dtype",
+    "dt_bias_dtype",
+    "state_dtype",
+    "index_dtype",
+    "state_location",
+    "has_initial_state",
+    "store_state",
+    "cu_seqlens_dtype",
+    "varlen",
+    "draft_tokens",
+    "state_layout",
+    "padding",
+    "pad_index",
+    "decay",
+    "gate_mode",
+    "beta_mode",
+    "use_qk_l2norm",
+    "stored_states",
+    "from_accepted",
+    "accepted_dtype",
+    "tree",
+    "parents_dtype",
+    "round_each_token",
+    "batch_invariant",
+)
+
+
+def gdn_verify(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any = None,
+    beta: Any = None,
+    *,
+    A_log: Any = None,
+    dt_bias: Any = None,
+    out: Any = None,
+    state: Any = None,
+    state_out: Any = None,
+    state_indices: Any = None,
+    state_out_indices: Any = None,
+    cu_seqlens: Any = None,
+    accepted: Any = None,
+    parents: Any = None,
+    scratch_slot: int = 0,
+    scale: float | None = None,
+    output_dtype: Dtype | None = None,
+    store_state: bool = True,
+    draft_tokens: int | None = None,
+    state_layout: StateLayout = "vk",
+    padding: Padding = "none",
+    pad_index: PadIndex = "negative",
+    decay: Decay = "head",
+    gate_mode: GateMode | None = None,
+    beta_mode: BetaMode | None = None,
+    use_qk_l2norm: bool = False,
+    stored_states: StoredStates = "last",
+    round_each_token: bool = False,
+    batch_invariant: bool = False,
+    stream: int | None = None,
+    context: Context | None = None,
+) -> Any:
+    """A verification: the draft tokens of each request.
+
+    The problem is inferred: dtypes are those of the arrays, and so is what an array that is there
+    asks for.  heads is the largest of the head counts.  Verify says more of its arrays.
+
+    Args:
+        q: [B, T, q_heads, key_dim], packed [total, q_heads, key_dim].
+        k: [B, T, k_heads, key_dim], packed [total, k_heads, key_dim].
+        v: [B, T, v_heads, value_dim], packed [total, v_heads, value_dim].
+        g: [B, T, heads], packed [total, heads]; g, alpha or a, as gate_mode says.
+        beta: [B, T, heads], packed [total, heads]; beta or its logit, as beta_mode says.
+        A_log: [heads].
+        dt_bias: [heads].
+        out: [B, T, heads, value_dim], packed [total, heads, value_dim]; None: allocated.
+        state: [N or slots, heads, rows, columns].
+        state_out: [N or slots, heads, rows, columns]; where new states go; None: in place.
+        state_indices: [N]; the slots to read.
+        state_out_indices: [N]; the slots to write; None: those that are read.
+        cu_seqlens: [N + 1]; sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1.
+        accepted: [N]; so many tokens of the launch before were accepted; 0 is taken as 1.
+        parents: [B, T], packed [total]; the token of its request that each follows, from 0, in
+            front of it; -1: the initial state.
+        scratch_slot: the slot of rows of padding; padding scratch only.
+        scale: q is multiplied by it; None: key_dim^-1/2.
+        output_dtype: None: out's, else q's.
+        store_state: False: new states are not kept.
+        draft_tokens: the most tokens of a request, 1 to 16. None: 16.
+        state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
+            vLLM, SGLang, FlashInfer, llama.cpp).
+        padding: a row whose index means padding is left alone (skip), its output set to zero
+            (zero), or computed on scratch_slot (scratch); needs state_location pool.
+        pad_index: the index that means padding.
+        decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
+            channels (channel: Kimi Delta Attention; no kernel takes it yet).
+        gate_mode: "none"; "log": g; "alpha": exp(g); "computed": a, with g = -exp(A_log) softplus(a
+            + dt_bias). None: "none" without g, "computed" with A_log, else "log".
+        beta_mode: "one"; "given"; "logit": its sigmoid; "doubled_logit": twice that. None: "one"
+            without beta, else "given".
+        use_qk_l2norm: normalise q and k in the kernel.
+        stored_states: new states are those after a request's last token (last) or after each of its
+            tokens (every).
+        round_each_token: the state is rounded to state_dtype after each token, as by decode steps.
+        batch_invariant: the same bits for a request whatever the batch, instead of the fastest
+            kernels for each size.
+        stream: a cudaStream_t as a number; None: the library's current one.
+        context: None: one per device, made at first use from the environment.
+
+    Returns:
+        out.
+
+    Raises:
+        InvalidArgumentError: names the array or field, what it is and what is accepted.
+        CompileError, NotCachedError, UnsupportedError, DriverError: as Context.prepare().
+    """
+    context = context_for(context, "q", q)
+    key = (
+        VerifyProblem,
+        *_rules.sizes(q, k, v, cu_seqlens),
+        dtype_of("q", q),
+        _rules.output_dtype(q, out, output_dtype),
+        dtype_or("g", g, "f32"),
+        dtype_or("beta", beta, "f32"),
+        dtype_or("A_log", A_log, "f32"),
+        dtype_or("dt_bias", dt_bias, "f32"),
+        *_rules.states("f32", state, state_out, state_indices, state_out_indices, store_state),
+        dtype_or("cu_seqlens", cu_seqlens, "i32"),
+        cu_seqlens is not None,
+        _rules.draft_tokens(draft_tokens),
+        state_layout,
+        padding,
+        pad_index,
+        decay,
+        _rules.gate_mode(g, A_log, gate_mode),
+        _rules.beta_mode(beta, beta_mode),
+        bool(use_qk_l2norm),
+        stored_states,
+        accepted is not None,
+        dtype_or("accepted", accepted, "i32"),
+        parents is not None,
+        dtype_or("parents", parents, "i32"),
+        bool(round_each_token),
+        bool(batch_invariant),
+    )
+    operator = context._kept_operator(_VERIFY_FIELDS, key)
+    if out is None:
+        out = _rules.new_out(operator.problem, q, v)
+    return operator(
+        q, k, v, g, beta, A_log=A_log, dt_bias=dt_bias, out=out, state=state, state_out=state_out,
+        state_indices=state_indices, state_out_indices=state_out_indices, cu_seqlens=cu_seqlens,
+        accepted=accepted, parents=parents, scratch_slot=scratch_slot, scale=scale, stream=stream,
+    )  # fmt: skip
+
+
+_CONV_FIELDS = (
+    "q_heads",
+    "k_heads",
+    "v_heads",
+    "key_dim",
+    "value_dim",
+    "width",
+    "split_qkv",
+    "dtype",
+    "weight_dtype",
+    "activation",
+    "has_bias",
+    "gate_dtype",
+    "beta_dtype",
+    "a_log_dtype",
+    "dt_bias_dtype",
+    "state_dtype",
+    "index_dtype",
+    "state_location",
+    "has_initial_state",
+    "store_state",
+    "cu_seqlens_dtype",
+    "varlen",
+    "state_layout",
+    "whole_window",
+    "padding",
+    "pad_index",
+    "decay",
+    "gate_mode",
+    "beta_mode",
+    "use_qk_l2norm",
+    "stored_states",
+    "from_accepted",
+    "accepted_dtype",
+    "checkpoints",
+    "checkpoint_every",
+    "batch_invariant",
+)
+
+
+def gdn_conv(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    *,
+    y: Any = None,
+    q: Any = None,
+    k: Any = None,
+    v: Any = None,
+    a: Any = None,
+    b: Any = None,
+    A_log: Any = None,
+    dt_bias: Any = None,
+    g: Any = None,
+    beta: Any = None,
+    cu_seqlens: Any = None,
+    has_initial_state: Any = None,
+    accepted: Any = None,
+    state: Any = None,
+    state_out: Any = None,
+    state_indices: Any = None,
+    state_out_indices: Any = None,
+    checkpoints: Any = None,
+    checkpoint_cu_starts: Any = None,
+    scratch_slot: int = 0,
+    scale: float | None = None,
+    max_seqlen: int | None = None,
+    q_heads: int | None = None,
+    k_heads: int | None = None,
+    v_heads: int | None = None,
+    key_dim: int | None = None,
+    value_dim: int | None = None,
+    activation: ConvActivation = "silu",
+    store_state: bool = True,
+    state_layout: ConvStateLayout | None = None,
+    padding: Padding = "none",
+    pad_index: PadIndex = "negative",
+    decay: Decay = "head",
+    beta_mode: ConvBetaMode | None = None,
+    use_qk_l2norm: bool = False,
+    stored_states: StoredStates = "last",
+    checkpoint_mode: Checkpoints = "none",
+    checkpoint_every: int = 64,
+    batch_invariant: bool = False,
+    stream: int | None = None,
+    context: Context | None = None,
+) -> Any:
+    """A causal convolution in front of the others: its sums, SiLU, the split into q, k and v.
+
+    The problem is inferred: dtypes are those of the arrays, and so is what an array that is there
+    asks for.  heads is the largest of the head counts.  Conv says more of its arrays.
+
+    Args:
+        x: [B, T, channels], packed [total, channels].
+        weight: [channels, width].
+        bias: [channels].
+        y: [B, T, channels], packed [total, channels]; None: allocated.
+        q: [B, T, q_heads, key_dim], packed [total, q_heads, key_dim]; None: allocated.
+        k: [B, T, k_heads, key_dim], packed [total, k_heads, key_dim]; None: allocated.
+        v: [B, T, v_heads, value_dim], packed [total, v_heads, value_dim]; None: allocated.
+        a: [B, T, heads], packed [total, heads]; the decay's input.
+        b: [B, T, heads], packed [total, heads]; beta's logit.
+        A_log: [heads].
+        dt_bias: [heads].
+        g: [B, T, heads], packed [total, heads]; the decay's logarithm; None: allocated.
+        beta: [B, T, heads], packed [total, heads]; None: allocated.
+        cu_seqlens: [N + 1]; sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1.
+        has_initial_state: [N]; whether a sequence starts from its state, or from zeros; None: all
+            do.
+        accepted: [N]; so many tokens of the launch before were accepted; 0 is taken as 1.
+        state: [N or slots, channels, columns].
+        state_out: [N or slots, channels, columns]; where new states go; None: in place.
+        state_indices: [N]; the slots to read.
+        state_out_indices: [N]; the slots to write; None: those that are read.
+        checkpoints: [checkpoints, channels, columns]; states that are kept besides the last.
+        checkpoint_cu_starts: [N + 1]; where the checkpoints of each sequence begin.
+        scratch_slot: the slot of rows of padding; padding scratch only.
+        scale: q is multiplied by it; split_qkv only; None: 1.
+        max_seqlen: tokens of the longest sequence, a hint; varlen only; None: not known.
+        q_heads, k_heads, v_heads, key_dim, value_dim: the channels are q's heads behind each other,
+            then k's, then v's, and become q, k and v. None, all of them: y is written.
+        activation: what the sums go through.
+        store_state: False: new states are not kept.
+        state_layout: "columns" lie next to each other in memory, or "channels". None: as state's
+            strides say (torch, cupy), else "columns". It is what is fast; any strides are read.
+        padding: a row whose index means padding is left alone (skip), its output set to zero
+            (zero), or computed on scratch_slot (scratch); needs state_location pool.
+        pad_index: the index that means padding.
+        decay: of the gates that are computed: one for a token and head (head), or for each channel
+            of k (channel; no kernel makes these yet).
+        beta_mode: "logit": beta is b's sigmoid; "doubled_logit": twice that. None: "logit" with b.
+        use_qk_l2norm: q and k are normalised; needs split_qkv.
+        stored_states: new states are those after a sequence's last token (last) or after each of up
+            to 16 tokens (every).
+        checkpoint_mode: "none"; "before": states before tokens 0, N, 2N... are kept; "after": those
+            after tokens N, 2N...
+        checkpoint_every: tokens from one checkpoint to the next.
+        batch_invariant: the same bits for a request whatever the batch, instead of the fastest
+            kernels for each size.
+        stream: a cudaStream_t as a number; None: the library's current one.
+        context: None: one per device, made at first use from the environment.
+
+    Returns:
+        y; with head counts ConvOutputs.
+
+    Raises:
+        InvalidArgumentError: names the array or field, what it is and what is accepted.
+        CompileError, NotCachedError, UnsupportedError, DriverError: as Context.prepare().
+    """
+    context = context_for(context, "x", x)
+    key = (
+        ConvProblem,
+        *_rules.conv_sizes(x, weight, cu_seqlens, q_heads, k_heads, v_heads, key_dim, value_dim),
+        dtype_of("x", x),
+        dtype_of("weight", weight),
+        activation,
+        bias is not None,
+        dtype_or("a", a, "f32"),
+        dtype_or("b", b, "f32"),
+        dtype_or("A_log", A_log, "f32"),
+        dtype_or("dt_bias", dt_bias, "f32"),
+        *_rules.states(
+            "bf16", state, state_out, state_indices, state_out_indices, store_state, checkpoints
+        ),
+        dtype_or("cu_seqlens", cu_seqlens, "i32"),
+        cu_seqlens is not None,
+        *_rules.window_layout(
+            weight, state, state_out, checkpoints, stored_states, accepted, state_layout
+        ),
+        padding,
+        pad_index,
+        decay,
+        _rules.conv_gate_mode(a),
+        _rules.conv_beta_mode(b, beta_mode),
+        bool(use_qk_l2norm),
+        stored_states,
+        accepted is not None,
+        dtype_or("accepted", accepted, "i32"),
+        _rules.checkpoint_mode(checkpoint_mode),
+        checkpoint_every,
+        bool(batch_invariant),
+    )
+    operator = context._kept_operator(_CONV_FIELDS, key)
+    y, q, k, v, g, beta = _rules.new_conv_outputs(operator.problem, x, y, q, k, v, g, beta)
+    operator(
+        x, weight, bias, y=y, q=q, k=k, v=v, a=a, b=b, A_log=A_log, dt_bias=dt_bias, g=g, beta=beta,
+        cu_seqlens=cu_seqlens, has_initial_state=has_initial_state, accepted=accepted, state=state,
+        state_out=state_out, state_indices=state_indices, state_out_indices=state_out_indices,
+        checkpoints=checkpoints, checkpoint_cu_starts=checkpoint_cu_starts,
+        scratch_slot=scratch_slot, scale=scale, max_seqlen=max_seqlen, stream=stream,
+    )  # fmt: skip
+    return _rules.ConvOutputs(q, k, v, g, beta) if operator.problem.split_qkv else y

@@ -1,0 +1,101 @@
+// The operators: the C API's functions of each, and what an operator has besides.
+#include <deque>
+#include <vector>
+
+#include "operator.h"
+
+namespace cubinery_python {
+namespace {
+
+// Behind the names: those of the sizes that a choice takes.
+#define CUBINERY_PYTHON_OPERATOR(Name, name, ...)               \
+  struct Name##OfC {                                            \
+    using Args = gdn::Name##Args;                               \
+    using CArgs = Cubinery##Name##Args;                         \
+    using Handle = Cubinery##Name;                              \
+    static constexpr auto kCreate = cubinery_##name##_create;   \
+    static constexpr auto kDestroy = cubinery_##name##_destroy; \
+    static constexpr auto kLaunch = cubinery_##name##_launch;   \
+    static constexpr auto kChoice = cubinery_##name##_choice;   \
+    static constexpr const char* kSizes[] = {__VA_ARGS__};      \
+  }
+
+CUBINERY_PYTHON_OPERATOR(Decode, decode, "batch");
+CUBINERY_PYTHON_OPERATOR(Prefill, prefill, "tokens", "sequences", "max_seqlen");
+CUBINERY_PYTHON_OPERATOR(Verify, verify, "requests", "tokens");
+CUBINERY_PYTHON_OPERATOR(Commit, commit, "layers", "requests");
+CUBINERY_PYTHON_OPERATOR(Conv, conv, "sequences", "tokens", "channels");
+
+class Prefill final : public TableOperator<PrefillOfC> {
+ public:
+  using TableOperator::TableOperator;
+
+  // tokens, sequences
+  PyObject* workspace_bytes(PyObject* const* given, Py_ssize_t count) const override {
+    std::int64_t tokens = 0, sequences = 0;
+    if (!read_integers(given, count, {{"tokens", &tokens}, {"sequences", &sequences}})) {
+      return nullptr;
+    }
+    std::size_t bytes = 0;
+    const int code = cubinery_prefill_workspace_bytes(handle(), tokens, sequences, &bytes);
+    return code == CUBINERY_OK ? PyLong_FromSize_t(bytes) : raise(code);
+  }
+};
+
+class Commit final : public TableOperator<CommitOfC> {
+ public:
+  using TableOperator::TableOperator;
+
+  // The tensors of each layer
+  PyObject* table(PyObject* const* given, Py_ssize_t count) const override {
+    constexpr std::size_t kEach = gdn::kTensorRows<gdn::CommitLayer>.size();
+    std::vector<CubineryCommitLayer> layers(static_cast<std::size_t>(count) / kEach);
+    if (!right_count(count, layers.size() * kEach)) return nullptr;
+    std::deque<ArrayViews> views;
+    for (CubineryCommitLayer& layer : layers) {
+      const auto tensors = gdn::tensors_in<gdn::CommitLayer>(layer);
+      if (!read_tensors<gdn::CommitLayer>(tensors, given, &views.emplace_back(device()))) {
+        return nullptr;
+      }
+      given += kEach;
+    }
+    // One more than none: the data of an empty vector may be NULL.
+    std::vector<std::int64_t> words(layers.size() * CUBINERY_COMMIT_LAYER_WORDS + 1);
+    layers.push_back({});
+    const auto layer_count = static_cast<std::int64_t>(layers.size()) - 1;
+    if (const int code = without_gil([&] {
+          return cubinery_commit_table(handle(), layers.data(), layer_count, words.data());
+        })) {
+      return raise(code);
+    }
+    words.pop_back();
+    return list_of(words);
+  }
+
+ private:
+  static PyObject* list_of(const std::vector<std::int64_t>& words) {
+    PyObject* list = PyList_New(static_cast<Py_ssize_t>(words.size()));
+    if (list == nullptr) return nullptr;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      PyObject* word = PyLong_FromLongLong(words[i]);
+      if (word == nullptr || PyList_SetItem(list, static_cast<Py_ssize_t>(i), word) != 0) {
+        Py_DECREF(list);
+        return nullptr;
+      }
+    }
+    return list;
+  }
+};
+
+using Decode = TableOperator<DecodeOfC>;
+using Verify = TableOperator<VerifyOfC>;
+using Conv = TableOperator<ConvOfC>;
+
+const OperatorClass kDecode("gdn_decode", Decode::create<Decode>);
+const OperatorClass kPrefill("gdn_prefill", Prefill::create<Prefill>);
+const OperatorClass kVerify("gdn_verify", Verify::create<Verify>);
+const OperatorClass kCommit("gdn_commit", Commit::create<Commit>);
+const OperatorClass kConv("gdn_conv", Conv::create<Conv>);
+
+}  // namespace
+}  // namespace cubinery_python
