@@ -144,81 +144,54 @@ void GdnCase::fill_indices() {
   fill(TensorId::kStateOutIndices, options_.write, sequences_);
 }
 
-std::vector<float> GdnCase::draw(TensorId tensor, std::int64_t n, std::int64_t h,
-                                 std::int64_t rows) const {
-  return drawn({problem_, options_.data(), n, h, rows}, tensor);
-}
-
-void GdnCase::put(const TensorInfo& info, const Place& place, std::span<const float> numbers) {
-  const DType dtype = layout_.tensors()[info.id].dtype;
-  std::byte* to = at(place);
-  for (const float number : numbers) {
-    store(dtype, to, number);
-    to += size_of(dtype);
-  }
-}
-
 // Gaps keep their poison.  A state that must not be read is NaN everywhere.
 void GdnCase::fill(const TensorInfo& info) {
-  if (!is_drawn(info.id) || !layout_.tensors().has(info.id)) return;
+  const Tensor& x = layout_.tensors()[info.id];
+  if (!is_drawn(info.id) || !x.present()) return;
+  const auto put = [&](std::int64_t n, std::int64_t h, std::int64_t rows, const Place& place,
+                       const Step& step) {
+    const std::vector<float> numbers = drawn({problem_, options_.data(), n, h, rows}, info.id);
+    this->put(x.dtype, place, step, numbers);
+  };
   switch (info.kind) {
     case TensorKind::kRows:
     case TensorKind::kScalars:
-    case TensorKind::kChannels:
-      return fill_tokens(info);
+    case TensorKind::kChannels: {
+      const bool has_heads = info.kind != TensorKind::kChannels;
+      const std::int64_t heads = has_heads ? x.shape[layout_.head_dimension()] : 1;
+      return for_each(sequences_, heads, [&](std::int64_t n, std::int64_t h) {
+        put(n, h, length(n), row_at(info.id, n, 0, h), {length(n), x.strides[token_dimension()]});
+      });
+    }
     case TensorKind::kStates:
+      return for_each(x.shape[0] * has_initial(), heads_, [&](std::int64_t row, std::int64_t h) {
+        put(row, h, problem_.key_dim, matrix_at(info.id, row, h), {});
+      });
     case TensorKind::kConvStates:
-      if (problem_.states.has_initial) fill_states(info);
-      return;
+      return for_each(x.shape[0] * has_initial(), 1, [&](std::int64_t row, std::int64_t) {
+        put(row, 0, x.shape[2], conv_state_at(info.id, row, 0, 0),
+            {x.shape[2], x.strides[2], x.strides[1]});
+      });
+    case TensorKind::kHeads:
+      return for_each(1, heads_, [&](std::int64_t, std::int64_t h) {
+        put(0, h, 1, vector_at(info.id, h), {});
+      });
     default:
-      return fill_elements(info);
+      return put(0, 0, 1, layout_.at(info.id, 0), {x.shape[0], x.strides[0], x.strides[1]});
   }
 }
 
-void GdnCase::fill_tokens(const TensorInfo& info) {
-  const Tensor& tensor = layout_.tensors()[info.id];
-  const bool has_heads = info.kind != TensorKind::kChannels;
-  const std::int64_t heads = has_heads ? tensor.shape[layout_.head_dimension()] : 1;
-  for_each(sequences_, heads, [&](std::int64_t n, std::int64_t h) {
-    const std::vector<float> numbers = draw(info.id, n, h, length(n));
-    for (std::int64_t t = 0; t < length(n); ++t) {
-      const std::size_t width = numbers.size() / idx(length(n));
-      put(info, row_at(info.id, n, t, h), std::span(numbers).subspan(idx(t) * width, width));
+void GdnCase::put(DType dtype, const Place& place, const Step& step,
+                  const std::vector<float>& numbers) {
+  const auto width =
+      static_cast<std::int64_t>(numbers.size()) / std::max<std::int64_t>(step.rows, 1);
+  std::byte* const first = at(place);
+  for (std::int64_t r = 0; r < step.rows; ++r) {
+    for (std::int64_t c = 0; c < width; ++c) {
+      store(dtype, first + (r * step.row + c * step.column) * size_of(dtype),
+            numbers[idx(r * width + c)]);
     }
-  });
-}
-
-// Vectors, and the taps of channels.
-void GdnCase::fill_elements(const TensorInfo& info) {
-  const Tensor& tensor = layout_.tensors()[info.id];
-  std::vector<float> numbers;
-  if (info.kind == TensorKind::kHeads) {
-    for (std::int64_t h = 0; h < heads_; ++h) numbers.push_back(draw(info.id, 0, h, 1)[0]);
-  } else {
-    numbers = draw(info.id, 0, 0, 1);
   }
-  const std::int64_t count = tensor.rank == 1 ? 1 : tensor.shape[1];
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const auto at = static_cast<std::int64_t>(i);
-    put(info, tap_at(info.id, at / count, at % count), std::span(numbers).subspan(i, 1));
-  }
-}
-
-void GdnCase::fill_states(const TensorInfo& info) {
-  const Tensor& tensor = layout_.tensors()[info.id];
-  if (info.kind == TensorKind::kStates) {
-    return for_each(tensor.shape[0], heads_, [&](std::int64_t row, std::int64_t h) {
-      put(info, matrix_at(info.id, row, h), draw(info.id, row, h, problem_.key_dim));
-    });
-  }
-  for_each(tensor.shape[0], 1, [&](std::int64_t row, std::int64_t) {
-    const std::vector<float> numbers = draw(info.id, row, 0, tensor.shape[2]);
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      const auto at = static_cast<std::int64_t>(i);
-      put(info, conv_state_at(info.id, row, at % tensor.shape[1], at / tensor.shape[1]),
-          std::span(numbers).subspan(i, 1));
-    }
-  });
 }
 
 GdnArgs GdnCase::args(std::span<void* const> pieces) const {
@@ -226,6 +199,9 @@ GdnArgs GdnCase::args(std::span<void* const> pieces) const {
   args.scratch_slot = options_.scratch_slot;
   args.scale = options_.scale;
   args.norm_eps = options_.norm_eps;
+  if (problem_.inputs.gate_mode == gdn::GateMode::kLowerBound) {
+    args.lower_bound = options_.lower_bound;
+  }
   args.enable_pdl = options_.enable_pdl;
   return args;
 }

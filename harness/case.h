@@ -38,6 +38,7 @@ struct CaseOptions {
   double key_correlation = 0;  // of keys of one head, over tokens, sequences and seeds
   std::optional<float> scale{};
   std::optional<float> norm_eps{};
+  float lower_bound = -5;  // GateMode::kLowerBound
   bool enable_pdl = false;
 
   // As in LayoutOptions.
@@ -181,11 +182,12 @@ class GdnCase {
   void fill_parents();
   // The drawn numbers of a tensor.
   void fill(const TensorInfo& info);
-  void put(const TensorInfo& info, const Place& place, std::span<const float> numbers);
-  void fill_tokens(const TensorInfo& info);
-  void fill_elements(const TensorInfo& info);
-  void fill_states(const TensorInfo& info);
-  std::vector<float> draw(TensorId tensor, std::int64_t n, std::int64_t h, std::int64_t rows) const;
+  // How rows of numbers lie: from row to row, and in a row, in elements.
+  struct Step {
+    std::int64_t rows = 1, row = 0, column = 1;
+  };
+  void put(DType dtype, const Place& place, const Step& step, const std::vector<float>& numbers);
+  std::int64_t has_initial() const { return problem_.states.has_initial ? 1 : 0; }
 
   std::vector<float> values_at(const GdnMemory& memory, TensorId tensor, const Place& place,
                                int count) const;

@@ -128,18 +128,19 @@ std::vector<float> GdnCase::operand(TensorId tensor, std::int64_t n, std::int64_
     }
     return taps;
   }
-  const bool vector = layout_.tensors()[tensor].rank == 1;
-  return values_at(memory_, tensor, vector ? vector_at(tensor, of) : row_at(tensor, n, t, of),
+  const bool has_tokens = is_of_tokens(info_of(tensor).kind);
+  return values_at(memory_, tensor, has_tokens ? row_at(tensor, n, t, of) : vector_at(tensor, of),
                    width);
 }
 
 template <class Real>
 gdn::PrefillRefHead<Real> GdnCase::head(std::int64_t n, std::int64_t h, std::int64_t first,
                                         std::int64_t last) const {
-  return reference_head<Real>(problem_, options_.scale, h, first, last,
-                              [&](TensorId tensor, std::int64_t t, std::int64_t of, int width) {
-                                return operand(tensor, n, t, of, width);
-                              });
+  auto head = reference_head<Real>(problem_, options_.scale, h, first, last,
+                                   [&](TensorId tensor, std::int64_t t, std::int64_t of,
+                                       int width) { return operand(tensor, n, t, of, width); });
+  head.lower_bound = options_.lower_bound;
+  return head;
 }
 template gdn::PrefillRefHead<double> GdnCase::head(std::int64_t, std::int64_t, std::int64_t,
                                                    std::int64_t) const;
@@ -163,7 +164,8 @@ void GdnCase::advance(std::int64_t n, std::int64_t h, std::int64_t first, std::i
   std::vector<float> naive_o(o.size());
   const auto plain = head<float>(n, h, first, last);
   gdn_prefill_ref(head<double>(n, h, first, last), reference->state.data(), o.data());
-  if (options_.chunk_size == 0) {
+  // The chunked algebra is that of one decay for a head.
+  if (options_.chunk_size == 0 || problem_.inputs.decay == gdn::Decay::kChannel) {
     gdn_prefill_ref(plain, naive_state->data(), naive_o.data());
   } else {
     gdn_prefill_chunked_ref(

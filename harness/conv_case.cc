@@ -11,7 +11,7 @@
 #include "gdn_decode/gdn_decode_ref.h"
 #include "harness/draw.h"
 #include "harness/rounding.h"
-#include "runtime/gdn/conv/operator.h"
+#include "runtime/gdn/conv/parts.h"
 #include "runtime/gdn/shared/checkpoint_args.h"
 
 namespace cubinery {
@@ -259,19 +259,25 @@ class ConvCase::Reference {
 
   void add_gates(std::int64_t i) {
     const std::int64_t h = i % p_.heads.count();
+    const int width = decay_width(p_);
     const auto of_head = [&]<class Real>(Real) {
       gdn::DecodeRefHead<Real> head{.inputs = p_.inputs};
       if (writes_g(p_)) {
-        head.gate = {static_cast<Real>(input(TensorId::kA, i))};
         head.a_log = input(TensorId::kALog, h);
-        head.dt_bias = {static_cast<Real>(input(TensorId::kDtBias, h))};
+        head.gate = head.dt_bias = {};
+        for (int d = 0; d < width; ++d) {
+          head.gate.push_back(input(TensorId::kA, i * width + d));
+          head.dt_bias.push_back(input(TensorId::kDtBias, h * width + d));
+        }
       }
       if (writes_beta(p_)) head.beta = input(TensorId::kB, i);
       return head;
     };
     const auto exact = of_head(double{});
     const auto naive = of_head(float{});
-    if (writes_g(p_)) add(TensorId::kG, i, log_decay_ref(exact), log_decay_ref(naive));
+    for (int d = 0; writes_g(p_) && d < width; ++d) {
+      add(TensorId::kG, i * width + d, log_decay_ref(exact, idx(d)), log_decay_ref(naive, idx(d)));
+    }
     if (writes_beta(p_)) add(TensorId::kBeta, i, beta_ref(exact), beta_ref(naive));
   }
 

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-#include "runtime/gdn/conv/operator.h"
+#include "runtime/gdn/conv/parts.h"
 
 namespace cubinery {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "cubinery/gdn_types.h"
 #include "harness/random.h"
+#include "runtime/gdn/shared/tensors.h"
 
 namespace cubinery {
 
@@ -100,24 +101,24 @@ class GateSource {
         gates_(options.gates),
         head_(h),
         gate_(random_of(options.seed, DataStream::kGate, n, h)),
-        beta_(random_of(options.seed, DataStream::kBeta, n, h)) {
+        beta_(random_of(options.seed, DataStream::kBeta, n, h)),
+        dt_bias_(random_of(options.seed, DataStream::kDtBias, 0, h)) {
     still_ = gates_ == GateDistribution::kUndecayed ||
              (gates_ == GateDistribution::kQwen && gate_.uniform() < 0.25);
     const bool extreme = gates_ == GateDistribution::kExtreme;
     // Extreme: either a large A, or a large a that takes softplus(x) = x.
     const double a = extreme ? (h % 2 == 0 ? 16 : 1)
                              : random_of(options.seed, DataStream::kALog, 0, h).uniform(1, 16);
-    const double dt = std::exp(
-        random_of(options.seed, DataStream::kDtBias, 0, h).uniform(std::log(1e-3), std::log(0.1)));
     a_log_ = static_cast<float>(std::log(a));
-    dt_bias_ = static_cast<float>(extreme ? 0.25 : std::log(std::expm1(dt)));
+    Random same = dt_bias_;
+    dt_bias_of_head_ = dt_bias(same);
   }
 
-  float a_log() const { return a_log_; }  // of the head, whatever the sequence
-  float dt_bias() const { return dt_bias_; }
+  float a_log() const { return a_log_; }              // of the head, whatever the sequence
+  float next_dt_bias() { return dt_bias(dt_bias_); }  // likewise, of a channel
 
   float next_gate() {
-    if (gate_mode_ != gdn::GateMode::kComputed) {
+    if (!gdn::is_computed(gate_mode_)) {
       const double g = log_decay();
       return static_cast<float>(gate_mode_ == gdn::GateMode::kAlpha ? std::exp(g) : g);
     }
@@ -134,6 +135,12 @@ class GateSource {
   }
 
  private:
+  float dt_bias(Random& random) const {
+    const double dt = std::exp(random.uniform(std::log(1e-3), std::log(0.1)));
+    const bool extreme = gates_ == GateDistribution::kExtreme;
+    return static_cast<float>(extreme ? 0.25 : std::log(std::expm1(dt)));
+  }
+
   static double softplus(double x) { return std::log1p(std::exp(x)); }
 
   double log_decay() {
@@ -145,7 +152,7 @@ class GateSource {
       case GateDistribution::kQwen:
         return -softplus(-normal) / 16;
       case GateDistribution::kInit:
-        return -std::exp(a_log_) * softplus(normal + dt_bias_);
+        return -std::exp(a_log_) * softplus(normal + dt_bias_of_head_);
       case GateDistribution::kExtreme:
         return -gate_.uniform(31, 69);
       case GateDistribution::kUndecayed:
@@ -159,8 +166,8 @@ class GateSource {
   GateDistribution gates_;
   std::int64_t head_;
   bool still_;  // never decays
-  float a_log_, dt_bias_;
-  Random gate_, beta_;
+  float a_log_, dt_bias_of_head_;
+  Random gate_, beta_, dt_bias_;
 };
 
 }  // namespace cubinery

@@ -43,12 +43,12 @@ std::vector<float> taps(const GdnDraw& draw, DataStream stream, int count) {
   return taps;
 }
 
-// `next`: of a GateSource.
+// `next`: of a GateSource; `width` of each row.
 template <class Next>
-std::vector<float> gates(const GdnDraw& draw, Next next) {
+std::vector<float> gates(const GdnDraw& draw, Next next, int width = 1) {
   GateSource source(draw.problem.inputs.gate_mode, draw.problem.inputs.beta_mode, draw.data, draw.n,
                     draw.h);
-  std::vector<float> numbers(idx(draw.rows));
+  std::vector<float> numbers(idx(draw.rows * width));
   for (float& number : numbers) number = (source.*next)();
   return numbers;
 }
@@ -64,7 +64,10 @@ constexpr Source kSources[] = {
     {TensorId::kG, drawn_gates},
     {TensorId::kBeta, [](const GdnDraw& draw) { return gates(draw, &GateSource::next_beta); }},
     {TensorId::kALog, [](const GdnDraw& draw) { return gates(draw, &GateSource::a_log); }},
-    {TensorId::kDtBias, [](const GdnDraw& draw) { return gates(draw, &GateSource::dt_bias); }},
+    {TensorId::kDtBias,
+     [](const GdnDraw& draw) {
+       return gates(draw, &GateSource::next_dt_bias, decay_width(draw.problem));
+     }},
     {TensorId::kState, values<DataStream::kState>},
     {TensorId::kZ, values<DataStream::kZ>},
     {TensorId::kNormWeight, values<DataStream::kNormWeight>},
@@ -92,7 +95,9 @@ std::vector<float> drawn(const GdnDraw& draw, TensorId tensor) {
   return source_of(tensor)->draw(draw);
 }
 
-std::vector<float> drawn_gates(const GdnDraw& draw) { return gates(draw, &GateSource::next_gate); }
+std::vector<float> drawn_gates(const GdnDraw& draw) {
+  return gates(draw, &GateSource::next_gate, decay_width(draw.problem));
+}
 
 // Half of the tokens go on from the one in front of them, so that there are long paths.
 std::vector<std::int64_t> draw_parents(const DataOptions& data, std::int64_t n,

@@ -1,6 +1,7 @@
 #include "harness/layout.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace cubinery {
 
@@ -8,37 +9,22 @@ namespace {
 
 constexpr std::int64_t kRowGap = 16;  // Placement::kRank4
 
-void insert_front(Tensor* tensor) {
-  std::copy_backward(tensor->shape.begin(), tensor->shape.begin() + tensor->rank,
-                     tensor->shape.begin() + tensor->rank + 1);
-  tensor->shape[0] = 1;
-  ++tensor->rank;
+template <class Values, class Value>
+void insert_front(Values* values, Value value) {
+  std::copy_backward(values->begin(), values->end() - 1, values->end());
+  values->front() = value;
 }
+
+// One state for each of the sequences or slots.
+bool is_conv_state(const TensorInfo& info) { return info.axes[2] == gdn::Axis::kColumns; }
 
 }  // namespace
 
 GdnLayout::GdnLayout(const TensorSet& tensors, const LayoutOptions& options)
     : options_(options), tensors_(tensors) {
   for (const TensorInfo& info : tensors_.list) {
-    Tensor* const tensor = &tensors_[info.id];
-    Spot* const spot = &spots_[index_of(info.id)];
-    spot->piece = index_of(info.id);
-    if (!tensor->present()) continue;
-    const bool out = info.id == TensorId::kStateOut || info.id == TensorId::kConvStateOut;
-    const std::int64_t row_gap = out ? options.out_slot_gap : options.slot_gap;
-    if (info.kind == TensorKind::kChannels) {
-      place_channels(tensor, spot);
-    } else if (info.axes[2] == gdn::Axis::kColumns) {
-      place_conv_states(tensor, row_gap, spot);
-    } else if (is_of_tokens(info.kind)) {
-      place_rows(tensor, spot);
-    } else if (tensor->rank == 1) {
-      place_vector(tensor, spot);
-    } else if (tensor->rank == 2) {
-      place_table(tensor, spot);
-    } else {
-      place_matrices(tensor, row_gap, spot);
-    }
+    spots_[index_of(info.id)].piece = index_of(info.id);
+    if (tensors_.has(info.id)) place(info);
   }
   if (options.placement == Placement::kPackedRows && tensors_.has(TensorId::kQ)) pack_rows();
 }
@@ -63,90 +49,60 @@ std::int64_t GdnLayout::vector_gap() const {
   return options_.placement == Placement::kUnaligned ? kConvVector : 0;
 }
 
-// [batch, tokens, heads, dim], or without batch or dim; heads before tokens as the problem says.
-void GdnLayout::place_rows(Tensor* tensor, Spot* spot) const {
-  if (tensors_.varlen && has_batch_dimension()) insert_front(tensor);
-  const std::size_t t = token_dimension(), h = head_dimension();
-  const std::int64_t batch = has_batch_dimension() ? tensor->shape[0] : 1;
-  const std::int64_t heads = tensor->shape[h];
-  const std::int64_t tokens = std::max<std::int64_t>(tensor->shape[t], 1);
-  const std::size_t d = std::max(t, h) + 1;
-  const std::int64_t width = idx(tensor->rank) > d ? tensor->shape[d] : 1;
-  const bool heads_first =
-      tensors_.heads_first != (options_.placement == Placement::kTransposedHeads);
-  const std::int64_t gap = options_.placement == Placement::kRank4 ? kRowGap : 0;
-  std::int64_t batch_stride = 0, token_stride = 0, head_stride = 0;
-  if (options_.placement == Placement::kUnaligned) {
-    spot->first = 1;
-    head_stride = width + 1;
-    token_stride = heads * head_stride + 1;
-    batch_stride = tokens * token_stride + 1;
-  } else if (heads_first && options_.placement != Placement::kPackedRows) {
-    token_stride = width + gap;
-    head_stride = tokens * token_stride + gap;
-    batch_stride = heads * head_stride + gap;
-  } else {
-    head_stride = width;
-    token_stride = heads * width + gap;
-    batch_stride = tokens * token_stride + gap;
+// Of q, k, v, gates and o in memory.
+bool GdnLayout::lies_heads_first() const {
+  if (options_.placement == Placement::kPackedRows) return false;
+  return tensors_.heads_first != (options_.placement == Placement::kTransposedHeads);
+}
+
+// Elements in front of the first.
+std::int64_t GdnLayout::first_of(const TensorInfo& info) const {
+  if (info.kind == TensorKind::kChannels) return vector_gap();
+  if (is_conv_state(info)) return tensors_[info.id].rank == 3 ? vector_gap() : 0;
+  return is_of_tokens(info.kind) && options_.placement == Placement::kUnaligned ? 1 : 0;
+}
+
+// Elements between those of a dimension that counts `axis`.
+std::int64_t GdnLayout::gap_of(const TensorInfo& info, gdn::Axis axis) const {
+  using gdn::Axis;
+  const bool is_first = axis == info.axes[0],
+             unaligned = options_.placement == Placement::kUnaligned;
+  const bool is_out = info.id == TensorId::kStateOut || info.id == TensorId::kConvStateOut;
+  const std::int64_t row_gap = is_out ? options_.out_slot_gap : options_.slot_gap;
+  if (info.kind == TensorKind::kChannels) return axis == Axis::kTokens ? vector_gap() : 0;
+  if (is_conv_state(info)) {  // those with steps have no gaps
+    if (tensors_[info.id].rank > 3) return 0;
+    if (axis == Axis::kColumns) return tensors_.channels_first ? vector_gap() : 0;
+    const std::int64_t vectors = (row_gap + kConvVector - 1) / kConvVector;
+    return is_first ? vectors * kConvVector + vector_gap() : 0;
   }
-  tensor->strides = {};
-  if (has_batch_dimension()) tensor->strides[0] = batch_stride;
-  tensor->strides[t] = token_stride;
-  tensor->strides[h] = head_stride;
-  if (idx(tensor->rank) > d) tensor->strides[d] = 1;
-  if (batch * tensor->shape[t] == 0) return;
-  spot->elements = spot->first + (batch - 1) * batch_stride + (tokens - 1) * token_stride +
-                   (heads - 1) * head_stride + width;
-}
-
-// [batch, tokens, channels], or without batch.
-void GdnLayout::place_channels(Tensor* tensor, Spot* spot) const {
-  if (tensors_.varlen && has_batch_dimension()) insert_front(tensor);
-  const std::size_t t = token_dimension();
-  const std::int64_t tokens = tensor->shape[t], stride = tensor->shape[t + 1] + vector_gap();
-  tensor->strides = {};
-  if (has_batch_dimension()) tensor->strides[0] = tokens * stride;
-  tensor->strides[t] = stride;
-  tensor->strides[t + 1] = 1;
-  spot->first = vector_gap();
-  spot->elements = spot->first + (has_batch_dimension() ? tensor->shape[0] : 1) * tokens * stride;
-}
-
-void GdnLayout::place_matrices(Tensor* tensor, std::int64_t row_gap, Spot* spot) const {
-  tensor->strides[1] = tensor->shape[2] * tensor->shape[3] + options_.head_gap;
-  tensor->strides[0] = tensor->shape[1] * tensor->strides[1] + row_gap;
-  spot->elements = tensor->shape[0] * tensor->strides[0];
-}
-
-// Those with steps have no gaps.
-void GdnLayout::place_conv_states(Tensor* tensor, std::int64_t row_gap, Spot* spot) const {
-  if (tensor->rank == 4) {
-    spot->elements = elements_of(*tensor);
-    return;
+  if (info.axes[3] == Axis::kStateColumns) {
+    return axis == Axis::kHeads ? options_.head_gap : is_first ? row_gap : 0;
   }
-  const std::int64_t channels = tensor->shape[1], columns = tensor->shape[2];
-  std::int64_t row = channels * columns;
-  if (tensors_.channels_first) {
-    tensor->strides[2] = channels + vector_gap();
-    row = columns * tensor->strides[2];
+  if (axis == Axis::kDecayDim || (axis == info.axes[3] && axis != Axis::kNone)) return 0;
+  if (unaligned) return 1;
+  if (!is_of_tokens(info.kind) || options_.placement != Placement::kRank4) return 0;
+  return is_first || axis == Axis::kTokens || lies_heads_first() ? kRowGap : 0;
+}
+
+void GdnLayout::place(const TensorInfo& info) {
+  Tensor& tensor = tensors_[info.id];
+  Dims& dims = tensors_.dims[index_of(info.id)];
+  const bool has_heads = is_of_tokens(info.kind) && info.kind != TensorKind::kChannels;
+  if (is_of_tokens(info.kind) && tensors_.varlen && has_batch_dimension()) {
+    insert_front(&tensor.shape, 1);
+    insert_front(&dims, gdn::Axis::kSequences);
+    ++tensor.rank;
   }
-  const std::int64_t vectors = (row_gap + kConvVector - 1) / kConvVector;
-  tensor->strides[0] = row + vectors * kConvVector + vector_gap();
-  spot->first = vector_gap();
-  spot->elements = spot->first + tensor->shape[0] * tensor->strides[0];
-}
-
-void GdnLayout::place_vector(Tensor* tensor, Spot* spot) const {
-  tensor->strides[0] = options_.placement == Placement::kUnaligned ? 2 : 1;
-  spot->elements = tensor->shape[0] * tensor->strides[0];
-}
-
-void GdnLayout::place_table(Tensor* tensor, Spot* spot) const {
-  const std::int64_t gap = options_.placement == Placement::kUnaligned ? 1 : 0;
-  tensor->strides[1] = 1 + gap;
-  tensor->strides[0] = tensor->shape[1] * tensor->strides[1] + gap;
-  spot->elements = tensor->shape[0] * tensor->strides[0];
+  PerDim order = memory_order(tensors_, info), gaps{};
+  if (has_heads && lies_heads_first() != tensors_.heads_first) {
+    std::swap(order[token_dimension()], order[head_dimension()]);
+  }
+  for (std::size_t d = 0; d < idx(tensor.rank); ++d) gaps[d] = gap_of(info, dims[d]);
+  Spot& spot = spots_[index_of(info.id)];
+  spot.first = first_of(info);
+  spot.elements = set_strides(&tensor, order, gaps);
+  if (spot.elements > 0) spot.elements += spot.first;
 }
 
 // q, k and v, the first of all, become slices of one [batch, tokens, channels] tensor.

@@ -64,12 +64,10 @@ class GdnLayout {
 
   bool has_batch_dimension() const;
   std::int64_t vector_gap() const;
-  void place_rows(Tensor* tensor, Spot* spot) const;
-  void place_channels(Tensor* tensor, Spot* spot) const;
-  void place_matrices(Tensor* tensor, std::int64_t row_gap, Spot* spot) const;
-  void place_conv_states(Tensor* tensor, std::int64_t row_gap, Spot* spot) const;
-  void place_vector(Tensor* tensor, Spot* spot) const;
-  void place_table(Tensor* tensor, Spot* spot) const;
+  std::int64_t first_of(const TensorInfo& info) const;
+  std::int64_t gap_of(const TensorInfo& info, gdn::Axis axis) const;
+  bool lies_heads_first() const;
+  void place(const TensorInfo& info);
   void pack_rows();
 
   LayoutOptions options_;

@@ -28,10 +28,14 @@ std::vector<float> pattern_of(const TensorInfo& info, const GdnProblem& problem,
   if (!by_head) return draw(0, GdnPatterns::kRows);
   const std::size_t rows = info.kind == TensorKind::kHeads ? 1 : GdnPatterns::kRows;
   const std::size_t heads = idx(problem.heads.count());
-  std::vector<float> numbers(rows * heads);
+  std::vector<float> numbers;
   for (std::size_t h = 0; h < heads; ++h) {
     const std::vector<float> drawn = draw(static_cast<std::int64_t>(h), rows);
-    for (std::size_t r = 0; r < rows; ++r) numbers[r * heads + h] = drawn[r];
+    const std::size_t width = drawn.size() / rows;
+    numbers.resize(drawn.size() * heads);
+    for (std::size_t i = 0; i < drawn.size(); ++i) {
+      numbers[(i / width * heads + h) * width + i % width] = drawn[i];
+    }
   }
   return numbers;
 }

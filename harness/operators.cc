@@ -14,12 +14,11 @@
 #include "runtime/gdn/decode/args.h"
 #include "runtime/gdn/decode/operator.h"
 #include "runtime/gdn/prefill/kernels.h"
-#include "runtime/gdn/prefill/operator.h"
+#include "runtime/gdn/prefill/paths.h"
 #include "runtime/gdn/prefill/segments.h"
 #include "runtime/gdn/shared/problem_fields.h"
 #include "runtime/gdn/verify/commit_operator.h"
 #include "runtime/gdn/verify/operator.h"
-#include "runtime/operator/keyed_path.h"
 
 namespace cubinery {
 namespace {
@@ -60,12 +59,6 @@ PrefillSize size_of_launch(const Lengths& lengths) {
   return {.tokens = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}),
           .sequences = static_cast<std::int64_t>(lengths.size()),
           .max_seqlen = *std::max_element(lengths.begin(), lengths.end())};
-}
-
-std::vector<Shape> batches(const ShapeGrid& grid) {
-  std::vector<Shape> shapes;
-  for (const std::int64_t batch : values_in(grid, "batch")) shapes.push_back({{"batch", batch}});
-  return shapes;
 }
 
 void add_shapes(std::int64_t tokens, std::int64_t sequences, bool varlen, const ShapeGrid& grid,
@@ -110,6 +103,12 @@ Result<Lengths> lengths_of(std::string_view op, bool varlen, const Shape& shape)
   return lengths;
 }
 
+// Of a shape with `batch`, of so many tokens each.
+Result<Lengths> lengths_of_requests(std::string_view op, const Shape& shape, std::int64_t tokens) {
+  CUBINERY_RETURN_IF_ERROR(check_most(op, shape, "batch", kMostSequences));
+  return Lengths(idx(*size_in(shape, "batch")), tokens);
+}
+
 // Those that both have, by their names.
 template <class To>
 void copy_tensors(const GdnArgs& from, To* to) {
@@ -120,6 +119,12 @@ void copy_tensors(const GdnArgs& from, To* to) {
 }
 
 }  // namespace
+
+std::vector<Shape> batches(const ShapeGrid& grid) {
+  std::vector<Shape> shapes;
+  for (const std::int64_t batch : values_in(grid, "batch")) shapes.push_back({{"batch", batch}});
+  return shapes;
+}
 
 // The fields that both have are copied by their names.
 GdnProblem as_prefill(const DecodeProblem& problem) {
@@ -136,6 +141,7 @@ gdn::DecodeArgs as_decode(const GdnArgs& packed) {
   gdn::DecodeArgs args{.scratch_slot = packed.scratch_slot,
                        .scale = packed.scale,
                        .norm_eps = packed.norm_eps,
+                       .lower_bound = packed.lower_bound,
                        .enable_pdl = packed.enable_pdl};
   copy_tensors(packed, &args);
   for (const auto& row : gdn::kTensorRows<gdn::DecodeArgs>) {
@@ -179,24 +185,12 @@ TwoLaunches as_two_launches(const DecodeProblem& problem, const gdn::DecodeArgs&
   return two;
 }
 
-std::vector<Shape> HarnessOf<DecodeProblem>::shapes(const DecodeProblem&, const ShapeGrid& grid) {
-  return batches(grid);
-}
-
 Result<Lengths> HarnessOf<DecodeProblem>::lengths(const DecodeProblem&, const Shape& shape) {
-  CUBINERY_RETURN_IF_ERROR(check_most(gdn::kDecodeOp, shape, "batch", kMostSequences));
-  return Lengths(idx(*size_in(shape, "batch")), 1);
+  return lengths_of_requests(gdn::kDecodeOp, shape, 1);
 }
 
 Point HarnessOf<DecodeProblem>::point(const DecodeProblem& problem, const Lengths& lengths) {
   return gdn::point_of(problem, static_cast<std::int64_t>(lengths.size()));
-}
-
-Result<gdn::Decode> HarnessOf<DecodeProblem>::create(const Context& context,
-                                                     const DecodeProblem& problem,
-                                                     const Target& target,
-                                                     const std::vector<TunedValue>& values) {
-  return gdn::Decode::create(context, problem, target, values);
 }
 
 std::vector<Shape> HarnessOf<PrefillProblem>::shapes(const PrefillProblem& problem,
@@ -217,13 +211,6 @@ Result<Lengths> HarnessOf<PrefillProblem>::lengths(const PrefillProblem& problem
 
 Point HarnessOf<PrefillProblem>::point(const PrefillProblem& problem, const Lengths& lengths) {
   return gdn::point_of(problem, size_of_launch(lengths));
-}
-
-Result<gdn::Prefill> HarnessOf<PrefillProblem>::create(const Context& context,
-                                                       const PrefillProblem& problem,
-                                                       const Target& target,
-                                                       const std::vector<TunedValue>& values) {
-  return gdn::Prefill::create(context, problem, target, values);
 }
 
 std::size_t HarnessOf<PrefillProblem>::workspace_bytes(const gdn::Prefill& prefill,
@@ -263,8 +250,10 @@ PrefillProblem as_prefill(const VerifyProblem& problem) {
 }
 
 gdn::VerifyArgs as_verify(const VerifyProblem& problem, const GdnArgs& args) {
-  gdn::VerifyArgs same{
-      .scratch_slot = args.scratch_slot, .scale = args.scale, .enable_pdl = args.enable_pdl};
+  gdn::VerifyArgs same{.scratch_slot = args.scratch_slot,
+                       .scale = args.scale,
+                       .lower_bound = args.lower_bound,
+                       .enable_pdl = args.enable_pdl};
   copy_tensors(args, &same);
   if (!stores_every(problem)) return same;
   // [B T, ...] as [B, T, ...]
@@ -292,9 +281,8 @@ std::vector<Shape> HarnessOf<VerifyProblem>::shapes(const VerifyProblem& problem
 
 Result<Lengths> HarnessOf<VerifyProblem>::lengths(const VerifyProblem& problem,
                                                   const Shape& shape) {
-  CUBINERY_RETURN_IF_ERROR(check_most(gdn::kVerifyOp, shape, "batch", kMostSequences));
   CUBINERY_RETURN_IF_ERROR(check_most(gdn::kVerifyOp, shape, "tokens_each", problem.draft_tokens));
-  return Lengths(idx(*size_in(shape, "batch")), *size_in(shape, "tokens_each"));
+  return lengths_of_requests(gdn::kVerifyOp, shape, *size_in(shape, "tokens_each"));
 }
 
 Point HarnessOf<VerifyProblem>::point(const VerifyProblem& problem, const Lengths& lengths) {
@@ -311,17 +299,6 @@ VerifyProblem HarnessOf<VerifyProblem>::measured(VerifyProblem problem) {
   return problem;
 }
 
-PrefillProblem HarnessOf<VerifyProblem>::reference(const VerifyProblem& problem) {
-  return as_prefill(measured(problem));
-}
-
-Result<gdn::Verify> HarnessOf<VerifyProblem>::create(const Context& context,
-                                                     const VerifyProblem& problem,
-                                                     const Target& target,
-                                                     const std::vector<TunedValue>& values) {
-  return gdn::Verify::create(context, measured(problem), target, values);
-}
-
 PrefillProblem as_prefill(const CommitProblem& problem) {
   PrefillProblem same;
   copy_fields(problem, &same);
@@ -330,34 +307,20 @@ PrefillProblem as_prefill(const CommitProblem& problem) {
 }
 
 gdn::CommitArgs as_commit(const GdnArgs& args) {
-  gdn::CommitArgs same{.cu_seqlens = args.cu_seqlens,
-                       .state_indices = args.state_indices,
-                       .state_out_indices = args.state_out_indices,
-                       .scratch_slot = args.scratch_slot,
+  gdn::CommitArgs same{.scratch_slot = args.scratch_slot,
+                       .lower_bound = args.lower_bound,
                        .enable_pdl = args.enable_pdl};
-  copy_tensors(args, &same.layer);
+  copy_tensors(args, &same);
   return same;
-}
-
-std::vector<Shape> HarnessOf<CommitProblem>::shapes(const CommitProblem&, const ShapeGrid& grid) {
-  return batches(grid);
 }
 
 Result<Lengths> HarnessOf<CommitProblem>::lengths(const CommitProblem& problem,
                                                   const Shape& shape) {
-  CUBINERY_RETURN_IF_ERROR(check_most(gdn::kCommitOp, shape, "batch", kMostSequences));
-  return Lengths(idx(*size_in(shape, "batch")), problem.draft_tokens);
+  return lengths_of_requests(gdn::kCommitOp, shape, problem.draft_tokens);
 }
 
 Point HarnessOf<CommitProblem>::point(const CommitProblem& problem, const Lengths& lengths) {
   return gdn::point_of(problem, {.requests = static_cast<std::int64_t>(lengths.size())});
-}
-
-Result<gdn::Commit> HarnessOf<CommitProblem>::create(const Context& context,
-                                                     const CommitProblem& problem,
-                                                     const Target& target,
-                                                     const std::vector<TunedValue>& values) {
-  return gdn::Commit::create(context, problem, target, values);
 }
 
 std::vector<Shape> HarnessOf<ConvProblem>::shapes(const ConvProblem& problem,
@@ -406,12 +369,6 @@ Point HarnessOf<ConvProblem>::point(const ConvProblem& problem, const Lengths& l
   const PrefillSize size = size_of_launch(lengths);
   return gdn::point_of(problem,
                        {.sequences = size.sequences, .tokens = size.tokens, .channels = channels});
-}
-
-Result<gdn::Conv> HarnessOf<ConvProblem>::create(const Context& context, const ConvProblem& problem,
-                                                 const Target& target,
-                                                 const std::vector<TunedValue>& values) {
-  return gdn::Conv::create(context, problem, target, values);
 }
 
 }  // namespace cubinery

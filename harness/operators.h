@@ -91,29 +91,42 @@ struct TokenSteps {
 template <class Problem>
 struct HarnessOf;
 
-// Of operators that need no workspace.
-template <class Problem, class Operator>
-struct RequestHarness {
-  // Tuned with new states in a tensor of their own.
-  static bool separate_out(const Problem&) { return false; }
-  static std::size_t workspace_bytes(const Operator&, const std::vector<std::int64_t>&) {
-    return 0;
+template <class P, class O>
+struct OperatorHarness {
+  using Problem = P;
+  using Operator = O;
+
+  // What runs in place of a problem, with operands of reference().
+  static Problem measured(const Problem& problem) { return problem; }
+  // With one configuration.  Errors of Operator::create().
+  template <class Harness = HarnessOf<Problem>>
+  static Result<Operator> create(const Context& context, const Problem& problem,
+                                 const Target& target, const std::vector<TunedValue>& values) {
+    return Operator::create(context, Harness::measured(problem), target, values);
   }
+};
+
+// Of operators that need no workspace.
+template <class P, class O>
+struct RequestHarness : OperatorHarness<P, O> {
+  // Tuned with new states in a tensor of their own.
+  static bool separate_out(const P&) { return false; }
+  static std::size_t workspace_bytes(const O&, const std::vector<std::int64_t>&) { return 0; }
   // That suffices for any configuration.
-  static std::size_t most_workspace_bytes(const Problem&, const Target&,
+  static std::size_t most_workspace_bytes(const P&, const Target&,
                                           const std::vector<std::int64_t>&) {
     return 0;
   }
 };
 
+// One for each of the grid's batches.
+std::vector<Shape> batches(const ShapeGrid& grid);
+
 template <>
 struct HarnessOf<gdn::DecodeProblem> : RequestHarness<gdn::DecodeProblem, gdn::Decode> {
-  using Problem = gdn::DecodeProblem;
-  using Operator = gdn::Decode;
   static constexpr SizeInfo kSizes[] = {kBatchSize};
 
-  // Those of the grid's shapes that the problem can have.
-  static std::vector<Shape> shapes(const Problem& problem, const ShapeGrid& grid);
+  static std::vector<Shape> shapes(const Problem&, const ShapeGrid& grid) { return batches(grid); }
   // Requires: a shape with the sizes above.  kInvalidArgument: they do not go together.
   static Result<std::vector<std::int64_t>> lengths(const Problem& problem, const Shape& shape);
   // What choices depend on.
@@ -123,9 +136,6 @@ struct HarnessOf<gdn::DecodeProblem> : RequestHarness<gdn::DecodeProblem, gdn::D
   static GdnProblem reference(const Problem& problem) { return as_prefill(problem); }
   static TokenSteps steps(const Problem&) { return {}; }
 
-  // With one configuration.  Errors of Decode::create().
-  static Result<Operator> create(const Context& context, const Problem& problem,
-                                 const Target& target, const std::vector<TunedValue>& values);
   // With arguments of reference().
   static Status launch(const Operator& decode, Stream stream, const GdnArgs& args,
                        const gdn::Workspace&) {
@@ -134,9 +144,7 @@ struct HarnessOf<gdn::DecodeProblem> : RequestHarness<gdn::DecodeProblem, gdn::D
 };
 
 template <>
-struct HarnessOf<gdn::PrefillProblem> {
-  using Problem = gdn::PrefillProblem;
-  using Operator = gdn::Prefill;
+struct HarnessOf<gdn::PrefillProblem> : OperatorHarness<gdn::PrefillProblem, gdn::Prefill> {
   // Without max_seqlen lengths differ by one at most, and not at all where sequences are dense;
   // with it, the first sequence has so many tokens and the others share the rest as evenly.
   static constexpr SizeInfo kSizes[] = {
@@ -159,8 +167,6 @@ struct HarnessOf<gdn::PrefillProblem> {
     return problem.states.location == gdn::StateLocation::kDense;
   }
 
-  static Result<Operator> create(const Context& context, const Problem& problem,
-                                 const Target& target, const std::vector<TunedValue>& values);
   static std::size_t workspace_bytes(const Operator& prefill,
                                      const std::vector<std::int64_t>& lengths);
   static std::size_t most_workspace_bytes(const Problem& problem, const Target& target,
@@ -173,8 +179,6 @@ struct HarnessOf<gdn::PrefillProblem> {
 
 template <>
 struct HarnessOf<gdn::VerifyProblem> : RequestHarness<gdn::VerifyProblem, gdn::Verify> {
-  using Problem = gdn::VerifyProblem;
-  using Operator = gdn::Verify;
   static constexpr SizeInfo kSizes[] = {kBatchSize, kTokensEachSize};
 
   // Requests have at most draft_tokens.
@@ -182,35 +186,31 @@ struct HarnessOf<gdn::VerifyProblem> : RequestHarness<gdn::VerifyProblem, gdn::V
   static Result<std::vector<std::int64_t>> lengths(const Problem& problem, const Shape& shape);
   static Point point(const Problem& problem, const std::vector<std::int64_t>& lengths);
 
-  static gdn::PrefillProblem reference(const Problem& problem);
+  // Of the same speed, and with operands that a prefill has too.  Counts of accepted tokens only
+  // choose which state is read, and where every state is kept, it is in rows of a tensor instead of
+  // slots of a pool.
+  static Problem measured(Problem problem);
+  static gdn::PrefillProblem reference(const Problem& problem) {
+    return as_prefill(measured(problem));
+  }
   static TokenSteps steps(const Problem& problem) {
     return {.most = problem.draft_tokens,
             .round_each_token = problem.round_each_token,
             .parents = parents_of(problem)};
   }
 
-  static Result<Operator> create(const Context& context, const Problem& problem,
-                                 const Target& target, const std::vector<TunedValue>& values);
   static Status launch(const Operator& verify, Stream stream, const GdnArgs& args,
                        const gdn::Workspace&) {
     return verify.launch(stream, as_verify(verify.problem(), args));
   }
-
- private:
-  // What runs in place of a problem: of the same speed, and with operands that a prefill has too.
-  // Counts of accepted tokens only choose which state is read, and where every state is kept, it is
-  // in rows of a tensor instead of slots of a pool.
-  static Problem measured(Problem problem);
 };
 
 template <>
 struct HarnessOf<gdn::CommitProblem> : RequestHarness<gdn::CommitProblem, gdn::Commit> {
-  using Problem = gdn::CommitProblem;
-  using Operator = gdn::Commit;
   static constexpr SizeInfo kSizes[] = {kBatchSize};
 
   // Requests have draft_tokens, which cost as much as one does.
-  static std::vector<Shape> shapes(const Problem& problem, const ShapeGrid& grid);
+  static std::vector<Shape> shapes(const Problem&, const ShapeGrid& grid) { return batches(grid); }
   static Result<std::vector<std::int64_t>> lengths(const Problem& problem, const Shape& shape);
   static Point point(const Problem& problem, const std::vector<std::int64_t>& lengths);
 
@@ -219,8 +219,6 @@ struct HarnessOf<gdn::CommitProblem> : RequestHarness<gdn::CommitProblem, gdn::C
     return {.most = problem.draft_tokens, .has_outputs = false};
   }
 
-  static Result<Operator> create(const Context& context, const Problem& problem,
-                                 const Target& target, const std::vector<TunedValue>& values);
   static Status launch(const Operator& commit, Stream stream, const GdnArgs& args,
                        const gdn::Workspace&) {
     return commit.launch(stream, as_commit(args));
@@ -230,8 +228,6 @@ struct HarnessOf<gdn::CommitProblem> : RequestHarness<gdn::CommitProblem, gdn::C
 // Its reference is its own.
 template <>
 struct HarnessOf<gdn::ConvProblem> : RequestHarness<gdn::ConvProblem, gdn::Conv> {
-  using Problem = gdn::ConvProblem;
-  using Operator = gdn::Conv;
   // Lengths differ by one at most, and not at all where sequences are dense.
   static constexpr SizeInfo kSizes[] = {
       kTokensSize,
@@ -256,8 +252,6 @@ struct HarnessOf<gdn::ConvProblem> : RequestHarness<gdn::ConvProblem, gdn::Conv>
   static Problem reference(const Problem& problem) { return problem; }
   static TokenSteps steps(const Problem&) { return {}; }
 
-  static Result<Operator> create(const Context& context, const Problem& problem,
-                                 const Target& target, const std::vector<TunedValue>& values);
   static Status launch(const Operator& conv, Stream stream, const gdn::ConvArgs& args,
                        const gdn::Workspace&) {
     return conv.launch(stream, args);

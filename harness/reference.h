@@ -79,12 +79,13 @@ gdn::PrefillRefHead<Real> reference_head(const GdnProblem& p, std::optional<floa
     append(TensorId::kV, p.heads.v, p.value_dim, &head.v);
   }
   if (p.inputs.gate_mode != gdn::GateMode::kNone)
-    append(TensorId::kG, p.heads.count(), 1, &head.gate);
+    append(TensorId::kG, p.heads.count(), head.gate_width(), &head.gate);
   if (p.inputs.beta_mode != gdn::BetaMode::kOne)
     append(TensorId::kBeta, p.heads.count(), 1, &head.beta);
-  if (p.inputs.gate_mode != gdn::GateMode::kComputed) return head;
+  if (!gdn::is_computed(p.inputs.gate_mode)) return head;
   head.a_log = static_cast<Real>(read(TensorId::kALog, 0, h, 1)[0]);
-  head.dt_bias = {static_cast<Real>(read(TensorId::kDtBias, 0, h, 1)[0])};
+  const auto dt_bias = read(TensorId::kDtBias, 0, h, head.gate_width());
+  head.dt_bias.assign(dt_bias.begin(), dt_bias.end());
   return head;
 }
 

@@ -27,8 +27,6 @@ bool channels_first(const ConvProblem& p) {
 bool heads_first(const GdnProblem& p) { return p.token_layout == gdn::TokenLayout::kBHTD; }
 bool heads_first(const ConvProblem&) { return false; }
 
-bool is_conv_state(const TensorInfo& info) { return info.axes[2] == Axis::kColumns; }
-
 // Extents that only one kind of problem has.
 std::int64_t own_extent(const GdnProblem& p, const Extent&, Axis axis) {
   const bool kv = p.states.layout == StateLayout::kKV;
@@ -53,17 +51,13 @@ std::int64_t extent_of(const Problem& p, const Extent& extent, Axis axis) {
     case Axis::kBounds:
       return extent.sequences() + 1;
     case Axis::kQHeads:
-      return p.heads.q;
     case Axis::kKHeads:
-      return p.heads.k;
     case Axis::kVHeads:
-      return p.heads.v;
     case Axis::kHeads:
-      return p.heads.count();
     case Axis::kKeyDim:
-      return p.key_dim;
+    case Axis::kDecayDim:
     case Axis::kValueDim:
-      return p.value_dim;
+      return dim_of(p, axis).extent;
     case Axis::kSlots:
       return in_pool(p) ? extent.slots : extent.sequences();
     case Axis::kCheckpoints:
@@ -104,34 +98,31 @@ bool is_there(const ConvProblem& p, const Extent& extent, TensorId id) {
   return id != TensorId::kHasInitialState || extent.has_flags;
 }
 
+// Contiguous.
 template <class Problem>
-Tensor look_of(const Problem& p, const Extent& extent, const TensorInfo& info, DType type) {
+void add_tensor(const Problem& p, const Extent& extent, const TensorInfo& info, DType type,
+                TensorSet* set) {
   const bool has_tokens = info.axes[1] == Axis::kTokens;
-  Tensor tensor{.dtype = type};
-  auto& [data, dtype, rank, shape, strides] = tensor;
-  const auto add = [&](std::int64_t count) { shape[idx(rank++)] = count; };
+  Tensor& tensor = (*set)[info.id];
+  Dims& dims = set->dims[index_of(info.id)];
+  tensor.dtype = type;
+  const auto add = [&](Axis axis, std::int64_t count) {
+    dims[idx(tensor.rank)] = axis;
+    tensor.shape[idx(tensor.rank++)] = count;
+  };
   for (const Axis axis : info.axes) {
-    if (axis == Axis::kNone || (axis == Axis::kSequences && has_tokens && p.varlen)) continue;
-    add(extent_of(p, extent, axis));
-    const std::int64_t steps = rank == 1 ? steps_of(p, extent, info.id) : 0;
-    if (steps > 0) add(steps);
+    if (!gdn::has_axis(p, axis)) continue;
+    if (axis == Axis::kSequences && has_tokens && p.varlen) continue;
+    add(axis, extent_of(p, extent, axis));
+    const std::int64_t steps = tensor.rank == 1 ? steps_of(p, extent, info.id) : 0;
+    if (steps > 0) add(Axis::kNone, steps);
   }
   if (heads_first(p) && is_of_tokens(info.kind)) {
-    std::swap(shape[p.varlen ? 0 : 1], shape[p.varlen ? 1 : 2]);
+    const std::size_t first = p.varlen ? 0 : 1;
+    std::swap(dims[first], dims[first + 1]);
+    std::swap(tensor.shape[first], tensor.shape[first + 1]);
   }
-  // As they lie in memory, the last two in the other order.
-  const bool turns = channels_first(p) && is_conv_state(info);
-  const auto turn = [&](auto& of) { std::swap(of[idx(rank - 2)], of[idx(rank - 1)]); };
-  if (turns) turn(shape);
-  std::int64_t stride = 1;
-  for (std::size_t d = idx(rank); d-- > 0;) {
-    strides[d] = stride;
-    stride *= shape[d];
-  }
-  if (!turns) return tensor;
-  turn(shape);
-  turn(strides);
-  return tensor;
+  set_strides(&tensor, memory_order(*set, info), {});
 }
 
 template <class Problem>
@@ -143,7 +134,7 @@ TensorSet set_of(const Problem& p, const Extent& extent) {
                 .channels_first = channels_first(p)};
   for (const auto& row : gdn::kTensorRows<Args>) {
     if (!row.why_absent(p).empty() || !is_there(p, extent, row.id)) continue;
-    set[row.id] = look_of(p, extent, row, row.type(p));
+    add_tensor(p, extent, row, row.type(p), &set);
   }
   return set;
 }
@@ -155,7 +146,7 @@ std::int64_t state_bytes(const Problem& p, const Extent& extent, TensorId id) {
   if (row.id != id || !row.why_absent(p).empty()) return 0;
   std::int64_t bytes = size_of(row.type(p));
   for (const Axis axis : std::span(row.axes).subspan(1)) {
-    if (axis != Axis::kNone) bytes *= extent_of(p, extent, axis);
+    if (gdn::has_axis(p, axis)) bytes *= extent_of(p, extent, axis);
   }
   return bytes;
 }
@@ -208,6 +199,26 @@ std::size_t TensorSet::bytes() const {
   std::size_t bytes = 0;
   for (const Tensor& tensor : tensors) bytes += bytes_of(tensor);
   return bytes;
+}
+
+PerDim memory_order(const TensorSet& set, const TensorInfo& info) {
+  PerDim order{};
+  std::iota(order.begin(), order.end(), 0);
+  const auto rank = idx(set[info.id].rank);
+  if (set.channels_first && info.axes[2] == gdn::Axis::kColumns) {
+    std::swap(order[rank - 2], order[rank - 1]);
+  }
+  return order;
+}
+
+std::int64_t set_strides(Tensor* tensor, const PerDim& order, const PerDim& gaps) {
+  std::int64_t elements = 1;
+  for (std::size_t i = idx(tensor->rank); i-- > 0;) {
+    const std::size_t d = idx(order[i]);
+    tensor->strides[d] = elements + gaps[d];
+    elements = tensor->strides[d] * std::max<std::int64_t>(tensor->shape[d], 1);
+  }
+  return elements_of(*tensor) == 0 ? 0 : elements;
 }
 
 TensorSet tensors_of(const GdnProblem& problem, const Extent& extent) {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "cubinery/gdn.h"
-#include "runtime/gdn/conv/operator.h"
+#include "runtime/gdn/conv/parts.h"
 #include "runtime/gdn/shared/checkpoint_args.h"
 #include "runtime/gdn/shared/operator_tensors.h"
 
@@ -76,6 +76,12 @@ struct Extent {
   std::int64_t tokens() const;  // of the sequences
 };
 
+// Decays of a token and head.
+template <class Problem>
+int decay_width(const Problem& p) {
+  return gdn::has_axis(p, gdn::Axis::kDecayDim) ? p.key_dim : 1;
+}
+
 // Columns of a state of the convolution in front.
 inline int conv_columns(const GdnProblem& p) {
   return p.conv.width - (p.conv.whole_window ? 0 : 1);
@@ -124,9 +130,13 @@ const Tensor& tensor_of(const Args& args, TensorId id) {
   return gdn::row_of<Args>(id).of(args);
 }
 
+// What the dimensions of a tensor count; kNone: steps, or there is no such dimension.
+using Dims = std::array<gdn::Axis, Tensor::kMaxRank>;
+
 // The tensors of a launch, without data or with it; absent where it has none.
 struct TensorSet {
   std::span<const TensorInfo> list{};               // of those that the operator may have
+  std::array<Dims, gdn::kTensorCount> dims{};       // by TensorId
   std::array<Tensor, gdn::kTensorCount> tensors{};  // by TensorId
   bool varlen = false;
   bool heads_first = false;     // of tensors of tokens
@@ -156,6 +166,15 @@ Extent completed(const gdn::ConvProblem& problem, Extent extent);
 
 // Whether the steps of a sequence are written where they are read.
 bool steps_in_place(const gdn::ConvProblem& problem, const Extent& extent);
+
+// Numbers for each dimension of a tensor.
+using PerDim = std::array<std::int64_t, Tensor::kMaxRank>;
+// Dimensions from the outermost in memory to the innermost: in their order, but where channels of a
+// convolution's states are neighbours.
+PerDim memory_order(const TensorSet& set, const TensorInfo& info);
+// Sets the strides of dimensions that lie so, with as many elements between theirs as `gaps` says.
+// Returns the elements of all.
+std::int64_t set_strides(Tensor* tensor, const PerDim& order, const PerDim& gaps);
 
 std::int64_t elements_of(const Tensor& tensor);
 std::size_t bytes_of(const Tensor& tensor);

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -70,10 +71,11 @@ struct CommitProblem {
 struct CommitLayer {
   Tensor k{};          // [B, T, k_heads, key_dim]; unit innermost stride
   Tensor v{};          // [B, T, v_heads, value_dim]; unit innermost stride
-  Tensor g{};          // [B, T, heads]: g, alpha or a, by gate_mode; absent with GateMode::kNone
+  Tensor g{};          // [B, T, heads]: g, alpha or a, by gate_mode, with Decay::kChannel a row of
+                       // key_dim each, unit innermost stride; absent with GateMode::kNone
   Tensor beta{};       // [B, T, heads]: beta or its logit, by beta_mode; absent with BetaMode::kOne
-  Tensor A_log{};      // [heads]; GateMode::kComputed only
-  Tensor dt_bias{};    // [heads]; likewise
+  Tensor A_log{};      // [heads]; GateMode::kComputed and kLowerBound only
+  Tensor dt_bias{};    // [heads], with Decay::kChannel [heads, key_dim]; likewise
   Tensor state{};      // [N or slots, heads, rows, columns]; "States" in cubinery/gdn.h
   Tensor state_out{};  // likewise, where new states go; absent: in place
 };
@@ -100,6 +102,7 @@ struct CommitArgs {
   // the new state (Padding::kScratch: sends it to the scratch slot).
   Tensor state_out_indices{};
   std::int64_t scratch_slot = 0;  // Padding::kScratch: the slot that padding rows read and write
+  std::optional<float> lower_bound{};  // of g; finite, below 0; GateMode::kLowerBound only
   // PDL: the launch may overlap the kernel before it on the stream (sm_90 and newer).
   bool enable_pdl = false;
 };

@@ -110,7 +110,8 @@ struct ConvArgs {
   Tensor v{};       // [B, T, v_heads, value_dim]
 
   // heads = max(q_heads, k_heads, v_heads).  g and beta are those of every token of the tensors,
-  // whatever its sequence.
+  // whatever its sequence.  With Decay::kChannel a, dt_bias and g have one dimension more, of
+  // key_dim, unit innermost stride.
   Tensor a{};        // [B, T, heads]; gate_mode computed only, like A_log, dt_bias and g
   Tensor b{};        // [B, T, heads]; beta_mode not one only, like beta
   Tensor A_log{};    // [heads]

@@ -78,12 +78,13 @@ struct DecodeArgs {
   Tensor q{};        // [B, q_heads, key_dim], also [B, 1, q_heads, key_dim]; unit innermost stride
   Tensor k{};        // [B, k_heads, key_dim], likewise
   Tensor v{};        // [B, v_heads, value_dim], likewise
-  Tensor g{};        // [B, heads], also [B, 1, heads]: g, alpha or a, by gate_mode; absent with
+  Tensor g{};        // [B, heads], also [B, 1, heads]: g, alpha or a, by gate_mode, with
+                     // Decay::kChannel a row of key_dim each, unit innermost stride; absent with
                      // GateMode::kNone
   Tensor beta{};     // [B, heads], also [B, 1, heads]: beta or its logit, by beta_mode; absent with
                      // BetaMode::kOne
-  Tensor A_log{};    // [heads]; GateMode::kComputed only
-  Tensor dt_bias{};  // [heads]; likewise
+  Tensor A_log{};    // [heads]; GateMode::kComputed and kLowerBound only
+  Tensor dt_bias{};  // [heads], with Decay::kChannel [heads, key_dim]; likewise
   Tensor o{};        // [B, heads, value_dim], also [B, 1, ...]; unit innermost stride; written
   Tensor state{};    // [B or slots, heads, rows, columns]; "States" in cubinery/gdn.h
   Tensor state_out{};             // likewise, where new states go; absent: in place
@@ -103,8 +104,9 @@ struct DecodeArgs {
   Tensor conv_state{};
   Tensor conv_state_out{};  // absent: in place
 
-  std::optional<float> scale{};     // default key_dim^-1/2
-  std::optional<float> norm_eps{};  // default 1e-6; finite, 0 or more; with output_norm only
+  std::optional<float> scale{};        // default key_dim^-1/2
+  std::optional<float> norm_eps{};     // default 1e-6; finite, 0 or more; with output_norm only
+  std::optional<float> lower_bound{};  // of g; finite, below 0; GateMode::kLowerBound only
   // PDL: the launch may overlap the kernel before it on the stream (sm_90 and newer).
   bool enable_pdl = false;
 };

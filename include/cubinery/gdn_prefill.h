@@ -91,10 +91,11 @@ struct PrefillArgs {
   Tensor q{};        // [B, T, q_heads, key_dim]; unit innermost stride
   Tensor k{};        // [B, T, k_heads, key_dim]; unit innermost stride
   Tensor v{};        // [B, T, v_heads, value_dim]; unit innermost stride
-  Tensor g{};        // [B, T, heads]: g, alpha or a, by gate_mode; absent with GateMode::kNone
+  Tensor g{};        // [B, T, heads]: g, alpha or a, by gate_mode, with Decay::kChannel a row of
+                     // key_dim each, unit innermost stride; absent with GateMode::kNone
   Tensor beta{};     // [B, T, heads]: beta or its logit, by beta_mode; absent with BetaMode::kOne
-  Tensor A_log{};    // [heads]; GateMode::kComputed only
-  Tensor dt_bias{};  // [heads]; likewise
+  Tensor A_log{};    // [heads]; GateMode::kComputed and kLowerBound only
+  Tensor dt_bias{};  // [heads], with Decay::kChannel [heads, key_dim]; likewise
   Tensor o{};        // [B, T, heads, value_dim]; unit innermost stride; written
 
   // [N + 1], varlen only: sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1.  Tokens
@@ -120,7 +121,8 @@ struct PrefillArgs {
   // touches no state and no checkpoint, and its output is filled with NaN.
   Tensor checkpoint_cu_starts{};
 
-  std::optional<float> scale{};  // default key_dim^-1/2
+  std::optional<float> scale{};        // default key_dim^-1/2
+  std::optional<float> lower_bound{};  // of g; finite, below 0; GateMode::kLowerBound only
   // varlen: tokens of the longest sequence, as far as the host knows; 0: it does not.  A hint that
   // the choice of kernels and the length of segments depend on; with batch_invariant results do
   // not.

@@ -95,10 +95,11 @@ struct VerifyArgs {
   Tensor q{};        // [B, T, q_heads, key_dim]; unit innermost stride
   Tensor k{};        // [B, T, k_heads, key_dim]; unit innermost stride
   Tensor v{};        // [B, T, v_heads, value_dim]; unit innermost stride
-  Tensor g{};        // [B, T, heads]: g, alpha or a, by gate_mode; absent with GateMode::kNone
+  Tensor g{};        // [B, T, heads]: g, alpha or a, by gate_mode, with Decay::kChannel a row of
+                     // key_dim each, unit innermost stride; absent with GateMode::kNone
   Tensor beta{};     // [B, T, heads]: beta or its logit, by beta_mode; absent with BetaMode::kOne
-  Tensor A_log{};    // [heads]; GateMode::kComputed only
-  Tensor dt_bias{};  // [heads]; likewise
+  Tensor A_log{};    // [heads]; GateMode::kComputed and kLowerBound only
+  Tensor dt_bias{};  // [heads], with Decay::kChannel [heads, key_dim]; likewise
   Tensor o{};        // [B, T, heads, value_dim]; unit innermost stride; written
 
   // [N + 1], varlen only: request n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1.  Tokens
@@ -147,7 +148,8 @@ struct VerifyArgs {
   Tensor state_out_indices{};     // [N]: the slots to write; absent: those that are read
   std::int64_t scratch_slot = 0;  // Padding::kScratch: the slot that padding rows read and write
 
-  std::optional<float> scale{};  // default key_dim^-1/2
+  std::optional<float> scale{};        // default key_dim^-1/2
+  std::optional<float> lower_bound{};  // of g; finite, below 0; GateMode::kLowerBound only
   // PDL: the launch may overlap the kernel before it on the stream (sm_90 and newer).
   bool enable_pdl = false;
 };

@@ -39,6 +39,10 @@ inline constexpr bool kIsKernel = requires {
   typename Fields<Key>::Params;
 };
 
+// "gate_mode = alpha; accepted: none, log", of the rule "gate_mode must be none or log".
+// `fields`: the key's.
+std::string refusal_text(std::string_view rule, const std::vector<FieldText>& fields);
+
 // One key of a path, as values name its tuned fields.
 struct KernelNames {
   std::string_view prefix;  // "scan.": "scan.warps"; empty where the path has one kernel
@@ -63,6 +67,19 @@ class KeyedPath : public Path<Problem, Runner> {
     std::vector<std::string> names;
     (add_kernel_name<Keys>(&names), ...);
     return names;
+  }
+
+  // What the `inputs` of its keys refuse, a part with rules of its own, then the path itself.
+  std::optional<std::string> why_not(const Problem& problem, const Target& target) const final {
+    std::optional<std::string> reason;
+    const auto look = [&](const auto& key) {
+      if constexpr (requires { why_invalid(key.inputs); }) {
+        const char* const rule = why_invalid(key.inputs);
+        if (!reason && rule != nullptr) reason = refusal_text(rule, field_texts(key));
+      }
+    };
+    std::apply([&](const auto&... key) { (look(key), ...); }, fixed_keys(problem));
+    return reason ? reason : why_not_here(problem, target);
   }
 
   std::vector<CandidatePtr> candidates(const Problem& problem, const Target& target) const final {
@@ -99,8 +116,20 @@ class KeyedPath : public Path<Problem, Runner> {
   }
 
  protected:
+  // As why_not(), of problems whose keys' parts are valid.
+  virtual std::optional<std::string> why_not_here(const Problem&, const Target&) const {
+    return std::nullopt;
+  }
+  // The rule that the first of the keys breaks.
+  static std::optional<std::string> rule_of(const KeySet& keys) {
+    const char* const rule = why_invalid(std::get<0>(keys));
+    return rule == nullptr ? std::nullopt : std::optional<std::string>(rule);
+  }
   // Whether the kernels run together, and on the target.
-  virtual bool fits(const Problem& problem, const KeySet& keys, const Target& target) const = 0;
+  virtual bool fits(const Problem&, const KeySet& keys, const Target&) const {
+    return std::apply([](const auto&... key) { return ((why_invalid(key) == nullptr) && ...); },
+                      keys);
+  }
   virtual double us(const Problem& problem, const KeySet& keys, const Point& at,
                     const Target& target) const = 0;
   virtual std::unique_ptr<const Runner> loaded(const Problem& problem, const KeySet& keys,

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "runtime/gdn/decode/operator.h"
+#include "runtime/gdn/decode/paths.h"
 #include "runtime/operator/tuning_context.h"
 
 namespace cubinery::test {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/gdn/decode/operator.h"
+#include "runtime/gdn/decode/paths.h"
 #include "tests/gpu/decode_sweeps.h"
 #include "tests/gpu/pool_sweeps.h"
 #include "tests/gpu/problem_sweeps.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/gdn/verify/operator.h"
+#include "runtime/gdn/verify/paths.h"
 #include "runtime/operator/tuning_context.h"
 #include "tests/gpu/cases.h"
 #include "tests/gpu/numbers.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "harness/rounding.h"
-#include "runtime/gdn/verify/operator.h"
+#include "runtime/gdn/verify/paths.h"
 #include "runtime/operator/tuning_context.h"
 #include "tests/gpu/launches.h"
 #include "tests/gpu/problem_sweeps.h"

@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/gdn/decode/operator.h"
+#include "runtime/gdn/decode/paths.h"
 #include "runtime/operator/keyed_path.h"
 #include "runtime/operator/tuning_context.h"
 #include "tests/gpu/cases.h"

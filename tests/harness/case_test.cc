@@ -152,13 +152,18 @@ class HostPrefill {
     append(args_.q, n, h, p_.heads.q, p_.key_dim, &head.q);
     append(args_.k, n, h, p_.heads.k, p_.key_dim, &head.k);
     append(args_.v, n, h, p_.heads.v, p_.value_dim, &head.v);
-    append(args_.g, n, h, p_.heads.count(), 1, &head.gate);
+    append(args_.g, n, h, p_.heads.count(), head.gate_width(), &head.gate);
     append(args_.beta, n, h, p_.heads.count(), 1, &head.beta);
-    const auto vector_value = [&](const Tensor& x) {
-      return load(x.dtype, static_cast<std::byte*>(x.data) + h * x.strides[0] * size_of(x.dtype));
+    const auto of_head = [&](const Tensor& x, std::int64_t d) {
+      return load(x.dtype,
+                  static_cast<std::byte*>(x.data) + (h * x.strides[0] + d) * size_of(x.dtype));
     };
-    if (args_.A_log.present()) head.a_log = vector_value(args_.A_log);
-    if (args_.dt_bias.present()) head.dt_bias = {vector_value(args_.dt_bias)};
+    if (args_.A_log.present()) head.a_log = of_head(args_.A_log, 0);
+    if (args_.dt_bias.present()) head.dt_bias.clear();
+    for (int d = 0; args_.dt_bias.present() && d < head.gate_width(); ++d) {
+      head.dt_bias.push_back(of_head(args_.dt_bias, d));
+    }
+    head.lower_bound = args_.lower_bound.value_or(0);
     std::vector<float> state(idx(p_.key_dim * p_.value_dim)), o(head.v.size());
     for (int i = 0; i < p_.key_dim && p_.states.has_initial; ++i) {
       for (int j = 0; j < p_.value_dim; ++j) {
@@ -297,6 +302,52 @@ TEST_CASE("GdnCase.EveryModeOfGatesAndStates", "[cpu]") {
       check_plays(problem);
     }
   }
+}
+
+// What no kernel takes yet.
+TEST_CASE("GdnCase.DecaysOfChannelsAndLowerBounds", "[cpu]") {
+  for (const gdn::Decay decay : {gdn::Decay::kHead, gdn::Decay::kChannel}) {
+    for (const GateMode mode :
+         {GateMode::kLog, GateMode::kAlpha, GateMode::kComputed, GateMode::kLowerBound}) {
+      PrefillProblem problem = test::tiny_prefill();
+      problem.inputs.decay = decay;
+      problem.inputs.gate_mode = mode;
+      problem.inputs.dt_bias_dtype = DType::kBF16;
+      check_plays(problem);
+      problem.varlen = true;
+      for (const Placement placement : {Placement::kPackedRows, Placement::kTransposedHeads,
+                                        Placement::kRank4, Placement::kUnaligned}) {
+        problem.token_layout =
+            mode == GateMode::kAlpha ? gdn::TokenLayout::kBHTD : gdn::TokenLayout::kBTHD;
+        CaseOptions options{.placement = placement};
+        options.lower_bound = -2;
+        const GdnCase data(problem, {.lengths = {5, 0, 3}}, options);
+        check_plays(data);
+        GdnMemory memory = data.memory();
+        const GdnArgs args = data.args(addresses(&memory));
+        CHECK(args.lower_bound.has_value() == (mode == GateMode::kLowerBound));
+        CHECK(args.g.rank ==
+              (placement == Placement::kRank4 ? 3 : 2) + (decay == gdn::Decay::kHead ? 0 : 1));
+      }
+    }
+  }
+}
+
+// Channels have numbers of their own; the first one's are those of a head.
+TEST_CASE("GdnCase.ChannelsDecayEachByItself", "[cpu]") {
+  PrefillProblem problem = test::tiny_prefill();
+  problem.inputs.gate_mode = GateMode::kLowerBound;
+  const GdnCase one(problem, {.lengths = {4}});
+  problem.inputs.decay = gdn::Decay::kChannel;
+  const GdnCase each(problem, {.lengths = {4}});
+  const int channels = problem.key_dim;
+  const std::vector<float> first = each.row_values(each.memory(), TensorId::kG, 0, 0, 1, channels);
+  CHECK(first[0] == one.row_values(one.memory(), TensorId::kG, 0, 0, 1, 1)[0]);
+  CHECK(first[0] != first[1]);
+  const auto head = each.head<double>(0, 1, 0, 4);
+  CHECK((head.gate.size() == idx(4 * channels) && head.dt_bias.size() == idx(channels)));
+  CHECK(head.dt_bias[0] == one.head<double>(0, 1, 0, 4).dt_bias[0]);
+  CHECK((head.dt_bias[0] != head.dt_bias[1] && head.lower_bound == -5));
 }
 
 TEST_CASE("GdnCase.EveryKindOfPadding", "[cpu]") {

@@ -64,6 +64,10 @@ TEST_CASE("LeastBytesCountEveryOperandOnce", "[cpu]") {
   prefill.states.has_initial = false;
   CHECK(least_bytes(prefill, {.lengths = {1000, 24}}) ==
         1024 * (4 * 16 * 128 * 2 + 16 * (4 + 4)) + 2 * 16 * 128 * 128 * 4);
+  prefill.inputs.decay = gdn::Decay::kChannel;  // a row of 128 in place of a number
+  CHECK(least_bytes(prefill, {.lengths = {1000, 24}}) ==
+        1024 * (4 * 16 * 128 * 2 + 16 * (128 * 4 + 4)) + 2 * 16 * 128 * 128 * 4);
+  prefill.inputs.decay = gdn::Decay::kHead;
   prefill.checkpoints = Checkpoints::kAfter;
   CHECK(least_bytes(prefill, {.lengths = {1000, 24}, .checkpoints = 15}) ==
         1024 * (4 * 16 * 128 * 2 + 16 * (4 + 4)) + 17 * 16 * 128 * 128 * 4);
@@ -85,6 +89,14 @@ TEST_CASE("PatternsHaveTheRowsThatTheyPromise", "[cpu]") {
   CHECK(std::abs(sum - 1) < 0.02);  // unit rows where the kernel does not make them so
   CHECK(patterns.of(TensorId::kG).size() == idx(GdnPatterns::kRows * 2 * 4));
   CHECK(patterns.of(TensorId::kALog).empty());
+  PrefillProblem channels = problem;
+  channels.inputs.decay = gdn::Decay::kChannel;
+  channels.inputs.gate_mode = GateMode::kComputed;
+  const GdnPatterns rows(channels, {.seed = 6});
+  const std::size_t decays = idx(2 * problem.key_dim);
+  CHECK(rows.of(TensorId::kG).size() == idx(GdnPatterns::kRows) * decays * 4);
+  CHECK(rows.of(TensorId::kDtBias).size() == decays * 4);
+  CHECK(rows.of(TensorId::kALog).size() == 2 * 4);
   PrefillProblem eight = problem;
   eight.heads.q = eight.heads.k = eight.heads.v = 8;
   const GdnPatterns qwen(eight, {.seed = 6});

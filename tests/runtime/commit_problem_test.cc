@@ -1,5 +1,5 @@
 // From a commit problem to its kernels.
-#include "runtime/gdn/verify/commit_operator.h"
+#include "runtime/gdn/verify/commit_paths.h"
 
 #include <limits>
 #include <set>

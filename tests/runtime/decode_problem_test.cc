@@ -1,5 +1,5 @@
 // From a decode problem to its kernels.
-#include "runtime/gdn/decode/operator.h"
+#include "runtime/gdn/decode/paths.h"
 
 #include <functional>
 #include <set>

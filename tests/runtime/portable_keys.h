@@ -7,11 +7,11 @@
 #include <tuple>
 #include <vector>
 
-#include "runtime/gdn/conv/operator.h"
-#include "runtime/gdn/decode/operator.h"
-#include "runtime/gdn/prefill/operator.h"
-#include "runtime/gdn/verify/commit_operator.h"
-#include "runtime/gdn/verify/operator.h"
+#include "runtime/gdn/conv/paths.h"
+#include "runtime/gdn/decode/paths.h"
+#include "runtime/gdn/prefill/paths.h"
+#include "runtime/gdn/verify/commit_paths.h"
+#include "runtime/gdn/verify/paths.h"
 #include "runtime/operator/planner.h"
 #include "tests/catch.h"
 

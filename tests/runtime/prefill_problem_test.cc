@@ -1,5 +1,5 @@
 // From a prefill problem to its kernels.
-#include "runtime/gdn/prefill/operator.h"
+#include "runtime/gdn/prefill/paths.h"
 
 #include <set>
 #include <string>

@@ -1,5 +1,5 @@
 // From a verify problem to its kernels.
-#include "runtime/gdn/verify/operator.h"
+#include "runtime/gdn/verify/paths.h"
 
 #include <set>
 #include <string>

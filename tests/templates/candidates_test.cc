@@ -11,7 +11,7 @@
 #include "gdn_prefill_scan/fields.h"
 #include "gdn_verify/fields.h"
 #include "gdn_verify_wy/fields.h"
-#include "runtime/gdn/conv/operator.h"
+#include "runtime/gdn/conv/paths.h"
 #include "tests/templates/compilations.h"
 #include "tests/templates/problem_lists.h"
 

@@ -11,7 +11,7 @@
 #include "codegen/arch.h"
 #include "gdn_prefill_scan/fields.h"
 #include "results/embedded.h"
-#include "runtime/gdn/prefill/operator.h"
+#include "runtime/gdn/prefill/paths.h"
 #include "runtime/registry/operators.h"
 #include "tests/model_configs.h"
 #include "tests/templates/compilations.h"

@@ -26,17 +26,11 @@ class ScalePortable final : public KeyedPath<ScaleProblem, ScaleRunner, ScaleRow
  public:
   ScalePortable() : KeyedPath("portable", {KernelNames{}}) {}
 
-  std::optional<std::string> why_not(const ScaleProblem&, const Target&) const override {
-    return std::nullopt;
-  }
   std::vector<KeySet> default_keys(const ScaleProblem& problem, const Target&) const override {
     return {fixed_keys(problem)};
   }
 
  protected:
-  bool fits(const ScaleProblem&, const KeySet& keys, const Target&) const override {
-    return why_invalid(std::get<0>(keys)) == nullptr;
-  }
   double us(const ScaleProblem&, const KeySet&, const Point& at,
             const Target& target) const override {
     return 2 + 8.0 * static_cast<double>(at[0]) / copy_rate(target);

@@ -27,17 +27,15 @@ class ScaleWide final : public KeyedPath<ScaleProblem, ScaleRunner, ScaleRowsWid
  public:
   ScaleWide() : KeyedPath("wide", {KernelNames{}}) {}
 
-  std::optional<std::string> why_not(const ScaleProblem&, const Target& target) const override {
-    if (target.arch.major >= 9) return std::nullopt;
-    return "it needs sm_90 or newer";
-  }
   std::vector<KeySet> default_keys(const ScaleProblem& problem, const Target&) const override {
     return {fixed_keys(problem)};
   }
 
  protected:
-  bool fits(const ScaleProblem&, const KeySet& keys, const Target&) const override {
-    return why_invalid(std::get<0>(keys)) == nullptr;
+  std::optional<std::string> why_not_here(const ScaleProblem&,
+                                          const Target& target) const override {
+    if (target.arch.major >= 9) return std::nullopt;
+    return "it needs sm_90 or newer";
   }
   double us(const ScaleProblem&, const KeySet&, const Point& at,
             const Target& target) const override {

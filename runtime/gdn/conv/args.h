@@ -5,20 +5,16 @@
 
 #include "cubinery/gdn_conv.h"
 #include "gdn_conv/key.h"
-#include "runtime/gdn/shared/bind_rows.h"
 #include "runtime/gdn/shared/bind_states.h"
+#include "runtime/gdn/shared/binder.h"
 
 namespace cubinery::gdn {
 
-struct ConvExtent {
-  std::int64_t sequences = 0;
-  std::int64_t tokens = 0;  // dense: of each sequence; packed: of all
+struct ConvExtent : LaunchExtent {
   std::int64_t channels = 0;
 
-  ConvSize size(bool varlen) const {
-    return {.sequences = sequences,
-            .tokens = varlen ? tokens : sequences * tokens,
-            .channels = channels};
+  ConvSize size() const {
+    return {.sequences = sequences, .tokens = all_tokens(), .channels = channels};
   }
 };
 
@@ -29,17 +25,32 @@ Status conv_extent(const ConvProblem& problem, const ConvArgs& args, ConvExtent*
 Status bind_conv(const ConvProblem& problem, const ConvArgs& args, const ConvExtent& extent,
                  GdnConvParams* params);
 
-// The part of it that other kernels take, too: its tensors, and what messages call them.
+// The part of it that other kernels take, too.
 struct ConvTensors {
-  const Tensor &x, &weight, &bias, &state, &state_out;
-};
-struct ConvNames {
-  TensorName x, weight, bias, state, state_out;
+  NamedTensor x, weight, bias, state, state_out;
 };
 // `steps`: of the states.
-Status bind_conv_inputs(const ConvNames& names, const ConvProblem& problem,
-                        const ConvTensors& given, const ConvExtent& extent, const StepForm& steps,
-                        ConvInputs* inputs, StateSteps* strides);
+Status bind_conv_inputs(const ConvProblem& problem, const ConvTensors& given,
+                        const ConvExtent& extent, const StepForm& steps, ConvInputs* inputs,
+                        StateSteps* strides);
+
+// Rows of `row` elements, of `heads` where the form has them, that lie as they like.  Nobody steps
+// along a dimension of one element: it has stride 0, and elements have stride 1.
+Status check_loose_rows(const NamedTensor& tensor, DType dtype, const TokenForm& form,
+                        const Dim& heads, const Dim& row, RowStrides* strides);
+
+// What a tensor of states is bound to.
+struct BoundStates {
+  ConvStateStrides* stride;
+  long long* step;  // from one step to the next
+  long long* slots;
+  int* columns;
+};
+
+// State, state_out or checkpoints.  `steps`: as in StepForm.
+Status check_conv_states(const TensorName& name, const ConvProblem& problem, const Tensor& x,
+                         const Dim& outer, std::int64_t steps, std::int64_t channels,
+                         const BoundStates& bound);
 
 // Whether rows and states lie so that the kernel for vectors reads and writes them.
 bool lies_in_vectors(const GdnConvKey& key, const GdnConvParams& params);

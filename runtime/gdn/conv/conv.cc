@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "runtime/gdn/conv/args.h"
-#include "runtime/gdn/conv/operator.h"
+#include "runtime/gdn/conv/paths.h"
 #include "runtime/operator/operator.h"
 
 namespace cubinery {
@@ -48,7 +48,7 @@ Status Conv::launch(Stream stream, const ConvArgs& args) const {
   GdnConvParams params{};
   CUBINERY_RETURN_IF_ERROR(bind_conv(problem, args, extent, &params));
   if (extent.sequences == 0 || extent.channels == 0) return {};
-  return state_->runner(point_of(problem, extent.size(problem.varlen)))
+  return state_->runner(point_of(problem, extent.size()))
       .launch(stream, params, args.max_seqlen, args.enable_pdl);
 }
 

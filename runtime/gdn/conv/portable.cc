@@ -1,9 +1,9 @@
 // The path of the convolution: one pass over the tokens, on every architecture.
 #include <utility>
 
+#include "runtime/gdn/conv/args.h"
 #include "runtime/gdn/conv/cost.h"
-#include "runtime/gdn/conv/operator.h"
-#include "runtime/gdn/shared/problem_check.h"
+#include "runtime/gdn/conv/paths.h"
 #include "runtime/gdn/shared/requests.h"
 
 namespace cubinery::gdn {
@@ -51,10 +51,6 @@ class ConvPortableRunner final : public ConvRunner {
 class ConvPortable final : public ConvKeyPath {
  public:
   ConvPortable() : KeyedPath("portable", {KernelNames{}}) {}
-
-  std::optional<std::string> why_not(const ConvProblem& problem, const Target&) const override {
-    return why_no_gates(problem.inputs);
-  }
 
   // For any number of tokens; without varlen also for decoding steps of few sequences and of many.
   std::vector<KeySet> default_keys(const ConvProblem& problem, const Target&) const override {

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
-#include "runtime/gdn/decode/operator.h"
+#include "runtime/gdn/decode/paths.h"
+#include "runtime/gdn/shared/operator_tensors.h"
+#include "runtime/gdn/shared/requests.h"
 #include "runtime/operator/operator.h"
 #include "runtime/operator/tensor_check.h"
 
@@ -17,26 +19,17 @@ const std::vector<const gdn::DecodePath*>& OperatorOf<gdn::DecodeProblem>::paths
 }
 
 Sizes OperatorOf<gdn::DecodeProblem>::sizes(const gdn::DecodeProblem& problem) {
-  return {.axes = {{.first = 0, .count = 32}},
-          // A batch has whole requests.
-          .possible =
-              [heads = std::int64_t{problem.heads.count()}](const Point& at) {
-                return Point{std::max(at[0], heads), 1, 1};
-              },
-          .features =
-              [](const Point& at) {
-                return Shape{{"states", at[0]}};
-              }};
+  return gdn::sizes_of_states(problem.heads, 32);
 }
 
 namespace gdn {
 
 Status Decode::launch(Stream stream, const DecodeArgs& args) const {
-  const bool is_convolved = state_->problem.conv.is_there();
-  const Tensor& rows = is_convolved ? args.x : args.q;
+  const auto& row = first_of_tokens<DecodeArgs>(state_->problem);
+  const Tensor& rows = row.of(args);
   const std::int64_t batch = rows.rank > 0 ? rows.shape[0] : -1;
   if (batch < 0 || batch > kMaxBatch) {
-    const TensorName name{kDecodeOp, is_convolved ? "x" : "q"};
+    const TensorName name{kDecodeOp, row.name};
     CUBINERY_RETURN_IF_ERROR(check_data(name, rows, state_->problem.dtype));
     return invalid(name, fmt::format("has B = {}; accepted: 0 to {}", batch, kMaxBatch));
   }

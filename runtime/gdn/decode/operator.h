@@ -9,9 +9,7 @@
 
 #include "cubinery/gdn_conv.h"
 #include "cubinery/gdn_decode.h"
-#include "gdn_decode/fields.h"
 #include "runtime/gdn/shared/problem_fields.h"
-#include "runtime/operator/keyed_path.h"
 #include "runtime/operator/planner.h"
 
 namespace cubinery {
@@ -43,14 +41,6 @@ inline Point point_of(const DecodeProblem& problem, std::int64_t batch) {
   return {std::clamp<std::int64_t>(batch, 1, kMaxBatch) * problem.heads.count(), 1, 1};
 }
 
-// Over the state once, which stays in registers; every architecture, with states in fp8 from sm_89
-// on.
-using DecodeKeyPath = KeyedPath<DecodeProblem, DecodeRunner, GdnDecodeKey>;
-const DecodeKeyPath& decode_portable();
-
-// Blocks that read the same inputs of the convolution: those of heads that share q, k or v.
-int conv_cluster(const DecodeProblem& problem, const GdnDecodeKey& key);
-
 // Lanes along key_dim of default keys with KV states of `dtype`, of verify's too: both sum alike.
 int kv_lanes(int key_dim, DType dtype);
 // For values of a decode step, or a verification's: with rows along value_dim a vector holds
@@ -74,7 +64,5 @@ struct OperatorOf<gdn::DecodeProblem> {
 
 // Beside the operator.
 extern template class Planner<gdn::DecodeProblem>;
-// Beside the path.
-extern template class KeyedPath<gdn::DecodeProblem, gdn::DecodeRunner, GdnDecodeKey>;
 
 }  // namespace cubinery

@@ -10,7 +10,7 @@
 
 #include "runtime/gdn/decode/args.h"
 #include "runtime/gdn/decode/cost.h"
-#include "runtime/gdn/decode/operator.h"
+#include "runtime/gdn/decode/paths.h"
 #include "runtime/gdn/shared/problem_check.h"
 #include "runtime/gdn/shared/requests.h"
 
@@ -142,25 +142,6 @@ class DecodePortable final : public DecodeKeyPath {
  public:
   DecodePortable() : KeyedPath("portable", {KernelNames{}}) {}
 
-  std::optional<std::string> why_not(const DecodeProblem& problem,
-                                     const Target& target) const override {
-    if (auto reason = why_no_gates(problem.inputs)) return reason;
-    if (problem.output_norm == OutputNorm::kSigmoidGatedRms) {
-      return "output_norm = sigmoid_gated_rms; accepted: none, gated_rms";
-    }
-    if (problem.conv.is_there() && default_keys(problem, target).empty()) {
-      return fmt::format(
-          "conv_width = {} needs up to 8 heads for each of q, k and v, and sm_90 or newer where "
-          "that "
-          "is more than one; accepted: 0, and a convolution by itself in front",
-          problem.conv.width);
-    }
-    const DType dtype = problem.states.dtype;
-    if (!is_fp8(dtype) || has_fp8(target.arch)) return std::nullopt;
-    return fmt::format("state_dtype = {} needs sm_89 or newer; accepted: f32, bf16, f16",
-                       value_text(dtype));
-  }
-
   // Two that sum in the same order.  The first is wide: many value columns per warp, for large
   // batches.  The second is narrow: more warps, for small batches.
   std::vector<KeySet> default_keys(const DecodeProblem& problem,
@@ -190,6 +171,22 @@ class DecodePortable final : public DecodeKeyPath {
   }
 
  protected:
+  std::optional<std::string> why_not_here(const DecodeProblem& problem,
+                                          const Target& target) const override {
+    if (problem.output_norm == OutputNorm::kSigmoidGatedRms) {
+      return "output_norm = sigmoid_gated_rms; accepted: none, gated_rms";
+    }
+    if (problem.conv.is_there() && default_keys(problem, target).empty()) {
+      return fmt::format(
+          "conv_width = {} needs up to 8 heads for each of q, k and v, and sm_90 or newer where "
+          "that is more than one; accepted: 0, and a convolution by itself in front",
+          problem.conv.width);
+    }
+    const DType dtype = problem.states.dtype;
+    if (!is_fp8(dtype) || has_fp8(target.arch)) return std::nullopt;
+    return fmt::format("state_dtype = {} needs sm_89 or newer; accepted: f32, bf16, f16",
+                       value_text(dtype));
+  }
   bool fits(const DecodeProblem& problem, const KeySet& keys, const Target& target) const override {
     return fits_target(problem, std::get<0>(keys), target);
   }

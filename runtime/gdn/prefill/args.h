@@ -7,16 +7,13 @@
 #include "gdn_prefill_chunks/key.h"
 #include "gdn_prefill_scan/key.h"
 #include "results/target.h"
+#include "runtime/gdn/shared/extent.h"
 
 namespace cubinery::gdn {
 
-struct PrefillExtent {
-  std::int64_t sequences = 0;
-  std::int64_t tokens = 0;  // of a sequence; varlen: of all
+struct PrefillExtent : LaunchExtent {
   // Tokens of the longest sequence; varlen: max_seqlen, but no less than the average.
   std::int64_t longest = 0;
-
-  std::int64_t all_tokens(bool varlen) const { return varlen ? tokens : sequences * tokens; }
 };
 
 // What grids can hold.

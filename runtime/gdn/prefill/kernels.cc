@@ -105,8 +105,8 @@ class KernelsRunner final : public PrefillRunner {
     PrefillParams params;
     CUBINERY_RETURN_IF_ERROR(bind_prefill(problem_, args, extent, &params));
     const std::int64_t slots = slots_of(extent);
-    const Places found = places_of(problem_, keys_, rule_, slots,
-                                   extent.all_tokens(problem_.varlen), extent.sequences);
+    const Places found =
+        places_of(problem_, keys_, rule_, slots, extent.all_tokens(), extent.sequences);
     CUBINERY_RETURN_IF_ERROR(check_workspace(workspace, found.bytes));
     place_workspace(found, workspace, &params);
     if (rule_) cut_sequences(found, extent, workspace, &params);
@@ -150,7 +150,7 @@ class KernelsRunner final : public PrefillRunner {
 
   void cut_sequences(const Places& found, const PrefillExtent& extent, const Workspace& workspace,
                      PrefillParams* params) const {
-    const std::int64_t tokens = extent.all_tokens(problem_.varlen);
+    const std::int64_t tokens = extent.all_tokens();
     SegmentParams& segments = params->scan.segments;
     segments.chunks = rule_->chunks(tokens, extent.longest);
     const int segment_tokens = segments.chunks * chunk_size();

@@ -6,11 +6,8 @@
 #include <vector>
 
 #include "cubinery/gdn_prefill.h"
-#include "gdn_prefill_chunks/fields.h"
-#include "gdn_prefill_scan/fields.h"
 #include "runtime/gdn/prefill/args.h"
 #include "runtime/gdn/shared/problem_fields.h"
-#include "runtime/operator/keyed_path.h"
 #include "runtime/operator/planner.h"
 
 namespace cubinery {
@@ -49,17 +46,6 @@ int shared_heads(const PrefillProblem& problem);
 inline constexpr std::size_t kWorkspaceAlignment = 256;
 Status check_workspace(const Workspace& workspace, std::size_t needed);
 
-// Chunk WY factors, then a scan (scan_path.h): every sequence in one piece, with mma.sync on every
-// architecture, with wgmma on sm_90a, or with wgmma and WY factors that the scan makes itself.
-using PrefillKeyPath =
-    KeyedPath<PrefillProblem, PrefillRunner, GdnPrefillChunksKey, GdnPrefillScanKey>;
-const PrefillKeyPath& prefill_portable();
-const PrefillKeyPath& prefill_hopper();
-const PrefillKeyPath& prefill_hopper_fused();
-// Long sequences cut into segments (common/chunk/segments.h).
-const PrefillPath& prefill_segments();
-const PrefillPath& prefill_hopper_segments();
-
 }  // namespace gdn
 
 template <>
@@ -83,8 +69,5 @@ struct OperatorState<gdn::PrefillProblem> : Loaded<gdn::PrefillProblem> {
 
 // Beside the operator.
 extern template class Planner<gdn::PrefillProblem>;
-// Beside the path.
-extern template class KeyedPath<gdn::PrefillProblem, gdn::PrefillRunner, GdnPrefillChunksKey,
-                                GdnPrefillScanKey>;
 
 }  // namespace cubinery

@@ -7,8 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include "gdn_prefill_chunks/key.h"
-#include "runtime/gdn/prefill/operator.h"
+#include "runtime/gdn/prefill/paths.h"
 #include "runtime/operator/operator.h"
 #include "runtime/operator/tensor_check.h"
 
@@ -113,9 +112,8 @@ Status Prefill::launch(Stream stream, const PrefillArgs& args, const Workspace& 
   CUBINERY_RETURN_IF_ERROR(prefill_extent(problem, args, state_->limits, &extent));
   if (extent.sequences == 0) return {};
   CUBINERY_RETURN_IF_ERROR(check_max_seqlen(args.max_seqlen, extent.tokens));
-  const PrefillSize size{.tokens = extent.all_tokens(problem.varlen),
-                         .sequences = extent.sequences,
-                         .max_seqlen = args.max_seqlen};
+  const PrefillSize size{
+      .tokens = extent.all_tokens(), .sequences = extent.sequences, .max_seqlen = args.max_seqlen};
   return state_->runner(point_of(problem, size)).launch(stream, args, extent, workspace);
 }
 

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "runtime/gdn/prefill/kernels.h"
-#include "runtime/gdn/prefill/operator.h"
-#include "runtime/operator/keyed_path.h"
+#include "runtime/gdn/prefill/paths.h"
 
 namespace cubinery::gdn {
 

@@ -4,7 +4,6 @@
 
 #include "runtime/gdn/prefill/scan_path.h"
 #include "runtime/gdn/prefill/segments.h"
-#include "runtime/gdn/shared/problem_check.h"
 
 namespace cubinery::gdn {
 namespace {
@@ -13,16 +12,6 @@ class PrefillSegments final : public PrefillScanPath<SegmentChoice> {
  public:
   PrefillSegments(std::string_view name, ScanForm form)
       : PrefillScanPath(name, form, KernelNames{.prefix = "segments."}) {}
-
-  std::optional<std::string> why_not(const PrefillProblem& problem,
-                                     const Target& target) const override {
-    if (problem.segments == Segments::kNever) return "the problem asks for sequences in one piece";
-    if (problem.segments == Segments::kAuto && problem.batch_invariant) {
-      return "batch_invariant, and the problem does not ask for it";
-    }
-    if (auto reason = why_no_gates(problem.inputs)) return reason;
-    return why_no_kernels(kernels_of(fixed_keys(problem)), problem, target);
-  }
 
   // The first of default_kernels() (kernels.h), with one or two choices of segments.
   std::vector<KeySet> default_keys(const PrefillProblem& problem,
@@ -38,6 +27,14 @@ class PrefillSegments final : public PrefillScanPath<SegmentChoice> {
   }
 
  protected:
+  std::optional<std::string> why_not_here(const PrefillProblem& problem,
+                                          const Target& target) const override {
+    if (problem.segments == Segments::kNever) return "the problem asks for sequences in one piece";
+    if (problem.segments == Segments::kAuto && problem.batch_invariant) {
+      return "batch_invariant, and the problem does not ask for it";
+    }
+    return why_no_kernels(kernels_of(fixed_keys(problem)), problem, target);
+  }
   void set_own_fields(KeySet* keys) const override {
     PrefillScanPath::set_own_fields(keys);
     std::get<1>(*keys).segments = true;

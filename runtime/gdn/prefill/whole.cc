@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "runtime/gdn/prefill/scan_path.h"
-#include "runtime/gdn/shared/problem_check.h"
 
 namespace cubinery::gdn {
 namespace {
@@ -11,13 +10,6 @@ namespace {
 class PrefillWhole final : public PrefillScanPath<> {
  public:
   PrefillWhole(std::string_view name, ScanForm form) : PrefillScanPath(name, form) {}
-
-  std::optional<std::string> why_not(const PrefillProblem& problem,
-                                     const Target& target) const override {
-    if (problem.segments == Segments::kAlways) return "the problem asks for segments";
-    if (auto reason = why_no_gates(problem.inputs)) return reason;
-    return why_no_kernels(kernels_of(fixed_keys(problem)), problem, target);
-  }
 
   std::vector<KeySet> default_keys(const PrefillProblem& problem,
                                    const Target& target) const override {
@@ -38,6 +30,11 @@ class PrefillWhole final : public PrefillScanPath<> {
   }
 
  protected:
+  std::optional<std::string> why_not_here(const PrefillProblem& problem,
+                                          const Target& target) const override {
+    if (problem.segments == Segments::kAlways) return "the problem asks for segments";
+    return why_no_kernels(kernels_of(fixed_keys(problem)), problem, target);
+  }
   bool fits(const PrefillProblem& problem, const KeySet& keys,
             const Target& target) const override {
     if (form() != ScanForm::kFused) return fit(kernels_of(keys), problem, target);

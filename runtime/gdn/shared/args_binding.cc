@@ -21,10 +21,30 @@ Status bind_vector(const TensorName& name, const Tensor& x, DType dtype, const D
   return cubinery::bind_vector(name, x, dtype, dim, &vector->data, &vector->stride);
 }
 
+Status bind_rows_of(const TensorName& name, const Tensor& x, DType dtype, const Dim& dim,
+                    const Dim& row, StridedVector* rows) {
+  std::array<std::int64_t, 2> strides{};
+  CUBINERY_RETURN_IF_ERROR(check_data(name, x, dtype));
+  CUBINERY_RETURN_IF_ERROR(check_shape(name, x, {dim, row}, ExtraDim::kNone, strides.data()));
+  *rows = {.data = x.data, .stride = strides[0]};
+  return check_innermost(name, strides[1]);
+}
+
 Status bind_scale(std::string_view op, std::optional<float> given, int key_dim, float* scale) {
   *scale = given.value_or(1.0f / std::sqrt(static_cast<float>(key_dim)));
   if (std::isfinite(*scale)) return {};
   return invalid({op, "scale"}, fmt::format("is {}; accepted: a finite number", *scale));
+}
+
+Status check_lower_bound(std::string_view op, GateMode mode, std::optional<float> given) {
+  const TensorName name{op, "lower_bound"};
+  if (mode == GateMode::kLowerBound) {
+    if (!given) return invalid(name, "is missing; accepted: a finite number below 0");
+    if (std::isfinite(*given) && *given < 0) return {};
+    return invalid(name, fmt::format("is {}; accepted: finite numbers below 0", *given));
+  }
+  if (!given) return {};
+  return invalid(name, fmt::format("is {}; accepted: none, gate_mode is not lower_bound", *given));
 }
 
 }  // namespace cubinery::gdn

@@ -21,43 +21,36 @@ Status check_gap(const TensorName& name, const Dim& dim, std::int64_t stride, DT
                                    dim.name, stride, kStateAlignment / size_of(dtype), matrix));
 }
 
+// A dimension of steps, at least so many, that the tensor may have more of.
+Dim steps_of(const Tensor& x, std::int64_t least) {
+  return {"steps", std::max(x.rank > 1 ? x.shape[1] : 0, least)};
+}
+
 // `steps`: as in StepForm; *step is then the stride from one to the next.
 Status check_states(const TensorName& name, const Tensor& x, const Dim& outer,
                     const StateForm& form, std::int64_t steps, StateStrides* stride,
                     long long* step) {
+  CUBINERY_RETURN_IF_ERROR(check_state_shape(name, x, form, outer, steps));
   const std::size_t heads = steps > 0 ? 2 : 1;  // their dimension
-  const Dim inner = steps_of(x, steps);
-  CUBINERY_RETURN_IF_ERROR(check_data(name, x, form.dtype));
-  ShapeComparison comparison(x);
-  comparison.add(0, outer.extent);
-  if (steps > 0) comparison.add(1, inner.extent);
-  comparison.add(heads, form.heads.extent);
-  comparison.add(heads + 1, form.rows.extent);
-  comparison.add(heads + 2, form.columns.extent);
-  if (!comparison.is_usual()) {
-    std::array<Dim, Tensor::kMaxRank> dims{outer, inner};
-    dims[heads] = form.heads;
-    dims[heads + 1] = form.rows;
-    dims[heads + 2] = form.columns;
-    std::array<std::int64_t, Tensor::kMaxRank> same_strides{};
-    CUBINERY_RETURN_IF_ERROR(check_shape(name, x, std::span(dims.data(), heads + 3),
-                                         ExtraDim::kNone, same_strides.data()));
-  }
+  const auto& [head, rows, columns] = form.inner;
   const auto& strides = x.strides;
   if (reinterpret_cast<std::uintptr_t>(x.data) % kStateAlignment != 0) {
     return invalid(name, fmt::format("at {} is misaligned; accepted: a multiple of {} bytes",
                                      fmt::ptr(x.data), kStateAlignment));
   }
   const std::int64_t row = strides[heads + 1], column = strides[heads + 2];
-  if (column != 1 || row != form.columns.extent) {
+  if (column != 1 || row != columns.extent) {
     return invalid(name,
                    fmt::format("has strides {}, {} in its matrices; accepted: {}, 1 (no gaps)", row,
-                               column, form.columns.extent));
+                               column, columns.extent));
   }
-  const std::int64_t matrix = form.rows.extent * form.columns.extent;
-  const Dim head{"head", form.heads.extent};
-  CUBINERY_RETURN_IF_ERROR(check_gap(name, head, strides[heads], form.dtype, matrix));
-  if (steps > 0) CUBINERY_RETURN_IF_ERROR(check_gap(name, inner, strides[1], form.dtype, matrix));
+  const std::int64_t matrix = rows.extent * columns.extent;
+  CUBINERY_RETURN_IF_ERROR(
+      check_gap(name, {"head", head.extent}, strides[heads], form.dtype, matrix));
+  if (steps > 0) {
+    const Dim inner{"steps", x.shape[1]};
+    CUBINERY_RETURN_IF_ERROR(check_gap(name, inner, strides[1], form.dtype, matrix));
+  }
   CUBINERY_RETURN_IF_ERROR(check_gap(name, outer, strides[0], form.dtype, matrix));
   *stride = {.slot = strides[0], .head = strides[heads]};
   *step = steps > 0 ? strides[1] : 0;
@@ -71,30 +64,6 @@ Status bind_written_states(const TensorName& name, const Tensor& x, const Dim& o
   states->slots = outer.extent;
   CUBINERY_RETURN_IF_ERROR(check_states(name, x, outer, form, steps, &states->stride, step));
   return check_no_overlap(name, x);
-}
-
-// state and state_out.
-Status bind_state_tensors(std::string_view op, const States& states, const StateArgs& args,
-                          const StateForm& form, const Dim& sequences, const StepForm& steps,
-                          StateParams* params, StateSteps* strides) {
-  const StateTensors given{.state = {op, tensors::kState.info.name},
-                           .state_out = {op, tensors::kStateOut.info.name},
-                           .in = args.state,
-                           .out = args.state_out};
-  const auto read = [&](const TensorName& name, const Tensor& x, const Dim& outer,
-                        std::int64_t count) {
-    params->read.data = x.data;
-    params->read.slots = outer.extent;
-    return check_states(name, x, outer, form, count, &params->read.stride, &strides->read_state);
-  };
-  const auto write = [&](const TensorName& name, const Tensor& x, const Dim& outer,
-                         std::int64_t count) {
-    return bind_written_states(name, x, outer, form, count, &params->written,
-                               &strides->written_state);
-  };
-  CUBINERY_RETURN_IF_ERROR(bind_state_pair(states, given, sequences, steps, strides, read, write));
-  share_range(states, &params->read.slots, &params->written.slots);
-  return {};
 }
 
 // state_indices or state_out_indices.
@@ -113,8 +82,25 @@ Status bind_indices(const TensorName& name, const Tensor& x, DType dtype, const 
 
 }  // namespace
 
-Dim steps_of(const Tensor& x, std::int64_t least) {
-  return {"steps", std::max(x.rank > 1 ? x.shape[1] : 0, least)};
+// Most tensors are told without copying the form.
+Status check_state_shape(const TensorName& name, const Tensor& x, const StateForm& form,
+                         const Dim& outer, std::int64_t steps) {
+  const Dim step = steps_of(x, steps);
+  CUBINERY_RETURN_IF_ERROR(check_data(name, x, form.dtype));
+  ShapeComparison comparison(x);
+  std::size_t rank = 0;
+  comparison.add(rank++, outer.extent);
+  if (steps > 0) comparison.add(rank++, step.extent);
+  const std::size_t inner = rank;
+  while (rank < inner + form.rank) {
+    comparison.add(rank, form.inner[rank - inner].extent);
+    ++rank;
+  }
+  if (comparison.is_usual()) return {};
+  std::array<Dim, Tensor::kMaxRank> dims{outer, step};
+  std::copy_n(form.inner.begin(), form.rank, dims.begin() + inner);
+  std::array<std::int64_t, Tensor::kMaxRank> same_strides{};
+  return check_shape(name, x, std::span(dims.data(), rank), ExtraDim::kNone, same_strides.data());
 }
 
 Status steps_in_place(const TensorName& missing, const StepForm& steps, std::int64_t* written) {
@@ -136,49 +122,53 @@ Status bind_written_states(const TensorName& name, const Tensor& x, const Dim& o
   return bind_written_states(name, x, outer, form, 0, states, &no_step);
 }
 
-Status bind_states(std::string_view op, const States& states, const StateArgs& args,
-                   const StateForm& form, const Dim& sequences, StateParams* params) {
-  StateSteps no_steps{};
-  return bind_states(op, states, args, form, sequences, {}, params, &no_steps);
-}
-
-Status bind_states(std::string_view op, const States& states, const StateArgs& args,
-                   const StateForm& form, const Dim& sequences, const StepForm& steps,
-                   StateParams* params, StateSteps* strides) {
-  CUBINERY_RETURN_IF_ERROR(
-      bind_state_tensors(op, states, args, form, sequences, steps, params, strides));
-  CUBINERY_RETURN_IF_ERROR(check_scratch(op, states.padding, args.scratch_slot,
-                                         std::min(params->read.slots, params->written.slots)));
+Status StateBinder::bind(const StateForm& form, StateParams* params, StateSteps* strides) const {
+  CUBINERY_RETURN_IF_ERROR(tensors(form, params, strides));
+  CUBINERY_RETURN_IF_ERROR(scratch_slot(std::min(params->read.slots, params->written.slots)));
   params->scratch_slot = args.scratch_slot;
-  return bind_slots(op, states, args, sequences, steps, params, strides);
+  return slots(params, strides);
 }
 
-Status bind_state_tensors(std::string_view op, const States& states, const StateArgs& args,
-                          const StateForm& form, const Dim& sequences, StateParams* params) {
+Status StateBinder::bind(const StateForm& form, StateParams* params) const {
   StateSteps no_steps{};
-  return bind_state_tensors(op, states, args, form, sequences, {}, params, &no_steps);
+  return bind(form, params, &no_steps);
 }
 
-Status bind_slots(std::string_view op, const States& states, const StateArgs& args,
-                  const Dim& sequences, StateParams* params) {
-  StateSteps no_steps{};
-  return bind_slots(op, states, args, sequences, {}, params, &no_steps);
+Status StateBinder::tensors(const StateForm& form, StateParams* params, StateSteps* strides) const {
+  const StateTensors given{.state = {op, gdn::tensors::kState.info.name},
+                           .state_out = {op, gdn::tensors::kStateOut.info.name},
+                           .in = args.state,
+                           .out = args.state_out};
+  const auto read = [&](const TensorName& name, const Tensor& x, const Dim& outer,
+                        std::int64_t count) {
+    params->read.data = x.data;
+    params->read.slots = outer.extent;
+    return check_states(name, x, outer, form, count, &params->read.stride, &strides->read_state);
+  };
+  const auto write = [&](const TensorName& name, const Tensor& x, const Dim& outer,
+                         std::int64_t count) {
+    return bind_written_states(name, x, outer, form, count, &params->written,
+                               &strides->written_state);
+  };
+  CUBINERY_RETURN_IF_ERROR(bind_state_pair(states, given, sequences, steps, strides, read, write));
+  share_range(states, &params->read.slots, &params->written.slots);
+  return {};
 }
 
-Status bind_slots(std::string_view op, const States& states, const StateArgs& args,
-                  const Dim& sequences, StepForm steps, StateParams* params, StateSteps* strides) {
-  const TensorName indices{op, tensors::kStateIndices.info.name};
-  const TensorName out_indices{op, tensors::kStateOutIndices.info.name};
+Status StateBinder::slots(StateParams* params, StateSteps* strides) const {
+  const TensorName indices{op, gdn::tensors::kStateIndices.info.name};
+  const TensorName out_indices{op, gdn::tensors::kStateOutIndices.info.name};
   if (states.location != StateLocation::kPool) {
-    constexpr std::string_view kWhy = tensors::kNoPool.words;
+    constexpr std::string_view kWhy = gdn::tensors::kNoPool.words;
     CUBINERY_RETURN_IF_ERROR(check_absent(indices, args.state_indices, kWhy));
     return check_absent(out_indices, args.state_out_indices, kWhy);
   }
   const bool in_place = !args.state_out_indices.present();
-  if (in_place) CUBINERY_RETURN_IF_ERROR(steps_in_place(out_indices, steps, &steps.read));
+  std::int64_t read = steps.read;
+  if (in_place) CUBINERY_RETURN_IF_ERROR(steps_in_place(out_indices, steps, &read));
   CUBINERY_RETURN_IF_ERROR(bind_indices(indices, args.state_indices, states.index_dtype, sequences,
-                                        steps.read, &params->read_indices, &strides->read_index));
-  if (steps.read > 0) strides->readable = readable_steps(args.state_indices);
+                                        read, &params->read_indices, &strides->read_index));
+  if (read > 0) strides->readable = readable_steps(args.state_indices);
   params->write_indices = params->read_indices;
   strides->written_index = strides->read_index;
   if (in_place) return {};
@@ -186,15 +176,9 @@ Status bind_slots(std::string_view op, const States& states, const StateArgs& ar
                       steps.written, &params->write_indices, &strides->written_index);
 }
 
-void share_range(const States& states, long long* read_slots, long long* written_slots) {
-  if (!states.has_initial) {
-    *read_slots = states.store ? *written_slots : std::numeric_limits<long long>::max();
-  }
-  if (!states.store) *written_slots = *read_slots;
-}
-
-Status check_scratch(std::string_view op, Padding padding, std::int64_t slot, std::int64_t slots) {
-  const bool uses_scratch = padding == Padding::kScratch;
+Status StateBinder::scratch_slot(std::int64_t slots) const {
+  const std::int64_t slot = args.scratch_slot;
+  const bool uses_scratch = states.padding == Padding::kScratch;
   if (uses_scratch && (slot < 0 || slot >= slots)) {
     return invalid({op, "scratch_slot"}, fmt::format("is {}; accepted: 0 to {}", slot, slots - 1));
   }
@@ -203,6 +187,13 @@ Status check_scratch(std::string_view op, Padding padding, std::int64_t slot, st
                    fmt::format("is {}; accepted: 0, padding is not scratch", slot));
   }
   return {};
+}
+
+void share_range(const States& states, long long* read_slots, long long* written_slots) {
+  if (!states.has_initial) {
+    *read_slots = states.store ? *written_slots : std::numeric_limits<long long>::max();
+  }
+  if (!states.store) *written_slots = *read_slots;
 }
 
 }  // namespace cubinery::gdn

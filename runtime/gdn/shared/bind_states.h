@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -11,17 +13,22 @@
 
 namespace cubinery::gdn {
 
-// What a tensor of states must look like.
+// What a tensor of states must look like behind its sequences or slots, and steps.
 struct StateForm {
-  Dim heads;
-  Dim rows;
-  Dim columns;
-  DType dtype;
+  std::array<Dim, 3> inner{};
+  std::size_t rank = 0;  // of these
+  DType dtype{};
 };
-
-// States that are only written: the new ones, checkpoints.
-Status bind_written_states(const TensorName& name, const Tensor& x, const Dim& outer,
-                           const StateForm& form, WrittenStates* states);
+// Matrices of each head.
+template <class Problem>
+StateForm state_form(const Problem& problem) {
+  const Dim key{"key_dim", problem.key_dim};
+  const Dim value{"value_dim", problem.value_dim};
+  const bool kv = problem.states.layout == StateLayout::kKV;
+  return {.inner = {Dim{"heads", problem.heads.count()}, kv ? key : value, kv ? value : key},
+          .rank = 3,
+          .dtype = problem.states.dtype};
+}
 
 // Where sequences have a state for each step: one dimension more, of at least so many, behind the
 // first of dense states, or of indices.  0: there is one state.
@@ -29,20 +36,31 @@ struct StepForm {
   std::int64_t read = 0;
   std::int64_t written = 0;
 };
+// `most`: of the tokens of a sequence, which has one at least, so that there is a dimension.
+inline StepForm step_form(bool stores_every, bool from_accepted, std::int64_t most) {
+  return {.read = from_accepted ? 1 : 0,
+          .written = stores_every ? std::max<std::int64_t>(most, 1) : 0};
+}
 
-// A dimension of steps, at least so many, that the tensor may have more of.
-Dim steps_of(const Tensor& x, std::int64_t least);
-// The steps of what is written in place: those that are read, and no fewer than are written.
-// `missing`: where they would go otherwise.
-Status steps_in_place(const TensorName& missing, const StepForm& steps, std::int64_t* written);
-// How many steps a tensor of dense states or of indices has that there are to start from.
-int readable_steps(const Tensor& x);
+// That of the form, behind `outer` and, where there are steps, a dimension of at least so many.
+Status check_state_shape(const TensorName& name, const Tensor& x, const StateForm& form,
+                         const Dim& outer, std::int64_t steps);
+
+// States that are only written: the new ones, checkpoints.
+Status bind_written_states(const TensorName& name, const Tensor& x, const Dim& outer,
+                           const StateForm& form, WrittenStates* states);
 
 // The tensors of states of an operator, and what messages call them.
 struct StateTensors {
   TensorName state, state_out;
   const Tensor &in, &out;
 };
+
+// The steps of what is written in place: those that are read, and no fewer than are written.
+// `missing`: where they would go otherwise.
+Status steps_in_place(const TensorName& missing, const StepForm& steps, std::int64_t* written);
+// How many steps a tensor of dense states or of indices has that there are to start from.
+int readable_steps(const Tensor& x);
 
 // Binds what is read by read(name, tensor, outer dimension, steps), and what is written likewise:
 // state_out, or in place.
@@ -76,38 +94,25 @@ StateArgs states_of(const Args& args) {
           args.scratch_slot};
 }
 
-// `sequences` has the name and the extent of the batch.
-Status bind_states(std::string_view op, const States& states, const StateArgs& args,
-                   const StateForm& form, const Dim& sequences, StateParams* params);
-// With steps.
-Status bind_states(std::string_view op, const States& states, const StateArgs& args,
-                   const StateForm& form, const Dim& sequences, const StepForm& steps,
-                   StateParams* params, StateSteps* strides);
+// Binds the states of one launch.
+struct StateBinder {
+  std::string_view op;
+  const States& states;
+  StateArgs args;
+  Dim sequences;  // the name and the extent of the batch
+  StepForm steps{};
 
-// The two halves of bind_states(), for operators whose indices come apart from the tensors.
-Status bind_state_tensors(std::string_view op, const States& states, const StateArgs& args,
-                          const StateForm& form, const Dim& sequences, StateParams* params);
-Status bind_slots(std::string_view op, const States& states, const StateArgs& args,
-                  const Dim& sequences, StateParams* params);
-// With steps.
-Status bind_slots(std::string_view op, const States& states, const StateArgs& args,
-                  const Dim& sequences, StepForm steps, StateParams* params, StateSteps* strides);
+  Status bind(const StateForm& form, StateParams* params, StateSteps* strides) const;
+  // Without steps.
+  Status bind(const StateForm& form, StateParams* params) const;
+  // Its parts, for operators whose indices come apart from the tensors.
+  Status tensors(const StateForm& form, StateParams* params, StateSteps* strides) const;
+  Status slots(StateParams* params, StateSteps* strides) const;
+  // Of those that have so many slots.
+  Status scratch_slot(std::int64_t slots) const;
+};
 
 // Without one of has_initial and store, its indices are held to the range of the other.
 void share_range(const States& states, long long* read_slots, long long* written_slots);
-
-// 0 to slots - 1 with Padding::kScratch, else 0.
-Status check_scratch(std::string_view op, Padding padding, std::int64_t slot, std::int64_t slots);
-
-template <class Problem>
-StateForm state_form(const Problem& problem) {
-  const Dim key{"key_dim", problem.key_dim};
-  const Dim value{"value_dim", problem.value_dim};
-  const bool kv = problem.states.layout == StateLayout::kKV;
-  return {.heads = {"heads", problem.heads.count()},
-          .rows = kv ? key : value,
-          .columns = kv ? value : key,
-          .dtype = problem.states.dtype};
-}
 
 }  // namespace cubinery::gdn

@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string_view>
 
 #include "cubinery/gdn_types.h"
-#include "runtime/gdn/shared/args_binding.h"
+#include "runtime/gdn/shared/binder.h"
 
 namespace cubinery::gdn {
 
@@ -26,20 +25,19 @@ std::int64_t checkpoints_of(const Problem& problem, std::int64_t tokens) {
   return 0;
 }
 
-// checkpoints, by bind_tensor(rows dimension), and checkpoint_cu_starts.  `tokens`: dense: of each
-// sequence.
-template <class Problem, class Args, class BindTensor>
-Status bind_checkpoints(std::string_view op, const Problem& problem, const Args& args,
-                        std::int64_t sequences, std::int64_t tokens, BindTensor bind_tensor,
-                        StridedVector* cu_starts) {
-  CUBINERY_RETURN_IF_ERROR(check_absent(op, tensors::kCheckpoints, problem, args.checkpoints));
-  if (is_due(tensors::kCheckpoints, problem, args.checkpoints)) {
-    const std::int64_t rows = problem.varlen ? std::max<std::int64_t>(args.checkpoints.shape[0], 0)
-                                             : sequences * checkpoints_of(problem, tokens);
+// checkpoints, by bind_tensor(rows dimension), and checkpoint_cu_starts.
+template <class Args, class BindTensor>
+Status bind_checkpoints(const Binder<Args>& bind, const LaunchExtent& extent,
+                        BindTensor bind_tensor, StridedVector* cu_starts) {
+  const Tensor& checkpoints = bind.args().checkpoints;
+  CUBINERY_RETURN_IF_ERROR(bind.template check_absent<TensorId::kCheckpoints>());
+  if (bind.template is_due<TensorId::kCheckpoints>()) {
+    const std::int64_t rows =
+        extent.varlen ? std::max<std::int64_t>(checkpoints.shape[0], 0)
+                      : extent.sequences * checkpoints_of(bind.problem(), extent.tokens);
     CUBINERY_RETURN_IF_ERROR(bind_tensor(Dim{"rows", rows}));
   }
-  return bind_vector(op, tensors::kCheckpointCuStarts, problem, args.checkpoint_cu_starts,
-                     {"N + 1", sequences + 1}, cu_starts);
+  return bind.template vector<TensorId::kCheckpointCuStarts>(cu_starts);
 }
 
 }  // namespace cubinery::gdn

@@ -130,7 +130,7 @@ inline constexpr auto kQ = spec(written(tensors::kQ.info), CUBINERY_TYPE(dtype),
 inline constexpr auto kK = spec(written(tensors::kK.info), CUBINERY_TYPE(dtype), kNoSplit);
 inline constexpr auto kV = spec(written(tensors::kV.info), CUBINERY_TYPE(dtype), kNoSplit);
 inline constexpr auto kA =
-    spec("the decay's input", tensors::scalars("a", TensorId::kA, "gate_dtype"),
+    spec("the decay's input", tensors::decays("a", TensorId::kA, "gate_dtype"),
          CUBINERY_TYPE(inputs.gate_dtype), tensors::kNoGate);
 inline constexpr auto kB = spec("beta's logit", tensors::scalars("b", TensorId::kB, "beta_dtype"),
                                 CUBINERY_TYPE(inputs.beta_dtype), tensors::kNoBeta);
@@ -138,8 +138,8 @@ inline constexpr auto kALog = spec(tensors::kALog.info, tensors::kALog.type, ten
 inline constexpr auto kDtBias =
     spec(tensors::kDtBias.info, tensors::kDtBias.type, tensors::kNoGate);
 inline constexpr auto kG =
-    spec("the decay's logarithm", tensors::scalars("g", TensorId::kG, "f32", Access::kWritten),
-         kF32, tensors::kNoGate);
+    spec("the decay's logarithm", tensors::decays("g", TensorId::kG, "f32", Access::kWritten), kF32,
+         tensors::kNoGate);
 inline constexpr auto kBeta = spec(
     tensors::scalars("beta", TensorId::kBeta, "f32", Access::kWritten), kF32, tensors::kNoBeta);
 inline constexpr auto kHasInitialState = spec(

@@ -6,6 +6,7 @@
 
 #include "common/key_rules.h"
 #include "common/verify_params.h"
+#include "runtime/gdn/shared/tensors.h"
 
 namespace cubinery::gdn {
 namespace {
@@ -82,21 +83,11 @@ Inputs normalised(Inputs inputs) {
     inputs.decay = plain.decay;
   }
   if (inputs.beta_mode == BetaMode::kOne) inputs.beta_dtype = plain.beta_dtype;
-  if (inputs.gate_mode != GateMode::kComputed && inputs.gate_mode != GateMode::kLowerBound) {
+  if (!is_computed(inputs.gate_mode)) {
     inputs.a_log_dtype = plain.a_log_dtype;
     inputs.dt_bias_dtype = plain.dt_bias_dtype;
   }
   return inputs;
-}
-
-std::optional<std::string> why_no_gates(const Inputs& inputs) {
-  if (normalised(inputs).decay != Decay::kHead) {
-    return fmt::format("decay = {}; accepted: head", value_text(inputs.decay));
-  }
-  if (inputs.gate_mode == GateMode::kLowerBound) {
-    return "gate_mode = lower_bound; accepted: none, log, alpha, computed";
-  }
-  return std::nullopt;
 }
 
 }  // namespace cubinery::gdn

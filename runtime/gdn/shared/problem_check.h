@@ -1,10 +1,8 @@
 // What the problems of the Gated DeltaNet operators have in common: rules, text.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "cubinery/fields.h"
 #include "cubinery/status.h"
@@ -50,8 +48,6 @@ Status check_shared_fields(const Problem& p) {
 
 // Fields that the others leave without meaning at their defaults: equal code has equal keys.
 Inputs normalised(Inputs inputs);
-// What no kernel takes yet, in words: a decay for each channel, a gate above a lower bound.
-std::optional<std::string> why_no_gates(const Inputs& inputs);
 template <class S>  // States or ConvStates
 S normalised_slots(S states) {
   const S plain;

@@ -1,56 +1,19 @@
-// What operators share whose launches are made of requests, of one token or of several: arguments,
-// grids, default keys.
+// What operators share whose launches are made of requests, of one token or of several: grids,
+// sizes, default keys.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <string_view>
 #include <tuple>
 #include <vector>
 
 #include "common/tokens/key.h"
+#include "cubinery/gdn_parts.h"
 #include "cubinery/kernel.h"
-#include "runtime/gdn/shared/bind_rows.h"
+#include "runtime/operator/plan.h"
 
 namespace cubinery::gdn {
-
-// ---- Arguments of requests of several tokens ----------------------------------------------------
-
-inline Dim requests_dim(bool varlen, std::int64_t requests) {
-  return {varlen ? "N" : "B", requests};
-}
-
-// `tokens`: dense: of each request; packed: of all.
-inline Dim tokens_dim(bool varlen, std::int64_t tokens) { return {varlen ? "total" : "T", tokens}; }
-inline TokenForm token_form(bool varlen, std::int64_t requests, std::int64_t tokens) {
-  if (varlen) {
-    return {.dims = {tokens_dim(varlen, tokens)},
-            .rank = 2,
-            .token = 0,
-            .head = 1,
-            .extra = ExtraDim::kFirst};
-  }
-  return {.dims = {requests_dim(varlen, requests), tokens_dim(varlen, tokens)},
-          .rank = 3,
-          .batch = 0,
-          .token = 1,
-          .head = 2};
-}
-
-// The bounds of packed requests, as far as they can be checked before N is known; N.
-inline Status check_bounds(std::string_view op, const Tensor& cu_seqlens, DType dtype) {
-  const TensorName name{op, tensors::kCuSeqlens.info.name};
-  CUBINERY_RETURN_IF_ERROR(check_data(name, cu_seqlens, dtype));
-  if (cu_seqlens.rank != 1) return wrong_rank(name, cu_seqlens.rank, "1");
-  return check_count(name, "N", std::max<std::int64_t>(cu_seqlens.shape[0], 0) - 1, kMaxInt);
-}
-inline std::int64_t requests_of(const Tensor& cu_seqlens) { return cu_seqlens.shape[0] - 1; }
-
-template <class Problem>
-Status bind_bounds(std::string_view op, const Problem& problem, const Tensor& cu_seqlens,
-                   std::int64_t requests, StridedVector* bounds) {
-  return bind_vector(op, tensors::kCuSeqlens, problem, cu_seqlens, {"N + 1", requests + 1}, bounds);
-}
 
 // ---- Grids: (blocks of a request, requests) -----------------------------------------------------
 
@@ -69,6 +32,21 @@ template <class Key>
 unsigned blocks_of_request(const Key& key, int heads) {
   const int warps = heads * (key.value_dim / key.warp_v);
   return static_cast<unsigned>((warps + key.warps - 1) / key.warps);
+}
+
+// ---- Sizes -------------------------------------------------------------------------------------
+
+// Along the states, up to 2^`count`, of whole requests.
+inline Sizes sizes_of_states(const Heads& heads, std::size_t count) {
+  return {.axes = {{.first = 0, .count = count}},
+          .possible =
+              [heads = std::int64_t{heads.count()}](const Point& at) {
+                return Point{std::max(at[0], heads), 1, 1};
+              },
+          .features =
+              [](const Point& at) {
+                return Shape{{"states", at[0]}};
+              }};
 }
 
 // ---- Keys of the paths that take all tokens of a request at once --------------------------------

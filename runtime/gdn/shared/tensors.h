@@ -58,7 +58,7 @@ inline constexpr std::size_t kTensorCount = static_cast<std::size_t>(TensorId::k
 // What a tensor counts.
 enum class TensorKind : std::uint8_t {
   kRows,      // tokens and heads: a row each
-  kScalars,   // tokens and heads: a number each
+  kScalars,   // tokens and heads: a number each, or one for each channel of k
   kChannels,  // tokens: a row of all channels
   kHeads,
   kTaps,     // channels: some numbers each
@@ -89,6 +89,7 @@ enum class Axis : std::uint8_t {
   kHeads,
   kKeyDim,
   kValueDim,
+  kDecayDim,   // key_dim with decay = channel; else there is no such dimension
   kStateRows,  // of a matrix, as state_layout says
   kStateColumns,
   kChannels,
@@ -113,6 +114,13 @@ struct TensorInfo {
   std::string_view type_field;  // the problem's that has its dtype, or the dtype
   bool optional = false;        // may be absent where the problem has it
   std::string_view doc{};       // what shape, dtype and access do not say
+
+  // Dimensions that every problem's has.
+  constexpr int rank() const {
+    int rank = 0;
+    for (const Axis axis : axes) rank += axis != Axis::kNone && axis != Axis::kDecayDim ? 1 : 0;
+    return rank;
+  }
 };
 
 // Where a tensor must be absent: where `holds` is true of the problem.
@@ -225,6 +233,28 @@ constexpr const TensorRow<Args>& row_of(TensorId id) {
   return kTensorRows<Args>.front();
 }
 
+template <class Args>
+constexpr bool has_row(TensorId id) {
+  return row_of<Args>(id).id == id;
+}
+
+// A tensor of the arguments with its types.  Requires: has_row().
+template <class Args, TensorId kId>
+constexpr const auto& placed() {
+  static_assert(has_row<Args>(kId));
+  return std::get<static_cast<std::size_t>(&row_of<Args>(kId) - kTensorRows<Args>.data())>(
+      Tensors<Args>::kList);
+}
+
+// What a launch counts its tokens by: the first tensor of them that the problem has.
+template <class Args>
+const TensorRow<Args>& first_of_tokens(const typename Tensors<Args>::Problem& problem) {
+  for (const TensorRow<Args>& row : kTensorRows<Args>) {
+    if (is_of_tokens(row.kind) && row.why_absent(problem).empty()) return row;
+  }
+  return kTensorRows<Args>.front();
+}
+
 // Where an operator's tensors lie, in the order of the table: in its arguments, or in C's.
 template <class Args>
 constexpr auto tensors_in(auto& args) {
@@ -237,10 +267,16 @@ constexpr auto tensors_in(auto& args) {
 #define CUBINERY_TYPE(field) [](const auto& p) { return p.field; }
 #define CUBINERY_WHERE(condition) [](const auto& p) { return condition; }
 
+// Whether A_log and dt_bias make the decay.
+constexpr bool is_computed(GateMode mode) {
+  return mode == GateMode::kComputed || mode == GateMode::kLowerBound;
+}
+
 // The specifications that operators share.
 namespace tensors {
 
 inline constexpr Axes kTokensAxes{Axis::kSequences, Axis::kTokens, Axis::kHeads};
+inline constexpr Axes kDecayAxes{Axis::kSequences, Axis::kTokens, Axis::kHeads, Axis::kDecayDim};
 inline constexpr Axes kStateAxes{Axis::kSlots, Axis::kHeads, Axis::kStateRows, Axis::kStateColumns};
 inline constexpr Axes kConvStateAxes{Axis::kSlots, Axis::kChannels, Axis::kColumns};
 
@@ -253,6 +289,11 @@ constexpr TensorInfo rows(std::string_view name, TensorId id, Axis heads, Axis d
 constexpr TensorInfo scalars(std::string_view name, TensorId id, std::string_view type_field,
                              Access access = Access::kRead) {
   return {name, id, TensorKind::kScalars, kTokensAxes, access, type_field};
+}
+// A number for each token and head, or a row of them, as `decay` says.
+constexpr TensorInfo decays(std::string_view name, TensorId id, std::string_view type_field,
+                            Access access = Access::kRead) {
+  return {name, id, TensorKind::kScalars, kDecayAxes, access, type_field};
 }
 constexpr TensorInfo vector(std::string_view name, TensorId id, TensorKind kind, Axis axis,
                             std::string_view type_field, bool optional = false) {
@@ -274,9 +315,9 @@ inline constexpr Absence kNoGate{"gate_mode is none",
 inline constexpr Absence kNoBeta{"beta_mode is one",
                                  CUBINERY_WHERE(p.inputs.beta_mode == BetaMode::kOne)};
 inline constexpr Absence kGivenGate{"gate_mode is not computed",
-                                    CUBINERY_WHERE(p.inputs.gate_mode != GateMode::kComputed)};
+                                    CUBINERY_WHERE(!is_computed(p.inputs.gate_mode))};
 inline constexpr auto kG =
-    spec("g, alpha or a, as gate_mode says", scalars("g", TensorId::kG, "gate_dtype"),
+    spec("g, alpha or a, as gate_mode says", decays("g", TensorId::kG, "gate_dtype"),
          CUBINERY_TYPE(inputs.gate_dtype), kNoGate);
 inline constexpr auto kBeta =
     spec("beta or its logit, as beta_mode says", scalars("beta", TensorId::kBeta, "beta_dtype"),
@@ -284,9 +325,13 @@ inline constexpr auto kBeta =
 inline constexpr auto kALog =
     spec(vector("A_log", TensorId::kALog, TensorKind::kHeads, Axis::kHeads, "a_log_dtype"),
          CUBINERY_TYPE(inputs.a_log_dtype), kGivenGate);
-inline constexpr auto kDtBias =
-    spec(vector("dt_bias", TensorId::kDtBias, TensorKind::kHeads, Axis::kHeads, "dt_bias_dtype"),
-         CUBINERY_TYPE(inputs.dt_bias_dtype), kGivenGate);
+inline constexpr auto kDtBias = spec({"dt_bias",
+                                      TensorId::kDtBias,
+                                      TensorKind::kHeads,
+                                      {Axis::kHeads, Axis::kDecayDim},
+                                      Access::kRead,
+                                      "dt_bias_dtype"},
+                                     CUBINERY_TYPE(inputs.dt_bias_dtype), kGivenGate);
 
 inline constexpr Absence kDense{"varlen is false", CUBINERY_WHERE(!p.varlen)};
 inline constexpr auto kCuSeqlens =

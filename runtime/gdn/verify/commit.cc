@@ -3,8 +3,9 @@
 #include <cstring>
 #include <limits>
 
+#include "runtime/gdn/shared/requests.h"
 #include "runtime/gdn/verify/commit_args.h"
-#include "runtime/gdn/verify/commit_operator.h"
+#include "runtime/gdn/verify/commit_paths.h"
 #include "runtime/operator/operator.h"
 #include "runtime/operator/tensor_check.h"
 
@@ -16,16 +17,7 @@ const std::vector<const gdn::CommitPath*>& OperatorOf<gdn::CommitProblem>::paths
 }
 
 Sizes OperatorOf<gdn::CommitProblem>::sizes(const gdn::CommitProblem& problem) {
-  // A launch has whole requests.
-  return {.axes = {{.first = 0, .count = 40}},
-          .possible =
-              [heads = std::int64_t{problem.heads.count()}](const Point& at) {
-                return Point{std::max(at[0], heads), 1, 1};
-              },
-          .features =
-              [](const Point& at) {
-                return Shape{{"states", at[0]}};
-              }};
+  return gdn::sizes_of_states(problem.heads, 40);
 }
 
 namespace gdn {

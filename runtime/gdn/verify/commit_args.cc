@@ -6,63 +6,36 @@
 #include <limits>
 #include <string>
 
-#include "runtime/gdn/shared/bind_gates.h"
-#include "runtime/gdn/shared/bind_rows.h"
 #include "runtime/gdn/shared/bind_states.h"
-#include "runtime/gdn/shared/requests.h"
+#include "runtime/gdn/shared/binder.h"
 #include "runtime/gdn/verify/commit_operator.h"
 
 namespace cubinery::gdn {
 namespace {
 
-// So many of the tensors' own that a launch may have all of them.
-struct Room {
-  std::int64_t requests;
-  std::int64_t tokens;
-};
-
 const Tensor kNone{};
-
-Status room_of(const CommitProblem& problem, const CommitLayer& layer, Room* room) {
-  const TensorName k{kCommitOp, "k"};
-  CUBINERY_RETURN_IF_ERROR(check_data(k, layer.k, problem.dtype));
-  if (!problem.varlen) {
-    if (layer.k.rank != 4) return wrong_rank(k, layer.k.rank, "4");
-    *room = {.requests = layer.k.shape[0], .tokens = layer.k.shape[1]};
-    CUBINERY_RETURN_IF_ERROR(check_count(k, "B", room->requests, kMaxInt));
-    return check_count(k, "T", room->tokens, problem.draft_tokens);
-  }
-  if (layer.k.rank != 3 && layer.k.rank != 4) {
-    return wrong_rank(k, layer.k.rank, "3, or 4 with B = 1");
-  }
-  const bool pool = problem.states.location == StateLocation::kPool;
-  *room = {.requests = pool ? kMaxInt : layer.state.shape[0],
-           .tokens = layer.k.shape[layer.k.rank == 4 ? 1 : 0]};
-  if (!pool) {
-    CUBINERY_RETURN_IF_ERROR(check_count({kCommitOp, "state"}, "N", room->requests, kMaxInt));
-  }
-  return check_count(k, "total", room->tokens, kMaxInt);
-}
 
 }  // namespace
 
 Status bind_layer(const CommitProblem& problem, const CommitLayer& layer, GdnCommitLayer* record) {
-  Room room{};
-  CUBINERY_RETURN_IF_ERROR(room_of(problem, layer, &room));
-  record->requests = room.requests;
+  LaunchExtent room;
+  const auto most_tokens = [&](std::int64_t) {
+    return problem.varlen ? kMaxInt : problem.draft_tokens;
+  };
+  CUBINERY_RETURN_IF_ERROR(find_extent(problem, layer, kMaxInt, most_tokens, &room));
+  record->requests = room.sequences;
   record->tokens = room.tokens;
-  const Dim requests = requests_dim(problem.varlen, room.requests);
-  const TokenForm form = token_form(problem.varlen, room.requests, room.tokens);
-  CUBINERY_RETURN_IF_ERROR(
-      bind_input_rows(kCommitOp, tensors::kK, problem, layer.k, form, &record->k));
-  CUBINERY_RETURN_IF_ERROR(
-      bind_input_rows(kCommitOp, tensors::kV, problem, layer.v, form, &record->v));
-  CUBINERY_RETURN_IF_ERROR(bind_gates(kCommitOp, problem.inputs, gates_of(layer), form,
-                                      dim_of(problem, Axis::kHeads), &record->gates));
+  const Binder bind(problem, layer, room);
+  CUBINERY_RETURN_IF_ERROR(bind.rows<TensorId::kK>(&record->k));
+  CUBINERY_RETURN_IF_ERROR(bind.rows<TensorId::kV>(&record->v));
+  CUBINERY_RETURN_IF_ERROR(bind.gates(&record->gates));
+  const StateBinder binder{.op = kCommitOp,
+                           .states = problem.states,
+                           .args = {layer.state, layer.state_out, kNone, kNone, 0},
+                           .sequences = room.sequences_dim()};
   StateParams states{};
-  CUBINERY_RETURN_IF_ERROR(bind_state_tensors(kCommitOp, problem.states,
-                                              {layer.state, layer.state_out, kNone, kNone, 0},
-                                              state_form(problem), requests, &states));
+  StateSteps no_steps{};
+  CUBINERY_RETURN_IF_ERROR(binder.tensors(state_form(problem), &states, &no_steps));
   record->read = states.read;
   record->written = states.written;
   return {};
@@ -104,8 +77,9 @@ Status bind_requests(const CommitProblem& problem, const CommitArgs& args,
                      GdnCommitParams* params) {
   std::int64_t requests = params->layer.requests;
   if (problem.varlen) {
-    CUBINERY_RETURN_IF_ERROR(check_bounds(kCommitOp, args.cu_seqlens, problem.cu_seqlens_dtype));
-    requests = requests_of(args.cu_seqlens);
+    const TensorName bounds{kCommitOp, tensors::kCuSeqlens.info.name};
+    CUBINERY_RETURN_IF_ERROR(
+        find_bounds(bounds, args.cu_seqlens, problem.cu_seqlens_dtype, kMaxInt, &requests));
   } else if (args.accepted.present()) {
     requests = args.accepted.shape[0];
   } else if (args.state_indices.present()) {
@@ -137,25 +111,27 @@ Status bind_commit(const CommitProblem& problem, const CommitArgs& args, GdnComm
   CUBINERY_RETURN_IF_ERROR(bind_requests(problem, args, params));
   params->heads = problem.heads.count();
   params->draft_tokens = problem.draft_tokens;
-  const Dim requests = requests_dim(problem.varlen, params->requests);
+  const LaunchExtent extent{.sequences = params->requests, .varlen = problem.varlen};
+  const Binder bind(problem, args, extent);
+  CUBINERY_RETURN_IF_ERROR(bind.vector<TensorId::kCuSeqlens>(&params->cu_seqlens));
+  CUBINERY_RETURN_IF_ERROR(bind.vector<TensorId::kAccepted>(&params->accepted));
   CUBINERY_RETURN_IF_ERROR(
-      bind_bounds(kCommitOp, problem, args.cu_seqlens, params->requests, &params->cu_seqlens));
-  if (args.accepted.present()) {
-    CUBINERY_RETURN_IF_ERROR(bind_vector({kCommitOp, "accepted"}, args.accepted,
-                                         problem.accepted_dtype, requests, &params->accepted));
-  }
+      check_lower_bound(kCommitOp, problem.inputs.gate_mode, args.lower_bound));
+  const StateBinder states{
+      .op = kCommitOp,
+      .states = problem.states,
+      .args = {kNone, kNone, args.state_indices, args.state_out_indices, args.scratch_slot},
+      .sequences = extent.sequences_dim()};
   StateParams slots{};
-  CUBINERY_RETURN_IF_ERROR(
-      bind_slots(kCommitOp, problem.states,
-                 {kNone, kNone, args.state_indices, args.state_out_indices, args.scratch_slot},
-                 requests, &slots));
+  StateSteps no_steps{};
+  CUBINERY_RETURN_IF_ERROR(states.slots(&slots, &no_steps));
   params->read_indices = slots.read_indices;
   params->write_indices = slots.write_indices;
   params->scratch_slot = args.scratch_slot;
   const std::int64_t room = params->table != nullptr
                                 ? std::numeric_limits<std::int64_t>::max()
                                 : std::min(params->layer.read.slots, params->layer.written.slots);
-  return check_scratch(kCommitOp, problem.states.padding, args.scratch_slot, room);
+  return states.scratch_slot(room);
 }
 
 }  // namespace cubinery::gdn

@@ -5,10 +5,8 @@
 #include <vector>
 
 #include "cubinery/gdn_commit.h"
-#include "gdn_commit/fields.h"
 #include "runtime/gdn/shared/problem_fields.h"
 #include "runtime/gdn/verify/commit_args.h"
-#include "runtime/operator/keyed_path.h"
 #include "runtime/operator/planner.h"
 
 namespace cubinery {
@@ -33,10 +31,6 @@ using CommitPath = Path<CommitProblem, CommitRunner>;
 // The states of a launch.
 Point point_of(const CommitProblem& problem, const CommitSize& size);
 
-// All accepted tokens of a request at once, on the tensor cores (mma.sync, sm_80 and newer).
-using CommitKeyPath = KeyedPath<CommitProblem, CommitRunner, GdnCommitKey>;
-const CommitKeyPath& commit_wy();
-
 }  // namespace gdn
 
 template <>
@@ -53,7 +47,5 @@ struct OperatorOf<gdn::CommitProblem> {
 
 // Beside the operator.
 extern template class Planner<gdn::CommitProblem>;
-// Beside the path.
-extern template class KeyedPath<gdn::CommitProblem, gdn::CommitRunner, GdnCommitKey>;
 
 }  // namespace cubinery

@@ -2,9 +2,8 @@
 // sm_80 and newer).
 #include <utility>
 
-#include "runtime/gdn/shared/problem_check.h"
 #include "runtime/gdn/shared/requests.h"
-#include "runtime/gdn/verify/commit_operator.h"
+#include "runtime/gdn/verify/commit_paths.h"
 #include "runtime/gdn/verify/cost.h"
 
 namespace cubinery::gdn {
@@ -31,19 +30,14 @@ class CommitWy final : public CommitKeyPath {
  public:
   CommitWy() : KeyedPath("wy", {KernelNames{}}) {}
 
-  std::optional<std::string> why_not(const CommitProblem& problem, const Target&) const override {
-    if (auto gates = why_no_gates(problem.inputs)) return gates;
-    const char* reason = cubinery::why_invalid(std::get<0>(fixed_keys(problem)));
-    if (reason == nullptr) return std::nullopt;
-    return reason;
-  }
   std::vector<KeySet> default_keys(const CommitProblem& problem, const Target&) const override {
     return default_wy_keys(std::get<0>(fixed_keys(problem)));
   }
 
  protected:
-  bool fits(const CommitProblem&, const KeySet& keys, const Target&) const override {
-    return valid(std::get<0>(keys));
+  std::optional<std::string> why_not_here(const CommitProblem& problem,
+                                          const Target&) const override {
+    return rule_of(fixed_keys(problem));
   }
   double us(const CommitProblem&, const KeySet& keys, const Point& at,
             const Target& target) const override {

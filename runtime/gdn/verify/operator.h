@@ -8,11 +8,8 @@
 
 #include "common/verify_params.h"
 #include "cubinery/gdn_verify.h"
-#include "gdn_verify/fields.h"
-#include "gdn_verify_wy/fields.h"
 #include "runtime/gdn/shared/problem_fields.h"
 #include "runtime/gdn/verify/args.h"
-#include "runtime/operator/keyed_path.h"
 #include "runtime/operator/planner.h"
 
 namespace cubinery {
@@ -30,24 +27,13 @@ class VerifyRunner {
   virtual const Kernel& kernel() const = 0;
   // Checks the arguments of a launch of at least one request, and launches.
   virtual Status launch(Stream stream, const VerifyArgs& args,
-                        const VerifyExtent& extent) const = 0;
+                        const LaunchExtent& extent) const = 0;
 };
 
 using VerifyPath = Path<VerifyProblem, VerifyRunner>;
 
 // (states, tokens of a request): packed requests count as long as their average, rounded up.
 Point point_of(const VerifyProblem& problem, const VerifySize& size);
-
-// Decode's pass over the state, which stays in registers over all tokens; every architecture.
-using VerifyPortablePath = KeyedPath<VerifyProblem, VerifyRunner, GdnVerifyKey>;
-const VerifyPortablePath& verify_portable();
-// All tokens of a request at once: the WY form, on the tensor cores (mma.sync, sm_80 and newer).
-using VerifyWyPath = KeyedPath<VerifyProblem, VerifyRunner, GdnVerifyWyKey>;
-const VerifyWyPath& verify_wy();
-
-// Of a path whose one kernel takes the parameters of gdn_verify.  `blocks`: of a request.
-std::unique_ptr<const VerifyRunner> verify_runner(const VerifyProblem& problem, unsigned blocks,
-                                                  Kernel kernel);
 
 }  // namespace gdn
 
@@ -66,8 +52,5 @@ struct OperatorOf<gdn::VerifyProblem> {
 
 // Beside the operator.
 extern template class Planner<gdn::VerifyProblem>;
-// Beside the path.
-extern template class KeyedPath<gdn::VerifyProblem, gdn::VerifyRunner, GdnVerifyKey>;
-extern template class KeyedPath<gdn::VerifyProblem, gdn::VerifyRunner, GdnVerifyWyKey>;
 
 }  // namespace cubinery

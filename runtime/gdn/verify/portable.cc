@@ -1,36 +1,10 @@
 // The portable path of verify: decode's pass over the state, which stays in registers over all
 // tokens; every architecture.
-#include <utility>
-
-#include "runtime/gdn/decode/operator.h"
-#include "runtime/gdn/shared/problem_check.h"
-#include "runtime/gdn/shared/requests.h"
-#include "runtime/gdn/verify/args.h"
-#include "runtime/gdn/verify/cost.h"
-#include "runtime/gdn/verify/operator.h"
+#include "runtime/gdn/decode/paths.h"
+#include "runtime/gdn/verify/one_kernel_path.h"
 
 namespace cubinery::gdn {
 namespace {
-
-class OneKernelVerifyRunner final : public VerifyRunner {
- public:
-  // `blocks`: of a request.
-  OneKernelVerifyRunner(const VerifyProblem& problem, unsigned blocks, Kernel kernel)
-      : problem_(problem), blocks_(blocks), kernel_(std::move(kernel)) {}
-
-  const Kernel& kernel() const override { return kernel_; }
-
-  Status launch(Stream stream, const VerifyArgs& args, const VerifyExtent& extent) const override {
-    GdnVerifyParams params{};
-    CUBINERY_RETURN_IF_ERROR(bind_verify(problem_, args, extent, &params));
-    return kernel_.launch(stream, request_grid(blocks_, extent.requests, args.enable_pdl), params);
-  }
-
- private:
-  VerifyProblem problem_;
-  unsigned blocks_;
-  Kernel kernel_;
-};
 
 // Rows of the state lie along key_dim: eight lanes share one, in the longest vectors that fit eight
 // of them into a row.
@@ -67,14 +41,9 @@ std::vector<std::tuple<GdnVerifyKey>> verify_kv_keys(GdnVerifyKey key) {
   return {with_vector_of(4, 2), with_vector_of(2, 2)};
 }
 
-class VerifyPortable final : public VerifyPortablePath {
+class VerifyPortable final : public OneKernelVerifyPath<GdnVerifyKey> {
  public:
-  VerifyPortable() : KeyedPath("portable", {KernelNames{}}) {}
-
-  std::optional<std::string> why_not(const VerifyProblem& problem, const Target&) const override {
-    if (problem.tree) return "the state after a token's parent is not at hand (tree = true)";
-    return why_no_gates(problem.inputs);
-  }
+  VerifyPortable() : OneKernelVerifyPath("portable", {KernelNames{}}) {}
 
   // Wide and narrow ones as decode has, which sum in the same order as those.
   std::vector<KeySet> default_keys(const VerifyProblem& problem, const Target&) const override {
@@ -83,18 +52,10 @@ class VerifyPortable final : public VerifyPortablePath {
   }
 
  protected:
-  bool fits(const VerifyProblem&, const KeySet& keys, const Target&) const override {
-    return valid(std::get<0>(keys));
-  }
-  double us(const VerifyProblem&, const KeySet& keys, const Point& at,
-            const Target& target) const override {
-    return verify_us(std::get<0>(keys), at[0], at[1], target);
-  }
-  std::unique_ptr<const VerifyRunner> loaded(const VerifyProblem& problem, const KeySet& keys,
-                                             const Target&,
-                                             std::vector<Kernel> kernels) const override {
-    const unsigned blocks = blocks_of_request(std::get<0>(keys), problem.heads.count());
-    return verify_runner(problem, blocks, std::move(kernels.front()));
+  std::optional<std::string> why_not_here(const VerifyProblem& problem,
+                                          const Target&) const override {
+    if (!problem.tree) return std::nullopt;
+    return "the state after a token's parent is not at hand (tree = true)";
   }
   void correct_bits(const KeySet& keys, Values* values) const override {
     correct_step_bits(std::get<0>(keys).states.layout, values);
@@ -102,11 +63,6 @@ class VerifyPortable final : public VerifyPortablePath {
 };
 
 }  // namespace
-
-std::unique_ptr<const VerifyRunner> verify_runner(const VerifyProblem& problem, unsigned blocks,
-                                                  Kernel kernel) {
-  return std::make_unique<OneKernelVerifyRunner>(problem, blocks, std::move(kernel));
-}
 
 const VerifyPortablePath& verify_portable() {
   static const VerifyPortable kPath;

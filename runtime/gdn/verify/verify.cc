@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "runtime/gdn/verify/args.h"
-#include "runtime/gdn/verify/operator.h"
+#include "runtime/gdn/verify/paths.h"
 #include "runtime/operator/operator.h"
 
 namespace cubinery {
@@ -44,11 +44,11 @@ Point point_of(const VerifyProblem& problem, const VerifySize& size) {
 
 Status Verify::launch(Stream stream, const VerifyArgs& args) const {
   const VerifyProblem& problem = state_->problem;
-  VerifyExtent extent;
+  LaunchExtent extent;
   CUBINERY_RETURN_IF_ERROR(verify_extent(problem, args, &extent));
-  if (extent.requests == 0) return {};
-  return state_->runner(point_of(problem, extent.size(problem.varlen)))
-      .launch(stream, args, extent);
+  if (extent.sequences == 0) return {};
+  const VerifySize size{.requests = extent.sequences, .tokens = extent.all_tokens()};
+  return state_->runner(point_of(problem, size)).launch(stream, args, extent);
 }
 
 }  // namespace gdn

@@ -1,0 +1,92 @@
+// How many sequences and tokens a launch has, by the shapes of its tensors.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "cubinery/fields.h"
+#include "cubinery/gdn_types.h"
+#include "runtime/gdn/shared/args_binding.h"
+
+namespace cubinery::gdn {
+
+// The dimensions of an operator's tensors of tokens and heads, and which of them is what.
+struct TokenForm {
+  static constexpr std::size_t kNone = 4;  // no such dimension
+
+  std::array<Dim, 3> dims{};
+  std::size_t rank = 0;       // of dims
+  std::size_t batch = kNone;  // packed tensors have none
+  std::size_t token = kNone;  // one step of decoding has none
+  std::size_t head = kNone;   // each tensor has an extent of its own here, or no such dimension
+  ExtraDim extra = ExtraDim::kNone;
+};
+
+// Of tensors that count tokens only, or channels behind them.  Requires: heads come last.
+inline TokenForm without_heads(TokenForm form) {
+  form.head = TokenForm::kNone;
+  --form.rank;
+  return form;
+}
+
+struct LaunchExtent {
+  std::int64_t sequences = 0;
+  std::int64_t tokens = 0;  // dense: of each sequence; packed: of all
+  bool varlen = false;
+
+  std::int64_t all_tokens() const { return varlen ? tokens : sequences * tokens; }
+  Dim sequences_dim() const { return {varlen ? "N" : "B", sequences}; }
+  Dim tokens_dim() const { return {varlen ? "total" : "T", tokens}; }
+  TokenForm form(bool heads_first) const;
+};
+
+// Whether heads come before the tokens.
+template <class Problem>
+constexpr bool has_heads_first(const Problem& problem) {
+  if constexpr (requires { problem.token_layout; }) {
+    return problem.token_layout == TokenLayout::kBHTD;
+  } else {
+    return false;
+  }
+}
+
+// Parts of find_extent(): tokens, and the sequences of dense ones, from a tensor that has `rank`
+// dimensions where it is dense; N from cu_seqlens.
+Status find_tokens(const TensorName& name, const Tensor& x, int rank, bool heads_first,
+                   LaunchExtent* extent);
+Status find_bounds(const TensorName& name, const Tensor& cu_seqlens, DType dtype,
+                   std::int64_t most_sequences, std::int64_t* sequences);
+
+// By the first tensor of tokens and cu_seqlens, before anything else is checked.  Arguments without
+// bounds have room for as many sequences as there are states, in a pool for any number.
+// most_tokens(sequences) are accepted.
+template <class Args, class MostTokens>
+Status find_extent(const typename Tensors<Args>::Problem& problem, const Args& args,
+                   std::int64_t most_sequences, const MostTokens& most_tokens,
+                   LaunchExtent* extent) {
+  constexpr std::string_view kOp = Fields<typename Tensors<Args>::Problem>::kName;
+  const TensorRow<Args>& row = first_of_tokens<Args>(problem);
+  const TensorName tokens{kOp, row.name};
+  const Tensor& x = row.of(args);
+  extent->varlen = problem.varlen;
+  CUBINERY_RETURN_IF_ERROR(check_data(tokens, x, row.type(problem)));
+  CUBINERY_RETURN_IF_ERROR(find_tokens(tokens, x, row.rank(), has_heads_first(problem), extent));
+  if (!problem.varlen) {
+    CUBINERY_RETURN_IF_ERROR(check_count(tokens, "B", extent->sequences, most_sequences));
+  } else if constexpr (has_row<Args>(TensorId::kCuSeqlens)) {
+    const TensorName bounds{kOp, tensors::kCuSeqlens.info.name};
+    CUBINERY_RETURN_IF_ERROR(find_bounds(bounds, args.cu_seqlens, problem.cu_seqlens_dtype,
+                                         most_sequences, &extent->sequences));
+  } else if (problem.states.location == StateLocation::kPool) {
+    extent->sequences = most_sequences;
+  } else {
+    extent->sequences = args.state.shape[0];
+    CUBINERY_RETURN_IF_ERROR(
+        check_count({kOp, tensors::kState.info.name}, "N", extent->sequences, most_sequences));
+  }
+  return check_count(tokens, extent->tokens_dim().name, extent->tokens,
+                     most_tokens(extent->sequences));
+}
+
+}  // namespace cubinery::gdn

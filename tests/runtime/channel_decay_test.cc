@@ -1,0 +1,199 @@
+// Arguments with a decay for each channel of k, and with a lower bound: no kernel takes them yet,
+// but they are bound.
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "runtime/gdn/conv/args.h"
+#include "runtime/gdn/decode/args.h"
+#include "runtime/gdn/prefill/args.h"
+#include "runtime/gdn/shared/operator_tensors.h"
+#include "runtime/gdn/shared/problem_fields.h"
+#include "runtime/gdn/verify/args.h"
+#include "runtime/gdn/verify/commit_args.h"
+#include "tests/catch.h"
+
+namespace cubinery::gdn {
+namespace {
+
+constexpr std::int64_t kB = 2, kT = 3;
+constexpr int kKey = 64, kValue = 32, kHeads = 4;
+
+alignas(256) char memory[1 << 20];
+
+// Contiguous, 2 sequences of 3 tokens; what the problem has and the table does not call optional.
+template <class Args>
+Args args_of(const typename Tensors<Args>::Problem& problem, bool has_tokens = true) {
+  Args args;
+  std::size_t next = 0;
+  for (const auto& row : kTensorRows<Args>) {
+    if (!row.why_absent(problem).empty() || row.optional) continue;
+    Tensor& x = row.in(args);
+    x = {.data = memory + 256 * ++next, .dtype = row.type(problem)};
+    for (const Axis axis : row.axes) {
+      if (!has_axis(problem, axis) || (axis == Axis::kTokens && !has_tokens)) continue;
+      const bool is_outer = axis == Axis::kSequences || axis == Axis::kSlots;
+      x.shape[static_cast<std::size_t>(x.rank++)] =
+          is_outer                      ? kB
+          : axis == Axis::kTokens       ? kT
+          : axis == Axis::kStateRows    ? kValue
+          : axis == Axis::kStateColumns ? kKey
+          : axis == Axis::kChannels     ? 2 * 2 * kKey + kHeads * kValue
+          : axis == Axis::kWidth        ? 4
+          : axis == Axis::kColumns      ? 3
+                                        : dim_of(problem, axis).extent;
+    }
+    std::int64_t stride = 1;
+    for (auto d = static_cast<std::size_t>(x.rank); d-- > 0;) {
+      x.strides[d] = stride;
+      stride *= x.shape[d];
+    }
+  }
+  return args;
+}
+
+template <class Problem>
+Problem problem_of(GateMode mode) {
+  Problem problem;
+  problem.heads = {.q = 2, .k = 2, .v = kHeads};
+  problem.key_dim = kKey;
+  problem.value_dim = kValue;
+  problem.inputs.decay = Decay::kChannel;
+  problem.inputs.gate_mode = mode;
+  return problem;
+}
+
+// "" or what binding refuses.
+std::string refusal(const DecodeProblem& problem, const DecodeArgs& args, GdnDecodeParams* p) {
+  return std::string(bind_decode(problem, args, kB, p).message());
+}
+std::string refusal(const PrefillProblem& problem, const PrefillArgs& args, PrefillParams* p) {
+  PrefillExtent extent;
+  const Status found = prefill_extent(problem, args, prefill_limits(problem, 64), &extent);
+  if (!found.ok()) return std::string(found.message());
+  return std::string(bind_prefill(problem, args, extent, p).message());
+}
+std::string refusal(const VerifyProblem& problem, const VerifyArgs& args, GdnVerifyParams* p) {
+  LaunchExtent extent;
+  const Status found = verify_extent(problem, args, &extent);
+  if (!found.ok()) return std::string(found.message());
+  return std::string(bind_verify(problem, args, extent, p).message());
+}
+std::string refusal(const CommitProblem& problem, const CommitArgs& args, GdnCommitParams* p) {
+  return std::string(bind_commit(problem, args, p).message());
+}
+
+template <class P, class A, class Bound>
+struct Kind {
+  using Problem = P;
+  using Args = A;
+  using Params = Bound;
+  static constexpr bool kHasTokens = !std::is_same_v<P, DecodeProblem>;
+};
+using DecodeKind = Kind<DecodeProblem, DecodeArgs, GdnDecodeParams>;
+using PrefillKind = Kind<PrefillProblem, PrefillArgs, PrefillParams>;
+using VerifyKind = Kind<VerifyProblem, VerifyArgs, GdnVerifyParams>;
+using CommitKind = Kind<CommitProblem, CommitArgs, GdnCommitParams>;
+
+auto& of_args(auto& args) {
+  if constexpr (requires { args.layer; }) {
+    return args.layer;
+  } else {
+    return args;
+  }
+}
+const auto& gates_of(const GdnDecodeParams& p) { return p.gates; }
+const auto& gates_of(const PrefillParams& p) { return p.chunks.gates; }
+const auto& gates_of(const GdnVerifyParams& p) { return p.gates; }
+const auto& gates_of(const GdnCommitParams& p) { return p.layer.gates; }
+
+TEMPLATE_TEST_CASE("ADecayOfChannelsIsARow", "[cpu]", DecodeKind, PrefillKind, VerifyKind,
+                   CommitKind) {
+  using Problem = typename TestType::Problem;
+  const Problem problem = problem_of<Problem>(GateMode::kComputed);
+  const std::string op = std::string(Fields<Problem>::kName) + ": ";
+  const auto args = args_of<typename TestType::Args>(problem, TestType::kHasTokens);
+  typename TestType::Params params{};
+  REQUIRE(refusal(problem, args, &params) == "");
+  const auto& gates = gates_of(params);
+  CHECK(gates.g.data == of_args(args).g.data);
+  CHECK(gates.g.stride.head == kKey);
+  CHECK((gates.A_log.stride == 1 && gates.dt_bias.stride == kKey));
+  CHECK(gates.beta.stride.head == 1);
+
+  const auto refused = [&](const auto& change) {
+    auto changed = args;
+    change(of_args(changed));
+    return refusal(problem, changed, &params);
+  };
+  const std::size_t row = TestType::kHasTokens ? 3 : 2;
+  CHECK(refused([&](auto& a) { a.g.strides[row] = 2; }) ==
+        op + "g has innermost stride 2; accepted: 1");
+  CHECK(refused([](auto& a) { a.dt_bias.strides[1] = 4; }) ==
+        op + "dt_bias has innermost stride 4; accepted: 1");
+  CHECK(refused([](auto& a) { a.dt_bias.shape[1] = 32; }) ==
+        op + "dt_bias has shape [4, 32]; accepted: [heads = 4, key_dim = 64]");
+  CHECK(refused([](auto& a) { a.dt_bias.rank = 1; }) ==
+        op + "dt_bias has shape [4]; accepted: [heads = 4, key_dim = 64]");
+  CHECK(refused([](auto& a) { a.A_log.shape[0] = 5; }) ==
+        op + "A_log has shape [5]; accepted: [heads = 4]");
+  const std::string outer = TestType::kHasTokens ? "2, 3, 4" : "2, 4";
+  const std::string dims = TestType::kHasTokens ? "B = 2, T = 3, heads = 4, key_dim = 64]"
+                                                : "B = 2, heads = 4, key_dim = 64], or with one "
+                                                  "token behind the first dimension";
+  CHECK(refused([&](auto& a) { a.g.shape[row] = kValue; }) ==
+        op + "g has shape [" + outer + ", 32]; accepted: [" + dims);
+  CHECK(refused([](auto& a) { --a.g.rank; }) ==
+        op + "g has shape [" + outer + "]; accepted: [" + dims);
+}
+
+TEMPLATE_TEST_CASE("ALowerBoundIsANumberBelowZero", "[cpu]", DecodeKind, PrefillKind, VerifyKind,
+                   CommitKind) {
+  using Problem = typename TestType::Problem;
+  const Problem problem = problem_of<Problem>(GateMode::kLowerBound);
+  const std::string op = std::string(Fields<Problem>::kName) + ": lower_bound ";
+  auto args = args_of<typename TestType::Args>(problem, TestType::kHasTokens);
+  typename TestType::Params params{};
+  const auto with = [&](std::optional<float> bound) {
+    args.lower_bound = bound;
+    return refusal(problem, args, &params);
+  };
+  CHECK(with(-5.0f) == "");
+  CHECK(with({}) == op + "is missing; accepted: a finite number below 0");
+  CHECK(with(0.0f) == op + "is 0; accepted: finite numbers below 0");
+  CHECK(with(-std::numeric_limits<float>::infinity()) ==
+        op + "is -inf; accepted: finite numbers below 0");
+  CHECK(with(std::numeric_limits<float>::quiet_NaN()) ==
+        op + "is nan; accepted: finite numbers below 0");
+  const Problem other = problem_of<Problem>(GateMode::kComputed);
+  args.lower_bound = -5.0f;
+  CHECK(refusal(other, args, &params) ==
+        op + "is -5; accepted: none, gate_mode is not lower_bound");
+}
+
+TEST_CASE("AConvMakesADecayOfChannels", "[cpu]") {
+  ConvProblem problem = problem_of<ConvProblem>(GateMode::kComputed);
+  problem.split_qkv = true;
+  const ConvArgs args = args_of<ConvArgs>(problem);
+  const auto bound = [&](const ConvArgs& given, GdnConvParams* params) {
+    ConvExtent extent;
+    REQUIRE(conv_extent(problem, given, &extent).ok());
+    return std::string(bind_conv(problem, given, extent, params).message());
+  };
+  GdnConvParams params{};
+  REQUIRE(bound(args, &params) == "");
+  CHECK(params.gates.g.stride == TokenStrides{kT * kHeads * kKey, kHeads * kKey, kKey});
+  CHECK(params.g.stride == params.gates.g.stride);
+  CHECK((params.gates.A_log.stride == 1 && params.gates.dt_bias.stride == kKey));
+  ConvArgs changed = args;
+  --changed.g.rank;
+  CHECK(bound(changed, &params) ==
+        "gdn_conv: g has shape [2, 3, 4]; accepted: [B = 2, T = 3, heads = 4, key_dim = 64]");
+  changed = args;
+  changed.a.shape[3] = 1;
+  CHECK(bound(changed, &params) ==
+        "gdn_conv: a has shape [2, 3, 4, 1]; accepted: [B = 2, T = 3, heads = 4, key_dim = 64]");
+}
+
+}  // namespace
+}  // namespace cubinery::gdn
