@@ -72,6 +72,7 @@ std::string_view axis_text(gdn::Axis axis, bool one_token, bool of_tokens) {
       return "layers";
     case Axis::kWords:
       return "32";
+    case Axis::kDecayDim:
     case Axis::kNone:
       break;
   }
@@ -83,7 +84,8 @@ std::pair<std::string, std::string> shape_texts(const gdn::Axes& axes, bool one_
   const bool of_tokens = axes[1] == gdn::Axis::kTokens;
   std::vector<std::string_view> dense, packed;
   for (const gdn::Axis axis : axes) {
-    if (axis == gdn::Axis::kNone) break;
+    // Of problems with decay = channel; the texts are those of all others.
+    if (axis == gdn::Axis::kNone || axis == gdn::Axis::kDecayDim) break;
     if (axis == gdn::Axis::kTokens) packed = {"total"};
     if (axis == gdn::Axis::kTokens && one_token) continue;
     const std::string_view text = axis_text(axis, one_token, of_tokens);

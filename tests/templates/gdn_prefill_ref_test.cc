@@ -66,7 +66,7 @@ Sequence<Real> make_sequence(const Shape& shape, const DataOptions& data, const 
   RowSource v(data, DataStream::kV, 0, 0, shape.value_dim, true);
   GateSource gates(modes.gate, modes.beta, data, 0, 0);
   head.a_log = gates.a_log();
-  head.dt_bias = {gates.dt_bias()};
+  head.dt_bias = {gates.next_dt_bias()};
   for (int t = 0; t < shape.tokens; ++t) {
     for (const float x : q.next()) head.q.push_back(rounded(dtype, x));
     for (const float x : k.next()) head.k.push_back(rounded(dtype, x));
