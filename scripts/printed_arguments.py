@@ -92,12 +92,18 @@ def meaning(argument, none, words=()):
     return "; ".join(text for text in (doc, reasons and f"{none}: {reasons}") if text)
 
 
+def shape_of(tensor, quote=""):
+    """All forms that it may have."""
+    text = f"{quote}{tensor['shape']}{quote}"
+    text += f", packed {quote}{tensor['packed']}{quote}" if "packed" in tensor else ""
+    return text + f", with decay channel {quote}[..., key_dim]{quote}" * tensor.get("per_channel", False)
+
+
 def described(tensor, none):
     """All that there is to say of a tensor."""
-    shape = tensor["shape"] + (f", packed {tensor['packed']}" if "packed" in tensor else "")
     access = {"read": "", "written": "written", "both": "read and written"}[tensor["access"]]
     words = (access, meaning(tensor, none, tensor.get("absent_where", ())))
-    return "; ".join(text for text in (f"{shape}, {tensor['dtype']}", *words) if text)
+    return "; ".join(text for text in (f"{shape_of(tensor)}, {tensor['dtype']}", *words) if text)
 
 
 # ---- C ---------------------------------------------------------------------------------------------------------------
@@ -248,7 +254,6 @@ def argument_tables(operators):
         for t in operator["tensors"]:
             access = {"read": "", "written": "written", "both": "read and written"}[t["access"]]
             words = "; ".join(filter(None, (access, meaning(t, "absent", t.get("absent_where", ())))))
-            shapes = ", packed ".join(f"`{t[form]}`" for form in ("shape", "packed") if form in t)
-            lines.append(f"| `{t['name']}` | {shapes} | `{t['dtype']}` | {words} |")
+            lines.append(f"| `{t['name']}` | {shape_of(t, '`')} | `{t['dtype']}` | {words} |")
         lines += [f"| `{n['name']}` | | {n['type']} | {meaning(n, 'absent')} |" for n in operator["numbers"]]
     return lines

@@ -4,7 +4,8 @@ import ast
 import pathlib
 import re
 
-from printed_arguments import class_name, has_out, is_required, meaning, paragraph, python_name, tensor_parameter
+from printed_arguments import (class_name, has_out, is_required, meaning, paragraph, python_name, shape_of,
+                               tensor_parameter)
 
 RULES = pathlib.Path(__file__).resolve().parent.parent / "python" / "cubinery" / "_rules.py"
 NO_FUNCTION = ("gdn_commit",)
@@ -161,9 +162,8 @@ def parameters(function):
 def documented(function):
     rows = []
     for name, tensor in function.tensors.items():
-        shape = tensor["shape"] + (f", packed {tensor['packed']}" if "packed" in tensor else "")
         words = meaning(tensor, "None")
-        rows.append(f"{name}: {shape}" + (f"; {words}" if words else "") +
+        rows.append(f"{name}: {shape_of(tensor)}" + (f"; {words}" if words else "") +
                     ("; None: allocated" if name in function.outputs() else "") + ".")
     rows += [f"{n['name']}: {meaning(n, 'None')}." for n in function.operator["numbers"] if n["name"] != "enable_pdl"]
     seen = set()

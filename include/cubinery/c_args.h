@@ -25,13 +25,14 @@ typedef struct CubineryDecodeArgs {
   const DLTensor* k;
   /* [B, v_heads, value_dim], dtype; NULL: with conv_width they come from x */
   const DLTensor* v;
-  /* [B, heads], gate_dtype; g, alpha or a, as gate_mode says; NULL: gate_mode is none */
+  /* [B, heads], with decay channel [..., key_dim], gate_dtype; g, alpha or a, as gate_mode says;
+   * NULL: gate_mode is none */
   const DLTensor* g;
   /* [B, heads], beta_dtype; beta or its logit, as beta_mode says; NULL: beta_mode is one */
   const DLTensor* beta;
   /* [heads], a_log_dtype; NULL: gate_mode is not computed */
   const DLTensor* A_log;
-  /* [heads], dt_bias_dtype; NULL: gate_mode is not computed */
+  /* [heads], with decay channel [..., key_dim], dt_bias_dtype; NULL: gate_mode is not computed */
   const DLTensor* dt_bias;
   /* [B, heads, value_dim], output_dtype; written */
   const DLTensor* o;
@@ -65,6 +66,8 @@ typedef struct CubineryDecodeArgs {
   int64_t scratch_slot;
   /* q is multiplied by it; NULL: key_dim^-1/2 */
   const float* scale;
+  /* the least of the decay's logarithm, below 0; NULL: gate_mode is not lower_bound */
+  const float* lower_bound;
   /* output_norm gated_rms only; NULL: 1e-6 */
   const float* norm_eps;
   /* the launch may overlap the kernel in front of it (sm_90 and newer); 0 or 1 */
@@ -73,7 +76,7 @@ typedef struct CubineryDecodeArgs {
 #define CUBINERY_DECODE_ARGS_INIT                                                                 \
   {                                                                                               \
     sizeof(CubineryDecodeArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,       \
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, 0                        \
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, 0                  \
   }
 
 /* gdn::PrefillArgs. */
@@ -85,15 +88,15 @@ typedef struct CubineryPrefillArgs {
   const DLTensor* k;
   /* [B, T, v_heads, value_dim], packed [total, v_heads, value_dim], dtype */
   const DLTensor* v;
-  /* [B, T, heads], packed [total, heads], gate_dtype; g, alpha or a, as gate_mode says; NULL:
-   * gate_mode is none */
+  /* [B, T, heads], packed [total, heads], with decay channel [..., key_dim], gate_dtype; g, alpha
+   * or a, as gate_mode says; NULL: gate_mode is none */
   const DLTensor* g;
   /* [B, T, heads], packed [total, heads], beta_dtype; beta or its logit, as beta_mode says; NULL:
    * beta_mode is one */
   const DLTensor* beta;
   /* [heads], a_log_dtype; NULL: gate_mode is not computed */
   const DLTensor* A_log;
-  /* [heads], dt_bias_dtype; NULL: gate_mode is not computed */
+  /* [heads], with decay channel [..., key_dim], dt_bias_dtype; NULL: gate_mode is not computed */
   const DLTensor* dt_bias;
   /* [B, T, heads, value_dim], packed [total, heads, value_dim], output_dtype; written */
   const DLTensor* o;
@@ -120,6 +123,8 @@ typedef struct CubineryPrefillArgs {
   int64_t scratch_slot;
   /* q is multiplied by it; NULL: key_dim^-1/2 */
   const float* scale;
+  /* the least of the decay's logarithm, below 0; NULL: gate_mode is not lower_bound */
+  const float* lower_bound;
   /* tokens of the longest sequence, a hint; varlen only; 0: not known */
   int64_t max_seqlen;
   /* the launch may overlap the kernel in front of it (sm_90 and newer); 0 or 1 */
@@ -128,7 +133,7 @@ typedef struct CubineryPrefillArgs {
 #define CUBINERY_PREFILL_ARGS_INIT                                                                \
   {                                                                                               \
     sizeof(CubineryPrefillArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,      \
-    NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, 0                                                   \
+    NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, 0, 0                                             \
   }
 
 /* gdn::VerifyArgs. */
@@ -140,15 +145,15 @@ typedef struct CubineryVerifyArgs {
   const DLTensor* k;
   /* [B, T, v_heads, value_dim], packed [total, v_heads, value_dim], dtype */
   const DLTensor* v;
-  /* [B, T, heads], packed [total, heads], gate_dtype; g, alpha or a, as gate_mode says; NULL:
-   * gate_mode is none */
+  /* [B, T, heads], packed [total, heads], with decay channel [..., key_dim], gate_dtype; g, alpha
+   * or a, as gate_mode says; NULL: gate_mode is none */
   const DLTensor* g;
   /* [B, T, heads], packed [total, heads], beta_dtype; beta or its logit, as beta_mode says; NULL:
    * beta_mode is one */
   const DLTensor* beta;
   /* [heads], a_log_dtype; NULL: gate_mode is not computed */
   const DLTensor* A_log;
-  /* [heads], dt_bias_dtype; NULL: gate_mode is not computed */
+  /* [heads], with decay channel [..., key_dim], dt_bias_dtype; NULL: gate_mode is not computed */
   const DLTensor* dt_bias;
   /* [B, T, heads, value_dim], packed [total, heads, value_dim], output_dtype; written */
   const DLTensor* o;
@@ -175,13 +180,15 @@ typedef struct CubineryVerifyArgs {
   int64_t scratch_slot;
   /* q is multiplied by it; NULL: key_dim^-1/2 */
   const float* scale;
+  /* the least of the decay's logarithm, below 0; NULL: gate_mode is not lower_bound */
+  const float* lower_bound;
   /* the launch may overlap the kernel in front of it (sm_90 and newer); 0 or 1 */
   int64_t enable_pdl;
 } CubineryVerifyArgs;
 #define CUBINERY_VERIFY_ARGS_INIT                                                                 \
   {                                                                                               \
     sizeof(CubineryVerifyArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,       \
-    NULL, NULL, NULL, NULL, NULL, 0, NULL, 0                                                      \
+    NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, 0                                                \
   }
 
 /* gdn::CommitLayer. */
@@ -190,15 +197,15 @@ typedef struct CubineryCommitLayer {
   const DLTensor* k;
   /* [B, T, v_heads, value_dim], packed [total, v_heads, value_dim], dtype */
   const DLTensor* v;
-  /* [B, T, heads], packed [total, heads], gate_dtype; g, alpha or a, as gate_mode says; NULL:
-   * gate_mode is none */
+  /* [B, T, heads], packed [total, heads], with decay channel [..., key_dim], gate_dtype; g, alpha
+   * or a, as gate_mode says; NULL: gate_mode is none */
   const DLTensor* g;
   /* [B, T, heads], packed [total, heads], beta_dtype; beta or its logit, as beta_mode says; NULL:
    * beta_mode is one */
   const DLTensor* beta;
   /* [heads], a_log_dtype; NULL: gate_mode is not computed */
   const DLTensor* A_log;
-  /* [heads], dt_bias_dtype; NULL: gate_mode is not computed */
+  /* [heads], with decay channel [..., key_dim], dt_bias_dtype; NULL: gate_mode is not computed */
   const DLTensor* dt_bias;
   /* [N or slots, heads, rows, columns], state_dtype; read and written; NULL: has_initial_state and
    * store_state are false */
@@ -229,12 +236,15 @@ typedef struct CubineryCommitArgs {
   const DLTensor* state_out_indices;
   /* the slot of rows of padding; padding scratch only */
   int64_t scratch_slot;
+  /* the least of the decay's logarithm, below 0; NULL: gate_mode is not lower_bound */
+  const float* lower_bound;
   /* the launch may overlap the kernel in front of it (sm_90 and newer); 0 or 1 */
   int64_t enable_pdl;
 } CubineryCommitArgs;
 #define CUBINERY_COMMIT_ARGS_INIT                                                                 \
   {                                                                                               \
-    sizeof(CubineryCommitArgs), CUBINERY_COMMIT_LAYER_INIT, NULL, NULL, NULL, NULL, NULL, 0, 0    \
+    sizeof(CubineryCommitArgs), CUBINERY_COMMIT_LAYER_INIT, NULL, NULL, NULL, NULL, NULL, 0,      \
+    NULL, 0                                                                                       \
   }
 
 /* gdn::ConvArgs. */
@@ -257,16 +267,17 @@ typedef struct CubineryConvArgs {
   /* [B, T, v_heads, value_dim], packed [total, v_heads, value_dim], dtype; written; NULL: split_qkv
    * is false */
   const DLTensor* v;
-  /* [B, T, heads], packed [total, heads], gate_dtype; the decay's input; NULL: gate_mode is none */
+  /* [B, T, heads], packed [total, heads], with decay channel [..., key_dim], gate_dtype; the
+   * decay's input; NULL: gate_mode is none */
   const DLTensor* a;
   /* [B, T, heads], packed [total, heads], beta_dtype; beta's logit; NULL: beta_mode is one */
   const DLTensor* b;
   /* [heads], a_log_dtype; NULL: gate_mode is none */
   const DLTensor* A_log;
-  /* [heads], dt_bias_dtype; NULL: gate_mode is none */
+  /* [heads], with decay channel [..., key_dim], dt_bias_dtype; NULL: gate_mode is none */
   const DLTensor* dt_bias;
-  /* [B, T, heads], packed [total, heads], f32; written; the decay's logarithm; NULL: gate_mode is
-   * none */
+  /* [B, T, heads], packed [total, heads], with decay channel [..., key_dim], f32; written; the
+   * decay's logarithm; NULL: gate_mode is none */
   const DLTensor* g;
   /* [B, T, heads], packed [total, heads], f32; written; NULL: beta_mode is one */
   const DLTensor* beta;

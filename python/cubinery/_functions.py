@@ -79,6 +79,7 @@ def gdn_decode(
     norm_weight: Any = None,
     scratch_slot: int = 0,
     scale: float | None = None,
+    lower_bound: float | None = None,
     norm_eps: float | None = None,
     output_dtype: Dtype | None = None,
     store_state: bool = True,
@@ -102,10 +103,10 @@ def gdn_decode(
         q: [B, q_heads, key_dim].
         k: [B, k_heads, key_dim].
         v: [B, v_heads, value_dim].
-        g: [B, heads]; g, alpha or a, as gate_mode says.
+        g: [B, heads], with decay channel [..., key_dim]; g, alpha or a, as gate_mode says.
         beta: [B, heads]; beta or its logit, as beta_mode says.
         A_log: [heads].
-        dt_bias: [heads].
+        dt_bias: [heads], with decay channel [..., key_dim].
         out: [B, heads, value_dim]; None: allocated.
         state: [B or slots, heads, rows, columns].
         state_out: [B or slots, heads, rows, columns]; where new states go; None: in place.
@@ -115,6 +116,8 @@ def gdn_decode(
         norm_weight: [value_dim].
         scratch_slot: the slot of rows of padding; padding scratch only.
         scale: q is multiplied by it; None: key_dim^-1/2.
+        lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
+            lower_bound.
         norm_eps: output_norm gated_rms only; None: 1e-6.
         output_dtype: None: out's, else q's.
         store_state: False: new states are not kept.
@@ -170,8 +173,8 @@ def gdn_decode(
     return operator(
         q, k, v, g, beta, A_log=A_log, dt_bias=dt_bias, out=out, state=state, state_out=state_out,
         state_indices=state_indices, state_out_indices=state_out_indices, z=z,
-        norm_weight=norm_weight, scratch_slot=scratch_slot, scale=scale, norm_eps=norm_eps,
-        stream=stream,
+        norm_weight=norm_weight, scratch_slot=scratch_slot, scale=scale, lower_bound=lower_bound,
+        norm_eps=norm_eps, stream=stream,
     )  # fmt: skip
 
 
@@ -228,6 +231,7 @@ def gdn_prefill(
     checkpoint_cu_starts: Any = None,
     scratch_slot: int = 0,
     scale: float | None = None,
+    lower_bound: float | None = None,
     max_seqlen: int | None = None,
     output_dtype: Dtype | None = None,
     store_state: bool = True,
@@ -256,10 +260,11 @@ def gdn_prefill(
         q: [B, T, q_heads, key_dim], packed [total, q_heads, key_dim].
         k: [B, T, k_heads, key_dim], packed [total, k_heads, key_dim].
         v: [B, T, v_heads, value_dim], packed [total, v_heads, value_dim].
-        g: [B, T, heads], packed [total, heads]; g, alpha or a, as gate_mode says.
+        g: [B, T, heads], packed [total, heads], with decay channel [..., key_dim]; g, alpha or a,
+            as gate_mode says.
         beta: [B, T, heads], packed [total, heads]; beta or its logit, as beta_mode says.
         A_log: [heads].
-        dt_bias: [heads].
+        dt_bias: [heads], with decay channel [..., key_dim].
         out: [B, T, heads, value_dim], packed [total, heads, value_dim]; None: allocated.
         state: [N or slots, heads, rows, columns].
         state_out: [N or slots, heads, rows, columns]; where new states go; None: in place.
@@ -270,6 +275,8 @@ def gdn_prefill(
         checkpoint_cu_starts: [N + 1]; where the checkpoints of each sequence begin.
         scratch_slot: the slot of rows of padding; padding scratch only.
         scale: q is multiplied by it; None: key_dim^-1/2.
+        lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
+            lower_bound.
         max_seqlen: tokens of the longest sequence, a hint; varlen only; None: not known.
         output_dtype: None: out's, else q's.
         store_state: False: new states are not kept.
@@ -339,8 +346,8 @@ def gdn_prefill(
         q, k, v, g, beta, A_log=A_log, dt_bias=dt_bias, out=out, state=state, state_out=state_out,
         state_indices=state_indices, state_out_indices=state_out_indices, cu_seqlens=cu_seqlens,
         checkpoints=checkpoints, checkpoint_cu_starts=checkpoint_cu_starts,
-        scratch_slot=scratch_slot, scale=scale, max_seqlen=max_seqlen, workspace=workspace,
-        stream=stream,
+        scratch_slot=scratch_slot, scale=scale, lower_bound=lower_bound, max_seqlen=max_seqlen,
+        workspace=workspace, stream=stream,
     )  # fmt: skip
 
 
@@ -400,6 +407,7 @@ def gdn_verify(
     parents: Any = None,
     scratch_slot: int = 0,
     scale: float | None = None,
+    lower_bound: float | None = None,
     output_dtype: Dtype | None = None,
     store_state: bool = True,
     draft_tokens: int | None = None,
@@ -425,10 +433,11 @@ def gdn_verify(
         q: [B, T, q_heads, key_dim], packed [total, q_heads, key_dim].
         k: [B, T, k_heads, key_dim], packed [total, k_heads, key_dim].
         v: [B, T, v_heads, value_dim], packed [total, v_heads, value_dim].
-        g: [B, T, heads], packed [total, heads]; g, alpha or a, as gate_mode says.
+        g: [B, T, heads], packed [total, heads], with decay channel [..., key_dim]; g, alpha or a,
+            as gate_mode says.
         beta: [B, T, heads], packed [total, heads]; beta or its logit, as beta_mode says.
         A_log: [heads].
-        dt_bias: [heads].
+        dt_bias: [heads], with decay channel [..., key_dim].
         out: [B, T, heads, value_dim], packed [total, heads, value_dim]; None: allocated.
         state: [N or slots, heads, rows, columns].
         state_out: [N or slots, heads, rows, columns]; where new states go; None: in place.
@@ -440,6 +449,8 @@ def gdn_verify(
             front of it; -1: the initial state.
         scratch_slot: the slot of rows of padding; padding scratch only.
         scale: q is multiplied by it; None: key_dim^-1/2.
+        lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
+            lower_bound.
         output_dtype: None: out's, else q's.
         store_state: False: new states are not kept.
         draft_tokens: the most tokens of a request, 1 to 16. None: 16.
@@ -505,7 +516,8 @@ def gdn_verify(
     return operator(
         q, k, v, g, beta, A_log=A_log, dt_bias=dt_bias, out=out, state=state, state_out=state_out,
         state_indices=state_indices, state_out_indices=state_out_indices, cu_seqlens=cu_seqlens,
-        accepted=accepted, parents=parents, scratch_slot=scratch_slot, scale=scale, stream=stream,
+        accepted=accepted, parents=parents, scratch_slot=scratch_slot, scale=scale,
+        lower_bound=lower_bound, stream=stream,
     )  # fmt: skip
 
 
@@ -609,11 +621,13 @@ def gdn_conv(
         q: [B, T, q_heads, key_dim], packed [total, q_heads, key_dim]; None: allocated.
         k: [B, T, k_heads, key_dim], packed [total, k_heads, key_dim]; None: allocated.
         v: [B, T, v_heads, value_dim], packed [total, v_heads, value_dim]; None: allocated.
-        a: [B, T, heads], packed [total, heads]; the decay's input.
+        a: [B, T, heads], packed [total, heads], with decay channel [..., key_dim]; the decay's
+            input.
         b: [B, T, heads], packed [total, heads]; beta's logit.
         A_log: [heads].
-        dt_bias: [heads].
-        g: [B, T, heads], packed [total, heads]; the decay's logarithm; None: allocated.
+        dt_bias: [heads], with decay channel [..., key_dim].
+        g: [B, T, heads], packed [total, heads], with decay channel [..., key_dim]; the decay's
+            logarithm; None: allocated.
         beta: [B, T, heads], packed [total, heads]; None: allocated.
         cu_seqlens: [N + 1]; sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1.
         has_initial_state: [N]; whether a sequence starts from its state, or from zeros; None: all

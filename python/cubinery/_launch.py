@@ -45,6 +45,7 @@ class DecodeLaunch(Operator[DecodeProblem]):
         conv_state_out: Any = None,
         scratch_slot: int = 0,
         scale: float | None = None,
+        lower_bound: float | None = None,
         norm_eps: float | None = None,
         enable_pdl: bool = False,
         stream: int | None = None,
@@ -59,11 +60,13 @@ class DecodeLaunch(Operator[DecodeProblem]):
             q: [B, q_heads, key_dim], dtype; None: with conv_width they come from x.
             k: [B, k_heads, key_dim], dtype; None: with conv_width they come from x.
             v: [B, v_heads, value_dim], dtype; None: with conv_width they come from x.
-            g: [B, heads], gate_dtype; g, alpha or a, as gate_mode says; None: gate_mode is none.
+            g: [B, heads], with decay channel [..., key_dim], gate_dtype; g, alpha or a, as
+                gate_mode says; None: gate_mode is none.
             beta: [B, heads], beta_dtype; beta or its logit, as beta_mode says; None: beta_mode is
                 one.
             A_log: [heads], a_log_dtype; None: gate_mode is not computed.
-            dt_bias: [heads], dt_bias_dtype; None: gate_mode is not computed.
+            dt_bias: [heads], with decay channel [..., key_dim], dt_bias_dtype; None: gate_mode is
+                not computed.
             out: [B, heads, value_dim], output_dtype; written.
             state: [B or slots, heads, rows, columns], state_dtype; read and written; None:
                 has_initial_state and store_state are false.
@@ -84,6 +87,8 @@ class DecodeLaunch(Operator[DecodeProblem]):
                 ones go; None: in place, or conv_width is 0, or store_state is false.
             scratch_slot: the slot of rows of padding; padding scratch only.
             scale: q is multiplied by it; None: key_dim^-1/2.
+            lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
+                lower_bound.
             norm_eps: output_norm gated_rms only; None: 1e-6.
             enable_pdl: the launch may overlap the kernel in front of it (sm_90 and newer).
             stream: a cudaStream_t as a number; None: the current stream of the library of q or x
@@ -100,7 +105,7 @@ class DecodeLaunch(Operator[DecodeProblem]):
         _core.operator_launch(
             self._handle, stream, q, k, v, g, beta, A_log, dt_bias, out, state, state_out,
             state_indices, state_out_indices, z, norm_weight, x, conv_weight, conv_bias, conv_state,
-            conv_state_out, scratch_slot, scale, norm_eps, enable_pdl,
+            conv_state_out, scratch_slot, scale, lower_bound, norm_eps, enable_pdl,
         )  # fmt: skip
         return out
 
@@ -128,6 +133,7 @@ class PrefillLaunch(WorkspaceOperator[PrefillProblem]):
         checkpoint_cu_starts: Any = None,
         scratch_slot: int = 0,
         scale: float | None = None,
+        lower_bound: float | None = None,
         max_seqlen: int | None = None,
         enable_pdl: bool = False,
         workspace: Any = None,
@@ -144,12 +150,13 @@ class PrefillLaunch(WorkspaceOperator[PrefillProblem]):
             q: [B, T, q_heads, key_dim], packed [total, q_heads, key_dim], dtype.
             k: [B, T, k_heads, key_dim], packed [total, k_heads, key_dim], dtype.
             v: [B, T, v_heads, value_dim], packed [total, v_heads, value_dim], dtype.
-            g: [B, T, heads], packed [total, heads], gate_dtype; g, alpha or a, as gate_mode says;
-                None: gate_mode is none.
+            g: [B, T, heads], packed [total, heads], with decay channel [..., key_dim], gate_dtype;
+                g, alpha or a, as gate_mode says; None: gate_mode is none.
             beta: [B, T, heads], packed [total, heads], beta_dtype; beta or its logit, as beta_mode
                 says; None: beta_mode is one.
             A_log: [heads], a_log_dtype; None: gate_mode is not computed.
-            dt_bias: [heads], dt_bias_dtype; None: gate_mode is not computed.
+            dt_bias: [heads], with decay channel [..., key_dim], dt_bias_dtype; None: gate_mode is
+                not computed.
             out: [B, T, heads, value_dim], packed [total, heads, value_dim], output_dtype; written.
             state: [N or slots, heads, rows, columns], state_dtype; read and written; None:
                 has_initial_state and store_state are false.
@@ -166,6 +173,8 @@ class PrefillLaunch(WorkspaceOperator[PrefillProblem]):
                 begin; None: checkpoints is none, or varlen is false.
             scratch_slot: the slot of rows of padding; padding scratch only.
             scale: q is multiplied by it; None: key_dim^-1/2.
+            lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
+                lower_bound.
             max_seqlen: tokens of the longest sequence, a hint; varlen only; None: not known.
             enable_pdl: the launch may overlap the kernel in front of it (sm_90 and newer).
             workspace: one dimension without gaps, 256-byte aligned, of workspace_bytes() or more;
@@ -187,7 +196,7 @@ class PrefillLaunch(WorkspaceOperator[PrefillProblem]):
         _core.operator_launch(
             self._handle, stream, workspace, q, k, v, g, beta, A_log, dt_bias, out, state,
             state_out, state_indices, state_out_indices, cu_seqlens, checkpoints,
-            checkpoint_cu_starts, scratch_slot, scale, max_seqlen or 0, enable_pdl,
+            checkpoint_cu_starts, scratch_slot, scale, lower_bound, max_seqlen or 0, enable_pdl,
         )  # fmt: skip
         return out
 
@@ -215,6 +224,7 @@ class VerifyLaunch(Operator[VerifyProblem]):
         parents: Any = None,
         scratch_slot: int = 0,
         scale: float | None = None,
+        lower_bound: float | None = None,
         enable_pdl: bool = False,
         stream: int | None = None,
     ) -> Any:
@@ -229,12 +239,13 @@ class VerifyLaunch(Operator[VerifyProblem]):
             q: [B, T, q_heads, key_dim], packed [total, q_heads, key_dim], dtype.
             k: [B, T, k_heads, key_dim], packed [total, k_heads, key_dim], dtype.
             v: [B, T, v_heads, value_dim], packed [total, v_heads, value_dim], dtype.
-            g: [B, T, heads], packed [total, heads], gate_dtype; g, alpha or a, as gate_mode says;
-                None: gate_mode is none.
+            g: [B, T, heads], packed [total, heads], with decay channel [..., key_dim], gate_dtype;
+                g, alpha or a, as gate_mode says; None: gate_mode is none.
             beta: [B, T, heads], packed [total, heads], beta_dtype; beta or its logit, as beta_mode
                 says; None: beta_mode is one.
             A_log: [heads], a_log_dtype; None: gate_mode is not computed.
-            dt_bias: [heads], dt_bias_dtype; None: gate_mode is not computed.
+            dt_bias: [heads], with decay channel [..., key_dim], dt_bias_dtype; None: gate_mode is
+                not computed.
             out: [B, T, heads, value_dim], packed [total, heads, value_dim], output_dtype; written.
             state: [N or slots, heads, rows, columns], state_dtype; read and written; None:
                 has_initial_state and store_state are false.
@@ -251,6 +262,8 @@ class VerifyLaunch(Operator[VerifyProblem]):
                 follows, from 0, in front of it; -1: the initial state; None: tree is false.
             scratch_slot: the slot of rows of padding; padding scratch only.
             scale: q is multiplied by it; None: key_dim^-1/2.
+            lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
+                lower_bound.
             enable_pdl: the launch may overlap the kernel in front of it (sm_90 and newer).
             stream: a cudaStream_t as a number; None: the current stream of the library of q (torch
                 and cupy; for others the legacy default stream).
@@ -266,7 +279,7 @@ class VerifyLaunch(Operator[VerifyProblem]):
         _core.operator_launch(
             self._handle, stream, q, k, v, g, beta, A_log, dt_bias, out, state, state_out,
             state_indices, state_out_indices, cu_seqlens, accepted, parents, scratch_slot, scale,
-            enable_pdl,
+            lower_bound, enable_pdl,
         )  # fmt: skip
         return out
 
@@ -293,6 +306,7 @@ class CommitLaunch(Operator[CommitProblem]):
         state_indices: Any = None,
         state_out_indices: Any = None,
         scratch_slot: int = 0,
+        lower_bound: float | None = None,
         enable_pdl: bool = False,
         stream: int | None = None,
     ) -> None:
@@ -306,12 +320,13 @@ class CommitLaunch(Operator[CommitProblem]):
         Args:
             k: [B, T, k_heads, key_dim], packed [total, k_heads, key_dim], dtype.
             v: [B, T, v_heads, value_dim], packed [total, v_heads, value_dim], dtype.
-            g: [B, T, heads], packed [total, heads], gate_dtype; g, alpha or a, as gate_mode says;
-                None: gate_mode is none.
+            g: [B, T, heads], packed [total, heads], with decay channel [..., key_dim], gate_dtype;
+                g, alpha or a, as gate_mode says; None: gate_mode is none.
             beta: [B, T, heads], packed [total, heads], beta_dtype; beta or its logit, as beta_mode
                 says; None: beta_mode is one.
             A_log: [heads], a_log_dtype; None: gate_mode is not computed.
-            dt_bias: [heads], dt_bias_dtype; None: gate_mode is not computed.
+            dt_bias: [heads], with decay channel [..., key_dim], dt_bias_dtype; None: gate_mode is
+                not computed.
             state: [N or slots, heads, rows, columns], state_dtype; read and written; None:
                 has_initial_state and store_state are false.
             state_out: [N or slots, heads, rows, columns], state_dtype; written; where new states
@@ -325,6 +340,8 @@ class CommitLaunch(Operator[CommitProblem]):
             state_out_indices: [N], index_dtype; the slots to write; None: those that are read, or
                 state_location is dense.
             scratch_slot: the slot of rows of padding; padding scratch only.
+            lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
+                lower_bound.
             enable_pdl: the launch may overlap the kernel in front of it (sm_90 and newer).
             stream: a cudaStream_t as a number; None: the current stream of the library of k or
                 layers (torch and cupy; for others the legacy default stream).
@@ -336,7 +353,7 @@ class CommitLaunch(Operator[CommitProblem]):
         """
         _core.operator_launch(
             self._handle, stream, k, v, g, beta, A_log, dt_bias, state, state_out, layers, accepted,
-            cu_seqlens, state_indices, state_out_indices, scratch_slot, enable_pdl,
+            cu_seqlens, state_indices, state_out_indices, scratch_slot, lower_bound, enable_pdl,
         )  # fmt: skip
 
 
@@ -391,14 +408,15 @@ class ConvLaunch(Operator[ConvProblem]):
                 split_qkv is false.
             v: [B, T, v_heads, value_dim], packed [total, v_heads, value_dim], dtype; written; None:
                 split_qkv is false.
-            a: [B, T, heads], packed [total, heads], gate_dtype; the decay's input; None: gate_mode
-                is none.
+            a: [B, T, heads], packed [total, heads], with decay channel [..., key_dim], gate_dtype;
+                the decay's input; None: gate_mode is none.
             b: [B, T, heads], packed [total, heads], beta_dtype; beta's logit; None: beta_mode is
                 one.
             A_log: [heads], a_log_dtype; None: gate_mode is none.
-            dt_bias: [heads], dt_bias_dtype; None: gate_mode is none.
-            g: [B, T, heads], packed [total, heads], f32; written; the decay's logarithm; None:
-                gate_mode is none.
+            dt_bias: [heads], with decay channel [..., key_dim], dt_bias_dtype; None: gate_mode is
+                none.
+            g: [B, T, heads], packed [total, heads], with decay channel [..., key_dim], f32;
+                written; the decay's logarithm; None: gate_mode is none.
             beta: [B, T, heads], packed [total, heads], f32; written; None: beta_mode is one.
             cu_seqlens: [N + 1], cu_seqlens_dtype; sequence n is tokens cu_seqlens[n] to
                 cu_seqlens[n + 1] - 1; None: varlen is false.

@@ -121,6 +121,13 @@ def test_decode_launches_and_returns_out(decode, gpu):
     assert (decode.problem, decode.context.device, decode.context.sm_count) == (DECODE, 0, 132)
 
 
+def test_a_lower_bound_is_a_mode_of_the_gate(decode, gpu):
+    arrays, named = decode_arrays()
+    with pytest.raises(cubinery.InvalidArgumentError, match="gdn_decode: lower_bound is -5"):
+        decode(*arrays, **named, lower_bound=-5.0)
+    assert gpu.launches == 0
+
+
 def test_a_norm_takes_its_gate_weight_and_epsilon(context, gpu):
     decode = context.prepare(dataclasses.replace(DECODE, output_norm="gated_rms"))
     arrays, named = decode_arrays()

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -72,8 +73,8 @@ std::string_view axis_text(gdn::Axis axis, bool one_token, bool of_tokens) {
       return "layers";
     case Axis::kWords:
       return "32";
-    case Axis::kDecayDim:
     case Axis::kNone:
+    case Axis::kDecayDim:  // of some problems only
       break;
   }
   return "";
@@ -84,7 +85,6 @@ std::pair<std::string, std::string> shape_texts(const gdn::Axes& axes, bool one_
   const bool of_tokens = axes[1] == gdn::Axis::kTokens;
   std::vector<std::string_view> dense, packed;
   for (const gdn::Axis axis : axes) {
-    // Of problems with decay = channel; the texts are those of all others.
     if (axis == gdn::Axis::kNone || axis == gdn::Axis::kDecayDim) break;
     if (axis == gdn::Axis::kTokens) packed = {"total"};
     if (axis == gdn::Axis::kTokens && one_token) continue;
@@ -107,10 +107,15 @@ TensorDescription described_tensor(const auto& placed) {
   const auto& [info, type, absences] = placed.spec;
   constexpr bool kOneToken = !requires(const Problem& problem) { problem.varlen; };
   auto [shape, packed] = shape_texts(info.axes, kOneToken);
-  TensorDescription tensor{info.name,        placed.part,
-                           std::move(shape), std::move(packed),
-                           info.type_field,  access_text(info.access),
-                           info.optional,    {},
+  TensorDescription tensor{info.name,
+                           placed.part,
+                           std::move(shape),
+                           std::move(packed),
+                           info.type_field,
+                           access_text(info.access),
+                           info.optional,
+                           std::count(info.axes.begin(), info.axes.end(), gdn::Axis::kDecayDim) > 0,
+                           {},
                            info.doc};
   std::apply([&](const auto&... all) { (tensor.absent_where.push_back(all.words), ...); },
              absences);
@@ -162,6 +167,7 @@ Json json_of(const TensorDescription& tensor) {
                          {"access", tensor.access},
                          {"doc", tensor.doc}});
   if (tensor.optional) object["optional"] = true;
+  if (tensor.per_channel) object["per_channel"] = true;
   if (!tensor.absent_where.empty()) object["absent_where"] = tensor.absent_where;
   return object;
 }

@@ -20,6 +20,7 @@ struct TensorDescription {
   std::string_view dtype;   // a field of the problem, or the dtype
   std::string_view access;  // "read", "written" or "both"
   bool optional = false;
+  bool per_channel = false;  // with decay channel it has one dimension more, of key_dim
   std::vector<std::string_view> absent_where;
   std::string_view doc;
 };
@@ -49,9 +50,9 @@ const std::vector<OperatorDescription>& operator_descriptions();
 
 // A JSON array of {"op", "help", "fields": [{"name", "type", "default", "choices", "help"}],
 // "forms": [{"name", "help"}], "tensors": [{"name", "part", "shape", "packed", "dtype", "access",
-// "optional", "absent_where", "doc"}], "numbers": [{"name", "type", "absent", "doc"}],
-// "positional", "workspace"}; a field's "type" is "integer", "boolean" or "string", and strings
-// have "choices"; of tensors and numbers what is empty is not there.
+// "optional", "per_channel", "absent_where", "doc"}], "numbers": [{"name", "type", "absent",
+// "doc"}], "positional", "workspace"}; a field's "type" is "integer", "boolean" or "string", and
+// strings have "choices"; of tensors and numbers what is empty is not there.
 std::string operators_json();
 
 }  // namespace cubinery

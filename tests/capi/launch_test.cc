@@ -397,7 +397,7 @@ TEST_CASE("AVerifyLaunchIsThatOfTheCppApi", "[cpu]") {
   CHECK(refusal([](auto& a) { a.enable_pdl = 2; }) ==
         "gdn_verify: enable_pdl is 2; accepted: 0, 1");
   CHECK(refusal([](auto& a) { a.struct_size += 8; }) ==
-        "args->struct_size is 160; accepted: multiples of 8 up to 152, its size in this library");
+        "args->struct_size is 168; accepted: multiples of 8 up to 160, its size in this library");
   CHECK(bench.fake->launches.size() == 2);
 }
 
@@ -432,7 +432,7 @@ TEST_CASE("ACommitLaunchIsThatOfTheCppApi", "[cpu]") {
   CHECK(refusal([](auto& a) { a.enable_pdl = 2; }) ==
         "gdn_commit: enable_pdl is 2; accepted: 0, 1");
   CHECK(refusal([](auto& a) { a.struct_size += 8; }) ==
-        "args->struct_size is 136; accepted: multiples of 8 up to 128, its size in this library");
+        "args->struct_size is 144; accepted: multiples of 8 up to 136, its size in this library");
   CHECK(bench.fake->launches.size() == 2);
 }
 
@@ -615,8 +615,11 @@ TEST_CASE("BadArgumentsOfALaunchAreNamed", "[cpu]") {
         }) == "gdn_decode: k is on device cpu; accepted: cuda:0");
   CHECK(refusal([](auto& a, auto&) { a.enable_pdl = 2; }) ==
         "gdn_decode: enable_pdl is 2; accepted: 0, 1");
+  const float bound = -5;
+  CHECK(refusal([&](auto& a, auto&) { a.lower_bound = &bound; }) ==
+        "gdn_decode: lower_bound is -5; accepted: none, gate_mode is not lower_bound");
   CHECK(refusal([](auto& a, auto&) { a.struct_size += 8; }) ==
-        "args->struct_size is 200; accepted: multiples of 8 up to 192, its size in this library");
+        "args->struct_size is 208; accepted: multiples of 8 up to 200, its size in this library");
 }
 
 TEST_CASE("NullsAmongTheArgumentsOfOperatorsAreNamed", "[cpu]") {

@@ -36,6 +36,9 @@ inline constexpr PlacedNumber kConvScale{{"scale", "1", "q is multiplied by it; 
                                          CUBINERY_IN(scale)};
 inline constexpr PlacedNumber kNormEps{{"norm_eps", "1e-6", "output_norm gated_rms only"},
                                        CUBINERY_IN(norm_eps)};
+inline constexpr PlacedNumber kLowerBound{
+    {"lower_bound", "gate_mode is not lower_bound", "the least of the decay's logarithm, below 0"},
+    CUBINERY_IN(lower_bound)};
 inline constexpr PlacedNumber kMaxSeqlen{
     {"max_seqlen", "not known", "tokens of the longest sequence, a hint; varlen only"},
     CUBINERY_IN(max_seqlen)};
@@ -51,21 +54,23 @@ struct Numbers;
 
 template <>
 struct Numbers<DecodeArgs> {
-  static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kScale, numbers::kNormEps,
-                                    numbers::kEnablePdl};
+  static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kScale, numbers::kLowerBound,
+                                    numbers::kNormEps, numbers::kEnablePdl};
 };
 template <>
 struct Numbers<PrefillArgs> {
-  static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kScale, numbers::kMaxSeqlen,
-                                    numbers::kEnablePdl};
+  static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kScale, numbers::kLowerBound,
+                                    numbers::kMaxSeqlen, numbers::kEnablePdl};
 };
 template <>
 struct Numbers<VerifyArgs> {
-  static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kScale, numbers::kEnablePdl};
+  static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kScale, numbers::kLowerBound,
+                                    numbers::kEnablePdl};
 };
 template <>
 struct Numbers<CommitArgs> {
-  static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kEnablePdl};
+  static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kLowerBound,
+                                    numbers::kEnablePdl};
 };
 template <>
 struct Numbers<ConvArgs> {
