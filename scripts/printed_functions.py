@@ -31,7 +31,7 @@ from cubinery.problems import (
 FUNCTION = '''
 {constant} = (
 {fields}
-)
+)  # fmt: skip
 
 
 def {name}(
@@ -199,7 +199,7 @@ def printed(operator, types):
         made = f"    {', '.join(outputs)} = _rules.new_{name.lower()}_outputs(operator.problem, {given})\n"
     end = "" if has_out(operator) else f"    return {name_of_result(operator, outputs)}\n"
     return FUNCTION.format(
-        constant=f"_{name.upper()}_FIELDS", fields="\n".join(f'    "{field}",' for field in function.order),
+        constant=f"_{name.upper()}_FIELDS", fields=paragraph("".join(f'"{field}", ' for field in function.order), 4 * " "),
         name=operator["op"], cls=name, parameters="\n".join(f"    {text}," for text in parameters(function)),
         help=operator["help"], args=documented(function), first=first,
         returned="out." if has_out(operator) else "y; with head counts ConvOutputs.",

@@ -32,33 +32,12 @@ from cubinery.problems import (
 )
 
 _DECODE_FIELDS = (
-    "q_heads",
-    "k_heads",
-    "v_heads",
-    "key_dim",
-    "value_dim",
-    "dtype",
-    "output_dtype",
-    "gate_dtype",
-    "beta_dtype",
-    "a_log_dtype",
-    "dt_bias_dtype",
-    "state_dtype",
-    "index_dtype",
-    "state_location",
-    "has_initial_state",
-    "store_state",
-    "state_layout",
-    "padding",
-    "pad_index",
-    "decay",
-    "gate_mode",
-    "beta_mode",
-    "use_qk_l2norm",
-    "output_norm",
-    "norm_weight_dtype",
+    "q_heads", "k_heads", "v_heads", "key_dim", "value_dim", "dtype", "output_dtype", "gate_dtype",
+    "beta_dtype", "a_log_dtype", "dt_bias_dtype", "state_dtype", "index_dtype", "state_location",
+    "has_initial_state", "store_state", "state_layout", "padding", "pad_index", "decay",
+    "gate_mode", "beta_mode", "use_qk_l2norm", "output_norm", "norm_weight_dtype",
     "batch_invariant",
-)
+)  # fmt: skip
 
 
 def gdn_decode(
@@ -179,37 +158,12 @@ def gdn_decode(
 
 
 _PREFILL_FIELDS = (
-    "q_heads",
-    "k_heads",
-    "v_heads",
-    "key_dim",
-    "value_dim",
-    "dtype",
-    "output_dtype",
-    "gate_dtype",
-    "beta_dtype",
-    "a_log_dtype",
-    "dt_bias_dtype",
-    "state_dtype",
-    "index_dtype",
-    "state_location",
-    "has_initial_state",
-    "store_state",
-    "cu_seqlens_dtype",
-    "token_layout",
-    "varlen",
-    "state_layout",
-    "padding",
-    "pad_index",
-    "decay",
-    "gate_mode",
-    "beta_mode",
-    "use_qk_l2norm",
-    "checkpoints",
-    "checkpoint_every",
-    "segments",
-    "batch_invariant",
-)
+    "q_heads", "k_heads", "v_heads", "key_dim", "value_dim", "dtype", "output_dtype", "gate_dtype",
+    "beta_dtype", "a_log_dtype", "dt_bias_dtype", "state_dtype", "index_dtype", "state_location",
+    "has_initial_state", "store_state", "cu_seqlens_dtype", "token_layout", "varlen",
+    "state_layout", "padding", "pad_index", "decay", "gate_mode", "beta_mode", "use_qk_l2norm",
+    "checkpoints", "checkpoint_every", "segments", "batch_invariant",
+)  # fmt: skip
 
 
 def gdn_prefill(
@@ -352,40 +306,13 @@ def gdn_prefill(
 
 
 _VERIFY_FIELDS = (
-    "q_heads",
-    "k_heads",
-    "v_heads",
-    "key_dim",
-    "value_dim",
-    "dtype",
-    "output_dtype",
-    "gate_dtype",
-    "beta_dtype",
-    "a_log_dtype",
-    "dt_bias_dtype",
-    "state_dtype",
-    "index_dtype",
-    "state_location",
-    "has_initial_state",
-    "store_state",
-    "cu_seqlens_dtype",
-    "varlen",
-    "draft_tokens",
-    "state_layout",
-    "padding",
-    "pad_index",
-    "decay",
-    "gate_mode",
-    "beta_mode",
-    "use_qk_l2norm",
-    "stored_states",
-    "from_accepted",
-    "accepted_dtype",
-    "tree",
-    "parents_dtype",
-    "round_each_token",
+    "q_heads", "k_heads", "v_heads", "key_dim", "value_dim", "dtype", "output_dtype", "gate_dtype",
+    "beta_dtype", "a_log_dtype", "dt_bias_dtype", "state_dtype", "index_dtype", "state_location",
+    "has_initial_state", "store_state", "cu_seqlens_dtype", "varlen", "draft_tokens",
+    "state_layout", "padding", "pad_index", "decay", "gate_mode", "beta_mode", "use_qk_l2norm",
+    "stored_states", "from_accepted", "accepted_dtype", "tree", "parents_dtype", "round_each_token",
     "batch_invariant",
-)
+)  # fmt: skip
 
 
 def gdn_verify(
@@ -522,43 +449,13 @@ def gdn_verify(
 
 
 _CONV_FIELDS = (
-    "q_heads",
-    "k_heads",
-    "v_heads",
-    "key_dim",
-    "value_dim",
-    "width",
-    "split_qkv",
-    "dtype",
-    "weight_dtype",
-    "activation",
-    "has_bias",
-    "gate_dtype",
-    "beta_dtype",
-    "a_log_dtype",
-    "dt_bias_dtype",
-    "state_dtype",
-    "index_dtype",
-    "state_location",
-    "has_initial_state",
-    "store_state",
-    "cu_seqlens_dtype",
-    "varlen",
-    "state_layout",
-    "whole_window",
-    "padding",
-    "pad_index",
-    "decay",
-    "gate_mode",
-    "beta_mode",
-    "use_qk_l2norm",
-    "stored_states",
-    "from_accepted",
-    "accepted_dtype",
-    "checkpoints",
-    "checkpoint_every",
-    "batch_invariant",
-)
+    "q_heads", "k_heads", "v_heads", "key_dim", "value_dim", "width", "split_qkv", "dtype",
+    "weight_dtype", "activation", "has_bias", "gate_dtype", "beta_dtype", "a_log_dtype",
+    "dt_bias_dtype", "state_dtype", "index_dtype", "state_location", "has_initial_state",
+    "store_state", "cu_seqlens_dtype", "varlen", "state_layout", "whole_window", "padding",
+    "pad_index", "decay", "gate_mode", "beta_mode", "use_qk_l2norm", "stored_states",
+    "from_accepted", "accepted_dtype", "checkpoints", "checkpoint_every", "batch_invariant",
+)  # fmt: skip
 
 
 def gdn_conv(
