@@ -17,7 +17,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SKIPPED = re.compile(r"^(tests|docs|examples|benchmarks|results/measured|python/tests|python/cubinery/compat)/"
-                     r"|^python/cubinery/(problems|_launch|_functions)\.py$|^include/cubinery/c_args\.h$|^cli/model_config\.|\.md$|^scripts/")
+                     r"|^python/cubinery/(problems|_launch|_functions)\.py$|^include/cubinery/c_args\.h$"
+                     r"|^cli/model_config\.|\.md$|^scripts/")
 COMMENTS = {".py": r"#[^\n]*|\"\"\".*?\"\"\"", "": r"//[^\n]*|/\*.*?\*/|R\"\(Examples:.*?\)\""}
 
 
