@@ -9,7 +9,7 @@ Parameters that neither has become the function's own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from cubinery import _arrays
 from cubinery._arrays import dtype_of, dtype_or, heads, ranked_shape, strides_of
@@ -20,11 +20,8 @@ from cubinery.problems import (
     ConvBetaMode,
     ConvProblem,
     ConvStateLayout,
-    DecodeProblem,
     Dtype,
     GateMode,
-    PrefillProblem,
-    VerifyProblem,
 )
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
@@ -36,7 +33,7 @@ def infers(*fields: str, op: str = "") -> Callable[[Rule], Rule]:
 
 
 MOST_TOKENS = 16  # that any verification takes of a request
-_CHECKPOINT_MODES = ("none", "before", "after")
+_CHECKPOINT_MODES = get_args(Checkpoints)
 _SPLIT_FIELDS = ("q_heads", "k_heads", "v_heads", "key_dim", "value_dim")
 _UNSPLIT = tuple(getattr(ConvProblem, name) for name in _SPLIT_FIELDS)
 
@@ -218,7 +215,7 @@ class ConvOutputs(NamedTuple):
     beta: Any = None  # None without b
 
 
-def new_out(problem: DecodeProblem | PrefillProblem | VerifyProblem, q: Any, v: Any) -> Any:
+def new_out(problem: Any, q: Any, v: Any) -> Any:
     """Of v's shape with the problem's heads."""
     shape = list(v.shape)
     shape[-3 if getattr(problem, "token_layout", "bthd") == "bhtd" else -2] = problem.heads
