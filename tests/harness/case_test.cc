@@ -337,10 +337,10 @@ TEST_CASE("GdnCase.DecaysOfChannelsAndLowerBounds", "[cpu]") {
 TEST_CASE("GdnCase.ChannelsDecayEachByItself", "[cpu]") {
   PrefillProblem problem = test::tiny_prefill();
   problem.inputs.gate_mode = GateMode::kLowerBound;
-  const CaseOptions init{.gates = GateDistribution::kInit};
-  const GdnCase one(problem, {.lengths = {4}}, init);
+  const CaseOptions options{.gates = GateDistribution::kInit};
+  const GdnCase one(problem, {.lengths = {4}}, options);
   problem.inputs.decay = gdn::Decay::kChannel;
-  const GdnCase each(problem, {.lengths = {4}}, init);
+  const GdnCase each(problem, {.lengths = {4}}, options);
   const int channels = problem.key_dim;
   const std::vector<float> first = each.row_values(each.memory(), TensorId::kG, 0, 0, 1, channels);
   CHECK(first[0] == one.row_values(one.memory(), TensorId::kG, 0, 0, 1, 1)[0]);

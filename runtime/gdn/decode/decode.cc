@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "runtime/gdn/decode/paths.h"
-#include "runtime/gdn/shared/operator_tensors.h"
 #include "runtime/gdn/shared/requests.h"
+#include "runtime/gdn/shared/tensors.h"
 #include "runtime/operator/operator.h"
 #include "runtime/operator/tensor_check.h"
 
@@ -25,11 +25,11 @@ Sizes OperatorOf<gdn::DecodeProblem>::sizes(const gdn::DecodeProblem& problem) {
 namespace gdn {
 
 Status Decode::launch(Stream stream, const DecodeArgs& args) const {
-  const auto& row = first_of_tokens<DecodeArgs>(state_->problem);
-  const Tensor& rows = row.of(args);
+  const bool convolves = state_->problem.conv.is_there();
+  const Tensor& rows = convolves ? args.x : args.q;
   const std::int64_t batch = rows.rank > 0 ? rows.shape[0] : -1;
   if (batch < 0 || batch > kMaxBatch) {
-    const TensorName name{kDecodeOp, row.name};
+    const TensorName name{kDecodeOp, convolves ? tensors::kX.info.name : tensors::kQ.info.name};
     CUBINERY_RETURN_IF_ERROR(check_data(name, rows, state_->problem.dtype));
     return invalid(name, fmt::format("has B = {}; accepted: 0 to {}", batch, kMaxBatch));
   }

@@ -145,16 +145,23 @@ class Binder {
   }
 
  private:
-  // Elements of rows lie next to each other.
   template <TensorId kId, class Strides>
   Status check_tokens_of(Strides* strides) const {
-    constexpr Axis kHeads = kInfo<kId>.axes[2], kRow = kInfo<kId>.axes[3];
+    if constexpr (kInfo<kId>.axes[2] == Axis::kNone) {
+      return check_tokens_of<kId>(without_heads(form_), strides);
+    } else {
+      return check_tokens_of<kId>(form_, strides);
+    }
+  }
+  // Elements of rows lie next to each other.
+  template <TensorId kId, class Strides>
+  Status check_tokens_of(const TokenForm& form, Strides* strides) const {
+    constexpr Axis kRow = kInfo<kId>.axes[3];
     const bool has_row = has_axis(problem_, kRow);
-    const Dim heads = dim(kHeads), row = dim(kRow);
+    const Dim heads = dim(kInfo<kId>.axes[2]), row = dim(kRow);
     RowStrides found{};
-    CUBINERY_RETURN_IF_ERROR(check_tokens(kName<kId>, named<kId>().x, type<kId>(),
-                                          kHeads == Axis::kNone ? without_heads(form_) : form_,
-                                          heads, has_row ? &row : nullptr, &found));
+    CUBINERY_RETURN_IF_ERROR(check_tokens(kName<kId>, named<kId>().x, type<kId>(), form, heads,
+                                          has_row ? &row : nullptr, &found));
     set(found, strides);
     return has_row ? check_innermost(kName<kId>, found.element) : Status();
   }

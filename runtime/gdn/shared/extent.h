@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <tuple>
 
 #include "cubinery/fields.h"
 #include "cubinery/gdn_types.h"
@@ -66,14 +67,16 @@ Status find_extent(const typename Tensors<Args>::Problem& problem, const Args& a
                    std::int64_t most_sequences, const MostTokens& most_tokens,
                    LaunchExtent* extent) {
   constexpr std::string_view kOp = Fields<typename Tensors<Args>::Problem>::kName;
-  const TensorRow<Args>& row = first_of_tokens<Args>(problem);
-  const TensorName tokens{kOp, row.name};
-  const Tensor& x = row.of(args);
+  constexpr const auto& kFirst = placed<Args, first_of_tokens<Args>()>();
+  constexpr const TensorInfo& kInfo = kFirst.spec.info;
+  static_assert(std::tuple_size_v<decltype(kFirst.spec.absences)> == 0, "every problem has it");
+  constexpr TensorName kTokens{kOp, kInfo.name};
+  const Tensor& x = kFirst.in(args);
   extent->varlen = problem.varlen;
-  CUBINERY_RETURN_IF_ERROR(check_data(tokens, x, row.type(problem)));
-  CUBINERY_RETURN_IF_ERROR(find_tokens(tokens, x, row.rank(), has_heads_first(problem), extent));
+  CUBINERY_RETURN_IF_ERROR(check_data(kTokens, x, kFirst.spec.type(problem)));
+  CUBINERY_RETURN_IF_ERROR(find_tokens(kTokens, x, kInfo.rank(), has_heads_first(problem), extent));
   if (!problem.varlen) {
-    CUBINERY_RETURN_IF_ERROR(check_count(tokens, "B", extent->sequences, most_sequences));
+    CUBINERY_RETURN_IF_ERROR(check_count(kTokens, "B", extent->sequences, most_sequences));
   } else if constexpr (has_row<Args>(TensorId::kCuSeqlens)) {
     const TensorName bounds{kOp, tensors::kCuSeqlens.info.name};
     CUBINERY_RETURN_IF_ERROR(find_bounds(bounds, args.cu_seqlens, problem.cu_seqlens_dtype,
@@ -85,7 +88,7 @@ Status find_extent(const typename Tensors<Args>::Problem& problem, const Args& a
     CUBINERY_RETURN_IF_ERROR(
         check_count({kOp, tensors::kState.info.name}, "N", extent->sequences, most_sequences));
   }
-  return check_count(tokens, extent->tokens_dim().name, extent->tokens,
+  return check_count(kTokens, extent->tokens_dim().name, extent->tokens,
                      most_tokens(extent->sequences));
 }
 

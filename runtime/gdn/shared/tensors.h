@@ -246,13 +246,13 @@ constexpr const auto& placed() {
       Tensors<Args>::kList);
 }
 
-// What a launch counts its tokens by: the first tensor of them that the problem has.
+// What a launch counts its tokens by: the first tensor of them.
 template <class Args>
-const TensorRow<Args>& first_of_tokens(const typename Tensors<Args>::Problem& problem) {
+constexpr TensorId first_of_tokens() {
   for (const TensorRow<Args>& row : kTensorRows<Args>) {
-    if (is_of_tokens(row.kind) && row.why_absent(problem).empty()) return row;
+    if (is_of_tokens(row.kind)) return row.id;
   }
-  return kTensorRows<Args>.front();
+  return TensorId::kCount;
 }
 
 // Where an operator's tensors lie, in the order of the table: in its arguments, or in C's.
