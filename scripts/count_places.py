@@ -4,7 +4,7 @@ files whose code (not comments) names an existing field, option, operator or pat
 
     scripts/count_places.py            # a table
     scripts/count_places.py --files    # and the files
-    scripts/count_places.py --check    # fails where a count is above its aim
+    scripts/count_places.py --check    # fails where a count has grown
 
 Not counted: tests, documents, examples (also those of the command line's help: raw strings that begin with
 "Examples:"), benchmarks, records of measurements, what scripts/print_fields.py prints, and the adapters to other
@@ -47,21 +47,26 @@ def toy_path():
 
 
 def main():
+    if subprocess.run(["git", "rev-parse"], cwd=ROOT, capture_output=True).returncode != 0:
+        print("count_places.py: no git checkout")
+        return 77
     files = hand_kept()
     either = [r"\w*[dD]ecode\w*", r"\w*[pP]refill\w*"]
-    rows = [
-        ("a tuned field of one kernel (stages of gdn_prefill_scan)", naming(files, "stages"), 3),
-        ("an option without a tensor (use_qk_l2norm)", naming(files, "use_qk_l2norm"), 8),
-        ("an option with a tensor (A_log)", naming(files, "A_log"), 10),
-        ("a new operator: shared files that name both", naming(files, *either), 10),
-        ("a second path (the toy operator's), without its own files", toy_path(), 4),
+    rows = [  # what, files, what we aim at, and the most that --check lets pass: today's
+        ("a tuned field of one kernel (stages of gdn_prefill_scan)", naming(files, "stages"), 3, 7),
+        ("an option without a tensor, of one operator (token_layout)", naming(files, "token_layout"), 5, 7),
+        ("likewise, of every operator (use_qk_l2norm)", naming(files, "use_qk_l2norm"), 8, 20),
+        ("an option with a tensor, of one operator (norm_weight)", naming(files, "norm_weight"), 6, 7),
+        ("likewise, of every operator (A_log)", naming(files, "A_log"), 10, 15),
+        ("a new operator: shared files that name both", naming(files, *either), 8, 19),
+        ("a second path (the toy operator's), without its own files", toy_path(), 3, 3),
     ]
     too_many = False
-    print(f"{'change':60}  files  aim")
-    for change, found, aim in rows:
-        print(f"{change:60}  {len(found):5}  {aim:3}")
-        too_many |= len(found) > aim
-        if "--files" in sys.argv[1:]:
+    print(f"{'change':60}  files  aim  most")
+    for change, found, aim, most in rows:
+        print(f"{change:60}  {len(found):5}  {aim:3}  {most:4}")
+        too_many |= len(found) > most
+        if "--files" in sys.argv[1:] or len(found) > most:
             print("".join(f"    {path}\n" for path in found), end="")
     return 1 if too_many and "--check" in sys.argv[1:] else 0
 

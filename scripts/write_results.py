@@ -460,7 +460,9 @@ def results_page(records):
         "[benchmarks.md](benchmarks.md) has the protocol, [performance.md](performance.md) what was predicted and "
         "tried.")
     lines += paragraph(
-        f"GPU tests at commit {tests['commit']}, {tests['date']}: {tests['passed']} passed, {tests['failed']} failed"
+        f"GPU tests at commit {tests['commit']}, {tests['date']}"
+        + (f", on an {tests['gpu']}" if "gpu" in tests else "") +
+        f": {tests['passed']} passed, {tests['failed']} failed"
         + (f", {tests['skipped']} skipped" if tests.get("skipped") else "")
         + (f", in {tests['seconds']} s by {tests['processes']} processes. " if "seconds" in tests else ". ") +
         f"Sanitizers {'clean' if tests['sanitizers_clean'] else 'not clean'} at commit {tests['sanitizers_commit']}.")
