@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from cubinery import _arrays, _core
+from cubinery import _arrays, _core, _rules
 from cubinery._problem import Problem
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class WorkspaceOperator(Operator[ProblemT]):
 
     def __init__(self, context: Context, problem: ProblemT) -> None:
         super().__init__(context, problem)
-        self._token_axis = 2 if getattr(problem, "token_layout", "bthd") == "bhtd" else 1
+        self._token_axis = 1 if _rules.heads_axis(problem) == -2 else 2
 
     def workspace_bytes(self, tokens: int, sequences: int) -> int:
         """Bytes of workspace that every launch of at most this size needs.

@@ -215,10 +215,15 @@ class ConvOutputs(NamedTuple):
     beta: Any = None  # None without b
 
 
+def heads_axis(problem: Any) -> int:
+    """Of q, k, v and out; tokens are along the other of the two."""
+    return -3 if getattr(problem, "token_layout", "bthd") == "bhtd" else -2
+
+
 def new_out(problem: Any, q: Any, v: Any) -> Any:
     """Of v's shape with the problem's heads."""
     shape = list(v.shape)
-    shape[-3 if getattr(problem, "token_layout", "bthd") == "bhtd" else -2] = problem.heads
+    shape[heads_axis(problem)] = problem.heads
     return _arrays.empty(q, tuple(shape), problem.output_dtype)
 
 
