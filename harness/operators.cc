@@ -16,6 +16,7 @@
 #include "runtime/gdn/prefill/kernels.h"
 #include "runtime/gdn/prefill/paths.h"
 #include "runtime/gdn/prefill/segments.h"
+#include "runtime/gdn/shared/operator_numbers.h"
 #include "runtime/gdn/shared/problem_fields.h"
 #include "runtime/gdn/verify/commit_operator.h"
 #include "runtime/gdn/verify/operator.h"
@@ -109,13 +110,17 @@ Result<Lengths> lengths_of_requests(std::string_view op, const Shape& shape, std
   return Lengths(idx(*size_in(shape, "batch")), tokens);
 }
 
-// Those that both have, by their names.
+// Tensors that both have, by their names, and all numbers.
 template <class To>
-void copy_tensors(const GdnArgs& from, To* to) {
+To copied_args(const GdnArgs& from) {
+  To to;
   for (const auto& row : gdn::kTensorRows<To>) {
     const auto& same = gdn::row_of<GdnArgs>(row.id);
-    if (same.id == row.id) row.in(*to) = same.of(from);
+    if (same.id == row.id) row.in(to) = same.of(from);
   }
+  std::apply([&](const auto&... number) { ((number.in(to) = number.in(from)), ...); },
+             gdn::Numbers<To>::kList);
+  return to;
 }
 
 }  // namespace
@@ -138,12 +143,7 @@ GdnProblem as_prefill(const DecodeProblem& problem) {
 }
 
 gdn::DecodeArgs as_decode(const GdnArgs& packed) {
-  gdn::DecodeArgs args{.scratch_slot = packed.scratch_slot,
-                       .scale = packed.scale,
-                       .norm_eps = packed.norm_eps,
-                       .lower_bound = packed.lower_bound,
-                       .enable_pdl = packed.enable_pdl};
-  copy_tensors(packed, &args);
+  auto args = copied_args<gdn::DecodeArgs>(packed);
   for (const auto& row : gdn::kTensorRows<gdn::DecodeArgs>) {
     if (packed.o.rank != 4 || !is_of_tokens(row.kind)) continue;
     Tensor& rows = row.in(args);
@@ -250,11 +250,7 @@ PrefillProblem as_prefill(const VerifyProblem& problem) {
 }
 
 gdn::VerifyArgs as_verify(const VerifyProblem& problem, const GdnArgs& args) {
-  gdn::VerifyArgs same{.scratch_slot = args.scratch_slot,
-                       .scale = args.scale,
-                       .lower_bound = args.lower_bound,
-                       .enable_pdl = args.enable_pdl};
-  copy_tensors(args, &same);
+  auto same = copied_args<gdn::VerifyArgs>(args);
   if (!stores_every(problem)) return same;
   // [B T, ...] as [B, T, ...]
   const Tensor& rows = args.checkpoints;
@@ -306,13 +302,7 @@ PrefillProblem as_prefill(const CommitProblem& problem) {
   return same;
 }
 
-gdn::CommitArgs as_commit(const GdnArgs& args) {
-  gdn::CommitArgs same{.scratch_slot = args.scratch_slot,
-                       .lower_bound = args.lower_bound,
-                       .enable_pdl = args.enable_pdl};
-  copy_tensors(args, &same);
-  return same;
-}
+gdn::CommitArgs as_commit(const GdnArgs& args) { return copied_args<gdn::CommitArgs>(args); }
 
 Result<Lengths> HarnessOf<CommitProblem>::lengths(const CommitProblem& problem,
                                                   const Shape& shape) {
