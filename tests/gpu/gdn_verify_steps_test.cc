@@ -194,10 +194,7 @@ TEST_CASE("GdnVerifySteps.AGraphsReplaysFollowCountsSlotsAndBounds", "[gpu][veri
     const Numbers slots(index_dtype, {3, 6}, kRounds[0].slots);
     VerifyArgs args = tokens.args();
     args.cu_seqlens = bounds.tensor();
-    args.accepted = counts.tensor();
-    args.state = table.state();
-    args.state_indices = slots.tensor();
-    args.state_out = args.state_out_indices = {};
+    set_steps(table, counts, slots, &args);
 
     const gdn::Verify verify = verify_of(table.problem());
     const gdn::Decode decode = decode_of(table.problem());
@@ -248,10 +245,7 @@ TEST_CASE("GdnVerifySteps.AllTokensAtOnceFollowCountsSlotsAndBounds", "[gpu][ver
       const Numbers slots(DType::kI32, {3, 6}, round.slots);
       VerifyArgs args = tokens.args();
       args.cu_seqlens = bounds.tensor();
-      args.accepted = counts.tensor();
-      args.state = table.state();
-      args.state_indices = slots.tensor();
-      args.state_out = args.state_out_indices = {};
+      set_steps(table, counts, slots, &args);
       std::vector<std::vector<double>> outputs, pools;
       for (const gdn::Verify& verify : verifies) {
         table.fill(states);
@@ -291,10 +285,7 @@ void expect_outputs(const gdn::Verify& verify, const SlotTable& table,
   const Numbers counts(problem.accepted_dtype, {3}, accepted);
   const Numbers indices(index_dtype, {3, 6}, slots);
   VerifyArgs args = tokens.args();
-  args.accepted = counts.tensor();
-  args.state = table.state();
-  args.state_indices = indices.tensor();
-  args.state_out = args.state_out_indices = {};
+  set_steps(table, counts, indices, &args);
   args.scratch_slot = problem.states.padding == Padding::kScratch ? 31 : 0;
   table.fill(states);
   tokens.upload();

@@ -317,11 +317,8 @@ TEST_CASE("GdnVerifyTree.AGraphsReplaysFollowParentsCountsAndSlots", "[gpu][veri
     const Numbers parents(parents_dtype, {11}, kRounds[0].parents);
     VerifyArgs args = tokens.args();
     args.cu_seqlens = bounds.tensor();
-    args.accepted = counts.tensor();
     args.parents = parents.tensor();
-    args.state = table.state();
-    args.state_indices = slots.tensor();
-    args.state_out = args.state_out_indices = {};
+    set_steps(table, counts, slots, &args);
     const gdn::Decode decode = decode_of(table.problem());
     for (const gdn::Verify& verify : on_every_path(table.problem())) {
       table.fill(states);

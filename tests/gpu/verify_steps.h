@@ -121,6 +121,15 @@ class SlotTable {
   Tensor state_{};
 };
 
+// Requests go on from the steps that counts name, in place, at these slots of the table.
+inline void set_steps(const SlotTable& table, const Numbers& counts, const Numbers& slots,
+                      gdn::VerifyArgs* args) {
+  args->accepted = counts.tensor();
+  args->state = table.state();
+  args->state_indices = slots.tensor();
+  args->state_out = args->state_out_indices = {};
+}
+
 // As a dense case whose states fill a table's pool.
 inline VerifyCase states_for(const SlotTable& table) {
   gdn::VerifyProblem dense = table.problem();
