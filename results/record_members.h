@@ -100,11 +100,10 @@ void members_of(const auto& visit, Is<TuningResult> auto& result) {
         BitsOf{&result.configuration, &result.agreed, &result.otherwise, &result.runner_up});
   visit("ms", result.ms, Need::kRequired);
   visit("templates", result.templates);
-  visit("agreed", result.agreed, result.agreed.empty() ? Need::kUnwritten : Need::kOptional);
-  const Need agreed = result.agreed.empty() ? Need::kUnwritten : Need::kRequired;
-  visit("agreed_ms", result.agreed_ms, agreed);
-  visit("agreed_templates", result.agreed_templates,
-        result.agreed.empty() ? Need::kUnwritten : Need::kOptional);
+  const auto if_agreed = [&](Need need) { return result.agreed.empty() ? Need::kUnwritten : need; };
+  visit("agreed", result.agreed, if_agreed(Need::kOptional));
+  visit("agreed_ms", result.agreed_ms, if_agreed(Need::kRequired));
+  visit("agreed_templates", result.agreed_templates, if_agreed(Need::kOptional));
   visit("otherwise", result.otherwise);
   visit("otherwise_ms", result.otherwise_ms);
   visit("runner_up", result.runner_up);
