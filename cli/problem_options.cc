@@ -189,6 +189,11 @@ void ProblemOptions::add_problems_to(CLI::App& app) {
   }
 }
 
+bool ProblemOptions::is_empty() const {
+  return hf_configs_.empty() && manifests_.empty() && tp_.empty() && operators_.empty() &&
+         forms_.empty() && fields_.empty();
+}
+
 Result<std::vector<int>> ProblemOptions::tp_sizes() const {
   if (tp_.empty()) return std::vector<int>{1};
   if (hf_configs_.empty()) {

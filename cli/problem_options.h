@@ -43,6 +43,8 @@ class ProblemOptions {
   // cannot be used, a field that none of the problems has; kIo: a file that cannot be read.
   Result<std::vector<Request>> requests() const;
 
+  // Whether none of the options is given.
+  bool is_empty() const;
   // Whether --op or --form names exactly one.
   bool names_one() const { return operators_.size() == 1 || forms_.size() == 1; }
 

@@ -13,10 +13,10 @@
 #include "cli/plan.h"
 #include "cli/prewarm_run.h"
 #include "cli/print.h"
+#include "cli/result_lines.h"
 #include "codegen/read_json.h"
 #include "results/records.h"
 #include "results/target.h"
-#include "runtime/registry/describe.h"
 
 namespace cubinery {
 namespace {
@@ -38,42 +38,6 @@ struct Line {
   };
   std::vector<Decided> decisions;
 };
-
-Status no_operator(const std::string& op) {
-  return Status(Code::kInvalidArgument, op + " is no operator of the library");
-}
-
-// The problem that a result was measured for, with its head counts.
-Result<Problem> problem_of(const Setting& setting) {
-  const auto& operators = operator_descriptions();
-  const auto op = std::find_if(operators.begin(), operators.end(),
-                               [&](const auto& one) { return one.name == setting.op; });
-  if (op == operators.end()) return no_operator(setting.op);
-  const auto field = [&](std::string_view name) {
-    return std::find_if(op->fields.begin(), op->fields.end(),
-                        [&](const FieldDescription& one) { return one.name == name; });
-  };
-  Json object = Json::object();
-  for (const ShapeSize& size : setting.shape) {
-    if (field(size.name) != op->fields.end()) object[size.name] = size.value;
-  }
-  std::string_view rest = setting.problem;
-  while (!rest.empty()) {
-    const std::string_view part = rest.substr(0, rest.find(';'));
-    rest.remove_prefix(std::min(part.size() + 1, rest.size()));
-    const std::string_view name = part.substr(0, part.find('='));
-    const std::string_view value = part.substr(std::min(name.size() + 1, part.size()));
-    const auto known = field(name);
-    if (known != op->fields.end() && known->choices.empty()) {
-      Result<Json> number = read_json(name, value);
-      if (!number) return std::move(number).error();
-      object[std::string(name)] = *std::move(number);
-    } else {
-      object[std::string(name)] = value;
-    }
-  }
-  return parse_problem(setting.op, object.dump());
-}
 
 struct ResultKernels {
   LibraryOptions library;
@@ -146,16 +110,12 @@ Status ResultKernels::add(const TuningResult& result, Line* line) {
 }
 
 Status ResultKernels::read(const std::string& file) {
-  const Result<std::string> text = read_file(file);
-  if (!text) return text.error().clone();
-  std::string_view rest = *text;
-  for (int number = 1; !rest.empty(); ++number) {
-    const std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    if (kind_of(line) != RecordKind::kResult) continue;
-    Line made{.file = file, .number = number, .op = {}, .arch = {}, .error = {}, .decisions = {}};
-    const Result<TuningResult> result = parse_result(line);
-    const Status added = result ? add(*result, &made) : result.error().clone();
+  const Result<std::vector<ResultLine>> lines = result_lines(file);
+  if (!lines) return lines.error().clone();
+  for (const ResultLine& line : *lines) {
+    Line made{
+        .file = file, .number = line.number, .op = {}, .arch = {}, .error = {}, .decisions = {}};
+    const Status added = line.result ? add(*line.result, &made) : line.result.error().clone();
     made.error = added.message();
     lines_.push_back(std::move(made));
   }

@@ -113,6 +113,11 @@ void ShapeOptions::add_to(CLI::App& app) {
   }
 }
 
+bool ShapeOptions::is_empty() const {
+  return std::all_of(texts_.begin(), texts_.end(),
+                     [](const auto& size) { return size.second.empty(); });
+}
+
 Result<ShapeGrid> ShapeOptions::grid(const std::vector<Problem>& problems) const {
   ShapeGrid grid;
   for (const auto& [size, operators] : size_options()) {

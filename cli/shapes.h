@@ -34,6 +34,8 @@ class ShapeOptions {
   // Requires: this object outlives the parse and does not move.
   void add_to(CLI::App& app);
 
+  bool is_empty() const;  // none is given
+
   // kInvalidArgument: a value that cannot be read, or sizes of an operator that no problem is of.
   Result<ShapeGrid> grid(const std::vector<Problem>& problems) const;
 

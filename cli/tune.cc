@@ -25,6 +25,7 @@ constexpr const char* kTuneExamples = R"(Examples:
   cubinery tune --hf-config config.json --op gdn_decode --batch 1:512
   cubinery tune --hf-config config.json --op gdn_prefill --tokens 8192 --sequences 1,16 --max-seqlen 4096
   cubinery tune --manifest problems.json --arch sm_90a --dry-run
+  cubinery tune --results tuned/gdn_decode.results.jsonl --directory tuned-again
 
 Needs a GPU that does nothing else, and NVRTC. Shapes that share a bucket (sizes rounded to powers of two, as
 operators look them up) are measured once, and problems that differ in head counts alone share measurements.
@@ -43,6 +44,7 @@ struct Tune {
   std::string arch;
   std::string budget = kDefaultBudget;
   std::string json;
+  std::vector<std::string> results;
   bool dry_run = false;
 
   void add_to(CLI::App& app);
@@ -56,6 +58,10 @@ struct Tune {
 
 void Tune::add_to(CLI::App& app) {
   problems.add_problems_to(app);
+  app.add_option("--results", results,
+                 "Instead of problems: what the results in the file are of, at their shapes, again "
+                 "where they are stale (repeatable)")
+      ->type_name("FILE");
   app.add_option("--device", device, "Ordinal of the GPU [0]")
       ->check(CLI::NonNegativeNumber)
       ->type_name("N");
@@ -87,6 +93,11 @@ void Tune::add_to(CLI::App& app) {
 }
 
 Result<std::vector<TuneSpace>> Tune::plan(const std::string& for_arch) const {
+  if (!results.empty()) {
+    if (problems.is_empty() && shapes.is_empty()) return plan_tuning_again(results, for_arch);
+    return Status(Code::kInvalidArgument,
+                  "--results names problems and shapes; accepted: no other option for them");
+  }
   const Result<std::vector<Request>> requests = problems.requests();
   if (!requests) return requests.error().clone();
   std::vector<Problem> wanted;

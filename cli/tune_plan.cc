@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cli/print.h"
+#include "cli/result_lines.h"
 #include "codegen/arch.h"
 #include "codegen/nearest.h"
 #include "cubinery/context.h"
@@ -53,17 +54,10 @@ struct ShapeCandidate {
 // Spaces while they are gathered.
 class Gatherer {
  public:
-  Gatherer(const ShapeGrid& grid, const Target& target) : grid_(grid), target_(target) {}
+  explicit Gatherer(const Target& target) : target_(target) {}
 
-  Status add(const Request& request) {
-    const std::vector<Shape> shapes = shapes_of(request.problem, grid_);
-    if (shapes.empty()) {
-      return Status(
-          Code::kInvalidArgument,
-          fmt::format("{}: {} can have none of these shapes: no sequence without a token, "
-                      "and equal lengths where sequences are not packed",
-                      request.origin, operator_of(request.problem)));
-    }
+  // Shapes without head counts: those of the problem count.
+  Status add(const Request& request, const std::vector<Shape>& shapes) {
     const Result<TuningSpace> space = tuning_space(request.problem, target_);
     if (!space) return in_request(request, space.error());
     const std::size_t at = index_of(*space, request.problem);
@@ -114,12 +108,29 @@ class Gatherer {
     if (made.off_centre < same->off_centre) *same = std::move(made);
   }
 
-  const ShapeGrid& grid_;
   Target target_;
   std::map<std::pair<std::string, std::string>, std::size_t> index_;  // (op, problem) -> place
   std::vector<TuneSpace> spaces_;
   std::vector<std::vector<ShapeCandidate>> candidates_;  // of each space, one for each bucket
 };
+
+Result<Target> target_named(std::string_view arch) {
+  if (const std::optional<Arch> known = parse_arch(arch)) return typical_target(*known);
+  return Status(Code::kInvalidArgument,
+                fmt::format("--arch {}; accepted: {}{}", arch, join(known_architectures()),
+                            did_you_mean(arch, known_architectures())));
+}
+
+Result<std::vector<Shape>> shapes_in(const Request& request, const ShapeGrid& grid) {
+  std::vector<Shape> shapes = shapes_of(request.problem, grid);
+  if (!shapes.empty()) return shapes;
+  return Status(Code::kInvalidArgument,
+                fmt::format("{}: {} can have none of these shapes: no sequence without a token, "
+                            "and equal lengths where sequences are not packed",
+                            request.origin, operator_of(request.problem)));
+}
+
+bool is_of_heads(const ShapeSize& size) { return size.name.ends_with("_heads"); }
 
 }  // namespace
 
@@ -131,24 +142,48 @@ std::size_t TuneSpace::shapes() const {
 
 Result<std::vector<TuneSpace>> plan_tuning(const std::vector<Request>& requests,
                                            const ShapeGrid& grid, std::string_view arch) {
-  const std::optional<Arch> known = parse_arch(arch);
-  if (!known) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("--arch {}; accepted: {}{}", arch, join(known_architectures()),
-                              did_you_mean(arch, known_architectures())));
-  }
-  const Target target = typical_target(*known);
+  const Result<Target> target = target_named(arch);
+  if (!target) return target.error().clone();
   const auto is_left_out = [&](const Request& request) {
     return std::any_of(requests.begin(), requests.end(), [&](const Request& other) {
-      return stands_in(other, request) && tuning_space(other.problem, target);
+      return stands_in(other, request) && tuning_space(other.problem, *target);
     });
   };
-  Gatherer gatherer(grid, target);
+  Gatherer gatherer(*target);
   for (const Request& request : requests) {
     if (!request.arch.empty() && request.arch != arch) continue;
-    Status added = gatherer.add(request);
+    const Result<std::vector<Shape>> shapes = shapes_in(request, grid);
+    if (!shapes) return shapes.error().clone();
+    Status added = gatherer.add(request, *shapes);
     if (added.code() == Code::kUnsupported && is_left_out(request)) continue;
     CUBINERY_RETURN_IF_ERROR(std::move(added));
+  }
+  return gatherer.take();
+}
+
+Result<std::vector<TuneSpace>> plan_tuning_again(const std::vector<std::string>& files,
+                                                 std::string_view arch) {
+  const Result<Target> target = target_named(arch);
+  if (!target) return target.error().clone();
+  Gatherer gatherer(*target);
+  for (const std::string& file : files) {
+    const Result<std::vector<ResultLine>> lines = result_lines(file);
+    if (!lines) return lines.error().clone();
+    if (lines->empty()) return Status(Code::kInvalidArgument, file + ": no result of a tuning");
+    for (const ResultLine& line : *lines) {
+      Request request{.problem = {}, .origin = fmt::format("{}:{}", file, line.number), .arch = {}};
+      const auto refused = [&](const Status& why) {
+        return Status(why.code(), fmt::format("{}: {}", request.origin, why.message()));
+      };
+      if (!line.result) return refused(line.result.error());
+      const Setting& setting = line.result->setting;
+      const Result<Problem> problem = problem_of(setting);
+      if (!problem) return refused(problem.error());
+      request.problem = *problem;
+      Shape shape = setting.shape;
+      std::erase_if(shape, is_of_heads);
+      CUBINERY_RETURN_IF_ERROR(gatherer.add(request, {shape}));
+    }
   }
   return gatherer.take();
 }

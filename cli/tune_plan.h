@@ -43,4 +43,12 @@ struct TuneSpace {
 Result<std::vector<TuneSpace>> plan_tuning(const std::vector<Request>& requests,
                                            const ShapeGrid& grid, std::string_view arch);
 
+// Of each result in the files its problem, at its shape: to measure again what other code of the
+// kernels or another compiler has made stale, or on another GPU.  Shapes of one bucket as above.
+//
+// kInvalidArgument: `arch` is not known, a file has no result, or a result is of no problem that
+// the library has; kIo: a file cannot be read.
+Result<std::vector<TuneSpace>> plan_tuning_again(const std::vector<std::string>& files,
+                                                 std::string_view arch);
+
 }  // namespace cubinery

@@ -291,6 +291,50 @@ TEST_CASE("tuning a verification measures as many tokens as it has", "[cpu]") {
   CHECK(plan("--draft-tokens 8 --tokens-each 3,8") == of_tokens({4, 8}, 256));
 }
 
+std::string sorted_text(Shape shape) {
+  std::sort(shape.begin(), shape.end(),
+            [](const ShapeSize& a, const ShapeSize& b) { return a.name < b.name; });
+  return to_text(shape);
+}
+
+TEST_CASE("what results are of is tuned again", "[cpu]") {
+  const std::string path = CUBINERY_TEST_DIR "/../results/measured/h200.results.jsonl";
+  std::set<std::string> wanted, planned;
+  for (const TuningResult& result : parse_results(read_file(path).value(), path).results) {
+    const Setting& setting = result.setting;
+    wanted.insert(setting.op + " " + setting.bucket + " " + sorted_text(setting.shape));
+  }
+  const Result<std::vector<TuneSpace>> spaces = plan_tuning_again({path}, "sm_90a");
+  REQUIRE(spaces);
+  for (const TuneSpace& space : *spaces) {
+    for (const PlannedShape& bucket : space.buckets)
+      planned.insert(space.op + " " + bucket.bucket + " " + sorted_text(bucket.shape));
+  }
+  CHECK(planned == wanted);
+  CHECK(dry_run(Cli(), "--results " + path)["spaces"].size() == spaces->size());
+}
+
+TEST_CASE("tune refuses results that it cannot plan", "[cpu]") {
+  const Cli cli;
+  const std::string file = CUBINERY_TEST_DIR "/../results/measured/h200.results.jsonl";
+  const std::string empty = cli.dir() + "/empty.results.jsonl", other = cli.dir() + "/other.jsonl";
+  std::ofstream(empty) << "\n";
+  std::ofstream(other) << R"({"result":1,"op":"scale_rows"})"
+                       << "\n";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"--results " + file + " --op gdn_decode", "--results names problems and shapes"},
+      {"--results " + file + " --batch 8", "--results names problems and shapes"},
+      {"--results " + empty, "no result of a tuning"},
+      {"--results /nowhere/a.jsonl", "/nowhere/a.jsonl"},
+      {"--results " + other, "other.jsonl:1: "}};
+  for (const auto& [arguments, text] : cases) {
+    const Output output = cli.run("tune --dry-run --arch sm_90a " + arguments);
+    INFO(arguments << "\n" << output.err);
+    CHECK(output.exit_code == 2);
+    CHECK(contains(output.err, text));
+  }
+}
+
 TEST_CASE("tune refuses what it cannot use", "[cpu]") {
   const Cli cli;
   const std::string model = "tune --dry-run --arch sm_90a --hf-config " + kModel;
