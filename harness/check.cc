@@ -30,6 +30,7 @@ constexpr Distribution kDistributions[] = {
     {GateDistribution::kInit, 0.9, "init gates, key correlation 0.9"},
     {GateDistribution::kInit, 0.99, "init gates, key correlation 0.99"},
     {GateDistribution::kExtreme, 0, "extreme gates"},
+    {GateDistribution::kUnbalanced, 0, "unbalanced gates"},
 };
 constexpr std::uint64_t kSeed = 6;  // qwen: of the first 8 heads a quarter never decays
 

@@ -15,10 +15,11 @@ namespace cubinery {
 
 // Distributions of the decay: strong (-U(0,1)), Qwen (slow, none for a quarter of the heads),
 // undecayed (0), init (a freshly initialised model), extreme (-31 to -69: exp underflows).
-enum class GateDistribution { kStrong, kQwen, kUndecayed, kInit, kExtreme };
+// kUnbalanced: exp(A_log) or softplus(a + dt_bias) leaves fp32, their product seldom does.
+enum class GateDistribution { kStrong, kQwen, kUndecayed, kInit, kExtreme, kUnbalanced };
 inline constexpr GateDistribution kGateDistributions[] = {
-    GateDistribution::kStrong, GateDistribution::kQwen, GateDistribution::kUndecayed,
-    GateDistribution::kInit, GateDistribution::kExtreme};
+    GateDistribution::kStrong, GateDistribution::kQwen,    GateDistribution::kUndecayed,
+    GateDistribution::kInit,   GateDistribution::kExtreme, GateDistribution::kUnbalanced};
 
 struct DataOptions {
   std::uint64_t seed = 1;
@@ -109,7 +110,8 @@ class GateSource {
     // Extreme: either a large A, or a large a that takes softplus(x) = x.
     const double a = extreme ? (h % 2 == 0 ? 16 : 1)
                              : random_of(options.seed, DataStream::kALog, 0, h).uniform(1, 16);
-    a_log_ = static_cast<float>(std::log(a));
+    a_log_ = gates_ == GateDistribution::kUnbalanced ? kUnbalancedHeads[h % 4].A_log
+                                                     : static_cast<float>(std::log(a));
     Random same = dt_bias_;
     dt_bias_of_head_ = dt_bias(same);
   }
@@ -123,6 +125,8 @@ class GateSource {
       return static_cast<float>(gate_mode_ == gdn::GateMode::kAlpha ? std::exp(g) : g);
     }
     if (still_) return -200;
+    if (gates_ == GateDistribution::kUnbalanced)
+      return kUnbalancedHeads[head_ % 4].a + static_cast<float>(gate_.normal());
     if (gates_ != GateDistribution::kExtreme) return gate_.normal();
     return static_cast<float>(head_ % 2 == 0 ? -log_decay() / 16 : -log_decay());
   }
@@ -148,6 +152,7 @@ class GateSource {
     const double normal = gate_.normal();
     switch (gates_) {
       case GateDistribution::kStrong:
+      case GateDistribution::kUnbalanced:  // of gates that are computed alone
         return -gate_.uniform();
       case GateDistribution::kQwen:
         return -softplus(-normal) / 16;
@@ -160,6 +165,14 @@ class GateSource {
     }
     return 0;
   }
+
+  // By turns: a product near 1, near 0 twice (one factor infinite, the other 0 in fp32; a rate of
+  // 0) and one that decays to 0.
+  struct UnbalancedHead {
+    float A_log, a;
+  };
+  static constexpr UnbalancedHead kUnbalancedHeads[] = {
+      {100, -101}, {100, -250}, {-200, 3}, {95, -10}};
 
   gdn::GateMode gate_mode_;
   gdn::BetaMode beta_mode_;

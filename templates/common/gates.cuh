@@ -13,9 +13,14 @@ namespace cubinery::dev {
 // A decay below e^-128 is 0 in fp32; clamping there keeps sums finite where alpha is 0.
 inline constexpr float kLeastLogDecay = -128.0f;
 
-// -exp(A_log) softplus(a + dt_bias).
+// -exp(A_log) softplus(a + dt_bias), of any finite numbers.  Where a factor or the sum leaves fp32
+// (0 times infinity is not a number) the product is exp(A_log + log softplus(x)): log softplus(x)
+// is x far below 0 and log(x) far above, at most 90 for a sum of two floats.
 __device__ inline float computed_log_decay(float a, float A_log, float dt_bias) {
-  return -expf(A_log) * softplus(a + dt_bias);
+  const float x = a + dt_bias;
+  if (A_log < 80.0f && x > -80.0f && x < 1e38f) return -expf(A_log) * softplus(x);
+  const float log_softplus = x < -20.0f ? x : logf(softplus(x));
+  return -expf(A_log + (log_softplus > 90.0f ? 90.0f : log_softplus));
 }
 
 // What is given of a token's gates, and nothing computed from it yet.

@@ -33,6 +33,14 @@ Real sigmoid_ref(Real x) {
   return 1 / (1 + std::exp(-x));
 }
 
+// exp(log_factor) x, also where exp(log_factor) alone is infinite.
+template <class Real>
+Real scaled_ref(Real log_factor, Real x) {
+  const Real factor = std::exp(log_factor);
+  if (x == 0 || std::isfinite(factor)) return x == 0 ? x : factor * x;
+  return std::copysign(std::exp(log_factor + std::log(std::abs(x))), x);
+}
+
 // Of the head, or of one of its channels.
 template <class Real>
 Real log_decay_ref(const DecodeRefHead<Real>& head, std::size_t channel = 0) {
@@ -41,11 +49,10 @@ Real log_decay_ref(const DecodeRefHead<Real>& head, std::size_t channel = 0) {
   if (head.inputs.gate_mode == GateMode::kAlpha) return std::log(gate);
   if (head.inputs.gate_mode == GateMode::kLog) return gate;
   const Real x = gate + head.dt_bias[channel];
-  const Real rate = std::exp(head.a_log);
   if (head.inputs.gate_mode == GateMode::kLowerBound)
-    return head.lower_bound * sigmoid_ref(rate * x);
-  const Real softplus = x > 20 ? x : std::log1p(std::exp(x));
-  return -rate * softplus;
+    return head.lower_bound * sigmoid_ref(scaled_ref(head.a_log, x));
+  if (x < -40) return -std::exp(head.a_log + x);  // softplus(x) is e^x, which may be 0 alone
+  return -scaled_ref(head.a_log, x > 20 ? x : std::log1p(std::exp(x)));
 }
 
 template <class Real>

@@ -43,9 +43,7 @@ TEST_CASE("GdnCommit.EveryInputModeAndDtype", "[gpu][commit][slow][sanitize]") {
 }
 
 TEST_CASE("GdnCommit.EveryGateDistribution", "[gpu][commit]") {
-  for (const GateDistribution gates :
-       {GateDistribution::kStrong, GateDistribution::kQwen, GateDistribution::kUndecayed,
-        GateDistribution::kInit, GateDistribution::kExtreme}) {
+  for (const GateDistribution gates : kGateDistributions) {
     CommitProblem problem = small_commit();
     problem.inputs.gate_mode = GateMode::kComputed;
     problem.inputs.use_qk_l2norm = true;

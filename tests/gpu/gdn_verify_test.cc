@@ -68,9 +68,7 @@ TEST_CASE("GdnVerify.EveryBetaModeAndDtype", "[gpu][verify][sanitize]") {
 
 TEST_CASE("GdnVerify.EveryGateDistribution", "[gpu][verify]") {
   for (const GateMode mode : {GateMode::kLog, GateMode::kAlpha, GateMode::kComputed}) {
-    for (const GateDistribution gates :
-         {GateDistribution::kStrong, GateDistribution::kQwen, GateDistribution::kUndecayed,
-          GateDistribution::kInit, GateDistribution::kExtreme}) {
+    for (const GateDistribution gates : kGateDistributions) {
       VerifyProblem problem = small_verify();
       problem.inputs.gate_mode = mode;
       problem.inputs.use_qk_l2norm = true;

@@ -56,6 +56,28 @@ TEST_CASE("GdnDecodeRef.OneStepByHand", "[cpu]") {
   CHECK(o == 2 * (3 * 4 + 5 * 4));
 }
 
+// exp(A_log) and softplus(a + dt_bias), or exp(A_log) and a + dt_bias, may leave the range of
+// numbers where their product does not.
+TEST_CASE("GdnDecodeRef.GatesOfFactorsThatOverflow", "[cpu]") {
+  const auto log_decay = [](GateMode mode, double A_log, double a, double dt_bias) {
+    return log_decay_ref(DecodeRefHead<double>{.inputs = {.gate_mode = mode},
+                                               .gate = {a},
+                                               .a_log = A_log,
+                                               .dt_bias = {dt_bias},
+                                               .lower_bound = -5});
+  };
+  using Catch::Approx;
+  CHECK(log_decay(GateMode::kComputed, 100, -250, 50) == Approx(-std::exp(-100)).margin(0));
+  CHECK(log_decay(GateMode::kComputed, 1000, -1001, 0) == Approx(-std::exp(-1)));
+  CHECK(log_decay(GateMode::kComputed, 1000, -1e300, 0) == 0);
+  CHECK(log_decay(GateMode::kComputed, -1e300, 1e300, 0) == 0);
+  CHECK(log_decay(GateMode::kComputed, -690, 1e300, 0) == Approx(-std::exp(-690) * 1e300));
+  CHECK(log_decay(GateMode::kLowerBound, 1000, 2, -2) == -2.5);
+  CHECK(log_decay(GateMode::kLowerBound, 1000, 1e-300, 0) == -5);
+  CHECK(log_decay(GateMode::kLowerBound, 710, -std::exp(-709), 0) ==
+        Approx(-5 / (1 + std::exp(std::exp(1)))));
+}
+
 // Each channel of k decays by itself, before it recalls.
 TEST_CASE("GdnDecodeRef.OneStepWithADecayForEachChannelByHand", "[cpu]") {
   const DecodeRefHead<double> head{
