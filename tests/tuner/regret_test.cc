@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -173,15 +174,49 @@ TEST_CASE("TheModelSplitsWhereThatIsFaster", "[tuner]") {
   CHECK(most(regrets) < 0.25);
 }
 
-std::vector<TuningResult> results_of(const std::string& gpu) {
-  std::vector<TuningResult> results = embedded_results();
-  std::erase_if(results, [&](const TuningResult& one) { return one.setting.gpu.name != gpu; });
+// The name of a field or size and its text, of each in "a=1;b=2".
+std::vector<std::pair<std::string, std::string>> pairs_of(const std::string& text) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, ';');) {
+    const std::size_t equals = part.find('=');
+    pairs.emplace_back(part.substr(0, equals), part.substr(equals + 1));
+  }
+  return pairs;
+}
+
+// Results as they were when both GPUs were compared.
+std::vector<TuningResult> recorded_results(const std::vector<nlohmann::json>& rows,
+                                           const std::string& gpu) {
+  const std::vector<TuningResult> all = embedded_results();
+  const auto of_gpu = std::find_if(
+      all.begin(), all.end(), [&](const TuningResult& one) { return one.setting.gpu.name == gpu; });
+  REQUIRE(of_gpu != all.end());
+  std::vector<TuningResult> results;
+  for (const nlohmann::json& row : rows) {
+    if (row["gpu"] != nlohmann::json(gpu)) continue;
+    TuningResult& made = results.emplace_back();
+    made.setting = {.op = row["op"],
+                    .problem = row["problem"],
+                    .shape = {},
+                    .features = {},
+                    .bucket = row["bucket"],
+                    .gpu = of_gpu->setting.gpu,
+                    .nvrtc = of_gpu->setting.nvrtc,
+                    .driver = {}};
+    made.templates = of_gpu->templates;
+    for (const auto& [name, value] : pairs_of(row["bucket"]))
+      made.setting.features.push_back({name, std::stoll(value)});
+    for (const auto& [name, value] : pairs_of(row["best"]))
+      made.configuration.push_back({.name = name, .value = value, .is_text = name == "path"});
+  }
   return results;
 }
 
 // The rung and the configuration that the results of another GPU answer the question of `result`
 // with.
-std::pair<Rung, std::string> answer_to(const TuningResult& result, const std::string& other_gpu) {
+std::pair<Rung, std::string> answer_to(const TuningResult& result,
+                                       std::vector<TuningResult> of_other_gpu) {
   const Setting& setting = result.setting;
   Toolchain toolchain{.nvrtc = setting.nvrtc, .templates = {}};
   for (const auto* path : OperatorOf<gdn::PrefillProblem>::paths()) {
@@ -189,7 +224,7 @@ std::pair<Rung, std::string> answer_to(const TuningResult& result, const std::st
   }
   const Ladder ladder(
       {.op = setting.op, .problem = setting.problem, .gpu = setting.gpu, .toolchain = toolchain},
-      results_of(other_gpu));
+      std::move(of_other_gpu));
   const std::optional<Ladder::Nearest> nearest = ladder.nearest(setting.features);
   if (!nearest) return {Rung::kDefault, ladder.why_none()};
   return {nearest->rung, to_text(ladder.configuration(*nearest))};
@@ -200,18 +235,17 @@ std::pair<Rung, std::string> answer_to(const TuningResult& result, const std::st
 TEST_CASE("WhatWasFastestOnTheOtherGpuIsNearTheBest", "[tuner]") {
   std::map<std::pair<std::string, std::string>, std::vector<double>> regrets;
   std::ifstream file(CUBINERY_TEST_DIR "/data/tuning/two_gpus.jsonl");
-  for (std::string line; std::getline(file, line);) {
-    const auto row = nlohmann::json::parse(line);
-    INFO(line);
-    const std::vector<TuningResult> own = results_of(row["gpu"]);
-    const auto result = std::find_if(own.begin(), own.end(), [&](const TuningResult& one) {
-      return row["op"] == nlohmann::json(one.setting.op) &&
-             row["problem"] == nlohmann::json(one.setting.problem) &&
-             row["bucket"] == nlohmann::json(one.setting.bucket);
-    });
-    REQUIRE(result != own.end());
-    CHECK(to_text(result->configuration) == row["best"].get<std::string>());
-    const auto [rung, configuration] = answer_to(*result, row["of"]);
+  std::vector<nlohmann::json> rows;
+  for (std::string line; std::getline(file, line);) rows.push_back(nlohmann::json::parse(line));
+  std::map<std::string, std::vector<TuningResult>> recorded;
+  for (const char* gpu : {"NVIDIA H200", "NVIDIA H100 80GB HBM3"})
+    recorded[gpu] = recorded_results(rows, gpu);
+  std::map<std::string, std::size_t> next;
+  for (const nlohmann::json& row : rows) {
+    INFO(row.dump());
+    const std::string gpu = row["gpu"];
+    const auto [rung, configuration] =
+        answer_to(recorded[gpu].at(next[gpu]++), recorded[row["of"]]);
     CHECK(rung == Rung::kSameArch);
     CHECK(configuration == row["theirs"].get<std::string>());
     regrets[{row["gpu"], row["op"]}].push_back(
