@@ -41,7 +41,9 @@ struct Launch {
 };
 
 // A kernel loaded on one device.  Immutable; copies share it and all methods are safe to call from
-// any thread.  Keeps the driver and the library loaded while any copy lives.
+// any thread.  Keeps the driver and the library loaded while any copy lives: it must live as long
+// as CUDA graphs that captured its launches.  Kernels, operators and contexts may come and go while
+// any thread captures a stream, in every mode.
 class Kernel {
  public:
   const KernelInfo& info() const&;

@@ -15,7 +15,25 @@ Result<std::shared_ptr<const Device>> Device::open(std::shared_ptr<const Driver>
 
 Device::~Device() {
   // In a forked child it is the parent's, and the driver may hang.
-  if (context_ != nullptr && process_.is_current()) driver_->cuDevicePrimaryCtxRelease(device_);
+  if (context_ == nullptr || !process_.is_current()) return;
+  const OutsideCapture outside(*driver_);
+  for (CUlibrary library : refused_) driver_->cuLibraryUnload(library);
+  driver_->cuDevicePrimaryCtxRelease(device_);
+}
+
+void Device::unload(CUlibrary library) const {
+  if (!process_.is_current()) return;
+  const OutsideCapture outside(*driver_);
+  const std::lock_guard lock(mutex_);
+  refused_.push_back(library);
+  // After the driver has shut down (static destructors) this fails, and there is nothing left to
+  // unload.
+  const auto is_gone = [&](CUlibrary one) {
+    const CUresult result = driver_->cuLibraryUnload(one);
+    return result < CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ||
+           result > CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  };
+  std::erase_if(refused_, is_gone);
 }
 
 Status Device::attribute(CUdevice_attribute attribute, int* value) const {
@@ -43,6 +61,7 @@ Status Device::load(int ordinal) {
       driver_->cuDeviceGetName(name.data(), static_cast<int>(name.size()) - 1, device_),
       "cuDeviceGetName"));
   name_ = name.data();
+  const OutsideCapture outside(*driver_);
   return driver_->check(driver_->cuDevicePrimaryCtxRetain(&context_, device_),
                         "cuDevicePrimaryCtxRetain");
 }

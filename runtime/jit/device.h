@@ -4,7 +4,9 @@
 #include <cuda.h>
 
 #include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "cubinery/status.h"
 #include "runtime/jit/driver.h"
@@ -32,6 +34,9 @@ class Device {
   const std::string& name() const { return name_; }
   Status attribute(CUdevice_attribute attribute, int* value) const;  // kDriver
 
+  // Now, or, where CUDA refuses because of a capture, with a later one or at the device's end.
+  void unload(CUlibrary library) const;
+
  private:
   explicit Device(std::shared_ptr<const Driver> driver) : driver_(std::move(driver)) {}
   Status load(int ordinal);
@@ -45,6 +50,8 @@ class Device {
   int minor_ = 0;
   int sm_count_ = 0;
   std::string name_;
+  mutable std::mutex mutex_;                // of the following
+  mutable std::vector<CUlibrary> refused_;  // to be unloaded
 };
 
 }  // namespace cubinery

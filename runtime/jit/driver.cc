@@ -73,4 +73,12 @@ CurrentContext::~CurrentContext() {
   if (pushed_) driver_.cuCtxPopCurrent(&popped);
 }
 
+OutsideCapture::OutsideCapture(const Driver& driver)
+    : driver_(driver),
+      exchanged_(driver.cuThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS) {}
+
+OutsideCapture::~OutsideCapture() {
+  if (exchanged_) driver_.cuThreadExchangeStreamCaptureMode(&mode_);
+}
+
 }  // namespace cubinery

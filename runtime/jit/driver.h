@@ -15,53 +15,54 @@ namespace cubinery {
 // Every driver function that the project calls, by the name that cuda.h gives it.  cuda.h defines
 // some of them as macros for a versioned symbol (cuMemAlloc -> cuMemAlloc_v2): members and symbols
 // get that name.
-#define CUBINERY_DRIVER_FUNCTIONS(F) \
-  F(cuInit)                          \
-  F(cuDriverGetVersion)              \
-  F(cuGetErrorName)                  \
-  F(cuGetErrorString)                \
-  F(cuDeviceGet)                     \
-  F(cuDeviceGetCount)                \
-  F(cuDeviceGetName)                 \
-  F(cuDeviceGetAttribute)            \
-  F(cuDevicePrimaryCtxRetain)        \
-  F(cuDevicePrimaryCtxRelease)       \
-  F(cuCtxPushCurrent)                \
-  F(cuCtxPopCurrent)                 \
-  F(cuCtxGetCurrent)                 \
-  F(cuCtxSynchronize)                \
-  F(cuLibraryLoadData)               \
-  F(cuLibraryUnload)                 \
-  F(cuLibraryGetKernel)              \
-  F(cuKernelGetFunction)             \
-  F(cuKernelGetParamInfo)            \
-  F(cuKernelSetAttribute)            \
-  F(cuFuncLoad)                      \
-  F(cuLaunchKernel)                  \
-  F(cuLaunchKernelEx)                \
-  F(cuTensorMapEncodeTiled)          \
-  F(cuMemAlloc)                      \
-  F(cuMemFree)                       \
-  F(cuMemcpyHtoD)                    \
-  F(cuMemcpyDtoH)                    \
-  F(cuMemcpyDtoDAsync)               \
-  F(cuMemsetD8)                      \
-  F(cuMemGetInfo)                    \
-  F(cuStreamCreate)                  \
-  F(cuStreamDestroy)                 \
-  F(cuStreamSynchronize)             \
-  F(cuStreamBeginCapture)            \
-  F(cuStreamEndCapture)              \
-  F(cuGraphInstantiateWithFlags)     \
-  F(cuGraphLaunch)                   \
-  F(cuGraphExecDestroy)              \
-  F(cuGraphDestroy)                  \
-  F(cuGraphGetNodes)                 \
-  F(cuGraphKernelNodeGetParams)      \
-  F(cuEventCreate)                   \
-  F(cuEventDestroy)                  \
-  F(cuEventRecord)                   \
-  F(cuEventSynchronize)              \
+#define CUBINERY_DRIVER_FUNCTIONS(F)   \
+  F(cuInit)                            \
+  F(cuDriverGetVersion)                \
+  F(cuGetErrorName)                    \
+  F(cuGetErrorString)                  \
+  F(cuDeviceGet)                       \
+  F(cuDeviceGetCount)                  \
+  F(cuDeviceGetName)                   \
+  F(cuDeviceGetAttribute)              \
+  F(cuDevicePrimaryCtxRetain)          \
+  F(cuDevicePrimaryCtxRelease)         \
+  F(cuCtxPushCurrent)                  \
+  F(cuCtxPopCurrent)                   \
+  F(cuCtxGetCurrent)                   \
+  F(cuCtxSynchronize)                  \
+  F(cuThreadExchangeStreamCaptureMode) \
+  F(cuLibraryLoadData)                 \
+  F(cuLibraryUnload)                   \
+  F(cuLibraryGetKernel)                \
+  F(cuKernelGetFunction)               \
+  F(cuKernelGetParamInfo)              \
+  F(cuKernelSetAttribute)              \
+  F(cuFuncLoad)                        \
+  F(cuLaunchKernel)                    \
+  F(cuLaunchKernelEx)                  \
+  F(cuTensorMapEncodeTiled)            \
+  F(cuMemAlloc)                        \
+  F(cuMemFree)                         \
+  F(cuMemcpyHtoD)                      \
+  F(cuMemcpyDtoH)                      \
+  F(cuMemcpyDtoDAsync)                 \
+  F(cuMemsetD8)                        \
+  F(cuMemGetInfo)                      \
+  F(cuStreamCreate)                    \
+  F(cuStreamDestroy)                   \
+  F(cuStreamSynchronize)               \
+  F(cuStreamBeginCapture)              \
+  F(cuStreamEndCapture)                \
+  F(cuGraphInstantiateWithFlags)       \
+  F(cuGraphLaunch)                     \
+  F(cuGraphExecDestroy)                \
+  F(cuGraphDestroy)                    \
+  F(cuGraphGetNodes)                   \
+  F(cuGraphKernelNodeGetParams)        \
+  F(cuEventCreate)                     \
+  F(cuEventDestroy)                    \
+  F(cuEventRecord)                     \
+  F(cuEventSynchronize)                \
   F(cuEventElapsedTime)
 
 // Cubins of NVRTC 13 need it.
@@ -112,6 +113,22 @@ class CurrentContext {
   const Driver& driver_;
   Status status_;
   bool pushed_ = false;
+};
+
+// While it lives, this thread may load and unload code though a stream is being captured, by this
+// thread or, in the global mode, by any: CUDA takes such calls for a fault of the capture's owner
+// and invalidates the graph, unless the thread says that they have nothing to do with it.
+class OutsideCapture {
+ public:
+  explicit OutsideCapture(const Driver& driver);
+  ~OutsideCapture();
+  OutsideCapture(const OutsideCapture&) = delete;
+  OutsideCapture& operator=(const OutsideCapture&) = delete;
+
+ private:
+  const Driver& driver_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // then the thread's own
+  bool exchanged_;
 };
 
 }  // namespace cubinery

@@ -43,6 +43,7 @@ class Loader {
   Status load(const std::string& cubin) {
     const CurrentContext current(driver_, state_->device->context());
     CUBINERY_RETURN_IF_ERROR(current.status().clone());
+    const OutsideCapture outside(driver_);
     CUBINERY_RETURN_IF_ERROR(
         check(driver_.cuLibraryLoadData(&state_->library, cubin.data(), nullptr, nullptr, 0,
                                         nullptr, nullptr, 0),
@@ -104,10 +105,7 @@ std::string wrong_parameter(std::size_t bytes, std::size_t accepted) {
 }
 
 Kernel::State::~State() {
-  // After the driver has shut down (static destructors) this fails, and there is nothing left to
-  // unload.  In a forked child it is the parent's, and the driver may hang.
-  if (library != nullptr && device->process().is_current())
-    device->driver().cuLibraryUnload(library);
+  if (library != nullptr) device->unload(library);
 }
 
 Result<Kernel> load_kernel(std::shared_ptr<const Device> device, const KernelSpec& spec,

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace {
 
@@ -15,6 +16,7 @@ std::mutex mutex;  // of the settings that calls change, and of `kernels`
 int context;
 int library;
 thread_local CUcontext current = nullptr;
+thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 // A kernel, and its function, is the address of its name.
 std::set<std::string> kernels;
@@ -22,6 +24,13 @@ std::set<std::string> kernels;
 template <class Handle>
 const std::string& name_of(Handle kernel) {
   return *reinterpret_cast<const std::string*>(kernel);
+}
+
+// Of calls that must not be made while a stream is captured.
+bool is_forbidden() {
+  if (!settings.capturing || capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
+  settings.invalidated = true;
+  return true;
 }
 
 }  // namespace
@@ -95,6 +104,7 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* retained, CUdevice) {
   const std::lock_guard lock(mutex);
+  if (is_forbidden()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (settings.retain_context != CUDA_SUCCESS) return settings.retain_context;
   ++settings.contexts;
   *retained = reinterpret_cast<CUcontext>(&context);
@@ -103,6 +113,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* retained, CUdevice) {
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice) {
   const std::lock_guard lock(mutex);
+  if (is_forbidden()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   --settings.contexts;
   return CUDA_SUCCESS;
 }
@@ -131,6 +142,7 @@ CUresult cuCtxPopCurrent(CUcontext* popped) {
 CUresult cuLibraryLoadData(CUlibrary* loaded, const void*, CUjit_option*, void**, unsigned,
                            CUlibraryOption*, void**, unsigned) {
   const std::lock_guard lock(mutex);
+  if (is_forbidden()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (settings.load_library != CUDA_SUCCESS) return settings.load_library;
   if (settings.refused_images > 0) return --settings.refused_images, CUDA_ERROR_INVALID_IMAGE;
   ++settings.libraries;
@@ -141,6 +153,9 @@ CUresult cuLibraryLoadData(CUlibrary* loaded, const void*, CUjit_option*, void**
 
 CUresult cuLibraryUnload(CUlibrary) {
   const std::lock_guard lock(mutex);
+  if (is_forbidden()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (settings.refused_unloads > 0)
+    return --settings.refused_unloads, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   --settings.libraries;
   return CUDA_SUCCESS;
 }
@@ -174,7 +189,15 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkerne
   return CUDA_SUCCESS;
 }
 
-CUresult cuFuncLoad(CUfunction) { return CUDA_SUCCESS; }
+CUresult cuFuncLoad(CUfunction) {
+  const std::lock_guard lock(mutex);
+  return is_forbidden() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  std::swap(*mode, capture_mode);
+  return CUDA_SUCCESS;
+}
 
 // The map starts with the address.
 CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType, cuuint32_t rank,

@@ -46,6 +46,8 @@ struct FakeSettings {
   std::map<std::string, std::size_t> param_bytes;  // of the parameter of each kernel, by name
   CUresult launch = CUDA_SUCCESS;
   CUresult encode = CUDA_SUCCESS;  // of tensor maps
+  bool capturing = false;          // a stream, in the global mode
+  int refused_unloads = 0;         // so many fail because of it, whatever the thread's mode
 
   // What happened.
   int contexts = 0;                                   // retained and not released
@@ -54,6 +56,7 @@ struct FakeSettings {
   int pushed = 0;                                     // contexts pushed and not popped
   int pushes = 0;                                     // contexts pushed
   std::map<std::string, std::set<int>> shared_bytes;  // what kernels of this name asked for
+  bool invalidated = false;                           // the capture, by a call that it forbids
   std::vector<FakeLaunch> launches;
   std::vector<std::vector<cuuint64_t>> map_strides;  // of the maps that were encoded
 };
@@ -73,6 +76,10 @@ class FakeDriver {
   FakeDriver(const FakeDriver&) = delete;
   FakeDriver& operator=(const FakeDriver&) = delete;
 
+  template <class Function>
+  Function symbol(const char* name) const {
+    return reinterpret_cast<Function>(dlsym(library_, name));
+  }
   // Requires: the library is there.
   FakeSettings* operator->() const { return settings_; }
 

@@ -61,6 +61,42 @@ TEST_CASE("Runtime.TheSecondGetComesFromMemory", "[gpu]") {
   CHECK(first.info().registers > 0);
 }
 
+// In the global mode, where CUDA forbids every thread to load, unload, allocate or make contexts.
+TEST_CASE("Runtime.OperatorsComeAndGoWhileAGraphIsCaptured", "[gpu]") {
+  const TempDir dir;
+  const Options options = options_with(dir.path());
+  const DecodeCase one(small_problem(), 3);
+  const gdn::Decode decode = prepare(one.problem());
+  DecodeProblem other = small_problem();
+  other.states.layout = gdn::StateLayout::kKV;
+  std::optional<Result<gdn::Decode>> freed_here = create(options).prepare(other);
+  std::optional<Result<gdn::Decode>> freed_there = create(options).prepare(small_problem());
+  REQUIRE((*freed_here && *freed_there));
+
+  const DeviceStream stream = make_stream(gpu());
+  const Device& device = stream.device();
+  const Driver& driver = device.driver();
+  const CurrentContext current(driver, device.context());
+  REQUIRE(driver.cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+  const bool before = decode.launch(stream.get(), one.args()).ok();
+  freed_here.reset();
+  const bool made_here = create(options).prepare(other).has_value();
+  bool made_there = false;
+  std::thread([&] {
+    freed_there.reset();
+    made_there = Context::create(options).value().prepare(small_problem()).has_value();
+  }).join();
+  const bool after = decode.launch(stream.get(), one.args()).ok();
+  CUgraph graph = nullptr;
+  CHECK(driver.cuStreamEndCapture(stream.get(), &graph) == CUDA_SUCCESS);
+  CHECK((before && made_here && made_there && after));
+  std::size_t nodes = 0;
+  REQUIRE(graph != nullptr);
+  CHECK(driver.cuGraphGetNodes(graph, nullptr, &nodes) == CUDA_SUCCESS);
+  CHECK(nodes == 2);
+  driver.cuGraphDestroy(graph);
+}
+
 TEST_CASE("Runtime.AnotherContextFindsTheKernelOnDisk", "[gpu]") {
   const TempDir dir;
   get(create(options_with(dir.path())), a_kernel());

@@ -193,6 +193,45 @@ TEST_CASE("AKernelKeepsItsLibraryAndContext", "[cpu]") {
   CHECK(loading.fake->pushed == 0);
 }
 
+// Loading and unloading, and contexts that come and go, leave a capture alone, whoever makes it.
+TEST_CASE("NothingInvalidatesAStreamCapture", "[cpu]") {
+  Loading loading;
+  loading.fake->capturing = true;
+  {
+    std::optional<Context> context = loading.context();
+    std::optional<Result<Kernel>> kernel = context->get(loading.spec);
+    CHECK(*kernel);
+    context.reset();
+    CHECK(loading.fake->libraries == 1);
+    kernel.reset();
+  }
+  CHECK(loading.fake->libraries == 0);
+  CHECK(loading.fake->contexts == 0);
+  CHECK_FALSE(loading.fake->invalidated);
+  // The thread's own mode is as it was: what the caller does wrong is still found.
+  using Load = decltype(&cuFuncLoad);
+  const auto load = loading.fake.symbol<Load>("cuFuncLoad");
+  CHECK(load(nullptr) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  CHECK(loading.fake->invalidated);
+}
+
+TEST_CASE("WhatACaptureKeepsFromUnloadingIsUnloadedLater", "[cpu]") {
+  Loading loading;
+  std::optional<Context> context = loading.context();
+  const auto load_and_free = [&](int refused) {
+    loading.fake->refused_unloads = refused;
+    CHECK(loading.context().get(loading.spec));
+  };
+  Result<Kernel> kept = context->get(loading.spec);
+  load_and_free(1);  // with a device of its own, which tries again when it ends
+  CHECK(loading.fake->libraries == 1);
+  loading.fake->refused_unloads = 1;
+  context.reset();
+  kept = Status(Code::kInvalidArgument, "");
+  CHECK(loading.fake->libraries == 0);
+  CHECK(loading.fake->contexts == 0);
+}
+
 TEST_CASE("ACubinThatTheDriverRefusesIsADriverErrorWithTheKey", "[cpu]") {
   Loading loading;
   const Context context = loading.context();
