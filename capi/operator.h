@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -16,8 +15,7 @@
 #include "capi/documents.h"
 #include "capi/handles.h"
 #include "capi/last_error.h"
-#include "runtime/gdn/shared/operator_numbers.h"
-#include "runtime/gdn/shared/problem_fields.h"
+#include "runtime/gdn/operators.h"
 
 namespace cubinery::capi {
 
@@ -114,21 +112,29 @@ inline Status not_negative(std::string_view name, std::int64_t value) {
   return Status(Code::kInvalidArgument, fmt::format("{} is {}; accepted: 0 or more", name, value));
 }
 
-struct NamedNumber {
-  std::string_view name;
-  std::int64_t value;
-};
+// The numbers of a size, in the order of the table.
+template <class Problem, class... Given>
+Status bind_size(gdn::SizeOf<Problem>* size, Given... given) {
+  Status status;
+  const auto bind = [&](const auto& number, std::int64_t value) {
+    number.in(*size) = value;
+    status = not_negative(number.info.name, value);
+    return status.ok();
+  };
+  std::apply([&](const auto&... all) { static_cast<void>((bind(all, given) && ...)); },
+             gdn::Numbers<gdn::ArgsOf<Problem>>::kSizes);
+  return status;
+}
 
-// What an operator launches for a size, whose numbers are these, as text for cubinery_free_text().
-template <class Handle, class Size>
-int choice(std::string_view name, const Handle* handle, std::initializer_list<NamedNumber> numbers,
-           const Size& size, char** text) {
+// What an operator launches for a size, as text for cubinery_free_text().
+template <class Handle, class... Given>
+int choice(std::string_view name, const Handle* handle, char** text, Given... given) {
   return guarded([&]() -> Status {
     CUBINERY_RETURN_IF_ERROR(cleared("choice", text));
     CUBINERY_RETURN_IF_ERROR(not_null(name, handle));
-    for (const NamedNumber& number : numbers) {
-      CUBINERY_RETURN_IF_ERROR(not_negative(number.name, number.value));
-    }
+    using Problem = ProblemOf<typename Handle::Operator>;
+    gdn::SizeOf<Problem> size{};
+    CUBINERY_RETURN_IF_ERROR(bind_size<Problem>(&size, given...));
     const Choice choice = handle->value.choice(size);
     *text = json_text({{"path", choice.path},
                        {"configuration", choice.configuration},

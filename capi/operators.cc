@@ -9,61 +9,34 @@
 using namespace cubinery;
 using namespace cubinery::capi;
 
-#define CUBINERY_C_OPERATOR(Name, name)                                             \
-  int cubinery_##name##_create(const CubineryContext* context, const char* problem, \
-                               Cubinery##Name** name) {                             \
-    return create(context, problem, #name, name);                                   \
-  }                                                                                 \
-  void cubinery_##name##_destroy(Cubinery##Name* name) { delete name; }
+// The numbers of a size, and what launches take besides: as parameters, and given on.
+#define CUBINERY_SIZES_1 int64_t a
+#define CUBINERY_SIZES_2 CUBINERY_SIZES_1, int64_t b
+#define CUBINERY_SIZES_3 CUBINERY_SIZES_2, int64_t c
+#define CUBINERY_GIVEN_1 a
+#define CUBINERY_GIVEN_2 CUBINERY_GIVEN_1, b
+#define CUBINERY_GIVEN_3 CUBINERY_GIVEN_2, c
+#define CUBINERY_TAKES_Nothing
+#define CUBINERY_TAKES_Workspace , void *workspace, size_t bytes
+#define CUBINERY_GIVEN_Nothing
+#define CUBINERY_GIVEN_Workspace \
+  , gdn::Workspace { workspace, bytes }
 
-#define CUBINERY_C_LAUNCH(Name, name)                                    \
-  int cubinery_##name##_launch(const Cubinery##Name* name, void* stream, \
-                               const Cubinery##Name##Args* args) {       \
-    return launch(#name, name, stream, args);                            \
+#define CUBINERY_C_OPERATOR(Name, name, sizes, more)                                     \
+  int cubinery_##name##_create(const CubineryContext* context, const char* problem,      \
+                               Cubinery##Name** name) {                                  \
+    return create(context, problem, #name, name);                                        \
+  }                                                                                      \
+  void cubinery_##name##_destroy(Cubinery##Name* name) { delete name; }                  \
+  int cubinery_##name##_launch(const Cubinery##Name* name, void* stream,                 \
+                               const Cubinery##Name##Args* args CUBINERY_TAKES_##more) { \
+    return launch(#name, name, stream, args CUBINERY_GIVEN_##more);                      \
+  }                                                                                      \
+  int cubinery_##name##_choice(const Cubinery##Name* name, CUBINERY_SIZES_##sizes,       \
+                               char** choice) {                                          \
+    return capi::choice(#name, name, choice, CUBINERY_GIVEN_##sizes);                    \
   }
-
-CUBINERY_C_OPERATOR(Decode, decode)
-CUBINERY_C_OPERATOR(Prefill, prefill)
-CUBINERY_C_OPERATOR(Verify, verify)
-CUBINERY_C_OPERATOR(Commit, commit)
-CUBINERY_C_OPERATOR(Conv, conv)
-
-CUBINERY_C_LAUNCH(Decode, decode)
-CUBINERY_C_LAUNCH(Verify, verify)
-CUBINERY_C_LAUNCH(Commit, commit)
-CUBINERY_C_LAUNCH(Conv, conv)
-int cubinery_prefill_launch(const CubineryPrefill* prefill, void* stream,
-                            const CubineryPrefillArgs* args, void* workspace,
-                            size_t workspace_bytes) {
-  return launch("prefill", prefill, stream, args, gdn::Workspace{workspace, workspace_bytes});
-}
-
-int cubinery_decode_choice(const CubineryDecode* decode, int64_t batch, char** choice) {
-  return capi::choice("decode", decode, {{"batch", batch}}, batch, choice);
-}
-int cubinery_prefill_choice(const CubineryPrefill* prefill, int64_t tokens, int64_t sequences,
-                            int64_t max_seqlen, char** choice) {
-  return capi::choice(
-      "prefill", prefill,
-      {{"tokens", tokens}, {"sequences", sequences}, {"max_seqlen", max_seqlen}},
-      gdn::PrefillSize{.tokens = tokens, .sequences = sequences, .max_seqlen = max_seqlen}, choice);
-}
-int cubinery_verify_choice(const CubineryVerify* verify, int64_t requests, int64_t tokens,
-                           char** choice) {
-  return capi::choice("verify", verify, {{"requests", requests}, {"tokens", tokens}},
-                      gdn::VerifySize{.requests = requests, .tokens = tokens}, choice);
-}
-int cubinery_commit_choice(const CubineryCommit* commit, int64_t layers, int64_t requests,
-                           char** choice) {
-  return capi::choice("commit", commit, {{"layers", layers}, {"requests", requests}},
-                      gdn::CommitSize{.layers = layers, .requests = requests}, choice);
-}
-int cubinery_conv_choice(const CubineryConv* conv, int64_t sequences, int64_t tokens,
-                         int64_t channels, char** choice) {
-  return capi::choice(
-      "conv", conv, {{"sequences", sequences}, {"tokens", tokens}, {"channels", channels}},
-      gdn::ConvSize{.sequences = sequences, .tokens = tokens, .channels = channels}, choice);
-}
+CUBINERY_OPERATORS(CUBINERY_C_OPERATOR)
 
 int cubinery_prefill_workspace_bytes(const CubineryPrefill* prefill, int64_t tokens,
                                      int64_t sequences, size_t* bytes) {

@@ -13,11 +13,10 @@
 #include "runtime/gdn/conv/operator.h"
 #include "runtime/gdn/decode/args.h"
 #include "runtime/gdn/decode/operator.h"
+#include "runtime/gdn/operators.h"
 #include "runtime/gdn/prefill/kernels.h"
 #include "runtime/gdn/prefill/paths.h"
 #include "runtime/gdn/prefill/segments.h"
-#include "runtime/gdn/shared/operator_numbers.h"
-#include "runtime/gdn/shared/problem_fields.h"
 #include "runtime/gdn/verify/commit_operator.h"
 #include "runtime/gdn/verify/operator.h"
 

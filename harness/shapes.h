@@ -10,7 +10,7 @@
 
 #include "cubinery/fields.h"
 #include "harness/operators.h"
-#include "runtime/gdn/shared/problem_fields.h"
+#include "runtime/gdn/operators.h"
 #include "runtime/operator/planner.h"
 
 namespace cubinery {

@@ -17,8 +17,8 @@
 
 #include "cubinery/gdn.h"
 #include "runtime/gdn/conv/parts.h"
+#include "runtime/gdn/operators.h"
 #include "runtime/gdn/shared/checkpoint_args.h"
-#include "runtime/gdn/shared/operator_tensors.h"
 
 namespace cubinery {
 

@@ -14,7 +14,7 @@
 
 #include "array_views.h"
 #include "module.h"
-#include "runtime/gdn/shared/operator_numbers.h"
+#include "runtime/gdn/operators.h"
 
 namespace cubinery_python {
 
@@ -83,14 +83,16 @@ const char* python_name(std::string_view tensor);
 // Two arrays are None of which there must be one.  Returns false.
 bool refuse_none(std::string_view first, std::string_view instead);
 
-// Operator::choice() by the function of the C API, whose sizes have these names.
-template <class Handle, class... Sizes>
+// Operator::choice() by the function of the C API, whose sizes the table names.
+template <class Args, class Handle, class... Sizes>
 PyObject* choice_of(int (*choice)(const Handle*, Sizes...), const Handle* handle,
-                    const char* const (&names)[sizeof...(Sizes) - 1], PyObject* const* given,
-                    Py_ssize_t count) {
+                    PyObject* const* given, Py_ssize_t count) {
   constexpr std::size_t kSizes = sizeof...(Sizes) - 1;  // the last is the text
   std::array<std::int64_t, kSizes> sizes{};
   std::array<NamedInteger, kSizes> into{};
+  const auto names =
+      std::apply([](const auto&... all) { return std::array{all.info.name.data()...}; },
+                 gdn::Numbers<Args>::kSizes);
   for (std::size_t i = 0; i < kSizes; ++i) into[i] = {names[i], &sizes[i]};
   if (!read_integers(given, count, into)) return nullptr;
   char* text = nullptr;
@@ -197,7 +199,7 @@ class TableOperator : public Operator {
   }
 
   PyObject* choice(PyObject* const* given, Py_ssize_t count) const override {
-    return choice_of(Of::kChoice, handle_, Of::kSizes, given, count);
+    return choice_of<Args>(Of::kChoice, handle_, given, count);
   }
 
  protected:

@@ -7,7 +7,6 @@
 namespace cubinery_python {
 namespace {
 
-// Behind the names: those of the sizes that a choice takes.
 #define CUBINERY_PYTHON_OPERATOR(Name, name, ...)               \
   struct Name##OfC {                                            \
     using Args = gdn::Name##Args;                               \
@@ -17,14 +16,8 @@ namespace {
     static constexpr auto kDestroy = cubinery_##name##_destroy; \
     static constexpr auto kLaunch = cubinery_##name##_launch;   \
     static constexpr auto kChoice = cubinery_##name##_choice;   \
-    static constexpr const char* kSizes[] = {__VA_ARGS__};      \
-  }
-
-CUBINERY_PYTHON_OPERATOR(Decode, decode, "batch");
-CUBINERY_PYTHON_OPERATOR(Prefill, prefill, "tokens", "sequences", "max_seqlen");
-CUBINERY_PYTHON_OPERATOR(Verify, verify, "requests", "tokens");
-CUBINERY_PYTHON_OPERATOR(Commit, commit, "layers", "requests");
-CUBINERY_PYTHON_OPERATOR(Conv, conv, "sequences", "tokens", "channels");
+  };
+CUBINERY_OPERATORS(CUBINERY_PYTHON_OPERATOR)
 
 class Prefill final : public TableOperator<PrefillOfC> {
  public:
@@ -87,15 +80,24 @@ class Commit final : public TableOperator<CommitOfC> {
   }
 };
 
-using Decode = TableOperator<DecodeOfC>;
-using Verify = TableOperator<VerifyOfC>;
-using Conv = TableOperator<ConvOfC>;
+// What is made of an operator: what the tables say, unless it has more.
+template <class Of>
+struct ClassOf {
+  using Type = TableOperator<Of>;
+};
+template <>
+struct ClassOf<PrefillOfC> {
+  using Type = Prefill;
+};
+template <>
+struct ClassOf<CommitOfC> {
+  using Type = Commit;
+};
 
-const OperatorClass kDecode("gdn_decode", Decode::create<Decode>);
-const OperatorClass kPrefill("gdn_prefill", Prefill::create<Prefill>);
-const OperatorClass kVerify("gdn_verify", Verify::create<Verify>);
-const OperatorClass kCommit("gdn_commit", Commit::create<Commit>);
-const OperatorClass kConv("gdn_conv", Conv::create<Conv>);
+#define CUBINERY_PYTHON_CLASS(Name, ...)                                   \
+  const OperatorClass k##Name(cubinery::Fields<gdn::Name##Problem>::kName, \
+                              ClassOf<Name##OfC>::Type::create<ClassOf<Name##OfC>::Type>);
+CUBINERY_OPERATORS(CUBINERY_PYTHON_CLASS)
 
 }  // namespace
 }  // namespace cubinery_python

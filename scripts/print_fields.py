@@ -25,8 +25,8 @@ MODULE = '''"""What is fixed when a model is loaded: the fields and defaults of 
 ``gdn_verify.h``, ``gdn_commit.h`` and ``gdn_conv.h`` are their manual.
 """
 
-# Written by scripts/print_fields.py: change the field tables, runtime/gdn/shared/problem_fields.h, and the
-# list of a model's problems, runtime/gdn/shared/model_forms.h, instead.
+# Written by scripts/print_fields.py: change the field tables, tables.h in the operators' folders under
+# runtime/gdn, and the list of a model's problems, runtime/gdn/shared/model_forms.h, instead.
 
 from __future__ import annotations
 

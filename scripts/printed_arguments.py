@@ -7,8 +7,8 @@ C_HEADER = '''/* The arguments of launches, for cubinery/c_api.h, which includes
  * its dtype: a field of the problem, or the dtype itself.  The C++ headers (cubinery/gdn_decode.h
  * and others) say more of each; "absent" there is NULL here.
  *
- * Written by scripts/print_fields.py: change runtime/gdn/shared/operator_tensors.h and
- * operator_numbers.h instead. */
+ * Written by scripts/print_fields.py: change the tables, tables.h in the operators' folders under
+ * runtime/gdn, instead. */
 /* clang-format off */
 #ifndef CUBINERY_C_ARGS_H_
 #define CUBINERY_C_ARGS_H_
@@ -30,8 +30,8 @@ extern "C" {{
 
 LAUNCHES = '''"""The launches of the operators: what gdn.py and conv.py derive from."""
 
-# Written by scripts/print_fields.py: change runtime/gdn/shared/operator_tensors.h and
-# operator_numbers.h instead.
+# Written by scripts/print_fields.py: change the tables, tables.h in the operators' folders under
+# runtime/gdn, instead.
 
 from __future__ import annotations
 

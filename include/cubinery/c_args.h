@@ -2,8 +2,8 @@
  * its dtype: a field of the problem, or the dtype itself.  The C++ headers (cubinery/gdn_decode.h
  * and others) say more of each; "absent" there is NULL here.
  *
- * Written by scripts/print_fields.py: change runtime/gdn/shared/operator_tensors.h and
- * operator_numbers.h instead. */
+ * Written by scripts/print_fields.py: change the tables, tables.h in the operators' folders under
+ * runtime/gdn, instead. */
 /* clang-format off */
 #ifndef CUBINERY_C_ARGS_H_
 #define CUBINERY_C_ARGS_H_

@@ -1,7 +1,7 @@
 """The launches of the operators: what gdn.py and conv.py derive from."""
 
-# Written by scripts/print_fields.py: change runtime/gdn/shared/operator_tensors.h and
-# operator_numbers.h instead.
+# Written by scripts/print_fields.py: change the tables, tables.h in the operators' folders under
+# runtime/gdn, instead.
 
 from __future__ import annotations
 

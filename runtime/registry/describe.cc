@@ -10,8 +10,7 @@
 #include <variant>
 
 #include "codegen/read_json.h"
-#include "runtime/gdn/shared/operator_numbers.h"
-#include "runtime/gdn/shared/problem_fields.h"
+#include "runtime/gdn/operators.h"
 
 namespace cubinery {
 namespace {

@@ -9,18 +9,20 @@
 
 #include "cubinery/context.h"
 #include "cubinery/fields.h"
-#include "cubinery/gdn.h"
 #include "cubinery/status.h"
+#include "runtime/gdn/operators.h"
 #include "runtime/operator/tuning_context.h"
 
 namespace cubinery {
 
-// The list of operators: everything below follows from it, in its order.
-using Problem = std::variant<gdn::DecodeProblem, gdn::PrefillProblem, gdn::VerifyProblem,
-                             gdn::CommitProblem, gdn::ConvProblem>;
+template <class Nothing, class... Problems>
+using OneOf = std::variant<Problems...>;
+#define CUBINERY_PROBLEM(Name, ...) , gdn::Name##Problem
+// Of any operator.
+using Problem = OneOf<void CUBINERY_OPERATORS(CUBINERY_PROBLEM)>;
+#undef CUBINERY_PROBLEM
 
-// "gdn_decode", "gdn_prefill", "gdn_verify", "gdn_commit", "gdn_conv": the order in which the
-// command line goes through them.
+// "gdn_decode" and so on, in the order of the list.
 const std::vector<std::string>& operator_names();
 std::string operator_of(const Problem& problem);
 // Requires: `op` is one of operator_names().

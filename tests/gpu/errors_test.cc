@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/gdn/shared/operator_tensors.h"
+#include "runtime/gdn/operators.h"
 #include "tests/gpu/cases.h"
 
 namespace cubinery::test {

@@ -6,9 +6,8 @@
 
 #include "runtime/gdn/conv/args.h"
 #include "runtime/gdn/decode/args.h"
+#include "runtime/gdn/operators.h"
 #include "runtime/gdn/prefill/args.h"
-#include "runtime/gdn/shared/operator_tensors.h"
-#include "runtime/gdn/shared/problem_fields.h"
 #include "runtime/gdn/verify/args.h"
 #include "runtime/gdn/verify/commit_args.h"
 #include "tests/catch.h"

@@ -2,8 +2,7 @@
 #include <set>
 #include <string>
 
-#include "runtime/gdn/shared/operator_tensors.h"
-#include "runtime/gdn/shared/problem_fields.h"
+#include "runtime/gdn/operators.h"
 #include "tests/catch.h"
 
 namespace cubinery::gdn {

@@ -7,7 +7,7 @@
 #include "cubinery/gdn_conv.h"
 #include "gdn_conv/key.h"
 #include "runtime/gdn/conv/parts.h"
-#include "runtime/gdn/shared/problem_fields.h"
+#include "runtime/gdn/conv/tables.h"
 #include "runtime/operator/planner.h"
 
 namespace cubinery {

@@ -9,7 +9,7 @@
 
 #include "cubinery/gdn_conv.h"
 #include "cubinery/gdn_decode.h"
-#include "runtime/gdn/shared/problem_fields.h"
+#include "runtime/gdn/decode/tables.h"
 #include "runtime/operator/planner.h"
 
 namespace cubinery {

@@ -7,7 +7,7 @@
 
 #include "cubinery/gdn_prefill.h"
 #include "runtime/gdn/prefill/args.h"
-#include "runtime/gdn/shared/problem_fields.h"
+#include "runtime/gdn/prefill/tables.h"
 #include "runtime/operator/planner.h"
 
 namespace cubinery {

@@ -12,7 +12,7 @@
 
 #include "cubinery/fields.h"
 #include "runtime/gdn/shared/bind_rows.h"
-#include "runtime/gdn/shared/operator_tensors.h"
+#include "runtime/gdn/shared/tensors.h"
 
 namespace cubinery::gdn {
 

@@ -461,6 +461,11 @@ constexpr auto gate_tensors() {
                     PlacedTensor{tensors::kALog, CUBINERY_IN(A_log)},
                     PlacedTensor{tensors::kDtBias, CUBINERY_IN(dt_bias)}};
 }
+// Of prefills and verifications: q, k, v, gates and o.
+constexpr auto token_tensors() {
+  return std::tuple_cat(operand_tensors(), gate_tensors(),
+                        std::tuple{PlacedTensor{tensors::kO, CUBINERY_IN(o)}});
+}
 constexpr auto state_tensors() {
   return std::tuple{PlacedTensor{tensors::kState, CUBINERY_IN(state)},
                     PlacedTensor{tensors::kStateOut, CUBINERY_IN(state_out)},

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "cubinery/gdn_commit.h"
-#include "runtime/gdn/shared/problem_fields.h"
 #include "runtime/gdn/verify/commit_args.h"
+#include "runtime/gdn/verify/commit_tables.h"
 #include "runtime/operator/planner.h"
 
 namespace cubinery {

@@ -8,8 +8,8 @@
 
 #include "common/verify_params.h"
 #include "cubinery/gdn_verify.h"
-#include "runtime/gdn/shared/problem_fields.h"
 #include "runtime/gdn/verify/args.h"
+#include "runtime/gdn/verify/tables.h"
 #include "runtime/operator/planner.h"
 
 namespace cubinery {

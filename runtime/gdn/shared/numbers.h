@@ -1,22 +1,22 @@
-// The numbers of the operators' arguments, which stand behind the tensors (operator_tensors.h):
-// what they are called and mean.  Pure functions.
+// The numbers of the operators' arguments, which stand behind the tensors (tensors.h), and those of
+// their sizes: what they are called and mean.  Pure functions.
 #pragma once
 
-#include <cstdint>
 #include <string_view>
-#include <tuple>
+#include <utility>
 
-#include "runtime/gdn/shared/operator_tensors.h"
+#include "cubinery/operator.h"
+#include "runtime/gdn/shared/tensors.h"
 
 namespace cubinery::gdn {
 
 struct NumberInfo {
   std::string_view name;
-  std::string_view absent;  // what it is then; empty: it is never absent
-  std::string_view doc;
+  std::string_view absent{};  // what it is then; empty: it is never absent
+  std::string_view doc{};
 };
 
-// In the arguments of one operator: in(args), of C's structs too.
+// In the arguments of one operator: in(args), of C's structs too; or in its size.
 template <class In>
 struct PlacedNumber {
   NumberInfo info;
@@ -48,40 +48,21 @@ inline constexpr PlacedNumber kEnablePdl{
 
 }  // namespace numbers
 
-// Specialised for the arguments of each operator: kList, a tuple of PlacedNumber.
+// Specialised for the arguments of each operator.  Tuples of PlacedNumber: kList; kSizes, those of
+// a launch's size on which the choice of its kernels depends, in the order of C and Python.
 template <class Args>
 struct Numbers;
-
-template <>
-struct Numbers<DecodeArgs> {
-  static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kScale, numbers::kLowerBound,
-                                    numbers::kNormEps, numbers::kEnablePdl};
-};
-template <>
-struct Numbers<PrefillArgs> {
-  static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kScale, numbers::kLowerBound,
-                                    numbers::kMaxSeqlen, numbers::kEnablePdl};
-};
-template <>
-struct Numbers<VerifyArgs> {
-  static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kScale, numbers::kLowerBound,
-                                    numbers::kEnablePdl};
-};
-template <>
-struct Numbers<CommitArgs> {
-  static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kLowerBound,
-                                    numbers::kEnablePdl};
-};
-template <>
-struct Numbers<ConvArgs> {
-  static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kConvScale, numbers::kMaxSeqlen,
-                                    numbers::kEnablePdl};
-};
 
 // The arguments of a problem's operator: what its launches take.
 template <class Operator, class Args, class... Rest>
 Args args_of_launch(Status (Operator::*)(Stream, const Args&, Rest...) const);
 template <class Problem>
 using ArgsOf = decltype(args_of_launch(&Problem::Operator::launch));
+
+// The size of a launch, as Operator::choice() takes it.
+template <class Problem, class Size>
+Size size_of_choice(const Operator<Problem, Size>&);
+template <class Problem>
+using SizeOf = decltype(size_of_choice(std::declval<typename Problem::Operator>()));
 
 }  // namespace cubinery::gdn

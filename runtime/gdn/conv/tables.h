@@ -1,96 +1,83 @@
-// The tables of the operators' tensors, in the order in which C, Python and the documents have
-// them.
+// The tables of the convolution: fields of its problem, tensors and numbers of its launches.
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <string_view>
 #include <tuple>
 
-#include "cubinery/gdn_commit.h"
 #include "cubinery/gdn_conv.h"
-#include "cubinery/gdn_decode.h"
-#include "cubinery/gdn_prefill.h"
-#include "cubinery/gdn_verify.h"
+#include "cubinery/gdn_conv_names.h"
+#include "cubinery/gdn_verify_names.h"
+#include "runtime/gdn/shared/numbers.h"
+#include "runtime/gdn/shared/problem_fields.h"
 #include "runtime/gdn/shared/tensors.h"
 
-namespace cubinery::gdn {
+namespace cubinery {
+
+namespace gdn {
+
+inline constexpr std::array kConvGateModes{GateMode::kNone, GateMode::kComputed};
+inline constexpr std::array kConvBetaModes{BetaMode::kOne, BetaMode::kLogit,
+                                           BetaMode::kDoubledLogit};
+
+}  // namespace gdn
 
 template <>
-struct Tensors<DecodeArgs> {
-  using Problem = DecodeProblem;
-  static constexpr std::size_t kPositional = 5;
-  static constexpr TensorId kInstead = TensorId::kX;
-  static constexpr auto kList =
-      std::tuple_cat(optional_operand_tensors(), gate_tensors(),
-                     std::tuple{PlacedTensor{tensors::kO, CUBINERY_IN(o)}}, state_tensors(),
-                     norm_tensors(), front_conv_tensors());
+struct Fields<gdn::ConvProblem> {
+  static constexpr const char* kName = "gdn_conv";
+  static constexpr const char* kHelp =
+      "A causal convolution in front of the others: its sums, SiLU, the split into q, k and v.";
+  using P = gdn::ConvProblem;
+  static constexpr auto kList = field_table(
+      gdn::head_fields<P>("size of q and k of a head; 8 to 256, a multiple of 8",
+                          "size of v of a head; 8 to 256, a multiple of 8"),
+      fixed<&P::dtype>("dtype of x, y, q, k and v", gdn::kFloats),
+      fixed<&P::weight_dtype>("dtype of weight and bias", gdn::kFloats),
+      fixed<&P::width>("taps of the convolution; 2 to 4"),
+      fixed<&P::activation>("what the sums go through"), fixed<&P::has_bias>("there is a bias"),
+      fixed<&P::split_qkv>("q, k and v are written, not y"), gdn::input_dtype_fields<P>(),
+      gdn::state_dtype_fields<P>(),
+      fixed<&P::cu_seqlens_dtype>("dtype of cu_seqlens and checkpoint_cu_starts (varlen)",
+                                  gdn::kIntegers),
+      fixed<&P::varlen>("sequences are packed behind each other, their bounds in cu_seqlens"),
+      fixed<&P::states, &gdn::ConvStates::layout>(
+          "of a state [channels, columns], columns are neighbours in memory (FLA, "
+          "Transformers, SGLang), or channels (vLLM)")
+          .named("state_layout"),
+      gdn::state_slot_fields<P>(),
+      fixed<&P::inputs, &gdn::Inputs::decay>("of the gates that are computed: one for a token "
+                                             "and head (head), or for each channel of k "
+                                             "(channel; no kernel makes these yet)"),
+      fixed<&P::inputs, &gdn::Inputs::gate_mode>(
+          "g is computed from A_log, a and dt_bias; needs split_qkv", gdn::kConvGateModes),
+      fixed<&P::inputs, &gdn::Inputs::beta_mode>(
+          "beta is computed: the sigmoid of b (logit) or twice that (doubled_logit); needs "
+          "split_qkv",
+          gdn::kConvBetaModes),
+      fixed<&P::inputs, &gdn::Inputs::use_qk_l2norm>("q and k are normalised; needs split_qkv"),
+      gdn::state_use_fields<P>(),
+      fixed<&P::states, &gdn::ConvStates::whole_window>(
+          "states have width columns (FLA, Transformers), not width - 1 (vLLM, SGLang)"),
+      fixed<&P::stored_states>(
+          "new states are those after a sequence's last token (last) or after each of up to "
+          "16 tokens (every)"),
+      fixed<&P::from_accepted>(
+          "the number of accepted tokens says from which column of its state a request goes "
+          "on, or with stored_states every from which state; needs has_initial_state and "
+          "store_state"),
+      fixed<&P::accepted_dtype>("dtype of accepted (from_accepted)", gdn::kIntegers),
+      fixed<&P::checkpoints>(
+          "states are also kept from before tokens 0, N, 2N... (before) or after tokens N, "
+          "2N... (after); N is checkpoint_every"),
+      fixed<&P::checkpoint_every>("tokens from one checkpoint to the next"),
+      gdn::batch_invariant_field<P>());
 };
 
-// Of prefills and verifications: q, k, v, gates and o.
-constexpr auto token_tensors() {
-  return std::tuple_cat(operand_tensors(), gate_tensors(),
-                        std::tuple{PlacedTensor{tensors::kO, CUBINERY_IN(o)}});
-}
+namespace gdn {
 
-template <>
-struct Tensors<PrefillArgs> {
-  using Problem = PrefillProblem;
-  static constexpr std::size_t kPositional = 5;
-  static constexpr auto kList = std::tuple_cat(
-      token_tensors(), state_tensors(),
-      std::tuple{PlacedTensor{tensors::kCuSeqlens, CUBINERY_IN(cu_seqlens)}}, checkpoint_tensors());
-};
-
-template <>
-struct Tensors<VerifyArgs> {
-  using Problem = VerifyProblem;
-  static constexpr std::size_t kPositional = 5;
-  static constexpr auto kList =
-      std::tuple_cat(token_tensors(), state_tensors(),
-                     std::tuple{PlacedTensor{tensors::kCuSeqlens, CUBINERY_IN(cu_seqlens)},
-                                PlacedTensor{tensors::kAccepted, CUBINERY_IN(accepted)},
-                                PlacedTensor{tensors::kParents, CUBINERY_IN(parents)}});
-};
-
-// Operands of one layer; a table of layers stands for them.
-template <>
-struct Tensors<CommitLayer> {
-  using Problem = CommitProblem;
-  static constexpr auto kList = layer_tensors();
-};
-
-// Of a commit itself.
-namespace commit_tensors {
-
-inline constexpr auto kLayers = spec("what table() made, without gaps",
-                                     {"layers",
-                                      TensorId::kLayers,
-                                      TensorKind::kLayers,
-                                      {Axis::kLayers, Axis::kWords},
-                                      Access::kRead,
-                                      "i64",
-                                      true},
-                                     [](const auto&) { return DType::kI64; });
-inline constexpr auto kAccepted =
-    spec("so many tokens of each request are accepted; absent: all of them",
-         tensors::vector("accepted", TensorId::kAccepted, TensorKind::kCounts, Axis::kSequences,
-                         "accepted_dtype", true),
-         CUBINERY_TYPE(accepted_dtype));
-
-}  // namespace commit_tensors
-
-// Those of its one layer, which are absent with a table of layers, then its own.
-template <>
-struct Tensors<CommitArgs> {
-  using Problem = CommitProblem;
-  static constexpr std::size_t kPositional = 4;
-  static constexpr TensorId kInstead = TensorId::kLayers;
-  static constexpr auto kList = std::tuple_cat(
-      tensors_of_layer(),
-      std::tuple{PlacedTensor{commit_tensors::kLayers, CUBINERY_IN(layers)},
-                 PlacedTensor{commit_tensors::kAccepted, CUBINERY_IN(accepted)},
-                 PlacedTensor{tensors::kCuSeqlens, CUBINERY_IN(cu_seqlens)},
-                 PlacedTensor{tensors::kStateIndices, CUBINERY_IN(state_indices)},
-                 PlacedTensor{tensors::kStateOutIndices, CUBINERY_IN(state_out_indices)}});
-};
+// The operator's name: that of its results, and what messages begin with.
+inline constexpr std::string_view kConvOp = Fields<ConvProblem>::kName;
 
 // Of a convolution by itself.
 namespace conv_tensors {
@@ -188,4 +175,14 @@ struct Tensors<ConvArgs> {
                  PlacedTensor{tensors::kCheckpointCuStarts, CUBINERY_IN(checkpoint_cu_starts)}});
 };
 
-}  // namespace cubinery::gdn
+template <>
+struct Numbers<ConvArgs> {
+  static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kConvScale, numbers::kMaxSeqlen,
+                                    numbers::kEnablePdl};
+  static constexpr std::tuple kSizes{PlacedNumber{{"sequences"}, CUBINERY_IN(sequences)},
+                                     PlacedNumber{{"tokens"}, CUBINERY_IN(tokens)},
+                                     PlacedNumber{{"channels"}, CUBINERY_IN(channels)}};
+};
+
+}  // namespace gdn
+}  // namespace cubinery

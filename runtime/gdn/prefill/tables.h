@@ -1,0 +1,71 @@
+// The tables of the prefill operator: fields of its problem, tensors and numbers of its launches.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+#include <tuple>
+
+#include "cubinery/gdn_prefill.h"
+#include "runtime/gdn/shared/numbers.h"
+#include "runtime/gdn/shared/problem_fields.h"
+#include "runtime/gdn/shared/tensors.h"
+
+namespace cubinery {
+
+template <>
+struct EnumNames<gdn::Segments> {
+  static constexpr const char* kType = "cubinery::gdn::Segments";
+  static constexpr std::array<EnumName<gdn::Segments>, 3> kNames{
+      {{gdn::Segments::kAuto, "kAuto", "auto"},
+       {gdn::Segments::kNever, "kNever", "never"},
+       {gdn::Segments::kAlways, "kAlways", "always"}}};
+};
+
+template <>
+struct Fields<gdn::PrefillProblem> {
+  static constexpr const char* kName = "gdn_prefill";
+  static constexpr const char* kHelp = "A prefill: whole sequences.";
+  using P = gdn::PrefillProblem;
+  static constexpr auto kList = field_table(
+      gdn::operand_fields<P>(),
+      fixed<&P::cu_seqlens_dtype>("dtype of cu_seqlens and checkpoint_cu_starts (varlen)",
+                                  gdn::kIntegers),
+      fixed<&P::token_layout>("heads come after the tokens (bthd) or before them (bhtd)"),
+      fixed<&P::varlen>("sequences are packed behind each other, their bounds in cu_seqlens"),
+      gdn::mode_fields<P>(),
+      fixed<&P::checkpoints>(
+          "states are also kept from before tokens 0, N, 2N... (before) or after tokens N, "
+          "2N... (after); N is checkpoint_every"),
+      fixed<&P::checkpoint_every>("tokens from one checkpoint to the next; a multiple of 16"),
+      fixed<&P::segments>(
+          "long sequences are cut into segments that run side by side: where that is faster "
+          "(auto), never, or always; with batch_invariant, auto means never"),
+      gdn::batch_invariant_field<P>());
+};
+
+namespace gdn {
+
+// The operator's name: that of its results, and what messages begin with.
+inline constexpr std::string_view kPrefillOp = Fields<PrefillProblem>::kName;
+
+template <>
+struct Tensors<PrefillArgs> {
+  using Problem = PrefillProblem;
+  static constexpr std::size_t kPositional = 5;
+  static constexpr auto kList = std::tuple_cat(
+      token_tensors(), state_tensors(),
+      std::tuple{PlacedTensor{tensors::kCuSeqlens, CUBINERY_IN(cu_seqlens)}}, checkpoint_tensors());
+};
+
+template <>
+struct Numbers<PrefillArgs> {
+  static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kScale, numbers::kLowerBound,
+                                    numbers::kMaxSeqlen, numbers::kEnablePdl};
+  static constexpr std::tuple kSizes{PlacedNumber{{"tokens"}, CUBINERY_IN(tokens)},
+                                     PlacedNumber{{"sequences"}, CUBINERY_IN(sequences)},
+                                     PlacedNumber{{"max_seqlen"}, CUBINERY_IN(max_seqlen)}};
+};
+
+}  // namespace gdn
+}  // namespace cubinery

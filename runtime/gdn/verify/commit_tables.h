@@ -1,0 +1,84 @@
+// The tables of the commit operator: fields of its problem, tensors and numbers of its launches.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <tuple>
+
+#include "cubinery/gdn_commit.h"
+#include "runtime/gdn/shared/numbers.h"
+#include "runtime/gdn/shared/problem_fields.h"
+#include "runtime/gdn/shared/tensors.h"
+
+namespace cubinery {
+
+template <>
+struct Fields<gdn::CommitProblem> {
+  static constexpr const char* kName = "gdn_commit";
+  static constexpr const char* kHelp =
+      "A commit: the states after the accepted tokens of a verification, in all layers.";
+  using P = gdn::CommitProblem;
+  static constexpr auto kList = field_table(
+      gdn::head_fields<P>(), fixed<&P::dtype>("dtype of q, k and v", gdn::kHalfFloats),
+      gdn::input_dtype_fields<P>(), gdn::state_dtype_fields<P>(), gdn::request_fields<P>(),
+      gdn::mode_fields<P>(), fixed<&P::accepted_dtype>("dtype of accepted", gdn::kIntegers),
+      gdn::batch_invariant_field<P>());
+};
+
+namespace gdn {
+
+// The operator's name: that of its results, and what messages begin with.
+inline constexpr std::string_view kCommitOp = Fields<CommitProblem>::kName;
+
+// Operands of one layer; a table of layers stands for them.
+template <>
+struct Tensors<CommitLayer> {
+  using Problem = CommitProblem;
+  static constexpr auto kList = layer_tensors();
+};
+
+// Of a commit itself.
+namespace commit_tensors {
+
+inline constexpr auto kLayers = spec("what table() made, without gaps",
+                                     {"layers",
+                                      TensorId::kLayers,
+                                      TensorKind::kLayers,
+                                      {Axis::kLayers, Axis::kWords},
+                                      Access::kRead,
+                                      "i64",
+                                      true},
+                                     [](const auto&) { return DType::kI64; });
+inline constexpr auto kAccepted =
+    spec("so many tokens of each request are accepted; absent: all of them",
+         tensors::vector("accepted", TensorId::kAccepted, TensorKind::kCounts, Axis::kSequences,
+                         "accepted_dtype", true),
+         CUBINERY_TYPE(accepted_dtype));
+
+}  // namespace commit_tensors
+
+// Those of its one layer, which are absent with a table of layers, then its own.
+template <>
+struct Tensors<CommitArgs> {
+  using Problem = CommitProblem;
+  static constexpr std::size_t kPositional = 4;
+  static constexpr TensorId kInstead = TensorId::kLayers;
+  static constexpr auto kList = std::tuple_cat(
+      tensors_of_layer(),
+      std::tuple{PlacedTensor{commit_tensors::kLayers, CUBINERY_IN(layers)},
+                 PlacedTensor{commit_tensors::kAccepted, CUBINERY_IN(accepted)},
+                 PlacedTensor{tensors::kCuSeqlens, CUBINERY_IN(cu_seqlens)},
+                 PlacedTensor{tensors::kStateIndices, CUBINERY_IN(state_indices)},
+                 PlacedTensor{tensors::kStateOutIndices, CUBINERY_IN(state_out_indices)}});
+};
+
+template <>
+struct Numbers<CommitArgs> {
+  static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kLowerBound,
+                                    numbers::kEnablePdl};
+  static constexpr std::tuple kSizes{PlacedNumber{{"layers"}, CUBINERY_IN(layers)},
+                                     PlacedNumber{{"requests"}, CUBINERY_IN(requests)}};
+};
+
+}  // namespace gdn
+}  // namespace cubinery
