@@ -69,7 +69,7 @@ Status bind_args(std::string_view op, const C& from, int device, Args* to) {
   CUBINERY_RETURN_IF_ERROR(bind_tensors(op, from, device, to));
   Status status;
   const auto bind = [&](const auto& number) {
-    status = bind_number({op, number.info.name}, number.in(from), &number.in(*to));
+    status = bind_number({op, number.name}, number.in(from), &number.in(*to));
     return status.ok();
   };
   std::apply([&](const auto&... all) { static_cast<void>((bind(all) && ...)); }, kNumbers);
@@ -118,7 +118,7 @@ Status bind_size(gdn::SizeOf<Problem>* size, Given... given) {
   Status status;
   const auto bind = [&](const auto& number, std::int64_t value) {
     number.in(*size) = value;
-    status = not_negative(number.info.name, value);
+    status = not_negative(number.name, value);
     return status.ok();
   };
   std::apply([&](const auto&... all) { static_cast<void>((bind(all, given) && ...)); },

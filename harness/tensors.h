@@ -93,13 +93,10 @@ inline int conv_columns(const GdnProblem& p) {
 template <>
 struct cubinery::gdn::Tensors<cubinery::GdnArgs> {
   using Problem = cubinery::GdnProblem;
-  static constexpr auto kList =
-      std::tuple_cat(optional_operand_tensors(), gate_tensors(),
-                     std::tuple{PlacedTensor{tensors::kO, CUBINERY_IN(o)},
-                                PlacedTensor{tensors::kCuSeqlens, CUBINERY_IN(cu_seqlens)}},
-                     state_tensors(), checkpoint_tensors(),
-                     std::tuple{PlacedTensor{tensors::kParents, CUBINERY_IN(parents)}},
-                     norm_tensors(), front_conv_tensors());
+  static constexpr auto kList = std::tuple_cat(
+      optional_operand_tensors(), gate_tensors(), std::tuple{tensors::kO, tensors::kCuSeqlens},
+      state_tensors(), checkpoint_tensors(), std::tuple{tensors::kParents}, norm_tensors(),
+      front_conv_tensors());
 };
 
 namespace cubinery {

@@ -90,9 +90,8 @@ PyObject* choice_of(int (*choice)(const Handle*, Sizes...), const Handle* handle
   constexpr std::size_t kSizes = sizeof...(Sizes) - 1;  // the last is the text
   std::array<std::int64_t, kSizes> sizes{};
   std::array<NamedInteger, kSizes> into{};
-  const auto names =
-      std::apply([](const auto&... all) { return std::array{all.info.name.data()...}; },
-                 gdn::Numbers<Args>::kSizes);
+  const auto names = std::apply([](const auto&... all) { return std::array{all.name.data()...}; },
+                                gdn::Numbers<Args>::kSizes);
   for (std::size_t i = 0; i < kSizes; ++i) into[i] = {names[i], &sizes[i]};
   if (!read_integers(given, count, into)) return nullptr;
   char* text = nullptr;
@@ -132,7 +131,7 @@ template <class Args>
 bool read_numbers(PyObject* const* given, auto* args, float* kept) {
   const auto read = [&](const auto& number) {
     constexpr bool kIsFlag = std::is_same_v<decltype(number.in(std::declval<Args&>())), bool&>;
-    return read_number(number.info.name.data(), *given++, kIsFlag, &number.in(*args), kept++);
+    return read_number(number.name.data(), *given++, kIsFlag, &number.in(*args), kept++);
   };
   return std::apply([&](const auto&... all) { return (read(all) && ...); },
                     gdn::Numbers<Args>::kList);

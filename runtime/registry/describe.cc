@@ -102,12 +102,12 @@ std::string_view access_text(gdn::Access access) {
 }
 
 template <class Problem>
-TensorDescription described_tensor(const auto& placed) {
-  const auto& [info, type, absences] = placed.spec;
+TensorDescription described_tensor(const auto& spec) {
+  const gdn::TensorInfo& info = spec.info;
   constexpr bool kOneToken = !requires(const Problem& problem) { problem.varlen; };
   auto [shape, packed] = shape_texts(info.axes, kOneToken);
   TensorDescription tensor{info.name,
-                           placed.part,
+                           spec.part,
                            std::move(shape),
                            std::move(packed),
                            info.type_field,
@@ -117,17 +117,17 @@ TensorDescription described_tensor(const auto& placed) {
                            {},
                            info.doc};
   std::apply([&](const auto&... all) { (tensor.absent_where.push_back(all.words), ...); },
-             absences);
+             spec.absences);
   return tensor;
 }
 
 template <class Args>
-NumberDescription described_number(const auto& placed) {
-  using T = std::decay_t<decltype(placed.in(std::declval<Args&>()))>;
+NumberDescription described_number(const auto& number) {
+  using T = std::decay_t<decltype(number.in(std::declval<Args&>()))>;
   const std::string_view type = std::is_same_v<T, bool>           ? "boolean"
                                 : std::is_same_v<T, std::int64_t> ? "integer"
                                                                   : "float";
-  return {placed.info.name, type, placed.info.absent, placed.info.doc};
+  return {number.name, type, number.absent, number.doc};
 }
 
 template <class Problem>

@@ -86,8 +86,7 @@ constexpr TensorInfo written(TensorInfo info) {
   info.access = Access::kWritten;
   return info;
 }
-constexpr TensorInfo named(TensorInfo info, std::string_view name, std::string_view type_field) {
-  info.name = name;
+constexpr TensorInfo of_type(TensorInfo info, std::string_view type_field) {
   info.type_field = type_field;
   return info;
 }
@@ -106,82 +105,75 @@ inline constexpr Absence kSplit{"split_qkv is true", CUBINERY_WHERE(p.split_qkv)
 inline constexpr auto kF32 = [](const auto&) { return DType::kF32; };
 
 inline constexpr auto kWeight =
-    spec(named(tensors::kWeightInfo, "weight", "weight_dtype"), CUBINERY_TYPE(weight_dtype));
+    spec(CUBINERY_MEMBER(weight), of_type(tensors::kWeightInfo, "weight_dtype"),
+         CUBINERY_TYPE(weight_dtype));
 inline constexpr auto kBias =
-    spec(named(tensors::kBiasInfo, "bias", "weight_dtype"), CUBINERY_TYPE(weight_dtype),
-         Absence{"has_bias is false", CUBINERY_WHERE(!p.has_bias)});
-inline constexpr auto kY = spec(
-    {"y", TensorId::kY, TensorKind::kChannels, tensors::kX.info.axes, Access::kWritten, "dtype"},
-    CUBINERY_TYPE(dtype), kSplit);
-inline constexpr auto kQ = spec(written(tensors::kQ.info), CUBINERY_TYPE(dtype), kNoSplit);
-inline constexpr auto kK = spec(written(tensors::kK.info), CUBINERY_TYPE(dtype), kNoSplit);
-inline constexpr auto kV = spec(written(tensors::kV.info), CUBINERY_TYPE(dtype), kNoSplit);
+    spec(CUBINERY_MEMBER(bias), of_type(tensors::kBiasInfo, "weight_dtype"),
+         CUBINERY_TYPE(weight_dtype), Absence{"has_bias is false", CUBINERY_WHERE(!p.has_bias)});
+inline constexpr auto kY =
+    spec(CUBINERY_MEMBER(y),
+         {TensorId::kY, TensorKind::kChannels, tensors::kX.info.axes, Access::kWritten, "dtype"},
+         CUBINERY_TYPE(dtype), kSplit);
+inline constexpr auto kQ =
+    spec(tensors::kQ.member(), written(tensors::kQ.info), CUBINERY_TYPE(dtype), kNoSplit);
+inline constexpr auto kK =
+    spec(tensors::kK.member(), written(tensors::kK.info), CUBINERY_TYPE(dtype), kNoSplit);
+inline constexpr auto kV =
+    spec(tensors::kV.member(), written(tensors::kV.info), CUBINERY_TYPE(dtype), kNoSplit);
 inline constexpr auto kA =
-    spec("the decay's input", tensors::decays("a", TensorId::kA, "gate_dtype"),
+    spec("the decay's input", CUBINERY_MEMBER(a), tensors::decays(TensorId::kA, "gate_dtype"),
          CUBINERY_TYPE(inputs.gate_dtype), tensors::kNoGate);
-inline constexpr auto kB = spec("beta's logit", tensors::scalars("b", TensorId::kB, "beta_dtype"),
-                                CUBINERY_TYPE(inputs.beta_dtype), tensors::kNoBeta);
-inline constexpr auto kALog = spec(tensors::kALog.info, tensors::kALog.type, tensors::kNoGate);
+inline constexpr auto kB =
+    spec("beta's logit", CUBINERY_MEMBER(b), tensors::scalars(TensorId::kB, "beta_dtype"),
+         CUBINERY_TYPE(inputs.beta_dtype), tensors::kNoBeta);
+inline constexpr auto kALog =
+    spec(tensors::kALog.member(), tensors::kALog.info, tensors::kALog.type, tensors::kNoGate);
 inline constexpr auto kDtBias =
-    spec(tensors::kDtBias.info, tensors::kDtBias.type, tensors::kNoGate);
+    spec(tensors::kDtBias.member(), tensors::kDtBias.info, tensors::kDtBias.type, tensors::kNoGate);
 inline constexpr auto kG =
-    spec("the decay's logarithm", tensors::decays("g", TensorId::kG, "f32", Access::kWritten), kF32,
-         tensors::kNoGate);
-inline constexpr auto kBeta = spec(
-    tensors::scalars("beta", TensorId::kBeta, "f32", Access::kWritten), kF32, tensors::kNoBeta);
+    spec("the decay's logarithm", CUBINERY_MEMBER(g),
+         tensors::decays(TensorId::kG, "f32", Access::kWritten), kF32, tensors::kNoGate);
+inline constexpr auto kBeta =
+    spec(CUBINERY_MEMBER(beta), tensors::scalars(TensorId::kBeta, "f32", Access::kWritten), kF32,
+         tensors::kNoBeta);
 inline constexpr auto kHasInitialState = spec(
     "whether a sequence starts from its state, or from zeros; absent: all do",
-    tensors::vector("has_initial_state", TensorId::kHasInitialState, TensorKind::kFlags,
-                    Axis::kSequences, "bool", true),
+    CUBINERY_MEMBER(has_initial_state),
+    tensors::vector(TensorId::kHasInitialState, TensorKind::kFlags, Axis::kSequences, "bool", true),
     [](const auto&) { return DType::kBool; },
     Absence{"the problem's has_initial_state is false", CUBINERY_WHERE(!p.states.has_initial)});
-inline constexpr auto kState = spec(formed(tensors::kState.info, TensorKind::kConvStates),
-                                    CUBINERY_TYPE(states.dtype), tensors::kNoState);
-inline constexpr auto kStateOut = spec(formed(tensors::kStateOut.info, TensorKind::kConvStates),
-                                       CUBINERY_TYPE(states.dtype), tensors::kNotStored);
-inline constexpr auto kCheckpoints =
-    spec(formed(tensors::kCheckpoints.info, TensorKind::kCheckpoints), CUBINERY_TYPE(states.dtype),
-         tensors::kNoCheckpoints);
+inline constexpr auto kState =
+    spec(tensors::kState.member(), formed(tensors::kState.info, TensorKind::kConvStates),
+         CUBINERY_TYPE(states.dtype), tensors::kNoState);
+inline constexpr auto kStateOut =
+    spec(tensors::kStateOut.member(), formed(tensors::kStateOut.info, TensorKind::kConvStates),
+         CUBINERY_TYPE(states.dtype), tensors::kNotStored);
+inline constexpr auto kCheckpoints = spec(
+    tensors::kCheckpoints.member(), formed(tensors::kCheckpoints.info, TensorKind::kCheckpoints),
+    CUBINERY_TYPE(states.dtype), tensors::kNoCheckpoints);
+
+// Random numbers of the harness are drawn by this order.
+inline constexpr auto kAll = std::make_tuple(
+    tensors::kX, kWeight, kBias, kY, kQ, kK, kV, kA, kB, kALog, kDtBias, kG, kBeta,
+    tensors::kCuSeqlens, kHasInitialState, tensors::kAccepted, kState, kStateOut,
+    tensors::kStateIndices, tensors::kStateOutIndices, kCheckpoints, tensors::kCheckpointCuStarts);
 
 }  // namespace conv_tensors
 
-// Random numbers of the harness are drawn by the order of this table.
 template <>
 struct Tensors<ConvArgs> {
   using Problem = ConvProblem;
   static constexpr std::size_t kPositional = 3;
-  static constexpr auto kList = std::tuple_cat(
-      std::tuple{PlacedTensor{tensors::kX, CUBINERY_IN(x)},
-                 PlacedTensor{conv_tensors::kWeight, CUBINERY_IN(weight)},
-                 PlacedTensor{conv_tensors::kBias, CUBINERY_IN(bias)},
-                 PlacedTensor{conv_tensors::kY, CUBINERY_IN(y)},
-                 PlacedTensor{conv_tensors::kQ, CUBINERY_IN(q)},
-                 PlacedTensor{conv_tensors::kK, CUBINERY_IN(k)},
-                 PlacedTensor{conv_tensors::kV, CUBINERY_IN(v)},
-                 PlacedTensor{conv_tensors::kA, CUBINERY_IN(a)},
-                 PlacedTensor{conv_tensors::kB, CUBINERY_IN(b)},
-                 PlacedTensor{conv_tensors::kALog, CUBINERY_IN(A_log)},
-                 PlacedTensor{conv_tensors::kDtBias, CUBINERY_IN(dt_bias)},
-                 PlacedTensor{conv_tensors::kG, CUBINERY_IN(g)},
-                 PlacedTensor{conv_tensors::kBeta, CUBINERY_IN(beta)},
-                 PlacedTensor{tensors::kCuSeqlens, CUBINERY_IN(cu_seqlens)},
-                 PlacedTensor{conv_tensors::kHasInitialState, CUBINERY_IN(has_initial_state)},
-                 PlacedTensor{tensors::kAccepted, CUBINERY_IN(accepted)},
-                 PlacedTensor{conv_tensors::kState, CUBINERY_IN(state)},
-                 PlacedTensor{conv_tensors::kStateOut, CUBINERY_IN(state_out)},
-                 PlacedTensor{tensors::kStateIndices, CUBINERY_IN(state_indices)},
-                 PlacedTensor{tensors::kStateOutIndices, CUBINERY_IN(state_out_indices)},
-                 PlacedTensor{conv_tensors::kCheckpoints, CUBINERY_IN(checkpoints)},
-                 PlacedTensor{tensors::kCheckpointCuStarts, CUBINERY_IN(checkpoint_cu_starts)}});
+  static constexpr auto kList = conv_tensors::kAll;
 };
 
 template <>
 struct Numbers<ConvArgs> {
   static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kConvScale, numbers::kMaxSeqlen,
                                     numbers::kEnablePdl};
-  static constexpr std::tuple kSizes{PlacedNumber{{"sequences"}, CUBINERY_IN(sequences)},
-                                     PlacedNumber{{"tokens"}, CUBINERY_IN(tokens)},
-                                     PlacedNumber{{"channels"}, CUBINERY_IN(channels)}};
+  static constexpr std::tuple kSizes{Number{CUBINERY_MEMBER(sequences)},
+                                     Number{CUBINERY_MEMBER(tokens)},
+                                     Number{CUBINERY_MEMBER(channels)}};
 };
 
 }  // namespace gdn

@@ -39,21 +39,16 @@ struct Tensors<DecodeArgs> {
   static constexpr std::size_t kPositional = 5;
   static constexpr TensorId kInstead = TensorId::kX;
   static constexpr auto kList =
-      std::tuple_cat(optional_operand_tensors(), gate_tensors(),
-                     std::tuple{PlacedTensor{tensors::kO, CUBINERY_IN(o)}}, state_tensors(),
-                     norm_tensors(), front_conv_tensors());
+      std::tuple_cat(optional_operand_tensors(), gate_tensors(), std::tuple{tensors::kO},
+                     state_tensors(), norm_tensors(), front_conv_tensors());
 };
 
 template <>
 struct Numbers<DecodeArgs> {
   static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kScale, numbers::kLowerBound,
                                     numbers::kNormEps, numbers::kEnablePdl};
-  static constexpr std::tuple kSizes{PlacedNumber{{"batch"}, [](auto& size) -> auto& {return size;
-}
-}  // namespace gdn
-};  // namespace cubinery
-}
-;
+  static constexpr std::tuple kSizes{Number{Member{"batch", numbers::kItself}}};
+};
 
 }  // namespace gdn
 }  // namespace cubinery

@@ -54,17 +54,16 @@ struct Tensors<PrefillArgs> {
   using Problem = PrefillProblem;
   static constexpr std::size_t kPositional = 5;
   static constexpr auto kList = std::tuple_cat(
-      token_tensors(), state_tensors(),
-      std::tuple{PlacedTensor{tensors::kCuSeqlens, CUBINERY_IN(cu_seqlens)}}, checkpoint_tensors());
+      token_tensors(), state_tensors(), std::tuple{tensors::kCuSeqlens}, checkpoint_tensors());
 };
 
 template <>
 struct Numbers<PrefillArgs> {
   static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kScale, numbers::kLowerBound,
                                     numbers::kMaxSeqlen, numbers::kEnablePdl};
-  static constexpr std::tuple kSizes{PlacedNumber{{"tokens"}, CUBINERY_IN(tokens)},
-                                     PlacedNumber{{"sequences"}, CUBINERY_IN(sequences)},
-                                     PlacedNumber{{"max_seqlen"}, CUBINERY_IN(max_seqlen)}};
+  static constexpr std::tuple kSizes{Number{CUBINERY_MEMBER(tokens)},
+                                     Number{CUBINERY_MEMBER(sequences)},
+                                     Number{CUBINERY_MEMBER(max_seqlen)}};
 };
 
 }  // namespace gdn

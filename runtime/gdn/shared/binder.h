@@ -28,7 +28,7 @@ class Binder {
   using Problem = typename Tensors<Args>::Problem;
   static constexpr std::string_view kOp = Fields<Problem>::kName;
   template <TensorId kId>
-  static constexpr const TensorInfo& kInfo = placed<Args, kId>().spec.info;
+  static constexpr const TensorInfo& kInfo = placed<Args, kId>().info;
   template <TensorId kId>
   static constexpr TensorName kName{kOp, kInfo<kId>.name};
 
@@ -49,7 +49,7 @@ class Binder {
   }
   template <TensorId kId>
   DType type() const {
-    return placed<Args, kId>().spec.type(problem_);
+    return placed<Args, kId>().type(problem_);
   }
   // A dimension of those that the problem and the batch have.
   Dim dim(Axis axis) const {
@@ -61,13 +61,13 @@ class Binder {
   // Whether the tensor is to be bound: the problem has it, and it is there or must be.
   template <TensorId kId>
   bool is_due() const {
-    return placed<Args, kId>().spec.why_absent(problem_).empty() &&
+    return placed<Args, kId>().why_absent(problem_).empty() &&
            (named<kId>().x.present() || !kInfo<kId>.optional);
   }
   // That those are absent that the problem does not have.
   template <TensorId kId, TensorId... kMore>
   Status check_absent() const {
-    const std::string_view why = placed<Args, kId>().spec.why_absent(problem_);
+    const std::string_view why = placed<Args, kId>().why_absent(problem_);
     if (!why.empty()) {
       CUBINERY_RETURN_IF_ERROR(cubinery::check_absent(kName<kId>, named<kId>().x, why));
     }

@@ -68,12 +68,12 @@ Status find_extent(const typename Tensors<Args>::Problem& problem, const Args& a
                    LaunchExtent* extent) {
   constexpr std::string_view kOp = Fields<typename Tensors<Args>::Problem>::kName;
   constexpr const auto& kFirst = placed<Args, first_of_tokens<Args>()>();
-  constexpr const TensorInfo& kInfo = kFirst.spec.info;
-  static_assert(std::tuple_size_v<decltype(kFirst.spec.absences)> == 0, "every problem has it");
+  constexpr const TensorInfo& kInfo = kFirst.info;
+  static_assert(std::tuple_size_v<decltype(kFirst.absences)> == 0, "every problem has it");
   constexpr TensorName kTokens{kOp, kInfo.name};
   const Tensor& x = kFirst.in(args);
   extent->varlen = problem.varlen;
-  CUBINERY_RETURN_IF_ERROR(check_data(kTokens, x, kFirst.spec.type(problem)));
+  CUBINERY_RETURN_IF_ERROR(check_data(kTokens, x, kFirst.type(problem)));
   CUBINERY_RETURN_IF_ERROR(find_tokens(kTokens, x, kInfo.rank(), has_heads_first(problem), extent));
   if (!problem.varlen) {
     CUBINERY_RETURN_IF_ERROR(check_count(kTokens, "B", extent->sequences, most_sequences));

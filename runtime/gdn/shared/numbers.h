@@ -10,45 +10,37 @@
 
 namespace cubinery::gdn {
 
-struct NumberInfo {
-  std::string_view name;
+// Of an operator's arguments, or of its size.
+template <class In>
+struct Number : Member<In> {
   std::string_view absent{};  // what it is then; empty: it is never absent
   std::string_view doc{};
 };
-
-// In the arguments of one operator: in(args), of C's structs too; or in its size.
 template <class In>
-struct PlacedNumber {
-  NumberInfo info;
-  In in;
-};
-template <class In>
-PlacedNumber(NumberInfo, In) -> PlacedNumber<In>;
+Number(Member<In>, std::string_view = {}, std::string_view = {}) -> Number<In>;
 
 namespace numbers {
 
-inline constexpr PlacedNumber kScratchSlot{
-    {"scratch_slot", "", "the slot of rows of padding; padding scratch only"},
-    CUBINERY_IN(scratch_slot)};
-inline constexpr PlacedNumber kScale{{"scale", "key_dim^-1/2", "q is multiplied by it"},
-                                     CUBINERY_IN(scale)};
-inline constexpr PlacedNumber kConvScale{{"scale", "1", "q is multiplied by it; split_qkv only"},
-                                         CUBINERY_IN(scale)};
-inline constexpr PlacedNumber kNormEps{{"norm_eps", "1e-6", "output_norm gated_rms only"},
-                                       CUBINERY_IN(norm_eps)};
-inline constexpr PlacedNumber kLowerBound{
-    {"lower_bound", "gate_mode is not lower_bound", "the least of the decay's logarithm, below 0"},
-    CUBINERY_IN(lower_bound)};
-inline constexpr PlacedNumber kMaxSeqlen{
-    {"max_seqlen", "not known", "tokens of the longest sequence, a hint; varlen only"},
-    CUBINERY_IN(max_seqlen)};
-inline constexpr PlacedNumber kEnablePdl{
-    {"enable_pdl", "", "the launch may overlap the kernel in front of it (sm_90 and newer)"},
-    CUBINERY_IN(enable_pdl)};
+inline constexpr Number kScratchSlot{CUBINERY_MEMBER(scratch_slot), "",
+                                     "the slot of rows of padding; padding scratch only"};
+inline constexpr Number kScale{CUBINERY_MEMBER(scale), "key_dim^-1/2", "q is multiplied by it"};
+inline constexpr Number kConvScale{CUBINERY_MEMBER(scale), "1",
+                                   "q is multiplied by it; split_qkv only"};
+inline constexpr Number kNormEps{CUBINERY_MEMBER(norm_eps), "1e-6", "output_norm gated_rms only"};
+inline constexpr Number kLowerBound{CUBINERY_MEMBER(lower_bound), "gate_mode is not lower_bound",
+                                    "the least of the decay's logarithm, below 0"};
+inline constexpr Number kMaxSeqlen{CUBINERY_MEMBER(max_seqlen), "not known",
+                                   "tokens of the longest sequence, a hint; varlen only"};
+inline constexpr Number kEnablePdl{
+    CUBINERY_MEMBER(enable_pdl), "",
+    "the launch may overlap the kernel in front of it (sm_90 and newer)"};
+
+// Of a size that is one number.
+inline constexpr auto kItself = [](auto& size) -> auto& { return size; };
 
 }  // namespace numbers
 
-// Specialised for the arguments of each operator.  Tuples of PlacedNumber: kList; kSizes, those of
+// Specialised for the arguments of each operator.  Tuples of Number: kList; kSizes, those of
 // a launch's size on which the choice of its kernels depends, in the order of C and Python.
 template <class Args>
 struct Numbers;

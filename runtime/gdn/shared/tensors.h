@@ -106,7 +106,6 @@ enum class Access : std::uint8_t { kRead, kWritten, kBoth };
 
 // What is known of a tensor without the problem.
 struct TensorInfo {
-  std::string_view name;  // in messages and in Python
   TensorId id{};
   TensorKind kind{};
   Axes axes{};  // dense, heads behind tokens; without a dimension of steps
@@ -114,6 +113,7 @@ struct TensorInfo {
   std::string_view type_field;  // the problem's that has its dtype, or the dtype
   bool optional = false;        // may be absent where the problem has it
   std::string_view doc{};       // what shape, dtype and access do not say
+  std::string_view name{};      // in messages and in Python
 
   // Dimensions that every problem's has.
   constexpr int rank() const {
@@ -132,13 +132,29 @@ struct Absence {
 template <class Holds>
 Absence(std::string_view, Holds) -> Absence<Holds>;
 
-// A tensor wherever it stands.  type(problem): its dtype.
-template <class Type, class... Holds>
+// A member of arguments, of C's structs too, which name their members alike: in(args).
+template <class In>
+struct Member {
+  std::string_view name;
+  In in;
+};
+template <class In>
+Member(std::string_view, In) -> Member<In>;
+#define CUBINERY_MEMBER(member)                              \
+  Member {                                                   \
+#member, [](auto& args) -> auto& { return args.member; } \
+  }
+
+// A tensor of arguments.  in(args) is the tensor, type(problem) its dtype.
+template <class In, class Type, class... Holds>
 struct TensorSpec {
   TensorInfo info;
+  In in;
   Type type;
   std::tuple<Absence<Holds>...> absences;
+  std::string_view part{};  // of the arguments, where it is not among them itself
 
+  constexpr Member<In> member() const { return {info.name, in}; }
   // Empty where the problem has the tensor.
   template <class Problem>
   constexpr std::string_view why_absent(const Problem& problem) const {
@@ -150,37 +166,27 @@ struct TensorSpec {
     return words;
   }
 };
-template <class Type, class... Holds>
-constexpr TensorSpec<Type, Holds...> spec(TensorInfo info, Type type, Absence<Holds>... absences) {
-  return {info, type, {absences...}};
+template <class In, class Type, class... Holds>
+constexpr TensorSpec<In, Type, Holds...> spec(Member<In> member, TensorInfo info, Type type,
+                                              Absence<Holds>... absences) {
+  info.name = member.name;
+  return {info, member.in, type, {absences...}};
 }
-template <class Type, class... Holds>
-constexpr TensorSpec<Type, Holds...> spec(std::string_view doc, TensorInfo info, Type type,
-                                          Absence<Holds>... absences) {
+template <class In, class Type, class... Holds>
+constexpr TensorSpec<In, Type, Holds...> spec(std::string_view doc, Member<In> member,
+                                              TensorInfo info, Type type,
+                                              Absence<Holds>... absences) {
   info.doc = doc;
-  return spec(info, type, absences...);
+  return spec(member, info, type, absences...);
 }
 // The same tensor where it is also absent for another reason.
-template <class Type, class... Holds, class More>
-constexpr TensorSpec<Type, Holds..., More> also(const TensorSpec<Type, Holds...>& of,
-                                                Absence<More> absence) {
-  return {of.info, of.type, std::tuple_cat(of.absences, std::tuple{absence})};
+template <class In, class Type, class... Holds, class More>
+constexpr TensorSpec<In, Type, Holds..., More> also(const TensorSpec<In, Type, Holds...>& of,
+                                                    Absence<More> absence) {
+  return {of.info, of.in, of.type, std::tuple_cat(of.absences, std::tuple{absence})};
 }
 
-// In the arguments of one operator.  in(args) is the tensor, of C's structs too: they name their
-// members alike.
-template <class Spec, class In>
-struct PlacedTensor {
-  Spec spec;
-  In in;
-  std::string_view part{};  // of the arguments, where it is not among them itself
-};
-template <class Spec, class In>
-PlacedTensor(Spec, In) -> PlacedTensor<Spec, In>;
-template <class Spec, class In>
-PlacedTensor(Spec, In, std::string_view) -> PlacedTensor<Spec, In>;
-
-// Specialised for the arguments of each operator: `using Problem`; kList, a tuple of PlacedTensor;
+// Specialised for the arguments of each operator: `using Problem`; kList, a tuple of TensorSpec;
 // kPositional: so many of them Python takes without a name; where another tensor may stand in for
 // the first, kInstead: which.
 template <class Args>
@@ -202,13 +208,13 @@ namespace tables {
 template <class Args, std::size_t kAt>
 constexpr TensorRow<Args> tensor_row() {
   using Problem = typename Tensors<Args>::Problem;
-  TensorRow<Args> row{{std::get<kAt>(Tensors<Args>::kList).spec.info}};
+  TensorRow<Args> row{{std::get<kAt>(Tensors<Args>::kList).info}};
   row.in = [](Args& args) -> Tensor& { return std::get<kAt>(Tensors<Args>::kList).in(args); };
   row.type = [](const Problem& problem) -> DType {
-    return std::get<kAt>(Tensors<Args>::kList).spec.type(problem);
+    return std::get<kAt>(Tensors<Args>::kList).type(problem);
   };
   row.why_absent = [](const Problem& problem) {
-    return std::get<kAt>(Tensors<Args>::kList).spec.why_absent(problem);
+    return std::get<kAt>(Tensors<Args>::kList).why_absent(problem);
   };
   return row;
 }
@@ -258,12 +264,10 @@ constexpr TensorId first_of_tokens() {
 // Where an operator's tensors lie, in the order of the table: in its arguments, or in C's.
 template <class Args>
 constexpr auto tensors_in(auto& args) {
-  return std::apply([&](const auto&... placed) { return std::array{&placed.in(args)...}; },
+  return std::apply([&](const auto&... spec) { return std::array{&spec.in(args)...}; },
                     Tensors<Args>::kList);
 }
 
-#define CUBINERY_IN(member) \
-  [](auto& args) -> auto& { return args.member; }
 #define CUBINERY_TYPE(field) [](const auto& p) { return p.field; }
 #define CUBINERY_WHERE(condition) [](const auto& p) { return condition; }
 
@@ -281,33 +285,36 @@ inline constexpr Axes kStateAxes{Axis::kSlots, Axis::kHeads, Axis::kStateRows, A
 inline constexpr Axes kConvStateAxes{Axis::kSlots, Axis::kChannels, Axis::kColumns};
 
 // An operator's own rows of tokens.
-constexpr TensorInfo rows(std::string_view name, TensorId id, Axis heads, Axis dim, Access access,
+constexpr TensorInfo rows(TensorId id, Axis heads, Axis dim, Access access,
                           std::string_view type_field = "dtype") {
-  return {name,   id,        TensorKind::kRows, {Axis::kSequences, Axis::kTokens, heads, dim},
-          access, type_field};
+  return {id, TensorKind::kRows, {Axis::kSequences, Axis::kTokens, heads, dim}, access, type_field};
 }
-constexpr TensorInfo scalars(std::string_view name, TensorId id, std::string_view type_field,
+constexpr TensorInfo scalars(TensorId id, std::string_view type_field,
                              Access access = Access::kRead) {
-  return {name, id, TensorKind::kScalars, kTokensAxes, access, type_field};
+  return {id, TensorKind::kScalars, kTokensAxes, access, type_field};
 }
 // A number for each token and head, or a row of them, as `decay` says.
-constexpr TensorInfo decays(std::string_view name, TensorId id, std::string_view type_field,
+constexpr TensorInfo decays(TensorId id, std::string_view type_field,
                             Access access = Access::kRead) {
-  return {name, id, TensorKind::kScalars, kDecayAxes, access, type_field};
+  return {id, TensorKind::kScalars, kDecayAxes, access, type_field};
 }
-constexpr TensorInfo vector(std::string_view name, TensorId id, TensorKind kind, Axis axis,
-                            std::string_view type_field, bool optional = false) {
-  return {name, id, kind, {axis}, Access::kRead, type_field, optional};
+constexpr TensorInfo vector(TensorId id, TensorKind kind, Axis axis, std::string_view type_field,
+                            bool optional = false) {
+  return {id, kind, {axis}, Access::kRead, type_field, optional};
 }
 
-inline constexpr auto kQ = spec(
-    rows("q", TensorId::kQ, Axis::kQHeads, Axis::kKeyDim, Access::kRead), CUBINERY_TYPE(dtype));
-inline constexpr auto kK = spec(
-    rows("k", TensorId::kK, Axis::kKHeads, Axis::kKeyDim, Access::kRead), CUBINERY_TYPE(dtype));
-inline constexpr auto kV = spec(
-    rows("v", TensorId::kV, Axis::kVHeads, Axis::kValueDim, Access::kRead), CUBINERY_TYPE(dtype));
+inline constexpr auto kQ =
+    spec(CUBINERY_MEMBER(q), rows(TensorId::kQ, Axis::kQHeads, Axis::kKeyDim, Access::kRead),
+         CUBINERY_TYPE(dtype));
+inline constexpr auto kK =
+    spec(CUBINERY_MEMBER(k), rows(TensorId::kK, Axis::kKHeads, Axis::kKeyDim, Access::kRead),
+         CUBINERY_TYPE(dtype));
+inline constexpr auto kV =
+    spec(CUBINERY_MEMBER(v), rows(TensorId::kV, Axis::kVHeads, Axis::kValueDim, Access::kRead),
+         CUBINERY_TYPE(dtype));
 inline constexpr auto kO =
-    spec(rows("o", TensorId::kO, Axis::kHeads, Axis::kValueDim, Access::kWritten, "output_dtype"),
+    spec(CUBINERY_MEMBER(o),
+         rows(TensorId::kO, Axis::kHeads, Axis::kValueDim, Access::kWritten, "output_dtype"),
          CUBINERY_TYPE(output_dtype));
 
 inline constexpr Absence kNoGate{"gate_mode is none",
@@ -317,16 +324,17 @@ inline constexpr Absence kNoBeta{"beta_mode is one",
 inline constexpr Absence kGivenGate{"gate_mode is not computed",
                                     CUBINERY_WHERE(!is_computed(p.inputs.gate_mode))};
 inline constexpr auto kG =
-    spec("g, alpha or a, as gate_mode says", decays("g", TensorId::kG, "gate_dtype"),
+    spec("g, alpha or a, as gate_mode says", CUBINERY_MEMBER(g), decays(TensorId::kG, "gate_dtype"),
          CUBINERY_TYPE(inputs.gate_dtype), kNoGate);
 inline constexpr auto kBeta =
-    spec("beta or its logit, as beta_mode says", scalars("beta", TensorId::kBeta, "beta_dtype"),
-         CUBINERY_TYPE(inputs.beta_dtype), kNoBeta);
+    spec("beta or its logit, as beta_mode says", CUBINERY_MEMBER(beta),
+         scalars(TensorId::kBeta, "beta_dtype"), CUBINERY_TYPE(inputs.beta_dtype), kNoBeta);
 inline constexpr auto kALog =
-    spec(vector("A_log", TensorId::kALog, TensorKind::kHeads, Axis::kHeads, "a_log_dtype"),
+    spec(CUBINERY_MEMBER(A_log),
+         vector(TensorId::kALog, TensorKind::kHeads, Axis::kHeads, "a_log_dtype"),
          CUBINERY_TYPE(inputs.a_log_dtype), kGivenGate);
-inline constexpr auto kDtBias = spec({"dt_bias",
-                                      TensorId::kDtBias,
+inline constexpr auto kDtBias = spec(CUBINERY_MEMBER(dt_bias),
+                                     {TensorId::kDtBias,
                                       TensorKind::kHeads,
                                       {Axis::kHeads, Axis::kDecayDim},
                                       Access::kRead,
@@ -335,9 +343,8 @@ inline constexpr auto kDtBias = spec({"dt_bias",
 
 inline constexpr Absence kDense{"varlen is false", CUBINERY_WHERE(!p.varlen)};
 inline constexpr auto kCuSeqlens =
-    spec("sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1",
-         vector("cu_seqlens", TensorId::kCuSeqlens, TensorKind::kBounds, Axis::kBounds,
-                "cu_seqlens_dtype"),
+    spec("sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1", CUBINERY_MEMBER(cu_seqlens),
+         vector(TensorId::kCuSeqlens, TensorKind::kBounds, Axis::kBounds, "cu_seqlens_dtype"),
          CUBINERY_TYPE(cu_seqlens_dtype), kDense);
 
 inline constexpr Absence kNoState{"has_initial_state and store_state are false",
@@ -346,52 +353,48 @@ inline constexpr Absence kNotStored{"store_state is false", CUBINERY_WHERE(!p.st
 inline constexpr Absence kNoPool{"state_location is dense",
                                  CUBINERY_WHERE(p.states.location != StateLocation::kPool)};
 inline constexpr auto kState =
-    spec({"state", TensorId::kState, TensorKind::kStates, kStateAxes, Access::kBoth, "state_dtype"},
+    spec(CUBINERY_MEMBER(state),
+         {TensorId::kState, TensorKind::kStates, kStateAxes, Access::kBoth, "state_dtype"},
          CUBINERY_TYPE(states.dtype), kNoState);
-inline constexpr auto kStateOut = spec("where new states go; absent: in place",
-                                       {"state_out", TensorId::kStateOut, TensorKind::kStates,
-                                        kStateAxes, Access::kWritten, "state_dtype", true},
-                                       CUBINERY_TYPE(states.dtype), kNotStored);
+inline constexpr auto kStateOut = spec(
+    "where new states go; absent: in place", CUBINERY_MEMBER(state_out),
+    {TensorId::kStateOut, TensorKind::kStates, kStateAxes, Access::kWritten, "state_dtype", true},
+    CUBINERY_TYPE(states.dtype), kNotStored);
 inline constexpr auto kStateIndices =
-    spec("the slots to read",
-         vector("state_indices", TensorId::kStateIndices, TensorKind::kIndices, Axis::kSequences,
-                "index_dtype"),
+    spec("the slots to read", CUBINERY_MEMBER(state_indices),
+         vector(TensorId::kStateIndices, TensorKind::kIndices, Axis::kSequences, "index_dtype"),
          CUBINERY_TYPE(states.index_dtype), kNoPool);
-inline constexpr auto kStateOutIndices =
-    spec("the slots to write; absent: those that are read",
-         vector("state_out_indices", TensorId::kStateOutIndices, TensorKind::kIndices,
-                Axis::kSequences, "index_dtype", true),
-         CUBINERY_TYPE(states.index_dtype), kNoPool);
+inline constexpr auto kStateOutIndices = spec(
+    "the slots to write; absent: those that are read", CUBINERY_MEMBER(state_out_indices),
+    vector(TensorId::kStateOutIndices, TensorKind::kIndices, Axis::kSequences, "index_dtype", true),
+    CUBINERY_TYPE(states.index_dtype), kNoPool);
 
 inline constexpr Absence kNoCheckpoints{"checkpoints is none",
                                         CUBINERY_WHERE(p.checkpoints == Checkpoints::kNone)};
 inline constexpr auto kCheckpoints =
-    spec("states that are kept besides the last",
-         {"checkpoints",
-          TensorId::kCheckpoints,
+    spec("states that are kept besides the last", CUBINERY_MEMBER(checkpoints),
+         {TensorId::kCheckpoints,
           TensorKind::kCheckpoints,
           {Axis::kCheckpoints, Axis::kHeads, Axis::kStateRows, Axis::kStateColumns},
           Access::kWritten,
           "state_dtype"},
          CUBINERY_TYPE(states.dtype), kNoCheckpoints);
-inline constexpr auto kCheckpointCuStarts =
-    spec("where the checkpoints of each sequence begin",
-         vector("checkpoint_cu_starts", TensorId::kCheckpointCuStarts, TensorKind::kBounds,
-                Axis::kBounds, "cu_seqlens_dtype"),
-         CUBINERY_TYPE(cu_seqlens_dtype), kNoCheckpoints, kDense);
+inline constexpr auto kCheckpointCuStarts = spec(
+    "where the checkpoints of each sequence begin", CUBINERY_MEMBER(checkpoint_cu_starts),
+    vector(TensorId::kCheckpointCuStarts, TensorKind::kBounds, Axis::kBounds, "cu_seqlens_dtype"),
+    CUBINERY_TYPE(cu_seqlens_dtype), kNoCheckpoints, kDense);
 
 // Of requests that are verified.
-inline constexpr auto kAccepted =
-    spec("so many tokens of the launch before were accepted; 0 is taken as 1",
-         vector("accepted", TensorId::kAccepted, TensorKind::kCounts, Axis::kSequences,
-                "accepted_dtype"),
-         CUBINERY_TYPE(accepted_dtype),
-         Absence{"from_accepted is false", CUBINERY_WHERE(!p.from_accepted)});
+inline constexpr auto kAccepted = spec(
+    "so many tokens of the launch before were accepted; 0 is taken as 1", CUBINERY_MEMBER(accepted),
+    vector(TensorId::kAccepted, TensorKind::kCounts, Axis::kSequences, "accepted_dtype"),
+    CUBINERY_TYPE(accepted_dtype),
+    Absence{"from_accepted is false", CUBINERY_WHERE(!p.from_accepted)});
 
 inline constexpr auto kParents = spec(
     "the token of its request that each follows, from 0, in front of it; -1: the initial state",
-    {"parents",
-     TensorId::kParents,
+    CUBINERY_MEMBER(parents),
+    {TensorId::kParents,
      TensorKind::kParents,
      {Axis::kSequences, Axis::kTokens},
      Access::kRead,
@@ -401,83 +404,72 @@ inline constexpr auto kParents = spec(
 // Of the outputs' norm.
 inline constexpr Absence kNoNorm{"output_norm is none",
                                  CUBINERY_WHERE(p.output_norm == OutputNorm::kNone)};
-inline constexpr auto kZ = spec(
-    "the gate of the norm", rows("z", TensorId::kZ, Axis::kHeads, Axis::kValueDim, Access::kRead),
-    CUBINERY_TYPE(dtype), kNoNorm);
+inline constexpr auto kZ = spec("the gate of the norm", CUBINERY_MEMBER(z),
+                                rows(TensorId::kZ, Axis::kHeads, Axis::kValueDim, Access::kRead),
+                                CUBINERY_TYPE(dtype), kNoNorm);
 inline constexpr auto kNormWeight =
-    spec(vector("norm_weight", TensorId::kNormWeight, TensorKind::kColumns, Axis::kValueDim,
-                "norm_weight_dtype"),
+    spec(CUBINERY_MEMBER(norm_weight),
+         vector(TensorId::kNormWeight, TensorKind::kColumns, Axis::kValueDim, "norm_weight_dtype"),
          CUBINERY_TYPE(norm_weight_dtype), kNoNorm);
 
 // Of the convolution in front of a decode step, which takes the place of q, k and v.
 inline constexpr Absence kFromX{"with conv_width they come from x",
                                 CUBINERY_WHERE(p.conv.is_there())};
 inline constexpr Absence kNoConv{"conv_width is 0", CUBINERY_WHERE(!p.conv.is_there())};
-inline constexpr auto kX = spec({"x",
-                                 TensorId::kX,
+inline constexpr auto kX = spec(CUBINERY_MEMBER(x),
+                                {TensorId::kX,
                                  TensorKind::kChannels,
                                  {Axis::kSequences, Axis::kTokens, Axis::kChannels},
                                  Access::kRead,
                                  "dtype"},
                                 CUBINERY_TYPE(dtype));
-inline constexpr TensorInfo kWeightInfo{"conv_weight",     TensorId::kConvWeight,
-                                        TensorKind::kTaps, {Axis::kChannels, Axis::kWidth},
-                                        Access::kRead,     "conv_weight_dtype"};
-inline constexpr TensorInfo kBiasInfo = vector("conv_bias", TensorId::kConvBias, TensorKind::kTaps,
-                                               Axis::kChannels, "conv_weight_dtype");
-inline constexpr auto kConvWeight = spec(kWeightInfo, CUBINERY_TYPE(conv.weight_dtype), kNoConv);
+inline constexpr TensorInfo kWeightInfo{TensorId::kConvWeight,
+                                        TensorKind::kTaps,
+                                        {Axis::kChannels, Axis::kWidth},
+                                        Access::kRead,
+                                        "conv_weight_dtype"};
+inline constexpr TensorInfo kBiasInfo =
+    vector(TensorId::kConvBias, TensorKind::kTaps, Axis::kChannels, "conv_weight_dtype");
+inline constexpr auto kConvWeight =
+    spec(CUBINERY_MEMBER(conv_weight), kWeightInfo, CUBINERY_TYPE(conv.weight_dtype), kNoConv);
 inline constexpr auto kConvBias =
-    spec(kBiasInfo, CUBINERY_TYPE(conv.weight_dtype), kNoConv,
+    spec(CUBINERY_MEMBER(conv_bias), kBiasInfo, CUBINERY_TYPE(conv.weight_dtype), kNoConv,
          Absence{"has_bias is false", CUBINERY_WHERE(!p.conv.has_bias)});
 inline constexpr auto kConvState =
-    spec("as conv_state_layout says, without gaps",
-         {"conv_state", TensorId::kConvState, TensorKind::kConvStates, kConvStateAxes,
-          Access::kBoth, "conv_state_dtype"},
+    spec("as conv_state_layout says, without gaps", CUBINERY_MEMBER(conv_state),
+         {TensorId::kConvState, TensorKind::kConvStates, kConvStateAxes, Access::kBoth,
+          "conv_state_dtype"},
          CUBINERY_TYPE(conv.state_dtype), kNoConv, kNoState);
 inline constexpr auto kConvStateOut =
-    spec("where new ones go; absent: in place",
-         {"conv_state_out", TensorId::kConvStateOut, TensorKind::kConvStates, kConvStateAxes,
-          Access::kWritten, "conv_state_dtype", true},
+    spec("where new ones go; absent: in place", CUBINERY_MEMBER(conv_state_out),
+         {TensorId::kConvStateOut, TensorKind::kConvStates, kConvStateAxes, Access::kWritten,
+          "conv_state_dtype", true},
          CUBINERY_TYPE(conv.state_dtype), kNoConv, kNotStored);
 
 }  // namespace tensors
 
 // Parts of tables.
 
-constexpr auto operand_tensors() {
-  return std::tuple{PlacedTensor{tensors::kQ, CUBINERY_IN(q)},
-                    PlacedTensor{tensors::kK, CUBINERY_IN(k)},
-                    PlacedTensor{tensors::kV, CUBINERY_IN(v)}};
-}
+constexpr auto operand_tensors() { return std::tuple{tensors::kQ, tensors::kK, tensors::kV}; }
 // Where a convolution in front may make them.
 constexpr auto optional_operand_tensors() {
-  return std::tuple{PlacedTensor{also(tensors::kQ, tensors::kFromX), CUBINERY_IN(q)},
-                    PlacedTensor{also(tensors::kK, tensors::kFromX), CUBINERY_IN(k)},
-                    PlacedTensor{also(tensors::kV, tensors::kFromX), CUBINERY_IN(v)}};
+  return std::tuple{also(tensors::kQ, tensors::kFromX), also(tensors::kK, tensors::kFromX),
+                    also(tensors::kV, tensors::kFromX)};
 }
 constexpr auto gate_tensors() {
-  return std::tuple{PlacedTensor{tensors::kG, CUBINERY_IN(g)},
-                    PlacedTensor{tensors::kBeta, CUBINERY_IN(beta)},
-                    PlacedTensor{tensors::kALog, CUBINERY_IN(A_log)},
-                    PlacedTensor{tensors::kDtBias, CUBINERY_IN(dt_bias)}};
+  return std::tuple{tensors::kG, tensors::kBeta, tensors::kALog, tensors::kDtBias};
 }
 // Of prefills and verifications: q, k, v, gates and o.
 constexpr auto token_tensors() {
-  return std::tuple_cat(operand_tensors(), gate_tensors(),
-                        std::tuple{PlacedTensor{tensors::kO, CUBINERY_IN(o)}});
+  return std::tuple_cat(operand_tensors(), gate_tensors(), std::tuple{tensors::kO});
 }
 constexpr auto state_tensors() {
-  return std::tuple{PlacedTensor{tensors::kState, CUBINERY_IN(state)},
-                    PlacedTensor{tensors::kStateOut, CUBINERY_IN(state_out)},
-                    PlacedTensor{tensors::kStateIndices, CUBINERY_IN(state_indices)},
-                    PlacedTensor{tensors::kStateOutIndices, CUBINERY_IN(state_out_indices)}};
+  return std::tuple{tensors::kState, tensors::kStateOut, tensors::kStateIndices,
+                    tensors::kStateOutIndices};
 }
 constexpr auto layer_tensors() {
-  return std::tuple_cat(std::tuple{PlacedTensor{tensors::kK, CUBINERY_IN(k)},
-                                   PlacedTensor{tensors::kV, CUBINERY_IN(v)}},
-                        gate_tensors(),
-                        std::tuple{PlacedTensor{tensors::kState, CUBINERY_IN(state)},
-                                   PlacedTensor{tensors::kStateOut, CUBINERY_IN(state_out)}});
+  return std::tuple_cat(std::tuple{tensors::kK, tensors::kV}, gate_tensors(),
+                        std::tuple{tensors::kState, tensors::kStateOut});
 }
 // The same in arguments that have a member `layer`.
 template <class In>
@@ -485,28 +477,23 @@ struct InLayer {
   In in;
   constexpr auto& operator()(auto& args) const { return in(args.layer); }
 };
+template <class In, class Type, class... Holds>
+constexpr TensorSpec<InLayer<In>, Type, Holds...> in_layer(
+    const TensorSpec<In, Type, Holds...>& of) {
+  return {of.info, {of.in}, of.type, of.absences, "layer"};
+}
 constexpr auto tensors_of_layer() {
-  return std::apply(
-      [](const auto&... all) {
-        return std::tuple{PlacedTensor{all.spec, InLayer<decltype(all.in)>{all.in}, "layer"}...};
-      },
-      layer_tensors());
+  return std::apply([](const auto&... all) { return std::tuple{in_layer(all)...}; },
+                    layer_tensors());
 }
 constexpr auto checkpoint_tensors() {
-  return std::tuple{PlacedTensor{tensors::kCheckpoints, CUBINERY_IN(checkpoints)},
-                    PlacedTensor{tensors::kCheckpointCuStarts, CUBINERY_IN(checkpoint_cu_starts)}};
+  return std::tuple{tensors::kCheckpoints, tensors::kCheckpointCuStarts};
 }
-constexpr auto norm_tensors() {
-  return std::tuple{PlacedTensor{tensors::kZ, CUBINERY_IN(z)},
-                    PlacedTensor{tensors::kNormWeight, CUBINERY_IN(norm_weight)}};
-}
+constexpr auto norm_tensors() { return std::tuple{tensors::kZ, tensors::kNormWeight}; }
 // Of the convolution in front of a decode step.
 constexpr auto front_conv_tensors() {
-  return std::tuple{PlacedTensor{also(tensors::kX, tensors::kNoConv), CUBINERY_IN(x)},
-                    PlacedTensor{tensors::kConvWeight, CUBINERY_IN(conv_weight)},
-                    PlacedTensor{tensors::kConvBias, CUBINERY_IN(conv_bias)},
-                    PlacedTensor{tensors::kConvState, CUBINERY_IN(conv_state)},
-                    PlacedTensor{tensors::kConvStateOut, CUBINERY_IN(conv_state_out)}};
+  return std::tuple{also(tensors::kX, tensors::kNoConv), tensors::kConvWeight, tensors::kConvBias,
+                    tensors::kConvState, tensors::kConvStateOut};
 }
 
 }  // namespace cubinery::gdn

@@ -40,20 +40,19 @@ struct Tensors<CommitLayer> {
 // Of a commit itself.
 namespace commit_tensors {
 
-inline constexpr auto kLayers = spec("what table() made, without gaps",
-                                     {"layers",
-                                      TensorId::kLayers,
+inline constexpr auto kLayers = spec("what table() made, without gaps", CUBINERY_MEMBER(layers),
+                                     {TensorId::kLayers,
                                       TensorKind::kLayers,
                                       {Axis::kLayers, Axis::kWords},
                                       Access::kRead,
                                       "i64",
                                       true},
                                      [](const auto&) { return DType::kI64; });
-inline constexpr auto kAccepted =
-    spec("so many tokens of each request are accepted; absent: all of them",
-         tensors::vector("accepted", TensorId::kAccepted, TensorKind::kCounts, Axis::kSequences,
-                         "accepted_dtype", true),
-         CUBINERY_TYPE(accepted_dtype));
+inline constexpr auto kAccepted = spec(
+    "so many tokens of each request are accepted; absent: all of them", CUBINERY_MEMBER(accepted),
+    tensors::vector(TensorId::kAccepted, TensorKind::kCounts, Axis::kSequences, "accepted_dtype",
+                    true),
+    CUBINERY_TYPE(accepted_dtype));
 
 }  // namespace commit_tensors
 
@@ -65,19 +64,16 @@ struct Tensors<CommitArgs> {
   static constexpr TensorId kInstead = TensorId::kLayers;
   static constexpr auto kList = std::tuple_cat(
       tensors_of_layer(),
-      std::tuple{PlacedTensor{commit_tensors::kLayers, CUBINERY_IN(layers)},
-                 PlacedTensor{commit_tensors::kAccepted, CUBINERY_IN(accepted)},
-                 PlacedTensor{tensors::kCuSeqlens, CUBINERY_IN(cu_seqlens)},
-                 PlacedTensor{tensors::kStateIndices, CUBINERY_IN(state_indices)},
-                 PlacedTensor{tensors::kStateOutIndices, CUBINERY_IN(state_out_indices)}});
+      std::tuple{commit_tensors::kLayers, commit_tensors::kAccepted, tensors::kCuSeqlens,
+                 tensors::kStateIndices, tensors::kStateOutIndices});
 };
 
 template <>
 struct Numbers<CommitArgs> {
   static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kLowerBound,
                                     numbers::kEnablePdl};
-  static constexpr std::tuple kSizes{PlacedNumber{{"layers"}, CUBINERY_IN(layers)},
-                                     PlacedNumber{{"requests"}, CUBINERY_IN(requests)}};
+  static constexpr std::tuple kSizes{Number{CUBINERY_MEMBER(layers)},
+                                     Number{CUBINERY_MEMBER(requests)}};
 };
 
 }  // namespace gdn

@@ -47,17 +47,15 @@ struct Tensors<VerifyArgs> {
   static constexpr std::size_t kPositional = 5;
   static constexpr auto kList =
       std::tuple_cat(token_tensors(), state_tensors(),
-                     std::tuple{PlacedTensor{tensors::kCuSeqlens, CUBINERY_IN(cu_seqlens)},
-                                PlacedTensor{tensors::kAccepted, CUBINERY_IN(accepted)},
-                                PlacedTensor{tensors::kParents, CUBINERY_IN(parents)}});
+                     std::tuple{tensors::kCuSeqlens, tensors::kAccepted, tensors::kParents});
 };
 
 template <>
 struct Numbers<VerifyArgs> {
   static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kScale, numbers::kLowerBound,
                                     numbers::kEnablePdl};
-  static constexpr std::tuple kSizes{PlacedNumber{{"requests"}, CUBINERY_IN(requests)},
-                                     PlacedNumber{{"tokens"}, CUBINERY_IN(tokens)}};
+  static constexpr std::tuple kSizes{Number{CUBINERY_MEMBER(requests)},
+                                     Number{CUBINERY_MEMBER(tokens)}};
 };
 
 }  // namespace gdn
