@@ -9,8 +9,6 @@
 namespace cubinery {
 namespace {
 
-using Lengths = std::vector<std::int64_t>;
-
 constexpr std::int64_t kChannels = 328;       // not whole warps, but whole vectors
 constexpr std::int64_t kMostDrafts = 5;       // tokens of a request that is verified
 constexpr std::int64_t kLead = 3, kTail = 2;  // tokens around packed sequences
