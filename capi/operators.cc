@@ -22,6 +22,7 @@ using namespace cubinery::capi;
 #define CUBINERY_GIVEN_Workspace \
   , gdn::Workspace { workspace, bytes }
 
+// Types have no parentheses: NOLINTBEGIN(bugprone-macro-parentheses)
 #define CUBINERY_C_OPERATOR(Name, name, sizes, more)                                     \
   int cubinery_##name##_create(const CubineryContext* context, const char* problem,      \
                                Cubinery##Name** name) {                                  \
@@ -36,6 +37,7 @@ using namespace cubinery::capi;
                                char** choice) {                                          \
     return capi::choice(#name, name, choice, CUBINERY_GIVEN_##sizes);                    \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 CUBINERY_OPERATORS(CUBINERY_C_OPERATOR)
 
 int cubinery_prefill_workspace_bytes(const CubineryPrefill* prefill, int64_t tokens,

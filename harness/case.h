@@ -198,7 +198,6 @@ class GdnCase {
   std::int64_t parent(std::int64_t n, std::int64_t t) const;  // of a tree's token
   bool is_tree(std::int64_t n) const;                         // or, of none, a chain
   bool malformed() const;
-  bool is_padding(std::int64_t index) const;
   Row row(std::int64_t n, bool malformed) const;
   Row slots_of(std::int64_t n) const;
   std::vector<Row> rows() const;

@@ -55,11 +55,6 @@ bool GdnCase::malformed() const {
   return malformed;
 }
 
-bool GdnCase::is_padding(std::int64_t index) const {
-  if (problem_.states.padding == Padding::kNone) return false;
-  return problem_.states.pad_index == gdn::PadIndex::kNegative ? index < 0 : index == 0;
-}
-
 // By the indices alone.
 Row GdnCase::slots_of(std::int64_t n) const {
   const TensorSet& tensors = layout_.tensors();
@@ -69,17 +64,17 @@ Row GdnCase::slots_of(std::int64_t n) const {
   const std::int64_t read = integer(TensorId::kStateIndices, n);
   const std::int64_t write =
       tensors.has(TensorId::kStateOutIndices) ? integer(TensorId::kStateOutIndices, n) : read;
-  if (is_padding(read)) {
+  if (is_padding(problem_.states, read)) {
     if (problem_.states.padding == Padding::kSkip) return {RowKind::kSkipped, 0, 0};
     if (problem_.states.padding == Padding::kZero) return {RowKind::kZeroed, 0, 0};
     int sharing = 0;
     for (std::int64_t other = 0; other < sequences_; ++other) {
-      sharing += is_padding(integer(TensorId::kStateIndices, other)) ? 1 : 0;
+      sharing += is_padding(problem_.states, integer(TensorId::kStateIndices, other)) ? 1 : 0;
     }
     return {sharing == 1 ? RowKind::kComputed : RowKind::kShared, scratch, stored(scratch)};
   }
   // A padding write index drops the new state, or sends it to the scratch slot.
-  if (is_padding(write)) {
+  if (is_padding(problem_.states, write)) {
     const bool kept = problem_.states.padding == Padding::kScratch;
     return {RowKind::kComputed, read, kept ? stored(scratch) : kNowhere};
   }

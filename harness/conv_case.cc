@@ -156,11 +156,6 @@ std::int64_t ConvCase::state_in(TensorId which, std::int64_t row, std::int64_t s
   return row * tensor.strides[0] + (tensor.rank == 4 ? step * tensor.strides[1] : 0);
 }
 
-bool ConvCase::is_pad(std::int64_t index) const {
-  if (problem_.states.padding == Padding::kNone) return false;
-  return problem_.states.pad_index == gdn::PadIndex::kNegative ? index < 0 : index == 0;
-}
-
 ConvCase::Place ConvCase::place(std::int64_t n) const {
   Place place{.has_initial = problem_.states.has_initial && !is_new(n)};
   place.start = extent_.columns - (problem_.width - 1);
@@ -176,7 +171,7 @@ ConvCase::Place ConvCase::place(std::int64_t n) const {
   }
   const std::int64_t steps = indices.rank == 2 ? indices.shape[1] : 1;
   std::int64_t slot = integer(TensorId::kStateIndices, n * steps + step);
-  if (is_pad(slot)) {
+  if (is_padding(problem_.states, slot)) {
     if (problem_.states.padding == Padding::kSkip) place.kind = Place::Kind::kSkipped;
     if (problem_.states.padding == Padding::kZero) place.kind = Place::Kind::kZeroed;
     slot = 0;  // kScratch
@@ -198,9 +193,10 @@ std::optional<ConvCase::Written> ConvCase::written(std::int64_t n, std::int64_t 
   const std::int64_t slot = integer(which, n * steps + (indices.rank == 2 ? step : 0));
   const bool starts_on_scratch =
       n == options_.padded &&
-      is_pad(integer(TensorId::kStateIndices, read.rank == 2 ? n * read.shape[1] : n));
+      is_padding(problem_.states,
+                 integer(TensorId::kStateIndices, read.rank == 2 ? n * read.shape[1] : n));
   if (starts_on_scratch) return Written{to, state_in(to, 0)};
-  if (is_pad(slot)) return std::nullopt;
+  if (is_padding(problem_.states, slot)) return std::nullopt;
   return Written{to, state_in(to, slot)};
 }
 
@@ -385,7 +381,7 @@ class ConvCase::Reference {
       add_part(which, row, y, part(*naive, first, heads, dim, normed, scale));
       first += std::int64_t{heads} * dim;
     };
-    const bool normed = p_.inputs.use_qk_l2norm;
+    const bool normed = norm_heads(p_) > 0;
     add_heads(TensorId::kQ, p_.heads.q, p_.key_dim, normed, of_.options_.scale);
     add_heads(TensorId::kK, p_.heads.k, p_.key_dim, normed, 1);
     add_heads(TensorId::kV, p_.heads.v, p_.value_dim, false, 1);

@@ -93,7 +93,6 @@ class ConvCase {
   std::int64_t rows() const;
   bool is_new(std::int64_t n) const;
   std::int64_t state_in(TensorId which, std::int64_t row, std::int64_t step = 0) const;
-  bool is_pad(std::int64_t index) const;
   Place place(std::int64_t n) const;
   std::optional<Written> written(std::int64_t n, std::int64_t step) const;
   std::int64_t first_checkpoint(std::int64_t n) const;

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "runtime/gdn/shared/extent.h"
+
 namespace cubinery {
 namespace {
 
@@ -24,8 +26,6 @@ bool channels_first(const GdnProblem& p) {
 bool channels_first(const ConvProblem& p) {
   return p.states.layout == gdn::ConvStateLayout::kChannels;
 }
-bool heads_first(const GdnProblem& p) { return p.token_layout == gdn::TokenLayout::kBHTD; }
-bool heads_first(const ConvProblem&) { return false; }
 
 // Extents that only one kind of problem has.
 std::int64_t own_extent(const GdnProblem& p, const Extent&, Axis axis) {
@@ -117,7 +117,7 @@ void add_tensor(const Problem& p, const Extent& extent, const TensorInfo& info, 
     const std::int64_t steps = tensor.rank == 1 ? steps_of(p, extent, info.id) : 0;
     if (steps > 0) add(Axis::kNone, steps);
   }
-  if (heads_first(p) && is_of_tokens(info.kind)) {
+  if (gdn::has_heads_first(p) && is_of_tokens(info.kind)) {
     const std::size_t first = p.varlen ? 0 : 1;
     std::swap(dims[first], dims[first + 1]);
     std::swap(tensor.shape[first], tensor.shape[first + 1]);
@@ -130,7 +130,7 @@ TensorSet set_of(const Problem& p, const Extent& extent) {
   using Args = ArgsOf<Problem>;
   TensorSet set{.list = kInfosOf<Args>,
                 .varlen = p.varlen,
-                .heads_first = heads_first(p),
+                .heads_first = gdn::has_heads_first(p),
                 .channels_first = channels_first(p)};
   for (const auto& row : gdn::kTensorRows<Args>) {
     if (!row.why_absent(p).empty() || !is_there(p, extent, row.id)) continue;

@@ -127,6 +127,13 @@ const Tensor& tensor_of(const Args& args, TensorId id) {
   return gdn::row_of<Args>(id).of(args);
 }
 
+// Whether the index of a state means padding.
+template <class States>
+bool is_padding(const States& states, std::int64_t index) {
+  if (states.padding == gdn::Padding::kNone) return false;
+  return states.pad_index == gdn::PadIndex::kNegative ? index < 0 : index == 0;
+}
+
 // What the dimensions of a tensor count; kNone: steps, or there is no such dimension.
 using Dims = std::array<gdn::Axis, Tensor::kMaxRank>;
 

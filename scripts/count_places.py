@@ -39,6 +39,12 @@ def naming(files, *words):
     return sorted(path for path, code in files.items() if all(p.search(code) for p in patterns))
 
 
+def shared(paths):
+    """Those that are no operator's own, which a new one would have of its own too: harness/decode.h, gdn_prefill_scan/."""
+    own = re.compile(r"(^|/)(gdn_)?(decode|prefill|verify|commit|conv)(_\w+)?[./]")
+    return [path for path in paths if not own.search(path)]
+
+
 def toy_path():
     """Files of the toy operator that name its second path, without those that are the path's own."""
     own = re.compile(r"scale_wide\.cc$|/scale_rows_wide/|_test\.cc$")
@@ -53,12 +59,12 @@ def main():
     files = hand_kept()
     either = [r"\w*[dD]ecode\w*", r"\w*[pP]refill\w*"]
     rows = [  # what, files, what we aim at, and the most that --check lets pass: today's
-        ("a tuned field of one kernel (stages of gdn_prefill_scan)", naming(files, "stages"), 3, 7),
-        ("an option without a tensor, of one operator (token_layout)", naming(files, "token_layout"), 5, 5),
-        ("likewise, of every operator (use_qk_l2norm)", naming(files, "use_qk_l2norm"), 8, 19),
+        ("a tuned field of one kernel (stages of gdn_prefill_scan)", naming(files, "stages"), 3, 6),
+        ("an option without a tensor, of one operator (token_layout)", naming(files, "token_layout"), 5, 4),
+        ("likewise, of every operator (use_qk_l2norm)", naming(files, "use_qk_l2norm"), 8, 17),
         ("an option with a tensor, of one operator (norm_weight)", naming(files, "norm_weight"), 6, 6),
         ("likewise, of every operator (A_log)", naming(files, "A_log"), 10, 13),
-        ("a new operator: shared files that name both", naming(files, *either), 8, 12),
+        ("a new operator: shared files that name both", shared(naming(files, *either)), 8, 9),
         ("a second path (the toy operator's), without its own files", toy_path(), 3, 3),
     ]
     too_many = False

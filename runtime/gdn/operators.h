@@ -1,11 +1,11 @@
-// The list of operators, with their tables: C, Python, the registry and the harness go through it.
+// The list of operators: C, Python, the registry and the harness go through it.
 #pragma once
 
-#include "runtime/gdn/conv/tables.h"
-#include "runtime/gdn/decode/tables.h"
-#include "runtime/gdn/prefill/tables.h"
-#include "runtime/gdn/verify/commit_tables.h"
-#include "runtime/gdn/verify/tables.h"
+#include "runtime/gdn/conv/operator.h"
+#include "runtime/gdn/decode/operator.h"
+#include "runtime/gdn/prefill/operator.h"
+#include "runtime/gdn/verify/commit_operator.h"
+#include "runtime/gdn/verify/operator.h"
 
 // X(Name, name, sizes, more), in the order in which the command line goes through them:
 // gdn::NameProblem and others are classes, cubinery_name_launch() and others functions of C.

@@ -28,12 +28,15 @@ namespace cubinery {
 //   using Runner                      what a launch is handed to: one configuration, loaded
 //   static const std::vector<const Path<Problem, Runner>*>& paths()
 //                                     the first that runs is the one of batch_invariant
+//   static Sizes sizes(const Problem&)
+//
+// Beside its list of fields, Fields<Problem> has two of their names:
+//
 //   static constexpr std::string_view kOutline[]
-//                                     fields of the problem that decide what is fast
+//                                     fields that decide what is fast
 //   static constexpr std::string_view kNotForSpeed[]
 //                                     fields that results do not name: features say what they mean
 //                                     for speed, or they mean nothing
-//   static Sizes sizes(const Problem&)
 //
 // The problem's namespace has normalised(problem): fields that the others leave without meaning at
 // their defaults.
@@ -66,7 +69,7 @@ template <class Problem>
 std::string text_for_results(const Problem& problem) {
   std::string text;
   for (const FieldText& field : field_texts(normalised(problem))) {
-    const auto& skipped = OperatorOf<Problem>::kNotForSpeed;
+    const auto& skipped = Fields<Problem>::kNotForSpeed;
     if (std::find(std::begin(skipped), std::end(skipped), field.name) != std::end(skipped))
       continue;
     if (!text.empty()) text += ';';
@@ -231,7 +234,7 @@ auto Planner<Problem>::find(const Values& values) const -> CandidatePtr {
 
 template <class Problem>
 TuningSpace Planner<Problem>::empty_space() const {
-  const auto& outline = OperatorOf<Problem>::kOutline;
+  const auto& outline = Fields<Problem>::kOutline;
   return {.op = Fields<Problem>::kName,
           .problem = text_for_results(problem_),
           .configurations = {},

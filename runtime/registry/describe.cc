@@ -121,9 +121,10 @@ TensorDescription described_tensor(const auto& spec) {
   return tensor;
 }
 
-template <class Args>
+// `Of`: arguments, or a size.
+template <class Of>
 NumberDescription described_number(const auto& number) {
-  using T = std::decay_t<decltype(number.in(std::declval<Args&>()))>;
+  using T = std::decay_t<decltype(number.in(std::declval<Of&>()))>;
   const std::string_view type = std::is_same_v<T, bool>           ? "boolean"
                                 : std::is_same_v<T, std::int64_t> ? "integer"
                                                                   : "float";
@@ -140,6 +141,9 @@ ArgsDescription described_args() {
   std::apply(
       [&](const auto&... all) { (args.numbers.push_back(described_number<Args>(all)), ...); },
       gdn::Numbers<Args>::kList);
+  using Size = gdn::SizeOf<Problem>;
+  std::apply([&](const auto&... all) { (args.sizes.push_back(described_number<Size>(all)), ...); },
+             gdn::Numbers<Args>::kSizes);
   args.positional = gdn::Tensors<Args>::kPositional;
   if constexpr (requires { gdn::Tensors<Args>::kInstead; }) {
     args.instead = gdn::row_of<Args>(gdn::Tensors<Args>::kInstead).name;
@@ -171,6 +175,17 @@ Json json_of(const TensorDescription& tensor) {
   return object;
 }
 
+Json json_of(const std::vector<NumberDescription>& numbers) {
+  Json array = Json::array();
+  for (const NumberDescription& number : numbers) {
+    array.push_back(json_of({{"name", number.name},
+                             {"type", number.type},
+                             {"absent", number.absent},
+                             {"doc", number.doc}}));
+  }
+  return array;
+}
+
 }  // namespace
 
 const std::vector<OperatorDescription>& operator_descriptions() {
@@ -196,20 +211,15 @@ std::string operators_json() {
     for (const FieldDescription& field : op.fields) fields.push_back(json_of(field));
     Json forms = Json::array();
     for (const Form& form : op.forms) forms.push_back({{"name", form.name}, {"help", form.help}});
-    Json tensors = Json::array(), numbers = Json::array();
+    Json tensors = Json::array();
     for (const TensorDescription& tensor : op.args.tensors) tensors.push_back(json_of(tensor));
-    for (const NumberDescription& number : op.args.numbers) {
-      numbers.push_back(json_of({{"name", number.name},
-                                 {"type", number.type},
-                                 {"absent", number.absent},
-                                 {"doc", number.doc}}));
-    }
     document.push_back({{"op", op.name},
                         {"help", op.help},
                         {"fields", std::move(fields)},
                         {"forms", std::move(forms)},
                         {"tensors", std::move(tensors)},
-                        {"numbers", std::move(numbers)},
+                        {"numbers", json_of(op.args.numbers)},
+                        {"sizes", json_of(op.args.sizes)},
                         {"positional", op.args.positional},
                         {"instead", op.args.instead},
                         {"workspace", op.args.has_workspace}});

@@ -33,8 +33,9 @@ struct NumberDescription {
 struct ArgsDescription {
   std::vector<TensorDescription> tensors;
   std::vector<NumberDescription> numbers;
-  std::size_t positional = 0;  // so many tensors Python takes without a name
-  std::string_view instead;    // the tensor that may stand in for the first, if any
+  std::vector<NumberDescription> sizes;  // what choices take
+  std::size_t positional = 0;            // so many tensors Python takes without a name
+  std::string_view instead;              // the tensor that may stand in for the first, if any
   bool has_workspace = false;
 };
 
@@ -51,8 +52,9 @@ const std::vector<OperatorDescription>& operator_descriptions();
 // A JSON array of {"op", "help", "fields": [{"name", "type", "default", "choices", "help"}],
 // "forms": [{"name", "help"}], "tensors": [{"name", "part", "shape", "packed", "dtype", "access",
 // "optional", "per_channel", "absent_where", "doc"}], "numbers": [{"name", "type", "absent",
-// "doc"}], "positional", "workspace"}; a field's "type" is "integer", "boolean" or "string", and
-// strings have "choices"; of tensors and numbers what is empty is not there.
+// "doc"}], "sizes": as numbers, "positional", "workspace"}; a field's "type" is "integer",
+// "boolean" or "string", and strings have "choices"; of tensors and numbers what is empty is not
+// there.
 std::string operators_json();
 
 }  // namespace cubinery

@@ -5,12 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "runtime/gdn/conv/operator.h"
-#include "runtime/gdn/decode/operator.h"
-#include "runtime/gdn/prefill/operator.h"
 #include "runtime/gdn/shared/model_forms.h"
-#include "runtime/gdn/verify/commit_operator.h"
-#include "runtime/gdn/verify/operator.h"
 #include "runtime/operator/planner.h"
 
 namespace cubinery {

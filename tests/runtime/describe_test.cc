@@ -28,6 +28,22 @@ TEST_CASE("TheFieldsAndDefaultsAreThoseOfTheProblems", "[cpu]") {
   }
 }
 
+TEST_CASE("TheSizesAreThoseOfAChoice", "[cpu]") {
+  std::string text;
+  for (const OperatorDescription& op : operator_descriptions()) {
+    text += op.name;
+    for (const NumberDescription& size : op.args.sizes) {
+      CHECK(size.type == "integer");
+      CHECK_FALSE(size.doc.empty());
+      text.append(" ").append(size.name);
+    }
+    text += '\n';
+  }
+  CHECK(text ==
+        "gdn_decode batch\ngdn_prefill tokens sequences max_seqlen\ngdn_verify requests tokens\n"
+        "gdn_commit layers requests\ngdn_conv sequences tokens channels\n");
+}
+
 TEST_CASE("TheDtypeOfATensorIsAFieldOrADtype", "[cpu]") {
   const std::set<std::string_view> dtypes{"f32", "i64", "bool"};
   for (const OperatorDescription& op : operator_descriptions()) {

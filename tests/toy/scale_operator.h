@@ -17,6 +17,8 @@ struct Fields<toy::ScaleProblem> {
   static constexpr const char* kName = "toy_scale";
   using P = toy::ScaleProblem;
   static constexpr auto kList = field_table(fixed<&P::dtype>(), fixed<&P::batch_invariant>());
+  static constexpr std::string_view kOutline[] = {"dtype"};
+  static constexpr std::string_view kNotForSpeed[] = {"batch_invariant"};
 };
 
 namespace toy {
@@ -46,8 +48,6 @@ template <>
 struct OperatorOf<toy::ScaleProblem> {
   using Runner = toy::ScaleRunner;
   static const std::vector<const toy::ScalePath*>& paths();
-  static constexpr std::string_view kOutline[] = {"dtype"};
-  static constexpr std::string_view kNotForSpeed[] = {"batch_invariant"};
   static Sizes sizes(const toy::ScaleProblem& problem);
 };
 

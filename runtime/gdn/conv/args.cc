@@ -53,11 +53,8 @@ Status bind_tokens(const ConvBinder& bind, const ConvExtent& extent, GdnConvPara
   CUBINERY_RETURN_IF_ERROR(bind_output<TensorId::kK>(bind, extent, &outputs));
   CUBINERY_RETURN_IF_ERROR(bind_output<TensorId::kV>(bind, extent, &outputs));
   CUBINERY_RETURN_IF_ERROR(bind_output<TensorId::kY>(bind, extent, &outputs));
-  CUBINERY_RETURN_IF_ERROR(bind.scalars<TensorId::kA>(&params->gates.g));
-  CUBINERY_RETURN_IF_ERROR(bind.vector<TensorId::kALog>(&params->gates.A_log));
-  CUBINERY_RETURN_IF_ERROR(bind.vector<TensorId::kDtBias>(&params->gates.dt_bias));
+  CUBINERY_RETURN_IF_ERROR((bind.gates<TensorId::kA, TensorId::kB>(&params->gates)));
   CUBINERY_RETURN_IF_ERROR(bind.outputs<TensorId::kG>(&params->g));
-  CUBINERY_RETURN_IF_ERROR(bind.scalars<TensorId::kB>(&params->gates.beta));
   return bind.outputs<TensorId::kBeta>(&params->beta);
 }
 

@@ -36,11 +36,6 @@ template <>
 struct OperatorOf<gdn::ConvProblem> {
   using Runner = gdn::ConvRunner;
   static const std::vector<const gdn::ConvPath*>& paths();
-  static constexpr std::string_view kOutline[] = {"dtype", "width", "split_qkv", "use_qk_l2norm",
-                                                  "varlen"};
-  static constexpr std::string_view kNotForSpeed[] = {
-      "q_heads",          "k_heads",        "v_heads",        "value_dim",
-      "checkpoint_every", "accepted_dtype", "batch_invariant"};
   // Along the sequences, their tokens and the channels.
   static Sizes sizes(const gdn::ConvProblem& problem);
 };

@@ -30,9 +30,7 @@ inline bool writes_beta(const ConvProblem& problem) {
 }
 
 // Heads of q and k, where they are normalised.
-inline int norm_heads(const ConvProblem& problem) {
-  return problem.inputs.use_qk_l2norm ? problem.heads.q + problem.heads.k : 0;
-}
+int norm_heads(const ConvProblem& problem);
 
 // Of q, k and v behind each other: channels before k's and v's, and all of them.
 struct ConvSplit {

@@ -69,22 +69,22 @@ Status ConvProblem::check() const {
                    "unless stored_states = every)");
 }
 
+int norm_heads(const ConvProblem& problem) {
+  return problem.inputs.use_qk_l2norm ? problem.heads.q + problem.heads.k : 0;
+}
+
 ConvProblem normalised(ConvProblem problem) {
   const ConvProblem plain;
-  problem.inputs = normalised(problem.inputs);
-  problem.states = normalised_slots(problem.states);
+  problem = normalised_shared(problem);
   if (!problem.split_qkv) problem.heads = plain.heads;
   if (!problem.split_qkv) problem.value_dim = plain.value_dim;
   if (!problem.inputs.use_qk_l2norm) problem.key_dim = plain.key_dim;
-  if (!problem.states.store) problem.stored_states = plain.stored_states;
   const bool keeps_none = !problem.states.store && problem.checkpoints == Checkpoints::kNone;
   if (!problem.states.has_initial && keeps_none) {
     problem.states.dtype = plain.states.dtype;
     problem.states.layout = plain.states.layout;
     problem.states.whole_window = plain.states.whole_window;
   }
-  if (!problem.varlen) problem.cu_seqlens_dtype = plain.cu_seqlens_dtype;
-  if (!problem.from_accepted) problem.accepted_dtype = plain.accepted_dtype;
   return problem;
 }
 

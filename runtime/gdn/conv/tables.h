@@ -72,6 +72,11 @@ struct Fields<gdn::ConvProblem> {
           "2N... (after); N is checkpoint_every"),
       fixed<&P::checkpoint_every>("tokens from one checkpoint to the next"),
       gdn::batch_invariant_field<P>());
+  static constexpr std::string_view kOutline[] = {"dtype", "width", "split_qkv", "use_qk_l2norm",
+                                                  "varlen"};
+  static constexpr std::string_view kNotForSpeed[] = {
+      "q_heads",          "k_heads",        "v_heads",        "value_dim",
+      "checkpoint_every", "accepted_dtype", "batch_invariant"};
 };
 
 namespace gdn {
@@ -171,9 +176,10 @@ template <>
 struct Numbers<ConvArgs> {
   static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kConvScale, numbers::kMaxSeqlen,
                                     numbers::kEnablePdl};
-  static constexpr std::tuple kSizes{Number{CUBINERY_MEMBER(sequences)},
-                                     Number{CUBINERY_MEMBER(tokens)},
-                                     Number{CUBINERY_MEMBER(channels)}};
+  static constexpr std::tuple kSizes{
+      Number{CUBINERY_MEMBER(sequences), "", "B, or N"},
+      Number{CUBINERY_MEMBER(tokens), "", "of all sequences: B T, or the packed total"},
+      Number{CUBINERY_MEMBER(channels), "0", "of x; with split_qkv the problem says"}};
 };
 
 }  // namespace gdn

@@ -53,11 +53,6 @@ template <>
 struct OperatorOf<gdn::DecodeProblem> {
   using Runner = gdn::DecodeRunner;
   static const std::vector<const gdn::DecodePath*>& paths();
-  static constexpr std::string_view kOutline[] = {"key_dim",      "value_dim",   "dtype",
-                                                  "output_dtype", "state_dtype", "state_layout",
-                                                  "output_norm"};
-  static constexpr std::string_view kNotForSpeed[] = {"q_heads", "k_heads", "v_heads",
-                                                      "batch_invariant"};
   // Along the states, batch x heads, on which choices depend.
   static Sizes sizes(const gdn::DecodeProblem& problem);
 };

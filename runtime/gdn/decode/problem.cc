@@ -11,8 +11,7 @@ Status DecodeProblem::check() const {
 }
 
 DecodeProblem normalised(DecodeProblem problem) {
-  problem.inputs = normalised(problem.inputs);
-  problem.states = normalised(problem.states);
+  problem = normalised_shared(problem);
   if (problem.output_norm == OutputNorm::kNone) {
     problem.norm_weight_dtype = DecodeProblem{}.norm_weight_dtype;
   }

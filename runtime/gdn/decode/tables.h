@@ -26,12 +26,34 @@ struct Fields<gdn::DecodeProblem> {
           "yet)"),
       fixed<&P::norm_weight_dtype>("dtype of norm_weight (output_norm)", gdn::kFloats),
       gdn::decode_conv_fields<P>(), gdn::batch_invariant_field<P>());
+  static constexpr std::string_view kOutline[] = {"key_dim",      "value_dim",   "dtype",
+                                                  "output_dtype", "state_dtype", "state_layout",
+                                                  "output_norm"};
+  static constexpr std::string_view kNotForSpeed[] = {"q_heads", "k_heads", "v_heads",
+                                                      "batch_invariant"};
 };
 
 namespace gdn {
 
 // The operator's name: that of its results, and what messages begin with.
 inline constexpr std::string_view kDecodeOp = Fields<DecodeProblem>::kName;
+
+namespace tensors {
+
+// Of the outputs' norm.
+inline constexpr Absence kNoNorm{"output_norm is none",
+                                 CUBINERY_WHERE(p.output_norm == OutputNorm::kNone)};
+inline constexpr auto kZ = spec("the gate of the norm", CUBINERY_MEMBER(z),
+                                rows(TensorId::kZ, Axis::kHeads, Axis::kValueDim, Access::kRead),
+                                CUBINERY_TYPE(dtype), kNoNorm);
+inline constexpr auto kNormWeight =
+    spec(CUBINERY_MEMBER(norm_weight),
+         vector(TensorId::kNormWeight, TensorKind::kColumns, Axis::kValueDim, "norm_weight_dtype"),
+         CUBINERY_TYPE(norm_weight_dtype), kNoNorm);
+
+}  // namespace tensors
+
+constexpr auto norm_tensors() { return std::tuple{tensors::kZ, tensors::kNormWeight}; }
 
 template <>
 struct Tensors<DecodeArgs> {
@@ -47,7 +69,7 @@ template <>
 struct Numbers<DecodeArgs> {
   static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kScale, numbers::kLowerBound,
                                     numbers::kNormEps, numbers::kEnablePdl};
-  static constexpr std::tuple kSizes{Number{Member{"batch", numbers::kItself}}};
+  static constexpr std::tuple kSizes{Number{Member{"batch", numbers::kItself}, "", "requests"}};
 };
 
 }  // namespace gdn

@@ -297,6 +297,12 @@ bool fit(const PrefillKernels& keys, const PrefillProblem& problem, const Target
          (!keys.scan.wgmma || (has_wgmma(target.arch) && is_worth_it()));
 }
 
+bool has_usual_stages(const GdnPrefillScanKey& scan, const Target& target) {
+  GdnPrefillScanKey three = scan;
+  three.stages = 3;
+  return scan.stages == with_stages_in(target.shared_bytes_per_block, three).stages;
+}
+
 PrefillLoad load_at(const PrefillProblem& problem, const Point& at) {
   return {.sequences = at[0],
           .length = at[1],

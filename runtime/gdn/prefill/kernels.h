@@ -32,6 +32,9 @@ std::optional<std::string> why_no_kernels(const PrefillKernels& fixed,
 // Whether they run together, and on the target.
 bool fit(const PrefillKernels& keys, const PrefillProblem& problem, const Target& target);
 
+// Whether it has three stages, or as many as fit.
+bool has_usual_stages(const GdnPrefillScanKey& scan, const Target& target);
+
 // What the cost model is asked about, of a cell of the operator's table.
 PrefillLoad load_at(const PrefillProblem& problem, const Point& at);
 

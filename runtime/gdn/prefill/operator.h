@@ -52,11 +52,6 @@ template <>
 struct OperatorOf<gdn::PrefillProblem> {
   using Runner = gdn::PrefillRunner;
   static const std::vector<const gdn::PrefillPath*>& paths();
-  // How a state lies in memory is not among them: it is read and written once for a whole sequence.
-  static constexpr std::string_view kOutline[] = {"key_dim", "value_dim", "dtype"};
-  static constexpr std::string_view kNotForSpeed[] = {
-      "q_heads",          "k_heads",  "v_heads",        "token_layout",
-      "checkpoint_every", "segments", "batch_invariant"};
   static Sizes sizes(const gdn::PrefillProblem& problem);
 };
 

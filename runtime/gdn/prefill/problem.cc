@@ -14,10 +14,8 @@ Status PrefillProblem::check() const {
 }
 
 PrefillProblem normalised(PrefillProblem problem) {
-  problem.inputs = normalised(problem.inputs);
-  problem.states = normalised(problem.states);
+  problem = normalised_shared(problem);
   const PrefillProblem plain;
-  if (!problem.varlen) problem.cu_seqlens_dtype = plain.cu_seqlens_dtype;
   States& states = problem.states;
   if (!states.has_initial && !states.store && problem.checkpoints == Checkpoints::kNone) {
     states.dtype = plain.states.dtype;

@@ -43,11 +43,8 @@ class PrefillSegments final : public PrefillScanPath<SegmentChoice> {
             const Target& target) const override {
     // Fewer candidates to measure: others were not faster where these were measured.
     const auto& [chunks, scan, choice] = keys;
-    GdnPrefillScanKey three = scan;
-    three.stages = 3;
     return scan.chunk_size <= 32 && is_worth_measuring(choice) &&
-           chunks.warps == GdnPrefillChunksKey{}.warps &&
-           scan.stages == with_stages_in(target.shared_bytes_per_block, three).stages &&
+           chunks.warps == GdnPrefillChunksKey{}.warps && has_usual_stages(scan, target) &&
            fit(kernels_of(keys), problem, target);
   }
   double us(const PrefillProblem& problem, const KeySet& keys, const Point& at,

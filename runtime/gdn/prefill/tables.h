@@ -42,6 +42,11 @@ struct Fields<gdn::PrefillProblem> {
           "long sequences are cut into segments that run side by side: where that is faster "
           "(auto), never, or always; with batch_invariant, auto means never"),
       gdn::batch_invariant_field<P>());
+  // How a state lies in memory is not among them: it is read and written once for a whole sequence.
+  static constexpr std::string_view kOutline[] = {"key_dim", "value_dim", "dtype"};
+  static constexpr std::string_view kNotForSpeed[] = {
+      "q_heads",          "k_heads",  "v_heads",        "token_layout",
+      "checkpoint_every", "segments", "batch_invariant"};
 };
 
 namespace gdn {
@@ -61,9 +66,10 @@ template <>
 struct Numbers<PrefillArgs> {
   static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kScale, numbers::kLowerBound,
                                     numbers::kMaxSeqlen, numbers::kEnablePdl};
-  static constexpr std::tuple kSizes{Number{CUBINERY_MEMBER(tokens)},
-                                     Number{CUBINERY_MEMBER(sequences)},
-                                     Number{CUBINERY_MEMBER(max_seqlen)}};
+  static constexpr std::tuple kSizes{
+      Number{CUBINERY_MEMBER(tokens), "", "of all sequences: B T, or the packed total"},
+      Number{CUBINERY_MEMBER(sequences), "", "B, or N"},
+      Number{CUBINERY_MEMBER(max_seqlen), "not known", "tokens of the longest sequence"}};
 };
 
 }  // namespace gdn

@@ -131,10 +131,11 @@ class Binder {
     return outputs<TensorId::kO>(&params->o);
   }
 
-  template <class Strides>
+  // Given, or what they are made of.
+  template <TensorId kDecay = TensorId::kG, TensorId kStrength = TensorId::kBeta, class Strides>
   Status gates(GateParams<Strides>* params) const {
-    CUBINERY_RETURN_IF_ERROR(scalars<TensorId::kG>(&params->g));
-    CUBINERY_RETURN_IF_ERROR(scalars<TensorId::kBeta>(&params->beta));
+    CUBINERY_RETURN_IF_ERROR(scalars<kDecay>(&params->g));
+    CUBINERY_RETURN_IF_ERROR(scalars<kStrength>(&params->beta));
     CUBINERY_RETURN_IF_ERROR(vector<TensorId::kALog>(&params->A_log));
     CUBINERY_RETURN_IF_ERROR(vector<TensorId::kDtBias>(&params->dt_bias));
     if constexpr (requires { args_.lower_bound; }) {

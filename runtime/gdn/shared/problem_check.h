@@ -56,6 +56,21 @@ S normalised_slots(S states) {
   return states;
 }
 inline States normalised(States states) { return normalised_slots(states); }
+// The same of all fields that operators share.
+template <class Problem>
+Problem normalised_shared(Problem problem) {
+  const Problem plain;
+  problem.inputs = normalised(problem.inputs);
+  problem.states = normalised_slots(problem.states);
+  if constexpr (requires { problem.varlen; }) {
+    if (!problem.varlen) problem.cu_seqlens_dtype = plain.cu_seqlens_dtype;
+  }
+  if constexpr (requires { problem.from_accepted; }) {
+    if (!problem.from_accepted) problem.accepted_dtype = plain.accepted_dtype;
+    if (!problem.states.store) problem.stored_states = plain.stored_states;
+  }
+  return problem;
+}
 // draft_tokens as kernels know it: `least`, or the next power of two that is no less.
 int rounded_up_tokens(int draft_tokens, int least);
 

@@ -37,10 +37,6 @@ template <>
 struct OperatorOf<gdn::CommitProblem> {
   using Runner = gdn::CommitRunner;
   static const std::vector<const gdn::CommitPath*>& paths();
-  static constexpr std::string_view kOutline[] = {"key_dim",     "value_dim",    "dtype",
-                                                  "state_dtype", "state_layout", "draft_tokens"};
-  static constexpr std::string_view kNotForSpeed[] = {"q_heads", "k_heads", "v_heads",
-                                                      "accepted_dtype", "batch_invariant"};
   // Along the states, layers x requests x heads.
   static Sizes sizes(const gdn::CommitProblem& problem);
 };

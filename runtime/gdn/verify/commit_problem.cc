@@ -13,9 +13,7 @@ Status CommitProblem::check() const {
 }
 
 CommitProblem normalised(CommitProblem problem) {
-  problem.inputs = normalised(problem.inputs);
-  problem.states = normalised(problem.states);
-  if (!problem.varlen) problem.cu_seqlens_dtype = CommitProblem().cu_seqlens_dtype;
+  problem = normalised_shared(problem);
   problem.draft_tokens = rounded_up_tokens(problem.draft_tokens, 8);
   return problem;
 }

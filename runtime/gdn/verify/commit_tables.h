@@ -23,6 +23,10 @@ struct Fields<gdn::CommitProblem> {
       gdn::input_dtype_fields<P>(), gdn::state_dtype_fields<P>(), gdn::request_fields<P>(),
       gdn::mode_fields<P>(), fixed<&P::accepted_dtype>("dtype of accepted", gdn::kIntegers),
       gdn::batch_invariant_field<P>());
+  static constexpr std::string_view kOutline[] = {"key_dim",     "value_dim",    "dtype",
+                                                  "state_dtype", "state_layout", "draft_tokens"};
+  static constexpr std::string_view kNotForSpeed[] = {"q_heads", "k_heads", "v_heads",
+                                                      "accepted_dtype", "batch_invariant"};
 };
 
 namespace gdn {
@@ -72,8 +76,9 @@ template <>
 struct Numbers<CommitArgs> {
   static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kLowerBound,
                                     numbers::kEnablePdl};
-  static constexpr std::tuple kSizes{Number{CUBINERY_MEMBER(layers)},
-                                     Number{CUBINERY_MEMBER(requests)}};
+  static constexpr std::tuple kSizes{
+      Number{CUBINERY_MEMBER(layers), "", "those of the table, or 1"},
+      Number{CUBINERY_MEMBER(requests), "", "N"}};
 };
 
 }  // namespace gdn

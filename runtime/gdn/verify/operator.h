@@ -41,11 +41,6 @@ template <>
 struct OperatorOf<gdn::VerifyProblem> {
   using Runner = gdn::VerifyRunner;
   static const std::vector<const gdn::VerifyPath*>& paths();
-  static constexpr std::string_view kOutline[] = {"key_dim",      "value_dim",    "dtype",
-                                                  "output_dtype", "state_dtype",  "state_layout",
-                                                  "store_state",  "stored_states"};
-  static constexpr std::string_view kNotForSpeed[] = {
-      "q_heads", "k_heads", "v_heads", "from_accepted", "accepted_dtype", "batch_invariant"};
   // Along the states, requests x heads, and along the tokens of a request.
   static Sizes sizes(const gdn::VerifyProblem& problem);
 };

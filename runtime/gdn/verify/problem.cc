@@ -31,12 +31,8 @@ Status VerifyProblem::check() const {
 }
 
 VerifyProblem normalised(VerifyProblem problem) {
-  problem.inputs = normalised(problem.inputs);
-  problem.states = normalised(problem.states);
+  problem = normalised_shared(problem);
   const VerifyProblem plain;
-  if (!problem.varlen) problem.cu_seqlens_dtype = plain.cu_seqlens_dtype;
-  if (!problem.from_accepted) problem.accepted_dtype = plain.accepted_dtype;
-  if (!problem.states.store) problem.stored_states = plain.stored_states;
   if (!problem.tree) problem.parents_dtype = plain.parents_dtype;
   problem.draft_tokens = rounded_up_tokens(problem.draft_tokens, 4);
   // The state is in f32 all along.

@@ -34,6 +34,11 @@ struct Fields<gdn::VerifyProblem> {
       fixed<&P::round_each_token>(
           "the state is rounded to state_dtype after each token, as by decode steps"),
       gdn::batch_invariant_field<P>());
+  static constexpr std::string_view kOutline[] = {"key_dim",      "value_dim",    "dtype",
+                                                  "output_dtype", "state_dtype",  "state_layout",
+                                                  "store_state",  "stored_states"};
+  static constexpr std::string_view kNotForSpeed[] = {
+      "q_heads", "k_heads", "v_heads", "from_accepted", "accepted_dtype", "batch_invariant"};
 };
 
 namespace gdn {
@@ -54,8 +59,9 @@ template <>
 struct Numbers<VerifyArgs> {
   static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kScale, numbers::kLowerBound,
                                     numbers::kEnablePdl};
-  static constexpr std::tuple kSizes{Number{CUBINERY_MEMBER(requests)},
-                                     Number{CUBINERY_MEMBER(tokens)}};
+  static constexpr std::tuple kSizes{
+      Number{CUBINERY_MEMBER(requests), "", "B, or N"},
+      Number{CUBINERY_MEMBER(tokens), "", "of all requests: B T, or the packed total"}};
 };
 
 }  // namespace gdn
