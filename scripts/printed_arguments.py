@@ -68,7 +68,16 @@ class {name}Launch({base}[{name}Problem]):
 {before}        _core.operator_launch(
 {given}
         )  # fmt: skip
-{after}'''
+{after}
+    def choice(self, {sizes}) -> dict[str, str]:
+        """What a launch of this size runs: "path", "configuration", "rung" (how good a choice it
+        is, "exact" to "default") and "why".
+
+        Args:
+{size_args}
+        """
+        return self._choice({given_sizes})
+'''
 
 WORKSPACE = """one dimension without gaps, 256-byte aligned, of workspace_bytes() or more; nothing is kept in it between
 launches, launches that may overlap need one each. None: torch or cupy allocates it, tied to the launch's stream"""
@@ -179,6 +188,14 @@ def number_parameter(number):
     return f"{number['name']}: {kinds[number['type']]}"
 
 
+def size_parameter(size):
+    return f"{size['name']}: int" + {None: "", "0": " = 0"}.get(size.get("absent"), " | None = None")
+
+
+def given_size(size):
+    return f"{size['name']} or 0" if size_parameter(size).endswith("None") else size["name"]
+
+
 def given_number(number):
     is_hint = number["type"] == "integer" and "absent" in number
     return f"{number['name']} or 0" if is_hint else number["name"]
@@ -235,6 +252,10 @@ def launch_class(operator):
         about=paragraph(about, 8 * " "), args=documented(operator),
         returns="\n        Returns:\n            out.\n" if has_out(operator) else "",
         before=NEW_WORKSPACE if operator["workspace"] else "",
+        sizes=", ".join(map(size_parameter, operator["sizes"])),
+        size_args="\n".join(paragraph(f"{s['name']}: {meaning(s, 'None')}.", 12 * " ", 4 * " ")
+                            for s in operator["sizes"]),
+        given_sizes=", ".join(map(given_size, operator["sizes"])),
         given=paragraph(", ".join(given) + ",", 12 * " "), after="        return out\n" if has_out(operator) else "")
 
 

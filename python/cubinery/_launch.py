@@ -109,6 +109,15 @@ class DecodeLaunch(Operator[DecodeProblem]):
         )  # fmt: skip
         return out
 
+    def choice(self, batch: int) -> dict[str, str]:
+        """What a launch of this size runs: "path", "configuration", "rung" (how good a choice it
+        is, "exact" to "default") and "why".
+
+        Args:
+            batch: requests.
+        """
+        return self._choice(batch)
+
 
 class PrefillLaunch(WorkspaceOperator[PrefillProblem]):
     """A prefill: whole sequences."""
@@ -200,6 +209,17 @@ class PrefillLaunch(WorkspaceOperator[PrefillProblem]):
         )  # fmt: skip
         return out
 
+    def choice(self, tokens: int, sequences: int, max_seqlen: int | None = None) -> dict[str, str]:
+        """What a launch of this size runs: "path", "configuration", "rung" (how good a choice it
+        is, "exact" to "default") and "why".
+
+        Args:
+            tokens: of all sequences: B T, or the packed total.
+            sequences: B, or N.
+            max_seqlen: tokens of the longest sequence; None: not known.
+        """
+        return self._choice(tokens, sequences, max_seqlen or 0)
+
 
 class VerifyLaunch(Operator[VerifyProblem]):
     """A verification: the draft tokens of each request."""
@@ -283,6 +303,16 @@ class VerifyLaunch(Operator[VerifyProblem]):
         )  # fmt: skip
         return out
 
+    def choice(self, requests: int, tokens: int) -> dict[str, str]:
+        """What a launch of this size runs: "path", "configuration", "rung" (how good a choice it
+        is, "exact" to "default") and "why".
+
+        Args:
+            requests: B, or N.
+            tokens: of all requests: B T, or the packed total.
+        """
+        return self._choice(requests, tokens)
+
 
 class CommitLaunch(Operator[CommitProblem]):
     """A commit: the states after the accepted tokens of a verification, in all layers."""
@@ -355,6 +385,16 @@ class CommitLaunch(Operator[CommitProblem]):
             self._handle, stream, k, v, g, beta, A_log, dt_bias, state, state_out, layers, accepted,
             cu_seqlens, state_indices, state_out_indices, scratch_slot, lower_bound, enable_pdl,
         )  # fmt: skip
+
+    def choice(self, layers: int, requests: int) -> dict[str, str]:
+        """What a launch of this size runs: "path", "configuration", "rung" (how good a choice it
+        is, "exact" to "default") and "why".
+
+        Args:
+            layers: those of the table, or 1.
+            requests: N.
+        """
+        return self._choice(layers, requests)
 
 
 class ConvLaunch(Operator[ConvProblem]):
@@ -453,3 +493,14 @@ class ConvLaunch(Operator[ConvProblem]):
             state_out_indices, checkpoints, checkpoint_cu_starts, scratch_slot, scale, max_seqlen or
             0, enable_pdl,
         )  # fmt: skip
+
+    def choice(self, sequences: int, tokens: int, channels: int = 0) -> dict[str, str]:
+        """What a launch of this size runs: "path", "configuration", "rung" (how good a choice it
+        is, "exact" to "default") and "why".
+
+        Args:
+            sequences: B, or N.
+            tokens: of all sequences: B T, or the packed total.
+            channels: of x; with split_qkv the problem says; None: 0.
+        """
+        return self._choice(sequences, tokens, channels)

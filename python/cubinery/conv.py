@@ -23,14 +23,3 @@ class Conv(ConvLaunch, op=ConvProblem.op):
 
     Raises: as Context.prepare().
     """
-
-    def choice(self, sequences: int, tokens: int, channels: int = 0) -> dict[str, str]:
-        """What a launch of this size runs: "path", "configuration", "rung" (how good a choice it
-        is, "exact" to "default") and "why".
-
-        Args:
-            sequences: B, or N.
-            tokens: of all sequences: B T, or the packed total.
-            channels: of x; with split_qkv the problem says.
-        """
-        return self._choice(sequences, tokens, channels)

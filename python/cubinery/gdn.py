@@ -26,12 +26,6 @@ class Decode(DecodeLaunch, op=DecodeProblem.op):
     Raises: as Context.prepare().
     """
 
-    def choice(self, batch: int) -> dict[str, str]:
-        """What a batch of this size launches: "path", "configuration", "rung" (how good a choice
-        it is, "exact" to "default") and "why".
-        """
-        return self._choice(batch)
-
 
 class Prefill(PrefillLaunch, op=PrefillProblem.op):
     """A prefill operator on one device: whole sequences.  Thread-safe.
@@ -42,15 +36,6 @@ class Prefill(PrefillLaunch, op=PrefillProblem.op):
 
     Raises: as Context.prepare().
     """
-
-    def choice(self, tokens: int, sequences: int, max_seqlen: int | None = None) -> dict[str, str]:
-        """What a launch of this size runs, as Decode.choice().
-
-        Args:
-            tokens, sequences: as for workspace_bytes().
-            max_seqlen: tokens of the longest sequence; None: not known.
-        """
-        return self._choice(tokens, sequences, max_seqlen or 0)
 
 
 class Verify(VerifyLaunch, op=VerifyProblem.op):
@@ -63,15 +48,6 @@ class Verify(VerifyLaunch, op=VerifyProblem.op):
 
     Raises: as Context.prepare().
     """
-
-    def choice(self, requests: int, tokens: int) -> dict[str, str]:
-        """What a launch of this size runs, as Decode.choice().
-
-        Args:
-            requests: B, or N.
-            tokens: of all requests: B T, or the packed total.
-        """
-        return self._choice(requests, tokens)
 
 
 def _arrays_of(names: tuple[str, ...], index: int, layer: Mapping[str, Any]) -> list[Any]:
@@ -92,15 +68,6 @@ class Commit(CommitLaunch, op=CommitProblem.op):
 
     Raises: as Context.prepare().
     """
-
-    def choice(self, layers: int, requests: int) -> dict[str, str]:
-        """What a launch of this size runs, as Decode.choice().
-
-        Args:
-            layers: those of the table, or 1.
-            requests: N.
-        """
-        return self._choice(layers, requests)
 
     def table(self, layers: Sequence[Mapping[str, Any]]) -> list[int]:
         """The layers of a model for one launch: 32 numbers for each, which an array of i64 on the
