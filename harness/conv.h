@@ -28,9 +28,6 @@ struct HarnessOf<gdn::ConvProblem> : RequestHarness<gdn::ConvProblem, gdn::Conv>
   static std::int64_t channels(const Problem& problem, const Shape& shape);
   static Point point(const Problem& problem, const Lengths& lengths, std::int64_t channels);
 
-  static Problem reference(const Problem& problem) { return problem; }
-  static TokenSteps steps(const Problem&) { return {}; }
-
   static Status launch(const Operator& conv, Stream stream, const gdn::ConvArgs& args,
                        const gdn::Workspace&) {
     return conv.launch(stream, args);

@@ -65,12 +65,4 @@ TwoLaunches as_two_launches(const DecodeProblem& problem, const gdn::DecodeArgs&
   return two;
 }
 
-Result<Lengths> HarnessOf<DecodeProblem>::lengths(const DecodeProblem&, const Shape& shape) {
-  return lengths_of_requests(gdn::kDecodeOp, shape, 1);
-}
-
-Point HarnessOf<DecodeProblem>::point(const DecodeProblem& problem, const Lengths& lengths) {
-  return gdn::point_of(problem, static_cast<std::int64_t>(lengths.size()));
-}
-
 }  // namespace cubinery

@@ -31,13 +31,15 @@ struct HarnessOf<gdn::DecodeProblem> : RequestHarness<gdn::DecodeProblem, gdn::D
 
   static std::vector<Shape> shapes(const Problem&, const ShapeGrid& grid) { return batches(grid); }
   // Requires: a shape with the sizes above.  kInvalidArgument: they do not go together.
-  static Result<Lengths> lengths(const Problem& problem, const Shape& shape);
+  static Result<Lengths> lengths(const Problem&, const Shape& shape) {
+    return lengths_of_requests(gdn::kDecodeOp, shape, 1);
+  }
   // What choices depend on.
-  static Point point(const Problem& problem, const Lengths& lengths);
+  static Point point(const Problem& problem, const Lengths& lengths) {
+    return gdn::point_of(problem, static_cast<std::int64_t>(lengths.size()));
+  }
 
-  // Whose operands and results are the same.
   static GdnProblem reference(const Problem& problem) { return as_prefill(problem); }
-  static TokenSteps steps(const Problem&) { return {}; }
 
   // With arguments of reference().
   static Status launch(const Operator& decode, Stream stream, const GdnArgs& args,

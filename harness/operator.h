@@ -56,6 +56,9 @@ struct OperatorHarness {
   using Problem = P;
   using Operator = O;
 
+  // Whose operands and results are the same.
+  static Problem reference(const Problem& problem) { return problem; }
+  static TokenSteps steps(const Problem&) { return {}; }
   // What runs in place of a problem, with operands of reference().
   static Problem measured(const Problem& problem) { return problem; }
   // With one configuration.  Errors of Operator::create().

@@ -87,20 +87,6 @@ std::vector<Shape> HarnessOf<PrefillProblem>::shapes(const PrefillProblem& probl
   return shapes;
 }
 
-Result<Lengths> HarnessOf<PrefillProblem>::lengths(const PrefillProblem& problem,
-                                                   const Shape& shape) {
-  return lengths_of(gdn::kPrefillOp, problem.varlen, shape);
-}
-
-Point HarnessOf<PrefillProblem>::point(const PrefillProblem& problem, const Lengths& lengths) {
-  return gdn::point_of(problem, size_of_launch(lengths));
-}
-
-std::size_t HarnessOf<PrefillProblem>::workspace_bytes(const gdn::Prefill& prefill,
-                                                       const Lengths& lengths) {
-  return prefill.workspace_bytes(size_of_launch(lengths));
-}
-
 std::size_t HarnessOf<PrefillProblem>::most_workspace_bytes(const PrefillProblem& problem,
                                                             const Target& target,
                                                             const Lengths& lengths) {

@@ -29,17 +29,21 @@ struct HarnessOf<gdn::PrefillProblem> : OperatorHarness<gdn::PrefillProblem, gdn
   // A sequence has a token at least, sequences that are not packed have equally many, and the
   // longest one has more than its share.
   static std::vector<Shape> shapes(const Problem& problem, const ShapeGrid& grid);
-  static Result<Lengths> lengths(const Problem& problem, const Shape& shape);
-  static Point point(const Problem& problem, const Lengths& lengths);
+  static Result<Lengths> lengths(const Problem& problem, const Shape& shape) {
+    return lengths_of(gdn::kPrefillOp, problem.varlen, shape);
+  }
+  static Point point(const Problem& problem, const Lengths& lengths) {
+    return gdn::point_of(problem, size_of_launch(lengths));
+  }
 
-  static gdn::PrefillProblem reference(const Problem& problem) { return problem; }
-  static TokenSteps steps(const Problem&) { return {}; }
   // Dense states are written beside those that are read.
   static bool separate_out(const Problem& problem) {
     return problem.states.location == gdn::StateLocation::kDense;
   }
 
-  static std::size_t workspace_bytes(const Operator& prefill, const Lengths& lengths);
+  static std::size_t workspace_bytes(const Operator& prefill, const Lengths& lengths) {
+    return prefill.workspace_bytes(size_of_launch(lengths));
+  }
   static std::size_t most_workspace_bytes(const Problem& problem, const Target& target,
                                           const Lengths& lengths);
   static Status launch(const Operator& prefill, Stream stream, const gdn::PrefillArgs& args,

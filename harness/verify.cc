@@ -76,13 +76,4 @@ PrefillProblem as_prefill(const CommitProblem& problem) {
 
 gdn::CommitArgs as_commit(const GdnArgs& args) { return copied_args<gdn::CommitArgs>(args); }
 
-Result<Lengths> HarnessOf<CommitProblem>::lengths(const CommitProblem& problem,
-                                                  const Shape& shape) {
-  return lengths_of_requests(gdn::kCommitOp, shape, problem.draft_tokens);
-}
-
-Point HarnessOf<CommitProblem>::point(const CommitProblem& problem, const Lengths& lengths) {
-  return gdn::point_of(problem, {.requests = static_cast<std::int64_t>(lengths.size())});
-}
-
 }  // namespace cubinery

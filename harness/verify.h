@@ -58,8 +58,12 @@ struct HarnessOf<gdn::CommitProblem> : RequestHarness<gdn::CommitProblem, gdn::C
 
   // Requests have draft_tokens, which cost as much as one does.
   static std::vector<Shape> shapes(const Problem&, const ShapeGrid& grid) { return batches(grid); }
-  static Result<Lengths> lengths(const Problem& problem, const Shape& shape);
-  static Point point(const Problem& problem, const Lengths& lengths);
+  static Result<Lengths> lengths(const Problem& problem, const Shape& shape) {
+    return lengths_of_requests(gdn::kCommitOp, shape, problem.draft_tokens);
+  }
+  static Point point(const Problem& problem, const Lengths& lengths) {
+    return gdn::point_of(problem, {.requests = static_cast<std::int64_t>(lengths.size())});
+  }
 
   static gdn::PrefillProblem reference(const Problem& problem) { return as_prefill(problem); }
   static TokenSteps steps(const Problem& problem) {

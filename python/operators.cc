@@ -82,21 +82,13 @@ class Commit final : public TableOperator<CommitOfC> {
 
 // What is made of an operator: what the tables say, unless it has more.
 template <class Of>
-struct ClassOf {
-  using Type = TableOperator<Of>;
-};
-template <>
-struct ClassOf<PrefillOfC> {
-  using Type = Prefill;
-};
-template <>
-struct ClassOf<CommitOfC> {
-  using Type = Commit;
-};
+using ClassOf = std::conditional_t<
+    std::is_same_v<Of, PrefillOfC>, Prefill,
+    std::conditional_t<std::is_same_v<Of, CommitOfC>, Commit, TableOperator<Of>>>;
 
 #define CUBINERY_PYTHON_CLASS(Name, ...)                                   \
   const OperatorClass k##Name(cubinery::Fields<gdn::Name##Problem>::kName, \
-                              ClassOf<Name##OfC>::Type::create<ClassOf<Name##OfC>::Type>);
+                              ClassOf<Name##OfC>::create<ClassOf<Name##OfC>>);
 CUBINERY_OPERATORS(CUBINERY_PYTHON_CLASS)
 
 }  // namespace

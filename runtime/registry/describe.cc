@@ -36,45 +36,19 @@ std::vector<Form> forms_of(std::string_view op) {
 // As documents call it.  `one_token`: of operators whose sequences have one.
 std::string_view axis_text(gdn::Axis axis, bool one_token, bool of_tokens) {
   using gdn::Axis;
-  switch (axis) {
-    case Axis::kSequences:
-      return one_token || of_tokens ? "B" : "N";
-    case Axis::kTokens:
-      return "T";
-    case Axis::kBounds:
-      return "N + 1";
-    case Axis::kQHeads:
-      return "q_heads";
-    case Axis::kKHeads:
-      return "k_heads";
-    case Axis::kVHeads:
-      return "v_heads";
-    case Axis::kHeads:
-      return "heads";
-    case Axis::kKeyDim:
-      return "key_dim";
-    case Axis::kValueDim:
-      return "value_dim";
-    case Axis::kStateRows:
-      return "rows";
-    case Axis::kStateColumns:
-    case Axis::kColumns:
-      return "columns";
-    case Axis::kChannels:
-      return "channels";
-    case Axis::kWidth:
-      return "width";
-    case Axis::kSlots:
-      return one_token ? "B or slots" : "N or slots";
-    case Axis::kCheckpoints:
-      return "checkpoints";
-    case Axis::kLayers:
-      return "layers";
-    case Axis::kWords:
-      return "32";
-    case Axis::kNone:
-    case Axis::kDecayDim:  // of some problems only
-      break;
+  if (axis == Axis::kSequences) return one_token || of_tokens ? "B" : "N";
+  if (axis == Axis::kSlots) return one_token ? "B or slots" : "N or slots";
+  constexpr std::pair<Axis, std::string_view> kTexts[] = {
+      {Axis::kTokens, "T"},        {Axis::kBounds, "N + 1"},
+      {Axis::kQHeads, "q_heads"},  {Axis::kKHeads, "k_heads"},
+      {Axis::kVHeads, "v_heads"},  {Axis::kHeads, "heads"},
+      {Axis::kKeyDim, "key_dim"},  {Axis::kValueDim, "value_dim"},
+      {Axis::kStateRows, "rows"},  {Axis::kStateColumns, "columns"},
+      {Axis::kColumns, "columns"}, {Axis::kChannels, "channels"},
+      {Axis::kWidth, "width"},     {Axis::kCheckpoints, "checkpoints"},
+      {Axis::kLayers, "layers"},   {Axis::kWords, "32"}};
+  for (const auto& [which, text] : kTexts) {
+    if (which == axis) return text;
   }
   return "";
 }
