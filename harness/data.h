@@ -110,7 +110,7 @@ class GateSource {
     // Extreme: either a large A, or a large a that takes softplus(x) = x.
     const double a = extreme ? (h % 2 == 0 ? 16 : 1)
                              : random_of(options.seed, DataStream::kALog, 0, h).uniform(1, 16);
-    a_log_ = gates_ == GateDistribution::kUnbalanced ? kUnbalancedHeads[h % 4].A_log
+    a_log_ = gates_ == GateDistribution::kUnbalanced ? kUnbalancedHeads[h % 4].a_log
                                                      : static_cast<float>(std::log(a));
     Random same = dt_bias_;
     dt_bias_of_head_ = dt_bias(same);
@@ -169,7 +169,7 @@ class GateSource {
   // By turns: a product near 1, near 0 twice (one factor infinite, the other 0 in fp32; a rate of
   // 0) and one that decays to 0.
   struct UnbalancedHead {
-    float A_log, a;
+    float a_log, a;
   };
   static constexpr UnbalancedHead kUnbalancedHeads[] = {
       {100, -101}, {100, -250}, {-200, 3}, {95, -10}};
