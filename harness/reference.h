@@ -9,6 +9,7 @@
 
 #include "cubinery/gdn.h"
 #include "gdn_conv/gdn_conv_ref.h"
+#include "gdn_decode/gdn_decode_ref.h"
 #include "gdn_prefill_scan/gdn_prefill_ref.h"
 #include "harness/rounding.h"
 #include "harness/tensors.h"

@@ -66,7 +66,6 @@ TEST_CASE("GdnDecodeRef.GatesOfFactorsThatOverflow", "[cpu]") {
                                                .dt_bias = {dt_bias},
                                                .lower_bound = -5});
   };
-  using Catch::Approx;
   CHECK(log_decay(GateMode::kComputed, 100, -250, 50) == Approx(-std::exp(-100)).margin(0));
   CHECK(log_decay(GateMode::kComputed, 1000, -1001, 0) == Approx(-std::exp(-1)));
   CHECK(log_decay(GateMode::kComputed, 1000, -1e300, 0) == 0);
