@@ -165,73 +165,77 @@ Compilations conv_candidates() {
   return all;
 }
 
-TEST_CASE("PairsOfDecodeCandidatesCompile", "[nvrtc]") {
+TEST_CASE("PairsOfDecodeCandidatesCompile", "[nvrtc][sweep]") {
   check_compile(pairs_of(plain_decode_candidates()));
 }
 TEST_CASE("AllDecodeCandidatesOf128ChannelsCompile", "[.full][nvrtc]") {
   check_compile(plain_decode_candidates());
 }
 
-TEST_CASE("PairsOfFp8DecodeCandidatesCompile", "[nvrtc]") {
+TEST_CASE("PairsOfFp8DecodeCandidatesCompile", "[nvrtc][sweep]") {
   check_compile(pairs_of(fp8_decode_candidates()));
 }
 TEST_CASE("AllFp8DecodeCandidatesOf128ChannelsCompile", "[.full][nvrtc]") {
   check_compile(fp8_decode_candidates());
 }
 
-TEST_CASE("PairsOfNormedDecodeCandidatesCompile", "[nvrtc]") {
+TEST_CASE("PairsOfNormedDecodeCandidatesCompile", "[nvrtc][sweep]") {
   check_compile(pairs_of(normed_decode_candidates()));
 }
 TEST_CASE("AllNormedDecodeCandidatesOf128ChannelsCompile", "[.full][nvrtc]") {
   check_compile(normed_decode_candidates());
 }
 
-TEST_CASE("PairsOfConvolvedDecodeCandidatesCompile", "[nvrtc]") {
+TEST_CASE("PairsOfConvolvedDecodeCandidatesCompile", "[nvrtc][sweep]") {
   check_compile(pairs_of(convolved_decode_candidates()));
 }
 TEST_CASE("AllConvolvedDecodeCandidatesOf128ChannelsCompile", "[.full][nvrtc]") {
   check_compile(convolved_decode_candidates());
 }
 
-TEST_CASE("PairsOfScanCandidatesCompile", "[nvrtc]") { check_compile(pairs_of(scan_candidates())); }
+TEST_CASE("PairsOfScanCandidatesCompile", "[nvrtc][sweep]") {
+  check_compile(pairs_of(scan_candidates()));
+}
 TEST_CASE("AllScanCandidatesOf128ChannelsInBf16Compile", "[.full][nvrtc]") {
   check_compile(scan_candidates());
 }
 
 // Serialised wgmma is in the log, which is a fault.
-TEST_CASE("PairsOfWgmmaScanCandidatesCompile", "[nvrtc]") {
+TEST_CASE("PairsOfWgmmaScanCandidatesCompile", "[nvrtc][sweep]") {
   check_compile(pairs_of(wgmma_scan_candidates()));
 }
 TEST_CASE("AllWgmmaScanCandidatesOf128ChannelsCompile", "[.full][nvrtc]") {
   check_compile(wgmma_scan_candidates());
 }
 
-TEST_CASE("AllChunksCandidatesOf128ChannelsCompile", "[nvrtc]") {
+TEST_CASE("AllChunksCandidatesOf128ChannelsCompile", "[nvrtc][sweep]") {
   check_compile(chunks_candidates());
 }
 
-TEST_CASE("PairsOfVerifyCandidatesCompile", "[nvrtc]") {
+TEST_CASE("PairsOfVerifyCandidatesCompile", "[nvrtc][sweep]") {
   check_compile(pairs_of(verify_candidates()));
 }
 TEST_CASE("AllVerifyCandidatesOf128ChannelsCompile", "[.full][nvrtc]") {
   check_compile(verify_candidates());
 }
 
-TEST_CASE("PairsOfVerifyWyCandidatesCompile", "[nvrtc]") {
+TEST_CASE("PairsOfVerifyWyCandidatesCompile", "[nvrtc][sweep]") {
   check_compile(pairs_of(verify_wy_candidates()));
 }
 TEST_CASE("AllVerifyWyCandidatesOf128ChannelsCompile", "[.full][nvrtc]") {
   check_compile(verify_wy_candidates());
 }
 
-TEST_CASE("PairsOfCommitCandidatesCompile", "[nvrtc]") {
+TEST_CASE("PairsOfCommitCandidatesCompile", "[nvrtc][sweep]") {
   check_compile(pairs_of(commit_candidates()));
 }
 TEST_CASE("AllCommitCandidatesOf128And256ChannelsCompile", "[.full][nvrtc]") {
   check_compile(commit_candidates());
 }
 
-TEST_CASE("PairsOfConvCandidatesCompile", "[nvrtc]") { check_compile(pairs_of(conv_candidates())); }
+TEST_CASE("PairsOfConvCandidatesCompile", "[nvrtc][sweep]") {
+  check_compile(pairs_of(conv_candidates()));
+}
 TEST_CASE("AllConvCandidatesOfServedProblemsCompile", "[.full][nvrtc]") {
   check_compile(conv_candidates());
 }

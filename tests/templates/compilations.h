@@ -1,27 +1,26 @@
 // Kernels to compile, and what is wrong with those that compile with warnings or spills.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
+#include <fstream>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cache/env.h"
 #include "cubinery/context.h"
 #include "cubinery/fields.h"
 #include "runtime/jit/on_threads.h"
 #include "tests/catch.h"
 #include "tests/pairwise.h"
+#include "tests/templates/clean_kernels.h"
 
 namespace cubinery::test {
-
-struct Compilation {
-  std::string arch;
-  KernelSpec spec;
-};
-using Compilations = std::vector<Compilation>;
 
 inline void add(Compilations more, Compilations* all) {
   for (Compilation& one : more) all->push_back(std::move(one));
@@ -110,25 +109,61 @@ inline Context compiler(const std::string& arch) {
   return *std::move(context);
 }
 
-// Checks that all compile, without warnings and without spills.
-inline void check_compile(const Compilations& all) {
+// Kernels that need not be compiled: the record's, none where CUBINERY_CLEAN_KERNELS_OUT is set.
+inline const CleanKernels& clean_kernels() {
+  static const CleanKernels kClean = [] {
+    if (std::getenv("CUBINERY_CLEAN_KERNELS_OUT") != nullptr) return CleanKernels();
+    const Result<std::string> text = read_file(CUBINERY_TEST_DIR "/data/clean_kernels.txt");
+    REQUIRE(text);
+    Result<CleanKernels> clean = CleanKernels::parse(*text);
+    if (!clean) FAIL(clean.error().message());
+    return *std::move(clean);
+  }();
+  return kClean;
+}
+
+// scripts/write_clean_kernels.sh makes the record of what this appends.
+inline void append_clean_kernels(const std::string& nvrtc,
+                                 const std::vector<std::string>& digests) {
+  const char* path = std::getenv("CUBINERY_CLEAN_KERNELS_OUT");
+  if (path == nullptr) return;
+  std::ofstream file(path, std::ios::app);
+  for (const std::string& digest : digests) file << nvrtc << " " << digest << "\n";
+  CHECK(file.flush().good());
+}
+
+// A sweep's kernels with what is wrong with them, in their order.
+inline std::vector<std::string> faults(const Compilations& all) {
   constexpr std::size_t kThreads = 2;
   std::map<std::string, Context> contexts;
-  std::set<std::pair<std::string, std::string>> seen;
-  Compilations once;
   for (const Compilation& one : all) {
-    if (!seen.emplace(one.arch, one.spec.canonical).second) continue;
-    once.push_back(one);
     if (!contexts.contains(one.arch)) contexts.emplace(one.arch, compiler(one.arch));
   }
-  std::vector<std::string> faults(once.size());
-  on_threads(once.size(), kThreads,
-             [&](std::size_t n) { faults[n] = fault(contexts.at(once[n].arch), once[n].spec); });
-  for (std::size_t n = 0; n < once.size(); ++n) {
-    if (faults[n].empty()) continue;
-    FAIL_CHECK(once[n].arch << ": " << once[n].spec.canonical << ": " << faults[n]);
+  std::vector<std::string> found(all.size());
+  on_threads(all.size(), kThreads,
+             [&](std::size_t n) { found[n] = fault(contexts.at(all[n].arch), all[n].spec); });
+  return found;
+}
+
+// Checks that all compile, without warnings and without spills; of those that the record knows to,
+// a sample.
+inline void check_compile(const Compilations& all) {
+  REQUIRE_FALSE(all.empty());
+  const std::string nvrtc = compiler(all.front().arch).nvrtc_version().value();
+  const Sweep sweep = sweep_of(all, clean_kernels(), nvrtc);
+  const std::vector<std::string> found = faults(sweep.compiled);
+  std::vector<std::string> clean;
+  for (std::size_t n = 0; n < found.size(); ++n) {
+    const Compilation& one = sweep.compiled[n];
+    if (found[n].empty()) {
+      clean.push_back(sweep.digests[n]);
+    } else {
+      FAIL_CHECK(one.arch << ": " << one.spec.canonical << ": " << found[n]);
+    }
   }
-  CHECK_FALSE(once.empty());
+  append_clean_kernels(nvrtc, clean);
+  fmt::print("{} kernels: {} known to be clean and not compiled, {} compiled ({} of them known)\n",
+             sweep.known + found.size(), sweep.known, found.size(), sweep.sampled);
 }
 
 }  // namespace cubinery::test

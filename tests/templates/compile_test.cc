@@ -51,7 +51,7 @@ void add_kernels(const Problem& problem, const std::string& arch, Compilations* 
   for (KernelSpec& spec : *found) all->push_back({arch, std::move(spec)});
 }
 
-// Every form of every published model, on 1 to 8 GPUs.
+// Every form of every published model, on 1 to 16 GPUs.
 const std::vector<Problem>& model_problems() {
   static const std::vector<Problem> kProblems = [] {
     std::vector<Problem> all;
@@ -60,7 +60,7 @@ const std::vector<Problem>& model_problems() {
          std::filesystem::directory_iterator(CUBINERY_TEST_DIR "/data/models")) {
       if (!model.is_directory()) continue;
       const std::string config = test::config_of(model.path().filename().string());
-      for (const int tp : {1, 2, 4, 8}) {
+      for (const int tp : {1, 2, 4, 8, 16}) {
         const Result<std::vector<Problem>> problems = problems_for_model(config, tp);
         if (!problems) continue;  // heads that tp does not divide
         for (const Problem& problem : *problems) {
@@ -205,20 +205,20 @@ Compilations conv_problems() {
   return all;
 }
 
-TEST_CASE("KernelsOfModelsAndResultsCompile", "[nvrtc]") {
+TEST_CASE("KernelsOfModelsAndResultsCompile", "[nvrtc][sweep]") {
   Compilations all = of_results();
   for (const std::string arch : kFamilies) add(of_models(arch), &all);
   check_compile(all);
 }
 
-TEST_CASE("OneModelKernelOfEachTemplateCompilesForEveryArchitecture", "[nvrtc]") {
+TEST_CASE("OneModelKernelOfEachTemplateCompilesForEveryArchitecture", "[nvrtc][sweep]") {
   check_compile(of_models_in_turn());
 }
 TEST_CASE("AllKernelsOfModelsCompileForEveryArchitecture", "[.full][nvrtc]") {
   for (const std::string& arch : known_architectures()) check_compile(of_models(arch));
 }
 
-TEST_CASE("PairsOfServedConvProblemsCompileForEveryFamily", "[nvrtc]") {
+TEST_CASE("PairsOfServedConvProblemsCompileForEveryFamily", "[nvrtc][sweep]") {
   check_compile(pairs_of(for_families(test::served_convs())));
 }
 TEST_CASE("AllServedConvProblemsCompileForEveryArchitecture", "[.full][nvrtc]") {
@@ -227,7 +227,7 @@ TEST_CASE("AllServedConvProblemsCompileForEveryArchitecture", "[.full][nvrtc]") 
   }
 }
 
-TEST_CASE("PairsOfDecodeOptionsAndHeadSizesCompile", "[nvrtc]") {
+TEST_CASE("PairsOfDecodeOptionsAndHeadSizesCompile", "[nvrtc][sweep]") {
   check_compile(pairs_of(decode_problems()));
 }
 TEST_CASE("AllDecodeOptionsAndHeadSizesCompile", "[.full][nvrtc]") {
@@ -235,28 +235,28 @@ TEST_CASE("AllDecodeOptionsAndHeadSizesCompile", "[.full][nvrtc]") {
 }
 
 // Serialised wgmma is in the log, which is a fault.
-TEST_CASE("PairsOfPrefillOptionsAndHeadSizesCompile", "[nvrtc]") {
+TEST_CASE("PairsOfPrefillOptionsAndHeadSizesCompile", "[nvrtc][sweep]") {
   check_compile(pairs_of(prefill_problems()));
 }
 TEST_CASE("AllPrefillOptionsAndHeadSizesCompile", "[.full][nvrtc]") {
   check_compile(prefill_problems());
 }
 
-TEST_CASE("PairsOfVerifyOptionsAndHeadSizesCompile", "[nvrtc]") {
+TEST_CASE("PairsOfVerifyOptionsAndHeadSizesCompile", "[nvrtc][sweep]") {
   check_compile(pairs_of(verify_problems()));
 }
 TEST_CASE("AllVerifyOptionsAndHeadSizesCompile", "[.full][nvrtc]") {
   check_compile(verify_problems());
 }
 
-TEST_CASE("PairsOfCommitOptionsAndHeadSizesCompile", "[nvrtc]") {
+TEST_CASE("PairsOfCommitOptionsAndHeadSizesCompile", "[nvrtc][sweep]") {
   check_compile(pairs_of(commit_problems()));
 }
 TEST_CASE("AllCommitOptionsAndHeadSizesCompile", "[.full][nvrtc]") {
   check_compile(commit_problems());
 }
 
-TEST_CASE("PairsOfConvOptionsAndHeadSizesCompile", "[nvrtc]") {
+TEST_CASE("PairsOfConvOptionsAndHeadSizesCompile", "[nvrtc][sweep]") {
   check_compile(pairs_of(conv_problems()));
 }
 TEST_CASE("AllConvOptionsAndHeadSizesCompile", "[.full][nvrtc]") { check_compile(conv_problems()); }
