@@ -1,5 +1,4 @@
-// Catch2's main, for 2.13 (3 brings its own as a library).
-#if !__has_include(<catch2/catch_all.hpp>)
-#define CATCH_CONFIG_MAIN
-#endif
-#include "tests/catch.h"
+// Of all programs of tests but gpu_tests.
+#include "tests/runner.h"
+
+int main(int argc, char** argv) { return cubinery::test::run_tests(argc, argv); }

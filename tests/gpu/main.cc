@@ -6,7 +6,7 @@
 //   CUBINERY_TEST_FULL   set: sweeps run all that they have, not a cover of pairs of it
 //   CUBINERY_TEST_JSON   a file to write {"passed":..,"failed":..,"skipped":..} to, in test cases
 #if !__has_include(<catch2/catch_all.hpp>)
-#define CATCH_CONFIG_RUNNER
+#define CATCH_CONFIG_EXTERNAL_INTERFACES  // listeners
 #endif
 #include <cstdio>
 #include <cstdlib>
@@ -18,6 +18,7 @@
 #include "tests/catch.h"
 #include "tests/gpu/device.h"
 #include "tests/gpu/gpu_test.h"
+#include "tests/runner.h"
 
 namespace {
 
@@ -63,7 +64,7 @@ bool only_lists(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (only_lists(argc, argv)) return Catch::Session().run(argc, argv);
+  if (only_lists(argc, argv)) return cubinery::test::run_tests(argc, argv);
   std::optional<cubinery::test::TempDir> directory;
   cubinery::Options options = cubinery::Options::from_env().value();
   options.cache_layers.clear();
@@ -83,5 +84,5 @@ int main(int argc, char** argv) {
   std::printf("device %s, %s; seed %llu (CUBINERY_TEST_SEED)\n", (*gpu)->name().c_str(),
               (*gpu)->context().arch().c_str(),
               static_cast<unsigned long long>(cubinery::test::seed()));
-  return Catch::Session().run(argc, argv);
+  return cubinery::test::run_tests(argc, argv);
 }
