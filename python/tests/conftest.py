@@ -71,7 +71,27 @@ def gpu(_fake_gpu: fake_gpu.FakeGpu) -> Iterator[fake_gpu.FakeGpu]:
     _fake_gpu.set_current_stream(0)
 
 
+def _path_of_nvrtc() -> str:
+    """Where a context that knows its compiler's version has opened it."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        path = line.split(maxsplit=5)[-1]
+        if Path(path).name.startswith("libnvrtc.so"):
+            return path
+    raise AssertionError("no NVRTC is open")
+
+
+@pytest.fixture(scope="session")
+def empty_kernels(
+    _fake_gpu: fake_gpu.FakeGpu, compiler: cubinery.Context, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    """Options of a context on the GPU that is not there, whose kernels nobody runs."""
+    os.environ["CUBINERY_REAL_NVRTC"] = _path_of_nvrtc()
+    library = str(_fake_gpu.path)
+    folder = tmp_path_factory.mktemp("empty_kernels")
+    return {"driver_path": library, "nvrtc_path": library, "cache_dir": str(folder)}
+
+
 @pytest.fixture
-def context(gpu: fake_gpu.FakeGpu, compiler: cubinery.Context, cache_dir: Path) -> cubinery.Context:
+def context(gpu: fake_gpu.FakeGpu, empty_kernels: dict[str, str]) -> cubinery.Context:
     """A context on it, of sm_90a."""
-    return cubinery.Context(0, driver_path=str(gpu.path), cache_dir=str(cache_dir))
+    return cubinery.Context(0, **empty_kernels)

@@ -1,5 +1,7 @@
 // What Python's tests see of a GPU that is not there: the fake libcuda of tests/data/fake_driver.h,
 // and arrays "on" its device, in C for ctypes.  fake_gpu.py builds it.
+#include "python/tests/fake_gpu.h"
+
 #include <dlpack/dlpack.h>
 
 #include <atomic>
@@ -58,17 +60,25 @@ struct {
 
 }  // namespace
 
+const std::map<std::string, std::size_t>& param_bytes() {
+  static const std::map<std::string, std::size_t> kBytes = {
+      {"gdn_commit", sizeof(cubinery::GdnCommitParams)},
+      {"gdn_conv", sizeof(cubinery::GdnConvParams)},
+      {"gdn_decode", sizeof(cubinery::GdnDecodeParams)},
+      {"gdn_prefill_chunks", sizeof(cubinery::GdnPrefillChunksParams)},
+      {"gdn_prefill_scan", sizeof(cubinery::GdnPrefillScanParams)},
+      {"gdn_verify", sizeof(cubinery::GdnVerifyParams)},
+      {"gdn_verify_wy", sizeof(cubinery::GdnVerifyParams)},
+  };
+  return kBytes;
+}
+
 extern "C" {
 
 void fake_prepare() {
-  FakeSettings& settings = *fake_driver_settings();
-  settings.param_bytes["gdn_commit"] = sizeof(cubinery::GdnCommitParams);
-  settings.param_bytes["gdn_conv"] = sizeof(cubinery::GdnConvParams);
-  settings.param_bytes["gdn_decode"] = sizeof(cubinery::GdnDecodeParams);
-  settings.param_bytes["gdn_prefill_chunks"] = sizeof(cubinery::GdnPrefillChunksParams);
-  settings.param_bytes["gdn_prefill_scan"] = sizeof(cubinery::GdnPrefillScanParams);
-  settings.param_bytes["gdn_verify"] = sizeof(cubinery::GdnVerifyParams);
-  settings.param_bytes["gdn_verify_wy"] = sizeof(cubinery::GdnVerifyParams);
+  for (const auto& [kernel, bytes] : param_bytes()) {
+    fake_driver_settings()->param_bytes[kernel] = bytes;
+  }
 }
 
 int fake_launches() { return static_cast<int>(fake_driver_settings()->launches.size()); }

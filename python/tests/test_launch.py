@@ -555,13 +555,13 @@ def test_driver_errors_are_raised(decode, gpu):
         decode(*arrays, **named)
 
 
-def test_handles_release_what_they_own(gpu, cache_dir, compiler):
+def test_handles_release_what_they_own(gpu, empty_kernels):
     lines = []
 
     def log(level, text):
         lines.append((level, text))
 
-    context = cubinery.Context(0, driver_path=gpu.path, cache_dir=cache_dir, log=log)
+    context = cubinery.Context(0, **empty_kernels, log=log)
     decode = context.prepare(DECODE)
     gone = weakref.ref(log)
     arrays, named = decode_arrays()

@@ -91,8 +91,9 @@ def test_files_that_cannot_be_read(tmp_path):
 
 
 def test_readmes_program_runs_from_a_pack_of_the_command_line(
-    gpu, compiler, command, tmp_path, monkeypatch
+    gpu, empty_kernels, command, tmp_path, monkeypatch
 ):
+    monkeypatch.setenv("CUBINERY_NVRTC", empty_kernels["nvrtc_path"])
     made, pack, empty = tmp_path / "made", tmp_path / "my.pack", tmp_path / "empty"
     for run in (
         ["prewarm", "--hf-config", CONFIG, "--tp", "2", "--arch", "sm_90a"],
