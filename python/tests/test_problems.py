@@ -98,13 +98,19 @@ cubinery.gdn_decode(0, 0, 0, padding="{padding}")
 """
 
 
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory):
+    """What mypy keeps of the packages that it has read."""
+    return tmp_path_factory.mktemp("mypy")
+
+
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize(("mode", "padding"), [("computed", "skip"), ("comptued", "skipp")])
-def test_a_type_checker_catches_a_misspelt_mode(problem, mode, padding):
+def test_a_type_checker_catches_a_misspelt_mode(problem, mode, padding, checked):
     api = pytest.importorskip("mypy.api")
     calls = CALLS.format(cls=problem.__name__, mode=mode, padding=padding)
     text, errors, _ = api.run(
-        ["--config-file=", "--cache-dir=/dev/null", f"--python-executable={sys.executable}"]
+        ["--config-file=", f"--cache-dir={checked}", f"--python-executable={sys.executable}"]
         + ["-c", calls]
     )
     assert errors == ""

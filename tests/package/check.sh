@@ -6,8 +6,10 @@
 #                                               a kernel of its own, run offline from a pack of what prewarm compiles;
 #                                               the device headers compile with nvcc
 #   check.sh shell SOURCE BUILD                 the shell blocks (README's commands use SOURCE/build)
+# Both compile in BUILD/tests/compiled, so that each kernel is compiled once.
 set -euo pipefail
 what=$1 source=$2 build=$3 fake_driver=${4:-}
+compiled=$build/tests/compiled
 
 # The lines of README's blocks in a language.
 blocks() { awk -v fence="\`\`\`$1" '$0 == fence {on = 1; next} /^```/ {on = 0} on' "$source/README.md"; }
@@ -20,8 +22,10 @@ if [[ $what == shell ]]; then
   cd "$source"
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
+  export CUBINERY_CACHE_DIR=$compiled
   while read -r line; do
     case $line in
+      scripts/run.sh) line+=" sm_90a" ;;  # that with the most kernels; compile_tests compile those of the other three
       scripts/test.sh) continue ;;  # what runs this
       "pip install .") continue ;;  # the test `python`: scripts/test_python.sh
     esac
@@ -103,8 +107,10 @@ if [[ ! -x $work/engine/build/offline ]]; then exit 0; fi
 # README's own command fills the cache that its programs use; an own kernel's program says what it needs.
 prewarm=$(blocks sh | grep 'cubinery prewarm' | sed "s|build/cli/cubinery|$work/prefix/bin/cubinery|; s| --dry-run||")
 echo "+ $prewarm"
+(cd "$source" && CUBINERY_CACHE_DIR=$compiled bash -euo pipefail -c "$prewarm --json '$work/made.json'")
 export CUBINERY_CACHE_DIR=$work/offline
-(cd "$source" && bash -euo pipefail -c "$prewarm")
+mkdir -p "$CUBINERY_CACHE_DIR/entries"
+sed -n 's/.*"path": *"\([^"]*\)".*/\1/p' "$work/made.json" | xargs cp -t "$CUBINERY_CACHE_DIR/entries"
 "$work/engine/build/own" --manifest >"$work/own.json"
 "$work/prefix/bin/cubinery" prewarm --manifest "$work/own.json" --template-dir "$own_templates" --arch sm_90a
 
