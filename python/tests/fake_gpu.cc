@@ -1,7 +1,5 @@
 // What Python's tests see of a GPU that is not there: the fake libcuda of tests/data/fake_driver.h,
 // and arrays "on" its device, in C for ctypes.  fake_gpu.py builds it.
-#include "python/tests/fake_gpu.h"
-
 #include <dlpack/dlpack.h>
 
 #include <atomic>
@@ -10,14 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "gdn_commit/key.h"
-#include "gdn_conv/key.h"
-#include "gdn_decode/key.h"
-#include "gdn_prefill_chunks/key.h"
-#include "gdn_prefill_scan/key.h"
-#include "gdn_verify/key.h"
-#include "gdn_verify_wy/key.h"
 #include "tests/data/fake_driver.h"
+#include "tests/data/param_bytes.h"
 
 using cubinery::test::FakeSettings;
 
@@ -60,26 +52,9 @@ struct {
 
 }  // namespace
 
-const std::map<std::string, std::size_t>& param_bytes() {
-  static const std::map<std::string, std::size_t> kBytes = {
-      {"gdn_commit", sizeof(cubinery::GdnCommitParams)},
-      {"gdn_conv", sizeof(cubinery::GdnConvParams)},
-      {"gdn_decode", sizeof(cubinery::GdnDecodeParams)},
-      {"gdn_prefill_chunks", sizeof(cubinery::GdnPrefillChunksParams)},
-      {"gdn_prefill_scan", sizeof(cubinery::GdnPrefillScanParams)},
-      {"gdn_verify", sizeof(cubinery::GdnVerifyParams)},
-      {"gdn_verify_wy", sizeof(cubinery::GdnVerifyParams)},
-  };
-  return kBytes;
-}
-
 extern "C" {
 
-void fake_prepare() {
-  for (const auto& [kernel, bytes] : param_bytes()) {
-    fake_driver_settings()->param_bytes[kernel] = bytes;
-  }
-}
+void fake_prepare() { fake_driver_settings()->param_bytes = cubinery::test::param_bytes(); }
 
 int fake_launches() { return static_cast<int>(fake_driver_settings()->launches.size()); }
 void fake_forget_launches() { fake_driver_settings()->launches.clear(); }

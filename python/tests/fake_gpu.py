@@ -1,6 +1,6 @@
 """A GPU that is not there: a libcuda that writes down launches, and arrays on its device.
 
-Its kernels are empty ones: fake_nvrtc.cc, in the same library, compiles them.  Needs g++ and the CUDA headers, to
+Its kernels are empty ones: tests/data/empty_nvrtc.cc, in the same library, compiles them.  Needs g++ and the CUDA headers, to
 build fake_gpu.cc beside the fake driver of the C++ tests.
 """
 
@@ -53,8 +53,8 @@ def build(folder: Path) -> Path | None:
         compiler,
         *("-std=c++20", "-shared", "-fPIC", "-o", str(library)),
         *(f"-I{path}" for path in includes),
-        *(str(Path(__file__).with_name(name)) for name in ("fake_gpu.cc", "fake_nvrtc.cc")),
-        *(str(data / name) for name in ("fake_driver.cc", "fake_driver_stubs.cc")),
+        str(Path(__file__).with_suffix(".cc")),
+        *(str(data / name) for name in ("empty_nvrtc.cc", "fake_driver.cc", "fake_driver_stubs.cc")),
     ]
     subprocess.run(command, check=True)
     return library

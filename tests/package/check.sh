@@ -2,14 +2,13 @@
 # Builds and runs README's blocks the way a user would: C++ and C in a project that finds the installed package with the
 # CMake lines, or by pkg-config; the shell lines in the source tree.  A project that takes the source tree in is
 # fetch_project.sh's.
-#   check.sh install SOURCE BUILD FAKE_DRIVER   the package and the C++, C and CMake blocks; the programs, and one with
-#                                               a kernel of its own, run offline from a pack of what prewarm compiles;
-#                                               the device headers compile with nvcc
-#   check.sh shell SOURCE BUILD                 the shell blocks (README's commands use SOURCE/build)
-# Both compile in BUILD/tests/compiled, so that each kernel is compiled once.
+#   check.sh install SOURCE BUILD FAKE_DRIVER EMPTY_NVRTC
+#                                 the package and the C++, C and CMake blocks; the programs, and one with a kernel of its
+#                                 own, run offline from a pack of what prewarm compiles, of the library's kernels empty
+#                                 ones, as no GPU runs them; the device headers compile with nvcc
+#   check.sh shell SOURCE BUILD   the shell blocks (README's commands use SOURCE/build)
 set -euo pipefail
-what=$1 source=$2 build=$3 fake_driver=${4:-}
-compiled=$build/tests/compiled
+what=$1 source=$2 build=$3 fake_driver=${4:-} empty_nvrtc=${5:-}
 
 # The lines of README's blocks in a language.
 blocks() { awk -v fence="\`\`\`$1" '$0 == fence {on = 1; next} /^```/ {on = 0} on' "$source/README.md"; }
@@ -22,10 +21,10 @@ if [[ $what == shell ]]; then
   cd "$source"
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
-  export CUBINERY_CACHE_DIR=$compiled
+  export CUBINERY_CACHE_DIR=$build/tests/compiled
   while read -r line; do
     case $line in
-      scripts/run.sh) line+=" sm_90a" ;;  # that with the most kernels; compile_tests compile those of the other three
+      scripts/run.sh) line+=" sm_80" ;;  # that with the fewest kernels; compile_tests has those of all four
       scripts/test.sh) continue ;;  # what runs this
       "pip install .") continue ;;  # the test `python`: scripts/test_python.sh
     esac
@@ -107,10 +106,10 @@ if [[ ! -x $work/engine/build/offline ]]; then exit 0; fi
 # README's own command fills the cache that its programs use; an own kernel's program says what it needs.
 prewarm=$(blocks sh | grep 'cubinery prewarm' | sed "s|build/cli/cubinery|$work/prefix/bin/cubinery|; s| --dry-run||")
 echo "+ $prewarm"
-(cd "$source" && CUBINERY_CACHE_DIR=$compiled bash -euo pipefail -c "$prewarm --json '$work/made.json'")
 export CUBINERY_CACHE_DIR=$work/offline
-mkdir -p "$CUBINERY_CACHE_DIR/entries"
-sed -n 's/.*"path": *"\([^"]*\)".*/\1/p' "$work/made.json" | xargs cp -t "$CUBINERY_CACHE_DIR/entries"
+CUBINERY_REAL_NVRTC=$("$work/prefix/bin/cubinery" doctor | sed -n 's/^OK  *nvrtc  *[0-9.]*, //p')
+export CUBINERY_REAL_NVRTC
+(cd "$source" && CUBINERY_NVRTC=$empty_nvrtc bash -euo pipefail -c "$prewarm")
 "$work/engine/build/own" --manifest >"$work/own.json"
 "$work/prefix/bin/cubinery" prewarm --manifest "$work/own.json" --template-dir "$own_templates" --arch sm_90a
 

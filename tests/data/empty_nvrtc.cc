@@ -6,9 +6,11 @@
 #include <cstdlib>
 #include <string>
 
-#include "python/tests/fake_gpu.h"
+#include "tests/data/param_bytes.h"
 
 namespace {
+
+using cubinery::test::param_bytes;
 
 // Opens what NVRTC opens by name, too.
 void* open_real() {
