@@ -1,7 +1,6 @@
 // Launches through the C ABI on a fake libcuda: what reaches the kernels is what the C++ API sends.
 #include <cstddef>
 #include <cstring>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "tests/capi/allocations.h"
 #include "tests/capi/dl_views.h"
 #include "tests/capi/handles.h"
+#include "tests/function_ref.h"
 #include "tests/runtime/fake_prefill.h"
 
 namespace cubinery {
@@ -274,7 +274,7 @@ struct FakeSplitConv : FakeConv {
 };
 
 // Of a call, in this thread.
-std::size_t allocations_of(const std::function<void()>& call) {
+std::size_t allocations_of(FunctionRef<void()> call) {
   const std::size_t before = test::allocations();
   call();
   return test::allocations() - before;
@@ -376,7 +376,7 @@ TEST_CASE("AVerifyLaunchIsThatOfTheCppApi", "[cpu]") {
   REQUIRE(bench.fake->launches.size() == 2);
   CHECK(same(bench.fake->launches[0], bench.fake->launches[1]));
 
-  const auto refusal = [&](const std::function<void(CubineryVerifyArgs&)>& spoil) {
+  const auto refusal = [&](FunctionRef<void(CubineryVerifyArgs&)> spoil) {
     CubineryVerifyArgs spoilt = given;
     spoil(spoilt);
     return test::refused(cubinery_verify_launch(&bench.verify, nullptr, &spoilt));
@@ -415,7 +415,7 @@ TEST_CASE("ACommitLaunchIsThatOfTheCppApi", "[cpu]") {
   }
 
   DlViews views;
-  const auto refusal = [&](const std::function<void(CubineryCommitArgs&)>& spoil) {
+  const auto refusal = [&](FunctionRef<void(CubineryCommitArgs&)> spoil) {
     CubineryCommitArgs spoilt = views.of(bench.of_table());
     spoil(spoilt);
     return test::refused(cubinery_commit_launch(&bench.commit, nullptr, &spoilt));
@@ -499,7 +499,7 @@ TEST_CASE("AShorterStructOfAConvHasNoMore", "[cpu]") {
 TEST_CASE("BadArgumentsOfAConvAreNamed", "[cpu]") {
   const FakeSplitConv bench;
   DlViews views;
-  const auto refusal = [&](const std::function<void(CubineryConvArgs&)>& spoil) {
+  const auto refusal = [&](FunctionRef<void(CubineryConvArgs&)> spoil) {
     CubineryConvArgs spoilt = views.of(bench.args());
     spoil(spoilt);
     return test::refused(cubinery_conv_launch(&bench.conv, nullptr, &spoilt));
@@ -593,7 +593,7 @@ TEST_CASE("ChoicesAreThoseOfTheCppApi", "[cpu]") {
 
 TEST_CASE("BadArgumentsOfALaunchAreNamed", "[cpu]") {
   const FakeDecode bench;
-  const auto refusal = [&](const std::function<void(CubineryDecodeArgs&, DlViews&)>& spoil) {
+  const auto refusal = [&](FunctionRef<void(CubineryDecodeArgs&, DlViews&)> spoil) {
     DlViews views;
     CubineryDecodeArgs given = views.of(bench.args(2));
     spoil(given, views);

@@ -4,6 +4,7 @@
 #include "gdn_commit/fields.h"
 #include "tests/catch.h"
 #include "tests/codegen/key_checks.h"
+#include "tests/function_ref.h"
 
 namespace cubinery {
 namespace {
@@ -49,9 +50,7 @@ TEST_CASE("EveryHeadSizeHasCommitCandidates", "[cpu]") {
 }
 
 TEST_CASE("EachRuleOfACommitIsNamed", "[cpu]") {
-  const auto broken = [](const std::function<void(Key&)>& change) {
-    return broken_rule<Key>(change);
-  };
+  const auto broken = [](FunctionRef<void(Key&)> change) { return broken_rule<Key>(change); };
   const std::string dims = " must be a multiple of 16 from 16 to 256";
   for (const int dim : {-16, 0, 8, 24, 120, 272}) {
     CHECK(broken([&](Key& key) { key.key_dim = dim; }) == "key_dim" + dims);

@@ -5,6 +5,7 @@
 #include "tests/catch.h"
 #include "tests/codegen/key_checks.h"
 #include "tests/conv_shapes.h"
+#include "tests/function_ref.h"
 
 namespace cubinery::gdn_conv_key_test {
 namespace {
@@ -162,9 +163,7 @@ TEST_CASE("RowsOfABlockAreInSharedMemory", "[cpu]") {
 }
 
 TEST_CASE("EachRuleOfAConvIsNamed", "[cpu]") {
-  const auto broken = [](const std::function<void(Key&)>& change) {
-    return broken_rule<Key>(change);
-  };
+  const auto broken = [](FunctionRef<void(Key&)> change) { return broken_rule<Key>(change); };
   const std::string floats = " must be f32, bf16 or f16", integers = " must be i32 or i64";
   for (const DType dtype : {DType::kI32, DType::kI64, DType::kBool, DType::kF8E4M3}) {
     CHECK(broken([&](Key& key) { key.dtype = dtype; }) == "dtype" + floats);
@@ -212,7 +211,7 @@ TEST_CASE("EachRuleOfAConvIsNamed", "[cpu]") {
         "whole_window must be false with from_accepted, unless stored_states is every");
   const std::string no_checkpoints =
       "checkpoints must be none with from_accepted, and with stored_states every";
-  const auto kept = [&](const std::function<void(Key&)>& change) {
+  const auto kept = [&](FunctionRef<void(Key&)> change) {
     return broken([&](Key& key) {
       key.resident = 256;
       change(key);
@@ -235,9 +234,7 @@ TEST_CASE("EachRuleOfAConvIsNamed", "[cpu]") {
 }
 
 TEST_CASE("EachRuleOfAConvsTuningIsNamed", "[cpu]") {
-  const auto broken = [](const std::function<void(Key&)>& change) {
-    return broken_rule<Key>(change);
-  };
+  const auto broken = [](FunctionRef<void(Key&)> change) { return broken_rule<Key>(change); };
   for (const int channels : {-4, 0, 2, 6, 16}) {
     CHECK(broken([&](Key& key) { key.lane_channels = channels; }) ==
           "lane_channels must be 4 or 8");

@@ -1,18 +1,18 @@
 // What the tests of every kernel's key ask.
 #pragma once
 
-#include <functional>
 #include <set>
 #include <string>
 
 #include "cubinery/fields.h"
 #include "tests/catch.h"
+#include "tests/function_ref.h"
 
 namespace cubinery::test {
 
 // The rule that a key breaks when `change` is made to the default key.
 template <class Key>
-std::string broken_rule(const std::function<void(Key&)>& change) {
+std::string broken_rule(FunctionRef<void(Key&)> change) {
   Key key;
   REQUIRE(why_invalid(key) == nullptr);
   change(key);

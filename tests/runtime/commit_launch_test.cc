@@ -2,7 +2,6 @@
 // is refused.
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "gdn_commit/fields.h"
 #include "runtime/gdn/shared/requests.h"
 #include "tests/catch.h"
+#include "tests/function_ref.h"
 #include "tests/runtime/fake_operator.h"
 
 namespace cubinery::gdn::commit_launch_test {
@@ -61,10 +61,8 @@ class CommitBench {
   }
 
   // The message with which `spoil` makes good arguments bad.
-  std::string refusal(const std::function<void(CommitArgs&)>& spoil) const {
-    return refusal(args(), spoil);
-  }
-  std::string table_refusal(const std::function<void(CommitArgs&)>& spoil) const {
+  std::string refusal(FunctionRef<void(CommitArgs&)> spoil) const { return refusal(args(), spoil); }
+  std::string table_refusal(FunctionRef<void(CommitArgs&)> spoil) const {
     return refusal(table_args(), spoil);
   }
 
@@ -82,7 +80,7 @@ class CommitBench {
     }
     return args;
   }
-  std::string refusal(CommitArgs args, const std::function<void(CommitArgs&)>& spoil) const {
+  std::string refusal(CommitArgs args, FunctionRef<void(CommitArgs&)> spoil) const {
     spoil(args);
     return test::refused(fake, [&] { return commit_.launch(nullptr, args); });
   }
@@ -168,7 +166,7 @@ TEST_CASE("ATableOfAPoolHasRoomForAllRequests", "[cpu]") {
 
 TEST_CASE("ATableNamesTheLayerAndTheTensor", "[cpu]") {
   const CommitBench bench({});
-  const auto refusal = [&](const std::function<void(CommitLayer&)>& spoil) {
+  const auto refusal = [&](FunctionRef<void(CommitLayer&)> spoil) {
     std::vector<CommitLayer> layers(3, bench.layer());
     spoil(layers[2]);
     const auto refused = bench.commit().table(layers);

@@ -1,7 +1,6 @@
 // Launches of the convolution on a fake libcuda: what reaches the kernel, and what is refused.
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "runtime/gdn/conv/cost.h"
 #include "runtime/gdn/conv/operator.h"
 #include "tests/catch.h"
+#include "tests/function_ref.h"
 #include "tests/runtime/fake_operator.h"
 #include "tests/runtime/portable_keys.h"
 
@@ -74,7 +74,7 @@ class ConvBench {
   }
 
   // The message with which `spoil` makes good arguments bad.
-  std::string refusal(const std::function<void(ConvArgs&)>& spoil) const {
+  std::string refusal(FunctionRef<void(ConvArgs&)> spoil) const {
     ConvArgs spoilt = args();
     spoil(spoilt);
     return test::refused(fake, [&] { return conv_.launch(nullptr, spoilt); });
@@ -477,7 +477,7 @@ class LayoutBench {
  public:
   explicit LayoutBench(const ConvProblem& problem) : bench_(problem) {}
 
-  bool takes_vectors(const std::function<void(ConvArgs&)>& change,
+  bool takes_vectors(FunctionRef<void(ConvArgs&)> change,
                      const Sizes& sizes = {.sequences = 3, .tokens = 3000}) const {
     ConvArgs args = bench_.args(sizes);
     change(args);
@@ -592,7 +592,7 @@ TEST_CASE("OddNumbersOfChannelsHaveNoVectors", "[cpu]") {
 
 TEST_CASE("PackedWeightsAreAligned", "[cpu]") {
   const ConvBench bench({});
-  const auto packed = [&](const std::function<void(Tensor&)>& change) {
+  const auto packed = [&](FunctionRef<void(Tensor&)> change) {
     ConvArgs args = bench.args();
     change(args.weight);
     return bench.launched(args).weight_packed;

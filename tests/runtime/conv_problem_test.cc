@@ -13,6 +13,7 @@
 #include "runtime/operator/planner.h"
 #include "tests/catch.h"
 #include "tests/conv_shapes.h"
+#include "tests/function_ref.h"
 #include "tests/runtime/portable_keys.h"
 #include "tests/runtime/problem_changes.h"
 #include "tests/runtime/problem_refusal.h"
@@ -24,8 +25,10 @@ using test::changed;
 using test::conv_keys;
 using Change = test::Change<ConvProblem>;
 
-std::string refusal(const Change& change) { return test::refusal<ConvProblem>(change); }
-std::string split_refusal(const Change& change) {
+std::string refusal(FunctionRef<void(ConvProblem&)> change) {
+  return test::refusal<ConvProblem>(change);
+}
+std::string split_refusal(FunctionRef<void(ConvProblem&)> change) {
   return refusal([&](ConvProblem& p) {
     p.split_qkv = true;
     change(p);

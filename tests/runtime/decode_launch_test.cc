@@ -2,13 +2,13 @@
 // The same refusals, and the arithmetic, are tested on GPUs in tests/gpu.
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <string>
 #include <tuple>
 
 #include "cubinery/gdn.h"
 #include "gdn_decode/fields.h"
 #include "tests/catch.h"
+#include "tests/function_ref.h"
 #include "tests/runtime/fake_operator.h"
 #include "tests/runtime/portable_keys.h"
 
@@ -79,7 +79,7 @@ class Bench {
   }
 
   // The message with which `spoil` makes good arguments for two requests bad.
-  std::string refusal(const std::function<void(DecodeArgs&)>& spoil) const {
+  std::string refusal(FunctionRef<void(DecodeArgs&)> spoil) const {
     DecodeArgs spoilt = args(2);
     spoil(spoilt);
     return test::refused(fake, [&] { return decode_.launch(nullptr, spoilt); });

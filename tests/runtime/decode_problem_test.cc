@@ -1,7 +1,6 @@
 // From a decode problem to its kernels.
 #include "runtime/gdn/decode/paths.h"
 
-#include <functional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -12,6 +11,7 @@
 #include "gdn_decode/fields.h"
 #include "runtime/operator/planner.h"
 #include "tests/catch.h"
+#include "tests/function_ref.h"
 #include "tests/runtime/portable_keys.h"
 #include "tests/runtime/problem_changes.h"
 #include "tests/runtime/problem_refusal.h"
@@ -28,7 +28,7 @@ using test::DecodeKeys;
 std::string wide_text(const DecodeProblem& problem) { return canonical(decode_keys(problem).wide); }
 
 // Calls f(problem) for every head size, layout, state dtype and norm.
-void for_each_shape(const std::function<void(const DecodeProblem&)>& f) {
+void for_each_shape(FunctionRef<void(const DecodeProblem&)> f) {
   for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
     for (const DType dtype : kStateFloats) {
       for (int key_dim = 16; key_dim <= 256; key_dim += 16) {

@@ -3,13 +3,13 @@
 
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "cubinery/context.h"
 #include "tests/catch.h"
 #include "tests/data/fake_driver.h"
+#include "tests/function_ref.h"
 #include "tests/runtime/cached_kernel.h"
 
 namespace cubinery::test {
@@ -45,7 +45,7 @@ Params params_of(const FakeLaunch& launch) {
 }
 
 // The message of a launch that is refused before anything reaches the driver.
-inline std::string refused(const FakeDriver& fake, const std::function<Status()>& launch) {
+inline std::string refused(const FakeDriver& fake, FunctionRef<Status()> launch) {
   const std::size_t before = fake->launches.size();
   const Status status = launch();
   CHECK(status.code() == Code::kInvalidArgument);

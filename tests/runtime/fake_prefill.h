@@ -1,13 +1,13 @@
 // A prefill operator on the fake libcuda, and good arguments for it.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 
 #include "cubinery/gdn_prefill.h"
 #include "gdn_prefill_chunks/key.h"
 #include "gdn_prefill_scan/key.h"
+#include "tests/function_ref.h"
 #include "tests/runtime/fake_operator.h"
 #include "tests/runtime/portable_keys.h"
 
@@ -94,7 +94,7 @@ class FakePrefill {
 
   // The message with which `spoil` makes good arguments for two sequences (of 100 tokens each, or
   // together) bad.
-  std::string refusal(const std::function<void(gdn::PrefillArgs&)>& spoil) const {
+  std::string refusal(FunctionRef<void(gdn::PrefillArgs&)> spoil) const {
     gdn::PrefillArgs spoilt = args(2, 100);
     spoil(spoilt);
     return refusal(spoilt, workspace(2, 100));

@@ -8,13 +8,14 @@
 #include "runtime/gdn/prefill/operator.h"
 #include "runtime/gdn/verify/commit_operator.h"
 #include "runtime/gdn/verify/operator.h"
+#include "tests/function_ref.h"
 #include "tests/runtime/problem_refusal.h"
 
 namespace cubinery::gdn::problem_check_test {
 namespace {
 
 template <class Problem>
-std::string refusal(const std::function<void(Problem&)>& change) {
+std::string refusal(FunctionRef<void(Problem&)> change) {
   return test::refusal<Problem>(change);
 }
 
@@ -83,7 +84,7 @@ const char* const kStateDtypes<DecodeProblem> = "f32, bf16, f16, f8e4m3, f8e5m2"
 TEMPLATE_TEST_CASE("TensorsAreFloatsAndIndicesIntegers", "[cpu]", DecodeProblem, PrefillProblem,
                    VerifyProblem, CommitProblem) {
   using P = TestType;
-  const auto refuses = [](const char* name, const std::function<void(P&)>& change) {
+  const auto refuses = [](const char* name, FunctionRef<void(P&)> change) {
     CHECK(refusal<P>(change) == op<P>() + name + " = i32; accepted: f32, bf16, f16");
   };
   CHECK(refusal<P>([](P& p) { p.dtype = DType::kI32; }) ==

@@ -1,18 +1,18 @@
 // Problems that check() refuses.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "cubinery/fields.h"
 #include "tests/catch.h"
+#include "tests/function_ref.h"
 
 namespace cubinery::test {
 
 // The message with which `change` to the default problem is refused.
 template <class Problem>
-std::string refusal(const std::function<void(Problem&)>& change) {
+std::string refusal(FunctionRef<void(Problem&)> change) {
   Problem problem;
   REQUIRE(problem.check().ok());
   change(problem);

@@ -1,10 +1,10 @@
 // Launches of the verify operator on a fake libcuda: what reaches the kernel, and what is refused.
-#include <functional>
 #include <string>
 
 #include "cubinery/gdn.h"
 #include "gdn_verify/fields.h"
 #include "tests/catch.h"
+#include "tests/function_ref.h"
 #include "tests/runtime/fake_operator.h"
 
 namespace cubinery::gdn::verify_launch_test {
@@ -74,7 +74,7 @@ class VerifyBench {
   }
 
   // The message with which `spoil` makes good arguments bad.
-  std::string refusal(const std::function<void(VerifyArgs&)>& spoil) const {
+  std::string refusal(FunctionRef<void(VerifyArgs&)> spoil) const {
     VerifyArgs spoilt = args();
     spoil(spoilt);
     return test::refused(fake, [&] { return verify_.launch(nullptr, spoilt); });
