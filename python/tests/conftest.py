@@ -82,7 +82,9 @@ def _path_of_nvrtc() -> str:
 
 @pytest.fixture(scope="session")
 def empty_kernels(
-    _fake_gpu: fake_gpu.FakeGpu, compiler: cubinery.Context, tmp_path_factory: pytest.TempPathFactory
+    _fake_gpu: fake_gpu.FakeGpu,
+    compiler: cubinery.Context,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, str]:
     """Options of a context on the GPU that is not there, whose kernels nobody runs."""
     os.environ["CUBINERY_REAL_NVRTC"] = _path_of_nvrtc()

@@ -1,7 +1,7 @@
 """A GPU that is not there: a libcuda that writes down launches, and arrays on its device.
 
-Its kernels are empty ones: tests/data/empty_nvrtc.cc, in the same library, compiles them.  Needs g++ and the CUDA headers, to
-build fake_gpu.cc beside the fake driver of the C++ tests.
+Its kernels are empty ones: tests/data/empty_nvrtc.cc, in the same library, compiles them.
+Needs g++ and the CUDA headers, to build fake_gpu.cc beside the fake driver of the C++ tests.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def build(folder: Path) -> Path | None:
         *("-std=c++20", "-shared", "-fPIC", "-o", str(library)),
         *(f"-I{path}" for path in includes),
         str(Path(__file__).with_suffix(".cc")),
-        *(str(data / name) for name in ("empty_nvrtc.cc", "fake_driver.cc", "fake_driver_stubs.cc")),
+        str(data / "empty_nvrtc.cc"),
+        *(str(data / name) for name in ("fake_driver.cc", "fake_driver_stubs.cc")),
     ]
     subprocess.run(command, check=True)
     return library

@@ -3,9 +3,9 @@
 # CMake lines, or by pkg-config; the shell lines in the source tree.  A project that takes the source tree in is
 # fetch_project.sh's.
 #   check.sh install SOURCE BUILD FAKE_DRIVER EMPTY_NVRTC
-#                                 the package and the C++, C and CMake blocks; the programs, and one with a kernel of its
-#                                 own, run offline from a pack of what prewarm compiles, of the library's kernels empty
-#                                 ones, as no GPU runs them; the device headers compile with nvcc
+#                                 the package and the C++, C and CMake blocks; the programs, and one with a kernel of
+#                                 its own, run offline from a pack of what prewarm compiles: empty kernels, but for its
+#                                 own, as no GPU runs them; the device headers compile with nvcc
 #   check.sh shell SOURCE BUILD   the shell blocks (README's commands use SOURCE/build)
 set -euo pipefail
 what=$1 source=$2 build=$3 fake_driver=${4:-} empty_nvrtc=${5:-}
