@@ -300,7 +300,7 @@ TEST_CASE("prewarm fills the cache once", "[nvrtc]") {
   const Cli cli;
   // Small heads, which compile in a fifth of the time.
   const std::string arguments =
-      "--tp 1,2,4,8,16 --arch sm_86,sm_80 --key-dim 32 --value-dim 32 --hf-config " + kModel;
+      "--tp 1,2,4,8,16 --arch sm_90a,sm_80 --key-dim 32 --value-dim 32 --hf-config " + kModel;
   const json first = cli.prewarm(arguments);
   CHECK(first["compiled"] == first["requested"]);
   CHECK(first["requested"] > 30);
@@ -320,11 +320,11 @@ TEST_CASE("prewarm fills the cache once", "[nvrtc]") {
 
   const Output text = cli.run("prewarm " + arguments);
   CHECK(contains(text.out, "0 compiled"));
-  CHECK(contains(text.out, "sm_86  gdn_decode"));
-  CHECK(contains(text.out, "sm_86  gdn_prefill_scan"));
-  CHECK(contains(text.out, "sm_86  gdn_verify"));
-  CHECK(contains(text.out, "sm_86  gdn_commit"));
-  CHECK(contains(text.out, "sm_86  gdn_conv"));
+  CHECK(contains(text.out, "sm_90a  gdn_decode"));
+  CHECK(contains(text.out, "sm_90a  gdn_prefill_scan"));
+  CHECK(contains(text.out, "sm_90a  gdn_verify"));
+  CHECK(contains(text.out, "sm_90a  gdn_commit"));
+  CHECK(contains(text.out, "sm_90a  gdn_conv"));
   CHECK(contains(text.out, "Cache: " + cli.cache()));
   CHECK(contains(text.err, "hit gdn_decode sm_80"));
 }

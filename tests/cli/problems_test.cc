@@ -83,11 +83,11 @@ TEST_CASE("prewarm compiles what a model's problems need", "[cpu]") {
 
 TEST_CASE("an offline context finds what prewarm compiled for a model", "[nvrtc]") {
   const Cli cli;
-  cli.prewarm("--form decode,decode_with_conv,conv_decode,conv_verify --arch sm_100a " +
+  cli.prewarm("--form decode,decode_with_conv,conv_decode,conv_verify --arch sm_90a " +
               kModelOptions);
   Options options;
   options.device = kNoDevice;
-  options.arch = "sm_100a";
+  options.arch = "sm_90a";
   options.offline = true;
   options.cache_dir = cli.cache();
   const Context context = Context::create(options).value();
