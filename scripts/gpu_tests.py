@@ -34,6 +34,8 @@ import time
 SKIPPED = 77
 # Pools that fill much of a GPU's memory: one at a time, by one process.
 ALONE = re.compile(r"Beyond32BitOffsets")
+# Cases that compare times of the GPU: after all others, with nothing beside them.
+TIMED = re.compile(r"^Timer\.")
 # A process creates a CUDA context: short cases share one.
 SHORT_SECONDS = 4
 # What a case takes that no earlier run has timed, by its tags: the first of these that it has.
@@ -214,13 +216,15 @@ def main():
     binary = args.build / "tests/gpu_tests"
     spec = args.filter or ("[sanitize]" if args.sanitizer else None)
     cases = names(binary, spec)
+    timed = [name for name in cases if TIMED.search(name)]
+    cases = [name for name in cases if name not in timed]
     queue = batches(binary, cases, load(args.seconds))
     if args.limit:
         queue.reverse()
     if args.list:
-        print("\n".join(" ".join(batch) for batch in queue))
+        print("\n".join(" ".join(batch) for batch in [*queue, timed] if batch))
         return 0
-    if not queue:
+    if not queue and not timed:
         print(f"gpu_tests.py: no case is {spec}")
         return 1
     with tempfile.TemporaryDirectory() as folder:
@@ -232,6 +236,8 @@ def main():
         with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
             for done in [pool.submit(runner.run, number, batch) for number, batch in enumerate(queue)]:
                 done.result()
+        if timed:
+            runner.run(len(queue), timed)
         if runner.no_gpu:
             print(runner.no_gpu)
             return SKIPPED

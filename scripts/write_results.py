@@ -464,7 +464,8 @@ def results_page(records):
         + (f", on an {tests['gpu']}" if "gpu" in tests else "") +
         f": {tests['passed']} passed, {tests['failed']} failed"
         + (f", {tests['skipped']} skipped" if tests.get("skipped") else "")
-        + (f", in {tests['seconds']} s by {tests['processes']} processes. " if "seconds" in tests else ". ") +
+        + (f", in {tests['seconds']} s by {tests['processes']} processes" if "seconds" in tests else "")
+        + (f" ({tests['note']}). " if "note" in tests else ". ") +
         f"Sanitizers {'clean' if tests['sanitizers_clean'] else 'not clean'} at commit {tests['sanitizers_commit']}"
         + (f" ({tests['sanitizers_note']})." if "sanitizers_note" in tests else "."))
     lines += ["![Decode and prefill times against other libraries](plots/latency.svg)", ""]

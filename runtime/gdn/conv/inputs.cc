@@ -7,6 +7,7 @@
 
 #include "runtime/gdn/conv/args.h"
 #include "runtime/gdn/conv/parts.h"
+#include "runtime/gdn/conv/tables.h"
 
 namespace cubinery::gdn {
 namespace {
