@@ -29,9 +29,13 @@ struct JsonLimits {
 // line and column, the column alone where the text is one line.
 Result<Json> read_json(std::string_view what, std::string_view text, const JsonLimits& limits = {});
 
+// The same of what Python's json module writes: NaN, Infinity and -Infinity are numbers, too.
+Result<Json> read_python_json(std::string_view what, std::string_view text,
+                              const JsonLimits& limits = {});
+
 // For messages: foreign text cut to a length that a message can have.
 std::string excerpt(std::string_view text);
-// Likewise of a value, as JSON.
+// Likewise of a value, as JSON, or as Python has a number that JSON has not.
 std::string json_excerpt(const Json& value);
 
 }  // namespace cubinery

@@ -1,7 +1,10 @@
 #include "codegen/read_json.h"
 
+#include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/catch.h"
 
@@ -43,6 +46,31 @@ TEST_CASE("Json.ValuesComeAsTheyStand", "[cpu]") {
   for (const char* scalar : {"4", " \"x\" ", "null", "-0.5e-3", "\xef\xbb\xbf[]"}) {
     CHECK(refusal(scalar).empty());
   }
+}
+
+TEST_CASE("Json.PythonsNumbersAreReadWhereTheyAreAskedFor", "[cpu]") {
+  const Result<Json> read =
+      read_python_json("", R"({"a":[NaN,Infinity,-Infinity],"b":"NaN, -Infinity","c":-1})");
+  REQUIRE(read);
+  CHECK(std::isnan((*read)["a"][0].get<double>()));
+  CHECK((*read)["a"][1].get<double>() == std::numeric_limits<double>::infinity());
+  CHECK((*read)["a"][2].get<double>() == -std::numeric_limits<double>::infinity());
+  CHECK((*read)["b"] == "NaN, -Infinity");
+  CHECK(json_excerpt((*read)["a"][2]) == "-Infinity");
+  CHECK(json_excerpt((*read)["a"][0]) == "NaN");
+  // The places of what is wrong are those of the text.
+  for (const auto& [text, message] : std::vector<std::pair<std::string, std::string>>{
+           {"[Infinity, x]", "not JSON at column 12"},
+           {"[NaN\n,\n]", "not JSON at line 3, column 1"},
+           {"{NaN:1}", "not JSON at column 4"},
+           {"[NaNs]", "not JSON at column 2"},
+           {"[--Infinity]", "not JSON at column 3"},
+           {"[\"\x7f\", NaN]", "not JSON at column 7"},
+           {"[NaN", "not JSON at column 5"}}) {
+    INFO(text);
+    CHECK(read_python_json("", text).error().message() == message);
+  }
+  CHECK(read_python_json("", "[\"\x7f\"]").value()[0] == "\x7f");
 }
 
 TEST_CASE("Json.WhatIsNoJsonIsRefusedWithItsPlace", "[cpu]") {

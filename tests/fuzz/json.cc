@@ -10,4 +10,7 @@ CUBINERY_FUZZ_TARGET(json) {
   const Json whole = Json::parse(input, nullptr, /*allow_exceptions=*/false);
   fuzz::require(whole == *read);
   fuzz::require(json_excerpt(*read).size() < 200);
+  // What is JSON is the same as Python's.
+  const Result<Json> python = read_python_json("input", input);
+  fuzz::require(python && *python == *read);
 }
