@@ -22,7 +22,8 @@ constexpr const char* kExplainExamples = R"(Examples:
   cubinery explain --hf-config config.json --arch sm_90a --kernel gdn_prefill_scan --json -
   cubinery explain --key-dim 128 --arch sm_90a --kernel gdn_decode --source > gdn_decode.cu
 
-Compiles nothing. Exit code: 0 whether cached or not, 2 wrong usage.)";
+Compiles nothing. Exit code: 0 whether cached or not, 2 wrong usage, 3 problems that cannot be had are left
+out.)";
 
 struct Explain {
   ProblemOptions problems;
@@ -33,7 +34,7 @@ struct Explain {
 
   void add_to(CLI::App& app);
   int run() const;
-  Result<std::vector<Job>> plan(const Options& options) const;
+  Result<std::vector<Job>> plan(const Options& options, LeftOuts* left_out) const;
 };
 
 void Explain::add_to(CLI::App& app) {
@@ -100,10 +101,10 @@ nlohmann::ordered_json json_of(const Job& job, const Explanation& found) {
   return object;
 }
 
-Result<std::vector<Job>> Explain::plan(const Options& options) const {
-  const Result<std::vector<Request>> requests = problems.requests();
+Result<std::vector<Job>> Explain::plan(const Options& options, LeftOuts* left_out) const {
+  const Result<std::vector<Request>> requests = problems.requests(left_out);
   if (!requests) return requests.error().clone();
-  Result<std::vector<Job>> jobs = problems.jobs(*requests, options);
+  Result<std::vector<Job>> jobs = problems.jobs(*requests, options, left_out);
   if (!jobs) return jobs;
   CUBINERY_RETURN_IF_ERROR(library.check_template_dirs(*jobs));
   std::set<std::string> names;
@@ -124,8 +125,10 @@ int Explain::run() const {
   const Result<Options> resolved = library.resolve();
   if (!resolved) return usage_error(resolved.error());
   const Options& options = *resolved;
-  const Result<std::vector<Job>> jobs = plan(options);
+  LeftOuts left_out;
+  const Result<std::vector<Job>> jobs = plan(options, &left_out);
   if (!jobs) return usage_error(jobs.error());
+  left_out.print();
   const Result<std::map<std::string, Context>> contexts = make_contexts(*jobs, options);
   if (!contexts) return usage_error(contexts.error());
 
@@ -140,7 +143,7 @@ int Explain::run() const {
     }
     document.push_back(json_of(job, *found));
   }
-  return json.empty() ? kExitOk : exit_code_of(write_json(json, document));
+  return left_out.exit_code(json.empty() ? kExitOk : exit_code_of(write_json(json, document)));
 }
 
 }  // namespace

@@ -28,7 +28,8 @@ bool stands_in(const Request& other, const Request& request);
 // problems_for_model() for each tensor-parallel size: one request per size and form, in the order
 // of `tp` and model_forms().  `file` only names it in messages.  Errors as there.
 Result<std::vector<Request>> read_model_config(std::string_view file, std::string_view text,
-                                               const std::vector<int>& tp);
+                                               const std::vector<int>& tp,
+                                               const gdn::ModelOptions& options = {});
 
 // The same in the words of --help, where files are named --hf-config: what problems_for_model()
 // does.

@@ -57,7 +57,7 @@ std::string rank_of(const Job& job) { return digest_of(job.arch + " " + job.spec
 Result<std::vector<Job>> plan_jobs(const std::vector<Request>& requests,
                                    const std::vector<std::string>& archs,
                                    const ResultsByOperator& results,
-                                   const std::vector<std::string>& paths) {
+                                   const std::vector<std::string>& paths, LeftOuts* left_out) {
   const Result<std::vector<std::string>> wanted = all_archs(requests, archs);
   if (!wanted) return wanted.error().clone();
   std::vector<Job> jobs;
@@ -70,6 +70,7 @@ Result<std::vector<Job>> plan_jobs(const std::vector<Request>& requests,
       if (!specs) {
         if (specs.error().code() == Code::kUnsupported &&
             is_left_out(request, requests, arch, results, paths)) {
+          if (left_out != nullptr) left_out->add_replaced(request, specs.error(), arch);
           continue;
         }
         return Status(specs.error().code(),

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/left_out.h"
 #include "cli/model_config.h"
 #include "cubinery/fields.h"
 #include "cubinery/status.h"
@@ -28,13 +29,14 @@ using ResultsByOperator = std::map<std::string, KnownResults, std::less<>>;
 
 // Each kernel once, in the order in which architectures and problems name it first.  A request with
 // an architecture of its own wants its kernels for that one only; one that may be left out, and
-// that no path computes there, wants none where another stands in.  Operators that `results` does
-// not have get those inside the library.  kInvalidArgument: a request's architecture is not known;
-// errors of kernels().  `paths`: Options::paths.
+// that no path computes there, wants none where another stands in: it goes to *left_out.  Operators
+// that `results` does not have get those inside the library.  kInvalidArgument: a request's
+// architecture is not known; errors of kernels().  `paths`: Options::paths.
 Result<std::vector<Job>> plan_jobs(const std::vector<Request>& requests,
                                    const std::vector<std::string>& archs,
                                    const ResultsByOperator& results = {},
-                                   const std::vector<std::string>& paths = {});
+                                   const std::vector<std::string>& paths = {},
+                                   LeftOuts* left_out = nullptr);
 
 // Part `index` of `count`, from 1.
 struct Shard {

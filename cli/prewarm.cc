@@ -28,7 +28,8 @@ constexpr const char* kPrewarmExamples = R"(Examples:
   cubinery prewarm --key-dim 128 --value-dim 128 --dtype f16 --arch sm_80 --dry-run
 
 Needs NVRTC, but no GPU and no driver. What is in the cache already is not compiled again, so that an
-interrupted run can be repeated. Exit code: 0 all there, 1 something failed, 2 wrong usage, 130 interrupted.)";
+interrupted run can be repeated. Exit code: 0 all there, 1 something failed, 2 wrong usage, 3 all there but problems
+that cannot be had, 130 interrupted.)";
 
 struct Prewarm {
   ProblemOptions problems;
@@ -40,7 +41,8 @@ struct Prewarm {
 
   void add_to(CLI::App& app);
   int run() const;
-  Result<std::vector<Job>> plan(const Options& options, std::size_t* problem_count) const;
+  Result<std::vector<Job>> plan(const Options& options, std::size_t* problem_count,
+                                LeftOuts* left_out) const;
 };
 
 void Prewarm::add_to(CLI::App& app) {
@@ -58,13 +60,14 @@ void Prewarm::add_to(CLI::App& app) {
   app.footer(std::string(kPrewarmExamples) + "\n\n" + kModelAssumptions);
 }
 
-Result<std::vector<Job>> Prewarm::plan(const Options& options, std::size_t* problem_count) const {
+Result<std::vector<Job>> Prewarm::plan(const Options& options, std::size_t* problem_count,
+                                       LeftOuts* left_out) const {
   const Result<Shard> part = parse_shard(shard);
   if (!part) return part.error().clone();
-  const Result<std::vector<Request>> requests = problems.requests();
+  const Result<std::vector<Request>> requests = problems.requests(left_out);
   if (!requests) return requests.error().clone();
   *problem_count = requests->size();
-  Result<std::vector<Job>> jobs = problems.jobs(*requests, options);
+  Result<std::vector<Job>> jobs = problems.jobs(*requests, options, left_out);
   if (!jobs) return jobs;
   CUBINERY_RETURN_IF_ERROR(library.check_template_dirs(*jobs));
   return select_shard(*std::move(jobs), *part);
@@ -77,8 +80,10 @@ int Prewarm::run() const {
   if (!resolved) return usage_error(resolved.error());
   const Options& options = *resolved;
   std::size_t problem_count = 0;
-  const Result<std::vector<Job>> jobs = plan(options, &problem_count);
+  LeftOuts left_out;
+  const Result<std::vector<Job>> jobs = plan(options, &problem_count, &left_out);
   if (!jobs) return usage_error(jobs.error());
+  left_out.print();
   const Result<std::map<std::string, Context>> contexts = make_contexts(*jobs, options);
   if (!contexts) return usage_error(contexts.error());
 
@@ -95,6 +100,7 @@ int Prewarm::run() const {
   const PrewarmReport report{.jobs = *jobs,
                              .outcomes = outcomes,
                              .problems = problem_count,
+                             .left_out = left_out,
                              .cache_dir = options.cache_dir,
                              .seconds = elapsed.count(),
                              .dry_run = settings.dry_run,
@@ -106,7 +112,8 @@ int Prewarm::run() const {
     }
   }
   if (report.interrupted) return kExitInterrupted;
-  return count(report, OutcomeState::kFailed) > 0 ? kExitFailed : kExitOk;
+  if (count(report, OutcomeState::kFailed) > 0) return kExitFailed;
+  return left_out.exit_code(kExitOk);
 }
 
 }  // namespace

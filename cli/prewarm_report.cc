@@ -118,6 +118,9 @@ std::string report_text(const PrewarmReport& report) {
   text += fmt::format("problems: {}, kernels: {}; {} compiled, {} already in the cache, {} failed",
                       report.problems, report.jobs.size(), count(report, OutcomeState::kCompiled),
                       count(report, OutcomeState::kHit), count(report, OutcomeState::kFailed));
+  if (!report.left_out.empty()) {
+    text += fmt::format(", {} problems left out", report.left_out.json().size());
+  }
   if (report.dry_run) {
     text += fmt::format(", {} missing (dry run: nothing was compiled)",
                         count(report, OutcomeState::kMissing));
@@ -149,6 +152,7 @@ nlohmann::ordered_json report_json(const PrewarmReport& report) {
     entries.push_back(std::move(entry));
   }
   return {{"problems", report.problems},
+          {"left_out", report.left_out.json()},
           {"requested", report.jobs.size()},
           {"compiled", count(report, OutcomeState::kCompiled)},
           {"hits", count(report, OutcomeState::kHit)},

@@ -16,8 +16,9 @@ namespace cubinery {
 
 // Exit codes of every command.
 inline constexpr int kExitOk = 0;
-inline constexpr int kExitFailed = 1;  // the command ran, and something it looked at is bad
-inline constexpr int kExitUsage = 2;   // the command line, or a file that it names, cannot be used
+inline constexpr int kExitFailed = 1;   // the command ran, and something it looked at is bad
+inline constexpr int kExitUsage = 2;    // the command line, or a file that it names, cannot be used
+inline constexpr int kExitLeftOut = 3;  // all is good but for problems that cannot be had
 inline constexpr int kExitInterrupted = 130;  // as shells report SIGINT
 
 // "1.5 MiB".

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "cli/gpus.h"
@@ -45,10 +48,6 @@ std::string help_of(const FieldDescription& field) {
                      others);
 }
 
-bool has_field(const Request& request, const std::string& field) {
-  return !request.own_kernel && read_json(field, to_json(request.problem))->contains(field);
-}
-
 // The options of the fields that the requests' problems have.
 std::vector<std::string> field_options(const std::vector<Request>& requests) {
   std::vector<std::string> options;
@@ -59,6 +58,14 @@ std::vector<std::string> field_options(const std::vector<Request>& requests) {
     if (is_used) options.push_back(option_name(field.name));
   }
   return options;
+}
+
+// A model's folder stands for its config.json.
+std::string config_in(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored)
+             ? (std::filesystem::path(path) / "config.json").string()
+             : path;
 }
 
 // The files' requests, one after the other.
@@ -152,8 +159,12 @@ void ProblemOptions::add_to(CLI::App& app) {
 
 void ProblemOptions::add_problems_to(CLI::App& app) {
   app.add_option("--hf-config", hf_configs_,
-                 "config.json of a Qwen3-Next or Qwen3.5 model (repeatable)")
+                 "config.json of a model with Gated DeltaNet layers, or its folder (repeatable)")
       ->type_name("FILE");
+  app.add_option("--model-type", model_type_,
+                 fmt::format("Read --hf-config as a model of this type, whatever it says: {}",
+                             join(gdn::model_types())))
+      ->type_name("TYPE");
   app.add_option("--tp", tp_, "Tensor-parallel sizes that divide the heads of --hf-config [1]")
       ->delimiter(',')
       ->type_name("N,N,...");
@@ -252,9 +263,24 @@ bool ProblemOptions::is_named(const Request& request) const {
   return forms_.empty() || request.form.empty() || is_in(forms_, request.form);
 }
 
+// What decides how a configuration is read; the rest changes problems, each for itself.
+gdn::ModelOptions ProblemOptions::model_options() const {
+  gdn::ModelOptions options{.model_type = model_type_};
+  for (const char* name : {"dtype", "state_dtype", "output_norm"}) {
+    const auto given = fields_.find(name);
+    if (given == fields_.end()) continue;
+    const bool is_read = std::string_view(name) != "state_dtype" || given->second == "auto";
+    if (is_read) options.switches.insert(*given);
+  }
+  return options;
+}
+
 Result<std::vector<Request>> ProblemOptions::unmodified() const {
   const Result<std::vector<int>> tp = tp_sizes();
   if (!tp) return tp.error().clone();
+  if (hf_configs_.empty() && !model_type_.empty()) {
+    return Status(Code::kInvalidArgument, "--model-type is of --hf-config, which is missing");
+  }
   if (hf_configs_.empty() && manifests_.empty()) {
     if (fields_.empty()) {
       return Status(
@@ -269,16 +295,22 @@ Result<std::vector<Request>> ProblemOptions::unmodified() const {
     return requests;
   }
   std::vector<Request> requests;
-  CUBINERY_RETURN_IF_ERROR(read_files(hf_configs_, &requests, [&](auto& file, auto& text) {
-    return read_model_config(file, text, *tp);
+  const gdn::ModelOptions options = model_options();
+  std::vector<std::string> configs;
+  for (const std::string& path : hf_configs_) configs.push_back(config_in(path));
+  CUBINERY_RETURN_IF_ERROR(read_files(configs, &requests, [&](auto& file, auto& text) {
+    return read_model_config(file, text, *tp, options);
   }));
   CUBINERY_RETURN_IF_ERROR(read_files(manifests_, &requests, read_manifest));
   return requests;
 }
 
-Status ProblemOptions::check_fields_are_used(const std::vector<Request>& requests) const {
+Status ProblemOptions::check_fields_are_used(const std::vector<Request>& requests,
+                                             const FieldOptions& options) const {
   for (const auto& [name, text] : fields_) {
-    const auto has_it = [&name = name](const Request& request) { return has_field(request, name); };
+    const auto has_it = [&, &name = name](const Request& request) {
+      return options.changes(request, name);
+    };
     if (requests.empty() || std::any_of(requests.begin(), requests.end(), has_it)) continue;
     return Status(Code::kInvalidArgument,
                   fmt::format("{} {}: no problem is of an operator with this field; accepted: {}",
@@ -289,23 +321,22 @@ Status ProblemOptions::check_fields_are_used(const std::vector<Request>& request
 
 // What nobody named may lack what the flags ask for, where something else has it: an operator where
 // another can do it that has all fields which are given, a form where another of its operator can.
-bool ProblemOptions::may_leave_out(const Request& refused,
-                                   const std::vector<Request>& changed) const {
+bool ProblemOptions::may_leave_out(const Request& refused, const std::vector<Request>& changed,
+                                   const FieldOptions& options) const {
   if (!manifests_.empty() || !forms_.empty()) return false;
   return std::any_of(changed.begin(), changed.end(), [&](const Request& request) {
-    if (!operators_.empty()) return stands_in(request, refused);
-    return std::all_of(fields_.begin(), fields_.end(),
-                       [&](const auto& field) { return has_field(request, field.first); });
+    return operators_.empty() ? options.change_all(request) : stands_in(request, refused);
   });
 }
 
-Result<std::vector<Request>> ProblemOptions::requests() const {
+Result<std::vector<Request>> ProblemOptions::requests(LeftOuts* left_out) const {
   CUBINERY_RETURN_IF_ERROR(check_operators());
   CUBINERY_RETURN_IF_ERROR(check_forms());
   Result<std::vector<Request>> requests = unmodified();
   if (!requests) return requests;
   std::erase_if(*requests, [&](const Request& request) { return !is_named(request); });
-  CUBINERY_RETURN_IF_ERROR(check_fields_are_used(*requests));
+  const FieldOptions options(fields_, *requests);
+  CUBINERY_RETURN_IF_ERROR(check_fields_are_used(*requests, options));
   std::vector<Request> changed;
   std::vector<std::pair<Request, Status>> refused;
   for (Request& request : *requests) {
@@ -314,7 +345,7 @@ Result<std::vector<Request>> ProblemOptions::requests() const {
       changed.push_back(std::move(request));
       continue;
     }
-    Result<Problem> problem = with_fields(request.problem, fields_);
+    Result<Problem> problem = with_fields(request.problem, options.of(request));
     if (problem) {
       request.problem = *std::move(problem);
       changed.push_back(std::move(request));
@@ -323,8 +354,10 @@ Result<std::vector<Request>> ProblemOptions::requests() const {
     }
   }
   for (const auto& [request, error] : refused) {
-    if (may_leave_out(request, changed)) continue;
-    return Status(Code::kInvalidArgument, fmt::format("{}: {}", request.origin, error.message()));
+    if (!may_leave_out(request, changed, options)) {
+      return Status(Code::kInvalidArgument, fmt::format("{}: {}", request.origin, error.message()));
+    }
+    left_out->add(request, error);
   }
   return changed;
 }
@@ -351,7 +384,7 @@ Result<std::vector<std::string>> ProblemOptions::archs(const Options& options) c
 }
 
 Result<std::vector<Job>> ProblemOptions::jobs(const std::vector<Request>& requests,
-                                              const Options& options) const {
+                                              const Options& options, LeftOuts* left_out) const {
   // Without a request that leaves its architecture open, nobody needs --arch.
   const bool is_open = std::any_of(requests.begin(), requests.end(),
                                    [](const Request& request) { return request.arch.empty(); });
@@ -364,7 +397,7 @@ Result<std::vector<Job>> ProblemOptions::jobs(const std::vector<Request>& reques
   const Result<ResultsByOperator> results = results_of(options);
   if (!results) return results.error().clone();
   CUBINERY_RETURN_IF_ERROR(check_templates(requests, options));
-  return plan_jobs(requests, named, *results, options.paths);
+  return plan_jobs(requests, named, *results, options.paths, left_out);
 }
 
 }  // namespace cubinery

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/field_options.h"
+#include "cli/left_out.h"
 #include "cli/plan.h"
 #include "cubinery/options.h"
 #include "cubinery/status.h"
@@ -38,10 +40,12 @@ class ProblemOptions {
   // Without --arch, for commands that work for one architecture.
   void add_problems_to(CLI::App& app);
 
+  // Problems that cannot be had and that nobody named go to *left_out.
+  //
   // Every problem of every source that is of an operator of --op, and of models those of --form,
   // field options applied and checked.  kInvalidArgument: no source at all, a file or a value that
   // cannot be used, a field that none of the problems has; kIo: a file that cannot be read.
-  Result<std::vector<Request>> requests() const;
+  Result<std::vector<Request>> requests(LeftOuts* left_out) const;
 
   // Whether none of the options is given.
   bool is_empty() const;
@@ -52,7 +56,8 @@ class ProblemOptions {
   // results of their cache and of the library; where they leave the architecture open, for those of
   // --arch, without it for those of this machine's GPUs.  kInvalidArgument: a name that is
   // not known, or neither --arch nor a GPU where one is needed: names the known ones.
-  Result<std::vector<Job>> jobs(const std::vector<Request>& requests, const Options& options) const;
+  Result<std::vector<Job>> jobs(const std::vector<Request>& requests, const Options& options,
+                                LeftOuts* left_out) const;
 
  private:
   Result<std::vector<int>> tp_sizes() const;
@@ -61,12 +66,16 @@ class ProblemOptions {
   bool is_named(const Request& request) const;
   Result<std::vector<std::string>> archs(const Options& options) const;
   Result<std::vector<Request>> unmodified() const;
-  Status check_fields_are_used(const std::vector<Request>& requests) const;
-  bool may_leave_out(const Request& refused, const std::vector<Request>& changed) const;
+  Status check_fields_are_used(const std::vector<Request>& requests,
+                               const FieldOptions& options) const;
+  gdn::ModelOptions model_options() const;
+  bool may_leave_out(const Request& refused, const std::vector<Request>& changed,
+                     const FieldOptions& options) const;
 
   std::vector<std::string> hf_configs_;
   std::vector<std::string> manifests_;
   std::vector<std::string> tp_;
+  std::string model_type_;
   std::vector<std::string> operators_;
   std::vector<std::string> forms_;
   std::vector<std::string> archs_;

@@ -23,7 +23,7 @@ Prints an array of {"op": the operator, its fields}, as --manifest takes it. Wit
 in --op it prints its problem alone, for from_json() in C++ and cubinery_decode_create() in C; there must be exactly
 one.
 problems_for_model() in C++ and Python and cubinery_form_for_model() in C give programs the same.
-Exit code: 0, 1 the output cannot be written, 2 wrong usage.)";
+Exit code: 0, 1 the output cannot be written, 2 wrong usage, 3 problems that cannot be had are left out.)";
 
 struct Problems {
   ProblemOptions problems;
@@ -63,11 +63,13 @@ Result<std::string> text_of(const std::vector<Request>& requests, bool alone) {
 
 int Problems::run() const {
   if (const Status bad = check_output(output); !bad.ok()) return usage_error(bad);
-  const Result<std::vector<Request>> requests = problems.requests();
+  LeftOuts left_out;
+  const Result<std::vector<Request>> requests = problems.requests(&left_out);
   if (!requests) return usage_error(requests.error());
   const Result<std::string> text = text_of(*requests, problems.names_one());
   if (!text) return usage_error(text.error());
-  return exit_code_of(write_text(output, *text));
+  left_out.print();
+  return left_out.exit_code(exit_code_of(write_text(output, *text)));
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ Needs a GPU that does nothing else, and NVRTC. Shapes that share a bucket (sizes
 operators look them up) are measured once, and problems that differ in head counts alone share measurements.
 Every measurement is written down when it is made: an interrupted run goes on where it stopped. Operators take
 the results when they are created; `cubinery report` shows them.
-Exit code: 0 done or out of budget, 1 something failed, 2 wrong usage, 130 interrupted.)";
+Exit code: 0 done or out of budget, 1 something failed, 2 wrong usage, 3 as 0 but for problems that cannot be had,
+130 interrupted.)";
 
 constexpr const char* kDefaultBudget = "10m";
 
@@ -49,7 +50,7 @@ struct Tune {
 
   void add_to(CLI::App& app);
   int run() const;
-  Result<std::vector<TuneSpace>> plan(const std::string& for_arch) const;
+  Result<std::vector<TuneSpace>> plan(const std::string& for_arch, LeftOuts* left_out) const;
   Result<std::string> arch_of_gpu(const Options& options) const;
   int show_plan(const Options& options, TuneReport report) const;
   int measure(const Options& options, TuneReport report) const;
@@ -92,13 +93,13 @@ void Tune::add_to(CLI::App& app) {
   app.footer(std::string(kTuneExamples) + "\n\n" + kModelAssumptions);
 }
 
-Result<std::vector<TuneSpace>> Tune::plan(const std::string& for_arch) const {
+Result<std::vector<TuneSpace>> Tune::plan(const std::string& for_arch, LeftOuts* left_out) const {
   if (!results.empty()) {
     if (problems.is_empty() && shapes.is_empty()) return plan_tuning_again(results, for_arch);
     return Status(Code::kInvalidArgument,
                   "--results names problems and shapes; accepted: no other option for them");
   }
-  const Result<std::vector<Request>> requests = problems.requests();
+  const Result<std::vector<Request>> requests = problems.requests(left_out);
   if (!requests) return requests.error().clone();
   std::vector<Problem> wanted;
   for (const Request& request : *requests) {
@@ -114,7 +115,7 @@ Result<std::vector<TuneSpace>> Tune::plan(const std::string& for_arch) const {
   }
   const Result<ShapeGrid> grid = shapes.grid(wanted);
   if (!grid) return grid.error().clone();
-  Result<std::vector<TuneSpace>> spaces = plan_tuning(*requests, *grid, for_arch);
+  Result<std::vector<TuneSpace>> spaces = plan_tuning(*requests, *grid, for_arch, left_out);
   if (spaces && spaces->empty()) {
     return Status(Code::kInvalidArgument, fmt::format("no problem is for {}", for_arch));
   }
@@ -139,18 +140,20 @@ int Tune::finish(const std::string& text, const nlohmann::ordered_json& document
 int Tune::show_plan(const Options& options, TuneReport report) const {
   const Result<std::string> named = arch_of_gpu(options);
   if (!named) return usage_error(named.error());
-  const Result<std::vector<TuneSpace>> spaces = plan(*named);
+  const Result<std::vector<TuneSpace>> spaces = plan(*named, &report.left_out);
   if (!spaces) return usage_error(spaces.error());
+  report.left_out.print();
   report.arch = *named;
-  return finish(plan_text(*spaces, report), plan_json(*spaces, report));
+  return report.left_out.exit_code(finish(plan_text(*spaces, report), plan_json(*spaces, report)));
 }
 
 int Tune::measure(const Options& options, TuneReport report) const {
   const auto start = std::chrono::steady_clock::now();
   const Result<Context> context = Context::create(options);
   if (!context) return usage_error(context.error());
-  Result<std::vector<TuneSpace>> spaces = plan(context->arch());
+  Result<std::vector<TuneSpace>> spaces = plan(context->arch(), &report.left_out);
   if (!spaces) return usage_error(spaces.error());
+  report.left_out.print();
   const Result<GpuIdentity> gpu = gpu_identity(*context);
   if (!gpu) return usage_error(gpu.error());
   if (const Result<std::string> nvrtc = context->nvrtc_version(); !nvrtc) {
@@ -170,7 +173,7 @@ int Tune::measure(const Options& options, TuneReport report) const {
     return kExitFailed;
   }
   if (written != kExitOk) return written;
-  return report.interrupted ? kExitInterrupted : kExitOk;
+  return report.interrupted ? kExitInterrupted : report.left_out.exit_code(kExitOk);
 }
 
 int Tune::run() const {

@@ -141,7 +141,8 @@ std::size_t TuneSpace::shapes() const {
 }
 
 Result<std::vector<TuneSpace>> plan_tuning(const std::vector<Request>& requests,
-                                           const ShapeGrid& grid, std::string_view arch) {
+                                           const ShapeGrid& grid, std::string_view arch,
+                                           LeftOuts* left_out) {
   const Result<Target> target = target_named(arch);
   if (!target) return target.error().clone();
   const auto is_left_out = [&](const Request& request) {
@@ -155,7 +156,10 @@ Result<std::vector<TuneSpace>> plan_tuning(const std::vector<Request>& requests,
     const Result<std::vector<Shape>> shapes = shapes_in(request, grid);
     if (!shapes) return shapes.error().clone();
     Status added = gatherer.add(request, *shapes);
-    if (added.code() == Code::kUnsupported && is_left_out(request)) continue;
+    if (added.code() == Code::kUnsupported && is_left_out(request)) {
+      if (left_out != nullptr) left_out->add_replaced(request, added, arch);
+      continue;
+    }
     CUBINERY_RETURN_IF_ERROR(std::move(added));
   }
   return gatherer.take();

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/left_out.h"
 #include "cli/model_config.h"
 #include "cli/shapes.h"
 #include "cubinery/status.h"
@@ -37,11 +38,12 @@ struct TuneSpace {
 // Spaces and buckets in the order in which requests and shapes name them first.  Of the shapes of
 // one bucket the one nearest to its middle is measured, of those equally near the first.  Requests
 // for another architecture than `arch` are left out, as are those in whose place another stands and
-// that no path computes there.
+// that no path computes there: these go to *left_out.
 //
 // kInvalidArgument: `arch` is not known, or a problem has none of the grid's shapes.
 Result<std::vector<TuneSpace>> plan_tuning(const std::vector<Request>& requests,
-                                           const ShapeGrid& grid, std::string_view arch);
+                                           const ShapeGrid& grid, std::string_view arch,
+                                           LeftOuts* left_out = nullptr);
 
 // Of each result in the files its problem, at its shape: to measure again what other code of the
 // kernels or another compiler has made stale, or on another GPU.  Shapes of one bucket as above.

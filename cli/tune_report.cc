@@ -102,7 +102,8 @@ Json json_of(const TuneReport& report) {
           {"gpu", report.gpu},
           {"budget_seconds", static_cast<double>(report.budget.count()) / 1e3},
           {"seconds", report.seconds},
-          {"interrupted", report.interrupted}};
+          {"interrupted", report.interrupted},
+          {"left_out", report.left_out.json()}};
 }
 
 void add_row(const TunedBucket& bucket, Table* table) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/left_out.h"
 #include "cli/tune_run.h"
 
 namespace cubinery {
@@ -14,6 +15,7 @@ namespace cubinery {
 struct TuneReport {
   std::string arch;
   std::string gpu;  // its name; empty: none was asked
+  LeftOuts left_out{};
   std::chrono::milliseconds budget{0};
   double seconds = 0;
   bool interrupted = false;

@@ -3,7 +3,10 @@
 // these problems need.
 #pragma once
 
+#include <map>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "cubinery/gdn_commit.h"
 #include "cubinery/gdn_conv.h"
@@ -27,23 +30,68 @@ struct ModelProblems {
   ConvProblem conv_verify{};  // before verify
 };
 
-// What an engine serves a Qwen3-Next or Qwen3.5 model with on each of `tp` GPUs.  `config_json` is
-// the text of the model's config.json; its fields may lie under "text_config".  Pure function.
+// What a caller says of a model besides its config.json.
+struct ModelOptions {
+  // One of model_types(): the configuration is read as that type's, whatever it says of its type,
+  // and fields of linear layers that are not known are passed over.
+  std::string model_type{};
+  // Properties of the model, each by the name of the fields that it sets and with a value as in
+  // from_json(): {"state_dtype", "bf16"}, {"draft_tokens", "8"}.  One switch sets them in all forms
+  // that have the property, and nothing else:
+  //
+  //   dtype               what engines keep in the model's dtype: q, k, v, o, a, b and dt_bias, the
+  //                       convolution's weights and states
+  //   state_dtype         states of the recurrence, which share one pool.  "auto": mamba_ssm_dtype
+  //                       or, where the configuration has none, the model's dtype (vLLM)
+  //   state_layout        of the recurrence kv or vk, of the convolution columns or channels
+  //   conv_*              the convolution's, alone and within decode_with_conv: conv_state_dtype,
+  //                       conv_state_layout, conv_weight_dtype, conv_width, conv_has_bias, ...
+  //   gate_mode, beta_mode, use_qk_l2norm, a_log_dtype, ...  the recurrence's; the convolutions
+  //                       leave norms and gates to it
+  //   checkpoints         prefill's, and of the convolution before it
+  //   stored_states       verify's
+  //   output_norm         decode's.  "auto": the norm that the model has; another than that, or
+  //                       none, is refused
+  //
+  // All others set the field of their name wherever there is one.  A switch that is more particular
+  // goes before `dtype`.
+  std::map<std::string, std::string> switches{};
+};
+
+// The values of model_type that are known.
+const std::vector<std::string>& model_types();
+
+// What an engine serves a model with Gated DeltaNet layers (Qwen3-Next, Qwen3.5, OLMo-Hybrid) with
+// on each of `tp` GPUs.  `config_json` is the text of the model's config.json, as Python's json
+// module writes it (NaN and Infinity are numbers); its fields may lie under "text_config".  Pure
+// function.
 //
 // From the config:
 //
-//   head counts             divided by `tp`
-//   head dims               as they are
-//   dtype or torch_dtype    q, k, v, o, a, b and dt_bias, the convolution's weights and states;
-//                           bf16 when neither is there
-//   mamba_ssm_dtype         the state's dtype; f32 when it is not there
-//   linear_conv_kernel_dim  the convolution's taps; 4 when it is not there
+//   model_type, architectures  which class reads the rest; fields that are not there have the
+//                              class's defaults.  Where neither is there, the four sizes are
+//                              needed, and the rest is as in Qwen3-Next.
+//   layer_types, or num_hidden_layers and full_attention_interval: some layer is a linear one
+//   head counts                divided by `tp`
+//   head dims                  as they are
+//   linear_allow_neg_eigval    beta is twice the sigmoid of its logit; OLMo-Hybrid's default is
+//   true dtype or torch_dtype       q, k, v, o, a, b and dt_bias, the convolution's weights and
+//   states;
+//                              bf16 when neither is there
+//   mamba_ssm_dtype            the state's dtype; f32 when it is not there, as in SGLang and
+//                              Transformers.  vLLM takes the model's dtype then, and for Qwen3-Next
+//                              whatever the field says, unless --mamba-ssm-cache-dtype is given:
+//                              ModelOptions::switches, state_dtype "auto" or "bf16".
+//   linear_conv_kernel_dim     the convolution's taps; 4 when it is not there
+//   hidden_act                 the convolution's activation: silu
+//   output_gate_type, linear_use_gate  what the norm behind the recurrence is: output_norm "auto"
 //
 // The rest is what vLLM and SGLang do:
 //
 //   all            A_log in f32; the gate computed from A_log, a and dt_bias, beta from its logit;
 //                  q and k normalised in the kernel.  VK states in a pool, i32 indices, a negative
-//                  one skipped.
+//                  one skipped.  Value head h has key head h / (value heads / key heads); llama.cpp
+//                  pairs it with h mod (key heads), so heads of its tensors are permuted first.
 //   prefill        packed sequences, i32 cu_seqlens, no checkpoints
 //   verify         packed requests of up to 4 tokens (three drafts and the one before them:
 //                  `--draft-tokens` for others).  Keeps every token's state in slots of the pool,
@@ -52,7 +100,7 @@ struct ModelProblems {
 //                  states
 //   conv*          makes q, k and v without a bias and with silu; norms and gates are left to the
 //                  operator after it.  States in a pool as the others', columns innermost (SGLang;
-//                  `--state-layout channels` for vLLM).
+//                  `--conv-state-layout channels` for vLLM).
 //   conv           packed sequences
 //   conv_decode    dense ones of one token
 //   conv_verify    the packed requests of verify, from where the same counts say
@@ -60,12 +108,24 @@ struct ModelProblems {
 //                  states have the slots of the decode's.  Where no path computes it, prepare() is
 //                  kUnsupported.
 //
-// An engine that does otherwise changes the fields of the result, and pre-warms with the same
-// changes (`cubinery prewarm --state-dtype bf16`).
+// An engine that does otherwise names switches here and on the command line (`cubinery prewarm
+// --state-dtype bf16`), or changes the fields of the result.
 //
-// kInvalidArgument: not JSON (with line and column), a field that is missing or has another type,
-// or a `tp` that does not divide the heads.  Whether the problems pass check() is for their users
-// to see: prepare() says so.
+// kInvalidArgument: not JSON (with line and column), a field that is missing or has another type, a
+// model that is not known or whose linear layers are another kind (Kimi Delta Attention), no linear
+// layer, a switch that no form has, or a `tp` that does not divide the heads.  Whether all problems
+// pass check() is for their users to see: left_out(), and prepare() says so.
 Result<ModelProblems> problems_for_model(std::string_view config_json, int tp = 1);
+Result<ModelProblems> problems_for_model(std::string_view config_json, int tp,
+                                         const ModelOptions& options);
+
+// A form that a model cannot have.
+struct LeftOut {
+  std::string form;  // "conv_decode"
+  std::string why;   // "gdn_conv: width = 5; accepted: 2, 3, 4"
+};
+// The forms whose problems do not pass check(), in the order of ModelProblems: a model whose list
+// is not empty is not served whole.
+std::vector<LeftOut> left_out(const ModelProblems& problems);
 
 }  // namespace cubinery::gdn

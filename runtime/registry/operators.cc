@@ -62,7 +62,7 @@ Result<Problem> parse_problem(std::string_view op, std::string_view json) {
 
 const std::vector<Form>& model_forms() {
   static const std::vector<Form> kForms = for_each_form([](const auto& form) -> Form {
-    return {form.name, form.help, operator_of(gdn::ModelProblems{}.*form.problem)};
+    return {form.name, form.help, operator_of(gdn::ModelProblems{}.*form.problem), form.instead};
   });
   return kForms;
 }
@@ -73,8 +73,9 @@ const std::vector<std::string>& form_names() {
   return kNames;
 }
 
-Result<std::vector<Problem>> problems_for_model(std::string_view config_json, int tp) {
-  const Result<gdn::ModelProblems> of_model = gdn::problems_for_model(config_json, tp);
+Result<std::vector<Problem>> problems_for_model(std::string_view config_json, int tp,
+                                                const gdn::ModelOptions& options) {
+  const Result<gdn::ModelProblems> of_model = gdn::problems_for_model(config_json, tp, options);
   if (!of_model) return of_model.error().clone();
   return for_each_form([&](const auto& form) -> Problem { return (*of_model).*form.problem; });
 }

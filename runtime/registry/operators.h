@@ -36,12 +36,14 @@ struct Form {
   std::string_view name;  // as the member is called
   std::string_view help;
   std::string op;
+  std::string_view instead;  // "decode and conv_decode": forms that do the same together
 };
 // By operator, in the order of operator_names().
 const std::vector<Form>& model_forms();
 const std::vector<std::string>& form_names();
 // gdn::problems_for_model(): one for each of model_forms(), in its order.
-Result<std::vector<Problem>> problems_for_model(std::string_view config_json, int tp);
+Result<std::vector<Problem>> problems_for_model(std::string_view config_json, int tp,
+                                                const gdn::ModelOptions& options = {});
 
 // The methods of the same name.
 Status check(const Problem& problem);

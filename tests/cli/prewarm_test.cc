@@ -101,26 +101,35 @@ TEST_CASE("operators that cannot do it are left out unless --op names them", "[c
   const auto has = [](const json& summary, const char* kernel) {
     return names_of(summary).contains(kernel);
   };
-  const json f32 = cli.prewarm("--dry-run --dtype f32 " + model);
+  const json f32 = cli.prewarm("--dry-run --dtype f32 " + model, kExitLeftOut);
   CHECK(has(f32, "gdn_decode"));
   CHECK(has(f32, "gdn_verify"));
   CHECK_FALSE(has(f32, "gdn_commit"));
   // A verification that starts from what was accepted has an initial state, too.
-  const json fresh = cli.prewarm("--dry-run --has-initial-state false " + model);
+  const json fresh = cli.prewarm("--dry-run --has-initial-state false " + model, kExitLeftOut);
   CHECK(has(fresh, "gdn_decode"));
   CHECK_FALSE(has(fresh, "gdn_verify"));
   CHECK(has(fresh, "gdn_conv"));
   // Nor has the convolution in front of it; the other two can do it.
-  const json convs = cli.prewarm("--dry-run --op gdn_conv --has-initial-state false " + model);
+  const json convs =
+      cli.prewarm("--dry-run --op gdn_conv --has-initial-state false " + model, kExitLeftOut);
   CHECK(convs["problems"] == 2);
   for (const json& entry : convs["entries"]) {
     CHECK(contains(entry["canonical"], ";has_initial_state=false;"));
     CHECK(contains(entry["canonical"], ";from_accepted=false;"));
   }
-  // Layouts of one operator's states are none of the others'.
-  CHECK(names_of(cli.prewarm("--dry-run --state-layout channels " + model)) ==
-        std::set<std::string>{"gdn_conv"});
-  CHECK_FALSE(has(cli.prewarm("--dry-run --state-layout kv " + model), "gdn_conv"));
+  // Layouts of one operator's states are none of the others': these stay as they are.
+  const std::set<std::string> usual = kernels_of(cli.prewarm("--dry-run " + model));
+  for (const auto& [layout, of_conv] : {std::pair{"channels", true}, std::pair{"kv", false}}) {
+    const json other = cli.prewarm("--dry-run --state-layout " + std::string(layout) + " " + model);
+    CHECK(names_of(other) == names_of(cli.prewarm("--dry-run " + model)));
+    for (const json& entry : other["entries"]) {
+      const bool is_conv = entry["kernel"] == "gdn_conv";
+      const std::string kernel = "sm_80 " + entry["canonical"].get<std::string>();
+      if (!contains(kernel, ";state_layout=")) continue;
+      CHECK(usual.contains(kernel) == (is_conv != of_conv));
+    }
+  }
   for (const std::string refused :
        {"--op gdn_commit --dtype f32 ", "--draft-tokens 99 ", "--key-dim 100 ",
         "--accepted-dtype f32 ", "--form conv,conv_verify --has-initial-state false "}) {
@@ -197,11 +206,20 @@ TEST_CASE("a field changes nothing of operators without it", "[cpu]") {
   const std::set<std::string> before = kernels_of(cli.prewarm(model));
   const json after = cli.prewarm(model + " --checkpoints after");
   CHECK(names_of(after).size() == 7);
+  std::set<std::string> changed;
   for (const json& entry : after["entries"]) {
     const std::string canonical = entry["canonical"];
-    const bool has_it = entry["kernel"] == "gdn_prefill_scan" || entry["kernel"] == "gdn_conv";
+    const bool has_it = contains(canonical, "checkpoints=after;");
+    if (has_it) changed.insert(entry["kernel"]);
     CHECK(before.contains("sm_90a " + canonical) != has_it);
-    CHECK(contains(canonical, "checkpoints=after;") == has_it);
+    CHECK((has_it || entry["kernel"] != "gdn_prefill_scan"));
+  }
+  CHECK(changed == std::set<std::string>{"gdn_conv", "gdn_prefill_scan"});
+  // Of the convolutions, that in front of prefills.
+  const std::set<std::string> all = kernels_of(after);
+  for (const std::string& kernel :
+       kernels_of(cli.prewarm(model + " --form conv_decode,conv_verify"))) {
+    CHECK(all.contains(kernel));
   }
 }
 

@@ -15,17 +15,20 @@ struct ModelForm {
   std::string_view name;  // as the member is called
   std::string_view help;
   P ModelProblems::*problem;
+  std::string_view instead{};  // forms that do the same together; a model is whole without this one
 };
 // Before clang 17 none is made for an aggregate.
 template <class P>
 ModelForm(std::string_view, std::string_view, P ModelProblems::*) -> ModelForm<P>;
+template <class P>
+ModelForm(std::string_view, std::string_view, P ModelProblems::*, std::string_view) -> ModelForm<P>;
 
 // Persistent: names are those of C and the command line.  The first form of an operator is what
 // cubinery_problem_for_model() gives.
 inline constexpr std::tuple kModelForms{
     ModelForm{"decode", "one token of each request", &ModelProblems::decode},
     ModelForm{"decode_with_conv", "decode and conv_decode in one launch",
-              &ModelProblems::decode_with_conv},
+              &ModelProblems::decode_with_conv, "decode and conv_decode"},
     ModelForm{"prefill", "packed sequences", &ModelProblems::prefill},
     ModelForm{"verify", "packed draft tokens", &ModelProblems::verify},
     ModelForm{"commit", "those that were accepted", &ModelProblems::commit},

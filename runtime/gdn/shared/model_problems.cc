@@ -2,108 +2,23 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <initializer_list>
 #include <numeric>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "codegen/nearest.h"
 #include "codegen/read_json.h"
 #include "cubinery/gdn_models.h"
+#include "runtime/gdn/shared/model_config.h"
+#include "runtime/gdn/shared/model_forms.h"
+#include "runtime/gdn/shared/model_layers.h"
+#include "runtime/gdn/shared/model_switches.h"
+#include "runtime/gdn/shared/model_types.h"
 #include "runtime/gdn/shared/problem_check.h"
 
 namespace cubinery::gdn {
 namespace {
-
-Status invalid_config(std::string message) {
-  return Status(Code::kInvalidArgument, std::move(message));
-}
-
-Result<Json> parse_config(std::string_view text) {
-  Result<Json> root = read_json("", text);
-  if (root && !root->is_object()) return invalid_config("accepted: a JSON object");
-  return root;
-}
-
-// A model's config.json; fields are looked up under "text_config" first, then at the top.
-class ModelConfig {
- public:
-  explicit ModelConfig(const Json& root) : root_(root) {
-    const auto nested = root.find("text_config");
-    if (nested != root.end() && nested->is_object()) text_ = &*nested;
-  }
-
-  Status read(const char* name, int* value) const {
-    const Json* found = find(name);
-    if (found == nullptr) {
-      const Json* type = find("model_type");
-      return invalid_config(
-          fmt::format("no field {}, neither at the top nor under text_config (model_type {}); "
-                      "accepted: models with Gated DeltaNet layers, such as Qwen3-Next and Qwen3.5",
-                      name, type != nullptr ? json_excerpt(*type) : "not given"));
-    }
-    // No more than a problem may have: sizes are multiplied and divided before it is checked.
-    const bool fits = found->is_number_integer() && *found >= 1 && *found <= kMaxHeads;
-    if (!fits) {
-      return invalid_config(fmt::format("{} = {}; accepted: an integer from 1 to {}", name,
-                                        json_excerpt(*found), kMaxHeads));
-    }
-    *value = found->get<int>();
-    return {};
-  }
-
-  // Leaves *value as it is when the field is not there; below, when none of them is.
-  Status read_if_there(const char* name, int* value) const {
-    return find(name) == nullptr ? Status() : read(name, value);
-  }
-
-  Status read(std::initializer_list<const char*> names, DType* value) const {
-    for (const char* name : names) {
-      const Json* found = find(name);
-      if (found == nullptr) continue;
-      const std::string text = found->is_string() ? found->get<std::string>() : "";
-      if (text == "bfloat16") return *value = DType::kBF16, Status();
-      if (text == "float16") return *value = DType::kF16, Status();
-      if (text == "float32") return *value = DType::kF32, Status();
-      return invalid_config(
-          fmt::format("{} = {}; accepted: bfloat16, float16, float32", name, json_excerpt(*found)));
-    }
-    return {};
-  }
-
- private:
-  const Json* find(const char* name) const {
-    for (const Json* object : {text_, &root_}) {
-      if (object == nullptr) continue;
-      const auto found = object->find(name);
-      if (found != object->end() && !found->is_null()) return &*found;
-    }
-    return nullptr;
-  }
-
-  const Json& root_;
-  const Json* text_ = nullptr;
-};
-
-// What a model's config.Json says of its Gated DeltaNet layers.
-struct ModelLayers {
-  int key_heads = 0;
-  int value_heads = 0;
-  int key_dim = 0;
-  int value_dim = 0;
-  int conv_width = 4;
-  DType dtype = DType::kBF16;
-  DType state_dtype = DType::kF32;
-};
-
-Status read_model(const ModelConfig& config, ModelLayers* model) {
-  CUBINERY_RETURN_IF_ERROR(config.read("linear_num_key_heads", &model->key_heads));
-  CUBINERY_RETURN_IF_ERROR(config.read("linear_num_value_heads", &model->value_heads));
-  CUBINERY_RETURN_IF_ERROR(config.read("linear_key_head_dim", &model->key_dim));
-  CUBINERY_RETURN_IF_ERROR(config.read("linear_value_head_dim", &model->value_dim));
-  CUBINERY_RETURN_IF_ERROR(config.read_if_there("linear_conv_kernel_dim", &model->conv_width));
-  CUBINERY_RETURN_IF_ERROR(config.read({"dtype", "torch_dtype"}, &model->dtype));
-  return config.read({"mamba_ssm_dtype"}, &model->state_dtype);
-}
 
 // The sizes that divide both head counts: "1, 2, 4".
 std::string divisors(int key_heads, int value_heads) {
@@ -136,7 +51,7 @@ P served(const ModelLayers& model, int tp) {
                  .a_log_dtype = DType::kF32,
                  .dt_bias_dtype = model.dtype,
                  .gate_mode = GateMode::kComputed,
-                 .beta_mode = BetaMode::kLogit,
+                 .beta_mode = model.doubles_beta ? BetaMode::kDoubledLogit : BetaMode::kLogit,
                  .use_qk_l2norm = true},
       .states = {.dtype = model.state_dtype,
                  .index_dtype = DType::kI32,
@@ -171,15 +86,8 @@ ConvProblem served_conv(const ModelLayers& model, int tp) {
   return problem;
 }
 
-}  // namespace
-
-Result<ModelProblems> problems_for_model(std::string_view config_json, int tp) {
-  const Result<Json> root = parse_config(config_json);
-  if (!root) return root.error().clone();
-  ModelLayers model;
-  CUBINERY_RETURN_IF_ERROR(read_model(ModelConfig(*root), &model));
-  CUBINERY_RETURN_IF_ERROR(check_tp(model, tp));
-
+// All forms, as engines have them.
+ModelProblems served_forms(const ModelLayers& model, int tp) {
   ModelProblems problems{.decode = served<DecodeProblem>(model, tp),
                          .decode_with_conv = served<DecodeProblem>(model, tp),
                          .prefill = served<PrefillProblem>(model, tp),
@@ -212,6 +120,105 @@ Result<ModelProblems> problems_for_model(std::string_view config_json, int tp) {
   problems.conv_verify.from_accepted = problems.verify.from_accepted;
   problems.conv_verify.accepted_dtype = problems.verify.accepted_dtype;
   return problems;
+}
+
+// What `function` does with each form, until one fails.
+template <class Function>
+Status for_each_form(Function&& function) {
+  Status first;
+  std::apply([&](const auto&... form) { (void)((first = function(form), first.ok()) && ...); },
+             kModelForms);
+  return first;
+}
+
+// The norm behind the recurrence is the model's, where the switch asks for one.
+Status set_output_norm(const ModelLayers& model, const Switches& switches,
+                       ModelProblems* problems) {
+  const auto asked = switches.find("output_norm");
+  if (asked == switches.end()) return {};
+  DecodeProblem wanted;
+  if (asked->second == kAutoSwitch) {
+    wanted.output_norm = model.output_norm;
+  } else {
+    CUBINERY_RETURN_IF_ERROR(set_field("output_norm", asked->second, &wanted));
+  }
+  if (wanted.output_norm != OutputNorm::kNone && wanted.output_norm != model.output_norm) {
+    return invalid_config(
+        fmt::format("output_norm = {}, and the model's is {}; accepted: auto, none, {}",
+                    value_text(wanted.output_norm), value_text(model.output_norm),
+                    value_text(model.output_norm)));
+  }
+  problems->decode.output_norm = problems->decode_with_conv.output_norm = wanted.output_norm;
+  return {};
+}
+
+std::vector<std::string> switch_names() {
+  std::vector<std::string> names;
+  (void)for_each_form([&](const auto& form) {
+    const Json fields = *read_json("", (ModelProblems{}.*form.problem).to_json());
+    for (const auto& [name, value] : fields.items()) {
+      const Switches mapped = fields_of_form(form.name, {{name, value.dump()}});
+      const bool is_known = std::find(names.begin(), names.end(), name) != names.end();
+      if (!is_known && mapped.contains(name)) names.push_back(name);
+    }
+    return Status();
+  });
+  return names;
+}
+
+Status set_switches(const Switches& switches, ModelProblems* problems) {
+  const std::vector<std::string> known = switch_names();
+  for (const auto& [name, text] : switches) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    return invalid_config(fmt::format("{} = {}: no switch of a model; accepted: {}{}",
+                                      excerpt(name), excerpt(text), fmt::join(known, ", "),
+                                      did_you_mean(name, known)));
+  }
+  return for_each_form([&](const auto& form) -> Status {
+    for (const auto& [name, text] : fields_of_form(form.name, switches)) {
+      CUBINERY_RETURN_IF_ERROR(set_field(name, text, &(problems->*form.problem)));
+    }
+    return {};
+  });
+}
+
+}  // namespace
+
+const std::vector<std::string>& model_types() {
+  static const std::vector<std::string> kNames = [] {
+    std::vector<std::string> names;
+    for (const ModelType& type : known_model_types()) names.emplace_back(type.name);
+    return names;
+  }();
+  return kNames;
+}
+
+Result<ModelProblems> problems_for_model(std::string_view config_json, int tp) {
+  return problems_for_model(config_json, tp, {});
+}
+
+Result<ModelProblems> problems_for_model(std::string_view config_json, int tp,
+                                         const ModelOptions& options) {
+  const Result<Json> root = read_python_json("", config_json);
+  if (!root) return root.error().clone();
+  if (!root->is_object()) return invalid_config("accepted: a JSON object");
+  const Result<ModelLayers> model = read_model_layers(*root, options);
+  if (!model) return model.error().clone();
+  CUBINERY_RETURN_IF_ERROR(check_tp(*model, tp));
+  ModelProblems problems = served_forms(*model, tp);
+  CUBINERY_RETURN_IF_ERROR(set_output_norm(*model, options.switches, &problems));
+  CUBINERY_RETURN_IF_ERROR(set_switches(options.switches, &problems));
+  return problems;
+}
+
+std::vector<LeftOut> left_out(const ModelProblems& problems) {
+  std::vector<LeftOut> forms;
+  (void)for_each_form([&](const auto& form) {
+    const Status checked = (problems.*form.problem).check();
+    if (!checked.ok()) forms.push_back({std::string(form.name), std::string(checked.message())});
+    return Status();
+  });
+  return forms;
 }
 
 }  // namespace cubinery::gdn

@@ -1,0 +1,104 @@
+#include "runtime/gdn/shared/model_config.h"
+
+#include <fmt/format.h>
+
+#include "runtime/gdn/shared/problem_check.h"
+
+namespace cubinery::gdn {
+namespace {
+
+Status bad_value(std::string_view name, const Json& value, std::string_view accepted) {
+  return invalid_config(fmt::format("{} = {}; accepted: {}", name, json_excerpt(value), accepted));
+}
+
+}  // namespace
+
+Status invalid_config(std::string message) {
+  return Status(Code::kInvalidArgument, std::move(message));
+}
+
+ModelConfig::ModelConfig(const Json& root) {
+  const Json* text = find_in(root, "text_config");
+  if (text != nullptr && text->is_object()) objects_.push_back(text);
+  objects_.push_back(&root);
+}
+
+Status ModelConfig::check_text_config() const {
+  const Json* text = find_in(*objects_.back(), "text_config");
+  if (text == nullptr || text->is_object()) return {};
+  return bad_value("text_config", *text, "an object");
+}
+
+const Json* ModelConfig::find_in(const Json& level, std::string_view name) {
+  const auto found = level.find(name);
+  return found == level.end() || found->is_null() ? nullptr : &*found;
+}
+
+const Json* ModelConfig::find(std::string_view name) const {
+  for (const Json* object : objects_) {
+    if (const Json* found = find_in(*object, name)) return found;
+  }
+  return nullptr;
+}
+
+Status ModelConfig::read(const char* name, int* value) const {
+  const Json* found = find(name);
+  if (found == nullptr) return {};
+  // No more than a problem may have: sizes are multiplied and divided before it is checked.
+  if (!found->is_number_integer() || *found < 1 || *found > kMaxHeads) {
+    return bad_value(name, *found, fmt::format("an integer from 1 to {}", kMaxHeads));
+  }
+  *value = found->get<int>();
+  return {};
+}
+
+Status ModelConfig::read(const char* name, bool* value) const {
+  const Json* found = find(name);
+  if (found == nullptr) return {};
+  if (!found->is_boolean()) return bad_value(name, *found, "true, false");
+  *value = found->get<bool>();
+  return {};
+}
+
+Status ModelConfig::read(const char* name, std::string* value) const {
+  const Json* found = find(name);
+  if (found == nullptr) return {};
+  if (!found->is_string()) return bad_value(name, *found, "a string");
+  *value = found->get<std::string>();
+  return {};
+}
+
+Status ModelConfig::read(std::initializer_list<const char*> names, DType* value) const {
+  for (const Json* object : objects_) {
+    for (const char* name : names) {
+      const Json* found = find_in(*object, name);
+      if (found == nullptr) continue;
+      const std::string text = found->is_string() ? found->get<std::string>() : "";
+      if (text == "bfloat16") return *value = DType::kBF16, Status();
+      if (text == "float16") return *value = DType::kF16, Status();
+      if (text == "float32") return *value = DType::kF32, Status();
+      return bad_value(name, *found, "bfloat16, float16, float32");
+    }
+  }
+  return {};
+}
+
+Status ModelConfig::read(const char* name, std::vector<std::string>* value) const {
+  const Json* found = find(name);
+  return found == nullptr ? Status() : read_list(name, *found, value);
+}
+
+Status ModelConfig::read_list(const char* name, const Json& list, std::vector<std::string>* value) {
+  std::vector<std::string> texts;
+  for (const Json& one : list) {
+    if (!list.is_array() || !one.is_string()) break;
+    texts.push_back(one.get<std::string>());
+  }
+  if (!list.is_array() || texts.size() != list.size()) {
+    return bad_value(name, list, "a list of strings");
+  }
+  *value = std::move(texts);
+  return {};
+}
+
+}  // namespace cubinery::gdn

@@ -1,0 +1,51 @@
+// The fields of a model's config.json, each read by its name.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen/read_json.h"
+#include "cubinery/dtype.h"
+#include "cubinery/status.h"
+
+namespace cubinery::gdn {
+
+Status invalid_config(std::string message);
+
+// Fields are looked up under "text_config" first, then at the top.  Null is no value.
+//
+// kInvalidArgument of all that read: another type or value, which the message names with what is
+// accepted.  A field that is not there leaves *value as it is.
+class ModelConfig {
+ public:
+  // The object outlives this one.
+  explicit ModelConfig(const Json& root);
+
+  Status check_text_config() const;
+
+  // Null: it is not there.
+  const Json* find(std::string_view name) const;
+  // The same of `level` alone: those of objects(), from the innermost.
+  static const Json* find_in(const Json& level, std::string_view name);
+  // "text_config", where there is one, and the top.
+  std::span<const Json* const> objects() const { return objects_; }
+
+  // 1 to as many as a problem has heads.
+  Status read(const char* name, int* value) const;
+  Status read(const char* name, bool* value) const;
+  Status read(const char* name, std::string* value) const;
+  // The first that is there of `names`, inner ones before outer ones.
+  Status read(std::initializer_list<const char*> names, DType* value) const;
+  // A list of strings.
+  Status read(const char* name, std::vector<std::string>* value) const;
+  static Status read_list(const char* name, const Json& list, std::vector<std::string>* value);
+
+ private:
+  std::vector<const Json*> objects_;
+};
+
+}  // namespace cubinery::gdn

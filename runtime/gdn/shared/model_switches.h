@@ -1,0 +1,40 @@
+// The switches of a model, each one property of it, and the fields of its forms that they set.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "codegen/read_json.h"
+#include "cubinery/gdn_models.h"
+
+namespace cubinery::gdn {
+
+// Names and values as texts.
+using Switches = std::map<std::string, std::string>;
+
+// What state_dtype and output_norm take besides their values: as the model has it.
+inline constexpr std::string_view kAutoSwitch = "auto";
+
+// The field of the form's problem that a switch sets to `text`; empty: the form has no such
+// property.  A problem need not have the field.
+std::string_view field_of(std::string_view form, std::string_view name, std::string_view text);
+
+// What the switches make of the fields of one form's problem.  A form without the property has no
+// entry for it; there may be entries that its problem has no field for.  A switch that is more
+// particular goes before `dtype`, whatever their order.
+Switches fields_of_form(std::string_view form, const Switches& switches);
+
+// Sets the field of a problem; kInvalidArgument of from_json().
+template <class P>
+Status set_field(const std::string& name, const std::string& text, P* problem) {
+  Json fields = *read_json("", problem->to_json());
+  if (!fields.contains(name)) return {};
+  fields[name] = text;
+  Result<P> changed = P::from_json(fields.dump(-1, ' ', false, Json::error_handler_t::replace));
+  if (!changed) return std::move(changed).error();
+  *problem = *std::move(changed);
+  return {};
+}
+
+}  // namespace cubinery::gdn
