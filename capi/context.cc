@@ -30,6 +30,45 @@ Status problem_of_first(Wanted&& is_wanted, const char* config, int tp, char** p
   return {};
 }
 
+// {"model_type": ..., switches}, all scalars; empty: none.
+Result<gdn::ModelOptions> read_model_options(const char* options) {
+  gdn::ModelOptions read;
+  if (options == nullptr) return read;
+  const Result<Json> fields = read_json("options", options);
+  if (!fields) return fields.error().clone();
+  if (!fields->is_object()) {
+    return Status(Code::kInvalidArgument, "options: accepted: a JSON object");
+  }
+  for (const auto& [name, value] : fields->items()) {
+    if (value.is_structured() || value.is_null()) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("options: {} = {}; accepted: a string, a number, true, false",
+                                excerpt(name), json_excerpt(value)));
+    }
+    std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    if (name == "model_type") {
+      read.model_type = std::move(text);
+    } else {
+      read.switches[name] = std::move(text);
+    }
+  }
+  return read;
+}
+
+// {"decode": {...}, ..., "left_out": [{"form", "why"}]}
+Json json_of(const std::vector<Problem>& problems) {
+  Json document = Json::object();
+  Json left_out = Json::array();
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    const std::string form(model_forms()[i].name);
+    document[form] = *read_json(form, to_json(problems[i]));
+    const Status checked = check(problems[i]);
+    if (!checked.ok()) left_out.push_back({{"form", form}, {"why", checked.message()}});
+  }
+  document["left_out"] = std::move(left_out);
+  return document;
+}
+
 Json json_of(const CompiledKernel& kernel) {
   const KernelInfo& info = kernel.info;
   return {{"kernel", info.kernel},
@@ -140,6 +179,19 @@ int cubinery_form_for_model(const char* form, const char* config, int tp, char**
     CUBINERY_RETURN_IF_ERROR(check_form(form));
     return problem_of_first([form](const Form& one) { return one.name == form; }, config, tp,
                             problem);
+  });
+}
+
+int cubinery_model_problems(const char* config, int tp, const char* options, char** problems) {
+  return guarded([&]() -> Status {
+    CUBINERY_RETURN_IF_ERROR(cleared("problems", problems));
+    CUBINERY_RETURN_IF_ERROR(not_null("config", config));
+    const Result<gdn::ModelOptions> read = read_model_options(options);
+    if (!read) return read.error().clone();
+    const Result<std::vector<Problem>> of_model = cubinery::problems_for_model(config, tp, *read);
+    if (!of_model) return of_model.error().clone();
+    *problems = json_text(json_of(*of_model));
+    return {};
   });
 }
 

@@ -233,15 +233,15 @@ PyObject* check_problem(PyObject*, PyObject* arguments) {
   return take_text(code, full);
 }
 
-// (form, config, tp) -> the problem as JSON
-PyObject* form_for_model(PyObject*, PyObject* arguments) {
-  const char* form = nullptr;
+// (config, tp, options) -> the problems of all forms as JSON
+PyObject* model_problems(PyObject*, PyObject* arguments) {
   const char* config = nullptr;
   int tp = 0;
-  if (!PyArg_ParseTuple(arguments, "ssi", &form, &config, &tp)) return nullptr;
-  char* problem = nullptr;
-  const int code = cubinery_form_for_model(form, config, tp, &problem);
-  return take_text(code, problem);
+  const char* options = nullptr;
+  if (!PyArg_ParseTuple(arguments, "sis", &config, &tp, &options)) return nullptr;
+  char* problems = nullptr;
+  const int code = cubinery_model_problems(config, tp, options, &problems);
+  return take_text(code, problems);
 }
 
 // () -> str
@@ -293,7 +293,7 @@ PyMethodDef methods[] = {
     {"version", version, METH_NOARGS, nullptr},
     {"architectures", architectures, METH_NOARGS, nullptr},
     {"check_problem", check_problem, METH_VARARGS, nullptr},
-    {"form_for_model", form_for_model, METH_VARARGS, nullptr},
+    {"model_problems", model_problems, METH_VARARGS, nullptr},
     {"context_create", context_create, METH_VARARGS, nullptr},
     {"context_info", context_info, METH_O, nullptr},
     {"context_nvrtc_version", context_nvrtc_version, METH_O, nullptr},

@@ -33,7 +33,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from cubinery._problem import Problem
+from cubinery._problem import Problem, left_out
 
 if TYPE_CHECKING:
     from cubinery import {names}
@@ -72,6 +72,10 @@ class ModelProblems:
     """
 
 {fields}
+
+    def left_out(self) -> dict[str, str]:
+        """The forms that the model cannot have, and why: their problems do not pass check()."""
+        return left_out(self)
 '''
 
 

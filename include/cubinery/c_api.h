@@ -146,13 +146,20 @@ CUBINERY_C_API int cubinery_check_problem(const char* op, const char* problem, c
  * for cubinery_free_text().  config: the text of the model's config.json; tp: the tensor-parallel
  * size, which divides its heads.  cubinery_decode_create() finds the kernels that
  * `cubinery prewarm --hf-config config.json --tp 2` compiled (gdn::problems_for_model()).
- * CUBINERY_INVALID_ARGUMENT: not JSON, not such a model, or another size. */
+ * CUBINERY_INVALID_ARGUMENT: not JSON, a model that is not known, or another size. */
 CUBINERY_C_API int cubinery_problem_for_model(const char* op, const char* config, int tp,
                                               char** problem);
 /* The same in any form, a member of gdn::ModelProblems: "conv_decode" is for
  * cubinery_conv_create(). */
 CUBINERY_C_API int cubinery_form_for_model(const char* form, const char* config, int tp,
                                            char** problem);
+/* All forms at once, of a model with switches: *problems is {"decode": its problem, ..., "left_out":
+ * [{"form", "why"}]}, for cubinery_free_text(); left_out has the forms that the model cannot have.
+ * options: NULL, or a JSON object of switches, each one property of the model ({"state_dtype":
+ * "bf16", "draft_tokens": 8}: gdn::ModelOptions), and of "model_type", as which `config` is read
+ * whatever it says. */
+CUBINERY_C_API int cubinery_model_problems(const char* config, int tp, const char* options,
+                                           char** problems);
 /* Makes sure that the cache holds the problem's kernels, without loading them: needs no GPU.
  * *report: a JSON array of {"kernel", "canonical", "arch", "source": "memory" | "disk" |
  * "compiled", "path", "nvrtc", "registers", "spill_store_bytes", "spill_load_bytes", "compile_ms"};

@@ -67,6 +67,10 @@
 // q_heads = k_heads is grouped value attention (Qwen: 2 to 4 value heads per key head), q_heads >
 // v_heads grouped query attention.  gdn_parts.h has the limits.
 //
+// llama.cpp pairs value head h with key head h mod k_heads.  Its value head i k_heads + j is head
+// j (v_heads / k_heads) + i here, in v, o, the states, gates, beta, A_log and dt_bias: permute
+// them, or with as many value heads as key heads nothing.
+//
 // States.  Of every operator, with N sequences (requests of a decode step: B):
 //   state              [N or slots, heads, rows, columns], rows x columns = key_dim x value_dim
 //                      (kKV) or value_dim x key_dim (kVK).  Each matrix lies without gaps; heads

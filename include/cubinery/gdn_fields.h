@@ -81,7 +81,8 @@ constexpr auto state_place_fields() {
   return field_table(
       fixed<&T::states, &States::layout>(
           "a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk: "
-          "vLLM, SGLang, FlashInfer, llama.cpp)")
+          "vLLM, SGLang, FlashInfer, llama.cpp; but llama.cpp pairs value head h with key head h "
+          "mod k_heads, and here it is h / (v_heads / k_heads))")
           .named("state_layout"),
       state_slot_fields<T>());
 }

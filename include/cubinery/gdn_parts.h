@@ -12,7 +12,8 @@
 namespace cubinery::gdn {
 
 // Each is 1 to 65,536 and divides the largest of the three; v_heads above k_heads are a multiple of
-// them.  cubinery/gdn.h says which head uses which.
+// them.  Value head h has key head h / (v_heads / k_heads), in llama.cpp h mod k_heads:
+// cubinery/gdn.h says which head uses which.
 struct Heads {
   int q = 16;  // q_heads
   int k = 16;  // k_heads

@@ -7,7 +7,8 @@ namespace cubinery::gdn {
 // How one head's state matrix lies in memory.
 enum class StateLayout : int {
   kKV,  // [key_dim, value_dim], value_dim innermost (FLA's default)
-  kVK,  // [value_dim, key_dim], key_dim innermost (vLLM, SGLang, FlashInfer, llama.cpp)
+  kVK,  // [value_dim, key_dim], key_dim innermost (vLLM, SGLang, FlashInfer, llama.cpp; but
+        // llama.cpp pairs value head h with key head h mod k_heads: cubinery/gdn.h, Heads)
 };
 
 // Where request n finds its state.

@@ -19,6 +19,7 @@ from cubinery._errors import (
     InternalError,
     InvalidArgumentError,
     InvalidKeyError,
+    LeftOutWarning,
     NotCachedError,
     UnsupportedError,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "InternalError",
     "InvalidArgumentError",
     "InvalidKeyError",
+    "LeftOutWarning",
     "NotCachedError",
     "UnsupportedError",
     "architectures",

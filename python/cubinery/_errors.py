@@ -98,6 +98,10 @@ _WORDS = (
 )
 
 
+class LeftOutWarning(UserWarning):
+    """A model cannot have some forms: ``ModelProblems.left_out()`` says which, and why."""
+
+
 def from_code(code: str, message: str, log: str) -> Error:
     """The exception of a code's name; InternalError for one that is not known here."""
     for words, ours in _WORDS:

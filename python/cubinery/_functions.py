@@ -101,7 +101,8 @@ def gdn_decode(
         output_dtype: None: out's, else q's.
         store_state: False: new states are not kept.
         state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
-            vLLM, SGLang, FlashInfer, llama.cpp).
+            vLLM, SGLang, FlashInfer, llama.cpp; but llama.cpp pairs value head h with key head h
+            mod k_heads, and here it is h / (v_heads / k_heads)).
         padding: a row whose index means padding is left alone (skip), its output set to zero
             (zero), or computed on scratch_slot (scratch); needs state_location pool.
         pad_index: the index that means padding.
@@ -236,7 +237,8 @@ def gdn_prefill(
         store_state: False: new states are not kept.
         token_layout: heads come after the tokens (bthd) or before them (bhtd).
         state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
-            vLLM, SGLang, FlashInfer, llama.cpp).
+            vLLM, SGLang, FlashInfer, llama.cpp; but llama.cpp pairs value head h with key head h
+            mod k_heads, and here it is h / (v_heads / k_heads)).
         padding: a row whose index means padding is left alone (skip), its output set to zero
             (zero), or computed on scratch_slot (scratch); needs state_location pool.
         pad_index: the index that means padding.
@@ -382,7 +384,8 @@ def gdn_verify(
         store_state: False: new states are not kept.
         draft_tokens: the most tokens of a request, 1 to 16. None: 16.
         state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
-            vLLM, SGLang, FlashInfer, llama.cpp).
+            vLLM, SGLang, FlashInfer, llama.cpp; but llama.cpp pairs value head h with key head h
+            mod k_heads, and here it is h / (v_heads / k_heads)).
         padding: a row whose index means padding is left alone (skip), its output set to zero
             (zero), or computed on scratch_slot (scratch); needs state_location pool.
         pad_index: the index that means padding.

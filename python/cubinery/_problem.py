@@ -18,7 +18,7 @@ from typing import (
 )
 
 from cubinery import _core
-from cubinery._errors import refuse, refuse_type
+from cubinery._errors import InvalidArgumentError, refuse, refuse_type
 
 if TYPE_CHECKING:
     from cubinery._operator import Operator
@@ -45,23 +45,25 @@ class Problem(Generic[OperatorT]):
     k_heads: int
     v_heads: int
 
+    def __post_init__(self) -> None:
+        self._check_values()
+
     @property
     def heads(self) -> int:
         """States and outputs per sequence: the largest of the three head counts."""
         return max(self.q_heads, self.k_heads, self.v_heads)
 
-    def to_json(self) -> str:
-        """Flat JSON with every field, as manifests of ``cubinery prewarm`` hold it.
-
-        Raises:
-            InvalidArgumentError: a field of another type, or a str that it does not take.
-        """
-        given = {}
+    def _check_values(self) -> None:
+        """Raises InvalidArgumentError for a field of another type, or a str it does not take."""
         for name, (kind, values) in _values(cast(Any, type(self))).items():
-            value = given[name] = getattr(self, name)
+            value = getattr(self, name)
             if type(value) is not kind or (values and value not in values):
                 words = {int: "an int", bool: "True, False"}
                 refuse(f"{self.op}: {name}", value, words.get(kind) or ", ".join(map(repr, values)))
+
+    def to_json(self) -> str:
+        """Flat JSON with every field, as manifests of ``cubinery prewarm`` hold it."""
+        given = {name: getattr(self, name) for name in _values(cast(Any, type(self)))}
         return json.dumps(given, separators=(",", ":"))
 
     @classmethod
@@ -76,9 +78,28 @@ class Problem(Generic[OperatorT]):
             refuse_type("text", text, "a str of JSON")
         return cls(**json.loads(_core.check_problem(cls.op, text)))
 
+    @classmethod
+    def _unchecked(cls, values: dict[str, Any]) -> Self:
+        """Of all fields, also with values that this operator does not take: check() says so."""
+        problem = cls.__new__(cls)
+        for name, value in values.items():
+            object.__setattr__(problem, name, value)
+        return problem
+
     def check(self) -> None:
         """Raises InvalidArgumentError, which names the field, its value and what is accepted."""
         _core.check_problem(self.op, self.to_json())
+
+
+def left_out(problems: Any) -> dict[str, str]:
+    """Of the problems of a model those that do not pass check(), and why."""
+    reasons = {}
+    for field in fields(problems):
+        try:
+            getattr(problems, field.name).check()
+        except InvalidArgumentError as error:
+            reasons[field.name] = str(error)
+    return reasons
 
 
 def checked(problem: Any) -> Problem[Any]:

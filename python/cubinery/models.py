@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from os import PathLike, path
 from typing import Any, Protocol, get_type_hints
 
 from cubinery import _core
-from cubinery._errors import CacheIOError, InvalidArgumentError, refuse, refuse_type
+from cubinery._errors import (
+    CacheIOError,
+    InvalidArgumentError,
+    LeftOutWarning,
+    refuse,
+    refuse_type,
+)
 from cubinery._options import path_text
 from cubinery.problems import ModelProblems
 
@@ -22,36 +29,66 @@ class _Configuration(Protocol):
 Config = str | PathLike[str] | Mapping[str, Any] | _Configuration
 
 
-def problems_for_model(config: Config, tp: int = 1) -> ModelProblems:
-    """What an engine serves a Qwen3-Next or Qwen3.5 model with on each of `tp` GPUs.
+def problems_for_model(
+    config: Config, tp: int = 1, *, model_type: str | None = None, **switches: str | int | bool
+) -> ModelProblems:
+    """What an engine serves a model with Gated DeltaNet layers with on each of `tp` GPUs.
 
-    Their kernels are those that ``cubinery prewarm --hf-config config.json --tp 2`` compiles.  Head
-    counts, head dims, the model's dtype and the state's come from the configuration; the rest is
-    what vLLM and SGLang do.  An engine that does otherwise uses ``dataclasses.replace(...)``, and
-    pre-warms with the same changes (``--state-dtype bf16``).
+    Their kernels are those that ``cubinery prewarm --hf-config config.json --tp 2`` compiles.  The
+    configuration says which model it is (Qwen3-Next, Qwen3.5, OLMo-Hybrid), and with that head
+    counts, head dims, dtypes and what beta is; fields that are missing have the class's defaults.
+    The rest is what vLLM and SGLang do (``include/cubinery/gdn_models.h`` has the list).
 
     Args:
         config: the path of the model's config.json or of its directory, the file's text, a dict of
             it, or a configuration of transformers.
         tp: the tensor-parallel size, which divides the heads.
+        model_type: read the configuration as a model of this type ("qwen3_next"), whatever it says.
+        switches: properties of the model, by the names of fields.  Each changes all forms that have
+            it: ``state_dtype="bf16"`` the states that decode, prefill, verify and commit share,
+            ``dtype="f16"`` all that engines keep in the model's dtype, ``conv_state_dtype`` the
+            convolution's.  ``state_dtype="auto"``: the model's dtype where the configuration has no
+            ``mamba_ssm_dtype`` (vLLM; else f32, as SGLang and Transformers).  ``output_norm="auto"``:
+            decode's norm is the model's.  ``cubinery prewarm`` has the same: ``--state-dtype bf16``.
+
+    Warns:
+        LeftOutWarning: the model cannot have some forms; ``left_out()`` of the result lists them.
 
     Raises:
-        InvalidArgumentError: not such a model, a field that is missing or has another type, or a
-            `tp` that does not divide the heads.
+        InvalidArgumentError: no model that is known, one with layers of another kind, a field or
+            switch that cannot be used, or a `tp` that does not divide the heads.
         CacheIOError: the file cannot be read.
     """
     if not isinstance(tp, int) or isinstance(tp, bool) or not 0 < tp < 1 << 31:
         refuse("tp", tp, "an int from 1 up")
     name, text = _text_of(config)
+    options = _options(model_type, switches)
     try:
-        return ModelProblems(
-            **{
-                form: problem(**json.loads(_core.form_for_model(form, text, tp)))
-                for form, problem in get_type_hints(ModelProblems).items()
-            }
-        )
+        found = json.loads(_core.model_problems(text, tp, options))
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"{name}: {error}") from None
+    problems = ModelProblems(
+        **{
+            form: problem._unchecked(found[form])
+            for form, problem in get_type_hints(ModelProblems).items()
+        }
+    )
+    if found["left_out"]:
+        forms = "; ".join(f"{one['form']} ({one['why']})" for one in found["left_out"])
+        warnings.warn(f"{name}: left out: {forms}", LeftOutWarning, stacklevel=2)
+    return problems
+
+
+def _options(model_type: object, switches: dict[str, Any]) -> str:
+    given = dict(switches)
+    if model_type is not None:
+        if not isinstance(model_type, str):
+            refuse("model_type", model_type, "a str")
+        given["model_type"] = model_type
+    for name, value in given.items():
+        if not isinstance(value, (str, int)):
+            refuse(name, value, "a str, an int, True, False")
+    return json.dumps(given)
 
 
 def _text_of(config: object) -> tuple[str, str]:
@@ -63,8 +100,15 @@ def _text_of(config: object) -> tuple[str, str]:
     values = config.to_dict() if hasattr(config, "to_dict") else config
     if not isinstance(values, Mapping):
         refuse_type("config", config, "a path, JSON, a dict, or an object with to_dict()")
+    return "config", json.dumps(dict(values), default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has in the place of an object inside a configuration."""
+    if hasattr(value, "to_dict"):  # a configuration within another
+        return value.to_dict()
     # A dtype of torch is "torch.bfloat16".
-    return "config", json.dumps(dict(values), default=lambda x: str(x).removeprefix("torch."))
+    return str(value).removeprefix("torch.")
 
 
 def _read(place: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from cubinery._problem import Problem
+from cubinery._problem import Problem, left_out
 
 if TYPE_CHECKING:
     from cubinery import Commit, Conv, Decode, Prefill, Verify
@@ -55,7 +55,8 @@ class DecodeProblem(Problem["Decode"]):
     Args:
         q_heads: query heads of one GPU.
         k_heads: key heads of one GPU.
-        v_heads: value heads of one GPU.
+        v_heads: value heads of one GPU; value head h has key head h / (v_heads / k_heads),
+            contiguous groups (llama.cpp: h mod k_heads).
         key_dim: size of q and k of a head; 16 to 256, a multiple of 16.
         value_dim: size of v of a head; 16 to 256, a multiple of 16.
         dtype: dtype of q, k and v.
@@ -67,7 +68,8 @@ class DecodeProblem(Problem["Decode"]):
         state_dtype: dtype of states as they are stored.
         index_dtype: dtype of state indices (state_location pool).
         state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
-            vLLM, SGLang, FlashInfer, llama.cpp).
+            vLLM, SGLang, FlashInfer, llama.cpp; but llama.cpp pairs value head h with key head h
+            mod k_heads, and here it is h / (v_heads / k_heads)).
         state_location: states lie in the order of the batch (dense) or in slots that indices name
             (pool).
         padding: a row whose index means padding is left alone (skip), its output set to zero
@@ -145,7 +147,8 @@ class PrefillProblem(Problem["Prefill"]):
     Args:
         q_heads: query heads of one GPU.
         k_heads: key heads of one GPU.
-        v_heads: value heads of one GPU.
+        v_heads: value heads of one GPU; value head h has key head h / (v_heads / k_heads),
+            contiguous groups (llama.cpp: h mod k_heads).
         key_dim: size of q and k of a head; 16 to 256, a multiple of 16.
         value_dim: size of v of a head; 16 to 256, a multiple of 16.
         dtype: dtype of q, k and v.
@@ -160,7 +163,8 @@ class PrefillProblem(Problem["Prefill"]):
         token_layout: heads come after the tokens (bthd) or before them (bhtd).
         varlen: sequences are packed behind each other, their bounds in cu_seqlens.
         state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
-            vLLM, SGLang, FlashInfer, llama.cpp).
+            vLLM, SGLang, FlashInfer, llama.cpp; but llama.cpp pairs value head h with key head h
+            mod k_heads, and here it is h / (v_heads / k_heads)).
         state_location: states lie in the order of the batch (dense) or in slots that indices name
             (pool).
         padding: a row whose index means padding is left alone (skip), its output set to zero
@@ -226,7 +230,8 @@ class VerifyProblem(Problem["Verify"]):
     Args:
         q_heads: query heads of one GPU.
         k_heads: key heads of one GPU.
-        v_heads: value heads of one GPU.
+        v_heads: value heads of one GPU; value head h has key head h / (v_heads / k_heads),
+            contiguous groups (llama.cpp: h mod k_heads).
         key_dim: size of q and k of a head; 16 to 256, a multiple of 16.
         value_dim: size of v of a head; 16 to 256, a multiple of 16.
         dtype: dtype of q, k and v.
@@ -242,7 +247,8 @@ class VerifyProblem(Problem["Verify"]):
         draft_tokens: the most tokens of a request: its drafts and the token in front of them; 1 to
             16.
         state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
-            vLLM, SGLang, FlashInfer, llama.cpp).
+            vLLM, SGLang, FlashInfer, llama.cpp; but llama.cpp pairs value head h with key head h
+            mod k_heads, and here it is h / (v_heads / k_heads)).
         state_location: states lie in the order of the batch (dense) or in slots that indices name
             (pool).
         padding: a row whose index means padding is left alone (skip), its output set to zero
@@ -315,7 +321,8 @@ class CommitProblem(Problem["Commit"]):
     Args:
         q_heads: query heads of one GPU.
         k_heads: key heads of one GPU.
-        v_heads: value heads of one GPU.
+        v_heads: value heads of one GPU; value head h has key head h / (v_heads / k_heads),
+            contiguous groups (llama.cpp: h mod k_heads).
         key_dim: size of q and k of a head; 16 to 256, a multiple of 16.
         value_dim: size of v of a head; 16 to 256, a multiple of 16.
         dtype: dtype of q, k and v.
@@ -330,7 +337,8 @@ class CommitProblem(Problem["Commit"]):
         draft_tokens: the most tokens of a request: its drafts and the token in front of them; 1 to
             16.
         state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
-            vLLM, SGLang, FlashInfer, llama.cpp).
+            vLLM, SGLang, FlashInfer, llama.cpp; but llama.cpp pairs value head h with key head h
+            mod k_heads, and here it is h / (v_heads / k_heads)).
         state_location: states lie in the order of the batch (dense) or in slots that indices name
             (pool).
         padding: a row whose index means padding is left alone (skip), its output set to zero
@@ -389,7 +397,8 @@ class ConvProblem(Problem["Conv"]):
     Args:
         q_heads: query heads of one GPU.
         k_heads: key heads of one GPU.
-        v_heads: value heads of one GPU.
+        v_heads: value heads of one GPU; value head h has key head h / (v_heads / k_heads),
+            contiguous groups (llama.cpp: h mod k_heads).
         key_dim: size of q and k of a head; 8 to 256, a multiple of 8.
         value_dim: size of v of a head; 8 to 256, a multiple of 8.
         dtype: dtype of x, y, q, k and v.
@@ -498,3 +507,7 @@ class ModelProblems:
     conv: ConvProblem
     conv_decode: ConvProblem
     conv_verify: ConvProblem
+
+    def left_out(self) -> dict[str, str]:
+        """The forms that the model cannot have, and why: their problems do not pass check()."""
+        return left_out(self)

@@ -63,6 +63,106 @@ def test_a_configuration_is_a_path_text_a_dict_or_an_object():
     values["text_config"]["dtype"] = Half()
     assert cubinery.problems_for_model(values).decode.dtype == "f16"
 
+    class Nested:
+        def to_dict(self):
+            return values["text_config"]
+
+    assert cubinery.problems_for_model({**values, "text_config": Nested()}).decode.dtype == "f16"
+
+
+NEXT = {"model_type": "qwen3_next"}
+RECURRENCE = ["decode", "decode_with_conv", "prefill", "verify", "commit"]
+CONVOLUTIONS = ["conv", "conv_decode", "conv_verify"]
+
+
+def test_numbers_that_json_has_not_are_read_over():
+    expected = cubinery.problems_for_model(NEXT)
+    limits = {"time_step_limit": [0.0, float("inf")], "low": -float("inf"), "eps": float("nan")}
+
+    class Configuration:
+        def to_dict(self):
+            return {**NEXT, **limits}
+
+    for config in ({**NEXT, **limits}, json.dumps({**NEXT, **limits}), Configuration()):
+        assert cubinery.problems_for_model(config) == expected
+    with pytest.raises(cubinery.InvalidArgumentError, match="linear_key_head_dim = Infinity; acc"):
+        cubinery.problems_for_model({**NEXT, "linear_key_head_dim": float("inf")})
+    with pytest.raises(cubinery.InvalidArgumentError, match="layer_types = NaN; accepted: a list"):
+        cubinery.problems_for_model({**NEXT, "layer_types": float("nan")})
+
+
+def test_what_a_model_computes_decides():
+    olmo = cubinery.problems_for_model({"model_type": "olmo_hybrid"})
+    assert {getattr(olmo, form).beta_mode for form in RECURRENCE} == {"doubled_logit"}
+    assert (olmo.decode.k_heads, olmo.decode.key_dim, olmo.decode.value_dim) == (30, 96, 192)
+    once = cubinery.problems_for_model(
+        {"model_type": "olmo_hybrid", "linear_allow_neg_eigval": False}
+    )
+    assert once.decode.beta_mode == "logit"
+    for config, message in (
+        ({"architectures": ["Olmo3MoeForCausalLM"], **NEXT}, "Kimi Delta Attention"),
+        ({**NEXT, "layer_types": ["full_attention"]}, "the model has no linear layer"),
+        ({**NEXT, "model_type": "llama"}, 'config: model_type = "llama"; accepted: models with'),
+    ):
+        with pytest.raises(cubinery.InvalidArgumentError, match=message):
+            cubinery.problems_for_model(config)
+    unknown = {"model_type": "mine", "linear_num_value_heads": 64}
+    assert cubinery.problems_for_model(unknown, model_type="qwen3_next").decode.v_heads == 64
+    with pytest.raises(cubinery.InvalidArgumentError, match="model_type = 3; accepted: a str"):
+        cubinery.problems_for_model(unknown, model_type=3)
+
+
+def test_a_switch_is_a_property_of_the_model():
+    def values(problems, forms, field):
+        return {getattr(getattr(problems, form), field) for form in forms}
+
+    halves = cubinery.problems_for_model(NEXT, state_dtype="bf16")
+    assert values(halves, RECURRENCE, "state_dtype") == {"bf16"}
+    wide = cubinery.problems_for_model(NEXT, conv_state_dtype="f32", draft_tokens=8)
+    assert values(wide, RECURRENCE, "state_dtype") == {"f32"}
+    assert values(wide, CONVOLUTIONS, "state_dtype") == {"f32"}
+    assert wide.decode_with_conv.conv_state_dtype == "f32"
+    assert values(wide, ["verify", "commit"], "draft_tokens") == {8}
+    f16 = cubinery.problems_for_model(NEXT, dtype="f16", state_dtype="auto", use_qk_l2norm=False)
+    assert values(f16, RECURRENCE, "dt_bias_dtype") == {"f16"}
+    assert values(f16, RECURRENCE, "state_dtype") == {"f16"}
+    assert values(f16, RECURRENCE, "use_qk_l2norm") == {False}
+    assert values(f16, CONVOLUTIONS, "weight_dtype") == {"f16"}
+    norm = cubinery.problems_for_model(
+        {"model_type": "qwen4_exp", "output_gate_type": "sigmoid"}, output_norm="auto"
+    )
+    assert norm.decode.output_norm == "sigmoid_gated_rms"
+    for switches, message in (
+        ({"state_dtpye": "bf16"}, "did you mean state_dtype"),
+        ({"dtype": "bfloat16"}, "dtype = bfloat16; accepted: f32, bf16, f16"),
+        ({"state_dtype": None}, "state_dtype = None; accepted: a str, an int"),
+        ({"draft_tokens": 1.5}, "draft_tokens = 1.5; accepted: a str, an int"),
+    ):
+        with pytest.raises(cubinery.InvalidArgumentError, match=message):
+            cubinery.problems_for_model(NEXT, **switches)
+
+
+@pytest.mark.parametrize(
+    ("config", "switches", "lost"),
+    [
+        ({"linear_key_head_dim": 24}, {}, RECURRENCE),
+        ({"linear_conv_kernel_dim": 5}, {}, ["decode_with_conv", *CONVOLUTIONS]),
+        ({"dtype": "float32"}, {}, ["commit"]),
+        ({}, {"state_dtype": "f8e4m3"}, ["prefill", "verify", "commit"]),
+    ],
+)
+def test_forms_that_a_model_cannot_have_are_named(config, switches, lost):
+    with pytest.warns(cubinery.LeftOutWarning, match=r"config: left out: \w+ \(gdn_") as caught:
+        problems = cubinery.problems_for_model({**NEXT, **config}, **switches)
+    assert caught[0].filename == __file__
+    assert list(problems.left_out()) == lost
+    for form, why in problems.left_out().items():
+        assert "; accepted: " in why
+        with pytest.raises(cubinery.InvalidArgumentError):
+            getattr(problems, form).check()
+        assert f"{form} ({why})" in str(caught[0].message)
+    assert cubinery.problems_for_model(NEXT).left_out() == {}
+
 
 @pytest.mark.parametrize(
     ("config", "tp", "message"),

@@ -85,6 +85,22 @@ def test_check_names_field_and_values():
         cubinery.ConvProblem(gate_mode="computed").check()
 
 
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_values_that_a_field_does_not_take_are_refused_at_once(problem):
+    for fields, message in (
+        ({"dtype": "bfloat16"}, "dtype = 'bfloat16'; accepted: "),
+        ({"index_dtype": "i8"}, "index_dtype = 'i8'; accepted: 'i32', 'i64'"),
+        ({"v_heads": "32"}, "v_heads = '32'; accepted: an int"),
+        ({"v_heads": True}, "v_heads = True; accepted: an int"),
+        ({"store_state": 1}, "store_state = 1; accepted: True, False"),
+        ({"padding": None}, "padding = None; accepted: 'none', 'skip'"),
+    ):
+        with pytest.raises(cubinery.InvalidArgumentError, match=f"{problem.op}: {message}"):
+            problem(**fields)
+        with pytest.raises(cubinery.InvalidArgumentError, match=message):
+            dataclasses.replace(problem(), **fields)
+
+
 def test_problems_are_keys():
     assert hash(cubinery.DecodeProblem()) == hash(cubinery.DecodeProblem())
     with pytest.raises(dataclasses.FrozenInstanceError):

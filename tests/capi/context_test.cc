@@ -1,5 +1,6 @@
 // Contexts and problems through the C ABI, without a GPU or a compiler.
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "capi/arguments.h"
@@ -73,6 +74,49 @@ TEST_CASE("AContextThatCannotBeIsNull", "[cpu]") {
             .starts_with("Options::arch = \"sm_1\"; accepted: sm_80, "));
   CHECK(context == nullptr);
   CHECK(refused(cubinery_context_create(options.get(), nullptr)).starts_with("context is NULL"));
+}
+
+TEST_CASE("AModelsProblemsComeTogetherWithItsSwitches", "[cpu]") {
+  const char* const config = R"({"model_type": "qwen3_next", "linear_conv_kernel_dim": 5})";
+  const auto problems_of = [&](const char* options) {
+    char* text = nullptr;
+    REQUIRE(cubinery_model_problems(config, 1, options, &text) == CUBINERY_OK);
+    return nlohmann::json::parse(taken(text));
+  };
+  const nlohmann::json usual = problems_of(nullptr);
+  CHECK(usual == problems_of("{}"));
+  CHECK(usual.size() == 9);
+  const gdn::ModelProblems problems = gdn::problems_for_model(config).value();
+  CHECK(usual["decode"] == nlohmann::json::parse(problems.decode.to_json()));
+  CHECK(usual["conv_verify"] == nlohmann::json::parse(problems.conv_verify.to_json()));
+  REQUIRE(usual["left_out"].size() == 4);
+  CHECK(usual["left_out"][1]["form"] == "conv");
+  CHECK(usual["left_out"][1]["why"] == "gdn_conv: width = 5; accepted: 2, 3, 4");
+
+  const nlohmann::json other = problems_of(
+      R"({"model_type": "olmo_hybrid", "state_dtype": "bf16", "draft_tokens": 8, "conv_width": 3})");
+  CHECK(other["left_out"].empty());
+  CHECK(other["commit"]["state_dtype"] == "bf16");
+  CHECK(other["commit"]["draft_tokens"] == 8);
+  CHECK(other["commit"]["beta_mode"] == "doubled_logit");
+  CHECK(other["conv"]["width"] == 3);
+
+  const auto refusal = [&](const char* options) {
+    char* text = const_cast<char*>(kNoText);
+    const std::string message = refused(cubinery_model_problems(config, 1, options, &text));
+    CHECK(text == nullptr);
+    return message;
+  };
+  CHECK(refusal("[]") == "options: accepted: a JSON object");
+  CHECK(refusal("{") == "options: not JSON at column 2");
+  CHECK(refusal(R"({"dtype": null})") ==
+        "options: dtype = null; accepted: a string, a number, true, false");
+  CHECK(refusal(R"({"model_type": "none"})").starts_with("model_type = \"none\"; accepted: "));
+  CHECK(refusal(R"({"dtpye": "f16"})").ends_with("did you mean dtype?"));
+  char* text = nullptr;
+  CHECK(refused(cubinery_model_problems(nullptr, 1, nullptr, &text)).starts_with("config is NULL"));
+  CHECK(refused(cubinery_model_problems(config, 1, nullptr, nullptr))
+            .starts_with("problems is NULL"));
 }
 
 TEST_CASE("AnErrorLeavesNoText", "[cpu]") {

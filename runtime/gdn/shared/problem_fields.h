@@ -19,7 +19,10 @@ constexpr auto head_fields(const char* key_dim_help = kKeyDimHelp,
                            const char* value_dim_help = kValueDimHelp) {
   return field_table(fixed<&P::heads, &Heads::q>("query heads of one GPU").named("q_heads"),
                      fixed<&P::heads, &Heads::k>("key heads of one GPU").named("k_heads"),
-                     fixed<&P::heads, &Heads::v>("value heads of one GPU").named("v_heads"),
+                     fixed<&P::heads, &Heads::v>(
+                         "value heads of one GPU; value head h has key head h / (v_heads / "
+                         "k_heads), contiguous groups (llama.cpp: h mod k_heads)")
+                         .named("v_heads"),
                      fixed<&P::key_dim>(key_dim_help), fixed<&P::value_dim>(value_dim_help));
 }
 
