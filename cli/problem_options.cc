@@ -202,7 +202,7 @@ void ProblemOptions::add_problems_to(CLI::App& app) {
 
 bool ProblemOptions::is_empty() const {
   return hf_configs_.empty() && manifests_.empty() && tp_.empty() && operators_.empty() &&
-         forms_.empty() && fields_.empty();
+         forms_.empty() && fields_.empty() && model_type_.empty();
 }
 
 Result<std::vector<int>> ProblemOptions::tp_sizes() const {

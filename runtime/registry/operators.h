@@ -9,6 +9,7 @@
 
 #include "cubinery/context.h"
 #include "cubinery/fields.h"
+#include "cubinery/gdn_models.h"
 #include "cubinery/status.h"
 #include "runtime/gdn/operators.h"
 #include "runtime/operator/tuning_context.h"

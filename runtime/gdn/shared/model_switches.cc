@@ -5,6 +5,8 @@
 #include <initializer_list>
 #include <span>
 
+#include "runtime/gdn/conv/tables.h"
+
 namespace cubinery::gdn {
 namespace {
 
@@ -47,12 +49,13 @@ std::string_view conv_field(std::string_view name, std::string_view text,
 }
 
 // Properties of the recurrence that convolutions have fields for, too; a model's convolutions leave
-// norms and gates to what comes after them.
+// norms and gates, all of ConvProblem::inputs, to what comes after them.
 bool is_of_recurrence(std::string_view name) {
-  return is_one_of(
-      {"state_dtype", "state_layout", "decay", "gate_mode", "beta_mode", "use_qk_l2norm",
-       "gate_dtype", "beta_dtype", "a_log_dtype", "dt_bias_dtype", "stored_states"},
-      name);
+  if (is_shared_name(name) || name == "stored_states") return true;
+  const internal::Table table = internal::table_of<ConvProblem>();
+  return std::any_of(table.fields.begin(), table.fields.end(), [name](const auto& field) {
+    return name == field.name && std::string_view(field.member_name).starts_with("inputs.");
+  });
 }
 
 // What each convolution has none of because of what it stands in front of.
