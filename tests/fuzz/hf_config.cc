@@ -1,4 +1,5 @@
 #include "cli/model_config.h"
+#include "cubinery/gdn_models.h"
 #include "tests/fuzz/target.h"
 
 using namespace cubinery;
@@ -11,5 +12,11 @@ CUBINERY_FUZZ_TARGET(hf_config) {
       continue;
     }
     for (const Request& request : *requests) (void)check(request.problem).ok();
+  }
+  for (const std::string& type : gdn::model_types()) {
+    const gdn::ModelOptions options{.model_type = type,
+                                    .switches = {{"state_dtype", "auto"}, {"output_norm", "auto"}}};
+    const auto problems = gdn::problems_for_model(input, 1, options);
+    if (problems) (void)gdn::left_out(*problems);
   }
 }
