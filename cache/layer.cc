@@ -31,6 +31,16 @@ std::vector<DirEntry> Layer::files(Env& env) const {
   return files;
 }
 
+Status Layer::check_listed(Env& env) const {
+  if (absent) return Status(Code::kIo, fmt::format("{}: no such directory or pack", path));
+  if (!trouble.empty()) {
+    return Status(Code::kIo, fmt::format("nothing is loaded from {}: {}", path, trouble));
+  }
+  std::vector<DirEntry> files;
+  const std::error_code error = list(env, &files);
+  return error ? io_error("list", paths::entries_dir(path), error) : Status();
+}
+
 EntryFile Layer::read(Env& env, std::string_view name, bool trust) const {
   if (!pack) return read_entry_file(env, path_of(name), trust);
   const Pack::Record* record = pack->find(name);
@@ -58,7 +68,8 @@ Layer open_layer(Env& env, const std::string& path, bool trust, std::shared_ptr<
   layer.pack = std::move(pack);
   FileInfo info;
   const std::error_code error = layer.pack ? std::error_code() : env.stat(path, &info);
-  if (error && !is_absent(error)) {
+  layer.absent = is_absent(error);
+  if (error && !layer.absent) {
     layer.trouble = io_error("examine", path, error).message();
     return layer;
   }

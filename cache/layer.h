@@ -19,6 +19,7 @@ struct Layer {
   FileInfo info{.kind = FileKind::kDirectory};  // of a pack its file
   std::shared_ptr<const Pack> pack;             // null: a directory, or a pack that cannot be read
   std::string trouble;                          // why nothing may be loaded from it
+  bool absent = false;                          // an empty directory, then
 
   bool is_broken_pack() const { return !pack && info.kind == FileKind::kRegular; }
   // "<dir>/entries/<name>", "<pack>/<name>".
@@ -28,6 +29,9 @@ struct Layer {
   std::error_code list(Env& env, std::vector<DirEntry>* files) const;
   // The same where fewer will do.
   std::vector<DirEntry> files(Env& env) const;
+  // OK, or why not every entry can be found: the layer is absent, may not be loaded from, or cannot
+  // be listed.
+  Status check_listed(Env& env) const;
   EntryFile read(Env& env, std::string_view name, bool trust) const;
   std::optional<Identity> read_identity(Env& env, std::string_view name) const;
 };

@@ -189,6 +189,20 @@ std::vector<Layer> Store::layers() const {
   return layers;
 }
 
+std::vector<UnlistedLayer> Store::unlisted() const {
+  std::vector<UnlistedLayer> unlisted;
+  std::vector<Layer> all = layers();
+  for (Layer& layer : all) {
+    if (layer.is_broken_pack()) continue;
+    FileInfo info;
+    if (layer.writable) layer.absent = is_absent(env_->stat(layer.path, &info));
+    if (layer.writable && layer.absent && all.size() > 1) continue;
+    const Status listed = layer.check_listed(*env_);
+    if (!listed.ok()) unlisted.push_back({layer.path, layer.absent, std::string(listed.message())});
+  }
+  return unlisted;
+}
+
 Layer Store::writable_layer() const {
   Layer layer;
   layer.path = options_.dir;
@@ -212,6 +226,9 @@ Layer Store::layer_at(const std::string& path) const {
 }
 
 bool Store::usable(const Layer& layer) {
+  if (layer.absent && !layer.writable) {
+    warn_once(layer.path, fmt::format("cache layer {}: no such directory or pack", layer.path));
+  }
   if (layer.trouble.empty()) return true;
   warn_once(layer.path, fmt::format("nothing is loaded from {}: {}", layer.path, layer.trouble));
   return false;

@@ -59,6 +59,13 @@ struct ListedEntry {
   std::optional<Entry> entry;
 };
 
+// A layer that is absent, that others could have written, or that this user may not read.
+struct UnlistedLayer {
+  std::string path;
+  bool is_absent = false;
+  std::string why;  // names the path
+};
+
 struct ExportResult {
   std::uint64_t entries = 0;
   std::uint64_t bytes = 0;     // of the pack
@@ -104,6 +111,10 @@ class Store {
   // Every entry of every layer, the writable one first, sorted by path; cubins are read and
   // verified. A pack that cannot be read is listed as one entry with a problem.
   std::vector<ListedEntry> list() const;
+
+  // Layers that list() cannot list whole.  Not among them: packs that cannot be read, which it
+  // names, and, above other layers, a writable directory that nothing was written to yet.
+  std::vector<UnlistedLayer> unlisted() const;
 
   // The entries of one kernel (empty: of each) in every layer, from the fronts of their files: a
   // file is read once per store, and again when its time or size has changed.  For telling why

@@ -69,6 +69,13 @@ Json json_of(const ListedEntry& listed) {
   return object;
 }
 
+// Names the directories and packs that a command sees nothing of; `code`, or kExitFailed.
+int with_unlisted(const Store& store, int code) {
+  const std::vector<UnlistedLayer> unlisted = store.unlisted();
+  for (const UnlistedLayer& layer : unlisted) print_error(layer.why);
+  return unlisted.empty() ? code : kExitFailed;
+}
+
 int Cache::ls(const Store& store) const {
   const std::vector<ListedEntry> entries = store.list();
   if (!json.empty()) {
@@ -76,7 +83,7 @@ int Cache::ls(const Store& store) const {
     for (const ListedEntry& listed : entries) document.push_back(json_of(listed));
     const Status written = write_json(json, document);
     if (!written.ok()) return exit_code_of(written);
-    if (json == "-") return kExitOk;
+    if (json == "-") return with_unlisted(store, kExitOk);
   }
   Table table({"kernel", "arch", "nvrtc", "size", "last used", "path"});
   const std::int64_t now = std::time(nullptr);
@@ -93,7 +100,7 @@ int Cache::ls(const Store& store) const {
   }
   if (!entries.empty()) print(table.text());
   print(totals_text(entries, store.options()));
-  return kExitOk;
+  return with_unlisted(store, kExitOk);
 }
 
 // Whether `name` is the entry's path, its file name, or the start of its digest.
@@ -130,6 +137,7 @@ int Cache::show(const Store& store) const {
     print(show_text(listed));
   }
   if (found) return kExitOk;
+  with_unlisted(store, kExitOk);
   return usage_error(Status(
       Code::kInvalidArgument,
       fmt::format(
@@ -160,7 +168,7 @@ int Cache::verify(const Store& store) const {
                       remove ? remove_text(listed, *trouble, store.options().dir) : ""));
   }
   print(fmt::format("{} entries checked, {} bad\n", entries.size(), bad));
-  return bad == 0 ? kExitOk : kExitFailed;
+  return with_unlisted(store, bad == 0 ? kExitOk : kExitFailed);
 }
 
 int Cache::gc(Store& store) const {
@@ -260,13 +268,19 @@ void add_cache(CLI::App& app, int* exit_code) {
     });
     return sub;
   };
-  add("ls", "List the entries of every directory", &Cache::ls)
+  add("ls",
+      "List the entries of every directory; exit code 1 when one is not there, or not readable",
+      &Cache::ls)
       ->add_option("--json", cache->json, "Write the list, to stdout with -")
       ->type_name("FILE");
   add("show", "Show one entry: identity, resources, cubin", &Cache::show)
       ->add_option("entry", cache->name, "Path, file name or start of the digest")
       ->required();
-  add("verify", "Check every entry; exit code 1 when one is bad, removed or not", &Cache::verify)
+  add("verify",
+      "Check every entry; exit code 1 when one is bad, removed or not, or a directory is not there "
+      "or "
+      "not readable",
+      &Cache::verify)
       ->add_flag("--remove", cache->remove, "Delete damaged entries of the writable directory");
   add("gc", "Remove leftovers, damaged and least recently used entries", &Cache::gc)
       ->add_option(

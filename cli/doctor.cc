@@ -53,6 +53,14 @@ class TemporaryDir {
   std::string path_;
 };
 
+// Why the directory of a cache cannot be listed, though it is there; empty: it can.
+std::string unreadable(const Store& store) {
+  for (const UnlistedLayer& layer : store.unlisted()) {
+    if (layer.path == store.options().dir && !layer.is_absent) return layer.why;
+  }
+  return {};
+}
+
 class Doctor {
  public:
   explicit Doctor(Options options) : options_(std::move(options)) {}
@@ -65,6 +73,7 @@ class Doctor {
   void nvrtc();
   void cache();
   void layers(const Store& store);
+  void offline(const Store& store);
   void pack(const std::string& path);
   void trial_compile(const std::string& arch, const std::string& dir);
   void trial_launches(const std::string& dir);
@@ -147,6 +156,12 @@ void Doctor::cache() {
   if (!trusted.ok() && !options_.trust_shared_dirs) {
     add(Health::kFail, "cache", std::string(trusted.message()),
         "chmod go-w or chown the directory, or use another one with --cache-dir");
+  } else if (const std::string why = unreadable(store); !why.empty()) {
+    add(Health::kFail, "cache", why,
+        fmt::format(
+            "as its owner: chmod -R a+rX {}, and name it in --cache-layers; or cubinery cache "
+            "export, and name the pack there",
+            options_.cache_dir));
   } else if (!writable.ok()) {
     add(Health::kWarn, "cache", fmt::format("{}; {}", text, writable.message()),
         "make it writable, or every process compiles what it lacks again");
@@ -157,6 +172,26 @@ void Doctor::cache() {
     add(Health::kOk, "cache", text);
   }
   layers(store);
+  if (options_.offline) offline(store);
+}
+
+// Whether anything can be served where nothing is compiled.
+void Doctor::offline(const Store& store) {
+  std::vector<std::string> archs;
+  for (const Gpu& gpu : gpus_) {
+    if (gpu.arch) archs.push_back(*gpu.arch);
+  }
+  const std::vector<ListedEntry> entries = store.list();
+  const auto serves = [&](const ListedEntry& listed) {
+    if (!listed.entry || !listed.problem.empty()) return false;
+    const std::string& arch = listed.entry->identity.arch;
+    return archs.empty() || std::find(archs.begin(), archs.end(), arch) != archs.end();
+  };
+  if (std::any_of(entries.begin(), entries.end(), serves)) return;
+  add(Health::kFail, "offline",
+      fmt::format("no directory or layer has an entry{} that can be used, and nothing is compiled",
+                  archs.empty() ? "" : " for " + join(archs)),
+      "cubinery prewarm where NVRTC is, or name a filled cache or pack in --cache-layers");
 }
 
 void Doctor::pack(const std::string& path) {

@@ -64,7 +64,7 @@ def main():
         ("likewise, of every operator (use_qk_l2norm)", naming(files, "use_qk_l2norm"), 8, 17),
         ("an option with a tensor, of one operator (norm_weight)", naming(files, "norm_weight"), 6, 6),
         ("likewise, of every operator (A_log)", naming(files, "A_log"), 10, 13),
-        ("a new operator: shared files that name both", shared(naming(files, *either)), 8, 9),
+        ("a new operator: shared files that name both", shared(naming(files, *either)), 8, 10),
         ("a second path (the toy operator's), without its own files", toy_path(), 3, 3),
     ]
     too_many = False

@@ -13,10 +13,66 @@ void flip_byte(const std::string& path, std::size_t from_end) {
 
 TEST_CASE("an empty cache is listed, verified and collected", "[cpu]") {
   const Cli cli;
+  fs::create_directories(cli.cache());
   CHECK(contains(cli.run("cache ls").out, "0 entries"));
+  CHECK(cli.run("cache ls").exit_code == 0);
   CHECK(json::parse(cli.run("cache ls --json -").out) == json::array());
   CHECK(cli.run("cache verify").exit_code == 0);
   CHECK(cli.run("cache gc").exit_code == 0);
+}
+
+// Not "0 entries" and all is well.
+TEST_CASE("a directory or layer that cannot be seen is an error", "[cpu]") {
+  const Cli cli;
+  const std::string absent = cli.dir() + "/absent", there = cli.dir() + "/there";
+  fs::create_directories(there);
+  for (const std::string command :
+       {"cache ls", "cache ls --json -", "cache verify", "cache show x"}) {
+    INFO(command);
+    const Output none = cli.run(command + " --cache-dir " + absent);
+    CHECK(none.exit_code != 0);
+    CHECK(contains(none.err, "cubinery: " + absent + ": no such directory or pack"));
+    const Output layer = cli.run(command + " --cache-dir " + there + " --cache-layers " + absent);
+    CHECK(layer.exit_code != 0);
+    CHECK(contains(layer.err, "cubinery: " + absent + ": no such directory or pack"));
+    // Nothing was written yet; the layer has what there is.
+    const Output user = cli.run(command + " --cache-dir " + absent + " --cache-layers " + there);
+    CHECK_FALSE(contains(user.err, "no such directory"));
+  }
+}
+
+// A cache that another user filled, whose folders are private.
+TEST_CASE("a cache that this user may not read is an error", "[cpu]") {
+  const Cli cli;
+  const std::string entries = cli.cache() + "/entries";
+  fs::create_directories(entries);
+  fs::permissions(entries, fs::perms::none);
+  const Output listed = cli.run_unprivileged("cache ls");
+  CHECK(listed.exit_code == 1);
+  CHECK(contains(listed.err, "cannot list " + entries + ": Permission denied"));
+  CHECK(cli.run_unprivileged("cache verify").exit_code == 1);
+  const Output doctor = cli.run_unprivileged("doctor");
+  CHECK(doctor.exit_code == 1);
+  CHECK(contains(doctor.out, "cannot list " + entries));
+  CHECK(contains(doctor.out, "chmod -R a+rX " + cli.cache()));
+  fs::permissions(entries, fs::perms::owner_all);
+}
+
+TEST_CASE("doctor fails where nothing is compiled and nothing is there", "[cpu]") {
+  const Cli cli;
+  fs::create_directories(cli.cache());
+  const Output output = cli.run("doctor", "CUBINERY_OFFLINE=1");
+  CHECK(output.exit_code == 1);
+  CHECK(contains(output.out, "FAIL  offline  no directory or layer has an entry"));
+  CHECK_FALSE(contains(cli.run("doctor").out, "offline"));
+}
+
+TEST_CASE("a layer that is not there is warned of", "[cpu]") {
+  const Cli cli;
+  const std::string absent = cli.dir() + "/absent";
+  const Output output = cli.run("explain --verbose --op gdn_decode --key-dim 64 --arch sm_80",
+                                "CUBINERY_CACHE_LAYERS=" + absent);
+  CHECK(contains(output.err, "cache layer " + absent + ": no such directory or pack"));
 }
 
 TEST_CASE("a damaged entry is found, healed and removed", "[nvrtc]") {

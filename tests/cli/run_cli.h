@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdio>
@@ -65,6 +66,13 @@ class Cli {
     output.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     output.err = read_file(errors).value();
     return output;
+  }
+
+  // As root bound by permissions, too.
+  Output run_unprivileged(const std::string& arguments) const {
+    const std::string caps = "-dac_override,-dac_read_search";
+    return run(arguments,
+               geteuid() == 0 ? "setpriv --bounding-set " + caps + " --inh-caps " + caps : "");
   }
 
   // The summary of a prewarm.
