@@ -283,11 +283,20 @@ def test_vllm_refuses_prefix_caching():
 # Engines: decode and drafts
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+# Of a wider pool vLLM's newest input is in column W - 2, SGLang's in the last one.
+@pytest.mark.parametrize(
+    "engine, columns, moved",
+    [
+        ("vllm", W - 1, W - 1),
+        ("vllm", W, W - 1),
+        ("vllm", W + 2, W - 1),
+        ("sglang", W - 1, W - 1),
+        ("sglang", W, W),
+    ],
+)
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("columns", [W - 1, W, W + 2])
-@pytest.mark.parametrize("tokens", [None, 2])
-def test_engines_update(engine, layout, columns, tokens):
+@pytest.mark.parametrize("tokens", [None, 2, T])
+def test_engines_update(engine, layout, columns, moved, tokens):
     x, states = normal(5, N, C, tokens or 1), as_laid(normal(6, SLOTS, C, columns), layout)
     padding, slots = PADDING[engine]
     before = states.copy()
@@ -301,9 +310,23 @@ def test_engines_update(engine, layout, columns, tokens):
         if slot == padding:
             assert not mine.any()
             continue
-        history = before[slot, :, : W - 1]
-        assert_close(mine, tap(x[n], history))
-        before[slot, :, : W - 1] = last(history, x[n])
+        window = before[slot, :, :moved]
+        assert_close(mine, tap(x[n], window[:, 1 - W :]))
+        before[slot, :, :moved] = last(window, x[n])
+    np.testing.assert_array_equal(states, before)
+
+
+@pytest.mark.parametrize("windows", [False, True])
+def test_sglang_does_not_move_wider_states(windows):
+    x, states, slots = normal(5, N, C), normal(6, SLOTS, C, W + 1), np.arange(N)
+    before, options = states.copy(), {}
+    if windows:
+        options["intermediate_conv_window"] = normal(7, N, 1, C, W - 1)
+        options["intermediate_state_indices"] = slots
+    with pytest.raises(
+        UnsupportedError, match="conv_state has 5 columns; supported: 3 or 4 with a weight of 4"
+    ):
+        sglang.causal_conv1d_update(x, states, WEIGHT, conv_state_indices=slots, **options)
     np.testing.assert_array_equal(states, before)
 
 
@@ -414,7 +437,7 @@ def test_vllm_packed_update_needs_indices():
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("gap", [0, 2])
-@pytest.mark.parametrize("columns", [W - 1, W + 1])
+@pytest.mark.parametrize("columns", [W - 1, W])
 def test_sglang_windows(layout, gap, columns):
     drafts, steps = 3, 4
     slots, rows = np.array([4, -1, 2], np.int32), np.array([5, 0, 2], np.int64)
@@ -434,7 +457,7 @@ def test_sglang_windows(layout, gap, columns):
     np.testing.assert_array_equal(states, without)
     for n in (0, 2):
         for t in range(drafts):
-            expected = last(kept[slots[n], :, : W - 1], x[n, :, : t + 1])
+            expected = last(kept[slots[n], :, 1 - W :], x[n, :, : t + 1])
             np.testing.assert_array_equal(windows[rows[n], t], expected)
         assert np.isnan(windows[rows[n], drafts:]).all()
     assert np.isnan(windows[[0, 1, 3, 4]]).all()

@@ -923,10 +923,13 @@ def test_causal_conv1d_of_packed_prompts(engine, turned, columns, flags):
     assert torch.equal(pool, before)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+# Of a wider pool vLLM's newest input is in column W - 2, SGLang's in the last one.
+@pytest.mark.parametrize(
+    "engine, columns, moved",
+    [("vllm", W - 1, W - 1), ("vllm", W + 2, W - 1), ("sglang", W - 1, W - 1), ("sglang", W, W)],
+)
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("columns", [W - 1, W + 2])
-def test_causal_conv1d_steps_of_the_engines(engine, turned, columns):
+def test_causal_conv1d_steps_of_the_engines(engine, turned, columns, moved):
     module, pad = ENGINES[engine]
     weight, bias = taps()
     x, pool = rounded(5, CONV_DIM, seed=3), rounded(PAGES, CONV_DIM, columns, seed=4)
@@ -939,9 +942,10 @@ def test_causal_conv1d_steps_of_the_engines(engine, turned, columns):
         if slot == pad:
             assert not y[n].any()
             continue
-        window = before[slot, :, : W - 1].clone()
-        assert_rounded(y[n, :, None], torch_conv(x[n, :, None], window, weight, bias))
-        before[slot, :, : W - 1] = newest(window, x[n, :, None])
+        window = before[slot, :, :moved].clone()
+        history = window[:, 1 - W :]
+        assert_rounded(y[n, :, None], torch_conv(x[n, :, None], history, weight, bias))
+        before[slot, :, :moved] = newest(window, x[n, :, None])
     assert torch.equal(pool, before)
 
 

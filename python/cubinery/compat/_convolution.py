@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cubinery import _arrays, functional
-from cubinery._errors import InvalidArgumentError
+from cubinery._errors import InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
 from cubinery.compat import _engines as engines
 from cubinery.compat import _verify as verification
@@ -32,6 +32,19 @@ def require_window(function: str, name: str, states: Any, weight: Any) -> int:
         raise InvalidArgumentError(
             f"{function}: {name} has shape {list(states.shape)}; expected [slots, dim, {columns} "
             "or more], one column less than weight"
+        )
+    return columns
+
+
+def require_shifted_window(function: str, name: str, states: Any, weight: Any) -> int:
+    """require_window() of states that move by as many columns as there are tokens, the newest input
+    in the last.  Raises UnsupportedError for more than W columns, which cubinery would not move.
+    """
+    columns = require_window(function, name, states, weight)
+    if states.shape[2] > columns + 1:
+        raise UnsupportedError(
+            f"{function}: {name} has {states.shape[2]} columns; supported: {columns} or "
+            f"{columns + 1} with a weight of {columns + 1}, the newest input in the last"
         )
     return columns
 
@@ -133,10 +146,14 @@ def update(
     query_start_loc: Any,
     max_query_len: int,
     pad_slot_id: int,
+    *,
+    newest_last: bool,
 ) -> Any:
     """The engines' causal_conv1d_update; their docstrings state it.  `accepted`: a name and counts.
 
     x is [N, dim] or [N, dim, T]; with query_start_loc [T, dim], the tokens of all requests.
+    `newest_last`: without counts, the newest input is in the last column that there is, instead of
+    in column W - 2.
     """
     arguments.refuse_autograd(function, x=x, weight=weight, bias=bias, conv_state=conv_state)
     packed, (accepted_name, counts) = query_start_loc is not None, accepted
@@ -154,7 +171,9 @@ def update(
         )
     columns = require_window(function, "conv_state", conv_state, weight)
     options: dict[str, Any] = {}
-    if counts is None:
+    if counts is None and newest_last:
+        require_shifted_window(function, "conv_state", conv_state, weight)
+    elif counts is None:
         conv_state = conv_state[:, :, :columns]
     else:
         counts = engines.rows_of(function, accepted_name, counts, requests, "[N]")
@@ -183,8 +202,8 @@ def keep_windows(
     pad_slot_id: int,
 ) -> None:
     """Writes the windows after each token of x [N, dim, T] or [N, dim]: of request n to row
-    rows[n] of `windows` [rows, steps, dim, W - 1], both with their names.  `conv_state` is only
-    read.
+    rows[n] of `windows` [rows, steps, dim, W - 1], both with their names.  `conv_state`, whose
+    newest input is in the last column, is only read.
     """
     (name, buffer), (rows_name, numbers) = windows, rows
     arguments.refuse_autograd(function, x=x, weight=weight, bias=bias, conv_state=conv_state)
@@ -192,10 +211,10 @@ def keep_windows(
         raise InvalidArgumentError(f"{function}: {name} and {rows_name} belong together")
     if conv_state_indices is None:
         raise InvalidArgumentError(f"{function}: {name} needs conv_state_indices")
-    columns = require_window(function, "conv_state", conv_state, weight)
+    columns = require_shifted_window(function, "conv_state", conv_state, weight)
     tokens = x.shape[2] if len(x.shape) == 3 else 1
     verification.require_tokens(function, "x has T", tokens)
-    states = conv_state[:, :, :columns]
+    states = conv_state[:, :, conv_state.shape[2] - columns :]
     verification.require_steps(function, name, buffer, None, tokens, states)
     numbers = engines.rows_of(function, rows_name, numbers, x.shape[0], "[N]")
     steps, apart = verification.pool_of_steps(function, name, buffer)

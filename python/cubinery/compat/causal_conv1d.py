@@ -85,12 +85,7 @@ def causal_conv1d_update(
     arguments.refuse_given(
         name, "the newest input is in the last column", cache_seqlens=cache_seqlens
     )
-    columns = convolution.require_window(name, "conv_state", conv_state, weight)
-    if conv_state.shape[2] > columns + 1:
-        raise UnsupportedError(
-            f"{name}: conv_state has {conv_state.shape[2]} columns; supported: {columns} or "
-            f"{columns + 1} with a weight of {columns + 1}"
-        )
+    convolution.require_shifted_window(name, "conv_state", conv_state, weight)
     arguments.refuse_autograd(name, x=x, weight=weight, bias=bias, conv_state=conv_state)
     if len(x.shape) != 2:
         arguments.require_rank(name, "x", x, "[B, D, L]")

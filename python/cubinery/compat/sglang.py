@@ -297,8 +297,9 @@ def causal_conv1d_fn(
     [N + 1]; without it [N, dim, T].  `weight` [dim, W], `bias` [dim] or None.  `conv_states`
     [slots, dim, W - 1 or more] are read where `has_initial_state` [N] says so (None: nowhere) and
     written at `cache_indices` [N] (None: sequence n has row n).  Their first W - 1 columns count, in
-    any layout.  Without `conv_states` nothing is kept.  Returns y in x's shape and dtype.  SGLang's
-    modules differ in the order of the arguments after `bias`: pass those by name.
+    any layout: where a causal_conv1d_update() with `num_accept_tokens` goes on.  Without
+    `conv_states` nothing is kept.  Returns y in x's shape and dtype.  SGLang's modules differ in the
+    order of the arguments after `bias`: pass those by name.
 
     `seq_lens_cpu` and `validate_data` tell SGLang how to lay out its work: they are not read.
 
@@ -334,19 +335,21 @@ def causal_conv1d_update(
 
     x [N, dim], one token of each request, or [N, dim, T]; `conv_state` [slots, dim, columns],
     updated in place at `conv_state_indices` [N] (None: request n has row n).  Returns y in x's shape
-    and dtype.  Without `num_accept_tokens` the first W - 1 columns count.  With it, [N], a request
-    goes on behind so many tokens of the launch in front (0 is taken as 1), and W - 2 + T columns
-    hold what the next one may need.
+    and dtype.  Without `num_accept_tokens` there are W - 1 or W columns, which move by T: the newest
+    input is in the last one, as in SGLang's compiled kernel (its Triton kernel takes the first W - 1
+    of W columns, and leaves the last alone).  With it, [N], a request goes on behind so many tokens
+    of the launch in front (0 is taken as 1), from the first columns on, and W - 2 + T columns hold
+    what the next one may need.
 
     `intermediate_conv_window` [rows, steps, dim, W - 1], of conv_state's dtype, receives the window
     after token t of request n at [intermediate_state_indices[n], t], of up to 16 tokens; a negative
     row drops them.  conv_state is updated all the same, which takes a second launch.
 
-    `metadata` and `validate_data` are not read.  Raises UnsupportedError for a circular buffer
-    (`cache_seqlens`), windows beside `num_accept_tokens` or in another dtype, trees
-    (`retrieve_next_token`, `retrieve_next_sibling`, `retrieve_parent_token`), and inputs that
-    require grad while grad is enabled; InvalidArgumentError for windows without rows or
-    `conv_state_indices`.
+    `metadata` and `validate_data` are not read.  Raises UnsupportedError for more than W columns
+    without `num_accept_tokens`, a circular buffer (`cache_seqlens`), windows beside
+    `num_accept_tokens` or in another dtype, trees (`retrieve_next_token`, `retrieve_next_sibling`,
+    `retrieve_parent_token`), and inputs that require grad while grad is enabled;
+    InvalidArgumentError for windows without rows or `conv_state_indices`.
     """
     name = "sglang.causal_conv1d_update"
     arguments.refuse_given(
@@ -370,5 +373,5 @@ def causal_conv1d_update(
         )  # fmt: skip
     return convolution.update(
         name, x, conv_state, weight, bias, activation, conv_state_indices,
-        ("num_accept_tokens", num_accept_tokens), None, -1, pad_slot_id,
+        ("num_accept_tokens", num_accept_tokens), None, -1, pad_slot_id, newest_last=True,
     )  # fmt: skip

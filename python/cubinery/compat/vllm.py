@@ -276,7 +276,7 @@ def causal_conv1d_update(
     return convolution.update(
         name, x, conv_state, weight, bias, activation, conv_state_indices,
         ("num_accepted_tokens", num_accepted_tokens), query_start_loc, max_query_len,
-        pad_slot_id if null_block_id is None else null_block_id,
+        pad_slot_id if null_block_id is None else null_block_id, newest_last=False,
     )  # fmt: skip
 
 
