@@ -317,8 +317,11 @@ def test_engines_convolve_tokens(convolved, engine, pad):
     update(zeros(N, C), windows(columns=W), WEIGHT, BIAS, True, conv_state_indices=READ)
     update(zeros(N, C, T), windows(columns=W), WEIGHT, BIAS, "silu", **drafts)
     pool, spec = {"pad_index": pad}, {"from_accepted": True, "accepted_dtype": "i64"}
-    shapes = {"state_indices": ROWS}
-    check_conv(convolved[0], pool, x=(N, 1, C), state=(SLOTS, C, W - 1), **shapes)
+    shapes, whole = {"state_indices": ROWS}, engine is sglang
+    check_conv(
+        convolved[0], {**pool, "whole_window": whole}, x=(N, 1, C),
+        state=(SLOTS, C, W if whole else W - 1), **shapes,
+    )  # fmt: skip
     shapes |= {"state": (SLOTS, C, W), "accepted": ROWS}
     check_conv(convolved[1], {**pool, **spec}, x=(N, T, C), **shapes)
     if engine is vllm:

@@ -32,8 +32,32 @@ def refuse_given(function: str, supported: str, **arguments: Any) -> None:
             raise UnsupportedError(f"{function}: {name} is not supported; {supported}")
 
 
+def flag(function: str, name: str, value: Any) -> bool:
+    """The flag's truth, as Python has it.  Raises InvalidArgumentError for an array: its truth may
+    lie on a device, and a captured graph would not see it change."""
+    if value is True or value is False:
+        return bool(value)
+    _refuse_array(function, name, value, "True or False")
+    return bool(value)
+
+
+def refuse_set(function: str, supported: str, **flags: Any) -> None:
+    """Raises UnsupportedError for the first of `flags` that is true."""
+    refuse_given(
+        function, supported, **{name: flag(function, name, value) for name, value in flags.items()}
+    )
+
+
+def _refuse_array(function: str, name: str, value: Any, supported: str) -> None:
+    if hasattr(value, "__dlpack__"):
+        raise InvalidArgumentError(
+            f"{function}: {name} is an array ({type(value).__name__}); supported: {supported}"
+        )
+
+
 def require_value(function: str, name: str, value: Any, accepted: tuple[object, ...]) -> None:
     """Raises InvalidArgumentError unless `value` is one of `accepted`."""
+    _refuse_array(function, name, value, " or ".join(repr(choice) for choice in accepted))
     if value not in accepted:
         choices = " or ".join(repr(choice) for choice in accepted)
         raise InvalidArgumentError(f"{function}: {name} is {value!r}; supported: {choices}")

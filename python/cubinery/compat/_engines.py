@@ -19,7 +19,7 @@ def pad_index(function: str, pad_slot_id: int) -> PadIndex:
 
 def refuse_head_first(function: str, head_first: bool) -> None:
     """Raises InvalidArgumentError for inputs that have the heads before the tokens."""
-    if head_first:
+    if arguments.flag(function, "head_first", head_first):
         raise InvalidArgumentError(
             f"{function}: head_first is not supported; inputs are [B, T, H, ...]"
         )
@@ -181,6 +181,11 @@ def verify(
     )  # fmt: skip
 
 
+def normalises(function: str, use_qk_l2norm_in_kernel: Any) -> bool:
+    """functional's use_qk_l2norm."""
+    return arguments.flag(function, "use_qk_l2norm_in_kernel", use_qk_l2norm_in_kernel)
+
+
 def prefill(
     q: Any, k: Any, v: Any, g: Any, beta: Any, use_qk_l2norm: bool, **options: Any
 ) -> Any:
@@ -203,7 +208,7 @@ def packed_decode(
     initial_state: Any,
     out: Any,
     indices: Any,
-    use_qk_l2norm: bool,
+    use_qk_l2norm_in_kernel: bool,
     pad_slot_id: int,
 ) -> tuple[Any, Any]:
     """fused_recurrent_gated_delta_rule_packed_decode of both engines; their docstrings state it."""
@@ -227,7 +232,8 @@ def packed_decode(
         mixed_qkv[:, at:qk_channels].reshape(batch, -1, key_dim),
         mixed_qkv[:, qk_channels:].reshape(batch, heads, value_dim),
         a, b, A_log=A_log, dt_bias=dt_bias, gate_mode="computed", beta_mode="logit",
-        use_qk_l2norm=use_qk_l2norm, scale=scale, state=initial_state, state_layout="vk",
-        state_indices=indices, padding="zero", pad_index=pad_index(function, pad_slot_id), out=out,
+        use_qk_l2norm=normalises(function, use_qk_l2norm_in_kernel), scale=scale,
+        state=initial_state, state_layout="vk", state_indices=indices, padding="zero",
+        pad_index=pad_index(function, pad_slot_id), out=out,
     )  # fmt: skip
     return out, initial_state

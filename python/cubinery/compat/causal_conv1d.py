@@ -44,6 +44,7 @@ def causal_conv1d_fn(
     arguments.refuse_autograd(name, x=x, weight=weight, bias=bias, initial_states=initial_states)
     arguments.require_rank(name, "x", x, "[B, D, L]")
     arguments.require_rank(name, "weight", weight, "[D, W]")
+    return_final_states = arguments.flag(name, "return_final_states", return_final_states)
     if final_states_out is not None and not return_final_states:
         raise InvalidArgumentError(f"{name}: final_states_out needs return_final_states")
     shape = (x.shape[0], x.shape[1], weight.shape[1] - 1)

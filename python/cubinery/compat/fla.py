@@ -196,7 +196,8 @@ def causal_conv1d(
     sequences = rows.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
     shape = (sequences, *weight.shape)
     arguments.require_initial_state(_CONV, initial_state, shape)
-    final, states = _final_windows(x, initial_state, shape, output_final_state)
+    wanted = arguments.flag(_CONV, "output_final_state", output_final_state)
+    final, states = _final_windows(x, initial_state, shape, wanted)
     y = functional.gdn_conv(
         rows, weight, bias, activation=convolution.activation_of(_CONV, activation),
         cu_seqlens=cu_seqlens, **states,
@@ -278,6 +279,7 @@ def _final_windows(
 
 def _state_layout_flag(function: str, state_v_first: bool, kwargs: dict[str, Any]) -> bool:
     """Takes FLA's old name of state_v_first out of `kwargs`."""
+    state_v_first = arguments.flag(function, "state_v_first", state_v_first)
     if "transpose_state_layout" not in kwargs:
         return state_v_first
     if state_v_first:
@@ -289,8 +291,8 @@ def _state_layout_flag(function: str, state_v_first: bool, kwargs: dict[str, Any
         DeprecationWarning,
         stacklevel=4,
     )
-    renamed: bool = kwargs.pop("transpose_state_layout")
-    return renamed
+    renamed = kwargs.pop("transpose_state_layout")
+    return arguments.flag(function, "transpose_state_layout", renamed)
 
 
 def _refuse_unknown(function: str, kwargs: dict[str, Any]) -> None:
@@ -300,6 +302,16 @@ def _refuse_unknown(function: str, kwargs: dict[str, Any]) -> None:
         )
     if kwargs:
         raise InvalidArgumentError(f"{function}: unknown argument {sorted(kwargs)[0]}")
+
+
+# The flags of a call, by their field, under FLA's names.
+_FLAGS = {
+    "output_final_state": "output_final_state",
+    "use_qk_l2norm": "use_qk_l2norm_in_kernel",
+    "beta_sigmoid": "use_beta_sigmoid_in_kernel",
+    "beta_doubled": "allow_neg_eigval",
+    "computed_gate": "use_gate_in_kernel",
+}
 
 
 @dataclass
@@ -326,6 +338,8 @@ class _Call:
     cu_seqlens_cpu: Any = None
 
     def __post_init__(self) -> None:
+        for field, name in _FLAGS.items():
+            setattr(self, field, arguments.flag(self.function, name, getattr(self, field)))
         if not self.computed_gate:
             self.A_log = self.dt_bias = None  # FLA reads them for a computed gate alone
         self._check_shapes()

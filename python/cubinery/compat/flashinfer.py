@@ -18,6 +18,7 @@ from cubinery.compat import _verify as verify
 from cubinery.problems import Segments, StateLayout
 
 _BACKENDS = ("auto", "flashinfer")
+_KEPT = "the states after the last or after each token"
 _SEGMENTS: dict[str | bool, Segments] = {"auto": "auto", True: "always", False: "never"}  # by use_cp
 
 
@@ -61,6 +62,8 @@ def chunk_gated_delta_rule(
     """
     name = "flashinfer.chunk_gated_delta_rule"
     _check_prefill(name, q, v, cu_seqlens, use_cp, _cp_chunk_len, backend)
+    output_final_state = arguments.flag(name, "output_final_state", output_final_state)
+    normalises = arguments.flag(name, "use_qk_l2norm_in_kernel", use_qk_l2norm_in_kernel)
     options = _checkpoints(name, checkpoint_every_n_tokens, state_checkpoints, checkpoint_cu_starts)
     arguments.refuse_autograd(name, q=q, k=k, v=v, g=g, beta=beta, initial_state=initial_state)
     for which, array in {"initial_state": initial_state, "output_state": output_state}.items():
@@ -78,7 +81,7 @@ def chunk_gated_delta_rule(
     has_states = initial_state is not None or output_state is not None
     out = functional.gdn_prefill(
         q, k, v, g, beta, gate_mode="none" if g is None else "alpha",
-        use_qk_l2norm=use_qk_l2norm_in_kernel, scale=scale or None,  # 0.0 asks for the default too
+        use_qk_l2norm=normalises, scale=scale or None,  # 0.0 asks for the default too
         state=state, state_out=state_out, store_state=output_state is not None, state_layout="vk",
         state_indices=state_indices if has_states else None, cu_seqlens=cu_seqlens,
         segments=_SEGMENTS[use_cp], max_seqlen=min(max(max_seqlen or 0, 0), q.shape[0]), out=output,
@@ -184,6 +187,7 @@ def gated_delta_rule_decode_pretranspose(
     """
     name = "flashinfer.gated_delta_rule_decode_pretranspose"
     _check_decode(name, q, v, backend)
+    disable_state_update = arguments.flag(name, "disable_state_update", disable_state_update)
     several = q.shape[1] != 1
     for which, value in {
         "intermediate_states_buffer": intermediate_states_buffer is not None,
@@ -274,16 +278,18 @@ def gated_delta_rule_mtp(
     """
     name = "flashinfer.gated_delta_rule_mtp"
     _check_decode(name, q, v, "auto")
+    arguments.refuse_set(name, _KEPT, cache_replayssm=cache_replayssm)
     arguments.refuse_given(
         name,
-        "the states after the last or after each token",
-        cache_replayssm=cache_replayssm,
+        _KEPT,
         replayssm_rawv=replayssm_rawv,
         replayssm_rawk=replayssm_rawk,
         replayssm_g=replayssm_g,
         replayssm_beta=replayssm_beta,
     )
-    update = disable_state_update is False
+    update = disable_state_update is not None and not arguments.flag(
+        name, "disable_state_update", disable_state_update
+    )
     inputs: tuple[Any, ...] = (
         q, k, v, initial_state, A_log, a, dt_bias, b, scale, output, use_qk_l2norm, "vk"
     )  # fmt: skip
@@ -388,7 +394,7 @@ def _inputs(
         "dt_bias": dt_bias,
         "gate_mode": "computed",
         "beta_mode": "logit",
-        "use_qk_l2norm": use_qk_l2norm,
+        "use_qk_l2norm": arguments.flag(name, "use_qk_l2norm", use_qk_l2norm),
         "scale": scale,
         "state": state,
         "state_layout": layout,

@@ -17,6 +17,7 @@ from cubinery.compat import _engines as engines
 from cubinery.compat import _verify as verification
 
 _PAD_SLOT_ID = -1
+_DRAFTS = "draft tokens, and the states after each of them"
 
 
 def fused_sigmoid_gating_delta_rule_update(
@@ -85,17 +86,20 @@ def fused_sigmoid_gating_delta_rule_update(
     engines.require_plain_softplus(
         name, "softplus_beta", softplus_beta, softplus_threshold=softplus_threshold
     )
-    arguments.refuse_given(name, "one decay per head", is_kda=is_kda, lower_bound=lower_bound)
+    arguments.refuse_set(name, "one decay per head", is_kda=is_kda)
+    arguments.refuse_given(name, "one decay per head", lower_bound=lower_bound)
+    arguments.refuse_set(
+        name, _DRAFTS, cache_ring=cache_ring, match_cutedsl_decode=match_cutedsl_decode
+    )
     arguments.refuse_given(
         name,
-        "draft tokens, and the states after each of them",
-        cache_ring=cache_ring,
+        _DRAFTS,
         replayssm_rawv=replayssm_rawv,
         replayssm_rawk=replayssm_rawk,
         replayssm_g=replayssm_g,
         replayssm_beta=replayssm_beta,
-        match_cutedsl_decode=match_cutedsl_decode,
     )
+    disable_state_update = arguments.flag(name, "disable_state_update", disable_state_update)
     arguments.refuse_autograd(name, A_log=A_log, dt_bias=dt_bias)
     has_pool = initial_state_source is not None
     if has_pool and initial_state_indices is None:
@@ -106,7 +110,7 @@ def fused_sigmoid_gating_delta_rule_update(
         "dt_bias": dt_bias,
         "gate_mode": "computed",
         "beta_mode": "logit",
-        "use_qk_l2norm": use_qk_l2norm_in_kernel,
+        "use_qk_l2norm": engines.normalises(name, use_qk_l2norm_in_kernel),
         "scale": scale,
         "cu_seqlens": cu_seqlens,
         "states": initial_state_source,
@@ -272,8 +276,8 @@ def chunk_gated_delta_rule(
             "pad_index": "negative",
         }
     out = engines.prefill(
-        q, k, v, g, beta, use_qk_l2norm_in_kernel, scale=scale, cu_seqlens=cu_seqlens,
-        state=initial_state, store_state=initial_state is not None, **options,
+        q, k, v, g, beta, engines.normalises(name, use_qk_l2norm_in_kernel), scale=scale,
+        cu_seqlens=cu_seqlens, state=initial_state, store_state=initial_state is not None, **options,
     )  # fmt: skip
     return out, None, None
 

@@ -57,10 +57,11 @@ def fused_recurrent_gated_delta_rule(
     indices without inplace_final_state; InvalidArgumentError for arguments that do not fit each
     other.
     """
+    name = "vllm.fused_recurrent_gated_delta_rule"
     return _recurrent(
-        "vllm.fused_recurrent_gated_delta_rule", q, k, v, {"g": g, "beta": beta}, scale,
-        initial_state, inplace_final_state, cu_seqlens, ssm_state_indices, num_accepted_tokens,
-        pad_slot_id, use_qk_l2norm=use_qk_l2norm_in_kernel,
+        name, q, k, v, {"g": g, "beta": beta}, scale, initial_state, inplace_final_state,
+        cu_seqlens, ssm_state_indices, num_accepted_tokens, pad_slot_id,
+        use_qk_l2norm=engines.normalises(name, use_qk_l2norm_in_kernel),
     )  # fmt: skip
 
 
@@ -94,12 +95,13 @@ def fused_sigmoid_gating_delta_rule_update(
     """
     name = "vllm.fused_sigmoid_gating_delta_rule_update"
     engines.require_plain_softplus(name, "beta", beta, threshold=threshold)
-    arguments.refuse_given(name, "one decay per head", is_kda=is_kda)
+    arguments.refuse_set(name, "one decay per head", is_kda=is_kda)
     arguments.refuse_autograd(name, A_log=A_log, dt_bias=dt_bias)
     return _recurrent(
         name, q, k, v, {"a": a, "b": b}, scale, initial_state, inplace_final_state, cu_seqlens,
-        ssm_state_indices, num_accepted_tokens, pad_slot_id, use_qk_l2norm=use_qk_l2norm_in_kernel,
-        A_log=A_log, dt_bias=dt_bias, gate_mode="computed", beta_mode="logit",
+        ssm_state_indices, num_accepted_tokens, pad_slot_id,
+        use_qk_l2norm=engines.normalises(name, use_qk_l2norm_in_kernel), A_log=A_log,
+        dt_bias=dt_bias, gate_mode="computed", beta_mode="logit",
     )  # fmt: skip
 
 
@@ -168,10 +170,11 @@ def chunk_gated_delta_rule(
     sequences = q.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
     shape = (sequences, v.shape[2], v.shape[3], q.shape[3])
     arguments.require_initial_state(name, initial_state, shape)
-    final, states = arguments.final_states(q, initial_state, shape, output_final_state)
+    wanted = arguments.flag(name, "output_final_state", output_final_state)
+    final, states = arguments.final_states(q, initial_state, shape, wanted)
     out = engines.prefill(
-        q, k, v, g, beta, use_qk_l2norm_in_kernel, scale=scale, cu_seqlens=cu_seqlens,
-        out=_output_rows(name, q, v, core_attn_out), **states,
+        q, k, v, g, beta, engines.normalises(name, use_qk_l2norm_in_kernel), scale=scale,
+        cu_seqlens=cu_seqlens, out=_output_rows(name, q, v, core_attn_out), **states,
     )  # fmt: skip
     return out, final
 
@@ -316,6 +319,7 @@ def _recurrent(
         raise InvalidArgumentError(
             f"{function}: num_accepted_tokens needs ssm_state_indices [N, S]"
         )
+    inplace_final_state = arguments.flag(function, "inplace_final_state", inplace_final_state)
     if inplace_final_state != (indices is not None):
         raise UnsupportedError(
             f"{function}: inplace_final_state is {inplace_final_state}; supported: True with "

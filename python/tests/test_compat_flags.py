@@ -1,0 +1,250 @@
+"""The adapters' flags: their truth is as Python has it, and that of an array is not asked for."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import convolution
+import numpy as np
+import pytest
+import recurrence
+
+from cubinery import Error, InvalidArgumentError, functional
+from cubinery.compat import causal_conv1d, fla, flashinfer, sglang, vllm
+
+MODULES = (causal_conv1d, fla, flashinfer, sglang, vllm)
+N, T, H, HV, K, V = 2, 3, 2, 4, 16, 16
+C, W, SLOTS = 8, 4, 4
+SPANS = np.arange(0, N * T + 1, T, dtype=np.int32)
+SLOT_OF = np.arange(1, N + 1, dtype=np.int32)
+
+
+def zeros(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.float32)
+
+
+def rows(*lead: int, **renamed: str) -> dict[str, np.ndarray]:
+    shapes = {"q": (H, K), "k": (H, K), "v": (HV, V), "g": (HV,), "beta": (HV,)}
+    return {renamed.get(name, name): zeros(*lead, *shape) for name, shape in shapes.items()}
+
+
+def computed(*lead: int) -> dict[str, np.ndarray]:
+    return {**rows(*lead, g="a", beta="b"), "A_log": zeros(HV), "dt_bias": zeros(HV)}
+
+
+def pool() -> np.ndarray:
+    return zeros(SLOTS, HV, V, K)
+
+
+def packed_decode() -> dict[str, Any]:
+    return {
+        **{"mixed_qkv": zeros(N, 2 * H * K + HV * V), "a": zeros(N, HV), "b": zeros(N, HV)},
+        **{"A_log": zeros(HV), "dt_bias": zeros(HV), "scale": None, "initial_state": pool()},
+        **{"out": zeros(N, 1, HV, V), "ssm_state_indices": SLOT_OF},
+    }
+
+
+def taps() -> dict[str, np.ndarray]:
+    return {"weight": zeros(C, W), "bias": zeros(C)}
+
+
+def of_sglang() -> dict[str, Any]:
+    return {
+        **{**computed(N, T), "softplus_beta": 1.0, "softplus_threshold": 20.0},
+        **{"initial_state_source": pool(), "initial_state_indices": SLOT_OF},
+    }
+
+
+def of_vllm(tokens: dict[str, np.ndarray]) -> dict[str, Any]:
+    return {**tokens, "initial_state": pool(), "ssm_state_indices": SLOT_OF}
+
+
+PREFILL = {"cu_seqlens": SPANS}
+GATED = {"A_log": zeros(HV)}
+# Of each function what it is called with, and its flags with what they need besides.
+FUNCTIONS: dict[Any, tuple[Any, dict[str, dict[str, Any]]]] = {
+    causal_conv1d.causal_conv1d_fn: (
+        lambda: {"x": zeros(N, C, T), **taps()},
+        {"return_final_states": {}},
+    ),
+    causal_conv1d.causal_conv1d_split_qkv: (
+        lambda: {
+            **{"x": zeros(3 * C, N * T), "weight": zeros(3 * C, W), "bias": zeros(3 * C)},
+            **{"conv_states": None, "query_start_loc": SPANS, "k_dim": C, "v_dim": C},
+        },
+        {"activation": {}},
+    ),
+    fla.chunk_gated_delta_rule: (
+        lambda: rows(N, T),
+        {
+            "output_final_state": {},
+            "use_qk_l2norm_in_kernel": {},
+            "use_beta_sigmoid_in_kernel": {},
+            "allow_neg_eigval": {"use_beta_sigmoid_in_kernel": True},
+            "state_v_first": {},
+            "transpose_state_layout": {},
+            "use_gate_in_kernel": GATED,
+        },
+    ),
+    fla.fused_recurrent_gated_delta_rule: (
+        lambda: rows(N, 1),
+        {
+            "output_final_state": {},
+            "use_qk_l2norm_in_kernel": {},
+            "use_gate_in_kernel": GATED,
+            "use_beta_sigmoid_in_kernel": {},
+            "allow_neg_eigval": {"use_beta_sigmoid_in_kernel": True},
+            "state_v_first": {},
+            "transpose_state_layout": {},
+        },
+    ),
+    fla.causal_conv1d: (lambda: {"x": zeros(N, T, C), **taps()}, {"output_final_state": {}}),
+    flashinfer.chunk_gated_delta_rule: (
+        lambda: {**rows(N * T), **PREFILL},
+        {"output_final_state": {}, "use_qk_l2norm_in_kernel": {}, "use_cp": {}},
+    ),
+    flashinfer.gated_delta_rule_decode_pretranspose: (
+        lambda: {**computed(N, T), "state": zeros(N, HV, V, K)},
+        {"use_qk_l2norm": {}, "disable_state_update": {}},
+    ),
+    flashinfer.gated_delta_rule_decode: (
+        lambda: {**computed(N, 1), "state": zeros(N, HV, K, V)},
+        {"use_qk_l2norm": {}},
+    ),
+    flashinfer.gated_delta_rule_mtp: (
+        lambda: {**computed(N, T), "initial_state": pool(), "initial_state_indices": SLOT_OF},
+        {"use_qk_l2norm": {}, "disable_state_update": {}, "cache_replayssm": {}},
+    ),
+    sglang.fused_sigmoid_gating_delta_rule_update: (
+        of_sglang,
+        {
+            "use_qk_l2norm_in_kernel": {},
+            "is_kda": {},
+            "disable_state_update": {},
+            "cache_ring": {},
+            "match_cutedsl_decode": {},
+        },
+    ),
+    sglang.fused_recurrent_gated_delta_rule_packed_decode: (
+        packed_decode,
+        {"use_qk_l2norm_in_kernel": {}},
+    ),
+    sglang.chunk_gated_delta_rule: (
+        lambda: {**rows(1, N * T), **PREFILL},
+        {"head_first": {}, "use_qk_l2norm_in_kernel": {}},
+    ),
+    sglang.causal_conv1d_fn: (lambda: {"x": zeros(N, C, T), **taps()}, {"activation": {}}),
+    sglang.causal_conv1d_update: (
+        lambda: {"x": zeros(N, C), "conv_state": zeros(N, C, W - 1), **taps()},
+        {"activation": {}},
+    ),
+    vllm.fused_recurrent_gated_delta_rule: (
+        lambda: of_vllm(rows(N, 1)),
+        {"inplace_final_state": {}, "use_qk_l2norm_in_kernel": {}},
+    ),
+    vllm.fused_sigmoid_gating_delta_rule_update: (
+        lambda: of_vllm(computed(N, 1)),
+        {"inplace_final_state": {}, "use_qk_l2norm_in_kernel": {}, "is_kda": {}},
+    ),
+    vllm.fused_recurrent_gated_delta_rule_packed_decode: (
+        packed_decode,
+        {"use_qk_l2norm_in_kernel": {}},
+    ),
+    vllm.chunk_gated_delta_rule: (
+        lambda: rows(N, T),
+        {"output_final_state": {}, "head_first": {}, "use_qk_l2norm_in_kernel": {}},
+    ),
+    vllm.causal_conv1d_fn: (
+        lambda: {
+            **{"x": zeros(C, N * T), **taps(), "conv_states": None},
+            "query_start_loc": SPANS,
+        },
+        {"activation": {}},
+    ),
+    vllm.causal_conv1d_update: (
+        lambda: {"x": zeros(N, C), "conv_state": zeros(N, C, W - 1), **taps()},
+        {"activation": {}},
+    ),
+}
+FLAGS = [
+    pytest.param(function, flag, id=f"{function.__module__[16:]}.{function.__name__}-{flag}")
+    for function, (_, flags) in FUNCTIONS.items()
+    for flag in flags
+]
+NOT_READ = {"validate_data"}
+NEVER_NONE = {"use_cp"}
+
+
+@pytest.fixture(autouse=True)
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The functions of cubinery.functional that are called, with their options."""
+    found: list[Any] = []
+    recurrence.install(monkeypatch)
+    monkeypatch.setattr(functional, "gdn_conv", convolution.gdn_conv)
+
+    def noted(name: str, function: Any) -> Any:
+        def call(*arrays: Any, **options: Any) -> Any:
+            found.append((name, {key: plain(value) for key, value in options.items()}))
+            return function(*arrays, **options)
+
+        return call
+
+    for name in ("gdn_prefill", "gdn_decode", "gdn_verify", "gdn_conv"):
+        monkeypatch.setattr(functional, name, noted(name, getattr(functional, name)))
+    return found
+
+
+def plain(value: Any) -> Any:
+    return (value.shape, str(value.dtype)) if isinstance(value, np.ndarray) else value
+
+
+def outcome(calls: list[Any], function: Any, flag: str, value: Any) -> Any:
+    """What is called, and the result's form; or the error."""
+    make, flags = FUNCTIONS[function]
+    calls.clear()
+    try:
+        result = function(**{**make(), **flags[flag], flag: value})
+    except Error as error:
+        return type(error), str(error)
+    form = [plain(part) for part in result] if isinstance(result, tuple) else plain(result)
+    return list(calls), form
+
+
+@pytest.mark.filterwarnings("ignore:`transpose_state_layout` is deprecated")
+@pytest.mark.parametrize("function, flag", FLAGS)
+def test_truth_is_as_python_has_it(calls, function, flag):
+    on, off = (outcome(calls, function, flag, value) for value in (True, False))
+    assert on != off
+    assert outcome(calls, function, flag, 1) == outcome(calls, function, flag, np.True_) == on
+    assert outcome(calls, function, flag, 0) == outcome(calls, function, flag, np.False_) == off
+    if flag not in NEVER_NONE:
+        by_default = {flashinfer.gated_delta_rule_mtp: {"disable_state_update": on}}
+        expected = by_default.get(function, {}).get(flag, off)
+        assert outcome(calls, function, flag, None) == expected
+
+
+@pytest.mark.filterwarnings("ignore:`transpose_state_layout` is deprecated")
+@pytest.mark.parametrize("function, flag", FLAGS)
+@pytest.mark.parametrize("array", [np.array(True), np.zeros(1, np.int32), np.ones(2, bool)])
+def test_arrays_are_refused(calls, function, flag, array):
+    make, flags = FUNCTIONS[function]
+    with pytest.raises(InvalidArgumentError, match=f": {flag} is an array"):
+        function(**{**make(), **flags[flag], flag: array})
+    assert calls == []
+
+
+def test_every_flag_is_tested():
+    for module in MODULES:
+        for function in vars(module).values():
+            if not inspect.isfunction(function) or function.__module__ != module.__name__:
+                continue
+            if function.__name__.startswith("_") or function.__name__ in ("checked", "register"):
+                continue
+            found = {
+                name
+                for name, parameter in inspect.signature(function).parameters.items()
+                if "bool" in str(parameter.annotation)
+            }
+            tested = FUNCTIONS.get(function, (None, {}))[1]
+            assert found - NOT_READ <= tested.keys(), function
