@@ -186,13 +186,14 @@ def states(
     if state_out is not None and not store_state:
         raise InvalidArgumentError("state_out: given; accepted: None, store_state is False")
     kept = state_out if state is None else state
-    if kept is None:
-        indices = {"state_indices": state_indices, "state_out_indices": state_out_indices}
-        for name, array in indices.items():
-            if array is not None:
-                raise InvalidArgumentError(
-                    f"{name}: given; accepted: None, without state and state_out"
-                )
+    why_no_indices = {
+        "state_indices": "without state and state_out" if kept is None else "",
+        "state_out_indices": _why_no_out_indices(state, kept, state_indices),
+    }
+    indices = {"state_indices": state_indices, "state_out_indices": state_out_indices}
+    for name, why in why_no_indices.items():
+        if why and indices[name] is not None:
+            raise InvalidArgumentError(f"{name}: given; accepted: None, {why}")
     return (
         dtype_or("state", checkpoints if kept is None else kept, state_dtype_default),
         dtype_or("state_indices", state_indices, "i32"),
@@ -200,6 +201,17 @@ def states(
         state is not None,
         bool(store_state) and kept is not None,
     )
+
+
+def _why_no_out_indices(state: Any, kept: Any, state_indices: Any) -> str:
+    """Why there are no state_out_indices; empty: there may be."""
+    if kept is None:
+        return "without state and state_out"
+    if state_indices is not None:
+        return ""
+    if state is None:
+        return "without state_indices, which say where new states go that start from zero"
+    return "without state_indices: both states are pools, or neither is"
 
 
 # ---- Outputs ------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The functions: which problem they infer, what they allocate, what they refuse."""
 
+import re
 import threading
 
 import cubinery
@@ -567,6 +568,27 @@ def test_refusals(context, gpu, named, message):
 def test_refusals_of_verifications(context, gpu, named, message):
     with pytest.raises(cubinery.InvalidArgumentError, match=message):
         verify(context, **named)
+    assert gpu.launches == 0
+
+
+# Where there are no slots to write, whatever else there is: the message names the indices.
+OUT_INDICES = [
+    (("state_out",), "without state_indices, which say where new states go that start from zero"),
+    (("state",), "without state_indices: both states are pools, or neither is"),
+    (("state", "state_out"), "without state_indices: both states are pools, or neither is"),
+    ((), "without state and state_out"),
+]
+
+
+@pytest.mark.parametrize("call, kept", [(decode, state), (prefill, state), (verify, state),
+                                        (conv, window)])  # fmt: skip
+@pytest.mark.parametrize("given, why", OUT_INDICES)
+@pytest.mark.parametrize("rows", [B, B + 3])
+def test_slots_to_write_need_slots_to_read(context, gpu, call, kept, given, why, rows):
+    named = {name: kept(rows) for name in given}
+    message = re.escape(f"state_out_indices: given; accepted: None, {why}")
+    with pytest.raises(cubinery.InvalidArgumentError, match=message):
+        call(context, **named, state_out_indices=FakeArray(B, dtype="i32"))
     assert gpu.launches == 0
 
 
