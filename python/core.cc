@@ -3,6 +3,9 @@
 //
 // Only the limited API of Python 3.11 is used: one module serves every later CPython.  All calls
 // into the library release the GIL: compilation takes seconds, the log takes it back.
+#include <pthread.h>
+
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <new>
@@ -84,14 +87,35 @@ PyObject* new_capsule(T object) {
 
 // ---- Contexts -----------------------------------------------------------------------------------
 
+// The interpreter ends: whoever asks for the GIL may not get it any more.
+std::atomic<bool> is_ending = false;
+std::atomic<int> callbacks = 0;
+
+// What a callback of the library returns, which has the GIL; or `otherwise`, without a call.
+template <class Call>
+int with_gil(const Call& call, int otherwise) {
+  if (is_ending) return otherwise;
+  ++callbacks;
+  const int result = or_sleep([&] {
+    const PyGILState_STATE state = PyGILState_Ensure();
+    const int answer = call();
+    PyGILState_Release(state);
+    return answer;
+  });
+  --callbacks;
+  return result;
+}
+
 void call_log(int level, const char* message, void* user) {
-  const PyGILState_STATE state = PyGILState_Ensure();
-  PyObject* callable = static_cast<PyObject*>(user);
-  PyObject* result =
-      PyObject_CallFunction(callable, "ss", level == 0 ? "info" : "warning", message);
-  if (result == nullptr) PyErr_WriteUnraisable(callable);
-  Py_XDECREF(result);
-  PyGILState_Release(state);
+  const auto log = [&] {
+    PyObject* callable = static_cast<PyObject*>(user);
+    PyObject* result =
+        PyObject_CallFunction(callable, "ss", level == 0 ? "info" : "warning", message);
+    if (result == nullptr) PyErr_WriteUnraisable(callable);
+    Py_XDECREF(result);
+    return 0;
+  };
+  with_gil(log, 0);
 }
 
 using Options = std::unique_ptr<CubineryOptions, decltype(&cubinery_options_destroy)>;
@@ -126,7 +150,8 @@ PyObject* context_create(PyObject*, PyObject* arguments) {
   }
   CubineryContext* handle = nullptr;
   // The caller's reference keeps `log` alive until the capsule has its own.
-  if (const int code = without_gil([&] { return cubinery_context_create(made, &handle); })) {
+  if (const int code =
+          without_gil_for_long([&] { return cubinery_context_create(made, &handle); })) {
     return raise(code);
   }
   if (logs) Py_INCREF(log);
@@ -147,8 +172,8 @@ PyObject* context_nvrtc_version(PyObject*, PyObject* capsule) {
   const auto* context = unwrap<Context>(capsule);
   if (context == nullptr) return nullptr;
   char* version = nullptr;
-  const int code =
-      without_gil([&] { return cubinery_context_nvrtc_version(context->handle, &version); });
+  const int code = without_gil_for_long(
+      [&] { return cubinery_context_nvrtc_version(context->handle, &version); });
   return take_text(code, version);
 }
 
@@ -177,21 +202,23 @@ PyObject* context_report(PyObject*, PyObject* arguments) {
   const auto* context = unwrap<Context>(capsule);
   if (context == nullptr) return nullptr;
   char* report = nullptr;
-  const int code = without_gil([&] { return kReport(context->handle, op, problem, &report); });
+  const int code =
+      without_gil_for_long([&] { return kReport(context->handle, op, problem, &report); });
   return take_text(code, report);
 }
 
 // Asks a callable whether to stop.  An exception stops too; a callable that wants it to be seen
 // keeps it, there is no way through the library.
 int call_progress(const char* progress, void* user) {
-  const PyGILState_STATE state = PyGILState_Ensure();
-  PyObject* callable = static_cast<PyObject*>(user);
-  PyObject* result = PyObject_CallFunction(callable, "s", progress);
-  const int stop = result == nullptr ? -1 : PyObject_IsTrue(result);
-  if (stop < 0) PyErr_WriteUnraisable(callable);
-  Py_XDECREF(result);
-  PyGILState_Release(state);
-  return stop;
+  const auto ask = [&] {
+    PyObject* callable = static_cast<PyObject*>(user);
+    PyObject* result = PyObject_CallFunction(callable, "s", progress);
+    const int stop = result == nullptr ? -1 : PyObject_IsTrue(result);
+    if (stop < 0) PyErr_WriteUnraisable(callable);
+    Py_XDECREF(result);
+    return stop;
+  };
+  return with_gil(ask, -1);
 }
 
 // (Context, op, problem, shapes, settings, progress: callable) -> JSON
@@ -206,7 +233,7 @@ PyObject* tune(PyObject*, PyObject* arguments) {
   const auto* context = unwrap<Context>(capsule);
   if (context == nullptr) return nullptr;
   char* summary = nullptr;
-  const int code = without_gil([&] {
+  const int code = without_gil_for_long([&] {
     return cubinery_tune(context->handle, op, problem, shapes, settings, call_progress, progress,
                          &summary);
   });
@@ -219,7 +246,8 @@ PyObject* tuning_report(PyObject*, PyObject* arguments) {
   const char* request = nullptr;
   if (!PyArg_ParseTuple(arguments, "ss", &directory, &request)) return nullptr;
   char* report = nullptr;
-  const int code = without_gil([&] { return cubinery_tuning_report(directory, request, &report); });
+  const int code =
+      without_gil_for_long([&] { return cubinery_tuning_report(directory, request, &report); });
   return take_text(code, report);
 }
 
@@ -313,8 +341,48 @@ PyMethodDef methods[] = {
 PyModuleDef module_definition = {
     PyModuleDef_HEAD_INIT, "_core", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
 
+// ---- The interpreter's end ----------------------------------------------------------------------
+
+PyObject* begin_end(PyObject*, PyObject*) {
+  is_ending = true;
+  Py_RETURN_NONE;
+}
+PyMethodDef begin_end_method = {"begin_end", begin_end, METH_NOARGS, nullptr};
+
+// Behind the interpreter and before the destructors of libraries: lets calls of daemon threads end,
+// which then sleep in or_sleep().  One in a callback sleeps there.
+void wait_for_long_calls() {
+  constexpr int kSeconds = 10;
+  constexpr int kChecks = 100;  // a second
+  for (int i = 0; i < kSeconds * kChecks && long_calls > 0 && callbacks == 0; ++i) {
+    usleep(1'000'000 / kChecks);
+  }
+}
+
+// A forked child has one thread, which is in no call.
+void forget_threads() { long_calls = callbacks = 0; }
+
+// False: an exception is set.
+bool watch_end() {
+  is_ending = false;
+  static const bool kAdded =
+      pthread_atfork(nullptr, nullptr, forget_threads) == 0 && Py_AtExit(wait_for_long_calls) == 0;
+  static_cast<void>(kAdded);  // without, such a thread may end the process by a signal
+  PyObject* function = PyCFunction_New(&begin_end_method, nullptr);
+  PyObject* module = function == nullptr ? nullptr : PyImport_ImportModule("atexit");
+  PyObject* result =
+      module == nullptr ? nullptr : PyObject_CallMethod(module, "register", "O", function);
+  Py_XDECREF(result);
+  Py_XDECREF(module);
+  Py_XDECREF(function);
+  return result != nullptr;
+}
+
 }  // namespace
 }  // namespace cubinery_python
 
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): CPython's name.
-PyMODINIT_FUNC PyInit__core() { return PyModule_Create(&cubinery_python::module_definition); }
+PyMODINIT_FUNC PyInit__core() {
+  if (!cubinery_python::watch_end()) return nullptr;
+  return PyModule_Create(&cubinery_python::module_definition);
+}

@@ -156,7 +156,8 @@ class TableOperator : public Operator {
   template <class Derived>
   static Operator* create(const CubineryContext* context, const char* problem) {
     Handle* handle = nullptr;
-    if (const int code = without_gil([&] { return Of::kCreate(context, problem, &handle); })) {
+    if (const int code =
+            without_gil_for_long([&] { return Of::kCreate(context, problem, &handle); })) {
       raise(code);
       return nullptr;
     }
@@ -179,22 +180,24 @@ class TableOperator : public Operator {
     if (!right_count(count, kFront + tensors.size() + kNumbers)) return nullptr;
     PyObject* const* const arrays = given + kFront;
     ArrayViews views(device_);
-    void* workspace = nullptr;
-    std::size_t bytes = 0;
-    float floats[kNumbers];
-    if (!choose_stream<Args>(given[0], arrays, &views)) return nullptr;
-    if (kHasWorkspace && !views.view_bytes("workspace", given[1], &workspace, &bytes)) {
-      return nullptr;
-    }
-    if (!read_tensors<Args>(tensors, arrays, &views)) return nullptr;
-    if (!read_numbers<Args>(arrays + tensors.size(), &args, floats)) return nullptr;
-    return done(without_gil([&] {
-      if constexpr (kHasWorkspace) {
-        return Of::kLaunch(handle_, views.stream(), &args, workspace, bytes);
-      } else {
-        return Of::kLaunch(handle_, views.stream(), &args);
+    return or_sleep([&]() -> PyObject* {
+      void* workspace = nullptr;
+      std::size_t bytes = 0;
+      float floats[kNumbers];
+      if (!choose_stream<Args>(given[0], arrays, &views)) return nullptr;
+      if (kHasWorkspace && !views.view_bytes("workspace", given[1], &workspace, &bytes)) {
+        return nullptr;
       }
-    }));
+      if (!read_tensors<Args>(tensors, arrays, &views)) return nullptr;
+      if (!read_numbers<Args>(arrays + tensors.size(), &args, floats)) return nullptr;
+      return done(without_gil([&] {
+        if constexpr (kHasWorkspace) {
+          return Of::kLaunch(handle_, views.stream(), &args, workspace, bytes);
+        } else {
+          return Of::kLaunch(handle_, views.stream(), &args);
+        }
+      }));
+    });
   }
 
   PyObject* choice(PyObject* const* given, Py_ssize_t count) const override {

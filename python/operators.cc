@@ -45,19 +45,26 @@ class Commit final : public TableOperator<CommitOfC> {
     std::vector<CubineryCommitLayer> layers(static_cast<std::size_t>(count) / kEach);
     if (!right_count(count, layers.size() * kEach)) return nullptr;
     std::deque<ArrayViews> views;
-    for (CubineryCommitLayer& layer : layers) {
-      const auto tensors = gdn::tensors_in<gdn::CommitLayer>(layer);
-      if (!read_tensors<gdn::CommitLayer>(tensors, given, &views.emplace_back(device()))) {
-        return nullptr;
+    return or_sleep([&]() -> PyObject* {
+      for (CubineryCommitLayer& layer : layers) {
+        const auto tensors = gdn::tensors_in<gdn::CommitLayer>(layer);
+        if (!read_tensors<gdn::CommitLayer>(tensors, given, &views.emplace_back(device()))) {
+          return nullptr;
+        }
+        given += kEach;
       }
-      given += kEach;
-    }
+      return table_of(&layers);
+    });
+  }
+
+ private:
+  PyObject* table_of(std::vector<CubineryCommitLayer>* layers) const {
     // One more than none: the data of an empty vector may be NULL.
-    std::vector<std::int64_t> words(layers.size() * CUBINERY_COMMIT_LAYER_WORDS + 1);
-    layers.push_back({});
-    const auto layer_count = static_cast<std::int64_t>(layers.size()) - 1;
+    std::vector<std::int64_t> words(layers->size() * CUBINERY_COMMIT_LAYER_WORDS + 1);
+    layers->push_back({});
+    const auto layer_count = static_cast<std::int64_t>(layers->size()) - 1;
     if (const int code = without_gil([&] {
-          return cubinery_commit_table(handle(), layers.data(), layer_count, words.data());
+          return cubinery_commit_table(handle(), layers->data(), layer_count, words.data());
         })) {
       return raise(code);
     }
@@ -65,7 +72,6 @@ class Commit final : public TableOperator<CommitOfC> {
     return list_of(words);
   }
 
- private:
   static PyObject* list_of(const std::vector<std::int64_t>& words) {
     PyObject* list = PyList_New(static_cast<Py_ssize_t>(words.size()));
     if (list == nullptr) return nullptr;
