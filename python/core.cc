@@ -1,4 +1,4 @@
-// cubinery._core: the C API (cubinery/c_api.h) as functions over capsules.  What users see is in
+// cubinery._core: the C API (cubinery/c_api.h) as functions over handles.  What users see is in
 // cubinery/gdn.py and cubinery/_context.py.
 //
 // Only the limited API of Python 3.11 is used: one module serves every later CPython.  All calls
@@ -39,15 +39,17 @@ namespace {
 
 // ---- Handles ------------------------------------------------------------------------------------
 
+// What Python sees of a context and of an operator: objects that the collector looks into.  A log
+// may reach the context that it belongs to.
 struct Context {
-  static constexpr const char* kName = "cubinery.Context";
+  PyObject ob_base;
   CubineryContext* handle;
-  PyObject* log;  // may be null; outlives the handle, which calls it
+  PyObject* log;  // null: none, or the collector has cleared it
 };
 
-// Keeps its context's capsule: both may still write to the context's log.
+// Keeps its context: both may still write to the context's log.
 struct ContextOperator {
-  static constexpr const char* kName = "cubinery.Operator";
+  PyObject ob_base;
   Operator* handle;
   PyObject* context;
 };
@@ -55,34 +57,72 @@ struct ContextOperator {
 void destroy(CubineryContext* handle) { cubinery_context_destroy(handle); }
 void destroy(Operator* handle) { delete handle; }
 
-void release(Context* context) { Py_XDECREF(context->log); }
-void release(ContextOperator* op) { Py_DECREF(op->context); }
+PyObject*& reached(Context* context) { return context->log; }
+PyObject*& reached(ContextOperator* op) { return op->context; }
 
 template <class T>
-T* unwrap(PyObject* capsule) {
-  return static_cast<T*>(PyCapsule_GetPointer(capsule, T::kName));
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(reached(reinterpret_cast<T*>(self)));
+  return 0;
+}
+
+// Of a context alone: every cycle goes through a log, and an operator needs its context to the end.
+int clear_context(PyObject* self) {
+  Py_CLEAR(reinterpret_cast<Context*>(self)->log);
+  return 0;
 }
 
 template <class T>
-void delete_capsule(PyObject* capsule) {
-  T* object = unwrap<T>(capsule);
-  without_gil([&] { return destroy(object->handle), 0; });
-  release(object);
-  delete object;
+void dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
+  auto* object = reinterpret_cast<T*>(self);
+  if (object->handle != nullptr) without_gil([&] { return destroy(object->handle), 0; });
+  Py_CLEAR(reached(object));
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_Del(self);
+  Py_DECREF(type);
 }
 
-// Takes `object` over, also when it fails.
+void* slot(auto function) { return reinterpret_cast<void*>(function); }
+
+constexpr unsigned kFlags =
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION;
+
+PyType_Slot context_slots[] = {{Py_tp_traverse, slot(traverse<Context>)},
+                               {Py_tp_clear, slot(clear_context)},
+                               {Py_tp_dealloc, slot(dealloc<Context>)},
+                               {0, nullptr}};
+PyType_Slot operator_slots[] = {{Py_tp_traverse, slot(traverse<ContextOperator>)},
+                                {Py_tp_dealloc, slot(dealloc<ContextOperator>)},
+                                {0, nullptr}};
+PyType_Spec context_spec = {"cubinery._core.Context", sizeof(Context), 0, kFlags, context_slots};
+PyType_Spec operator_spec = {"cubinery._core.Operator", sizeof(ContextOperator), 0, kFlags,
+                             operator_slots};
+
+// Made with the module.
 template <class T>
-PyObject* new_capsule(T object) {
-  T* kept = new (std::nothrow) T(object);
-  PyObject* capsule =
-      kept == nullptr ? PyErr_NoMemory() : PyCapsule_New(kept, T::kName, delete_capsule<T>);
-  if (capsule == nullptr) {
-    destroy(object.handle);
-    release(&object);
-    delete kept;
-  }
-  return capsule;
+PyTypeObject* type = nullptr;
+
+// False: an exception is set.
+template <class T>
+bool make_type(PyType_Spec* spec) {
+  type<T> = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(spec));
+  return type<T> != nullptr;
+}
+
+// With nothing in it; nullptr: an exception is set.
+template <class T>
+T* new_object() {
+  return reinterpret_cast<T*>(PyType_GenericAlloc(type<T>, 0));
+}
+
+// nullptr: an exception is set.
+template <class T>
+T* unwrap(PyObject* object) {
+  if (Py_TYPE(object) == type<T>) return reinterpret_cast<T*>(object);
+  PyErr_SetString(PyExc_TypeError, "a handle of another kind");
+  return nullptr;
 }
 
 // ---- Contexts -----------------------------------------------------------------------------------
@@ -106,13 +146,17 @@ int with_gil(const Call& call, int otherwise) {
   return result;
 }
 
+// user: the context.
 void call_log(int level, const char* message, void* user) {
   const auto log = [&] {
-    PyObject* callable = static_cast<PyObject*>(user);
+    PyObject* callable = static_cast<Context*>(user)->log;
+    if (callable == nullptr) return 0;
+    Py_INCREF(callable);
     PyObject* result =
         PyObject_CallFunction(callable, "ss", level == 0 ? "info" : "warning", message);
     if (result == nullptr) PyErr_WriteUnraisable(callable);
     Py_XDECREF(result);
+    Py_DECREF(callable);
     return 0;
   };
   with_gil(log, 0);
@@ -144,23 +188,26 @@ PyObject* context_create(PyObject*, PyObject* arguments) {
   if (const int code = cubinery_options_create(&made)) return raise(code);
   const Options options(made, cubinery_options_destroy);
   if (!set_options(made, fields)) return nullptr;
-  const bool logs = log != Py_None;
-  if (logs) {
-    if (const int code = cubinery_options_set_log(made, call_log, log)) return raise(code);
+  Context* const context = new_object<Context>();
+  if (context == nullptr) return nullptr;
+  int code = CUBINERY_OK;
+  if (log != Py_None) {
+    context->log = Py_NewRef(log);
+    code = cubinery_options_set_log(made, call_log, context);
   }
-  CubineryContext* handle = nullptr;
-  // The caller's reference keeps `log` alive until the capsule has its own.
-  if (const int code =
-          without_gil_for_long([&] { return cubinery_context_create(made, &handle); })) {
-    return raise(code);
+  if (code == CUBINERY_OK) {
+    code = without_gil_for_long([&] { return cubinery_context_create(made, &context->handle); });
   }
-  if (logs) Py_INCREF(log);
-  return new_capsule(Context{handle, logs ? log : nullptr});
+  auto* const object = reinterpret_cast<PyObject*>(context);
+  if (code == CUBINERY_OK) return object;
+  raise(code);
+  Py_DECREF(object);
+  return nullptr;
 }
 
 // (Context) -> (arch, device, sm_count)
-PyObject* context_info(PyObject*, PyObject* capsule) {
-  const auto* context = unwrap<Context>(capsule);
+PyObject* context_info(PyObject*, PyObject* handle) {
+  const auto* context = unwrap<Context>(handle);
   if (context == nullptr) return nullptr;
   return Py_BuildValue("sii", cubinery_context_arch(context->handle),
                        cubinery_context_device(context->handle),
@@ -168,8 +215,8 @@ PyObject* context_info(PyObject*, PyObject* capsule) {
 }
 
 // (Context) -> str
-PyObject* context_nvrtc_version(PyObject*, PyObject* capsule) {
-  const auto* context = unwrap<Context>(capsule);
+PyObject* context_nvrtc_version(PyObject*, PyObject* handle) {
+  const auto* context = unwrap<Context>(handle);
   if (context == nullptr) return nullptr;
   char* version = nullptr;
   const int code = without_gil_for_long(
@@ -178,8 +225,8 @@ PyObject* context_nvrtc_version(PyObject*, PyObject* capsule) {
 }
 
 // (Context) -> the counts of CubineryCacheStats, in its order
-PyObject* context_stats(PyObject*, PyObject* capsule) {
-  const auto* context = unwrap<Context>(capsule);
+PyObject* context_stats(PyObject*, PyObject* handle) {
+  const auto* context = unwrap<Context>(handle);
   if (context == nullptr) return nullptr;
   CubineryCacheStats stats = CUBINERY_CACHE_STATS_INIT;
   if (const int code = cubinery_context_stats(context->handle, &stats)) return raise(code);
@@ -195,11 +242,11 @@ using Report = int (*)(const CubineryContext*, const char*, const char*, char**)
 // (Context, op, problem) -> JSON
 template <Report kReport>
 PyObject* context_report(PyObject*, PyObject* arguments) {
-  PyObject* capsule = nullptr;
+  PyObject* handle = nullptr;
   const char* op = nullptr;
   const char* problem = nullptr;
-  if (!PyArg_ParseTuple(arguments, "Oss", &capsule, &op, &problem)) return nullptr;
-  const auto* context = unwrap<Context>(capsule);
+  if (!PyArg_ParseTuple(arguments, "Oss", &handle, &op, &problem)) return nullptr;
+  const auto* context = unwrap<Context>(handle);
   if (context == nullptr) return nullptr;
   char* report = nullptr;
   const int code =
@@ -223,14 +270,14 @@ int call_progress(const char* progress, void* user) {
 
 // (Context, op, problem, shapes, settings, progress: callable) -> JSON
 PyObject* tune(PyObject*, PyObject* arguments) {
-  PyObject* capsule = nullptr;
+  PyObject* handle = nullptr;
   PyObject* progress = nullptr;
   const char *op = nullptr, *problem = nullptr, *shapes = nullptr, *settings = nullptr;
-  if (!PyArg_ParseTuple(arguments, "OssssO", &capsule, &op, &problem, &shapes, &settings,
+  if (!PyArg_ParseTuple(arguments, "OssssO", &handle, &op, &problem, &shapes, &settings,
                         &progress)) {
     return nullptr;
   }
-  const auto* context = unwrap<Context>(capsule);
+  const auto* context = unwrap<Context>(handle);
   if (context == nullptr) return nullptr;
   char* summary = nullptr;
   const int code = without_gil_for_long([&] {
@@ -283,18 +330,24 @@ PyObject* version(PyObject*, PyObject*) { return PyUnicode_FromString(cubinery_v
 
 // (Context, op, problem) -> operator
 PyObject* operator_create(PyObject*, PyObject* arguments) {
-  PyObject* capsule = nullptr;
+  PyObject* handle = nullptr;
   const char* op = nullptr;
   const char* problem = nullptr;
-  if (!PyArg_ParseTuple(arguments, "Oss", &capsule, &op, &problem)) return nullptr;
-  const auto* context = unwrap<Context>(capsule);
+  if (!PyArg_ParseTuple(arguments, "Oss", &handle, &op, &problem)) return nullptr;
+  const auto* context = unwrap<Context>(handle);
   if (context == nullptr) return nullptr;
   const OperatorClass::Create create = OperatorClass::find(op);
   if (create == nullptr) return nullptr;
   Operator* made = create(context->handle, problem);
   if (made == nullptr) return nullptr;
-  Py_INCREF(capsule);
-  return new_capsule(ContextOperator{made, capsule});
+  auto* const object = new_object<ContextOperator>();
+  if (object == nullptr) {
+    destroy(made);
+    return nullptr;
+  }
+  object->handle = made;
+  object->context = Py_NewRef(handle);
+  return reinterpret_cast<PyObject*>(object);
 }
 
 using Call = PyObject* (Operator::*)(PyObject* const*, Py_ssize_t) const;
@@ -383,6 +436,9 @@ bool watch_end() {
 
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): CPython's name.
 PyMODINIT_FUNC PyInit__core() {
-  if (!cubinery_python::watch_end()) return nullptr;
-  return PyModule_Create(&cubinery_python::module_definition);
+  using namespace cubinery_python;
+  if (!make_type<Context>(&context_spec)) return nullptr;
+  if (!make_type<ContextOperator>(&operator_spec)) return nullptr;
+  if (!watch_end()) return nullptr;
+  return PyModule_Create(&module_definition);
 }

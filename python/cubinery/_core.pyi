@@ -1,4 +1,4 @@
-"""The module of python/core.cc.  Handles are capsules; JSON comes and goes as text."""
+"""The module of python/core.cc.  Handles are opaque objects; JSON comes and goes as text."""
 
 from collections.abc import Callable
 

@@ -1,10 +1,12 @@
 """Contexts without a GPU: options, pre-warming, explanations."""
 
 import fcntl
+import gc
 import json
 import os
 import subprocess
 import threading
+import weakref
 from pathlib import Path
 
 import cubinery
@@ -185,3 +187,70 @@ def test_a_forked_child_can_make_contexts_of_its_own():
     with _context._contexts_lock:
         code = exit_code_of_child(lambda: 0 if _context._contexts_lock.acquire(timeout=60) else 1)
     assert code == 0
+
+
+class Server:
+    """Has a context whose log is a method of its own, and what `more` adds."""
+
+    def __init__(self, more, **options):
+        self.lines = []
+        self.context = cubinery.Context(log=self.log, **options)
+        self.more = more(self.context)
+
+    def log(self, level, message):
+        self.lines.append((level, message))
+
+
+OPERATOR = cubinery.DecodeProblem(q_heads=2, k_heads=2, v_heads=2, key_dim=16, value_dim=16)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        lambda context: None,
+        lambda context: context.prepare(OPERATOR),
+        lambda context: [context.prepare(OPERATOR).choice, context.compile],
+    ],
+    ids=["context", "operator", "methods"],
+)
+def test_the_collector_sees_what_a_log_reaches(gpu, context, cache_dir, more):
+    options = {"driver_path": str(gpu.path), "cache_dir": str(cache_dir)}
+    servers = [Server(more, **options) for _ in range(5)]
+    gone = [weakref.ref(server) for server in servers]
+    gone += [weakref.ref(server.context) for server in servers]
+    del servers
+    gc.collect()
+    assert [reference() for reference in gone] == [None] * len(gone)
+
+
+def test_a_log_lives_as_long_as_an_operator(gpu, context, cache_dir):
+    """A handle alone keeps what may still write to the log."""
+    server = Server(
+        lambda context: context.prepare(OPERATOR),
+        driver_path=str(gpu.path),
+        cache_dir=str(cache_dir),
+    )
+    operator, gone = server.more, weakref.ref(server)
+    del server
+    gc.collect()
+    assert gone() is not None
+    del operator
+    gc.collect()
+    assert gone() is None
+
+
+def test_progress_is_kept_by_nobody(compiler, tmp_path):
+    class Progress:
+        def __init__(self):
+            self.context = compiler
+
+        def __call__(self, at):
+            return True
+
+    progress = Progress()
+    gone = weakref.ref(progress)
+    with pytest.raises(cubinery.UnsupportedError):  # without a device
+        compiler.tune(OPERATOR, [{"batch": 1}], progress=progress, directory=tmp_path)
+    del progress
+    gc.collect()
+    assert gone() is None
