@@ -113,7 +113,7 @@ int cubinery_context_create(const CubineryOptions* options, CubineryContext** co
   });
 }
 
-void cubinery_context_destroy(CubineryContext* context) { delete context; }
+void cubinery_context_destroy(CubineryContext* context) { cubinery::capi::destroy(context); }
 
 const char* cubinery_context_arch(const CubineryContext* context) {
   return context != nullptr ? context->value.arch().c_str() : "";

@@ -2,6 +2,8 @@
 // cubinery_last_error().
 #pragma once
 
+#include <pthread.h>
+
 #include <exception>
 
 #include "cubinery/status.h"
@@ -13,9 +15,25 @@ int report(Status status) noexcept;
 // CUBINERY_INTERNAL with this message, cut to a fixed length: it may be memory that has run out.
 int report_internal(const char* message) noexcept;
 
+// pthread_cancel() unwinds a thread from where it waits for a file, which the library's frames do
+// not bear: it waits until this is gone.
+class Uncancelled {
+ public:
+  Uncancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  Uncancelled(const Uncancelled&) = delete;
+  Uncancelled& operator=(const Uncancelled&) = delete;
+  ~Uncancelled() {
+    int disabled = 0;
+    pthread_setcancelstate(before_, &disabled);
+  }
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
+};
+
 // Runs the body of a C function, which returns a Status; nothing that it throws gets out.
 template <class Body>
-int guarded(Body&& body) noexcept {
+int reported(Body&& body) noexcept {
 #if defined(__cpp_exceptions)
   try {
     return report(body());
@@ -27,6 +45,20 @@ int guarded(Body&& body) noexcept {
 #else
   return report(body());
 #endif
+}
+
+// reported() of a function that may wait for files, locks or a compiler.
+template <class Body>
+int guarded(Body&& body) noexcept {
+  const Uncancelled here;
+  return reported(body);
+}
+
+// What a function that destroys does.
+template <class T>
+void destroy(T* handle) noexcept {
+  const Uncancelled here;
+  delete handle;
 }
 
 }  // namespace cubinery::capi

@@ -80,7 +80,7 @@ Status bind_args(std::string_view op, const C& from, int device, Args* to) {
 template <class Handle, class C, class... More>
 int launch(std::string_view name, const Handle* handle, void* stream, const C* args,
            const More&... more) {
-  return guarded([&]() -> Status {
+  return reported([&]() -> Status {
     CUBINERY_RETURN_IF_ERROR(not_null(name, handle));
     C given;
     CUBINERY_RETURN_IF_ERROR(read_struct("args", args, &given));

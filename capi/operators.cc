@@ -28,7 +28,7 @@ using namespace cubinery::capi;
                                Cubinery##Name** name) {                                  \
     return create(context, problem, #name, name);                                        \
   }                                                                                      \
-  void cubinery_##name##_destroy(Cubinery##Name* name) { delete name; }                  \
+  void cubinery_##name##_destroy(Cubinery##Name* name) { capi::destroy(name); }          \
   int cubinery_##name##_launch(const Cubinery##Name* name, void* stream,                 \
                                const Cubinery##Name##Args* args CUBINERY_TAKES_##more) { \
     return launch(#name, name, stream, args CUBINERY_GIVEN_##more);                      \
@@ -42,7 +42,7 @@ CUBINERY_OPERATORS(CUBINERY_C_OPERATOR)
 
 int cubinery_prefill_workspace_bytes(const CubineryPrefill* prefill, int64_t tokens,
                                      int64_t sequences, size_t* bytes) {
-  return guarded([&]() -> Status {
+  return reported([&]() -> Status {
     CUBINERY_RETURN_IF_ERROR(not_null("bytes", bytes));
     *bytes = 0;
     CUBINERY_RETURN_IF_ERROR(not_null("prefill", prefill));

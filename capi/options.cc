@@ -82,7 +82,7 @@ int cubinery_options_create(CubineryOptions** options) {
   });
 }
 
-void cubinery_options_destroy(CubineryOptions* options) { delete options; }
+void cubinery_options_destroy(CubineryOptions* options) { cubinery::capi::destroy(options); }
 
 int cubinery_options_set(CubineryOptions* options, const char* field, const char* value) {
   return guarded([&]() -> Status {

@@ -15,7 +15,10 @@
  * Threads.  Handles may be used from any thread at the same time, except while they are destroyed
  * or, for CubineryOptions, changed.  A context may be destroyed before the operators made from it.
  * In a child of fork() contexts and operators of the parent are CUBINERY_UNSUPPORTED (launches
- * CUBINERY_DRIVER), and can be destroyed: make contexts after fork().
+ * CUBINERY_DRIVER), and can be destroyed: make contexts after fork().  pthread_cancel() of a thread
+ * takes effect when the call that it is in has returned.  Launches leave the cancellation state
+ * as it is, for their time: they have no cancellation point but the driver's, and are to be called
+ * with cancellation deferred or disabled.  A callback must return: no pthread_exit(), no longjmp().
  *
  * Versions.  From the first release on, CUBINERY_C_API_VERSION grows when something is added, and
  * what was added says in which version; nothing is removed, renumbered or reordered.  Structs begin

@@ -5,6 +5,7 @@
 
 #include "cubinery/gdn.h"
 #include "tests/cache/temp_dir.h"
+#include "tests/capi/cancel.h"
 #include "tests/capi/handles.h"
 
 namespace cubinery {
@@ -111,6 +112,23 @@ TEST_CASE("TheLogHearsOfACacheThatCannotBeWritten", "[nvrtc]") {
   const ContextHandle context = test::new_context(options, dir.path() + "/file/cache");
   CHECK(compile(context)[0]["path"] == "");
   CHECK(told.find(dir.path() + "/file") != std::string::npos);
+}
+
+// A callback is a place where the thread may be cancelled, with frames of the library below.
+TEST_CASE("AThreadIsNotCancelledInsideACompilation", "[nvrtc]") {
+  const test::TempDir dir;
+  test::write_bytes(dir.path() + "/file", "");
+  const OptionsHandle options = test::new_options();
+  const CubineryLog log = [](int, const char*, void*) {
+    test::cancel_this_thread();
+    pthread_testcancel();
+  };
+  REQUIRE(cubinery_options_set_log(options.get(), log, nullptr) == CUBINERY_OK);
+  const ContextHandle context = test::new_context(options, dir.path() + "/file/cache");
+  std::string path = "none";
+  test::run_cancelled([&] { path = compile(context)[0]["path"]; });
+  CHECK(path == "");
+  CHECK(compile(context)[0]["path"] == "");
 }
 
 }  // namespace

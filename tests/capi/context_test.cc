@@ -7,6 +7,7 @@
 #include "capi/handles.h"
 #include "tests/cache/child.h"
 #include "tests/cache/temp_dir.h"
+#include "tests/capi/cancel.h"
 #include "tests/capi/handles.h"
 #include "tests/model_configs.h"
 
@@ -276,6 +277,34 @@ TEST_CASE("StatsAreFilledAsFarAsTheCallerKnowsThem", "[cpu]") {
   CHECK(stats.misses == 1);
   CHECK(stats.compiles == ~std::uint64_t{0});
   CHECK(stats.failed_writes == ~std::uint64_t{0});
+}
+
+// The file that these functions open is a place where a thread may be cancelled.
+TEST_CASE("AThreadIsNotCancelledInsideTheLibrary", "[cpu]") {
+  const Bench bench;
+  const std::string layer = bench.dir.path() + "/layer.pack";
+  test::write_bytes(layer, "no pack");
+  test::set(bench.options, "cache_layers", layer);
+  int outcome = CUBINERY_INTERNAL;
+  CubineryContext* context = nullptr;
+  test::run_cancelled([&] {
+    test::cancel_this_thread();
+    outcome = cubinery_context_create(bench.options.get(), &context);
+  });
+  CHECK(outcome == CUBINERY_OK);
+  const auto compile = [&] {
+    return cubinery_context_compile(context, "gdn_decode", "{}", nullptr);
+  };
+  test::run_cancelled([&] {
+    test::cancel_this_thread();
+    outcome = compile();
+  });
+  CHECK(outcome == CUBINERY_NOT_CACHED);
+  CHECK(compile() == CUBINERY_NOT_CACHED);
+  test::run_cancelled([&] {
+    test::cancel_this_thread();
+    cubinery_context_destroy(context);
+  });
 }
 
 TEST_CASE("AStructOfAnImpossibleSizeIsRefused", "[cpu]") {
