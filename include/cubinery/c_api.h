@@ -156,7 +156,8 @@ CUBINERY_C_API int cubinery_problem_for_model(const char* op, const char* config
  * cubinery_conv_create(). */
 CUBINERY_C_API int cubinery_form_for_model(const char* form, const char* config, int tp,
                                            char** problem);
-/* All forms at once, of a model with switches: *problems is {"decode": its problem, ..., "left_out":
+/* All forms at once, of a model with switches: *problems is {"decode": its problem, ...,
+ * "left_out":
  * [{"form", "why"}]}, for cubinery_free_text(); left_out has the forms that the model cannot have.
  * options: NULL, or a JSON object of switches, each one property of the model ({"state_dtype":
  * "bf16", "draft_tokens": 8}: gdn::ModelOptions), and of "model_type", as which `config` is read
