@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "cache/system_call.h"
 
@@ -289,6 +290,7 @@ class PosixEnv : public Env {
     for (char** member = group.gr_mem; *member != nullptr; ++member) {
       if (*member != name) return std::nullopt;
     }
+    if (has_other_user("/etc/passwd", id, user.pw_gid)) return std::nullopt;
     return user.pw_gid;
   }
 
@@ -357,6 +359,22 @@ std::error_code replace_file(Env& env, const Replacement& file, std::string_view
   if (!error) error = env.rename(file.temporary, file.path);
   if (error) (void)env.remove(file.temporary);
   return error;
+}
+
+bool has_other_user(const std::string& passwd_file, std::uint32_t user, std::uint32_t group) {
+  std::FILE* const file = std::fopen(passwd_file.c_str(), "re");
+  if (file == nullptr) return false;
+  passwd entry{};
+  passwd* found = nullptr;
+  std::vector<char> text(16384);
+  bool has_other = false;
+  int error = 0;
+  while (!has_other && error == 0) {
+    error = ::fgetpwent_r(file, &entry, text.data(), text.size(), &found);
+    has_other = error == 0 ? entry.pw_gid == group && entry.pw_uid != user : error != ENOENT;
+  }
+  std::fclose(file);
+  return has_other;
 }
 
 bool is_absent(std::error_code error) {

@@ -137,6 +137,10 @@ std::error_code replace_file(Env& env, const Replacement& file, std::string_view
 // Whether an error says that there is no such file.
 bool is_absent(std::error_code error);
 
+// Whether a user other than `user` has the group for its primary one, which no list of members
+// says, by a file like /etc/passwd.  Those of a directory service are not in it.
+bool has_other_user(const std::string& passwd_file, std::uint32_t user, std::uint32_t group);
+
 // kIo: "cannot <verb> <path>: <text of error>".
 Status io_error(std::string_view verb, std::string_view path, std::error_code error);
 // The same of Env::read(), in whose errors some texts of the system would say too little.

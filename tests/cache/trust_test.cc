@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <string>
 
 #include "cache/store.h"
@@ -111,6 +112,20 @@ TEST_CASE("OtherPeoplesEntriesAreNotLoaded", "[cache]") {
   info.mode = 0666;
   CHECK_FALSE(cache.store.lookup(sample_identity()));
   CHECK(cache.store.damaged() == 2);
+}
+
+// Its name is in the list of no group's members.
+TEST_CASE("AUserWhosePrimaryGroupItIsIsInAGroup", "[cache]") {
+  const TempDir temp;
+  const std::string file = temp.path() + "/passwd";
+  std::ofstream(file) << "root:x:0:0::/root:/bin/sh\n"
+                         "me:x:1000:1000::/home/me:/bin/sh\n"
+                         "other:x:1001:1001::/home/other:/bin/sh\n";
+  CHECK_FALSE(has_other_user(file, 1000, 1000));
+  std::ofstream(file, std::ios::app) << "guest:x:1002:1000::/home/guest:/bin/sh\n";
+  CHECK(has_other_user(file, 1000, 1000));
+  CHECK_FALSE(has_other_user(file, 1001, 1001));
+  CHECK_FALSE(has_other_user(temp.path() + "/absent", 1000, 1000));
 }
 
 TEST_CASE("RealOwnersAndModesAreSeen", "[cache]") {
