@@ -12,8 +12,11 @@
 namespace cubinery {
 namespace {
 
+constexpr std::int64_t kHourNs = std::int64_t{3600} * 1'000'000'000;
 // Writing a temporary takes milliseconds, and a lock is held while one kernel compiles.
-constexpr std::int64_t kStaleAfterNs = std::int64_t{3600} * 1'000'000'000;
+constexpr std::int64_t kStaleAfterNs = kHourNs;
+// How far clocks of machines that share a cache may differ.
+constexpr std::int64_t kSkewNs = kHourNs;
 
 std::vector<DirEntry> list_stale(Env& env, const std::string& dir, bool trust,
                                  bool (*is_ours)(std::string_view name)) {
@@ -47,6 +50,10 @@ void evict(Env& env, const std::string& dir, std::uint64_t limit_bytes, const st
   std::vector<DirEntry> entries = list_entries(env, dir);
   result->bytes_after = total_bytes(entries);
   if (result->bytes_after <= limit_bytes) return;
+  const std::int64_t now = env.now_ns();
+  for (DirEntry& entry : entries) {
+    if (entry.info.mtime_ns - kSkewNs > now) entry.info.mtime_ns = 0;
+  }
   std::sort(entries.begin(), entries.end(), [](const DirEntry& a, const DirEntry& b) {
     return std::tie(a.info.mtime_ns, a.name) < std::tie(b.info.mtime_ns, b.name);
   });

@@ -76,6 +76,7 @@ struct ImportResult {
   std::uint64_t imported = 0;
   std::uint64_t present = 0;  // were there already
   std::uint64_t damaged = 0;  // passed over, and logged
+  std::uint64_t evicted = 0;  // of those imported or present: the limit left no room for them
 };
 
 // An entry that is there, whether or not it can be used.

@@ -95,6 +95,7 @@ Result<ImportResult> Store::import_pack(const std::string& path, const AcceptEnt
   CUBINERY_RETURN_IF_ERROR(prepare(paths::entries_dir(options_.dir)));
   const Layer writable = writable_layer();
   ImportResult result;
+  std::vector<std::string> taken;
   for (const Pack::Record& record : layer.pack->records()) {
     const EntryFile packed = layer.pack->read(record);
     if (const std::string trouble = trouble_with(packed, accept); !trouble.empty()) {
@@ -105,13 +106,20 @@ Result<ImportResult> Store::import_pack(const std::string& path, const AcceptEnt
     const EntryFile present = writable.read(*env_, record.name, options_.trust_shared_dirs);
     if (present.entry && trouble_with(present, accept).empty()) {
       ++result.present;
+      taken.push_back(record.name);
       renew_stamp(writable.path_of(record.name), present.info.mtime_ns);
       continue;
     }
     Result<std::string> published = publish(*packed.entry);
     if (!published) return std::move(published).error();
     ++result.imported;
+    taken.push_back(record.name);
   }
+  FileInfo info;
+  result.evicted = static_cast<std::uint64_t>(
+      std::count_if(taken.begin(), taken.end(), [&](const std::string& name) {
+        return is_absent(env_->stat(writable.path_of(name), &info));
+      }));
   return result;
 }
 

@@ -237,7 +237,13 @@ int Cache::import_pack(Store& store) const {
   if (!result) return exit_code_of(result.error());
   print(fmt::format("{} entries imported, {} were there, {} are damaged\n", result->imported,
                     result->present, result->damaged));
-  return result->damaged == 0 ? kExitOk : kExitFailed;
+  if (result->evicted > 0) {
+    print_error(
+        fmt::format("{} of them were evicted at once: {} holds at most {}; raise "
+                    "CUBINERY_CACHE_LIMIT, or use the pack as a layer",
+                    result->evicted, store.options().dir, bytes_text(store.options().limit_bytes)));
+  }
+  return result->damaged + result->evicted == 0 ? kExitOk : kExitFailed;
 }
 
 // Runs a subcommand on the store that the options name.
@@ -309,7 +315,7 @@ void add_cache(CLI::App& app, int* exit_code) {
       ->required();
   importing->footer(
       "Every entry is verified; those that are there are skipped.\n"
-      "Exit code: 1 when an entry is damaged or cannot be written.");
+      "Exit code: 1 when an entry is damaged, cannot be written or was evicted at once.");
 }
 
 }  // namespace cubinery

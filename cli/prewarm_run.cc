@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
+#include "cache/paths.h"
 #include "cache/store.h"
 #include "cli/entry_check.h"
 #include "cli/interrupt.h"
+#include "cli/print.h"
 #include "cli/progress.h"
 #include "runtime/jit/on_threads.h"
 
@@ -68,6 +71,20 @@ std::string describe(const Job& job, const Outcome& outcome) {
   if (outcome.state == OutcomeState::kCompiled)
     text += fmt::format(" {:.0f} ms", outcome.info.compile_ms);
   return text;
+}
+
+// A cache that cannot hold all kernels ends with the last ones.
+void fail_evicted(const Options& options, std::vector<Outcome>* outcomes) {
+  const std::string entries = paths::entries_dir(options.cache_dir) + "/";
+  for (Outcome& outcome : *outcomes) {
+    const bool is_made =
+        outcome.state == OutcomeState::kHit || outcome.state == OutcomeState::kCompiled;
+    std::error_code error;
+    if (!is_made || !outcome.path.starts_with(entries)) continue;
+    if (std::filesystem::exists(outcome.path, error) || error) continue;
+    fail(&outcome, fmt::format("evicted at once: {} holds at most {}; raise CUBINERY_CACHE_LIMIT",
+                               options.cache_dir, bytes_text(options.cache_limit_bytes)));
+  }
 }
 
 // Why no kernel at all can be compiled and stored; OK: some may.
@@ -145,6 +162,7 @@ std::vector<Outcome> run_jobs(const std::vector<Job>& jobs,
     outcomes[i] = run_job(jobs[i], contexts.at(jobs[i].arch), options, settings);
     progress.done(describe(jobs[i], outcomes[i]));
   });
+  if (!settings.dry_run) fail_evicted(options, &outcomes);
   return outcomes;
 }
 

@@ -73,6 +73,23 @@ TEST_CASE("TheLeastRecentlyUsedEntriesAreEvicted", "[cache]") {
   CHECK(store.lookup(numbered_entry(3).identity));
 }
 
+// Else they stay for ever, and each new entry drives out the last.
+TEST_CASE("EntriesFromTheFutureAreEvictedFirst", "[cache]") {
+  const auto env = std::make_shared<MemEnv>();
+  const std::uint64_t size = encoded_bytes(numbered_entry(0));
+  Store store({.dir = kDir, .limit_bytes = 3 * size}, env);
+  const std::int64_t now = env->now;
+  env->now = now + 365 * 24 * 3600 * kSecond;
+  for (int n = 0; n < 3; ++n) REQUIRE(publishes(store, numbered_entry(n)));
+  env->now = now;
+  for (int n = 3; n < 6; ++n) {
+    env->now += kSecond;
+    REQUIRE(publishes(store, numbered_entry(n)));
+  }
+  for (int n = 0; n < 6; ++n)
+    CHECK(store.lookup(numbered_entry(n).identity).has_value() == (n >= 3));
+}
+
 TEST_CASE("ThePublishedEntryIsNotEvicted", "[cache]") {
   const auto env = std::make_shared<MemEnv>();
   Store store({.dir = kDir, .limit_bytes = 1}, env);

@@ -328,6 +328,25 @@ TEST_CASE("WhatIsImportedIsNotTheNextToGo", "[cache]") {
   CHECK(cache.env->files()[path].info.mtime_ns == cache.env->now);
 }
 
+// By entries that another machine, whose clock is ahead, has just used.
+TEST_CASE("ImportCountsWhatTheLimitEvictsAtOnce", "[cache]") {
+  PackedCache cache;
+  const std::uint64_t size = encode_entry(numbered_entry(0)).size();
+  Store store({.dir = kDir, .limit_bytes = cache.bytes().size() + size}, cache.env);
+  CHECK(store.import_pack(kPack, any)->evicted == 0);
+  REQUIRE(store.gc(0));
+  cache.env->now += 1000 * test::kSecond;
+  for (int n = 3; n < 5; ++n) REQUIRE(publishes(store, numbered_entry(n)));
+  cache.env->now -= 500 * test::kSecond;
+  const Result<ImportResult> result = store.import_pack(kPack, any);
+  REQUIRE(result);
+  CHECK(result->imported == 3);
+  std::uint64_t left = 0;
+  for (int n = 0; n < 3; ++n) left += store.lookup(numbered_entry(n).identity) ? 1 : 0;
+  CHECK(result->evicted == 3 - left);
+  CHECK(result->evicted > 0);
+}
+
 TEST_CASE("ImportSaysWhatIsInTheWay", "[cache]") {
   PackedCache cache;
   const auto message = [&](Store& store, const std::string& path) {

@@ -347,6 +347,25 @@ TEST_CASE("prewarm fills the cache once", "[nvrtc]") {
   CHECK(contains(text.err, "hit gdn_decode sm_80"));
 }
 
+TEST_CASE("a cache that cannot hold the kernels is a failure", "[nvrtc]") {
+  const Cli cli;
+  const std::string arguments =
+      "prewarm --op gdn_decode --key-dim 32 --value-dim 32 --arch sm_80 --json -";
+  const json all = json::parse(cli.run(arguments).out);
+  std::uint64_t bytes = 0;
+  for (const json& entry : all["entries"]) bytes += entry["bytes"].get<std::uint64_t>();
+  const Cli small;
+  const std::string limit = "CUBINERY_CACHE_LIMIT=" + std::to_string(bytes * 3 / 4);
+  for (const char* more : {"", " --verify"}) {
+    const Output output = small.run(arguments + more, limit);
+    CHECK(output.exit_code == 1);
+    const json made = json::parse(output.out);
+    CHECK(made["failed"].get<std::size_t>() ==
+          all["requested"].get<std::size_t>() - small.entries().size());
+    CHECK(contains(output.out, "evicted at once"));
+  }
+}
+
 TEST_CASE("a cache below is enough", "[nvrtc]") {
   const Cli below;
   const Cli above;
