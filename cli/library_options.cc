@@ -19,8 +19,9 @@ constexpr const char* kGroup = "Library";
 
 void log_to_stderr(LogLevel level, std::string_view text) {
   // On a terminal the line may hold a progress bar: wipe it.
-  const std::string line = fmt::format("{}{}: {}\n", isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "",
-                                       level == LogLevel::kWarning ? "warning" : "info", text);
+  const std::string line =
+      fmt::format("{}{}: {}\n", isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "",
+                  level == LogLevel::kWarning ? "warning" : "info", visible(text));
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
@@ -58,6 +59,7 @@ Result<Options> LibraryOptions::resolve() const {
   if (!cache_layers_.empty()) options.cache_layers = split_at_colons(cache_layers_);
   if (!nvrtc_.empty()) options.nvrtc_path = nvrtc_;
   if (!template_dirs_.empty()) options.template_dirs = template_dirs_;
+  CUBINERY_RETURN_IF_ERROR(check_directories(options));
   for (const std::string& folder : options.template_dirs) {
     std::error_code ignored;
     if (std::filesystem::is_directory(folder, ignored)) continue;

@@ -30,11 +30,25 @@ struct OutputPlace {
   bool is_special = false;  // a terminal, a pipe, /dev/null: written in place, never replaced
   bool is_directory = false;
   mode_t mode = 0;          // of the file that is there; 0: none is
+  bool is_foreign = false;  // behind a symbolic link that another user could have laid
   std::string temporary{};  // beside it, of this process
 };
 
+// Whether the path is a link in a directory like /tmp of neither this user nor the directory's
+// owner: what Linux refuses to follow (fs.protected_symlinks), and realpath() does not.
+bool is_foreign_link(const std::string& path) {
+  struct stat link {};
+  struct stat directory {};
+  const std::size_t slash = path.find_last_of('/');
+  const std::string parent = slash == path.npos ? "." : path.substr(0, slash + 1);
+  constexpr mode_t kShared = S_ISVTX | S_IWOTH;
+  return lstat(path.c_str(), &link) == 0 && S_ISLNK(link.st_mode) && link.st_uid != geteuid() &&
+         stat(parent.c_str(), &directory) == 0 && (directory.st_mode & kShared) == kShared &&
+         directory.st_uid != link.st_uid;
+}
+
 OutputPlace place_of(const std::string& path) {
-  OutputPlace place{.path = path};
+  OutputPlace place{.path = path, .is_foreign = is_foreign_link(path)};
   const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr),
                                                          &std::free);
   if (real) place.path = real.get();
@@ -55,6 +69,23 @@ std::error_code write_in_place(const std::string& path, std::string_view text) {
   int error = std::fwrite(text.data(), 1, text.size(), file) == text.size() ? 0 : errno;
   if (std::fclose(file) != 0 && error == 0) error = errno;
   return error_of(error);
+}
+
+// Bytes of the UTF-8 character that the text begins with; 0: it begins with none.
+std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t length = first < 0xc2   ? 0
+                             : first < 0xe0 ? 2
+                             : first < 0xf0 ? 3
+                             : first < 0xf5 ? 4
+                                            : 0;
+  if (text.size() < length) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  return length;
 }
 
 }  // namespace
@@ -93,7 +124,28 @@ std::string indented(std::string_view text, std::string_view prefix) {
   return result;
 }
 
-void print(std::string_view text) {
+std::string visible(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    const std::string_view character = text.substr(0, std::max<std::size_t>(1, length));
+    const auto byte = static_cast<unsigned char>(character.back());
+    const bool is_plain = character == "\n" || character == "\t";
+    const bool is_control = character.size() == 1
+                                ? byte < 0x20 || byte == 0x7f || length == 0
+                                : character.starts_with("\xc2") && byte < 0xa0;  // C1
+    if (is_control && !is_plain) {
+      result += fmt::format("\\x{:02x}", byte);
+    } else {
+      result += character;
+    }
+    text.remove_prefix(character.size());
+  }
+  return result;
+}
+
+void print(std::string_view any_text) {
+  const std::string text = visible(any_text);
   errno = 0;
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if ((std::fflush(stdout) != 0 || !written) && stdout_errno == 0) stdout_errno = errno;
@@ -105,7 +157,7 @@ Status output_error() {
 }
 
 void print_error(std::string_view message, std::string_view log) {
-  const std::string text = fmt::format("cubinery: {}\n{}", message, indented(log, "    "));
+  const std::string text = visible(fmt::format("cubinery: {}\n{}", message, indented(log, "    ")));
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
@@ -125,7 +177,9 @@ Status check_output(const std::string& path) {
   if (path.empty() || path == "-") return {};
   const OutputPlace place = place_of(path);
   std::error_code error;
-  if (place.is_directory) {
+  if (place.is_foreign) {
+    error = error_of(EACCES);
+  } else if (place.is_directory) {
     error = error_of(EISDIR);
   } else if (place.is_special) {
     if (access(path.c_str(), W_OK) != 0) error = error_of(errno);
@@ -143,6 +197,7 @@ Status write_text(const std::string& path, std::string_view text) {
     return output_error();
   }
   const OutputPlace place = place_of(path);
+  if (place.is_foreign) return io_error("write", path, error_of(EACCES));
   const auto keep_mode = [&] {
     const bool kept = place.mode == 0 || chmod(place.temporary.c_str(), place.mode) == 0;
     return error_of(kept ? 0 : errno);
@@ -155,9 +210,12 @@ Status write_text(const std::string& path, std::string_view text) {
 }
 
 Status write_json(const std::string& path, const nlohmann::ordered_json& document) {
-  // Paths may hold any bytes; JSON may not.
+  // Paths may hold any bytes; JSON may not, and a terminal gets no control character (visible()
+  // would write what JSON has no escape for).
+  const bool is_ascii = path == "-";
   return write_text(
-      path, document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+      path,
+      document.dump(2, ' ', is_ascii, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace cubinery

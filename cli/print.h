@@ -30,12 +30,16 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
 // `text` with `prefix` before each of its lines.
 std::string indented(std::string_view text, std::string_view prefix);
 
-// To stdout.  What goes wrong is kept for output_error(): a command prints on, and fails at its
-// end.
+// `text` with control characters as "\x1b", and bytes that are no UTF-8 likewise: names from packs,
+// manifests and results must not steer a terminal.  Line ends and tabs stay.
+std::string visible(std::string_view text);
+
+// visible() to stdout.  What goes wrong is kept for output_error(): a command prints on, and fails
+// at its end.
 void print(std::string_view text);
 // OK, or why something that was printed since the last call did not reach stdout.
 Status output_error();
-// One line to stderr: "cubinery: message", and the compiler's log under it.
+// To stderr, visible(): "cubinery: message", and the compiler's log under it.
 void print_error(std::string_view message, std::string_view log = {});
 // Prints the error; returns kExitUsage.
 int usage_error(const Status& error);

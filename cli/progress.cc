@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "cli/print.h"
+
 namespace cubinery {
 namespace {
 
@@ -32,7 +34,7 @@ void Progress::done(std::string_view what) {
   if (is_terminal_) {
     draw(what);
   } else {
-    write(fmt::format("[{}/{}] {}\n", done_, total_, what));
+    write(fmt::format("[{}/{}] {}\n", done_, total_, visible(what)));
   }
 }
 
@@ -43,7 +45,7 @@ void Progress::now(std::string_view what) {
 
 void Progress::draw(std::string_view what) {
   write(fmt::format("{}{} {}/{} {}", kWipe, progress_bar(done_, total_, kBarWidth), done_, total_,
-                    what.substr(0, kTextWidth)));
+                    visible(what).substr(0, kTextWidth)));
 }
 
 void Progress::write(const std::string& text) {

@@ -54,6 +54,10 @@ std::optional<std::string> take_value(std::string_view* text) {
   text->remove_prefix(static_cast<std::size_t>(stop - text->data()));
   if (!take(text, ":") || text->size() <= length) return std::nullopt;
   std::string value(text->substr(0, length));
+  // No kernel, key or option has control characters: text of somebody who wants to steer a
+  // terminal.
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (std::any_of(value.begin(), value.end(), is_control)) return std::nullopt;
   text->remove_prefix(length);
   if (!take(text, "\n")) return std::nullopt;
   return value;

@@ -1,8 +1,11 @@
 // What a command writes is there as a whole, or the command fails.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <fstream>
 
+#include "cache/store.h"
+#include "tests/cache/sample.h"
 #include "tests/cli/run_cli.h"
 
 namespace cubinery {
@@ -30,6 +33,87 @@ TEST_CASE("a full standard output is an error of every command", "[cpu]") {
     CHECK(output.err.find(message) == output.err.rfind(message));
     CHECK(output.err.ends_with(message));
   }
+}
+
+TEST_CASE("control characters are printed as text", "[cpu]") {
+  CHECK(visible("gdn_decode\tsm_80\n") == "gdn_decode\tsm_80\n");
+  CHECK(visible("\x1b[2Jred\r\x7f\x07") == "\\x1b[2Jred\\x0d\\x7f\\x07");
+  CHECK(visible(std::string_view("a\0b", 3)) == "a\\x00b");
+  CHECK(visible("\xc2\x9b"
+                "2J") ==
+        "\\x9b"
+        "2J");  // CSI in one character
+  CHECK(visible("\x9b"
+                "2J \xc3") ==
+        "\\x9b"
+        "2J \\xc3");
+  CHECK(visible("\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80") ==
+        "\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
+}
+
+// Names from entries, results and manifests.
+TEST_CASE("no name steers the terminal", "[cpu]") {
+  const Cli cli;
+  const auto check = [&](const std::string& arguments, const std::string& shown) {
+    const Output output = cli.run(arguments);
+    INFO(arguments << "\n" << output.out << output.err);
+    for (const std::string& text : {output.out, output.err}) {
+      CHECK(std::none_of(text.begin(), text.end(),
+                         [](char c) { return c == '\x1b' || c == '\x7f'; }));
+    }
+    CHECK(contains(output.out + output.err, shown));
+  };
+  Entry entry = test::sample_entry();
+  entry.identity.key += ";x=\x1b[2J";
+  const std::string path = Store({.dir = cli.cache()}).publish(entry).value();
+  check("cache ls", "(identity)");
+  check("cache ls --json -", "\"identity\"");
+  check("cache verify", ": identity");
+  check("cache show " + path, "cannot be used");
+
+  const std::string tuned = cli.dir() + "/tuned";
+  fs::create_directory(tuned);
+  std::ifstream measured(CUBINERY_TEST_DIR "/../results/measured/h200.results.jsonl");
+  std::string line;
+  REQUIRE(std::getline(measured, line));
+  auto result = nlohmann::ordered_json::parse(line);
+  result["configuration"]["path"] = "\x1b[2J";
+  result["gpu"]["name"] = "H\x7f";
+  std::ofstream(tuned + "/gdn_decode.results.jsonl") << result.dump() << "\n";
+  check("report --dir " + tuned, "\\x");
+  check("report --format json --dir " + tuned, "\\u001b");
+
+  const std::string manifest = cli.dir() + "/problems.json";
+  std::ofstream(manifest) << R"([{"op": "gdn_decode", "\u001b[2J": 1, "arch": "sm_80"}])";
+  check("prewarm --dry-run --manifest " + manifest, "\\x1b[2J");
+  std::ofstream(manifest) << R"([{"op": "\u001b[2J\u007f"}])";
+  check("explain --manifest " + manifest, "2J");
+}
+
+TEST_CASE("another user's link in a sticky folder is not followed", "[cpu]") {
+  if (geteuid() != 0) {
+    WARN("not root: cannot lay another user's link");
+    return;
+  }
+  const Cli cli;
+  const std::string folder = cli.dir() + "/shared", file = cli.dir() + "/file",
+                    link = folder + "/link";
+  fs::create_directory(folder);
+  fs::permissions(folder, fs::perms::all | fs::perms::sticky_bit);
+  std::ofstream(file) << "mine";
+  fs::create_symlink(file, link);
+  CHECK(cli.run("operators --json " + link).exit_code == 0);  // the user's own
+  CHECK(read_file(file).value() != "mine");
+  std::ofstream(file) << "mine";
+  REQUIRE(lchown(link.c_str(), 12345, 12345) == 0);
+  for (const char* command : {"operators --json ", "problems --key-dim 64 -o "}) {
+    const Output output = cli.run(command + link);
+    CHECK(output.exit_code != 0);
+    CHECK(contains(output.err, "cannot write " + link + ": Permission denied"));
+    CHECK(read_file(file).value() == "mine");
+  }
+  fs::permissions(folder, fs::perms::owner_all);
+  CHECK(cli.run("operators --json " + link).exit_code == 0);
 }
 
 TEST_CASE("a file that cannot be written stays as it was", "[cpu]") {

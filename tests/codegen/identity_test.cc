@@ -1,7 +1,9 @@
 #include "codegen/identity.h"
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -58,7 +60,11 @@ TEST_CASE("NoValueImitatesAnotherField", "[cpu]") {
           identity.*member = attack;
           identity.*other = second;
           const std::string text = to_text(identity);
-          REQUIRE(parse_identity(text) == identity);
+          // Nobody's kernel, key or option has control characters.
+          const auto is_control = [](char c) { return (c >= 0 && c < 0x20) || c == 0x7f; };
+          const std::string both = attack + second;
+          const bool is_steering = std::any_of(both.begin(), both.end(), is_control);
+          REQUIRE(parse_identity(text) == (is_steering ? std::nullopt : std::optional(identity)));
           texts.insert(text);
           ++count;
         }
