@@ -15,6 +15,7 @@
 #include "cli/trial.h"
 #include "cubinery/gdn.h"
 #include "runtime/jit/nvrtc.h"
+#include "runtime/jit/options_text.h"
 
 namespace cubinery {
 namespace {
@@ -161,7 +162,7 @@ void Doctor::cache() {
         fmt::format(
             "as its owner: chmod -R a+rX {}, and name it in --cache-layers; or cubinery cache "
             "export, and name the pack there",
-            options_.cache_dir));
+            shell_word(options_.cache_dir)));
   } else if (!writable.ok()) {
     add(Health::kWarn, "cache", fmt::format("{}; {}", text, writable.message()),
         "make it writable, or every process compiles what it lacks again");

@@ -70,7 +70,8 @@ struct Options {
   // Options from the environment, which the library reads nowhere else.
   // kInvalidArgument: a variable has a value that it does not take.
   //
-  //   CUBINERY_CACHE_DIR      cache_dir; else $XDG_CACHE_HOME/cubinery; else $HOME/.cache/cubinery
+  //   CUBINERY_CACHE_DIR      cache_dir; else $XDG_CACHE_HOME/cubinery; else $HOME/.cache/cubinery,
+  //                           of those that are absolute
   //   CUBINERY_CACHE_LAYERS   cache_layers, separated by colons
   //   CUBINERY_CACHE_LIMIT    cache_limit_bytes: a number of bytes, or 64K, 512M, 1G, 2T (powers
   //                           of 1024)

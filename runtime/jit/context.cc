@@ -91,6 +91,7 @@ const char* to_string(Source source) {
 
 Result<Context> Context::create(Options options) {
   CUBINERY_RETURN_IF_ERROR(check_paths(options.paths));
+  CUBINERY_RETURN_IF_ERROR(check_directories(options));
   auto state = std::make_shared<State>();
   if (options.device != kNoDevice) {
     Result<std::shared_ptr<const Driver>> driver = Driver::open(options.driver_path);

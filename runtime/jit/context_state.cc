@@ -10,6 +10,7 @@
 #include "cache/cubin_note.h"
 #include "runtime/jit/kernel_info.h"
 #include "runtime/jit/kernel_state.h"
+#include "runtime/jit/options_text.h"
 
 namespace cubinery {
 namespace {
@@ -80,7 +81,9 @@ Identity Context::State::identity_of(const KernelSpec& spec, std::string_view te
           .key = spec.canonical,
           .template_digest = std::string(template_digest),
           .headers_digest = std::string(headers_digest),
-          .options = fmt::format("{}", fmt::join(fixed_compile_options(), " ")),
+          // The value too: whoever writes a manifest could give a key's name to another key's code.
+          .options = fmt::format("{} -DCUBINERY_KEY={}", fmt::join(fixed_compile_options(), " "),
+                                 digest_of(spec.initializer)),
           .arch = arch,
           .nvrtc = nvrtc ? (*nvrtc)->version() : ""};
 }
@@ -217,9 +220,11 @@ std::string Context::State::remedy(const Identity& identity) const {
   if (embedded_digests(identity.kernel) == nullptr) {
     return "fill the cache by compile() in a context that is not offline";
   }
-  std::string command =
-      fmt::format("cubinery prewarm --arch {} --cache-dir {}", arch, store->options().dir);
-  for (const std::string& dir : options.template_dirs) command += " --template-dir " + dir;
+  std::string command = fmt::format("cubinery prewarm --arch {} --cache-dir {}", arch,
+                                    shell_word(store->options().dir));
+  for (const std::string& dir : options.template_dirs) {
+    command += " --template-dir " + shell_word(dir);
+  }
   return fmt::format("fill the cache with {} and --hf-config FILE or --manifest FILE", command);
 }
 

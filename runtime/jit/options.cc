@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "runtime/jit/options_text.h"
@@ -19,8 +20,14 @@ std::string variable(const char* name) {
 
 std::string default_cache_dir() {
   if (std::string dir = variable("CUBINERY_CACHE_DIR"); !dir.empty()) return dir;
-  if (const std::string dir = variable("XDG_CACHE_HOME"); !dir.empty()) return dir + "/cubinery";
-  if (const std::string dir = variable("HOME"); !dir.empty()) return dir + "/.cache/cubinery";
+  // Relative ones would be another directory for each working directory (XDG Base Directory
+  // Specification: to be ignored).
+  if (const std::string dir = variable("XDG_CACHE_HOME"); dir.starts_with('/')) {
+    return dir + "/cubinery";
+  }
+  if (const std::string dir = variable("HOME"); dir.starts_with('/')) {
+    return dir + "/.cache/cubinery";
+  }
   return "";
 }
 
@@ -52,6 +59,39 @@ Status check_paths(const std::vector<std::string>& paths) {
                       "(never that one)");
   }
   return {};
+}
+
+Status check_directories(const Options& options) {
+  const auto check = [](const char* name, const std::string& path) {
+    if (path != "~" && !path.starts_with("~/")) return Status();
+    return Status(Code::kInvalidArgument,
+                  std::string("Options::") + name + " has \"" + path +
+                      "\"; accepted: a path, in which only a shell expands ~ (\"./~\" is a folder "
+                      "of that name)");
+  };
+  CUBINERY_RETURN_IF_ERROR(check("cache_dir", options.cache_dir));
+  for (const std::string& layer : options.cache_layers)
+    CUBINERY_RETURN_IF_ERROR(check("cache_layers", layer));
+  for (const std::string& folder : options.template_dirs)
+    CUBINERY_RETURN_IF_ERROR(check("template_dirs", folder));
+  return {};
+}
+
+std::string shell_word(std::string_view text) {
+  const auto is_plain = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+           std::string_view("/._-+=:,@%").find(c) != std::string_view::npos;
+  };
+  if (!text.empty() && std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);
+  std::string quoted = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
 }
 
 Result<Options> Options::from_env() {

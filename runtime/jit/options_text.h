@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cubinery/options.h"
 #include "cubinery/status.h"
 
 namespace cubinery {
@@ -17,6 +18,13 @@ std::vector<std::string> split_at_colons(std::string_view text);
 
 // OK, or kInvalidArgument: an element of Options::paths is neither "op=path" nor "op=-path".
 Status check_paths(const std::vector<std::string>& paths);
+
+// OK, or kInvalidArgument: a directory begins with a "~", which only a shell expands: a folder of
+// that name would be made.
+Status check_directories(const Options& options);
+
+// `text` as a word of a command for a shell: as it is, or quoted.
+std::string shell_word(std::string_view text);
 
 // Whether `text` is "0" or "1"; *value says which.
 bool parse_switch(std::string_view text, bool* value);

@@ -260,6 +260,17 @@ TEST_CASE("AHitIsExplained", "[nvrtc]") {
   CHECK(context.stats().disk_hits == 0);
 }
 
+// A manifest that gives the name of a key to the code of another must not fill its place.
+TEST_CASE("AnotherValueOfTheKeyIsAnotherKernel", "[nvrtc]") {
+  Workshop shop;
+  KernelSpec forged = twice_spec();
+  forged.initializer += " ";
+  const std::string forged_path = filled(shop, forged);
+  CHECK(outcome(shop.options()) == "compiled");
+  CHECK(filled(shop) != forged_path);
+  CHECK(outcome(context_of(shop.options()), forged) == "disk");
+}
+
 TEST_CASE("AMissIsExplainedByTheNearestEntry", "[nvrtc]") {
   Workshop shop;
   const Context context = context_of(shop.options());

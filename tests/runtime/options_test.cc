@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "cubinery/context.h"
+#include "runtime/jit/options_text.h"
 #include "tests/cache/temp_dir.h"
 #include "tests/catch.h"
 
@@ -94,6 +96,43 @@ TEST_CASE("TheCacheDirectoryComesFromTheMostSpecificVariable", "[cpu]") {
   CHECK(options().cache_dir == "/own");
   environment.set("CUBINERY_CACHE_DIR", "");
   CHECK(options().cache_dir == "/xdg/cubinery");
+}
+
+TEST_CASE("ARelativeHomeIsNone", "[cpu]") {
+  Environment environment;
+  environment.set("HOME", "/home/u");
+  environment.set("XDG_CACHE_HOME", "cache");
+  CHECK(options().cache_dir == "/home/u/.cache/cubinery");
+  environment.set("XDG_CACHE_HOME", "~/cache");
+  CHECK(options().cache_dir == "/home/u/.cache/cubinery");
+  environment.set("HOME", "u");
+  CHECK(options().cache_dir.empty());
+}
+
+TEST_CASE("NobodyButAShellExpandsATilde", "[cpu]") {
+  const auto refusal = [](const Options& options) {
+    return std::string(Context::create(options).error().message());
+  };
+  const Options none{.device = kNoDevice, .arch = "sm_80"};
+  Options options = none;
+  options.cache_dir = "~/cache";
+  CHECK(refusal(options).starts_with("Options::cache_dir has \"~/cache\"; accepted: a path"));
+  options = none;
+  options.cache_layers = {"/a", "~"};
+  CHECK(refusal(options).starts_with("Options::cache_layers has \"~\""));
+  options = none;
+  options.template_dirs = {"~/t"};
+  CHECK(refusal(options).starts_with("Options::template_dirs has \"~/t\""));
+  options = none;
+  options.cache_dir = "/tmp/~";
+  CHECK(check_directories(options).ok());
+}
+
+TEST_CASE("WordsForAShell", "[cpu]") {
+  CHECK(shell_word("/var/cache/cubinery-1.0_a") == "/var/cache/cubinery-1.0_a");
+  CHECK(shell_word("") == "''");
+  CHECK(shell_word("/a b;rm -rf $HOME") == "'/a b;rm -rf $HOME'");
+  CHECK(shell_word("it's") == "'it'\\''s'");
 }
 
 TEST_CASE("ListsAreSeparatedByColons", "[cpu]") {
