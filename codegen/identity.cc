@@ -104,6 +104,11 @@ void append_key_differences(std::string_view theirs, std::string_view ours,
   if (changes->size() == changes_before) changes->push_back(change("key", theirs, ours));
 }
 
+// Options without the digest of the key's value: another key has another one.
+std::string_view without_key_value(std::string_view options) {
+  return options.substr(0, options.find(kKeyValueOption));
+}
+
 }  // namespace
 
 std::string to_text(const Identity& identity) { return print(identity, kLabels.size()); }
@@ -140,6 +145,10 @@ std::vector<std::string> differences(const Identity& theirs, const Identity& our
     const std::string& their_value = theirs.*label.member;
     const std::string& our_value = ours.*label.member;
     if (their_value == our_value) continue;
+    if (label.member == &Identity::options && theirs.key != ours.key &&
+        without_key_value(their_value) == without_key_value(our_value)) {
+      continue;
+    }
     if (label.member == &Identity::key) {
       append_key_differences(their_value, our_value, &changes);
     } else {

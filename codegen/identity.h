@@ -50,6 +50,9 @@ std::string request_digest(const Identity& identity);
 // XXH3-128 of any bytes, 32 hexadecimal digits.
 std::string digest_of(std::string_view bytes);
 
+// Before the digest of the key's value, at the end of an identity's options.
+inline constexpr std::string_view kKeyValueOption = " -DCUBINERY_KEY=";
+
 // For each field that differs: "label: theirs -> ours"; keys are compared field by field
 // ("key.dtype: ...").
 std::vector<std::string> differences(const Identity& theirs, const Identity& ours);

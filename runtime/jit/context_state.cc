@@ -82,7 +82,7 @@ Identity Context::State::identity_of(const KernelSpec& spec, std::string_view te
           .template_digest = std::string(template_digest),
           .headers_digest = std::string(headers_digest),
           // The value too: whoever writes a manifest could give a key's name to another key's code.
-          .options = fmt::format("{} -DCUBINERY_KEY={}", fmt::join(fixed_compile_options(), " "),
+          .options = fmt::format("{}{}{}", fmt::join(fixed_compile_options(), " "), kKeyValueOption,
                                  digest_of(spec.initializer)),
           .arch = arch,
           .nvrtc = nvrtc ? (*nvrtc)->version() : ""};

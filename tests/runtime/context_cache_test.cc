@@ -268,6 +268,14 @@ TEST_CASE("AnotherValueOfTheKeyIsAnotherKernel", "[nvrtc]") {
   const std::string forged_path = filled(shop, forged);
   CHECK(outcome(shop.options()) == "compiled");
   CHECK(filled(shop) != forged_path);
+  const std::vector<std::string> different = context_of(shop.options())
+                                                 .explain([] {
+                                                   KernelSpec third = twice_spec();
+                                                   third.initializer += "  ";
+                                                   return third;
+                                                 }())
+                                                 ->differences;
+  CHECK((different.size() == 1 && different[0].starts_with("options: ")));
   CHECK(outcome(context_of(shop.options()), forged) == "disk");
 }
 
