@@ -6,6 +6,7 @@
 
 #include "cli/print.h"
 #include "codegen/read_json.h"
+#include "results/record_file.h"
 #include "runtime/registry/describe.h"
 
 namespace cubinery {
@@ -14,12 +15,9 @@ Result<std::vector<ResultLine>> result_lines(const std::string& file) {
   const Result<std::string> text = read_file(file);
   if (!text) return text.error().clone();
   std::vector<ResultLine> lines;
-  std::string_view rest = *text;
-  for (int number = 1; !rest.empty(); ++number) {
-    const std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+  for_each_line(*text, [&](std::string_view line, int number) {
     if (kind_of(line) == RecordKind::kResult) lines.push_back({number, parse_result(line)});
-  }
+  });
   return lines;
 }
 

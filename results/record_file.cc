@@ -25,17 +25,6 @@ namespace {
 constexpr std::string_view kMeasurementsSuffix = ".measurements.jsonl";
 constexpr std::string_view kResultsSuffix = ".results.jsonl";
 
-// Calls `take` with each line that is not blank, and its number.  A carriage return at its end is
-// white space to JSON.
-template <class Take>
-void for_each_line(std::string_view text, Take take) {
-  for (int number = 1; !text.empty(); ++number) {
-    std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
-    if (line.find_first_not_of(" \t\r") != line.npos) take(line, number);
-  }
-}
-
 // Why a line of neither kind that the file is for was passed over.  A whole record of another kind
 // is no damage: files may be joined.
 void pass_over(std::string_view line, DamagedLine damage, std::vector<DamagedLine>* damaged) {

@@ -7,9 +7,11 @@
 // rules.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cubinery/status.h"
@@ -47,6 +49,17 @@ Result<std::vector<std::string>> tuned_operators(const std::string& directory);
 // others could have written it (cache/trust.h): what is launched must not depend on them.
 Result<Measurements> read_measurements(const std::string& path, bool trust = true);
 Result<TuningResults> read_results(const std::string& path, bool trust = true);
+// Calls `take` with each line that is not blank, and its number, from 1.  A carriage return at its
+// end is white space to JSON.
+template <class Take>
+void for_each_line(std::string_view text, Take take) {
+  for (int number = 1; !text.empty(); ++number) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    if (line.find_first_not_of(" \t\r") != line.npos) take(line, number);
+  }
+}
+
 // Of the text of such files; `path` only names them in damage.  Records of the other file are no
 // damage, and of no interest.
 Measurements parse_measurements(std::string_view text, const std::string& path);
