@@ -31,11 +31,14 @@ std::vector<DirEntry> Layer::files(Env& env) const {
   return files;
 }
 
-Status Layer::check_listed(Env& env) const {
+Status Layer::check() const {
   if (absent) return Status(Code::kIo, fmt::format("{}: no such directory or pack", path));
-  if (!trouble.empty()) {
-    return Status(Code::kIo, fmt::format("nothing is loaded from {}: {}", path, trouble));
-  }
+  if (trouble.empty()) return {};
+  return Status(Code::kIo, fmt::format("nothing is loaded from {}: {}", path, trouble));
+}
+
+Status Layer::check_listed(Env& env) const {
+  CUBINERY_RETURN_IF_ERROR(check());
   std::vector<DirEntry> files;
   const std::error_code error = list(env, &files);
   return error ? io_error("list", paths::entries_dir(path), error) : Status();

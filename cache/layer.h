@@ -29,8 +29,9 @@ struct Layer {
   std::error_code list(Env& env, std::vector<DirEntry>* files) const;
   // The same where fewer will do.
   std::vector<DirEntry> files(Env& env) const;
-  // OK, or why not every entry can be found: the layer is absent, may not be loaded from, or cannot
-  // be listed.
+  // OK, or why nothing is loaded from it: it is absent, or its trouble.
+  Status check() const;
+  // The same, or why it cannot be listed.
   Status check_listed(Env& env) const;
   EntryFile read(Env& env, std::string_view name, bool trust) const;
   std::optional<Identity> read_identity(Env& env, std::string_view name) const;

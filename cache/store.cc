@@ -226,12 +226,12 @@ Layer Store::layer_at(const std::string& path) const {
 }
 
 bool Store::usable(const Layer& layer) {
-  if (layer.absent && !layer.writable) {
-    warn_once(layer.path, fmt::format("cache layer {}: no such directory or pack", layer.path));
+  const Status checked = layer.check();
+  if (!checked.ok()) {
+    warn_once(layer.path,
+              fmt::format("{}{}", layer.absent ? "cache layer " : "", checked.message()));
   }
-  if (layer.trouble.empty()) return true;
-  warn_once(layer.path, fmt::format("nothing is loaded from {}: {}", layer.path, layer.trouble));
-  return false;
+  return layer.trouble.empty();
 }
 
 std::vector<std::string> Store::candidates(const Layer& layer, const Identity& wanted) const {
