@@ -74,8 +74,9 @@ class Doctor {
   void nvrtc();
   void cache();
   void layers(const Store& store);
-  void offline(const Store& store);
+  void offline(const std::vector<ListedEntry>& entries);
   void pack(const std::string& path);
+  std::vector<std::string> archs_of_gpus() const;  // each once
   void trial_compile(const std::string& arch, const std::string& dir);
   void trial_launches(const std::string& dir);
 
@@ -143,7 +144,8 @@ void Doctor::cache() {
   std::uint64_t bytes = 0;
   std::uint64_t bad = 0;
   std::uint64_t count = 0;
-  for (const ListedEntry& listed : store.list()) {
+  const std::vector<ListedEntry> entries = store.list();
+  for (const ListedEntry& listed : entries) {
     if (!listed.path.starts_with(options_.cache_dir + "/")) continue;
     ++count;
     bytes += listed.bytes;
@@ -173,16 +175,12 @@ void Doctor::cache() {
     add(Health::kOk, "cache", text);
   }
   layers(store);
-  if (options_.offline) offline(store);
+  if (options_.offline) offline(entries);
 }
 
 // Whether anything can be served where nothing is compiled.
-void Doctor::offline(const Store& store) {
-  std::vector<std::string> archs;
-  for (const Gpu& gpu : gpus_) {
-    if (gpu.arch) archs.push_back(*gpu.arch);
-  }
-  const std::vector<ListedEntry> entries = store.list();
+void Doctor::offline(const std::vector<ListedEntry>& entries) {
+  const std::vector<std::string> archs = archs_of_gpus();
   const auto serves = [&](const ListedEntry& listed) {
     if (!listed.entry || !listed.problem.empty()) return false;
     const std::string& arch = listed.entry->identity.arch;
@@ -223,6 +221,16 @@ void Doctor::layers(const Store& store) {
       add(Health::kOk, "layer", layer);
     }
   }
+}
+
+std::vector<std::string> Doctor::archs_of_gpus() const {
+  std::vector<std::string> archs;
+  for (const Gpu& gpu : gpus_) {
+    if (gpu.arch && std::find(archs.begin(), archs.end(), *gpu.arch) == archs.end()) {
+      archs.push_back(*gpu.arch);
+    }
+  }
+  return archs;
 }
 
 void Doctor::trial_compile(const std::string& arch, const std::string& dir) {
@@ -285,12 +293,7 @@ std::vector<Finding> Doctor::examine() {
         "set TMPDIR to a writable one");
     return std::move(findings_);
   }
-  std::vector<std::string> archs;
-  for (const Gpu& gpu : gpus_) {
-    if (gpu.arch && std::find(archs.begin(), archs.end(), *gpu.arch) == archs.end()) {
-      archs.push_back(*gpu.arch);
-    }
-  }
+  std::vector<std::string> archs = archs_of_gpus();
   if (archs.empty()) archs.push_back("sm_90a");
   for (const std::string& arch : archs) trial_compile(arch, dir.path());
   trial_launches(dir.path());
