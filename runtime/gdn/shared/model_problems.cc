@@ -5,11 +5,13 @@
 #include <numeric>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "codegen/nearest.h"
 #include "codegen/read_json.h"
 #include "cubinery/gdn_models.h"
+#include "runtime/gdn/operators.h"
 #include "runtime/gdn/shared/model_config.h"
 #include "runtime/gdn/shared/model_forms.h"
 #include "runtime/gdn/shared/model_layers.h"
@@ -152,22 +154,28 @@ Status set_output_norm(const ModelLayers& model, const Switches& switches,
   return {};
 }
 
-std::vector<std::string> switch_names() {
-  std::vector<std::string> names;
-  (void)for_each_form([&](const auto& form) {
-    const Json fields = *read_json("", (ModelProblems{}.*form.problem).to_json());
-    for (const auto& [name, value] : fields.items()) {
-      const Switches mapped = fields_of_form(form.name, {{name, value.dump()}});
-      const bool is_known = std::find(names.begin(), names.end(), name) != names.end();
-      if (!is_known && mapped.contains(name)) names.push_back(name);
-    }
-    return Status();
-  });
-  return names;
+// Fields of any form that a switch of the same name sets.
+const std::vector<std::string>& switch_names() {
+  static const std::vector<std::string> kNames = [] {
+    std::vector<std::string> names;
+    (void)for_each_form([&](const auto& form) {
+      using Problem = std::decay_t<decltype(ModelProblems{}.*form.problem)>;
+      for (const auto& field : internal::table_of<Problem>().fields) {
+        const std::string name(field.name);
+        const bool is_known = std::find(names.begin(), names.end(), name) != names.end();
+        if (!is_known && fields_of_form(form.name, {{name, ""}}).contains(name)) {
+          names.push_back(name);
+        }
+      }
+      return Status();
+    });
+    return names;
+  }();
+  return kNames;
 }
 
 Status set_switches(const Switches& switches, ModelProblems* problems) {
-  const std::vector<std::string> known = switch_names();
+  const std::vector<std::string>& known = switch_names();
   for (const auto& [name, text] : switches) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     return invalid_config(fmt::format("{} = {}: no switch of a model; accepted: {}{}",

@@ -66,6 +66,16 @@ bool is_foreign(std::string_view form, std::string_view name) {
          is_one_of({"varlen", "cu_seqlens_dtype", "from_accepted", "accepted_dtype"}, name);
 }
 
+// All that engines keep in the model's dtype.
+std::span<const std::string_view> fields_of_dtype(std::string_view form) {
+  static constexpr std::array<std::string_view, 3> kOfConv{"dtype", "weight_dtype", "state_dtype"};
+  static constexpr std::array<std::string_view, 7> kOfDecode{
+      "dtype",         "output_dtype",      "gate_dtype",      "beta_dtype",
+      "dt_bias_dtype", "conv_weight_dtype", "conv_state_dtype"};
+  if (form.starts_with("conv")) return kOfConv;
+  return std::span(kOfDecode).first(form == "decode_with_conv" ? 7 : 5);
+}
+
 }  // namespace
 
 std::string_view field_of(std::string_view form, std::string_view name, std::string_view text) {
@@ -78,20 +88,6 @@ std::string_view field_of(std::string_view form, std::string_view name, std::str
   if (own.empty()) return name;
   return form == "decode_with_conv" ? own : std::string_view();
 }
-
-namespace {
-
-// All that engines keep in the model's dtype.
-std::span<const std::string_view> fields_of_dtype(std::string_view form) {
-  static constexpr std::array<std::string_view, 3> kOfConv{"dtype", "weight_dtype", "state_dtype"};
-  static constexpr std::array<std::string_view, 7> kOfDecode{
-      "dtype",         "output_dtype",      "gate_dtype",      "beta_dtype",
-      "dt_bias_dtype", "conv_weight_dtype", "conv_state_dtype"};
-  if (form.starts_with("conv")) return kOfConv;
-  return std::span(kOfDecode).first(form == "decode_with_conv" ? 7 : 5);
-}
-
-}  // namespace
 
 Switches fields_of_form(std::string_view form, const Switches& switches) {
   Switches fields;
