@@ -256,7 +256,11 @@ std::string excerpt(std::string_view text) {
 std::string json_excerpt(const Json& value) {
   if (value.is_number_float() && !std::isfinite(value.get<double>())) {
     const double number = value.get<double>();
-    return std::isnan(number) ? "NaN" : number < 0 ? "-Infinity" : "Infinity";
+    const auto found =
+        std::find_if(kNonFinite.begin(), kNonFinite.end(), [number](const NonFinite& one) {
+          return one.value == number || (std::isnan(one.value) && std::isnan(number));
+        });
+    return std::string(found->name);  // there are no others
   }
   return excerpt(value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
