@@ -120,6 +120,13 @@ std::error_code check_lock_file(int fd, const std::string& path) {
   return same ? std::error_code() : error_of(EWOULDBLOCK);
 }
 
+Env::NextPart one_part(std::string_view bytes) {
+  return [bytes](std::string* part) mutable {
+    *part = std::exchange(bytes, {});
+    return std::error_code();
+  };
+}
+
 class PosixFile : public OpenFile {
  public:
   PosixFile(Descriptor fd, FileInfo info) : OpenFile(info), fd_(std::move(fd)) {}
@@ -173,17 +180,47 @@ class PosixEnv : public Env {
     return {};
   }
 
-  std::error_code write_synced(const std::string& path, std::string_view bytes,
-                               std::uint32_t mode) override {
+  std::error_code write_parts(const std::string& path, std::uint32_t mode,
+                              const NextPart& next) override {
     Descriptor file = open_file(path, O_WRONLY | O_CREAT | O_EXCL, mode);
     if (!file.ok()) return last_error();
-    if (const std::error_code error = write_all(file.get(), bytes)) return error;
+    std::string part;
+    do {
+      if (const std::error_code error = next(&part)) return error;
+      if (const std::error_code error = write_all(file.get(), part)) return error;
+    } while (!part.empty());
     if (const std::error_code error = sync(file.get())) return error;
+    return file.close();
+  }
+
+  std::error_code append(const std::string& path, std::string_view line, std::uint32_t mode,
+                         std::string* before) override {
+    constexpr int kFlags = O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK;
+    Descriptor file = open_file(path, kFlags, mode);
+    if (!file.ok()) return last_error();
+    // pread(): a pipe or a terminal is refused, where read() would take what is somebody's.
+    if (const std::error_code error = read_range(file.get(), 0, kMaxLogBytes, before)) return error;
+    if (const std::error_code error = write_all(file.get(), line)) return error;
     return file.close();
   }
 
   std::error_code rename(const std::string& from, const std::string& to) override {
     return result_of(::rename(from.c_str(), to.c_str()));
+  }
+
+  std::error_code rename_new(const std::string& from, const std::string& to) override {
+    if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
+    // Network file systems and old kernels do not know the flag; they know links.
+    if (errno != EINVAL && errno != ENOSYS) return last_error();
+    if (::link(from.c_str(), to.c_str()) == 0) {
+      (void)remove(from);
+      return {};
+    }
+    const std::error_code error = last_error();
+    const bool has_links = error != std::errc::operation_not_permitted &&
+                           error != std::errc::operation_not_supported &&
+                           error != std::errc::function_not_supported;
+    return has_links ? error : rename(from, to);
   }
 
   std::error_code sync_dir(const std::string& dir) override {
@@ -213,6 +250,19 @@ class PosixEnv : public Env {
         return error;
       }
       if (!S_ISDIR(status.st_mode)) entries->push_back({entry->d_name, info_of(status)});
+    }
+  }
+
+  std::error_code list_names(const std::string& dir, std::vector<std::string>* names) override {
+    names->clear();
+    const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(dir.c_str()), &::closedir);
+    if (!stream) return last_error();
+    for (;;) {
+      errno = 0;
+      const dirent* entry = ::readdir(stream.get());
+      if (entry == nullptr) return last_error();
+      const std::string_view name = entry->d_name;
+      if (name != "." && name != "..") names->emplace_back(name);
     }
   }
 
@@ -352,8 +402,17 @@ void Env::pause(std::chrono::milliseconds time) { std::this_thread::sleep_for(ti
 
 std::shared_ptr<Env> posix_env() { return std::make_shared<PosixEnv>(); }
 
+std::error_code Env::write_synced(const std::string& path, std::string_view bytes,
+                                  std::uint32_t mode) {
+  return write_parts(path, mode, one_part(bytes));
+}
+
 std::error_code replace_file(Env& env, const Replacement& file, std::string_view bytes) {
-  std::error_code error = env.write_synced(file.temporary, bytes, file.mode);
+  return replace_file(env, file, one_part(bytes));
+}
+
+std::error_code replace_file(Env& env, const Replacement& file, const Env::NextPart& next) {
+  std::error_code error = env.write_parts(file.temporary, file.mode, next);
   if (error == std::errc::file_exists) return error;  // somebody else's
   if (!error && file.finish) error = file.finish();
   if (!error) error = env.rename(file.temporary, file.path);

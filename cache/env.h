@@ -71,6 +71,10 @@ class Env {
   // Larger files are refused with file_too_large: no entry comes near, and a read must not eat the
   // memory.
   static constexpr std::uint64_t kMaxFileBytes = std::uint64_t{256} << 20;
+  static constexpr std::size_t kMaxLogBytes = std::size_t{64} << 10;
+
+  // Sets the next part of a file; an empty one is its end.
+  using NextPart = std::function<std::error_code(std::string* part)>;
 
   Env() = default;
   virtual ~Env() = default;
@@ -85,16 +89,26 @@ class Env {
   // Creates the file with this mode less the umask; it must not exist, not even as a symbolic link.
   // OK: the bytes are on the disk, though the directory may not be.  An error may leave part of the
   // file behind.
-  virtual std::error_code write_synced(const std::string& path, std::string_view bytes,
-                                       std::uint32_t mode) = 0;
+  virtual std::error_code write_parts(const std::string& path, std::uint32_t mode,
+                                      const NextPart& next) = 0;
+  std::error_code write_synced(const std::string& path, std::string_view bytes, std::uint32_t mode);
+  // Appends a line to a small file, which is created when missing; `before` is what it had, at most
+  // kMaxLogBytes of it.  Not synced, and never a symbolic link's target.
+  virtual std::error_code append(const std::string& path, std::string_view line, std::uint32_t mode,
+                                 std::string* before) = 0;
   // Replaces `to` atomically.
   virtual std::error_code rename(const std::string& from, const std::string& to) = 0;
+  // Moves the file atomically to a name that nothing has.  file_exists: something has it, and both
+  // are as they were.  Where the file system can neither rename so nor link, it may replace.
+  virtual std::error_code rename_new(const std::string& from, const std::string& to) = 0;
   // Makes renames in this directory durable.
   virtual std::error_code sync_dir(const std::string& dir) = 0;
   // Removes a file, or the symbolic link itself.
   virtual std::error_code remove(const std::string& path) = 0;
   // Files in no particular order; what disappears meanwhile is left out.
   virtual std::error_code list(const std::string& dir, std::vector<DirEntry>* entries) = 0;
+  // The names of all that is in a directory, none of which is looked at.
+  virtual std::error_code list_names(const std::string& dir, std::vector<std::string>* names) = 0;
   // Creates the directory and its missing parents with mode 0700.  OK when it is there.
   virtual std::error_code make_dirs(const std::string& dir) = 0;
   virtual std::error_code stat(const std::string& path, FileInfo* info) = 0;
@@ -133,6 +147,7 @@ struct Replacement {
   std::function<std::error_code()> finish;
 };
 std::error_code replace_file(Env& env, const Replacement& file, std::string_view bytes);
+std::error_code replace_file(Env& env, const Replacement& file, const Env::NextPart& next);
 
 // Whether an error says that there is no such file.
 bool is_absent(std::error_code error);

@@ -45,21 +45,25 @@ std::uint64_t total_bytes(const std::vector<DirEntry>& files) {
   return bytes;
 }
 
-void evict(Env& env, const std::string& dir, std::uint64_t limit_bytes, const std::string& keep,
-           GcResult* result) {
+void sort_by_use(Env& env, std::vector<DirEntry>* files) {
+  const std::int64_t now = env.now_ns();
+  const auto used = [now](const DirEntry& file) {
+    return file.info.mtime_ns - kSkewNs > now ? 0 : file.info.mtime_ns;
+  };
+  std::sort(files->begin(), files->end(), [&](const DirEntry& a, const DirEntry& b) {
+    return std::tuple(used(a), std::string_view(a.name)) <
+           std::tuple(used(b), std::string_view(b.name));
+  });
+}
+
+void evict(Env& env, const std::string& dir, std::uint64_t limit_bytes, GcResult* result) {
   std::vector<DirEntry> entries = list_entries(env, dir);
   result->bytes_after = total_bytes(entries);
   if (result->bytes_after <= limit_bytes) return;
-  const std::int64_t now = env.now_ns();
-  for (DirEntry& entry : entries) {
-    if (entry.info.mtime_ns - kSkewNs > now) entry.info.mtime_ns = 0;
-  }
-  std::sort(entries.begin(), entries.end(), [](const DirEntry& a, const DirEntry& b) {
-    return std::tie(a.info.mtime_ns, a.name) < std::tie(b.info.mtime_ns, b.name);
-  });
+  sort_by_use(env, &entries);
   for (const DirEntry& entry : entries) {
     if (result->bytes_after <= limit_bytes) return;
-    if (entry.name == keep || env.remove(paths::entries_dir(dir) + "/" + entry.name)) continue;
+    if (env.remove(paths::entries_dir(dir) + "/" + entry.name)) continue;
     result->bytes_after -= entry.info.bytes;
     ++result->entries_removed;
   }

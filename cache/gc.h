@@ -22,11 +22,13 @@ std::vector<DirEntry> list_entries(Env& env, const std::string& dir);
 
 std::uint64_t total_bytes(const std::vector<DirEntry>& files);
 
-// Removes entries, least recently used first, until the rest holds at most `limit_bytes`; never the
-// one named `keep`.  A stamp more than an hour ahead of the clock is nobody's use: first of all.
-// Sets result->bytes_after.
-void evict(Env& env, const std::string& dir, std::uint64_t limit_bytes, const std::string& keep,
-           GcResult* result);
+// Least recently used first.  A stamp more than an hour ahead of the clock is nobody's use: first
+// of all.
+void sort_by_use(Env& env, std::vector<DirEntry>* files);
+
+// Removes entries, least recently used first, until the rest holds at most `limit_bytes`.  Sets
+// result->bytes_after.
+void evict(Env& env, const std::string& dir, std::uint64_t limit_bytes, GcResult* result);
 
 // Removes entries that no lookup can use.  Those of newer formats stay: a newer library can.
 void remove_damaged(Env& env, const std::string& dir, bool trust, GcResult* result);

@@ -32,7 +32,7 @@ std::string header_trouble(std::string_view header) {
   return header.size() < kPackHeaderBytes ? kTruncatedPack : "";
 }
 
-// nullopt: not an index that encode_pack() writes.
+// nullopt: not an index that encode_pack_front() writes.
 std::optional<std::vector<Pack::Record>> parse_index(std::string_view index, std::uint64_t offset) {
   std::vector<Pack::Record> records;
   while (!index.empty()) {
@@ -83,38 +83,39 @@ std::string read_index(const OpenFile& file, const std::string& path,
 
 }  // namespace
 
-std::string encode_pack(std::vector<PackedEntry> entries) {
-  std::sort(entries.begin(), entries.end(),
-            [](const PackedEntry& a, const PackedEntry& b) { return a.name < b.name; });
+PackedEntry packed_entry(std::string name, std::string_view entry_bytes) {
+  return {.name = std::move(name),
+          .bytes = static_cast<std::uint32_t>(entry_bytes.size()),
+          .checksum = std::string(entry_bytes.substr(entry_bytes.size() - kChecksumBytes))};
+}
+
+std::string encode_pack_front(const std::vector<PackedEntry>& entries) {
   std::string index;
-  std::size_t total = kPackHeaderBytes + kChecksumBytes;
   for (const PackedEntry& entry : entries) {
     append_u32(&index, entry.name.size());
-    append_u32(&index, entry.bytes.size());
-    index += entry.bytes.substr(entry.bytes.size() - kChecksumBytes);
+    append_u32(&index, entry.bytes);
+    index += entry.checksum;
     index += entry.name;
-    total += entry.bytes.size();
   }
-  std::string bytes(kPackMagic);
-  bytes.reserve(total + index.size());
-  append_u32(&bytes, kPackFormat);
-  append_u32(&bytes, index.size());
-  bytes += index;
-  bytes += checksum(bytes);
-  for (PackedEntry& entry : entries) {
-    bytes += entry.bytes;
-    entry.bytes = std::string();  // a cache may be large: not twice in memory
-  }
-  return bytes;
+  std::string front(kPackMagic);
+  append_u32(&front, kPackFormat);
+  append_u32(&front, index.size());
+  front += index;
+  front += checksum(front);
+  return front;
 }
 
 bool is_pack(std::string_view front) { return front.starts_with(kPackMagic); }
 
+const Pack::Record* Pack::first_from(std::string_view name) const {
+  return std::lower_bound(
+      records_.data(), records_.data() + records_.size(), name,
+      [](const Record& record, std::string_view at) { return record.name < at; });
+}
+
 const Pack::Record* Pack::find(std::string_view name) const {
-  const auto found =
-      std::lower_bound(records_.begin(), records_.end(), name,
-                       [](const Record& record, std::string_view at) { return record.name < at; });
-  return found != records_.end() && found->name == name ? &*found : nullptr;
+  const Record* const found = first_from(name);
+  return found != records_.data() + records_.size() && found->name == name ? found : nullptr;
 }
 
 EntryFile Pack::read(const Record& record) const {

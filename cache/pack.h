@@ -15,14 +15,18 @@ namespace cubinery {
 // Persistent: bytes change, this changes.
 inline constexpr std::uint32_t kPackFormat = 1;
 
-// An entry in the making of a pack.
+// What the index says of an entry.
 struct PackedEntry {
-  std::string name;   // as paths::entry_name() has it
-  std::string bytes;  // as encode_entry() has them
+  std::string name;  // as paths::entry_name() has it
+  std::uint32_t bytes = 0;
+  std::string checksum;  // the entry's own, at its end
 };
 
-// The same bytes for the same entries in any order.  Requires: at least one entry, no name twice.
-std::string encode_pack(std::vector<PackedEntry> entries);
+PackedEntry packed_entry(std::string name, std::string_view entry_bytes);
+
+// What comes before the entries of a pack, whose bytes follow as encode_entry() has them. Requires:
+// at least one, in the order of their names, no name twice.
+std::string encode_pack_front(const std::vector<PackedEntry>& entries);
 
 // Whether a file that begins with `front` is a pack, of any format.
 bool is_pack(std::string_view front);
@@ -32,11 +36,8 @@ bool is_pack(std::string_view front);
 // index, which was read when the pack was opened.  Thread-safe.
 class Pack {
  public:
-  struct Record {
-    std::string name;
+  struct Record : PackedEntry {
     std::uint64_t offset = 0;
-    std::uint32_t bytes = 0;
-    std::string checksum;  // the entry's own, at its end
   };
 
   // Requires: the records are those of the file.
@@ -46,6 +47,8 @@ class Pack {
   const FileInfo& info() const { return file_->info(); }
   // Sorted by name; at least one.
   const std::vector<Record>& records() const { return records_; }
+  // The first whose name is not before this one; behind the last: none is.
+  const Record* first_from(std::string_view name) const;
   // Null: the pack has no entry of this name.
   const Record* find(std::string_view name) const;
 

@@ -3,6 +3,7 @@
 //   <dir>/entries/<kernel>-<request digest>-nvrtc<version>.entry
 //   <dir>/tmp/<pid>-<host>-<counter>-<random>.tmp      not yet an entry
 //   <dir>/locks/<request digest>.lock                  somebody is making the entry
+//   <dir>/usage                                        what all entries take
 //   <pack>.<pid>-<random>.tmp                          not yet a pack
 #pragma once
 
@@ -28,6 +29,8 @@ inline constexpr std::string_view kDigestCharacters = "0123456789abcdef";
 inline std::string entries_dir(const std::string& dir) { return dir + "/entries"; }
 inline std::string tmp_dir(const std::string& dir) { return dir + "/tmp"; }
 inline std::string locks_dir(const std::string& dir) { return dir + "/locks"; }
+
+inline std::string usage_path(const std::string& dir) { return dir + "/usage"; }
 
 inline std::string_view file_name(std::string_view path) {
   return path.substr(path.find_last_of('/') + 1);

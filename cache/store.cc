@@ -16,9 +16,6 @@ namespace {
 // Renewing a stamp is a write to the disk: not at each hit.
 constexpr std::int64_t kStampAgeNs = 600 * kNsPerSecond;
 
-// Never the group's to write, whatever the umask: such files are not loaded.
-constexpr std::uint32_t kFileMode = 0644;
-
 // "13.0.88" -> {13, 0, 88}, which compares as versions do.
 std::vector<std::uint64_t> version_numbers(std::string_view version) {
   std::vector<std::uint64_t> numbers;
@@ -67,11 +64,12 @@ Store::Store(StoreOptions options, std::shared_ptr<Env> env)
 
 Store::~Store() = default;
 
-std::optional<StoredEntry> Store::lookup(const Identity& wanted, const AcceptEntry& accept) {
+std::optional<StoredEntry> Store::lookup_since(Names::Moment since, const Identity& wanted,
+                                               const AcceptEntry& accept) {
   std::optional<StoredEntry> stored;
   visit_layers([&](const Layer& layer) {
     if (!usable(layer)) return false;
-    for (const std::string& name : candidates(layer, wanted)) {
+    for (const std::string& name : candidates(layer, wanted, since)) {
       std::optional<Found> found = load(layer, name, wanted, accept);
       if (!found) continue;
       const std::string path = layer.path_of(name);
@@ -84,55 +82,58 @@ std::optional<StoredEntry> Store::lookup(const Identity& wanted, const AcceptEnt
   return stored;
 }
 
-Result<std::string> Store::publish(const Entry& entry) {
-  Result<std::string> path = write_entry(entry);
-  if (path) {
-    tidy(paths::entry_name(entry.identity));
-  } else {
+Result<std::string> Store::publish(const Entry& entry, const AcceptEntry& accept) {
+  Result<bool> written = write_entry(entry, accept);
+  Status error = written ? Status() : std::move(written).error();
+  if (error.ok()) error = sync(paths::entries_dir(options_.dir));
+  if (!error.ok()) {
     ++failed_writes_;
-    warn_once("publish", path.error().message());
+    warn_once("publish", error.message());
+    return error;
   }
-  return path;
+  if (*written) tidy(paths::entry_name(entry.identity), encoded_bytes(entry));
+  return path_of(entry.identity);
 }
 
 std::unique_ptr<MakeLock> Store::lock(const Identity& wanted) {
-  if (!prepare(paths::locks_dir(options_.dir)).ok()) return nullptr;
+  // entries/ too: what the holder puts into it is looked for when the lock is had, and a directory
+  // that has been asked for in vain stays absent to clients of network file systems for a while.
+  if (!prepare({paths::locks_dir(options_.dir), paths::entries_dir(options_.dir)}).ok()) {
+    return nullptr;
+  }
   return wait_for_lock(*env_, paths::lock_path(options_.dir, wanted), options_.lock_wait,
                        [&](std::string_view text) {
                          log(LogLevel::kInfo, fmt::format("{}: {}", wanted.kernel, text));
                        });
 }
 
-std::vector<ListedEntry> Store::list() const {
-  std::vector<ListedEntry> listed;
+void Store::for_each(const std::function<void(ListedEntry)>& show) const {
   for (const Layer& layer : layers()) {
     if (layer.is_broken_pack()) {
-      listed.push_back({layer.path, layer.info.bytes, layer.info.mtime_ns / kNsPerSecond,
-                        layer.trouble, std::nullopt});
+      show({layer.path, layer.info.bytes, layer.info.mtime_ns / kNsPerSecond, layer.trouble,
+            std::nullopt});
     }
     std::vector<DirEntry> files = layer.files(*env_);
     std::sort(files.begin(), files.end(),
               [](const DirEntry& a, const DirEntry& b) { return a.name < b.name; });
     for (const DirEntry& file : files) {
       EntryFile read = layer.read(*env_, file.name, options_.trust_shared_dirs);
-      listed.push_back({layer.path_of(file.name), file.info.bytes,
-                        file.info.mtime_ns / kNsPerSecond,
-                        read.entry ? layer.trouble : read.trouble, std::move(read.entry)});
+      show({layer.path_of(file.name), file.info.bytes, file.info.mtime_ns / kNsPerSecond,
+            read.entry ? layer.trouble : read.trouble, std::move(read.entry)});
     }
   }
-  return listed;
 }
 
 std::vector<KnownEntry> Store::known(std::string_view kernel) const {
   const std::string prefix = kernel.empty() ? "" : fmt::format("{}-", kernel);
   std::vector<KnownEntry> known;
+  const Names::Moment since = names_.now();
   // Many kernels may be missed at once: the first one reads, the others find what it has read.
   const std::lock_guard<std::mutex> guard(fronts_mutex_);
   for (const Layer& layer : layers()) {
-    for (const DirEntry& file : layer.files(*env_)) {
-      if (!file.name.starts_with(prefix)) continue;
-      if (std::optional<Identity> identity = identity_of(layer, file)) {
-        known.push_back({layer.path_of(file.name), *std::move(identity)});
+    for (const std::string& name : names_with(layer, prefix, since)) {
+      if (std::optional<Identity> identity = identity_of(layer, name)) {
+        known.push_back({layer.path_of(name), *std::move(identity)});
       }
     }
   }
@@ -146,7 +147,10 @@ Result<GcResult> Store::gc(std::optional<std::uint64_t> limit_bytes) {
   result.bytes_before = total_bytes(list_entries(*env_, options_.dir));
   sweep(*env_, options_.dir, options_.trust_shared_dirs, &result);
   remove_damaged(*env_, options_.dir, options_.trust_shared_dirs, &result);
-  evict(*env_, options_.dir, limit_bytes.value_or(options_.limit_bytes), /*keep=*/"", &result);
+  evict(*env_, options_.dir, limit_bytes.value_or(options_.limit_bytes), &result);
+  if (prepare({paths::tmp_dir(options_.dir)}).ok()) {
+    Eviction::measured(usage_place(), result.bytes_after);
+  }
   return result;
 }
 
@@ -157,16 +161,12 @@ std::string Store::path_of(const Identity& identity) const {
 
 Status Store::check_writable() {
   const std::string entries = paths::entries_dir(options_.dir);
-  CUBINERY_RETURN_IF_ERROR(prepare(entries));
-  CUBINERY_RETURN_IF_ERROR(prepare(paths::tmp_dir(options_.dir)));
+  CUBINERY_RETURN_IF_ERROR(prepare({entries, paths::tmp_dir(options_.dir)}));
   const std::string probe = temporary_path();
   const std::error_code error = env_->write_synced(probe, "probe", kFileMode);
   (void)env_->remove(probe);
   if (error) return io_error("write", probe, error);
-  if (const std::error_code sync_error = env_->sync_dir(entries)) {
-    return io_error("sync", entries, sync_error);
-  }
-  return Status();
+  return sync(entries);
 }
 
 Status Store::check_trusted(const std::string& dir) const {
@@ -234,17 +234,36 @@ bool Store::usable(const Layer& layer) {
   return layer.trouble.empty();
 }
 
-std::vector<std::string> Store::candidates(const Layer& layer, const Identity& wanted) const {
+std::vector<std::string> Store::names_with(const Layer& layer, const std::string& prefix,
+                                           Names::Moment since) const {
+  std::vector<std::string> names;
+  if (layer.pack) {
+    const std::vector<Pack::Record>& records = layer.pack->records();
+    for (const Pack::Record* record = layer.pack->first_from(prefix);
+         record != records.data() + records.size() && record->name.starts_with(prefix); ++record) {
+      names.push_back(record->name);
+    }
+    return names;
+  }
+  const std::string entries = paths::entries_dir(layer.path);
+  const std::error_code error = names_.find(*env_, entries, prefix, since, &names);
+  // A directory that may be searched and not listed: its files can be asked for by name only.
+  if (error && paths::version_in(prefix)) names.push_back(prefix);
+  return names;
+}
+
+std::vector<std::string> Store::candidates(const Layer& layer, const Identity& wanted,
+                                           Names::Moment since) const {
   if (!paths::is_kernel_name(wanted.kernel)) return {};
   if (!wanted.nvrtc.empty()) {
     if (!paths::is_version(wanted.nvrtc)) return {};
-    return {paths::entry_name(wanted)};
+    const std::string name = paths::entry_name(wanted);
+    std::vector<std::string> names = names_with(layer, name, Names::kAnyTime);
+    return names.empty() ? names_with(layer, name, since) : names;
   }
-  const std::string prefix = paths::entry_prefix(wanted);
   std::vector<std::pair<std::vector<std::uint64_t>, std::string>> versions;
-  for (DirEntry& file : layer.files(*env_)) {
-    if (!file.name.starts_with(prefix)) continue;
-    versions.emplace_back(version_numbers(*paths::version_in(file.name)), std::move(file.name));
+  for (std::string& name : names_with(layer, paths::entry_prefix(wanted), since)) {
+    versions.emplace_back(version_numbers(*paths::version_in(name)), std::move(name));
   }
   std::sort(versions.rbegin(), versions.rend());
   std::vector<std::string> names;
@@ -273,15 +292,12 @@ std::optional<Store::Found> Store::load(const Layer& layer, const std::string& n
   return Found{std::move(*file.entry), file.info.mtime_ns};
 }
 
-std::optional<Identity> Store::identity_of(const Layer& layer, const DirEntry& file) const {
-  const std::string path = layer.path_of(file.name);
+std::optional<Identity> Store::identity_of(const Layer& layer, const std::string& name) const {
+  const std::string path = layer.path_of(name);
   const auto held = fronts_.find(path);
-  if (held != fronts_.end() && held->second.info.mtime_ns == file.info.mtime_ns &&
-      held->second.info.bytes == file.info.bytes) {
-    return held->second.identity;
-  }
-  std::optional<Identity> identity = layer.read_identity(*env_, file.name);
-  if (identity) fronts_.insert_or_assign(path, Front{file.info, *identity});
+  if (held != fronts_.end()) return held->second;
+  std::optional<Identity> identity = layer.read_identity(*env_, name);
+  if (identity) fronts_.emplace(path, *identity);
   return identity;
 }
 
@@ -292,16 +308,28 @@ void Store::renew_stamp(const std::string& path, std::int64_t mtime_ns) {
   if (!recent) (void)env_->set_mtime(path, now);
 }
 
-Status Store::prepare(const std::string& subdir) const {
+Status Store::prepare(std::initializer_list<std::string> subdirs) const {
   if (options_.dir.empty()) return no_directory();
   // Before anything is created in a directory of somebody else's, and after: it may not have been
   // there.
   CUBINERY_RETURN_IF_ERROR(check_trusted(options_.dir));
-  if (const std::error_code error = env_->make_dirs(subdir)) {
-    return io_error("create", subdir, error);
+  bool is_new = false;
+  for (const std::string& subdir : subdirs) {
+    FileInfo info;
+    const std::error_code error = env_->stat(subdir, &info);
+    if (!error && info.kind == FileKind::kDirectory) {
+      if (!options_.trust_shared_dirs) {
+        CUBINERY_RETURN_IF_ERROR(check_owner(*env_, subdir, info));
+      }
+      continue;
+    }
+    is_new = true;
+    if (const std::error_code make_error = env_->make_dirs(subdir)) {
+      return io_error("create", subdir, make_error);
+    }
+    if (!options_.trust_shared_dirs) CUBINERY_RETURN_IF_ERROR(check_owner(*env_, subdir));
   }
-  CUBINERY_RETURN_IF_ERROR(check_trusted(options_.dir));
-  return options_.trust_shared_dirs ? Status() : check_owner(*env_, subdir);
+  return is_new ? check_trusted(options_.dir) : Status();
 }
 
 std::string Store::temporary_path() {
@@ -309,44 +337,54 @@ std::string Store::temporary_path() {
                                env_->random());
 }
 
-Status Store::write_file(const std::string& temporary, const std::string& path,
-                         std::string_view bytes) {
-  const auto stamp = [&] {
-    (void)env_->set_mtime(temporary, env_->now_ns());
-    return std::error_code();
-  };
-  // Losing a race is harmless: both writers hold the same identity.
-  if (const std::error_code error = replace_file(
-          *env_, {.path = path, .temporary = temporary, .mode = kFileMode, .finish = stamp},
-          bytes)) {
-    return io_error("write", path, error);
-  }
-  const std::string dir = paths::parent(path);
-  if (const std::error_code error = env_->sync_dir(dir)) return io_error("sync", dir, error);
-  return Status();
-}
-
-Result<std::string> Store::write_entry(const Entry& entry) {
+Result<bool> Store::write_entry(const Entry& entry, const AcceptEntry& accept) {
   const Identity& identity = entry.identity;
   if (!paths::is_kernel_name(identity.kernel) || !paths::is_version(identity.nvrtc)) {
     return bad_name(identity);
   }
-  std::string path = path_of(identity);
+  const std::string path = path_of(identity);
   if (encoded_bytes(entry) > Env::kMaxFileBytes) {
     return io_error("write", path, std::make_error_code(std::errc::file_too_large));
   }
-  CUBINERY_RETURN_IF_ERROR(prepare(paths::entries_dir(options_.dir)));
-  CUBINERY_RETURN_IF_ERROR(prepare(paths::tmp_dir(options_.dir)));
-  CUBINERY_RETURN_IF_ERROR(write_file(temporary_path(), path, encode_entry(entry)));
-  return path;
+  const std::string entries = paths::entries_dir(options_.dir);
+  CUBINERY_RETURN_IF_ERROR(prepare({entries, paths::tmp_dir(options_.dir)}));
+  const std::string temporary = temporary_path();
+  std::error_code error = env_->write_synced(temporary, encode_entry(entry), kFileMode);
+  if (error == std::errc::file_exists) return io_error("write", path, error);  // somebody else's
+  bool is_there = false;
+  if (!error) {
+    (void)env_->set_mtime(temporary, env_->now_ns());
+    error = env_->rename_new(temporary, path);
+  }
+  if (error == std::errc::file_exists) {
+    const EntryFile there = read_entry_file(*env_, path, options_.trust_shared_dirs);
+    is_there = there.entry && trouble_with(there, accept).empty();
+    if (is_there) renew_stamp(path, there.info.mtime_ns);
+    error = is_there ? std::error_code() : env_->rename(temporary, path);
+  }
+  if (error || is_there) (void)env_->remove(temporary);
+  if (error) return io_error("write", path, error);
+  names_.add(entries, paths::entry_name(identity));
+  return !is_there;
 }
 
-void Store::tidy(const std::string& published_name) {
+Status Store::sync(const std::string& dir) {
+  const std::error_code error = env_->sync_dir(dir);
+  return error ? io_error("sync", dir, error) : Status();
+}
+
+Eviction::Place Store::usage_place() {
+  return {.env = *env_,
+          .dir = options_.dir,
+          .limit_bytes = options_.limit_bytes,
+          .mode = kFileMode,
+          .temporary = [this] { return temporary_path(); }};
+}
+
+void Store::tidy(const std::string& published_name, std::uint64_t bytes) {
+  if (!eviction_.added(usage_place(), published_name, bytes)) return;
   GcResult ignored;
-  if (!swept_.exchange(true)) {
-    sweep(*env_, options_.dir, options_.trust_shared_dirs, &ignored);
-  }
-  evict(*env_, options_.dir, options_.limit_bytes, published_name, &ignored);
+  sweep(*env_, options_.dir, options_.trust_shared_dirs, &ignored);
 }
 
 void Store::log(LogLevel level, std::string_view text) const {

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,9 +22,11 @@
 
 #include "cache/entry.h"
 #include "cache/env.h"
+#include "cache/eviction.h"
 #include "cache/gc.h"
 #include "cache/layer.h"
 #include "cache/lock.h"
+#include "cache/names.h"
 #include "codegen/identity.h"
 #include "cubinery/options.h"
 #include "cubinery/status.h"
@@ -97,29 +100,37 @@ class Store {
   // entry that decodes well (its cubin does not fit its identity); the text says why.  Rejected,
   // damaged, foreign and newer entries are passed over, logged and counted.  A hit in the writable
   // layer renews its recency stamp.
-  std::optional<StoredEntry> lookup(const Identity& wanted, const AcceptEntry& accept = nullptr);
+  std::optional<StoredEntry> lookup(const Identity& wanted, const AcceptEntry& accept = nullptr) {
+    return lookup_since(names_.now(), wanted, accept);
+  }
+  // The same for one of many kernels: directories are listed again only where they were not since
+  // `since`, so that a miss may be the truth of that moment.
+  std::optional<StoredEntry> lookup_since(Names::Moment since, const Identity& wanted,
+                                          const AcceptEntry& accept);
+  Names::Moment now() { return names_.now(); }
 
-  // Writes the entry durably and atomically, then evicts if the directory passes its limit.
-  // Returns the entry's path.  An error means only that the entry is not on disk, or not durably;
-  // it is counted, and the first one logged.  kInvalidArgument: no file can be named after the
-  // kernel or the NVRTC version.  kIo: all else.
-  Result<std::string> publish(const Entry& entry);
+  // Writes the entry durably and atomically, then evicts if the directory passes its limit.  A good
+  // entry that is there stays, unless `accept` rejects it.  Returns the entry's path.  An error
+  // means only that the entry is not on disk, or not durably; it is counted, and the first one
+  // logged.  kInvalidArgument: no file can be named after the kernel or the NVRTC version.  kIo:
+  // all else.
+  Result<std::string> publish(const Entry& entry, const AcceptEntry& accept = nullptr);
 
   // Waits at most lock_wait for whoever is making this entry.  nullptr: no lock was to be had (time
   // ran out, the directory cannot be written, the file system has no locks); go on without one.
   std::unique_ptr<MakeLock> lock(const Identity& wanted);
 
-  // Every entry of every layer, the writable one first, sorted by path; cubins are read and
-  // verified. A pack that cannot be read is listed as one entry with a problem.
-  std::vector<ListedEntry> list() const;
+  // Shows every entry of every layer, the writable one first, sorted by path; cubins are read and
+  // verified, one at a time.  A pack that cannot be read is one entry with a problem.
+  void for_each(const std::function<void(ListedEntry)>& show) const;
 
-  // Layers that list() cannot list whole.  Not among them: packs that cannot be read, which it
+  // Layers that for_each() cannot list whole.  Not among them: packs that cannot be read, which it
   // names, and, above other layers, a writable directory that nothing was written to yet.
   std::vector<UnlistedLayer> unlisted() const;
 
-  // The entries of one kernel (empty: of each) in every layer, from the fronts of their files: a
-  // file is read once per store, and again when its time or size has changed.  For telling why
-  // there was a miss.
+  // The entries of one kernel (empty: of each) in every layer, from the fronts of their files,
+  // which are read once per store: names say which identity they have.  For telling why there was a
+  // miss.
   std::vector<KnownEntry> known(std::string_view kernel) const;
 
   // Removes stale temporaries and lock files, damaged entries, and least recently used entries
@@ -153,10 +164,8 @@ class Store {
 
  private:
   struct Found;
-  struct Front {
-    FileInfo info;
-    Identity identity;
-  };
+  // Never the group's to write, whatever the umask: such files are not loaded.
+  static constexpr std::uint32_t kFileMode = 0644;
 
   // In the order of a lookup, until `visit` returns true.  A layer is examined when its turn comes.
   void visit_layers(const std::function<bool(const Layer&)>& visit) const;
@@ -166,21 +175,33 @@ class Store {
   Layer layer_at(const std::string& path) const;
   // False: nothing is loaded from the layer, and that has been said.
   bool usable(const Layer& layer);
-  std::vector<std::string> candidates(const Layer& layer, const Identity& wanted) const;
+  // Those names in a layer that begin with `prefix`, in order, as they were at `since` or later.
+  std::vector<std::string> names_with(const Layer& layer, const std::string& prefix,
+                                      Names::Moment since) const;
+  std::vector<std::string> candidates(const Layer& layer, const Identity& wanted,
+                                      Names::Moment since) const;
   // Counts and logs an entry that cannot be used.
   void pass_over(const std::string& path, std::string_view trouble);
   std::optional<Found> load(const Layer& layer, const std::string& name, const Identity& wanted,
                             const AcceptEntry& accept);
-  std::optional<Identity> identity_of(const Layer& layer, const DirEntry& file) const;
+  std::optional<Identity> identity_of(const Layer& layer, const std::string& name) const;
   void renew_stamp(const std::string& path, std::int64_t mtime_ns);
 
-  // Makes a directory under the writable one fit to be written to, or says why it is not.
-  Status prepare(const std::string& subdir) const;
+  // Makes directories under the writable one fit to be written to, or says why one is not.
+  Status prepare(std::initializer_list<std::string> subdirs) const;
   std::string temporary_path();
-  // Durably and atomically, by a temporary file.  Nothing else is left behind when it fails.
-  Status write_file(const std::string& temporary, const std::string& path, std::string_view bytes);
-  Result<std::string> write_entry(const Entry& entry);
-  void tidy(const std::string& published_name);
+  // Whether a new entry went into the directory, rather than that one was there.
+  Result<bool> write_entry(const Entry& entry, const AcceptEntry& accept);
+  // Makes what was renamed in a directory durable.
+  Status sync(const std::string& dir);
+  Eviction::Place usage_place();
+  struct Selection;
+  Status select(const std::function<bool(const Identity&)>& wanted, const AcceptEntry& accept,
+                Selection* selection);
+  // Sets the bytes of the whole pack.
+  Status write_pack(const std::string& path, const Selection& selection, std::uint64_t* bytes);
+  Status check_importable(const Layer& layer) const;
+  void tidy(const std::string& published_name, std::uint64_t bytes);
 
   void log(LogLevel level, std::string_view text) const;
   // Says nothing when it has spoken on this topic before.
@@ -191,13 +212,14 @@ class Store {
   std::atomic<std::uint64_t> damaged_{0};
   std::atomic<std::uint64_t> failed_writes_{0};
   std::atomic<std::uint64_t> temporaries_{0};  // written so far, for their names
-  std::atomic<bool> swept_{false};
   std::mutex warned_mutex_;
   std::set<std::string> warned_;  // guarded by warned_mutex_
   mutable std::mutex packs_mutex_;
   mutable std::map<std::string, std::shared_ptr<const Pack>> packs_;  // guarded by packs_mutex_
+  mutable Names names_;
+  Eviction eviction_;
   mutable std::mutex fronts_mutex_;
-  mutable std::map<std::string, Front> fronts_;  // by path; guarded by fronts_mutex_
+  mutable std::map<std::string, Identity> fronts_;  // by path; guarded by fronts_mutex_
 };
 
 }  // namespace cubinery

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <map>
 #include <utility>
 
 #include "cache/pack.h"
@@ -29,15 +29,18 @@ Status check_replaceable(Env& env, const std::string& path) {
 
 }  // namespace
 
-Result<ExportResult> Store::export_pack(const std::string& path,
-                                        const std::function<bool(const Identity&)>& wanted,
-                                        const AcceptEntry& accept) {
-  CUBINERY_RETURN_IF_ERROR(check_replaceable(*env_, path));
-  ExportResult result;
+// Which entries go into a pack, and from which layer each.
+struct Store::Selection {
+  std::vector<Layer> layers;
+  std::map<std::string, std::pair<PackedEntry, const Layer*>> entries;  // by name
   std::uint64_t others = 0;
-  std::set<std::string> names;
-  std::vector<PackedEntry> entries;
-  for (const Layer& layer : layers()) {
+  std::uint64_t unusable = 0;
+};
+
+Status Store::select(const std::function<bool(const Identity&)>& wanted, const AcceptEntry& accept,
+                     Selection* selection) {
+  selection->layers = layers();
+  for (const Layer& layer : selection->layers) {
     // What is lacking in a pack is found out in production.
     if (!layer.trouble.empty()) {
       return Status(Code::kIo,
@@ -48,52 +51,98 @@ Result<ExportResult> Store::export_pack(const std::string& path,
       return io_error("list", layer.path, error);
     }
     for (const DirEntry& file : files) {
-      if (names.contains(file.name)) continue;
+      if (selection->entries.contains(file.name)) continue;
       const EntryFile read = layer.read(*env_, file.name, options_.trust_shared_dirs);
       if (read.entry && !wanted(read.entry->identity)) {
-        ++others;
-        continue;
-      }
-      if (const std::string trouble = trouble_with(read, accept); !trouble.empty()) {
-        ++result.unusable;  // perhaps one of those that are wanted
+        ++selection->others;
+      } else if (const std::string trouble = trouble_with(read, accept); !trouble.empty()) {
+        ++selection->unusable;  // perhaps one of those that are wanted
         pass_over(layer.path_of(file.name), trouble);
       } else if (read.entry) {
-        names.insert(file.name);
-        entries.push_back({file.name, encode_entry(*read.entry)});
+        selection->entries.try_emplace(file.name,
+                                       packed_entry(file.name, encode_entry(*read.entry)), &layer);
       }
     }
   }
-  if (entries.empty()) {
+  return Status();
+}
+
+Status Store::write_pack(const std::string& path, const Selection& selection,
+                         std::uint64_t* bytes) {
+  std::vector<PackedEntry> index;
+  for (const auto& [name, entry] : selection.entries) index.push_back(entry.first);
+  auto next = selection.entries.begin();
+  Status changed;
+  *bytes = 0;
+  // One entry at a time: a cache may be larger than the memory.
+  const auto next_part = [&](std::string* part) {
+    part->clear();
+    if (*bytes == 0) {
+      *part = encode_pack_front(index);
+    } else if (next != selection.entries.end()) {
+      const auto& [name, entry] = *next++;
+      const EntryFile read = entry.second->read(*env_, name, options_.trust_shared_dirs);
+      if (read.entry) *part = encode_entry(*read.entry);
+      if (part->size() != entry.first.bytes || !part->ends_with(entry.first.checksum)) {
+        changed = Status(Code::kIo, fmt::format("{} has changed while it was exported",
+                                                entry.second->path_of(name)));
+        return std::make_error_code(std::errc::io_error);
+      }
+    }
+    *bytes += part->size();
+    return std::error_code();
+  };
+  const std::error_code error =
+      replace_file(*env_,
+                   {.path = path,
+                    .temporary = paths::pack_temporary_path(path, env_->process(), env_->random()),
+                    .mode = kFileMode,
+                    .finish = nullptr},
+                   next_part);
+  if (!changed.ok()) return changed;
+  if (error) return io_error("write", path, error);
+  return sync(paths::parent(path));
+}
+
+Result<ExportResult> Store::export_pack(const std::string& path,
+                                        const std::function<bool(const Identity&)>& wanted,
+                                        const AcceptEntry& accept) {
+  CUBINERY_RETURN_IF_ERROR(check_replaceable(*env_, path));
+  Selection selection;
+  CUBINERY_RETURN_IF_ERROR(select(wanted, accept, &selection));
+  if (selection.entries.empty()) {
     return Status(Code::kInvalidArgument,
-                  fmt::format("no entry to be exported: {} are others, {} cannot be used", others,
-                              result.unusable));
+                  fmt::format("no entry to be exported: {} are others, {} cannot be used",
+                              selection.others, selection.unusable));
   }
-  result.entries = entries.size();
-  const std::string bytes = encode_pack(std::move(entries));
-  result.bytes = bytes.size();
-  CUBINERY_RETURN_IF_ERROR(
-      write_file(paths::pack_temporary_path(path, env_->process(), env_->random()), path, bytes));
+  ExportResult result{
+      .entries = selection.entries.size(), .bytes = 0, .unusable = selection.unusable};
+  CUBINERY_RETURN_IF_ERROR(write_pack(path, selection, &result.bytes));
   return result;
+}
+
+Status Store::check_importable(const Layer& layer) const {
+  if (layer.info.kind != FileKind::kRegular) {
+    return Status(Code::kInvalidArgument, fmt::format("{}: no such pack", layer.path));
+  }
+  if (!layer.trouble.empty()) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("nothing is imported from {}: {}", layer.path, layer.trouble));
+  }
+  if (layer.info.bytes <= options_.limit_bytes) return Status();
+  return Status(Code::kInvalidArgument,
+                fmt::format("{} has {} bytes, and the cache may hold {}; use the pack as a layer, "
+                            "or raise the limit",
+                            layer.path, layer.info.bytes, options_.limit_bytes));
 }
 
 Result<ImportResult> Store::import_pack(const std::string& path, const AcceptEntry& accept) {
   const Layer layer = open_layer(*env_, path, options_.trust_shared_dirs);
-  if (layer.info.kind != FileKind::kRegular) {
-    return Status(Code::kInvalidArgument, fmt::format("{}: no such pack", path));
-  }
-  if (!layer.trouble.empty()) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("nothing is imported from {}: {}", path, layer.trouble));
-  }
-  if (layer.info.bytes > options_.limit_bytes) {
-    return Status(
-        Code::kInvalidArgument,
-        fmt::format("{} has {} bytes, and the cache may hold {}; use the pack as a layer, "
-                    "or raise the limit",
-                    path, layer.info.bytes, options_.limit_bytes));
-  }
-  CUBINERY_RETURN_IF_ERROR(prepare(paths::entries_dir(options_.dir)));
+  CUBINERY_RETURN_IF_ERROR(check_importable(layer));
+  const std::string entries = paths::entries_dir(options_.dir);
+  CUBINERY_RETURN_IF_ERROR(prepare({entries}));
   const Layer writable = writable_layer();
+  const std::vector<std::string> there = names_with(writable, "", names_.now());
   ImportResult result;
   std::vector<std::string> taken;
   for (const Pack::Record& record : layer.pack->records()) {
@@ -103,22 +152,28 @@ Result<ImportResult> Store::import_pack(const std::string& path, const AcceptEnt
       pass_over(layer.path_of(record.name), trouble);
       continue;
     }
-    const EntryFile present = writable.read(*env_, record.name, options_.trust_shared_dirs);
-    if (present.entry && trouble_with(present, accept).empty()) {
-      ++result.present;
-      taken.push_back(record.name);
-      renew_stamp(writable.path_of(record.name), present.info.mtime_ns);
-      continue;
-    }
-    Result<std::string> published = publish(*packed.entry);
-    if (!published) return std::move(published).error();
-    ++result.imported;
     taken.push_back(record.name);
+    if (std::binary_search(there.begin(), there.end(), record.name)) {
+      const EntryFile present = writable.read(*env_, record.name, options_.trust_shared_dirs);
+      if (present.entry && trouble_with(present, accept).empty()) {
+        ++result.present;
+        renew_stamp(writable.path_of(record.name), present.info.mtime_ns);
+        continue;
+      }
+    }
+    Result<bool> written = write_entry(*packed.entry, accept);
+    if (!written) {
+      ++failed_writes_;
+      return std::move(written).error();
+    }
+    ++(*written ? result.imported : result.present);
+    if (*written) tidy(record.name, record.bytes);
   }
-  FileInfo info;
+  CUBINERY_RETURN_IF_ERROR(sync(entries));
+  const std::vector<std::string> left = names_with(writable, "", names_.now());
   result.evicted = static_cast<std::uint64_t>(
       std::count_if(taken.begin(), taken.end(), [&](const std::string& name) {
-        return is_absent(env_->stat(writable.path_of(name), &info));
+        return !std::binary_search(left.begin(), left.end(), name);
       }));
   return result;
 }

@@ -39,20 +39,25 @@ struct Cache {
   int import_pack(Store& store) const;
 };
 
-std::string totals_text(const std::vector<ListedEntry>& entries, const StoreOptions& options) {
+struct Totals {
+  std::uint64_t entries = 0;
   std::uint64_t bytes = 0;
   std::uint64_t bad = 0;
-  for (const ListedEntry& listed : entries) {
+
+  void add(const ListedEntry& listed) {
+    ++entries;
     bytes += listed.bytes;
     if (!listed.problem.empty()) ++bad;
   }
-  std::string text = fmt::format("{} entries, {} of at most {} in {}", entries.size(),
-                                 bytes_text(bytes), bytes_text(options.limit_bytes), options.dir);
-  if (!options.layers.empty())
-    text += fmt::format(" (sizes include the layers {})", join(options.layers));
-  if (bad > 0) text += fmt::format("; {} cannot be used, see cubinery cache verify", bad);
-  return text + "\n";
-}
+  std::string text(const StoreOptions& options) const {
+    std::string text = fmt::format("{} entries, {} of at most {} in {}", entries, bytes_text(bytes),
+                                   bytes_text(options.limit_bytes), options.dir);
+    if (!options.layers.empty())
+      text += fmt::format(" (sizes include the layers {})", join(options.layers));
+    if (bad > 0) text += fmt::format("; {} cannot be used, see cubinery cache verify", bad);
+    return text + "\n";
+  }
+};
 
 Json json_of(const ListedEntry& listed) {
   Json object = {
@@ -76,30 +81,31 @@ int with_unlisted(const Store& store, int code) {
   return unlisted.empty() ? code : kExitFailed;
 }
 
+std::vector<std::string> row_of(const ListedEntry& listed, std::int64_t now) {
+  const std::string size = bytes_text(listed.bytes);
+  const std::string age = age_text(listed.last_used_unix, now);
+  if (!listed.entry) return {fmt::format("({})", listed.problem), "-", "-", size, age, listed.path};
+  const Identity& identity = listed.entry->identity;
+  return {identity.kernel, identity.arch, identity.nvrtc, size, age, listed.path};
+}
+
 int Cache::ls(const Store& store) const {
-  const std::vector<ListedEntry> entries = store.list();
+  Totals totals;
+  Json document = Json::array();
+  Table table({"kernel", "arch", "nvrtc", "size", "last used", "path"});
+  const std::int64_t now = std::time(nullptr);
+  store.for_each([&](const ListedEntry& listed) {
+    totals.add(listed);
+    if (!json.empty()) document.push_back(json_of(listed));
+    if (json != "-") table.add(row_of(listed, now));
+  });
   if (!json.empty()) {
-    Json document = Json::array();
-    for (const ListedEntry& listed : entries) document.push_back(json_of(listed));
     const Status written = write_json(json, document);
     if (!written.ok()) return exit_code_of(written);
     if (json == "-") return with_unlisted(store, kExitOk);
   }
-  Table table({"kernel", "arch", "nvrtc", "size", "last used", "path"});
-  const std::int64_t now = std::time(nullptr);
-  for (const ListedEntry& listed : entries) {
-    const std::string age = age_text(listed.last_used_unix, now);
-    if (listed.entry) {
-      const Identity& identity = listed.entry->identity;
-      table.add({identity.kernel, identity.arch, identity.nvrtc, bytes_text(listed.bytes), age,
-                 listed.path});
-    } else {
-      table.add({fmt::format("({})", listed.problem), "-", "-", bytes_text(listed.bytes), age,
-                 listed.path});
-    }
-  }
-  if (!entries.empty()) print(table.text());
-  print(totals_text(entries, store.options()));
+  if (totals.entries > 0) print(table.text());
+  print(totals.text(store.options()));
   return with_unlisted(store, kExitOk);
 }
 
@@ -131,11 +137,11 @@ std::string show_text(const ListedEntry& listed) {
 
 int Cache::show(const Store& store) const {
   bool found = false;
-  for (const ListedEntry& listed : store.list()) {
-    if (!is_named(listed, name)) continue;
+  store.for_each([&](const ListedEntry& listed) {
+    if (!is_named(listed, name)) return;
     found = true;
     print(show_text(listed));
-  }
+  });
   if (found) return kExitOk;
   with_unlisted(store, kExitOk);
   return usage_error(Status(
@@ -158,16 +164,17 @@ std::string remove_text(const ListedEntry& listed, const EntryTrouble& trouble,
 }
 
 int Cache::verify(const Store& store) const {
-  const std::vector<ListedEntry> entries = store.list();
+  std::size_t count = 0;
   std::size_t bad = 0;
-  for (const ListedEntry& listed : entries) {
+  store.for_each([&](const ListedEntry& listed) {
+    ++count;
     const std::optional<EntryTrouble> trouble = trouble_of(listed);
-    if (!trouble) continue;
+    if (!trouble) return;
     ++bad;
     print(fmt::format("bad: {}: {}{}\n", listed.path, trouble->text,
                       remove ? remove_text(listed, *trouble, store.options().dir) : ""));
-  }
-  print(fmt::format("{} entries checked, {} bad\n", entries.size(), bad));
+  });
+  print(fmt::format("{} entries checked, {} bad\n", count, bad));
   return with_unlisted(store, bad == 0 ? kExitOk : kExitFailed);
 }
 

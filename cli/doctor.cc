@@ -74,7 +74,6 @@ class Doctor {
   void nvrtc();
   void cache();
   void layers(const Store& store);
-  void offline(const std::vector<ListedEntry>& entries);
   void pack(const std::string& path);
   std::vector<std::string> archs_of_gpus() const;  // each once
   void trial_compile(const std::string& arch, const std::string& dir);
@@ -136,6 +135,13 @@ void Doctor::nvrtc() {
       "or set CUBINERY_OFFLINE=1 where the cache holds every kernel");
 }
 
+// Whether an entry is of use to one of these GPUs, where nothing is compiled.
+bool can_serve(const ListedEntry& listed, const std::vector<std::string>& archs) {
+  if (!listed.entry || !listed.problem.empty()) return false;
+  const std::string& arch = listed.entry->identity.arch;
+  return archs.empty() || std::find(archs.begin(), archs.end(), arch) != archs.end();
+}
+
 void Doctor::cache() {
   if (options_.cache_dir.empty()) {
     return add(Health::kFail, "cache", "no home directory", "name a directory with --cache-dir");
@@ -144,13 +150,15 @@ void Doctor::cache() {
   std::uint64_t bytes = 0;
   std::uint64_t bad = 0;
   std::uint64_t count = 0;
-  const std::vector<ListedEntry> entries = store.list();
-  for (const ListedEntry& listed : entries) {
-    if (!listed.path.starts_with(options_.cache_dir + "/")) continue;
+  const std::vector<std::string> archs = archs_of_gpus();
+  bool serves = false;
+  store.for_each([&](const ListedEntry& listed) {
+    serves = serves || can_serve(listed, archs);
+    if (!listed.path.starts_with(options_.cache_dir + "/")) return;
     ++count;
     bytes += listed.bytes;
     if (!listed.problem.empty()) ++bad;
-  }
+  });
   const std::string text =
       fmt::format("{}: {} entries, {} of at most {}", options_.cache_dir, count, bytes_text(bytes),
                   bytes_text(options_.cache_limit_bytes));
@@ -175,18 +183,7 @@ void Doctor::cache() {
     add(Health::kOk, "cache", text);
   }
   layers(store);
-  if (options_.offline) offline(entries);
-}
-
-// Whether anything can be served where nothing is compiled.
-void Doctor::offline(const std::vector<ListedEntry>& entries) {
-  const std::vector<std::string> archs = archs_of_gpus();
-  const auto serves = [&](const ListedEntry& listed) {
-    if (!listed.entry || !listed.problem.empty()) return false;
-    const std::string& arch = listed.entry->identity.arch;
-    return archs.empty() || std::find(archs.begin(), archs.end(), arch) != archs.end();
-  };
-  if (std::any_of(entries.begin(), entries.end(), serves)) return;
+  if (!options_.offline || serves) return;
   add(Health::kFail, "offline",
       fmt::format("no directory or layer has an entry{} that can be used, and nothing is compiled",
                   archs.empty() ? "" : " for " + join(archs)),

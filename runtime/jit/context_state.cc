@@ -133,9 +133,9 @@ Result<Kernel> Context::State::Judge::kernel_of(const Made& made) {
 }
 
 std::optional<Context::State::Made> Context::State::find(const Identity& identity,
-                                                         Judge& judge) const {
+                                                         Names::Moment since, Judge& judge) const {
   if (!store) return std::nullopt;
-  std::optional<StoredEntry> stored = store->lookup(identity, std::ref(judge));
+  std::optional<StoredEntry> stored = store->lookup_since(since, identity, std::ref(judge));
   if (!stored) return std::nullopt;
   Made made{.compiled = {.info = info_of(stored->entry.identity),
                          .source = Source::kDisk,
@@ -187,7 +187,7 @@ Result<Context::State::Made> Context::State::make_once(const KernelSpec& spec, c
   if (store) {
     lock = store->lock(identity);
     // Whoever held the lock has usually made what we want.
-    if (std::optional<Made> found = find(identity, judge)) {
+    if (std::optional<Made> found = find(identity, store->now(), judge)) {
       ++disk_hits_;
       return std::move(*found);
     }
@@ -198,21 +198,21 @@ Result<Context::State::Made> Context::State::make_once(const KernelSpec& spec, c
   const Entry entry{
       .identity = identity, .metadata = metadata_json(made->compiled.info), .cubin = made->cubin};
   // A failed write is logged and counted by the store, and is not the caller's problem.
-  if (Result<std::string> path = store->publish(entry)) made->compiled.path = std::move(*path);
+  if (Result<std::string> path = store->publish(entry, std::ref(judge))) {
+    made->compiled.path = std::move(*path);
+  }
   return made;
 }
 
 Result<Context::State::Made> Context::State::make_missing(const KernelSpec& spec, const Held& held,
-                                                          Judge& judge) const {
-  if (options.offline) {
-    ++misses_;
-    return not_cached(held.identity);
+                                                          Names::Moment since, Judge& judge) const {
+  if (!options.offline && nvrtc) return make_once(spec, held, judge);
+  if (std::optional<Made> found = find(held.identity, since, judge)) {
+    ++disk_hits_;
+    return std::move(*found);
   }
-  if (!nvrtc) {
-    ++misses_;
-    return nvrtc.error().clone();
-  }
-  return make_once(spec, held, judge);
+  ++misses_;
+  return options.offline ? not_cached(held.identity) : nvrtc.error().clone();
 }
 
 std::string Context::State::remedy(const Identity& identity) const {
@@ -270,19 +270,20 @@ Result<Context::State::Held> Context::State::hold(const KernelSpec& spec) const 
 }
 
 Result<std::optional<Context::State::Made>> Context::State::supply(const KernelSpec& spec,
-                                                                   const Held& held, bool may_make,
+                                                                   const Held& held, Need need,
                                                                    Judge& judge) const {
   Slot& slot = *held.slot;
   if (!slot.cubin.empty()) {
     ++memory_hits_;
     return std::optional<Made>({.compiled = *slot.compiled, .cubin = std::move(slot.cubin)});
   }
-  if (std::optional<Made> found = find(held.identity, judge)) {
+  // In lists that other kernels may have had made: what has come since is found below.
+  if (std::optional<Made> found = find(held.identity, Names::kAnyTime, judge)) {
     ++disk_hits_;
     return found;
   }
-  if (!may_make) return std::optional<Made>();
-  Result<Made> made = make_missing(spec, held, judge);
+  if (!need.may_make) return std::optional<Made>();
+  Result<Made> made = make_missing(spec, held, need.since, judge);
   if (!made) return judge.telling(std::move(made).error());
   return std::optional<Made>(*std::move(made));
 }
@@ -298,14 +299,14 @@ Result<CompiledKernel> Context::State::compile(const KernelSpec& spec) const {
     return compiled;
   }
   Judge judge(spec, nullptr);
-  Result<std::optional<Made>> made = supply(spec, *held, /*may_make=*/true, judge);
+  Result<std::optional<Made>> made = supply(spec, *held, {.since = now()}, judge);
   if (!made) return std::move(made).error();
   slot.compiled = (*made)->compiled;
   if (slot.compiled->path.empty()) slot.cubin = std::move((*made)->cubin);
   return std::move((*made)->compiled);
 }
 
-Result<std::optional<Kernel>> Context::State::load(const KernelSpec& spec, bool may_make) const {
+Result<std::optional<Kernel>> Context::State::load(const KernelSpec& spec, Need need) const {
   if (!device) {
     return Status(Code::kUnsupported,
                   fmt::format("{}: a context with kNoDevice loads no kernels; use compile()",
@@ -319,7 +320,7 @@ Result<std::optional<Kernel>> Context::State::load(const KernelSpec& spec, bool 
     return slot.kernel;
   }
   Judge judge(spec, device);
-  Result<std::optional<Made>> made = supply(spec, *held, may_make, judge);
+  Result<std::optional<Made>> made = supply(spec, *held, need, judge);
   if (!made) return std::move(made).error();
   if (!*made) return std::optional<Kernel>();
   Result<Kernel> kernel = judge.kernel_of(**made);
@@ -329,14 +330,14 @@ Result<std::optional<Kernel>> Context::State::load(const KernelSpec& spec, bool 
   return slot.kernel;
 }
 
-Result<Kernel> Context::State::get(const KernelSpec& spec) const {
-  Result<std::optional<Kernel>> kernel = load(spec, /*may_make=*/true);
+Result<Kernel> Context::State::get(const KernelSpec& spec, Names::Moment since) const {
+  Result<std::optional<Kernel>> kernel = load(spec, {.since = since});
   if (!kernel) return std::move(kernel).error();
   return **std::move(kernel);
 }
 
 Result<std::optional<Kernel>> Context::State::get_cached(const KernelSpec& spec) const {
-  return load(spec, /*may_make=*/false);
+  return load(spec, {.may_make = false});
 }
 
 void Context::State::explain_miss(const Identity& identity, Explanation* explanation) const {
@@ -365,7 +366,7 @@ Result<Explanation> Context::State::explain(const KernelSpec& spec) const {
   explanation.path = store ? store->path_of(identity) : "";
   explanation.info = info_of(identity);
   Judge judge(spec, nullptr);
-  if (std::optional<Made> found = find(identity, judge)) {
+  if (std::optional<Made> found = find(identity, now(), judge)) {
     explanation.cached = true;
     explanation.path = std::move(found->compiled.path);
     explanation.info = std::move(found->compiled.info);
@@ -374,6 +375,8 @@ Result<Explanation> Context::State::explain(const KernelSpec& spec) const {
   }
   return explanation;
 }
+
+Names::Moment Context::State::now() const { return store ? store->now() : Names::kAnyTime; }
 
 CacheStats Context::State::stats() const {
   return {.memory_hits = memory_hits_,

@@ -32,13 +32,21 @@ struct Context::State {
   mutable TuningFiles tuning_files;
 
   Result<CompiledKernel> compile(const KernelSpec& spec) const;
-  Result<Kernel> get(const KernelSpec& spec) const;
-  // The same; nullopt where the kernel is neither in memory nor on disk.
+  Result<Kernel> get(const KernelSpec& spec) const { return get(spec, now()); }
+  // The same for one of many: directories need not be listed again that were listed since then.
+  Result<Kernel> get(const KernelSpec& spec, Names::Moment since) const;
+  // nullopt where the kernel is neither in memory nor on disk.
   Result<std::optional<Kernel>> get_cached(const KernelSpec& spec) const;
   Result<Explanation> explain(const KernelSpec& spec) const;
   CacheStats stats() const;
+  Names::Moment now() const;
 
  private:
+  // What is wanted of a kernel that is not in memory.
+  struct Need {
+    bool may_make = true;
+    Names::Moment since = Names::kAnyTime;  // where it cannot be made: missing at that moment
+  };
   // A cubin and what is known of it.
   struct Made {
     CompiledKernel compiled;
@@ -94,14 +102,15 @@ struct Context::State {
     Status failure_;  // of an entry that is good
   };
 
-  std::optional<Made> find(const Identity& identity, Judge& judge) const;
+  std::optional<Made> find(const Identity& identity, Names::Moment since, Judge& judge) const;
   // From memory, disk or the compiler, the first that has it.  nullopt: without `may_make`, where
   // it would have to be compiled.
-  Result<std::optional<Made>> supply(const KernelSpec& spec, const Held& held, bool may_make,
+  Result<std::optional<Made>> supply(const KernelSpec& spec, const Held& held, Need need,
                                      Judge& judge) const;
-  Result<std::optional<Kernel>> load(const KernelSpec& spec, bool may_make) const;
-  // Requires: find() has none.
-  Result<Made> make_missing(const KernelSpec& spec, const Held& held, Judge& judge) const;
+  Result<std::optional<Kernel>> load(const KernelSpec& spec, Need need) const;
+  // Requires: no list that was made before has it.
+  Result<Made> make_missing(const KernelSpec& spec, const Held& held, Names::Moment since,
+                            Judge& judge) const;
   Result<Made> make_once(const KernelSpec& spec, const Held& held, Judge& judge) const;
   Result<Made> build(const KernelSpec& spec, const Held& held) const;
   Status not_cached(const Identity& identity) const;

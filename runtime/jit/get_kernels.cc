@@ -12,6 +12,7 @@ Result<std::vector<Kernel>> get_kernels(const Context& context,
                                         const std::vector<KernelSpec>& specs) {
   std::vector<std::optional<Result<Kernel>>> found(specs.size());
   std::vector<std::size_t> missing;
+  const Names::Moment since = context.state().now();
   for (std::size_t i = 0; i < specs.size(); ++i) {
     Result<std::optional<Kernel>> cached = context.state().get_cached(specs[i]);
     if (!cached) {
@@ -22,8 +23,9 @@ Result<std::vector<Kernel>> get_kernels(const Context& context,
       missing.push_back(i);
     }
   }
-  on_threads(missing.size(), missing.size(),
-             [&](std::size_t i) { found[missing[i]].emplace(context.get(specs[missing[i]])); });
+  on_threads(missing.size(), missing.size(), [&](std::size_t i) {
+    found[missing[i]].emplace(context.state().get(specs[missing[i]], since));
+  });
   std::vector<Kernel> kernels;
   for (std::optional<Result<Kernel>>& kernel : found) {
     if (!*kernel) return std::move(*kernel).error();

@@ -16,6 +16,7 @@ namespace cubinery::test {
 enum class Op : int {
   kRead,
   kWrite,
+  kAppend,
   kRename,
   kSyncDir,
   kRemove,
@@ -49,16 +50,33 @@ class FaultEnv : public Env {
     const std::error_code fault = fault_of(Op::kRead);
     return fault ? fault : base_->open(path, file);
   }
-  std::error_code write_synced(const std::string& path, std::string_view bytes,
-                               std::uint32_t mode) override {
+  std::error_code write_parts(const std::string& path, std::uint32_t mode,
+                              const NextPart& next) override {
     if (const std::error_code fault = fault_of(Op::kWrite)) return fault;
-    if (!bytes_left_ || *bytes_left_ >= bytes.size()) return base_->write_synced(path, bytes, mode);
-    (void)base_->write_synced(path, bytes.substr(0, *bytes_left_), mode);
-    return std::make_error_code(std::errc::no_space_on_device);
+    std::size_t left = bytes_left_.value_or(SIZE_MAX);
+    bool is_full = false;
+    const std::error_code error =
+        base_->write_parts(path, mode, [&](std::string* part) -> std::error_code {
+          if (const std::error_code failed = next(part)) return failed;
+          is_full = is_full || part->size() > left;
+          part->resize(std::min(part->size(), left));
+          left -= part->size();
+          return {};
+        });
+    return is_full ? std::make_error_code(std::errc::no_space_on_device) : error;
+  }
+  std::error_code append(const std::string& path, std::string_view line, std::uint32_t mode,
+                         std::string* before) override {
+    const std::error_code fault = fault_of(Op::kAppend);
+    return fault ? fault : base_->append(path, line, mode, before);
   }
   std::error_code rename(const std::string& from, const std::string& to) override {
     const std::error_code fault = fault_of(Op::kRename);
     return fault ? fault : base_->rename(from, to);
+  }
+  std::error_code rename_new(const std::string& from, const std::string& to) override {
+    const std::error_code fault = fault_of(Op::kRename);
+    return fault ? fault : base_->rename_new(from, to);
   }
   std::error_code sync_dir(const std::string& dir) override {
     const std::error_code fault = fault_of(Op::kSyncDir);
@@ -71,6 +89,10 @@ class FaultEnv : public Env {
   std::error_code list(const std::string& dir, std::vector<DirEntry>* entries) override {
     const std::error_code fault = fault_of(Op::kList);
     return fault ? fault : base_->list(dir, entries);
+  }
+  std::error_code list_names(const std::string& dir, std::vector<std::string>* names) override {
+    const std::error_code fault = fault_of(Op::kList);
+    return fault ? fault : base_->list_names(dir, names);
   }
   std::error_code make_dirs(const std::string& dir) override {
     const std::error_code fault = fault_of(Op::kMakeDirs);

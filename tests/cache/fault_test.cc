@@ -46,6 +46,7 @@ struct FaultyCache {
 TEST_CASE("AFailedPublishIsReportedAndHarmless", "[cache]") {
   const Op op = GENERATE(Op::kWrite, Op::kRename, Op::kSyncDir, Op::kMakeDirs, Op::kStat);
   const bool replaces = GENERATE(false, true);
+  if (op == Op::kMakeDirs && replaces) return;  // they are there
   INFO("operation " << static_cast<int>(op) << ", replaces " << replaces);
   FaultyCache cache;
   if (replaces) REQUIRE(cache.store.publish(sample_entry()));
@@ -64,7 +65,7 @@ TEST_CASE("AFailedPublishIsReportedAndHarmless", "[cache]") {
 }
 
 TEST_CASE("WhatPublishCanDoWithoutMayFail", "[cache]") {
-  const Op op = GENERATE(Op::kRead, Op::kRemove, Op::kList, Op::kSetMtime, Op::kLock);
+  const Op op = GENERATE(Op::kRead, Op::kAppend, Op::kRemove, Op::kList, Op::kSetMtime, Op::kLock);
   INFO("operation " << static_cast<int>(op));
   FaultyCache cache;
   cache.env->fail(op, std::errc::permission_denied);
@@ -93,7 +94,7 @@ TEST_CASE("ATemporaryThatCannotBeRemovedIsNeverAnEntry", "[cache]") {
   REQUIRE_FALSE(cache.store.publish(sample_entry()));
   CHECK(cache.temporaries() == 1);
   CHECK_FALSE(cache.store.lookup(sample_identity()));
-  CHECK(cache.store.list().empty());
+  CHECK(test::list_all(cache.store).empty());
   cache.check_sound();
   cache.env->advance_clock(3601);
   REQUIRE(cache.store.gc());

@@ -84,7 +84,7 @@ struct Victims {
 
   // Nothing is damaged, and nobody waits for the dead.
   std::string trouble() {
-    for (const ListedEntry& entry : store.list()) {
+    for (const ListedEntry& entry : test::list_all(store)) {
       if (!entry.problem.empty()) return entry.path + ": " + entry.problem;
     }
     if (std::filesystem::exists(pack)) {

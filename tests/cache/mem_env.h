@@ -45,12 +45,16 @@ class MemEnv : public Env {
     return {};
   }
 
-  std::error_code write_synced(const std::string& path, std::string_view bytes,
-                               std::uint32_t mode) override {
+  std::error_code write_parts(const std::string& path, std::uint32_t mode,
+                              const NextPart& next) override {
+    std::string bytes;
+    for (std::string part = "?"; !part.empty(); bytes += part) {
+      if (const std::error_code error = next(&part)) return error;
+    }
     const std::lock_guard<std::mutex> guard(mutex_);
     if (!dirs_.contains(parent(path))) return error_of(std::errc::no_such_file_or_directory);
     if (files_.contains(path)) return error_of(std::errc::file_exists);
-    File file{std::string(bytes), {}, !sync_fails};
+    File file{std::move(bytes), {}, !sync_fails};
     file.info.mtime_ns = now;
     file.info.owner = kUser;
     file.info.mode = mode;
@@ -63,6 +67,26 @@ class MemEnv : public Env {
     auto node = files_.extract(from);
     if (node.empty()) return error_of(std::errc::no_such_file_or_directory);
     files_[to] = std::move(node.mapped());
+    return {};
+  }
+
+  std::error_code rename_new(const std::string& from, const std::string& to) override {
+    {
+      const std::lock_guard<std::mutex> guard(mutex_);
+      if (files_.contains(to)) return error_of(std::errc::file_exists);
+    }
+    return rename(from, to);
+  }
+
+  std::error_code append(const std::string& path, std::string_view line, std::uint32_t mode,
+                         std::string* before) override {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (!dirs_.contains(parent(path))) return error_of(std::errc::no_such_file_or_directory);
+    File& file = files_[path];
+    *before = file.bytes;
+    file.bytes += line;
+    file.info.mode = mode;
+    file.info.owner = kUser;
     return {};
   }
 
@@ -89,6 +113,15 @@ class MemEnv : public Env {
       if (parent(path) == dir) entries->push_back({path.substr(dir.size() + 1), info_of(file)});
     }
     return {};
+  }
+
+  std::error_code list_names(const std::string& dir, std::vector<std::string>* names) override {
+    std::vector<DirEntry> entries;
+    const std::error_code error = list(dir, &entries);
+    names->clear();
+    for (DirEntry& entry : entries) names->push_back(std::move(entry.name));
+    ++listed;
+    return error;
   }
 
   std::error_code make_dirs(const std::string& dir) override {
@@ -158,6 +191,7 @@ class MemEnv : public Env {
   std::chrono::milliseconds paused{0};       // by pause() in all; nobody really waits
   std::set<std::string> examined;            // by stat()
   std::size_t opened = 0;                    // calls of open()
+  std::size_t listed = 0;                    // calls of list_names()
   std::atomic<std::uint64_t> bytes_read{0};  // of all files
   bool sync_fails = false;                   // bytes are written, then fsync() reports an error
 

@@ -2,7 +2,9 @@
 #include "cache/pack.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cache/bytes.h"
@@ -24,8 +26,21 @@ constexpr std::size_t kHeader = 16;  // magic, format, length of the index
 
 std::string pack_golden_path() { return CUBINERY_TEST_DIR "/golden/pack_v1.pack"; }
 
-PackedEntry packed(const Entry& entry) {
+// Entries by name.
+using Packed = std::map<std::string, std::string>;
+
+std::pair<const std::string, std::string> packed(const Entry& entry) {
   return {paths::entry_name(entry.identity), encode_entry(entry)};
+}
+
+std::string encode_pack(const Packed& entries) {
+  std::vector<PackedEntry> index;
+  std::string bytes;
+  for (const auto& [name, entry] : entries) {
+    index.push_back(packed_entry(name, entry));
+    bytes += entry;
+  }
+  return encode_pack_front(index) + bytes;
 }
 
 std::string two_entries() {
@@ -51,8 +66,8 @@ struct Record {
 };
 
 Record record_of(const Entry& entry) {
-  const PackedEntry whole = packed(entry);
-  return {whole.name, whole.name.size(), whole.bytes.size()};
+  const auto [name, bytes] = packed(entry);
+  return {name, name.size(), bytes.size()};
 }
 
 // A pack whose index says anything, with the right checksum.
@@ -77,14 +92,14 @@ TEST_CASE("APackHoldsTheBytesOfItsEntries", "[cache]") {
   CHECK(file.trouble.empty());
   REQUIRE(file.pack->records().size() == 2);
   for (const Entry& entry : {sample_entry(), numbered_entry(1)}) {
-    const PackedEntry whole = packed(entry);
-    const Pack::Record* record = file.pack->find(whole.name);
+    const auto [name, whole] = packed(entry);
+    const Pack::Record* record = file.pack->find(name);
     REQUIRE(record != nullptr);
-    CHECK(bytes.substr(static_cast<std::size_t>(record->offset), record->bytes) == whole.bytes);
+    CHECK(bytes.substr(static_cast<std::size_t>(record->offset), record->bytes) == whole);
     const EntryFile read = file.pack->read(*record);
     CHECK(read.entry == entry);
     CHECK(read.trouble.empty());
-    CHECK(read.info.bytes == whole.bytes.size());
+    CHECK(read.info.bytes == whole.size());
     CHECK(file.pack->read_identity(*record) == entry.identity);
   }
   CHECK(file.pack->find("") == nullptr);
@@ -192,9 +207,8 @@ TEST_CASE("EntriesOfNoSizeAreMissing", "[cache]") {
 }
 
 TEST_CASE("AnEntryUnderTheNameOfAnotherIsMissing", "[cache]") {
-  PackedEntry swapped = packed(sample_entry());
-  swapped.name = packed(numbered_entry(1)).name;
-  const PackFile file = open_bytes(encode_pack({swapped}));
+  const PackFile file =
+      open_bytes(encode_pack({{packed(numbered_entry(1)).first, packed(sample_entry()).second}}));
   REQUIRE(file.pack);
   CHECK(file.pack->read(file.pack->records()[0]).problem == EntryProblem::kIdentity);
   CHECK_FALSE(file.pack->read_identity(file.pack->records()[0]));

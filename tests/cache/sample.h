@@ -44,6 +44,12 @@ inline Entry entry_of_version(std::string version) {
   return entry;
 }
 
+inline std::vector<ListedEntry> list_all(const Store& store) {
+  std::vector<ListedEntry> entries;
+  store.for_each([&](ListedEntry entry) { entries.push_back(std::move(entry)); });
+  return entries;
+}
+
 // What a store has said.
 class Log {
  public:

@@ -73,6 +73,10 @@ CUBINERY_WRAP(ssize_t, read, (int fd, void* bytes, size_t size), (fd, bytes, siz
 CUBINERY_WRAP(ssize_t, pread, (int fd, void* bytes, size_t size, off_t offset),
               (fd, bytes, size, offset), -1)
 CUBINERY_WRAP(int, rename, (const char* from, const char* to), (from, to), -1)
+CUBINERY_WRAP(int, renameat2,
+              (int from_dir, const char* from, int to_dir, const char* to, unsigned flags),
+              (from_dir, from, to_dir, to, flags), -1)
+CUBINERY_WRAP(int, link, (const char* from, const char* to), (from, to), -1)
 CUBINERY_WRAP(int, unlink, (const char* path), (path), -1)
 CUBINERY_WRAP(int, mkdir, (const char* path, mode_t mode), (path, mode), -1)
 CUBINERY_WRAP(DIR*, opendir, (const char* path), (path), nullptr)
