@@ -1,7 +1,6 @@
 #include "cache/entry_file.h"
 
 #include "cache/paths.h"
-#include "cache/trust.h"
 
 namespace cubinery {
 namespace {
@@ -32,7 +31,7 @@ EntryFile check_entry(std::string_view bytes, std::string_view name) {
   return file;
 }
 
-EntryFile read_entry_file(Env& env, const std::string& path, bool trust) {
+EntryFile read_entry_file(Env& env, const std::string& path, const Trust& trust) {
   EntryFile file;
   std::string bytes;
   if (const std::error_code error = env.read(path, &bytes, &file.info)) {
@@ -40,7 +39,7 @@ EntryFile read_entry_file(Env& env, const std::string& path, bool trust) {
     return file;
   }
   // The owner of the open file, not of its path: a symbolic link is fine when what it leads to is.
-  const Status owner = trust ? Status() : check_owner(env, path, file.info);
+  const Status owner = check_owner(env, path, file.info, trust);
   if (!owner.ok()) {
     file.trouble = owner.message();
     return file;

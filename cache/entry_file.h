@@ -9,6 +9,7 @@
 
 #include "cache/entry.h"
 #include "cache/env.h"
+#include "cache/trust.h"
 
 namespace cubinery {
 
@@ -32,8 +33,8 @@ std::string trouble_with(const EntryFile& file, const AcceptEntry& accept);
 EntryFile check_entry(std::string_view bytes, std::string_view name);
 
 // Reads the file and checks everything that can be checked without knowing what is wanted: its
-// owner (unless `trust`), its bytes and its name.
-EntryFile read_entry_file(Env& env, const std::string& path, bool trust);
+// owner, its bytes and its name.
+EntryFile read_entry_file(Env& env, const std::string& path, const Trust& trust);
 
 // The identity of the entry called `name` that starts at `offset`, from its front alone: enough to
 // compare, not to load.  nullopt: it cannot be read, or is not that of the name.

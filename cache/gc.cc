@@ -7,7 +7,6 @@
 
 #include "cache/entry_file.h"
 #include "cache/paths.h"
-#include "cache/trust.h"
 
 namespace cubinery {
 namespace {
@@ -18,10 +17,10 @@ constexpr std::int64_t kStaleAfterNs = kHourNs;
 // How far clocks of machines that share a cache may differ.
 constexpr std::int64_t kSkewNs = kHourNs;
 
-std::vector<DirEntry> list_stale(Env& env, const std::string& dir, bool trust,
+std::vector<DirEntry> list_stale(Env& env, const std::string& dir, const Trust& trust,
                                  bool (*is_ours)(std::string_view name)) {
   std::vector<DirEntry> files;
-  if (!trust && !check_owner(env, dir).ok()) return {};
+  if (!check_owner(env, dir, trust).ok()) return {};
   if (env.list(dir, &files)) return {};
   const std::int64_t newest = env.now_ns() - kStaleAfterNs;
   std::erase_if(files, [&](const DirEntry& file) {
@@ -69,7 +68,7 @@ void evict(Env& env, const std::string& dir, std::uint64_t limit_bytes, GcResult
   }
 }
 
-void remove_damaged(Env& env, const std::string& dir, bool trust, GcResult* result) {
+void remove_damaged(Env& env, const std::string& dir, const Trust& trust, GcResult* result) {
   for (const DirEntry& file : list_entries(env, dir)) {
     const std::string path = paths::entries_dir(dir) + "/" + file.name;
     const EntryProblem problem = read_entry_file(env, path, trust).problem;
@@ -79,7 +78,7 @@ void remove_damaged(Env& env, const std::string& dir, bool trust, GcResult* resu
   }
 }
 
-void sweep(Env& env, const std::string& dir, bool trust, GcResult* result) {
+void sweep(Env& env, const std::string& dir, const Trust& trust, GcResult* result) {
   for (const DirEntry& file :
        list_stale(env, paths::tmp_dir(dir), trust, paths::is_temporary_name)) {
     if (!env.remove(paths::tmp_dir(dir) + "/" + file.name)) ++result->temporaries_removed;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cache/env.h"
+#include "cache/trust.h"
 
 namespace cubinery {
 
@@ -31,10 +32,10 @@ void sort_by_use(Env& env, std::vector<DirEntry>* files);
 void evict(Env& env, const std::string& dir, std::uint64_t limit_bytes, GcResult* result);
 
 // Removes entries that no lookup can use.  Those of newer formats stay: a newer library can.
-void remove_damaged(Env& env, const std::string& dir, bool trust, GcResult* result);
+void remove_damaged(Env& env, const std::string& dir, const Trust& trust, GcResult* result);
 
 // Removes temporaries and lock files that nobody has touched for an hour.  Unless `trust`, nothing
 // from a directory that others could have put together (cache/trust.h).
-void sweep(Env& env, const std::string& dir, bool trust, GcResult* result);
+void sweep(Env& env, const std::string& dir, const Trust& trust, GcResult* result);
 
 }  // namespace cubinery

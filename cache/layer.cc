@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "cache/paths.h"
-#include "cache/trust.h"
 
 namespace cubinery {
 
@@ -44,7 +43,7 @@ Status Layer::check_listed(Env& env) const {
   return error ? io_error("list", paths::entries_dir(path), error) : Status();
 }
 
-EntryFile Layer::read(Env& env, std::string_view name, bool trust) const {
+EntryFile Layer::read(Env& env, std::string_view name, const Trust& trust) const {
   if (!pack) return read_entry_file(env, path_of(name), trust);
   const Pack::Record* record = pack->find(name);
   return record != nullptr ? pack->read(*record) : EntryFile{};
@@ -60,12 +59,13 @@ std::optional<Identity> Layer::read_identity(Env& env, std::string_view name) co
   return cubinery::read_identity(*file, 0, name);
 }
 
-Status check_cache_dir(Env& env, const std::string& dir) {
-  CUBINERY_RETURN_IF_ERROR(check_owner(env, dir));
-  return check_owner(env, paths::entries_dir(dir));
+Status check_cache_dir(Env& env, const std::string& dir, const Trust& trust) {
+  CUBINERY_RETURN_IF_ERROR(check_owner(env, dir, trust));
+  return check_owner(env, paths::entries_dir(dir), trust);
 }
 
-Layer open_layer(Env& env, const std::string& path, bool trust, std::shared_ptr<const Pack> pack) {
+Layer open_layer(Env& env, const std::string& path, const Trust& trust,
+                 std::shared_ptr<const Pack> pack) {
   Layer layer;
   layer.path = path;
   layer.pack = std::move(pack);
@@ -84,15 +84,15 @@ Layer open_layer(Env& env, const std::string& path, bool trust, std::shared_ptr<
     layer.pack = std::move(file.pack);
     layer.trouble = std::move(file.trouble);
   } else {
-    if (!trust) layer.trouble = check_cache_dir(env, path).message();
+    layer.trouble = check_cache_dir(env, path, trust).message();
     return layer;
   }
-  const Status owner = trust ? Status() : check_owner(env, path, layer.info);
+  const Status owner = check_owner(env, path, layer.info, trust);
   if (!owner.ok()) layer.trouble = owner.message();
   return layer;
 }
 
-EntryFile read_stored_entry(Env& env, const std::string& path, bool trust) {
+EntryFile read_stored_entry(Env& env, const std::string& path, const Trust& trust) {
   FileInfo info;
   // "pack/name" is no path to the system.
   const std::error_code error = env.stat(path, &info);

@@ -10,6 +10,7 @@
 #include "cache/entry_file.h"
 #include "cache/env.h"
 #include "cache/pack.h"
+#include "cache/trust.h"
 
 namespace cubinery {
 
@@ -33,20 +34,20 @@ struct Layer {
   Status check() const;
   // The same, or why it cannot be listed.
   Status check_listed(Env& env) const;
-  EntryFile read(Env& env, std::string_view name, bool trust) const;
+  EntryFile read(Env& env, std::string_view name, const Trust& trust) const;
   std::optional<Identity> read_identity(Env& env, std::string_view name) const;
 };
 
 // What there is at the path of a read-only layer, and whether it may be loaded from: owner and
-// permissions unless `trust`, the index of a pack.  An absent one is an empty directory.  `pack`:
+// permissions, the index of a pack.  An absent one is an empty directory.  `pack`:
 // it is known to be this one.
-Layer open_layer(Env& env, const std::string& path, bool trust,
+Layer open_layer(Env& env, const std::string& path, const Trust& trust,
                  std::shared_ptr<const Pack> pack = nullptr);
 
 // OK, or why entries of this directory are not to be loaded.  An absent one is OK.
-Status check_cache_dir(Env& env, const std::string& dir);
+Status check_cache_dir(Env& env, const std::string& dir, const Trust& trust);
 
 // Reads and checks the entry at a path that Layer::path_of() made.
-EntryFile read_stored_entry(Env& env, const std::string& path, bool trust);
+EntryFile read_stored_entry(Env& env, const std::string& path, const Trust& trust);
 
 }  // namespace cubinery

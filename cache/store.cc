@@ -8,7 +8,6 @@
 
 #include "cache/entry_file.h"
 #include "cache/paths.h"
-#include "cache/trust.h"
 
 namespace cubinery {
 namespace {
@@ -49,7 +48,7 @@ StoreOptions store_options(const Options& options) {
   return {.dir = options.cache_dir,
           .layers = options.cache_layers,
           .limit_bytes = options.cache_limit_bytes,
-          .trust_shared_dirs = options.trust_shared_dirs,
+          .trust = trust_of(options),
           .lock_wait = options.lock_wait,
           .log = options.log};
 }
@@ -117,7 +116,7 @@ void Store::for_each(const std::function<void(ListedEntry)>& show) const {
     std::sort(files.begin(), files.end(),
               [](const DirEntry& a, const DirEntry& b) { return a.name < b.name; });
     for (const DirEntry& file : files) {
-      EntryFile read = layer.read(*env_, file.name, options_.trust_shared_dirs);
+      EntryFile read = layer.read(*env_, file.name, options_.trust);
       show({layer.path_of(file.name), file.info.bytes, file.info.mtime_ns / kNsPerSecond,
             read.entry ? layer.trouble : read.trouble, std::move(read.entry)});
     }
@@ -145,8 +144,8 @@ Result<GcResult> Store::gc(std::optional<std::uint64_t> limit_bytes) {
   CUBINERY_RETURN_IF_ERROR(check_trusted(options_.dir));
   GcResult result;
   result.bytes_before = total_bytes(list_entries(*env_, options_.dir));
-  sweep(*env_, options_.dir, options_.trust_shared_dirs, &result);
-  remove_damaged(*env_, options_.dir, options_.trust_shared_dirs, &result);
+  sweep(*env_, options_.dir, options_.trust, &result);
+  remove_damaged(*env_, options_.dir, options_.trust, &result);
   evict(*env_, options_.dir, limit_bytes.value_or(options_.limit_bytes), &result);
   if (prepare({paths::tmp_dir(options_.dir)}).ok()) {
     Eviction::measured(usage_place(), result.bytes_after);
@@ -170,7 +169,7 @@ Status Store::check_writable() {
 }
 
 Status Store::check_trusted(const std::string& dir) const {
-  return options_.trust_shared_dirs ? Status() : check_cache_dir(*env_, dir);
+  return check_cache_dir(*env_, dir, options_.trust);
 }
 
 void Store::visit_layers(const std::function<bool(const Layer&)>& visit) const {
@@ -217,7 +216,7 @@ Layer Store::layer_at(const std::string& path) const {
     const std::lock_guard<std::mutex> guard(packs_mutex_);
     if (const auto found = packs_.find(path); found != packs_.end()) known = found->second;
   }
-  Layer layer = open_layer(*env_, path, options_.trust_shared_dirs, std::move(known));
+  Layer layer = open_layer(*env_, path, options_.trust, std::move(known));
   if (layer.pack) {
     const std::lock_guard<std::mutex> guard(packs_mutex_);
     layer.pack = packs_.try_emplace(path, layer.pack).first->second;  // a thread that was faster
@@ -279,7 +278,7 @@ void Store::pass_over(const std::string& path, std::string_view trouble) {
 
 std::optional<Store::Found> Store::load(const Layer& layer, const std::string& name,
                                         const Identity& wanted, const AcceptEntry& accept) {
-  EntryFile file = layer.read(*env_, name, options_.trust_shared_dirs);
+  EntryFile file = layer.read(*env_, name, options_.trust);
   const bool is_other = file.entry && !is_wanted(wanted, file.entry->identity);
   const std::string trouble = is_other
                                   ? to_string(EntryProblem::kIdentity)  // requests of one digest
@@ -318,16 +317,14 @@ Status Store::prepare(std::initializer_list<std::string> subdirs) const {
     FileInfo info;
     const std::error_code error = env_->stat(subdir, &info);
     if (!error && info.kind == FileKind::kDirectory) {
-      if (!options_.trust_shared_dirs) {
-        CUBINERY_RETURN_IF_ERROR(check_owner(*env_, subdir, info));
-      }
+      CUBINERY_RETURN_IF_ERROR(check_owner(*env_, subdir, info, options_.trust));
       continue;
     }
     is_new = true;
     if (const std::error_code make_error = env_->make_dirs(subdir)) {
       return io_error("create", subdir, make_error);
     }
-    if (!options_.trust_shared_dirs) CUBINERY_RETURN_IF_ERROR(check_owner(*env_, subdir));
+    CUBINERY_RETURN_IF_ERROR(check_owner(*env_, subdir, options_.trust));
   }
   return is_new ? check_trusted(options_.dir) : Status();
 }
@@ -357,7 +354,7 @@ Result<bool> Store::write_entry(const Entry& entry, const AcceptEntry& accept) {
     error = env_->rename_new(temporary, path);
   }
   if (error == std::errc::file_exists) {
-    const EntryFile there = read_entry_file(*env_, path, options_.trust_shared_dirs);
+    const EntryFile there = read_entry_file(*env_, path, options_.trust);
     is_there = there.entry && trouble_with(there, accept).empty();
     if (is_there) renew_stamp(path, there.info.mtime_ns);
     error = is_there ? std::error_code() : env_->rename(temporary, path);
@@ -384,7 +381,7 @@ Eviction::Place Store::usage_place() {
 void Store::tidy(const std::string& published_name, std::uint64_t bytes) {
   if (!eviction_.added(usage_place(), published_name, bytes)) return;
   GcResult ignored;
-  sweep(*env_, options_.dir, options_.trust_shared_dirs, &ignored);
+  sweep(*env_, options_.dir, options_.trust, &ignored);
 }
 
 void Store::log(LogLevel level, std::string_view text) const {

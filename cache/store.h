@@ -27,6 +27,7 @@
 #include "cache/layer.h"
 #include "cache/lock.h"
 #include "cache/names.h"
+#include "cache/trust.h"
 #include "codegen/identity.h"
 #include "cubinery/options.h"
 #include "cubinery/status.h"
@@ -38,7 +39,7 @@ struct StoreOptions {
   std::string dir{};                  // writable; created at the first write; empty: there is none
   std::vector<std::string> layers{};  // read-only directories and packs, searched after dir
   std::uint64_t limit_bytes = std::uint64_t{1} << 30;
-  bool trust_shared_dirs = false;
+  Trust trust{};
   std::chrono::milliseconds lock_wait{60000};
   std::function<void(LogLevel, std::string_view)> log{};
 };

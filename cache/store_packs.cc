@@ -52,7 +52,7 @@ Status Store::select(const std::function<bool(const Identity&)>& wanted, const A
     }
     for (const DirEntry& file : files) {
       if (selection->entries.contains(file.name)) continue;
-      const EntryFile read = layer.read(*env_, file.name, options_.trust_shared_dirs);
+      const EntryFile read = layer.read(*env_, file.name, options_.trust);
       if (read.entry && !wanted(read.entry->identity)) {
         ++selection->others;
       } else if (const std::string trouble = trouble_with(read, accept); !trouble.empty()) {
@@ -81,7 +81,7 @@ Status Store::write_pack(const std::string& path, const Selection& selection,
       *part = encode_pack_front(index);
     } else if (next != selection.entries.end()) {
       const auto& [name, entry] = *next++;
-      const EntryFile read = entry.second->read(*env_, name, options_.trust_shared_dirs);
+      const EntryFile read = entry.second->read(*env_, name, options_.trust);
       if (read.entry) *part = encode_entry(*read.entry);
       if (part->size() != entry.first.bytes || !part->ends_with(entry.first.checksum)) {
         changed = Status(Code::kIo, fmt::format("{} has changed while it was exported",
@@ -137,7 +137,7 @@ Status Store::check_importable(const Layer& layer) const {
 }
 
 Result<ImportResult> Store::import_pack(const std::string& path, const AcceptEntry& accept) {
-  const Layer layer = open_layer(*env_, path, options_.trust_shared_dirs);
+  const Layer layer = open_layer(*env_, path, options_.trust);
   CUBINERY_RETURN_IF_ERROR(check_importable(layer));
   const std::string entries = paths::entries_dir(options_.dir);
   CUBINERY_RETURN_IF_ERROR(prepare({entries}));
@@ -154,7 +154,7 @@ Result<ImportResult> Store::import_pack(const std::string& path, const AcceptEnt
     }
     taken.push_back(record.name);
     if (std::binary_search(there.begin(), there.end(), record.name)) {
-      const EntryFile present = writable.read(*env_, record.name, options_.trust_shared_dirs);
+      const EntryFile present = writable.read(*env_, record.name, options_.trust);
       if (present.entry && trouble_with(present, accept).empty()) {
         ++result.present;
         renew_stamp(writable.path_of(record.name), present.info.mtime_ns);

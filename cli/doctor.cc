@@ -164,7 +164,7 @@ void Doctor::cache() {
                   bytes_text(options_.cache_limit_bytes));
   const Status writable = store.check_writable();
   const Status trusted = store.check_trusted(options_.cache_dir);
-  if (!trusted.ok() && !options_.trust_shared_dirs) {
+  if (!trusted.ok()) {
     add(Health::kFail, "cache", std::string(trusted.message()),
         "chmod go-w or chown the directory, or use another one with --cache-dir");
   } else if (const std::string why = unreadable(store); !why.empty()) {
@@ -191,7 +191,7 @@ void Doctor::cache() {
 }
 
 void Doctor::pack(const std::string& path) {
-  const Layer layer = open_layer(*posix_env(), path, options_.trust_shared_dirs);
+  const Layer layer = open_layer(*posix_env(), path, trust_of(options_));
   if (!layer.trouble.empty()) {
     add(Health::kFail, "layer", fmt::format("{}: {}", path, layer.trouble),
         "export the pack again, or remove it from the cache layers");
@@ -211,7 +211,7 @@ void Doctor::layers(const Store& store) {
     } else if (!std::filesystem::is_directory(layer, ignored)) {
       add(Health::kWarn, "layer", layer + ": no such directory or pack",
           "remove it from the cache layers");
-    } else if (!trusted.ok() && !options_.trust_shared_dirs) {
+    } else if (!trusted.ok()) {
       add(Health::kFail, "layer", std::string(trusted.message()),
           "chmod go-w or chown the directory, or set --trust-shared-dirs");
     } else {

@@ -19,12 +19,12 @@ std::optional<EntryTrouble> trouble_of(const ListedEntry& listed) {
   return std::nullopt;
 }
 
-std::uint64_t entry_bytes(const std::string& path, bool trust) {
+std::uint64_t entry_bytes(const std::string& path, const Trust& trust) {
   return read_stored_entry(*posix_env(), path, trust).info.bytes;
 }
 
 std::optional<std::string> check_entry_file(const std::string& path, const std::string& canonical,
-                                            const std::string& arch, bool trust) {
+                                            const std::string& arch, const Trust& trust) {
   const EntryFile file = read_stored_entry(*posix_env(), path, trust);
   if (!file.entry) return file.trouble.empty() ? "the entry is gone" : file.trouble;
   const Identity& identity = file.entry->identity;

@@ -22,10 +22,10 @@ struct EntryTrouble {
 std::optional<EntryTrouble> trouble_of(const ListedEntry& listed);
 
 // The size of the entry at a path, in a pack as well; 0 when it is gone.
-std::uint64_t entry_bytes(const std::string& path, bool trust);
+std::uint64_t entry_bytes(const std::string& path, const Trust& trust);
 
 // Reads the file again, checks it likewise, and that it holds the kernel `canonical` for `arch`.
 std::optional<std::string> check_entry_file(const std::string& path, const std::string& canonical,
-                                            const std::string& arch, bool trust);
+                                            const std::string& arch, const Trust& trust);
 
 }  // namespace cubinery

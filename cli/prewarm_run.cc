@@ -57,10 +57,10 @@ Outcome run_job(const Job& job, const Context& context, const Options& options,
   Outcome outcome = settings.dry_run ? look_up(job, context) : make(job, context);
   if (outcome.state != OutcomeState::kHit && outcome.state != OutcomeState::kCompiled)
     return outcome;
-  outcome.bytes = entry_bytes(outcome.path, options.trust_shared_dirs);
+  outcome.bytes = entry_bytes(outcome.path, trust_of(options));
   if (!settings.verify) return outcome;
   if (std::optional<std::string> problem =
-          check_entry_file(outcome.path, job.spec.canonical, job.arch, options.trust_shared_dirs)) {
+          check_entry_file(outcome.path, job.spec.canonical, job.arch, trust_of(options))) {
     fail(&outcome, fmt::format("{}: {}", outcome.path, *problem));
   }
   return outcome;

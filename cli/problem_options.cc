@@ -87,7 +87,7 @@ Status check_templates(const std::vector<Request>& requests, const Options& opti
   for (const Request& request : requests) {
     if (!request.own_kernel) continue;
     const Result<TemplateSource> found =
-        find_template(request.own_kernel->kernel, options.template_dirs, options.trust_shared_dirs);
+        find_template(request.own_kernel->kernel, options.template_dirs, trust_of(options));
     if (found) continue;
     return Status(found.error().code(),
                   fmt::format("{}: {}", request.origin, found.error().message()));

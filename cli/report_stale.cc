@@ -24,7 +24,7 @@ std::optional<Toolchain> toolchain_for(const std::string& op, const std::string&
   if (paths.empty()) paths = {{"", {op}}};
   for (const auto& [path, kernels] : paths) {
     const bool found = std::all_of(kernels.begin(), kernels.end(), [&](const std::string& kernel) {
-      return find_template(kernel, options.template_dirs, options.trust_shared_dirs).has_value();
+      return find_template(kernel, options.template_dirs, trust_of(options)).has_value();
     });
     if (!found) return std::nullopt;
   }

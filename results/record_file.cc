@@ -17,7 +17,6 @@
 #include "cache/lock.h"
 #include "cache/paths.h"
 #include "cache/system_call.h"
-#include "cache/trust.h"
 
 namespace cubinery {
 namespace {
@@ -54,14 +53,14 @@ void put(const std::string& name, Record record, std::map<std::string, std::size
 std::string message_of(const Status& status) { return std::string(status.message()); }
 
 // The file's bytes; empty for one that is absent.
-Result<std::string> read_text(const std::string& path, bool trust) {
+Result<std::string> read_text(const std::string& path, const Trust& trust) {
   const std::shared_ptr<Env> env = posix_env();
   std::string text;
   FileInfo info;
   const std::error_code error = env->read(path, &text, &info);
   if (is_absent(error)) return std::string();
   if (error) return read_error(path, error);
-  if (!trust) CUBINERY_RETURN_IF_ERROR(check_owner(*env, path, info));
+  CUBINERY_RETURN_IF_ERROR(check_owner(*env, path, info, trust));
   return text;
 }
 
@@ -80,7 +79,7 @@ class Appender {
   }
 
   // OK: it is open, and a file to append to.
-  Status check(Env& env, bool trust) const {
+  Status check(Env& env, const Trust& trust) const {
     if (fd_ < 0 && errno == ELOOP) {
       return Status(Code::kIo, fmt::format("cannot append to {}: it is a symbolic link; accepted: "
                                            "a regular file",
@@ -92,10 +91,9 @@ class Appender {
     if (!S_ISREG(status.st_mode)) {
       return io_error("append to", path_, std::make_error_code(std::errc::invalid_argument));
     }
-    if (trust) return {};
     return check_owner(
         env, path_,
-        {.owner = status.st_uid, .group = status.st_gid, .mode = status.st_mode & 07777u});
+        {.owner = status.st_uid, .group = status.st_gid, .mode = status.st_mode & 07777u}, trust);
   }
 
   // `made`: nothing had been written to it.  Requires: check().ok().
@@ -219,19 +217,19 @@ TuningResults parse_results(std::string_view text, const std::string& path) {
   return read;
 }
 
-Result<Measurements> read_measurements(const std::string& path, bool trust) {
+Result<Measurements> read_measurements(const std::string& path, const Trust& trust) {
   const Result<std::string> text = read_text(path, trust);
   if (!text) return text.error().clone();
   return parse_measurements(*text, path);
 }
 
-Result<TuningResults> read_results(const std::string& path, bool trust) {
+Result<TuningResults> read_results(const std::string& path, const Trust& trust) {
   const Result<std::string> text = read_text(path, trust);
   if (!text) return text.error().clone();
   return parse_results(*text, path);
 }
 
-Status append_lines(const std::string& path, std::string_view lines, bool trust,
+Status append_lines(const std::string& path, std::string_view lines, const Trust& trust,
                     std::chrono::milliseconds lock_wait) {
   const std::shared_ptr<Env> env = posix_env();
   const std::size_t slash = path.find_last_of('/');

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cache/trust.h"
 #include "cubinery/status.h"
 #include "results/records.h"
 
@@ -45,10 +46,12 @@ std::string results_path(const std::string& directory, std::string_view op);
 // has none.  kIo: it is there and cannot be listed.
 Result<std::vector<std::string>> tuned_operators(const std::string& directory);
 
-// A file that is absent has no records.  kIo: it is there and cannot be read; or, without `trust`,
-// others could have written it (cache/trust.h): what is launched must not depend on them.
-Result<Measurements> read_measurements(const std::string& path, bool trust = true);
-Result<TuningResults> read_results(const std::string& path, bool trust = true);
+// A file that is absent has no records.  kIo: it is there and cannot be read, or others than those
+// of `trust` could have written it (cache/trust.h): what is launched must not depend on them.
+Result<Measurements> read_measurements(const std::string& path,
+                                       const Trust& trust = {.everybody = true});
+Result<TuningResults> read_results(const std::string& path,
+                                   const Trust& trust = {.everybody = true});
 // Calls `take` with each line that is not blank, and its number, from 1.  A carriage return at its
 // end is white space to JSON.
 template <class Take>
@@ -68,9 +71,9 @@ TuningResults parse_results(std::string_view text, const std::string& path);
 // Appends lines, each ending in '\n', with one write and syncs them: a crash leaves whole lines, or
 // one cut line at the end, which the next append closes.  Makes the directory (mode 0700).  Waits
 // at most `lock_wait` for another process that appends, then goes on beside it: what that can cost
-// is a blank line.  kIo: the file cannot be written, or is a symbolic link; without `trust` also
-// where others own or can write it.
-Status append_lines(const std::string& path, std::string_view lines, bool trust = false,
+// is a blank line.  kIo: the file cannot be written, or is a symbolic link, or others than
+// those of `trust` own or can write it.
+Status append_lines(const std::string& path, std::string_view lines, const Trust& trust = {},
                     std::chrono::milliseconds lock_wait = std::chrono::seconds(2));
 
 }  // namespace cubinery

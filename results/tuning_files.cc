@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "cache/trust.h"
 #include "results/record_file.h"
 
 namespace cubinery {
@@ -60,26 +59,26 @@ TuningFiles::Results TuningFiles::parse(std::string_view text, const std::string
   return std::make_shared<const std::vector<TuningResult>>(std::move(parsed.results));
 }
 
-Status TuningFiles::check(const std::string& cache_dir) const {
-  CUBINERY_RETURN_IF_ERROR(check_owner(*env_, cache_dir));
-  return check_owner(*env_, cache_dir + "/tuning");
+Status TuningFiles::check(const std::string& cache_dir, const Trust& trust) const {
+  CUBINERY_RETURN_IF_ERROR(check_owner(*env_, cache_dir, trust));
+  return check_owner(*env_, cache_dir + "/tuning", trust);
 }
 
 Result<TuningFiles::Parsed> TuningFiles::parse_file(const std::string& path, const Wanted& wanted,
-                                                    bool trust, const Log& log) {
+                                                    const Trust& trust, const Log& log) {
   Parsed parsed;
   std::string text;
   const std::error_code error = env_->read(path, &text, &parsed.info);
   if (error && !is_absent(error)) return read_error(path, error);
-  if (!error && !trust) CUBINERY_RETURN_IF_ERROR(check_owner(*env_, path, parsed.info));
+  if (!error) CUBINERY_RETURN_IF_ERROR(check_owner(*env_, path, parsed.info, trust));
   parsed.results = parse(text, path, wanted, log);
   return parsed;
 }
 
 TuningFiles::Results TuningFiles::read(const std::string& cache_dir, const Wanted& wanted,
-                                       bool trust, const Log& log) {
+                                       const Trust& trust, const Log& log) {
   const auto none = [] { return std::make_shared<const std::vector<TuningResult>>(); };
-  const Status trusted = trust ? Status() : check(cache_dir);
+  const Status trusted = check(cache_dir, trust);
   if (!trusted.ok()) {
     warn_once(fmt::format("tuning: no results are read from {}: {}", cache_dir, trusted.message()),
               log);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cache/env.h"
+#include "cache/trust.h"
 #include "cubinery/options.h"
 #include "results/choose.h"
 #include "results/records.h"
@@ -26,10 +27,11 @@ class TuningFiles {
   using Results = std::shared_ptr<const std::vector<TuningResult>>;
 
   // Results in <cache_dir>/tuning that may answer; never null.  The file is parsed again when its
-  // time or size has changed.  Results decide what is compiled, so that without `trust` they are
-  // read under the rules for cubins (cache/trust.h).  A damaged line, or a directory or file that
+  // time or size has changed.  Results decide what is compiled, so that they are read under
+  // the rules for cubins (cache/trust.h).  A damaged line, or a directory or file that
   // is not read, is one warning.
-  Results read(const std::string& cache_dir, const Wanted& wanted, bool trust, const Log& log);
+  Results read(const std::string& cache_dir, const Wanted& wanted, const Trust& trust,
+               const Log& log);
 
  private:
   struct Parsed {
@@ -39,8 +41,8 @@ class TuningFiles {
   // A file, and what was wanted of it.
   using Name = std::pair<std::string, std::string>;
 
-  Status check(const std::string& cache_dir) const;
-  Result<Parsed> parse_file(const std::string& path, const Wanted& wanted, bool trust,
+  Status check(const std::string& cache_dir, const Trust& trust) const;
+  Result<Parsed> parse_file(const std::string& path, const Wanted& wanted, const Trust& trust,
                             const Log& log);
   Results parse(std::string_view text, const std::string& path, const Wanted& wanted,
                 const Log& log);

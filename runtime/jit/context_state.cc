@@ -249,7 +249,7 @@ Status Context::State::not_cached(const Identity& identity) const {
 }
 
 Result<TemplateSource> Context::State::template_of(const KernelSpec& spec) const {
-  return find_template(spec.kernel, options.template_dirs, options.trust_shared_dirs);
+  return find_template(spec.kernel, options.template_dirs, trust_of(options));
 }
 
 Result<Context::State::Held> Context::State::hold(const KernelSpec& spec) const {

@@ -9,7 +9,6 @@
 #include <optional>
 
 #include "cache/env.h"
-#include "cache/trust.h"
 
 namespace cubinery {
 namespace {
@@ -31,7 +30,7 @@ Status template_error(const Status& error) {
 // The folders of the caller.  A template is code: whoever can write it runs code as us.
 class Overlay {
  public:
-  Overlay(bool trust, TemplateFiles* files) : trust_(trust), files_(files) {}
+  Overlay(const Trust& trust, TemplateFiles* files) : trust_(trust), files_(files) {}
 
   // Puts the device files of root/folder into the files, in place of those of the same name.
   Status add(const fs::path& root, std::string_view folder) {
@@ -55,7 +54,7 @@ class Overlay {
 
  private:
   Status check(const std::string& path) const {
-    const Status owner = trust_ ? Status() : check_owner(*env_, path);
+    const Status owner = check_owner(*env_, path, trust_);
     return owner.ok() ? Status() : template_error(owner);
   }
 
@@ -76,20 +75,21 @@ class Overlay {
     if (const std::error_code error = env_->read(path, &text, &info)) {
       return template_error(read_error(path, error));
     }
-    const Status owner = trust_ ? Status() : check_owner(*env_, path, info);
+    const Status owner = check_owner(*env_, path, info, trust_);
     if (!owner.ok()) return template_error(owner);
     return text;
   }
 
   const std::shared_ptr<Env> env_ = posix_env();
-  const bool trust_;
+  const Trust trust_;
   TemplateFiles* const files_;
 };
 
 }  // namespace
 
 Result<TemplateSource> find_template(std::string_view kernel,
-                                     const std::vector<std::string>& template_dirs, bool trust) {
+                                     const std::vector<std::string>& template_dirs,
+                                     const Trust& trust) {
   if (!is_identifier(kernel)) {
     return Status(Code::kInvalidKey,
                   fmt::format("template: kernel name \"{}\" is not a C identifier", kernel));
@@ -124,7 +124,8 @@ Result<TemplateSource> find_template(std::string_view kernel,
 }
 
 Result<std::string> find_code_digest(std::string_view kernel,
-                                     const std::vector<std::string>& template_dirs, bool trust) {
+                                     const std::vector<std::string>& template_dirs,
+                                     const Trust& trust) {
   const EmbeddedDigests* embedded = embedded_digests(kernel);
   if (embedded != nullptr && template_dirs.empty()) return std::string(embedded->code);
   const Result<TemplateSource> source = find_template(kernel, template_dirs, trust);

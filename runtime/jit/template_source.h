@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cache/trust.h"
 #include "codegen/bundle.h"
 #include "cubinery/status.h"
 
@@ -21,17 +22,17 @@ struct TemplateSource {
 };
 
 // kInvalidKey: no folder has <kernel>/<kernel>.cu, or `kernel` is not a C identifier; names the
-// places. kIo: a file that is there cannot be read; or others could have written it or its folder
-// (cache/trust.h) and there is no `trust`.  kCompileFailed: a file of the folders may read a file
+// places. kIo: a file that is there cannot be read; or others than those of `trust` could have
+// written it or its folder (cache/trust.h).  kCompileFailed: a file of the folders may read a file
 // that is not in them (outside_directive()).
 Result<TemplateSource> find_template(std::string_view kernel,
                                      const std::vector<std::string>& template_dirs,
-                                     bool trust = false);
+                                     const Trust& trust = {});
 
 // code_digest() of the template, its errors as above.  Without folders nothing is read for a kernel
 // of the library.
 Result<std::string> find_code_digest(std::string_view kernel,
                                      const std::vector<std::string>& template_dirs,
-                                     bool trust = false);
+                                     const Trust& trust = {});
 
 }  // namespace cubinery

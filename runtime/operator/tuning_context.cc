@@ -31,7 +31,7 @@ bool fits(const Configuration& configuration, const GpuIdentity& gpu) {
 
 // XXH3-128 over the code of these templates, found in these folders first.
 std::string templates_digest(std::vector<std::string> kernels,
-                             const std::vector<std::string>& template_dirs, bool trust) {
+                             const std::vector<std::string>& template_dirs, const Trust& trust) {
   std::sort(kernels.begin(), kernels.end());
   kernels.erase(std::unique(kernels.begin(), kernels.end()), kernels.end());
   std::string digests;
@@ -44,7 +44,7 @@ std::string templates_digest(std::vector<std::string> kernels,
 }
 
 std::map<std::string, std::string, std::less<>> templates_of(
-    const PathKernels& paths, const std::vector<std::string>& template_dirs, bool trust) {
+    const PathKernels& paths, const std::vector<std::string>& template_dirs, const Trust& trust) {
   std::map<std::string, std::string, std::less<>> templates;
   for (const auto& [path, kernels] : paths) {
     templates.emplace(path, templates_digest(kernels, template_dirs, trust));
@@ -64,8 +64,7 @@ std::vector<TuningResult> results_of(const Context::State& state, const Wanted& 
     dirs.insert(dirs.end(), options.layers.begin(), options.layers.end());
     for (const std::string& dir : dirs) {
       if (dir.empty()) continue;
-      const TuningFiles::Results file =
-          state.tuning_files.read(dir, wanted, options.trust_shared_dirs, log);
+      const TuningFiles::Results file = state.tuning_files.read(dir, wanted, options.trust, log);
       results.insert(results.end(), file->begin(), file->end());
     }
   }
@@ -119,9 +118,7 @@ const std::vector<std::string>& path_options(const Context& context) {
   return context.state().options.paths;
 }
 
-bool trusts_shared_dirs(const Context& context) {
-  return context.state().options.trust_shared_dirs;
-}
+Trust trust_of(const Context& context) { return trust_of(context.state().options); }
 
 PathKernels path_kernels(const TuningSpace& space) {
   PathKernels paths;
@@ -134,9 +131,9 @@ PathKernels path_kernels(const TuningSpace& space) {
 
 Toolchain toolchain_of(const Context& context, const PathKernels& paths) {
   const auto& nvrtc = context.state().nvrtc;
-  return {.nvrtc = nvrtc ? (*nvrtc)->version() : "",
-          .templates = templates_of(paths, context.state().options.template_dirs,
-                                    trusts_shared_dirs(context))};
+  return {
+      .nvrtc = nvrtc ? (*nvrtc)->version() : "",
+      .templates = templates_of(paths, context.state().options.template_dirs, trust_of(context))};
 }
 
 std::string tuning_directory(const Context& context) {
@@ -162,7 +159,7 @@ Ladder ladder_of(const Context& context, Wanted wanted, const PathKernels& paths
 KnownResults known_results_inside(std::string_view op, const PathKernels& paths) {
   return {.results = embedded_results(
               [&](std::string_view its_op, std::string_view) { return its_op == op; }),
-          .templates = templates_of(paths, {}, false)};
+          .templates = templates_of(paths, {}, {})};
 }
 
 KnownResults known_results_of(const Context& context, std::string_view op,

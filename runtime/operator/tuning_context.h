@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cache/trust.h"
 #include "codegen/arch.h"
 #include "cubinery/tuning.h"
 #include "results/choose.h"
@@ -23,8 +24,7 @@ Result<Arch> check_arch(std::string_view op, std::string_view name);
 Target target_of(const Context& context);
 // Options::paths.
 const std::vector<std::string>& path_options(const Context& context);
-// Options::trust_shared_dirs.
-bool trusts_shared_dirs(const Context& context);
+Trust trust_of(const Context& context);
 
 // Paths by name, and the templates of their kernels.
 using PathKernels = std::map<std::string, std::vector<std::string>, std::less<>>;

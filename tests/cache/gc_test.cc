@@ -211,7 +211,7 @@ TEST_CASE("WhatOthersCouldHavePlacedIsNotSwept", "[cache]") {
   REQUIRE(cache.store.gc());
   CHECK(files.contains(kDir + "/tmp/" + kStaleTemporary));
   CHECK(files[kDir + "/locks/" + kStaleLock].bytes == "half an entry");
-  Store trusting({.dir = kDir, .trust_shared_dirs = true}, cache.env);
+  Store trusting({.dir = kDir, .trust = {.everybody = true}}, cache.env);
   CHECK(trusting.gc().value().temporaries_removed == 2);
 }
 
@@ -230,7 +230,7 @@ TEST_CASE("LinksInLocksAndTmpLoseNothing", "[cache]") {
   for (const char* file : {"/thesis", "/notes.tmp"}) {
     REQUIRE_FALSE(env->set_mtime(precious + file, env->now_ns() - 7200 * kSecond));
   }
-  Store store({.dir = dir, .trust_shared_dirs = GENERATE(false, true)});
+  Store store({.dir = dir, .trust = {.everybody = GENERATE(false, true)}});
   REQUIRE(store.gc());
   CHECK(test::read_bytes(precious + "/thesis") == "text");
   CHECK(test::read_bytes(precious + "/notes.tmp") == "text");

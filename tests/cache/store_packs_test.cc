@@ -196,7 +196,7 @@ TEST_CASE("OtherPeoplesPacksAreNotUsed", "[cache]") {
   CHECK(cache.log.count("nothing is loaded from " + kPack) == 1);
   for (const ListedEntry& listed : test::list_all(cache.store)) CHECK_FALSE(listed.problem.empty());
   CHECK_FALSE(cache.store.import_pack(kPack, any));
-  Store trusting({.dir = kDir, .layers = {kPack}, .trust_shared_dirs = true}, cache.env);
+  Store trusting({.dir = kDir, .layers = {kPack}, .trust = {.everybody = true}}, cache.env);
   CHECK(trusting.lookup(numbered_entry(0).identity));
   CHECK(trusting.import_pack(kPack, any));
 }
@@ -376,13 +376,13 @@ TEST_CASE("AStoredEntryIsReadByItsPath", "[cache]") {
   REQUIRE(store.export_pack(pack, all, any));
   const auto env = posix_env();
   const std::string name = paths::entry_name(sample_identity());
-  CHECK(read_stored_entry(*env, *path, false).entry == sample_entry());
-  CHECK(read_stored_entry(*env, pack + "/" + name, false).entry == sample_entry());
-  const EntryFile absent = read_stored_entry(*env, pack + "/x" + name, false);
+  CHECK(read_stored_entry(*env, *path, {}).entry == sample_entry());
+  CHECK(read_stored_entry(*env, pack + "/" + name, {}).entry == sample_entry());
+  const EntryFile absent = read_stored_entry(*env, pack + "/x" + name, {});
   CHECK_FALSE(absent.entry);
   CHECK(absent.trouble.empty());
   test::write_bytes(pack, "no pack");
-  CHECK(read_stored_entry(*env, pack + "/" + name, false).trouble == "not a pack");
+  CHECK(read_stored_entry(*env, pack + "/" + name, {}).trouble == "not a pack");
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ TEST_CASE("OtherPeoplesDirectoriesAreNotUsed", "[cache]") {
   CHECK(cache.store.check_writable().ok() == trusted);
   CHECK(test::list_all(cache.store).at(0).problem.empty() == trusted);
 
-  Store trusting({.dir = kDir, .trust_shared_dirs = true}, cache.env);
+  Store trusting({.dir = kDir, .trust = {.everybody = true}}, cache.env);
   CHECK(trusting.lookup(sample_identity()));
   CHECK(publishes(trusting, numbered_entry(1)));
 }

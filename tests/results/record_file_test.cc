@@ -198,10 +198,10 @@ TEST_CASE("FilesThatOthersCouldHaveWrittenAreNotUsed", "[cpu]") {
                               " can be written by other users, who could run code as us through "
                               "it; chmod go-w, or set trust_shared_dirs";
   CHECK(append_lines(path, "x\n").message() == refusal);
-  CHECK(read_results(path, /*trust=*/false).error().message() == refusal);
-  CHECK(read_measurements(path, /*trust=*/false).error().message() == refusal);
+  CHECK(read_results(path, Trust{}).error().message() == refusal);
+  CHECK(read_measurements(path, Trust{}).error().message() == refusal);
   CHECK(read_results(path)->results.size() == 1);
-  CHECK(append_lines(path, to_line(sample_result(64, 3)), /*trust=*/true).ok());
+  CHECK(append_lines(path, to_line(sample_result(64, 3)), {.everybody = true}).ok());
   CHECK(read_results(path)->results.size() == 2);
 }
 
@@ -213,8 +213,7 @@ TEST_CASE("ALockThatStaysTakenLosesNothing", "[cpu]") {
   const int holder = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   REQUIRE(holder >= 0);
   REQUIRE(::flock(holder, LOCK_EX) == 0);
-  CHECK(
-      append_lines(path, to_line(sample_result(64, 3)), false, std::chrono::milliseconds(1)).ok());
+  CHECK(append_lines(path, to_line(sample_result(64, 3)), {}, std::chrono::milliseconds(1)).ok());
   ::close(holder);
   const Result<TuningResults> read = read_results(path);
   REQUIRE(read);

@@ -201,7 +201,7 @@ TEST_CASE("ATemplateThatOthersCanWriteIsRefused", "[cpu]") {
   CHECK(status.message() == "template: " + path +
                                 " can be written by other users, who could run code as us through "
                                 "it; chmod go-w, or set trust_shared_dirs");
-  CHECK(find_template("k", {mine.path()}, /*trust=*/true));
+  CHECK(find_template("k", {mine.path()}, {.everybody = true}));
   REQUIRE(::chmod(path.c_str(), 0755) == 0);
   CHECK(find_template("k", {mine.path()}));
 }

@@ -33,7 +33,7 @@ const Timing* KnownSetting::time_of(const std::string& configuration) const {
 }
 
 Result<Journal> Journal::open(const std::string& directory, const Setting& space,
-                              const Toolchain& toolchain, bool again, bool trust) {
+                              const Toolchain& toolchain, bool again, const Trust& trust) {
   Journal journal;
   journal.trust_ = trust;
   journal.measurements_path_ = measurements_path(directory, space.op);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/trust.h"
 #include "cubinery/status.h"
 #include "results/choose.h"
 #include "results/records.h"
@@ -30,9 +31,9 @@ class Journal {
   // The settings in `directory` with the op, the problem, the GPU and the compiler of `space`; of
   // those, what was measured with these templates.  Damaged lines are passed over.  `again`: what
   // they say of configurations is not used, see forget() for times.  kIo: a file is there and
-  // cannot be read, or others could have written it and there is no `trust`.
+  // cannot be read, or others than those of `trust` could have written it.
   static Result<Journal> open(const std::string& directory, const Setting& space,
-                              const Toolchain& toolchain, bool again, bool trust);
+                              const Toolchain& toolchain, bool again, const Trust& trust);
 
   // The setting, which becomes known.
   KnownSetting& at(const Setting& setting);
@@ -53,7 +54,7 @@ class Journal {
  private:
   void judge(const Measurement& measurement);
 
-  bool trust_ = false;  // files that others could have written
+  Trust trust_;
   std::string measurements_path_, results_path_;
   std::map<std::string, KnownSetting> settings_;
   std::map<std::string, Measurement> judged_;

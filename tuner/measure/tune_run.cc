@@ -76,7 +76,7 @@ Status TuneRun::open(const std::vector<Shape>& shapes) {
   }
   if (shapes_.empty()) return {};
   Result<Journal> journal = Journal::open(summary_.directory, shapes_.front().setting, toolchain_,
-                                          settings_.again, trusts_shared_dirs(machine_.context));
+                                          settings_.again, trust_of(machine_.context));
   if (!journal) return std::move(journal).error();
   journal_ = *std::move(journal);
   for (const ShapeRun& shape : shapes_) {
