@@ -42,6 +42,11 @@ std::error_code Names::find(Env& env, const std::string& dir, std::string_view p
   return {};
 }
 
+void Names::forget() {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  lists_.clear();
+}
+
 void Names::add(const std::string& dir, std::string_view name) {
   const std::lock_guard<std::mutex> guard(mutex_);
   const auto held = lists_.find(dir);

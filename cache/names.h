@@ -27,6 +27,8 @@ class Names {
   // at `since` or later.  A directory that is absent has none.
   std::error_code find(Env& env, const std::string& dir, std::string_view prefix, Moment since,
                        std::vector<std::string>* names);
+  // The next find() lists anew.
+  void forget();
   // An entry that this process has made.
   void add(const std::string& dir, std::string_view name);
 

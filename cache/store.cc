@@ -63,20 +63,17 @@ Store::Store(StoreOptions options, std::shared_ptr<Env> env)
 
 Store::~Store() = default;
 
+std::optional<StoredEntry> Store::lookup(const Identity& wanted, const AcceptEntry& accept) {
+  names_.forget();
+  return lookup_since(Names::kAnyTime, wanted, accept);
+}
+
 std::optional<StoredEntry> Store::lookup_since(Names::Moment since, const Identity& wanted,
                                                const AcceptEntry& accept) {
   std::optional<StoredEntry> stored;
   visit_layers([&](const Layer& layer) {
-    if (!usable(layer)) return false;
-    for (const std::string& name : candidates(layer, wanted, since)) {
-      std::optional<Found> found = load(layer, name, wanted, accept);
-      if (!found) continue;
-      const std::string path = layer.path_of(name);
-      if (layer.writable) renew_stamp(path, found->mtime_ns);
-      stored = StoredEntry{std::move(found->entry), path, layer.writable};
-      return true;
-    }
-    return false;
+    if (usable(layer)) stored = lookup_in(layer, since, wanted, accept);
+    return stored.has_value();
   });
   return stored;
 }
@@ -256,9 +253,7 @@ std::vector<std::string> Store::candidates(const Layer& layer, const Identity& w
   if (!paths::is_kernel_name(wanted.kernel)) return {};
   if (!wanted.nvrtc.empty()) {
     if (!paths::is_version(wanted.nvrtc)) return {};
-    const std::string name = paths::entry_name(wanted);
-    std::vector<std::string> names = names_with(layer, name, Names::kAnyTime);
-    return names.empty() ? names_with(layer, name, since) : names;
+    return names_with(layer, paths::entry_name(wanted), since);
   }
   std::vector<std::pair<std::vector<std::uint64_t>, std::string>> versions;
   for (std::string& name : names_with(layer, paths::entry_prefix(wanted), since)) {
@@ -269,6 +264,22 @@ std::vector<std::string> Store::candidates(const Layer& layer, const Identity& w
   names.reserve(versions.size());
   for (auto& [version, name] : versions) names.push_back(std::move(name));
   return names;
+}
+
+std::optional<StoredEntry> Store::lookup_in(const Layer& layer, Names::Moment since,
+                                            const Identity& wanted, const AcceptEntry& accept) {
+  std::set<std::string> tried;
+  for (const Names::Moment moment : {Names::kAnyTime, since}) {
+    for (const std::string& name : candidates(layer, wanted, moment)) {
+      if (!tried.insert(name).second) continue;
+      std::optional<Found> found = load(layer, name, wanted, accept);
+      if (!found) continue;
+      const std::string path = layer.path_of(name);
+      if (layer.writable) renew_stamp(path, found->mtime_ns);
+      return StoredEntry{std::move(found->entry), path, layer.writable};
+    }
+  }
+  return std::nullopt;
 }
 
 void Store::pass_over(const std::string& path, std::string_view trouble) {

@@ -101,11 +101,9 @@ class Store {
   // entry that decodes well (its cubin does not fit its identity); the text says why.  Rejected,
   // damaged, foreign and newer entries are passed over, logged and counted.  A hit in the writable
   // layer renews its recency stamp.
-  std::optional<StoredEntry> lookup(const Identity& wanted, const AcceptEntry& accept = nullptr) {
-    return lookup_since(names_.now(), wanted, accept);
-  }
-  // The same for one of many kernels: directories are listed again only where they were not since
-  // `since`, so that a miss may be the truth of that moment.
+  std::optional<StoredEntry> lookup(const Identity& wanted, const AcceptEntry& accept = nullptr);
+  // The same for one of many kernels: what a directory had when it was last listed is found without
+  // a new list, and what is missing may be missing at `since` only.
   std::optional<StoredEntry> lookup_since(Names::Moment since, const Identity& wanted,
                                           const AcceptEntry& accept);
   Names::Moment now() { return names_.now(); }
@@ -179,8 +177,11 @@ class Store {
   // Those names in a layer that begin with `prefix`, in order, as they were at `since` or later.
   std::vector<std::string> names_with(const Layer& layer, const std::string& prefix,
                                       Names::Moment since) const;
+  // Names that an entry for `wanted` has, the best first.
   std::vector<std::string> candidates(const Layer& layer, const Identity& wanted,
                                       Names::Moment since) const;
+  std::optional<StoredEntry> lookup_in(const Layer& layer, Names::Moment since,
+                                       const Identity& wanted, const AcceptEntry& accept);
   // Counts and logs an entry that cannot be used.
   void pass_over(const std::string& path, std::string_view trouble);
   std::optional<Found> load(const Layer& layer, const std::string& name, const Identity& wanted,

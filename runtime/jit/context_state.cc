@@ -205,12 +205,8 @@ Result<Context::State::Made> Context::State::make_once(const KernelSpec& spec, c
 }
 
 Result<Context::State::Made> Context::State::make_missing(const KernelSpec& spec, const Held& held,
-                                                          Names::Moment since, Judge& judge) const {
+                                                          Judge& judge) const {
   if (!options.offline && nvrtc) return make_once(spec, held, judge);
-  if (std::optional<Made> found = find(held.identity, since, judge)) {
-    ++disk_hits_;
-    return std::move(*found);
-  }
   ++misses_;
   return options.offline ? not_cached(held.identity) : nvrtc.error().clone();
 }
@@ -277,13 +273,15 @@ Result<std::optional<Context::State::Made>> Context::State::supply(const KernelS
     ++memory_hits_;
     return std::optional<Made>({.compiled = *slot.compiled, .cubin = std::move(slot.cubin)});
   }
-  // In lists that other kernels may have had made: what has come since is found below.
-  if (std::optional<Made> found = find(held.identity, Names::kAnyTime, judge)) {
+  // Who makes what is missing looks again, when nobody else makes it.
+  const bool looks_again = !need.may_make || (!options.offline && nvrtc);
+  const Names::Moment since = looks_again ? Names::kAnyTime : need.since;
+  if (std::optional<Made> found = find(held.identity, since, judge)) {
     ++disk_hits_;
     return found;
   }
   if (!need.may_make) return std::optional<Made>();
-  Result<Made> made = make_missing(spec, held, need.since, judge);
+  Result<Made> made = make_missing(spec, held, judge);
   if (!made) return judge.telling(std::move(made).error());
   return std::optional<Made>(*std::move(made));
 }

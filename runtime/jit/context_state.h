@@ -108,9 +108,7 @@ struct Context::State {
   Result<std::optional<Made>> supply(const KernelSpec& spec, const Held& held, Need need,
                                      Judge& judge) const;
   Result<std::optional<Kernel>> load(const KernelSpec& spec, Need need) const;
-  // Requires: no list that was made before has it.
-  Result<Made> make_missing(const KernelSpec& spec, const Held& held, Names::Moment since,
-                            Judge& judge) const;
+  Result<Made> make_missing(const KernelSpec& spec, const Held& held, Judge& judge) const;
   Result<Made> make_once(const KernelSpec& spec, const Held& held, Judge& judge) const;
   Result<Made> build(const KernelSpec& spec, const Held& held) const;
   Status not_cached(const Identity& identity) const;
