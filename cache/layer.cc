@@ -59,11 +59,6 @@ std::optional<Identity> Layer::read_identity(Env& env, std::string_view name) co
   return cubinery::read_identity(*file, 0, name);
 }
 
-Status check_cache_dir(Env& env, const std::string& dir, const Trust& trust) {
-  CUBINERY_RETURN_IF_ERROR(check_owner(env, dir, trust));
-  return check_owner(env, paths::entries_dir(dir), trust);
-}
-
 Layer open_layer(Env& env, const std::string& path, const Trust& trust,
                  std::shared_ptr<const Pack> pack) {
   Layer layer;
@@ -84,7 +79,6 @@ Layer open_layer(Env& env, const std::string& path, const Trust& trust,
     layer.pack = std::move(file.pack);
     layer.trouble = std::move(file.trouble);
   } else {
-    layer.trouble = check_cache_dir(env, path, trust).message();
     return layer;
   }
   const Status owner = check_owner(env, path, layer.info, trust);

@@ -44,9 +44,6 @@ struct Layer {
 Layer open_layer(Env& env, const std::string& path, const Trust& trust,
                  std::shared_ptr<const Pack> pack = nullptr);
 
-// OK, or why entries of this directory are not to be loaded.  An absent one is OK.
-Status check_cache_dir(Env& env, const std::string& dir, const Trust& trust);
-
 // Reads and checks the entry at a path that Layer::path_of() made.
 EntryFile read_stored_entry(Env& env, const std::string& path, const Trust& trust);
 

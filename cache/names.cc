@@ -24,6 +24,21 @@ Names::Moment Names::now() {
   return ++clock_;
 }
 
+bool Names::has_entries(Env& env, const std::string& dir) {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  return has_entries_locked(env, dir);
+}
+
+bool Names::has_entries_locked(Env& env, const std::string& dir) {
+  if (with_entries_.contains(dir)) return true;
+  std::vector<std::string> names;
+  if (const std::error_code error = env.list_names(dir, &names)) return !is_absent(error);
+  const std::string_view wanted = paths::kEntriesDir;
+  if (std::find(names.begin(), names.end(), wanted) == names.end()) return false;
+  with_entries_.insert(dir);
+  return true;
+}
+
 std::error_code Names::find(Env& env, const std::string& dir, std::string_view prefix, Moment since,
                             std::vector<std::string>* names) {
   const std::lock_guard<std::mutex> guard(mutex_);
@@ -33,8 +48,10 @@ std::error_code Names::find(Env& env, const std::string& dir, std::string_view p
     return {};
   }
   List list{.begun = ++clock_, .names = {}};
-  const std::error_code error = env.list_names(dir, &list.names);
-  if (error && !is_absent(error)) return error;
+  if (has_entries_locked(env, dir)) {
+    const std::error_code error = env.list_names(paths::entries_dir(dir), &list.names);
+    if (error && !is_absent(error)) return error;
+  }
   std::erase_if(list.names, [](const std::string& name) { return !paths::version_in(name); });
   std::sort(list.names.begin(), list.names.end());
   *names = with_prefix(list.names, prefix);

@@ -1,9 +1,10 @@
-// The names in directories of entries, listed once for many lookups.
+// The names of entries in cache directories, listed once for many lookups.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -23,8 +24,10 @@ class Names {
   static constexpr Moment kAnyTime = 0;
 
   Moment now();
-  // Those names of entries in `dir` that begin with `prefix`, in order, from a list that was begun
-  // at `since` or later.  A directory that is absent has none.
+  // Whether a cache directory has one of entries; true too where that cannot be listed.
+  bool has_entries(Env& env, const std::string& dir);
+  // Those names of entries in a cache directory that begin with `prefix`, in order, from a list
+  // that was begun at `since` or later.  One that is absent has none.
   std::error_code find(Env& env, const std::string& dir, std::string_view prefix, Moment since,
                        std::vector<std::string>* names);
   // The next find() lists anew.
@@ -33,14 +36,17 @@ class Names {
   void add(const std::string& dir, std::string_view name);
 
  private:
+  bool has_entries_locked(Env& env, const std::string& dir);
+
   struct List {
     Moment begun = 0;
     std::vector<std::string> names;  // sorted
   };
 
   std::mutex mutex_;  // held while a directory is listed: who waits shares the list
-  std::map<std::string, List> lists_;  // by directory; guarded by mutex_
-  Moment clock_ = kAnyTime;            // guarded by mutex_
+  std::map<std::string, List> lists_;   // by cache directory; guarded by mutex_
+  std::set<std::string> with_entries_;  // guarded by mutex_
+  Moment clock_ = kAnyTime;             // guarded by mutex_
 };
 
 }  // namespace cubinery

@@ -19,6 +19,7 @@
 
 namespace cubinery::paths {
 
+inline constexpr std::string_view kEntriesDir = "entries";
 inline constexpr std::string_view kEntrySuffix = ".entry";
 inline constexpr std::string_view kTemporarySuffix = ".tmp";
 inline constexpr std::string_view kLockSuffix = ".lock";
@@ -26,7 +27,9 @@ inline constexpr std::string_view kVersionMark = "-nvrtc";
 inline constexpr std::size_t kDigestLength = 32;
 inline constexpr std::string_view kDigestCharacters = "0123456789abcdef";
 
-inline std::string entries_dir(const std::string& dir) { return dir + "/entries"; }
+inline std::string entries_dir(const std::string& dir) {
+  return fmt::format("{}/{}", dir, kEntriesDir);
+}
 inline std::string tmp_dir(const std::string& dir) { return dir + "/tmp"; }
 inline std::string locks_dir(const std::string& dir) { return dir + "/locks"; }
 

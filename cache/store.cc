@@ -166,7 +166,9 @@ Status Store::check_writable() {
 }
 
 Status Store::check_trusted(const std::string& dir) const {
-  return check_cache_dir(*env_, dir, options_.trust);
+  CUBINERY_RETURN_IF_ERROR(check_owner(*env_, dir, options_.trust));
+  if (!names_.has_entries(*env_, dir)) return Status();
+  return check_owner(*env_, paths::entries_dir(dir), options_.trust);
 }
 
 void Store::visit_layers(const std::function<bool(const Layer&)>& visit) const {
@@ -217,6 +219,8 @@ Layer Store::layer_at(const std::string& path) const {
   if (layer.pack) {
     const std::lock_guard<std::mutex> guard(packs_mutex_);
     layer.pack = packs_.try_emplace(path, layer.pack).first->second;  // a thread that was faster
+  } else if (!layer.absent && layer.trouble.empty()) {
+    layer.trouble = check_trusted(path).message();
   }
   return layer;
 }
@@ -241,8 +245,7 @@ std::vector<std::string> Store::names_with(const Layer& layer, const std::string
     }
     return names;
   }
-  const std::string entries = paths::entries_dir(layer.path);
-  const std::error_code error = names_.find(*env_, entries, prefix, since, &names);
+  const std::error_code error = names_.find(*env_, layer.path, prefix, since, &names);
   // A directory that may be searched and not listed: its files can be asked for by name only.
   if (error && paths::version_in(prefix)) names.push_back(prefix);
   return names;
@@ -372,7 +375,7 @@ Result<bool> Store::write_entry(const Entry& entry, const AcceptEntry& accept) {
   }
   if (error || is_there) (void)env_->remove(temporary);
   if (error) return io_error("write", path, error);
-  names_.add(entries, paths::entry_name(identity));
+  names_.add(options_.dir, paths::entry_name(identity));
   return !is_there;
 }
 

@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(cmake ninja-build g++ pkg-config libfmt-dev nlohmann-json3-dev libxxhash-dev libdlpack-dev libcli11-dev
-          catch2 libjs-chart.js
+          catch2 bindfs libjs-chart.js
           python3-dev python3-pip python3-venv python3-jsonschema)
 
 missing=()

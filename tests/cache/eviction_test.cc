@@ -44,12 +44,6 @@ class Measuring : public MemEnv {
     measured += dir == paths::entries_dir(kDir) ? 1 : 0;
     return MemEnv::list(dir, entries);
   }
-  std::error_code list_names(const std::string& dir, std::vector<std::string>* names) override {
-    const int before = measured;
-    const std::error_code error = MemEnv::list_names(dir, names);
-    measured = before;
-    return error;
-  }
   int measured = 0;
 };
 

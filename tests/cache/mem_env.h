@@ -116,12 +116,17 @@ class MemEnv : public Env {
   }
 
   std::error_code list_names(const std::string& dir, std::vector<std::string>* names) override {
-    std::vector<DirEntry> entries;
-    const std::error_code error = list(dir, &entries);
+    const std::lock_guard<std::mutex> guard(mutex_);
     names->clear();
-    for (DirEntry& entry : entries) names->push_back(std::move(entry.name));
-    ++listed;
-    return error;
+    if (!dirs_.contains(dir)) return error_of(std::errc::no_such_file_or_directory);
+    for (const auto& [path, file] : files_) {
+      if (parent(path) == dir) names->push_back(path.substr(dir.size() + 1));
+    }
+    for (const auto& [path, info] : dirs_) {
+      if (parent(path) == dir) names->push_back(path.substr(dir.size() + 1));
+    }
+    if (dir.ends_with("/entries")) ++listed;
+    return {};
   }
 
   std::error_code make_dirs(const std::string& dir) override {
@@ -191,7 +196,7 @@ class MemEnv : public Env {
   std::chrono::milliseconds paused{0};       // by pause() in all; nobody really waits
   std::set<std::string> examined;            // by stat()
   std::size_t opened = 0;                    // calls of open()
-  std::size_t listed = 0;                    // calls of list_names()
+  std::size_t listed = 0;                    // calls of list_names() of entries
   std::atomic<std::uint64_t> bytes_read{0};  // of all files
   bool sync_fails = false;                   // bytes are written, then fsync() reports an error
 

@@ -67,6 +67,7 @@ TEST_CASE("AMissIsNeverAskedForByItsPath", "[cache]") {
 
 TEST_CASE("ManyLookupsShareAList", "[cache]") {
   MemCache cache;
+  REQUIRE(publishes(cache.store, sample_entry()));
   for (int n = 0; n < 5; ++n) REQUIRE(publishes(cache.layer, numbered_entry(n)));
   const Names::Moment since = cache.store.now();
   const auto look_up = [&](int n) {
