@@ -50,16 +50,19 @@ EntryFile read_entry_file(Env& env, const std::string& path, const Trust& trust)
   return file;
 }
 
-std::optional<Identity> read_identity(const OpenFile& file, std::uint64_t offset,
-                                      std::string_view name) {
+std::error_code read_identity(const OpenFile& file, std::uint64_t offset, std::string_view name,
+                              std::optional<Identity>* identity) {
   std::string front;
-  if (file.read_at(offset, kUsualFront, &front)) return std::nullopt;
+  identity->reset();
+  if (const std::error_code error = file.read_at(offset, kUsualFront, &front)) return error;
   const std::size_t end = identity_end(front);
-  if (end > kLongestFront) return std::nullopt;
-  if (end > kUsualFront && file.read_at(offset, end, &front)) return std::nullopt;
-  std::optional<Identity> identity = decode_identity(front);
-  if (!identity || paths::entry_name(*identity) != name) return std::nullopt;
-  return identity;
+  if (end > kLongestFront) return {};
+  if (end > kUsualFront) {
+    if (const std::error_code error = file.read_at(offset, end, &front)) return error;
+  }
+  *identity = decode_identity(front);
+  if (*identity && paths::entry_name(**identity) != name) identity->reset();
+  return {};
 }
 
 }  // namespace cubinery

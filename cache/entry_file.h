@@ -37,8 +37,8 @@ EntryFile check_entry(std::string_view bytes, std::string_view name);
 EntryFile read_entry_file(Env& env, const std::string& path, const Trust& trust);
 
 // The identity of the entry called `name` that starts at `offset`, from its front alone: enough to
-// compare, not to load.  nullopt: it cannot be read, or is not that of the name.
-std::optional<Identity> read_identity(const OpenFile& file, std::uint64_t offset,
-                                      std::string_view name);
+// compare, not to load.  nullopt: it is not that of the name.  An error: it cannot be read.
+std::error_code read_identity(const OpenFile& file, std::uint64_t offset, std::string_view name,
+                              std::optional<Identity>* identity);
 
 }  // namespace cubinery

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <grp.h>
 #include <pwd.h>
-#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -20,39 +19,12 @@
 #include <utility>
 #include <vector>
 
+#include "cache/file_io.h"
+#include "cache/file_lock.h"
 #include "cache/system_call.h"
 
 namespace cubinery {
 namespace {
-
-std::error_code error_of(int number) { return {number, std::generic_category()}; }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-
-  bool ok() const { return fd_ >= 0; }
-  int get() const { return fd_; }
-
-  // For files that were written: network file systems report a full disk here.  Interrupted or not,
-  // Linux has closed the descriptor.
-  std::error_code close() {
-    const int result = ::close(std::exchange(fd_, -1));
-    return result == 0 || errno == EINTR ? std::error_code() : last_error();
-  }
-
- private:
-  int fd_;
-};
-
-Descriptor open_file(const std::string& path, int flags, mode_t mode = 0) {
-  return Descriptor(uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); }));
-}
 
 FileInfo info_of(const struct ::stat& status) {
   FileInfo info;
@@ -65,59 +37,6 @@ FileInfo info_of(const struct ::stat& status) {
   info.group = status.st_gid;
   info.mode = status.st_mode & 07777u;
   return info;
-}
-
-std::error_code read_all(int fd, std::string* bytes) {
-  std::array<char, 1 << 16> buffer;
-  for (;;) {
-    const ssize_t count = uninterrupted([&] { return ::read(fd, buffer.data(), buffer.size()); });
-    if (count < 0) return last_error();
-    if (count == 0) return {};
-    bytes->append(buffer.data(), static_cast<std::size_t>(count));
-    if (bytes->size() > Env::kMaxFileBytes) return error_of(EFBIG);
-  }
-}
-
-std::error_code read_range(int fd, std::uint64_t offset, std::size_t size, std::string* bytes) {
-  bytes->resize(size);
-  std::size_t done = 0;
-  while (done < size) {
-    const ssize_t count = uninterrupted([&] {
-      return ::pread(fd, bytes->data() + done, size - done, static_cast<off_t>(offset + done));
-    });
-    if (count < 0) return last_error();
-    if (count == 0) break;
-    done += static_cast<std::size_t>(count);
-  }
-  bytes->resize(done);
-  return {};
-}
-
-std::error_code write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = uninterrupted([&] { return ::write(fd, bytes.data(), bytes.size()); });
-    if (count < 0) return last_error();
-    bytes.remove_prefix(static_cast<std::size_t>(count));
-  }
-  return {};
-}
-
-std::error_code sync(int fd) {
-  return uninterrupted([&] { return ::fsync(fd); }) == 0 ? std::error_code() : last_error();
-}
-
-// Whether the path means the open file, and nothing else does.
-std::error_code check_lock_file(int fd, const std::string& path) {
-  struct ::stat open_status {};
-  struct ::stat path_status {};
-  if (::fstat(fd, &open_status) != 0) return last_error();
-  if (!S_ISREG(open_status.st_mode)) return error_of(EINVAL);
-  // Somebody's file that is no lock: it is not ours to write to.
-  if (open_status.st_nlink > 1) return error_of(EMLINK);
-  const bool same = ::lstat(path.c_str(), &path_status) == 0 &&
-                    open_status.st_dev == path_status.st_dev &&
-                    open_status.st_ino == path_status.st_ino;
-  return same ? std::error_code() : error_of(EWOULDBLOCK);
 }
 
 Env::NextPart one_part(std::string_view bytes) {
@@ -144,79 +63,73 @@ class PosixFile : public OpenFile {
   const Descriptor fd_;
 };
 
-class PosixLock : public HeldLock {
- public:
-  PosixLock(std::string path, Descriptor fd) : path_(std::move(path)), fd_(std::move(fd)) {}
-
-  // Removed while still held: whoever opened it before finds that the path means another file now,
-  // and starts again.  Unlocked explicitly: a child that was forked meanwhile shares the
-  // descriptor's lock.
-  ~PosixLock() override {
-    ::unlink(path_.c_str());
-    ::flock(fd_.get(), LOCK_UN);
-  }
-
- private:
-  const std::string path_;
-  const Descriptor fd_;
-};
-
 class PosixEnv : public Env {
  public:
   std::error_code read(const std::string& path, std::string* bytes, FileInfo* info) override {
-    bytes->clear();
-    std::unique_ptr<PosixFile> file;
-    if (const std::error_code error = open_regular(path, &file)) return error;
-    *info = file->info();
-    if (info->bytes > kMaxFileBytes) return error_of(EFBIG);
-    bytes->reserve(static_cast<std::size_t>(info->bytes));
-    return read_all(file->fd(), bytes);
+    return retry_stale([&] {
+      bytes->clear();
+      std::unique_ptr<PosixFile> file;
+      if (const std::error_code error = open_regular(path, &file)) return error;
+      *info = file->info();
+      if (info->bytes > kMaxFileBytes) return error_of(EFBIG);
+      return read_to_end(file->fd(), info->bytes, kMaxFileBytes, bytes);
+    });
   }
 
   std::error_code open(const std::string& path, std::unique_ptr<OpenFile>* file) override {
     std::unique_ptr<PosixFile> opened;
-    if (const std::error_code error = open_regular(path, &opened)) return error;
-    *file = std::move(opened);
-    return {};
+    const std::error_code error = retry_stale([&] { return open_regular(path, &opened); });
+    if (!error) *file = std::move(opened);
+    return error;
   }
 
   std::error_code write_parts(const std::string& path, std::uint32_t mode,
                               const NextPart& next) override {
-    Descriptor file = open_file(path, O_WRONLY | O_CREAT | O_EXCL, mode);
-    if (!file.ok()) return last_error();
+    Descriptor file;
+    if (const std::error_code error = retry_stale([&] {
+          file = open_file(path, O_WRONLY | O_CREAT | O_EXCL, mode);
+          return file.ok() ? std::error_code() : last_error();
+        })) {
+      return error;
+    }
     std::string part;
     do {
       if (const std::error_code error = next(&part)) return error;
       if (const std::error_code error = write_all(file.get(), part)) return error;
     } while (!part.empty());
-    if (const std::error_code error = sync(file.get())) return error;
+    if (const std::error_code error = sync_file(file.get())) return error;
     return file.close();
   }
 
   std::error_code append(const std::string& path, std::string_view line, std::uint32_t mode,
                          std::string* before) override {
     constexpr int kFlags = O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK;
-    Descriptor file = open_file(path, kFlags, mode);
-    if (!file.ok()) return last_error();
-    // pread(): a pipe or a terminal is refused, where read() would take what is somebody's.
-    if (const std::error_code error = read_range(file.get(), 0, kMaxLogBytes, before)) return error;
-    if (const std::error_code error = write_all(file.get(), line)) return error;
-    return file.close();
+    return retry_stale([&] {
+      Descriptor file = open_file(path, kFlags, mode);
+      if (!file.ok()) return last_error();
+      // pread(): a pipe or a terminal is refused, where read() would take what is somebody's.
+      const std::error_code error = read_range(file.get(), 0, kMaxLogBytes, before);
+      if (error) return error;
+      if (const std::error_code failed = write_all(file.get(), line)) return failed;
+      return file.close();
+    });
   }
 
   std::error_code rename(const std::string& from, const std::string& to) override {
-    return result_of(::rename(from.c_str(), to.c_str()));
+    return move(from, to, [&] { return ::rename(from.c_str(), to.c_str()); });
   }
 
   std::error_code rename_new(const std::string& from, const std::string& to) override {
-    if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
+    std::error_code error = move(from, to, [&] {
+      return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
+    });
     // Network file systems and old kernels do not know the flag; they know links.
-    if (errno != EINVAL && errno != ENOSYS) return last_error();
-    if (::link(from.c_str(), to.c_str()) == 0) {
+    if (error != error_of(EINVAL) && error != error_of(ENOSYS)) return error;
+    error = move(from, to, [&] { return ::link(from.c_str(), to.c_str()); });
+    if (!error) {
       (void)remove(from);
       return {};
     }
-    const std::error_code error = last_error();
     const bool has_links = error != std::errc::operation_not_permitted &&
                            error != std::errc::operation_not_supported &&
                            error != std::errc::function_not_supported;
@@ -224,46 +137,29 @@ class PosixEnv : public Env {
   }
 
   std::error_code sync_dir(const std::string& dir) override {
-    const Descriptor file = open_file(dir, O_RDONLY | O_DIRECTORY);
-    if (!file.ok()) return last_error();
-    const std::error_code error = sync(file.get());
+    const std::error_code error = retry_stale([&] {
+      const Descriptor file = open_file(dir, O_RDONLY | O_DIRECTORY);
+      return file.ok() ? sync_file(file.get()) : last_error();
+    });
     // A file system that cannot sync a directory says so with EINVAL: nothing more can be done.
     return error == std::errc::invalid_argument ? std::error_code() : error;
   }
 
   std::error_code remove(const std::string& path) override {
-    return result_of(::unlink(path.c_str()));
+    bool again = false;
+    return retry_stale([&] {
+      const std::error_code error = call_error(::unlink(path.c_str()));
+      // The first time it was done, and only its answer was lost.
+      return std::exchange(again, true) && is_absent(error) ? std::error_code() : error;
+    });
   }
 
   std::error_code list(const std::string& dir, std::vector<DirEntry>* entries) override {
-    entries->clear();
-    const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(dir.c_str()), &::closedir);
-    if (!stream) return last_error();
-    for (;;) {
-      errno = 0;
-      const dirent* entry = ::readdir(stream.get());
-      if (entry == nullptr) return last_error();  // no error at the end: errno is 0
-      struct ::stat status {};
-      if (::fstatat(::dirfd(stream.get()), entry->d_name, &status, 0) != 0) {
-        const std::error_code error = last_error();
-        if (is_file_fault(error)) continue;
-        return error;
-      }
-      if (!S_ISDIR(status.st_mode)) entries->push_back({entry->d_name, info_of(status)});
-    }
+    return retry_stale([&] { return list_once(dir, entries); });
   }
 
   std::error_code list_names(const std::string& dir, std::vector<std::string>* names) override {
-    names->clear();
-    const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(dir.c_str()), &::closedir);
-    if (!stream) return last_error();
-    for (;;) {
-      errno = 0;
-      const dirent* entry = ::readdir(stream.get());
-      if (entry == nullptr) return last_error();
-      const std::string_view name = entry->d_name;
-      if (name != "." && name != "..") names->emplace_back(name);
-    }
+    return retry_stale([&] { return list_names_once(dir, names); });
   }
 
   std::error_code make_dirs(const std::string& dir) override {
@@ -277,9 +173,10 @@ class PosixEnv : public Env {
 
   std::error_code stat(const std::string& path, FileInfo* info) override {
     struct ::stat status {};
-    if (::stat(path.c_str(), &status) != 0) return last_error();
-    *info = info_of(status);
-    return {};
+    const std::error_code error =
+        retry_stale([&] { return call_error(::stat(path.c_str(), &status)); });
+    if (!error) *info = info_of(status);
+    return error;
   }
 
   std::error_code set_mtime(const std::string& path, std::int64_t mtime_ns) override {
@@ -287,27 +184,16 @@ class PosixEnv : public Env {
     times[0].tv_nsec = UTIME_OMIT;
     times[1].tv_sec = static_cast<time_t>(mtime_ns / kNsPerSecond);
     times[1].tv_nsec = static_cast<long>(mtime_ns % kNsPerSecond);
-    return result_of(::utimensat(AT_FDCWD, path.c_str(), times.data(), 0));
+    return retry_stale(
+        [&] { return call_error(::utimensat(AT_FDCWD, path.c_str(), times.data(), 0)); });
   }
 
   std::error_code try_lock(const std::string& path, std::string_view owner,
                            std::unique_ptr<HeldLock>* held) override {
-    // Each call opens the file anew, so threads of one process exclude each other too.
-    Descriptor file = open_file(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600);
-    if (!file.ok()) return last_error();
-    const bool locked = uninterrupted([&] { return ::flock(file.get(), LOCK_EX | LOCK_NB); }) == 0;
-    const std::error_code lock_error = locked ? std::error_code() : last_error();
-    if (lock_error == std::errc::operation_would_block) return lock_error;
-    if (const std::error_code error = check_lock_file(file.get(), path)) return error;
-    if (lock_error) {
-      ::unlink(path.c_str());  // without locks nobody else would ever remove it
-      return lock_error;
-    }
-    // The text only serves whoever reads a log: a full disk does not make the lock void.
-    if (::ftruncate(file.get(), 0) == 0) (void)write_all(file.get(), owner);
-    *held = std::make_unique<PosixLock>(path, std::move(file));
-    return {};
+    return try_lock_file(path, owner, held);
   }
+
+  std::string lock_owner(const std::string& path) override { return lock_file_owner(path); }
 
   std::int64_t now_ns() override {
     timespec now{};
@@ -353,14 +239,55 @@ class PosixEnv : public Env {
   }
 
  private:
-  static std::error_code result_of(int result) {
-    return result == 0 ? std::error_code() : last_error();
+  // By `call`, of rename() and its kin.  Network file systems ask again where an answer is lost,
+  // and are told that the one file is not there, or that the other one is: then it is done.
+  template <class Call>
+  static std::error_code move(const std::string& from, const std::string& to, Call call) {
+    struct ::stat before {};
+    struct ::stat after {};
+    const bool is_known = ::lstat(from.c_str(), &before) == 0;
+    const std::error_code error = retry_stale([&] { return call_error(call()); });
+    if (!is_absent(error) && error != std::errc::file_exists) return error;
+    const bool is_done = is_known && ::lstat(to.c_str(), &after) == 0 &&
+                         before.st_dev == after.st_dev && before.st_ino == after.st_ino &&
+                         before.st_size == after.st_size;
+    return is_done ? std::error_code() : error;
   }
 
   // Whether it is the file that cannot be examined, rather than the disk.
   static bool is_file_fault(std::error_code error) {
     return is_absent(error) || error == std::errc::permission_denied ||
            error == std::errc::too_many_symbolic_link_levels;
+  }
+
+  static std::error_code list_names_once(const std::string& dir, std::vector<std::string>* names) {
+    names->clear();
+    const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(dir.c_str()), &::closedir);
+    if (!stream) return last_error();
+    for (;;) {
+      errno = 0;
+      const dirent* entry = ::readdir(stream.get());
+      if (entry == nullptr) return last_error();
+      const std::string_view name = entry->d_name;
+      if (name != "." && name != "..") names->emplace_back(name);
+    }
+  }
+
+  static std::error_code list_once(const std::string& dir, std::vector<DirEntry>* entries) {
+    entries->clear();
+    const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(dir.c_str()), &::closedir);
+    if (!stream) return last_error();
+    for (;;) {
+      errno = 0;
+      const dirent* entry = ::readdir(stream.get());
+      if (entry == nullptr) return last_error();  // no error at the end: errno is 0
+      struct ::stat status {};
+      const std::error_code error = retry_stale(
+          [&] { return call_error(::fstatat(::dirfd(stream.get()), entry->d_name, &status, 0)); });
+      if (is_file_fault(error)) continue;
+      if (error) return error;
+      if (!S_ISDIR(status.st_mode)) entries->push_back({entry->d_name, info_of(status)});
+    }
   }
 
   static std::error_code open_regular(const std::string& path, std::unique_ptr<PosixFile>* file) {
@@ -376,11 +303,12 @@ class PosixEnv : public Env {
   }
 
   static std::error_code make_dir(const std::string& dir) {
-    if (::mkdir(dir.c_str(), 0700) == 0) return {};
-    const std::error_code error = last_error();
+    const std::error_code error =
+        retry_stale([&] { return call_error(::mkdir(dir.c_str(), 0700)); });
+    if (!error) return error;
     // A read-only or automounted file system may complain about a directory that is there.
     struct ::stat status {};
-    if (::stat(dir.c_str(), &status) != 0) return error;
+    if (retry_stale([&] { return call_error(::stat(dir.c_str(), &status)); })) return error;
     return S_ISDIR(status.st_mode) ? std::error_code() : error_of(ENOTDIR);
   }
 };
@@ -404,11 +332,15 @@ std::shared_ptr<Env> posix_env() { return std::make_shared<PosixEnv>(); }
 
 std::error_code Env::write_synced(const std::string& path, std::string_view bytes,
                                   std::uint32_t mode) {
-  return write_parts(path, mode, one_part(bytes));
+  return retry_stale([&] {
+    const std::error_code error = write_parts(path, mode, one_part(bytes));
+    if (is_stale(error)) (void)remove(path);
+    return error;
+  });
 }
 
 std::error_code replace_file(Env& env, const Replacement& file, std::string_view bytes) {
-  return replace_file(env, file, one_part(bytes));
+  return retry_stale([&] { return replace_file(env, file, one_part(bytes)); });
 }
 
 std::error_code replace_file(Env& env, const Replacement& file, const Env::NextPart& next) {

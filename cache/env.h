@@ -48,7 +48,8 @@ class OpenFile {
 
   // As it was when it was opened.
   const FileInfo& info() const { return info_; }
-  // `size` bytes from `offset` on, fewer where the file ends.
+  // `size` bytes from `offset` on, fewer where the file ends.  ESTALE: on another machine the file
+  // was removed, or the path given to another one; it has to be opened anew.
   virtual std::error_code read_at(std::uint64_t offset, std::size_t size,
                                   std::string* bytes) const = 0;
 
@@ -65,7 +66,8 @@ class HeldLock {
   HeldLock& operator=(const HeldLock&) = delete;
 };
 
-// Thread-safe.  Symbolic links are followed except where a method says otherwise.
+// Thread-safe.  Symbolic links are followed except where a method says otherwise.  Where a network
+// file system calls a file stale (ESTALE), what has a path asks for it again, a few times.
 class Env {
  public:
   // Larger files are refused with file_too_large: no entry comes near, and a read must not eat the
@@ -121,6 +123,10 @@ class Env {
   // written to it.
   virtual std::error_code try_lock(const std::string& path, std::string_view owner,
                                    std::unique_ptr<HeldLock>* held) = 0;
+
+  // What the holder of a lock wrote into its file; empty: unknown.  Lock files are read by this
+  // alone: read() could take the lock from another thread.
+  virtual std::string lock_owner(const std::string& path) = 0;
 
   virtual std::int64_t now_ns() = 0;  // since 1970
   // For waiting: a clock that nobody sets, and a pause of this thread.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cache/paths.h"
+#include "cache/system_call.h"
 
 namespace cubinery {
 
@@ -43,20 +44,47 @@ Status Layer::check_listed(Env& env) const {
   return error ? io_error("list", paths::entries_dir(path), error) : Status();
 }
 
-EntryFile Layer::read(Env& env, std::string_view name, const Trust& trust) const {
+EntryFile Layer::read(Env& env, std::string_view name, const Trust& trust) {
+  EntryFile file = read_once(env, name, trust);
+  return reopen_stale(env, trust) ? read_once(env, name, trust) : file;
+}
+
+std::optional<Identity> Layer::read_identity(Env& env, std::string_view name, const Trust& trust) {
+  std::optional<Identity> identity = read_identity_once(env, name);
+  return reopen_stale(env, trust) ? read_identity_once(env, name) : identity;
+}
+
+bool Layer::reopen_stale(Env& env, const Trust& trust) {
+  if (!pack || !pack->is_stale()) return false;
+  const bool was_good = trouble.empty();
+  *this = open_layer(env, path, trust);
+  if (was_good && !trouble.empty()) pack = nullptr;  // whoever asks has seen no trouble
+  return true;
+}
+
+EntryFile Layer::read_once(Env& env, std::string_view name, const Trust& trust) const {
+  if (is_broken_pack()) {
+    EntryFile file;
+    file.trouble = trouble;
+    return file;
+  }
   if (!pack) return read_entry_file(env, path_of(name), trust);
   const Pack::Record* record = pack->find(name);
   return record != nullptr ? pack->read(*record) : EntryFile{};
 }
 
-std::optional<Identity> Layer::read_identity(Env& env, std::string_view name) const {
+std::optional<Identity> Layer::read_identity_once(Env& env, std::string_view name) const {
   if (pack) {
     const Pack::Record* record = pack->find(name);
     return record != nullptr ? pack->read_identity(*record) : std::nullopt;
   }
-  std::unique_ptr<OpenFile> file;
-  if (env.open(path_of(name), &file)) return std::nullopt;
-  return cubinery::read_identity(*file, 0, name);
+  std::optional<Identity> identity;
+  (void)retry_stale([&] {
+    std::unique_ptr<OpenFile> file;
+    if (const std::error_code error = env.open(path_of(name), &file)) return error;
+    return cubinery::read_identity(*file, 0, name, &identity);
+  });
+  return identity;
 }
 
 Layer open_layer(Env& env, const std::string& path, const Trust& trust,
@@ -91,7 +119,7 @@ EntryFile read_stored_entry(Env& env, const std::string& path, const Trust& trus
   // "pack/name" is no path to the system.
   const std::error_code error = env.stat(path, &info);
   if (error != std::errc::not_a_directory) return read_entry_file(env, path, trust);
-  const Layer layer = open_layer(env, paths::parent(path), trust);
+  Layer layer = open_layer(env, paths::parent(path), trust);
   if (layer.trouble.empty()) return layer.read(env, paths::file_name(path), trust);
   EntryFile file;
   file.trouble = layer.trouble;

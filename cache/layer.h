@@ -34,8 +34,16 @@ struct Layer {
   Status check() const;
   // The same, or why it cannot be listed.
   Status check_listed(Env& env) const;
-  EntryFile read(Env& env, std::string_view name, const Trust& trust) const;
-  std::optional<Identity> read_identity(Env& env, std::string_view name) const;
+  // Both open a pack again, once, that another one has replaced on a network file system: the layer
+  // is the new one then, with its index.
+  EntryFile read(Env& env, std::string_view name, const Trust& trust);
+  std::optional<Identity> read_identity(Env& env, std::string_view name, const Trust& trust);
+
+ private:
+  EntryFile read_once(Env& env, std::string_view name, const Trust& trust) const;
+  std::optional<Identity> read_identity_once(Env& env, std::string_view name) const;
+  // False: there is no need to.
+  bool reopen_stale(Env& env, const Trust& trust);
 };
 
 // What there is at the path of a read-only layer, and whether it may be loaded from: owner and

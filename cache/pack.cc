@@ -6,6 +6,7 @@
 
 #include "cache/bytes.h"
 #include "cache/paths.h"
+#include "cache/system_call.h"
 
 namespace cubinery {
 namespace {
@@ -56,29 +57,46 @@ std::optional<std::vector<Pack::Record>> parse_index(std::string_view index, std
   return records;
 }
 
-// The records of an open file; a text when it has none.
-std::string read_index(const OpenFile& file, const std::string& path,
-                       std::vector<Pack::Record>* records) {
+// The records of an open file, or why it has none.
+std::error_code read_index(const OpenFile& file, std::vector<Pack::Record>* records,
+                           std::string* trouble) {
   std::string bytes;
-  std::error_code error = file.read_at(0, kPackHeaderBytes, &bytes);
-  if (error) return std::string(io_error("read", path, error).message());
-  if (std::string trouble = header_trouble(bytes); !trouble.empty()) return trouble;
+  const auto refuse = [&](std::string why) {
+    *trouble = std::move(why);
+    return std::error_code();
+  };
+  if (const std::error_code error = file.read_at(0, kPackHeaderBytes, &bytes)) return error;
+  if (std::string why = header_trouble(bytes); !why.empty()) return refuse(std::move(why));
   const std::size_t index_bytes = read_u32(bytes, kIndexLengthOffset);
   const std::size_t front_bytes = kPackHeaderBytes + index_bytes + kChecksumBytes;
-  if (index_bytes > kMaxIndexBytes) return "index";
-  error = file.read_at(0, front_bytes, &bytes);
-  if (error) return std::string(io_error("read", path, error).message());
-  if (bytes.size() != front_bytes) return kTruncatedPack;
+  if (index_bytes > kMaxIndexBytes) return refuse("index");
+  if (const std::error_code error = file.read_at(0, front_bytes, &bytes)) return error;
+  if (bytes.size() != front_bytes) return refuse(kTruncatedPack);
   const std::string_view front = std::string_view(bytes).substr(0, front_bytes - kChecksumBytes);
   if (std::string_view(bytes).substr(front.size()) != checksum(front)) {
-    return to_string(EntryProblem::kChecksum);
+    return refuse(to_string(EntryProblem::kChecksum));
   }
   std::optional<std::vector<Pack::Record>> parsed =
       parse_index(front.substr(kPackHeaderBytes), front_bytes);
-  if (!parsed) return "index";
-  if (parsed->back().offset + parsed->back().bytes != file.info().bytes) return kTruncatedPack;
+  if (!parsed) return refuse("index");
+  if (parsed->back().offset + parsed->back().bytes != file.info().bytes) {
+    return refuse(kTruncatedPack);
+  }
   *records = *std::move(parsed);
-  return "";
+  return {};
+}
+
+// Error: the file cannot be read.
+std::error_code open_once(Env& env, const std::string& path, PackFile* file) {
+  std::unique_ptr<OpenFile> open;
+  if (const std::error_code error = env.open(path, &open)) return error;
+  file->info = open->info();
+  std::vector<Pack::Record> records;
+  if (const std::error_code error = read_index(*open, &records, &file->trouble)) return error;
+  if (file->trouble.empty()) {
+    file->pack = std::make_shared<const Pack>(std::move(open), std::move(records));
+  }
+  return {};
 }
 
 }  // namespace
@@ -123,6 +141,7 @@ EntryFile Pack::read(const Record& record) const {
   std::string bytes;
   if (const std::error_code error = file_->read_at(record.offset, record.bytes, &bytes)) {
     file.trouble = io_error("read", record.name, error).message();
+    if (cubinery::is_stale(error)) stale_ = true;
   } else if (std::string_view(bytes).ends_with(record.checksum)) {
     file = check_entry(bytes, record.name);
   } else {
@@ -135,22 +154,17 @@ EntryFile Pack::read(const Record& record) const {
 }
 
 std::optional<Identity> Pack::read_identity(const Record& record) const {
-  return cubinery::read_identity(*file_, record.offset, record.name);
+  std::optional<Identity> identity;
+  const std::error_code error =
+      cubinery::read_identity(*file_, record.offset, record.name, &identity);
+  if (cubinery::is_stale(error)) stale_ = true;
+  return identity;
 }
 
 PackFile open_pack(Env& env, const std::string& path) {
   PackFile file;
-  std::unique_ptr<OpenFile> open;
-  if (const std::error_code error = env.open(path, &open)) {
-    file.trouble = io_error("read", path, error).message();
-    return file;
-  }
-  file.info = open->info();
-  std::vector<Pack::Record> records;
-  file.trouble = read_index(*open, path, &records);
-  if (file.trouble.empty()) {
-    file.pack = std::make_shared<const Pack>(std::move(open), std::move(records));
-  }
+  const std::error_code error = retry_stale([&] { return open_once(env, path, &file); });
+  if (error) file.trouble = io_error("read", path, error).message();
   return file;
 }
 

@@ -1,6 +1,7 @@
 // Many entries in one file: what an engine ships.  docs/cache_format.md is its grammar.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -56,9 +57,14 @@ class Pack {
   EntryFile read(const Record& record) const;
   std::optional<Identity> read_identity(const Record& record) const;
 
+  // Whether a network file system has said that the file is gone, which it does for ever: another
+  // machine has put a new pack in its place.
+  bool is_stale() const { return stale_; }
+
  private:
   const std::unique_ptr<OpenFile> file_;
   const std::vector<Record> records_;
+  mutable std::atomic<bool> stale_{false};
 };
 
 struct PackFile {

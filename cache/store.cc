@@ -71,7 +71,7 @@ std::optional<StoredEntry> Store::lookup(const Identity& wanted, const AcceptEnt
 std::optional<StoredEntry> Store::lookup_since(Names::Moment since, const Identity& wanted,
                                                const AcceptEntry& accept) {
   std::optional<StoredEntry> stored;
-  visit_layers([&](const Layer& layer) {
+  visit_layers([&](Layer& layer) {
     if (usable(layer)) stored = lookup_in(layer, since, wanted, accept);
     return stored.has_value();
   });
@@ -91,20 +91,24 @@ Result<std::string> Store::publish(const Entry& entry, const AcceptEntry& accept
   return path_of(entry.identity);
 }
 
-std::unique_ptr<MakeLock> Store::lock(const Identity& wanted) {
+std::unique_ptr<MakeLock> Store::lock(const Identity& wanted, WaitBudget* budget) {
   // entries/ too: what the holder puts into it is looked for when the lock is had, and a directory
   // that has been asked for in vain stays absent to clients of network file systems for a while.
   if (!prepare({paths::locks_dir(options_.dir), paths::entries_dir(options_.dir)}).ok()) {
     return nullptr;
   }
-  return wait_for_lock(*env_, paths::lock_path(options_.dir, wanted), options_.lock_wait,
-                       [&](std::string_view text) {
-                         log(LogLevel::kInfo, fmt::format("{}: {}", wanted.kernel, text));
-                       });
+  WaitBudget own_budget(options_.lock_wait);
+  return wait_for_lock(*env_, {.path = paths::lock_path(options_.dir, wanted),
+                               .wait = options_.lock_wait,
+                               .budget = budget != nullptr ? *budget : own_budget,
+                               .lost = lost_holders_,
+                               .tell = [&](std::string_view text) {
+                                 log(LogLevel::kInfo, fmt::format("{}: {}", wanted.kernel, text));
+                               }});
 }
 
 void Store::for_each(const std::function<void(ListedEntry)>& show) const {
-  for (const Layer& layer : layers()) {
+  for (Layer& layer : layers()) {
     if (layer.is_broken_pack()) {
       show({layer.path, layer.info.bytes, layer.info.mtime_ns / kNsPerSecond, layer.trouble,
             std::nullopt});
@@ -114,6 +118,7 @@ void Store::for_each(const std::function<void(ListedEntry)>& show) const {
               [](const DirEntry& a, const DirEntry& b) { return a.name < b.name; });
     for (const DirEntry& file : files) {
       EntryFile read = layer.read(*env_, file.name, options_.trust);
+      if (!read.entry && read.trouble.empty()) continue;  // it has disappeared meanwhile
       show({layer.path_of(file.name), file.info.bytes, file.info.mtime_ns / kNsPerSecond,
             read.entry ? layer.trouble : read.trouble, std::move(read.entry)});
     }
@@ -126,7 +131,7 @@ std::vector<KnownEntry> Store::known(std::string_view kernel) const {
   const Names::Moment since = names_.now();
   // Many kernels may be missed at once: the first one reads, the others find what it has read.
   const std::lock_guard<std::mutex> guard(fronts_mutex_);
-  for (const Layer& layer : layers()) {
+  for (Layer& layer : layers()) {
     for (const std::string& name : names_with(layer, prefix, since)) {
       if (std::optional<Identity> identity = identity_of(layer, name)) {
         known.push_back({layer.path_of(name), *std::move(identity)});
@@ -171,16 +176,17 @@ Status Store::check_trusted(const std::string& dir) const {
   return check_owner(*env_, paths::entries_dir(dir), options_.trust);
 }
 
-void Store::visit_layers(const std::function<bool(const Layer&)>& visit) const {
-  if (!options_.dir.empty() && visit(writable_layer())) return;
+void Store::visit_layers(const std::function<bool(Layer&)>& visit) const {
+  const auto visits = [&](Layer layer) { return visit(layer); };
+  if (!options_.dir.empty() && visits(writable_layer())) return;
   for (const std::string& path : options_.layers) {
-    if (!path.empty() && visit(layer_at(path))) return;
+    if (!path.empty() && visits(layer_at(path))) return;
   }
 }
 
 std::vector<Layer> Store::layers() const {
   std::vector<Layer> layers;
-  visit_layers([&](const Layer& layer) {
+  visit_layers([&](Layer& layer) {
     layers.push_back(layer);
     return false;
   });
@@ -213,7 +219,12 @@ Layer Store::layer_at(const std::string& path) const {
   std::shared_ptr<const Pack> known;
   {
     const std::lock_guard<std::mutex> guard(packs_mutex_);
-    if (const auto found = packs_.find(path); found != packs_.end()) known = found->second;
+    const auto found = packs_.find(path);
+    if (found != packs_.end() && found->second->is_stale()) {
+      packs_.erase(found);
+    } else if (found != packs_.end()) {
+      known = found->second;
+    }
   }
   Layer layer = open_layer(*env_, path, options_.trust, std::move(known));
   if (layer.pack) {
@@ -269,7 +280,7 @@ std::vector<std::string> Store::candidates(const Layer& layer, const Identity& w
   return names;
 }
 
-std::optional<StoredEntry> Store::lookup_in(const Layer& layer, Names::Moment since,
+std::optional<StoredEntry> Store::lookup_in(Layer& layer, Names::Moment since,
                                             const Identity& wanted, const AcceptEntry& accept) {
   std::set<std::string> tried;
   for (const Names::Moment moment : {Names::kAnyTime, since}) {
@@ -290,7 +301,7 @@ void Store::pass_over(const std::string& path, std::string_view trouble) {
   warn_once(path, fmt::format("passed over {}: {}", path, trouble));
 }
 
-std::optional<Store::Found> Store::load(const Layer& layer, const std::string& name,
+std::optional<Store::Found> Store::load(Layer& layer, const std::string& name,
                                         const Identity& wanted, const AcceptEntry& accept) {
   EntryFile file = layer.read(*env_, name, options_.trust);
   const bool is_other = file.entry && !is_wanted(wanted, file.entry->identity);
@@ -305,11 +316,11 @@ std::optional<Store::Found> Store::load(const Layer& layer, const std::string& n
   return Found{std::move(*file.entry), file.info.mtime_ns};
 }
 
-std::optional<Identity> Store::identity_of(const Layer& layer, const std::string& name) const {
+std::optional<Identity> Store::identity_of(Layer& layer, const std::string& name) const {
   const std::string path = layer.path_of(name);
   const auto held = fronts_.find(path);
   if (held != fronts_.end()) return held->second;
-  std::optional<Identity> identity = layer.read_identity(*env_, name);
+  std::optional<Identity> identity = layer.read_identity(*env_, name, options_.trust);
   if (identity) fronts_.emplace(path, *identity);
   return identity;
 }

@@ -115,9 +115,11 @@ class Store {
   // all else.
   Result<std::string> publish(const Entry& entry, const AcceptEntry& accept = nullptr);
 
-  // Waits at most lock_wait for whoever is making this entry.  nullptr: no lock was to be had (time
-  // ran out, the directory cannot be written, the file system has no locks); go on without one.
-  std::unique_ptr<MakeLock> lock(const Identity& wanted);
+  // Waits at most lock_wait for whoever is making this entry, at most what is left of `budget`
+  // where there is one, and not at all for who was waited for in vain and has not let go since.
+  // nullptr: no lock was to be had (time ran out, the directory cannot be written, the file system
+  // has no locks); go on without one.
+  std::unique_ptr<MakeLock> lock(const Identity& wanted, WaitBudget* budget = nullptr);
 
   // Shows every entry of every layer, the writable one first, sorted by path; cubins are read and
   // verified, one at a time.  A pack that cannot be read is one entry with a problem.
@@ -167,7 +169,7 @@ class Store {
   static constexpr std::uint32_t kFileMode = 0644;
 
   // In the order of a lookup, until `visit` returns true.  A layer is examined when its turn comes.
-  void visit_layers(const std::function<bool(const Layer&)>& visit) const;
+  void visit_layers(const std::function<bool(Layer&)>& visit) const;
   std::vector<Layer> layers() const;
   Layer writable_layer() const;
   // A pack is opened once and kept.
@@ -180,13 +182,13 @@ class Store {
   // Names that an entry for `wanted` has, the best first.
   std::vector<std::string> candidates(const Layer& layer, const Identity& wanted,
                                       Names::Moment since) const;
-  std::optional<StoredEntry> lookup_in(const Layer& layer, Names::Moment since,
-                                       const Identity& wanted, const AcceptEntry& accept);
+  std::optional<StoredEntry> lookup_in(Layer& layer, Names::Moment since, const Identity& wanted,
+                                       const AcceptEntry& accept);
   // Counts and logs an entry that cannot be used.
   void pass_over(const std::string& path, std::string_view trouble);
-  std::optional<Found> load(const Layer& layer, const std::string& name, const Identity& wanted,
+  std::optional<Found> load(Layer& layer, const std::string& name, const Identity& wanted,
                             const AcceptEntry& accept);
-  std::optional<Identity> identity_of(const Layer& layer, const std::string& name) const;
+  std::optional<Identity> identity_of(Layer& layer, const std::string& name) const;
   void renew_stamp(const std::string& path, std::int64_t mtime_ns);
 
   // Makes directories under the writable one fit to be written to, or says why one is not.
@@ -214,6 +216,7 @@ class Store {
   std::atomic<std::uint64_t> damaged_{0};
   std::atomic<std::uint64_t> failed_writes_{0};
   std::atomic<std::uint64_t> temporaries_{0};  // written so far, for their names
+  LostHolders lost_holders_;
   std::mutex warned_mutex_;
   std::set<std::string> warned_;  // guarded by warned_mutex_
   mutable std::mutex packs_mutex_;

@@ -8,17 +8,20 @@
 #include "cache/pack.h"
 #include "cache/paths.h"
 #include "cache/store.h"
+#include "cache/system_call.h"
 
 namespace cubinery {
 namespace {
 
 // OK: there is nothing at `path`, or a file that a pack may replace.
 Status check_replaceable(Env& env, const std::string& path) {
-  std::unique_ptr<OpenFile> file;
-  std::error_code error = env.open(path, &file);
-  if (is_absent(error)) return Status();
   std::string front;
-  if (!error) error = file->read_at(0, 16, &front);
+  const std::error_code error = retry_stale([&] {
+    std::unique_ptr<OpenFile> file;
+    const std::error_code unopened = env.open(path, &file);
+    return unopened ? unopened : file->read_at(0, 16, &front);
+  });
+  if (is_absent(error)) return Status();
   if (!error && (front.empty() || is_pack(front))) return Status();
   if (error && error != std::errc::invalid_argument) return io_error("read", path, error);
   return Status(Code::kInvalidArgument,
@@ -32,7 +35,7 @@ Status check_replaceable(Env& env, const std::string& path) {
 // Which entries go into a pack, and from which layer each.
 struct Store::Selection {
   std::vector<Layer> layers;
-  std::map<std::string, std::pair<PackedEntry, const Layer*>> entries;  // by name
+  std::map<std::string, std::pair<PackedEntry, Layer*>> entries;  // by name
   std::uint64_t others = 0;
   std::uint64_t unusable = 0;
 };
@@ -40,7 +43,7 @@ struct Store::Selection {
 Status Store::select(const std::function<bool(const Identity&)>& wanted, const AcceptEntry& accept,
                      Selection* selection) {
   selection->layers = layers();
-  for (const Layer& layer : selection->layers) {
+  for (Layer& layer : selection->layers) {
     // What is lacking in a pack is found out in production.
     if (!layer.trouble.empty()) {
       return Status(Code::kIo,
@@ -73,7 +76,6 @@ Status Store::write_pack(const std::string& path, const Selection& selection,
   for (const auto& [name, entry] : selection.entries) index.push_back(entry.first);
   auto next = selection.entries.begin();
   Status changed;
-  *bytes = 0;
   // One entry at a time: a cache may be larger than the memory.
   const auto next_part = [&](std::string* part) {
     part->clear();
@@ -92,13 +94,16 @@ Status Store::write_pack(const std::string& path, const Selection& selection,
     *bytes += part->size();
     return std::error_code();
   };
-  const std::error_code error =
-      replace_file(*env_,
-                   {.path = path,
-                    .temporary = paths::pack_temporary_path(path, env_->process(), env_->random()),
-                    .mode = kFileMode,
-                    .finish = nullptr},
-                   next_part);
+  const Replacement file{
+      .path = path,
+      .temporary = paths::pack_temporary_path(path, env_->process(), env_->random()),
+      .mode = kFileMode,
+      .finish = nullptr};
+  const std::error_code error = retry_stale([&] {
+    next = selection.entries.begin();
+    *bytes = 0;
+    return replace_file(*env_, file, next_part);
+  });
   if (!changed.ok()) return changed;
   if (error) return io_error("write", path, error);
   return sync(paths::parent(path));
@@ -137,16 +142,18 @@ Status Store::check_importable(const Layer& layer) const {
 }
 
 Result<ImportResult> Store::import_pack(const std::string& path, const AcceptEntry& accept) {
-  const Layer layer = open_layer(*env_, path, options_.trust);
+  Layer layer = open_layer(*env_, path, options_.trust);
   CUBINERY_RETURN_IF_ERROR(check_importable(layer));
   const std::string entries = paths::entries_dir(options_.dir);
   CUBINERY_RETURN_IF_ERROR(prepare({entries}));
-  const Layer writable = writable_layer();
+  Layer writable = writable_layer();
   const std::vector<std::string> there = names_with(writable, "", names_.now());
   ImportResult result;
   std::vector<std::string> taken;
-  for (const Pack::Record& record : layer.pack->records()) {
-    const EntryFile packed = layer.pack->read(record);
+  const std::shared_ptr<const Pack> pack = layer.pack;
+  for (const Pack::Record& record : pack->records()) {
+    const EntryFile packed = layer.read(*env_, record.name, options_.trust);
+    if (!packed.entry && packed.trouble.empty()) continue;  // not in a pack that has replaced it
     if (const std::string trouble = trouble_with(packed, accept); !trouble.empty()) {
       ++result.damaged;
       pass_over(layer.path_of(record.name), trouble);

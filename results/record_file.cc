@@ -2,18 +2,18 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "cache/env.h"
+#include "cache/file_io.h"
+#include "cache/file_lock.h"
 #include "cache/lock.h"
 #include "cache/paths.h"
 #include "cache/system_call.h"
@@ -67,27 +67,25 @@ Result<std::string> read_text(const std::string& path, const Trust& trust) {
 // A file that is appended to.
 class Appender {
  public:
-  explicit Appender(const std::string& path)
-      : path_(path), fd_(uninterrupted([&] {
-          constexpr int kFlags = O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
-          return ::open(path.c_str(), kFlags, 0644);
-        })) {}
-  Appender(const Appender&) = delete;
-  Appender& operator=(const Appender&) = delete;
-  ~Appender() {
-    if (fd_ >= 0) ::close(fd_);
-  }
+  explicit Appender(const std::string& path) : path_(path) {}
 
   // OK: it is open, and a file to append to.
-  Status check(Env& env, const Trust& trust) const {
-    if (fd_ < 0 && errno == ELOOP) {
+  Status open(Env& env, const Trust& trust) {
+    struct ::stat status {};
+    const char* what = "open";
+    const std::error_code error = retry_stale([&] {
+      what = "open";
+      file_ = open_file(path_, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0644);
+      if (!file_.ok()) return last_error();
+      what = "examine";
+      return call_error(::fstat(file_.get(), &status));
+    });
+    if (error == std::errc::too_many_symbolic_link_levels) {
       return Status(Code::kIo, fmt::format("cannot append to {}: it is a symbolic link; accepted: "
                                            "a regular file",
                                            path_));
     }
-    if (fd_ < 0) return io_error("open", path_, last_error());
-    struct ::stat status {};
-    if (::fstat(fd_, &status) != 0) return io_error("examine", path_, last_error());
+    if (error) return io_error(what, path_, error);
     if (!S_ISREG(status.st_mode)) {
       return io_error("append to", path_, std::make_error_code(std::errc::invalid_argument));
     }
@@ -96,42 +94,32 @@ class Appender {
         {.owner = status.st_uid, .group = status.st_gid, .mode = status.st_mode & 07777u}, trust);
   }
 
-  // `made`: nothing had been written to it.  Requires: check().ok().
+  // `made`: nothing had been written to it.  Requires: open().ok().
   std::error_code append(Env& env, std::string_view lines, std::chrono::milliseconds lock_wait,
-                         bool* made) {
+                         bool* made) const {
     // Only to see no half of another process's write as a cut line: without a lock, because there
     // are none or because its holder was stopped, nothing is lost.
-    (void)poll_lock(env, lock_wait, [&] {
-      const bool locked = uninterrupted([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); }) == 0;
-      return locked ? std::error_code() : last_error();
-    });
+    std::unique_ptr<HeldLock> held;
+    (void)poll_lock(env, lock_wait, [&] { return try_lock_open(file_.get(), &held); });
     struct ::stat status {};
-    if (::fstat(fd_, &status) != 0) return last_error();
+    if (::fstat(file_.get(), &status) != 0) return last_error();
     *made = status.st_size == 0;
     std::string bytes(*made || ends_line(status.st_size) ? "" : "\n");
     bytes += lines;
-    if (const std::error_code error = write_all(bytes)) return error;
-    (void)::flock(fd_, LOCK_UN);
-    return uninterrupted([&] { return ::fsync(fd_); }) == 0 ? std::error_code() : last_error();
+    if (const std::error_code error = write_all(file_.get(), bytes)) return error;
+    held.reset();
+    return sync_file(file_.get());
   }
 
  private:
   bool ends_line(off_t size) const {
     char last = 0;
-    return uninterrupted([&] { return ::pread(fd_, &last, 1, size - 1); }) == 1 && last == '\n';
-  }
-
-  std::error_code write_all(std::string_view bytes) const {
-    while (!bytes.empty()) {
-      const ssize_t count = uninterrupted([&] { return ::write(fd_, bytes.data(), bytes.size()); });
-      if (count < 0) return last_error();
-      bytes.remove_prefix(static_cast<std::size_t>(count));
-    }
-    return {};
+    return uninterrupted([&] { return ::pread(file_.get(), &last, 1, size - 1); }) == 1 &&
+           last == '\n';
   }
 
   const std::string path_;
-  const int fd_;
+  Descriptor file_;
 };
 
 }  // namespace
@@ -239,11 +227,16 @@ Status append_lines(const std::string& path, std::string_view lines, const Trust
     return io_error("make the directory", directory, error);
   }
   Appender file(path);
-  CUBINERY_RETURN_IF_ERROR(file.check(*env, trust));
+  CUBINERY_RETURN_IF_ERROR(file.open(*env, trust));
   bool made = false;
-  if (const std::error_code error = file.append(*env, lines, lock_wait, &made)) {
-    return io_error("append to", path, error);
+  std::error_code failed = file.append(*env, lines, lock_wait, &made);
+  if (is_stale(failed)) {
+    // On a network file system another machine has put another file in its place.  What was to be
+    // appended to the old one is gone with it.
+    CUBINERY_RETURN_IF_ERROR(file.open(*env, trust));
+    failed = file.append(*env, lines, lock_wait, &made);
   }
+  if (failed) return io_error("append to", path, failed);
   // The name of a new file has to reach the disk too.
   const std::error_code error = made ? env->sync_dir(directory) : std::error_code();
   return error ? io_error("sync", directory, error) : Status();

@@ -181,11 +181,11 @@ Result<Context::State::Made> Context::State::build(const KernelSpec& spec, const
 }
 
 Result<Context::State::Made> Context::State::make_once(const KernelSpec& spec, const Held& held,
-                                                       Judge& judge) const {
+                                                       WaitBudget* waits, Judge& judge) const {
   const Identity& identity = held.identity;
   std::unique_ptr<MakeLock> lock;
   if (store) {
-    lock = store->lock(identity);
+    lock = store->lock(identity, waits);
     // Whoever held the lock has usually made what we want.
     if (std::optional<Made> found = find(identity, store->now(), judge)) {
       ++disk_hits_;
@@ -205,8 +205,8 @@ Result<Context::State::Made> Context::State::make_once(const KernelSpec& spec, c
 }
 
 Result<Context::State::Made> Context::State::make_missing(const KernelSpec& spec, const Held& held,
-                                                          Judge& judge) const {
-  if (!options.offline && nvrtc) return make_once(spec, held, judge);
+                                                          WaitBudget* waits, Judge& judge) const {
+  if (!options.offline && nvrtc) return make_once(spec, held, waits, judge);
   ++misses_;
   return options.offline ? not_cached(held.identity) : nvrtc.error().clone();
 }
@@ -281,12 +281,12 @@ Result<std::optional<Context::State::Made>> Context::State::supply(const KernelS
     return found;
   }
   if (!need.may_make) return std::optional<Made>();
-  Result<Made> made = make_missing(spec, held, judge);
+  Result<Made> made = make_missing(spec, held, need.waits, judge);
   if (!made) return judge.telling(std::move(made).error());
   return std::optional<Made>(*std::move(made));
 }
 
-Result<CompiledKernel> Context::State::compile(const KernelSpec& spec) const {
+Result<CompiledKernel> Context::State::compile(const KernelSpec& spec, WaitBudget* waits) const {
   Result<Held> held = hold(spec);
   if (!held) return std::move(held).error();
   Slot& slot = *held->slot;
@@ -297,7 +297,7 @@ Result<CompiledKernel> Context::State::compile(const KernelSpec& spec) const {
     return compiled;
   }
   Judge judge(spec, nullptr);
-  Result<std::optional<Made>> made = supply(spec, *held, {.since = now()}, judge);
+  Result<std::optional<Made>> made = supply(spec, *held, {.since = now(), .waits = waits}, judge);
   if (!made) return std::move(made).error();
   slot.compiled = (*made)->compiled;
   if (slot.compiled->path.empty()) slot.cubin = std::move((*made)->cubin);
@@ -328,8 +328,9 @@ Result<std::optional<Kernel>> Context::State::load(const KernelSpec& spec, Need 
   return slot.kernel;
 }
 
-Result<Kernel> Context::State::get(const KernelSpec& spec, Names::Moment since) const {
-  Result<std::optional<Kernel>> kernel = load(spec, {.since = since});
+Result<Kernel> Context::State::get(const KernelSpec& spec, Names::Moment since,
+                                   WaitBudget* waits) const {
+  Result<std::optional<Kernel>> kernel = load(spec, {.since = since, .waits = waits});
   if (!kernel) return std::move(kernel).error();
   return **std::move(kernel);
 }

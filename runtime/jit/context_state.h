@@ -31,10 +31,12 @@ struct Context::State {
   std::unique_ptr<Store> store;  // null without a disk cache
   mutable TuningFiles tuning_files;
 
-  Result<CompiledKernel> compile(const KernelSpec& spec) const;
-  Result<Kernel> get(const KernelSpec& spec) const { return get(spec, now()); }
+  // `waits`: of the call that this is part of, such as an operator's preparation; null: of this
+  // one.
+  Result<CompiledKernel> compile(const KernelSpec& spec, WaitBudget* waits = nullptr) const;
+  Result<Kernel> get(const KernelSpec& spec) const { return get(spec, now(), nullptr); }
   // The same for one of many: directories need not be listed again that were listed since then.
-  Result<Kernel> get(const KernelSpec& spec, Names::Moment since) const;
+  Result<Kernel> get(const KernelSpec& spec, Names::Moment since, WaitBudget* waits) const;
   // nullopt where the kernel is neither in memory nor on disk.
   Result<std::optional<Kernel>> get_cached(const KernelSpec& spec) const;
   Result<Explanation> explain(const KernelSpec& spec) const;
@@ -46,6 +48,7 @@ struct Context::State {
   struct Need {
     bool may_make = true;
     Names::Moment since = Names::kAnyTime;  // where it cannot be made: missing at that moment
+    WaitBudget* waits = nullptr;
   };
   // A cubin and what is known of it.
   struct Made {
@@ -108,8 +111,10 @@ struct Context::State {
   Result<std::optional<Made>> supply(const KernelSpec& spec, const Held& held, Need need,
                                      Judge& judge) const;
   Result<std::optional<Kernel>> load(const KernelSpec& spec, Need need) const;
-  Result<Made> make_missing(const KernelSpec& spec, const Held& held, Judge& judge) const;
-  Result<Made> make_once(const KernelSpec& spec, const Held& held, Judge& judge) const;
+  Result<Made> make_missing(const KernelSpec& spec, const Held& held, WaitBudget* waits,
+                            Judge& judge) const;
+  Result<Made> make_once(const KernelSpec& spec, const Held& held, WaitBudget* waits,
+                         Judge& judge) const;
   Result<Made> build(const KernelSpec& spec, const Held& held) const;
   Status not_cached(const Identity& identity) const;
   // What puts a kernel into the cache, for people.

@@ -23,8 +23,9 @@ Result<std::vector<Kernel>> get_kernels(const Context& context,
       missing.push_back(i);
     }
   }
+  WaitBudget waits(context.state().options.lock_wait);
   on_threads(missing.size(), missing.size(), [&](std::size_t i) {
-    found[missing[i]].emplace(context.state().get(specs[missing[i]], since));
+    found[missing[i]].emplace(context.state().get(specs[missing[i]], since, &waits));
   });
   std::vector<Kernel> kernels;
   for (std::optional<Result<Kernel>>& kernel : found) {
@@ -32,6 +33,18 @@ Result<std::vector<Kernel>> get_kernels(const Context& context,
     kernels.push_back(**kernel);
   }
   return kernels;
+}
+
+Result<std::vector<CompiledKernel>> compile_kernels(const Context& context,
+                                                    const std::vector<KernelSpec>& specs) {
+  WaitBudget waits(context.state().options.lock_wait);
+  std::vector<CompiledKernel> compiled;
+  for (const KernelSpec& spec : specs) {
+    Result<CompiledKernel> kernel = context.state().compile(spec, &waits);
+    if (!kernel) return std::move(kernel).error();
+    compiled.push_back(*std::move(kernel));
+  }
+  return compiled;
 }
 
 }  // namespace cubinery

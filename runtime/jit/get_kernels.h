@@ -1,4 +1,4 @@
-// All kernels of an operator at once.
+// All kernels of an operator at once.  Together they wait for other processes as long as one may.
 #pragma once
 
 #include <vector>
@@ -13,5 +13,9 @@ namespace cubinery {
 // more than they save (five kernels on an H200: 1.75 ms on threads, 1.23 in turn).
 Result<std::vector<Kernel>> get_kernels(const Context& context,
                                         const std::vector<KernelSpec>& specs);
+
+// context.compile() of every spec, one after the other; or the first error.
+Result<std::vector<CompiledKernel>> compile_kernels(const Context& context,
+                                                    const std::vector<KernelSpec>& specs);
 
 }  // namespace cubinery

@@ -341,13 +341,7 @@ Result<std::vector<CompiledKernel>> compile_operator(const Context& context,
   const Result<Planner<Problem>> planner =
       Planner<Problem>::create(problem, target_of(context), path_options(context));
   if (!planner) return planner.error().clone();
-  std::vector<CompiledKernel> compiled;
-  for (const KernelSpec& spec : planner->kernels(known_results<Problem>(context))) {
-    Result<CompiledKernel> kernel = context.compile(spec);
-    if (!kernel) return std::move(kernel).error();
-    compiled.push_back(*std::move(kernel));
-  }
-  return compiled;
+  return compile_kernels(context, planner->kernels(known_results<Problem>(context)));
 }
 
 }  // namespace cubinery

@@ -9,6 +9,7 @@
 #include "cache/pack.h"
 #include "cache/paths.h"
 #include "cache/store.h"
+#include "results/record_file.h"
 #include "tests/cache/sample.h"
 #include "tests/cache/system_calls.h"
 #include "tests/cache/temp_dir.h"
@@ -52,6 +53,8 @@ struct Bench {
     REQUIRE(ok);
   }
 
+  std::string records() const { return temp.path() + "/records"; }
+
   // Takes back what operations add.
   void reset() const {
     const Store store({.dir = dir});
@@ -59,6 +62,7 @@ struct Bench {
       std::filesystem::remove(store.path_of(numbered_entry(n).identity));
     }
     std::filesystem::remove(output);
+    std::filesystem::remove(records());
     std::filesystem::remove_all(temp.path() + "/a");
   }
 
@@ -146,6 +150,10 @@ Did collect(Store& store) {
   return result && result->entries_removed == 0 ? Did::kAll : result ? Did::kWrong : Did::kLess;
 }
 
+Did append(const Bench& bench, Store&) {
+  return append_lines(bench.records(), "a line\n").ok() ? Did::kAll : Did::kLess;
+}
+
 std::vector<Operation> operations() {
   Identity any_version = sample_identity();
   any_version.nvrtc.clear();
@@ -163,6 +171,12 @@ std::vector<Operation> operations() {
       {"lookup in a pack",
        [](const Bench&, Store& store) {
          return look_up(store, numbered_entry(2).identity, numbered_entry(2));
+       }},
+      {"lookup of any version in a pack",
+       [](const Bench&, Store& store) {
+         Identity any = numbered_entry(2).identity;
+         any.nvrtc.clear();
+         return look_up(store, any, numbered_entry(2));
        }},
       {"publish",
        [](const Bench&, Store& store) {
@@ -192,12 +206,56 @@ std::vector<Operation> operations() {
        [](const Bench& bench) {
          return finds(bench.dir, numbered_entry(2)) && finds(bench.dir, numbered_entry(3));
        }},
+      {"append", append,
+       [](const Bench& bench) {
+         return test::read_bytes(bench.records()).find("a line\n") != std::string::npos;
+       }},
   };
 }
 
 // Calls that a signal may interrupt, and that are made again.
 bool is_repeated(const std::string& call) {
-  return std::set<std::string>{"open", "read", "pread", "write", "fsync", "flock"}.contains(call);
+  return std::set<std::string>{"open", "read", "pread", "write", "fsync", "fcntl"}.contains(call);
+}
+
+// What another machine's work does to a network file system's files, once: nobody notices.
+TEST_CASE("AnySystemCallMayFindItsFileStale", "[cache]") {
+  const int error = GENERATE(ESTALE, SystemCalls::kLost);
+  std::set<std::string> calls_seen;
+  for (const Operation& operation : operations()) {
+    const Bench bench;
+    for (int at = 0;; ++at) {
+      bench.reset();
+      const std::size_t files = open_files();
+      test::Log log;
+      StoreOptions options = bench.options;
+      options.log = log.callback();
+      Store store(options);
+      std::string call;
+      Did did = Did::kLess;
+      {
+        const SystemCalls calls(at, error);
+        did = operation.run(bench, store);
+        call = calls.hit();
+      }
+      INFO(operation.name << ", call " << at << " (" << call << "), " << error);
+      REQUIRE(did == Did::kAll);
+      if (operation.holds) REQUIRE(operation.holds(bench));
+      REQUIRE(log.count("") == 0);
+      REQUIRE(store.damaged() + store.failed_writes() == 0);
+      REQUIRE(bench.temporaries() == 0);
+      REQUIRE(test::count_files(bench.dir + "/locks") == 0);
+      REQUIRE(open_files() <= files + 1);  // the pack's
+      if (call.empty()) break;
+      calls_seen.insert(call);
+    }
+  }
+  for (const char* call :
+       {"close", "fcntl", "fstat", "fstatat", "fsync", "lstat", "mkdir", "open", "opendir", "pread",
+        "read", "readdir", "rename", "stat", "unlink", "utimensat", "write"}) {
+    INFO(call);
+    CHECK(calls_seen.contains(call));
+  }
 }
 
 TEST_CASE("AnySystemCallMayFail", "[cache]") {
@@ -235,9 +293,9 @@ TEST_CASE("AnySystemCallMayFail", "[cache]") {
   }
   // Each that the cache makes has failed.
   for (const char* call :
-       {"close",       "flock",     "fstat", "fstatat", "fsync",     "ftruncate", "getrandom",
-        "gethostname", "mkdir",     "open",  "opendir", "pread",     "read",      "readdir",
-        "rename",      "renameat2", "stat",  "unlink",  "utimensat", "write"}) {
+       {"close",       "fcntl",  "fstat",     "fstatat", "fsync",   "ftruncate", "getrandom",
+        "gethostname", "lstat",  "mkdir",     "open",    "opendir", "pread",     "read",
+        "readdir",     "rename", "renameat2", "stat",    "unlink",  "utimensat", "write"}) {
     INFO(call);
     CHECK(calls_seen.contains(call));
   }

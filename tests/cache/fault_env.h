@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <map>
 #include <memory>
 #include <optional>
@@ -40,6 +42,9 @@ class FaultEnv : public Env {
     faults_.clear();
     bytes_left_.reset();
   }
+  // Files that are open stay stale from now on, as on a network file system's client when another
+  // machine has replaced them.
+  void make_open_files_stale() { ++*age_; }
   void advance_clock(std::int64_t seconds) { clock_offset_ns_ += seconds * 1'000'000'000; }
 
   std::error_code read(const std::string& path, std::string* bytes, FileInfo* info) override {
@@ -47,8 +52,11 @@ class FaultEnv : public Env {
     return fault ? fault : base_->read(path, bytes, info);
   }
   std::error_code open(const std::string& path, std::unique_ptr<OpenFile>* file) override {
-    const std::error_code fault = fault_of(Op::kRead);
-    return fault ? fault : base_->open(path, file);
+    if (const std::error_code fault = fault_of(Op::kRead)) return fault;
+    std::unique_ptr<OpenFile> opened;
+    if (const std::error_code error = base_->open(path, &opened)) return error;
+    *file = std::make_unique<File>(std::move(opened), age_);
+    return {};
   }
   std::error_code write_parts(const std::string& path, std::uint32_t mode,
                               const NextPart& next) override {
@@ -111,6 +119,7 @@ class FaultEnv : public Env {
     const std::error_code fault = fault_of(Op::kLock);
     return fault ? fault : base_->try_lock(path, owner, held);
   }
+  std::string lock_owner(const std::string& path) override { return base_->lock_owner(path); }
   std::int64_t now_ns() override { return base_->now_ns() + clock_offset_ns_; }
   std::chrono::milliseconds uptime() override { return base_->uptime(); }
   void pause(std::chrono::milliseconds time) override { base_->pause(time); }
@@ -121,6 +130,22 @@ class FaultEnv : public Env {
   std::string host() override { return base_->host(); }
 
  private:
+  class File : public OpenFile {
+   public:
+    File(std::unique_ptr<OpenFile> base, std::shared_ptr<std::atomic<int>> age)
+        : OpenFile(base->info()), base_(std::move(base)), age_(std::move(age)), opened_(*age_) {}
+    std::error_code read_at(std::uint64_t offset, std::size_t size,
+                            std::string* bytes) const override {
+      if (opened_ != *age_) return {ESTALE, std::generic_category()};
+      return base_->read_at(offset, size, bytes);
+    }
+
+   private:
+    const std::unique_ptr<OpenFile> base_;
+    const std::shared_ptr<std::atomic<int>> age_;
+    const int opened_;
+  };
+
   std::error_code fault_of(Op op) const {
     const auto fault = faults_.find(op);
     return fault == faults_.end() ? std::error_code() : fault->second;
@@ -130,6 +155,7 @@ class FaultEnv : public Env {
   std::map<Op, std::error_code> faults_;
   std::optional<std::size_t> bytes_left_;
   std::int64_t clock_offset_ns_ = 0;
+  const std::shared_ptr<std::atomic<int>> age_ = std::make_shared<std::atomic<int>>(0);
 };
 
 }  // namespace cubinery::test

@@ -1,7 +1,13 @@
 // Processes that want the same entry.
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -139,6 +145,210 @@ TEST_CASE("WaitingIsBoundedAndTold", "[cache]") {
   CHECK(log.count("row_scale: waiting for process 1 on host/with/slashes, which holds ") == 1);
   CHECK(log.count("row_scale: gave up waiting for process 1 on ") == 1);
   CHECK(log.count("") == 2);
+}
+
+// The real file system and its locks, with a clock that stands still but for pauses, which are
+// none.
+class PatientEnv : public test::FaultEnv {
+ public:
+  PatientEnv() : FaultEnv(posix_env()) {}
+  milliseconds uptime() override { return paused; }
+  void pause(milliseconds time) override { paused += time; }
+
+  milliseconds paused{0};
+};
+
+// A stopped child that holds the locks of so many entries, from `first` on.
+pid_t start_stopped(const std::string& dir, const Pipe& ready, int first, int count) {
+  const pid_t child = test::start_child([&] {
+    Store store({.dir = dir});
+    std::vector<std::unique_ptr<MakeLock>> locks;
+    for (int n = first; n < first + count; ++n) {
+      locks.push_back(store.lock(test::numbered_entry(n).identity));
+      if (!locks.back()) return 1;
+    }
+    if (!ready.send()) return 1;
+    for (;;) ::pause();
+  });
+  return child > 0 && ready.receive() && ::kill(child, SIGSTOP) == 0 ? child : -1;
+}
+
+TEST_CASE("AStoppedProcessIsWaitedForOnce", "[cache]") {
+  constexpr int kLocks = 13;
+  const test::TempDir temp;
+  const Pipe ready;
+  const pid_t holder = start_stopped(temp.path(), ready, 0, kLocks);
+  REQUIRE(holder > 0);
+  const auto env = std::make_shared<PatientEnv>();
+  test::Log log;
+  Store store({.dir = temp.path(), .lock_wait = milliseconds(60000), .log = log.callback()}, env);
+  for (int n = 0; n < kLocks; ++n) CHECK_FALSE(store.lock(test::numbered_entry(n).identity));
+  CHECK(env->paused == milliseconds(60000));
+  CHECK(log.count("gave up waiting for process " + std::to_string(holder)) == 1);
+  CHECK(log.count("; it was waited for in vain") == kLocks - 1);
+  // Who has made what it was waited for needs no lock of it any more; and it goes on.
+  ::kill(holder, SIGCONT);
+  test::kill_child(holder);
+  for (int n = 0; n < kLocks; ++n) CHECK(store.lock(test::numbered_entry(n).identity));
+  CHECK(env->paused == milliseconds(60000));
+}
+
+TEST_CASE("EachStoppedProcessIsWaitedForOnceAndAllOfThemByOneCall", "[cache]") {
+  const bool is_one_call = GENERATE(false, true);
+  const test::TempDir temp;
+  const Pipe ready;
+  const std::vector<pid_t> holders = {start_stopped(temp.path(), ready, 0, 4),
+                                      start_stopped(temp.path(), ready, 4, 4)};
+  const auto env = std::make_shared<PatientEnv>();
+  Store store({.dir = temp.path(), .lock_wait = milliseconds(60000)}, env);
+  WaitBudget budget(milliseconds(60000));
+  for (const int n : {0, 4, 1, 5, 2, 6, 3, 7}) {
+    CHECK_FALSE(store.lock(test::numbered_entry(n).identity, is_one_call ? &budget : nullptr));
+  }
+  CHECK(env->paused == milliseconds(is_one_call ? 60000 : 120000));
+  // The next call has a budget of its own, and knows the first of them.
+  WaitBudget next(milliseconds(60000));
+  for (const int n : {1, 5, 2, 6}) {
+    CHECK_FALSE(store.lock(test::numbered_entry(n).identity, &next));
+  }
+  CHECK(env->paused == milliseconds(120000));
+  for (const pid_t holder : holders) test::kill_child(holder);
+}
+
+// Nobody is given up for good: a process that was stopped goes on, and its lock is seen free.
+TEST_CASE("WhoLetsGoOfALockIsWaitedForAgain", "[cache]") {
+  const auto env = std::make_shared<test::MemEnv>();
+  Store holder({.dir = "/cache"}, env);
+  Store store({.dir = "/cache", .lock_wait = milliseconds(1000)}, env);
+  const auto lock = [](Store& of, int n) { return of.lock(test::numbered_entry(n).identity); };
+  std::unique_ptr<MakeLock> first = lock(holder, 0);
+  const std::unique_ptr<MakeLock> second = lock(holder, 1);
+  CHECK_FALSE(lock(store, 0));
+  CHECK_FALSE(lock(store, 1));
+  CHECK(env->paused == milliseconds(1000));
+  SECTION("it has no holder") { first.reset(); }
+  SECTION("it has another one") {
+    first.reset();
+    first = lock(holder, 0);
+    env->files()[paths::lock_path("/cache", test::numbered_entry(0).identity)].bytes = "process 2";
+  }
+  CHECK_FALSE(lock(store, 1));
+  CHECK(env->paused == milliseconds(2000));
+}
+
+// Threads that wait for the same process at the same time end at the same time.
+TEST_CASE("AWaitEndsWhenAnotherThreadHasWaitedInVain", "[cache]") {
+  const auto env = std::make_shared<test::MemEnv>();
+  Store holder({.dir = "/cache"}, env);
+  const auto held = holder.lock(sample_identity());
+  const std::string path = paths::lock_path("/cache", sample_identity());
+  LostHolders lost;
+  WaitBudget budget(milliseconds(60000));
+  std::function<void(std::string_view)> tell = [&](std::string_view) {
+    lost.add(env->lock_owner(path), "/cache/locks/another");
+  };
+  CHECK_FALSE(wait_for_lock(
+      *env,
+      {.path = path, .wait = milliseconds(60000), .budget = budget, .lost = lost, .tell = tell}));
+  CHECK(env->paused < milliseconds(1100));  // told after a second
+}
+
+TEST_CASE("AForkedChildHasNoneOfItsParentsLocks", "[cache]") {
+  const test::TempDir temp;
+  const Identity wanted = sample_identity();
+  const std::string path = paths::lock_path(temp.path(), wanted);
+  StoreOptions options{.dir = temp.path(), .lock_wait = milliseconds(0)};
+  Store parent(options);
+  std::unique_ptr<MakeLock> lock = parent.lock(wanted);
+  REQUIRE(lock);
+  const Pipe looked;
+  const Pipe go;
+  const pid_t child = test::start_child([&] {
+    ::alarm(300);
+    Store store(options);
+    if (store.lock(wanted)) return 1;  // the parent's
+    lock.reset();
+    if (store.lock(wanted) || !std::filesystem::exists(path)) return 2;  // is the parent's still
+    // Lives on without it.
+    if (!looked.send() || !go.receive()) return 3;
+    return store.lock(wanted) ? 0 : 4;
+  });
+  REQUIRE(looked.receive());
+  const pid_t other = test::start_child([&] { return Store(options).lock(wanted) ? 1 : 0; });
+  CHECK(test::wait_for(other) == 0);
+  lock.reset();
+  CHECK_FALSE(std::filesystem::exists(path));
+  REQUIRE(go.send());
+  CHECK(test::wait_for(child) == 0);
+}
+
+// The holder is dead, its child lives and has all its descriptors.
+TEST_CASE("ADeadOwnersChildKeepsNoLock", "[cache]") {
+  const test::TempDir temp;
+  const Pipe ready;
+  const Pipe end;
+  const pid_t holder = test::start_child([&] {
+    Store store({.dir = temp.path()});
+    const std::unique_ptr<MakeLock> lock = store.lock(sample_identity());
+    const pid_t child = test::start_child([&] { return ready.send() && end.receive() ? 0 : 1; });
+    if (!lock || child < 0) return 1;
+    for (;;) ::pause();
+  });
+  REQUIRE(holder > 0);
+  REQUIRE(ready.receive());
+  Store store({.dir = temp.path(), .lock_wait = milliseconds(0)});
+  CHECK_FALSE(store.lock(sample_identity()));
+  test::kill_child(holder);
+  CHECK(store.lock(sample_identity()));
+  CHECK(end.send());
+}
+
+// Closing any descriptor of a lock file would let go of it.
+TEST_CASE("ReadingWhoHoldsALockDoesNotReleaseIt", "[cache]") {
+  const test::TempDir temp;
+  REQUIRE(::symlink(temp.path().c_str(), (temp.path() + "/alias").c_str()) == 0);
+  const auto env = posix_env();
+  const std::string path = temp.path() + "/x.lock";
+  const std::string alias = temp.path() + "/alias/x.lock";
+  std::unique_ptr<HeldLock> held;
+  REQUIRE_FALSE(env->try_lock(path, "me", &held));
+  std::unique_ptr<HeldLock> second;
+  for (const std::string& name : {path, alias}) {
+    CHECK(env->try_lock(name, "me too", &second) == std::errc::operation_would_block);
+    CHECK(env->lock_owner(name) == "me");
+  }
+  const pid_t child = test::start_child([&] {
+    std::unique_ptr<HeldLock> taken;
+    if (posix_env()->lock_owner(path) != "me") return 1;
+    return posix_env()->try_lock(path, "child", &taken) == std::errc::operation_would_block ? 0 : 2;
+  });
+  CHECK(test::wait_for(child) == 0);
+}
+
+// A child of a thread that held the list of locks: nothing in it waits for that thread.
+TEST_CASE("AChildForkedWhileThreadsLockHasLocks", "[cache]") {
+  const test::TempDir temp;
+  std::atomic<bool> end{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&, t] {
+      const auto env = posix_env();
+      while (!end) {
+        std::unique_ptr<HeldLock> held;
+        (void)env->try_lock(fmt::format("{}/{}.lock", temp.path(), t), "thread", &held);
+      }
+    });
+  }
+  for (int i = 0; i < 100; ++i) {
+    const pid_t child = test::start_child([&] {
+      ::alarm(60);
+      std::unique_ptr<HeldLock> held;
+      return posix_env()->try_lock(temp.path() + "/child.lock", "child", &held) ? 1 : 0;
+    });
+    REQUIRE(test::wait_for(child) == 0);
+  }
+  end = true;
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST_CASE("LocksAreHeldBetweenStoresOfOneProcess", "[cache]") {

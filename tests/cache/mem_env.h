@@ -170,6 +170,11 @@ class MemEnv : public Env {
     return {};
   }
 
+  std::string lock_owner(const std::string& path) override {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    return locked_.contains(path) ? files_[path].bytes : "";
+  }
+
   std::int64_t now_ns() override { return now; }
   std::chrono::milliseconds uptime() override { return paused; }
   void pause(std::chrono::milliseconds time) override { paused += time; }

@@ -149,6 +149,108 @@ TEST_CASE("APackThatIsReplacedStaysWhatItWas", "[cache]") {
   CHECK(next.lookup(numbered_entry(2).identity));
 }
 
+// A pack of two entries that a store has open; then another machine puts a pack of the second and a
+// third in its place, on a file system that keeps nothing of the first.
+struct ReplacedPack {
+  std::shared_ptr<MemEnv> disk = std::make_shared<MemEnv>();
+  std::shared_ptr<test::FaultEnv> env = std::make_shared<test::FaultEnv>(disk);
+  test::Log log;
+  Store old_source{{.dir = "/old"}, disk};
+  Store new_source{{.dir = "/new"}, disk};
+  Store store{{.dir = kDir, .layers = {kPack}, .log = log.callback()}, env};
+
+  ReplacedPack() {
+    disk->make_dirs("/out");
+    REQUIRE(publishes(old_source, test::entry_of_version("12.9.1")));
+    for (const int n : {0, 1}) REQUIRE(publishes(old_source, numbered_entry(n)));
+    REQUIRE(publishes(new_source, test::entry_of_version("13.0.88")));
+    for (const int n : {1, 2}) REQUIRE(publishes(new_source, numbered_entry(n)));
+    REQUIRE(old_source.export_pack(kPack, all, any));
+    REQUIRE(store.lookup(numbered_entry(0).identity));
+    replace();
+  }
+
+  void replace() {
+    REQUIRE(new_source.export_pack(kPack, all, any));
+    env->make_open_files_stale();
+  }
+
+  bool has(int n) {
+    const std::optional<StoredEntry> found = store.lookup(numbered_entry(n).identity);
+    if (found) CHECK(found->entry == numbered_entry(n));
+    return found.has_value();
+  }
+};
+
+TEST_CASE("APackThatWentStaleIsOpenedAgain", "[cache]") {
+  ReplacedPack cache;
+  SECTION("an entry that both have") { CHECK(cache.has(1)); }
+  SECTION("one that only the new one has") {
+    // Nothing has been read of the old one yet that could tell.
+    CHECK(cache.has(1));
+    CHECK(cache.has(2));
+    CHECK_FALSE(cache.has(0));
+  }
+  SECTION("any version") {
+    Identity any_version = sample_identity();
+    any_version.nvrtc.clear();
+    const std::optional<StoredEntry> found = cache.store.lookup(any_version);
+    REQUIRE(found);
+    CHECK(found->entry.identity.nvrtc == "13.0.88");
+  }
+  SECTION("what is known") {
+    CHECK(cache.store.known("").size() == 1);  // of the old index what the new pack has, too
+    CHECK(cache.store.known("").size() == 3);
+  }
+  SECTION("again and again") {
+    for (int i = 0; i < 5; ++i) {
+      CHECK(cache.has(1));
+      cache.replace();
+    }
+    CHECK(cache.has(2));
+  }
+  SECTION("export") {
+    const Result<ExportResult> exported = cache.store.export_pack("/out/other", all, any);
+    REQUIRE(exported);
+    CHECK(exported->unusable == 0);
+  }
+  CHECK(cache.log.count("") == 0);
+  CHECK(cache.store.damaged() == 0);
+  // Once, and not for each entry.
+  const std::size_t opened = cache.disk->opened;
+  for (int i = 0; i < 5; ++i) CHECK(cache.has(1));
+  CHECK(cache.disk->opened <= opened + 1);
+}
+
+TEST_CASE("AStalePackThatOthersNowOwnIsNotOpenedAgain", "[cache]") {
+  ReplacedPack cache;
+  cache.disk->files()[kPack].info.owner = MemEnv::kUser + 1;
+  CHECK_FALSE(cache.has(1));
+  CHECK(cache.log.count("belongs to user") == 1);
+}
+
+TEST_CASE("APackThatGoesStaleWhileItIsImportedIsReadOn", "[cache]") {
+  ReplacedPack cache;
+  // After its index, before its entries.
+  class StaleOnce : public test::FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    std::error_code make_dirs(const std::string& dir) override {
+      if (!done_) make_open_files_stale();
+      done_ = true;
+      return FaultEnv::make_dirs(dir);
+    }
+
+   private:
+    bool done_ = false;
+  };
+  Store store({.dir = "/third"}, std::make_shared<StaleOnce>(cache.disk));
+  const Result<ImportResult> imported = store.import_pack(kPack, any);
+  REQUIRE(imported);
+  CHECK(imported->imported == 3);
+  CHECK(imported->damaged == 0);
+}
+
 TEST_CASE("ADamagedEntryOfAPackIsMissing", "[cache]") {
   PackedCache cache;
   cache.damage(numbered_entry(1));

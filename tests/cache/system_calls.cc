@@ -28,11 +28,13 @@ thread_local Watch watch;
   for (;;) ::pause();
 }
 
+bool loses() { return watch.error == cubinery::test::SystemCalls::kLost; }
+
 // Counts a call; true when it is the one, and errno says how it fails.
 bool strikes(const char* name) {
   if (!watch.on || watch.count++ != watch.at) return false;
   watch.hit = name;
-  if (watch.error != cubinery::test::SystemCalls::kKill) errno = watch.error;
+  if (watch.error != cubinery::test::SystemCalls::kKill) errno = loses() ? ESTALE : watch.error;
   return true;
 }
 
@@ -67,18 +69,29 @@ const char* SystemCalls::hit() const { return watch.hit; }
     return __real_##name arguments;                                 \
   }
 
+// The same of calls that change a directory.
+#define CUBINERY_WRAP_CHANGE(name, parameters, arguments)       \
+  int __real_##name parameters;                                 \
+  int __wrap_##name parameters;                                 \
+  int __wrap_##name parameters {                                \
+    if (!fails(#name)) return __real_##name arguments;          \
+    const int error = errno;                                    \
+    if (loses() && __real_##name arguments == 0) errno = error; \
+    return -1;                                                  \
+  }
+
 extern "C" {
 
 CUBINERY_WRAP(ssize_t, read, (int fd, void* bytes, size_t size), (fd, bytes, size), -1)
 CUBINERY_WRAP(ssize_t, pread, (int fd, void* bytes, size_t size, off_t offset),
               (fd, bytes, size, offset), -1)
-CUBINERY_WRAP(int, rename, (const char* from, const char* to), (from, to), -1)
-CUBINERY_WRAP(int, renameat2,
-              (int from_dir, const char* from, int to_dir, const char* to, unsigned flags),
-              (from_dir, from, to_dir, to, flags), -1)
-CUBINERY_WRAP(int, link, (const char* from, const char* to), (from, to), -1)
-CUBINERY_WRAP(int, unlink, (const char* path), (path), -1)
-CUBINERY_WRAP(int, mkdir, (const char* path, mode_t mode), (path, mode), -1)
+CUBINERY_WRAP_CHANGE(rename, (const char* from, const char* to), (from, to))
+CUBINERY_WRAP_CHANGE(unlink, (const char* path), (path))
+CUBINERY_WRAP_CHANGE(mkdir, (const char* path, mode_t mode), (path, mode))
+CUBINERY_WRAP_CHANGE(renameat2,
+                     (int from_dir, const char* from, int to_dir, const char* to, unsigned flags),
+                     (from_dir, from, to_dir, to, flags))
+CUBINERY_WRAP_CHANGE(link, (const char* from, const char* to), (from, to))
 CUBINERY_WRAP(DIR*, opendir, (const char* path), (path), nullptr)
 CUBINERY_WRAP(struct dirent*, readdir, (DIR * stream), (stream), nullptr)
 CUBINERY_WRAP(int, fstat, (int fd, struct stat* status), (fd, status), -1)
@@ -88,7 +101,6 @@ CUBINERY_WRAP(int, fstatat, (int fd, const char* path, struct stat* status, int 
               (fd, path, status, flags), -1)
 CUBINERY_WRAP(int, utimensat, (int fd, const char* path, const struct timespec* times, int flags),
               (fd, path, times, flags), -1)
-CUBINERY_WRAP(int, flock, (int fd, int operation), (fd, operation), -1)
 CUBINERY_WRAP(int, ftruncate, (int fd, off_t size), (fd, size), -1)
 CUBINERY_WRAP(int, gethostname, (char* name, size_t size), (name, size), -1)
 CUBINERY_WRAP(ssize_t, getrandom, (void* bytes, size_t size, unsigned flags), (bytes, size, flags),
@@ -103,6 +115,17 @@ int __wrap_open(const char* path, int flags, ...) {
   va_end(rest);
   if (fails("open")) return -1;
   return __real_open(path, flags, mode);
+}
+
+int __real_fcntl(int fd, int command, ...);
+int __wrap_fcntl(int fd, int command, ...);
+int __wrap_fcntl(int fd, int command, ...) {
+  va_list rest;
+  va_start(rest, command);
+  void* const argument = va_arg(rest, void*);
+  va_end(rest);
+  if (fails("fcntl")) return -1;
+  return __real_fcntl(fd, command, argument);
 }
 
 ssize_t __real_write(int fd, const void* bytes, size_t size);

@@ -11,6 +11,8 @@ class SystemCalls {
  public:
   static constexpr int kNone = -1;
   static constexpr int kKill = -1;
+  // ESTALE; what changes a directory is done all the same, and only its answer gets lost.
+  static constexpr int kLost = -2;
 
   // Call number `at` fails with `error` and does nothing; with kKill the process is killed instead,
   // in the middle of a write.

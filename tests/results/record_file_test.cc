@@ -3,8 +3,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <random>
@@ -12,6 +12,8 @@
 #include <string>
 #include <thread>
 
+#include "cache/file_io.h"
+#include "cache/file_lock.h"
 #include "tests/cache/child.h"
 #include "tests/cache/temp_dir.h"
 #include "tests/catch.h"
@@ -205,16 +207,47 @@ TEST_CASE("FilesThatOthersCouldHaveWrittenAreNotUsed", "[cpu]") {
   CHECK(read_results(path)->results.size() == 2);
 }
 
+// A child that has locked the file, and a child of its own that shares its descriptors: it ends
+// with the parent's pipe.
+pid_t start_holder(const std::string& path, const test::Pipe& ready) {
+  return test::start_child([&] {
+    const Descriptor file = open_file(path, O_RDWR);
+    std::unique_ptr<HeldLock> held;
+    if (try_lock_open(file.get(), &held)) return 1;
+    test::start_child([&] { return ready.send() && ::sleep(60) == 0 ? 0 : 1; });
+    for (;;) ::pause();
+  });
+}
+
+TEST_CASE("ALockOfAFileDiesWithItsHolder", "[cpu]") {
+  const TempDir temp;
+  const std::string path = temp.path() + "/k.results.jsonl";
+  REQUIRE(append_lines(path, to_line(sample_result())).ok());
+  const test::Pipe ready;
+  const pid_t holder = start_holder(path, ready);
+  REQUIRE(ready.receive());
+  const Descriptor file = open_file(path, O_RDWR);
+  std::unique_ptr<HeldLock> held;
+  CHECK(try_lock_open(file.get(), &held) == std::errc::operation_would_block);
+  test::kill_child(holder);
+  CHECK_FALSE(try_lock_open(file.get(), &held));
+  // Threads of one process, too.
+  std::unique_ptr<HeldLock> second;
+  CHECK(try_lock_open(file.get(), &second) == std::errc::operation_would_block);
+  held.reset();
+  CHECK_FALSE(try_lock_open(file.get(), &second));
+}
+
 // A holder that was stopped: it took 'for ever'.
 TEST_CASE("ALockThatStaysTakenLosesNothing", "[cpu]") {
   const TempDir temp;
   const std::string path = temp.path() + "/k.results.jsonl";
   REQUIRE(append_lines(path, to_line(sample_result())).ok());
-  const int holder = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  REQUIRE(holder >= 0);
-  REQUIRE(::flock(holder, LOCK_EX) == 0);
+  const test::Pipe ready;
+  const pid_t holder = start_holder(path, ready);
+  REQUIRE(ready.receive());
   CHECK(append_lines(path, to_line(sample_result(64, 3)), {}, std::chrono::milliseconds(1)).ok());
-  ::close(holder);
+  test::kill_child(holder);
   const Result<TuningResults> read = read_results(path);
   REQUIRE(read);
   CHECK(read->results.size() == 2);
