@@ -115,6 +115,9 @@ class Env {
   virtual std::error_code make_dirs(const std::string& dir) = 0;
   virtual std::error_code stat(const std::string& path, FileInfo* info) = 0;
   virtual std::error_code set_mtime(const std::string& path, std::int64_t mtime_ns) = 0;
+  // Of a file or directory, not of what a symbolic link leads to.
+  virtual std::error_code set_access(const std::string& path, std::uint32_t group,
+                                     std::uint32_t mode) = 0;
 
   // Takes the lock on a file, which is created when missing, without waiting; writes `owner` into
   // it. operation_would_block: somebody else holds it, another thread of this process perhaps, or

@@ -15,6 +15,8 @@ namespace {
 // Renewing a stamp is a write to the disk: not at each hit.
 constexpr std::int64_t kStampAgeNs = 600 * kNsPerSecond;
 
+constexpr std::uint32_t kLockMode = 0660;  // where a group shares the directory
+
 // "13.0.88" -> {13, 0, 88}, which compares as versions do.
 std::vector<std::uint64_t> version_numbers(std::string_view version) {
   std::vector<std::uint64_t> numbers;
@@ -97,14 +99,19 @@ std::unique_ptr<MakeLock> Store::lock(const Identity& wanted, WaitBudget* budget
   if (!prepare({paths::locks_dir(options_.dir), paths::entries_dir(options_.dir)}).ok()) {
     return nullptr;
   }
+  const std::string path = paths::lock_path(options_.dir, wanted);
   WaitBudget own_budget(options_.lock_wait);
-  return wait_for_lock(*env_, {.path = paths::lock_path(options_.dir, wanted),
-                               .wait = options_.lock_wait,
-                               .budget = budget != nullptr ? *budget : own_budget,
-                               .lost = lost_holders_,
-                               .tell = [&](std::string_view text) {
-                                 log(LogLevel::kInfo, fmt::format("{}: {}", wanted.kernel, text));
-                               }});
+  std::unique_ptr<MakeLock> lock = wait_for_lock(
+      *env_, {.path = path,
+              .wait = options_.lock_wait,
+              .budget = budget != nullptr ? *budget : own_budget,
+              .lost = lost_holders_,
+              .tell = [&](std::string_view text) {
+                log(LogLevel::kInfo, fmt::format("{}: {}", wanted.kernel, text));
+              }});
+  // For another user to take it, should it stay.
+  if (lock) share_made(*env_, path, kLockMode, options_.trust);
+  return lock;
 }
 
 void Store::for_each(const std::function<void(ListedEntry)>& show) const {
@@ -346,7 +353,7 @@ Status Store::prepare(std::initializer_list<std::string> subdirs) const {
       continue;
     }
     is_new = true;
-    if (const std::error_code make_error = env_->make_dirs(subdir)) {
+    if (const std::error_code make_error = make_dirs(*env_, subdir, options_.trust)) {
       return io_error("create", subdir, make_error);
     }
     CUBINERY_RETURN_IF_ERROR(check_owner(*env_, subdir, options_.trust));
@@ -376,6 +383,7 @@ Result<bool> Store::write_entry(const Entry& entry, const AcceptEntry& accept) {
   bool is_there = false;
   if (!error) {
     (void)env_->set_mtime(temporary, env_->now_ns());
+    share_made(*env_, temporary, kFileMode, options_.trust);
     error = env_->rename_new(temporary, path);
   }
   if (error == std::errc::file_exists) {

@@ -28,6 +28,7 @@ constexpr std::tuple kOptions{
     Field{"use_disk_cache", &Options::use_disk_cache},
     Field{"cache_limit_bytes", &Options::cache_limit_bytes},
     Field{"trust_shared_dirs", &Options::trust_shared_dirs},
+    Field{"trust", &Options::trust},
     Field{"lock_wait", &Options::lock_wait},
     Field{"template_dirs", &Options::template_dirs},
     Field{"paths", &Options::paths},
@@ -53,6 +54,13 @@ const char* set(std::string_view text, std::chrono::milliseconds* field) {
   std::chrono::milliseconds::rep count = 0;
   if (!parse_integer(text, &count) || count < 0) return "a number of milliseconds";
   *field = std::chrono::milliseconds(count);
+  return nullptr;
+}
+
+const char* set(std::string_view text, Trust* field) {
+  std::optional<Trust> trust = parse_trust(text);
+  if (!trust) return kTrustAccepted;
+  *field = *std::move(trust);
   return nullptr;
 }
 

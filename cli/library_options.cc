@@ -35,9 +35,12 @@ void LibraryOptions::add_to(CLI::App& app, Scope scope) {
                  "Read-only directories and packs below it [$CUBINERY_CACHE_LAYERS]")
       ->type_name("PATH:PATH:...")
       ->group(kGroup);
-  app.add_flag("--trust-shared-dirs", trust_shared_dirs_,
-               "Load cubins and templates from directories that others can write")
+  app.add_option("--trust", trust_,
+                 "Load cubins and templates of these users and groups too: uid:65534,gid:2000, or "
+                 "all [$CUBINERY_TRUST]")
+      ->type_name("IDS")
       ->group(kGroup);
+  app.add_flag("--trust-shared-dirs", trust_shared_dirs_, "As --trust all")->group(kGroup);
   app.add_flag("--verbose", verbose_, "Show what the library does, on stderr")->group(kGroup);
   if (scope == Scope::kCache) return;
   app.add_option("--nvrtc", nvrtc_, "Path of libnvrtc.so [$CUBINERY_NVRTC]")
@@ -68,6 +71,14 @@ Result<Options> LibraryOptions::resolve() const {
         fmt::format("{} {}: no such directory; accepted: a folder of templates, each as "
                     "KERNEL/KERNEL.cu",
                     template_dirs_.empty() ? "CUBINERY_TEMPLATE_DIR" : "--template-dir", folder));
+  }
+  if (!trust_.empty()) {
+    std::optional<Trust> trust = parse_trust(trust_);
+    if (!trust) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("--trust {}; accepted: {}", trust_, kTrustAccepted));
+    }
+    options.trust = *std::move(trust);
   }
   options.trust_shared_dirs = trust_shared_dirs_;
   options.log = [verbose = verbose_](LogLevel level, std::string_view text) {

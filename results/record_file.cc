@@ -223,7 +223,7 @@ Status append_lines(const std::string& path, std::string_view lines, const Trust
   const std::size_t slash = path.find_last_of('/');
   const std::string directory =
       slash == path.npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1));
-  if (const std::error_code error = env->make_dirs(directory)) {
+  if (const std::error_code error = make_dirs(*env, directory, trust)) {
     return io_error("make the directory", directory, error);
   }
   Appender file(path);
@@ -237,6 +237,7 @@ Status append_lines(const std::string& path, std::string_view lines, const Trust
     failed = file.append(*env, lines, lock_wait, &made);
   }
   if (failed) return io_error("append to", path, failed);
+  if (made) share_made(*env, path, 0664, trust);
   // The name of a new file has to reach the disk too.
   const std::error_code error = made ? env->sync_dir(directory) : std::error_code();
   return error ? io_error("sync", directory, error) : Status();

@@ -17,6 +17,16 @@ enum class LogLevel : int { kInfo, kWarning };
 // No GPU: a context that compiles for `Options::arch` and fills the cache, and loads nothing.
 inline constexpr int kNoDevice = -1;
 
+// Whose cubins, tuning files, templates and compilers are loaded besides our own and root's.  All
+// of them are code: whoever can write them runs code as you.
+struct Trust {
+  // Anybody's, also where everybody can write.
+  bool everybody = false;
+  // Ids of users; and of groups, whose members may own and write what has their group.
+  std::vector<std::uint32_t> users{};
+  std::vector<std::uint32_t> groups{};
+};
+
 struct Options {
   // CUDA device ordinal, or kNoDevice.
   int device = 0;
@@ -44,17 +54,20 @@ struct Options {
   bool use_disk_cache = true;
   // Entries of cache_dir are evicted, least recently used first, when they pass this size in all.
   std::uint64_t cache_limit_bytes = std::uint64_t{1} << 30;
-  // Load cubins, tuning files and templates from directories and files that belong to another user
-  // (not root) or that others can write: anyone, or a group that is not the user's own private one.
-  // All are code: whoever can write them runs code as you.
+  // Load cubins, tuning files, templates and libnvrtc from directories and files that belong to
+  // another user (not root) or that others can write: anyone, or a group that is not the user's own
+  // private one.  All are code: whoever can write them runs code as you.  As trust.everybody.
   bool trust_shared_dirs = false;
+  // The same for these users and groups only.  What is made in a directory that a trusted group can
+  // write is shared with the group.
+  Trust trust{};
   // How long to wait for another process that compiles the same kernel before compiling it here
   // too.
   std::chrono::milliseconds lock_wait{60000};
 
   // Folders of templates (each holds <kernel>/<kernel>.cu, <kernel>/key.h and possibly common/),
   // searched before the templates inside the library.  Others must not be able to write them:
-  // trust_shared_dirs.
+  // trust.
   std::vector<std::string> template_dirs{};
 
   // Which ways to compute (paths) operators may take: "gdn_prefill=portable" only that one,
@@ -76,6 +89,7 @@ struct Options {
   //   CUBINERY_CACHE_LIMIT    cache_limit_bytes: a number of bytes, or 64K, 512M, 1G, 2T (powers
   //                           of 1024)
   //   CUBINERY_OFFLINE        offline: 0 or 1
+  //   CUBINERY_TRUST          trust: ids between commas, "uid:65534,gid:2000", or "all"
   //   CUBINERY_NVRTC          nvrtc_path
   //   CUBINERY_DRIVER         driver_path
   //   CUBINERY_TEMPLATE_DIR   template_dirs, separated by colons

@@ -49,6 +49,7 @@ class Context:
         use_disk_cache: False: nothing is read from or written to disk.
         cache_limit_bytes: entries of cache_dir are evicted when they pass this size in all.
         trust_shared_dirs: load (templates too) from directories that others can write.
+        trust: the same for these users and groups only, "uid:65534,gid:2000", or "all".
         lock_wait: seconds to wait for another process that compiles the same kernel.
         template_dirs: folders of templates searched before those of the library.
         paths: ways to compute that operators may take: "gdn_prefill=portable" only this one,
@@ -77,6 +78,7 @@ class Context:
         use_disk_cache: bool | None = None,
         cache_limit_bytes: int | None = None,
         trust_shared_dirs: bool | None = None,
+        trust: str | None = None,
         lock_wait: float | None = None,
         template_dirs: Sequence[StrPath] | None = None,
         paths: Sequence[str] | None = None,
@@ -93,6 +95,7 @@ class Context:
             "use_disk_cache": use_disk_cache,
             "cache_limit_bytes": cache_limit_bytes,
             "trust_shared_dirs": trust_shared_dirs,
+            "trust": trust,
             "lock_wait": lock_wait,
             "template_dirs": template_dirs,
             "paths": paths,

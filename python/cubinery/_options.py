@@ -72,6 +72,7 @@ _KINDS: dict[str, Callable[[str, object], str]] = {
     "use_disk_cache": _switch,
     "cache_limit_bytes": _integer,
     "trust_shared_dirs": _switch,
+    "trust": _text,
     "lock_wait": lambda name, value: str(milliseconds(name, value)),
     "template_dirs": lambda name, value: _list(name, value, path_text),
     "paths": lambda name, value: _list(name, value, _text),

@@ -110,6 +110,13 @@ Result<Options> Options::from_env() {
     }
     options.cache_limit_bytes = *bytes;
   }
+  const std::string trust = variable("CUBINERY_TRUST");
+  std::optional<Trust> trusted = parse_trust(trust);
+  if (!trusted) {
+    return Status(Code::kInvalidArgument,
+                  "CUBINERY_TRUST = \"" + trust + "\"; accepted: " + kTrustAccepted);
+  }
+  options.trust = *std::move(trusted);
   const std::string offline = variable("CUBINERY_OFFLINE");
   if (!offline.empty() && !parse_switch(offline, &options.offline)) {
     return Status(Code::kInvalidArgument,

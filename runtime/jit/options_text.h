@@ -35,6 +35,11 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text);
 inline constexpr const char* kBytesAccepted =
     "a number of bytes such as 4096, 64K, 512M, 1G or 2T (powers of 1024)";
 
+// "uid:65534,gid:2000", "all", or "" for nobody else; nullopt: anything else.
+std::optional<Trust> parse_trust(std::string_view text);
+inline constexpr const char* kTrustAccepted =
+    "all, or ids of users and groups between commas such as uid:65534,gid:2000";
+
 // Whether `text` is nothing but an integer that *value can hold.
 template <class Integer>
 bool parse_integer(std::string_view text, Integer* value) {

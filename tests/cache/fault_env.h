@@ -114,6 +114,10 @@ class FaultEnv : public Env {
     const std::error_code fault = fault_of(Op::kSetMtime);
     return fault ? fault : base_->set_mtime(path, mtime_ns);
   }
+  std::error_code set_access(const std::string& path, std::uint32_t group,
+                             std::uint32_t mode) override {
+    return base_->set_access(path, group, mode);
+  }
   std::error_code try_lock(const std::string& path, std::string_view owner,
                            std::unique_ptr<HeldLock>* held) override {
     const std::error_code fault = fault_of(Op::kLock);

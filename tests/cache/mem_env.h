@@ -56,7 +56,7 @@ class MemEnv : public Env {
     if (files_.contains(path)) return error_of(std::errc::file_exists);
     File file{std::move(bytes), {}, !sync_fails};
     file.info.mtime_ns = now;
-    file.info.owner = kUser;
+    file.info.owner = made_by;
     file.info.mode = mode;
     files_[path] = std::move(file);
     return sync_fails ? error_of(std::errc::io_error) : std::error_code();
@@ -133,7 +133,7 @@ class MemEnv : public Env {
     const std::lock_guard<std::mutex> guard(mutex_);
     FileInfo info;
     info.kind = FileKind::kDirectory;
-    info.owner = kUser;
+    info.owner = made_by;
     info.mode = 0700;
     for (std::string path = dir; !path.empty(); path = parent(path)) dirs_.emplace(path, info);
     return {};
@@ -157,6 +157,20 @@ class MemEnv : public Env {
     const auto file = files_.find(path);
     if (file == files_.end()) return error_of(std::errc::no_such_file_or_directory);
     file->second.info.mtime_ns = mtime_ns;
+    return {};
+  }
+
+  std::error_code set_access(const std::string& path, std::uint32_t group,
+                             std::uint32_t mode) override {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    const auto dir = dirs_.find(path);
+    const auto file = files_.find(path);
+    if (dir == dirs_.end() && file == files_.end()) {
+      return error_of(std::errc::no_such_file_or_directory);
+    }
+    FileInfo& info = dir != dirs_.end() ? dir->second : file->second.info;
+    info.group = group;
+    info.mode = mode;
     return {};
   }
 
@@ -198,6 +212,7 @@ class MemEnv : public Env {
   static constexpr std::uint32_t kUser = 1000;
   std::int64_t now = std::int64_t{1'700'000'000} * 1'000'000'000;
   std::optional<std::uint32_t> own_group;
+  std::uint32_t made_by = kUser;             // the owner of what is made
   std::chrono::milliseconds paused{0};       // by pause() in all; nobody really waits
   std::set<std::string> examined;            // by stat()
   std::size_t opened = 0;                    // calls of open()

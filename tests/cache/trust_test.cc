@@ -1,14 +1,23 @@
 // Directories and files that others could have written.
 #include "cache/trust.h"
 
+#include <grp.h>
 #include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <string>
+#include <tuple>
+#include <vector>
 
+#include "cache/paths.h"
 #include "cache/store.h"
+#include "runtime/jit/options_text.h"
+#include "tests/cache/child.h"
 #include "tests/cache/mem_cache.h"
 #include "tests/cache/temp_dir.h"
 #include "tests/catch.h"
@@ -73,6 +82,229 @@ TEST_CASE("AUsersPrivateGroupMayWrite", "[cache]") {
   CHECK(cache.store.lookup(sample_identity()));
   dir.mode = 0777;
   CHECK_FALSE(cache.store.lookup(sample_identity()));
+}
+
+TEST_CASE("TrustIsReadAsItIsWritten", "[cache]") {
+  const std::string text =
+      GENERATE("", "uid:65534", "gid:2000", "uid:65534,uid:7,gid:0,gid:4294967294", "all");
+  const std::optional<Trust> trust = parse_trust(text);
+  REQUIRE(trust);
+  CHECK(to_text(*trust) == text);
+  CHECK(trust->everybody == (text == "all"));
+}
+
+TEST_CASE("WhatIsNoTrustIsRefused", "[cache]") {
+  const std::string text = GENERATE(
+      "x", "ALL", "none", "65534", "uid:", "uid:-1", "uid:+1", "uid: 1", "uid:0x1", "uid:1 ",
+      " uid:1", "gid:4294967295", "gid:4294967296", "uid:1,", ",uid:1", "uid:1,,gid:2", ",",
+      "uid:1:2", "uid:nobody", "uid:1;gid:2", "all,x", "UID:1", "gid:99999999999999999999");
+  INFO(text);
+  CHECK_FALSE(parse_trust(text));
+}
+
+TEST_CASE("TrustedByNameIsWhoIsNamed", "[cache]") {
+  constexpr std::uint32_t kOther = 65534;
+  struct Case {
+    std::string trust;
+    std::uint32_t owner, group, mode;
+    std::string remedy;  // empty: it is trusted
+  };
+  const Case a = GENERATE(values<Case>({
+      {"", kOther, 9, 0755, "CUBINERY_TRUST=uid:65534 "},
+      {"uid:65534", kOther, 9, 0755, ""},
+      {"uid:65533", kOther, 9, 0755, "CUBINERY_TRUST=uid:65533,uid:65534 "},
+      {"uid:65534", kOther, 9, 0775, "CUBINERY_TRUST=uid:65534,gid:9 "},
+      {"uid:65534,gid:9", kOther, 9, 0775, ""},
+      {"uid:65534,gid:9", kOther, 9, 0777, "CUBINERY_TRUST=all"},
+      {"", 0, 2000, 02775, "CUBINERY_TRUST=gid:2000 "},
+      {"gid:2000", 0, 2000, 02775, ""},
+      {"gid:2000", MemEnv::kUser, 2000, 02770, ""},
+      {"gid:2000", 0, 2001, 02775, "CUBINERY_TRUST=gid:2000,gid:2001 "},
+      {"", kOther, 2000, 02775, "CUBINERY_TRUST=gid:2000 "},
+      // Of a member of the group, who alone could give it that group.
+      {"gid:2000", kOther, 2000, 02775, ""},
+      {"gid:2000", kOther, 2000, 0755, ""},
+      {"gid:2000", kOther, 2001, 0755, "CUBINERY_TRUST=uid:65534,gid:2000 "},
+      {"gid:2000", kOther, 2000, 02777, "CUBINERY_TRUST=all"},
+      {"all", kOther, 9, 0777, ""},
+  }));
+  INFO(a.trust << ": user " << a.owner << ", group " << a.group << ", mode " << a.mode);
+  MemCache cache;
+  REQUIRE(publishes(cache.store, sample_entry()));
+  const std::string place = kDir + GENERATE(as<std::string>(), "", "/entries");
+  FileInfo& info = cache.env->dirs()[place];
+  info = {.kind = FileKind::kDirectory, .owner = a.owner, .group = a.group, .mode = a.mode};
+  Store store({.dir = kDir, .trust = parse_trust(a.trust).value()}, cache.env);
+  const std::string refusal(store.check_trusted(kDir).message());
+  CHECK(store.lookup(sample_identity()).has_value() == a.remedy.empty());
+  CHECK(publishes(store, numbered_entry(1)) == a.remedy.empty());
+  if (a.remedy.empty()) {
+    CHECK(refusal.empty());
+  } else {
+    CHECK(refusal.starts_with(place + " "));
+    CHECK((refusal + " ").find(a.remedy) != refusal.npos);
+  }
+}
+
+// In a directory that everybody can write and that hands on its group, anybody's files have it.
+TEST_CASE("AGroupThatAnybodyCanGiveSaysNothing", "[cache]") {
+  const auto [group, mode, is_own] = GENERATE(table<std::uint32_t, std::uint32_t, bool>(
+      {{2000, 03777, false}, {2000, 02775, true}, {0, 01777, true}, {2000, 02777, false}}));
+  MemCache cache;
+  const Trust trust{.groups = {2000}};
+  auto& dirs = cache.env->dirs();
+  const auto dir = [](std::uint32_t owner, std::uint32_t of, std::uint32_t bits) {
+    return FileInfo{.kind = FileKind::kDirectory, .owner = owner, .group = of, .mode = bits};
+  };
+  dirs["/shared"] = dir(0, group, mode);
+  dirs["/shared/x"] = dir(1234, 2000, 02755);
+  dirs["/shared/x/cache"] = dir(1234, 2000, 02755);
+  CHECK(check_owner(*cache.env, "/shared/x", trust).ok() == is_own);
+  CHECK(check_owner(*cache.env, "/shared/x/cache", trust).ok() == is_own);
+}
+
+TEST_CASE("WhatIsMadeInATrustedGroupsFolderIsTheGroups", "[cache]") {
+  struct Case {
+    std::string trust;
+    std::uint32_t mode, dir_mode, file_mode;
+  };
+  const Case a = GENERATE(values<Case>({{"gid:2000", 02775, 02775, 0644},
+                                        {"gid:2000", 02770, 02770, 0640},
+                                        {"gid:2000", 0775, 0775, 0644},
+                                        {"gid:2000", 02755, 0700, 0644},
+                                        {"gid:2001", 02755, 0700, 0644},
+                                        {"all", 02777, 02775, 0644},
+                                        {"all", 0777, 0700, 0644}}));
+  INFO(a.trust << " " << a.mode);
+  const bool is_shared = a.dir_mode != 0700;
+  MemCache cache;
+  cache.env->dirs()["/team"] = {
+      .kind = FileKind::kDirectory, .owner = 0, .group = 2000, .mode = a.mode};
+  Store store({.dir = "/team/sub/cache", .trust = parse_trust(a.trust).value()}, cache.env);
+  const std::unique_ptr<MakeLock> lock = store.lock(sample_identity());
+  REQUIRE(lock != nullptr);
+  const std::string lock_path = paths::lock_path("/team/sub/cache", sample_identity());
+  CHECK(cache.env->files()[lock_path].info.group == (is_shared ? 2000 : 0));
+  if (is_shared) CHECK(cache.env->files()[lock_path].info.mode == 0660);
+  REQUIRE(publishes(store, sample_entry()));
+  for (const char* name : {"/team/sub", "/team/sub/cache", "/team/sub/cache/entries",
+                           "/team/sub/cache/tmp", "/team/sub/cache/locks"}) {
+    INFO(name);
+    CHECK(cache.env->dirs()[name].mode == a.dir_mode);
+    CHECK(cache.env->dirs()[name].group == (is_shared ? 2000 : 0));
+  }
+  CHECK(cache.env->files()[store.path_of(sample_identity())].info.mode == a.file_mode);
+}
+
+// As another user of a process that has no group but these.
+int as_user(uid_t user, std::vector<gid_t> groups, const std::function<bool()>& body) {
+  return test::wait_for(test::start_child([&] {
+    const gid_t own = groups.front();
+    if (::setgroups(groups.size(), groups.data()) != 0 || ::setresgid(own, own, own) != 0 ||
+        ::setresuid(user, user, user) != 0) {
+      return 2;
+    }
+    return body() ? 0 : 1;
+  }));
+}
+
+TEST_CASE("ATeamSharesAFolder", "[cache]") {
+  if (::geteuid() != 0) {
+    WARN("not root: cannot be other users");
+    return;
+  }
+  const TempDir temp;
+  const std::string dir = temp.path() + "/team";
+  REQUIRE(::chmod(temp.path().c_str(), 0755) == 0);
+  REQUIRE(::mkdir(dir.c_str(), 0700) == 0);
+  REQUIRE(::chown(dir.c_str(), 0, 2000) == 0);
+  REQUIRE(::chmod(dir.c_str(), 02775) == 0);
+  const mode_t mask = GENERATE(022, 002, 077);
+  INFO(mask);
+  const auto store_of = [&](const std::string& name) {
+    return std::make_unique<Store>(
+        StoreOptions{.dir = dir + name, .trust = parse_trust("gid:2000").value()});
+  };
+  const std::string name = GENERATE("", "/cubinery");
+  const auto publishes_one = [&](int number) {
+    ::umask(mask);
+    const auto store = store_of(name);
+    return store->lock(numbered_entry(number).identity) &&
+           publishes(*store, numbered_entry(number));
+  };
+  const auto finds = [&](int number) {
+    return store_of(name)->lookup(numbered_entry(number).identity).has_value();
+  };
+  // The second has the group for his primary one, the third is no member.
+  CHECK(as_user(1001, {1001, 2000}, [&] { return publishes_one(1); }) == 0);
+  CHECK(as_user(1002, {2000}, [&] { return finds(1) && publishes_one(1) && publishes_one(2); }) ==
+        0);
+  CHECK(as_user(1001, {1001, 2000}, [&] { return finds(1) && finds(2) && publishes_one(2); }) == 0);
+  CHECK(as_user(1003, {1003}, [&] { return !publishes_one(3); }) == 0);
+  // A lock that a killed process of another user left.
+  const Identity left = numbered_entry(4).identity;
+  CHECK(as_user(1001, {1001, 2000},
+                [&] { return store_of(name)->lock(left).release() != nullptr; }) == 0);
+  CHECK(as_user(1002, {1002, 2000}, [&] { return store_of(name)->lock(left) != nullptr; }) == 0);
+  // Nobody trusts the group for its name in the system alone.
+  CHECK(as_user(1002, {1002, 2000}, [&] {
+          return !Store({.dir = dir + name}).lookup(numbered_entry(1).identity);
+        }) == 0);
+}
+
+// A volume of Kubernetes with fsGroup 2000: mounted as root:2000, 2775; each start of a pod gives
+// everything in it to the group, and lets it write.
+TEST_CASE("AFilledCacheOutlivesAnFsGroup", "[cache]") {
+  if (::geteuid() != 0) {
+    WARN("not root: cannot be another user");
+    return;
+  }
+  const TempDir temp;
+  const std::string mount = temp.path() + "/mount";
+  REQUIRE(::chmod(temp.path().c_str(), 0755) == 0);
+  REQUIRE(::mkdir(mount.c_str(), 0700) == 0);
+  const auto kubelet = [&] {
+    const auto give = [](const std::string& path) {
+      struct ::stat status {};
+      return ::chown(path.c_str(), static_cast<uid_t>(-1), 2000) == 0 &&
+             ::stat(path.c_str(), &status) == 0 &&
+             ::chmod(path.c_str(), status.st_mode | (S_ISDIR(status.st_mode) ? 02770 : 0660)) == 0;
+    };
+    bool ok = give(mount);
+    for (const auto& file : std::filesystem::recursive_directory_iterator(mount)) {
+      ok = give(file.path()) && ok;
+    }
+    return ok;
+  };
+  const std::string dir = mount + GENERATE("", "/cubinery");
+  const StoreOptions options{.dir = dir, .trust = {.groups = {2000}}};
+  REQUIRE(kubelet());
+  CHECK(as_user(1000, {1000, 2000}, [&] {
+          Store store(options);
+          return publishes(store, numbered_entry(1));
+        }) == 0);
+  REQUIRE(kubelet());
+  // The image's user may be another one after an update.
+  CHECK(as_user(GENERATE(1000, 1001), {1000, 2000}, [&] {
+          Store store(options);
+          return store.lookup(numbered_entry(1).identity) && publishes(store, numbered_entry(2)) &&
+                 publishes(store, numbered_entry(1)) && store.gc();
+        }) == 0);
+  CHECK(as_user(1000, {1000, 2000},
+                [&] { return !Store({.dir = dir}).lookup(numbered_entry(1).identity); }) == 0);
+}
+
+// A server that squashes root: what root makes belongs to nobody.
+TEST_CASE("ASquashedRootUsesItsOwnFiles", "[cache]") {
+  MemCache cache;
+  cache.env->made_by = 65534;
+  Store refusing({.dir = kDir}, cache.env);
+  CHECK_FALSE(publishes(refusing, sample_entry()));
+  Store store({.dir = kDir, .trust = parse_trust("uid:65534").value()}, cache.env);
+  CHECK(publishes(store, sample_entry()));
+  CHECK(store.lookup(sample_identity()));
+  CHECK(store.lock(sample_identity()) != nullptr);
+  CHECK(store.gc().has_value());
 }
 
 TEST_CASE("ThePrivateGroupOfAUserIsInTheDatabases", "[cache]") {

@@ -28,6 +28,7 @@ TEST_CASE("EveryFieldIsSetByItsName", "[cpu]") {
       {"use_disk_cache", "0"},
       {"cache_limit_bytes", "18446744073709551615"},
       {"trust_shared_dirs", "1"},
+      {"trust", "uid:65534,gid:2000,gid:0"},
       {"lock_wait", "1500"},
       {"template_dirs", "/t"},
       {"paths", "gdn_decode=portable:gdn_prefill=-split"},
@@ -35,8 +36,8 @@ TEST_CASE("EveryFieldIsSetByItsName", "[cpu]") {
   for (const auto& [field, value] : values) test::set(handle, field, value);
   // Does not compile when Options has a field that is not looked at here.
   const auto& [device, arch, offline, nvrtc_path, driver_path, cache_dir, cache_layers,
-               use_disk_cache, cache_limit_bytes, trust_shared_dirs, lock_wait, template_dirs,
-               paths, log] = handle->value;
+               use_disk_cache, cache_limit_bytes, trust_shared_dirs, trust, lock_wait,
+               template_dirs, paths, log] = handle->value;
   CHECK(device == 3);
   CHECK(arch == "sm_90a");
   CHECK(offline);
@@ -48,6 +49,9 @@ TEST_CASE("EveryFieldIsSetByItsName", "[cpu]") {
   CHECK_FALSE(use_disk_cache);
   CHECK(cache_limit_bytes == ~std::uint64_t{0});
   CHECK(trust_shared_dirs);
+  CHECK(trust.users == std::vector<std::uint32_t>{65534});
+  CHECK(trust.groups == std::vector<std::uint32_t>{2000, 0});
+  CHECK_FALSE(trust.everybody);
   CHECK(lock_wait == std::chrono::milliseconds(1500));
   CHECK(template_dirs == Texts{"/t"});
   CHECK_FALSE(log);
@@ -70,6 +74,9 @@ TEST_CASE("ABadValueIsRefusedAndChangesNothing", "[cpu]") {
   CHECK(message("cache_limit_bytes", "1X") ==
         "Options::cache_limit_bytes = \"1X\"; accepted: a number of bytes such as 4096, 64K, 512M, "
         "1G or 2T (powers of 1024)");
+  CHECK(message("trust", "nobody") ==
+        "Options::trust = \"nobody\"; accepted: all, or ids of users and groups between commas "
+        "such as uid:65534,gid:2000");
   CHECK(message("lock_wait", "-1") ==
         "Options::lock_wait = \"-1\"; accepted: a number of milliseconds");
   CHECK(handle->value.device == before.device);
@@ -83,8 +90,8 @@ TEST_CASE("AnUnknownFieldListsTheKnownOnes", "[cpu]") {
   const OptionsHandle handle = new_options();
   CHECK(refused(cubinery_options_set(handle.get(), "log", "1")) ==
         "Options has no field \"log\"; accepted: device, arch, offline, nvrtc_path, driver_path, "
-        "cache_dir, cache_layers, use_disk_cache, cache_limit_bytes, trust_shared_dirs, lock_wait, "
-        "template_dirs, paths");
+        "cache_dir, cache_layers, use_disk_cache, cache_limit_bytes, trust_shared_dirs, trust, "
+        "lock_wait, template_dirs, paths");
 }
 
 TEST_CASE("NullsAmongTheArgumentsOfOptionsAreNamed", "[cpu]") {

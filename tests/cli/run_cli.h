@@ -52,7 +52,8 @@ class Cli {
     const std::string errors = dir_ + "/stderr";
     // Nothing of the caller's settings but where NVRTC is.
     const std::string command =
-        "env -u CUBINERY_CACHE_LAYERS -u CUBINERY_CACHE_LIMIT -u CUBINERY_OFFLINE "
+        "env -u CUBINERY_CACHE_LAYERS -u CUBINERY_CACHE_LIMIT -u CUBINERY_OFFLINE -u "
+        "CUBINERY_TRUST "
         "-u CUBINERY_TEMPLATE_DIR CUBINERY_CACHE_DIR=" +
         cache() + " " + environment + " " + CUBINERY_CLI_PATH + " " + arguments + " 2>" + errors;
     std::FILE* pipe = popen(command.c_str(), "r");

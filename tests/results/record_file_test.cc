@@ -198,7 +198,7 @@ TEST_CASE("FilesThatOthersCouldHaveWrittenAreNotUsed", "[cpu]") {
   REQUIRE(::chmod(path.c_str(), 0666) == 0);
   const std::string refusal = path +
                               " can be written by other users, who could run code as us through "
-                              "it; chmod go-w, or set trust_shared_dirs";
+                              "it; chmod go-w, or set trust_shared_dirs (CUBINERY_TRUST=all)";
   CHECK(append_lines(path, "x\n").message() == refusal);
   CHECK(read_results(path, Trust{}).error().message() == refusal);
   CHECK(read_measurements(path, Trust{}).error().message() == refusal);

@@ -41,17 +41,11 @@ class Environment {
   static void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
 
  private:
-  static constexpr const char* kNames[] = {"CUBINERY_CACHE_DIR",
-                                           "CUBINERY_CACHE_LAYERS",
-                                           "CUBINERY_CACHE_LIMIT",
-                                           "CUBINERY_OFFLINE",
-                                           "CUBINERY_NVRTC",
-                                           "CUBINERY_DRIVER",
-                                           "CUBINERY_TEMPLATE_DIR",
-                                           "CUDA_HOME",
-                                           "CUDA_PATH",
-                                           "XDG_CACHE_HOME",
-                                           "HOME"};
+  static constexpr const char* kNames[] = {
+      "CUBINERY_CACHE_DIR", "CUBINERY_CACHE_LAYERS", "CUBINERY_CACHE_LIMIT",
+      "CUBINERY_OFFLINE",   "CUBINERY_TRUST",        "CUBINERY_NVRTC",
+      "CUBINERY_DRIVER",    "CUBINERY_TEMPLATE_DIR", "CUDA_HOME",
+      "CUDA_PATH",          "XDG_CACHE_HOME",        "HOME"};
   std::map<std::string, std::optional<std::string>> before_;
 };
 
@@ -84,6 +78,24 @@ TEST_CASE("AnEmptyEnvironmentGivesTheDefaults", "[cpu]") {
   CHECK_FALSE(found.trust_shared_dirs);
   CHECK(found.template_dirs.empty());
   CHECK_FALSE(found.log);
+}
+
+TEST_CASE("TrustIsIdsOfUsersAndGroups", "[cpu]") {
+  Environment environment;
+  environment.set("CUBINERY_TRUST", "uid:65534,gid:2000");
+  CHECK(options().trust.users == std::vector<std::uint32_t>{65534});
+  CHECK(options().trust.groups == std::vector<std::uint32_t>{2000});
+  CHECK_FALSE(options().trust.everybody);
+  environment.set("CUBINERY_TRUST", "all");
+  CHECK(options().trust.everybody);
+  environment.set("CUBINERY_TRUST", "");
+  CHECK_FALSE(options().trust.everybody);
+  for (const char* value : {"0", "1", "uid:nobody", "uid:1 gid:2", "uid:1,"}) {
+    environment.set("CUBINERY_TRUST", value);
+    CHECK(refusal() == "CUBINERY_TRUST = \"" + std::string(value) +
+                           "\"; accepted: all, or ids of users and groups between commas such as "
+                           "uid:65534,gid:2000");
+  }
 }
 
 TEST_CASE("TheCacheDirectoryComesFromTheMostSpecificVariable", "[cpu]") {

@@ -29,6 +29,7 @@ int main() {
   print("nvrtc_path", options->nvrtc_path);
   print("driver_path", options->driver_path);
   print("cache_limit_bytes", std::to_string(options->cache_limit_bytes));
+  if (options->trust.everybody) print("trust", "all");
   print("offline", std::to_string(static_cast<int>(options->offline)));
   options->device = cubinery::kNoDevice;
   options->arch = "sm_90a";

@@ -200,7 +200,7 @@ TEST_CASE("ATemplateThatOthersCanWriteIsRefused", "[cpu]") {
   CHECK(status.code() == Code::kIo);
   CHECK(status.message() == "template: " + path +
                                 " can be written by other users, who could run code as us through "
-                                "it; chmod go-w, or set trust_shared_dirs");
+                                "it; chmod go-w, or set trust_shared_dirs (CUBINERY_TRUST=all)");
   CHECK(find_template("k", {mine.path()}, {.everybody = true}));
   REQUIRE(::chmod(path.c_str(), 0755) == 0);
   CHECK(find_template("k", {mine.path()}));
