@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "cache/entry_file.h"
 #include "cache/paths.h"
+#include "cache/version_order.h"
 
 namespace cubinery {
 namespace {
@@ -16,19 +16,6 @@ namespace {
 constexpr std::int64_t kStampAgeNs = 600 * kNsPerSecond;
 
 constexpr std::uint32_t kLockMode = 0660;  // where a group shares the directory
-
-// "13.0.88" -> {13, 0, 88}, which compares as versions do.
-std::vector<std::uint64_t> version_numbers(std::string_view version) {
-  std::vector<std::uint64_t> numbers;
-  while (!version.empty()) {
-    const std::string_view part = version.substr(0, version.find('.'));
-    version.remove_prefix(std::min(version.size(), part.size() + 1));
-    std::uint64_t number = 0;
-    std::from_chars(part.data(), part.data() + part.size(), number);
-    numbers.push_back(number);
-  }
-  return numbers;
-}
 
 bool is_wanted(const Identity& wanted, Identity found) {
   if (wanted.nvrtc.empty()) found.nvrtc.clear();
@@ -78,6 +65,20 @@ std::optional<StoredEntry> Store::lookup_since(Names::Moment since, const Identi
     return stored.has_value();
   });
   return stored;
+}
+
+std::set<std::string> Store::versions(const Identity& request) const {
+  std::set<std::string> versions;
+  if (!paths::is_kernel_name(request.kernel)) return versions;
+  visit_layers([&](const Layer& layer) {
+    if (!layer.trouble.empty()) return false;
+    for (const std::string& name :
+         names_with(layer, paths::entry_prefix(request), Names::kAnyTime)) {
+      versions.insert(*paths::version_in(name));
+    }
+    return false;
+  });
+  return versions;
 }
 
 Result<std::string> Store::publish(const Entry& entry, const AcceptEntry& accept) {
@@ -276,14 +277,10 @@ std::vector<std::string> Store::candidates(const Layer& layer, const Identity& w
     if (!paths::is_version(wanted.nvrtc)) return {};
     return names_with(layer, paths::entry_name(wanted), since);
   }
-  std::vector<std::pair<std::vector<std::uint64_t>, std::string>> versions;
-  for (std::string& name : names_with(layer, paths::entry_prefix(wanted), since)) {
-    versions.emplace_back(version_numbers(*paths::version_in(name)), std::move(name));
-  }
-  std::sort(versions.rbegin(), versions.rend());
-  std::vector<std::string> names;
-  names.reserve(versions.size());
-  for (auto& [version, name] : versions) names.push_back(std::move(name));
+  std::vector<std::string> names = names_with(layer, paths::entry_prefix(wanted), since);
+  std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
+    return version_less(*paths::version_in(b), *paths::version_in(a));
+  });
   return names;
 }
 

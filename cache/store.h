@@ -107,6 +107,9 @@ class Store {
   std::optional<StoredEntry> lookup_since(Names::Moment since, const Identity& wanted,
                                           const AcceptEntry& accept);
   Names::Moment now() { return names_.now(); }
+  // The compilers that made the entries of a request, each once, as far as lists that were made
+  // before have them.
+  std::set<std::string> versions(const Identity& request) const;
 
   // Writes the entry durably and atomically, then evicts if the directory passes its limit.  A good
   // entry that is there stays, unless `accept` rejects it.  Returns the entry's path.  An error
