@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cache/layer.h"
+#include "cache/trust.h"
 #include "cli/commands.h"
 #include "cli/gpus.h"
 #include "cli/library_options.h"
@@ -72,6 +73,7 @@ class Doctor {
   void driver();
   void gpu(const Gpu& gpu);
   void nvrtc();
+  void trust();
   void cache();
   void layers(const Store& store);
   void pack(const std::string& path);
@@ -126,9 +128,14 @@ void Doctor::gpu(const Gpu& gpu) {
 
 void Doctor::nvrtc() {
   if (options_.offline) return add(Health::kOk, "nvrtc", "not needed: CUBINERY_OFFLINE=1");
-  const Result<std::shared_ptr<const Nvrtc>> nvrtc = Nvrtc::open(options_.nvrtc_path);
+  const Result<std::shared_ptr<const Nvrtc>> nvrtc =
+      Nvrtc::open(options_.nvrtc_path, trust_of(options_));
   has_nvrtc_ = nvrtc.has_value();
   if (nvrtc) {
+    for (const std::string& refused : (*nvrtc)->passed_over()) {
+      add(Health::kWarn, "nvrtc", "passed over " + refused,
+          "as it says, or remove it where nobody needs it");
+    }
     return add(Health::kOk, "nvrtc", fmt::format("{}, {}", (*nvrtc)->version(), (*nvrtc)->path()));
   }
   add(Health::kFail, "nvrtc", std::string(nvrtc.error().message()),
@@ -140,6 +147,14 @@ bool can_serve(const ListedEntry& listed, const std::vector<std::string>& archs)
   if (!listed.entry || !listed.problem.empty()) return false;
   const std::string& arch = listed.entry->identity.arch;
   return archs.empty() || std::find(archs.begin(), archs.end(), arch) != archs.end();
+}
+
+void Doctor::trust() {
+  const std::string others = to_text(trust_of(options_));
+  add(Health::kOk, "trust",
+      others == "all"  ? "files of everybody (CUBINERY_TRUST=all): they run code as this user"
+      : others.empty() ? "files of this user and root"
+                       : fmt::format("files of this user, root and {}", others));
 }
 
 void Doctor::cache() {
@@ -166,7 +181,9 @@ void Doctor::cache() {
   const Status trusted = store.check_trusted(options_.cache_dir);
   if (!trusted.ok()) {
     add(Health::kFail, "cache", std::string(trusted.message()),
-        "chmod go-w or chown the directory, or use another one with --cache-dir");
+        "what it says, by CUBINERY_TRUST or --trust; or chown the directory, or use another one "
+        "with "
+        "--cache-dir");
   } else if (const std::string why = unreadable(store); !why.empty()) {
     add(Health::kFail, "cache", why,
         fmt::format(
@@ -213,7 +230,7 @@ void Doctor::layers(const Store& store) {
           "remove it from the cache layers");
     } else if (!trusted.ok()) {
       add(Health::kFail, "layer", std::string(trusted.message()),
-          "chmod go-w or chown the directory, or set --trust-shared-dirs");
+          "what it says, by CUBINERY_TRUST or --trust; or chown the directory");
     } else {
       add(Health::kOk, "layer", layer);
     }
@@ -279,6 +296,7 @@ void Doctor::trial_launches(const std::string& dir) {
 std::vector<Finding> Doctor::examine() {
   driver();
   nvrtc();
+  trust();
   cache();
   if (!has_nvrtc_) {
     add(Health::kWarn, "compile", "not tried: no NVRTC", "see nvrtc above");

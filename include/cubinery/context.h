@@ -132,7 +132,7 @@ class Context {
   // Streaming multiprocessors of the device; 0 with kNoDevice.
   int sm_count() const;
   // The compiler's version, "13.0.88"; kUnsupported says where it was looked for, or that the
-  // context is offline.
+  // context is offline.  Opens it, which contexts do when they first need it.
   Result<std::string> nvrtc_version() const;
   CacheStats stats() const;
 

@@ -104,11 +104,6 @@ Result<Context> Context::create(Options options) {
   if (!arch) return std::move(arch).error();
   state->arch = std::move(*arch);
   if (options.use_disk_cache) state->store = open_store(options);
-  if (options.offline) {
-    state->nvrtc = Status(Code::kUnsupported, "NVRTC: not opened, the context is offline");
-  } else {
-    state->nvrtc = Nvrtc::open(options.nvrtc_path);
-  }
   state->options = std::move(options);
   return Context(std::move(state));
 }
@@ -128,8 +123,10 @@ int Context::device() const { return state_->options.device; }
 int Context::sm_count() const { return state_->device ? state_->device->sm_count() : 0; }
 
 Result<std::string> Context::nvrtc_version() const {
-  if (!state_->nvrtc) return state_->nvrtc.error().clone();
-  return (*state_->nvrtc)->version();
+  if (!state_->knows_nvrtc()) CUBINERY_RETURN_IF_ERROR(state_->process.check());
+  const Result<std::shared_ptr<const Nvrtc>>& nvrtc = state_->nvrtc();
+  if (!nvrtc) return nvrtc.error().clone();
+  return (*nvrtc)->version();
 }
 
 CacheStats Context::stats() const { return state_->stats(); }

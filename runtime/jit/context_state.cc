@@ -85,7 +85,31 @@ Identity Context::State::identity_of(const KernelSpec& spec, std::string_view te
           .options = fmt::format("{}{}{}", fmt::join(fixed_compile_options(), " "), kKeyValueOption,
                                  digest_of(spec.initializer)),
           .arch = arch,
-          .nvrtc = nvrtc ? (*nvrtc)->version() : ""};
+          .nvrtc = {}};
+}
+
+const Result<std::shared_ptr<const Nvrtc>>& Context::State::nvrtc() const {
+  std::call_once(nvrtc_once_, [this] {
+    if (options.offline) {
+      nvrtc_.emplace(Status(Code::kUnsupported, "NVRTC: not opened, the context is offline"));
+    } else {
+      nvrtc_.emplace(Nvrtc::open(options.nvrtc_path, trust_of(options)));
+    }
+    knows_nvrtc_ = true;
+    if (!*nvrtc_ || !options.log) return;
+    for (const std::string& refused : (**nvrtc_)->passed_over()) {
+      options.log(LogLevel::kWarning, fmt::format("NVRTC: passed over {}", refused));
+    }
+  });
+  return *nvrtc_;
+}
+
+std::string Context::State::nvrtc_version() const { return nvrtc() ? (*nvrtc())->version() : ""; }
+
+std::string Context::State::deciding_version(const Identity& request) const {
+  if (options.offline) return "";
+  const bool decides = knows_nvrtc() || store->versions(request).size() > 1;
+  return decides ? nvrtc_version() : "";
 }
 
 std::shared_ptr<Context::State::Slot> Context::State::slot_of(const Identity& identity) const {
@@ -135,7 +159,9 @@ Result<Kernel> Context::State::Judge::kernel_of(const Made& made) {
 std::optional<Context::State::Made> Context::State::find(const Identity& identity,
                                                          Names::Moment since, Judge& judge) const {
   if (!store) return std::nullopt;
-  std::optional<StoredEntry> stored = store->lookup_since(since, identity, std::ref(judge));
+  Identity wanted = identity;
+  if (wanted.nvrtc.empty()) wanted.nvrtc = deciding_version(identity);
+  std::optional<StoredEntry> stored = store->lookup_since(since, wanted, std::ref(judge));
   if (!stored) return std::nullopt;
   Made made{.compiled = {.info = info_of(stored->entry.identity),
                          .source = Source::kDisk,
@@ -145,8 +171,8 @@ std::optional<Context::State::Made> Context::State::find(const Identity& identit
   return made;
 }
 
-Result<Context::State::Made> Context::State::build(const KernelSpec& spec, const Held& held) const {
-  const Identity& identity = held.identity;
+Result<Context::State::Made> Context::State::build(const KernelSpec& spec, const Held& held,
+                                                   const Identity& identity) const {
   const Result<TemplateSource> source = held.source ? *held.source : find_template(spec.kernel, {});
   if (!source) return source.error().clone();
   CompileInput input{.path = source->path,
@@ -154,7 +180,7 @@ Result<Context::State::Made> Context::State::build(const KernelSpec& spec, const
                      .headers = {source->files.begin(), source->files.end()},
                      .options = compile_options(spec, arch)};
   const auto start = std::chrono::steady_clock::now();
-  Result<CompileOutput> output = (*nvrtc)->compile(input);
+  Result<CompileOutput> output = (*nvrtc())->compile(input);
   const std::chrono::duration<double, std::milli> elapsed =
       std::chrono::steady_clock::now() - start;
   if (!output) {
@@ -182,7 +208,8 @@ Result<Context::State::Made> Context::State::build(const KernelSpec& spec, const
 
 Result<Context::State::Made> Context::State::make_once(const KernelSpec& spec, const Held& held,
                                                        WaitBudget* waits, Judge& judge) const {
-  const Identity& identity = held.identity;
+  Identity identity = held.identity;
+  identity.nvrtc = nvrtc_version();
   std::unique_ptr<MakeLock> lock;
   if (store) {
     lock = store->lock(identity, waits);
@@ -193,7 +220,7 @@ Result<Context::State::Made> Context::State::make_once(const KernelSpec& spec, c
     }
   }
   ++misses_;
-  Result<Made> made = build(spec, held);
+  Result<Made> made = build(spec, held, identity);
   if (!made || !store) return made;
   const Entry entry{
       .identity = identity, .metadata = metadata_json(made->compiled.info), .cubin = made->cubin};
@@ -206,9 +233,9 @@ Result<Context::State::Made> Context::State::make_once(const KernelSpec& spec, c
 
 Result<Context::State::Made> Context::State::make_missing(const KernelSpec& spec, const Held& held,
                                                           WaitBudget* waits, Judge& judge) const {
-  if (!options.offline && nvrtc) return make_once(spec, held, waits, judge);
+  if (!options.offline && nvrtc()) return make_once(spec, held, waits, judge);
   ++misses_;
-  return options.offline ? not_cached(held.identity) : nvrtc.error().clone();
+  return options.offline ? not_cached(held.identity) : nvrtc().error().clone();
 }
 
 std::string Context::State::remedy(const Identity& identity) const {
@@ -273,8 +300,9 @@ Result<std::optional<Context::State::Made>> Context::State::supply(const KernelS
     ++memory_hits_;
     return std::optional<Made>({.compiled = *slot.compiled, .cubin = std::move(slot.cubin)});
   }
-  // Who makes what is missing looks again, when nobody else makes it.
-  const bool looks_again = !need.may_make || (!options.offline && nvrtc);
+  // Who makes what is missing looks again, when nobody else makes it; a compiler is looked for when
+  // there is nothing else.
+  const bool looks_again = !need.may_make || (knows_nvrtc() && nvrtc());
   const Names::Moment since = looks_again ? Names::kAnyTime : need.since;
   if (std::optional<Made> found = find(held.identity, since, judge)) {
     ++disk_hits_;
@@ -356,22 +384,24 @@ Result<Explanation> Context::State::explain(const KernelSpec& spec) const {
   CUBINERY_RETURN_IF_ERROR(process.check());
   Result<TemplateSource> source = template_of(spec);
   if (!source) return std::move(source).error();
-  const Identity identity = identity_of(spec, source->template_digest, source->headers_digest);
+  Identity identity = identity_of(spec, source->template_digest, source->headers_digest);
   Explanation explanation;
-  explanation.identity = to_text(identity);
   explanation.source_path = source->origin;
   explanation.source = source->text;
   explanation.options = compile_options(spec, arch);
-  explanation.path = store ? store->path_of(identity) : "";
-  explanation.info = info_of(identity);
   Judge judge(spec, nullptr);
   if (std::optional<Made> found = find(identity, now(), judge)) {
+    if (!options.offline) identity.nvrtc = found->compiled.info.nvrtc;
     explanation.cached = true;
     explanation.path = std::move(found->compiled.path);
     explanation.info = std::move(found->compiled.info);
   } else {
+    identity.nvrtc = nvrtc_version();
+    explanation.path = store ? store->path_of(identity) : "";
+    explanation.info = info_of(identity);
     explain_miss(identity, &explanation);
   }
+  explanation.identity = to_text(identity);
   return explanation;
 }
 

@@ -27,8 +27,7 @@ struct Context::State {
   Options options;
   std::string arch;
   std::shared_ptr<const Device> device;  // null with kNoDevice
-  Result<std::shared_ptr<const Nvrtc>> nvrtc = Status(Code::kUnsupported, "NVRTC: not opened");
-  std::unique_ptr<Store> store;  // null without a disk cache
+  std::unique_ptr<Store> store;          // null without a disk cache
   mutable TuningFiles tuning_files;
 
   // `waits`: of the call that this is part of, such as an operator's preparation; null: of this
@@ -42,6 +41,14 @@ struct Context::State {
   Result<Explanation> explain(const KernelSpec& spec) const;
   CacheStats stats() const;
   Names::Moment now() const;
+
+  // The compiler, opened when it is first asked for.  kUnsupported: there is none, or the context
+  // is offline.  Requires: process.is_current(), or knows_nvrtc().
+  const Result<std::shared_ptr<const Nvrtc>>& nvrtc() const;
+  // Whether it has been asked for.
+  bool knows_nvrtc() const { return knows_nvrtc_; }
+  // Its version; empty when there is none.
+  std::string nvrtc_version() const;
 
  private:
   // What is wanted of a kernel that is not in memory.
@@ -64,7 +71,7 @@ struct Context::State {
     std::string cubin;  // kept only while it is neither loaded nor on disk
   };
 
-  // A kernel's identity and its place in the memory table, locked.
+  // A kernel's identity without the compiler's version, and its place in the memory table, locked.
   struct Held {
     // What the identity was read from; nullopt: the library's own, which only a compiler reads.
     std::optional<TemplateSource> source;
@@ -105,6 +112,8 @@ struct Context::State {
     Status failure_;  // of an entry that is good
   };
 
+  // The compiler's version where it decides which of several entries is taken; empty: any will do.
+  std::string deciding_version(const Identity& request) const;
   std::optional<Made> find(const Identity& identity, Names::Moment since, Judge& judge) const;
   // From memory, disk or the compiler, the first that has it.  nullopt: without `may_make`, where
   // it would have to be compiled.
@@ -115,12 +124,16 @@ struct Context::State {
                             Judge& judge) const;
   Result<Made> make_once(const KernelSpec& spec, const Held& held, WaitBudget* waits,
                          Judge& judge) const;
-  Result<Made> build(const KernelSpec& spec, const Held& held) const;
+  // `identity`: the one that is held, with the compiler's version.
+  Result<Made> build(const KernelSpec& spec, const Held& held, const Identity& identity) const;
   Status not_cached(const Identity& identity) const;
   // What puts a kernel into the cache, for people.
   std::string remedy(const Identity& identity) const;
   void explain_miss(const Identity& identity, Explanation* explanation) const;
 
+  mutable std::once_flag nvrtc_once_;
+  mutable std::optional<Result<std::shared_ptr<const Nvrtc>>> nvrtc_;
+  mutable std::atomic<bool> knows_nvrtc_{false};  // from then on nvrtc_ does not change
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::shared_ptr<Slot>>
       table_;  // by identity text; guarded by mutex_

@@ -3,12 +3,13 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <glob.h>
 
 #include <algorithm>
 #include <filesystem>
 
 #include "cache/cubin_note.h"
+#include "runtime/jit/native_code.h"
+#include "runtime/jit/nvrtc_places.h"
 
 namespace cubinery {
 namespace {
@@ -17,49 +18,24 @@ namespace {
 constexpr int kMinMajor = 13;
 constexpr int kMinMinor = 0;
 
-// Paths that match a pattern, the highest version first.
-std::vector<std::string> matches(const std::string& pattern) {
-  glob_t found{};
-  std::vector<std::string> paths;
-  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
-    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-  }
-  globfree(&found);
-  std::reverse(paths.begin(), paths.end());
-  return paths;
-}
-
 // The folder of the library that this is in, and that of the program.
 std::vector<std::filesystem::path> own_folders() {
   std::error_code ignored;
   std::vector<std::filesystem::path> folders = {
       std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path()};
   Dl_info info;
-  if (dladdr(reinterpret_cast<void*>(&matches), &info) != 0 && info.dli_fname != nullptr) {
+  if (dladdr(reinterpret_cast<void*>(&nvrtc_places), &info) != 0 && info.dli_fname != nullptr) {
     folders.push_back(std::filesystem::path(info.dli_fname).parent_path());
   }
   std::erase_if(folders, [](const auto& folder) { return !folder.is_absolute(); });
   return folders;
 }
 
-// Where libnvrtc lives, in the order of docs/design.md.
-std::vector<std::string> usual_places() {
-  std::vector<std::string> folders = {"/usr/local/cuda/lib64", "/usr/local/cuda-*/lib64",
-                                      "/opt/cuda/lib64"};
-  // The PyPI wheel in the environment that holds our Python package, or our command.
-  for (const std::filesystem::path& own : own_folders()) {
-    folders.push_back((own / "../nvidia/*/lib").string());
-    folders.push_back((own / "../lib/python3*/site-packages/nvidia/*/lib").string());
-  }
-  folders.push_back("/usr/local/lib/python3*/*-packages/nvidia/*/lib");
-  folders.push_back("/usr/lib/python3*/*-packages/nvidia/*/lib");
-  std::vector<std::string> places = {"libnvrtc.so.13", "libnvrtc.so"};
-  for (const std::string& folder : folders) {
-    for (std::string& path : matches(folder + "/libnvrtc.so.1[3-9]")) {
-      places.push_back(std::move(path));
-    }
-  }
-  return places;
+// The loader's search path, then the usual places.
+std::vector<std::string> candidates() {
+  std::vector<std::string> paths = {"libnvrtc.so.13", "libnvrtc.so"};
+  for (std::string& path : nvrtc_places("/", own_folders())) paths.push_back(std::move(path));
+  return paths;
 }
 
 // A program that is destroyed on every path.
@@ -79,11 +55,11 @@ class Program {
 
 }  // namespace
 
-Result<std::shared_ptr<const Nvrtc>> Nvrtc::open(const std::string& path) {
+Result<std::shared_ptr<const Nvrtc>> Nvrtc::open(const std::string& path, const Trust& trust) {
   std::shared_ptr<Nvrtc> nvrtc(new Nvrtc);
-  const std::vector<std::string> places = path.empty() ? usual_places() : std::vector{path};
+  const std::vector<std::string> places = path.empty() ? candidates() : std::vector{path};
   std::string why_not;
-  if (!nvrtc->open_first(places, &why_not)) {
+  if (!nvrtc->open_first(places, trust, &why_not)) {
     return Status(Code::kUnsupported,
                   fmt::format("NVRTC: cannot open any of: {} ({}); install the CUDA toolkit or the "
                               "PyPI package nvidia-cuda-nvrtc, or name libnvrtc.so in "
@@ -92,18 +68,28 @@ Result<std::shared_ptr<const Nvrtc>> Nvrtc::open(const std::string& path) {
   }
   CUBINERY_RETURN_IF_ERROR(nvrtc->load());
   CUBINERY_RETURN_IF_ERROR(nvrtc->check_version());
-  nvrtc->open_builtins();
+  nvrtc->open_builtins(trust);
   CUBINERY_RETURN_IF_ERROR(nvrtc->find_build());
   return std::shared_ptr<const Nvrtc>(std::move(nvrtc));
 }
 
-bool Nvrtc::open_first(const std::vector<std::string>& candidates, std::string* why_not) {
+bool Nvrtc::open_first(const std::vector<std::string>& candidates, const Trust& trust,
+                       std::string* why_not) {
   for (const std::string& candidate : candidates) {
-    if (library_.open(candidate)) {
+    is_by_path_ = candidate.find('/') != candidate.npos;
+    const Status trusted = is_by_path_ ? check_library(candidate, trust) : Status();
+    if (trusted.ok() && library_.open(candidate)) {
       path_ = candidate;
       return true;
     }
-    if (why_not->empty()) *why_not = library_.error();
+    if (!trusted.ok()) {
+      passed_over_.push_back(fmt::format("{}: {}", candidate, trusted.message()));
+    } else if (why_not->empty()) {
+      *why_not = library_.error();
+    }
+  }
+  for (const std::string& passed_over : passed_over_) {
+    *why_not += fmt::format("{}{}", why_not->empty() ? "" : "; ", passed_over);
   }
   return false;
 }
@@ -141,13 +127,17 @@ Status Nvrtc::check_version() {
 // NVRTC opens this library by its name when it compiles.  The loader finds it by that name where
 // it knows the toolkit's folder, or where it has it open already: then whoever opened it knew the
 // path, as we do.  Where it is elsewhere, NVRTC says so.
-void Nvrtc::open_builtins() {
+void Nvrtc::open_builtins(const Trust& trust) {
   const std::string name = "libnvrtc-builtins.so." + version_;
   std::error_code ignored;
   const std::filesystem::path real = std::filesystem::canonical(path_, ignored);
   const std::string beside = (std::filesystem::path(path_).parent_path() / name).string();
   const std::string beside_real = (real.parent_path() / name).string();
-  (void)(builtins_.open(beside) || builtins_.open(beside_real) || builtins_.open(name));
+  const auto open = [&](const std::string& library) {
+    const bool trusted = !is_by_path_ || check_library(library, trust).ok();
+    return trusted && builtins_.open(library);
+  };
+  (void)(open(beside) || open(beside_real) || builtins_.open(name));
 }
 
 Status Nvrtc::find_build() {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cache/trust.h"
 #include "cubinery/status.h"
 #include "runtime/jit/dynamic_library.h"
 
@@ -32,28 +33,35 @@ class Nvrtc {
   // Opens `path`, or the first library found in the usual places, and compiles an empty kernel to
   // learn the build number, which NVRTC tells in its output only. kUnsupported: not found (says
   // where it looked), not NVRTC, or too old.
-  static Result<std::shared_ptr<const Nvrtc>> open(const std::string& path);
+  // A library that others than those of `trust` could have written is passed over
+  // (runtime/jit/native_code.h), unless the loader's search path led to it.
+  static Result<std::shared_ptr<const Nvrtc>> open(const std::string& path, const Trust& trust);
 
   // kCompileFailed with the log; kUnsupported when this NVRTC does not know the architecture.
   Result<CompileOutput> compile(const CompileInput& input) const;
 
   const std::string& version() const { return version_; }  // "13.0.88"
   const std::string& path() const { return path_; }
+  // Those libraries, and why.
+  const std::vector<std::string>& passed_over() const { return passed_over_; }
 
   Nvrtc(const Nvrtc&) = delete;
   Nvrtc& operator=(const Nvrtc&) = delete;
 
  private:
   Nvrtc() = default;
-  bool open_first(const std::vector<std::string>& candidates, std::string* why_not);
+  bool open_first(const std::vector<std::string>& candidates, const Trust& trust,
+                  std::string* why_not);
   Status load();
   Status check_version();
-  void open_builtins();
+  void open_builtins(const Trust& trust);
   Status find_build();
 
   DynamicLibrary library_;
   DynamicLibrary builtins_;
   std::string path_;
+  bool is_by_path_ = false;  // rather than by the loader's search path
+  std::vector<std::string> passed_over_;
   std::string version_;
 #define CUBINERY_NVRTC_FUNCTIONS(F) \
   F(nvrtcVersion)                   \

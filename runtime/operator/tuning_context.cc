@@ -75,6 +75,32 @@ std::vector<TuningResult> results_of(const Context::State& state, const Wanted& 
   return results;
 }
 
+std::map<std::string, std::string, std::less<>> templates_of(const Context& context,
+                                                             const PathKernels& paths) {
+  return templates_of(paths, context.state().options.template_dirs, trust_of(context));
+}
+
+// Whether the compiler's version can decide which of the results is taken.
+bool has_several_versions(const std::vector<TuningResult>& results, std::string_view arch) {
+  const std::string* first = nullptr;
+  for (const TuningResult& result : results) {
+    if (result.setting.gpu.arch != arch) continue;
+    if (first == nullptr) first = &result.setting.nvrtc;
+    if (*first != result.setting.nvrtc) return true;
+  }
+  return false;
+}
+
+// What it takes to tell stale results.  A compiler that nobody has needed yet is not looked for
+// where all results are of one: they are stale together, or none is.
+Toolchain toolchain_for(const Context& context, const PathKernels& paths,
+                        const std::vector<TuningResult>& results) {
+  if (context.state().knows_nvrtc() || has_several_versions(results, context.arch())) {
+    return toolchain_of(context, paths);
+  }
+  return {.nvrtc = {}, .templates = templates_of(context, paths)};
+}
+
 }  // namespace
 
 Result<GpuIdentity> gpu_identity(const Context& context) {
@@ -130,10 +156,8 @@ PathKernels path_kernels(const TuningSpace& space) {
 }
 
 Toolchain toolchain_of(const Context& context, const PathKernels& paths) {
-  const auto& nvrtc = context.state().nvrtc;
-  return {
-      .nvrtc = nvrtc ? (*nvrtc)->version() : "",
-      .templates = templates_of(paths, context.state().options.template_dirs, trust_of(context))};
+  const Result<std::string> nvrtc = context.nvrtc_version();
+  return {.nvrtc = nvrtc ? *nvrtc : "", .templates = templates_of(context, paths)};
 }
 
 std::string tuning_directory(const Context& context) {
@@ -150,8 +174,8 @@ Ladder ladder_of(const Context& context, Wanted wanted, const PathKernels& paths
   if (Result<GpuIdentity> gpu = gpu_identity(context)) {
     wanted.gpu = *std::move(gpu);
     results = tuning_results(context, wanted);
-    // What it takes to tell stale results is read for nothing where there are none.
-    if (!results.empty()) wanted.toolchain = toolchain_of(context, paths);
+    // Read for nothing where there are none.
+    if (!results.empty()) wanted.toolchain = toolchain_for(context, paths, results);
   }
   return {std::move(wanted), std::move(results)};
 }
@@ -165,7 +189,7 @@ KnownResults known_results_inside(std::string_view op, const PathKernels& paths)
 KnownResults known_results_of(const Context& context, std::string_view op,
                               const PathKernels& paths) {
   return {.results = tuning_results(context, {.op = std::string(op)}),
-          .templates = toolchain_of(context, paths).templates};
+          .templates = templates_of(context, paths)};
 }
 
 std::string without_results(const Context& context, std::string_view op, const Status& error) {

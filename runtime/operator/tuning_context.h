@@ -30,8 +30,8 @@ Trust trust_of(const Context& context);
 using PathKernels = std::map<std::string, std::vector<std::string>, std::less<>>;
 PathKernels path_kernels(const TuningSpace& space);
 
-// What compiles the kernels of these paths in this context.  nvrtc is empty where the context has
-// none: then any version will do.
+// What compiles the kernels of these paths in this context, whose NVRTC is opened for it.  nvrtc is
+// empty where the context has none: then any version will do.
 Toolchain toolchain_of(const Context& context, const PathKernels& paths);
 
 // Every result that is wanted: those of the cache directory, then of its layers in order, then

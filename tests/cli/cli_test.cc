@@ -194,6 +194,73 @@ TEST_CASE("doctor fails without NVRTC", "[cpu]") {
   CHECK(contains(output.out, "/nowhere"));
 }
 
+TEST_CASE("trust is asked for by name", "[cpu]") {
+  const Cli cli;
+  const std::string doctor = "doctor --nvrtc /nowhere ";
+  CHECK(contains(cli.run(doctor).out, "OK    trust    files of this user and root\n"));
+  CHECK(contains(cli.run(doctor, "CUBINERY_TRUST=uid:65534,gid:2000").out,
+                 "trust    files of this user, root and uid:65534,gid:2000\n"));
+  CHECK(contains(cli.run(doctor + "--trust gid:7", "CUBINERY_TRUST=all").out, "root and gid:7\n"));
+  for (const char* all : {"--trust all", "--trust-shared-dirs"}) {
+    CHECK(contains(cli.run(doctor + all).out, "trust    files of everybody"));
+  }
+  const std::string accepted =
+      "accepted: all, or ids of users and groups between commas such as "
+      "uid:65534,gid:2000";
+  const Output by_flag = cli.run("doctor --trust nobody");
+  CHECK(by_flag.exit_code == 2);
+  CHECK(contains(by_flag.err, "--trust nobody; " + accepted));
+  const Output by_variable = cli.run("cache ls", "CUBINERY_TRUST=uid:1,");
+  CHECK(by_variable.exit_code == 2);
+  CHECK(contains(by_variable.err, "CUBINERY_TRUST = \"uid:1,\"; " + accepted));
+}
+
+TEST_CASE("a refused cache names the setting that would trust it", "[cpu]") {
+  if (geteuid() != 0) {
+    WARN("not root: cannot give files away");
+    return;
+  }
+  const Cli cli;
+  const auto give = [&](uid_t user, gid_t group, mode_t mode) {
+    fs::create_directories(cli.cache());
+    REQUIRE(chown(cli.cache().c_str(), user, group) == 0);
+    REQUIRE(chmod(cli.cache().c_str(), mode) == 0);
+  };
+  // In turn: what root's own files become where root is squashed, an fsGroup, a team's folder.
+  struct Case {
+    uid_t user;
+    gid_t group;
+    mode_t mode;
+    std::string setting;
+  };
+  const Case a = GENERATE(values<Case>({{65534, 65534, 0755, "CUBINERY_TRUST=uid:65534"},
+                                        {0, 2000, 02775, "CUBINERY_TRUST=gid:2000"},
+                                        {1001, 2000, 02770, "CUBINERY_TRUST=gid:2000"}}));
+  give(a.user, a.group, a.mode);
+  const Output refused = cli.run("doctor --nvrtc /nowhere");
+  INFO(refused.out);
+  CHECK(contains(refused.out, "FAIL  cache"));
+  CHECK(contains(refused.out, "set " + a.setting + " if"));
+  CHECK(contains(cli.run("cache ls").err, "set " + a.setting + " if"));
+  CHECK(contains(cli.run("doctor --nvrtc /nowhere", a.setting).out, "OK    cache"));
+  CHECK(cli.run("cache ls", a.setting).exit_code == 0);
+}
+
+TEST_CASE("a compiler that others could have written is not opened", "[cpu]") {
+  const Cli cli;
+  const std::string folder = cli.dir() + "/lib";
+  fs::create_directories(folder);
+  std::ofstream(folder + "/libnvrtc.so.13") << "no code";
+  fs::permissions(folder, fs::perms::all);
+  const Output output = cli.run("doctor --nvrtc " + folder + "/libnvrtc.so.13");
+  INFO(output.out);
+  CHECK(output.exit_code == 1);
+  CHECK(contains(output.out, "FAIL  nvrtc"));
+  CHECK(contains(output.out, folder + " can be written by other users"));
+  CHECK(contains(cli.run("doctor --trust all --nvrtc " + folder + "/libnvrtc.so.13").out,
+                 "file too short"));
+}
+
 TEST_CASE("a bad environment variable is a usage error", "[cpu]") {
   const Cli cli;
   const Output output = cli.run("doctor", "CUBINERY_CACHE_LIMIT=much");

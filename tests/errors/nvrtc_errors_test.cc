@@ -14,7 +14,7 @@ namespace cubinery {
 namespace {
 
 const Nvrtc& nvrtc() {
-  static const std::shared_ptr<const Nvrtc> kNvrtc = Nvrtc::open("").value();
+  static const std::shared_ptr<const Nvrtc> kNvrtc = Nvrtc::open("", {}).value();
   return *kNvrtc;
 }
 

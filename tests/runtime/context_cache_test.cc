@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -11,7 +12,9 @@
 #include "cache/store.h"
 #include "cubinery/context.h"
 #include "runtime/jit/context_state.h"
+#include "runtime/jit/kernel_info.h"
 #include "tests/cache/child.h"
+#include "tests/cache/temp_dir.h"
 #include "tests/catch.h"
 #include "tests/runtime/cached_kernel.h"
 #include "tests/runtime/twice_template.h"
@@ -82,6 +85,103 @@ TEST_CASE("AFilledCacheNeedsNoNvrtc", "[nvrtc]") {
   CHECK(outcome(context) == "disk");
   CHECK(outcome(context) == "memory");
   CHECK(outcome(context, twice_spec(32)) == "Unsupported");
+}
+
+// A compiler of one's own, and whether it has been opened.
+class OwnNvrtc {
+ public:
+  OwnNvrtc() : path_(dir_.path() + "/libnvrtc.so.99") {
+    std::filesystem::copy_file(CUBINERY_FAKE_NVRTC_99, path_);
+  }
+  const std::string& path() const { return path_; }
+  bool is_open() const {
+    return test::read_bytes("/proc/self/maps").find(path_) != std::string::npos;
+  }
+
+ private:
+  const test::TempDir dir_;
+  const std::string path_;
+};
+
+// A good entry, and one of another version that cannot be used.
+std::string stored(Workshop& shop, const std::string& dir) {
+  return test::store_trivial(context_of(offline(shop)), twice_spec(), dir);
+}
+void stored_of_other_version(Workshop& shop, const std::string& dir) {
+  Identity identity = test::identity_of(context_of(offline(shop)), twice_spec());
+  identity.nvrtc = "99.9.9";
+  Store store({.dir = dir});
+  REQUIRE(store.publish({.identity = identity,
+                         .metadata = metadata_json({.registers = 7, .log = {}}),
+                         .cubin = test::trivial_cubin()}));
+}
+
+TEST_CASE("NoCompilerIsLookedForWhereTheCacheHasAll", "[cpu]") {
+  Workshop shop;
+  const OwnNvrtc nvrtc;
+  Options options = shop.options();
+  options.nvrtc_path = nvrtc.path();
+  options.offline = GENERATE(false, true);
+  const bool in_layer = GENERATE(false, true);
+  if (in_layer) options.cache_layers = {shop.path("layer")};
+  REQUIRE_FALSE(stored(shop, in_layer ? shop.path("layer") : shop.cache()).empty());
+  const Context context = context_of(options);
+  CHECK(outcome(context) == "disk");
+  CHECK(outcome(context) == "memory");
+  CHECK(context.explain(twice_spec())->cached);
+  CHECK_FALSE(nvrtc.is_open());
+  // It may have come since the directory was last listed.
+  CHECK(outcome(context, twice_spec(32)) == (options.offline ? "NotCached" : "Unsupported"));
+  CHECK(nvrtc.is_open() == !options.offline);
+}
+
+TEST_CASE("AnEntryThatHasComeSinceNeedsNoCompiler", "[cpu]") {
+  Workshop shop;
+  const OwnNvrtc nvrtc;
+  Options options = shop.options();
+  options.nvrtc_path = nvrtc.path();
+  REQUIRE_FALSE(stored(shop, shop.cache()).empty());
+  const Context context = context_of(options);
+  CHECK(outcome(context) == "disk");
+  const KernelSpec later = twice_spec(128);
+  REQUIRE_FALSE(test::store_trivial(context_of(offline(shop)), later, shop.cache()).empty());
+  CHECK(outcome(context, later) == "disk");
+  CHECK_FALSE(nvrtc.is_open());
+}
+
+TEST_CASE("OfSeveralVersionsTheCompilersOwnIsTaken", "[cpu]") {
+  Workshop shop;
+  const OwnNvrtc nvrtc;
+  const std::string good = stored(shop, shop.cache());
+  const bool in_layer = GENERATE(false, true);
+  stored_of_other_version(shop, in_layer ? shop.path("layer") : shop.cache());
+  Options options = shop.options();
+  options.cache_layers = {shop.path("layer")};
+  options.nvrtc_path = nvrtc.path();
+  const Context context = context_of(options);
+  // It cannot be had: then any version will do.
+  const Result<CompiledKernel> kernel = context.compile(twice_spec());
+  REQUIRE(kernel);
+  CHECK(kernel->path == good);
+  CHECK(nvrtc.is_open());
+}
+
+TEST_CASE("TheEntryOfTheOpenCompilersVersionIsTaken", "[nvrtc]") {
+  Workshop shop;
+  const std::string good = filled(shop);
+  stored_of_other_version(shop, shop.cache());
+  const Context context = context_of(shop.options());
+  const Result<CompiledKernel> kernel = context.compile(twice_spec());
+  REQUIRE(kernel);
+  CHECK(kernel->path == good);
+  CHECK(context.stats().damaged == 0);  // the other, of a higher version, was not touched
+  // Of another version alone: whoever has opened his compiler has no use for it.
+  Workshop other;
+  stored_of_other_version(other, other.cache());
+  const Context open = context_of(other.options());
+  REQUIRE(open.nvrtc_version());
+  CHECK(outcome(open) == "compiled");
+  CHECK(open.stats().damaged == 0);
 }
 
 TEST_CASE("OfflineAFilledCacheIsEnough", "[nvrtc]") {

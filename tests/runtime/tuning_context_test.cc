@@ -180,6 +180,26 @@ TEST_CASE("AnOfflineToolchainIsOfAnyCompiler", "[cpu]") {
   CHECK(toolchain_of(context_of(options), kTwice).nvrtc.empty());
 }
 
+TEST_CASE("ResultsOfOneCompilerNeedNone", "[cpu]") {
+  const FakeDriver fake(CUBINERY_FAKE_DRIVER);
+  Workshop shop;
+  const std::string nvrtc = shop.path("libnvrtc.so.99");
+  fs::copy_file(CUBINERY_FAKE_NVRTC_99, nvrtc);
+  Options options = on_fake_gpu(shop);
+  TuningResult result = result_of(context_of(options), 64);
+  result.setting.nvrtc = "13.0.88";
+  std::string lines = to_line(result);
+  result.setting.nvrtc = "13.0.99";
+  const bool are_several = GENERATE(false, true);
+  if (are_several) lines += to_line(result);
+  write_results(shop.cache(), lines);
+  options.offline = false;
+  options.nvrtc_path = nvrtc;
+  const Context context = context_of(options);
+  CHECK(choose(context, space(), {{"rows", 64}}, 1).configuration == "threads=64");
+  CHECK((test::read_bytes("/proc/self/maps").find(nvrtc) != std::string::npos) == are_several);
+}
+
 TEST_CASE("ResultsOfTheCacheDirectoryComeBeforeThoseOfItsLayers", "[cpu]") {
   const FakeDriver fake(CUBINERY_FAKE_DRIVER);
   Workshop shop;
