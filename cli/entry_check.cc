@@ -29,7 +29,9 @@ std::optional<std::string> check_entry_file(const std::string& path, const std::
   if (!file.entry) return file.trouble.empty() ? "the entry is gone" : file.trouble;
   const Identity& identity = file.entry->identity;
   if (identity.key != canonical || identity.arch != arch) {
-    return fmt::format("the entry holds {} for {}", identity.key, identity.arch);
+    return internal::about_key(
+        fmt::format("the entry is of another kernel, {} for {}", identity.kernel, identity.arch),
+        identity.key);
   }
   return cubin_mismatch(*file.entry);
 }

@@ -65,11 +65,9 @@ std::string table_text(const PrewarmReport& report) {
   return table.text();
 }
 
-// What went wrong, without the kernel that it went wrong for.
+// What went wrong, without the key that it went wrong for.
 std::string cause_of(const Job& job, const Outcome& outcome) {
-  const std::string_view error = outcome.error;
-  const std::string name = job.spec.canonical + ": ";
-  return std::string(error.starts_with(name) ? error.substr(name.size()) : error) + "\n" +
+  return std::string(internal::without_key(outcome.error, job.spec.canonical)) + "\n" +
          outcome.log;
 }
 
@@ -89,8 +87,8 @@ std::string errors_text(const PrewarmReport& report) {
     const Job& first = report.jobs[failed.front()];
     const std::string others =
         failed.size() == 1 ? "" : fmt::format(", and {} more in the same way", failed.size() - 1);
-    text += fmt::format("failed: {} for {}{}\n{}", first.spec.canonical, first.arch, others,
-                        indented(cause, "    "));
+    text += fmt::format("failed: {} for {}{}\n{}    key: {}\n", first.spec.kernel, first.arch,
+                        others, indented(cause, "    "), first.spec.canonical);
   }
   return text;
 }

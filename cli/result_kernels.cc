@@ -72,7 +72,7 @@ Status ResultKernels::add_decision(const TuningSpace& space, const std::vector<T
                                    Line* line) {
   const std::size_t found = index_of(space, values);
   if (found == space.configurations.size()) {
-    return Status(Code::kInvalidArgument, to_text(values) + " is no configuration of the problem");
+    return Status(Code::kInvalidArgument, "no configuration of the problem: " + to_text(values));
   }
   Line::Decided decided{std::string(path_of(values)), {}};
   for (const KernelSpec& spec : space.configurations[found].kernels) {

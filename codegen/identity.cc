@@ -76,6 +76,9 @@ std::vector<std::pair<std::string_view, std::string_view>> key_fields(std::strin
   return fields;
 }
 
+// Before the name of a key's field in a difference.
+constexpr std::string_view kOfKey = "key.";
+
 std::string change(std::string_view label, std::string_view theirs, std::string_view ours) {
   return fmt::format("{}: {} -> {}", label, theirs, ours);
 }
@@ -93,11 +96,11 @@ void append_key_differences(std::string_view theirs, std::string_view ours,
   };
   for (const auto& [name, value] : our_fields) {
     const std::string_view other = value_in(their_fields, name);
-    if (other != value) changes->push_back(change(fmt::format("key.{}", name), other, value));
+    if (other != value) changes->push_back(change(fmt::format("{}{}", kOfKey, name), other, value));
   }
   for (const auto& [name, value] : their_fields) {
     if (value_in(our_fields, name) == "(none)") {
-      changes->push_back(change(fmt::format("key.{}", name), value, "(none)"));
+      changes->push_back(change(fmt::format("{}{}", kOfKey, name), value, "(none)"));
     }
   }
   // Same fields, written differently.
@@ -156,6 +159,23 @@ std::vector<std::string> differences(const Identity& theirs, const Identity& our
     }
   }
   return changes;
+}
+
+std::string difference_text(const std::vector<std::string>& changes, bool plural) {
+  constexpr std::string_view kVersion[] = {"template: ", "headers: ", "options: "};
+  std::vector<std::string_view> named;
+  for (const std::string_view change : changes) {
+    const auto is_label = [&](std::string_view label) { return change.starts_with(label); };
+    if (std::any_of(std::begin(kVersion), std::end(kVersion), is_label)) continue;
+    named.push_back(change.substr(change.starts_with(kOfKey) ? kOfKey.size() : 0));
+  }
+  std::string text;
+  if (!named.empty()) {
+    text = fmt::format("{} in {}", plural ? "differ" : "differs", fmt::join(named, ", "));
+  }
+  if (named.size() == changes.size()) return text;
+  return fmt::format("{}{}{} made by another version of cubinery or another template", text,
+                     text.empty() ? "" : " and ", plural ? "were" : "was");
 }
 
 }  // namespace cubinery

@@ -57,4 +57,9 @@ inline constexpr std::string_view kKeyValueOption = " -DCUBINERY_KEY=";
 // ("key.dtype: ...").
 std::vector<std::string> differences(const Identity& theirs, const Identity& ours);
 
+// What differences() lists, of an entry or (`plural`) several, for people: "differs in state_dtype:
+// f32 -> bf16, arch: sm_80 -> sm_90a".  Digests and options, of which nobody reads anything, are
+// "was made by another version of cubinery or another template".
+std::string difference_text(const std::vector<std::string>& changes, bool plural = false);
+
 }  // namespace cubinery

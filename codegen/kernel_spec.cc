@@ -65,7 +65,12 @@ Result<KernelSpec> kernel_spec_from_json(std::string_view json) {
     return bad_spec("a size that is not a number");
   }
   if (values.at(kDigest) != digest_of(text_of(without_digest(spec)))) {
-    return bad_spec(fmt::format("{} was changed since it was printed", spec.canonical));
+    return internal::key_error(
+        Code::kInvalidKey,
+        fmt::format("spec: {} was changed since it was printed; accepted: what to_json() prints of "
+                    "a KernelSpec",
+                    spec.kernel),
+        spec.canonical);
   }
   return spec;
 }

@@ -51,6 +51,21 @@ std::string json_text(const std::vector<FieldText>& fields) {
   return text.empty() ? "{}" : text + "}";
 }
 
+std::string about_key(std::string_view sentence, std::string_view canonical) {
+  return fmt::format("{}; key: {}", sentence, canonical);
+}
+
+Status key_error(Code code, std::string_view sentence, std::string_view canonical,
+                 std::string_view log) {
+  return Status(code, about_key(sentence, canonical), std::string(log));
+}
+
+std::string_view without_key(std::string_view message, std::string_view canonical) {
+  const std::string key = about_key("", canonical);
+  if (message.ends_with(key)) message.remove_suffix(key.size());
+  return message;
+}
+
 Status bad_field(std::string_view kernel, std::string_view field, std::string_view value,
                  std::string_view accepted) {
   return Status(Code::kInvalidKey, fmt::format("{}: field {} = {}; accepted: {}", kernel,

@@ -388,6 +388,12 @@ constexpr Table table_of() {
 std::string initializer_text(const std::vector<FieldText>& fields);
 std::string canonical_text(std::string_view kernel, const std::vector<FieldText>& fields);
 std::string json_text(const std::vector<FieldText>& fields);
+// What messages about a kernel are made of: the sentence, and behind it the key, which is long.
+std::string about_key(std::string_view sentence, std::string_view canonical);
+Status key_error(Code code, std::string_view sentence, std::string_view canonical,
+                 std::string_view log = {});
+// A message about the key without it.
+std::string_view without_key(std::string_view message, std::string_view canonical);
 // A flat JSON object as (name, value text) pairs, in its order.  kInvalidKey: not JSON, not an
 // object, a nested value, a name twice, or far larger or deeper than any object of fields.
 Result<std::vector<std::pair<std::string, std::string>>> parse_flat_json(std::string_view kernel,
@@ -522,7 +528,7 @@ Result<Key> from_json(std::string_view json) {
   CUBINERY_RETURN_IF_ERROR(
       internal::set_fields(Fields<Key>::kName, internal::table_of<Key>(), json, &key));
   if (const char* reason = why_invalid(key)) {
-    return Status(Code::kInvalidKey, canonical(key) + ": " + reason);
+    return internal::key_error(Code::kInvalidKey, reason, canonical(key));
   }
   return key;
 }
@@ -542,13 +548,13 @@ std::string why_no_candidate(Key key) {
   if (has_one) return {};
   if (why_invalid(key) == nullptr) internal::set_first_choices(internal::table_of<Key>(), &key);
   const char* const reason = why_invalid(key);
-  return canonical(key) + ": " + (reason != nullptr ? reason : "no such choice");
+  return internal::about_key(reason != nullptr ? reason : "no such choice", canonical(key));
 }
 
 template <class Key>
 Result<KernelSpec> spec_of(const Key& key) {
   if (const char* reason = why_invalid(key)) {
-    return Status(Code::kInvalidKey, canonical(key) + ": " + reason);
+    return internal::key_error(Code::kInvalidKey, reason, canonical(key));
   }
   const std::vector<FieldText> texts = field_texts(key);
   KernelSpec spec{.kernel = Fields<Key>::kName,

@@ -27,15 +27,15 @@ Status check_parameter(const KernelSpec& spec, std::string_view cubin) {
   const std::optional<KernelParameters> parameters = read_parameters(cubin, spec.kernel);
   if (!parameters) return {};
   if (parameters->count != 1) {
-    return Status(
+    return internal::key_error(
         Code::kCompileFailed,
-        fmt::format("{}: {} takes {} parameters; accepted: one, the struct Fields::Params",
-                    spec.canonical, spec.kernel, parameters->count));
+        fmt::format("{} takes {} parameters; accepted: one, the struct Fields::Params", spec.kernel,
+                    parameters->count),
+        spec.canonical);
   }
   if (parameters->bytes == spec.param_bytes) return {};
-  return Status(
-      Code::kInvalidKey,
-      fmt::format("{}: {}", spec.canonical, wrong_parameter(parameters->bytes, spec.param_bytes)));
+  return internal::key_error(Code::kInvalidKey,
+                             wrong_parameter(parameters->bytes, spec.param_bytes), spec.canonical);
 }
 
 KernelInfo info_of(const Identity& identity) {
@@ -184,10 +184,10 @@ Result<Context::State::Made> Context::State::build(const KernelSpec& spec, const
   const std::chrono::duration<double, std::milli> elapsed =
       std::chrono::steady_clock::now() - start;
   if (!output) {
-    return Status(output.error().code(),
-                  fmt::format("{}: compile failed on {} (NVRTC {}): {}", spec.canonical, arch,
-                              identity.nvrtc, output.error().message()),
-                  std::string(output.error().log()));
+    return internal::key_error(output.error().code(),
+                               fmt::format("{}: compile failed on {} (NVRTC {}): {}", spec.kernel,
+                                           arch, identity.nvrtc, output.error().message()),
+                               spec.canonical, output.error().log());
   }
   ++compiles_;
   Made made{.compiled = {.info = info_of(identity), .source = Source::kCompiled, .path = {}},
@@ -196,11 +196,12 @@ Result<Context::State::Made> Context::State::build(const KernelSpec& spec, const
   const std::string entry = fmt::format("entry function '{}'", spec.kernel);
   if (output->log.find(entry) == output->log.npos ||
       !read_resources(output->log, &made.compiled.info)) {
-    return Status(Code::kCompileFailed,
-                  fmt::format("{}: the compiler reports no kernel {} in {}; accepted: a template "
-                              "with extern \"C\" __global__ void {}",
-                              spec.canonical, spec.kernel, source->path, spec.kernel),
-                  std::move(output->log));
+    return internal::key_error(
+        Code::kCompileFailed,
+        fmt::format("the compiler reports no kernel {} in {}; accepted: a template with extern "
+                    "\"C\" __global__ void {}",
+                    spec.kernel, source->path, spec.kernel),
+        spec.canonical, output->log);
   }
   CUBINERY_RETURN_IF_ERROR(check_parameter(spec, made.cubin));
   return made;
@@ -256,19 +257,19 @@ Status Context::State::not_cached(const Identity& identity) const {
   explain_miss(identity, &explanation);
   std::string nearest;
   if (!explanation.differences.empty()) {
-    nearest =
-        fmt::format("; the nearest entry differs in {}", fmt::join(explanation.differences, "; "));
+    nearest = fmt::format("; the nearest entry {}", difference_text(explanation.differences));
   } else if (!explanation.nearest_path.empty()) {
     nearest = fmt::format("; {} cannot be used, cubinery cache verify says why",
                           explanation.nearest_path);
   }
-  return Status(
+  return internal::key_error(
       Code::kNotCached,
-      fmt::format(
-          "{}: not in the cache for {} and the context is offline; looked in [{}{}{}]{}; {}",
-          identity.key, arch, store ? store->options().dir : "",
-          options.cache_layers.empty() ? "" : ", ", fmt::join(options.cache_layers, ", "), nearest,
-          remedy(identity)));
+      fmt::format("not in the cache and the context is offline: kernel {} for {}{}; {}; looked in "
+                  "[{}{}{}]",
+                  identity.kernel, arch, nearest, remedy(identity),
+                  store ? store->options().dir : "", options.cache_layers.empty() ? "" : ", ",
+                  fmt::join(options.cache_layers, ", ")),
+      identity.key);
 }
 
 Result<TemplateSource> Context::State::template_of(const KernelSpec& spec) const {
@@ -334,9 +335,9 @@ Result<CompiledKernel> Context::State::compile(const KernelSpec& spec, WaitBudge
 
 Result<std::optional<Kernel>> Context::State::load(const KernelSpec& spec, Need need) const {
   if (!device) {
-    return Status(Code::kUnsupported,
-                  fmt::format("{}: a context with kNoDevice loads no kernels; use compile()",
-                              spec.canonical));
+    return internal::key_error(Code::kUnsupported,
+                               "a context with kNoDevice loads no kernels; use compile()",
+                               spec.canonical);
   }
   Result<Held> held = hold(spec);
   if (!held) return std::move(held).error();

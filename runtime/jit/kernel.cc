@@ -15,7 +15,8 @@ constexpr unsigned kPlainSharedBytes = 48 * 1024;
 
 Status from_driver(const Kernel::State& state, CUresult result, const char* call) {
   if (result == CUDA_SUCCESS) return {};
-  return state.device->driver().check(result, fmt::format("{}: {}", state.info.canonical, call));
+  const Status failed = state.device->driver().check(result, call);
+  return internal::key_error(failed.code(), failed.message(), state.info.canonical);
 }
 
 // Whether this is said of the image, not of the device or the process.
@@ -86,8 +87,8 @@ class Loader {
         check(driver_.cuKernelGetParamInfo(kernel, 0, &offset, &bytes), "cuKernelGetParamInfo"));
     if (bytes == state_->param_bytes) return {};
     blames_cubin_ = true;
-    return Status(Code::kInvalidKey, fmt::format("{}: {}", state_->info.canonical,
-                                                 wrong_parameter(bytes, state_->param_bytes)));
+    return internal::key_error(Code::kInvalidKey, wrong_parameter(bytes, state_->param_bytes),
+                               state_->info.canonical);
   }
 
   Kernel::State* state_;
@@ -131,16 +132,18 @@ Status Kernel::launch_bytes(Stream stream, const Launch& launch, const void* par
                             std::size_t bytes) const {
   const State& state = *state_;
   if (bytes != state.param_bytes) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("{}: params has {} bytes; accepted: {}", state.info.canonical, bytes,
-                              state.param_bytes));
+    return internal::key_error(
+        Code::kInvalidArgument,
+        fmt::format("params has {} bytes; accepted: {}", bytes, state.param_bytes),
+        state.info.canonical);
   }
   const bool has_cluster = launch.cluster_x * launch.cluster_y * launch.cluster_z != 1;
   if ((has_cluster || launch.enable_pdl) && !has_clusters(state.device->major())) {
-    return Status(Code::kUnsupported,
-                  fmt::format("{}: clusters and launches with PDL need sm_90 or newer; the device "
-                              "is sm_{}{}",
-                              state.info.canonical, state.device->major(), state.device->minor()));
+    return internal::key_error(
+        Code::kUnsupported,
+        fmt::format("clusters and launches with PDL need sm_90 or newer; the device is sm_{}{}",
+                    state.device->major(), state.device->minor()),
+        state.info.canonical);
   }
   std::array<CUlaunchAttribute, 2> attributes{};  // on the stack: two threads may launch at once
   unsigned count = 0;

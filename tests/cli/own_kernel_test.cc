@@ -106,11 +106,11 @@ TEST_CASE("own kernels that cannot be are refused with the reason", "[cpu]") {
 
 TEST_CASE("a space without candidates says which rule is in the way", "[cpu]") {
   const std::string why =
-      "rms_norm;dtype=bf16;cols=33;warps=4: cols must be a positive multiple of 32";
+      "cols must be a positive multiple of 32; key: rms_norm;dtype=bf16;cols=33;warps=4";
   CHECK(tuning_space(RmsNormKey{.cols = 33}).why_empty == why);
   CHECK(tuning_space(kKey).why_empty.empty());
   CHECK(why_no_candidate(RmsNormKey{.cols = 33, .warps = 99}) ==
-        "rms_norm;dtype=bf16;cols=33;warps=99: cols must be a positive multiple of 32");
+        "cols must be a positive multiple of 32; key: rms_norm;dtype=bf16;cols=33;warps=99");
 }
 
 }  // namespace

@@ -141,7 +141,7 @@ TEST_CASE("AMessageQuotesNoMoreThanItMust", "[cpu]") {
 
 TEST_CASE("AKeyOutsideItsRulesIsRefusedWithTheRule", "[cpu]") {
   CHECK(refusal(R"({"rows":0})") ==
-        "toy;rows=0;dtype=f32;colour=red;fast=false;warps=2: rows must be positive");
+        "rows must be positive; key: toy;rows=0;dtype=f32;colour=red;fast=false;warps=2");
 }
 
 TEST_CASE("CandidatesAreTheProductOfChoicesLastFieldFastest", "[cpu]") {
@@ -176,7 +176,7 @@ TEST_CASE("TheSpecHoldsWhatTheRuntimeNeeds", "[cpu]") {
   REQUIRE_FALSE(invalid);
   CHECK(invalid.error().code() == Code::kInvalidKey);
   CHECK(invalid.error().message() ==
-        "toy;rows=-1;dtype=f32;colour=red;fast=false;warps=2: rows must be positive");
+        "rows must be positive; key: toy;rows=-1;dtype=f32;colour=red;fast=false;warps=2");
 }
 
 }  // namespace

@@ -204,9 +204,9 @@ TEST_CASE("OfflineAnEmptyCacheSaysWhereItLooked", "[cpu]") {
   REQUIRE_FALSE(kernel);
   CHECK(kernel.error().code() == Code::kNotCached);
   CHECK(kernel.error().message() ==
-        "twice;threads=64: not in the cache for sm_90a and the context is offline; looked in [" +
-            shop.cache() +
-            ", /layer/a, /layer/b]; fill the cache by compile() in a context that is not offline");
+        "not in the cache and the context is offline: kernel twice for sm_90a; fill the cache by "
+        "compile() in a context that is not offline; looked in [" +
+            shop.cache() + ", /layer/a, /layer/b]; key: twice;threads=64");
   CHECK(context.stats().misses == 1);
 }
 
@@ -227,14 +227,14 @@ TEST_CASE("OfflineTheNearestEntryIsCompared", "[nvrtc]") {
     CHECK(kernel.error().message().find("; the nearest entry differs in " + text + "; fill ") !=
           std::string_view::npos);
   };
-  says(offline(shop), "key.threads: 64 -> 128");
+  says(offline(shop), "threads: 64 -> 128");
   Options options = offline(shop);
   options.arch = "sm_80";
-  says(options, "key.threads: 64 -> 128; arch: sm_90a -> sm_80");
+  says(options, "threads: 64 -> 128, arch: sm_90a -> sm_80");
 
   // The comparison reads the front of an entry and leaves the rest alone.
   std::filesystem::resize_file(path, 4000);
-  says(offline(shop), "key.threads: 64 -> 128");
+  says(offline(shop), "threads: 64 -> 128");
 }
 
 TEST_CASE("OfflineAnEntryThatCannotBeUsedIsNamed", "[nvrtc]") {
@@ -259,10 +259,12 @@ TEST_CASE("OfflineAMissOfTheLibrarysOwnNamesTheCommand", "[cpu]") {
   };
   const std::string command =
       "; fill the cache with cubinery prewarm --arch sm_90a --cache-dir " + shop.cache();
+  const std::string key = "; key: " + spec.canonical;
   options.template_dirs.clear();
-  CHECK(message(options).ends_with(command + " and --hf-config FILE or --manifest FILE"));
+  CHECK(message(options).ends_with(command + " and --hf-config FILE or --manifest FILE; looked in [" +
+                                   shop.cache() + "]" + key));
   options.use_disk_cache = false;
-  CHECK(message(options).ends_with("; the context has no cache on disk"));
+  CHECK(message(options).ends_with("; the context has no cache on disk; looked in []" + key));
 }
 
 TEST_CASE("OfflineAnEditedTemplateIsNotCached", "[nvrtc]") {
@@ -272,7 +274,8 @@ TEST_CASE("OfflineAnEditedTemplateIsNotCached", "[nvrtc]") {
   const Result<CompiledKernel> kernel = context_of(offline(shop)).compile(twice_spec());
   REQUIRE_FALSE(kernel);
   CHECK(kernel.error().code() == Code::kNotCached);
-  CHECK(kernel.error().message().find("differs in template: ") != std::string::npos);
+  CHECK(kernel.error().message().find("; the nearest entry was made by another version of cubinery "
+                                      "or another template; ") != std::string::npos);
 }
 
 TEST_CASE("ADamagedEntryIsReplaced", "[nvrtc]") {
@@ -406,8 +409,8 @@ std::size_t entries_of(const Workshop& shop) {
 }
 
 const std::string kWrongParameter =
-    "twice;threads=64: the __global__ function takes a parameter of 16 bytes; accepted: the struct "
-    "Fields::Params of 24 bytes";
+    "the __global__ function takes a parameter of 16 bytes; accepted: the struct Fields::Params of "
+    "24 bytes; key: twice;threads=64";
 
 TEST_CASE("AParameterOfAnotherSizeDoesNotReachTheCache", "[nvrtc]") {
   Workshop shop;

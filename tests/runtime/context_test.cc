@@ -149,7 +149,7 @@ TEST_CASE("WithoutADeviceNothingIsLoaded", "[cpu]") {
   REQUIRE_FALSE(kernel);
   CHECK(kernel.error().code() == Code::kUnsupported);
   CHECK(kernel.error().message() ==
-        "twice;threads=64: a context with kNoDevice loads no kernels; use compile()");
+        "a context with kNoDevice loads no kernels; use compile(); key: twice;threads=64");
 }
 
 TEST_CASE("AnEditedTemplateIsAnotherKernel", "[nvrtc]") {
@@ -179,8 +179,9 @@ TEST_CASE("ACompileErrorCarriesTheCompilersLog", "[nvrtc]") {
   const Context context = context_of(shop.options());
   const Status status = refused(context, twice_spec());
   CHECK(status.code() == Code::kCompileFailed);
-  CHECK(status.message().starts_with("twice;threads=64: compile failed on sm_90a (NVRTC " +
+  CHECK(status.message().starts_with("twice: compile failed on sm_90a (NVRTC " +
                                      context.nvrtc_version().value() + "): "));
+  CHECK(status.message().ends_with("; key: twice;threads=64"));
   CHECK(contains(status.log(), "twice/twice.cu(3): error: identifier \"undeclared\""));
   CHECK(test::count_files(shop.cache() + "/entries") == 0);
   // Nothing is remembered: the template may be put right.
@@ -205,8 +206,8 @@ TEST_CASE("ATemplateMustHaveTheKernelOfItsName", "[nvrtc]") {
     const Status status = refused(context, twice_spec());
     CHECK(status.code() == Code::kCompileFailed);
     CHECK(status.message() ==
-          "twice;threads=64: the compiler reports no kernel twice in twice/twice.cu; accepted: a "
-          "template with extern \"C\" __global__ void twice");
+          "the compiler reports no kernel twice in twice/twice.cu; accepted: a template with extern "
+          "\"C\" __global__ void twice; key: twice;threads=64");
   }
   CHECK(test::count_files(shop.cache() + "/entries") == 0);
 }
@@ -220,8 +221,9 @@ TEST_CASE("AKernelTakesOneParameter", "[nvrtc]") {
                                      std::string(parameters) + ") {}\n");
     const Status status = refused(context, twice_spec());
     CHECK(status.code() == Code::kCompileFailed);
-    CHECK(status.message() == "twice;threads=64: twice takes " + std::string(count) +
-                                  " parameters; accepted: one, the struct Fields::Params");
+    CHECK(status.message() ==
+          "twice takes " + std::string(count) +
+              " parameters; accepted: one, the struct Fields::Params; key: twice;threads=64");
   }
 }
 

@@ -239,9 +239,9 @@ TEST_CASE("ACubinThatTheDriverRefusesIsADriverErrorWithTheKey", "[cpu]") {
   const Result<Kernel> kernel = context.get(loading.spec);
   REQUIRE_FALSE(kernel);
   CHECK(kernel.error().code() == Code::kDriver);
-  CHECK(kernel.error().message() == loading.spec.canonical +
-                                        ": cuLibraryLoadData: CUDA_ERROR_INVALID_IMAGE (200): no "
-                                        "description");
+  CHECK(kernel.error().message() ==
+        "cuLibraryLoadData: CUDA_ERROR_INVALID_IMAGE (200): no description; key: " +
+            loading.spec.canonical);
   CHECK(loading.fake->libraries == 0);
   CHECK(loading.fake->pushed == 0);
   // Nothing is kept of the failure.
@@ -344,7 +344,8 @@ TEST_CASE("AKernelThatIsNotInItsCubinIsADriverError", "[cpu]") {
   const Result<Kernel> kernel = context.get(loading.spec);
   REQUIRE_FALSE(kernel);
   CHECK(kernel.error().code() == Code::kDriver);
-  CHECK(kernel.error().message().starts_with(loading.spec.canonical + ": cuLibraryGetKernel: "));
+  CHECK(kernel.error().message().starts_with("cuLibraryGetKernel: "));
+  CHECK(kernel.error().message().ends_with("; key: " + loading.spec.canonical));
   CHECK(loading.fake->libraries == 0);
 }
 
@@ -400,10 +401,9 @@ TEST_CASE("AKernelTakesAParameterOfTheDeclaredSize", "[cpu]") {
   REQUIRE_FALSE(other);
   CHECK(other.error().code() == Code::kInvalidKey);
   CHECK(other.error().message() ==
-        loading.spec.canonical +
-            ": the __global__ function takes a parameter of 8 bytes; accepted: the struct "
-            "Fields::Params of " +
-            bytes + " bytes");
+        "the __global__ function takes a parameter of 8 bytes; accepted: the struct "
+        "Fields::Params of " +
+            bytes + " bytes; key: " + loading.spec.canonical);
   CHECK(loading.fake->libraries == 0);
 }
 
@@ -440,8 +440,9 @@ TEST_CASE("ALaunchNeedsParametersOfTheKernelsSize", "[cpu]") {
   const Kernel kernel = context.get(loading.spec).value();
   const Status status = kernel.launch(nullptr, {}, 1.0f);
   CHECK(status.code() == Code::kInvalidArgument);
-  CHECK(status.message() == loading.spec.canonical + ": params has 4 bytes; accepted: " +
-                                std::to_string(sizeof(GdnDecodeParams)));
+  CHECK(status.message() == "params has 4 bytes; accepted: " +
+                                std::to_string(sizeof(GdnDecodeParams)) +
+                                "; key: " + loading.spec.canonical);
   CHECK(loading.fake->launches.empty());
 }
 
@@ -496,7 +497,8 @@ TEST_CASE("ALaunchThatCudaRefusesIsADriverError", "[cpu]") {
   loading.fake->launch = CUDA_ERROR_INVALID_VALUE;
   const Status status = kernel.launch(nullptr, {.grid_x = 0}, GdnDecodeParams{});
   CHECK(status.code() == Code::kDriver);
-  CHECK(status.message().starts_with(loading.spec.canonical + ": cuLaunchKernelEx: "));
+  CHECK(status.message().starts_with("cuLaunchKernelEx: "));
+  CHECK(status.message().ends_with("; key: " + loading.spec.canonical));
 }
 
 }  // namespace
