@@ -67,8 +67,7 @@ std::string table_text(const PrewarmReport& report) {
 
 // What went wrong, without the key that it went wrong for.
 std::string cause_of(const Job& job, const Outcome& outcome) {
-  return std::string(internal::without_key(outcome.error, job.spec.canonical)) + "\n" +
-         outcome.log;
+  return std::string(internal::without_key(outcome.error, job.spec.canonical)) + "\n" + outcome.log;
 }
 
 // Kernels with the same cause share one message.

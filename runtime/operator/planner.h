@@ -294,9 +294,9 @@ Result<Loaded<Problem>> load_configuration(const Context& context, const Problem
   if (!planner) return planner.error().clone();
   const auto candidate = planner->find(values);
   if (!candidate) {
-    return Status(Code::kInvalidKey, std::string(Fields<Problem>::kName) +
-                                         ": not a configuration of the problem: " +
-                                         to_text(values));
+    return Status(Code::kInvalidKey,
+                  std::string(Fields<Problem>::kName) +
+                      ": not a configuration of the problem: " + to_text(values));
   }
   return planner->load(context, one_choice_plan(candidate));
 }

@@ -170,6 +170,23 @@ TEST_CASE("DifferencesAreNamedFieldByField", "[cpu]") {
   CHECK(differences(theirs, sample()) == Lines{"options:  -> -std=c++20 -default-device"});
 }
 
+TEST_CASE("DifferencesReadAsText", "[cpu]") {
+  Identity theirs = sample();
+  theirs.key = "row_scale;dtype=f32;threads=64";
+  theirs.arch = "sm_80";
+  CHECK(difference_text(differences(theirs, sample())) ==
+        "differs in dtype: f32 -> f16, threads: 64 -> 128, arch: sm_80 -> sm_90a");
+  theirs.template_digest = theirs.headers_digest = std::string(32, '0');
+  theirs.options = "-std=c++17";
+  CHECK(difference_text(differences(theirs, sample()), /*plural=*/true) ==
+        "differ in dtype: f32 -> f16, threads: 64 -> 128, arch: sm_80 -> sm_90a and were made by "
+        "another version of cubinery or another template");
+  theirs = sample();
+  theirs.options = "-std=c++17";
+  CHECK(difference_text(differences(theirs, sample())) ==
+        "was made by another version of cubinery or another template");
+}
+
 TEST_CASE("DifferentIdentitiesHaveADifference", "[cpu]") {
   for (const auto member : kMembers) {
     Identity theirs = sample();

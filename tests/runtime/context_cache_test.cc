@@ -261,7 +261,8 @@ TEST_CASE("OfflineAMissOfTheLibrarysOwnNamesTheCommand", "[cpu]") {
       "; fill the cache with cubinery prewarm --arch sm_90a --cache-dir " + shop.cache();
   const std::string key = "; key: " + spec.canonical;
   options.template_dirs.clear();
-  CHECK(message(options).ends_with(command + " and --hf-config FILE or --manifest FILE; looked in [" +
+  CHECK(message(options).ends_with(command +
+                                   " and --hf-config FILE or --manifest FILE; looked in [" +
                                    shop.cache() + "]" + key));
   options.use_disk_cache = false;
   CHECK(message(options).ends_with("; the context has no cache on disk; looked in []" + key));

@@ -205,9 +205,10 @@ TEST_CASE("ATemplateMustHaveTheKernelOfItsName", "[nvrtc]") {
     shop.write("twice/twice.cu", text);
     const Status status = refused(context, twice_spec());
     CHECK(status.code() == Code::kCompileFailed);
-    CHECK(status.message() ==
-          "the compiler reports no kernel twice in twice/twice.cu; accepted: a template with extern "
-          "\"C\" __global__ void twice; key: twice;threads=64");
+    CHECK(
+        status.message() ==
+        "the compiler reports no kernel twice in twice/twice.cu; accepted: a template with extern "
+        "\"C\" __global__ void twice; key: twice;threads=64");
   }
   CHECK(test::count_files(shop.cache() + "/entries") == 0);
 }

@@ -440,9 +440,9 @@ TEST_CASE("ALaunchNeedsParametersOfTheKernelsSize", "[cpu]") {
   const Kernel kernel = context.get(loading.spec).value();
   const Status status = kernel.launch(nullptr, {}, 1.0f);
   CHECK(status.code() == Code::kInvalidArgument);
-  CHECK(status.message() == "params has 4 bytes; accepted: " +
-                                std::to_string(sizeof(GdnDecodeParams)) +
-                                "; key: " + loading.spec.canonical);
+  CHECK(status.message() ==
+        "params has 4 bytes; accepted: " + std::to_string(sizeof(GdnDecodeParams)) +
+            "; key: " + loading.spec.canonical);
   CHECK(loading.fake->launches.empty());
 }
 

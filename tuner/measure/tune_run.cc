@@ -54,10 +54,10 @@ Result<TuneSummary> TuneRun::run(const std::vector<Shape>& shapes) {
 
 Status TuneRun::open(const std::vector<Shape>& shapes) {
   if (space_.configurations.empty()) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("{}: no configurations to choose from{}{}; problem: {}", space_.op,
-                              space_.why_empty.empty() ? "" : ": ", space_.why_empty,
-                              space_.problem));
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("{}: no configurations to choose from{}{}; problem: {}", space_.op,
+                    space_.why_empty.empty() ? "" : ": ", space_.why_empty, space_.problem));
   }
   const Result<std::string> nvrtc = machine_.context.nvrtc_version();
   if (!nvrtc) return Status(Code::kUnsupported, std::string(nvrtc.error().message()));
