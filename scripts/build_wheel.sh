@@ -7,6 +7,7 @@ set -euo pipefail
 directory=$(realpath -m "${1:-dist}")
 cd "$(dirname "$0")/.."
 
+export PIP_CONSTRAINT=$PWD/scripts/python_tools.txt
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 -m venv "$work/build"
@@ -24,6 +25,11 @@ if python3 -m zipfile --list "$wheel" | grep '\.libs/'; then
   echo "build_wheel.sh: the wheel carries libraries of the build machine" >&2
   exit 1
 fi
+
+python3 tests/package/notices.py "$wheel"
+# Its module and command are hardened as everything that is shipped.
+python3 -m zipfile --extract "$wheel" "$work/inside"
+tests/package/hardened.sh "$work"/inside/cubinery/_core.abi3.so "$work"/inside/cubinery-*.data/scripts/cubinery
 
 python3 -m venv "$work/fresh"
 "$work/fresh/bin/pip" install --quiet --disable-pip-version-check --no-index "$wheel"

@@ -23,6 +23,7 @@ if ((${#pythons[@]} == 0)); then
   exit 77
 fi
 
+export PIP_CONSTRAINT=$PWD/scripts/python_tools.txt
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "${pythons[0]}" -m venv "$work/build"
@@ -39,6 +40,9 @@ tests/package/fetch_project.sh "$PWD" "$work/engine"
   --config-settings=cmake.define.CMAKE_CXX_FLAGS_DEBUG=-O0 \
   --config-settings="cmake.define.CMAKE_CXX_FLAGS=-fno-exceptions -fno-rtti" .
 wheel=("$work"/cubinery-*.whl)
+"${pythons[0]}" tests/package/notices.py "${wheel[0]}"
+"${pythons[0]}" -m zipfile --extract "${wheel[0]}" "$work/inside"
+tests/package/hardened.sh --unoptimised "$work"/inside/cubinery/_core.abi3.so "$work"/inside/cubinery-*.data/scripts/cubinery
 for python in "${pythons[@]}"; do
   rm -rf "$work/venv"
   "$python" -m venv "$work/venv"

@@ -96,7 +96,7 @@ if [[ -e $work/prefix/lib/pkgconfig/cubinery_c.pc ]]; then
   cc -std=c11 -shared -fPIC "$work/engine/engine.c" -o "$work/by_pkg_config.so" -Wl,--no-undefined \
     $(pkg-config --cflags --libs cubinery_c)
 fi
-for file in LICENSE THIRD_PARTY_LICENSES README.md docs/design.md examples/01_decode.cc; do
+for file in LICENSE THIRD_PARTY_NOTICES README.md docs/design.md examples/01_decode.cc; do
   test -s "$work/prefix/share/doc/cubinery/$file"
 done
 if [[ ! -x $work/prefix/bin/cubinery ]]; then exit 0; fi

@@ -19,4 +19,4 @@ status=0
 /tmp/engine tests/data/models/Qwen3.5-27B/config.json || status=$?
 [[ $status == 2 ]]
 test -s /usr/share/bash-completion/completions/cubinery
-test -s /usr/share/doc/cubinery/THIRD_PARTY_LICENSES
+test -s /usr/share/doc/cubinery/THIRD_PARTY_NOTICES

@@ -6,7 +6,8 @@ cd "$(dirname "$0")/../.."
 apt-get update -qq
 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv >/dev/null
 python3 -m venv /tmp/venv
-/tmp/venv/bin/pip install --quiet brought/*.whl 'nvidia-cuda-nvrtc>=13,<14'
+export PIP_CONSTRAINT=$PWD/scripts/python_tools.txt
+/tmp/venv/bin/pip install --quiet brought/*.whl nvidia-cuda-nvrtc
 config=tests/data/models/Qwen3.5-27B/config.json
 /tmp/venv/bin/cubinery doctor
 /tmp/venv/bin/cubinery prewarm --hf-config "$config" --tp 2 --arch sm_90a --cache-dir /tmp/made
