@@ -4,11 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 #include <string_view>
 #include <vector>
 
 #include "capi/arguments.h"
+#include "capi/for_python.h"
 #include "codegen/nearest.h"
+#include "codegen/utf8.h"
 
 namespace cubinery::capi {
 namespace {
@@ -19,6 +22,41 @@ Status check_known(const char* argument, const char* name, const std::vector<std
   return Status(Code::kInvalidArgument,
                 fmt::format("{} = \"{}\"; accepted: {}{}", argument, name, fmt::join(known, ", "),
                             did_you_mean(name, known)));
+}
+
+std::atomic<bool> keeps_bytes = false;
+
+// A JSON string, the bytes that are no UTF-8 as halves of surrogate pairs.
+std::string quoted(std::string_view text) {
+  std::string json = "\"";
+  while (!text.empty()) {
+    std::size_t good = 0;
+    while (good < text.size()) {
+      const std::size_t length = utf8_length(text.substr(good));
+      if (length == 0) break;
+      good += length;
+    }
+    const std::string part = Json(text.substr(0, good)).dump();
+    json.append(part, 1, part.size() - 2);
+    text.remove_prefix(good);
+    if (text.empty()) break;
+    json += fmt::format("\\udc{:02x}", static_cast<unsigned char>(text.front()));
+    text.remove_prefix(1);
+  }
+  return json + '"';
+}
+
+// Of our own documents, which are a few levels deep.
+std::string with_bytes(const Json& value) {
+  if (value.is_string()) return quoted(value.get_ref<const std::string&>());
+  if (!value.is_structured()) return value.dump();
+  std::string json;
+  for (const auto& [name, member] : value.items()) {
+    json += json.empty() ? "" : ",";
+    if (value.is_object()) json += quoted(name) + ":";
+    json += with_bytes(member);
+  }
+  return value.is_object() ? "{" + json + "}" : "[" + json + "]";
 }
 
 }  // namespace
@@ -36,8 +74,11 @@ Result<Problem> read_problem(const char* op, const char* problem) {
   return parsed;
 }
 
+void keep_bytes_in_json() { keeps_bytes = true; }
+
 std::string printed(const Json& document) {
-  return document.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (!keeps_bytes) return document.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return with_bytes(document);
 }
 
 char* json_text(const Json& document) { return new_text(printed(document)); }

@@ -18,7 +18,8 @@ Status check_form(const char* form);
 // problem that cannot be read or used.
 Result<Problem> read_problem(const char* op, const char* problem);
 
-// Paths need not be UTF-8: what is not becomes a replacement character.
+// Paths need not be UTF-8: what is not becomes a replacement character, or what
+// keep_bytes_in_json() says.
 std::string printed(const Json& document);
 // The same for cubinery_free_text().
 char* json_text(const Json& document);

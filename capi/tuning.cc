@@ -14,6 +14,7 @@
 
 #include "capi/arguments.h"
 #include "capi/documents.h"
+#include "capi/for_python.h"
 #include "capi/handles.h"
 #include "capi/last_error.h"
 #include "capi/named_fields.h"
@@ -171,14 +172,10 @@ Json json_of(const TuneSummary& summary, const TuningSpace& space) {
 }
 
 }  // namespace
-}  // namespace cubinery::capi
 
-using namespace cubinery;
-using namespace cubinery::capi;
-
-int cubinery_tune(const CubineryContext* context, const char* op, const char* problem,
-                  const char* shapes, const char* settings, CubineryTuneProgress progress,
-                  void* user, char** summary) {
+int tune_in(const char* directory, const CubineryContext* context, const char* op,
+            const char* problem, const char* shapes, const char* settings,
+            CubineryTuneProgress progress, void* user, char** summary) {
   return guarded([&]() -> Status {
     if (summary != nullptr) *summary = nullptr;
     CUBINERY_RETURN_IF_ERROR(not_null("context", context));
@@ -188,6 +185,7 @@ int cubinery_tune(const CubineryContext* context, const char* op, const char* pr
     if (!sizes) return sizes.error().clone();
     Result<TuneSettings> given = read_object<TuneSettings>("settings", settings, kSettings);
     if (!given) return std::move(given).error();
+    if (directory != nullptr) given->directory = directory;
     const Result<std::unique_ptr<Tunable>> tunable = make_tunable(context->value, *parsed);
     if (!tunable) return tunable.error().clone();
 
@@ -203,6 +201,17 @@ int cubinery_tune(const CubineryContext* context, const char* op, const char* pr
     if (summary != nullptr) *summary = json_text(json_of(*made, (*tunable)->space()));
     return {};
   });
+}
+
+}  // namespace cubinery::capi
+
+using namespace cubinery;
+using namespace cubinery::capi;
+
+int cubinery_tune(const CubineryContext* context, const char* op, const char* problem,
+                  const char* shapes, const char* settings, CubineryTuneProgress progress,
+                  void* user, char** summary) {
+  return tune_in(nullptr, context, op, problem, shapes, settings, progress, user, summary);
 }
 
 int cubinery_tuning_report(const char* directory, const char* request, char** report) {

@@ -7,10 +7,12 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <utility>
 
+#include "capi/for_python.h"
 #include "module.h"
 #include "operator.h"
 
@@ -19,8 +21,9 @@ namespace cubinery_python {
 PyObject* raise(int code) {
   PyObject* errors = PyImport_ImportModule("cubinery._errors");
   if (errors == nullptr) return nullptr;
-  PyObject* error = PyObject_CallMethod(errors, "from_code", "sss", cubinery_code_name(code),
-                                        cubinery_last_error(), cubinery_last_error_log());
+  PyObject* error =
+      PyObject_CallMethod(errors, "from_code", "sNN", cubinery_code_name(code),
+                          shown(cubinery_last_error()), shown(cubinery_last_error_log()));
   Py_DECREF(errors);
   if (error == nullptr) return nullptr;
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
@@ -28,9 +31,13 @@ PyObject* raise(int code) {
   return nullptr;
 }
 
+PyObject* shown(const char* text) {
+  return PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(std::strlen(text)), "backslashreplace");
+}
+
 PyObject* take_text(int code, char* text) {
   if (code != CUBINERY_OK) return raise(code);
-  PyObject* result = PyUnicode_FromString(text);
+  PyObject* result = shown(text);
   cubinery_free_text(text);
   return result;
 }
@@ -153,7 +160,7 @@ void call_log(int level, const char* message, void* user) {
     if (callable == nullptr) return 0;
     Py_INCREF(callable);
     PyObject* result =
-        PyObject_CallFunction(callable, "ss", level == 0 ? "info" : "warning", message);
+        PyObject_CallFunction(callable, "sN", level == 0 ? "info" : "warning", shown(message));
     if (result == nullptr) PyErr_WriteUnraisable(callable);
     Py_XDECREF(result);
     Py_DECREF(callable);
@@ -164,14 +171,15 @@ void call_log(int level, const char* message, void* user) {
 
 using Options = std::unique_ptr<CubineryOptions, decltype(&cubinery_options_destroy)>;
 
-// Sets every (name, text) of a dict.  False: an exception is set.
+// Sets every (name, text or bytes) of a dict.  False: an exception is set.
 bool set_options(CubineryOptions* options, PyObject* fields) {
   PyObject* name = nullptr;
   PyObject* value = nullptr;
   Py_ssize_t position = 0;
   while (PyDict_Next(fields, &position, &name, &value)) {
     const char* name_text = PyUnicode_AsUTF8AndSize(name, nullptr);
-    const char* value_text = PyUnicode_AsUTF8AndSize(value, nullptr);
+    const char* value_text = PyBytes_Check(value) != 0 ? PyBytes_AsString(value)
+                                                       : PyUnicode_AsUTF8AndSize(value, nullptr);
     if (name_text == nullptr || value_text == nullptr) return false;
     const int code = cubinery_options_set(options, name_text, value_text);
     if (code != CUBINERY_OK) return raise(code), false;
@@ -179,7 +187,7 @@ bool set_options(CubineryOptions* options, PyObject* fields) {
   return true;
 }
 
-// (fields: dict[str, str], log: callable | None) -> Context
+// (fields: dict[str, str | bytes], log: callable | None) -> Context
 PyObject* context_create(PyObject*, PyObject* arguments) {
   PyObject* fields = nullptr;
   PyObject* log = nullptr;
@@ -268,30 +276,31 @@ int call_progress(const char* progress, void* user) {
   return with_gil(ask, -1);
 }
 
-// (Context, op, problem, shapes, settings, progress: callable) -> JSON
+// (directory: bytes, Context, op, problem, shapes, settings, progress: callable) -> JSON
 PyObject* tune(PyObject*, PyObject* arguments) {
   PyObject* handle = nullptr;
   PyObject* progress = nullptr;
-  const char *op = nullptr, *problem = nullptr, *shapes = nullptr, *settings = nullptr;
-  if (!PyArg_ParseTuple(arguments, "OssssO", &handle, &op, &problem, &shapes, &settings,
-                        &progress)) {
+  const char *directory = nullptr, *op = nullptr, *problem = nullptr, *shapes = nullptr,
+             *settings = nullptr;
+  if (!PyArg_ParseTuple(arguments, "yOssssO", &directory, &handle, &op, &problem, &shapes,
+                        &settings, &progress)) {
     return nullptr;
   }
   const auto* context = unwrap<Context>(handle);
   if (context == nullptr) return nullptr;
   char* summary = nullptr;
   const int code = without_gil_for_long([&] {
-    return cubinery_tune(context->handle, op, problem, shapes, settings, call_progress, progress,
-                         &summary);
+    return cubinery::capi::tune_in(directory, context->handle, op, problem, shapes, settings,
+                                   call_progress, progress, &summary);
   });
   return take_text(code, summary);
 }
 
-// (directory, request) -> str
+// (directory: bytes, request) -> str
 PyObject* tuning_report(PyObject*, PyObject* arguments) {
   const char* directory = nullptr;
   const char* request = nullptr;
-  if (!PyArg_ParseTuple(arguments, "ss", &directory, &request)) return nullptr;
+  if (!PyArg_ParseTuple(arguments, "ys", &directory, &request)) return nullptr;
   char* report = nullptr;
   const int code =
       without_gil_for_long([&] { return cubinery_tuning_report(directory, request, &report); });
@@ -440,5 +449,6 @@ PyMODINIT_FUNC PyInit__core() {
   if (!make_type<Context>(&context_spec)) return nullptr;
   if (!make_type<ContextOperator>(&operator_spec)) return nullptr;
   if (!watch_end()) return nullptr;
+  cubinery::capi::keep_bytes_in_json();
   return PyModule_Create(&module_definition);
 }

@@ -54,6 +54,10 @@ auto without_gil_for_long(const Call& call) {
 // nullptr.
 PyObject* raise(int code);
 
+// The str of text for people, which any program can print: bytes of paths that are no UTF-8 stand
+// in it as "\\xff".
+PyObject* shown(const char* text);
+
 // The str of text that the library returned with this code.
 PyObject* take_text(int code, char* text);
 

@@ -7,16 +7,13 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike
 from typing import Any
 
 from cubinery import _arrays, _core, tuning
 from cubinery._errors import refuse_type
 from cubinery._operator import Operator, operator_class
-from cubinery._options import milliseconds, path_text, text_of
+from cubinery._options import StrPath, milliseconds, path_bytes, text_of, with_paths
 from cubinery._problem import OperatorT, Problem, checked
-
-StrPath = str | PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -56,6 +53,8 @@ class Context:
             "gdn_prefill=-portable" never this one; `choice()` names them.
         log: called as log(level, message), level "info" or "warning", from any thread; must not
             call the library.
+
+    Paths are str, bytes or path objects, as Python's own functions take them.
 
     None leaves what the environment says (CUBINERY_CACHE_DIR and others, `cubinery/options.h`).
 
@@ -162,8 +161,7 @@ class Context:
         Raises: as prepare(), less DriverError.
         """
         text = _core.context_compile(self._handle, checked(problem).op, problem.to_json())
-        reports: list[dict[str, Any]] = json.loads(text)
-        return reports
+        return [with_paths(report, "path") for report in json.loads(text)]
 
     def explain(self, problem: Problem[Any]) -> list[dict[str, Any]]:
         """Why the problem's kernels are, or are not, in the cache.  Compiles nothing.
@@ -173,8 +171,8 @@ class Context:
             "path", "nearest_path", "differences".
         """
         text = _core.context_explain(self._handle, checked(problem).op, problem.to_json())
-        reports: list[dict[str, Any]] = json.loads(text)
-        return reports
+        names = ("path", "nearest_path", "source_path")
+        return [with_paths(report, *names) for report in json.loads(text)]
 
     def tune(
         self,
@@ -225,10 +223,10 @@ class Context:
             "exhaustive_up_to": exhaustive_up_to,
             "seed": seed,
             "compile_threads": compile_threads,
-            "directory": path_text("directory", directory),
             "again": again,
         }
-        return tuning.tune(self._handle, checked(problem), shapes, settings, progress)
+        where = path_bytes("directory", directory)
+        return tuning.tune(where, self._handle, checked(problem), shapes, settings, progress)
 
 
 _contexts: dict[int, Context] = {}

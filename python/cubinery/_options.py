@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from os import PathLike, fspath
+from os import PathLike, fsdecode, fsencode
+from typing import Any
 
 from cubinery._errors import refuse, refuse_type
+
+StrPath = str | bytes | PathLike[str] | PathLike[bytes]
 
 _LONGEST = 1e9  # seconds, some thirty years
 
@@ -15,20 +18,36 @@ def _text(name: str, value: object) -> str:
         refuse(name, value, "a str")
     if "\0" in value:
         refuse(name, value, "text without NUL characters")
-    return value
-
-
-def path_text(name: str, value: object) -> str:
-    """A path, which the library takes as UTF-8."""
-    if isinstance(value, PathLike):
-        value = fspath(value)
-    if not isinstance(value, str):
-        refuse(name, value, "a str or a path")
     try:
         value.encode()
     except UnicodeEncodeError:
-        refuse(name, value, "paths in UTF-8")
-    return _text(name, value)
+        refuse(name, value, "text without surrogates")
+    return value
+
+
+def path_bytes(name: str, value: object) -> bytes:
+    """A path as the system takes it: `os.fsencode()` of what Python's own functions take."""
+    if not isinstance(value, (str, bytes, PathLike)):
+        refuse(name, value, "a str, bytes or a path")
+    try:
+        path = fsencode(value)
+    except UnicodeEncodeError:
+        refuse(name, value, "paths that os.fsencode() takes")
+    if b"\0" in path:
+        refuse(name, value, "text without NUL characters")
+    return path
+
+
+def with_paths(report: dict[str, Any], *names: str) -> dict[str, Any]:
+    """The library's report, whose fields of these names are paths, as `os.fsdecode()` has them."""
+    for name in names:
+        report[name] = fsdecode(report[name].encode("utf-8", "surrogateescape"))
+    return report
+
+
+def shown(path: bytes) -> str:
+    """A path in messages, as the library's own have it."""
+    return path.decode("utf-8", "backslashreplace")
 
 
 def _integer(name: str, value: object) -> str:
@@ -51,35 +70,48 @@ def milliseconds(name: str, value: object) -> int:
     return round(value * 1000)  # type: ignore[operator]
 
 
-def _list(name: str, value: object, text: Callable[[str, object], str]) -> str:
+def _refuse_colon(name: str, item: object, has_colon: bool) -> None:
+    if has_colon:
+        refuse(name, item, "text without a colon")
+
+
+def _texts(name: str, value: object) -> str:
     if not isinstance(value, (list, tuple)):
-        refuse_type(name, value, "a list or tuple of str" + " or paths" * (text is path_text))
-    items = [text(name, item) for item in value]
+        refuse_type(name, value, "a list or tuple of str")
+    items = [_text(name, item) for item in value]
     for item in items:
-        if ":" in item:
-            refuse(name, item, "text without a colon")
+        _refuse_colon(name, item, ":" in item)
     return ":".join(items)
 
 
-_KINDS: dict[str, Callable[[str, object], str]] = {
+def _paths(name: str, value: object) -> bytes:
+    if not isinstance(value, (list, tuple)):
+        refuse_type(name, value, "a list or tuple of str, bytes or paths")
+    items = [path_bytes(name, item) for item in value]
+    for item in items:
+        _refuse_colon(name, item, b":" in item)
+    return b":".join(items)
+
+
+_KINDS: dict[str, Callable[[str, object], str | bytes]] = {
     "device": _integer,
     "arch": _text,
     "offline": _switch,
-    "nvrtc_path": path_text,
-    "driver_path": path_text,
-    "cache_dir": path_text,
-    "cache_layers": lambda name, value: _list(name, value, path_text),
+    "nvrtc_path": path_bytes,
+    "driver_path": path_bytes,
+    "cache_dir": path_bytes,
+    "cache_layers": _paths,
     "use_disk_cache": _switch,
     "cache_limit_bytes": _integer,
     "trust_shared_dirs": _switch,
     "trust": _text,
     "lock_wait": lambda name, value: str(milliseconds(name, value)),
-    "template_dirs": lambda name, value: _list(name, value, path_text),
-    "paths": lambda name, value: _list(name, value, _text),
+    "template_dirs": _paths,
+    "paths": _texts,
 }
 
 
-def text_of(name: str, value: object) -> str:
+def text_of(name: str, value: object) -> str | bytes:
     """An option as the C API takes it.
 
     Raises:

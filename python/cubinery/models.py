@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
-from os import PathLike, path
+from os import PathLike, fsdecode, fsencode, path
 from typing import Any, Protocol, get_type_hints
 
 from cubinery import _core
@@ -16,7 +16,7 @@ from cubinery._errors import (
     refuse,
     refuse_type,
 )
-from cubinery._options import path_text
+from cubinery._options import StrPath, path_bytes, shown
 from cubinery.problems import ModelProblems
 
 
@@ -26,7 +26,7 @@ class _Configuration(Protocol):
     def to_dict(self) -> dict[str, Any]: ...
 
 
-Config = str | PathLike[str] | Mapping[str, Any] | _Configuration
+Config = StrPath | Mapping[str, Any] | _Configuration
 
 
 def problems_for_model(
@@ -95,8 +95,8 @@ def _text_of(config: object) -> tuple[str, str]:
     """What messages call the configuration, and its JSON."""
     if isinstance(config, str) and config.lstrip().startswith("{"):
         return "config", config
-    if isinstance(config, (str, PathLike)):
-        return _read(path_text("config", config))
+    if isinstance(config, (str, bytes, PathLike)):
+        return _read(fsdecode(path_bytes("config", config)))
     values = config.to_dict() if hasattr(config, "to_dict") else config
     if not isinstance(values, Mapping):
         refuse_type("config", config, "a path, JSON, a dict, or an object with to_dict()")
@@ -114,14 +114,15 @@ def _plain(value: Any) -> Any:
 def _read(place: str) -> tuple[str, str]:
     if path.isdir(place):
         place = path.join(place, "config.json")
+    name = shown(fsencode(place))
     try:
         if path.exists(place) and not path.isfile(place):
-            raise CacheIOError(f"config: {place} is no file; accepted: config.json, its directory")
+            raise CacheIOError(f"config: {name} is no file; accepted: config.json, its directory")
         with open(place, encoding="utf-8") as file:
-            return place, file.read()
+            return name, file.read()
     except UnicodeDecodeError as error:
-        raise InvalidArgumentError(f"{place}: not UTF-8 at byte {error.start}") from None
+        raise InvalidArgumentError(f"{name}: not UTF-8 at byte {error.start}") from None
     except OSError as error:
         if isinstance(error, CacheIOError):
             raise
-        raise CacheIOError(f"config: cannot read {place}: {error.strerror}") from None
+        raise CacheIOError(f"config: cannot read {name}: {error.strerror}") from None

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from os import PathLike
 from typing import Any
 
 from cubinery import _core
 from cubinery._errors import refuse, refuse_type
-from cubinery._options import path_text
+from cubinery._options import StrPath, path_bytes, with_paths
 from cubinery._problem import Problem
 
 # As Context.tune() describes it.
@@ -49,6 +48,7 @@ def _shapes_json(shapes: object) -> str:
 
 
 def tune(
+    directory: bytes,
     handle: object,
     problem: Problem[Any],
     shapes: Sequence[Mapping[str, int]],
@@ -60,6 +60,7 @@ def tune(
         refuse_type("progress", progress, "a callable, or None")
     asked = _Asked(progress)
     text = _core.tune(
+        directory,
         handle,
         problem.op,
         problem.to_json(),
@@ -69,12 +70,11 @@ def tune(
     )
     if asked.error is not None:
         raise asked.error
-    summary: dict[str, Any] = json.loads(text)
-    return summary
+    return with_paths(json.loads(text), "directory")
 
 
 def tuning_report(
-    directory: str | PathLike[str],
+    directory: StrPath,
     *,
     format: str = "table",
     op: str = "",
@@ -104,4 +104,4 @@ def tuning_report(
         "setting": setting,
         "copy_rate": copy_rate,
     }
-    return _core.tuning_report(path_text("directory", directory), _json("request", request))
+    return _core.tuning_report(path_bytes("directory", directory), _json("request", request))
