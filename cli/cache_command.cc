@@ -13,6 +13,7 @@
 #include "cli/entry_check.h"
 #include "cli/library_options.h"
 #include "cli/print.h"
+#include "codegen/nearest.h"
 #include "codegen/read_json.h"
 #include "runtime/jit/context_state.h"
 #include "runtime/jit/options_text.h"
@@ -211,10 +212,11 @@ Status check_filter(const Store& store, std::string_view option,
   std::sort(present.begin(), present.end());
   for (const std::string& value : values) {
     if (is_among(present, value)) continue;
-    return Status(
-        Code::kInvalidArgument,
-        fmt::format("{} {}: no such entry in {}; accepted: {}", option, value, store.options().dir,
-                    present.empty() ? "nothing, the cache is empty" : join(present)));
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{} {}: no such entry in {}; accepted: {}{}", option, value,
+                              store.options().dir,
+                              present.empty() ? "nothing, the cache is empty" : join(present),
+                              did_you_mean(value, present)));
   }
   return Status();
 }

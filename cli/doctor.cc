@@ -189,7 +189,7 @@ void Doctor::cache() {
         fmt::format(
             "as its owner: chmod -R a+rX {}, and name it in --cache-layers; or cubinery cache "
             "export, and name the pack there",
-            shell_word(options_.cache_dir)));
+            shell_path(options_.cache_dir)));
   } else if (!writable.ok()) {
     add(Health::kWarn, "cache", fmt::format("{}; {}", text, writable.message()),
         "make it writable, or every process compiles what it lacks again");

@@ -5,14 +5,15 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cli/command_text.h"
 #include "cli/commands.h"
+#include "cli/explain_causes.h"
 #include "cli/library_options.h"
 #include "cli/model_config.h"
 #include "cli/plan.h"
 #include "cli/prewarm_run.h"
 #include "cli/print.h"
 #include "cli/problem_options.h"
-#include "codegen/nearest.h"
 
 namespace cubinery {
 namespace {
@@ -22,8 +23,14 @@ constexpr const char* kExplainExamples = R"(Examples:
   cubinery explain --hf-config config.json --arch sm_90a --kernel gdn_prefill_scan --json -
   cubinery explain --key-dim 128 --arch sm_90a --kernel gdn_decode --source > gdn_decode.cu
 
-Compiles nothing. Exit code: 0 whether cached or not, 2 wrong usage, 3 problems that cannot be had are left
-out.)";
+Prints a line for each cause, with the command that fills the cache; --verbose prints everything about each kernel.
+Compiles nothing. Exit code: 0 whether cached or not, 2 wrong usage, 3 problems that cannot be had are left out.)";
+
+// A kernel that was asked for, and what became of it.
+struct Explained {
+  Job job;
+  Explanation found;
+};
 
 struct Explain {
   ProblemOptions problems;
@@ -31,20 +38,25 @@ struct Explain {
   std::string kernel;
   bool source = false;
   std::string json;
+  const CLI::App* app = nullptr;
 
-  void add_to(CLI::App& app);
+  void add_to(CLI::App& of);
   int run() const;
   Result<std::vector<Job>> plan(const Options& options, LeftOuts* left_out) const;
+  Result<std::vector<Explained>> look(const std::vector<Job>& jobs, const Options& options) const;
+  std::string remedy(const Options& options) const;
+  int show(const std::vector<Explained>& all, const std::string& remedy) const;
 };
 
-void Explain::add_to(CLI::App& app) {
-  problems.add_to(app);
-  app.add_option("--kernel", kernel, "Only the kernels of this template, such as gdn_decode")
+void Explain::add_to(CLI::App& of) {
+  app = &of;
+  problems.add_to(of);
+  of.add_option("--kernel", kernel, "Only the kernels of this template, such as gdn_decode")
       ->type_name("NAME");
-  app.add_flag("--source", source, "Print the first kernel's source text and nothing else");
-  app.add_option("--json", json, "Write everything, to stdout with -")->type_name("FILE");
-  library.add_to(app, LibraryOptions::Scope::kCompiler);
-  app.footer(std::string(kExplainExamples) + "\n\n" + kModelAssumptions);
+  of.add_flag("--source", source, "Print the first kernel's source text and nothing else");
+  of.add_option("--json", json, "Write everything, to stdout with -")->type_name("FILE");
+  library.add_to(of, LibraryOptions::Scope::kCompiler);
+  of.footer(std::string(kExplainExamples) + "\n\n" + kModelAssumptions);
 }
 
 std::string resources_text(const KernelInfo& info) {
@@ -111,8 +123,7 @@ Result<std::vector<Job>> Explain::plan(const Options& options, LeftOuts* left_ou
   for (const Job& job : *jobs) names.insert(job.spec.kernel);
   if (!kernel.empty() && !names.contains(kernel)) {
     const std::vector<std::string> known(names.begin(), names.end());
-    return Status(Code::kInvalidArgument, fmt::format("--kernel {}; accepted: {}{}", kernel,
-                                                      join(known), did_you_mean(kernel, known)));
+    return unknown_name("--kernel", kernel, known);
   }
   std::erase_if(*jobs,
                 [&](const Job& job) { return !kernel.empty() && job.spec.kernel != kernel; });
@@ -120,30 +131,80 @@ Result<std::vector<Job>> Explain::plan(const Options& options, LeftOuts* left_ou
   return jobs;
 }
 
+Result<std::vector<Explained>> Explain::look(const std::vector<Job>& jobs,
+                                             const Options& options) const {
+  const Result<std::map<std::string, Context>> contexts = make_contexts(jobs, options);
+  if (!contexts) return contexts.error().clone();
+  std::vector<Explained> all;
+  for (const Job& job : jobs) {
+    Result<Explanation> found = contexts->at(job.arch).explain(job.spec);
+    if (!found) return std::move(found).error();
+    all.push_back({job, *std::move(found)});
+  }
+  return all;
+}
+
+// The command after which everything is cached.
+std::string Explain::remedy(const Options& options) const {
+  return (options.offline ? "CUBINERY_OFFLINE=0 " : "") +
+         command_text(*app, "prewarm", {"kernel", "source", "json", "verbose"});
+}
+
+// Why those are missing that are, and how many of all.
+std::string summary_text(const std::vector<MissCause>& causes, std::size_t all,
+                         const std::string& remedy) {
+  if (causes.empty()) return fmt::format("{} of {} cached\n", all, all);
+  std::string text;
+  for (const MissCause& cause : causes) {
+    text += fmt::format("{} of {} missing; {}; run: {}\n", cause.missing.size(), all, cause.text,
+                        remedy);
+  }
+  return text;
+}
+
+int Explain::show(const std::vector<Explained>& all, const std::string& remedy) const {
+  std::vector<MissingKernel> missing;
+  std::vector<std::size_t> places;
+  nlohmann::ordered_json document = nlohmann::ordered_json::array();
+  for (const auto& [job, found] : all) {
+    if (!found.cached) {
+      missing.push_back({job.spec.kernel, found});
+      places.push_back(document.size());
+    }
+    document.push_back(json_of(job, found));
+  }
+  std::vector<std::string> fields;
+  for (const ProblemField& field : problem_fields()) fields.push_back(field.name);
+  const std::vector<MissCause> causes = causes_of(missing, fields);
+  for (const MissCause& cause : causes) {
+    for (const std::size_t place : cause.missing) {
+      document[places[place]]["cause"] = cause.text;
+      document[places[place]]["run"] = remedy;
+    }
+  }
+  if (json != "-" && !source) {
+    print(summary_text(causes, all.size(), remedy));
+    for (const auto& [job, found] : all) {
+      if (library.verbose()) print(text_of(job, found));
+    }
+  }
+  return json.empty() ? kExitOk : exit_code_of(write_json(json, document));
+}
+
 int Explain::run() const {
   if (const Status bad = check_output(json); !bad.ok()) return usage_error(bad);
-  const Result<Options> resolved = library.resolve();
-  if (!resolved) return usage_error(resolved.error());
-  const Options& options = *resolved;
+  const Result<Options> options = library.resolve();
+  if (!options) return usage_error(options.error());
   LeftOuts left_out;
-  const Result<std::vector<Job>> jobs = plan(options, &left_out);
+  const Result<std::vector<Job>> jobs = plan(*options, &left_out);
   if (!jobs) return usage_error(jobs.error());
   left_out.print();
-  const Result<std::map<std::string, Context>> contexts = make_contexts(*jobs, options);
-  if (!contexts) return usage_error(contexts.error());
-
-  nlohmann::ordered_json document = nlohmann::ordered_json::array();
-  for (const Job& job : *jobs) {
-    const Result<Explanation> found = contexts->at(job.arch).explain(job.spec);
-    if (!found) return usage_error(found.error());
-    if (source) {
-      print(found->source);
-    } else if (json != "-") {
-      print(text_of(job, *found));
-    }
-    document.push_back(json_of(job, *found));
+  const Result<std::vector<Explained>> all = look(*jobs, *options);
+  if (!all) return usage_error(all.error());
+  if (source) {
+    for (const Explained& one : *all) print(one.found.source);
   }
-  return left_out.exit_code(json.empty() ? kExitOk : exit_code_of(write_json(json, document)));
+  return left_out.exit_code(show(*all, remedy(*options)));
 }
 
 }  // namespace

@@ -26,6 +26,8 @@ class LibraryOptions {
   // there.
   Result<Options> resolve() const;
 
+  bool verbose() const { return verbose_; }
+
   // Whether each --template-dir has something for these kernels: one that has nothing is misspelt.
   // (A folder of the environment is there for every command.)  kInvalidArgument.
   Status check_template_dirs(const std::vector<Job>& jobs) const;

@@ -26,10 +26,12 @@ constexpr const char* kPrewarmExamples = R"(Examples:
   cubinery prewarm --hf-config config.json --arch sm_90a --op gdn_verify --draft-tokens 8
   cubinery prewarm --manifest problems.json --arch all --shard 2/8 --json report.json
   cubinery prewarm --key-dim 128 --value-dim 128 --dtype f16 --arch sm_80 --dry-run
+  CUBINERY_OFFLINE=1 cubinery prewarm --hf-config config.json --arch sm_90a
 
 Needs NVRTC, but no GPU and no driver. What is in the cache already is not compiled again, so that an
-interrupted run can be repeated. Exit code: 0 all there, 1 something failed, 2 wrong usage, 3 all there but problems
-that cannot be had, 130 interrupted.)";
+interrupted run can be repeated. With CUBINERY_OFFLINE=1 it compiles nothing, and its exit code says whether a server
+would find everything: a readiness probe. Exit code: 0 all there, 1 something failed or, offline, is missing, 2 wrong
+usage, 3 all there but problems that cannot be had, 130 interrupted.)";
 
 struct Prewarm {
   ProblemOptions problems;
@@ -53,7 +55,9 @@ void Prewarm::add_to(CLI::App& app) {
   app.add_option("--shard", shard,
                  "Only part i of n of the kernels, for n machines with one command line")
       ->type_name("i/n");
-  app.add_flag("--dry-run", settings.dry_run, "List the kernels, hit or missing; compile nothing");
+  app.add_flag("--dry-run", settings.dry_run,
+               "List the kernels, hit or missing; compiles nothing, and exits with 0 whatever is "
+               "missing");
   app.add_flag("--verify", settings.verify, "Read every entry again and check it");
   app.add_option("--json", json, "Write a summary, to stdout with -")->type_name("FILE");
   library.add_to(app, LibraryOptions::Scope::kCompiler);

@@ -14,6 +14,9 @@
 #include <system_error>
 #include <utility>
 
+#include "codegen/nearest.h"
+#include "codegen/utf8.h"
+
 namespace cubinery {
 namespace {
 
@@ -69,23 +72,6 @@ std::error_code write_in_place(const std::string& path, std::string_view text) {
   int error = std::fwrite(text.data(), 1, text.size(), file) == text.size() ? 0 : errno;
   if (std::fclose(file) != 0 && error == 0) error = errno;
   return error_of(error);
-}
-
-// Bytes of the UTF-8 character that the text begins with; 0: it begins with none.
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t length = first < 0xc2   ? 0
-                             : first < 0xe0 ? 2
-                             : first < 0xf0 ? 3
-                             : first < 0xf5 ? 4
-                                            : 0;
-  if (text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  return length;
 }
 
 }  // namespace
@@ -159,6 +145,14 @@ Status output_error() {
 void print_error(std::string_view message, std::string_view log) {
   const std::string text = visible(fmt::format("cubinery: {}\n{}", message, indented(log, "    ")));
   std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+Status unknown_name(std::string_view option, std::string_view value,
+                    const std::vector<std::string>& known, std::string_view besides) {
+  return Status(Code::kInvalidArgument,
+                fmt::format("{} {}; accepted: {}{}{}{}", option, value, join(known),
+                            known.empty() || besides.empty() ? "" : ", ", besides,
+                            did_you_mean(value, known)));
 }
 
 int usage_error(const Status& error) {

@@ -43,6 +43,10 @@ Status output_error();
 void print_error(std::string_view message, std::string_view log = {});
 // Prints the error; returns kExitUsage.
 int usage_error(const Status& error);
+// kInvalidArgument: an option's value is no name that it accepts; `besides`: what it accepts
+// besides the names.
+Status unknown_name(std::string_view option, std::string_view value,
+                    const std::vector<std::string>& known, std::string_view besides = {});
 // OK: kExitOk.  Else prints the error; returns kExitUsage for kInvalidArgument, or kExitFailed.
 int exit_code_of(const Status& status);
 // Whether write_text() will be able to write there, as far as can be known: for commands to ask

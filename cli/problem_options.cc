@@ -11,7 +11,6 @@
 
 #include "cli/gpus.h"
 #include "cli/print.h"
-#include "codegen/nearest.h"
 #include "codegen/read_json.h"
 #include "runtime/jit/template_source.h"
 #include "runtime/registry/describe.h"
@@ -91,6 +90,16 @@ Status check_templates(const std::vector<Request>& requests, const Options& opti
     if (found) continue;
     return Status(found.error().code(),
                   fmt::format("{}: {}", request.origin, found.error().message()));
+  }
+  return {};
+}
+
+// Whether Options::paths, which knows no operator, names some that there are.
+Status check_path_operators(const Options& options) {
+  for (const std::string& path : options.paths) {
+    const std::string op = path.substr(0, path.find('='));
+    if (is_in(operator_names(), op)) continue;
+    return unknown_name("CUBINERY_PATHS has an operator", op, operator_names());
   }
   return {};
 }
@@ -228,10 +237,7 @@ Result<std::vector<int>> ProblemOptions::tp_sizes() const {
 Status ProblemOptions::check_operators() const {
   const std::vector<std::string>& known = operator_names();
   for (const std::string& name : operators_) {
-    if (!is_in(known, name)) {
-      return Status(Code::kInvalidArgument, fmt::format("--op {}; accepted: {}{}", name,
-                                                        join(known), did_you_mean(name, known)));
-    }
+    if (!is_in(known, name)) return unknown_name("--op", name, known);
   }
   return {};
 }
@@ -243,16 +249,30 @@ Status ProblemOptions::check_forms() const {
   }
   const std::vector<std::string>& known = form_names();
   for (const std::string& name : forms_) {
-    if (!is_in(known, name)) {
-      return Status(Code::kInvalidArgument, fmt::format("--form {}; accepted: {}{}", name,
-                                                        join(known), did_you_mean(name, known)));
-    }
+    if (!is_in(known, name)) return unknown_name("--form", name, known);
   }
   if (operators_.empty()) return {};
   for (const Form& form : model_forms()) {
     if (!is_in(forms_, std::string(form.name)) || is_in(operators_, form.op)) continue;
     return Status(Code::kInvalidArgument,
                   fmt::format("--form {}: it is of {}, which --op leaves out", form.name, form.op));
+  }
+  return {};
+}
+
+// Whether each name in --op is of a problem, where there are any.
+Status ProblemOptions::check_operators_are_there(const std::vector<Request>& requests) const {
+  std::vector<std::string> there;
+  for (const Request& request : requests) {
+    if (request.own_kernel) continue;
+    const std::string op(operator_of(request.problem));
+    if (!is_in(there, op)) there.push_back(op);
+  }
+  for (const std::string& name : operators_) {
+    if (requests.empty() || is_in(there, name)) continue;
+    return Status(Code::kInvalidArgument,
+                  fmt::format("--op {}: none of the problems is of it; accepted: {}", name,
+                              there.empty() ? "no --op, for kernels of your own" : join(there)));
   }
   return {};
 }
@@ -334,6 +354,7 @@ Result<std::vector<Request>> ProblemOptions::requests(LeftOuts* left_out) const 
   CUBINERY_RETURN_IF_ERROR(check_forms());
   Result<std::vector<Request>> requests = unmodified();
   if (!requests) return requests;
+  CUBINERY_RETURN_IF_ERROR(check_operators_are_there(*requests));
   std::erase_if(*requests, [&](const Request& request) { return !is_named(request); });
   const FieldOptions options(fields_, *requests);
   CUBINERY_RETURN_IF_ERROR(check_fields_are_used(*requests, options));
@@ -374,10 +395,7 @@ Result<std::vector<std::string>> ProblemOptions::archs(const Options& options) c
   }
   std::vector<std::string> archs;
   for (const std::string& name : archs_) {
-    if (!is_in(known, name)) {
-      return Status(Code::kInvalidArgument, fmt::format("--arch {}; accepted: {}, all{}", name,
-                                                        join(known), did_you_mean(name, known)));
-    }
+    if (!is_in(known, name)) return unknown_name("--arch", name, known, "all");
     if (!is_in(archs, name)) archs.push_back(name);
   }
   return archs;
@@ -389,11 +407,17 @@ Result<std::vector<Job>> ProblemOptions::jobs(const std::vector<Request>& reques
   const bool is_open = std::any_of(requests.begin(), requests.end(),
                                    [](const Request& request) { return request.arch.empty(); });
   std::vector<std::string> named;
-  if (is_open) {
+  if (is_open || !archs_.empty()) {
     Result<std::vector<std::string>> found = archs(options);
     if (!found) return std::move(found).error();
     named = *std::move(found);
   }
+  if (!is_open && !named.empty() && !requests.empty()) {
+    print_error(fmt::format("--arch {} is not used: every problem names its own architecture",
+                            join(archs_, ",")));
+    named.clear();
+  }
+  CUBINERY_RETURN_IF_ERROR(check_path_operators(options));
   const Result<ResultsByOperator> results = results_of(options);
   if (!results) return results.error().clone();
   CUBINERY_RETURN_IF_ERROR(check_templates(requests, options));

@@ -62,6 +62,7 @@ class ProblemOptions {
  private:
   Result<std::vector<int>> tp_sizes() const;
   Status check_operators() const;
+  Status check_operators_are_there(const std::vector<Request>& requests) const;
   Status check_forms() const;
   bool is_named(const Request& request) const;
   Result<std::vector<std::string>> archs(const Options& options) const;

@@ -190,7 +190,7 @@ int Report::run() const {
   }
   ReportRequest with_rate = request;
   with_rate.copy_rate = copy_tb_per_s * 1e12;
-  const Status fits = narrow(*report, with_rate);
+  const Status fits = narrow(*report, with_rate, /*of_command_line=*/true);
   if (!fits.ok()) return usage_error(fits);
   if (!against.empty()) return write_comparison(*report);
   mark_stale(*options, &*report);

@@ -161,7 +161,10 @@ int ResultKernels::run() {
   const std::vector<Outcome> outcomes =
       run_jobs(jobs_, *contexts, *options, {.threads = side_by_side});
   if (was_interrupted()) return kExitInterrupted;
-  for (const Line& line : lines_) print(json_of(line, *contexts, outcomes).dump() + "\n");
+  for (const Line& line : lines_) {
+    const Json document = json_of(line, *contexts, outcomes);
+    print(document.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  }
   return kExitOk;
 }
 

@@ -10,7 +10,6 @@
 #include "cli/print.h"
 #include "cli/result_lines.h"
 #include "codegen/arch.h"
-#include "codegen/nearest.h"
 #include "cubinery/context.h"
 #include "harness/shapes.h"
 #include "results/shape.h"
@@ -116,9 +115,7 @@ class Gatherer {
 
 Result<Target> target_named(std::string_view arch) {
   if (const std::optional<Arch> known = parse_arch(arch)) return typical_target(*known);
-  return Status(Code::kInvalidArgument,
-                fmt::format("--arch {}; accepted: {}{}", arch, join(known_architectures()),
-                            did_you_mean(arch, known_architectures())));
+  return unknown_name("--arch", arch, known_architectures());
 }
 
 Result<std::vector<Shape>> shapes_in(const Request& request, const ShapeGrid& grid) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 namespace cubinery {
 namespace {
@@ -61,6 +62,24 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   constexpr std::size_t kMost = 3;  // more would be guessing
   if (best.empty() || best.size() > kMost) return "";
   return fmt::format("; did you mean {}?", fmt::join(best, " or "));
+}
+
+std::string nearest_text(std::string_view word, std::vector<std::string> candidates) {
+  constexpr std::size_t kMost = 12;
+  const std::string wanted = folded(word.substr(0, kLongestWord));
+  std::vector<std::pair<std::size_t, std::string>> ranked;
+  for (std::string& candidate : candidates) {
+    const std::size_t cost = distance(wanted, folded(candidate));
+    ranked.emplace_back(cost, std::move(candidate));
+  }
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kMost, ranked.size()); ++i) {
+    text += (i == 0 ? "" : ", ") + ranked[i].second;
+  }
+  if (ranked.size() > kMost) text += fmt::format(" and {} more", ranked.size() - kMost);
+  return text;
 }
 
 }  // namespace cubinery

@@ -244,10 +244,10 @@ std::string Context::State::remedy(const Identity& identity) const {
   if (embedded_digests(identity.kernel) == nullptr) {
     return "fill the cache by compile() in a context that is not offline";
   }
-  std::string command = fmt::format("cubinery prewarm --arch {} --cache-dir {}", arch,
-                                    shell_word(store->options().dir));
+  std::string command = fmt::format("cubinery prewarm --arch {} {}", arch,
+                                    shell_option("--cache-dir", store->options().dir));
   for (const std::string& dir : options.template_dirs) {
-    command += " --template-dir " + shell_word(dir);
+    command += " " + shell_option("--template-dir", dir);
   }
   return fmt::format("fill the cache with {} and --hf-config FILE or --manifest FILE", command);
 }

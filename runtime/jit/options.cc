@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "codegen/utf8.h"
 #include "runtime/jit/options_text.h"
 
 namespace cubinery {
@@ -29,6 +30,16 @@ std::string default_cache_dir() {
     return dir + "/.cache/cubinery";
   }
   return "";
+}
+
+// Whether it has control characters, or bytes that are no UTF-8.
+bool has_hidden(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    if (length == 0 || (length == 1 && (text[0] < ' ' || text[0] == 0x7f))) return true;
+    text.remove_prefix(length);
+  }
+  return false;
 }
 
 std::string chosen_nvrtc() {
@@ -83,15 +94,33 @@ std::string shell_word(std::string_view text) {
            std::string_view("/._-+=:,@%").find(c) != std::string_view::npos;
   };
   if (!text.empty() && std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);
-  std::string quoted = "'";
+  // What a terminal does not show stands in octal, in the quotes that know escapes.
+  const bool escapes = has_hidden(text);
+  std::string quoted = escapes ? "$'" : "'";
   for (const char c : text) {
-    if (c == '\'') {
+    const auto byte = static_cast<unsigned char>(c);
+    if (escapes && (byte < ' ' || byte >= 0x7f)) {
+      quoted += '\\';
+      for (const int shift : {6, 3, 0}) quoted += static_cast<char>('0' + ((byte >> shift) & 7));
+    } else if (escapes && (c == '\'' || c == '\\')) {
+      quoted += {'\\', c};
+    } else if (c == '\'') {
       quoted += "'\\''";
     } else {
       quoted += c;
     }
   }
   return quoted + "'";
+}
+
+std::string shell_path(std::string_view path) {
+  return path.starts_with('-') ? shell_word("./" + std::string(path)) : shell_word(path);
+}
+
+std::string shell_option(std::string_view name, std::string_view value) {
+  const std::string option(name);
+  return value.starts_with('-') ? shell_word(option + "=" + std::string(value))
+                                : option + " " + shell_word(value);
 }
 
 Result<Options> Options::from_env() {

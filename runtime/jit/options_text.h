@@ -25,6 +25,10 @@ Status check_directories(const Options& options);
 
 // `text` as a word of a command for a shell: as it is, or quoted.
 std::string shell_word(std::string_view text);
+// The same of a path that is an argument: one that begins with a dash would be taken for an option.
+std::string shell_path(std::string_view path);
+// An option and its value, as words of a command for a shell.
+std::string shell_option(std::string_view name, std::string_view value);
 
 // Whether `text` is "0" or "1"; *value says which.
 bool parse_switch(std::string_view text, bool* value);

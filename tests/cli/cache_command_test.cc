@@ -185,7 +185,7 @@ TEST_CASE("a pack is exported, used where it lies, and imported", "[nvrtc]") {
   CHECK(contains(user.run("cache ls", layered).out, path));
   CHECK(contains(user.run("cache show " + path, layered).out, "check      good"));
   CHECK(user.run("cache verify", layered).exit_code == 0);
-  CHECK(contains(user.run("explain " + arguments + " --arch sm_80", layered).out, path));
+  CHECK(contains(user.run("explain --verbose " + arguments + " --arch sm_80", layered).out, path));
   CHECK(contains(user.run("doctor", layered).out,
                  pack + ": a pack of " + std::to_string(half) + " entries, "));
   CHECK(user.entries().empty());

@@ -122,50 +122,6 @@ TEST_CASE("bad arguments exit with 2 and say what is accepted", "[cpu]") {
   CHECK(!fs::exists(cli.cache()));
 }
 
-TEST_CASE("explain tells hits and the nearest entry of misses", "[nvrtc]") {
-  const Cli cli;
-  const std::string problem = "--op gdn_decode --key-dim 64 --value-dim 64 --arch sm_80";
-  CHECK(contains(cli.run("explain " + problem).out, "the cache has no entry of gdn_decode"));
-  cli.prewarm(problem);
-  const Output hit = cli.run("explain " + problem);
-  CHECK(hit.exit_code == 0);
-  CHECK(contains(hit.out, "gdn_decode for sm_80: cached"));
-  CHECK(contains(hit.out, "registers"));
-  CHECK(contains(hit.out, "-DCUBINERY_KEY={.key_dim=64"));
-  const Output miss = cli.run("explain " + problem + " --state-dtype bf16");
-  CHECK(contains(miss.out, "gdn_decode for sm_80: not cached"));
-  CHECK(contains(miss.out, "differs in key.state_dtype: f32 -> bf16"));
-
-  const json found = json::parse(cli.run("explain --json - " + problem).out);
-  CHECK(found[0]["cached"] == true);
-  CHECK(found[0]["registers"] > 0);
-}
-
-TEST_CASE("explain shows the kernels of one name, or the source of one", "[cpu]") {
-  const Cli cli;
-  const std::string problem = " --key-dim 64 --value-dim 64 --arch sm_80";
-  const json all = json::parse(cli.run("explain --json -" + problem).out);
-  CHECK(all[0]["kernel"] == "gdn_decode");
-  std::size_t scans = 0;
-  for (const json& found : all) scans += found["kernel"] == "gdn_prefill_scan" ? 1 : 0;
-  const json one = json::parse(cli.run("explain --json - --kernel gdn_prefill_scan" + problem).out);
-  CHECK(one.size() == scans);
-  for (const json& found : one) CHECK(found["kernel"] == "gdn_prefill_scan");
-
-  const std::string manifest = cli.dir() + "/problems.json";
-  std::ofstream(manifest) << R"([{"op": "gdn_prefill", "key_dim": 64, "arch": "sm_90a"}])";
-  const Output own = cli.run("explain --manifest " + manifest, "CUBINERY_DRIVER=/nowhere");
-  CHECK(own.exit_code == 0);
-  CHECK(own.out.find("gdn_prefill_chunks for sm_90a: not cached") == 0);
-
-  const Output first = cli.run("explain --source" + problem);
-  CHECK(first.out == all[0]["source"].get<std::string>());
-  CHECK(contains(first.out, "__global__"));
-  const Output chosen = cli.run("explain --source --kernel gdn_prefill_scan" + problem);
-  CHECK(chosen.out == one[0]["source"].get<std::string>());
-  CHECK(chosen.out != first.out);
-}
-
 TEST_CASE("doctor finds a machine in order", "[nvrtc]") {
   const Cli cli;
   const bool has_gpu = fs::exists("/dev/nvidiactl");

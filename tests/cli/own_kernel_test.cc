@@ -39,7 +39,7 @@ TEST_CASE("own kernels are compiled from a manifest", "[nvrtc]") {
                                 " --template-dir " + kTemplates + " --arch sm_80";
   const json summary = cli.prewarm(arguments);
   CHECK(summary["compiled"] == 4);
-  CHECK(contains(cli.run("explain " + arguments).out, "rms_norm for sm_80: cached"));
+  CHECK(contains(cli.run("explain --verbose " + arguments).out, "rms_norm for sm_80: cached"));
 
   Options options;
   options.device = kNoDevice;

@@ -116,7 +116,10 @@ TEST_CASE("results lie in the cache directory, and there may be none", "[cpu]") 
   CHECK(contains(cli.run("report").out, recorded().settings[0].setting.bucket));
   const Output other = cli.run("report --op no_such_op");
   CHECK(other.exit_code == 2);
-  CHECK(contains(other.err, recorded().settings[0].setting.bucket));
+  CHECK(contains(other.err, "--op no_such_op; accepted: " + recorded().settings[0].setting.op));
+  const Output bucket = cli.run("report --bucket no_such_bucket");
+  CHECK(bucket.exit_code == 2);
+  CHECK(contains(bucket.err, recorded().settings[0].setting.bucket));
 }
 
 TEST_CASE("two directories are compared", "[cpu]") {

@@ -145,6 +145,16 @@ TEST_CASE("WordsForAShell", "[cpu]") {
   CHECK(shell_word("") == "''");
   CHECK(shell_word("/a b;rm -rf $HOME") == "'/a b;rm -rf $HOME'");
   CHECK(shell_word("it's") == "'it'\\''s'");
+  CHECK(shell_word("caf\xc3\xa9") == "'caf\xc3\xa9'");
+  // What cannot be seen, and what would be an option.
+  CHECK(shell_word("a\n\x1b'\\") == "$'a\\012\\033\\'\\\\'");
+  CHECK(shell_word("caf\xe9") == "$'caf\\351'");
+  CHECK(shell_path("-rf") == "./-rf");
+  CHECK(shell_path("- x") == "'./- x'");
+  CHECK(shell_path("/-rf") == "/-rf");
+  CHECK(shell_option("--cache-dir", "-rf") == "--cache-dir=-rf");
+  CHECK(shell_option("--cache-dir", "- x") == "'--cache-dir=- x'");
+  CHECK(shell_option("--cache-dir", "a b") == "--cache-dir 'a b'");
 }
 
 TEST_CASE("ListsAreSeparatedByColons", "[cpu]") {

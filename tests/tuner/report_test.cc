@@ -167,7 +167,15 @@ TEST_CASE("requests leave the settings that fit, or say which there are", "[cpu]
   report = records.report();
   const Status none = narrow(report, {.op = "no_such_op"});
   CHECK(none.code() == Code::kInvalidArgument);
-  CHECK(contains(std::string(none.message()), one.bucket));
+  CHECK(none.message() == "request.op = \"no_such_op\"; accepted: " + one.op);
+  CHECK(narrow(report, {.op = one.op + "x"}, /*of_command_line=*/true).message() ==
+        "--op " + one.op + "x; accepted: " + one.op + "; did you mean " + one.op + "?");
+  const Status no_bucket = narrow(report, {.bucket = one.bucket + "0"});
+  CHECK(no_bucket.message().starts_with("request.bucket = \"" + one.bucket +
+                                        "0\"; accepted: " + one.bucket + ", "));
+  const Status no_setting = narrow(report, {.setting = "zz"});
+  CHECK(no_setting.message().starts_with("request.setting = \"zz\"; accepted: the start of "));
+  CHECK(contains(std::string(no_setting.message()), id_of(one).substr(0, 12)));
   CHECK(report.settings.size() == 2);
 }
 

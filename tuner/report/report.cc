@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <tuple>
 #include <utility>
 
+#include "codegen/nearest.h"
 #include "results/shape.h"
 #include "tuner/report/table.h"
 
@@ -92,16 +94,18 @@ std::string heading(const Setting& setting) {
                      setting.problem);
 }
 
-// For messages that ask to choose.
+constexpr std::size_t kShownDigits = 12;  // of an id
+
+// For messages that ask to choose: the first few.
 std::string list_text(const std::vector<const ReportedSetting*>& settings) {
+  constexpr std::size_t kMost = 12;
   std::string text;
-  const ReportedSetting* last = nullptr;
-  for (const ReportedSetting* reported : settings) {
-    const Setting& setting = reported->setting;
-    if (last == nullptr || !same_group(last->setting, setting)) text += "\n" + heading(setting);
-    text += fmt::format("  {}  {}\n", reported->id.substr(0, 12), setting.bucket);
-    last = reported;
+  for (std::size_t i = 0; i < std::min(kMost, settings.size()); ++i) {
+    const Setting& setting = settings[i]->setting;
+    text += fmt::format("\n  {}  {} {} on {}", settings[i]->id.substr(0, kShownDigits), setting.op,
+                        setting.bucket, gpu_text(setting.gpu));
   }
+  if (settings.size() > kMost) text += fmt::format("\n  and {} more", settings.size() - kMost);
   return text;
 }
 
@@ -112,11 +116,35 @@ std::vector<const ReportedSetting*> pointers(const std::vector<ReportedSetting>&
   return pointers;
 }
 
-bool fits(const ReportedSetting& reported, const ReportRequest& request) {
-  const Setting& setting = reported.setting;
-  return (request.op.empty() || setting.op == request.op) &&
-         (request.bucket.empty() || setting.bucket == request.bucket) &&
-         reported.id.starts_with(request.setting);
+// A field of a request: what it asks for, and what a setting has.
+struct Filter {
+  const char* name;
+  const std::string& value;
+  std::function<std::string(const ReportedSetting&)> of;
+  bool is_start = false;  // the value is the start of what a setting has
+};
+
+// Leaves those of `kept` that fit.
+Status apply(const Filter& filter, bool of_command_line, std::vector<ReportedSetting*>* kept) {
+  if (filter.value.empty()) return {};
+  std::vector<std::string> known;
+  for (const ReportedSetting* reported : *kept) {
+    std::string name = filter.of(*reported);
+    if (filter.is_start) name = name.substr(0, kShownDigits);
+    if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
+  }
+  std::erase_if(*kept, [&](const ReportedSetting* reported) {
+    const std::string name = filter.of(*reported);
+    return filter.is_start ? !name.starts_with(filter.value) : name != filter.value;
+  });
+  if (!kept->empty()) return {};
+  return Status(
+      Code::kInvalidArgument,
+      fmt::format("{}; accepted: {}{}{}",
+                  of_command_line ? fmt::format("--{} {}", filter.name, filter.value)
+                                  : fmt::format("request.{} = \"{}\"", filter.name, filter.value),
+                  filter.is_start ? "the start of " : "", nearest_text(filter.value, known),
+                  did_you_mean(filter.value, known)));
 }
 
 }  // namespace
@@ -166,16 +194,21 @@ Result<TuningReport> read_report(const std::string& directory) {
   return make_report(measurements, results);
 }
 
-Status narrow(TuningReport& report, const ReportRequest& request) {
-  if (std::none_of(report.settings.begin(), report.settings.end(),
-                   [&](const ReportedSetting& reported) { return fits(reported, request); })) {
-    return Status(Code::kInvalidArgument,
-                  report.settings.empty()
-                      ? "there are no settings"
-                      : "no setting fits; there are" + list_text(pointers(report.settings)));
+Status narrow(TuningReport& report, const ReportRequest& request, bool of_command_line) {
+  if (report.settings.empty()) return Status(Code::kInvalidArgument, "there are no settings");
+  std::vector<ReportedSetting*> kept;
+  for (ReportedSetting& reported : report.settings) kept.push_back(&reported);
+  const Filter filters[] = {
+      {"op", request.op, [](const ReportedSetting& one) { return one.setting.op; }},
+      {"bucket", request.bucket, [](const ReportedSetting& one) { return one.setting.bucket; }},
+      {"setting", request.setting, [](const ReportedSetting& one) { return one.id; }, true},
+  };
+  for (const Filter& filter : filters) {
+    CUBINERY_RETURN_IF_ERROR(apply(filter, of_command_line, &kept));
   }
-  std::erase_if(report.settings,
-                [&](const ReportedSetting& reported) { return !fits(reported, request); });
+  std::vector<ReportedSetting> fitting;
+  for (ReportedSetting* reported : kept) fitting.push_back(std::move(*reported));
+  report.settings = std::move(fitting);
   report.copy_rate = request.copy_rate;
   return {};
 }
@@ -188,9 +221,10 @@ Result<const ReportedSetting*> only_setting(const TuningReport& report) {
     return Status(Code::kInvalidArgument, "this format prints measurements, and there are none");
   }
   if (measured.size() > 1) {
-    return Status(
-        Code::kInvalidArgument,
-        "this format describes one setting: choose one by its id or bucket" + list_text(measured));
+    return Status(Code::kInvalidArgument,
+                  fmt::format("this format describes one setting, and here are {}: choose one by "
+                              "its id or bucket{}",
+                              measured.size(), list_text(measured)));
   }
   return measured[0];
 }

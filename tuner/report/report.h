@@ -33,9 +33,9 @@ TuningReport make_report(const std::vector<Measurements>& measurements,
 // Every file of a directory.  kIo.
 Result<TuningReport> read_report(const std::string& directory);
 
-// Leaves the settings that fit, and takes the rate.  kInvalidArgument: none fits; says which there
-// are.
-Status narrow(TuningReport& report, const ReportRequest& request);
+// Leaves the settings that fit, and takes the rate.  kInvalidArgument: none fits; names the field,
+// as an option of the command line or not, and what it accepts.
+Status narrow(TuningReport& report, const ReportRequest& request, bool of_command_line = false);
 // The setting that a format for one setting describes: the only one that has measurements.
 // kInvalidArgument: there is none, or there are several, which the message lists.
 Result<const ReportedSetting*> only_setting(const TuningReport& report);
