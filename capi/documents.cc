@@ -27,7 +27,7 @@ Status check_known(const char* argument, const char* name, const std::vector<std
 std::atomic<bool> keeps_bytes = false;
 
 // A JSON string, the bytes that are no UTF-8 as halves of surrogate pairs.
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   std::string json = "\"";
   while (!text.empty()) {
     std::size_t good = 0;
@@ -48,12 +48,12 @@ std::string quoted(std::string_view text) {
 
 // Of our own documents, which are a few levels deep.
 std::string with_bytes(const Json& value) {
-  if (value.is_string()) return quoted(value.get_ref<const std::string&>());
+  if (value.is_string()) return json_string(value.get_ref<const std::string&>());
   if (!value.is_structured()) return value.dump();
   std::string json;
   for (const auto& [name, member] : value.items()) {
     json += json.empty() ? "" : ",";
-    if (value.is_object()) json += quoted(name) + ":";
+    if (value.is_object()) json += json_string(name) + ":";
     json += with_bytes(member);
   }
   return value.is_object() ? "{" + json + "}" : "[" + json + "]";

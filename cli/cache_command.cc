@@ -23,7 +23,7 @@ namespace {
 
 struct Cache {
   LibraryOptions library;
-  std::string json;     // ls
+  std::string json;     // all but show
   std::string name;     // show
   bool remove = false;  // verify
   std::string limit;    // gc
@@ -38,7 +38,16 @@ struct Cache {
   int gc(Store& store) const;
   int export_pack(Store& store) const;
   int import_pack(Store& store) const;
+  // Prints the text, or with --json the document; `code`, or that of a failure to write.
+  int finish(const std::string& text, const Json& document, int code) const;
 };
+
+int Cache::finish(const std::string& text, const Json& document, int code) const {
+  if (json != "-") print(text);
+  if (json.empty()) return code;
+  const int written = exit_code_of(write_json(json, document));
+  return code == kExitOk ? written : code;
+}
 
 struct Totals {
   std::uint64_t entries = 0;
@@ -153,30 +162,38 @@ int Cache::show(const Store& store) const {
           name, store.options().dir)));
 }
 
-// Removes a damaged entry of the writable directory; says what became of it.
-std::string remove_text(const ListedEntry& listed, const EntryTrouble& trouble,
-                        const std::string& dir) {
-  if (!trouble.damaged) return " (kept: not damaged)";
-  if (!listed.path.starts_with(paths::entries_dir(dir) + "/"))
-    return " (kept: in a read-only layer)";
+// Removes a damaged entry of the writable directory; empty: it is gone, else why it is not.
+std::string why_kept(const ListedEntry& listed, const EntryTrouble& trouble,
+                     const std::string& dir) {
+  if (!trouble.damaged) return "kept: not damaged";
+  if (!listed.path.starts_with(paths::entries_dir(dir) + "/")) return "kept: in a read-only layer";
   std::error_code error;
   std::filesystem::remove(listed.path, error);
-  return error ? fmt::format(" (cannot be removed: {})", error.message()) : " (removed)";
+  return error ? fmt::format("cannot be removed: {}", error.message()) : "";
 }
 
 int Cache::verify(const Store& store) const {
   std::size_t count = 0;
-  std::size_t bad = 0;
+  Json bad = Json::array();
   store.for_each([&](const ListedEntry& listed) {
     ++count;
     const std::optional<EntryTrouble> trouble = trouble_of(listed);
     if (!trouble) return;
-    ++bad;
-    print(fmt::format("bad: {}: {}{}\n", listed.path, trouble->text,
-                      remove ? remove_text(listed, *trouble, store.options().dir) : ""));
+    const std::string kept = remove ? why_kept(listed, *trouble, store.options().dir) : "";
+    bad.push_back({{"path", listed.path},
+                   {"problem", trouble->text},
+                   {"damaged", trouble->damaged},
+                   {"removed", remove && kept.empty()}});
+    if (json == "-") return;
+    const std::string fate = remove ? fmt::format(" ({})", kept.empty() ? "removed" : kept) : "";
+    print(fmt::format("bad: {}: {}{}\n", listed.path, trouble->text, fate));
   });
-  print(fmt::format("{} entries checked, {} bad\n", count, bad));
-  return with_unlisted(store, bad == 0 ? kExitOk : kExitFailed);
+  Json unlisted = Json::array();
+  for (const UnlistedLayer& layer : store.unlisted()) unlisted.push_back(layer.why);
+  const int code = with_unlisted(store, bad.empty() ? kExitOk : kExitFailed);
+  return finish(fmt::format("{} entries checked, {} bad\n", count, bad.size()),
+                {{"checked", count}, {"bad", bad.size()}, {"entries", bad}, {"unlisted", unlisted}},
+                code);
 }
 
 int Cache::gc(Store& store) const {
@@ -190,10 +207,14 @@ int Cache::gc(Store& store) const {
   }
   const Result<GcResult> result = store.gc(bytes);
   if (!result) return exit_code_of(result.error());
-  print(fmt::format("{} entries and {} temporary files removed; {} before, {} now\n",
-                    result->entries_removed, result->temporaries_removed,
-                    bytes_text(result->bytes_before), bytes_text(result->bytes_after)));
-  return kExitOk;
+  return finish(fmt::format("{} entries and {} temporary files removed; {} before, {} now\n",
+                            result->entries_removed, result->temporaries_removed,
+                            bytes_text(result->bytes_before), bytes_text(result->bytes_after)),
+                {{"entries_removed", result->entries_removed},
+                 {"temporaries_removed", result->temporaries_removed},
+                 {"bytes_before", result->bytes_before},
+                 {"bytes_after", result->bytes_after}},
+                kExitOk);
 }
 
 bool is_among(const std::vector<std::string>& values, const std::string& value) {
@@ -232,31 +253,43 @@ int Cache::export_pack(Store& store) const {
   };
   const Result<ExportResult> result = store.export_pack(pack, wanted, cubin_mismatch);
   if (!result) return exit_code_of(result.error());
-  print(fmt::format("{} entries, {} in {}\n", result->entries, bytes_text(result->bytes), pack));
-  if (result->unusable == 0) return kExitOk;
-  print_error(
-      fmt::format("{} entries cannot be used and are not in the pack, see cubinery cache "
-                  "verify",
-                  result->unusable));
-  return kExitFailed;
+  if (result->unusable > 0) {
+    print_error(
+        fmt::format("{} entries cannot be used and are not in the pack, see cubinery cache "
+                    "verify",
+                    result->unusable));
+  }
+  return finish(
+      fmt::format("{} entries, {} in {}\n", result->entries, bytes_text(result->bytes), pack),
+      {{"pack", pack},
+       {"entries", result->entries},
+       {"bytes", result->bytes},
+       {"unusable", result->unusable}},
+      result->unusable == 0 ? kExitOk : kExitFailed);
 }
 
 int Cache::import_pack(Store& store) const {
   const Result<ImportResult> result = store.import_pack(pack, cubin_mismatch);
   if (!result) return exit_code_of(result.error());
-  print(fmt::format("{} entries imported, {} were there, {} are damaged\n", result->imported,
-                    result->present, result->damaged));
   if (result->evicted > 0) {
     print_error(
         fmt::format("{} of them were evicted at once: {} holds at most {}; raise "
                     "CUBINERY_CACHE_LIMIT, or use the pack as a layer",
                     result->evicted, store.options().dir, bytes_text(store.options().limit_bytes)));
   }
-  return result->damaged + result->evicted == 0 ? kExitOk : kExitFailed;
+  return finish(fmt::format("{} entries imported, {} were there, {} are damaged\n",
+                            result->imported, result->present, result->damaged),
+                {{"pack", pack},
+                 {"imported", result->imported},
+                 {"present", result->present},
+                 {"damaged", result->damaged},
+                 {"evicted", result->evicted}},
+                result->damaged + result->evicted == 0 ? kExitOk : kExitFailed);
 }
 
 // Runs a subcommand on the store that the options name.
 int on_store(const Cache& cache, const std::function<int(Store&)>& command) {
+  if (const Status bad = check_output(cache.json); !bad.ok()) return usage_error(bad);
   const Result<Options> options = cache.library.resolve();
   if (!options) return usage_error(options.error());
   if (options->cache_dir.empty()) {
@@ -283,27 +316,32 @@ void add_cache(CLI::App& app, int* exit_code) {
     });
     return sub;
   };
-  add("ls",
-      "List the entries of every directory; exit code 1 when one is not there, or not readable",
-      &Cache::ls)
-      ->add_option("--json", cache->json, "Write the list, to stdout with -")
-      ->type_name("FILE");
+  const auto add_json = [&](CLI::App* sub) {
+    sub->add_option("--json", cache->json, "Write the outcome, to stdout with -")
+        ->type_name("FILE");
+    return sub;
+  };
+  add_json(
+      add("ls",
+          "List the entries of every directory; exit code 1 when one is not there, or not readable",
+          &Cache::ls));
   add("show", "Show one entry: identity, resources, cubin", &Cache::show)
       ->add_option("entry", cache->name, "Path, file name or start of the digest")
       ->required();
-  add("verify",
-      "Check every entry; exit code 1 when one is bad, removed or not, or a directory is not there "
-      "or "
-      "not readable",
-      &Cache::verify)
+  add_json(add("verify",
+               "Check every entry; exit code 1 when one is bad, removed or not, or a directory is "
+               "not there "
+               "or "
+               "not readable",
+               &Cache::verify))
       ->add_flag("--remove", cache->remove, "Delete damaged entries of the writable directory");
-  add("gc", "Remove leftovers, damaged and least recently used entries", &Cache::gc)
+  add_json(add("gc", "Remove leftovers, damaged and least recently used entries", &Cache::gc))
       ->add_option(
           "--limit", cache->limit,
           "Bytes to keep at most: 4096, 64K, 512M, 1G, 2T (powers of 1024) [the cache's limit]")
       ->type_name("BYTES");
-  CLI::App* exporting =
-      add("export", "Write entries into one file, a pack, to be shipped", &Cache::export_pack);
+  CLI::App* exporting = add_json(
+      add("export", "Write entries into one file, a pack, to be shipped", &Cache::export_pack));
   exporting->add_option("-o,--output", cache->pack, "The pack; replaced when there is one")
       ->type_name("FILE")
       ->required();
@@ -318,7 +356,7 @@ void add_cache(CLI::App& app, int* exit_code) {
       "Options::cache_layers to use it as it is.\n"
       "Exit code: 1 when an entry cannot be used and is left out, 2 when none is left.");
   CLI::App* importing =
-      add("import", "Take the entries of a pack into the cache", &Cache::import_pack);
+      add_json(add("import", "Take the entries of a pack into the cache", &Cache::import_pack));
   importing->add_option("pack", cache->pack, "A file of cubinery cache export")
       ->type_name("FILE")
       ->required();

@@ -276,14 +276,14 @@ int call_progress(const char* progress, void* user) {
   return with_gil(ask, -1);
 }
 
-// (directory: bytes, Context, op, problem, shapes, settings, progress: callable) -> JSON
+// (Context, op, problem, shapes, settings, progress: callable[, directory: bytes]) -> JSON
 PyObject* tune(PyObject*, PyObject* arguments) {
   PyObject* handle = nullptr;
   PyObject* progress = nullptr;
   const char *directory = nullptr, *op = nullptr, *problem = nullptr, *shapes = nullptr,
              *settings = nullptr;
-  if (!PyArg_ParseTuple(arguments, "yOssssO", &directory, &handle, &op, &problem, &shapes,
-                        &settings, &progress)) {
+  if (!PyArg_ParseTuple(arguments, "OssssO|y", &handle, &op, &problem, &shapes, &settings,
+                        &progress, &directory)) {
     return nullptr;
   }
   const auto* context = unwrap<Context>(handle);

@@ -226,7 +226,7 @@ class Context:
             "again": again,
         }
         where = path_bytes("directory", directory)
-        return tuning.tune(where, self._handle, checked(problem), shapes, settings, progress)
+        return tuning.tune(self._handle, checked(problem), shapes, settings, progress, where)
 
 
 _contexts: dict[int, Context] = {}

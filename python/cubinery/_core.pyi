@@ -15,13 +15,13 @@ def context_stats(context: object, /) -> tuple[int, int, int, int, int, int]: ..
 def context_compile(context: object, op: str, problem: str, /) -> str: ...
 def context_explain(context: object, op: str, problem: str, /) -> str: ...
 def tune(
-    directory: bytes,
     context: object,
     op: str,
     problem: str,
     shapes: str,
     settings: str,
     progress: Callable[[str], object],
+    directory: bytes = ...,
     /,
 ) -> str: ...
 def tuning_report(directory: bytes, request: str, /) -> str: ...

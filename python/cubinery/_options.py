@@ -40,7 +40,7 @@ def path_bytes(name: str, value: object) -> bytes:
 
 def with_paths(report: dict[str, Any], *names: str) -> dict[str, Any]:
     """The library's report, whose fields of these names are paths, as `os.fsdecode()` has them."""
-    for name in names:
+    for name in report.keys() & set(names):
         report[name] = fsdecode(report[name].encode("utf-8", "surrogateescape"))
     return report
 

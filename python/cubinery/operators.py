@@ -2,6 +2,6 @@
 
 from cubinery._context import CacheStats as CacheStats
 from cubinery._context import Context as Context
-from cubinery._context import StrPath as StrPath
+from cubinery._options import StrPath as StrPath
 from cubinery.conv import *
 from cubinery.gdn import *

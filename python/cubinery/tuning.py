@@ -48,25 +48,25 @@ def _shapes_json(shapes: object) -> str:
 
 
 def tune(
-    directory: bytes,
     handle: object,
     problem: Problem[Any],
     shapes: Sequence[Mapping[str, int]],
     settings: Mapping[str, object],
     progress: Progress | None,
+    directory: bytes = b"",
 ) -> dict[str, Any]:
     """Context.tune() with the context's handle, and settings as the C API names them."""
     if progress is not None and not callable(progress):
         refuse_type("progress", progress, "a callable, or None")
     asked = _Asked(progress)
     text = _core.tune(
-        directory,
         handle,
         problem.op,
         problem.to_json(),
         _shapes_json(shapes),
         _json("settings", settings),
         asked,
+        *([directory] if directory else []),
     )
     if asked.error is not None:
         raise asked.error

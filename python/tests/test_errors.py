@@ -79,9 +79,18 @@ WITHOUT_GPU = [
     (lambda: cubinery.Context(lock_wait=float("nan")), "lock_wait = nan; accepted: seconds"),
     (lambda: cubinery.Context(cache_dir=3), "cache_dir = 3; accepted: a str, bytes or a path"),
     (lambda: cubinery.Context(cache_dir=b"a\0b"), r"cache_dir = b'a\x00b'; accepted: text without"),
-    (lambda: cubinery.Context(cache_dir="\ud800"), r"cache_dir = '\ud800'; accepted: paths that os."),
-    (lambda: cubinery.Context(cache_layers=[b"a:b"]), "cache_layers = b'a:b'; accepted: text without"),
-    (lambda: cubinery.Context(arch="\udcff"), r"arch = '\udcff'; accepted: text without surrogates"),
+    (
+        lambda: cubinery.Context(cache_dir="\ud800"),
+        r"cache_dir = '\ud800'; accepted: paths that os.",
+    ),
+    (
+        lambda: cubinery.Context(cache_layers=[b"a:b"]),
+        "cache_layers = b'a:b'; accepted: text without",
+    ),
+    (
+        lambda: cubinery.Context(arch="\udcff"),
+        r"arch = '\udcff'; accepted: text without surrogates",
+    ),
     (lambda: cubinery.Context(cache_dir="a\0b"), r"cache_dir = 'a\x00b'; accepted: text without"),
     (lambda: cubinery.Context(cache_layers="/a"), "cache_layers: is of type str; accepted: a list"),
     (lambda: cubinery.Context(paths=[3]), "paths = 3; accepted: a str"),

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import cubinery
@@ -83,21 +84,12 @@ def test_every_path_option_may_have_any_name(tmp_path):
         cubinery.problems_for_model(_Path(odd))
     for caught in (not_cached, layer, nvrtc, driver, config, folder):
         _printable(str(caught.value))
-    # A folder of templates is one of many places.
-    compiling(template_dirs=[odd], offline=False) if _has_nvrtc() else None
     assert "no settings" in str(_error_of(lambda: cubinery.tuning_report(odd)))
     assert "has no GPU" in str(_error_of(lambda: _tune(odd)))
 
 
-def _has_nvrtc() -> bool:
-    try:
-        return bool(cubinery.Context(-1, arch="sm_90a").nvrtc_version)
-    except cubinery.UnsupportedError:
-        return False
-
-
-def _error_of(call) -> cubinery.Error:
-    with pytest.raises(cubinery.InvalidArgumentError | cubinery.UnsupportedError) as caught:
+def _error_of(call: Callable[[], object]) -> cubinery.Error:
+    with pytest.raises(cubinery.Error) as caught:
         call()
     return caught.value
 
@@ -156,5 +148,7 @@ def test_the_commands_json_is_utf_8(tmp_path, command, compiler):
     environment = {**os.environb, b"CUBINERY_CACHE_DIR": _folder(tmp_path, b"\xff")}
     problem = "--op gdn_decode --key-dim 64 --value-dim 64 --arch sm_90a".split()
     for arguments in (["prewarm", *problem], ["explain", *problem], ["cache", "ls"], ["doctor"]):
-        run = subprocess.run([command, *arguments, "--json", "-"], env=environment, capture_output=True)
+        run = subprocess.run(
+            [command, *arguments, "--json", "-"], env=environment, capture_output=True
+        )
         assert json.loads(run.stdout.decode("utf-8"))

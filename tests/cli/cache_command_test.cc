@@ -104,6 +104,59 @@ TEST_CASE("a damaged entry is found, healed and removed", "[nvrtc]") {
   CHECK(cli.run("cache verify").exit_code == 0);
 }
 
+// A cache whose path is no UTF-8: the documents are.
+TEST_CASE("what the cache commands did is JSON, too", "[nvrtc]") {
+  const Cli cli;
+  const std::string where = " --cache-dir '" + cli.dir() + "/caf\xe9'";
+  const auto run = [&](const std::string& arguments, int exit_code = 0) {
+    const Output output = cli.run(arguments + where + " --json -");
+    INFO(arguments << output.err);
+    CHECK(output.exit_code == exit_code);
+    return json::parse(output.out);
+  };
+  const std::string problem = "--op gdn_decode --key-dim 64 --value-dim 64 --arch sm_80";
+  const json made = run("prewarm " + problem);
+  const int count = made["requested"];
+  CHECK(contains(made["cache_dir"], "/caf\xef\xbf\xbd"));
+  CHECK(run("explain " + problem).size() == made["requested"]);
+  CHECK(run("cache ls").size() == made["requested"]);
+  CHECK(run("doctor", 1)["checks"].size() > 3);
+  CHECK(run("cache verify") == json{{"checked", count},
+                                    {"bad", 0},
+                                    {"entries", json::array()},
+                                    {"unlisted", json::array()}});
+
+  const std::string pack = cli.dir() + "/x.pack";
+  const json written = run("cache export -o " + pack);
+  CHECK(written["pack"] == pack);
+  CHECK(written["entries"] == count);
+  CHECK(written["bytes"] > 1000);
+  CHECK(written["unusable"] == 0);
+  CHECK(run("cache import " + pack) ==
+        json{{"pack", pack}, {"imported", 0}, {"present", count}, {"damaged", 0}, {"evicted", 0}});
+
+  const fs::path entries = cli.dir() + "/caf\xe9/entries";
+  const std::string victim = fs::directory_iterator(entries)->path();
+  flip_byte(victim, 100);
+  const json bad = run("cache verify --remove", 1);
+  CHECK(bad["bad"] == 1);
+  REQUIRE(bad["entries"].size() == 1);
+  CHECK(contains(bad["entries"][0]["path"], fs::path(victim).filename()));
+  CHECK(bad["entries"][0]["damaged"] == true);
+  CHECK(bad["entries"][0]["removed"] == true);
+  CHECK_FALSE(fs::exists(victim));
+  CHECK(run("cache verify --cache-layers /nowhere", 1)["unlisted"].size() == 1);
+
+  const json collected = run("cache gc --limit 0");
+  CHECK(collected["entries_removed"] == count - 1);
+  CHECK(collected["temporaries_removed"] == 0);
+  CHECK(collected["bytes_before"] > 1000);
+  CHECK(collected["bytes_after"] == 0);
+  for (const std::string command : {"verify", "gc", "ls", "import " + pack}) {
+    CHECK(cli.run("cache " + command + where + " --json /nowhere/file").exit_code == 2);
+  }
+}
+
 TEST_CASE("verify removes nothing from a layer below", "[nvrtc]") {
   const Cli below;
   const Cli above;
