@@ -190,13 +190,15 @@ class PosixEnv : public Env {
 
   std::error_code set_access(const std::string& path, std::uint32_t group,
                              std::uint32_t mode) override {
-    struct ::stat status {};
-    if (::lstat(path.c_str(), &status) != 0) return last_error();
-    if (S_ISLNK(status.st_mode)) return error_of(ELOOP);
-    if (status.st_gid != group && ::lchown(path.c_str(), static_cast<uid_t>(-1), group) != 0) {
-      return last_error();
-    }
-    return result_of(::chmod(path.c_str(), mode));
+    return retry_stale([&] {
+      struct ::stat status {};
+      if (::lstat(path.c_str(), &status) != 0) return last_error();
+      if (S_ISLNK(status.st_mode)) return error_of(ELOOP);
+      if (status.st_gid != group && ::lchown(path.c_str(), static_cast<uid_t>(-1), group) != 0) {
+        return last_error();
+      }
+      return call_error(::chmod(path.c_str(), mode));
+    });
   }
 
   std::error_code try_lock(const std::string& path, std::string_view owner,
