@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that whatever CMake looks for, and is inside what is shipped, is in packaging/THIRD_PARTY_NOTICES with its license
+"""Checks that whatever CMake looks for, and is inside what is shipped, is in THIRD_PARTY_NOTICES with its license
 and that license's text; with a wheel, that it carries the file:
     notices.py [WHEEL]
 """
@@ -9,7 +9,7 @@ import sys
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-NOTICES = ROOT / "packaging" / "THIRD_PARTY_NOTICES"
+NOTICES = ROOT / "THIRD_PARTY_NOTICES"
 # Of CMake's names, what is only run, or read as declarations, and what tests take.
 NOT_INSIDE = {"cudatoolkit", "threads", "python", "python3", "catch2"}
 
