@@ -97,19 +97,17 @@ Result<std::string> Store::publish(const Entry& entry, const AcceptEntry& accept
 std::unique_ptr<MakeLock> Store::lock(const Identity& wanted, WaitBudget* budget) {
   // entries/ too: what the holder puts into it is looked for when the lock is had, and a directory
   // that has been asked for in vain stays absent to clients of network file systems for a while.
-  if (!prepare({paths::locks_dir(options_.dir), paths::entries_dir(options_.dir)}).ok()) {
-    return nullptr;
-  }
+  if (!prepare({paths::locks_dir(options_.dir)}).ok()) return nullptr;
   const std::string path = paths::lock_path(options_.dir, wanted);
   WaitBudget own_budget(options_.lock_wait);
-  std::unique_ptr<MakeLock> lock = wait_for_lock(
-      *env_, {.path = path,
-              .wait = options_.lock_wait,
-              .budget = budget != nullptr ? *budget : own_budget,
-              .lost = lost_holders_,
-              .tell = [&](std::string_view text) {
-                log(LogLevel::kInfo, fmt::format("{}: {}", wanted.kernel, text));
-              }});
+  std::unique_ptr<MakeLock> lock =
+      wait_for_lock(*env_, {.path = path,
+                            .wait = options_.lock_wait,
+                            .budget = budget != nullptr ? *budget : own_budget,
+                            .lost = lost_holders_,
+                            .tell = [&](std::string_view text) {
+                              log(LogLevel::kInfo, fmt::format("{}: {}", wanted.kernel, text));
+                            }});
   // For another user to take it, should it stay.
   if (lock) share_made(*env_, path, kLockMode, options_.trust);
   return lock;
@@ -157,7 +155,7 @@ Result<GcResult> Store::gc(std::optional<std::uint64_t> limit_bytes) {
   sweep(*env_, options_.dir, options_.trust, &result);
   remove_damaged(*env_, options_.dir, options_.trust, &result);
   evict(*env_, options_.dir, limit_bytes.value_or(options_.limit_bytes), &result);
-  if (prepare({paths::tmp_dir(options_.dir)}).ok()) {
+  if (result.bytes_before > 0 && prepare({paths::tmp_dir(options_.dir)}).ok()) {
     Eviction::measured(usage_place(), result.bytes_after);
   }
   return result;
@@ -170,7 +168,7 @@ std::string Store::path_of(const Identity& identity) const {
 
 Status Store::check_writable() {
   const std::string entries = paths::entries_dir(options_.dir);
-  CUBINERY_RETURN_IF_ERROR(prepare({entries, paths::tmp_dir(options_.dir)}));
+  CUBINERY_RETURN_IF_ERROR(prepare({paths::tmp_dir(options_.dir)}));
   const std::string probe = temporary_path();
   const std::error_code error = env_->write_synced(probe, "probe", kFileMode);
   (void)env_->remove(probe);
@@ -336,11 +334,13 @@ void Store::renew_stamp(const std::string& path, std::int64_t mtime_ns) {
   if (!recent) (void)env_->set_mtime(path, now);
 }
 
-Status Store::prepare(std::initializer_list<std::string> subdirs) const {
+Status Store::prepare(std::initializer_list<std::string> others) const {
   if (options_.dir.empty()) return no_directory();
+  std::vector<std::string> subdirs = {paths::entries_dir(options_.dir)};
+  subdirs.insert(subdirs.end(), others);
   // Before anything is created in a directory of somebody else's, and after: it may not have been
   // there.
-  CUBINERY_RETURN_IF_ERROR(check_trusted(options_.dir));
+  CUBINERY_RETURN_IF_ERROR(check_owner(*env_, options_.dir, options_.trust));
   bool is_new = false;
   for (const std::string& subdir : subdirs) {
     FileInfo info;
@@ -355,7 +355,7 @@ Status Store::prepare(std::initializer_list<std::string> subdirs) const {
     }
     CUBINERY_RETURN_IF_ERROR(check_owner(*env_, subdir, options_.trust));
   }
-  return is_new ? check_trusted(options_.dir) : Status();
+  return is_new ? check_owner(*env_, options_.dir, options_.trust) : Status();
 }
 
 std::string Store::temporary_path() {
@@ -373,7 +373,7 @@ Result<bool> Store::write_entry(const Entry& entry, const AcceptEntry& accept) {
     return io_error("write", path, std::make_error_code(std::errc::file_too_large));
   }
   const std::string entries = paths::entries_dir(options_.dir);
-  CUBINERY_RETURN_IF_ERROR(prepare({entries, paths::tmp_dir(options_.dir)}));
+  CUBINERY_RETURN_IF_ERROR(prepare({paths::tmp_dir(options_.dir)}));
   const std::string temporary = temporary_path();
   std::error_code error = env_->write_synced(temporary, encode_entry(entry), kFileMode);
   if (error == std::errc::file_exists) return io_error("write", path, error);  // somebody else's

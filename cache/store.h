@@ -194,8 +194,8 @@ class Store {
   std::optional<Identity> identity_of(Layer& layer, const std::string& name) const;
   void renew_stamp(const std::string& path, std::int64_t mtime_ns);
 
-  // Makes directories under the writable one fit to be written to, or says why one is not.
-  Status prepare(std::initializer_list<std::string> subdirs) const;
+  // Makes entries/ and these directories fit to be written to, or says why one is not.
+  Status prepare(std::initializer_list<std::string> others) const;
   std::string temporary_path();
   // Whether a new entry went into the directory, rather than that one was there.
   Result<bool> write_entry(const Entry& entry, const AcceptEntry& accept);

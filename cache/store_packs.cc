@@ -145,7 +145,7 @@ Result<ImportResult> Store::import_pack(const std::string& path, const AcceptEnt
   Layer layer = open_layer(*env_, path, options_.trust);
   CUBINERY_RETURN_IF_ERROR(check_importable(layer));
   const std::string entries = paths::entries_dir(options_.dir);
-  CUBINERY_RETURN_IF_ERROR(prepare({entries}));
+  CUBINERY_RETURN_IF_ERROR(prepare({}));
   Layer writable = writable_layer();
   const std::vector<std::string> there = names_with(writable, "", names_.now());
   ImportResult result;
