@@ -223,8 +223,9 @@ class PosixEnv : public Env {
   std::uint32_t user() override { return ::geteuid(); }
 
   std::optional<std::uint32_t> private_group() override {
-    std::array<char, 16384> user_text{};
-    std::array<char, 16384> group_text{};
+    constexpr std::size_t kTextBytes = 16384;  // on the heap: a thread's stack may be small
+    std::vector<char> user_text(kTextBytes);
+    std::vector<char> group_text(kTextBytes);
     passwd user{};
     ::group group{};
     passwd* found_user = nullptr;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <csignal>
 #include <exception>
 #include <sstream>
 #include <string>
@@ -116,6 +117,8 @@ int main_without_exceptions(int argc, char** argv) {
 }  // namespace cubinery
 
 int main(int argc, char** argv) {
+  // A limit of file sizes is a failed write, for which there is a message.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return cubinery::main_without_exceptions(argc, argv);
   } catch (const std::exception& error) {

@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "cache/system_call.h"
 #include "codegen/nearest.h"
 #include "codegen/utf8.h"
 
@@ -22,8 +23,6 @@ namespace {
 
 // Of the first write to stdout that failed; 0: none.
 int stdout_errno = 0;
-
-std::error_code error_of(int number) { return {number, std::generic_category()}; }
 
 constexpr std::uint32_t kNewFileMode = 0666;  // less the umask
 

@@ -61,8 +61,9 @@ struct Options {
   // The same for these users and groups only.  What is made in a directory that a trusted group can
   // write is shared with the group.
   Trust trust{};
-  // How long to wait for another process that compiles the same kernel before compiling it here
-  // too.
+  // How long to wait for other processes that compile the same kernels before compiling them here
+  // too: in one call, for all kernels of an operator together, and for one process, which is not
+  // waited for again until it has let go (docs/cache_format.md, Locks).
   std::chrono::milliseconds lock_wait{60000};
 
   // Folders of templates (each holds <kernel>/<kernel>.cu, <kernel>/key.h and possibly common/),

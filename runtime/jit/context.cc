@@ -6,7 +6,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#include <array>
+#include <vector>
 
 #include "runtime/jit/context_state.h"
 #include "runtime/jit/options_text.h"
@@ -21,7 +21,7 @@ bool has_foreign_home() { return getauxval(AT_SECURE) != 0 && getuid() == geteui
 // ~/.cache/cubinery by the password database: the environment is read in Options::from_env() only.
 std::string home_cache_dir() {
   if (has_foreign_home()) return "";
-  std::array<char, 4096> buffer{};
+  std::vector<char> buffer(4096);  // a thread's stack may be small
   passwd entry{};
   passwd* found = nullptr;
   if (getpwuid_r(geteuid(), &entry, buffer.data(), buffer.size(), &found) != 0 ||

@@ -10,6 +10,7 @@
 #include "cache/cubin_note.h"
 #include "runtime/jit/native_code.h"
 #include "runtime/jit/nvrtc_places.h"
+#include "runtime/jit/on_threads.h"
 
 namespace cubinery {
 namespace {
@@ -189,7 +190,10 @@ Result<CompileOutput> Nvrtc::compile(const CompileInput& input) const {
   const Program program(handle, nvrtcDestroyProgram_);
   std::vector<const char*> options;
   for (const std::string& option : input.options) options.push_back(option.c_str());
-  result = nvrtcCompileProgram_(program.get(), static_cast<int>(options.size()), options.data());
+  // A thread of the host's may have a small part of the stack that a compiler needs.
+  on_large_stack([&] {
+    result = nvrtcCompileProgram_(program.get(), static_cast<int>(options.size()), options.data());
+  });
 
   CompileOutput output;
   std::size_t size = 0;

@@ -28,24 +28,44 @@ void* run_work(void* work) {
   return nullptr;
 }
 
+void* run_once(void* work) {
+  (*static_cast<const std::function<void()>*>(work))();
+  return nullptr;
+}
+
+// NOTE: not std::thread, which throws where there is no further thread to be had.
+bool start(pthread_t* thread, void* (*run)(void*), void* argument) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  const bool started = pthread_create(thread, &attributes, run, argument) == 0;
+  pthread_attr_destroy(&attributes);
+  return started;
+}
+
 }  // namespace
 
 void on_threads(std::size_t count, std::size_t threads,
                 const std::function<void(std::size_t)>& work) {
   Work shared{.count = count, .work = work};
-  // NOTE: not std::thread, which throws where there is no further thread to be had.
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, kStackBytes);
   std::vector<pthread_t> started;
   for (std::size_t i = 1; i < std::min(threads, count); ++i) {
     pthread_t thread{};
-    if (pthread_create(&thread, &attributes, run_work, &shared) != 0) break;
+    if (!start(&thread, run_work, &shared)) break;
     started.push_back(thread);
   }
-  pthread_attr_destroy(&attributes);
   shared.run();
   for (const pthread_t thread : started) pthread_join(thread, nullptr);
+}
+
+void on_large_stack(const std::function<void()>& work) {
+  pthread_t thread{};
+  std::function<void()> once = work;
+  if (start(&thread, run_once, &once)) {
+    pthread_join(thread, nullptr);
+  } else {
+    work();
+  }
 }
 
 }  // namespace cubinery

@@ -11,4 +11,8 @@ namespace cubinery {
 void on_threads(std::size_t count, std::size_t threads,
                 const std::function<void(std::size_t)>& work);
 
+// Calls it on a thread that has a stack as compilers take for granted, whatever the calling thread
+// has, and returns when it has returned; on the calling thread where there is no other to be had.
+void on_large_stack(const std::function<void()>& work);
+
 }  // namespace cubinery

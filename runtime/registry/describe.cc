@@ -75,8 +75,9 @@ std::string_view access_text(gdn::Access access) {
   return access == gdn::Access::kRead ? "read" : "written";
 }
 
+// Not inlined, as they come by the dozen, and a thread's stack may be small.
 template <class Problem>
-TensorDescription described_tensor(const auto& spec) {
+[[gnu::noinline]] TensorDescription described_tensor(const auto& spec) {
   const gdn::TensorInfo& info = spec.info;
   constexpr bool kOneToken = !requires(const Problem& problem) { problem.varlen; };
   auto [shape, packed] = shape_texts(info.axes, kOneToken);
@@ -106,7 +107,7 @@ NumberDescription described_number(const auto& number) {
 }
 
 template <class Problem>
-ArgsDescription described_args() {
+[[gnu::noinline]] ArgsDescription described_args() {
   using Args = gdn::ArgsOf<Problem>;
   ArgsDescription args;
   std::apply(

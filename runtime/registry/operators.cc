@@ -25,8 +25,12 @@ const std::vector<Problem>& default_problems() {
 // What `function` makes of each form, in their order.
 template <class Function>
 auto for_each_form(Function&& function) {
-  return std::apply([&](const auto&... form) { return std::vector{function(form)...}; },
-                    gdn::kModelForms);
+  using Made = std::decay_t<decltype(function(std::get<0>(gdn::kModelForms)))>;
+  std::vector<Made> made;
+  // One at a time: some are large, and a thread's stack may be small.
+  const auto add = [&](const auto& form) { made.push_back(function(form)); };
+  std::apply([&](const auto&... form) { (add(form), ...); }, gdn::kModelForms);
+  return made;
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "runtime/jit/context_state.h"
 #include "runtime/jit/kernel_info.h"
 #include "tests/cache/child.h"
+#include "tests/cache/small_stack.h"
 #include "tests/cache/temp_dir.h"
 #include "tests/catch.h"
 #include "tests/runtime/cached_kernel.h"
@@ -74,6 +75,25 @@ TEST_CASE("AnotherLibraryIsNoNvrtc", "[cpu]") {
   REQUIRE_FALSE(kernel);
   CHECK(kernel.error().code() == Code::kUnsupported);
   CHECK(kernel.error().message().starts_with("NVRTC: libm.so.6 lacks nvrtcVersion; needs NVRTC "));
+}
+
+// Contexts, NVRTC (which alone takes more than this), the cache and what is found in it again.
+TEST_CASE("KernelsAreMadeAndFoundOnASmallStack", "[nvrtc]") {
+  Workshop shop;
+  std::vector<std::string> outcomes;
+  const auto use = [&](Options options) {
+    const Result<Context> context = Context::create(std::move(options));
+    if (!context) return (void)outcomes.emplace_back(context.error().message());
+    const Result<CompiledKernel> kernel = context->compile(twice_spec());
+    outcomes.emplace_back(kernel ? to_string(kernel->source) : kernel.error().message());
+    const Result<Explanation> explanation = context->explain(twice_spec(32));
+    outcomes.emplace_back(explanation && !explanation->differences.empty() ? "explained" : "not");
+  };
+  REQUIRE(test::on_small_stack([&] {
+    use(shop.options());
+    use(offline(shop));
+  }));
+  CHECK(outcomes == std::vector<std::string>{"compiled", "explained", "disk", "explained"});
 }
 
 TEST_CASE("AFilledCacheNeedsNoNvrtc", "[nvrtc]") {
