@@ -49,6 +49,13 @@ TEST_CASE("control characters are printed as text", "[cpu]") {
         "2J \\xc3");
   CHECK(visible("\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80") ==
         "\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
+  // Longer than need be, half of a surrogate pair, and behind the last character.
+  CHECK(visible("\xc0\xaf") == "\\xc0\\xaf");
+  CHECK(visible("\xe0\x80\xaf") == "\\xe0\\x80\\xaf");
+  CHECK(visible("\xed\xa0\x80") == "\\xed\\xa0\\x80");
+  CHECK(visible("\xf0\x80\x80\xaf") == "\\xf0\\x80\\x80\\xaf");
+  CHECK(visible("\xf4\x90\x80\x80") == "\\xf4\\x90\\x80\\x80");
+  CHECK(visible("\xee\x80\x80\xf4\x8f\xbf\xbd") == "\xee\x80\x80\xf4\x8f\xbf\xbd");
 }
 
 // Names from entries, results and manifests.
