@@ -46,9 +46,11 @@ bool shares(const FileInfo& dir, const Trust& trust) {
 }
 
 // The setting of this trust with one id more.
-std::string setting(Trust trust, std::vector<std::uint32_t> Trust::*ids, std::uint32_t id) {
-  (trust.*ids).push_back(id);
-  return "CUBINERY_TRUST=" + to_text(trust);
+enum class IdOf : int { kUser, kGroup };
+std::string setting(const Trust& trust, IdOf kind, std::uint32_t id) {
+  Trust more = trust;
+  (kind == IdOf::kUser ? more.users : more.groups).push_back(id);
+  return "CUBINERY_TRUST=" + to_text(more);
 }
 
 Status refusal(const std::string& path, std::string_view why, std::string_view remedy) {
@@ -60,7 +62,7 @@ Status group_refusal(const std::string& path, std::string_view why, std::uint32_
                      const Trust& trust) {
   return refusal(path, why,
                  fmt::format("chmod g-w, or set {} if the members of that group are trusted",
-                             setting(trust, &Trust::groups, group)));
+                             setting(trust, IdOf::kGroup, group)));
 }
 
 }  // namespace
@@ -97,7 +99,7 @@ Status check_owner(Env& env, const std::string& path, const FileInfo& info, cons
     }
     return refusal(
         path, why,
-        fmt::format("set {} if that user is trusted", setting(trust, &Trust::users, info.owner)));
+        fmt::format("set {} if that user is trusted", setting(trust, IdOf::kUser, info.owner)));
   }
   if (others_write) {
     return refusal(path, "can be written by other users",

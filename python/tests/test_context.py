@@ -86,6 +86,7 @@ def test_every_option_reaches_the_library(tmp_path, compiler):
         cache_layers=[tmp_path / "none", layer],
         cache_limit_bytes=1 << 20,
         trust_shared_dirs=True,
+        trust="uid:65534,gid:2000",
         lock_wait=0.5,
         template_dirs=[],
         use_disk_cache=True,
@@ -106,6 +107,15 @@ def test_the_environment_counts(monkeypatch, tmp_path):
         cubinery.Context(-1, arch="sm_90a", cache_dir=tmp_path).compile(cubinery.DecodeProblem())
     monkeypatch.setenv("CUBINERY_OFFLINE", "perhaps")
     with pytest.raises(cubinery.InvalidArgumentError, match="CUBINERY_OFFLINE"):
+        cubinery.Context(-1, arch="sm_90a")
+
+
+@pytest.mark.parametrize("trust", ["nobody", "uid:", "uid:1,", "65534"])
+def test_trust_is_ids(monkeypatch, trust):
+    with pytest.raises(cubinery.InvalidArgumentError, match="trust.*such as uid:65534,gid:2000"):
+        cubinery.Context(-1, arch="sm_90a", trust=trust)
+    monkeypatch.setenv("CUBINERY_TRUST", trust)
+    with pytest.raises(cubinery.InvalidArgumentError, match="CUBINERY_TRUST.*such as uid:65534"):
         cubinery.Context(-1, arch="sm_90a")
 
 
