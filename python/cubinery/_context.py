@@ -47,7 +47,7 @@ class Context:
         cache_limit_bytes: entries of cache_dir are evicted when they pass this size in all.
         trust_shared_dirs: load (templates too) from directories that others can write.
         trust: the same for these users and groups only, "uid:65534,gid:2000", or "all".
-        lock_wait: seconds to wait for another process that compiles the same kernel.
+        lock_wait: seconds to wait for other processes that compile the same kernels, in one call.
         template_dirs: folders of templates searched before those of the library.
         paths: ways to compute that operators may take: "gdn_prefill=portable" only this one,
             "gdn_prefill=-portable" never this one; `choice()` names them.

@@ -1,4 +1,7 @@
 // Contexts without a GPU: what happens when the compiler, or a good cache entry, is not there.
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -12,6 +15,7 @@
 #include "cache/store.h"
 #include "cubinery/context.h"
 #include "runtime/jit/context_state.h"
+#include "runtime/jit/get_kernels.h"
 #include "runtime/jit/kernel_info.h"
 #include "tests/cache/child.h"
 #include "tests/cache/small_stack.h"
@@ -75,6 +79,39 @@ TEST_CASE("AnotherLibraryIsNoNvrtc", "[cpu]") {
   REQUIRE_FALSE(kernel);
   CHECK(kernel.error().code() == Code::kUnsupported);
   CHECK(kernel.error().message().starts_with("NVRTC: libm.so.6 lacks nvrtcVersion; needs NVRTC "));
+}
+
+// A stopped child that holds the locks of these kernels.
+pid_t start_stopped(const std::string& dir, const std::vector<Identity>& wanted) {
+  const test::Pipe ready;
+  const pid_t child = test::start_child([&] {
+    Store store({.dir = dir});
+    std::vector<std::unique_ptr<MakeLock>> locks;
+    for (const Identity& identity : wanted) locks.push_back(store.lock(identity));
+    if (!ready.send()) return 1;
+    for (;;) ::pause();
+  });
+  return child > 0 && ready.receive() && ::kill(child, SIGSTOP) == 0 ? child : -1;
+}
+
+TEST_CASE("TheKernelsOfAnOperatorWaitTogether", "[nvrtc]") {
+  Workshop shop;
+  Options options = shop.options();
+  options.lock_wait = std::chrono::milliseconds(1100);  // what is told begins after a second
+  const Context context = context_of(options);
+  std::vector<KernelSpec> specs;
+  std::vector<Identity> wanted;
+  for (const int threads : {32, 64, 96}) {
+    specs.push_back(twice_spec(threads));
+    wanted.push_back(test::identity_of(context, specs.back()));
+  }
+  const std::vector<pid_t> holders = {start_stopped(shop.cache(), {wanted[0], wanted[1]}),
+                                      start_stopped(shop.cache(), {wanted[2]})};
+  const Result<std::vector<CompiledKernel>> kernels = compile_kernels(context, specs);
+  for (const pid_t holder : holders) test::kill_child(holder);
+  REQUIRE(kernels);
+  for (const CompiledKernel& kernel : *kernels) CHECK(kernel.source == Source::kCompiled);
+  CHECK(shop.log().has("gave up waiting for process "));
 }
 
 // Contexts, NVRTC (which alone takes more than this), the cache and what is found in it again.

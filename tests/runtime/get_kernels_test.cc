@@ -6,10 +6,13 @@
 #include <thread>
 #include <vector>
 
+#include "cubinery/gdn.h"
 #include "gdn_decode/fields.h"
+#include "runtime/jit/context_state.h"
 #include "tests/catch.h"
 #include "tests/data/fake_driver.h"
 #include "tests/runtime/cached_kernel.h"
+#include "tests/runtime/fake_operator.h"
 
 namespace cubinery {
 namespace {
@@ -63,6 +66,21 @@ TEST_CASE("TheFirstKernelThatFailsIsTheError", "[cpu]") {
   REQUIRE_FALSE(kernels);
   CHECK(kernels.error().code() == Code::kNotCached);
   CHECK(kernels.error().message().find(specs[1].canonical) != std::string::npos);
+}
+
+TEST_CASE("AnOperatorWhoseKernelsAreThereOpensNoCompiler", "[cpu]") {
+  const FakeDriver fake(CUBINERY_FAKE_DRIVER);
+  const TempDir dir;
+  const gdn::DecodeProblem decode;
+  const gdn::PrefillProblem prefill;
+  (void)test::fake_operator(fake, dir, decode);
+  (void)test::fake_operator(fake, dir, prefill);
+  const Context context =
+      Context::create({.driver_path = CUBINERY_FAKE_DRIVER, .cache_dir = dir.path()}).value();
+  CHECK(context.prepare(decode));
+  CHECK(context.prepare(prefill));
+  CHECK_FALSE(context.state().knows_nvrtc());
+  CHECK(context.stats().misses == 0);
 }
 
 }  // namespace

@@ -28,7 +28,8 @@ TEST_CASE("DeepJsonIsAnErrorOnASmallStack", "[cpu]") {
 }
 
 TEST_CASE("ProblemsAreReadAndDescribedOnASmallStack", "[cpu]") {
-  const std::string config = test::read_bytes(CUBINERY_TEST_DIR "/data/models/Qwen3-Next-80B-A3B-Instruct/config.json");
+  const std::string config =
+      test::read_bytes(CUBINERY_TEST_DIR "/data/models/Qwen3-Next-80B-A3B-Instruct/config.json");
   std::size_t operators = 0, good = 0, problems = 0;
   REQUIRE(test::on_small_stack([&] {
     operators = operator_descriptions().size();
