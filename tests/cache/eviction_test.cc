@@ -1,11 +1,15 @@
 // The limit is kept to without a look at each entry.
 #include "cache/eviction.h"
 
+#include <sys/stat.h>
+
+#include <filesystem>
 #include <string>
 
 #include "cache/paths.h"
 #include "cache/store.h"
 #include "tests/cache/mem_cache.h"
+#include "tests/cache/temp_dir.h"
 #include "tests/catch.h"
 
 namespace cubinery {
@@ -108,6 +112,32 @@ TEST_CASE("WhatIsSaidOfUsageMayBeWrong", "[cache]") {
     REQUIRE(publishes(store, numbered_entry(4)));
     CHECK(entries_in(*env) == 3);
   }
+}
+
+TEST_CASE("UsageThatIsNoFileIsReplacedOrPassedOver", "[cache]") {
+  const test::TempDir temp;
+  const std::string dir = temp.path() + "/cache";
+  const std::string usage = paths::usage_path(dir);
+  const std::string elsewhere = temp.path() + "/elsewhere";
+  const std::uint64_t size = encoded_bytes(numbered_entry(0));
+  std::filesystem::create_directory(dir);
+  test::write_bytes(elsewhere, "somebody's");
+  SECTION("a link") { std::filesystem::create_symlink(elsewhere, usage); }
+  SECTION("a pipe") { REQUIRE(::mkfifo(usage.c_str(), 0600) == 0); }
+  SECTION("a directory") { std::filesystem::create_directory(usage); }
+  SECTION("not ours to write") {
+    test::write_bytes(usage, "measured 1 0\n");
+    std::filesystem::permissions(usage, std::filesystem::perms::none);
+  }
+  Store store({.dir = dir, .limit_bytes = 3 * size});
+  for (int n = 0; n < 6; ++n) {
+    REQUIRE(publishes(store, numbered_entry(n)));
+    CHECK(test::count_files(dir + "/entries") <= 3);
+    CHECK(store.lookup(numbered_entry(n).identity));
+  }
+  CHECK(store.failed_writes() == 0);
+  CHECK(test::read_bytes(elsewhere) == "somebody's");
+  CHECK(test::count_files(dir + "/tmp") == 0);
 }
 
 }  // namespace

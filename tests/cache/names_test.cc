@@ -2,6 +2,7 @@
 #include "cache/names.h"
 
 #include <atomic>
+#include <cerrno>
 #include <set>
 #include <string>
 #include <thread>
@@ -141,6 +142,30 @@ TEST_CASE("AGoodEntryStays", "[cache]") {
   cache.env->files()[cache.store.path_of(sample_identity())].bytes.resize(50);
   REQUIRE(publishes(cache.store, first));
   CHECK(cache.store.lookup(sample_identity())->entry == first);
+}
+
+// Network file systems do not know the flag that keeps a rename from replacing.
+TEST_CASE("WithoutTheFlagALinkKeepsTheGoodEntry", "[cache]") {
+  const auto published = [](const Entry& there, const Entry& entry) {
+    const TempDir temp;
+    Store store({.dir = temp.path()});
+    REQUIRE(publishes(store, there));
+    std::string hit;
+    for (int at = 0; hit != "renameat2"; ++at) {
+      Store fresh({.dir = temp.path()});
+      const test::SystemCalls calls(at, EINVAL);
+      const bool is_published = publishes(fresh, entry);
+      hit = calls.hit();
+      REQUIRE_FALSE(hit.empty());
+      if (hit == "renameat2") REQUIRE(is_published);
+    }
+    CHECK(test::count_files(temp.path() + "/tmp") == 0);
+    return store.lookup(entry.identity)->entry;
+  };
+  Entry first = sample_entry();
+  first.cubin += "first";
+  CHECK(published(first, sample_entry()) == first);
+  CHECK(published(numbered_entry(1), sample_entry()) == sample_entry());
 }
 
 // The system calls of publishing one more entry beside `count`, and of finding it.
