@@ -87,6 +87,7 @@ pid_t start_stopped(const std::string& dir, const std::vector<Identity>& wanted)
   const pid_t child = test::start_child([&] {
     Store store({.dir = dir});
     std::vector<std::unique_ptr<MakeLock>> locks;
+    locks.reserve(wanted.size());
     for (const Identity& identity : wanted) locks.push_back(store.lock(identity));
     if (!ready.send()) return 1;
     for (;;) ::pause();
@@ -562,6 +563,7 @@ TEST_CASE("ProcessesShareOneCompilation", "[nvrtc]") {
   const test::Pipe start;
   REQUIRE(start.ok());
   std::vector<pid_t> children;
+  children.reserve(kProcesses);
   for (int i = 0; i < kProcesses; ++i) {
     children.push_back(test::start_child([&] {
       const Result<Context> context = Context::create(shop.options());
