@@ -82,9 +82,8 @@ std::set<std::string> Store::versions(const Identity& request) const {
 }
 
 Result<std::string> Store::publish(const Entry& entry, const AcceptEntry& accept) {
-  Result<bool> written = write_entry(entry, accept);
-  Status error = written ? Status() : std::move(written).error();
-  if (error.ok()) error = sync(paths::entries_dir(options_.dir));
+  const Result<bool> written = write_entry(entry, accept);
+  Status error = written ? sync(paths::entries_dir(options_.dir)) : written.error().clone();
   if (!error.ok()) {
     ++failed_writes_;
     warn_once("publish", error.message());
