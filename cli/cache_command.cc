@@ -300,6 +300,22 @@ int on_store(const Cache& cache, const std::function<int(Store&)>& command) {
   return command(store);
 }
 
+void add_export_options(CLI::App& command, Cache* cache) {
+  command.add_option("-o,--output", cache->pack, "The pack; replaced when there is one")
+      ->type_name("FILE")
+      ->required();
+  command.add_option("--arch", cache->archs, "Only these architectures: sm_90a,sm_100a")
+      ->delimiter(',')
+      ->type_name("ARCH,...");
+  command.add_option("--kernel", cache->kernels, "Only these kernels: gdn_decode")
+      ->delimiter(',')
+      ->type_name("NAME,...");
+  command.footer(
+      "The entries of every directory and layer. Name the pack in CUBINERY_CACHE_LAYERS or\n"
+      "Options::cache_layers to use it as it is.\n"
+      "Exit code: 1 when an entry cannot be used and is left out, 2 when none is left.");
+}
+
 }  // namespace
 
 void add_cache(CLI::App& app, int* exit_code) {
@@ -330,9 +346,7 @@ void add_cache(CLI::App& app, int* exit_code) {
       ->required();
   add_json(add("verify",
                "Check every entry; exit code 1 when one is bad, removed or not, or a directory is "
-               "not there "
-               "or "
-               "not readable",
+               "not there or not readable",
                &Cache::verify))
       ->add_flag("--remove", cache->remove, "Delete damaged entries of the writable directory");
   add_json(add("gc", "Remove leftovers, damaged and least recently used entries", &Cache::gc))
@@ -340,21 +354,9 @@ void add_cache(CLI::App& app, int* exit_code) {
           "--limit", cache->limit,
           "Bytes to keep at most: 4096, 64K, 512M, 1G, 2T (powers of 1024) [the cache's limit]")
       ->type_name("BYTES");
-  CLI::App* exporting = add_json(
-      add("export", "Write entries into one file, a pack, to be shipped", &Cache::export_pack));
-  exporting->add_option("-o,--output", cache->pack, "The pack; replaced when there is one")
-      ->type_name("FILE")
-      ->required();
-  exporting->add_option("--arch", cache->archs, "Only these architectures: sm_90a,sm_100a")
-      ->delimiter(',')
-      ->type_name("ARCH,...");
-  exporting->add_option("--kernel", cache->kernels, "Only these kernels: gdn_decode")
-      ->delimiter(',')
-      ->type_name("NAME,...");
-  exporting->footer(
-      "The entries of every directory and layer. Name the pack in CUBINERY_CACHE_LAYERS or\n"
-      "Options::cache_layers to use it as it is.\n"
-      "Exit code: 1 when an entry cannot be used and is left out, 2 when none is left.");
+  add_export_options(*add_json(add("export", "Write entries into one file, a pack, to be shipped",
+                                   &Cache::export_pack)),
+                     cache.get());
   CLI::App* importing =
       add_json(add("import", "Take the entries of a pack into the cache", &Cache::import_pack));
   importing->add_option("pack", cache->pack, "A file of cubinery cache export")

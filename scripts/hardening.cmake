@@ -6,6 +6,7 @@ include(CheckLinkerFlag)
 
 set(hardening_options)
 # Stack canaries; landing pads for indirect branches and a shadow stack, on x86-64 and on arm64.
+set(CMAKE_REQUIRED_FLAGS -Werror)  # clang warns of flags that are for other processors
 foreach(flag IN ITEMS -fstack-protector-strong -fcf-protection=full -mbranch-protection=standard)
   string(MAKE_C_IDENTIFIER "CUBINERY_HAS${flag}" has)
   check_cxx_compiler_flag(${flag} ${has})
@@ -13,6 +14,7 @@ foreach(flag IN ITEMS -fstack-protector-strong -fcf-protection=full -mbranch-pro
     list(APPEND hardening_options ${flag})
   endif()
 endforeach()
+unset(CMAKE_REQUIRED_FLAGS)
 
 # Checked calls of the C library, where the compiler optimises, and the user does not say otherwise.  A level that it
 # does not know is a warning.
