@@ -18,6 +18,9 @@ template <class T>
 struct OrNan {
   T& value;
 };
+template <class T>
+OrNan(T&) -> OrNan<T>;  // clang 14 does not deduce it
+
 // The names of the fields that change bits, of these configurations.
 using BitsOf = std::vector<const std::vector<TunedValue>*>;
 
