@@ -674,10 +674,10 @@ def test_signatures_are_theirs():
         "retrieve_next_token retrieve_next_sibling retrieve_parent_token pad_slot_id metadata "
         "validate_data",
         fla.causal_conv1d: "x weight bias residual initial_state output_final_state activation "
-        "backend cu_seqlens cu_seqlens_cpu chunk_indices cp_context kwargs",
+        "backend cu_seqlens cu_seqlens_cpu chunk_indices cp_context",
         fla.causal_conv1d_update: "x cache residual weight bias activation",
     }
     for function, names in theirs.items():
         parameters = inspect.signature(function).parameters.values()
-        ordered = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+        ordered = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
         assert ordered == names.split(), function

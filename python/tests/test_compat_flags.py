@@ -1,8 +1,10 @@
-"""The adapters' flags: their truth is as Python has it, and that of an array is not asked for."""
+"""The adapters' keywords.  Flags: their truth is as Python has it, and that of an array is not asked
+for.  Unknown ones: None asks for nothing, anything else is refused by name."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import convolution
@@ -68,6 +70,10 @@ FUNCTIONS: dict[Any, tuple[Any, dict[str, dict[str, Any]]]] = {
         lambda: {"x": zeros(N, C, T), **taps()},
         {"return_final_states": {}},
     ),
+    causal_conv1d.causal_conv1d_update: (
+        lambda: {"x": zeros(N, C), "conv_state": zeros(N, C, W - 1), **taps()},
+        {},
+    ),
     causal_conv1d.causal_conv1d_split_qkv: (
         lambda: {
             **{"x": zeros(3 * C, N * T), "weight": zeros(3 * C, W), "bias": zeros(3 * C)},
@@ -100,6 +106,10 @@ FUNCTIONS: dict[Any, tuple[Any, dict[str, dict[str, Any]]]] = {
         },
     ),
     fla.causal_conv1d: (lambda: {"x": zeros(N, T, C), **taps()}, {"output_final_state": {}}),
+    fla.causal_conv1d_update: (
+        lambda: {"x": zeros(N, C), "cache": zeros(N, C, W), **taps()},
+        {},
+    ),
     flashinfer.chunk_gated_delta_rule: (
         lambda: {**rows(N * T), **PREFILL},
         {"output_final_state": {}, "use_qk_l2norm_in_kernel": {}, "use_cp": {}},
@@ -167,8 +177,14 @@ FUNCTIONS: dict[Any, tuple[Any, dict[str, dict[str, Any]]]] = {
         {"activation": {}},
     ),
 }
+
+
+def full_name(function: Any) -> str:
+    return f"{function.__module__.removeprefix('cubinery.compat.')}.{function.__name__}"
+
+
 FLAGS = [
-    pytest.param(function, flag, id=f"{function.__module__[16:]}.{function.__name__}-{flag}")
+    pytest.param(function, flag, id=f"{full_name(function)}-{flag}")
     for function, (_, flags) in FUNCTIONS.items()
     for flag in flags
 ]
@@ -234,17 +250,44 @@ def test_arrays_are_refused(calls, function, flag, array):
     assert calls == []
 
 
-def test_every_flag_is_tested():
+@pytest.mark.parametrize("function", FUNCTIONS, ids=full_name)
+def test_unknown_keywords(calls, function):
+    make, _ = FUNCTIONS[function]
+    function(**make())
+    expected = list(calls)
+    calls.clear()
+    function(**make(), made_up=None, also_made_up=None)
+    assert calls == expected
+    calls.clear()
+    for value in (1, False, zeros(2)):
+        with pytest.raises(
+            InvalidArgumentError, match=f"^{full_name(function)}: unknown argument made_up$"
+        ):
+            function(**make(), made_up=value, also_made_up=None)
+    assert calls == []
+
+
+def adapters() -> Iterator[Any]:
     for module in MODULES:
         for function in vars(module).values():
             if not inspect.isfunction(function) or function.__module__ != module.__name__:
                 continue
-            if function.__name__.startswith("_") or function.__name__ in ("checked", "register"):
+            if function.__name__.startswith("_"):
                 continue
-            found = {
-                name
-                for name, parameter in inspect.signature(function).parameters.items()
-                if "bool" in str(parameter.annotation)
-            }
-            tested = FUNCTIONS.get(function, (None, {}))[1]
-            assert found - NOT_READ <= tested.keys(), function
+            if function not in (fla.checked, fla.register, fla.unregister):
+                yield function
+
+
+def test_every_function_is_tested():
+    assert set(adapters()) == FUNCTIONS.keys()
+
+
+def test_every_flag_is_tested():
+    for function in adapters():
+        found = {
+            name
+            for name, parameter in inspect.signature(function).parameters.items()
+            if "bool" in str(parameter.annotation)
+        }
+        tested = FUNCTIONS[function][1]
+        assert found - NOT_READ <= tested.keys(), function

@@ -303,6 +303,7 @@ LEFT = [
     ("torch_chunk_gated_delta_rule", {"beta": np.zeros((B, T, HV))}, "beta is float64"),
     ("torch_recurrent_gated_delta_rule", {"value": normal(B, T, HV, 272)}, "V is 272; supported"),
     ("torch_recurrent_gated_delta_rule", {"g": normal(B, T, HV).view(Trained)}, "g requires grad"),
+    *((name, {"made_up": 1}, "unknown argument made_up") for name in NAMES),
 ]
 
 
@@ -312,6 +313,21 @@ def inputs_of(name):
     x, weight = convolution_inputs()
     inputs = {"hidden_states": x, "weight": weight, "activation": "silu"}
     return inputs if name.endswith("fn") else {**inputs, "conv_state": normal(B, D, W)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_keywords_of_the_model_are_not_for_the_functions(fake, calls, name):
+    """Their layers hand all of them on."""
+    transformers.enable()
+    handed_on = {
+        **{"use_cache": True, "output_attentions": False, "output_hidden_states": True},
+        **{"output_router_logits": True, "num_items_in_batch": 3, "is_causal": True},
+        **{"position_ids": np.arange(T)[None], "cu_seq_lens_k": np.array([0, T], np.int32)},
+        **{"max_length_q": T, "max_length_k": T, "cache_position": np.arange(T), "made_up": None},
+    }
+    result = getattr(fake, name)(**inputs_of(name), **handed_on)
+    assert not isinstance(result, str)
+    assert sum(calls.values()) == 1
 
 
 @pytest.mark.parametrize("name, change, reason", LEFT)

@@ -25,6 +25,14 @@ def refuse_autograd(function: str, **arrays: Any) -> None:
             )
 
 
+def refuse_unknown(function: str, keywords: dict[str, Any]) -> None:
+    """Raises InvalidArgumentError for the first keyword, of those that an adapter does not know,
+    whose value is not None: None asks for nothing."""
+    for name in sorted(keywords):
+        if keywords[name] is not None:
+            raise InvalidArgumentError(f"{function}: unknown argument {name}")
+
+
 def refuse_given(function: str, supported: str, **arguments: Any) -> None:
     """Raises UnsupportedError for the first of `arguments` that is neither None nor False."""
     for name, value in arguments.items():

@@ -27,6 +27,7 @@ def causal_conv1d_fn(
     return_final_states: bool = False,
     final_states_out: Any = None,
     activation: str | None = None,
+    **kwargs: Any,
 ) -> Any:
     """causal-conv1d's function of this name: whole sequences.
 
@@ -38,6 +39,7 @@ def causal_conv1d_fn(
     InvalidArgumentError for `final_states_out` without `return_final_states`.
     """
     name = "causal_conv1d.causal_conv1d_fn"
+    arguments.refuse_unknown(name, kwargs)
     arguments.refuse_given(
         name, "pack the sequences and pass cu_seqlens to cubinery.gdn_conv", seq_idx=seq_idx
     )
@@ -72,6 +74,7 @@ def causal_conv1d_update(
     activation: str | None = None,
     cache_seqlens: Any = None,
     conv_state_indices: Any = None,
+    **kwargs: Any,
 ) -> Any:
     """causal-conv1d's function of this name: one token or a few, on states updated in place.
 
@@ -83,6 +86,7 @@ def causal_conv1d_update(
     columns, which cubinery would not shift, and for inputs that require grad while grad is enabled.
     """
     name = "causal_conv1d.causal_conv1d_update"
+    arguments.refuse_unknown(name, kwargs)
     arguments.refuse_given(
         name, "the newest input is in the last column", cache_seqlens=cache_seqlens
     )
@@ -116,6 +120,7 @@ def causal_conv1d_split_qkv(
     has_initial_state: Any = None,
     activation: bool | str | None = "silu",
     pad_slot_id: int = -1,
+    **kwargs: Any,
 ) -> tuple[Any, Any, Any]:
     """The engines' causal_conv1d_fn whose outputs are q, k and v: [T, k_dim] twice and [T, v_dim].
 
@@ -127,6 +132,7 @@ def causal_conv1d_split_qkv(
     up to 256, the one count a multiple of the other; otherwise as there.
     """
     name = "causal_conv1d.causal_conv1d_split_qkv"
+    arguments.refuse_unknown(name, kwargs)
     if query_start_loc is None:
         raise InvalidArgumentError(f"{name}: query_start_loc is required")
     options = convolution.prefill_options(

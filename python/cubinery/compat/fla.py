@@ -214,6 +214,7 @@ def causal_conv1d_update(
     weight: Any = None,
     bias: Any = None,
     activation: str | None = None,
+    **kwargs: Any,
 ) -> tuple[Any, Any]:
     """FLA's function of this name: one token of N sequences.
 
@@ -223,6 +224,7 @@ def causal_conv1d_update(
     Raises InvalidArgumentError without `weight` or `cache` and for shapes that do not fit,
     UnsupportedError for inputs that require grad while grad is enabled.
     """
+    _refuse_unknown(_CONV_UPDATE, kwargs)
     rows = _channel_rows(_CONV_UPDATE, x, weight, residual)
     arguments.refuse_autograd(
         _CONV_UPDATE, x=x, weight=weight, bias=bias, residual=residual, cache=cache
@@ -296,12 +298,11 @@ def _state_layout_flag(function: str, state_v_first: bool, kwargs: dict[str, Any
 
 
 def _refuse_unknown(function: str, kwargs: dict[str, Any]) -> None:
-    if "head_first" in kwargs:
+    if kwargs.get("head_first") is not None:
         raise InvalidArgumentError(
             f"{function}: head_first has been removed; inputs are [B, T, H, ...]"
         )
-    if kwargs:
-        raise InvalidArgumentError(f"{function}: unknown argument {sorted(kwargs)[0]}")
+    arguments.refuse_unknown(function, kwargs)
 
 
 # The flags of a call, by their field, under FLA's names.

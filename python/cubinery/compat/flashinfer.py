@@ -43,6 +43,7 @@ def chunk_gated_delta_rule(
     _cp_chunk_len: int | None = None,
     backend: str = "auto",
     max_seqlen: int | None = None,
+    **kwargs: Any,
 ) -> Any:
     """flashinfer.gdn_prefill.chunk_gated_delta_rule.
 
@@ -61,6 +62,7 @@ def chunk_gated_delta_rule(
     and states of two dtypes, unless a dense `output_state` is f32.
     """
     name = "flashinfer.chunk_gated_delta_rule"
+    arguments.refuse_unknown(name, kwargs)
     _check_prefill(name, q, v, cu_seqlens, use_cp, _cp_chunk_len, backend)
     output_final_state = arguments.flag(name, "output_final_state", output_final_state)
     normalises = arguments.flag(name, "use_qk_l2norm_in_kernel", use_qk_l2norm_in_kernel)
@@ -167,6 +169,7 @@ def gated_delta_rule_decode_pretranspose(
     intermediate_states_buffer: Any = None,
     disable_state_update: bool = False,
     backend: str = "auto",
+    **kwargs: Any,
 ) -> tuple[Any, Any]:
     """flashinfer.gdn_decode.gated_delta_rule_decode_pretranspose, 1 to 16 tokens per request.
 
@@ -186,6 +189,7 @@ def gated_delta_rule_decode_pretranspose(
     other backends; InvalidArgumentError where FlashInfer would raise.
     """
     name = "flashinfer.gated_delta_rule_decode_pretranspose"
+    arguments.refuse_unknown(name, kwargs)
     _check_decode(name, q, v, backend)
     disable_state_update = arguments.flag(name, "disable_state_update", disable_state_update)
     several = q.shape[1] != 1
@@ -224,11 +228,13 @@ def gated_delta_rule_decode(
     output: Any = None,
     use_qk_l2norm: bool = True,
     backend: str = "auto",
+    **kwargs: Any,
 ) -> tuple[Any, Any]:
     """flashinfer.gdn_decode.gated_delta_rule_decode: as gated_delta_rule_decode_pretranspose() with
     `state` [B, HV, K, V], updated in place, for one token per request.  Returns (output, state).
     """
     name = "flashinfer.gated_delta_rule_decode"
+    arguments.refuse_unknown(name, kwargs)
     _check_decode(name, q, v, backend)
     if q.shape[1] != 1:
         raise UnsupportedError(f"{name}: q has T = {q.shape[1]} tokens per request; supported: 1")
@@ -258,6 +264,7 @@ def gated_delta_rule_mtp(
     replayssm_rawk: Any = None,
     replayssm_g: Any = None,
     replayssm_beta: Any = None,
+    **kwargs: Any,
 ) -> tuple[Any, Any]:
     """flashinfer.gdn_decode.gated_delta_rule_mtp, 1 to 16 tokens per request.
 
@@ -277,6 +284,7 @@ def gated_delta_rule_mtp(
     InvalidArgumentError where FlashInfer would raise.
     """
     name = "flashinfer.gated_delta_rule_mtp"
+    arguments.refuse_unknown(name, kwargs)
     _check_decode(name, q, v, "auto")
     arguments.refuse_set(name, _KEPT, cache_replayssm=cache_replayssm)
     arguments.refuse_given(

@@ -50,6 +50,7 @@ def fused_sigmoid_gating_delta_rule_update(
     replayssm_beta: Any = None,
     match_cutedsl_decode: bool = False,
     num_warps: int = 1,
+    **kwargs: Any,
 ) -> Any:
     """SGLang's function of this name, for decode and for verification (target_verify).
 
@@ -83,6 +84,7 @@ def fused_sigmoid_gating_delta_rule_update(
     threshold = 20; InvalidArgumentError for arguments that do not fit each other.
     """
     name = "sglang.fused_sigmoid_gating_delta_rule_update"
+    arguments.refuse_unknown(name, kwargs)
     engines.require_plain_softplus(
         name, "softplus_beta", softplus_beta, softplus_threshold=softplus_threshold
     )
@@ -225,6 +227,7 @@ def fused_recurrent_gated_delta_rule_packed_decode(
     out: Any,
     ssm_state_indices: Any,
     use_qk_l2norm_in_kernel: bool = False,
+    **kwargs: Any,
 ) -> tuple[Any, Any]:
     """SGLang's function of this name: decode from the convolution's output, split as it lies.
 
@@ -232,8 +235,10 @@ def fused_recurrent_gated_delta_rule_packed_decode(
     place at `ssm_state_indices` [B]; `out` [B, 1, HV, V] is written, with zeros where the index is
     negative.  Returns (out, initial_state).
     """
+    name = "sglang.fused_recurrent_gated_delta_rule_packed_decode"
+    arguments.refuse_unknown(name, kwargs)
     return engines.packed_decode(
-        "sglang.fused_recurrent_gated_delta_rule_packed_decode", mixed_qkv, a, b, A_log, dt_bias,
+        name, mixed_qkv, a, b, A_log, dt_bias,
         scale, initial_state, out, ssm_state_indices, use_qk_l2norm_in_kernel, _PAD_SLOT_ID,
     )  # fmt: skip
 
@@ -250,6 +255,7 @@ def chunk_gated_delta_rule(
     cu_seqlens: Any = None,
     head_first: bool = False,
     use_qk_l2norm_in_kernel: bool = False,
+    **kwargs: Any,
 ) -> tuple[Any, None, None]:
     """SGLang's function of this name: prefill, on a pool that is updated in place.
 
@@ -261,6 +267,7 @@ def chunk_gated_delta_rule(
     Raises InvalidArgumentError for head_first and for a pool without indices.
     """
     name = "sglang.chunk_gated_delta_rule"
+    arguments.refuse_unknown(name, kwargs)
     engines.refuse_head_first(name, head_first)
     if (initial_state is None) != (initial_state_indices is None):
         raise InvalidArgumentError(
@@ -294,6 +301,7 @@ def causal_conv1d_fn(
     activation: bool | str | None = "silu",
     pad_slot_id: int = _PAD_SLOT_ID,
     validate_data: bool = False,
+    **kwargs: Any,
 ) -> Any:
     """SGLang's function of this name: the convolution of a prefill, on a pool updated in place.
 
@@ -310,8 +318,10 @@ def causal_conv1d_fn(
     Raises InvalidArgumentError for arrays that do not fit, UnsupportedError for inputs that require
     grad while grad is enabled.
     """
+    name = "sglang.causal_conv1d_fn"
+    arguments.refuse_unknown(name, kwargs)
     options = convolution.prefill_options(
-        "sglang.causal_conv1d_fn", x, weight, bias, conv_states, query_start_loc, cache_indices,
+        name, x, weight, bias, conv_states, query_start_loc, cache_indices,
         has_initial_state, activation, pad_slot_id,
     )  # fmt: skip
     return convolution.run(x, weight, bias, **options)
@@ -334,6 +344,7 @@ def causal_conv1d_update(
     pad_slot_id: int = _PAD_SLOT_ID,
     metadata: Any = None,
     validate_data: bool = False,
+    **kwargs: Any,
 ) -> Any:
     """SGLang's function of this name: the convolution of a decode, or of draft tokens.
 
@@ -356,6 +367,7 @@ def causal_conv1d_update(
     InvalidArgumentError for windows without rows or `conv_state_indices`.
     """
     name = "sglang.causal_conv1d_update"
+    arguments.refuse_unknown(name, kwargs)
     arguments.refuse_given(
         name, "the newest input is in the last column", cache_seqlens=cache_seqlens
     )

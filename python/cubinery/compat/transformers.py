@@ -170,6 +170,23 @@ def _places_of(model: Any) -> Iterator[tuple[Any, dict[str, Callable[..., _Prepa
 
 # --- the functions; arguments are theirs
 
+# Keywords of the whole model's call: its layers hand them on to every function, which are called
+# without those that they do not name.
+_OF_THE_MODEL = frozenset(
+    (
+        "attention_mask", "cache", "cache_params", "cache_position", "cu_seq_lens_k",
+        "cu_seq_lens_q", "is_causal", "logits_to_keep", "max_length_k", "max_length_q",
+        "num_items_in_batch", "output_attentions", "output_hidden_states", "output_router_logits",
+        "past_key_values", "position_ids", "return_dict", "seq_idx", "use_cache",
+    )
+)  # fmt: skip
+
+
+def _refuse_unknown(function: str, keywords: dict[str, Any]) -> None:
+    arguments.refuse_unknown(
+        function, {name: keywords[name] for name in keywords.keys() - _OF_THE_MODEL}
+    )
+
 
 def _require_plain(function: str, name: str, array: Any) -> None:
     """Raises UnsupportedError for tensors that stand for others: fake ones, distributed ones."""
@@ -194,6 +211,7 @@ def _prepare_convolution(
 ) -> _Prepared:
     """causal_conv1d_fn: hidden_states [B, D, T] from zeros; packed sequences have `seq_idx`."""
     function = "causal_conv1d_fn"
+    _refuse_unknown(function, kwargs)
     x = hidden_states if x is None else x
     _check_convolution(function, x, weight, bias, activation)
     bounds = None
@@ -222,6 +240,7 @@ def _prepare_update(
 ) -> _Prepared:
     """causal_conv1d_update: hidden_states [B, D, T] behind conv_state [B, D, W], which goes on."""
     function = "causal_conv1d_update"
+    _refuse_unknown(function, kwargs)
     _check_convolution(function, hidden_states, weight, bias, activation)
     arguments.refuse_autograd(function, conv_state=conv_state)
     channels = tuple(hidden_states.shape[:2])
@@ -267,6 +286,7 @@ def _prepare_chunk(
     **kwargs: Any,
 ) -> _Prepared:
     """torch_chunk_gated_delta_rule: shapes as in FLA; chunk_size lays out theirs."""
+    _refuse_unknown("chunk_gated_delta_rule", kwargs)
     _require_plain("chunk_gated_delta_rule", "query", query)
     call = fla.checked(
         fla.chunk_gated_delta_rule, query, key, value, g, beta, None, initial_state,
@@ -290,6 +310,7 @@ def _prepare_recurrent(
 ) -> _Prepared:
     """torch_recurrent_gated_delta_rule.  The state of one token is that of the cache, which the
     layer overwrites with the new one: it is advanced in place."""
+    _refuse_unknown("fused_recurrent_gated_delta_rule", kwargs)
     _require_plain("fused_recurrent_gated_delta_rule", "query", query)
     call = fla.checked(
         fla.fused_recurrent_gated_delta_rule, query, key, value, g, beta=beta,

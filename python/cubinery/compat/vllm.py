@@ -36,6 +36,7 @@ def fused_recurrent_gated_delta_rule(
     use_qk_l2norm_in_kernel: bool = False,
     *,
     pad_slot_id: int = 0,
+    **kwargs: Any,
 ) -> tuple[Any, Any]:
     """vLLM's function of this name, for decode and for the draft tokens of speculative decoding.
 
@@ -58,6 +59,7 @@ def fused_recurrent_gated_delta_rule(
     other.
     """
     name = "vllm.fused_recurrent_gated_delta_rule"
+    arguments.refuse_unknown(name, kwargs)
     return _recurrent(
         name, q, k, v, {"g": g, "beta": beta}, scale, initial_state, inplace_final_state,
         cu_seqlens, ssm_state_indices, num_accepted_tokens, pad_slot_id,
@@ -85,6 +87,7 @@ def fused_sigmoid_gating_delta_rule_update(
     is_kda: bool = False,
     *,
     pad_slot_id: int = 0,
+    **kwargs: Any,
 ) -> tuple[Any, Any]:
     """vLLM's function of this name: fused_recurrent_gated_delta_rule() with
     g = -exp(A_log) softplus(a + dt_bias) and sigmoid(b) computed by the kernel.
@@ -94,6 +97,7 @@ def fused_sigmoid_gating_delta_rule_update(
     than beta = 1, threshold = 20.
     """
     name = "vllm.fused_sigmoid_gating_delta_rule_update"
+    arguments.refuse_unknown(name, kwargs)
     engines.require_plain_softplus(name, "beta", beta, threshold=threshold)
     arguments.refuse_set(name, "one decay per head", is_kda=is_kda)
     arguments.refuse_autograd(name, A_log=A_log, dt_bias=dt_bias)
@@ -118,6 +122,7 @@ def fused_recurrent_gated_delta_rule_packed_decode(
     use_qk_l2norm_in_kernel: bool = False,
     *,
     pad_slot_id: int = 0,
+    **kwargs: Any,
 ) -> tuple[Any, Any]:
     """vLLM's function of this name: decode from the convolution's output, split as it lies.
 
@@ -125,8 +130,10 @@ def fused_recurrent_gated_delta_rule_packed_decode(
     place at `ssm_state_indices` [B]; `out` [B, 1, HV, V] is written, with zeros where the slot is
     padding.  Returns (out, initial_state).
     """
+    name = "vllm.fused_recurrent_gated_delta_rule_packed_decode"
+    arguments.refuse_unknown(name, kwargs)
     return engines.packed_decode(
-        "vllm.fused_recurrent_gated_delta_rule_packed_decode", mixed_qkv, a, b, A_log, dt_bias,
+        name, mixed_qkv, a, b, A_log, dt_bias,
         scale, initial_state, out, ssm_state_indices, use_qk_l2norm_in_kernel, pad_slot_id,
     )  # fmt: skip
 
@@ -147,6 +154,7 @@ def chunk_gated_delta_rule(
     chunk_offsets: Any = None,
     use_qk_l2norm_in_kernel: bool = False,
     core_attn_out: Any = None,
+    **kwargs: Any,
 ) -> tuple[Any, Any]:
     """vLLM's function of this name: prefill.
 
@@ -163,6 +171,7 @@ def chunk_gated_delta_rule(
     inputs that require grad while grad is enabled.
     """
     name = "vllm.chunk_gated_delta_rule"
+    arguments.refuse_unknown(name, kwargs)
     engines.refuse_head_first(name, head_first)
     arguments.require_rank(name, "q", q, "[B, T, H, K]")
     arguments.require_rank(name, "v", v, "[B, T, HV, V]")
@@ -198,6 +207,7 @@ def causal_conv1d_fn(
     block_size_to_align: int = 0,
     metadata: Any = None,
     validate_data: bool = False,
+    **kwargs: Any,
 ) -> Any:
     """vLLM's function of this name: the convolution of a prefill, on a pool updated in place.
 
@@ -216,6 +226,7 @@ def causal_conv1d_fn(
     require grad while grad is enabled; InvalidArgumentError for arrays that do not fit.
     """
     name = "vllm.causal_conv1d_fn"
+    arguments.refuse_unknown(name, kwargs)
     arguments.refuse_given(
         name,
         _ONE_BLOCK,
@@ -250,6 +261,7 @@ def causal_conv1d_update(
     initial_state_idx: Any = None,
     retrieve_parent_token: Any = None,
     validate_data: bool = False,
+    **kwargs: Any,
 ) -> Any:
     """vLLM's function of this name: the convolution of a decode, or of draft tokens.
 
@@ -267,6 +279,7 @@ def causal_conv1d_update(
     read.  Raises as causal_conv1d_fn(), and UnsupportedError for trees (`retrieve_parent_token`).
     """
     name = "vllm.causal_conv1d_update"
+    arguments.refuse_unknown(name, kwargs)
     arguments.refuse_given(
         name,
         _ONE_BLOCK,
