@@ -195,6 +195,18 @@ def test_engines_prefill(engine, layout, columns, index):
     check_prefill(y, x, states, before, slots, padding, STARTS)
 
 
+def test_sglang_prefill_does_not_need_a_table_of_blocks():
+    x, states = normal(5, C, TOTAL), normal(6, SLOTS, C, W - 1)
+    padding, slots = PADDING["sglang"]
+    before = states.copy()
+    y = sglang.causal_conv1d_fn(
+        x, WEIGHT, BIAS, conv_states=states, query_start_loc=BOUNDS, seq_lens_cpu=[1, 5, 0, 10],
+        cache_indices=np.array(slots), has_initial_state=STARTS,
+        block_table=np.array([[0, 0], [1, 0], [3, 0]], np.int32),
+    )  # fmt: skip
+    check_prefill(y, x, states, before, slots, padding, STARTS)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_engines_prefill_from_zeros(engine, calls):
     x, states = normal(5, C, TOTAL), normal(6, SLOTS, C, W - 1)
@@ -668,7 +680,7 @@ def test_signatures_are_theirs():
         vllm.causal_conv1d_update: "x conv_state weight bias activation conv_state_indices "
         "num_accepted_tokens query_start_loc max_query_len pad_slot_id",
         sglang.causal_conv1d_fn: "x weight bias conv_states query_start_loc seq_lens_cpu "
-        "cache_indices has_initial_state activation pad_slot_id validate_data",
+        "cache_indices has_initial_state activation pad_slot_id validate_data block_table",
         sglang.causal_conv1d_update: "x conv_state weight bias activation cache_seqlens "
         "conv_state_indices num_accept_tokens intermediate_conv_window intermediate_state_indices "
         "retrieve_next_token retrieve_next_sibling retrieve_parent_token pad_slot_id metadata "

@@ -772,6 +772,72 @@ def test_sglang_prefill_skips_padding():
     np.testing.assert_array_equal(states, before)
 
 
+def test_sglang_prefill_that_only_reads_its_pool(monkeypatch):
+    """As multi-item scoring does: sequences share a slot."""
+    stored = recurrence.noted_option(monkeypatch, "store_state")
+    x, states = prefill_inputs(), pool()
+    before = states.copy()
+    slots = np.array([4, 4, 4])
+    o, final, h = sglang.chunk_gated_delta_rule(
+        **x, initial_state=states, initial_state_indices=slots, cu_seqlens=BOUNDS,
+        inplace_update=False,
+    )  # fmt: skip
+    assert final is None and h is None and stored == [False]
+    check_prefill(x, o, None, before[slots])
+    np.testing.assert_array_equal(states, before)
+
+
+def long_prefill_inputs(*lead):
+    shapes = {"q": (H, K), "k": (H, K), "v": (HV, V), "g": (HV,), "beta": (HV,)}
+    x = {name: normal(i, *lead, *shape) for i, (name, shape) in enumerate(shapes.items())}
+    x["k"] /= np.float32(K)
+    return {**x, "g": -np.abs(x["g"]), "beta": recurrence.sigmoid(x["beta"])}
+
+
+def states_before(x, first, last, initial):
+    """The states before tokens first, first + 64, .. of those up to `last`."""
+    for t in range(first, last):
+        if (t - first) % 64 == 0:
+            yield initial
+        token = (x[name][t] for name in ("q", "k", "v", "g", "beta"))
+        _, initial = step(*token, initial)
+
+
+@pytest.mark.parametrize("update", [True, False])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_sglang_prefill_keeps_states_of_chunks(index, update):
+    bounds = np.array([0, 70, 70, 134, 263, 300], index)
+    x, states = long_prefill_inputs(1, 300), pool()
+    before, slots = states.copy(), np.array([4, 0, 2, 5, -1])
+    _, final, h = sglang.chunk_gated_delta_rule(
+        **x, initial_state=states, initial_state_indices=slots, cu_seqlens=bounds,
+        inplace_update=update, output_h=True,
+    )  # fmt: skip
+    # 2, 0, 1, 3 chunks and one of padding: the host, which sees no lengths, allows for two more.
+    assert final is None and h.shape == (1, 9, HV, V, K) and h.dtype == np.float32
+    whole = {name: array[0] for name, array in x.items()}
+    expected = [
+        kept
+        for n in range(4)
+        for kept in states_before(whole, bounds[n], bounds[n + 1], before[slots[n]])
+    ]
+    assert len(expected) == 6
+    np.testing.assert_allclose(h[0, :6], expected, rtol=1e-5, atol=1e-6)
+    assert (states == before).all() == (not update)
+
+
+def test_sglang_prefill_keeps_states_of_chunks_from_zeros():
+    x = long_prefill_inputs(2, 130)
+    _, _, h = sglang.chunk_gated_delta_rule(**x, output_h=True)
+    assert h.shape == (2, 3, HV, V, K)
+    for n in range(2):
+        row = {name: array[n] for name, array in x.items()}
+        expected = list(states_before(row, 0, 130, np.zeros((HV, V, K))))
+        np.testing.assert_allclose(h[n], expected, rtol=1e-5, atol=1e-6)
+    half = {name: array.astype(np.float16) for name, array in x.items()}
+    assert sglang.chunk_gated_delta_rule(**half, output_h=True)[2].dtype == np.float16
+
+
 def sglang_call(**change):
     shaped, cu_seqlens = in_form(rows(), "packed")
     arguments = {

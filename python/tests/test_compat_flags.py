@@ -142,7 +142,12 @@ FUNCTIONS: dict[Any, tuple[Any, dict[str, dict[str, Any]]]] = {
     ),
     sglang.chunk_gated_delta_rule: (
         lambda: {**rows(1, N * T), **PREFILL},
-        {"head_first": {}, "use_qk_l2norm_in_kernel": {}},
+        {
+            "head_first": {},
+            "use_qk_l2norm_in_kernel": {},
+            "inplace_update": {"initial_state": pool(), "initial_state_indices": SLOT_OF},
+            "output_h": {},
+        },
     ),
     sglang.causal_conv1d_fn: (lambda: {"x": zeros(N, C, T), **taps()}, {"activation": {}}),
     sglang.causal_conv1d_update: (

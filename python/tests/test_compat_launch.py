@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cubinery import Conv, Verify, functional
+from cubinery import Conv, Prefill, Verify, functional
 from cubinery.compat import causal_conv1d, fla, flashinfer, sglang, vllm
 from fake_gpu import FakeArray
 
@@ -208,6 +208,50 @@ def test_sglang(launched, form, update, packed, total):
 
 
 C, W = 2 * H * D + HV * D, 4  # of convolutions
+
+
+@pytest.fixture
+def prefilled(gpu, context, monkeypatch):
+    """The problem and the arrays of each launch of gdn_prefill."""
+    found = []
+    prefill, launch = functional.gdn_prefill, Prefill.__call__
+
+    def call(*rows, **options):
+        named = {name: on_gpu(value) for name, value in options.items()}
+        if named.get("out") is None:
+            named["out"] = on_gpu(np.empty_like(rows[2]))
+        workspace = FakeArray(1 << 24, dtype="f32")
+        prefill(*map(on_gpu, rows), **named, workspace=workspace, context=context)
+        return options.get("out")
+
+    def noted(operator, *rows, **named):
+        before = gpu.launches
+        launch(operator, *rows, **named)
+        assert gpu.launches > before
+        found.append((operator.problem, named))
+
+    monkeypatch.setattr(functional, "gdn_prefill", call)
+    monkeypatch.setattr(Prefill, "__call__", noted)
+    return found
+
+
+def prefill_inputs(tokens):
+    x = inputs(1, tokens)
+    return {**{name: x[name] for name in ("q", "k", "v")}, "g": x["a"], "beta": x["b"]}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_sglang_prefill_keeps_states_of_chunks(prefilled, dtype):
+    bounds, pool_ = np.array([0, 70, 70, 134], np.int32), pool(dtype)
+    sglang.chunk_gated_delta_rule(
+        **prefill_inputs(134), initial_state=pool_, initial_state_indices=np.arange(3, dtype=np.int32),
+        cu_seqlens=bounds, use_qk_l2norm_in_kernel=True, output_h=True,
+    )  # fmt: skip
+    ((problem, named),) = prefilled
+    assert problem.checkpoints == "before" and problem.checkpoint_every == 64
+    assert problem.padding == "zero" and problem.state_location == "pool" and problem.store_state
+    assert tuple(named["checkpoints"].shape) == (5, HV, D, D)
+    assert tuple(named["checkpoint_cu_starts"].shape) == (4,)
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from cubinery.compat import _arguments as arguments
 from cubinery.compat import _verify as verification
 from cubinery.problems import PadIndex
 
+_CHUNK = 64  # tokens of a chunk of SGLang's prefill
+
 
 def pad_index(function: str, pad_slot_id: int) -> PadIndex:
     """functional's name of the index that is padding."""
@@ -195,6 +197,34 @@ def prefill(
     return functional.gdn_prefill(
         q, k, v, g, beta, use_qk_l2norm=use_qk_l2norm, state_layout="vk", **options
     )
+
+
+def chunk_states(q: Any, v: Any, cu_seqlens: Any, state: Any) -> tuple[Any, dict[str, Any]]:
+    """An array for the states before each 64 tokens of each sequence, as SGLang has them, and the
+    options of functional.gdn_prefill that fill it.
+
+    [1, rows, HV, V, K], the rows of one sequence behind those of the other; the host sees how many
+    there are at most, not where each begins.  Without `cu_seqlens` [B, rows, HV, V, K].  The dtype
+    is `state`'s, or q's.
+    """
+    batch, tokens, heads, value_dim = v.shape
+    matrices = (heads, value_dim, q.shape[3])
+    dtype = _arrays.dtype_of("q", q) if state is None else _arrays.dtype_name(state)
+    options: dict[str, Any] = {"checkpoint_mode": "before", "checkpoint_every": _CHUNK}
+    if cu_seqlens is None:
+        h = _arrays.empty(q, (batch, -(-tokens // _CHUNK), *matrices), dtype)
+    else:
+        # Of N sequences each may end in a chunk that is not full.
+        most = (tokens + (cu_seqlens.shape[0] - 1) * (_CHUNK - 1)) // _CHUNK
+        h = _arrays.empty(q, (1, most, *matrices), dtype)
+        starts = _arrays.empty(
+            cu_seqlens, tuple(cu_seqlens.shape), _arrays.dtype_of("cu_seqlens", cu_seqlens)
+        )
+        starts[:1] = 0
+        starts[1:] = ((cu_seqlens[1:] - cu_seqlens[:-1] + (_CHUNK - 1)) // _CHUNK).cumsum(0)
+        options["checkpoint_cu_starts"] = starts
+    options["checkpoints"] = h.reshape(h.shape[0] * h.shape[1], *matrices)
+    return h, options
 
 
 def packed_decode(

@@ -255,14 +255,23 @@ def chunk_gated_delta_rule(
     cu_seqlens: Any = None,
     head_first: bool = False,
     use_qk_l2norm_in_kernel: bool = False,
+    inplace_update: bool = True,
+    *,
+    output_h: bool = False,
     **kwargs: Any,
-) -> tuple[Any, None, None]:
+) -> tuple[Any, None, Any]:
     """SGLang's function of this name: prefill, on a pool that is updated in place.
 
     q, k [1, total, H, K], v [1, total, HV, V], g and beta [1, total, HV], `cu_seqlens` [N + 1];
-    `initial_state` [slots, HV, V, K] read and written at `initial_state_indices` [N].  Returns (o,
-    None, None): SGLang's third value, the states before each chunk, is not kept.  Whoever tracks
-    states for prefix caching asks functional.gdn_prefill for checkpoints.
+    `initial_state` [slots, HV, V, K] is read at `initial_state_indices` [N] and, with
+    `inplace_update`, written there.  Without it the pool is only read, and the indices may repeat.
+    Returns (o, None, h).
+
+    With `output_h`, which SGLang does not have, h holds the states before each 64 tokens, for
+    prefix caches: [1, rows, HV, V, K], in the pool's dtype (without a pool in q's; SGLang always in
+    q's).  Row 0 is before the first token of the first sequence, and a sequence of L tokens has
+    ceil(L / 64) rows, behind those of the one in front.  There may be further rows at the end:
+    these, and those of padding, are not written.  Else h is None.
 
     Raises InvalidArgumentError for head_first and for a pool without indices.
     """
@@ -274,6 +283,7 @@ def chunk_gated_delta_rule(
             f"{name}: initial_state and initial_state_indices belong together"
         )
     arguments.refuse_autograd(name, q=q, k=k, v=v, g=g, beta=beta, initial_state=initial_state)
+    update = arguments.flag(name, "inplace_update", inplace_update)
     options: dict[str, Any] = {}
     if initial_state is not None:
         arguments.require_state_dtype(name, "initial_state", initial_state)
@@ -282,11 +292,18 @@ def chunk_gated_delta_rule(
             "padding": "zero",
             "pad_index": "negative",
         }
+    h = None
+    if arguments.flag(name, "output_h", output_h):
+        arguments.require_rank(name, "q", q, "[B, T, H, K]")
+        arguments.require_rank(name, "v", v, "[B, T, HV, V]")
+        h, kept = engines.chunk_states(q, v, cu_seqlens, initial_state)
+        options |= kept
     out = engines.prefill(
         q, k, v, g, beta, engines.normalises(name, use_qk_l2norm_in_kernel), scale=scale,
-        cu_seqlens=cu_seqlens, state=initial_state, store_state=initial_state is not None, **options,
+        cu_seqlens=cu_seqlens, state=initial_state,
+        store_state=update and initial_state is not None, **options,
     )  # fmt: skip
-    return out, None, None
+    return out, None, h
 
 
 def causal_conv1d_fn(
@@ -301,6 +318,7 @@ def causal_conv1d_fn(
     activation: bool | str | None = "silu",
     pad_slot_id: int = _PAD_SLOT_ID,
     validate_data: bool = False,
+    block_table: Any = None,
     **kwargs: Any,
 ) -> Any:
     """SGLang's function of this name: the convolution of a prefill, on a pool updated in place.
@@ -313,7 +331,8 @@ def causal_conv1d_fn(
     `conv_states` nothing is kept.  Returns y in x's shape and dtype.  SGLang's modules differ in the
     order of the arguments after `bias`: pass those by name.
 
-    `seq_lens_cpu` and `validate_data` tell SGLang how to lay out its work: they are not read.
+    `seq_lens_cpu`, `validate_data` and `block_table`, a list of the blocks of tokens that SGLang's
+    launch consists of, tell SGLang how to lay out its work: they are not read.
 
     Raises InvalidArgumentError for arrays that do not fit, UnsupportedError for inputs that require
     grad while grad is enabled.
