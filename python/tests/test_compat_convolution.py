@@ -267,12 +267,58 @@ def test_engines_prefill_refusals(engine):
         ({"conv_states": states[:, :, 1:]}, "conv_states has shape .* expected .*3 or more"),
         ({"conv_states": states[0]}, r"conv_states has shape \[32, 3\]"),
         ({"cache_indices": slots[1:]}, r"cache_indices has shape \[3\]; expected \[N\], N = 4"),
-        ({"cache_indices": slots[:, None]}, r"cache_indices has shape \[4, 1\]"),
+        ({"cache_indices": slots[:, None, None]}, r"cache_indices has shape \[4, 1, 1\]"),
         ({"has_initial_state": STARTS[1:]}, r"has_initial_state has shape \[3\]"),
         ({"activation": "gelu"}, "activation is 'gelu'"),
     ):
         with pytest.raises(InvalidArgumentError, match=message):
             fn(**{**given, **changed})
+    if engine == "sglang":  # vLLM's have a table of blocks
+        with pytest.raises(InvalidArgumentError, match=r"cache_indices has shape \[4, 1\]"):
+            fn(**{**given, "cache_indices": slots[:, None]})
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_vllm_takes_the_first_slots_of_a_table(index):
+    table = np.full((N + 1, 3), 77, index)  # other blocks are not looked at
+    table[:, 0] = [3, 0, 1, 5, 2]
+    x, states = normal(5, C, TOTAL), normal(6, SLOTS, C, W - 1)
+    before = states.copy()
+    y = vllm.causal_conv1d_fn(x, WEIGHT, BIAS, states, BOUNDS, table, STARTS)
+    check_prefill(y, x, states, before, table[:N, 0], 0, STARTS)
+    x, slots = normal(7, N, C), table[:N, 0]
+    flat, rows = states.copy(), states.copy()
+    y = vllm.causal_conv1d_update(x, rows, WEIGHT, BIAS, "silu", table)
+    z = vllm.causal_conv1d_update(x, flat, WEIGHT, BIAS, "silu", slots)
+    np.testing.assert_array_equal(y, z)
+    np.testing.assert_array_equal(rows, flat)
+    assert (rows != states).any()
+
+
+@pytest.mark.parametrize("form", ["one", "dense", "packed"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_vllm_update_into_an_output(form, layout):
+    states, slots = normal(6, SLOTS, C, W + 1), np.array([3, 0, 1, 5])
+    options = {"conv_state_indices": slots}
+    shape = {"one": (N, C), "dense": (N, C, 2), "packed": (2 * N, C)}[form]
+    if form == "packed":
+        options |= {"query_start_loc": np.arange(0, 2 * N + 1, 2), "max_query_len": 2}
+        options["num_accepted_tokens"] = np.array([1, 1, 2, 2])
+    x, out = as_laid(normal(5, *shape), layout), as_laid(np.full(shape, np.nan, "f"), layout)
+    kept = states.copy()
+    y = vllm.causal_conv1d_update(x, states, WEIGHT, BIAS, "silu", out=out, **options)
+    assert y is out
+    expected = vllm.causal_conv1d_update(x, kept, WEIGHT, BIAS, "silu", **options)
+    np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(states, kept)
+    for wrong, message in (
+        (out[:1], r"out has shape .*; expected \["),
+        (out.astype(np.float16), "out is f16; expected f32, as x"),
+        (x, "out is x; expected other memory"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=message):
+            vllm.causal_conv1d_update(x, states, WEIGHT, BIAS, out=wrong, **options)
+    np.testing.assert_array_equal(states, kept)
 
 
 def test_vllm_refuses_prefix_caching():

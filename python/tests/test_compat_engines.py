@@ -750,6 +750,97 @@ def test_vllm_prefill_refuses(calls, change, error, message):
     assert calls["gdn_prefill"] == 0
 
 
+@pytest.mark.parametrize("initial", [None, np.float32, np.float16])
+@pytest.mark.parametrize("wanted", [True, False])
+def test_vllm_prefill_of_flashinfer(monkeypatch, initial, wanted):
+    segments = recurrence.noted_option(monkeypatch, "segments")
+    x = prefill_inputs()
+    h0 = None if initial is None else normal(8, COUNT, HV, V, K).astype(initial)
+    before = None if h0 is None else h0.copy()
+    for use_cp, name in (("auto", "auto"), (True, "always"), (False, "never")):
+        o, final = vllm.fi_chunk_gated_delta_rule(
+            **x, initial_state=h0, output_final_state=wanted, cu_seqlens=BOUNDS,
+            use_qk_l2norm_in_kernel=False, use_cp=use_cp,
+        )  # fmt: skip
+        assert segments.pop() == name
+        assert final.dtype == np.float32 if wanted else final is None
+        check_prefill(x, o, final, h0)
+    assert before is None or (h0 == before).all()
+
+
+def test_vllm_prefill_of_flashinfer_normalises():
+    x = {**prefill_inputs(), "cu_seqlens": BOUNDS}
+    o, _ = vllm.fi_chunk_gated_delta_rule(**x, initial_state=None, output_final_state=False)
+    expected, _ = vllm.chunk_gated_delta_rule(**x, use_qk_l2norm_in_kernel=True)
+    np.testing.assert_array_equal(o, expected)
+
+
+@pytest.mark.parametrize("initial", [None, np.float32, np.float16])
+@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_vllm_prefill_of_flashinfer_keeps_checkpoints(initial, wanted, index):
+    bounds = np.array([0, 70, 70, 134, 300], np.int32)
+    x = long_prefill_inputs(1, 300)
+    h0 = None if initial is None else normal(8, 4, HV, V, K).astype(initial)
+    before = None if h0 is None else h0.copy()
+    starts = np.array([1, 2, 2, 3, 5], index)  # vLLM's are int64 beside bounds of int32
+    kept = np.full((6, HV, V, K), np.nan, np.float32)
+    o, final = vllm.fi_chunk_gated_delta_rule(
+        **x, initial_state=h0, output_final_state=wanted, cu_seqlens=bounds,
+        use_qk_l2norm_in_kernel=False, state_checkpoints=kept, checkpoint_cu_starts=starts,
+        checkpoint_every_n_tokens=64,
+    )  # fmt: skip
+    plain = vllm.fi_chunk_gated_delta_rule(
+        **x, initial_state=h0, output_final_state=True, cu_seqlens=bounds,
+        use_qk_l2norm_in_kernel=False,
+    )  # fmt: skip
+    np.testing.assert_array_equal(o, plain[0])
+    if wanted:
+        np.testing.assert_array_equal(final, plain[1])
+    else:
+        assert final is None
+    assert before is None or (h0 == before).all()
+    whole = {name: array[0] for name, array in x.items()}
+    zero = np.zeros((HV, V, K))
+    expected = [
+        after
+        for n, (first, last) in enumerate(zip(bounds, bounds[1:]))
+        # Also the state behind the last token, in front of another one.
+        for after in list(states_before(whole, first, last, zero if h0 is None else h0[n]))[1:]
+    ]
+    expected.insert(1, plain[1][2])  # 64 tokens, whose last is the sequence's
+    assert np.isnan(kept[[0, 5]]).all()
+    np.testing.assert_allclose(kept[1:5], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "change, error, message",
+    [
+        ({"cu_seqlens": None}, InvalidArgumentError, "checkpoint_every_n_tokens needs cu_seqlens"),
+        ({"checkpoint_every_n_tokens": 48}, InvalidArgumentError, "is 48; .* multiple of 64"),
+        ({"checkpoint_cu_starts": None}, InvalidArgumentError, "checkpoint_cu_starts is missing"),
+        (
+            {"state_checkpoints": np.zeros((2, HV, V, K), np.float16)},
+            UnsupportedError,
+            "state_checkpoints is f16; supported: f32",
+        ),
+        ({"use_cp": "sometimes"}, InvalidArgumentError, "use_cp is 'sometimes'"),
+        ({"initial_state": pool()}, InvalidArgumentError, "initial_state has shape"),
+        ({"g_is_exp": True}, InvalidArgumentError, "unknown argument g_is_exp"),
+    ],
+)
+def test_vllm_prefill_of_flashinfer_refuses(calls, change, error, message):
+    given = {
+        **{"initial_state": None, "output_final_state": True, "cu_seqlens": BOUNDS},
+        "state_checkpoints": np.zeros((2, HV, V, K), np.float32),
+        "checkpoint_cu_starts": BOUNDS,
+        "checkpoint_every_n_tokens": 64,
+    }
+    with pytest.raises(error, match=message):
+        vllm.fi_chunk_gated_delta_rule(**prefill_inputs(), **{**given, **change})
+    assert calls["gdn_prefill"] == 0
+
+
 def test_sglang_prefill_on_a_pool():
     x, states = prefill_inputs(), pool()
     before = states.copy()

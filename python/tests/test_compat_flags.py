@@ -170,6 +170,10 @@ FUNCTIONS: dict[Any, tuple[Any, dict[str, dict[str, Any]]]] = {
         lambda: rows(N, T),
         {"output_final_state": {}, "head_first": {}, "use_qk_l2norm_in_kernel": {}},
     ),
+    vllm.fi_chunk_gated_delta_rule: (
+        lambda: {**rows(1, N * T), **PREFILL, "initial_state": None, "output_final_state": False},
+        {"output_final_state": {}, "use_qk_l2norm_in_kernel": {}, "use_cp": {}},
+    ),
     vllm.causal_conv1d_fn: (
         lambda: {
             **{"x": zeros(C, N * T), **taps(), "conv_states": None},

@@ -254,6 +254,28 @@ def test_sglang_prefill_keeps_states_of_chunks(prefilled, dtype):
     assert tuple(named["checkpoint_cu_starts"].shape) == (4,)
 
 
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_checkpoints_begin_at_indices_of_either_dtype(prefilled, index):
+    bounds, starts = np.array([0, 70, 70, 134], np.int32), np.array([0, 1, 1, 2], index)
+    checkpoints = {
+        **{"checkpoint_cu_starts": starts, "checkpoint_every_n_tokens": 64},
+        "state_checkpoints": np.zeros((2, HV, D, D), np.float32),
+    }
+    x = prefill_inputs(134)
+    state = np.zeros((3, HV, D, D), np.float16)
+    vllm.fi_chunk_gated_delta_rule(
+        **x, initial_state=state, output_final_state=False, cu_seqlens=bounds, **checkpoints
+    )
+    flashinfer.chunk_gated_delta_rule(
+        **{name: array[0] for name, array in x.items()}, cu_seqlens=bounds, **checkpoints
+    )
+    for problem, named in prefilled:
+        assert problem.checkpoints == "after" and problem.checkpoint_every == 64
+        assert problem.state_dtype == "f32" and problem.cu_seqlens_dtype == "i32"
+        assert tuple(named["checkpoint_cu_starts"].shape) == (4,)
+    assert [problem.gate_mode for problem, _ in prefilled] == ["log", "alpha"]
+
+
 @pytest.fixture
 def convolved(gpu, context, monkeypatch):
     """The problem and the arrays of each launch of gdn_conv."""
@@ -369,12 +391,15 @@ def test_engines_convolve_tokens(convolved, engine, pad):
     shapes |= {"state": (SLOTS, C, W), "accepted": ROWS}
     check_conv(convolved[1], {**pool, **spec}, x=(N, T, C), **shapes)
     if engine is vllm:
-        rows = zeros(TOTAL, C)
+        rows, table = zeros(TOTAL, C), np.stack([READ, READ], axis=1)
         update(rows, windows(columns=W), WEIGHT, BIAS, "silu", query_start_loc=SPANS, **drafts)
-        spec["varlen"] = True
-        check_conv(
-            convolved[2], {**pool, **spec}, x=(TOTAL, C), cu_seqlens=(N + 1,), **shapes
+        update(
+            rows, windows(columns=W), WEIGHT, BIAS, "silu", query_start_loc=SPANS, out=zeros(TOTAL, C),
+            **{**drafts, "conv_state_indices": table},
         )  # fmt: skip
+        spec["varlen"] = True
+        for launch in convolved[2:]:
+            check_conv(launch, {**pool, **spec}, x=(TOTAL, C), cu_seqlens=(N + 1,), **shapes)
 
 
 def test_convolutions_that_split(convolved):

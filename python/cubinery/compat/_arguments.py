@@ -6,9 +6,11 @@ from typing import Any
 
 from cubinery import _arrays
 from cubinery._errors import InvalidArgumentError, UnsupportedError
+from cubinery.problems import Segments
 
 VALUE_DTYPES = STATE_DTYPES = ("f32", "bf16", "f16")
 _CPU = 1  # DLPack's number of the host
+_SEGMENTS: dict[str | bool, Segments] = {"auto": "auto", True: "always", False: "never"}  # by use_cp
 
 
 def refuse_autograd(function: str, **arrays: Any) -> None:
@@ -194,6 +196,36 @@ def final_states(
         return final, {"state": state, "state_out": final}
     final[...] = state  # f32 holds every bf16 and f16 value; advanced in place
     return final, {"state": final}
+
+
+def segments_of(function: str, use_cp: str | bool) -> Segments:
+    """functional.gdn_prefill's segments, by FlashInfer's use_cp."""
+    require_value(function, "use_cp", use_cp, tuple(_SEGMENTS))
+    return _SEGMENTS[use_cp]
+
+
+def checkpoints_after(
+    function: str, every: int, checkpoints: Any, cu_starts: Any, cu_seqlens: Any
+) -> dict[str, Any]:
+    """functional.gdn_prefill's options for FlashInfer's checkpoints; empty: there are none."""
+    given = {"state_checkpoints": checkpoints, "checkpoint_cu_starts": cu_starts}
+    if every < 0 or every % 64 != 0:
+        raise InvalidArgumentError(
+            f"{function}: checkpoint_every_n_tokens is {every}; expected 0 or a multiple of 64"
+        )
+    for which, array in given.items():
+        if (array is None) != (every == 0):
+            wanted = "missing" if array is None else "given without checkpoint_every_n_tokens"
+            raise InvalidArgumentError(f"{function}: {which} is {wanted}")
+    if every == 0:
+        return {}
+    require_state_dtype(function, "state_checkpoints", checkpoints)
+    return {
+        "checkpoints": checkpoints,
+        "checkpoint_mode": "after",
+        "checkpoint_every": every,
+        "checkpoint_cu_starts": of_dtype(cu_starts, cu_seqlens),
+    }
 
 
 def zeros(like: Any, shape: tuple[int, ...]) -> Any:

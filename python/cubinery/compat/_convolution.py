@@ -49,13 +49,14 @@ def require_shifted_window(function: str, name: str, states: Any, weight: Any) -
     return columns
 
 
-def run(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
+def run(x: Any, weight: Any, bias: Any, y: Any = None, **options: Any) -> Any:
     """functional.gdn_conv of x [.., channels, tokens], or of [B, channels], one token each.  Returns
-    y in x's shape; its channels lie next to each other if x's do.
+    `y`, or a new one in x's shape, whose channels lie next to each other if x's do.
     """
     if len(x.shape) == 2 and options.get("cu_seqlens") is None:
-        return functional.gdn_conv(x[:, None], weight, bias, **options)[:, 0]
-    y = _empty_as(x)
+        rows = None if y is None else y[:, None]
+        return functional.gdn_conv(x[:, None], weight, bias, y=rows, **options)[:, 0]
+    y = _empty_as(x) if y is None else y
     functional.gdn_conv(x.swapaxes(-1, -2), weight, bias, y=y.swapaxes(-1, -2), **options)
     return y
 
@@ -148,6 +149,7 @@ def update(
     pad_slot_id: int,
     *,
     newest_last: bool,
+    out: Any = None,
 ) -> Any:
     """The engines' causal_conv1d_update; their docstrings state it.  `accepted`: a name and counts.
 
@@ -182,11 +184,22 @@ def update(
     indices = ("conv_state_indices", conv_state_indices)
     options |= _pool(function, ("conv_state", conv_state), indices, requests, pad_slot_id)
     options["activation"] = activation_of(function, activation)
+    if out is not None:
+        _require_output(function, x, out)
     if packed:
-        y = functional.gdn_conv(x, weight, bias, cu_seqlens=query_start_loc, **options)
+        y = functional.gdn_conv(x, weight, bias, y=out, cu_seqlens=query_start_loc, **options)
     else:
-        y = run(x, weight, bias, **options)
-    return y
+        y = run(x, weight, bias, out, **options)
+    return y if out is None else out
+
+
+def _require_output(function: str, x: Any, out: Any) -> None:
+    arguments.require_shape(function, "out", out, tuple(x.shape))
+    dtypes = [_arrays.dtype_name(array) for array in (out, x)]
+    if dtypes[0] != dtypes[1]:
+        raise InvalidArgumentError(f"{function}: out is {dtypes[0]}; expected {dtypes[1]}, as x")
+    if out is x:
+        raise InvalidArgumentError(f"{function}: out is x; expected other memory: x is only read")
 
 
 def keep_windows(

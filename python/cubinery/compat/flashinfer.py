@@ -15,11 +15,10 @@ from cubinery import _arrays, functional
 from cubinery._errors import InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
 from cubinery.compat import _verify as verify
-from cubinery.problems import Segments, StateLayout
+from cubinery.problems import StateLayout
 
 _BACKENDS = ("auto", "flashinfer")
 _KEPT = "the states after the last or after each token"
-_SEGMENTS: dict[str | bool, Segments] = {"auto": "auto", True: "always", False: "never"}  # by use_cp
 
 
 def chunk_gated_delta_rule(
@@ -63,10 +62,14 @@ def chunk_gated_delta_rule(
     """
     name = "flashinfer.chunk_gated_delta_rule"
     arguments.refuse_unknown(name, kwargs)
-    _check_prefill(name, q, v, cu_seqlens, use_cp, _cp_chunk_len, backend)
+    arguments.refuse_given(name, "cubinery chooses the length", _cp_chunk_len=_cp_chunk_len)
+    segments = arguments.segments_of(name, use_cp)
+    _check_prefill(name, q, v, cu_seqlens, backend)
     output_final_state = arguments.flag(name, "output_final_state", output_final_state)
     normalises = arguments.flag(name, "use_qk_l2norm_in_kernel", use_qk_l2norm_in_kernel)
-    options = _checkpoints(name, checkpoint_every_n_tokens, state_checkpoints, checkpoint_cu_starts)
+    options = arguments.checkpoints_after(
+        name, checkpoint_every_n_tokens, state_checkpoints, checkpoint_cu_starts, cu_seqlens
+    )
     arguments.refuse_autograd(name, q=q, k=k, v=v, g=g, beta=beta, initial_state=initial_state)
     for which, array in {"initial_state": initial_state, "output_state": output_state}.items():
         if array is not None:
@@ -86,17 +89,13 @@ def chunk_gated_delta_rule(
         use_qk_l2norm=normalises, scale=scale or None,  # 0.0 asks for the default too
         state=state, state_out=state_out, store_state=output_state is not None, state_layout="vk",
         state_indices=state_indices if has_states else None, cu_seqlens=cu_seqlens,
-        segments=_SEGMENTS[use_cp], max_seqlen=min(max(max_seqlen or 0, 0), q.shape[0]), out=output,
+        segments=segments, max_seqlen=min(max(max_seqlen or 0, 0), q.shape[0]), out=output,
         **options,
     )  # fmt: skip
     return (out, output_state) if output_final_state else out
 
 
-def _check_prefill(
-    name: str, q: Any, v: Any, cu_seqlens: Any, use_cp: Any, cp_chunk_len: Any, backend: str
-) -> None:
-    arguments.refuse_given(name, "cubinery chooses the length", _cp_chunk_len=cp_chunk_len)
-    arguments.require_value(name, "use_cp", use_cp, tuple(_SEGMENTS))
+def _check_prefill(name: str, q: Any, v: Any, cu_seqlens: Any, backend: str) -> None:
     _check_backend(name, backend)
     arguments.require_rank(name, "q", q, "[total, Hq, K]")
     arguments.require_rank(name, "v", v, "[total, Hv, V]")
@@ -110,27 +109,6 @@ def _check_backend(name: str, backend: str) -> None:
     if backend in ("cake_gdn", "cudnn", "rubin"):
         raise UnsupportedError(f"{name}: backend {backend!r} is FlashInfer's own; pass 'auto'")
     arguments.require_value(name, "backend", backend, _BACKENDS)
-
-
-def _checkpoints(name: str, every: int, checkpoints: Any, cu_starts: Any) -> dict[str, Any]:
-    given = {"state_checkpoints": checkpoints, "checkpoint_cu_starts": cu_starts}
-    if every < 0 or every % 64 != 0:
-        raise InvalidArgumentError(
-            f"{name}: checkpoint_every_n_tokens is {every}; expected 0 or a multiple of 64"
-        )
-    for which, array in given.items():
-        if (array is None) != (every == 0):
-            wanted = "missing" if array is None else "given without checkpoint_every_n_tokens"
-            raise InvalidArgumentError(f"{name}: {which} is {wanted}")
-    if every == 0:
-        return {}
-    arguments.require_state_dtype(name, "state_checkpoints", checkpoints)
-    return {
-        "checkpoints": checkpoints,
-        "checkpoint_mode": "after",
-        "checkpoint_every": every,
-        "checkpoint_cu_starts": cu_starts,
-    }
 
 
 def _prefill_states(

@@ -173,12 +173,7 @@ def chunk_gated_delta_rule(
     name = "vllm.chunk_gated_delta_rule"
     arguments.refuse_unknown(name, kwargs)
     engines.refuse_head_first(name, head_first)
-    arguments.require_rank(name, "q", q, "[B, T, H, K]")
-    arguments.require_rank(name, "v", v, "[B, T, HV, V]")
-    arguments.refuse_autograd(name, q=q, k=k, v=v, g=g, beta=beta, initial_state=initial_state)
-    sequences = q.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
-    shape = (sequences, v.shape[2], v.shape[3], q.shape[3])
-    arguments.require_initial_state(name, initial_state, shape)
+    shape = _check_prefill(name, q, k, v, g, beta, initial_state, cu_seqlens)
     wanted = arguments.flag(name, "output_final_state", output_final_state)
     final, states = arguments.final_states(q, initial_state, shape, wanted)
     out = engines.prefill(
@@ -186,6 +181,58 @@ def chunk_gated_delta_rule(
         cu_seqlens=cu_seqlens, out=_output_rows(name, q, v, core_attn_out), **states,
     )  # fmt: skip
     return out, final
+
+
+def fi_chunk_gated_delta_rule(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    beta: Any,
+    initial_state: Any,
+    output_final_state: bool,
+    cu_seqlens: Any = None,
+    use_qk_l2norm_in_kernel: bool = True,
+    state_checkpoints: Any = None,
+    checkpoint_cu_starts: Any = None,
+    checkpoint_every_n_tokens: int = 0,
+    use_cp: str | bool = "auto",
+    **kwargs: Any,
+) -> tuple[Any, Any]:
+    """vLLM's function of this name, around FlashInfer's prefill: chunk_gated_delta_rule() with
+    checkpoints.
+
+    Shapes as there; g is the logarithm of the decay.  `initial_state` is not written; the final
+    states are a new f32 array, or None.  `state_checkpoints` [rows, HV, V, K], f32, receives the
+    states after each `checkpoint_every_n_tokens` tokens, a multiple of 64, those of sequence n from
+    row checkpoint_cu_starts[n] on; it needs `cu_seqlens` and `checkpoint_cu_starts` [N + 1], int32
+    or int64.  `use_cp` is cubinery's `segments`: "auto", True "always", False "never".
+
+    Raises InvalidArgumentError for arrays that do not fit, UnsupportedError for checkpoints of
+    another dtype, use_cp=True where no kernel of cubinery's splits, and inputs that require grad
+    while grad is enabled.
+    """
+    name = "vllm.fi_chunk_gated_delta_rule"
+    arguments.refuse_unknown(name, kwargs)
+    segments = arguments.segments_of(name, use_cp)
+    shape = _check_prefill(name, q, k, v, g, beta, initial_state, cu_seqlens)
+    if checkpoint_every_n_tokens != 0 and cu_seqlens is None:
+        raise InvalidArgumentError(f"{name}: checkpoint_every_n_tokens needs cu_seqlens")
+    kept = arguments.checkpoints_after(
+        name, checkpoint_every_n_tokens, state_checkpoints, checkpoint_cu_starts, cu_seqlens
+    )
+    if kept and _arrays.dtype_name(state_checkpoints) != "f32":
+        raise UnsupportedError(
+            f"{name}: state_checkpoints is {_arrays.dtype_name(state_checkpoints)}; supported: f32"
+        )
+    wanted = arguments.flag(name, "output_final_state", output_final_state)
+    # Checkpoints have the dtype of the states, which is f32 where final ones are kept.
+    final, states = arguments.final_states(q, initial_state, shape, wanted or bool(kept))
+    out = engines.prefill(
+        q, k, v, g, beta, engines.normalises(name, use_qk_l2norm_in_kernel), cu_seqlens=cu_seqlens,
+        segments=segments, **states, **kept,
+    )  # fmt: skip
+    return out, final if wanted else None
 
 
 def causal_conv1d_fn(
@@ -213,9 +260,9 @@ def causal_conv1d_fn(
 
     x [dim, T], the tokens of N sequences behind each other, whose bounds are `query_start_loc`
     [N + 1]; `weight` [dim, W], `bias` [dim] or None.  `conv_states` [slots, dim, W - 1 or more] are
-    read where `has_initial_state` [N] says so (None: nowhere) and written at `cache_indices` [N]
-    (None: sequence n has row n).  Their first W - 1 columns count, in any layout.  Returns y in x's
-    shape and dtype.
+    read where `has_initial_state` [N] says so (None: nowhere) and written at `cache_indices` [N], or
+    [N, blocks], of which the first column counts (None: sequence n has row n).  Their first W - 1
+    columns count, in any layout.  Returns y in x's shape and dtype.
 
     The padding slot is `null_block_id`, by its older name `pad_slot_id`; with both, `pad_slot_id` is
     what fills vLLM's tables of launches, and is not read.  Neither is what lays out vLLM's work:
@@ -238,8 +285,8 @@ def causal_conv1d_fn(
     if query_start_loc is None:
         raise InvalidArgumentError(f"{name}: query_start_loc is required")
     options = convolution.prefill_options(
-        name, x, weight, bias, conv_states, query_start_loc, cache_indices, has_initial_state,
-        activation, pad_slot_id if null_block_id is None else null_block_id,
+        name, x, weight, bias, conv_states, query_start_loc, _first_slots(cache_indices),
+        has_initial_state, activation, pad_slot_id if null_block_id is None else null_block_id,
     )  # fmt: skip
     return convolution.run(x, weight, bias, **options)
 
@@ -261,14 +308,16 @@ def causal_conv1d_update(
     initial_state_idx: Any = None,
     retrieve_parent_token: Any = None,
     validate_data: bool = False,
+    out: Any = None,
     **kwargs: Any,
 ) -> Any:
     """vLLM's function of this name: the convolution of a decode, or of draft tokens.
 
     x [N, dim], one token of each request; [N, dim, T]; or [T, dim], the tokens of all requests,
     with `query_start_loc` [N + 1] and `conv_state_indices`.  `conv_state` [slots, dim, columns] is
-    updated in place at `conv_state_indices` [N] (None: request n has row n).  Returns y in x's shape
-    and dtype.
+    updated in place at `conv_state_indices` [N], or [N, blocks], of which the first column counts
+    (None: request n has row n).  Returns y in x's shape and dtype: `out` if that is given, which
+    does not overlap x.
 
     Without `num_accepted_tokens` the first W - 1 columns count.  With it, [N], a request goes on
     behind so many tokens of the launch in front (0 is taken as 1), and W - 2 + T columns hold what
@@ -290,10 +339,28 @@ def causal_conv1d_update(
         name, "drafts are chains of tokens", retrieve_parent_token=retrieve_parent_token
     )
     return convolution.update(
-        name, x, conv_state, weight, bias, activation, conv_state_indices,
+        name, x, conv_state, weight, bias, activation, _first_slots(conv_state_indices),
         ("num_accepted_tokens", num_accepted_tokens), query_start_loc, max_query_len,
-        pad_slot_id if null_block_id is None else null_block_id, newest_last=False,
+        pad_slot_id if null_block_id is None else null_block_id, newest_last=False, out=out,
     )  # fmt: skip
+
+
+def _check_prefill(
+    function: str, q: Any, k: Any, v: Any, g: Any, beta: Any, initial_state: Any, cu_seqlens: Any
+) -> tuple[int, ...]:
+    """The shape of the states of a prefill's sequences.  Raises for arrays that do not fit."""
+    arguments.require_rank(function, "q", q, "[B, T, H, K]")
+    arguments.require_rank(function, "v", v, "[B, T, HV, V]")
+    arguments.refuse_autograd(function, q=q, k=k, v=v, g=g, beta=beta, initial_state=initial_state)
+    sequences = q.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
+    shape = (sequences, v.shape[2], v.shape[3], q.shape[3])
+    arguments.require_initial_state(function, initial_state, shape)
+    return shape
+
+
+def _first_slots(table: Any) -> Any:
+    """The slot of each sequence, [N], of a vector or of a table [N, blocks] of them."""
+    return table if table is None or len(table.shape) != 2 else table[:, 0]
 
 
 def _output_rows(function: str, q: Any, v: Any, buffer: Any) -> Any:
