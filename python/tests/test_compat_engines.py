@@ -249,6 +249,21 @@ def vllm_call(**change):
         ({"threshold": 10.0}, UnsupportedError, "threshold is 10.0"),
         ({"is_kda": True}, UnsupportedError, "is_kda"),
         ({"pad_slot_id": 3}, InvalidArgumentError, "pad_slot_id is 3"),
+        (
+            {"ssm_state_indices_output": np.zeros(3, int)},
+            InvalidArgumentError,
+            r"ssm_state_indices_output has shape \[3\]; expected \[N\], N = 4",
+        ),
+        (
+            {"ssm_state_indices_output": np.zeros((N, 1), int)},
+            InvalidArgumentError,
+            "ssm_state_indices_output has shape .4, 1.; expected the dimensions of ssm_state_ind",
+        ),
+        (
+            {"ssm_state_indices": None, "ssm_state_indices_output": np.zeros(N, int)},
+            InvalidArgumentError,
+            "ssm_state_indices_output has shape .4.; expected the dimensions",
+        ),
     ],
 )
 def test_vllm_decode_refuses(calls, change, error, message):
@@ -342,6 +357,68 @@ def test_vllm_draft_tokens(calls, form, pad_slot_id, accepted, starts):
     assert calls == {"gdn_prefill": 0, "gdn_decode": 0, "gdn_verify": 1}
 
 
+def written_table(padding: int) -> np.ndarray:
+    """Slots that step_table() has not, and one of padding."""
+    table = np.array([[12, 13, 14], [15, 15, 15], [1, 8, 10], [8, 10, 1], [0, 0, 0]], np.int64)
+    table[0, 1] = padding
+    return table
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("pad_slot_id", [0, -1])
+@pytest.mark.parametrize("accepted, starts", [(None, (0, 0, 0, 0)), ((2, 1, 1, 3), (1, 0, 0, 2))])
+def test_vllm_draft_tokens_to_other_slots(calls, form, pad_slot_id, accepted, starts):
+    (x, cu_seqlens, parts), states = several(form), wide_pool()
+    before, table, written = states.copy(), step_table(pad_slot_id), written_table(pad_slot_id)
+    o, final = vllm.fused_sigmoid_gating_delta_rule_update(
+        A_log=A_LOG, dt_bias=DT_BIAS, **x, initial_state=states, cu_seqlens=cu_seqlens,
+        ssm_state_indices=table, ssm_state_indices_output=written, pad_slot_id=pad_slot_id,
+        num_accepted_tokens=None if accepted is None else np.array(accepted, np.int32),
+    )  # fmt: skip
+    assert final is states
+    after = before.copy()
+    for n, (part, actual) in enumerate(zip(parts, outputs_of(o, form), strict=True)):
+        start = table[n, starts[n]]
+        if start == pad_slot_id:
+            assert not actual.any()
+            continue
+        expected, kept = steps(part, before[start])
+        close(actual, expected)
+        for slot, state in zip(written[n], kept):
+            if slot != pad_slot_id:
+                after[slot] = state
+    close(states, after)
+    read = np.unique(table[table > 0])
+    np.testing.assert_array_equal(states[read], before[read])
+    assert calls == {"gdn_prefill": 0, "gdn_decode": 0, "gdn_verify": 1}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("pad_slot_id, slots", [(0, [3, 0, 1, 5]), (-1, [3, -1, 1, 5])])
+def test_vllm_decode_to_other_slots(calls, form, pad_slot_id, slots):
+    x, states = rows(), pool()
+    before = states.copy()
+    shaped, cu_seqlens = in_form(x, form)
+    written = np.array([4, 4, 2, pad_slot_id, 4, 4], np.int64)  # a captured graph's has more
+    o, _ = vllm.fused_sigmoid_gating_delta_rule_update(
+        A_log=A_LOG, dt_bias=DT_BIAS, **shaped, initial_state=states, cu_seqlens=cu_seqlens,
+        ssm_state_indices=np.array(slots, np.int32), ssm_state_indices_output=written,
+        pad_slot_id=pad_slot_id,
+    )  # fmt: skip
+    after, (g, beta) = before.copy(), gates_of(x)
+    for n, slot in enumerate(slots):
+        out = o.reshape(N, HV, V)[n]
+        if slot == pad_slot_id:
+            assert not out.any()
+            continue
+        expected, new = step(x["q"][n], x["k"][n], x["v"][n], g[n], beta[n], before[slot])
+        np.testing.assert_allclose(out, expected, rtol=1e-6, atol=1e-7)
+        if written[n] != pad_slot_id:
+            after[written[n]] = new
+    np.testing.assert_allclose(states, after, rtol=1e-6, atol=1e-7)
+    assert calls == {"gdn_prefill": 0, "gdn_decode": 1, "gdn_verify": 0}
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_vllm_draft_tokens_with_given_gates(form):
     (x, cu_seqlens, parts), states = several(form), wide_pool()
@@ -407,6 +484,16 @@ def vllm_verify(x, cu_seqlens, **change):
     [
         ({"ssm_state_indices": np.zeros((3, 3), int)}, InvalidArgumentError, "N, S., N = 4"),
         ({"ssm_state_indices": np.zeros((N, 17), int)}, UnsupportedError, "S = 17 tokens"),
+        (
+            {"ssm_state_indices_output": np.zeros((N, 17), int)},
+            UnsupportedError,
+            "ssm_state_indices_output has S = 17 tokens",
+        ),
+        (
+            {"ssm_state_indices_output": np.zeros((N - 1, STEPS), int)},
+            InvalidArgumentError,
+            "ssm_state_indices_output has shape .3, 3.; expected .N, S.",
+        ),
         ({"ssm_state_indices": np.zeros((N, 0), int)}, UnsupportedError, "S = 0 tokens"),
         (
             {"ssm_state_indices": np.arange(N)},

@@ -98,13 +98,15 @@ def decode(
     states: Any,
     indices: Any,
     pad_slot_id: int,
+    written: Any = None,
     **options: Any,
 ) -> Any:
     """One token per request on a pool.  Returns o in q's dtype and v's shape.
 
     `gates`: what functional.gdn_decode takes as g and beta, under the caller's names.  A request
     whose index is padding gets zeros and touches no state.  `indices` None: the states are dense,
-    one row per request.  `options` go to functional.gdn_decode.
+    one row per request.  `written`: indices of new states, where they are others, with their name.
+    `options` go to functional.gdn_decode.
     """
     rows = decode_rows(function, q, k, v, gates, cu_seqlens)
     arguments.refuse_autograd(function, q=q, k=k, v=v, **gates, initial_state=states)
@@ -121,6 +123,11 @@ def decode(
             padding="zero",
             pad_index=pad_index(function, pad_slot_id),
         )
+        if written is not None:
+            name, slots = written
+            options["state_out_indices"] = arguments.of_dtype(
+                rows_of(function, name, slots, requests, "[N]"), indices
+            )
     out = _arrays.empty(q, tuple(v.shape), _arrays.dtype_name(q))
     functional.gdn_decode(
         *rows, state=states, state_layout="vk",

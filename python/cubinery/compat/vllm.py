@@ -19,6 +19,7 @@ from cubinery.compat import _engines as engines
 from cubinery.compat import _verify as verification
 
 _ONE_BLOCK = "a sequence has one slot, which is read and written"
+_WRITTEN = "ssm_state_indices_output"
 
 
 def fused_recurrent_gated_delta_rule(
@@ -86,15 +87,20 @@ def fused_sigmoid_gating_delta_rule_update(
     use_qk_l2norm_in_kernel: bool = False,
     is_kda: bool = False,
     *,
+    ssm_state_indices_output: Any = None,
     pad_slot_id: int = 0,
     **kwargs: Any,
 ) -> tuple[Any, Any]:
     """vLLM's function of this name: fused_recurrent_gated_delta_rule() with
     g = -exp(A_log) softplus(a + dt_bias) and sigmoid(b) computed by the kernel.
 
-    a and b [N, HV] or with the leading dimensions of q.  Raises as
-    fused_recurrent_gated_delta_rule(), and UnsupportedError for is_kda and for a softplus other
-    than beta = 1, threshold = 20.
+    a and b [N, HV] or with the leading dimensions of q.  With `ssm_state_indices_output`, [N] or
+    [N, S] as `ssm_state_indices`, new states go to the slots there, and those that are read are
+    left as they are; a padding slot drops its state.  No slot that is written may be one that
+    another request reads.
+
+    Raises as fused_recurrent_gated_delta_rule(), and UnsupportedError for is_kda and for a softplus
+    other than beta = 1, threshold = 20.
     """
     name = "vllm.fused_sigmoid_gating_delta_rule_update"
     arguments.refuse_unknown(name, kwargs)
@@ -103,7 +109,7 @@ def fused_sigmoid_gating_delta_rule_update(
     arguments.refuse_autograd(name, A_log=A_log, dt_bias=dt_bias)
     return _recurrent(
         name, q, k, v, {"a": a, "b": b}, scale, initial_state, inplace_final_state, cu_seqlens,
-        ssm_state_indices, num_accepted_tokens, pad_slot_id,
+        ssm_state_indices, num_accepted_tokens, pad_slot_id, ssm_state_indices_output,
         use_qk_l2norm=engines.normalises(name, use_qk_l2norm_in_kernel), A_log=A_log,
         dt_bias=dt_bias, gate_mode="computed", beta_mode="logit",
     )  # fmt: skip
@@ -390,6 +396,7 @@ def _recurrent(
     indices: Any,
     num_accepted_tokens: Any,
     pad_slot_id: int,
+    written: Any = None,
     **options: Any,
 ) -> tuple[Any, Any]:
     if initial_state is None:
@@ -399,6 +406,11 @@ def _recurrent(
         raise InvalidArgumentError(
             f"{function}: num_accepted_tokens needs ssm_state_indices [N, S]"
         )
+    if written is not None and (indices is None or len(written.shape) != len(indices.shape)):
+        raise InvalidArgumentError(
+            f"{function}: ssm_state_indices_output has shape {list(written.shape)}; expected the "
+            "dimensions of ssm_state_indices"
+        )
     inplace_final_state = arguments.flag(function, "inplace_final_state", inplace_final_state)
     if inplace_final_state != (indices is not None):
         raise UnsupportedError(
@@ -406,7 +418,9 @@ def _recurrent(
             "ssm_state_indices, False without"
         )
     if several:
-        options.update(_step_options(function, q, cu_seqlens, indices, num_accepted_tokens))
+        options.update(
+            _step_options(function, q, cu_seqlens, indices, num_accepted_tokens, written)
+        )
         out = engines.verify(
             function, q, k, v, gates, cu_seqlens=cu_seqlens, states=initial_state,
             steps=initial_state, update=False, pad_slot_id=pad_slot_id, scale=scale, **options,
@@ -417,6 +431,8 @@ def _recurrent(
         final = options["state_out"] = _arrays.empty(
             initial_state, tuple(initial_state.shape), _arrays.dtype_name(initial_state)
         )
+    if written is not None:
+        options["written"] = (_WRITTEN, written)
     out = engines.decode(
         function, q, k, v, gates, cu_seqlens=cu_seqlens, states=initial_state, indices=indices,
         pad_slot_id=pad_slot_id, scale=scale, **options,
@@ -425,22 +441,27 @@ def _recurrent(
 
 
 def _step_options(
-    function: str, q: Any, cu_seqlens: Any, indices: Any, accepted: Any
+    function: str, q: Any, cu_seqlens: Any, indices: Any, accepted: Any, written: Any
 ) -> dict[str, Any]:
-    """Where requests with a slot for each of S states start, and where their states go."""
+    """Where requests with a slot for each of S states start, and where their states go: where
+    `written` says, or None: to the same slots."""
     arguments.require_rank(function, "q", q, "[B, T, H, K]")
-    requests, steps = engines.count_requests(q, cu_seqlens), indices.shape[1]
-    verification.require_tokens(function, "ssm_state_indices has S", steps)
+    requests = engines.count_requests(q, cu_seqlens)
+    targets = ("ssm_state_indices", indices) if written is None else (_WRITTEN, written)
+    name, steps = targets[0], targets[1].shape[1]
+    verification.require_tokens(function, f"{name} has S", steps)
     if cu_seqlens is None and q.shape[1] > steps:
         raise InvalidArgumentError(
-            f"{function}: q has T = {q.shape[1]} tokens per request and ssm_state_indices S = "
-            f"{steps}; expected T <= S"
+            f"{function}: q has T = {q.shape[1]} tokens per request and {name} S = {steps}; "
+            "expected T <= S"
         )
     slots = engines.rows_of(function, "ssm_state_indices", indices, requests, "[N, S]")
     counts = engines.rows_of(function, "num_accepted_tokens", accepted, requests, "[N]")
     return {
         "read": slots[:, 0] if counts is None else slots,
         "accepted": counts,
-        "step_slots": slots,
+        "step_slots": arguments.of_dtype(
+            engines.rows_of(function, *targets, requests, "[N, S]"), indices
+        ),
         "draft_tokens": steps,
     }
