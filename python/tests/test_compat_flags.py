@@ -1,5 +1,5 @@
-"""The adapters' keywords.  Flags: their truth is as Python has it, and that of an array is not asked
-for.  Unknown ones: None asks for nothing, anything else is refused by name."""
+"""The adapters' keywords.  Flags: their truth is as Python has it, and that of an array is not
+asked for.  Unknown ones: None asks for nothing, anything else is refused by name."""
 
 from __future__ import annotations
 

@@ -356,6 +356,69 @@ def test_prefill_of_the_others(gates, rho, dtype):
     assert torch.equal(checkpoints[0], pool[slots[0]])  # the first sequence ends at its checkpoint
 
 
+def check_last_sequence_after(case: Case, tokens: int, state: Any) -> None:
+    """A state [HV, V, K], of the last sequence of LENGTHS after so many tokens."""
+    first = sum(LENGTHS[:-1])
+    part = {name: x[:, first : first + tokens] for name, x in case.tensors.items()}
+    start = None if case.h0 is None else case.h0[-1:]
+    bounds = torch.tensor([0, tokens], device="cuda")
+    exact, naive = reference(Case(part, start, None, case.dtype, bounds), chunked=True).stacked(1)
+    within(f"state after {tokens}", on_host(state.mT)[None], exact, worst(naive, exact))
+
+
+@pytest.mark.parametrize("gates, rho, dtype", DISTRIBUTIONS, ids=IDS)
+def test_sglang_prefill_keeps_states_of_chunks(gates, rho, dtype):
+    case = make_case(gates, rho, dtype, packed=True)
+    case.scale = None
+    if case.h0 is None:
+        case.h0 = torch.zeros(len(LENGTHS), HV, K, V, device="cuda")
+    turned, slots = case.h0.float().mT.contiguous(), torch.tensor([5, 2, 0, 3], device="cuda")
+    expected, ends = reference(case, chunked=True), []
+    for update in (True, False):
+        pool = torch.full((6, HV, V, K), float("nan"), device="cuda")
+        pool[slots] = turned
+        o, _, h = sglang.chunk_gated_delta_rule(
+            **case.tensors, initial_state=pool, initial_state_indices=slots,
+            cu_seqlens=case.cu_seqlens, inplace_update=update, output_h=True,
+        )  # fmt: skip
+        ends.append(pool[slots])
+        check(case, o, ends[0].mT, expected)
+        for row, n in ((0, 0), (1, 2), (2, 3)):  # before the first token of each
+            assert torch.equal(h[0, row], turned[n])
+        for row, tokens in ((3, 64), (4, 128)):
+            check_last_sequence_after(case, tokens, h[0, row])
+    assert torch.equal(ends[1], turned)
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize("initial", ["f32", "bf16"])
+@pytest.mark.parametrize("gates, rho, dtype", DISTRIBUTIONS, ids=IDS)
+def test_vllm_prefill_of_flashinfer(gates, rho, dtype, initial, wanted):
+    case = make_case(gates, rho, dtype, packed=True)
+    if case.h0 is None:
+        case.h0 = torch.zeros(len(LENGTHS), HV, K, V, device="cuda")
+    case.scale, case.h0 = None, case.h0.to(DTYPES[initial])
+    turned = case.h0.mT.contiguous()
+    before, expected = turned.clone(), reference(case, chunked=True)
+    starts = torch.tensor([0, 1, 1, 1, 3], device="cuda")
+    checkpoints = torch.full((3, HV, V, K), float("nan"), device="cuda")
+    given = {**case.tensors, "initial_state": turned, "use_qk_l2norm_in_kernel": False}
+    bounds = case.cu_seqlens.int()
+    o, final = vllm.fi_chunk_gated_delta_rule(
+        **given, output_final_state=wanted, cu_seqlens=bounds, state_checkpoints=checkpoints,
+        checkpoint_cu_starts=starts, checkpoint_every_n_tokens=64,
+    )  # fmt: skip
+    plain, end = vllm.fi_chunk_gated_delta_rule(**given, output_final_state=True, cu_seqlens=bounds)
+    check(case, o, final.mT if wanted else end.mT, expected)
+    check(case, plain, end.mT, expected)
+    assert wanted or final is None
+    assert torch.equal(turned, before)
+    for row, tokens in ((1, 64), (2, 128)):
+        check_last_sequence_after(case, tokens, checkpoints[row])
+    if wanted:
+        assert torch.equal(checkpoints[0], final[0])
+
+
 # --- decode
 
 
@@ -469,6 +532,15 @@ def test_engines_decode(engine, pad, state_dtype):
             initial_state_indices=slots,
         )  # fmt: skip
     step.check(o[0], pool, meant)
+    if engine == "vllm":
+        written, beside = indices(4, 5, 4, 6, pad), step.pool.clone()
+        again, _ = vllm.fused_sigmoid_gating_delta_rule_update(
+            **common, initial_state=beside, ssm_state_indices=slots,
+            ssm_state_indices_output=written, **option,
+        )  # fmt: skip
+        assert torch.equal(again, o)
+        assert torch.equal(beside[[4, 5, 6]], pool[[3, 1, 7]])
+        untouched(beside, step.pool, {4, 5, 6})
 
     pool, out = step.pool.clone(), torch.empty(5, 1, HV, V, device="cuda", dtype=torch.bfloat16)
     module.fused_recurrent_gated_delta_rule_packed_decode(
@@ -677,6 +749,29 @@ def test_vllm_draft_tokens(pad, state_dtype):
         start = drafts.pool[slots[n, max(accepted[n], 1) - 1]]
         drafts.check(n, start, o[0, first:last], {t: pool[slot] for t, slot in kept.items()})
     untouched(pool, drafts.pool, written)
+
+
+@pytest.mark.parametrize("state_dtype", ["f32", "bf16"])
+def test_vllm_draft_tokens_to_other_slots(state_dtype):
+    drafts = make_drafts(state_dtype, requests=6, slots=64)
+    x, slots = drafts.packed(DRAFT_LENGTHS), np.arange(1, 25).reshape(6, 4)
+    options = {
+        **{**x, **drafts.parameters, "use_qk_l2norm_in_kernel": True},
+        "ssm_state_indices": torch.tensor(slots, device="cuda", dtype=torch.int32),
+        "num_accepted_tokens": indices(3, 2, 1, 0, 1, 4),
+    }
+    pool, beside = drafts.pool.clone(), drafts.pool.clone()
+    o, _ = vllm.fused_sigmoid_gating_delta_rule_update(**options, initial_state=pool)
+    again, _ = vllm.fused_sigmoid_gating_delta_rule_update(
+        **options, initial_state=beside,
+        ssm_state_indices_output=torch.tensor(slots + 30, device="cuda"),
+    )  # fmt: skip
+    assert torch.equal(again, o)
+    written = [
+        int(slot) for row, length in zip(slots, DRAFT_LENGTHS, strict=True) for slot in row[:length]
+    ]
+    assert torch.equal(beside[[slot + 30 for slot in written]], pool[written])
+    untouched(beside, drafts.pool, {slot + 30 for slot in written})
 
 
 @pytest.mark.parametrize("update", [False, True])
@@ -947,6 +1042,19 @@ def test_causal_conv1d_steps_of_the_engines(engine, turned, columns, moved):
         assert_rounded(y[n, :, None], torch_conv(x[n, :, None], history, weight, bias))
         before[slot, :, :moved] = newest(window, x[n, :, None])
     assert torch.equal(pool, before)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_causal_conv1d_step_into_an_output_by_a_table_of_slots(turned):
+    weight, bias = taps()
+    x, pool = rounded(5, CONV_DIM, 2, seed=3), rounded(PAGES, CONV_DIM, W - 1, seed=4)
+    x = channels_last(x) if turned else x
+    again, slots = pool.clone(), indices(3, 1, 0, 7, 2)
+    y = vllm.causal_conv1d_update(x, pool, weight, bias, "silu", slots)
+    out = torch.full_like(x, float("nan"))
+    table = torch.stack([slots, slots + 100], dim=1)
+    assert vllm.causal_conv1d_update(x, again, weight, bias, "silu", table, out=out) is out
+    assert torch.equal(out, y) and torch.equal(again, pool)
 
 
 @pytest.mark.parametrize("engine", ["vllm", "vllm packed", "sglang"])

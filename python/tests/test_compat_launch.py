@@ -242,9 +242,9 @@ def prefill_inputs(tokens):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_sglang_prefill_keeps_states_of_chunks(prefilled, dtype):
-    bounds, pool_ = np.array([0, 70, 70, 134], np.int32), pool(dtype)
+    bounds, slots = np.array([0, 70, 70, 134], np.int32), np.arange(3, dtype=np.int32)
     sglang.chunk_gated_delta_rule(
-        **prefill_inputs(134), initial_state=pool_, initial_state_indices=np.arange(3, dtype=np.int32),
+        **prefill_inputs(134), initial_state=pool(dtype), initial_state_indices=slots,
         cu_seqlens=bounds, use_qk_l2norm_in_kernel=True, output_h=True,
     )  # fmt: skip
     ((problem, named),) = prefilled
@@ -391,12 +391,11 @@ def test_engines_convolve_tokens(convolved, engine, pad):
     shapes |= {"state": (SLOTS, C, W), "accepted": ROWS}
     check_conv(convolved[1], {**pool, **spec}, x=(N, T, C), **shapes)
     if engine is vllm:
-        rows, table = zeros(TOTAL, C), np.stack([READ, READ], axis=1)
-        update(rows, windows(columns=W), WEIGHT, BIAS, "silu", query_start_loc=SPANS, **drafts)
-        update(
-            rows, windows(columns=W), WEIGHT, BIAS, "silu", query_start_loc=SPANS, out=zeros(TOTAL, C),
-            **{**drafts, "conv_state_indices": table},
-        )  # fmt: skip
+        rows, states = zeros(TOTAL, C), windows(columns=W)
+        drafts["query_start_loc"] = SPANS
+        update(rows, states, WEIGHT, BIAS, "silu", **drafts)
+        drafts["conv_state_indices"] = np.stack([READ, READ], axis=1)
+        update(rows, states, WEIGHT, BIAS, "silu", out=zeros(TOTAL, C), **drafts)
         spec["varlen"] = True
         for launch in convolved[2:]:
             check_conv(launch, {**pool, **spec}, x=(TOTAL, C), cu_seqlens=(N + 1,), **shapes)

@@ -10,7 +10,8 @@ from cubinery.problems import Segments
 
 VALUE_DTYPES = STATE_DTYPES = ("f32", "bf16", "f16")
 _CPU = 1  # DLPack's number of the host
-_SEGMENTS: dict[str | bool, Segments] = {"auto": "auto", True: "always", False: "never"}  # by use_cp
+# By use_cp.
+_SEGMENTS: dict[str | bool, Segments] = {"auto": "auto", True: "always", False: "never"}
 
 
 def refuse_autograd(function: str, **arrays: Any) -> None:

@@ -266,9 +266,9 @@ def causal_conv1d_fn(
 
     x [dim, T], the tokens of N sequences behind each other, whose bounds are `query_start_loc`
     [N + 1]; `weight` [dim, W], `bias` [dim] or None.  `conv_states` [slots, dim, W - 1 or more] are
-    read where `has_initial_state` [N] says so (None: nowhere) and written at `cache_indices` [N], or
-    [N, blocks], of which the first column counts (None: sequence n has row n).  Their first W - 1
-    columns count, in any layout.  Returns y in x's shape and dtype.
+    read where `has_initial_state` [N] says so (None: nowhere) and written at `cache_indices` [N],
+    or [N, blocks], of which the first column counts (None: sequence n has row n).  Their first
+    W - 1 columns count, in any layout.  Returns y in x's shape and dtype.
 
     The padding slot is `null_block_id`, by its older name `pad_slot_id`; with both, `pad_slot_id` is
     what fills vLLM's tables of launches, and is not read.  Neither is what lays out vLLM's work:
