@@ -75,10 +75,10 @@ std::string errors_text(const PrewarmReport& report) {
   std::vector<std::pair<std::string, std::vector<std::size_t>>> causes;
   for (std::size_t i = 0; i < report.jobs.size(); ++i) {
     if (report.outcomes[i].state != OutcomeState::kFailed) continue;
-    std::string cause = cause_of(report.jobs[i], report.outcomes[i]);
+    const std::string cause = cause_of(report.jobs[i], report.outcomes[i]);
     auto same = std::find_if(causes.begin(), causes.end(),
                              [&](const auto& known) { return known.first == cause; });
-    if (same == causes.end()) same = causes.insert(same, {std::move(cause), {}});
+    if (same == causes.end()) same = causes.insert(same, {cause, {}});
     same->second.push_back(i);
   }
   std::string text;
