@@ -34,8 +34,13 @@ bool take_word(std::string_view* text, std::string_view word) {
   return true;
 }
 
-std::string first_line(std::int64_t now_ns, std::uint64_t bytes) {
-  return fmt::format("{}{} {}\n", kMeasured, now_ns / kNsPerSecond, bytes);
+void replace_usage(const Eviction::Place& place, std::string_view text) {
+  (void)replace_file(place.env,
+                     {.path = paths::usage_path(place.dir),
+                      .temporary = place.temporary(),
+                      .mode = place.mode,
+                      .finish = nullptr},
+                     text);
 }
 
 }  // namespace
@@ -94,12 +99,8 @@ bool Eviction::added(const Place& place, std::string_view name, std::uint64_t by
 }
 
 void Eviction::measured(const Place& place, std::uint64_t bytes) {
-  (void)replace_file(place.env,
-                     {.path = paths::usage_path(place.dir),
-                      .temporary = place.temporary(),
-                      .mode = place.mode,
-                      .finish = nullptr},
-                     first_line(place.env.now_ns(), bytes));
+  replace_usage(place,
+                fmt::format("{}{} {}\n", kMeasured, place.env.now_ns() / kNsPerSecond, bytes));
 }
 
 // nullopt: nobody has measured, or not lately.
@@ -114,9 +115,7 @@ std::optional<std::uint64_t> Eviction::count(const Place& place, std::uint64_t a
   FileInfo info;
   if (place.env.read(path, &text, &info)) return std::nullopt;
   text += line;
-  (void)replace_file(
-      place.env,
-      {.path = path, .temporary = place.temporary(), .mode = place.mode, .finish = nullptr}, text);
+  replace_usage(place, text);
   return parse_usage(text, place.env.now_ns());
 }
 
