@@ -220,9 +220,7 @@ Result<TuningResults> read_results(const std::string& path, const Trust& trust) 
 Status append_lines(const std::string& path, std::string_view lines, const Trust& trust,
                     std::chrono::milliseconds lock_wait) {
   const std::shared_ptr<Env> env = posix_env();
-  const std::size_t slash = path.find_last_of('/');
-  const std::string directory =
-      slash == path.npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1));
+  const std::string directory = paths::parent(path);
   if (const std::error_code error = make_dirs(*env, directory, trust)) {
     return io_error("make the directory", directory, error);
   }
