@@ -86,6 +86,18 @@ struct Clients {
     return children;
   }
 
+  // Each works to its end: how many kernels they compiled in all.
+  int work_together() {
+    int compiles = 0;
+    for (const pid_t child : start()) {
+      const int code = test::wait_for(child);
+      REQUIRE(code >= 0);
+      REQUIRE(code < kFailed);
+      compiles += code;
+    }
+    return compiles;
+  }
+
   // Every entry is there once and good, as the first client sees it.
   void check_sound() {
     int good = 0;
@@ -100,13 +112,7 @@ struct Clients {
 
 TEST_CASE("ClientsOfOneFolderCompileEachKernelOnce", "[.shared]") {
   Clients clients("once");
-  int compiles = 0;
-  for (const pid_t child : clients.start()) {
-    const int code = test::wait_for(child);
-    REQUIRE(code >= 0);
-    REQUIRE(code < kFailed);
-    compiles += code;
-  }
+  const int compiles = clients.work_together();
   // Without common locks each may compile what another is compiling, and nobody waits.
   if (has_shared_locks()) CHECK(compiles == kKernels);
   CHECK(compiles <= kKernels * static_cast<int>(clients.folders.size()));
@@ -140,13 +146,7 @@ TEST_CASE("ClientsThatAreKilledLoseNothing", "[.shared]") {
     }
   }
   CHECK(kills == 6 * static_cast<int>(clients.folders.size()));
-  int compiles = 0;
-  for (const pid_t child : clients.start()) {
-    const int code = test::wait_for(child);
-    REQUIRE(code >= 0);
-    REQUIRE(code < kFailed);
-    compiles += code;
-  }
+  const int compiles = clients.work_together();
   if (has_shared_locks()) CHECK(compiles <= kKernels);
   clients.check_sound();
 }
