@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <tuple>
 #include <utility>
 
 #include "results/shape.h"
 #include "results/space.h"
+#include "results/target.h"
 
 namespace cubinery {
 namespace {
@@ -118,6 +120,42 @@ Wanted wanted_of(const TuningSpace& space) {
           .defaults = space.defaults,
           .outline = space.outline,
           .batch_invariant = space.batch_invariant};
+}
+
+std::vector<TuningResult> results_for(const Wanted& wanted,
+                                      const std::vector<TuningResult>& results) {
+  std::vector<TuningResult> found;
+  for (const TuningResult& result : results) {
+    const Setting& setting = result.setting;
+    if (setting.gpu.arch != wanted.gpu.arch || !wanted.includes(setting.op, setting.problem)) {
+      continue;
+    }
+    found.push_back(result);
+  }
+  return found;
+}
+
+std::vector<GpuIdentity> gpus_of(const Arch& arch, const std::vector<TuningResult>& results) {
+  std::vector<GpuIdentity> gpus = known_gpus(arch);
+  for (const TuningResult& result : results) {
+    const GpuIdentity& gpu = result.setting.gpu;
+    const auto is_it = [&](const GpuIdentity& other) { return other.is_same(gpu); };
+    if (std::none_of(gpus.begin(), gpus.end(), is_it)) gpus.push_back(gpu);
+  }
+  return gpus;
+}
+
+std::vector<Toolchain> toolchains_of(
+    const std::vector<TuningResult>& results,
+    const std::map<std::string, std::string, std::less<>>& templates) {
+  std::set<std::string> versions;
+  for (const TuningResult& result : results) versions.insert(result.setting.nvrtc);
+  std::vector<Toolchain> toolchains{{.nvrtc = {}, .templates = templates}};
+  if (versions.size() < 2) return toolchains;
+  for (const std::string& version : versions) {
+    toolchains.push_back({.nvrtc = version, .templates = templates});
+  }
+  return toolchains;
 }
 
 Ladder::Ladder(Wanted wanted, std::vector<TuningResult> results)

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "codegen/arch.h"
 #include "cubinery/tuning.h"
 #include "results/records.h"
 
@@ -78,7 +79,7 @@ class Ladder {
   std::string why(const Nearest& nearest) const;
   std::string why_none() const;
 
-  // Every configuration that nearest() can lead to, each once.
+  // Every configuration of the results, each once.
   std::vector<std::vector<TunedValue>> configurations() const;
 
  private:
@@ -123,6 +124,17 @@ class Ladder {
   // Why how many results were left out, or count below all others.
   std::vector<std::pair<std::string, int>> reasons_;
 };
+
+// The results that a ladder for what is wanted may take, on any GPU of its architecture.
+std::vector<TuningResult> results_for(const Wanted& wanted,
+                                      const std::vector<TuningResult>& results);
+// The GPUs of an architecture that are known: those that the results are of, and known_gpus().
+std::vector<GpuIdentity> gpus_of(const Arch& arch, const std::vector<TuningResult>& results);
+// With these templates, of each compiler that changes which results are stale: any one, and, where
+// the results are of several, each of them.
+std::vector<Toolchain> toolchains_of(
+    const std::vector<TuningResult>& results,
+    const std::map<std::string, std::string, std::less<>>& templates);
 
 inline constexpr double kMaxDistance = 3;  // in all sizes together, a factor of eight
 inline constexpr std::string_view kPerSm[] = {"states"};

@@ -49,6 +49,26 @@ Target typical_target(const Arch& arch) {
   }
 }
 
+std::vector<GpuIdentity> known_gpus(const Arch& arch) {
+  const auto sm_counts = [&]() -> std::vector<int> {
+    switch (arch.major * 10 + arch.minor) {
+      case 80:  // A30, A100 and their parts
+        return {14, 28, 42, 56, 98, 108};
+      case 90:  // H20, H100 PCIe, H100 and H200 SXM and their parts
+        return {16, 26, 32, 60, 78, 114, 132};
+      default:
+        return {typical_target(arch).sm_count};
+    }
+  }();
+  std::vector<GpuIdentity> gpus;
+  for (const int count : sm_counts) {
+    GpuIdentity& gpu = gpus.emplace_back();
+    gpu.arch = arch.name();
+    gpu.sm_count = count;
+  }
+  return gpus;
+}
+
 Target target_of(const Arch& arch, const GpuIdentity& gpu) {
   Target target = typical_target(arch);
   if (gpu.sm_count > 0) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "codegen/arch.h"
 #include "cubinery/tuning.h"
@@ -27,6 +28,10 @@ Target typical_target(const Arch& arch);
 // A GPU of which the identity is known; the rest as for a typical one, memory in proportion to
 // multiprocessors (a part of a GPU has its part of the memory).
 Target target_of(const Arch& arch, const GpuIdentity& gpu);
+
+// Those of the architecture by their data sheets, and the parts that MIG makes of them: what
+// results are scaled to.  Other sizes than the number of multiprocessors are not given.
+std::vector<GpuIdentity> known_gpus(const Arch& arch);
 
 // What a block takes of a multiprocessor.
 struct Footprint {

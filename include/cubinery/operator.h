@@ -67,9 +67,9 @@ namespace internal {
 // The methods of the same names of every problem.
 template <class Problem>
 struct ProblemMethods {
-  // The kernels that the operator may launch on any GPU of an architecture, by the cost model or by
-  // the results inside the library, for pre-warming.  `paths`: Options::paths of the contexts that
-  // will launch them.  Errors as for check() and prepare().
+  // The kernels that the operator may launch on any GPU of an architecture by the cost model, and
+  // on every one that is known by the results inside the library, for pre-warming.  `paths`:
+  // Options::paths of the contexts that will launch them.  Errors as for check() and prepare().
   static Result<std::vector<KernelSpec>> kernels(const Problem& problem, std::string_view arch,
                                                  const std::vector<std::string>& paths);
   // As flat JSON, and back.  Missing fields keep their default.

@@ -107,8 +107,10 @@ class Planner {
   // `why_not`.
   Plan plan(const Ladder* ladder, std::string_view why_not = "") const;
 
-  // Every kernel that a plan can have on any GPU of the target's architecture: those of the default
-  // candidates, and of what results for these templates, compiled by any NVRTC, can choose.
+  // Every kernel of the default candidates, which are those of plans without results on any GPU of
+  // the target's architecture, and of plans with these results on the GPUs of it that are known:
+  // those that the results are of, and known_gpus().  A GPU with another number of multiprocessors
+  // may get others from results.
   std::vector<KernelSpec> kernels(const KnownResults& known) const;
 
   // What one of its plans launches, compiled side by side where it has to be.  Errors of
@@ -194,11 +196,19 @@ std::vector<KernelSpec> Planner<Problem>::kernels(const KnownResults& known) con
   for (const CandidatePtr& candidate : defaults()) add_kernels(*candidate, &specs);
   Wanted asked = wanted();
   asked.gpu.arch = target_.arch.name();
-  asked.toolchain.templates = known.templates;
-  for (const TuningResult& result : known.results) {
-    // Each alone: which of those that disagree counts depends on the GPU.
-    for (const Values& values : Ladder(asked, {result}).configurations()) {
-      add_kernels(*find(values), &specs);
+  const std::vector<TuningResult> results = results_for(asked, known.results);
+  if (results.empty()) return specs;
+  for (const Toolchain& toolchain : toolchains_of(results, known.templates)) {
+    for (const GpuIdentity& gpu : gpus_of(target_.arch, results)) {
+      Planner there = *this;
+      there.target_ = target_of(target_.arch, gpu);
+      Wanted asked_there = there.wanted();
+      asked_there.gpu = gpu;
+      asked_there.toolchain = toolchain;
+      const Ladder ladder(std::move(asked_there), results);
+      for (const auto& candidate : there.plan(&ladder).candidates) {
+        add_kernels(*candidate, &specs);
+      }
     }
   }
   return specs;
