@@ -23,6 +23,11 @@ std::vector<Configuration> configurations(const std::vector<int>& bits) {
   return made;
 }
 
+std::optional<Selection> select(const std::vector<Configuration>& configurations,
+                                const std::vector<ShapeTimes>& shapes, double worth) {
+  return select(configurations, shapes, worth, {.worth = worth});
+}
+
 std::string bits_of(const std::optional<Selection>& selection) {
   return selection ? to_text(selection->bits) : "none";
 }
@@ -149,6 +154,26 @@ TEST_CASE("ADefaultInUseServesOtherShapesToo", "[tuner]") {
   const auto selection =
       select(configurations({8, 8, 8}), {{{1.0, 1.0, 2.0}, 0}, {{1.005, 1.0, 2.0}, 2}}, kWorth);
   CHECK(best_of(selection) == Indices{0, 0});
+}
+
+TEST_CASE("WhatIsInUseServesWhereAnotherIsNotWorthIt", "[tuner]") {
+  const auto three = configurations({8, 8, 8});
+  const std::vector<ShapeTimes> shapes{{{1.0, 1.015, 2.0}, 2}, {{1.0, 1.03, 2.0}, 2}};
+  const auto best = [&](const Fewness& few) { return best_of(select(three, shapes, kWorth, few)); };
+  CHECK(best({.worth = 0.02}) == Indices{0, 0});
+  CHECK(best({.worth = 0.02, .in_use = {1}}) == Indices{1, 0});  // the second loses 3 % by it
+  CHECK(best({.worth = 0.01, .in_use = {1}}) == Indices{0, 0});
+  // A default of a shape goes before what is in use.
+  CHECK(best_of(select(three, {{{1.01, 1.0, 2.0}, 0}}, kWorth, {.worth = 0.02, .in_use = {1}})) ==
+        Indices{0});
+}
+
+TEST_CASE("FewerConfigurationsChangeNoBits", "[tuner]") {
+  // 4 gains 1.5 %, more than bits are worth; what is in use has the usual ones.
+  const auto selection =
+      select(configurations({4, 8}), {{{1.0, 1.015}, 1}}, kWorth, {.worth = 0.02, .in_use = {1}});
+  CHECK(bits_of(selection) == "lanes=4");
+  CHECK(best_of(selection) == Indices{1});
 }
 
 TEST_CASE("OfConfigurationsThatServeAsManyTheFastestIsTaken", "[tuner]") {

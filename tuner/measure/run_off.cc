@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "results/choose.h"
 #include "results/space.h"
+#include "runtime/operator/tuning_context.h"
 #include "tuner/measure/tune_run.h"
 
 namespace cubinery {
@@ -12,7 +14,10 @@ namespace {
 
 double spread(const Timing& timing) { return (timing.p90 - timing.p10) / timing.median; }
 
-bool is_faster(const Timing& a, const Timing& b) { return a.median * (1 + noise(a, b)) < b.median; }
+// By more than the noise, and by more than `least`.
+bool is_faster(const Timing& a, const Timing& b, double least = 0) {
+  return a.median * (1 + std::max(noise(a, b), least)) < b.median;
+}
 
 // The other one of the best two; of a default that won, the one that it won against.
 std::optional<std::size_t> runner_up_of(const Finalists& finalists, std::size_t chosen) {
@@ -48,7 +53,9 @@ double uncertainty(const Timing& here, const Timing* earlier) {
 std::size_t decide(const Finalists& finalists, const TimeOf& time_of) {
   std::size_t chosen = finalists.best;
   const auto runner_up = finalists.runner_up;
-  if (runner_up && is_faster(*time_of(*runner_up), *time_of(chosen))) chosen = *runner_up;
+  if (runner_up && is_faster(*time_of(*runner_up), *time_of(chosen), kWorthAnother)) {
+    chosen = *runner_up;
+  }
   const Timing* otherwise = time_of(finalists.otherwise);
   if (otherwise == nullptr || is_faster(*time_of(chosen), *otherwise)) return chosen;
   return finalists.otherwise;
@@ -90,6 +97,23 @@ ShapeTimes TuneRun::times_of(const KnownSetting& known) const {
   return times;
 }
 
+// Configurations that results for this problem on other GPUs of the architecture choose: a cache
+// that serves both GPUs has their kernels anyway.
+std::set<std::size_t> TuneRun::used_elsewhere() const {
+  std::set<std::size_t> used;
+  for (const TuningResult& result : tuning_results(machine_.context, wanted_of(space_))) {
+    const GpuIdentity& gpu = result.setting.gpu;
+    if (gpu.arch != machine_.gpu.arch || gpu.is_same(machine_.gpu)) continue;
+    for (const bool batch_invariant : {false, true}) {
+      const Decision decision = decision_of(result, batch_invariant);
+      if (stale(result.setting, decision, toolchain_)) continue;
+      const std::size_t index = index_of(space_, decision.configuration);
+      if (index < space_.configurations.size()) used.insert(index);
+    }
+  }
+  return used;
+}
+
 Status TuneRun::finish() {
   std::vector<ShapeRun*> ours;
   std::vector<ShapeTimes> times;
@@ -105,12 +129,13 @@ Status TuneRun::finish() {
   if (ours.empty()) return {};
   std::vector<std::string> others = other_settings();
   for (const std::string& id : others) times.push_back(times_of(journal_.settings().at(id)));
-  std::optional<Selection> selection = select(space_.configurations, times, kWorth);
+  const Fewness few{.worth = kWorthAnother, .in_use = used_elsewhere()};
+  std::optional<Selection> selection = select(space_.configurations, times, kWorth, few);
   if (!selection) {
     // Those of earlier calls have measured too little in common with these.
     others.clear();
     times.resize(ours.size());
-    selection = select(space_.configurations, times, kWorth);
+    selection = select(space_.configurations, times, kWorth, few);
   }
   if (!selection) {
     for (ShapeRun* shape : ours) {

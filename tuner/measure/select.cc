@@ -4,7 +4,6 @@
 #include <cmath>
 #include <iterator>
 #include <numeric>
-#include <set>
 
 #include "results/space.h"
 
@@ -139,17 +138,17 @@ std::size_t most_accepted(const Group& group, const std::vector<ShapeTimes>& sha
 }
 
 // One configuration for each shape, few in all (greedy):
-// shapes whose default is within `worth` keep it; those that accept a default which is thereby in
-// use take it, the fastest if there are several; then again and again the configuration that most
-// of the remaining shapes accept serves all of these.
+// shapes whose default is within few.worth keep it; those that accept one which is in use, thereby
+// or already, take it, the fastest if there are several; then again and again the configuration
+// that most of the remaining shapes accept serves all of these.
 std::vector<std::size_t> assign(const Group& group, const std::vector<ShapeTimes>& shapes,
-                                double worth) {
+                                const Fewness& few) {
   std::vector<std::size_t> assigned(shapes.size());
   std::vector<std::set<std::size_t>> accepted;
-  std::vector<std::size_t> used;
+  std::vector<std::size_t> used(few.in_use.begin(), few.in_use.end());
   std::vector<std::size_t> open;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
-    accepted.push_back(acceptable(group, shapes[i], worth));
+    accepted.push_back(acceptable(group, shapes[i], few.worth));
     assigned[i] = shapes[i].otherwise;
     const bool keeps = accepted[i].contains(shapes[i].otherwise);
     (keeps ? used : open).push_back(keeps ? shapes[i].otherwise : i);
@@ -172,7 +171,8 @@ std::vector<std::size_t> assign(const Group& group, const std::vector<ShapeTimes
 }  // namespace
 
 std::optional<Selection> select(const std::vector<Configuration>& configurations,
-                                const std::vector<ShapeTimes>& shapes, double worth) {
+                                const std::vector<ShapeTimes>& shapes, double worth,
+                                const Fewness& few) {
   if (shapes.empty()) return std::nullopt;
   const std::vector<Group> groups = groups_of(configurations);
   const Group* group = choose_group(groups, shapes, worth);
@@ -181,8 +181,8 @@ std::optional<Selection> select(const std::vector<Configuration>& configurations
   everything.members.resize(configurations.size());
   std::iota(everything.members.begin(), everything.members.end(), std::size_t{0});
   Selection selection{.bits = group->bits, .finalists = {}};
-  const std::vector<std::size_t> best = assign(everything, shapes, worth);
-  const std::vector<std::size_t> agreed = assign(*group, shapes, worth);
+  const std::vector<std::size_t> best = assign(everything, shapes, few);
+  const std::vector<std::size_t> agreed = assign(*group, shapes, few);
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     selection.finalists.push_back({.best = best[i],
                                    .runner_up = fastest(shapes[i], everything.members, best[i]),

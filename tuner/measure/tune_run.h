@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,8 +33,11 @@ inline constexpr double kClose = 0.10;
 inline constexpr std::size_t kMostClose = 8;
 // What is slower than the best by more than this share is replayed once.
 inline constexpr double kHopeless = 0.30;
-// Differences below this share are not worth another configuration.
+// Differences below this share are noise.
 inline constexpr double kWorth = 0.01;
+// Differences below this share are not worth another configuration: its kernels have to be
+// compiled, kept and loaded.
+inline constexpr double kWorthAnother = 0.02;
 
 // By how much two medians of a run-off must differ, as a share, to count: kWorth, or a quarter of
 // the larger spread (p90 - p10), which is three times what the median of 40 rounds is uncertain by.
@@ -41,8 +45,8 @@ double noise(const Timing& a, const Timing& b);
 // The time of a configuration; nullptr: it has none.
 using TimeOf = std::function<const Timing*(std::size_t)>;
 // Which of the finalists is taken, given their times in the run-off: the selection's best; the
-// runner-up when it is faster by more than the noise; the default, unless the one so far is faster
-// by more than the noise.
+// runner-up when it is faster by more than the noise and kWorthAnother; the default, unless the one
+// so far is faster by more than the noise.
 std::size_t decide(const Finalists& finalists, const TimeOf& time_of);
 // Which one is taken where all shapes must agree in the fields that change bits: the one taken
 // anyway if it does (`agrees`); else the agreed one; the default, if it agrees, unless that is
@@ -115,6 +119,7 @@ class TuneRun {
   Status finish();
   std::vector<std::string> other_settings() const;
   ShapeTimes times_of(const KnownSetting& known) const;
+  std::set<std::size_t> used_elsewhere() const;
   Status run_off(ShapeRun* shape, const Finalists& finalists, const std::vector<TunedValue>& bits);
   Status meet(ShapeRun* shape, const std::vector<std::size_t>& contenders);
   bool is_settled(const TuningResult& result, const Finalists& finalists) const;
