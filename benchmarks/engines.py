@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""vLLM on small models with the real linear layers, alone and with cubinery's plugin: tokens, log
+probabilities, speed, and what was compiled.
+
+    python3 benchmarks/engines.py --out engines.json
+    python3 benchmarks/engines.py --kinds qwen3_5 --scenarios plain,drafts --modes off,cold,offline
+
+Modes, each run in a process of its own:
+
+    off      vLLM alone, with the kernels that it chooses itself (--prefill-backend names others)
+    cold     with cubinery, from an empty cache
+    warm     the same once more
+    offline  the same, and compiling is forbidden; engine kernels in place of ours are an error
+
+Scenarios: plain (decode of 1, 16 and 64 requests in CUDA graphs, prefill of 4 x 4096 tokens),
+drafts (n-gram, three of them), prefix (prefix caching), chunked (steps of 512 tokens), invariant
+(VLLM_BATCH_INVARIANT, cubinery only).
+
+Needs a GPU, vLLM and cubinery in this Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent / "engines"))
+
+import judge  # noqa: E402
+import models  # noqa: E402
+import run_vllm  # noqa: E402
+
+MODES = ("off", "cold", "warm", "offline")
+SCENARIOS = ("plain", "drafts", "prefix", "chunked", "invariant")
+
+
+def environment(mode: str, scenario: str, cache: Path) -> dict[str, str]:
+    found = dict(os.environ, CUBINERY_PLUGIN="off" if mode == "off" else "force")
+    found |= {"CUBINERY_PLUGIN_COUNT": "1", "CUBINERY_CACHE_DIR": str(cache)}
+    if mode == "offline":
+        found["CUBINERY_OFFLINE"] = "1"
+    if scenario == "invariant":
+        found["VLLM_BATCH_INVARIANT"] = "1"
+    return found
+
+
+def entries(cache: Path) -> int:
+    return sum(1 for _ in cache.rglob("*.entry")) if cache.exists() else 0
+
+
+def run(args: argparse.Namespace, kind: str, scenario: str, mode: str) -> dict[str, Any]:
+    """The record of one run; {"failed": ..} with the end of its output."""
+    cache = args.work / f"cache_{kind}_{scenario}"
+    out = args.work / f"{kind}_{scenario}_{mode}.json"
+    log = out.with_suffix(".log")
+    command = [sys.executable, str(Path(run_vllm.__file__)), str(args.work / kind), scenario, str(out),
+               "--prefill-backend", args.prefill_backend if mode == "off" else "auto",
+               "--attention-backend", args.attention_backend]  # fmt: skip
+    before, start = entries(cache), time.perf_counter()
+    with log.open("w") as file:
+        done = subprocess.run(
+            command, env=environment(mode, scenario, cache), stdout=file, stderr=subprocess.STDOUT
+        )
+    seconds = time.perf_counter() - start
+    print(f"{kind} {scenario} {mode}: exit {done.returncode}, {seconds:.0f} s", flush=True)
+    record = {"kind": kind, "mode": mode, "scenario": scenario, "process_s": seconds,
+              "compiled": entries(cache) - before}  # fmt: skip
+    if done.returncode != 0:
+        return record | {"failed": log.read_text(errors="replace")[-3000:]}
+    said = [line for line in log.read_text(errors="replace").splitlines() if "cubinery" in line]
+    return record | json.loads(out.read_text()) | {"said": said[:20]}
+
+
+def compare(records: list[dict[str, Any]], args: argparse.Namespace) -> None:
+    """Adds to each record what it has in common with the engine alone."""
+    done = [record for record in records if "failed" not in record]
+    alone = {(r["kind"], r["scenario"]): r for r in done if r["mode"] == "off"}
+    for record in done:
+        record["error"] = judge.errors(record, args.work / record["kind"], run_vllm.prompts())
+        other = alone.get((record["kind"], record["scenario"]))
+        if other is not None and other is not record:
+            record["tokens_as_alone"] = judge.tokens(record, other)
+            record["speedup"] = judge.speedups(record, other)
+
+
+def show(record: dict[str, Any]) -> None:
+    kept = ("tokens", "logprobs", "margins")
+    print(json.dumps({name: value for name, value in record.items() if name not in kept}), flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--kinds", default=",".join(models.KINDS))
+    parser.add_argument("--scenarios", default=",".join(SCENARIOS))
+    parser.add_argument("--modes", default=",".join(MODES))
+    parser.add_argument("--prefill-backend", default="auto", help="vLLM's, of the mode off")
+    parser.add_argument("--attention-backend", default="", help="vLLM's, of all modes")
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "engines")
+    parser.add_argument("--budget", type=float, default=3600, help="seconds; no run starts later")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    start = time.perf_counter()
+    records = []
+    for kind in args.kinds.split(","):
+        models.make(args.work / kind, kind)
+        for scenario in args.scenarios.split(","):
+            for mode in args.modes.split(","):
+                if scenario == "invariant" and mode == "off":
+                    continue  # vLLM refuses
+                if time.perf_counter() - start > args.budget:
+                    print(f"no time for {kind} {scenario} {mode}")
+                    continue
+                records.append(run(args, kind, scenario, mode))
+                if "failed" in records[-1]:
+                    print(records[-1]["failed"])
+    compare(records, args)
+    for record in records:
+        show(record)
+    if args.out:
+        args.out.write_text(json.dumps(records))
+    return 1 if any("failed" in record for record in records) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""Small random models with the linear layers of the real ones, saved as Transformers saves them.
+
+Four layers, of which three are linear; heads, dims and taps are those of Qwen3-Next and Qwen3.5 at
+tensor-parallel size 1.  Weights are drawn so that logits are far from ties.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+KINDS = ("qwen3_5", "qwen3_next")
+VOCABULARY = 4096
+_ARCHITECTURES = {"qwen3_5": "Qwen3_5ForCausalLM", "qwen3_next": "Qwen3NextForCausalLM"}
+
+
+def _config(kind: str) -> Any:
+    import transformers
+
+    common = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 1024,
+        "intermediate_size": 2048,
+        "num_hidden_layers": 4,
+        "layer_types": ["linear_attention"] * 3 + ["full_attention"],
+        "full_attention_interval": 4,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "head_dim": 256,
+        "linear_num_key_heads": 16,
+        "linear_num_value_heads": 32,
+        "linear_key_head_dim": 128,
+        "linear_value_head_dim": 128,
+        "linear_conv_kernel_dim": 4,
+        "max_position_embeddings": 32768,
+        "tie_word_embeddings": False,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
+    if kind == "qwen3_5":
+        return transformers.Qwen3_5TextConfig(**common, mamba_ssm_dtype="float32")
+    # vLLM's class wants one layer with experts.
+    return transformers.Qwen3NextConfig(
+        **common, num_experts=8, num_experts_per_tok=2, mlp_only_layers=[0, 1, 2],
+        moe_intermediate_size=512, shared_expert_intermediate_size=512,
+    )  # fmt: skip
+
+
+def make(folder: Path, kind: str) -> None:
+    """Writes config.json and weights in bf16; nothing where they are there."""
+    if (folder / "config.json").exists():
+        return
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    model = getattr(transformers, _ARCHITECTURES[kind])(_config(kind))
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith("A_log"):
+                weight.copy_(torch.empty_like(weight).uniform_(1, 16).log())
+            elif name.endswith("dt_bias"):
+                weight.uniform_(-6, 0)
+            elif name.endswith("conv1d.weight"):
+                weight.normal_(0, 0.4)
+            elif weight.dim() >= 2:
+                weight.normal_(0, 1 if "embed" in name else weight.shape[-1] ** -0.5)
+    model.to(torch.bfloat16).save_pretrained(folder)
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    config["architectures"] = [_ARCHITECTURES[kind]]
+    path.write_text(json.dumps(config, indent=1))

@@ -1,0 +1,163 @@
+"""One vLLM on one model, in a process of its own: tokens, log probabilities, speed, as JSON.
+
+benchmarks/engines.py starts it.  What the plugin does is in the environment (CUBINERY_PLUGIN,
+CUBINERY_OFFLINE, CUBINERY_CACHE_DIR).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+from models import VOCABULARY
+
+DRAFTS = 3
+NEW_TOKENS = 48
+STEPS = 128  # of a timed decode
+LONG = 4096  # tokens of a timed prompt; four of them
+
+
+def prompts() -> list[list[int]]:
+    """Lengths around chunks; two with a prefix in common; one that repeats, for n-gram drafts."""
+    drawn = random.Random(1)
+
+    def row(length: int) -> list[int]:
+        return [drawn.randrange(3, VOCABULARY) for _ in range(length)]
+
+    shared = row(1500)
+    rows = [row(length) for length in (5, 64, 65, 128, 300, 1000, 1, 17)]
+    return [*rows, [*shared, 7, 8, 9], [*shared, 10, 11], [20, 21, 22, 23] * 40]
+
+
+def options(args: argparse.Namespace) -> dict[str, Any]:
+    """vLLM's, for a scenario.  Decode is one CUDA graph; no torch.compile, which takes minutes."""
+    found: dict[str, Any] = {
+        "model": str(args.model), "skip_tokenizer_init": True, "dtype": "bfloat16",
+        "max_model_len": LONG + 512, "max_num_seqs": 64, "seed": 0,
+        "max_num_batched_tokens": 512 if args.scenario == "chunked" else 4 * LONG,
+        "gpu_memory_utilization": args.memory, "disable_log_stats": True,
+        "enable_prefix_caching": args.scenario == "prefix",
+        "gdn_prefill_backend": args.prefill_backend,
+        "compilation_config": {
+            "mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY",
+            "cudagraph_capture_sizes": [1, 2, 4, 8, 16, 32, 64],
+        },
+    }  # fmt: skip
+    if args.attention_backend:
+        found["attention_backend"] = args.attention_backend
+    if args.scenario == "drafts":
+        found["speculative_config"] = {
+            "method": "ngram", "num_speculative_tokens": DRAFTS, "prompt_lookup_max": 3,
+            "prompt_lookup_min": 1,
+        }  # fmt: skip
+    return found
+
+
+def generate(llm: Any, rows: list[list[int]], count: int, **sampling: Any) -> list[Any]:
+    from vllm import SamplingParams
+
+    asked = SamplingParams(
+        temperature=0.0, max_tokens=count, min_tokens=count, ignore_eos=True, detokenize=False,
+        **sampling,
+    )  # fmt: skip
+    done: list[Any] = llm.generate(
+        [{"prompt_token_ids": row} for row in rows], asked, use_tqdm=False
+    )
+    return done
+
+
+def seconds_of(llm: Any, rows: list[list[int]], count: int, runs: int = 3) -> list[float]:
+    """Of each run, after one that is not timed."""
+    generate(llm, rows, count)
+    found = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        generate(llm, rows, count)
+        found.append(time.perf_counter() - start)
+    return found
+
+
+def tokens_of(outputs: list[Any]) -> list[list[int]]:
+    return [[int(token) for token in output.outputs[0].token_ids] for output in outputs]
+
+
+def logprobs_of(outputs: list[Any]) -> list[list[float]]:
+    """Of the tokens that were chosen."""
+    return [
+        [float(step[token].logprob) for step, token in zip(one.logprobs, one.token_ids)]
+        for one in (output.outputs[0] for output in outputs)
+    ]
+
+
+def margins_of(outputs: list[Any]) -> list[list[float]]:
+    """How far the second best token was, at each step."""
+    found = []
+    for output in outputs:
+        best = [sorted((x.logprob for x in step.values()), reverse=True)[:2]
+                for step in output.outputs[0].logprobs]  # fmt: skip
+        found.append([float(first - second) for first, second in best])
+    return found
+
+
+def speed(llm: Any, rows: list[list[int]], scenario: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if scenario == "plain":
+        for count in (1, 16, 64):
+            batch = [[5 + i, 6, 7, 8] for i in range(count)]
+            found[f"decode_{count}_s"] = seconds_of(llm, batch, STEPS)
+        long = [[5 + (7 * i + n) % 4000 for i in range(LONG)] for n in range(4)]
+        found["prefill_16k_s"] = seconds_of(llm, long, 1)
+    if scenario == "drafts":
+        for count in (1, 16):
+            found[f"decode_{count}_s"] = seconds_of(llm, [rows[-1]] * count, STEPS)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model", type=Path)
+    parser.add_argument("scenario", choices=("plain", "drafts", "prefix", "chunked", "invariant"))
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--prefill-backend", default="auto")
+    parser.add_argument("--attention-backend", default="")
+    parser.add_argument("--memory", type=float, default=0.3)
+    args = parser.parse_args()
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    start = time.perf_counter()
+    import torch
+    import vllm
+
+    llm = vllm.LLM(**options(args))
+    ready = time.perf_counter()
+    rows = prompts()
+    generate(llm, rows[:1], 1)
+    answered = time.perf_counter()
+    first = generate(llm, rows, NEW_TOKENS, logprobs=5)
+    again = generate(llm, rows, NEW_TOKENS, logprobs=5)
+    fewer = generate(llm, rows[4:6], NEW_TOKENS, logprobs=5)
+    record: dict[str, Any] = {
+        "scenario": args.scenario, "gpu": torch.cuda.get_device_name(), "vllm": vllm.__version__,
+        "torch": torch.__version__, "start_s": ready - start, "first_token_s": answered - ready,
+        "tokens": tokens_of(first), "logprobs": logprobs_of(first), "margins": margins_of(first),
+        "repeats": tokens_of(again) == tokens_of(first),
+        "same_bits_in_another_batch": logprobs_of(fewer) == logprobs_of(first)[4:6],
+        "layers": sorted({type(layer).__name__ for layer in llm.llm_engine.model_executor
+                          .driver_worker.worker.model_runner.model.modules()
+                          if "GatedDelta" in type(layer).__name__}),
+    }  # fmt: skip
+    record |= speed(llm, rows, args.scenario)
+    if os.environ.get("CUBINERY_PLUGIN") != "off":
+        from cubinery.plugins.vllm import calls
+
+        record["calls"] = {f"{what} on {where}": count for (what, where), count in calls.items()}
+    args.out.write_text(json.dumps(record))
+
+
+if __name__ == "__main__":
+    main()
