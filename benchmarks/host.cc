@@ -32,7 +32,6 @@ gdn::DecodeProblem decode_problem() {
   problem.inputs.beta_mode = gdn::BetaMode::kLogit;
   problem.inputs.use_qk_l2norm = true;
   problem.states.location = gdn::StateLocation::kPool;
-  problem.states.padding = gdn::Padding::kSkip;
   return problem;
 }
 

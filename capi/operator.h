@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -53,6 +54,11 @@ inline Status bind_number(const TensorName& name, std::int64_t from, bool* to) {
     return cubinery::invalid(name, fmt::format("is {}; accepted: 0, 1", from));
   }
   *to = from == 1;
+  return {};
+}
+inline Status bind_number(const TensorName&, const std::int64_t* from,
+                          std::optional<std::int64_t>* to) {
+  if (from != nullptr) *to = *from;
   return {};
 }
 Status bind_number(const TensorName&, const float* from, auto* to) {

@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kPrewarmExamples = R"(Examples:
   cubinery prewarm --hf-config config.json --tp 1,2,4,8 --arch sm_90a
-  cubinery prewarm --hf-config config.json --arch sm_90a --state-dtype bf16 --padding none
+  cubinery prewarm --hf-config config.json --arch sm_90a --state-dtype bf16 --state-location dense
   cubinery prewarm --hf-config config.json --arch sm_90a --op gdn_prefill --cu-seqlens-dtype i64
   cubinery prewarm --hf-config config.json --arch sm_90a --op gdn_verify --draft-tokens 8
   cubinery prewarm --manifest problems.json --arch all --shard 2/8 --json report.json

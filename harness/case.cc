@@ -15,8 +15,6 @@
 namespace cubinery {
 namespace {
 
-using gdn::Padding;
-
 constexpr std::int64_t kSpareSlots = 3;  // of pools
 
 bool writes_elsewhere(const CaseOptions& options) {
@@ -26,8 +24,7 @@ bool writes_elsewhere(const CaseOptions& options) {
 // Where the checkpoints of each sequence begin, and where all end.
 std::vector<std::int64_t> checkpoint_starts(const GdnProblem& problem, const CaseShape& shape,
                                             const CaseOptions& options) {
-  const bool keeps_none =
-      problem.states.padding == Padding::kSkip || problem.states.padding == Padding::kZero;
+  const bool keeps_none = options.padding.slot_id && !options.padding.is_computed();
   const std::int64_t spare = problem.varlen ? shape.spare_checkpoints : 0;
   std::vector<std::int64_t> starts{spare};
   for (std::size_t n = 0; n < shape.lengths.size(); ++n) {
@@ -133,9 +130,7 @@ void GdnCase::fill_indices() {
                         std::int64_t skip) {
     for (std::int64_t n = 0; n < sequences_; ++n) {
       std::int64_t slot = given.empty() ? order.at(idx(skip + n)) : given.at(idx(n));
-      if (n == options_.padded && problem_.states.padding != Padding::kNone) {
-        slot = problem_.states.pad_index == gdn::PadIndex::kNegative ? -1 : 0;
-      }
+      if (n == options_.padded) slot = options_.padding.slot_id.value_or(slot);
       store_integer(problem_.states.index_dtype, at(vector_at(indices, n)), slot);
     }
   };
@@ -196,7 +191,7 @@ void GdnCase::put(DType dtype, const Place& place, const Step& step,
 
 GdnArgs GdnCase::args(std::span<void* const> pieces) const {
   auto args = args_of<GdnArgs>(layout_.tensors(pieces));
-  args.scratch_slot = options_.scratch_slot;
+  options_.padding.put_into(&args);
   args.scale = options_.scale;
   args.norm_eps = options_.norm_eps;
   if (problem_.inputs.gate_mode == gdn::GateMode::kLowerBound) {

@@ -52,9 +52,9 @@ struct CaseOptions {
   std::vector<std::int64_t> read{};
   std::vector<std::int64_t> write{};
   std::int64_t slots = 0;  // 0: a few more than needed
-  std::int64_t scratch_slot = 0;
-  // The sequence that is padding where the problem has any.  Packed, it has no room for checkpoints
-  // that it does not keep.
+  Padding padding{};
+  // The sequence that is padding where there is any.  Packed, it has no room for checkpoints that
+  // it does not keep.
   std::int64_t padded = -1;
 
   // Sequences are random trees, by parents of this dtype.

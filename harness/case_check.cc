@@ -13,7 +13,6 @@ namespace cubinery {
 namespace {
 
 using gdn::Checkpoints;
-using gdn::Padding;
 
 // The reference goes by spans of this many tokens: whole chunks of every size.
 constexpr std::int64_t kSpan = 1024;
@@ -60,23 +59,24 @@ Row GdnCase::slots_of(std::int64_t n) const {
   const TensorSet& tensors = layout_.tensors();
   const auto stored = [&](std::int64_t slot) { return problem_.states.store ? slot : kNowhere; };
   if (!tensors.has(TensorId::kStateIndices)) return {RowKind::kComputed, n, stored(n)};
-  const std::int64_t scratch = options_.scratch_slot;
+  const Padding& padding = options_.padding;
+  const std::int64_t scratch = padding.scratch.value_or(kNowhere);
   const std::int64_t read = integer(TensorId::kStateIndices, n);
   const std::int64_t write =
       tensors.has(TensorId::kStateOutIndices) ? integer(TensorId::kStateOutIndices, n) : read;
-  if (is_padding(problem_.states, read)) {
-    if (problem_.states.padding == Padding::kSkip) return {RowKind::kSkipped, 0, 0};
-    if (problem_.states.padding == Padding::kZero) return {RowKind::kZeroed, 0, 0};
+  if (padding.is(read)) {
+    if (!padding.is_computed()) {
+      return {padding.zero ? RowKind::kZeroed : RowKind::kSkipped, 0, 0};
+    }
     int sharing = 0;
     for (std::int64_t other = 0; other < sequences_; ++other) {
-      sharing += is_padding(problem_.states, integer(TensorId::kStateIndices, other)) ? 1 : 0;
+      sharing += padding.is(integer(TensorId::kStateIndices, other)) ? 1 : 0;
     }
     return {sharing == 1 ? RowKind::kComputed : RowKind::kShared, scratch, stored(scratch)};
   }
   // A padding write index drops the new state, or sends it to the scratch slot.
-  if (is_padding(problem_.states, write)) {
-    const bool kept = problem_.states.padding == Padding::kScratch;
-    return {RowKind::kComputed, read, kept ? stored(scratch) : kNowhere};
+  if (padding.is(write)) {
+    return {RowKind::kComputed, read, padding.is_computed() ? stored(scratch) : kNowhere};
   }
   const auto outside = [&](std::int64_t slot) {
     return slot < 0 || slot >= tensors[TensorId::kState].shape[0];

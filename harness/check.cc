@@ -92,6 +92,7 @@ GdnCase check_case(const GdnProblem& problem, const DataOptions& data, int chunk
                    const TokenSteps& steps) {
   CaseOptions options{
       .seed = data.seed, .gates = data.gates, .key_correlation = data.key_correlation};
+  options.padding = padding_in_turn(problem, static_cast<std::size_t>(data.gates));
   options.padded = 1;
   options.chunk_size = chunk_size;
   options.round_each_token = steps.round_each_token;

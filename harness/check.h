@@ -70,7 +70,7 @@ Result<Check> run_cases(const std::shared_ptr<const Device>& device, const std::
 // there are steps, and fewer.
 std::vector<std::int64_t> check_lengths(const GdnProblem& problem, int chunk_size,
                                         const TokenSteps& steps = {});
-// The case with these lengths; its second sequence is padding where the problem has any.
+// The case with these lengths; of a pool, its second sequence is padding.
 GdnCase check_case(const GdnProblem& problem, const DataOptions& data, int chunk_size,
                    const TokenSteps& steps = {});
 

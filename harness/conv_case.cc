@@ -19,7 +19,6 @@ namespace {
 
 using gdn::ConvArgs;
 using gdn::ConvProblem;
-using gdn::Padding;
 
 constexpr std::int64_t kSpareConvSlots = 3;  // of pools
 constexpr std::int64_t kSpareSteps = 1;
@@ -103,8 +102,7 @@ void ConvCase::fill_integers() {
 // dropped.
 void ConvCase::fill_slots(Random& random) {
   const std::vector<std::int64_t> slots = random.permutation(1, extent_.slots - 1);
-  const std::int64_t pad = problem_.states.pad_index == gdn::PadIndex::kNegative ? -1 : 0;
-  const Padding padding = problem_.states.padding;
+  const Padding& padding = options_.padding;
   std::size_t next = 0;
   for (const TensorId which : {TensorId::kStateIndices, TensorId::kStateOutIndices}) {
     const Tensor& tensor = this->tensor(which);
@@ -113,11 +111,11 @@ void ConvCase::fill_slots(Random& random) {
     const bool is_read = which == TensorId::kStateIndices;
     for (std::int64_t i = 0; i < elements_of(tensor); ++i) {
       const std::int64_t n = i / steps, step = i % steps;
-      // NOTE: a dropped step goes to the scratch slot with kScratch, where another one may be.
-      const bool drops = !is_read && n % 4 == 1 && step == 1 && padding != Padding::kScratch;
-      const bool pads = padding != Padding::kNone && (is_read ? n == options_.padded : drops);
+      // NOTE: a dropped step goes to the scratch slot, where another one may be.
+      const bool drops = !is_read && n % 4 == 1 && step == 1 && !padding.is_computed();
+      const bool pads = padding.slot_id && (is_read ? n == options_.padded : drops);
       store_integer(tensor.dtype, element(&memory_, which, tensor.dtype, i),
-                    pads ? pad : slots[next]);
+                    pads ? *padding.slot_id : slots[next]);
       ++next;
     }
   }
@@ -171,10 +169,12 @@ ConvCase::Place ConvCase::place(std::int64_t n) const {
   }
   const std::int64_t steps = indices.rank == 2 ? indices.shape[1] : 1;
   std::int64_t slot = integer(TensorId::kStateIndices, n * steps + step);
-  if (is_padding(problem_.states, slot)) {
-    if (problem_.states.padding == Padding::kSkip) place.kind = Place::Kind::kSkipped;
-    if (problem_.states.padding == Padding::kZero) place.kind = Place::Kind::kZeroed;
-    slot = 0;  // kScratch
+  const Padding& padding = options_.padding;
+  if (padding.is(slot)) {
+    if (!padding.is_computed()) {
+      place.kind = padding.zero ? Place::Kind::kZeroed : Place::Kind::kSkipped;
+    }
+    slot = padding.scratch.value_or(0);
   }
   place.state = state_in(TensorId::kState, slot);
   return place;
@@ -193,10 +193,9 @@ std::optional<ConvCase::Written> ConvCase::written(std::int64_t n, std::int64_t 
   const std::int64_t slot = integer(which, n * steps + (indices.rank == 2 ? step : 0));
   const bool starts_on_scratch =
       n == options_.padded &&
-      is_padding(problem_.states,
-                 integer(TensorId::kStateIndices, read.rank == 2 ? n * read.shape[1] : n));
-  if (starts_on_scratch) return Written{to, state_in(to, 0)};
-  if (is_padding(problem_.states, slot)) return std::nullopt;
+      options_.padding.is(integer(TensorId::kStateIndices, read.rank == 2 ? n * read.shape[1] : n));
+  if (starts_on_scratch) return Written{to, state_in(to, options_.padding.scratch.value_or(0))};
+  if (options_.padding.is(slot)) return std::nullopt;
   return Written{to, state_in(to, slot)};
 }
 
@@ -208,6 +207,7 @@ std::int64_t ConvCase::first_checkpoint(std::int64_t n) const {
 ConvArgs ConvCase::args(std::span<void* const> pieces) const {
   auto args = args_of<ConvArgs>(layout_.tensors(pieces));
   args.scale = options_.scale;
+  options_.padding.put_into(&args);
   return args;
 }
 

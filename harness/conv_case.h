@@ -30,7 +30,8 @@ struct ConvCaseOptions {
   bool separate_out = false;
   // Packed: checkpoints that the range of each second sequence has room for besides its own.
   std::int64_t spare_checkpoints = 0;
-  std::int64_t padded = -1;  // the sequence that is padding where the problem has any
+  Padding padding{};
+  std::int64_t padded = -1;  // the sequence that is padding where there is any
   float scale = 1;
 };
 

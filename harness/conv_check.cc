@@ -58,6 +58,7 @@ std::vector<ConvCheckCase> conv_check_cases(const gdn::ConvProblem& problem) {
   for (auto& [name, options] : cases_of(problem)) {
     options.channels = kChannels;
     options.seed = seed++;
+    options.padding = padding_in_turn(problem, cases.size());
     options.padded = 2;
     if (problem.varlen) options.lead = kLead;
     if (problem.varlen) options.tail = kTail;

@@ -19,7 +19,7 @@ gdn::ConvProblem small_problem(const gdn::ConvProblem& problem);
 
 using ConvCheckCase = CheckCase<ConvCase, ConvReference>;
 // Lengths from 0 on, of which runs of every size have some on both sides of their boundaries; new
-// and continued sequences, decoding steps, and padding where the problem has any.
+// and continued sequences, decoding steps, and padding in pools.
 std::vector<ConvCheckCase> conv_check_cases(const gdn::ConvProblem& problem);
 // Those of their launches.
 std::vector<gdn::ConvSize> conv_check_sizes(const gdn::ConvProblem& problem);

@@ -60,6 +60,8 @@ TwoLaunches as_two_launches(const DecodeProblem& problem, const gdn::DecodeArgs&
                    .state_out = args.conv_state_out,
                    .state_indices = args.state_indices,
                    .state_out_indices = args.state_out_indices,
+                   .pad_slot_id = args.pad_slot_id,
+                   .zero_padding = args.zero_padding,
                    .scratch_slot = args.scratch_slot,
                    .enable_pdl = args.enable_pdl};
   return two;

@@ -253,6 +253,8 @@ typename Operands<Problem>::Args Operands<Problem>::args(int set) const {
         static_cast<std::byte*>(column.memory.data()) + idx(set) * column.stride;
   }
   Args args = args_of<Args>(tensors);
+  // As engines pad, though no index here is.
+  if (problem_.states.location == gdn::StateLocation::kPool) args.pad_slot_id = -1;
   if constexpr (kIsConv) {
     args.scale = options_.scale.value_or(1);
   } else {

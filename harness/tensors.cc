@@ -191,6 +191,16 @@ void add_checkpoints(const Problem& p, Extent* extent) {
 
 }  // namespace
 
+std::vector<Padding> every_padding(std::int64_t scratch) {
+  std::vector<Padding> all{{}};
+  for (const std::int64_t id : {-1, 0, 1000}) {
+    all.push_back({.slot_id = id});
+    all.push_back({.slot_id = id, .zero = true});
+    all.push_back({.slot_id = id, .scratch = scratch});
+  }
+  return all;
+}
+
 std::int64_t Extent::tokens() const {
   return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
 }

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <tuple>
@@ -58,6 +59,39 @@ struct GdnArgs : gdn::PrefillArgs {
   Tensor conv_state_out{};
   std::optional<float> norm_eps{};
 };
+
+// What a launch's arguments say of padding.
+struct Padding {
+  std::optional<std::int64_t> slot_id{};
+  bool zero = false;
+  std::optional<std::int64_t> scratch{};
+
+  // Whether an index means it.
+  bool is(std::int64_t index) const {
+    if (!slot_id) return false;
+    return *slot_id < 0 ? index < 0 : index == *slot_id;
+  }
+  // Whether its rows are computed; else they are left alone or set to zero.
+  bool is_computed() const { return scratch.has_value(); }
+
+  template <class Args>
+  void put_into(Args* args) const {
+    args->pad_slot_id = slot_id;
+    args->scratch_slot = scratch;
+    if constexpr (requires { args->zero_padding; }) args->zero_padding = zero;
+  }
+};
+// None, then each of what becomes of padding, by any negative index, by 0 and by one that is no
+// slot.
+std::vector<Padding> every_padding(std::int64_t scratch);
+// What a pool's launches have, one after the other; slot 0 is nobody's.
+template <class Problem>
+Padding padding_in_turn(const Problem& problem, std::size_t turn) {
+  if (problem.states.location != gdn::StateLocation::kPool) return {};
+  const Padding all[] = {
+      {.slot_id = 0}, {.slot_id = -1, .zero = true}, {.slot_id = -1, .scratch = 0}, {}};
+  return all[turn % std::size(all)];
+}
 
 // The sizes of a launch.
 struct Extent {
@@ -125,13 +159,6 @@ Tensor& tensor_of(Args& args, TensorId id) {
 template <class Args>
 const Tensor& tensor_of(const Args& args, TensorId id) {
   return gdn::row_of<Args>(id).of(args);
-}
-
-// Whether the index of a state means padding.
-template <class States>
-bool is_padding(const States& states, std::int64_t index) {
-  if (states.padding == gdn::Padding::kNone) return false;
-  return states.pad_index == gdn::PadIndex::kNegative ? index < 0 : index == 0;
 }
 
 // What the dimensions of a tensor count; kNone: steps, or there is no such dimension.

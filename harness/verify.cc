@@ -63,7 +63,6 @@ VerifyProblem HarnessOf<VerifyProblem>::measured(VerifyProblem problem) {
   if (!stores_every(problem)) return problem;
   problem.varlen = false;
   problem.states.location = gdn::StateLocation::kDense;
-  problem.states.padding = gdn::Padding::kNone;
   return problem;
 }
 

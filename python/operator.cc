@@ -53,19 +53,29 @@ bool read_integers(PyObject* const* given, Py_ssize_t count, std::span<const Nam
   return true;
 }
 
-bool read_number(const char* name, PyObject* given, bool is_flag, std::int64_t* to, float*) {
+bool read_number(const char* name, PyObject* given, bool is_flag, std::int64_t* to, KeptNumber*) {
   if (!is_flag) return read_integers(&given, 1, {{name, to}});
   *to = PyObject_IsTrue(given);
   return *to != -1;
 }
 
-bool read_number(const char* name, PyObject* given, bool, const float** to, float* kept) {
+bool read_number(const char* name, PyObject* given, bool, const std::int64_t** to,
+                 KeptNumber* kept) {
+  if (given == Py_None) return true;
+  kept->integer = PyLong_AsLongLong(given);
+  if (kept->integer == -1 && PyErr_Occurred() != nullptr)
+    return refuse_value(name, given, "integers of 64 bits, or None");
+  *to = &kept->integer;
+  return true;
+}
+
+bool read_number(const char* name, PyObject* given, bool, const float** to, KeptNumber* kept) {
   if (given == Py_None) return true;
   const double number = PyFloat_AsDouble(given);
   if (number == -1.0 && PyErr_Occurred() != nullptr)
     return refuse_value(name, given, "a number, or None");
-  *kept = static_cast<float>(number);
-  *to = kept;
+  kept->real = static_cast<float>(number);
+  *to = &kept->real;
   return true;
 }
 

@@ -124,11 +124,20 @@ bool choose_stream(PyObject* stream, PyObject* const* arrays, ArrayViews* views)
   return views->choose_stream(stream, python_name(kRows[at].name), arrays[at]);
 }
 
-// Reads an operator's numbers.  None leaves a float away, which else lies at `kept`.
-bool read_number(const char* name, PyObject* given, bool is_flag, std::int64_t* to, float* kept);
-bool read_number(const char* name, PyObject* given, bool is_flag, const float** to, float* kept);
+// Reads an operator's numbers.  None leaves away one that C has a pointer to, which else lies at
+// `kept`.
+union KeptNumber {
+  float real;
+  std::int64_t integer;
+};
+bool read_number(const char* name, PyObject* given, bool is_flag, std::int64_t* to,
+                 KeptNumber* kept);
+bool read_number(const char* name, PyObject* given, bool is_flag, const std::int64_t** to,
+                 KeptNumber* kept);
+bool read_number(const char* name, PyObject* given, bool is_flag, const float** to,
+                 KeptNumber* kept);
 template <class Args>
-bool read_numbers(PyObject* const* given, auto* args, float* kept) {
+bool read_numbers(PyObject* const* given, auto* args, KeptNumber* kept) {
   const auto read = [&](const auto& number) {
     constexpr bool kIsFlag = std::is_same_v<decltype(number.in(std::declval<Args&>())), bool&>;
     return read_number(number.name.data(), *given++, kIsFlag, &number.in(*args), kept++);
@@ -183,13 +192,13 @@ class TableOperator : public Operator {
     return or_sleep([&]() -> PyObject* {
       void* workspace = nullptr;
       std::size_t bytes = 0;
-      float floats[kNumbers];
+      KeptNumber kept[kNumbers];
       if (!choose_stream<Args>(given[0], arrays, &views)) return nullptr;
       if (kHasWorkspace && !views.view_bytes("workspace", given[1], &workspace, &bytes)) {
         return nullptr;
       }
       if (!read_tensors<Args>(tensors, arrays, &views)) return nullptr;
-      if (!read_numbers<Args>(arrays + tensors.size(), &args, floats)) return nullptr;
+      if (!read_numbers<Args>(arrays + tensors.size(), &args, kept)) return nullptr;
       return done(without_gil([&] {
         if constexpr (kHasWorkspace) {
           return Of::kLaunch(handle_, views.stream(), &args, workspace, bytes);

@@ -129,10 +129,11 @@ def c_tensor(tensor):
 
 
 def c_number(number):
-    is_float = number["type"] == "float"
-    text = meaning(number, "NULL" if is_float else "0") + ("; 0 or 1" if number["type"] == "boolean" else "")
-    declared = "const float* " if is_float else "int64_t "
-    return f"{c_comment(text)}\n  {declared}{number['name']};", "NULL" if is_float else "0"
+    is_pointer = number["type"] == "float" or number.get("optional")
+    text = meaning(number, "NULL" if is_pointer else "0") + ("; 0 or 1" if number["type"] == "boolean" else "")
+    declared = ("const " if is_pointer else "") + ("float" if number["type"] == "float" else "int64_t")
+    declared += "* " if is_pointer else " "
+    return f"{c_comment(text)}\n  {declared}{number['name']};", "NULL" if is_pointer else "0"
 
 
 def c_struct(name, of, members):
@@ -197,7 +198,7 @@ def given_size(size):
 
 
 def given_number(number):
-    is_hint = number["type"] == "integer" and "absent" in number
+    is_hint = number["type"] == "integer" and "absent" in number and not number.get("optional")
     return f"{number['name']} or 0" if is_hint else number["name"]
 
 

@@ -4,8 +4,8 @@ import ast
 import pathlib
 import re
 
-from printed_arguments import (class_name, has_out, is_required, meaning, paragraph, python_name, shape_of,
-                               tensor_parameter)
+from printed_arguments import (class_name, has_out, is_required, meaning, number_parameter, paragraph, python_name,
+                               shape_of, tensor_parameter)
 
 RULES = pathlib.Path(__file__).resolve().parent.parent / "python" / "cubinery" / "_rules.py"
 NO_FUNCTION = ("gdn_commit",)
@@ -151,8 +151,7 @@ def parameters(function):
     tensors = [text + " = None" if text == "out: Any" else text for text in tensors]
     at = function.operator["positional"]
     numbers = [n for n in function.operator["numbers"] if n["name"] != "enable_pdl"]
-    kinds = {"float": "float | None = None", "integer": "int | None = None"}
-    named = [f"{n['name']}: {kinds[n['type']] if 'absent' in n else 'int = 0'}" for n in numbers]
+    named = list(map(number_parameter, numbers))
     options = [f"{name}: {kind} = {default}" for name, (kind, default, _) in function.options.items()]
     more = ["workspace: Any = None"] if function.operator["workspace"] else []
     return [*tensors[:at], "*", *tensors[at:], *named, *options, *more, "stream: int | None = None",

@@ -213,7 +213,6 @@ def _engine_fields(data: DecodeData) -> dict[str, object]:
         "state_dtype": row.state_dtype,
         "state_layout": "vk",
         "state_location": "pool",
-        "padding": "skip",
         "gate_mode": "computed",
         "beta_mode": "logit",
         "use_qk_l2norm": True,

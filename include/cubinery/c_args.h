@@ -62,8 +62,14 @@ typedef struct CubineryDecodeArgs {
   /* [B or slots, channels, columns], conv_state_dtype; written; where new ones go; NULL: in place,
    * or conv_width is 0, or store_state is false */
   const DLTensor* conv_state_out;
-  /* the slot of rows of padding; padding scratch only */
-  int64_t scratch_slot;
+  /* the index that means that a row is padding, or, negative, that every negative one does;
+   * state_location pool only; NULL: no index is padding */
+  const int64_t* pad_slot_id;
+  /* outputs of rows of padding are set to zero, not left alone; needs pad_slot_id; 0 or 1 */
+  int64_t zero_padding;
+  /* the slot that rows of padding are computed on; needs pad_slot_id, without zero_padding; NULL:
+   * they are not computed */
+  const int64_t* scratch_slot;
   /* q is multiplied by it; NULL: key_dim^-1/2 */
   const float* scale;
   /* the least of the decay's logarithm, below 0; NULL: gate_mode is not lower_bound */
@@ -76,7 +82,7 @@ typedef struct CubineryDecodeArgs {
 #define CUBINERY_DECODE_ARGS_INIT                                                                 \
   {                                                                                               \
     sizeof(CubineryDecodeArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,       \
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, 0                  \
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, 0      \
   }
 
 /* gdn::PrefillArgs. */
@@ -119,8 +125,14 @@ typedef struct CubineryPrefillArgs {
   /* [N + 1], cu_seqlens_dtype; where the checkpoints of each sequence begin; NULL: checkpoints is
    * none, or varlen is false */
   const DLTensor* checkpoint_cu_starts;
-  /* the slot of rows of padding; padding scratch only */
-  int64_t scratch_slot;
+  /* the index that means that a row is padding, or, negative, that every negative one does;
+   * state_location pool only; NULL: no index is padding */
+  const int64_t* pad_slot_id;
+  /* outputs of rows of padding are set to zero, not left alone; needs pad_slot_id; 0 or 1 */
+  int64_t zero_padding;
+  /* the slot that rows of padding are computed on; needs pad_slot_id, without zero_padding; NULL:
+   * they are not computed */
+  const int64_t* scratch_slot;
   /* q is multiplied by it; NULL: key_dim^-1/2 */
   const float* scale;
   /* the least of the decay's logarithm, below 0; NULL: gate_mode is not lower_bound */
@@ -133,7 +145,7 @@ typedef struct CubineryPrefillArgs {
 #define CUBINERY_PREFILL_ARGS_INIT                                                                \
   {                                                                                               \
     sizeof(CubineryPrefillArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,      \
-    NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, 0, 0                                             \
+    NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, 0, 0                                 \
   }
 
 /* gdn::VerifyArgs. */
@@ -176,8 +188,14 @@ typedef struct CubineryVerifyArgs {
   /* [B, T], packed [total], parents_dtype; the token of its request that each follows, from 0, in
    * front of it; -1: the initial state; NULL: tree is false */
   const DLTensor* parents;
-  /* the slot of rows of padding; padding scratch only */
-  int64_t scratch_slot;
+  /* the index that means that a row is padding, or, negative, that every negative one does;
+   * state_location pool only; NULL: no index is padding */
+  const int64_t* pad_slot_id;
+  /* outputs of rows of padding are set to zero, not left alone; needs pad_slot_id; 0 or 1 */
+  int64_t zero_padding;
+  /* the slot that rows of padding are computed on; needs pad_slot_id, without zero_padding; NULL:
+   * they are not computed */
+  const int64_t* scratch_slot;
   /* q is multiplied by it; NULL: key_dim^-1/2 */
   const float* scale;
   /* the least of the decay's logarithm, below 0; NULL: gate_mode is not lower_bound */
@@ -188,7 +206,7 @@ typedef struct CubineryVerifyArgs {
 #define CUBINERY_VERIFY_ARGS_INIT                                                                 \
   {                                                                                               \
     sizeof(CubineryVerifyArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,       \
-    NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, 0                                                \
+    NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, 0                                    \
   }
 
 /* gdn::CommitLayer. */
@@ -234,8 +252,12 @@ typedef struct CubineryCommitArgs {
   const DLTensor* state_indices;
   /* [N], index_dtype; the slots to write; NULL: those that are read, or state_location is dense */
   const DLTensor* state_out_indices;
-  /* the slot of rows of padding; padding scratch only */
-  int64_t scratch_slot;
+  /* the index that means that a row is padding, or, negative, that every negative one does;
+   * state_location pool only; NULL: no index is padding */
+  const int64_t* pad_slot_id;
+  /* the slot that rows of padding are computed on; needs pad_slot_id, without zero_padding; NULL:
+   * they are not computed */
+  const int64_t* scratch_slot;
   /* the least of the decay's logarithm, below 0; NULL: gate_mode is not lower_bound */
   const float* lower_bound;
   /* the launch may overlap the kernel in front of it (sm_90 and newer); 0 or 1 */
@@ -243,8 +265,8 @@ typedef struct CubineryCommitArgs {
 } CubineryCommitArgs;
 #define CUBINERY_COMMIT_ARGS_INIT                                                                 \
   {                                                                                               \
-    sizeof(CubineryCommitArgs), CUBINERY_COMMIT_LAYER_INIT, NULL, NULL, NULL, NULL, NULL, 0,      \
-    NULL, 0                                                                                       \
+    sizeof(CubineryCommitArgs), CUBINERY_COMMIT_LAYER_INIT, NULL, NULL, NULL, NULL, NULL, NULL,   \
+    NULL, NULL, 0                                                                                 \
   }
 
 /* gdn::ConvArgs. */
@@ -306,8 +328,14 @@ typedef struct CubineryConvArgs {
   /* [N + 1], cu_seqlens_dtype; where the checkpoints of each sequence begin; NULL: checkpoints is
    * none, or varlen is false */
   const DLTensor* checkpoint_cu_starts;
-  /* the slot of rows of padding; padding scratch only */
-  int64_t scratch_slot;
+  /* the index that means that a row is padding, or, negative, that every negative one does;
+   * state_location pool only; NULL: no index is padding */
+  const int64_t* pad_slot_id;
+  /* outputs of rows of padding are set to zero, not left alone; needs pad_slot_id; 0 or 1 */
+  int64_t zero_padding;
+  /* the slot that rows of padding are computed on; needs pad_slot_id, without zero_padding; NULL:
+   * they are not computed */
+  const int64_t* scratch_slot;
   /* q is multiplied by it; split_qkv only; NULL: 1 */
   const float* scale;
   /* tokens of the longest sequence, a hint; varlen only; 0: not known */
@@ -318,7 +346,7 @@ typedef struct CubineryConvArgs {
 #define CUBINERY_CONV_ARGS_INIT                                                                   \
   {                                                                                               \
     sizeof(CubineryConvArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,   \
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, 0               \
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, 0, 0   \
   }
 
 #ifdef __cplusplus

@@ -82,8 +82,13 @@
 //                      may write one slot.  An index that is neither padding nor a slot touches no
 //                      state and fills that sequence's output with NaN.
 //   state_out_indices  [N]: the slots that sequences write.  Absent: those they read.  A padding
-//                      index here, beside a slot to read, only drops the new state
-//                      (Padding::kScratch: sends it to the scratch slot).
+//                      index here, beside a slot to read, only drops the new state, or sends it to
+//                      scratch_slot.
+//
+// Padding.  In a pool pad_slot_id says which indices mean that a row of the batch is padding: that
+// one, or, below 0, every negative one.  By the index that a row reads, its output and its state
+// are left alone; with zero_padding the output is set to zero; with scratch_slot the row is
+// computed, on that slot.  These are arguments: one kernel serves them all.
 //
 // Rounding.  This is the whole list of what is rounded, and where; everything else is fp32.
 //   All      o to output_dtype and the state to state_dtype, when they are stored.

@@ -99,10 +99,13 @@ struct CommitArgs {
   // No two requests may write one slot.  Padding, and an index that is no slot, touch no state.
   Tensor state_indices{};
   // [N]: the slots to write.  Absent: those that are read.  Padding here drops
-  // the new state (Padding::kScratch: sends it to the scratch slot).
+  // the new state, or sends it to scratch_slot.
   Tensor state_out_indices{};
-  std::int64_t scratch_slot = 0;  // Padding::kScratch: the slot that padding rows read and write
-  std::optional<float> lower_bound{};  // of g; finite, below 0; GateMode::kLowerBound only
+  // StateLocation::kPool: the index that means that a request is padding; a negative one: every
+  // negative index does.  Absent: none does.  "Padding" in cubinery/gdn.h says what becomes of it.
+  std::optional<std::int64_t> pad_slot_id{};
+  std::optional<std::int64_t> scratch_slot{};  // its new state goes to this slot
+  std::optional<float> lower_bound{};          // of g; finite, below 0; GateMode::kLowerBound only
   // PDL: the launch may overlap the kernel before it on the stream (sm_90 and newer).
   bool enable_pdl = false;
 };

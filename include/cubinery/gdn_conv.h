@@ -24,6 +24,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -160,10 +161,14 @@ struct ConvArgs {
   // All else as cubinery/gdn.h says: indices, slots, padding.  A sequence of no tokens has its
   // initial state as new one; with stored_states kEvery it has none.
   Tensor state{};
-  Tensor state_out{};             // absent: in place
-  Tensor state_indices{};         // [N]: the slots to read; StateLocation::kPool only
-  Tensor state_out_indices{};     // [N]: the slots to write; absent: those that are read
-  std::int64_t scratch_slot = 0;  // Padding::kScratch: the slot that padding rows read and write
+  Tensor state_out{};          // absent: in place
+  Tensor state_indices{};      // [N]: the slots to read; StateLocation::kPool only
+  Tensor state_out_indices{};  // [N]: the slots to write; absent: those that are read
+  // StateLocation::kPool: the index that means that a sequence is padding; a negative one: every
+  // negative index does.  Absent: none does.  "Padding" in cubinery/gdn.h says what becomes of it.
+  std::optional<std::int64_t> pad_slot_id{};
+  bool zero_padding = false;                   // its outputs are set to zero, not left alone
+  std::optional<std::int64_t> scratch_slot{};  // it is computed, on this slot
 
   // [rows, channels, columns], in the states' dtype: the states kept with ConvProblem::checkpoints,
   // those of one sequence in order and without gaps, as PrefillArgs::checkpoints says: of L

@@ -87,12 +87,16 @@ struct DecodeArgs {
   Tensor dt_bias{};  // [heads], with Decay::kChannel [heads, key_dim]; likewise
   Tensor o{};        // [B, heads, value_dim], also [B, 1, ...]; unit innermost stride; written
   Tensor state{};    // [B or slots, heads, rows, columns]; "States" in cubinery/gdn.h
-  Tensor state_out{};             // likewise, where new states go; absent: in place
-  Tensor state_indices{};         // [B]: the slots to read; StateLocation::kPool only
-  Tensor state_out_indices{};     // [B]: the slots to write; absent: those that are read
-  std::int64_t scratch_slot = 0;  // Padding::kScratch: the slot that padding rows read and write
-  Tensor z{};                     // like o, of dtype, but read; DecodeProblem::output_norm only
-  Tensor norm_weight{};           // [value_dim], of all heads; likewise
+  Tensor state_out{};          // likewise, where new states go; absent: in place
+  Tensor state_indices{};      // [B]: the slots to read; StateLocation::kPool only
+  Tensor state_out_indices{};  // [B]: the slots to write; absent: those that are read
+  // StateLocation::kPool: the index that means that a request is padding; a negative one: every
+  // negative index does.  Absent: none does.  "Padding" in cubinery/gdn.h says what becomes of it.
+  std::optional<std::int64_t> pad_slot_id{};
+  bool zero_padding = false;                   // its outputs are set to zero, not left alone
+  std::optional<std::int64_t> scratch_slot{};  // it is computed, on this slot
+  Tensor z{};            // like o, of dtype, but read; DecodeProblem::output_norm only
+  Tensor norm_weight{};  // [value_dim], of all heads; likewise
   // DecodeProblem::conv only: q, k and v are sums of the convolution, whose tensors are those of
   // gdn::ConvArgs.  Rows and states lie in vectors of four channels: channels (of conv_state: as
   // conv_state_layout says) next to each other, all else at multiples of four elements.  channels:

@@ -69,11 +69,7 @@ constexpr auto state_slot_fields() {
   return field_table(
       fixed<kPart, &StatesOf<T>::location>(
           "states lie in the order of the batch (dense) or in slots that indices name (pool)")
-          .named("state_location"),
-      fixed<kPart, &StatesOf<T>::padding>(
-          "a row whose index means padding is left alone (skip), its output set to zero (zero), "
-          "or computed on scratch_slot (scratch); needs state_location pool"),
-      fixed<kPart, &StatesOf<T>::pad_index>("the index that means padding"));
+          .named("state_location"));
 }
 
 template <class T>

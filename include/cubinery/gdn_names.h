@@ -41,24 +41,6 @@ struct EnumNames<gdn::Checkpoints> {
 };
 
 template <>
-struct EnumNames<gdn::Padding> {
-  static constexpr const char* kType = "cubinery::gdn::Padding";
-  static constexpr std::array<EnumName<gdn::Padding>, 4> kNames{
-      {{gdn::Padding::kNone, "kNone", "none"},
-       {gdn::Padding::kSkip, "kSkip", "skip"},
-       {gdn::Padding::kZero, "kZero", "zero"},
-       {gdn::Padding::kScratch, "kScratch", "scratch"}}};
-};
-
-template <>
-struct EnumNames<gdn::PadIndex> {
-  static constexpr const char* kType = "cubinery::gdn::PadIndex";
-  static constexpr std::array<EnumName<gdn::PadIndex>, 2> kNames{
-      {{gdn::PadIndex::kNegative, "kNegative", "negative"},
-       {gdn::PadIndex::kZero, "kZero", "zero"}}};
-};
-
-template <>
 struct EnumNames<gdn::Decay> {
   static constexpr const char* kType = "cubinery::gdn::Decay";
   static constexpr std::array<EnumName<gdn::Decay>, 2> kNames{

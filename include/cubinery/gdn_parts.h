@@ -45,8 +45,6 @@ struct States {
   DType index_dtype = DType::kI32;                 // of indices: i32 or i64 (StateLocation::kPool)
   StateLayout layout = StateLayout::kVK;           // state_layout
   StateLocation location = StateLocation::kDense;  // state_location
-  Padding padding = Padding::kNone;                // needs StateLocation::kPool
-  PadIndex pad_index = PadIndex::kNegative;
   bool has_initial = true;  // has_initial_state; false: every sequence starts from zero
   bool store = true;        // store_state; false: new states are not kept
 };
@@ -58,8 +56,6 @@ struct ConvStates {
   DType index_dtype = DType::kI32;
   ConvStateLayout layout = ConvStateLayout::kColumns;  // state_layout: what is fast
   StateLocation location = StateLocation::kDense;
-  Padding padding = Padding::kNone;
-  PadIndex pad_index = PadIndex::kNegative;
   bool has_initial = true;
   bool store = true;
   // A state has as many columns as the convolution has taps (FLA, Transformers), not one less.

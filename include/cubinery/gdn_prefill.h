@@ -104,11 +104,15 @@ struct PrefillArgs {
   Tensor cu_seqlens{};
 
   // A sequence of no tokens has its initial state as new state.
-  Tensor state{};                 // [N or slots, heads, rows, columns]; "States" in cubinery/gdn.h
-  Tensor state_out{};             // likewise, where new states go; absent: in place
-  Tensor state_indices{};         // [N]: the slots to read; StateLocation::kPool only
-  Tensor state_out_indices{};     // [N]: the slots to write; absent: those that are read
-  std::int64_t scratch_slot = 0;  // Padding::kScratch: the slot that padding rows read and write
+  Tensor state{};              // [N or slots, heads, rows, columns]; "States" in cubinery/gdn.h
+  Tensor state_out{};          // likewise, where new states go; absent: in place
+  Tensor state_indices{};      // [N]: the slots to read; StateLocation::kPool only
+  Tensor state_out_indices{};  // [N]: the slots to write; absent: those that are read
+  // StateLocation::kPool: the index that means that a sequence is padding; a negative one: every
+  // negative index does.  Absent: none does.  "Padding" in cubinery/gdn.h says what becomes of it.
+  std::optional<std::int64_t> pad_slot_id{};
+  bool zero_padding = false;                   // its outputs are set to zero, not left alone
+  std::optional<std::int64_t> scratch_slot{};  // it is computed, on this slot
 
   // [rows, heads, ...] as `state`, in its dtype: the states kept with
   // PrefillProblem::checkpoints, those of one sequence in order and without gaps.  A sequence

@@ -31,17 +31,6 @@ enum class Checkpoints : int {
   kAfter,   // the state after N, 2N, ... tokens, none after a rest of fewer (FlashInfer)
 };
 
-// What an index that means "this row of the batch is padding" does.
-enum class Padding : int {
-  kNone,     // no index means padding
-  kSkip,     // the row's output and state are left as they are
-  kZero,     // the row's output is set to zero, its state is left as it is
-  kScratch,  // the row is computed on the slot Args::scratch_slot
-};
-
-// Which slot index means padding: any negative one, or 0.
-enum class PadIndex : int { kNegative, kZero };
-
 // How many decays a token and head has.
 enum class Decay : int {
   kHead,     // one: S <- exp(g) S (Gated DeltaNet)

@@ -139,14 +139,18 @@ struct VerifyArgs {
   //   kLast          in place with from_accepted: the state goes where the request's was read.
   // The slots of a request's steps differ from each other and from those of other requests; that it
   // starts from may be one of them.  A padding index of one step drops its state only
-  // (Padding::kScratch: sends it to the scratch slot).
+  // (scratch_slot: sends it there).
   //
   // kLast: a request of no tokens has its initial state as new state.  kEvery: it has none.
-  Tensor state{};                 // [N or slots, heads, rows, columns]; "States" in cubinery/gdn.h
-  Tensor state_out{};             // likewise, where new states go; absent: in place
-  Tensor state_indices{};         // [N]: the slots to read; StateLocation::kPool only
-  Tensor state_out_indices{};     // [N]: the slots to write; absent: those that are read
-  std::int64_t scratch_slot = 0;  // Padding::kScratch: the slot that padding rows read and write
+  Tensor state{};              // [N or slots, heads, rows, columns]; "States" in cubinery/gdn.h
+  Tensor state_out{};          // likewise, where new states go; absent: in place
+  Tensor state_indices{};      // [N]: the slots to read; StateLocation::kPool only
+  Tensor state_out_indices{};  // [N]: the slots to write; absent: those that are read
+  // StateLocation::kPool: the index that means that a request is padding; a negative one: every
+  // negative index does.  Absent: none does.  "Padding" in cubinery/gdn.h says what becomes of it.
+  std::optional<std::int64_t> pad_slot_id{};
+  bool zero_padding = false;                   // its outputs are set to zero, not left alone
+  std::optional<std::int64_t> scratch_slot{};  // it is computed, on this slot
 
   std::optional<float> scale{};        // default key_dim^-1/2
   std::optional<float> lower_bound{};  // of g; finite, below 0; GateMode::kLowerBound only

@@ -21,8 +21,6 @@ from cubinery.problems import (
     DecodeProblem,
     Dtype,
     GateMode,
-    Padding,
-    PadIndex,
     PrefillProblem,
     Segments,
     StateLayout,
@@ -34,9 +32,8 @@ from cubinery.problems import (
 _DECODE_FIELDS = (
     "q_heads", "k_heads", "v_heads", "key_dim", "value_dim", "dtype", "output_dtype", "gate_dtype",
     "beta_dtype", "a_log_dtype", "dt_bias_dtype", "state_dtype", "index_dtype", "state_location",
-    "has_initial_state", "store_state", "state_layout", "padding", "pad_index", "decay",
-    "gate_mode", "beta_mode", "use_qk_l2norm", "output_norm", "norm_weight_dtype",
-    "batch_invariant",
+    "has_initial_state", "store_state", "state_layout", "decay", "gate_mode", "beta_mode",
+    "use_qk_l2norm", "output_norm", "norm_weight_dtype", "batch_invariant",
 )  # fmt: skip
 
 
@@ -56,15 +53,15 @@ def gdn_decode(
     state_out_indices: Any = None,
     z: Any = None,
     norm_weight: Any = None,
-    scratch_slot: int = 0,
+    pad_slot_id: int | None = None,
+    zero_padding: bool = False,
+    scratch_slot: int | None = None,
     scale: float | None = None,
     lower_bound: float | None = None,
     norm_eps: float | None = None,
     output_dtype: Dtype | None = None,
     store_state: bool = True,
     state_layout: StateLayout = "vk",
-    padding: Padding = "none",
-    pad_index: PadIndex = "negative",
     decay: Decay = "head",
     gate_mode: GateMode | None = None,
     beta_mode: BetaMode | None = None,
@@ -93,7 +90,11 @@ def gdn_decode(
         state_out_indices: [B]; the slots to write; None: those that are read.
         z: [B, heads, value_dim]; the gate of the norm.
         norm_weight: [value_dim].
-        scratch_slot: the slot of rows of padding; padding scratch only.
+        pad_slot_id: the index that means that a row is padding, or, negative, that every negative
+            one does; state_location pool only; None: no index is padding.
+        zero_padding: outputs of rows of padding are set to zero, not left alone; needs pad_slot_id.
+        scratch_slot: the slot that rows of padding are computed on; needs pad_slot_id, without
+            zero_padding; None: they are not computed.
         scale: q is multiplied by it; None: key_dim^-1/2.
         lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
             lower_bound.
@@ -103,9 +104,6 @@ def gdn_decode(
         state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
             vLLM, SGLang, FlashInfer, llama.cpp; but llama.cpp pairs value head h with key head h
             mod k_heads, and here it is h / (v_heads / k_heads)).
-        padding: a row whose index means padding is left alone (skip), its output set to zero
-            (zero), or computed on scratch_slot (scratch); needs state_location pool.
-        pad_index: the index that means padding.
         decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
             channels (channel: Kimi Delta Attention; no kernel takes it yet).
         gate_mode: "none"; "log": g; "alpha": exp(g); "computed": a, with g = -exp(A_log) softplus(a
@@ -137,8 +135,6 @@ def gdn_decode(
         dtype_or("dt_bias", dt_bias, "f32"),
         *_rules.states("f32", state, state_out, state_indices, state_out_indices, store_state),
         state_layout,
-        padding,
-        pad_index,
         decay,
         _rules.gate_mode(g, A_log, gate_mode),
         _rules.beta_mode(beta, beta_mode),
@@ -153,8 +149,9 @@ def gdn_decode(
     return operator(
         q, k, v, g, beta, A_log=A_log, dt_bias=dt_bias, out=out, state=state, state_out=state_out,
         state_indices=state_indices, state_out_indices=state_out_indices, z=z,
-        norm_weight=norm_weight, scratch_slot=scratch_slot, scale=scale, lower_bound=lower_bound,
-        norm_eps=norm_eps, stream=stream,
+        norm_weight=norm_weight, pad_slot_id=pad_slot_id, zero_padding=zero_padding,
+        scratch_slot=scratch_slot, scale=scale, lower_bound=lower_bound, norm_eps=norm_eps,
+        stream=stream,
     )  # fmt: skip
 
 
@@ -162,8 +159,8 @@ _PREFILL_FIELDS = (
     "q_heads", "k_heads", "v_heads", "key_dim", "value_dim", "dtype", "output_dtype", "gate_dtype",
     "beta_dtype", "a_log_dtype", "dt_bias_dtype", "state_dtype", "index_dtype", "state_location",
     "has_initial_state", "store_state", "cu_seqlens_dtype", "token_layout", "varlen",
-    "state_layout", "padding", "pad_index", "decay", "gate_mode", "beta_mode", "use_qk_l2norm",
-    "checkpoints", "checkpoint_every", "segments", "batch_invariant",
+    "state_layout", "decay", "gate_mode", "beta_mode", "use_qk_l2norm", "checkpoints",
+    "checkpoint_every", "segments", "batch_invariant",
 )  # fmt: skip
 
 
@@ -184,7 +181,9 @@ def gdn_prefill(
     cu_seqlens: Any = None,
     checkpoints: Any = None,
     checkpoint_cu_starts: Any = None,
-    scratch_slot: int = 0,
+    pad_slot_id: int | None = None,
+    zero_padding: bool = False,
+    scratch_slot: int | None = None,
     scale: float | None = None,
     lower_bound: float | None = None,
     max_seqlen: int | None = None,
@@ -192,8 +191,6 @@ def gdn_prefill(
     store_state: bool = True,
     token_layout: TokenLayout = "bthd",
     state_layout: StateLayout = "vk",
-    padding: Padding = "none",
-    pad_index: PadIndex = "negative",
     decay: Decay = "head",
     gate_mode: GateMode | None = None,
     beta_mode: BetaMode | None = None,
@@ -228,7 +225,11 @@ def gdn_prefill(
         cu_seqlens: [N + 1]; sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1.
         checkpoints: [checkpoints, heads, rows, columns]; states that are kept besides the last.
         checkpoint_cu_starts: [N + 1]; where the checkpoints of each sequence begin.
-        scratch_slot: the slot of rows of padding; padding scratch only.
+        pad_slot_id: the index that means that a row is padding, or, negative, that every negative
+            one does; state_location pool only; None: no index is padding.
+        zero_padding: outputs of rows of padding are set to zero, not left alone; needs pad_slot_id.
+        scratch_slot: the slot that rows of padding are computed on; needs pad_slot_id, without
+            zero_padding; None: they are not computed.
         scale: q is multiplied by it; None: key_dim^-1/2.
         lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
             lower_bound.
@@ -239,9 +240,6 @@ def gdn_prefill(
         state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
             vLLM, SGLang, FlashInfer, llama.cpp; but llama.cpp pairs value head h with key head h
             mod k_heads, and here it is h / (v_heads / k_heads)).
-        padding: a row whose index means padding is left alone (skip), its output set to zero
-            (zero), or computed on scratch_slot (scratch); needs state_location pool.
-        pad_index: the index that means padding.
         decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
             channels (channel: Kimi Delta Attention; no kernel takes it yet).
         gate_mode: "none"; "log": g; "alpha": exp(g); "computed": a, with g = -exp(A_log) softplus(a
@@ -284,8 +282,6 @@ def gdn_prefill(
         token_layout,
         cu_seqlens is not None,
         state_layout,
-        padding,
-        pad_index,
         decay,
         _rules.gate_mode(g, A_log, gate_mode),
         _rules.beta_mode(beta, beta_mode),
@@ -301,9 +297,9 @@ def gdn_prefill(
     return operator(
         q, k, v, g, beta, A_log=A_log, dt_bias=dt_bias, out=out, state=state, state_out=state_out,
         state_indices=state_indices, state_out_indices=state_out_indices, cu_seqlens=cu_seqlens,
-        checkpoints=checkpoints, checkpoint_cu_starts=checkpoint_cu_starts,
-        scratch_slot=scratch_slot, scale=scale, lower_bound=lower_bound, max_seqlen=max_seqlen,
-        workspace=workspace, stream=stream,
+        checkpoints=checkpoints, checkpoint_cu_starts=checkpoint_cu_starts, pad_slot_id=pad_slot_id,
+        zero_padding=zero_padding, scratch_slot=scratch_slot, scale=scale, lower_bound=lower_bound,
+        max_seqlen=max_seqlen, workspace=workspace, stream=stream,
     )  # fmt: skip
 
 
@@ -311,8 +307,8 @@ _VERIFY_FIELDS = (
     "q_heads", "k_heads", "v_heads", "key_dim", "value_dim", "dtype", "output_dtype", "gate_dtype",
     "beta_dtype", "a_log_dtype", "dt_bias_dtype", "state_dtype", "index_dtype", "state_location",
     "has_initial_state", "store_state", "cu_seqlens_dtype", "varlen", "draft_tokens",
-    "state_layout", "padding", "pad_index", "decay", "gate_mode", "beta_mode", "use_qk_l2norm",
-    "stored_states", "from_accepted", "accepted_dtype", "tree", "parents_dtype", "round_each_token",
+    "state_layout", "decay", "gate_mode", "beta_mode", "use_qk_l2norm", "stored_states",
+    "from_accepted", "accepted_dtype", "tree", "parents_dtype", "round_each_token",
     "batch_invariant",
 )  # fmt: skip
 
@@ -334,15 +330,15 @@ def gdn_verify(
     cu_seqlens: Any = None,
     accepted: Any = None,
     parents: Any = None,
-    scratch_slot: int = 0,
+    pad_slot_id: int | None = None,
+    zero_padding: bool = False,
+    scratch_slot: int | None = None,
     scale: float | None = None,
     lower_bound: float | None = None,
     output_dtype: Dtype | None = None,
     store_state: bool = True,
     draft_tokens: int | None = None,
     state_layout: StateLayout = "vk",
-    padding: Padding = "none",
-    pad_index: PadIndex = "negative",
     decay: Decay = "head",
     gate_mode: GateMode | None = None,
     beta_mode: BetaMode | None = None,
@@ -376,7 +372,11 @@ def gdn_verify(
         accepted: [N]; so many tokens of the launch before were accepted; 0 is taken as 1.
         parents: [B, T], packed [total]; the token of its request that each follows, from 0, in
             front of it; -1: the initial state.
-        scratch_slot: the slot of rows of padding; padding scratch only.
+        pad_slot_id: the index that means that a row is padding, or, negative, that every negative
+            one does; state_location pool only; None: no index is padding.
+        zero_padding: outputs of rows of padding are set to zero, not left alone; needs pad_slot_id.
+        scratch_slot: the slot that rows of padding are computed on; needs pad_slot_id, without
+            zero_padding; None: they are not computed.
         scale: q is multiplied by it; None: key_dim^-1/2.
         lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
             lower_bound.
@@ -386,9 +386,6 @@ def gdn_verify(
         state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
             vLLM, SGLang, FlashInfer, llama.cpp; but llama.cpp pairs value head h with key head h
             mod k_heads, and here it is h / (v_heads / k_heads)).
-        padding: a row whose index means padding is left alone (skip), its output set to zero
-            (zero), or computed on scratch_slot (scratch); needs state_location pool.
-        pad_index: the index that means padding.
         decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
             channels (channel: Kimi Delta Attention; no kernel takes it yet).
         gate_mode: "none"; "log": g; "alpha": exp(g); "computed": a, with g = -exp(A_log) softplus(a
@@ -426,8 +423,6 @@ def gdn_verify(
         cu_seqlens is not None,
         _rules.draft_tokens(draft_tokens),
         state_layout,
-        padding,
-        pad_index,
         decay,
         _rules.gate_mode(g, A_log, gate_mode),
         _rules.beta_mode(beta, beta_mode),
@@ -446,8 +441,8 @@ def gdn_verify(
     return operator(
         q, k, v, g, beta, A_log=A_log, dt_bias=dt_bias, out=out, state=state, state_out=state_out,
         state_indices=state_indices, state_out_indices=state_out_indices, cu_seqlens=cu_seqlens,
-        accepted=accepted, parents=parents, scratch_slot=scratch_slot, scale=scale,
-        lower_bound=lower_bound, stream=stream,
+        accepted=accepted, parents=parents, pad_slot_id=pad_slot_id, zero_padding=zero_padding,
+        scratch_slot=scratch_slot, scale=scale, lower_bound=lower_bound, stream=stream,
     )  # fmt: skip
 
 
@@ -455,9 +450,9 @@ _CONV_FIELDS = (
     "q_heads", "k_heads", "v_heads", "key_dim", "value_dim", "width", "split_qkv", "dtype",
     "weight_dtype", "activation", "has_bias", "gate_dtype", "beta_dtype", "a_log_dtype",
     "dt_bias_dtype", "state_dtype", "index_dtype", "state_location", "has_initial_state",
-    "store_state", "cu_seqlens_dtype", "varlen", "state_layout", "whole_window", "padding",
-    "pad_index", "decay", "gate_mode", "beta_mode", "use_qk_l2norm", "stored_states",
-    "from_accepted", "accepted_dtype", "checkpoints", "checkpoint_every", "batch_invariant",
+    "store_state", "cu_seqlens_dtype", "varlen", "state_layout", "whole_window", "decay",
+    "gate_mode", "beta_mode", "use_qk_l2norm", "stored_states", "from_accepted", "accepted_dtype",
+    "checkpoints", "checkpoint_every", "batch_invariant",
 )  # fmt: skip
 
 
@@ -485,7 +480,9 @@ def gdn_conv(
     state_out_indices: Any = None,
     checkpoints: Any = None,
     checkpoint_cu_starts: Any = None,
-    scratch_slot: int = 0,
+    pad_slot_id: int | None = None,
+    zero_padding: bool = False,
+    scratch_slot: int | None = None,
     scale: float | None = None,
     max_seqlen: int | None = None,
     q_heads: int | None = None,
@@ -496,8 +493,6 @@ def gdn_conv(
     activation: ConvActivation = "silu",
     store_state: bool = True,
     state_layout: ConvStateLayout | None = None,
-    padding: Padding = "none",
-    pad_index: PadIndex = "negative",
     decay: Decay = "head",
     beta_mode: ConvBetaMode | None = None,
     use_qk_l2norm: bool = False,
@@ -539,7 +534,11 @@ def gdn_conv(
         state_out_indices: [N]; the slots to write; None: those that are read.
         checkpoints: [checkpoints, channels, columns]; states that are kept besides the last.
         checkpoint_cu_starts: [N + 1]; where the checkpoints of each sequence begin.
-        scratch_slot: the slot of rows of padding; padding scratch only.
+        pad_slot_id: the index that means that a row is padding, or, negative, that every negative
+            one does; state_location pool only; None: no index is padding.
+        zero_padding: outputs of rows of padding are set to zero, not left alone; needs pad_slot_id.
+        scratch_slot: the slot that rows of padding are computed on; needs pad_slot_id, without
+            zero_padding; None: they are not computed.
         scale: q is multiplied by it; split_qkv only; None: 1.
         max_seqlen: tokens of the longest sequence, a hint; varlen only; None: not known.
         q_heads, k_heads, v_heads, key_dim, value_dim: the channels are q's heads behind each other,
@@ -548,9 +547,6 @@ def gdn_conv(
         store_state: False: new states are not kept.
         state_layout: "columns" lie next to each other in memory, or "channels". None: as state's
             strides say (torch, cupy), else "columns". It is what is fast; any strides are read.
-        padding: a row whose index means padding is left alone (skip), its output set to zero
-            (zero), or computed on scratch_slot (scratch); needs state_location pool.
-        pad_index: the index that means padding.
         decay: of the gates that are computed: one for a token and head (head), or for each channel
             of k (channel; no kernel makes these yet).
         beta_mode: "logit": beta is b's sigmoid; "doubled_logit": twice that. None: "logit" with b.
@@ -592,8 +588,6 @@ def gdn_conv(
         *_rules.window_layout(
             weight, state, state_out, checkpoints, stored_states, accepted, state_layout
         ),
-        padding,
-        pad_index,
         decay,
         _rules.conv_gate_mode(a),
         _rules.conv_beta_mode(b, beta_mode),
@@ -611,7 +605,8 @@ def gdn_conv(
         x, weight, bias, y=y, q=q, k=k, v=v, a=a, b=b, A_log=A_log, dt_bias=dt_bias, g=g, beta=beta,
         cu_seqlens=cu_seqlens, has_initial_state=has_initial_state, accepted=accepted, state=state,
         state_out=state_out, state_indices=state_indices, state_out_indices=state_out_indices,
-        checkpoints=checkpoints, checkpoint_cu_starts=checkpoint_cu_starts,
-        scratch_slot=scratch_slot, scale=scale, max_seqlen=max_seqlen, stream=stream,
+        checkpoints=checkpoints, checkpoint_cu_starts=checkpoint_cu_starts, pad_slot_id=pad_slot_id,
+        zero_padding=zero_padding, scratch_slot=scratch_slot, scale=scale, max_seqlen=max_seqlen,
+        stream=stream,
     )  # fmt: skip
     return _rules.ConvOutputs(q, k, v, g, beta) if operator.problem.split_qkv else y

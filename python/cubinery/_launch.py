@@ -43,7 +43,9 @@ class DecodeLaunch(Operator[DecodeProblem]):
         conv_bias: Any = None,
         conv_state: Any = None,
         conv_state_out: Any = None,
-        scratch_slot: int = 0,
+        pad_slot_id: int | None = None,
+        zero_padding: bool = False,
+        scratch_slot: int | None = None,
         scale: float | None = None,
         lower_bound: float | None = None,
         norm_eps: float | None = None,
@@ -85,7 +87,12 @@ class DecodeLaunch(Operator[DecodeProblem]):
                 and store_state are false.
             conv_state_out: [B or slots, channels, columns], conv_state_dtype; written; where new
                 ones go; None: in place, or conv_width is 0, or store_state is false.
-            scratch_slot: the slot of rows of padding; padding scratch only.
+            pad_slot_id: the index that means that a row is padding, or, negative, that every
+                negative one does; state_location pool only; None: no index is padding.
+            zero_padding: outputs of rows of padding are set to zero, not left alone; needs
+                pad_slot_id.
+            scratch_slot: the slot that rows of padding are computed on; needs pad_slot_id, without
+                zero_padding; None: they are not computed.
             scale: q is multiplied by it; None: key_dim^-1/2.
             lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
                 lower_bound.
@@ -105,7 +112,8 @@ class DecodeLaunch(Operator[DecodeProblem]):
         _core.operator_launch(
             self._handle, stream, q, k, v, g, beta, A_log, dt_bias, out, state, state_out,
             state_indices, state_out_indices, z, norm_weight, x, conv_weight, conv_bias, conv_state,
-            conv_state_out, scratch_slot, scale, lower_bound, norm_eps, enable_pdl,
+            conv_state_out, pad_slot_id, zero_padding, scratch_slot, scale, lower_bound, norm_eps,
+            enable_pdl,
         )  # fmt: skip
         return out
 
@@ -140,7 +148,9 @@ class PrefillLaunch(WorkspaceOperator[PrefillProblem]):
         cu_seqlens: Any = None,
         checkpoints: Any = None,
         checkpoint_cu_starts: Any = None,
-        scratch_slot: int = 0,
+        pad_slot_id: int | None = None,
+        zero_padding: bool = False,
+        scratch_slot: int | None = None,
         scale: float | None = None,
         lower_bound: float | None = None,
         max_seqlen: int | None = None,
@@ -180,7 +190,12 @@ class PrefillLaunch(WorkspaceOperator[PrefillProblem]):
                 kept besides the last; None: checkpoints is none.
             checkpoint_cu_starts: [N + 1], cu_seqlens_dtype; where the checkpoints of each sequence
                 begin; None: checkpoints is none, or varlen is false.
-            scratch_slot: the slot of rows of padding; padding scratch only.
+            pad_slot_id: the index that means that a row is padding, or, negative, that every
+                negative one does; state_location pool only; None: no index is padding.
+            zero_padding: outputs of rows of padding are set to zero, not left alone; needs
+                pad_slot_id.
+            scratch_slot: the slot that rows of padding are computed on; needs pad_slot_id, without
+                zero_padding; None: they are not computed.
             scale: q is multiplied by it; None: key_dim^-1/2.
             lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
                 lower_bound.
@@ -205,7 +220,8 @@ class PrefillLaunch(WorkspaceOperator[PrefillProblem]):
         _core.operator_launch(
             self._handle, stream, workspace, q, k, v, g, beta, A_log, dt_bias, out, state,
             state_out, state_indices, state_out_indices, cu_seqlens, checkpoints,
-            checkpoint_cu_starts, scratch_slot, scale, lower_bound, max_seqlen or 0, enable_pdl,
+            checkpoint_cu_starts, pad_slot_id, zero_padding, scratch_slot, scale, lower_bound,
+            max_seqlen or 0, enable_pdl,
         )  # fmt: skip
         return out
 
@@ -242,7 +258,9 @@ class VerifyLaunch(Operator[VerifyProblem]):
         cu_seqlens: Any = None,
         accepted: Any = None,
         parents: Any = None,
-        scratch_slot: int = 0,
+        pad_slot_id: int | None = None,
+        zero_padding: bool = False,
+        scratch_slot: int | None = None,
         scale: float | None = None,
         lower_bound: float | None = None,
         enable_pdl: bool = False,
@@ -280,7 +298,12 @@ class VerifyLaunch(Operator[VerifyProblem]):
                 taken as 1; None: from_accepted is false.
             parents: [B, T], packed [total], parents_dtype; the token of its request that each
                 follows, from 0, in front of it; -1: the initial state; None: tree is false.
-            scratch_slot: the slot of rows of padding; padding scratch only.
+            pad_slot_id: the index that means that a row is padding, or, negative, that every
+                negative one does; state_location pool only; None: no index is padding.
+            zero_padding: outputs of rows of padding are set to zero, not left alone; needs
+                pad_slot_id.
+            scratch_slot: the slot that rows of padding are computed on; needs pad_slot_id, without
+                zero_padding; None: they are not computed.
             scale: q is multiplied by it; None: key_dim^-1/2.
             lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
                 lower_bound.
@@ -298,8 +321,8 @@ class VerifyLaunch(Operator[VerifyProblem]):
         """
         _core.operator_launch(
             self._handle, stream, q, k, v, g, beta, A_log, dt_bias, out, state, state_out,
-            state_indices, state_out_indices, cu_seqlens, accepted, parents, scratch_slot, scale,
-            lower_bound, enable_pdl,
+            state_indices, state_out_indices, cu_seqlens, accepted, parents, pad_slot_id,
+            zero_padding, scratch_slot, scale, lower_bound, enable_pdl,
         )  # fmt: skip
         return out
 
@@ -335,7 +358,8 @@ class CommitLaunch(Operator[CommitProblem]):
         cu_seqlens: Any = None,
         state_indices: Any = None,
         state_out_indices: Any = None,
-        scratch_slot: int = 0,
+        pad_slot_id: int | None = None,
+        scratch_slot: int | None = None,
         lower_bound: float | None = None,
         enable_pdl: bool = False,
         stream: int | None = None,
@@ -369,7 +393,10 @@ class CommitLaunch(Operator[CommitProblem]):
             state_indices: [N], index_dtype; the slots to read; None: state_location is dense.
             state_out_indices: [N], index_dtype; the slots to write; None: those that are read, or
                 state_location is dense.
-            scratch_slot: the slot of rows of padding; padding scratch only.
+            pad_slot_id: the index that means that a row is padding, or, negative, that every
+                negative one does; state_location pool only; None: no index is padding.
+            scratch_slot: the slot that rows of padding are computed on; needs pad_slot_id, without
+                zero_padding; None: they are not computed.
             lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
                 lower_bound.
             enable_pdl: the launch may overlap the kernel in front of it (sm_90 and newer).
@@ -383,7 +410,8 @@ class CommitLaunch(Operator[CommitProblem]):
         """
         _core.operator_launch(
             self._handle, stream, k, v, g, beta, A_log, dt_bias, state, state_out, layers, accepted,
-            cu_seqlens, state_indices, state_out_indices, scratch_slot, lower_bound, enable_pdl,
+            cu_seqlens, state_indices, state_out_indices, pad_slot_id, scratch_slot, lower_bound,
+            enable_pdl,
         )  # fmt: skip
 
     def choice(self, layers: int, requests: int) -> dict[str, str]:
@@ -425,7 +453,9 @@ class ConvLaunch(Operator[ConvProblem]):
         state_out_indices: Any = None,
         checkpoints: Any = None,
         checkpoint_cu_starts: Any = None,
-        scratch_slot: int = 0,
+        pad_slot_id: int | None = None,
+        zero_padding: bool = False,
+        scratch_slot: int | None = None,
         scale: float | None = None,
         max_seqlen: int | None = None,
         enable_pdl: bool = False,
@@ -475,7 +505,12 @@ class ConvLaunch(Operator[ConvProblem]):
                 kept besides the last; None: checkpoints is none.
             checkpoint_cu_starts: [N + 1], cu_seqlens_dtype; where the checkpoints of each sequence
                 begin; None: checkpoints is none, or varlen is false.
-            scratch_slot: the slot of rows of padding; padding scratch only.
+            pad_slot_id: the index that means that a row is padding, or, negative, that every
+                negative one does; state_location pool only; None: no index is padding.
+            zero_padding: outputs of rows of padding are set to zero, not left alone; needs
+                pad_slot_id.
+            scratch_slot: the slot that rows of padding are computed on; needs pad_slot_id, without
+                zero_padding; None: they are not computed.
             scale: q is multiplied by it; split_qkv only; None: 1.
             max_seqlen: tokens of the longest sequence, a hint; varlen only; None: not known.
             enable_pdl: the launch may overlap the kernel in front of it (sm_90 and newer).
@@ -490,8 +525,8 @@ class ConvLaunch(Operator[ConvProblem]):
         _core.operator_launch(
             self._handle, stream, x, weight, bias, y, q, k, v, a, b, A_log, dt_bias, g, beta,
             cu_seqlens, has_initial_state, accepted, state, state_out, state_indices,
-            state_out_indices, checkpoints, checkpoint_cu_starts, scratch_slot, scale, max_seqlen or
-            0, enable_pdl,
+            state_out_indices, checkpoints, checkpoint_cu_starts, pad_slot_id, zero_padding,
+            scratch_slot, scale, max_seqlen or 0, enable_pdl,
         )  # fmt: skip
 
     def choice(self, sequences: int, tokens: int, channels: int = 0) -> dict[str, str]:

@@ -31,8 +31,6 @@ StateDtype = Literal["f32", "bf16", "f16", "f8e4m3", "f8e5m2"]
 IndexDtype = Literal["i32", "i64"]
 StateLayout = Literal["kv", "vk"]
 StateLocation = Literal["dense", "pool"]
-Padding = Literal["none", "skip", "zero", "scratch"]
-PadIndex = Literal["negative", "zero"]
 Decay = Literal["head", "channel"]
 GateMode = Literal["none", "log", "alpha", "computed", "lower_bound"]
 BetaMode = Literal["one", "given", "logit", "doubled_logit"]
@@ -72,9 +70,6 @@ class DecodeProblem(Problem["Decode"]):
             mod k_heads, and here it is h / (v_heads / k_heads)).
         state_location: states lie in the order of the batch (dense) or in slots that indices name
             (pool).
-        padding: a row whose index means padding is left alone (skip), its output set to zero
-            (zero), or computed on scratch_slot (scratch); needs state_location pool.
-        pad_index: the index that means padding.
         decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
             channels (channel: Kimi Delta Attention; no kernel takes it yet).
         gate_mode: the decay is given as g (log) or e^g (alpha), or computed from A_log, a and
@@ -120,8 +115,6 @@ class DecodeProblem(Problem["Decode"]):
     index_dtype: IndexDtype = "i32"
     state_layout: StateLayout = "vk"
     state_location: StateLocation = "dense"
-    padding: Padding = "none"
-    pad_index: PadIndex = "negative"
     decay: Decay = "head"
     gate_mode: GateMode = "log"
     beta_mode: BetaMode = "given"
@@ -167,9 +160,6 @@ class PrefillProblem(Problem["Prefill"]):
             mod k_heads, and here it is h / (v_heads / k_heads)).
         state_location: states lie in the order of the batch (dense) or in slots that indices name
             (pool).
-        padding: a row whose index means padding is left alone (skip), its output set to zero
-            (zero), or computed on scratch_slot (scratch); needs state_location pool.
-        pad_index: the index that means padding.
         decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
             channels (channel: Kimi Delta Attention; no kernel takes it yet).
         gate_mode: the decay is given as g (log) or e^g (alpha), or computed from A_log, a and
@@ -209,8 +199,6 @@ class PrefillProblem(Problem["Prefill"]):
     varlen: bool = False
     state_layout: StateLayout = "vk"
     state_location: StateLocation = "dense"
-    padding: Padding = "none"
-    pad_index: PadIndex = "negative"
     decay: Decay = "head"
     gate_mode: GateMode = "log"
     beta_mode: BetaMode = "given"
@@ -251,9 +239,6 @@ class VerifyProblem(Problem["Verify"]):
             mod k_heads, and here it is h / (v_heads / k_heads)).
         state_location: states lie in the order of the batch (dense) or in slots that indices name
             (pool).
-        padding: a row whose index means padding is left alone (skip), its output set to zero
-            (zero), or computed on scratch_slot (scratch); needs state_location pool.
-        pad_index: the index that means padding.
         decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
             channels (channel: Kimi Delta Attention; no kernel takes it yet).
         gate_mode: the decay is given as g (log) or e^g (alpha), or computed from A_log, a and
@@ -297,8 +282,6 @@ class VerifyProblem(Problem["Verify"]):
     draft_tokens: int = 4
     state_layout: StateLayout = "vk"
     state_location: StateLocation = "dense"
-    padding: Padding = "none"
-    pad_index: PadIndex = "negative"
     decay: Decay = "head"
     gate_mode: GateMode = "log"
     beta_mode: BetaMode = "given"
@@ -341,9 +324,6 @@ class CommitProblem(Problem["Commit"]):
             mod k_heads, and here it is h / (v_heads / k_heads)).
         state_location: states lie in the order of the batch (dense) or in slots that indices name
             (pool).
-        padding: a row whose index means padding is left alone (skip), its output set to zero
-            (zero), or computed on scratch_slot (scratch); needs state_location pool.
-        pad_index: the index that means padding.
         decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
             channels (channel: Kimi Delta Attention; no kernel takes it yet).
         gate_mode: the decay is given as g (log) or e^g (alpha), or computed from A_log, a and
@@ -378,8 +358,6 @@ class CommitProblem(Problem["Commit"]):
     draft_tokens: int = 4
     state_layout: StateLayout = "vk"
     state_location: StateLocation = "dense"
-    padding: Padding = "none"
-    pad_index: PadIndex = "negative"
     decay: Decay = "head"
     gate_mode: GateMode = "log"
     beta_mode: BetaMode = "given"
@@ -419,9 +397,6 @@ class ConvProblem(Problem["Conv"]):
             Transformers, SGLang), or channels (vLLM).
         state_location: states lie in the order of the batch (dense) or in slots that indices name
             (pool).
-        padding: a row whose index means padding is left alone (skip), its output set to zero
-            (zero), or computed on scratch_slot (scratch); needs state_location pool.
-        pad_index: the index that means padding.
         decay: of the gates that are computed: one for a token and head (head), or for each channel
             of k (channel; no kernel makes these yet).
         gate_mode: g is computed from A_log, a and dt_bias; needs split_qkv.
@@ -467,8 +442,6 @@ class ConvProblem(Problem["Conv"]):
     varlen: bool = False
     state_layout: ConvStateLayout = "columns"
     state_location: StateLocation = "dense"
-    padding: Padding = "none"
-    pad_index: PadIndex = "negative"
     decay: Decay = "head"
     gate_mode: ConvGateMode = "none"
     beta_mode: ConvBetaMode = "one"

@@ -195,7 +195,10 @@ class Places:
             self.target = None
 
     def _is_pad(self, index: int) -> bool:
-        return index < 0 if self.options["pad_index"] == "negative" else index == 0
+        pad = self.options["pad_slot_id"]
+        if pad is None:
+            return False
+        return index < 0 if pad < 0 else index == pad
 
     def of(self, n: int) -> tuple[str, int, int | None]:
         """("compute" | "skip" | "zero" | "invalid", slot to read, slot to write or None)."""
@@ -207,13 +210,13 @@ class Places:
 
     def resolve(self, read: int, write: int | None) -> tuple[str, int, int | None]:
         """of(), from the indices."""
-        padding, scratch = self.options["padding"], self.options["scratch_slot"]
-        if padding != "none" and self._is_pad(read):
-            if padding != "scratch":
-                return padding, 0, None
+        scratch = self.options["scratch_slot"]
+        if self._is_pad(read):
+            if scratch is None:
+                return "zero" if self.options["zero_padding"] else "skip", 0, None
             read = write = scratch
-        elif padding != "none" and self._is_pad(write):
-            write = scratch if padding == "scratch" else None
+        elif self._is_pad(write):
+            write = scratch
         for slot, pool in ((read, self.source), (write, self.target)):
             if pool is not None and slot is not None and not 0 <= slot < pool.shape[0]:
                 return "invalid", 0, None
@@ -304,9 +307,9 @@ def gdn_prefill(
     state_layout: str = "vk",
     state_indices: Array | None = None,
     state_out_indices: Array | None = None,
-    padding: str = "none",
-    pad_index: str = "negative",
-    scratch_slot: int = 0,
+    pad_slot_id: int | None = None,
+    zero_padding: bool = False,
+    scratch_slot: int | None = None,
     cu_seqlens: Array | None = None,
     token_layout: str = "bthd",
     checkpoints: Array | None = None,
@@ -374,9 +377,9 @@ def gdn_decode(
     state_layout: str = "vk",
     state_indices: Array | None = None,
     state_out_indices: Array | None = None,
-    padding: str = "none",
-    pad_index: str = "negative",
-    scratch_slot: int = 0,
+    pad_slot_id: int | None = None,
+    zero_padding: bool = False,
+    scratch_slot: int | None = None,
     out: Array | None = None,
     output_dtype: str | None = None,
     stream: int | None = None,
@@ -459,9 +462,9 @@ def gdn_verify(
     state_layout: str = "vk",
     state_indices: Array | None = None,
     state_out_indices: Array | None = None,
-    padding: str = "none",
-    pad_index: str = "negative",
-    scratch_slot: int = 0,
+    pad_slot_id: int | None = None,
+    zero_padding: bool = False,
+    scratch_slot: int | None = None,
     cu_seqlens: Array | None = None,
     draft_tokens: int | None = None,
     accepted: Array | None = None,

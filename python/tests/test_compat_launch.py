@@ -62,11 +62,22 @@ def pool(dtype=np.float32):
 STATE_ARRAYS = ("state", "state_out", "state_indices", "state_out_indices")
 
 
-def check(launch, problem, *shapes):
-    """A launch's problem has these fields, and the arrays of its states these shapes."""
+NO_PADDING = {"pad_slot_id": None, "zero_padding": False, "scratch_slot": None}
+
+
+def check_given(launch, given):
+    """A launch's problem has these fields, and it these numbers of padding."""
     actual, named = launch
-    given = {**BASE, **problem}
-    assert {name: getattr(actual, name) for name in given} == given
+    found = {
+        name: named[name] if name in NO_PADDING else getattr(actual, name) for name in given
+    }
+    assert found == given
+
+
+def check(launch, problem, *shapes):
+    """As check_given(), and the arrays of its states have these shapes."""
+    check_given(launch, {**BASE, **problem})
+    named = launch[1]
     arrays = (*STATE_ARRAYS, "cu_seqlens", "accepted")
     found = [None if named[name] is None else tuple(named[name].shape) for name in arrays]
     assert found == [*shapes, *[None] * (len(arrays) - len(shapes))]
@@ -110,7 +121,7 @@ def test_flashinfer_mtp(launched, form, update, written):
         intermediate_states_buffer=buffer_of(form), disable_state_update=not update,
         output_state_indices=written,
     )  # fmt: skip
-    padding = {"padding": "zero", "pad_index": "negative", "index_dtype": "i32"}
+    padding = {"pad_slot_id": -1, "zero_padding": True, "index_dtype": "i32"}
     kept = (SLOTS_OF[form], HV, D, D)
     check(launched[0], {**EVERY, **padding}, POOL, kept, ROWS, TABLE)
     if update:
@@ -126,9 +137,10 @@ def test_flashinfer_mtp_without_a_buffer(launched):
     flashinfer.gated_delta_rule_mtp(
         **common, disable_state_update=False, ssm_state_indices=np.zeros(TABLE, np.int64)
     )
-    check(launched[0], {**NOTHING, "padding": "skip"}, POOL, None, ROWS)
-    check(launched[1], {**LAST, "padding": "zero"}, POOL, None, ROWS)
-    check(launched[2], {**EVERY, "padding": "zero"}, POOL, POOL, ROWS, TABLE)
+    check(launched[0], {**NOTHING, "pad_slot_id": -1, "zero_padding": False}, POOL, None, ROWS)
+    zeroed = {"pad_slot_id": -1, "zero_padding": True}
+    check(launched[1], {**LAST, **zeroed}, POOL, None, ROWS)
+    check(launched[2], {**EVERY, **zeroed}, POOL, POOL, ROWS, TABLE)
 
 
 def pretranspose(states, **options):
@@ -140,15 +152,16 @@ def test_flashinfer_pretranspose_on_a_16_bit_pool(launched):
     pretranspose(states)
     pretranspose(states, intermediate_states_buffer=buffer_of("larger", np.float16))
     slots = (SLOTS_OF["larger"], HV, D, D)
-    check(launched[0], {**LAST, "padding": "scratch", "state_dtype": "f16"}, POOL, None, ROWS)
-    check(launched[1], {**EVERY, "padding": "none"}, POOL, slots, ROWS, TABLE)
-    check(launched[2], {**LAST, "padding": "none"}, POOL, None, ROWS)
+    scratched = {"pad_slot_id": -1, "scratch_slot": 0, "zero_padding": False, "state_dtype": "f16"}
+    check(launched[0], {**LAST, **scratched}, POOL, None, ROWS)
+    check(launched[1], {**EVERY, **NO_PADDING}, POOL, slots, ROWS, TABLE)
+    check(launched[2], {**LAST, **NO_PADDING}, POOL, None, ROWS)
     assert len(launched) == 3
 
 
 def test_flashinfer_pretranspose_on_dense_states(launched):
     pretranspose({"state": pool()[:N]}, intermediate_states_buffer=buffer_of("larger"))
-    dense, steps = {"state_location": "dense", "padding": "none"}, (N, T + 1, HV, D, D)
+    dense, steps = {"state_location": "dense", **NO_PADDING}, (N, T + 1, HV, D, D)
     check(launched[0], {**EVERY, **dense}, (N, HV, D, D), steps)
     check(launched[1], {**LAST, **dense}, (N, HV, D, D))
     assert len(launched) == 2
@@ -168,8 +181,8 @@ def test_vllm(launched, pad_slot_id, accepted, packed):
     )  # fmt: skip
     problem = {
         **EVERY,
-        "padding": "zero",
-        "pad_index": "negative" if accepted is None else "zero",
+        "pad_slot_id": pad_slot_id,
+        "zero_padding": True,
         "index_dtype": "i64",
         "draft_tokens": T,
         "varlen": packed,
@@ -193,8 +206,8 @@ def test_sglang(launched, form, update, packed, total):
         intermediate_states_buffer=buffer_of(form), intermediate_state_indices=READ.astype(np.int64),
     )  # fmt: skip
     problem = {
-        "padding": "zero",
-        "pad_index": "negative",
+        "pad_slot_id": -1,
+        "zero_padding": True,
         "varlen": packed,
         "draft_tokens": T if packed else 16,
     }
@@ -249,7 +262,7 @@ def test_sglang_prefill_keeps_states_of_chunks(prefilled, dtype):
     )  # fmt: skip
     ((problem, named),) = prefilled
     assert problem.checkpoints == "before" and problem.checkpoint_every == 64
-    assert problem.padding == "zero" and problem.state_location == "pool" and problem.store_state
+    assert named["zero_padding"] and problem.state_location == "pool" and problem.store_state
     assert tuple(named["checkpoints"].shape) == (5, HV, D, D)
     assert tuple(named["checkpoint_cu_starts"].shape) == (4,)
 
@@ -315,8 +328,8 @@ CONV_BASE = {
     "whole_window": False,
     "state_dtype": "f16",
     "state_location": "pool",
-    "padding": "zero",
-    "pad_index": "negative",
+    "pad_slot_id": -1,
+    "zero_padding": True,
     "has_initial_state": True,
     "store_state": True,
 }
@@ -326,9 +339,8 @@ CONV_ARRAYS = ("x", *STATE_ARRAYS, "has_initial_state", "cu_seqlens", "accepted"
 
 def check_conv(launch, problem, **shapes):
     """As check(); arrays that are not named are absent."""
-    actual, named = launch
-    given = {**CONV_BASE, **problem}
-    assert {name: getattr(actual, name) for name in given} == given
+    check_given(launch, {**CONV_BASE, **problem})
+    named = launch[1]
     found = {name: named[name] for name in CONV_ARRAYS if named[name] is not None}
     assert {name: tuple(array.shape) for name, array in found.items()} == shapes
 
@@ -342,7 +354,7 @@ def windows(rows=SLOTS, columns=W - 1, dtype=np.float16):
 
 
 def test_causal_conv1d(convolved):
-    dense = {"state_location": "dense", "padding": "none"}
+    dense = {"state_location": "dense", **NO_PADDING}
     fn, update = causal_conv1d.causal_conv1d_fn, causal_conv1d.causal_conv1d_update
     x, shape = zeros(N, C, 5), (N, C, W - 1)
     turned = zeros(N, 5, C).swapaxes(1, 2)  # [B, T, channels] in memory
@@ -359,7 +371,7 @@ def test_causal_conv1d(convolved):
     assert len(convolved) == 4
 
 
-@pytest.mark.parametrize("engine, pad", [(vllm, "zero"), (sglang, "negative")])
+@pytest.mark.parametrize("engine, pad", [(vllm, 0), (sglang, -1)])
 def test_engines_convolve_prompts(convolved, engine, pad):
     given = {"cache_indices": READ, "query_start_loc": SPANS}
     rows = zeros(TOTAL, C).swapaxes(0, 1)
@@ -368,21 +380,21 @@ def test_engines_convolve_prompts(convolved, engine, pad):
         rows, WEIGHT, BIAS, conv_states=windows(columns=W + 2), has_initial_state=flags, **given
     )
     engine.causal_conv1d_fn(rows, WEIGHT, BIAS, conv_states=windows(), **given)
-    packed = {"varlen": True, "pad_index": pad}
+    packed = {"varlen": True, "pad_slot_id": pad}
     shapes = {"x": (TOTAL, C), "state_indices": ROWS, "cu_seqlens": (N + 1,)}
     kept = (SLOTS, C, W - 1)
     check_conv(convolved[0], packed, state=kept, has_initial_state=ROWS, **shapes)
     check_conv(convolved[1], {**packed, "has_initial_state": False}, state_out=kept, **shapes)
 
 
-@pytest.mark.parametrize("engine, pad", [(vllm, "zero"), (sglang, "negative")])
+@pytest.mark.parametrize("engine, pad", [(vllm, 0), (sglang, -1)])
 def test_engines_convolve_tokens(convolved, engine, pad):
     update = engine.causal_conv1d_update
     counts = {vllm: "num_accepted_tokens", sglang: "num_accept_tokens"}[engine]
     drafts = {"conv_state_indices": READ, counts: zeros(N, dtype=np.int64)}
     update(zeros(N, C), windows(columns=W), WEIGHT, BIAS, True, conv_state_indices=READ)
     update(zeros(N, C, T), windows(columns=W), WEIGHT, BIAS, "silu", **drafts)
-    pool, spec = {"pad_index": pad}, {"from_accepted": True, "accepted_dtype": "i64"}
+    pool, spec = {"pad_slot_id": pad}, {"from_accepted": True, "accepted_dtype": "i64"}
     shapes, whole = {"state_indices": ROWS}, engine is sglang
     check_conv(
         convolved[0], {**pool, "whole_window": whole}, x=(N, 1, C),
@@ -424,7 +436,7 @@ def test_convolutions_that_split(convolved):
 
 
 def test_fla_convolutions(convolved):
-    dense = {"state_location": "dense", "padding": "none", "whole_window": True}
+    dense = {"state_location": "dense", **NO_PADDING, "whole_window": True}
     kept = (N, C, W)
     packed, spans = zeros(1, TOTAL, C), SPANS.astype(np.int64)
     fla.causal_conv1d(

@@ -96,8 +96,9 @@ def test_packed_sequences_are_those_alone():
     state = np.zeros((5, C, W - 1), np.float32)
     indices = np.array([3, -1, 0], np.int32)
     convolution.gdn_conv(
-        x, WEIGHT, cu_seqlens=bounds, y=y, state_out=state, state_indices=indices, padding="zero"
-    )
+        x, WEIGHT, cu_seqlens=bounds, y=y, state_out=state, state_indices=indices,
+        pad_slot_id=-1, zero_padding=True,
+    )  # fmt: skip
     for n in (0, 2):
         span = slice(bounds[n], bounds[n + 1])
         np.testing.assert_array_equal(y[span], convolution.gdn_conv(x[None, span], WEIGHT)[0])

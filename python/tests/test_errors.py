@@ -185,8 +185,11 @@ def launch(op, **changed):
         ({"stream": "main"}, "stream = 'main'; accepted: a cudaStream_t as an int, or None"),
         ({"stream": 1 << 70}, f"stream = {1 << 70}; accepted: a cudaStream_t"),
         ({"scale": "half"}, "scale = 'half'; accepted: a number, or None"),
-        ({"scratch_slot": None}, "scratch_slot = None; accepted: integers of 64 bits"),
+        ({"scratch_slot": "3"}, "scratch_slot = '3'; accepted: integers of 64 bits, or None"),
         ({"scratch_slot": 1 << 63}, f"scratch_slot = {1 << 63}; accepted: integers of 64 bits"),
+        ({"pad_slot_id": 1.5}, "pad_slot_id = 1.5; accepted: integers of 64 bits, or None"),
+        ({"pad_slot_id": 0}, "pad_slot_id is 0; accepted: none, state_location is dense"),
+        ({"zero_padding": True}, "zero_padding is true; accepted: false, pad_slot_id is absent"),
     ],
 )
 def test_launches_speak_python(context, changed, message):

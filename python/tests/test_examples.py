@@ -54,8 +54,7 @@ class _OnNumpy:
         problem = self.problem
         inspect.signature(OPERATORS[type(problem)].__call__).bind(self, **given)
         arrays = {name: None if x is None else x.numpy() for name, x in given.items()}
-        modes = {"padding": problem.padding, "pad_index": problem.pad_index}
-        modes["use_qk_l2norm"] = problem.use_qk_l2norm
+        modes = {"use_qk_l2norm": problem.use_qk_l2norm}
         if isinstance(problem, cubinery.ConvProblem):
             for name in ("q_heads", "k_heads", "v_heads", "key_dim", "value_dim"):
                 modes[name] = getattr(problem, name)

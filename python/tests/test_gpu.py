@@ -108,7 +108,9 @@ def test_decode_from_a_pool(context):
     before = pool.clone()
     slots = torch.tensor([6, -1, 2], dtype=torch.int32, device="cuda")
     expected, expected_state = steps(x, pool[slots.long().clamp(min=0)])
-    out = cubinery.gdn_decode(**x, state=pool, state_indices=slots, padding="zero", context=context)
+    out = cubinery.gdn_decode(
+        **x, state=pool, state_indices=slots, pad_slot_id=-1, zero_padding=True, context=context
+    )
     for row, slot in ((0, 6), (2, 2)):
         assert_close(out[row], expected[row], UNIT[torch.bfloat16])
         assert_close(pool[slot], expected_state[row], F32_ARITHMETIC)
@@ -381,7 +383,7 @@ def test_convolution_of_packed_sequences(context, lead, layout, columns):
     before = pool.clone()
     y = torch.full((*lead, 200, CHANNELS), 7.0, dtype=torch.bfloat16, device="cuda")
     cubinery.gdn_conv(
-        x.view(*lead, 200, CHANNELS), weight, state=pool, padding="skip",
+        x.view(*lead, 200, CHANNELS), weight, state=pool, pad_slot_id=-1,
         state_indices=torch.tensor(slots, dtype=torch.int32, device="cuda"),
         has_initial_state=torch.tensor(starts, device="cuda"),
         cu_seqlens=torch.tensor(bounds, dtype=torch.int64, device="cuda"), y=y, context=context,

@@ -312,7 +312,7 @@ def test_a_table_is_of_layers(commit, decode):
         ({"accepted": FakeArray(B - 1, dtype="i32")}, "gdn_commit: state_indices has shape"),
         ({"state_indices": None}, "gdn_commit: state_indices is None"),
         ({"cu_seqlens": FakeArray(B + 1, dtype="i32")}, "gdn_commit: cu_seqlens is given"),
-        ({"scratch_slot": 3}, "gdn_commit: scratch_slot is 3; accepted: 0"),
+        ({"scratch_slot": 3}, "gdn_commit: scratch_slot is 3; accepted: none"),
         ({"scratch_slot": 2**63}, "scratch_slot"),
     ],
 )
@@ -376,7 +376,7 @@ def test_a_convolution_takes_checkpoints_and_a_length(context, gpu):
         ({"has_initial_state": FakeArray(B, dtype="i32")}, "has dtype i32; accepted: bool"),
         ({"accepted": FakeArray(B, dtype="i32")}, "gdn_conv: accepted is given; accepted: None"),
         ({"scale": float("nan")}, "gdn_conv: scale is nan"),
-        ({"scratch_slot": 3}, "gdn_conv: scratch_slot is 3; accepted: 0"),
+        ({"scratch_slot": 3}, "gdn_conv: scratch_slot is 3; accepted: none"),
         ({"scratch_slot": 2**63}, "scratch_slot"),
     ],
 )
@@ -533,7 +533,7 @@ def test_what_is_no_array_is_refused(decode):
     with pytest.raises(TypeError):
         decode(*arrays, **named, stream="main")
     with pytest.raises(TypeError):
-        decode(*arrays, **named, scratch_slot=None)
+        decode(*arrays, **named, scratch_slot="first")
     with pytest.raises(TypeError):
         decode(*arrays, **named, scale="half")
 

@@ -30,7 +30,7 @@ def test_fields_and_defaults_are_the_librarys(problem):
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_json_round_trip(problem):
     changed = problem(
-        v_heads=64, dtype="f16", state_location="pool", padding="skip", batch_invariant=True
+        v_heads=64, dtype="f16", state_location="pool", index_dtype="i64", batch_invariant=True
     )
     assert problem.from_json(changed.to_json()) == changed
     assert changed != problem()
@@ -72,9 +72,9 @@ def test_malformed_json_is_refused(text):
 
 
 def test_check_names_field_and_values():
-    with pytest.raises(cubinery.InvalidArgumentError, match="padding = skip; accepted: none"):
-        cubinery.DecodeProblem(padding="skip").check()
-    cubinery.DecodeProblem(padding="skip", state_location="pool").check()
+    with pytest.raises(cubinery.InvalidArgumentError, match="index_dtype = bf16; accepted: i32"):
+        cubinery.DecodeProblem(index_dtype="bf16").check()
+    cubinery.DecodeProblem(index_dtype="i64", state_location="pool").check()
     with pytest.raises(cubinery.InvalidArgumentError, match="draft_tokens = 17; accepted: 1 to 16"):
         cubinery.VerifyProblem(draft_tokens=17).check()
     with pytest.raises(cubinery.InvalidArgumentError, match="store_state = false; accepted: true"):
@@ -93,7 +93,7 @@ def test_values_that_a_field_does_not_take_are_refused_at_once(problem):
         ({"v_heads": "32"}, "v_heads = '32'; accepted: an int"),
         ({"v_heads": True}, "v_heads = True; accepted: an int"),
         ({"store_state": 1}, "store_state = 1; accepted: True, False"),
-        ({"padding": None}, "padding = None; accepted: 'none', 'skip'"),
+        ({"state_location": None}, "state_location = None; accepted: 'dense', 'pool'"),
     ):
         with pytest.raises(cubinery.InvalidArgumentError, match=f"{problem.op}: {message}"):
             problem(**fields)
@@ -110,7 +110,7 @@ def test_problems_are_keys():
 CALLS = """
 import cubinery
 cubinery.{cls}(gate_mode="{mode}", state_dtype="bf16", index_dtype="i64")
-cubinery.gdn_decode(0, 0, 0, padding="{padding}")
+cubinery.gdn_decode(0, 0, 0, state_layout="{layout}")
 """
 
 
@@ -121,10 +121,10 @@ def checked(tmp_path_factory):
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize(("mode", "padding"), [("computed", "skip"), ("comptued", "skipp")])
-def test_a_type_checker_catches_a_misspelt_mode(problem, mode, padding, checked):
+@pytest.mark.parametrize(("mode", "layout"), [("computed", "kv"), ("comptued", "kvv")])
+def test_a_type_checker_catches_a_misspelt_mode(problem, mode, layout, checked):
     api = pytest.importorskip("mypy.api")
-    calls = CALLS.format(cls=problem.__name__, mode=mode, padding=padding)
+    calls = CALLS.format(cls=problem.__name__, mode=mode, layout=layout)
     text, errors, _ = api.run(
         ["--config-file=", f"--cache-dir={checked}", f"--python-executable={sys.executable}"]
         + ["-c", calls]

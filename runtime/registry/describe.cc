@@ -100,10 +100,11 @@ template <class Problem>
 template <class Of>
 NumberDescription described_number(const auto& number) {
   using T = std::decay_t<decltype(number.in(std::declval<Of&>()))>;
-  const std::string_view type = std::is_same_v<T, bool>           ? "boolean"
-                                : std::is_same_v<T, std::int64_t> ? "integer"
-                                                                  : "float";
-  return {number.name, type, number.absent, number.doc};
+  constexpr bool kOptional = std::is_same_v<T, std::optional<std::int64_t>>;
+  const std::string_view type = std::is_same_v<T, bool>                        ? "boolean"
+                                : kOptional || std::is_same_v<T, std::int64_t> ? "integer"
+                                                                               : "float";
+  return {number.name, type, number.absent, kOptional, number.doc};
 }
 
 template <class Problem>
@@ -157,6 +158,7 @@ Json json_of(const std::vector<NumberDescription>& numbers) {
                              {"type", number.type},
                              {"absent", number.absent},
                              {"doc", number.doc}}));
+    if (number.optional) array.back()["optional"] = true;
   }
   return array;
 }

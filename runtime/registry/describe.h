@@ -28,6 +28,7 @@ struct NumberDescription {
   std::string_view name;
   std::string_view type;    // "float", "integer" or "boolean"
   std::string_view absent;  // what it is then; empty: it is never absent
+  bool optional = false;    // an integer that has no value for that
   std::string_view doc;
 };
 struct ArgsDescription {
@@ -52,9 +53,9 @@ const std::vector<OperatorDescription>& operator_descriptions();
 // A JSON array of {"op", "help", "fields": [{"name", "type", "default", "choices", "help"}],
 // "forms": [{"name", "help"}], "tensors": [{"name", "part", "shape", "packed", "dtype", "access",
 // "optional", "per_channel", "absent_where", "doc"}], "numbers": [{"name", "type", "absent",
-// "doc"}], "sizes": as numbers, "positional", "workspace"}; a field's "type" is "integer",
-// "boolean" or "string", and strings have "choices"; of tensors and numbers what is empty is not
-// there.
+// "optional", "doc"}], "sizes": as numbers, "positional", "workspace"}; a field's "type" is
+// "integer", "boolean" or "string", and strings have "choices"; of tensors and numbers what is
+// empty is not there.
 std::string operators_json();
 
 }  // namespace cubinery

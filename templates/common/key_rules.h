@@ -34,8 +34,6 @@ constexpr bool is_state_dtype(DType dtype) { return is_float(dtype) || is_fp8(dt
 constexpr const char* why_invalid(const States& states) {
   if (!is_state_dtype(states.dtype)) return "state_dtype must be f32, bf16, f16, f8e4m3 or f8e5m2";
   if (!is_integer(states.index_dtype)) return "index_dtype must be i32 or i64";
-  if (states.padding != Padding::kNone && states.location != StateLocation::kPool)
-    return "padding needs state_location = pool";
   return nullptr;
 }
 

@@ -80,13 +80,24 @@ struct WrittenStates {
   long long slots;
 };
 
+// Which indices of a pool are padding, and what becomes of their rows.  common/slots.cuh reads it.
+struct PaddingParams {
+  // As an index or a scratch slot: there is none.  No pool has this slot.
+  static constexpr long long kNone = 0x7fffffffffffffff;
+  static constexpr long long kDropped = -1;
+
+  long long index = kNone;    // a negative one: every negative index is
+  long long scratch = kNone;  // the slot that they have; kDropped: they are not computed
+  bool zero = false;          // outputs of those that are not computed are set to zero
+};
+
 // The states before and behind the tokens.  common/slots.cuh finds those of a sequence.
 struct StateParams {
   ReadStates read;
   WrittenStates written;
   StridedVector read_indices;   // pool: the slot of each sequence, int32 or int64
   StridedVector write_indices;  // may be read_indices
-  long long scratch_slot;       // Padding::kScratch
+  PaddingParams padding;
 };
 
 }  // namespace cubinery

@@ -81,10 +81,9 @@ __device__ Places places_of(const Params& p, long long n, int tokens) {
       const long long last = min(tokens, p.draft_tokens) - 1;
       step = min(static_cast<long long>(threadIdx.x % 32), last);
     }
-    places.slots = resolve_slots<kKey.states.padding, kKey.states.pad_index>(
-        slot_at(p.states.read_indices, places.start, p.steps.read_index),
-        slot_at(p.states.write_indices, step, p.steps.written_index), p.states.read.slots,
-        p.states.written.slots, p.states.scratch_slot);
+    places.slots = resolve_slots(slot_at(p.states.read_indices, places.start, p.steps.read_index),
+                                 slot_at(p.states.write_indices, step, p.steps.written_index),
+                                 p.states.read.slots, p.states.written.slots, p.states.padding);
     // One step's slot that cannot be is enough: nothing is written then.
     const bool is_invalid = places.slots.kind == Slots::Kind::kInvalid;
     if (__any_sync(0xffffffffu, is_invalid)) places.slots.kind = Slots::Kind::kInvalid;

@@ -16,9 +16,10 @@ struct Slots {
   bool store = true;  // false: the slot to write is padding
 };
 
-template <gdn::PadIndex kPadIndex>
-__device__ bool is_pad(long long index) {
-  return kPadIndex == gdn::PadIndex::kNegative ? index < 0 : index == 0;
+// No branch on how padding is told: a negative `pad` and a negative index have the sign in common,
+// and PaddingParams::kNone has it with none.
+__device__ inline bool is_pad(long long index, long long pad) {
+  return index == pad || (index & pad) < 0;
 }
 
 __device__ inline bool is_slot(long long index, long long slots) {
@@ -26,25 +27,20 @@ __device__ inline bool is_slot(long long index, long long slots) {
 }
 
 // `read` and `write` are the request's indices.  A padding `read` decides for the whole request, a
-// padding `write` only drops the new state (kScratch: sends it to the scratch slot).  Requires:
-// scratch is a slot.
-template <gdn::Padding kPadding, gdn::PadIndex kPadIndex>
-__device__ Slots resolve_slots(long long read, long long write, long long read_slots,
-                               long long write_slots, long long scratch) {
+// padding `write` only drops the new state, or sends it to the scratch slot.  Requires: that is a
+// slot, PaddingParams::kDropped or kNone.
+__device__ inline Slots resolve_slots(long long read, long long write, long long read_slots,
+                                      long long write_slots, const PaddingParams& padding) {
   Slots slots{.read = read, .write = write};
-  if constexpr (kPadding != gdn::Padding::kNone) {
-    if (is_pad<kPadIndex>(read)) {
-      if constexpr (kPadding == gdn::Padding::kSkip) slots.kind = Slots::Kind::kSkip;
-      if constexpr (kPadding == gdn::Padding::kZero) slots.kind = Slots::Kind::kZero;
-      if constexpr (kPadding != gdn::Padding::kScratch) return slots;
-      slots.read = slots.write = scratch;
-    } else if (is_pad<kPadIndex>(write)) {
-      if constexpr (kPadding == gdn::Padding::kScratch) slots.write = scratch;
-      if constexpr (kPadding != gdn::Padding::kScratch) {
-        slots.store = false;
-        slots.write = 0;
-      }
+  if (is_pad(read, padding.index)) {
+    if (padding.scratch == PaddingParams::kDropped) {
+      slots.kind = padding.zero ? Slots::Kind::kZero : Slots::Kind::kSkip;
+      return slots;
     }
+    slots.read = slots.write = padding.scratch;
+  } else if (is_pad(write, padding.index)) {
+    slots.store = padding.scratch != PaddingParams::kDropped;
+    slots.write = slots.store ? padding.scratch : 0;
   }
   // An index that is neither padding nor a slot must not touch memory.
   if (!is_slot(slots.read, read_slots) || !is_slot(slots.write, write_slots)) {
@@ -59,8 +55,7 @@ __device__ Slots slots_of(const StateParams& states, long long n) {
   if constexpr (kKey.states.location == gdn::StateLocation::kDense) return {.read = n, .write = n};
   const long long read = load_index<kKey.states.index_dtype>(states.read_indices, n);
   const long long write = load_index<kKey.states.index_dtype>(states.write_indices, n);
-  return resolve_slots<kKey.states.padding, kKey.states.pad_index>(
-      read, write, states.read.slots, states.written.slots, states.scratch_slot);
+  return resolve_slots(read, write, states.read.slots, states.written.slots, states.padding);
 }
 
 }  // namespace cubinery::dev

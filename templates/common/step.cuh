@@ -131,8 +131,7 @@ class GivenSlots {
     if constexpr (kKey.states.location == gdn::StateLocation::kDense) {
       return {.read = read_, .write = write_};
     }
-    return resolve_slots<kKey.states.padding, kKey.states.pad_index>(
-        read_, write_, states.read.slots, states.written.slots, states.scratch_slot);
+    return resolve_slots(read_, write_, states.read.slots, states.written.slots, states.padding);
   }
 
  private:

@@ -72,7 +72,7 @@ __device__ dev::Slots slots_of(const GdnCommitParams& p, const GdnCommitLayer& l
                               .written = layer.written,
                               .read_indices = p.read_indices,
                               .write_indices = p.write_indices,
-                              .scratch_slot = p.scratch_slot},
+                              .padding = p.padding},
                              n);
 }
 

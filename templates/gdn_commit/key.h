@@ -68,7 +68,7 @@ struct GdnCommitParams {
   StridedVector cu_seqlens;
   StridedVector read_indices;  // pool: the slot of each request, in every layer
   StridedVector write_indices;
-  long long scratch_slot;
+  PaddingParams padding;
   GdnCommitLayer layer;
 };
 

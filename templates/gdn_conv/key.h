@@ -132,8 +132,6 @@ constexpr const char* why_invalid(const GdnConvKey& key) {
     return "beta_mode must be one, logit or doubled_logit";
   if (!key.split_qkv && (has_gates(key.inputs) || key.inputs.use_qk_l2norm))
     return "gates and use_qk_l2norm need split_qkv";
-  if (key.states.padding != gdn::Padding::kNone && key.states.location != gdn::StateLocation::kPool)
-    return "padding needs state_location = pool";
   if (key.from_accepted && (!key.states.has_initial || !key.states.store))
     return "from_accepted needs has_initial_state and store_state";
   if (has_long_window(key) && key.states.whole_window)
@@ -189,7 +187,7 @@ struct GdnConvParams : ConvInputs {
   float scale;
   StridedVector read_indices;  // pool: the slot of each sequence
   StridedVector write_indices;
-  long long scratch_slot;
+  PaddingParams padding;
   StridedVector cu_seqlens;
   StridedVector has_initial;  // nullptr: all have
   StridedVector accepted;

@@ -61,7 +61,7 @@ __device__ Places step_places_of(const GdnConvParams& p, int n, int tokens) {
                                         .written = {.data = p.written, .slots = p.written_slots},
                                         .read_indices = p.read_indices,
                                         .write_indices = p.write_indices,
-                                        .scratch_slot = p.scratch_slot},
+                                        .padding = p.padding},
                              .steps = p.steps,
                              .accepted = p.accepted,
                              .draft_tokens = p.draft_tokens};
@@ -79,8 +79,7 @@ __device__ ConvPlaces places_of(const GdnConvParams& p, const ConvPlacesInMemory
                     .has_initial = from.has_initial,
                     .start = p.columns - (kKey.width - 1)};
   if constexpr (kKey.states.location == gdn::StateLocation::kPool) {
-    places.slots = resolve_slots<kKey.states.padding, kKey.states.pad_index>(
-        from.read, from.write, p.read_slots, p.written_slots, p.scratch_slot);
+    places.slots = resolve_slots(from.read, from.write, p.read_slots, p.written_slots, p.padding);
   }
   if constexpr (has_long_window(kKey)) {
     const bool can_be = from.accepted >= 0 && from.accepted <= p.columns;

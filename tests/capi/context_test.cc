@@ -321,7 +321,8 @@ TEST_CASE("AStructOfAnImpossibleSizeIsRefused", "[cpu]") {
 
 TEST_CASE("FieldsThatAnOlderCallerLacksAreZero", "[cpu]") {
   CubineryDecodeArgs given = CUBINERY_DECODE_ARGS_INIT;
-  given.scratch_slot = 5;
+  const std::int64_t slot = 5;
+  given.scratch_slot = &slot;
   const float scale = 1;
   given.scale = &scale;
   given.enable_pdl = 1;
@@ -329,7 +330,7 @@ TEST_CASE("FieldsThatAnOlderCallerLacksAreZero", "[cpu]") {
   given.struct_size = offsetof(CubineryDecodeArgs, scale);
   CubineryDecodeArgs read;
   REQUIRE(capi::read_struct("args", &given, &read).ok());
-  CHECK(read.scratch_slot == 5);
+  CHECK(read.scratch_slot == &slot);
   CHECK(read.scale == nullptr);
   CHECK(read.enable_pdl == 0);
   CHECK(read.norm_eps == nullptr);

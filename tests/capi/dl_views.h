@@ -97,7 +97,7 @@ class DlViews {
     views.cu_seqlens = of(args.cu_seqlens);
     views.state_indices = of(args.state_indices);
     views.state_out_indices = of(args.state_out_indices);
-    views.scratch_slot = args.scratch_slot;
+    set_padding(args, &views);
     views.enable_pdl = args.enable_pdl;
     return views;
   }
@@ -139,12 +139,19 @@ class DlViews {
   }
 
   template <class Args, class Views>
+  void set_padding(const Args& args, Views* views) {
+    if (args.pad_slot_id) views->pad_slot_id = &integers_.emplace_back(*args.pad_slot_id);
+    if (args.scratch_slot) views->scratch_slot = &integers_.emplace_back(*args.scratch_slot);
+  }
+
+  template <class Args, class Views>
   void set_states(const Args& args, Views* views) {
     views->state = of(args.state);
     views->state_out = of(args.state_out);
     views->state_indices = of(args.state_indices);
     views->state_out_indices = of(args.state_out_indices);
-    views->scratch_slot = args.scratch_slot;
+    set_padding(args, views);
+    views->zero_padding = args.zero_padding ? 1 : 0;
   }
 
   template <class Args, class Views>
@@ -163,6 +170,7 @@ class DlViews {
   std::deque<Tensor> tensors_;
   std::deque<DLTensor> views_;
   std::deque<float> floats_;
+  std::deque<std::int64_t> integers_;
 };
 
 }  // namespace cubinery::test

@@ -38,6 +38,7 @@ struct FakeDecode {
                          .state_indices = tensor(11, DType::kI32, {batch}),
                          .state_out_indices = tensor(12, DType::kI32, {batch})};
     args.q.strides = {10000, 200, 1};
+    args.pad_slot_id = 0;
     args.scratch_slot = 7;
     args.z = tensor(13, DType::kBF16, {batch, 32, 128});
     args.norm_weight = tensor(14, DType::kBF16, {128});
@@ -52,8 +53,7 @@ struct FakeDecode {
   CubineryDecode decode{
       test::fake_operator(fake, dir,
                           gdn::DecodeProblem{.inputs = {.gate_mode = gdn::GateMode::kComputed},
-                                             .states = {.location = gdn::StateLocation::kPool,
-                                                        .padding = gdn::Padding::kScratch},
+                                             .states = {.location = gdn::StateLocation::kPool},
                                              .output_norm = gdn::OutputNorm::kGatedRms,
                                              .norm_weight_dtype = DType::kBF16}),
       /*device=*/0};
@@ -107,6 +107,7 @@ struct FakeVerify {
                          .state_out = tensor(12, DType::kF32, {8, 32, 128, 128}),
                          .state_indices = tensor(13, DType::kI32, {batch, 5}),
                          .state_out_indices = tensor(14, DType::kI32, {batch, 4})};
+    args.pad_slot_id = 0;
     args.scratch_slot = 7;
     args.scale = 0.25f;
     args.enable_pdl = true;
@@ -118,8 +119,7 @@ struct FakeVerify {
   CubineryVerify verify{
       test::fake_operator(fake, dir,
                           gdn::VerifyProblem{.inputs = {.gate_mode = gdn::GateMode::kComputed},
-                                             .states = {.location = gdn::StateLocation::kPool,
-                                                        .padding = gdn::Padding::kScratch},
+                                             .states = {.location = gdn::StateLocation::kPool},
                                              .varlen = true,
                                              .stored_states = gdn::StoredStates::kEvery,
                                              .from_accepted = true,
@@ -151,6 +151,7 @@ struct FakeCommit {
             .cu_seqlens = Tensor::contiguous(address(11), DType::kI32, {3}),
             .state_indices = Tensor::contiguous(address(12), DType::kI32, {2}),
             .state_out_indices = Tensor::contiguous(address(13), DType::kI32, {2}),
+            .pad_slot_id = 0,
             .scratch_slot = 7,
             .enable_pdl = true};
   }
@@ -170,8 +171,7 @@ struct FakeCommit {
   CubineryCommit commit{
       test::fake_operator(fake, dir,
                           gdn::CommitProblem{.inputs = {.gate_mode = gdn::GateMode::kComputed},
-                                             .states = {.location = gdn::StateLocation::kPool,
-                                                        .padding = gdn::Padding::kScratch},
+                                             .states = {.location = gdn::StateLocation::kPool},
                                              .varlen = true,
                                              .accepted_dtype = DType::kI64}),
       /*device=*/0};
@@ -195,6 +195,7 @@ struct FakeConv {
                        .state_out = tensor(6, DType::kBF16, {8, channels, 3}),
                        .state_indices = tensor(7, DType::kI32, {2}),
                        .state_out_indices = tensor(8, DType::kI32, {2}),
+                       .pad_slot_id = 0,
                        .scratch_slot = 7,
                        .enable_pdl = true};
     args.x.strides[0] = channels + 16;
@@ -206,11 +207,10 @@ struct FakeConv {
   CubineryConv conv;
 };
 
-constexpr gdn::ConvProblem kPackedConv{
-    .has_bias = true,
-    .states = {.location = gdn::StateLocation::kPool, .padding = gdn::Padding::kScratch},
-    .varlen = true,
-    .cu_seqlens_dtype = DType::kI64};
+constexpr gdn::ConvProblem kPackedConv{.has_bias = true,
+                                       .states = {.location = gdn::StateLocation::kPool},
+                                       .varlen = true,
+                                       .cu_seqlens_dtype = DType::kI64};
 
 // y, with a flag for each sequence.
 struct FakeFlaggedConv : FakeConv {
@@ -397,7 +397,7 @@ TEST_CASE("AVerifyLaunchIsThatOfTheCppApi", "[cpu]") {
   CHECK(refusal([](auto& a) { a.enable_pdl = 2; }) ==
         "gdn_verify: enable_pdl is 2; accepted: 0, 1");
   CHECK(refusal([](auto& a) { a.struct_size += 8; }) ==
-        "args->struct_size is 168; accepted: multiples of 8 up to 160, its size in this library");
+        "args->struct_size is 184; accepted: multiples of 8 up to 176, its size in this library");
   CHECK(bench.fake->launches.size() == 2);
 }
 
@@ -432,7 +432,7 @@ TEST_CASE("ACommitLaunchIsThatOfTheCppApi", "[cpu]") {
   CHECK(refusal([](auto& a) { a.enable_pdl = 2; }) ==
         "gdn_commit: enable_pdl is 2; accepted: 0, 1");
   CHECK(refusal([](auto& a) { a.struct_size += 8; }) ==
-        "args->struct_size is 144; accepted: multiples of 8 up to 136, its size in this library");
+        "args->struct_size is 152; accepted: multiples of 8 up to 144, its size in this library");
   CHECK(bench.fake->launches.size() == 2);
 }
 
@@ -483,12 +483,13 @@ TEST_CASE("AShorterStructOfAConvHasNoMore", "[cpu]") {
   const FakeFlaggedConv bench;
   DlViews views;
   CubineryConvArgs given = views.of(bench.args());
-  given.scratch_slot = 0;
+  given.pad_slot_id = given.scratch_slot = nullptr;
   given.scale = nullptr;
   given.enable_pdl = 0;
   REQUIRE(cubinery_conv_launch(&bench.conv, nullptr, &given) == CUBINERY_OK);
   given.struct_size = offsetof(CubineryConvArgs, checkpoints);
-  given.scratch_slot = 1;
+  const std::int64_t slot = 1;
+  given.scratch_slot = &slot;
   given.checkpoints = given.y;
   given.max_seqlen = 1;
   given.enable_pdl = 1;
@@ -520,7 +521,7 @@ TEST_CASE("BadArgumentsOfAConvAreNamed", "[cpu]") {
         }) == "gdn_conv: weight is on device cuda:1; accepted: cuda:0");
   CHECK(refusal([](auto& a) { a.enable_pdl = 2; }) == "gdn_conv: enable_pdl is 2; accepted: 0, 1");
   CHECK(refusal([](auto& a) { a.struct_size += 8; }) ==
-        "args->struct_size is 224; accepted: multiples of 8 up to 216, its size in this library");
+        "args->struct_size is 240; accepted: multiples of 8 up to 232, its size in this library");
   CHECK(bench.fake->launches.empty());
 }
 
@@ -619,7 +620,7 @@ TEST_CASE("BadArgumentsOfALaunchAreNamed", "[cpu]") {
   CHECK(refusal([&](auto& a, auto&) { a.lower_bound = &bound; }) ==
         "gdn_decode: lower_bound is -5; accepted: none, gate_mode is not lower_bound");
   CHECK(refusal([](auto& a, auto&) { a.struct_size += 8; }) ==
-        "args->struct_size is 208; accepted: multiples of 8 up to 200, its size in this library");
+        "args->struct_size is 224; accepted: multiples of 8 up to 216, its size in this library");
 }
 
 TEST_CASE("NullsAmongTheArgumentsOfOperatorsAreNamed", "[cpu]") {

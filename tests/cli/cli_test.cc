@@ -64,7 +64,7 @@ TEST_CASE("bad arguments exit with 2 and say what is accepted", "[cpu]") {
       {model + " --arch sm_80 --jobs 0", "1024"},
       {model + " --arch sm_80 --state-dtype int8", "accepted: f32, bf16, f16"},
       {model + " --arch sm_80 --key-dim 100", "accepted: multiples of 16"},
-      {model + " --arch sm_80 --state-location dense", "needs state_location = pool"},
+      {model + " --arch sm_80 --padding skip", "--padding is no option of cubinery prewarm"},
       {model + " --arch sm_80 --op decode",
        "--op decode; accepted: gdn_decode, gdn_prefill, gdn_verify, gdn_commit, gdn_conv"},
       {model + " --arch sm_80 --op gdn_decode --varlen false",

@@ -130,7 +130,7 @@ TEST_CASE("flags that all forms can have leave nothing out", "[cpu]") {
         "--checkpoints before --checkpoint-every 128", "--dtype f16", "--state-dtype f32",
         "--state-dtype auto", "--conv-state-dtype f32", "--beta-mode given", "--varlen true",
         "--stored-states last", "--conv-state-layout channels", "--output-norm auto",
-        "--padding zero", "--index-dtype i64", "--batch-invariant true"}) {
+        "--index-dtype i64", "--batch-invariant true"}) {
     const Output output = cli.run("problems " + kPlain + flags);
     INFO(flags << "\n" << output.err);
     CHECK(output.exit_code == kExitOk);

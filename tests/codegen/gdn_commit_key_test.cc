@@ -19,7 +19,7 @@ TEST_CASE("CommitKeysPrintTheirFields", "[cpu]") {
   CHECK(canonical(Key{}) ==
         "gdn_commit;key_dim=128;value_dim=128;dtype=bf16;gate_dtype=f32;beta_dtype=f32;"
         "a_log_dtype=f32;dt_bias_dtype=f32;state_dtype=f32;index_dtype=i32;cu_seqlens_dtype=i32;"
-        "varlen=false;state_layout=vk;state_location=dense;padding=none;pad_index=negative;"
+        "varlen=false;state_layout=vk;state_location=dense;"
         "decay=head;gate_mode=log;beta_mode=given;use_qk_l2norm=false;has_initial_state=true;"
         "store_state=true;accepted_dtype=i32;draft_tokens=8;warp_v=16;held_v=16;warps=4");
 }

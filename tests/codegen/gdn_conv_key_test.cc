@@ -14,7 +14,6 @@ using gdn::BetaMode;
 using gdn::Checkpoints;
 using gdn::ConvStateLayout;
 using gdn::GateMode;
-using gdn::Padding;
 using gdn::StateLocation;
 using gdn::StoredStates;
 using test::broken_rule;
@@ -43,7 +42,7 @@ TEST_CASE("ConvKeysPrintTheirFields", "[cpu]") {
         "gdn_conv;key_dim=128;dtype=bf16;weight_dtype=bf16;width=4;activation=silu;has_bias=false;"
         "split_qkv=false;gate_dtype=f32;beta_dtype=f32;a_log_dtype=f32;dt_bias_dtype=f32;"
         "state_dtype=bf16;index_dtype=i32;cu_seqlens_dtype=i32;varlen=false;state_layout=columns;"
-        "state_location=dense;padding=none;pad_index=negative;decay=head;gate_mode=none;beta_mode="
+        "state_location=dense;decay=head;gate_mode=none;beta_mode="
         "one;"
         "use_qk_l2norm=false;has_initial_state=true;store_state=true;whole_window=false;"
         "stored_states=last;checkpoints=none;from_accepted=false;accepted_dtype=i32;vectors=true;"
@@ -193,8 +192,6 @@ TEST_CASE("EachRuleOfAConvIsNamed", "[cpu]") {
   CHECK(broken([](Key& key) { key.inputs.gate_mode = GateMode::kComputed; }) == split);
   CHECK(broken([](Key& key) { key.inputs.beta_mode = BetaMode::kLogit; }) == split);
   CHECK(broken([](Key& key) { key.inputs.use_qk_l2norm = true; }) == split);
-  CHECK(broken([](Key& key) { key.states.padding = Padding::kSkip; }) ==
-        "padding needs state_location = pool");
   const auto accepted = [](bool has_initial, bool store, bool whole_window) {
     return broken_rule<Key>([=](Key& key) {
       key.from_accepted = true;

@@ -14,8 +14,6 @@ namespace {
 
 using gdn::BetaMode;
 using gdn::GateMode;
-using gdn::Padding;
-using gdn::PadIndex;
 using gdn::StateLayout;
 using gdn::StateLocation;
 
@@ -39,8 +37,6 @@ constexpr GdnDecodeKey kUnusual{.key_dim = 64,
                                            .index_dtype = DType::kI64,
                                            .layout = StateLayout::kKV,
                                            .location = StateLocation::kPool,
-                                           .padding = Padding::kScratch,
-                                           .pad_index = PadIndex::kZero,
                                            .has_initial = false,
                                            .store = false},
                                 .output_norm = gdn::OutputNorm::kGatedRms,
@@ -163,8 +159,6 @@ TEST_CASE("EachRuleOfAProblemIsNamed", "[cpu]") {
     CHECK(broken_rule<GdnDecodeKey>([&](Key& key) { key.states.index_dtype = dtype; }) ==
           "index_dtype must be i32 or i64");
   }
-  CHECK(broken_rule<GdnDecodeKey>([](Key& key) { key.states.padding = Padding::kSkip; }) ==
-        "padding needs state_location = pool");
 }
 
 TEST_CASE("EachRuleOfAConvolutionIsNamed", "[cpu]") {

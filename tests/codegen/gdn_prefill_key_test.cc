@@ -10,7 +10,6 @@ namespace cubinery {
 namespace {
 
 using gdn::Checkpoints;
-using gdn::Padding;
 using test::broken_rule;
 using test::count_candidates;
 using Chunks = GdnPrefillChunksKey;
@@ -26,7 +25,7 @@ TEST_CASE("PrefillKeysPrintTheirFields", "[cpu]") {
   CHECK(canonical(Scan{}) ==
         "gdn_prefill_scan;key_dim=128;value_dim=128;dtype=bf16;output_dtype=bf16;state_dtype=f32;"
         "index_dtype=i32;cu_seqlens_dtype=i32;varlen=false;state_layout=vk;state_location=dense;"
-        "padding=none;pad_index=negative;has_initial_state=true;store_state=true;checkpoints=none;"
+        "has_initial_state=true;store_state=true;checkpoints=none;"
         "segments=false;wgmma=false;threads_copy=false;makes_wy=false;gate_dtype=f32;"
         "beta_dtype=f32;a_log_dtype=f32;dt_bias_dtype=f32;decay=head;gate_mode=log;beta_mode=given;"
         "use_qk_l2norm=false;chunk_size=32;warps=4;stages=3");
@@ -101,8 +100,6 @@ TEST_CASE("EachRuleOfTheScanIsNamed", "[cpu]") {
     CHECK(broken_rule<Scan>([&](auto& key) { key.states.index_dtype = dtype; }) ==
           "index_dtype must be i32 or i64");
   }
-  CHECK(broken_rule<Scan>([](auto& key) { key.states.padding = Padding::kSkip; }) ==
-        "padding needs state_location = pool");
   for (const int warps : {-1, 0, 8}) {
     CHECK(broken_rule<Scan>([&](auto& key) { key.warps = warps; }) ==
           "warps must be from 1 to 7, with wgmma 8 too");

@@ -9,7 +9,6 @@
 namespace cubinery::gdn_verify_key_test {
 namespace {
 
-using gdn::Padding;
 using gdn::StateLayout;
 using gdn::StoredStates;
 using test::broken_rule;
@@ -22,7 +21,7 @@ TEST_CASE("VerifyKeysPrintTheirFields", "[cpu]") {
   const std::string problem =
       "key_dim=128;value_dim=128;dtype=bf16;output_dtype=bf16;gate_dtype=f32;beta_dtype=f32;"
       "a_log_dtype=f32;dt_bias_dtype=f32;state_dtype=f32;index_dtype=i32;cu_seqlens_dtype=i32;"
-      "varlen=false;state_layout=vk;state_location=dense;padding=none;pad_index=negative;"
+      "varlen=false;state_layout=vk;state_location=dense;"
       "decay=head;gate_mode=log;beta_mode=given;use_qk_l2norm=false;has_initial_state=true;store_"
       "state=true;"
       "stored_states=last;from_accepted=false;accepted_dtype=i32;";
@@ -95,8 +94,6 @@ TEST_CASE("EachRuleOfAVerificationIsNamed", "[cpu]") {
           "cu_seqlens_dtype" + integers);
     CHECK(broken([](auto& key) { key.accepted_dtype = DType::kF16; }) ==
           "accepted_dtype" + integers);
-    CHECK(broken([](auto& key) { key.states.padding = Padding::kSkip; }) ==
-          "padding needs state_location = pool");
     CHECK(broken([](auto& key) {
             key.states.has_initial = false;
             key.from_accepted = true;

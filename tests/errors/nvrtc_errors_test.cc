@@ -78,7 +78,6 @@ TEST_CASE("AKeyOutsideTheRulesDoesNotCompile", "[nvrtc]") {
   CHECK(refused("{.key_dim=100}", text));
   CHECK(refused("{.warp_v=12}", text));
   CHECK(refused("{.states={.dtype=cubinery::DType::kI32}}", text));
-  CHECK(refused("{.states={.padding=cubinery::gdn::Padding::kSkip}}", text));
 }
 
 TEST_CASE("AnArchitectureThatNvrtcDoesNotKnowIsUnsupported", "[nvrtc]") {

@@ -47,10 +47,10 @@ inline void run_batches(const std::vector<gdn::DecodeProblem>& problems,
   }
 }
 
-inline void run_only_padding(gdn::DecodeProblem pool) {
-  for (const gdn::Padding padding : {gdn::Padding::kSkip, gdn::Padding::kZero}) {
-    pool.states.padding = padding;
+inline void run_only_padding(const gdn::DecodeProblem& pool) {
+  for (const bool zero : {false, true}) {
     CaseOptions options;
+    options.padding = {.slot_id = -1, .zero = zero};
     options.slots = 4;
     options.read.assign(130, -1);
     run_case(pool, 3, options);

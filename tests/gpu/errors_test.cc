@@ -17,7 +17,6 @@ namespace {
 using gdn::DecodeArgs;
 using gdn::DecodeProblem;
 using gdn::GateMode;
-using gdn::Padding;
 using gdn::StateLocation;
 
 constexpr std::int64_t kBatch = 3;
@@ -169,7 +168,8 @@ TEST_CASE("GdnDecodeErrors.TensorsThatTheProblemDoesNotUse", "[gpu]") {
        extra("z"),
        extra("norm_weight"),
        {"an epsilon without a norm", "norm_eps", [](DecodeArgs& a) { a.norm_eps = 1e-6f; }},
-       {"a scratch slot without scratch", "scratch_slot",
+       {"padding without a pool", "pad_slot_id", [](DecodeArgs& a) { a.pad_slot_id = -1; }},
+       {"a scratch slot without padding", "scratch_slot",
         [](DecodeArgs& a) { a.scratch_slot = 1; }}});
   problem.states.store = false;
   expect_refused(problem, {.seed = seed()}, {extra("state_out")});
@@ -240,8 +240,7 @@ TEST_CASE("GdnDecodeErrors.Indices", "[gpu]") {
 TEST_CASE("GdnDecodeErrors.ScratchSlot", "[gpu]") {
   DecodeProblem problem = small_problem();
   problem.states.location = StateLocation::kPool;
-  problem.states.padding = Padding::kScratch;
-  expect_refused(problem, {.seed = seed()},
+  expect_refused(problem, {.seed = seed(), .padding = {.slot_id = -1, .scratch = 0}},
                  {{"a negative slot", "scratch_slot", [](DecodeArgs& a) { a.scratch_slot = -1; }},
                   {"a slot behind the pool", "scratch_slot",
                    [](DecodeArgs& a) { a.scratch_slot = a.state.shape[0]; }}});

@@ -336,6 +336,7 @@ TEST_CASE("GdnCommit.IsWhatDecodingTheAcceptedTokensGives", "[gpu][commit]") {
                                    .state_out = token.state_out,
                                    .state_indices = token.state_indices,
                                    .state_out_indices = token.state_out_indices,
+                                   .pad_slot_id = token.pad_slot_id,
                                    .scratch_slot = token.scratch_slot})
             .value();
       }

@@ -191,26 +191,6 @@ TEST_CASE("GdnConv.EveryStateForm", "[gpu][conv][slow][sanitize]") {
   expect_right(problems);
 }
 
-TEST_CASE("GdnConv.EveryPaddingPolicy", "[gpu][conv][sanitize]") {
-  std::vector<ConvProblem> problems;
-  for (const gdn::Padding padding :
-       {gdn::Padding::kNone, gdn::Padding::kSkip, gdn::Padding::kZero, gdn::Padding::kScratch}) {
-    for (const gdn::PadIndex index : {gdn::PadIndex::kNegative, gdn::PadIndex::kZero}) {
-      for (const DType index_dtype : {DType::kI32, DType::kI64}) {
-        for (const bool varlen : {false, true}) {
-          ConvProblem problem = pool(with_gates(split()));
-          problem.states.padding = padding;
-          problem.states.pad_index = index;
-          problem.states.index_dtype = problem.cu_seqlens_dtype = index_dtype;
-          problem.varlen = varlen;
-          problems.push_back(problem);
-        }
-      }
-    }
-  }
-  expect_right(problems);
-}
-
 TEST_CASE("GdnConv.GoesOnFromAcceptedTokens", "[gpu][conv][sanitize]") {
   std::vector<ConvProblem> problems;
   for (const auto layout : {gdn::ConvStateLayout::kColumns, gdn::ConvStateLayout::kChannels}) {
@@ -219,7 +199,6 @@ TEST_CASE("GdnConv.GoesOnFromAcceptedTokens", "[gpu][conv][sanitize]") {
         ConvProblem problem = pool(width == 3 ? with_gates(split()) : ConvProblem());
         problem.width = width;
         problem.states.layout = layout;
-        problem.states.padding = gdn::Padding::kSkip;
         problem.varlen = varlen;
         problem.from_accepted = true;
         problem.accepted_dtype = varlen ? DType::kI64 : DType::kI32;
@@ -616,11 +595,6 @@ std::vector<ConvProblem> in_every_form(const ConvProblem& kept) {
             problem.states.whole_window = width == 3 || (width == 4 && in_pool);
             problem.varlen = varlen;
             if (width == 2) problem = with_gates(split(problem));
-            if (in_pool) {
-              problem.states.padding = width == 2   ? gdn::Padding::kSkip
-                                       : width == 3 ? gdn::Padding::kZero
-                                                    : gdn::Padding::kScratch;
-            }
             problems.push_back(problem);
           }
         }
@@ -647,6 +621,26 @@ TEST_CASE("GdnConv.KeepsTheWindowAfterEachToken", "[gpu][conv][big][slow]") {
 }
 
 // A few of each, for the sanitizers.
+TEST_CASE("GdnConv.EveryPaddingPolicy", "[gpu][conv][sanitize]") {
+  for (const DType index_dtype : {DType::kI32, DType::kI64}) {
+    for (const bool varlen : {false, true}) {
+      ConvProblem problem = pool(with_gates(split()));
+      problem.states.index_dtype = problem.cu_seqlens_dtype = index_dtype;
+      problem.varlen = varlen;
+      for (const Padding& padding : every_padding(0)) {
+        for (const std::int64_t tokens : {1, 37}) {
+          const ConvCase data(problem, {.lengths = {tokens, tokens, tokens},
+                                        .seed = seed(),
+                                        .has_flags = true,
+                                        .padding = padding,
+                                        .padded = 1});
+          expect_good(data, Launched(data).run(prepare_for(data)));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("GdnConv.KeepsStatesOfAFewSequences", "[gpu][conv][sanitize]") {
   for (const bool varlen : {false, true}) {
     ConvProblem every = pool(with_gates(split())), before = pool();
@@ -659,12 +653,12 @@ TEST_CASE("GdnConv.KeepsStatesOfAFewSequences", "[gpu][conv][sanitize]") {
     after.states.layout = gdn::ConvStateLayout::kChannels;
     after.states.whole_window = true;
     for (ConvProblem problem : {every, before, after}) {
-      problem.states.padding = gdn::Padding::kSkip;
       const ConvCase data(problem, {.lengths = {5, 5, 5},
                                     .channels = 72,
                                     .seed = seed(),
                                     .has_flags = true,
                                     .spare_checkpoints = 1,
+                                    .padding = {.slot_id = -1},
                                     .padded = 2});
       expect_good(data, Launched(data).run(prepare_for(data)));
     }

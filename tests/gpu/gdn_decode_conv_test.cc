@@ -18,7 +18,6 @@ using gdn::Activation;
 using gdn::ConvStateLayout;
 using gdn::DecodeProblem;
 using gdn::OutputNorm;
-using gdn::Padding;
 using gdn::StateLayout;
 using gdn::StateLocation;
 
@@ -220,9 +219,9 @@ TEST_CASE("GdnDecodeConv.EveryConfigurationIsRight", "[gpu][sanitize][slow]") {
       problem.key_dim = 64;
       problem.value_dim = 32;
       problem.states.layout = layout;
-      problem.states.padding = Padding::kZero;
       CaseOptions options{.seed = seed()};
       options.slots = 16;
+      options.padding = {.slot_id = -1, .zero = true};
       options.read = {5, -1, 7, 16, 2};
       const DecodeCase one(problem, 5, options);
       CHECK(expect_agreeing_configurations(one) > 0);
@@ -250,7 +249,8 @@ GdnMemory run_two_launches(const DecodeCase& one, const std::vector<TunedValue>&
 
 void expect_same_bits(const DecodeProblem& problem, std::int64_t batch,
                       const Configuration& configuration) {
-  const DecodeCase one(problem, batch, {.seed = seed(), .padded = 1});
+  const DecodeCase one(problem, batch,
+                       {.seed = seed(), .padding = {.slot_id = -1, .zero = true}, .padded = 1});
   const gdn::Decode decode = gdn::Decode::create(gpu().context(), problem,
                                                  target_of(gpu().context()), configuration.values)
                                  .value();
@@ -268,7 +268,6 @@ TEST_CASE("GdnDecodeConv.SameBitsAsAConvolutionAndADecode", "[gpu][big][slow]") 
       DecodeProblem& problem = problems.emplace_back(convolved_pool());
       problem.dtype = dtype;
       problem.value_dim = 32;
-      problem.states.padding = Padding::kZero;
       problem.inputs.use_qk_l2norm = true;
       problem.conv.state_layout = is_other ? ConvStateLayout::kChannels : ConvStateLayout::kColumns;
       problem.conv.has_bias = problem.conv.whole_window = is_other;

@@ -15,7 +15,6 @@ namespace {
 
 using gdn::DecodeProblem;
 using gdn::OutputNorm;
-using gdn::Padding;
 using gdn::StateLayout;
 using gdn::StateLocation;
 
@@ -81,9 +80,9 @@ void expect_agreement(StateLayout layout) {
     problem.key_dim = 64;
     problem.value_dim = 32;
     problem.states.layout = layout;
-    problem.states.padding = Padding::kZero;
     CaseOptions options{.seed = seed()};
     options.slots = 16;
+    options.padding = {.slot_id = -1, .zero = true};
     options.read = {5, -1, 7, 16, 2};
     const DecodeCase one(problem, 5, options);
     CHECK(expect_agreeing_configurations(one) > 1);

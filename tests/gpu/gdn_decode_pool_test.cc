@@ -12,8 +12,6 @@ namespace cubinery::test::gdn_decode_pool_test {
 namespace {
 
 using gdn::DecodeProblem;
-using gdn::Padding;
-using gdn::PadIndex;
 using gdn::StateLayout;
 using gdn::StateLocation;
 
@@ -88,18 +86,14 @@ TEST_CASE("GdnDecodePool.EveryPaddingPolicy", "[gpu][sanitize]") {
 }
 
 TEST_CASE("GdnDecodePool.AllRowsArePadding", "[gpu]") {
-  for (const Padding padding : {Padding::kSkip, Padding::kZero, Padding::kScratch}) {
-    for (const PadIndex pad_index : {PadIndex::kNegative, PadIndex::kZero}) {
-      DecodeProblem problem = pool_problem();
-      problem.states.padding = padding;
-      problem.states.pad_index = pad_index;
-      CaseOptions options;
-      options.slots = 4;
-      options.scratch_slot = padding == Padding::kScratch ? 2 : 0;
-      options.read.assign(130, pad_index == PadIndex::kNegative ? -1 : 0);
-      run_case(problem, 3, options);
-      run_case(problem, 130, options);
-    }
+  for (const Padding& padding : every_padding(2)) {
+    if (!padding.slot_id) continue;
+    CaseOptions options;
+    options.slots = 4;
+    options.padding = padding;
+    options.read.assign(130, *padding.slot_id);
+    run_case(pool_problem(), 3, options);
+    run_case(pool_problem(), 130, options);
   }
 }
 TEST_CASE("GdnDecodePool.PaddingWithSeparateWriteIndices", "[gpu][sanitize]") {

@@ -15,7 +15,6 @@ using gdn::BetaMode;
 using gdn::Checkpoints;
 using gdn::DecodeProblem;
 using gdn::GateMode;
-using gdn::Padding;
 using gdn::PrefillArgs;
 using gdn::PrefillProblem;
 using gdn::StateLocation;
@@ -230,11 +229,6 @@ void choose_modes(Random* random, PrefillProblem* p) {
   if (p->states.has_initial || p->states.store) {
     p->states.location = any_of(random, {StateLocation::kDense, StateLocation::kPool});
   }
-  if (p->states.location == StateLocation::kPool) {
-    p->states.padding =
-        any_of(random, {Padding::kNone, Padding::kSkip, Padding::kZero, Padding::kScratch});
-    p->states.pad_index = any_of(random, {gdn::PadIndex::kNegative, gdn::PadIndex::kZero});
-  }
   p->inputs.gate_mode =
       any_of(random, {GateMode::kNone, GateMode::kLog, GateMode::kAlpha, GateMode::kComputed});
   p->inputs.beta_mode =
@@ -275,6 +269,12 @@ AnyCase any_case(std::uint64_t number) {
   if (random.below(2) != 0) options.scale = static_cast<float>(random.uniform(0.1, 2));
   options.head_gap = 8 * random.below(2);
   options.slot_gap = 8 * random.below(3);
+  if (p.states.location == StateLocation::kPool) {
+    const std::vector<Padding> all = every_padding(0);
+    options.padding =
+        all[static_cast<std::size_t>(random.below(static_cast<std::int64_t>(all.size())))];
+    options.padded = random.below(sequences + 1);
+  }
   options.separate_out = p.states.store && random.below(2) != 0;
   options.write_indices =
       p.states.location == StateLocation::kPool && p.states.store && random.below(2) != 0;

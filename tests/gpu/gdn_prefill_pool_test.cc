@@ -10,8 +10,6 @@ namespace cubinery::test {
 namespace {
 
 using gdn::Checkpoints;
-using gdn::Padding;
-using gdn::PadIndex;
 using gdn::PrefillProblem;
 using gdn::StateLayout;
 using gdn::StateLocation;
@@ -93,20 +91,17 @@ TEST_CASE("GdnPrefillPool.EveryPaddingPolicy", "[gpu][prefill][sanitize]") {
 }
 
 TEST_CASE("GdnPrefillPool.AllSequencesArePadding", "[gpu][prefill]") {
-  std::vector<PrefillProblem> problems;
-  for (const Padding padding : {Padding::kSkip, Padding::kZero, Padding::kScratch}) {
-    for (const bool varlen : {false, true}) {
-      PrefillProblem& problem = problems.emplace_back(pool_problem());
-      problem.states.padding = padding;
-      problem.varlen = varlen;
+  for (const bool varlen : {false, true}) {
+    PrefillProblem problem = pool_problem();
+    problem.varlen = varlen;
+    for (const Padding& padding : every_padding(2)) {
+      if (!padding.slot_id) continue;
+      CaseOptions options;
+      options.slots = 4;
+      options.padding = padding;
+      options.read.assign(30, *padding.slot_id);
+      run_case(problem, uniform(30, 40), options);
     }
-  }
-  for (const PrefillProblem& problem : problems) {
-    CaseOptions options;
-    options.slots = 4;
-    options.scratch_slot = problem.states.padding == Padding::kScratch ? 2 : 0;
-    options.read.assign(30, -1);
-    run_case(problem, uniform(30, 40), options);
   }
 }
 TEST_CASE("GdnPrefillPool.PaddingWithSeparateWriteIndices", "[gpu][prefill]") {

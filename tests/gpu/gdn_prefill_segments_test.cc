@@ -65,12 +65,13 @@ TEST_CASE("GdnPrefillSegments.CheckpointsInsideSegments", "[gpu][prefill][saniti
 TEST_CASE("GdnPrefillSegments.StatesInPlace", "[gpu][prefill][sanitize]") {
   PrefillProblem problem = segments_varlen();
   problem.states.location = StateLocation::kPool;
-  problem.states.padding = gdn::Padding::kSkip;
   for (const GateDistribution gates : kGateDistributions) {
-    run_case(problem, {.lengths = {900, 70, 400}}, {.seed = seed(), .gates = gates, .padded = 1});
+    run_case(problem, {.lengths = {900, 70, 400}},
+             {.seed = seed(), .gates = gates, .padding = {.slot_id = -1}, .padded = 1});
   }
   problem.states.store = false;
-  run_case(problem, {.lengths = {900, 70, 400}}, {.seed = seed(), .padded = 1});
+  run_case(problem, {.lengths = {900, 70, 400}},
+           {.seed = seed(), .padding = {.slot_id = 0}, .padded = 1});
 }
 
 // Heads of dense f32 results, one after the other.

@@ -20,8 +20,6 @@ namespace {
 
 using gdn::BetaMode;
 using gdn::GateMode;
-using gdn::Padding;
-using gdn::PadIndex;
 using gdn::StateLocation;
 using gdn::StoredStates;
 using gdn::VerifyArgs;
@@ -277,7 +275,7 @@ enum class Outputs { kRight, kNan, kZero, kUntouched };
 void expect_outputs(const gdn::Verify& verify, const SlotTable& table,
                     const std::vector<std::int64_t>& accepted,
                     const std::vector<std::int64_t>& slots, Outputs expected,
-                    const std::vector<std::int64_t>& dropped) {
+                    const std::vector<std::int64_t>& dropped, const Padding& padding) {
   const VerifyProblem& problem = table.problem();
   const DType index_dtype = problem.states.index_dtype;
   const VerifyCase states = states_for(table);
@@ -286,7 +284,7 @@ void expect_outputs(const gdn::Verify& verify, const SlotTable& table,
   const Numbers indices(index_dtype, {3, 6}, slots);
   VerifyArgs args = tokens.args();
   set_steps(table, counts, indices, &args);
-  args.scratch_slot = problem.states.padding == Padding::kScratch ? 31 : 0;
+  padding.put_into(&args);
   table.fill(states);
   tokens.upload();
   const std::vector<std::byte> before = table.pool().download();
@@ -326,7 +324,7 @@ void expect_outputs(const gdn::Verify& verify, const SlotTable& table,
       written[idx(slot)] = true;
     }
   }
-  if (problem.states.padding == Padding::kScratch) written[31] = true;
+  if (padding.scratch) written[idx(*padding.scratch)] = true;
   const std::size_t each = before.size() / idx(SlotTable::kSlots);
   for (std::int64_t slot = 0; slot < SlotTable::kSlots; ++slot) {
     INFO("slot " << slot);
@@ -338,9 +336,9 @@ void expect_outputs(const gdn::Verify& verify, const SlotTable& table,
 
 void expect_outputs(const SlotTable& table, const std::vector<std::int64_t>& accepted,
                     const std::vector<std::int64_t>& slots, Outputs expected,
-                    const std::vector<std::int64_t>& dropped = {}) {
+                    const std::vector<std::int64_t>& dropped = {}, const Padding& padding = {}) {
   for (const gdn::Verify& verify : on_every_path(table.problem())) {
-    expect_outputs(verify, table, accepted, slots, expected, dropped);
+    expect_outputs(verify, table, accepted, slots, expected, dropped, padding);
   }
 }
 
@@ -379,25 +377,20 @@ TEST_CASE("GdnVerifySteps.SlotsOutOfThePoolTouchNothing", "[gpu][verify][sanitiz
 }
 
 TEST_CASE("GdnVerifySteps.PaddingOfRequestsAndOfSteps", "[gpu][verify][sanitize]") {
-  for (const Padding padding : {Padding::kSkip, Padding::kZero, Padding::kScratch}) {
-    for (const PadIndex pad_index : {PadIndex::kNegative, PadIndex::kZero}) {
-      VerifyProblem problem = small_verify();
-      problem.states.location = StateLocation::kPool;
-      problem.states.padding = padding;
-      problem.states.pad_index = pad_index;
-      const SlotTable table(problem);
-      const std::int64_t pad = pad_index == PadIndex::kNegative ? -1 : 0;
-      std::vector<std::int64_t> slots = kSlots;
-      slots[6 + 2] = pad;  // a step that is not kept
-      expect_outputs(table, {1, 2, 1}, slots, Outputs::kRight, {2});
-      slots = kSlots;
-      for (std::size_t t = 0; t < 6; ++t) slots[6 + t] = pad;
-      expect_outputs(table, {1, 0, 1}, slots,
-                     padding == Padding::kSkip   ? Outputs::kUntouched
-                     : padding == Padding::kZero ? Outputs::kZero
-                                                 : Outputs::kRight,
-                     {0, 1, 2});
-    }
+  VerifyProblem problem = small_verify();
+  problem.states.location = StateLocation::kPool;
+  const SlotTable table(problem);
+  for (const Padding& padding : every_padding(31)) {
+    if (!padding.slot_id) continue;
+    std::vector<std::int64_t> slots = kSlots;
+    slots[6 + 2] = *padding.slot_id;  // a step that is not kept
+    expect_outputs(table, {1, 2, 1}, slots, Outputs::kRight, {2}, padding);
+    slots = kSlots;
+    for (std::size_t t = 0; t < 6; ++t) slots[6 + t] = *padding.slot_id;
+    const Outputs expected = padding.is_computed() ? Outputs::kRight
+                             : padding.zero        ? Outputs::kZero
+                                                   : Outputs::kUntouched;
+    expect_outputs(table, {1, 0, 1}, slots, expected, {0, 1, 2}, padding);
   }
 }
 

@@ -18,8 +18,6 @@ namespace {
 
 using gdn::BetaMode;
 using gdn::GateMode;
-using gdn::Padding;
-using gdn::PadIndex;
 using gdn::StateLayout;
 using gdn::StoredStates;
 using gdn::VerifyArgs;
@@ -228,19 +226,16 @@ TEST_CASE("GdnVerifyTree.MalformedParents", "[gpu][verify][sanitize]") {
 
 // Whatever the parents of padding are, and those of tokens of no request.
 TEST_CASE("GdnVerifyTree.PaddingHasNoParents", "[gpu][verify][sanitize]") {
-  for (const Padding padding : {Padding::kSkip, Padding::kZero}) {
-    for (const PadIndex pad_index : {PadIndex::kNegative, PadIndex::kZero}) {
-      VerifyProblem problem = packed_tree();
-      problem.states.padding = padding;
-      problem.states.pad_index = pad_index;
-      for (const gdn::Verify& verify : on_every_path(problem)) {
-        VerifyCase one(problem, {.lengths = {3, 5, 2}, .lead = 3, .tail = 4},
-                       {.seed = seed(), .padded = 1});
-        for (std::int64_t t = 0; t < one.length(1); ++t) {
-          store_integer(problem.parents_dtype, one.at(one.parent_at(1, t)), 77);
-        }
-        expect_good(one, run(one, verify), "padding");
+  const VerifyProblem problem = packed_tree();
+  for (const Padding& padding : every_padding(0)) {
+    if (!padding.slot_id || padding.is_computed()) continue;
+    for (const gdn::Verify& verify : on_every_path(problem)) {
+      VerifyCase one(problem, {.lengths = {3, 5, 2}, .lead = 3, .tail = 4},
+                     {.seed = seed(), .padding = padding, .padded = 1});
+      for (std::int64_t t = 0; t < one.length(1); ++t) {
+        store_integer(problem.parents_dtype, one.at(one.parent_at(1, t)), 77);
       }
+      expect_good(one, run(one, verify), "padding");
     }
   }
 }

@@ -42,60 +42,55 @@ void run_half_states(const Problem& pool, const Size& size) {
   run_case(read_only, size);
 }
 
-// The same batch under every policy, a cover of pairs of its fields.  -5 is padding where negative
-// indices are, else no slot; 0 likewise is padding or a slot; 16 and up are no slots; 2^32 + 3 must
-// not be taken for 3.
+// The same batch under every policy.  -5 is padding where negative indices are, else no slot; 0
+// likewise is padding or a slot; 16 and up are no slots; 2^32 + 3 must not be taken for 3.
 template <class Problem, class SizeOfFirst>
 void run_padding_policies(const Problem& pool, const SizeOfFirst& size_of_first) {
-  using gdn::Padding;
-  std::vector<Problem> problems;
-  for (const Padding padding :
-       {Padding::kNone, Padding::kSkip, Padding::kZero, Padding::kScratch}) {
-    for (const gdn::PadIndex pad_index : {gdn::PadIndex::kNegative, gdn::PadIndex::kZero}) {
-      for (const DType index_dtype : {DType::kI32, DType::kI64}) {
-        Problem& problem = problems.emplace_back(pool);
-        problem.states.padding = padding;
-        problem.states.pad_index = pad_index;
-        problem.states.index_dtype = index_dtype;
-        if constexpr (requires { problem.checkpoints; }) {
-          if (index_dtype == DType::kI64) problem.checkpoints = gdn::Checkpoints::kBefore;
-        }
-      }
+  for (const DType index_dtype : {DType::kI32, DType::kI64}) {
+    Problem problem = pool;
+    problem.states.index_dtype = index_dtype;
+    if constexpr (requires { problem.checkpoints; }) {
+      if (index_dtype == DType::kI64) problem.checkpoints = gdn::Checkpoints::kBefore;
     }
-  }
-  for (const Problem& problem : cover(problems)) {
-    const std::int64_t huge = problem.states.index_dtype == DType::kI64
-                                  ? (std::int64_t{1} << 32) + 3
-                                  : std::numeric_limits<std::int32_t>::max();
+    const bool is_wide = index_dtype == DType::kI64;
+    const std::int64_t huge =
+        is_wide ? (std::int64_t{1} << 32) + 3 : std::numeric_limits<std::int32_t>::max();
+    for (const Padding& padding : every_padding(15)) {
+      CaseOptions options;
+      options.slots = 16;
+      options.padding = padding;
+      options.read = {5, -1, 7, 0, huge, 9, 16, 2, -5};
+      run_case(problem, size_of_first(9), options);
+      // One padding row only: on a scratch slot its values are as certain as any.
+      options.read = {5, padding.slot_id.value_or(-1), 7};
+      run_case(problem, size_of_first(3), options);
+    }
+    // The largest index is no slot, whether or not there is padding.
     CaseOptions options;
     options.slots = 16;
-    options.scratch_slot = problem.states.padding == Padding::kScratch ? 15 : 0;
-    options.read = {5, -1, 7, 0, huge, 9, 16, 2, -5};
-    run_case(problem, size_of_first(9), options);
-    // One padding row only: on a scratch slot its values are as certain as any.
-    options.read = {5, problem.states.pad_index == gdn::PadIndex::kNegative ? -1 : 0, 7};
+    options.read = {5, is_wide ? std::numeric_limits<std::int64_t>::max() : huge, 7};
     run_case(problem, size_of_first(3), options);
   }
 }
 
 template <class Problem, class SizeOfFirst>
-void run_padded_write_indices(Problem problem, const SizeOfFirst& size_of_first) {
-  using gdn::Padding;
-  for (const Padding padding : {Padding::kSkip, Padding::kZero, Padding::kScratch}) {
-    problem.states.padding = padding;
+void run_padded_write_indices(const Problem& problem, const SizeOfFirst& size_of_first) {
+  for (const Padding& padding : every_padding(15)) {
+    if (!padding.slot_id) continue;
+    const std::int64_t pad = *padding.slot_id;
     CaseOptions options;
     options.slots = 16;
-    options.scratch_slot = padding == Padding::kScratch ? 15 : 0;
-    options.read = {5, -1, 7};
-    options.write = {1, -1, 2};
+    options.padding = padding;
+    options.read = {5, pad, 7};
+    options.write = {1, pad, 2};
     run_case(problem, size_of_first(3), options);
     // Only the write index is padding: the output is computed, the new state dropped (or
     // scratched).
-    options.read = {5, 6, -1};
-    options.write = {1, -1, -1};
-    if (padding != Padding::kScratch) run_case(problem, size_of_first(3), options);
+    options.read = {5, 6, pad};
+    options.write = {1, pad, pad};
+    if (!padding.is_computed()) run_case(problem, size_of_first(3), options);
     options.read = {5, 6};
-    options.write = {-1, 6};
+    options.write = {pad, 6};
     run_case(problem, size_of_first(2), options);
   }
 }

@@ -110,7 +110,6 @@ Problem engine_problem(DType state_dtype, gdn::StateLayout layout) {
   problem.states.dtype = state_dtype;
   problem.states.layout = layout;
   problem.states.location = gdn::StateLocation::kPool;
-  problem.states.padding = gdn::Padding::kSkip;
   problem.inputs.gate_mode = gdn::GateMode::kComputed;
   problem.inputs.gate_dtype = problem.inputs.beta_dtype = DType::kBF16;
   problem.inputs.dt_bias_dtype = DType::kBF16;

@@ -157,13 +157,11 @@ TEST_CASE("Tune.EveryConfigurationOfPrefillIsRight", "[gpu][sanitize][slow]") {
 TEST_CASE("Tune.EveryConfigurationOfAConvolutionIsRight", "[gpu][sanitize][slow]") {
   gdn::ConvProblem packed{.split_qkv = true, .varlen = true};
   packed.states.location = gdn::StateLocation::kPool;
-  packed.states.padding = gdn::Padding::kSkip;
   gdn::ConvProblem steps{.has_bias = true, .split_qkv = true};
   steps.inputs = {.gate_mode = gdn::GateMode::kComputed,
                   .beta_mode = gdn::BetaMode::kLogit,
                   .use_qk_l2norm = true};
   steps.states.location = gdn::StateLocation::kPool;
-  steps.states.padding = gdn::Padding::kZero;
   steps.states.layout = gdn::ConvStateLayout::kChannels;
   gdn::ConvProblem accepted{
       .states = {.layout = gdn::ConvStateLayout::kChannels}, .varlen = true, .from_accepted = true};

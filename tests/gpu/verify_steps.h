@@ -23,7 +23,6 @@ inline gdn::Decode decode_of(const gdn::VerifyProblem& problem) {
   gdn::DecodeProblem step;
   copy_fields(problem, &step);
   step.states.location = gdn::StateLocation::kDense;
-  step.states.padding = gdn::Padding::kNone;
   step.states.store = true;
   const Target target = target_of(gpu().context());
   const auto values = gdn::decode_portable().defaults(step, target).front()->values();
@@ -137,7 +136,6 @@ inline VerifyCase states_for(const SlotTable& table) {
   dense.from_accepted = false;
   dense.stored_states = gdn::StoredStates::kLast;
   dense.states.location = gdn::StateLocation::kDense;
-  dense.states.padding = gdn::Padding::kNone;
   dense.tree = false;
   return VerifyCase(dense, uniform(SlotTable::kSlots, 1), {.seed = seed()});
 }
@@ -149,7 +147,6 @@ inline VerifyCase tokens_for(const SlotTable& table, const CaseShape& shape,
   plain.from_accepted = false;
   plain.stored_states = gdn::StoredStates::kLast;
   plain.states.location = gdn::StateLocation::kDense;
-  plain.states.padding = gdn::Padding::kNone;
   plain.tree = false;
   return VerifyCase(plain, shape, {.seed = seed() + more});
 }

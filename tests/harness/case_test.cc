@@ -22,7 +22,6 @@ namespace {
 using gdn::BetaMode;
 using gdn::Checkpoints;
 using gdn::GateMode;
-using gdn::Padding;
 using gdn::PrefillArgs;
 using gdn::PrefillProblem;
 using gdn::StateLayout;
@@ -99,8 +98,8 @@ class HostPrefill {
   }
 
   bool padded(std::int64_t slot) const {
-    if (p_.states.padding == Padding::kNone) return false;
-    return p_.states.pad_index == gdn::PadIndex::kZero ? slot == 0 : slot < 0;
+    if (!args_.pad_slot_id) return false;
+    return *args_.pad_slot_id < 0 ? slot < 0 : slot == *args_.pad_slot_id;
   }
 
   void run_sequence(std::int64_t n) const {
@@ -108,11 +107,14 @@ class HostPrefill {
     if (p_.states.location == StateLocation::kPool) {
       read = write = integer(args_.state_indices, n);
       if (args_.state_out_indices.present()) write = integer(args_.state_out_indices, n);
-      if (padded(read) && p_.states.padding == Padding::kSkip) return;
-      if (padded(read) && p_.states.padding == Padding::kZero) return fill_rows(tokens(n), n, 0);
-      if (padded(read)) read = write = args_.scratch_slot;
-      const bool drops = padded(write) && p_.states.padding != Padding::kScratch;
-      if (padded(write)) write = args_.scratch_slot;
+      if (padded(read) && !args_.scratch_slot) {
+        if (args_.zero_padding) fill_rows(tokens(n), n, 0);
+        return;
+      }
+      const std::int64_t scratch = args_.scratch_slot.value_or(0);
+      if (padded(read)) read = write = scratch;
+      const bool drops = padded(write) && !args_.scratch_slot;
+      if (padded(write)) write = scratch;
       const std::int64_t slots = args_.state.shape[0];
       if (read < 0 || read >= slots || write < 0 || write >= slots) {
         return fill_rows(tokens(n), n, NAN);
@@ -246,6 +248,11 @@ void check_plays(const PrefillProblem& problem, const DataOptions& options = {})
   check_plays(check_case(problem, options, kChunk));
 }
 
+void check_plays_with(const PrefillProblem& problem, CaseOptions options) {
+  options.chunk_size = kChunk;
+  check_plays(GdnCase(problem, {.lengths = check_lengths(problem, kChunk)}, options));
+}
+
 void find_writes_around(const GdnCase& data, const GdnMemory& right, const TensorInfo& info) {
   const auto i = static_cast<std::size_t>(info.id);
   REQUIRE(right[i].size() > 2 * kGuardBytes);
@@ -352,18 +359,15 @@ TEST_CASE("GdnCase.ChannelsDecayEachByItself", "[cpu]") {
 }
 
 TEST_CASE("GdnCase.EveryKindOfPadding", "[cpu]") {
-  for (const Padding padding :
-       {Padding::kNone, Padding::kSkip, Padding::kZero, Padding::kScratch}) {
-    for (const gdn::PadIndex index : {gdn::PadIndex::kNegative, gdn::PadIndex::kZero}) {
+  for (const Padding& padding : every_padding(0)) {
+    for (const bool varlen : {false, true}) {
       PrefillProblem problem = test::tiny_prefill();
-      problem.varlen = index == gdn::PadIndex::kZero;
+      problem.varlen = varlen;
       problem.states.location = StateLocation::kPool;
-      problem.states.padding = padding;
-      problem.states.pad_index = index;
-      problem.states.index_dtype = problem.varlen ? DType::kI64 : DType::kI32;
+      problem.states.index_dtype = varlen ? DType::kI64 : DType::kI32;
       problem.checkpoints = Checkpoints::kBefore;
       problem.checkpoint_every = kChunk;
-      check_plays(problem);
+      check_plays_with(problem, {.padding = padding, .padded = 1});
     }
   }
 }
@@ -392,7 +396,6 @@ TEST_CASE("GdnCase.DecodeIsPackedTokens", "[cpu]") {
   gdn::DecodeProblem problem;
   problem.key_dim = problem.value_dim = 32;
   problem.states.location = StateLocation::kPool;
-  problem.states.padding = Padding::kSkip;
   problem.inputs.gate_mode = GateMode::kComputed;
   const GdnCase data = check_case(small_problem(as_prefill(problem)), {}, 0);
   GdnMemory memory = data.memory();
@@ -522,7 +525,6 @@ gdn::DecodeProblem convolved_problem() {
   problem.value_dim = 32;
   problem.conv.width = 4;
   problem.states.location = StateLocation::kPool;
-  problem.states.padding = Padding::kZero;
   return problem;
 }
 
@@ -541,6 +543,7 @@ TEST_CASE("GdnCase.ADecodeMayHaveAConvolution", "[cpu]") {
                                   .slot_gap = other ? 20 : 0,
                                   .separate_out = other,
                                   .write_indices = other,
+                                  .padding = {.slot_id = -1, .zero = true},
                                   .padded = 1,
                                   .chunk_size = 0};
         const GdnCase data(small_problem(as_prefill(problem)), uniform(5, 1), options);
@@ -675,7 +678,7 @@ TEST_CASE("GdnCase.ATreeIsItsPaths", "[cpu]") {
 TEST_CASE("GdnCase.AVerificationOfTheLastStateIsAPrefill", "[cpu]") {
   for (const bool varlen : {false, true}) {
     gdn::VerifyProblem problem{.key_dim = 32, .value_dim = 32, .draft_tokens = 4, .varlen = varlen};
-    problem.states = {.location = StateLocation::kPool, .padding = Padding::kSkip};
+    problem.states = {.location = StateLocation::kPool};
     const TokenSteps steps{.most = problem.draft_tokens};
     const GdnCase data = check_case(small_problem(as_prefill(problem)), {}, 0, steps);
     // Packed requests differ in length.
@@ -697,7 +700,7 @@ TEST_CASE("GdnCase.AVerificationOfTheLastStateIsAPrefill", "[cpu]") {
 TEST_CASE("GdnCase.ACommitIsAPrefillWithoutOutputs", "[cpu]") {
   for (const bool varlen : {false, true}) {
     gdn::CommitProblem problem{.key_dim = 32, .value_dim = 32, .draft_tokens = 5, .varlen = varlen};
-    problem.states = {.location = StateLocation::kPool, .padding = Padding::kSkip};
+    problem.states = {.location = StateLocation::kPool};
     const TokenSteps steps{.most = problem.draft_tokens, .has_outputs = false};
     const GdnCase data = check_case(small_problem(as_prefill(problem)), {}, 0, steps);
     GdnMemory memory = data.memory();
@@ -782,32 +785,30 @@ TEST_CASE("GdnCase.NoSequencesAndNoTokens", "[cpu]") {
 
 // Padding, invalid slots, and slots that sequences share.
 TEST_CASE("GdnCase.EveryKindOfIndex", "[cpu]") {
-  for (const Padding padding :
-       {Padding::kNone, Padding::kSkip, Padding::kZero, Padding::kScratch}) {
+  for (const Padding& padding : every_padding(15)) {
+    if (padding.slot_id.value_or(-1) >= 0) continue;
     for (const DType index_dtype : {DType::kI32, DType::kI64}) {
       PrefillProblem problem = test::tiny_prefill();
       problem.varlen = true;
       problem.states.location = StateLocation::kPool;
-      problem.states.padding = padding;
       problem.states.index_dtype = index_dtype;
-      CaseOptions options{.slots = 16};
-      options.scratch_slot = padding == Padding::kScratch ? 15 : 0;
+      CaseOptions options{.slots = 16, .padding = padding};
       options.read = {5, -1, 7, 0, 16, 9, -5};
       const GdnCase data(problem, {.lengths = {7, 2, 0, 6, 3, 10, 1}, .lead = 2}, options);
-      const bool none = padding == Padding::kNone;
+      const bool none = !padding.slot_id;
       CHECK(data.row(0).kind == RowKind::kComputed);
-      CHECK(data.row(1).kind == (none                        ? RowKind::kInvalid
-                                 : padding == Padding::kSkip ? RowKind::kSkipped
-                                 : padding == Padding::kZero ? RowKind::kZeroed
-                                                             : RowKind::kShared));
+      CHECK(data.row(1).kind == (none              ? RowKind::kInvalid
+                                 : padding.scratch ? RowKind::kShared
+                                 : padding.zero    ? RowKind::kZeroed
+                                                   : RowKind::kSkipped));
       CHECK(data.row(4).kind == RowKind::kInvalid);
       CHECK(data.check(play(data)).ok());
       if (none) continue;
       options.read = {5, 6, 3};
       options.write = {-1, 6, -1};
       const GdnCase dropped(problem, uniform(3, 4), options);
-      CHECK(dropped.row(0).write == (padding == Padding::kScratch ? 15 : kNowhere));
-      if (padding != Padding::kScratch) CHECK(dropped.check(play(dropped)).ok());
+      CHECK(dropped.row(0).write == (padding.scratch ? 15 : kNowhere));
+      if (!padding.scratch) CHECK(dropped.check(play(dropped)).ok());
     }
   }
 }
@@ -850,7 +851,6 @@ TEST_CASE("GdnCase.FindsWhatIsWrong", "[cpu]") {
   PrefillProblem problem = test::tiny_prefill();
   problem.varlen = true;
   problem.states.location = StateLocation::kPool;
-  problem.states.padding = Padding::kZero;
   const GdnCase data = check_case(problem, {}, kChunk);
   const Spoilt spoilt{data, play(data)};
   const std::int64_t heads = 2, dim = 32, matrix = 16 * 32;

@@ -15,7 +15,6 @@ namespace {
 
 using gdn::ConvArgs;
 using gdn::ConvProblem;
-using gdn::Padding;
 using gdn::StateLocation;
 
 // A convolution by the words of cubinery/gdn_conv.h, with every tensor in memory of the host.
@@ -59,10 +58,10 @@ class HostConv {
     if (p_.states.location == StateLocation::kPool) {
       where.row = index(args_.state_indices, n, where.step);
       const bool pads = is_pad(where.row);
-      if (pads && p_.states.padding == Padding::kSkip) return;
-      zeroes = pads && p_.states.padding == Padding::kZero;
-      where.is_scratch = pads && p_.states.padding == Padding::kScratch;
-      if (where.is_scratch) where.row = args_.scratch_slot;
+      if (pads && !args_.scratch_slot && !args_.zero_padding) return;
+      zeroes = pads && args_.zero_padding;
+      where.is_scratch = pads && args_.scratch_slot;
+      if (where.is_scratch) where.row = *args_.scratch_slot;
     }
     const std::int64_t channels = args_.x.shape[p_.varlen ? 1 : 2];
     std::vector<std::vector<float>> y(idx(end - first));
@@ -81,8 +80,8 @@ class HostConv {
 
   bool every() const { return p_.states.store && p_.stored_states == gdn::StoredStates::kEvery; }
   bool is_pad(std::int64_t slot) const {
-    if (p_.states.padding == Padding::kNone) return false;
-    return p_.states.pad_index == gdn::PadIndex::kNegative ? slot < 0 : slot == 0;
+    if (!args_.pad_slot_id) return false;
+    return *args_.pad_slot_id < 0 ? slot < 0 : slot == *args_.pad_slot_id;
   }
   static std::int64_t index(const Tensor& x, std::int64_t n, std::int64_t step) {
     return x.rank == 1 ? integer(x, n) : load_integer(x.dtype, at(x, {n, step}));
@@ -221,7 +220,6 @@ ConvProblem tiny_split() {
                       .split_qkv = true,
                       .varlen = true};
   problem.states.location = StateLocation::kPool;
-  problem.states.padding = Padding::kSkip;
   return problem;
 }
 
@@ -237,7 +235,6 @@ void add_kept(bool varlen, std::vector<ConvProblem>* problems) {
       problems->push_back({.width = 3,
                            .states = {.layout = gdn::ConvStateLayout::kChannels,
                                       .location = StateLocation::kPool,
-                                      .padding = whole_window ? Padding::kScratch : Padding::kSkip,
                                       .whole_window = whole_window},
                            .varlen = varlen,
                            .stored_states = kEvery,
@@ -248,9 +245,7 @@ void add_kept(bool varlen, std::vector<ConvProblem>* problems) {
       {.states = {.has_initial = false}, .varlen = varlen, .stored_states = kEvery});
   for (const gdn::Checkpoints checkpoints : {gdn::Checkpoints::kBefore, gdn::Checkpoints::kAfter}) {
     for (const int every : {1, 3, 64, 100}) {
-      problems->push_back({.states = {.location = StateLocation::kPool,
-                                      .padding = Padding::kZero,
-                                      .whole_window = every == 3},
+      problems->push_back({.states = {.location = StateLocation::kPool, .whole_window = every == 3},
                            .varlen = varlen,
                            .checkpoints = checkpoints,
                            .checkpoint_every = every});
@@ -264,16 +259,12 @@ void add_kept(bool varlen, std::vector<ConvProblem>* problems) {
 
 std::vector<ConvProblem> all_kinds() {
   std::vector<ConvProblem> problems{{}, {.varlen = true}, tiny_split()};
-  for (const Padding padding : {Padding::kNone, Padding::kZero, Padding::kScratch}) {
-    problems.push_back(tiny_split());
-    problems.back().states.padding = padding;
-    problems.back().states.pad_index = gdn::PadIndex::kZero;
-    problems.back().states.layout = gdn::ConvStateLayout::kChannels;
-    problems.back().has_bias = true;
-    problems.back().inputs = {.gate_mode = gdn::GateMode::kComputed,
-                              .beta_mode = gdn::BetaMode::kDoubledLogit,
-                              .use_qk_l2norm = true};
-  }
+  problems.push_back(tiny_split());
+  problems.back().states.layout = gdn::ConvStateLayout::kChannels;
+  problems.back().has_bias = true;
+  problems.back().inputs = {.gate_mode = gdn::GateMode::kComputed,
+                            .beta_mode = gdn::BetaMode::kDoubledLogit,
+                            .use_qk_l2norm = true};
   for (const bool varlen : {false, true}) {
     problems.push_back({.width = 3, .varlen = varlen, .from_accepted = true});
     problems.push_back({.width = 2,

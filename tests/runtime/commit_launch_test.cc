@@ -220,7 +220,7 @@ TEST_CASE("ACommitOfOneLayerNeedsNoTable", "[cpu]") {
   CHECK((p.layer.requests == 2 && p.layer.tokens == 3 && p.cu_seqlens.data == nullptr));
   CHECK(p.layer.k.stride == TokenStrides{3 * 16 * 128, 16 * 128, 128});
   CHECK((p.layer.read.data == address(5) && p.layer.written.data == address(5)));
-  CHECK((p.read_indices.data == nullptr && p.scratch_slot == 0));
+  CHECK((p.read_indices.data == nullptr && p.padding.index == PaddingParams::kNone));
   args.accepted = {};
   args.layer.state_out = Tensor::contiguous(address(9), DType::kF32, {2, 32, 128, 128});
   p = bench.launched(args);
@@ -317,7 +317,9 @@ TEST_CASE("CommitsThatCannotBeAreRefused", "[cpu]") {
     a.state_indices = Tensor::contiguous(address(8), DType::kI32, {2});
   }) == "gdn_commit: state_indices is given; accepted: no tensor, state_location is dense");
   CHECK(dense.refusal([](CommitArgs& a) { a.scratch_slot = 1; }) ==
-        "gdn_commit: scratch_slot is 1; accepted: 0, padding is not scratch");
+        "gdn_commit: scratch_slot is 1; accepted: none, pad_slot_id is absent");
+  CHECK(dense.refusal([](CommitArgs& a) { a.pad_slot_id = 0; }) ==
+        "gdn_commit: pad_slot_id is 0; accepted: none, state_location is dense");
   CHECK(dense.refusal([](CommitArgs& a) { a.layer.v.shape[1] = 2; }) ==
         "gdn_commit: v has shape [2, 2, 32, 128]; accepted: [B = 2, T = 3, v_heads = 32, "
         "value_dim = 128]");
@@ -328,20 +330,25 @@ TEST_CASE("CommitsThatCannotBeAreRefused", "[cpu]") {
 
 // What a table's pools have is checked on the device.
 TEST_CASE("TheScratchSlotIsOneOfThePool", "[cpu]") {
-  States scratch = kPool;
-  scratch.padding = Padding::kScratch;
-  const CommitBench bench({.states = scratch});
+  const CommitBench bench({.states = kPool});
+  const auto scratch = [](std::int64_t slot) {
+    return [slot](CommitArgs& a) {
+      a.pad_slot_id = -1;
+      a.scratch_slot = slot;
+    };
+  };
   CommitArgs args = bench.args();
-  args.scratch_slot = kSlots - 1;
-  CHECK(bench.launched(args).scratch_slot == kSlots - 1);
-  CHECK(bench.refusal([](CommitArgs& a) { a.scratch_slot = kSlots; }) ==
-        "gdn_commit: scratch_slot is 9; accepted: 0 to 8");
-  CHECK(bench.refusal([](CommitArgs& a) { a.scratch_slot = -1; }) ==
-        "gdn_commit: scratch_slot is -1; accepted: 0 to 8");
+  scratch(kSlots - 1)(args);
+  CHECK(bench.launched(args).padding.scratch == kSlots - 1);
+  CHECK(bench.refusal(scratch(kSlots)) == "gdn_commit: scratch_slot is 9; accepted: 0 to 8");
+  CHECK(bench.refusal(scratch(-1)) == "gdn_commit: scratch_slot is -1; accepted: 0 to 8");
   args = bench.table_args();
-  args.scratch_slot = 1000;
-  CHECK(bench.launched(args).scratch_slot == 1000);
-  CHECK(bench.table_refusal([](CommitArgs& a) { a.scratch_slot = -1; })
+  scratch(1000)(args);
+  CHECK(bench.launched(args).padding.scratch == 1000);
+  args.scratch_slot = {};
+  CHECK((bench.launched(args).padding.index == -1 &&
+         bench.launched(args).padding.scratch == PaddingParams::kDropped));
+  CHECK(bench.table_refusal(scratch(-1))
             .starts_with("gdn_commit: scratch_slot is -1; accepted: 0 to "));
 }
 

@@ -116,11 +116,10 @@ TEST_CASE("EqualCommitCodeHasEqualKeys", "[cpu]") {
   const To beta = [](auto& p) { p.inputs.beta_dtype = DType::kBF16; };
   const To a_log = [](auto& p) { p.inputs.a_log_dtype = DType::kBF16; };
   const To index = [](auto& p) { p.states.index_dtype = DType::kI64; };
-  const To pad_index = [](auto& p) { p.states.pad_index = PadIndex::kZero; };
   const To cu_seqlens = [](auto& p) { p.cu_seqlens_dtype = DType::kI64; };
 
   const CommitProblem plain{.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne}};
-  for (const To& change : {gate, beta, a_log, index, pad_index, cu_seqlens}) {
+  for (const To& change : {gate, beta, a_log, index, cu_seqlens}) {
     CHECK(same(plain, change));
   }
   for (const To& change : {gate, beta}) CHECK_FALSE(same({}, change));
@@ -130,7 +129,6 @@ TEST_CASE("EqualCommitCodeHasEqualKeys", "[cpu]") {
   CHECK(same({}, [](auto& p) { p.batch_invariant = true; }));
   const CommitProblem pool{.states = {.location = StateLocation::kPool}};
   CHECK_FALSE(same(pool, index));
-  CHECK(same(pool, pad_index));
   CHECK_FALSE(same({.varlen = true}, cu_seqlens));
 }
 
@@ -170,8 +168,7 @@ TEST_CASE("CommitProblemsSurviveJson", "[cpu]") {
         R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,"dtype":"bf16",)"
         R"("gate_dtype":"f32","beta_dtype":"f32","a_log_dtype":"f32","dt_bias_dtype":"f32",)"
         R"("state_dtype":"f32","index_dtype":"i32","cu_seqlens_dtype":"i32","varlen":false,)"
-        R"("draft_tokens":4,"state_layout":"vk","state_location":"dense","padding":"none",)"
-        R"("pad_index":"negative","decay":"head",)"
+        R"("draft_tokens":4,"state_layout":"vk","state_location":"dense","decay":"head",)"
         R"("gate_mode":"log","beta_mode":"given","use_qk_l2norm":false,)"
         R"("has_initial_state":true,"store_state":true,"accepted_dtype":"i32",)"
         R"("batch_invariant":false})");

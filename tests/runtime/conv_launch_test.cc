@@ -174,7 +174,7 @@ TEST_CASE("AConvPassesPointersAndStrides", "[cpu]") {
   CHECK((p.bias.data == address(3) && p.bias.stride == 1 && p.scale == 1));
   CHECK((p.read == address(14) && p.written == address(14) && p.columns == 3));
   CHECK((p.read_stride.slot == 3 * 512 && p.read_stride.channel == 3 && p.read_stride.column == 1));
-  CHECK((p.read_slots == 2 && p.written_slots == 2 && p.scratch_slot == 0));
+  CHECK((p.read_slots == 2 && p.written_slots == 2 && p.padding.index == PaddingParams::kNone));
   CHECK((p.read_indices.data == nullptr && p.cu_seqlens.data == nullptr &&
          p.has_initial.data == nullptr && p.accepted.data == nullptr));
 }
@@ -818,7 +818,6 @@ TEST_CASE("StatesOfAConvAreRefusedWithNameAndReason", "[cpu]") {
 
 TEST_CASE("IndicesFlagsAndCountsAreRefusedWithNameAndReason", "[cpu]") {
   ConvStates states = kPool;
-  states.padding = Padding::kScratch;
   states.index_dtype = DType::kI64;
   const ConvBench bench({.states = states, .from_accepted = true});
   CHECK(bench.refusal([](auto& a) { a.state_indices = {}; }) ==
@@ -831,13 +830,17 @@ TEST_CASE("IndicesFlagsAndCountsAreRefusedWithNameAndReason", "[cpu]") {
     a.state_out_indices = a.state_indices;
     a.state_out_indices.shape[0] = 1;
   }) == "gdn_conv: state_out_indices has shape [1]; accepted: [B = 2]");
-  CHECK(bench.refusal([](auto& a) { a.scratch_slot = 9; }) ==
-        "gdn_conv: scratch_slot is 9; accepted: 0 to 8");
-  CHECK(bench.refusal([](auto& a) { a.scratch_slot = -1; }) ==
-        "gdn_conv: scratch_slot is -1; accepted: 0 to 8");
-  CHECK(bench.refusal([](auto& a) {
+  const auto scratch = [](std::int64_t slot) {
+    return [slot](auto& a) {
+      a.pad_slot_id = 0;
+      a.scratch_slot = slot;
+    };
+  };
+  CHECK(bench.refusal(scratch(9)) == "gdn_conv: scratch_slot is 9; accepted: 0 to 8");
+  CHECK(bench.refusal(scratch(-1)) == "gdn_conv: scratch_slot is -1; accepted: 0 to 8");
+  CHECK(bench.refusal([&](auto& a) {
     a.state_out = Tensor::contiguous(address(20), DType::kBF16, {4, kChannels, 3});
-    a.scratch_slot = 4;
+    scratch(4)(a);
   }) == "gdn_conv: scratch_slot is 4; accepted: 0 to 3");
   CHECK(bench.refusal([](auto& a) { a.accepted = {}; }) ==
         "gdn_conv: accepted is missing; accepted: a tensor");
@@ -851,10 +854,10 @@ TEST_CASE("IndicesFlagsAndCountsAreRefusedWithNameAndReason", "[cpu]") {
     a.has_initial_state = Tensor::contiguous(address(22), DType::kBool, {3});
   }) == "gdn_conv: has_initial_state has shape [3]; accepted: [B = 2]");
   ConvArgs args = bench.args();
-  args.scratch_slot = 8;
-  CHECK(bench.launched(args).scratch_slot == 8);
+  scratch(8)(args);
+  CHECK(bench.launched(args).padding.scratch == 8);
   CHECK(ConvBench({.states = kPool}).refusal([](auto& a) { a.scratch_slot = 1; }) ==
-        "gdn_conv: scratch_slot is 1; accepted: 0, padding is not scratch");
+        "gdn_conv: scratch_slot is 1; accepted: none, pad_slot_id is absent");
 }
 
 TEST_CASE("BoundsOfAConvAreRefusedWithNameAndReason", "[cpu]") {

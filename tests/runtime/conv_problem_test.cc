@@ -146,14 +146,6 @@ TEST_CASE("ASplitHasALimitOfChannels", "[cpu]") {
   CHECK(split_channels({}) == 16 * 128 + 16 * 128 + 32 * 128);
 }
 
-TEST_CASE("PaddingOfAConvNeedsAPool", "[cpu]") {
-  CHECK(refusal([](auto& p) { p.states.padding = Padding::kZero; }) ==
-        "gdn_conv: padding = zero; accepted: none (padding needs state_location = pool)");
-  CHECK(ConvProblem{.states = {.location = StateLocation::kPool, .padding = Padding::kScratch}}
-            .check()
-            .ok());
-}
-
 TEST_CASE("AcceptedTokensNeedAStateThatIsReadAndWritten", "[cpu]") {
   const auto accepted = [](const Change& change) {
     return refusal([&](ConvProblem& p) {
@@ -278,7 +270,6 @@ TEST_CASE("EqualConvCodeHasEqualKeys", "[cpu]") {
   const Change a_log = [](auto& p) { p.inputs.a_log_dtype = DType::kBF16; };
   const Change dt_bias = [](auto& p) { p.inputs.dt_bias_dtype = DType::kBF16; };
   const Change index = [](auto& p) { p.states.index_dtype = DType::kI64; };
-  const Change pad_index = [](auto& p) { p.states.pad_index = PadIndex::kZero; };
   const Change state = [](auto& p) { p.states.dtype = DType::kF32; };
   const Change layout = [](auto& p) { p.states.layout = ConvStateLayout::kChannels; };
   const Change window = [](auto& p) { p.states.whole_window = true; };
@@ -289,7 +280,7 @@ TEST_CASE("EqualConvCodeHasEqualKeys", "[cpu]") {
   const Change every = [](auto& p) { p.stored_states = StoredStates::kEvery; };
 
   for (const Change& change : {heads, key_dim, value_dim, gate, beta, a_log, dt_bias, index,
-                               pad_index, cu_seqlens, accepted, invariant, apart}) {
+                               cu_seqlens, accepted, invariant, apart}) {
     CHECK(same({}, change));
   }
   CHECK_FALSE(same({}, every));
@@ -302,16 +293,13 @@ TEST_CASE("EqualConvCodeHasEqualKeys", "[cpu]") {
   kept.checkpoints = Checkpoints::kAfter;
   for (const Change& change : {state, layout, window}) CHECK_FALSE(same(kept, change));
   const ConvProblem engine = engine_problem();
-  for (const Change& change : {heads, value_dim, pad_index, cu_seqlens, accepted, invariant}) {
+  for (const Change& change : {heads, value_dim, cu_seqlens, accepted, invariant}) {
     CHECK(same(engine, change));
   }
   for (const Change& change : {key_dim, gate, beta, a_log, dt_bias, index}) {
     CHECK_FALSE(same(engine, change));
   }
   CHECK(same({.split_qkv = true}, key_dim));
-  ConvProblem padded = engine;
-  padded.states.padding = Padding::kSkip;
-  CHECK_FALSE(same(padded, pad_index));
   CHECK_FALSE(same({.varlen = true}, cu_seqlens));
   CHECK_FALSE(same({.from_accepted = true}, accepted));
 }
@@ -326,7 +314,7 @@ TEST_CASE("ANormalisedConvIsNormalised", "[cpu]") {
   const ConvProblem odd{.heads = {.q = -1, .k = 0, .v = 5},
                         .key_dim = 3,
                         .value_dim = 1,
-                        .states = {.index_dtype = DType::kI64, .pad_index = PadIndex::kZero},
+                        .states = {.index_dtype = DType::kI64},
                         .cu_seqlens_dtype = DType::kI64,
                         .accepted_dtype = DType::kI64};
   CHECK(normalised(odd).to_json() == ConvProblem{}.to_json());
@@ -354,10 +342,6 @@ TEST_CASE("EveryOtherConvFieldIsCompiledIn", "[cpu]") {
       [](auto& p) { p.states.dtype = DType::kF16; },
       [](auto& p) { p.states.layout = ConvStateLayout::kChannels; },
       [](auto& p) { p.states.location = StateLocation::kPool; },
-      [](auto& p) {
-        p.states.location = StateLocation::kPool;
-        p.states.padding = Padding::kZero;
-      },
       [](auto& p) { p.states.has_initial = false; },
       [](auto& p) { p.states.store = false; },
       [](auto& p) { p.states.whole_window = true; },
@@ -415,8 +399,7 @@ TEST_CASE("ConvProblemsSurviveJson", "[cpu]") {
         R"("weight_dtype":"bf16","width":4,"activation":"silu","has_bias":false,"split_qkv":false,)"
         R"("gate_dtype":"f32","beta_dtype":"f32","a_log_dtype":"f32","dt_bias_dtype":"f32",)"
         R"("state_dtype":"bf16","index_dtype":"i32","cu_seqlens_dtype":"i32","varlen":false,)"
-        R"("state_layout":"columns","state_location":"dense","padding":"none",)"
-        R"("pad_index":"negative","decay":"head",)"
+        R"("state_layout":"columns","state_location":"dense","decay":"head",)"
         R"("gate_mode":"none","beta_mode":"one","use_qk_l2norm":false,)"
         R"("has_initial_state":true,"store_state":true,"whole_window":false,)"
         R"("stored_states":"last","from_accepted":false,"accepted_dtype":"i32",)"

@@ -212,7 +212,7 @@ TEST_CASE("TensorsThatTheProblemDoesNotUseAreRefused", "[cpu]") {
   CHECK(plain.refusal([](auto& a) { a.state_indices = a.g; }) ==
         "gdn_decode: state_indices is given; accepted: no tensor, state_location is dense");
   CHECK(plain.refusal([](auto& a) { a.scratch_slot = 1; }) ==
-        "gdn_decode: scratch_slot is 1; accepted: 0, padding is not scratch");
+        "gdn_decode: scratch_slot is 1; accepted: none, pad_slot_id is absent");
 
   const Bench bare({.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne}});
   CHECK(bare.refusal([](auto& a) { a.beta = {}; }) ==
@@ -268,24 +268,51 @@ TEST_CASE("StatesInFp8AreTensorsOfTheirDtype", "[cpu]") {
 }
 
 TEST_CASE("PoolsHaveSlotsAndIndices", "[cpu]") {
-  const Bench bench({.states = {.index_dtype = DType::kI64,
-                                .location = StateLocation::kPool,
-                                .padding = Padding::kScratch}});
+  const Bench bench({.states = {.index_dtype = DType::kI64, .location = StateLocation::kPool}});
   DecodeArgs args = bench.args(2);
+  args.pad_slot_id = -1;
   args.scratch_slot = 8;
   GdnDecodeParams p = bench.launched(args);
-  CHECK((p.states.read.slots == 9 && p.states.written.slots == 9 && p.states.scratch_slot == 8));
+  CHECK((p.states.read.slots == 9 && p.states.written.slots == 9 && p.states.padding.scratch == 8));
   CHECK((p.states.read_indices.data == address(8) && p.states.write_indices.data == address(8)));
   args.state_out_indices = args.state_indices;
   args.state_out_indices.data = address(9);
   p = bench.launched(args);
   CHECK((p.states.read_indices.data == address(8) && p.states.write_indices.data == address(9)));
-  CHECK(bench.refusal([](auto& a) { a.scratch_slot = 9; }) ==
-        "gdn_decode: scratch_slot is 9; accepted: 0 to 8");
+  CHECK(bench.refusal([](auto& a) {
+    a.pad_slot_id = 0;
+    a.scratch_slot = 9;
+  }) == "gdn_decode: scratch_slot is 9; accepted: 0 to 8");
   CHECK(bench.refusal([](auto& a) { a.state_indices = {}; })
             .starts_with("gdn_decode: state_indices "));
   CHECK(bench.refusal([](auto& a) { a.state_indices.dtype = DType::kI32; }) ==
         "gdn_decode: state_indices has dtype i32; accepted: i64");
+}
+
+TEST_CASE("PaddingIsAnIndexAndWhatBecomesOfIt", "[cpu]") {
+  const Bench bench({.states = {.location = StateLocation::kPool}});
+  DecodeArgs args = bench.args(2);
+  const auto padding = [&] { return bench.launched(args).states.padding; };
+  CHECK((padding().index == PaddingParams::kNone && padding().scratch == PaddingParams::kNone));
+  for (const std::int64_t id : {-1, 0, 5, 1000}) {
+    args.pad_slot_id = id;
+    args.zero_padding = false;
+    CHECK((padding().index == id && padding().scratch == PaddingParams::kDropped));
+    CHECK_FALSE(padding().zero);
+    args.zero_padding = true;
+    CHECK((padding().zero && padding().scratch == PaddingParams::kDropped));
+  }
+  CHECK(bench.refusal([](auto& a) { a.scratch_slot = 0; }) ==
+        "gdn_decode: scratch_slot is 0; accepted: none, pad_slot_id is absent");
+  CHECK(bench.refusal([](auto& a) { a.zero_padding = true; }) ==
+        "gdn_decode: zero_padding is true; accepted: false, pad_slot_id is absent");
+  CHECK(bench.refusal([](auto& a) {
+    a.pad_slot_id = 0;
+    a.zero_padding = true;
+    a.scratch_slot = 0;
+  }) == "gdn_decode: zero_padding is true; accepted: false, scratch_slot is given");
+  CHECK(Bench({}).refusal([](auto& a) { a.pad_slot_id = -1; }) ==
+        "gdn_decode: pad_slot_id is -1; accepted: none, state_location is dense");
 }
 
 TEST_CASE("TheScaleIsFinite", "[cpu]") {
@@ -391,8 +418,7 @@ TEST_CASE("AConvolutionOfTwoTapsHasStatesOfOneColumn", "[cpu]") {
 
 // An index is a slot of both states, so the smaller number of slots counts.
 TEST_CASE("AConvolutionSharesTheSlotsOfStates", "[cpu]") {
-  const Bench bench({.states = {.location = StateLocation::kPool, .padding = Padding::kScratch},
-                     .conv = {.width = 4}});
+  const Bench bench({.states = {.location = StateLocation::kPool}, .conv = {.width = 4}});
   DecodeArgs args = bench.args(2);
   CHECK(bench.launched(args).states.read.slots == 9);
   args.conv_state.shape[0] = 5;
@@ -402,6 +428,7 @@ TEST_CASE("AConvolutionSharesTheSlotsOfStates", "[cpu]") {
   CHECK(bench.launched(args).states.read.slots == 4);
   CHECK(bench.refusal([](auto& a) {
     a.conv_state.shape[0] = 5;
+    a.pad_slot_id = 0;
     a.scratch_slot = 5;
   }) == "gdn_decode: scratch_slot is 5; accepted: 0 to 4");
 }

@@ -117,11 +117,9 @@ TEST_CASE("EqualCodeHasEqualKeys", "[cpu]") {
   const auto a_log = [](auto& p) { p.inputs.a_log_dtype = DType::kBF16; };
   const auto dt_bias = [](auto& p) { p.inputs.dt_bias_dtype = DType::kBF16; };
   const auto index = [](auto& p) { p.states.index_dtype = DType::kI64; };
-  const auto pad_index = [](auto& p) { p.states.pad_index = PadIndex::kZero; };
 
   const DecodeProblem plain{.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne}};
-  for (const auto& change :
-       std::vector<Change<DecodeProblem>>{gate, beta, a_log, dt_bias, index, pad_index}) {
+  for (const auto& change : std::vector<Change<DecodeProblem>>{gate, beta, a_log, dt_bias, index}) {
     CHECK(same(plain, change));
   }
   const DecodeProblem log;
@@ -134,10 +132,6 @@ TEST_CASE("EqualCodeHasEqualKeys", "[cpu]") {
   CHECK_FALSE(same(computed, dt_bias));
   const DecodeProblem pool{.states = {.location = StateLocation::kPool}};
   CHECK_FALSE(same(pool, index));
-  CHECK(same(pool, pad_index));
-  const DecodeProblem padded{
-      .states = {.location = StateLocation::kPool, .padding = Padding::kSkip}};
-  CHECK_FALSE(same(padded, pad_index));
   CHECK(same(log, [](auto& p) { p.batch_invariant = true; }));
   const auto weight = [](auto& p) { p.norm_weight_dtype = DType::kBF16; };
   CHECK(same(log, weight));
@@ -179,7 +173,7 @@ TEST_CASE("ProblemsSurviveJson", "[cpu]") {
         R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,"dtype":"bf16",)"
         R"("output_dtype":"bf16","gate_dtype":"f32","beta_dtype":"f32","a_log_dtype":"f32",)"
         R"("dt_bias_dtype":"f32","state_dtype":"f32","index_dtype":"i32","state_layout":"vk",)"
-        R"("state_location":"dense","padding":"none","pad_index":"negative","decay":"head",)"
+        R"("state_location":"dense","decay":"head",)"
         R"("gate_mode":"log",)"
         R"("beta_mode":"given","use_qk_l2norm":false,"has_initial_state":true,"store_state":true,)"
         R"("output_norm":"none","norm_weight_dtype":"f32","conv_width":0,)"
@@ -190,7 +184,7 @@ TEST_CASE("ProblemsSurviveJson", "[cpu]") {
                               .inputs = {.dt_bias_dtype = DType::kF16,
                                          .gate_mode = GateMode::kComputed,
                                          .use_qk_l2norm = true},
-                              .states = {.padding = Padding::kSkip},
+                              .states = {.location = StateLocation::kPool},
                               .output_norm = OutputNorm::kGatedRms,
                               .conv = {.width = 3, .has_bias = true}};
   const Result<DecodeProblem> parsed = DecodeProblem::from_json(problem.to_json());

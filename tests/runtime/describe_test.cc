@@ -77,7 +77,7 @@ TEST_CASE("TheChoicesAreWhatAFieldTakes", "[cpu]") {
   });
   for_each_choice_field([&](const OperatorDescription& op, const FieldDescription& field) {
     for (const std::string& text : texts) {
-      Json object{{"state_location", "pool"}};                // which padding needs
+      Json object{{"state_location", "pool"}};                // which indices need
       if (op.name == "gdn_conv") object["split_qkv"] = true;  // and gates
       object[std::string(field.name)] = text;
       INFO(object.dump());

@@ -140,7 +140,7 @@ TEST_CASE("WhatThePrefillDoesNotUseIsRefused", "[cpu]") {
   CHECK(plain.refusal([](auto& a) { a.checkpoint_cu_starts = a.g; }) ==
         "gdn_prefill: checkpoint_cu_starts is given; accepted: no tensor, checkpoints is none");
   CHECK(plain.refusal([](auto& a) { a.scratch_slot = 1; }) ==
-        "gdn_prefill: scratch_slot is 1; accepted: 0, padding is not scratch");
+        "gdn_prefill: scratch_slot is 1; accepted: none, pad_slot_id is absent");
   const FakePrefill bare({.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne}});
   const Tensor gate = plain.args(2, 100).g;
   CHECK(bare.refusal([&](auto& a) { a.g = gate; }) ==
@@ -173,11 +173,12 @@ TEST_CASE("PrefillStatesAreRefusedWithNameAndReason", "[cpu]") {
 }
 
 TEST_CASE("PrefillPoolsAreRefusedWithNameAndReason", "[cpu]") {
-  const FakePrefill bench({.states = {.index_dtype = DType::kI64,
-                                      .location = StateLocation::kPool,
-                                      .padding = Padding::kScratch}});
-  CHECK(bench.refusal([](auto& a) { a.scratch_slot = 9; }) ==
-        "gdn_prefill: scratch_slot is 9; accepted: 0 to 8");
+  const FakePrefill bench(
+      {.states = {.index_dtype = DType::kI64, .location = StateLocation::kPool}});
+  CHECK(bench.refusal([](auto& a) {
+    a.pad_slot_id = -1;
+    a.scratch_slot = 9;
+  }) == "gdn_prefill: scratch_slot is 9; accepted: 0 to 8");
   CHECK(bench.refusal([](auto& a) { a.state_indices = {}; }) ==
         "gdn_prefill: state_indices is missing; accepted: a tensor");
   CHECK(bench.refusal([](auto& a) { a.state_indices.dtype = DType::kI32; }) ==

@@ -135,12 +135,11 @@ TEST_CASE("RowsAtMultiplesOf16BytesAreReportedAsAligned", "[cpu]") {
 }
 
 TEST_CASE("PoolsGatesAndCheckpointsReachTheKernels", "[cpu]") {
-  const FakePrefill bench(
-      {.inputs = {.gate_mode = GateMode::kComputed},
-       .states = {.location = StateLocation::kPool, .padding = Padding::kScratch},
-       .varlen = true,
-       .checkpoints = Checkpoints::kAfter,
-       .checkpoint_every = 128});
+  const FakePrefill bench({.inputs = {.gate_mode = GateMode::kComputed},
+                           .states = {.location = StateLocation::kPool},
+                           .varlen = true,
+                           .checkpoints = Checkpoints::kAfter,
+                           .checkpoint_every = 128});
   PrefillArgs args = bench.args(2, 1000);
   args.A_log = Tensor::contiguous(address(12), DType::kF32, {32});
   args.dt_bias = Tensor::contiguous(address(13), DType::kF32, {32});
@@ -148,13 +147,14 @@ TEST_CASE("PoolsGatesAndCheckpointsReachTheKernels", "[cpu]") {
   args.state_out_indices = args.state_indices;
   args.state_out_indices.data = address(14);
   args.state_out_indices.strides[0] = 5;
+  args.pad_slot_id = 3;
   args.scratch_slot = 8;
   const auto launched = bench.launched(args, bench.workspace(2, 1000));
   const GdnPrefillChunksParams& c = launched.chunks_params;
   const GdnPrefillScanParams& s = launched.scan_params;
   CHECK((c.gates.A_log.data == address(12) && c.gates.A_log.stride == 1));
   CHECK((c.gates.dt_bias.data == address(13) && c.gates.dt_bias.stride == 0));
-  CHECK((s.states.read.slots == 9 && s.states.written.slots == 9 && s.states.scratch_slot == 8));
+  CHECK((s.states.read.slots == 9 && s.states.written.slots == 9 && s.states.padding.scratch == 8));
   CHECK((s.states.read_indices.data == address(8) && s.states.read_indices.stride == 1));
   CHECK((s.states.write_indices.data == address(14) && s.states.write_indices.stride == 5));
   CHECK((s.checkpoints.data == address(10) && s.checkpoints.slots == 11 &&

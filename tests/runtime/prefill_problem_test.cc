@@ -184,7 +184,6 @@ TEST_CASE("EqualPrefillCodeHasEqualKeys", "[cpu]") {
   const To dt_bias = [](auto& p) { p.inputs.dt_bias_dtype = DType::kBF16; };
   const To index = [](auto& p) { p.states.index_dtype = DType::kI64; };
   const To cu_seqlens = [](auto& p) { p.cu_seqlens_dtype = DType::kI64; };
-  const To pad_index = [](auto& p) { p.states.pad_index = PadIndex::kZero; };
   const To state = [](auto& p) { p.states.dtype = DType::kBF16; };
   const To layout = [](auto& p) { p.states.layout = StateLayout::kKV; };
   const To heads = [](auto& p) { p.heads.q = p.heads.k = p.heads.v = 64; };
@@ -195,8 +194,8 @@ TEST_CASE("EqualPrefillCodeHasEqualKeys", "[cpu]") {
 
   const PrefillProblem plain{.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne},
                              .states = {.has_initial = false, .store = false}};
-  for (const To& change : {gate, beta, a_log, dt_bias, index, cu_seqlens, pad_index, state, layout,
-                           heads, tokens, invariant, every, never}) {
+  for (const To& change : {gate, beta, a_log, dt_bias, index, cu_seqlens, state, layout, heads,
+                           tokens, invariant, every, never}) {
     CHECK(same(plain, change));
   }
   const PrefillProblem log;
@@ -206,10 +205,6 @@ TEST_CASE("EqualPrefillCodeHasEqualKeys", "[cpu]") {
   for (const To& change : {a_log, dt_bias}) CHECK_FALSE(same(computed, change));
   const PrefillProblem pool{.states = {.location = StateLocation::kPool}};
   CHECK_FALSE(same(pool, index));
-  CHECK(same(pool, pad_index));
-  const PrefillProblem padded{
-      .states = {.location = StateLocation::kPool, .padding = Padding::kSkip}};
-  CHECK_FALSE(same(padded, pad_index));
   CHECK_FALSE(same({.varlen = true}, cu_seqlens));
   const PrefillProblem kept{.states = {.has_initial = false, .store = false},
                             .checkpoints = Checkpoints::kAfter,
@@ -235,12 +230,12 @@ TEST_CASE("PrefillProblemsSurviveJson", "[cpu]") {
         R"("output_dtype":"bf16","gate_dtype":"f32","beta_dtype":"f32","a_log_dtype":"f32",)"
         R"("dt_bias_dtype":"f32","state_dtype":"f32","index_dtype":"i32","cu_seqlens_dtype":"i32",)"
         R"("token_layout":"bthd","varlen":false,"state_layout":"vk","state_location":"dense",)"
-        R"("padding":"none","pad_index":"negative","decay":"head",)"
+        R"("decay":"head",)"
         R"("gate_mode":"log","beta_mode":"given",)"
         R"("use_qk_l2norm":false,"has_initial_state":true,"store_state":true,"checkpoints":"none",)"
         R"("checkpoint_every":64,"segments":"auto","batch_invariant":false})");
   const PrefillProblem problem{.heads = {.q = 2},
-                               .states = {.padding = Padding::kSkip},
+                               .states = {.location = StateLocation::kPool},
                                .token_layout = TokenLayout::kBHTD,
                                .varlen = true,
                                .cu_seqlens_dtype = DType::kI64,

@@ -30,10 +30,6 @@ std::vector<Change<Problem>> shared_changes() {
       [](auto& p) { p.states.dtype = DType::kF16; },
       [](auto& p) { p.states.layout = gdn::StateLayout::kKV; },
       [](auto& p) { p.states.location = gdn::StateLocation::kPool; },
-      [](auto& p) {
-        p.states.location = gdn::StateLocation::kPool;
-        p.states.padding = gdn::Padding::kZero;
-      },
       [](auto& p) { p.inputs.gate_mode = gdn::GateMode::kAlpha; },
       [](auto& p) { p.inputs.beta_mode = gdn::BetaMode::kLogit; },
       [](auto& p) { p.inputs.use_qk_l2norm = true; },

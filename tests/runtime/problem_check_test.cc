@@ -109,12 +109,6 @@ TEMPLATE_TEST_CASE("TensorsAreFloatsAndIndicesIntegers", "[cpu]", DecodeProblem,
         op<P>() + "index_dtype = ?9; accepted: i32, i64");
 }
 
-TEMPLATE_TEST_CASE("PaddingNeedsAPool", "[cpu]", DecodeProblem, PrefillProblem, VerifyProblem,
-                   CommitProblem) {
-  CHECK(refusal<TestType>([](auto& p) { p.states.padding = Padding::kScratch; }) ==
-        op<TestType>() + "padding = scratch; accepted: none (padding needs state_location = pool)");
-}
-
 // No path has a kernel for them yet.
 TEMPLATE_TEST_CASE("OtherGatesHaveNoKernels", "[cpu]", DecodeProblem, PrefillProblem, VerifyProblem,
                    CommitProblem) {
@@ -158,6 +152,10 @@ TEMPLATE_TEST_CASE("OtherJsonIsRefusedAsAnArgument", "[cpu]", DecodeProblem, Pre
     CHECK(problem.error().code() == Code::kInvalidArgument);
     CHECK(problem.error().message() == op<TestType>() + message);
   }
+  const Result<TestType> padded = TestType::from_json(R"({"padding":"skip"})");
+  REQUIRE_FALSE(padded);
+  CHECK(padded.error().message().find(" has no field \"padding\"; accepted: q_heads, ") !=
+        std::string_view::npos);
   const Result<TestType> misspelt = TestType::from_json(R"({"k_head":16})");
   REQUIRE_FALSE(misspelt);
   const std::string message(misspelt.error().message());

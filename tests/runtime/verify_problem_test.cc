@@ -203,7 +203,6 @@ TEST_CASE("EqualVerifyCodeHasEqualKeys", "[cpu]") {
   const To a_log = [](auto& p) { p.inputs.a_log_dtype = DType::kBF16; };
   const To dt_bias = [](auto& p) { p.inputs.dt_bias_dtype = DType::kBF16; };
   const To index = [](auto& p) { p.states.index_dtype = DType::kI64; };
-  const To pad_index = [](auto& p) { p.states.pad_index = PadIndex::kZero; };
   const To cu_seqlens = [](auto& p) { p.cu_seqlens_dtype = DType::kI64; };
   const To accepted = [](auto& p) { p.accepted_dtype = DType::kI64; };
   const To every = [](auto& p) { p.stored_states = StoredStates::kEvery; };
@@ -212,8 +211,8 @@ TEST_CASE("EqualVerifyCodeHasEqualKeys", "[cpu]") {
 
   const VerifyProblem plain{.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne},
                             .states = {.store = false}};
-  for (const To& change : {gate, beta, a_log, dt_bias, index, pad_index, cu_seqlens, accepted,
-                           every, parents, rounded}) {
+  for (const To& change :
+       {gate, beta, a_log, dt_bias, index, cu_seqlens, accepted, every, parents, rounded}) {
     CHECK(same(plain, change));
   }
   const VerifyProblem log;
@@ -224,7 +223,6 @@ TEST_CASE("EqualVerifyCodeHasEqualKeys", "[cpu]") {
   CHECK(same(log, [](auto& p) { p.batch_invariant = true; }));
   const VerifyProblem pool{.states = {.location = StateLocation::kPool}};
   CHECK_FALSE(same(pool, index));
-  CHECK(same(pool, pad_index));
   CHECK_FALSE(same({.varlen = true}, cu_seqlens));
   CHECK_FALSE(same({.from_accepted = true}, accepted));
   CHECK_FALSE(same({.states = {.dtype = DType::kBF16}}, rounded));
@@ -274,7 +272,7 @@ TEST_CASE("VerifyProblemsSurviveJson", "[cpu]") {
         R"("output_dtype":"bf16","gate_dtype":"f32","beta_dtype":"f32","a_log_dtype":"f32",)"
         R"("dt_bias_dtype":"f32","state_dtype":"f32","index_dtype":"i32","cu_seqlens_dtype":"i32",)"
         R"("varlen":false,"draft_tokens":4,"state_layout":"vk","state_location":"dense",)"
-        R"("padding":"none","pad_index":"negative","decay":"head",)"
+        R"("decay":"head",)"
         R"("gate_mode":"log","beta_mode":"given",)"
         R"("use_qk_l2norm":false,"has_initial_state":true,"store_state":true,)"
         R"("stored_states":"last","from_accepted":false,"accepted_dtype":"i32",)"

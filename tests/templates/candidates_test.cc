@@ -74,10 +74,9 @@ Compilations convolved_decode_candidates() {
 }
 
 Compilations scan_candidates() {
-  return candidates_of(GdnPrefillScanKey{.states = {.location = gdn::StateLocation::kPool,
-                                                    .padding = gdn::Padding::kSkip},
-                                         .varlen = true},
-                       "sm_90a");
+  return candidates_of(
+      GdnPrefillScanKey{.states = {.location = gdn::StateLocation::kPool}, .varlen = true},
+      "sm_90a");
 }
 
 Compilations wgmma_scan_candidates() {

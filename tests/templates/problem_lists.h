@@ -16,8 +16,6 @@ using gdn::ConvProblem;
 using gdn::ConvStateLayout;
 using gdn::DecodeProblem;
 using gdn::GateMode;
-using gdn::Padding;
-using gdn::PadIndex;
 using gdn::PrefillProblem;
 using gdn::StateLayout;
 using gdn::StateLocation;
@@ -36,9 +34,9 @@ inline std::vector<DecodeProblem> decode_options() {
           {.states = {.dtype = DType::kBF16, .layout = StateLayout::kKV}},
           {.states = {.layout = StateLayout::kKV}},
           {.states = {.location = kPool}},
-          {.states = {.index_dtype = DType::kI64, .location = kPool, .padding = Padding::kSkip}},
-          {.states = {.location = kPool, .padding = Padding::kZero, .pad_index = PadIndex::kZero}},
-          {.states = {.location = kPool, .padding = Padding::kScratch}},
+          {.states = {.index_dtype = DType::kI64, .location = kPool}},
+          {.states = {.location = kPool}},
+          {.states = {.location = kPool}},
           {.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne}},
           {.inputs = {.gate_mode = GateMode::kAlpha, .beta_mode = BetaMode::kLogit}},
           {.inputs = {.a_log_dtype = DType::kBF16,
@@ -171,7 +169,7 @@ inline std::vector<VerifyProblem> served_verifications() {
                                    .gate_mode = GateMode::kComputed,
                                    .beta_mode = BetaMode::kLogit,
                                    .use_qk_l2norm = true},
-                        .states = {.location = StateLocation::kPool, .padding = Padding::kSkip},
+                        .states = {.location = StateLocation::kPool},
                         .varlen = true,
                         .stored_states = StoredStates::kEvery,
                         .from_accepted = true};
@@ -195,7 +193,7 @@ inline std::vector<VerifyProblem> verify_options() {
            .inputs = {.gate_mode = GateMode::kComputed,
                       .beta_mode = BetaMode::kLogit,
                       .use_qk_l2norm = true},
-           .states = {.layout = kKV, .location = kPool, .padding = Padding::kSkip},
+           .states = {.layout = kKV, .location = kPool},
            .varlen = true,
            .stored_states = kEvery,
            .from_accepted = true},
@@ -212,14 +210,8 @@ inline std::vector<VerifyProblem> verify_options() {
           {.states = {.has_initial = false, .store = false}},
           {.varlen = true, .cu_seqlens_dtype = DType::kI64},
           {.from_accepted = true, .accepted_dtype = DType::kI64},
-          {.states = {.location = kPool, .padding = Padding::kScratch},
-           .stored_states = kEvery,
-           .from_accepted = true},
-          {.states = {.index_dtype = DType::kI64,
-                      .layout = kKV,
-                      .location = kPool,
-                      .padding = Padding::kZero,
-                      .pad_index = PadIndex::kZero},
+          {.states = {.location = kPool}, .stored_states = kEvery, .from_accepted = true},
+          {.states = {.index_dtype = DType::kI64, .layout = kKV, .location = kPool},
            .draft_tokens = 16,
            .varlen = true,
            .stored_states = kEvery,
@@ -277,12 +269,8 @@ inline std::vector<CommitProblem> commit_options() {
           {.states = {.layout = kKV}, .draft_tokens = 16},
           {.states = {.dtype = DType::kBF16, .layout = kKV}},
           {.varlen = true, .cu_seqlens_dtype = DType::kI64, .accepted_dtype = DType::kI64},
-          {.states = {.location = kPool, .padding = Padding::kScratch}},
-          {.states = {.index_dtype = DType::kI64,
-                      .layout = kKV,
-                      .location = kPool,
-                      .padding = Padding::kZero,
-                      .pad_index = PadIndex::kZero},
+          {.states = {.location = kPool}},
+          {.states = {.index_dtype = DType::kI64, .layout = kKV, .location = kPool},
            .draft_tokens = 16,
            .varlen = true},
           {.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne}},
@@ -318,9 +306,8 @@ inline std::vector<CommitProblem> commit_head_sizes(int draft_tokens) {
 // As engines serve Qwen3-Next and Qwen3.5: packed, or in decoding steps of one token or a few, with
 // the gates and norms of the layer behind it or without.
 inline std::vector<ConvProblem> served_convs() {
-  const ConvProblem columns{.split_qkv = true,
-                            .states = {.location = StateLocation::kPool, .padding = Padding::kSkip},
-                            .varlen = true};
+  const ConvProblem columns{
+      .split_qkv = true, .states = {.location = StateLocation::kPool}, .varlen = true};
   ConvProblem steps = columns, channels = columns, accepted = columns;
   steps.varlen = false;
   channels.states.layout = accepted.states.layout = ConvStateLayout::kChannels;
@@ -350,18 +337,15 @@ inline std::vector<ConvProblem> conv_options() {
           {.weight_dtype = DType::kF16, .states = {.dtype = DType::kF32, .layout = kChannels}},
           {.activation = gdn::Activation::kNone, .has_bias = true},
           {.has_bias = true, .states = {.layout = kChannels, .whole_window = true}},
-          {.states = {.location = kPool, .padding = Padding::kScratch}},
-          {.states = {.index_dtype = DType::kI64,
-                      .location = kPool,
-                      .padding = Padding::kZero,
-                      .pad_index = PadIndex::kZero}},
+          {.states = {.location = kPool}},
+          {.states = {.index_dtype = DType::kI64, .location = kPool}},
           {.states = {.has_initial = false}, .varlen = true},
           {.states = {.store = false}, .varlen = true, .cu_seqlens_dtype = DType::kI64},
           {.states = {.has_initial = false, .store = false}},
           {.from_accepted = true},
           {.stored_states = StoredStates::kEvery},
           {.width = 3,
-           .states = {.layout = kChannels, .location = kPool, .padding = Padding::kSkip},
+           .states = {.layout = kChannels, .location = kPool},
            .varlen = true,
            .stored_states = StoredStates::kEvery,
            .from_accepted = true},
@@ -372,7 +356,7 @@ inline std::vector<ConvProblem> conv_options() {
            .stored_states = StoredStates::kEvery,
            .from_accepted = true},
           {.checkpoints = gdn::Checkpoints::kBefore},
-          {.states = {.location = kPool, .padding = Padding::kZero, .whole_window = true},
+          {.states = {.location = kPool, .whole_window = true},
            .varlen = true,
            .checkpoints = gdn::Checkpoints::kBefore},
           {.dtype = DType::kF32,
@@ -429,7 +413,7 @@ inline PrefillProblem served_prefill() {
                      .gate_mode = GateMode::kComputed,
                      .beta_mode = BetaMode::kLogit,
                      .use_qk_l2norm = true},
-          .states = {.location = StateLocation::kPool, .padding = Padding::kSkip},
+          .states = {.location = StateLocation::kPool},
           .varlen = true};
 }
 
@@ -454,8 +438,8 @@ inline std::vector<PrefillProblem> prefill_options() {
       {.states = {.dtype = DType::kBF16, .layout = StateLayout::kKV}},
       {.varlen = true, .cu_seqlens_dtype = DType::kI64},
       {.states = {.index_dtype = DType::kI64, .location = kPool}},
-      {.states = {.location = kPool, .padding = Padding::kZero, .pad_index = PadIndex::kZero}},
-      {.states = {.location = kPool, .padding = Padding::kScratch}},
+      {.states = {.location = kPool}},
+      {.states = {.location = kPool}},
       {.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne}},
       {.inputs = {.gate_mode = GateMode::kAlpha, .beta_mode = BetaMode::kLogit}},
       {.inputs = {.a_log_dtype = DType::kBF16,

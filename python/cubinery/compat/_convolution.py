@@ -84,8 +84,7 @@ def _pool(
     return {
         "state": pool,
         "state_indices": engines.rows_of(function, indices_name, slots, requests, "[N]"),
-        "padding": "zero",
-        "pad_index": engines.pad_index(function, pad_slot_id),
+        **engines.zeroed_padding(function, pad_slot_id),
     }
 
 

@@ -8,15 +8,15 @@ from cubinery import _arrays, functional
 from cubinery._errors import InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
 from cubinery.compat import _verify as verification
-from cubinery.problems import PadIndex
 
 _CHUNK = 64  # tokens of a chunk of SGLang's prefill
 
 
-def pad_index(function: str, pad_slot_id: int) -> PadIndex:
-    """functional's name of the index that is padding."""
+def zeroed_padding(function: str, pad_slot_id: int) -> dict[str, Any]:
+    """functional's options of a pool where requests of this index, or of any negative one, are
+    padding and get zeros."""
     arguments.require_value(function, "pad_slot_id", pad_slot_id, (0, -1))
-    return "zero" if pad_slot_id == 0 else "negative"
+    return {"pad_slot_id": pad_slot_id, "zero_padding": True}
 
 
 def refuse_head_first(function: str, head_first: bool) -> None:
@@ -119,9 +119,7 @@ def decode(
                 f"{function}: state indices have shape {list(indices.shape)}; expected [{requests}]"
             )
         options.update(
-            state_indices=indices[:requests],
-            padding="zero",
-            pad_index=pad_index(function, pad_slot_id),
+            state_indices=indices[:requests], **zeroed_padding(function, pad_slot_id)
         )
         if written is not None:
             name, slots = written
@@ -183,7 +181,7 @@ def verify(
     arguments.refuse_autograd(function, q=q, k=k, v=v, **gates, initial_state=states)
     if states is not None:
         arguments.require_state_dtype(function, "initial_state", states)
-        options.update(padding="zero", pad_index=pad_index(function, pad_slot_id))
+        options.update(zeroed_padding(function, pad_slot_id))
     return verification.run(
         rows, state=states, state_layout="vk", cu_seqlens=cu_seqlens, draft_tokens=draft_tokens,
         out=_arrays.empty(q, tuple(v.shape), _arrays.dtype_name(q)), **options,
@@ -270,7 +268,7 @@ def packed_decode(
         mixed_qkv[:, qk_channels:].reshape(batch, heads, value_dim),
         a, b, A_log=A_log, dt_bias=dt_bias, gate_mode="computed", beta_mode="logit",
         use_qk_l2norm=normalises(function, use_qk_l2norm_in_kernel), scale=scale,
-        state=initial_state, state_layout="vk", state_indices=indices, padding="zero",
-        pad_index=pad_index(function, pad_slot_id), out=out,
+        state=initial_state, state_layout="vk", state_indices=indices, out=out,
+        **zeroed_padding(function, pad_slot_id),
     )  # fmt: skip
     return out, initial_state

@@ -99,8 +99,8 @@ def causal_conv1d_update(
         arguments.require_shape(name, "conv_state_indices", conv_state_indices, (x.shape[0],))
         options = {
             "state_indices": conv_state_indices,
-            "padding": "zero",
-            "pad_index": "negative",
+            "pad_slot_id": -1,
+            "zero_padding": True,
         }
     return convolution.run(
         x, weight, bias, activation=convolution.activation_of(name, activation), state=conv_state,

@@ -282,8 +282,8 @@ def gated_delta_rule_mtp(
     pool = {
         "state_indices": initial_state_indices,
         "state_out_indices": output_state_indices,
-        "padding": "zero" if output is None else "skip",
-        "pad_index": "negative",
+        "pad_slot_id": -1,
+        "zero_padding": output is None,
     }
     if ssm_state_indices is not None:
         _check_step_slots(
@@ -332,26 +332,27 @@ def _pool_options(name: str, pool: Any, read: Any, write: Any) -> dict[str, Any]
         if write is not None:
             raise InvalidArgumentError(f"{name}: output_state_indices needs initial_state")
         return {}
+    is_f32 = _arrays.dtype_name(pool) == "f32"
     return {
         "state_indices": read,
         "state_out_indices": write,
-        "padding": "zero" if _arrays.dtype_name(pool) == "f32" else "scratch",
-        "pad_index": "negative",
-        "scratch_slot": 0,
+        "pad_slot_id": -1,
+        "zero_padding": is_f32,
+        "scratch_slot": None if is_f32 else 0,
     }
 
 
 def _several_tokens(pool: dict[str, Any], output: Any, buffer: Any) -> dict[str, Any]:
     """_pool_options() for T > 1: as gated_delta_rule_mtp() with an f32 pool."""
     options = dict(pool)
-    if options.get("padding") == "zero" and output is not None:
-        options["padding"] = "skip"
-    if options.get("padding") == "scratch" and buffer is not None:
+    if output is not None and "zero_padding" in options:
+        options["zero_padding"] = False
+    if options.get("scratch_slot") is not None and buffer is not None:
         # In the buffer a scratch slot would be another request's.
         for indices in ("state_indices", "state_out_indices"):
             if options[indices] is not None:
                 options[indices] = options[indices].clip(min=0)
-        options.update(padding="none")
+        options.update(pad_slot_id=None, scratch_slot=None)
     return options
 
 

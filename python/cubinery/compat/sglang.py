@@ -289,8 +289,8 @@ def chunk_gated_delta_rule(
         arguments.require_state_dtype(name, "initial_state", initial_state)
         options = {
             "state_indices": initial_state_indices,
-            "padding": "zero",
-            "pad_index": "negative",
+            "pad_slot_id": _PAD_SLOT_ID,
+            "zero_padding": True,
         }
     h = None
     if arguments.flag(name, "output_h", output_h):

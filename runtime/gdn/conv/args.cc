@@ -82,9 +82,8 @@ Status bind_places(const ConvBinder& bind, const ConvExtent& extent, const StepF
   if (stores_every(problem)) params->draft_tokens = most_steps(problem, args);
   params->read_indices = slots.read_indices;
   params->write_indices = slots.write_indices;
-  params->scratch_slot = args.scratch_slot;
   CUBINERY_RETURN_IF_ERROR(
-      binder.scratch_slot(std::min(params->read_slots, params->written_slots)));
+      binder.padding(std::min(params->read_slots, params->written_slots), &params->padding));
   CUBINERY_RETURN_IF_ERROR(bind.vector<TensorId::kHasInitialState>(&params->has_initial));
   CUBINERY_RETURN_IF_ERROR(bind.vector<TensorId::kAccepted>(&params->accepted));
   params->checkpoint_every = problem.checkpoint_every;

@@ -16,8 +16,6 @@ inline States common_states(const ConvStates& states) {
   return {.dtype = states.dtype,
           .index_dtype = states.index_dtype,
           .location = states.location,
-          .padding = states.padding,
-          .pad_index = states.pad_index,
           .has_initial = states.has_initial,
           .store = states.store};
 }

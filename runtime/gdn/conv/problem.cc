@@ -57,7 +57,6 @@ Status ConvProblem::check() const {
   CUBINERY_RETURN_IF_ERROR(check_accepted(*this));
   CUBINERY_RETURN_IF_ERROR(split_qkv ? check_split(*this) : check_unsplit(*this));
   if (width < 2 || width > 4) return bad_field(kConvOp, "width", value_text(width), "2, 3, 4");
-  CUBINERY_RETURN_IF_ERROR(check_padding(kConvOp, common_states(states)));
   CUBINERY_RETURN_IF_ERROR(check_checkpoints(*this));
   if (!from_accepted) return {};
   constexpr std::string_view kNeeded = "true (from_accepted needs it)";

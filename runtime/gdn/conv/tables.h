@@ -174,8 +174,9 @@ struct Tensors<ConvArgs> {
 
 template <>
 struct Numbers<ConvArgs> {
-  static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kConvScale, numbers::kMaxSeqlen,
-                                    numbers::kEnablePdl};
+  static constexpr std::tuple kList{numbers::kPadSlotId,   numbers::kZeroPadding,
+                                    numbers::kScratchSlot, numbers::kConvScale,
+                                    numbers::kMaxSeqlen,   numbers::kEnablePdl};
   static constexpr std::tuple kSizes{
       Number{CUBINERY_MEMBER(sequences), "", "B, or N"},
       Number{CUBINERY_MEMBER(tokens), "", "of all sequences: B T, or the packed total"},

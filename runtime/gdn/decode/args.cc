@@ -125,7 +125,9 @@ Status bind_decode(const DecodeProblem& problem, const DecodeArgs& args, std::in
   const StateBinder states{
       .op = kDecodeOp, .states = problem.states, .args = states_of(args), .sequences = requests};
   CUBINERY_RETURN_IF_ERROR(states.bind(state_form(problem), &params->states));
-  if (convolves) CUBINERY_RETURN_IF_ERROR(states.scratch_slot(share_slots(params)));
+  if (convolves) {
+    CUBINERY_RETURN_IF_ERROR(states.padding(share_slots(params), &params->states.padding));
+  }
   params->requests = static_cast<int>(batch);
   return bind_scale(kDecodeOp, args.scale, problem.key_dim, &params->scale);
 }

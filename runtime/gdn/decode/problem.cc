@@ -40,8 +40,6 @@ ConvProblem conv_in_front(const DecodeProblem& problem) {
                      .index_dtype = states.index_dtype,
                      .layout = conv.state_layout,
                      .location = states.location,
-                     .padding = states.padding,
-                     .pad_index = states.pad_index,
                      .has_initial = states.has_initial,
                      .store = states.store,
                      .whole_window = conv.whole_window}};

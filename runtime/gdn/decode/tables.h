@@ -67,8 +67,9 @@ struct Tensors<DecodeArgs> {
 
 template <>
 struct Numbers<DecodeArgs> {
-  static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kScale, numbers::kLowerBound,
-                                    numbers::kNormEps, numbers::kEnablePdl};
+  static constexpr std::tuple kList{
+      numbers::kPadSlotId,  numbers::kZeroPadding, numbers::kScratchSlot, numbers::kScale,
+      numbers::kLowerBound, numbers::kNormEps,     numbers::kEnablePdl};
   static constexpr std::tuple kSizes{Number{Member{"batch", numbers::kItself}, "", "requests"}};
 };
 

@@ -64,8 +64,9 @@ struct Tensors<PrefillArgs> {
 
 template <>
 struct Numbers<PrefillArgs> {
-  static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kScale, numbers::kLowerBound,
-                                    numbers::kMaxSeqlen, numbers::kEnablePdl};
+  static constexpr std::tuple kList{
+      numbers::kPadSlotId,  numbers::kZeroPadding, numbers::kScratchSlot, numbers::kScale,
+      numbers::kLowerBound, numbers::kMaxSeqlen,   numbers::kEnablePdl};
   static constexpr std::tuple kSizes{
       Number{CUBINERY_MEMBER(tokens), "", "of all sequences: B T, or the packed total"},
       Number{CUBINERY_MEMBER(sequences), "", "B, or N"},

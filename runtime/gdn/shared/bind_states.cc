@@ -80,6 +80,25 @@ Status bind_indices(const TensorName& name, const Tensor& x, DType dtype, const 
   return {};
 }
 
+// What needs something else.
+Status check_padding(std::string_view op, const States& states, const PaddingArgs& padding) {
+  const auto& [pad, zeroes, scratch] = padding;
+  if (pad && states.location != StateLocation::kPool) {
+    return invalid({op, "pad_slot_id"},
+                   fmt::format("is {}; accepted: none, {}", *pad, gdn::tensors::kNoPool.words));
+  }
+  constexpr std::string_view kNoPad = "pad_slot_id is absent";
+  if (scratch && !pad) {
+    return invalid({op, "scratch_slot"},
+                   fmt::format("is {}; accepted: none, {}", *scratch, kNoPad));
+  }
+  if (zeroes && (!pad || scratch)) {
+    return invalid({op, "zero_padding"}, fmt::format("is true; accepted: false, {}",
+                                                     pad ? "scratch_slot is given" : kNoPad));
+  }
+  return {};
+}
+
 }  // namespace
 
 // Most tensors are told without copying the form.
@@ -124,8 +143,8 @@ Status bind_written_states(const TensorName& name, const Tensor& x, const Dim& o
 
 Status StateBinder::bind(const StateForm& form, StateParams* params, StateSteps* strides) const {
   CUBINERY_RETURN_IF_ERROR(tensors(form, params, strides));
-  CUBINERY_RETURN_IF_ERROR(scratch_slot(std::min(params->read.slots, params->written.slots)));
-  params->scratch_slot = args.scratch_slot;
+  CUBINERY_RETURN_IF_ERROR(
+      padding(std::min(params->read.slots, params->written.slots), &params->padding));
   return slots(params, strides);
 }
 
@@ -176,16 +195,17 @@ Status StateBinder::slots(StateParams* params, StateSteps* strides) const {
                       steps.written, &params->write_indices, &strides->written_index);
 }
 
-Status StateBinder::scratch_slot(std::int64_t slots) const {
-  const std::int64_t slot = args.scratch_slot;
-  const bool uses_scratch = states.padding == Padding::kScratch;
-  if (uses_scratch && (slot < 0 || slot >= slots)) {
-    return invalid({op, "scratch_slot"}, fmt::format("is {}; accepted: 0 to {}", slot, slots - 1));
-  }
-  if (!uses_scratch && slot != 0) {
+Status StateBinder::padding(std::int64_t slots, PaddingParams* params) const {
+  const auto& [pad, zeroes, scratch] = args.padding;
+  CUBINERY_RETURN_IF_ERROR(check_padding(op, states, args.padding));
+  if (scratch && (*scratch < 0 || *scratch >= slots)) {
     return invalid({op, "scratch_slot"},
-                   fmt::format("is {}; accepted: 0, padding is not scratch", slot));
+                   fmt::format("is {}; accepted: 0 to {}", *scratch, slots - 1));
   }
+  if (!pad) return {};
+  params->index = *pad;
+  params->scratch = scratch.value_or(PaddingParams::kDropped);
+  params->zero = zeroes;
   return {};
 }
 

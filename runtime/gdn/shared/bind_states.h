@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "common/verify_params.h"
@@ -83,15 +84,27 @@ Status bind_state_pair(const States& states, const StateTensors& given, const Di
   return write(given.state, given.in, outer(given.in), steps.written);
 }
 
+// What an operator's arguments say of padding.
+struct PaddingArgs {
+  std::optional<std::int64_t> pad_slot_id{};
+  bool zero_padding = false;
+  std::optional<std::int64_t> scratch_slot{};
+};
+template <class Args>
+PaddingArgs padding_of(const Args& args) {
+  PaddingArgs padding{.pad_slot_id = args.pad_slot_id, .scratch_slot = args.scratch_slot};
+  if constexpr (requires { args.zero_padding; }) padding.zero_padding = args.zero_padding;
+  return padding;
+}
+
 // What an operator's arguments say of states.
 struct StateArgs {
   const Tensor &state, &state_out, &state_indices, &state_out_indices;
-  std::int64_t scratch_slot;
+  PaddingArgs padding{};
 };
 template <class Args>
 StateArgs states_of(const Args& args) {
-  return {args.state, args.state_out, args.state_indices, args.state_out_indices,
-          args.scratch_slot};
+  return {args.state, args.state_out, args.state_indices, args.state_out_indices, padding_of(args)};
 }
 
 // Binds the states of one launch.
@@ -108,8 +121,8 @@ struct StateBinder {
   // Its parts, for operators whose indices come apart from the tensors.
   Status tensors(const StateForm& form, StateParams* params, StateSteps* strides) const;
   Status slots(StateParams* params, StateSteps* strides) const;
-  // Of those that have so many slots.
-  Status scratch_slot(std::int64_t slots) const;
+  // Of states that have so many slots.
+  Status padding(std::int64_t slots, PaddingParams* params) const;
 };
 
 // Without one of has_initial and store, its indices are held to the range of the other.

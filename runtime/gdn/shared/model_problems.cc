@@ -59,8 +59,6 @@ P served(const ModelLayers& model, int tp) {
                  .index_dtype = DType::kI32,
                  .layout = StateLayout::kVK,
                  .location = StateLocation::kPool,
-                 .padding = Padding::kSkip,
-                 .pad_index = PadIndex::kNegative,
                  .has_initial = true,
                  .store = true}};
   if constexpr (requires { problem.output_dtype; }) problem.output_dtype = model.dtype;
@@ -83,8 +81,6 @@ ConvProblem served_conv(const ModelLayers& model, int tp) {
   problem.states.index_dtype = behind.states.index_dtype;
   problem.states.layout = ConvStateLayout::kColumns;
   problem.states.location = behind.states.location;
-  problem.states.padding = behind.states.padding;
-  problem.states.pad_index = behind.states.pad_index;
   return problem;
 }
 

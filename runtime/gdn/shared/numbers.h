@@ -21,8 +21,16 @@ Number(Member<In>, std::string_view = {}, std::string_view = {}) -> Number<In>;
 
 namespace numbers {
 
-inline constexpr Number kScratchSlot{CUBINERY_MEMBER(scratch_slot), "",
-                                     "the slot of rows of padding; padding scratch only"};
+inline constexpr Number kPadSlotId{
+    CUBINERY_MEMBER(pad_slot_id), "no index is padding",
+    "the index that means that a row is padding, or, negative, that every negative one does; "
+    "state_location pool only"};
+inline constexpr Number kZeroPadding{
+    CUBINERY_MEMBER(zero_padding), "",
+    "outputs of rows of padding are set to zero, not left alone; needs pad_slot_id"};
+inline constexpr Number kScratchSlot{
+    CUBINERY_MEMBER(scratch_slot), "they are not computed",
+    "the slot that rows of padding are computed on; needs pad_slot_id, without zero_padding"};
 inline constexpr Number kScale{CUBINERY_MEMBER(scale), "key_dim^-1/2", "q is multiplied by it"};
 inline constexpr Number kConvScale{CUBINERY_MEMBER(scale), "1",
                                    "q is multiplied by it; split_qkv only"};

@@ -58,12 +58,6 @@ Status check_dim(std::string_view op, std::string_view name, int dim) {
   return bad_field(op, name, value_text(dim), "multiples of 16 from 16 to 256");
 }
 
-Status check_padding(std::string_view op, const States& states) {
-  if (states.padding == Padding::kNone || states.location == StateLocation::kPool) return {};
-  return bad_field(op, "padding", value_text(states.padding),
-                   "none (padding needs state_location = pool)");
-}
-
 Status check_draft_tokens(std::string_view op, int draft_tokens) {
   if (draft_tokens >= 1 && draft_tokens <= kMaxVerifyTokens) return {};
   return bad_field(op, "draft_tokens", value_text(draft_tokens),

@@ -25,7 +25,6 @@ std::string value_text(T value) {
 
 Status check_heads(std::string_view op, const Heads& heads);
 Status check_dim(std::string_view op, std::string_view name, int dim);
-Status check_padding(std::string_view op, const States& states);
 Status check_draft_tokens(std::string_view op, int draft_tokens);
 
 // Every field has a value that its line of the table accepts.
@@ -42,8 +41,7 @@ Status check_shared_fields(const Problem& p) {
   CUBINERY_RETURN_IF_ERROR(check_heads(kOp, p.heads));
   CUBINERY_RETURN_IF_ERROR(check_dim(kOp, "key_dim", p.key_dim));
   CUBINERY_RETURN_IF_ERROR(check_dim(kOp, "value_dim", p.value_dim));
-  CUBINERY_RETURN_IF_ERROR(check_accepted(p));
-  return check_padding(kOp, p.states);
+  return check_accepted(p);
 }
 
 // Fields that the others leave without meaning at their defaults: equal code has equal keys.
@@ -52,7 +50,6 @@ template <class S>  // States or ConvStates
 S normalised_slots(S states) {
   const S plain;
   if (states.location == StateLocation::kDense) states.index_dtype = plain.index_dtype;
-  if (states.padding == Padding::kNone) states.pad_index = plain.pad_index;
   return states;
 }
 inline States normalised(States states) { return normalised_slots(states); }

@@ -31,7 +31,7 @@ Status bind_layer(const CommitProblem& problem, const CommitLayer& layer, GdnCom
   CUBINERY_RETURN_IF_ERROR(bind.gates(&record->gates));
   const StateBinder binder{.op = kCommitOp,
                            .states = problem.states,
-                           .args = {layer.state, layer.state_out, kNone, kNone, 0},
+                           .args = {layer.state, layer.state_out, kNone, kNone},
                            .sequences = room.sequences_dim()};
   StateParams states{};
   StateSteps no_steps{};
@@ -120,18 +120,17 @@ Status bind_commit(const CommitProblem& problem, const CommitArgs& args, GdnComm
   const StateBinder states{
       .op = kCommitOp,
       .states = problem.states,
-      .args = {kNone, kNone, args.state_indices, args.state_out_indices, args.scratch_slot},
+      .args = {kNone, kNone, args.state_indices, args.state_out_indices, padding_of(args)},
       .sequences = extent.sequences_dim()};
   StateParams slots{};
   StateSteps no_steps{};
   CUBINERY_RETURN_IF_ERROR(states.slots(&slots, &no_steps));
   params->read_indices = slots.read_indices;
   params->write_indices = slots.write_indices;
-  params->scratch_slot = args.scratch_slot;
   const std::int64_t room = params->table != nullptr
                                 ? std::numeric_limits<std::int64_t>::max()
                                 : std::min(params->layer.read.slots, params->layer.written.slots);
-  return states.scratch_slot(room);
+  return states.padding(room, &params->padding);
 }
 
 }  // namespace cubinery::gdn

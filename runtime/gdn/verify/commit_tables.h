@@ -74,8 +74,8 @@ struct Tensors<CommitArgs> {
 
 template <>
 struct Numbers<CommitArgs> {
-  static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kLowerBound,
-                                    numbers::kEnablePdl};
+  static constexpr std::tuple kList{numbers::kPadSlotId, numbers::kScratchSlot,
+                                    numbers::kLowerBound, numbers::kEnablePdl};
   static constexpr std::tuple kSizes{
       Number{CUBINERY_MEMBER(layers), "", "those of the table, or 1"},
       Number{CUBINERY_MEMBER(requests), "", "N"}};

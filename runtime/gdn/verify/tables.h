@@ -57,8 +57,9 @@ struct Tensors<VerifyArgs> {
 
 template <>
 struct Numbers<VerifyArgs> {
-  static constexpr std::tuple kList{numbers::kScratchSlot, numbers::kScale, numbers::kLowerBound,
-                                    numbers::kEnablePdl};
+  static constexpr std::tuple kList{numbers::kPadSlotId,   numbers::kZeroPadding,
+                                    numbers::kScratchSlot, numbers::kScale,
+                                    numbers::kLowerBound,  numbers::kEnablePdl};
   static constexpr std::tuple kSizes{
       Number{CUBINERY_MEMBER(requests), "", "B, or N"},
       Number{CUBINERY_MEMBER(tokens), "", "of all requests: B T, or the packed total"}};
