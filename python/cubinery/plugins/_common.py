@@ -1,0 +1,317 @@
+"""What the plugins share: their switch, their lines in an engine's log, the places in an engine
+that they need, and operators that are made while it starts.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+import os
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from cubinery import _arrays
+from cubinery._context import Context
+from cubinery._errors import Error, UnsupportedError
+from cubinery._problem import Problem
+
+SWITCH = "CUBINERY_PLUGIN"
+COUNT = "CUBINERY_PLUGIN_COUNT"
+MODES = ("auto", "force", "off")
+
+Seams = Mapping[str, tuple[str, ...]]
+
+
+class MissingSeam(Exception):
+    """An engine lacks a place that a plugin needs: the message says which."""
+
+
+def seam(path: str, parameters: tuple[str, ...] = ()) -> Any:
+    """What an engine has at "package.module:Class.method".
+
+    Raises:
+        MissingSeam: nothing, or what takes other parameters than these.
+    """
+    module, _, names = path.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+    except ImportError as error:
+        raise MissingSeam(f"{module} ({error})") from None
+    for name in names.split(".") if names else ():
+        found = getattr(found, name, None)
+        if found is None:
+            raise MissingSeam(path)
+    if parameters:
+        taken = inspect.signature(found).parameters
+        lacking = [name for name in parameters if name not in taken]
+        if lacking:
+            raise MissingSeam(f"{', '.join(lacking)} of {path}")
+    return found
+
+
+def missing(seams: Seams) -> list[str]:
+    """What an engine lacks of these places, each with the parameters that it has to take."""
+    lacking = []
+    for path, parameters in seams.items():
+        try:
+            seam(path, parameters)
+        except MissingSeam as error:
+            lacking.append(str(error))
+    return lacking
+
+
+class Plugin:
+    """An engine's plugin in one process.
+
+    Args:
+        engine: the engine's name and package.
+        tried: the version of it that the plugin was tried with.
+        logger: the name of a logger that the engine shows.
+    """
+
+    def __init__(self, engine: str, tried: str, logger: str) -> None:
+        self.engine = engine
+        self.tried = tried
+        self.mode = "auto"
+        self.log = logging.getLogger(logger)
+        self.calls: Counter[tuple[str, str]] = Counter()  # (what, where), if CUBINERY_PLUGIN_COUNT
+        self._counts = False
+        self._said: set[str] = set()
+        self._registered = False
+        self._lock = threading.Lock()
+
+    def register(self, seams: Seams, install: Callable[[], None]) -> None:
+        """Installs the plugin at the first call, unless it is switched off.  Never raises: an
+        engine that cannot take it stays as it is, and its log says why.
+        """
+        with self._lock:
+            if self._registered:
+                return
+            self._registered = True
+        self._counts = os.environ.get(COUNT, "") not in ("", "0")
+        self.mode = os.environ.get(SWITCH, "").strip().lower() or "auto"
+        if self.mode == "off":
+            return
+        if self.mode not in MODES:
+            accepted = ", ".join(MODES)
+            self.log.error("%s = %r; accepted: %s.  It is off", SWITCH, self.mode, accepted)
+            self.mode = "off"
+            return
+        try:
+            lacking = missing(seams)
+            if not lacking:
+                return install()
+            why = f"it lacks {'; '.join(lacking)}"
+        except Exception as error:
+            self.log.debug("cubinery's plugin", exc_info=True)
+            why = f"{type(error).__name__}: {error}"
+        self.mode = "off"
+        self.log.warning(
+            "cubinery does not serve this %s %s: %s.  It was tried with %s; %s goes on with its own "
+            "kernels", self.engine, self._version(), why, self.tried, self.engine,
+        )  # fmt: skip
+
+    def _version(self) -> str:
+        from importlib import metadata
+
+        try:
+            return metadata.version(self.engine.lower())
+        except metadata.PackageNotFoundError:
+            return "of unknown version"
+
+    def ran(self, what: str) -> None:
+        """Counts what ran on cubinery, where that is asked for."""
+        if self._counts:
+            self.calls[what, "cubinery"] += 1
+
+    def left(self, what: str) -> None:
+        """Counts what ran on the engine's own kernels."""
+        if self._counts:
+            self.calls[what, self.engine] += 1
+
+    def say(self, text: str) -> None:
+        """A line in the engine's log, once in this process."""
+        if text not in self._said:
+            self._said.add(text)
+            self.log.info("%s", text)
+
+    def fall_back(self, what: str, why: object, must: str = "") -> None:
+        """Says once that the engine's own kernels do this, and why.
+
+        Args:
+            must: why that would be wrong.
+
+        Raises:
+            UnsupportedError: in mode "force", or where it must not be.
+        """
+        if self.mode == "force":
+            must = f"{SWITCH}=force"
+        if must:
+            raise UnsupportedError(f"cubinery cannot do {what} here, and {must}: {why}")
+        text = f"{what} stays with {self.engine}'s own kernels: {why}"
+        if text not in self._said:
+            self._said.add(text)
+            self.log.warning("%s", text)
+
+
+def dtype_short(dtype: Any) -> str:
+    """A dtype of torch as problems call it; its own name if they have none."""
+    name = str(dtype).removeprefix("torch.")
+    return _arrays._SHORT_NAMES.get(name, name)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What the problems of a layer of one GPU depend on."""
+
+    k_heads: int
+    v_heads: int
+    key_dim: int
+    value_dim: int
+    dtype: str  # of activations
+    a_log_dtype: str
+    dt_bias_dtype: str
+    state_dtype: str
+    conv_width: int
+    conv_weight_dtype: str
+    conv_state_dtype: str
+    conv_state_layout: str
+    conv_has_bias: bool = False
+    drafts: int = 0  # the most of a request
+    batch_invariant: bool = False
+
+    @property
+    def heads(self) -> dict[str, Any]:
+        return {
+            "q_heads": self.k_heads,
+            "k_heads": self.k_heads,
+            "v_heads": self.v_heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+            "dtype": self.dtype,
+            "batch_invariant": self.batch_invariant,
+        }
+
+    @property
+    def gates(self) -> dict[str, Any]:
+        """Gates that are computed from what the projections give."""
+        return {
+            "gate_mode": "computed",
+            "beta_mode": "logit",
+            "gate_dtype": self.dtype,
+            "beta_dtype": self.dtype,
+            "a_log_dtype": self.a_log_dtype,
+            "dt_bias_dtype": self.dt_bias_dtype,
+            "use_qk_l2norm": True,
+        }
+
+    @property
+    def states(self) -> dict[str, Any]:
+        """Slots of a pool, [value_dim, key_dim] each."""
+        return {
+            "output_dtype": self.dtype,
+            "state_dtype": self.state_dtype,
+            "state_location": "pool",
+            "state_layout": "vk",
+        }
+
+    @property
+    def conv(self) -> dict[str, Any]:
+        """A convolution on a pool that splits its outputs."""
+        return {
+            **self.heads,
+            "weight_dtype": self.conv_weight_dtype,
+            "width": self.conv_width,
+            "has_bias": self.conv_has_bias,
+            "split_qkv": True,
+            "state_dtype": self.conv_state_dtype,
+            "state_location": "pool",
+            "state_layout": self.conv_state_layout,
+        }
+
+    @property
+    def conv_of_decode(self) -> dict[str, Any]:
+        """The same in front of a decode, in its launch."""
+        return {
+            "conv_width": self.conv_width,
+            "conv_has_bias": self.conv_has_bias,
+            "conv_weight_dtype": self.conv_weight_dtype,
+            "conv_state_dtype": self.conv_state_dtype,
+            "conv_state_layout": self.conv_state_layout,
+        }
+
+
+class Kernels:
+    """The operators of some problems on one device, made side by side while an engine starts.
+
+    Attributes:
+        operators: by the problems' names, once ready() has returned; those that could be made.
+        refused: why the others could not, by name.
+        has_pdl: whether launches may overlap the kernel in front of them.
+    """
+
+    def __init__(self, context: Context, problems: Mapping[str, Problem[Any]]) -> None:
+        self.context = context
+        self.problems = dict(problems)
+        self.operators: dict[str, Any] = {}
+        self.refused: dict[str, str] = {}
+        self.has_pdl = int(re.sub(r"\D", "", context.arch)) >= 90
+        self._reports: list[dict[str, Any]] = []
+        self._started = time.perf_counter()
+        self._seconds = 0.0
+        self._lock = threading.Lock()
+        self._futures: dict[str, Future[Any]] = {}
+        workers = max(1, min(len(self.problems), os.cpu_count() or 1))
+        pool = ThreadPoolExecutor(workers, thread_name_prefix="cubinery")
+        for name, problem in self.problems.items():
+            self._futures[name] = pool.submit(self._make, problem)
+        pool.shutdown(wait=False)
+
+    def _make(self, problem: Problem[Any]) -> Any:
+        problem.check()
+        reports = self.context.compile(problem)
+        operator = self.context.prepare(problem)
+        with self._lock:
+            self._reports += reports
+            self._seconds = time.perf_counter() - self._started
+        return operator
+
+    def ready(self) -> Kernels:
+        """Waits for all of them."""
+        for name, future in self._futures.items():
+            try:
+                self.operators[name] = future.result()
+            except Error as error:
+                self.refused[name] = str(error)
+        return self
+
+    def summary(self) -> str:
+        """Where the kernels came from, and how long that took."""
+        sources = {report["canonical"]: report["source"] for report in self._reports}
+        compiled = sum(source == "compiled" for source in sources.values())
+        return (
+            f"{len(sources)} kernels for {len(self.operators)} operators in {self._seconds:.1f} s: "
+            f"{compiled} compiled, {len(sources) - compiled} from the cache"
+        )
+
+
+def logged_context(device: int, log: logging.Logger) -> Context:
+    """A context of the environment whose messages are in the engine's log."""
+    levels = {"warning": logging.WARNING}
+
+    def write(level: str, message: str) -> None:
+        log.log(levels.get(level, logging.DEBUG), "%s", message)
+
+    return Context(device, log=write)
+
+
+def choice_text(choice: Mapping[str, str]) -> str:
+    """What an operator launches, and by which measurement it was chosen."""
+    return f"{choice['path']} ({choice['rung']}: {choice['why']})"

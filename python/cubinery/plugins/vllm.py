@@ -1,0 +1,698 @@
+"""vLLM's Gated DeltaNet layers (Qwen3-Next, Qwen3.5) on cubinery.
+
+Tried with vLLM 0.33.  The plugin takes the place of one class, QwenGatedDeltaNetAttention, through
+vLLM's registry of layers, and of that class the core: what is between the projections.  Decodes are
+one launch, with the convolution in front and, where vLLM has it there, the gated norm behind.
+Prefills and draft tokens are two.  States, slots, schedules and graphs stay vLLM's.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from cubinery._context import Context
+from cubinery._core import version
+from cubinery._errors import Error, UnsupportedError
+from cubinery._problem import Problem
+from cubinery.plugins import _common
+from cubinery.plugins._common import Kernels, Layer
+from cubinery.problems import ConvProblem, DecodeProblem, PrefillProblem, VerifyProblem
+
+_GDN = "vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn"
+_METADATA = "vllm.v1.attention.backends.gdn_attn"
+_CLASS = f"{_GDN}:QwenGatedDeltaNetAttention"
+
+# What the plugin needs of vLLM: objects, and the parameters that they take.
+SEAMS: dict[str, tuple[str, ...]] = {
+    _CLASS: ("config", "vllm_config", "prefix"),
+    f"{_CLASS}.register_oot": ("name",),
+    f"{_CLASS}.bind_kv_cache": ("kv_cache",),
+    f"{_CLASS}.get_attn_backend": (),
+    f"{_CLASS}.get_state_dtype": (),
+    f"{_CLASS}.split_ba": ("ba",),
+    f"{_CLASS}._forward_core": ("mixed_qkv", "b", "a", "core_attn_out"),
+    f"{_CLASS}._forward_core_fused_norm_packed": ("mixed_qkvz", "ba", "core_attn_out"),
+    f"{_CLASS}._rms_norm_gated_cuda": ("x", "output_gate", "out"),
+    f"{_GDN}:is_conv_state_dim_first": (),
+    "vllm.forward_context:get_forward_context": (),
+    "vllm.model_executor.custom_op:op_registry_oot": (),
+    "vllm.model_executor.layers.mamba.checkpoint:MambaPrefillCheckpointExporter.export": (
+        "checkpoint", "raw_qkv", "conv_state", "cu_seqlens", "recurrent_checkpoint",
+        "recurrent_state", "recurrent_rows",
+    ),
+    "vllm.model_executor.layers.mamba.abstract:get_mamba_prefill_checkpoint_grid": ("vllm_config",),
+    f"{_METADATA}:GDNAttentionBackend.supports_batch_invariance": (),
+    f"{_METADATA}:GDNAttentionMetadata": (
+        "num_prefills", "num_decode_tokens", "num_spec_decodes", "num_actual_tokens", "checkpoint",
+        "flashinfer_checkpoint_plan", "non_spec_query_start_loc", "spec_query_start_loc",
+        "spec_state_indices_tensor", "non_spec_state_indices_tensor", "spec_sequence_masks",
+        "spec_token_indx", "non_spec_token_indx", "num_accepted_tokens", "prefill_query_start_loc",
+        "prefill_state_indices", "prefill_has_initial_state", "nums_dict", "num_prefill_tokens",
+    ),
+    "vllm.envs:VLLM_BATCH_INVARIANT": (),
+    "vllm.utils.torch_utils:async_tensor_h2d": ("data", "device", "dtype"),
+    "vllm.platforms:current_platform": (),
+}  # fmt: skip
+# What it reads of a layer, set by the class's __init__.
+ATTRIBUTES = (
+    "A_log", "activation", "conv1d", "conv_kernel_size", "dt_bias", "enable_fused_gdn_spec_decode",
+    "gqa_interleaved_layout", "head_k_dim", "head_v_dim", "key_dim", "kv_cache",
+    "layer_norm_epsilon", "model_config", "norm", "num_k_heads", "num_spec", "num_v_heads",
+    "prefix", "tp_size", "value_dim", "vllm_config",
+)  # fmt: skip
+
+plugin = _common.Plugin("vLLM", "vLLM 0.33", "vllm.cubinery")
+calls = plugin.calls
+_NULL_BLOCK = 0  # the slot of rows of padding
+_NORMS = {"silu": "gated_rms", "swish": "gated_rms", "sigmoid": "sigmoid_gated_rms"}
+_kernels: dict[Any, Kernels] = {}
+_contexts: dict[int, Context] = {}
+_lock = threading.Lock()
+
+
+def register() -> None:
+    """vLLM calls this in each of its processes, before a model is built; maybe more than once."""
+    plugin.register(SEAMS, _install)
+
+
+# ---- Which operators a layer needs ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class VllmLayer(Layer):
+    """A layer as vLLM has it."""
+
+    output_norm: str = "none"  # what is behind the recurrence, in its launch
+    norm_weight_dtype: str = "f32"
+    checkpoint_every: int = 0  # tokens between the states that prefix caching keeps; 0: none
+
+    @property
+    def norm(self) -> dict[str, Any]:
+        if self.output_norm == "none":
+            return {}
+        return {"output_norm": self.output_norm, "norm_weight_dtype": self.norm_weight_dtype}
+
+    @property
+    def decodes_in_one_launch(self) -> bool:
+        """A decode takes windows without gaps, which those of columns have in front of drafts'."""
+        return self.drafts == 0 or self.conv_state_layout == "channels"
+
+
+def problems(layer: VllmLayer) -> dict[str, Problem[Any]]:
+    """What a layer launches, by the names of its forms: all of it, and nothing else."""
+    decode = DecodeProblem(**layer.heads, **layer.gates, **layer.states, **layer.norm)
+    prefill = PrefillProblem(**layer.heads, **layer.states, varlen=True)
+    found: dict[str, Problem[Any]] = {
+        "conv": ConvProblem(**layer.conv, **layer.gates, varlen=True),
+        "prefill": prefill,
+    }
+    if layer.decodes_in_one_launch:
+        found["decode"] = replace(decode, **layer.conv_of_decode)
+    else:
+        found["decode"] = decode
+        found["conv_decode"] = ConvProblem(**layer.conv)
+    if layer.drafts > 0:
+        found["conv_verify"] = ConvProblem(**layer.conv, varlen=True, from_accepted=True)
+        found["verify"] = VerifyProblem(
+            **layer.heads, **layer.gates, **layer.states, **layer.norm, varlen=True,
+            draft_tokens=layer.drafts + 1, stored_states="every", from_accepted=True,
+        )  # fmt: skip
+    if layer.checkpoint_every > 0:
+        found["prefill_kept"] = replace(
+            prefill, checkpoints="after", checkpoint_every=layer.checkpoint_every
+        )
+    return found
+
+
+def _refused(layer: VllmLayer) -> set[str]:
+    """The forms that no kernel can be for."""
+    refused = set()
+    for name, problem in problems(layer).items():
+        try:
+            problem.check()
+        except Error:
+            refused.add(name)
+    return refused
+
+
+def _kernels_of(device: int, layer: VllmLayer) -> Kernels:
+    """The operators of layers like this one on a device: made once, from then on in the making."""
+    with _lock:
+        kernels = _kernels.get((device, layer))
+        if kernels is None:
+            context = _contexts.get(device)
+            if context is None:
+                context = _contexts[device] = _common.logged_context(device, plugin.log)
+            kernels = _kernels[device, layer] = Kernels(context, problems(layer))
+        return kernels
+
+
+# What a kind of work needs; the rest of a layer's forms are in front of these.
+_FORMS = {
+    "decode": ("decode", "conv_decode"),
+    "prefill": ("conv", "prefill"),
+    "prefill_kept": ("conv", "prefill_kept"),
+    "verify": ("conv_verify", "verify"),
+}
+_WORDS = {
+    "decode": "decoding",
+    "prefill": "prefill",
+    "prefill_kept": "prefill for a prefix cache",
+    "verify": "the verification of drafts",
+}
+
+
+# ---- A batch -------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Step:
+    """What the layers of a batch share: its kinds of work, and views of vLLM's metadata."""
+
+    tokens: int
+    kinds: tuple[str, ...]
+    decoded: int = 0  # so many tokens in front
+    slots_decoded: Any = None
+    slots: Any = None  # of what is prefilled
+    bounds: Any = None
+    has_state: Any = None
+    longest: int | None = None
+    verified: tuple[Any, ...] = ()  # slots of steps, first slots, accepted, bounds
+    drafts: Any = None  # which tokens are drafts, and which are not, where a batch has both
+    others: Any = None
+    kept: tuple[Any, ...] = ()  # count, starts, rows
+
+    @classmethod
+    def of(cls, m: Any) -> _Step:
+        step = cls(tokens=m.num_actual_tokens, kinds=())
+        if m.spec_sequence_masks is not None:
+            step._verify(m)
+        else:
+            step.decoded = m.num_decode_tokens if m.num_prefills > 0 else step.tokens
+            if step.decoded > 0:
+                step.kinds += ("decode",)
+                step.slots_decoded = m.non_spec_state_indices_tensor[: step.decoded]
+        if m.num_prefills > 0:
+            step._prefill(m)
+        return step
+
+    def _verify(self, m: Any) -> None:
+        count = m.num_spec_decodes
+        slots = m.spec_state_indices_tensor[:count]
+        bounds = m.spec_query_start_loc[: count + 1]
+        self.kinds += ("verify",)
+        self.verified = (slots, slots[:, 0], m.num_accepted_tokens[:count], bounds)
+        if m.num_prefills > 0:
+            self.drafts, self.others = m.spec_token_indx, m.non_spec_token_indx
+
+    def _prefill(self, m: Any) -> None:
+        count = m.num_prefills
+        self.bounds = m.prefill_query_start_loc[: count + 1]
+        self.slots = m.prefill_state_indices[:count]
+        self.has_state = m.prefill_has_initial_state[:count]
+        if m.nums_dict is not None:  # of each sequence its blocks of 8 tokens, on the host
+            blocks = int(m.nums_dict[8]["nums"].max())
+            self.longest = max(1, min(8 * blocks, m.num_prefill_tokens))
+        if m.flashinfer_checkpoint_plan is None:
+            self.kinds += ("prefill",)
+        else:
+            self.kinds += ("prefill_kept",)
+
+    def keep(self, m: Any, every: int, to_device: Any) -> tuple[Any, ...]:
+        """Where a prefill's checkpoints, one after each `every` tokens, go, and which rows of them
+        vLLM takes: as its own plan, whose stride is another for each batch."""
+        if not self.kept:
+            offsets, lengths = m.checkpoint.offsets, m.checkpoint.query_lens
+            first = len(offsets) - m.num_prefills
+            starts = [0]
+            for length in lengths[first:]:
+                starts.append(starts[-1] + length // every)
+            rows = [0] * len(offsets)
+            for n, offset in enumerate(offsets[first:]):
+                if offset > 0:
+                    rows[first + n] = starts[n] + offset // every - 1
+            self.kept = (starts[-1], to_device(starts), to_device(rows))
+        return self.kept
+
+
+def _step(m: Any) -> _Step:
+    step = m.__dict__.get("_cubinery")
+    if step is None:
+        step = m._cubinery = _Step.of(m)
+    found: _Step = step
+    return found
+
+
+# ---- The layer -----------------------------------------------------------------------------------
+
+
+class _Pools(tuple[Any, ...]):
+    """A layer's kv_cache, with the views of it that launches take.  They live as long as it."""
+
+    conv: Any  # [slots, channels, columns]
+    window: Any  # its first columns, in front of those of drafts
+    state: Any
+
+    @classmethod
+    def of(cls, kv_cache: Any, layer: VllmLayer) -> _Pools:
+        pools = cls(kv_cache)
+        conv, pools.state = kv_cache[:2]
+        pools.conv = conv if layer.conv_state_layout == "columns" else conv.transpose(-1, -2)
+        pools.window = pools.conv[:, :, : layer.conv_width - 1]
+        return pools
+
+
+if TYPE_CHECKING:
+    _Behind = Any
+else:
+    _Behind = object
+
+
+class CubineryCore(_Behind):  # type: ignore[misc]
+    """What goes in front of vLLM's class of layers: its core on cubinery, else on what is behind."""
+
+    _cubinery_vllm: Any  # what of vLLM it needs
+    _cubinery_layer: VllmLayer
+    _cubinery_kernels: Kernels | None = None
+    _cubinery_operators: dict[str, Any]
+    _cubinery_pdl: bool  # whether a launch may overlap the convolution in front of it
+    kv_cache: Any
+    _cubinery_can: frozenset[str] = frozenset()  # kinds of work
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        try:
+            self._cubinery_layer = self._cubinery_describe()
+            device = self.A_log.device.index or 0
+            self._cubinery_kernels = _kernels_of(device, self._cubinery_layer)
+        except Error as error:
+            self._cubinery_refuse("a layer", error)
+            return
+        if self._cubinery_takes_gate():
+            # vLLM's forward() then leaves the gated norm to the core, in every batch.
+            self.enable_fused_gdn_spec_decode = True
+        self._cubinery_mark_graphs()
+
+    def _cubinery_mark_graphs(self) -> None:
+        """What vLLM keeps of compiled graphs is not for layers of another kind."""
+        config = self.vllm_config.additional_config
+        if isinstance(config, dict):
+            config.setdefault("cubinery", f"{version()} {self._cubinery_layer.output_norm}")
+
+    def _cubinery_refuse(self, what: str, why: object) -> None:
+        must = "VLLM_BATCH_INVARIANT" if self._cubinery_vllm.envs.VLLM_BATCH_INVARIANT else ""
+        plugin.fall_back(what, why, must and f"{must} is set")
+
+    def _cubinery_describe(self) -> VllmLayer:
+        if self.activation not in ("silu", "swish"):
+            raise UnsupportedError(f"hidden_act = {self.activation!r}; supported: 'silu'")
+        short = _common.dtype_short
+        conv_dtype, state_dtype = self.get_state_dtype()[:2]
+        weight = self.conv1d.weight
+        layer = VllmLayer(
+            k_heads=self.num_k_heads // self.tp_size,
+            v_heads=self.num_v_heads // self.tp_size,
+            key_dim=self.head_k_dim,
+            value_dim=self.head_v_dim,
+            dtype=short(self.model_config.dtype),
+            a_log_dtype=short(self.A_log.dtype),
+            dt_bias_dtype=short(self.dt_bias.dtype),
+            state_dtype=short(state_dtype),
+            conv_width=self.conv_kernel_size,
+            conv_weight_dtype=short(weight.dtype),
+            conv_state_dtype=short(conv_dtype),
+            conv_state_layout=(
+                "columns" if self._cubinery_vllm.is_conv_state_dim_first() else "channels"
+            ),
+            drafts=self.num_spec,
+            batch_invariant=bool(self._cubinery_vllm.envs.VLLM_BATCH_INVARIANT),
+        )
+        if not self._cubinery_takes_gate():
+            return layer
+        normed: VllmLayer = replace(
+            layer, output_norm=_NORMS[self.norm.activation],
+            norm_weight_dtype=short(self.norm.weight.dtype),
+        )  # fmt: skip
+        if _refused(normed) > _refused(layer):
+            return layer  # the norm is then vLLM's, behind cubinery's core
+        return normed
+
+    def _cubinery_takes_gate(self) -> bool:
+        """Whether vLLM's forward() has a form for this layer that hands z to the core."""
+        norm = self.norm
+        return (
+            not self.gqa_interleaved_layout
+            and _common.dtype_short(self.model_config.dtype) == "bf16"
+            and _common.dtype_short(norm.weight.dtype) in ("bf16", "f32")
+            and norm.activation in _NORMS
+            and norm.group_size is None
+            and bool(norm.norm_before_gate)
+        )
+
+    # ---- While the engine starts ----
+
+    def bind_kv_cache(self, kv_cache: Any) -> None:
+        super().bind_kv_cache(kv_cache)
+        if self._cubinery_kernels is None:
+            return
+        self._cubinery_prepare()
+        try:
+            self._cubinery_rehearse()
+        except Error as error:
+            self._cubinery_can = frozenset()
+            self._cubinery_refuse("a layer", error)
+
+    def _cubinery_prepare(self) -> None:
+        """Waits for the operators, and says what there is."""
+        every = 0
+        if getattr(self, "_exports_checkpoints", False):
+            every = self._cubinery_vllm.checkpoint_grid(self.vllm_config)
+        self._cubinery_layer = replace(self._cubinery_layer, checkpoint_every=every)
+        device = self.A_log.device.index or 0
+        kernels = self._cubinery_kernels = _kernels_of(device, self._cubinery_layer).ready()
+        self._cubinery_operators, self._cubinery_pdl = kernels.operators, kernels.has_pdl
+        can = set()
+        for kind, forms in _FORMS.items():
+            needed = [form for form in forms if form in kernels.problems]
+            if not needed or (kind == "prefill_kept" and every == 0):
+                continue
+            refused = [kernels.refused[form] for form in needed if form in kernels.refused]
+            if refused:
+                self._cubinery_refuse(_WORDS[kind], refused[0])
+            else:
+                can.add(kind)
+        self._cubinery_can = frozenset(can)
+        _announce(kernels, self._cubinery_layer)
+
+    def _cubinery_rehearse(self) -> None:
+        """Launches what a layer has on rows of padding, which touch no state: what the pools of
+        this engine cannot have is refused now, and no kernel is launched for the first time while
+        the engine serves."""
+        import torch
+
+        like = {"device": self.A_log.device}
+        ints = {"dtype": torch.int32, **like}
+        channels = self._cubinery_pools().conv.shape[1]
+        heads, dim = self._cubinery_layer.v_heads, self._cubinery_layer.value_dim
+        x = torch.zeros((1, channels + heads * dim), dtype=self.model_config.dtype, **like)
+        gates = torch.zeros((1, 2 * heads), dtype=self.model_config.dtype, **like)
+        padding = torch.zeros((1,), **ints)
+        bounds = torch.arange(2, **ints)
+        step = _Step(
+            tokens=1, kinds=(), slots_decoded=padding, slots=padding, bounds=bounds,
+            has_state=torch.zeros((1,), dtype=torch.bool, **like), longest=1,
+            verified=(padding[:, None].expand(1, self.num_spec + 1), padding, bounds[1:], bounds),
+        )  # fmt: skip
+        z = self._cubinery_z(x) if self._cubinery_norms() else None
+        out = torch.zeros((1, heads, dim), dtype=self.model_config.dtype, **like)
+        for kind in sorted(self._cubinery_can - {"prefill_kept"}):
+            launch = getattr(self, f"_cubinery_{kind}")
+            launch(x[:, :channels], gates[:, :heads], gates[:, heads:], z, out, step)
+
+    def get_attn_backend(self) -> Any:
+        # vLLM refuses these layers under VLLM_BATCH_INVARIANT; where all their work is cubinery's
+        # they hold it.
+        kernels = self._cubinery_kernels
+        if kernels is None or not self._cubinery_layer.batch_invariant or kernels.ready().refused:
+            return super().get_attn_backend()
+        return self._cubinery_vllm.invariant_backend
+
+    def _cubinery_profile(self, x: Any) -> bool:
+        """While vLLM measures its memory: allocates what a prefill of so many tokens does.  Whether
+        vLLM's own kernels need no such thing."""
+        import torch
+
+        if self._cubinery_kernels is None:
+            return False
+        operators = self._cubinery_kernels.ready().operators
+        prefill = operators.get("prefill")
+        if prefill is not None:
+            sequences = self.vllm_config.scheduler_config.max_num_seqs
+            size = prefill.workspace_bytes(x.shape[0], min(sequences, x.shape[0]))
+            kept = self._cubinery_outputs(x)
+            if size < 1 << 40:
+                workspace = torch.empty((size,), dtype=torch.uint8, device=x.device)
+                del workspace
+            del kept
+        return not self._cubinery_kernels.refused
+
+    # ---- While it serves ----
+
+    def _cubinery_pools(self) -> _Pools:
+        pools = self.kv_cache
+        if type(pools) is not _Pools:
+            pools = self.kv_cache = _Pools.of(pools, self._cubinery_layer)
+        return pools
+
+    def _cubinery_norms(self) -> bool:
+        """Whether the gated norm is in the launches of decode and verify."""
+        return self._cubinery_kernels is not None and self._cubinery_layer.output_norm != "none"
+
+    def _forward_core(self, mixed_qkv: Any, b: Any, a: Any, core_attn_out: Any) -> Any:
+        if not self._cubinery_run(mixed_qkv, b, a, None, core_attn_out):
+            return super()._forward_core(mixed_qkv, b, a, core_attn_out)
+
+    def _forward_core_fused_norm_packed(self, mixed_qkvz: Any, ba: Any, core_attn_out: Any) -> Any:
+        b, a = self.split_ba(ba)
+        channels = mixed_qkvz.shape[1] - self.value_dim // self.tp_size
+        x, z = mixed_qkvz[:, :channels], self._cubinery_z(mixed_qkvz)
+        if not self._cubinery_run(x, b, a, z, core_attn_out):
+            return super()._forward_core_fused_norm_packed(mixed_qkvz, ba, core_attn_out)
+
+    def _cubinery_z(self, mixed_qkvz: Any) -> Any:
+        width = self.value_dim // self.tp_size
+        return mixed_qkvz[:, mixed_qkvz.shape[1] - width :].unflatten(-1, (-1, self.head_v_dim))
+
+    def _cubinery_run(self, x: Any, b: Any, a: Any, z: Any, out: Any) -> bool:
+        """Whether it has done a batch.  False: it has done nothing."""
+        metadata = self._cubinery_vllm.get_forward_context().attn_metadata
+        m = metadata.get(self.prefix) if isinstance(metadata, dict) else None
+        if m is None:
+            return self._cubinery_profile(x)
+        step = _step(m)
+        norms = self._cubinery_norms()
+        if not self._cubinery_can.issuperset(step.kinds) or (norms and z is None):
+            plugin.left("+".join(step.kinds))
+            return False
+        n = step.tokens
+        x, b, a, out, z = x[:n], b[:n], a[:n], out[:n], None if z is None else z[:n]
+        self._cubinery_serve(x, b, a, z if norms else None, out, step, m)
+        if z is not None and not norms:
+            self._rms_norm_gated_cuda(out, z, out)
+        return True
+
+    def _cubinery_serve(
+        self, x: Any, b: Any, a: Any, z: Any, out: Any, step: _Step, m: Any
+    ) -> None:
+        if step.drafts is not None:
+            return self._cubinery_mixed(x, b, a, z, out, step, m)
+        if step.verified:
+            self._cubinery_verify(x, b, a, z, out, step)
+        d = step.decoded
+        if d == step.tokens:
+            return self._cubinery_decode(x, b, a, z, out, step)
+        if d > 0:
+            self._cubinery_decode(x[:d], b[:d], a[:d], None if z is None else z[:d], out[:d], step)
+        if step.slots is not None:
+            z = None if z is None else z[d:]
+            self._cubinery_prefill(x[d:], b[d:], a[d:], z, out[d:], step, m, x)
+
+    def _cubinery_mixed(
+        self, x: Any, b: Any, a: Any, z: Any, out: Any, step: _Step, m: Any
+    ) -> None:
+        """Drafts between other tokens: each sort is gathered, as vLLM does it."""
+        for rows in (step.drafts, step.others):
+            x_, b_, a_ = (each.index_select(0, rows) for each in (x, b, a))
+            z_ = None if z is None else z.index_select(0, rows)
+            part = out.new_empty((rows.shape[0], *out.shape[1:]))
+            if rows is step.drafts:
+                self._cubinery_verify(x_, b_, a_, z_, part, step)
+            else:
+                self._cubinery_prefill(x_, b_, a_, z_, part, step, m, x_)
+            out.index_copy_(0, rows, part)
+
+    def _cubinery_weight(self) -> Any:
+        weight = self.conv1d.weight
+        return weight.view(weight.size(0), weight.size(2))
+
+    def _cubinery_outputs(self, x: Any) -> tuple[Any, ...]:
+        """Room for what a convolution makes of x: q, k and v."""
+        layer = self._cubinery_layer
+        return (
+            x.new_empty((x.shape[0], layer.k_heads, layer.key_dim)),
+            x.new_empty((x.shape[0], layer.k_heads, layer.key_dim)),
+            x.new_empty((x.shape[0], layer.v_heads, layer.value_dim)),
+        )
+
+    def _cubinery_norm(self, z: Any) -> dict[str, Any]:
+        if z is None:
+            return {}
+        return {"z": z, "norm_weight": self.norm.weight, "norm_eps": self.layer_norm_epsilon}
+
+    def _cubinery_decode(self, x: Any, b: Any, a: Any, z: Any, out: Any, step: _Step) -> None:
+        plugin.ran("decode")
+        operators = self._cubinery_operators
+        pools = self._cubinery_pools()
+        weight, slots = self._cubinery_weight(), step.slots_decoded
+        conv = operators.get("conv_decode")
+        if conv is None:
+            given = {"x": x, "conv_weight": weight, "conv_state": pools.window}
+        else:
+            q, k, v = self._cubinery_outputs(x)
+            # One token of each request: [N, 1, ..].
+            conv(
+                x[:, None], weight, q=q[:, None], k=k[:, None], v=v[:, None], state=pools.window,
+                state_indices=slots, pad_slot_id=_NULL_BLOCK,
+            )  # fmt: skip
+            given = {"q": q, "k": k, "v": v, "enable_pdl": self._cubinery_pdl}
+        operators["decode"](
+            g=a, beta=b, A_log=self.A_log, dt_bias=self.dt_bias, out=out, state=pools.state,
+            state_indices=slots, pad_slot_id=_NULL_BLOCK, **given, **self._cubinery_norm(z),
+        )  # fmt: skip
+
+    def _cubinery_prefill(
+        self, x: Any, b: Any, a: Any, z: Any, out: Any, step: _Step, m: Any = None, raw: Any = None
+    ) -> None:
+        """Args:
+        raw: x of all sequences that vLLM's checkpoints count, decodes in front included.
+        """
+        plugin.ran("prefill")
+        operators = self._cubinery_operators
+        pools = self._cubinery_pools()
+        q, k, v = self._cubinery_outputs(x)
+        gates = (x.shape[0], self._cubinery_layer.v_heads)
+        f32 = self._cubinery_vllm.f32
+        g, beta = x.new_empty(gates, dtype=f32), x.new_empty(gates, dtype=f32)
+        shared = {
+            "state_indices": step.slots, "cu_seqlens": step.bounds, "max_seqlen": step.longest,
+            "has_initial_state": step.has_state, "pad_slot_id": _NULL_BLOCK,
+        }  # fmt: skip
+        operators["conv"](
+            x, self._cubinery_weight(), q=q, k=k, v=v, a=a, b=b, A_log=self.A_log,
+            dt_bias=self.dt_bias, g=g, beta=beta, state=pools.window, **shared,
+        )  # fmt: skip
+        shared["enable_pdl"] = self._cubinery_pdl
+        if "prefill_kept" in step.kinds:
+            self._cubinery_prefill_kept((q, k, v, g, beta), out, shared, step, m, raw)
+        else:
+            operators["prefill"](q, k, v, g, beta, out=out, state=pools.state, **shared)
+        if z is not None:
+            self._rms_norm_gated_cuda(out, z, out)
+
+    def _cubinery_prefill_kept(
+        self,
+        inputs: tuple[Any, ...],
+        out: Any,
+        shared: dict[str, Any],
+        step: _Step,
+        m: Any,
+        raw: Any,
+    ) -> None:
+        """A prefill that keeps states inside, of which vLLM takes some for its prefix cache."""
+        pools = self._cubinery_pools()
+        every = self._cubinery_layer.checkpoint_every
+        count, starts, rows = step.keep(m, every, self._cubinery_vllm.to_device(out))
+        kept = pools.state.new_empty((max(count, 1), *pools.state.shape[1:]))
+        self._cubinery_operators["prefill_kept"](
+            *inputs,
+            out=out,
+            state=pools.state,
+            checkpoints=kept,
+            checkpoint_cu_starts=starts,
+            **shared,
+        )
+        self._checkpoint_exporter.export(
+            m.checkpoint, raw_qkv=raw, conv_state=pools.conv, recurrent_checkpoint=kept,
+            recurrent_state=pools.state, cu_seqlens=m.non_spec_query_start_loc, recurrent_rows=rows,
+        )  # fmt: skip
+
+    def _cubinery_verify(self, x: Any, b: Any, a: Any, z: Any, out: Any, step: _Step) -> None:
+        plugin.ran("verify")
+        operators = self._cubinery_operators
+        pools = self._cubinery_pools()
+        slots, first, accepted, bounds = step.verified
+        q, k, v = self._cubinery_outputs(x)
+        shared = {"accepted": accepted, "cu_seqlens": bounds, "pad_slot_id": _NULL_BLOCK}
+        operators["conv_verify"](
+            x,
+            self._cubinery_weight(),
+            q=q,
+            k=k,
+            v=v,
+            state=pools.conv,
+            state_indices=first,
+            **shared,
+        )
+        operators["verify"](
+            q, k, v, a, b, A_log=self.A_log, dt_bias=self.dt_bias, out=out, state=pools.state,
+            state_indices=slots, enable_pdl=self._cubinery_pdl, **shared,
+            **self._cubinery_norm(z),
+        )  # fmt: skip
+
+
+# ---- The seam ------------------------------------------------------------------------------------
+
+
+def _announce(kernels: Kernels, layer: VllmLayer) -> None:
+    """One line of what there is, and one of what runs where."""
+    with _lock:
+        if kernels in _announced:
+            return
+        _announced.append(kernels)
+    sizes = f"{layer.k_heads} and {layer.v_heads} heads of {layer.key_dim} and {layer.value_dim}"
+    plugin.say(
+        f"cubinery {version()} serves layers of {sizes}, {layer.dtype}, states in "
+        f"{layer.state_dtype}, on {kernels.context.arch}: {kernels.summary()}"
+    )
+    asked = {"decode": (1,), "prefill": (8192, 4), "verify": (16, 16 * (layer.drafts + 1))}
+    parts = []
+    for name, size in asked.items():
+        if name in kernels.operators:
+            parts.append(f"{name} {_common.choice_text(kernels.operators[name].choice(*size))}")
+    plugin.say(f"cubinery runs {'; '.join(parts)}")
+
+
+_announced: list[Kernels] = []
+
+
+def _install() -> None:
+    if not _common.seam("vllm.platforms:current_platform").is_cuda():
+        return
+    behind = _common.seam(_CLASS)
+    taken = _common.seam("vllm.model_executor.custom_op:op_registry_oot")
+    if behind.__name__ in taken:
+        raise UnsupportedError(f"{taken[behind.__name__]} has taken the layer's place")
+    layer = type("CubineryGatedDeltaNet", (CubineryCore, behind), {"_cubinery_vllm": _vllm()})
+    behind.register_oot(name=behind.__name__)(layer)
+
+
+def _vllm() -> SimpleNamespace:
+    """What of vLLM layers need while they serve."""
+    import torch
+
+    backend = _common.seam(f"{_METADATA}:GDNAttentionBackend")
+    copied = _common.seam("vllm.utils.torch_utils:async_tensor_h2d")
+
+    def supports_batch_invariance(cls: Any) -> bool:
+        return True
+
+    def to_device(array: Any) -> Any:
+        return lambda values: copied(values, device=array.device, dtype=torch.int32)
+
+    return SimpleNamespace(
+        envs=_common.seam("vllm.envs"),
+        f32=torch.float32,
+        get_forward_context=_common.seam("vllm.forward_context:get_forward_context"),
+        is_conv_state_dim_first=_common.seam(f"{_GDN}:is_conv_state_dim_first"),
+        checkpoint_grid=_common.seam(
+            "vllm.model_executor.layers.mamba.abstract:get_mamba_prefill_checkpoint_grid"
+        ),
+        to_device=to_device,
+        invariant_backend=type(
+            "CubineryGDNBackend", (backend,),
+            {"supports_batch_invariance": classmethod(supports_batch_invariance)},
+        ),
+    )  # fmt: skip

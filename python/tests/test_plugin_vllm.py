@@ -1,0 +1,503 @@
+"""vLLM's plugin in a vLLM that is not there: its modules as recorded, its metadata, its pools in
+host memory, a GPU that only writes down launches.  Which launches there are, on which views, and
+that all of their kernels were made before.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import types
+from collections import namedtuple
+
+import fake_engine
+import fake_torch
+import numpy as np
+import pytest
+from cubinery import Conv, Decode, Prefill, UnsupportedError, Verify
+from cubinery.plugins import _common
+
+K_HEADS, V_HEADS, DIM, WIDTH, SLOTS = 2, 4, 16, 4, 12
+CHANNELS = 2 * K_HEADS * DIM + V_HEADS * DIM
+QKVZ = CHANNELS + V_HEADS * DIM
+RELEASE = "vllm-0.33.0"
+
+Launch = namedtuple("Launch", "form arrays")
+
+
+class QwenGatedDeltaNetAttention:
+    """What the plugin sees of vLLM's class."""
+
+    def __init__(
+        self, config, vllm_config, prefix="", gqa_interleaved_layout=False, reduce_results=True
+    ):
+        torch = vllm_config.torch
+        self.vllm_config, self.prefix = vllm_config, prefix
+        self.model_config = types.SimpleNamespace(dtype=torch.bfloat16)
+        self.activation, self.num_spec = config["activation"], config["drafts"]
+        self.tp_size, self.layer_norm_epsilon = 2, 1e-5
+        self.num_k_heads, self.num_v_heads = 2 * K_HEADS, 2 * V_HEADS
+        self.head_k_dim = self.head_v_dim = DIM
+        self.key_dim, self.value_dim = DIM * self.num_k_heads, DIM * self.num_v_heads
+        self.conv_kernel_size = WIDTH
+        self.gqa_interleaved_layout = gqa_interleaved_layout
+        self.enable_fused_gdn_spec_decode = False
+        self.A_log = torch.zeros((V_HEADS,))
+        self.dt_bias = torch.zeros((V_HEADS,), dtype=torch.bfloat16)
+        self.conv1d = types.SimpleNamespace(
+            weight=torch.zeros((CHANNELS, 1, WIDTH), dtype=torch.bfloat16)
+        )
+        self.norm = types.SimpleNamespace(
+            weight=torch.zeros((DIM,), dtype=torch.bfloat16), activation=config["gate"],
+            group_size=None, norm_before_gate=True,
+        )  # fmt: skip
+        self._exports_checkpoints = config["checkpoints"]
+        self._checkpoint_exporter = types.SimpleNamespace(export=self._export)
+        self.ran = []
+        self.state_dtype = torch.float32
+
+    def bind_kv_cache(self, kv_cache):
+        self.kv_cache = kv_cache
+
+    def get_state_dtype(self):
+        return self.conv1d.weight.dtype, self.state_dtype
+
+    def get_attn_backend(self):
+        raise RuntimeError("VLLM batch_invariant mode is not supported for GDN_ATTN.")
+
+    def split_ba(self, ba):
+        return ba[:, :V_HEADS], ba[:, V_HEADS:]
+
+    def _forward_core(self, mixed_qkv, b, a, core_attn_out):
+        self.ran.append("core")
+
+    def _forward_core_fused_norm_packed(self, mixed_qkvz, ba, core_attn_out):
+        self.ran.append("core with norm")
+
+    def _rms_norm_gated_cuda(self, x, output_gate, out):
+        assert x.shape == output_gate.shape == out.shape
+        self.ran.append(("norm", x.shape[0]))
+
+    def _export(self, checkpoint, **given):
+        self.exported = given
+
+
+class Engine:
+    """vLLM with the plugin, and layers of it."""
+
+    def __init__(self, monkeypatch, torch, context, caplog):
+        self.torch, self.context, self._caplog = torch, context, caplog
+        self.launches: list[Launch] = []
+        self.taken = {}
+        self.metadata = None
+        self.dims_first = False
+        self.plugin = importlib.reload(importlib.import_module("cubinery.plugins.vllm"))
+        monkeypatch.setattr(_common, "logged_context", lambda device, log: context)
+        layer = type(QwenGatedDeltaNetAttention.__name__, (QwenGatedDeltaNetAttention,), {})
+        layer.register_oot = classmethod(lambda cls, name: self._register(name))
+        fake_engine.install(
+            RELEASE, monkeypatch, QwenGatedDeltaNetAttention=layer, op_registry_oot=self.taken,
+            get_forward_context=lambda: types.SimpleNamespace(attn_metadata=self.metadata),
+            is_conv_state_dim_first=lambda: self.dims_first, VLLM_BATCH_INVARIANT=False,
+            current_platform=types.SimpleNamespace(is_cuda=lambda: True),
+            get_mamba_prefill_checkpoint_grid=lambda vllm_config: 128,
+            async_tensor_h2d=lambda data, device=None, dtype=None: torch.tensor(data, dtype),
+        )  # fmt: skip
+        for cls in (Decode, Prefill, Verify, Conv):
+            monkeypatch.setattr(cls, "__call__", self._noted(cls.__call__))
+
+    def _register(self, name):
+        return lambda cls: self.taken.setdefault(name, cls)
+
+    def _noted(self, launch):
+        def call(operator, *places, **named):
+            names = ("x", "weight") if isinstance(operator, Conv) else ("q", "k", "v", "g", "beta")
+            given = dict(zip(names, places)) | named
+            self.launches.append(Launch(self._form(operator), given))
+            return launch(operator, *places, **named)
+
+        return call
+
+    def _form(self, operator):
+        for kernels in self.plugin._kernels.values():
+            for name, made in kernels.operators.items():
+                if made is operator:
+                    return name
+        raise AssertionError("an operator that was not made while the engine started")
+
+    @property
+    def text(self):
+        return self._caplog.text
+
+    def layer(self, drafts=0, gate="silu", activation="silu", checkpoints=False, bound=True, **more):
+        self.plugin.register()
+        config = {"drafts": drafts, "gate": gate, "activation": activation, "checkpoints": checkpoints}
+        vllm_config = types.SimpleNamespace(
+            torch=self.torch, additional_config={"gdn_prefill_backend": "triton"},
+            scheduler_config=types.SimpleNamespace(max_num_seqs=8),
+        )  # fmt: skip
+        layer = self.taken["QwenGatedDeltaNetAttention"](config, vllm_config, "l", **more)
+        if bound:
+            layer.bind_kv_cache(self.pools(WIDTH - 1 + drafts))
+            self.launches.clear()
+            layer.ran.clear()
+        return layer
+
+    def pools(self, columns):
+        """Slots of both states in one page, as vLLM has them."""
+        conv, state = 2 * columns * CHANNELS, 4 * V_HEADS * DIM * DIM
+        pages = self.torch.empty((SLOTS, conv + state + 512), dtype=self.torch.uint8).array
+        shape = (columns, CHANNELS)
+        if self.dims_first:
+            shape = (CHANNELS, columns)
+        one = pages[:, :conv].view(np.uint16).reshape(SLOTS, *shape)
+        other = pages[:, conv : conv + state].view(np.float32)
+        assert np.shares_memory(one, pages)
+        return (
+            fake_torch.Tensor(one, self.torch.bfloat16),
+            fake_torch.Tensor(other.reshape(SLOTS, V_HEADS, DIM, DIM), self.torch.float32),
+        )
+
+    def run(self, layer, tokens, packed=False, more=3, **fields):
+        """One batch of so many tokens, and `more` rows behind them that are none."""
+        given = {name: None for name in FIELDS} | {"num_actual_tokens": tokens}
+        for name in ("num_prefills", "num_decode_tokens", "num_spec_decodes", "num_prefill_tokens"):
+            given[name] = 0
+        for name, value in fields.items():
+            if isinstance(value, (list, np.ndarray)):
+                is_bool = getattr(value, "dtype", None) == np.bool_
+                value = fake_torch.tensor(value, self.torch.bool if is_bool else self.torch.int32)
+            given[name] = value
+        m = types.SimpleNamespace(**given)
+        self.metadata = {"l": m}
+        self.launches.clear()
+        rows, bf16 = tokens + more, self.torch.bfloat16
+        qkvz = self.torch.zeros((rows, QKVZ), dtype=bf16)
+        ba = self.torch.zeros((rows, 2 * V_HEADS), dtype=bf16)
+        out = self.torch.zeros((rows, V_HEADS, DIM), dtype=bf16)
+        if packed:
+            layer._forward_core_fused_norm_packed(qkvz, ba, out)
+        else:
+            layer._forward_core(qkvz[:, :CHANNELS], ba[:, :V_HEADS], ba[:, V_HEADS:], out)
+        return types.SimpleNamespace(x=qkvz, ba=ba, out=out, m=m)
+
+    @property
+    def forms(self):
+        return [launch.form for launch in self.launches]
+
+
+FIELDS = [
+    each["name"]
+    for each in fake_engine.record(RELEASE)["objects"][
+        "vllm.v1.attention.backends.gdn_attn:GDNAttentionMetadata"
+    ]["parameters"]
+]
+
+
+@pytest.fixture
+def engine(monkeypatch, context, caplog):
+    monkeypatch.delenv(_common.SWITCH, raising=False)
+    caplog.set_level(logging.INFO)
+    return Engine(monkeypatch, fake_torch.install(monkeypatch), context, caplog)
+
+
+def same(view, array):
+    """The same elements in memory."""
+    return (view.data_ptr(), view.shape, view.stride()) == (
+        array.data_ptr(), array.shape, array.stride(),
+    )  # fmt: skip
+
+
+def at(launch, name):
+    return launch.arrays[name]
+
+
+# ---- Batches
+
+
+def test_a_decode_is_one_launch_with_convolution_and_norm(engine):
+    layer = engine.layer()
+    assert layer.enable_fused_gdn_spec_decode
+    ran = engine.run(layer, 4, packed=True, non_spec_state_indices_tensor=[5, 9, 0, 0, 0])
+    (launch,) = engine.launches
+    assert launch.form == "decode"
+    assert same(at(launch, "x"), ran.x[:4, :CHANNELS])
+    assert same(at(launch, "z"), ran.x[:4, CHANNELS:].unflatten(-1, (-1, DIM)))
+    assert same(at(launch, "out"), ran.out[:4])
+    assert same(at(launch, "beta"), ran.ba[:4, :V_HEADS])
+    assert same(at(launch, "g"), ran.ba[:4, V_HEADS:])
+    assert at(launch, "state_indices").array.tolist() == [5, 9, 0, 0]
+    assert at(launch, "pad_slot_id") == 0
+    assert same(at(launch, "state"), layer.kv_cache[1])
+    assert same(at(launch, "conv_state"), layer.kv_cache[0].transpose(1, 2))
+    assert at(launch, "norm_eps") == 1e-5
+    assert layer.ran == []
+
+
+def test_without_a_gate_the_norm_stays_with_the_engine(engine):
+    layer = engine.layer(gqa_interleaved_layout=True)
+    assert not layer.enable_fused_gdn_spec_decode
+    engine.run(layer, 2, non_spec_state_indices_tensor=[5, 9])
+    assert engine.forms == ["decode"]
+    assert "z" not in engine.launches[0].arrays
+
+
+MIXED = {
+    "num_prefills": 2, "num_decode_tokens": 2, "num_prefill_tokens": 9,
+    "non_spec_state_indices_tensor": [5, 9, 3, 4], "prefill_state_indices": [3, 4, 0],
+    "prefill_query_start_loc": [0, 5, 9, 9],
+    "prefill_has_initial_state": np.array([1, 0, 0], bool),
+}  # fmt: skip
+
+
+def test_a_mixed_batch_decodes_in_front_and_prefills_behind(engine):
+    layer = engine.layer()
+    blocks = {8: {"nums": fake_torch.tensor([1, 1, 1, 1])}}
+    ran = engine.run(layer, 11, packed=True, nums_dict=blocks, **MIXED)
+    assert engine.forms == ["decode", "conv", "prefill"]
+    decode, conv, prefill = engine.launches
+    assert same(at(decode, "out"), ran.out[:2])
+    assert at(decode, "state_indices").array.tolist() == [5, 9]
+    assert same(at(conv, "x"), ran.x[2:11, :CHANNELS])
+    assert same(at(prefill, "out"), ran.out[2:11])
+    for launch in (conv, prefill):
+        assert at(launch, "state_indices").array.tolist() == [3, 4]
+        assert at(launch, "cu_seqlens").array.tolist() == [0, 5, 9]
+        assert at(launch, "has_initial_state").array.tolist() == [1, 0]
+        assert at(launch, "max_seqlen") == 8
+        assert at(launch, "pad_slot_id") == 0
+    for name in ("q", "k", "v", "g", "beta"):
+        assert same(at(conv, name), at(prefill, name))
+    assert "enable_pdl" not in conv.arrays and at(prefill, "enable_pdl")
+    assert layer.ran == [("norm", 9)]  # of what was prefilled
+
+
+TABLE = [[5, 20, 21, 22], [11, 23, 24, 25]]
+
+
+def drafts(**more):
+    return {
+        "spec_sequence_masks": np.array([1, 1], bool), "num_spec_decodes": 2,
+        "spec_state_indices_tensor": np.array([*TABLE, [0] * 4]) % SLOTS,
+        "spec_query_start_loc": [0, 4, 6, 6], "num_accepted_tokens": [3, 1, 1], **more,
+    }  # fmt: skip
+
+
+def test_drafts_are_two_launches(engine):
+    layer = engine.layer(drafts=3)
+    ran = engine.run(layer, 6, packed=True, **drafts())
+    assert engine.forms == ["conv_verify", "verify"]
+    conv, verify = engine.launches
+    assert same(at(conv, "state"), layer.kv_cache[0].transpose(1, 2))
+    assert at(conv, "state_indices").stride() == (4,)
+    for launch in (conv, verify):
+        assert at(launch, "accepted").array.tolist() == [3, 1]
+        assert at(launch, "cu_seqlens").array.tolist() == [0, 4, 6]
+    assert at(verify, "state_indices").shape == (2, 4)
+    assert same(at(verify, "out"), ran.out[:6])
+    assert same(at(verify, "z"), ran.x[:6, CHANNELS:].unflatten(-1, (-1, DIM)))
+    assert layer.ran == []
+
+
+def test_drafts_between_others_are_gathered(engine):
+    layer = engine.layer(drafts=3)
+    ran = engine.run(
+        layer, 11, packed=True, **drafts(spec_query_start_loc=[0, 2, 5]), num_prefills=1,
+        num_prefill_tokens=6, spec_token_indx=np.array([0, 1, 8, 9, 10]),
+        non_spec_token_indx=np.arange(2, 8), prefill_query_start_loc=[0, 6],
+        prefill_state_indices=[9], prefill_has_initial_state=np.array([1], bool),
+    )  # fmt: skip
+    assert engine.forms == ["conv_verify", "verify", "conv", "prefill"]
+    assert [at(launch, "x").shape[0] for launch in engine.launches[::2]] == [5, 6]
+    assert layer.ran == [("norm", 6)]
+    assert ran.out.shape[0] == 14
+
+
+def test_a_decode_beside_drafts_takes_the_first_columns(engine):
+    layer = engine.layer(drafts=3)
+    engine.run(layer, 2, packed=True, non_spec_state_indices_tensor=[5, 9])
+    (launch,) = engine.launches
+    assert same(at(launch, "conv_state"), layer.kv_cache[0].transpose(1, 2)[:, :, : WIDTH - 1])
+
+
+def test_windows_with_gaps_have_a_convolution_of_their_own(engine):
+    engine.dims_first = True
+    layer = engine.layer(drafts=3)
+    engine.run(layer, 2, packed=True, non_spec_state_indices_tensor=[5, 9])
+    assert engine.forms == ["conv_decode", "decode"]
+    conv, decode = engine.launches
+    assert same(at(conv, "state"), layer.kv_cache[0][:, :, : WIDTH - 1])
+    assert at(decode, "enable_pdl")
+
+
+def test_states_for_a_prefix_cache_are_those_that_vllm_asks_for(engine):
+    layer = engine.layer(checkpoints=True)
+    offsets, lengths = [0, 256, 0, 384], [1, 300, 90, 500]
+    count, starts, rows = 5, [0, 2, 2, 5], [0, 1, 0, 4]  # one after each 128 tokens
+    checkpoint = types.SimpleNamespace(offsets=offsets, query_lens=lengths)
+    bounds = [0, 1, 301, 391, 891]
+    ran = engine.run(
+        layer, 891, packed=True, num_prefills=3, num_decode_tokens=1, num_prefill_tokens=890,
+        non_spec_state_indices_tensor=[5, 3, 4, 6], prefill_state_indices=[3, 4, 6],
+        prefill_query_start_loc=[0, 300, 390, 890], non_spec_query_start_loc=bounds,
+        prefill_has_initial_state=np.zeros(3, bool), checkpoint=checkpoint,
+        flashinfer_checkpoint_plan=types.SimpleNamespace(),
+    )  # fmt: skip
+    assert engine.forms == ["decode", "conv", "prefill_kept"]
+    kept = engine.launches[-1]
+    assert at(kept, "checkpoints").shape == (count, V_HEADS, DIM, DIM)
+    assert at(kept, "checkpoint_cu_starts").array.tolist() == starts
+    assert layer.exported["recurrent_rows"].array.tolist() == rows
+    assert same(layer.exported["raw_qkv"], ran.x[:891, :CHANNELS])
+    assert layer.exported["cu_seqlens"].array.tolist() == bounds
+
+
+# ---- Kernels
+
+
+def test_nothing_compiles_after_the_start(engine):
+    layer = engine.layer(drafts=3)
+    compiles, made = engine.context.stats().compiles, dict(engine.plugin._kernels)
+    other = engine.layer(drafts=3)  # the model's next layer
+    for each in (layer, other):
+        engine.run(each, 4, packed=True, non_spec_state_indices_tensor=[5, 9, 0, 0])
+        engine.run(each, 11, packed=True, **MIXED)
+        engine.run(each, 6, packed=True, **drafts())
+    assert engine.context.stats().compiles == compiles
+    assert engine.plugin._kernels == made
+
+
+def test_what_is_launched_is_what_is_made(engine):
+    """Of the problems of a layer each is launched, some by a rehearsal alone."""
+    layer = engine.layer(drafts=3, bound=False)
+    layer.bind_kv_cache(engine.pools(WIDTH + 2))
+    kernels = layer._cubinery_kernels
+    assert set(engine.forms) == set(kernels.problems) == set(kernels.operators)
+
+
+def test_the_start_is_told_in_two_lines(engine):
+    engine.layer()
+    engine.layer()
+    assert engine.text.count("compiled") == 1
+    assert engine.text.count("cubinery runs decode") == 1
+
+
+def test_a_rehearsal_touches_no_state(engine):
+    layer = engine.layer(bound=False)
+    layer.bind_kv_cache(engine.pools(WIDTH - 1))
+    for launch in engine.launches:
+        assert at(launch, "pad_slot_id") == 0
+        assert not at(launch, "state_indices").array.any()
+
+
+def test_while_memory_is_measured_vllm_does_not_warm_its_kernels(engine):
+    layer = engine.layer(bound=False)
+    engine.metadata = None
+    x = engine.torch.zeros((64, CHANNELS), dtype=engine.torch.bfloat16)
+    layer._forward_core(x, None, None, None)
+    assert layer.ran == []
+
+
+def test_pools_are_let_go_with_the_cache(engine):
+    layer = engine.layer()
+    engine.run(layer, 2, packed=True, non_spec_state_indices_tensor=[5, 9])
+    pools = layer.kv_cache
+    layer.kv_cache = []
+    assert pools not in vars(layer).values()
+    assert not any(each is pools.state for each in vars(layer).values())
+
+
+# ---- The switch
+
+
+def test_off_changes_nothing(engine, monkeypatch):
+    monkeypatch.setenv(_common.SWITCH, "off")
+    engine.plugin.register()
+    assert engine.taken == {}
+
+
+def test_a_switch_of_another_value_is_told_once(engine, monkeypatch):
+    monkeypatch.setenv(_common.SWITCH, "always")
+    engine.plugin.register()
+    engine.plugin.register()
+    assert engine.taken == {}
+    assert engine.text.count("'always'; accepted: auto, force, off") == 1
+
+
+def test_a_release_without_a_seam_stays_as_it_is(engine, monkeypatch):
+    module = importlib.import_module("vllm.v1.attention.backends.gdn_attn")
+    monkeypatch.delattr(module, "GDNAttentionMetadata")
+    engine.plugin.register()
+    engine.plugin.register()
+    assert engine.taken == {}
+    assert engine.text.count("GDNAttentionMetadata") == 1
+    assert "vLLM 0.33" in engine.text
+
+
+def test_a_release_with_another_signature_stays_as_it_is(engine, monkeypatch):
+    layer = importlib.import_module(
+        "vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn"
+    ).QwenGatedDeltaNetAttention
+    monkeypatch.setattr(layer, "_forward_core", lambda self, qkv, beta: None)
+    engine.plugin.register()
+    assert engine.taken == {}
+    assert "mixed_qkv, b, a, core_attn_out of" in engine.text
+
+
+def test_a_layer_that_cubinery_cannot_have_stays_with_the_engine(engine):
+    layers = [engine.layer(activation="gelu") for _ in range(2)]
+    for layer in layers:
+        engine.run(layer, 2, non_spec_state_indices_tensor=[5, 9])
+        assert layer.ran == ["core"]
+    assert engine.forms == []
+    assert engine.text.count("hidden_act = 'gelu'") == 1
+
+
+def test_work_that_cubinery_cannot_do_stays_with_the_engine(engine):
+    layer = engine.layer(drafts=20)
+    assert "the verification of drafts stays with vLLM's own kernels" in engine.text
+    engine.run(layer, 2, packed=True, non_spec_state_indices_tensor=[5, 9])
+    assert engine.forms == ["decode"]
+    engine.run(layer, 6, packed=True, **drafts())
+    assert engine.forms == [] and layer.ran == ["core with norm"]
+
+
+def test_force_raises_instead(engine, monkeypatch):
+    monkeypatch.setenv(_common.SWITCH, "force")
+    with pytest.raises(UnsupportedError, match="hidden_act = 'gelu'"):
+        engine.layer(activation="gelu")
+
+
+def test_pools_that_cubinery_cannot_have_are_refused_at_the_start(engine):
+    layer = engine.layer(bound=False)
+    conv, state = engine.pools(WIDTH - 1)
+    layer.bind_kv_cache((conv, state[:, :2]))
+    assert "a layer stays with vLLM's own kernels" in engine.text
+    engine.run(layer, 2, packed=True, non_spec_state_indices_tensor=[5, 9])
+    assert layer.ran == ["core with norm"]
+
+
+def test_batch_invariance_is_for_layers_that_are_all_ours(engine, monkeypatch):
+    envs = importlib.import_module("vllm.envs")
+    monkeypatch.setattr(envs, "VLLM_BATCH_INVARIANT", True)
+    layer = engine.layer()
+    assert layer.get_attn_backend().supports_batch_invariance()
+    problems = layer._cubinery_kernels.problems.values()
+    assert all(problem.batch_invariant for problem in problems)
+    with pytest.raises(UnsupportedError, match="VLLM_BATCH_INVARIANT is set"):
+        engine.layer(activation="gelu")
+
+
+def test_graphs_of_another_kind_of_layer_are_not_taken(engine):
+    layer = engine.layer()
+    config = layer.vllm_config.additional_config
+    assert config["gdn_prefill_backend"] == "triton" and "gated_rms" in config["cubinery"]
+
+
+def test_calls_are_counted_on_demand(engine, monkeypatch):
+    layer = engine.layer()
+    engine.run(layer, 2, packed=True, non_spec_state_indices_tensor=[5, 9])
+    assert not engine.plugin.calls
+    monkeypatch.setattr(engine.plugin.plugin, "_counts", True)
+    engine.run(layer, 2, packed=True, non_spec_state_indices_tensor=[5, 9])
+    assert dict(engine.plugin.calls) == {("decode", "cubinery"): 1}
