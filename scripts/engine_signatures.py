@@ -64,6 +64,8 @@ ENGINES = {
         "plugin": None,
         "class": None,
         "adapters": {
+            f"{_QWEN}:causal_conv1d_fn": "transformers._prepare_convolution",
+            f"{_QWEN}:causal_conv1d_update": "transformers._prepare_update",
             f"{_QWEN}:torch_chunk_gated_delta_rule": "transformers._prepare_chunk",
             f"{_QWEN}:torch_recurrent_gated_delta_rule": "transformers._prepare_recurrent",
         },
@@ -127,16 +129,23 @@ def imported(sources, module, name):
     for node in statements(tree.body):
         if not isinstance(node, ast.ImportFrom):
             continue
+        origin = node.module or ""
+        if node.level:
+            above = module.split(".")
+            above = above[: len(above) - node.level + is_package]
+            origin = ".".join([*above, origin] if origin else above)
         for alias in node.names:
-            if (alias.asname or alias.name) != name:
-                continue
-            origin = node.module or ""
-            if node.level:
-                above = module.split(".")
-                above = above[: len(above) - node.level + is_package]
-                origin = ".".join([*above, origin] if origin else above)
-            return origin, alias.name
+            if (alias.asname or alias.name) == name:
+                return origin, alias.name
+            if alias.name == "*" and origin != module and find(sources, origin, name) is not None:
+                return origin, name
     return None
+
+
+def assigned(node):
+    """The names that a statement gives values to."""
+    targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
 def find(sources, module, name, depth=8):
@@ -146,10 +155,8 @@ def find(sources, module, name, depth=8):
     for node in statements(sources.tree(module)[0].body):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name:
             return module, node
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        if isinstance(node, (ast.Assign, ast.AnnAssign)):
-            if any(isinstance(target, ast.Name) and target.id == name for target in targets):
-                return module, node
+        if name in assigned(node):
+            return module, node
     origin = imported(sources, module, name)
     if origin is not None:
         return find(sources, *origin, depth - 1)
@@ -205,9 +212,9 @@ def attributes(line):
     found = set()
     for _, node in line:
         for each in ast.walk(node):
-            if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name) and each.value.id == "self":
-                if isinstance(each.ctx, ast.Store):
-                    found.add(each.attr)
+            is_self = isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name) and each.value.id == "self"
+            if is_self and isinstance(each.ctx, ast.Store):
+                found.add(each.attr)
         for each in node.body:
             if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
                 found.add(each.target.id)
@@ -231,7 +238,7 @@ def describe(sources, path, wanted=()):
             return None
         line = list(bases(sources, where, node))
         methods = [(place, each_node) for place, cls in line for each_node in cls.body
-                   if getattr(each_node, "name", None) == each]  # fmt: skip
+                   if getattr(each_node, "name", None) == each or each in assigned(each_node)]  # fmt: skip
         if not methods:
             return None
         where, node = methods[0]
@@ -275,7 +282,7 @@ def names_of(sources, module, adapters):
     """By which names a module calls the functions that adapters stand for."""
     found = {}
     for path in adapters:
-        origin, _, name = path.partition(":")
+        name = path.partition(":")[2]
         found[name] = path
         if sources.tree(module) is None:
             continue

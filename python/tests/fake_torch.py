@@ -43,6 +43,7 @@ class Tensor:
         self.array = array
         self.dtype = dtype
         self.device = types.SimpleNamespace(type="cuda", index=0)
+        self._shown: list[fake_gpu.FakeArray] = []
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -61,20 +62,53 @@ class Tensor:
         return Tensor(array, self.dtype)
 
     def __getitem__(self, at: object) -> Tensor:
-        return self._like(self.array[at])
+        return self._like(self.array[at.array if isinstance(at, Tensor) else at])
+
+    def __setitem__(self, at: object, value: Tensor) -> None:
+        self.array[at.array if isinstance(at, Tensor) else at] = value.array
+
+    def _with(self, other: object, compute: object, dtype: Dtype | None = None) -> Tensor:
+        other = other.array if isinstance(other, Tensor) else other
+        dtype = dtype or self.dtype
+        return tensor(compute(self.array, other), dtype)
+
+    def __add__(self, other: object) -> Tensor:
+        return self._with(other, np.add)
+
+    def __sub__(self, other: object) -> Tensor:
+        return self._with(other, np.subtract)
+
+    def __mul__(self, other: object) -> Tensor:
+        return self._with(other, np.multiply)
+
+    def __floordiv__(self, other: object) -> Tensor:
+        return self._with(other, np.floor_divide)
+
+    def __gt__(self, other: object) -> Tensor:
+        return self._with(other, np.greater, _DTYPES["bool"])
+
+    def cumsum(self, axis: int) -> Tensor:
+        return tensor(self.array.cumsum(axis), self.dtype)
+
+    def numel(self) -> int:
+        return self.array.size
 
     def view(self, *shape: int) -> Tensor:
         array = self.array.view()
         array.shape = shape  # refuses to copy
         return self._like(array)
 
-    def unflatten(self, axis: int, shape: tuple[int, ...]) -> Tensor:
-        assert axis == -1
-        array = self.array
-        inner = array.shape[-1] // shape[-1]
-        strides = (*array.strides[:-1], array.strides[-1] * shape[-1], array.strides[-1])
-        whole = (*array.shape[:-1], inner, shape[-1])
-        return self._like(np.lib.stride_tricks.as_strided(array, whole, strides))
+    def unflatten(self, axis: int, shape: tuple[int, int]) -> Tensor:
+        axis %= self.array.ndim
+        inner = shape[1]
+        extents, strides = list(self.shape), list(self.stride())
+        extents[axis : axis + 1] = [extents[axis] // inner, inner]
+        strides[axis : axis + 1] = [strides[axis] * inner, strides[axis]]
+        return self.as_strided(extents, strides)
+
+    def as_strided(self, shape: object, strides: object) -> Tensor:
+        bytes_ = [stride * self.array.itemsize for stride in strides]
+        return self._like(np.lib.stride_tricks.as_strided(self.array, tuple(shape), bytes_))
 
     def transpose(self, one: int, other: int) -> Tensor:
         return self._like(self.array.swapaxes(one, other))
@@ -92,15 +126,19 @@ class Tensor:
     def new_empty(self, shape: tuple[int, ...], dtype: Dtype | None = None) -> Tensor:
         return empty(shape, dtype=dtype or self.dtype)
 
+    def new_zeros(self, shape: tuple[int, ...]) -> Tensor:
+        return empty(shape, dtype=self.dtype)
+
     def max(self) -> object:
         return self.array.max()
 
     def capsule(self) -> object:
-        self._shown = fake_gpu.FakeArray(
+        shown = fake_gpu.FakeArray(
             *self.shape, dtype=_SHORT[self.dtype.name], strides=self.stride()
         )
-        self._shown._managed.tensor.data = ctypes.c_void_p(self.data_ptr())
-        return self._shown.__dlpack__()
+        shown._managed.tensor.data = ctypes.c_void_p(self.data_ptr())
+        self._shown.append(shown)  # what the capsule points to lives as long as the tensor
+        return shown.__dlpack__()
 
 
 def empty(shape: tuple[int, ...], dtype: Dtype = _DTYPES["float32"], device: object = None):
@@ -133,8 +171,9 @@ def module() -> types.ModuleType:
     torch.tensor, torch.arange = tensor, arange
     stream = types.SimpleNamespace(cuda_stream=0)
     torch.cuda = types.SimpleNamespace(
-        current_stream=lambda device=None: stream, is_available=lambda: False
-    )
+        current_stream=lambda device=None: stream, is_available=lambda: False,
+        is_current_stream_capturing=lambda: False,
+    )  # fmt: skip
     torch.utils = types.SimpleNamespace(
         dlpack=types.SimpleNamespace(to_dlpack=lambda array: array.capsule())
     )

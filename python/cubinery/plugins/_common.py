@@ -19,6 +19,7 @@ from typing import Any
 
 from cubinery import _arrays
 from cubinery._context import Context
+from cubinery._core import version
 from cubinery._errors import Error, UnsupportedError
 from cubinery._problem import Problem
 
@@ -315,3 +316,23 @@ def logged_context(device: int, log: logging.Logger) -> Context:
 def choice_text(choice: Mapping[str, str]) -> str:
     """What an operator launches, and by which measurement it was chosen."""
     return f"{choice['path']} ({choice['rung']}: {choice['why']})"
+
+
+def announce(
+    plugin: Plugin, kernels: Kernels, layer: Layer, asked: Mapping[str, tuple[int, ...]]
+) -> None:
+    """One line of what there is, and one of what runs where.
+
+    Args:
+        asked: of which sizes the operators' choices are told.
+    """
+    sizes = f"{layer.k_heads} and {layer.v_heads} heads of {layer.key_dim} and {layer.value_dim}"
+    plugin.say(
+        f"cubinery {version()} serves layers of {sizes}, {layer.dtype}, states in "
+        f"{layer.state_dtype}, on {kernels.context.arch}: {kernels.summary()}"
+    )
+    parts = []
+    for name, size in asked.items():
+        if name in kernels.operators:
+            parts.append(f"{name} {choice_text(kernels.operators[name].choice(*size))}")
+    plugin.say(f"cubinery runs {'; '.join(parts)}")

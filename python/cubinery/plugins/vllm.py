@@ -642,17 +642,8 @@ def _announce(kernels: Kernels, layer: VllmLayer) -> None:
         if kernels in _announced:
             return
         _announced.append(kernels)
-    sizes = f"{layer.k_heads} and {layer.v_heads} heads of {layer.key_dim} and {layer.value_dim}"
-    plugin.say(
-        f"cubinery {version()} serves layers of {sizes}, {layer.dtype}, states in "
-        f"{layer.state_dtype}, on {kernels.context.arch}: {kernels.summary()}"
-    )
     asked = {"decode": (1,), "prefill": (8192, 4), "verify": (16, 16 * (layer.drafts + 1))}
-    parts = []
-    for name, size in asked.items():
-        if name in kernels.operators:
-            parts.append(f"{name} {_common.choice_text(kernels.operators[name].choice(*size))}")
-    plugin.say(f"cubinery runs {'; '.join(parts)}")
+    _common.announce(plugin, kernels, layer, asked)
 
 
 _announced: list[Kernels] = []
