@@ -172,7 +172,7 @@ def module() -> types.ModuleType:
     stream = types.SimpleNamespace(cuda_stream=0)
     torch.cuda = types.SimpleNamespace(
         current_stream=lambda device=None: stream, is_available=lambda: False,
-        is_current_stream_capturing=lambda: False,
+        is_current_stream_capturing=lambda: False, current_device=lambda: 0,
     )  # fmt: skip
     torch.utils = types.SimpleNamespace(
         dlpack=types.SimpleNamespace(to_dlpack=lambda array: array.capsule())

@@ -60,7 +60,7 @@ class Engine:
         self.taken = {}
         self.plugin = importlib.reload(importlib.import_module("cubinery.plugins.sglang"))
         monkeypatch.setattr(_common, "logged_context", lambda device, log: context)
-        execution = lambda: types.SimpleNamespace(  # noqa: E731
+        execution = lambda: types.SimpleNamespace(
             deterministic=types.SimpleNamespace(enable_deterministic_inference=self.deterministic)
         )
         fake_engine.install(
@@ -103,7 +103,7 @@ class Engine:
     def forms(self):
         made = {
             id(operator): name
-            for kernels in self.plugin._kernels.values()
+            for kernels in self.plugin.plugin.kernels.values()
             for name, operator in kernels.operators.items()
         }
         return [made[id(operator)] for operator, _ in self.launches]
@@ -214,6 +214,14 @@ def test_a_decode_is_one_launch(engine):
     assert backend.ran == ["track"]
 
 
+def test_a_gpu_without_clusters_has_the_convolution_in_front(engine, monkeypatch):
+    monkeypatch.setattr(_common, "has_path", lambda context, problem: problem.conv_width == 0)
+    backend = engine.backend()
+    engine.start(backend)
+    engine.decode(backend, [5, 9])
+    assert engine.forms == ["conv_decode", "decode"]
+
+
 def test_a_decode_of_undivided_projections(engine):
     backend = engine.backend()
     engine.start(backend)
@@ -300,21 +308,21 @@ def test_fewer_drafts_than_there_is_room_for(engine):
 
 def test_nothing_compiles_after_the_start(engine):
     backend = engine.backend(drafts=3)
-    made = dict(engine.plugin._kernels)
+    made = dict(engine.plugin.plugin.kernels)
     engine.start(backend)
     compiles = engine.context.stats().compiles
     engine.decode(backend, [5, 9])
     engine.extend(backend, [5, 9, 3], [0, 5, 9, 11])
     engine.extend(backend, [5, 9], [0, 3, 6], drafts=3)
     assert engine.context.stats().compiles == compiles
-    assert engine.plugin._kernels == made  # of what the pools say, before there was a layer
+    assert engine.plugin.plugin.kernels == made  # of what the pools say, before there was a layer
     assert engine.text.count("compiled") == 1
 
 
 def test_what_is_launched_is_what_is_made(engine):
     backend = engine.backend(drafts=3)
     engine.decode(backend, [-1])
-    (kernels,) = engine.plugin._kernels.values()
+    (kernels,) = engine.plugin.plugin.kernels.values()
     assert set(engine.forms) == set(kernels.problems) == set(kernels.operators)
     assert all((given["state_indices"].array == -1).all() for _, given in engine.launches)
 
@@ -361,7 +369,7 @@ def test_a_layer_of_another_activation_is_prepared_at_its_first_call(engine):
     backend.layer = engine.layer(activation=None)
     engine.start(backend)
     engine.decode(backend, [5])
-    assert engine.forms == ["decode"] and len(engine.plugin._kernels) == 2
+    assert engine.forms == ["decode"] and len(engine.plugin.plugin.kernels) == 2
     backend._cubinery_served.clear()
     backend.layer = engine.layer(activation="gelu")
     engine.decode(backend, [5])
@@ -380,7 +388,7 @@ def test_deterministic_inference_is_batch_invariant(engine):
     engine.deterministic = True
     backend = engine.backend(drafts=3)
     engine.start(backend)
-    (kernels,) = engine.plugin._kernels.values()
+    (kernels,) = engine.plugin.plugin.kernels.values()
     assert all(problem.batch_invariant for problem in kernels.problems.values())
 
 

@@ -119,7 +119,7 @@ class Engine:
         return call
 
     def _form(self, operator):
-        for kernels in self.plugin._kernels.values():
+        for kernels in self.plugin.plugin.kernels.values():
             for name, made in kernels.operators.items():
                 if made is operator:
                     return name
@@ -330,6 +330,13 @@ def test_windows_with_gaps_have_a_convolution_of_their_own(engine):
     assert at(decode, "enable_pdl")
 
 
+def test_a_gpu_without_clusters_has_the_convolution_in_front(engine, monkeypatch):
+    monkeypatch.setattr(_common, "has_path", lambda context, problem: problem.conv_width == 0)
+    layer = engine.layer()
+    engine.run(layer, 2, packed=True, non_spec_state_indices_tensor=[5, 9])
+    assert engine.forms == ["conv_decode", "decode"]
+
+
 def test_states_for_a_prefix_cache_are_those_that_vllm_asks_for(engine):
     layer = engine.layer(checkpoints=True)
     offsets, lengths = [0, 256, 0, 384], [1, 300, 90, 500]
@@ -357,14 +364,14 @@ def test_states_for_a_prefix_cache_are_those_that_vllm_asks_for(engine):
 
 def test_nothing_compiles_after_the_start(engine):
     layer = engine.layer(drafts=3)
-    compiles, made = engine.context.stats().compiles, dict(engine.plugin._kernels)
+    compiles, made = engine.context.stats().compiles, dict(engine.plugin.plugin.kernels)
     other = engine.layer(drafts=3)  # the model's next layer
     for each in (layer, other):
         engine.run(each, 4, packed=True, non_spec_state_indices_tensor=[5, 9, 0, 0])
         engine.run(each, 11, packed=True, **MIXED)
         engine.run(each, 6, packed=True, **drafts())
     assert engine.context.stats().compiles == compiles
-    assert engine.plugin._kernels == made
+    assert engine.plugin.plugin.kernels == made
 
 
 def test_what_is_launched_is_what_is_made(engine):

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cubinery import _arrays
@@ -87,6 +87,9 @@ class Plugin:
         self._said: set[str] = set()
         self._registered = False
         self._lock = threading.Lock()
+        self.kernels: dict[tuple[int, Layer], Kernels] = {}
+        self._contexts: dict[int, Context] = {}
+        self._announced: list[Kernels] = []
 
     def register(self, seams: Seams, install: Callable[[], None]) -> None:
         """Installs the plugin at the first call, unless it is switched off.  Never raises: an
@@ -161,6 +164,51 @@ class Plugin:
             self._said.add(text)
             self.log.warning("%s", text)
 
+    def kernels_of(self, device: int, layer: Layer, problems: Problems) -> Kernels:
+        """The operators of layers like this one on a device: made once, from then on in the making.
+
+        A GPU on which no kernel has the convolution within decode's has it in front of that.
+        """
+        with self._lock:
+            kernels = self.kernels.get((device, layer))
+            if kernels is None:
+                context = self._contexts.get(device)
+                if context is None:
+                    context = self._contexts[device] = logged_context(device, self.log)
+                made = layer
+                if layer.joins_conv and not has_path(context, problems(layer)["decode"]):
+                    made = replace(layer, joins_conv=False)
+                kernels = self.kernels[device, layer] = Kernels(context, problems(made))
+            return kernels
+
+    def announce(
+        self, kernels: Kernels, layer: Layer, asked: Mapping[str, tuple[int, ...]]
+    ) -> None:
+        """One line of what there is, and one of what runs where, once for the same kernels.
+
+        Args:
+            asked: of which sizes the operators' choices are told.
+        """
+        with self._lock:
+            if kernels in self._announced:
+                return
+            self._announced.append(kernels)
+        sizes = (
+            f"{layer.k_heads} and {layer.v_heads} heads of {layer.key_dim} and {layer.value_dim}"
+        )
+        self.say(
+            f"cubinery {version()} serves layers of {sizes}, {layer.dtype}, states in "
+            f"{layer.state_dtype}, on {kernels.context.arch}: {kernels.summary()}"
+        )
+        parts = []
+        for name, size in asked.items():
+            if name in kernels.operators:
+                parts.append(f"{name} {choice_text(kernels.operators[name].choice(*size))}")
+        self.say(f"cubinery runs {'; '.join(parts)}")
+
+
+Problems = Callable[[Any], Mapping[str, Problem[Any]]]
+
 
 def dtype_short(dtype: Any) -> str:
     """A dtype of torch as problems call it; its own name if they have none."""
@@ -187,6 +235,7 @@ class Layer:
     conv_has_bias: bool = False
     drafts: int = 0  # the most of a request
     batch_invariant: bool = False
+    joins_conv: bool = True  # a decode has the convolution in its launch
 
     @property
     def heads(self) -> dict[str, Any]:
@@ -313,26 +362,22 @@ def logged_context(device: int, log: logging.Logger) -> Context:
     return Context(device, log=write)
 
 
+def sizes_asked(drafts: int) -> dict[str, tuple[int, ...]]:
+    """Of which sizes the choices of operators are told, whose requests have so many draft tokens."""
+    return {"decode": (1,), "prefill": (8192, 4), "verify": (16, 16 * drafts)}
+
+
 def choice_text(choice: Mapping[str, str]) -> str:
     """What an operator launches, and by which measurement it was chosen."""
     return f"{choice['path']} ({choice['rung']}: {choice['why']})"
 
 
-def announce(
-    plugin: Plugin, kernels: Kernels, layer: Layer, asked: Mapping[str, tuple[int, ...]]
-) -> None:
-    """One line of what there is, and one of what runs where.
-
-    Args:
-        asked: of which sizes the operators' choices are told.
-    """
-    sizes = f"{layer.k_heads} and {layer.v_heads} heads of {layer.key_dim} and {layer.value_dim}"
-    plugin.say(
-        f"cubinery {version()} serves layers of {sizes}, {layer.dtype}, states in "
-        f"{layer.state_dtype}, on {kernels.context.arch}: {kernels.summary()}"
-    )
-    parts = []
-    for name, size in asked.items():
-        if name in kernels.operators:
-            parts.append(f"{name} {choice_text(kernels.operators[name].choice(*size))}")
-    plugin.say(f"cubinery runs {'; '.join(parts)}")
+def has_path(context: Context, problem: Problem[Any]) -> bool:
+    """Whether the device has a kernel for it at all."""
+    try:
+        context.explain(problem)
+    except UnsupportedError:
+        return False
+    except Error:
+        return True  # what else is wrong is said where it is made
+    return True

@@ -9,12 +9,10 @@ cache keeps stay SGLang's.  ReplaySSM, trees of drafts and multi-item scoring st
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from cubinery._context import Context
 from cubinery._errors import Error, UnsupportedError
 from cubinery._problem import Problem
 from cubinery.plugins import _common
@@ -72,9 +70,6 @@ calls = plugin.calls
 _PAD = -1  # any negative slot is one of rows of padding
 _CHUNK = 64  # tokens between the states of which SGLang's radix cache takes some
 _MOST_DRAFTS = 16
-_kernels: dict[Any, Kernels] = {}
-_contexts: dict[int, Context] = {}
-_lock = threading.Lock()
 
 
 def register() -> None:
@@ -107,13 +102,16 @@ def problems(layer: SglangLayer) -> dict[str, Problem[Any]]:
     pool = {**layer.heads, **layer.states, **layer.indices}
     prefill = PrefillProblem(**pool, varlen=True)
     found: dict[str, Problem[Any]] = {
-        "decode": DecodeProblem(
-            **pool, **layer.gates, **layer.conv_of_decode, **layer.conv_activation
-        ),
         "conv": ConvProblem(**conv, **layer.gates, varlen=True),
         "prefill": prefill,
         "prefill_kept": replace(prefill, checkpoints="before", checkpoint_every=_CHUNK),
     }
+    decode = DecodeProblem(**pool, **layer.gates)
+    if layer.joins_conv:
+        found["decode"] = replace(decode, **layer.conv_of_decode, **layer.conv_activation)
+    else:
+        found["decode"] = decode
+        found["conv_decode"] = ConvProblem(**conv)
     if layer.drafts > 0:
         found["verify"] = VerifyProblem(
             **pool, **layer.gates, draft_tokens=layer.drafts, stored_states="every"
@@ -122,7 +120,7 @@ def problems(layer: SglangLayer) -> dict[str, Problem[Any]]:
 
 
 _FORMS = {
-    "decode": ("decode",),
+    "decode": ("decode", "conv_decode"),
     "prefill": ("conv", "prefill"),
     "prefill_kept": ("conv", "prefill_kept"),
     "verify": ("verify",),
@@ -133,18 +131,6 @@ _WORDS = {
     "prefill_kept": "prefill for the radix cache",
     "verify": "the verification of drafts",
 }
-
-
-def _kernels_of(device: int, layer: SglangLayer) -> Kernels:
-    """The operators of layers like this one on a device: made once, from then on in the making."""
-    with _lock:
-        kernels = _kernels.get((device, layer))
-        if kernels is None:
-            context = _contexts.get(device)
-            if context is None:
-                context = _contexts[device] = _common.logged_context(device, plugin.log)
-            kernels = _kernels[device, layer] = Kernels(context, problems(layer))
-        return kernels
 
 
 def _describe(layer: Any, cache: Any, slots: Any, batch_invariant: bool) -> SglangLayer:
@@ -231,7 +217,7 @@ class CubineryBackend(_Behind):  # type: ignore[misc]
             A_log=SimpleNamespace(dtype=self._cubinery_sglang.f32),
         )  # fmt: skip
         described = _describe(guessed, cache, self._cubinery_sglang.i32, self._cubinery_invariant)
-        _kernels_of(conv.device.index or 0, described)
+        plugin.kernels_of(conv.device.index or 0, described, problems)
 
     def _cubinery_for(self, layer: Any, cache: Any) -> _Served | None:
         """What serves a layer: known after its first call."""
@@ -247,7 +233,7 @@ class CubineryBackend(_Behind):  # type: ignore[misc]
     def _cubinery_prepare(self, layer: Any, cache: Any) -> _Served:
         slots = self.forward_metadata.mamba_cache_indices
         described = _describe(layer, cache, slots.dtype, self._cubinery_invariant)
-        kernels = _kernels_of(slots.device.index or 0, described).ready()
+        kernels = plugin.kernels_of(slots.device.index or 0, described, problems).ready()
         can = set()
         for kind, forms in _FORMS.items():
             needed = [form for form in forms if form in kernels.problems]
@@ -260,7 +246,7 @@ class CubineryBackend(_Behind):  # type: ignore[misc]
         if "verify" in can:
             self._cubinery_steps(cache, served, described.drafts)
         self._cubinery_rehearse(layer, cache, served)
-        _announce(kernels, described)
+        plugin.announce(kernels, described, _common.sizes_asked(max(described.drafts, 1)))
         return served
 
     def _cubinery_steps(self, cache: Any, served: _Served, drafts: int) -> None:
@@ -442,10 +428,24 @@ def _starts(bounds: Any) -> Any:
 def _decode(
     served: _Served, layer: Any, cache: Any, x: Any, a: Any, b: Any, out: Any, slots: Any
 ) -> None:
-    served.kernels.operators["decode"](
-        g=a, beta=b, A_log=layer.A_log, dt_bias=layer.dt_bias, out=out, x=x,
-        conv_weight=layer.conv_weights, conv_bias=layer.bias, conv_state=cache.conv[0],
-        state=cache.temporal, state_indices=slots, pad_slot_id=_PAD, zero_padding=True,
+    operators = served.kernels.operators
+    conv = operators.get("conv_decode")
+    if conv is None:
+        given = {
+            "x": x, "conv_weight": layer.conv_weights, "conv_bias": layer.bias,
+            "conv_state": cache.conv[0],
+        }  # fmt: skip
+    else:
+        q, k, v = _outputs(x, layer, x.shape[0])
+        # One token of each request: [N, 1, ..].
+        conv(
+            x[:, None], layer.conv_weights, layer.bias, q=q[:, None], k=k[:, None], v=v[:, None],
+            state=cache.conv[0], state_indices=slots, pad_slot_id=_PAD,
+        )  # fmt: skip
+        given = {"q": q, "k": k, "v": v, "enable_pdl": served.kernels.has_pdl}
+    operators["decode"](
+        g=a, beta=b, A_log=layer.A_log, dt_bias=layer.dt_bias, out=out, state=cache.temporal,
+        state_indices=slots, pad_slot_id=_PAD, zero_padding=True, **given,
     )  # fmt: skip
 
 
@@ -506,18 +506,6 @@ def _pool(buffer: Any, slots: Any) -> Any:
 
 
 # ---- The seam ------------------------------------------------------------------------------------
-
-
-_announced: list[Kernels] = []
-
-
-def _announce(kernels: Kernels, layer: SglangLayer) -> None:
-    with _lock:
-        if kernels in _announced:
-            return
-        _announced.append(kernels)
-    asked = {"decode": (1,), "prefill": (8192, 4), "verify": (16, 16 * max(layer.drafts, 1))}
-    _common.announce(plugin, kernels, layer, asked)
 
 
 def _install() -> None:

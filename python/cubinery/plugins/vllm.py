@@ -8,12 +8,10 @@ Prefills and draft tokens are two.  States, slots, schedules and graphs stay vLL
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from cubinery._context import Context
 from cubinery._core import version
 from cubinery._errors import Error, UnsupportedError
 from cubinery._problem import Problem
@@ -68,9 +66,6 @@ plugin = _common.Plugin("vLLM", "vLLM 0.33", "vllm.cubinery")
 calls = plugin.calls
 _NULL_BLOCK = 0  # the slot of rows of padding
 _NORMS = {"silu": "gated_rms", "swish": "gated_rms", "sigmoid": "sigmoid_gated_rms"}
-_kernels: dict[Any, Kernels] = {}
-_contexts: dict[int, Context] = {}
-_lock = threading.Lock()
 
 
 def register() -> None:
@@ -97,8 +92,9 @@ class VllmLayer(Layer):
 
     @property
     def decodes_in_one_launch(self) -> bool:
-        """A decode takes windows without gaps, which those of columns have in front of drafts'."""
-        return self.drafts == 0 or self.conv_state_layout == "channels"
+        """That takes windows without gaps, which those of columns have beside drafts'."""
+        has_gaps = self.drafts > 0 and self.conv_state_layout == "columns"
+        return self.joins_conv and not has_gaps
 
 
 def problems(layer: VllmLayer) -> dict[str, Problem[Any]]:
@@ -136,18 +132,6 @@ def _refused(layer: VllmLayer) -> set[str]:
         except Error:
             refused.add(name)
     return refused
-
-
-def _kernels_of(device: int, layer: VllmLayer) -> Kernels:
-    """The operators of layers like this one on a device: made once, from then on in the making."""
-    with _lock:
-        kernels = _kernels.get((device, layer))
-        if kernels is None:
-            context = _contexts.get(device)
-            if context is None:
-                context = _contexts[device] = _common.logged_context(device, plugin.log)
-            kernels = _kernels[device, layer] = Kernels(context, problems(layer))
-        return kernels
 
 
 # What a kind of work needs; the rest of a layer's forms are in front of these.
@@ -286,8 +270,8 @@ class CubineryCore(_Behind):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         try:
             self._cubinery_layer = self._cubinery_describe()
-            device = self.A_log.device.index or 0
-            self._cubinery_kernels = _kernels_of(device, self._cubinery_layer)
+            device = self._cubinery_vllm.current_device()
+            self._cubinery_kernels = plugin.kernels_of(device, self._cubinery_layer, problems)
         except Error as error:
             self._cubinery_refuse("a layer", error)
             return
@@ -371,8 +355,10 @@ class CubineryCore(_Behind):  # type: ignore[misc]
         if getattr(self, "_exports_checkpoints", False):
             every = self._cubinery_vllm.checkpoint_grid(self.vllm_config)
         self._cubinery_layer = replace(self._cubinery_layer, checkpoint_every=every)
-        device = self.A_log.device.index or 0
-        kernels = self._cubinery_kernels = _kernels_of(device, self._cubinery_layer).ready()
+        device = self._cubinery_vllm.current_device()
+        kernels = self._cubinery_kernels = plugin.kernels_of(
+            device, self._cubinery_layer, problems
+        ).ready()
         self._cubinery_operators, self._cubinery_pdl = kernels.operators, kernels.has_pdl
         can = set()
         for kind, forms in _FORMS.items():
@@ -385,7 +371,8 @@ class CubineryCore(_Behind):  # type: ignore[misc]
             else:
                 can.add(kind)
         self._cubinery_can = frozenset(can)
-        _announce(kernels, self._cubinery_layer)
+        drafts = self._cubinery_layer.drafts + 1
+        plugin.announce(kernels, self._cubinery_layer, _common.sizes_asked(drafts))
 
     def _cubinery_rehearse(self) -> None:
         """Launches what a layer has on rows of padding, which touch no state: what the pools of
@@ -636,19 +623,6 @@ class CubineryCore(_Behind):  # type: ignore[misc]
 # ---- The seam ------------------------------------------------------------------------------------
 
 
-def _announce(kernels: Kernels, layer: VllmLayer) -> None:
-    """One line of what there is, and one of what runs where."""
-    with _lock:
-        if kernels in _announced:
-            return
-        _announced.append(kernels)
-    asked = {"decode": (1,), "prefill": (8192, 4), "verify": (16, 16 * (layer.drafts + 1))}
-    _common.announce(plugin, kernels, layer, asked)
-
-
-_announced: list[Kernels] = []
-
-
 def _install() -> None:
     if not _common.seam("vllm.platforms:current_platform").is_cuda():
         return
@@ -676,6 +650,7 @@ def _vllm() -> SimpleNamespace:
     return SimpleNamespace(
         envs=_common.seam("vllm.envs"),
         f32=torch.float32,
+        current_device=torch.cuda.current_device,
         get_forward_context=_common.seam("vllm.forward_context:get_forward_context"),
         is_conv_state_dim_first=_common.seam(f"{_GDN}:is_conv_state_dim_first"),
         checkpoint_grid=_common.seam(
