@@ -47,6 +47,11 @@ def _function(path: str, about: dict):
     return refuse
 
 
+def _anything(cls, *args, **kwargs):
+    """A class's __new__, which hides what it takes."""
+    return object.__new__(cls)
+
+
 def _module(name: str, monkeypatch) -> types.ModuleType:
     if name in sys.modules:
         return sys.modules[name]
@@ -83,7 +88,7 @@ def install(name: str, monkeypatch, **own) -> None:
         elif hasattr(owner, last):
             continue
         elif about["kind"] == "class":
-            made = type(last, (), {"__signature__": signature(about)})
+            made = type(last, (), {"__init__": _function(path, about), "__new__": _anything})
         elif about["kind"] == "function":
             made = _function(path, about)
             made = staticmethod(made) if outer else made

@@ -27,6 +27,8 @@ SWITCH = "CUBINERY_PLUGIN"
 COUNT = "CUBINERY_PLUGIN_COUNT"
 MODES = ("auto", "force", "off")
 
+_INIT = "__init__"
+
 Seams = Mapping[str, tuple[str, ...]]
 
 
@@ -50,7 +52,9 @@ def seam(path: str, parameters: tuple[str, ...] = ()) -> Any:
         if found is None:
             raise MissingSeam(path)
     if parameters:
-        taken = inspect.signature(found).parameters
+        # Of a class what its objects are made from: __new__ may take anything.
+        makes = getattr(found, _INIT) if isinstance(found, type) else found
+        taken = inspect.signature(makes).parameters
         lacking = [name for name in parameters if name not in taken]
         if lacking:
             raise MissingSeam(f"{', '.join(lacking)} of {path}")
