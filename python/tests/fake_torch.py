@@ -129,6 +129,9 @@ class Tensor:
     def new_zeros(self, shape: tuple[int, ...]) -> Tensor:
         return empty(shape, dtype=self.dtype)
 
+    def to(self, dtype: Dtype) -> Tensor:
+        return tensor(self.array, dtype)
+
     def max(self) -> object:
         return self.array.max()
 

@@ -54,7 +54,7 @@ class QwenGatedDeltaNetAttention:
             weight=torch.zeros((DIM,), dtype=torch.bfloat16), activation=config["gate"],
             group_size=None, norm_before_gate=True,
         )  # fmt: skip
-        self._exports_checkpoints = config["checkpoints"]
+        self._checkpoint_alignment = 64 if config["checkpoints"] else None
         self._checkpoint_exporter = types.SimpleNamespace(export=self._export)
         self.ran = []
         self.state_dtype = torch.float32
@@ -103,8 +103,6 @@ class Engine:
             get_forward_context=lambda: types.SimpleNamespace(attn_metadata=self.metadata),
             is_conv_state_dim_first=lambda: self.dims_first, VLLM_BATCH_INVARIANT=False,
             current_platform=types.SimpleNamespace(is_cuda=lambda: True),
-            get_mamba_prefill_checkpoint_grid=lambda vllm_config: 128,
-            async_tensor_h2d=lambda data, device=None, dtype=None: torch.tensor(data, dtype),
         )  # fmt: skip
         for cls in (Decode, Prefill, Verify, Conv):
             monkeypatch.setattr(cls, "__call__", self._noted(cls.__call__))
@@ -342,22 +340,25 @@ def test_a_gpu_without_clusters_has_the_convolution_in_front(engine, monkeypatch
 
 def test_states_for_a_prefix_cache_are_those_that_vllm_asks_for(engine):
     layer = engine.layer(checkpoints=True)
-    offsets, lengths = [0, 256, 0, 384], [1, 300, 90, 500]
-    count, starts, rows = 5, [0, 2, 2, 5], [0, 1, 0, 4]  # one after each 128 tokens
-    checkpoint = types.SimpleNamespace(offsets=offsets, query_lens=lengths)
+    plan = types.SimpleNamespace(
+        every_n_tokens=128, num_checkpoints=5, rows=fake_torch.tensor([0, 1, 0, 4]),
+        cu_starts=fake_torch.tensor([0, 2, 2, 5], engine.torch.int64),
+    )  # fmt: skip
     bounds = [0, 1, 301, 391, 891]
     ran = engine.run(
         layer, 891, packed=True, num_prefills=3, num_decode_tokens=1, num_prefill_tokens=890,
         non_spec_state_indices_tensor=[5, 3, 4, 6], prefill_state_indices=[3, 4, 6],
         prefill_query_start_loc=[0, 300, 390, 890], non_spec_query_start_loc=bounds,
-        prefill_has_initial_state=np.zeros(3, bool), checkpoint=checkpoint,
-        flashinfer_checkpoint_plan=types.SimpleNamespace(),
+        prefill_has_initial_state=np.zeros(3, bool), checkpoint=object(),
+        flashinfer_checkpoint_plan=plan,
     )  # fmt: skip
     assert engine.forms == ["decode", "conv", "prefill_kept"]
     kept = engine.launches[-1]
-    assert at(kept, "checkpoints").shape == (count, V_HEADS, DIM, DIM)
-    assert at(kept, "checkpoint_cu_starts").array.tolist() == starts
-    assert layer.exported["recurrent_rows"].array.tolist() == rows
+    assert at(kept, "checkpoints").shape == (5, V_HEADS, DIM, DIM)
+    assert at(kept, "checkpoint_every") == 128
+    assert at(kept, "checkpoint_cu_starts").array.tolist() == [0, 2, 2, 5]
+    assert at(kept, "checkpoint_cu_starts").dtype.name == "int32"
+    assert same(layer.exported["recurrent_rows"], plan.rows)
     assert same(layer.exported["raw_qkv"], ran.x[:891, :CHANNELS])
     assert layer.exported["cu_seqlens"].array.tolist() == bounds
 

@@ -41,7 +41,9 @@ SEAMS: dict[str, tuple[str, ...]] = {
         "checkpoint", "raw_qkv", "conv_state", "cu_seqlens", "recurrent_checkpoint",
         "recurrent_state", "recurrent_rows",
     ),
-    "vllm.model_executor.layers.mamba.abstract:get_mamba_prefill_checkpoint_grid": ("vllm_config",),
+    f"{_METADATA}:GDNFlashInferCheckpointPlan": (
+        "every_n_tokens", "num_checkpoints", "cu_starts", "rows",
+    ),
     f"{_METADATA}:GDNAttentionBackend.supports_batch_invariance": (),
     f"{_METADATA}:GDNAttentionMetadata": (
         "num_prefills", "num_decode_tokens", "num_spec_decodes", "num_actual_tokens", "checkpoint",
@@ -51,12 +53,11 @@ SEAMS: dict[str, tuple[str, ...]] = {
         "prefill_state_indices", "prefill_has_initial_state", "nums_dict", "num_prefill_tokens",
     ),
     "vllm.envs:VLLM_BATCH_INVARIANT": (),
-    "vllm.utils.torch_utils:async_tensor_h2d": ("data", "device", "dtype"),
     "vllm.platforms:current_platform": (),
 }  # fmt: skip
 # What it reads of a layer, set by the class's __init__.
 ATTRIBUTES = (
-    "A_log", "activation", "conv1d", "conv_kernel_size", "dt_bias", "enable_fused_gdn_spec_decode",
+    "A_log", "_checkpoint_alignment", "_checkpoint_exporter", "activation", "conv1d", "conv_kernel_size", "dt_bias", "enable_fused_gdn_spec_decode",
     "gqa_interleaved_layout", "head_k_dim", "head_v_dim", "key_dim", "kv_cache",
     "layer_norm_epsilon", "model_config", "norm", "num_k_heads", "num_spec", "num_v_heads",
     "prefix", "tp_size", "value_dim", "vllm_config",
@@ -65,6 +66,7 @@ ATTRIBUTES = (
 plugin = _common.Plugin("vLLM", "vLLM 0.33", "vllm.cubinery")
 calls = plugin.calls
 _NULL_BLOCK = 0  # the slot of rows of padding
+_CHUNK = 64  # tokens from one state to the next that vLLM may ask for, or a multiple
 _NORMS = {"silu": "gated_rms", "swish": "gated_rms", "sigmoid": "sigmoid_gated_rms"}
 
 
@@ -82,7 +84,7 @@ class VllmLayer(Layer):
 
     output_norm: str = "none"  # what is behind the recurrence, in its launch
     norm_weight_dtype: str = "f32"
-    checkpoint_every: int = 0  # tokens between the states that prefix caching keeps; 0: none
+    keeps_states: bool = False  # inside a prefill, for prefix caching
 
     @property
     def norm(self) -> dict[str, Any]:
@@ -116,10 +118,8 @@ def problems(layer: VllmLayer) -> dict[str, Problem[Any]]:
             **layer.heads, **layer.gates, **layer.states, **layer.norm, varlen=True,
             draft_tokens=layer.drafts + 1, stored_states="every", from_accepted=True,
         )  # fmt: skip
-    if layer.checkpoint_every > 0:
-        found["prefill_kept"] = replace(
-            prefill, checkpoints="after", checkpoint_every=layer.checkpoint_every
-        )
+    if layer.keeps_states:
+        found["prefill_kept"] = replace(prefill, checkpoints="after", checkpoint_every=_CHUNK)
     return found
 
 
@@ -167,7 +167,7 @@ class _Step:
     verified: tuple[Any, ...] = ()  # slots of steps, first slots, accepted, bounds
     drafts: Any = None  # which tokens are drafts, and which are not, where a batch has both
     others: Any = None
-    kept: tuple[Any, ...] = ()  # count, starts, rows
+    starts: Any = None  # of checkpoints
 
     @classmethod
     def of(cls, m: Any) -> _Step:
@@ -205,21 +205,11 @@ class _Step:
         else:
             self.kinds += ("prefill_kept",)
 
-    def keep(self, m: Any, every: int, to_device: Any) -> tuple[Any, ...]:
-        """Where a prefill's checkpoints, one after each `every` tokens, go, and which rows of them
-        vLLM takes: as its own plan, whose stride is another for each batch."""
-        if not self.kept:
-            offsets, lengths = m.checkpoint.offsets, m.checkpoint.query_lens
-            first = len(offsets) - m.num_prefills
-            starts = [0]
-            for length in lengths[first:]:
-                starts.append(starts[-1] + length // every)
-            rows = [0] * len(offsets)
-            for n, offset in enumerate(offsets[first:]):
-                if offset > 0:
-                    rows[first + n] = starts[n] + offset // every - 1
-            self.kept = (starts[-1], to_device(starts), to_device(rows))
-        return self.kept
+    def keep(self, plan: Any) -> Any:
+        """Where the checkpoints of each sequence begin, in the dtype of its bounds."""
+        if self.starts is None:
+            self.starts = plan.cu_starts.to(self.bounds.dtype)
+        return self.starts
 
 
 def _step(m: Any) -> _Step:
@@ -312,6 +302,7 @@ class CubineryCore(_Behind):  # type: ignore[misc]
                 "columns" if self._cubinery_vllm.is_conv_state_dim_first() else "channels"
             ),
             drafts=self.num_spec,
+            keeps_states=self._checkpoint_alignment is not None,
             batch_invariant=bool(self._cubinery_vllm.envs.VLLM_BATCH_INVARIANT),
         )
         if not self._cubinery_takes_gate():
@@ -351,10 +342,6 @@ class CubineryCore(_Behind):  # type: ignore[misc]
 
     def _cubinery_prepare(self) -> None:
         """Waits for the operators, and says what there is."""
-        every = 0
-        if getattr(self, "_exports_checkpoints", False):
-            every = self._cubinery_vllm.checkpoint_grid(self.vllm_config)
-        self._cubinery_layer = replace(self._cubinery_layer, checkpoint_every=every)
         device = self._cubinery_vllm.current_device()
         kernels = self._cubinery_kernels = plugin.kernels_of(
             device, self._cubinery_layer, problems
@@ -363,7 +350,7 @@ class CubineryCore(_Behind):  # type: ignore[misc]
         can = set()
         for kind, forms in _FORMS.items():
             needed = [form for form in forms if form in kernels.problems]
-            if not needed or (kind == "prefill_kept" and every == 0):
+            if forms[-1] not in kernels.problems and kind != "decode":
                 continue
             refused = [kernels.refused[form] for form in needed if form in kernels.refused]
             if refused:
@@ -580,20 +567,15 @@ class CubineryCore(_Behind):  # type: ignore[misc]
     ) -> None:
         """A prefill that keeps states inside, of which vLLM takes some for its prefix cache."""
         pools = self._cubinery_pools()
-        every = self._cubinery_layer.checkpoint_every
-        count, starts, rows = step.keep(m, every, self._cubinery_vllm.to_device(out))
-        kept = pools.state.new_empty((max(count, 1), *pools.state.shape[1:]))
+        plan = m.flashinfer_checkpoint_plan
+        kept = pools.state.new_empty((max(plan.num_checkpoints, 1), *pools.state.shape[1:]))
         self._cubinery_operators["prefill_kept"](
-            *inputs,
-            out=out,
-            state=pools.state,
-            checkpoints=kept,
-            checkpoint_cu_starts=starts,
-            **shared,
-        )
+            *inputs, out=out, state=pools.state, checkpoints=kept,
+            checkpoint_cu_starts=step.keep(plan), checkpoint_every=plan.every_n_tokens, **shared,
+        )  # fmt: skip
         self._checkpoint_exporter.export(
             m.checkpoint, raw_qkv=raw, conv_state=pools.conv, recurrent_checkpoint=kept,
-            recurrent_state=pools.state, cu_seqlens=m.non_spec_query_start_loc, recurrent_rows=rows,
+            recurrent_state=pools.state, cu_seqlens=m.non_spec_query_start_loc, recurrent_rows=plan.rows,
         )  # fmt: skip
 
     def _cubinery_verify(self, x: Any, b: Any, a: Any, z: Any, out: Any, step: _Step) -> None:
@@ -639,13 +621,9 @@ def _vllm() -> SimpleNamespace:
     import torch
 
     backend = _common.seam(f"{_METADATA}:GDNAttentionBackend")
-    copied = _common.seam("vllm.utils.torch_utils:async_tensor_h2d")
 
     def supports_batch_invariance(cls: Any) -> bool:
         return True
-
-    def to_device(array: Any) -> Any:
-        return lambda values: copied(values, device=array.device, dtype=torch.int32)
 
     return SimpleNamespace(
         envs=_common.seam("vllm.envs"),
@@ -653,10 +631,6 @@ def _vllm() -> SimpleNamespace:
         current_device=torch.cuda.current_device,
         get_forward_context=_common.seam("vllm.forward_context:get_forward_context"),
         is_conv_state_dim_first=_common.seam(f"{_GDN}:is_conv_state_dim_first"),
-        checkpoint_grid=_common.seam(
-            "vllm.model_executor.layers.mamba.abstract:get_mamba_prefill_checkpoint_grid"
-        ),
-        to_device=to_device,
         invariant_backend=type(
             "CubineryGDNBackend", (backend,),
             {"supports_batch_invariance": classmethod(supports_batch_invariance)},
