@@ -25,6 +25,11 @@ fake_gpu._CODES.setdefault("u8", (1, 8))
 fake_gpu._LONG.setdefault("u8", "uint8")
 
 
+def stored(name: str) -> np.dtype:
+    """What a dtype of torch is kept as."""
+    return np.dtype(_STORED[name])
+
+
 class Dtype:
     def __init__(self, name: str) -> None:
         self.name = name
@@ -146,15 +151,15 @@ class Tensor:
 
 def empty(shape: tuple[int, ...], dtype: Dtype = _DTYPES["float32"], device: object = None):
     """Aligned as torch's."""
-    stored = np.dtype(_STORED[dtype.name])
-    size = int(np.prod(shape, dtype=np.int64)) * stored.itemsize
+    kept = stored(dtype.name)
+    size = int(np.prod(shape, dtype=np.int64)) * kept.itemsize
     memory = np.zeros(size + 256, np.uint8)
     at = -memory.__array_interface__["data"][0] % 256
-    return Tensor(memory[at : at + size].view(stored).reshape(shape), dtype)
+    return Tensor(memory[at : at + size].view(kept).reshape(shape), dtype)
 
 
 def tensor(values: object, dtype: Dtype = _DTYPES["int32"], device: object = None) -> Tensor:
-    made = np.asarray(values, _STORED[dtype.name])
+    made = np.asarray(values, stored(dtype.name))
     found = empty(made.shape, dtype)
     found.array[...] = made
     return found
