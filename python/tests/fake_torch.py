@@ -105,7 +105,7 @@ class Tensor:
 
     def unflatten(self, axis: int, shape: tuple[int, int]) -> Tensor:
         axis %= self.array.ndim
-        inner = shape[1]
+        inner = shape[1] if shape[1] > 0 else self.shape[axis] // shape[0]
         extents, strides = list(self.shape), list(self.stride())
         extents[axis : axis + 1] = [extents[axis] // inner, inner]
         strides[axis : axis + 1] = [strides[axis] * inner, strides[axis]]
@@ -120,6 +120,12 @@ class Tensor:
 
     def expand(self, *shape: int) -> Tensor:
         return self._like(np.broadcast_to(self.array, shape))
+
+    def flatten(self, axis: int) -> Tensor:
+        return self._like(self.array.reshape(*self.shape[:axis], -1))
+
+    def copy_(self, other: Tensor) -> None:
+        self.array[...] = other.array
 
     def index_select(self, axis: int, rows: Tensor) -> Tensor:
         return self._like(self.array.take(rows.array, axis))

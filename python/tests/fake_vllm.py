@@ -41,6 +41,7 @@ class QwenGatedDeltaNetAttention:
         self.key_dim, self.value_dim = DIM * self.num_k_heads, DIM * self.num_v_heads
         self.conv_kernel_size = WIDTH
         self.gqa_interleaved_layout = gqa_interleaved_layout
+        self._forward_method = None
         self.enable_fused_gdn_spec_decode = False
         self.A_log = torch.zeros((V_HEADS,))
         self.dt_bias = torch.zeros((V_HEADS,), dtype=torch.bfloat16)
@@ -99,6 +100,7 @@ class Engine:
             RELEASE, monkeypatch, QwenGatedDeltaNetAttention=layer, op_registry_oot=self.taken,
             get_forward_context=lambda: types.SimpleNamespace(attn_metadata=self.metadata),
             is_conv_state_dim_first=lambda: self.dims_first, VLLM_BATCH_INVARIANT=False,
+            _encode_layer_name=lambda layer_name: layer_name,
             current_platform=types.SimpleNamespace(is_cuda=lambda: True),
         )  # fmt: skip
         for cls in (Decode, Prefill, Verify, Conv):
@@ -127,12 +129,15 @@ class Engine:
     def text(self):
         return self._caplog.text
 
-    def layer(self, drafts=0, gate="silu", activation="silu", checkpoints=False, bound=True, **more):
+    def layer(
+        self, drafts=0, gate="silu", activation="silu", checkpoints=False, bound=True, mode=3, **more
+    ):
         self.plugin.register()
         config = {"drafts": drafts, "gate": gate, "activation": activation, "checkpoints": checkpoints}
         vllm_config = types.SimpleNamespace(
             torch=self.torch, additional_config={"gdn_prefill_backend": "triton"},
             scheduler_config=types.SimpleNamespace(max_num_seqs=8),
+            compilation_config=types.SimpleNamespace(mode=mode),
         )  # fmt: skip
         layer = self.taken["QwenGatedDeltaNetAttention"](config, vllm_config, "l", **more)
         if bound:

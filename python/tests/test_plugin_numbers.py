@@ -237,3 +237,37 @@ def test_drafts_of_which_some_are_wrong(engine, packed, dims_first):
     requests.run(("A", 4), ("C", 1), **drafts([0, 4, 5], [2, 3]))
     requests.check()
     assert max(max(row) for row in TABLE) < SLOTS
+
+
+GROUP = V_HEADS // K_HEADS
+
+
+def grouped(flat, widths):
+    """What is in order, q's of all heads in front, as groups of what belongs to a key head."""
+    parts = np.split(flat, np.cumsum([K_HEADS * width for width in widths])[:-1], -1)
+    parts = [part.reshape(len(flat), K_HEADS, -1) for part in parts]
+    return np.concatenate(parts, -1).reshape(len(flat), -1)
+
+
+@pytest.mark.parametrize("few", [512, 0], ids=["gathered", "copied"])
+def test_heads_in_groups_are_put_in_order(engine, monkeypatch, few):
+    monkeypatch.setattr(engine.plugin, "_FEW", few)
+    layer = engine.layer(mode=0, gqa_interleaved_layout=True)
+    assert layer.enable_fused_gdn_spec_decode
+    bf16, given = engine.torch.bfloat16, {}
+    random = np.random.default_rng(5)
+    qkvz = random.standard_normal((6, CHANNELS + V_HEADS * DIM)).astype(np.float32)
+    ba = random.standard_normal((6, 2 * V_HEADS)).astype(np.float32)
+    layer._cubinery_vllm.core = lambda *made: given.update(made=made)
+    widths = (DIM, DIM, GROUP * DIM, GROUP * DIM)
+    layer.in_proj_qkvz = lambda x: (fake_torch.tensor(grouped(qkvz, widths), bf16), None)
+    layer.in_proj_ba = lambda x: (fake_torch.tensor(grouped(ba, (GROUP, GROUP)), bf16), None)
+    layer.out_proj = lambda x: (x, None)
+    hidden = engine.torch.zeros((6, 32), dtype=bf16)
+    for _ in range(2):
+        out = layer._forward_method(hidden)
+        made_qkvz, made_ba, made_out, name = given["made"]
+        np.testing.assert_array_equal(made_qkvz.array, qkvz)
+        np.testing.assert_array_equal(made_ba.array, ba)
+        assert made_out.shape == (6, V_HEADS, DIM) and name == "l"
+        assert out.shape == (6, V_HEADS * DIM)

@@ -35,6 +35,10 @@ SEAMS: dict[str, tuple[str, ...]] = {
     f"{_CLASS}._forward_core_fused_norm_packed": ("mixed_qkvz", "ba", "core_attn_out"),
     f"{_CLASS}._rms_norm_gated_cuda": ("x", "output_gate", "out"),
     f"{_GDN}:is_conv_state_dim_first": (),
+    f"{_GDN}:_encode_layer_name": (),
+    f"{_GDN}:qwen_gdn_attention_core_fused_norm_packed": (
+        "mixed_qkvz", "ba", "core_attn_out", "layer_name",
+    ),
     "vllm.forward_context:get_forward_context": (),
     "vllm.model_executor.custom_op:op_registry_oot": (),
     "vllm.model_executor.layers.mamba.checkpoint:MambaPrefillCheckpointExporter.export": (
@@ -57,8 +61,8 @@ SEAMS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 # What it reads of a layer, set by the class's __init__.
 ATTRIBUTES = (
-    "A_log", "_checkpoint_alignment", "_checkpoint_exporter", "activation", "conv1d", "conv_kernel_size", "dt_bias", "enable_fused_gdn_spec_decode",
-    "gqa_interleaved_layout", "head_k_dim", "head_v_dim", "key_dim", "kv_cache",
+    "A_log", "_checkpoint_alignment", "_checkpoint_exporter", "_forward_method", "activation", "conv1d", "conv_kernel_size", "dt_bias", "enable_fused_gdn_spec_decode",
+    "gqa_interleaved_layout", "head_k_dim", "in_proj_ba", "in_proj_qkvz", "out_proj", "head_v_dim", "key_dim", "kv_cache",
     "layer_norm_epsilon", "model_config", "norm", "num_k_heads", "num_spec", "num_v_heads",
     "prefix", "tp_size", "value_dim", "vllm_config",
 )  # fmt: skip
@@ -66,6 +70,7 @@ ATTRIBUTES = (
 plugin = _common.Plugin("vLLM", "vLLM 0.33", "vllm.cubinery")
 calls = plugin.calls
 _NULL_BLOCK = 0  # the slot of rows of padding
+_FEW = 512  # tokens whose columns are gathered, instead of copied part by part
 _CHUNK = 64  # tokens from one state to the next that vLLM may ask for, or a multiple
 _NORMS = {"silu": "gated_rms", "swish": "gated_rms", "sigmoid": "sigmoid_gated_rms"}
 
@@ -258,6 +263,7 @@ class CubineryCore(_Behind):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._cubinery_orders: dict[tuple[int, ...], Any] = {}
         try:
             self._cubinery_layer = self._cubinery_describe()
             device = self._cubinery_vllm.current_device()
@@ -268,6 +274,8 @@ class CubineryCore(_Behind):  # type: ignore[misc]
         if self._cubinery_takes_gate():
             # vLLM's forward() then leaves the gated norm to the core, in every batch.
             self.enable_fused_gdn_spec_decode = True
+            if self.gqa_interleaved_layout:
+                self._forward_method = self._cubinery_forward
         self._cubinery_mark_graphs()
 
     def _cubinery_mark_graphs(self) -> None:
@@ -316,10 +324,12 @@ class CubineryCore(_Behind):  # type: ignore[misc]
         return normed
 
     def _cubinery_takes_gate(self) -> bool:
-        """Whether vLLM's forward() has a form for this layer that hands z to the core."""
+        """Whether the core is handed z too: by a form of vLLM's forward(), or by ours, where nothing
+        compiles the pieces of theirs into one."""
         norm = self.norm
+        is_eager = int(self.vllm_config.compilation_config.mode) == 0
         return (
-            not self.gqa_interleaved_layout
+            (not self.gqa_interleaved_layout or is_eager)
             and _common.dtype_short(self.model_config.dtype) == "bf16"
             and _common.dtype_short(norm.weight.dtype) in ("bf16", "f32")
             and norm.activation in _NORMS
@@ -347,6 +357,12 @@ class CubineryCore(_Behind):  # type: ignore[misc]
             device, self._cubinery_layer, problems
         ).ready()
         self._cubinery_operators, self._cubinery_pdl = kernels.operators, kernels.has_pdl
+        if self.gqa_interleaved_layout:
+            groups = self.num_k_heads // self.tp_size
+            self._cubinery_orders = {
+                widths: self._cubinery_vllm.order(groups, widths, self.A_log.device)
+                for widths in self._cubinery_widths()
+            }
         can = set()
         for kind, forms in _FORMS.items():
             needed = [form for form in forms if form in kernels.problems]
@@ -435,6 +451,36 @@ class CubineryCore(_Behind):  # type: ignore[misc]
         x, z = mixed_qkvz[:, :channels], self._cubinery_z(mixed_qkvz)
         if not self._cubinery_run(x, b, a, z, core_attn_out):
             return super()._forward_core_fused_norm_packed(mixed_qkvz, ba, core_attn_out)
+
+    def _cubinery_forward(self, hidden_states: Any) -> Any:
+        """forward() of projections whose heads are groups of q, k, v and z (Qwen3-Next): puts them
+        in order in one launch each, or few, where vLLM's takes eight."""
+        qkvz, ba = self.in_proj_qkvz(hidden_states)[0], self.in_proj_ba(hidden_states)[0]
+        qkvz, ba = map(self._cubinery_ordered, (qkvz, ba), self._cubinery_widths())
+        tokens = hidden_states.size(0)
+        heads = self.num_v_heads // self.tp_size
+        out = hidden_states.new_zeros((tokens, heads, self.head_v_dim))
+        self._cubinery_vllm.core(qkvz, ba, out, self._cubinery_vllm.layer_name(self.prefix))
+        return self.out_proj(out.flatten(-2))[0]
+
+    def _cubinery_widths(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Of the parts of a group: q, k, v and z; b and a."""
+        per_key = self.num_v_heads // self.num_k_heads
+        values = per_key * self.head_v_dim
+        return (self.head_k_dim, self.head_k_dim, values, values), (per_key, per_key)
+
+    def _cubinery_ordered(self, x: Any, widths: tuple[int, ...]) -> Any:
+        """The parts of all groups behind each other: [.., (group, part)] as [.., (part, group)]."""
+        groups = self.num_k_heads // self.tp_size
+        if x.shape[0] <= _FEW and widths in self._cubinery_orders:
+            return x.index_select(1, self._cubinery_orders[widths])
+        ordered, at, first = x.new_empty(x.shape), 0, 0
+        grouped = x.unflatten(-1, (groups, -1))
+        for width in widths:
+            part = ordered[:, at : at + groups * width].unflatten(-1, (groups, width))
+            part.copy_(grouped[:, :, first : first + width])
+            at, first = at + groups * width, first + width
+        return ordered
 
     def _cubinery_z(self, mixed_qkvz: Any) -> Any:
         width = self.value_dim // self.tp_size
@@ -622,12 +668,27 @@ def _vllm() -> SimpleNamespace:
 
     backend = _common.seam(f"{_METADATA}:GDNAttentionBackend")
 
+    encoded = _common.seam(f"{_GDN}:_encode_layer_name")
+
     def supports_batch_invariance(cls: Any) -> bool:
         return True
+
+    def order(groups: int, widths: tuple[int, ...], device: Any) -> Any:
+        """The columns of parts in order, of those that lie in groups."""
+        columns: list[int] = []
+        first, total = 0, sum(widths)
+        for width in widths:
+            for group in range(groups):
+                columns += range(group * total + first, group * total + first + width)
+            first += width
+        return torch.tensor(columns, device=device)
 
     return SimpleNamespace(
         envs=_common.seam("vllm.envs"),
         f32=torch.float32,
+        core=_common.seam(f"{_GDN}:qwen_gdn_attention_core_fused_norm_packed"),
+        layer_name=encoded,
+        order=order,
         current_device=torch.cuda.current_device,
         get_forward_context=_common.seam("vllm.forward_context:get_forward_context"),
         is_conv_state_dim_first=_common.seam(f"{_GDN}:is_conv_state_dim_first"),
