@@ -73,6 +73,18 @@ MIXED = {
 }  # fmt: skip
 
 
+def test_a_norm_that_no_kernel_has_is_the_engines_behind_the_core(engine, monkeypatch):
+    def no_norm(context, problems):
+        return {n for n in problems if getattr(problems[n], "output_norm", "none") != "none"}
+
+    monkeypatch.setattr(_common, "without_path", no_norm)
+    layer = engine.layer()
+    assert layer.enable_fused_gdn_spec_decode  # in every release: graphs of it are kept
+    engine.run(layer, 4, packed=True, non_spec_state_indices_tensor=[5, 9, 0, 0])
+    assert engine.forms == ["decode"] and "z" not in engine.launches[0].arrays
+    assert layer.ran == [("norm", 4)]
+
+
 def test_a_mixed_batch_decodes_in_front_and_prefills_behind(engine):
     layer = engine.layer()
     blocks = {8: {"nums": fake_torch.tensor([1, 1, 1, 1])}}
@@ -153,8 +165,12 @@ def test_windows_with_gaps_have_a_convolution_of_their_own(engine):
     assert at(decode, "enable_pdl")
 
 
+def no_conv_in_decode(context, problems):
+    return {name for name in problems if getattr(problems[name], "conv_width", 0) > 0}
+
+
 def test_a_gpu_without_clusters_has_the_convolution_in_front(engine, monkeypatch):
-    monkeypatch.setattr(_common, "has_path", lambda context, problem: problem.conv_width == 0)
+    monkeypatch.setattr(_common, "without_path", no_conv_in_decode)
     layer = engine.layer()
     engine.run(layer, 2, packed=True, non_spec_state_indices_tensor=[5, 9])
     assert engine.forms == ["conv_decode", "decode"]
@@ -202,7 +218,7 @@ def test_nothing_compiles_after_the_start(engine):
 
 def test_what_is_launched_is_what_is_made(engine):
     """Of the problems of a layer each is launched, some by a rehearsal alone."""
-    layer = engine.layer(drafts=3, bound=False)
+    layer = engine.layer(drafts=3, checkpoints=True, bound=False)
     layer.bind_kv_cache(engine.pools(WIDTH + 2))
     kernels = layer._cubinery_kernels
     assert set(engine.forms) == set(kernels.problems) == set(kernels.operators)

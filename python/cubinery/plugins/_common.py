@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from cubinery import _arrays
@@ -168,21 +168,22 @@ class Plugin:
             self._said.add(text)
             self.log.warning("%s", text)
 
-    def kernels_of(self, device: int, layer: Layer, problems: Problems) -> Kernels:
-        """The operators of layers like this one on a device: made once, from then on in the making.
+    def context_of(self, device: int) -> Context:
+        """The context of a device, whose messages are in the engine's log."""
+        with self._lock:
+            context = self._contexts.get(device)
+            if context is None:
+                context = self._contexts[device] = logged_context(device, self.log)
+            return context
 
-        A GPU on which no kernel has the convolution within decode's has it in front of that.
-        """
+    def kernels_of(self, device: int, layer: Layer, problems: Problems) -> Kernels:
+        """The operators of layers like this one on a device: made once, from then on in the
+        making."""
+        context = self.context_of(device)
         with self._lock:
             kernels = self.kernels.get((device, layer))
             if kernels is None:
-                context = self._contexts.get(device)
-                if context is None:
-                    context = self._contexts[device] = logged_context(device, self.log)
-                made = layer
-                if layer.joins_conv and not has_path(context, problems(layer)["decode"]):
-                    made = replace(layer, joins_conv=False)
-                kernels = self.kernels[device, layer] = Kernels(context, problems(made))
+                kernels = self.kernels[device, layer] = Kernels(context, problems(layer))
             return kernels
 
     def announce(
@@ -239,7 +240,7 @@ class Layer:
     conv_has_bias: bool = False
     drafts: int = 0  # the most of a request
     batch_invariant: bool = False
-    joins_conv: bool = True  # a decode has the convolution in its launch
+    joins_conv: bool = True  # a decode has the convolution in its launch, where a kernel does that
 
     @property
     def heads(self) -> dict[str, Any]:
@@ -376,12 +377,12 @@ def choice_text(choice: Mapping[str, str]) -> str:
     return f"{choice['path']} ({choice['rung']}: {choice['why']})"
 
 
-def has_path(context: Context, problem: Problem[Any]) -> bool:
-    """Whether the device has a kernel for it at all."""
-    try:
-        context.explain(problem)
-    except UnsupportedError:
-        return False
-    except Error:
-        return True  # what else is wrong is said where it is made
-    return True
+def without_path(context: Context, problems: Mapping[str, Problem[Any]]) -> set[str]:
+    """The forms that no kernel of this device is for."""
+    found = set()
+    for name, problem in problems.items():
+        try:
+            context.explain(problem)
+        except Error:
+            found.add(name)
+    return found

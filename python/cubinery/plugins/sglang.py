@@ -144,7 +144,7 @@ def _describe(layer: Any, cache: Any, slots: Any, batch_invariant: bool) -> Sgla
     short = _common.dtype_short
     steps = getattr(cache, "intermediate_ssm", None)
     strides = conv.stride()
-    return SglangLayer(
+    described = SglangLayer(
         k_heads=layer.num_k_heads,
         v_heads=layer.num_v_heads,
         key_dim=layer.head_k_dim,
@@ -163,6 +163,10 @@ def _describe(layer: Any, cache: Any, slots: Any, batch_invariant: bool) -> Sgla
         activation="none" if layer.activation is None else "silu",
         index_dtype=short(slots),
     )
+    context = plugin.context_of(conv.device.index or 0)
+    if _common.without_path(context, {"decode": problems(described)["decode"]}):
+        return replace(described, joins_conv=False)
+    return described
 
 
 # ---- The back end --------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from cubinery._context import Context
 from cubinery._core import version
 from cubinery._errors import Error, UnsupportedError
 from cubinery._problem import Problem
@@ -61,10 +62,11 @@ SEAMS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 # What it reads of a layer, set by the class's __init__.
 ATTRIBUTES = (
-    "A_log", "_checkpoint_alignment", "_checkpoint_exporter", "_forward_method", "activation", "conv1d", "conv_kernel_size", "dt_bias", "enable_fused_gdn_spec_decode",
-    "gqa_interleaved_layout", "head_k_dim", "in_proj_ba", "in_proj_qkvz", "out_proj", "head_v_dim", "key_dim", "kv_cache",
-    "layer_norm_epsilon", "model_config", "norm", "num_k_heads", "num_spec", "num_v_heads",
-    "prefix", "tp_size", "value_dim", "vllm_config",
+    "A_log", "_checkpoint_alignment", "_checkpoint_exporter", "_forward_method", "activation",
+    "conv1d", "conv_kernel_size", "dt_bias", "enable_fused_gdn_spec_decode",
+    "gqa_interleaved_layout", "head_k_dim", "head_v_dim", "in_proj_ba", "in_proj_qkvz", "key_dim",
+    "kv_cache", "layer_norm_epsilon", "model_config", "norm", "num_k_heads", "num_spec",
+    "num_v_heads", "out_proj", "prefix", "tp_size", "value_dim", "vllm_config",
 )  # fmt: skip
 
 plugin = _common.Plugin("vLLM", "vLLM 0.33", "vllm.cubinery")
@@ -128,15 +130,16 @@ def problems(layer: VllmLayer) -> dict[str, Problem[Any]]:
     return found
 
 
-def _refused(layer: VllmLayer) -> set[str]:
-    """The forms that no kernel can be for."""
-    refused = set()
-    for name, problem in problems(layer).items():
-        try:
-            problem.check()
-        except Error:
-            refused.add(name)
-    return refused
+def _supported(context: Context, layer: VllmLayer) -> VllmLayer:
+    """With the convolution and the norm in launches of their own where no kernel has them inside.
+    The norm is then vLLM's."""
+
+    def best(layer: VllmLayer, less: VllmLayer) -> VllmLayer:
+        without = [_common.without_path(context, problems(each)) for each in (layer, less)]
+        return less if without[0] > without[1] else layer
+
+    layer = best(layer, replace(layer, joins_conv=False))
+    return best(layer, replace(layer, output_norm="none"))
 
 
 # What a kind of work needs; the rest of a layer's forms are in front of these.
@@ -268,7 +271,7 @@ class CubineryCore(_Behind):  # type: ignore[misc]
             self._cubinery_layer = self._cubinery_describe()
             device = self._cubinery_vllm.current_device()
             self._cubinery_kernels = plugin.kernels_of(device, self._cubinery_layer, problems)
-        except Error as error:
+        except (Error, AttributeError) as error:
             self._cubinery_refuse("a layer", error)
             return
         if self._cubinery_takes_gate():
@@ -313,21 +316,16 @@ class CubineryCore(_Behind):  # type: ignore[misc]
             keeps_states=self._checkpoint_alignment is not None,
             batch_invariant=bool(self._cubinery_vllm.envs.VLLM_BATCH_INVARIANT),
         )
-        if not self._cubinery_takes_gate():
-            return layer
-        normed: VllmLayer = replace(
-            layer, output_norm=_NORMS[self.norm.activation],
-            norm_weight_dtype=short(self.norm.weight.dtype),
-        )  # fmt: skip
-        if _refused(normed) > _refused(layer):
-            return layer  # the norm is then vLLM's, behind cubinery's core
-        return normed
+        if self._cubinery_takes_gate():
+            norm, dtype = _NORMS[self.norm.activation], short(self.norm.weight.dtype)
+            layer = replace(layer, output_norm=norm, norm_weight_dtype=dtype)
+        return _supported(plugin.context_of(self._cubinery_vllm.current_device()), layer)
 
     def _cubinery_takes_gate(self) -> bool:
         """Whether the core is handed z too: by a form of vLLM's forward(), or by ours, where nothing
         compiles the pieces of theirs into one."""
         norm = self.norm
-        is_eager = int(self.vllm_config.compilation_config.mode) == 0
+        is_eager = self.vllm_config.compilation_config.mode == 0
         return (
             (not self.gqa_interleaved_layout or is_eager)
             and _common.dtype_short(self.model_config.dtype) == "bf16"
@@ -398,9 +396,21 @@ class CubineryCore(_Behind):  # type: ignore[misc]
         )  # fmt: skip
         z = self._cubinery_z(x) if self._cubinery_norms() else None
         out = torch.zeros((1, heads, dim), dtype=self.model_config.dtype, **like)
-        for kind in sorted(self._cubinery_can - {"prefill_kept"}):
-            launch = getattr(self, f"_cubinery_{kind}")
-            launch(x[:, :channels], gates[:, :heads], gates[:, heads:], z, out, step)
+        rows = x[:, :channels], gates[:, :heads], gates[:, heads:], z, out, step
+        for kind in ("decode", "verify"):
+            if kind in self._cubinery_can:
+                getattr(self, f"_cubinery_{kind}")(*rows)
+        checkpoint = SimpleNamespace(checkpoint_offsets=padding, state_indices=padding)
+        plan = SimpleNamespace(
+            num_checkpoints=0, every_n_tokens=_CHUNK, cu_starts=padding.expand(2), rows=padding
+        )
+        m = SimpleNamespace(
+            checkpoint=checkpoint, flashinfer_checkpoint_plan=plan, non_spec_query_start_loc=bounds
+        )
+        for kind in ("prefill", "prefill_kept"):
+            if kind in self._cubinery_can:
+                step.kinds = (kind,)
+                self._cubinery_prefill(*rows, m, x[:, :channels])
 
     def get_attn_backend(self) -> Any:
         # vLLM refuses these layers under VLLM_BATCH_INVARIANT; where all their work is cubinery's
@@ -574,11 +584,9 @@ class CubineryCore(_Behind):  # type: ignore[misc]
         )  # fmt: skip
 
     def _cubinery_prefill(
-        self, x: Any, b: Any, a: Any, z: Any, out: Any, step: _Step, m: Any = None, raw: Any = None
+        self, x: Any, b: Any, a: Any, z: Any, out: Any, step: _Step, m: Any, raw: Any
     ) -> None:
-        """Args:
-        raw: x of all sequences that vLLM's checkpoints count, decodes in front included.
-        """
+        """`raw`: x of all sequences that vLLM's checkpoints count, decodes in front included."""
         plugin.ran("prefill")
         operators = self._cubinery_operators
         pools = self._cubinery_pools()
@@ -668,8 +676,6 @@ def _vllm() -> SimpleNamespace:
 
     backend = _common.seam(f"{_METADATA}:GDNAttentionBackend")
 
-    encoded = _common.seam(f"{_GDN}:_encode_layer_name")
-
     def supports_batch_invariance(cls: Any) -> bool:
         return True
 
@@ -687,7 +693,7 @@ def _vllm() -> SimpleNamespace:
         envs=_common.seam("vllm.envs"),
         f32=torch.float32,
         core=_common.seam(f"{_GDN}:qwen_gdn_attention_core_fused_norm_packed"),
-        layer_name=encoded,
+        layer_name=_common.seam(f"{_GDN}:_encode_layer_name"),
         order=order,
         current_device=torch.cuda.current_device,
         get_forward_context=_common.seam("vllm.forward_context:get_forward_context"),
