@@ -130,10 +130,22 @@ class Engine:
         return self._caplog.text
 
     def layer(
-        self, drafts=0, gate="silu", activation="silu", checkpoints=False, bound=True, mode=3, **more
+        self,
+        drafts=0,
+        gate="silu",
+        activation="silu",
+        checkpoints=False,
+        bound=True,
+        mode=3,
+        **more,
     ):
         self.plugin.register()
-        config = {"drafts": drafts, "gate": gate, "activation": activation, "checkpoints": checkpoints}
+        config = {
+            "drafts": drafts,
+            "gate": gate,
+            "activation": activation,
+            "checkpoints": checkpoints,
+        }
         vllm_config = types.SimpleNamespace(
             torch=self.torch, additional_config={"gdn_prefill_backend": "triton"},
             scheduler_config=types.SimpleNamespace(max_num_seqs=8),

@@ -10,10 +10,9 @@ import fake_torch
 import numpy as np
 import pytest
 import recurrence
-from fake_vllm import CHANNELS, DIM, K_HEADS, SLOTS, V_HEADS, WIDTH, Engine
-
 from cubinery import Conv, Decode, Prefill, Verify
 from cubinery.plugins import _common
+from fake_vllm import CHANNELS, DIM, K_HEADS, SLOTS, V_HEADS, WIDTH, Engine
 
 KEYS = K_HEADS * DIM
 EPS = 1e-5
@@ -141,12 +140,8 @@ class Requests:
             owners.insert(put, None)
         nothing = [np.full((3, each.shape[1]), np.nan, np.float32) for each in rows]
         bf16 = self.engine.torch.bfloat16
-        qkvz, ba = (
-            fake_torch.tensor(np.concatenate(each), bf16) for each in zip(rows, nothing)
-        )
-        ran = self.engine.run(
-            self.layer, len(owners), self.packed, qkvz=qkvz, ba=ba, **fields
-        )
+        qkvz, ba = (fake_torch.tensor(np.concatenate(each), bf16) for each in zip(rows, nothing))
+        ran = self.engine.run(self.layer, len(owners), self.packed, qkvz=qkvz, ba=ba, **fields)
         assert not ran.out.array[len(owners) :].any()
         for owner, row in zip(owners, ran.out.array):
             if owner is not None:
@@ -156,7 +151,8 @@ class Requests:
         qkvz, ba = (each[: self.done[name]].astype(np.float64) for each in self.inputs[name])
         layer = self.layer
         given = [
-            each.array.astype(np.float64) for each in (layer.A_log, layer.dt_bias, layer.norm.weight)
+            each.array.astype(np.float64)
+            for each in (layer.A_log, layer.dt_bias, layer.norm.weight)
         ]
         x = np.concatenate([np.zeros((WIDTH - 1, CHANNELS)), qkvz[:, :CHANNELS]])
         y = convolution.sums(x, layer.conv1d.weight.array[:, 0].astype(np.float64), 0.0)

@@ -11,10 +11,9 @@ import types
 import fake_torch
 import numpy as np
 import pytest
-from fake_vllm import CHANNELS, DIM, SLOTS, V_HEADS, WIDTH, Engine
-
 from cubinery import UnsupportedError
 from cubinery.plugins import _common
+from fake_vllm import CHANNELS, DIM, SLOTS, V_HEADS, WIDTH, Engine
 
 
 @pytest.fixture

@@ -229,7 +229,7 @@ class CubineryBackend(_Behind):  # type: ignore[misc]
             served = None
             try:
                 served = self._cubinery_prepare(layer, cache)
-            except Error as error:
+            except (Error, AttributeError) as error:
                 plugin.fall_back("a layer", error)
             self._cubinery_served[layer.layer_id] = served
         return self._cubinery_served[layer.layer_id]
