@@ -10,9 +10,12 @@ using gdn::PrefillProblem;
 using gdn::PrefillSize;
 using gdn::VerifyProblem;
 
-PrefillProblem as_prefill(const VerifyProblem& problem) {
-  PrefillProblem same;
-  copy_fields(problem, &same);
+GdnProblem as_prefill(const VerifyProblem& problem) {
+  PrefillProblem plain;
+  copy_fields(problem, &plain);
+  GdnProblem same = plain;
+  same.output_norm = problem.output_norm;
+  same.norm_weight_dtype = problem.norm_weight_dtype;
   if (stores_every(problem)) {
     same.states.store = false;
     same.checkpoints = gdn::Checkpoints::kAfter;

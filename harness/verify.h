@@ -8,7 +8,7 @@
 
 namespace cubinery {
 
-gdn::PrefillProblem as_prefill(const gdn::VerifyProblem& problem);
+GdnProblem as_prefill(const gdn::VerifyProblem& problem);
 // Requires of StoredStates::kEvery: dense states and tokens.
 gdn::VerifyArgs as_verify(const gdn::VerifyProblem& problem, const GdnArgs& args);
 
@@ -37,9 +37,7 @@ struct HarnessOf<gdn::VerifyProblem> : RequestHarness<gdn::VerifyProblem, gdn::V
   // choose which state is read, and where every state is kept, it is in rows of a tensor instead of
   // slots of a pool.
   static Problem measured(Problem problem);
-  static gdn::PrefillProblem reference(const Problem& problem) {
-    return as_prefill(measured(problem));
-  }
+  static GdnProblem reference(const Problem& problem) { return as_prefill(measured(problem)); }
   static TokenSteps steps(const Problem& problem) {
     return {.most = problem.draft_tokens,
             .round_each_token = problem.round_each_token,

@@ -41,10 +41,12 @@
 // (Equation 10 of [1]; o reads the updated state.)  The 1e-6 is fixed.  With GateMode::kComputed,
 // g = -exp(A_log) softplus(a + dt_bias) with softplus(x) = x for x > 20.
 //
-// With DecodeProblem::output_norm a head's o is then normalised over value_dim, and gated by z,
-// which is the layer's next step (RMSNormGated of Qwen3-Next and Qwen3.5):
+// With output_norm, of decode and verify, a head's o is then normalised over value_dim, and gated
+// by z, which is the layer's next step (RMSNormGated of Qwen3-Next and Qwen3.5):
 //
 //   o <- o / sqrt(mean(o^2) + norm_eps) * norm_weight * silu(z)      silu(z) = z / (1 + exp(-z))
+//
+// and with OutputNorm::kSigmoidGatedRms by 1 / (1 + exp(-z)) in place of silu(z).
 //
 // Prefill, and the path `wy` of Verify and Commit, solve this for many tokens at once.  With T the
 // inverse of I + a strictly lower matrix of k^_i.k^_j and beta, the new values are U = T (...):
@@ -95,9 +97,9 @@
 //   Decode   nothing else; states in fp8 saturate.  With output_norm o is rounded once, after the
 //            norm, whose input is the fp32 sum: layers of separate kernels round there, and some
 //            before the weight again.
-//   Verify   with round_each_token the state to state_dtype after each token.  On the path `wy`
-//            fp32 operands of the matrix products are taken as two tf32 parts, 22 bits; S, where
-//            no state is stored and o has 16 bits, as one: 11 bits.
+//   Verify   as of decode with output_norm; with round_each_token the state to state_dtype after
+//            each token.  On the path `wy` fp32 operands of the matrix products are taken as two
+//            tf32 parts, 22 bits; S, where no state is stored and o has 16 bits, as one: 11 bits.
 //   Commit   nothing else; fp32 operands of the products as on the path `wy`.
 //   Conv     its outputs to dtype and the state to state_dtype, when they are stored.
 //   Prefill  the operands of the matrix products to dtype: the state S, the corrected values

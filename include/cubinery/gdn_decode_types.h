@@ -1,5 +1,5 @@
-// The choices that only gdn::Decode leaves to its caller.  Compiled by the host and by NVRTC: no
-// includes.  Persistent: names are part of kernel identities.
+// The choices that gdn::Decode and gdn::Verify leave to their callers.  Compiled by the host and by
+// NVRTC: no includes.  Persistent: names are part of kernel identities.
 #pragma once
 
 namespace cubinery::gdn {

@@ -50,7 +50,8 @@ struct ModelOptions {
   //                       leave norms and gates to it
   //   checkpoints         prefill's, and of the convolution before it
   //   stored_states       verify's
-  //   output_norm         decode's.  "auto": the norm that the model has; another than that, or
+  //   output_norm         decode's and verify's.  "auto": the norm that the model has; another than
+  //   that, or
   //                       none, is refused
   //
   // All others set the field of their name wherever there is one.  A switch that is more particular

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "cubinery/dtype.h"
+#include "cubinery/gdn_decode_types.h"
 #include "cubinery/gdn_parts.h"
 #include "cubinery/gdn_types.h"
 #include "cubinery/gdn_verify_types.h"
@@ -68,6 +69,10 @@ struct VerifyProblem {
   // T tokens have the bits of T decode steps of a configuration with the same k_lanes and
   // vec_bytes; with f32 states they always have.  Off: it is rounded only where it is stored.
   bool round_each_token = false;
+  // o is normalised and gated before it is stored, as DecodeProblem's is: a token's has the bits of
+  // a decode step wherever its o without a norm has them.
+  OutputNorm output_norm = OutputNorm::kNone;
+  DType norm_weight_dtype = DType::kF32;  // of norm_weight: f32, bf16 or f16 (output_norm)
   // The same bits for a request whatever the batch: one path and one value of the fields that
   // change bits for all sizes.  Off: the fastest for each size; results may differ in their last
   // bits between sizes, never from run to run.
@@ -152,7 +157,11 @@ struct VerifyArgs {
   bool zero_padding = false;                   // its outputs are set to zero, not left alone
   std::optional<std::int64_t> scratch_slot{};  // it is computed, on this slot
 
+  Tensor z{};            // like o, of dtype, but read; VerifyProblem::output_norm only
+  Tensor norm_weight{};  // [value_dim], of all heads; likewise
+
   std::optional<float> scale{};        // default key_dim^-1/2
+  std::optional<float> norm_eps{};     // default 1e-6; finite, 0 or more; with output_norm only
   std::optional<float> lower_bound{};  // of g; finite, below 0; GateMode::kLowerBound only
   // PDL: the launch may overlap the kernel before it on the stream (sm_90 and newer).
   bool enable_pdl = false;

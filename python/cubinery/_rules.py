@@ -22,6 +22,7 @@ from cubinery.problems import (
     ConvStateLayout,
     Dtype,
     GateMode,
+    OutputNorm,
 )
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
@@ -125,7 +126,11 @@ def beta_mode(beta: Any, beta_mode: BetaMode | None = None) -> str:
 
 
 @infers("output_norm")
-def output_norm(z: Any) -> str:
+def output_norm(z: Any, output_norm: OutputNorm | None = None) -> str:
+    """output_norm: "none"; out is normalised over value_dim, weighted and gated, "gated_rms": by
+    silu(z), "sigmoid_gated_rms": by sigmoid(z). None: "none" without z, else "gated_rms"."""
+    if output_norm is not None:
+        return output_norm
     return "none" if z is None else "gated_rms"
 
 

@@ -49,7 +49,8 @@ def problems_for_model(
             ``dtype="f16"`` all that engines keep in the model's dtype, ``conv_state_dtype`` the
             convolution's.  ``state_dtype="auto"``: the model's dtype where the configuration has no
             ``mamba_ssm_dtype`` (vLLM; else f32, as SGLang and Transformers).  ``output_norm="auto"``:
-            decode's norm is the model's.  ``cubinery prewarm`` has the same: ``--state-dtype bf16``.
+            the norm of decode and verify is the model's.  ``cubinery prewarm`` has the same:
+            ``--state-dtype bf16``.
 
     Warns:
         LeftOutWarning: the model cannot have some forms; ``left_out()`` of the result lists them.

@@ -81,8 +81,7 @@ class DecodeProblem(Problem["Decode"]):
         has_initial_state: sequences start from a state, not from zero.
         store_state: new states are kept.
         output_norm: o is stored as it is (none), or normalised over value_dim, weighted and gated
-            by silu(z) first (gated_rms), or by sigmoid(z) (sigmoid_gated_rms; no kernel does it
-            yet).
+            by silu(z) first (gated_rms), or by sigmoid(z) (sigmoid_gated_rms).
         norm_weight_dtype: dtype of norm_weight (output_norm).
         conv_width: taps of the convolution in front, 2 to 4; 0: there is none, q, k and v are
             given.
@@ -258,6 +257,9 @@ class VerifyProblem(Problem["Verify"]):
             stored_states every or store_state false.
         parents_dtype: dtype of parents (tree).
         round_each_token: the state is rounded to state_dtype after each token, as by decode steps.
+        output_norm: o is stored as it is (none), or normalised over value_dim, weighted and gated
+            by silu(z) first (gated_rms), or by sigmoid(z) (sigmoid_gated_rms).
+        norm_weight_dtype: dtype of norm_weight (output_norm).
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
             kernels for each size.
     """
@@ -294,6 +296,8 @@ class VerifyProblem(Problem["Verify"]):
     tree: bool = False
     parents_dtype: IndexDtype = "i32"
     round_each_token: bool = False
+    output_norm: OutputNorm = "none"
+    norm_weight_dtype: Dtype = "f32"
     batch_invariant: bool = False
 
 

@@ -49,7 +49,7 @@ __device__ void fill_outputs(const Params& p, TokenStrides::At at, long long end
                              int first_v, float value) {
   for (; at.token < end; at.token += stride) {
     Storage<kKey.output_dtype>* const o = row_at<kKey.output_dtype>(p.o, at) + first_v;
-    for (int v = threadIdx.x % 32; v < kKey.warp_v; v += 32) {
+    for (int v = threadIdx.x % 32; v < warp_columns(kKey); v += 32) {
       o[v] = from_float<kKey.output_dtype>(value);
     }
   }

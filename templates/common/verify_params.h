@@ -1,6 +1,7 @@
 // The arguments of the kernels of verification.  Compiled by the host and by NVRTC.
 #pragma once
 
+#include "common/output_norm.h"
 #include "common/params.h"
 #include "cubinery/gdn_verify_types.h"
 
@@ -39,6 +40,7 @@ struct GdnVerifyParams {
   OutputRows<TokenStrides> o;
   float scale;
   Scalars<TokenStrides> parents;  // of a tree's tokens; without heads
+  NormParams<TokenStrides> norm;
 };
 
 }  // namespace cubinery

@@ -37,7 +37,7 @@ constexpr int registers(const GdnCommitKey& key) {
 constexpr int min_blocks(const GdnCommitKey& key) {
   return blocks_with_registers(registers(key), key.warps);
 }
-constexpr int shared_bytes(const GdnCommitKey& key) { return state_and_factor_bytes(key); }
+constexpr int shared_bytes(const GdnCommitKey& key) { return block_bytes(key); }
 
 constexpr const char* why_invalid(const GdnCommitKey& key) {
   if (!key.states.has_initial || !key.states.store)

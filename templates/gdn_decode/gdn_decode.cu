@@ -48,7 +48,7 @@ constexpr int kPieces = kKey.warp_v / Step::kPieceV;
 constexpr int kHeld = kKey.held_v / Step::kPieceV;
 using Rows = dev::RowsOf<kKey>::Type;
 constexpr bool kIsConvolved = kKey.conv.is_there();
-constexpr bool kIsNormed = kKey.output_norm != gdn::OutputNorm::kNone;
+constexpr bool kIsNormed = is_normed(kKey);
 
 // The output of a request that has no slot.
 __device__ void fill_output(dev::Storage<kKey.output_dtype>* o, dev::Slots::Kind kind) {
@@ -221,6 +221,6 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
     written += Piece::offset(kHeld, 0);
     o += kKey.held_v;
   }
-  if constexpr (kIsNormed) norm.store(first_o, p.norm_eps);
+  if constexpr (kIsNormed) norm.store(first_o, p.norm.eps);
   rows.end(slots);
 }

@@ -3,6 +3,7 @@
 
 #include "common/conv/params.h"
 #include "common/key_rules.h"
+#include "common/output_norm.h"
 #include "common/params.h"
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_decode_types.h"
@@ -80,9 +81,7 @@ constexpr const char* why_invalid_conv(const GdnDecodeKey& key) {
 // The rule of blocks that a key breaks.  Requires: warp_v divides value_dim.
 constexpr const char* why_invalid_blocks(const GdnDecodeKey& key) {
   if (!is_float(key.norm_weight_dtype)) return "norm_weight_dtype must be f32, bf16 or f16";
-  if (key.output_norm == gdn::OutputNorm::kSigmoidGatedRms)
-    return "output_norm must be none or gated_rms";
-  if (key.output_norm != gdn::OutputNorm::kNone) {
+  if (is_normed(key)) {
     if (!is_power_of_two(key.warp_v) || key.warp_v < 4 || key.warp_v > 32)
       return "warp_v must be 4, 8, 16 or 32 with output_norm, of whose columns a lane keeps one";
     const int head = warps_of_head(key);
@@ -152,10 +151,7 @@ struct GdnDecodeParams {
   GateParams<RequestStrides> gates;
   OutputRows<RequestStrides> o;
   float scale;
-  // OutputNorm::kGatedRms.
-  InputRows<RequestStrides> z;
-  StridedVector norm_weight;
-  float norm_eps;
+  NormParams<RequestStrides> norm;
   ConvInputs conv;
   int k_first, v_first;  // of the convolution's channels, q's are 0 and on
 };

@@ -1,9 +1,9 @@
-// The gated RMS norm of a head's output, o * rsqrt(mean(o^2) + eps) * weight * silu(z), whose
-// columns several warps of a block have.
+// The gated RMS norm of a head's output (common/output_norm.cuh), whose columns several warps of a
+// block have.
 #pragma once
 
-#include "common/math.cuh"
 #include "common/operands.cuh"
+#include "common/output_norm.cuh"
 #include "common/step.cuh"
 #include "gdn_decode/key.h"
 
@@ -12,8 +12,7 @@ namespace cubinery::dev {
 // A lane keeps one column, in fp32, and has its z and weight on the way meanwhile.
 //
 // The k lanes of a column have its output alike: lane k keeps the k-th of their columns.  In the
-// end lane l takes column l of the warp.  The sum of squares is a tree over each 16 columns of the
-// head, and then the sum of these, first to last: the same bits however warps share the head.
+// end lane l takes column l of the warp.
 template <auto kKey>
 class GatedNorm {
   using S = Step<kKey>;
@@ -28,8 +27,8 @@ class GatedNorm {
   // Column `first_v` of its head is the warp's first.
   __device__ GatedNorm(const GdnDecodeParams& p, RequestStrides::At at, int first_v) {
     const int column = first_v + threadIdx.x % kTile;
-    z_ = load<kKey.dtype>(row_at<kKey.dtype>(p.z, at), column);
-    weight_ = load<kKey.norm_weight_dtype>(p.norm_weight, column);
+    z_ = load<kKey.dtype>(row_at<kKey.dtype>(p.norm.z, at), column);
+    weight_ = load<kKey.norm_weight_dtype>(p.norm.weight, column);
   }
 
   // Output number `i` of the columns that lane `k` of key_dim and its like have.
@@ -41,9 +40,9 @@ class GatedNorm {
   __device__ void store(Storage<kKey.output_dtype>* to, float eps) const {
     const int lane = threadIdx.x % 32;
     const float o = __shfl_sync(0xffffffffu, kept_, keeper_of(lane % kTile));
-    const float inverse = rsqrtf(fmaf(sum_of_squares(o, lane), 1.0f / kKey.value_dim, eps));
-    const float normed = o * inverse * weight_;
-    if (lane < kTile) to[lane] = from_float<kKey.output_dtype>(normed * (z_ * sigmoid(z_)));
+    const float inverse = inverse_rms<kKey>(sum_of_squares(o, lane), eps);
+    const float weighted = o * inverse * weight_;
+    if (lane < kTile) to[lane] = from_float<kKey.output_dtype>(weighted * gate_of<kKey>(z_));
   }
 
  private:
@@ -96,7 +95,7 @@ struct NoNorm {
   __device__ void store(T*, float) const {}
 };
 
-template <auto kKey, bool = kKey.output_norm == gdn::OutputNorm::kGatedRms>
+template <auto kKey, bool = is_normed(kKey)>
 struct NormOf {
   using Type = NoNorm;
 };

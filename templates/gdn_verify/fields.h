@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cubinery/fields.h"
+#include "cubinery/gdn_decode_names.h"
 #include "cubinery/gdn_fields.h"
 #include "cubinery/gdn_verify_names.h"
 #include "gdn_verify/key.h"
@@ -20,8 +21,9 @@ struct Fields<GdnVerifyKey> {
       fixed<&Key::cu_seqlens_dtype>(), fixed<&Key::varlen>(), gdn::state_place_fields<Key>(),
       gdn::input_mode_fields<Key>(), gdn::state_use_fields<Key>(), fixed<&Key::stored_states>(),
       fixed<&Key::from_accepted>(), fixed<&Key::accepted_dtype>(), fixed<&Key::round_each_token>(),
-      tuned<&Key::warp_v>(4, 8, 16), tuned_bits<&Key::k_lanes>(4, 8, 16),
-      tuned_bits<&Key::vec_bytes>(4, 8, 16), tuned<&Key::warps>(1, 2, 4, 8));
+      fixed<&Key::output_norm>(), fixed<&Key::norm_weight_dtype>(), tuned<&Key::warp_v>(4, 8, 16),
+      tuned_bits<&Key::k_lanes>(4, 8, 16), tuned_bits<&Key::vec_bytes>(4, 8, 16),
+      tuned<&Key::warps>(1, 2, 4, 8));
 };
 
 }  // namespace cubinery

@@ -3,13 +3,16 @@
 //
 // One warp <-> (request, head, warp_v value columns).  Its part of S stays in registers, in fp32,
 // over all tokens; what the next token brings is loaded while this one is computed.  Warps share
-// nothing: no shared memory, no block barrier.  A request's tokens cost the time of reading its
-// state once, and of their arithmetic.
+// nothing, no shared memory and no block barrier, but for a norm of outputs: then a block has one
+// head, whose outputs wait in shared memory for the last of its columns, and a warp passes over
+// its own warp_v at a time.  A request's tokens cost the time of reading its state once, and of
+// their arithmetic.
 #include "common/gates.cuh"
 #include "common/launch.cuh"
 #include "common/math.cuh"
 #include "common/norm.cuh"
 #include "common/operands.cuh"
+#include "common/output_norm.cuh"
 #include "common/requests.cuh"
 #include "common/slots.cuh"
 #include "common/step.cuh"
@@ -32,7 +35,11 @@ using Step = dev::Step<kKey>;
 using Piece = Step::Piece;
 using Lane = Step::Lane;
 using Input = dev::Storage<kKey.dtype>;
-using Output = dev::Storage<kKey.output_dtype>;
+
+constexpr bool kIsNormed = is_normed(kKey);
+// Of outputs as a token's step leaves them: in memory, or waiting for their norm.
+constexpr DType kOutput = kIsNormed ? DType::kF32 : kKey.output_dtype;
+using Output = dev::Storage<kOutput>;
 
 constexpr DType kState = kKey.states.dtype;
 constexpr int kPieces = kKey.warp_v / Step::kPieceV;
@@ -148,8 +155,7 @@ __device__ void step(StatePart* state, const Token& token, const dev::GatesOfTok
       r = Step::sum_over_k(r);
       const float d = dev::correction(factors, s, token.values[i][j]);
       if (lane.k == 0) {  // all k lanes of a column hold the same value
-        o[i * Step::kPieceV + j] =
-            dev::from_float<kKey.output_dtype>(dev::output_of(factors, r, d));
+        o[i * Step::kPieceV + j] = dev::from_float<kOutput>(dev::output_of(factors, r, d));
       }
 #pragma unroll
       for (int e = 0; e < Step::kKPart; ++e) {
@@ -168,53 +174,63 @@ __device__ void step(StatePart* state, const Token& token, const dev::GatesOfTok
 // The 1 offers the compiler every register; left to itself it spills some keys to fit more blocks.
 extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
     gdn_verify(const __grid_constant__ GdnVerifyParams p) {
-  constexpr int kTiles = kKey.value_dim / kKey.warp_v;
+  constexpr int kTiles = kKey.value_dim / warp_columns(kKey);
   const int unit = blockIdx.x * kKey.warps + dev::uniform(threadIdx.x / 32);
   const int h = unit / kTiles;
   const long long n = blockIdx.y + static_cast<long long>(blockIdx.z) * gridDim.y;
-  if (h >= p.heads || n >= p.requests) return;  // whole warps: no barrier below spans warps
-  const int first_v = unit % kTiles * kKey.warp_v;
+  // Whole warps, and whole blocks where a barrier below spans warps: they have one head and one
+  // request.
+  if (h >= p.heads || n >= p.requests) return;
+  const int warp_v = unit % kTiles * warp_columns(kKey);  // the warp's first column
   const Lane lane;
 
   dev::wait_for_previous_kernel();
   dev::Request request;
-  if (!dev::find_tokens<kKey>(p, n, h, first_v, &request)) return;
+  if (!dev::find_tokens<kKey>(p, n, h, warp_v, &request)) return;
   dev::Places places;
-  if (!dev::find_places<kKey>(p, n, first_v, request, &places)) return;
+  if (!dev::find_places<kKey>(p, n, warp_v, request, &places)) return;
   const TokenStrides::At at = request.at;
   const dev::Slots& slots = places.slots;
   const long long start = places.start;
   const int count = request.count;
 
-  // The long loads first; everything up to their first use hides behind them.
-  const int v = first_v + lane.v * Step::kColumns;  // this thread's first column
-  const int first_vector = Piece::first(lane, v);
-  StatePart state{};
-  if constexpr (kKey.states.has_initial) {
-    load_state(&state, dev::matrix_at<kState>(p.states.read, slots.read, h) +
-                           start * p.steps.read_state + first_vector);
-  }
-  dev::allow_next_kernel();
-  // After step `step`, whose slot is `write`.
-  const auto store = [&](long long write, long long step) {
-    store_state(state, dev::matrix_at<kState>(p.states.written, write, h) +
-                           step * p.steps.written_state + first_vector);
-  };
-  if (dev::all_lanes(count > 0)) {
-    const dev::GatesOfTokens all = dev::gates_of_tokens<kKey>(p.gates, h);
-    const Rows k_rows(p.k, at), q_rows(p.q, at), v_rows(p.v, at);
-    Output* o = dev::row_at<kKey.output_dtype>(p.o, at) + v;
-    Token next(p, k_rows, q_rows, v_rows, at, 0, lane, v);
+  __shared__ float waiting[kIsNormed ? kMaxVerifyTokens * waiting_stride(kKey) : 1];
 #pragma unroll 1
-    for (int t = 0; t < count; ++t, o += p.o.stride.token) {
-      const Token token = next;
-      if (t + 1 < count) next = Token(p, k_rows, q_rows, v_rows, at, t + 1, lane, v);
-      step(&state, token, all, p.scale, lane, o);
-      if constexpr (dev::kStoresEvery<kKey>) {
-        const dev::KeptStep kept = dev::kept_step<kKey>(slots, t);
-        if (kept.stores) store(kept.slot, t);
+  for (int pass = 0; pass < warp_passes(kKey); ++pass) {
+    const int first_v = warp_v + pass * kKey.warp_v;
+    // The long loads first; everything up to their first use hides behind them.
+    const int v = first_v + lane.v * Step::kColumns;  // this thread's first column
+    const int first_vector = Piece::first(lane, v);
+    StatePart state{};
+    if constexpr (kKey.states.has_initial) {
+      load_state(&state, dev::matrix_at<kState>(p.states.read, slots.read, h) +
+                             start * p.steps.read_state + first_vector);
+    }
+    dev::allow_next_kernel();
+    // After step `step`, whose slot is `write`.
+    const auto store = [&](long long write, long long step) {
+      store_state(state, dev::matrix_at<kState>(p.states.written, write, h) +
+                             step * p.steps.written_state + first_vector);
+    };
+    if (dev::all_lanes(count > 0)) {
+      const dev::GatesOfTokens all = dev::gates_of_tokens<kKey>(p.gates, h);
+      const Rows k_rows(p.k, at), q_rows(p.q, at), v_rows(p.v, at);
+      void* first_row = waiting;
+      if constexpr (!kIsNormed) first_row = dev::row_at<kKey.output_dtype>(p.o, at);
+      Output* o = dev::as<kOutput>(first_row) + v;
+      Token next(p, k_rows, q_rows, v_rows, at, 0, lane, v);
+#pragma unroll 1
+      for (int t = 0; t < count; ++t, o += kIsNormed ? waiting_stride(kKey) : p.o.stride.token) {
+        const Token token = next;
+        if (t + 1 < count) next = Token(p, k_rows, q_rows, v_rows, at, t + 1, lane, v);
+        step(&state, token, all, p.scale, lane, o);
+        if constexpr (dev::kStoresEvery<kKey>) {
+          const dev::KeptStep kept = dev::kept_step<kKey>(slots, t);
+          if (kept.stores) store(kept.slot, t);
+        }
       }
     }
+    if (dev::kStoresLast<kKey> && slots.store) store(slots.write, start);
   }
-  if (dev::kStoresLast<kKey> && slots.store) store(slots.write, start);
+  if constexpr (kIsNormed) dev::store_normed<kKey>(p, at, count, waiting);
 }

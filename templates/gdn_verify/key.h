@@ -4,6 +4,7 @@
 #include "common/key_rules.h"
 #include "common/verify_params.h"
 #include "cubinery/dtype.h"
+#include "cubinery/gdn_decode_types.h"
 #include "cubinery/gdn_parts.h"
 #include "cubinery/gdn_verify_types.h"
 
@@ -23,9 +24,11 @@ struct GdnVerifyKey {
   bool from_accepted = false;
   DType accepted_dtype = DType::kI32;
   bool round_each_token = false;
+  gdn::OutputNorm output_norm = gdn::OutputNorm::kNone;
+  DType norm_weight_dtype = DType::kF32;
 
   // Tuned, as in GdnDecodeKey: results depend on k_lanes and vec_bytes, not on warp_v and warps.
-  int warp_v = 16;
+  int warp_v = 16;  // at a time, with output_norm (warp_columns())
   int k_lanes = 8;
   int vec_bytes = 16;  // of the state, per load and store
   int warps = 4;       // per block
@@ -66,7 +69,7 @@ constexpr const char* why_invalid(const GdnVerifyKey& key) {
     return "warp_v must be a multiple of a row of (32 / k_lanes) * vec_bytes";
   if (data_registers(key) > 176)
     return "a thread's part of the state, k and q passes 176 registers";
-  return nullptr;
+  return why_norm_invalid(key);
 }
 
 constexpr bool valid(const GdnVerifyKey& key) { return why_invalid(key) == nullptr; }

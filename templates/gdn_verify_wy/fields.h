@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cubinery/fields.h"
+#include "cubinery/gdn_decode_names.h"
 #include "cubinery/gdn_fields.h"
 #include "cubinery/gdn_verify_names.h"
 #include "gdn_verify_wy/key.h"
@@ -20,9 +21,9 @@ struct Fields<GdnVerifyWyKey> {
       fixed<&Key::cu_seqlens_dtype>(), fixed<&Key::varlen>(), gdn::state_place_fields<Key>(),
       gdn::input_mode_fields<Key>(), gdn::state_use_fields<Key>(), fixed<&Key::stored_states>(),
       fixed<&Key::from_accepted>(), fixed<&Key::accepted_dtype>(), fixed<&Key::tree>(),
-      fixed<&Key::parents_dtype>(), fixed<&Key::draft_tokens>(),
-      tuned<&Key::warp_v>(16, 32, 64, 128), tuned<&Key::held_v>(16, 32),
-      tuned<&Key::warps>(1, 2, 4, 8));
+      fixed<&Key::parents_dtype>(), fixed<&Key::draft_tokens>(), fixed<&Key::output_norm>(),
+      fixed<&Key::norm_weight_dtype>(), tuned<&Key::warp_v>(16, 32, 64, 128),
+      tuned<&Key::held_v>(16, 32), tuned<&Key::warps>(1, 2, 4, 8));
 };
 
 }  // namespace cubinery

@@ -26,11 +26,13 @@ TEST_CASE("VerifyKeysPrintTheirFields", "[cpu]") {
       "state=true;"
       "stored_states=last;from_accepted=false;accepted_dtype=i32;";
   CHECK(canonical(Steps{}) == "gdn_verify;" + problem +
-                                  "round_each_token=false;warp_v=16;k_lanes=8;vec_bytes=16;"
+                                  "round_each_token=false;output_norm=none;"
+                                  "norm_weight_dtype=f32;warp_v=16;k_lanes=8;vec_bytes=16;"
                                   "warps=4");
   CHECK(canonical(Wy{}) ==
         "gdn_verify_wy;" + problem +
-            "tree=false;parents_dtype=i32;draft_tokens=8;warp_v=16;held_v=16;warps=4");
+            "tree=false;parents_dtype=i32;draft_tokens=8;output_norm=none;norm_weight_dtype=f32;"
+            "warp_v=16;held_v=16;warps=4");
 }
 
 template <class Key>
@@ -57,9 +59,12 @@ TEST_CASE("EveryHeadSizeHasVerifyCandidates", "[cpu]") {
           Steps key = key_of<Steps>(layout, dtype);
           key.key_dim = key_dim;
           key.value_dim = value_dim;
-          int count = 0;
-          for_each_candidate(key, [&](const Steps&) { ++count; });
-          if (count == 0) FAIL_CHECK(canonical(key));
+          for (const auto norm : {gdn::OutputNorm::kNone, gdn::OutputNorm::kGatedRms}) {
+            key.output_norm = norm;
+            int count = 0;
+            for_each_candidate(key, [&](const Steps&) { ++count; });
+            if (count == 0) FAIL_CHECK(canonical(key));
+          }
         }
       }
     }
@@ -101,6 +106,20 @@ TEST_CASE("EachRuleOfAVerificationIsNamed", "[cpu]") {
     for (const int warps : {-1, 0, 17}) {
       CHECK(broken([&](auto& key) { key.warps = warps; }) == "warps must be from 1 to 16");
     }
+    CHECK(broken([](auto& key) { key.norm_weight_dtype = DType::kI32; }) ==
+          "norm_weight_dtype" + floats);
+    const auto normed = [&](int value_dim, int warps) {
+      return broken([=](auto& key) {
+        key.value_dim = value_dim;
+        key.warps = warps;
+        key.output_norm = gdn::OutputNorm::kSigmoidGatedRms;
+      });
+    };
+    for (const int warps : {1, 2, 4, 8}) CHECK(normed(128, warps) == "none");
+    CHECK(normed(48, 3) == "none");
+    CHECK(normed(48, 2) ==
+          "warps must divide value_dim / warp_v with output_norm: all columns of a head lie in one "
+          "block");
   });
 }
 
@@ -143,6 +162,11 @@ TEST_CASE("EachRuleOfTheStepsIsNamed", "[cpu]") {
 }
 
 TEST_CASE("EachRuleOfTheWyFormIsNamed", "[cpu]") {
+  CHECK(broken_rule<Wy>([](Wy& key) {
+          key.output_norm = gdn::OutputNorm::kGatedRms;
+          key.warp_v = 32;
+          key.warps = 2;
+        }) == "several passes of a block over its head, with output_norm, need warp_v = 16");
   for (const DType dtype : {DType::kF32, DType::kI32}) {
     CHECK(broken_rule<Wy>([&](Wy& key) { key.dtype = dtype; }) == "dtype must be bf16 or f16");
   }

@@ -37,9 +37,22 @@ TEST_CASE("GdnDecodeNorm.EveryOperandAndOutputDtype", "[gpu]") {
 TEST_CASE("GdnDecodeNorm.EveryWeightDtype", "[gpu][sanitize]") {
   std::vector<DecodeProblem> problems;
   for (const DType dtype : kFloats) {
-    problems.emplace_back(normed_problem()).norm_weight_dtype = dtype;
+    for (const OutputNorm norm : {OutputNorm::kGatedRms, OutputNorm::kSigmoidGatedRms}) {
+      problems.emplace_back(normed_problem()).norm_weight_dtype = dtype;
+      problems.back().output_norm = norm;
+    }
   }
   run_both_kernels(problems);
+}
+
+TEST_CASE("GdnDecodeNorm.ASigmoidGatesEveryDtypeAndLayout", "[gpu][sanitize]") {
+  DecodeProblem problem = normed_problem();
+  problem.output_norm = OutputNorm::kSigmoidGatedRms;
+  run_both_kernels(operand_and_output_dtypes(problem));
+  run_both_kernels(state_dtypes_and_layouts(problem, decode_state_dtypes()));
+  problem.conv.width = 4;
+  problem.heads = {.q = 2, .k = 2, .v = 4};
+  run_both_kernels({problem});
 }
 
 TEST_CASE("GdnDecodeNorm.EveryStateDtypeAndLayout", "[gpu]") {

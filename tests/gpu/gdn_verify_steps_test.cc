@@ -58,6 +58,19 @@ std::vector<VerifyProblem> problems_to_step() {
   problems.back().inputs.beta_mode = BetaMode::kOne;
   problems.push_back(small_verify());
   problems.back().states.has_initial = false;
+  // A norm sums up a head alike, whichever warps have its columns.
+  for (const gdn::OutputNorm norm :
+       {gdn::OutputNorm::kGatedRms, gdn::OutputNorm::kSigmoidGatedRms}) {
+    for (const gdn::StateLayout layout : kLayouts) {
+      for (const int value_dim : {48, 128}) {
+        VerifyProblem& problem = problems.emplace_back(small_verify());
+        problem.value_dim = value_dim;
+        problem.states.layout = layout;
+        problem.output_norm = norm;
+        problem.output_dtype = DType::kF32;
+      }
+    }
+  }
   return cover(problems);
 }
 

@@ -59,7 +59,11 @@ inline gdn::DecodeArgs step_args(const gdn::VerifyArgs& tokens, std::int64_t i, 
                        .dt_bias = tokens.dt_bias,
                        .o = row(tokens.o, i),
                        .state = from,
-                       .state_out = to};
+                       .state_out = to,
+                       .z = tokens.z,
+                       .norm_weight = tokens.norm_weight,
+                       .norm_eps = tokens.norm_eps};
+  if (step.z.present()) step.z = row(step.z, i);
   if (step.g.present()) step.g = row(step.g, i);
   if (step.beta.present()) step.beta = row(step.beta, i);
   return step;
@@ -67,7 +71,7 @@ inline gdn::DecodeArgs step_args(const gdn::VerifyArgs& tokens, std::int64_t i, 
 
 // The tokens of request n of dense tensors, as rows.
 inline gdn::VerifyArgs request(gdn::VerifyArgs args, std::int64_t n) {
-  for (Tensor* tensor : {&args.q, &args.k, &args.v, &args.g, &args.beta, &args.o}) {
+  for (Tensor* tensor : {&args.q, &args.k, &args.v, &args.g, &args.beta, &args.o, &args.z}) {
     *tensor = at(*tensor, 0, n);
   }
   return args;

@@ -630,6 +630,31 @@ TEST_CASE("GdnCase.AVerificationIsAPrefillWithAStateAfterEachToken", "[cpu]") {
   CHECK(verdict.fault == "");
 }
 
+TEST_CASE("GdnCase.AVerificationMayHaveANorm", "[cpu]") {
+  for (const auto norm : {gdn::OutputNorm::kGatedRms, gdn::OutputNorm::kSigmoidGatedRms}) {
+    for (const bool varlen : {false, true}) {
+      const gdn::VerifyProblem problem{.key_dim = 32,
+                                       .value_dim = 32,
+                                       .draft_tokens = 4,
+                                       .varlen = varlen,
+                                       .output_norm = norm,
+                                       .norm_weight_dtype = DType::kF16};
+      const TokenSteps steps = HarnessOf<gdn::VerifyProblem>::steps(problem);
+      const GdnCase data =
+          check_case(small_problem(HarnessOf<gdn::VerifyProblem>::reference(problem)),
+                     {.norm_eps = 0.5f}, 0, steps);
+      GdnMemory memory = data.memory();
+      const gdn::VerifyArgs args = as_verify(problem, data.args(addresses(&memory)));
+      CHECK(args.z.rank == (varlen ? 3 : 4));
+      CHECK((args.norm_weight.shape[0] == 32 && args.norm_weight.dtype == DType::kF16));
+      CHECK(args.norm_eps == 0.5f);
+      const GdnVerdict verdict = data.check(play(data));
+      CHECK(verdict.errors.o.ok());
+      CHECK(verdict.fault == "");
+    }
+  }
+}
+
 // Of a tree each token is the last of its path, decoded by itself.
 TEST_CASE("GdnCase.ATreeIsItsPaths", "[cpu]") {
   for (const DType parents_dtype : {DType::kI32, DType::kI64}) {

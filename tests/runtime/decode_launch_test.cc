@@ -328,15 +328,15 @@ TEST_CASE("ANormTakesItsGateAndWeightAsTheyLie", "[cpu]") {
   args.z.strides = {9000, 200, 1};
   args.norm_weight.strides = {2};
   GdnDecodeParams p = bench.launched(args);
-  CHECK((p.z.data == address(9) && p.norm_weight.data == address(10)));
-  CHECK((p.z.stride == RequestStrides{9000, 200} && p.z.group == 1));
-  CHECK(p.norm_weight.stride == 2);
-  CHECK(p.norm_eps == 1e-6f);
+  CHECK((p.norm.z.data == address(9) && p.norm.weight.data == address(10)));
+  CHECK((p.norm.z.stride == RequestStrides{9000, 200} && p.norm.z.group == 1));
+  CHECK(p.norm.weight.stride == 2);
+  CHECK(p.norm.eps == 1e-6f);
   args.norm_eps = 0.0f;
   args.z = Tensor::contiguous(args.z.data, args.z.dtype, {3, 1, 32, 128});
   p = bench.launched(args);
-  CHECK(p.norm_eps == 0);
-  CHECK(p.z.stride == RequestStrides{32 * 128, 128});
+  CHECK(p.norm.eps == 0);
+  CHECK(p.norm.z.stride == RequestStrides{32 * 128, 128});
 }
 
 TEST_CASE("ABlockOfANormHasWholeHeads", "[cpu]") {

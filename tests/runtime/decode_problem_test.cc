@@ -149,6 +149,7 @@ TEST_CASE("EqualCodeHasEqualKeys", "[cpu]") {
 TEST_CASE("EveryOtherFieldIsCompiledIn", "[cpu]") {
   std::vector<Change<DecodeProblem>> changes = compiled_in_changes<DecodeProblem>();
   changes.emplace_back([](auto& p) { p.output_norm = OutputNorm::kGatedRms; });
+  changes.emplace_back([](auto& p) { p.output_norm = OutputNorm::kSigmoidGatedRms; });
   for (const int width : {2, 3, 4}) changes.emplace_back([=](auto& p) { p.conv.width = width; });
   const auto add_conv = [&](const Change<DecodeProblem>& change) {
     changes.emplace_back([=](auto& p) {

@@ -163,10 +163,10 @@ TEST_CASE("TheNormBehindIsTheModels", "[cpu]") {
   const std::string sigmoid = R"({"model_type": "qwen4_exp", "output_gate_type": "sigmoid"})";
   const std::string swish = R"({"model_type": "qwen3_5", "output_gate_type": "swish"})";
   CHECK(changed_by({{"output_norm", "auto"}}, swish) ==
-        in_forms({"decode", "decode_with_conv"}, "output_norm=gated_rms"));
-  CHECK(changed_by({{"output_norm", "gated_rms"}}, swish).size() == 2);
+        in_forms({"decode", "decode_with_conv", "verify"}, "output_norm=gated_rms"));
+  CHECK(changed_by({{"output_norm", "gated_rms"}}, swish).size() == 3);
   CHECK(changed_by({{"output_norm", "auto"}}, sigmoid) ==
-        in_forms({"decode", "decode_with_conv"}, "output_norm=sigmoid_gated_rms"));
+        in_forms({"decode", "decode_with_conv", "verify"}, "output_norm=sigmoid_gated_rms"));
   CHECK(switch_error({{"output_norm", "gated_rms"}}, sigmoid) ==
         "output_norm = gated_rms, and the model's is sigmoid_gated_rms; accepted: auto, none, "
         "sigmoid_gated_rms");

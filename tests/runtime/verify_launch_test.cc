@@ -58,6 +58,10 @@ class VerifyBench {
     }
     if (p.from_accepted) args.accepted = Tensor::contiguous(address(11), p.accepted_dtype, {2});
     if (p.varlen) args.cu_seqlens = Tensor::contiguous(address(12), p.cu_seqlens_dtype, {3});
+    if (p.output_norm != OutputNorm::kNone) {
+      args.z = rows(14, p.dtype, heads, p.value_dim);
+      args.norm_weight = Tensor::contiguous(address(15), p.norm_weight_dtype, {p.value_dim});
+    }
     if (p.tree) {
       args.parents = p.varlen
                          ? Tensor::contiguous(address(13), p.parents_dtype, {kRequests * kTokens})
@@ -235,6 +239,68 @@ TEST_CASE("ParentsThatCannotBeAreRefused", "[cpu]") {
   CHECK(packed.refusal([](VerifyArgs& args) { args.parents.shape[0] = 5; }) ==
         "gdn_verify: parents has shape [5]; accepted: [total = 6], or with a dimension of 1 in "
         "front");
+}
+
+TEST_CASE("ANormOfAVerificationTakesItsGateAndWeightAsTheyLie", "[cpu]") {
+  const VerifyBench bench(
+      {.output_norm = OutputNorm::kSigmoidGatedRms, .norm_weight_dtype = DType::kBF16});
+  VerifyArgs args = bench.args();
+  args.z.strides = {90000, 9000, 200, 1};
+  args.norm_weight.strides = {2};
+  GdnVerifyParams p = bench.launched(args);
+  CHECK((p.norm.z.data == address(14) && p.norm.weight.data == address(15)));
+  CHECK((p.norm.z.stride == TokenStrides{90000, 9000, 200} && p.norm.z.group == 1));
+  CHECK(p.norm.weight.stride == 2);
+  CHECK(p.norm.eps == 1e-6f);
+  args.norm_eps = 0.0f;
+  CHECK(bench.launched(args).norm.eps == 0);
+  const VerifyBench packed({.varlen = true, .output_norm = OutputNorm::kGatedRms});
+  args = packed.args();
+  CHECK(packed.launched(args).norm.z.stride == TokenStrides{0, 32 * 128, 128});
+  args.z = Tensor::contiguous(args.z.data, args.z.dtype, {1, 6, 32, 128});
+  CHECK(packed.launched(args).norm.z.stride == TokenStrides{0, 32 * 128, 128});
+}
+
+// All columns of a head lie in one block, on both paths.
+TEST_CASE("ABlockOfANormedVerificationHasOneHead", "[cpu]") {
+  for (const bool tree : {false, true}) {
+    for (const DType dtype : {DType::kBF16, DType::kF32}) {
+      if (tree && dtype == DType::kF32) continue;
+      const VerifyBench bench({.dtype = dtype,
+                               .states = {.store = false},
+                               .tree = tree,
+                               .output_norm = OutputNorm::kGatedRms});
+      bench.launched(bench.args());
+      const CUlaunchConfig& config = bench.fake->launches.back().config;
+      CHECK((config.gridDimX == 32 && config.gridDimY == 2));
+    }
+  }
+}
+
+TEST_CASE("ANormOfAVerificationIsRefusedWithNameAndReason", "[cpu]") {
+  const VerifyBench bench({.output_norm = OutputNorm::kGatedRms});
+  CHECK(bench.refusal([](auto& a) { a.z = {}; }) == "gdn_verify: z is missing; accepted: a tensor");
+  CHECK(bench.refusal([](auto& a) { a.z.dtype = DType::kF32; }) ==
+        "gdn_verify: z has dtype f32; accepted: bf16");
+  CHECK(bench.refusal([](auto& a) { a.z.shape[2] = 16; }) ==
+        "gdn_verify: z has shape [2, 3, 16, 128]; accepted: [B = 2, T = 3, heads = 32, value_dim = "
+        "128]");
+  CHECK(bench.refusal([](auto& a) { a.z.strides[3] = 2; }) ==
+        "gdn_verify: z has innermost stride 2; accepted: 1");
+  CHECK(bench.refusal([](auto& a) { a.norm_weight = {}; }) ==
+        "gdn_verify: norm_weight is missing; accepted: a tensor");
+  CHECK(bench.refusal([](auto& a) { a.norm_weight.shape[0] = 64; }) ==
+        "gdn_verify: norm_weight has shape [64]; accepted: [value_dim = 128]");
+  CHECK(bench.refusal([](auto& a) { a.norm_eps = -1.0f; }) ==
+        "gdn_verify: norm_eps is -1; accepted: finite numbers from 0 up");
+
+  const VerifyBench plain({});
+  CHECK(plain.refusal([](auto& a) { a.z = a.o; }) ==
+        "gdn_verify: z is given; accepted: no tensor, output_norm is none");
+  CHECK(plain.refusal([](auto& a) { a.norm_weight = a.g; }) ==
+        "gdn_verify: norm_weight is given; accepted: no tensor, output_norm is none");
+  CHECK(plain.refusal([](auto& a) { a.norm_eps = 1e-5f; }) ==
+        "gdn_verify: norm_eps is 1e-05; accepted: none, output_norm is none");
 }
 
 TEST_CASE("SlotsOfStepsThatCannotBeAreRefused", "[cpu]") {

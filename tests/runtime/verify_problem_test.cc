@@ -114,6 +114,38 @@ TEST_CASE("EveryShapeHasValidKernelsOnEachPath", "[cpu]") {
   CHECK(wy_count > 0);
 }
 
+// With a norm both paths take what they take without one, and a block has one head.
+TEST_CASE("EveryNormedShapeHasValidKernelsOnEachPath", "[cpu]") {
+  for_each_shape([](VerifyProblem problem) {
+    if (problem.states.dtype == DType::kF16) return;  // as bf16
+    const bool has_wy = !verify_keys(problem).wy.empty();
+    problem.output_norm = OutputNorm::kGatedRms;
+    const VerifyKeys keys = verify_keys(problem);
+    const auto check = [](const auto& key) {
+      if (!valid(key)) FAIL_CHECK(canonical(key) << ": " << why_invalid(key));
+      if (warp_columns(key) * key.warps != key.value_dim) FAIL_CHECK(canonical(key));
+    };
+    if (keys.steps.size() != 2) FAIL("two configurations");
+    for (const GdnVerifyKey& key : keys.steps) check(key);
+    for (const GdnVerifyWyKey& key : keys.wy) check(key);
+    if (has_wy == keys.wy.empty()) FAIL_CHECK(problem.to_json());
+  });
+  // Trees are of the WY form alone.
+  for (const int tokens : {4, 8, 16}) {
+    for (int dim = 16; dim <= 256; dim += 16) {
+      const VerifyProblem tree{.key_dim = dim,
+                               .value_dim = dim,
+                               .draft_tokens = tokens,
+                               .stored_states = StoredStates::kEvery,
+                               .tree = true};
+      VerifyProblem normed = tree;
+      normed.output_norm = OutputNorm::kSigmoidGatedRms;
+      const bool plain_runs{tree.kernels("sm_90a")}, normed_runs{normed.kernels("sm_90a")};
+      if (plain_runs != normed_runs) FAIL_CHECK(tree.to_json());
+    }
+  }
+}
+
 // With f32 states the bits of the steps are then those of decode, whatever either path chooses.
 TEST_CASE("VerifySumsAsDecodeDoes", "[cpu]") {
   for_each_shape([&](const VerifyProblem& problem) {
@@ -226,6 +258,9 @@ TEST_CASE("EqualVerifyCodeHasEqualKeys", "[cpu]") {
   CHECK_FALSE(same({.varlen = true}, cu_seqlens));
   CHECK_FALSE(same({.from_accepted = true}, accepted));
   CHECK_FALSE(same({.states = {.dtype = DType::kBF16}}, rounded));
+  const To weight = [](auto& p) { p.norm_weight_dtype = DType::kBF16; };
+  CHECK(same(log, weight));
+  CHECK_FALSE(same({.output_norm = OutputNorm::kGatedRms}, weight));
 }
 
 TEST_CASE("EveryOtherVerifyFieldIsCompiledIn", "[cpu]") {
@@ -237,6 +272,8 @@ TEST_CASE("EveryOtherVerifyFieldIsCompiledIn", "[cpu]") {
     p.states.dtype = DType::kBF16;
     p.round_each_token = true;
   });
+  changes.emplace_back([](auto& p) { p.output_norm = OutputNorm::kGatedRms; });
+  changes.emplace_back([](auto& p) { p.output_norm = OutputNorm::kSigmoidGatedRms; });
   std::set<std::string> keys;
   for (const auto& change : changes) keys.insert(text_of(changed(VerifyProblem{}, change)));
   CHECK(keys.size() == changes.size());
@@ -277,7 +314,8 @@ TEST_CASE("VerifyProblemsSurviveJson", "[cpu]") {
         R"("use_qk_l2norm":false,"has_initial_state":true,"store_state":true,)"
         R"("stored_states":"last","from_accepted":false,"accepted_dtype":"i32",)"
         R"("tree":false,"parents_dtype":"i32",)"
-        R"("round_each_token":false,"batch_invariant":false})");
+        R"("round_each_token":false,"output_norm":"none","norm_weight_dtype":"f32",)"
+        R"("batch_invariant":false})");
   const VerifyProblem problem{.heads = {.q = 2},
                               .states = {.location = StateLocation::kPool},
                               .draft_tokens = 8,
@@ -289,6 +327,8 @@ TEST_CASE("VerifyProblemsSurviveJson", "[cpu]") {
                               .tree = true,
                               .parents_dtype = DType::kI64,
                               .round_each_token = true,
+                              .output_norm = OutputNorm::kSigmoidGatedRms,
+                              .norm_weight_dtype = DType::kF16,
                               .batch_invariant = true};
   const Result<VerifyProblem> parsed = VerifyProblem::from_json(problem.to_json());
   REQUIRE(parsed);

@@ -104,6 +104,13 @@ Compilations chunks_candidates() {
 Compilations verify_candidates() {
   Compilations all = candidates_of(GdnVerifyKey{.states = {.dtype = DType::kBF16}}, "sm_90a");
   add(candidates_of(GdnVerifyKey{.states = {.layout = StateLayout::kKV}}, "sm_90a"), &all);
+  for (const char* const arch : {"sm_80", "sm_90a", "sm_100a"}) {
+    GdnVerifyKey normed{.output_norm = gdn::OutputNorm::kGatedRms};
+    add(candidates_of(normed, arch), &all);
+    normed.states.layout = StateLayout::kKV;
+    normed.states.dtype = DType::kBF16;
+    add(candidates_of(normed, arch), &all);
+  }
   return all;
 }
 
@@ -124,6 +131,24 @@ Compilations verify_wy_candidates() {
     add(candidates_of(key, "sm_80"), &all);
     key.states.layout = StateLayout::kKV;
     add(candidates_of(key, "sm_90a"), &all);
+  }
+  return all;
+}
+
+Compilations normed_verify_wy_candidates() {
+  Compilations all;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    GdnVerifyWyKey key{.states = {.dtype = dtype}, .output_norm = gdn::OutputNorm::kGatedRms};
+    for (const int tokens : {4, 8, 16}) {
+      key.draft_tokens = tokens;
+      key.states.store = true;
+      key.stored_states = StoredStates::kLast;
+      add(candidates_of(key, "sm_80"), &all);
+      key.stored_states = StoredStates::kEvery;
+      add(candidates_of(key, "sm_90a"), &all);
+      key.states.store = false;
+      add(candidates_of(key, "sm_100a"), &all);
+    }
   }
   return all;
 }
@@ -223,6 +248,13 @@ TEST_CASE("PairsOfVerifyWyCandidatesCompile", "[nvrtc][sweep]") {
 }
 TEST_CASE("AllVerifyWyCandidatesOf128ChannelsCompile", "[.full][nvrtc]") {
   check_compile(verify_wy_candidates());
+}
+
+TEST_CASE("PairsOfNormedVerifyWyCandidatesCompile", "[nvrtc][sweep]") {
+  check_compile(pairs_of(normed_verify_wy_candidates()));
+}
+TEST_CASE("AllNormedVerifyWyCandidatesOf128ChannelsCompile", "[.full][nvrtc]") {
+  check_compile(normed_verify_wy_candidates());
 }
 
 TEST_CASE("PairsOfCommitCandidatesCompile", "[nvrtc][sweep]") {

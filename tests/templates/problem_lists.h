@@ -50,7 +50,8 @@ inline std::vector<DecodeProblem> decode_options() {
           {.output_norm = gdn::OutputNorm::kGatedRms},
           {.states = {.dtype = DType::kBF16, .layout = StateLayout::kKV},
            .output_norm = gdn::OutputNorm::kGatedRms,
-           .norm_weight_dtype = DType::kF16}};
+           .norm_weight_dtype = DType::kF16},
+          {.output_norm = gdn::OutputNorm::kSigmoidGatedRms}};
 }
 
 // Extreme and odd head sizes.
@@ -228,7 +229,19 @@ inline std::vector<VerifyProblem> verify_options() {
            .draft_tokens = 16,
            .tree = true},
           {.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne}},
-          {.inputs = {.gate_mode = GateMode::kAlpha, .beta_mode = BetaMode::kLogit}}};
+          {.inputs = {.gate_mode = GateMode::kAlpha, .beta_mode = BetaMode::kLogit}},
+          {.output_norm = gdn::OutputNorm::kGatedRms},
+          {.dtype = DType::kF32,
+           .output_dtype = DType::kF32,
+           .output_norm = gdn::OutputNorm::kSigmoidGatedRms},
+          {.states = {.dtype = DType::kBF16},
+           .stored_states = kEvery,
+           .output_norm = gdn::OutputNorm::kGatedRms,
+           .norm_weight_dtype = DType::kBF16},
+          {.states = {.layout = kKV, .store = false},
+           .draft_tokens = 16,
+           .tree = true,
+           .output_norm = gdn::OutputNorm::kGatedRms}};
 }
 
 // Extreme and odd head sizes.
@@ -243,6 +256,10 @@ inline std::vector<VerifyProblem> verify_head_sizes() {
                           .stored_states = StoredStates::kEvery});
       problems.push_back(problems.back());
       problems.back().tree = true;
+      problems.push_back(problems.back());
+      problems.back().output_norm = gdn::OutputNorm::kGatedRms;
+      problems.push_back(problems.back());
+      problems.back().tree = false;
     }
   }
   return problems;

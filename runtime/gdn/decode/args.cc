@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <optional>
 
 #include "runtime/gdn/conv/args.h"
 #include "runtime/gdn/conv/operator.h"
 #include "runtime/gdn/decode/operator.h"
+#include "runtime/gdn/shared/bind_norm.h"
 #include "runtime/gdn/shared/bind_states.h"
 #include "runtime/gdn/shared/binder.h"
 
@@ -16,21 +15,6 @@ namespace cubinery::gdn {
 namespace {
 
 using DecodeBinder = Binder<DecodeArgs>;
-
-Status bind_norm(const DecodeBinder& bind, GdnDecodeParams* params) {
-  constexpr TensorName kEps{kDecodeOp, "norm_eps"};
-  const std::optional<float> given = bind.args().norm_eps;
-  CUBINERY_RETURN_IF_ERROR(bind.rows<TensorId::kZ>(&params->z));
-  CUBINERY_RETURN_IF_ERROR(bind.vector<TensorId::kNormWeight>(&params->norm_weight));
-  const std::string_view why = tensors::kZ.why_absent(bind.problem());
-  if (!why.empty()) {
-    if (!given) return {};
-    return invalid(kEps, fmt::format("is {}; accepted: none, {}", *given, why));
-  }
-  params->norm_eps = given.value_or(1e-6f);
-  if (std::isfinite(params->norm_eps) && params->norm_eps >= 0) return {};
-  return invalid(kEps, fmt::format("is {}; accepted: finite numbers from 0 up", params->norm_eps));
-}
 
 // Rows and states in vectors of kConvChannels.
 Status check_vectors(const ConvTensors& given, const ConvProblem& problem,
@@ -121,7 +105,7 @@ Status bind_decode(const DecodeProblem& problem, const DecodeArgs& args, std::in
   CUBINERY_RETURN_IF_ERROR(bind.tokens(params));
   if (convolves) CUBINERY_RETURN_IF_ERROR(bind_conv(bind, params));
   CUBINERY_RETURN_IF_ERROR(bind.gates(&params->gates));
-  CUBINERY_RETURN_IF_ERROR(bind_norm(bind, params));
+  CUBINERY_RETURN_IF_ERROR(bind_norm(bind, &params->norm));
   const StateBinder states{
       .op = kDecodeOp, .states = problem.states, .args = states_of(args), .sequences = requests};
   CUBINERY_RETURN_IF_ERROR(states.bind(state_form(problem), &params->states));

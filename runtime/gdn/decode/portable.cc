@@ -173,9 +173,6 @@ class DecodePortable final : public DecodeKeyPath {
  protected:
   std::optional<std::string> why_not_here(const DecodeProblem& problem,
                                           const Target& target) const override {
-    if (problem.output_norm == OutputNorm::kSigmoidGatedRms) {
-      return "output_norm = sigmoid_gated_rms; accepted: none, gated_rms";
-    }
     if (problem.conv.is_there() && default_keys(problem, target).empty()) {
       return fmt::format(
           "conv_width = {} needs up to 8 heads for each of q, k and v, and sm_90 or newer where "

@@ -12,9 +12,6 @@ Status DecodeProblem::check() const {
 
 DecodeProblem normalised(DecodeProblem problem) {
   problem = normalised_shared(problem);
-  if (problem.output_norm == OutputNorm::kNone) {
-    problem.norm_weight_dtype = DecodeProblem{}.norm_weight_dtype;
-  }
   if (!problem.conv.is_there()) problem.conv = {};
   if (!problem.states.has_initial && !problem.states.store) {
     problem.conv.state_dtype = DecodeConv().state_dtype;

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "runtime/gdn/shared/bind_norm.h"
+
 namespace cubinery::gdn {
 
 Status check_count(const TensorName& name, std::string_view dim, std::int64_t count,
@@ -45,6 +47,18 @@ Status check_lower_bound(std::string_view op, GateMode mode, std::optional<float
   }
   if (!given) return {};
   return invalid(name, fmt::format("is {}; accepted: none, gate_mode is not lower_bound", *given));
+}
+
+Status bind_norm_eps(std::string_view op, std::optional<float> given, std::string_view why,
+                     float* eps) {
+  const TensorName name{op, "norm_eps"};
+  if (!why.empty()) {
+    if (!given) return {};
+    return invalid(name, fmt::format("is {}; accepted: none, {}", *given, why));
+  }
+  *eps = given.value_or(1e-6f);
+  if (std::isfinite(*eps) && *eps >= 0) return {};
+  return invalid(name, fmt::format("is {}; accepted: finite numbers from 0 up", *eps));
 }
 
 }  // namespace cubinery::gdn

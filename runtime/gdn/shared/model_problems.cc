@@ -147,6 +147,7 @@ Status set_output_norm(const ModelLayers& model, const Switches& switches,
                     value_text(model.output_norm)));
   }
   problems->decode.output_norm = problems->decode_with_conv.output_norm = wanted.output_norm;
+  problems->verify.output_norm = wanted.output_norm;
   return {};
 }
 

@@ -34,7 +34,7 @@ inline constexpr Number kScratchSlot{
 inline constexpr Number kScale{CUBINERY_MEMBER(scale), "key_dim^-1/2", "q is multiplied by it"};
 inline constexpr Number kConvScale{CUBINERY_MEMBER(scale), "1",
                                    "q is multiplied by it; split_qkv only"};
-inline constexpr Number kNormEps{CUBINERY_MEMBER(norm_eps), "1e-6", "output_norm gated_rms only"};
+inline constexpr Number kNormEps{CUBINERY_MEMBER(norm_eps), "1e-6", "with output_norm only"};
 inline constexpr Number kLowerBound{CUBINERY_MEMBER(lower_bound), "gate_mode is not lower_bound",
                                     "the least of the decay's logarithm, below 0"};
 inline constexpr Number kMaxSeqlen{CUBINERY_MEMBER(max_seqlen), "not known",

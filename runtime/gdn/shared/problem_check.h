@@ -66,6 +66,11 @@ Problem normalised_shared(Problem problem) {
     if (!problem.from_accepted) problem.accepted_dtype = plain.accepted_dtype;
     if (!problem.states.store) problem.stored_states = plain.stored_states;
   }
+  if constexpr (requires { problem.output_norm; }) {
+    if (problem.output_norm == OutputNorm::kNone) {
+      problem.norm_weight_dtype = plain.norm_weight_dtype;
+    }
+  }
   return problem;
 }
 // draft_tokens as kernels know it: `least`, or the next power of two that is no less.

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "cubinery/fields.h"
+#include "cubinery/gdn_decode_names.h"
 #include "cubinery/gdn_fields.h"
 
 namespace cubinery::gdn {
@@ -42,6 +43,16 @@ constexpr auto request_fields() {
       fixed<&P::varlen>("requests are packed behind each other, their bounds in cu_seqlens"),
       fixed<&P::draft_tokens>(
           "the most tokens of a request: its drafts and the token in front of them; 1 to 16"));
+}
+
+// Of the norm behind the outputs.
+template <class P>
+constexpr auto norm_fields() {
+  return field_table(
+      fixed<&P::output_norm>(
+          "o is stored as it is (none), or normalised over value_dim, weighted and gated by "
+          "silu(z) first (gated_rms), or by sigmoid(z) (sigmoid_gated_rms)"),
+      fixed<&P::norm_weight_dtype>("dtype of norm_weight (output_norm)", kFloats));
 }
 
 template <class P>

@@ -27,11 +27,15 @@ inline Launch request_grid(unsigned blocks, std::int64_t requests, bool enable_p
       .grid_x = blocks, .grid_y = rows, .grid_z = (count - 1) / rows + 1, .enable_pdl = enable_pdl};
 }
 
-// Blocks of a request whose warps have warp_v value columns each.
+// Blocks of a request whose warps have `columns` value columns each.
+template <class Key>
+unsigned blocks_of_request(const Key& key, int heads, int columns) {
+  const int warps = heads * (key.value_dim / columns);
+  return static_cast<unsigned>((warps + key.warps - 1) / key.warps);
+}
 template <class Key>
 unsigned blocks_of_request(const Key& key, int heads) {
-  const int warps = heads * (key.value_dim / key.warp_v);
-  return static_cast<unsigned>((warps + key.warps - 1) / key.warps);
+  return blocks_of_request(key, heads, key.warp_v);
 }
 
 // ---- Sizes -------------------------------------------------------------------------------------
@@ -52,16 +56,16 @@ inline Sizes sizes_of_states(const Heads& heads, std::size_t count) {
 // ---- Keys of the paths that take all tokens of a request at once --------------------------------
 
 // The default configurations, from a key's fixed fields: blocks of four warps with as few columns
-// each as a product has, and, where what every warp does once takes long beside the passing of its
-// states, blocks of two warps with half a head each.
+// each as a product has, of eight where a block has a whole head, and, where what every warp does
+// once takes long beside the passing of its states, blocks of two warps with half a head each.
 template <class Key>
 std::vector<std::tuple<Key>> default_wy_keys(Key key) {
   Key wide = key;
   wide.warp_v = 64;
   wide.held_v = key.draft_tokens > 8 ? 32 : 16;
   wide.warps = 2;
-  key.warps = 4;
-  while (!valid(key)) key.warps /= 2;  // a long key_dim
+  key.warps = is_normed(key) ? 8 : 4;
+  while (!valid(key)) key.warps /= 2;  // a long key_dim, or few columns
   const bool is_long = key.draft_tokens > 8 || (key.draft_tokens == 8 && !key.states.store);
   if (is_long && valid(wide)) return {wide, key};
   return {key};

@@ -401,6 +401,17 @@ inline constexpr auto kParents = spec(
      "parents_dtype"},
     CUBINERY_TYPE(parents_dtype), Absence{"tree is false", CUBINERY_WHERE(!p.tree)});
 
+// Of the outputs' norm.
+inline constexpr Absence kNoNorm{"output_norm is none",
+                                 CUBINERY_WHERE(p.output_norm == OutputNorm::kNone)};
+inline constexpr auto kZ = spec("the gate of the norm", CUBINERY_MEMBER(z),
+                                rows(TensorId::kZ, Axis::kHeads, Axis::kValueDim, Access::kRead),
+                                CUBINERY_TYPE(dtype), kNoNorm);
+inline constexpr auto kNormWeight =
+    spec(CUBINERY_MEMBER(norm_weight),
+         vector(TensorId::kNormWeight, TensorKind::kColumns, Axis::kValueDim, "norm_weight_dtype"),
+         CUBINERY_TYPE(norm_weight_dtype), kNoNorm);
+
 // Of the convolution in front of a decode step, which takes the place of q, k and v.
 inline constexpr Absence kFromX{"with conv_width they come from x",
                                 CUBINERY_WHERE(p.conv.is_there())};
@@ -478,6 +489,7 @@ constexpr auto tensors_of_layer() {
 constexpr auto checkpoint_tensors() {
   return std::tuple{tensors::kCheckpoints, tensors::kCheckpointCuStarts};
 }
+constexpr auto norm_tensors() { return std::tuple{tensors::kZ, tensors::kNormWeight}; }
 // Of the convolution in front of a decode step.
 constexpr auto front_conv_tensors() {
   return std::tuple{also(tensors::kX, tensors::kNoConv), tensors::kConvWeight, tensors::kConvBias,

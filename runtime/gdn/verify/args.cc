@@ -1,5 +1,6 @@
 #include "runtime/gdn/verify/args.h"
 
+#include "runtime/gdn/shared/bind_norm.h"
 #include "runtime/gdn/shared/bind_states.h"
 #include "runtime/gdn/shared/binder.h"
 #include "runtime/gdn/verify/operator.h"
@@ -23,6 +24,7 @@ Status bind_verify(const VerifyProblem& problem, const VerifyArgs& args, const L
   CUBINERY_RETURN_IF_ERROR(bind.vector<TensorId::kAccepted>(&params->accepted));
   CUBINERY_RETURN_IF_ERROR(bind.scalars<TensorId::kParents>(&params->parents));
   const std::int64_t most = problem.varlen ? problem.draft_tokens : extent.tokens;
+  CUBINERY_RETURN_IF_ERROR(bind_norm(bind, &params->norm));
   const StateBinder states{.op = kVerifyOp,
                            .states = problem.states,
                            .args = states_of(args),

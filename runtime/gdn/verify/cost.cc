@@ -53,7 +53,7 @@ GdnDecodeKey one_step(const GdnVerifyKey& key) {
           .output_dtype = key.output_dtype,
           .inputs = key.inputs,
           .states = key.states,
-          .warp_v = key.warp_v,
+          .warp_v = warp_columns(key),
           .held_v = key.warp_v,
           .k_lanes = key.k_lanes,
           .vec_bytes = key.vec_bytes,
@@ -63,7 +63,7 @@ GdnDecodeKey one_step(const GdnVerifyKey& key) {
 // `stored`: how often each state is written.
 template <class Key>
 double wy_us(const Key& key, std::int64_t states, double stored, const Target& target) {
-  const double warps = static_cast<double>(states) * key.value_dim / key.warp_v;
+  const double warps = static_cast<double>(states) * key.value_dim / warp_columns(key);
   const double fullest = spread_of(warps, key.warps,
                                    {.registers = static_cast<double>(registers(key)),
                                     .threads = threads(key),
@@ -71,7 +71,7 @@ double wy_us(const Key& key, std::int64_t states, double stored, const Target& t
                                    target)
                              .fullest;
 
-  const double lane_bytes = key.key_dim * key.warp_v / 32.0 * size_of(key.states.dtype);
+  const double lane_bytes = key.key_dim * warp_columns(key) / 32.0 * size_of(key.states.dtype);
   const double passes = (key.states.has_initial ? 1 : 0) + stored;
   const double stored_share =
       std::min(stored, 1.0) + kWyNextStoredShare * std::max(stored - 1, 0.0);
@@ -79,11 +79,12 @@ double wy_us(const Key& key, std::int64_t states, double stored, const Target& t
   const double rows = row_registers(key) / 32.0;
   const double makers = is_of_one_head(key) ? key.warps : 1;  // warps that share factors
   const double factor_cycles = kWyFactorCycles * (key.draft_tokens > 8 ? kWyLongFactors : 1);
-  const double cycles = (kWyTileCycles * rows * key.warp_v / 16 + factor_cycles * rows / makers +
+  const double cycles = (kWyTileCycles * rows * warp_columns(key) / 16 +
+                         factor_cycles * rows * warp_passes(key) / makers +
                          kWyStoredByteCycles * stored_share * lane_bytes) *
                         (1 + kWyBlockShare * (key.warps - 1));
   const double tile_kb = 16.0 * key.key_dim * size_of(key.states.dtype) / 1024;
-  const int rounds = key.warp_v / key.held_v;
+  const int rounds = warp_columns(key) / key.held_v;
   const double alone = (rounds - 1) * (kWyRoundUs + kWyRoundUsOfKb * passes * tile_kb);
   return kWyStartUs + std::max(warps * passes * lane_bytes * 32 / copy_rate(target) +
                                    us_of(fullest * cycles, target),
@@ -96,7 +97,7 @@ double wy_us(const Key& key, std::int64_t states, double stored, const Target& t
 // and the bytes of the states that every token writes.
 double verify_us(const GdnVerifyKey& key, std::int64_t states, std::int64_t tokens,
                  const Target& target) {
-  const double warps = static_cast<double>(states) * key.value_dim / key.warp_v;
+  const double warps = static_cast<double>(states) * key.value_dim / warp_columns(key);
   const double fullest =
       spread_of(warps, key.warps,
                 {.registers = static_cast<double>(data_registers(key) + kOtherRegisters),
@@ -104,10 +105,12 @@ double verify_us(const GdnVerifyKey& key, std::int64_t states, std::int64_t toke
                 target)
           .fullest;
 
-  const double elements = key.key_dim * key.warp_v / 32.0;  // of a lane
-  const double instructions = elements * kElementInstructions +
-                              static_cast<double>(key.key_dim) / key.k_lanes * kKeyInstructions +
-                              key.warp_v * key.k_lanes / 32.0 * kColumnInstructions;
+  const int columns = warp_columns(key);
+  const double elements = key.key_dim * columns / 32.0;  // of a lane
+  const double instructions =
+      elements * kElementInstructions +
+      static_cast<double>(key.key_dim) / key.k_lanes * kKeyInstructions * warp_passes(key) +
+      columns * key.k_lanes / 32.0 * kColumnInstructions;
   const double cycles =
       std::max(fullest * instructions / kIssueRate, instructions / kLoneIssueRate);
   const double more_passes = std::max(stored_passes(key, tokens) - 1, 0.0);

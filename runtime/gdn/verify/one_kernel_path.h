@@ -45,7 +45,8 @@ class OneKernelVerifyPath : public KeyedPath<VerifyProblem, VerifyRunner, Key> {
   std::unique_ptr<const VerifyRunner> loaded(const VerifyProblem& problem, const KeySet& keys,
                                              const Target&,
                                              std::vector<Kernel> kernels) const final {
-    const unsigned blocks = blocks_of_request(std::get<0>(keys), problem.heads.count());
+    const auto& key = std::get<0>(keys);
+    const unsigned blocks = blocks_of_request(key, problem.heads.count(), warp_columns(key));
     return std::make_unique<OneKernelVerifyRunner>(problem, blocks, std::move(kernels.front()));
   }
 };

@@ -41,6 +41,14 @@ std::vector<std::tuple<GdnVerifyKey>> verify_kv_keys(GdnVerifyKey key) {
   return {with_vector_of(4, 2), with_vector_of(2, 2)};
 }
 
+// With an output norm a block has a whole head: as many warps as share it evenly, each of which
+// passes over its columns.
+GdnVerifyKey with_whole_head(GdnVerifyKey key) {
+  key.warps = 8;
+  while (!valid(key) && key.warps > 1) key.warps /= 2;
+  return key;
+}
+
 class VerifyPortable final : public OneKernelVerifyPath<GdnVerifyKey> {
  public:
   VerifyPortable() : OneKernelVerifyPath("portable", {KernelNames{}}) {}
@@ -48,7 +56,11 @@ class VerifyPortable final : public OneKernelVerifyPath<GdnVerifyKey> {
   // Wide and narrow ones as decode has, which sum in the same order as those.
   std::vector<KeySet> default_keys(const VerifyProblem& problem, const Target&) const override {
     const GdnVerifyKey key = std::get<0>(fixed_keys(problem));
-    return problem.states.layout == StateLayout::kVK ? verify_vk_keys(key) : verify_kv_keys(key);
+    std::vector<KeySet> keys =
+        problem.states.layout == StateLayout::kVK ? verify_vk_keys(key) : verify_kv_keys(key);
+    if (!is_normed(problem)) return keys;
+    for (auto& [made] : keys) made = with_whole_head(made);
+    return keys;
   }
 
  protected:

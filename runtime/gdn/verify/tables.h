@@ -33,10 +33,10 @@ struct Fields<gdn::VerifyProblem> {
       fixed<&P::parents_dtype>("dtype of parents (tree)", gdn::kIntegers),
       fixed<&P::round_each_token>(
           "the state is rounded to state_dtype after each token, as by decode steps"),
-      gdn::batch_invariant_field<P>());
-  static constexpr std::string_view kOutline[] = {"key_dim",      "value_dim",    "dtype",
-                                                  "output_dtype", "state_dtype",  "state_layout",
-                                                  "store_state",  "stored_states"};
+      gdn::norm_fields<P>(), gdn::batch_invariant_field<P>());
+  static constexpr std::string_view kOutline[] = {"key_dim",      "value_dim",     "dtype",
+                                                  "output_dtype", "state_dtype",   "state_layout",
+                                                  "store_state",  "stored_states", "output_norm"};
   static constexpr std::string_view kNotForSpeed[] = {
       "q_heads", "k_heads", "v_heads", "from_accepted", "accepted_dtype", "batch_invariant"};
 };
@@ -50,16 +50,16 @@ template <>
 struct Tensors<VerifyArgs> {
   using Problem = VerifyProblem;
   static constexpr std::size_t kPositional = 5;
-  static constexpr auto kList =
-      std::tuple_cat(token_tensors(), state_tensors(),
-                     std::tuple{tensors::kCuSeqlens, tensors::kAccepted, tensors::kParents});
+  static constexpr auto kList = std::tuple_cat(
+      token_tensors(), state_tensors(),
+      std::tuple{tensors::kCuSeqlens, tensors::kAccepted, tensors::kParents}, norm_tensors());
 };
 
 template <>
 struct Numbers<VerifyArgs> {
-  static constexpr std::tuple kList{numbers::kPadSlotId,   numbers::kZeroPadding,
-                                    numbers::kScratchSlot, numbers::kScale,
-                                    numbers::kLowerBound,  numbers::kEnablePdl};
+  static constexpr std::tuple kList{
+      numbers::kPadSlotId,  numbers::kZeroPadding, numbers::kScratchSlot, numbers::kScale,
+      numbers::kLowerBound, numbers::kNormEps,     numbers::kEnablePdl};
   static constexpr std::tuple kSizes{
       Number{CUBINERY_MEMBER(requests), "", "B, or N"},
       Number{CUBINERY_MEMBER(tokens), "", "of all requests: B T, or the packed total"}};

@@ -19,7 +19,9 @@ class VerifyWy final : public OneKernelVerifyPath<GdnVerifyWyKey> {
     if (normalised(problem).round_each_token) {
       return "round_each_token asks for the states of decode steps";
     }
-    return rule_of(fixed_keys(problem));
+    KeySet keys = fixed_keys(problem);
+    std::get<0>(keys).warps = 1;
+    return rule_of(keys);
   }
 };
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "common/key_rules.h"
+#include "common/output_norm.h"
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_parts.h"
 
@@ -63,11 +64,19 @@ constexpr int factor_bytes(const Key& key) {
   return is_of_one_head(key) && key.warps > 1 ? floats * 32 * 4 : 0;
 }
 
-// The states of the block's warps, where they are read or on their way out, and the factors.
+// Of outputs that wait for a norm.
 template <class Key>
-constexpr int state_and_factor_bytes(const Key& key) {
+constexpr int waiting_bytes(const Key& key) {
+  return is_normed(key) ? key.draft_tokens * waiting_stride(key) * 4 : 0;
+}
+
+// Shared memory of a block: the states of its warps, where they are read or on their way out, then
+// what waits, then the factors.
+template <class Key>
+constexpr int block_bytes(const Key& key) {
   const int states = key.warps * key.held_v * key.key_dim * size_of(key.states.dtype);
-  return (key.states.has_initial || key.states.store ? states : 0) + factor_bytes(key);
+  return (key.states.has_initial || key.states.store ? states : 0) + waiting_bytes(key) +
+         factor_bytes(key);
 }
 
 // Blocks of a multiprocessor that have so many registers for each thread.  Each of its four
@@ -97,8 +106,7 @@ constexpr const char* why_tokens_invalid(const Key& key) {
   if (key.key_dim > 128 && key.warp_v != 16) return "key_dim over 128 needs warp_v = 16";
   if (key.warps < 1 || key.warps > 16) return "warps must be from 1 to 16";
   // Of every architecture.
-  if (state_and_factor_bytes(key) > 96 * 1024)
-    return "states of a block pass 96 KiB of shared memory";
+  if (block_bytes(key) > 96 * 1024) return "states of a block pass 96 KiB of shared memory";
   return nullptr;
 }
 

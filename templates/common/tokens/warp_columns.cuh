@@ -7,11 +7,11 @@
 
 namespace cubinery::dev {
 
-// A warp's part of a request: warp_v value columns of a head.
+// A warp's part of a request: value columns of a head.
 template <auto kKey>
 struct WarpColumns {
-  static constexpr int kUnits = kKey.value_dim / kKey.warp_v;  // of a head
-  static constexpr bool kOneHead = is_of_one_head(kKey);       // of a block
+  static constexpr int kUnits = kKey.value_dim / warp_columns(kKey);  // of a head
+  static constexpr bool kOneHead = is_of_one_head(kKey);              // of a block
 
   int warp, head, first_v;
 
@@ -21,7 +21,7 @@ struct WarpColumns {
       // By the block's number alone: then addresses are computed once for all its threads.
       constexpr int kBlocks = kOneHead ? kUnits / kKey.warps : 1;
       head = blockIdx.x / kBlocks;
-      first_v = (blockIdx.x % kBlocks * kKey.warps + warp) * kKey.warp_v;
+      first_v = (blockIdx.x % kBlocks * kKey.warps + warp) * warp_columns(kKey);
     } else {
       const int unit = blockIdx.x * kKey.warps + warp;
       head = unit / kUnits;
