@@ -469,6 +469,10 @@ def gdn_verify(
     draft_tokens: int | None = None,
     accepted: Array | None = None,
     parents: Array | None = None,
+    z: Array | None = None,
+    norm_weight: Array | None = None,
+    norm_eps: float | None = None,
+    output_norm: str | None = None,
     out: Array | None = None,
     output_dtype: str | None = None,
     stream: int | None = None,
@@ -495,7 +499,7 @@ def gdn_verify(
     read = 0 if accepted is None else written if every and state_out_indices is None else 1
     _check_operands(requests, options, read, written)
     for n in range(requests):
-        *part, rows = _request(n, (q, k, v, g, beta, out), cu_seqlens)
+        *part, rows, gate = _request(n, (q, k, v, g, beta, out, z), cu_seqlens)
         tree = None if parents is None else _tree(n, parents, cu_seqlens)
         if every and len(rows) == 0:
             continue
@@ -510,13 +514,25 @@ def gdn_verify(
         operands = sequence_operands(np.float64, *part, **{name: options[name] for name in _MODES})
         initial = slots.load(source, (rows.shape[1], operands[0].shape[-1], rows.shape[-1]))
         if tree is None:
-            rows[...], states = tokens(*operands, initial)
+            o, states = tokens(*operands, initial)
         else:
-            rows[...], states = paths(*operands, initial, tree)
+            o, states = paths(*operands, initial, tree)
+        rows[...] = o if gate is None else normed(o, gate, norm_weight, norm_eps, output_norm)
         kept = states if every else np.concatenate([initial[None], states])[-1:]
         for target, after in zip(targets, kept, strict=True):
             slots.store(target, after)
     return out
+
+
+def normed(
+    o: Array, z: Array, weight: Array | None, eps: float | None, output_norm: str | None
+) -> Array:
+    """o behind the gated norm of outputs, in float64."""
+    assert weight is not None and output_norm in (None, "gated_rms", "sigmoid_gated_rms")
+    o, z = np.float64(o), np.float64(z)
+    o = o / np.sqrt((o * o).mean(-1, keepdims=True) + (1e-6 if eps is None else eps))
+    gate = 1 / (1 + np.exp(-z))
+    return o * np.float64(weight) * (gate if output_norm == "sigmoid_gated_rms" else z * gate)
 
 
 def _tree(n: int, parents: Array, cu_seqlens: Array | None) -> list[int]:
@@ -526,11 +542,11 @@ def _tree(n: int, parents: Array, cu_seqlens: Array | None) -> list[int]:
 
 
 def _request(n: int, arrays: tuple[Any, ...], cu_seqlens: Array | None) -> list[Any]:
-    """The tokens of request n, as views, of q, k, v, g, beta and out."""
+    """The tokens of request n, as views, of q, k, v, g, beta, out and z."""
     if cu_seqlens is None:
         return [None if x is None else x[n] for x in arrays]
     span = slice(int(cu_seqlens[n]), int(cu_seqlens[n + 1]))
-    inner = (2, 2, 2, 1, 1, 2)  # dimensions besides those of tokens
+    inner = (2, 2, 2, 1, 1, 2, 2)  # dimensions besides those of tokens
     return [
         None if x is None else (x[0] if x.ndim > d + 1 else x)[span] for x, d in zip(arrays, inner)
     ]

@@ -357,6 +357,85 @@ def test_vllm_draft_tokens(calls, form, pad_slot_id, accepted, starts):
     assert calls == {"gdn_prefill": 0, "gdn_decode": 0, "gdn_verify": 1}
 
 
+def mtp_inputs(form="packed"):
+    """Arguments of vLLM's fused op for several(): views of one projection's rows, and each
+    request's tokens."""
+    x, cu_seqlens, parts = several(form)
+    total = len(x["q"][0])
+    z = normal(41, total, HV, V)
+    wide = np.zeros((total, 2 * H * K + 2 * HV * V), np.float32)  # q, k, v, z
+    mixed, gate = wide[:, : -HV * V], wide[:, -HV * V :].reshape(total, HV, V)
+    mixed[:] = np.concatenate([x[name][0].reshape(total, -1) for name in ("q", "k", "v")], axis=1)
+    gate[:] = z
+    return {
+        "mixed_qkv": mixed,
+        "a": x["a"].reshape(total, HV),
+        "b": x["b"].reshape(total, HV),
+        "A_log": A_LOG,
+        "dt_bias": DT_BIAS,
+        "state_indices": step_table(0)[: len(cu_seqlens) - 1],
+        "cu_seqlens": cu_seqlens,
+        "num_accepted_tokens": np.ones(len(cu_seqlens) - 1, np.int32),
+        "state": wide_pool(),
+        "output_gate": gate,
+        "norm_weight": normal(42, V),
+        "out": np.full((total, HV, V), np.nan, np.float32),
+        "scale": K**-0.5,
+    }, parts
+
+
+@pytest.mark.parametrize("activation", ["silu", "sigmoid"])
+def test_vllm_draft_tokens_and_the_norm_behind_them(calls, activation):
+    arguments, parts = mtp_inputs()
+    states, z, out = (arguments[name] for name in ("state", "output_gate", "out"))
+    before, table, start = states.copy(), arguments["state_indices"], 0
+    result = vllm.fused_gdn_decode_post_conv_mtp(
+        **arguments, norm_eps=0.1, output_gate_activation=activation
+    )
+    assert result is None
+    after = before.copy()
+    for n, part in enumerate(parts):
+        tokens = len(part["q"])
+        span, start = slice(start, start + tokens), start + tokens
+        if table[n, 0] == 0:
+            assert not out[span].any()
+            continue
+        expected, kept = steps(part, before[table[n, 0]], l2norm=True)
+        expected = np.array(expected) / np.sqrt(
+            (np.array(expected) ** 2).mean(-1, keepdims=True) + 0.1
+        )
+        gate = 1 / (1 + np.exp(-np.float64(z[span])))
+        gate = gate if activation == "sigmoid" else gate * z[span]
+        close(out[span], expected * arguments["norm_weight"] * gate)
+        for slot, state in zip(table[n], kept):
+            if slot != 0:
+                after[slot] = state
+    close(states, after)
+    assert calls == {"gdn_prefill": 0, "gdn_decode": 0, "gdn_verify": 1}
+
+
+@pytest.mark.parametrize(
+    "change, error, message",
+    [
+        ({"output_gate_activation": "tanh"}, InvalidArgumentError, "'tanh'; expected 'silu' or"),
+        ({"state_indices": np.zeros((4, 17), int)}, UnsupportedError, "S = 17 tokens"),
+        ({"state_indices": np.zeros(5, int)}, InvalidArgumentError, "state_indices has shape"),
+        ({"cu_seqlens": np.zeros(3, int)}, InvalidArgumentError, "cu_seqlens has shape"),
+        ({"num_accepted_tokens": np.ones(3, int)}, InvalidArgumentError, "num_accepted_tokens has"),
+        ({"output_gate": np.zeros((2, HV, V), np.float32)}, InvalidArgumentError, "output_gate has"),
+        ({"out": np.zeros((2, HV, V), np.float32)}, InvalidArgumentError, "out has shape"),
+        ({"mixed_qkv": np.zeros((2, HV * V), np.float32)}, InvalidArgumentError, "mixed_qkv has 24"),
+        ({"state": wide_pool().astype(float)}, UnsupportedError, "state is float64"),
+        ({"lower_bound": -5.0}, InvalidArgumentError, "unknown argument lower_bound"),
+    ],
+)
+def test_vllm_fused_draft_tokens_refuse(calls, change, error, message):
+    arguments, _ = mtp_inputs()
+    with pytest.raises(error, match=message):
+        vllm.fused_gdn_decode_post_conv_mtp(**{**arguments, **change})
+    assert calls["gdn_verify"] == 0
+
+
 def written_table(padding: int) -> np.ndarray:
     """Slots that step_table() has not, and one of padding."""
     table = np.array([[12, 13, 14], [15, 15, 15], [1, 8, 10], [8, 10, 1], [0, 0, 0]], np.int64)
@@ -1066,7 +1145,7 @@ def test_sglang_decode_without_states():
         ({"softplus_beta": 0.5}, UnsupportedError, "softplus_beta is 0.5"),
         ({"softplus_threshold": 8.0}, UnsupportedError, "softplus_threshold is 8.0"),
         ({"is_kda": True}, UnsupportedError, "is_kda"),
-        ({"lower_bound": -5.0}, UnsupportedError, "lower_bound"),
+        ({"lower_bound": -5.0}, InvalidArgumentError, "unknown argument lower_bound"),
         (
             {"retrieve_parent_token": np.zeros((N, 1), int)},
             UnsupportedError,

@@ -47,6 +47,17 @@ def packed_decode() -> dict[str, Any]:
     }
 
 
+def fused_mtp() -> dict[str, Any]:
+    packed = packed_decode()
+    del packed["initial_state"], packed["ssm_state_indices"]
+    return {
+        **packed,
+        **{"state_indices": SLOT_OF[:, None], "cu_seqlens": np.arange(N + 1, dtype=np.int32)},
+        **{"num_accepted_tokens": np.ones(N, np.int32), "state": pool()},
+        **{"output_gate": zeros(N, HV, V), "norm_weight": zeros(V), "out": zeros(N, HV, V)},
+    }
+
+
 def taps() -> dict[str, np.ndarray]:
     return {"weight": zeros(C, W), "bias": zeros(C)}
 
@@ -166,6 +177,7 @@ FUNCTIONS: dict[Any, tuple[Any, dict[str, dict[str, Any]]]] = {
         packed_decode,
         {"use_qk_l2norm_in_kernel": {}},
     ),
+    vllm.fused_gdn_decode_post_conv_mtp: (fused_mtp, {}),
     vllm.chunk_gated_delta_rule: (
         lambda: rows(N, T),
         {"output_final_state": {}, "head_first": {}, "use_qk_l2norm_in_kernel": {}},

@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cubinery import Conv, Prefill, Verify, functional
+from cubinery.compat import _engines as engines
 from cubinery.compat import causal_conv1d, fla, flashinfer, sglang, vllm
 from fake_gpu import FakeArray
 
@@ -287,6 +288,40 @@ def test_checkpoints_begin_at_indices_of_either_dtype(prefilled, index):
         assert problem.state_dtype == "f32" and problem.cu_seqlens_dtype == "i32"
         assert tuple(named["checkpoint_cu_starts"].shape) == (4,)
     assert [problem.gate_mode for problem, _ in prefilled] == ["log", "alpha"]
+
+
+# A packed row [q, k, v, z] as the projection leaves it: nothing is copied, rows are a whole row
+# apart.
+@pytest.mark.parametrize("activation", ["silu", "sigmoid"])
+@pytest.mark.parametrize("state_dtype", [np.float32, np.float16])
+def test_vllm_fused_draft_tokens_take_rows_as_they_lie(launched, activation, state_dtype):
+    width, qk, steps = 2 * H * D + 2 * HV * D, H * D, 3
+    wide = np.zeros((N * T, width), np.float16)
+    x = inputs(N * T)
+    vllm.fused_gdn_decode_post_conv_mtp(
+        wide[:, : 2 * qk + HV * D], x["a"], x["b"], x["A_log"], x["dt_bias"],
+        np.zeros((N, steps), np.int32), np.arange(0, N * T + 1, T, dtype=np.int32),
+        np.ones(N, np.int32), pool(state_dtype), wide[:, -HV * D :].reshape(-1, HV, D),
+        np.zeros(D, np.float32), np.zeros((N * T, HV, D), np.float16), D**-0.5,
+        output_gate_activation=activation,
+    )  # fmt: skip
+    ((problem, named),) = launched
+    norm = "sigmoid_gated_rms" if activation == "sigmoid" else "gated_rms"
+    expected = {**BASE, **EVERY, "varlen": True, "from_accepted": True, "draft_tokens": steps}
+    expected |= {"output_norm": norm, "norm_weight_dtype": "f32", "padding": "zero"}
+    assert {name: getattr(problem, name) for name in expected} == expected
+    assert named["z"].strides == (width, D, 1) and named["state_out"] is None
+    assert named["accepted"] is not None and named["state_out_indices"] is None
+
+
+def test_packed_rows_are_views():
+    width = 2 * H * D + HV * D
+    mixed = np.zeros((N, width + 16), np.float16)[:, :width]
+    parts = engines.packed_rows("f", mixed, pool())
+    assert [part.shape for part in parts] == [(N, H, D), (N, H, D), (N, HV, D)]
+    for part in parts:
+        assert np.shares_memory(part, mixed)
+        assert part.strides == (mixed.strides[0], D * 2, 2)
 
 
 @pytest.fixture

@@ -121,6 +121,16 @@ def test_a_gate_of_outputs_asks_for_their_norm(context, prepared, gpu):
         decode(context, norm_weight=weight)
 
 
+def test_a_sigmoid_gate_is_asked_for_by_name(context, prepared, gpu):
+    z, weight = FakeArray(B, HV, D, dtype="bf16"), FakeArray(D, dtype="f32")
+    decode(context, z=z, norm_weight=weight, output_norm="sigmoid_gated_rms")
+    assert prepared[0].output_norm == "sigmoid_gated_rms" and gpu.launches == 1
+    with pytest.raises(cubinery.InvalidArgumentError, match="z is missing"):
+        decode(context, output_norm="gated_rms")
+    with pytest.raises(cubinery.InvalidArgumentError, match="output_norm = 'silu'"):
+        decode(context, z=z, norm_weight=weight, output_norm="silu")
+
+
 @pytest.mark.parametrize(
     ("named", "expected"),
     [

@@ -232,6 +232,28 @@ def chunk_states(q: Any, v: Any, cu_seqlens: Any, state: Any) -> tuple[Any, dict
     return h, options
 
 
+def packed_rows(function: str, mixed_qkv: Any, states: Any) -> tuple[Any, Any, Any]:
+    """q, k and v [rows, heads, dim] of rows [q, k, v] as a projection leaves them, where they lie.
+
+    `states` [slots, HV, V, K] says which heads there are.
+    """
+    arguments.require_rank(function, "mixed_qkv", mixed_qkv, "[B, channels]")
+    rows, channels = mixed_qkv.shape
+    heads, value_dim, key_dim = states.shape[1:]
+    qk_channels = channels - heads * value_dim
+    if qk_channels <= 0 or qk_channels % (2 * key_dim) != 0:
+        raise InvalidArgumentError(
+            f"{function}: mixed_qkv has {channels} channels; expected those of q, k and v for "
+            f"{heads} value heads of {value_dim} and key heads of {key_dim}"
+        )
+    at = qk_channels // 2
+    return (
+        mixed_qkv[:, :at].reshape(rows, -1, key_dim),
+        mixed_qkv[:, at:qk_channels].reshape(rows, -1, key_dim),
+        mixed_qkv[:, qk_channels:].reshape(rows, heads, value_dim),
+    )
+
+
 def packed_decode(
     function: str,
     mixed_qkv: Any,
@@ -248,25 +270,14 @@ def packed_decode(
 ) -> tuple[Any, Any]:
     """fused_recurrent_gated_delta_rule_packed_decode of both engines; their docstrings state it."""
     arguments.refuse_autograd(function, mixed_qkv=mixed_qkv, a=a, b=b, A_log=A_log, dt_bias=dt_bias)
-    arguments.require_rank(function, "mixed_qkv", mixed_qkv, "[B, channels]")
     arguments.require_rank(function, "initial_state", initial_state, "[slots, HV, V, K]")
     arguments.require_state_dtype(function, "initial_state", initial_state)
-    batch, channels = mixed_qkv.shape
-    heads, value_dim, key_dim = initial_state.shape[1:]
-    qk_channels = channels - heads * value_dim
-    if qk_channels <= 0 or qk_channels % (2 * key_dim) != 0:
-        raise InvalidArgumentError(
-            f"{function}: mixed_qkv has {channels} channels; expected those of q, k and v for "
-            f"{heads} value heads of {value_dim} and key heads of {key_dim}"
-        )
+    q, k, v = packed_rows(function, mixed_qkv, initial_state)
+    batch, heads, value_dim = v.shape
     arguments.require_shape(function, "out", out, (batch, 1, heads, value_dim))
     arguments.require_shape(function, "ssm_state_indices", indices, (batch,))
-    at = qk_channels // 2
     functional.gdn_decode(
-        mixed_qkv[:, :at].reshape(batch, -1, key_dim),
-        mixed_qkv[:, at:qk_channels].reshape(batch, -1, key_dim),
-        mixed_qkv[:, qk_channels:].reshape(batch, heads, value_dim),
-        a, b, A_log=A_log, dt_bias=dt_bias, gate_mode="computed", beta_mode="logit",
+        q, k, v, a, b, A_log=A_log, dt_bias=dt_bias, gate_mode="computed", beta_mode="logit",
         use_qk_l2norm=normalises(function, use_qk_l2norm_in_kernel), scale=scale,
         state=initial_state, state_layout="vk", state_indices=indices, out=out,
         **zeroed_padding(function, pad_slot_id),

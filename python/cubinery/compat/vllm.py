@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from cubinery import _arrays
+from cubinery import _arrays, functional
 from cubinery._errors import InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
 from cubinery.compat import _convolution as convolution
 from cubinery.compat import _engines as engines
 from cubinery.compat import _verify as verification
+from cubinery.problems import OutputNorm
 
 _ONE_BLOCK = "a sequence has one slot, which is read and written"
 _WRITTEN = "ssm_state_indices_output"
+_OUTPUT_NORMS: dict[str, OutputNorm] = {"silu": "gated_rms", "sigmoid": "sigmoid_gated_rms"}
 
 
 def fused_recurrent_gated_delta_rule(
@@ -141,6 +143,72 @@ def fused_recurrent_gated_delta_rule_packed_decode(
     return engines.packed_decode(
         name, mixed_qkv, a, b, A_log, dt_bias,
         scale, initial_state, out, ssm_state_indices, use_qk_l2norm_in_kernel, pad_slot_id,
+    )  # fmt: skip
+
+
+def fused_gdn_decode_post_conv_mtp(
+    mixed_qkv: Any,
+    a: Any,
+    b: Any,
+    A_log: Any,
+    dt_bias: Any,
+    state_indices: Any,
+    cu_seqlens: Any,
+    num_accepted_tokens: Any,
+    state: Any,
+    output_gate: Any,
+    norm_weight: Any,
+    out: Any,
+    scale: float | None,
+    norm_eps: float = 1e-5,
+    output_gate_activation: str = "silu",
+    *,
+    pad_slot_id: int = 0,
+    **kwargs: Any,
+) -> None:
+    """vLLM's torch.ops._C.fused_gdn_decode_post_conv_mtp: draft tokens from the convolution's
+    output, split as it lies, and the gated norm behind them, in one launch.
+
+    `mixed_qkv` [L, 2 H K + HV V], a and b [L, HV], `output_gate` [L, HV, V]; request n is tokens
+    cu_seqlens[n] to cu_seqlens[n + 1] - 1, at most S of them, S <= 16.  It starts from the slot
+    state_indices[n, num_accepted_tokens[n] - 1] of `state` [slots, HV, V, K], and the state after
+    its token t goes to the slot [n, t].  `out` [L, HV, V] is written: o / sqrt(mean(o^2) +
+    norm_eps) * norm_weight * silu(output_gate), or sigmoid(output_gate).  q and k are normalised.
+
+    o is rounded once, after the norm; vLLM rounds it to bf16 in front of it, too.  A count of 0 is
+    taken as 1, and one above S fills the request's outputs with NaN (vLLM: with zeros).
+
+    Raises UnsupportedError for S > 16; InvalidArgumentError for another activation, and for arrays
+    that do not fit each other.
+    """
+    name = "vllm.fused_gdn_decode_post_conv_mtp"
+    arguments.refuse_unknown(name, kwargs)
+    arguments.refuse_autograd(
+        name, mixed_qkv=mixed_qkv, a=a, b=b, A_log=A_log, dt_bias=dt_bias, output_gate=output_gate,
+        norm_weight=norm_weight,
+    )  # fmt: skip
+    if output_gate_activation not in _OUTPUT_NORMS:
+        raise InvalidArgumentError(
+            f"{name}: output_gate_activation is {output_gate_activation!r}; expected "
+            f"{' or '.join(map(repr, _OUTPUT_NORMS))}"
+        )
+    arguments.require_rank(name, "state", state, "[slots, HV, V, K]")
+    arguments.require_state_dtype(name, "state", state)
+    arguments.require_rank(name, "state_indices", state_indices, "[N, S]")
+    requests, steps = state_indices.shape
+    verification.require_tokens(name, "state_indices has S", steps)
+    arguments.require_shape(name, "cu_seqlens", cu_seqlens, (requests + 1,))
+    arguments.require_shape(name, "num_accepted_tokens", num_accepted_tokens, (requests,))
+    q, k, v = engines.packed_rows(name, mixed_qkv, state)
+    arguments.require_shape(name, "output_gate", output_gate, tuple(v.shape))
+    arguments.require_shape(name, "out", out, tuple(v.shape))
+    functional.gdn_verify(
+        q, k, v, a, b, A_log=A_log, dt_bias=dt_bias, gate_mode="computed", beta_mode="logit",
+        use_qk_l2norm=True, scale=scale, state=state, state_layout="vk",
+        state_indices=state_indices, accepted=num_accepted_tokens, stored_states="every",
+        padding="zero", pad_index=engines.pad_index(name, pad_slot_id), cu_seqlens=cu_seqlens,
+        draft_tokens=steps, z=output_gate, norm_weight=norm_weight, norm_eps=norm_eps,
+        output_norm=_OUTPUT_NORMS[output_gate_activation], out=out,
     )  # fmt: skip
 
 
