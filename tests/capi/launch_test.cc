@@ -109,7 +109,10 @@ struct FakeVerify {
                          .state_out_indices = tensor(14, DType::kI32, {batch, 4})};
     args.pad_slot_id = 0;
     args.scratch_slot = 7;
+    args.z = tensor(16, DType::kBF16, {total, 32, 128});
+    args.norm_weight = tensor(17, DType::kF16, {128});
     args.scale = 0.25f;
+    args.norm_eps = 0.125f;
     args.enable_pdl = true;
     return args;
   }
@@ -125,7 +128,9 @@ struct FakeVerify {
                                              .from_accepted = true,
                                              .accepted_dtype = DType::kI64,
                                              .tree = true,
-                                             .parents_dtype = DType::kI64}),
+                                             .parents_dtype = DType::kI64,
+                                             .output_norm = gdn::OutputNorm::kSigmoidGatedRms,
+                                             .norm_weight_dtype = DType::kF16}),
       /*device=*/0};
 };
 
@@ -387,6 +392,7 @@ TEST_CASE("AVerifyLaunchIsThatOfTheCppApi", "[cpu]") {
         "gdn_verify: accepted is missing; accepted: a tensor");
   CHECK(refusal([](auto& a) { a.parents = nullptr; }) ==
         "gdn_verify: parents is missing; accepted: a tensor");
+  CHECK(refusal([](auto& a) { a.z = nullptr; }) == "gdn_verify: z is missing; accepted: a tensor");
   CHECK(refusal([](auto& a) { a.struct_size = offsetof(CubineryVerifyArgs, parents); }) ==
         "gdn_verify: parents is missing; accepted: a tensor");  // a caller that does not know it
   CHECK(refusal([&](auto& a) {
@@ -397,7 +403,7 @@ TEST_CASE("AVerifyLaunchIsThatOfTheCppApi", "[cpu]") {
   CHECK(refusal([](auto& a) { a.enable_pdl = 2; }) ==
         "gdn_verify: enable_pdl is 2; accepted: 0, 1");
   CHECK(refusal([](auto& a) { a.struct_size += 8; }) ==
-        "args->struct_size is 184; accepted: multiples of 8 up to 176, its size in this library");
+        "args->struct_size is 208; accepted: multiples of 8 up to 200, its size in this library");
   CHECK(bench.fake->launches.size() == 2);
 }
 

@@ -117,7 +117,7 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("decay":"head","gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
         R"("has_initial_state":true,"store_state":true,"stored_states":"every",)"
         R"("from_accepted":true,"accepted_dtype":"i32","tree":false,"parents_dtype":"i32",)"
-        R"("round_each_token":false,)"
+        R"("round_each_token":false,"output_norm":"none","norm_weight_dtype":"f32",)"
         R"("batch_invariant":false})");
   CHECK(to_json(requests[4].problem) ==
         R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,)"
