@@ -49,9 +49,7 @@ class DlViews {
   CubineryDecodeArgs of(const gdn::DecodeArgs& args) {
     CubineryDecodeArgs views = CUBINERY_DECODE_ARGS_INIT;
     set_shared(args, &views);
-    views.z = of(args.z);
-    views.norm_weight = of(args.norm_weight);
-    if (args.norm_eps) views.norm_eps = &floats_.emplace_back(*args.norm_eps);
+    set_norm(args, &views);
     views.x = of(args.x);
     views.conv_weight = of(args.conv_weight);
     views.conv_bias = of(args.conv_bias);
@@ -76,6 +74,7 @@ class DlViews {
     views.cu_seqlens = of(args.cu_seqlens);
     views.accepted = of(args.accepted);
     views.parents = of(args.parents);
+    set_norm(args, &views);
     return views;
   }
 
@@ -152,6 +151,13 @@ class DlViews {
     views->state_out_indices = of(args.state_out_indices);
     set_padding(args, views);
     views->zero_padding = args.zero_padding ? 1 : 0;
+  }
+
+  template <class Args, class Views>
+  void set_norm(const Args& args, Views* views) {
+    views->z = of(args.z);
+    views->norm_weight = of(args.norm_weight);
+    if (args.norm_eps) views->norm_eps = &floats_.emplace_back(*args.norm_eps);
   }
 
   template <class Args, class Views>
