@@ -93,11 +93,11 @@ extern __shared__ __align__(16) unsigned char shared[];
 extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
     gdn_verify_wy(const __grid_constant__ GdnVerifyParams p) {
   const dev::WarpColumns<kKey> unit;
-  const int h = unit.head;
+  int h = unit.head;
   const long long n = blockIdx.y + static_cast<long long>(blockIdx.z) * gridDim.y;
   // Whole blocks where a barrier below spans warps: they have one head and one request.
   if (h >= p.heads || n >= p.requests) return;
-  const int lane_v = unit.first_v + 2 * dev::tile_row();  // this lane's first column
+  int lane_v = unit.first_v + 2 * dev::tile_row();  // this lane's first column
 
   dev::wait_for_previous_kernel();
   dev::Request request;
@@ -107,6 +107,8 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   float* const waiting = reinterpret_cast<float*>(shared + kWaitingAt);
 #pragma unroll 1
   for (int pass = 0; pass < kPasses; ++pass) {
+    // Else addresses are worked out ahead of the loop, and there are no registers for them.
+    if constexpr (kPasses > 1) asm volatile("" : "+r"(h), "+r"(lane_v));
     const int first_v = unit.first_v + pass * kKey.warp_v;
     const int v = lane_v + pass * kKey.warp_v;  // this lane's first of the pass
 

@@ -55,7 +55,7 @@ constexpr int registers(const GdnVerifyWyKey& key) {
   // Where every state is stored, the compiler works out k's operands once.
   const int operands = stores_every(key) ? 42 : 0;
   return operands + row_registers(key) * (key.states.store ? 2 : 1) + 28 + token_rows(key) * 9 / 2 +
-         (has_next ? loop : 0) + (key.key_dim > 128 ? 32 : 0) + (warp_passes(key) > 1 ? 24 : 0);
+         (has_next ? loop : 0) + (key.key_dim > 128 ? 32 : 0) + (warp_passes(key) > 1 ? 48 : 0);
 }
 constexpr int min_blocks(const GdnVerifyWyKey& key) {
   return blocks_with_registers(registers(key), key.warps);
