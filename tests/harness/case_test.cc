@@ -639,10 +639,8 @@ TEST_CASE("GdnCase.AVerificationMayHaveANorm", "[cpu]") {
                                        .varlen = varlen,
                                        .output_norm = norm,
                                        .norm_weight_dtype = DType::kF16};
-      const TokenSteps steps = HarnessOf<gdn::VerifyProblem>::steps(problem);
-      const GdnCase data =
-          check_case(small_problem(HarnessOf<gdn::VerifyProblem>::reference(problem)),
-                     {.norm_eps = 0.5f}, 0, steps);
+      const GdnCase data(small_problem(HarnessOf<gdn::VerifyProblem>::reference(problem)),
+                         uniform(5, 3), {.norm_eps = 0.5f, .chunk_size = 0});
       GdnMemory memory = data.memory();
       const gdn::VerifyArgs args = as_verify(problem, data.args(addresses(&memory)));
       CHECK(args.z.rank == (varlen ? 3 : 4));

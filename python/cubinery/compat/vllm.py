@@ -206,8 +206,8 @@ def fused_gdn_decode_post_conv_mtp(
         q, k, v, a, b, A_log=A_log, dt_bias=dt_bias, gate_mode="computed", beta_mode="logit",
         use_qk_l2norm=True, scale=scale, state=state, state_layout="vk",
         state_indices=state_indices, accepted=num_accepted_tokens, stored_states="every",
-        padding="zero", pad_index=engines.pad_index(name, pad_slot_id), cu_seqlens=cu_seqlens,
-        draft_tokens=steps, z=output_gate, norm_weight=norm_weight, norm_eps=norm_eps,
+        **engines.zeroed_padding(name, pad_slot_id), cu_seqlens=cu_seqlens, draft_tokens=steps,
+        z=output_gate, norm_weight=norm_weight, norm_eps=norm_eps,
         output_norm=_OUTPUT_NORMS[output_gate_activation], out=out,
     )  # fmt: skip
 
