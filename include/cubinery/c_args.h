@@ -74,7 +74,7 @@ typedef struct CubineryDecodeArgs {
   const float* scale;
   /* the least of the decay's logarithm, below 0; NULL: gate_mode is not lower_bound */
   const float* lower_bound;
-  /* output_norm gated_rms only; NULL: 1e-6 */
+  /* with output_norm only; NULL: 1e-6 */
   const float* norm_eps;
   /* the launch may overlap the kernel in front of it (sm_90 and newer); 0 or 1 */
   int64_t enable_pdl;
@@ -188,6 +188,11 @@ typedef struct CubineryVerifyArgs {
   /* [B, T], packed [total], parents_dtype; the token of its request that each follows, from 0, in
    * front of it; -1: the initial state; NULL: tree is false */
   const DLTensor* parents;
+  /* [B, T, heads, value_dim], packed [total, heads, value_dim], dtype; the gate of the norm; NULL:
+   * output_norm is none */
+  const DLTensor* z;
+  /* [value_dim], norm_weight_dtype; NULL: output_norm is none */
+  const DLTensor* norm_weight;
   /* the index that means that a row is padding, or, negative, that every negative one does;
    * state_location pool only; NULL: no index is padding */
   const int64_t* pad_slot_id;
@@ -200,13 +205,15 @@ typedef struct CubineryVerifyArgs {
   const float* scale;
   /* the least of the decay's logarithm, below 0; NULL: gate_mode is not lower_bound */
   const float* lower_bound;
+  /* with output_norm only; NULL: 1e-6 */
+  const float* norm_eps;
   /* the launch may overlap the kernel in front of it (sm_90 and newer); 0 or 1 */
   int64_t enable_pdl;
 } CubineryVerifyArgs;
 #define CUBINERY_VERIFY_ARGS_INIT                                                                 \
   {                                                                                               \
     sizeof(CubineryVerifyArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,       \
-    NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, 0                                    \
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, 0                  \
   }
 
 /* gdn::CommitLayer. */

@@ -21,6 +21,7 @@ from cubinery.problems import (
     DecodeProblem,
     Dtype,
     GateMode,
+    OutputNorm,
     PrefillProblem,
     Segments,
     StateLayout,
@@ -66,6 +67,7 @@ def gdn_decode(
     gate_mode: GateMode | None = None,
     beta_mode: BetaMode | None = None,
     use_qk_l2norm: bool = False,
+    output_norm: OutputNorm | None = None,
     batch_invariant: bool = False,
     stream: int | None = None,
     context: Context | None = None,
@@ -98,7 +100,7 @@ def gdn_decode(
         scale: q is multiplied by it; None: key_dim^-1/2.
         lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
             lower_bound.
-        norm_eps: output_norm gated_rms only; None: 1e-6.
+        norm_eps: with output_norm only; None: 1e-6.
         output_dtype: None: out's, else q's.
         store_state: False: new states are not kept.
         state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
@@ -111,6 +113,8 @@ def gdn_decode(
         beta_mode: "one"; "given"; "logit": its sigmoid; "doubled_logit": twice that. None: "one"
             without beta, else "given".
         use_qk_l2norm: normalise q and k in the kernel.
+        output_norm: "none"; out is normalised over value_dim, weighted and gated, "gated_rms": by
+            silu(z), "sigmoid_gated_rms": by sigmoid(z). None: "none" without z, else "gated_rms".
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
             kernels for each size.
         stream: a cudaStream_t as a number; None: the library's current one.
@@ -139,7 +143,7 @@ def gdn_decode(
         _rules.gate_mode(g, A_log, gate_mode),
         _rules.beta_mode(beta, beta_mode),
         bool(use_qk_l2norm),
-        _rules.output_norm(z),
+        _rules.output_norm(z, output_norm),
         dtype_or("norm_weight", norm_weight, "f32"),
         bool(batch_invariant),
     )
@@ -308,8 +312,8 @@ _VERIFY_FIELDS = (
     "beta_dtype", "a_log_dtype", "dt_bias_dtype", "state_dtype", "index_dtype", "state_location",
     "has_initial_state", "store_state", "cu_seqlens_dtype", "varlen", "draft_tokens",
     "state_layout", "decay", "gate_mode", "beta_mode", "use_qk_l2norm", "stored_states",
-    "from_accepted", "accepted_dtype", "tree", "parents_dtype", "round_each_token",
-    "batch_invariant",
+    "from_accepted", "accepted_dtype", "tree", "parents_dtype", "round_each_token", "output_norm",
+    "norm_weight_dtype", "batch_invariant",
 )  # fmt: skip
 
 
@@ -330,11 +334,14 @@ def gdn_verify(
     cu_seqlens: Any = None,
     accepted: Any = None,
     parents: Any = None,
+    z: Any = None,
+    norm_weight: Any = None,
     pad_slot_id: int | None = None,
     zero_padding: bool = False,
     scratch_slot: int | None = None,
     scale: float | None = None,
     lower_bound: float | None = None,
+    norm_eps: float | None = None,
     output_dtype: Dtype | None = None,
     store_state: bool = True,
     draft_tokens: int | None = None,
@@ -345,6 +352,7 @@ def gdn_verify(
     use_qk_l2norm: bool = False,
     stored_states: StoredStates = "last",
     round_each_token: bool = False,
+    output_norm: OutputNorm | None = None,
     batch_invariant: bool = False,
     stream: int | None = None,
     context: Context | None = None,
@@ -372,6 +380,8 @@ def gdn_verify(
         accepted: [N]; so many tokens of the launch before were accepted; 0 is taken as 1.
         parents: [B, T], packed [total]; the token of its request that each follows, from 0, in
             front of it; -1: the initial state.
+        z: [B, T, heads, value_dim], packed [total, heads, value_dim]; the gate of the norm.
+        norm_weight: [value_dim].
         pad_slot_id: the index that means that a row is padding, or, negative, that every negative
             one does; state_location pool only; None: no index is padding.
         zero_padding: outputs of rows of padding are set to zero, not left alone; needs pad_slot_id.
@@ -380,6 +390,7 @@ def gdn_verify(
         scale: q is multiplied by it; None: key_dim^-1/2.
         lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
             lower_bound.
+        norm_eps: with output_norm only; None: 1e-6.
         output_dtype: None: out's, else q's.
         store_state: False: new states are not kept.
         draft_tokens: the most tokens of a request, 1 to 16. None: 16.
@@ -396,6 +407,8 @@ def gdn_verify(
         stored_states: new states are those after a request's last token (last) or after each of its
             tokens (every).
         round_each_token: the state is rounded to state_dtype after each token, as by decode steps.
+        output_norm: "none"; out is normalised over value_dim, weighted and gated, "gated_rms": by
+            silu(z), "sigmoid_gated_rms": by sigmoid(z). None: "none" without z, else "gated_rms".
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
             kernels for each size.
         stream: a cudaStream_t as a number; None: the library's current one.
@@ -433,6 +446,8 @@ def gdn_verify(
         parents is not None,
         dtype_or("parents", parents, "i32"),
         bool(round_each_token),
+        _rules.output_norm(z, output_norm),
+        dtype_or("norm_weight", norm_weight, "f32"),
         bool(batch_invariant),
     )
     operator = context._kept_operator(_VERIFY_FIELDS, key)
@@ -441,8 +456,9 @@ def gdn_verify(
     return operator(
         q, k, v, g, beta, A_log=A_log, dt_bias=dt_bias, out=out, state=state, state_out=state_out,
         state_indices=state_indices, state_out_indices=state_out_indices, cu_seqlens=cu_seqlens,
-        accepted=accepted, parents=parents, pad_slot_id=pad_slot_id, zero_padding=zero_padding,
-        scratch_slot=scratch_slot, scale=scale, lower_bound=lower_bound, stream=stream,
+        accepted=accepted, parents=parents, z=z, norm_weight=norm_weight, pad_slot_id=pad_slot_id,
+        zero_padding=zero_padding, scratch_slot=scratch_slot, scale=scale, lower_bound=lower_bound,
+        norm_eps=norm_eps, stream=stream,
     )  # fmt: skip
 
 

@@ -96,7 +96,7 @@ class DecodeLaunch(Operator[DecodeProblem]):
             scale: q is multiplied by it; None: key_dim^-1/2.
             lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
                 lower_bound.
-            norm_eps: output_norm gated_rms only; None: 1e-6.
+            norm_eps: with output_norm only; None: 1e-6.
             enable_pdl: the launch may overlap the kernel in front of it (sm_90 and newer).
             stream: a cudaStream_t as a number; None: the current stream of the library of q or x
                 (torch and cupy; for others the legacy default stream).
@@ -258,11 +258,14 @@ class VerifyLaunch(Operator[VerifyProblem]):
         cu_seqlens: Any = None,
         accepted: Any = None,
         parents: Any = None,
+        z: Any = None,
+        norm_weight: Any = None,
         pad_slot_id: int | None = None,
         zero_padding: bool = False,
         scratch_slot: int | None = None,
         scale: float | None = None,
         lower_bound: float | None = None,
+        norm_eps: float | None = None,
         enable_pdl: bool = False,
         stream: int | None = None,
     ) -> Any:
@@ -298,6 +301,9 @@ class VerifyLaunch(Operator[VerifyProblem]):
                 taken as 1; None: from_accepted is false.
             parents: [B, T], packed [total], parents_dtype; the token of its request that each
                 follows, from 0, in front of it; -1: the initial state; None: tree is false.
+            z: [B, T, heads, value_dim], packed [total, heads, value_dim], dtype; the gate of the
+                norm; None: output_norm is none.
+            norm_weight: [value_dim], norm_weight_dtype; None: output_norm is none.
             pad_slot_id: the index that means that a row is padding, or, negative, that every
                 negative one does; state_location pool only; None: no index is padding.
             zero_padding: outputs of rows of padding are set to zero, not left alone; needs
@@ -307,6 +313,7 @@ class VerifyLaunch(Operator[VerifyProblem]):
             scale: q is multiplied by it; None: key_dim^-1/2.
             lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
                 lower_bound.
+            norm_eps: with output_norm only; None: 1e-6.
             enable_pdl: the launch may overlap the kernel in front of it (sm_90 and newer).
             stream: a cudaStream_t as a number; None: the current stream of the library of q (torch
                 and cupy; for others the legacy default stream).
@@ -321,8 +328,8 @@ class VerifyLaunch(Operator[VerifyProblem]):
         """
         _core.operator_launch(
             self._handle, stream, q, k, v, g, beta, A_log, dt_bias, out, state, state_out,
-            state_indices, state_out_indices, cu_seqlens, accepted, parents, pad_slot_id,
-            zero_padding, scratch_slot, scale, lower_bound, enable_pdl,
+            state_indices, state_out_indices, cu_seqlens, accepted, parents, z, norm_weight,
+            pad_slot_id, zero_padding, scratch_slot, scale, lower_bound, norm_eps, enable_pdl,
         )  # fmt: skip
         return out
 
