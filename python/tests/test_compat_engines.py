@@ -1145,7 +1145,7 @@ def test_sglang_decode_without_states():
         ({"softplus_beta": 0.5}, UnsupportedError, "softplus_beta is 0.5"),
         ({"softplus_threshold": 8.0}, UnsupportedError, "softplus_threshold is 8.0"),
         ({"is_kda": True}, UnsupportedError, "is_kda"),
-        ({"lower_bound": -5.0}, InvalidArgumentError, "unknown argument lower_bound"),
+        ({"lower_bound": -5.0}, UnsupportedError, "lower_bound"),
         (
             {"retrieve_parent_token": np.zeros((N, 1), int)},
             UnsupportedError,
