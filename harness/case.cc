@@ -45,6 +45,7 @@ Extent extent_of(const GdnProblem& problem, const CaseShape& shape, const CaseOp
   extent.separate_out = options.separate_out;
   extent.write_indices = pool && writes_elsewhere(options);
   extent.spare_tokens = shape.lead + shape.tail;
+  extent.has_flags = options.fresh_every != 0 && problem.states.has_initial;
   return extent;
 }
 
@@ -56,9 +57,12 @@ void for_each(std::int64_t count, std::int64_t heads,
   });
 }
 
-GdnProblem with_parents(GdnProblem problem, std::optional<DType> dtype) {
-  problem.tree = dtype.has_value();
-  problem.parents_dtype = dtype.value_or(problem.parents_dtype);
+// As the launch has it.
+GdnProblem launched(GdnProblem problem, const CaseOptions& options) {
+  problem.tree = options.parents.has_value();
+  problem.parents_dtype = options.parents.value_or(problem.parents_dtype);
+  problem.checkpoint_every =
+      static_cast<int>(options.checkpoint_every.value_or(problem.checkpoint_every));
   return problem;
 }
 
@@ -78,11 +82,11 @@ CaseShape uniform(std::int64_t count, std::int64_t tokens) {
 }
 
 GdnCase::GdnCase(const GdnProblem& problem, const CaseShape& shape, const CaseOptions& options)
-    : problem_(with_parents(problem, options.parents)),
+    : problem_(launched(problem, options)),
       options_(options),
       sequences_(static_cast<std::int64_t>(shape.lengths.size())),
       heads_(problem.heads.count()),
-      layout_(tensors_of(problem_, extent_of(problem, shape, options)),
+      layout_(tensors_of(problem_, extent_of(problem_, shape, options)),
               {.placement = options.placement,
                .head_gap = options.head_gap,
                .slot_gap = options.slot_gap,
@@ -93,6 +97,7 @@ GdnCase::GdnCase(const GdnProblem& problem, const CaseShape& shape, const CaseOp
   fill_indices();
   fill_parents();
   for (const TensorInfo& info : kTensors) fill(info);
+  fill_flags();
 }
 
 void GdnCase::fill_bounds(const CaseShape& shape) {
@@ -137,6 +142,24 @@ void GdnCase::fill_indices() {
   fill(TensorId::kStateIndices, options_.read, 0);
   if (!tensors.has(TensorId::kStateOutIndices)) return;
   fill(TensorId::kStateOutIndices, options_.write, sequences_);
+}
+
+// A state that only new sequences have is NaN everywhere.
+void GdnCase::fill_flags() {
+  if (!layout_.tensors().has(TensorId::kHasInitialState)) return;
+  std::vector<std::int64_t> read;  // by others
+  for (std::int64_t n = 0; n < sequences_; ++n) {
+    store_integer(DType::kBool, at(vector_at(TensorId::kHasInitialState, n)), is_fresh(n) ? 0 : 1);
+    if (!is_fresh(n)) read.push_back(slots_of(n).read);
+  }
+  for (std::int64_t n = 0; n < sequences_; ++n) {
+    const std::int64_t slot = slots_of(n).read;
+    if (!slots_of(n).runs() || std::count(read.begin(), read.end(), slot) != 0) continue;
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      std::byte* const from = at(matrix_at(TensorId::kState, slot, h));
+      std::fill(from, from + matrix_bytes(), kPoison);
+    }
+  }
 }
 
 // Gaps keep their poison.  A state that must not be read is NaN everywhere.
@@ -192,6 +215,7 @@ void GdnCase::put(DType dtype, const Place& place, const Step& step,
 GdnArgs GdnCase::args(std::span<void* const> pieces) const {
   auto args = args_of<GdnArgs>(layout_.tensors(pieces));
   options_.padding.put_into(&args);
+  args.checkpoint_every = options_.checkpoint_every;
   args.scale = options_.scale;
   args.norm_eps = options_.norm_eps;
   if (problem_.inputs.gate_mode == gdn::GateMode::kLowerBound) {

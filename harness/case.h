@@ -57,6 +57,12 @@ struct CaseOptions {
   // it does not keep.
   std::int64_t padded = -1;
 
+  // Of prefills whose problem has_initial: every so many-th sequence starts from zero, and its
+  // state is NaN; 1: all; 0: none, and there are no flags.
+  std::int64_t fresh_every = 0;
+  // Tokens from one checkpoint to the next; absent: the problem's.
+  std::optional<std::int64_t> checkpoint_every{};
+
   // Sequences are random trees, by parents of this dtype.
   std::optional<DType> parents{};
 
@@ -179,6 +185,7 @@ class GdnCase {
  private:
   void fill_bounds(const CaseShape& shape);
   void fill_indices();
+  void fill_flags();
   void fill_parents();
   // The drawn numbers of a tensor.
   void fill(const TensorInfo& info);
@@ -197,6 +204,7 @@ class GdnCase {
   std::int64_t integer(TensorId vector, std::int64_t i) const;
   std::int64_t parent(std::int64_t n, std::int64_t t) const;  // of a tree's token
   bool is_tree(std::int64_t n) const;                         // or, of none, a chain
+  bool is_fresh(std::int64_t n) const;                        // starts from zero, by its flag
   bool malformed() const;
   Row row(std::int64_t n, bool malformed) const;
   Row slots_of(std::int64_t n) const;

@@ -54,6 +54,11 @@ bool GdnCase::malformed() const {
   return malformed;
 }
 
+bool GdnCase::is_fresh(std::int64_t n) const {
+  const std::int64_t every = options_.fresh_every;
+  return layout_.tensors().has(TensorId::kHasInitialState) && n % every == every - 1;
+}
+
 // By the indices alone.
 Row GdnCase::slots_of(std::int64_t n) const {
   const TensorSet& tensors = layout_.tensors();
@@ -144,7 +149,7 @@ template gdn::PrefillRefHead<float> GdnCase::head(std::int64_t, std::int64_t, st
 
 template <class Real>
 std::vector<Real> GdnCase::initial_state(std::int64_t n, std::int64_t h) const {
-  if (problem_.states.has_initial) {
+  if (problem_.states.has_initial && !is_fresh(n)) {
     return matrix_values<Real>(memory_, TensorId::kState, slots_of(n).read, h);
   }
   return std::vector<Real>(idx(problem_.key_dim * problem_.value_dim));

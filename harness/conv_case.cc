@@ -32,6 +32,12 @@ std::byte* element(GdnMemory* memory, TensorId which, DType dtype, std::int64_t 
   return (*memory)[index_of(which)].data() + kGuardBytes + i * size_of(dtype);
 }
 
+ConvProblem launched(ConvProblem problem, const ConvCaseOptions& options) {
+  problem.checkpoint_every =
+      static_cast<int>(options.checkpoint_every.value_or(problem.checkpoint_every));
+  return problem;
+}
+
 Extent extent_of(const ConvProblem& problem, const ConvCaseOptions& options) {
   Extent extent = completed(problem, {.lengths = options.lengths,
                                       .channels = options.channels,
@@ -48,10 +54,11 @@ Extent extent_of(const ConvProblem& problem, const ConvCaseOptions& options) {
 }  // namespace
 
 ConvCase::ConvCase(const ConvProblem& problem, ConvCaseOptions options)
-    : problem_(problem),
+    : problem_(launched(problem, options)),
+      prepared_(problem),
       options_(std::move(options)),
-      extent_(extent_of(problem, options_)),
-      layout_(tensors_of(problem, extent_)),
+      extent_(extent_of(problem_, options_)),
+      layout_(tensors_of(problem_, extent_)),
       memory_(layout_.memory()) {
   fill_integers();
   fill();
@@ -207,6 +214,7 @@ std::int64_t ConvCase::first_checkpoint(std::int64_t n) const {
 ConvArgs ConvCase::args(std::span<void* const> pieces) const {
   auto args = args_of<ConvArgs>(layout_.tensors(pieces));
   args.scale = options_.scale;
+  args.checkpoint_every = options_.checkpoint_every;
   options_.padding.put_into(&args);
   return args;
 }

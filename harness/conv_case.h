@@ -28,6 +28,7 @@ struct ConvCaseOptions {
   // Every third sequence is new, where the problem lets it: its state is NaN.
   bool has_flags = false;
   bool separate_out = false;
+  std::optional<std::int64_t> checkpoint_every{};  // of the launch
   // Packed: checkpoints that the range of each second sequence has room for besides its own.
   std::int64_t spare_checkpoints = 0;
   Padding padding{};
@@ -62,7 +63,7 @@ class ConvCase {
  public:
   ConvCase(const gdn::ConvProblem& problem, ConvCaseOptions options);
 
-  const gdn::ConvProblem& problem() const { return problem_; }
+  const gdn::ConvProblem& problem() const { return prepared_; }
   const ConvCaseOptions& options() const { return options_; }
   // Before the launch, Outputs and guard bands are kPoison.
   const GdnMemory& memory() const { return memory_; }
@@ -101,7 +102,8 @@ class ConvCase {
   void fill();
   void fill_integers();
 
-  gdn::ConvProblem problem_;
+  gdn::ConvProblem problem_;   // as the launch has it
+  gdn::ConvProblem prepared_;  // as it was given
   ConvCaseOptions options_;
   Extent extent_;
   GdnLayout layout_;

@@ -83,6 +83,7 @@ std::int64_t steps_of(const ConvProblem& p, const Extent& extent, TensorId id) {
 // Of a tensor that the problem may have.
 bool is_there(const GdnProblem&, const Extent& extent, TensorId id) {
   if (id == TensorId::kStateOut || id == TensorId::kConvStateOut) return extent.separate_out;
+  if (id == TensorId::kHasInitialState) return extent.has_flags;
   return id != TensorId::kStateOutIndices || extent.write_indices;
 }
 bool is_there(const ConvProblem& p, const Extent& extent, TensorId id) {

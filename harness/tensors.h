@@ -104,7 +104,7 @@ struct Extent {
   std::int64_t spare_tokens = 0;        // packed: of no sequence
   bool separate_out = false;            // new states go to a tensor of their own
   bool write_indices = false;           // to slots of their own; not used with dense states
-  bool has_flags = false;               // ConvArgs::has_initial_state is there
+  bool has_flags = false;               // has_initial_state is there
 
   std::int64_t sequences() const { return static_cast<std::int64_t>(lengths.size()); }
   std::int64_t tokens() const;  // of the sequences
@@ -130,7 +130,7 @@ struct cubinery::gdn::Tensors<cubinery::GdnArgs> {
   static constexpr auto kList = std::tuple_cat(
       optional_operand_tensors(), gate_tensors(), std::tuple{tensors::kO, tensors::kCuSeqlens},
       state_tensors(), checkpoint_tensors(), std::tuple{tensors::kParents}, norm_tensors(),
-      front_conv_tensors());
+      front_conv_tensors(), std::tuple{tensors::kHasInitialState});
 };
 
 namespace cubinery {

@@ -146,11 +146,16 @@ class Function:
                 if tensor["access"] == "written" and not re.search("slots|checkpoints", tensor["shape"])]
 
 
+def own_numbers(function):
+    """Those that no rule has as an option."""
+    return [n for n in function.operator["numbers"] if n["name"] not in ("enable_pdl", *function.options)]
+
+
 def parameters(function):
     tensors = [tensor_parameter(t) for t in function.tensors.values()]
     tensors = [text + " = None" if text == "out: Any" else text for text in tensors]
     at = function.operator["positional"]
-    numbers = [n for n in function.operator["numbers"] if n["name"] != "enable_pdl"]
+    numbers = own_numbers(function)
     named = list(map(number_parameter, numbers))
     options = [f"{name}: {kind} = {default}" for name, (kind, default, _) in function.options.items()]
     more = ["workspace: Any = None"] if function.operator["workspace"] else []
@@ -164,7 +169,7 @@ def documented(function):
         words = meaning(tensor, "None")
         rows.append(f"{name}: {shape_of(tensor)}" + (f"; {words}" if words else "") +
                     ("; None: allocated" if name in function.outputs() else "") + ".")
-    rows += [f"{n['name']}: {meaning(n, 'None')}." for n in function.operator["numbers"] if n["name"] != "enable_pdl"]
+    rows += [f"{n['name']}: {meaning(n, 'None')}." for n in own_numbers(function)]
     seen = set()
     for _, _, doc in function.options.values():
         if doc not in seen:

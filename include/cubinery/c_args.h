@@ -119,6 +119,9 @@ typedef struct CubineryPrefillArgs {
   /* [N + 1], cu_seqlens_dtype; sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1; NULL:
    * varlen is false */
   const DLTensor* cu_seqlens;
+  /* [N], bool; whether a sequence starts from its state, or from zero; NULL: all do, or the
+   * problem's has_initial_state is false */
+  const DLTensor* has_initial_state;
   /* [checkpoints, heads, rows, columns], state_dtype; written; states that are kept besides the
    * last; NULL: checkpoints is none */
   const DLTensor* checkpoints;
@@ -133,6 +136,8 @@ typedef struct CubineryPrefillArgs {
   /* the slot that rows of padding are computed on; needs pad_slot_id, without zero_padding; NULL:
    * they are not computed */
   const int64_t* scratch_slot;
+  /* tokens from one checkpoint to the next, a multiple of the problem's; NULL: the problem's */
+  const int64_t* checkpoint_every;
   /* q is multiplied by it; NULL: key_dim^-1/2 */
   const float* scale;
   /* the least of the decay's logarithm, below 0; NULL: gate_mode is not lower_bound */
@@ -145,7 +150,7 @@ typedef struct CubineryPrefillArgs {
 #define CUBINERY_PREFILL_ARGS_INIT                                                                \
   {                                                                                               \
     sizeof(CubineryPrefillArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,      \
-    NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, 0, 0                                 \
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, 0, 0                     \
   }
 
 /* gdn::VerifyArgs. */
@@ -313,7 +318,7 @@ typedef struct CubineryConvArgs {
   /* [N + 1], cu_seqlens_dtype; sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1; NULL:
    * varlen is false */
   const DLTensor* cu_seqlens;
-  /* [N], bool; whether a sequence starts from its state, or from zeros; NULL: all do, or the
+  /* [N], bool; whether a sequence starts from its state, or from zero; NULL: all do, or the
    * problem's has_initial_state is false */
   const DLTensor* has_initial_state;
   /* [N], accepted_dtype; so many tokens of the launch before were accepted; 0 is taken as 1; NULL:
@@ -343,6 +348,8 @@ typedef struct CubineryConvArgs {
   /* the slot that rows of padding are computed on; needs pad_slot_id, without zero_padding; NULL:
    * they are not computed */
   const int64_t* scratch_slot;
+  /* tokens from one checkpoint to the next, a multiple of the problem's; NULL: the problem's */
+  const int64_t* checkpoint_every;
   /* q is multiplied by it; split_qkv only; NULL: 1 */
   const float* scale;
   /* tokens of the longest sequence, a hint; varlen only; 0: not known */
@@ -353,7 +360,8 @@ typedef struct CubineryConvArgs {
 #define CUBINERY_CONV_ARGS_INIT                                                                   \
   {                                                                                               \
     sizeof(CubineryConvArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,   \
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, 0, 0   \
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL,  \
+    0, 0                                                                                          \
   }
 
 #ifdef __cplusplus

@@ -72,7 +72,8 @@ struct ConvProblem {
   // States kept at every checkpoint_every tokens, besides the last.  Not with from_accepted or
   // stored_states kEvery.
   Checkpoints checkpoints = Checkpoints::kNone;
-  int checkpoint_every = 64;  // tokens; 1 or more (used with checkpoints)
+  // Tokens from one to the next, 1 or more; a launch may have any multiple (used with checkpoints).
+  int checkpoint_every = 64;
   // ConvArgs::accepted says from where in its state a request goes on, after a verification, or
   // with stored_states kEvery from which of its states.  Needs has_initial and store.
   bool from_accepted = false;
@@ -172,14 +173,16 @@ struct ConvArgs {
 
   // [rows, channels, columns], in the states' dtype: the states kept with ConvProblem::checkpoints,
   // those of one sequence in order and without gaps, as PrefillArgs::checkpoints says: of L
-  // tokens ceil(L / checkpoint_every) (kBefore, the first the initial state) or floor(L /
-  // checkpoint_every) (kAfter).  Dense: the sequences follow each other.  Padding sequences that
+  // tokens ceil(L / N) (kBefore, the first the initial state) or floor(L / N) (kAfter), N as
+  // checkpoint_every below.  Dense: the sequences follow each other.  Padding sequences that
   // are skipped or zeroed keep none.
   Tensor checkpoints{};
   // [N + 1], varlen with checkpoints: sequence n's rows are checkpoint_cu_starts[n] to
   // checkpoint_cu_starts[n + 1] - 1.  A sequence that has more, or whose range leaves the tensor,
   // touches no state and no checkpoint, and its outputs are filled with NaN.
   Tensor checkpoint_cu_starts{};
+  // Tokens from one checkpoint to the next: a multiple of the problem's.  Absent: the problem's.
+  std::optional<std::int64_t> checkpoint_every{};
 
   float scale = 1;  // split_qkv only: q is multiplied by it
   // varlen: tokens of the longest sequence, as far as the host knows; 0: it does not.  A hint that

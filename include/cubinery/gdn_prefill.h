@@ -50,7 +50,9 @@ struct PrefillProblem {
   bool varlen = false;                   // packed sequences, their bounds in cu_seqlens
   DType cu_seqlens_dtype = DType::kI32;  // cu_seqlens, checkpoint_cu_starts: i32 or i64 (varlen)
   Checkpoints checkpoints = Checkpoints::kNone;
-  int checkpoint_every = 64;  // tokens; a multiple of 16 (used with checkpoints)
+  // Tokens from one to the next, a multiple of 16; a launch may have any multiple of it.  Kernels
+  // whose chunks do not divide it cannot serve (used with checkpoints).
+  int checkpoint_every = 64;
 
   // With batch_invariant kAuto is kNever; kAlways cuts by a sequence's own length.
   Segments segments = Segments::kAuto;
@@ -103,6 +105,10 @@ struct PrefillArgs {
   // 0 to total, are an error only the device can see: every o is then NaN and no state is touched.
   Tensor cu_seqlens{};
 
+  // [N], bool: whether sequence n starts from its state; else from zero, whatever its slot or row
+  // holds.  Absent: all do.  With States::has_initial.
+  Tensor has_initial_state{};
+
   // A sequence of no tokens has its initial state as new state.
   Tensor state{};              // [N or slots, heads, rows, columns]; "States" in cubinery/gdn.h
   Tensor state_out{};          // likewise, where new states go; absent: in place
@@ -116,14 +122,17 @@ struct PrefillArgs {
 
   // [rows, heads, ...] as `state`, in its dtype: the states kept with
   // PrefillProblem::checkpoints, those of one sequence in order and without gaps.  A sequence
-  // of L tokens has ceil(L / checkpoint_every) of them (kBefore) or floor(L / checkpoint_every)
-  // (kAfter).  Dense: the sequences follow each other.  Padding sequences that are skipped or
+  // of L tokens has ceil(L / N) of them (kBefore) or floor(L / N) (kAfter), N as checkpoint_every
+  // below.  Dense: the sequences follow each other.  Padding sequences that are skipped or
   // zeroed keep none.
   Tensor checkpoints{};
   // [N + 1], varlen with checkpoints: sequence n's rows are checkpoint_cu_starts[n] to
   // checkpoint_cu_starts[n + 1] - 1.  A sequence that has more, or whose range leaves the tensor,
   // touches no state and no checkpoint, and its output is filled with NaN.
   Tensor checkpoint_cu_starts{};
+
+  // Tokens from one checkpoint to the next: a multiple of the problem's.  Absent: the problem's.
+  std::optional<std::int64_t> checkpoint_every{};
 
   std::optional<float> scale{};        // default key_dim^-1/2
   std::optional<float> lower_bound{};  // of g; finite, below 0; GateMode::kLowerBound only

@@ -183,6 +183,7 @@ def gdn_prefill(
     state_indices: Any = None,
     state_out_indices: Any = None,
     cu_seqlens: Any = None,
+    has_initial_state: Any = None,
     checkpoints: Any = None,
     checkpoint_cu_starts: Any = None,
     pad_slot_id: int | None = None,
@@ -227,6 +228,8 @@ def gdn_prefill(
         state_indices: [N]; the slots to read.
         state_out_indices: [N]; the slots to write; None: those that are read.
         cu_seqlens: [N + 1]; sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1.
+        has_initial_state: [N]; whether a sequence starts from its state, or from zero; None: all
+            do.
         checkpoints: [checkpoints, heads, rows, columns]; states that are kept besides the last.
         checkpoint_cu_starts: [N + 1]; where the checkpoints of each sequence begin.
         pad_slot_id: the index that means that a row is padding, or, negative, that every negative
@@ -291,7 +294,7 @@ def gdn_prefill(
         _rules.beta_mode(beta, beta_mode),
         bool(use_qk_l2norm),
         _rules.checkpoint_mode(checkpoint_mode),
-        checkpoint_every,
+        _rules.checkpoint_grain(checkpoints, checkpoint_every),
         segments,
         bool(batch_invariant),
     )
@@ -301,9 +304,11 @@ def gdn_prefill(
     return operator(
         q, k, v, g, beta, A_log=A_log, dt_bias=dt_bias, out=out, state=state, state_out=state_out,
         state_indices=state_indices, state_out_indices=state_out_indices, cu_seqlens=cu_seqlens,
-        checkpoints=checkpoints, checkpoint_cu_starts=checkpoint_cu_starts, pad_slot_id=pad_slot_id,
-        zero_padding=zero_padding, scratch_slot=scratch_slot, scale=scale, lower_bound=lower_bound,
-        max_seqlen=max_seqlen, workspace=workspace, stream=stream,
+        has_initial_state=has_initial_state, checkpoints=checkpoints,
+        checkpoint_cu_starts=checkpoint_cu_starts, pad_slot_id=pad_slot_id,
+        zero_padding=zero_padding, scratch_slot=scratch_slot, checkpoint_every=checkpoint_every,
+        scale=scale, lower_bound=lower_bound, max_seqlen=max_seqlen, workspace=workspace,
+        stream=stream,
     )  # fmt: skip
 
 
@@ -541,7 +546,7 @@ def gdn_conv(
             logarithm; None: allocated.
         beta: [B, T, heads], packed [total, heads]; None: allocated.
         cu_seqlens: [N + 1]; sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1.
-        has_initial_state: [N]; whether a sequence starts from its state, or from zeros; None: all
+        has_initial_state: [N]; whether a sequence starts from its state, or from zero; None: all
             do.
         accepted: [N]; so many tokens of the launch before were accepted; 0 is taken as 1.
         state: [N or slots, channels, columns].
@@ -612,7 +617,7 @@ def gdn_conv(
         accepted is not None,
         dtype_or("accepted", accepted, "i32"),
         _rules.checkpoint_mode(checkpoint_mode),
-        checkpoint_every,
+        _rules.window_grain(checkpoints, checkpoint_every),
         bool(batch_invariant),
     )
     operator = context._kept_operator(_CONV_FIELDS, key)
@@ -622,7 +627,7 @@ def gdn_conv(
         cu_seqlens=cu_seqlens, has_initial_state=has_initial_state, accepted=accepted, state=state,
         state_out=state_out, state_indices=state_indices, state_out_indices=state_out_indices,
         checkpoints=checkpoints, checkpoint_cu_starts=checkpoint_cu_starts, pad_slot_id=pad_slot_id,
-        zero_padding=zero_padding, scratch_slot=scratch_slot, scale=scale, max_seqlen=max_seqlen,
-        stream=stream,
+        zero_padding=zero_padding, scratch_slot=scratch_slot, checkpoint_every=checkpoint_every,
+        scale=scale, max_seqlen=max_seqlen, stream=stream,
     )  # fmt: skip
     return _rules.ConvOutputs(q, k, v, g, beta) if operator.problem.split_qkv else y

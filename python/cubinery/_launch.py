@@ -146,11 +146,13 @@ class PrefillLaunch(WorkspaceOperator[PrefillProblem]):
         state_indices: Any = None,
         state_out_indices: Any = None,
         cu_seqlens: Any = None,
+        has_initial_state: Any = None,
         checkpoints: Any = None,
         checkpoint_cu_starts: Any = None,
         pad_slot_id: int | None = None,
         zero_padding: bool = False,
         scratch_slot: int | None = None,
+        checkpoint_every: int | None = None,
         scale: float | None = None,
         lower_bound: float | None = None,
         max_seqlen: int | None = None,
@@ -186,6 +188,8 @@ class PrefillLaunch(WorkspaceOperator[PrefillProblem]):
                 state_location is dense.
             cu_seqlens: [N + 1], cu_seqlens_dtype; sequence n is tokens cu_seqlens[n] to
                 cu_seqlens[n + 1] - 1; None: varlen is false.
+            has_initial_state: [N], bool; whether a sequence starts from its state, or from zero;
+                None: all do, or the problem's has_initial_state is false.
             checkpoints: [checkpoints, heads, rows, columns], state_dtype; written; states that are
                 kept besides the last; None: checkpoints is none.
             checkpoint_cu_starts: [N + 1], cu_seqlens_dtype; where the checkpoints of each sequence
@@ -196,6 +200,8 @@ class PrefillLaunch(WorkspaceOperator[PrefillProblem]):
                 pad_slot_id.
             scratch_slot: the slot that rows of padding are computed on; needs pad_slot_id, without
                 zero_padding; None: they are not computed.
+            checkpoint_every: tokens from one checkpoint to the next, a multiple of the problem's;
+                None: the problem's.
             scale: q is multiplied by it; None: key_dim^-1/2.
             lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
                 lower_bound.
@@ -219,9 +225,9 @@ class PrefillLaunch(WorkspaceOperator[PrefillProblem]):
             workspace = self._new_workspace(q, cu_seqlens, stream)
         _core.operator_launch(
             self._handle, stream, workspace, q, k, v, g, beta, A_log, dt_bias, out, state,
-            state_out, state_indices, state_out_indices, cu_seqlens, checkpoints,
-            checkpoint_cu_starts, pad_slot_id, zero_padding, scratch_slot, scale, lower_bound,
-            max_seqlen or 0, enable_pdl,
+            state_out, state_indices, state_out_indices, cu_seqlens, has_initial_state, checkpoints,
+            checkpoint_cu_starts, pad_slot_id, zero_padding, scratch_slot, checkpoint_every, scale,
+            lower_bound, max_seqlen or 0, enable_pdl,
         )  # fmt: skip
         return out
 
@@ -463,6 +469,7 @@ class ConvLaunch(Operator[ConvProblem]):
         pad_slot_id: int | None = None,
         zero_padding: bool = False,
         scratch_slot: int | None = None,
+        checkpoint_every: int | None = None,
         scale: float | None = None,
         max_seqlen: int | None = None,
         enable_pdl: bool = False,
@@ -497,7 +504,7 @@ class ConvLaunch(Operator[ConvProblem]):
             beta: [B, T, heads], packed [total, heads], f32; written; None: beta_mode is one.
             cu_seqlens: [N + 1], cu_seqlens_dtype; sequence n is tokens cu_seqlens[n] to
                 cu_seqlens[n + 1] - 1; None: varlen is false.
-            has_initial_state: [N], bool; whether a sequence starts from its state, or from zeros;
+            has_initial_state: [N], bool; whether a sequence starts from its state, or from zero;
                 None: all do, or the problem's has_initial_state is false.
             accepted: [N], accepted_dtype; so many tokens of the launch before were accepted; 0 is
                 taken as 1; None: from_accepted is false.
@@ -518,6 +525,8 @@ class ConvLaunch(Operator[ConvProblem]):
                 pad_slot_id.
             scratch_slot: the slot that rows of padding are computed on; needs pad_slot_id, without
                 zero_padding; None: they are not computed.
+            checkpoint_every: tokens from one checkpoint to the next, a multiple of the problem's;
+                None: the problem's.
             scale: q is multiplied by it; split_qkv only; None: 1.
             max_seqlen: tokens of the longest sequence, a hint; varlen only; None: not known.
             enable_pdl: the launch may overlap the kernel in front of it (sm_90 and newer).
@@ -533,7 +542,7 @@ class ConvLaunch(Operator[ConvProblem]):
             self._handle, stream, x, weight, bias, y, q, k, v, a, b, A_log, dt_bias, g, beta,
             cu_seqlens, has_initial_state, accepted, state, state_out, state_indices,
             state_out_indices, checkpoints, checkpoint_cu_starts, pad_slot_id, zero_padding,
-            scratch_slot, scale, max_seqlen or 0, enable_pdl,
+            scratch_slot, checkpoint_every, scale, max_seqlen or 0, enable_pdl,
         )  # fmt: skip
 
     def choice(self, sequences: int, tokens: int, channels: int = 0) -> dict[str, str]:

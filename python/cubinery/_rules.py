@@ -8,6 +8,7 @@ Parameters that neither has become the function's own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, get_args
 
@@ -23,6 +24,7 @@ from cubinery.problems import (
     Dtype,
     GateMode,
     OutputNorm,
+    PrefillProblem,
 )
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
@@ -150,6 +152,24 @@ def checkpoint_mode(checkpoint_mode: Checkpoints = "none") -> str:
     if checkpoint_mode not in _CHECKPOINT_MODES:  # the problem calls it otherwise
         refuse("checkpoint_mode", checkpoint_mode, ", ".join(map(repr, _CHECKPOINT_MODES)))
     return checkpoint_mode
+
+
+_LONGEST_CHUNK, _SHORTEST_CHUNK = 64, 16  # tokens
+
+
+@infers("checkpoint_every", op="gdn_conv")
+def window_grain(checkpoints: Any, checkpoint_every: int = 64) -> int:
+    """checkpoint_every: tokens from one checkpoint to the next."""
+    return ConvProblem.checkpoint_every if checkpoints is None else 1  # launches have multiples
+
+
+@infers("checkpoint_every")
+def checkpoint_grain(checkpoints: Any, checkpoint_every: int = 64) -> int:
+    """checkpoint_every: tokens from one checkpoint to the next; a multiple of 16."""
+    if checkpoints is None:
+        return PrefillProblem.checkpoint_every
+    # One problem, whose kernels suit them all, for the strides that a chunk of this size divides.
+    return max(math.gcd(checkpoint_every, _LONGEST_CHUNK), _SHORTEST_CHUNK)
 
 
 @infers("state_layout", "whole_window", op="gdn_conv")

@@ -171,7 +171,8 @@ class PrefillProblem(Problem["Prefill"]):
         store_state: new states are kept.
         checkpoints: states are also kept from before tokens 0, N, 2N... (before) or after tokens N,
             2N... (after); N is checkpoint_every.
-        checkpoint_every: tokens from one checkpoint to the next; a multiple of 16.
+        checkpoint_every: tokens from one checkpoint to the next, a multiple of 16; launches may
+            have any multiple of it.
         segments: long sequences are cut into segments that run side by side: where that is faster
             (auto), never, or always; with batch_invariant, auto means never.
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
@@ -418,7 +419,8 @@ class ConvProblem(Problem["Conv"]):
         accepted_dtype: dtype of accepted (from_accepted).
         checkpoints: states are also kept from before tokens 0, N, 2N... (before) or after tokens N,
             2N... (after); N is checkpoint_every.
-        checkpoint_every: tokens from one checkpoint to the next.
+        checkpoint_every: tokens from one checkpoint to the next; launches may have any multiple of
+            it.
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
             kernels for each size.
     """

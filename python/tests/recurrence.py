@@ -260,7 +260,9 @@ def _run_sequence(
     if kind != "compute":
         return None
     operands = sequence_operands(np.float64, *part, **{name: options[name] for name in _MODES})
-    initial = slots.load(read, (out.shape[1], operands[0].shape[-1], out.shape[-1]))
+    shape = (out.shape[1], operands[0].shape[-1], out.shape[-1])
+    flags = options.get("has_initial_state")
+    initial = slots.load(read, shape) if flags is None or flags[n] else np.zeros(shape)
     outputs, states = tokens(*operands, initial)
     out[...] = outputs
     states = np.concatenate([initial[None], states])
@@ -311,6 +313,7 @@ def gdn_prefill(
     zero_padding: bool = False,
     scratch_slot: int | None = None,
     cu_seqlens: Array | None = None,
+    has_initial_state: Array | None = None,
     token_layout: str = "bthd",
     checkpoints: Array | None = None,
     checkpoint_mode: str = "none",

@@ -285,6 +285,7 @@ def test_checkpoints_begin_at_indices_of_either_dtype(prefilled, index):
     )
     for problem, named in prefilled:
         assert problem.checkpoints == "after" and problem.checkpoint_every == 64
+        assert named["checkpoint_every"] == 64
         assert problem.state_dtype == "f32" and problem.cu_seqlens_dtype == "i32"
         assert tuple(named["checkpoint_cu_starts"].shape) == (4,)
     assert [problem.gate_mode for problem, _ in prefilled] == ["log", "alpha"]
@@ -323,6 +324,27 @@ def test_packed_rows_are_views():
     for part in parts:
         assert np.shares_memory(part, mixed)
         assert part.strides == (mixed.strides[0], D * 2, 2)
+
+
+def test_strides_of_checkpoints_share_an_operator(prefilled):
+    bounds, starts = np.array([0, 70, 1350], np.int32), np.array([0, 1, 21], np.int32)
+    x, state = prefill_inputs(1350), np.zeros((2, HV, D, D), np.float32)
+    strides = (64, 128, 640, 1280)
+    for every in strides:
+        kept = {
+            "checkpoint_cu_starts": starts,
+            "checkpoint_every_n_tokens": every,
+            "state_checkpoints": np.zeros((21, HV, D, D), np.float32),
+        }
+        vllm.fi_chunk_gated_delta_rule(
+            **x, initial_state=state, output_final_state=True, cu_seqlens=bounds, **kept
+        )
+        flashinfer.chunk_gated_delta_rule(
+            **{name: array[0] for name, array in x.items()}, cu_seqlens=bounds, **kept
+        )
+    assert {problem.checkpoint_every for problem, _ in prefilled} == {64}
+    assert len({problem.to_json() for problem, _ in prefilled}) == 2  # of each engine one
+    assert [named["checkpoint_every"] for _, named in prefilled[::2]] == list(strides)
 
 
 @pytest.fixture

@@ -169,6 +169,61 @@ def test_states_are_inferred(context, prepared, gpu, named, expected):
     assert gpu.launches == 1
 
 
+@pytest.mark.parametrize("mode", ["before", "after"])
+def test_a_stride_of_checkpoints_needs_no_kernel_of_its_own(context, prepared, gpu, mode):
+    """One operator, of the longest chunk that divides them, serves all strides."""
+
+    def kept(every, length=1280):
+        q, k, v, out = tokens(1, length)
+        rows = -(-length // every) if mode == "before" else length // every
+        functional.gdn_prefill(
+            q, k, v, out=out, workspace=FakeArray(1 << 24), checkpoint_mode=mode,
+            checkpoint_every=every, checkpoints=state(rows), context=context,
+        )  # fmt: skip
+
+    for every in (64, 128, 192, 1280):
+        kept(every)
+    assert [problem.checkpoint_every for problem in prepared] == [64]
+    for every in (16, 48, 80, 32, 96):
+        kept(every)
+    assert [problem.checkpoint_every for problem in prepared] == [64, 16, 32]
+    with pytest.raises(cubinery.InvalidArgumentError, match="checkpoint_every is 100; accepted: "):
+        kept(100)
+    with pytest.raises(cubinery.InvalidArgumentError, match="checkpoint_every is 0; accepted: "):
+        prefill(
+            context, lead=(1, 64), checkpoint_mode=mode, checkpoint_every=0, checkpoints=state(1)
+        )
+
+
+def test_a_stride_of_windows_needs_no_kernel_of_its_own(context, prepared, gpu):
+    for every in (1, 3, 64, 100):
+        conv(
+            context, lead=(1, 300), checkpoint_mode="after", checkpoint_every=every,
+            checkpoints=window(300 // every),
+        )  # fmt: skip
+    assert [problem.checkpoint_every for problem in prepared] == [1]
+    with pytest.raises(cubinery.InvalidArgumentError, match="checkpoint_every is 0; accepted: "):
+        conv(
+            context, lead=(1, 300), checkpoint_mode="after", checkpoint_every=0,
+            checkpoints=window(300),
+        )  # fmt: skip
+
+
+def test_prefill_has_a_flag_for_each_sequence(context, prepared, gpu):
+    flags = FakeArray(B, dtype="bool")
+    for named in ({}, {"has_initial_state": flags}):
+        prefill(context, state=state(), **named)
+    assert [problem.has_initial_state for problem in prepared] == [True]
+    assert gpu.launches == 4
+    for changed, message in (
+        ({"has_initial_state": FakeArray(B)}, "has_initial_state has dtype f32; accepted: bool"),
+        ({"has_initial_state": FakeArray(3, dtype="bool")}, "has_initial_state has shape"),
+        ({"has_initial_state": flags, "state": None}, "has_initial_state is given; accepted: None"),
+    ):
+        with pytest.raises(cubinery.InvalidArgumentError, match=message):
+            prefill(context, **{"state": state(), **changed})
+
+
 @pytest.mark.parametrize(
     ("lead", "named", "expected"),
     [
@@ -352,7 +407,7 @@ FLAGS = FakeArray(B, dtype="bool")
             },
             {
                 **{"varlen": True, "cu_seqlens_dtype": "i64", "state_dtype": "f32"},
-                **{"checkpoints": "before", "checkpoint_every": 3, "whole_window": True},
+                **{"checkpoints": "before", "checkpoint_every": 1, "whole_window": True},
             },
         ),
     ],

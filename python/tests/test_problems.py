@@ -72,9 +72,9 @@ def test_malformed_json_is_refused(text):
 
 
 def test_check_names_field_and_values():
-    with pytest.raises(cubinery.InvalidArgumentError, match="index_dtype = bf16; accepted: i32"):
-        cubinery.DecodeProblem(index_dtype="bf16").check()
-    cubinery.DecodeProblem(index_dtype="i64", state_location="pool").check()
+    with pytest.raises(cubinery.InvalidArgumentError, match="conv_width = 5; accepted: 0, 2, 3"):
+        cubinery.DecodeProblem(conv_width=5).check()
+    cubinery.DecodeProblem(conv_width=4).check()
     with pytest.raises(cubinery.InvalidArgumentError, match="draft_tokens = 17; accepted: 1 to 16"):
         cubinery.VerifyProblem(draft_tokens=17).check()
     with pytest.raises(cubinery.InvalidArgumentError, match="store_state = false; accepted: true"):

@@ -224,8 +224,12 @@ __device__ void fill_span(const GdnPrefillScanParams& p, const Unit& unit, float
               first + tokens_before(unit, span.end), value);
 }
 
+// The state that the sequence starts from.  Left alone, zero, where that is none.
 __device__ void load_state(State& state, const GdnPrefillScanParams& p, long long slot,
                            const Unit& unit) {
+  if (p.has_initial.data != nullptr && !dev::load_index<DType::kBool>(p.has_initial, unit.n)) {
+    return;
+  }
   state.load<kKey.states.dtype>(dev::matrix_at<kKey.states.dtype>(p.states.read, slot, unit.h),
                                 warp_column(unit));
 }

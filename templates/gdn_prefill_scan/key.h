@@ -202,6 +202,7 @@ struct GdnPrefillScanParams {
   InputRows<TokenStrides> q, k, v;
   OutputRows<TokenStrides> o;
   StateParams states;
+  StridedVector has_initial;           // nullptr: all sequences have
   WrittenStates checkpoints;           // a slot for each checkpoint
   StridedVector checkpoint_cu_starts;  // varlen
   StridedVector cu_seqlens;

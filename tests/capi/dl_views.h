@@ -62,8 +62,8 @@ class DlViews {
     CubineryPrefillArgs views = CUBINERY_PREFILL_ARGS_INIT;
     set_shared(args, &views);
     views.cu_seqlens = of(args.cu_seqlens);
-    views.checkpoints = of(args.checkpoints);
-    views.checkpoint_cu_starts = of(args.checkpoint_cu_starts);
+    views.has_initial_state = of(args.has_initial_state);
+    set_checkpoints(args, &views);
     views.max_seqlen = args.max_seqlen;
     return views;
   }
@@ -122,8 +122,7 @@ class DlViews {
     set_states(args, &views);
     views.scale = &floats_.emplace_back(args.scale);
     views.enable_pdl = args.enable_pdl;
-    views.checkpoints = of(args.checkpoints);
-    views.checkpoint_cu_starts = of(args.checkpoint_cu_starts);
+    set_checkpoints(args, &views);
     views.max_seqlen = args.max_seqlen;
     return views;
   }
@@ -141,6 +140,15 @@ class DlViews {
   void set_padding(const Args& args, Views* views) {
     if (args.pad_slot_id) views->pad_slot_id = &integers_.emplace_back(*args.pad_slot_id);
     if (args.scratch_slot) views->scratch_slot = &integers_.emplace_back(*args.scratch_slot);
+  }
+
+  template <class Args, class Views>
+  void set_checkpoints(const Args& args, Views* views) {
+    views->checkpoints = of(args.checkpoints);
+    views->checkpoint_cu_starts = of(args.checkpoint_cu_starts);
+    if (args.checkpoint_every) {
+      views->checkpoint_every = &integers_.emplace_back(*args.checkpoint_every);
+    }
   }
 
   template <class Args, class Views>

@@ -822,6 +822,14 @@ TEST_CASE("GdnConv.CheckpointsOfLongSequences", "[gpu][conv][big]") {
         expect_good(data, first);
         for (int i = 0; i < 30; ++i) CHECK(first_difference(launched.run(conv), first) == "");
       }
+      // The same operator, by strides of the launches.
+      problem.checkpoint_every = 2;
+      for (const std::int64_t stride : {2, 6, 64, 1000}) {
+        const ConvCase data(
+            problem,
+            {.lengths = {4099, 4099}, .channels = 64, .seed = seed(), .checkpoint_every = stride});
+        expect_good(data, Launched(data).run(prepare_for(data)));
+      }
     }
   }
 }

@@ -275,6 +275,8 @@ AnyCase any_case(std::uint64_t number) {
         all[static_cast<std::size_t>(random.below(static_cast<std::int64_t>(all.size())))];
     options.padded = random.below(sequences + 1);
   }
+  if (p.states.has_initial) options.fresh_every = random.below(4);
+  if (random.below(2) != 0) options.checkpoint_every = p.checkpoint_every * (1 + random.below(3));
   options.separate_out = p.states.store && random.below(2) != 0;
   options.write_indices =
       p.states.location == StateLocation::kPool && p.states.store && random.below(2) != 0;

@@ -107,6 +107,37 @@ TEST_CASE("GdnPrefillPool.AllSequencesArePadding", "[gpu][prefill]") {
 TEST_CASE("GdnPrefillPool.PaddingWithSeparateWriteIndices", "[gpu][prefill]") {
   run_padded_write_indices(pool_problem(), first_of_nine);
 }
+// Whatever their slots hold: NaN, too.  In place and elsewhere, of a pool and dense.
+TEST_CASE("GdnPrefillPool.SequencesThatStartFromZero", "[gpu][prefill][sanitize]") {
+  for (const bool pool : {false, true}) {
+    for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
+      PrefillProblem problem = pool ? pool_problem() : small_prefill();
+      problem.states.dtype = state_dtype;
+      problem.checkpoints = pool ? Checkpoints::kBefore : Checkpoints::kNone;
+      for (const std::int64_t every : {1, 2, 3}) {
+        CaseOptions options;
+        options.fresh_every = every;
+        if (pool) options.padding = {.slot_id = -1, .zero = true};
+        options.padded = 4;
+        run_case(problem, pool ? kNine : uniform(3, 100), options);
+        options.separate_out = true;
+        run_case(problem, pool ? kNine : uniform(3, 100), options);
+      }
+    }
+  }
+  PrefillProblem reader = pool_problem();
+  reader.states.store = false;
+  run_case(reader, kNine, {.seed = seed(), .fresh_every = 2});
+}
+// One slot is read by a sequence that starts from it and by one that does not.
+TEST_CASE("GdnPrefillPool.SequencesThatStartFromZeroShareASlot", "[gpu][prefill]") {
+  CaseOptions options;
+  options.slots = 8;
+  options.read = {2, 2, 2, 5};
+  options.write = {1, 3, 4, 5};
+  options.fresh_every = 2;
+  run_case(pool_problem(), first_of_nine(4), options);
+}
 TEST_CASE("GdnPrefillPool.WriteIndexOutsideThePool", "[gpu][prefill]") {
   run_outside_the_pool(pool_problem(), uniform(3, 70));
 }

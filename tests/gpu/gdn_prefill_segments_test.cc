@@ -69,7 +69,14 @@ TEST_CASE("GdnPrefillSegments.StatesInPlace", "[gpu][prefill][sanitize]") {
     run_case(problem, {.lengths = {900, 70, 400}},
              {.seed = seed(), .gates = gates, .padding = {.slot_id = -1}, .padded = 1});
   }
+  for (const std::int64_t every : {1, 2}) {
+    for (const GateDistribution gates : {GateDistribution::kQwen, GateDistribution::kUndecayed}) {
+      run_case(problem, {.lengths = {900, 70, 400, 300}},
+               {.seed = seed(), .gates = gates, .fresh_every = every});
+    }
+  }
   problem.states.store = false;
+  run_case(problem, {.lengths = {900, 70, 400}}, {.seed = seed(), .fresh_every = 2});
   run_case(problem, {.lengths = {900, 70, 400}},
            {.seed = seed(), .padding = {.slot_id = 0}, .padded = 1});
 }

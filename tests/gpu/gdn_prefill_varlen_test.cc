@@ -114,6 +114,25 @@ TEST_CASE("GdnPrefillVarlen.CuSeqlensBeyond32Bits", "[gpu][prefill]") {
   }
 }
 
+// One operator, whose launches have strides of their own.
+TEST_CASE("GdnPrefillCheckpoints.AStrideOfTheLaunch", "[gpu][prefill]") {
+  for (const Checkpoints checkpoints : {Checkpoints::kBefore, Checkpoints::kAfter}) {
+    for (const int grain : {16, 64}) {
+      for (const bool varlen : {false, true}) {
+        PrefillProblem problem = small_prefill();
+        problem.checkpoints = checkpoints;
+        problem.checkpoint_every = grain;
+        problem.varlen = varlen;
+        CaseShape shape = uniform(2, 400);
+        if (varlen) shape = {.lengths = {0, 191, 192, 193, 64, 1, 400, 16}, .lead = 7, .tail = 5};
+        for (const std::int64_t times : {1, 3, 4, 1000}) {
+          run_case(problem, shape, {.seed = seed(), .checkpoint_every = grain * times});
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("GdnPrefillCheckpoints.BeforeAndAfterEverySpan", "[gpu][prefill][sanitize]") {
   std::vector<PrefillProblem> problems;
   for (const Checkpoints checkpoints : {Checkpoints::kBefore, Checkpoints::kAfter}) {

@@ -167,7 +167,9 @@ class HostPrefill {
     }
     head.lower_bound = args_.lower_bound.value_or(0);
     std::vector<float> state(idx(p_.key_dim * p_.value_dim)), o(head.v.size());
-    for (int i = 0; i < p_.key_dim && p_.states.has_initial; ++i) {
+    const Tensor& flags = args_.has_initial_state;
+    const bool starts = !flags.present() || integer(flags, n) != 0;
+    for (int i = 0; i < p_.key_dim && p_.states.has_initial && starts; ++i) {
       for (int j = 0; j < p_.value_dim; ++j) {
         state[idx(i * p_.value_dim + j)] =
             load(p_.states.dtype, matrix(args_.state, read, h, i, j));
@@ -372,6 +374,26 @@ TEST_CASE("GdnCase.EveryKindOfPadding", "[cpu]") {
   }
 }
 
+TEST_CASE("GdnCase.SequencesThatStartFromZero", "[cpu]") {
+  for (const bool pool : {false, true}) {
+    for (const std::int64_t every : {1, 2, 3}) {
+      PrefillProblem problem = test::tiny_prefill();
+      problem.varlen = pool;
+      if (pool) problem.states.location = StateLocation::kPool;
+      check_plays_with(problem, {.separate_out = every == 2, .fresh_every = every});
+    }
+  }
+  // Whose state nobody may read.
+  const GdnCase data(test::tiny_prefill(), uniform(4, 5), {.fresh_every = 2});
+  CHECK(std::isnan(data.matrix_values<float>(data.memory(), TensorId::kState, 1, 0)[0]));
+  CHECK_FALSE(std::isnan(data.matrix_values<float>(data.memory(), TensorId::kState, 0, 0)[0]));
+  GdnMemory memory = data.memory();
+  GdnArgs args = data.args(addresses(&memory));
+  args.has_initial_state = {};
+  HostPrefill(data.problem(), args).run();
+  CHECK_FALSE(data.check(memory).ok());
+}
+
 TEST_CASE("GdnCase.CheckpointsOfBothKinds", "[cpu]") {
   for (const bool varlen : {false, true}) {
     for (const Checkpoints when : {Checkpoints::kBefore, Checkpoints::kAfter}) {
@@ -380,6 +402,7 @@ TEST_CASE("GdnCase.CheckpointsOfBothKinds", "[cpu]") {
       problem.checkpoints = when;
       problem.checkpoint_every = 2 * kChunk;
       check_plays(problem);
+      check_plays_with(problem, {.checkpoint_every = 4 * kChunk});
     }
   }
 }

@@ -113,12 +113,13 @@ class HostConv {
     }
     if (p_.checkpoints == gdn::Checkpoints::kNone) return;
     const bool before = p_.checkpoints == gdn::Checkpoints::kBefore;
+    const std::int64_t every = args_.checkpoint_every.value_or(p_.checkpoint_every);
     const auto count = [&](std::int64_t length) {
-      return (length + (before ? p_.checkpoint_every - 1 : 0)) / p_.checkpoint_every;
+      return (length + (before ? every - 1 : 0)) / every;
     };
     std::int64_t row = p_.varlen ? integer(args_.checkpoint_cu_starts, n) : n * count(tokens);
-    for (std::int64_t behind = before ? 0 : p_.checkpoint_every;
-         before ? behind < tokens : behind <= tokens; behind += p_.checkpoint_every) {
+    for (std::int64_t behind = before ? 0 : every; before ? behind < tokens : behind <= tokens;
+         behind += every) {
       store_columns(args_.checkpoints, row++, 0, c, &inputs[idx(behind)], columns);
     }
   }

@@ -392,6 +392,15 @@ TEST_CASE("CheckpointsHaveRows", "[cpu]") {
   const GdnConvParams p = bench.launched(args);
   CHECK((p.checkpoints.slots == 11 && p.checkpoint_cu_starts.data == address(24)));
   CHECK(p.checkpoint_every == 64);
+  args.checkpoint_every = 192;
+  CHECK(bench.launched(args).checkpoint_every == 192);
+  for (const std::int64_t every : {0, -64, 32, 65}) {
+    CHECK(bench.refusal([&](auto& a) {
+      a = args;
+      a.checkpoint_every = every;
+    }) == "gdn_conv: checkpoint_every is " + std::to_string(every) +
+              "; accepted: multiples of the problem's 64, up to 2147483647");
+  }
   CHECK(bench.refusal([](auto&) {}) == "gdn_conv: checkpoints is missing; accepted: a tensor");
   CHECK(bench.refusal([&](auto& a) { a.checkpoints = args.checkpoints; }) ==
         "gdn_conv: checkpoint_cu_starts is missing; accepted: a tensor");

@@ -218,6 +218,54 @@ TEST_CASE("CheckpointsAreRefusedWithNameAndReason", "[cpu]") {
   CHECK(packed.launched(args, packed.workspace(2, 100)).scan_params.checkpoints.slots == 0);
 }
 
+TEST_CASE("ALaunchChoosesAMultipleOfTheProblemsStride", "[cpu]") {
+  const FakePrefill bench({.checkpoints = Checkpoints::kAfter, .checkpoint_every = 32});
+  PrefillArgs args = bench.args(2, 1000);
+  const auto launched = [&](std::optional<std::int64_t> every, std::int64_t rows) {
+    args.checkpoint_every = every;
+    args.checkpoints.shape[0] = rows;
+    return bench.launched(args, bench.workspace(2, 1000)).scan_params.checkpoint_every;
+  };
+  CHECK(launched({}, 62) == 32);
+  CHECK(launched(32, 62) == 32);
+  CHECK(launched(96, 20) == 96);
+  CHECK(launched(2147483616, 0) == 2147483616);
+  const auto refused = [&](std::int64_t every) {
+    return bench.refusal([&](auto& a) { a.checkpoint_every = every; });
+  };
+  for (const std::int64_t every : {0, -32, 16, 33}) {
+    CHECK(refused(every) == "gdn_prefill: checkpoint_every is " + std::to_string(every) +
+                                "; accepted: multiples of the problem's 32, up to 2147483647");
+  }
+  CHECK(refused(std::int64_t{1} << 32).starts_with("gdn_prefill: checkpoint_every is 4294967296"));
+  CHECK(bench.refusal([](auto& a) { a.checkpoint_every = 64; })
+            .starts_with("gdn_prefill: checkpoints has shape [6, 32, 128, 128]; accepted: [rows = "
+                         "2, "));
+}
+
+TEST_CASE("AFlagSaysWhetherASequenceHasAnInitialState", "[cpu]") {
+  const FakePrefill bench({.states = {.location = StateLocation::kPool}});
+  PrefillArgs args = bench.args(2, 100);
+  const auto launched = [&] { return bench.launched(args, bench.workspace(2, 100)).scan_params; };
+  CHECK(launched().has_initial.data == nullptr);
+  args.has_initial_state = Tensor::contiguous(address(15), DType::kBool, {2});
+  args.has_initial_state.strides[0] = 3;
+  CHECK((launched().has_initial.data == address(15) && launched().has_initial.stride == 3));
+  const auto refused = [](const FakePrefill& of, const Tensor& flags) {
+    return of.refusal([&](auto& a) { a.has_initial_state = flags; });
+  };
+  CHECK(refused(bench, Tensor::contiguous(address(15), DType::kI32, {2})) ==
+        "gdn_prefill: has_initial_state has dtype i32; accepted: bool");
+  CHECK(refused(bench, Tensor::contiguous(address(15), DType::kBool, {3})) ==
+        "gdn_prefill: has_initial_state has shape [3]; accepted: [B = 2]");
+  CHECK(refused(bench, Tensor::contiguous(nullptr, DType::kBool, {2}))
+            .starts_with("gdn_prefill: has_initial_state "));
+  const FakePrefill fresh({.states = {.has_initial = false}});
+  CHECK(refused(fresh, args.has_initial_state) ==
+        "gdn_prefill: has_initial_state is given; accepted: no tensor, the problem's "
+        "has_initial_state is false");
+}
+
 TEST_CASE("ThePrefillsScaleIsFinite", "[cpu]") {
   const FakePrefill bench({});
   CHECK(bench.refusal([](auto& a) { a.scale = INFINITY; }) ==

@@ -86,7 +86,6 @@ Status bind_places(const ConvBinder& bind, const ConvExtent& extent, const StepF
       binder.padding(std::min(params->read_slots, params->written_slots), &params->padding));
   CUBINERY_RETURN_IF_ERROR(bind.vector<TensorId::kHasInitialState>(&params->has_initial));
   CUBINERY_RETURN_IF_ERROR(bind.vector<TensorId::kAccepted>(&params->accepted));
-  params->checkpoint_every = problem.checkpoint_every;
   const auto bind_tensor = [&](const Dim& rows) -> Status {
     const auto [name, checkpoints] = bind.named<TensorId::kCheckpoints>();
     auto& [data, stride, kept] = params->checkpoints;
@@ -96,7 +95,8 @@ Status bind_places(const ConvBinder& bind, const ConvExtent& extent, const StepF
                                                {&stride, &no_step, &kept, &params->columns}));
     return check_no_overlap(name, checkpoints);
   };
-  return bind_checkpoints(bind, extent, bind_tensor, &params->checkpoint_cu_starts);
+  return bind_checkpoints(bind, extent, bind_tensor, &params->checkpoint_cu_starts,
+                          &params->checkpoint_every);
 }
 
 Status bind_conv_scale(const ConvProblem& problem, float scale, GdnConvParams* params) {

@@ -70,7 +70,8 @@ struct Fields<gdn::ConvProblem> {
       fixed<&P::checkpoints>(
           "states are also kept from before tokens 0, N, 2N... (before) or after tokens N, "
           "2N... (after); N is checkpoint_every"),
-      fixed<&P::checkpoint_every>("tokens from one checkpoint to the next"),
+      fixed<&P::checkpoint_every>(
+          "tokens from one checkpoint to the next; launches may have any multiple of it"),
       gdn::batch_invariant_field<P>());
   static constexpr std::string_view kOutline[] = {"dtype", "width", "split_qkv", "use_qk_l2norm",
                                                   "varlen"};
@@ -141,12 +142,6 @@ inline constexpr auto kG =
 inline constexpr auto kBeta =
     spec(CUBINERY_MEMBER(beta), tensors::scalars(TensorId::kBeta, "f32", Access::kWritten), kF32,
          tensors::kNoBeta);
-inline constexpr auto kHasInitialState = spec(
-    "whether a sequence starts from its state, or from zeros; absent: all do",
-    CUBINERY_MEMBER(has_initial_state),
-    tensors::vector(TensorId::kHasInitialState, TensorKind::kFlags, Axis::kSequences, "bool", true),
-    [](const auto&) { return DType::kBool; },
-    Absence{"the problem's has_initial_state is false", CUBINERY_WHERE(!p.states.has_initial)});
 inline constexpr auto kState =
     spec(tensors::kState.member(), formed(tensors::kState.info, TensorKind::kConvStates),
          CUBINERY_TYPE(states.dtype), tensors::kNoState);
@@ -160,7 +155,7 @@ inline constexpr auto kCheckpoints = spec(
 // Random numbers of the harness are drawn by this order.
 inline constexpr auto kAll = std::make_tuple(
     tensors::kX, kWeight, kBias, kY, kQ, kK, kV, kA, kB, kALog, kDtBias, kG, kBeta,
-    tensors::kCuSeqlens, kHasInitialState, tensors::kAccepted, kState, kStateOut,
+    tensors::kCuSeqlens, tensors::kHasInitialState, tensors::kAccepted, kState, kStateOut,
     tensors::kStateIndices, tensors::kStateOutIndices, kCheckpoints, tensors::kCheckpointCuStarts);
 
 }  // namespace conv_tensors
@@ -174,9 +169,9 @@ struct Tensors<ConvArgs> {
 
 template <>
 struct Numbers<ConvArgs> {
-  static constexpr std::tuple kList{numbers::kPadSlotId,   numbers::kZeroPadding,
-                                    numbers::kScratchSlot, numbers::kConvScale,
-                                    numbers::kMaxSeqlen,   numbers::kEnablePdl};
+  static constexpr std::tuple kList{
+      numbers::kPadSlotId, numbers::kZeroPadding, numbers::kScratchSlot, numbers::kCheckpointEvery,
+      numbers::kConvScale, numbers::kMaxSeqlen,   numbers::kEnablePdl};
   static constexpr std::tuple kSizes{
       Number{CUBINERY_MEMBER(sequences), "", "B, or N"},
       Number{CUBINERY_MEMBER(tokens), "", "of all sequences: B T, or the packed total"},

@@ -45,12 +45,13 @@ Status bind_prefill(const PrefillProblem& problem, const PrefillArgs& args,
   CUBINERY_RETURN_IF_ERROR(states.bind(state_form(problem), &scan.states));
   CUBINERY_RETURN_IF_ERROR(bind.vector<TensorId::kCuSeqlens>(&chunks.cu_seqlens));
   scan.cu_seqlens = chunks.cu_seqlens;
-  scan.checkpoint_every = problem.checkpoint_every;
+  CUBINERY_RETURN_IF_ERROR(bind.vector<TensorId::kHasInitialState>(&scan.has_initial));
   const auto bind_tensor = [&](const Dim& rows) {
     return bind_written_states(Binder<PrefillArgs>::kName<TensorId::kCheckpoints>, args.checkpoints,
                                rows, state_form(problem), &scan.checkpoints);
   };
-  CUBINERY_RETURN_IF_ERROR(bind_checkpoints(bind, extent, bind_tensor, &scan.checkpoint_cu_starts));
+  CUBINERY_RETURN_IF_ERROR(bind_checkpoints(bind, extent, bind_tensor, &scan.checkpoint_cu_starts,
+                                            &scan.checkpoint_every));
   chunks.heads = scan.heads = problem.heads.count();
   chunks.tokens = scan.tokens = extent.tokens;
   chunks.sequences = scan.sequences = static_cast<int>(extent.sequences);

@@ -37,7 +37,9 @@ struct Fields<gdn::PrefillProblem> {
       fixed<&P::checkpoints>(
           "states are also kept from before tokens 0, N, 2N... (before) or after tokens N, "
           "2N... (after); N is checkpoint_every"),
-      fixed<&P::checkpoint_every>("tokens from one checkpoint to the next; a multiple of 16"),
+      fixed<&P::checkpoint_every>("tokens from one checkpoint to the next, a multiple of 16; "
+                                  "launches may have any multiple "
+                                  "of it"),
       fixed<&P::segments>(
           "long sequences are cut into segments that run side by side: where that is faster "
           "(auto), never, or always; with batch_invariant, auto means never"),
@@ -59,14 +61,15 @@ struct Tensors<PrefillArgs> {
   using Problem = PrefillProblem;
   static constexpr std::size_t kPositional = 5;
   static constexpr auto kList = std::tuple_cat(
-      token_tensors(), state_tensors(), std::tuple{tensors::kCuSeqlens}, checkpoint_tensors());
+      token_tensors(), state_tensors(), std::tuple{tensors::kCuSeqlens, tensors::kHasInitialState},
+      checkpoint_tensors());
 };
 
 template <>
 struct Numbers<PrefillArgs> {
   static constexpr std::tuple kList{
-      numbers::kPadSlotId,  numbers::kZeroPadding, numbers::kScratchSlot, numbers::kScale,
-      numbers::kLowerBound, numbers::kMaxSeqlen,   numbers::kEnablePdl};
+      numbers::kPadSlotId, numbers::kZeroPadding, numbers::kScratchSlot, numbers::kCheckpointEvery,
+      numbers::kScale,     numbers::kLowerBound,  numbers::kMaxSeqlen,   numbers::kEnablePdl};
   static constexpr std::tuple kSizes{
       Number{CUBINERY_MEMBER(tokens), "", "of all sequences: B T, or the packed total"},
       Number{CUBINERY_MEMBER(sequences), "", "B, or N"},

@@ -2,8 +2,11 @@
 // prefill, conv.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "cubinery/gdn_types.h"
 #include "runtime/gdn/shared/binder.h"
@@ -11,10 +14,9 @@
 namespace cubinery::gdn {
 
 // How many checkpoints a sequence of so many tokens has.
-template <class Problem>
-std::int64_t checkpoints_of(const Problem& problem, std::int64_t tokens) {
-  const std::int64_t every = problem.checkpoint_every;
-  switch (problem.checkpoints) {
+inline std::int64_t checkpoints_of(Checkpoints checkpoints, std::int64_t every,
+                                   std::int64_t tokens) {
+  switch (checkpoints) {
     case Checkpoints::kNone:
       return 0;
     case Checkpoints::kBefore:
@@ -25,16 +27,40 @@ std::int64_t checkpoints_of(const Problem& problem, std::int64_t tokens) {
   return 0;
 }
 
-// checkpoints, by bind_tensor(rows dimension), and checkpoint_cu_starts.
+// Every so many tokens of the problem.
+template <class Problem>
+std::int64_t checkpoints_of(const Problem& problem, std::int64_t tokens) {
+  return checkpoints_of(problem.checkpoints, problem.checkpoint_every, tokens);
+}
+
+// Tokens from one checkpoint to the next, where the problem has any.
+template <class Problem>
+Status bind_checkpoint_every(const Problem& problem, std::optional<std::int64_t> given,
+                             int* every) {
+  *every = problem.checkpoint_every;
+  if (!given || problem.checkpoints == Checkpoints::kNone) return {};
+  if (*given < 1 || *given > kMaxInt || *given % *every != 0) {
+    return invalid({Fields<Problem>::kName, "checkpoint_every"},
+                   fmt::format("is {}; accepted: multiples of the problem's {}, up to {}", *given,
+                               *every, kMaxInt));
+  }
+  *every = static_cast<int>(*given);
+  return {};
+}
+
+// checkpoints, by bind_tensor(rows dimension), checkpoint_cu_starts and checkpoint_every.
 template <class Args, class BindTensor>
 Status bind_checkpoints(const Binder<Args>& bind, const LaunchExtent& extent,
-                        BindTensor bind_tensor, StridedVector* cu_starts) {
+                        BindTensor bind_tensor, StridedVector* cu_starts, int* every) {
   const Tensor& checkpoints = bind.args().checkpoints;
+  CUBINERY_RETURN_IF_ERROR(
+      bind_checkpoint_every(bind.problem(), bind.args().checkpoint_every, every));
   CUBINERY_RETURN_IF_ERROR(bind.template check_absent<TensorId::kCheckpoints>());
   if (bind.template is_due<TensorId::kCheckpoints>()) {
     const std::int64_t rows =
-        extent.varlen ? std::max<std::int64_t>(checkpoints.shape[0], 0)
-                      : extent.sequences * checkpoints_of(bind.problem(), extent.tokens);
+        extent.varlen
+            ? std::max<std::int64_t>(checkpoints.shape[0], 0)
+            : extent.sequences * checkpoints_of(bind.problem().checkpoints, *every, extent.tokens);
     CUBINERY_RETURN_IF_ERROR(bind_tensor(Dim{"rows", rows}));
   }
   return bind.template vector<TensorId::kCheckpointCuStarts>(cu_starts);

@@ -31,6 +31,9 @@ inline constexpr Number kZeroPadding{
 inline constexpr Number kScratchSlot{
     CUBINERY_MEMBER(scratch_slot), "they are not computed",
     "the slot that rows of padding are computed on; needs pad_slot_id, without zero_padding"};
+inline constexpr Number kCheckpointEvery{
+    CUBINERY_MEMBER(checkpoint_every), "the problem's",
+    "tokens from one checkpoint to the next, a multiple of the problem's"};
 inline constexpr Number kScale{CUBINERY_MEMBER(scale), "key_dim^-1/2", "q is multiplied by it"};
 inline constexpr Number kConvScale{CUBINERY_MEMBER(scale), "1",
                                    "q is multiplied by it; split_qkv only"};

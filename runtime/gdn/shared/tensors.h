@@ -45,10 +45,10 @@ enum class TensorId : std::uint8_t {
   kConvBias,
   kConvState,
   kConvStateOut,
+  kHasInitialState,
   kY,
   kA,
   kB,
-  kHasInitialState,
   kAccepted,
   kLayers,
   kCount,
@@ -411,6 +411,13 @@ inline constexpr auto kNormWeight =
     spec(CUBINERY_MEMBER(norm_weight),
          vector(TensorId::kNormWeight, TensorKind::kColumns, Axis::kValueDim, "norm_weight_dtype"),
          CUBINERY_TYPE(norm_weight_dtype), kNoNorm);
+
+inline constexpr auto kHasInitialState = spec(
+    "whether a sequence starts from its state, or from zero; absent: all do",
+    CUBINERY_MEMBER(has_initial_state),
+    vector(TensorId::kHasInitialState, TensorKind::kFlags, Axis::kSequences, "bool", true),
+    [](const auto&) { return DType::kBool; },
+    Absence{"the problem's has_initial_state is false", CUBINERY_WHERE(!p.states.has_initial)});
 
 // Of the convolution in front of a decode step, which takes the place of q, k and v.
 inline constexpr Absence kFromX{"with conv_width they come from x",
