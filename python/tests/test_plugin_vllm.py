@@ -4,6 +4,7 @@ launches there are, on which views, and that all of their kernels were made befo
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import logging
 import types
@@ -11,7 +12,7 @@ import types
 import fake_torch
 import numpy as np
 import pytest
-from cubinery import UnsupportedError
+from cubinery import Context, UnsupportedError
 from cubinery.plugins import _common
 from fake_vllm import CHANNELS, DIM, SLOTS, V_HEADS, WIDTH, Engine
 
@@ -253,6 +254,25 @@ def test_pools_are_let_go_with_the_cache(engine):
     layer.kv_cache = []
     assert pools not in vars(layer).values()
     assert not any(each is pools.state for each in vars(layer).values())
+
+
+def test_offline_it_takes_the_forms_that_are_there(
+    engine, gpu, empty_kernels, tmp_path, monkeypatch
+):
+    layer = engine.layer(bound=False)
+    (described,) = {key[1] for key in engine.plugin.plugin.kernels}
+    without = dataclasses.replace(described, output_norm="none", joins_conv=False)
+    folder = {**empty_kernels, "cache_dir": str(tmp_path)}
+    filled = Context(0, **folder)
+    for problem in engine.plugin.problems(without).values():
+        filled.compile(problem)
+    engine.context = Context(0, offline=True, **folder)
+    monkeypatch.setattr(_common, "logged_context", lambda device, log: engine.context)
+    importlib.reload(engine.plugin)
+    engine.taken.clear()
+    layer = engine.layer()
+    engine.run(layer, 2, packed=True, non_spec_state_indices_tensor=[5, 9])
+    assert engine.forms == ["conv_decode", "decode"] and layer.ran == [("norm", 2)]
 
 
 # ---- The switch

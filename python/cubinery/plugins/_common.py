@@ -378,11 +378,14 @@ def choice_text(choice: Mapping[str, str]) -> str:
 
 
 def without_path(context: Context, problems: Mapping[str, Problem[Any]]) -> set[str]:
-    """The forms that no kernel of this device is for."""
+    """The forms that no kernel of this device is for, or none that is there where nothing can be
+    compiled."""
     found = set()
     for name, problem in problems.items():
         try:
-            context.explain(problem)
+            reports = context.explain(problem)
+            if not all(report["cached"] for report in reports):
+                context.nvrtc_version  # says that it cannot, offline too
         except Error:
             found.add(name)
     return found

@@ -9,6 +9,7 @@ Prefills and draft tokens are two.  States, slots, schedules and graphs stay vLL
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -130,16 +131,13 @@ def problems(layer: VllmLayer) -> dict[str, Problem[Any]]:
     return found
 
 
+@cache
 def _supported(context: Context, layer: VllmLayer) -> VllmLayer:
     """With the convolution and the norm in launches of their own where no kernel has them inside.
     The norm is then vLLM's."""
-
-    def best(layer: VllmLayer, less: VllmLayer) -> VllmLayer:
-        without = [_common.without_path(context, problems(each)) for each in (layer, less)]
-        return less if without[0] > without[1] else layer
-
-    layer = best(layer, replace(layer, joins_conv=False))
-    return best(layer, replace(layer, output_norm="none"))
+    plain = replace(layer, output_norm="none")
+    wished = (layer, replace(layer, joins_conv=False), plain, replace(plain, joins_conv=False))
+    return min(wished, key=lambda each: len(_common.without_path(context, problems(each))))
 
 
 # What a kind of work needs; the rest of a layer's forms are in front of these.
