@@ -41,6 +41,7 @@ ENGINES = {
                 "vllm.fused_recurrent_gated_delta_rule_packed_decode",
             f"{_VLLM_OPS}:fused_sigmoid_gating_delta_rule_update": "vllm.fused_sigmoid_gating_delta_rule_update",
             f"{_VLLM_GDN}:fi_chunk_gated_delta_rule": "vllm.fi_chunk_gated_delta_rule",
+            "vllm._custom_ops:fused_gdn_decode_post_conv_mtp": "vllm.fused_gdn_decode_post_conv_mtp",
             "vllm.model_executor.layers.mamba.ops.causal_conv1d:causal_conv1d_fn": "vllm.causal_conv1d_fn",
             "vllm.model_executor.layers.mamba.ops.causal_conv1d:causal_conv1d_update": "vllm.causal_conv1d_update",
         },

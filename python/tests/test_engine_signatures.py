@@ -71,7 +71,7 @@ def cases():
             yield pytest.param(release, path, ours, id=f"{release} {ours}")
 
 
-@pytest.mark.parametrize("release, path, ours", cases())
+@pytest.mark.parametrize("release, path, ours", list(cases()))
 def test_an_adapter_has_the_engines_parameters(release, path, ours):
     about = fake_engine.record(release)["objects"][path]
     theirs, taken = names(about["parameters"]), explicit(adapter_of(ours))
@@ -79,7 +79,7 @@ def test_an_adapter_has_the_engines_parameters(release, path, ours):
     assert set(theirs) - set(taken) <= refused
 
 
-@pytest.mark.parametrize("release, path, ours", cases())
+@pytest.mark.parametrize("release, path, ours", list(cases()))
 def test_an_adapter_takes_the_engines_calls(release, path, ours):
     record = fake_engine.record(release)
     theirs = names(record["objects"][path]["parameters"])
