@@ -368,4 +368,6 @@ def test_calls_are_counted_on_demand(engine, monkeypatch):
     assert not engine.plugin.calls
     monkeypatch.setattr(engine.plugin.plugin, "_counts", True)
     engine.run(layer, 2, packed=True, non_spec_state_indices_tensor=[5, 9])
-    assert dict(engine.plugin.calls) == {("decode", "cubinery"): 1}
+    engine.run(layer, 11, packed=True, **MIXED)
+    engine.layer()  # the rehearsal of the next one is no call
+    assert dict(engine.plugin.calls) == {("decode", "cubinery"): 2, ("prefill", "cubinery"): 1}

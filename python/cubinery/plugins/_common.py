@@ -134,10 +134,10 @@ class Plugin:
         except metadata.PackageNotFoundError:
             return "of unknown version"
 
-    def ran(self, what: str) -> None:
+    def ran(self, *what: str) -> None:
         """Counts what ran on cubinery, where that is asked for."""
         if self._counts:
-            self.calls[what, "cubinery"] += 1
+            self.calls.update((each, "cubinery") for each in what)
 
     def left(self, what: str) -> None:
         """Counts what ran on the engine's own kernels."""

@@ -399,9 +399,10 @@ class CubineryCore(_Behind):  # type: ignore[misc]
             if kind in self._cubinery_can:
                 getattr(self, f"_cubinery_{kind}")(*rows)
         checkpoint = SimpleNamespace(checkpoint_offsets=padding, state_indices=padding)
+        longs = torch.zeros((2,), dtype=torch.int64, **like)  # as vLLM's plans have them
         plan = SimpleNamespace(
-            num_checkpoints=0, every_n_tokens=_CHUNK, cu_starts=padding.expand(2), rows=padding
-        )
+            num_checkpoints=0, every_n_tokens=_CHUNK, cu_starts=longs, rows=longs[:1]
+        )  # fmt: skip
         m = SimpleNamespace(
             checkpoint=checkpoint, flashinfer_checkpoint_plan=plan, non_spec_query_start_loc=bounds
         )
@@ -505,6 +506,7 @@ class CubineryCore(_Behind):  # type: ignore[misc]
         if not self._cubinery_can.issuperset(step.kinds) or (norms and z is None):
             plugin.left("+".join(step.kinds))
             return False
+        plugin.ran(*step.kinds)
         n = step.tokens
         x, b, a, out, z = x[:n], b[:n], a[:n], out[:n], None if z is None else z[:n]
         self._cubinery_serve(x, b, a, z if norms else None, out, step, m)
@@ -561,7 +563,6 @@ class CubineryCore(_Behind):  # type: ignore[misc]
         return {"z": z, "norm_weight": self.norm.weight, "norm_eps": self.layer_norm_epsilon}
 
     def _cubinery_decode(self, x: Any, b: Any, a: Any, z: Any, out: Any, step: _Step) -> None:
-        plugin.ran("decode")
         operators = self._cubinery_operators
         pools = self._cubinery_pools()
         weight, slots = self._cubinery_weight(), step.slots_decoded
@@ -585,7 +586,6 @@ class CubineryCore(_Behind):  # type: ignore[misc]
         self, x: Any, b: Any, a: Any, z: Any, out: Any, step: _Step, m: Any, raw: Any
     ) -> None:
         """`raw`: x of all sequences that vLLM's checkpoints count, decodes in front included."""
-        plugin.ran("prefill")
         operators = self._cubinery_operators
         pools = self._cubinery_pools()
         q, k, v = self._cubinery_outputs(x)
@@ -631,7 +631,6 @@ class CubineryCore(_Behind):  # type: ignore[misc]
         )  # fmt: skip
 
     def _cubinery_verify(self, x: Any, b: Any, a: Any, z: Any, out: Any, step: _Step) -> None:
-        plugin.ran("verify")
         operators = self._cubinery_operators
         pools = self._cubinery_pools()
         slots, first, accepted, bounds = step.verified
