@@ -48,6 +48,8 @@ Result<gdn::ModelOptions> read_model_options(const char* options) {
     std::string text = value.is_string() ? value.get<std::string>() : value.dump();
     if (name == "model_type") {
       read.model_type = std::move(text);
+    } else if (name == "functions" && value.is_boolean()) {
+      read.functions = value.get<bool>();
     } else {
       read.switches[name] = std::move(text);
     }
@@ -66,6 +68,19 @@ Json json_of(const std::vector<Problem>& problems) {
     if (!checked.ok()) left_out.push_back({{"form", form}, {"why", checked.message()}});
   }
   document["left_out"] = std::move(left_out);
+  return document;
+}
+
+// [{"form", "op", "problem", "left_out"}]
+Json json_of(const std::vector<gdn::EngineProblem>& problems) {
+  Json document = Json::array();
+  for (const gdn::EngineProblem& one : problems) {
+    document.push_back({{"form", one.form},
+                        {"op", operator_of(one.problem)},
+                        {"problem", *read_json(one.form, to_json(one.problem))}});
+    const Status checked = check(one.problem);
+    if (!checked.ok()) document.back()["left_out"] = checked.message();
+  }
   return document;
 }
 
@@ -191,6 +206,22 @@ int cubinery_model_problems(const char* config, int tp, const char* options, cha
     const Result<std::vector<Problem>> of_model = cubinery::problems_for_model(config, tp, *read);
     if (!of_model) return of_model.error().clone();
     *problems = json_text(json_of(*of_model));
+    return {};
+  });
+}
+
+int cubinery_engine_problems(const char* config, int tp, const char* engine, const char* options,
+                             char** problems) {
+  return guarded([&]() -> Status {
+    CUBINERY_RETURN_IF_ERROR(cleared("problems", problems));
+    CUBINERY_RETURN_IF_ERROR(not_null("config", config));
+    CUBINERY_RETURN_IF_ERROR(not_null("engine", engine));
+    const Result<gdn::ModelOptions> read = read_model_options(options);
+    if (!read) return read.error().clone();
+    const Result<std::vector<gdn::EngineProblem>> of_engine =
+        gdn::problems_for_engine(config, tp, engine, *read);
+    if (!of_engine) return of_engine.error().clone();
+    *problems = json_text(json_of(*of_engine));
     return {};
   });
 }

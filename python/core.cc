@@ -328,6 +328,18 @@ PyObject* model_problems(PyObject*, PyObject* arguments) {
   return take_text(code, problems);
 }
 
+// (config, tp, engine, options) -> the problems of all its forms as JSON
+PyObject* engine_problems(PyObject*, PyObject* arguments) {
+  const char* config = nullptr;
+  int tp = 0;
+  const char* engine = nullptr;
+  const char* options = nullptr;
+  if (!PyArg_ParseTuple(arguments, "siss", &config, &tp, &engine, &options)) return nullptr;
+  char* problems = nullptr;
+  const int code = cubinery_engine_problems(config, tp, engine, options, &problems);
+  return take_text(code, problems);
+}
+
 // () -> str
 PyObject* architectures(PyObject*, PyObject*) {
   return PyUnicode_FromString(cubinery_architectures());
@@ -384,6 +396,7 @@ PyMethodDef methods[] = {
     {"architectures", architectures, METH_NOARGS, nullptr},
     {"check_problem", check_problem, METH_VARARGS, nullptr},
     {"model_problems", model_problems, METH_VARARGS, nullptr},
+    {"engine_problems", engine_problems, METH_VARARGS, nullptr},
     {"context_create", context_create, METH_VARARGS, nullptr},
     {"context_info", context_info, METH_O, nullptr},
     {"context_nvrtc_version", context_nvrtc_version, METH_O, nullptr},

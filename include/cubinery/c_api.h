@@ -164,6 +164,12 @@ CUBINERY_C_API int cubinery_form_for_model(const char* form, const char* config,
  * whatever it says. */
 CUBINERY_C_API int cubinery_model_problems(const char* config, int tp, const char* options,
                                            char** problems);
+/* What one engine launches for a model, "vllm", "sglang", "transformers", "fla" or "flashinfer"
+ * (gdn::problems_for_engine()).  options: as above, and "functions": true, the forms of single
+ * functions too.  *problems: a JSON array of {"form", "op", "problem"}, and "left_out": why, of
+ * those that the model cannot have. */
+CUBINERY_C_API int cubinery_engine_problems(const char* config, int tp, const char* engine,
+                                            const char* options, char** problems);
 /* Makes sure that the cache holds the problem's kernels, without loading them: needs no GPU.
  * *report: a JSON array of {"kernel", "canonical", "arch", "source": "memory" | "disk" |
  * "compiled", "path", "nvrtc", "registers", "spill_store_bytes", "spill_load_bytes", "compile_ms"};

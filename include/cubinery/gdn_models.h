@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "cubinery/gdn_commit.h"
@@ -57,6 +58,8 @@ struct ModelOptions {
   // All others set the field of their name wherever there is one.  A switch that is more particular
   // goes before `dtype`.
   std::map<std::string, std::string> switches{};
+  // Of problems_for_engine(): the forms of single functions, too.
+  bool functions = false;
 };
 
 // The values of model_type that are known.
@@ -128,5 +131,39 @@ struct LeftOut {
 // The forms whose problems do not pass check(), in the order of ModelProblems: a model whose list
 // is not empty is not served whole.
 std::vector<LeftOut> left_out(const ModelProblems& problems);
+
+// A problem of any operator.
+using AnyProblem =
+    std::variant<DecodeProblem, PrefillProblem, VerifyProblem, CommitProblem, ConvProblem>;
+
+// One form in which an engine needs an operator.
+struct EngineProblem {
+  std::string form;  // "conv_decode"
+  AnyProblem problem;
+};
+
+// The engines that are known: "vllm", "sglang", and what the other modules of cubinery.compat are
+// named after.
+const std::vector<std::string>& engine_names();
+
+// What one engine launches for a model: problems_for_model() in the forms of docs/problems.md,
+// "Engines", and with the engine's own rules.  Of an engine that has a plugin the forms are the
+// plugin's and, with ModelOptions::functions, those of the single functions of cubinery.compat,
+// whose names begin with "functions.".
+//
+//   state_dtype   where no switch says it, as the engine decides: vLLM the configuration's or the
+//                 model's, of Qwen3-Next always the model's; SGLang and FlashInfer as
+//                 problems_for_model(); Transformers and FLA f32
+//   draft_tokens  of forms that know how many there are; 0 or 1: there are no drafts, and no forms
+//                 of theirs
+//   dtype         the model's; what an engine has in f32 stays f32
+//
+// All other switches change the fields of their forms, whatever the engine has there.  Errors as
+// above, and kInvalidArgument: an engine that is not known.
+Result<std::vector<EngineProblem>> problems_for_engine(std::string_view config_json, int tp,
+                                                       std::string_view engine,
+                                                       const ModelOptions& options = {});
+// As above.
+std::vector<LeftOut> left_out(const std::vector<EngineProblem>& problems);
 
 }  // namespace cubinery::gdn

@@ -28,7 +28,7 @@ from cubinery import gdn as _gdn
 from cubinery import problems as _problems
 from cubinery.conv import *
 from cubinery.gdn import *
-from cubinery.models import problems_for_model
+from cubinery.models import problems_for_engine, problems_for_model
 from cubinery.problems import *
 from cubinery.tuning import tuning_report
 
@@ -54,6 +54,7 @@ __all__ = [
     "NotCachedError",
     "UnsupportedError",
     "architectures",
+    "problems_for_engine",
     "problems_for_model",
     "tuning_report",
 ]

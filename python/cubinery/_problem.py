@@ -91,6 +91,12 @@ class Problem(Generic[OperatorT]):
         _core.check_problem(self.op, self.to_json())
 
 
+def problem_class(op: str) -> type[Problem[Any]]:
+    """The class of an operator's problems.  Requires: `op` is an operator's name."""
+    classes: list[type[Problem[Any]]] = Problem.__subclasses__()
+    return next(one for one in classes if one.op == op)
+
+
 def left_out(problems: Any) -> dict[str, str]:
     """Of the problems of a model those that do not pass check(), and why."""
     reasons = {}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike, fsdecode, fsencode, path
-from typing import Any, Protocol, get_type_hints
+from typing import Any, Literal, Protocol, get_type_hints
 
 from cubinery import _core
 from cubinery._errors import (
@@ -17,7 +17,10 @@ from cubinery._errors import (
     refuse_type,
 )
 from cubinery._options import StrPath, path_bytes, shown
+from cubinery._problem import Problem, problem_class
 from cubinery.problems import ModelProblems
+
+Engine = Literal["vllm", "sglang", "transformers", "fla", "flashinfer"]
 
 
 class _Configuration(Protocol):
@@ -60,24 +63,82 @@ def problems_for_model(
             switch that cannot be used, or a `tp` that does not divide the heads.
         CacheIOError: the file cannot be read.
     """
-    if not isinstance(tp, int) or isinstance(tp, bool) or not 0 < tp < 1 << 31:
-        refuse("tp", tp, "an int from 1 up")
-    name, text = _text_of(config)
-    options = _options(model_type, switches)
-    try:
-        found = json.loads(_core.model_problems(text, tp, options))
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"{name}: {error}") from None
+    name, found = _found(_core.model_problems, config, tp, (), model_type, switches)
     problems = ModelProblems(
         **{
             form: problem._unchecked(found[form])
             for form, problem in get_type_hints(ModelProblems).items()
         }
     )
-    if found["left_out"]:
-        forms = "; ".join(f"{one['form']} ({one['why']})" for one in found["left_out"])
-        warnings.warn(f"{name}: left out: {forms}", LeftOutWarning, stacklevel=2)
+    _warn_of(name, {one["form"]: one["why"] for one in found["left_out"]})
     return problems
+
+
+def problems_for_engine(
+    config: Config,
+    engine: Engine,
+    tp: int = 1,
+    *,
+    functions: bool = False,
+    model_type: str | None = None,
+    **switches: str | int | bool,
+) -> dict[str, Problem[Any]]:
+    """What one engine launches for a model on each of `tp` GPUs: a problem for each form.
+
+    Their kernels are those that ``cubinery prewarm --engine vllm --hf-config config.json``
+    compiles: of vLLM and SGLang those of the plugin.  docs/problems.md lists all forms.
+
+    Args:
+        config, tp, model_type: as of `problems_for_model()`.
+        engine: "vllm", "sglang", "transformers", "fla" or "flashinfer".
+        functions: also the forms of the single functions of ``cubinery.compat.vllm`` and
+            ``cubinery.compat.sglang``, whose names begin with ``functions.``
+        switches: as of `problems_for_model()`.  Without ``state_dtype`` it is as the engine
+            decides.  ``draft_tokens``: the most tokens of a verification, its drafts and the one in
+            front of them; 0 or 1: there are no drafts, and no forms of theirs.
+
+    Warns:
+        LeftOutWarning: forms that the model cannot have, which the result does not hold.
+
+    Raises:
+        InvalidArgumentError: as problems_for_model(), and for an engine that is not known.
+        CacheIOError: the file cannot be read.
+    """
+    if not isinstance(engine, str):
+        refuse("engine", engine, "a str")
+    name, found = _found(_core.engine_problems, config, tp, (engine,), model_type, switches | {"functions": bool(functions)})
+    _warn_of(name, {one["form"]: one["left_out"] for one in found if "left_out" in one})
+    return {
+        one["form"]: problem_class(one["op"])._unchecked(one["problem"])
+        for one in found
+        if "left_out" not in one
+    }
+
+
+def _found(
+    ask: Callable[..., str],
+    config: object,
+    tp: object,
+    engine: tuple[str, ...],
+    model_type: object,
+    switches: dict[str, Any],
+) -> tuple[str, Any]:
+    """What messages call the configuration, and what `ask` says of it."""
+    if not isinstance(tp, int) or isinstance(tp, bool) or not 0 < tp < 1 << 31:
+        refuse("tp", tp, "an int from 1 up")
+    name, text = _text_of(config)
+    options = _options(model_type, switches)
+    try:
+        return name, json.loads(ask(text, tp, *engine, options))
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{name}: {error}") from None
+
+
+def _warn_of(name: str, left_out: dict[str, str]) -> None:
+    """The caller of the caller is told of forms that are left out, and why."""
+    if left_out:
+        forms = "; ".join(f"{form} ({why})" for form, why in left_out.items())
+        warnings.warn(f"{name}: left out: {forms}", LeftOutWarning, stacklevel=3)
 
 
 def _options(model_type: object, switches: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -22,6 +23,7 @@ using OneOf = std::variant<Problems...>;
 // Of any operator.
 using Problem = OneOf<void CUBINERY_OPERATORS(CUBINERY_PROBLEM)>;
 #undef CUBINERY_PROBLEM
+static_assert(std::is_same_v<Problem, gdn::AnyProblem>, "gdn::AnyProblem has all, in their order");
 
 // "gdn_decode" and so on, in the order of the list.
 const std::vector<std::string>& operator_names();

@@ -262,6 +262,7 @@ Result<ModelLayers> read_model_layers(const Json& root, const ModelOptions& opti
   CUBINERY_RETURN_IF_ERROR(check_layers(config, *type, !options.model_type.empty()));
   ModelLayers model;
   CUBINERY_RETURN_IF_ERROR(read_sizes(config, *type, &model));
+  if (*type != nullptr) model.type = (*type)->name;
   CUBINERY_RETURN_IF_ERROR(read_mathematics(config, &model));
   CUBINERY_RETURN_IF_ERROR(read_dtypes(config, options, &model));
   return model;

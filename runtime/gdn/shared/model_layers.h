@@ -1,12 +1,15 @@
 // What a model's config.json says of its Gated DeltaNet layers.
 #pragma once
 
+#include <string_view>
+
 #include "codegen/read_json.h"
 #include "cubinery/gdn_models.h"
 
 namespace cubinery::gdn {
 
 struct ModelLayers {
+  std::string_view type{};  // a model_type; empty: the configuration names none
   int key_heads = 0;
   int value_heads = 0;
   int key_dim = 0;

@@ -180,10 +180,7 @@ Status set_switches(const Switches& switches, ModelProblems* problems) {
                                       did_you_mean(name, known)));
   }
   return for_each_form([&](const auto& form) -> Status {
-    for (const auto& [name, text] : fields_of_form(form.name, switches)) {
-      CUBINERY_RETURN_IF_ERROR(set_field(name, text, &(problems->*form.problem)));
-    }
-    return {};
+    return set_fields(fields_of_form(form.name, switches), &(problems->*form.problem));
   });
 }
 

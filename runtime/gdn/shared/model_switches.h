@@ -25,16 +25,21 @@ std::string_view field_of(std::string_view form, std::string_view name, std::str
 // particular goes before `dtype`, whatever their order.
 Switches fields_of_form(std::string_view form, const Switches& switches);
 
-// Sets the field of a problem; kInvalidArgument of from_json().
+// Sets those that are fields of the problem; kInvalidArgument of from_json().
 template <class P>
-Status set_field(const std::string& name, const std::string& text, P* problem) {
-  Json fields = *read_json("", problem->to_json());
-  if (!fields.contains(name)) return {};
-  fields[name] = text;
-  Result<P> changed = P::from_json(fields.dump(-1, ' ', false, Json::error_handler_t::replace));
+Status set_fields(const Switches& fields, P* problem) {
+  Json all = *read_json("", problem->to_json());
+  for (const auto& [name, text] : fields) {
+    if (all.contains(name)) all[name] = text;
+  }
+  Result<P> changed = P::from_json(all.dump(-1, ' ', false, Json::error_handler_t::replace));
   if (!changed) return std::move(changed).error();
   *problem = *std::move(changed);
   return {};
+}
+template <class P>
+Status set_field(const std::string& name, const std::string& text, P* problem) {
+  return set_fields({{name, text}}, problem);
 }
 
 }  // namespace cubinery::gdn

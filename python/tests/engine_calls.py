@@ -1,0 +1,288 @@
+"""The calls of engines, with arrays of numpy that have the shapes, dtypes and strides of theirs.
+
+Each function makes all calls of one engine, or of a plugin in it, for a model with the sizes that
+it is given; f16 is the model's dtype, which numpy has.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cubinery import functional
+from cubinery.compat import fla, flashinfer, sglang, transformers, vllm
+
+N, T, TOTAL, SLOTS, W = 2, 4, 70, 5, 4  # requests, tokens of each with its drafts, of a prompt
+
+
+class Sizes(NamedTuple):
+    """Of one GPU, and the dtype that the engine keeps states in."""
+
+    heads: int
+    value_heads: int
+    key_dim: int
+    value_dim: int
+    state: str
+
+    @property
+    def channels(self) -> int:
+        return 2 * self.heads * self.key_dim + self.value_heads * self.value_dim
+
+    @property
+    def split(self) -> dict[str, int]:
+        return {
+            **{"q_heads": self.heads, "k_heads": self.heads, "v_heads": self.value_heads},
+            **{"key_dim": self.key_dim, "value_dim": self.value_dim},
+        }
+
+
+def half(*shape: int) -> Any:
+    return np.zeros(shape, np.float16)
+
+
+def single(*shape: int) -> Any:
+    return np.zeros(shape, np.float32)
+
+
+def ints(*values: int, dtype: Any = np.int32) -> Any:
+    return np.array(values, dtype)
+
+
+BOUNDS, SPANS = ints(0, 64, TOTAL), ints(*range(0, N * T + 1, T))
+STEPS, READ, FLAGS = ints(*range(N + 1)), ints(*range(1, N + 1)), np.zeros(N, bool)
+TABLE = np.zeros((N + 1, T + 2), np.int32)[:, :T]  # columns of a wider table
+COUNTS = ints(*[1] * N)
+
+
+def qkv(size: Sizes, *lead: int, repeated: bool = False) -> dict[str, Any]:
+    heads = size.value_heads if repeated else size.heads
+    return {
+        "q": half(*lead, heads, size.key_dim),
+        "k": half(*lead, heads, size.key_dim),
+        "v": half(*lead, size.value_heads, size.value_dim),
+    }
+
+
+def logits(size: Sizes, *lead: int) -> dict[str, Any]:
+    return {
+        **{"a": half(*lead, size.value_heads), "b": half(*lead, size.value_heads)},
+        **{"A_log": single(size.value_heads), "dt_bias": half(size.value_heads)},
+    }
+
+
+def gates(size: Sizes, *lead: int, beta: Any = np.float32) -> dict[str, Any]:
+    return {
+        "g": single(*lead, size.value_heads),
+        "beta": np.zeros((*lead, size.value_heads), beta),
+    }
+
+
+def states(size: Sizes, *lead: int, dtype: str | None = None) -> Any:
+    made = {"f32": single, "f16": half}[dtype or size.state]
+    return made(*lead, size.value_heads, size.value_dim, size.key_dim)
+
+
+def windows(size: Sizes, columns: int, turned: bool) -> Any:
+    """A pool of the convolution's states; turned: channels are neighbours."""
+    if turned:
+        return half(SLOTS, columns, size.channels).swapaxes(1, 2)
+    return half(SLOTS, size.channels, columns)
+
+
+# --- plugins: the whole core of a layer
+
+
+def _core(size: Sizes, turned: bool) -> None:
+    """What both have: prompts and decoding steps, on the engine's pools."""
+    weight, pool = half(size.channels, W), states(size, SLOTS)
+    computed = {"gate_mode": "computed", "beta_mode": "logit", "use_qk_l2norm": True}
+    conv = {"state": windows(size, W - 1, turned), "state_indices": READ, **size.split}
+    functional.gdn_conv(
+        half(TOTAL, size.channels), weight, **logits(size, TOTAL), use_qk_l2norm=True,
+        cu_seqlens=BOUNDS, has_initial_state=FLAGS, **conv,
+    )  # fmt: skip
+    prompt = {**qkv(size, TOTAL), **gates(size, TOTAL), "cu_seqlens": BOUNDS}
+    functional.gdn_prefill(**prompt, state=pool, state_indices=READ, state_out_indices=READ)
+    if not turned:  # SGLang's radix cache
+        functional.gdn_prefill(
+            **prompt, state=pool, state_indices=READ, checkpoints=states(size, 4),
+            checkpoint_mode="before", checkpoint_cu_starts=ints(0, 1, 2),
+        )  # fmt: skip
+    functional.gdn_conv(half(N, 1, size.channels), weight, **conv)
+    x = logits(size, N)
+    functional.gdn_decode(
+        *qkv(size, N).values(), x["a"], x["b"], A_log=x["A_log"], dt_bias=x["dt_bias"],
+        state=pool, state_indices=READ, **computed,
+    )  # fmt: skip
+
+
+def _verify(size: Sizes, **options: Any) -> None:
+    x = logits(size, N * T)
+    functional.gdn_verify(
+        *qkv(size, N * T).values(), x["a"], x["b"], A_log=x["A_log"], dt_bias=x["dt_bias"],
+        state=states(size, SLOTS), stored_states="every", cu_seqlens=SPANS, draft_tokens=T,
+        gate_mode="computed", beta_mode="logit", use_qk_l2norm=True, **options,
+    )  # fmt: skip
+
+
+def vllm_plugin(size: Sizes) -> None:
+    _core(size, turned=True)
+    functional.gdn_conv(
+        half(N * T, size.channels), half(size.channels, W), state=windows(size, W + 2, True),
+        state_indices=TABLE[:N, 0], accepted=COUNTS, cu_seqlens=SPANS, **size.split,
+    )  # fmt: skip
+    _verify(size, state_indices=TABLE[:N], accepted=COUNTS)
+
+
+def sglang_plugin(size: Sizes) -> None:
+    _core(size, turned=False)
+    kept = half(SLOTS * T, size.channels, W - 1)
+    functional.gdn_conv(
+        half(N, T, size.channels), half(size.channels, W), state=windows(size, W - 1, False),
+        state_indices=READ, state_out=kept, state_out_indices=TABLE[:N], stored_states="every",
+        **size.split,
+    )  # fmt: skip
+    _verify(
+        size, state_indices=READ, state_out=states(size, SLOTS * T), state_out_indices=TABLE[:N]
+    )
+
+
+# --- the functions of adapters
+
+
+def vllm_functions(size: Sizes) -> None:
+    pool, weight, drafts = states(size, SLOTS), half(size.channels, W), windows(size, W + 2, True)
+    vllm.causal_conv1d_fn(
+        half(TOTAL, size.channels).T, weight, None, windows(size, W + 2, True), BOUNDS,
+        cache_indices=READ, has_initial_state=FLAGS, metadata=object(),
+    )  # fmt: skip
+    prompt = {**qkv(size, 1, TOTAL), **gates(size, 1, TOTAL), "cu_seqlens": BOUNDS}
+    own = {"initial_state": states(size, N), "output_final_state": True}
+    vllm.chunk_gated_delta_rule(**prompt, **own)
+    fused = {**prompt, **own, "use_qk_l2norm_in_kernel": False}
+    vllm.fi_chunk_gated_delta_rule(**fused)
+    vllm.fi_chunk_gated_delta_rule(
+        **fused, state_checkpoints=states(size, 2, dtype="f32"), checkpoint_every_n_tokens=64,
+        checkpoint_cu_starts=ints(0, 1, 1, dtype=np.int64),
+    )  # fmt: skip
+    vllm.causal_conv1d_update(
+        half(N, size.channels), windows(size, W - 1, True), weight, None, "silu",
+        conv_state_indices=READ,
+    )  # fmt: skip
+    vllm.fused_recurrent_gated_delta_rule_packed_decode(
+        half(N, size.channels), scale=None, initial_state=pool, ssm_state_indices=READ,
+        out=half(N, 1, size.value_heads, size.value_dim), use_qk_l2norm_in_kernel=True,
+        **logits(size, N),
+    )  # fmt: skip
+    vllm.fused_sigmoid_gating_delta_rule_update(
+        **qkv(size, 1, N), **logits(size, N), initial_state=pool, cu_seqlens=STEPS,
+        ssm_state_indices=READ, use_qk_l2norm_in_kernel=True,
+    )  # fmt: skip
+    vllm.causal_conv1d_update(
+        half(N * T, size.channels), drafts, weight, None, "silu", conv_state_indices=TABLE[:N, 0],
+        num_accepted_tokens=COUNTS, query_start_loc=SPANS, max_query_len=T,
+    )  # fmt: skip
+    vllm.fused_sigmoid_gating_delta_rule_update(
+        **qkv(size, 1, N * T), **logits(size, N * T), initial_state=pool, cu_seqlens=SPANS,
+        ssm_state_indices=TABLE, num_accepted_tokens=COUNTS, use_qk_l2norm_in_kernel=True,
+    )  # fmt: skip
+
+
+def sglang_functions(size: Sizes) -> None:
+    pool, weight, kept = states(size, SLOTS), half(size.channels, W), windows(size, W - 1, False)
+    sglang.causal_conv1d_fn(
+        half(TOTAL, size.channels).T, weight, None, conv_states=kept, query_start_loc=BOUNDS,
+        cache_indices=READ, has_initial_state=FLAGS, seq_lens_cpu=[64, TOTAL - 64],
+    )  # fmt: skip
+    prompt = {**qkv(size, 1, TOTAL), **gates(size, 1, TOTAL), "cu_seqlens": BOUNDS}
+    for output_h in (False, True):
+        sglang.chunk_gated_delta_rule(
+            **prompt, initial_state=pool, initial_state_indices=READ, output_h=output_h,
+            use_qk_l2norm_in_kernel=True, inplace_update=True,
+        )  # fmt: skip
+    sglang.causal_conv1d_update(
+        half(N, size.channels), kept, weight, None, "silu", conv_state_indices=READ
+    )
+    sglang.fused_recurrent_gated_delta_rule_packed_decode(
+        half(N, size.channels), scale=None, initial_state=pool, ssm_state_indices=READ,
+        out=half(N, 1, size.value_heads, size.value_dim), use_qk_l2norm_in_kernel=True,
+        **logits(size, N),
+    )  # fmt: skip
+    step = {
+        **{"initial_state_source": pool, "initial_state_indices": READ},
+        **{"softplus_beta": 1.0, "softplus_threshold": 20.0, "use_qk_l2norm_in_kernel": True},
+    }
+    sglang.fused_sigmoid_gating_delta_rule_update(
+        **qkv(size, 1, N), **logits(size, N), cu_seqlens=STEPS, **step
+    )
+    sglang.causal_conv1d_update(
+        half(N, T, size.channels).swapaxes(1, 2), kept, weight, None, "silu",
+        conv_state_indices=READ, intermediate_conv_window=half(SLOTS, T, size.channels, W - 1),
+        intermediate_state_indices=READ,
+    )  # fmt: skip
+    parents = np.zeros((N, T), np.int64)
+    for tree in ({}, {"retrieve_parent_token": parents}):
+        sglang.fused_sigmoid_gating_delta_rule_update(
+            **qkv(size, 1, N * T), **logits(size, N * T), cu_seqlens=SPANS, **step,
+            disable_state_update=True, cache_steps=T, intermediate_state_indices=READ,
+            intermediate_states_buffer=states(size, SLOTS, T), **tree,
+        )  # fmt: skip
+
+
+def transformers_functions(size: Sizes) -> None:
+    """Of its modules; a prompt behind another one has both states."""
+    weight, cache = half(size.channels, W), half(N, size.channels, W)
+    prompt = half(N, TOTAL, size.channels).swapaxes(1, 2)
+    transformers._prepare_convolution(prompt, weight, None, "silu")()
+    transformers._prepare_update(prompt, cache, weight, None, "silu")()
+    transformers._prepare_update(half(N, size.channels, 1), cache, weight, None, "silu")()
+    past = single(N, size.value_heads, size.key_dim, size.value_dim)
+    for tokens, state, prepare in (
+        (TOTAL, None, transformers._prepare_chunk),
+        (TOTAL, past, transformers._prepare_chunk),
+        (1, past, transformers._prepare_recurrent),
+    ):
+        x = qkv(size, N, tokens, repeated=True)
+        prepare(
+            x["q"], x["k"], x["v"], **gates(size, N, tokens, beta=np.float16),
+            initial_state=state, output_final_state=True, use_qk_l2norm_in_kernel=True,
+        )()  # fmt: skip
+
+
+def fla_functions(size: Sizes) -> None:
+    weight, cache = half(size.channels, W), half(N, size.channels, W)
+    past = single(N, size.value_heads, size.key_dim, size.value_dim)
+    bounds = BOUNDS.astype(np.int64)
+    for lead, packed in (((N, TOTAL), {}), ((1, TOTAL), {"cu_seqlens": bounds})):
+        fla.causal_conv1d(
+            half(*lead, size.channels), weight, activation="silu", output_final_state=True,
+            **packed,
+        )  # fmt: skip
+        for state in (None, past):
+            fla.chunk_gated_delta_rule(
+                **qkv(size, *lead), **gates(size, *lead, beta=np.float16), initial_state=state,
+                output_final_state=True, use_qk_l2norm_in_kernel=True, **packed,
+            )  # fmt: skip
+    fla.causal_conv1d_update(
+        half(N, 1, size.channels), cache, weight=weight, activation="silu"
+    )
+    fla.fused_recurrent_gated_delta_rule(
+        **qkv(size, N, 1), **gates(size, N, 1, beta=np.float16), initial_state=past,
+        output_final_state=True, use_qk_l2norm_in_kernel=True,
+    )  # fmt: skip
+
+
+def flashinfer_functions(size: Sizes) -> None:
+    flashinfer.chunk_gated_delta_rule(
+        **qkv(size, TOTAL), **gates(size, TOTAL), initial_state=states(size, N, dtype="f32"),
+        output_final_state=True, cu_seqlens=BOUNDS.astype(np.int64),
+    )  # fmt: skip
+    step = {**qkv(size, N, 1), **logits(size, N, 1)}
+    pool = {"initial_state": states(size, SLOTS), "initial_state_indices": READ}
+    flashinfer.gated_delta_rule_decode_pretranspose(**step, state=None, **pool)
+    flashinfer.gated_delta_rule_decode_pretranspose(**step, state=states(size, N))
+    flashinfer.gated_delta_rule_mtp(
+        **qkv(size, N, T), **logits(size, N, T), **pool, disable_state_update=True,
+        intermediate_states_buffer=states(size, N, T),
+    )  # fmt: skip

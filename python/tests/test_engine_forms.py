@@ -1,0 +1,181 @@
+"""What engines launch is what problems_for_engine() lists: their calls, with the problems that are
+asked for written down instead of prepared."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from typing import Any
+
+import cubinery
+import engine_calls
+import pytest
+from cubinery import functional
+from cubinery.compat import _arguments, transformers
+from fake_gpu import ROOT
+
+MODELS = ROOT / "tests" / "data" / "models"
+NEXT, DENSE = "Qwen3-Next-80B-A3B-Instruct", "Qwen3.5-27B"
+PLUGINS = ("vllm", "sglang")
+ENGINES = (*PLUGINS, "transformers", "fla", "flashinfer")
+
+
+class Asked(cubinery.Context):
+    """A context that keeps the problems it is asked for, and runs nothing."""
+
+    def __init__(self) -> None:
+        self.problems: list[cubinery.DecodeProblem] = []
+
+    def _kept_operator(self, fields: tuple[str, ...], key: tuple[Any, ...]) -> Any:
+        problem, *values = key
+        asked = problem(**dict(zip(fields, values)))
+        self.problems.append(asked)
+
+        def operator(*arrays: Any, **named: Any) -> None: ...
+
+        operator.problem = asked
+        return operator
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    context = Asked()
+    for name in ("gdn_conv", "gdn_decode", "gdn_prefill", "gdn_verify"):
+        run = functools.partial(getattr(functional, name), context=context)
+        monkeypatch.setattr(functional, name, run)
+    # Of these numpy's arrays are none.
+    monkeypatch.setattr(_arguments, "require_gpu", lambda *of: None)
+    monkeypatch.setattr(transformers, "_require_plain", lambda *of: None)
+    return context
+
+
+# Not fields of kernels.
+_PADDING = {"padding": "none", "pad_index": "negative"}
+
+
+@pytest.fixture(scope="session")
+def kernels(compiler: cubinery.Context) -> Any:
+    """The keys of a problem's kernels."""
+
+    @functools.cache
+    def keys(problem: Any) -> frozenset[str]:
+        ours = {name: value for name, value in _PADDING.items() if hasattr(problem, name)}
+        found = compiler.explain(dataclasses.replace(problem, **ours))
+        return frozenset(report["canonical"] for report in found)
+
+    return keys
+
+
+def forms_of(engine: str, model: str, functions: bool, **switches: Any) -> dict[str, Any]:
+    forms = cubinery.problems_for_engine(
+        MODELS / model, engine, tp=2, functions=functions, dtype="f16", **switches
+    )
+    if functions and engine in PLUGINS:
+        return {name: one for name, one in forms.items() if name.startswith("functions.")}
+    return forms
+
+
+def sizes_of(engine: str, model: str, forms: dict[str, Any]) -> engine_calls.Sizes:
+    config = json.loads((MODELS / model / "config.json").read_text())
+    config = config.get("text_config", config)
+    heads, value_heads = config["linear_num_key_heads"] // 2, config["linear_num_value_heads"] // 2
+    halves = engine == "vllm" and model == NEXT
+    dims = config["linear_key_head_dim"], config["linear_value_head_dim"]
+    return engine_calls.Sizes(heads, value_heads, *dims, "f16" if halves else "f32")
+
+
+@pytest.mark.parametrize("model", [NEXT, DENSE])
+@pytest.mark.parametrize(
+    "engine, functions", [*((one, True) for one in ENGINES), *((one, False) for one in PLUGINS)]
+)
+def test_what_is_launched_is_what_is_listed(asked, kernels, engine, functions, model):
+    forms = forms_of(engine, model, functions)
+    call = getattr(engine_calls, f"{engine}_{'functions' if functions else 'plugin'}")
+    call(sizes_of(engine, model, forms))
+    listed = {kernels(problem): form for form, problem in forms.items()}
+    launched = {kernels(problem): problem for problem in asked.problems}
+    missing = [problem for key, problem in launched.items() if key not in listed]
+    assert not missing
+    assert [form for key, form in listed.items() if key not in launched] == []
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_without_drafts_there_are_no_forms_of_theirs(engine):
+    drafts = forms_of(engine, NEXT, True)
+    plain = [forms_of(engine, NEXT, True, draft_tokens=count) for count in (0, 1)]
+    assert plain[0] == plain[1]
+    of_drafts = [form for form in drafts if "verify" in form]
+    assert list(plain[0]) == [form for form in drafts if form not in of_drafts]
+    if of_drafts:
+        more = forms_of(engine, NEXT, True, draft_tokens=8)
+        counts = {getattr(more[form], "draft_tokens", 8) for form in of_drafts}
+        assert counts == ({16} if engine == "flashinfer" else {8})
+
+
+@pytest.mark.parametrize(
+    "engine, model, dtype",
+    [
+        ("vllm", NEXT, "bf16"),
+        ("vllm", DENSE, "f32"),  # its mamba_ssm_dtype
+        ("sglang", NEXT, "f32"),
+        ("transformers", DENSE, "f32"),
+    ],
+)
+def test_the_engine_decides_the_dtype_of_states(engine, model, dtype):
+    forms = cubinery.problems_for_engine(MODELS / model, engine)
+    assert {forms[form].state_dtype for form in ("decode", "prefill")} == {dtype}
+    assert forms == cubinery.problems_for_engine(MODELS / model, engine, state_dtype="auto")
+    given = cubinery.problems_for_engine(MODELS / model, engine, state_dtype="f16")
+    assert given["decode"].state_dtype == given["prefill"].state_dtype == "f16"
+    assert given["conv"].state_dtype == "bf16"
+
+
+def test_vllm_without_mamba_ssm_dtype_has_states_in_the_models_dtype():
+    config = {"model_type": "qwen3_5_text", "dtype": "float16"}
+    forms = cubinery.problems_for_engine(config, "vllm")
+    assert forms["decode"].state_dtype == "f16"
+    config["mamba_ssm_dtype"] = "float32"
+    assert cubinery.problems_for_engine(config, "vllm")["decode"].state_dtype == "f32"
+    config["model_type"] = "qwen3_next"
+    assert cubinery.problems_for_engine(config, "vllm")["decode"].state_dtype == "f16"
+
+
+def test_a_switch_goes_before_what_the_engine_has():
+    switches = {"conv_state_layout": "columns", "use_qk_l2norm": True}
+    forms = cubinery.problems_for_engine({"model_type": "qwen3_next"}, "vllm", **switches)
+    assert forms["conv"].state_layout == "columns" and forms["prefill"].use_qk_l2norm
+    # What an engine makes in f32 is no part of the model's dtype.
+    halves = cubinery.problems_for_engine({"model_type": "qwen3_next"}, "vllm", dtype="f16")
+    assert halves["prefill"].gate_dtype == "f32" and halves["decode"].gate_dtype == "f16"
+    assert halves["conv"].gate_dtype == "f16"
+
+
+def test_beta_is_the_models():
+    forms = cubinery.problems_for_engine({"model_type": "olmo_hybrid"}, "vllm")
+    assert forms["conv"].beta_mode == forms["decode"].beta_mode == "doubled_logit"
+
+
+def test_functions_have_forms_of_their_own():
+    config = {"model_type": "qwen3_next"}
+    plugin = cubinery.problems_for_engine(config, "sglang")
+    both = cubinery.problems_for_engine(config, "sglang", functions=True)
+    assert plugin.items() <= both.items()
+    assert all(form.startswith("functions.") for form in both.keys() - plugin.keys())
+
+
+def test_refuses_engines_that_are_not_known():
+    known = "accepted: vllm, sglang, transformers, fla, flashinfer"
+    with pytest.raises(cubinery.InvalidArgumentError, match=f"= vlm; {known}; did you mean vllm"):
+        cubinery.problems_for_engine({"model_type": "qwen3_next"}, "vlm")
+    with pytest.raises(cubinery.InvalidArgumentError, match="engine"):
+        cubinery.problems_for_engine({"model_type": "qwen3_next"}, 3)
+    with pytest.raises(cubinery.InvalidArgumentError, match="no switch of a model"):
+        cubinery.problems_for_engine({"model_type": "qwen3_next"}, "vllm", dtypes="f16")
+
+
+def test_what_a_model_cannot_have_is_left_out():
+    config = {"model_type": "qwen3_next", "linear_conv_kernel_dim": 5}
+    with pytest.warns(cubinery.LeftOutWarning, match="conv_verify .*width = 5"):
+        forms = cubinery.problems_for_engine(config, "vllm")
+    assert list(forms) == ["prefill", "decode", "verify"]
