@@ -48,6 +48,8 @@ Result<gdn::ModelOptions> read_model_options(const char* options) {
     std::string text = value.is_string() ? value.get<std::string>() : value.dump();
     if (name == "model_type") {
       read.model_type = std::move(text);
+    } else if (name == "arch" && value.is_string()) {
+      read.arch = std::move(text);
     } else if (name == "functions" && value.is_boolean()) {
       read.functions = value.get<bool>();
     } else {
@@ -78,6 +80,7 @@ Json json_of(const std::vector<gdn::EngineProblem>& problems) {
     document.push_back({{"form", one.form},
                         {"op", operator_of(one.problem)},
                         {"problem", *read_json(one.form, to_json(one.problem))}});
+    if (!one.instead_of.empty()) document.back()["instead_of"] = one.instead_of;
     const Status checked = check(one.problem);
     if (!checked.ok()) document.back()["left_out"] = checked.message();
   }

@@ -60,6 +60,8 @@ struct ModelOptions {
   std::map<std::string, std::string> switches{};
   // Of problems_for_engine(): the forms of single functions, too.
   bool functions = false;
+  // Of problems_for_engine(): an architecture, "sm_90a"; empty: any.
+  std::string arch{};
 };
 
 // The values of model_type that are known.
@@ -140,6 +142,8 @@ using AnyProblem =
 struct EngineProblem {
   std::string form;  // "conv_decode"
   AnyProblem problem;
+  // A form that does the same and has no kernels on some GPUs: this one is launched there alone.
+  std::string instead_of{};
 };
 
 // The engines that are known: "vllm", "sglang", and what the other modules of cubinery.compat are
@@ -149,11 +153,13 @@ const std::vector<std::string>& engine_names();
 // What one engine launches for a model: problems_for_model() in the forms of docs/problems.md,
 // "Engines", and with the engine's own rules.  Of an engine that has a plugin the forms are the
 // plugin's and, with ModelOptions::functions, those of the single functions of cubinery.compat,
-// whose names begin with "functions.".
+// whose names begin with "functions.".  Where some are in the place of another, ModelOptions::arch
+// says which are there; without it all are.
 //
 //   state_dtype   where no switch says it, as the engine decides: vLLM the configuration's or the
 //                 model's, of Qwen3-Next always the model's; SGLang and FlashInfer as
 //                 problems_for_model(); Transformers and FLA f32
+//   output_norm   vLLM: the model's, where its layers hand it on (bf16, not of Qwen3-Next)
 //   draft_tokens  of forms that know how many there are; 0 or 1: there are no drafts, and no forms
 //                 of theirs
 //   dtype         the model's; what an engine has in f32 stays f32

@@ -79,6 +79,7 @@ def problems_for_engine(
     engine: Engine,
     tp: int = 1,
     *,
+    arch: str | None = None,
     functions: bool = False,
     model_type: str | None = None,
     **switches: str | int | bool,
@@ -91,6 +92,9 @@ def problems_for_engine(
     Args:
         config, tp, model_type: as of `problems_for_model()`.
         engine: "vllm", "sglang", "transformers", "fla" or "flashinfer".
+        arch: of forms that are in the place of each other, those of this architecture: decodes with
+            the convolution in their launch where there are kernels for that, else behind it.  None:
+            all of them.
         functions: also the forms of the single functions of ``cubinery.compat.vllm`` and
             ``cubinery.compat.sglang``, whose names begin with ``functions.``
         switches: as of `problems_for_model()`.  Without ``state_dtype`` it is as the engine
@@ -106,7 +110,10 @@ def problems_for_engine(
     """
     if not isinstance(engine, str):
         refuse("engine", engine, "a str")
-    name, found = _found(_core.engine_problems, config, tp, (engine,), model_type, switches | {"functions": bool(functions)})
+    given = switches | {"functions": bool(functions)}
+    if arch is not None:
+        given["arch"] = arch
+    name, found = _found(_core.engine_problems, config, tp, (engine,), model_type, given)
     _warn_of(name, {one["form"]: one["left_out"] for one in found if "left_out" in one})
     return {
         one["form"]: problem_class(one["op"])._unchecked(one["problem"])

@@ -1,7 +1,7 @@
 """The calls of engines, with arrays of numpy that have the shapes, dtypes and strides of theirs.
 
-Each function makes all calls of one engine, or of a plugin in it, for a model with the sizes that
-it is given; f16 is the model's dtype, which numpy has.
+Each function makes all calls of one engine to the functions of its adapter, for a model with the
+sizes that it is given; f16 is the model's dtype, which numpy has.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cubinery import functional
 from cubinery.compat import fla, flashinfer, sglang, transformers, vllm
 
 N, T, TOTAL, SLOTS, W = 2, 4, 70, 5, 4  # requests, tokens of each with its drafts, of a prompt
@@ -28,13 +27,6 @@ class Sizes(NamedTuple):
     @property
     def channels(self) -> int:
         return 2 * self.heads * self.key_dim + self.value_heads * self.value_dim
-
-    @property
-    def split(self) -> dict[str, int]:
-        return {
-            **{"q_heads": self.heads, "k_heads": self.heads, "v_heads": self.value_heads},
-            **{"key_dim": self.key_dim, "value_dim": self.value_dim},
-        }
 
 
 def half(*shape: int) -> Any:
@@ -88,67 +80,6 @@ def windows(size: Sizes, columns: int, turned: bool) -> Any:
     if turned:
         return half(SLOTS, columns, size.channels).swapaxes(1, 2)
     return half(SLOTS, size.channels, columns)
-
-
-# --- plugins: the whole core of a layer
-
-
-def _core(size: Sizes, turned: bool) -> None:
-    """What both have: prompts and decoding steps, on the engine's pools."""
-    weight, pool = half(size.channels, W), states(size, SLOTS)
-    computed = {"gate_mode": "computed", "beta_mode": "logit", "use_qk_l2norm": True}
-    conv = {"state": windows(size, W - 1, turned), "state_indices": READ, **size.split}
-    functional.gdn_conv(
-        half(TOTAL, size.channels), weight, **logits(size, TOTAL), use_qk_l2norm=True,
-        cu_seqlens=BOUNDS, has_initial_state=FLAGS, **conv,
-    )  # fmt: skip
-    prompt = {**qkv(size, TOTAL), **gates(size, TOTAL), "cu_seqlens": BOUNDS}
-    functional.gdn_prefill(**prompt, state=pool, state_indices=READ, state_out_indices=READ)
-    if not turned:  # SGLang's radix cache
-        functional.gdn_prefill(
-            **prompt, state=pool, state_indices=READ, checkpoints=states(size, 4),
-            checkpoint_mode="before", checkpoint_cu_starts=ints(0, 1, 2),
-        )  # fmt: skip
-    functional.gdn_conv(half(N, 1, size.channels), weight, **conv)
-    x = logits(size, N)
-    functional.gdn_decode(
-        *qkv(size, N).values(), x["a"], x["b"], A_log=x["A_log"], dt_bias=x["dt_bias"],
-        state=pool, state_indices=READ, **computed,
-    )  # fmt: skip
-
-
-def _verify(size: Sizes, **options: Any) -> None:
-    x = logits(size, N * T)
-    functional.gdn_verify(
-        *qkv(size, N * T).values(), x["a"], x["b"], A_log=x["A_log"], dt_bias=x["dt_bias"],
-        state=states(size, SLOTS), stored_states="every", cu_seqlens=SPANS, draft_tokens=T,
-        gate_mode="computed", beta_mode="logit", use_qk_l2norm=True, **options,
-    )  # fmt: skip
-
-
-def vllm_plugin(size: Sizes) -> None:
-    _core(size, turned=True)
-    functional.gdn_conv(
-        half(N * T, size.channels), half(size.channels, W), state=windows(size, W + 2, True),
-        state_indices=TABLE[:N, 0], accepted=COUNTS, cu_seqlens=SPANS, **size.split,
-    )  # fmt: skip
-    _verify(size, state_indices=TABLE[:N], accepted=COUNTS)
-
-
-def sglang_plugin(size: Sizes) -> None:
-    _core(size, turned=False)
-    kept = half(SLOTS * T, size.channels, W - 1)
-    functional.gdn_conv(
-        half(N, T, size.channels), half(size.channels, W), state=windows(size, W - 1, False),
-        state_indices=READ, state_out=kept, state_out_indices=TABLE[:N], stored_states="every",
-        **size.split,
-    )  # fmt: skip
-    _verify(
-        size, state_indices=READ, state_out=states(size, SLOTS * T), state_out_indices=TABLE[:N]
-    )
-
-
-# --- the functions of adapters
 
 
 def vllm_functions(size: Sizes) -> None:
@@ -264,9 +195,7 @@ def fla_functions(size: Sizes) -> None:
                 **qkv(size, *lead), **gates(size, *lead, beta=np.float16), initial_state=state,
                 output_final_state=True, use_qk_l2norm_in_kernel=True, **packed,
             )  # fmt: skip
-    fla.causal_conv1d_update(
-        half(N, 1, size.channels), cache, weight=weight, activation="silu"
-    )
+    fla.causal_conv1d_update(half(N, 1, size.channels), cache, weight=weight, activation="silu")
     fla.fused_recurrent_gated_delta_rule(
         **qkv(size, N, 1), **gates(size, N, 1, beta=np.float16), initial_state=past,
         output_final_state=True, use_qk_l2norm_in_kernel=True,

@@ -1,5 +1,5 @@
-"""What engines launch is what problems_for_engine() lists: their calls, with the problems that are
-asked for written down instead of prepared."""
+"""What engines launch is what problems_for_engine() lists: the calls of their functions, with the
+problems that are asked for written down instead of prepared, and what their plugins prepare."""
 
 from __future__ import annotations
 
@@ -68,36 +68,69 @@ def kernels(compiler: cubinery.Context) -> Any:
 
 
 def forms_of(engine: str, model: str, functions: bool, **switches: Any) -> dict[str, Any]:
+    switches = {"dtype": "f16", **switches}
     forms = cubinery.problems_for_engine(
-        MODELS / model, engine, tp=2, functions=functions, dtype="f16", **switches
+        MODELS / model, engine, tp=2, functions=functions, **switches
     )
     if functions and engine in PLUGINS:
         return {name: one for name, one in forms.items() if name.startswith("functions.")}
     return forms
 
 
-def sizes_of(engine: str, model: str, forms: dict[str, Any]) -> engine_calls.Sizes:
+def sizes_of(engine: str, model: str) -> engine_calls.Sizes:
     config = json.loads((MODELS / model / "config.json").read_text())
     config = config.get("text_config", config)
-    heads, value_heads = config["linear_num_key_heads"] // 2, config["linear_num_value_heads"] // 2
+    # On each of two GPUs.
+    heads, value_heads = (config[f"linear_num_{of}_heads"] // 2 for of in ("key", "value"))
     halves = engine == "vllm" and model == NEXT
     dims = config["linear_key_head_dim"], config["linear_value_head_dim"]
     return engine_calls.Sizes(heads, value_heads, *dims, "f16" if halves else "f32")
 
 
-@pytest.mark.parametrize("model", [NEXT, DENSE])
-@pytest.mark.parametrize(
-    "engine, functions", [*((one, True) for one in ENGINES), *((one, False) for one in PLUGINS)]
-)
-def test_what_is_launched_is_what_is_listed(asked, kernels, engine, functions, model):
-    forms = forms_of(engine, model, functions)
-    call = getattr(engine_calls, f"{engine}_{'functions' if functions else 'plugin'}")
-    call(sizes_of(engine, model, forms))
+def check(kernels: Any, forms: dict[str, Any], launched: list[Any]) -> None:
+    """Every problem has the kernels of a form, and every form those of a problem."""
     listed = {kernels(problem): form for form, problem in forms.items()}
-    launched = {kernels(problem): problem for problem in asked.problems}
-    missing = [problem for key, problem in launched.items() if key not in listed]
-    assert not missing
-    assert [form for key, form in listed.items() if key not in launched] == []
+    asked = {kernels(problem): problem for problem in launched}
+    assert [problem for key, problem in asked.items() if key not in listed] == []
+    assert [form for key, form in listed.items() if key not in asked] == []
+
+
+@pytest.mark.parametrize("model", [NEXT, DENSE])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_functions_launch_is_what_is_listed(asked, kernels, engine, model):
+    forms = forms_of(engine, model, True)
+    getattr(engine_calls, f"{engine}_functions")(sizes_of(engine, model))
+    check(kernels, forms, asked.problems)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("drafts", [0, 3])
+@pytest.mark.parametrize("model", [NEXT, DENSE])
+@pytest.mark.parametrize("engine", PLUGINS)
+def test_what_plugins_prepare_is_what_is_listed(kernels, engine, model, drafts, arch):
+    plugin = pytest.importorskip(f"cubinery.plugins.{engine}")
+    size, is_vllm = sizes_of(engine, model), engine == "vllm"
+    own: dict[str, Any] = {"drafts": drafts + 1 if drafts and not is_vllm else drafts}
+    if is_vllm:
+        own["keeps_states"] = True
+    if is_vllm and model != NEXT:
+        own |= {"output_norm": "gated_rms", "norm_weight_dtype": "bf16"}
+    layer = (plugin.VllmLayer if is_vllm else plugin.SglangLayer)(
+        k_heads=size.heads, v_heads=size.value_heads, key_dim=size.key_dim,
+        value_dim=size.value_dim, dtype="bf16", a_log_dtype="f32", dt_bias_dtype="bf16",
+        state_dtype=size.state.replace("f16", "bf16"), conv_width=4, conv_weight_dtype="bf16",
+        conv_state_dtype="bf16", conv_state_layout="channels" if is_vllm else "columns", **own,
+    )  # fmt: skip
+    switches = {"dtype": "bf16", "draft_tokens": drafts + 1, "arch": arch}
+    forms = forms_of(engine, model, False, **switches)
+    joins = "decode_with_conv" in forms  # as there are kernels for
+    assert joins == (arch == "sm_90a")
+    problems = plugin.problems(dataclasses.replace(layer, joins_conv=joins))
+    if joins:
+        problems["decode_with_conv"] = problems.pop("decode")
+    assert forms.keys() == problems.keys()
+    for form, problem in forms.items():
+        assert kernels(problem) == kernels(problems[form]), form
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -178,4 +211,25 @@ def test_what_a_model_cannot_have_is_left_out():
     config = {"model_type": "qwen3_next", "linear_conv_kernel_dim": 5}
     with pytest.warns(cubinery.LeftOutWarning, match="conv_verify .*width = 5"):
         forms = cubinery.problems_for_engine(config, "vllm")
-    assert list(forms) == ["prefill", "decode", "verify"]
+    assert list(forms) == ["prefill", "prefill_kept", "decode", "verify"]
+    with pytest.warns(cubinery.LeftOutWarning):
+        forms = cubinery.problems_for_engine(config, "transformers")
+    assert list(forms) == ["prefill", "prefill_more", "decode"]
+
+
+@pytest.mark.parametrize(
+    "config, norm",
+    [
+        ({"model_type": "qwen3_5_text"}, "gated_rms"),
+        ({"model_type": "qwen3_5_text", "dtype": "float16"}, "none"),
+        ({"model_type": "qwen3_5_text", "output_gate_type": "sigmoid"}, "none"),
+        ({"model_type": "qwen3_next"}, "none"),
+    ],
+)
+def test_vllm_hands_the_norm_to_some_layers(config, norm):
+    decode = cubinery.problems_for_engine(config, "vllm")["decode"]
+    assert decode.output_norm == norm
+    assert norm == "none" or decode.norm_weight_dtype == "bf16"
+    plain = cubinery.problems_for_engine(config, "vllm", output_norm="none")
+    assert plain["decode"].output_norm == "none"
+    assert cubinery.problems_for_engine(config, "sglang")["decode"].output_norm == "none"

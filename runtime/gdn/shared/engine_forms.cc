@@ -4,188 +4,103 @@ namespace cubinery::gdn {
 namespace {
 
 constexpr std::array kEngines{
-    Engine{"vllm", "vLLM: the plugin; functions.*: those of cubinery.compat.vllm", "auto",
-           "qwen3_next"},
-    Engine{"sglang", "SGLang: the plugin; functions.*: those of cubinery.compat.sglang"},
-    Engine{"transformers", "Hugging Face Transformers: cubinery.compat.transformers", "f32"},
-    Engine{"fla", "flash-linear-attention: cubinery.compat.fla", "f32"},
-    Engine{"flashinfer", "FlashInfer: cubinery.compat.flashinfer"},
+    Engine{"vllm", "auto", "auto", "qwen3_next"},
+    Engine{"sglang"},
+    Engine{"transformers", "f32"},
+    Engine{"fla", "f32"},
+    Engine{"flashinfer"},
 };
 
-using F = FieldSetting;
+// Norms and gates that a convolution makes, and a recurrence that is given both, or gates alone.
+constexpr std::string_view kMakes =
+    "gate_mode=@ gate_dtype=@ beta_mode=@ beta_dtype=@ a_log_dtype=@ dt_bias_dtype=@ "
+    "use_qk_l2norm=@";
+constexpr std::string_view kGiven =
+    "gate_mode=log gate_dtype=f32 beta_mode=given beta_dtype=f32 use_qk_l2norm=false";
+constexpr std::string_view kGates = "gate_mode=log gate_dtype=f32 beta_mode=given beta_dtype=f32";
+// Of Transformers and FLA: beta in the model's dtype, states of the caller's.
+constexpr std::string_view kOwn =
+    "gate_mode=log gate_dtype=f32 beta_mode=given state_location=dense state_layout=kv";
+constexpr std::string_view kWindows = "split_qkv=false state_location=dense whole_window=true";
+// Of vLLM.
+constexpr std::string_view kChannels = "state_layout=channels";
+constexpr std::string_view kNorm = "output_norm=@ norm_weight_dtype=@dtype";
 
-// Of convolutions.
-constexpr std::array kChannels{F{"state_layout", "channels"}};
-constexpr std::array kGatesAndNorms{
-    F{"gate_mode", "="},   F{"gate_dtype", "="},    F{"beta_mode", "="},    F{"beta_dtype", "="},
-    F{"a_log_dtype", "="}, F{"dt_bias_dtype", "="}, F{"use_qk_l2norm", "="}};
-constexpr std::array kUnsplit{F{"split_qkv", "false"}};
-constexpr std::array kEveryWindow{F{"stored_states", "every"}};
-constexpr std::array kWindows{F{"split_qkv", "false"}, F{"state_location", "dense"},
-                              F{"whole_window", "true"}};
-constexpr std::array kNoWindows{F{"varlen", "false"}, F{"state_location", "dense"},
-                                F{"has_initial_state", "false"}, F{"store_state", "false"}};
-constexpr std::array kNewWindows{F{"varlen", "false"}, F{"has_initial_state", "false"}};
-constexpr std::array kPackedNewWindows{F{"cu_seqlens_dtype", "i64"},
-                                       F{"has_initial_state", "false"}};
-
-// Of recurrences.  Gates and norms are made in front of it, or gates alone.
-constexpr std::array kGiven{F{"gate_mode", "log"}, F{"gate_dtype", "f32"}, F{"beta_mode", "given"},
-                            F{"beta_dtype", "f32"}, F{"use_qk_l2norm", "false"}};
-constexpr std::array kGivenGates{F{"gate_mode", "log"}, F{"gate_dtype", "f32"},
-                                 F{"beta_mode", "given"}, F{"beta_dtype", "f32"}};
-// Of Transformers and FLA: beta in the model's dtype, states of their own.
-constexpr std::array kOwnStates{F{"gate_mode", "log"}, F{"gate_dtype", "f32"},
-                                F{"beta_mode", "given"}, F{"state_location", "dense"},
-                                F{"state_layout", "kv"}};
-constexpr std::array kRepeatedHeads{F{"q_heads", "=v_heads"}, F{"k_heads", "=v_heads"},
-                                    F{"varlen", "false"}};
-constexpr std::array kRepeatedHeadsFromZero{F{"q_heads", "=v_heads"}, F{"k_heads", "=v_heads"},
-                                            F{"varlen", "false"}, F{"has_initial_state", "false"}};
-constexpr std::array kFromZero{F{"varlen", "false"}, F{"has_initial_state", "false"}};
-constexpr std::array kOneLength{F{"varlen", "false"}};
-constexpr std::array kPacked{F{"cu_seqlens_dtype", "i64"}};
-constexpr std::array kPackedFromZero{F{"cu_seqlens_dtype", "i64"}, F{"has_initial_state", "false"}};
-constexpr std::array kDenseF32{F{"state_location", "dense"}, F{"state_dtype", "f32"}};
-constexpr std::array kDenseF32Kept{F{"state_location", "dense"}, F{"state_dtype", "f32"},
-                                   F{"checkpoints", "after"}};
-constexpr std::array kDense{F{"state_location", "dense"}};
-constexpr std::array kKeptBefore{F{"checkpoints", "before"}};
-constexpr std::array kAlpha{F{"gate_mode", "alpha"}, F{"state_location", "dense"},
-                            F{"state_dtype", "f32"}, F{"cu_seqlens_dtype", "i64"}};
-// Of verifications whose states after each token are a buffer's.
-constexpr std::array kIntoBuffer{F{"from_accepted", "false"}};
-constexpr std::array kIntoBufferOneLength{F{"from_accepted", "false"}, F{"varlen", "false"},
-                                          F{"draft_tokens", "16"}};  // whatever T is
-constexpr std::array kTree{F{"from_accepted", "false"}, F{"tree", "true"},
-                           F{"parents_dtype", "i64"}};
-
-constexpr FieldSettings kAsTheModel{};
-constexpr bool kOfDrafts = true;
+constexpr std::string_view kSame;
+constexpr bool kDrafts = true;
+constexpr std::string_view kWithConv = "decode_with_conv";
 
 constexpr std::array kForms{
-    EngineForm{"vllm", "conv", "conv", "in front of prefill, with norms and gates", kChannels,
-               kGatesAndNorms},
-    EngineForm{"vllm", "prefill", "prefill", "packed sequences on the pool", kGiven},
-    EngineForm{"vllm", "conv_decode", "conv_decode", "in front of decode", kChannels},
-    EngineForm{"vllm", "decode", "decode", "one token of each request", kAsTheModel},
-    EngineForm{
-        "vllm", "conv_verify", "conv_verify", "in front of verify", kChannels, {}, kOfDrafts},
-    EngineForm{"vllm",
-               "verify",
-               "verify",
-               "packed draft tokens, the state after each",
-               kAsTheModel,
-               {},
-               kOfDrafts},
-    EngineForm{"vllm", "functions.conv", "conv", "causal_conv1d_fn", kChannels, kUnsplit},
-    EngineForm{"vllm", "functions.prefill", "prefill",
-               "chunk_gated_delta_rule, fi_chunk_gated_delta_rule", kGiven, kDenseF32},
-    EngineForm{"vllm", "functions.prefill_checkpoints", "prefill",
-               "fi_chunk_gated_delta_rule with prefix caching", kGiven, kDenseF32Kept},
-    EngineForm{"vllm", "functions.conv_decode", "conv_decode", "causal_conv1d_update", kChannels,
-               kUnsplit},
-    EngineForm{"vllm", "functions.decode", "decode",
-               "fused_recurrent_gated_delta_rule_packed_decode, "
-               "fused_sigmoid_gating_delta_rule_update",
-               kAsTheModel},
-    EngineForm{"vllm", "functions.conv_verify", "conv_verify", "causal_conv1d_update with drafts",
-               kChannels, kUnsplit, kOfDrafts},
-    EngineForm{"vllm",
-               "functions.verify",
-               "verify",
-               "fused_sigmoid_gating_delta_rule_update with drafts",
-               kAsTheModel,
-               {},
-               kOfDrafts},
+    // The plugin.
+    EngineForm{"vllm", "conv", "conv", kMakes, kChannels},
+    EngineForm{"vllm", "prefill", "prefill", kGiven},
+    EngineForm{"vllm", "prefill_kept", "prefill", kGiven, "checkpoints=after"},
+    EngineForm{"vllm", "decode_with_conv", kWithConv, kNorm, "conv_state_layout=channels"},
+    EngineForm{"vllm", "conv_decode", "conv_decode", kSame, kChannels, false, kWithConv},
+    EngineForm{"vllm", "decode", "decode", kNorm, kSame, false, kWithConv},
+    EngineForm{"vllm", "conv_verify", "conv_verify", kSame, kChannels, kDrafts},
+    EngineForm{"vllm", "verify", "verify", kNorm, kSame, kDrafts},
+    // cubinery.compat.vllm.  Prefills have copies of the states.
+    EngineForm{"vllm", "functions.conv", "conv", "split_qkv=false", kChannels},
+    EngineForm{"vllm", "functions.prefill", "prefill", kGiven,
+               "state_location=dense state_dtype=f32"},
+    EngineForm{"vllm", "functions.prefill_kept", "prefill", kGiven,
+               "state_location=dense state_dtype=f32 checkpoints=after"},
+    EngineForm{"vllm", "functions.conv_decode", "conv_decode", "split_qkv=false", kChannels},
+    EngineForm{"vllm", "functions.decode", "decode", "output_norm=none"},
+    EngineForm{"vllm", "functions.conv_verify", "conv_verify", "split_qkv=false", kChannels,
+               kDrafts},
+    EngineForm{"vllm", "functions.verify", "verify", "output_norm=none", kSame, kDrafts},
 
-    EngineForm{"sglang", "conv", "conv", "in front of prefill, with norms and gates",
-               kGatesAndNorms},
-    EngineForm{"sglang", "prefill", "prefill", "extend behind conv", kGiven},
-    EngineForm{"sglang", "prefill_checkpoints", "prefill",
-               "extend with the states in front of each chunk, for the radix cache", kGiven,
-               kKeptBefore},
-    EngineForm{"sglang", "conv_decode", "conv_decode", "in front of decode", kAsTheModel},
-    EngineForm{"sglang", "decode", "decode", "one token of each request", kAsTheModel},
-    EngineForm{"sglang",
-               "conv_verify",
-               "conv_decode",
-               "in front of verify, the window after each draft token",
-               kEveryWindow,
-               {},
-               kOfDrafts},
-    EngineForm{"sglang",
-               "verify",
-               "verify",
-               "target_verify, the state after each draft token",
-               kIntoBuffer,
-               {},
-               kOfDrafts},
-    EngineForm{"sglang", "functions.conv", "conv", "causal_conv1d_fn", kUnsplit},
-    EngineForm{"sglang", "functions.prefill", "prefill", "chunk_gated_delta_rule", kGivenGates},
-    EngineForm{"sglang", "functions.prefill_checkpoints", "prefill",
-               "chunk_gated_delta_rule with output_h", kGivenGates, kKeptBefore},
-    EngineForm{"sglang", "functions.conv_decode", "conv_decode",
-               "causal_conv1d_update, also of draft tokens", kUnsplit},
-    EngineForm{"sglang", "functions.decode", "decode",
-               "fused_recurrent_gated_delta_rule_packed_decode, "
-               "fused_sigmoid_gating_delta_rule_update",
-               kAsTheModel},
+    // The plugin.  Drafts are convolved by SGLang.
+    EngineForm{"sglang", "conv", "conv", kMakes},
+    EngineForm{"sglang", "prefill", "prefill", kGiven},
+    EngineForm{"sglang", "prefill_kept", "prefill", kGiven, "checkpoints=before"},
+    EngineForm{"sglang", "decode_with_conv", kWithConv, kSame},
+    EngineForm{"sglang", "conv_decode", "conv_decode", kSame, kSame, false, kWithConv},
+    EngineForm{"sglang", "decode", "decode", kSame, kSame, false, kWithConv},
+    EngineForm{"sglang", "verify", "verify", "from_accepted=false varlen=false", kSame, kDrafts},
+    // cubinery.compat.sglang.  Drafts are convolved twice: for their windows, and in place.
+    EngineForm{"sglang", "functions.conv", "conv", "split_qkv=false"},
+    EngineForm{"sglang", "functions.prefill", "prefill", kGates},
+    EngineForm{"sglang", "functions.prefill_kept", "prefill", kGates, "checkpoints=before"},
+    EngineForm{"sglang", "functions.conv_decode", "conv_decode", "split_qkv=false"},
+    EngineForm{"sglang", "functions.decode", "decode", kSame},
     EngineForm{"sglang", "functions.conv_verify", "conv_decode",
-               "causal_conv1d_update with intermediate_conv_window", kUnsplit, kEveryWindow,
-               kOfDrafts},
-    EngineForm{"sglang",
-               "functions.verify",
-               "verify",
-               "fused_sigmoid_gating_delta_rule_update of target_verify",
-               kIntoBuffer,
-               {},
-               kOfDrafts},
-    EngineForm{"sglang",
-               "functions.verify_tree",
-               "verify",
-               "the same with retrieve_parent_token",
-               kTree,
-               {},
-               kOfDrafts},
+               "split_qkv=false stored_states=every", kSame, kDrafts},
+    EngineForm{"sglang", "functions.verify", "verify", "from_accepted=false", kSame, kDrafts},
+    EngineForm{"sglang", "functions.verify_tree", "verify",
+               "from_accepted=false tree=true parents_dtype=i64", kSame, kDrafts},
 
-    EngineForm{"transformers", "conv", "conv", "causal_conv1d_fn of a prompt", kUnsplit,
-               kNoWindows},
-    EngineForm{"transformers", "prefill", "prefill", "chunk_gated_delta_rule of a prompt",
-               kOwnStates, kRepeatedHeadsFromZero},
-    EngineForm{"transformers", "prefill_more", "prefill", "chunk_gated_delta_rule behind a state",
-               kOwnStates, kRepeatedHeads},
-    EngineForm{"transformers", "conv_decode", "conv_decode",
-               "causal_conv1d_update, also of more tokens", kWindows},
-    EngineForm{"transformers", "decode", "decode", "recurrent_gated_delta_rule of one token",
-               kOwnStates, kRepeatedHeads},
+    // Heads of q and k are repeated.
+    EngineForm{"transformers", "conv", "conv",
+               "split_qkv=false state_location=dense has_initial_state=false store_state=false",
+               "varlen=false"},
+    EngineForm{"transformers", "prefill", "prefill", kOwn,
+               "q_heads=@v_heads k_heads=@v_heads varlen=false has_initial_state=false"},
+    EngineForm{"transformers", "prefill_more", "prefill", kOwn,
+               "q_heads=@v_heads k_heads=@v_heads varlen=false"},
+    EngineForm{"transformers", "conv_decode", "conv_decode", kWindows},
+    EngineForm{"transformers", "decode", "decode", kOwn, "q_heads=@v_heads k_heads=@v_heads"},
 
-    EngineForm{"fla", "conv", "conv", "causal_conv1d", kWindows, kNewWindows},
-    EngineForm{"fla", "conv_packed", "conv", "causal_conv1d with cu_seqlens", kWindows,
-               kPackedNewWindows},
-    EngineForm{"fla", "prefill", "prefill", "chunk_gated_delta_rule", kOwnStates, kFromZero},
-    EngineForm{"fla", "prefill_more", "prefill", "chunk_gated_delta_rule with initial_state",
-               kOwnStates, kOneLength},
-    EngineForm{"fla", "prefill_packed", "prefill", "chunk_gated_delta_rule with cu_seqlens",
-               kOwnStates, kPackedFromZero},
-    EngineForm{"fla", "prefill_packed_more", "prefill", "the same with initial_state", kOwnStates,
-               kPacked},
-    EngineForm{"fla", "conv_decode", "conv_decode", "causal_conv1d_update", kWindows},
-    EngineForm{"fla", "decode", "decode", "fused_recurrent_gated_delta_rule of one token",
-               kOwnStates},
+    EngineForm{"fla", "conv", "conv", kWindows, "varlen=false has_initial_state=false"},
+    EngineForm{"fla", "conv_packed", "conv", kWindows,
+               "cu_seqlens_dtype=i64 has_initial_state=false"},
+    EngineForm{"fla", "prefill", "prefill", kOwn, "varlen=false has_initial_state=false"},
+    EngineForm{"fla", "prefill_more", "prefill", kOwn, "varlen=false"},
+    EngineForm{"fla", "prefill_packed", "prefill", kOwn,
+               "cu_seqlens_dtype=i64 has_initial_state=false"},
+    EngineForm{"fla", "prefill_packed_more", "prefill", kOwn, "cu_seqlens_dtype=i64"},
+    EngineForm{"fla", "conv_decode", "conv_decode", kWindows},
+    EngineForm{"fla", "decode", "decode", kOwn},
 
-    EngineForm{"flashinfer", "prefill", "prefill", "chunk_gated_delta_rule", kGiven, kAlpha},
-    EngineForm{"flashinfer", "decode", "decode", "gated_delta_rule_decode_pretranspose with a pool",
-               kAsTheModel},
-    EngineForm{"flashinfer", "decode_dense", "decode",
-               "gated_delta_rule_decode_pretranspose with a state for each row", kDense},
-    EngineForm{"flashinfer",
-               "verify",
-               "verify",
-               "gated_delta_rule_mtp with intermediate_states_buffer",
-               kIntoBufferOneLength,
-               {},
-               kOfDrafts},
+    // As SGLang and vLLM call it on sm_90: a copy of the states in f32, bounds in int64.
+    EngineForm{"flashinfer", "prefill", "prefill", kGiven,
+               "gate_mode=alpha state_location=dense state_dtype=f32 cu_seqlens_dtype=i64"},
+    EngineForm{"flashinfer", "decode", "decode", kSame},
+    EngineForm{"flashinfer", "decode_dense", "decode", "state_location=dense"},
+    EngineForm{"flashinfer", "verify", "verify", "from_accepted=false varlen=false",
+               "draft_tokens=16", kDrafts},  // whatever T is
 };
 
 }  // namespace

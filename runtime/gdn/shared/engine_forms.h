@@ -9,29 +9,25 @@ namespace cubinery::gdn {
 
 struct Engine {
   std::string_view name;
-  std::string_view help;
-  // The states' dtype where no switch says it: a value of the switch, or what a configuration says.
+  // Values of switches that nobody sets: what a configuration says of states (problems_for_model())
+  // where it is empty, and of the norm that is in the recurrence's launch where kernels do that.
   std::string_view state_dtype{};
-  std::string_view model_dtype_for{};  // a model_type whose states have the model's dtype
+  std::string_view output_norm{};
+  // A model_type whose states have the model's dtype whatever it says, and whose norm is alone.
+  std::string_view apart{};
 };
-
-// What a field of a form has in the place of the model's: a text as in from_json(); or "=v_heads",
-// what that field is in the model's decode.
-struct FieldSetting {
-  std::string_view name;
-  std::string_view text;
-};
-using FieldSettings = std::span<const FieldSetting>;
 
 // One problem.  Persistent: names are those of Python and the command line.
 struct EngineForm {
   std::string_view engine;
-  std::string_view name;  // of an adapter's function where it begins with kOfFunctions
+  std::string_view name;  // of an adapter's functions where it begins with kOfFunctions
   std::string_view of;    // the form of a model that it is made from
-  std::string_view help;
-  FieldSettings first;  // set in this order
-  FieldSettings then{};
-  bool is_of_drafts = false;  // left out where there are none
+  // Fields that differ from that: "name=value" with a space between them, values as in from_json();
+  // "name=@" what the model's decode has, "name=@other" what that has in another field.
+  std::string_view fields;
+  std::string_view more{};        // set behind these
+  bool is_of_drafts = false;      // left out where there are none
+  std::string_view instead_of{};  // a form without kernels on some GPUs: there this one is launched
 };
 
 inline constexpr std::string_view kOfFunctions = "functions.";

@@ -32,20 +32,19 @@ Result<Engine> find_engine(std::string_view name) {
 }
 
 // What the engine decides of the model, where the caller has not.
-Status add_rules(std::string_view config_json, const Engine& engine, ModelOptions* options) {
-  Switches& switches = options->switches;
-  const auto asked = switches.find("state_dtype");
-  if (asked != switches.end() && asked->second != kAutoSwitch) return {};
-  switches.erase("state_dtype");
-  if (!engine.state_dtype.empty()) switches["state_dtype"] = engine.state_dtype;
-  if (engine.model_dtype_for.empty()) return {};
-  const Result<Json> root = read_python_json("", config_json);
-  if (!root || !root->is_object()) return {};  // problems_for_model() says what is wrong
-  const Result<ModelLayers> model = read_model_layers(*root, *options);
-  if (model && model->type == engine.model_dtype_for) {
-    switches["state_dtype"] = value_text(model->dtype);
-  }
-  return {};
+void add_rules(const ModelLayers& model, const Engine& engine, Switches* switches) {
+  const auto decide = [switches](const char* name, std::string_view text) {
+    const auto asked = switches->find(name);
+    if (asked != switches->end() && asked->second != kAutoSwitch) return;
+    switches->erase(name);
+    if (!text.empty()) switches->emplace(name, text);
+  };
+  const bool is_apart = !model.type.empty() && model.type == engine.apart;
+  decide("state_dtype", is_apart ? value_text(model.dtype) : std::string(engine.state_dtype));
+  if (engine.output_norm.empty()) return;
+  const bool has_norm =
+      !is_apart && model.dtype == DType::kBF16 && model.output_norm == OutputNorm::kGatedRms;
+  decide("output_norm", has_norm ? engine.output_norm : std::string_view());
 }
 
 // Takes draft_tokens away where it says that there are no drafts.
@@ -56,17 +55,30 @@ bool takes_drafts(Switches* switches) {
   return false;
 }
 
+// What "@" or "@v_heads" stands for, of a field.
+std::string value_in(const Json& model, std::string_view field, std::string_view text) {
+  const Json& value = model.at(std::string(text.size() > 1 ? text.substr(1) : field));
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// Adds "name=value name=value" to *fields.
+void add_fields(std::string_view texts, const Json& model, Switches* fields) {
+  while (!texts.empty()) {
+    const std::string_view field = texts.substr(0, texts.find(' '));
+    texts.remove_prefix(std::min(field.size() + 1, texts.size()));
+    const std::size_t sign = field.find('=');
+    const std::string_view name = field.substr(0, sign);
+    const std::string_view text = field.substr(sign + 1);
+    (*fields)[std::string(name)] =
+        text.starts_with('@') ? value_in(model, name, text) : std::string(text);
+  }
+}
+
 // What the form's problem has in other words than the model's.
 Switches fields_of(const EngineForm& form, const Json& model) {
   Switches fields;
-  for (const FieldSettings settings : {form.first, form.then}) {
-    for (const auto& [name, text] : settings) {
-      const std::string of(text.size() > 1 ? text.substr(1) : name);
-      fields[std::string(name)] = !text.starts_with('=')     ? std::string(text)
-                                  : model.at(of).is_string() ? model.at(of).get<std::string>()
-                                                             : model.at(of).dump();
-    }
-  }
+  add_fields(form.fields, model, &fields);
+  add_fields(form.more, model, &fields);
   // Only rows of pools are padded.
   const auto location = fields.find("state_location");
   if (location != fields.end() && location->second == "dense") fields["padding"] = "none";
@@ -76,7 +88,8 @@ Switches fields_of(const EngineForm& form, const Json& model) {
 // The model's problem in that form.
 Result<EngineProblem> problem_of(const EngineForm& form, const ModelProblems& model,
                                  const Json& decode, const Switches& switches) {
-  Result<EngineProblem> made = EngineProblem{.form = std::string(form.name), .problem = {}};
+  Result<EngineProblem> made = EngineProblem{
+      .form = std::string(form.name), .problem = {}, .instead_of = std::string(form.instead_of)};
   const auto make = [&](const auto& of) -> Status {
     if (of.name != form.of) return {};
     auto problem = model.*of.problem;
@@ -89,6 +102,23 @@ Result<EngineProblem> problem_of(const EngineForm& form, const ModelProblems& mo
   std::apply([&](const auto&... of) { (void)((set = make(of), set.ok()) && ...); }, kModelForms);
   if (!set.ok()) return set;
   return made;
+}
+
+// Of forms that stand for each other those that such a GPU launches.
+void resolve(std::string_view arch, std::vector<EngineProblem>* problems) {
+  std::vector<std::string> there, absent;
+  for (const EngineProblem& one : *problems) {
+    const auto is_replaced = [&](const auto& other) { return other.instead_of == one.form; };
+    if (std::none_of(problems->begin(), problems->end(), is_replaced)) continue;
+    const auto has_kernels = [&](const auto& p) { return p.kernels(arch).has_value(); };
+    (std::visit(has_kernels, one.problem) ? there : absent).push_back(one.form);
+  }
+  const auto is_in = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  std::erase_if(*problems, [&](const EngineProblem& one) {
+    return is_in(there, one.instead_of) || is_in(absent, one.form);
+  });
 }
 
 }  // namespace
@@ -107,8 +137,12 @@ Result<std::vector<EngineProblem>> problems_for_engine(std::string_view config_j
                                                        const ModelOptions& options) {
   const Result<Engine> found = find_engine(engine);
   if (!found) return found.error().clone();
+  const Result<Json> root = read_config(config_json);
+  if (!root) return root.error().clone();
+  const Result<ModelLayers> layers = read_model_layers(*root, options);
+  if (!layers) return layers.error().clone();
   ModelOptions decided = options;
-  CUBINERY_RETURN_IF_ERROR(add_rules(config_json, *found, &decided));
+  add_rules(*layers, *found, &decided.switches);
   const bool has_drafts = takes_drafts(&decided.switches);
   const Result<ModelProblems> model = problems_for_model(config_json, tp, decided);
   if (!model) return model.error().clone();
@@ -123,6 +157,7 @@ Result<std::vector<EngineProblem>> problems_for_engine(std::string_view config_j
     if (!problem) return std::move(problem).error();
     problems.push_back(*std::move(problem));
   }
+  if (!options.arch.empty()) resolve(options.arch, &problems);
   return problems;
 }
 

@@ -17,6 +17,12 @@ Status invalid_config(std::string message) {
   return Status(Code::kInvalidArgument, std::move(message));
 }
 
+Result<Json> read_config(std::string_view text) {
+  Result<Json> root = read_python_json("", text);
+  if (root && !root->is_object()) return invalid_config("accepted: a JSON object");
+  return root;
+}
+
 ModelConfig::ModelConfig(const Json& root) {
   const Json* text = find_in(root, "text_config");
   if (text != nullptr && text->is_object()) objects_.push_back(text);

@@ -16,6 +16,9 @@ namespace cubinery::gdn {
 
 Status invalid_config(std::string message);
 
+// The text of a config.json, an object.  kInvalidArgument: it is none.
+Result<Json> read_config(std::string_view text);
+
 // Fields are looked up under "text_config" first, then at the top.  Null is no value.
 //
 // kInvalidArgument of all that read: another type or value, which the message names with what is

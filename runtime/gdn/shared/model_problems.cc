@@ -201,9 +201,8 @@ Result<ModelProblems> problems_for_model(std::string_view config_json, int tp) {
 
 Result<ModelProblems> problems_for_model(std::string_view config_json, int tp,
                                          const ModelOptions& options) {
-  const Result<Json> root = read_python_json("", config_json);
+  const Result<Json> root = read_config(config_json);
   if (!root) return root.error().clone();
-  if (!root->is_object()) return invalid_config("accepted: a JSON object");
   const Result<ModelLayers> model = read_model_layers(*root, options);
   if (!model) return model.error().clone();
   CUBINERY_RETURN_IF_ERROR(check_tp(*model, tp));
