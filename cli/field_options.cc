@@ -4,15 +4,23 @@
 #include <string_view>
 
 #include "codegen/read_json.h"
+#include "runtime/gdn/shared/engine_forms.h"
 #include "runtime/gdn/shared/model_switches.h"
 
 namespace cubinery {
 namespace {
 
+// What an engine's problems have already: problems_for_engine() knew it.
+bool is_read_with_the_model(const Request& request, const std::string& name) {
+  const auto& names = gdn::kReadWithTheModel;
+  return !request.engine.empty() && std::find(names.begin(), names.end(), name) != names.end();
+}
+
 // As a switch of the request's model.
 bool is_switch(const Request& request, const std::string& name, const std::string& text) {
   if (request.form.empty()) return false;
-  return has_field(request, std::string(gdn::field_of(request.form, name, text)));
+  if (is_read_with_the_model(request, name)) return true;
+  return has_field(request, std::string(gdn::field_of(request.model_form, name, text)));
 }
 
 }  // namespace
@@ -45,9 +53,10 @@ std::map<std::string, std::string> FieldOptions::of(const Request& request) cons
   if (request.form.empty()) return fields_;
   gdn::Switches switches, own;
   for (const auto& [name, text] : fields_) {
+    if (is_read_with_the_model(request, name)) continue;
     (switches_.contains(name) ? switches : own)[name] = text;
   }
-  gdn::Switches fields = gdn::fields_of_form(request.form, switches);
+  gdn::Switches fields = gdn::fields_of_form(request.model_form, switches);
   fields.insert(own.begin(), own.end());
   return fields;
 }

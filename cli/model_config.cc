@@ -89,12 +89,14 @@ A model that is not known, or that has layers of another kind, is refused; --mod
 Each flag is a property of the model, and changes all forms that have it: --dtype what engines keep in the model's
 dtype, --state-dtype and --gate-mode the recurrence in all its forms, --conv-state-dtype (and other --conv-...) the
 convolution alone and within decode_with_conv, --state-layout either by its values; --output-norm auto takes the
-norm that the model has. With only convolutions in --op or --form the flags are the fields of theirs. What a form
+norm that the model has. --engine asks for what one engine launches instead: its forms, and what it decides itself,
+such as the dtype of states where no flag says it; --draft-tokens 1 leaves out the forms of drafts, and --form
+functions asks for the adapter's functions, not the plugin's forms (docs/problems.md). With only convolutions in --op or --form the flags are the fields of theirs. What a form
 cannot have is said in a line on stderr, and the exit code is 3.)";
 
 bool stands_in(const Request& other, const Request& request) {
   return request.may_be_left_out && other.origin == request.origin &&
-         other.problem.index() == request.problem.index();
+         (!request.engine.empty() || other.problem.index() == request.problem.index());
 }
 
 Result<std::vector<Request>> read_model_config(std::string_view file, std::string_view text,
@@ -108,7 +110,29 @@ Result<std::vector<Request>> read_model_config(std::string_view file, std::strin
       requests.push_back({.problem = problems->at(i),
                           .origin = fmt::format("{}, tp {}", file, size),
                           .arch = {},
-                          .form = std::string(model_forms()[i].name)});
+                          .form = std::string(model_forms()[i].name),
+                          .model_form = std::string(model_forms()[i].name)});
+    }
+  }
+  return requests;
+}
+
+Result<std::vector<Request>> read_model_config(std::string_view file, std::string_view text,
+                                               const std::vector<int>& tp, std::string_view engine,
+                                               const gdn::ModelOptions& options) {
+  std::vector<Request> requests;
+  for (const int size : tp) {
+    const Result<std::vector<gdn::EngineProblem>> problems =
+        gdn::problems_for_engine(text, size, engine, options);
+    if (!problems) return invalid(fmt::format("{}: {}", file, problems.error().message()));
+    for (const gdn::EngineProblem& one : *problems) {
+      requests.push_back({.problem = one.problem,
+                          .origin = fmt::format("{}, {}, tp {}", file, engine, size),
+                          .arch = {},
+                          .form = one.form,
+                          .model_form = one.of,
+                          .engine = std::string(engine),
+                          .instead_of = one.instead_of});
     }
   }
   return requests;

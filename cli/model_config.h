@@ -14,15 +14,18 @@ namespace cubinery {
 // One problem that somebody wants kernels for, or one kernel of their own.
 struct Request {
   Problem problem;
-  std::string origin;  // "config.json, tp 4"; "problems.json, entry 3"; "command line"
-  std::string arch;    // empty: every architecture of --arch
-  std::string form{};  // of a model; empty: the problem is none of a model's
+  std::string origin;        // "config.json, tp 4"; "problems.json, entry 3"; "command line"
+  std::string arch;          // empty: every architecture of --arch
+  std::string form{};        // of a model, or of an engine; empty: the problem is none of a model's
+  std::string model_form{};  // of the model: the form itself, or what the engine's is made from
+  std::string engine{};
+  std::string instead_of{};  // a form, as of gdn::EngineProblem
   // It is a form that nobody named: left out where it cannot be had and another one can.
   bool may_be_left_out = false;
   std::optional<KernelSpec> own_kernel{};  // then `problem` means nothing
 };
 // Whether the request, which cannot be had, is left out because of `other`, which can: another form
-// of the same operator and model.
+// of the same operator and model, or of the same engine.
 bool stands_in(const Request& other, const Request& request);
 
 // problems_for_model() for each tensor-parallel size: one request per size and form, in the order
@@ -30,6 +33,11 @@ bool stands_in(const Request& other, const Request& request);
 Result<std::vector<Request>> read_model_config(std::string_view file, std::string_view text,
                                                const std::vector<int>& tp,
                                                const gdn::ModelOptions& options = {});
+
+// gdn::problems_for_engine(), likewise.
+Result<std::vector<Request>> read_model_config(std::string_view file, std::string_view text,
+                                               const std::vector<int>& tp, std::string_view engine,
+                                               const gdn::ModelOptions& options);
 
 // The same in the words of --help, where files are named --hf-config: what problems_for_model()
 // does.

@@ -50,6 +50,17 @@ bool is_left_out(const Request& request, const std::vector<Request>& requests,
   });
 }
 
+// Whether the form in whose place the request's would be is there.
+bool is_replaced(const Request& request, const std::vector<Request>& requests,
+                 std::string_view arch, const ResultsByOperator& results,
+                 const std::vector<std::string>& paths) {
+  if (request.instead_of.empty() || !request.may_be_left_out) return false;
+  return std::any_of(requests.begin(), requests.end(), [&](const Request& other) {
+    return other.origin == request.origin && other.form == request.instead_of &&
+           kernels_of(other, arch, results, paths);
+  });
+}
+
 std::string rank_of(const Job& job) { return digest_of(job.arch + " " + job.spec.canonical); }
 
 }  // namespace
@@ -66,6 +77,7 @@ Result<std::vector<Job>> plan_jobs(const std::vector<Request>& requests,
     const bool is_common = std::find(archs.begin(), archs.end(), arch) != archs.end();
     for (const Request& request : requests) {
       if (request.arch.empty() ? !is_common : request.arch != arch) continue;
+      if (is_replaced(request, requests, arch, results, paths)) continue;
       const Result<std::vector<KernelSpec>> specs = kernels_of(request, arch, results, paths);
       if (!specs) {
         if (specs.error().code() == Code::kUnsupported &&

@@ -12,11 +12,15 @@
 #include "cli/gpus.h"
 #include "cli/print.h"
 #include "codegen/read_json.h"
+#include "runtime/gdn/shared/engine_forms.h"
 #include "runtime/jit/template_source.h"
 #include "runtime/registry/describe.h"
 
 namespace cubinery {
 namespace {
+
+// What --form calls all of an engine's that are of single functions.
+constexpr const char* kFunctions = "functions";
 
 bool is_in(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -170,6 +174,10 @@ void ProblemOptions::add_problems_to(CLI::App& app) {
   app.add_option("--hf-config", hf_configs_,
                  "config.json of a model with Gated DeltaNet layers, or its folder (repeatable)")
       ->type_name("FILE");
+  app.add_option(
+         "--engine", engine_,
+         fmt::format("What this engine launches for --hf-config: {}", join(gdn::engine_names())))
+      ->type_name("ENGINE");
   app.add_option("--model-type", model_type_,
                  fmt::format("Read --hf-config as a model of this type, whatever it says: {}",
                              join(gdn::model_types())))
@@ -193,8 +201,8 @@ void ProblemOptions::add_problems_to(CLI::App& app) {
   app.add_option(
          "--form", forms_,
          fmt::format(
-             "Only these problems of --hf-config (cubinery operators lists them); without it, "
-             "those that can do what is asked [{}]",
+             "Only these problems of --hf-config (cubinery operators lists them, and with --engine "
+             "docs/problems.md); without it, those that can do what is asked [{}]",
              join(form_names(), ",")))
       ->delimiter(',')
       ->type_name("FORM,...");
@@ -211,7 +219,7 @@ void ProblemOptions::add_problems_to(CLI::App& app) {
 
 bool ProblemOptions::is_empty() const {
   return hf_configs_.empty() && manifests_.empty() && tp_.empty() && operators_.empty() &&
-         forms_.empty() && fields_.empty() && model_type_.empty();
+         forms_.empty() && fields_.empty() && model_type_.empty() && engine_.empty();
 }
 
 Result<std::vector<int>> ProblemOptions::tp_sizes() const {
@@ -242,16 +250,42 @@ Status ProblemOptions::check_operators() const {
   return {};
 }
 
+Status ProblemOptions::check_engine() const {
+  if (engine_.empty()) return {};
+  if (!is_in(gdn::engine_names(), engine_)) {
+    return unknown_name("--engine", engine_, gdn::engine_names());
+  }
+  if (!hf_configs_.empty()) return {};
+  return Status(Code::kInvalidArgument, "--engine is of --hf-config, which is missing");
+}
+
+bool ProblemOptions::asks_for_functions() const {
+  return !engine_.empty() && is_in(forms_, kFunctions);
+}
+
+std::vector<std::string> ProblemOptions::known_forms() const {
+  if (engine_.empty()) return form_names();
+  std::vector<std::string> names;
+  bool has_functions = false;
+  for (const gdn::EngineForm& form : gdn::engine_forms()) {
+    if (form.engine != engine_) continue;
+    names.emplace_back(form.name);
+    has_functions = has_functions || form.name.starts_with(gdn::kOfFunctions);
+  }
+  if (has_functions) names.emplace_back(kFunctions);
+  return names;
+}
+
 Status ProblemOptions::check_forms() const {
   if (!forms_.empty() && hf_configs_.empty()) {
     return Status(Code::kInvalidArgument,
                   "--form chooses problems of --hf-config, which is missing");
   }
-  const std::vector<std::string>& known = form_names();
+  const std::vector<std::string> known = known_forms();
   for (const std::string& name : forms_) {
     if (!is_in(known, name)) return unknown_name("--form", name, known);
   }
-  if (operators_.empty()) return {};
+  if (operators_.empty() || !engine_.empty()) return {};
   for (const Form& form : model_forms()) {
     if (!is_in(forms_, std::string(form.name)) || is_in(operators_, form.op)) continue;
     return Status(Code::kInvalidArgument,
@@ -280,18 +314,23 @@ Status ProblemOptions::check_operators_are_there(const std::vector<Request>& req
 bool ProblemOptions::is_named(const Request& request) const {
   if (request.own_kernel) return operators_.empty();
   if (!operators_.empty() && !is_in(operators_, operator_of(request.problem))) return false;
-  return forms_.empty() || request.form.empty() || is_in(forms_, request.form);
+  if (forms_.empty() || request.form.empty() || is_in(forms_, request.form)) return true;
+  return asks_for_functions() && request.form.starts_with(gdn::kOfFunctions);
 }
 
 // What decides how a configuration is read; the rest changes problems, each for itself.
 gdn::ModelOptions ProblemOptions::model_options() const {
   gdn::ModelOptions options{.model_type = model_type_};
-  for (const char* name : {"dtype", "state_dtype", "output_norm"}) {
-    const auto given = fields_.find(name);
+  for (const std::string_view name : {"dtype", "state_dtype", "output_norm", "draft_tokens"}) {
+    const auto given = fields_.find(std::string(name));
     if (given == fields_.end()) continue;
-    const bool is_read = std::string_view(name) != "state_dtype" || given->second == "auto";
-    if (is_read) options.switches.insert(*given);
+    if (name == "state_dtype" && given->second != "auto") continue;
+    if (name == "draft_tokens" && engine_.empty()) continue;
+    options.switches.insert(*given);
   }
+  options.functions = std::any_of(forms_.begin(), forms_.end(), [](const std::string& form) {
+    return form == kFunctions || form.starts_with(gdn::kOfFunctions);
+  });
   return options;
 }
 
@@ -319,7 +358,8 @@ Result<std::vector<Request>> ProblemOptions::unmodified() const {
   std::vector<std::string> configs;
   for (const std::string& path : hf_configs_) configs.push_back(config_in(path));
   CUBINERY_RETURN_IF_ERROR(read_files(configs, &requests, [&](auto& file, auto& text) {
-    return read_model_config(file, text, *tp, options);
+    return engine_.empty() ? read_model_config(file, text, *tp, options)
+                           : read_model_config(file, text, *tp, engine_, options);
   }));
   CUBINERY_RETURN_IF_ERROR(read_files(manifests_, &requests, read_manifest));
   return requests;
@@ -351,6 +391,7 @@ bool ProblemOptions::may_leave_out(const Request& refused, const std::vector<Req
 
 Result<std::vector<Request>> ProblemOptions::requests(LeftOuts* left_out) const {
   CUBINERY_RETURN_IF_ERROR(check_operators());
+  CUBINERY_RETURN_IF_ERROR(check_engine());
   CUBINERY_RETURN_IF_ERROR(check_forms());
   Result<std::vector<Request>> requests = unmodified();
   if (!requests) return requests;

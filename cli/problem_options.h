@@ -50,7 +50,9 @@ class ProblemOptions {
   // Whether none of the options is given.
   bool is_empty() const;
   // Whether --op or --form names exactly one.
-  bool names_one() const { return operators_.size() == 1 || forms_.size() == 1; }
+  bool names_one() const {
+    return operators_.size() == 1 || (forms_.size() == 1 && !asks_for_functions());
+  }
 
   // Each kernel that the requests need, as plan_jobs() with the paths of these options, and the
   // results of their cache and of the library; where they leave the architecture open, for those of
@@ -63,7 +65,12 @@ class ProblemOptions {
   Result<std::vector<int>> tp_sizes() const;
   Status check_operators() const;
   Status check_operators_are_there(const std::vector<Request>& requests) const;
+  Status check_engine() const;
   Status check_forms() const;
+  // Those that --form can name.
+  std::vector<std::string> known_forms() const;
+  // Whether --form has "functions", which are all that begin so.
+  bool asks_for_functions() const;
   bool is_named(const Request& request) const;
   Result<std::vector<std::string>> archs(const Options& options) const;
   Result<std::vector<Request>> unmodified() const;
@@ -77,6 +84,7 @@ class ProblemOptions {
   std::vector<std::string> manifests_;
   std::vector<std::string> tp_;
   std::string model_type_;
+  std::string engine_;
   std::vector<std::string> operators_;
   std::vector<std::string> forms_;
   std::vector<std::string> archs_;

@@ -142,6 +142,7 @@ using AnyProblem =
 struct EngineProblem {
   std::string form;  // "conv_decode"
   AnyProblem problem;
+  std::string of;  // the form of ModelProblems that it is made from
   // A form that does the same and has no kernels on some GPUs: this one is launched there alone.
   std::string instead_of{};
 };

@@ -50,19 +50,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     return context
 
 
-# Not fields of kernels.
-_PADDING = {"padding": "none", "pad_index": "negative"}
-
-
 @pytest.fixture(scope="session")
 def kernels(compiler: cubinery.Context) -> Any:
     """The keys of a problem's kernels."""
 
     @functools.cache
     def keys(problem: Any) -> frozenset[str]:
-        ours = {name: value for name, value in _PADDING.items() if hasattr(problem, name)}
-        found = compiler.explain(dataclasses.replace(problem, **ours))
-        return frozenset(report["canonical"] for report in found)
+        return frozenset(report["canonical"] for report in compiler.explain(problem))
 
     return keys
 

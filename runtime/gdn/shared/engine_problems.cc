@@ -79,17 +79,16 @@ Switches fields_of(const EngineForm& form, const Json& model) {
   Switches fields;
   add_fields(form.fields, model, &fields);
   add_fields(form.more, model, &fields);
-  // Only rows of pools are padded.
-  const auto location = fields.find("state_location");
-  if (location != fields.end() && location->second == "dense") fields["padding"] = "none";
   return fields;
 }
 
 // The model's problem in that form.
 Result<EngineProblem> problem_of(const EngineForm& form, const ModelProblems& model,
                                  const Json& decode, const Switches& switches) {
-  Result<EngineProblem> made = EngineProblem{
-      .form = std::string(form.name), .problem = {}, .instead_of = std::string(form.instead_of)};
+  Result<EngineProblem> made = EngineProblem{.form = std::string(form.name),
+                                             .problem = {},
+                                             .of = std::string(form.of),
+                                             .instead_of = std::string(form.instead_of)};
   const auto make = [&](const auto& of) -> Status {
     if (of.name != form.of) return {};
     auto problem = model.*of.problem;
