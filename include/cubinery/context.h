@@ -105,8 +105,9 @@ class Context {
   Result<CompiledKernel> compile(const KernelSpec& spec) const;
 
   // The same for every kernel that an operator for the problem may launch on any GPU of the
-  // context's architecture: context.compile(gdn::DecodeProblem{...}).  Errors of the problem's
-  // kernels(), or the first of the above.
+  // context's architecture: context.compile(gdn::DecodeProblem{...}).  They are compiled side by
+  // side, and Options::log is told of each.  Errors of the problem's kernels(), or the first of the
+  // above.
   template <class Problem>
   requires requires { typename Problem::Operator; }
   Result<std::vector<CompiledKernel>> compile(const Problem& problem) const {

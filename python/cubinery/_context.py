@@ -153,6 +153,8 @@ class Context:
     def compile(self, problem: Problem[Any]) -> list[dict[str, Any]]:
         """Makes sure that the cache holds the problem's kernels, without loading them.  Needs no GPU.
 
+        They are compiled side by side, and `log` is told of each.
+
         Returns:
             For each kernel "kernel", "canonical", "arch", "source" ("memory", "disk" or
             "compiled"), "path", "nvrtc", "registers", "spill_store_bytes", "spill_load_bytes",

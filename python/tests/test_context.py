@@ -264,3 +264,25 @@ def test_progress_is_kept_by_nobody(compiler, tmp_path):
     del progress
     gc.collect()
     assert gone() is None
+
+
+def test_compile_tells_the_log_of_each_kernel(compiler, tmp_path):
+    messages, threads = [], set()
+
+    def log(level: str, message: str) -> None:
+        messages.append((level, message))
+        threads.add(threading.get_ident())
+
+    context = cubinery.Context(-1, arch="sm_90a", cache_dir=str(tmp_path), log=log)
+    problem = cubinery.VerifyProblem(key_dim=32, value_dim=32)
+    reports = context.compile(problem)
+    assert {report["source"] for report in reports} == {"compiled"} and len(reports) > 1
+    assert {level for level, _ in messages} == {"info"}
+    said = sorted(message.split(": ")[-1] for _, message in messages)
+    count = len(reports)
+    assert said == sorted(f"{done} of {count} are there" for done in range(1, count + 1))
+    assert all(" for sm_90a in " in message for _, message in messages)
+    assert len(threads) > 1 or os.cpu_count() == 1
+    messages.clear()
+    assert {report["source"] for report in context.compile(problem)} == {"memory"}
+    assert messages == []

@@ -1,7 +1,12 @@
 #include "runtime/jit/get_kernels.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <optional>
+#include <thread>
 
 #include "runtime/jit/context_state.h"
 #include "runtime/jit/on_threads.h"
@@ -37,12 +42,23 @@ Result<std::vector<Kernel>> get_kernels(const Context& context,
 
 Result<std::vector<CompiledKernel>> compile_kernels(const Context& context,
                                                     const std::vector<KernelSpec>& specs) {
-  WaitBudget waits(context.state().options.lock_wait);
+  const Context::State& state = context.state();
+  WaitBudget waits(state.options.lock_wait);
+  std::vector<std::optional<Result<CompiledKernel>>> made(specs.size());
+  std::atomic<std::size_t> done = 0;
+  on_threads(specs.size(), std::max(1u, std::thread::hardware_concurrency()), [&](std::size_t i) {
+    const Result<CompiledKernel>& one = made[i].emplace(state.compile(specs[i], &waits));
+    const std::size_t count = ++done;
+    if (!one || one->source != Source::kCompiled || !state.options.log) return;
+    state.options.log(
+        LogLevel::kInfo,
+        fmt::format("compiled {} for {} in {:.0f} ms: {} of {} are there", specs[i].kernel,
+                    context.arch(), one->info.compile_ms, count, specs.size()));
+  });
   std::vector<CompiledKernel> compiled;
-  for (const KernelSpec& spec : specs) {
-    Result<CompiledKernel> kernel = context.state().compile(spec, &waits);
-    if (!kernel) return std::move(kernel).error();
-    compiled.push_back(*std::move(kernel));
+  for (std::optional<Result<CompiledKernel>>& kernel : made) {
+    if (!*kernel) return std::move(*kernel).error();
+    compiled.push_back(**std::move(kernel));
   }
   return compiled;
 }
